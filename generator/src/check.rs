@@ -1,0 +1,214 @@
+//! Drafts in, a config out: everything that must hold between the parts, whatever the format was.
+//!
+//! A function here returns nothing where it reported an error; the config is then not used.
+
+mod default;
+mod name;
+mod op;
+mod package;
+mod tensor;
+
+use crate::{config::Config, draft::Package, read::Source, report::Report};
+
+/// Merges the packages of all files by name and checks them.
+pub(crate) fn config(
+    packages: Vec<Package>,
+    sources: &[Source<'_>],
+    report: &mut Report<'_>,
+) -> Config {
+    let groups = package::group(packages, report);
+    let packages =
+        groups.iter().filter_map(|group| package::check(group, sources, report)).collect();
+    Config { packages }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        Kind::{self, *},
+        Mode, Severity,
+        read::testing::{edited, faults},
+    };
+
+    /// A config that breaks no rule and has a part for each rule to break.
+    const BASE: &str = r#"{"UdoPackage_0": {
+        "Operators": [
+            {"type": "Norm",
+             "inputs": [{"name": "x", "per_core_data_types": {"CPU": "FLOAT_32", "DSP": "UINT_8"}},
+                        {"name": "w", "data_type": "FLOAT_32", "static": true, "default_value": [1]}],
+             "outputs": [{"name": "y", "data_type": "FLOAT_32"}],
+             "scalar_params": [{"name": "eps", "data_type": "FLOAT_32", "default_value": 1e-5},
+                               {"name": "mode", "data_type": "STRING", "default_value": "fast"},
+                               {"name": "axis", "data_type": "INT_8", "default_value": -1}],
+             "tensor_params": [{"name": "axes", "data_type": "UINT_32", "default_value": []}],
+             "core_types": ["CPU", "DSP"], "dsp_arch_types": ["v66", "v68"]},
+            {"type": "Second",
+             "inputs": [{"name": "x", "data_type": "FLOAT_32"}],
+             "outputs": [{"name": "y", "data_type": "FLOAT_32"}],
+             "core_types": ["CPU", "GPU"]}],
+        "UDO_PACKAGE_NAME": "NormPackage"}}"#;
+
+    const OP0: &str = "$.UdoPackage_0.Operators[0]";
+
+    fn check(cases: &[(&str, &str, Kind, &str)]) {
+        assert_eq!(faults(BASE, Mode::Strict), []);
+        for (from, to, kind, path) in cases {
+            let got: Vec<(Kind, String)> = faults(&edited(BASE, &[(from, to)]), Mode::Strict)
+                .into_iter()
+                .map(|d| (d.kind, d.path.replace(OP0, "op").replace("$.UdoPackage_0", "pkg")))
+                .collect();
+            assert_eq!(got, [(*kind, (*path).to_owned())], "{from} -> {to}");
+        }
+    }
+
+    #[test]
+    fn names_are_identifiers_and_apart() {
+        check(&[
+            ("\"NormPackage\"", "\"Norm Package\"", InvalidName, "pkg.UDO_PACKAGE_NAME"),
+            ("\"NormPackage\"", "\"\"", InvalidName, "pkg.UDO_PACKAGE_NAME"),
+            ("\"NormPackage\"", "\"../evil\"", PathInName, "pkg.UDO_PACKAGE_NAME"),
+            ("\"NormPackage\"", "\"crate\"", KeywordName, "pkg.UDO_PACKAGE_NAME"),
+            ("\"Norm\"", "\"2Norm\"", InvalidName, "op.type"),
+            ("\"Norm\"", "\"a\\\\b\"", PathInName, "op.type"),
+            ("\"Norm\"", "\"class\"", KeywordName, "op.type"),
+            ("\"Norm\"", &format!("\"{}\"", "n".repeat(65)), LongName, "op.type"),
+            ("\"w\"", "\"in\"", KeywordName, "op.inputs[1].name"),
+            ("\"eps\"", "\"e.ps\"", InvalidName, "op.scalar_params[0].name"),
+            ("\"axes\"", "\"\"", InvalidName, "op.tensor_params[0].name"),
+            ("\"Second\"", "\"Norm\"", DuplicateOp, "pkg.Operators[1].type"),
+            ("\"Second\"", "\"norm\"", NameClash, "pkg.Operators[1].type"),
+            ("\"w\"", "\"x\"", DuplicateName, "op.inputs[1].name"),
+            ("\"y\"", "\"x\"", DuplicateName, "op.outputs[0].name"),
+            ("\"axis\"", "\"axes\"", DuplicateName, "op.scalar_params[2].name"),
+            ("\"axis\"", "\"Eps\"", NameClash, "op.scalar_params[2].name"),
+        ]);
+    }
+
+    #[test]
+    fn cores_and_types_agree() {
+        let old = "op.inputs[0].per_core_data_types";
+        check(&[
+            ("\"CPU\", \"DSP\"", "\"CPU\", \"CPU\", \"DSP\"", ListedTwice, "op.core_types[1]"),
+            ("\"v68\"", "\"v66\"", ListedTwice, "op.dsp_arch_types[1]"),
+            ("\"v66\", \"v68\"", "", NoDspArch, "op.core_types[1]"),
+            (
+                "\"CPU\", \"GPU\"]",
+                "\"CPU\"], \"dsp_arch_types\": [\"v68\"]",
+                ArchWithoutDsp,
+                "pkg.Operators[1].dsp_arch_types",
+            ),
+            (", \"DSP\": \"UINT_8\"", "", MissingCoreType, old),
+            (
+                "\"DSP\": \"UINT_8\"",
+                "\"DSP\": \"UINT_8\", \"GPU\": \"FLOAT_16\"",
+                UndeclaredCoreType,
+                "op.inputs[0].per_core_data_types.GPU",
+            ),
+            ("UINT_8", "UINT_16", CoreCannotHold, "op.inputs[0].per_core_data_types.DSP"),
+            (
+                "\"x\", \"data_type\": \"FLOAT_32\"",
+                "\"x\", \"data_type\": \"INT_8\"",
+                CoreCannotHold,
+                "pkg.Operators[1].inputs[0].data_type",
+            ),
+            ("UINT_8", "FIXED_4", UnsupportedDataType, "op.inputs[0].per_core_data_types.DSP"),
+            ("UINT_8", "STRING", StringTensor, "op.inputs[0].per_core_data_types.DSP"),
+            ("\"UINT_32\"", "\"STRING\"", StringTensor, "op.tensor_params[0].data_type"),
+            ("\"INT_8\"", "\"FIXED_8\"", FixedScalar, "op.scalar_params[2].data_type"),
+            ("\"INT_8\"", "\"FIXED_4\"", UnsupportedDataType, "op.scalar_params[2].data_type"),
+        ]);
+    }
+
+    #[test]
+    fn defaults_have_the_declared_type() {
+        let scalar = |i: usize| format!("op.scalar_params[{i}].default_value");
+        let (eps, mode, axis) = (scalar(0), scalar(1), scalar(2));
+        let list = "op.tensor_params[0].default_value";
+        check(&[
+            ("1e-5", "\"1e-5\"", DefaultType, &eps),
+            ("1e-5", "true", DefaultType, &eps),
+            ("1e-5", "[1e-5]", DefaultType, &eps),
+            ("1e-5", "1e39", DefaultRange, &eps),
+            ("1e-5", "1e999", DefaultRange, &eps),
+            ("\"fast\"", "1", DefaultType, &mode),
+            ("-1", "-1.0", DefaultType, &axis),
+            ("-1", "-129", DefaultRange, &axis),
+            (": []", ": [0, -1]", DefaultRange, &format!("{list}[1]")),
+            (": []", ": [0.5]", DefaultType, &format!("{list}[0]")),
+            (": []", ": \"x\"", DefaultType, list),
+            (": []", ": [[1]]", JsonType, &format!("{list}[0]")),
+        ]);
+    }
+
+    #[test]
+    fn fields_stand_where_they_mean_something() {
+        let y = "\"name\": \"y\", \"data_type\": \"FLOAT_32\"}],\n             \"scalar";
+        let with = |field: &str| y.replacen('}', &format!(", {field}}}"), 1);
+        let repeated = "\"repeated\": true";
+        check(&[
+            (", \"static\": true", "", DefaultPlace, "op.inputs[1].default_value"),
+            (y, &with("\"default_value\": [1]"), DefaultPlace, "op.outputs[0].default_value"),
+            (y, &with("\"static\": true"), StaticPlace, "op.outputs[0].static"),
+            (y, &with(repeated), RepeatedOnDsp, "op.outputs[0].repeated"),
+            (
+                "[{\"name\": \"x\", \"data_type\": \"FLOAT_32\"}]",
+                "[{\"name\": \"x\", \"data_type\": \"FLOAT_32\", \"repeated\": true},
+                  {\"name\": \"z\", \"data_type\": \"FLOAT_32\"}]",
+                RepeatedPlace,
+                "pkg.Operators[1].inputs[0].repeated",
+            ),
+        ]);
+    }
+
+    #[test]
+    fn package_fields_agree_with_the_operators() {
+        let name = "\"UDO_PACKAGE_NAME\"";
+        let with = |fields: &str| format!("{fields}, {name}");
+        let all = "\"UDO_PACKAGE_CORETYPES\": [\"CPU\", \"GPU\", \"DSP\"]";
+        let archs = "\"UDO_PACKAGE_DSP_ARCH_TYPES\": [\"v66\", \"v68\", \"v73\"]";
+        assert_eq!(faults(&edited(BASE, &[(name, &with(all))]), Mode::Strict), []);
+        assert_eq!(faults(&edited(BASE, &[(name, &with(archs))]), Mode::Strict), []);
+        check(&[
+            (
+                name,
+                &with("\"UDO_PACKAGE_CORETYPES\": [\"CPU\", \"DSP\"]"),
+                PackageTooNarrow,
+                "pkg.UDO_PACKAGE_CORETYPES",
+            ),
+            (
+                name,
+                &with("\"UDO_PACKAGE_DSP_ARCH_TYPES\": [\"v68\"]"),
+                PackageTooNarrow,
+                "pkg.UDO_PACKAGE_DSP_ARCH_TYPES",
+            ),
+            (
+                name,
+                &with("\"UDO_PACKAGE_PATH\": \"a\\u0000b\""),
+                InvalidPath,
+                "pkg.UDO_PACKAGE_PATH",
+            ),
+        ]);
+        let odd = with("\"UDO_PACKAGE_PATH\": \"/abs/../odd path\", \"SNPE_UDO_ROOT\": \"\"");
+        assert_eq!(faults(&edited(BASE, &[(name, &odd)]), Mode::Strict), []);
+    }
+
+    #[test]
+    fn vendor_habits_are_errors_or_warnings_by_mode() {
+        let cases: &[(&str, &str, Kind)] = &[
+            ("\"per_core_data_types\"", "\"per_core_data_type\"", UnknownField),
+            ("\"name\": \"y\", ", "", MissingName),
+            ("\"name\": \"x\"", "\"name\": \"\"", MissingName),
+            (", \"dsp_arch_types\": [\"v66\", \"v68\"]", "", NoDspArch),
+        ];
+        for (from, to, kind) in cases {
+            let text = edited(BASE, &[(from, to)]);
+            for (mode, severity) in
+                [(Mode::Strict, Severity::Error), (Mode::Compat, Severity::Warning)]
+            {
+                let got: Vec<_> =
+                    faults(&text, mode).iter().map(|d| (d.kind, d.severity)).collect();
+                assert_eq!(got, [(*kind, severity)], "{from} -> {to} {mode:?}");
+            }
+        }
+    }
+}

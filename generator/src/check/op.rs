@@ -1,0 +1,114 @@
+//! One operator: its cores, then its tensors and parameters.
+
+use super::{
+    name::{self, Scope},
+    tensor::{self, Place, Role},
+};
+use crate::{
+    config::{Core, FIRST_MULTI_OP_DSP, Op, Tensor},
+    diagnostic::Kind,
+    draft::{self, At, CoreKind, Field, Spot},
+    names,
+    report::{Report, problem},
+};
+
+pub(super) type Archs = Field<At<Vec<At<u16>>>>;
+
+/// Checks one operator. `package_archs` stand in where it gives none of its own.
+pub(super) fn check(
+    draft: &draft::Op,
+    package_archs: &Archs,
+    report: &mut Report<'_>,
+) -> Option<Op> {
+    let name = draft.name.as_ref().and_then(|name| name::check(name, report));
+    let cores = cores(draft, package_archs, report);
+    let mut scope = Scope {
+        duplicate: Kind::DuplicateName,
+        generated: names::variable_name,
+        taken: Vec::new(),
+    };
+    let mut list = |drafts: &[draft::Tensor], role, scope: &mut Scope| -> Vec<Tensor> {
+        let place = |index| Place { role, index, is_last: index + 1 == drafts.len() };
+        let check =
+            |(index, draft)| tensor::tensor(draft, place(index), cores.as_deref(), scope, report);
+        drafts.iter().enumerate().filter_map(check).collect()
+    };
+    let inputs = list(&draft.inputs, Role::Input, &mut scope);
+    let outputs = list(&draft.outputs, Role::Output, &mut scope);
+    let tensor_params = list(&draft.tensor_params, Role::Param, &mut scope);
+    let scalar_params = draft
+        .scalar_params
+        .iter()
+        .filter_map(|draft| tensor::scalar_param(draft, &mut scope, report))
+        .collect();
+    Some(Op { name: name?, inputs, outputs, scalar_params, tensor_params, cores: cores? })
+}
+
+/// The declared cores, sorted, the DSP once per architecture.
+fn cores(draft: &draft::Op, package_archs: &Archs, report: &mut Report<'_>) -> Option<Vec<Core>> {
+    let archs = match &draft.archs {
+        // A list without entries says as little as no list.
+        Field::Given(list) if list.value.is_empty() => package_archs,
+        Field::Absent => package_archs,
+        Field::Given(_) | Field::Refused => &draft.archs,
+    };
+    let declared = draft.cores.as_ref()?;
+    refuse_twice(&declared.value, |core| core.as_str().to_owned(), report);
+    if let Field::Given(list) = &draft.archs {
+        refuse_twice(&list.value, |arch| format!("v{arch}"), report);
+    }
+    let has_dsp = declared.value.iter().any(|core| core.value == CoreKind::Dsp);
+    if let (false, Field::Given(list)) = (has_dsp, &draft.archs)
+        && !list.value.is_empty()
+    {
+        refuse_archs(&list.spot, report);
+    }
+    let mut cores = Vec::new();
+    for core in &declared.value {
+        match (core.value, archs) {
+            (CoreKind::Cpu, _) => cores.push(Core::Cpu),
+            (CoreKind::Gpu, _) => cores.push(Core::Gpu),
+            (CoreKind::Dsp, Field::Refused) => return None,
+            (CoreKind::Dsp, Field::Given(list)) if !list.value.is_empty() => {
+                cores.extend(list.value.iter().map(|arch| Core::Dsp(arch.value)));
+            }
+            (CoreKind::Dsp, Field::Given(_) | Field::Absent) => {
+                cores.push(assume_arch(&core.spot, report));
+            }
+        }
+    }
+    cores.sort_unstable();
+    cores.dedup();
+    Some(cores)
+}
+
+/// Reports architectures without the DSP.
+pub(super) fn refuse_archs(spot: &Spot, report: &mut Report<'_>) {
+    let help = "add \"DSP\" to the core types, or remove the architectures";
+    report.error(spot, problem(Kind::ArchWithoutDsp, "architectures", "\"DSP\" with them", help));
+}
+
+/// Reports the DSP without architectures, and gives the one that it then stands for.
+pub(super) fn assume_arch(spot: &Spot, report: &mut Report<'_>) -> Core {
+    let assumed = FIRST_MULTI_OP_DSP;
+    let help = format!("add \"dsp_arch_types\": [\"v{assumed}\"]; compatible reading takes that");
+    report.lax(spot, problem(Kind::NoDspArch, "\"DSP\" alone", "its architectures too", help));
+    Core::Dsp(assumed)
+}
+
+/// Reports what a list has more than once.
+pub(super) fn refuse_twice<T: Copy + PartialEq>(
+    list: &[At<T>],
+    name: fn(T) -> String,
+    report: &mut Report<'_>,
+) {
+    for (index, entry) in list.iter().enumerate() {
+        if list.iter().take(index).any(|other| other.value == entry.value) {
+            let found = format!("\"{}\" again", name(entry.value));
+            report.error(
+                &entry.spot,
+                problem(Kind::ListedTwice, found, "each entry once", "remove this entry"),
+            );
+        }
+    }
+}

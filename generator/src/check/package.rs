@@ -1,0 +1,168 @@
+//! One package, from all the files that define it.
+
+use std::path::{Path, PathBuf};
+
+use super::{
+    name::{self, Scope},
+    op,
+};
+use crate::{
+    config::{Core, Op, Package},
+    diagnostic::Kind,
+    draft::{self, At, CoreKind, Field, Spot},
+    names,
+    read::Source,
+    report::{Report, problem},
+    spelling::{one_of, quote},
+};
+
+/// Puts the packages of the same name together, in the order of first mention. Two in one file are
+/// reported and stay apart.
+pub(super) fn group(
+    packages: Vec<draft::Package>,
+    report: &mut Report<'_>,
+) -> Vec<Vec<draft::Package>> {
+    let mut groups: Vec<Vec<draft::Package>> = Vec::new();
+    for package in packages {
+        let Some(name) = package.name.as_ref() else {
+            groups.push(vec![package]);
+            continue;
+        };
+        let same = groups.iter_mut().find(|group| {
+            group.iter().any(|p| p.name.as_ref().is_some_and(|n| n.value == name.value))
+        });
+        let Some(group) = same else {
+            groups.push(vec![package]);
+            continue;
+        };
+        let twin = group.iter().find(|p| p.spot.file == package.spot.file);
+        if let Some(twin) = twin.and_then(|twin| twin.name.as_ref()) {
+            let found = format!("{} again", quote(&name.value));
+            let help = format!(
+                "give both their own name or put their operators together; the first is at {}",
+                report.place(&twin.spot)
+            );
+            report.error(
+                &name.spot,
+                problem(Kind::DuplicatePackage, found, "each package once per file", help),
+            );
+            continue;
+        }
+        group.push(package);
+    }
+    groups
+}
+
+/// Checks the parts of one package and joins them.
+pub(super) fn check(
+    parts: &[draft::Package],
+    sources: &[Source<'_>],
+    report: &mut Report<'_>,
+) -> Option<Package> {
+    let name = parts.first()?.name.as_ref().and_then(|name| name::check(name, report));
+    let path = agreed(parts, |part| &part.path, report);
+    let udo_root = agreed(parts, |part| &part.udo_root, report);
+    let mut scope =
+        Scope { duplicate: Kind::DuplicateOp, generated: names::module_name, taken: Vec::new() };
+    let mut ops = Vec::new();
+    let mut cores = Vec::new();
+    for part in parts {
+        for At { value, spot } in part.ops.iter().filter_map(|op| op.name.as_ref()) {
+            if names::check(value).is_ok() {
+                scope.add(value, spot, report);
+            }
+        }
+        let own: Vec<Op> =
+            part.ops.iter().filter_map(|draft| op::check(draft, &part.archs, report)).collect();
+        let used: Vec<Core> = own.iter().flat_map(|op| op.cores.iter().copied()).collect();
+        // The lists are judged by the operators, so only by operators that are sound.
+        if own.len() == part.ops.len() {
+            cores.extend(listed(part, &used, report));
+        }
+        cores.extend(used);
+        ops.extend(own);
+    }
+    cores.sort_unstable();
+    cores.dedup();
+    let sources = parts
+        .iter()
+        .filter_map(|part| sources.get(part.spot.file.0))
+        .map(|source| source.path.to_owned())
+        .collect();
+    Some(Package { name: name?, path, udo_root, ops, cores, sources })
+}
+
+/// The path that the parts give; an empty one is none.
+fn agreed(
+    parts: &[draft::Package],
+    field: fn(&draft::Package) -> &Field<At<String>>,
+    report: &mut Report<'_>,
+) -> Option<PathBuf> {
+    let mut given = parts.iter().filter_map(|p| field(p).given()).filter(|p| !p.value.is_empty());
+    let first = given.next()?;
+    if first.value.contains(char::is_control) {
+        let help = "remove the control characters";
+        report.error(
+            &first.spot,
+            problem(Kind::InvalidPath, quote(&first.value), "a path of printable characters", help),
+        );
+    }
+    for other in given.filter(|other| other.value != first.value) {
+        let found = format!("{} and {}", quote(&first.value), quote(&other.value));
+        let help = format!("keep one of them; the first is at {}", report.place(&first.spot));
+        report.error(
+            &other.spot,
+            problem(Kind::ConflictingPackage, found, "the same in each file", help),
+        );
+    }
+    Some(Path::new(&first.value).to_owned())
+}
+
+/// The cores that a package lists itself; its lists must cover what its operators use.
+fn listed(part: &draft::Package, used: &[Core], report: &mut Report<'_>) -> Vec<Core> {
+    let kinds = part.cores.given().filter(|list| !list.value.is_empty());
+    let archs = part.archs.given().filter(|list| !list.value.is_empty());
+    let mut cores = Vec::new();
+    if let Some(list) = kinds {
+        op::refuse_twice(&list.value, |kind| kind.as_str().to_owned(), report);
+        let is_listed = |kind| list.value.iter().any(|entry| entry.value == kind);
+        let left_out = used.iter().map(|core| CoreKind::of(*core)).filter(|kind| !is_listed(*kind));
+        refuse_narrow(&list.spot, left_out.map(|kind| kind.as_str().to_owned()), report);
+        cores.extend(list.value.iter().filter_map(|entry| match entry.value {
+            CoreKind::Cpu => Some(Core::Cpu),
+            CoreKind::Gpu => Some(Core::Gpu),
+            CoreKind::Dsp => None,
+        }));
+    }
+    let uses_dsp = used.iter().any(|core| CoreKind::of(*core) == CoreKind::Dsp);
+    let dsp = kinds.and_then(|list| list.value.iter().find(|kind| kind.value == CoreKind::Dsp));
+    match (archs, dsp) {
+        (Some(list), _) if dsp.is_some() || uses_dsp => {
+            op::refuse_twice(&list.value, |arch| format!("v{arch}"), report);
+            let is_listed = |arch| list.value.iter().any(|entry| entry.value == arch);
+            let left_out = used.iter().filter_map(|core| match core {
+                Core::Dsp(arch) if !is_listed(*arch) => Some(format!("v{arch}")),
+                Core::Cpu | Core::Gpu | Core::Dsp(_) => None,
+            });
+            refuse_narrow(&list.spot, left_out, report);
+            cores.extend(list.value.iter().map(|arch| Core::Dsp(arch.value)));
+        }
+        (Some(list), _) => op::refuse_archs(&list.spot, report),
+        (None, Some(dsp)) if !uses_dsp => cores.push(op::assume_arch(&dsp.spot, report)),
+        (None, _) => {}
+    }
+    cores
+}
+
+fn refuse_narrow(spot: &Spot, left_out: impl Iterator<Item = String>, report: &mut Report<'_>) {
+    let mut left_out: Vec<String> = left_out.map(|entry| format!("\"{entry}\"")).collect();
+    left_out.sort_unstable();
+    left_out.dedup();
+    if left_out.is_empty() {
+        return;
+    }
+    let found = format!("no {}", one_of(&left_out));
+    let wanted = "at least what the operators declare";
+    let help = "add it here, or remove the list: it is the union over the operators by itself";
+    report.error(spot, problem(Kind::PackageTooNarrow, found, wanted, help));
+}

@@ -1,0 +1,278 @@
+//! One input, output or parameter of an operator.
+
+use super::{
+    default::{self, IsEncoded},
+    name::{self, Scope},
+};
+use crate::{
+    config::{Core, CoreType, DataType, ScalarParam, Tensor},
+    diagnostic::Kind,
+    draft::{self, At, CoreKind, Field, Spot, Types},
+    report::{Report, problem},
+    spelling::one_of,
+};
+
+/// What a tensor is to its operator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    Input,
+    Output,
+    Param,
+}
+
+/// Where a tensor stands in its list.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    pub(super) role: Role,
+    pub(super) index: usize,
+    pub(super) is_last: bool,
+}
+
+/// Checks one tensor. Without `cores`, because those were refused, its types are not held against them.
+pub(super) fn tensor(
+    draft: &draft::Tensor,
+    place: Place,
+    cores: Option<&[Core]>,
+    scope: &mut Scope,
+    report: &mut Report<'_>,
+) -> Option<Tensor> {
+    let name = tensor_name(draft, place, report);
+    if let Some(At { value, spot }) = &name {
+        scope.add(value, spot, report);
+    }
+    let types = draft.types.as_ref().and_then(|types| core_types(types, place.role, cores, report));
+    let is_static = is_static(draft, place, report);
+    let repeated = is_repeated(draft, place, cores, report);
+    let default = default_value(draft, place, report);
+    Some(Tensor {
+        name: name?.value,
+        types: types?,
+        is_static,
+        layout: draft.layout.given().copied(),
+        quantization: draft.quantization.given().copied(),
+        default,
+        repeated,
+    })
+}
+
+pub(super) fn scalar_param(
+    draft: &draft::ScalarParam,
+    scope: &mut Scope,
+    report: &mut Report<'_>,
+) -> Option<ScalarParam> {
+    let name = draft.name.as_ref().and_then(|name| name::check(name, report));
+    if let (Some(name), Some(At { spot, .. })) = (&name, &draft.name) {
+        scope.add(name, spot, report);
+    }
+    let At { value: dtype, spot } = draft.dtype.as_ref()?;
+    if matches!(dtype, DataType::Fixed8 | DataType::Fixed16 | DataType::Fixed32) {
+        let help = "a scalar has no encoding; use FLOAT_32 or INT_32";
+        report.error(
+            spot,
+            problem(Kind::FixedScalar, dtype.as_str(), "FLOAT_*, INT_*, UINT_* or STRING", help),
+        );
+        return None;
+    }
+    refuse_four_bits(*dtype, spot, report)?;
+    let allowed = default::allowed_scalar(*dtype);
+    let default =
+        draft.default.given().and_then(|literal| default::scalar(literal, allowed, report));
+    Some(ScalarParam { name: name?, dtype: *dtype, default })
+}
+
+/// Inputs and outputs may go by their position in vendor configs; parameters may not.
+fn tensor_name(draft: &draft::Tensor, place: Place, report: &mut Report<'_>) -> Option<At<String>> {
+    let (prefix, spot) = match (&draft.name, place.role) {
+        (Field::Refused, _) => return None,
+        (Field::Given(name), Role::Input) if name.value.is_empty() => ("in", &name.spot),
+        (Field::Given(name), Role::Output) if name.value.is_empty() => ("out", &name.spot),
+        (Field::Given(name), Role::Input | Role::Output | Role::Param) => {
+            let value = name::check(name, report)?;
+            return Some(At { value, spot: name.spot.clone() });
+        }
+        (Field::Absent, Role::Input) => ("in", &draft.spot),
+        (Field::Absent, Role::Output) => ("out", &draft.spot),
+        (Field::Absent, Role::Param) => {
+            let help = "add \"name\": parameters are matched to attributes by name";
+            report
+                .error(&draft.spot, problem(Kind::MissingField, "no such field", "\"name\"", help));
+            return None;
+        }
+    };
+    let value = format!("{prefix}_{}", place.index);
+    let help = format!("add \"name\": \"{value}\"; compatible reading takes that name");
+    report.lax(spot, problem(Kind::MissingName, "no name", "\"name\"", help));
+    Some(At { value, spot: spot.clone() })
+}
+
+fn core_types(
+    types: &Types,
+    role: Role,
+    cores: Option<&[Core]>,
+    report: &mut Report<'_>,
+) -> Option<Vec<CoreType>> {
+    match types {
+        Types::One(dtype) => {
+            is_tensor_type(dtype, report)?;
+            let cores = cores?;
+            held_by(dtype, role, cores, report)?;
+            Some(cores.iter().map(|core| CoreType { core: *core, dtype: dtype.value }).collect())
+        }
+        Types::PerCore(entries) => per_core(entries, role, cores, report),
+    }
+}
+
+fn per_core(
+    entries: &At<Vec<(CoreKind, At<DataType>)>>,
+    role: Role,
+    cores: Option<&[Core]>,
+    report: &mut Report<'_>,
+) -> Option<Vec<CoreType>> {
+    let mut found = Vec::new();
+    let mut is_complete = true;
+    for (kind, dtype) in &entries.value {
+        is_complete &= is_tensor_type(dtype, report).is_some();
+        let Some(cores) = cores else { continue };
+        let own: Vec<Core> = cores.iter().copied().filter(|c| CoreKind::of(*c) == *kind).collect();
+        if own.is_empty() {
+            let found = format!("\"{}\"", kind.as_str());
+            let help = format!("add \"{}\" to core_types, or remove this entry", kind.as_str());
+            let wanted = one_of(&kinds(cores));
+            report.error(&dtype.spot, problem(Kind::UndeclaredCoreType, found, wanted, help));
+            is_complete = false;
+        }
+        is_complete &= held_by(dtype, role, &own, report).is_some();
+        found.extend(own.into_iter().map(|core| CoreType { core, dtype: dtype.value }));
+    }
+    let cores = cores?;
+    for missing in kinds(cores).iter().filter(|kind| !has_entry(&entries.value, kind)) {
+        let found = format!("no entry for {missing}");
+        let help = format!("add \"{missing}\": \"FLOAT_32\", or remove it from core_types");
+        report.error(
+            &entries.spot,
+            problem(Kind::MissingCoreType, found, "a type for each declared core", help),
+        );
+        is_complete = false;
+    }
+    found.sort_by_key(|entry| entry.core);
+    is_complete.then_some(found)
+}
+
+fn has_entry(entries: &[(CoreKind, At<DataType>)], kind: &str) -> bool {
+    entries.iter().any(|(entry, _)| entry.as_str() == kind)
+}
+
+fn kinds(cores: &[Core]) -> Vec<&'static str> {
+    let mut kinds: Vec<&str> = cores.iter().map(|core| CoreKind::of(*core).as_str()).collect();
+    kinds.dedup();
+    kinds
+}
+
+fn is_tensor_type(dtype: &At<DataType>, report: &mut Report<'_>) -> Option<()> {
+    if dtype.value == DataType::String {
+        let help = "text goes in scalar_params; tensors hold numbers";
+        report
+            .error(&dtype.spot, problem(Kind::StringTensor, "STRING", "a numeric data type", help));
+        return None;
+    }
+    refuse_four_bits(dtype.value, &dtype.spot, report)
+}
+
+fn refuse_four_bits(dtype: DataType, spot: &Spot, report: &mut Report<'_>) -> Option<()> {
+    if dtype != DataType::Fixed4 {
+        return Some(());
+    }
+    let help = "there is no 4-bit element here; store 4-bit values in FIXED_8";
+    report.error(
+        spot,
+        problem(Kind::UnsupportedDataType, "FIXED_4", "a type of at least 8 bits", help),
+    );
+    None
+}
+
+/// Checks inputs and outputs against what the cores hold. Parameters are constants that the kernel
+/// reads as they are, so each numeric type will do.
+fn held_by(
+    dtype: &At<DataType>,
+    role: Role,
+    cores: &[Core],
+    report: &mut Report<'_>,
+) -> Option<()> {
+    if role == Role::Param {
+        return Some(());
+    }
+    let refusing: Vec<Core> =
+        cores.iter().copied().filter(|c| !c.tensor_types().contains(&dtype.value)).collect();
+    let Some(first) = refusing.first() else { return Some(()) };
+    // Refused for being no tensor type at all, and reported so.
+    if matches!(dtype.value, DataType::Fixed4 | DataType::String) {
+        return None;
+    }
+    let refusing: Vec<String> = refusing.iter().map(ToString::to_string).collect();
+    let found = format!("{} on {}", dtype.value, refusing.join(", "));
+    let allowed: Vec<&str> = first.tensor_types().iter().map(|dtype| dtype.as_str()).collect();
+    let help = "give this core a type of its own in \"per_core_data_types\"";
+    report.error(&dtype.spot, problem(Kind::CoreCannotHold, found, one_of(&allowed), help));
+    None
+}
+
+fn is_static(draft: &draft::Tensor, place: Place, report: &mut Report<'_>) -> bool {
+    let Some(At { value: true, spot }) = draft.is_static.given() else { return false };
+    if place.role == Role::Output {
+        let help = "remove it: outputs are computed, only inputs and parameters hold model data";
+        report
+            .error(spot, problem(Kind::StaticPlace, "\"static\": true", "no static output", help));
+    }
+    true
+}
+
+fn is_repeated(
+    draft: &draft::Tensor,
+    place: Place,
+    cores: Option<&[Core]>,
+    report: &mut Report<'_>,
+) -> bool {
+    let Some(At { value: true, spot }) = draft.repeated.given() else { return false };
+    if place.role == Role::Param || !place.is_last {
+        let wanted = "it on the last input or output only";
+        let help = "move the repeated tensor to the end of its list";
+        report.error(spot, problem(Kind::RepeatedPlace, "\"repeated\": true", wanted, help));
+    }
+    if cores.is_some_and(|cores| kinds(cores).contains(&CoreKind::Dsp.as_str())) {
+        let wanted = "a fixed number of tensors";
+        let help = "the DSP has no variadic operators; remove \"DSP\" or list the tensors singly";
+        report.error(spot, problem(Kind::RepeatedOnDsp, "\"repeated\": true", wanted, help));
+    }
+    true
+}
+
+fn default_value(
+    draft: &draft::Tensor,
+    place: Place,
+    report: &mut Report<'_>,
+) -> Option<crate::config::DefaultValue> {
+    let literal = draft.default.given()?;
+    let holds_data = match (&draft.is_static, place.role) {
+        (_, Role::Param) | (Field::Refused, Role::Input) => true,
+        (Field::Given(At { value, .. }), Role::Input) => *value,
+        (_, Role::Output) | (Field::Absent, Role::Input) => false,
+    };
+    if !holds_data {
+        let help = match place.role {
+            Role::Output => "remove it: outputs are computed",
+            Role::Input | Role::Param => "add \"static\": true if the model holds the data",
+        };
+        let wanted = "one on parameters and static inputs only";
+        report.error(&literal.spot, problem(Kind::DefaultPlace, "a default", wanted, help));
+        return None;
+    }
+    let types: Vec<DataType> = match draft.types.as_ref()? {
+        Types::One(dtype) => vec![dtype.value],
+        Types::PerCore(entries) => entries.value.iter().map(|(_, dtype)| dtype.value).collect(),
+    };
+    let is_encoded = match &draft.quantization {
+        Field::Absent => IsEncoded::No,
+        Field::Given(_) | Field::Refused => IsEncoded::Yes,
+    };
+    default::tensor(literal, default::allowed_tensor(&types, is_encoded), report)
+}

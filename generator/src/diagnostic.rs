@@ -1,0 +1,209 @@
+//! What is wrong with a config, where, and what to do next.
+
+use std::{fmt, path::PathBuf};
+
+/// Every fault of a set of config files.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}", lines(.diagnostics))]
+pub struct ConfigError {
+    /// Errors, at least one, and warnings, in the order of files and positions.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+fn lines(diagnostics: &[Diagnostic]) -> String {
+    diagnostics.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}
+
+/// One fault.
+///
+/// Prints as one line that says where, what, found and wanted, and a `help:` line below it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// Whether it stops the reading.
+    pub severity: Severity,
+    /// What sort of fault it is.
+    pub kind: Kind,
+    /// The config file.
+    pub file: PathBuf,
+    /// Where in the file.
+    pub position: Position,
+    /// Where in the document, like `$.UdoPackage_0.Operators[0].inputs[1].data_type`; empty when
+    /// the text could not be read as a document.
+    pub path: String,
+    /// What is there.
+    pub found: String,
+    /// What is allowed there.
+    pub wanted: String,
+    /// The next step.
+    pub help: String,
+}
+
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { severity, kind, file, position, path, found, wanted, help } = self;
+        write!(f, "{severity}: {}:{}:{}: ", file.display(), position.line, position.column)?;
+        if !path.is_empty() {
+            write!(f, "{path}: ")?;
+        }
+        write!(f, "{kind}: found {found}, wanted {wanted}\n  help: {help}")
+    }
+}
+
+/// Whether a fault stops the reading.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Severity {
+    /// No config comes out.
+    Error,
+    /// Accepted, with the assumption that the diagnostic names.
+    Warning,
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+        })
+    }
+}
+
+/// A place in a text file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    /// The line, from 1.
+    pub line: usize,
+    /// The character in the line, from 1.
+    pub column: usize,
+}
+
+/// What sort of fault a diagnostic reports; prints as a short phrase.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
+pub enum Kind {
+    /// The text is not JSON.
+    #[error("invalid JSON")]
+    Syntax,
+    /// A comma stands before a closing bracket.
+    #[error("trailing comma")]
+    TrailingComma,
+    /// No comma stands between two entries.
+    #[error("missing comma")]
+    MissingComma,
+    /// The grammar has no such field.
+    #[error("unknown field")]
+    UnknownField,
+    /// An object has the same key twice.
+    #[error("duplicate key")]
+    DuplicateKey,
+    /// A required field is not there.
+    #[error("missing field")]
+    MissingField,
+    /// The value is of another JSON type.
+    #[error("wrong JSON type")]
+    JsonType,
+    /// A list or an object that needs an entry has none.
+    #[error("nothing in it")]
+    Empty,
+    /// A name is not an identifier.
+    #[error("invalid name")]
+    InvalidName,
+    /// A name is a keyword.
+    #[error("name is a keyword")]
+    KeywordName,
+    /// A name is too long.
+    #[error("name too long")]
+    LongName,
+    /// A name could lead out of its folder.
+    #[error("name holds a path")]
+    PathInName,
+    /// An input or output has no name.
+    #[error("tensor without a name")]
+    MissingName,
+    /// Two operators of a package have the same type.
+    #[error("duplicate operator")]
+    DuplicateOp,
+    /// Two tensors or parameters of an operator have the same name.
+    #[error("duplicate name")]
+    DuplicateName,
+    /// Two names are the same once turned into file or variable names.
+    #[error("names collide in generated code")]
+    NameClash,
+    /// Two packages of one file have the same name.
+    #[error("duplicate package")]
+    DuplicatePackage,
+    /// Two files disagree about a package.
+    #[error("packages disagree")]
+    ConflictingPackage,
+    /// A path cannot be one.
+    #[error("invalid path")]
+    InvalidPath,
+    /// There is no such core, or none that takes user operators.
+    #[error("unknown core")]
+    UnknownCore,
+    /// A core or an architecture is listed twice.
+    #[error("listed twice")]
+    ListedTwice,
+    /// The DSP is declared without its architectures.
+    #[error("DSP without architectures")]
+    NoDspArch,
+    /// Architectures are given without the DSP.
+    #[error("architectures without DSP")]
+    ArchWithoutDsp,
+    /// There is no such DSP architecture.
+    #[error("unknown DSP architecture")]
+    UnknownArch,
+    /// The package's own list leaves out what an operator needs.
+    #[error("package list too small")]
+    PackageTooNarrow,
+    /// A tensor has no type at all.
+    #[error("no data type")]
+    NoDataType,
+    /// A tensor has both kinds of type field.
+    #[error("two data type fields")]
+    TwoDataTypes,
+    /// There is no such data type.
+    #[error("unknown data type")]
+    UnknownDataType,
+    /// A declared core has no entry.
+    #[error("core without a data type")]
+    MissingCoreType,
+    /// An entry is for a core that the operator does not declare.
+    #[error("data type for an undeclared core")]
+    UndeclaredCoreType,
+    /// The core cannot hold tensors of the type.
+    #[error("data type not on this core")]
+    CoreCannotHold,
+    /// The type has no element type here.
+    #[error("unsupported data type")]
+    UnsupportedDataType,
+    /// A tensor cannot hold text.
+    #[error("string tensor")]
+    StringTensor,
+    /// A scalar parameter cannot be fixed point.
+    #[error("fixed-point scalar")]
+    FixedScalar,
+    /// There is no such layout.
+    #[error("unknown layout")]
+    UnknownLayout,
+    /// There is no such quantization mode.
+    #[error("unknown quantization mode")]
+    UnknownQuantization,
+    /// A default value does not have the declared type.
+    #[error("default of another type")]
+    DefaultType,
+    /// A default value does not fit the declared type.
+    #[error("default out of range")]
+    DefaultRange,
+    /// A default value has no meaning here.
+    #[error("default not allowed here")]
+    DefaultPlace,
+    /// `static` has no meaning here.
+    #[error("static not allowed here")]
+    StaticPlace,
+    /// `repeated` has no meaning here.
+    #[error("repeated not allowed here")]
+    RepeatedPlace,
+    /// The DSP has no variadic operators.
+    #[error("repeated on the DSP")]
+    RepeatedOnDsp,
+}

@@ -1,0 +1,24 @@
+//! The JSON front end: text in, drafts out. Knows the fields and the JSON type of each, and nothing
+//! of what the values mean together.
+
+mod document;
+mod fields;
+mod literal;
+mod syntax;
+
+use serde_json::value::RawValue;
+
+use crate::{
+    draft::{FileId, Package},
+    report::Report,
+};
+use document::{Node, Reader};
+
+/// Reads the packages of one file; faults go to the report.
+pub(crate) fn read(text: &str, file: FileId, report: &mut Report<'_>) -> Vec<Package> {
+    let Some(text) = syntax::repair(text, file, report) else { return Vec::new() };
+    // `repair` hands out only what reads.
+    let Ok(root) = serde_json::from_str::<&RawValue>(&text) else { return Vec::new() };
+    let mut reader = Reader { text: &text, file, report };
+    fields::packages(&mut reader, &Node { raw: root, path: "$".to_owned() })
+}

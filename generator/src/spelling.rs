@@ -1,0 +1,127 @@
+//! Suggestions for misspelt words, and the quoting of words that came from a file.
+
+use std::fmt::Write as _;
+
+/// Longer words get no suggestion: they are not slips of the pen.
+const MAX_WORD: usize = 64;
+
+/// Longer words are cut when quoted.
+const MAX_QUOTED: usize = 48;
+
+/// The allowed word closest to `found`, if one is close enough to be meant. Case is ignored.
+pub(crate) fn nearest<'a>(found: &str, allowed: &[&'a str]) -> Option<&'a str> {
+    if found.is_empty() || found.len() > MAX_WORD {
+        return None;
+    }
+    let found = found.to_lowercase();
+    let limit = (found.chars().count() / 3).max(1);
+    allowed
+        .iter()
+        .map(|word| (distance(&found, &word.to_lowercase()), *word))
+        .filter(|(edits, _)| *edits <= limit)
+        .min_by_key(|(edits, _)| *edits)
+        .map(|(_, word)| word)
+}
+
+/// A `help` text: the nearest spelling if there is one, else `otherwise`.
+pub(crate) fn did_you_mean(found: &str, allowed: &[&str], otherwise: &str) -> String {
+    match nearest(found, allowed) {
+        Some(word) => format!("did you mean \"{word}\"?"),
+        None => otherwise.to_owned(),
+    }
+}
+
+/// The word in double quotes, escaped and cut to a readable length.
+pub(crate) fn quote(word: &str) -> String {
+    let cut: String = word.chars().take(MAX_QUOTED).collect();
+    let mut quoted = format!("{cut:?}");
+    if cut.len() < word.len() {
+        let _ = write!(quoted, ".. ({} bytes)", word.len());
+    }
+    quoted
+}
+
+/// The words as an English list: `a, b or c`.
+pub(crate) fn one_of<W: AsRef<str>>(words: &[W]) -> String {
+    match words {
+        [] => "nothing".to_owned(),
+        [only] => only.as_ref().to_owned(),
+        [first @ .., last] => {
+            let first: Vec<&str> = first.iter().map(AsRef::as_ref).collect();
+            format!("{} or {}", first.join(", "), last.as_ref())
+        }
+    }
+}
+
+/// The number of single-character insertions, removals and replacements between two words.
+fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut next = Vec::with_capacity(row.len());
+        next.push(i + 1);
+        let mut left = i + 1;
+        for (pair, y) in row.windows(2).zip(b.chars()) {
+            let [diagonal, above] = pair else { continue };
+            left = (diagonal + usize::from(x != y)).min(above + 1).min(left + 1);
+            next.push(left);
+        }
+        row = next;
+    }
+    row.last().copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distance_counts_edits() {
+        let cases = [
+            ("", "", 0),
+            ("a", "", 1),
+            ("", "ab", 2),
+            ("kitten", "sitting", 3),
+            ("inputz", "inputs", 1),
+            ("flaw", "lawn", 2),
+        ];
+        for (a, b, want) in cases {
+            assert_eq!(distance(a, b), want, "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn only_close_words_are_suggested() {
+        let allowed = ["inputs", "outputs", "core_types"];
+        let cases = [
+            ("inptus", Some("inputs")),
+            ("Inputs", Some("inputs")),
+            ("core_type", Some("core_types")),
+            ("weights", None),
+            ("", None),
+        ];
+        for (found, want) in cases {
+            assert_eq!(nearest(found, &allowed), want, "{found}");
+        }
+        assert_eq!(nearest(&"i".repeat(65), &["i"]), None);
+    }
+
+    #[test]
+    fn quoted_words_are_escaped_and_cut() {
+        assert_eq!(quote("a\n\"b"), r#""a\n\"b""#);
+        let long = quote(&"x".repeat(1000));
+        assert_eq!(long, format!("\"{}\".. (1000 bytes)", "x".repeat(MAX_QUOTED)));
+    }
+
+    #[test]
+    fn lists_read_as_english() {
+        let cases: [(&[&str], &str); 4] = [
+            (&[], "nothing"),
+            (&["a"], "a"),
+            (&["a", "b"], "a or b"),
+            (&["a", "b", "c"], "a, b or c"),
+        ];
+        for (words, want) in cases {
+            assert_eq!(one_of(words), want);
+        }
+    }
+}

@@ -1,0 +1,2 @@
+//! The `udo` command.
+fn main() {}

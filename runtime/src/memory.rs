@@ -1,0 +1,225 @@
+//! Host memory: aligned buffers, and tensors that share them.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use udo_api::{DType, Element, Shape, TensorDesc};
+
+/// The alignment of every buffer, in bytes.
+pub const ALIGN_BYTES: usize = 64;
+
+/// Zeroed bytes, aligned to 64.
+pub struct Buffer {
+    ptr: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: a buffer owns its bytes, as a boxed slice would.
+unsafe impl Send for Buffer {}
+// SAFETY: as above; shared access only reads.
+unsafe impl Sync for Buffer {}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Buffer({} bytes)", self.len)
+    }
+}
+
+impl Buffer {
+    /// A buffer of `len` zeroed bytes.
+    ///
+    /// Aborts, as every allocation here does, where the system has no memory left.
+    pub fn zeroed(len: usize) -> Self {
+        let Some(layout) = Self::layout(len) else { return Self { ptr: NonNull::dangling(), len: 0 } };
+        // SAFETY: the layout's size is not 0.
+        let raw = unsafe { alloc_zeroed(layout) };
+        let Some(ptr) = NonNull::new(raw) else { handle_alloc_error(layout) };
+        Self { ptr, len }
+    }
+
+    /// A buffer that holds a copy of `bytes`.
+    pub fn of(bytes: &[u8]) -> Self {
+        let mut buffer = Self::zeroed(bytes.len());
+        buffer.bytes_mut().copy_from_slice(bytes);
+        buffer
+    }
+
+    fn layout(len: usize) -> Option<Layout> {
+        if len == 0 {
+            return None;
+        }
+        Layout::from_size_align(len, ALIGN_BYTES).ok()
+    }
+
+    /// How many bytes there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: the buffer owns `len` initialised bytes; the pointer is dangling only for 0.
+        unsafe { std::slice::from_raw_parts(self.ptr.as_ptr(), self.len) }
+    }
+
+    /// The bytes, to be changed.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `bytes`, and the borrow is exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.ptr.as_ptr(), self.len) }
+    }
+
+    /// The first byte; aligned to 64 where there are any.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.ptr.as_ptr()
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        if let Some(layout) = Self::layout(self.len) {
+            // SAFETY: allocated by `zeroed` with this very layout.
+            unsafe { dealloc(self.ptr.as_ptr(), layout) };
+        }
+    }
+}
+
+/// The elements of `bytes`, or nothing where they are misaligned or end in part of one.
+pub fn elements<T: Element>(bytes: &[u8]) -> Option<&[T]> {
+    // SAFETY: every bit pattern is an element, and none has padding.
+    let (head, body, tail) = unsafe { bytes.align_to::<T>() };
+    (head.is_empty() && tail.is_empty()).then_some(body)
+}
+
+/// The elements of `bytes`, to be changed; nothing where they are misaligned or end in part of one.
+pub fn elements_mut<T: Element>(bytes: &mut [u8]) -> Option<&mut [T]> {
+    // SAFETY: every bit pattern is an element, and none has padding.
+    let (head, body, tail) = unsafe { bytes.align_to_mut::<T>() };
+    (head.is_empty() && tail.is_empty()).then_some(body)
+}
+
+/// The bytes of `elements`.
+pub fn bytes_of<T: Element>(elements: &[T]) -> &[u8] {
+    // SAFETY: elements are plain old data without padding.
+    unsafe { std::slice::from_raw_parts(elements.as_ptr().cast(), size_of_val(elements)) }
+}
+
+/// A tensor with its elements; clones share them.
+#[derive(Clone, Debug)]
+pub struct Tensor {
+    desc: TensorDesc,
+    data: Arc<Buffer>,
+}
+
+/// Why bytes do not make the tensor that was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{found} bytes, wanted {wanted} for {dtype}{shape}")]
+pub struct SizeError {
+    /// Bytes given.
+    pub found: usize,
+    /// Bytes that type and shape ask for.
+    pub wanted: usize,
+    /// The type asked for.
+    pub dtype: DType,
+    /// The shape asked for.
+    pub shape: Shape,
+}
+
+impl Tensor {
+    /// A tensor of zeros.
+    pub fn zeros(dtype: DType, shape: Shape) -> Self {
+        let desc = TensorDesc::new(dtype, shape);
+        Self { data: Arc::new(Buffer::zeroed(desc.size_bytes())), desc }
+    }
+
+    /// A tensor with these little-endian bytes, outermost dimension first.
+    ///
+    /// # Errors
+    /// Not as many bytes as type and shape ask for.
+    pub fn from_bytes(dtype: DType, shape: Shape, bytes: &[u8]) -> Result<Self, SizeError> {
+        let desc = TensorDesc::new(dtype, shape);
+        let wanted = desc.size_bytes();
+        if bytes.len() != wanted {
+            return Err(SizeError { found: bytes.len(), wanted, dtype, shape });
+        }
+        Ok(Self { data: Arc::new(Buffer::of(bytes)), desc })
+    }
+
+    /// A tensor with these elements, outermost dimension first.
+    ///
+    /// # Errors
+    /// Not as many elements as the shape asks for.
+    pub fn of<T: Element>(shape: Shape, elements: &[T]) -> Result<Self, SizeError> {
+        Self::from_bytes(T::DTYPE, shape, bytes_of(elements))
+    }
+
+    /// Type and shape.
+    pub fn desc(&self) -> &TensorDesc {
+        &self.desc
+    }
+
+    /// The element type.
+    pub fn dtype(&self) -> DType {
+        self.desc.dtype().unwrap_or(DType::U8)
+    }
+
+    /// The extents, outermost first.
+    pub fn dims(&self) -> &[usize] {
+        self.desc.shape()
+    }
+
+    /// The bytes of the elements.
+    pub fn bytes(&self) -> &[u8] {
+        self.data.bytes()
+    }
+
+    /// The elements, or nothing if they are not of type `T`.
+    pub fn get<T: Element>(&self) -> Option<&[T]> {
+        if self.dtype() == T::DTYPE { elements(self.bytes()) } else { None }
+    }
+
+    /// The same elements under another shape.
+    ///
+    /// # Errors
+    /// The shape has another number of elements.
+    pub fn reshaped(&self, shape: Shape) -> Result<Self, SizeError> {
+        let desc = TensorDesc::new(self.dtype(), shape);
+        if desc.size_bytes() != self.data.len() {
+            let (found, wanted) = (self.data.len(), desc.size_bytes());
+            return Err(SizeError { found, wanted, dtype: self.dtype(), shape });
+        }
+        Ok(Self { desc, data: Arc::clone(&self.data) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_aligned_and_zeroed() {
+        for len in [0, 1, 63, 64, 1000] {
+            let buffer = Buffer::zeroed(len);
+            assert_eq!(buffer.bytes().len(), len);
+            assert!(buffer.bytes().iter().all(|&b| b == 0));
+            assert!(len == 0 || buffer.as_ptr().addr().is_multiple_of(ALIGN_BYTES));
+        }
+    }
+
+    #[test]
+    fn tensors_want_as_many_bytes_as_their_shape_says() {
+        let shape = Shape::new(&[2, 3]).unwrap();
+        let error = Tensor::from_bytes(DType::F32, shape, &[0; 20]).unwrap_err();
+        assert_eq!(error.to_string(), "20 bytes, wanted 24 for f32[2,3]");
+        let tensor = Tensor::of::<i64>(shape, &[1, 2, 3, 4, 5, 6]).unwrap();
+        assert_eq!(tensor.get::<i64>(), Some(&[1, 2, 3, 4, 5, 6][..]));
+        assert_eq!(tensor.get::<f64>(), None, "no reading as another type");
+        assert!(tensor.reshaped(Shape::new(&[7]).unwrap()).is_err());
+    }
+}

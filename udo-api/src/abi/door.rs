@@ -1,0 +1,92 @@
+//! The Rust door: the one file that knows `abi_stable`, used only while a library is opened.
+#![expect(
+    non_camel_case_types,
+    missing_docs,
+    missing_debug_implementations,
+    clippy::pedantic,
+    reason = "abi_stable's derive names and writes these items"
+)]
+
+use std::fmt;
+use std::path::Path;
+
+use abi_stable::StableAbi;
+use abi_stable::library::{LibraryError, RootModule, lib_header_from_path};
+use abi_stable::package_version_strings;
+use abi_stable::prefix_type::PrefixTypeTrait;
+use abi_stable::sabi_types::VersionStrings;
+
+use super::PackageV1;
+
+/// The root module of a Rust package: one reference to its table.
+#[repr(C)]
+#[derive(StableAbi)]
+#[sabi(kind(Prefix(prefix_ref = PackageRoot_Ref)))]
+#[sabi(missing_field(panic))]
+pub struct PackageRoot {
+    /// The table. Its layout is checked by fingerprint, so `abi_stable` need not look inside.
+    #[sabi(last_prefix_field)]
+    #[sabi(unsafe_opaque_field)]
+    pub package: &'static PackageV1,
+}
+
+impl RootModule for PackageRoot_Ref {
+    abi_stable::declare_root_module_statics! {PackageRoot_Ref}
+    const BASE_NAME: &'static str = "udo_package";
+    const NAME: &'static str = "udo_package";
+    const VERSION_STRINGS: VersionStrings = package_version_strings!();
+}
+
+impl PackageRoot {
+    /// The root module around `package`; leaked, as libraries are never unloaded.
+    pub fn leak(package: &'static PackageV1) -> PackageRoot_Ref {
+        Self { package }.leak_into_prefix()
+    }
+}
+
+/// Why the Rust door stays shut.
+#[derive(Debug)]
+pub struct DoorError {
+    /// One line for the user.
+    pub reason: &'static str,
+    /// The long report, for a log.
+    pub report: String,
+}
+
+impl fmt::Display for DoorError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.reason)
+    }
+}
+
+impl std::error::Error for DoorError {}
+
+/// Opens the library at `path` and returns its table. The library stays loaded for good.
+///
+/// # Errors
+/// The library has no root module of ours, or one of another layout or version.
+///
+/// # Safety
+/// Runs the library's constructors, and trusts that its root module is what its header says.
+pub unsafe fn open_rust_door(path: &Path) -> Result<&'static PackageV1, DoorError> {
+    let header = lib_header_from_path(path).map_err(|e| DoorError::of(&e))?;
+    let root = header.init_root_module::<PackageRoot_Ref>().map_err(|e| DoorError::of(&e))?;
+    Ok(root.package())
+}
+
+impl DoorError {
+    fn of(error: &LibraryError) -> Self {
+        let reason = match error {
+            LibraryError::OpenError { .. } => "the system cannot load it",
+            LibraryError::GetSymbolError { .. } => "it exports no package",
+            LibraryError::InvalidAbiHeader(_) => "it was built with another version of abi_stable",
+            LibraryError::IncompatibleVersionNumber { .. } | LibraryError::ParseVersionError(_) => {
+                "it was built with another version of the SDK"
+            }
+            LibraryError::AbiInstability(_) => "its layouts are not those of this SDK",
+            LibraryError::RootModule { .. } => "its root module failed to start",
+            _ => "its root module cannot be read",
+        };
+        Self { reason, report: error.to_string() }
+    }
+}

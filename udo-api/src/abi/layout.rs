@@ -1,0 +1,146 @@
+//! The layout of every ABI structure as data: field names, types, offsets and sizes.
+//!
+//! The fingerprint over all of it travels in each library's manifest, so that a library built
+//! against other layouts is refused before any of its code runs, even where sizes agree.
+
+/// The layout of one `repr(C)` structure.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout {
+    /// The structure's name.
+    pub name: &'static str,
+    /// Its size in bytes.
+    pub size: usize,
+    /// Its alignment in bytes.
+    pub align: usize,
+    /// Its fields in declared order.
+    pub fields: &'static [Field],
+}
+
+/// The layout of one field.
+#[derive(Clone, Copy, Debug)]
+pub struct Field {
+    /// The field's name.
+    pub name: &'static str,
+    /// Its type as written.
+    pub ty: &'static str,
+    /// Bytes from the start of the structure.
+    pub offset: usize,
+    /// Its size in bytes.
+    pub size: usize,
+}
+
+/// Declares a `repr(C)` structure together with its [`Layout`].
+macro_rules! abi_struct {
+    (
+        $(#[$meta:meta])*
+        $vis:vis struct $name:ident $(<$g:ident>)? {
+            $($(#[$field_meta:meta])* $field_vis:vis $field:ident : $ty:ty),* $(,)?
+        }
+    ) => {
+        $(#[$meta])*
+        #[repr(C)]
+        $vis struct $name $(<$g>)? {
+            $($(#[$field_meta])* $field_vis $field: $ty),*
+        }
+
+        impl $(<$g>)? $name $(<$g>)? {
+            /// Where each field lies.
+            pub(crate) const LAYOUT: $crate::abi::Layout = $crate::abi::Layout {
+                name: stringify!($name),
+                size: size_of::<Self>(),
+                align: align_of::<Self>(),
+                fields: &[$($crate::abi::Field {
+                    name: stringify!($field),
+                    ty: stringify!($ty),
+                    offset: std::mem::offset_of!(Self, $field),
+                    size: size_of::<$ty>(),
+                }),*],
+            };
+        }
+    };
+}
+
+/// One number over names, types, offsets and sizes (FNV-1a, 64 bits).
+pub(crate) const fn fingerprint(layouts: &[Layout]) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325;
+    let mut i = 0;
+    while i < layouts.len() {
+        let layout = layouts[i];
+        hash = fnv_str(hash, layout.name);
+        hash = fnv_number(hash, layout.size);
+        hash = fnv_number(hash, layout.align);
+        let mut f = 0;
+        while f < layout.fields.len() {
+            let field = layout.fields[f];
+            hash = fnv_str(hash, field.name);
+            hash = fnv_type(hash, field.ty);
+            hash = fnv_number(hash, field.offset);
+            hash = fnv_number(hash, field.size);
+            f += 1;
+        }
+        i += 1;
+    }
+    hash
+}
+
+const PRIME: u64 = 0x0000_0100_0000_01b3;
+
+const fn fnv_str(mut hash: u64, text: &str) -> u64 {
+    let bytes = text.as_bytes();
+    let mut i = 0;
+    while i < bytes.len() {
+        hash = (hash ^ bytes[i] as u64).wrapping_mul(PRIME);
+        i += 1;
+    }
+    (hash ^ 0xff).wrapping_mul(PRIME)
+}
+
+/// White space is skipped: how the compiler prints a type is not part of its layout.
+const fn fnv_type(mut hash: u64, text: &str) -> u64 {
+    let bytes = text.as_bytes();
+    let mut i = 0;
+    while i < bytes.len() {
+        if !bytes[i].is_ascii_whitespace() {
+            hash = (hash ^ bytes[i] as u64).wrapping_mul(PRIME);
+        }
+        i += 1;
+    }
+    (hash ^ 0xff).wrapping_mul(PRIME)
+}
+
+const fn fnv_number(mut hash: u64, number: usize) -> u64 {
+    let bytes = (number as u64).to_le_bytes();
+    let mut i = 0;
+    while i < bytes.len() {
+        hash = (hash ^ bytes[i] as u64).wrapping_mul(PRIME);
+        i += 1;
+    }
+    hash
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: Field = Field { name: "a", ty: "u32", offset: 0, size: 4 };
+    const B: Field = Field { name: "b", ty: "u32", offset: 4, size: 4 };
+
+    fn hash(fields: &'static [Field]) -> u64 {
+        fingerprint(&[Layout { name: "S", size: 8, align: 4, fields }])
+    }
+
+    #[test]
+    fn any_change_of_a_field_changes_the_fingerprint() {
+        const OTHER_NAME: Field = Field { name: "c", ..B };
+        const OTHER_TYPE: Field = Field { ty: "i32", ..B };
+        const OTHER_PLACE: Field = Field { offset: 8, ..B };
+        let base = hash(&[A, B]);
+        for changed in
+            [hash(&[A, OTHER_NAME]), hash(&[A, OTHER_TYPE]), hash(&[A, OTHER_PLACE]), hash(&[B, A])]
+        {
+            assert_ne!(base, changed);
+        }
+        const SPACED: Field = Field { ty: "u 32", ..B };
+        assert_eq!(base, hash(&[A, SPACED]));
+    }
+}

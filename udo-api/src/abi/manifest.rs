@@ -1,0 +1,286 @@
+//! The manifest: what a library says of itself in a linker section, readable without running it.
+//!
+//! JSON, written at compile time from the same table that the doors hand out.
+
+use super::{LibraryRef, PackageV1};
+use crate::kernel::{KernelDef, Side, TypeRule, Wanted};
+use crate::schema::{OpDef, Param, Port};
+use crate::{Core, CoreKind, DType, TypeSet};
+
+/// The linker section that holds the manifest.
+pub const MANIFEST_SECTION: &str = ".udo.manifest";
+
+/// Bytes of the manifest of `package`.
+pub const fn manifest_len(package: &PackageV1) -> usize {
+    let mut out = Writer { buffer: &mut [], len: 0 };
+    write_package(&mut out, package);
+    out.len
+}
+
+/// The manifest of `package`; `N` is its [`manifest_len`].
+pub const fn manifest_bytes<const N: usize>(package: &PackageV1) -> [u8; N] {
+    let mut bytes = [b' '; N];
+    let mut out = Writer { buffer: &mut bytes, len: 0 };
+    write_package(&mut out, package);
+    bytes
+}
+
+struct Writer<'a> {
+    buffer: &'a mut [u8],
+    len: usize,
+}
+
+impl Writer<'_> {
+    const fn byte(&mut self, byte: u8) {
+        if self.len < self.buffer.len() {
+            self.buffer[self.len] = byte;
+        }
+        self.len += 1;
+    }
+
+    const fn raw(&mut self, text: &str) {
+        let bytes = text.as_bytes();
+        let mut i = 0;
+        while i < bytes.len() {
+            self.byte(bytes[i]);
+            i += 1;
+        }
+    }
+
+    const fn string_body(&mut self, text: &str) {
+        let bytes = text.as_bytes();
+        let mut i = 0;
+        while i < bytes.len() {
+            match bytes[i] {
+                b'"' | b'\\' => {
+                    self.byte(b'\\');
+                    self.byte(bytes[i]);
+                }
+                control @ 0..0x20 => {
+                    self.raw("\\u00");
+                    self.hex_digit(control >> 4);
+                    self.hex_digit(control & 15);
+                }
+                other => self.byte(other),
+            }
+            i += 1;
+        }
+    }
+
+    const fn hex_digit(&mut self, digit: u8) {
+        self.byte(if digit < 10 { b'0' + digit } else { b'a' + digit - 10 });
+    }
+
+    const fn string(&mut self, text: &str) {
+        self.byte(b'"');
+        self.string_body(text);
+        self.byte(b'"');
+    }
+
+    const fn hex(&mut self, number: u64) {
+        self.byte(b'"');
+        let mut shift = 64;
+        while shift > 0 {
+            shift -= 4;
+            self.hex_digit((number >> shift & 15) as u8);
+        }
+        self.byte(b'"');
+    }
+
+    const fn number(&mut self, number: u64) {
+        if number >= 10 {
+            self.number(number / 10);
+        }
+        self.byte(b'0' + (number % 10) as u8);
+    }
+
+    const fn truth(&mut self, value: bool) {
+        self.raw(if value { "true" } else { "false" });
+    }
+
+    /// `,"key":` or, for the first member, `{"key":`.
+    const fn key(&mut self, first: bool, key: &str) {
+        self.byte(if first { b'{' } else { b',' });
+        self.string(key);
+        self.byte(b':');
+    }
+}
+
+/// Writes `[..]` with `$write` for each item; closures are not const, so this is a macro.
+macro_rules! list {
+    ($out:expr, $items:expr, $write:expr) => {{
+        let items = $items;
+        $out.byte(b'[');
+        let mut i = 0;
+        while i < items.len() {
+            if i > 0 {
+                $out.byte(b',');
+            }
+            $write($out, &items[i]);
+            i += 1;
+        }
+        $out.byte(b']');
+    }};
+}
+
+const fn write_package(out: &mut Writer<'_>, package: &PackageV1) {
+    out.key(true, "abi_version");
+    out.number(package.abi_version as u64);
+    out.key(false, "fingerprint");
+    out.hex(package.fingerprint);
+    out.key(false, "package");
+    out.string(package.name.get());
+    out.key(false, "version");
+    out.string(package.version.get());
+    out.key(false, "sdk_version");
+    out.string(package.sdk_version.get());
+    out.key(false, "target");
+    out.byte(b'"');
+    out.string_body(std::env::consts::ARCH);
+    out.byte(b'-');
+    out.string_body(std::env::consts::OS);
+    out.byte(b'"');
+    out.key(false, "heap");
+    out.string(if package.thread_guard.is_some() { "trapped" } else { "unchecked" });
+    out.key(false, "ops");
+    list!(out, package.ops.get(), write_op);
+    out.key(false, "kernels");
+    list!(out, package.kernels.get(), write_kernel);
+    out.key(false, "libraries");
+    list!(out, package.libraries.get(), write_library);
+    out.raw("}\n");
+}
+
+const fn write_op(out: &mut Writer<'_>, op: &OpDef) {
+    let schema = op.schema();
+    out.key(true, "name");
+    out.string(schema.name());
+    out.key(false, "domain");
+    out.string(schema.domain());
+    out.key(false, "inputs");
+    list!(out, schema.inputs(), write_port);
+    out.key(false, "outputs");
+    list!(out, schema.outputs(), write_port);
+    out.key(false, "params");
+    list!(out, schema.params(), write_param);
+    out.byte(b'}');
+}
+
+const fn write_port(out: &mut Writer<'_>, port: &Port) {
+    out.key(true, "name");
+    out.string(port.name());
+    out.key(false, "types");
+    write_types(out, port.types());
+    out.key(false, "optional");
+    out.truth(port.is_optional());
+    out.key(false, "static");
+    out.truth(port.wants_static());
+    out.key(false, "repeated");
+    out.truth(port.is_repeated());
+    out.byte(b'}');
+}
+
+const fn write_param(out: &mut Writer<'_>, param: &Param) {
+    out.key(true, "name");
+    out.string(param.name());
+    out.key(false, "type");
+    out.string(match param.dtype() {
+        Some(dtype) => dtype.name(),
+        None => "unknown",
+    });
+    out.key(false, "list");
+    out.truth(matches!(param.kind(), Some(crate::schema::ParamKind::Tensor)));
+    out.key(false, "optional");
+    out.truth(param.is_optional());
+    out.byte(b'}');
+}
+
+const fn write_kernel(out: &mut Writer<'_>, kernel: &KernelDef) {
+    out.key(true, "op");
+    out.string(kernel.op());
+    out.key(false, "core");
+    write_core(out, kernel.core());
+    out.key(false, "types");
+    list!(out, kernel.type_rules(), write_rule);
+    out.byte(b'}');
+}
+
+const fn write_rule(out: &mut Writer<'_>, rule: &TypeRule) {
+    out.key(true, "side");
+    out.string(match rule.side() {
+        Some(Side::Input) => "input",
+        Some(Side::Output) => "output",
+        None => "unknown",
+    });
+    out.key(false, "port");
+    out.number(rule.port() as u64);
+    match rule.wanted() {
+        Wanted::Types(types) => {
+            out.key(false, "types");
+            write_types(out, types);
+        }
+        Wanted::SameAsInput(input) => {
+            out.key(false, "same_as_input");
+            out.number(input as u64);
+        }
+    }
+    out.byte(b'}');
+}
+
+const fn write_library(out: &mut Writer<'_>, library: &LibraryRef) {
+    out.key(true, "core");
+    write_core(out, library.core());
+    out.key(false, "file");
+    out.string(library.file());
+    out.byte(b'}');
+}
+
+const fn write_core(out: &mut Writer<'_>, core: Core) {
+    match core.kind() {
+        Some(CoreKind::Cpu) => out.string("cpu"),
+        Some(CoreKind::Gpu) => out.string("gpu"),
+        Some(CoreKind::Hta) => out.string("hta"),
+        Some(CoreKind::Dsp) => {
+            out.raw("\"dsp:v");
+            out.number(core.arch() as u64);
+            out.byte(b'"');
+        }
+        None => out.string("unknown"),
+    }
+}
+
+const fn write_types(out: &mut Writer<'_>, types: TypeSet) {
+    out.byte(b'[');
+    let mut first = true;
+    let mut i = 0;
+    while i < DType::ALL.len() {
+        if types.has(DType::ALL[i]) {
+            if !first {
+                out.byte(b',');
+            }
+            out.string(DType::ALL[i].name());
+            first = false;
+        }
+        i += 1;
+    }
+    out.byte(b']');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PACKAGE: PackageV1 = PackageV1::new("Quote\"d", "1.0")
+        .libraries(&[LibraryRef::new(Core::CPU, "a.so"), LibraryRef::new(Core::DSP_V68, "b\n.so")]);
+    const LEN: usize = manifest_len(&PACKAGE);
+    const BYTES: [u8; LEN] = manifest_bytes(&PACKAGE);
+
+    #[test]
+    fn manifests_are_written_at_compile_time() {
+        let text = std::str::from_utf8(&BYTES).unwrap();
+        assert!(text.starts_with("{\"abi_version\":1,\"fingerprint\":\""), "{text}");
+        assert!(text.contains(r#""package":"Quote\"d","version":"1.0""#), "{text}");
+        assert!(text.contains(r#"{"core":"dsp:v68","file":"b\u000a.so"}]"#), "{text}");
+        assert!(text.ends_with("}\n"));
+    }
+}

@@ -1,0 +1,81 @@
+//! The binary contract: every structure that crosses between host and package.
+//!
+//! Everything here is `repr(C)`, reaches into static memory of libraries that are never
+//! unloaded, and may be written by a C package as well. Authors of packages do not use this
+//! module; the traits above it do.
+
+#[macro_use]
+mod layout;
+mod door;
+mod export;
+mod io;
+mod manifest;
+mod node;
+mod shim;
+mod span;
+mod tables;
+mod threads;
+mod work;
+
+#[doc(hidden)]
+pub use abi_stable;
+
+pub use door::{DoorError, PackageRoot, PackageRoot_Ref, open_rust_door};
+pub use io::{Inputs, Io, Outputs, Packed, PackedConstants, Pair, Rows, RowsMut, Scratch};
+pub use layout::{Field, Layout};
+pub use manifest::{MANIFEST_SECTION, manifest_bytes, manifest_len};
+pub use node::{FinalizeCx, InferCx, Node, resolve_axis};
+pub use shim::{gpu_vtable, infer_shim, kernel_vtable};
+pub use span::{RawStr, Slice, Span, Value, ValueKind};
+pub use tables::{
+    ABI_VERSION, C_QUERY_SYMBOL, ErrorSink, ExecArgs, FillFn, FinalizeArgs, Finalized, GpuArg, GpuArgKind,
+    GpuTable, HostTable, InferArgs, KernelInfo, KernelVTable, LibraryRef, MAX_GPU_ARGS, NodeArgs,
+    PackageV1, ParallelTable, ParamValue, QueryFn, TensorArg, arg_flags,
+};
+pub use threads::Parallel;
+pub use work::{Buffers, WorkItem};
+
+/// The layout of each structure of the ABI, for the fingerprint and the snapshot test.
+pub const LAYOUTS: &[Layout] = &[
+    RawStr::LAYOUT,
+    <Slice<u8>>::LAYOUT,
+    Span::LAYOUT,
+    Value::LAYOUT,
+    crate::shape::Shape::LAYOUT,
+    crate::shape::Encoding::LAYOUT,
+    crate::shape::TensorDesc::LAYOUT,
+    crate::schema::Port::LAYOUT,
+    crate::schema::Param::LAYOUT,
+    crate::schema::CoreTypes::LAYOUT,
+    crate::schema::OpSchema::LAYOUT,
+    crate::schema::OpDef::LAYOUT,
+    crate::kernel::TypeRule::LAYOUT,
+    crate::kernel::InPlace::LAYOUT,
+    crate::kernel::Workspace::LAYOUT,
+    crate::kernel::KernelDef::LAYOUT,
+    crate::guard::GuardCell::LAYOUT,
+    ErrorSink::LAYOUT,
+    ParamValue::LAYOUT,
+    NodeArgs::LAYOUT,
+    InferArgs::LAYOUT,
+    HostTable::LAYOUT,
+    FinalizeArgs::LAYOUT,
+    Finalized::LAYOUT,
+    TensorArg::LAYOUT,
+    ParallelTable::LAYOUT,
+    ExecArgs::LAYOUT,
+    GpuArg::LAYOUT,
+    KernelInfo::LAYOUT,
+    GpuTable::LAYOUT,
+    KernelVTable::LAYOUT,
+    LibraryRef::LAYOUT,
+    PackageV1::LAYOUT,
+];
+
+/// One number over all of [`LAYOUTS`]; a library with another one is refused.
+pub const FINGERPRINT: u64 = layout::fingerprint(LAYOUTS);
+
+// The words of a call fit one cache line; a tensor is two.
+const _: () = assert!(size_of::<ExecArgs>() == 64);
+const _: () = assert!(size_of::<TensorArg>() == 128);
+const _: () = assert!(size_of::<usize>() == 8, "the ABI is defined for 64-bit targets");

@@ -1,0 +1,454 @@
+//! A node as its operator and its kernels see it: inputs, constants and parameters.
+
+use std::ffi::c_void;
+use std::fmt;
+use std::ops::Deref;
+
+use super::{FillFn, FinalizeArgs, InferArgs, NodeArgs, ParamValue, Span};
+use crate::{Core, DType, Element, Error, Packed, Status, TensorDesc};
+
+/// The parts of a node that are known before any run.
+#[derive(Clone, Copy)]
+pub struct Node<'a> {
+    inputs: &'a [TensorDesc],
+    constants: &'a [Span],
+    params: &'a [ParamValue],
+    output_count: usize,
+    opset: u32,
+}
+
+impl fmt::Debug for Node<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Node")
+            .field("inputs", &self.inputs)
+            .field("output_count", &self.output_count)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A slice from a pointer that may be null when it is empty.
+///
+/// # Safety
+/// Where `len` is not 0, `ptr` must be valid for `len` reads of `T` for `'a`.
+pub(super) unsafe fn slice_or_empty<'a, T>(ptr: *const T, len: usize) -> &'a [T] {
+    if len == 0 || ptr.is_null() {
+        return &[];
+    }
+    // SAFETY: the caller vouches for pointer and length.
+    unsafe { std::slice::from_raw_parts(ptr, len) }
+}
+
+impl<'a> Node<'a> {
+    /// # Safety
+    /// The pointers of `args`, and those behind them, must be valid for `'a`.
+    unsafe fn from_raw(args: &'a NodeArgs) -> Self {
+        let inputs = args.input_count as usize;
+        // SAFETY: as promised by the caller.
+        let descs = unsafe { slice_or_empty(args.inputs, inputs) };
+        // SAFETY: as promised by the caller.
+        let constants = unsafe { slice_or_empty(args.constants, inputs) };
+        // SAFETY: as promised by the caller.
+        let params = unsafe { slice_or_empty(args.params, args.param_count as usize) };
+        Self {
+            inputs: descs,
+            constants,
+            params,
+            output_count: args.output_count as usize,
+            opset: args.opset,
+        }
+    }
+
+    /// How many inputs the node has, absent ones included.
+    pub fn input_count(&self) -> usize {
+        self.inputs.len()
+    }
+
+    /// How many outputs the node has, absent ones included.
+    pub fn output_count(&self) -> usize {
+        self.output_count
+    }
+
+    /// The version of the operator set that the node comes from; 0 where there is none.
+    pub fn opset(&self) -> u32 {
+        self.opset
+    }
+
+    /// Whether the node has input `index`.
+    pub fn has_input(&self, index: usize) -> bool {
+        self.inputs.get(index).is_some_and(|d| !d.is_absent())
+    }
+
+    /// The description of input `index`.
+    ///
+    /// # Errors
+    /// The node leaves that input out.
+    pub fn input(&self, index: usize) -> Result<TensorDesc, Error> {
+        match self.inputs.get(index) {
+            Some(desc) if !desc.is_absent() => Ok(*desc),
+            _ => Err(Error::new(format!("input {index} is missing"))),
+        }
+    }
+
+    /// The elements of input `index` if they are known before the run.
+    ///
+    /// # Errors
+    /// The input is constant, but not of type `T`.
+    pub fn constant<T: Element>(&self, index: usize) -> Result<Option<&'a [T]>, Error> {
+        let Some(span) = self.constants.get(index).filter(|s| !s.ptr.is_null()) else {
+            return Ok(None);
+        };
+        let found = self.inputs.get(index).and_then(TensorDesc::dtype);
+        if found != Some(T::DTYPE) {
+            let found = found.map_or("absent", DType::name);
+            return Err(Error::new(format!("input {index} is {found}, wanted {}", T::DTYPE)));
+        }
+        // SAFETY: the host passed this many bytes, aligned for the element type, for as long as the call.
+        Ok(Some(unsafe { slice_or_empty(span.ptr.cast(), span.bytes / size_of::<T>()) }))
+    }
+
+    /// The integers of input `index` if they are known before the run: `i32` or `i64` elements.
+    ///
+    /// # Errors
+    /// The input is constant, but of neither type.
+    pub fn constant_ints(&self, index: usize) -> Result<Option<Vec<i64>>, Error> {
+        if self.inputs.get(index).and_then(TensorDesc::dtype) == Some(DType::I32) {
+            let values = self.constant::<i32>(index)?;
+            return Ok(values.map(|v| v.iter().map(|&x| i64::from(x)).collect()));
+        }
+        Ok(self.constant::<i64>(index)?.map(<[i64]>::to_vec))
+    }
+
+    fn param(&self, name: &str) -> Option<&'a ParamValue> {
+        self.params.iter().find(|p| {
+            // SAFETY: the host passed the name's bytes for as long as the call.
+            let bytes: &[u8] = unsafe { slice_or_empty(p.name.ptr, p.name.bytes) };
+            bytes == name.as_bytes()
+        })
+    }
+
+    fn present(&self, name: &str) -> Result<&'a ParamValue, Error> {
+        match self.param(name) {
+            Some(p) if p.kind != 0 => Ok(p),
+            Some(_) => Err(Error::new(format!("parameter {name:?} is missing"))),
+            None => Err(Error::new(format!("parameter {name:?} is not in the schema"))),
+        }
+    }
+
+    /// Whether the node, or the schema's default, gives the parameter a value.
+    pub fn has_param(&self, name: &str) -> bool {
+        self.param(name).is_some_and(|p| p.kind != 0)
+    }
+
+    /// An integer parameter.
+    ///
+    /// # Errors
+    /// The parameter has no value, or another kind of value.
+    pub fn int(&self, name: &str) -> Result<i64, Error> {
+        let param = self.present(name)?;
+        if param.kind == 1 {
+            Ok(param.int)
+        } else {
+            Err(wrong_kind(name, param.kind, "an integer"))
+        }
+    }
+
+    /// An integer parameter as a truth value: anything but 0 is true.
+    ///
+    /// # Errors
+    /// The parameter has no value, or another kind of value.
+    pub fn flag(&self, name: &str) -> Result<bool, Error> {
+        Ok(self.int(name)? != 0)
+    }
+
+    /// A real parameter; an integer will do.
+    ///
+    /// # Errors
+    /// The parameter has no value, or another kind of value.
+    pub fn float(&self, name: &str) -> Result<f64, Error> {
+        let param = self.present(name)?;
+        match param.kind {
+            1 => Ok(param.int as f64),
+            2 => Ok(param.float),
+            kind => Err(wrong_kind(name, kind, "a number")),
+        }
+    }
+
+    /// A real parameter in single precision; an integer will do.
+    ///
+    /// # Errors
+    /// The parameter has no value, or another kind of value.
+    pub fn float32(&self, name: &str) -> Result<f32, Error> {
+        Ok(self.float(name)? as f32)
+    }
+
+    /// A text parameter.
+    ///
+    /// # Errors
+    /// The parameter has no value, or another kind of value.
+    pub fn text(&self, name: &str) -> Result<&'a str, Error> {
+        let param = self.present(name)?;
+        if param.kind != 3 {
+            return Err(wrong_kind(name, param.kind, "text"));
+        }
+        // SAFETY: the host passed this many bytes for as long as the call.
+        let bytes = unsafe { slice_or_empty(param.data.ptr, param.data.bytes) };
+        std::str::from_utf8(bytes)
+            .map_err(|_| Error::new(format!("parameter {name:?} is no UTF-8")))
+    }
+
+    /// A parameter that is a list of integers.
+    ///
+    /// # Errors
+    /// The parameter has no value, or another kind of value.
+    pub fn ints(&self, name: &str) -> Result<&'a [i64], Error> {
+        let param = self.present(name)?;
+        if param.kind != 4 {
+            return Err(wrong_kind(name, param.kind, "integers"));
+        }
+        // SAFETY: the host passed aligned `i64`s for as long as the call.
+        Ok(unsafe { slice_or_empty(param.data.ptr.cast(), param.data.bytes / 8) })
+    }
+
+    /// A parameter that is a list of real numbers.
+    ///
+    /// # Errors
+    /// The parameter has no value, or another kind of value.
+    pub fn floats(&self, name: &str) -> Result<&'a [f64], Error> {
+        let param = self.present(name)?;
+        if param.kind != 5 {
+            return Err(wrong_kind(name, param.kind, "real numbers"));
+        }
+        // SAFETY: the host passed aligned `f64`s for as long as the call.
+        Ok(unsafe { slice_or_empty(param.data.ptr.cast(), param.data.bytes / 8) })
+    }
+
+    /// An integer parameter that counts axes of a rank-`rank` tensor, from the end where negative.
+    ///
+    /// # Errors
+    /// The parameter has no value, or none that is an axis.
+    pub fn axis(&self, name: &str, rank: usize) -> Result<usize, Error> {
+        resolve_axis(self.int(name)?, rank).ok_or_else(|| {
+            Error::new(format!(
+                "parameter {name:?} is {}, wanted an axis of rank {rank}",
+                self.int(name).unwrap_or(0)
+            ))
+        })
+    }
+}
+
+/// The axis that `axis` means in a tensor of rank `rank`: negative numbers count from the end.
+pub fn resolve_axis(axis: i64, rank: usize) -> Option<usize> {
+    let rank = i64::try_from(rank).ok()?;
+    let resolved = if axis < 0 { axis + rank } else { axis };
+    usize::try_from(resolved).ok().filter(|_| resolved < rank)
+}
+
+fn wrong_kind(name: &str, found: u32, wanted: &str) -> Error {
+    let found = match found {
+        1 => "an integer",
+        2 => "a real number",
+        3 => "text",
+        4 => "integers",
+        5 => "real numbers",
+        _ => "of an unknown kind",
+    };
+    Error::new(format!("parameter {name:?} is {found}, wanted {wanted}"))
+}
+
+/// What shape inference sees of a node, and where it puts its answer.
+#[derive(Debug)]
+pub struct InferCx<'a> {
+    node: Node<'a>,
+    outputs: &'a mut [TensorDesc],
+}
+
+impl<'a> Deref for InferCx<'a> {
+    type Target = Node<'a>;
+
+    fn deref(&self) -> &Node<'a> {
+        &self.node
+    }
+}
+
+impl<'a> InferCx<'a> {
+    /// # Safety
+    /// The pointers of `args`, and those behind them, must be valid for `'a`, `outputs` for writes too.
+    pub(super) unsafe fn from_raw(args: &'a InferArgs) -> Self {
+        // SAFETY: as promised by the caller.
+        let node = unsafe { Node::from_raw(&args.node) };
+        let outputs: &mut [TensorDesc] = if node.output_count == 0 || args.outputs.is_null() {
+            &mut []
+        } else {
+            // SAFETY: as promised by the caller.
+            unsafe { std::slice::from_raw_parts_mut(args.outputs, node.output_count) }
+        };
+        Self { node, outputs }
+    }
+
+    /// Says what output `index` is. An output that the node leaves out may be described all the same.
+    ///
+    /// # Errors
+    /// The operator has no such output.
+    pub fn set_output(&mut self, index: usize, desc: TensorDesc) -> Result<(), Error> {
+        let count = self.outputs.len();
+        let Some(output) = self.outputs.get_mut(index) else {
+            return Err(Error::new(format!(
+                "shape inference describes output {index}, the node has {count}"
+            )));
+        };
+        *output = desc;
+        Ok(())
+    }
+}
+
+/// What a kernel sees of its node while it is finalized.
+pub struct FinalizeCx<'a> {
+    node: Node<'a>,
+    outputs: &'a [TensorDesc],
+    core: Core,
+    args: &'a FinalizeArgs,
+}
+
+impl fmt::Debug for FinalizeCx<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FinalizeCx")
+            .field("node", &self.node)
+            .field("outputs", &self.outputs)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a> Deref for FinalizeCx<'a> {
+    type Target = Node<'a>;
+
+    fn deref(&self) -> &Node<'a> {
+        &self.node
+    }
+}
+
+impl<'a> FinalizeCx<'a> {
+    /// # Safety
+    /// The pointers of `args`, and those behind them, must be valid for `'a`.
+    pub(super) unsafe fn from_raw(args: &'a FinalizeArgs) -> Self {
+        // SAFETY: as promised by the caller.
+        let node = unsafe { Node::from_raw(&args.node) };
+        // SAFETY: as promised by the caller.
+        let outputs = unsafe { slice_or_empty(args.outputs, node.output_count) };
+        Self { node, outputs, core: args.core, args }
+    }
+
+    /// Whether the node has output `index`.
+    pub fn has_output(&self, index: usize) -> bool {
+        self.outputs.get(index).is_some_and(|d| !d.is_absent())
+    }
+
+    /// The description of output `index`.
+    ///
+    /// # Errors
+    /// The node leaves that output out.
+    pub fn output(&self, index: usize) -> Result<TensorDesc, Error> {
+        match self.outputs.get(index) {
+            Some(desc) if !desc.is_absent() => Ok(*desc),
+            _ => Err(Error::new(format!("output {index} is missing"))),
+        }
+    }
+
+    /// The core that the kernel will run on.
+    pub fn core(&self) -> Core {
+        self.core
+    }
+
+    /// Packs constant input `input` into `len` elements that the host owns, shares and may cache.
+    ///
+    /// Equal constants packed under the same `version` share one buffer, and a cached one is not
+    /// packed again. So `version` must change with anything else that decides the packed elements:
+    /// the packing code, and every parameter that it reads. The buffer starts zeroed, aligned to
+    /// 64 bytes, and must not depend on bounded dimensions.
+    ///
+    /// # Errors
+    /// The input is not constant or not of type `S`, or `fill` panicked.
+    pub fn pack<S: Element, D: Element>(
+        &self,
+        input: usize,
+        version: u64,
+        len: usize,
+        fill: impl FnOnce(&[S], &mut [D]),
+    ) -> Result<Packed<D>, Error> {
+        if self.constant::<S>(input)?.is_none() {
+            return Err(Error::new(format!(
+                "input {input} is not constant, so it cannot be packed"
+            )));
+        }
+        let too_large =
+            || Error::new(format!("packing input {input} into {len} elements is too large"));
+        let bytes = len.checked_mul(size_of::<D>()).ok_or_else(too_large)?;
+        let port = u32::try_from(input).map_err(|_| too_large())?;
+        let fill_fn = fill_fn_of::<S, D, _>(&fill);
+        let mut fill = Some(fill);
+        let mut index = 0;
+        if self.args.host.is_null() {
+            return Err(Error::new("the host offers no packing"));
+        }
+        // SAFETY: the host's table is valid for the call.
+        let host = unsafe { &*self.args.host };
+        // SAFETY: `fill_packed` matches the context's type, which outlives the call.
+        let status = unsafe {
+            (host.pack)(
+                host.ctx,
+                port,
+                version,
+                bytes,
+                fill_fn,
+                std::ptr::from_mut(&mut fill).cast(),
+                &raw mut index,
+            )
+        };
+        match Status::from_code(status) {
+            Status::OK => Ok(Packed::new(index)),
+            Status::PANICKED => Err(Error::new(crate::guard::with_this_thread(
+                crate::guard::GuardCell::take_message,
+            ))),
+            status => Err(Error::new(format!("packing input {input}: the host {status}"))),
+        }
+    }
+}
+
+/// The shim for a closure whose type has no name.
+fn fill_fn_of<S: Element, D: Element, F: FnOnce(&[S], &mut [D])>(_: &F) -> FillFn {
+    fill_packed::<S, D, F>
+}
+
+unsafe extern "C" fn fill_packed<S: Element, D: Element, F: FnOnce(&[S], &mut [D])>(
+    ctx: *mut c_void,
+    src: *const u8,
+    src_bytes: usize,
+    dst: *mut u8,
+    dst_bytes: usize,
+) -> u32 {
+    // SAFETY: `pack` passes an `Option<F>` as the context, and the host hands it back once.
+    let fill = unsafe { &mut *ctx.cast::<Option<F>>() };
+    let Some(fill) = fill.take() else { return Status::BAD_CALL.code() };
+    // SAFETY: the host passes the constant's bytes, aligned for its element type.
+    let source = unsafe { slice_or_empty(src.cast::<S>(), src_bytes / size_of::<S>()) };
+    let target: &mut [D] = if dst_bytes == 0 {
+        &mut []
+    } else {
+        // SAFETY: the host passes a zeroed buffer of this many bytes, aligned to 64, that only we hold.
+        unsafe { std::slice::from_raw_parts_mut(dst.cast(), dst_bytes / size_of::<D>()) }
+    };
+    let done = crate::guard::with_this_thread(|cell| cell.capture(|| fill(source, target)));
+    if done.is_some() { Status::OK.code() } else { Status::PANICKED.code() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn axes_count_from_either_end() {
+        let cases = [(0, 3, Some(0)), (-1, 3, Some(2)), (3, 3, None), (-4, 3, None), (0, 0, None)];
+        for (axis, rank, wanted) in cases {
+            assert_eq!(resolve_axis(axis, rank), wanted, "axis {axis} of rank {rank}");
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! The functions that packages export, generic over the author's types and compiled into the package.
+
+use std::ffi::c_void;
+
+use super::work::{GpuState, run_range};
+use super::{
+    ErrorSink, ExecArgs, FinalizeArgs, Finalized, GpuTable, InferArgs, KernelInfo, KernelVTable,
+};
+use crate::guard::{self, GuardCell};
+use crate::{Error, ExecError, FinalizeCx, GpuKernel, InferCx, Io, Kernel, Op, Status, Workspace};
+
+/// Runs `body`, sends its error to the sink, and answers with its status.
+///
+/// # Safety
+/// `errors` must be null or valid for the call.
+unsafe fn report(errors: *const ErrorSink, body: impl FnOnce() -> Result<(), Error>) -> u32 {
+    let (status, message) = guard::with_this_thread(|cell| match cell.capture(body) {
+        Some(Ok(())) => (Status::OK, String::new()),
+        Some(Err(error)) => (error.status(), error.message().to_owned()),
+        None => (Status::PANICKED, cell.take_message()),
+    });
+    if status != Status::OK {
+        // SAFETY: as promised by the caller.
+        if let Some(sink) = unsafe { errors.as_ref() } {
+            // SAFETY: the sink takes any UTF-8 during the call.
+            unsafe { (sink.write)(sink.ctx, message.as_ptr(), message.len()) };
+        }
+    }
+    status.code()
+}
+
+/// `[describe-time, thread-safe]` Shape inference for `O`.
+///
+/// # Safety
+/// `args` must point to arguments that are valid as the ABI says.
+pub unsafe extern "C" fn infer_shim<O: Op>(args: *const InferArgs) -> u32 {
+    // SAFETY: as promised by the caller.
+    let args = unsafe { &*args };
+    // SAFETY: as promised by the caller.
+    unsafe {
+        report(args.node.errors, || {
+            let mut cx = InferCx::from_raw(args);
+            O::infer(&mut cx)
+        })
+    }
+}
+
+/// Finalizes with `make` and hands the result's ownership to the host.
+///
+/// # Safety
+/// `args` and `out` must be valid as the ABI says.
+unsafe fn finalize_with<S>(
+    args: *const FinalizeArgs,
+    out: *mut Finalized,
+    make: impl FnOnce(&FinalizeCx<'_>) -> Result<(S, Workspace), Error>,
+) -> u32 {
+    // SAFETY: as promised by the caller.
+    let args = unsafe { &*args };
+    // SAFETY: as promised by the caller.
+    unsafe {
+        report(args.node.errors, || {
+            let (state, workspace) = make(&FinalizeCx::from_raw(args))?;
+            let state = Box::into_raw(Box::new(state)).cast();
+            out.write(Finalized { state, workspace, reserved: [0; 4] });
+            Ok(())
+        })
+    }
+}
+
+/// `[execute-time, thread-safe, heap-free]` Opens the heap-free region around `body`.
+///
+/// # Safety
+/// `args` must be valid as the ABI says, and `args.state` be a `*const S` from finalize.
+#[inline]
+unsafe fn guarded<S>(
+    args: *const ExecArgs,
+    body: impl FnOnce(&S, Io<'_>) -> Result<(), ExecError>,
+) -> u32 {
+    // SAFETY: as promised by the caller.
+    let args = unsafe { &*args };
+    let own = if args.guard.is_null() { guard::this_thread() } else { args.guard };
+    // SAFETY: the host passes this thread's cell, which lives as long as the thread.
+    let cell: &GuardCell = unsafe { &*own };
+    cell.enter();
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        // SAFETY: as promised by the caller.
+        let state = unsafe { &*args.state.cast::<S>() };
+        // SAFETY: as promised by the caller.
+        body(state, unsafe { Io::from_raw(args) })
+    }));
+    let used = cell.leave();
+    match outcome {
+        Ok(Ok(())) if !used => Status::OK.code(),
+        Ok(Ok(())) => cell.settle(ExecError::of(Status::OK)).code(),
+        Ok(Err(error)) => cell.settle(error).code(),
+        Err(payload) => {
+            guard::discard(payload);
+            cell.settle(ExecError::of(Status::PANICKED)).code()
+        }
+    }
+}
+
+/// `[finalize-time]` Frees what finalize made.
+unsafe extern "C" fn free<S>(state: *mut c_void) {
+    // SAFETY: the host hands back, once, what `finalize_with` made with the same `S`.
+    let state = unsafe { Box::from_raw(state.cast::<S>()) };
+    // A destructor that panics must not unwind into the host; there is nobody to tell.
+    guard::with_this_thread(|cell| {
+        if cell.capture(|| drop(state)).is_none() {
+            cell.take_message();
+        }
+    });
+}
+
+struct KernelFns<K>(K);
+
+impl<K: Kernel> KernelFns<K> {
+    const TABLE: KernelVTable = KernelVTable {
+        finalize: Self::finalize,
+        execute: Self::execute,
+        free: free::<K>,
+        gpu: None,
+    };
+
+    unsafe extern "C" fn finalize(args: *const FinalizeArgs, out: *mut Finalized) -> u32 {
+        // SAFETY: the host keeps to the ABI.
+        unsafe {
+            finalize_with(args, out, |cx| {
+                let kernel = K::finalize(cx)?;
+                let workspace = kernel.workspace();
+                Ok((kernel, workspace))
+            })
+        }
+    }
+
+    unsafe extern "C" fn execute(args: *const ExecArgs) -> u32 {
+        // SAFETY: the host keeps to the ABI, and finalize made a `K`.
+        unsafe { guarded::<K>(args, |kernel, io| kernel.execute(io)) }
+    }
+}
+
+/// The functions of an ordinary kernel.
+pub const fn kernel_vtable<K: Kernel>() -> &'static KernelVTable {
+    &KernelFns::<K>::TABLE
+}
+
+struct GpuFns<K>(K);
+
+impl<K: GpuKernel> GpuFns<K> {
+    const GPU: GpuTable =
+        GpuTable { info: Self::info, has_work_item: K::WORK_ITEM.is_some() as u32, reserved: 0 };
+    const TABLE: KernelVTable = KernelVTable {
+        finalize: Self::finalize,
+        execute: Self::execute,
+        free: free::<GpuState<K>>,
+        gpu: Some(&Self::GPU),
+    };
+
+    unsafe extern "C" fn finalize(args: *const FinalizeArgs, out: *mut Finalized) -> u32 {
+        // SAFETY: the host keeps to the ABI.
+        unsafe {
+            finalize_with(args, out, |cx| Ok((GpuState::<K>::finalize(cx)?, Workspace::NONE)))
+        }
+    }
+
+    unsafe extern "C" fn execute(args: *const ExecArgs) -> u32 {
+        // SAFETY: the host keeps to the ABI, and finalize made a `GpuState<K>`.
+        unsafe { guarded::<GpuState<K>>(args, |state, io| run_range(state, io)) }
+    }
+
+    unsafe extern "C" fn info(state: *const c_void, info: *mut KernelInfo) -> u32 {
+        // SAFETY: the host passes what finalize made.
+        let state = unsafe { &*state.cast::<GpuState<K>>() };
+        // SAFETY: the host passes room for one.
+        unsafe { info.write(state.info) };
+        Status::OK.code()
+    }
+}
+
+/// The functions of a GPU kernel.
+pub const fn gpu_vtable<K: GpuKernel>() -> &'static KernelVTable {
+    &GpuFns::<K>::TABLE
+}

@@ -1,0 +1,192 @@
+//! Text, slices and values in static tables, and untyped runs of bytes.
+
+use std::fmt;
+
+abi_struct! {
+    /// UTF-8 text in static memory.
+    #[derive(Clone, Copy)]
+    pub struct RawStr {
+        ptr: *const u8,
+        len: usize,
+    }
+}
+
+// SAFETY: the text is immutable and static, so any thread may read it.
+unsafe impl Send for RawStr {}
+// SAFETY: as above.
+unsafe impl Sync for RawStr {}
+
+impl RawStr {
+    /// No text.
+    pub const EMPTY: Self = Self::new("");
+
+    /// The same text in the form that tables hold.
+    pub const fn new(text: &'static str) -> Self {
+        Self { ptr: text.as_ptr(), len: text.len() }
+    }
+
+    /// The text; empty where a foreign table holds a null pointer or no valid UTF-8.
+    pub const fn get(&self) -> &'static str {
+        if self.ptr.is_null() {
+            return "";
+        }
+        // SAFETY: made from a static string, or vouched for by whoever opened a C package's table.
+        let bytes = unsafe { std::slice::from_raw_parts(self.ptr, self.len) };
+        match std::str::from_utf8(bytes) {
+            Ok(text) => text,
+            Err(_) => "",
+        }
+    }
+}
+
+impl fmt::Debug for RawStr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.get(), f)
+    }
+}
+
+abi_struct! {
+    /// A slice in static memory.
+    pub struct Slice<T> {
+        ptr: *const T,
+        len: usize,
+    }
+}
+
+// SAFETY: a shared static slice is as shareable as a reference to its elements.
+unsafe impl<T: Sync> Send for Slice<T> {}
+// SAFETY: as above.
+unsafe impl<T: Sync> Sync for Slice<T> {}
+
+impl<T> Clone for Slice<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Slice<T> {}
+
+impl<T: 'static> Slice<T> {
+    /// The same slice in the form that tables hold.
+    pub const fn new(items: &'static [T]) -> Self {
+        Self { ptr: items.as_ptr(), len: items.len() }
+    }
+
+    /// The slice; empty where a foreign table holds a null pointer.
+    pub const fn get(&self) -> &'static [T] {
+        if self.ptr.is_null() {
+            return &[];
+        }
+        // SAFETY: made from a static slice, or vouched for by whoever opened a C package's table.
+        unsafe { std::slice::from_raw_parts(self.ptr, self.len) }
+    }
+}
+
+impl<T: fmt::Debug + 'static> fmt::Debug for Slice<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.get(), f)
+    }
+}
+
+abi_struct! {
+    /// A run of bytes that somebody else owns; null where there is none.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Span {
+        /// The first byte, aligned for its elements.
+        pub ptr: *const u8,
+        /// How many bytes follow.
+        pub bytes: usize,
+    }
+}
+
+impl Span {
+    /// No bytes.
+    pub const NONE: Self = Self { ptr: std::ptr::null(), bytes: 0 };
+}
+
+/// What a [`Value`] holds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ValueKind {
+    /// Nothing.
+    None,
+    /// An integer or truth value.
+    Int(i64),
+    /// A real number.
+    Float(f64),
+    /// Text.
+    Str(&'static str),
+    /// Integers.
+    Ints(&'static [i64]),
+    /// Real numbers.
+    Floats(&'static [f64]),
+}
+
+abi_struct! {
+    /// A default in a schema.
+    #[derive(Clone, Copy)]
+    pub struct Value {
+        kind: u32,
+        reserved: u32,
+        int: i64,
+        float: f64,
+        text: RawStr,
+        ints: Slice<i64>,
+        floats: Slice<f64>,
+    }
+}
+
+impl Value {
+    /// No value.
+    pub const NONE: Self = Self {
+        kind: 0,
+        reserved: 0,
+        int: 0,
+        float: 0.0,
+        text: RawStr::EMPTY,
+        ints: Slice::new(&[]),
+        floats: Slice::new(&[]),
+    };
+
+    /// An integer.
+    pub const fn int(value: i64) -> Self {
+        Self { kind: 1, int: value, ..Self::NONE }
+    }
+
+    /// A real number.
+    pub const fn float(value: f64) -> Self {
+        Self { kind: 2, float: value, ..Self::NONE }
+    }
+
+    /// Text.
+    pub const fn text(value: &'static str) -> Self {
+        Self { kind: 3, text: RawStr::new(value), ..Self::NONE }
+    }
+
+    /// Integers.
+    pub const fn ints(values: &'static [i64]) -> Self {
+        Self { kind: 4, ints: Slice::new(values), ..Self::NONE }
+    }
+
+    /// Real numbers.
+    pub const fn floats(values: &'static [f64]) -> Self {
+        Self { kind: 5, floats: Slice::new(values), ..Self::NONE }
+    }
+
+    /// What it holds; nothing for a kind that this version does not know.
+    pub const fn get(&self) -> ValueKind {
+        match self.kind {
+            1 => ValueKind::Int(self.int),
+            2 => ValueKind::Float(self.float),
+            3 => ValueKind::Str(self.text.get()),
+            4 => ValueKind::Ints(self.ints.get()),
+            5 => ValueKind::Floats(self.floats.get()),
+            _ => ValueKind::None,
+        }
+    }
+}
+
+impl fmt::Debug for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.get(), f)
+    }
+}

@@ -1,0 +1,552 @@
+//! The tables that packages hand out and the argument blocks that the host hands in.
+
+use std::ffi::c_void;
+use std::fmt;
+
+use super::{RawStr, Slice, Span};
+use crate::guard::GuardCell;
+use crate::kernel::{KernelDef, Workspace};
+use crate::schema::OpDef;
+use crate::{Core, DType, Encoding, TensorDesc};
+
+/// The version of the binary contract. A package of another version is refused.
+pub const ABI_VERSION: u32 = 1;
+
+/// The symbol that a C package exports: `const udo_package_v1 *udo_package_query(uint32_t max_version)`.
+pub const C_QUERY_SYMBOL: &str = "udo_package_query";
+
+/// The type of [`C_QUERY_SYMBOL`]: null when the package has no table of that version or an older one.
+pub type QueryFn = unsafe extern "C" fn(max_version: u32) -> *const PackageV1;
+
+abi_struct! {
+    /// Where an implementation library of a package lies.
+    #[derive(Clone, Copy, Debug)]
+    pub struct LibraryRef {
+        core: Core,
+        reserved: u32,
+        file: RawStr,
+    }
+}
+
+impl LibraryRef {
+    /// The library for `core`, as a path relative to the registration library.
+    pub const fn new(core: Core, file: &'static str) -> Self {
+        Self { core, reserved: 0, file: RawStr::new(file) }
+    }
+
+    /// The core whose kernels the library holds.
+    pub const fn core(&self) -> Core {
+        self.core
+    }
+
+    /// The path relative to the registration library.
+    pub const fn file(&self) -> &'static str {
+        self.file.get()
+    }
+}
+
+abi_struct! {
+    /// The one table behind every door: what a library of a package holds.
+    ///
+    /// Registration libraries fill `ops` and `libraries`, implementation libraries `kernels`;
+    /// a library may do both.
+    #[derive(Debug)]
+    pub struct PackageV1 {
+        pub(crate) abi_version: u32,
+        pub(crate) size: u32,
+        pub(crate) fingerprint: u64,
+        pub(crate) name: RawStr,
+        pub(crate) version: RawStr,
+        pub(crate) sdk_version: RawStr,
+        pub(crate) ops: Slice<OpDef>,
+        pub(crate) kernels: Slice<KernelDef>,
+        pub(crate) libraries: Slice<LibraryRef>,
+        pub(crate) thread_guard: Option<extern "C" fn() -> *mut GuardCell>,
+        pub(crate) reserved: [u64; 8],
+    }
+}
+
+impl PackageV1 {
+    /// An empty table for the package `name`.
+    pub const fn new(name: &'static str, version: &'static str) -> Self {
+        Self {
+            abi_version: ABI_VERSION,
+            size: size_of::<Self>() as u32,
+            fingerprint: super::FINGERPRINT,
+            name: RawStr::new(name),
+            version: RawStr::new(version),
+            sdk_version: RawStr::new(crate::SDK_VERSION),
+            ops: Slice::new(&[]),
+            kernels: Slice::new(&[]),
+            libraries: Slice::new(&[]),
+            thread_guard: None,
+            reserved: [0; 8],
+        }
+    }
+
+    /// The same table with these operators.
+    #[must_use]
+    pub const fn ops(mut self, ops: &'static [OpDef]) -> Self {
+        self.ops = Slice::new(ops);
+        self
+    }
+
+    /// The same table with these kernels.
+    #[must_use]
+    pub const fn kernels(mut self, kernels: &'static [KernelDef]) -> Self {
+        self.kernels = Slice::new(kernels);
+        self
+    }
+
+    /// The same table with these implementation libraries.
+    #[must_use]
+    pub const fn libraries(mut self, libraries: &'static [LibraryRef]) -> Self {
+        self.libraries = Slice::new(libraries);
+        self
+    }
+
+    /// The same table with a heap guard.
+    #[must_use]
+    pub const fn guarded_by(mut self, thread_guard: extern "C" fn() -> *mut GuardCell) -> Self {
+        self.thread_guard = Some(thread_guard);
+        self
+    }
+
+    /// Why this table is not one that this host can read; nothing if it is.
+    ///
+    /// Only the head of the structure is looked at until version and size agree.
+    pub fn refusal(&self) -> Option<String> {
+        if self.abi_version != ABI_VERSION {
+            return Some(format!("its ABI version is {}, wanted {ABI_VERSION}", self.abi_version));
+        }
+        if self.size as usize != size_of::<Self>() {
+            return Some(format!(
+                "its table has {} bytes, wanted {}",
+                self.size,
+                size_of::<Self>()
+            ));
+        }
+        if self.fingerprint != super::FINGERPRINT {
+            let wanted = super::FINGERPRINT;
+            return Some(format!(
+                "its layouts hash to {:016x}, wanted {wanted:016x}",
+                self.fingerprint
+            ));
+        }
+        self.reserved
+            .iter()
+            .any(|&r| r != 0)
+            .then(|| "a reserved field of its table is not zero".to_owned())
+    }
+
+    /// The package's name.
+    pub const fn name(&self) -> &'static str {
+        self.name.get()
+    }
+
+    /// The package's version.
+    pub const fn version(&self) -> &'static str {
+        self.version.get()
+    }
+
+    /// The version of this crate that the library was built with.
+    pub const fn sdk_version(&self) -> &'static str {
+        self.sdk_version.get()
+    }
+
+    /// The operators that the library describes.
+    pub const fn op_table(&self) -> &'static [OpDef] {
+        self.ops.get()
+    }
+
+    /// The kernels that the library holds.
+    pub const fn kernel_table(&self) -> &'static [KernelDef] {
+        self.kernels.get()
+    }
+
+    /// The implementation libraries that the package names.
+    pub const fn library_table(&self) -> &'static [LibraryRef] {
+        self.libraries.get()
+    }
+
+    /// The function that gives the calling thread's heap guard, if the library has one.
+    pub const fn thread_guard(&self) -> Option<extern "C" fn() -> *mut GuardCell> {
+        self.thread_guard
+    }
+}
+
+abi_struct! {
+    /// Where a callee writes the message of an error.
+    pub struct ErrorSink {
+        /// Handed back to `write`.
+        pub ctx: *mut c_void,
+        /// `[finalize-time]` Appends UTF-8 text.
+        pub write: unsafe extern "C" fn(ctx: *mut c_void, text: *const u8, bytes: usize),
+    }
+}
+
+abi_struct! {
+    /// One parameter of a node, checked against the schema and defaulted.
+    #[derive(Clone, Copy)]
+    pub struct ParamValue {
+        /// The parameter's name.
+        pub name: Span,
+        /// 0 absent, 1 int, 2 float, 3 text, 4 ints, 5 floats.
+        pub kind: u32,
+        /// Zero.
+        pub reserved: u32,
+        /// The value of kind 1.
+        pub int: i64,
+        /// The value of kind 2.
+        pub float: f64,
+        /// The values of kinds 3 to 5: UTF-8, `i64` or `f64`.
+        pub data: Span,
+    }
+}
+
+abi_struct! {
+    /// A node as describe and finalize see it.
+    pub struct NodeArgs {
+        /// `input_count` descriptions.
+        pub inputs: *const TensorDesc,
+        /// `input_count` spans; null where an input is not constant.
+        pub constants: *const Span,
+        /// `param_count` values.
+        pub params: *const ParamValue,
+        /// The node's inputs, absent ones included.
+        pub input_count: u32,
+        /// The node's outputs, absent ones included.
+        pub output_count: u32,
+        /// The schema's parameters.
+        pub param_count: u32,
+        /// The operator-set version that the node comes from; 0 where there is none.
+        pub opset: u32,
+        /// Where errors go.
+        pub errors: *const ErrorSink,
+    }
+}
+
+abi_struct! {
+    /// The arguments of shape inference.
+    pub struct InferArgs {
+        /// The node.
+        pub node: NodeArgs,
+        /// `node.output_count` descriptions to fill in.
+        pub outputs: *mut TensorDesc,
+    }
+}
+
+/// Fills a packed constant: reads `src_bytes` at `src`, writes `dst_bytes` at `dst`.
+pub type FillFn = unsafe extern "C" fn(
+    ctx: *mut c_void,
+    src: *const u8,
+    src_bytes: usize,
+    dst: *mut u8,
+    dst_bytes: usize,
+) -> u32;
+
+abi_struct! {
+    /// What the host does for a kernel that is being finalized.
+    pub struct HostTable {
+        /// Handed back to every function.
+        pub ctx: *mut c_void,
+        /// `[finalize-time]` Packs constant input `input`; writes the number of the packed buffer to `index`.
+        pub pack: unsafe extern "C" fn(
+            ctx: *mut c_void,
+            input: u32,
+            version: u64,
+            bytes: usize,
+            fill: FillFn,
+            fill_ctx: *mut c_void,
+            index: *mut u32,
+        ) -> u32,
+    }
+}
+
+abi_struct! {
+    /// The arguments of finalize.
+    pub struct FinalizeArgs {
+        /// The node.
+        pub node: NodeArgs,
+        /// `node.output_count` descriptions.
+        pub outputs: *const TensorDesc,
+        /// The core that the kernel will run on.
+        pub core: Core,
+        /// Zero.
+        pub reserved: u32,
+        /// What the host does for the kernel.
+        pub host: *const HostTable,
+    }
+}
+
+abi_struct! {
+    /// What finalize made.
+    pub struct Finalized {
+        /// The kernel, to be passed to execute and, once, to free.
+        pub state: *mut c_void,
+        /// The scratch that execute needs.
+        pub workspace: Workspace,
+        /// Zero.
+        pub reserved: [u64; 4],
+    }
+}
+
+/// Bits of [`TensorArg::flags`].
+pub mod arg_flags {
+    /// The node leaves the port out.
+    pub const ABSENT: u8 = 1;
+    /// The output has been handed out in this call.
+    pub const TAKEN: u8 = 2;
+}
+
+abi_struct! {
+    /// One tensor of a call.
+    pub struct TensorArg {
+        /// The first element, aligned for its type.
+        pub data: *mut u8,
+        /// Elements in this run; the product of `dims`.
+        pub len: usize,
+        /// The most elements that `data` has room for; what a bounded output may grow to.
+        pub capacity: usize,
+        /// Elements from one row (last axis) to the next; equal to the last extent where dense.
+        pub row_stride: usize,
+        /// The element type's code.
+        pub dtype: u8,
+        /// Dimensions in use.
+        pub rank: u8,
+        /// See [`arg_flags`].
+        pub flags: u8,
+        /// Zero.
+        pub reserved: u8,
+        /// 1 + the other port of the pair, where planned in place: an output's input or the reverse.
+        pub in_place: u16,
+        /// Whether `encoding` means something.
+        pub has_encoding: u16,
+        /// The encoding.
+        pub encoding: Encoding,
+        /// The extents in this run.
+        pub dims: [usize; 8],
+        /// Zero.
+        pub reserved_words: [u64; 2],
+    }
+}
+
+impl TensorArg {
+    /// A port that the node leaves out.
+    pub const ABSENT: Self = Self {
+        data: std::ptr::null_mut(),
+        len: 0,
+        capacity: 0,
+        row_stride: 0,
+        dtype: 0,
+        rank: 0,
+        flags: arg_flags::ABSENT,
+        reserved: 0,
+        in_place: 0,
+        has_encoding: 0,
+        encoding: Encoding { scale: 0.0, zero_point: 0 },
+        dims: [0; 8],
+        reserved_words: [0; 2],
+    };
+
+    /// The tensor that `desc` describes, dense, at its bounds, with its elements at `data`.
+    pub fn new(desc: &TensorDesc, data: *mut u8) -> Self {
+        let Some(dtype) = desc.dtype() else { return Self::ABSENT };
+        let shape = desc.shape();
+        let mut dims = [0; 8];
+        for (to, from) in dims.iter_mut().zip(shape) {
+            *to = *from;
+        }
+        Self {
+            data,
+            len: desc.len(),
+            capacity: desc.len(),
+            row_stride: shape.last().copied().unwrap_or(1),
+            dtype: dtype.code(),
+            rank: shape.len() as u8,
+            flags: 0,
+            has_encoding: u16::from(desc.encoding().is_some()),
+            encoding: desc.encoding().unwrap_or(Self::ABSENT.encoding),
+            dims,
+            ..Self::ABSENT
+        }
+    }
+
+    pub(crate) fn shape(&self) -> &[usize] {
+        self.dims.get(..usize::from(self.rank)).unwrap_or(&[])
+    }
+
+    pub(crate) fn is_dense(&self) -> bool {
+        self.rank == 0 || self.shape().last().is_none_or(|&cols| cols == self.row_stride)
+    }
+
+    pub(crate) fn dtype(&self) -> Option<DType> {
+        DType::from_code(self.dtype)
+    }
+}
+
+abi_struct! {
+    /// The host's parallel-for.
+    pub struct ParallelTable {
+        /// Handed back to `run`.
+        pub ctx: *const c_void,
+        /// How many threads work at once, the caller included.
+        pub width: u32,
+        /// Zero.
+        pub reserved: u32,
+        /// `[execute-time, heap-free]` Calls `task(task_ctx, i)` once for each i below `count`, on any
+        /// thread, and returns when all are done.
+        pub run: unsafe extern "C" fn(
+            ctx: *const c_void,
+            count: usize,
+            task: unsafe extern "C" fn(task_ctx: *const c_void, index: usize),
+            task_ctx: *const c_void,
+        ),
+    }
+}
+
+abi_struct! {
+    /// The arguments of execute: one cache line.
+    pub struct ExecArgs {
+        /// What finalize made.
+        pub state: *const c_void,
+        /// Inputs, then outputs.
+        pub tensors: *mut TensorArg,
+        /// `packed_count` packed constants.
+        pub packed: *const Span,
+        /// Scratch, aligned as declared.
+        pub scratch: *mut u8,
+        /// Bytes of scratch.
+        pub scratch_bytes: usize,
+        /// The calling thread's guard for the kernel's library, or null.
+        pub guard: *mut GuardCell,
+        /// The parallel-for, or null where there is one thread.
+        pub parallel: *const ParallelTable,
+        /// Inputs in `tensors`.
+        pub input_count: u16,
+        /// Outputs in `tensors`.
+        pub output_count: u16,
+        /// Packed constants in `packed`.
+        pub packed_count: u16,
+        /// Zero.
+        pub reserved: u16,
+    }
+}
+
+/// The most arguments that an OpenCL kernel of a package takes.
+pub const MAX_GPU_ARGS: usize = 24;
+
+/// What a [`GpuArg`] passes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum GpuArgKind {
+    /// The buffer of an input.
+    Input(u32),
+    /// The buffer of an output.
+    Output(u32),
+    /// A 32-bit signed integer.
+    I32(i32),
+    /// A 32-bit unsigned integer.
+    U32(u32),
+    /// A 32-bit real number.
+    F32(f32),
+}
+
+abi_struct! {
+    /// One argument of an OpenCL kernel.
+    #[derive(Clone, Copy)]
+    pub struct GpuArg {
+        kind: u32,
+        bits: u32,
+    }
+}
+
+impl GpuArg {
+    pub(crate) const NONE: Self = Self { kind: 0, bits: 0 };
+
+    /// The buffer of input `port`.
+    pub const fn input(port: u32) -> Self {
+        Self { kind: 1, bits: port }
+    }
+
+    /// The buffer of output `port`.
+    pub const fn output(port: u32) -> Self {
+        Self { kind: 2, bits: port }
+    }
+
+    /// A 32-bit signed integer.
+    pub const fn i32(value: i32) -> Self {
+        Self { kind: 3, bits: value.cast_unsigned() }
+    }
+
+    /// A 32-bit unsigned integer.
+    pub const fn u32(value: u32) -> Self {
+        Self { kind: 4, bits: value }
+    }
+
+    /// A 32-bit real number.
+    pub const fn f32(value: f32) -> Self {
+        Self { kind: 5, bits: value.to_bits() }
+    }
+
+    /// What it passes, or nothing for a kind that this version does not know.
+    pub const fn get(self) -> Option<GpuArgKind> {
+        match self.kind {
+            1 => Some(GpuArgKind::Input(self.bits)),
+            2 => Some(GpuArgKind::Output(self.bits)),
+            3 => Some(GpuArgKind::I32(self.bits.cast_signed())),
+            4 => Some(GpuArgKind::U32(self.bits)),
+            5 => Some(GpuArgKind::F32(f32::from_bits(self.bits))),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Debug for GpuArg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.get(), f)
+    }
+}
+
+abi_struct! {
+    /// How a device runs a GPU kernel.
+    #[derive(Clone, Copy, Debug)]
+    pub struct KernelInfo {
+        pub(crate) source: RawStr,
+        pub(crate) name: RawStr,
+        pub(crate) options: RawStr,
+        pub(crate) args: [GpuArg; MAX_GPU_ARGS],
+        pub(crate) arg_count: u32,
+        pub(crate) has_local: u32,
+        pub(crate) global: [usize; 3],
+        pub(crate) local: [usize; 3],
+        pub(crate) reserved: [u64; 4],
+    }
+}
+
+abi_struct! {
+    /// What a GPU kernel has beyond an ordinary one.
+    #[derive(Clone, Copy, Debug)]
+    pub struct GpuTable {
+        /// `[finalize-time, heap-free]` Copies out how a device runs the kernel.
+        pub info: unsafe extern "C" fn(state: *const c_void, info: *mut KernelInfo) -> u32,
+        /// Whether `execute` can run the kernel's `work_item` on the host: 0 or 1.
+        pub has_work_item: u32,
+        /// Zero.
+        pub reserved: u32,
+    }
+}
+
+abi_struct! {
+    /// The functions of one kernel.
+    #[derive(Clone, Copy, Debug)]
+    pub struct KernelVTable {
+        /// `[finalize-time]` Makes the kernel; on success `out.state` is the caller's to free.
+        pub finalize: unsafe extern "C" fn(args: *const FinalizeArgs, out: *mut Finalized) -> u32,
+        /// `[execute-time, thread-safe, heap-free]` Runs the kernel once.
+        pub execute: unsafe extern "C" fn(args: *const ExecArgs) -> u32,
+        /// `[finalize-time]` Frees what finalize made; called once, when no execute is running.
+        pub free: unsafe extern "C" fn(state: *mut c_void),
+        /// What a GPU kernel has beyond the others; null for all others.
+        pub gpu: Option<&'static GpuTable>,
+    }
+}

@@ -1,0 +1,147 @@
+//! The parallel-for as kernels see it; the part that runs on workers is compiled into the package.
+
+use std::ffi::c_void;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::ParallelTable;
+use crate::guard::{self, GuardCell, Traces};
+use crate::{Element, ExecError, Status};
+
+/// The host's heap-free parallel-for.
+#[derive(Clone, Copy)]
+pub struct Parallel<'a> {
+    table: Option<&'a ParallelTable>,
+}
+
+impl fmt::Debug for Parallel<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Parallel").field("width", &self.width()).finish()
+    }
+}
+
+/// What the calls of one parallel-for share.
+struct Task<'f, F> {
+    body: &'f F,
+    failed: AtomicBool,
+    // Locked only after a failure.
+    failure: Mutex<Failure>,
+}
+
+struct Failure {
+    error: ExecError,
+    traces: Traces,
+}
+
+impl<'a> Parallel<'a> {
+    pub(super) const fn new(table: Option<&'a ParallelTable>) -> Self {
+        Self { table }
+    }
+
+    /// How many threads work at once, the caller included.
+    pub fn width(&self) -> usize {
+        self.table.map_or(1, |t| t.width.max(1) as usize)
+    }
+
+    /// Calls `body` once for each number below `count`, in any order, on any thread.
+    ///
+    /// # Errors
+    /// The worst error of any call; a panic or heap use on a worker is an error like any other.
+    pub fn run<F>(&self, count: usize, body: F) -> Result<(), ExecError>
+    where
+        F: Fn(usize) -> Result<(), ExecError> + Sync,
+    {
+        let Some(table) = self.table.filter(|t| t.width > 1 && count > 1) else {
+            return (0..count).try_for_each(body);
+        };
+        let failure = Failure { error: ExecError::of(Status::OK), traces: Traces::NONE };
+        let task =
+            Task { body: &body, failed: AtomicBool::new(false), failure: Mutex::new(failure) };
+        // SAFETY: `work::<F>` matches the context's type, and the host returns when all calls are done.
+        unsafe { (table.run)(table.ctx, count, work::<F>, std::ptr::from_ref(&task).cast()) };
+        if !task.failed.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let failure = task.failure.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        guard::with_this_thread(|cell| cell.adopt(&failure.traces));
+        if failure.error.status == Status::OK { Ok(()) } else { Err(failure.error) }
+    }
+
+    /// Cuts `data` into pieces of `len` elements, the last perhaps shorter, and calls `body` with
+    /// each piece and its number, in any order, on any thread. A `len` of 0 counts as 1.
+    ///
+    /// # Errors
+    /// As [`Parallel::run`].
+    pub fn chunks_mut<T, F>(&self, data: &mut [T], len: usize, body: F) -> Result<(), ExecError>
+    where
+        T: Element,
+        F: Fn(usize, &mut [T]) -> Result<(), ExecError> + Sync,
+    {
+        let len = len.max(1);
+        let total = data.len();
+        let pieces = Pieces { data: data.as_mut_ptr(), marker: PhantomData };
+        self.run(total.div_ceil(len), |index| {
+            let start = index * len;
+            // SAFETY: `index` is below the number of pieces, so `start` is inside the slice.
+            let first = unsafe { pieces.at(start) };
+            // SAFETY: pieces do not overlap, and each number is called once, so this one is ours.
+            body(index, unsafe { std::slice::from_raw_parts_mut(first, len.min(total - start)) })
+        })
+    }
+}
+
+/// A slice that several threads cut pieces from.
+struct Pieces<'a, T> {
+    data: *mut T,
+    marker: PhantomData<&'a mut [T]>,
+}
+
+// SAFETY: threads get disjoint pieces, as if `chunks_mut` had sent each to its thread.
+unsafe impl<T: Send> Sync for Pieces<'_, T> {}
+
+impl<T> Pieces<'_, T> {
+    /// # Safety
+    /// `offset` must lie inside the slice.
+    unsafe fn at(&self, offset: usize) -> *mut T {
+        // SAFETY: as promised by the caller.
+        unsafe { self.data.add(offset) }
+    }
+}
+
+unsafe extern "C" fn work<F>(ctx: *const c_void, index: usize)
+where
+    F: Fn(usize) -> Result<(), ExecError> + Sync,
+{
+    // SAFETY: `Parallel::run` passes a `Task<F>` that outlives every call.
+    let task = unsafe { &*ctx.cast::<Task<'_, F>>() };
+    guard::with_this_thread(|cell| {
+        cell.enter();
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| (task.body)(index)));
+        let used = cell.leave();
+        let error = match outcome {
+            Ok(Ok(())) if !used => return,
+            Ok(Ok(())) => ExecError::of(Status::OK),
+            Ok(Err(error)) => error,
+            Err(payload) => {
+                cell.disarmed(|| guard::discard(payload));
+                ExecError::of(Status::PANICKED)
+            }
+        };
+        record(task, cell, error);
+    });
+}
+
+#[cold]
+fn record<F>(task: &Task<'_, F>, cell: &GuardCell, error: ExecError) {
+    // On the calling thread the region is still open, and what it left is the caller's already.
+    let traces = if cell.is_armed() { Traces::NONE } else { cell.take_traces() };
+    let mut failure = task.failure.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if failure.error.status.worse(error.status) != failure.error.status {
+        failure.error = error;
+    }
+    failure.traces.merge(&traces);
+    drop(failure);
+    task.failed.store(true, Ordering::Release);
+}

@@ -1,0 +1,348 @@
+//! The heap firewall: an allocator that notices any use of the heap while a kernel executes.
+//!
+//! Each library has its own [`GuardAlloc`] and its own [`GuardCell`] per thread. The host asks for
+//! a thread's cell once and passes the pointer with every call, so arming it costs two stores;
+//! only an allocation pays for the thread-local look-up. After IREE's and pgrx's ways of keeping
+//! a plug-in's failures inside the call that caused them.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::any::Any;
+use std::cell::{Cell, UnsafeCell};
+use std::fmt::{self, Write};
+use std::panic::PanicHookInfo;
+use std::sync::Once;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::{ExecError, Status};
+
+/// Bytes that a panic's message may take.
+const MESSAGE_BYTES: usize = 216;
+
+abi_struct! {
+    /// One thread's state of the heap firewall, in the library that owns it.
+    pub struct GuardCell {
+        armed: Cell<u32>,
+        capturing: Cell<u32>,
+        uses: Cell<u64>,
+        first_bytes: Cell<u64>,
+        detail: Cell<[u64; 2]>,
+        message_bytes: Cell<usize>,
+        message: UnsafeCell<[u8; 216]>,
+    }
+}
+
+impl fmt::Debug for GuardCell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GuardCell")
+            .field("armed", &self.armed)
+            .field("uses", &self.uses)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a failed call left in its guard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// The numbers of the [`ExecError`].
+    pub detail: [u64; 2],
+    /// The panic's message, empty if there was none.
+    pub message: String,
+}
+
+/// What guarded calls leave behind on one thread.
+#[derive(Clone, Copy)]
+pub(crate) struct Traces {
+    uses: u64,
+    first_bytes: u64,
+    message_bytes: usize,
+    message: [u8; MESSAGE_BYTES],
+}
+
+impl Traces {
+    pub(crate) const NONE: Self =
+        Self { uses: 0, first_bytes: 0, message_bytes: 0, message: [0; MESSAGE_BYTES] };
+
+    /// Adds what was left elsewhere; the first message stays.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        if self.uses == 0 {
+            self.first_bytes = other.first_bytes;
+        }
+        self.uses += other.uses;
+        if self.message_bytes == 0 {
+            self.message_bytes = other.message_bytes;
+            self.message = other.message;
+        }
+    }
+}
+
+impl GuardCell {
+    const fn new() -> Self {
+        Self {
+            armed: Cell::new(0),
+            capturing: Cell::new(0),
+            uses: Cell::new(0),
+            first_bytes: Cell::new(0),
+            detail: Cell::new([0; 2]),
+            message_bytes: Cell::new(0),
+            message: UnsafeCell::new([0; MESSAGE_BYTES]),
+        }
+    }
+
+    /// Opens the heap-free region; regions nest.
+    #[inline]
+    pub(crate) fn enter(&self) {
+        self.armed.set(self.armed.get() + 1);
+    }
+
+    /// Closes the heap-free region and says whether the heap was used in it.
+    #[inline]
+    pub(crate) fn leave(&self) -> bool {
+        self.armed.set(self.armed.get().wrapping_sub(1));
+        self.uses.get() != 0
+    }
+
+    fn note(&self, bytes: usize) {
+        if self.armed.get() == 0 {
+            return;
+        }
+        if self.uses.get() == 0 {
+            self.first_bytes.set(bytes as u64);
+        }
+        self.uses.set(self.uses.get() + 1);
+    }
+
+    /// Records why a call failed, and turns heap use into the status for it.
+    #[cold]
+    pub(crate) fn settle(&self, error: ExecError) -> Status {
+        let uses = self.uses.replace(0);
+        let status = if uses == 0 { error.status } else { error.status.worse(Status::HEAP_USE) };
+        self.detail.set(if status == Status::HEAP_USE && uses != 0 {
+            [uses, self.first_bytes.get()]
+        } else {
+            error.detail
+        });
+        status
+    }
+
+    /// Runs `body` with panic messages kept here; `None` if it panicked.
+    pub(crate) fn capture<R>(&self, body: impl FnOnce() -> R) -> Option<R> {
+        self.capturing.set(self.capturing.get() + 1);
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
+        self.capturing.set(self.capturing.get() - 1);
+        outcome.map_err(discard).ok()
+    }
+
+    /// Takes what a failed call left, and clears it. [host, after a call on the same thread]
+    pub fn take_report(&self) -> Report {
+        Report { detail: self.detail.replace([0; 2]), message: self.take_message() }
+    }
+
+    pub(crate) fn take_message(&self) -> String {
+        let bytes = self.message_bytes.replace(0);
+        // SAFETY: the cell is its thread's own, and nobody else holds a reference into it.
+        let buffer = unsafe { &*self.message.get() };
+        String::from_utf8_lossy(buffer.get(..bytes).unwrap_or_default()).into_owned()
+    }
+
+    pub(crate) fn is_armed(&self) -> bool {
+        self.armed.get() != 0
+    }
+
+    /// Runs `body` outside the heap-free region.
+    pub(crate) fn disarmed(&self, body: impl FnOnce()) {
+        let armed = self.armed.replace(0);
+        body();
+        self.armed.set(armed);
+    }
+
+    /// Takes what the calls on this thread left, for another thread's cell.
+    pub(crate) fn take_traces(&self) -> Traces {
+        let message_bytes = self.message_bytes.replace(0);
+        // SAFETY: the cell is its thread's own, and nobody else holds a reference into it.
+        let message = unsafe { *self.message.get() };
+        Traces {
+            uses: self.uses.replace(0),
+            first_bytes: self.first_bytes.get(),
+            message_bytes,
+            message,
+        }
+    }
+
+    /// Adds what calls on another thread left.
+    pub(crate) fn adopt(&self, traces: &Traces) {
+        if self.uses.get() == 0 {
+            self.first_bytes.set(traces.first_bytes);
+        }
+        self.uses.set(self.uses.get() + traces.uses);
+        if traces.message_bytes != 0 {
+            self.message_bytes.set(traces.message_bytes);
+            // SAFETY: the cell is its thread's own, and nobody else holds a reference into it.
+            unsafe { *self.message.get() = traces.message };
+        }
+    }
+
+    pub(crate) fn write_message(&self, text: fmt::Arguments<'_>) {
+        self.message_bytes.set(0);
+        let written = MessageWriter(self).write_fmt(text);
+        debug_assert!(written.is_ok(), "the writer cuts, it does not fail");
+    }
+}
+
+struct MessageWriter<'a>(&'a GuardCell);
+
+impl Write for MessageWriter<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let from = self.0.message_bytes.get();
+        // SAFETY: the cell is its thread's own, and this is the only reference into the buffer.
+        let buffer = unsafe { &mut *self.0.message.get() };
+        let room = buffer.get_mut(from..).unwrap_or_default();
+        let cut = text.floor_char_boundary(room.len().min(text.len()));
+        for (to, byte) in room.iter_mut().zip(&text.as_bytes()[..cut]) {
+            *to = *byte;
+        }
+        self.0.message_bytes.set(from + cut);
+        Ok(())
+    }
+}
+
+/// Drops a panic's payload; a payload whose own drop panics is leaked instead.
+#[cold]
+pub(crate) fn discard(payload: Box<dyn Any + Send>) {
+    let dropped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(payload)));
+    if let Err(second) = dropped {
+        std::mem::forget(second);
+    }
+}
+
+thread_local! {
+    // Constant and without a destructor: reading it never allocates, whenever a thread does it.
+    static CELL: GuardCell = const { GuardCell::new() };
+}
+
+/// The calling thread's cell of this library.
+pub fn this_thread() -> *mut GuardCell {
+    CELL.with(|cell| std::ptr::from_ref(cell).cast_mut())
+}
+
+/// Runs `body` on the calling thread's cell.
+pub(crate) fn with_this_thread<R>(body: impl FnOnce(&GuardCell) -> R) -> R {
+    CELL.with(body)
+}
+
+/// Sends the panic messages of guarded calls to their guard instead of standard error.
+///
+/// Panics outside such calls go to the hook that was there before.
+pub fn install_panic_hook() {
+    static INSTALLED: Once = Once::new();
+    INSTALLED.call_once(|| {
+        let previous = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            let captured = CELL.with(|cell| {
+                let captures = cell.armed.get() != 0 || cell.capturing.get() != 0;
+                if captures {
+                    describe_panic(cell, info);
+                }
+                captures
+            });
+            if !captured {
+                previous(info);
+            }
+        }));
+    });
+}
+
+fn describe_panic(cell: &GuardCell, info: &PanicHookInfo<'_>) {
+    let payload = info.payload();
+    let text = payload
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("a payload that is no text");
+    match info.location() {
+        Some(at) => cell.write_message(format_args!("{text} ({}:{})", at.file(), at.line())),
+        None => cell.write_message(format_args!("{text}")),
+    }
+}
+
+static CALLS: AtomicU64 = AtomicU64::new(0);
+
+/// How many times this library's allocator was asked to allocate, free or resize, by any thread.
+///
+/// Always 0 where [`GuardAlloc`] is not the global allocator.
+pub fn heap_calls() -> u64 {
+    CALLS.load(Ordering::Relaxed)
+}
+
+/// The system's allocator, watched.
+///
+/// Inside a heap-free region an allocation still succeeds, but the call that made it fails with
+/// `HEAP_USE`. The export macro installs it in every package; programs that link built-in
+/// operators install it themselves:
+///
+/// ```
+/// #[global_allocator]
+/// static GUARD: udo_api::GuardAlloc = udo_api::GuardAlloc;
+/// # fn main() { assert!(udo_api::guard::heap_calls() > 0); }
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct GuardAlloc;
+
+#[inline]
+fn note(bytes: usize) {
+    CALLS.fetch_add(1, Ordering::Relaxed);
+    CELL.with(|cell| cell.note(bytes));
+}
+
+// SAFETY: every call is passed on to the system's allocator unchanged; noting it allocates nothing.
+unsafe impl GlobalAlloc for GuardAlloc {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        note(layout.size());
+        // SAFETY: the caller's promise is the one that `System` wants.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        note(layout.size());
+        // SAFETY: the caller's promise is the one that `System` wants.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        note(layout.size());
+        // SAFETY: the caller's promise is the one that `System` wants.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+
+    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        note(new_size);
+        // SAFETY: the caller's promise is the one that `System` wants.
+        unsafe { System.realloc(ptr, layout, new_size) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_count_only_inside_a_region() {
+        let cell = GuardCell::new();
+        cell.note(8);
+        cell.enter();
+        cell.note(24);
+        cell.note(100);
+        assert!(cell.leave());
+        assert_eq!(cell.settle(ExecError::of(Status::OK)), Status::HEAP_USE);
+        assert_eq!(cell.take_report().detail, [2, 24]);
+        cell.enter();
+        assert!(!cell.leave(), "the report clears the count");
+    }
+
+    #[test]
+    fn long_messages_are_cut_at_a_character() {
+        let cell = GuardCell::new();
+        cell.write_message(format_args!("{}", "ä".repeat(200)));
+        let message = cell.take_report().message;
+        assert_eq!(message, "ä".repeat(MESSAGE_BYTES / 2));
+    }
+}

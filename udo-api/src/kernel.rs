@@ -1,0 +1,310 @@
+//! How one core computes an operator, and what the planner may know about it.
+
+use std::fmt;
+
+use crate::abi::{KernelVTable, RawStr, Slice, gpu_vtable, kernel_vtable};
+use crate::{Core, Element, Error, ExecError, FinalizeCx, GpuKernel, Io, TypeSet};
+
+/// One operator on one core for fixed types; freeing it is `Drop`.
+pub trait Kernel: Sized + Send + Sync + 'static {
+    /// Checks the node and prepares everything that execute will need. May allocate.
+    ///
+    /// # Errors
+    /// Shapes or parameters that the kernel does not take; the message says which.
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error>;
+
+    /// The scratch that execute will take.
+    fn workspace(&self) -> Workspace {
+        Workspace::NONE
+    }
+
+    /// Computes. Uses no heap, no locks and no system calls, and may run on several threads at once.
+    ///
+    /// # Errors
+    /// Data that the kernel cannot work with; everything else was checked before.
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError>;
+}
+
+abi_struct! {
+    /// The scratch of one call: bytes, and how they are aligned.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Workspace {
+        bytes: usize,
+        flags: u64,
+    }
+}
+
+impl Workspace {
+    /// No scratch.
+    pub const NONE: Self = Self { bytes: 0, flags: 0 };
+    /// All of the core's fast memory (VTCM), however much that is. DSP cores only.
+    pub const ALL_VTCM: Self = Self { bytes: 0, flags: 1 };
+    /// The alignment of scratch, and of each piece taken from it, in bytes.
+    pub const ALIGN_BYTES: usize = 64;
+
+    /// Room for `len` elements of type `T`.
+    pub const fn of<T: Element>(len: usize) -> Self {
+        Self { bytes: len.saturating_mul(size_of::<T>()), flags: 0 }
+    }
+
+    /// Room for `self`, then for `len` elements of type `T`.
+    #[must_use]
+    pub const fn and<T: Element>(self, len: usize) -> Self {
+        let start = self.bytes.saturating_add(Self::ALIGN_BYTES - 1) & !(Self::ALIGN_BYTES - 1);
+        Self { bytes: start.saturating_add(len.saturating_mul(size_of::<T>())), flags: self.flags }
+    }
+
+    /// Bytes in all.
+    pub const fn bytes(self) -> usize {
+        self.bytes
+    }
+
+    /// Whether all of the core's fast memory is wanted.
+    pub const fn wants_all_vtcm(self) -> bool {
+        self.flags & 1 != 0
+    }
+}
+
+/// What a [`TypeRule`] asks of its port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// One of these types.
+    Types(TypeSet),
+    /// The type of this input.
+    SameAsInput(usize),
+}
+
+/// Which side of a node a port is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// An input.
+    Input,
+    /// An output.
+    Output,
+}
+
+abi_struct! {
+    /// The types that a kernel takes on one port; ports without a rule take what the schema takes.
+    #[derive(Clone, Copy)]
+    pub struct TypeRule {
+        side: u16,
+        port: u16,
+        types: TypeSet,
+        same_as: u32,
+    }
+}
+
+impl TypeRule {
+    const NOT_SAME: u32 = u32::MAX;
+
+    /// Which side the port is on; nothing for a code that this version does not know.
+    pub const fn side(&self) -> Option<Side> {
+        match self.side {
+            0 => Some(Side::Input),
+            1 => Some(Side::Output),
+            _ => None,
+        }
+    }
+
+    /// The port's place on its side. The rule of a repeated port is that of its first tensor.
+    pub const fn port(&self) -> usize {
+        self.port as usize
+    }
+
+    /// What the rule asks for.
+    pub const fn wanted(&self) -> Wanted {
+        if self.same_as == Self::NOT_SAME {
+            Wanted::Types(self.types)
+        } else {
+            Wanted::SameAsInput(self.same_as as usize)
+        }
+    }
+}
+
+impl fmt::Debug for TypeRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} {} {:?}", self.side(), self.port, self.wanted())
+    }
+}
+
+/// Input `port` is one of `types`.
+pub const fn input(port: u16, types: TypeSet) -> TypeRule {
+    TypeRule { side: 0, port, types, same_as: TypeRule::NOT_SAME }
+}
+
+/// Output `port` is one of `types`.
+pub const fn output(port: u16, types: TypeSet) -> TypeRule {
+    TypeRule { side: 1, port, types, same_as: TypeRule::NOT_SAME }
+}
+
+/// Input `port` has the type of input `other`.
+pub const fn input_like(port: u16, other: u16) -> TypeRule {
+    TypeRule { side: 0, port, types: TypeSet::EMPTY, same_as: other as u32 }
+}
+
+/// Output `port` has the type of input `other`.
+pub const fn output_like(port: u16, other: u16) -> TypeRule {
+    TypeRule { side: 1, port, types: TypeSet::EMPTY, same_as: other as u32 }
+}
+
+abi_struct! {
+    /// An output that may take the place of an input.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct InPlace {
+        /// The input.
+        pub input: u16,
+        /// The output.
+        pub output: u16,
+    }
+}
+
+/// What a kernel can do, one bit each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct KernelFlags(u32);
+
+impl KernelFlags {
+    /// Nothing special.
+    pub const NONE: Self = Self(0);
+    /// Reads and writes tensors whose rows lie apart.
+    pub const ROWS_STRIDED: Self = Self(1);
+    /// Takes tensors with bounded dimensions, and sets the shape of each bounded output.
+    pub const BOUNDED: Self = Self(1 << 1);
+    /// Uses the vector units of a DSP.
+    pub const HVX: Self = Self(1 << 2);
+
+    /// The flags of either.
+    #[must_use]
+    pub const fn or(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Whether all flags of `other` are among these.
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+/// How long a kernel takes compared with others, as DSP registrations say it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cost {
+    /// Nothing to speak of.
+    Free,
+    /// Fast.
+    Fast,
+    /// Slow.
+    Snail,
+    /// Slower than anything; what a registration without a class means.
+    #[default]
+    Glacial,
+}
+
+abi_struct! {
+    /// An entry of a package's kernel table.
+    #[derive(Clone, Copy, Debug)]
+    pub struct KernelDef {
+        op: RawStr,
+        core: Core,
+        flags: KernelFlags,
+        types: Slice<TypeRule>,
+        in_place: Slice<InPlace>,
+        cost: u32,
+        reserved_word: u32,
+        vtable: &'static KernelVTable,
+        reserved: [u64; 4],
+    }
+}
+
+impl KernelDef {
+    const fn with_vtable(op: &'static str, core: Core, vtable: &'static KernelVTable) -> Self {
+        Self {
+            op: RawStr::new(op),
+            core,
+            flags: KernelFlags::NONE,
+            types: Slice::new(&[]),
+            in_place: Slice::new(&[]),
+            cost: Cost::Glacial as u32,
+            reserved_word: 0,
+            vtable,
+            reserved: [0; 4],
+        }
+    }
+
+    /// `K` computes the operator `op` on `core`.
+    pub const fn new<K: Kernel>(op: &'static str, core: Core) -> Self {
+        Self::with_vtable(op, core, kernel_vtable::<K>())
+    }
+
+    /// `K` computes the operator `op` on the GPU.
+    pub const fn gpu<K: GpuKernel>(op: &'static str) -> Self {
+        Self::with_vtable(op, Core::GPU, gpu_vtable::<K>())
+    }
+
+    /// The types that the kernel takes, port by port.
+    #[must_use]
+    pub const fn types(mut self, rules: &'static [TypeRule]) -> Self {
+        self.types = Slice::new(rules);
+        self
+    }
+
+    /// The outputs that may take the place of an input of the same type and size.
+    #[must_use]
+    pub const fn in_place(mut self, pairs: &'static [InPlace]) -> Self {
+        self.in_place = Slice::new(pairs);
+        self
+    }
+
+    /// What the kernel can do.
+    #[must_use]
+    pub const fn flags(mut self, flags: KernelFlags) -> Self {
+        self.flags = self.flags.or(flags);
+        self
+    }
+
+    /// How long the kernel takes.
+    #[must_use]
+    pub const fn cost(mut self, cost: Cost) -> Self {
+        self.cost = cost as u32;
+        self
+    }
+
+    /// The operator's type name.
+    pub const fn op(&self) -> &'static str {
+        self.op.get()
+    }
+
+    /// The core that the kernel is written for.
+    pub const fn core(&self) -> Core {
+        self.core
+    }
+
+    /// The types that the kernel takes.
+    pub const fn type_rules(&self) -> &'static [TypeRule] {
+        self.types.get()
+    }
+
+    /// The outputs that may take the place of an input.
+    pub const fn in_place_pairs(&self) -> &'static [InPlace] {
+        self.in_place.get()
+    }
+
+    /// What the kernel can do.
+    pub const fn known_flags(&self) -> KernelFlags {
+        self.flags
+    }
+
+    /// How long the kernel takes.
+    pub const fn cost_class(&self) -> Cost {
+        match self.cost {
+            0 => Cost::Free,
+            1 => Cost::Fast,
+            2 => Cost::Snail,
+            _ => Cost::Glacial,
+        }
+    }
+
+    /// The functions.
+    pub const fn vtable(&self) -> &'static KernelVTable {
+        self.vtable
+    }
+}

@@ -1,0 +1,464 @@
+//! What an operator is: ports, parameters, and the facts that passes read.
+
+use crate::abi::{InferArgs, RawStr, Slice, Value, ValueKind, infer_shim};
+use crate::{Core, DType, Error, InferCx, TypeSet};
+
+/// An operator: its schema and its shape inference. No data is seen here.
+pub trait Op: 'static {
+    /// Ports, parameters and facts.
+    const SCHEMA: OpSchema;
+
+    /// Says the type and shape of every output.
+    ///
+    /// # Errors
+    /// Inputs or parameters that the operator does not take; the message says which.
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error>;
+}
+
+/// The order of a rank-4 tensor's dimensions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Layout {
+    /// As in the model.
+    #[default]
+    AsGiven,
+    /// Batch, height, width, channels.
+    Nhwc,
+    /// Batch, channels, height, width.
+    Nchw,
+}
+
+/// How a port's fixed-point values stand for real ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Quantization {
+    /// Not at all.
+    #[default]
+    None,
+    /// Asymmetric, one scale and zero point per tensor.
+    Tf,
+}
+
+const OPTIONAL: u32 = 1;
+const STATIC: u32 = 1 << 1;
+const REPEATED: u32 = 1 << 2;
+const LAYOUT_SHIFT: u32 = 8;
+const QUANTIZATION_SHIFT: u32 = 12;
+
+abi_struct! {
+    /// The element types that a port takes on one core.
+    #[derive(Clone, Copy, Debug)]
+    pub struct CoreTypes {
+        core: Core,
+        types: TypeSet,
+    }
+}
+
+impl CoreTypes {
+    /// On `core` the port takes these types.
+    pub const fn new(core: Core, types: TypeSet) -> Self {
+        Self { core, types }
+    }
+
+    /// The core.
+    pub const fn core(&self) -> Core {
+        self.core
+    }
+
+    /// The types.
+    pub const fn types(&self) -> TypeSet {
+        self.types
+    }
+}
+
+abi_struct! {
+    /// An input or output of an operator.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Port {
+        name: RawStr,
+        types: TypeSet,
+        flags: u32,
+        per_core: Slice<CoreTypes>,
+        default: Value,
+        reserved: [u64; 2],
+    }
+}
+
+impl Port {
+    /// A port that every node has.
+    pub const fn required(name: &'static str, types: TypeSet) -> Self {
+        Self {
+            name: RawStr::new(name),
+            types,
+            flags: 0,
+            per_core: Slice::new(&[]),
+            default: Value::NONE,
+            reserved: [0; 2],
+        }
+    }
+
+    /// A port that a node may leave out.
+    pub const fn optional(name: &'static str, types: TypeSet) -> Self {
+        Self::required(name, types).flag(OPTIONAL)
+    }
+
+    const fn flag(mut self, bits: u32) -> Self {
+        self.flags |= bits;
+        self
+    }
+
+    /// The input's data is in the model.
+    #[must_use]
+    pub const fn is_static(self) -> Self {
+        self.flag(STATIC)
+    }
+
+    /// The port stands for any number of tensors; the last port only.
+    #[must_use]
+    pub const fn repeated(self) -> Self {
+        self.flag(REPEATED)
+    }
+
+    /// The order of a rank-4 tensor's dimensions.
+    #[must_use]
+    pub const fn layout(self, layout: Layout) -> Self {
+        self.flag((layout as u32) << LAYOUT_SHIFT)
+    }
+
+    /// How fixed-point values stand for real ones.
+    #[must_use]
+    pub const fn quantization(self, mode: Quantization) -> Self {
+        self.flag((mode as u32) << QUANTIZATION_SHIFT)
+    }
+
+    /// The types per core, where they differ.
+    #[must_use]
+    pub const fn per_core(mut self, types: &'static [CoreTypes]) -> Self {
+        self.per_core = Slice::new(types);
+        self
+    }
+
+    /// The value of a static input that a node leaves out.
+    #[must_use]
+    pub const fn default(mut self, value: Value) -> Self {
+        self.default = value;
+        self.flag(OPTIONAL)
+    }
+
+    /// The port's name.
+    pub const fn name(&self) -> &'static str {
+        self.name.get()
+    }
+
+    /// Every type that some core takes.
+    pub const fn types(&self) -> TypeSet {
+        self.types
+    }
+
+    /// The types that `core` takes; all of them where cores do not differ.
+    pub fn types_on(&self, core: Core) -> TypeSet {
+        let declared = self.per_core.get();
+        if declared.is_empty() {
+            return self.types;
+        }
+        let fits = declared.iter().filter(|c| c.core.runs_on(core));
+        fits.max_by_key(|c| c.core.arch()).map_or(TypeSet::EMPTY, |c| c.types)
+    }
+
+    /// The types per core as declared; empty where cores do not differ.
+    pub const fn core_types(&self) -> &'static [CoreTypes] {
+        self.per_core.get()
+    }
+
+    /// Whether a node may leave the port out.
+    pub const fn is_optional(&self) -> bool {
+        self.flags & OPTIONAL != 0
+    }
+
+    /// Whether the input's data must be in the model.
+    pub const fn wants_static(&self) -> bool {
+        self.flags & STATIC != 0
+    }
+
+    /// Whether the port stands for any number of tensors.
+    pub const fn is_repeated(&self) -> bool {
+        self.flags & REPEATED != 0
+    }
+
+    /// The order of a rank-4 tensor's dimensions.
+    pub const fn rank4_layout(&self) -> Layout {
+        match self.flags >> LAYOUT_SHIFT & 0xf {
+            1 => Layout::Nhwc,
+            2 => Layout::Nchw,
+            _ => Layout::AsGiven,
+        }
+    }
+
+    /// How fixed-point values stand for real ones.
+    pub const fn quantization_mode(&self) -> Quantization {
+        match self.flags >> QUANTIZATION_SHIFT & 0xf {
+            1 => Quantization::Tf,
+            _ => Quantization::None,
+        }
+    }
+
+    /// The value of a static input that a node leaves out.
+    pub const fn default_value(&self) -> ValueKind {
+        self.default.get()
+    }
+}
+
+/// What a parameter holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParamKind {
+    /// One number or truth value.
+    Scalar,
+    /// Text.
+    Text,
+    /// A list of numbers.
+    Tensor,
+}
+
+abi_struct! {
+    /// A parameter (attribute) of an operator.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Param {
+        name: RawStr,
+        kind: u32,
+        flags: u32,
+        dtype: u32,
+        reserved_word: u32,
+        default: Value,
+        reserved: [u64; 2],
+    }
+}
+
+impl Param {
+    const fn of(kind: u32, name: &'static str, dtype: DType) -> Self {
+        Self {
+            name: RawStr::new(name),
+            kind,
+            flags: 0,
+            dtype: dtype.code() as u32,
+            reserved_word: 0,
+            default: Value::NONE,
+            reserved: [0; 2],
+        }
+    }
+
+    /// One number or truth value, required until given a default.
+    pub const fn scalar(name: &'static str, dtype: DType) -> Self {
+        Self::of(1, name, dtype)
+    }
+
+    /// A text, required until given a default.
+    pub const fn text(name: &'static str) -> Self {
+        Self::of(2, name, DType::Str)
+    }
+
+    /// A list of numbers, required until given a default.
+    pub const fn tensor(name: &'static str, dtype: DType) -> Self {
+        Self::of(3, name, dtype)
+    }
+
+    /// A node may leave the parameter out; it then has no value.
+    #[must_use]
+    pub const fn optional(mut self) -> Self {
+        self.flags |= OPTIONAL;
+        self
+    }
+
+    /// A node may leave the parameter out; it then has this value.
+    #[must_use]
+    pub const fn default(mut self, value: Value) -> Self {
+        self.default = value;
+        self.optional()
+    }
+
+    /// The parameter's name.
+    pub const fn name(&self) -> &'static str {
+        self.name.get()
+    }
+
+    /// What it holds; nothing for a kind that this version does not know.
+    pub const fn kind(&self) -> Option<ParamKind> {
+        match self.kind {
+            1 => Some(ParamKind::Scalar),
+            2 => Some(ParamKind::Text),
+            3 => Some(ParamKind::Tensor),
+            _ => None,
+        }
+    }
+
+    /// The element type; nothing for a code that this version does not know.
+    pub const fn dtype(&self) -> Option<DType> {
+        if self.dtype > u8::MAX as u32 {
+            return None;
+        }
+        DType::from_code(self.dtype as u8)
+    }
+
+    /// Whether a node may leave it out.
+    pub const fn is_optional(&self) -> bool {
+        self.flags & OPTIONAL != 0
+    }
+
+    /// The value where a node leaves it out.
+    pub const fn default_value(&self) -> ValueKind {
+        self.default.get()
+    }
+}
+
+/// What passes may rely on, one bit each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct Facts(u32);
+
+impl Facts {
+    /// Nothing.
+    pub const NONE: Self = Self(0);
+    /// Output 0 is input 0's bytes under another shape.
+    pub const VIEW: Self = Self(1);
+    /// Every output element depends on the input elements at its own place, after broadcasting.
+    pub const ELEMENTWISE: Self = Self(1 << 1);
+    /// Fixed-point outputs take the encoding of input 0.
+    pub const SAME_ENCODING: Self = Self(1 << 2);
+    /// The result depends on which axis holds the channels.
+    pub const LAYOUT_SENSITIVE: Self = Self(1 << 3);
+    /// The kernel can add a bias when it stores its output.
+    pub const TAKES_BIAS: Self = Self(1 << 4);
+    /// The kernel can apply an activation when it stores its output.
+    pub const TAKES_ACTIVATION: Self = Self(1 << 5);
+    /// The kernel can add a residual when it stores its output.
+    pub const TAKES_RESIDUAL: Self = Self(1 << 6);
+
+    /// The facts of either.
+    #[must_use]
+    pub const fn or(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Whether all facts of `other` are among these.
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+abi_struct! {
+    /// What an operator is, apart from how any core computes it.
+    #[derive(Clone, Copy, Debug)]
+    pub struct OpSchema {
+        name: RawStr,
+        domain: RawStr,
+        inputs: Slice<Port>,
+        outputs: Slice<Port>,
+        params: Slice<Param>,
+        facts: Facts,
+        reserved_word: u32,
+        reserved: [u64; 4],
+    }
+}
+
+impl OpSchema {
+    /// The operator called `name` with these ports and parameters.
+    pub const fn new(
+        name: &'static str,
+        inputs: &'static [Port],
+        outputs: &'static [Port],
+        params: &'static [Param],
+    ) -> Self {
+        Self {
+            name: RawStr::new(name),
+            domain: RawStr::EMPTY,
+            inputs: Slice::new(inputs),
+            outputs: Slice::new(outputs),
+            params: Slice::new(params),
+            facts: Facts::NONE,
+            reserved_word: 0,
+            reserved: [0; 4],
+        }
+    }
+
+    /// The same operator, bound only to nodes of this domain.
+    #[must_use]
+    pub const fn in_domain(mut self, domain: &'static str) -> Self {
+        self.domain = RawStr::new(domain);
+        self
+    }
+
+    /// The same operator with these facts.
+    #[must_use]
+    pub const fn facts(mut self, facts: Facts) -> Self {
+        self.facts = facts;
+        self
+    }
+
+    /// The operator's type name.
+    pub const fn name(&self) -> &'static str {
+        self.name.get()
+    }
+
+    /// The domain whose nodes it takes; empty for any.
+    pub const fn domain(&self) -> &'static str {
+        self.domain.get()
+    }
+
+    /// The inputs, in order.
+    pub const fn inputs(&self) -> &'static [Port] {
+        self.inputs.get()
+    }
+
+    /// The outputs, in order.
+    pub const fn outputs(&self) -> &'static [Port] {
+        self.outputs.get()
+    }
+
+    /// The parameters.
+    pub const fn params(&self) -> &'static [Param] {
+        self.params.get()
+    }
+
+    /// What passes may rely on.
+    pub const fn known_facts(&self) -> Facts {
+        self.facts
+    }
+
+    /// The port that stands for input `index`, counting repeats of a repeated last port.
+    pub fn input(&self, index: usize) -> Option<&'static Port> {
+        port_at(self.inputs(), index)
+    }
+
+    /// The port that stands for output `index`, counting repeats of a repeated last port.
+    pub fn output(&self, index: usize) -> Option<&'static Port> {
+        port_at(self.outputs(), index)
+    }
+}
+
+fn port_at(ports: &'static [Port], index: usize) -> Option<&'static Port> {
+    ports.get(index).or_else(|| ports.last().filter(|p| p.is_repeated()))
+}
+
+abi_struct! {
+    /// An entry of a package's operator table.
+    #[derive(Clone, Copy, Debug)]
+    pub struct OpDef {
+        schema: OpSchema,
+        infer: unsafe extern "C" fn(args: *const InferArgs) -> u32,
+        reserved: [u64; 2],
+    }
+}
+
+impl OpDef {
+    /// The entry for `O`.
+    pub const fn of<O: Op>() -> Self {
+        Self { schema: O::SCHEMA, infer: infer_shim::<O>, reserved: [0; 2] }
+    }
+
+    /// The schema.
+    pub const fn schema(&self) -> &OpSchema {
+        &self.schema
+    }
+
+    /// `[describe-time, thread-safe]` The shape inference.
+    pub const fn infer_fn(&self) -> unsafe extern "C" fn(args: *const InferArgs) -> u32 {
+        self.infer
+    }
+}

@@ -1,0 +1,311 @@
+//! Shapes of up to eight dimensions, held in place.
+
+use std::fmt;
+
+use crate::{DType, Error, TypeSet};
+
+/// The highest rank that a tensor may have.
+pub const MAX_RANK: usize = 8;
+
+/// One dimension: known exactly, or known never to be larger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dim {
+    /// This many elements in every run.
+    Fixed(usize),
+    /// At most this many elements; each run says how many.
+    UpTo(usize),
+}
+
+impl Dim {
+    /// The extent, or its upper bound.
+    pub const fn bound(self) -> usize {
+        match self {
+            Self::Fixed(n) | Self::UpTo(n) => n,
+        }
+    }
+}
+
+abi_struct! {
+    /// The extents of a tensor, outermost first; a bit per dimension says whether it is an upper bound.
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    pub struct Shape {
+        rank: u8,
+        bounded: u8,
+        reserved: [u8; 6],
+        dims: [usize; 8],
+    }
+}
+
+impl Shape {
+    /// The shape of a scalar.
+    pub const SCALAR: Self = Self { rank: 0, bounded: 0, reserved: [0; 6], dims: [0; 8] };
+
+    /// A shape with these extents, all fixed.
+    ///
+    /// # Errors
+    /// More than eight dimensions, or more elements than an address can count.
+    pub fn new(dims: &[usize]) -> Result<Self, Error> {
+        if dims.len() > MAX_RANK {
+            return Err(Error::new(format!("rank is {}, wanted at most {MAX_RANK}", dims.len())));
+        }
+        let mut shape = Self::SCALAR;
+        for &dim in dims {
+            shape.push(Dim::Fixed(dim));
+        }
+        shape.checked_len()?;
+        Ok(shape)
+    }
+
+    /// A shape of these dimensions, fixed or bounded.
+    ///
+    /// # Errors
+    /// More than eight dimensions, or more elements than an address can count.
+    pub fn of_dims(dims: &[Dim]) -> Result<Self, Error> {
+        let mut shape = Self::new(&[])?;
+        for &dim in dims {
+            if shape.rank() == MAX_RANK {
+                return Err(Error::new(format!(
+                    "rank is {}, wanted at most {MAX_RANK}",
+                    dims.len()
+                )));
+            }
+            shape.push(dim);
+        }
+        shape.checked_len()?;
+        Ok(shape)
+    }
+
+    fn push(&mut self, dim: Dim) {
+        let at = self.rank();
+        if let Some(slot) = self.dims.get_mut(at) {
+            *slot = dim.bound();
+            self.bounded |= u8::from(matches!(dim, Dim::UpTo(_))) << at;
+            self.rank += 1;
+        }
+    }
+
+    /// How many dimensions there are.
+    pub fn rank(&self) -> usize {
+        usize::from(self.rank).min(MAX_RANK)
+    }
+
+    /// The extents; an upper bound where a dimension is bounded.
+    pub fn dims(&self) -> &[usize] {
+        self.dims.get(..self.rank()).unwrap_or(&[])
+    }
+
+    /// The dimension at `axis`.
+    pub fn dim(&self, axis: usize) -> Option<Dim> {
+        let extent = *self.dims().get(axis)?;
+        Some(if self.bounded >> axis & 1 == 1 { Dim::UpTo(extent) } else { Dim::Fixed(extent) })
+    }
+
+    /// All dimensions, outermost first.
+    pub fn iter(&self) -> impl Iterator<Item = Dim> {
+        (0..self.rank()).filter_map(|axis| self.dim(axis))
+    }
+
+    /// Whether no dimension is merely bounded.
+    pub fn is_fixed(&self) -> bool {
+        self.bounded == 0
+    }
+
+    /// Elements in a tensor of this shape, or the most there can be.
+    ///
+    /// Every shape that a constructor let pass has a countable number of them; a foreign one
+    /// that has not counts as `usize::MAX`.
+    pub fn len(&self) -> usize {
+        self.checked_len().unwrap_or(usize::MAX)
+    }
+
+    /// Whether a tensor of this shape holds nothing.
+    pub fn is_empty(&self) -> bool {
+        self.dims().contains(&0)
+    }
+
+    fn checked_len(&self) -> Result<usize, Error> {
+        let nonzero = self.dims().iter().filter(|&&d| d != 0);
+        let len = nonzero
+            .fold(Some(1usize), |n, &d| n?.checked_mul(d))
+            .filter(|&n| n <= isize::MAX as usize / 8);
+        match len {
+            None => Err(Error::new(format!("shape {self} has too many elements"))),
+            Some(_) if self.is_empty() => Ok(0),
+            Some(len) => Ok(len),
+        }
+    }
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[")?;
+        for (axis, dim) in self.iter().enumerate() {
+            let comma = if axis == 0 { "" } else { "," };
+            match dim {
+                Dim::Fixed(n) => write!(f, "{comma}{n}")?,
+                Dim::UpTo(n) => write!(f, "{comma}<={n}")?,
+            }
+        }
+        f.write_str("]")
+    }
+}
+
+impl fmt::Debug for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+abi_struct! {
+    /// How a fixed-point tensor stands for real numbers: `real = scale * (q - zero_point)`.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct Encoding {
+        /// The real width of one step.
+        pub scale: f32,
+        /// The code that stands for 0.
+        pub zero_point: i32,
+    }
+}
+
+abi_struct! {
+    /// What is known of a tensor before a run: type, shape, and encoding if it has one.
+    #[derive(Clone, Copy, PartialEq)]
+    pub struct TensorDesc {
+        shape: Shape,
+        dtype: u8,
+        has_encoding: u8,
+        reserved: [u8; 6],
+        encoding: Encoding,
+    }
+}
+
+impl TensorDesc {
+    /// The description of an input or output that a node leaves out.
+    pub const ABSENT: Self = Self {
+        shape: Shape::SCALAR,
+        dtype: 0,
+        has_encoding: 0,
+        reserved: [0; 6],
+        encoding: Encoding { scale: 0.0, zero_point: 0 },
+    };
+
+    /// A tensor of this type and shape, with no encoding.
+    pub const fn new(dtype: DType, shape: Shape) -> Self {
+        Self { shape, dtype: dtype.code(), ..Self::ABSENT }
+    }
+
+    /// The same tensor with an encoding.
+    #[must_use]
+    pub const fn with_encoding(mut self, encoding: Encoding) -> Self {
+        self.has_encoding = 1;
+        self.encoding = encoding;
+        self
+    }
+
+    /// The same tensor with another element type and no encoding.
+    #[must_use]
+    pub const fn with_dtype(self, dtype: DType) -> Self {
+        Self::new(dtype, self.shape)
+    }
+
+    /// The same tensor with another shape.
+    #[must_use]
+    pub const fn with_shape(mut self, shape: Shape) -> Self {
+        self.shape = shape;
+        self
+    }
+
+    /// The element type, or nothing for an absent tensor.
+    pub const fn dtype(&self) -> Option<DType> {
+        DType::from_code(self.dtype)
+    }
+
+    /// Whether the node leaves this port out.
+    pub const fn is_absent(&self) -> bool {
+        self.dtype == 0
+    }
+
+    /// Whether the tensor is there and its type is in `types`.
+    pub fn is_in(&self, types: TypeSet) -> bool {
+        self.dtype().is_some_and(|t| types.has(t))
+    }
+
+    /// The extents; an upper bound where a dimension is bounded.
+    pub fn shape(&self) -> &[usize] {
+        self.shape.dims()
+    }
+
+    /// The shape with its bounds.
+    pub const fn full_shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// How many dimensions there are.
+    pub fn rank(&self) -> usize {
+        self.shape.rank()
+    }
+
+    /// Elements, or the most there can be.
+    pub fn len(&self) -> usize {
+        self.shape.len()
+    }
+
+    /// Whether the tensor holds nothing.
+    pub fn is_empty(&self) -> bool {
+        self.shape.is_empty()
+    }
+
+    /// Bytes of the elements, or the most there can be.
+    pub fn size_bytes(&self) -> usize {
+        self.dtype().map_or(0, |t| self.len().saturating_mul(t.size_bytes()))
+    }
+
+    /// The encoding, if the tensor is fixed point.
+    pub fn encoding(&self) -> Option<Encoding> {
+        (self.has_encoding != 0).then_some(self.encoding)
+    }
+}
+
+impl fmt::Display for TensorDesc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.dtype() {
+            None => f.write_str("absent"),
+            Some(dtype) => write!(f, "{dtype}{}", self.shape),
+        }
+    }
+}
+
+impl fmt::Debug for TensorDesc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_count_their_elements() {
+        let cases: &[(&[usize], usize)] = &[(&[], 1), (&[3], 3), (&[2, 3, 4], 24), (&[5, 0, 7], 0)];
+        for (dims, len) in cases {
+            assert_eq!(Shape::new(dims).unwrap().len(), *len, "{dims:?}");
+        }
+    }
+
+    #[test]
+    fn impossible_shapes_are_refused() {
+        assert!(Shape::new(&[1; 9]).is_err());
+        assert!(Shape::new(&[usize::MAX, 2]).is_err());
+        assert!(Shape::new(&[usize::MAX, 0, 2]).is_err(), "overflow hides behind a zero");
+    }
+
+    #[test]
+    fn bounds_show() {
+        let shape = Shape::of_dims(&[Dim::Fixed(2), Dim::UpTo(6)]).unwrap();
+        assert_eq!(shape.to_string(), "[2,<=6]");
+        assert_eq!(shape.dim(1), Some(Dim::UpTo(6)));
+        assert!(!shape.is_fixed());
+        assert_eq!(TensorDesc::new(DType::I64, shape).to_string(), "i64[2,<=6]");
+    }
+}
