@@ -1,4 +1,11 @@
 //! DSP kernels: plain functions over quantized views, outputs first.
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    clippy::cast_lossless,
+    reason = "saturating between codes and numbers is what this file does"
+)]
 
 use crate::{Element, Encoding, Error, ExecError, FinalizeCx, Io, Scratch};
 

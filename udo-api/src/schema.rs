@@ -290,10 +290,10 @@ impl Param {
 
     /// The element type; nothing for a code that this version does not know.
     pub const fn dtype(&self) -> Option<DType> {
-        if self.dtype > u8::MAX as u32 {
-            return None;
+        match self.dtype.to_le_bytes() {
+            [code, 0, 0, 0] => DType::from_code(code),
+            _ => None,
         }
-        DType::from_code(self.dtype as u8)
     }
 
     /// Whether a node may leave it out.

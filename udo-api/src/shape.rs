@@ -124,9 +124,9 @@ impl Shape {
     }
 
     fn checked_len(&self) -> Result<usize, Error> {
-        let nonzero = self.dims().iter().filter(|&&d| d != 0);
+        let mut nonzero = self.dims().iter().filter(|&&d| d != 0);
         let len = nonzero
-            .fold(Some(1usize), |n, &d| n?.checked_mul(d))
+            .try_fold(1usize, |n, &d| n.checked_mul(d))
             .filter(|&n| n <= isize::MAX as usize / 8);
         match len {
             None => Err(Error::new(format!("shape {self} has too many elements"))),

@@ -131,6 +131,7 @@ mod tests {
 
     #[test]
     fn any_change_of_a_field_changes_the_fingerprint() {
+        const SPACED: Field = Field { ty: "u 32", ..B };
         const OTHER_NAME: Field = Field { name: "c", ..B };
         const OTHER_TYPE: Field = Field { ty: "i32", ..B };
         const OTHER_PLACE: Field = Field { offset: 8, ..B };
@@ -140,7 +141,6 @@ mod tests {
         {
             assert_ne!(base, changed);
         }
-        const SPACED: Field = Field { ty: "u 32", ..B };
         assert_eq!(base, hash(&[A, SPACED]));
     }
 }

@@ -28,9 +28,9 @@ pub use node::{FinalizeCx, InferCx, Node, resolve_axis};
 pub use shim::{gpu_vtable, infer_shim, kernel_vtable};
 pub use span::{RawStr, Slice, Span, Value, ValueKind};
 pub use tables::{
-    ABI_VERSION, C_QUERY_SYMBOL, ErrorSink, ExecArgs, FillFn, FinalizeArgs, Finalized, GpuArg, GpuArgKind,
-    GpuTable, HostTable, InferArgs, KernelInfo, KernelVTable, LibraryRef, MAX_GPU_ARGS, NodeArgs,
-    PackageV1, ParallelTable, ParamValue, QueryFn, TensorArg, arg_flags,
+    ABI_VERSION, C_QUERY_SYMBOL, ErrorSink, ExecArgs, FillFn, FinalizeArgs, Finalized, GpuArg,
+    GpuArgKind, GpuTable, HostTable, InferArgs, KernelInfo, KernelVTable, LibraryRef, MAX_GPU_ARGS,
+    NodeArgs, PackageV1, ParallelTable, ParamValue, QueryFn, TensorArg, arg_flags,
 };
 pub use threads::Parallel;
 pub use work::{Buffers, WorkItem};

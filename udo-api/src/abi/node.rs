@@ -164,6 +164,10 @@ impl<'a> Node<'a> {
     ///
     /// # Errors
     /// The parameter has no value, or another kind of value.
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "a real parameter written as an integer is small"
+    )]
     pub fn float(&self, name: &str) -> Result<f64, Error> {
         let param = self.present(name)?;
         match param.kind {
@@ -177,6 +181,7 @@ impl<'a> Node<'a> {
     ///
     /// # Errors
     /// The parameter has no value, or another kind of value.
+    #[expect(clippy::cast_possible_truncation, reason = "rounding is what is asked for")]
     pub fn float32(&self, name: &str) -> Result<f32, Error> {
         Ok(self.float(name)? as f32)
     }

@@ -37,12 +37,9 @@ pub unsafe extern "C" fn infer_shim<O: Op>(args: *const InferArgs) -> u32 {
     // SAFETY: as promised by the caller.
     let args = unsafe { &*args };
     // SAFETY: as promised by the caller.
-    unsafe {
-        report(args.node.errors, || {
-            let mut cx = InferCx::from_raw(args);
-            O::infer(&mut cx)
-        })
-    }
+    let mut cx = unsafe { InferCx::from_raw(args) };
+    // SAFETY: as promised by the caller.
+    unsafe { report(args.node.errors, || O::infer(&mut cx)) }
 }
 
 /// Finalizes with `make` and hands the result's ownership to the host.
@@ -57,14 +54,17 @@ unsafe fn finalize_with<S>(
     // SAFETY: as promised by the caller.
     let args = unsafe { &*args };
     // SAFETY: as promised by the caller.
-    unsafe {
-        report(args.node.errors, || {
-            let (state, workspace) = make(&FinalizeCx::from_raw(args))?;
-            let state = Box::into_raw(Box::new(state)).cast();
-            out.write(Finalized { state, workspace, reserved: [0; 4] });
-            Ok(())
-        })
-    }
+    let cx = unsafe { FinalizeCx::from_raw(args) };
+    // SAFETY: the caller passes room for one result.
+    let out = unsafe { &mut *out };
+    let make = || {
+        let (state, workspace) = make(&cx)?;
+        let state = Box::into_raw(Box::new(state)).cast();
+        *out = Finalized { state, workspace, reserved: [0; 4] };
+        Ok(())
+    };
+    // SAFETY: as promised by the caller.
+    unsafe { report(args.node.errors, make) }
 }
 
 /// `[execute-time, thread-safe, heap-free]` Opens the heap-free region around `body`.
@@ -135,7 +135,7 @@ impl<K: Kernel> KernelFns<K> {
 
     unsafe extern "C" fn execute(args: *const ExecArgs) -> u32 {
         // SAFETY: the host keeps to the ABI, and finalize made a `K`.
-        unsafe { guarded::<K>(args, |kernel, io| kernel.execute(io)) }
+        unsafe { guarded::<K>(args, K::execute) }
     }
 }
 

@@ -68,6 +68,7 @@ abi_struct! {
 
 impl PackageV1 {
     /// An empty table for the package `name`.
+    #[expect(clippy::cast_possible_truncation, reason = "the table has a few hundred bytes")]
     pub const fn new(name: &'static str, version: &'static str) -> Self {
         Self {
             abi_version: ABI_VERSION,
@@ -177,6 +178,7 @@ impl PackageV1 {
 
 abi_struct! {
     /// Where a callee writes the message of an error.
+    #[derive(Debug)]
     pub struct ErrorSink {
         /// Handed back to `write`.
         pub ctx: *mut c_void,
@@ -187,7 +189,7 @@ abi_struct! {
 
 abi_struct! {
     /// One parameter of a node, checked against the schema and defaulted.
-    #[derive(Clone, Copy)]
+    #[derive(Clone, Copy, Debug)]
     pub struct ParamValue {
         /// The parameter's name.
         pub name: Span,
@@ -206,6 +208,7 @@ abi_struct! {
 
 abi_struct! {
     /// A node as describe and finalize see it.
+    #[derive(Debug)]
     pub struct NodeArgs {
         /// `input_count` descriptions.
         pub inputs: *const TensorDesc,
@@ -228,6 +231,7 @@ abi_struct! {
 
 abi_struct! {
     /// The arguments of shape inference.
+    #[derive(Debug)]
     pub struct InferArgs {
         /// The node.
         pub node: NodeArgs,
@@ -247,6 +251,7 @@ pub type FillFn = unsafe extern "C" fn(
 
 abi_struct! {
     /// What the host does for a kernel that is being finalized.
+    #[derive(Debug)]
     pub struct HostTable {
         /// Handed back to every function.
         pub ctx: *mut c_void,
@@ -265,6 +270,7 @@ abi_struct! {
 
 abi_struct! {
     /// The arguments of finalize.
+    #[derive(Debug)]
     pub struct FinalizeArgs {
         /// The node.
         pub node: NodeArgs,
@@ -281,6 +287,7 @@ abi_struct! {
 
 abi_struct! {
     /// What finalize made.
+    #[derive(Debug)]
     pub struct Finalized {
         /// The kernel, to be passed to execute and, once, to free.
         pub state: *mut c_void,
@@ -301,6 +308,7 @@ pub mod arg_flags {
 
 abi_struct! {
     /// One tensor of a call.
+    #[derive(Debug)]
     pub struct TensorArg {
         /// The first element, aligned for its type.
         pub data: *mut u8,
@@ -363,7 +371,7 @@ impl TensorArg {
             capacity: desc.len(),
             row_stride: shape.last().copied().unwrap_or(1),
             dtype: dtype.code(),
-            rank: shape.len() as u8,
+            rank: u8::try_from(shape.len()).unwrap_or(0),
             flags: 0,
             has_encoding: u16::from(desc.encoding().is_some()),
             encoding: desc.encoding().unwrap_or(Self::ABSENT.encoding),
@@ -387,6 +395,7 @@ impl TensorArg {
 
 abi_struct! {
     /// The host's parallel-for.
+    #[derive(Debug)]
     pub struct ParallelTable {
         /// Handed back to `run`.
         pub ctx: *const c_void,
@@ -407,6 +416,7 @@ abi_struct! {
 
 abi_struct! {
     /// The arguments of execute: one cache line.
+    #[derive(Debug)]
     pub struct ExecArgs {
         /// What finalize made.
         pub state: *const c_void,
