@@ -1,6 +1,6 @@
 //! Turns a UDO config into an operator package: config in, files out.
 //!
-//! [`read`] is the first half: config files in, a checked [`config::Config`] or every fault of every
+//! [`read()`] is the first half: config files in, a checked [`config::Config`] or every fault of every
 //! file out. Nothing here touches the disk, the network or the environment.
 #![forbid(unsafe_code)]
 

@@ -2,7 +2,7 @@
 
 use crate::{
     diagnostic::{ConfigError, Diagnostic, Kind, Position, Severity},
-    draft::{FileId, Spot},
+    draft::Spot,
     read::{Mode, Source},
 };
 
@@ -28,7 +28,7 @@ pub(crate) fn problem(
 pub(crate) struct Report<'a> {
     sources: &'a [Source<'a>],
     mode: Mode,
-    entries: Vec<(FileId, Diagnostic)>,
+    entries: Vec<(Spot, Severity, Problem)>,
 }
 
 impl<'a> Report<'a> {
@@ -37,7 +37,7 @@ impl<'a> Report<'a> {
     }
 
     pub(crate) fn error(&mut self, spot: &Spot, problem: Problem) {
-        self.push(Severity::Error, spot, problem);
+        self.entries.push((spot.clone(), Severity::Error, problem));
     }
 
     /// Reports something that vendor configs do: an error, unless read in [`Mode::Compat`].
@@ -46,51 +46,73 @@ impl<'a> Report<'a> {
             Mode::Strict => Severity::Error,
             Mode::Compat => Severity::Warning,
         };
-        self.push(severity, spot, problem);
+        self.entries.push((spot.clone(), severity, problem));
     }
 
     /// Where a spot is, for messages about another one: `a.json:3:14`.
     pub(crate) fn place(&self, spot: &Spot) -> String {
         let Some(source) = self.sources.get(spot.file.0) else { return spot.path.clone() };
-        let Position { line, column } = position(source.text, spot.offset);
+        let Position { line, column } = Cursor::new(source.text).advance(spot.offset);
         format!("{}:{line}:{column}", source.path.display())
-    }
-
-    fn push(&mut self, severity: Severity, spot: &Spot, problem: Problem) {
-        let Some(source) = self.sources.get(spot.file.0) else { return };
-        let Problem { kind, found, wanted, help } = problem;
-        let diagnostic = Diagnostic {
-            severity,
-            kind,
-            file: source.path.to_owned(),
-            position: position(source.text, spot.offset),
-            path: spot.path.clone(),
-            found,
-            wanted,
-            help,
-        };
-        self.entries.push((spot.file, diagnostic));
     }
 
     /// The warnings, if there is nothing worse.
     pub(crate) fn finish(mut self) -> Result<Vec<Diagnostic>, ConfigError> {
-        self.entries.sort_by_key(|(file, diagnostic)| (*file, diagnostic.position));
-        let diagnostics: Vec<Diagnostic> =
-            self.entries.into_iter().map(|(_, diagnostic)| diagnostic).collect();
-        if diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error) {
-            return Err(ConfigError { diagnostics });
+        self.entries.sort_by_key(|(spot, ..)| (spot.file, spot.offset));
+        let is_fatal = self.entries.iter().any(|(_, severity, _)| *severity == Severity::Error);
+        let mut cursors: Vec<Cursor<'_>> =
+            self.sources.iter().map(|source| Cursor::new(source.text)).collect();
+        let mut diagnostics = Vec::with_capacity(self.entries.len());
+        for (spot, severity, problem) in self.entries {
+            let index = spot.file.0;
+            let (Some(source), Some(cursor)) = (self.sources.get(index), cursors.get_mut(index))
+            else {
+                continue;
+            };
+            let Problem { kind, found, wanted, help } = problem;
+            diagnostics.push(Diagnostic {
+                severity,
+                kind,
+                file: source.path.to_owned(),
+                position: cursor.advance(spot.offset),
+                path: spot.path,
+                found,
+                wanted,
+                help,
+            });
         }
-        Ok(diagnostics)
+        if is_fatal { Err(ConfigError { diagnostics }) } else { Ok(diagnostics) }
     }
 }
 
-/// The line and character of a byte offset.
-fn position(text: &str, offset: usize) -> Position {
-    let before = text.get(..offset.min(text.len())).unwrap_or(text);
-    let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-    Position {
-        line: before.bytes().filter(|byte| *byte == b'\n').count() + 1,
-        column: before.get(line_start..).unwrap_or_default().chars().count() + 1,
+/// Turns rising byte offsets into lines and characters, in one walk over the text.
+#[derive(Debug)]
+struct Cursor<'t> {
+    rest: &'t str,
+    offset: usize,
+    at: Position,
+}
+
+impl<'t> Cursor<'t> {
+    fn new(text: &'t str) -> Self {
+        Self { rest: text, offset: 0, at: Position { line: 1, column: 1 } }
+    }
+
+    fn advance(&mut self, offset: usize) -> Position {
+        let step = offset.saturating_sub(self.offset).min(self.rest.len());
+        let Some((passed, rest)) = self.rest.split_at_checked(step) else { return self.at };
+        let start = match passed.rfind('\n') {
+            Some(newline) => {
+                self.at.line += passed.bytes().filter(|byte| *byte == b'\n').count();
+                self.at.column = 1;
+                newline + 1
+            }
+            None => 0,
+        };
+        self.at.column += passed.get(start..).unwrap_or_default().chars().count();
+        self.rest = rest;
+        self.offset += step;
+        self.at
     }
 }
 
@@ -101,9 +123,12 @@ mod tests {
     #[test]
     fn positions_count_lines_and_characters() {
         let text = "ab\n\u{e9}c\r\nd";
-        let cases = [(0, 1, 1), (2, 1, 3), (3, 2, 1), (5, 2, 2), (8, 3, 1), (99, 3, 2)];
+        let cases = [(0, 1, 1), (2, 1, 3), (2, 1, 3), (3, 2, 1), (5, 2, 2), (8, 3, 1), (99, 3, 2)];
+        let mut walk = Cursor::new(text);
         for (offset, line, column) in cases {
-            assert_eq!(position(text, offset), Position { line, column }, "{offset}");
+            let want = Position { line, column };
+            assert_eq!(Cursor::new(text).advance(offset), want, "{offset}");
+            assert_eq!(walk.advance(offset), want, "{offset} on the way");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! JSON values that know where they stand. The parser is `serde_json`'s; a raw value is a slice of
 //! the text, so its address gives its offset.
 
-use std::fmt;
+use std::{collections::HashMap, fmt};
 
 use serde::de::{Deserializer as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -86,13 +86,15 @@ impl<'r, 's, 't> Reader<'r, 's, 't> {
         let Ok(entries) = entries else { return self.wrong_type(node, "an object") };
         let spot = self.spot(node);
         let mut members: Vec<Member<'t>> = Vec::with_capacity(entries.len());
+        let mut seen: HashMap<String, usize> = HashMap::new();
         for (raw_key, raw) in entries {
             let Some(key) = self.text_of(&Node { raw: raw_key, path: node.path.clone() }) else {
                 continue;
             };
             let path = member_path(&node.path, &key);
             let key_spot = self.spot_of(raw_key, &path);
-            if let Some(first) = members.iter().find(|member| member.key == key) {
+            let first = seen.get(&key).and_then(|index| members.get(*index));
+            if let Some(first) = first {
                 let help = format!(
                     "keep one of the two; the first is at {}",
                     self.report.place(&first.key_spot)
@@ -102,6 +104,7 @@ impl<'r, 's, 't> Reader<'r, 's, 't> {
                     .error(&key_spot, problem(Kind::DuplicateKey, found, "each key once", help));
                 continue;
             }
+            seen.insert(key.clone(), members.len());
             members.push(Member { key, key_spot, value: Node { raw, path } });
         }
         Some(Object { spot, members })

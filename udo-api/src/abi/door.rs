@@ -1,7 +1,6 @@
 //! The Rust door: the one file that knows `abi_stable`, used only while a library is opened.
 #![expect(
     non_camel_case_types,
-    missing_docs,
     missing_debug_implementations,
     clippy::pedantic,
     reason = "abi_stable's derive names and writes these items"
