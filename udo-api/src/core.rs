@@ -15,12 +15,13 @@ pub enum CoreKind {
     Hta,
 }
 
-/// A processor that a kernel is written for: a kind and, for a DSP, the architecture it needs.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(C)]
-pub struct Core {
-    kind: u16,
-    arch: u16,
+abi_struct! {
+    /// A processor that a kernel is written for: a kind and, for a DSP, the architecture it needs.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub struct Core {
+        kind: u16,
+        arch: u16,
+    }
 }
 
 impl Core {

@@ -190,10 +190,19 @@ impl<'a> DspCall<'a> {
 /// }
 /// # fn main() {}
 /// ```
+///
+/// A parameter whose name is no variable's name is written `axis_size: i32 = "axisSize"`.
 #[macro_export]
 macro_rules! dsp_kernel {
+    (@name $param:ident) => {
+        ::core::stringify!($param)
+    };
+    (@name $param:ident $name:literal) => {
+        $name
+    };
     ($kernel:ident = $function:ident(
-        out: [$($out:ty),*], in: [$($in:ty),*], params: { $($param:ident: $ty:ty),* }
+        out: [$($out:ty),*], in: [$($in:ty),*],
+        params: { $($param:ident: $ty:ty $(= $name:literal)?),* }
     )) => {
         #[derive(Debug)]
         struct $kernel {
@@ -204,7 +213,10 @@ macro_rules! dsp_kernel {
             fn finalize(cx: &$crate::FinalizeCx<'_>) -> ::core::result::Result<Self, $crate::Error> {
                 let _ = cx;
                 ::core::result::Result::Ok(Self {
-                    $($param: <$ty as $crate::DspParam>::read(cx, ::core::stringify!($param))?,)*
+                    $($param: <$ty as $crate::DspParam>::read(
+                        cx,
+                        $crate::dsp_kernel!(@name $param $($name)?),
+                    )?,)*
                 })
             }
 

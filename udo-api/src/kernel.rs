@@ -179,6 +179,11 @@ impl KernelFlags {
         Self(self.0 | other.0)
     }
 
+    /// The bits; a foreign table may have some that mean nothing here.
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+
     /// Whether all flags of `other` are among these.
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0

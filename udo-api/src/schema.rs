@@ -323,6 +323,8 @@ impl Facts {
     pub const SAME_ENCODING: Self = Self(1 << 2);
     /// The result depends on which axis holds the channels.
     pub const LAYOUT_SENSITIVE: Self = Self(1 << 3);
+    /// Output 0 is the inputs side by side along one axis.
+    pub const JOINS: Self = Self(1 << 7);
     /// The kernel can add a bias when it stores its output.
     pub const TAKES_BIAS: Self = Self(1 << 4);
     /// The kernel can apply an activation when it stores its output.
@@ -334,6 +336,11 @@ impl Facts {
     #[must_use]
     pub const fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
+    }
+
+    /// The bits; a foreign table may have some that mean nothing here.
+    pub const fn bits(self) -> u32 {
+        self.0
     }
 
     /// Whether all facts of `other` are among these.

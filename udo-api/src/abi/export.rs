@@ -40,7 +40,7 @@ macro_rules! export_package {
             }
 
             // The name that abi_stable gives the header of a root module.
-            #[unsafe(export_name = "_18446744073709551615_sabi_root_module_loader")]
+            #[unsafe(export_name = "_1as_0lib_1header_0root_bmodule_bloader")]
             // SAFETY: `erased_root` makes a `PackageRoot_Ref`.
             pub static UDO_ROOT_MODULE: $crate::abi::abi_stable::library::LibHeader = unsafe {
                 $crate::abi::abi_stable::library::LibHeader::from_constructor::<

@@ -41,6 +41,7 @@ pub const LAYOUTS: &[Layout] = &[
     <Slice<u8>>::LAYOUT,
     Span::LAYOUT,
     Value::LAYOUT,
+    crate::core::Core::LAYOUT,
     crate::shape::Shape::LAYOUT,
     crate::shape::Encoding::LAYOUT,
     crate::shape::TensorDesc::LAYOUT,

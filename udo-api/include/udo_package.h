@@ -1,0 +1,490 @@
+/*
+ * The binary contract of operator packages, for packages written in C or C++.
+ *
+ * A library of a package exports one function,
+ *
+ *     const udo_package_v1 *udo_package_query(uint32_t max_version);
+ *
+ * and everything else is reached from the table that it returns. All tables are immutable and
+ * live as long as the process: libraries are never unloaded. Reserved fields are zero. Text is
+ * UTF-8 and not terminated. No heap memory changes owner.
+ *
+ * The marks in brackets say when a function is called and what it may do:
+ *   [describe-time]  while a model is read; sees no data
+ *   [finalize-time]  while a model is compiled; may allocate
+ *   [execute-time]   during a run
+ *   [thread-safe]    on several threads at once
+ *   [heap-free]      uses no heap, no locks and no system calls
+ *
+ * A package should carry a manifest too: the JSON that `udo inspect` prints, in a section named
+ * `.udo.manifest`. A library with one is refused, when it is wrong, before its constructors run.
+ */
+#ifndef UDO_PACKAGE_H
+#define UDO_PACKAGE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define UDO_ABI_VERSION 1u
+#define UDO_ABI_FINGERPRINT UINT64_C(0x2bfe5e26da37c54f)
+#define UDO_SDK_VERSION "0.1.0"
+#define UDO_MAX_RANK 8
+#define UDO_MAX_GPU_ARGS 24
+
+#if defined(__GNUC__)
+#define UDO_EXPORT __attribute__((visibility("default")))
+#else
+#define UDO_EXPORT
+#endif
+
+/* Status: what a call came to. Numbers are never reused. */
+#define UDO_OK 0u
+#define UDO_FAILED 1u
+#define UDO_NOT_IMPLEMENTED 2u
+#define UDO_HEAP_USE 3u
+#define UDO_PANICKED 4u
+#define UDO_SCRATCH_EXCEEDED 5u
+#define UDO_NO_SUCH_PORT 6u
+#define UDO_WRONG_TYPE 7u
+#define UDO_OUTPUT_TAKEN 8u
+#define UDO_IN_PLACE 9u
+#define UDO_BOUND_EXCEEDED 10u
+#define UDO_BAD_VALUE 11u
+#define UDO_NOT_DENSE 12u
+#define UDO_NO_WORK_ITEM 13u
+#define UDO_BAD_CALL 14u
+typedef uint32_t udo_status;
+
+/* Element types. */
+#define UDO_F32 1u
+#define UDO_F64 2u
+#define UDO_F16 3u
+#define UDO_BF16 4u
+#define UDO_I8 5u
+#define UDO_I16 6u
+#define UDO_I32 7u
+#define UDO_I64 8u
+#define UDO_U8 9u
+#define UDO_U16 10u
+#define UDO_U32 11u
+#define UDO_U64 12u
+#define UDO_BOOL 13u
+#define UDO_STR 14u
+
+/* A set of element types, one bit each. */
+typedef uint32_t udo_type_set;
+#define UDO_SET(type) ((udo_type_set)1u << (type))
+
+/* A processor. `arch` is 68 for DSP v68, and 0 for every other kind. */
+typedef struct udo_core {
+    uint16_t kind;
+    uint16_t arch;
+} udo_core;
+#define UDO_CPU 1u
+#define UDO_GPU 2u
+#define UDO_DSP 3u
+#define UDO_HTA 4u
+
+typedef struct udo_str {
+    const char *ptr;
+    size_t len;
+} udo_str;
+
+/* A literal as a udo_str, in an initializer. */
+#define UDO_TEXT(literal) { (literal), sizeof(literal) - 1 }
+/* An array as a slice, in an initializer. */
+#define UDO_SLICE(array) { (array), sizeof(array) / sizeof((array)[0]) }
+#define UDO_EMPTY { NULL, 0 }
+
+/* Every slice has this form; the ones below differ in the type of their elements. */
+typedef struct udo_bytes {
+    const uint8_t *ptr;
+    size_t len;
+} udo_bytes;
+
+/* A run of bytes that somebody else owns; null where there is none. */
+typedef struct udo_span {
+    const uint8_t *ptr;
+    size_t bytes;
+} udo_span;
+
+typedef struct udo_int64s {
+    const int64_t *ptr;
+    size_t len;
+} udo_int64s;
+
+typedef struct udo_doubles {
+    const double *ptr;
+    size_t len;
+} udo_doubles;
+
+/* A default. */
+#define UDO_VALUE_NONE 0u
+#define UDO_VALUE_INT 1u
+#define UDO_VALUE_FLOAT 2u
+#define UDO_VALUE_TEXT 3u
+#define UDO_VALUE_INTS 4u
+#define UDO_VALUE_FLOATS 5u
+typedef struct udo_value {
+    uint32_t kind;
+    uint32_t reserved;
+    int64_t int_value;
+    double float_value;
+    udo_str text;
+    udo_int64s ints;
+    udo_doubles floats;
+} udo_value;
+
+/* Extents, outermost first. Bit n of `bounded`: dims[n] is an upper bound. */
+typedef struct udo_shape {
+    uint8_t rank;
+    uint8_t bounded;
+    uint8_t reserved[6];
+    size_t dims[UDO_MAX_RANK];
+} udo_shape;
+
+/* real = scale * (q - zero_point) */
+typedef struct udo_encoding {
+    float scale;
+    int32_t zero_point;
+} udo_encoding;
+
+/* What is known of a tensor before a run. An absent one has dtype 0. */
+typedef struct udo_tensor_desc {
+    udo_shape shape;
+    uint8_t dtype;
+    uint8_t has_encoding;
+    uint8_t reserved[6];
+    udo_encoding encoding;
+} udo_tensor_desc;
+
+typedef struct udo_core_types {
+    udo_core core;
+    udo_type_set types;
+} udo_core_types;
+
+typedef struct udo_core_types_slice {
+    const udo_core_types *ptr;
+    size_t len;
+} udo_core_types_slice;
+
+/* Flags of ports; the first also of parameters. */
+#define UDO_OPTIONAL 1u
+#define UDO_STATIC 2u
+#define UDO_REPEATED 4u
+#define UDO_LAYOUT_NHWC (1u << 8)
+#define UDO_LAYOUT_NCHW (2u << 8)
+#define UDO_QUANTIZATION_TF (1u << 12)
+
+typedef struct udo_port {
+    udo_str name;
+    udo_type_set types;
+    uint32_t flags;
+    udo_core_types_slice per_core;
+    udo_value default_value;
+    uint64_t reserved[2];
+} udo_port;
+
+typedef struct udo_ports {
+    const udo_port *ptr;
+    size_t len;
+} udo_ports;
+
+#define UDO_PARAM_SCALAR 1u
+#define UDO_PARAM_TEXT 2u
+#define UDO_PARAM_TENSOR 3u
+typedef struct udo_param {
+    udo_str name;
+    uint32_t kind;
+    uint32_t flags;
+    uint32_t dtype;
+    uint32_t reserved_word;
+    udo_value default_value;
+    uint64_t reserved[2];
+} udo_param;
+
+typedef struct udo_params {
+    const udo_param *ptr;
+    size_t len;
+} udo_params;
+
+/* What passes may rely on. */
+#define UDO_FACT_VIEW 1u
+#define UDO_FACT_ELEMENTWISE (1u << 1)
+#define UDO_FACT_SAME_ENCODING (1u << 2)
+#define UDO_FACT_LAYOUT_SENSITIVE (1u << 3)
+#define UDO_FACT_TAKES_BIAS (1u << 4)
+#define UDO_FACT_TAKES_ACTIVATION (1u << 5)
+#define UDO_FACT_TAKES_RESIDUAL (1u << 6)
+#define UDO_FACT_JOINS (1u << 7)
+
+typedef struct udo_op_schema {
+    udo_str name;
+    udo_str domain;
+    udo_ports inputs;
+    udo_ports outputs;
+    udo_params params;
+    uint32_t facts;
+    uint32_t reserved_word;
+    uint64_t reserved[4];
+} udo_op_schema;
+
+/* Where a callee writes the message of an error. */
+typedef struct udo_error_sink {
+    void *ctx;
+    /* [finalize-time] Appends UTF-8 text. */
+    void (*write)(void *ctx, const uint8_t *text, size_t bytes);
+} udo_error_sink;
+
+/* One parameter of a node, checked against the schema and defaulted; `kind` is UDO_VALUE_... */
+typedef struct udo_param_value {
+    udo_span name;
+    uint32_t kind;
+    uint32_t reserved;
+    int64_t int_value;
+    double float_value;
+    udo_span data;
+} udo_param_value;
+
+typedef struct udo_node_args {
+    const udo_tensor_desc *inputs;
+    const udo_span *constants; /* null where an input is not constant */
+    const udo_param_value *params;
+    uint32_t input_count;
+    uint32_t output_count;
+    uint32_t param_count;
+    uint32_t opset; /* 0 where there is none */
+    const udo_error_sink *errors;
+} udo_node_args;
+
+typedef struct udo_infer_args {
+    udo_node_args node;
+    udo_tensor_desc *outputs; /* node.output_count, to be filled in */
+} udo_infer_args;
+
+typedef struct udo_op_def {
+    udo_op_schema schema;
+    /* [describe-time, thread-safe] Says type and shape of every output. */
+    udo_status (*infer)(const udo_infer_args *args);
+    uint64_t reserved[2];
+} udo_op_def;
+
+typedef struct udo_op_defs {
+    const udo_op_def *ptr;
+    size_t len;
+} udo_op_defs;
+
+/* The types that a kernel takes on one port. */
+#define UDO_SIDE_INPUT 0u
+#define UDO_SIDE_OUTPUT 1u
+#define UDO_NOT_SAME UINT32_MAX
+typedef struct udo_type_rule {
+    uint16_t side;
+    uint16_t port;
+    udo_type_set types;
+    uint32_t same_as; /* the input whose type it has, or UDO_NOT_SAME */
+} udo_type_rule;
+
+typedef struct udo_type_rules {
+    const udo_type_rule *ptr;
+    size_t len;
+} udo_type_rules;
+
+/* An output that may take the place of an input. */
+typedef struct udo_in_place {
+    uint16_t input;
+    uint16_t output;
+} udo_in_place;
+
+typedef struct udo_in_places {
+    const udo_in_place *ptr;
+    size_t len;
+} udo_in_places;
+
+#define UDO_ALL_VTCM UINT64_C(1)
+typedef struct udo_workspace {
+    size_t bytes;
+    uint64_t flags;
+} udo_workspace;
+
+/* One thread's heap guard. Opaque: a C package has none and passes null. */
+typedef struct udo_guard_cell udo_guard_cell;
+
+/* Fills a packed constant from `src`. */
+typedef udo_status (*udo_fill_fn)(void *ctx, const uint8_t *src, size_t src_bytes, uint8_t *dst,
+                                  size_t dst_bytes);
+
+/* What the host does for a kernel that is being finalized. */
+typedef struct udo_host_table {
+    void *ctx;
+    /* [finalize-time] Packs constant input `input`; writes the number of the packed buffer to `index`. */
+    udo_status (*pack)(void *ctx, uint32_t input, uint64_t version, size_t bytes, udo_fill_fn fill,
+                       void *fill_ctx, uint32_t *index);
+} udo_host_table;
+
+typedef struct udo_finalize_args {
+    udo_node_args node;
+    const udo_tensor_desc *outputs;
+    udo_core core;
+    uint32_t reserved;
+    const udo_host_table *host;
+} udo_finalize_args;
+
+typedef struct udo_finalized {
+    void *state; /* passed to execute and, once, to free */
+    udo_workspace workspace;
+    uint64_t reserved[4];
+} udo_finalized;
+
+#define UDO_ARG_ABSENT 1u
+#define UDO_ARG_TAKEN 2u
+
+/* One tensor of a call. A bounded output sets `dims` and `len`, up to `capacity`. */
+typedef struct udo_tensor_arg {
+    uint8_t *data;
+    size_t len;
+    size_t capacity;
+    size_t row_stride;
+    uint8_t dtype;
+    uint8_t rank;
+    uint8_t flags;
+    uint8_t reserved;
+    uint16_t in_place; /* 1 + the other port of the pair, where planned in place */
+    uint16_t has_encoding;
+    udo_encoding encoding;
+    size_t dims[UDO_MAX_RANK];
+    uint64_t reserved_words[2];
+} udo_tensor_arg;
+
+/* The host's parallel-for. */
+typedef struct udo_parallel_table {
+    const void *ctx;
+    uint32_t width;
+    uint32_t reserved;
+    /* [execute-time, heap-free] Calls `task(task_ctx, i)` once for each i below `count`, on any
+     * thread, and returns when all are done. */
+    void (*run)(const void *ctx, size_t count, void (*task)(const void *task_ctx, size_t index),
+                const void *task_ctx);
+} udo_parallel_table;
+
+/* The arguments of execute: one cache line. */
+typedef struct udo_exec_args {
+    const void *state;
+    udo_tensor_arg *tensors; /* inputs, then outputs */
+    const udo_span *packed;
+    uint8_t *scratch; /* 64-byte aligned */
+    size_t scratch_bytes;
+    udo_guard_cell *guard;
+    const udo_parallel_table *parallel; /* null where there is one thread */
+    uint16_t input_count;
+    uint16_t output_count;
+    uint16_t packed_count;
+    uint16_t reserved;
+} udo_exec_args;
+
+#define UDO_GPU_ARG_INPUT 1u
+#define UDO_GPU_ARG_OUTPUT 2u
+#define UDO_GPU_ARG_I32 3u
+#define UDO_GPU_ARG_U32 4u
+#define UDO_GPU_ARG_F32 5u
+typedef struct udo_gpu_arg {
+    uint32_t kind;
+    uint32_t bits;
+} udo_gpu_arg;
+
+/* How a device runs a GPU kernel. */
+typedef struct udo_kernel_info {
+    udo_str source;
+    udo_str name;
+    udo_str options;
+    udo_gpu_arg args[UDO_MAX_GPU_ARGS];
+    uint32_t arg_count;
+    uint32_t has_local;
+    size_t global[3];
+    size_t local[3];
+    uint64_t reserved[4];
+} udo_kernel_info;
+
+typedef struct udo_gpu_table {
+    /* [finalize-time, heap-free] Copies out how a device runs the kernel. */
+    udo_status (*info)(const void *state, udo_kernel_info *info);
+    uint32_t has_work_item; /* whether execute computes the kernel on the host */
+    uint32_t reserved;
+} udo_gpu_table;
+
+typedef struct udo_kernel_vtable {
+    /* [finalize-time] Makes the kernel; on success `out->state` is the caller's to free. */
+    udo_status (*finalize)(const udo_finalize_args *args, udo_finalized *out);
+    /* [execute-time, thread-safe, heap-free] Runs the kernel once. */
+    udo_status (*execute)(const udo_exec_args *args);
+    /* [finalize-time] Frees what finalize made; called once, when no execute is running. */
+    void (*free)(void *state);
+    const udo_gpu_table *gpu; /* null for all but GPU kernels */
+} udo_kernel_vtable;
+
+#define UDO_ROWS_STRIDED 1u
+#define UDO_BOUNDED (1u << 1)
+#define UDO_HVX (1u << 2)
+
+#define UDO_COST_FREE 0u
+#define UDO_COST_FAST 1u
+#define UDO_COST_SNAIL 2u
+#define UDO_COST_GLACIAL 3u
+
+typedef struct udo_kernel_def {
+    udo_str op;
+    udo_core core;
+    uint32_t flags;
+    udo_type_rules types;
+    udo_in_places in_place;
+    uint32_t cost;
+    uint32_t reserved_word;
+    const udo_kernel_vtable *vtable;
+    uint64_t reserved[4];
+} udo_kernel_def;
+
+typedef struct udo_kernel_defs {
+    const udo_kernel_def *ptr;
+    size_t len;
+} udo_kernel_defs;
+
+/* Where an implementation library lies, relative to the registration library. */
+typedef struct udo_library_ref {
+    udo_core core;
+    uint32_t reserved;
+    udo_str file;
+} udo_library_ref;
+
+typedef struct udo_library_refs {
+    const udo_library_ref *ptr;
+    size_t len;
+} udo_library_refs;
+
+/* What a library of a package holds: registration libraries fill `ops` and `libraries`,
+ * implementation libraries `kernels`; a library may do both. */
+typedef struct udo_package_v1 {
+    uint32_t abi_version; /* UDO_ABI_VERSION */
+    uint32_t size;        /* sizeof(udo_package_v1) */
+    uint64_t fingerprint; /* UDO_ABI_FINGERPRINT */
+    udo_str name;
+    udo_str version;
+    udo_str sdk_version;
+    udo_op_defs ops;
+    udo_kernel_defs kernels;
+    udo_library_refs libraries;
+    udo_guard_cell *(*thread_guard)(void); /* null */
+    uint64_t reserved[8];
+} udo_package_v1;
+
+/* The table of the highest version that is at most `max_version`; null if there is none. */
+UDO_EXPORT const udo_package_v1 *udo_package_query(uint32_t max_version);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,6 @@
+//! What the types keep authors from doing.
+
+#[test]
+fn misuse_does_not_compile() {
+    trybuild::TestCases::new().compile_fail("tests/misuse/*.rs");
+}

@@ -1,0 +1,11 @@
+//! Only plain old data may be an element: foreign bytes are read as it.
+use udo_api::{DType, Element};
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Truth(bool);
+
+impl Element for Truth {
+    const DTYPE: DType = DType::U8;
+}
+
+fn main() {}
