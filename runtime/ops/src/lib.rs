@@ -1,1 +1,51 @@
-//! To be written.
+//! Built-in operators: an ordinary package that happens to be linked in.
+//!
+//! Nothing here can do what a user's package cannot: it rests on `udo_api` alone. An operator is
+//! one file under `ops`; what several of them share lies next to this file.
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    clippy::cast_lossless,
+    reason = "kernel arithmetic"
+)]
+#![expect(
+    clippy::many_single_char_names,
+    reason = "formulas keep the letters of the specification"
+)]
+#![cfg_attr(not(test), deny(unsafe_code))]
+
+#[macro_use]
+mod number;
+mod broadcast;
+mod conv;
+mod gpu;
+mod map;
+mod ops;
+mod pool;
+mod scaling;
+mod view;
+mod walk;
+mod window;
+
+#[cfg(test)]
+mod testing;
+
+use udo_api::guard::GuardCell;
+use udo_api::{KernelDef, OpDef, PackageV1};
+
+/// Every operator of the package.
+pub const OPS: &[OpDef] = ops::OPS;
+
+/// Every kernel of the package.
+pub const KERNELS: &[KernelDef] = ops::KERNELS;
+
+/// The package's table; a host that links it in adds [`thread_guard`].
+pub const PACKAGE: PackageV1 =
+    PackageV1::new("builtin", env!("CARGO_PKG_VERSION")).ops(OPS).kernels(KERNELS);
+
+/// The calling thread's heap guard in the program that this crate is linked into.
+pub extern "C" fn thread_guard() -> *mut GuardCell {
+    udo_api::guard::this_thread()
+}

@@ -1,0 +1,340 @@
+//! Numpy's broadcasting of two tensors, and the kernels of operators that rest on it.
+
+use std::marker::PhantomData;
+
+use udo_api::{
+    Code, Core, Dim, Encoding, Error, ExecError, FinalizeCx, InPlace, InferCx, Io, Kernel,
+    KernelDef, KernelFlags, MAX_RANK, Pair, Shape, Status, TensorDesc, TypeRule, TypeSet, input,
+    input_like, output_like, types,
+};
+
+use crate::number::Number;
+use crate::walk::{Axes, Walk};
+
+/// What an operator of two operands computes of each pair of elements.
+pub(crate) trait PairFn: Send + Sync + 'static {
+    fn of<T: Number>(a: T, b: T) -> T;
+}
+
+/// The kernels of a broadcasting operator: every number type on the CPU.
+pub(crate) const fn cpu<F: PairFn>(op: &'static str) -> KernelDef {
+    const RULES: &[TypeRule] = &[input(0, ARITHMETIC), input_like(1, 0), output_like(0, 0)];
+    KernelDef::new::<Pairs<F>>(op, Core::CPU)
+        .types(RULES)
+        .in_place(&[InPlace { input: 0, output: 0 }])
+        .flags(KernelFlags::BOUNDED)
+}
+
+/// The same operator over fixed-point codes on the DSP.
+pub(crate) const fn dsp<F: PairFn>(op: &'static str) -> KernelDef {
+    const RULES: &[TypeRule] = &[input(0, CODES), input_like(1, 0), output_like(0, 0)];
+    KernelDef::new::<QuantPairs<F>>(op, Core::DSP_V68).types(RULES)
+}
+
+/// The types that [`dsp`] computes.
+const CODES: TypeSet = types::U8.or(types::I8);
+
+/// The types that [`cpu`] computes.
+const ARITHMETIC: TypeSet = types::F32.or(types::F64).or(types::INTS);
+
+/// The types of a broadcasting operator on any core.
+pub(crate) const OPERANDS: TypeSet = ARITHMETIC.or(types::F16);
+
+/// Shape inference of an operator with two operands of one type.
+pub(crate) fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+    let (a, b) = (cx.input(0)?, cx.input(1)?);
+    if a.dtype() != b.dtype() {
+        return Err(Error::new(format!("inputs are {a} and {b}, wanted one element type")));
+    }
+    let shape = broadcast_shapes(a.full_shape(), b.full_shape())?;
+    let plain = a.dtype().map_or(TensorDesc::ABSENT, |t| TensorDesc::new(t, shape));
+    cx.set_output(0, plain)
+}
+
+/// The shape of two broadcast tensors, bounded where either decides it and is bounded.
+pub(crate) fn broadcast_shapes(a: Shape, b: Shape) -> Result<Shape, Error> {
+    let rank = a.rank().max(b.rank());
+    let at = |shape: Shape, axis: usize| {
+        (axis + shape.rank()).checked_sub(rank).and_then(|i| shape.dim(i)).unwrap_or(Dim::Fixed(1))
+    };
+    let dims: Vec<Dim> = (0..rank)
+        .map(|axis| match (at(a, axis), at(b, axis)) {
+            (Dim::Fixed(1), other) | (other, Dim::Fixed(1)) => Ok(other),
+            (Dim::Fixed(x), Dim::Fixed(y)) if x == y => Ok(Dim::Fixed(x)),
+            (Dim::Fixed(_), Dim::Fixed(_)) => {
+                Err(Error::new(format!("shapes {a} and {b} do not broadcast")))
+            }
+            // In each run the bounded one is 1 or the same.
+            (Dim::Fixed(x), Dim::UpTo(_)) | (Dim::UpTo(_), Dim::Fixed(x)) => Ok(Dim::Fixed(x)),
+            (Dim::UpTo(x), Dim::UpTo(y)) => Ok(Dim::UpTo(x.max(y))),
+        })
+        .collect::<Result<_, _>>()?;
+    Shape::of_dims(&dims)
+}
+
+/// How the elements of two tensors meet, with neighbouring axes merged.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Broadcast {
+    out_rank: usize,
+    out_dims: Axes,
+    rank: usize,
+    dims: Axes,
+    a: Axes,
+    b: Axes,
+}
+
+impl Broadcast {
+    /// Nothing if the shapes do not broadcast.
+    pub(crate) fn of(a: &[usize], b: &[usize]) -> Option<Self> {
+        let out_rank = a.len().max(b.len());
+        let mut plan = Self {
+            out_rank,
+            out_dims: [1; MAX_RANK],
+            rank: 0,
+            dims: [1; MAX_RANK],
+            a: [0; MAX_RANK],
+            b: [0; MAX_RANK],
+        };
+        let mut repeats = [(false, false); MAX_RANK];
+        for axis in 0..out_rank {
+            let at = |dims: &[usize]| {
+                (axis + dims.len())
+                    .checked_sub(out_rank)
+                    .and_then(|i| dims.get(i))
+                    .map_or(1, |&d| d)
+            };
+            let (x, y) = (at(a), at(b));
+            if x != y && x != 1 && y != 1 {
+                return None;
+            }
+            let dim = if x == 1 { y } else { x };
+            *plan.out_dims.get_mut(axis)? = dim;
+            if dim == 1 {
+                continue;
+            }
+            let repeat = (x == 1, y == 1);
+            if plan.rank > 0 && repeats[plan.rank - 1] == repeat {
+                plan.dims[plan.rank - 1] *= dim;
+            } else {
+                repeats[plan.rank] = repeat;
+                plan.dims[plan.rank] = dim;
+                plan.rank += 1;
+            }
+        }
+        plan.rank = plan.rank.max(1);
+        let (mut a_step, mut b_step) = (1, 1);
+        for axis in (0..plan.rank).rev() {
+            let (repeat_a, repeat_b) = repeats[axis];
+            plan.a[axis] = if repeat_a { 0 } else { a_step };
+            plan.b[axis] = if repeat_b { 0 } else { b_step };
+            a_step *= if repeat_a { 1 } else { plan.dims[axis] };
+            b_step *= if repeat_b { 1 } else { plan.dims[axis] };
+        }
+        Some(plan)
+    }
+
+    /// The extents of the result.
+    pub(crate) fn shape(&self) -> &[usize] {
+        &self.out_dims[..self.out_rank]
+    }
+
+    /// Elements of the result.
+    pub(crate) fn len(&self) -> usize {
+        self.shape().iter().product()
+    }
+
+    /// Where each element of the result has its operands.
+    pub(crate) fn positions(&self) -> Walk<2> {
+        Walk::new(&self.dims[..self.rank], [self.a, self.b])
+    }
+
+    fn rows(&self) -> (usize, usize, usize, Walk<2>) {
+        let inner = self.rank - 1;
+        let walk = Walk::new(&self.dims[..inner], [self.a, self.b]);
+        (self.dims[inner], self.a[inner], self.b[inner], walk)
+    }
+
+    /// `y[i] = f(a[..], b[..])` for every element of the result.
+    pub(crate) fn apply<A: Copy, B: Copy, Y>(
+        &self,
+        a: &[A],
+        b: &[B],
+        y: &mut [Y],
+        f: impl Fn(A, B) -> Y,
+    ) {
+        let (cols, a_step, b_step, rows) = self.rows();
+        if cols == 0 {
+            return;
+        }
+        for ([a_at, b_at], y) in rows.zip(y[..self.len()].chunks_exact_mut(cols)) {
+            let (a, b) = (&a[a_at..], &b[b_at..]);
+            match (a_step, b_step) {
+                (0, 0) => y.iter_mut().for_each(|y| *y = f(a[0], b[0])),
+                (0, _) => y.iter_mut().zip(b).for_each(|(y, &b)| *y = f(a[0], b)),
+                (_, 0) => y.iter_mut().zip(a).for_each(|(y, &a)| *y = f(a, b[0])),
+                (..) => y.iter_mut().zip(a).zip(b).for_each(|((y, &a), &b)| *y = f(a, b)),
+            }
+        }
+    }
+
+    /// The same where `y` holds the elements of `a`.
+    pub(crate) fn apply_in_place<T: Copy>(&self, y: &mut [T], b: &[T], f: impl Fn(T, T) -> T) {
+        if self.a[..self.rank].contains(&0) {
+            return self.apply_backwards(y, b, f);
+        }
+        let (cols, _, b_step, rows) = self.rows();
+        if cols == 0 {
+            return;
+        }
+        for ([_, b_at], y) in rows.zip(y[..self.len()].chunks_exact_mut(cols)) {
+            let b = &b[b_at..];
+            if b_step == 0 {
+                for y in y {
+                    *y = f(*y, b[0]);
+                }
+            } else {
+                y.iter_mut().zip(b).for_each(|(y, &b)| *y = f(*y, b));
+            }
+        }
+    }
+
+    /// A bounded `a` may turn out shorter than the result. No element of it lies behind the place
+    /// that needs it, so from the last place on none is overwritten too early.
+    fn apply_backwards<T: Copy>(&self, y: &mut [T], b: &[T], f: impl Fn(T, T) -> T) {
+        for i in (0..self.len()).rev() {
+            let (mut rest, mut a_at, mut b_at) = (i, 0, 0);
+            for axis in (0..self.rank).rev() {
+                let at = rest % self.dims[axis];
+                rest /= self.dims[axis];
+                a_at += at * self.a[axis];
+                b_at += at * self.b[axis];
+            }
+            y[i] = f(y[a_at], b[b_at]);
+        }
+    }
+}
+
+/// The plan if all extents are known; bounded ones are left to each run.
+fn plan(cx: &FinalizeCx<'_>) -> Result<Option<Broadcast>, Error> {
+    let (a, b) = (cx.input(0)?, cx.input(1)?);
+    if !(a.full_shape().is_fixed() && b.full_shape().is_fixed()) {
+        return Ok(None);
+    }
+    let plan = Broadcast::of(a.shape(), b.shape());
+    plan.map(Some).ok_or_else(|| Error::new(format!("inputs {a} and {b} do not broadcast")))
+}
+
+fn plan_of_run(fixed: Option<&Broadcast>, io: &Io<'_>) -> Result<Broadcast, ExecError> {
+    if let Some(plan) = fixed {
+        return Ok(*plan);
+    }
+    let plan = Broadcast::of(io.inputs.shape(0)?, io.inputs.shape(1)?);
+    plan.ok_or(ExecError::of(Status::BAD_VALUE))
+}
+
+struct Pairs<F> {
+    fixed: Option<Broadcast>,
+    run: fn(Option<&Broadcast>, Io<'_>) -> Result<(), ExecError>,
+    op: PhantomData<fn() -> F>,
+}
+
+impl<F: PairFn> Kernel for Pairs<F> {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let run = of_number!(cx.input(0)?.dtype(), T => execute::<F, T>)?;
+        Ok(Self { fixed: plan(cx)?, run, op: PhantomData })
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        (self.run)(self.fixed.as_ref(), io)
+    }
+}
+
+fn execute<F: PairFn, T: Number>(
+    fixed: Option<&Broadcast>,
+    mut io: Io<'_>,
+) -> Result<(), ExecError> {
+    let plan = plan_of_run(fixed, &io)?;
+    let b = io.inputs.get::<T>(1)?;
+    match io.pair::<T>(0, 0)? {
+        Pair::Apart(a, y) => plan.apply(a, b, y, F::of),
+        Pair::Same(y) => plan.apply_in_place(y, b, F::of),
+    }
+    io.outputs.set_shape(0, plan.shape())
+}
+
+struct QuantPairs<F> {
+    op: PhantomData<fn() -> F>,
+    plan: Broadcast,
+    encodings: [Encoding; 3],
+    run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
+}
+
+impl<F: PairFn> Kernel for QuantPairs<F> {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let wanted = |what: &str| Error::new(format!("{what} has no encoding"));
+        let encodings = [
+            cx.input(0)?.encoding().ok_or_else(|| wanted("input 0"))?,
+            cx.input(1)?.encoding().ok_or_else(|| wanted("input 1"))?,
+            cx.output(0)?.encoding().ok_or_else(|| wanted("output 0"))?,
+        ];
+        let plan =
+            plan(cx)?.ok_or_else(|| Error::new("an input is bounded, wanted fixed shapes"))?;
+        let run = of_type!(cx.input(0)?.dtype(), [U8 = u8, I8 = i8], T => execute_codes::<F, T>)?;
+        Ok(Self { op: PhantomData, plan, encodings, run })
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        (self.run)(self, io)
+    }
+}
+
+fn execute_codes<F: PairFn, T: Code>(
+    kernel: &QuantPairs<F>,
+    mut io: Io<'_>,
+) -> Result<(), ExecError> {
+    let [a_is, b_is, y_is] = kernel.encodings;
+    let (a, b) = (io.inputs.get::<T>(0)?, io.inputs.get::<T>(1)?);
+    let y = io.outputs.take::<T>(0)?;
+    kernel.plan.apply(a, b, y, |a, b| y_is.quantize(F::of(a_is.dequantize(a), b_is.dequantize(b))));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbouring_axes_merge() {
+        let plan = Broadcast::of(&[2, 3, 4, 5], &[3, 1, 1]).unwrap();
+        assert_eq!(plan.shape(), [2, 3, 4, 5]);
+        assert_eq!(
+            (plan.rank, &plan.dims[..3], &plan.b[..3]),
+            (3, &[2, 3, 20][..], &[0, 1, 0][..])
+        );
+        assert!(Broadcast::of(&[2, 3], &[2]).is_none());
+    }
+
+    #[test]
+    fn a_short_operand_in_place_is_read_before_it_is_overwritten() {
+        let plan = Broadcast::of(&[2, 1], &[2, 3]).unwrap();
+        let mut y = [10, 20, -1, -1, -1, -1];
+        plan.apply_in_place(&mut y, &[1, 2, 3, 4, 5, 6], |a, b| a + b);
+        assert_eq!(y, [11, 12, 13, 24, 25, 26]);
+    }
+
+    #[test]
+    fn bounds_meet_extents() {
+        use Dim::{Fixed, UpTo};
+        let cases = [
+            (UpTo(6), Fixed(1), UpTo(6)),
+            (UpTo(6), Fixed(4), Fixed(4)),
+            (UpTo(6), UpTo(3), UpTo(6)),
+            (Fixed(3), Fixed(3), Fixed(3)),
+        ];
+        for (a, b, wanted) in cases {
+            let shape =
+                broadcast_shapes(Shape::of_dims(&[a]).unwrap(), Shape::of_dims(&[b]).unwrap());
+            assert_eq!(shape.unwrap().dim(0), Some(wanted), "{a:?} and {b:?}");
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Kernels that compute each element of one output from the same element of one input.
+
+use std::marker::PhantomData;
+
+use udo_api::{
+    Core, Element, Error, ExecError, FinalizeCx, InPlace, InferCx, Io, Kernel, KernelDef,
+    KernelFlags, Pair, TypeRule, input, output_like,
+};
+
+/// What an operator computes of each element.
+pub(crate) trait MapFn<T>: Send + Sync + 'static {
+    fn of(x: T) -> T;
+}
+
+/// The CPU kernel that applies `F` to elements of type `T`.
+pub(crate) const fn cpu<F: MapFn<T>, T: Element>(op: &'static str) -> KernelDef {
+    KernelDef::new::<Map<F, T>>(op, Core::CPU)
+        .types(Map::<F, T>::RULES)
+        .in_place(&[InPlace { input: 0, output: 0 }])
+        .flags(KernelFlags::BOUNDED)
+}
+
+/// Shape inference of an operator whose output is like its input.
+pub(crate) fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+    let x = cx.input(0)?;
+    // What the result's codes mean is for others to say.
+    cx.set_output(0, x.dtype().map_or(x, |t| x.with_dtype(t)))
+}
+
+struct Map<F, T>(PhantomData<fn() -> (F, T)>);
+
+impl<F, T: Element> Map<F, T> {
+    const RULES: &'static [TypeRule] = &[input(0, T::DTYPE.set()), output_like(0, 0)];
+}
+
+impl<F: MapFn<T>, T: Element> Kernel for Map<F, T> {
+    fn finalize(_: &FinalizeCx<'_>) -> Result<Self, Error> {
+        Ok(Self(PhantomData))
+    }
+
+    fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
+        match io.pair::<T>(0, 0)? {
+            Pair::Apart(x, y) => x.iter().zip(y).for_each(|(&x, y)| *y = F::of(x)),
+            Pair::Same(y) => y.iter_mut().for_each(|y| *y = F::of(*y)),
+        }
+        let shape = io.inputs.shape(0)?;
+        io.outputs.set_shape(0, shape)
+    }
+}

@@ -1,0 +1,135 @@
+//! Element types with an arithmetic, and the way from a type's code to the Rust type.
+
+use udo_api::{DType, Element, Error};
+
+/// An element type that can be added and multiplied; integers wrap.
+pub(crate) trait Number: Element + PartialOrd {
+    const ZERO: Self;
+    const LOWEST: Self;
+    fn plus(self, other: Self) -> Self;
+    fn minus(self, other: Self) -> Self;
+    fn times(self, other: Self) -> Self;
+}
+
+macro_rules! floats {
+    ($($t:ty),*) => {$(
+        impl Number for $t {
+            const ZERO: Self = 0.0;
+            const LOWEST: Self = <$t>::NEG_INFINITY;
+            #[inline]
+            fn plus(self, other: Self) -> Self { self + other }
+            #[inline]
+            fn minus(self, other: Self) -> Self { self - other }
+            #[inline]
+            fn times(self, other: Self) -> Self { self * other }
+        }
+    )*};
+}
+
+macro_rules! integers {
+    ($($t:ty),*) => {$(
+        impl Number for $t {
+            const ZERO: Self = 0;
+            const LOWEST: Self = <$t>::MIN;
+            #[inline]
+            fn plus(self, other: Self) -> Self { self.wrapping_add(other) }
+            #[inline]
+            fn minus(self, other: Self) -> Self { self.wrapping_sub(other) }
+            #[inline]
+            fn times(self, other: Self) -> Self { self.wrapping_mul(other) }
+        }
+    )*};
+}
+
+floats!(f32, f64);
+integers!(i8, i16, i32, i64, u8, u16, u32, u64);
+
+/// The refusal of a type that no arm is for.
+pub(crate) fn refuse_type(found: Option<DType>) -> Error {
+    let found = found.map_or("absent", DType::name);
+    Error::new(format!("the element type is {found}, which the kernel does not take"))
+}
+
+/// The arm's value with `$T` standing for the Rust type of `$dtype`; an error for any type not listed.
+macro_rules! of_type {
+    ($dtype:expr, [$($variant:ident = $rust:ty),* $(,)?], $T:ident => $body:expr) => {
+        // A closure, so that functions of different types meet as pointers in one match.
+        (|| {
+            Ok(match $dtype {
+                $(Some(udo_api::DType::$variant) => {
+                    type $T = $rust;
+                    $body
+                })*
+                found => return Err($crate::number::refuse_type(found)),
+            })
+        })()
+    };
+}
+
+/// As `of_type`, over every type that a tensor can hold.
+macro_rules! of_any {
+    ($dtype:expr, $T:ident => $body:expr) => {
+        of_type!(
+            $dtype,
+            [
+                F32 = f32, F64 = f64, F16 = udo_api::F16, Bf16 = udo_api::Bf16,
+                I8 = i8, I16 = i16, I32 = i32, I64 = i64,
+                U8 = u8, U16 = u16, U32 = u32, U64 = u64, Bool = udo_api::Bool,
+            ],
+            $T => $body
+        )
+    };
+}
+
+/// As `of_type`, over every type that is a [`Number`].
+macro_rules! of_number {
+    ($dtype:expr, $T:ident => $body:expr) => {
+        of_type!(
+            $dtype,
+            [
+                F32 = f32, F64 = f64, I8 = i8, I16 = i16, I32 = i32, I64 = i64,
+                U8 = u8, U16 = u16, U32 = u32, U64 = u64,
+            ],
+            $T => $body
+        )
+    };
+}
+
+/// As `of_type`, over the types that fixed-point codes have.
+macro_rules! of_code {
+    ($dtype:expr, $T:ident => $body:expr) => {
+        of_type!($dtype, [U8 = u8, I8 = i8, U16 = u16, I16 = i16, I32 = i32], $T => $body)
+    };
+}
+
+/// A floating-point type that kernels compute in.
+pub(crate) trait Real: Number {
+    const ONE: Self;
+    fn of(value: f64) -> Self;
+    fn over(self, other: Self) -> Self;
+    fn exp(self) -> Self;
+}
+
+macro_rules! reals {
+    ($($t:ty),*) => {$(
+        impl Real for $t {
+            const ONE: Self = 1.0;
+            #[inline]
+            fn of(value: f64) -> Self { value as Self }
+            #[inline]
+            fn over(self, other: Self) -> Self { self / other }
+            #[inline]
+            fn exp(self) -> Self { <$t>::exp(self) }
+        }
+    )*};
+}
+
+reals!(f32, f64);
+
+/// One number for everything that decides how a constant is packed, apart from its elements.
+pub(crate) fn pack_version(parts: impl IntoIterator<Item = usize>) -> u64 {
+    // FNV-1a over the numbers' words.
+    parts.into_iter().fold(0xcbf2_9ce4_8422_2325, |hash, part| {
+        (hash ^ part as u64).wrapping_mul(0x100_0000_01b3)
+    })
+}

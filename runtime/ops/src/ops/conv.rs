@@ -1,0 +1,215 @@
+//! Convolution over one to three spatial axes.
+
+use udo_api::{
+    Core, DType, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef,
+    OpSchema, Packed, Param, Port, Value, Workspace, input, input_like, output_like, types,
+};
+
+use crate::conv::{self, Conv};
+
+pub(crate) const OP: OpDef = OpDef::of::<Convolution>();
+pub(crate) const KERNELS: &[KernelDef] = &[KernelDef::new::<ConvF32>("Conv", Core::CPU).types(&[
+    input(0, types::F32),
+    input_like(1, 0),
+    input_like(2, 0),
+    output_like(0, 0),
+])];
+
+const TYPES: udo_api::TypeSet = types::F32.or(types::F16);
+
+/// The parameters of every convolution.
+pub(super) const PARAMS: &[Param] = &[
+    Param::text("auto_pad").default(Value::text("NOTSET")),
+    Param::tensor("dilations", DType::I64).optional(),
+    Param::scalar("group", DType::I64).default(Value::int(1)),
+    Param::tensor("kernel_shape", DType::I64).optional(),
+    Param::tensor("pads", DType::I64).optional(),
+    Param::tensor("strides", DType::I64).optional(),
+];
+
+struct Convolution;
+
+impl Op for Convolution {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "Conv",
+        &[Port::required("X", TYPES), Port::required("W", TYPES), Port::optional("B", TYPES)],
+        &[Port::required("Y", TYPES)],
+        PARAMS,
+    )
+    .facts(Facts::LAYOUT_SENSITIVE);
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let shape = conv::infer_shape(cx, 0, 1)?;
+        let x = cx.input(0)?;
+        cx.set_output(0, x.dtype().map_or(x, |t| x.with_dtype(t)).with_shape(shape))
+    }
+}
+
+struct ConvF32 {
+    conv: Conv,
+    /// Absent where the weights come with each run.
+    weights: Option<Packed<f32>>,
+    has_bias: bool,
+}
+
+impl Kernel for ConvF32 {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let conv = Conv::read(cx, &cx.input(0)?, &cx.input(1)?)?;
+        let has_bias = cx.has_input(2);
+        let channels = conv.groups * conv.outputs;
+        if has_bias && cx.input(2)?.shape() != [channels] {
+            return Err(Error::new(format!("input 2 is {}, wanted [{channels}]", cx.input(2)?)));
+        }
+        let weights = match cx.constant::<f32>(1)? {
+            Some(_) => {
+                Some(cx.pack(1, conv.version(DType::F32, []), conv.packed_len(), |from, to| {
+                    conv.pack(from, to, |_, w: f32| w);
+                })?)
+            }
+            None => None,
+        };
+        Ok(Self { conv, weights, has_bias })
+    }
+
+    fn workspace(&self) -> Workspace {
+        let tile = Workspace::of::<f32>(self.conv.tile_len());
+        if self.weights.is_some() { tile } else { tile.and::<f32>(self.conv.packed_len()) }
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io { inputs, mut outputs, mut scratch, packed, .. } = io;
+        let tile = scratch.take::<f32>(self.conv.tile_len())?;
+        let weights = if let Some(weights) = self.weights {
+            packed.get(weights)?
+        } else {
+            let to = scratch.take(self.conv.packed_len())?;
+            self.conv.pack(inputs.get(1)?, to, |_, w: f32| w);
+            &*to
+        };
+        let x = inputs.get::<f32>(0)?;
+        let y = outputs.take::<f32>(0)?;
+        if self.has_bias {
+            let bias = inputs.get::<f32>(2)?;
+            self.conv.run(x, weights, tile, y, |x| x, |channel, sum| sum + bias[channel]);
+        } else {
+            self.conv.run(x, weights, tile, y, |x| x, |_, sum| sum);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{Run, assert_near, noise, tensor};
+
+    #[derive(Clone, Copy)]
+    struct Case {
+        channels: usize,
+        outputs: usize,
+        groups: usize,
+        kernel: [usize; 2],
+        stride: usize,
+        dilation: usize,
+        pads: [usize; 4],
+    }
+
+    const PLAIN: Case = Case {
+        channels: 3,
+        outputs: 5,
+        groups: 1,
+        kernel: [3, 2],
+        stride: 1,
+        dilation: 1,
+        pads: [0; 4],
+    };
+
+    const SIZE: [usize; 2] = [7, 9];
+
+    fn naive(
+        case: Case,
+        x: &[f32],
+        w: &[f32],
+        bias: &[f32],
+        [height, width]: [usize; 2],
+    ) -> Vec<f64> {
+        let Case { channels, outputs, groups, kernel: [kh, kw], stride, dilation, pads } = case;
+        let (inputs, per_group) = (channels / groups, outputs / groups);
+        let mut y = Vec::new();
+        for i in 0..2 * outputs * height * width {
+            let (n, o) = (i / (outputs * height * width), i / (height * width) % outputs);
+            let (r, c) = (i / width % height, i % width);
+            let mut sum = f64::from(bias[o]);
+            for k in 0..inputs * kh * kw {
+                let (ic, p, q) = (k / (kh * kw), k / kw % kh, k % kw);
+                let row = (r * stride + p * dilation).wrapping_sub(pads[0]);
+                let col = (c * stride + q * dilation).wrapping_sub(pads[1]);
+                if row < SIZE[0] && col < SIZE[1] {
+                    let plane = n * channels + o / per_group * inputs + ic;
+                    let x = x[(plane * SIZE[0] + row) * SIZE[1] + col];
+                    sum += f64::from(x) * f64::from(w[o * inputs * kh * kw + k]);
+                }
+            }
+            y.push(sum);
+        }
+        y
+    }
+
+    #[test]
+    fn sums_match_the_definition() {
+        let cases = [
+            PLAIN,
+            Case { pads: [1, 0, 1, 1], ..PLAIN },
+            Case { stride: 2, pads: [1, 1, 1, 1], ..PLAIN },
+            Case { dilation: 2, pads: [2, 2, 2, 2], ..PLAIN },
+            Case { channels: 4, outputs: 6, groups: 2, ..PLAIN },
+            Case { channels: 4, outputs: 4, groups: 4, kernel: [3, 3], pads: [1; 4], ..PLAIN },
+            Case { kernel: [1, 1], outputs: 9, ..PLAIN },
+        ];
+        for (number, case) in cases.into_iter().enumerate() {
+            let Case { channels, outputs, groups, kernel: [kh, kw], stride, dilation, pads } = case;
+            let x = noise(2 * channels * SIZE[0] * SIZE[1]);
+            let w = noise(outputs * channels / groups * kh * kw);
+            let bias = noise(outputs);
+            for constant in [false, true] {
+                let weights = tensor(&[outputs, channels / groups, kh, kw], &w);
+                let run = Run::new("Conv").input(tensor(&[2, channels, SIZE[0], SIZE[1]], &x));
+                let run = if constant { run.constant(weights) } else { run.input(weights) };
+                let y = run
+                    .input(tensor(&[outputs], &bias))
+                    .int("group", groups as i64)
+                    .ints("strides", &[stride as i64; 2])
+                    .ints("dilations", &[dilation as i64; 2])
+                    .ints("pads", &pads.map(|p| p as i64))
+                    .one();
+                let out = [y.dims()[2], y.dims()[3]];
+                let height = (SIZE[0] + pads[0] + pads[2] - (kh - 1) * dilation - 1) / stride + 1;
+                assert_eq!(out[0], height, "case {number}");
+                assert_near(&y.values::<f32>(), &naive(case, &x, &w, &bias, out), 1e-5);
+            }
+        }
+    }
+
+    #[test]
+    fn automatic_padding_keeps_the_extent() {
+        let x = tensor(&[1, 1, 4], &[1f32, 2.0, 3.0, 4.0]);
+        let w = tensor(&[1, 1, 2], &[1f32, 10.0]);
+        let cases: [(&str, &[f32]); 3] = [
+            ("SAME_UPPER", &[21.0, 32.0, 43.0, 4.0]),
+            ("SAME_LOWER", &[10.0, 21.0, 32.0, 43.0]),
+            ("VALID", &[21.0, 32.0, 43.0]),
+        ];
+        for (mode, wanted) in cases {
+            let run = Run::new("Conv").input(x.clone()).input(w.clone());
+            assert_eq!(run.text("auto_pad", mode).one().values::<f32>(), wanted, "{mode}");
+        }
+    }
+
+    #[test]
+    fn three_spatial_axes() {
+        let x: Vec<f32> = (0..27u8).map(f32::from).collect();
+        let run = Run::new("Conv").input(tensor(&[1, 1, 3, 3, 3], &x));
+        let y = run.input(tensor(&[1, 1, 2, 2, 2], &[1f32; 8])).one();
+        let wanted = [52.0, 60.0, 76.0, 84.0, 124.0, 132.0, 148.0, 156.0];
+        assert_near(&y.values::<f32>(), &wanted, 1e-6);
+    }
+}

@@ -1,0 +1,140 @@
+//! The largest element of each window.
+
+use udo_api::{
+    Core, DType, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef,
+    OpSchema, Param, Port, Value, input, output_like, types,
+};
+
+use crate::number::Number;
+use crate::pool;
+use crate::window::Window;
+
+pub(crate) const OP: OpDef = OpDef::of::<MaxPool>();
+pub(crate) const KERNELS: &[KernelDef] = &[
+    KernelDef::new::<Maxima>("MaxPool", Core::CPU)
+        .types(&[input(0, types::F32.or(types::F64).or(CODES)), output_like(0, 0)]),
+    // The order of codes is that of the numbers behind them.
+    KernelDef::new::<Maxima>("MaxPool", Core::DSP_V68).types(&[input(0, CODES), output_like(0, 0)]),
+];
+
+const CODES: udo_api::TypeSet = types::U8.or(types::I8);
+const TYPES: udo_api::TypeSet = types::F32.or(types::F64).or(types::F16).or(CODES);
+
+struct MaxPool;
+
+impl Op for MaxPool {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "MaxPool",
+        &[Port::required("X", TYPES)],
+        &[Port::required("Y", TYPES), Port::optional("Indices", types::I64)],
+        &[
+            Param::tensor("kernel_shape", DType::I64),
+            Param::text("auto_pad").default(Value::text("NOTSET")),
+            Param::scalar("ceil_mode", DType::I64).default(Value::int(0)),
+            Param::tensor("dilations", DType::I64).optional(),
+            Param::tensor("pads", DType::I64).optional(),
+            Param::scalar("storage_order", DType::I64).default(Value::int(0)),
+            Param::tensor("strides", DType::I64).optional(),
+        ],
+    )
+    .facts(Facts::SAME_ENCODING.or(Facts::LAYOUT_SENSITIVE));
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        pool::infer(cx)?;
+        if cx.output_count() < 2 {
+            return Ok(());
+        }
+        let x = cx.input(0)?;
+        let channels = x.full_shape().dim(1).unwrap_or(udo_api::Dim::Fixed(1));
+        let shape = pool::window(cx, &x)?.output_shape(&x, channels)?;
+        cx.set_output(1, udo_api::TensorDesc::new(DType::I64, shape))
+    }
+}
+
+struct Maxima {
+    window: Window,
+    run: fn(&Window, Io<'_>) -> Result<(), ExecError>,
+}
+
+impl Kernel for Maxima {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        if cx.has_output(1) {
+            return Err(Error::new("output 1, the indices of the maxima, is not offered"));
+        }
+        let x = cx.input(0)?;
+        let window = pool::window(cx, &x)?;
+        let run = of_type!(x.dtype(), [F32 = f32, F64 = f64, U8 = u8, I8 = i8], T => execute::<T>)?;
+        Ok(Self { window, run })
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        (self.run)(&self.window, io)
+    }
+}
+
+fn execute<T: Number>(window: &Window, mut io: Io<'_>) -> Result<(), ExecError> {
+    let x = io.inputs.get::<T>(0)?;
+    let y = io.outputs.take::<T>(0)?;
+    pool::each_window(window, x, y, |plane, taps, _| {
+        pool::fold_taps(window, plane, taps, T::LOWEST, |max, v| if v > max { v } else { max })
+    });
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Run, noise, tensor};
+
+    #[test]
+    fn windows_take_their_largest_element() {
+        // kernel, stride, pad, end pad, dilation, ceil, output extent of an input of 5
+        let cases = [
+            (2, 1, 0, 0, 1, 0, 4),
+            (3, 2, 1, 1, 1, 0, 3),
+            (2, 2, 0, 0, 1, 1, 3),
+            (2, 1, 0, 0, 2, 0, 3),
+            (2, 2, 1, 0, 1, 1, 3),
+        ];
+        let x = noise(2 * 5 * 5);
+        for (kernel, stride, pad, end, dilation, ceil, out) in cases {
+            let y = Run::new("MaxPool")
+                .input(tensor(&[1, 2, 5, 5], &x))
+                .ints("kernel_shape", &[kernel; 2])
+                .ints("strides", &[stride; 2])
+                .ints("pads", &[pad, pad, end, end])
+                .ints("dilations", &[dilation; 2])
+                .int("ceil_mode", ceil)
+                .one();
+            assert_eq!(y.dims(), [1, 2, out, out]);
+            for (i, found) in y.values::<f32>().into_iter().enumerate() {
+                let (c, at) = (i / (out * out), [i / out % out, i % out]);
+                let mut wanted = f32::NEG_INFINITY;
+                for (r, s) in (0..kernel).flat_map(|r| (0..kernel).map(move |s| (r, s))) {
+                    let row = at[0] as i64 * stride - pad + r * dilation;
+                    let col = at[1] as i64 * stride - pad + s * dilation;
+                    if (0..5).contains(&row) && (0..5).contains(&col) {
+                        wanted = wanted.max(x[c * 25 + (row * 5 + col) as usize]);
+                    }
+                }
+                assert_eq!(found.to_bits(), wanted.to_bits(), "kernel {kernel} at {i}");
+            }
+        }
+    }
+
+    #[test]
+    fn codes_pool_on_cpu_and_dsp() {
+        for core in [Core::CPU, Core::DSP_V68] {
+            let run = Run::new("MaxPool").on(core).input(tensor(&[1, 1, 4], &[3u8, 9, 2, 200]));
+            let y = run.ints("kernel_shape", &[2]).ints("strides", &[2]).one();
+            assert_eq!(y.values::<u8>(), [9, 200]);
+        }
+    }
+
+    #[test]
+    fn indices_are_refused() {
+        let run = Run::new("MaxPool").input(tensor(&[1, 1, 4], &[0f32; 4])).outputs(2);
+        let error = run.ints("kernel_shape", &[2]).error();
+        assert_eq!(error, "output 1, the indices of the maxima, is not offered");
+    }
+}

@@ -1,0 +1,108 @@
+//! The positions of the elements that are not 0.
+
+use udo_api::{
+    Bf16, Bool, Core, DType, Dim, Element, Error, ExecError, F16, FinalizeCx, InferCx, Io, Kernel,
+    KernelDef, KernelFlags, Op, OpDef, OpSchema, Port, Shape, TensorDesc, input, output, types,
+};
+
+use crate::walk::{Axes, Walk};
+
+pub(crate) const OP: OpDef = OpDef::of::<NonZero>();
+pub(crate) const KERNELS: &[KernelDef] = &[KernelDef::new::<Positions>("NonZero", Core::CPU)
+    .types(&[input(0, types::ANY), output(0, types::I64)])
+    .flags(KernelFlags::BOUNDED)];
+
+struct NonZero;
+
+impl Op for NonZero {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "NonZero",
+        &[Port::required("X", types::ANY)],
+        &[Port::required("Y", types::I64)],
+        &[],
+    );
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let x = cx.input(0)?;
+        let shape = Shape::of_dims(&[Dim::Fixed(x.rank()), Dim::UpTo(x.len())])?;
+        cx.set_output(0, TensorDesc::new(DType::I64, shape))
+    }
+}
+
+struct Positions(fn(Io<'_>) -> Result<(), ExecError>);
+
+impl Kernel for Positions {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        Ok(Self(of_any!(cx.input(0)?.dtype(), T => execute::<T>)?))
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        (self.0)(io)
+    }
+}
+
+/// An element that may be 0; both zeros of a floating-point type are.
+trait Zero: Element {
+    fn is_zero(self) -> bool;
+}
+
+macro_rules! zeros {
+    ($($t:ty, $x:ident => $is_zero:expr;)*) => {$(
+        impl Zero for $t {
+            #[inline]
+            fn is_zero(self) -> bool { let $x = self; $is_zero }
+        }
+    )*};
+}
+
+zeros! {
+    f32, x => x == 0.0;
+    f64, x => x == 0.0;
+    F16, x => x.0 << 1 == 0;
+    Bf16, x => x.0 << 1 == 0;
+    i8, x => x == 0;
+    i16, x => x == 0;
+    i32, x => x == 0;
+    i64, x => x == 0;
+    u8, x => x == 0;
+    u16, x => x == 0;
+    u32, x => x == 0;
+    u64, x => x == 0;
+    Bool, x => !x.get();
+}
+
+fn execute<T: Zero>(mut io: Io<'_>) -> Result<(), ExecError> {
+    let (x, dims) = (io.inputs.get::<T>(0)?, io.inputs.shape(0)?);
+    let y = io.outputs.take::<i64>(0)?;
+    let count = x.iter().filter(|x| !x.is_zero()).count();
+    // The walk's offset along an axis whose stride is 1, all others 0, is the position on it.
+    for (axis, y) in y.chunks_exact_mut(count.max(1)).take(dims.len()).enumerate() {
+        let mut steps = Axes::default();
+        steps[axis] = 1;
+        let found = x.iter().zip(Walk::new(dims, [steps])).filter(|(x, _)| !x.is_zero());
+        found.zip(y).for_each(|((_, [at]), y)| *y = at as i64);
+    }
+    io.outputs.set_shape(0, &[dims.len(), count])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Run, tensor};
+
+    #[test]
+    fn positions_come_axis_by_axis() {
+        let y =
+            Run::new("NonZero").input(tensor(&[2, 3], &[1f32, 0.0, -0.0, 0.0, 5.0, -7.0])).one();
+        assert_eq!(y.desc().full_shape().to_string(), "[2,<=6]");
+        assert_eq!((y.dims(), y.values::<i64>()), (vec![2, 3], vec![0, 1, 1, 0, 1, 2]));
+    }
+
+    #[test]
+    fn nothing_may_be_found() {
+        let y = Run::new("NonZero").input(tensor(&[3], &[Bool(0); 3])).one();
+        assert_eq!(y.dims(), [1, 0]);
+        let y = Run::new("NonZero").input(tensor(&[], &[3i8])).one();
+        assert_eq!(y.dims(), [0, 1], "a scalar has a position with no coordinates");
+    }
+}

@@ -1,0 +1,64 @@
+//! The logistic function of each element.
+
+use udo_api::{Error, Facts, InferCx, KernelDef, Op, OpDef, OpSchema, Port, types};
+
+use crate::number::Real;
+use crate::{gpu, map};
+
+pub(crate) const OP: OpDef = OpDef::of::<Sigmoid>();
+pub(crate) const KERNELS: &[KernelDef] = &[
+    map::cpu::<Sigmoid, f32>("Sigmoid"),
+    map::cpu::<Sigmoid, f64>("Sigmoid"),
+    gpu::map::<Sigmoid>("Sigmoid"),
+];
+
+const TYPES: udo_api::TypeSet = types::F32.or(types::F64).or(types::F16);
+
+pub(super) struct Sigmoid;
+
+impl Op for Sigmoid {
+    const SCHEMA: OpSchema =
+        OpSchema::new("Sigmoid", &[Port::required("X", TYPES)], &[Port::required("Y", TYPES)], &[])
+            .facts(Facts::ELEMENTWISE);
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        map::infer(cx)
+    }
+}
+
+impl<T: Real> map::MapFn<T> for Sigmoid {
+    #[inline]
+    fn of(x: T) -> T {
+        T::ONE.over(T::ONE.plus(T::ZERO.minus(x).exp()))
+    }
+}
+
+impl gpu::MapProgram for Sigmoid {
+    const NAME: &'static str = "udo_sigmoid";
+    const SOURCE: &'static str = include_str!("../kernels/sigmoid.cl");
+
+    fn of(x: f32) -> f32 {
+        <Self as map::MapFn<f32>>::of(x)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use udo_api::{Core, F16};
+
+    use crate::testing::{Run, assert_near, tensor};
+
+    #[test]
+    fn numbers_lie_on_the_curve() {
+        let x = [-100f32, -2.0, -0.1, 0.0, 0.1, 2.0, 100.0];
+        let wanted = x.map(|v| 1.0 / (1.0 + (-f64::from(v)).exp()));
+        for core in [Core::CPU, Core::GPU] {
+            let y = Run::new("Sigmoid").on(core).input(tensor(&[7], &x)).one();
+            assert_near(&y.values::<f32>(), &wanted, 1e-6);
+        }
+        let halves = x.map(F16::from_f32);
+        let y = Run::new("Sigmoid").on(Core::GPU).input(tensor(&[7], &halves)).one();
+        let y: Vec<f32> = y.values::<F16>().into_iter().map(F16::to_f32).collect();
+        assert_near(&y, &wanted, 1e-3);
+    }
+}

@@ -1,0 +1,45 @@
+//! Difference of two tensors, with broadcasting.
+
+use udo_api::{Error, Facts, InferCx, KernelDef, Op, OpDef, OpSchema, Port};
+
+use crate::broadcast::{self, PairFn};
+use crate::number::Number;
+
+pub(crate) const OP: OpDef = OpDef::of::<Sub>();
+pub(crate) const KERNELS: &[KernelDef] = &[broadcast::cpu::<Sub>("Sub")];
+
+struct Sub;
+
+impl Op for Sub {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "Sub",
+        &[Port::required("A", broadcast::OPERANDS), Port::required("B", broadcast::OPERANDS)],
+        &[Port::required("C", broadcast::OPERANDS)],
+        &[],
+    )
+    .facts(Facts::ELEMENTWISE);
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        broadcast::infer(cx)
+    }
+}
+
+impl PairFn for Sub {
+    #[inline]
+    fn of<T: Number>(a: T, b: T) -> T {
+        a.minus(b)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{Run, tensor};
+
+    #[test]
+    fn differences_broadcast_and_wrap() {
+        let run = Run::new("Sub").input(tensor(&[2], &[1u8, 7])).input(tensor(&[1], &[3u8]));
+        assert_eq!(run.one().values::<u8>(), [254, 4]);
+        let run = Run::new("Sub").input(tensor(&[], &[1f32])).input(tensor(&[2], &[3f32, 0.5]));
+        assert_eq!(run.one().values::<f32>(), [-2.0, 0.5]);
+    }
+}

@@ -1,0 +1,64 @@
+//! What pooling operators share.
+
+use udo_api::{Dim, Error, InferCx, Node, TensorDesc};
+
+use crate::window::{Rounding, Taps, Window, sizes};
+
+/// The windows of a pooling node over `x`.
+pub(crate) fn window(node: &Node<'_>, x: &TensorDesc) -> Result<Window, Error> {
+    let kernel = sizes(node, "kernel_shape", x.rank().saturating_sub(2), 1)?;
+    let rounding = if node.flag("ceil_mode")? { Rounding::Ceil } else { Rounding::Floor };
+    Window::read(node, x, &kernel, rounding)
+}
+
+/// Describes output 0 of a pooling node.
+pub(crate) fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+    let x = cx.input(0)?;
+    let channels = x.full_shape().dim(1).unwrap_or(Dim::Fixed(1));
+    let shape = window(cx, &x)?.output_shape(&x, channels)?;
+    cx.set_output(0, x.with_shape(shape))
+}
+
+/// Writes each element of `y` from the taps of its window in its plane of `x`.
+pub(crate) fn each_window<X, Y>(
+    window: &Window,
+    x: &[X],
+    y: &mut [Y],
+    compute: impl Fn(&[X], [Taps; 3], [usize; 3]) -> Y,
+) {
+    let (in_len, out_len) = (window.input_len(), window.output_len());
+    if in_len == 0 || out_len == 0 {
+        return;
+    }
+    let [_, height, breadth] = window.output;
+    for (x, y) in x.chunks_exact(in_len).zip(y.chunks_exact_mut(out_len)) {
+        for (i, y) in y.iter_mut().enumerate() {
+            let at = [i / (height * breadth), i / breadth % height, i % breadth];
+            let taps = [window.taps(0, at[0]), window.taps(1, at[1]), window.taps(2, at[2])];
+            *y = compute(x, taps, at);
+        }
+    }
+}
+
+/// Folds the taps of one window that lie inside the input.
+#[inline]
+pub(crate) fn fold_taps<X: Copy, S>(
+    window: &Window,
+    plane: &[X],
+    [outer, middle, inner]: [Taps; 3],
+    start: S,
+    mut fold: impl FnMut(S, X) -> S,
+) -> S {
+    let [_, rows, cols] = window.input;
+    let [outer_step, middle_step, inner_step] = window.dilations;
+    let mut sum = start;
+    for d in 0..outer.len {
+        for r in 0..middle.len {
+            let row = (outer.first + d * outer_step) * rows + middle.first + r * middle_step;
+            for c in 0..inner.len {
+                sum = fold(sum, plane[row * cols + inner.first + c * inner_step]);
+            }
+        }
+    }
+    sum
+}
