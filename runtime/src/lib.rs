@@ -1,3 +1,14 @@
 //! Model in, results out: runs graphs of built-in and user operators on emulated cores.
 
+pub mod cores;
+pub mod graph;
+pub mod import;
 pub mod memory;
+pub mod model;
+pub mod npy;
+pub mod pass;
+pub mod place;
+pub mod plan;
+pub mod pool;
+pub mod registry;
+pub mod session;

@@ -32,7 +32,9 @@ impl Buffer {
     ///
     /// Aborts, as every allocation here does, where the system has no memory left.
     pub fn zeroed(len: usize) -> Self {
-        let Some(layout) = Self::layout(len) else { return Self { ptr: NonNull::dangling(), len: 0 } };
+        let Some(layout) = Self::layout(len) else {
+            return Self { ptr: NonNull::dangling(), len: 0 };
+        };
         // SAFETY: the layout's size is not 0.
         let raw = unsafe { alloc_zeroed(layout) };
         let Some(ptr) = NonNull::new(raw) else { handle_alloc_error(layout) };

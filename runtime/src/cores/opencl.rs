@@ -1,0 +1,465 @@
+//! GPU kernels on a real OpenCL device, which is looked for once, when the first GPU kernel needs it.
+//!
+//! A [`DeviceKernel`] is a package's OpenCL C kernel, compiled for one node, with device memory for
+//! the node's tensors. It is an ordinary [`Kernel`] to the rest of the runtime, and a run of it uses
+//! no Rust heap; what the driver allocates on its own side is the driver's.
+
+mod error;
+mod source;
+
+use std::ffi::c_void;
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use opencl3::command_queue::CommandQueue;
+use opencl3::context::Context;
+use opencl3::device::{CL_DEVICE_TYPE_ALL, CL_DEVICE_TYPE_GPU, Device as DeviceId};
+use opencl3::error_codes::{CL_PLATFORM_NOT_FOUND_KHR, ClError, DLOPEN_RUNTIME_LOAD_FAILED};
+use opencl3::kernel::Kernel as ClKernel;
+use opencl3::memory::{Buffer, CL_MEM_READ_ONLY, CL_MEM_READ_WRITE, ClMem, cl_mem_flags};
+use opencl3::platform::get_platforms;
+use opencl3::program::Program;
+use opencl3::types::{CL_NON_BLOCKING, cl_uint};
+use udo_api::abi::{GpuArgKind, KernelInfo};
+use udo_api::{
+    Bf16, Bool, DType, Element, Error, ExecError, F16, FinalizeCx, Inputs, Io, Kernel, Outputs,
+    Status, TensorDesc,
+};
+
+use crate::memory::bytes_of;
+pub use error::OpenClError;
+use error::from;
+
+/// The OpenCL device of this process.
+///
+/// The first GPU that works, else the first device of any kind. It is looked for on the first
+/// call; `UDO_OPENCL=off` in the environment says not to.
+///
+/// # Errors
+/// Why there is none, the same on every call.
+pub fn find() -> Result<&'static Device, &'static OpenClError> {
+    static FOUND: OnceLock<Result<Device, OpenClError>> = OnceLock::new();
+    FOUND.get_or_init(open).as_ref()
+}
+
+/// The OpenCL device of this process, if there is one; [`find`] says why not.
+pub fn device() -> Option<&'static Device> {
+    find().ok()
+}
+
+fn open() -> Result<Device, OpenClError> {
+    if std::env::var_os("UDO_OPENCL").is_some_and(|value| value == "off") {
+        return Err(OpenClError::Disabled);
+    }
+    let platforms = get_platforms().map_err(|error| match error {
+        ClError(DLOPEN_RUNTIME_LOAD_FAILED) => OpenClError::NoLibrary,
+        ClError(CL_PLATFORM_NOT_FOUND_KHR) => OpenClError::NoDevice,
+        other => from("clGetPlatformIDs")(other),
+    })?;
+    let mut failure = OpenClError::NoDevice;
+    for kind in [CL_DEVICE_TYPE_GPU, CL_DEVICE_TYPE_ALL] {
+        // A platform without devices of the kind answers with an error.
+        for id in platforms.iter().filter_map(|p| p.get_devices(kind).ok()).flatten() {
+            match Device::open(DeviceId::new(id)) {
+                Ok(device) => return Ok(device),
+                Err(error) => failure = error,
+            }
+        }
+    }
+    Err(failure)
+}
+
+/// An OpenCL device, ready to compile and run kernels.
+pub struct Device {
+    name: String,
+    driver: String,
+    id: DeviceId,
+    context: Context,
+    queue: CommandQueue,
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Device")
+            .field("name", &self.name)
+            .field("driver", &self.driver)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Device {
+    fn open(id: DeviceId) -> Result<Self, OpenClError> {
+        let name = id.name().map_err(from("clGetDeviceInfo"))?.trim().to_owned();
+        let driver = id.driver_version().map_err(from("clGetDeviceInfo"))?.trim().to_owned();
+        let context = Context::from_device(&id).map_err(from("clCreateContext"))?;
+        // In order: each launch may count on the writes before it.
+        let queue =
+            CommandQueue::create_default(&context, 0).map_err(from("clCreateCommandQueue"))?;
+        Ok(Self { name, driver, id, context, queue })
+    }
+
+    /// The device's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The version of its driver.
+    pub fn driver_version(&self) -> &str {
+        &self.driver
+    }
+
+    /// Compiles a kernel for a node with these inputs and outputs, and takes device memory for them.
+    ///
+    /// The local size that the kernel asks for is used where it divides the global size and the
+    /// device takes it; the driver picks one otherwise.
+    ///
+    /// # Errors
+    /// The source does not build, has no such kernel, or its parameters do not fit the arguments.
+    pub fn compile(
+        &'static self,
+        info: &KernelInfo,
+        inputs: &[TensorDesc],
+        outputs: &[TensorDesc],
+    ) -> Result<DeviceKernel, OpenClError> {
+        let kernel = self.build(info, inputs, outputs)?;
+        let global = info.global_size();
+        let local = self.group(info, &kernel)?;
+        let name = info.name();
+        let wanted = usize::try_from(kernel.num_args().map_err(from("clGetKernelInfo"))?)
+            .unwrap_or(usize::MAX);
+        let found = info.args().len();
+        if wanted != found {
+            return Err(OpenClError::ArgumentCount { kernel: name.to_owned(), found, wanted });
+        }
+        let mut launch = Launch { kernel, global, local, inputs: Vec::new(), outputs: Vec::new() };
+        for (index, arg) in (0..).zip(info.args()) {
+            let unfit = |found: String, wanted: String| OpenClError::Argument {
+                kernel: name.to_owned(),
+                index: usize::try_from(index).unwrap_or(usize::MAX),
+                found,
+                wanted,
+            };
+            let kind = match arg.get() {
+                Some(kind) if !arg.is_beyond(inputs.len(), outputs.len()) => kind,
+                Some(kind) => {
+                    let has =
+                        format!("one of {} inputs and {} outputs", inputs.len(), outputs.len());
+                    return Err(unfit(source::describe(kind, inputs, outputs), has));
+                }
+                None => {
+                    return Err(unfit(
+                        "of an unknown kind".to_owned(),
+                        "a port or a number".to_owned(),
+                    ));
+                }
+            };
+            // Drivers may keep no types of parameters.
+            if let Ok(parameter) = launch.kernel.get_arg_type_name(index)
+                && !source::fits(&parameter, kind, inputs, outputs)
+            {
+                return Err(unfit(
+                    source::describe(kind, inputs, outputs),
+                    format!("{:?}", parameter.trim()),
+                ));
+            }
+            match kind {
+                GpuArgKind::Input(port) => {
+                    let desc = source::desc_of(inputs, port);
+                    let wire = self.wire(&mut launch.inputs, port, desc, CL_MEM_READ_ONLY)?;
+                    launch.pass(index, wire)?;
+                }
+                GpuArgKind::Output(port) => {
+                    let desc = source::desc_of(outputs, port);
+                    let wire = self.wire(&mut launch.outputs, port, desc, CL_MEM_READ_WRITE)?;
+                    launch.pass(index, wire)?;
+                }
+                GpuArgKind::I32(value) => launch.pass(index, value)?,
+                GpuArgKind::U32(value) => launch.pass(index, value)?,
+                GpuArgKind::F32(value) => launch.pass(index, value)?,
+            }
+        }
+        self.queue.finish().map_err(from("clFinish"))?;
+        Ok(DeviceKernel { device: self, launch: Mutex::new(launch) })
+    }
+
+    fn build(
+        &self,
+        info: &KernelInfo,
+        inputs: &[TensorDesc],
+        outputs: &[TensorDesc],
+    ) -> Result<ClKernel, OpenClError> {
+        let name = info.name();
+        if name.is_empty() || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
+            return Err(OpenClError::BadText { what: "kernel name", text: name.to_owned() });
+        }
+        let options = format!("{} -cl-kernel-arg-info", info.options());
+        if options.contains('\0') {
+            return Err(OpenClError::BadText { what: "build options", text: options });
+        }
+        let text = source::with_prelude(info.source(), name, inputs, outputs);
+        let mut program = Program::create_from_source(&self.context, &text)
+            .map_err(from("clCreateProgramWithSource"))?;
+        if let Err(error) = program.build(&[self.id.id()], &options) {
+            let log = program.get_build_log(self.id.id()).unwrap_or_default();
+            let log = log.trim_matches(['\0', '\n', ' ']);
+            return Err(if log.is_empty() {
+                from("clBuildProgram")(error)
+            } else {
+                OpenClError::Build {
+                    kernel: name.to_owned(),
+                    device: self.name.clone(),
+                    log: log.to_owned(),
+                }
+            });
+        }
+        let names = program.kernel_names().trim_matches('\0');
+        if !names.split(';').any(|n| n == name) {
+            return Err(OpenClError::NoKernel { kernel: name.to_owned(), found: names.to_owned() });
+        }
+        ClKernel::create(&program, name).map_err(from("clCreateKernel"))
+    }
+
+    /// The size of a work group; nothing where the driver picks one.
+    fn group(
+        &self,
+        info: &KernelInfo,
+        kernel: &ClKernel,
+    ) -> Result<Option<[usize; 3]>, OpenClError> {
+        let global = info.global_size();
+        let divides =
+            |group: [usize; 3]| global.iter().zip(group).all(|(&n, g)| g != 0 && n % g == 0);
+        let failed = from("clGetKernelWorkGroupInfo");
+        let compiled = kernel.get_compile_work_group_size(self.id.id()).map_err(&failed)?;
+        if let [x, y, z] = compiled[..]
+            && x * y * z != 0
+        {
+            let group = [x, y, z];
+            if !divides(group) {
+                return Err(OpenClError::Group { kernel: info.name().to_owned(), group, global });
+            }
+            return Ok(Some(group));
+        }
+        let most = kernel.get_work_group_size(self.id.id()).map_err(&failed)?;
+        let limits = self.id.max_work_item_sizes().map_err(from("clGetDeviceInfo"))?;
+        let taken = |group: [usize; 3]| {
+            let items = group.iter().try_fold(1usize, |n, &g| n.checked_mul(g));
+            items.is_some_and(|n| n <= most)
+                && group.iter().zip(&limits).all(|(g, limit)| g <= limit)
+        };
+        Ok(info.local_size().filter(|&group| divides(group) && taken(group)))
+    }
+
+    /// The buffer of a port, made the first time that an argument names it; null for a port that is left out.
+    fn wire<A: PortAccess>(
+        &self,
+        wires: &mut Vec<Wire<A>>,
+        port: u32,
+        desc: Option<&TensorDesc>,
+        flags: cl_mem_flags,
+    ) -> Result<*mut c_void, OpenClError> {
+        let port = usize::try_from(port).unwrap_or(usize::MAX);
+        if let Some(wire) = wires.iter().find(|w| w.port == port) {
+            return Ok(wire.buffer.get());
+        }
+        let Some((access, desc)) = desc.and_then(|d| Some((A::of(d.dtype()?)?, d))) else {
+            return Ok(std::ptr::null_mut());
+        };
+        let bytes = desc.size_bytes();
+        let buffer = self.zeroed(bytes, flags)?;
+        let handle = buffer.get();
+        wires.push(Wire { port, bytes, access, buffer });
+        Ok(handle)
+    }
+
+    fn zeroed(&self, bytes: usize, flags: cl_mem_flags) -> Result<Buffer<u8>, OpenClError> {
+        // OpenCL has no empty buffers.
+        let bytes = bytes.max(1);
+        // SAFETY: there is no host memory for the flags to misuse.
+        let buffer = unsafe { Buffer::create(&self.context, flags, bytes, std::ptr::null_mut()) };
+        let mut buffer = buffer.map_err(from("clCreateBuffer"))?;
+        // SAFETY: the range is the whole buffer, and OpenCL copies the pattern before it returns.
+        let filled = unsafe { self.queue.enqueue_fill_buffer(&mut buffer, &[0u8], 0, bytes, &[]) };
+        filled.map_err(from("clEnqueueFillBuffer"))?;
+        Ok(buffer)
+    }
+}
+
+/// A package's OpenCL kernel, compiled for one node.
+///
+/// Sessions share it: one launch at a time holds its device memory. OpenCL's errors in a run come
+/// as [`Status::FAILED`], with the number of the [`DeviceCall`] and of the reason.
+#[derive(Debug)]
+pub struct DeviceKernel {
+    device: &'static Device,
+    launch: Mutex<Launch>,
+}
+
+/// The calls of a run, as an [`ExecError`] numbers them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceCall {
+    /// Copying an input to the device.
+    Write = 1,
+    /// Starting the kernel.
+    Launch = 2,
+    /// Copying an output from the device.
+    Read = 3,
+    /// Waiting for all of it.
+    Finish = 4,
+}
+
+/// How to reach the bytes of a port, chosen by its type before any run.
+trait PortAccess: Sized {
+    fn of(dtype: DType) -> Option<Self>;
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Load(for<'a> fn(&Inputs<'a>, usize) -> Result<&'a [u8], ExecError>);
+
+#[derive(Clone, Copy, Debug)]
+struct Store(for<'a> fn(&mut Outputs<'a>, usize) -> Result<&'a mut [u8], ExecError>);
+
+fn load<'a, T: Element>(inputs: &Inputs<'a>, port: usize) -> Result<&'a [u8], ExecError> {
+    inputs.get::<T>(port).map(bytes_of)
+}
+
+fn store<'a, T: Element>(
+    outputs: &mut Outputs<'a>,
+    port: usize,
+) -> Result<&'a mut [u8], ExecError> {
+    let elements = outputs.take::<T>(port)?;
+    let bytes = size_of_val(elements);
+    // SAFETY: the bytes are those of the slice, which is given up for them; elements are plain old
+    // data, so that any bytes may be written.
+    Ok(unsafe { std::slice::from_raw_parts_mut(elements.as_mut_ptr().cast(), bytes) })
+}
+
+macro_rules! port_access {
+    ($access:ident, $function:ident) => {
+        impl PortAccess for $access {
+            fn of(dtype: DType) -> Option<Self> {
+                Some(Self(match dtype {
+                    DType::F32 => $function::<f32>,
+                    DType::F64 => $function::<f64>,
+                    DType::F16 => $function::<F16>,
+                    DType::Bf16 => $function::<Bf16>,
+                    DType::I8 => $function::<i8>,
+                    DType::I16 => $function::<i16>,
+                    DType::I32 => $function::<i32>,
+                    DType::I64 => $function::<i64>,
+                    DType::U8 => $function::<u8>,
+                    DType::U16 => $function::<u16>,
+                    DType::U32 => $function::<u32>,
+                    DType::U64 => $function::<u64>,
+                    DType::Bool => $function::<Bool>,
+                    DType::Str => return None,
+                }))
+            }
+        }
+    };
+}
+
+port_access!(Load, load);
+port_access!(Store, store);
+
+/// A port and its memory on the device.
+#[derive(Debug)]
+struct Wire<A> {
+    port: usize,
+    bytes: usize,
+    access: A,
+    buffer: Buffer<u8>,
+}
+
+/// A kernel whose arguments are set once and for all.
+#[derive(Debug)]
+struct Launch {
+    kernel: ClKernel,
+    global: [usize; 3],
+    local: Option<[usize; 3]>,
+    inputs: Vec<Wire<Load>>,
+    outputs: Vec<Wire<Store>>,
+}
+
+impl Launch {
+    /// Sets an argument to a number, or to the handle of a buffer that the launch owns.
+    fn pass<T: Copy>(&self, index: cl_uint, value: T) -> Result<(), OpenClError> {
+        // SAFETY: OpenCL copies the value, checks index and size, and `compile` has checked the kind;
+        // a buffer lives as long as the kernel.
+        unsafe { self.kernel.set_arg(index, &value) }.map_err(from("clSetKernelArg"))
+    }
+
+    /// Enqueues one run over memory that must stay as it is until the queue is finished.
+    fn enqueue(
+        &mut self,
+        queue: &CommandQueue,
+        inputs: &Inputs<'_>,
+        outputs: &mut Outputs<'_>,
+    ) -> Result<(), ExecError> {
+        for wire in &mut self.inputs {
+            let bytes = (wire.access.0)(inputs, wire.port)?;
+            if bytes.len() > wire.bytes {
+                return Err(ExecError::of(Status::BAD_CALL));
+            }
+            if !bytes.is_empty() {
+                // SAFETY: the bytes fit the buffer, and stay until the caller has finished the queue.
+                let done = unsafe {
+                    queue.enqueue_write_buffer(&mut wire.buffer, CL_NON_BLOCKING, 0, bytes, &[])
+                };
+                done.map_err(failed(DeviceCall::Write))?;
+            }
+        }
+        let local = self.local.as_ref().map_or(std::ptr::null(), |group| group.as_ptr());
+        let (kernel, global) = (self.kernel.get(), self.global.as_ptr());
+        // SAFETY: all arguments are set, and both sizes have three elements where they are not null.
+        let done = unsafe {
+            queue.enqueue_nd_range_kernel(kernel, 3, std::ptr::null(), global, local, &[])
+        };
+        done.map_err(failed(DeviceCall::Launch))?;
+        for wire in &self.outputs {
+            let bytes = (wire.access.0)(outputs, wire.port)?;
+            if bytes.len() > wire.bytes {
+                return Err(ExecError::of(Status::BAD_CALL));
+            }
+            if !bytes.is_empty() {
+                // SAFETY: the buffer has the bytes, and they stay until the caller has finished the queue.
+                let done = unsafe {
+                    queue.enqueue_read_buffer(&wire.buffer, CL_NON_BLOCKING, 0, bytes, &[])
+                };
+                done.map_err(failed(DeviceCall::Read))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn failed(call: DeviceCall) -> impl Fn(ClError) -> ExecError {
+    move |ClError(code)| {
+        ExecError::with(Status::FAILED, [call as u64, u64::from(code.cast_unsigned())])
+    }
+}
+
+impl DeviceKernel {
+    fn lock(&self) -> MutexGuard<'_, Launch> {
+        // Nothing in a launch breaks when a run is cut short: every run writes its inputs anew.
+        self.launch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Kernel for DeviceKernel {
+    fn finalize(_: &FinalizeCx<'_>) -> Result<Self, Error> {
+        Err(Error::new("a device's kernel is compiled by the host"))
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io { inputs, mut outputs, .. } = io;
+        let mut launch = self.lock();
+        if launch.global.contains(&0) {
+            return Ok(());
+        }
+        let queue = &self.device.queue;
+        let enqueued = launch.enqueue(queue, &inputs, &mut outputs);
+        // Also after a failure: what was enqueued before it still uses the memory of this run.
+        let finished = queue.finish().map_err(failed(DeviceCall::Finish));
+        enqueued.and(finished)
+    }
+}

@@ -1,0 +1,174 @@
+//! What a kernel's source sees of the runtime, and whether its parameters fit the arguments.
+
+use udo_api::abi::GpuArgKind;
+use udo_api::{DType, TensorDesc};
+
+/// The storage of a node's floating-point tensors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Storage {
+    Float,
+    Half,
+}
+
+impl Storage {
+    /// That of the first output; where it is no `float` or `half`, of the first port that is.
+    fn of(inputs: &[TensorDesc], outputs: &[TensorDesc]) -> Self {
+        let storage = |desc: &TensorDesc| match desc.dtype() {
+            Some(DType::F32) => Some(Self::Float),
+            Some(DType::F16) => Some(Self::Half),
+            Some(_) | None => None,
+        };
+        outputs.iter().chain(inputs).find_map(storage).unwrap_or(Self::Float)
+    }
+
+    /// `vload_half` and `vstore_half_rte` are core features: devices without `cl_khr_fp16` have them.
+    fn prelude(self) -> &'static str {
+        match self {
+            Self::Float => {
+                "#define UDO_STORAGE float\n\
+                 #define UDO_LOAD(p, i) ((p)[i])\n\
+                 #define UDO_STORE(p, i, v) ((p)[i] = (v))\n"
+            }
+            Self::Half => {
+                "#define UDO_STORAGE half\n\
+                 #define UDO_LOAD(p, i) vload_half((i), (p))\n\
+                 #define UDO_STORE(p, i, v) vstore_half_rte((v), (i), (p))\n"
+            }
+        }
+    }
+}
+
+/// The author's source after the prelude, with the author's line numbers under the kernel's name.
+pub(super) fn with_prelude(
+    source: &str,
+    name: &str,
+    inputs: &[TensorDesc],
+    outputs: &[TensorDesc],
+) -> String {
+    format!("{}#line 1 \"{name}\"\n{source}", Storage::of(inputs, outputs).prelude())
+}
+
+/// What an argument passes, in the words of a message.
+pub(super) fn describe(arg: GpuArgKind, inputs: &[TensorDesc], outputs: &[TensorDesc]) -> String {
+    let port = |side: &str, port: u32, descs: &[TensorDesc]| {
+        let dtype = desc_of(descs, port).and_then(TensorDesc::dtype);
+        format!("{side} {port} of {}", dtype.map_or("nothing", DType::name))
+    };
+    match arg {
+        GpuArgKind::Input(index) => port("input", index, inputs),
+        GpuArgKind::Output(index) => port("output", index, outputs),
+        GpuArgKind::I32(value) => format!("the i32 {value}"),
+        GpuArgKind::U32(value) => format!("the u32 {value}"),
+        GpuArgKind::F32(value) => format!("the f32 {value}"),
+    }
+}
+
+pub(super) fn desc_of(descs: &[TensorDesc], port: u32) -> Option<&TensorDesc> {
+    descs.get(usize::try_from(port).ok()?)
+}
+
+/// Whether a parameter of the OpenCL C type `name` can take the argument.
+///
+/// Elements of one size may be read as another type, as bit tricks do. Types that the source
+/// defines itself are the author's business.
+pub(super) fn fits(
+    name: &str,
+    arg: GpuArgKind,
+    inputs: &[TensorDesc],
+    outputs: &[TensorDesc],
+) -> bool {
+    let pointee = name.trim().strip_suffix('*');
+    let desc = match arg {
+        GpuArgKind::Input(port) => desc_of(inputs, port),
+        GpuArgKind::Output(port) => desc_of(outputs, port),
+        GpuArgKind::I32(_) | GpuArgKind::U32(_) => {
+            return pointee.is_none() && matches!(scalar(name), None | Some((4, Number::Integer)));
+        }
+        GpuArgKind::F32(_) => {
+            return pointee.is_none() && matches!(scalar(name), None | Some((4, Number::Real)));
+        }
+    };
+    let Some(pointee) = pointee else { return false };
+    let element_bytes = desc.and_then(TensorDesc::dtype).map(DType::size_bytes);
+    match (scalar(vector_element(pointee)), element_bytes) {
+        (Some((bytes, _)), Some(wanted)) => bytes == wanted,
+        (None, _) | (_, None) => true,
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Number {
+    Integer,
+    Real,
+}
+
+/// `float` for `float4`.
+fn vector_element(name: &str) -> &str {
+    name.trim().trim_end_matches(|c: char| c.is_ascii_digit())
+}
+
+/// The size and kind of a scalar type of OpenCL C; nothing for one that the source defines.
+fn scalar(name: &str) -> Option<(usize, Number)> {
+    Some(match name.trim() {
+        "char" | "uchar" | "unsigned char" => (1, Number::Integer),
+        "short" | "ushort" | "unsigned short" => (2, Number::Integer),
+        "int" | "uint" | "unsigned int" => (4, Number::Integer),
+        "long" | "ulong" | "unsigned long" | "size_t" => (8, Number::Integer),
+        "half" => (2, Number::Real),
+        "float" => (4, Number::Real),
+        "double" => (8, Number::Real),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use udo_api::Shape;
+
+    fn desc(dtype: DType) -> TensorDesc {
+        TensorDesc::new(dtype, Shape::new(&[4]).unwrap())
+    }
+
+    #[test]
+    fn storage_is_that_of_the_first_floating_output_then_input() {
+        let [f32, f16, i64] = [DType::F32, DType::F16, DType::I64].map(desc);
+        let cases = [
+            (vec![f16], vec![f32], Storage::Float),
+            (vec![f32], vec![f16], Storage::Half),
+            (vec![f16], vec![i64], Storage::Half),
+            (vec![i64], vec![i64], Storage::Float),
+            (vec![TensorDesc::ABSENT, f16], vec![TensorDesc::ABSENT], Storage::Half),
+        ];
+        for (inputs, outputs, storage) in cases {
+            assert_eq!(Storage::of(&inputs, &outputs), storage, "{inputs:?} {outputs:?}");
+        }
+    }
+
+    #[test]
+    fn parameters_fit_by_kind_and_element_size() {
+        let inputs = [desc(DType::F32), desc(DType::F16), desc(DType::I64), TensorDesc::ABSENT];
+        let cases = [
+            ("float*", GpuArgKind::Input(0), true),
+            ("float4*", GpuArgKind::Input(0), true),
+            ("uint*", GpuArgKind::Input(0), true),
+            ("half*", GpuArgKind::Input(0), false),
+            ("float*", GpuArgKind::Input(1), false),
+            ("long *", GpuArgKind::Input(2), true),
+            ("float*", GpuArgKind::Input(3), true),
+            ("pixel*", GpuArgKind::Input(0), true),
+            ("float", GpuArgKind::Input(0), false),
+            ("int", GpuArgKind::I32(1), true),
+            ("uint", GpuArgKind::I32(1), true),
+            ("ulong", GpuArgKind::U32(1), false),
+            ("float", GpuArgKind::I32(1), false),
+            ("float", GpuArgKind::F32(1.0), true),
+            ("int", GpuArgKind::F32(1.0), false),
+            ("float*", GpuArgKind::F32(1.0), false),
+            ("index_t", GpuArgKind::U32(1), true),
+        ];
+        for (name, arg, fit) in cases {
+            assert_eq!(fits(name, arg, &inputs, &[]), fit, "{name} {arg:?}");
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Tests of the graph: text, order, verifier.
+
+use udo_api::Shape;
+
+use super::*;
+
+fn matrix() -> Tensor {
+    Tensor::zeros(DType::F32, Shape::new(&[4, 2]).unwrap())
+}
+
+/// Two nodes in a row, with one of everything around them.
+fn small() -> Graph {
+    let mut graph = Graph::new("small");
+    let dims = [DimSpec::Named("batch".to_owned()), DimSpec::Unknown, DimSpec::Fixed(4)];
+    let x = graph.add_input("x", DType::F32, dims);
+    let w = graph.add_constant("w 1", matrix());
+    let (h, y) = (graph.add_value("h"), graph.add_value("y"));
+    graph.add_node(Node::new("MatMul", 13, &[x, w], &[h]));
+    let mut twist = Node::new("Twist", 1, &[h], &[y]);
+    twist.domain = "com.acme".to_owned();
+    twist.inputs.push(None);
+    twist.inputs.push(Some(w));
+    twist.attrs.push(("axes".to_owned(), Attr::Ints(vec![0, -1])));
+    twist.attrs.push(("alpha".to_owned(), Attr::Float(0.5)));
+    twist.attrs.push(("mode".to_owned(), Attr::Text("fast\n".to_owned())));
+    twist.attrs.push(("table".to_owned(), Attr::Tensor(matrix())));
+    graph.add_node(twist);
+    graph.outputs.push(y);
+    graph
+}
+
+#[test]
+fn the_text_has_a_line_for_each_node() {
+    let expected = r#"graph "small"
+  input x: f32[batch,?,4]
+  constant "w 1": f32[4,2]
+  h = MatMul@13(x, "w 1") # MatMul_0
+  y = com.acme:Twist@1(h, _, "w 1") axes=[0, -1] alpha=0.5 mode="fast\n" table=f32[4,2] # Twist_1
+  output y
+"#;
+    assert_eq!(small().to_string(), expected);
+    assert_eq!(small().verify(), Ok(()));
+}
+
+#[test]
+fn maps_lead_from_values_to_nodes() {
+    let graph = small();
+    let [x, w, h, y] = [0, 1, 2, 3].map(ValueId);
+    let producers = graph.producers();
+    assert_eq!(
+        [x, w, h, y].map(|v| producers.get(v).copied().flatten()),
+        [None, None, Some(NodeId(0)), Some(NodeId(1))]
+    );
+    let consumers = graph.consumers();
+    assert_eq!(consumers.get(w), Some(&vec![(NodeId(0), 1), (NodeId(1), 2)]));
+    assert_eq!(consumers.get(y), Some(&vec![]));
+    assert_eq!(graph.value_named("h"), Some(h));
+    assert_eq!(graph.constant(w).map(Tensor::dims), Some(&[4, 2][..]));
+    assert!(graph.constant(x).is_none());
+}
+
+#[test]
+fn sorting_puts_producers_first_and_otherwise_keeps_the_order() {
+    let mut graph = Graph::new("sorted");
+    let x = graph.add_input("x", DType::F32, []);
+    let values: Vec<_> = (0..4).map(|i| graph.add_value(&format!("v{i}"))).collect();
+    graph.add_node(Node::new("C", 1, &[values[1], values[0]], &[values[2]]));
+    graph.add_node(Node::new("D", 1, &[x], &[values[3]]));
+    graph.add_node(Node::new("B", 1, &[values[0], values[0]], &[values[1]]));
+    graph.add_node(Node::new("A", 1, &[x], &[values[0]]));
+    let (node, value) = ("C_0".to_owned(), "v1".to_owned());
+    assert_eq!(graph.verify(), Err(GraphError::OutOfOrder { node, value }));
+    graph.sort().unwrap();
+    let ops: Vec<_> = graph.nodes.iter().map(|n| n.op.as_str()).collect();
+    assert_eq!(ops, ["D", "A", "B", "C"]);
+    assert_eq!(graph.verify(), Ok(()));
+    let before = graph.to_string();
+    graph.sort().unwrap();
+    assert_eq!(graph.to_string(), before);
+}
+
+#[test]
+fn cycles_are_named_in_the_direction_of_the_data() {
+    let mut graph = Graph::new("cyclic");
+    let input = graph.add_input("x", DType::F32, []);
+    let [a, b, c, d] = ["a", "b", "c", "d"].map(|name| graph.add_value(name));
+    graph.add_node(Node::new("Tail", 1, &[c], &[d]));
+    graph.add_node(Node::new("A", 1, &[input, c], &[a]));
+    graph.add_node(Node::new("B", 1, &[a], &[b]));
+    graph.add_node(Node::new("C", 1, &[b], &[c]));
+    let error = graph.sort().unwrap_err().to_string();
+    let expected = r#"nodes wait for each other: "A_1" -> "B_2" -> "C_3" -> "A_1""#;
+    assert_eq!(error, expected);
+    assert_eq!(graph.nodes.len(), 4, "a graph that cannot be sorted stays whole");
+
+    let nodes = (0..10).map(|n| n.to_string()).collect();
+    let long = GraphError::Cycle { nodes }.to_string();
+    assert!(long.ends_with(r#""7" -> (2 more) -> "0""#), "{long}");
+}
+
+#[test]
+fn the_verifier_says_what_is_wrong() {
+    type Break = fn(&mut Graph);
+    let cases: [(Break, &str); 10] = [
+        (|g| g.outputs.push(ValueId(9)), "output 1 is value 9, wanted one of the graph's 4"),
+        (|g| g.outputs.push(ValueId(3)), r#"two outputs are called "y", wanted different names"#),
+        (|g| g.inputs.push(ValueId(0)), r#"two inputs are called "x", wanted different names"#),
+        (
+            |g| g.inputs.clear(),
+            r#"value "x" is an input that is not listed, wanted inputs listed and nothing else"#,
+        ),
+        (
+            |g| g.inputs.push(ValueId(1)),
+            r#"value "w 1" is listed as an input, but is none, wanted inputs listed and nothing else"#,
+        ),
+        (
+            |g| g.nodes[0].inputs.push(Some(ValueId(7))),
+            r#"node "MatMul_0" input 2 is value 7, wanted one of the graph's 4"#,
+        ),
+        (
+            |g| g.nodes[1].outputs.push(Some(ValueId(2))),
+            r#"node "Twist_1" makes value "h", which already comes from node "MatMul_0""#,
+        ),
+        (
+            |g| g.nodes[1].outputs.push(Some(ValueId(1))),
+            r#"node "Twist_1" makes value "w 1", which already comes from the model"#,
+        ),
+        (
+            |g| drop(g.nodes.remove(0)),
+            r#"node "Twist_1" input 0 is value "h", which nothing makes"#,
+        ),
+        (|g| g.nodes.clear(), r#"output 0 is value "y", which nothing makes"#),
+    ];
+    for (break_it, expected) in cases {
+        let mut graph = small();
+        break_it(&mut graph);
+        assert_eq!(graph.verify().unwrap_err().to_string(), expected);
+    }
+}
+
+#[test]
+fn ids_that_name_nothing_are_errors() {
+    let graph = small();
+    assert_eq!(graph.value(ValueId(1)).map(|v| v.name.as_str()), Ok("w 1"));
+    let error = graph.value(ValueId(4)).unwrap_err().to_string();
+    assert_eq!(error, "an id is value 4, wanted one of the graph's 4");
+    let error = graph.node(NodeId(2)).unwrap_err().to_string();
+    assert_eq!(error, "there is no node 2, wanted one of the graph's 2");
+}
+
+#[test]
+fn types_admit_what_they_do_not_rule_out() {
+    let of = |dims: &[DimSpec]| TensorType { dtype: DType::F32, dims: dims.to_vec() };
+    let desc = *matrix().desc();
+    assert!(of(&[DimSpec::Fixed(4), DimSpec::Unknown]).admits(&desc));
+    assert!(of(&[DimSpec::Named("n".to_owned()), DimSpec::Fixed(2)]).admits(&desc));
+    assert!(!of(&[DimSpec::Fixed(4), DimSpec::Fixed(3)]).admits(&desc));
+    assert!(!of(&[DimSpec::Fixed(4)]).admits(&desc));
+    assert!(!of(&[DimSpec::Unknown, DimSpec::Unknown]).admits(&desc.with_dtype(DType::F64)));
+}

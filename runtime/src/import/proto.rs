@@ -1,0 +1,367 @@
+//! ONNX's protobuf messages, as far as they are read here; other fields are skipped.
+//!
+//! Messages that are only ever refused stay bytes, so that reading never recurses. Numbers and
+//! texts that a file leaves out are 0 and empty. See `onnx.proto` for the field numbers.
+
+use prost::Message;
+
+/// A model: the whole of an ONNX file.
+#[derive(Clone, PartialEq, Message)]
+pub struct ModelProto {
+    /// The version of the file format.
+    #[prost(int64, tag = "1")]
+    pub ir_version: i64,
+    /// The tool that wrote the file.
+    #[prost(string, tag = "2")]
+    pub producer_name: String,
+    /// The graph.
+    #[prost(message, optional, tag = "7")]
+    pub graph: Option<GraphProto>,
+    /// The version of each operator set that the graph uses.
+    #[prost(message, repeated, tag = "8")]
+    pub opset_import: Vec<OperatorSetIdProto>,
+    /// Operators that the model defines itself.
+    #[prost(message, repeated, tag = "25")]
+    pub functions: Vec<FunctionProto>,
+}
+
+/// The version of one operator set.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct OperatorSetIdProto {
+    /// The set's domain; empty for ONNX's own.
+    #[prost(string, tag = "1")]
+    pub domain: String,
+    /// Its version.
+    #[prost(int64, tag = "2")]
+    pub version: i64,
+}
+
+/// The name of an operator that the model defines itself.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct FunctionProto {
+    /// The operator's type name.
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// The operator's domain.
+    #[prost(string, tag = "10")]
+    pub domain: String,
+}
+
+/// A graph.
+#[derive(Clone, PartialEq, Message)]
+pub struct GraphProto {
+    /// The nodes.
+    #[prost(message, repeated, tag = "1")]
+    pub node: Vec<NodeProto>,
+    /// The graph's name.
+    #[prost(string, tag = "2")]
+    pub name: String,
+    /// The constants.
+    #[prost(message, repeated, tag = "5")]
+    pub initializer: Vec<TensorProto>,
+    /// The inputs, and in old files the constants again.
+    #[prost(message, repeated, tag = "11")]
+    pub input: Vec<ValueInfoProto>,
+    /// The outputs.
+    #[prost(message, repeated, tag = "12")]
+    pub output: Vec<ValueInfoProto>,
+    /// What is known of the values in between.
+    #[prost(message, repeated, tag = "13")]
+    pub value_info: Vec<ValueInfoProto>,
+    /// Sparse constants.
+    #[prost(message, repeated, tag = "15")]
+    pub sparse_initializer: Vec<SparseTensorProto>,
+}
+
+/// A node.
+#[derive(Clone, PartialEq, Message)]
+pub struct NodeProto {
+    /// The names of what it reads; empty where an optional input is left out.
+    #[prost(string, repeated, tag = "1")]
+    pub input: Vec<String>,
+    /// The names of what it makes; empty where an optional output is left out.
+    #[prost(string, repeated, tag = "2")]
+    pub output: Vec<String>,
+    /// The node's name.
+    #[prost(string, tag = "3")]
+    pub name: String,
+    /// The operator's type name.
+    #[prost(string, tag = "4")]
+    pub op_type: String,
+    /// The attributes.
+    #[prost(message, repeated, tag = "5")]
+    pub attribute: Vec<AttributeProto>,
+    /// The operator's domain; empty for ONNX's own.
+    #[prost(string, tag = "7")]
+    pub domain: String,
+}
+
+/// An attribute of a node.
+#[derive(Clone, PartialEq, Message)]
+pub struct AttributeProto {
+    /// The attribute's name.
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// A real number.
+    #[prost(float, optional, tag = "2")]
+    pub f: Option<f32>,
+    /// A whole number.
+    #[prost(int64, optional, tag = "3")]
+    pub i: Option<i64>,
+    /// A text.
+    #[prost(bytes = "vec", optional, tag = "4")]
+    pub s: Option<Vec<u8>>,
+    /// A tensor.
+    #[prost(message, optional, tag = "5")]
+    pub t: Option<TensorProto>,
+    /// Real numbers.
+    #[prost(float, repeated, tag = "7")]
+    pub floats: Vec<f32>,
+    /// Whole numbers.
+    #[prost(int64, repeated, tag = "8")]
+    pub ints: Vec<i64>,
+    /// Texts.
+    #[prost(bytes = "vec", repeated, tag = "9")]
+    pub strings: Vec<Vec<u8>>,
+    /// Which of the fields counts, as one of the constants here; 0 in files of the oldest format.
+    #[prost(int32, tag = "20")]
+    pub r#type: i32,
+    /// The attribute of the enclosing function that stands here.
+    #[prost(string, tag = "21")]
+    pub ref_attr_name: String,
+}
+
+impl AttributeProto {
+    /// The type of an attribute that does not say.
+    pub const UNDEFINED: i32 = 0;
+    /// The type of a real number.
+    pub const FLOAT: i32 = 1;
+    /// The type of a whole number.
+    pub const INT: i32 = 2;
+    /// The type of a text.
+    pub const STRING: i32 = 3;
+    /// The type of a tensor.
+    pub const TENSOR: i32 = 4;
+    /// The type of a list of real numbers.
+    pub const FLOATS: i32 = 6;
+    /// The type of a list of whole numbers.
+    pub const INTS: i32 = 7;
+    /// The type of a list of texts.
+    pub const STRINGS: i32 = 8;
+
+    fn typed(name: &str, r#type: i32) -> Self {
+        Self { name: name.to_owned(), r#type, ..Self::default() }
+    }
+
+    /// A whole number.
+    pub fn int(name: &str, value: i64) -> Self {
+        Self { i: Some(value), ..Self::typed(name, Self::INT) }
+    }
+
+    /// A real number.
+    pub fn float(name: &str, value: f32) -> Self {
+        Self { f: Some(value), ..Self::typed(name, Self::FLOAT) }
+    }
+
+    /// A text.
+    pub fn text(name: &str, value: &str) -> Self {
+        Self { s: Some(value.as_bytes().to_vec()), ..Self::typed(name, Self::STRING) }
+    }
+
+    /// Whole numbers.
+    pub fn ints(name: &str, values: &[i64]) -> Self {
+        Self { ints: values.to_vec(), ..Self::typed(name, Self::INTS) }
+    }
+
+    /// Real numbers.
+    pub fn floats(name: &str, values: &[f32]) -> Self {
+        Self { floats: values.to_vec(), ..Self::typed(name, Self::FLOATS) }
+    }
+
+    /// Texts.
+    pub fn texts(name: &str, values: &[&str]) -> Self {
+        let strings = values.iter().map(|s| s.as_bytes().to_vec()).collect();
+        Self { strings, ..Self::typed(name, Self::STRINGS) }
+    }
+
+    /// A tensor.
+    pub fn tensor(name: &str, value: TensorProto) -> Self {
+        Self { t: Some(value), ..Self::typed(name, Self::TENSOR) }
+    }
+}
+
+/// A tensor with its elements, which lie in one of the fields or in another file.
+#[derive(Clone, PartialEq, Message)]
+pub struct TensorProto {
+    /// The extents, outermost first.
+    #[prost(int64, repeated, tag = "1")]
+    pub dims: Vec<i64>,
+    /// The element type's code.
+    #[prost(int32, tag = "2")]
+    pub data_type: i32,
+    /// The part of a tensor that this is; never in use.
+    #[prost(bytes = "vec", optional, tag = "3")]
+    pub segment: Option<Vec<u8>>,
+    /// Elements of type f32.
+    #[prost(float, repeated, tag = "4")]
+    pub float_data: Vec<f32>,
+    /// Elements of type i32, of all narrower types, and the bits of f16 and bf16.
+    #[prost(int32, repeated, tag = "5")]
+    pub int32_data: Vec<i32>,
+    /// Texts.
+    #[prost(bytes = "vec", repeated, tag = "6")]
+    pub string_data: Vec<Vec<u8>>,
+    /// Elements of type i64.
+    #[prost(int64, repeated, tag = "7")]
+    pub int64_data: Vec<i64>,
+    /// The tensor's name.
+    #[prost(string, tag = "8")]
+    pub name: String,
+    /// Elements of any type, as little-endian bytes.
+    #[prost(bytes = "vec", tag = "9")]
+    pub raw_data: Vec<u8>,
+    /// Elements of type f64.
+    #[prost(double, repeated, tag = "10")]
+    pub double_data: Vec<f64>,
+    /// Elements of type u32 and u64.
+    #[prost(uint64, repeated, tag = "11")]
+    pub uint64_data: Vec<u64>,
+    /// Where in another file the elements lie: `location`, `offset`, `length`.
+    #[prost(message, repeated, tag = "13")]
+    pub external_data: Vec<StringStringEntryProto>,
+    /// 1 where the elements lie in another file.
+    #[prost(int32, tag = "14")]
+    pub data_location: i32,
+}
+
+/// A sparse tensor, as far as its name.
+#[derive(Clone, PartialEq, Message)]
+pub struct SparseTensorProto {
+    /// The elements that are not 0; carries the name.
+    #[prost(message, optional, tag = "1")]
+    pub values: Option<TensorProto>,
+}
+
+/// A key and its value.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct StringStringEntryProto {
+    /// The key.
+    #[prost(string, tag = "1")]
+    pub key: String,
+    /// The value.
+    #[prost(string, tag = "2")]
+    pub value: String,
+}
+
+/// A value's name and type.
+#[derive(Clone, PartialEq, Message)]
+pub struct ValueInfoProto {
+    /// The value's name.
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// Its type.
+    #[prost(message, optional, tag = "2")]
+    pub r#type: Option<TypeProto>,
+}
+
+/// A value's type: one of the fields.
+#[derive(Clone, PartialEq, Message)]
+pub struct TypeProto {
+    /// A tensor.
+    #[prost(message, optional, tag = "1")]
+    pub tensor_type: Option<TensorTypeProto>,
+    /// A sequence.
+    #[prost(bytes = "vec", optional, tag = "4")]
+    pub sequence_type: Option<Vec<u8>>,
+    /// A map.
+    #[prost(bytes = "vec", optional, tag = "5")]
+    pub map_type: Option<Vec<u8>>,
+    /// A sparse tensor.
+    #[prost(bytes = "vec", optional, tag = "8")]
+    pub sparse_tensor_type: Option<Vec<u8>>,
+    /// A value that may be absent.
+    #[prost(bytes = "vec", optional, tag = "9")]
+    pub optional_type: Option<Vec<u8>>,
+}
+
+/// A tensor's element type and shape.
+#[derive(Clone, PartialEq, Message)]
+pub struct TensorTypeProto {
+    /// The element type's code.
+    #[prost(int32, tag = "1")]
+    pub elem_type: i32,
+    /// The shape; absent where nothing is known of it.
+    #[prost(message, optional, tag = "2")]
+    pub shape: Option<TensorShapeProto>,
+}
+
+/// A shape.
+#[derive(Clone, PartialEq, Message)]
+pub struct TensorShapeProto {
+    /// The extents, outermost first.
+    #[prost(message, repeated, tag = "1")]
+    pub dim: Vec<DimensionProto>,
+}
+
+/// An extent: a number, a name, or neither.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct DimensionProto {
+    /// This many elements.
+    #[prost(int64, optional, tag = "1")]
+    pub dim_value: Option<i64>,
+    /// As many as every other extent of this name.
+    #[prost(string, optional, tag = "2")]
+    pub dim_param: Option<String>,
+}
+
+impl ModelProto {
+    /// The bytes of the file.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        self.encode_to_vec()
+    }
+}
+
+impl TensorProto {
+    /// The bytes of the file.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        self.encode_to_vec()
+    }
+}
+
+impl NodeProto {
+    /// A node of ONNX's own domain without a name and attributes.
+    pub fn new(op_type: &str, input: &[&str], output: &[&str]) -> Self {
+        let owned = |names: &[&str]| names.iter().map(|&n| n.to_owned()).collect();
+        let (input, output) = (owned(input), owned(output));
+        Self { input, output, op_type: op_type.to_owned(), ..Self::default() }
+    }
+}
+
+impl ValueInfoProto {
+    /// A tensor of the type with this code and these extents.
+    pub fn tensor(name: &str, elem_type: i32, dims: Vec<DimensionProto>) -> Self {
+        let shape = Some(TensorShapeProto { dim: dims });
+        let tensor_type = Some(TensorTypeProto { elem_type, shape });
+        let r#type = Some(TypeProto { tensor_type, ..TypeProto::default() });
+        Self { name: name.to_owned(), r#type }
+    }
+}
+
+impl DimensionProto {
+    /// This many elements.
+    pub fn fixed(value: i64) -> Self {
+        Self { dim_value: Some(value), dim_param: None }
+    }
+
+    /// As many as every other extent of this name.
+    pub fn named(name: &str) -> Self {
+        Self { dim_value: None, dim_param: Some(name.to_owned()) }
+    }
+}
+
+impl OperatorSetIdProto {
+    /// This version of a domain's operators.
+    pub fn new(domain: &str, version: i64) -> Self {
+        Self { domain: domain.to_owned(), version }
+    }
+}

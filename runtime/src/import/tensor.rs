@@ -1,0 +1,331 @@
+//! Tensors of ONNX files: element types, and elements in one of five places.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Component, Path};
+
+use prost::Message;
+use udo_api::{Bf16, Bool, DType, F16, Shape};
+
+use super::ImportError;
+use super::proto::{StringStringEntryProto, TensorProto};
+use crate::memory::{SizeError, Tensor};
+
+/// The element type with this code in ONNX files, or nothing for one that no tensor here holds.
+pub fn dtype_of(code: i32) -> Option<DType> {
+    Some(match code {
+        1 => DType::F32,
+        2 => DType::U8,
+        3 => DType::I8,
+        4 => DType::U16,
+        5 => DType::I16,
+        6 => DType::I32,
+        7 => DType::I64,
+        9 => DType::Bool,
+        10 => DType::F16,
+        11 => DType::F64,
+        12 => DType::U32,
+        13 => DType::U64,
+        16 => DType::Bf16,
+        _ => return None,
+    })
+}
+
+/// The code of an element type in ONNX files.
+pub fn code_of(dtype: DType) -> i32 {
+    match dtype {
+        DType::F32 => 1,
+        DType::U8 => 2,
+        DType::I8 => 3,
+        DType::U16 => 4,
+        DType::I16 => 5,
+        DType::I32 => 6,
+        DType::I64 => 7,
+        DType::Str => 8,
+        DType::Bool => 9,
+        DType::F16 => 10,
+        DType::F64 => 11,
+        DType::U32 => 12,
+        DType::U64 => 13,
+        DType::Bf16 => 16,
+    }
+}
+
+/// The element type with this code, or a refusal that calls the type by ONNX's name.
+pub(super) fn dtype_at(place: &str, code: i32) -> Result<DType, ImportError> {
+    const OTHERS: [&str; 19] = [
+        "string",
+        "",
+        "",
+        "",
+        "",
+        "",
+        "complex64",
+        "complex128",
+        "",
+        "float8e4m3fn",
+        "float8e4m3fnuz",
+        "float8e5m2",
+        "float8e5m2fnuz",
+        "uint4",
+        "int4",
+        "float4e2m1",
+        "float8e8m0",
+        "uint2",
+        "int2",
+    ];
+    dtype_of(code).ok_or_else(|| {
+        let at = code.checked_sub(8).and_then(|at| usize::try_from(at).ok());
+        let found = match at.and_then(|at| OTHERS.get(at)) {
+            Some(name) if !name.is_empty() => format!("element type {name}"),
+            Some(_) | None => format!("element type {code}"),
+        };
+        ImportError::unsupported(place, found, "a float, an integer of 8 bits or more, or bool")
+    })
+}
+
+/// The tensor of a message; elements in another file lie in `folder`.
+pub(super) fn tensor(
+    place: &str,
+    proto: &TensorProto,
+    folder: Option<&Path>,
+) -> Result<Tensor, ImportError> {
+    if proto.segment.is_some() {
+        // What the files of ONNX's sequences and optional values look like too.
+        let found = "a tensor's segment, a sequence or an optional value";
+        return Err(ImportError::unsupported(place, found, "a whole tensor"));
+    }
+    let dtype = dtype_at(place, proto.data_type)?;
+    let shape = shape(place, &proto.dims)?;
+    match proto.data_location {
+        0 => inline(place, proto, dtype, shape),
+        1 => external(place, &proto.external_data, dtype, shape, folder),
+        other => Err(ImportError::malformed(
+            place,
+            format!("data location {other}"),
+            "0 (this file) or 1 (another file)",
+        )),
+    }
+}
+
+fn shape(place: &str, dims: &[i64]) -> Result<Shape, ImportError> {
+    let negative = |_| {
+        ImportError::malformed(place, format!("shape {dims:?}"), "extents that are not negative")
+    };
+    let extents = dims.iter().map(|&d| usize::try_from(d)).collect::<Result<Vec<_>, _>>();
+    let extents = extents.map_err(negative)?;
+    shape_of(place, &extents)
+}
+
+/// The shape with these extents, if a tensor may have it.
+pub(super) fn shape_of(place: &str, extents: &[usize]) -> Result<Shape, ImportError> {
+    const WANTED: &str = "at most 8 dimensions, and elements that an address can count";
+    Shape::new(extents)
+        .map_err(|_| ImportError::unsupported(place, format!("shape {extents:?}"), WANTED))
+}
+
+fn inline(
+    place: &str,
+    proto: &TensorProto,
+    dtype: DType,
+    shape: Shape,
+) -> Result<Tensor, ImportError> {
+    let typed = match dtype {
+        DType::F32 => "float_data",
+        DType::F64 => "double_data",
+        DType::I64 => "int64_data",
+        DType::U32 | DType::U64 => "uint64_data",
+        DType::Str => "string_data",
+        DType::I8
+        | DType::I16
+        | DType::I32
+        | DType::U8
+        | DType::U16
+        | DType::F16
+        | DType::Bf16
+        | DType::Bool => "int32_data",
+    };
+    let lengths = [
+        ("raw_data", proto.raw_data.len()),
+        ("float_data", proto.float_data.len()),
+        ("int32_data", proto.int32_data.len()),
+        ("string_data", proto.string_data.len()),
+        ("int64_data", proto.int64_data.len()),
+        ("double_data", proto.double_data.len()),
+        ("uint64_data", proto.uint64_data.len()),
+    ];
+    let used: Vec<_> = lengths.iter().filter(|(_, len)| *len > 0).map(|(name, _)| *name).collect();
+    match *used.as_slice() {
+        [] => {}
+        ["raw_data"] => return from_raw(place, dtype, shape, &proto.raw_data),
+        [field] if field == typed => {}
+        _ => {
+            let found = format!("elements in {}", used.join(" and "));
+            let wanted = format!("{dtype} in {typed} or raw_data");
+            return Err(ImportError::malformed(place, found, wanted));
+        }
+    }
+    let ints = &proto.int32_data;
+    let made = match dtype {
+        DType::F32 => Tensor::of(shape, &proto.float_data),
+        DType::F64 => Tensor::of(shape, &proto.double_data),
+        DType::I32 => Tensor::of(shape, ints),
+        DType::I64 => Tensor::of(shape, &proto.int64_data),
+        DType::U64 => Tensor::of(shape, &proto.uint64_data),
+        DType::U32 => Tensor::of(shape, &narrow::<u32, _>(place, dtype, &proto.uint64_data)?),
+        DType::I8 => Tensor::of(shape, &narrow::<i8, _>(place, dtype, ints)?),
+        DType::I16 => Tensor::of(shape, &narrow::<i16, _>(place, dtype, ints)?),
+        DType::U8 => Tensor::of(shape, &narrow::<u8, _>(place, dtype, ints)?),
+        DType::U16 => Tensor::of(shape, &narrow::<u16, _>(place, dtype, ints)?),
+        DType::F16 => {
+            let bits: Vec<u16> = narrow(place, dtype, ints)?;
+            Tensor::of(shape, &bits.into_iter().map(F16).collect::<Vec<_>>())
+        }
+        DType::Bf16 => {
+            let bits: Vec<u16> = narrow(place, dtype, ints)?;
+            Tensor::of(shape, &bits.into_iter().map(Bf16).collect::<Vec<_>>())
+        }
+        DType::Bool => {
+            Tensor::of(shape, &ints.iter().map(|&i| Bool::from(i != 0)).collect::<Vec<_>>())
+        }
+        DType::Str => return Err(ImportError::unsupported(place, "text", "numbers")),
+    };
+    made.map_err(|e| size_error(place, &e))
+}
+
+fn narrow<To, From>(place: &str, dtype: DType, wide: &[From]) -> Result<Vec<To>, ImportError>
+where
+    From: Copy + std::fmt::Display,
+    To: TryFrom<From>,
+{
+    let one = |&value: &From| {
+        To::try_from(value).map_err(|_| {
+            ImportError::malformed(place, format!("element {value}"), format!("an {dtype}"))
+        })
+    };
+    wide.iter().map(one).collect()
+}
+
+fn from_raw(place: &str, dtype: DType, shape: Shape, raw: &[u8]) -> Result<Tensor, ImportError> {
+    // A byte of any value but 0 is true; here every true is 1.
+    let made = if dtype == DType::Bool {
+        Tensor::of(shape, &raw.iter().map(|&b| Bool::from(b != 0)).collect::<Vec<_>>())
+    } else {
+        Tensor::from_bytes(dtype, shape, raw)
+    };
+    made.map_err(|e| size_error(place, &e))
+}
+
+fn size_error(place: &str, error: &SizeError) -> ImportError {
+    let SizeError { found, wanted, dtype, shape } = error;
+    ImportError::malformed(place, format!("{found} bytes"), format!("{wanted} for {dtype}{shape}"))
+}
+
+/// Where in another file a tensor's elements lie.
+struct Location<'a> {
+    file: &'a str,
+    offset_bytes: u64,
+    length_bytes: Option<u64>,
+}
+
+fn location<'a>(
+    place: &str,
+    entries: &'a [StringStringEntryProto],
+) -> Result<Location<'a>, ImportError> {
+    let number = |key: &str, text: &str| {
+        text.parse::<u64>().map_err(|_| {
+            ImportError::malformed(place, format!("external {key} {text:?}"), "a number of bytes")
+        })
+    };
+    let mut at = Location { file: "", offset_bytes: 0, length_bytes: None };
+    for StringStringEntryProto { key, value } in entries {
+        match key.as_str() {
+            "location" => at.file = value,
+            "offset" => at.offset_bytes = number("offset", value)?,
+            "length" => at.length_bytes = Some(number("length", value)?),
+            // Checksums and whatever later versions add say nothing of where the bytes are.
+            _ => {}
+        }
+    }
+    let is_inside = |c| matches!(c, Component::Normal(_) | Component::CurDir);
+    if at.file.is_empty() || !Path::new(at.file).components().all(is_inside) {
+        let found = format!("external location {:?}", at.file);
+        return Err(ImportError::malformed(place, found, "a file in the model's folder"));
+    }
+    Ok(at)
+}
+
+fn external(
+    place: &str,
+    entries: &[StringStringEntryProto],
+    dtype: DType,
+    shape: Shape,
+    folder: Option<&Path>,
+) -> Result<Tensor, ImportError> {
+    let at = location(place, entries)?;
+    let Some(folder) = folder else {
+        let found = format!("external data in {:?}", at.file);
+        return Err(ImportError::unsupported(place, found, "a model that was read from a folder"));
+    };
+    let path = folder.join(at.file);
+    let unreadable = |source| ImportError::Read { path: path.clone(), source };
+    // Links may lead out of the folder even where the name does not.
+    let real = path.canonicalize().map_err(unreadable)?;
+    if !real.starts_with(folder.canonicalize().map_err(unreadable)?) || !real.is_file() {
+        let found = format!("external location {:?}", at.file);
+        return Err(ImportError::malformed(place, found, "a file in the model's folder"));
+    }
+    let mut file = File::open(&real).map_err(unreadable)?;
+    let file_bytes = file.metadata().map_err(unreadable)?.len();
+
+    let wanted = shape.len().saturating_mul(dtype.size_bytes());
+    let wanted_bytes = u64::try_from(wanted).unwrap_or(u64::MAX);
+    if let Some(found) = at.length_bytes.filter(|&found| found != wanted_bytes) {
+        let wanted = format!("{wanted} for {dtype}{shape}");
+        return Err(ImportError::malformed(place, format!("{found} external bytes"), wanted));
+    }
+    if at.offset_bytes.checked_add(wanted_bytes).is_none_or(|end| end > file_bytes) {
+        let found = format!("{file_bytes} bytes in {:?}", at.file);
+        let wanted = format!("{wanted} from byte {}", at.offset_bytes);
+        return Err(ImportError::malformed(place, found, wanted));
+    }
+    let mut bytes = vec![0; wanted];
+    file.seek(SeekFrom::Start(at.offset_bytes)).map_err(unreadable)?;
+    file.read_exact(&mut bytes).map_err(unreadable)?;
+    from_raw(place, dtype, shape, &bytes)
+}
+
+/// The tensor in the bytes of a `TensorProto` file, as ONNX's own test data has them.
+///
+/// # Errors
+/// Bytes that are no such file, an element type that no tensor holds, or elements that do not
+/// agree with type and shape.
+pub fn tensor_pb(bytes: &[u8]) -> Result<Tensor, ImportError> {
+    let proto = TensorProto::decode(bytes).map_err(|e| ImportError::NotOnnx {
+        name: "the tensor".to_owned(),
+        wanted: "TensorProto",
+        reason: e.to_string(),
+    })?;
+    let place = match proto.name.as_str() {
+        "" => "the tensor".to_owned(),
+        name => format!("tensor {name:?}"),
+    };
+    tensor(&place, &proto, None)
+}
+
+/// The message that stands for `tensor` in ONNX files.
+pub fn to_proto(tensor: &Tensor, name: &str) -> TensorProto {
+    TensorProto {
+        // No buffer has more bytes than an i64 can count.
+        dims: tensor.dims().iter().map(|&d| i64::try_from(d).unwrap_or(i64::MAX)).collect(),
+        data_type: code_of(tensor.dtype()),
+        name: name.to_owned(),
+        raw_data: tensor.bytes().to_vec(),
+        ..TensorProto::default()
+    }
+}
+
+/// The bytes of a `TensorProto` file with this tensor.
+pub fn tensor_to_pb(tensor: &Tensor, name: &str) -> Vec<u8> {
+    to_proto(tensor, name).to_bytes()
+}

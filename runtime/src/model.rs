@@ -1,0 +1,100 @@
+//! From a graph to something that runs: resolve, place, plan.
+
+use std::num::NonZero;
+use std::sync::Arc;
+
+use crate::graph::Graph;
+use crate::pass::patterns::qdq;
+use crate::place::{self, PlaceError, PlaceOptions};
+use crate::plan::{Plan, PlanError, Report};
+use crate::pool::Pool;
+use crate::registry::{BindOptions, Registry, ResolveError};
+use crate::session::Session;
+
+/// What the user decides about a model.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How nodes find their operators.
+    pub bind: BindOptions,
+    /// How nodes find their cores.
+    pub place: PlaceOptions,
+    /// How many threads kernels may use.
+    pub threads: NonZero<usize>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            bind: BindOptions::default(),
+            place: PlaceOptions::default(),
+            threads: NonZero::<usize>::MIN,
+        }
+    }
+}
+
+/// Why a graph cannot be made to run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CompileError {
+    /// A node has no operator, or does not fit it.
+    #[error(transparent)]
+    Resolve(#[from] ResolveError),
+    /// A node has no core.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    /// The placed graph cannot be laid out.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The system gives no more threads.
+    #[error("cannot start {threads} threads")]
+    Threads {
+        /// How many were asked for.
+        threads: NonZero<usize>,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// A graph ready to run; sessions share it.
+#[derive(Clone, Debug)]
+pub struct Model {
+    plan: Arc<Plan>,
+    pool: Arc<Pool>,
+}
+
+impl Model {
+    /// Binds, places and plans `graph`.
+    ///
+    /// # Errors
+    /// The first step that fails says why.
+    pub fn compile(
+        graph: Graph,
+        registry: &mut Registry,
+        options: &Options,
+    ) -> Result<Self, CompileError> {
+        let resolved = registry.resolve(graph, &options.bind)?;
+        let fixed = qdq::fixed_forms(&resolved);
+        let placement = place::assign(resolved, &fixed, registry, &options.place)?;
+        let plan = Plan::build(placement, registry)?;
+        let threads = options.threads;
+        let pool =
+            Pool::new(threads).map_err(|source| CompileError::Threads { threads, source })?;
+        Ok(Self { plan: Arc::new(plan), pool: Arc::new(pool) })
+    }
+
+    /// Memory for one stream of runs.
+    pub fn session(&self) -> Session {
+        Session::new(Arc::clone(&self.plan), Arc::clone(&self.pool))
+    }
+
+    /// The plan.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// What runs where and why, and how much memory it takes.
+    pub fn report(&self) -> &Report {
+        self.plan.report()
+    }
+}

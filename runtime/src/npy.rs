@@ -1,0 +1,441 @@
+//! numpy's `.npy` files: one tensor each.
+//!
+//! Written in version 1; versions 1 to 3 are read, in C order and little-endian only.
+
+use udo_api::{DType, Shape};
+
+use crate::memory::{SizeError, Tensor};
+
+const MAGIC: &[u8] = b"\x93NUMPY";
+/// What numpy aligns the data to.
+const DATA_ALIGN_BYTES: usize = 64;
+
+/// Why bytes are no `.npy` file that can be used, or why a tensor cannot be put into one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NpyError {
+    /// The file does not start as `.npy` files do.
+    #[error("no .npy file, wanted one that starts with \"\\x93NUMPY\"")]
+    Magic,
+    /// The format's version is not known.
+    #[error(".npy version {found}, wanted 1, 2 or 3")]
+    Version {
+        /// The version found.
+        found: u8,
+    },
+    /// The file ends too early.
+    #[error(".npy file ends within its header, wanted {wanted} more bytes")]
+    Truncated {
+        /// How many bytes are missing, at least.
+        wanted: usize,
+    },
+    /// The header is not the literal that it should be.
+    #[error(".npy header at byte {at}: {found}, wanted {wanted}")]
+    Header {
+        /// The place in the header.
+        at: usize,
+        /// What is there.
+        found: String,
+        /// What should be.
+        wanted: &'static str,
+    },
+    /// The elements are of a type that no tensor holds.
+    #[error("element type {found:?}, wanted little-endian f2, f4, f8, i1 to i8, u1 to u8 or b1")]
+    DType {
+        /// The type as the file has it.
+        found: String,
+    },
+    /// The elements stand in Fortran's order.
+    #[error("elements in Fortran order, wanted C order, as np.ascontiguousarray gives")]
+    FortranOrder,
+    /// There are more dimensions or elements than a tensor may have.
+    #[error("{found}")]
+    Shape {
+        /// What is wrong with the shape.
+        found: String,
+    },
+    /// There are more or fewer elements than the header says.
+    #[error(transparent)]
+    Size(#[from] SizeError),
+    /// numpy has no such element type.
+    #[error("a tensor of type {found}, wanted one that numpy has")]
+    Unwritable {
+        /// The tensor's type.
+        found: DType,
+    },
+}
+
+/// The tensor in the bytes of a `.npy` file.
+///
+/// # Errors
+/// Bytes that are no such file, or whose type, order or shape no tensor has.
+pub fn read(bytes: &[u8]) -> Result<Tensor, NpyError> {
+    let rest = bytes.strip_prefix(MAGIC).ok_or(NpyError::Magic)?;
+    let ([major, _minor], rest) = take(rest)?;
+    let (header_len, rest) = match major {
+        1 => {
+            let (len, rest) = take(rest)?;
+            (usize::from(u16::from_le_bytes(len)), rest)
+        }
+        2 | 3 => {
+            let (len, rest) = take(rest)?;
+            (usize::try_from(u32::from_le_bytes(len)).unwrap_or(usize::MAX), rest)
+        }
+        found => return Err(NpyError::Version { found }),
+    };
+    let Some((header, data)) = rest.split_at_checked(header_len) else {
+        return Err(NpyError::Truncated { wanted: header_len.saturating_sub(rest.len()) });
+    };
+    let header = Header::parse(header)?;
+    let dtype = dtype_of(&header.descr)?;
+    if header.fortran_order && header.shape.len() > 1 {
+        return Err(NpyError::FortranOrder);
+    }
+    let shape =
+        Shape::new(&header.shape).map_err(|e| NpyError::Shape { found: e.message().to_owned() })?;
+    Ok(Tensor::from_bytes(dtype, shape, data)?)
+}
+
+/// The bytes of a `.npy` file with this tensor.
+///
+/// # Errors
+/// numpy has no bf16.
+pub fn write(tensor: &Tensor) -> Result<Vec<u8>, NpyError> {
+    let descr = descr_of(tensor.dtype())?;
+    let extents: Vec<_> = tensor.dims().iter().map(usize::to_string).collect();
+    let shape = match extents.as_slice() {
+        [one] => format!("{one},"),
+        many => many.join(", "),
+    };
+    let mut header =
+        format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({shape}), }}");
+    let before = MAGIC.len() + 4;
+    let end = (before + header.len() + 1).next_multiple_of(DATA_ALIGN_BYTES);
+    let header_len = end - before;
+    header.push_str(&" ".repeat(header_len - header.len() - 1));
+    header.push('\n');
+
+    // Eight extents of twenty digits do not fill a version 1 header.
+    let header_len = u16::try_from(header_len).unwrap_or(u16::MAX);
+    let mut file = Vec::with_capacity(end + tensor.bytes().len());
+    file.extend_from_slice(MAGIC);
+    file.extend_from_slice(&[1, 0]);
+    file.extend_from_slice(&header_len.to_le_bytes());
+    file.extend_from_slice(header.as_bytes());
+    file.extend_from_slice(tensor.bytes());
+    Ok(file)
+}
+
+fn take<const N: usize>(bytes: &[u8]) -> Result<([u8; N], &[u8]), NpyError> {
+    let missing = || NpyError::Truncated { wanted: N.saturating_sub(bytes.len()) };
+    bytes.split_first_chunk::<N>().map(|(head, rest)| (*head, rest)).ok_or_else(missing)
+}
+
+fn dtype_of(descr: &str) -> Result<DType, NpyError> {
+    Ok(match descr {
+        "<f2" => DType::F16,
+        "<f4" => DType::F32,
+        "<f8" => DType::F64,
+        "|i1" | "<i1" => DType::I8,
+        "<i2" => DType::I16,
+        "<i4" => DType::I32,
+        "<i8" => DType::I64,
+        "|u1" | "<u1" => DType::U8,
+        "<u2" => DType::U16,
+        "<u4" => DType::U32,
+        "<u8" => DType::U64,
+        "|b1" | "<b1" => DType::Bool,
+        _ => return Err(NpyError::DType { found: descr.to_owned() }),
+    })
+}
+
+fn descr_of(dtype: DType) -> Result<&'static str, NpyError> {
+    Ok(match dtype {
+        DType::F16 => "<f2",
+        DType::F32 => "<f4",
+        DType::F64 => "<f8",
+        DType::I8 => "|i1",
+        DType::I16 => "<i2",
+        DType::I32 => "<i4",
+        DType::I64 => "<i8",
+        DType::U8 => "|u1",
+        DType::U16 => "<u2",
+        DType::U32 => "<u4",
+        DType::U64 => "<u8",
+        DType::Bool => "|b1",
+        DType::Bf16 | DType::Str => return Err(NpyError::Unwritable { found: dtype }),
+    })
+}
+
+/// What a file says of its elements: a Python dictionary with exactly these keys.
+#[derive(Debug, Default)]
+struct Header {
+    descr: String,
+    fortran_order: bool,
+    shape: Vec<usize>,
+}
+
+impl Header {
+    fn parse(bytes: &[u8]) -> Result<Self, NpyError> {
+        let mut text = Literal { bytes, at: 0 };
+        let (mut descr, mut fortran_order, mut shape) = (None, None, None);
+        text.want(b'{', "a dictionary")?;
+        while !text.eat(b'}') {
+            let at = text.at;
+            let key = text.string()?;
+            text.want(b':', "':'")?;
+            match key.as_str() {
+                "descr" => descr = Some(text.string()?),
+                "fortran_order" => fortran_order = Some(text.truth()?),
+                "shape" => shape = Some(text.extents()?),
+                _ => {
+                    let found = format!("key {key:?}");
+                    return Err(NpyError::Header { at, found, wanted: KEYS });
+                }
+            }
+            if !text.eat(b',') {
+                text.want(b'}', "',' or '}'")?;
+                break;
+            }
+        }
+        text.end()?;
+        let at = text.at;
+        let missing = |key: &str| NpyError::Header { at, found: format!("no {key}"), wanted: KEYS };
+        Ok(Self {
+            descr: descr.ok_or_else(|| missing("descr"))?,
+            fortran_order: fortran_order.ok_or_else(|| missing("fortran_order"))?,
+            shape: shape.ok_or_else(|| missing("shape"))?,
+        })
+    }
+}
+
+const KEYS: &str = "descr, fortran_order and shape";
+
+/// A Python literal that is being read.
+struct Literal<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl Literal<'_> {
+    fn rest(&self) -> &[u8] {
+        self.bytes.get(self.at..).unwrap_or_default()
+    }
+
+    fn skip_space(&mut self) {
+        let blank = self.rest().iter().take_while(|b| b.is_ascii_whitespace()).count();
+        self.at += blank;
+    }
+
+    fn eat(&mut self, byte: u8) -> bool {
+        self.skip_space();
+        let found = self.rest().first() == Some(&byte);
+        self.at += usize::from(found);
+        found
+    }
+
+    fn want(&mut self, byte: u8, wanted: &'static str) -> Result<(), NpyError> {
+        if self.eat(byte) { Ok(()) } else { Err(self.unlike(wanted)) }
+    }
+
+    fn unlike(&self, wanted: &'static str) -> NpyError {
+        let shown = self.rest().get(..16).unwrap_or(self.rest());
+        let found = match shown {
+            [] => "the end".to_owned(),
+            _ => format!("{:?}", String::from_utf8_lossy(shown)),
+        };
+        NpyError::Header { at: self.at, found, wanted }
+    }
+
+    fn string(&mut self) -> Result<String, NpyError> {
+        self.skip_space();
+        let Some(&quote @ (b'\'' | b'"')) = self.rest().first() else {
+            return Err(self.unlike("a text in quotes"));
+        };
+        let inner = self.rest().get(1..).unwrap_or_default();
+        let end = inner.iter().position(|&b| b == quote || b == b'\\');
+        match end.and_then(|end| inner.split_at_checked(end)) {
+            Some((text, [last, ..])) if *last == quote => {
+                let text = String::from_utf8_lossy(text).into_owned();
+                self.at += end.unwrap_or_default() + 2;
+                Ok(text)
+            }
+            Some(_) | None => Err(self.unlike("a text in quotes, without escapes")),
+        }
+    }
+
+    fn truth(&mut self) -> Result<bool, NpyError> {
+        self.skip_space();
+        for (word, value) in [("True", true), ("False", false)] {
+            if self.rest().starts_with(word.as_bytes()) {
+                self.at += word.len();
+                return Ok(value);
+            }
+        }
+        Err(self.unlike("True or False"))
+    }
+
+    fn extents(&mut self) -> Result<Vec<usize>, NpyError> {
+        let mut extents = Vec::new();
+        self.want(b'(', "a tuple of extents")?;
+        while !self.eat(b')') {
+            extents.push(self.extent()?);
+            if !self.eat(b',') {
+                self.want(b')', "',' or ')'")?;
+                break;
+            }
+        }
+        Ok(extents)
+    }
+
+    fn extent(&mut self) -> Result<usize, NpyError> {
+        self.skip_space();
+        let digits = self.rest().iter().take_while(|b| b.is_ascii_digit()).count();
+        let text = self.rest().get(..digits).and_then(|d| std::str::from_utf8(d).ok());
+        let value = text.and_then(|text| text.parse().ok());
+        let value = value.ok_or_else(|| self.unlike("an extent"))?;
+        self.at += digits;
+        Ok(value)
+    }
+
+    fn end(&mut self) -> Result<(), NpyError> {
+        self.skip_space();
+        if self.rest().is_empty() { Ok(()) } else { Err(self.unlike("the end")) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use udo_api::{Bf16, Bool, F16};
+
+    use super::*;
+
+    fn file(header: &str, data: &[u8]) -> Vec<u8> {
+        let len = u16::try_from(header.len()).unwrap();
+        [MAGIC, &[1, 0], &len.to_le_bytes(), header.as_bytes(), data].concat()
+    }
+
+    #[test]
+    fn a_file_is_laid_out_as_numpy_lays_it_out() {
+        let tensor = Tensor::of(Shape::new(&[2, 3]).unwrap(), &[1i16, 2, 3, 4, 5, 6]).unwrap();
+        let mut expected = b"\x93NUMPY\x01\x00\x76\x00".to_vec();
+        expected.extend(b"{'descr': '<i2', 'fortran_order': False, 'shape': (2, 3), }");
+        expected.resize(127, b' ');
+        expected.extend(b"\n\x01\0\x02\0\x03\0\x04\0\x05\0\x06\0");
+        assert_eq!(write(&tensor).unwrap(), expected);
+    }
+
+    #[test]
+    fn what_is_written_reads_back() {
+        let line = Shape::new(&[2]).unwrap();
+        let tensors = [
+            Tensor::of(line, &[F16::from_f32(0.5), F16::from_f32(-2.0)]).unwrap(),
+            Tensor::of(line, &[0.5f32, f32::NAN]).unwrap(),
+            Tensor::of(line, &[0.5f64, -0.0]).unwrap(),
+            Tensor::of(line, &[-1i8, 1]).unwrap(),
+            Tensor::of(line, &[-1i32, 1]).unwrap(),
+            Tensor::of(line, &[-1i64, 1]).unwrap(),
+            Tensor::of(line, &[1u8, 2]).unwrap(),
+            Tensor::of(line, &[1u16, 2]).unwrap(),
+            Tensor::of(line, &[1u32, 2]).unwrap(),
+            Tensor::of(line, &[1u64, 2]).unwrap(),
+            Tensor::of(line, &[Bool::from(true), Bool::from(false)]).unwrap(),
+            Tensor::of(Shape::SCALAR, &[7i64]).unwrap(),
+            Tensor::zeros(DType::F32, Shape::new(&[3, 0, 2]).unwrap()),
+            Tensor::zeros(DType::U8, Shape::new(&[1; 8]).unwrap()),
+        ];
+        for tensor in tensors {
+            let file = write(&tensor).unwrap();
+            assert_eq!((file.len() - tensor.bytes().len()) % DATA_ALIGN_BYTES, 0);
+            let back = read(&file).unwrap();
+            assert_eq!(back.desc(), tensor.desc());
+            assert_eq!(back.bytes(), tensor.bytes());
+        }
+    }
+
+    #[test]
+    fn headers_are_read_as_python_would() {
+        let odd = "{ \"shape\":(2 ,1,) ,'fortran_order' : False,'descr':'|u1'}\n";
+        let tensor = read(&file(odd, &[7, 8])).unwrap();
+        assert_eq!((tensor.dtype(), tensor.dims()), (DType::U8, &[2, 1][..]));
+
+        let mut second = b"\x93NUMPY\x02\x00".to_vec();
+        let header = "{'descr': '<i4', 'fortran_order': True, 'shape': (1,), }";
+        second.extend(u32::try_from(header.len()).unwrap().to_le_bytes());
+        second.extend(header.bytes());
+        second.extend([9, 0, 0, 0]);
+        assert_eq!(read(&second).unwrap().get::<i32>(), Some(&[9][..]));
+    }
+
+    #[test]
+    fn refusals_say_what_is_wrong() {
+        let of = |descr: &str, order: &str, shape: &str| {
+            let header =
+                format!("{{'descr': '{descr}', 'fortran_order': {order}, 'shape': {shape}, }}");
+            read(&file(&header, &[0; 8])).unwrap_err().to_string()
+        };
+        let cases = [
+            (
+                read(b"PK").unwrap_err().to_string(),
+                "no .npy file, wanted one that starts with \"\\x93NUMPY\"",
+            ),
+            (read(b"\x93NUMPY\x04\0").unwrap_err().to_string(), ".npy version 4, wanted 1, 2 or 3"),
+            (
+                read(b"\x93NUMPY\x01\0\x09\0{").unwrap_err().to_string(),
+                ".npy file ends within its header, wanted 8 more bytes",
+            ),
+            (
+                of(">f4", "False", "(2,)"),
+                "element type \">f4\", wanted little-endian f2, f4, f8, i1 to i8, u1 to u8 or b1",
+            ),
+            (
+                of("<f4", "True", "(2, 1)"),
+                "elements in Fortran order, wanted C order, as np.ascontiguousarray gives",
+            ),
+            (of("<f4", "False", "(3,)"), "8 bytes, wanted 12 for f32[3]"),
+            (of("<f4", "False", "(1,)"), "8 bytes, wanted 4 for f32[1]"),
+            (
+                of("<f4", "False", "(4294967296, 4294967296)"),
+                "shape [4294967296,4294967296] has too many elements",
+            ),
+            (of("<f4", "False", "(1, 1, 1, 1, 1, 1, 1, 1, 1)"), "rank is 9, wanted at most 8"),
+            (of("<f4", "False", "(-1,)"), ".npy header at byte 51: \"-1,), }\", wanted an extent"),
+            (
+                of("<f4", "false", "()"),
+                ".npy header at byte 34: \"false, 'shape': \", wanted True or False",
+            ),
+            (
+                read(&file("{'descr': '<f4', 'shape': ()}", &[0; 4])).unwrap_err().to_string(),
+                ".npy header at byte 29: no fortran_order, wanted descr, fortran_order and shape",
+            ),
+            (
+                read(&file("{'d\\'': 1}", &[])).unwrap_err().to_string(),
+                ".npy header at byte 1: \"'d\\\\'': 1}\", wanted a text in quotes, without escapes",
+            ),
+        ];
+        for (found, expected) in cases {
+            assert_eq!(found, expected);
+        }
+        let tensor = Tensor::of(Shape::SCALAR, &[Bf16::from_f32(1.0)]).unwrap();
+        let expected = "a tensor of type bf16, wanted one that numpy has";
+        assert_eq!(write(&tensor).unwrap_err().to_string(), expected);
+    }
+
+    #[test]
+    fn broken_files_are_refused_and_never_panic() {
+        let tensor = Tensor::of(Shape::new(&[2, 3]).unwrap(), &[1i16, 2, 3, 4, 5, 6]).unwrap();
+        let good = write(&tensor).unwrap();
+        for end in 0..good.len() {
+            assert!(read(&good[..end]).is_err(), "cut at {end}");
+        }
+        for at in 0..good.len() {
+            for byte in 0..=u8::MAX {
+                let mut bad = good.clone();
+                bad[at] = byte;
+                if let Ok(tensor) = read(&bad) {
+                    assert!(tensor.bytes().len() <= good.len());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! Passes over a resolved graph. Operators are named only under `patterns`.
+
+pub mod patterns;

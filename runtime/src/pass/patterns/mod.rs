@@ -1,0 +1,3 @@
+//! The passes that know operators by name.
+
+pub mod qdq;

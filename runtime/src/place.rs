@@ -1,0 +1,444 @@
+//! Which core runs each node, with which kernel, and why the others do not.
+
+use udo_api::{Core, KernelDef, KernelFlags, Port, Side, Status, TensorDesc, Wanted};
+
+use crate::cores::opencl::{self, OpenClError};
+use crate::cores::{OpenCl, Profile, forms};
+use crate::graph::Node;
+use crate::registry::call::{LiveKernel, NodeView, Refusal, finalize};
+use crate::registry::{Binding, KernelEntry, OpenError, PackageId, Registry, Resolved};
+
+/// What happens to a node that none of the cores asked for takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fallback {
+    /// The model is refused.
+    #[default]
+    Off,
+    /// It runs on the CPU, and the report says so.
+    Cpu,
+}
+
+/// What the user decides about placement.
+#[derive(Clone, Debug)]
+pub struct PlaceOptions {
+    /// The cores to use, the preferred one first.
+    pub cores: Vec<Core>,
+    /// What happens to a node that none of them takes.
+    pub fallback: Fallback,
+    /// The properties of the cores.
+    pub profile: Profile,
+}
+
+impl Default for PlaceOptions {
+    fn default() -> Self {
+        Self { cores: vec![Core::CPU], fallback: Fallback::Off, profile: Profile::default() }
+    }
+}
+
+/// A core that does not take a node, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CoreRefusal {
+    /// The core.
+    pub core: Core,
+    /// Why not.
+    pub reason: String,
+}
+
+/// Where one node runs.
+#[derive(Debug)]
+pub struct Choice {
+    /// The core that runs it.
+    pub core: Core,
+    /// The kernel's table entry.
+    pub entry: KernelEntry,
+    /// The kernel, finalized for the node.
+    pub kernel: LiveKernel,
+    /// What a GPU kernel runs on: `opencl: <device>` or `work items on host threads`.
+    pub backend: Option<String>,
+    /// The form of each input; absent ones included.
+    pub inputs: Vec<TensorDesc>,
+    /// The form of each output; absent ones included.
+    pub outputs: Vec<TensorDesc>,
+    /// Cores asked for before this one.
+    pub refusals: Vec<CoreRefusal>,
+    /// Whether the core was not asked for.
+    pub fell_back: bool,
+}
+
+/// A graph in which every node has a core.
+#[derive(Debug)]
+pub struct Placement {
+    /// The graph.
+    pub resolved: Resolved,
+    /// One per node.
+    pub choices: Vec<Choice>,
+    /// The properties of the cores.
+    pub profile: Profile,
+}
+
+/// Why a graph cannot be placed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlaceError {
+    /// No core was asked for.
+    #[error("no cores to place the model on")]
+    NoCores,
+    /// None of the cores takes the node.
+    #[error("node {node:?} ({op}) runs on none of the cores asked for: {}", list(.refusals))]
+    NoCore {
+        /// The node.
+        node: String,
+        /// Its operator type.
+        op: String,
+        /// Each core's reason.
+        refusals: Vec<CoreRefusal>,
+    },
+    /// A kernel failed while it was finalized, in a way that no other core should hide.
+    #[error("node {node:?}: package {package}'s {op} on {core} {}", failure(.refusal))]
+    Finalize {
+        /// The node.
+        node: String,
+        /// Its operator type.
+        op: String,
+        /// The kernel's package.
+        package: String,
+        /// The core.
+        core: Core,
+        /// What the kernel said.
+        refusal: Refusal,
+    },
+    /// A GPU kernel does not compile for the device; no work item takes its place silently.
+    #[error("node {node:?}: package {package}'s {op} does not run on OpenCL device {device:?}")]
+    Device {
+        /// The node.
+        node: String,
+        /// Its operator type.
+        op: String,
+        /// The kernel's package.
+        package: String,
+        /// The device.
+        device: String,
+        /// Why not, with the compiler's log.
+        #[source]
+        source: Box<OpenClError>,
+    },
+    /// An implementation library cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+}
+
+fn list(refusals: &[CoreRefusal]) -> String {
+    refusals.iter().map(|r| format!("{}: {}", r.core, r.reason)).collect::<Vec<_>>().join("; ")
+}
+
+fn failure(refusal: &Refusal) -> String {
+    let when = "in finalize";
+    match refusal.status {
+        Status::NOT_IMPLEMENTED => format!("{} {when}", refusal.status),
+        _ => format!("{refusal} {when}"),
+    }
+}
+
+/// Gives every node the first core that takes it, and finalizes its kernel.
+///
+/// # Errors
+/// A node that no core takes, an implementation library that cannot be opened, or a kernel that
+/// failed rather than refused.
+pub fn assign(
+    resolved: Resolved,
+    fixed: &[Option<TensorDesc>],
+    registry: &mut Registry,
+    options: &PlaceOptions,
+) -> Result<Placement, PlaceError> {
+    if options.cores.is_empty() {
+        return Err(PlaceError::NoCores);
+    }
+    let mut choices = Vec::with_capacity(resolved.graph.nodes.len());
+    for (node, binding) in resolved.graph.nodes.iter().zip(&resolved.bindings) {
+        let site = Site { resolved: &resolved, fixed, node, binding, profile: &options.profile };
+        choices.push(site.choose(registry, options)?);
+    }
+    Ok(Placement { resolved, choices, profile: options.profile })
+}
+
+/// One node that looks for its core.
+struct Site<'a> {
+    resolved: &'a Resolved,
+    fixed: &'a [Option<TensorDesc>],
+    node: &'a Node,
+    binding: &'a Binding,
+    profile: &'a Profile,
+}
+
+/// The forms of a node's ports on one core.
+struct Fit {
+    inputs: Vec<TensorDesc>,
+    outputs: Vec<TensorDesc>,
+}
+
+/// A kernel, and what it runs on.
+struct Seat {
+    entry: KernelEntry,
+    kernel: LiveKernel,
+    backend: Option<String>,
+}
+
+impl Site<'_> {
+    fn choose(
+        &self,
+        registry: &mut Registry,
+        options: &PlaceOptions,
+    ) -> Result<Choice, PlaceError> {
+        let mut refusals = Vec::new();
+        for &core in &options.cores {
+            match self.try_core(core, registry)? {
+                Ok(choice) => return Ok(Choice { refusals, ..choice }),
+                Err(reason) => refusals.push(CoreRefusal { core, reason }),
+            }
+        }
+        if options.fallback == Fallback::Cpu && !options.cores.contains(&Core::CPU) {
+            match self.try_core(Core::CPU, registry)? {
+                Ok(choice) => return Ok(Choice { refusals, fell_back: true, ..choice }),
+                Err(reason) => refusals.push(CoreRefusal { core: Core::CPU, reason }),
+            }
+        }
+        Err(PlaceError::NoCore { node: self.node.name.clone(), op: self.node.op.clone(), refusals })
+    }
+
+    /// The node on `core`, or why not.
+    fn try_core(
+        &self,
+        core: Core,
+        registry: &mut Registry,
+    ) -> Result<Result<Choice, String>, PlaceError> {
+        let entries = registry.kernels_for(self.binding.package, core)?;
+        let name = self.binding.op.schema().name();
+        let mine: Vec<KernelEntry> =
+            entries.iter().filter(|e| e.def.op() == name).copied().collect();
+        if mine.is_empty() {
+            return Ok(Err("no kernel".to_owned()));
+        }
+        let mut reasons = Vec::new();
+        for entry in mine {
+            let fit = match self.fit(entry.def, core) {
+                Ok(fit) => fit,
+                Err(reason) => {
+                    reasons.push(reason);
+                    continue;
+                }
+            };
+            match self.finalize(&entry, core, &fit, registry) {
+                Ok(kernel) => {
+                    match self.seat(Seat { entry, kernel, backend: None }, &fit, registry)? {
+                        Ok(Seat { entry, kernel, backend }) => {
+                            let Fit { inputs, outputs } = fit;
+                            let (refusals, fell_back) = (Vec::new(), false);
+                            return Ok(Ok(Choice {
+                                core,
+                                entry,
+                                kernel,
+                                backend,
+                                inputs,
+                                outputs,
+                                refusals,
+                                fell_back,
+                            }));
+                        }
+                        Err(reason) => reasons.push(reason),
+                    }
+                }
+                Err(refusal) if refusal.status == Status::FAILED => reasons.push(refusal.message),
+                Err(refusal) => {
+                    return Err(PlaceError::Finalize {
+                        node: self.node.name.clone(),
+                        op: self.node.op.clone(),
+                        package: registry.package_name(entry.package).to_owned(),
+                        core,
+                        refusal,
+                    });
+                }
+            }
+        }
+        reasons.dedup();
+        Ok(Err(reasons.join(", and ")))
+    }
+
+    /// Seats a GPU kernel on the device if there is one, else on the host's threads; others stay as they are.
+    fn seat(
+        &self,
+        seat: Seat,
+        fit: &Fit,
+        registry: &Registry,
+    ) -> Result<Result<Seat, String>, PlaceError> {
+        let Some(has_work_item) = seat.kernel.has_work_item() else { return Ok(Ok(seat)) };
+        let device = match self.profile.opencl {
+            OpenCl::Auto => opencl::find().map_err(ToString::to_string),
+            OpenCl::Off => Err("OpenCL is switched off by the profile".to_owned()),
+        };
+        let device = match device {
+            Ok(device) => device,
+            Err(_) if has_work_item => {
+                return Ok(Ok(Seat {
+                    backend: Some("work items on host threads".to_owned()),
+                    ..seat
+                }));
+            }
+            Err(why) => {
+                return Ok(Err(format!("neither an OpenCL device nor a work_item ({why})")));
+            }
+        };
+        let info = seat.kernel.gpu_info().ok_or(OpenClError::NoDescription);
+        let kernel = info.and_then(|info| device.compile(&info, &fit.inputs, &fit.outputs));
+        let kernel = kernel.map_err(|source| PlaceError::Device {
+            node: self.node.name.clone(),
+            op: self.node.op.clone(),
+            package: registry.package_name(seat.entry.package).to_owned(),
+            device: device.name().to_owned(),
+            source: Box::new(source),
+        })?;
+        Ok(Ok(Seat {
+            // The host's own code runs, so the host's heap is what is guarded.
+            entry: KernelEntry { thread_guard: None, ..seat.entry },
+            kernel: LiveKernel::hosted(kernel),
+            backend: Some(format!("opencl: {}", device.name())),
+        }))
+    }
+
+    /// The form of each port that `kernel` takes on `core`, or why there is none.
+    fn fit(&self, kernel: &KernelDef, core: Core) -> Result<Fit, String> {
+        let schema = self.binding.op.schema();
+        let mut fit = Fit { inputs: Vec::new(), outputs: Vec::new() };
+        for (index, &value) in self.node.inputs.iter().enumerate() {
+            let form = match (value, schema.input(index)) {
+                (Some(_), Some(port)) => {
+                    self.port_form(kernel, core, Side::Input, index, port, &fit)?
+                }
+                _ => TensorDesc::ABSENT,
+            };
+            fit.inputs.push(form);
+        }
+        for (index, &value) in self.node.outputs.iter().enumerate() {
+            let form = match (value, schema.output(index)) {
+                (Some(_), Some(port)) => {
+                    self.port_form(kernel, core, Side::Output, index, port, &fit)?
+                }
+                _ => TensorDesc::ABSENT,
+            };
+            fit.outputs.push(form);
+        }
+        let takes_bounds = kernel.known_flags().has(KernelFlags::BOUNDED);
+        let bounded = fit.inputs.iter().position(|d| !d.full_shape().is_fixed());
+        if let Some(index) = bounded.filter(|_| !takes_bounds) {
+            let name = schema.input(index).map_or("?", Port::name);
+            return Err(format!(
+                "input {name:?} is {}, and the kernel wants fixed dimensions",
+                fit.inputs[index]
+            ));
+        }
+        Ok(fit)
+    }
+
+    fn port_form(
+        &self,
+        kernel: &KernelDef,
+        core: Core,
+        side: Side,
+        index: usize,
+        port: &Port,
+        fit: &Fit,
+    ) -> Result<TensorDesc, String> {
+        let values = match side {
+            Side::Input => &self.node.inputs,
+            Side::Output => &self.node.outputs,
+        };
+        let value = values.get(index).copied().flatten();
+        let desc = self.resolved.desc(value);
+        let fixed = value.and_then(|v| self.fixed.get(v.index())).and_then(Option::as_ref);
+        // The rule of a repeated port is that of its first tensor.
+        let schema_ports = match side {
+            Side::Input => self.binding.op.schema().inputs().len(),
+            Side::Output => self.binding.op.schema().outputs().len(),
+        };
+        let rule_port = index.min(schema_ports.saturating_sub(1));
+        let rule =
+            kernel.type_rules().iter().find(|r| r.side() == Some(side) && r.port() == rule_port);
+        let types = match rule.map(udo_api::TypeRule::wanted) {
+            Some(Wanted::Types(types)) => types,
+            Some(Wanted::SameAsInput(other)) => fit
+                .inputs
+                .get(other)
+                .and_then(TensorDesc::dtype)
+                .map_or(udo_api::TypeSet::EMPTY, udo_api::DType::set),
+            None => port.types_on(core),
+        };
+        let forms = forms(core, &desc, fixed, self.profile);
+        if let Some(form) = forms.iter().find(|f| f.is_in(types)) {
+            return Ok(*form);
+        }
+        let what = match side {
+            Side::Input => "input",
+            Side::Output => "output",
+        };
+        let unencoded = desc.dtype().is_some_and(udo_api::DType::is_float)
+            && fixed.is_none()
+            && forms.len() == 1;
+        let hint =
+            if unencoded && !types.has(udo_api::DType::F32) && !types.is_empty() && core.arch() > 0
+            {
+                ", and the model has no encoding for it"
+            } else {
+                ""
+            };
+        Err(format!("{what} {:?} is {desc}, wanted {types}{hint}", port.name()))
+    }
+
+    fn finalize(
+        &self,
+        entry: &KernelEntry,
+        core: Core,
+        fit: &Fit,
+        registry: &Registry,
+    ) -> Result<LiveKernel, Refusal> {
+        let constants: Vec<_> = self
+            .node
+            .inputs
+            .iter()
+            .zip(&fit.inputs)
+            .map(|(&value, form)| {
+                let tensor = self.resolved.constant(value)?;
+                let desc = self.resolved.desc(value);
+                crate::cores::convert::constant(tensor, &desc, form).ok()
+            })
+            .collect();
+        let view = NodeView {
+            inputs: fit.inputs.clone(),
+            constants: constants.iter().map(Option::as_ref).collect(),
+            params: &self.binding.params,
+            output_count: fit.outputs.len(),
+            opset: self.node.opset,
+        };
+        finalize(entry.def, core, &view, &fit.outputs, registry.packs())
+    }
+}
+
+impl PlaceError {
+    /// The package and core whose author has to act, where that is the next step.
+    pub fn unfinished(&self) -> Option<(&str, &str, Core)> {
+        match self {
+            Self::Finalize { package, op, core, refusal, .. }
+                if refusal.status == Status::NOT_IMPLEMENTED =>
+            {
+                Some((package, op, *core))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The package of a choice's kernel.
+impl Choice {
+    /// The package that the kernel comes from.
+    pub fn package(&self) -> PackageId {
+        self.entry.package
+    }
+}

@@ -1,0 +1,93 @@
+//! Joins in place: producers write their rows straight into the joined tensor, and the join is left out.
+//!
+//! Only along the last axis, where the parts of a row lie one after the other, and only between
+//! kernels that declare `ROWS_STRIDED`.
+
+use udo_api::KernelFlags;
+
+use super::values::Drawn;
+use super::{Operand, Place, RowsWithin, SlotId, Step};
+
+/// Leaves out every join that its neighbours can do without.
+pub(super) fn elide(drawn: &mut Drawn) {
+    let mut index = 0;
+    while index < drawn.steps.len() {
+        match parts(drawn, index) {
+            Some((whole, parts)) => {
+                redirect(drawn, whole, &parts);
+                remove(drawn, index);
+            }
+            None => index += 1,
+        }
+    }
+}
+
+/// A part of the joined tensor: its slot, and where its rows go.
+struct Part {
+    slot: SlotId,
+    rows: RowsWithin,
+}
+
+/// The joined slot and its parts, if the join at `index` can be left out.
+fn parts(drawn: &Drawn, index: usize) -> Option<(SlotId, Vec<Part>)> {
+    let step = drawn.steps.get(index).filter(|s| s.joins)?;
+    let [output] = step.outputs.as_slice() else { return None };
+    let whole = output.slot()?;
+    let (&stride, outer) = output.desc.shape().split_last()?;
+    let element_bytes = output.desc.dtype()?.size_bytes();
+    let mut column = 0;
+    let mut parts = Vec::with_capacity(step.inputs.len());
+    for input in &step.inputs {
+        let (&cols, rows) = input.desc.shape().split_last()?;
+        let slot =
+            input.slot().filter(|_| rows == outer && input.desc.dtype() == output.desc.dtype())?;
+        let once = parts.iter().all(|p: &Part| p.slot != slot);
+        if !once
+            || input.rows.is_some()
+            || output.rows.is_some()
+            || !may_be_strided(drawn, index, slot)
+        {
+            return None;
+        }
+        parts
+            .push(Part { slot, rows: RowsWithin { offset_bytes: column * element_bytes, stride } });
+        column += cols;
+    }
+    let memory = drawn.slots.get(whole.0)?.0;
+    let near = parts.iter().all(|p| drawn.slots.get(p.slot.0).is_some_and(|s| s.0 == memory));
+    (column == stride && near).then_some((whole, parts))
+}
+
+/// Whether everything but the join itself that touches `slot` can work on rows that lie apart.
+fn may_be_strided(drawn: &Drawn, join: usize, slot: SlotId) -> bool {
+    let ports = drawn.inputs.iter().chain(&drawn.outputs);
+    let outside = ports.map(|p| &p.operand).any(|o| o.slot() == Some(slot));
+    let touches = |step: &Step| step.operands().any(|o| o.slot() == Some(slot));
+    let fixed = |o: &Operand| o.slot() != Some(slot) || o.desc.full_shape().is_fixed();
+    let mut others = drawn.steps.iter().enumerate().filter(|(i, s)| *i != join && touches(s));
+    !outside
+        && others.all(|(_, s)| {
+            s.kernel.flags().has(KernelFlags::ROWS_STRIDED) && s.operands().all(fixed)
+        })
+}
+
+fn redirect(drawn: &mut Drawn, whole: SlotId, parts: &[Part]) {
+    for operand in drawn.steps.iter_mut().flat_map(Step::operands_mut) {
+        let part = parts.iter().find(|p| operand.slot() == Some(p.slot));
+        if let Some(part) = part {
+            operand.place = Some(Place::Slot(whole));
+            operand.rows = Some(part.rows);
+        }
+    }
+}
+
+/// Takes a step out, and lowers every number that counts steps behind it.
+fn remove(drawn: &mut Drawn, index: usize) {
+    drawn.steps.remove(index);
+    let ports = drawn.inputs.iter_mut().chain(&mut drawn.outputs).map(|p| &mut p.operand);
+    for operand in drawn.steps.iter_mut().flat_map(Step::operands_mut).chain(ports) {
+        if let Some((step, _)) = operand.shaped_by.as_mut().filter(|(step, _)| *step > index) {
+            *step -= 1;
+        }
+    }
+}

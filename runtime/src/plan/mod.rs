@@ -1,0 +1,221 @@
+//! A placed graph as a flat list of steps over planned memory.
+
+mod join;
+mod layout;
+mod report;
+mod values;
+
+use std::sync::Arc;
+
+use udo_api::{Core, TensorDesc};
+
+use crate::cores::{Memory, Profile};
+use crate::memory::Tensor;
+use crate::place::Placement;
+use crate::registry::Registry;
+use crate::registry::call::LiveKernel;
+
+pub use report::{CoreMemory, NodeReport, Report, StepReport};
+
+/// Where a tensor's elements lie.
+#[derive(Clone, Debug)]
+pub(crate) enum Place {
+    /// In a slot of the plan.
+    Slot(SlotId),
+    /// In the model.
+    Constant(Tensor),
+}
+
+/// A piece of an arena that one or more tensors share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SlotId(pub(crate) usize);
+
+/// One tensor of a step.
+#[derive(Clone, Debug)]
+pub(crate) struct Operand {
+    pub(crate) desc: TensorDesc,
+    pub(crate) place: Option<Place>,
+    /// The other port of an in-place pair.
+    pub(crate) in_place: Option<u16>,
+    /// The step output that says this run's extents, where dimensions are bounded.
+    pub(crate) shaped_by: Option<(usize, usize)>,
+    /// How its rows lie among those of a wider tensor, where it is a part of one.
+    pub(crate) rows: Option<RowsWithin>,
+}
+
+/// The rows of a tensor that lie inside the rows of a wider one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RowsWithin {
+    /// Bytes from the start of the slot to the first row.
+    pub(crate) offset_bytes: usize,
+    /// Elements from one row to the next.
+    pub(crate) stride: usize,
+}
+
+impl Operand {
+    const ABSENT: Self =
+        Self { desc: TensorDesc::ABSENT, place: None, in_place: None, shaped_by: None, rows: None };
+
+    pub(crate) fn slot(&self) -> Option<SlotId> {
+        match self.place {
+            Some(Place::Slot(slot)) => Some(slot),
+            Some(Place::Constant(_)) | None => None,
+        }
+    }
+}
+
+/// What a step is for.
+#[derive(Clone, Debug)]
+pub(crate) enum Purpose {
+    /// It computes a node.
+    Node {
+        /// The node's place in the graph.
+        index: usize,
+    },
+    /// It moves a value into another core's memory or form.
+    Move,
+}
+
+/// One call of a kernel.
+#[derive(Debug)]
+pub(crate) struct Step {
+    pub(crate) kernel: LiveKernel,
+    /// Whether its output is its inputs side by side.
+    pub(crate) joins: bool,
+    pub(crate) purpose: Purpose,
+    pub(crate) name: String,
+    pub(crate) op: String,
+    pub(crate) package: String,
+    pub(crate) core: Core,
+    pub(crate) thread_guard: Option<extern "C" fn() -> *mut udo_api::guard::GuardCell>,
+    pub(crate) inputs: Vec<Operand>,
+    pub(crate) outputs: Vec<Operand>,
+}
+
+impl Step {
+    fn operands_mut(&mut self) -> impl Iterator<Item = &mut Operand> {
+        self.inputs.iter_mut().chain(&mut self.outputs)
+    }
+
+    fn operands(&self) -> impl Iterator<Item = &Operand> {
+        self.inputs.iter().chain(&self.outputs)
+    }
+}
+
+/// A graph input or output as the session sees it.
+#[derive(Clone, Debug)]
+pub(crate) struct Port {
+    pub(crate) name: String,
+    pub(crate) operand: Operand,
+}
+
+/// A slot's place in its memory's arena.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SlotPlace {
+    pub(crate) memory: Memory,
+    pub(crate) offset: usize,
+}
+
+/// A model ready to run: steps, and where everything lies.
+#[derive(Debug)]
+pub struct Plan {
+    pub(crate) steps: Vec<Step>,
+    pub(crate) inputs: Vec<Port>,
+    pub(crate) outputs: Vec<Port>,
+    pub(crate) slots: Vec<SlotPlace>,
+    pub(crate) arena_bytes: [usize; 3],
+    pub(crate) scratch_bytes: [usize; 3],
+    report: Report,
+}
+
+/// Why a placed graph cannot be planned.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlanError {
+    /// A kernel wants more fast memory than the core has.
+    #[error(
+        "node {node:?}: its kernel on {core} wants {wanted} bytes of scratch, the core has {available}"
+    )]
+    Scratch {
+        /// The node.
+        node: String,
+        /// The core.
+        core: Core,
+        /// Bytes wanted.
+        wanted: usize,
+        /// Bytes that the core has.
+        available: usize,
+    },
+    /// A value cannot be moved to where it is needed.
+    #[error("value {value:?}: {reason}")]
+    Move {
+        /// The value.
+        value: String,
+        /// Why not.
+        reason: String,
+    },
+    /// The arena of a memory is larger than an address can count.
+    #[error("the arena of the {memory} memory is too large")]
+    TooLarge {
+        /// The memory's name.
+        memory: &'static str,
+    },
+    /// The placement does not fit its graph.
+    #[error("the placement is broken: {0}")]
+    Broken(String),
+}
+
+impl Plan {
+    /// Lays out a placed graph.
+    ///
+    /// # Errors
+    /// A kernel wants more scratch than its core has, or a value cannot be moved.
+    pub fn build(placement: Placement, registry: &Registry) -> Result<Self, PlanError> {
+        let profile = placement.profile;
+        let report = report::Nodes::of(&placement, registry);
+        let mut drawn = values::draw(placement, registry)?;
+        join::elide(&mut drawn);
+        let scratch_bytes = scratch(&drawn.steps, &profile)?;
+        let lifetimes = layout::Lifetimes::of(&mut drawn);
+        let (slots, arena_bytes) = lifetimes.place()?;
+        let report = report.finish(&drawn, &lifetimes, arena_bytes, scratch_bytes);
+        let values::Drawn { steps, inputs, outputs, .. } = drawn;
+        Ok(Self { steps, inputs, outputs, slots, arena_bytes, scratch_bytes, report })
+    }
+
+    /// What runs where and why, and how much memory it takes.
+    pub fn report(&self) -> &Report {
+        &self.report
+    }
+
+    /// Names, types and shapes of the graph's inputs.
+    pub fn inputs(&self) -> impl Iterator<Item = (&str, &TensorDesc)> {
+        self.inputs.iter().map(|p| (p.name.as_str(), &p.operand.desc))
+    }
+
+    /// Names, types and shapes of the graph's outputs.
+    pub fn outputs(&self) -> impl Iterator<Item = (&str, &TensorDesc)> {
+        self.outputs.iter().map(|p| (p.name.as_str(), &p.operand.desc))
+    }
+}
+
+/// Bytes of scratch per memory: steps run one after the other, so each memory needs its largest.
+fn scratch(steps: &[Step], profile: &Profile) -> Result<[usize; 3], PlanError> {
+    let mut bytes = [0; 3];
+    for step in steps {
+        let memory = Memory::of(step.core);
+        let workspace = step.kernel.workspace();
+        let limit = if memory == Memory::Dsp { profile.vtcm_bytes } else { usize::MAX };
+        let wanted = if workspace.wants_all_vtcm() { limit } else { workspace.bytes() };
+        if wanted > limit.min(isize::MAX.cast_unsigned()) {
+            let node = step.name.clone();
+            return Err(PlanError::Scratch { node, core: step.core, wanted, available: limit });
+        }
+        let slot = &mut bytes[memory as usize];
+        *slot = wanted.max(*slot);
+    }
+    Ok(bytes)
+}
+
+/// A plan that sessions share.
+pub type SharedPlan = Arc<Plan>;

@@ -1,0 +1,191 @@
+//! What a plan says of itself: placement with reasons, and memory to the byte.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use udo_api::Core;
+
+use super::layout::Lifetimes;
+use super::values::Drawn;
+use super::{Place, Purpose, Step};
+use crate::cores::Memory;
+use crate::place::{CoreRefusal, Placement};
+use crate::registry::Registry;
+
+/// What runs where and why, and how much memory it takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// What the user should know about binding.
+    pub notices: Vec<String>,
+    /// One entry per node, in the order of the graph.
+    pub nodes: Vec<NodeReport>,
+    /// One entry per call of a kernel, in the order of a run.
+    pub steps: Vec<StepReport>,
+    /// One entry per memory that the plan uses.
+    pub memories: Vec<CoreMemory>,
+}
+
+/// Where one node runs, and why not elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeReport {
+    /// The node's name.
+    pub name: String,
+    /// Its operator type.
+    pub op: String,
+    /// The package of its kernel.
+    pub package: String,
+    /// The core that runs it.
+    pub core: Core,
+    /// What a GPU kernel runs on: `opencl: <device>` or `work items on host threads`.
+    pub backend: Option<String>,
+    /// The types and shapes of its inputs there.
+    pub inputs: Vec<String>,
+    /// The types and shapes of its outputs there.
+    pub outputs: Vec<String>,
+    /// The cores asked for before this one.
+    pub refusals: Vec<CoreRefusal>,
+    /// Whether the core was not asked for.
+    pub fell_back: bool,
+    /// Whether no step computes it, because its output is its input's bytes.
+    pub is_view: bool,
+}
+
+/// One call of a kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepReport {
+    /// The node's name, or the value's where the step moves one.
+    pub name: String,
+    /// The operator type; `Move` for a step that moves a value.
+    pub op: String,
+    /// The package of the kernel; empty for a step that moves a value.
+    pub package: String,
+    /// The core that runs it.
+    pub core: Core,
+    /// The types and shapes of the inputs.
+    pub inputs: Vec<String>,
+    /// The types and shapes of the outputs.
+    pub outputs: Vec<String>,
+    /// The inputs that outputs take the place of.
+    pub in_place: Vec<(u16, usize)>,
+    /// Bytes of scratch that it takes.
+    pub scratch_bytes: usize,
+}
+
+/// What one memory holds, in bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CoreMemory {
+    /// The memory's name.
+    pub memory: &'static str,
+    /// The arena of activations.
+    pub arena_bytes: usize,
+    /// Activations that are alive at once, at the worst step.
+    pub live_bytes: usize,
+    /// Scratch.
+    pub scratch_bytes: usize,
+    /// Constants as the model has them, or in the core's form.
+    pub constant_bytes: usize,
+    /// Constants that kernels packed; each shared buffer counts once.
+    pub packed_bytes: usize,
+}
+
+/// The part that is known from the placement.
+pub(super) struct Nodes {
+    notices: Vec<String>,
+    nodes: Vec<NodeReport>,
+}
+
+impl Nodes {
+    pub(super) fn of(placement: &Placement, registry: &Registry) -> Self {
+        let nodes =
+            placement.resolved.graph.nodes.iter().zip(&placement.choices).map(|(node, choice)| {
+                NodeReport {
+                    name: node.name.clone(),
+                    op: node.op.clone(),
+                    package: registry.package_name(choice.package()).to_owned(),
+                    core: choice.core,
+                    backend: choice.backend.clone(),
+                    inputs: choice.inputs.iter().map(ToString::to_string).collect(),
+                    outputs: choice.outputs.iter().map(ToString::to_string).collect(),
+                    refusals: choice.refusals.clone(),
+                    fell_back: choice.fell_back,
+                    is_view: false,
+                }
+            });
+        Self { notices: placement.resolved.notices.clone(), nodes: nodes.collect() }
+    }
+
+    pub(super) fn finish(
+        mut self,
+        drawn: &Drawn,
+        lifetimes: &Lifetimes,
+        arena_bytes: [usize; 3],
+        scratch_bytes: [usize; 3],
+    ) -> Report {
+        for (index, node) in self.nodes.iter_mut().enumerate() {
+            let computes = |s: &Step| matches!(s.purpose, Purpose::Node { index: i } if i == index);
+            node.is_view = !drawn.steps.iter().any(computes);
+            if node.is_view {
+                node.backend = None;
+            }
+        }
+        let memories = Memory::ALL.into_iter().map(|memory| CoreMemory {
+            memory: memory.name(),
+            arena_bytes: arena_bytes[memory as usize],
+            live_bytes: lifetimes.largest_live_set(memory),
+            scratch_bytes: scratch_bytes[memory as usize],
+            constant_bytes: constant_bytes(drawn, memory),
+            packed_bytes: packed_bytes(drawn, memory),
+        });
+        let used = |m: &CoreMemory| {
+            m.memory == Memory::Host.name()
+                || m.arena_bytes + m.scratch_bytes + m.constant_bytes + m.packed_bytes > 0
+        };
+        Report {
+            notices: self.notices,
+            nodes: self.nodes,
+            steps: drawn.steps.iter().map(step_report).collect(),
+            memories: memories.filter(used).collect(),
+        }
+    }
+}
+
+fn step_report(step: &Step) -> StepReport {
+    StepReport {
+        name: step.name.clone(),
+        op: step.op.clone(),
+        package: step.package.clone(),
+        core: step.core,
+        inputs: step.inputs.iter().map(|o| o.desc.to_string()).collect(),
+        outputs: step.outputs.iter().map(|o| o.desc.to_string()).collect(),
+        in_place: step
+            .outputs
+            .iter()
+            .enumerate()
+            .filter_map(|(i, o)| Some((o.in_place?, i)))
+            .collect(),
+        scratch_bytes: step.kernel.workspace().bytes(),
+    }
+}
+
+/// Constants that several steps read count once.
+fn constant_bytes(drawn: &Drawn, memory: Memory) -> usize {
+    let mut sizes = BTreeMap::new();
+    for operand in
+        drawn.steps.iter().filter(|s| Memory::of(s.core) == memory).flat_map(Step::operands)
+    {
+        if let Some(Place::Constant(tensor)) = &operand.place {
+            sizes.insert(tensor.bytes().as_ptr().addr(), tensor.bytes().len());
+        }
+    }
+    sizes.values().sum()
+}
+
+fn packed_bytes(drawn: &Drawn, memory: Memory) -> usize {
+    let mut sizes = BTreeMap::new();
+    for step in drawn.steps.iter().filter(|s| Memory::of(s.core) == memory) {
+        for buffer in step.kernel.packed() {
+            sizes.insert(Arc::as_ptr(buffer).addr(), buffer.len());
+        }
+    }
+    sizes.values().sum()
+}

@@ -1,0 +1,220 @@
+//! Draws the steps of a placed graph: each value in each form and memory that some step needs.
+
+use std::collections::HashMap;
+
+use udo_api::{Core, DType, Facts, TensorDesc};
+
+use super::{Operand, Place, PlanError, Port, Purpose, SlotId, Step};
+use crate::cores::{Memory, convert};
+use crate::graph::{Source, ValueId};
+use crate::place::{Choice, Placement};
+use crate::registry::call::{NodeView, finalize};
+use crate::registry::{Params, Registry, Resolved};
+
+/// Steps and slots, before slots have places.
+pub(super) struct Drawn {
+    pub(super) steps: Vec<Step>,
+    pub(super) inputs: Vec<Port>,
+    pub(super) outputs: Vec<Port>,
+    /// Memory and size of each slot.
+    pub(super) slots: Vec<(Memory, usize)>,
+}
+
+/// A form of a value, in a memory.
+type Key = (ValueId, Memory, Option<DType>);
+
+struct Drawing<'a> {
+    resolved: &'a Resolved,
+    registry: &'a Registry,
+    held: HashMap<Key, Operand>,
+    /// The first form that each value took.
+    home: HashMap<ValueId, (Memory, Operand)>,
+    drawn: Drawn,
+}
+
+/// Draws all steps.
+pub(super) fn draw(placement: Placement, registry: &Registry) -> Result<Drawn, PlanError> {
+    let Placement { resolved, choices, .. } = placement;
+    let drawn =
+        Drawn { steps: Vec::new(), inputs: Vec::new(), outputs: Vec::new(), slots: Vec::new() };
+    let mut drawing = Drawing {
+        resolved: &resolved,
+        registry,
+        held: HashMap::new(),
+        home: HashMap::new(),
+        drawn,
+    };
+    drawing.sources();
+    for (index, choice) in choices.into_iter().enumerate() {
+        drawing.node(index, choice)?;
+    }
+    drawing.graph_outputs()?;
+    Ok(drawing.drawn)
+}
+
+impl Drawing<'_> {
+    fn slot(&mut self, memory: Memory, bytes: usize) -> Place {
+        self.drawn.slots.push((memory, bytes));
+        Place::Slot(SlotId(self.drawn.slots.len() - 1))
+    }
+
+    fn keep(&mut self, value: ValueId, memory: Memory, operand: Operand) {
+        self.home.entry(value).or_insert_with(|| (memory, operand.clone()));
+        self.held.insert((value, memory, operand.desc.dtype()), operand);
+    }
+
+    fn sources(&mut self) {
+        for (index, value) in self.resolved.graph.values.iter().enumerate() {
+            let id = ValueId::at(index);
+            let desc = self.resolved.desc(Some(id));
+            let place = match &value.source {
+                Source::Computed => continue,
+                Source::Constant(tensor) => Place::Constant(tensor.clone()),
+                Source::Input(_) => self.slot(Memory::Host, desc.size_bytes()),
+            };
+            let operand = Operand { desc, place: Some(place), ..Operand::ABSENT };
+            self.keep(id, Memory::Host, operand);
+        }
+        for &id in &self.resolved.graph.inputs {
+            if let Some((_, operand)) = self.home.get(&id) {
+                self.drawn.inputs.push(Port { name: self.name(id), operand: operand.clone() });
+            }
+        }
+    }
+
+    fn name(&self, id: ValueId) -> String {
+        self.resolved.graph.value(id).map_or_else(|_| String::new(), |v| v.name.clone())
+    }
+
+    /// The value in the form and memory asked for, moved there if need be.
+    fn need(&mut self, id: ValueId, core: Core, form: &TensorDesc) -> Result<Operand, PlanError> {
+        let memory = Memory::of(core);
+        if let Some(operand) = self.held.get(&(id, memory, form.dtype())) {
+            return Ok(operand.clone());
+        }
+        let fail = |reason: String| PlanError::Move { value: self.name(id), reason };
+        let Some((_, source)) = self.home.get(&id).cloned() else {
+            return Err(fail("nothing produces it".to_owned()));
+        };
+        let operand = match &source.place {
+            Some(Place::Constant(tensor)) => {
+                let tensor = convert::constant(tensor, &source.desc, form)
+                    .map_err(|e| fail(e.to_string()))?;
+                Operand { desc: *form, place: Some(Place::Constant(tensor)), ..Operand::ABSENT }
+            }
+            Some(Place::Slot(_)) | None => self.moved(id, memory, form, &source)?,
+        };
+        self.keep(id, memory, operand.clone());
+        Ok(operand)
+    }
+
+    /// Adds the step that moves a value.
+    fn moved(
+        &mut self,
+        id: ValueId,
+        memory: Memory,
+        form: &TensorDesc,
+        source: &Operand,
+    ) -> Result<Operand, PlanError> {
+        let value = self.name(id);
+        let params = Params::default();
+        let inputs = vec![source.desc];
+        let view =
+            NodeView { inputs, constants: vec![None], params: &params, output_count: 1, opset: 0 };
+        let store = self.registry.packs();
+        let kernel =
+            finalize(&convert::MOVE, Core::CPU, &view, &[*form], store).map_err(|refusal| {
+                PlanError::Move { value: value.clone(), reason: refusal.to_string() }
+            })?;
+        let place = self.slot(memory, form.size_bytes());
+        let step = self.drawn.steps.len();
+        let shaped_by = (!form.full_shape().is_fixed()).then_some((step, 0));
+        let operand = Operand { desc: *form, place: Some(place), shaped_by, ..Operand::ABSENT };
+        self.drawn.steps.push(Step {
+            kernel,
+            name: value,
+            purpose: Purpose::Move,
+            joins: false,
+            op: convert::MOVE.op().to_owned(),
+            package: String::new(),
+            core: Core::CPU,
+            thread_guard: None,
+            inputs: vec![source.clone()],
+            outputs: vec![operand.clone()],
+        });
+        Ok(operand)
+    }
+
+    fn node(&mut self, index: usize, choice: Choice) -> Result<(), PlanError> {
+        let resolved = self.resolved;
+        let broken = || PlanError::Broken(format!("choice {index} has no node"));
+        let node = resolved.graph.nodes.get(index).ok_or_else(broken)?;
+        let binding = resolved.bindings.get(index).ok_or_else(broken)?;
+        let core = choice.core;
+        let mut inputs = Vec::with_capacity(choice.inputs.len());
+        for (&value, form) in node.inputs.iter().zip(&choice.inputs) {
+            inputs.push(match value {
+                Some(id) => self.need(id, core, form)?,
+                None => Operand::ABSENT,
+            });
+        }
+        if binding.op.schema().known_facts().has(Facts::VIEW)
+            && let Some(view) = as_view(&inputs, &choice.outputs)
+            && let Some(id) = node.output(0)
+        {
+            self.keep(id, Memory::of(core), view);
+            return Ok(());
+        }
+        let step = self.drawn.steps.len();
+        let mut outputs = Vec::with_capacity(choice.outputs.len());
+        for (port, (&value, form)) in node.outputs.iter().zip(&choice.outputs).enumerate() {
+            let Some(id) = value else {
+                outputs.push(Operand::ABSENT);
+                continue;
+            };
+            let place = self.slot(Memory::of(core), form.size_bytes());
+            let shaped_by = (!form.full_shape().is_fixed()).then_some((step, port));
+            let operand = Operand { desc: *form, place: Some(place), shaped_by, ..Operand::ABSENT };
+            self.keep(id, Memory::of(core), operand.clone());
+            outputs.push(operand);
+        }
+        self.drawn.steps.push(Step {
+            thread_guard: choice.entry.thread_guard,
+            package: self.registry.package_name(choice.package()).to_owned(),
+            kernel: choice.kernel,
+            purpose: Purpose::Node { index },
+            joins: binding.op.schema().known_facts().has(Facts::JOINS),
+            name: node.name.clone(),
+            op: node.op.clone(),
+            core,
+            inputs,
+            outputs,
+        });
+        Ok(())
+    }
+
+    fn graph_outputs(&mut self) -> Result<(), PlanError> {
+        let resolved = self.resolved;
+        for &id in &resolved.graph.outputs {
+            let desc = resolved.desc(Some(id));
+            let operand = self.need(id, Core::CPU, &desc)?;
+            self.drawn.outputs.push(Port { name: self.name(id), operand });
+        }
+        Ok(())
+    }
+}
+
+/// The output of a node that only renames its input's bytes, if the forms allow it.
+fn as_view(inputs: &[Operand], outputs: &[TensorDesc]) -> Option<Operand> {
+    let (input, [form]) = (inputs.first()?, outputs) else { return None };
+    let fixed = input.desc.full_shape().is_fixed() && form.full_shape().is_fixed();
+    let same = input.desc.dtype() == form.dtype() && input.desc.size_bytes() == form.size_bytes();
+    if !fixed || !same || input.desc.encoding() != form.encoding() {
+        return None;
+    }
+    let place = match input.place.clone()? {
+        Place::Constant(tensor) => Place::Constant(tensor.reshaped(form.full_shape()).ok()?),
+        slot @ Place::Slot(_) => slot,
+    };
+    Some(Operand { desc: *form, place: Some(place), ..Operand::ABSENT })
+}

@@ -1,0 +1,120 @@
+//! Where the libraries of a built package lie, and what they are called.
+
+use std::path::{Path, PathBuf};
+
+use udo_api::{Core, CoreKind};
+
+use super::OpenError;
+use super::index::{Index, LibraryKind};
+
+/// The folder of a package that `udo build` gathers its libraries in.
+pub const DIST_FOLDER: &str = "dist";
+
+/// The file name of the registration library of `package`.
+pub fn registration_file(package: &str) -> String {
+    format!("libUdo{package}Reg.so")
+}
+
+/// The path of the library of `package` for `core`, relative to its registration library.
+///
+/// DSPs before v68 have one library per operator: `op` says which, and is not looked at otherwise.
+/// Nothing for cores that take no user operators.
+pub fn implementation_file(package: &str, core: Core, op: &str) -> Option<String> {
+    match core.kind()? {
+        CoreKind::Cpu => Some(format!("libUdo{package}ImplCpu.so")),
+        CoreKind::Gpu => Some(format!("libUdo{package}ImplGpu.so")),
+        CoreKind::Dsp if core.arch() < 68 => {
+            Some(format!("dsp_v{}/libUdo{package}ImplDsp_{op}.so", core.arch()))
+        }
+        CoreKind::Dsp => Some(format!("dsp_v{}/libUdo{package}ImplDsp.so", core.arch())),
+        CoreKind::Hta => None,
+    }
+}
+
+pub(super) fn is_registration_name(name: &str) -> bool {
+    name.strip_prefix("libUdo").is_some_and(|rest| rest.ends_with("Reg.so"))
+}
+
+/// The folder that holds the libraries of the package at `folder`.
+pub(super) fn dist_of(folder: &Path) -> PathBuf {
+    let dist = folder.join(DIST_FOLDER);
+    if dist.is_dir() { dist } else { folder.to_owned() }
+}
+
+/// The package folder that a registration library belongs to, for `udo build`.
+pub(super) fn package_folder(registration: &Path) -> PathBuf {
+    let dist = folder_of(registration);
+    match dist.parent() {
+        Some(parent) if dist.ends_with(DIST_FOLDER) => parent.to_owned(),
+        _ => dist.to_owned(),
+    }
+}
+
+pub(super) fn folder_of(file: &Path) -> &Path {
+    file.parent().unwrap_or(file)
+}
+
+/// The registration library that the implementation library at `path` belongs to, if it is where it should be.
+pub(super) fn registration_near(path: &Path, package: &str) -> PathBuf {
+    let name = registration_file(package);
+    let beside = folder_of(path).join(&name);
+    let above = folder_of(folder_of(path)).join(&name);
+    if !beside.is_file() && above.is_file() { above } else { beside }
+}
+
+/// The registration library that `path` means: itself, or the one in a package's folder.
+pub(super) fn registration(path: &Path) -> Result<PathBuf, OpenError> {
+    // Links stay: implementation libraries lie next to the link, not next to what it points to.
+    let path = std::path::absolute(path).map_err(|e| OpenError::unreadable(path, e))?;
+    let about = std::fs::metadata(&path).map_err(|e| OpenError::unreadable(&path, e))?;
+    if !about.is_dir() {
+        return Ok(path);
+    }
+    let folder = dist_of(&path);
+    let (mut found, wanted) = match Index::read(&folder)? {
+        Some(index) => (listed(&index), "one in its index.json"),
+        None => (lying_in(&folder)?, "a file libUdo*Reg.so"),
+    };
+    match (found.pop(), found.is_empty()) {
+        (Some(file), true) => Ok(folder.join(file)),
+        (Some(file), false) => {
+            found.push(file);
+            Err(OpenError::SeveralRegistrations { folder, found: found.join(" and ") })
+        }
+        (None, _) => Err(OpenError::NoRegistration { folder, wanted }),
+    }
+}
+
+fn listed(index: &Index) -> Vec<String> {
+    let registrations = index.libraries.iter().filter(|l| l.kind == LibraryKind::Registration);
+    registrations.map(|l| l.file.clone()).collect()
+}
+
+fn lying_in(folder: &Path) -> Result<Vec<String>, OpenError> {
+    let unreadable = |e| OpenError::unreadable(folder, e);
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(unreadable)? {
+        let name = entry.map_err(unreadable)?.file_name();
+        if let Some(name) = name.to_str().filter(|n| is_registration_name(n)) {
+            found.push(name.to_owned());
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_have_the_vendor_names() {
+        let file = |core| implementation_file("P", core, "Add");
+        assert_eq!(registration_file("P"), "libUdoPReg.so");
+        assert_eq!(file(Core::CPU).unwrap(), "libUdoPImplCpu.so");
+        assert_eq!(file(Core::GPU).unwrap(), "libUdoPImplGpu.so");
+        assert_eq!(file(Core::DSP_V68).unwrap(), "dsp_v68/libUdoPImplDsp.so");
+        assert_eq!(file(Core::dsp(66)).unwrap(), "dsp_v66/libUdoPImplDsp_Add.so");
+        assert_eq!(file(Core::HTA), None);
+    }
+}

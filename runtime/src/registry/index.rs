@@ -1,0 +1,251 @@
+//! The index of a built package: `dist/index.json`, written by `udo build`.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::Read as _;
+use std::path::{Component, Path};
+
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use udo_api::Core;
+
+use super::OpenError;
+use super::json::Node;
+
+/// The index's name in the folder of a built package.
+pub const INDEX_FILE: &str = "index.json";
+
+/// The version of the index's form.
+const FORMAT: u64 = 1;
+
+/// What a library of a package is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LibraryKind {
+    /// Describes the package's operators and names its other libraries.
+    Registration,
+    /// Holds kernels.
+    Implementation,
+}
+
+impl LibraryKind {
+    /// The name, as in indexes.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Registration => "registration",
+            Self::Implementation => "implementation",
+        }
+    }
+}
+
+/// What lies in the folder of a built package.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Index {
+    /// The package's name.
+    pub package: String,
+    /// The package's version.
+    pub version: String,
+    /// The SDK that it was built with.
+    pub sdk_version: String,
+    /// The processor and system that it was built for.
+    pub target: String,
+    /// The libraries.
+    pub libraries: Vec<IndexEntry>,
+}
+
+/// A library in an [`Index`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexEntry {
+    /// Its path relative to the index.
+    pub file: String,
+    /// What it is for.
+    pub kind: LibraryKind,
+    /// The core that its kernels are for; nothing for a registration library.
+    pub core: Option<Core>,
+    /// Its SHA-256 in lower-case hexadecimal digits.
+    pub sha256: String,
+}
+
+impl Index {
+    /// Reads the index in `folder`; nothing if there is none.
+    ///
+    /// # Errors
+    /// There is one that cannot be read.
+    pub fn read(folder: &Path) -> Result<Option<Self>, OpenError> {
+        let path = folder.join(INDEX_FILE);
+        let text = match fs::read(&path) {
+            Ok(text) => text,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(OpenError::unreadable(&path, e)),
+        };
+        Self::parse(&text).map(Some).map_err(|reason| OpenError::Index { path, reason })
+    }
+
+    /// Writes the index into `folder`.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn write(&self, folder: &Path) -> Result<(), OpenError> {
+        let path = folder.join(INDEX_FILE);
+        fs::write(&path, self.to_json()).map_err(|source| OpenError::Unwritable { path, source })
+    }
+
+    /// The index as it stands in its file.
+    pub fn to_json(&self) -> String {
+        let libraries: Vec<Value> = self.libraries.iter().map(IndexEntry::to_value).collect();
+        let document = json!({
+            "format": FORMAT,
+            "package": self.package,
+            "version": self.version,
+            "sdk_version": self.sdk_version,
+            "target": self.target,
+            "libraries": libraries,
+        });
+        format!("{document:#}\n")
+    }
+
+    fn parse(text: &[u8]) -> Result<Self, String> {
+        let document: Value = serde_json::from_slice(text).map_err(|e| e.to_string())?;
+        let root = Node::root(&document);
+        let format = root.number("format")?;
+        if format != FORMAT {
+            return Err(format!("its format is {format}, wanted {FORMAT}"));
+        }
+        Ok(Self {
+            package: root.text("package")?.to_owned(),
+            version: root.text("version")?.to_owned(),
+            sdk_version: root.text("sdk_version")?.to_owned(),
+            target: root.text("target")?.to_owned(),
+            libraries: root.list("libraries", IndexEntry::parse)?,
+        })
+    }
+}
+
+impl IndexEntry {
+    fn to_value(&self) -> Value {
+        json!({
+            "file": self.file,
+            "kind": self.kind.name(),
+            "core": self.core.map(|core| core.to_string()),
+            "sha256": self.sha256,
+        })
+    }
+
+    fn parse(node: &Node<'_>) -> Result<Self, String> {
+        let file = node.text("file")?;
+        if !is_inside(file) {
+            return Err(node.member("file")?.complain("a path inside the folder"));
+        }
+        let kind = match node.text("kind")? {
+            "registration" => LibraryKind::Registration,
+            "implementation" => LibraryKind::Implementation,
+            _ => return Err(node.member("kind")?.complain("a kind of library")),
+        };
+        let core = if node.member("core")?.is_null() { None } else { Some(node.core("core")?) };
+        let sha256 = node.text("sha256")?;
+        if sha256.len() != 64 || !sha256.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return Err(node.member("sha256")?.complain("64 hexadecimal digits"));
+        }
+        Ok(Self { file: file.to_owned(), kind, core, sha256: sha256.to_ascii_lowercase() })
+    }
+}
+
+/// Whether `file` is a relative path that does not leave its folder.
+pub(super) fn is_inside(file: &str) -> bool {
+    let mut parts = Path::new(file).components().peekable();
+    parts.peek().is_some() && parts.all(|part| matches!(part, Component::Normal(_)))
+}
+
+/// The SHA-256 of the file at `path` in lower-case hexadecimal digits.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn sha256(path: &Path) -> Result<String, OpenError> {
+    let unreadable = |e| OpenError::unreadable(path, e);
+    let mut file = fs::File::open(path).map_err(unreadable)?;
+    let mut digest = Sha256::new();
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        let bytes = file.read(&mut buffer).map_err(unreadable)?;
+        if bytes == 0 {
+            break;
+        }
+        digest.update(buffer.get(..bytes).unwrap_or_default());
+    }
+    Ok(digest.finalize().iter().fold(String::with_capacity(64), |mut text, byte| {
+        // Writing to a text cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn index() -> Index {
+        let entry = |file: &str, kind, core| IndexEntry {
+            file: file.to_owned(),
+            kind,
+            core,
+            sha256: "ab".repeat(32),
+        };
+        Index {
+            package: "P".to_owned(),
+            version: "1.0".to_owned(),
+            sdk_version: "0.1.0".to_owned(),
+            target: "x86_64-linux".to_owned(),
+            libraries: vec![
+                entry("libUdoPReg.so", LibraryKind::Registration, None),
+                entry(
+                    "dsp_v68/libUdoPImplDsp.so",
+                    LibraryKind::Implementation,
+                    Some(Core::DSP_V68),
+                ),
+            ],
+        }
+    }
+
+    #[test]
+    fn what_is_written_can_be_read() {
+        let text = index().to_json();
+        assert_eq!(Index::parse(text.as_bytes()).unwrap(), index());
+    }
+
+    #[test]
+    fn wrong_indexes_are_refused_by_member() {
+        let good = index().to_json();
+        let cases = [
+            ("\"format\": 1", "\"format\": 2", "its format is 2, wanted 1"),
+            (
+                "\"kind\": \"reg",
+                "\"kind\": \"beg",
+                "`libraries[0].kind` is \"begistration\", wanted a kind of library",
+            ),
+            (
+                "\"dsp_v68/lib",
+                "\"../lib",
+                "`libraries[1].file` is \"../libUdoPImplDsp.so\", wanted a path inside the folder",
+            ),
+            (
+                "\"libUdoPReg",
+                "\"/libUdoPReg",
+                "`libraries[0].file` is \"/libUdoPReg.so\", wanted a path inside the folder",
+            ),
+            (
+                "\"core\": null",
+                "\"core\": 7",
+                "`libraries[0].core` is 7, wanted a core, such as \"cpu\" or \"dsp:v68\"",
+            ),
+            (
+                "\"sha256\": \"ab",
+                "\"sha256\": \"",
+                "`libraries[0].sha256` is \"abababababababababababababababababababab\", wanted 64 hexadecimal digits",
+            ),
+        ];
+        for (from, to, wanted) in cases {
+            let text = good.replacen(from, to, 1);
+            assert_ne!(text, good, "{from}");
+            assert_eq!(Index::parse(text.as_bytes()).unwrap_err(), wanted);
+        }
+    }
+}

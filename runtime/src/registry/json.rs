@@ -1,0 +1,132 @@
+//! Typed reading of JSON that somebody else wrote; every complaint says where it looked.
+
+use serde_json::Value;
+use udo_api::Core;
+
+/// A value and where it stands in its document, as in `ops[1].inputs[0]`.
+pub(super) struct Node<'a> {
+    value: &'a Value,
+    at: String,
+}
+
+impl<'a> Node<'a> {
+    pub(super) fn root(value: &'a Value) -> Self {
+        Self { value, at: String::new() }
+    }
+
+    /// `"ops[1].name" is a number, wanted a text`
+    pub(super) fn complain(&self, wanted: &str) -> String {
+        let found = match self.value {
+            Value::Null => "null".to_owned(),
+            Value::Bool(truth) => truth.to_string(),
+            Value::Number(number) => number.to_string(),
+            Value::String(text) => format!("{:?}", shortened(text)),
+            Value::Array(_) => "a list".to_owned(),
+            Value::Object(_) => "an object".to_owned(),
+        };
+        if self.at.is_empty() {
+            return format!("it is {found}, wanted {wanted}");
+        }
+        format!("`{}` is {found}, wanted {wanted}", self.at)
+    }
+
+    fn path_to(&self, key: &str) -> String {
+        if self.at.is_empty() { key.to_owned() } else { format!("{}.{key}", self.at) }
+    }
+
+    /// Member `key`, if it is there.
+    pub(super) fn optional(&self, key: &str) -> Result<Option<Node<'a>>, String> {
+        let Value::Object(members) = self.value else {
+            return Err(self.complain("an object"));
+        };
+        Ok(members.get(key).map(|value| Node { value, at: self.path_to(key) }))
+    }
+
+    pub(super) fn member(&self, key: &str) -> Result<Node<'a>, String> {
+        self.optional(key)?.ok_or_else(|| format!("`{}` is missing", self.path_to(key)))
+    }
+
+    pub(super) fn text(&self, key: &str) -> Result<&'a str, String> {
+        let node = self.member(key)?;
+        match node.value {
+            Value::String(text) => Ok(text),
+            _ => Err(node.complain("a text")),
+        }
+    }
+
+    pub(super) fn number(&self, key: &str) -> Result<u64, String> {
+        let node = self.member(key)?;
+        node.value.as_u64().ok_or_else(|| node.complain("a whole number"))
+    }
+
+    pub(super) fn truth(&self, key: &str) -> Result<bool, String> {
+        let node = self.member(key)?;
+        node.value.as_bool().ok_or_else(|| node.complain("true or false"))
+    }
+
+    /// The core that member `key` names.
+    pub(super) fn core(&self, key: &str) -> Result<Core, String> {
+        let node = self.member(key)?;
+        let found = node.value.as_str().and_then(Core::from_name);
+        found.ok_or_else(|| node.complain("a core, such as \"cpu\" or \"dsp:v68\""))
+    }
+
+    pub(super) fn is_null(&self) -> bool {
+        self.value.is_null()
+    }
+
+    /// Member `key`, a list, read with `read` item by item.
+    pub(super) fn list<T>(
+        &self,
+        key: &str,
+        read: impl Fn(&Node<'a>) -> Result<T, String>,
+    ) -> Result<Vec<T>, String> {
+        let node = self.member(key)?;
+        let Value::Array(items) = node.value else {
+            return Err(node.complain("a list"));
+        };
+        let numbered = items.iter().enumerate();
+        numbered.map(|(i, value)| read(&Node { value, at: format!("{}[{i}]", node.at) })).collect()
+    }
+
+    pub(super) fn as_text(&self) -> Option<&'a str> {
+        self.value.as_str()
+    }
+}
+
+fn shortened(text: &str) -> &str {
+    text.get(..text.floor_char_boundary(40)).unwrap_or(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn complaints_say_where_what_and_what_was_wanted() {
+        let document: Value = serde_json::from_str(
+            r#"{"a": {"b": 7}, "list": [{"n": "x"}, {"n": -1}], "core": "npu"}"#,
+        )
+        .unwrap();
+        let root = Node::root(&document);
+        let cases = [
+            (root.text("gone").unwrap_err(), "`gone` is missing"),
+            (root.member("a").unwrap().text("b").unwrap_err(), "`a.b` is 7, wanted a text"),
+            (
+                root.list("list", |n| n.number("n")).unwrap_err(),
+                "`list[0].n` is \"x\", wanted a whole number",
+            ),
+            (
+                root.core("core").unwrap_err(),
+                "`core` is \"npu\", wanted a core, such as \"cpu\" or \"dsp:v68\"",
+            ),
+            (root.list("a", |n| n.truth("b")).unwrap_err(), "`a` is an object, wanted a list"),
+        ];
+        for (found, wanted) in cases {
+            assert_eq!(found, wanted);
+        }
+        let list = Value::Array(Vec::new());
+        let found = Node::root(&list).text("x").unwrap_err();
+        assert_eq!(found, "it is a list, wanted an object");
+    }
+}

@@ -1,0 +1,294 @@
+//! What a library says of itself, read from its file without running it.
+
+use std::path::Path;
+
+use serde_json::Value;
+use udo_api::abi::{ABI_VERSION, FINGERPRINT, PackageV1};
+use udo_api::{Core, DType, Side, TypeSet, Wanted};
+
+use super::OpenError;
+use super::elf::Elf;
+use super::json::Node;
+
+/// The processor and system that packages must be built for, as in `x86_64-linux`.
+pub fn host_target() -> String {
+    format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS)
+}
+
+/// How closely the heap is watched while a package's kernels execute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Tier {
+    /// Not at all: a package without a guard.
+    Unchecked,
+    /// Every use of the package's allocator turns into an error.
+    Trapped,
+}
+
+impl Tier {
+    /// The tier that `package` offers.
+    pub fn of(package: &PackageV1) -> Self {
+        if package.thread_guard().is_some() { Self::Trapped } else { Self::Unchecked }
+    }
+
+    /// The name, as in manifests.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unchecked => "unchecked",
+            Self::Trapped => "trapped",
+        }
+    }
+}
+
+/// What a library holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Manifest {
+    /// The version of the binary contract.
+    pub abi_version: u32,
+    /// The hash of all layouts.
+    pub fingerprint: u64,
+    /// The package's name.
+    pub package: String,
+    /// The package's version.
+    pub version: String,
+    /// The SDK that the library was built with.
+    pub sdk_version: String,
+    /// The processor and system that it was built for.
+    pub target: String,
+    /// How closely the heap is watched.
+    pub heap: Tier,
+    /// The operators described.
+    pub ops: Vec<ManifestOp>,
+    /// The kernels held.
+    pub kernels: Vec<ManifestKernel>,
+    /// The implementation libraries named.
+    pub libraries: Vec<ManifestLibrary>,
+}
+
+/// An operator in a manifest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ManifestOp {
+    /// Its type name.
+    pub name: String,
+    /// Its domain; empty for any.
+    pub domain: String,
+    /// Its inputs.
+    pub inputs: Vec<ManifestPort>,
+    /// Its outputs.
+    pub outputs: Vec<ManifestPort>,
+    /// Its parameters.
+    pub params: Vec<ManifestParam>,
+}
+
+/// An input or output in a manifest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ManifestPort {
+    /// Its name.
+    pub name: String,
+    /// The types that some core takes.
+    pub types: TypeSet,
+    /// Whether a node may leave it out.
+    pub is_optional: bool,
+    /// Whether its data must be in the model.
+    pub is_static: bool,
+    /// Whether it stands for any number of tensors.
+    pub is_repeated: bool,
+}
+
+/// A parameter in a manifest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ManifestParam {
+    /// Its name.
+    pub name: String,
+    /// Its element type.
+    pub dtype: DType,
+    /// Whether it holds a list.
+    pub is_list: bool,
+    /// Whether a node may leave it out.
+    pub is_optional: bool,
+}
+
+/// A kernel in a manifest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ManifestKernel {
+    /// The operator that it computes.
+    pub op: String,
+    /// The core that it is written for.
+    pub core: Core,
+    /// The types that it takes.
+    pub rules: Vec<ManifestRule>,
+}
+
+/// The types that a kernel takes on one port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ManifestRule {
+    /// The port's side.
+    pub side: Side,
+    /// The port's place on its side.
+    pub port: usize,
+    /// The types wanted.
+    pub wanted: Wanted,
+}
+
+/// An implementation library in a manifest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ManifestLibrary {
+    /// The core that its kernels are for.
+    pub core: Core,
+    /// Its path relative to the registration library.
+    pub file: String,
+}
+
+impl Manifest {
+    /// Whether the library holds kernels and nothing else.
+    pub fn is_implementation(&self) -> bool {
+        self.ops.is_empty() && self.libraries.is_empty() && !self.kernels.is_empty()
+    }
+
+    /// Reads the manifest of the library at `path` without running it; nothing for a C package without one.
+    ///
+    /// # Errors
+    /// The file is no library for this machine, no package, or one of another ABI version.
+    pub fn read(path: &Path) -> Result<Option<Self>, OpenError> {
+        Self::of_elf(path, &Elf::read(path)?)
+    }
+
+    /// The manifest in the parsed library `elf`, which lies at `path`.
+    pub(super) fn of_elf(path: &Path, elf: &Elf) -> Result<Option<Self>, OpenError> {
+        if elf.manifest.is_none() && !elf.exports_c_query {
+            return Err(OpenError::NotAPackage { path: path.to_owned() });
+        }
+        elf.manifest.as_ref().map(|text| Self::parse(path, text)).transpose()
+    }
+
+    /// Refuses a library that this runtime cannot open.
+    pub(super) fn check(&self, path: &Path) -> Result<(), OpenError> {
+        if self.fingerprint != FINGERPRINT {
+            return Err(OpenError::Layouts { path: path.to_owned(), found: self.fingerprint });
+        }
+        let wanted = host_target();
+        if self.target != wanted {
+            let found = self.target.clone();
+            return Err(OpenError::Target { path: path.to_owned(), found, wanted });
+        }
+        Ok(())
+    }
+
+    fn parse(path: &Path, text: &[u8]) -> Result<Self, OpenError> {
+        let refuse = |reason: String| OpenError::Manifest { path: path.to_owned(), reason };
+        let document: Value = serde_json::from_slice(text).map_err(|e| refuse(e.to_string()))?;
+        let root = Node::root(&document);
+        // The rest of a manifest of another version may look like anything.
+        let found = root.number("abi_version").map_err(refuse)?;
+        if found != u64::from(ABI_VERSION) {
+            return Err(OpenError::AbiVersion { path: path.to_owned(), found });
+        }
+        Self::of_json(&root).map_err(refuse)
+    }
+
+    fn of_json(root: &Node<'_>) -> Result<Self, String> {
+        Ok(Self {
+            abi_version: ABI_VERSION,
+            fingerprint: fingerprint(root)?,
+            package: root.text("package")?.to_owned(),
+            version: root.text("version")?.to_owned(),
+            sdk_version: root.text("sdk_version")?.to_owned(),
+            target: root.text("target")?.to_owned(),
+            heap: tier(root)?,
+            ops: root.list("ops", op)?,
+            kernels: root.list("kernels", kernel)?,
+            libraries: root.list("libraries", library)?,
+        })
+    }
+}
+
+fn fingerprint(root: &Node<'_>) -> Result<u64, String> {
+    let text = root.text("fingerprint")?;
+    let is_hex = text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
+    let number = if is_hex { u64::from_str_radix(text, 16).ok() } else { None };
+    match number {
+        Some(number) => Ok(number),
+        None => Err(root.member("fingerprint")?.complain("16 hexadecimal digits")),
+    }
+}
+
+fn tier(root: &Node<'_>) -> Result<Tier, String> {
+    let text = root.text("heap")?;
+    match [Tier::Unchecked, Tier::Trapped].into_iter().find(|t| t.name() == text) {
+        Some(tier) => Ok(tier),
+        None => Err(root.member("heap")?.complain("\"unchecked\" or \"trapped\"")),
+    }
+}
+
+fn op(node: &Node<'_>) -> Result<ManifestOp, String> {
+    Ok(ManifestOp {
+        name: node.text("name")?.to_owned(),
+        domain: node.text("domain")?.to_owned(),
+        inputs: node.list("inputs", port)?,
+        outputs: node.list("outputs", port)?,
+        params: node.list("params", param)?,
+    })
+}
+
+fn port(node: &Node<'_>) -> Result<ManifestPort, String> {
+    Ok(ManifestPort {
+        name: node.text("name")?.to_owned(),
+        types: type_set(node)?,
+        is_optional: node.truth("optional")?,
+        is_static: node.truth("static")?,
+        is_repeated: node.truth("repeated")?,
+    })
+}
+
+fn param(node: &Node<'_>) -> Result<ManifestParam, String> {
+    let dtype = node.member("type")?;
+    Ok(ManifestParam {
+        name: node.text("name")?.to_owned(),
+        dtype: element_type(&dtype)?,
+        is_list: node.truth("list")?,
+        is_optional: node.truth("optional")?,
+    })
+}
+
+fn kernel(node: &Node<'_>) -> Result<ManifestKernel, String> {
+    Ok(ManifestKernel {
+        op: node.text("op")?.to_owned(),
+        core: node.core("core")?,
+        rules: node.list("types", rule)?,
+    })
+}
+
+fn rule(node: &Node<'_>) -> Result<ManifestRule, String> {
+    let side = match node.text("side")? {
+        "input" => Side::Input,
+        "output" => Side::Output,
+        _ => return Err(node.member("side")?.complain("\"input\" or \"output\"")),
+    };
+    let wanted = if node.optional("same_as_input")?.is_some() {
+        Wanted::SameAsInput(index(node, "same_as_input")?)
+    } else {
+        Wanted::Types(type_set(node)?)
+    };
+    Ok(ManifestRule { side, port: index(node, "port")?, wanted })
+}
+
+fn index(node: &Node<'_>, key: &str) -> Result<usize, String> {
+    match u16::try_from(node.number(key)?) {
+        Ok(index) => Ok(usize::from(index)),
+        Err(_) => Err(node.member(key)?.complain("a port")),
+    }
+}
+
+fn library(node: &Node<'_>) -> Result<ManifestLibrary, String> {
+    Ok(ManifestLibrary { core: node.core("core")?, file: node.text("file")?.to_owned() })
+}
+
+fn type_set(node: &Node<'_>) -> Result<TypeSet, String> {
+    let types = node.list("types", element_type)?;
+    Ok(types.into_iter().fold(TypeSet::EMPTY, |set, t| set.or(t.set())))
+}
+
+fn element_type(node: &Node<'_>) -> Result<DType, String> {
+    let found = node.as_text().and_then(DType::from_name);
+    found.ok_or_else(|| node.complain("an element type, such as \"f32\""))
+}

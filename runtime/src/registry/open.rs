@@ -1,0 +1,162 @@
+//! Opens one library: everything that can be known is checked before any of its code runs.
+//!
+//! This is the one file of the registry that holds unsafe code.
+
+use std::path::{Path, PathBuf};
+
+use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+use udo_api::abi::{
+    ABI_VERSION, C_QUERY_SYMBOL, LAYOUTS, Layout, PackageV1, QueryFn, open_rust_door,
+};
+
+use super::elf::Elf;
+use super::error::{LoadReport, library};
+use super::{Manifest, OpenError};
+
+/// A library that has been looked at, but not run.
+pub(super) struct Candidate {
+    pub(super) path: PathBuf,
+    /// Nothing for a C package without one.
+    pub(super) manifest: Option<Manifest>,
+    door: Door,
+}
+
+#[derive(Clone, Copy)]
+enum Door {
+    Rust,
+    C,
+}
+
+impl Candidate {
+    /// Looks at the library at the absolute path `path`, and refuses one that this runtime cannot open.
+    pub(super) fn read(path: &Path) -> Result<Self, OpenError> {
+        let elf = Elf::read(path)?;
+        let manifest = Manifest::of_elf(path, &elf)?;
+        if let Some(manifest) = &manifest {
+            manifest.check(path)?;
+        }
+        let door = if elf.exports_c_query { Door::C } else { Door::Rust };
+        Ok(Self { path: path.to_owned(), manifest, door })
+    }
+
+    /// Runs the library's constructors and takes its table. The library stays loaded for good.
+    pub(super) fn load(&self) -> Result<&'static PackageV1, OpenError> {
+        // SAFETY: the file is a library for this machine that calls itself a package, and whoever
+        // opens a package trusts its code.
+        let opened = unsafe { Library::open(Some(&self.path), RTLD_NOW | RTLD_LOCAL) };
+        let handle = opened
+            .map_err(|e| OpenError::Load { path: self.path.clone(), source: LoadReport::of(&e) })?;
+        let table = match self.door {
+            Door::Rust => self.rust_table(),
+            Door::C => self.c_table(&handle),
+        };
+        // Tables, and functions in them, are used for as long as the process lives.
+        std::mem::forget(handle);
+        let table = table?;
+        if let Some(reason) = table.refusal() {
+            return Err(self.refuse(&reason));
+        }
+        self.compare(table)?;
+        Ok(table)
+    }
+
+    fn refuse(&self, reason: &str) -> OpenError {
+        OpenError::Table { place: library(&self.path), reason: reason.to_owned() }
+    }
+
+    fn rust_table(&self) -> Result<&'static PackageV1, OpenError> {
+        // SAFETY: the constructors have run already, and the manifest was written by the macro
+        // that writes the header, for the same layouts.
+        unsafe { open_rust_door(&self.path) }.map_err(|e| OpenError::Door {
+            path: self.path.clone(),
+            reason: e.reason.to_owned(),
+            source: LoadReport(e.report),
+        })
+    }
+
+    fn c_table(&self, handle: &Library) -> Result<&'static PackageV1, OpenError> {
+        // SAFETY: the contract gives the symbol of this name this type.
+        let query = unsafe { handle.get::<QueryFn>(C_QUERY_SYMBOL) };
+        let query = query
+            .map_err(|e| OpenError::Load { path: self.path.clone(), source: LoadReport::of(&e) })?;
+        // SAFETY: the function takes any version and touches nothing of ours.
+        let table = unsafe { query(ABI_VERSION) };
+        if table.is_null() {
+            return Err(OpenError::NoTable { path: self.path.clone() });
+        }
+        if !table.is_aligned() {
+            return Err(self.refuse("it is not aligned"));
+        }
+        // SAFETY: not null, aligned, and static by the contract; `refusal` looks at the head, which
+        // tables of every version share, before anything else is read.
+        Ok(unsafe { &*table })
+    }
+
+    /// Refuses a library whose manifest promised something else than its table holds.
+    fn compare(&self, table: &PackageV1) -> Result<(), OpenError> {
+        let Some(manifest) = &self.manifest else { return Ok(()) };
+        let names = |ops: &mut dyn Iterator<Item = String>| ops.collect::<Vec<_>>().join(", ");
+        let entries = [
+            ("package name", table.name().to_owned(), manifest.package.clone()),
+            ("version", table.version().to_owned(), manifest.version.clone()),
+            ("SDK version", table.sdk_version().to_owned(), manifest.sdk_version.clone()),
+            (
+                "operators",
+                names(&mut table.op_table().iter().map(|op| op.schema().name().to_owned())),
+                names(&mut manifest.ops.iter().map(|op| op.name.clone())),
+            ),
+            (
+                "kernels",
+                names(&mut table.kernel_table().iter().map(|k| format!("{}:{}", k.op(), k.core()))),
+                names(&mut manifest.kernels.iter().map(|k| format!("{}:{}", k.op, k.core))),
+            ),
+            (
+                "libraries",
+                names(&mut table.library_table().iter().map(|l| l.file().to_owned())),
+                names(&mut manifest.libraries.iter().map(|l| l.file.clone())),
+            ),
+        ];
+        for (what, table, manifest) in entries {
+            if table != manifest {
+                let path = self.path.clone();
+                let [table, manifest] = [table, manifest].map(|t| format!("{t:?}"));
+                return Err(OpenError::ManifestDiffers { path, what, table, manifest });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a foreign table must not hold, found without reading it as the type it claims to be: a
+/// reserved field that is not zero, or a missing function or table.
+pub(super) fn raw_fault<T>(item: &T, layout: &Layout) -> Option<String> {
+    if size_of::<T>() != layout.size {
+        return Some(format!("{} has another layout than expected", layout.name));
+    }
+    fault_in(std::ptr::from_ref(item).cast(), layout)
+}
+
+/// `base` points to a structure of layout `layout`, as [`raw_fault`] sees to.
+fn fault_in(base: *const u8, layout: &Layout) -> Option<String> {
+    layout.fields.iter().find_map(|field| {
+        let is_reserved = field.name.starts_with("reserved");
+        let is_pointer = field.ty.starts_with('&') || field.ty.starts_with("unsafe extern");
+        if is_reserved && !is_zero(base, field.offset, field.size) {
+            return Some(format!("reserved field {:?} of {} is not zero", field.name, layout.name));
+        }
+        if is_pointer && is_zero(base, field.offset, field.size) {
+            return Some(format!("field {:?} of {} is null", field.name, layout.name));
+        }
+        let inner = LAYOUTS.iter().find(|l| l.name == field.ty)?;
+        fault_in(base.wrapping_add(field.offset), inner)
+    })
+}
+
+/// Whether the integers or the pointer at `offset` of the structure at `base` are zero.
+fn is_zero(base: *const u8, offset: usize, bytes: usize) -> bool {
+    let start = base.wrapping_add(offset);
+    // SAFETY: the callers pass the place of a field of a structure that `raw_fault` holds a
+    // reference to; integers and pointers have no padding.
+    let field = unsafe { std::slice::from_raw_parts(start, bytes) };
+    field.iter().all(|&b| b == 0)
+}

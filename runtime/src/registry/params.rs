@@ -1,0 +1,166 @@
+//! A node's parameters: checked against the schema, defaulted, owned.
+
+use udo_api::abi::{ParamValue, Span, ValueKind};
+use udo_api::{DType, OpSchema, Param, ParamKind};
+
+use crate::graph::{Attr, Node};
+
+/// One parameter's value.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ParamSetting {
+    /// The node gives none, and the schema has no default.
+    Absent,
+    /// An integer or truth value.
+    Int(i64),
+    /// A real number.
+    Float(f64),
+    /// Text.
+    Text(String),
+    /// Integers.
+    Ints(Vec<i64>),
+    /// Real numbers.
+    Floats(Vec<f64>),
+}
+
+/// All parameters of a schema, in its order.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Params {
+    settings: Vec<(&'static str, ParamSetting)>,
+}
+
+impl Params {
+    /// Name and value of each parameter.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &ParamSetting)> {
+        self.settings.iter().map(|(name, setting)| (*name, setting))
+    }
+
+    /// The same in the form that crosses the ABI; valid while `self` is.
+    pub(super) fn to_abi(&self) -> Vec<ParamValue> {
+        self.settings.iter().map(|(name, setting)| to_abi(name, setting)).collect()
+    }
+
+    /// Reads the attributes of `node` as `schema` wants them.
+    ///
+    /// # Errors
+    /// An attribute that the schema lacks, one of another kind, or a missing one.
+    pub fn of(node: &Node, schema: &OpSchema) -> Result<Self, String> {
+        for (name, _) in &node.attrs {
+            if !schema.params().iter().any(|p| p.name() == name) {
+                let known: Vec<&str> = schema.params().iter().map(Param::name).collect();
+                return Err(format!(
+                    "attribute {name:?} is not a parameter of operator {}, which has {}",
+                    schema.name(),
+                    if known.is_empty() { "none".to_owned() } else { known.join(", ") }
+                ));
+            }
+        }
+        let settings = schema.params().iter().map(|param| {
+            let given = node.attrs.iter().find(|(name, _)| name == param.name());
+            let setting = match given {
+                Some((_, attr)) => convert(param, attr)?,
+                None if param.is_optional() => default_of(param),
+                None => {
+                    return Err(format!(
+                        "attribute {:?} is missing, and it has no default",
+                        param.name()
+                    ));
+                }
+            };
+            Ok((param.name(), setting))
+        });
+        Ok(Self { settings: settings.collect::<Result<_, String>>()? })
+    }
+}
+
+fn to_abi(name: &'static str, setting: &ParamSetting) -> ParamValue {
+    let name = Span { ptr: name.as_ptr(), bytes: name.len() };
+    let none = ParamValue { name, kind: 0, reserved: 0, int: 0, float: 0.0, data: Span::NONE };
+    match setting {
+        ParamSetting::Absent => none,
+        ParamSetting::Int(int) => ParamValue { kind: 1, int: *int, ..none },
+        ParamSetting::Float(float) => ParamValue { kind: 2, float: *float, ..none },
+        ParamSetting::Text(text) => {
+            ParamValue { kind: 3, data: Span { ptr: text.as_ptr(), bytes: text.len() }, ..none }
+        }
+        ParamSetting::Ints(ints) => ParamValue {
+            kind: 4,
+            data: Span { ptr: ints.as_ptr().cast(), bytes: size_of_val(&**ints) },
+            ..none
+        },
+        ParamSetting::Floats(floats) => ParamValue {
+            kind: 5,
+            data: Span { ptr: floats.as_ptr().cast(), bytes: size_of_val(&**floats) },
+            ..none
+        },
+    }
+}
+
+fn default_of(param: &Param) -> ParamSetting {
+    match param.default_value() {
+        ValueKind::None => ParamSetting::Absent,
+        ValueKind::Int(int) => ParamSetting::Int(int),
+        ValueKind::Float(float) => ParamSetting::Float(float),
+        ValueKind::Str(text) => ParamSetting::Text(text.to_owned()),
+        ValueKind::Ints(ints) => ParamSetting::Ints(ints.to_vec()),
+        ValueKind::Floats(floats) => ParamSetting::Floats(floats.to_vec()),
+    }
+}
+
+fn convert(param: &Param, attr: &Attr) -> Result<ParamSetting, String> {
+    let wants_float = param.dtype().is_some_and(DType::is_float);
+    let setting = match (param.kind(), attr) {
+        (Some(ParamKind::Text), Attr::Text(text)) => Some(ParamSetting::Text(text.clone())),
+        (Some(ParamKind::Scalar), Attr::Int(int)) if wants_float => {
+            Some(ParamSetting::Float(to_float(*int)))
+        }
+        (Some(ParamKind::Scalar), Attr::Int(int)) => Some(ParamSetting::Int(*int)),
+        (Some(ParamKind::Scalar), Attr::Float(float)) if wants_float => {
+            Some(ParamSetting::Float(*float))
+        }
+        (Some(ParamKind::Tensor), Attr::Ints(ints)) if wants_float => {
+            Some(ParamSetting::Floats(ints.iter().map(|&i| to_float(i)).collect()))
+        }
+        (Some(ParamKind::Tensor), Attr::Ints(ints)) => Some(ParamSetting::Ints(ints.clone())),
+        (Some(ParamKind::Tensor), Attr::Floats(floats)) if wants_float => {
+            Some(ParamSetting::Floats(floats.clone()))
+        }
+        (Some(ParamKind::Tensor), Attr::Tensor(tensor)) => {
+            match (tensor.get::<i64>(), tensor.get::<f32>()) {
+                (Some(ints), _) if !wants_float => Some(ParamSetting::Ints(ints.to_vec())),
+                (_, Some(floats)) if wants_float => {
+                    Some(ParamSetting::Floats(floats.iter().map(|&f| f64::from(f)).collect()))
+                }
+                _ => None,
+            }
+        }
+        _ => None,
+    };
+    setting.ok_or_else(|| {
+        let wanted = match (param.kind(), wants_float) {
+            (Some(ParamKind::Text), _) => "text",
+            (Some(ParamKind::Scalar), true) => "a number",
+            (Some(ParamKind::Scalar), false) => "an integer",
+            (Some(ParamKind::Tensor), true) => "a list of numbers",
+            (Some(ParamKind::Tensor), false) => "a list of integers",
+            (None, _) => "a kind that this version does not know",
+        };
+        format!("attribute {:?} is {}, wanted {wanted}", param.name(), kind_of(attr))
+    })
+}
+
+fn kind_of(attr: &Attr) -> &'static str {
+    match attr {
+        Attr::Int(_) => "an integer",
+        Attr::Float(_) => "a real number",
+        Attr::Text(_) => "text",
+        Attr::Ints(_) => "a list of integers",
+        Attr::Floats(_) => "a list of real numbers",
+        Attr::Texts(_) => "a list of texts",
+        Attr::Tensor(_) => "a tensor",
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a real parameter written as an integer is small")]
+fn to_float(int: i64) -> f64 {
+    int as f64
+}

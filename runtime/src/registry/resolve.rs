@@ -1,0 +1,392 @@
+//! Binds each node to an operator, checks it against the schema, and infers every type and shape.
+
+use std::collections::BTreeMap;
+
+use udo_api::abi::ValueKind;
+use udo_api::{DType, OpDef, Port, Shape, TensorDesc};
+
+use super::call::{NodeView, Refusal, infer};
+use super::{OpEntry, PackageId, Params, Registry};
+use crate::graph::{DimSpec, Graph, Node, Source, TensorType, ValueId};
+use crate::memory::Tensor;
+
+/// What the user decides about binding.
+#[derive(Clone, Debug, Default)]
+pub struct BindOptions {
+    /// Operator type to package name: which package takes the nodes of a type that several claim.
+    pub bind: BTreeMap<String, String>,
+    /// Shapes of graph inputs whose dimensions the model leaves open.
+    pub shapes: BTreeMap<String, Vec<usize>>,
+}
+
+/// A node's operator and parameters.
+#[derive(Clone, Debug)]
+pub struct Binding {
+    /// The package that describes the operator.
+    pub package: PackageId,
+    /// The operator.
+    pub op: &'static OpDef,
+    /// The node's parameters, defaulted.
+    pub params: Params,
+}
+
+/// A graph in which every node has an operator and every value a type and shape.
+#[derive(Clone, Debug)]
+pub struct Resolved {
+    /// The graph.
+    pub graph: Graph,
+    /// One per node.
+    pub bindings: Vec<Binding>,
+    /// One per value; absent for values that nothing produces.
+    pub descs: Vec<TensorDesc>,
+    /// What the user should know, such as a package's operator in the place of a built-in one.
+    pub notices: Vec<String>,
+}
+
+/// Why a graph cannot be bound.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ResolveError {
+    /// Nobody describes the operator.
+    #[error("node {node:?}: no package has an operator {op:?}{}", domain_note(.domain))]
+    UnknownOp {
+        /// The node.
+        node: String,
+        /// Its operator type.
+        op: String,
+        /// Its domain.
+        domain: String,
+    },
+    /// Several packages describe the operator.
+    #[error("node {node:?}: operator {op:?} is in packages {}", .packages.join(", "))]
+    Ambiguous {
+        /// The node.
+        node: String,
+        /// Its operator type.
+        op: String,
+        /// The packages' names.
+        packages: Vec<String>,
+    },
+    /// `--bind` names a package that does not have the operator.
+    #[error("operator {op:?} is bound to package {package:?}, which does not have it")]
+    WrongBind {
+        /// The operator type.
+        op: String,
+        /// The package asked for.
+        package: String,
+    },
+    /// The node does not fit the schema, or the operator refuses it.
+    #[error("node {node:?} ({op}): {reason}")]
+    Node {
+        /// The node.
+        node: String,
+        /// Its operator type.
+        op: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A graph input's shape is not known.
+    #[error("graph input {input:?} has the open shape {dims}, wanted a shape for it")]
+    OpenShape {
+        /// The input.
+        input: String,
+        /// Its dimensions as the model has them.
+        dims: String,
+    },
+    /// The graph is not one: an id leads nowhere.
+    #[error("the graph is broken: {0}")]
+    Broken(String),
+}
+
+fn domain_note(domain: &str) -> String {
+    if domain.is_empty() { String::new() } else { format!(" of domain {domain:?}") }
+}
+
+impl ResolveError {
+    /// What the user can do about it.
+    pub fn help(&self) -> Option<String> {
+        match self {
+            Self::UnknownOp { op, .. } => Some(format!(
+                "pass the package that has it with --package, or make one: `udo new` with a config whose type is {op:?}"
+            )),
+            Self::Ambiguous { op, packages, .. } => {
+                let first = packages.first().map_or("PACKAGE", String::as_str);
+                Some(format!("choose one with --bind {op}={first}"))
+            }
+            Self::WrongBind { .. } => {
+                Some("`udo inspect PACKAGE` lists what a package has".to_owned())
+            }
+            Self::OpenShape { input, .. } => {
+                Some(format!("give one with --shape {input}=1,3,224,224"))
+            }
+            Self::Node { .. } | Self::Broken(_) => None,
+        }
+    }
+}
+
+impl Registry {
+    /// Binds every node of `graph`, and infers every type and shape.
+    ///
+    /// # Errors
+    /// A node that no operator takes as it is; the error names node, operator and port.
+    pub fn resolve(&self, graph: Graph, options: &BindOptions) -> Result<Resolved, ResolveError> {
+        let mut resolved = Resolved {
+            descs: source_descs(&graph, options)?,
+            graph,
+            bindings: Vec::new(),
+            notices: Vec::new(),
+        };
+        for index in 0..resolved.graph.nodes.len() {
+            let node = resolved.graph.nodes[index].clone();
+            let (entry, notice) = self.choose(&node, options)?;
+            if let Some(notice) = notice.filter(|n| !resolved.notices.contains(n)) {
+                resolved.notices.push(notice);
+            }
+            let fail = |reason: String| ResolveError::Node {
+                node: node.name.clone(),
+                op: node.op.clone(),
+                reason,
+            };
+            let params = Params::of(&node, entry.def.schema()).map_err(fail)?;
+            let node = fill_defaults(&mut resolved, index, entry.def).map_err(fail)?;
+            let binding = Binding { package: entry.package, op: entry.def, params };
+            resolved.check_inputs(&node, entry.def).map_err(fail)?;
+            let outputs = resolved.infer(&node, &binding).map_err(fail)?;
+            for (value, desc) in node.outputs.iter().zip(outputs) {
+                if let Some(slot) = value.and_then(|v| resolved.descs.get_mut(v.index())) {
+                    *slot = desc;
+                }
+            }
+            resolved.bindings.push(binding);
+        }
+        Ok(resolved)
+    }
+
+    /// The operator that takes `node`, and what to tell the user about the choice.
+    fn choose(
+        &self,
+        node: &Node,
+        options: &BindOptions,
+    ) -> Result<(OpEntry, Option<String>), ResolveError> {
+        let package_of = |entry: &OpEntry| self.package_name(entry.package);
+        let fits = |entry: &OpEntry| {
+            let domain = entry.def.schema().domain();
+            let built_in = self.is_builtin(entry.package);
+            let own = domain.is_empty() && (!built_in || node.domain.is_empty());
+            own || domain == node.domain || package_of(entry) == node.domain
+        };
+        let mut candidates: Vec<OpEntry> =
+            self.ops_named(&node.op).filter(|e| fits(e)).copied().collect();
+        if let Some(package) = options.bind.get(&node.op) {
+            let found = candidates.into_iter().find(|e| package_of(e) == package);
+            let wrong =
+                || ResolveError::WrongBind { op: node.op.clone(), package: package.clone() };
+            return found.map(|e| (e, None)).ok_or_else(wrong);
+        }
+        if !node.domain.is_empty() && candidates.iter().any(|e| package_of(e) == node.domain) {
+            candidates.retain(|e| package_of(e) == node.domain);
+        }
+        let (built_in, packaged): (Vec<_>, Vec<_>) =
+            candidates.into_iter().partition(|e| self.is_builtin(e.package));
+        match (packaged.as_slice(), built_in.first()) {
+            ([], None) => {
+                let (name, op, domain) = (node.name.clone(), node.op.clone(), node.domain.clone());
+                Err(ResolveError::UnknownOp { node: name, op, domain })
+            }
+            ([], Some(entry)) => Ok((*entry, None)),
+            ([entry], None) => Ok((*entry, None)),
+            ([entry], Some(_)) => {
+                let notice = format!(
+                    "{} nodes run package {}'s operator, not the built-in one",
+                    node.op,
+                    package_of(entry)
+                );
+                Ok((*entry, Some(notice)))
+            }
+            (several, _) => {
+                let packages = several.iter().map(|e| package_of(e).to_owned()).collect();
+                Err(ResolveError::Ambiguous {
+                    node: node.name.clone(),
+                    op: node.op.clone(),
+                    packages,
+                })
+            }
+        }
+    }
+}
+
+impl Resolved {
+    /// The description of a value; absent for a port that the node leaves out.
+    pub fn desc(&self, value: Option<ValueId>) -> TensorDesc {
+        value.and_then(|v| self.descs.get(v.index())).copied().unwrap_or(TensorDesc::ABSENT)
+    }
+
+    /// The elements of a value that are known before any run.
+    pub fn constant(&self, value: Option<ValueId>) -> Option<&Tensor> {
+        match &self.graph.value(value?).ok()?.source {
+            Source::Constant(tensor) => Some(tensor),
+            Source::Input(_) | Source::Computed => None,
+        }
+    }
+
+    fn view<'a>(&'a self, node: &Node, params: &'a Params) -> NodeView<'a> {
+        NodeView {
+            inputs: node.inputs.iter().map(|&v| self.desc(v)).collect(),
+            constants: node.inputs.iter().map(|&v| self.constant(v)).collect(),
+            params,
+            output_count: node.outputs.len(),
+            opset: node.opset,
+        }
+    }
+
+    fn infer(&self, node: &Node, binding: &Binding) -> Result<Vec<TensorDesc>, String> {
+        let view = self.view(node, &binding.params);
+        let outputs = infer(binding.op, &view).map_err(|refusal: Refusal| refusal.to_string())?;
+        let schema = binding.op.schema();
+        for (index, (value, desc)) in node.outputs.iter().zip(&outputs).enumerate() {
+            let Some(port) = schema.output(index) else {
+                return Err(format!(
+                    "it has {} outputs, the operator at most {}",
+                    node.outputs.len(),
+                    schema.outputs().len()
+                ));
+            };
+            if value.is_some() && !desc.is_in(port.types()) {
+                return Err(format!(
+                    "shape inference makes output {:?} {desc}, wanted {}",
+                    port.name(),
+                    port.types()
+                ));
+            }
+        }
+        let given = node.outputs.len();
+        if let Some(missing) =
+            schema.outputs().iter().skip(given).find(|p| !p.is_optional() && !p.is_repeated())
+        {
+            return Err(format!("output {:?} is missing", missing.name()));
+        }
+        Ok(outputs)
+    }
+
+    fn check_inputs(&self, node: &Node, op: &OpDef) -> Result<(), String> {
+        let schema = op.schema();
+        for (index, &value) in node.inputs.iter().enumerate() {
+            let Some(port) = schema.input(index) else {
+                let ports: Vec<&str> = schema.inputs().iter().map(Port::name).collect();
+                return Err(format!(
+                    "it has {} inputs, the operator takes {}",
+                    node.inputs.len(),
+                    ports.join(", ")
+                ));
+            };
+            let desc = self.desc(value);
+            if value.is_some() && !desc.is_in(port.types()) {
+                return Err(format!("input {:?} is {desc}, wanted {}", port.name(), port.types()));
+            }
+            if value.is_some() && port.wants_static() && self.constant(value).is_none() {
+                return Err(format!(
+                    "input {:?} is computed, and the operator wants it in the model",
+                    port.name()
+                ));
+            }
+        }
+        for (index, port) in schema.inputs().iter().enumerate() {
+            let given = node.inputs.get(index).is_some_and(Option::is_some);
+            if !given && !port.is_optional() {
+                return Err(format!("input {:?} is missing", port.name()));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn source_descs(graph: &Graph, options: &BindOptions) -> Result<Vec<TensorDesc>, ResolveError> {
+    graph
+        .values
+        .iter()
+        .map(|value| match &value.source {
+            Source::Computed => Ok(TensorDesc::ABSENT),
+            Source::Constant(tensor) => Ok(*tensor.desc()),
+            Source::Input(TensorType { dtype, dims }) => {
+                let asked = options.shapes.get(&value.name);
+                let shape = input_shape(dims, asked.map(Vec::as_slice)).ok_or_else(|| {
+                    ResolveError::OpenShape {
+                        input: value.name.clone(),
+                        dims: dims.iter().map(open_dim).collect::<Vec<_>>().join(","),
+                    }
+                })?;
+                Ok(TensorDesc::new(*dtype, shape))
+            }
+        })
+        .collect()
+}
+
+fn open_dim(dim: &DimSpec) -> String {
+    match dim {
+        DimSpec::Fixed(n) => n.to_string(),
+        DimSpec::Named(name) => name.clone(),
+        DimSpec::Unknown => "?".to_owned(),
+    }
+}
+
+/// The shape that the model gives an input, or the user where the model leaves it open.
+fn input_shape(dims: &[DimSpec], asked: Option<&[usize]>) -> Option<Shape> {
+    let Some(asked) = asked else {
+        let fixed = dims.iter().map(|d| match d {
+            DimSpec::Fixed(n) => Some(*n),
+            DimSpec::Named(_) | DimSpec::Unknown => None,
+        });
+        return Shape::new(&fixed.collect::<Option<Vec<_>>>()?).ok();
+    };
+    let agrees = |(spec, &n): (&DimSpec, &usize)| match spec {
+        DimSpec::Fixed(fixed) => *fixed == n,
+        DimSpec::Named(_) | DimSpec::Unknown => true,
+    };
+    let same = dims.len() == asked.len() && dims.iter().zip(asked).all(agrees);
+    if same { Shape::new(asked).ok() } else { None }
+}
+
+/// Gives left-out static inputs the defaults that the schema has for them; returns the node as it is then.
+fn fill_defaults(resolved: &mut Resolved, index: usize, op: &OpDef) -> Result<Node, String> {
+    let mut node = resolved.graph.nodes[index].clone();
+    for (port_index, port) in op.schema().inputs().iter().enumerate() {
+        let given = node.inputs.get(port_index).is_some_and(Option::is_some);
+        if given || port.default_value() == ValueKind::None {
+            continue;
+        }
+        let tensor = default_tensor(port)?;
+        let desc = *tensor.desc();
+        let name = format!("{}.{}", node.name, port.name());
+        let value = resolved.graph.add_constant(&name, tensor);
+        resolved.descs.resize(value.index() + 1, desc);
+        if node.inputs.len() <= port_index {
+            node.inputs.resize(port_index + 1, None);
+        }
+        node.inputs[port_index] = Some(value);
+    }
+    resolved.graph.nodes[index].inputs.clone_from(&node.inputs);
+    Ok(node)
+}
+
+fn default_tensor(port: &Port) -> Result<Tensor, String> {
+    let dtype = port.types().iter().next().unwrap_or(DType::F32);
+    let (numbers, shape): (Vec<f64>, Shape) = match port.default_value() {
+        ValueKind::Float(value) => (vec![value], Shape::SCALAR),
+        ValueKind::Floats(values) => (values.to_vec(), flat(values.len())?),
+        #[expect(clippy::cast_precision_loss, reason = "defaults are small")]
+        ValueKind::Int(value) => (vec![value as f64], Shape::SCALAR),
+        #[expect(clippy::cast_precision_loss, reason = "defaults are small")]
+        ValueKind::Ints(values) => {
+            (values.iter().map(|&v| v as f64).collect(), flat(values.len())?)
+        }
+        ValueKind::None | ValueKind::Str(_) => {
+            return Err(format!("the default of input {:?} is no number", port.name()));
+        }
+    };
+    crate::cores::convert::from_numbers(dtype, shape, &numbers)
+        .map_err(|e| format!("the default of input {:?}: {e}", port.name()))
+}
+
+fn flat(len: usize) -> Result<Shape, String> {
+    Shape::new(&[len]).map_err(|e| e.to_string())
+}

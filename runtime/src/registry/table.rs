@@ -1,0 +1,214 @@
+//! Checks a package's table before anything of it is registered.
+
+use std::collections::BTreeSet;
+
+use udo_api::abi::{LAYOUTS, Layout, LibraryRef, PackageV1, ValueKind};
+use udo_api::{
+    Core, CoreKind, KernelDef, OpDef, OpSchema, Param, ParamKind, Port, Side, TypeRule, TypeSet,
+    Wanted, types,
+};
+
+use super::index::is_inside;
+use super::open::raw_fault;
+
+/// More entries than any package has; a count beyond it is a broken table.
+const ENTRIES_MAX: usize = 1 << 16;
+
+/// Refuses a table that breaks the contract; the message says which entry and why.
+///
+/// `ops` are the operators that its kernels may compute.
+pub(super) fn check(table: &PackageV1, ops: &[OpDef]) -> Result<(), String> {
+    if !is_identifier(table.name()) {
+        return Err(format!("its package name is {:?}, wanted an identifier", table.name()));
+    }
+    let counts = [
+        ("operators", table.op_table().len()),
+        ("kernels", table.kernel_table().len()),
+        ("libraries", table.library_table().len()),
+    ];
+    if let Some((what, count)) = counts.into_iter().find(|&(_, count)| count > ENTRIES_MAX) {
+        return Err(format!("it has {count} {what}, wanted at most {ENTRIES_MAX}"));
+    }
+
+    let mut names = BTreeSet::new();
+    for op in table.op_table() {
+        let name = op.schema().name();
+        if !is_identifier(name) {
+            return Err(format!("an operator is called {name:?}, wanted an identifier"));
+        }
+        if !names.insert(name) {
+            return Err(format!("operator {name:?} is in it twice"));
+        }
+        check_op(op).map_err(|reason| format!("operator {name:?}: {reason}"))?;
+    }
+    for (at, kernel) in table.kernel_table().iter().enumerate() {
+        let name = kernel.op();
+        check_kernel(kernel, ops).map_err(|reason| format!("kernel {at} ({name:?}): {reason}"))?;
+    }
+    let mut files = BTreeSet::new();
+    for library in table.library_table() {
+        let file = library.file();
+        check_library(library).map_err(|reason| format!("library {file:?}: {reason}"))?;
+        if !files.insert(file) {
+            return Err(format!("library {file:?} is in it twice"));
+        }
+    }
+    Ok(())
+}
+
+/// A letter or underscore, then letters, digits and underscores, all ASCII.
+pub(super) fn is_identifier(name: &str) -> bool {
+    let is_word = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
+    name.bytes().all(is_word) && name.bytes().next().is_some_and(|b| !b.is_ascii_digit())
+}
+
+fn raw<T>(item: &T, name: &str) -> Result<(), String> {
+    let layout: Option<&Layout> = LAYOUTS.iter().find(|l| l.name == name);
+    match layout.map(|layout| raw_fault(item, layout)) {
+        Some(None) => Ok(()),
+        Some(Some(fault)) => Err(fault),
+        None => Err(format!("the layout of {name} is not known")),
+    }
+}
+
+fn check_op(op: &OpDef) -> Result<(), String> {
+    raw(op, "OpDef")?;
+    let schema = op.schema();
+    check_ports("input", schema.inputs())?;
+    check_ports("output", schema.outputs())?;
+    if schema.outputs().is_empty() {
+        return Err("it has no outputs, wanted at least one".to_owned());
+    }
+    let mut names = BTreeSet::new();
+    for param in schema.params() {
+        let name = param.name();
+        if name.is_empty() || !names.insert(name) {
+            return Err(format!("a parameter is called {name:?}, wanted a name of its own"));
+        }
+        check_param(param).map_err(|reason| format!("parameter {name:?}: {reason}"))?;
+    }
+    Ok(())
+}
+
+fn check_ports(side: &str, ports: &[Port]) -> Result<(), String> {
+    let mut names = BTreeSet::new();
+    for (at, port) in ports.iter().enumerate() {
+        let name = port.name();
+        if name.is_empty() || !names.insert(name) {
+            return Err(format!("{side} {at} is called {name:?}, wanted a name of its own"));
+        }
+        let is_last = at + 1 == ports.len();
+        check_port(port, is_last).map_err(|reason| format!("{side} {name:?}: {reason}"))?;
+    }
+    Ok(())
+}
+
+fn check_port(port: &Port, is_last: bool) -> Result<(), String> {
+    raw(port, "Port")?;
+    check_types(port.types())?;
+    if port.is_repeated() && !is_last {
+        return Err("it is repeated, wanted that of the last port only".to_owned());
+    }
+    for on_core in port.core_types() {
+        check_core(on_core.core())?;
+        check_types(on_core.types())
+            .map_err(|reason| format!("on {}: {reason}", on_core.core()))?;
+    }
+    Ok(())
+}
+
+fn check_types(set: TypeSet) -> Result<(), String> {
+    if set.is_empty() {
+        return Err("it takes no type, wanted at least one".to_owned());
+    }
+    let known = TypeSet::from_bits(set.bits());
+    if known != set || known.and(types::STR) != TypeSet::EMPTY {
+        return Err(format!("its types are {:#x}, wanted types of tensors", set.bits()));
+    }
+    Ok(())
+}
+
+fn check_param(param: &Param) -> Result<(), String> {
+    raw(param, "Param")?;
+    let Some(kind) = param.kind() else {
+        return Err("its kind is not known, wanted scalar, text or tensor".to_owned());
+    };
+    if param.dtype().is_none() {
+        return Err("its type is not known".to_owned());
+    }
+    let fits = match param.default_value() {
+        ValueKind::None => true,
+        ValueKind::Int(_) | ValueKind::Float(_) => kind == ParamKind::Scalar,
+        ValueKind::Str(_) => kind == ParamKind::Text,
+        ValueKind::Ints(_) | ValueKind::Floats(_) => kind == ParamKind::Tensor,
+    };
+    if fits { Ok(()) } else { Err(format!("its default does not fit its kind, {kind:?}")) }
+}
+
+fn check_core(core: Core) -> Result<(), String> {
+    match core.kind() {
+        Some(CoreKind::Dsp) if core.arch() == 0 => {
+            Err("its core is a DSP without an architecture".to_owned())
+        }
+        Some(CoreKind::Cpu | CoreKind::Gpu | CoreKind::Hta) if core.arch() != 0 => {
+            Err(format!("its core is {core} with architecture {}, wanted 0", core.arch()))
+        }
+        Some(_) => Ok(()),
+        None => Err(format!("its core is {core}, which is not known")),
+    }
+}
+
+fn check_kernel(kernel: &KernelDef, ops: &[OpDef]) -> Result<(), String> {
+    raw(kernel, "KernelDef")?;
+    raw(kernel.vtable(), "KernelVTable")?;
+    if let Some(gpu) = kernel.vtable().gpu {
+        raw(gpu, "GpuTable")?;
+    }
+    check_core(kernel.core())?;
+    let Some(op) = ops.iter().find(|op| op.schema().name() == kernel.op()) else {
+        return Err("its package describes no such operator".to_owned());
+    };
+    let schema = op.schema();
+    for rule in kernel.type_rules() {
+        check_rule(rule, schema)?;
+    }
+    for pair in kernel.in_place_pairs() {
+        let (input, output) = (usize::from(pair.input), usize::from(pair.output));
+        if schema.input(input).is_none() || schema.output(output).is_none() {
+            return Err(format!(
+                "it works in place from input {input} to output {output}, which the operator lacks"
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn check_rule(rule: &TypeRule, schema: &OpSchema) -> Result<(), String> {
+    let port = rule.port();
+    let (side, known) = match rule.side() {
+        Some(Side::Input) => ("input", schema.input(port).is_some()),
+        Some(Side::Output) => ("output", schema.output(port).is_some()),
+        None => return Err("a rule is for neither an input nor an output".to_owned()),
+    };
+    if !known {
+        return Err(format!("a rule is for {side} {port}, which the operator lacks"));
+    }
+    match rule.wanted() {
+        Wanted::Types(set) => {
+            check_types(set).map_err(|reason| format!("the rule for {side} {port}: {reason}"))
+        }
+        Wanted::SameAsInput(other) if schema.input(other).is_none() => Err(format!(
+            "the rule for {side} {port} wants the type of input {other}, which the operator lacks"
+        )),
+        Wanted::SameAsInput(_) => Ok(()),
+    }
+}
+
+fn check_library(library: &LibraryRef) -> Result<(), String> {
+    raw(library, "LibraryRef")?;
+    check_core(library.core())?;
+    if !is_inside(library.file()) {
+        return Err("wanted a path inside the package's folder".to_owned());
+    }
+    Ok(())
+}

@@ -1,0 +1,476 @@
+//! The memory of one stream of runs, and the walk over the plan.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use udo_api::abi::{ExecArgs, TensorArg};
+use udo_api::guard::GuardCell;
+use udo_api::{Core, DType, Element, ExecError, Status, TensorDesc};
+
+use crate::cores::Memory;
+use crate::memory::{Buffer, Tensor, elements, elements_mut};
+use crate::plan::{Operand, Place, Plan, Step};
+use crate::pool::Pool;
+
+/// Why a run failed. The session can run again.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("node {node:?}: package {package}'s {op} on {core} {reason}")]
+pub struct RunError {
+    /// The node.
+    pub node: String,
+    /// Its operator type.
+    pub op: String,
+    /// The kernel's package.
+    pub package: String,
+    /// The core that it ran on.
+    pub core: Core,
+    /// What the kernel answered.
+    pub error: ExecError,
+    /// The same in words.
+    pub reason: String,
+}
+
+/// Why a tensor cannot go in or come out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PortError {
+    /// The model has no such input or output.
+    #[error("the model has no {side} {name:?}, it has {}", .known.join(", "))]
+    NoSuchPort {
+        /// `input` or `output`.
+        side: &'static str,
+        /// The name asked for.
+        name: String,
+        /// The names that there are.
+        known: Vec<String>,
+    },
+    /// The tensor is of another type or shape.
+    #[error("{side} {name:?} is {found}, wanted {wanted}")]
+    WrongTensor {
+        /// `input` or `output`.
+        side: &'static str,
+        /// The port's name.
+        name: String,
+        /// What was given or asked for.
+        found: String,
+        /// What the model has.
+        wanted: String,
+    },
+}
+
+type ExecuteFn = unsafe extern "C" fn(args: *const ExecArgs) -> u32;
+
+/// What the walk needs of a step: the call, and where bounded shapes go afterwards.
+#[derive(Clone, Copy)]
+struct Call {
+    execute: ExecuteFn,
+    args: *const ExecArgs,
+    shapes_end: u32,
+}
+
+/// One call after another, over memory of its own. A session belongs to one thread at a time.
+pub struct Session {
+    plan: Arc<Plan>,
+    // Kernels hold pointers into these; nothing moves or frees them before the session goes.
+    arenas: [Buffer; 3],
+    scratch: [Buffer; 3],
+    tensors: Vec<TensorArg>,
+    args: Vec<ExecArgs>,
+    calls: Vec<Call>,
+    /// Producer and consumer of each bounded value, in the order of the steps.
+    shapes: Vec<(usize, usize)>,
+    first_tensor: Vec<usize>,
+    guards: Vec<Guard>,
+    thread: u64,
+    pool: Arc<Pool>,
+}
+
+/// A library's thread guard, and the steps that want it.
+struct Guard {
+    of_thread: extern "C" fn() -> *mut GuardCell,
+    steps: Vec<usize>,
+}
+
+// SAFETY: every pointer leads into memory that the session owns or shares immutably, and the
+// guards of a thread are looked up again when another thread runs the session.
+unsafe impl Send for Session {}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Session({} steps)", self.calls.len())
+    }
+}
+
+/// A number that no other thread of the process has, ever; 0 stands for none.
+fn this_thread() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    thread_local! {
+        static NUMBER: Cell<u64> = const { Cell::new(0) };
+    }
+    NUMBER.with(|number| {
+        if number.get() == 0 {
+            number.set(NEXT.fetch_add(1, Ordering::Relaxed));
+        }
+        number.get()
+    })
+}
+
+impl Session {
+    /// Takes the memory that `plan` asks for. Nothing is allocated after this.
+    pub fn new(plan: Arc<Plan>, pool: Arc<Pool>) -> Self {
+        let arenas = plan.arena_bytes.map(Buffer::zeroed);
+        let scratch = plan.scratch_bytes.map(Buffer::zeroed);
+        let mut session = Self {
+            arenas,
+            scratch,
+            tensors: Vec::new(),
+            args: Vec::with_capacity(plan.steps.len()),
+            calls: Vec::with_capacity(plan.steps.len()),
+            shapes: Vec::new(),
+            first_tensor: Vec::with_capacity(plan.steps.len()),
+            guards: Vec::new(),
+            thread: 0,
+            pool,
+            plan,
+        };
+        session.lay_tensors();
+        session.lay_calls();
+        session
+    }
+
+    fn lay_tensors(&mut self) {
+        let plan = Arc::clone(&self.plan);
+        for step in &plan.steps {
+            self.first_tensor.push(self.tensors.len());
+            for operand in step.inputs.iter().chain(&step.outputs) {
+                let data = self.address(operand);
+                let mut arg = TensorArg::new(&operand.desc, data);
+                if let Some(rows) = operand.rows {
+                    arg.data = arg.data.wrapping_add(rows.offset_bytes);
+                    arg.row_stride = rows.stride;
+                }
+                arg.in_place = operand.in_place.map_or(0, |other| other + 1);
+                self.tensors.push(arg);
+            }
+        }
+    }
+
+    /// The first byte of an operand; null for one that is left out.
+    fn address(&self, operand: &Operand) -> *mut u8 {
+        match &operand.place {
+            None => std::ptr::null_mut(),
+            Some(Place::Constant(tensor)) => tensor.bytes().as_ptr().cast_mut(),
+            Some(Place::Slot(slot)) => {
+                let Some(place) = self.plan.slots.get(slot.0) else { return std::ptr::null_mut() };
+                self.arenas[place.memory as usize].as_ptr().wrapping_add(place.offset)
+            }
+        }
+    }
+
+    fn lay_calls(&mut self) {
+        let plan = Arc::clone(&self.plan);
+        let count = |n: usize| u16::try_from(n).unwrap_or(u16::MAX);
+        let tensors = self.tensors.as_mut_ptr();
+        let mut guards: BTreeMap<usize, Guard> = BTreeMap::new();
+        for (index, step) in plan.steps.iter().enumerate() {
+            let scratch = &self.scratch[Memory::of(step.core) as usize];
+            let wanted = step.kernel.workspace();
+            let scratch_bytes =
+                if wanted.wants_all_vtcm() { scratch.len() } else { wanted.bytes() };
+            self.args.push(ExecArgs {
+                state: step.kernel.state(),
+                tensors: tensors.wrapping_add(self.first_tensor[index]),
+                packed: step.kernel.packed_spans().as_ptr(),
+                scratch: scratch.as_ptr(),
+                scratch_bytes,
+                guard: std::ptr::null_mut(),
+                parallel: self.pool.table(),
+                input_count: count(step.inputs.len()),
+                output_count: count(step.outputs.len()),
+                packed_count: count(step.kernel.packed_spans().len()),
+                reserved: 0,
+            });
+            let of_thread = step.thread_guard.unwrap_or(host_guard);
+            let guard = guards.entry(of_thread as usize);
+            guard.or_insert_with(|| Guard { of_thread, steps: Vec::new() }).steps.push(index);
+        }
+        self.guards = guards.into_values().collect();
+        self.link_shapes(&plan);
+        let mut shapes_end = 0;
+        for (index, step) in plan.steps.iter().enumerate() {
+            let produced = self.shapes[shapes_end..]
+                .iter()
+                .take_while(|(from, _)| self.step_of(*from) == index);
+            shapes_end += produced.count();
+            self.calls.push(Call {
+                execute: step.kernel.execute_fn(),
+                args: &raw const self.args[index],
+                shapes_end: u32::try_from(shapes_end).unwrap_or(u32::MAX),
+            });
+        }
+    }
+
+    fn step_of(&self, tensor: usize) -> usize {
+        self.first_tensor.partition_point(|&first| first <= tensor).saturating_sub(1)
+    }
+
+    /// Notes where each bounded shape goes once its step has said it.
+    fn link_shapes(&mut self, plan: &Plan) {
+        for (step, operands) in plan.steps.iter().enumerate() {
+            for (port, operand) in operands.inputs.iter().enumerate() {
+                let Some((producer, output)) = operand.shaped_by else { continue };
+                let inputs = plan.steps.get(producer).map_or(0, |s| s.inputs.len());
+                let from = self.first_tensor[producer] + inputs + output;
+                self.shapes.push((from, self.first_tensor[step] + port));
+            }
+        }
+        self.shapes.sort_unstable();
+    }
+
+    /// Runs the model once over the inputs as they are. Uses no heap unless it fails.
+    ///
+    /// # Errors
+    /// A kernel failed; the outputs are unspecified, and the session can run again.
+    pub fn run(&mut self) -> Result<(), RunError> {
+        self.enter_thread();
+        let mut shaped = 0;
+        for (index, call) in self.calls.iter().enumerate() {
+            // SAFETY: the arguments point into memory of this session, laid out by its plan.
+            let status = unsafe { (call.execute)(call.args) };
+            if status != Status::OK.code() {
+                return Err(self.failure(index, status));
+            }
+            if call.shapes_end != shaped {
+                pass_shapes(&mut self.tensors, &self.shapes, shaped, call.shapes_end);
+                shaped = call.shapes_end;
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs the model once and notes how long each step took.
+    ///
+    /// # Errors
+    /// As [`Session::run`].
+    pub fn run_timed(&mut self, times: &mut [Duration]) -> Result<(), RunError> {
+        self.enter_thread();
+        let mut shaped = 0;
+        for (index, call) in self.calls.iter().enumerate() {
+            let start = Instant::now();
+            // SAFETY: as in `run`.
+            let status = unsafe { (call.execute)(call.args) };
+            if let Some(time) = times.get_mut(index) {
+                *time = start.elapsed();
+            }
+            if status != Status::OK.code() {
+                return Err(self.failure(index, status));
+            }
+            pass_shapes(&mut self.tensors, &self.shapes, shaped, call.shapes_end);
+            shaped = call.shapes_end;
+        }
+        Ok(())
+    }
+
+    /// Looks up the thread's guards when the session meets a new thread.
+    fn enter_thread(&mut self) {
+        let thread = this_thread();
+        if self.thread == thread {
+            return;
+        }
+        self.thread = thread;
+        for guard in &self.guards {
+            let cell = (guard.of_thread)();
+            for &step in &guard.steps {
+                if let Some(args) = self.args.get_mut(step) {
+                    args.guard = cell;
+                }
+            }
+        }
+        // The pointers into `args` were taken before it was written to.
+        let args = self.args.as_ptr();
+        for (index, call) in self.calls.iter_mut().enumerate() {
+            call.args = args.wrapping_add(index);
+        }
+    }
+
+    #[cold]
+    fn failure(&self, index: usize, status: u32) -> RunError {
+        let status = Status::from_code(status);
+        let (detail, message) = match self.args.get(index).map(|a| a.guard) {
+            Some(cell) if !cell.is_null() => {
+                // SAFETY: the cell is this thread's, and the call that used it has returned.
+                let report = unsafe { &*cell }.take_report();
+                (report.detail, report.message)
+            }
+            _ => ([0; 2], String::new()),
+        };
+        let error = ExecError::with(status, detail);
+        let reason =
+            if message.is_empty() { error.to_string() } else { format!("{error}: {message}") };
+        let step = self.plan.steps.get(index);
+        let name = |pick: fn(&Step) -> &String| step.map_or_else(String::new, |s| pick(s).clone());
+        RunError {
+            node: name(|s| &s.name),
+            op: name(|s| &s.op),
+            package: name(|s| &s.package),
+            core: step.map_or(Core::CPU, |s| s.core),
+            error,
+            reason,
+        }
+    }
+
+    /// The plan that the session walks.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    fn bytes_of<'a>(&'a self, operand: &'a Operand) -> &'a [u8] {
+        match &operand.place {
+            Some(Place::Constant(tensor)) => tensor.bytes(),
+            Some(Place::Slot(slot)) => {
+                let place = self.plan.slots.get(slot.0);
+                let start = place.map_or(0, |p| p.offset);
+                let arena = place.map_or(&[][..], |p| self.arenas[p.memory as usize].bytes());
+                arena.get(start..start + operand.desc.size_bytes()).unwrap_or_default()
+            }
+            None => &[],
+        }
+    }
+
+    /// The elements of an input, to be filled in before a run; they stay until written again.
+    ///
+    /// # Errors
+    /// The model has no such input, or one of another type.
+    pub fn input_mut<T: Element>(&mut self, name: &str) -> Result<&mut [T], PortError> {
+        let plan = Arc::clone(&self.plan);
+        let port = find("input", &plan.inputs, name)?;
+        let wrong = || wrong_type("input", name, T::DTYPE, &port.operand.desc);
+        if port.operand.desc.dtype() != Some(T::DTYPE) {
+            return Err(wrong());
+        }
+        let place = port.operand.slot().and_then(|s| plan.slots.get(s.0)).ok_or_else(wrong)?;
+        let end = place.offset + port.operand.desc.size_bytes();
+        let bytes = self.arenas[place.memory as usize]
+            .bytes_mut()
+            .get_mut(place.offset..end)
+            .ok_or_else(wrong)?;
+        elements_mut(bytes).ok_or_else(wrong)
+    }
+
+    /// Copies a tensor into an input.
+    ///
+    /// # Errors
+    /// The model has no such input, or one of another type or shape.
+    pub fn set_input(&mut self, name: &str, tensor: &Tensor) -> Result<(), PortError> {
+        let plan = Arc::clone(&self.plan);
+        let port = find("input", &plan.inputs, name)?;
+        let wanted = &port.operand.desc;
+        let wrong = || PortError::WrongTensor {
+            side: "input",
+            name: name.to_owned(),
+            found: tensor.desc().to_string(),
+            wanted: wanted.to_string(),
+        };
+        if tensor.dtype() != wanted.dtype().unwrap_or(DType::Str) || tensor.dims() != wanted.shape()
+        {
+            return Err(wrong());
+        }
+        let place = port.operand.slot().and_then(|s| plan.slots.get(s.0)).ok_or_else(wrong)?;
+        let end = place.offset + tensor.bytes().len();
+        let bytes = self.arenas[place.memory as usize]
+            .bytes_mut()
+            .get_mut(place.offset..end)
+            .ok_or_else(wrong)?;
+        bytes.copy_from_slice(tensor.bytes());
+        Ok(())
+    }
+
+    /// The type and shape of an output after the last run.
+    ///
+    /// # Errors
+    /// The model has no such output.
+    pub fn output_desc(&self, name: &str) -> Result<TensorDesc, PortError> {
+        let operand = &find("output", &self.plan.outputs, name)?.operand;
+        Ok(self.shaped(operand))
+    }
+
+    fn shaped(&self, operand: &Operand) -> TensorDesc {
+        let Some((step, output)) = operand.shaped_by else { return operand.desc };
+        let inputs = self.plan.steps.get(step).map_or(0, |s| s.inputs.len());
+        let arg =
+            self.first_tensor.get(step).and_then(|first| self.tensors.get(first + inputs + output));
+        let shape = arg.and_then(|a| udo_api::Shape::new(a.dims.get(..usize::from(a.rank))?).ok());
+        shape.map_or(operand.desc, |s| operand.desc.with_shape(s))
+    }
+
+    /// The elements of an output after the last run.
+    ///
+    /// # Errors
+    /// The model has no such output, or one of another type.
+    pub fn output<T: Element>(&self, name: &str) -> Result<&[T], PortError> {
+        let operand = &find("output", &self.plan.outputs, name)?.operand;
+        let wrong = || wrong_type("output", name, T::DTYPE, &operand.desc);
+        if operand.desc.dtype() != Some(T::DTYPE) {
+            return Err(wrong());
+        }
+        let len = self.shaped(operand).len();
+        elements::<T>(self.bytes_of(operand)).and_then(|all| all.get(..len)).ok_or_else(wrong)
+    }
+
+    /// A copy of an output after the last run.
+    ///
+    /// # Errors
+    /// The model has no such output.
+    pub fn output_tensor(&self, name: &str) -> Result<Tensor, PortError> {
+        let operand = &find("output", &self.plan.outputs, name)?.operand;
+        let desc = self.shaped(operand);
+        let dtype = desc.dtype().unwrap_or(DType::U8);
+        let bytes = self.bytes_of(operand).get(..desc.size_bytes()).unwrap_or_default();
+        Tensor::from_bytes(dtype, desc.full_shape(), bytes).map_err(|e| PortError::WrongTensor {
+            side: "output",
+            name: name.to_owned(),
+            found: e.to_string(),
+            wanted: desc.to_string(),
+        })
+    }
+}
+
+/// The guard of kernels in libraries without one, and of the runtime's own.
+extern "C" fn host_guard() -> *mut GuardCell {
+    udo_api::guard::this_thread()
+}
+
+/// Copies the extents that a step said to everything that reads them.
+fn pass_shapes(tensors: &mut [TensorArg], shapes: &[(usize, usize)], from: u32, to: u32) {
+    let range = from as usize..to as usize;
+    for &(producer, consumer) in shapes.get(range).unwrap_or_default() {
+        let Some(TensorArg { dims, len, row_stride, .. }) = tensors.get(producer) else { continue };
+        let (dims, len, row_stride) = (*dims, *len, *row_stride);
+        if let Some(arg) = tensors.get_mut(consumer) {
+            arg.dims = dims;
+            arg.len = len;
+            arg.row_stride = row_stride;
+        }
+    }
+}
+
+fn find<'a>(
+    side: &'static str,
+    ports: &'a [crate::plan::Port],
+    name: &str,
+) -> Result<&'a crate::plan::Port, PortError> {
+    ports.iter().find(|p| p.name == name).ok_or_else(|| PortError::NoSuchPort {
+        side,
+        name: name.to_owned(),
+        known: ports.iter().map(|p| format!("{:?}", p.name)).collect(),
+    })
+}
+
+fn wrong_type(side: &'static str, name: &str, found: DType, wanted: &TensorDesc) -> PortError {
+    let found = found.to_string();
+    PortError::WrongTensor { side, name: name.to_owned(), found, wanted: wanted.to_string() }
+}

@@ -1,0 +1,238 @@
+//! What a kernel must not do in execute, and what happens when it does.
+
+mod support;
+
+use std::cell::RefCell;
+use std::num::NonZero;
+
+use udo_api::guard::{GuardCell, heap_calls};
+use udo_api::types::F32;
+use udo_api::{
+    Core, DType, Error, ExecError, FinalizeCx, GuardAlloc, InferCx, Io, Kernel, KernelDef, Op,
+    OpDef, OpSchema, PackageV1, Param, Port, Status, Workspace,
+};
+use udo_runtime::graph::Attr;
+use udo_runtime::model::Options;
+use udo_runtime::session::{RunError, Session};
+
+#[global_allocator]
+static GUARD: GuardAlloc = GuardAlloc;
+
+static PACKAGE: PackageV1 = PackageV1::new("Misbehaving", "1.0.0")
+    .ops(&[OpDef::of::<Misbehave>()])
+    .kernels(&[KernelDef::new::<MisbehaveF32>("Misbehave", Core::CPU)])
+    .guarded_by(thread_guard);
+
+extern "C" fn thread_guard() -> *mut GuardCell {
+    udo_api::guard::install_panic_hook();
+    udo_api::guard::this_thread()
+}
+
+struct Misbehave;
+
+impl Op for Misbehave {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "Misbehave",
+        &[Port::required("x", F32)],
+        &[Port::required("y", F32)],
+        &[Param::text("how")],
+    );
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let x = cx.input(0)?;
+        cx.set_output(0, x)
+    }
+}
+
+/// One way to break the rules, switched on by a negative first element.
+type Way = fn(&mut Io<'_>) -> Result<(), ExecError>;
+
+struct MisbehaveF32 {
+    way: Way,
+}
+
+thread_local! {
+    static LAZY: RefCell<Vec<u8>> = RefCell::new(vec![0; 77]);
+}
+
+fn parallel_push(io: &mut Io<'_>) -> Result<(), ExecError> {
+    io.parallel.run(8, |i| {
+        if i == 5 {
+            drop(std::hint::black_box(vec![0u8; 33]));
+        }
+        Ok(())
+    })
+}
+
+fn parallel_panic(io: &mut Io<'_>) -> Result<(), ExecError> {
+    io.parallel.run(8, |i| {
+        assert!(i != 5, "worker call {i} broke");
+        Ok(())
+    })
+}
+
+const WAYS: &[(&str, Way)] = &[
+    ("nothing", |_| Ok(())),
+    ("push", |_| {
+        let mut v = Vec::new();
+        v.push(1u64);
+        std::hint::black_box(&v);
+        Ok(())
+    }),
+    ("format", |io| {
+        std::hint::black_box(format!("{:?}", io.inputs.shape(0)?));
+        Ok(())
+    }),
+    ("box", |_| {
+        std::hint::black_box(Box::new([0u8; 48]));
+        Ok(())
+    }),
+    ("thread", |_| {
+        drop(std::thread::spawn(|| {}).join());
+        Ok(())
+    }),
+    ("thread-local", |_| {
+        LAZY.with(|lazy| std::hint::black_box(lazy.borrow().len()));
+        Ok(())
+    }),
+    ("worker", parallel_push),
+    ("worker-panic", parallel_panic),
+    ("panic", |_| panic!("the kernel gave up")),
+    ("index", |io| {
+        let x = io.inputs.get::<f32>(0)?;
+        let at = std::hint::black_box(x.len());
+        std::hint::black_box(x[at]);
+        Ok(())
+    }),
+    ("status", |_| Err(ExecError::of(Status::from_code(4711)))),
+    ("scratch", |io| io.scratch.take::<f32>(17).map(drop)),
+    ("port", |io| io.inputs.get::<f32>(3).map(drop)),
+    ("type", |io| io.inputs.get::<i64>(0).map(drop)),
+    ("twice", |io| {
+        io.outputs.take::<f32>(0)?;
+        io.outputs.take::<f32>(0).map(drop)
+    }),
+    ("pair", |io| io.in_place::<f32>(0, 0).map(drop)),
+    ("bound", |io| io.outputs.set_shape(0, &[9])),
+    ("value", |_| Err(ExecError::bad_value(-3, 2))),
+];
+
+impl Kernel for MisbehaveF32 {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let how = cx.text("how")?;
+        let found = WAYS.iter().find(|(name, _)| *name == how);
+        found
+            .map(|(_, way)| Self { way: *way })
+            .ok_or_else(|| Error::new(format!("no way called {how:?}")))
+    }
+
+    fn workspace(&self) -> Workspace {
+        Workspace::of::<f32>(16)
+    }
+
+    fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
+        let x = io.inputs.get::<f32>(0)?;
+        if x.first().is_some_and(|&v| v < 0.0) {
+            return (self.way)(&mut io);
+        }
+        io.scratch.take::<f32>(16)?;
+        let y = io.outputs.take::<f32>(0)?;
+        y.copy_from_slice(x);
+        Ok(())
+    }
+}
+
+fn session(how: &str) -> Session {
+    let graph =
+        support::one_node("Misbehave", 1, DType::F32, &[8], &[("how", Attr::Text(how.to_owned()))]);
+    let options = Options { threads: NonZero::new(2).unwrap(), ..Options::default() };
+    support::compile(graph, &PACKAGE, &options).expect("the graph compiles").session()
+}
+
+fn run(session: &mut Session, first: f32) -> Result<(), RunError> {
+    session.input_mut::<f32>("a").unwrap()[0] = first;
+    session.run()
+}
+
+#[test]
+fn every_breach_is_reported_and_the_next_run_works() {
+    let node = "node \"the_misbehave\": package Misbehaving's Misbehave on cpu ";
+    // (way, status, what the message says)
+    let cases: &[(&str, Status, &str)] = &[
+        ("push", Status::HEAP_USE, "used the heap in execute: 2 times, the first for 32 bytes"),
+        ("format", Status::HEAP_USE, "used the heap in execute: "),
+        ("box", Status::HEAP_USE, "used the heap in execute: 2 times, the first for 48 bytes"),
+        ("thread", Status::HEAP_USE, "used the heap in execute: "),
+        ("thread-local", Status::HEAP_USE, "used the heap in execute: "),
+        ("worker", Status::HEAP_USE, "used the heap in execute: 2 times, the first for 33 bytes"),
+        (
+            "worker-panic",
+            Status::PANICKED,
+            "panicked: worker call 5 broke (runtime/tests/firewall.rs:",
+        ),
+        ("panic", Status::PANICKED, "panicked: the kernel gave up (runtime/tests/firewall.rs:"),
+        ("index", Status::PANICKED, "panicked: a payload that is no text"),
+        ("status", Status::from_code(4711), "answered with status 4711, which has no meaning"),
+        (
+            "scratch",
+            Status::SCRATCH_EXCEEDED,
+            "asked for more scratch than workspace() declared: wanted 68 bytes, 64 are left",
+        ),
+        ("port", Status::NO_SUCH_PORT, "asked for a port that the node does not have: port 3 of 1"),
+        (
+            "type",
+            Status::WRONG_TYPE,
+            "used a port as a type that it does not have: wanted i64, found f32",
+        ),
+        ("twice", Status::OUTPUT_TAKEN, "took an output twice: port 0"),
+        ("pair", Status::IN_PLACE, "used one port of an in-place pair on its own: port 0"),
+        (
+            "bound",
+            Status::BOUND_EXCEEDED,
+            "gave an output a larger shape than its bound: 9 elements, bound 8",
+        ),
+        ("value", Status::BAD_VALUE, "met a value that it cannot work with: -3 at element 2"),
+    ];
+    assert_eq!(cases.len() + 1, WAYS.len(), "every way has a case");
+    for &(how, status, message) in cases {
+        let mut session = session(how);
+        run(&mut session, 1.0).expect("a good input runs");
+        let error = run(&mut session, -1.0).expect_err(how);
+        assert_eq!(error.error.status, status, "{how}: {error}");
+        let text = error.to_string();
+        assert!(text.starts_with(node), "{how}: {text}");
+        if how != "index" {
+            assert!(text[node.len()..].starts_with(message), "{how}: {text}");
+        }
+        run(&mut session, 2.0).unwrap_or_else(|e| panic!("{how}: the next run fails: {e}"));
+        assert_eq!(session.output::<f32>("y").unwrap()[0].to_bits(), 2.0f32.to_bits());
+    }
+}
+
+#[test]
+fn clean_runs_use_no_heap() {
+    let mut session = session("nothing");
+    run(&mut session, 1.0).unwrap();
+    // Other tests of this binary allocate at their own times, so one quiet run is proof enough.
+    let quiet = (0..10_000).any(|_| {
+        let before = heap_calls();
+        run(&mut session, 1.0).unwrap();
+        heap_calls() == before
+    });
+    assert!(quiet, "every run met the heap");
+}
+
+#[test]
+fn a_session_may_move_to_another_thread() {
+    let mut session = session("push");
+    run(&mut session, 1.0).unwrap();
+    let mut session = std::thread::spawn(move || {
+        let error = run(&mut session, -1.0).unwrap_err();
+        assert_eq!(error.error.status, Status::HEAP_USE);
+        session
+    })
+    .join()
+    .unwrap();
+    run(&mut session, 1.0).unwrap();
+    assert_eq!(run(&mut session, -1.0).unwrap_err().error.status, Status::HEAP_USE);
+}

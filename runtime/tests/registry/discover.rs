@@ -1,0 +1,81 @@
+//! Finding packages by their manifests.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use tempfile::tempdir;
+use udo_runtime::registry::{Registry, discover};
+
+use crate::support::*;
+
+#[test]
+fn a_thousand_packages_are_found_in_order() {
+    let folder = tempdir().unwrap();
+    let first = folder.path().join("p0000");
+    fs::create_dir(&first).unwrap();
+    fs::copy(&scale().reg, first.join(SCALE_REG)).unwrap();
+    for at in 1..1000 {
+        let dist = folder.path().join(format!("p{at:04}"));
+        fs::create_dir(&dist).unwrap();
+        fs::hard_link(first.join(SCALE_REG), dist.join(SCALE_REG)).unwrap();
+    }
+    let start = std::time::Instant::now();
+    let found = discover(folder.path());
+    println!("scanned {} packages in {:?}", found.packages.len(), start.elapsed());
+    assert_eq!(found.skipped, []);
+    assert_eq!(found.packages.len(), 1000);
+    for (at, package) in found.packages.iter().enumerate() {
+        assert_eq!(package.path, folder.path().join(format!("p{at:04}")).join(SCALE_REG));
+        assert_eq!(package.manifest.ops[0].name, "Scale");
+    }
+    let start = std::time::Instant::now();
+    Registry::new().open(&first).unwrap();
+    println!("opened one package in {:?}", start.elapsed());
+}
+
+#[test]
+fn what_cannot_be_used_is_skipped_with_a_reason() {
+    let folder = tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    scale_package(&at("good"));
+    fs::write(at("libUdoTextReg.so"), "not a library").unwrap();
+    c_package(&at("c/libUdoCScaleReg.so"), &[]);
+    scale_package(&at("old"));
+    patch(&at("old/dist").join(SCALE_REG), "\"abi_version\":1", "\"abi_version\":0");
+    fs::create_dir(at("loops")).unwrap();
+    symlink(folder.path(), at("loops/back")).unwrap();
+    symlink(at("nowhere"), at("dangling")).unwrap();
+    symlink(at("good"), at("good_again")).unwrap();
+    scale_package(&at(".hidden"));
+    scale_package(&at("target"));
+    fs::write(at("target/CACHEDIR.TAG"), "").unwrap();
+
+    let found = discover(folder.path());
+    let paths: Vec<_> = found.packages.iter().map(|p| p.path.clone()).collect();
+    assert_eq!(paths, [at("good/dist").join(SCALE_REG)]);
+    let shown = |text: String| text.replace(folder.path().to_str().unwrap(), "*");
+    let skipped =
+        found.skipped.iter().map(|s| shown(format!("{}: {}", s.path.display(), s.reason)));
+    assert_eq!(
+        skipped.collect::<Vec<_>>(),
+        [
+            "*/c/libUdoCScaleReg.so: it has no manifest, so only opening it tells what it holds",
+            "*/dangling: it cannot be read: No such file or directory (os error 2)",
+            "*/libUdoTextReg.so: \"*/libUdoTextReg.so\" is a text file, wanted a shared library",
+            "*/loops/back: it is a link back to \"*\"",
+            "*/old/dist/libUdoScaleUdoPackageReg.so: library \
+             \"*/old/dist/libUdoScaleUdoPackageReg.so\" has ABI version 0, wanted 1",
+        ]
+    );
+}
+
+#[test]
+fn a_folder_that_is_not_there_is_reported() {
+    let folder = tempdir().unwrap();
+    let found = discover(&folder.path().join("gone"));
+    assert_eq!(found.packages, []);
+    assert_eq!(
+        found.skipped[0].reason,
+        "it cannot be read: No such file or directory (os error 2)"
+    );
+}

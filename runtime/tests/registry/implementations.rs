@@ -1,0 +1,193 @@
+//! Implementation libraries, opened when a core first needs them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tempfile::tempdir;
+use udo_api::Core;
+use udo_runtime::registry::{OpenError, PackageId, Registry};
+
+use crate::support::*;
+
+#[test]
+fn kernels_come_from_the_library_of_their_core_with_its_guard() {
+    let folder = tempdir().unwrap();
+    let dist = scale_package(folder.path());
+    let mut registry = Registry::new();
+    let id = registry.open(&dist).unwrap();
+    for _ in 0..2 {
+        let kernels = registry.kernels_for(id, Core::CPU).unwrap();
+        assert_eq!(kernels.len(), 1);
+        assert_eq!((kernels[0].def.op(), kernels[0].def.core()), ("Scale", Core::CPU));
+        let guard = kernels[0].thread_guard.unwrap();
+        assert!(!guard().is_null());
+        assert_eq!(guard(), guard(), "a thread has one guard");
+    }
+    assert!(registry.kernels_for(id, Core::GPU).unwrap().is_empty(), "nothing for it, no error");
+}
+
+#[test]
+fn a_missing_library_is_named_and_can_be_added_later() {
+    let folder = tempdir().unwrap();
+    let dist = scale_package(folder.path());
+    fs::remove_file(dist.join(SCALE_CPU)).unwrap();
+    let mut registry = Registry::new();
+    let id = registry.open(&dist).unwrap();
+    let error = registry.kernels_for(id, Core::CPU).unwrap_err();
+    assert_eq!(
+        message(&error, folder.path()),
+        format!("package \"ScaleUdoPackage\" has no library for cpu at \"*/dist/{SCALE_CPU}\"")
+    );
+    assert_eq!(help(&error, folder.path()), "build it for cpu: `udo build *`");
+    fs::copy(&scale().cpu, dist.join(SCALE_CPU)).unwrap();
+    assert_eq!(registry.kernels_for(id, Core::CPU).unwrap().len(), 1);
+}
+
+#[test]
+fn an_implementation_library_is_not_a_package() {
+    let folder = tempdir().unwrap();
+    let dist = scale_package(folder.path());
+    let error = refusal(&dist.join(SCALE_CPU));
+    assert_eq!(
+        message(&error, folder.path()),
+        format!(
+            "library \"*/dist/{SCALE_CPU}\" holds kernels for cpu only, wanted a registration library"
+        )
+    );
+    assert_eq!(help(&error, folder.path()), format!("open \"*/dist/{SCALE_REG}\" instead"));
+
+    let dsp = folder.path().join("c/dsp_v68/libUdoCScaleImplDsp.so");
+    c_package(&dsp, &[("NO_OPS", "1"), ("KERNELS", "{UDO_DSP, 68}")]);
+    fs::write(folder.path().join("c/libUdoCScaleReg.so"), "").unwrap();
+    let error = refusal(&dsp);
+    assert_eq!(help(&error, folder.path()), "open \"*/c/libUdoCScaleReg.so\" instead");
+}
+
+/// A C package that names a library per DSP architecture given; none of them is there yet.
+fn dsp_package(folder: &Path, archs: &[u16]) -> (Registry, PackageId) {
+    let entry = |arch| {
+        format!(
+            "{{.core = {{UDO_DSP, {arch}}}, .file = UDO_TEXT(\"dsp_v{arch}/libUdoCScaleImplDsp.so\")}}"
+        )
+    };
+    let entries: Vec<String> = archs.iter().map(entry).collect();
+    let path = folder.join("libUdoCScaleReg.so");
+    c_package(&path, &[("LIBRARIES", &entries.join(", "))]);
+    let mut registry = Registry::new();
+    let id = registry.open(&path).unwrap();
+    (registry, id)
+}
+
+fn dsp_library(folder: &Path, arch: u16) -> PathBuf {
+    folder.join(format!("dsp_v{arch}/libUdoCScaleImplDsp.so"))
+}
+
+#[test]
+fn a_dsp_takes_the_highest_architecture_that_it_can_run() {
+    let folder = tempdir().unwrap();
+    let (mut registry, id) = dsp_package(folder.path(), &[68, 66, 73]);
+    for arch in [66, 68] {
+        let core = format!("{{UDO_DSP, {arch}}}");
+        let path = dsp_library(folder.path(), arch);
+        c_package(&path, &[("NO_OPS", "1"), ("KERNELS", &core)]);
+    }
+    let mut best = |arch| -> Result<Vec<Core>, OpenError> {
+        let kernels = registry.kernels_for(id, Core::dsp(arch))?;
+        Ok(kernels.iter().map(|k| k.def.core()).collect())
+    };
+    assert_eq!(best(65).unwrap(), []);
+    assert_eq!(best(66).unwrap(), [Core::dsp(66)]);
+    assert_eq!(best(69).unwrap(), [Core::dsp(68)]);
+    let error = best(75).unwrap_err();
+    assert_eq!(
+        message(&error, folder.path()),
+        "package \"CScale\" has no library for dsp:v73 at \"*/dsp_v73/libUdoCScaleImplDsp.so\""
+    );
+}
+
+#[test]
+fn a_registration_library_may_hold_kernels_itself() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("libUdoCScaleReg.so");
+    c_package(&path, &[("KERNELS", "{UDO_DSP, 66}, {UDO_DSP, 68}, {UDO_CPU, 0}")]);
+    let mut registry = Registry::new();
+    let id = registry.open(&path).unwrap();
+    for (core, wanted) in [(Core::DSP_V68, Core::DSP_V68), (Core::dsp(67), Core::dsp(66))] {
+        let kernels = registry.kernels_for(id, core).unwrap();
+        let cores: Vec<Core> = kernels.iter().map(|k| k.def.core()).collect();
+        assert_eq!(cores, [wanted]);
+    }
+}
+
+#[test]
+fn libraries_of_other_packages_builds_and_cores_are_refused() {
+    let file = "library \"*/dsp_v68/libUdoCScaleImplDsp.so\"";
+    let cases: [(&[(&str, &str)], &str); 4] = [
+        (
+            &[("PACKAGE_NAME", "\"Other\""), ("KERNELS", "{UDO_DSP, 68}")],
+            "has the package name \"Other\", wanted \"CScale\" as in its registration library",
+        ),
+        (
+            &[("PACKAGE_VERSION", "\"0.2.9\""), ("KERNELS", "{UDO_DSP, 68}")],
+            "has the version \"0.2.9\", wanted \"0.3.0\" as in its registration library",
+        ),
+        (
+            &[
+                ("KERNELS", "{UDO_DSP, 68}"),
+                ("QUERY", "package.sdk_version = (udo_str)UDO_TEXT(\"9.9\")"),
+            ],
+            "has the SDK version \"9.9\", wanted \"0.1.0\" as in its registration library",
+        ),
+        (
+            &[("KERNELS", "{UDO_DSP, 68}, {UDO_CPU, 0}")],
+            "has a kernel of \"Scale\" for cpu, wanted kernels for dsp:v68",
+        ),
+    ];
+    for (definitions, wanted) in cases {
+        let folder = tempdir().unwrap();
+        let (mut registry, id) = dsp_package(folder.path(), &[68]);
+        let mut all = vec![("NO_OPS", "1")];
+        all.extend_from_slice(definitions);
+        c_package(&dsp_library(folder.path(), 68), &all);
+        let error = registry.kernels_for(id, Core::DSP_V68).unwrap_err();
+        assert_eq!(message(&error, folder.path()), format!("{file} {wanted}"));
+    }
+    let folder = tempdir().unwrap();
+    let (mut registry, id) = dsp_package(folder.path(), &[68]);
+    c_package(&dsp_library(folder.path(), 68), &[("NO_OPS", "1")]);
+    let error = registry.kernels_for(id, Core::DSP_V68).unwrap_err();
+    assert_eq!(
+        message(&error, folder.path()),
+        format!("{file}: it has no kernels, wanted kernels for dsp:v68")
+    );
+}
+
+#[test]
+fn a_wrong_implementation_library_never_runs() {
+    let folder = tempdir().unwrap();
+    let dist = scale_package(folder.path());
+    let mut registry = Registry::new();
+    let id = registry.open(&dist).unwrap();
+    let canary = folder.path().join("canary");
+    let manifest = c_manifest("{\"op\":\"Scale\",\"core\":\"cpu\",\"types\":[]}", "");
+    let definitions = [("KERNELS", "{UDO_CPU, 0}"), ("CANARY", &quoted(&canary))];
+    let stray = c_package_with_manifest(folder.path(), &manifest, &definitions);
+    fs::copy(stray, dist.join(SCALE_CPU)).unwrap();
+    let error = registry.kernels_for(id, Core::CPU).unwrap_err();
+    assert_eq!(
+        message(&error, folder.path()),
+        format!(
+            "library \"*/dist/{SCALE_CPU}\" has the package name \"CScale\", wanted \"ScaleUdoPackage\" as in its registration library"
+        )
+    );
+    assert!(!canary.exists());
+}
+
+#[test]
+fn ids_of_other_registries_are_refused() {
+    let folder = tempdir().unwrap();
+    let mut registry = Registry::new();
+    let id = registry.open(&scale_package(folder.path())).unwrap();
+    let error = Registry::new().kernels_for(id, Core::CPU).map(<[_]>::len).unwrap_err();
+    assert_eq!(error.to_string(), "registry has no package PackageId(0)");
+}

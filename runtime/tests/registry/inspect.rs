@@ -1,0 +1,101 @@
+//! Looking at a package without running it.
+
+use std::fs;
+
+use tempfile::tempdir;
+use udo_api::{Core, DType, Side, Wanted, types};
+use udo_runtime::registry::index::{Index, IndexEntry, LibraryKind, sha256};
+use udo_runtime::registry::{
+    Contents, Listing, Manifest, ManifestRule, Tier, host_target, inspect,
+};
+
+use crate::support::*;
+
+#[test]
+fn manifests_say_what_the_tables_hold() {
+    let reg = Manifest::read(&scale().reg).unwrap().unwrap();
+    assert_eq!((reg.package.as_str(), reg.version.as_str()), ("ScaleUdoPackage", "1.2.0"));
+    assert_eq!(reg.heap, Tier::Trapped);
+    assert_eq!(reg.target, host_target());
+    assert_eq!(reg.libraries[0].core, Core::CPU);
+    let op = &reg.ops[0];
+    assert_eq!((op.name.as_str(), op.inputs[0].types), ("Scale", types::F32));
+    assert_eq!((op.params[0].dtype, op.params[0].is_optional), (DType::F32, true));
+
+    let cpu = Manifest::read(&scale().cpu).unwrap().unwrap();
+    assert!(cpu.is_implementation() && !reg.is_implementation());
+    let rule = |side, wanted| ManifestRule { side, port: 0, wanted };
+    let rules =
+        [rule(Side::Input, Wanted::Types(types::F32)), rule(Side::Output, Wanted::SameAsInput(0))];
+    assert_eq!(cpu.kernels[0].rules, rules);
+}
+
+#[test]
+fn libraries_are_compared_with_the_index() {
+    let folder = tempdir().unwrap();
+    let dist = scale_package(folder.path());
+    let plain = inspect(folder.path()).unwrap();
+    assert_eq!(plain.folder, dist);
+    let files: Vec<_> = plain.libraries.iter().map(|l| (l.file.as_str(), l.listing)).collect();
+    assert_eq!(files, [(SCALE_REG, Listing::NoIndex), (SCALE_CPU, Listing::NoIndex)]);
+    let cpu = Manifest::read(&scale().cpu).unwrap().unwrap();
+    assert_eq!(plain.libraries[1].contents.as_ref().unwrap(), &Contents::Manifest(Box::new(cpu)));
+    assert!(plain.is_sound());
+
+    let entry = |file: &str, kind, core| IndexEntry {
+        file: file.to_owned(),
+        kind,
+        core,
+        sha256: sha256(&dist.join(file)).unwrap(),
+    };
+    let mut index = Index {
+        package: "ScaleUdoPackage".to_owned(),
+        version: "1.2.0".to_owned(),
+        sdk_version: udo_api::SDK_VERSION.to_owned(),
+        target: host_target(),
+        libraries: vec![
+            entry(SCALE_REG, LibraryKind::Registration, None),
+            entry(SCALE_CPU, LibraryKind::Implementation, Some(Core::CPU)),
+        ],
+    };
+    index.write(&dist).unwrap();
+    let indexed = inspect(folder.path()).unwrap();
+    assert_eq!(indexed.index.as_ref(), Some(&index));
+    assert!(indexed.is_sound());
+    assert_eq!(indexed.libraries[0].sha256.as_ref(), Some(&index.libraries[0].sha256));
+
+    index.libraries[1].sha256 = "0".repeat(64);
+    let gone = IndexEntry { file: "libUdoGone.so".to_owned(), ..index.libraries[1].clone() };
+    index.libraries.push(gone);
+    index.write(&dist).unwrap();
+    let changed = inspect(folder.path()).unwrap();
+    let listings: Vec<_> = changed.libraries.iter().map(|l| l.listing).collect();
+    assert_eq!(listings, [Listing::Same, Listing::Missing, Listing::Changed]);
+    let error = changed.libraries[1].contents.as_ref().unwrap_err();
+    assert_eq!(message(error, &dist), "cannot read \"*/libUdoGone.so\"");
+    assert!(!changed.is_sound());
+
+    index.libraries.truncate(1);
+    index.write(&dist).unwrap();
+    assert_eq!(inspect(folder.path()).unwrap().libraries[1].listing, Listing::Unlisted);
+}
+
+#[test]
+fn single_libraries_and_c_packages_can_be_looked_at() {
+    let folder = tempdir().unwrap();
+    let dist = scale_package(folder.path());
+    let one = inspect(&dist.join(SCALE_CPU)).unwrap();
+    assert_eq!(one.libraries.len(), 1);
+    assert_eq!(one.libraries[0].file, SCALE_CPU);
+
+    let path = folder.path().join("c/libUdoCScaleReg.so");
+    c_package(&path, &[]);
+    let c = inspect(path.parent().unwrap()).unwrap();
+    assert_eq!(c.libraries[0].contents.as_ref().unwrap(), &Contents::CPackage);
+    fs::remove_file(&path).unwrap();
+    let error = inspect(path.parent().unwrap()).unwrap_err();
+    assert_eq!(
+        message(&error, folder.path()),
+        "folder \"*/c\" holds no registration library, wanted a file libUdo*Reg.so"
+    );
+}

@@ -1,0 +1,10 @@
+//! The loader against real libraries: good ones, and every kind of wrong one.
+#![expect(clippy::unwrap_used, reason = "fixtures that cannot be made fail the test")]
+
+mod discover;
+mod header;
+mod implementations;
+mod inspect;
+mod open;
+mod support;
+mod tables;

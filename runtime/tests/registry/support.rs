@@ -1,0 +1,136 @@
+//! Fixture packages: one in Rust, built once, and any number in C.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use udo_api::abi::{ABI_VERSION, FINGERPRINT};
+use udo_runtime::registry::{OpenError, Registry, host_target};
+
+pub(crate) const SCALE_REG: &str = "libUdoScaleUdoPackageReg.so";
+pub(crate) const SCALE_CPU: &str = "libUdoScaleUdoPackageImplCpu.so";
+
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+fn fixtures() -> PathBuf {
+    root().join("tests/fixtures")
+}
+
+/// The libraries of the Rust fixture: registration and CPU.
+pub(crate) struct Scale {
+    pub(crate) reg: PathBuf,
+    pub(crate) cpu: PathBuf,
+}
+
+pub(crate) fn scale() -> &'static Scale {
+    static BUILT: OnceLock<Scale> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let folder = fixtures().join("scale");
+        // Renamed into place: another test binary may be reading it.
+        let lock = tempfile::NamedTempFile::new_in(&folder).unwrap();
+        fs::copy(root().join("Cargo.lock"), lock.path()).unwrap();
+        lock.persist(folder.join("Cargo.lock")).unwrap();
+
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("fixtures");
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--offline", "--quiet"]).current_dir(&folder);
+        run(cargo.env("CARGO_TARGET_DIR", &target));
+        let file = |part| target.join(format!("debug/libscale_udo_package_{part}.so"));
+        Scale { reg: file("reg"), cpu: file("cpu") }
+    })
+}
+
+/// The Rust fixture as `udo build` would gather it, in `folder/dist`.
+pub(crate) fn scale_package(folder: &Path) -> PathBuf {
+    let dist = folder.join("dist");
+    fs::create_dir_all(&dist).unwrap();
+    fs::copy(&scale().reg, dist.join(SCALE_REG)).unwrap();
+    fs::copy(&scale().cpu, dist.join(SCALE_CPU)).unwrap();
+    dist
+}
+
+/// Replaces the only `from` in the file by `to`, which is as long.
+pub(crate) fn patch(path: &Path, from: &str, to: &str) {
+    assert_eq!(from.len(), to.len());
+    let mut bytes = fs::read(path).unwrap();
+    let found: Vec<usize> = bytes
+        .windows(from.len())
+        .enumerate()
+        .filter_map(|(at, window)| (window == from.as_bytes()).then_some(at))
+        .collect();
+    assert!(!found.is_empty(), "{from:?} is not in {}", path.display());
+    for at in found {
+        bytes[at..at + to.len()].copy_from_slice(to.as_bytes());
+    }
+    fs::write(path, bytes).unwrap();
+}
+
+/// Compiles the C fixture to `path` with these `-D` definitions.
+pub(crate) fn c_package(path: &Path, definitions: &[(&str, &str)]) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let mut cc = Command::new("cc");
+    cc.args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o"]).arg(path);
+    cc.arg("-I").arg(root().join("udo-api/include"));
+    for (name, value) in definitions {
+        cc.arg(format!("-D{name}={value}"));
+    }
+    run(cc.arg(fixtures().join("c/package.c")));
+}
+
+pub(crate) fn run(command: &mut Command) {
+    let output = command.output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?} failed:\n{errors}");
+}
+
+/// A C text literal, for a definition.
+pub(crate) fn quoted(text: impl AsRef<Path>) -> String {
+    format!("\"{}\"", text.as_ref().display())
+}
+
+/// The manifest that the C fixture would have; `kernels` and `libraries` are JSON.
+pub(crate) fn c_manifest(kernels: &str, libraries: &str) -> String {
+    format!(
+        r#"{{"abi_version":{ABI_VERSION},"fingerprint":"{FINGERPRINT:016x}","package":"CScale","version":"0.3.0","sdk_version":"{sdk}","target":"{target}","heap":"unchecked","ops":[{{"name":"Scale","domain":"","inputs":[{{"name":"x","types":["f32"],"optional":false,"static":false,"repeated":false}}],"outputs":[{{"name":"y","types":["f32"],"optional":false,"static":false,"repeated":false}}],"params":[{{"name":"factor","type":"f32","list":false,"optional":true}}]}}],"kernels":[{kernels}],"libraries":[{libraries}]}}
+"#,
+        sdk = udo_api::SDK_VERSION,
+        target = host_target(),
+    )
+}
+
+/// The C fixture with this manifest and these definitions, at `folder/libUdoCScaleReg.so`.
+pub(crate) fn c_package_with_manifest(
+    folder: &Path,
+    manifest: &str,
+    definitions: &[(&str, &str)],
+) -> PathBuf {
+    let (path, text) = (folder.join("libUdoCScaleReg.so"), folder.join("manifest.json"));
+    fs::write(&text, manifest).unwrap();
+    let text = quoted(text);
+    let mut all = vec![("MANIFEST", text.as_str())];
+    all.extend_from_slice(definitions);
+    c_package(&path, &all);
+    path
+}
+
+/// What a new registry says to `path`, which it must refuse and leave no trace of.
+pub(crate) fn refusal(path: &Path) -> OpenError {
+    let mut registry = Registry::new();
+    let error = registry.open(path).unwrap_err();
+    assert_eq!(registry.packages().count(), 0, "{error}");
+    assert!(registry.ops().is_empty(), "{error}");
+    error
+}
+
+/// The message with `folder` replaced by `*`.
+pub(crate) fn message(error: &OpenError, folder: &Path) -> String {
+    error.to_string().replace(folder.to_str().unwrap(), "*")
+}
+
+/// The next step with `folder` replaced by `*`.
+pub(crate) fn help(error: &OpenError, folder: &Path) -> String {
+    error.help().replace(folder.to_str().unwrap(), "*")
+}

@@ -1,0 +1,113 @@
+//! Tables that break the contract, one entry at a time.
+
+use tempfile::tempdir;
+
+use crate::support::*;
+
+/// What breaks the C fixture's tables, and what the loader says to it.
+const CASES: &[(&str, &str)] = &[
+    ("package.abi_version = 7", "its ABI version is 7, wanted 1"),
+    ("package.size = 8", "its table has 8 bytes, wanted 184"),
+    ("package.reserved[7] = 1", "a reserved field of its table is not zero"),
+    ("package.name.len = 0", "its package name is \"\", wanted an identifier"),
+    ("package.name.ptr = \"9lives\"", "its package name is \"9lives\", wanted an identifier"),
+    ("package.ops.len = 1 << 20", "it has 1048576 operators, wanted at most 65536"),
+    ("package.ops.len = 0", "it has no operators, wanted at least one"),
+    ("ops[0].schema.name.ptr = \"a-b-c\"", "an operator is called \"a-b-c\", wanted an identifier"),
+    ("package.ops.len = 2", "operator \"Scale\" is in it twice"),
+    ("ops[0].infer = NULL", "operator \"Scale\": field \"infer\" of OpDef is null"),
+    (
+        "ops[0].reserved[1] = 1",
+        "operator \"Scale\": reserved field \"reserved\" of OpDef is not zero",
+    ),
+    (
+        "ops[0].schema.reserved_word = 1",
+        "operator \"Scale\": reserved field \"reserved_word\" of OpSchema is not zero",
+    ),
+    ("ops[0].schema.outputs.len = 0", "operator \"Scale\": it has no outputs, wanted at least one"),
+    (
+        "inputs[0].name.len = 0",
+        "operator \"Scale\": input 0 is called \"\", wanted a name of its own",
+    ),
+    (
+        "inputs[0].default_value.reserved = 1",
+        "operator \"Scale\": input \"x\": reserved field \"reserved\" of Value is not zero",
+    ),
+    (
+        "inputs[0].types = 0",
+        "operator \"Scale\": input \"x\": it takes no type, wanted at least one",
+    ),
+    (
+        "outputs[0].types = UDO_SET(UDO_STR)",
+        "operator \"Scale\": output \"y\": its types are 0x4000, wanted types of tensors",
+    ),
+    (
+        "outputs[0].types = 1u << 30",
+        "operator \"Scale\": output \"y\": its types are 0x40000000, wanted types of tensors",
+    ),
+    (
+        "params[0].kind = 9",
+        "operator \"Scale\": parameter \"factor\": its kind is not known, wanted scalar, text or tensor",
+    ),
+    ("params[0].dtype = 99", "operator \"Scale\": parameter \"factor\": its type is not known"),
+    (
+        "params[0].default_value.kind = UDO_VALUE_INTS",
+        "operator \"Scale\": parameter \"factor\": its default does not fit its kind, Scalar",
+    ),
+    ("kernels[0].vtable = NULL", "kernel 0 (\"Scale\"): field \"vtable\" of KernelDef is null"),
+    (
+        "static udo_kernel_vtable broken; kernels[0].vtable = &broken",
+        "kernel 0 (\"Scale\"): field \"finalize\" of KernelVTable is null",
+    ),
+    ("kernels[0].core.kind = 9", "kernel 0 (\"Scale\"): its core is core9:0, which is not known"),
+    (
+        "kernels[0].core.kind = UDO_DSP",
+        "kernel 0 (\"Scale\"): its core is a DSP without an architecture",
+    ),
+    (
+        "kernels[0].core.arch = 68",
+        "kernel 0 (\"Scale\"): its core is cpu with architecture 68, wanted 0",
+    ),
+    (
+        "kernels[0].op.ptr = \"Scalf\"",
+        "kernel 0 (\"Scalf\"): its package describes no such operator",
+    ),
+    ("rules[0].side = 5", "kernel 0 (\"Scale\"): a rule is for neither an input nor an output"),
+    ("rules[0].port = 3", "kernel 0 (\"Scale\"): a rule is for input 3, which the operator lacks"),
+    (
+        "rules[0].types = 0",
+        "kernel 0 (\"Scale\"): the rule for input 0: it takes no type, wanted at least one",
+    ),
+    (
+        "rules[1].same_as = 2",
+        "kernel 0 (\"Scale\"): the rule for output 0 wants the type of input 2, which the operator lacks",
+    ),
+    (
+        "pairs[0].output = 1",
+        "kernel 0 (\"Scale\"): it works in place from input 0 to output 1, which the operator lacks",
+    ),
+    (
+        "libraries[0].file = (udo_str)UDO_TEXT(\"../x.so\")",
+        "library \"../x.so\": wanted a path inside the package's folder",
+    ),
+    (
+        "libraries[0].file = (udo_str)UDO_TEXT(\"/x.so\")",
+        "library \"/x.so\": wanted a path inside the package's folder",
+    ),
+    ("libraries[0].core.kind = 0", "library \"a.so\": its core is core0:0, which is not known"),
+    ("libraries[1].file = libraries[0].file", "library \"a.so\" is in it twice"),
+];
+
+#[test]
+fn broken_tables_are_refused_by_entry() {
+    let folder = tempdir().unwrap();
+    let libraries = "{.core = {UDO_GPU, 0}, .file = UDO_TEXT(\"a.so\")}, \
+                     {.core = {UDO_HTA, 0}, .file = UDO_TEXT(\"b.so\")}";
+    for (at, (code, wanted)) in CASES.iter().enumerate() {
+        // One path each: a library that was loaded once stays what it was.
+        let path = folder.path().join(format!("{at}/libUdoCScaleReg.so"));
+        c_package(&path, &[("KERNELS", "{UDO_CPU, 0}"), ("LIBRARIES", libraries), ("QUERY", code)]);
+        let text = message(&refusal(&path), &folder.path().join(at.to_string()));
+        assert_eq!(text, format!("library \"*/libUdoCScaleReg.so\": {wanted}"), "{code}");
+    }
+}
