@@ -21,17 +21,17 @@ use crate::pool::Pool;
 #[error("node {node:?}: package {package}'s {op} on {core} {reason}")]
 pub struct RunError {
     /// The node.
-    pub node: String,
+    pub node: Box<str>,
     /// Its operator type.
-    pub op: String,
+    pub op: Box<str>,
     /// The kernel's package.
-    pub package: String,
+    pub package: Box<str>,
     /// The core that it ran on.
     pub core: Core,
     /// What the kernel answered.
     pub error: ExecError,
     /// The same in words.
-    pub reason: String,
+    pub reason: Box<str>,
 }
 
 /// Why a tensor cannot go in or come out.
@@ -312,14 +312,14 @@ impl Session {
         let reason =
             if message.is_empty() { error.to_string() } else { format!("{error}: {message}") };
         let step = self.plan.steps.get(index);
-        let name = |pick: fn(&Step) -> &String| step.map_or_else(String::new, |s| pick(s).clone());
+        let name = |pick: fn(&Step) -> &str| step.map_or("", pick).into();
         RunError {
             node: name(|s| &s.name),
             op: name(|s| &s.op),
             package: name(|s| &s.package),
             core: step.map_or(Core::CPU, |s| s.core),
             error,
-            reason,
+            reason: reason.into(),
         }
     }
 

@@ -1,4 +1,5 @@
 //! What the contract promises to operators, shown through its public traits alone.
+#![expect(clippy::unwrap_used, reason = "a graph that cannot be made fails the test")]
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -269,9 +270,9 @@ fn close(found: &[f32], wanted: &[f32]) {
 fn a_join_of_rows_happens_where_its_parts_are_made() {
     let mut graph = Graph::new("join");
     let x = graph.add_input("x", DType::F32, fixed(&[2, 3]));
-    let z = graph.add_input("z", DType::F32, fixed(&[2, 1]));
+    let narrow = graph.add_input("z", DType::F32, fixed(&[2, 1]));
     let a = add(&mut graph, "Twice", &[x], "a");
-    let b = add(&mut graph, "Twice", &[z], "b");
+    let b = add(&mut graph, "Twice", &[narrow], "b");
     let joined = add(&mut graph, "Beside", &[a, b], "joined");
     let y = add(&mut graph, "Twice", &[joined], "y");
     graph.outputs = vec![y];

@@ -1,4 +1,11 @@
 //! What a kernel must not do in execute, and what happens when it does.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::vec_init_then_push,
+    reason = "tests break rules"
+)]
 
 mod support;
 

@@ -2,6 +2,8 @@
 //!
 //! Without a device these tests check what is promised then; `UDO_REQUIRE_OPENCL=1` makes its absence a failure.
 
+#![expect(clippy::unwrap_used, reason = "helpers that fail, fail the test")]
+
 mod support;
 
 use std::error::Error as _;
@@ -38,7 +40,8 @@ extern "C" fn thread_guard() -> *mut GuardCell {
     udo_api::guard::this_thread()
 }
 
-const PORTS: (&[Port], &[Port]) = (&[Port::required("x", F32)], &[Port::required("y", F32)]);
+const PORTS: (&[Port], &[Port]) =
+    (&[Port::required("x", F32), Port::optional("bias", F32)], &[Port::required("y", F32)]);
 const PARAMS: &[Param] = &[
     Param::text("variant"),
     Param::scalar("scale", DType::F32),
@@ -83,6 +86,15 @@ __kernel void affine(__global const UDO_STORAGE *x, __global UDO_STORAGE *y, flo
 }
 ";
 
+const BIASED: &str = "
+__kernel void affine(__global const UDO_STORAGE *x, __global UDO_STORAGE *y, float scale, int offset,
+                     __global const UDO_STORAGE *bias) {
+    const size_t i = get_global_id(0);
+    const float b = bias ? UDO_LOAD(bias, i) : 0.0f;
+    UDO_STORE(y, i, UDO_LOAD(x, i) * scale + OFFSET(offset) + b);
+}
+";
+
 const BROKEN: &str = "
 __kernel void affine(__global const UDO_STORAGE *x, __global UDO_STORAGE *y, float scale, int offset) {
     UDO_STORE(y, 0, no_such_function(scale));
@@ -120,6 +132,7 @@ impl GpuKernel for AffineGpu {
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
         let source = match self.variant.as_str() {
             "broken" => BROKEN,
+            "biased" => BIASED,
             "groups" => GROUPS,
             _ => SOURCE,
         };
@@ -135,6 +148,9 @@ impl GpuKernel for AffineGpu {
         info.push_arg(scale)?;
         if self.variant != "short" {
             info.push_arg(GpuArg::i32(self.offset))?;
+        }
+        if self.variant == "biased" {
+            info.push_arg(GpuArg::input(1))?;
         }
         info.set_global_size([self.len, 1, 1]);
         match self.variant.as_str() {
@@ -194,7 +210,10 @@ fn compile_on(
         ("scale", Attr::Float(1.5)),
         ("offset", Attr::Int(-3)),
     ];
-    let graph = support::one_node(op, 1, DType::F32, dims, &attrs);
+    let mut graph = support::one_node(op, 1, DType::F32, dims, &attrs);
+    if variant == "biased" {
+        graph.nodes[0].inputs.push(None);
+    }
     let place =
         PlaceOptions { cores: vec![Core::GPU, Core::CPU], profile, ..PlaceOptions::default() };
     support::compile(graph, &PACKAGE, &Options { place, ..Options::default() })
@@ -257,7 +276,7 @@ fn chain(error: &CompileError) -> String {
 #[test]
 fn a_device_computes_what_work_items_compute() {
     for gpu_storage in [GpuStorage::F32, GpuStorage::F16] {
-        for variant in ["plain", "local", "odd-local", "huge-local", "groups"] {
+        for variant in ["plain", "local", "odd-local", "huge-local", "groups", "biased"] {
             for opencl in [OpenCl::Auto, OpenCl::Off] {
                 let profile = Profile { opencl, ..storage(gpu_storage) };
                 let model = compile_on("Affine", variant, &[4, 8192], profile).unwrap();
@@ -432,26 +451,4 @@ fn a_system_without_drivers_is_met_in_silence() {
     let output = again("a_system_without_drivers_is_met_in_silence", "OCL_ICD_VENDORS", NOWHERE);
     assert!(output.status.success(), "{output:?}");
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
-}
-
-/// Timings for a reader of `--nocapture`; nothing is asserted about them.
-#[test]
-fn a_launch_is_timed() {
-    for (name, profile) in [("device", Profile::default()), ("work items", off())] {
-        for len in [1, 1 << 16] {
-            let start = std::time::Instant::now();
-            let model = compile_on("Affine", "plain", &[len], profile).unwrap();
-            let compiled = start.elapsed();
-            let mut session = model.session();
-            session.run().unwrap();
-            let start = std::time::Instant::now();
-            for _ in 0..200 {
-                session.run().unwrap();
-            }
-            println!(
-                "{name}, {len} elements: compiled in {compiled:?}, {:?} per run",
-                start.elapsed() / 200
-            );
-        }
-    }
 }

@@ -57,6 +57,7 @@ extern "C" {
 #define UDO_NOT_DENSE 12u
 #define UDO_NO_WORK_ITEM 13u
 #define UDO_BAD_CALL 14u
+#define UDO_DEVICE 15u
 typedef uint32_t udo_status;
 
 /* Element types. */

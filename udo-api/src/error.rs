@@ -105,6 +105,8 @@ statuses! {
     NO_WORK_ITEM = 13, "has no work_item for the emulated GPU";
     /// The caller broke the contract.
     BAD_CALL = 14, "was called against the contract";
+    /// The driver of a device failed.
+    DEVICE = 15, "met a failure of the device's driver";
 }
 
 impl Status {
@@ -199,6 +201,7 @@ impl fmt::Display for ExecError {
                 };
                 write!(f, ": wanted {}, found {}", name(a), name(b))
             }
+            Status::DEVICE => write!(f, ": call {a} answered {}", b.cast_signed()),
             Status::HEAP_USE => write!(f, ": {a} times, the first for {b} bytes"),
             Status::BOUND_EXCEEDED => write!(f, ": {a} elements, bound {b}"),
             Status::BAD_VALUE => write!(f, ": {} at element {b}", a.cast_signed()),

@@ -1,4 +1,9 @@
 //! The binary contract as the documentation prints it.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a file that cannot be read fails the test"
+)]
 
 use std::fmt::Write;
 

@@ -101,7 +101,8 @@ impl Move {
         let known =
             |desc: &TensorDesc| with_stored!(desc.dtype(), T => size_of::<T>() > 0, else false);
         let coded = |desc: &TensorDesc| !is_code(desc) || desc.encoding().is_some();
-        if !copies && !(known(from) && known(to) && coded(from) && coded(to)) {
+        let converts = known(from) && known(to) && coded(from) && coded(to);
+        if !copies && !converts {
             return Err(Error::new(format!("no way from {from} to {to}")));
         }
         Ok(Self { from: form(from), to: form(to), copies })

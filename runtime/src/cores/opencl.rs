@@ -4,6 +4,7 @@
 //! the node's tensors. It is an ordinary [`Kernel`] to the rest of the runtime, and a run of it uses
 //! no Rust heap; what the driver allocates on its own side is the driver's.
 
+mod build;
 mod error;
 mod source;
 
@@ -18,7 +19,6 @@ use opencl3::error_codes::{CL_PLATFORM_NOT_FOUND_KHR, ClError, DLOPEN_RUNTIME_LO
 use opencl3::kernel::Kernel as ClKernel;
 use opencl3::memory::{Buffer, CL_MEM_READ_ONLY, CL_MEM_READ_WRITE, ClMem, cl_mem_flags};
 use opencl3::platform::get_platforms;
-use opencl3::program::Program;
 use opencl3::types::{CL_NON_BLOCKING, cl_uint};
 use udo_api::abi::{GpuArgKind, KernelInfo};
 use udo_api::{
@@ -121,48 +121,13 @@ impl Device {
         inputs: &[TensorDesc],
         outputs: &[TensorDesc],
     ) -> Result<DeviceKernel, OpenClError> {
-        let kernel = self.build(info, inputs, outputs)?;
+        let kernel = build::kernel(self, info, inputs, outputs)?;
+        let local = build::group(self, info, &kernel)?;
+        let args = build::arguments(info, &kernel, inputs, outputs)?;
         let global = info.global_size();
-        let local = self.group(info, &kernel)?;
-        let name = info.name();
-        let wanted = usize::try_from(kernel.num_args().map_err(from("clGetKernelInfo"))?)
-            .unwrap_or(usize::MAX);
-        let found = info.args().len();
-        if wanted != found {
-            return Err(OpenClError::ArgumentCount { kernel: name.to_owned(), found, wanted });
-        }
         let mut launch = Launch { kernel, global, local, inputs: Vec::new(), outputs: Vec::new() };
-        for (index, arg) in (0..).zip(info.args()) {
-            let unfit = |found: String, wanted: String| OpenClError::Argument {
-                kernel: name.to_owned(),
-                index: usize::try_from(index).unwrap_or(usize::MAX),
-                found,
-                wanted,
-            };
-            let kind = match arg.get() {
-                Some(kind) if !arg.is_beyond(inputs.len(), outputs.len()) => kind,
-                Some(kind) => {
-                    let has =
-                        format!("one of {} inputs and {} outputs", inputs.len(), outputs.len());
-                    return Err(unfit(source::describe(kind, inputs, outputs), has));
-                }
-                None => {
-                    return Err(unfit(
-                        "of an unknown kind".to_owned(),
-                        "a port or a number".to_owned(),
-                    ));
-                }
-            };
-            // Drivers may keep no types of parameters.
-            if let Ok(parameter) = launch.kernel.get_arg_type_name(index)
-                && !source::fits(&parameter, kind, inputs, outputs)
-            {
-                return Err(unfit(
-                    source::describe(kind, inputs, outputs),
-                    format!("{:?}", parameter.trim()),
-                ));
-            }
-            match kind {
+        for (index, arg) in (0..).zip(args) {
+            match arg {
                 GpuArgKind::Input(port) => {
                     let desc = source::desc_of(inputs, port);
                     let wire = self.wire(&mut launch.inputs, port, desc, CL_MEM_READ_ONLY)?;
@@ -180,73 +145,6 @@ impl Device {
         }
         self.queue.finish().map_err(from("clFinish"))?;
         Ok(DeviceKernel { device: self, launch: Mutex::new(launch) })
-    }
-
-    fn build(
-        &self,
-        info: &KernelInfo,
-        inputs: &[TensorDesc],
-        outputs: &[TensorDesc],
-    ) -> Result<ClKernel, OpenClError> {
-        let name = info.name();
-        if name.is_empty() || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
-            return Err(OpenClError::BadText { what: "kernel name", text: name.to_owned() });
-        }
-        let options = format!("{} -cl-kernel-arg-info", info.options());
-        if options.contains('\0') {
-            return Err(OpenClError::BadText { what: "build options", text: options });
-        }
-        let text = source::with_prelude(info.source(), name, inputs, outputs);
-        let mut program = Program::create_from_source(&self.context, &text)
-            .map_err(from("clCreateProgramWithSource"))?;
-        if let Err(error) = program.build(&[self.id.id()], &options) {
-            let log = program.get_build_log(self.id.id()).unwrap_or_default();
-            let log = log.trim_matches(['\0', '\n', ' ']);
-            return Err(if log.is_empty() {
-                from("clBuildProgram")(error)
-            } else {
-                OpenClError::Build {
-                    kernel: name.to_owned(),
-                    device: self.name.clone(),
-                    log: log.to_owned(),
-                }
-            });
-        }
-        let names = program.kernel_names().trim_matches('\0');
-        if !names.split(';').any(|n| n == name) {
-            return Err(OpenClError::NoKernel { kernel: name.to_owned(), found: names.to_owned() });
-        }
-        ClKernel::create(&program, name).map_err(from("clCreateKernel"))
-    }
-
-    /// The size of a work group; nothing where the driver picks one.
-    fn group(
-        &self,
-        info: &KernelInfo,
-        kernel: &ClKernel,
-    ) -> Result<Option<[usize; 3]>, OpenClError> {
-        let global = info.global_size();
-        let divides =
-            |group: [usize; 3]| global.iter().zip(group).all(|(&n, g)| g != 0 && n % g == 0);
-        let failed = from("clGetKernelWorkGroupInfo");
-        let compiled = kernel.get_compile_work_group_size(self.id.id()).map_err(&failed)?;
-        if let [x, y, z] = compiled[..]
-            && x * y * z != 0
-        {
-            let group = [x, y, z];
-            if !divides(group) {
-                return Err(OpenClError::Group { kernel: info.name().to_owned(), group, global });
-            }
-            return Ok(Some(group));
-        }
-        let most = kernel.get_work_group_size(self.id.id()).map_err(&failed)?;
-        let limits = self.id.max_work_item_sizes().map_err(from("clGetDeviceInfo"))?;
-        let taken = |group: [usize; 3]| {
-            let items = group.iter().try_fold(1usize, |n, &g| n.checked_mul(g));
-            items.is_some_and(|n| n <= most)
-                && group.iter().zip(&limits).all(|(g, limit)| g <= limit)
-        };
-        Ok(info.local_size().filter(|&group| divides(group) && taken(group)))
     }
 
     /// The buffer of a port, made the first time that an argument names it; null for a port that is left out.
@@ -287,7 +185,7 @@ impl Device {
 /// A package's OpenCL kernel, compiled for one node.
 ///
 /// Sessions share it: one launch at a time holds its device memory. OpenCL's errors in a run come
-/// as [`Status::FAILED`], with the number of the [`DeviceCall`] and of the reason.
+/// as [`Status::DEVICE`], with the number of the [`DeviceCall`] and of the reason.
 #[derive(Debug)]
 pub struct DeviceKernel {
     device: &'static Device,
@@ -434,7 +332,7 @@ impl Launch {
 
 fn failed(call: DeviceCall) -> impl Fn(ClError) -> ExecError {
     move |ClError(code)| {
-        ExecError::with(Status::FAILED, [call as u64, u64::from(code.cast_unsigned())])
+        ExecError::with(Status::DEVICE, [call as u64, i64::from(code).cast_unsigned()])
     }
 }
 

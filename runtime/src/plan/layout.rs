@@ -105,7 +105,7 @@ impl Lifetimes {
         order.sort_by_key(|&slot| (std::cmp::Reverse(self.slots[slot].1), slot));
         let mut places: Vec<SlotPlace> =
             self.slots.iter().map(|&(memory, _)| SlotPlace { memory, offset: 0 }).collect();
-        let mut placed: Vec<usize> = Vec::new();
+        let mut settled: Vec<usize> = Vec::new();
         let mut arenas = [0usize; 3];
         for slot in order {
             let (memory, bytes) = self.slots[slot];
@@ -114,7 +114,7 @@ impl Lifetimes {
             let meets = |&&other: &&usize| {
                 self.slots[other].0 == memory && self.lives[other].is_some_and(|l| l.meets(life))
             };
-            let mut taken: Vec<(usize, usize)> = placed
+            let mut taken: Vec<(usize, usize)> = settled
                 .iter()
                 .filter(meets)
                 .map(|&other| (places[other].offset, places[other].offset + self.slots[other].1))
@@ -126,7 +126,7 @@ impl Lifetimes {
                 .filter(|&e| e <= isize::MAX.cast_unsigned())
                 .ok_or(too_large)?;
             places[slot].offset = offset;
-            placed.push(slot);
+            settled.push(slot);
             let arena = &mut arenas[memory as usize];
             *arena = end.max(*arena);
         }

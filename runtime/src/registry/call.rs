@@ -72,7 +72,7 @@ unsafe extern "C" fn append(ctx: *mut c_void, text: *const u8, bytes: usize) {
 
 impl RawNode {
     fn new(view: &NodeView<'_>, message: &mut String) -> Self {
-        let span = |tensor: &Option<&Tensor>| match tensor {
+        let span = |tensor: Option<&Tensor>| match tensor {
             Some(t) if !t.bytes().is_empty() => {
                 Span { ptr: t.bytes().as_ptr(), bytes: t.bytes().len() }
             }
@@ -81,7 +81,7 @@ impl RawNode {
             None => Span::NONE,
         };
         Self {
-            constants: view.constants.iter().map(span).collect(),
+            constants: view.constants.iter().copied().map(span).collect(),
             params: view.params.to_abi(),
             sink: ErrorSink { ctx: std::ptr::from_mut(message).cast(), write: append },
         }
@@ -150,7 +150,7 @@ impl fmt::Debug for LiveKernel {
         f.debug_struct("LiveKernel")
             .field("workspace", &self.workspace)
             .field("packed", &self.packed)
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 

@@ -193,8 +193,7 @@ impl Registry {
                 let (name, op, domain) = (node.name.clone(), node.op.clone(), node.domain.clone());
                 Err(ResolveError::UnknownOp { node: name, op, domain })
             }
-            ([], Some(entry)) => Ok((*entry, None)),
-            ([entry], None) => Ok((*entry, None)),
+            ([], Some(entry)) | ([entry], None) => Ok((*entry, None)),
             ([entry], Some(_)) => {
                 let notice = format!(
                     "{} nodes run package {}'s operator, not the built-in one",
@@ -204,11 +203,11 @@ impl Registry {
                 Ok((*entry, Some(notice)))
             }
             (several, _) => {
-                let packages = several.iter().map(|e| package_of(e).to_owned()).collect();
+                let names = several.iter().map(|e| package_of(e).to_owned()).collect();
                 Err(ResolveError::Ambiguous {
                     node: node.name.clone(),
                     op: node.op.clone(),
-                    packages,
+                    packages: names,
                 })
             }
         }

@@ -28,6 +28,7 @@ pub(crate) fn one_node(
     graph
 }
 
+#[expect(clippy::expect_used, reason = "a package that is broken fails the test")]
 /// The graph compiled with the operators of `package` alone.
 pub(crate) fn compile(
     graph: Graph,

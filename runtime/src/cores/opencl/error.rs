@@ -68,7 +68,7 @@ pub enum OpenClError {
         /// The kernel.
         kernel: String,
         /// Which argument, from 0.
-        index: usize,
+        index: u32,
         /// What the runtime was told to pass.
         found: String,
         /// What the kernel takes.

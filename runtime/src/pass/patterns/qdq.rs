@@ -15,10 +15,10 @@ pub fn fixed_forms(resolved: &Resolved) -> Vec<Option<TensorDesc>> {
     for node in &resolved.graph.nodes {
         match node.op.as_str() {
             "DequantizeLinear" => {
-                note(&mut forms, resolved, node, node.output(0), node.input(0), Keep::Newer)
+                note(&mut forms, resolved, node, node.output(0), node.input(0), Keep::Newer);
             }
             "QuantizeLinear" => {
-                note(&mut forms, resolved, node, node.input(0), node.output(0), Keep::Older)
+                note(&mut forms, resolved, node, node.input(0), node.output(0), Keep::Older);
             }
             _ => {}
         }

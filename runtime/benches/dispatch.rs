@@ -1,0 +1,155 @@
+//! What one call of a kernel costs: chains of 1,000 operators over 16 floats.
+//!
+//! `cargo bench -p udo-runtime --bench dispatch` prints nanoseconds per node for the same operator
+//! linked in, loaded from a Rust package, and loaded from a C package, which has no guard.
+#![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a benchmark prints, or stops")]
+
+#[path = "../tests/registry/support.rs"]
+#[expect(dead_code, reason = "the benchmark takes two fixtures of many")]
+mod support;
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use udo_api::guard::heap_calls;
+use udo_api::{
+    Core, DType, Error, ExecError, FinalizeCx, GuardAlloc, InferCx, Io, Kernel, KernelDef, Op,
+    OpDef, OpSchema, PackageV1, Param, Port, Value, types,
+};
+use udo_runtime::graph::{DimSpec, Graph, Node};
+use udo_runtime::model::{Model, Options};
+use udo_runtime::registry::Registry;
+use udo_runtime::session::Session;
+
+#[global_allocator]
+static GUARD: GuardAlloc = GuardAlloc;
+
+const NODES: usize = 1000;
+const RUNS: usize = 3000;
+
+static LINKED: PackageV1 = PackageV1::new("Linked", "1.0.0")
+    .ops(&[OpDef::of::<Scale>()])
+    .kernels(&[KernelDef::new::<ScaleF32>("Scale", Core::CPU)])
+    .guarded_by(guard);
+
+extern "C" fn guard() -> *mut udo_api::guard::GuardCell {
+    udo_api::guard::this_thread()
+}
+
+/// The operator of the fixtures.
+struct Scale;
+
+impl Op for Scale {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "Scale",
+        &[Port::required("x", types::F32)],
+        &[Port::required("y", types::F32)],
+        &[Param::scalar("factor", DType::F32).default(Value::float(1.0))],
+    );
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let x = cx.input(0)?;
+        cx.set_output(0, x)
+    }
+}
+
+struct ScaleF32 {
+    factor: f32,
+}
+
+impl Kernel for ScaleF32 {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        Ok(Self { factor: cx.float32("factor")? })
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io { inputs, mut outputs, .. } = io;
+        let x = inputs.get::<f32>(0)?;
+        for (y, x) in outputs.take::<f32>(0)?.iter_mut().zip(x) {
+            *y = self.factor * x;
+        }
+        Ok(())
+    }
+}
+
+fn chain(op: &str, registry: &mut Registry) -> Session {
+    let mut graph = Graph::new("chain");
+    let mut value = graph.add_input("x", DType::F32, [DimSpec::Fixed(16)]);
+    for index in 0..NODES {
+        let next = graph.add_value(&format!("v{index}"));
+        graph.add_node(Node::new(op, 21, &[value], &[next]));
+        value = next;
+    }
+    graph.outputs.push(value);
+    let mut session = Model::compile(graph, registry, &Options::default()).unwrap().session();
+    session.input_mut::<f32>("x").unwrap().fill(1.0);
+    session
+}
+
+/// Nanoseconds per node, each chain's median over runs that take turns.
+fn measure(chains: &mut [(&str, Session)]) -> Vec<f64> {
+    let mut times = vec![Vec::with_capacity(RUNS); chains.len()];
+    for run in 0..RUNS + 100 {
+        for ((_, session), times) in chains.iter_mut().zip(&mut times) {
+            let start = Instant::now();
+            session.run().unwrap();
+            if run >= 100 {
+                times.push(start.elapsed().as_secs_f64() * 1e9 / NODES as f64);
+            }
+        }
+    }
+    times
+        .into_iter()
+        .map(|mut times| {
+            times.sort_by(f64::total_cmp);
+            times[times.len() / 2]
+        })
+        .collect()
+}
+
+/// The Rust fixture with optimization.
+fn rust_package(folder: &Path) {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("fixtures");
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--release", "--offline", "--quiet"]).env("CARGO_TARGET_DIR", &target);
+    support::run(cargo.current_dir(support::root().join("tests/fixtures/scale")));
+    std::fs::create_dir_all(folder).unwrap();
+    for (part, file) in [("reg", support::SCALE_REG), ("cpu", support::SCALE_CPU)] {
+        let built = target.join(format!("release/libscale_udo_package_{part}.so"));
+        std::fs::copy(built, folder.join(file)).unwrap();
+    }
+}
+
+fn main() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = |name: &str| {
+        let mut registry = Registry::new();
+        registry.open(&folder.path().join(name)).unwrap();
+        registry
+    };
+    rust_package(&folder.path().join("rust"));
+    let c_file = folder.path().join("c/libUdoCScaleReg.so");
+    support::c_package(&c_file, &[("KERNELS", "{UDO_CPU, 0}")]);
+    let mut linked = Registry::new();
+    linked.add_static(&LINKED).unwrap();
+    let mut chains = vec![
+        ("Scale, linked in", chain("Scale", &mut linked)),
+        ("Scale, Rust package (trapped)", chain("Scale", &mut open("rust"))),
+        ("Scale, C package (unchecked)", chain("Scale", &mut open("c"))),
+        ("Relu, built in", chain("Relu", &mut Registry::builtin().unwrap())),
+    ];
+    let medians = measure(&mut chains);
+    println!("{NODES} nodes over 16 floats, median of {RUNS} runs");
+    for ((name, session), ns) in chains.iter_mut().zip(&medians) {
+        let before = heap_calls();
+        session.run().unwrap();
+        println!("  {name:<32} {ns:>7.2} ns/node  {} heap calls/run", heap_calls() - before);
+    }
+    println!(
+        "summary: linked={:.2} package={:.2} difference={:.2}",
+        medians[0],
+        medians[1],
+        medians[1] - medians[0]
+    );
+}
