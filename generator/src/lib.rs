@@ -1,21 +1,32 @@
 //! Turns a UDO config into an operator package: config in, files out.
 //!
-//! [`read()`] is the first half: config files in, a checked [`config::Config`] or every fault of every
-//! file out. Nothing here touches the disk, the network or the environment.
+//! Three steps, the first two pure. [`read()`]: config files in, a checked [`config::Config`] or every
+//! fault of every file out. [`plan()`]: a package in, the files of its folder out. [`write()`]: the
+//! files onto the disk, so that authors lose no line and nothing lands outside the folder.
 #![forbid(unsafe_code)]
 
 mod check;
+mod code;
 pub mod config;
 pub mod diagnostic;
 mod draft;
 mod json;
 pub mod names;
+mod plan;
 mod read;
 mod report;
 mod spelling;
+mod stamp;
+mod templates;
+mod view;
+mod write;
 
 pub use crate::{
     config::Config,
     diagnostic::{ConfigError, Diagnostic, Kind, Position, Severity},
+    plan::{File, Options, Owner, Tree, TreeError, plan},
     read::{Mode, Source, read},
+    stamp::Stamp,
+    templates::{RenderError, Templates, TemplatesError},
+    write::{Change, Drift, Foreign, Report, Update, WriteError, apply_all, survey, write},
 };

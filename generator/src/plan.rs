@@ -1,0 +1,279 @@
+//! A checked package in, the files of its folder out. Nothing here touches the disk.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::{
+    config::{Core, Op, Package},
+    read::Source,
+    stamp::Stamp,
+    templates::{Printer, RenderError, Templates},
+    view::{self, LibraryView, MakeTarget, OpView, PackageView},
+};
+
+/// What a plan depends on beside the package.
+#[derive(Debug, Clone, Copy)]
+pub struct Options<'a> {
+    /// The folder of `udo-api`, as the package's `Cargo.toml` shall say it.
+    pub udo_api: &'a str,
+    /// The config files that were read.
+    pub configs: &'a [Source<'a>],
+    /// What prints the files.
+    pub templates: &'a Templates,
+}
+
+/// The files of a package.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tree {
+    /// The package's name, and that of its folder.
+    pub package: String,
+    /// The files, sorted by path.
+    pub files: Vec<File>,
+}
+
+/// One file of a package.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct File {
+    /// Where, below the package's folder, with `/` between the parts.
+    pub path: String,
+    /// What it holds.
+    pub contents: String,
+    /// Who may change it.
+    pub owner: Owner,
+}
+
+/// Who may change a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Owner {
+    /// The generator: written anew each time.
+    Generator,
+    /// The author: written once, for this part of the config.
+    Author(Stamp),
+}
+
+/// Why a package cannot be planned.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TreeError {
+    /// A template did not print.
+    #[error(transparent)]
+    Render(#[from] RenderError),
+    /// Two files would have the same path.
+    #[error("package {package} would have two files {path:?}")]
+    Twice {
+        /// The package.
+        package: String,
+        /// The path.
+        path: String,
+    },
+}
+
+/// The files of `package`.
+///
+/// # Errors
+/// A template does not print, or two files would have the same path.
+pub fn plan(package: &Package, options: &Options<'_>) -> Result<Tree, TreeError> {
+    let configs = config_files(package, options.configs);
+    let libraries = libraries(package);
+    let mut views: Vec<LibraryView> = libraries.iter().map(|l| l.view.clone()).collect();
+    let registration = view::registration(package, &views);
+    views.insert(0, registration.clone());
+    let package_view = PackageView {
+        name: package.name.clone(),
+        sdk_version: env!("CARGO_PKG_VERSION"),
+        configs: configs.iter().map(|file| file.path.as_str()).collect::<Vec<_>>().join(", "),
+        udo_api: toml_string(options.udo_api),
+        targets: targets(&views),
+        libraries: views,
+    };
+    let mut sheet =
+        Sheet { printer: options.templates.printer()?, package: &package_view, files: configs };
+    for (template, path) in [
+        ("package/Cargo.toml.jinja", "Cargo.toml"),
+        ("package/Makefile.jinja", "Makefile"),
+        ("package/README.md.jinja", "README.md"),
+        ("package/gitignore.jinja", ".gitignore"),
+        ("package/rustfmt.toml.jinja", "rustfmt.toml"),
+    ] {
+        sheet.add(template, path, None, None, Owner::Generator)?;
+    }
+
+    sheet.add_crate("reg", &registration)?;
+    for op in &package.ops {
+        let (schema, file) = view::schema(op);
+        let path = format!("reg/src/schema/{}.rs", schema.module);
+        sheet.add("reg/schema.rs.jinja", &path, None, Some(&schema), Owner::Generator)?;
+        sheet.add_op("reg", &registration, &file, Stamp::of(op, None))?;
+    }
+    for Library { view, core, ops } in &libraries {
+        sheet.add_crate(kind(*core), view)?;
+        for op in ops {
+            let file = match core {
+                Core::Cpu => view::cpu(op),
+                Core::Gpu => view::gpu(op),
+                Core::Dsp(arch) => view::dsp(op, *arch),
+            };
+            let stamp = Stamp::of(op, Some(*core));
+            if *core == Core::Gpu {
+                let path = format!("{}/kernels/{}.cl", view.folder, file.module);
+                let owner = Owner::Author(stamp.clone());
+                sheet.add("gpu/kernel.cl.jinja", &path, Some(view), Some(&file), owner)?;
+            }
+            sheet.add_op(kind(*core), view, &file, stamp)?;
+        }
+    }
+    sheet.finish()
+}
+
+struct Library<'a> {
+    view: LibraryView,
+    core: Core,
+    ops: Vec<&'a Op>,
+}
+
+/// The implementation libraries: one per core, or per operator on DSPs before V68.
+fn libraries(package: &Package) -> Vec<Library<'_>> {
+    let mut libraries = Vec::new();
+    for &core in &package.cores {
+        let ops: Vec<&Op> = package.ops.iter().filter(|op| op.cores.contains(&core)).collect();
+        if core.is_one_op_per_library() {
+            libraries.extend(ops.into_iter().map(|op| {
+                let view = LibraryView::of_kernels(package, core, &[op], Some(op));
+                Library { view, core, ops: vec![op] }
+            }));
+        } else {
+            let view = LibraryView::of_kernels(package, core, &ops, None);
+            libraries.push(Library { view, core, ops });
+        }
+    }
+    libraries
+}
+
+/// The template folder of a core.
+fn kind(core: Core) -> &'static str {
+    match core {
+        Core::Cpu => "cpu",
+        Core::Gpu => "gpu",
+        Core::Dsp(_) if core.is_one_op_per_library() => "dsp_v6x",
+        Core::Dsp(_) => "dsp",
+    }
+}
+
+fn targets(libraries: &[LibraryView]) -> Vec<MakeTarget> {
+    let of = |name: &'static str| {
+        let is_part = |l: &&LibraryView| l.core == "reg" || l.core.starts_with(name);
+        let parts = libraries.iter().filter(is_part);
+        let crates: Vec<String> = parts.map(|l| format!("-p {}", l.crate_name)).collect();
+        MakeTarget { name, crates: crates.join(" ") }
+    };
+    let has = |name: &&'static str| libraries.iter().any(|l| l.core.starts_with(name));
+    ["reg", "cpu", "gpu", "dsp"].into_iter().filter(has).map(of).collect()
+}
+
+/// The config files that define the package, byte for byte, under names that stay apart.
+fn config_files(package: &Package, configs: &[Source<'_>]) -> Vec<File> {
+    let mut taken = BTreeSet::new();
+    let mut files = Vec::new();
+    for source in configs.iter().filter(|source| package.sources.iter().any(|p| p == source.path)) {
+        let name = source.path.file_name().map_or("config.json".into(), |n| n.to_string_lossy());
+        let mut path = format!("config/{name}");
+        let mut number = 2;
+        while !taken.insert(path.clone()) {
+            path = format!("config/{number}_{name}");
+            number += 1;
+        }
+        files.push(File { path, contents: source.text.to_owned(), owner: Owner::Generator });
+    }
+    files
+}
+
+/// A basic string of TOML.
+fn toml_string(text: &str) -> String {
+    use std::fmt::Write as _;
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            c if c.is_control() => {
+                let _ = write!(quoted, "\\u{:04x}", u32::from(c));
+            }
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// The files printed so far.
+struct Sheet<'a> {
+    printer: Printer<'a>,
+    package: &'a PackageView,
+    files: Vec<File>,
+}
+
+/// What a template may name.
+#[derive(Serialize)]
+struct Names<'a> {
+    package: &'a PackageView,
+    library: Option<&'a LibraryView>,
+    op: Option<&'a OpView>,
+}
+
+impl Sheet<'_> {
+    fn add(
+        &mut self,
+        template: &str,
+        path: &str,
+        library: Option<&LibraryView>,
+        op: Option<&OpView>,
+        owner: Owner,
+    ) -> Result<(), TreeError> {
+        let contents =
+            self.printer.print(template, Names { package: self.package, library, op })?;
+        self.files.push(File { path: path.to_owned(), contents, owner });
+        Ok(())
+    }
+
+    fn add_crate(&mut self, kind: &str, library: &LibraryView) -> Result<(), TreeError> {
+        let folder = &library.folder;
+        let path = format!("{folder}/Cargo.toml");
+        self.add("package/member.toml.jinja", &path, Some(library), None, Owner::Generator)?;
+        let template = format!("{kind}/lib.rs.jinja");
+        let path = format!("{folder}/src/lib.rs");
+        self.add(&template, &path, Some(library), None, Owner::Generator)
+    }
+
+    fn add_op(
+        &mut self,
+        kind: &str,
+        library: &LibraryView,
+        op: &OpView,
+        stamp: Stamp,
+    ) -> Result<(), TreeError> {
+        let path = format!("{}/src/ops/{}.rs", library.folder, op.module);
+        let template = format!("{kind}/op.rs.jinja");
+        self.add(&template, &path, Some(library), Some(op), Owner::Author(stamp))
+    }
+
+    fn finish(mut self) -> Result<Tree, TreeError> {
+        self.files.sort_by(|a, b| a.path.cmp(&b.path));
+        let package = self.package.name.clone();
+        let twins = self.files.windows(2).find_map(|pair| match pair {
+            [a, b] if a.path == b.path => Some(a.path.clone()),
+            _ => None,
+        });
+        match twins {
+            Some(path) => Err(TreeError::Twice { package, path }),
+            None => Ok(Tree { package, files: self.files }),
+        }
+    }
+}
+
+impl Tree {
+    /// The file at `path`.
+    pub fn file(&self, path: &str) -> Option<&File> {
+        self.files.iter().find(|file| Path::new(&file.path) == Path::new(path))
+    }
+}

@@ -1,0 +1,125 @@
+//! What an author's file was written for, so that a changed config can say what has drifted.
+
+use std::fmt::Write as _;
+
+use crate::config::{Core, DefaultValue, Op, Scalar, Tensor};
+
+/// The part of an operator's config that one file depends on, a line per port and parameter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stamp {
+    /// For example `input x: FLOAT_32`.
+    pub lines: Vec<String>,
+}
+
+/// How an author's file names its stamp, after the comment sign.
+pub(crate) const STAMP_WORD: &str = "config ";
+
+impl Stamp {
+    /// What the file of an operator on one core depends on, or what shape inference depends on.
+    pub(crate) fn of(op: &Op, core: Option<Core>) -> Self {
+        let mut lines = vec![format!("operator {}", op.name)];
+        for (kind, tensors) in [("input", &op.inputs), ("output", &op.outputs)] {
+            lines.extend(tensors.iter().map(|tensor| port(kind, tensor, core)));
+        }
+        for param in &op.scalar_params {
+            let default = param.default.as_ref().map(|value| format!(" = {}", scalar(value)));
+            lines.push(format!(
+                "parameter {}: {}{}",
+                param.name,
+                param.dtype,
+                default.unwrap_or_default()
+            ));
+        }
+        lines.extend(op.tensor_params.iter().map(|tensor| port("parameter", tensor, core)));
+        Self { lines }
+    }
+
+    /// Sixteen hexadecimal digits that stand for the lines.
+    pub(crate) fn fingerprint(&self) -> String {
+        digest(&self.lines.join("\n"))
+    }
+}
+
+fn port(kind: &str, tensor: &Tensor, core: Option<Core>) -> String {
+    let mut line = format!("{kind} {}", tensor.name);
+    let dtype = match core {
+        Some(core) => tensor.type_on(core).or(tensor.types.first().map(|entry| entry.dtype)),
+        // Shapes follow from other things than types.
+        None => None,
+    };
+    if let Some(dtype) = dtype {
+        let _ = write!(line, ": {dtype}");
+    }
+    if tensor.is_static {
+        line.push_str(", static");
+    }
+    if tensor.repeated {
+        line.push_str(", repeated");
+    }
+    if let Some(layout) = tensor.layout {
+        let _ = write!(line, ", {}", layout.as_str());
+    }
+    if let Some(mode) = tensor.quantization.filter(|_| matches!(core, Some(Core::Dsp(_)))) {
+        let _ = write!(line, ", {}", mode.as_str());
+    }
+    match &tensor.default {
+        Some(DefaultValue::Scalar(value)) => {
+            let _ = write!(line, " = {}", scalar(value));
+        }
+        Some(DefaultValue::List(values)) => {
+            let values: Vec<String> = values.iter().map(scalar).collect();
+            let _ = write!(line, " = [{}]", values.join(", "));
+        }
+        None => {}
+    }
+    line
+}
+
+fn scalar(value: &Scalar) -> String {
+    match value {
+        Scalar::Int(value) => value.to_string(),
+        Scalar::Float(value) => format!("{value:?}"),
+        Scalar::Text(value) => format!("{value:?}"),
+    }
+}
+
+/// FNV-1a: tells an edited text from an unedited one, and is the same on every machine.
+pub(crate) fn digest(text: &str) -> String {
+    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    format!("{hash:016x}")
+}
+
+/// The stamp's fingerprint that a file carries in its first lines.
+pub(crate) fn recorded(text: &str) -> Option<&str> {
+    text.lines().take(8).find_map(|line| {
+        let comment = line.strip_prefix("//!").or_else(|| line.strip_prefix("//"))?;
+        let word = comment.trim().strip_prefix(STAMP_WORD)?;
+        (word.len() == 16 && word.bytes().all(|b| b.is_ascii_hexdigit())).then_some(word)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digests_are_fnv_1a() {
+        assert_eq!(digest(""), "cbf29ce484222325");
+        assert_eq!(digest("a"), "af63dc4c8601ec8c");
+    }
+
+    #[test]
+    fn files_tell_what_they_were_written_for() {
+        let cases = [
+            ("//! yours\n//! config 0123456789abcdef\n", Some("0123456789abcdef")),
+            ("// config 0123456789abcdef\n", Some("0123456789abcdef")),
+            ("//! config later\n", None),
+            ("fn main() {}\n", None),
+        ];
+        for (text, want) in cases {
+            assert_eq!(recorded(text), want, "{text:?}");
+        }
+    }
+}

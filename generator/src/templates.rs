@@ -1,0 +1,178 @@
+//! The templates: embedded at build time, single ones replaced from a folder.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use minijinja::{Environment, UndefinedBehavior, syntax::SyntaxConfig};
+use serde::Serialize;
+use walkdir::WalkDir;
+
+const EMBEDDED: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/templates.rs"));
+
+/// The ending of a template's file name.
+const SUFFIX: &str = ".jinja";
+
+/// Every template by name, as in `cpu/op.rs.jinja`.
+#[derive(Debug, Clone)]
+pub struct Templates {
+    sources: Vec<(String, String)>,
+}
+
+/// Why a folder of templates cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TemplatesError {
+    /// The folder or a file in it cannot be read.
+    #[error("cannot read templates in {}", .dir.display())]
+    Read {
+        /// The folder.
+        dir: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The folder holds a template that replaces none.
+    #[error("{}: no template is called {name}, wanted one of {known}", .dir.display())]
+    Unknown {
+        /// The folder.
+        dir: PathBuf,
+        /// The name found.
+        name: String,
+        /// The names there are.
+        known: String,
+    },
+}
+
+/// Why a template did not print.
+#[derive(Debug, thiserror::Error)]
+#[error("template {name}{}: {reason}", place(*.line))]
+pub struct RenderError {
+    /// The template.
+    pub name: String,
+    /// The line, where known.
+    pub line: Option<usize>,
+    /// What is wrong.
+    pub reason: String,
+}
+
+fn place(line: Option<usize>) -> String {
+    line.map_or_else(String::new, |line| format!(", line {line}"))
+}
+
+impl Default for Templates {
+    fn default() -> Self {
+        Self::embedded()
+    }
+}
+
+impl Templates {
+    /// The templates that this build carries.
+    pub fn embedded() -> Self {
+        let sources = EMBEDDED.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
+        Self { sources: sources.collect() }
+    }
+
+    /// The same templates, those in `dir` in place of their namesakes.
+    ///
+    /// # Errors
+    /// The folder cannot be read, or holds a template that replaces none.
+    pub fn replaced_from(mut self, dir: &Path) -> Result<Self, TemplatesError> {
+        let failed = |source| TemplatesError::Read { dir: dir.to_owned(), source };
+        for entry in WalkDir::new(dir).sort_by_file_name() {
+            let entry = entry.map_err(|error| failed(error.into()))?;
+            let path = entry.path();
+            let name = path.strip_prefix(dir).unwrap_or(path).to_string_lossy().replace('\\', "/");
+            if !entry.file_type().is_file() || !name.ends_with(SUFFIX) {
+                continue;
+            }
+            let text = fs::read_to_string(path).map_err(failed)?;
+            let Some((_, source)) = self.sources.iter_mut().find(|(known, _)| *known == name)
+            else {
+                let known: Vec<&str> = self.iter().map(|(name, _)| name).collect();
+                let known = known.join(", ");
+                return Err(TemplatesError::Unknown { dir: dir.to_owned(), name, known });
+            };
+            *source = text;
+        }
+        Ok(self)
+    }
+
+    /// Names and texts, sorted by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.sources.iter().map(|(name, text)| (name.as_str(), text.as_str()))
+    }
+
+    /// A printer of these templates.
+    pub(crate) fn printer(&self) -> Result<Printer<'_>, RenderError> {
+        let mut environment = Environment::new();
+        environment.set_undefined_behavior(UndefinedBehavior::Strict);
+        let syntax = SyntaxConfig::builder()
+            .trim_blocks(true)
+            .lstrip_blocks(true)
+            .keep_trailing_newline(true)
+            .build();
+        environment.set_syntax(syntax.map_err(|error| RenderError::of("", &error))?);
+        for (name, text) in self.iter() {
+            environment.add_template(name, text).map_err(|error| RenderError::of(name, &error))?;
+        }
+        Ok(Printer { environment })
+    }
+}
+
+impl RenderError {
+    fn of(name: &str, error: &minijinja::Error) -> Self {
+        let kind = error.kind().to_string();
+        let reason = match error.detail() {
+            Some(detail) => format!("{kind}: {detail}"),
+            None => kind,
+        };
+        Self { name: name.to_owned(), line: error.line(), reason }
+    }
+}
+
+/// Prints templates.
+#[derive(Debug)]
+pub(crate) struct Printer<'t> {
+    environment: Environment<'t>,
+}
+
+impl Printer<'_> {
+    pub(crate) fn print(&self, name: &str, view: impl Serialize) -> Result<String, RenderError> {
+        let template =
+            self.environment.get_template(name).map_err(|error| RenderError::of(name, &error))?;
+        let value = minijinja::Value::from(minijinja::value::Serde(view));
+        template.render(value).map_err(|error| RenderError::of(name, &error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replaced_template_prints_and_a_stray_one_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("cpu")).unwrap();
+        fs::write(dir.path().join("cpu/op.rs.jinja"), "{{ op }}\n").unwrap();
+        let templates = Templates::embedded().replaced_from(dir.path()).unwrap();
+        let view = minijinja::context! { op => "x" };
+        assert_eq!(templates.printer().unwrap().print("cpu/op.rs.jinja", view).unwrap(), "x\n");
+
+        fs::write(dir.path().join("cpu/nothing.jinja"), "").unwrap();
+        let error = Templates::embedded().replaced_from(dir.path()).unwrap_err();
+        assert!(error.to_string().contains("no template is called cpu/nothing.jinja"), "{error}");
+    }
+
+    #[test]
+    fn undefined_names_are_errors_with_their_line() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("cpu")).unwrap();
+        fs::write(dir.path().join("cpu/op.rs.jinja"), "a\n{{ nothing }}\n").unwrap();
+        let templates = Templates::embedded().replaced_from(dir.path()).unwrap();
+        let printer = templates.printer().unwrap();
+        let error = printer.print("cpu/op.rs.jinja", minijinja::context! {}).unwrap_err();
+        assert_eq!((error.name.as_str(), error.line), ("cpu/op.rs.jinja", Some(2)));
+    }
+}

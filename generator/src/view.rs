@@ -1,0 +1,209 @@
+//! What templates are given: names, and code that is laid out already.
+
+mod kernel;
+mod schema;
+
+use serde::Serialize;
+
+use crate::{
+    config::{Core, DataType, Op, Package},
+    names,
+    stamp::Stamp,
+};
+
+pub(crate) use kernel::{cpu, dsp, gpu};
+pub(crate) use schema::{registration, schema};
+
+/// A package, as every template sees it.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct PackageView {
+    pub(crate) name: String,
+    /// The version of the SDK that prints.
+    pub(crate) sdk_version: &'static str,
+    /// The config files, as in `config/a.json, config/b.json`.
+    pub(crate) configs: String,
+    /// The folder of `udo-api`, as a TOML string.
+    pub(crate) udo_api: String,
+    /// The registration library, then the implementation libraries.
+    pub(crate) libraries: Vec<LibraryView>,
+    /// The same libraries, for `make`: `cpu`, `gpu` and `dsp`, each with the crates it builds.
+    pub(crate) targets: Vec<MakeTarget>,
+}
+
+/// A target of the Makefile.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct MakeTarget {
+    pub(crate) name: &'static str,
+    /// `-p a -p b`
+    pub(crate) crates: String,
+}
+
+/// One library crate of a package.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct LibraryView {
+    /// The crate's folder, as in `DSP_V66/softmax`.
+    pub(crate) folder: String,
+    pub(crate) crate_name: String,
+    /// `reg`, or the core as in `dsp:v68`.
+    pub(crate) core: String,
+    /// The library's path in `dist/`.
+    pub(crate) file: String,
+    /// What it is, as in `the CPU`.
+    pub(crate) title: String,
+    /// The modules of its operators.
+    pub(crate) modules: Vec<String>,
+    /// The operators' names.
+    pub(crate) ops: Vec<String>,
+    /// The tables of its `lib.rs`.
+    pub(crate) tables: String,
+    /// The names that its `lib.rs` uses.
+    pub(crate) imports: String,
+}
+
+/// One operator in one library.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct OpView {
+    pub(crate) name: String,
+    pub(crate) module: String,
+    /// The type that stands for it.
+    pub(crate) type_name: String,
+    /// The fingerprint of its config.
+    pub(crate) config: String,
+    pub(crate) title: String,
+    pub(crate) imports: String,
+    /// The constants that the file opens with.
+    pub(crate) tables: String,
+    /// The head of the function that computes, where it depends on the config.
+    pub(crate) signature: String,
+    /// `dsp_kernel!(..);`
+    pub(crate) registration: String,
+    /// The operator's outputs, by index.
+    pub(crate) outputs: Vec<usize>,
+    /// The arguments of the OpenCL kernel.
+    pub(crate) args: Vec<GpuArgView>,
+    /// The parameters of the OpenCL function, comma-separated.
+    pub(crate) cl_params: String,
+    /// Parameters that a plain function is not given.
+    pub(crate) left_out: Vec<String>,
+}
+
+/// One buffer of an OpenCL kernel.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct GpuArgView {
+    /// `input` or `output`.
+    pub(crate) side: &'static str,
+    pub(crate) port: usize,
+}
+
+impl OpView {
+    fn new(op: &Op, core: Option<Core>) -> Self {
+        Self {
+            name: op.name.clone(),
+            module: names::module_name(&op.name),
+            type_name: names::to_upper_camel_case(&op.name),
+            config: Stamp::of(op, core).fingerprint(),
+            title: String::new(),
+            imports: String::new(),
+            tables: String::new(),
+            signature: String::new(),
+            registration: String::new(),
+            outputs: (0..op.outputs.len()).collect(),
+            args: Vec::new(),
+            cl_params: String::new(),
+            left_out: Vec::new(),
+        }
+    }
+}
+
+/// The folder, crate and library names of one core's library; DSPs before V68 have one per operator.
+pub(crate) fn library(package: &Package, core: Core, op: Option<&Op>) -> LibraryView {
+    let name = &package.name;
+    let prefix = names::to_snake_case(name);
+    let folder = core.to_string();
+    let lower = folder.to_ascii_lowercase();
+    let (file, core_name, title) = match core {
+        Core::Cpu => (format!("libUdo{name}ImplCpu.so"), "cpu".to_owned(), "the CPU".to_owned()),
+        Core::Gpu => (format!("libUdo{name}ImplGpu.so"), "gpu".to_owned(), "the GPU".to_owned()),
+        Core::Dsp(arch) => (
+            format!("{lower}/libUdo{name}ImplDsp.so"),
+            format!("dsp:v{arch}"),
+            format!("the DSP V{arch}"),
+        ),
+    };
+    let mut view = LibraryView {
+        crate_name: format!("{prefix}_{lower}"),
+        folder,
+        core: core_name,
+        file,
+        title,
+        modules: Vec::new(),
+        ops: Vec::new(),
+        tables: String::new(),
+        imports: String::new(),
+    };
+    if let Some(op) = op {
+        let module = names::module_name(&op.name);
+        view.crate_name = format!("{prefix}_{lower}_{module}");
+        view.folder = format!("{}/{module}", view.folder);
+        view.file = format!("{lower}/libUdo{name}ImplDsp_{}.so", op.name);
+    }
+    view
+}
+
+/// The SDK's name of an element type, as in `F32`.
+fn dtype(data_type: DataType) -> &'static str {
+    match data_type {
+        DataType::Float16 => "F16",
+        DataType::Float32 => "F32",
+        DataType::Fixed4 | DataType::Fixed8 | DataType::Uint8 => "U8",
+        DataType::Fixed16 | DataType::Uint16 => "U16",
+        DataType::Fixed32 | DataType::Int32 => "I32",
+        DataType::Uint32 => "U32",
+        DataType::Int8 => "I8",
+        DataType::Int16 => "I16",
+        DataType::String => "Str",
+    }
+}
+
+/// The Rust type of an element, as in `f32`.
+fn element(data_type: DataType) -> &'static str {
+    match dtype(data_type) {
+        "F32" => "f32",
+        "F16" => "F16",
+        "U8" => "u8",
+        "U16" => "u16",
+        "U32" => "u32",
+        "I8" => "i8",
+        "I16" => "i16",
+        _ => "i32",
+    }
+}
+
+/// The set of types that a tensor of this type has on a core: a GPU stores floats in either width.
+fn type_set(core: Core, data_type: DataType) -> Vec<&'static str> {
+    match (core, data_type) {
+        (Core::Gpu, DataType::Float16 | DataType::Float32) => vec!["F32", "F16"],
+        (Core::Cpu | Core::Gpu | Core::Dsp(_), _) => vec![dtype(data_type)],
+    }
+}
+
+/// `types::F32.or(types::F16)`
+fn type_set_code(names: &[&str]) -> String {
+    let mut code = String::new();
+    for name in names {
+        if code.is_empty() {
+            code = format!("types::{name}");
+        } else {
+            code = format!("{code}.or(types::{name})");
+        }
+    }
+    code
+}
+
+fn core_code(core: Core) -> String {
+    match core {
+        Core::Cpu => "Core::CPU".to_owned(),
+        Core::Gpu => "Core::GPU".to_owned(),
+        Core::Dsp(arch) => format!("Core::dsp({arch})"),
+    }
+}

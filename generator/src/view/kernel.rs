@@ -1,0 +1,249 @@
+//! The op files of implementation libraries, and the tables that list them.
+
+use super::{GpuArgView, LibraryView, OpView, core_code, dtype, element, library, type_set_code};
+use crate::{
+    code::{Expr, constant, import, signature, untouched_macro},
+    config::{Core, DataType, Family, Op, Package, Tensor},
+    names,
+};
+
+/// Names that OpenCL C keeps for itself beyond those of C.
+const OPENCL_KEYWORDS: &[&str] = &[
+    "bfloat16",
+    "constant",
+    "event_t",
+    "global",
+    "half",
+    "image",
+    "kernel",
+    "local",
+    "pipe",
+    "quad",
+    "read_only",
+    "read_write",
+    "sampler_t",
+    "uchar",
+    "uint",
+    "ulong",
+    "uniform",
+    "ushort",
+    "vec_step",
+    "write_only",
+];
+
+impl LibraryView {
+    /// The library that holds the kernels of these operators.
+    pub(crate) fn of_kernels(package: &Package, core: Core, ops: &[&Op], op: Option<&Op>) -> Self {
+        let mut view = library(package, core, op);
+        view.ops = ops.iter().map(|op| op.name.clone()).collect();
+        view.modules = ops.iter().map(|op| names::module_name(&op.name)).collect();
+        let kernels = view.modules.iter().map(|name| Expr::atom(format!("ops::{name}::KERNEL")));
+        let tables = [
+            constant("const NAME: &str", &Expr::text(&package.name)),
+            constant("const KERNELS: &[KernelDef]", &Expr::Array(kernels.collect())),
+        ];
+        view.tables = tables.join("\n\n");
+        // rustfmt sorts `mod` lines; the tables keep the order of the config.
+        view.modules.sort_unstable();
+        view.imports = import("udo_api", &["KernelDef", "PackageV1"]);
+        view
+    }
+}
+
+/// An operator on the CPU.
+pub(crate) fn cpu(op: &Op) -> OpView {
+    let mut view = OpView::new(op, Some(Core::Cpu));
+    let main = op.inputs.first().and_then(|tensor| tensor.type_on(Core::Cpu));
+    view.type_name.push_str(dtype(main.unwrap_or(DataType::Float32)));
+    "the CPU".clone_into(&mut view.title);
+    let mut used =
+        vec!["Core", "Error", "ExecError", "FinalizeCx", "Io", "Kernel", "KernelDef", "TypeRule"];
+    let rules = fixed_rules(op, Core::Cpu, &mut used);
+    let entry = kernel_entry(&view, "KernelDef::new", Core::Cpu);
+    view.tables = tables(&entry, rules);
+    view.imports = import("udo_api", &used);
+    view
+}
+
+/// An operator on a DSP: a plain function, outputs first.
+pub(crate) fn dsp(op: &Op, arch: u16) -> OpView {
+    let core = Core::Dsp(arch);
+    let mut view = OpView::new(op, Some(core));
+    view.type_name.push_str("Dsp");
+    view.title = format!("the DSP V{arch}");
+    let mut used =
+        vec!["Core", "Cost", "ExecError", "KernelDef", "Scratch", "TypeRule", "dsp_kernel"];
+    let rules = fixed_rules(op, core, &mut used);
+    let entry =
+        kernel_entry(&view, "KernelDef::new", core).then("cost", [Expr::atom("Cost::Snail")]);
+    view.tables = tables(&entry, rules);
+
+    let suffix = if core.is_one_op_per_library() { "execute_op" } else { "impl" };
+    let function = format!("{}_{suffix}", view.module);
+    let types = |tensors: &[Tensor]| -> Vec<&'static str> {
+        let of = |tensor: &Tensor| element(tensor.type_on(core).unwrap_or(DataType::Uint8));
+        tensors.iter().map(of).collect()
+    };
+    let (outputs, inputs) = (types(&op.outputs), types(&op.inputs));
+    if outputs.iter().chain(&inputs).any(|name| *name == "F16") {
+        used.push("F16");
+    }
+    let mut params = Vec::new();
+    for (view_type, tensors, types) in
+        [("QuantMut", &op.outputs, &outputs), ("Quant", &op.inputs, &inputs)]
+    {
+        for (tensor, of) in tensors.iter().zip(types) {
+            params.push(format!("_{}: {view_type}<'_, {of}>", variable(&tensor.name)));
+            used.push(view_type);
+        }
+    }
+    let mut fields = Vec::new();
+    for param in &op.scalar_params {
+        let of = match param.dtype.family() {
+            Family::Float(_) => "f32",
+            Family::Integer(..) => "i32",
+            Family::Fixed | Family::Text => {
+                view.left_out.push(param.name.clone());
+                continue;
+            }
+        };
+        let field = variable(&param.name);
+        params.push(format!("_{field}: {of}"));
+        let name = if field == param.name { String::new() } else { format!(" = {:?}", param.name) };
+        fields.push(format!("{field}: {of}{name}"));
+    }
+    view.left_out.extend(op.tensor_params.iter().map(|tensor| tensor.name.clone()));
+    params.push("_vtcm: Scratch<'_>".to_owned());
+    view.signature = signature(&function, &params, "Result<(), ExecError>");
+    let fields =
+        if fields.is_empty() { "{}".to_owned() } else { format!("{{ {} }}", fields.join(", ")) };
+    view.registration = untouched_macro(
+        "dsp_kernel",
+        &format!("{} = {function}", view.type_name),
+        &[
+            format!("out: [{}]", outputs.join(", ")),
+            format!("in: [{}]", inputs.join(", ")),
+            format!("params: {fields}"),
+        ],
+    );
+    view.imports = import("udo_api", &used);
+    view
+}
+
+/// An operator on the GPU: OpenCL C, and one work item of it in Rust.
+pub(crate) fn gpu(op: &Op) -> OpView {
+    let mut view = OpView::new(op, Some(Core::Gpu));
+    view.type_name.push_str("Gpu");
+    "the GPU".clone_into(&mut view.title);
+    let mut used = vec![
+        "Buffers",
+        "Error",
+        "ExecError",
+        "FinalizeCx",
+        "GpuArg",
+        "GpuKernel",
+        "KernelDef",
+        "KernelInfo",
+        "TypeRule",
+        "WorkItem",
+        "WorkItemFn",
+    ];
+    let rules = storage_rules(op, &mut used);
+    let entry =
+        Expr::call(format!("KernelDef::gpu::<{}>", view.type_name), [Expr::text(&view.name)]);
+    let source = Expr::text(&format!("../../kernels/{}.cl", view.module));
+    view.tables = [
+        tables(&entry.then("types", [Expr::atom("TYPES")]), rules),
+        constant("const SOURCE: &str", &Expr::call("include_str!", [source])),
+        constant("const KERNEL_NAME: &str", &Expr::text(&format!("{}_kernel", view.module))),
+    ]
+    .join("\n\n");
+    let item = ["_item: WorkItem".to_owned(), "_buffers: &Buffers<'_>".to_owned()];
+    let params: Vec<String> =
+        [format!("_kernel: &{}", view.type_name)].into_iter().chain(item).collect();
+    view.signature = signature("work_item", &params, "Result<(), ExecError>");
+    let mut cl_params = Vec::new();
+    for (side, qualifier, tensors) in [("input", "const ", &op.inputs), ("output", "", &op.outputs)]
+    {
+        for (port, tensor) in tensors.iter().enumerate() {
+            view.args.push(GpuArgView { side, port });
+            let of = match tensor.type_on(Core::Gpu) {
+                Some(DataType::Uint8) => "uchar",
+                Some(DataType::Uint32) => "uint",
+                Some(DataType::Int32) => "int",
+                Some(_) | None => "UDO_STORAGE",
+            };
+            let mut name = names::variable_name(&tensor.name);
+            if OPENCL_KEYWORDS.contains(&name.as_str()) {
+                name.push('_');
+            }
+            cl_params.push(format!("__global {qualifier}{of} *{name}"));
+        }
+    }
+    view.cl_params = cl_params.join(",\n    ");
+    view.imports = import("udo_api", &used);
+    view
+}
+
+/// The variable of a tensor or parameter; `vtcm` is taken.
+fn variable(name: &str) -> String {
+    let variable = names::variable_name(name);
+    if variable == "vtcm" { variable + "_" } else { variable }
+}
+
+fn kernel_entry(view: &OpView, path: &str, core: Core) -> Expr {
+    let args = [Expr::text(&view.name), Expr::atom(core_code(core))];
+    Expr::call(format!("{path}::<{}>", view.type_name), args).then("types", [Expr::atom("TYPES")])
+}
+
+fn tables(entry: &Expr, rules: Vec<Expr>) -> String {
+    let entry = constant("pub(crate) const KERNEL: KernelDef", entry);
+    let rules = constant("const TYPES: &[TypeRule]", &Expr::Array(rules));
+    format!("{entry}\n\n{rules}")
+}
+
+fn rule(function: &'static str, port: usize, what: impl Into<String>) -> Expr {
+    Expr::call(function, [Expr::atom(port.to_string()), Expr::atom(what)])
+}
+
+/// One type per port.
+fn fixed_rules(op: &Op, core: Core, used: &mut Vec<&'static str>) -> Vec<Expr> {
+    let mut rules = Vec::new();
+    for (side, tensors) in [("input", &op.inputs), ("output", &op.outputs)] {
+        for (port, tensor) in tensors.iter().enumerate() {
+            let Some(data_type) = tensor.type_on(core) else { continue };
+            used.extend([side, "types"]);
+            rules.push(rule(side, port, type_set_code(&[dtype(data_type)])));
+        }
+    }
+    rules
+}
+
+/// Floats in either storage, the same one on all ports.
+fn storage_rules(op: &Op, used: &mut Vec<&'static str>) -> Vec<Expr> {
+    let mut rules = Vec::new();
+    let mut first_float = None;
+    for (side, like, tensors) in
+        [("input", "input_like", &op.inputs), ("output", "output_like", &op.outputs)]
+    {
+        for (port, tensor) in tensors.iter().enumerate() {
+            let Some(data_type) = tensor.type_on(Core::Gpu) else { continue };
+            let is_float = matches!(data_type.family(), Family::Float(_));
+            rules.push(match first_float {
+                Some(first) if is_float => {
+                    used.push(like);
+                    rule(like, port, format!("{first}"))
+                }
+                Some(_) | None => {
+                    used.extend([side, "types"]);
+                    let set = super::type_set(Core::Gpu, data_type);
+                    if is_float && side == "input" {
+                        first_float = Some(port);
+                    }
+                    rule(side, port, type_set_code(&set))
+                }
+            });
+        }
+    }
+    rules
+}

@@ -1,0 +1,260 @@
+//! The registration library: schemas and tables.
+
+use super::{LibraryView, OpView, core_code, dtype, type_set, type_set_code};
+use crate::{
+    code::{Expr, constant, import},
+    config::{
+        DataType, DefaultValue, Family, Layout, Op, Package, QuantizationMode, Scalar, ScalarParam,
+        Tensor,
+    },
+    names,
+};
+
+/// Names that a registration file uses itself.
+const TAKEN: &[&str] = &["Error", "InferCx", "Op", "OpDef", "OpSchema", "Result", "Err", "Ok"];
+
+/// The registration library, with the libraries that it points to.
+pub(crate) fn registration(package: &Package, libraries: &[LibraryView]) -> LibraryView {
+    let ops: Vec<String> = package.ops.iter().map(|op| op.name.clone()).collect();
+    let mut modules: Vec<String> = ops.iter().map(|op| names::module_name(op)).collect();
+    let table = modules.iter().map(|module| Expr::atom(format!("ops::{module}::OP"))).collect();
+    let places = libraries.iter().map(|library| {
+        let core = match library.core.strip_prefix("dsp:v") {
+            Some(arch) => format!("Core::dsp({arch})"),
+            None => format!("Core::{}", library.core.to_ascii_uppercase()),
+        };
+        Expr::call("LibraryRef::new", [Expr::atom(core), Expr::text(&library.file)])
+    });
+    let places: Vec<Expr> = places.collect();
+    let mut used = vec!["LibraryRef", "OpDef", "PackageV1"];
+    if !places.is_empty() {
+        used.push("Core");
+    }
+    // rustfmt sorts `mod` lines; the table keeps the order of the config.
+    modules.sort_unstable();
+    let tables = [
+        constant("const NAME: &str", &Expr::text(&package.name)),
+        constant("const OPS: &[OpDef]", &Expr::Array(table)),
+        constant("const LIBRARIES: &[LibraryRef]", &Expr::Array(places)),
+    ];
+    LibraryView {
+        folder: "reg".to_owned(),
+        crate_name: format!("{}_reg", names::to_snake_case(&package.name)),
+        core: "reg".to_owned(),
+        file: format!("libUdo{}Reg.so", package.name),
+        title: "registration".to_owned(),
+        modules,
+        ops,
+        tables: tables.join("\n\n"),
+        imports: import("udo_api", &used),
+    }
+}
+
+/// The schema of one operator, and the file that infers its shapes.
+pub(crate) fn schema(op: &Op) -> (OpView, OpView) {
+    let mut file = OpView::new(op, None);
+    if TAKEN.contains(&file.type_name.as_str()) {
+        file.type_name.push_str("Op");
+    }
+    file.imports = import("udo_api", &["Error", "InferCx", "Op", "OpDef", "OpSchema"]);
+
+    let entry = Expr::call(format!("OpDef::of::<{}>", file.type_name), []);
+    file.tables = constant("pub(crate) const OP: OpDef", &entry);
+
+    let mut schema = file.clone();
+    let mut code = Schema { used: vec!["OpSchema", "Param", "Port"], tables: Vec::new() };
+    let parts = ["INPUTS", "OUTPUTS", "PARAMS"].map(Expr::atom);
+    let whole = Expr::call("OpSchema::new", [Expr::text(&op.name)].into_iter().chain(parts));
+    code.tables.push(constant("pub(crate) const SCHEMA: OpSchema", &whole));
+    code.list("INPUT", "Port", op.inputs.len());
+    for (index, tensor) in op.inputs.iter().enumerate() {
+        code.port(&format!("INPUT_{index}"), op, tensor);
+    }
+    code.list("OUTPUT", "Port", op.outputs.len());
+    for (index, tensor) in op.outputs.iter().enumerate() {
+        code.port(&format!("OUTPUT_{index}"), op, tensor);
+    }
+    let scalars = op.scalar_params.len();
+    code.list("PARAM", "Param", scalars + op.tensor_params.len());
+    for (index, param) in op.scalar_params.iter().enumerate() {
+        code.scalar_param(&format!("PARAM_{index}"), param);
+    }
+    for (index, tensor) in op.tensor_params.iter().enumerate() {
+        code.tensor_param(&format!("PARAM_{}", scalars + index), tensor);
+    }
+    schema.imports = import("udo_api", &code.used);
+    schema.tables = code.tables.join("\n\n");
+    (schema, file)
+}
+
+/// Collects what the tables of a schema use and refer to.
+struct Schema {
+    used: Vec<&'static str>,
+    tables: Vec<String>,
+}
+
+impl Schema {
+    /// `const INPUTS: &[Port] = &[INPUT_0, ..];`
+    fn list(&mut self, item: &str, of: &str, len: usize) {
+        let items = (0..len).map(|index| Expr::atom(format!("{item}_{index}"))).collect();
+        self.tables.push(constant(&format!("const {item}S: &[{of}]"), &Expr::Array(items)));
+    }
+
+    /// Adds a constant; the lists that it refers to, in `lists`, follow it.
+    fn add(&mut self, key: &str, of: &str, value: &Expr, lists: Vec<String>) {
+        self.tables.push(constant(&format!("const {key}: {of}"), value));
+        self.tables.extend(lists);
+    }
+
+    fn port(&mut self, key: &str, op: &Op, tensor: &Tensor) {
+        let mut lists = Vec::new();
+        self.used.push("types");
+        let mut all: Vec<&str> = Vec::new();
+        let mut per_core = Vec::new();
+        for core in &op.cores {
+            let Some(data_type) = tensor.type_on(*core) else { continue };
+            let set = type_set(*core, data_type);
+            for name in &set {
+                if !all.contains(name) {
+                    all.push(name);
+                }
+            }
+            per_core.push((*core, set));
+        }
+        let is_absent_by_default = match &tensor.default {
+            Some(DefaultValue::List(values)) => values.is_empty(),
+            Some(DefaultValue::Scalar(_)) | None => false,
+        };
+        let kind = if is_absent_by_default { "Port::optional" } else { "Port::required" };
+        let types = Expr::atom(type_set_code(&all));
+        let mut port = Expr::call(kind, [Expr::text(&tensor.name), types]);
+        if per_core.iter().any(|(_, set)| set.len() != all.len()) {
+            self.used.extend(["Core", "CoreTypes"]);
+            let items = per_core.iter().map(|(core, set)| {
+                let parts = [core_code(*core), type_set_code(set)].map(Expr::atom);
+                Expr::call("CoreTypes::new", parts)
+            });
+            let items = Expr::Array(items.collect());
+            lists.push(constant(&format!("const {key}_TYPES: &[CoreTypes]"), &items));
+            port = port.then("per_core", [Expr::atom(format!("{key}_TYPES"))]);
+        }
+        if let Some(layout) = tensor.layout {
+            self.used.push("Layout");
+            let layout = match layout {
+                Layout::Nhwc => "Layout::Nhwc",
+                Layout::Nchw => "Layout::Nchw",
+            };
+            port = port.then("layout", [Expr::atom(layout)]);
+        }
+        if is_quantized(tensor) {
+            self.used.push("Quantization");
+            port = port.then("quantization", [Expr::atom("Quantization::Tf")]);
+        }
+        if tensor.is_static {
+            port = port.then("is_static", []);
+        }
+        if tensor.repeated {
+            port = port.then("repeated", []);
+        }
+        if let Some(default) = tensor.default.as_ref().filter(|_| !is_absent_by_default) {
+            port = port.then("default", [self.value(key, tensor, default, &mut lists)]);
+        }
+        self.add(key, "Port", &port, lists);
+    }
+
+    fn scalar_param(&mut self, key: &str, param: &ScalarParam) {
+        let name = Expr::text(&param.name);
+        let mut expr = match param.dtype.family() {
+            Family::Text => Expr::call("Param::text", [name]),
+            Family::Float(_) | Family::Integer(..) | Family::Fixed => {
+                self.used.push("DType");
+                Expr::call("Param::scalar", [name, dtype_code(param.dtype)])
+            }
+        };
+        if let Some(value) = &param.default {
+            expr = expr.then("default", [self.scalar(value)]);
+        }
+        self.add(key, "Param", &expr, Vec::new());
+    }
+
+    fn tensor_param(&mut self, key: &str, tensor: &Tensor) {
+        let mut lists = Vec::new();
+        self.used.push("DType");
+        let data_type = tensor.types.first().map_or(DataType::Float32, |entry| entry.dtype);
+        let mut expr =
+            Expr::call("Param::tensor", [Expr::text(&tensor.name), dtype_code(data_type)]);
+        if let Some(value) = &tensor.default {
+            expr = expr.then("default", [self.value(key, tensor, value, &mut lists)]);
+        }
+        self.add(key, "Param", &expr, lists);
+    }
+
+    /// A default of a tensor; a list has a constant of its own, so that no chain is broken inside.
+    fn value(
+        &mut self,
+        key: &str,
+        tensor: &Tensor,
+        value: &DefaultValue,
+        lists: &mut Vec<String>,
+    ) -> Expr {
+        let items = match value {
+            DefaultValue::Scalar(value) => return self.scalar(value),
+            DefaultValue::List(items) => items,
+        };
+        self.used.push("Value");
+        // Where cores differ, the values say more than the type on the first core.
+        let is_float = items.iter().any(|item| matches!(item, Scalar::Float(_)))
+            || (items.is_empty() && family(tensor).is_float());
+        let (path, of) =
+            if is_float { ("Value::floats", "&[f64]") } else { ("Value::ints", "&[i64]") };
+        let codes = items.iter().map(|item| match item {
+            Scalar::Int(value) if is_float => Expr::atom(format!("{value}.0")),
+            Scalar::Int(_) | Scalar::Float(_) | Scalar::Text(_) => scalar_code(item),
+        });
+        let codes = codes.collect();
+        let key = format!("{key}_DEFAULT");
+        lists.push(constant(&format!("const {key}: {of}"), &Expr::Array(codes)));
+        Expr::call(path, [Expr::atom(key)])
+    }
+
+    fn scalar(&mut self, value: &Scalar) -> Expr {
+        self.used.push("Value");
+        let path = match value {
+            Scalar::Int(_) => "Value::int",
+            Scalar::Float(_) => "Value::float",
+            Scalar::Text(_) => "Value::text",
+        };
+        Expr::call(path, [scalar_code(value)])
+    }
+}
+
+fn scalar_code(value: &Scalar) -> Expr {
+    match value {
+        Scalar::Int(value) => Expr::atom(value.to_string()),
+        Scalar::Float(value) => Expr::atom(format!("{value:?}")),
+        Scalar::Text(value) => Expr::text(value),
+    }
+}
+
+fn dtype_code(data_type: DataType) -> Expr {
+    Expr::atom(format!("DType::{}", dtype(data_type)))
+}
+
+fn family(tensor: &Tensor) -> Family {
+    tensor.types.first().map_or(Family::Float(0.0), |entry| entry.dtype.family())
+}
+
+fn is_quantized(tensor: &Tensor) -> bool {
+    tensor.quantization == Some(QuantizationMode::Tf)
+        || tensor.types.iter().any(|entry| entry.dtype.family() == Family::Fixed)
+}
+
+impl Family {
+    /// Whether values are written as real numbers.
+    fn is_float(self) -> bool {
+        match self {
+            Self::Float(_) | Self::Fixed => true,
+            Self::Integer(..) | Self::Text => false,
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! Planned files onto the disk: looked at first, then staged, then put in place, so that a failure
+//! leaves everything as it was.
+
+mod marker;
+mod outcome;
+mod stage;
+
+use std::{
+    collections::BTreeSet,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use walkdir::WalkDir;
+
+use crate::{
+    plan::{File, Owner, Tree},
+    stamp,
+};
+use marker::Marker;
+pub use outcome::{Change, Drift, Report};
+
+/// What a folder that is no package of ours means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Foreign {
+    /// It is refused.
+    #[default]
+    Refuse,
+    /// The package is written into it. Files in the way of generated ones are kept as `.edited`
+    /// copies; files where the author's go are left as they are.
+    Adopt,
+}
+
+/// Why a package was not written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WriteError {
+    /// The folder exists and is no package of ours.
+    #[error("{} exists and is no package of this name made by `udo new`", .dir.display())]
+    NotOurs {
+        /// The folder.
+        dir: PathBuf,
+    },
+    /// A symbolic link stands where a folder or a file goes.
+    #[error("{} is a symbolic link, wanted a plain file or folder", .path.display())]
+    Link {
+        /// The link.
+        path: PathBuf,
+    },
+    /// Something else than a file stands where a file goes, or than a folder.
+    #[error("{} is in the way, wanted {wanted}", .path.display())]
+    InTheWay {
+        /// What is there.
+        path: PathBuf,
+        /// `a file` or `a folder`.
+        wanted: &'static str,
+    },
+    /// A planned path leads out of the package.
+    #[error("planned path {path:?} leads out of the package")]
+    Outside {
+        /// The path.
+        path: String,
+    },
+    /// The system refused.
+    #[error("cannot write {}", .path.display())]
+    Io {
+        /// What was being read or written.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl WriteError {
+    fn io(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        |source| Self::Io { path: path.to_owned(), source }
+    }
+}
+
+/// What writing a tree would do. Nothing has been touched yet.
+#[derive(Debug)]
+pub struct Update {
+    writes: Vec<Write>,
+    /// What will have been done.
+    pub report: Report,
+}
+
+/// A file to be put in place.
+#[derive(Debug)]
+struct Write {
+    path: PathBuf,
+    contents: String,
+    /// Where the file that is there now goes first.
+    keep_as: Option<PathBuf>,
+}
+
+/// Writes `tree` as the folder `dir`.
+///
+/// # Errors
+/// The folder is not ours to write, or the system refuses; then nothing has changed.
+pub fn write(tree: &Tree, dir: &Path, foreign: Foreign) -> Result<Report, WriteError> {
+    survey(tree, dir, foreign)?.apply()
+}
+
+/// Finds out what writing `tree` as the folder `dir` would do.
+///
+/// # Errors
+/// The folder is not ours to write, or cannot be read.
+pub fn survey(tree: &Tree, dir: &Path, foreign: Foreign) -> Result<Update, WriteError> {
+    let old = existing(tree, dir, foreign)?;
+    let mut report = Report::new(&tree.package, dir);
+    let mut writes = Vec::new();
+    let mut marker = Marker::new(&tree.package);
+    for file in &tree.files {
+        let path = inside(dir, &file.path)?;
+        let found = text_at(dir, &path)?;
+        match (&file.owner, found) {
+            (owner, None) => {
+                if let Owner::Author(stamp) = owner {
+                    marker.remember(&stamp.fingerprint(), &stamp.lines);
+                }
+                report.created.push(file.path.clone());
+                writes.push(Write { path, contents: file.contents.clone(), keep_as: None });
+            }
+            (Owner::Author(_), Some(text)) => {
+                report.kept.push(file.path.clone());
+                report.drifted.extend(drift(file, &text, &old, &mut marker));
+            }
+            (Owner::Generator, Some(text)) if text == file.contents => {
+                report.unchanged.push(file.path.clone());
+            }
+            (Owner::Generator, Some(text)) => {
+                let is_edited = old.digest(&file.path) != Some(&stamp::digest(&text));
+                let keep_as = is_edited.then(|| free_name(&path)).transpose()?;
+                if let Some(copy) = &keep_as {
+                    report.saved.push((file.path.clone(), shown(dir, copy)));
+                }
+                report.refreshed.push(file.path.clone());
+                writes.push(Write { path, contents: file.contents.clone(), keep_as });
+            }
+        }
+        if file.owner == Owner::Generator {
+            marker.files.insert(file.path.clone(), stamp::digest(&file.contents));
+        }
+    }
+    report.orphaned = orphans(tree, dir, &old)?;
+    for path in &report.orphaned {
+        marker.adopt_from(&old, path);
+    }
+    let path = inside(dir, marker::FILE)?;
+    let contents = marker.text();
+    if text_at(dir, &path)?.as_deref() != Some(&contents) {
+        writes.push(Write { path, contents, keep_as: None });
+    }
+    Ok(Update { writes, report })
+}
+
+impl Update {
+    /// Does it.
+    ///
+    /// # Errors
+    /// The system refuses; then nothing has changed.
+    pub fn apply(self) -> Result<Report, WriteError> {
+        stage::put(self.writes)?;
+        Ok(self.report)
+    }
+}
+
+/// Does several updates, all or none.
+///
+/// # Errors
+/// The system refuses; then nothing has changed.
+pub fn apply_all(updates: Vec<Update>) -> Result<Vec<Report>, WriteError> {
+    let mut writes = Vec::new();
+    let mut reports = Vec::with_capacity(updates.len());
+    for update in updates {
+        writes.extend(update.writes);
+        reports.push(update.report);
+    }
+    stage::put(writes)?;
+    Ok(reports)
+}
+
+/// The marker of the package that is there, or an empty one where nothing is.
+fn existing(tree: &Tree, dir: &Path, foreign: Foreign) -> Result<Marker, WriteError> {
+    let nothing = Marker::new(&tree.package);
+    match fs::symlink_metadata(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(nothing),
+        Err(error) => return Err(WriteError::io(dir)(error)),
+        Ok(found) if found.is_symlink() => return Err(WriteError::Link { path: dir.to_owned() }),
+        Ok(found) if !found.is_dir() => {
+            return Err(WriteError::InTheWay { path: dir.to_owned(), wanted: "a folder" });
+        }
+        Ok(_) => {}
+    }
+    let found = text_at(dir, &dir.join(marker::FILE))?;
+    let marker = found.as_deref().and_then(Marker::read);
+    let is_empty = fs::read_dir(dir).map_err(WriteError::io(dir))?.next().is_none();
+    match (marker, foreign) {
+        (Some(marker), _) if marker.package == tree.package => Ok(marker),
+        (_, Foreign::Adopt) => Ok(nothing),
+        (None, Foreign::Refuse) if is_empty => Ok(nothing),
+        (_, Foreign::Refuse) => Err(WriteError::NotOurs { dir: dir.to_owned() }),
+    }
+}
+
+/// The path of a planned file, which must stay below `dir`.
+fn inside(dir: &Path, path: &str) -> Result<PathBuf, WriteError> {
+    let mut whole = dir.to_owned();
+    for part in path.split('/') {
+        if part.is_empty() || part == "." || part == ".." || part.contains(['\\', '\0']) {
+            return Err(WriteError::Outside { path: path.to_owned() });
+        }
+        whole.push(part);
+    }
+    Ok(whole)
+}
+
+/// The text at `path`, if there is a file; no link may lie on the way from `dir` to it.
+fn text_at(dir: &Path, path: &Path) -> Result<Option<String>, WriteError> {
+    let mut ancestors: Vec<&Path> = path.ancestors().take_while(|part| *part != dir).collect();
+    ancestors.push(dir);
+    for part in ancestors.into_iter().rev() {
+        let found = match fs::symlink_metadata(part) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(WriteError::io(part)(error)),
+            Ok(found) => found,
+        };
+        if found.is_symlink() {
+            return Err(WriteError::Link { path: part.to_owned() });
+        }
+        let wanted = if part == path { "a file" } else { "a folder" };
+        if (part == path) != found.is_file() || (part != path) != found.is_dir() {
+            return Err(WriteError::InTheWay { path: part.to_owned(), wanted });
+        }
+    }
+    let bytes = fs::read(path).map_err(WriteError::io(path))?;
+    Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+/// How an author's file differs from what it would be written for today.
+fn drift(file: &File, text: &str, old: &Marker, marker: &mut Marker) -> Option<Drift> {
+    let Owner::Author(wanted) = &file.owner else { return None };
+    let now = wanted.fingerprint();
+    marker.remember(&now, &wanted.lines);
+    let recorded = stamp::recorded(text);
+    if recorded == Some(&now) {
+        return None;
+    }
+    let before = recorded.and_then(|recorded| old.stamp(recorded));
+    if let (Some(recorded), Some(lines)) = (recorded, before) {
+        marker.remember(recorded, lines);
+    }
+    Some(Drift::between(&file.path, before, &wanted.lines, &now))
+}
+
+/// Files of an earlier config that the tree has no more.
+fn orphans(tree: &Tree, dir: &Path, old: &Marker) -> Result<Vec<String>, WriteError> {
+    let mut found: BTreeSet<String> = BTreeSet::new();
+    for path in old.files.keys() {
+        if tree.file(path).is_none() && text_at(dir, &inside(dir, path)?)?.is_some() {
+            found.insert(path.clone());
+        }
+    }
+    if dir.is_dir() {
+        let walk = WalkDir::new(dir).sort_by_file_name().into_iter();
+        let is_ours = |entry: &walkdir::DirEntry| entry.depth() != 1 || is_library(entry);
+        for entry in walk.filter_entry(is_ours) {
+            let entry = entry.map_err(|error| WriteError::io(dir)(error.into()))?;
+            let path = shown(dir, entry.path());
+            if entry.file_type().is_file()
+                && is_author_place(entry.path())
+                && tree.file(&path).is_none()
+                && fs::read_to_string(entry.path()).is_ok_and(|t| stamp::recorded(&t).is_some())
+            {
+                found.insert(path);
+            }
+        }
+    }
+    Ok(found.into_iter().collect())
+}
+
+/// Whether the author's files go there. Deeper down, authors may split them as they like.
+fn is_author_place(path: &Path) -> bool {
+    let parent = path.parent().unwrap_or(path);
+    let is = |extension: &str| path.extension().is_some_and(|found| found == extension);
+    parent.ends_with("src/ops") && is("rs") || parent.ends_with("kernels") && is("cl")
+}
+
+/// Whether a folder of a package holds a library of it.
+fn is_library(entry: &walkdir::DirEntry) -> bool {
+    let name = entry.file_name().to_string_lossy();
+    name == "reg" || name == "CPU" || name == "GPU" || name.starts_with("DSP_V")
+}
+
+fn shown(dir: &Path, path: &Path) -> String {
+    path.strip_prefix(dir).unwrap_or(path).to_string_lossy().replace('\\', "/")
+}
+
+/// A name beside `path` that nothing has.
+fn free_name(path: &Path) -> Result<PathBuf, WriteError> {
+    let mut number = 1;
+    loop {
+        let mut name = path.file_name().unwrap_or_default().to_owned();
+        name.push(if number == 1 { ".edited".to_owned() } else { format!(".edited{number}") });
+        let copy = path.with_file_name(name);
+        match fs::symlink_metadata(&copy) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(copy),
+            Err(error) => return Err(WriteError::io(&copy)(error)),
+            Ok(_) => number += 1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,66 @@
+//! The file that tells a package of ours: what was written last, and what the author's files were
+//! written for.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// The marker's name in the package's folder.
+pub(super) const FILE: &str = ".udo-package.json";
+
+const FORMAT: u32 = 1;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Marker {
+    #[serde(rename = "auto-generated")]
+    note: String,
+    format: u32,
+    pub(super) package: String,
+    /// The digest of each generated file as it was written.
+    pub(super) files: BTreeMap<String, String>,
+    /// What each fingerprint in an author's file stands for.
+    stamps: BTreeMap<String, Vec<String>>,
+}
+
+impl Marker {
+    pub(super) fn new(package: &str) -> Self {
+        Self {
+            note: "by `udo new`: tells what it wrote from what you edited; keep it under version \
+                   control"
+                .to_owned(),
+            format: FORMAT,
+            package: package.to_owned(),
+            files: BTreeMap::new(),
+            stamps: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn read(text: &str) -> Option<Self> {
+        let marker: Self = serde_json::from_str(text).ok()?;
+        (marker.format == FORMAT).then_some(marker)
+    }
+
+    pub(super) fn text(&self) -> String {
+        // A map of strings always serializes.
+        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+    }
+
+    pub(super) fn digest(&self, path: &str) -> Option<&String> {
+        self.files.get(path)
+    }
+
+    pub(super) fn stamp(&self, fingerprint: &str) -> Option<&[String]> {
+        self.stamps.get(fingerprint).map(Vec::as_slice)
+    }
+
+    pub(super) fn remember(&mut self, fingerprint: &str, lines: &[String]) {
+        self.stamps.insert(fingerprint.to_owned(), lines.to_owned());
+    }
+
+    /// Keeps what `old` knew of a generated file that is not written any more.
+    pub(super) fn adopt_from(&mut self, old: &Self, path: &str) {
+        if let Some(digest) = old.files.get(path) {
+            self.files.insert(path.to_owned(), digest.clone());
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! What writing a package did, for people and for programs.
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
+
+use serde::Serialize;
+
+/// What was done to each file. Paths are relative to the package's folder.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Report {
+    /// The package.
+    pub package: String,
+    /// Its folder.
+    pub dir: PathBuf,
+    /// Files that were not there.
+    pub created: Vec<String>,
+    /// Generated files that changed.
+    pub refreshed: Vec<String>,
+    /// Generated files that are as they were.
+    pub unchanged: Vec<String>,
+    /// The author's files, left alone.
+    pub kept: Vec<String>,
+    /// Generated files that somebody had edited, each with the copy that was kept.
+    pub saved: Vec<(String, String)>,
+    /// The author's files that were written for another config.
+    pub drifted: Vec<Drift>,
+    /// Files that the config has no more, left alone.
+    pub orphaned: Vec<String>,
+}
+
+/// An author's file that was written for another config.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Drift {
+    /// The file.
+    pub file: String,
+    /// What changed; empty where the old config is not known.
+    pub changes: Vec<Change>,
+    /// The fingerprint to write into the file once it is brought up to date.
+    pub config: String,
+}
+
+/// A line of an operator's description that came or went.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Change {
+    /// It is new.
+    Added(String),
+    /// It is gone.
+    Removed(String),
+}
+
+impl Drift {
+    pub(super) fn between(
+        file: &str,
+        before: Option<&[String]>,
+        now: &[String],
+        fingerprint: &str,
+    ) -> Self {
+        let mut changes = Vec::new();
+        if let Some(before) = before {
+            let gone = before.iter().filter(|line| !now.contains(line));
+            changes.extend(gone.cloned().map(Change::Removed));
+            let new = now.iter().filter(|line| !before.contains(line));
+            changes.extend(new.cloned().map(Change::Added));
+        }
+        Self { file: file.to_owned(), changes, config: fingerprint.to_owned() }
+    }
+}
+
+impl Report {
+    pub(super) fn new(package: &str, dir: &Path) -> Self {
+        Self {
+            package: package.to_owned(),
+            dir: dir.to_owned(),
+            created: Vec::new(),
+            refreshed: Vec::new(),
+            unchanged: Vec::new(),
+            kept: Vec::new(),
+            saved: Vec::new(),
+            drifted: Vec::new(),
+            orphaned: Vec::new(),
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} in {}", self.package, self.dir.display())?;
+        for (what, files) in [("created", &self.created), ("refreshed", &self.refreshed)] {
+            for file in files {
+                writeln!(f, "  {what:<9} {file}")?;
+            }
+        }
+        if !self.kept.is_empty() {
+            writeln!(f, "  kept      {} of your files, untouched", self.kept.len())?;
+        }
+        if !self.unchanged.is_empty() {
+            writeln!(f, "  unchanged {} generated files", self.unchanged.len())?;
+        }
+        for (file, copy) in &self.saved {
+            writeln!(f, "  edited    {file}: it is regenerated; your version is {copy}")?;
+        }
+        for Drift { file, changes, config } in &self.drifted {
+            writeln!(f, "  drifted   {file}: written for another config, now `config {config}`")?;
+            for change in changes {
+                match change {
+                    Change::Added(line) => writeln!(f, "              + {line}")?,
+                    Change::Removed(line) => writeln!(f, "              - {line}")?,
+                }
+            }
+        }
+        for file in &self.orphaned {
+            writeln!(f, "  orphaned  {file}: not in the config any more; delete it if you like")?;
+        }
+        if self.drifted.is_empty() {
+            return Ok(());
+        }
+        f.write_str(
+            "  A drifted file is yours to bring up to date: change the code, then its second line to the\n  \
+             `config` above. Or move it away and run `udo new` again for a fresh one.\n",
+        )
+    }
+}

@@ -1,0 +1,250 @@
+use std::os::unix::fs::symlink;
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::{Mode, Options, Source, Templates, plan, read};
+
+const CONFIG: &str = r#"{"UdoPackage_0": {"UDO_PACKAGE_NAME": "Pack", "Operators": [
+    {"type": "First", "core_types": ["CPU", "GPU"],
+     "inputs": [{"name": "x", "data_type": "FLOAT_32"}],
+     "outputs": [{"name": "y", "data_type": "FLOAT_32"}],
+     "scalar_params": [{"name": "axis", "data_type": "INT_32", "default_value": -1}]}]}}"#;
+
+fn tree(edits: &[(&str, &str)]) -> Tree {
+    let text = crate::read::testing::edited(CONFIG, edits);
+    let sources = [Source { path: Path::new("c.json"), text: &text }];
+    let (config, _) = read(&sources, Mode::Strict).unwrap();
+    let templates = Templates::embedded();
+    let options = Options { udo_api: "/sdk/udo-api", configs: &sources, templates: &templates };
+    plan(&config.packages[0], &options).unwrap()
+}
+
+fn second_op() -> (&'static str, &'static str) {
+    (
+        "\"Operators\": [",
+        r#""Operators": [{"type": "Second", "core_types": ["CPU"],
+            "inputs": [{"name": "x", "data_type": "FLOAT_32"}],
+            "outputs": [{"name": "y", "data_type": "FLOAT_32"}]},"#,
+    )
+}
+
+struct Place {
+    _temporary: TempDir,
+    dir: PathBuf,
+}
+
+impl Place {
+    fn new() -> Self {
+        let temporary = tempfile::tempdir().unwrap();
+        let dir = temporary.path().join("Pack");
+        Self { _temporary: temporary, dir }
+    }
+
+    fn write(&self, edits: &[(&str, &str)]) -> Report {
+        write(&tree(edits), &self.dir, Foreign::Refuse).unwrap()
+    }
+
+    fn append(&self, path: &str, text: &str) -> String {
+        let whole = self.text(path) + text;
+        fs::write(self.dir.join(path), &whole).unwrap();
+        whole
+    }
+
+    fn text(&self, path: &str) -> String {
+        fs::read_to_string(self.dir.join(path)).unwrap()
+    }
+
+    fn listing(&self) -> Vec<(PathBuf, Option<String>)> {
+        let entries = WalkDir::new(self.dir.parent().unwrap()).sort_by_file_name();
+        let read = |entry: walkdir::DirEntry| {
+            (entry.path().to_owned(), fs::read_to_string(entry.path()).ok())
+        };
+        entries.into_iter().map(|entry| read(entry.unwrap())).collect()
+    }
+}
+
+const CPU: &str = "CPU/src/ops/first.rs";
+
+#[test]
+fn a_second_run_changes_nothing() {
+    let place = Place::new();
+    let first = place.write(&[]);
+    assert!(first.created.contains(&CPU.to_owned()), "{first:?}");
+    let before = place.listing();
+    let second = place.write(&[]);
+    assert_eq!(second.created.len() + second.refreshed.len() + second.saved.len(), 0);
+    assert_eq!(second.unchanged.len() + second.kept.len(), first.created.len());
+    assert_eq!((second.drifted, second.orphaned), (vec![], vec![]));
+    assert_eq!(place.listing(), before);
+}
+
+#[test]
+fn authors_lose_no_line() {
+    let place = Place::new();
+    place.write(&[]);
+    let mine = place.append(CPU, "// mine\n");
+    let kernel = place.append("GPU/kernels/first.cl", "// mine\n");
+    let manifest = place.append("CPU/Cargo.toml", "# mine\n");
+    let report = place.write(&[second_op()]);
+    assert_eq!(place.text(CPU), mine);
+    assert_eq!(place.text("GPU/kernels/first.cl"), kernel);
+    // The config did not change what this file holds, but somebody did.
+    let saved = ("CPU/Cargo.toml".to_owned(), "CPU/Cargo.toml.edited".to_owned());
+    assert_eq!(report.saved, [saved]);
+    assert_eq!(place.text("CPU/Cargo.toml.edited"), manifest);
+    assert!(!place.text("CPU/Cargo.toml").contains("mine"));
+    assert_eq!(
+        report.created,
+        ["CPU/src/ops/second.rs", "reg/src/ops/second.rs", "reg/src/schema/second.rs"]
+    );
+    assert!(report.refreshed.contains(&"config/c.json".to_owned()), "{report:?}");
+    assert_eq!(report.drifted, []);
+}
+
+#[test]
+fn a_second_edit_does_not_replace_the_first_copy() {
+    let place = Place::new();
+    place.write(&[]);
+    for expected in ["Makefile.edited", "Makefile.edited2"] {
+        let mine = place.append("Makefile", "# mine\n");
+        place.write(&[]);
+        assert_eq!(place.text(expected), mine);
+    }
+}
+
+#[test]
+fn drift_says_what_changed_until_the_file_is_brought_up_to_date() {
+    let place = Place::new();
+    place.write(&[]);
+    let edit = [("\"name\": \"axis\"", "\"name\": \"dim\"")];
+    for _ in 0..2 {
+        let report = place.write(&edit);
+        let drift = report.drifted.iter().find(|drift| drift.file == CPU).unwrap();
+        let gone = Change::Removed("parameter axis: INT_32 = -1".to_owned());
+        let new = Change::Added("parameter dim: INT_32 = -1".to_owned());
+        assert_eq!(drift.changes, [gone, new]);
+        let files: Vec<&str> = report.drifted.iter().map(|drift| drift.file.as_str()).collect();
+        let all = [CPU, "GPU/kernels/first.cl", "GPU/src/ops/first.rs", "reg/src/ops/first.rs"];
+        assert_eq!(files, all);
+    }
+    let report = place.write(&edit);
+    let now = &report.drifted.iter().find(|drift| drift.file == CPU).unwrap().config;
+    let text = place.text(CPU);
+    let old = stamp::recorded(&text).unwrap();
+    fs::write(place.dir.join(CPU), text.replace(old, now)).unwrap();
+    assert!(!place.write(&edit).drifted.iter().any(|drift| drift.file == CPU));
+}
+
+#[test]
+fn a_type_drifts_on_its_core_only() {
+    let place = Place::new();
+    let types = r#""name": "x", "per_core_data_types": {"CPU": "FLOAT_32", "GPU": "FLOAT_32"}"#;
+    place.write(&[("\"name\": \"x\", \"data_type\": \"FLOAT_32\"", types)]);
+    let other = types.replace("\"CPU\": \"FLOAT_32\"", "\"CPU\": \"UINT_8\"");
+    let report = place.write(&[("\"name\": \"x\", \"data_type\": \"FLOAT_32\"", &other)]);
+    let files: Vec<&str> = report.drifted.iter().map(|drift| drift.file.as_str()).collect();
+    assert_eq!(files, [CPU]);
+}
+
+#[test]
+fn what_the_config_drops_is_listed_and_stays() {
+    let place = Place::new();
+    place.write(&[second_op()]);
+    for _ in 0..2 {
+        let report = place.write(&[]);
+        let gone = ["CPU/src/ops/second.rs", "reg/src/ops/second.rs", "reg/src/schema/second.rs"];
+        assert_eq!(report.orphaned, gone);
+    }
+    assert!(!place.text("CPU/src/lib.rs").contains("second"));
+    let report = place.write(&[second_op()]);
+    assert_eq!(report.orphaned, Vec::<String>::new());
+    assert!(report.kept.contains(&"CPU/src/ops/second.rs".to_owned()));
+}
+
+#[test]
+fn a_foreign_folder_is_refused_or_adopted_without_loss() {
+    let place = Place::new();
+    fs::create_dir_all(place.dir.join("CPU/src/ops")).unwrap();
+    for path in ["Cargo.toml", "notes.txt", CPU] {
+        fs::write(place.dir.join(path), "foreign\n").unwrap();
+    }
+    let before = place.listing();
+    let error = write(&tree(&[]), &place.dir, Foreign::Refuse).unwrap_err();
+    assert!(matches!(error, WriteError::NotOurs { .. }), "{error}");
+    assert_eq!(place.listing(), before);
+
+    let report = write(&tree(&[]), &place.dir, Foreign::Adopt).unwrap();
+    assert_eq!(report.saved, [("Cargo.toml".to_owned(), "Cargo.toml.edited".to_owned())]);
+    for path in ["Cargo.toml.edited", "notes.txt", CPU] {
+        assert_eq!(place.text(path), "foreign\n", "{path}");
+    }
+    assert_eq!(report.drifted.len(), 1);
+    // From now on it is a package like any other.
+    place.write(&[]);
+}
+
+#[test]
+fn an_empty_folder_is_nobodys() {
+    let place = Place::new();
+    fs::create_dir(&place.dir).unwrap();
+    assert!(!place.write(&[]).created.is_empty());
+}
+
+#[test]
+fn links_are_never_followed() {
+    for trap in ["", "CPU", "CPU/src/ops/first.rs", "Cargo.toml", marker::FILE] {
+        let place = Place::new();
+        place.write(&[]);
+        let outside = place.dir.with_file_name("outside");
+        let path = place.dir.join(trap);
+        let path = if trap.is_empty() { place.dir.clone() } else { path };
+        fs::rename(&path, &outside).unwrap();
+        symlink(&outside, &path).unwrap();
+        let before = place.listing();
+        for foreign in [Foreign::Refuse, Foreign::Adopt] {
+            let error = write(&tree(&[second_op()]), &place.dir, foreign).unwrap_err();
+            assert!(matches!(error, WriteError::Link { .. }), "{trap:?}: {error}");
+        }
+        assert_eq!(place.listing(), before, "{trap:?}");
+    }
+}
+
+#[test]
+fn planned_paths_stay_inside() {
+    let place = Place::new();
+    for path in ["../evil", "/evil", "a/../../evil", "a//b", "./a", ""] {
+        let file = File { path: path.to_owned(), contents: String::new(), owner: Owner::Generator };
+        let tree = Tree { package: "Pack".to_owned(), files: vec![file] };
+        let error = write(&tree, &place.dir, Foreign::Refuse).unwrap_err();
+        assert!(matches!(error, WriteError::Outside { .. }), "{path:?}: {error}");
+    }
+    assert_eq!(place.listing().len(), 1);
+}
+
+#[test]
+fn a_failure_half_way_leaves_everything_as_it_was() {
+    let place = Place::new();
+    place.write(&[]);
+    let before = place.listing();
+    let update = survey(&tree(&[second_op()]), &place.dir, Foreign::Refuse).unwrap();
+    // Somebody makes a folder where a file is about to go.
+    let late = place.dir.join("reg/src/schema/second.rs");
+    fs::create_dir(&late).unwrap();
+    // Another package that would be written at the same time is not written either.
+    let other = place.dir.with_file_name("other");
+    let other = survey(&tree(&[]), &other, Foreign::Refuse).unwrap();
+    assert!(matches!(apply_all(vec![other, update]).unwrap_err(), WriteError::Io { .. }));
+    fs::remove_dir(&late).unwrap();
+    assert_eq!(place.listing(), before);
+}
+
+#[test]
+fn a_report_reads_well() {
+    let place = Place::new();
+    place.write(&[second_op()]);
+    place.append("Makefile", "# mine\n");
+    let report = place.write(&[("\"name\": \"axis\"", "\"name\": \"dim\"")]);
+    let text = report.to_string().replace(&place.dir.display().to_string(), "DIR");
+    insta::assert_snapshot!(text);
+}

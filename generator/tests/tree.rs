@@ -1,0 +1,166 @@
+//! What is printed from configs: whole trees as snapshots, and every Rust file as rustfmt wants it.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::{fmt::Write as _, fs, path::Path, process::Command};
+
+use udo_generator::{File, Mode, Options, Owner, Source, Templates, Tree, plan, read};
+
+const CONFIGS: &[&str] = &[
+    "old_dsp.json",
+    "several_ops.json",
+    "softmax_htp.json",
+    "static_and_tensor_params.json",
+    "two_packages.json",
+    "vendor_habits.json",
+];
+
+fn config(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/configs").join(name);
+    fs::read_to_string(path).unwrap()
+}
+
+fn trees(name: &str, text: &str) -> Vec<Tree> {
+    let sources = [Source { path: Path::new(name), text }];
+    let (config, _) = read(&sources, Mode::Compat).unwrap();
+    let templates = Templates::embedded();
+    let options = Options { udo_api: "/sdk/udo-api", configs: &sources, templates: &templates };
+    config.packages.iter().map(|package| plan(package, &options).unwrap()).collect()
+}
+
+fn printed(tree: &Tree, is_wanted: impl Fn(&str) -> bool) -> String {
+    let mut text = String::new();
+    for file in tree.files.iter().filter(|file| is_wanted(&file.path)) {
+        let owner = match file.owner {
+            Owner::Generator => "generator",
+            Owner::Author(_) => "author",
+        };
+        writeln!(text, "=== {} ({owner})\n{}", file.path, file.contents).unwrap();
+    }
+    text
+}
+
+fn only_tree(name: &str) -> Tree {
+    let mut trees = trees(name, &config(name));
+    assert_eq!(trees.len(), 1);
+    trees.remove(0)
+}
+
+#[test]
+fn softmax_for_three_cores() {
+    let tree = only_tree("softmax_htp.json");
+    insta::assert_snapshot!(printed(&tree, |path| !path.starts_with("config/")));
+}
+
+#[test]
+fn schemas_with_statics_layouts_and_defaults() {
+    let tree = only_tree("static_and_tensor_params.json");
+    insta::assert_snapshot!(printed(&tree, |path| path.contains("/schema/")));
+}
+
+#[test]
+fn one_library_per_operator_on_old_dsps() {
+    let tree = only_tree("old_dsp.json");
+    insta::assert_snapshot!(
+        printed(&tree, |path| path.starts_with("DSP_V6") || path == "reg/src/lib.rs")
+    );
+}
+
+#[test]
+fn configs_are_kept_byte_for_byte() {
+    for name in CONFIGS {
+        let text = config(name);
+        for tree in trees(name, &text) {
+            let kept = tree.file(&format!("config/{name}")).unwrap();
+            assert_eq!(kept.contents, text, "{name}");
+        }
+    }
+}
+
+#[test]
+fn every_file_says_who_owns_it_in_its_first_line() {
+    for name in CONFIGS {
+        for tree in trees(name, &config(name)) {
+            for file in tree.files.iter().filter(|file| !file.path.starts_with("config/")) {
+                let first = file.contents.lines().next().unwrap();
+                let wanted = match file.owner {
+                    Owner::Generator => "not to be edited",
+                    Owner::Author(_) => "yours to edit, never overwritten",
+                };
+                assert!(first.contains("auto-generated"), "{}: {first}", file.path);
+                assert!(first.contains(wanted), "{}: {first}", file.path);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_same_config_prints_the_same_tree() {
+    for name in CONFIGS {
+        let text = config(name);
+        assert_eq!(trees(name, &text), trees(name, &text), "{name}");
+    }
+}
+
+fn is_rust(file: &File) -> bool {
+    Path::new(&file.path).extension().is_some_and(|extension| extension == "rs")
+}
+
+/// Writes the trees into a folder and asks rustfmt, with its default settings, what it would change.
+fn complaints(trees: &[Tree]) -> String {
+    let dir = tempfile::tempdir().unwrap();
+    let mut roots = Vec::new();
+    for tree in trees {
+        for file in tree.files.iter().filter(|file| is_rust(file)) {
+            let path = dir.path().join(&tree.package).join(&file.path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, &file.contents).unwrap();
+            if path.ends_with("lib.rs") {
+                roots.push(path);
+            }
+        }
+    }
+    let mut rustfmt = Command::new("rustfmt");
+    rustfmt.args(["--edition", "2024", "--check", "--color", "never"]).args(roots);
+    let output = rustfmt.output().unwrap();
+    let words = [output.stdout, output.stderr].concat();
+    String::from_utf8_lossy(&words).into_owned()
+}
+
+#[test]
+fn every_tree_is_formatted() {
+    for name in CONFIGS {
+        assert_eq!(complaints(&trees(name, &config(name))), "", "{name}");
+    }
+}
+
+#[test]
+fn names_of_any_length_are_formatted() {
+    for len in [1, 9, 17, 22, 26, 30, 34, 38, 42, 46, 50, 54, 58, 64] {
+        let name = |first: &str| format!("{first:n<len$}");
+        let text = format!(
+            r#"{{"p": {{"UDO_PACKAGE_NAME": "{package}", "Operators": [
+                {{"type": "{op}", "core_types": ["CPU", "GPU", "DSP"],
+                  "dsp_arch_types": ["v66", "v68"],
+                  "inputs": [{{"name": "{x}", "quantization_mode": "TF", "per_core_data_types":
+                      {{"CPU": "FLOAT_32", "GPU": "FLOAT_16", "DSP": "UINT_8"}}}},
+                    {{"name": "{w}", "data_type": "FLOAT_32", "static": true,
+                      "tensor_layout": "NHWC", "default_value": [0.5, 1.5]}}],
+                  "outputs": [{{"name": "{y}", "data_type": "FLOAT_32"}}],
+                  "scalar_params": [
+                    {{"name": "{a}", "data_type": "FLOAT_32", "default_value": 0.1666667}},
+                    {{"name": "{b}", "data_type": "STRING", "default_value": "{op}"}}],
+                  "tensor_params": [{{"name": "{c}", "data_type": "INT_32",
+                      "default_value": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18,
+                        19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35]}}]}}]}}}}"#,
+            package = name("P"),
+            op = name("O"),
+            x = name("x"),
+            w = name("w"),
+            y = name("y"),
+            a = name("a"),
+            b = name("b"),
+            c = name("c"),
+        );
+        assert_eq!(complaints(&trees("c.json", &text)), "", "{len}");
+    }
+}
