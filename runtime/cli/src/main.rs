@@ -1,2 +1,26 @@
-//! The `udo` command.
-fn main() {}
+//! The `udo` command: flags in, library calls, results and errors out.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command prints")]
+
+mod commands;
+mod model_flags;
+mod output;
+mod root;
+mod tensors;
+
+use std::process::ExitCode;
+
+#[global_allocator]
+static GUARD: udo_api::GuardAlloc = udo_api::GuardAlloc;
+
+fn main() -> ExitCode {
+    udo_api::guard::install_panic_hook();
+    // Wrong usage leaves here with 2, `--help` and `--version` with 0.
+    let matches = commands::parser().get_matches();
+    match commands::run(&matches) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprint!("{failure}");
+            failure.exit_code()
+        }
+    }
+}

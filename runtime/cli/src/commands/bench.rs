@@ -1,0 +1,138 @@
+//! `udo bench`
+
+use std::time::Instant;
+
+use clap::Args;
+use serde_json::json;
+use udo_api::guard::heap_calls;
+
+use super::Run;
+use crate::model_flags::{ModelFlags, run_failure, say_notices};
+use crate::output::{Outcome, print_json};
+use crate::tensors;
+
+/// Measure how long a model takes, and that it leaves the heap alone
+///
+/// Inputs are pseudo-random from a seed. Times are of whole runs, in microseconds.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:
+  udo bench model.onnx --iterations 200 --threads 2 --json")]
+pub(crate) struct Bench {
+    #[command(flatten)]
+    model: ModelFlags,
+    /// Runs that are timed
+    #[arg(long, value_name = "K", default_value = "100", value_parser = clap::value_parser!(u32).range(1..))]
+    iterations: u32,
+    /// Runs before that
+    #[arg(long, value_name = "W", default_value = "10")]
+    warmup: u32,
+    /// The seed of the inputs
+    #[arg(long, default_value = "1")]
+    seed: u64,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Percentiles of sorted times in microseconds.
+struct Latency {
+    min: f64,
+    median: f64,
+    p90: f64,
+    p99: f64,
+}
+
+impl Latency {
+    fn of(sorted: &[f64]) -> Self {
+        let at = |share: usize| {
+            let last = sorted.len().saturating_sub(1);
+            sorted.get((last * share).div_ceil(100)).copied().unwrap_or(0.0)
+        };
+        Self { min: at(0), median: at(50), p90: at(90), p99: at(99) }
+    }
+}
+
+impl Run for Bench {
+    fn run(self) -> Outcome {
+        let loaded = self.model.load()?;
+        say_notices(&loaded.model);
+        let mut session = loaded.model.session();
+        let inputs: Vec<_> =
+            session.plan().inputs().map(|(name, desc)| (name.to_owned(), *desc)).collect();
+        for (index, (name, desc)) in inputs.iter().enumerate() {
+            session
+                .set_input(name, &tensors::random(desc, self.seed.wrapping_add(index as u64))?)?;
+        }
+        let fail = |error| run_failure(error, &loaded.registry);
+        // One run at least, so that lazily made things of the system are there.
+        for _ in 0..self.warmup.max(1) {
+            session.run().map_err(fail)?;
+        }
+        let count = self.iterations as usize;
+        let mut times = Vec::with_capacity(count);
+        let before = heap_calls();
+        for _ in 0..count {
+            let start = Instant::now();
+            session.run().map_err(fail)?;
+            times.push(start.elapsed().as_secs_f64() * 1e6);
+        }
+        let heap = heap_calls() - before;
+        times.sort_by(f64::total_cmp);
+        let latency = Latency::of(&times);
+        let memories = &loaded.model.report().memories;
+        let arena: usize = memories.iter().map(|m| m.arena_bytes).sum();
+        let weights: usize = memories.iter().map(|m| m.constant_bytes + m.packed_bytes).sum();
+        let load_ms = loaded.load_time.as_secs_f64() * 1e3;
+        #[expect(clippy::cast_precision_loss, reason = "a count for the eye")]
+        let heap_per_run = heap as f64 / count as f64;
+        let cores: Vec<String> = self.model.cores.iter().map(ToString::to_string).collect();
+        if self.json {
+            print_json(&json!({
+                "model": self.model.model, "cores": cores, "threads": self.model.threads, "iterations": count,
+                "latency_us": {
+                    "min": latency.min, "median": latency.median, "p90": latency.p90, "p99": latency.p99,
+                },
+                "load_ms": load_ms, "allocations_per_run": heap_per_run, "arena_bytes": arena,
+                "weights_bytes": weights, "peak_rss_bytes": peak_rss_bytes(),
+            }));
+            return Ok(());
+        }
+        println!(
+            "{} on {}, {} threads, {count} runs",
+            self.model.model.display(),
+            cores.join(","),
+            self.model.threads
+        );
+        println!(
+            "  latency us: min {:.2}  median {:.2}  p90 {:.2}  p99 {:.2}",
+            latency.min, latency.median, latency.p90, latency.p99
+        );
+        println!("  load ms: {load_ms:.2}   heap calls per run: {heap_per_run}");
+        println!("  arena bytes: {arena}   weights bytes: {weights}");
+        Ok(())
+    }
+}
+
+/// The most memory that the process ever held, if the system says.
+fn peak_rss_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_elements() {
+        let times: Vec<f64> = (1..=101).map(f64::from).collect();
+        let latency = Latency::of(&times);
+        assert_eq!(
+            [latency.min, latency.median, latency.p90, latency.p99],
+            [1.0, 51.0, 91.0, 100.0]
+        );
+        assert_eq!(Latency::of(&[5.0]).p99.to_bits(), 5.0f64.to_bits());
+    }
+}

@@ -1,0 +1,160 @@
+//! `udo build`: cargo builds a package's crates, then their libraries are gathered in `dist/`.
+
+mod cargo;
+mod gather;
+mod shared;
+mod workspace;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use clap::{Args, ValueEnum};
+use serde_json::json;
+
+use super::Run;
+use crate::output::{Failure, Outcome, note, print_json};
+use workspace::{Member, Workspace};
+
+/// Build a package and gather its libraries in dist/
+///
+/// Runs cargo on the package's crates, and puts the libraries under their names in dist/, with
+/// an index of their SHA-256. All packages built by one SDK share a target folder and start from
+/// the SDK's Cargo.lock, so their dependencies are compiled once, and a package builds offline
+/// where the SDK was built.
+#[derive(Args, Debug)]
+#[command(
+    verbatim_doc_comment,
+    after_help = "\
+Examples:
+  udo build SoftmaxUdoPackage                 every core, optimized
+  udo build --cores cpu                       the package in this folder: registration and CPU only
+  udo build SoftmaxUdoPackage --debug --json  unoptimized; says what it gathered as JSON
+
+UDO_TARGET_DIR names another target folder [default: target/packages in the SDK's checkout]."
+)]
+pub(crate) struct Build {
+    /// The package's folder, as `udo new` made it
+    #[arg(value_name = "DIR", default_value = ".")]
+    dir: PathBuf,
+
+    /// Build without optimizations
+    #[arg(long)]
+    debug: bool,
+
+    /// The cores to build for; the registration library is always built [default: all]
+    #[arg(long, value_name = "CORES", value_delimiter = ',')]
+    cores: Vec<Part>,
+
+    /// Report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What `--cores` names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// The registration library alone
+    Reg,
+    /// The CPU
+    Cpu,
+    /// The GPU
+    Gpu,
+    /// The DSP, every architecture
+    Dsp,
+}
+
+/// How much cargo optimizes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Profile {
+    Release,
+    Debug,
+}
+
+impl Run for Build {
+    fn run(self) -> Outcome {
+        let dir = fs::canonicalize(&self.dir).map_err(|error| {
+            Failure::new(format!("no package at {}: {error}", self.dir.display()))
+                .help("`udo new -p CONFIG` makes one")
+        })?;
+        let profile = if self.debug { Profile::Debug } else { Profile::Release };
+        let workspace = Workspace::read(&dir)?;
+        shared::adopt_lock_file(&dir)?;
+        let members = self.chosen(&workspace)?;
+        for member in members.iter().filter(|member| member.is_dsp()) {
+            member.refuse_heap()?;
+        }
+        // Held until the libraries are out of the shared folder.
+        let target = shared::Target::lock(&dir)?;
+        target.forget_namesakes(&workspace, &dir)?;
+        let artifacts = cargo::build(&dir, target.dir(), profile, &members)?;
+        let dist = gather::gather(&workspace, &members, &artifacts)?;
+        self.show(&workspace, &dist)
+    }
+}
+
+impl Build {
+    /// The crates to build.
+    fn chosen<'w>(&self, workspace: &'w Workspace) -> Result<Vec<&'w Member>, Failure> {
+        for part in &self.cores {
+            if !workspace.members.iter().any(|member| part.is_of(member)) {
+                let known: Vec<&str> =
+                    workspace.members.iter().map(|member| member.core.as_str()).collect();
+                let part = format!("{part:?}").to_lowercase();
+                return Err(Failure::usage(format!(
+                    "{} has no {part} library, only {}",
+                    workspace.package,
+                    known.join(", ")
+                ))
+                .help("add the core to the config and run `udo new` again"));
+            }
+        }
+        let is_chosen = |member: &&Member| {
+            self.cores.is_empty()
+                || member.is_registration()
+                || self.cores.iter().any(|part| part.is_of(member))
+        };
+        Ok(workspace.members.iter().filter(is_chosen).collect())
+    }
+
+    fn show(&self, workspace: &Workspace, dist: &gather::Dist) -> Outcome {
+        if self.json {
+            print_json(&json!({
+                "package": workspace.package,
+                "dist": dist.folder,
+                "built": dist.built,
+                "index": serde_json::from_str::<serde_json::Value>(&dist.index.to_json())?,
+            }));
+            return Ok(());
+        }
+        for file in &dist.built {
+            println!("{}", shown(&dist.folder, file).display());
+        }
+        if dist.index.libraries.len() > dist.built.len() {
+            note("the other libraries in dist/ are from an earlier build");
+        }
+        Ok(())
+    }
+}
+
+impl Part {
+    fn is_of(self, member: &Member) -> bool {
+        match self {
+            Self::Reg => member.is_registration(),
+            Self::Cpu => member.core == "cpu",
+            Self::Gpu => member.core == "gpu",
+            Self::Dsp => member.is_dsp(),
+        }
+    }
+}
+
+/// A file of `folder`, relative to where the user is if it lies below.
+fn shown(folder: &Path, file: &str) -> PathBuf {
+    let path = folder.join(file);
+    let here = std::env::current_dir().and_then(fs::canonicalize);
+    match here.ok().and_then(|here| path.strip_prefix(here).map(Path::to_owned).ok()) {
+        Some(below) => below,
+        None => path,
+    }
+}

@@ -1,0 +1,115 @@
+//! Cargo as a child: its messages read, its words to the user passed through.
+
+use std::{
+    collections::BTreeMap,
+    env,
+    ffi::OsString,
+    io::{self, BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use serde_json::Value;
+
+use super::{Profile, workspace::Member};
+use crate::output::{Failure, note};
+
+/// The library that each manifest's crate became.
+pub(super) type Artifacts = BTreeMap<PathBuf, PathBuf>;
+
+/// The cargo to run: the one that runs this program, if one does.
+pub(super) fn program() -> OsString {
+    env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
+pub(super) fn missing(error: &io::Error) -> Failure {
+    Failure::new(format!("cannot run cargo: {error}"))
+        .help("install Rust, or set CARGO to the cargo to use")
+}
+
+/// Builds the crates, without the network where that is enough.
+pub(super) fn build(
+    dir: &Path,
+    target: &Path,
+    profile: Profile,
+    members: &[&Member],
+) -> Result<Artifacts, Failure> {
+    let mut command = Command::new(program());
+    command.args(["build", "--message-format=json-render-diagnostics", "--manifest-path"]);
+    command.arg(dir.join("Cargo.toml")).arg("--target-dir").arg(target);
+    if profile == Profile::Release {
+        command.arg("--release");
+    }
+    for member in members {
+        command.args(["-p", &member.crate_name]);
+    }
+    let (first, has_started) = attempt(&mut command, Network::Off)?;
+    if let Some(artifacts) = first {
+        return Ok(artifacts);
+    }
+    if has_started {
+        return Err(Failure::told());
+    }
+    note("the dependencies are not all here; asking the registry for them");
+    match attempt(&mut command, Network::On)?.0 {
+        Some(artifacts) => Ok(artifacts),
+        None => Err(Failure::told()),
+    }
+}
+
+/// Removes what is built of the crates, in both profiles.
+pub(super) fn clean(dir: &Path, target: &Path, crates: &[&str]) -> Result<(), Failure> {
+    for profile in ["dev", "release"] {
+        let mut command = Command::new(program());
+        command.args(["clean", "--quiet", "--offline", "--profile", profile, "--manifest-path"]);
+        command.arg(dir.join("Cargo.toml")).arg("--target-dir").arg(target);
+        for name in crates {
+            command.args(["-p", name]);
+        }
+        if !command.status().map_err(|error| missing(&error))?.success() {
+            return Err(Failure::told());
+        }
+    }
+    Ok(())
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Network {
+    Off,
+    On,
+}
+
+/// Runs cargo once: the libraries if it succeeds, and whether it came as far as compiling.
+fn attempt(command: &mut Command, network: Network) -> Result<(Option<Artifacts>, bool), Failure> {
+    // CARGO_NET_OFFLINE says what `--offline` does, and can be taken back.
+    match network {
+        Network::Off => command.env("CARGO_NET_OFFLINE", "true"),
+        Network::On => command.env_remove("CARGO_NET_OFFLINE"),
+    };
+    let mut child = command.stdout(Stdio::piped()).spawn().map_err(|error| missing(&error))?;
+    let mut artifacts = Artifacts::new();
+    let mut has_started = false;
+    for line in child.stdout.take().map(BufReader::new).into_iter().flat_map(BufRead::lines) {
+        // A build script may print anything; only messages are looked at.
+        let Ok(message) = serde_json::from_str::<Value>(&line?) else { continue };
+        match message.get("reason").and_then(Value::as_str) {
+            Some("compiler-artifact") => artifacts.extend(library(&message)),
+            Some("build-finished") => has_started = true,
+            Some(_) | None => {}
+        }
+    }
+    let status = child.wait()?;
+    Ok((status.success().then_some(artifacts), has_started))
+}
+
+/// The manifest and the library of a `cdylib` message.
+fn library(message: &Value) -> Option<(PathBuf, PathBuf)> {
+    let kinds = message.get("target")?.get("crate_types")?.as_array()?;
+    if !kinds.iter().any(|kind| kind == "cdylib") {
+        return None;
+    }
+    let files = message.get("filenames")?.as_array()?.iter().filter_map(Value::as_str);
+    let is_library = |file: &&str| file.ends_with(env::consts::DLL_SUFFIX);
+    let manifest = message.get("manifest_path")?.as_str()?;
+    Some((manifest.into(), files.into_iter().find(is_library)?.into()))
+}

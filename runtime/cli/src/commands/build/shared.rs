@@ -1,0 +1,93 @@
+//! What packages built by one SDK share: the target folder, under a lock, and the lock file to start from.
+
+use std::{
+    env,
+    fs::{self, File, TryLockError},
+    io,
+    path::{Path, PathBuf},
+};
+
+use super::{cargo, workspace::Workspace};
+use crate::{
+    output::{Failure, note},
+    root,
+};
+
+/// Gives a package without a `Cargo.lock` the SDK's own, so that it takes the versions that the SDK
+/// was built with.
+pub(super) fn adopt_lock_file(dir: &Path) -> Result<(), Failure> {
+    let own = dir.join("Cargo.lock");
+    if own.exists() {
+        return Ok(());
+    }
+    let Ok(root) = root::find() else { return Ok(()) };
+    match fs::copy(root.join("Cargo.lock"), &own) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The shared target folder, locked.
+#[derive(Debug)]
+pub(super) struct Target {
+    dir: PathBuf,
+    _lock: File,
+}
+
+impl Target {
+    /// Finds the folder for the package in `dir`, and waits for its lock.
+    pub(super) fn lock(dir: &Path) -> Result<Self, Failure> {
+        let target = match env::var_os("UDO_TARGET_DIR") {
+            Some(target) => std::path::absolute(target)?,
+            None => match root::find() {
+                Ok(root) => root.join("target/packages"),
+                Err(_) => dir.join("target"),
+            },
+        };
+        let failed = |error: io::Error| {
+            Failure::new(format!("cannot use the target folder {}: {error}", target.display()))
+                .help("set UDO_TARGET_DIR to a folder that you may write to")
+        };
+        fs::create_dir_all(target.join(SOURCES)).map_err(failed)?;
+        let lock = File::create(target.join(".udo-lock")).map_err(failed)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                note("another `udo build` is at work; waiting for it");
+                lock.lock().map_err(failed)?;
+            }
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
+        }
+        Ok(Self { dir: target, _lock: lock })
+    }
+
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Removes what is built of crates that have the names of this package's, but lie elsewhere:
+    /// their libraries have the same paths, and cargo would take them for its own.
+    pub(super) fn forget_namesakes(
+        &self,
+        workspace: &Workspace,
+        dir: &Path,
+    ) -> Result<(), Failure> {
+        let here = dir.as_os_str().as_encoded_bytes();
+        let note = |name: &str| self.dir.join(SOURCES).join(name);
+        let names = workspace.members.iter().map(|member| member.crate_name.as_str());
+        let strangers: Vec<&str> =
+            names.filter(|name| fs::read(note(name)).map_or(true, |from| from != here)).collect();
+        if strangers.is_empty() {
+            return Ok(());
+        }
+        cargo::clean(dir, &self.dir, &strangers)?;
+        for name in strangers {
+            fs::write(note(name), here)?;
+        }
+        Ok(())
+    }
+}
+
+/// Holds, for each crate name, the folder of the package that was built last under it.
+const SOURCES: &str = ".udo-sources";

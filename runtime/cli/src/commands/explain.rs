@@ -1,0 +1,128 @@
+//! `udo explain`
+
+use clap::Args;
+use serde_json::{Value, json};
+use udo_runtime::plan::Report;
+
+use super::Run;
+use crate::model_flags::ModelFlags;
+use crate::output::{Outcome, print_json};
+
+/// Say what runs where, why not elsewhere, and how much memory it takes
+///
+/// Bytes are exact: arenas, scratch and constants are what a session takes.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:
+  udo explain model.onnx --package SoftmaxUdoPackage --cores dsp,cpu")]
+pub(crate) struct Explain {
+    #[command(flatten)]
+    model: ModelFlags,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl Run for Explain {
+    fn run(self) -> Outcome {
+        let loaded = self.model.load()?;
+        let report = loaded.model.report();
+        if self.json {
+            print_json(&to_json(report));
+        } else {
+            say(report);
+        }
+        Ok(())
+    }
+}
+
+fn say(report: &Report) {
+    for notice in &report.notices {
+        println!("note: {notice}");
+    }
+    println!("nodes:");
+    for node in &report.nodes {
+        let (inputs, outputs) = (node.inputs.join(", "), node.outputs.join(", "));
+        let view = if node.is_view { ", no step: a view of its input" } else { "" };
+        println!(
+            "  {} ({}) on {} from {}: {inputs} -> {outputs}{view}",
+            node.name, node.op, node.core, node.package
+        );
+        for refusal in &node.refusals {
+            println!("    not on {}: {}", refusal.core, refusal.reason);
+        }
+        if node.fell_back {
+            println!("    fell back to the cpu");
+        }
+        if let Some(backend) = &node.backend {
+            println!("    by {backend}");
+        }
+    }
+    println!("steps:");
+    for (index, step) in report.steps.iter().enumerate() {
+        let (inputs, outputs) = (step.inputs.join(", "), step.outputs.join(", "));
+        let place = if step.in_place.is_empty() { "" } else { ", in place" };
+        let scratch = if step.scratch_bytes == 0 {
+            String::new()
+        } else {
+            format!(", {} B scratch", step.scratch_bytes)
+        };
+        println!(
+            "  {index}: {} {} [{}]: {inputs} -> {outputs}{place}{scratch}",
+            step.op, step.name, step.core
+        );
+    }
+    println!("memory (bytes):");
+    println!(
+        "  {:<6} {:>12} {:>12} {:>12} {:>12} {:>12}",
+        "", "arena", "largest live", "scratch", "constants", "packed"
+    );
+    for m in &report.memories {
+        println!(
+            "  {:<6} {:>12} {:>12} {:>12} {:>12} {:>12}",
+            m.memory,
+            m.arena_bytes,
+            m.live_bytes,
+            m.scratch_bytes,
+            m.constant_bytes,
+            m.packed_bytes
+        );
+    }
+}
+
+fn to_json(report: &Report) -> Value {
+    let nodes: Vec<Value> = report
+        .nodes
+        .iter()
+        .map(|n| {
+            let refusals: Vec<Value> =
+                n.refusals.iter().map(|r| json!({ "core": r.core.to_string(), "reason": r.reason })).collect();
+            json!({
+                "name": n.name, "op": n.op, "package": n.package, "core": n.core.to_string(), "inputs": n.inputs,
+                "outputs": n.outputs, "refusals": refusals, "fell_back": n.fell_back, "view": n.is_view,
+                "backend": n.backend,
+            })
+        })
+        .collect();
+    let steps: Vec<Value> = report
+        .steps
+        .iter()
+        .map(|s| {
+            json!({
+                "name": s.name, "op": s.op, "package": s.package, "core": s.core.to_string(), "inputs": s.inputs,
+                "outputs": s.outputs, "in_place": s.in_place, "scratch_bytes": s.scratch_bytes,
+            })
+        })
+        .collect();
+    let memories: Vec<Value> = report
+        .memories
+        .iter()
+        .map(|m| {
+            json!({
+                "memory": m.memory, "arena_bytes": m.arena_bytes, "live_bytes": m.live_bytes,
+                "scratch_bytes": m.scratch_bytes, "constant_bytes": m.constant_bytes,
+                "packed_bytes": m.packed_bytes,
+            })
+        })
+        .collect();
+    json!({ "notices": report.notices, "nodes": nodes, "steps": steps, "memories": memories })
+}

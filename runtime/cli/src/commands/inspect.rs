@@ -1,0 +1,177 @@
+//! `udo inspect`
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::{Value, json};
+use udo_api::{Side, Wanted};
+use udo_runtime::registry::{Contents, InspectedLibrary, Listing, Manifest, ManifestPort, inspect};
+
+use super::Run;
+use crate::output::{Failure, Outcome, print_json};
+use crate::tensors::chain;
+
+/// Say what a package holds, from its files alone
+///
+/// No code of the package runs. Digests are compared with those that `udo build` wrote down.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:
+  udo inspect SoftmaxUdoPackage")]
+pub(crate) struct Inspect {
+    /// A package's folder, its dist folder or one of its libraries
+    path: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl Run for Inspect {
+    fn run(self) -> Outcome {
+        let inspection = inspect(&self.path).map_err(|error| {
+            let help = error.help();
+            Failure::new(error).help(help)
+        })?;
+        if self.json {
+            let libraries: Vec<Value> = inspection.libraries.iter().map(library_json).collect();
+            print_json(&json!({
+                "folder": inspection.folder, "sound": inspection.is_sound(), "libraries": libraries,
+            }));
+        } else {
+            println!("{}", inspection.folder.display());
+            inspection.libraries.iter().for_each(say);
+        }
+        if inspection.is_sound() {
+            return Ok(());
+        }
+        Err(Failure::new("the package is not as it was built").help("build it again: `udo build`"))
+    }
+}
+
+fn say(library: &InspectedLibrary) {
+    println!("\n{}", library.file);
+    println!(
+        "  sha256   {} ({})",
+        library.sha256.as_deref().unwrap_or("-"),
+        listing(library.listing)
+    );
+    match &library.contents {
+        Err(error) => println!("  refused  {}", chain(error)),
+        Ok(Contents::CPackage) => {
+            println!("  a C package without a manifest: open it to see what it holds")
+        }
+        Ok(Contents::Manifest(manifest)) => say_manifest(manifest),
+    }
+}
+
+fn listing(listing: Listing) -> &'static str {
+    match listing {
+        Listing::NoIndex => "no index",
+        Listing::Unlisted => "not in the index",
+        Listing::Same => "as built",
+        Listing::Changed => "not as built",
+        Listing::Missing => "missing",
+    }
+}
+
+fn say_manifest(m: &Manifest) {
+    println!(
+        "  package  {} {} for {}, SDK {}, ABI {}",
+        m.package, m.version, m.target, m.sdk_version, m.abi_version
+    );
+    println!("  heap     {}", m.heap.name());
+    for op in &m.ops {
+        let ports = |ports: &[ManifestPort]| {
+            ports.iter().map(|p| format!("{}: {}", p.name, p.types)).collect::<Vec<_>>().join(", ")
+        };
+        let params: Vec<String> =
+            op.params.iter().map(|p| format!("{}: {}", p.name, p.dtype)).collect();
+        let params =
+            if params.is_empty() { String::new() } else { format!(" [{}]", params.join(", ")) };
+        println!("  op       {}({}){params} -> {}", op.name, ports(&op.inputs), ports(&op.outputs));
+    }
+    for kernel in &m.kernels {
+        let rules: Vec<String> = kernel
+            .rules
+            .iter()
+            .map(|r| format!("{} {} {}", side(r.side), r.port, wanted(r.wanted)))
+            .collect();
+        println!("  kernel   {} on {} ({})", kernel.op, kernel.core, rules.join(", "));
+    }
+    for library in &m.libraries {
+        println!("  library  {} for {}", library.file, library.core);
+    }
+}
+
+fn side(side: Side) -> &'static str {
+    match side {
+        Side::Input => "input",
+        Side::Output => "output",
+    }
+}
+
+fn wanted(wanted: Wanted) -> String {
+    match wanted {
+        Wanted::Types(types) => types.to_string(),
+        Wanted::SameAsInput(input) => format!("as input {input}"),
+    }
+}
+
+fn library_json(library: &InspectedLibrary) -> Value {
+    let contents = match &library.contents {
+        Err(error) => json!({ "error": chain(error) }),
+        Ok(Contents::CPackage) => json!({ "kind": "c-package" }),
+        Ok(Contents::Manifest(m)) => manifest_json(m),
+    };
+    json!({
+        "file": library.file, "sha256": library.sha256, "listing": listing(library.listing), "contents": contents,
+    })
+}
+
+fn manifest_json(m: &Manifest) -> Value {
+    let ports = |ports: &[ManifestPort]| -> Vec<Value> {
+        let types = |p: &ManifestPort| p.types.iter().map(udo_api::DType::name).collect::<Vec<_>>();
+        ports
+            .iter()
+            .map(|p| {
+                json!({
+                    "name": p.name, "types": types(p), "optional": p.is_optional, "static": p.is_static,
+                    "repeated": p.is_repeated,
+                })
+            })
+            .collect()
+    };
+    let ops: Vec<Value> = m
+        .ops
+        .iter()
+        .map(|op| {
+            let params: Vec<Value> = op
+                .params
+                .iter()
+                .map(|p| json!({ "name": p.name, "type": p.dtype.name(), "list": p.is_list, "optional": p.is_optional }))
+                .collect();
+            json!({
+                "name": op.name, "domain": op.domain, "inputs": ports(&op.inputs), "outputs": ports(&op.outputs),
+                "params": params,
+            })
+        })
+        .collect();
+    let kernels: Vec<Value> = m
+        .kernels
+        .iter()
+        .map(|k| {
+            let types: Vec<Value> = k
+                .rules
+                .iter()
+                .map(|r| json!({ "side": side(r.side), "port": r.port, "types": wanted(r.wanted) }))
+                .collect();
+            json!({ "op": k.op, "core": k.core.to_string(), "types": types })
+        })
+        .collect();
+    let libraries: Vec<Value> =
+        m.libraries.iter().map(|l| json!({ "core": l.core.to_string(), "file": l.file })).collect();
+    json!({
+        "package": m.package, "version": m.version, "target": m.target, "sdk_version": m.sdk_version,
+        "abi_version": m.abi_version, "fingerprint": format!("{:016x}", m.fingerprint), "heap": m.heap.name(),
+        "ops": ops, "kernels": kernels, "libraries": libraries,
+    })
+}

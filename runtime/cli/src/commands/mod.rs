@@ -1,0 +1,94 @@
+//! The table of commands. A new one is a file, its `mod` line, and its line in the table.
+
+mod bench;
+mod build;
+mod explain;
+mod inspect;
+mod new;
+mod run;
+mod verify;
+
+use clap::{ArgMatches, Args, Command, FromArgMatches};
+
+use crate::output::{Failure, Outcome};
+
+/// Every command, in the order of `udo --help`.
+const COMMANDS: &[Entry] = &[
+    Entry::of::<new::New>("new"),
+    Entry::of::<build::Build>("build"),
+    Entry::of::<inspect::Inspect>("inspect"),
+    Entry::of::<run::RunModel>("run"),
+    Entry::of::<verify::Verify>("verify"),
+    Entry::of::<explain::Explain>("explain"),
+    Entry::of::<bench::Bench>("bench"),
+];
+
+/// A command's flags, and what it does with them. Its doc comment is its help.
+pub(crate) trait Run: Args + FromArgMatches {
+    /// Does it.
+    ///
+    /// # Errors
+    /// Whatever stops it.
+    fn run(self) -> Outcome;
+}
+
+/// A line of the table.
+struct Entry {
+    name: &'static str,
+    flags: fn(Command) -> Command,
+    run: fn(&ArgMatches) -> Outcome,
+}
+
+impl Entry {
+    const fn of<R: Run>(name: &'static str) -> Self {
+        Self {
+            name,
+            flags: R::augment_args,
+            run: |matches| R::from_arg_matches(matches).map_err(Failure::usage)?.run(),
+        }
+    }
+}
+
+/// The parser of the whole command line.
+pub(crate) fn parser() -> Command {
+    let udo = Command::new("udo")
+        .version(udo_api::SDK_VERSION)
+        .about("Makes, builds and runs operators of your own, and models that use them")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .after_help(
+            "A first package:\n  udo new -p Softmax.json\n  udo build SoftmaxUdoPackage\n\n\
+             Exit codes: 0 success, 1 the thing asked for failed, 2 wrong usage.",
+        );
+    COMMANDS.iter().fold(udo, |udo, entry| udo.subcommand((entry.flags)(Command::new(entry.name))))
+}
+
+/// Runs the command that was asked for.
+pub(crate) fn run(matches: &ArgMatches) -> Outcome {
+    let Some((name, matches)) = matches.subcommand() else {
+        return Err(Failure::usage("no command given").help("see `udo --help`"));
+    };
+    let entry = COMMANDS.iter().find(|entry| entry.name == name);
+    let Some(entry) = entry else {
+        return Err(Failure::usage(format!("no command is called {name}")).help("see `udo --help`"));
+    };
+    (entry.run)(matches)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parser_holds_together() {
+        parser().debug_assert();
+    }
+
+    #[test]
+    fn every_command_teaches_by_example() {
+        for entry in COMMANDS {
+            let help = (entry.flags)(Command::new(entry.name)).render_long_help().to_string();
+            assert!(help.contains(&format!("udo {}", entry.name)), "{}: {help}", entry.name);
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! `udo run`
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::json;
+use udo_runtime::memory::Tensor;
+use udo_runtime::session::Session;
+
+use super::Run;
+use crate::model_flags::{Loaded, ModelFlags, run_failure, say_notices};
+use crate::output::{Failure, Outcome, print_json};
+use crate::tensors;
+
+/// Run a model
+///
+/// Inputs come from .npy, .pb (ONNX TensorProto) or .raw files. Outputs are summed up on the
+/// screen, and written as .npy files where --output-dir is given.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  udo run model.onnx --input x=x.npy
+  udo run model.onnx --package SoftmaxUdoPackage --cores dsp,cpu --input x=x.npy --output-dir out
+  udo run model.onnx --input-list files.txt --output-dir out     one line per run: x:=x0.raw mask:=m0.raw")]
+pub(crate) struct RunModel {
+    #[command(flatten)]
+    model: ModelFlags,
+    /// An input's tensor
+    #[arg(long = "input", value_name = "NAME=FILE", value_parser = parse_input)]
+    inputs: Vec<(String, PathBuf)>,
+    /// A file with one run per line: NAME:=FILE items, or files in the order of the inputs
+    #[arg(long, value_name = "FILE", conflicts_with = "inputs")]
+    input_list: Option<PathBuf>,
+    /// Where outputs go; runs of a list go to Result_0, Result_1 ..
+    #[arg(long, value_name = "DIR")]
+    output_dir: Option<PathBuf>,
+    /// Where the time of each step goes, as JSON
+    #[arg(long, value_name = "FILE")]
+    profile: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+fn parse_input(text: &str) -> Result<(String, PathBuf), String> {
+    let pair = text.split_once('=').filter(|(name, file)| !name.is_empty() && !file.is_empty());
+    pair.map(|(name, file)| (name.to_owned(), file.into()))
+        .ok_or_else(|| "wanted NAME=FILE".to_owned())
+}
+
+/// The files of one run.
+type Feeds = Vec<(String, PathBuf)>;
+
+impl Run for RunModel {
+    fn run(self) -> Outcome {
+        let loaded = self.model.load()?;
+        say_notices(&loaded.model);
+        let runs = self.runs(&loaded)?;
+        let mut session = loaded.model.session();
+        let mut results = Vec::new();
+        for (index, feeds) in runs.iter().enumerate() {
+            feed(&mut session, feeds)?;
+            let times = step(&mut session, &loaded)?;
+            let folder = match (&self.output_dir, &self.input_list) {
+                (Some(dir), Some(_)) => Some(dir.join(format!("Result_{index}"))),
+                (Some(dir), None) => Some(dir.clone()),
+                (None, _) => None,
+            };
+            results.push(self.collect(&session, folder.as_deref())?);
+            if let Some(path) = &self.profile {
+                write_profile(path, &session, &times)?;
+            }
+        }
+        if self.json {
+            print_json(&json!({ "runs": results }));
+        }
+        Ok(())
+    }
+}
+
+impl RunModel {
+    fn runs(&self, loaded: &Loaded) -> Result<Vec<Feeds>, Failure> {
+        let Some(list) = &self.input_list else { return Ok(vec![self.inputs.clone()]) };
+        let text = std::fs::read_to_string(list)
+            .map_err(|e| Failure::new(format!("cannot read input list {}: {e}", list.display())))?;
+        let names: Vec<&str> = loaded.model.plan().inputs().map(|(name, _)| name).collect();
+        let lines = text
+            .lines()
+            .enumerate()
+            .filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'));
+        lines
+            .map(|(number, line)| {
+                parse_line(line, &names)
+                    .map_err(|e| Failure::new(format!("{}:{}: {e}", list.display(), number + 1)))
+            })
+            .collect()
+    }
+
+    fn collect(
+        &self,
+        session: &Session,
+        folder: Option<&Path>,
+    ) -> Result<serde_json::Value, Failure> {
+        if let Some(folder) = folder {
+            std::fs::create_dir_all(folder).map_err(|e| {
+                Failure::new(format!("cannot make folder {}: {e}", folder.display()))
+            })?;
+        }
+        let mut outputs = Vec::new();
+        let names: Vec<String> =
+            session.plan().outputs().map(|(name, _)| name.to_owned()).collect();
+        for name in names {
+            let tensor = session.output_tensor(&name)?;
+            let summary = Summary::of(&tensor);
+            let file = folder.map(|f| f.join(tensors::file_name(&name)));
+            if let Some(file) = &file {
+                tensors::write_npy(file, &tensor)?;
+            }
+            if !self.json {
+                println!("{name}: {} {summary}", tensor.desc());
+            }
+            outputs.push(json!({
+                "name": name, "type": tensor.dtype().name(), "shape": tensor.dims(),
+                "min": summary.min, "max": summary.max, "mean": summary.mean, "file": file,
+            }));
+        }
+        Ok(json!({ "outputs": outputs }))
+    }
+}
+
+fn parse_line(line: &str, names: &[&str]) -> Result<Feeds, String> {
+    let items: Vec<&str> = line.split_whitespace().collect();
+    if items.iter().all(|i| i.contains(":=")) {
+        let pairs = items.iter().filter_map(|i| i.split_once(":="));
+        return Ok(pairs.map(|(name, file)| (name.to_owned(), file.into())).collect());
+    }
+    if items.iter().any(|i| i.contains(":=")) {
+        return Err("some files are named and some are not, wanted one way".to_owned());
+    }
+    if items.len() != names.len() {
+        return Err(format!(
+            "{} files, wanted {} for {}",
+            items.len(),
+            names.len(),
+            names.join(", ")
+        ));
+    }
+    Ok(names.iter().zip(items).map(|(name, file)| ((*name).to_owned(), file.into())).collect())
+}
+
+/// Reads the files of one run into the session; every input must have one.
+fn feed(session: &mut Session, feeds: &Feeds) -> Result<(), Failure> {
+    let ports: Vec<_> =
+        session.plan().inputs().map(|(name, desc)| (name.to_owned(), *desc)).collect();
+    for (name, file) in feeds {
+        let known = ports.iter().find(|(port, _)| port == name);
+        let desc = known.map(|(_, desc)| *desc).unwrap_or(udo_api::TensorDesc::ABSENT);
+        let tensor = if known.is_some() {
+            tensors::read(file, &desc)?
+        } else {
+            Tensor::zeros(udo_api::DType::U8, udo_api::Shape::SCALAR)
+        };
+        session.set_input(name, &tensor)?;
+    }
+    let missing: Vec<String> = ports
+        .iter()
+        .filter(|(port, _)| !feeds.iter().any(|(name, _)| name == port))
+        .map(|(port, desc)| format!("{port} ({desc})"))
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::usage(format!("no tensor for {}", missing.join(", ")))
+        .help("give one with --input NAME=FILE"))
+}
+
+fn step(session: &mut Session, loaded: &Loaded) -> Result<Vec<Duration>, Failure> {
+    let mut times = vec![Duration::ZERO; loaded.model.report().steps.len()];
+    session.run_timed(&mut times).map_err(|error| run_failure(error, &loaded.registry))?;
+    Ok(times)
+}
+
+fn write_profile(path: &Path, session: &Session, times: &[Duration]) -> Result<(), Failure> {
+    let steps = session.plan().report().steps.iter().zip(times);
+    let steps: Vec<_> = steps
+        .map(|(step, time)| {
+            json!({
+                "name": step.name, "op": step.op, "package": step.package, "core": step.core.to_string(),
+                "us": time.as_secs_f64() * 1e6,
+            })
+        })
+        .collect();
+    std::fs::write(path, format!("{:#}\n", json!({ "steps": steps })))
+        .map_err(|e| Failure::new(format!("cannot write profile {}: {e}", path.display())))
+}
+
+/// A tensor in a few numbers.
+struct Summary {
+    min: Option<f64>,
+    max: Option<f64>,
+    mean: Option<f64>,
+    first: Vec<f64>,
+}
+
+impl Summary {
+    fn of(tensor: &Tensor) -> Self {
+        let numbers = tensors::numbers(tensor);
+        #[expect(clippy::cast_precision_loss, reason = "a mean for the eye")]
+        let mean =
+            (!numbers.is_empty()).then(|| numbers.iter().sum::<f64>() / numbers.len() as f64);
+        Self {
+            min: numbers.iter().copied().reduce(f64::min),
+            max: numbers.iter().copied().reduce(f64::max),
+            mean,
+            first: numbers.iter().copied().take(5).collect(),
+        }
+    }
+}
+
+impl std::fmt::Display for Summary {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (Some(min), Some(max), Some(mean)) = (self.min, self.max, self.mean) else {
+            return f.write_str("empty");
+        };
+        write!(f, "min {min:.6} max {max:.6} mean {mean:.6} [")?;
+        for (i, v) in self.first.iter().enumerate() {
+            write!(f, "{}{v:.6}", if i == 0 { "" } else { ", " })?;
+        }
+        f.write_str(", ..]")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn list_lines_are_named_or_positional() {
+        let named = parse_line("x:=a.raw y:=b.raw", &["x", "y"]).unwrap();
+        assert_eq!(named, parse_line("a.raw b.raw", &["x", "y"]).unwrap());
+        assert_eq!(parse_line("a.raw", &["x", "y"]).unwrap_err(), "1 files, wanted 2 for x, y");
+        assert!(parse_line("x:=a.raw b.raw", &["x", "y"]).is_err());
+        assert_eq!(parse_line("x:=d/a:0#1.raw", &["x"]).unwrap()[0].1, Path::new("d/a:0#1.raw"));
+    }
+}

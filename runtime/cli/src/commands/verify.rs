@@ -1,0 +1,147 @@
+//! `udo verify`
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::json;
+use udo_runtime::memory::Tensor;
+use udo_runtime::session::Session;
+
+use super::Run;
+use crate::model_flags::{ModelFlags, run_failure, say_notices};
+use crate::output::{Failure, Outcome, print_json};
+use crate::tensors::{self, Difference, Tolerance};
+
+/// Run a model on recorded inputs and compare with recorded outputs
+///
+/// The folder holds input_0.pb .. and output_0.pb .., or folders test_data_set_0 .. of them, as
+/// ONNX ships its own tests. An element passes if |found - wanted| <= atol + rtol * |wanted|.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:
+  udo verify model.onnx --data test_data_set_0 --rtol 1e-3 --atol 1e-5")]
+pub(crate) struct Verify {
+    #[command(flatten)]
+    model: ModelFlags,
+    /// The folder with recorded tensors
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+    /// Allowed difference relative to the wanted value
+    #[arg(long, default_value = "1e-3")]
+    rtol: f64,
+    /// Allowed difference whatever the value
+    #[arg(long, default_value = "1e-5")]
+    atol: f64,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// How one output compares.
+struct Compared {
+    name: String,
+    difference: Result<Difference, String>,
+}
+
+impl Compared {
+    fn passed(&self) -> bool {
+        self.difference.as_ref().is_ok_and(|d| d.mismatches == 0)
+    }
+}
+
+impl Run for Verify {
+    fn run(self) -> Outcome {
+        let loaded = self.model.load()?;
+        say_notices(&loaded.model);
+        let mut session = loaded.model.session();
+        let mut compared = Vec::new();
+        for set in data_sets(&self.data)? {
+            feed(&mut session, &set)?;
+            session.run().map_err(|error| run_failure(error, &loaded.registry))?;
+            compared.extend(self.compare(&session, &set)?);
+        }
+        let passed = compared.iter().all(Compared::passed);
+        if self.json {
+            print_json(
+                &json!({ "passed": passed, "outputs": compared.iter().map(to_json).collect::<Vec<_>>() }),
+            );
+        } else {
+            compared.iter().for_each(say);
+        }
+        if passed {
+            return Ok(());
+        }
+        let failed = compared.iter().filter(|c| !c.passed()).count();
+        Err(Failure::new(format!("{failed} of {} outputs differ", compared.len())))
+    }
+}
+
+fn to_json(compared: &Compared) -> serde_json::Value {
+    match &compared.difference {
+        Ok(d) => json!({
+            "name": compared.name, "max_abs": d.max_abs, "max_rel": d.max_rel, "mismatches": d.mismatches,
+        }),
+        Err(reason) => json!({ "name": compared.name, "error": reason }),
+    }
+}
+
+fn say(compared: &Compared) {
+    let verdict = if compared.passed() { "ok" } else { "differs" };
+    match &compared.difference {
+        Ok(d) => println!(
+            "{}: {verdict}, max abs {:.3e}, max rel {:.3e}, {} mismatches",
+            compared.name, d.max_abs, d.max_rel, d.mismatches
+        ),
+        Err(reason) => println!("{}: {verdict}, {reason}", compared.name),
+    }
+}
+
+impl Verify {
+    fn compare(&self, session: &Session, set: &Path) -> Result<Vec<Compared>, Failure> {
+        let tolerance = Tolerance { rtol: self.rtol, atol: self.atol };
+        let names: Vec<String> =
+            session.plan().outputs().map(|(name, _)| name.to_owned()).collect();
+        let mut compared = Vec::new();
+        for (index, name) in names.into_iter().enumerate() {
+            let found = session.output_tensor(&name)?;
+            let wanted = tensors::read(&set.join(format!("output_{index}.pb")), found.desc())?;
+            let difference = difference(&found, &wanted, tolerance);
+            compared.push(Compared { name, difference });
+        }
+        Ok(compared)
+    }
+}
+
+fn difference(found: &Tensor, wanted: &Tensor, tolerance: Tolerance) -> Result<Difference, String> {
+    if found.dtype() != wanted.dtype() || found.dims() != wanted.dims() {
+        return Err(format!("it is {}, wanted {}", found.desc(), wanted.desc()));
+    }
+    Ok(tensors::compare(&tensors::numbers(found), &tensors::numbers(wanted), tolerance))
+}
+
+/// The folder itself, or the numbered sets in it.
+fn data_sets(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let fail = |e| Failure::new(format!("cannot read folder {}: {e}", folder.display()));
+    let mut sets = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(fail)? {
+        let path = entry.map_err(fail)?.path();
+        let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
+        if name.starts_with("test_data_set_") && path.is_dir() {
+            sets.push(path);
+        }
+    }
+    sets.sort();
+    if sets.is_empty() {
+        sets.push(folder.to_owned());
+    }
+    Ok(sets)
+}
+
+fn feed(session: &mut Session, set: &Path) -> Result<(), Failure> {
+    let inputs: Vec<_> =
+        session.plan().inputs().map(|(name, desc)| (name.to_owned(), *desc)).collect();
+    for (index, (name, desc)) in inputs.into_iter().enumerate() {
+        let tensor = tensors::read(&set.join(format!("input_{index}.pb")), &desc)?;
+        session.set_input(&name, &tensor)?;
+    }
+    Ok(())
+}

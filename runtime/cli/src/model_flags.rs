@@ -1,0 +1,208 @@
+//! The flags that every command with a model shares.
+
+use std::collections::BTreeMap;
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::{Args, ValueEnum};
+use udo_api::{Core, CoreKind, Status};
+use udo_generator::names::module_name;
+use udo_runtime::cores::{GpuStorage, Profile};
+use udo_runtime::import::{self, ImportOptions};
+use udo_runtime::model::{CompileError, Model, Options};
+use udo_runtime::place::{Fallback, PlaceOptions};
+use udo_runtime::registry::{BindOptions, Registry};
+use udo_runtime::session::RunError;
+
+use crate::output::{Failure, note};
+
+/// A model, the packages it needs, and where it runs.
+#[derive(Args, Debug)]
+pub(crate) struct ModelFlags {
+    /// The model: an ONNX file
+    pub(crate) model: PathBuf,
+    /// A package with operators of your own: its folder, its dist folder or its registration library
+    #[arg(long = "package", value_name = "PATH")]
+    pub(crate) packages: Vec<PathBuf>,
+    /// The cores to use, the preferred one first: cpu, gpu, dsp (v68) or dsp:vNN
+    #[arg(long, value_name = "CORES", value_delimiter = ',', default_value = "cpu", value_parser = parse_core)]
+    pub(crate) cores: Vec<Core>,
+    /// What happens to a node that none of the cores takes
+    #[arg(long, value_enum, default_value = "off")]
+    pub(crate) fallback: FallbackFlag,
+    /// The package that takes the nodes of a type which several packages have
+    #[arg(long, value_name = "TYPE=PACKAGE", value_parser = parse_pair)]
+    pub(crate) bind: Vec<(String, String)>,
+    /// The shape of an input whose dimensions the model leaves open
+    #[arg(long, value_name = "NAME=1,3,224,224", value_parser = parse_shape)]
+    pub(crate) shape: Vec<(String, Vec<usize>)>,
+    /// The size of a dimension that the model only names
+    #[arg(long, value_name = "NAME=SIZE", value_parser = parse_dim)]
+    pub(crate) dim: Vec<(String, usize)>,
+    /// How many threads kernels may use
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub(crate) threads: NonZero<usize>,
+    /// How the GPU stores real numbers
+    #[arg(long, value_enum, default_value = "f32")]
+    pub(crate) gpu_storage: StorageFlag,
+    /// KiB of the DSP's fast memory
+    #[arg(long, value_name = "KIB", default_value = "4096")]
+    pub(crate) vtcm: usize,
+}
+
+/// `--fallback`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum FallbackFlag {
+    /// The model is refused
+    Off,
+    /// It runs on the CPU, and the report says so
+    Cpu,
+}
+
+/// `--gpu-storage`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum StorageFlag {
+    /// 32 bits
+    F32,
+    /// 16 bits, where the kernel takes them
+    F16,
+}
+
+fn parse_core(text: &str) -> Result<Core, String> {
+    Core::from_name(text).ok_or_else(|| "wanted cpu, gpu, dsp or dsp:vNN".to_owned())
+}
+
+fn parse_pair(text: &str) -> Result<(String, String), String> {
+    let pair = text.split_once('=').filter(|(name, value)| !name.is_empty() && !value.is_empty());
+    pair.map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .ok_or_else(|| "wanted NAME=VALUE".to_owned())
+}
+
+fn parse_shape(text: &str) -> Result<(String, Vec<usize>), String> {
+    let (name, dims) = parse_pair(text)?;
+    let dims: Result<_, _> = dims.split(',').map(str::parse).collect();
+    Ok((name, dims.map_err(|_| "wanted NAME=1,3,224,224")?))
+}
+
+fn parse_dim(text: &str) -> Result<(String, usize), String> {
+    let (name, size) = parse_pair(text)?;
+    Ok((name, size.parse().map_err(|_| "wanted NAME=SIZE")?))
+}
+
+/// A model that is ready, and what made it.
+pub(crate) struct Loaded {
+    pub(crate) model: Model,
+    pub(crate) registry: Registry,
+    pub(crate) load_time: Duration,
+}
+
+impl ModelFlags {
+    fn options(&self) -> Options {
+        let bind = BindOptions {
+            bind: self.bind.iter().cloned().collect(),
+            shapes: self.shape.iter().cloned().collect::<BTreeMap<_, _>>(),
+        };
+        let gpu_storage = match self.gpu_storage {
+            StorageFlag::F32 => GpuStorage::F32,
+            StorageFlag::F16 => GpuStorage::F16,
+        };
+        let fallback = match self.fallback {
+            FallbackFlag::Off => Fallback::Off,
+            FallbackFlag::Cpu => Fallback::Cpu,
+        };
+        let vtcm_bytes = self.vtcm.saturating_mul(1024);
+        let profile = Profile { vtcm_bytes, gpu_storage, ..Profile::default() };
+        let place = PlaceOptions { cores: self.cores.clone(), fallback, profile };
+        Options { bind, place, threads: self.threads }
+    }
+
+    /// Opens the packages, reads the model and compiles it.
+    pub(crate) fn load(&self) -> Result<Loaded, Failure> {
+        let start = Instant::now();
+        let mut registry = open(&self.packages)?;
+        let import = ImportOptions { dims: self.dim.clone(), ..ImportOptions::default() };
+        let graph = import::onnx_file(&self.model, &import)?;
+        let compiled = Model::compile(graph, &mut registry, &self.options());
+        let model = compiled.map_err(|error| compile_failure(error, &registry))?;
+        Ok(Loaded { model, registry, load_time: start.elapsed() })
+    }
+}
+
+/// The built-in operators and those of `packages`.
+pub(crate) fn open(packages: &[PathBuf]) -> Result<Registry, Failure> {
+    let mut registry = Registry::builtin()?;
+    for path in packages {
+        registry.open(path).map_err(|error| {
+            let help = error.help();
+            Failure::new(error).help(help)
+        })?;
+    }
+    Ok(registry)
+}
+
+/// Says what the user should know about how the model was bound and placed.
+pub(crate) fn say_notices(model: &Model) {
+    for notice in &model.report().notices {
+        note(notice);
+    }
+    for node in model.report().nodes.iter().filter(|n| n.fell_back) {
+        let reasons: Vec<String> =
+            node.refusals.iter().map(|r| format!("{}: {}", r.core, r.reason)).collect();
+        note(format!("node {:?} fell back to the CPU ({})", node.name, reasons.join("; ")));
+    }
+}
+
+/// The failure for a model that does not compile, with the next step.
+pub(crate) fn compile_failure(error: CompileError, registry: &Registry) -> Failure {
+    let help = match &error {
+        CompileError::Resolve(e) => e.help(),
+        CompileError::Place(e) => {
+            e.unfinished().map(|(package, op, core)| edit_help(registry, package, op, Some(core)))
+        }
+        CompileError::Plan(_) | CompileError::Threads { .. } => None,
+        _ => None,
+    };
+    let failure = Failure::new(error);
+    match help {
+        Some(help) => failure.help(help),
+        None => failure,
+    }
+}
+
+/// The failure for a run that stopped, with the next step.
+pub(crate) fn run_failure(error: RunError, registry: &Registry) -> Failure {
+    let help = match error.error.status {
+        Status::NOT_IMPLEMENTED => edit_help(registry, &error.package, &error.op, Some(error.core)),
+        Status::HEAP_USE => {
+            "prepare memory in finalize, or ask for scratch in workspace()".to_owned()
+        }
+        Status::SCRATCH_EXCEEDED => {
+            "declare the scratch that execute takes in workspace()".to_owned()
+        }
+        _ => return Failure::new(error),
+    };
+    Failure::new(error).help(help)
+}
+
+/// Where the author of `package` finds the body to write.
+fn edit_help(registry: &Registry, package: &str, op: &str, core: Option<Core>) -> String {
+    let folder = registry.packages().find(|p| p.name == package).and_then(|p| p.path.as_deref());
+    let folder = folder.and_then(Path::parent).and_then(Path::parent);
+    let part = match core.and_then(|c| Some((c, c.kind()?))) {
+        Some((_, CoreKind::Cpu)) => "CPU".to_owned(),
+        Some((_, CoreKind::Gpu)) => "GPU".to_owned(),
+        Some((core, CoreKind::Dsp | CoreKind::Hta)) => format!("DSP_V{}", core.arch()),
+        None => "reg".to_owned(),
+    };
+    let file = format!("src/ops/{}.rs", module_name(op));
+    let path = folder.unwrap_or(Path::new("")).join(&part);
+    // V65 and V66 packages have one crate per operator.
+    let nested = path.join(module_name(op)).join(&file);
+    let path = if nested.is_file() { nested } else { path.join(&file) };
+    format!(
+        "write its body in {}, then `udo build {}`",
+        path.display(),
+        folder.unwrap_or(Path::new(".")).display()
+    )
+}

@@ -1,0 +1,195 @@
+//! Tensors in files: `.npy`, `.pb` (ONNX `TensorProto`), `.raw` (elements alone).
+
+use std::path::Path;
+
+use udo_api::{DType, TensorDesc};
+use udo_runtime::memory::Tensor;
+use udo_runtime::{import, npy};
+
+use crate::output::Failure;
+
+fn named(path: &Path, error: impl std::error::Error) -> Failure {
+    Failure::new(format!("cannot read tensor {}: {}", path.display(), chain(&error)))
+}
+
+/// An error and its sources in one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        source = error.source();
+    }
+    text
+}
+
+/// Reads a tensor; `.raw` files take type and shape from `wanted`.
+pub(crate) fn read(path: &Path, wanted: &TensorDesc) -> Result<Tensor, Failure> {
+    let bytes = std::fs::read(path).map_err(|e| named(path, e))?;
+    match path.extension().and_then(|e| e.to_str()) {
+        Some("npy") => npy::read(&bytes).map_err(|e| named(path, e)),
+        Some("pb") => import::tensor_pb(&bytes).map_err(|e| named(path, e)),
+        Some("raw" | "bin") => {
+            let dtype = wanted.dtype().unwrap_or(DType::F32);
+            Tensor::from_bytes(dtype, wanted.full_shape(), &bytes).map_err(|e| named(path, e))
+        }
+        _ => Err(Failure::usage(format!("tensor file {} has no known ending", path.display()))
+            .help("name it .npy, .pb or .raw")),
+    }
+}
+
+/// Writes a tensor as `.npy`, over any file that was there.
+pub(crate) fn write_npy(path: &Path, tensor: &Tensor) -> Result<(), Failure> {
+    let bytes = npy::write(tensor)?;
+    let failed = |e| Failure::new(format!("cannot write {}: {e}", path.display()));
+    let part = path.with_extension("npy.part");
+    std::fs::write(&part, bytes).map_err(failed)?;
+    std::fs::rename(&part, path).map_err(failed)
+}
+
+/// A file name for a tensor: everything but letters, digits, `.`, `-` and `_` becomes `_`.
+pub(crate) fn file_name(tensor: &str) -> String {
+    let safe = |c: char| if c.is_ascii_alphanumeric() || ".-_".contains(c) { c } else { '_' };
+    let name: String = tensor.chars().map(safe).collect();
+    let name = name.trim_start_matches('.');
+    format!("{}.npy", if name.is_empty() { "tensor" } else { name })
+}
+
+/// The elements as real numbers.
+pub(crate) fn numbers(tensor: &Tensor) -> Vec<f64> {
+    macro_rules! of {
+        ($($variant:ident $rust:ty, $convert:expr;)*) => {
+            match tensor.dtype() {
+                $(DType::$variant => {
+                    let convert: fn($rust) -> f64 = $convert;
+                    tensor.get::<$rust>().unwrap_or_default().iter().map(|&v| convert(v)).collect()
+                })*
+                DType::Str => Vec::new(),
+            }
+        };
+    }
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "numbers are shown and compared with tolerances"
+    )]
+    let numbers = of! {
+        F32 f32, f64::from;
+        F64 f64, |v| v;
+        F16 udo_api::F16, |v| f64::from(v.to_f32());
+        Bf16 udo_api::Bf16, |v| f64::from(v.to_f32());
+        I8 i8, f64::from;
+        I16 i16, f64::from;
+        I32 i32, f64::from;
+        I64 i64, |v| v as f64;
+        U8 u8, f64::from;
+        U16 u16, f64::from;
+        U32 u32, f64::from;
+        U64 u64, |v| v as f64;
+        Bool udo_api::Bool, |v| f64::from(u8::from(v.get()));
+    };
+    numbers
+}
+
+/// How far two tensors are apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Difference {
+    /// The largest absolute difference.
+    pub(crate) max_abs: f64,
+    /// The largest difference relative to the wanted value.
+    pub(crate) max_rel: f64,
+    /// Elements that are further apart than allowed.
+    pub(crate) mismatches: usize,
+}
+
+/// What counts as equal: `|found - wanted| <= atol + rtol * |wanted|`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tolerance {
+    pub(crate) rtol: f64,
+    pub(crate) atol: f64,
+}
+
+/// Compares element by element; a NaN equals a NaN, and an infinity only itself.
+pub(crate) fn compare(found: &[f64], wanted: &[f64], tolerance: Tolerance) -> Difference {
+    let mut difference = Difference::default();
+    for (&f, &w) in found.iter().zip(wanted) {
+        let apart = (f - w).abs();
+        if f.to_bits() == w.to_bits() || (f.is_nan() && w.is_nan()) || apart == 0.0 {
+            continue;
+        }
+        // A NaN or infinity on one side only is a mismatch, and infinitely far.
+        let apart = if apart.is_finite() { apart } else { f64::INFINITY };
+        difference.max_abs = difference.max_abs.max(apart);
+        difference.max_rel = difference.max_rel.max(if w == 0.0 { apart } else { apart / w.abs() });
+        let allowed = tolerance.atol + tolerance.rtol * w.abs();
+        difference.mismatches += usize::from(!apart.is_finite() || apart > allowed);
+    }
+    difference
+}
+
+/// A tensor of pseudo-random elements: real ones in [-1, 1), whole ones small, the same for the same seed.
+pub(crate) fn random(desc: &TensorDesc, seed: u64) -> Result<Tensor, Failure> {
+    let dtype = desc.dtype().unwrap_or(DType::F32);
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = move || {
+        // xorshift64* (Vigna, 2016).
+        state ^= state >> 12;
+        state ^= state << 25;
+        state ^= state >> 27;
+        state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 40
+    };
+    let mut bytes = Vec::with_capacity(desc.size_bytes());
+    for _ in 0..desc.len() {
+        #[expect(clippy::cast_precision_loss, reason = "24 bits fit a float exactly")]
+        let real = next() as f32 / 8_388_608.0 - 1.0;
+        let small = u8::try_from(next() & 1).unwrap_or(0);
+        match dtype {
+            DType::F32 => bytes.extend(real.to_le_bytes()),
+            DType::F64 => bytes.extend(f64::from(real).to_le_bytes()),
+            DType::F16 => bytes.extend(udo_api::F16::from_f32(real).0.to_le_bytes()),
+            DType::Bf16 => bytes.extend(udo_api::Bf16::from_f32(real).0.to_le_bytes()),
+            DType::Bool | DType::I8 | DType::U8 => bytes.push(small),
+            DType::I16 | DType::U16 => bytes.extend(u16::from(small).to_le_bytes()),
+            DType::I32 | DType::U32 => bytes.extend(u32::from(small).to_le_bytes()),
+            DType::I64 | DType::U64 => bytes.extend(u64::from(small).to_le_bytes()),
+            DType::Str => return Err(Failure::new("a text input cannot be made up")),
+        }
+    }
+    Ok(Tensor::from_bytes(dtype, desc.full_shape(), &bytes)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOLERANCE: Tolerance = Tolerance { rtol: 0.1, atol: 0.01 };
+
+    #[test]
+    fn differences_count_what_is_too_far_apart() {
+        let found = [1.0, 2.0, f64::NAN, f64::INFINITY, 0.0];
+        let wanted = [1.05, 3.0, f64::NAN, f64::INFINITY, 0.005];
+        let difference = compare(&found, &wanted, TOLERANCE);
+        assert_eq!(difference.mismatches, 1);
+        assert!((difference.max_abs - 1.0).abs() < 1e-12);
+        assert_eq!(compare(&[f64::NAN], &[1.0], TOLERANCE).mismatches, 1);
+        assert_eq!(compare(&[f64::INFINITY], &[f64::NEG_INFINITY], TOLERANCE).mismatches, 1);
+    }
+
+    #[test]
+    fn names_become_safe_file_names() {
+        let cases =
+            [("y", "y.npy"), ("a/b:0", "a_b_0.npy"), ("../x", "_x.npy"), ("", "tensor.npy")];
+        for (tensor, file) in cases {
+            assert_eq!(file_name(tensor), file);
+        }
+    }
+
+    #[test]
+    fn a_seed_gives_the_same_numbers_again() {
+        let desc = TensorDesc::new(DType::F32, udo_api::Shape::new(&[100]).unwrap());
+        let (a, b) = (random(&desc, 7).unwrap(), random(&desc, 7).unwrap());
+        assert_eq!(a.bytes(), b.bytes());
+        assert!(numbers(&a).iter().all(|v| (-1.0..1.0).contains(v)));
+        assert_ne!(random(&desc, 8).unwrap().bytes(), a.bytes());
+    }
+}

@@ -1,0 +1,237 @@
+//! `udo new` and `udo build` as a user runs them: config in, package out, libraries in `dist/`.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::{
+    ffi::OsStr,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use tempfile::TempDir;
+use udo_runtime::registry::index::{self, Index, LibraryKind};
+
+const SOFTMAX: &str = r#"{"UdoPackage_0": {"UDO_PACKAGE_NAME": "SoftmaxUdoPackage", "Operators": [
+    {"type": "Softmax", "core_types": ["CPU", "GPU", "DSP"], "dsp_arch_types": ["v66", "v68"],
+     "inputs": [{"name": "Placeholder", "quantization_mode": "TF", "per_core_data_types":
+        {"CPU": "FLOAT_32", "GPU": "FLOAT_32", "DSP": "UINT_8"}}],
+     "outputs": [{"name": "Output", "quantization_mode": "TF", "per_core_data_types":
+        {"CPU": "FLOAT_32", "GPU": "FLOAT_32", "DSP": "UINT_8"}}],
+     "scalar_params": [{"name": "axisSize", "data_type": "INT_32", "default_value": -1}]}]}}"#;
+
+/// A folder with a config in it.
+struct Desk {
+    dir: TempDir,
+}
+
+impl Desk {
+    fn new(config: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("c.json"), config).unwrap();
+        Self { dir }
+    }
+
+    fn udo(&self, args: &[&str]) -> Output {
+        let mut udo = Command::new(env!("CARGO_BIN_EXE_udo"));
+        udo.args(args).current_dir(self.dir.path()).env_remove("UDO_ROOT").output().unwrap()
+    }
+
+    /// Runs what must work, and returns what it said.
+    fn works(&self, args: &[&str]) -> (String, String) {
+        let output = self.udo(args);
+        let (out, err) = words(&output);
+        assert_eq!(output.status.code(), Some(0), "{args:?}\n{out}\n{err}");
+        (out, err)
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.dir.path().join(path)
+    }
+
+    fn index(&self, package: &str) -> Index {
+        Index::read(&self.path(package).join("dist")).unwrap().unwrap()
+    }
+}
+
+fn words(output: &Output) -> (String, String) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (text(&output.stdout), text(&output.stderr))
+}
+
+/// The config with another package name: crates of one name share a target folder, so tests that
+/// run side by side keep apart.
+fn softmax(package: &str) -> String {
+    SOFTMAX.replace("SoftmaxUdoPackage", package)
+}
+
+fn replace(path: &Path, from: &str, to: &str) {
+    let text = fs::read_to_string(path).unwrap();
+    assert!(text.contains(from), "{} in {text}", path.display());
+    fs::write(path, text.replacen(from, to, 1)).unwrap();
+}
+
+fn holds(path: &Path, needle: &str) -> bool {
+    fs::read(path).unwrap().windows(needle.len()).any(|bytes| bytes == needle.as_bytes())
+}
+
+#[test]
+fn a_config_becomes_libraries_and_an_index() {
+    let desk = Desk::new(&softmax("WholePack"));
+    let (said, _) = desk.works(&["new", "-p", "c.json"]);
+    assert!(said.contains("\n  udo build WholePack\n"), "{said}");
+    let (said, progress) = desk.works(&["build", "WholePack"]);
+    assert!(!progress.contains("warning"), "{progress}");
+    assert!(progress.contains("Compiling whole_pack_cpu"), "{progress}");
+
+    let index = desk.index("WholePack");
+    assert_eq!((index.package.as_str(), index.version.as_str()), ("WholePack", "0.1.0"));
+    let files: Vec<&str> = index.libraries.iter().map(|library| library.file.as_str()).collect();
+    let wanted = [
+        "libUdoWholePackReg.so",
+        "libUdoWholePackImplCpu.so",
+        "libUdoWholePackImplGpu.so",
+        "dsp_v66/libUdoWholePackImplDsp_Softmax.so",
+        "dsp_v68/libUdoWholePackImplDsp.so",
+    ];
+    assert_eq!(files, wanted);
+    for library in &index.libraries {
+        let path = desk.path("WholePack/dist").join(&library.file);
+        assert_eq!(index::sha256(&path).unwrap(), library.sha256, "{}", library.file);
+        assert!(said.contains(&format!("dist/{}", library.file)), "{said}");
+        let is_registration = library.file.ends_with("Reg.so");
+        assert_eq!(library.kind == LibraryKind::Registration, is_registration);
+        assert_eq!(library.core.is_none(), is_registration, "{}", library.file);
+        assert!(holds(&path, "\"package\":\"WholePack\""), "{}", library.file);
+    }
+    // The registration points to the libraries by the names that they were given.
+    for file in &wanted[1..] {
+        assert!(holds(&desk.path("WholePack/dist").join(wanted[0]), file), "{file}");
+    }
+
+    // One core alone; the others stay listed.
+    let (said, _) = desk.works(&["build", "WholePack", "--cores", "gpu", "--json"]);
+    let report: serde_json::Value = serde_json::from_str(&said).unwrap();
+    let built = serde_json::json!(["libUdoWholePackReg.so", "libUdoWholePackImplGpu.so"]);
+    assert_eq!(report["built"], built);
+    assert_eq!(desk.index("WholePack"), index);
+}
+
+#[test]
+fn a_broken_config_leaves_the_folder_untouched() {
+    let broken = softmax("BrokenPack").replace("\"Softmax\",", "\"Softmax\"");
+    let desk = Desk::new(&broken);
+    let output = desk.udo(&["new", "-p", "c.json", "-o", "out"]);
+    let (out, err) = words(&output);
+    assert_eq!((output.status.code(), out.as_str()), (Some(1), ""));
+    assert!(err.contains("error: c.json:2:"), "{err}");
+    assert!(err.contains("help: "), "{err}");
+    let left: Vec<_> =
+        fs::read_dir(desk.dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(left, [OsStr::new("c.json")]);
+}
+
+#[test]
+fn one_bad_package_keeps_the_others_from_being_written() {
+    let desk = Desk::new(&softmax("GoodPack"));
+    fs::write(desk.path("d.json"), softmax("TakenPack")).unwrap();
+    fs::create_dir(desk.path("TakenPack")).unwrap();
+    fs::write(desk.path("TakenPack/notes.txt"), "mine").unwrap();
+    let output = desk.udo(&["new", "-p", "c.json", "-p", "d.json"]);
+    let (_, err) = words(&output);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(err.starts_with("error: TakenPack exists"), "{err}");
+    assert!(!desk.path("GoodPack").exists());
+}
+
+#[test]
+fn wrong_usage_has_its_own_exit_code() {
+    let desk = Desk::new(&softmax("UsagePack"));
+    for args in [&["new"][..], &["nothing"], &[], &["build", "--cores", "npu"]] {
+        assert_eq!(desk.udo(args).status.code(), Some(2), "{args:?}");
+    }
+    for args in [&["new", "-p", "none.json"][..], &["build", "none"], &["build", "."]] {
+        let output = desk.udo(args);
+        let (_, err) = words(&output);
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        assert!(err.starts_with("error: ") && err.contains("\nhelp: "), "{args:?}: {err}");
+    }
+}
+
+#[test]
+fn a_dry_run_writes_nothing_and_says_what_it_would() {
+    let desk = Desk::new(&softmax("DryPack"));
+    let (said, _) = desk.works(&["new", "-p", "c.json", "--dry-run", "--json"]);
+    let report: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(report["written"], false);
+    let created = report["packages"][0]["created"].as_array().unwrap();
+    assert!(created.iter().any(|file| file == "CPU/src/ops/softmax.rs"), "{said}");
+    assert!(!desk.path("DryPack").exists());
+}
+
+#[test]
+fn edited_templates_print() {
+    let desk = Desk::new(&softmax("TemplatePack"));
+    desk.works(&["new", "--print-templates", "mine"]);
+    replace(&desk.path("mine/package/README.md.jinja"), "# {{", "# My {{");
+    desk.works(&["new", "-p", "c.json", "--templates", "mine"]);
+    let readme = fs::read_to_string(desk.path("TemplatePack/README.md")).unwrap();
+    assert!(readme.contains("# My TemplatePack"), "{readme}");
+}
+
+/// Two packages of one name share their target folder, crate names and library names.
+#[test]
+fn packages_of_one_name_do_not_get_each_others_libraries() {
+    let desk = Desk::new(&softmax("TwinPack"));
+    for place in ["a", "b"] {
+        desk.works(&["new", "-p", "c.json", "-o", place]);
+        let op = desk.path(place).join("TwinPack/reg/src/ops/softmax.rs");
+        let first = "let first = cx.input(0)?;";
+        let named = format!(
+            "if cx.input_count() > 9 {{\n            return Err(Error::new(\"this is twin {place}\"));\n        \
+             }}\n        {first}"
+        );
+        replace(&op, first, &named);
+    }
+    for (place, other) in [("a", "b"), ("b", "a"), ("a", "b")] {
+        desk.works(&["build", &format!("{place}/TwinPack"), "--cores", "reg", "--debug"]);
+        for place in
+            [place, other].into_iter().filter(|p| desk.path(p).join("TwinPack/dist").exists())
+        {
+            let library = desk.path(place).join("TwinPack/dist/libUdoTwinPackReg.so");
+            let stranger = if place == "a" { "b" } else { "a" };
+            assert!(holds(&library, &format!("this is twin {place}")), "{place}");
+            assert!(!holds(&library, &format!("this is twin {stranger}")), "{place}");
+        }
+    }
+}
+
+#[test]
+fn a_dsp_crate_that_brings_in_the_heap_is_refused() {
+    let desk = Desk::new(&softmax("HeapPack"));
+    desk.works(&["new", "-p", "c.json"]);
+    let op = desk.path("HeapPack/DSP_V68/src/ops/softmax.rs");
+    let text = fs::read_to_string(&op).unwrap();
+    fs::write(&op, format!("{text}\nextern crate alloc;\n")).unwrap();
+    let output = desk.udo(&["build", "HeapPack"]);
+    let (_, err) = words(&output);
+    assert_eq!(output.status.code(), Some(1));
+    let line = text.lines().count() + 2;
+    assert!(
+        err.contains(&format!("DSP_V68/src/ops/softmax.rs:{line}: `extern crate alloc`")),
+        "{err}"
+    );
+    assert!(!desk.path("HeapPack/dist").exists());
+}
+
+#[test]
+fn what_the_compiler_says_comes_through() {
+    let desk = Desk::new(&softmax("SlipPack"));
+    desk.works(&["new", "-p", "c.json"]);
+    replace(&desk.path("SlipPack/CPU/src/ops/softmax.rs"), "_io: Io<'_>", "_io: Oi<'_>");
+    let output = desk.udo(&["build", "SlipPack", "--cores", "cpu", "--debug"]);
+    let (_, err) = words(&output);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(err.contains("CPU/src/ops/softmax.rs") && err.contains("`Oi`"), "{err}");
+    assert!(!err.contains("asking the registry"), "{err}");
+    assert!(!desk.path("SlipPack/dist/index.json").exists());
+}
