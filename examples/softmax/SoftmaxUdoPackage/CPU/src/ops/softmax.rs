@@ -1,0 +1,45 @@
+//! auto-generated once by `udo new`: yours to edit, never overwritten.
+//! config 838c9ccdbf23d184
+//!
+//! Softmax on the CPU, along the last axis: `exp(x - max) / sum(exp(x - max))`.
+
+use udo_api::{
+    Core, Error, ExecError, FinalizeCx, Io, Kernel, KernelDef, TypeRule, input, output, types,
+};
+
+pub(crate) const KERNEL: KernelDef =
+    KernelDef::new::<SoftmaxF32>("Softmax", Core::CPU).types(TYPES);
+
+const TYPES: &[TypeRule] = &[input(0, types::F32), output(0, types::F32)];
+
+/// What `finalize` works out for `execute`; freed by `Drop`.
+struct SoftmaxF32 {
+    cols: usize,
+}
+
+impl Kernel for SoftmaxF32 {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        match *cx.input(0)?.shape() {
+            [.., cols] if cols > 0 => Ok(Self { cols }),
+            _ => Err(Error::new("softmax wants a last axis with at least one element")),
+        }
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io { inputs, mut outputs, .. } = io;
+        let x = inputs.get::<f32>(0)?;
+        let y = outputs.take::<f32>(0)?;
+        for (x, y) in x.chunks_exact(self.cols).zip(y.chunks_exact_mut(self.cols)) {
+            let max = x.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+            let mut sum = 0.0;
+            for (y, x) in y.iter_mut().zip(x) {
+                *y = (x - max).exp();
+                sum += *y;
+            }
+            for y in y {
+                *y /= sum;
+            }
+        }
+        Ok(())
+    }
+}

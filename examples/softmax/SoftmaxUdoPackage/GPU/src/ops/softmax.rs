@@ -1,0 +1,68 @@
+//! auto-generated once by `udo new`: yours to edit, never overwritten.
+//! config 838c9ccdbf23d184
+//!
+//! Softmax on the GPU, along the last axis: one work item computes one row.
+
+use udo_api::{
+    Buffers, Error, ExecError, FinalizeCx, GpuArg, GpuKernel, KernelDef, KernelInfo, TypeRule,
+    WorkItem, WorkItemFn, input, output_like, types,
+};
+
+pub(crate) const KERNEL: KernelDef = KernelDef::gpu::<SoftmaxGpu>("Softmax").types(TYPES);
+
+const TYPES: &[TypeRule] = &[input(0, types::F32.or(types::F16)), output_like(0, 0)];
+
+const SOURCE: &str = include_str!("../../kernels/softmax.cl");
+
+const KERNEL_NAME: &str = "softmax_kernel";
+
+struct SoftmaxGpu {
+    rows: usize,
+    cols: u32,
+}
+
+impl GpuKernel for SoftmaxGpu {
+    const WORK_ITEM: Option<WorkItemFn<Self>> = Some(work_item);
+
+    fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let x = cx.input(0)?;
+        match *x.shape() {
+            [.., cols] if cols > 0 => {
+                let wide = |_| Error::new(format!("softmax over {cols} elements is too wide"));
+                Ok(Self { rows: x.len() / cols, cols: u32::try_from(cols).map_err(wide)? })
+            }
+            _ => Err(Error::new("softmax wants a last axis with at least one element")),
+        }
+    }
+
+    fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
+        info.set_source(SOURCE, KERNEL_NAME, "");
+        info.push_arg(GpuArg::input(0))?;
+        info.push_arg(GpuArg::output(0))?;
+        info.push_arg(GpuArg::u32(self.cols))?;
+        info.set_global_size([self.rows, 1, 1]);
+        Ok(())
+    }
+}
+
+/// The kernel in `kernels/softmax.cl`, for the emulated GPU.
+fn work_item(
+    kernel: &SoftmaxGpu,
+    item: WorkItem,
+    buffers: &Buffers<'_>,
+) -> Result<(), ExecError> {
+    let cols = kernel.cols as usize;
+    let row = item.global_id[0] * cols..(item.global_id[0] + 1) * cols;
+    let mut max = f32::NEG_INFINITY;
+    for i in row.clone() {
+        max = max.max(buffers.load(0, i)?);
+    }
+    let mut sum = 0.0;
+    for i in row.clone() {
+        sum += (buffers.load(0, i)? - max).exp();
+    }
+    for i in row {
+        buffers.store(0, i, (buffers.load(0, i)? - max).exp() / sum)?;
+    }
+    Ok(())
+}
