@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use udo_api::abi::{ExecArgs, TensorArg};
-use udo_api::guard::GuardCell;
+use udo_api::guard::{GuardCell, heap_calls};
 use udo_api::{Core, DType, Element, ExecError, Status, TensorDesc};
 
 use crate::cores::Memory;
@@ -60,6 +60,16 @@ pub enum PortError {
         /// What the model has.
         wanted: String,
     },
+}
+
+/// What one step of a run took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StepProfile {
+    /// How long it took.
+    pub time: Duration,
+    /// Calls of the program's allocator meanwhile, by any thread; needs [`udo_api::GuardAlloc`].
+    /// A package's own allocator answers with `HEAP_USE` instead.
+    pub heap_calls: u64,
 }
 
 type ExecuteFn = unsafe extern "C" fn(args: *const ExecArgs) -> u32;
@@ -252,19 +262,20 @@ impl Session {
         Ok(())
     }
 
-    /// Runs the model once and notes how long each step took.
+    /// Runs the model once and notes what each step took.
     ///
     /// # Errors
     /// As [`Session::run`].
-    pub fn run_timed(&mut self, times: &mut [Duration]) -> Result<(), RunError> {
+    pub fn run_profiled(&mut self, profile: &mut [StepProfile]) -> Result<(), RunError> {
         self.enter_thread();
         let mut shaped = 0;
         for (index, call) in self.calls.iter().enumerate() {
+            let heap = heap_calls();
             let start = Instant::now();
             // SAFETY: as in `run`.
             let status = unsafe { (call.execute)(call.args) };
-            if let Some(time) = times.get_mut(index) {
-                *time = start.elapsed();
+            if let Some(step) = profile.get_mut(index) {
+                *step = StepProfile { time: start.elapsed(), heap_calls: heap_calls() - heap };
             }
             if status != Status::OK.code() {
                 return Err(self.failure(index, status));

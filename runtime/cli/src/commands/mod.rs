@@ -2,6 +2,7 @@
 
 mod bench;
 mod build;
+mod demo;
 mod explain;
 mod inspect;
 mod new;
@@ -21,6 +22,7 @@ const COMMANDS: &[Entry] = &[
     Entry::of::<verify::Verify>("verify"),
     Entry::of::<explain::Explain>("explain"),
     Entry::of::<bench::Bench>("bench"),
+    Entry::of::<demo::Demo>("demo"),
 ];
 
 /// A command's flags, and what it does with them. Its doc comment is its help.

@@ -1,12 +1,11 @@
 //! `udo run`
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
 use udo_runtime::memory::Tensor;
-use udo_runtime::session::Session;
+use udo_runtime::session::{Session, StepProfile};
 
 use super::Run;
 use crate::model_flags::{Loaded, ModelFlags, run_failure, say_notices};
@@ -174,19 +173,19 @@ fn feed(session: &mut Session, feeds: &Feeds) -> Result<(), Failure> {
         .help("give one with --input NAME=FILE"))
 }
 
-fn step(session: &mut Session, loaded: &Loaded) -> Result<Vec<Duration>, Failure> {
-    let mut times = vec![Duration::ZERO; loaded.model.report().steps.len()];
-    session.run_timed(&mut times).map_err(|error| run_failure(error, &loaded.registry))?;
+fn step(session: &mut Session, loaded: &Loaded) -> Result<Vec<StepProfile>, Failure> {
+    let mut times = vec![StepProfile::default(); loaded.model.report().steps.len()];
+    session.run_profiled(&mut times).map_err(|error| run_failure(error, &loaded.registry))?;
     Ok(times)
 }
 
-fn write_profile(path: &Path, session: &Session, times: &[Duration]) -> Result<(), Failure> {
+fn write_profile(path: &Path, session: &Session, times: &[StepProfile]) -> Result<(), Failure> {
     let steps = session.plan().report().steps.iter().zip(times);
     let steps: Vec<_> = steps
-        .map(|(step, time)| {
+        .map(|(step, profile)| {
             json!({
                 "name": step.name, "op": step.op, "package": step.package, "core": step.core.to_string(),
-                "us": time.as_secs_f64() * 1e6,
+                "us": profile.time.as_secs_f64() * 1e6, "heap_calls": profile.heap_calls,
             })
         })
         .collect();

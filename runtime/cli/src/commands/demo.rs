@@ -1,0 +1,352 @@
+//! `udo demo`
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::{Value, json};
+use udo_api::Core;
+use udo_runtime::graph::{Graph, Source, ValueId};
+use udo_runtime::import::{self, ImportOptions};
+use udo_runtime::memory::Tensor;
+use udo_runtime::model::{Model, Options};
+use udo_runtime::place::PlaceOptions;
+use udo_runtime::registry::Registry;
+use udo_runtime::session::{Session, StepProfile};
+
+use super::Run;
+use crate::model_flags::{compile_failure, open, run_failure};
+use crate::output::{Failure, Outcome, print_json};
+use crate::root;
+use crate::tensors::{self, Tolerance};
+
+/// See the whole story: a config becomes a package, and its operator runs in a model on three cores
+///
+/// Writes the Softmax package from a bundled config, puts a reference implementation in, builds
+/// it, loads it, and runs a bundled ONNX model on the CPU, the GPU and the DSP, next to built-in
+/// operators. The last column compares each operator with the CPU.
+#[derive(Args, Debug)]
+pub(crate) struct Demo {
+    /// Where the package goes [default: target/demo in the SDK's folder]
+    dir: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// A file of the demonstration: where it goes, and what is in it.
+type Bundled = (&'static str, &'static [u8]);
+
+macro_rules! bundled {
+    ($($name:literal),* $(,)?) => {
+        &[$(($name, include_bytes!(concat!("../../../../examples/softmax/", $name)))),*]
+    };
+}
+
+const CONFIG: &str = "Softmax_Htp.json";
+const PACKAGE: &str = "SoftmaxUdoPackage";
+
+const INPUTS: &[Bundled] = bundled!(
+    "Softmax_Htp.json",
+    "model/model.onnx",
+    "model/test_data_set_0/input_0.pb",
+    "model/test_data_set_0/output_0.pb",
+);
+
+/// What an author would write into the generated package.
+const BODIES: &[Bundled] = bundled!(
+    "SoftmaxUdoPackage/CPU/src/ops/softmax.rs",
+    "SoftmaxUdoPackage/GPU/src/ops/softmax.rs",
+    "SoftmaxUdoPackage/GPU/kernels/softmax.cl",
+    "SoftmaxUdoPackage/DSP_V68/src/ops/softmax.rs",
+);
+
+/// The cores to show, and how far their results may be from the CPU's: the DSP's by one step of
+/// the output's encoding.
+const STAGES: &[(Core, f64)] = &[(Core::CPU, 0.0), (Core::GPU, 1e-5), (Core::DSP_V68, 1.0 / 256.0)];
+
+/// One line of the table.
+struct Row {
+    core: Core,
+    op: String,
+    name: String,
+    source: String,
+    time: Duration,
+    heap_calls: u64,
+    difference: f64,
+}
+
+/// One run of the model.
+struct Stage {
+    core: Core,
+    backend: Option<String>,
+    rows: Vec<Row>,
+    /// How far the model's output is from the recorded one.
+    from_recorded: f64,
+    allowed: f64,
+}
+
+impl Run for Demo {
+    fn run(self) -> Outcome {
+        let dir = match &self.dir {
+            Some(dir) => dir.clone(),
+            None => root::find()?.join("target/demo"),
+        };
+        let say = |text: &str| {
+            if !self.json {
+                println!("{text}");
+            }
+        };
+        say(&format!("[1/5] writing the bundled config and model to {}", dir.display()));
+        write_all(&dir, INPUTS)?;
+        say(&format!("[2/5] udo new -p {CONFIG} -o .   prints the package"));
+        udo(&["new", "-p", path(&dir.join(CONFIG))?, "-o", path(&dir)?], self.json)?;
+        say("[3/5] putting the reference implementation into its op files");
+        write_all(&dir, BODIES)?;
+        let package = dir.join(PACKAGE);
+        say(&format!("[4/5] udo build {PACKAGE}   compiles it, a library per core"));
+        udo(&["build", path(&package)?], self.json)?;
+        say("[5/5] running the model with the package's Softmax on each core");
+        let stages = run_stages(&dir, &package)?;
+        if self.json {
+            print_json(
+                &json!({ "folder": dir, "stages": stages.iter().map(stage_json).collect::<Vec<_>>() }),
+            );
+        } else {
+            stages.iter().for_each(show);
+            println!("\nThe package is in {}: edit it, build it, run it.", package.display());
+        }
+        verdict(&stages)
+    }
+}
+
+fn path(path: &Path) -> Result<&str, Failure> {
+    path.to_str().ok_or_else(|| Failure::new(format!("path {} is no UTF-8", path.display())))
+}
+
+/// Runs another command of this program; its report goes nowhere where ours is JSON.
+fn udo(args: &[&str], quiet: bool) -> Outcome {
+    let program = std::env::current_exe()?;
+    let mut command = std::process::Command::new(program);
+    command.args(args).env("UDO_ROOT", root::find()?);
+    if quiet {
+        command.stdout(std::process::Stdio::null());
+    }
+    if command.status()?.success() { Ok(()) } else { Err(Failure::told()) }
+}
+
+fn write_all(dir: &Path, files: &[Bundled]) -> Result<(), Failure> {
+    for (name, contents) in files {
+        let file = dir.join(name);
+        let failed = |e| Failure::new(format!("cannot write {}: {e}", file.display()));
+        fs::create_dir_all(file.parent().unwrap_or(dir)).map_err(failed)?;
+        fs::write(&file, contents).map_err(failed)?;
+    }
+    Ok(())
+}
+
+fn run_stages(dir: &Path, package: &Path) -> Result<Vec<Stage>, Failure> {
+    let graph = import::onnx_file(&dir.join("model/model.onnx"), &ImportOptions::default())?;
+    let recorded = |file: &str| -> Result<Tensor, Failure> {
+        let bytes = fs::read(dir.join("model/test_data_set_0").join(file))?;
+        Ok(import::tensor_pb(&bytes)?)
+    };
+    let (input, output) = (recorded("input_0.pb")?, recorded("output_0.pb")?);
+    let mut registry = open(&[package.to_owned()])?;
+    let mut reference: Vec<(String, Vec<f64>)> = Vec::new();
+    let mut stages = Vec::new();
+    for &(core, allowed) in STAGES {
+        let mut runner = Runner { registry: &mut registry, input: &input, core };
+        let (model, profile, outputs) = runner.run(graph.clone())?;
+        let (_, _, values) = runner.run(with_all_outputs(graph.clone()))?;
+        if reference.is_empty() {
+            reference.clone_from(&values);
+        }
+        let found = outputs.first().map(|(_, numbers)| numbers.as_slice()).unwrap_or_default();
+        stages.push(Stage {
+            core,
+            backend: model
+                .report()
+                .nodes
+                .iter()
+                .filter(|n| n.core == core)
+                .find_map(|n| n.backend.clone()),
+            rows: rows(&model, &profile, &graph, &values, &reference),
+            from_recorded: distance(found, &tensors::numbers(&output)),
+            allowed,
+        });
+    }
+    Ok(stages)
+}
+
+/// Runs one graph on one core, with the CPU for what the core does not have.
+struct Runner<'a> {
+    registry: &'a mut Registry,
+    input: &'a Tensor,
+    core: Core,
+}
+
+type Outputs = Vec<(String, Vec<f64>)>;
+
+impl Runner<'_> {
+    fn run(&mut self, graph: Graph) -> Result<(Model, Vec<StepProfile>, Outputs), Failure> {
+        let mut cores = vec![self.core];
+        if self.core != Core::CPU {
+            cores.push(Core::CPU);
+        }
+        let place = PlaceOptions { cores, ..PlaceOptions::default() };
+        let options = Options { place, ..Options::default() };
+        let compiled = Model::compile(graph, self.registry, &options);
+        let model = compiled.map_err(|error| compile_failure(error, self.registry))?;
+        let mut session = model.session();
+        let name =
+            model.plan().inputs().next().map(|(name, _)| name.to_owned()).unwrap_or_default();
+        session.set_input(&name, self.input)?;
+        let mut profile = vec![StepProfile::default(); model.report().steps.len()];
+        // Twice: the first run warms caches, and the second is shown.
+        for _ in 0..2 {
+            session
+                .run_profiled(&mut profile)
+                .map_err(|error| run_failure(error, self.registry))?;
+        }
+        let outputs = outputs(&session)?;
+        Ok((model, profile, outputs))
+    }
+}
+
+fn outputs(session: &Session) -> Result<Outputs, Failure> {
+    let names: Vec<String> = session.plan().outputs().map(|(name, _)| name.to_owned()).collect();
+    let numbers =
+        |name: String| Ok((name.clone(), tensors::numbers(&session.output_tensor(&name)?)));
+    names.into_iter().map(numbers).collect()
+}
+
+/// The same graph with every value that a node makes as an output.
+fn with_all_outputs(mut graph: Graph) -> Graph {
+    let computed =
+        |id: &ValueId| graph.value(*id).is_ok_and(|v| matches!(v.source, Source::Computed));
+    graph.outputs = graph.value_ids().filter(computed).collect();
+    graph
+}
+
+/// A line per step that computes a node.
+fn rows(
+    model: &Model,
+    profile: &[StepProfile],
+    graph: &Graph,
+    values: &Outputs,
+    reference: &Outputs,
+) -> Vec<Row> {
+    let value_of = |node: &str| {
+        let id = graph.nodes.iter().find(|n| n.name == node)?.output(0)?;
+        Some(graph.value(id).ok()?.name.clone())
+    };
+    let numbers =
+        |from: &Outputs, name: &str| from.iter().find(|(n, _)| n == name).map(|(_, v)| v.clone());
+    let steps =
+        model.report().steps.iter().zip(profile).filter(|(step, _)| !step.package.is_empty());
+    steps
+        .map(|(step, took)| {
+            let value = value_of(&step.name).unwrap_or_default();
+            let found = numbers(values, &value).unwrap_or_default();
+            let wanted = numbers(reference, &value).unwrap_or_default();
+            Row {
+                core: step.core,
+                op: step.op.clone(),
+                name: step.name.clone(),
+                source: if step.package == "builtin" {
+                    "built in".to_owned()
+                } else {
+                    step.package.clone()
+                },
+                time: took.time,
+                heap_calls: took.heap_calls,
+                difference: distance(&found, &wanted),
+            }
+        })
+        .collect()
+}
+
+/// The largest absolute difference; infinite where one side is missing.
+fn distance(found: &[f64], wanted: &[f64]) -> f64 {
+    if found.len() != wanted.len() || found.is_empty() {
+        return f64::INFINITY;
+    }
+    tensors::compare(found, wanted, Tolerance { rtol: 0.0, atol: 0.0 }).max_abs
+}
+
+fn show(stage: &Stage) {
+    let backend = stage.backend.as_ref().map_or(String::new(), |b| format!(" ({b})"));
+    println!("\nSoftmax on {}{backend}:", stage.core);
+    println!(
+        "  {:<8} {:<18} {:<25} {:<18} {:>9} {:>5} {:>13}",
+        "core", "op", "node", "source", "time us", "heap", "max diff CPU"
+    );
+    for row in &stage.rows {
+        println!(
+            "  {:<8} {:<18} {:<25} {:<18} {:>9.2} {:>5} {:>13.3e}",
+            row.core,
+            row.op,
+            row.name,
+            row.source,
+            row.time.as_secs_f64() * 1e6,
+            row.heap_calls,
+            row.difference
+        );
+    }
+    println!(
+        "  output: {:.3e} from ONNX Runtime's, allowed {:.3e}",
+        stage.from_recorded,
+        allowed(stage)
+    );
+}
+
+/// ONNX Runtime's sums are in another order, so even the CPU may be some last bits away.
+fn allowed(stage: &Stage) -> f64 {
+    stage.allowed.max(1e-6)
+}
+
+fn stage_json(stage: &Stage) -> Value {
+    let rows: Vec<Value> = stage
+        .rows
+        .iter()
+        .map(|row| {
+            json!({
+                "core": row.core.to_string(), "op": row.op, "node": row.name, "source": row.source,
+                "us": row.time.as_secs_f64() * 1e6, "heap_calls": row.heap_calls, "max_diff": row.difference,
+            })
+        })
+        .collect();
+    json!({
+        "core": stage.core.to_string(), "backend": stage.backend, "rows": rows,
+        "from_recorded": stage.from_recorded, "allowed": allowed(stage),
+    })
+}
+
+fn verdict(stages: &[Stage]) -> Outcome {
+    for stage in stages {
+        if let Some(row) = stage.rows.iter().find(|r| r.heap_calls > 0) {
+            return Err(Failure::new(format!(
+                "{} used the heap {} times on {}",
+                row.op, row.heap_calls, row.core
+            )));
+        }
+        let uses_core = stage.rows.iter().any(|r| r.core == stage.core && r.source == PACKAGE);
+        if !uses_core {
+            return Err(Failure::new(format!(
+                "the package's operator did not run on {}",
+                stage.core
+            )));
+        }
+        let worst = stage.rows.iter().map(|r| r.difference).fold(stage.from_recorded, f64::max);
+        if worst > allowed(stage) {
+            return Err(Failure::new(format!(
+                "results on {} are {worst:.3e} away, allowed {:.3e}",
+                stage.core,
+                allowed(stage)
+            )));
+        }
+    }
+    Ok(())
+}
