@@ -2,14 +2,18 @@
 //!
 //! `cargo bench -p udo-runtime --bench dispatch` prints nanoseconds per node for the same operator
 //! linked in, loaded from a Rust package, and loaded from a C package, which has no guard.
-#![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a benchmark prints, or stops")]
+#![expect(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    clippy::cast_precision_loss,
+    reason = "a benchmark prints, or stops"
+)]
 
 #[path = "../tests/registry/support.rs"]
 #[expect(dead_code, reason = "the benchmark takes two fixtures of many")]
 mod support;
 
 use std::path::Path;
-use std::process::Command;
 use std::time::Instant;
 
 use udo_api::guard::heap_calls;
@@ -110,14 +114,11 @@ fn measure(chains: &mut [(&str, Session)]) -> Vec<f64> {
 
 /// The Rust fixture with optimization.
 fn rust_package(folder: &Path) {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("fixtures");
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--release", "--offline", "--quiet"]).env("CARGO_TARGET_DIR", &target);
-    support::run(cargo.current_dir(support::root().join("tests/fixtures/scale")));
+    let built = support::build_fixture("scale", "release");
     std::fs::create_dir_all(folder).unwrap();
     for (part, file) in [("reg", support::SCALE_REG), ("cpu", support::SCALE_CPU)] {
-        let built = target.join(format!("release/libscale_udo_package_{part}.so"));
-        std::fs::copy(built, folder.join(file)).unwrap();
+        std::fs::copy(built.join(format!("libscale_udo_package_{part}.so")), folder.join(file))
+            .unwrap();
     }
 }
 

@@ -1,6 +1,7 @@
 //! The loader against real libraries: good ones, and every kind of wrong one.
 #![expect(clippy::unwrap_used, reason = "fixtures that cannot be made fail the test")]
 
+mod builtin;
 mod discover;
 mod header;
 mod implementations;

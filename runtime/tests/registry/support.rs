@@ -28,19 +28,25 @@ pub(crate) struct Scale {
 pub(crate) fn scale() -> &'static Scale {
     static BUILT: OnceLock<Scale> = OnceLock::new();
     BUILT.get_or_init(|| {
-        let folder = fixtures().join("scale");
-        // Renamed into place: another test binary may be reading it.
-        let lock = tempfile::NamedTempFile::new_in(&folder).unwrap();
-        fs::copy(root().join("Cargo.lock"), lock.path()).unwrap();
-        lock.persist(folder.join("Cargo.lock")).unwrap();
-
-        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("fixtures");
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--offline", "--quiet"]).current_dir(&folder);
-        run(cargo.env("CARGO_TARGET_DIR", &target));
-        let file = |part| target.join(format!("debug/libscale_udo_package_{part}.so"));
+        let built = build_fixture("scale", "dev");
+        let file = |part| built.join(format!("libscale_udo_package_{part}.so"));
         Scale { reg: file("reg"), cpu: file("cpu") }
     })
+}
+
+/// Builds the Rust fixture called `name`, and returns the folder with its libraries.
+pub(crate) fn build_fixture(name: &str, profile: &str) -> PathBuf {
+    let folder = fixtures().join(name);
+    // Renamed into place: another test binary may be reading it.
+    let lock = tempfile::NamedTempFile::new_in(&folder).unwrap();
+    fs::copy(root().join("Cargo.lock"), lock.path()).unwrap();
+    lock.persist(folder.join("Cargo.lock")).unwrap();
+
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("fixtures");
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--offline", "--quiet", "--profile", profile]).current_dir(&folder);
+    run(cargo.env("CARGO_TARGET_DIR", &target));
+    target.join(if profile == "dev" { "debug" } else { profile })
 }
 
 /// The Rust fixture as `udo build` would gather it, in `folder/dist`.

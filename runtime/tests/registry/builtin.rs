@@ -1,0 +1,79 @@
+//! The built-in operators as a loaded package: nobody can tell the difference.
+
+use std::path::Path;
+
+use udo_api::{DType, Shape};
+use udo_runtime::graph::{Attr, DimSpec, Graph, Node, ValueId};
+use udo_runtime::memory::Tensor;
+use udo_runtime::model::{Model, Options};
+use udo_runtime::registry::Registry;
+
+use super::support::build_fixture;
+
+/// Numbers without a pattern, the same each time.
+fn noise(seed: u32, len: usize) -> Vec<f32> {
+    let mut state = seed;
+    let mut next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        f32::from(u16::try_from(state >> 16).unwrap()) / 32768.0 - 1.0
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+fn add(graph: &mut Graph, op: &str, inputs: &[ValueId], attrs: &[(&str, Attr)]) -> ValueId {
+    let output = graph.add_value(&format!("{op}_{}", graph.nodes.len()));
+    let mut node = Node::new(op, 17, inputs, &[output]);
+    node.attrs = attrs.iter().map(|(name, attr)| ((*name).to_owned(), attr.clone())).collect();
+    graph.add_node(node);
+    output
+}
+
+fn constant(graph: &mut Graph, name: &str, dims: &[usize], seed: u32) -> ValueId {
+    let shape = Shape::new(dims).unwrap();
+    graph.add_constant(name, Tensor::of(shape, &noise(seed, shape.len())).unwrap())
+}
+
+/// A small network with a good part of the built-in operators.
+fn network() -> Graph {
+    let mut graph = Graph::new("network");
+    let image = graph.add_input("image", DType::F32, [1, 3, 12, 12].map(DimSpec::Fixed));
+    let weights = constant(&mut graph, "w", &[4, 3, 3, 3], 1);
+    let pads = ("pads", Attr::Ints(vec![1; 4]));
+    let conv = add(&mut graph, "Conv", &[image, weights], &[pads]);
+    let relu = add(&mut graph, "Relu", &[conv], &[]);
+    let sigmoid = add(&mut graph, "Sigmoid", &[conv], &[]);
+    let joined = add(&mut graph, "Concat", &[relu, sigmoid], &[("axis", Attr::Int(1))]);
+    let window = ("kernel_shape", Attr::Ints(vec![2, 2]));
+    let strides = ("strides", Attr::Ints(vec![2, 2]));
+    let pooled = add(&mut graph, "MaxPool", &[joined], &[window, strides]);
+    let turned = add(&mut graph, "Transpose", &[pooled], &[("perm", Attr::Ints(vec![0, 2, 3, 1]))]);
+    let flat = add(&mut graph, "Flatten", &[turned], &[]);
+    let matrix = constant(&mut graph, "m", &[5, 288], 2);
+    let gemm = add(&mut graph, "Gemm", &[flat, matrix], &[("transB", Attr::Int(1))]);
+    let scores = add(&mut graph, "Softmax", &[gemm], &[("axis", Attr::Int(-1))]);
+    graph.outputs = vec![gemm, scores];
+    graph
+}
+
+fn results(registry: &mut Registry) -> Vec<Vec<u32>> {
+    let mut session = Model::compile(network(), registry, &Options::default()).unwrap().session();
+    session.input_mut::<f32>("image").unwrap().copy_from_slice(&noise(3, 432));
+    session.run().unwrap();
+    let names: Vec<String> = session.plan().outputs().map(|(name, _)| name.to_owned()).collect();
+    let bits =
+        |name: &String| session.output::<f32>(name).unwrap().iter().map(|v| v.to_bits()).collect();
+    names.iter().map(bits).collect()
+}
+
+#[test]
+fn built_in_operators_loaded_as_a_package_give_the_same_bits() {
+    let folder = tempfile::tempdir().unwrap();
+    let library = folder.path().join("libUdobuiltinReg.so");
+    let built = build_fixture("builtin", "dev").join("libbuiltin_package.so");
+    std::fs::copy(built, &library).unwrap();
+    let mut loaded = Registry::new();
+    loaded.open(Path::new(&library)).unwrap();
+    let linked = results(&mut Registry::builtin().unwrap());
+    assert_eq!(results(&mut loaded), linked);
+    assert!(linked.iter().flatten().all(|&bits| f32::from_bits(bits).is_finite()));
+}
