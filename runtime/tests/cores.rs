@@ -1,0 +1,293 @@
+//! Values that cross cores: how they are stored there, and who moves them.
+#![expect(clippy::unwrap_used, reason = "a graph that cannot be made fails the test")]
+
+use udo_api::guard::heap_calls;
+use udo_api::types::{F16, F32, U8};
+use udo_api::{
+    Buffers, Core, DType, Error, ExecError, FinalizeCx, GpuArg, GpuKernel, GuardAlloc, InferCx,
+    Kernel, KernelDef, KernelInfo, Op, OpDef, OpSchema, PackageV1, Port, Quant, QuantMut, Scratch,
+    Shape, WorkItem, WorkItemFn, Workspace, dsp_kernel, input, output, output_like,
+};
+use udo_runtime::cores::{GpuStorage, OpenCl};
+use udo_runtime::graph::{DimSpec, Graph, Node, ValueId};
+use udo_runtime::memory::Tensor;
+use udo_runtime::model::{Model, Options};
+use udo_runtime::place::Fallback;
+use udo_runtime::registry::Registry;
+
+#[global_allocator]
+static GUARD: GuardAlloc = GuardAlloc;
+
+static PACKAGE: PackageV1 =
+    PackageV1::new("Cores", "1.0.0").ops(&[OpDef::of::<Double>()]).kernels(&[
+        KernelDef::new::<DoubleDsp>("Double", Core::dsp(66)).types(&[input(0, U8), output(0, U8)]),
+        KernelDef::new::<GreedyDsp>("Double", Core::dsp(73)).types(&[input(0, U8), output(0, U8)]),
+        KernelDef::gpu::<DoubleGpu>("Double").types(&[input(0, F32.or(F16)), output_like(0, 0)]),
+    ]);
+
+/// Twice its input, on the DSP and the GPU only.
+struct Double;
+
+impl Op for Double {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "Double",
+        &[Port::required("x", F32.or(F16).or(U8))],
+        &[Port::required("y", F32.or(F16).or(U8))],
+        &[],
+    );
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let x = cx.input(0)?;
+        cx.set_output(0, x)
+    }
+}
+
+dsp_kernel!(DoubleDsp = double_impl(out: [u8], in: [u8], params: {}));
+
+fn double_impl(
+    out: QuantMut<'_, u8>,
+    x: Quant<'_, u8>,
+    mut vtcm: Scratch<'_>,
+) -> Result<(), ExecError> {
+    let doubled = vtcm.take::<f32>(x.data.len())?;
+    for (d, &x_code) in doubled.iter_mut().zip(x.data) {
+        *d = 2.0 * x.encoding.dequantize(x_code);
+    }
+    for (y, d) in out.data.iter_mut().zip(doubled) {
+        *y = out.encoding.quantize(*d);
+    }
+    Ok(())
+}
+
+/// Wants more fast memory than there is.
+struct GreedyDsp;
+
+impl Kernel for GreedyDsp {
+    fn finalize(_: &FinalizeCx<'_>) -> Result<Self, Error> {
+        Ok(Self)
+    }
+
+    fn workspace(&self) -> Workspace {
+        Workspace::of::<u8>(5 << 20)
+    }
+
+    fn execute(&self, _: udo_api::Io<'_>) -> Result<(), ExecError> {
+        Ok(())
+    }
+}
+
+struct DoubleGpu {
+    len: usize,
+}
+
+impl GpuKernel for DoubleGpu {
+    const WORK_ITEM: Option<WorkItemFn<Self>> = Some(double_item);
+
+    fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        Ok(Self { len: cx.input(0)?.len() })
+    }
+
+    fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
+        info.push_arg(GpuArg::input(0))?;
+        info.push_arg(GpuArg::output(0))?;
+        info.set_global_size([self.len, 1, 1]);
+        Ok(())
+    }
+}
+
+fn double_item(_: &DoubleGpu, item: WorkItem, buffers: &Buffers<'_>) -> Result<(), ExecError> {
+    let i = item.global_id[0];
+    buffers.store(0, i, 2.0 * buffers.load(0, i)?)
+}
+
+fn quantized(graph: &mut Graph, value: ValueId, name: &str, scale: f32, zero_point: u8) -> ValueId {
+    let scalar = Shape::new(&[]).unwrap();
+    let scale = graph.add_constant(&format!("{name}_scale"), Tensor::of(scalar, &[scale]).unwrap());
+    let zero =
+        graph.add_constant(&format!("{name}_zero"), Tensor::of(scalar, &[zero_point]).unwrap());
+    let codes = graph.add_value(&format!("{name}_codes"));
+    graph.add_node(Node::new("QuantizeLinear", 17, &[value, scale, zero], &[codes]));
+    let real = graph.add_value(name);
+    graph.add_node(Node::new("DequantizeLinear", 17, &[codes, scale, zero], &[real]));
+    real
+}
+
+fn double(graph: &mut Graph, x: ValueId, name: &str) -> ValueId {
+    let y = graph.add_value(name);
+    let mut node = Node::new("Double", 17, &[x], &[y]);
+    node.name = format!("make_{name}");
+    graph.add_node(node);
+    y
+}
+
+/// x, quantized, doubled, quantized: a value in steps of 1/16, then in steps of 1/8.
+fn encoded() -> Graph {
+    let mut graph = Graph::new("encoded");
+    let x = graph.add_input("x", DType::F32, [DimSpec::Fixed(4)]);
+    let x = quantized(&mut graph, x, "xq", 1.0 / 16.0, 128);
+    let y = double(&mut graph, x, "y");
+    let y = quantized(&mut graph, y, "yq", 1.0 / 8.0, 128);
+    graph.outputs.push(y);
+    graph
+}
+
+fn plain() -> Graph {
+    let mut graph = Graph::new("plain");
+    let x = graph.add_input("x", DType::F32, [DimSpec::Fixed(4)]);
+    let y = double(&mut graph, x, "yq");
+    graph.outputs.push(y);
+    graph
+}
+
+fn options(cores: &[Core]) -> Options {
+    let mut options = Options::default();
+    options.place.cores = cores.to_vec();
+    options.place.profile.opencl = OpenCl::Off;
+    options
+}
+
+fn compile(graph: Graph, options: &Options) -> Result<Model, String> {
+    let mut registry = Registry::builtin().unwrap();
+    registry.add_static(&PACKAGE).unwrap();
+    Model::compile(graph, &mut registry, options).map_err(|e| e.to_string())
+}
+
+const X: [f32; 4] = [-1.0, 0.0625, 0.5, 3.0];
+
+fn run(model: &Model) -> Vec<f32> {
+    let mut session = model.session();
+    session.input_mut::<f32>("x").unwrap().copy_from_slice(&X);
+    session.run().unwrap();
+    let quiet = (0..10_000).any(|_| {
+        let before = heap_calls();
+        session.run().unwrap();
+        heap_calls() == before
+    });
+    assert!(quiet, "every run met the heap");
+    session.output::<f32>("yq").unwrap().to_vec()
+}
+
+fn steps(model: &Model) -> Vec<String> {
+    let line = |s: &udo_runtime::plan::StepReport| {
+        format!("{} {} {}->{}", s.op, s.core, s.inputs[0], s.outputs[0])
+    };
+    model.report().steps.iter().map(line).collect()
+}
+
+#[test]
+fn the_dsp_holds_codes_with_the_encodings_that_the_model_states() {
+    let model = compile(encoded(), &options(&[Core::DSP_V68, Core::CPU])).unwrap();
+    assert_eq!(
+        steps(&model),
+        [
+            "QuantizeLinear cpu f32[4]->u8[4]",
+            "DequantizeLinear cpu u8[4]->f32[4]",
+            "Move cpu f32[4]->u8[4]",
+            "Double dsp:v68 u8[4]->u8[4]",
+            "Move cpu u8[4]->f32[4]",
+            "QuantizeLinear cpu f32[4]->u8[4]",
+            "DequantizeLinear cpu u8[4]->f32[4]",
+        ]
+    );
+    assert_eq!(run(&model), [-2.0, 0.125, 1.0, 6.0]);
+    let dsp = model.report().memories.iter().find(|m| m.memory == "dsp").unwrap();
+    assert_eq!(dsp.scratch_bytes, 4 << 20, "a plain function gets all of the fast memory");
+}
+
+#[test]
+fn a_real_value_without_an_encoding_is_refused_on_the_dsp() {
+    let reason = "dsp:v68: input \"x\" is f32[4], wanted u8, and the model has no encoding for it";
+    let error = compile(plain(), &options(&[Core::DSP_V68])).unwrap_err();
+    assert_eq!(
+        error,
+        format!("node \"make_yq\" (Double) runs on none of the cores asked for: {reason}")
+    );
+    let error = compile(plain(), &options(&[Core::DSP_V68, Core::CPU])).unwrap_err();
+    assert!(error.ends_with(&format!("{reason}; cpu: no kernel")), "no core is left out: {error}");
+}
+
+#[test]
+fn more_scratch_than_the_fast_memory_is_refused() {
+    let error = compile(encoded(), &options(&[Core::dsp(75), Core::CPU])).unwrap_err();
+    let bytes = "wants 5242880 bytes of scratch, the core has 4194304";
+    assert_eq!(error, format!("node \"make_y\": its kernel on dsp:v75 {bytes}"));
+    let mut small = options(&[Core::DSP_V68, Core::CPU]);
+    small.place.profile.vtcm_bytes = 8;
+    let mut session = compile(encoded(), &small).unwrap().session();
+    let error = session.run().unwrap_err().to_string();
+    assert!(
+        error.ends_with(
+            "asked for more scratch than workspace() declared: wanted 16 bytes, 8 are left"
+        ),
+        "{error}"
+    );
+}
+
+#[test]
+fn the_gpu_may_store_halves() {
+    let gpu = options(&[Core::GPU]);
+    let model = compile(plain(), &gpu).unwrap();
+    assert_eq!(run(&model), [-2.0, 0.125, 1.0, 6.0]);
+    assert_eq!(
+        steps(&model),
+        ["Move cpu f32[4]->f32[4]", "Double gpu f32[4]->f32[4]", "Move cpu f32[4]->f32[4]"],
+        "its memory is its own"
+    );
+    let mut halves = gpu;
+    halves.place.profile.gpu_storage = GpuStorage::F16;
+    let model = compile(plain(), &halves).unwrap();
+    assert_eq!(run(&model), [-2.0, 0.125, 1.0, 6.0]);
+    assert_eq!(steps(&model)[1], "Double gpu f16[4]->f16[4]");
+    assert_eq!(model.report().nodes[0].backend.as_deref(), Some("work items on host threads"));
+}
+
+#[test]
+fn falling_back_is_asked_for_and_reported() {
+    let relu = || {
+        let mut graph = Graph::new("conv");
+        let x = graph.add_input("x", DType::F32, [DimSpec::Fixed(2), DimSpec::Fixed(2)]);
+        let y = graph.add_value("yq");
+        graph.add_node(Node::new("Transpose", 17, &[x], &[y]));
+        graph.outputs.push(y);
+        graph
+    };
+    let mut gpu = options(&[Core::GPU]);
+    let error = compile(relu(), &gpu).unwrap_err();
+    assert_eq!(
+        error,
+        "node \"Transpose_0\" (Transpose) runs on none of the cores asked for: gpu: no kernel"
+    );
+    gpu.place.fallback = Fallback::Cpu;
+    let model = compile(relu(), &gpu).unwrap();
+    let node = &model.report().nodes[0];
+    assert!(node.fell_back);
+    assert_eq!((node.core, node.refusals[0].reason.as_str()), (Core::CPU, "no kernel"));
+}
+
+#[test]
+fn inputs_and_outputs_are_checked_by_name_type_and_shape() {
+    let mut session = compile(plain(), &options(&[Core::GPU])).unwrap().session();
+    let wrong = Tensor::zeros(DType::F32, Shape::new(&[5]).unwrap());
+    let cases = [
+        (
+            session.set_input("z", &wrong).unwrap_err().to_string(),
+            "the model has no input \"z\", it has \"x\"",
+        ),
+        (
+            session.set_input("x", &wrong).unwrap_err().to_string(),
+            "input \"x\" is f32[5], wanted f32[4]",
+        ),
+        (
+            session.input_mut::<i64>("x").unwrap_err().to_string(),
+            "input \"x\" is i64, wanted f32[4]",
+        ),
+        (session.output::<u8>("yq").unwrap_err().to_string(), "output \"yq\" is u8, wanted f32[4]"),
+        (
+            session.output_tensor("y").unwrap_err().to_string(),
+            "the model has no output \"y\", it has \"yq\"",
+        ),
+    ];
+    for (found, wanted) in cases {
+        assert_eq!(found, wanted);
+    }
+}
