@@ -4,6 +4,9 @@
 //! registered. Which kernel a node gets is decided elsewhere.
 
 pub mod call;
+mod channel_last;
+mod choose;
+mod defaults;
 mod discover;
 mod dist;
 mod elf;

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use udo_api::abi::ValueKind;
-use udo_api::{DType, OpDef, Port, Shape, TensorDesc};
+use udo_api::{OpDef, Port, Shape, TensorDesc};
 
 use super::call::{NodeView, Refusal, infer};
+use super::channel_last::ChannelLast;
+use super::defaults::fill_defaults;
 use super::{OpEntry, PackageId, Params, Registry};
 use crate::graph::{DimSpec, Graph, Node, Source, TensorType, ValueId};
 use crate::memory::Tensor;
@@ -136,85 +137,56 @@ impl Registry {
             bindings: Vec::new(),
             notices: Vec::new(),
         };
-        for index in 0..resolved.graph.nodes.len() {
-            let node = resolved.graph.nodes[index].clone();
+        let mut turned = ChannelLast::default();
+        for mut node in std::mem::take(&mut resolved.graph.nodes) {
             let (entry, notice) = self.choose(&node, options)?;
             if let Some(notice) = notice.filter(|n| !resolved.notices.contains(n)) {
                 resolved.notices.push(notice);
             }
-            let fail = |reason: String| ResolveError::Node {
-                node: node.name.clone(),
-                op: node.op.clone(),
-                reason,
-            };
-            let params = Params::of(&node, entry.def.schema()).map_err(fail)?;
-            let node = fill_defaults(&mut resolved, index, entry.def).map_err(fail)?;
-            let binding = Binding { package: entry.package, op: entry.def, params };
-            resolved.check_inputs(&node, entry.def).map_err(fail)?;
-            let outputs = resolved.infer(&node, &binding).map_err(fail)?;
-            for (value, desc) in node.outputs.iter().zip(outputs) {
-                if let Some(slot) = value.and_then(|v| resolved.descs.get_mut(v.index())) {
-                    *slot = desc;
-                }
+            for transpose in turned.before(&mut resolved, &mut node, entry.def.schema()) {
+                let (entry, _) = self.choose(&transpose, options)?;
+                resolved.bind(transpose, entry)?;
             }
-            resolved.bindings.push(binding);
+            let outputs = turned.stand_in(&mut resolved, &mut node, entry.def.schema());
+            resolved.bind(node, entry)?;
+            for transpose in turned.after(&mut resolved, outputs) {
+                let (entry, _) = self.choose(&transpose, options)?;
+                resolved.bind(transpose, entry)?;
+            }
         }
+        turned.sweep(&mut resolved);
         Ok(resolved)
-    }
-
-    /// The operator that takes `node`, and what to tell the user about the choice.
-    fn choose(
-        &self,
-        node: &Node,
-        options: &BindOptions,
-    ) -> Result<(OpEntry, Option<String>), ResolveError> {
-        let package_of = |entry: &OpEntry| self.package_name(entry.package);
-        let fits = |entry: &OpEntry| {
-            let domain = entry.def.schema().domain();
-            let built_in = self.is_builtin(entry.package);
-            let own = domain.is_empty() && (!built_in || node.domain.is_empty());
-            own || domain == node.domain || package_of(entry) == node.domain
-        };
-        let mut candidates: Vec<OpEntry> =
-            self.ops_named(&node.op).filter(|e| fits(e)).copied().collect();
-        if let Some(package) = options.bind.get(&node.op) {
-            let found = candidates.into_iter().find(|e| package_of(e) == package);
-            let wrong =
-                || ResolveError::WrongBind { op: node.op.clone(), package: package.clone() };
-            return found.map(|e| (e, None)).ok_or_else(wrong);
-        }
-        if !node.domain.is_empty() && candidates.iter().any(|e| package_of(e) == node.domain) {
-            candidates.retain(|e| package_of(e) == node.domain);
-        }
-        let (built_in, packaged): (Vec<_>, Vec<_>) =
-            candidates.into_iter().partition(|e| self.is_builtin(e.package));
-        match (packaged.as_slice(), built_in.first()) {
-            ([], None) => {
-                let (name, op, domain) = (node.name.clone(), node.op.clone(), node.domain.clone());
-                Err(ResolveError::UnknownOp { node: name, op, domain })
-            }
-            ([], Some(entry)) | ([entry], None) => Ok((*entry, None)),
-            ([entry], Some(_)) => {
-                let notice = format!(
-                    "{} nodes run package {}'s operator, not the built-in one",
-                    node.op,
-                    package_of(entry)
-                );
-                Ok((*entry, Some(notice)))
-            }
-            (several, _) => {
-                let names = several.iter().map(|e| package_of(e).to_owned()).collect();
-                Err(ResolveError::Ambiguous {
-                    node: node.name.clone(),
-                    op: node.op.clone(),
-                    packages: names,
-                })
-            }
-        }
     }
 }
 
 impl Resolved {
+    /// Adds a node whose operator is `entry`, checked, and says what its outputs are.
+    fn bind(&mut self, mut node: Node, entry: OpEntry) -> Result<(), ResolveError> {
+        let (name, op) = (node.name.clone(), node.op.clone());
+        let fail =
+            |reason: String| ResolveError::Node { node: name.clone(), op: op.clone(), reason };
+        let params = Params::of(&node, entry.def.schema()).map_err(fail)?;
+        fill_defaults(self, &mut node, entry.def).map_err(fail)?;
+        let binding = Binding { package: entry.package, op: entry.def, params };
+        self.check_inputs(&node, entry.def).map_err(fail)?;
+        let outputs = self.infer(&node, &binding).map_err(fail)?;
+        for (value, desc) in node.outputs.iter().zip(outputs) {
+            if let Some(slot) = value.and_then(|v| self.descs.get_mut(v.index())) {
+                *slot = desc;
+            }
+        }
+        self.graph.nodes.push(node);
+        self.bindings.push(binding);
+        Ok(())
+    }
+
+    /// Adds a value that some node makes.
+    pub(super) fn add_value(&mut self, name: &str) -> ValueId {
+        let id = self.graph.add_value(name);
+        self.descs.resize(id.index() + 1, TensorDesc::ABSENT);
+        id
+    }
+
     /// The description of a value; absent for a port that the node leaves out.
     pub fn desc(&self, value: Option<ValueId>) -> TensorDesc {
         value.and_then(|v| self.descs.get(v.index())).copied().unwrap_or(TensorDesc::ABSENT)
@@ -343,49 +315,4 @@ fn input_shape(dims: &[DimSpec], asked: Option<&[usize]>) -> Option<Shape> {
     };
     let same = dims.len() == asked.len() && dims.iter().zip(asked).all(agrees);
     if same { Shape::new(asked).ok() } else { None }
-}
-
-/// Gives left-out static inputs the defaults that the schema has for them; returns the node as it is then.
-fn fill_defaults(resolved: &mut Resolved, index: usize, op: &OpDef) -> Result<Node, String> {
-    let mut node = resolved.graph.nodes[index].clone();
-    for (port_index, port) in op.schema().inputs().iter().enumerate() {
-        let given = node.inputs.get(port_index).is_some_and(Option::is_some);
-        if given || port.default_value() == ValueKind::None {
-            continue;
-        }
-        let tensor = default_tensor(port)?;
-        let desc = *tensor.desc();
-        let name = format!("{}.{}", node.name, port.name());
-        let value = resolved.graph.add_constant(&name, tensor);
-        resolved.descs.resize(value.index() + 1, desc);
-        if node.inputs.len() <= port_index {
-            node.inputs.resize(port_index + 1, None);
-        }
-        node.inputs[port_index] = Some(value);
-    }
-    resolved.graph.nodes[index].inputs.clone_from(&node.inputs);
-    Ok(node)
-}
-
-fn default_tensor(port: &Port) -> Result<Tensor, String> {
-    let dtype = port.types().iter().next().unwrap_or(DType::F32);
-    let (numbers, shape): (Vec<f64>, Shape) = match port.default_value() {
-        ValueKind::Float(value) => (vec![value], Shape::SCALAR),
-        ValueKind::Floats(values) => (values.to_vec(), flat(values.len())?),
-        #[expect(clippy::cast_precision_loss, reason = "defaults are small")]
-        ValueKind::Int(value) => (vec![value as f64], Shape::SCALAR),
-        #[expect(clippy::cast_precision_loss, reason = "defaults are small")]
-        ValueKind::Ints(values) => {
-            (values.iter().map(|&v| v as f64).collect(), flat(values.len())?)
-        }
-        ValueKind::None | ValueKind::Str(_) => {
-            return Err(format!("the default of input {:?} is no number", port.name()));
-        }
-    };
-    crate::cores::convert::from_numbers(dtype, shape, &numbers)
-        .map_err(|e| format!("the default of input {:?}: {e}", port.name()))
-}
-
-fn flat(len: usize) -> Result<Shape, String> {
-    Shape::new(&[len]).map_err(|e| e.to_string())
 }

@@ -1,0 +1,56 @@
+//! Static inputs that a node leaves out, and the schema has a default for.
+
+use udo_api::abi::ValueKind;
+use udo_api::{DType, OpDef, Port, Shape};
+
+use super::Resolved;
+use crate::cores::convert;
+use crate::graph::Node;
+use crate::memory::Tensor;
+
+/// Gives left-out inputs of `node` the defaults that its schema has for them.
+pub(super) fn fill_defaults(
+    resolved: &mut Resolved,
+    node: &mut Node,
+    op: &OpDef,
+) -> Result<(), String> {
+    for (index, port) in op.schema().inputs().iter().enumerate() {
+        if node.input(index).is_some() || port.default_value() == ValueKind::None {
+            continue;
+        }
+        let tensor = default_tensor(port)?;
+        let desc = *tensor.desc();
+        let value = resolved.graph.add_constant(&format!("{}.{}", node.name, port.name()), tensor);
+        resolved.descs.resize(value.index() + 1, desc);
+        if node.inputs.len() <= index {
+            node.inputs.resize(index + 1, None);
+        }
+        if let Some(input) = node.inputs.get_mut(index) {
+            *input = Some(value);
+        }
+    }
+    Ok(())
+}
+
+fn default_tensor(port: &Port) -> Result<Tensor, String> {
+    let fail = |reason: &dyn std::fmt::Display| {
+        format!("the default of input {:?}: {reason}", port.name())
+    };
+    let dtype = port.types().iter().next().unwrap_or(DType::F32);
+    let (numbers, shape) = match port.default_value() {
+        ValueKind::Float(value) => (vec![value], Ok(Shape::SCALAR)),
+        ValueKind::Floats(values) => (values.to_vec(), Shape::new(&[values.len()])),
+        ValueKind::Int(value) => (vec![real(value)], Ok(Shape::SCALAR)),
+        ValueKind::Ints(values) => {
+            (values.iter().map(|&v| real(v)).collect(), Shape::new(&[values.len()]))
+        }
+        ValueKind::None | ValueKind::Str(_) => return Err(fail(&"it is no number")),
+    };
+    let shape = shape.map_err(|e| fail(&e))?;
+    convert::from_numbers(dtype, shape, &numbers).map_err(|e| fail(&e))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "defaults are small")]
+fn real(value: i64) -> f64 {
+    value as f64
+}

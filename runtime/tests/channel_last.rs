@@ -1,0 +1,102 @@
+//! Operators that ask for channel-last activations, in models that keep channels second.
+#![expect(clippy::unwrap_used, reason = "a graph that cannot be made fails the test")]
+
+use udo_api::types::F32;
+use udo_api::{
+    Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Layout, Op, OpDef,
+    OpSchema, PackageV1, Port,
+};
+use udo_runtime::graph::{DimSpec, Graph, Node, ValueId};
+use udo_runtime::model::{Model, Options};
+use udo_runtime::registry::Registry;
+
+static PACKAGE: PackageV1 = PackageV1::new("Channels", "1.0.0")
+    .ops(&[OpDef::of::<Number>()])
+    .kernels(&[KernelDef::new::<NumberF32>("Number", Core::CPU)]);
+
+/// Adds to each element the number of its last coordinate.
+struct Number;
+
+impl Op for Number {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "Number",
+        &[Port::required("x", F32).layout(Layout::Nhwc)],
+        &[Port::required("y", F32).layout(Layout::Nhwc)],
+        &[],
+    );
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let x = cx.input(0)?;
+        cx.set_output(0, x)
+    }
+}
+
+struct NumberF32 {
+    cols: usize,
+}
+
+impl Kernel for NumberF32 {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        Ok(Self { cols: cx.input(0)?.shape().last().copied().unwrap_or(1).max(1) })
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io { inputs, mut outputs, .. } = io;
+        let x = inputs.get::<f32>(0)?;
+        let y = outputs.take::<f32>(0)?;
+        for (x, y) in x.chunks(self.cols).zip(y.chunks_mut(self.cols)) {
+            let mut number = 0.0;
+            for (y, x) in y.iter_mut().zip(x) {
+                *y = x + number;
+                number += 1.0;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn numbered(graph: &mut Graph, x: ValueId, name: &str) -> ValueId {
+    let y = graph.add_value(name);
+    graph.add_node(Node::new("Number", 17, &[x], &[y]));
+    y
+}
+
+fn run(dims: &[usize], ops: usize) -> (Vec<f32>, Vec<String>) {
+    let mut graph = Graph::new("channels");
+    let mut value = graph.add_input("x", DType::F32, dims.iter().map(|&d| DimSpec::Fixed(d)));
+    for index in 0..ops {
+        value = numbered(&mut graph, value, &format!("y{index}"));
+    }
+    graph.outputs.push(value);
+    let mut registry = Registry::builtin().unwrap();
+    registry.add_static(&PACKAGE).unwrap();
+    let model = Model::compile(graph, &mut registry, &Options::default()).unwrap();
+    let mut session = model.session();
+    session.input_mut::<f32>("x").unwrap().fill(0.0);
+    session.run().unwrap();
+    let ops = model.report().steps.iter().map(|s| format!("{} {}", s.op, s.outputs[0])).collect();
+    let name = model.plan().outputs().next().unwrap().0.to_owned();
+    (session.output(&name).unwrap().to_vec(), ops)
+}
+
+#[test]
+fn rank_4_activations_are_turned_and_turned_back() {
+    let (y, steps) = run(&[1, 2, 1, 3], 1);
+    assert_eq!(y, [0.0, 0.0, 0.0, 1.0, 1.0, 1.0], "the last axis was the channels");
+    assert_eq!(steps, ["Transpose f32[1,1,3,2]", "Number f32[1,1,3,2]", "Transpose f32[1,2,1,3]"]);
+}
+
+#[test]
+fn neighbours_that_agree_need_no_transpose_between_them() {
+    let (y, steps) = run(&[1, 2, 1, 3], 3);
+    assert_eq!(y, [0.0, 0.0, 0.0, 3.0, 3.0, 3.0]);
+    assert_eq!(steps.len(), 5);
+    assert_eq!(steps.iter().filter(|s| s.starts_with("Transpose")).count(), 2);
+}
+
+#[test]
+fn other_ranks_stay_as_they_are() {
+    let (y, steps) = run(&[2, 3], 1);
+    assert_eq!(y, [0.0, 1.0, 2.0, 0.0, 1.0, 2.0]);
+    assert_eq!(steps, ["Number f32[2,3]"]);
+}
