@@ -70,7 +70,7 @@ fn graph(edit: impl FnOnce(&mut Graph, &mut Node)) -> Graph {
     let x = graph.add_input("x", DType::F32, [DimSpec::Fixed(2)]);
     let y = graph.add_value("y");
     let mut node = Node::new("Relu", 17, &[x], &[y]);
-    node.name = "act".to_owned();
+    "act".clone_into(&mut node.name);
     edit(&mut graph, &mut node);
     graph.add_node(node);
     graph.outputs.push(y);

@@ -44,6 +44,7 @@ impl Op for Double {
 
 dsp_kernel!(DoubleDsp = double_impl(out: [u8], in: [u8], params: {}));
 
+#[expect(clippy::needless_pass_by_value, reason = "outputs belong to the call")]
 fn double_impl(
     out: QuantMut<'_, u8>,
     x: Quant<'_, u8>,

@@ -3,9 +3,9 @@
 use std::marker::PhantomData;
 
 use udo_api::{
-    Code, Core, Dim, Encoding, Error, ExecError, FinalizeCx, InPlace, InferCx, Io, Kernel,
-    KernelDef, KernelFlags, MAX_RANK, Pair, Shape, Status, TensorDesc, TypeRule, TypeSet, input,
-    input_like, output_like, types,
+    Code, Core, DType, Dim, Encoding, Error, ExecError, FinalizeCx, InPlace, InferCx, Io, Kernel,
+    KernelDef, KernelFlags, MAX_RANK, Node, Pair, Param, Shape, Status, TensorDesc, TypeRule,
+    TypeSet, input, input_like, output_like, types,
 };
 
 use crate::number::Number;
@@ -40,13 +40,40 @@ const ARITHMETIC: TypeSet = types::F32.or(types::F64).or(types::INTS);
 /// The types of a broadcasting operator on any core.
 pub(crate) const OPERANDS: TypeSet = ARITHMETIC.or(types::F16);
 
+/// The parameters of a broadcasting operator: before opset 7 they say what later versions always do,
+/// and where in the first operand the second one lies.
+pub(crate) const PARAMS: &[Param] = &[
+    Param::scalar("axis", DType::I64).optional(),
+    Param::scalar("broadcast", DType::I64).optional(),
+];
+
+/// The shape of each operand, its last axes those of the result.
+fn aligned(node: &Node<'_>) -> Result<[Shape; 2], Error> {
+    let (a, b) = (node.input(0)?, node.input(1)?);
+    if !node.has_param("axis") {
+        return Ok([a.full_shape(), b.full_shape()]);
+    }
+    // A node without an opset is a new one.
+    if !(1..7).contains(&node.opset()) {
+        return Err(Error::new("parameter \"axis\" is given, wanted none from opset 7 on"));
+    }
+    let axis = node.axis("axis", a.rank())?;
+    let behind = a.rank().checked_sub(axis + b.rank()).ok_or_else(|| {
+        Error::new(format!("input 1 is {b}, wanted what fits into {a} from axis {axis} on"))
+    })?;
+    let ones = std::iter::repeat_n(Dim::Fixed(1), behind);
+    let dims: Vec<Dim> = b.full_shape().iter().chain(ones).collect();
+    Ok([a.full_shape(), Shape::of_dims(&dims)?])
+}
+
 /// Shape inference of an operator with two operands of one type.
 pub(crate) fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
     let (a, b) = (cx.input(0)?, cx.input(1)?);
     if a.dtype() != b.dtype() {
         return Err(Error::new(format!("inputs are {a} and {b}, wanted one element type")));
     }
-    let shape = broadcast_shapes(a.full_shape(), b.full_shape())?;
+    let [a_shape, b_shape] = aligned(cx)?;
+    let shape = broadcast_shapes(a_shape, b_shape)?;
     let plain = a.dtype().map_or(TensorDesc::ABSENT, |t| TensorDesc::new(t, shape));
     cx.set_output(0, plain)
 }
@@ -216,12 +243,18 @@ impl Broadcast {
 
 /// The plan if all extents are known; bounded ones are left to each run.
 fn plan(cx: &FinalizeCx<'_>) -> Result<Option<Broadcast>, Error> {
-    let (a, b) = (cx.input(0)?, cx.input(1)?);
-    if !(a.full_shape().is_fixed() && b.full_shape().is_fixed()) {
-        return Ok(None);
+    let [a, b] = aligned(cx)?;
+    if a.is_fixed() && b.is_fixed() {
+        let plan = Broadcast::of(a.dims(), b.dims());
+        return plan
+            .map(Some)
+            .ok_or_else(|| Error::new(format!("shapes {a} and {b} do not broadcast")));
     }
-    let plan = Broadcast::of(a.shape(), b.shape());
-    plan.map(Some).ok_or_else(|| Error::new(format!("inputs {a} and {b} do not broadcast")))
+    // A run knows the extents of its inputs, and nothing of their alignment.
+    if cx.has_param("axis") {
+        return Err(Error::new("parameter \"axis\" is given, wanted none for bounded inputs"));
+    }
+    Ok(None)
 }
 
 fn plan_of_run(fixed: Option<&Broadcast>, io: &Io<'_>) -> Result<Broadcast, ExecError> {

@@ -27,11 +27,13 @@ pub(crate) fn each_window<X, Y>(
     compute: impl Fn(&[X], [Taps; 3], [usize; 3]) -> Y,
 ) {
     let (in_len, out_len) = (window.input_len(), window.output_len());
-    if in_len == 0 || out_len == 0 {
+    if out_len == 0 {
         return;
     }
     let [_, height, breadth] = window.output;
-    for (x, y) in x.chunks_exact(in_len).zip(y.chunks_exact_mut(out_len)) {
+    for (plane, y) in y.chunks_exact_mut(out_len).enumerate() {
+        // A plane without elements still has windows, which lie in the padding.
+        let x = &x[plane * in_len..][..in_len];
         for (i, y) in y.iter_mut().enumerate() {
             let at = [i / (height * breadth), i / breadth % height, i % breadth];
             let taps = [window.taps(0, at[0]), window.taps(1, at[1]), window.taps(2, at[2])];
@@ -45,9 +47,20 @@ pub(crate) fn each_window<X, Y>(
 pub(crate) fn fold_taps<X: Copy, S>(
     window: &Window,
     plane: &[X],
-    [outer, middle, inner]: [Taps; 3],
+    taps: [Taps; 3],
     start: S,
     mut fold: impl FnMut(S, X) -> S,
+) -> S {
+    fold_places(window, taps, start, |sum, place| fold(sum, plane[place]))
+}
+
+/// Folds the places in a plane of the taps of one window that lie inside the input.
+#[inline]
+pub(crate) fn fold_places<S>(
+    window: &Window,
+    [outer, middle, inner]: [Taps; 3],
+    start: S,
+    mut fold: impl FnMut(S, usize) -> S,
 ) -> S {
     let [_, rows, cols] = window.input;
     let [outer_step, middle_step, inner_step] = window.dilations;
@@ -56,7 +69,7 @@ pub(crate) fn fold_taps<X: Copy, S>(
         for r in 0..middle.len {
             let row = (outer.first + d * outer_step) * rows + middle.first + r * middle_step;
             for c in 0..inner.len {
-                sum = fold(sum, plane[row * cols + inner.first + c * inner_step]);
+                sum = fold(sum, row * cols + inner.first + c * inner_step);
             }
         }
     }

@@ -82,7 +82,6 @@ impl ChannelLast {
 
     /// Makes `node` write its channel-last outputs to values of their own.
     pub(super) fn stand_in(
-        &mut self,
         resolved: &mut Resolved,
         node: &mut Node,
         schema: &OpSchema,

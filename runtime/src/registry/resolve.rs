@@ -147,7 +147,7 @@ impl Registry {
                 let (entry, _) = self.choose(&transpose, options)?;
                 resolved.bind(transpose, entry)?;
             }
-            let outputs = turned.stand_in(&mut resolved, &mut node, entry.def.schema());
+            let outputs = ChannelLast::stand_in(&mut resolved, &mut node, entry.def.schema());
             resolved.bind(node, entry)?;
             for transpose in turned.after(&mut resolved, outputs) {
                 let (entry, _) = self.choose(&transpose, options)?;

@@ -17,7 +17,7 @@ impl Op for Add {
         "Add",
         &[Port::required("A", broadcast::OPERANDS), Port::required("B", broadcast::OPERANDS)],
         &[Port::required("C", broadcast::OPERANDS)],
-        &[],
+        broadcast::PARAMS,
     )
     .facts(Facts::ELEMENTWISE);
 
@@ -99,6 +99,24 @@ mod tests {
         let a = tensor(&[1], &[1i32]).bounded(&[Dim::UpTo(3)]);
         let b = tensor(&[3], &[1i32, 2, 3]).bounded(&[Dim::UpTo(3)]);
         assert_eq!(Run::new("Add").input(a).input(b).one().values::<i32>(), [2, 3, 4]);
+    }
+
+    #[test]
+    fn old_nodes_say_where_the_second_operand_lies() {
+        let node = |b_dims: &[usize], b: &[i32]| {
+            let a = tensor(&[2, 2, 2], &[0i32, 1, 2, 3, 4, 5, 6, 7]);
+            Run::new("Add").opset(6).int("broadcast", 1).input(a).input(tensor(b_dims, b))
+        };
+        let y = node(&[2], &[10, 20]).one();
+        assert_eq!(y.values::<i32>(), [10, 21, 12, 23, 14, 25, 16, 27]);
+        let y = node(&[2], &[10, 20]).int("axis", 1).one();
+        assert_eq!(y.values::<i32>(), [10, 11, 22, 23, 14, 15, 26, 27]);
+        let y = node(&[2, 2], &[10, 20, 30, 40]).int("axis", 0).one();
+        assert_eq!(y.values::<i32>(), [10, 11, 22, 23, 34, 35, 46, 47]);
+        let error = node(&[2, 2], &[0; 4]).int("axis", 2).error();
+        assert_eq!(error, "input 1 is i32[2,2], wanted what fits into i32[2,2,2] from axis 2 on");
+        let error = node(&[2], &[0; 2]).int("axis", 1).opset(7).error();
+        assert_eq!(error, "parameter \"axis\" is given, wanted none from opset 7 on");
     }
 
     #[test]

@@ -5,8 +5,7 @@ use udo_api::{
     OpDef, OpSchema, Param, Port, Value, input, input_like, types,
 };
 
-use crate::scaling;
-use crate::walk::Around;
+use crate::scaling::{self, Scaling};
 
 pub(crate) const OP: OpDef = OpDef::of::<DequantizeLinear>();
 pub(crate) const KERNELS: &[KernelDef] =
@@ -54,7 +53,7 @@ impl Op for DequantizeLinear {
 }
 
 struct Dequantize {
-    around: Around,
+    scaling: Scaling,
     has_zero: bool,
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
 }
@@ -62,7 +61,7 @@ struct Dequantize {
 impl Kernel for Dequantize {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let run = of_code!(cx.input(0)?.dtype(), T => execute::<T>)?;
-        Ok(Self { around: scaling::read(cx)?, has_zero: cx.has_input(2), run })
+        Ok(Self { scaling: scaling::read(cx)?, has_zero: cx.has_input(2), run })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -74,7 +73,7 @@ fn execute<T: Code>(kernel: &Dequantize, mut io: Io<'_>) -> Result<(), ExecError
     let (x, scales) = (io.inputs.get::<T>(0)?, io.inputs.get::<f32>(1)?);
     let zeros = if kernel.has_zero { io.inputs.get::<T>(2)? } else { &[] };
     let y = io.outputs.take::<f32>(0)?;
-    scaling::each_run(kernel.around, x, y, |at, x, y| {
+    scaling::each_run(kernel.scaling, x, y, |at, x, y| {
         let zero_point = zeros.get(at).map_or(0, |z| z.to_i32());
         let encoding = Encoding { scale: scales[at], zero_point };
         y.iter_mut().zip(x).for_each(|(y, &x)| *y = encoding.dequantize(x));
@@ -101,5 +100,13 @@ mod tests {
         let run = Run::new("DequantizeLinear").input(tensor(&[2, 2], &[1i8, 2, 3, 4]));
         let run = run.input(tensor(&[2], &[1f32, 10.0])).input(tensor(&[2], &[0i8, 1]));
         assert_near(&run.int("axis", 0).one().values::<f32>(), &[1.0, 2.0, 20.0, 30.0], 1e-7);
+    }
+
+    #[test]
+    fn scales_may_belong_to_blocks() {
+        let run = Run::new("DequantizeLinear").input(tensor(&[1, 5], &[1u8, 2, 3, 4, 5]));
+        let run = run.input(tensor(&[1, 3], &[1f32, 10.0, 100.0]));
+        let run = run.input(tensor(&[1, 3], &[0u8, 1, 2])).int("block_size", 2);
+        assert_near(&run.one().values::<f32>(), &[1.0, 2.0, 20.0, 30.0, 300.0], 1e-7);
     }
 }

@@ -51,34 +51,80 @@ impl Op for MaxPool {
     }
 }
 
+/// How an index counts the elements of a plane.
+#[derive(Clone, Copy)]
+enum Order {
+    LastAxisFastest,
+    FirstAxisFastest,
+}
+
 struct Maxima {
     window: Window,
-    run: fn(&Window, Io<'_>) -> Result<(), ExecError>,
+    /// Nothing where nobody wants the indices.
+    indices: Option<Order>,
+    run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
 }
 
 impl Kernel for Maxima {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        if cx.has_output(1) {
-            return Err(Error::new("output 1, the indices of the maxima, is not offered"));
-        }
         let x = cx.input(0)?;
+        let order = if cx.flag("storage_order")? {
+            Order::FirstAxisFastest
+        } else {
+            Order::LastAxisFastest
+        };
+        let indices = cx.has_output(1).then_some(order);
         let window = pool::window(cx, &x)?;
         let run = of_type!(x.dtype(), [F32 = f32, F64 = f64, U8 = u8, I8 = i8], T => execute::<T>)?;
-        Ok(Self { window, run })
+        Ok(Self { window, indices, run })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
-        (self.run)(&self.window, io)
+        (self.run)(self, io)
     }
 }
 
-fn execute<T: Number>(window: &Window, mut io: Io<'_>) -> Result<(), ExecError> {
+fn execute<T: Number>(kernel: &Maxima, mut io: Io<'_>) -> Result<(), ExecError> {
+    let window = &kernel.window;
     let x = io.inputs.get::<T>(0)?;
     let y = io.outputs.take::<T>(0)?;
     pool::each_window(window, x, y, |plane, taps, _| {
         pool::fold_taps(window, plane, taps, T::LOWEST, |max, v| if v > max { v } else { max })
     });
+    if let Some(order) = kernel.indices {
+        write_indices(window, order, x, io.outputs.take::<i64>(1)?);
+    }
     Ok(())
+}
+
+/// Where each window has its first largest element, counted over all of `x`.
+fn write_indices<T: Number>(window: &Window, order: Order, x: &[T], indices: &mut [i64]) {
+    if window.input_len() == 0 {
+        return indices.fill(0);
+    }
+    pool::each_window(window, x, indices, |plane, taps, _| {
+        let first = pool::fold_places(window, taps, None, |first, at| first.or(Some(at)));
+        let start = (T::LOWEST, first.unwrap_or(0));
+        let (_, place) = pool::fold_places(window, taps, start, |(max, place), at| {
+            if plane[at] > max { (plane[at], at) } else { (max, place) }
+        });
+        place as i64
+    });
+    let [depth, rows, cols] = window.input.map(|extent| extent as i64);
+    let planes = indices.chunks_exact_mut(window.output_len().max(1));
+    for (plane, indices) in planes.enumerate() {
+        for index in indices {
+            let place = match order {
+                Order::LastAxisFastest => *index,
+                Order::FirstAxisFastest => {
+                    let (z, row, col) =
+                        (*index / (rows * cols), *index / cols % rows, *index % cols);
+                    z + depth * (row + rows * col)
+                }
+            };
+            *index = (plane * window.input_len()) as i64 + place;
+        }
+    }
 }
 
 #[cfg(test)]
@@ -123,6 +169,21 @@ mod tests {
     }
 
     #[test]
+    fn windows_in_the_padding_are_empty() {
+        for order in [0, 1] {
+            let outputs = Run::new("MaxPool")
+                .input(tensor::<f32>(&[1, 1, 0, 2], &[]))
+                .ints("kernel_shape", &[1, 2])
+                .ints("pads", &[1, 0, 0, 0])
+                .int("storage_order", order)
+                .outputs(2)
+                .all();
+            assert_eq!(outputs[0].values::<f32>(), [f32::NEG_INFINITY]);
+            assert_eq!(outputs[1].values::<i64>(), [0]);
+        }
+    }
+
+    #[test]
     fn codes_pool_on_cpu_and_dsp() {
         for core in [Core::CPU, Core::DSP_V68] {
             let run = Run::new("MaxPool").on(core).input(tensor(&[1, 1, 4], &[3u8, 9, 2, 200]));
@@ -132,9 +193,27 @@ mod tests {
     }
 
     #[test]
-    fn indices_are_refused() {
-        let run = Run::new("MaxPool").input(tensor(&[1, 1, 4], &[0f32; 4])).outputs(2);
-        let error = run.ints("kernel_shape", &[2]).error();
-        assert_eq!(error, "output 1, the indices of the maxima, is not offered");
+    fn indices_say_where_the_maxima_are() {
+        #[rustfmt::skip]
+        let x = [
+            1f32, 9.0, 2.0,
+            8.0, 9.0, 7.0,
+
+            f32::NEG_INFINITY, f32::NEG_INFINITY, 5.0,
+            f32::NEG_INFINITY, f32::NEG_INFINITY, 6.0,
+        ];
+        for (order, wanted) in [(0, [1, 1, 6, 11]), (1, [2, 2, 6, 11])] {
+            let outputs = Run::new("MaxPool")
+                .input(tensor(&[1, 2, 2, 3], &x))
+                .ints("kernel_shape", &[2, 2])
+                .int("storage_order", order)
+                .outputs(2)
+                .all();
+            assert_eq!(outputs[0].values::<f32>(), [9.0, 9.0, f32::NEG_INFINITY, 6.0]);
+            assert_eq!(
+                (outputs[1].dims(), outputs[1].values::<i64>()),
+                (vec![1, 2, 1, 2], wanted.to_vec())
+            );
+        }
     }
 }

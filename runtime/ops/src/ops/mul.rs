@@ -17,7 +17,7 @@ impl Op for Mul {
         "Mul",
         &[Port::required("A", broadcast::OPERANDS), Port::required("B", broadcast::OPERANDS)],
         &[Port::required("C", broadcast::OPERANDS)],
-        &[],
+        broadcast::PARAMS,
     )
     .facts(Facts::ELEMENTWISE);
 

@@ -6,8 +6,7 @@ use udo_api::{
 };
 
 use super::cast::of_onnx;
-use crate::scaling;
-use crate::walk::Around;
+use crate::scaling::{self, Scaling};
 
 pub(crate) const OP: OpDef = OpDef::of::<QuantizeLinear>();
 pub(crate) const KERNELS: &[KernelDef] = &[KernelDef::new::<Quantize>("QuantizeLinear", Core::CPU)
@@ -73,7 +72,7 @@ fn known_encoding<T: Code>(node: &Node<'_>) -> Result<Option<Encoding>, Error> {
 }
 
 struct Quantize {
-    around: Around,
+    scaling: Scaling,
     has_zero: bool,
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
 }
@@ -82,7 +81,7 @@ impl Kernel for Quantize {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let found: TensorDesc = cx.output(0)?;
         let run = of_code!(found.dtype(), T => execute::<T>)?;
-        Ok(Self { around: scaling::read(cx)?, has_zero: cx.has_input(2), run })
+        Ok(Self { scaling: scaling::read(cx)?, has_zero: cx.has_input(2), run })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -94,7 +93,7 @@ fn execute<T: Code>(kernel: &Quantize, mut io: Io<'_>) -> Result<(), ExecError> 
     let (x, scales) = (io.inputs.get::<f32>(0)?, io.inputs.get::<f32>(1)?);
     let zeros = if kernel.has_zero { io.inputs.get::<T>(2)? } else { &[] };
     let y = io.outputs.take::<T>(0)?;
-    scaling::each_run(kernel.around, x, y, |at, x, y| {
+    scaling::each_run(kernel.scaling, x, y, |at, x, y| {
         let zero_point = zeros.get(at).map_or(0, |z| z.to_i32());
         let encoding = Encoding { scale: scales[at], zero_point };
         y.iter_mut().zip(x).for_each(|(y, &x)| *y = encoding.quantize(x));
@@ -129,9 +128,19 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_refused() {
-        let run = Run::new("QuantizeLinear").input(tensor(&[2], &[0f32; 2]));
-        let error = run.input(tensor(&[1], &[1f32])).int("block_size", 2).error();
-        assert_eq!(error, "parameter \"block_size\" is 2, wanted 0");
+    fn scales_may_belong_to_blocks() {
+        let x = tensor(&[2, 3, 2], &[4f32; 12]);
+        let node = |scales: &[usize]| {
+            let values = [1f32, 2.0, 4.0, 0.5, 1.0, 2.0, 4.0, 0.5];
+            let run = Run::new("QuantizeLinear").input(x.clone());
+            run.input(tensor(scales, &values)).int("block_size", 2)
+        };
+        let y = node(&[2, 2, 2]).input(tensor(&[2, 2, 2], &[0i8, 0, 0, 0, 10, 0, 0, 0])).one();
+        assert_eq!(y.values::<i8>(), [4, 2, 4, 2, 1, 8, 14, 2, 14, 2, 1, 8]);
+        let wanted = "one per 2 positions of axis 1 of f32[2,3,2]";
+        for run in [node(&[4, 2]), node(&[2, 2, 2]).input(tensor(&[8], &[0i8; 8]))] {
+            let error = run.error();
+            assert!(error.ends_with(wanted), "{error}");
+        }
     }
 }

@@ -15,7 +15,7 @@ impl Op for Sub {
         "Sub",
         &[Port::required("A", broadcast::OPERANDS), Port::required("B", broadcast::OPERANDS)],
         &[Port::required("C", broadcast::OPERANDS)],
-        &[],
+        broadcast::PARAMS,
     )
     .facts(Facts::ELEMENTWISE);
 
