@@ -1,5 +1,4 @@
 //! `udo demo`, from an empty folder.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::process::Command;
 

@@ -160,7 +160,6 @@ pub(crate) fn compile_failure(error: CompileError, registry: &Registry) -> Failu
         CompileError::Place(e) => {
             e.unfinished().map(|(package, op, core)| edit_help(registry, package, op, Some(core)))
         }
-        CompileError::Plan(_) | CompileError::Threads { .. } => None,
         _ => None,
     };
     let failure = Failure::new(error);

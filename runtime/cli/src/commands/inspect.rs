@@ -57,7 +57,7 @@ fn say(library: &InspectedLibrary) {
     match &library.contents {
         Err(error) => println!("  refused  {}", chain(error)),
         Ok(Contents::CPackage) => {
-            println!("  a C package without a manifest: open it to see what it holds")
+            println!("  a C package without a manifest: open it to see what it holds");
         }
         Ok(Contents::Manifest(manifest)) => say_manifest(manifest),
     }

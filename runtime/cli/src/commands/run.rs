@@ -30,7 +30,7 @@ pub(crate) struct RunModel {
     /// A file with one run per line: NAME:=FILE items, or files in the order of the inputs
     #[arg(long, value_name = "FILE", conflicts_with = "inputs")]
     input_list: Option<PathBuf>,
-    /// Where outputs go; runs of a list go to Result_0, Result_1 ..
+    /// Where outputs go; each run of a list gets a numbered folder in it
     #[arg(long, value_name = "DIR")]
     output_dir: Option<PathBuf>,
     /// Where the time of each step goes, as JSON
@@ -152,12 +152,11 @@ fn feed(session: &mut Session, feeds: &Feeds) -> Result<(), Failure> {
     let ports: Vec<_> =
         session.plan().inputs().map(|(name, desc)| (name.to_owned(), *desc)).collect();
     for (name, file) in feeds {
-        let known = ports.iter().find(|(port, _)| port == name);
-        let desc = known.map(|(_, desc)| *desc).unwrap_or(udo_api::TensorDesc::ABSENT);
-        let tensor = if known.is_some() {
-            tensors::read(file, &desc)?
-        } else {
-            Tensor::zeros(udo_api::DType::U8, udo_api::Shape::SCALAR)
+        let desc = ports.iter().find(|(port, _)| port == name).map(|(_, desc)| *desc);
+        // An input that the model does not have is refused by name, whatever its file holds.
+        let tensor = match desc {
+            Some(desc) => tensors::read(file, &desc)?,
+            None => Tensor::zeros(udo_api::DType::U8, udo_api::Shape::SCALAR),
         };
         session.set_input(name, &tensor)?;
     }

@@ -14,8 +14,8 @@ use crate::tensors::{self, Difference, Tolerance};
 
 /// Run a model on recorded inputs and compare with recorded outputs
 ///
-/// The folder holds input_0.pb .. and output_0.pb .., or folders test_data_set_0 .. of them, as
-/// ONNX ships its own tests. An element passes if |found - wanted| <= atol + rtol * |wanted|.
+/// The folder holds `input_0.pb` .. and `output_0.pb` .., or folders `test_data_set_0` .. of
+/// them, as ONNX ships its own tests. An element passes if |found - wanted| <= atol + rtol * |wanted|.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:
   udo verify model.onnx --data test_data_set_0 --rtol 1e-3 --atol 1e-5")]
