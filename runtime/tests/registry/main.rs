@@ -3,6 +3,7 @@
 
 mod builtin;
 mod discover;
+mod firewall;
 mod header;
 mod implementations;
 mod inspect;
