@@ -146,6 +146,13 @@ pub(crate) fn say_notices(model: &Model) {
     for notice in &model.report().notices {
         note(notice);
     }
+    let mut backends: Vec<&str> =
+        model.report().nodes.iter().filter_map(|n| n.backend.as_deref()).collect();
+    backends.sort_unstable();
+    backends.dedup();
+    for backend in backends {
+        note(format!("the GPU's kernels run by {backend}"));
+    }
     for node in model.report().nodes.iter().filter(|n| n.fell_back) {
         let reasons: Vec<String> =
             node.refusals.iter().map(|r| format!("{}: {}", r.core, r.reason)).collect();

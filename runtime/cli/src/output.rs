@@ -63,15 +63,7 @@ impl<E: Error + 'static> From<E> for Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.what {
-            What::Error(error) => {
-                write!(f, "error: {error}")?;
-                let mut source = error.source();
-                while let Some(error) = source {
-                    write!(f, ": {error}")?;
-                    source = error.source();
-                }
-                writeln!(f)?;
-            }
+            What::Error(error) => writeln!(f, "error: {}", chain(error.as_ref()))?,
             What::Report(text) => writeln!(f, "{}", text.trim_end())?,
             What::Told => {}
         }
@@ -80,6 +72,18 @@ impl fmt::Display for Failure {
             None => Ok(()),
         }
     }
+}
+
+/// An error and its sources in one line.
+pub(crate) fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        source = error.source();
+    }
+    text
 }
 
 /// Prints a result for programs.

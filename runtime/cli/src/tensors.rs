@@ -6,22 +6,10 @@ use udo_api::{DType, TensorDesc};
 use udo_runtime::memory::Tensor;
 use udo_runtime::{import, npy};
 
-use crate::output::Failure;
+use crate::output::{Failure, chain};
 
 fn named(path: &Path, error: impl std::error::Error) -> Failure {
     Failure::new(format!("cannot read tensor {}: {}", path.display(), chain(&error)))
-}
-
-/// An error and its sources in one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        source = error.source();
-    }
-    text
 }
 
 /// Reads a tensor; `.raw` files take type and shape from `wanted`.

@@ -8,8 +8,7 @@ use udo_api::{Side, Wanted};
 use udo_runtime::registry::{Contents, InspectedLibrary, Listing, Manifest, ManifestPort, inspect};
 
 use super::Run;
-use crate::output::{Failure, Outcome, print_json};
-use crate::tensors::chain;
+use crate::output::{Failure, Outcome, chain, print_json};
 
 /// Say what a package holds, from its files alone
 ///
