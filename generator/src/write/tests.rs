@@ -1,3 +1,5 @@
+//! Trees on disk: written, refreshed, kept, and refused.
+
 use std::os::unix::fs::symlink;
 
 use tempfile::TempDir;

@@ -21,12 +21,18 @@ impl Kernel for SoftmaxF32 {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         match *cx.input(0)?.shape() {
             [.., cols] if cols > 0 => Ok(Self { cols }),
-            _ => Err(Error::new("softmax wants a last axis with at least one element")),
+            _ => Err(Error::new(
+                "softmax wants a last axis with at least one element",
+            )),
         }
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
-        let Io { inputs, mut outputs, .. } = io;
+        let Io {
+            inputs,
+            mut outputs,
+            ..
+        } = io;
         let x = inputs.get::<f32>(0)?;
         let y = outputs.take::<f32>(0)?;
         for (x, y) in x.chunks_exact(self.cols).zip(y.chunks_exact_mut(self.cols)) {

@@ -28,7 +28,11 @@ fn softmax_impl(
     for (distance, exp) in exps.iter_mut().enumerate() {
         *exp = exp_f32(-placeholder.encoding.scale * distance as f32);
     }
-    for (x, y) in placeholder.data.chunks_exact(cols).zip(output.data.chunks_exact_mut(cols)) {
+    for (x, y) in placeholder
+        .data
+        .chunks_exact(cols)
+        .zip(output.data.chunks_exact_mut(cols))
+    {
         let max = x.iter().copied().max().unwrap_or(0);
         let exp_of = |code: u8| exps.get(usize::from(max - code)).copied().unwrap_or(0.0);
         let sum: f32 = x.iter().map(|&code| exp_of(code)).sum();

@@ -29,9 +29,14 @@ impl GpuKernel for SoftmaxGpu {
         match *x.shape() {
             [.., cols] if cols > 0 => {
                 let wide = |_| Error::new(format!("softmax over {cols} elements is too wide"));
-                Ok(Self { rows: x.len() / cols, cols: u32::try_from(cols).map_err(wide)? })
+                Ok(Self {
+                    rows: x.len() / cols,
+                    cols: u32::try_from(cols).map_err(wide)?,
+                })
             }
-            _ => Err(Error::new("softmax wants a last axis with at least one element")),
+            _ => Err(Error::new(
+                "softmax wants a last axis with at least one element",
+            )),
         }
     }
 
@@ -46,11 +51,7 @@ impl GpuKernel for SoftmaxGpu {
 }
 
 /// The kernel in `kernels/softmax.cl`, for the emulated GPU.
-fn work_item(
-    kernel: &SoftmaxGpu,
-    item: WorkItem,
-    buffers: &Buffers<'_>,
-) -> Result<(), ExecError> {
+fn work_item(kernel: &SoftmaxGpu, item: WorkItem, buffers: &Buffers<'_>) -> Result<(), ExecError> {
     let cols = kernel.cols as usize;
     let row = item.global_id[0] * cols..(item.global_id[0] + 1) * cols;
     let mut max = f32::NEG_INFINITY;

@@ -1,0 +1,68 @@
+//! auto-generated once by `udo new`: yours to edit, never overwritten.
+//! config 928a88596fd7e7f2
+//!
+//! Selu on the CPU, as ONNX defines it: `gamma * x` where x is positive, else
+//! `gamma * alpha * (exp(x) - 1)`.
+//!
+//! Every element is computed from itself alone: the largest is not subtracted first, as in a
+//! softmax, and it is written like any other.
+
+use udo_api::{
+    Core, Error, ExecError, FinalizeCx, InPlace, Io, Kernel, KernelDef, Pair, TypeRule, input,
+    output, types,
+};
+
+pub(crate) const KERNEL: KernelDef = KernelDef::new::<SeluF32>("Selu", Core::CPU)
+    .types(TYPES)
+    .in_place(IN_PLACE);
+
+const TYPES: &[TypeRule] = &[input(0, types::F32), output(0, types::F32)];
+
+const IN_PLACE: &[InPlace] = &[InPlace {
+    input: 0,
+    output: 0,
+}];
+
+/// What `finalize` works out for `execute`; freed by `Drop`.
+struct SeluF32 {
+    gamma: f32,
+    /// `gamma * alpha`.
+    below: f32,
+}
+
+impl Kernel for SeluF32 {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let gamma = cx.float32("gamma")?;
+        Ok(Self {
+            gamma,
+            below: gamma * cx.float32("alpha")?,
+        })
+    }
+
+    fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
+        match io.pair(0, 0)? {
+            Pair::Apart(x, y) => {
+                for (y, &x) in y.iter_mut().zip(x) {
+                    *y = self.selu(x);
+                }
+            }
+            Pair::Same(y) => {
+                for y in y {
+                    *y = self.selu(*y);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl SeluF32 {
+    fn selu(&self, x: f32) -> f32 {
+        // `exp_m1` is `exp(x) - 1` without its loss of digits near 0.
+        if x > 0.0 {
+            self.gamma * x
+        } else {
+            self.below * x.exp_m1()
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! auto-generated once by `udo new`: yours to edit, never overwritten.
+//! config 1922337c2f9c8c1a
+//!
+//! TopKAbove on the CPU: the `k` largest elements above `threshold`, the largest first, and where
+//! they were. Of equal elements the one with the lower index comes first. A NaN is not above
+//! anything.
+
+use udo_api::{
+    Core, Error, ExecError, FinalizeCx, Io, Kernel, KernelDef, TypeRule, input, output, types,
+};
+
+pub(crate) const KERNEL: KernelDef =
+    KernelDef::new::<TopKAboveF32>("TopKAbove", Core::CPU).types(TYPES);
+
+const TYPES: &[TypeRule] = &[
+    input(0, types::F32),
+    output(0, types::F32),
+    output(1, types::I32),
+];
+
+/// What `finalize` works out for `execute`; freed by `Drop`.
+struct TopKAboveF32 {
+    threshold: f32,
+}
+
+impl Kernel for TopKAboveF32 {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let len = cx.input(0)?.len();
+        if i32::try_from(len).is_err() {
+            return Err(Error::new(format!(
+                "{len} elements are more than i32 can count"
+            )));
+        }
+        Ok(Self {
+            threshold: cx.float32("threshold")?,
+        })
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io {
+            inputs,
+            mut outputs,
+            ..
+        } = io;
+        let x = inputs.get::<f32>(0)?;
+        // Bounded outputs come at their bound: shape inference made it `k`, or the input's length.
+        let values = outputs.take::<f32>(0)?;
+        let indices = outputs.take::<i32>(1)?;
+        let found = top(x, self.threshold, values, indices);
+        outputs.set_shape(0, &[found])?;
+        outputs.set_shape(1, &[found])
+    }
+}
+
+/// Fills `values` and `indices`, sorted at every moment, and says how many elements they hold.
+fn top(x: &[f32], threshold: f32, values: &mut [f32], indices: &mut [i32]) -> usize {
+    let room = values.len();
+    let mut found = 0;
+    for (index, &value) in (0..).zip(x).filter(|&(_, &value)| value > threshold) {
+        let at = values[..found].partition_point(|&kept| kept >= value);
+        if at == room {
+            continue;
+        }
+        found = room.min(found + 1);
+        values[at..found].rotate_right(1);
+        indices[at..found].rotate_right(1);
+        values[at] = value;
+        indices[at] = index;
+    }
+    found
+}

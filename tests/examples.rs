@@ -1,0 +1,289 @@
+//! The examples as their readers use them: built, run, and right.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Output},
+    sync::LazyLock,
+};
+
+use serde_json::Value;
+
+/// An example package, and the model that it comes with.
+struct Example {
+    folder: &'static str,
+    config: &'static str,
+    package: &'static str,
+}
+
+const SOFTMAX: Example =
+    Example { folder: "softmax", config: "Softmax_Htp.json", package: "SoftmaxUdoPackage" };
+const SELU: Example = Example { folder: "selu", config: "Selu.json", package: "SeluUdoPackage" };
+const TOPK: Example =
+    Example { folder: "topk", config: "TopKAbove.json", package: "TopKUdoPackage" };
+
+// Tests that share a package build it once.
+static SOFTMAX_BUILT: LazyLock<Built> = LazyLock::new(|| SOFTMAX.build());
+static SELU_BUILT: LazyLock<Built> = LazyLock::new(|| SELU.build());
+static TOPK_BUILT: LazyLock<Built> = LazyLock::new(|| TOPK.build());
+
+/// A package with its libraries, and the model that it comes with.
+struct Built {
+    package: PathBuf,
+    model: PathBuf,
+}
+
+/// A line of [`ON_CORES`]: an example, the cores to use, the bounds of `udo verify`.
+struct OnCores {
+    built: &'static LazyLock<Built>,
+    cores: &'static str,
+    rtol: &'static str,
+    atol: &'static str,
+    /// A node of the package's own, and the core that must run it.
+    node: (&'static str, &'static str),
+}
+
+/// The last step of the softmax model quantizes to steps of 1/256.
+const ONE_CODE: &str = "0.00390626";
+
+const ON_CORES: &[OnCores] = &[
+    OnCores {
+        built: &SOFTMAX_BUILT,
+        cores: "cpu",
+        rtol: "1e-3",
+        atol: "1e-5",
+        node: ("softmax", "cpu"),
+    },
+    OnCores {
+        built: &SOFTMAX_BUILT,
+        cores: "gpu,cpu",
+        rtol: "1e-3",
+        atol: "1e-5",
+        node: ("softmax", "gpu"),
+    },
+    OnCores {
+        built: &SOFTMAX_BUILT,
+        cores: "dsp,cpu",
+        rtol: "0",
+        atol: ONE_CODE,
+        node: ("softmax", "dsp:v68"),
+    },
+    OnCores {
+        built: &SELU_BUILT,
+        cores: "cpu",
+        rtol: "1e-6",
+        atol: "1e-6",
+        node: ("with_defaults", "cpu"),
+    },
+    OnCores { built: &TOPK_BUILT, cores: "cpu", rtol: "0", atol: "0", node: ("some", "cpu") },
+];
+
+impl Example {
+    fn dir(&self) -> PathBuf {
+        root().join("examples").join(self.folder)
+    }
+
+    fn build(&self) -> Built {
+        let package = self.dir().join(self.package);
+        let (_, progress) = works(udo().arg("build").arg(&package));
+        assert!(!progress.contains("warning"), "{progress}");
+        Built { package, model: self.dir().join("model/model.onnx") }
+    }
+}
+
+impl Built {
+    /// A command on the model with the package, on these cores.
+    fn udo(&self, command: &str, cores: &str) -> Command {
+        let mut udo = udo();
+        udo.args([command, "--json", "--cores", cores, "--package"]).arg(&self.package);
+        udo.arg(&self.model);
+        udo
+    }
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
+}
+
+/// The folder that this test was built in.
+fn target() -> &'static Path {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap()
+}
+
+fn udo() -> Command {
+    let mut udo = Command::new(env!("CARGO_BIN_EXE_udo"));
+    // GPU kernels run as work items: what is tested is the same on every machine.
+    udo.env_remove("UDO_ROOT").env("UDO_OPENCL", "off");
+    udo
+}
+
+/// Runs what must work, and returns what it said.
+fn works(command: &mut Command) -> (String, String) {
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    let (out, err) = (String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap());
+    assert_eq!(status.code(), Some(0), "{command:?}\n{out}\n{err}");
+    (out, err)
+}
+
+fn json(command: &mut Command) -> Value {
+    serde_json::from_str(&works(command).0).unwrap()
+}
+
+fn data(model: &Path) -> &Path {
+    model.parent().unwrap()
+}
+
+#[test]
+fn results_are_the_recorded_ones_on_every_core() {
+    for OnCores { built, cores, rtol, atol, node: (node, core) } in ON_CORES {
+        let at = format!("{} on {cores}", built.package.display());
+        let explained = json(&mut built.udo("explain", cores));
+        let nodes = explained["nodes"].as_array().unwrap();
+        let own = nodes.iter().find(|n| n["name"] == *node).unwrap();
+        assert_eq!(own["core"], *core, "{at}: {own}");
+        assert!(built.package.ends_with(own["package"].as_str().unwrap()), "{at}: {own}");
+
+        let mut verify = built.udo("verify", cores);
+        verify.args(["--rtol", rtol, "--atol", atol, "--data"]).arg(data(&built.model));
+        let compared = json(&mut verify);
+        assert_eq!(compared["passed"], true, "{at}: {compared}");
+    }
+}
+
+#[test]
+fn runs_leave_the_heap_alone() {
+    for OnCores { built, cores, .. } in ON_CORES {
+        let measured = json(built.udo("bench", cores).args(["--iterations", "20"]));
+        assert_eq!(measured["allocations_per_run"], 0.0, "{} on {cores}", built.package.display());
+    }
+}
+
+/// The model's last Selu reads what nothing else does.
+#[test]
+fn selu_takes_the_place_of_its_input_where_it_may() {
+    let explained = json(&mut SELU_BUILT.udo("explain", "cpu"));
+    let steps = explained["steps"].as_array().unwrap();
+    for (name, pairs) in [("with_defaults", 0), ("with_parameters", 0), ("in_place", 1)] {
+        let step = steps.iter().find(|s| s["name"] == name).unwrap();
+        assert_eq!(step["in_place"].as_array().unwrap().len(), pairs, "{step}");
+    }
+}
+
+/// One session runs three inputs, of which 2, 5 and 0 elements are above the middle threshold.
+#[test]
+fn bounded_outputs_take_the_shape_of_each_run() {
+    let sets = ["test_data_set_0", "test_data_set_1", "test_data_set_2"];
+    let dir = tempfile::tempdir().unwrap();
+    let list = dir.path().join("list.txt");
+    let lines: Vec<String> = sets
+        .iter()
+        .map(|set| format!("x:={}/{set}/input_0.pb\n", data(&TOPK_BUILT.model).display()))
+        .collect();
+    std::fs::write(&list, lines.concat()).unwrap();
+    let ran = json(TOPK_BUILT.udo("run", "cpu").arg("--input-list").arg(&list));
+    let runs = ran["runs"].as_array().unwrap();
+    let len_of = |run: &Value, name: &str| {
+        let outputs = run["outputs"].as_array().unwrap();
+        let output = outputs.iter().find(|o| o["name"] == name).unwrap();
+        output["shape"].as_array().unwrap()[0].as_u64().unwrap()
+    };
+    for (output, wanted) in [
+        ("every_values", [5, 5, 5]),
+        ("some_values", [2, 5, 0]),
+        ("some_indices", [2, 5, 0]),
+        ("none_indices", [0, 0, 0]),
+        ("sorted_values", [32, 32, 32]),
+    ] {
+        let found: Vec<u64> = runs.iter().map(|run| len_of(run, output)).collect();
+        assert_eq!(found, wanted, "{output}");
+    }
+}
+
+#[test]
+fn generated_files_are_what_the_generator_prints() {
+    for example in [SOFTMAX, SELU, TOPK] {
+        let mut new = udo();
+        new.args(["new", "-p", example.config, "--dry-run", "--json"]).current_dir(example.dir());
+        let report = json(&mut new);
+        let report = &report["packages"][0];
+        assert_eq!(report["package"], example.package);
+        assert!(!report["unchanged"].as_array().unwrap().is_empty(), "{report}");
+        for change in ["created", "refreshed", "saved", "drifted", "orphaned"] {
+            let files = report[change].as_array().unwrap();
+            assert!(files.is_empty(), "{}: {change} {files:?}", example.package);
+        }
+    }
+}
+
+#[test]
+fn no_example_waits_for_code() {
+    for example in [SOFTMAX, SELU, TOPK] {
+        for kernels in ["CPU/src/ops", "GPU/src/ops", "DSP_V68/src/ops"] {
+            let folder = example.dir().join(example.package).join(kernels);
+            for entry in std::fs::read_dir(folder).into_iter().flatten() {
+                let path = entry.unwrap().path();
+                let text = std::fs::read_to_string(&path).unwrap();
+                assert!(!text.contains("not_implemented"), "{}", path.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_package_may_be_written_in_c() {
+    let folder = root().join("examples/c-package");
+    let dist = tempfile::tempdir().unwrap();
+    let mut make = Command::new("make");
+    make.arg("-C").arg(&folder).arg(format!("DIST={}", dist.path().display()));
+    works(make.env_remove("MAKEFLAGS").env_remove("CFLAGS"));
+
+    let inspected = json(udo().args(["inspect", "--json"]).arg(dist.path()));
+    assert_eq!(inspected["sound"], true, "{inspected}");
+    let library = &inspected["libraries"][0];
+    assert_eq!(library["file"], "libUdoClipScaleReg.so");
+    assert_eq!(library["contents"]["heap"], "unchecked");
+    assert_eq!(library["contents"]["ops"][0]["name"], "ClipScale");
+
+    let built = Built { package: dist.path().to_owned(), model: folder.join("model/model.onnx") };
+    let compared = json(built.udo("verify", "cpu").arg("--data").arg(data(&built.model)));
+    assert_eq!(compared["passed"], true, "{compared}");
+    assert_eq!(compared["outputs"][0]["max_abs"], 0.0, "{compared}");
+    let measured = json(built.udo("bench", "cpu").args(["--iterations", "20"]));
+    assert_eq!(measured["allocations_per_run"], 0.0);
+    let ran = json(
+        built
+            .udo("run", "cpu")
+            .arg("--input")
+            .arg(format!("x={}/test_data_set_0/input_0.pb", data(&built.model).display())),
+    );
+    let output = &ran["runs"][0]["outputs"][0];
+    assert_eq!((&output["min"], &output["max"]), (&Value::from(-10.0), &Value::from(-2.0)));
+}
+
+#[test]
+fn a_program_runs_models_through_the_library() {
+    let folder = root().join("examples/rust-app");
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--quiet", "--locked", "--offline"]).current_dir(folder);
+    let (_, words) = works(cargo.arg("--target-dir").arg(target()));
+    assert_eq!(words, "");
+
+    let app = |args: &[&str]| {
+        let mut app = Command::new(target().join("debug/rust-app"));
+        app.arg(&SOFTMAX_BUILT.model).args(args).env("UDO_OPENCL", "off");
+        app
+    };
+    let (builtin, _) = works(&mut app(&[]));
+    assert!(builtin.contains("softmax (Softmax) on cpu from builtin\n"), "{builtin}");
+    let package = SOFTMAX_BUILT.package.to_str().unwrap();
+    let (packaged, _) = works(&mut app(&[package, "gpu,cpu"]));
+    assert!(packaged.contains("softmax (Softmax) on gpu from SoftmaxUdoPackage\n"), "{packaged}");
+    let results = |said: &str| said.lines().last().unwrap().to_owned();
+    assert!(results(&builtin).starts_with("probabilities: f32[1,10] [0."), "{builtin}");
+    assert_eq!(results(&builtin), results(&packaged));
+
+    let output = app(&[package, "npu"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let wanted = "error: no core is called npu, wanted cpu, gpu, dsp or dsp:vNN\n";
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), wanted);
+}
