@@ -27,6 +27,9 @@ use crate::tensors::{self, Tolerance};
 /// it, loads it, and runs a bundled ONNX model on the CPU, the GPU and the DSP, next to built-in
 /// operators. The last column compares each operator with the CPU.
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  udo demo
+  udo demo /tmp/demo --json")]
 pub(crate) struct Demo {
     /// Where the package goes [default: target/demo in the SDK's folder]
     dir: Option<PathBuf>,

@@ -198,6 +198,8 @@ struct Summary {
     max: Option<f64>,
     mean: Option<f64>,
     first: Vec<f64>,
+    /// Whether there are more than those.
+    is_cut: bool,
 }
 
 impl Summary {
@@ -211,6 +213,7 @@ impl Summary {
             max: numbers.iter().copied().reduce(f64::max),
             mean,
             first: numbers.iter().copied().take(5).collect(),
+            is_cut: numbers.len() > 5,
         }
     }
 }
@@ -220,17 +223,44 @@ impl std::fmt::Display for Summary {
         let (Some(min), Some(max), Some(mean)) = (self.min, self.max, self.mean) else {
             return f.write_str("empty");
         };
-        write!(f, "min {min:.6} max {max:.6} mean {mean:.6} [")?;
-        for (i, v) in self.first.iter().enumerate() {
-            write!(f, "{}{v:.6}", if i == 0 { "" } else { ", " })?;
+        write!(f, "min {} max {} mean {} [", Short(min), Short(max), Short(mean))?;
+        for (i, &v) in self.first.iter().enumerate() {
+            write!(f, "{}{}", if i == 0 { "" } else { ", " }, Short(v))?;
         }
-        f.write_str(", ..]")
+        f.write_str(if self.is_cut { ", ..]" } else { "]" })
+    }
+}
+
+/// A number in few characters: very large and very small ones with an exponent.
+struct Short(f64);
+
+impl std::fmt::Display for Short {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let size = self.0.abs();
+        if size != 0.0 && !(1e-4..1e7).contains(&size) {
+            write!(f, "{:.6e}", self.0)
+        } else {
+            write!(f, "{:.6}", self.0)
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_are_short_and_lists_say_that_they_are_cut() {
+        let shape = udo_api::Shape::new(&[2]).unwrap();
+        let tensor = Tensor::of::<f32>(shape, &[2.5, 4e30]).unwrap();
+        let text = Summary::of(&tensor).to_string();
+        assert!(text.starts_with("min 2.500000 max 4.000000e30 mean 2.000000e30 [2.5"), "{text}");
+        assert!(!text.contains(".."), "{text}");
+        assert!(
+            Summary::of(&Tensor::zeros(udo_api::DType::I64, udo_api::Shape::new(&[6]).unwrap()))
+                .is_cut
+        );
+    }
 
     #[test]
     fn list_lines_are_named_or_positional() {
