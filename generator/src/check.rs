@@ -8,7 +8,7 @@ mod op;
 mod package;
 mod tensor;
 
-use crate::{config::Config, draft::Package, read::Source, report::Report};
+use crate::{config::Config, draft::Package, report::Report, source::Source};
 
 /// Merges the packages of all files by name and checks them.
 pub(crate) fn config(

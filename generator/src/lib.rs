@@ -15,6 +15,7 @@ pub mod names;
 mod plan;
 mod read;
 mod report;
+mod source;
 mod spelling;
 mod stamp;
 mod templates;
@@ -25,7 +26,8 @@ pub use crate::{
     config::Config,
     diagnostic::{ConfigError, Diagnostic, Kind, Position, Severity},
     plan::{File, Options, Owner, Tree, TreeError, plan},
-    read::{Mode, Source, read},
+    read::read,
+    source::{Mode, Source},
     stamp::Stamp,
     templates::{RenderError, Templates, TemplatesError},
     write::{Change, Drift, Foreign, Report, Update, WriteError, apply_all, survey, write},

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::{
     config::{Core, Op, Package},
-    read::Source,
+    source::Source,
     stamp::Stamp,
     templates::{Printer, RenderError, Templates},
     view::{self, LibraryView, MakeTarget, OpView, PackageView},

@@ -1,7 +1,5 @@
 //! The door: config files in, a config or all of their faults out.
 
-use std::path::Path;
-
 use crate::{
     check,
     config::Config,
@@ -9,26 +7,8 @@ use crate::{
     draft::FileId,
     json,
     report::Report,
+    source::{Mode, Source},
 };
-
-/// One config file, already in memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Source<'a> {
-    /// Its path, for messages and for [`crate::config::Package::sources`].
-    pub path: &'a Path,
-    /// Its text.
-    pub text: &'a str,
-}
-
-/// How to take what vendor configs do but the grammar does not say.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Mode {
-    /// As an error.
-    #[default]
-    Strict,
-    /// As a warning that names the assumption made.
-    Compat,
-}
 
 /// Reads config files into one config; files that define the same package add to it.
 ///
@@ -56,6 +36,8 @@ pub fn read(files: &[Source<'_>], mode: Mode) -> Result<(Config, Vec<Diagnostic>
 
 #[cfg(test)]
 pub(crate) mod testing {
+    use std::path::Path;
+
     use super::*;
 
     /// Everything that one file is told.
@@ -79,7 +61,7 @@ pub(crate) mod testing {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
+    use std::path::{Path, PathBuf};
 
     use super::{
         testing::{edited, faults},

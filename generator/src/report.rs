@@ -3,7 +3,7 @@
 use crate::{
     diagnostic::{ConfigError, Diagnostic, Kind, Position, Severity},
     draft::Spot,
-    read::{Mode, Source},
+    source::{Mode, Source},
 };
 
 /// What a diagnostic says, before it has a place.

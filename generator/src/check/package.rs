@@ -11,8 +11,8 @@ use crate::{
     diagnostic::Kind,
     draft::{self, At, CoreKind, Field, Spot},
     names,
-    read::Source,
     report::{Report, problem},
+    source::Source,
     spelling::{one_of, quote},
 };
 

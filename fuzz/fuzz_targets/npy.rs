@@ -1,0 +1,13 @@
+//! Any bytes are a tensor or an error, and a tensor that was read survives being written.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use udo_runtime::npy;
+
+fuzz_target!(|bytes: &[u8]| {
+    let Ok(tensor) = npy::read(bytes) else { return };
+    let again = npy::write(&tensor).map(|file| npy::read(&file));
+    let Ok(Ok(again)) = again else { panic!("{:?} becomes {again:?}", tensor.desc()) };
+    assert_eq!(tensor.desc(), again.desc());
+    assert_eq!(tensor.bytes(), again.bytes());
+});

@@ -1,0 +1,11 @@
+//! Any bytes are a graph or an error, and a graph's text can be written.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use udo_runtime::import::{self, ImportOptions};
+
+fuzz_target!(|bytes: &[u8]| {
+    if let Ok(graph) = import::onnx(bytes, "bytes", &ImportOptions::default()) {
+        std::hint::black_box(graph.to_string());
+    }
+});

@@ -1,0 +1,397 @@
+//! Rules about the tree itself, each held by a test: who imports whom, where unsafe code may be, what files look
+//! like, and what the dependencies may be.
+//!
+//! The tests read files and ask cargo; nothing is built. An exception is a line in a table, with its reason, and
+//! goes when it is no longer needed.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::LazyLock,
+};
+
+use serde_json::Value;
+
+/// Each crate, and which of ours it may import.
+const FLOOR_PLAN: &[(&str, &[&str])] = &[
+    ("udo-api", &[]),
+    ("udo-ops", &["udo-api"]),
+    ("udo-runtime", &["udo-api", "udo-ops"]),
+    ("udo-generator", &[]),
+    ("udo-cli", &["udo-api", "udo-generator", "udo-runtime"]),
+];
+
+/// The modules of `udo-runtime` from the ground up. One may import those below it, and nothing else.
+const LEVELS: &[&[&str]] = &[
+    &["memory", "pool"],
+    &["graph"],
+    &["cores", "npy"],
+    &["import", "registry"],
+    &["pass", "place"],
+    &["plan"],
+    &["session"],
+    &["model"],
+];
+
+/// The files and folders with unsafe code. Tests may have some as well.
+const UNSAFE: &[&str] = &[
+    "runtime/ops/src/testing.rs",
+    "runtime/src/cores/opencl.rs",
+    "runtime/src/memory.rs",
+    "runtime/src/pool.rs",
+    "runtime/src/registry/call.rs",
+    "runtime/src/registry/open.rs",
+    "runtime/src/session.rs",
+    "udo-api/src/abi/",
+    "udo-api/src/guard.rs",
+];
+
+/// Where every `lib.rs`, and every template of one, forbids unsafe code.
+const SAFE: &[&str] = &["examples/", "generator/", "templates/"];
+
+/// What no Rust code has in it, and why.
+const UNWANTED: &[(&str, &str)] = &[
+    ("todo!", "what is unfinished returns an error that says so"),
+    ("unimplemented!", "what is unfinished returns an error that says so"),
+    ("dbg!", "it prints"),
+    ("#[ignore", "a test runs or goes"),
+    ("should_panic", "tests look at values"),
+    ("thread::sleep", "tests and code wait for something, not for some time"),
+    ("[allow(", "`expect` with a reason goes when it is no longer needed"),
+];
+
+/// Pieces of paths that only one machine has; `#` is for `/`, so that this file does not hold them.
+const MACHINES: &[&str] = &["..#shared", "#home#", "#root#", "#work#", "#.library"];
+
+const MAX_LINES: usize = 600;
+
+const LICENCES: &[&str] =
+    &["Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT", "Unicode-3.0", "Zlib"];
+
+/// Dependencies with another licence, and why that is fine.
+const OTHER_LICENCES: &[(&str, &str)] = &[
+    // Through abi_stable. The licence covers the crate's own files, which are used as they come.
+    ("generational-arena", "MPL-2.0"),
+];
+
+/// Dependencies that come in several versions, and why.
+const SEVERAL_VERSIONS: &[&str] = &[
+    // abi_stable opens libraries with 0.7, the loader with 0.9.
+    "libloading",
+    // The derives of abi_stable are at 1, of prost at 2, of the others at 3; none of it is linked.
+    "syn",
+];
+
+#[test]
+fn crates_import_what_the_floor_plan_allows() {
+    let members: Vec<_> = packages().filter(|package| package["source"].is_null()).collect();
+    let ours: BTreeSet<_> = members.iter().map(|package| text(&package["name"])).collect();
+    assert_eq!(ours, FLOOR_PLAN.iter().map(|(name, _)| *name).collect(), "crates and floor plan");
+    let mut faults = Vec::new();
+    for package in members {
+        let name = text(&package["name"]);
+        let allowed = FLOOR_PLAN.iter().find(|(of, _)| *of == name).map_or(&[][..], |row| row.1);
+        for import in list(&package["dependencies"]).map(|import| text(&import["name"])) {
+            if ours.contains(import) && !allowed.contains(&import) {
+                faults.push(format!("{name} imports {import}"));
+            }
+        }
+    }
+    none(&faults);
+}
+
+#[test]
+fn built_in_operators_have_what_a_package_has() {
+    let ops = packages().find(|package| package["name"] == "udo-ops").unwrap();
+    let imports = list(&ops["dependencies"]).filter(|import| import["kind"].is_null());
+    assert_eq!(imports.map(|import| text(&import["name"])).collect::<Vec<_>>(), ["udo-api"]);
+}
+
+#[test]
+fn modules_of_the_runtime_import_those_below_them() {
+    let mut faults = Vec::new();
+    let mut seen = BTreeSet::new();
+    for file in rust_files() {
+        let Some(path) = file.path.strip_prefix("runtime/src/") else { continue };
+        let module = path.split('/').next().unwrap_or(path).trim_end_matches(".rs");
+        if module == "lib" {
+            continue;
+        }
+        seen.insert(module);
+        for import in imports(&code(&file.text)).iter().filter(|import| *import != module) {
+            if level(import).is_none() || level(import) >= level(module) {
+                faults.push(format!("{}: {module} imports {import}", file.path));
+            }
+        }
+    }
+    assert_eq!(seen, LEVELS.concat().into_iter().collect(), "modules and table");
+    none(&faults);
+}
+
+#[test]
+fn unsafe_code_lies_in_few_named_files() {
+    let files: Vec<_> = rust_files().filter(|file| has_unsafe(&file.text)).collect();
+    let is_test = |path: &str| path.starts_with("tests/") || path.contains("/tests/");
+    let mut faults = paths(files.iter().copied(), |file| {
+        !is_test(&file.path) && !UNSAFE.iter().any(|row| file.path.starts_with(row))
+    });
+    for row in UNSAFE.iter().filter(|row| !files.iter().any(|file| file.path.starts_with(**row))) {
+        faults.push(format!("{row} has no unsafe code, so no line in the table"));
+    }
+    none(&faults);
+}
+
+#[test]
+fn generated_libraries_and_the_generator_forbid_unsafe_code() {
+    let is_library = |path: &str| {
+        SAFE.iter().any(|folder| path.starts_with(folder))
+            && (path.ends_with("/lib.rs") || path.ends_with("/lib.rs.jinja"))
+    };
+    none(&paths(&*FILES, |file| {
+        is_library(&file.path) && !file.text.contains("\n#![forbid(unsafe_code)]\n")
+    }));
+}
+
+#[test]
+fn rust_files_say_first_what_they_are_for() {
+    none(&paths(rust_files(), |file| !file.text.starts_with("//!")));
+}
+
+#[test]
+fn rust_files_are_short_enough_to_read() {
+    none(&paths(rust_files(), |file| file.text.lines().count() > MAX_LINES));
+}
+
+#[test]
+fn rust_code_has_no_stubs_no_silenced_lints_and_no_sleeps() {
+    let mut faults = Vec::new();
+    for file in rust_files() {
+        for (line, code) in code(&file.text).lines().enumerate() {
+            for (word, why) in UNWANTED.iter().filter(|(word, _)| code.contains(word)) {
+                faults.push(format!("{}:{}: `{word}`: {why}", file.path, line + 1));
+            }
+        }
+    }
+    none(&faults);
+}
+
+#[test]
+fn no_file_names_a_place_on_one_machine() {
+    let places: Vec<_> = MACHINES.iter().map(|place| place.replace('#', "/")).collect();
+    none(&paths(&*FILES, |file| places.iter().any(|place| file.text.contains(place))));
+}
+
+#[test]
+fn dependencies_have_licences_that_we_can_keep() {
+    let mut faults = Vec::new();
+    let mut exceptions: BTreeSet<_> = OTHER_LICENCES.iter().copied().collect();
+    for package in packages() {
+        let (name, licence) = (text(&package["name"]), text(&package["license"]));
+        if !is_allowed(licence) && !exceptions.remove(&(name, licence)) {
+            faults.push(format!("{name}: {licence:?}"));
+        }
+    }
+    none(&faults);
+    assert!(exceptions.is_empty(), "no longer needed: {exceptions:?}");
+}
+
+#[test]
+fn dependencies_come_in_one_version() {
+    let mut seen = BTreeSet::new();
+    let several: BTreeSet<_> = packages()
+        .map(|package| text(&package["name"]))
+        .filter(|name| !seen.insert(*name))
+        .collect();
+    assert_eq!(several, SEVERAL_VERSIONS.iter().copied().collect(), "crates and table");
+}
+
+#[test]
+fn the_reader_finds_its_way() {
+    for path in ["LICENSE-APACHE", "LICENSE-MIT", "docs/ARCHITECTURE.md"] {
+        assert!(ROOT.join(path).is_file(), "no {path}");
+    }
+    let read = |path| fs::read_to_string(ROOT.join(path)).unwrap();
+    let (readme, changes) = (read("README.md"), read("CHANGELOG.md"));
+    for command in ["cargo run --release -- demo", "cargo test --workspace"] {
+        assert!(readme.contains(command), "README.md does not say `{command}`");
+    }
+    let abi = format!("ABI version {}", udo_api::abi::ABI_VERSION);
+    for heading in ["[Unreleased]", abi.as_str()] {
+        let is_heading = |line: &str| line.trim_start_matches('#').trim() == heading;
+        assert!(changes.lines().any(is_heading), "CHANGELOG.md has no heading {heading:?}");
+    }
+}
+
+#[test]
+fn comments_and_literals_are_not_code() {
+    let source = "a/*b*/ \"c\\\"\" 'd' '\\'' r#\"e\"\"#\n// f\n<'g>(h, r#type)";
+    assert_eq!(code(source), "a \"\" \"\" \"\" \"\"\n\n<'g>(h, r#type)");
+    assert!(!has_unsafe("// unsafe\nlet f: unsafe extern \"C\" fn();"));
+    assert!(has_unsafe("#[unsafe(no_mangle)]"));
+    let uses = "use crate::{a::{b, c}, d as e}; crate::f::g(); x_crate::h; use crate::i;";
+    assert_eq!(imports(uses), ["a", "d", "f", "i"]);
+    assert!(is_allowed("(Foo OR MIT) AND Unicode-3.0") && !is_allowed("MIT AND Foo"));
+}
+
+/// A text file of the tree.
+struct File {
+    /// From the root, with `/`.
+    path: String,
+    text: String,
+}
+
+static ROOT: LazyLock<PathBuf> =
+    LazyLock::new(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
+
+static FILES: LazyLock<Vec<File>> = LazyLock::new(|| {
+    let mut files = Vec::new();
+    gather(&ROOT, "", &mut files);
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    files
+});
+
+static METADATA: LazyLock<Value> = LazyLock::new(|| {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["metadata", "--offline", "--locked", "--format-version=1"]);
+    cargo.arg("--filter-platform=host-tuple").current_dir(&*ROOT);
+    let output = cargo.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}help: `cargo fetch` gets what is missing");
+    serde_json::from_slice(&output.stdout).unwrap()
+});
+
+/// All text files under `folder`, except for what is built.
+fn gather(folder: &Path, path: &str, files: &mut Vec<File>) {
+    // Other tests may take a file of theirs away meanwhile.
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        if matches!(name.as_str(), ".git" | "dist" | "target") {
+            continue;
+        }
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            gather(&entry.path(), &format!("{path}{name}/"), files);
+        } else if let Ok(text) = fs::read_to_string(entry.path()) {
+            files.push(File { path: format!("{path}{name}"), text });
+        }
+    }
+}
+
+fn rust_files() -> impl Iterator<Item = &'static File> {
+    FILES.iter().filter(|file| Path::new(&file.path).extension().is_some_and(|end| end == "rs"))
+}
+
+fn paths<'a>(files: impl IntoIterator<Item = &'a File>, is: impl Fn(&File) -> bool) -> Vec<String> {
+    files.into_iter().filter(|file| is(file)).map(|file| file.path.clone()).collect()
+}
+
+#[track_caller]
+fn none(faults: &[String]) {
+    assert!(faults.is_empty(), "\n  {}\n", faults.join("\n  "));
+}
+
+/// The crates of the workspace, and all that they depend on.
+fn packages() -> impl Iterator<Item = &'static Value> {
+    list(&METADATA["packages"])
+}
+
+fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// Whether one of the licences offered can be kept, for each part of the crate.
+fn is_allowed(licence: &str) -> bool {
+    let licence = licence.replace('/', " OR ").replace(['(', ')'], "");
+    licence.split(" AND ").all(|part| part.split(" OR ").any(|one| LICENCES.contains(&one)))
+}
+
+fn level(module: &str) -> Option<usize> {
+    LEVELS.iter().position(|level| level.contains(&module))
+}
+
+/// Whether the file has unsafe code, rather than only the type of an unsafe function.
+fn has_unsafe(text: &str) -> bool {
+    let code = code(text).replace("unsafe extern \"\" fn(", "");
+    code.split(|c| !is_name(c)).any(|word| word == "unsafe")
+}
+
+fn is_name(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+/// The first name of every path that begins with `crate::`.
+fn imports(code: &str) -> Vec<String> {
+    let name = |path: &str| path.trim().split(|c| !is_name(c)).next().unwrap_or("").to_owned();
+    let mut names = Vec::new();
+    for (at, root) in code.match_indices("crate::") {
+        if code[..at].ends_with(|c| is_name(c) || c == '$') {
+            continue;
+        }
+        let path = &code[at + root.len()..];
+        let group = path.strip_prefix('{').unwrap_or_else(|| &path[..name(path).len()]);
+        let mut depth = 0_u32;
+        for piece in group.split_inclusive(['{', '}', ',']) {
+            if depth == 0 {
+                names.extend(Some(name(piece)).filter(|name| !name.is_empty()));
+            }
+            match piece.chars().last() {
+                Some('{') => depth += 1,
+                Some('}') if depth == 0 => break,
+                Some('}') => depth -= 1,
+                _ => {}
+            }
+        }
+    }
+    names
+}
+
+/// The code without its comments and without what its literals say, line by line.
+fn code(text: &str) -> String {
+    let mut code = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let (len, instead) = skipped(rest).unwrap_or((first.len_utf8(), &rest[..first.len_utf8()]));
+        code.push_str(instead);
+        code.extend(rest[..len].matches('\n').filter(|_| instead != "\n"));
+        rest = &rest[len..];
+    }
+    code
+}
+
+/// The length of the comment or literal that begins here, and what to write instead.
+fn skipped(rest: &str) -> Option<(usize, &'static str)> {
+    if rest.starts_with("//") {
+        return Some((rest.find('\n').unwrap_or(rest.len()), ""));
+    }
+    if rest.starts_with("/*") {
+        return Some((rest.find("*/").map_or(rest.len(), |at| at + 2), ""));
+    }
+    let raw = rest.strip_prefix('r').and_then(|raw| raw.split_once('"'));
+    if let Some((hashes, body)) = raw.filter(|(hashes, _)| hashes.chars().all(|c| c == '#')) {
+        let body_len = body.find(&format!("\"{hashes}")).unwrap_or(body.len());
+        return Some((rest.len().min(body_len + 3 + 2 * hashes.len()), "\"\""));
+    }
+    let mut chars = rest.chars();
+    match (chars.next()?, chars.next()?, chars.next()?) {
+        ('"', ..) => Some((quoted(rest, '"'), "\"\"")),
+        ('\'', '\\', _) | ('\'', _, '\'') => Some((quoted(rest, '\''), "\"\"")),
+        _ => None,
+    }
+}
+
+/// The length of a literal with its quotes.
+fn quoted(rest: &str, quote: char) -> usize {
+    let mut is_escaped = false;
+    let end = rest.char_indices().skip(1).find(|&(_, c)| {
+        let is_end = c == quote && !is_escaped;
+        is_escaped = c == '\\' && !is_escaped;
+        is_end
+    });
+    end.map_or(rest.len(), |(at, _)| at + 1)
+}
