@@ -35,11 +35,7 @@ const RUNS: usize = 3000;
 static LINKED: PackageV1 = PackageV1::new("Linked", "1.0.0")
     .ops(&[OpDef::of::<Scale>()])
     .kernels(&[KernelDef::new::<ScaleF32>("Scale", Core::CPU)])
-    .guarded_by(guard);
-
-extern "C" fn guard() -> *mut udo_api::guard::GuardCell {
-    udo_api::guard::this_thread()
-}
+    .guarded();
 
 /// The operator of the fixtures.
 struct Scale;

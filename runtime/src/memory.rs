@@ -10,6 +10,9 @@ use udo_api::{DType, Element, Shape, TensorDesc};
 /// The alignment of every buffer, in bytes.
 pub const ALIGN_BYTES: usize = 64;
 
+/// The most bytes that a buffer can have.
+pub const MAX_BYTES: usize = isize::MAX.cast_unsigned() - (ALIGN_BYTES - 1);
+
 /// Zeroed bytes, aligned to 64.
 pub struct Buffer {
     ptr: NonNull<u8>,
@@ -32,8 +35,11 @@ impl Buffer {
     ///
     /// Aborts, as every allocation here does, where the system has no memory left.
     pub fn zeroed(len: usize) -> Self {
-        let Some(layout) = Self::layout(len) else {
+        if len == 0 {
             return Self { ptr: NonNull::dangling(), len: 0 };
+        }
+        let Some(layout) = Self::layout(len) else {
+            handle_alloc_error(Layout::new::<[u8; ALIGN_BYTES]>())
         };
         // SAFETY: the layout's size is not 0.
         let raw = unsafe { alloc_zeroed(layout) };

@@ -144,7 +144,7 @@ fn failure(refusal: &Refusal) -> String {
 /// # Errors
 /// A node that no core takes, an implementation library that cannot be opened, or a kernel that
 /// failed rather than refused.
-pub fn assign(
+pub(crate) fn assign(
     resolved: Resolved,
     fixed: &[Option<TensorDesc>],
     registry: &mut Registry,
@@ -335,6 +335,14 @@ impl Site<'_> {
                 fit.inputs[index]
             ));
         }
+        let bounded = fit.outputs.iter().position(|d| !d.full_shape().is_fixed());
+        if let Some(index) = bounded.filter(|_| !takes_bounds) {
+            let name = schema.output(index).map_or("?", Port::name);
+            return Err(format!(
+                "output {name:?} is {}, and the kernel does not declare BOUNDED",
+                fit.outputs[index]
+            ));
+        }
         Ok(fit)
     }
 
@@ -364,11 +372,12 @@ impl Site<'_> {
             kernel.type_rules().iter().find(|r| r.side() == Some(side) && r.port() == rule_port);
         let types = match rule.map(udo_api::TypeRule::wanted) {
             Some(Wanted::Types(types)) => types,
+            // An input that is left out says nothing.
             Some(Wanted::SameAsInput(other)) => fit
                 .inputs
                 .get(other)
                 .and_then(TensorDesc::dtype)
-                .map_or(udo_api::TypeSet::EMPTY, udo_api::DType::set),
+                .map_or(port.types_on(core), udo_api::DType::set),
             None => port.types_on(core),
         };
         let forms = forms(core, &desc, fixed, self.profile);

@@ -91,6 +91,7 @@ impl Pool {
             width: u32::try_from(threads.get()).unwrap_or(u32::MAX),
             reserved: 0,
             run,
+            reserved_words: [0; 4],
         });
         let mut pool = Self { shared, table, workers: Vec::new() };
         for index in 1..threads.get() {

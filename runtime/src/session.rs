@@ -93,10 +93,39 @@ pub struct Session {
     calls: Vec<Call>,
     /// Producer and consumer of each bounded value, in the order of the steps.
     shapes: Vec<(usize, usize)>,
+    /// Each bounded tensor, and its extents at their bounds.
+    bounds: Vec<(usize, Extents)>,
     first_tensor: Vec<usize>,
     guards: Vec<Guard>,
     thread: u64,
     pool: Arc<Pool>,
+}
+
+/// The extents of a tensor in one run.
+#[derive(Clone, Copy)]
+struct Extents {
+    dims: [usize; 8],
+    len: usize,
+    row_stride: usize,
+}
+
+impl Extents {
+    fn of(arg: &TensorArg) -> Self {
+        Self { dims: arg.dims, len: arg.len, row_stride: arg.row_stride }
+    }
+
+    fn set(self, arg: &mut TensorArg) {
+        arg.dims = self.dims;
+        arg.len = self.len;
+        arg.row_stride = self.row_stride;
+    }
+
+    /// Whether they are ones that `arg` has room for.
+    fn fit(self, arg: &TensorArg) -> bool {
+        let dims = self.dims.get(..usize::from(arg.rank)).unwrap_or_default();
+        let len = dims.iter().try_fold(1usize, |n, &d| n.checked_mul(d));
+        len == Some(self.len) && self.len <= arg.capacity
+    }
 }
 
 /// A library's thread guard, and the steps that want it.
@@ -141,6 +170,7 @@ impl Session {
             args: Vec::with_capacity(plan.steps.len()),
             calls: Vec::with_capacity(plan.steps.len()),
             shapes: Vec::new(),
+            bounds: Vec::new(),
             first_tensor: Vec::with_capacity(plan.steps.len()),
             guards: Vec::new(),
             thread: 0,
@@ -164,6 +194,9 @@ impl Session {
                     arg.row_stride = rows.stride;
                 }
                 arg.in_place = operand.in_place.map_or(0, |other| other + 1);
+                if arg.bounded != 0 {
+                    self.bounds.push((self.tensors.len(), Extents::of(&arg)));
+                }
                 self.tensors.push(arg);
             }
         }
@@ -247,6 +280,7 @@ impl Session {
     /// A kernel failed; the outputs are unspecified, and the session can run again.
     pub fn run(&mut self) -> Result<(), RunError> {
         self.enter_thread();
+        self.reset_bounds();
         let mut shaped = 0;
         for (index, call) in self.calls.iter().enumerate() {
             // SAFETY: the arguments point into memory of this session, laid out by its plan.
@@ -255,7 +289,9 @@ impl Session {
                 return Err(self.failure(index, status));
             }
             if call.shapes_end != shaped {
-                pass_shapes(&mut self.tensors, &self.shapes, shaped, call.shapes_end);
+                if !pass_shapes(&mut self.tensors, &self.shapes, shaped, call.shapes_end) {
+                    return Err(self.failure(index, Status::BOUND_EXCEEDED.code()));
+                }
                 shaped = call.shapes_end;
             }
         }
@@ -268,6 +304,7 @@ impl Session {
     /// As [`Session::run`].
     pub fn run_profiled(&mut self, profile: &mut [StepProfile]) -> Result<(), RunError> {
         self.enter_thread();
+        self.reset_bounds();
         let mut shaped = 0;
         for (index, call) in self.calls.iter().enumerate() {
             let heap = heap_calls();
@@ -280,10 +317,21 @@ impl Session {
             if status != Status::OK.code() {
                 return Err(self.failure(index, status));
             }
-            pass_shapes(&mut self.tensors, &self.shapes, shaped, call.shapes_end);
+            if !pass_shapes(&mut self.tensors, &self.shapes, shaped, call.shapes_end) {
+                return Err(self.failure(index, Status::BOUND_EXCEEDED.code()));
+            }
             shaped = call.shapes_end;
         }
         Ok(())
+    }
+
+    /// Puts every bounded tensor at its bounds, where a run starts.
+    fn reset_bounds(&mut self) {
+        for &(tensor, extents) in &self.bounds {
+            if let Some(arg) = self.tensors.get_mut(tensor) {
+                extents.set(arg);
+            }
+        }
     }
 
     /// Looks up the thread's guards when the session meets a new thread.
@@ -455,18 +503,15 @@ extern "C" fn host_guard() -> *mut GuardCell {
     udo_api::guard::this_thread()
 }
 
-/// Copies the extents that a step said to everything that reads them.
-fn pass_shapes(tensors: &mut [TensorArg], shapes: &[(usize, usize)], from: u32, to: u32) {
+/// Copies the extents that a step said to everything that reads them; false if they are impossible.
+fn pass_shapes(tensors: &mut [TensorArg], shapes: &[(usize, usize)], from: u32, to: u32) -> bool {
     let range = from as usize..to as usize;
     for &(producer, consumer) in shapes.get(range).unwrap_or_default() {
-        let Some(TensorArg { dims, len, row_stride, .. }) = tensors.get(producer) else { continue };
-        let (dims, len, row_stride) = (*dims, *len, *row_stride);
-        if let Some(arg) = tensors.get_mut(consumer) {
-            arg.dims = dims;
-            arg.len = len;
-            arg.row_stride = row_stride;
-        }
+        let Some(said) = tensors.get(producer).map(Extents::of) else { return false };
+        let Some(arg) = tensors.get_mut(consumer).filter(|arg| said.fit(arg)) else { return false };
+        said.set(arg);
     }
+    true
 }
 
 fn find<'a>(

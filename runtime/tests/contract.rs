@@ -3,7 +3,6 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use udo_api::guard::GuardCell;
 use udo_api::types::F32;
 use udo_api::{
     Core, DType, Dim, Error, ExecError, Facts, FinalizeCx, GuardAlloc, InPlace, InferCx, Io,
@@ -24,6 +23,7 @@ static PACKAGE: PackageV1 = PackageV1::new("Contract", "1.0.0")
         OpDef::of::<Plus>(),
         OpDef::of::<Scaled>(),
         OpDef::of::<Positive>(),
+        OpDef::of::<Careless>(),
     ])
     .kernels(&[
         KernelDef::new::<TwiceF32>("Twice", Core::CPU).flags(KernelFlags::ROWS_STRIDED),
@@ -31,12 +31,9 @@ static PACKAGE: PackageV1 = PackageV1::new("Contract", "1.0.0")
         KernelDef::new::<PlusF32>("Plus", Core::CPU).in_place(&[InPlace { input: 0, output: 0 }]),
         KernelDef::new::<ScaledF32>("Scaled", Core::CPU),
         KernelDef::new::<PositiveF32>("Positive", Core::CPU).flags(KernelFlags::BOUNDED),
+        KernelDef::new::<TwiceF32>("Careless", Core::CPU),
     ])
-    .guarded_by(thread_guard);
-
-extern "C" fn thread_guard() -> *mut GuardCell {
-    udo_api::guard::this_thread()
-}
+    .guarded();
 
 /// Twice its input, row by row.
 struct Twice;
@@ -98,8 +95,6 @@ impl Op for Beside {
     }
 }
 
-static JOINED_BY_COPY: AtomicUsize = AtomicUsize::new(0);
-
 struct BesideF32;
 
 impl Kernel for BesideF32 {
@@ -108,7 +103,6 @@ impl Kernel for BesideF32 {
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
-        JOINED_BY_COPY.fetch_add(1, Ordering::Relaxed);
         let Io { inputs, mut outputs, .. } = io;
         let mut y = outputs.take_rows::<f32>(0)?;
         for row in 0..y.len() {
@@ -224,6 +218,18 @@ impl Op for Positive {
     }
 }
 
+/// The same, with a kernel that does not know that its output is bounded.
+struct Careless;
+
+impl Op for Careless {
+    const SCHEMA: OpSchema =
+        OpSchema::new("Careless", &[Port::required("x", F32)], &[Port::required("y", F32)], &[]);
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        Positive::infer(cx)
+    }
+}
+
 struct PositiveF32;
 
 impl Kernel for PositiveF32 {
@@ -294,13 +300,70 @@ fn a_join_of_parts_that_others_need_dense_is_a_copy() {
     let joined = add(&mut graph, "Beside", &[a, x], "y");
     let dense = add(&mut graph, "Plus", &[a, a], "dense");
     graph.outputs = vec![joined, dense];
-    let before = JOINED_BY_COPY.load(Ordering::Relaxed);
-    let mut session = Model::compile(graph, &mut own(), &Options::default()).unwrap().session();
+    let model = Model::compile(graph, &mut own(), &Options::default()).unwrap();
+    assert!(model.report().steps.iter().any(|s| s.op == "Beside"));
+    let mut session = model.session();
     session.input_mut::<f32>("x").unwrap().copy_from_slice(&[1.0, 2.0]);
     session.run().unwrap();
     close(session.output("y").unwrap(), &[2.0, 4.0, 1.0, 2.0]);
     close(session.output("dense").unwrap(), &[4.0, 8.0]);
-    assert_eq!(JOINED_BY_COPY.load(Ordering::Relaxed), before + 1);
+}
+
+#[test]
+fn a_join_of_a_joined_tensor_or_of_a_view_gives_the_same_numbers() {
+    let mut graph = Graph::new("nested");
+    let x = graph.add_input("x", DType::F32, fixed(&[2, 2]));
+    let narrow = graph.add_input("z", DType::F32, fixed(&[2, 1]));
+    let a = add(&mut graph, "Twice", &[x], "a");
+    let b = add(&mut graph, "Twice", &[narrow], "b");
+    let inner = add(&mut graph, "Beside", &[a, b], "inner");
+    let c = add(&mut graph, "Twice", &[narrow], "c");
+    let y = add(&mut graph, "Beside", &[c, inner], "y");
+    graph.outputs = vec![y];
+    let mut session = Model::compile(graph, &mut own(), &Options::default()).unwrap().session();
+    session.input_mut::<f32>("x").unwrap().copy_from_slice(&[1.0, 2.0, 3.0, 4.0]);
+    session.input_mut::<f32>("z").unwrap().copy_from_slice(&[5.0, 6.0]);
+    session.run().unwrap();
+    close(session.output("y").unwrap(), &[10.0, 2.0, 4.0, 10.0, 12.0, 6.0, 8.0, 12.0]);
+
+    let mut graph = Graph::new("view");
+    let flat = graph.add_input("x", DType::F32, fixed(&[4]));
+    let other = graph.add_input("z", DType::F32, fixed(&[2, 1]));
+    let a = add(&mut graph, "Twice", &[flat], "a");
+    let dims = Tensor::of::<i64>(Shape::new(&[2]).unwrap(), &[2, 2]).unwrap();
+    let dims = graph.add_constant("dims", dims);
+    let square = add(&mut graph, "Reshape", &[a, dims], "square");
+    let b = add(&mut graph, "Twice", &[other], "b");
+    let y = add(&mut graph, "Beside", &[square, b], "y");
+    graph.outputs = vec![y];
+    let mut session = Model::compile(graph, &mut own(), &Options::default()).unwrap().session();
+    session.input_mut::<f32>("x").unwrap().copy_from_slice(&[1.0, 2.0, 3.0, 4.0]);
+    session.input_mut::<f32>("z").unwrap().copy_from_slice(&[5.0, 6.0]);
+    session.run().unwrap();
+    close(session.output("y").unwrap(), &[2.0, 4.0, 10.0, 6.0, 8.0, 12.0]);
+}
+
+#[test]
+fn a_node_with_more_ports_than_a_call_can_count_is_refused() {
+    let mut graph = Graph::new("wide");
+    let x = graph.add_input("x", DType::F32, fixed(&[1, 1]));
+    let y = add(&mut graph, "Beside", &vec![x; 65_600], "y");
+    graph.outputs = vec![y];
+    let error = Model::compile(graph, &mut own(), &Options::default()).unwrap_err();
+    assert_eq!(error.to_string(), "node \"Beside_0\" has 65600 inputs, a call takes at most 65534");
+}
+
+#[test]
+fn a_bounded_output_wants_a_kernel_that_says_its_extent() {
+    let mut graph = Graph::new("careless");
+    let x = graph.add_input("x", DType::F32, fixed(&[5]));
+    let y = add(&mut graph, "Careless", &[x], "y");
+    graph.outputs = vec![y];
+    let error = Model::compile(graph, &mut own(), &Options::default()).unwrap_err().to_string();
+    assert!(
+        error.ends_with("output \"y\" is f32[<=5], and the kernel does not declare BOUNDED"),
+        "{error}"
+    );
 }
 
 #[test]

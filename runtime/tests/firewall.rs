@@ -12,7 +12,7 @@ mod support;
 use std::cell::RefCell;
 use std::num::NonZero;
 
-use udo_api::guard::{GuardCell, heap_calls};
+use udo_api::guard::heap_calls;
 use udo_api::types::F32;
 use udo_api::{
     Core, DType, Error, ExecError, FinalizeCx, GuardAlloc, InferCx, Io, Kernel, KernelDef, Op,
@@ -28,12 +28,7 @@ static GUARD: GuardAlloc = GuardAlloc;
 static PACKAGE: PackageV1 = PackageV1::new("Misbehaving", "1.0.0")
     .ops(&[OpDef::of::<Misbehave>()])
     .kernels(&[KernelDef::new::<MisbehaveF32>("Misbehave", Core::CPU)])
-    .guarded_by(thread_guard);
-
-extern "C" fn thread_guard() -> *mut GuardCell {
-    udo_api::guard::install_panic_hook();
-    udo_api::guard::this_thread()
-}
+    .guarded();
 
 struct Misbehave;
 
@@ -150,6 +145,7 @@ impl Kernel for MisbehaveF32 {
 }
 
 fn session(how: &str) -> Session {
+    udo_api::guard::install_panic_hook();
     let graph =
         support::one_node("Misbehave", 1, DType::F32, &[8], &[("how", Attr::Text(how.to_owned()))]);
     let options = Options { threads: NonZero::new(2).unwrap(), ..Options::default() };

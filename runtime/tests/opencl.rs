@@ -10,7 +10,7 @@ use std::error::Error as _;
 use std::process::Command;
 use std::sync::Arc;
 
-use udo_api::guard::{GuardCell, heap_calls};
+use udo_api::guard::heap_calls;
 use udo_api::types::{F16, F32};
 use udo_api::{
     Buffers, Core, DType, Error, ExecError, FinalizeCx, GpuArg, GpuKernel, GuardAlloc, InferCx, Io,
@@ -34,11 +34,7 @@ static PACKAGE: PackageV1 = PackageV1::new("Scaling", "1.0.0")
             .types(&[input(0, F32.or(F16)), output_like(0, 0)]),
         KernelDef::new::<CopyF32>("Copy", Core::GPU),
     ])
-    .guarded_by(thread_guard);
-
-extern "C" fn thread_guard() -> *mut GuardCell {
-    udo_api::guard::this_thread()
-}
+    .guarded();
 
 const PORTS: (&[Port], &[Port]) =
     (&[Port::required("x", F32), Port::optional("bias", F32)], &[Port::required("y", F32)]);

@@ -30,7 +30,7 @@ extern "C" {
 #endif
 
 #define UDO_ABI_VERSION 1u
-#define UDO_ABI_FINGERPRINT UINT64_C(0x2bfe5e26da37c54f)
+#define UDO_ABI_FINGERPRINT UINT64_C(0xd3c825ebfa477031)
 #define UDO_SDK_VERSION "0.1.0"
 #define UDO_MAX_RANK 8
 #define UDO_MAX_GPU_ARGS 24
@@ -161,6 +161,7 @@ typedef struct udo_tensor_desc {
     uint8_t has_encoding;
     uint8_t reserved[6];
     udo_encoding encoding;
+    uint64_t reserved_words[4];
 } udo_tensor_desc;
 
 typedef struct udo_core_types {
@@ -239,6 +240,7 @@ typedef struct udo_error_sink {
     void *ctx;
     /* [finalize-time] Appends UTF-8 text. */
     void (*write)(void *ctx, const uint8_t *text, size_t bytes);
+    uint64_t reserved_words[4];
 } udo_error_sink;
 
 /* One parameter of a node, checked against the schema and defaulted; `kind` is UDO_VALUE_... */
@@ -260,11 +262,13 @@ typedef struct udo_node_args {
     uint32_t param_count;
     uint32_t opset; /* 0 where there is none */
     const udo_error_sink *errors;
+    uint64_t reserved_words[4];
 } udo_node_args;
 
 typedef struct udo_infer_args {
     udo_node_args node;
     udo_tensor_desc *outputs; /* node.output_count, to be filled in */
+    uint64_t reserved_words[4];
 } udo_infer_args;
 
 typedef struct udo_op_def {
@@ -325,6 +329,7 @@ typedef struct udo_host_table {
     /* [finalize-time] Packs constant input `input`; writes the number of the packed buffer to `index`. */
     udo_status (*pack)(void *ctx, uint32_t input, uint64_t version, size_t bytes, udo_fill_fn fill,
                        void *fill_ctx, uint32_t *index);
+    uint64_t reserved_words[4];
 } udo_host_table;
 
 typedef struct udo_finalize_args {
@@ -333,6 +338,7 @@ typedef struct udo_finalize_args {
     udo_core core;
     uint32_t reserved;
     const udo_host_table *host;
+    uint64_t reserved_words[4];
 } udo_finalize_args;
 
 typedef struct udo_finalized {
@@ -353,7 +359,7 @@ typedef struct udo_tensor_arg {
     uint8_t dtype;
     uint8_t rank;
     uint8_t flags;
-    uint8_t reserved;
+    uint8_t bounded; /* a bit per dimension that the kernel may shrink */
     uint16_t in_place; /* 1 + the other port of the pair, where planned in place */
     uint16_t has_encoding;
     udo_encoding encoding;
@@ -370,6 +376,7 @@ typedef struct udo_parallel_table {
      * thread, and returns when all are done. */
     void (*run)(const void *ctx, size_t count, void (*task)(const void *task_ctx, size_t index),
                 const void *task_ctx);
+    uint64_t reserved_words[4];
 } udo_parallel_table;
 
 /* The arguments of execute: one cache line. */
@@ -415,6 +422,7 @@ typedef struct udo_gpu_table {
     udo_status (*info)(const void *state, udo_kernel_info *info);
     uint32_t has_work_item; /* whether execute computes the kernel on the host */
     uint32_t reserved;
+    uint64_t reserved_words[4];
 } udo_gpu_table;
 
 typedef struct udo_kernel_vtable {
@@ -425,6 +433,7 @@ typedef struct udo_kernel_vtable {
     /* [finalize-time] Frees what finalize made; called once, when no execute is running. */
     void (*free)(void *state);
     const udo_gpu_table *gpu; /* null for all but GPU kernels */
+    uint64_t reserved_words[4];
 } udo_kernel_vtable;
 
 #define UDO_ROWS_STRIDED 1u

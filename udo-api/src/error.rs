@@ -39,9 +39,12 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
+/// A view that does not fit in finalize is a refusal like any other.
 impl From<ExecError> for Error {
     fn from(error: ExecError) -> Self {
-        Self { status: error.status, message: error.to_string() }
+        let status =
+            if error.status == Status::NOT_IMPLEMENTED { error.status } else { Status::FAILED };
+        Self { status, message: error.to_string() }
     }
 }
 
@@ -54,6 +57,9 @@ macro_rules! statuses {
     ($($(#[$doc:meta])* $name:ident = $code:literal, $text:literal;)*) => {
         impl Status {
             $($(#[$doc])* pub const $name: Self = Self($code);)*
+
+            /// Name and number of every status.
+            pub const ALL: &[(&str, u32)] = &[$((stringify!($name), $code)),*];
 
             /// What the status means, in a few words; nothing for a number that has no meaning.
             pub const fn meaning(self) -> Option<&'static str> {

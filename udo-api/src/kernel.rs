@@ -59,6 +59,11 @@ impl Workspace {
         self.bytes
     }
 
+    /// Whether a foreign kernel sets flags that mean nothing here.
+    pub const fn has_unknown_flags(self) -> bool {
+        self.flags > 1
+    }
+
     /// Whether all of the core's fast memory is wanted.
     pub const fn wants_all_vtcm(self) -> bool {
         self.flags & 1 != 0
@@ -179,6 +184,9 @@ impl KernelFlags {
         Self(self.0 | other.0)
     }
 
+    /// Every flag that means something here.
+    pub const KNOWN: Self = Self::ROWS_STRIDED.or(Self::BOUNDED).or(Self::HVX);
+
     /// The bits; a foreign table may have some that mean nothing here.
     pub const fn bits(self) -> u32 {
         self.0
@@ -296,6 +304,11 @@ impl KernelDef {
     /// What the kernel can do.
     pub const fn known_flags(&self) -> KernelFlags {
         self.flags
+    }
+
+    /// Whether a foreign table sets flags or a cost that mean nothing here.
+    pub const fn has_unknown_flags(&self) -> bool {
+        self.flags.bits() & !KernelFlags::KNOWN.bits() != 0 || self.cost > Cost::Glacial as u32
     }
 
     /// How long the kernel takes.

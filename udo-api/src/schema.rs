@@ -183,6 +183,14 @@ impl Port {
         self.flags & REPEATED != 0
     }
 
+    /// Whether a foreign table sets flags that mean nothing here.
+    pub const fn has_unknown_flags(&self) -> bool {
+        let (layout, quantization) =
+            (self.flags >> LAYOUT_SHIFT & 0xf, self.flags >> QUANTIZATION_SHIFT & 0xf);
+        let known = OPTIONAL | STATIC | REPEATED | 0xf << LAYOUT_SHIFT | 0xf << QUANTIZATION_SHIFT;
+        self.flags & !known != 0 || layout > 2 || quantization > 1
+    }
+
     /// The order of a rank-4 tensor's dimensions.
     pub const fn rank4_layout(&self) -> Layout {
         match self.flags >> LAYOUT_SHIFT & 0xf {
@@ -301,6 +309,11 @@ impl Param {
         self.flags & OPTIONAL != 0
     }
 
+    /// Whether a foreign table sets flags that mean nothing here.
+    pub const fn has_unknown_flags(&self) -> bool {
+        self.flags & !OPTIONAL != 0
+    }
+
     /// The value where a node leaves it out.
     pub const fn default_value(&self) -> ValueKind {
         self.default.get()
@@ -337,6 +350,9 @@ impl Facts {
     pub const fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
+
+    /// Every fact that means something here.
+    pub const KNOWN: Self = Self(0xff);
 
     /// The bits; a foreign table may have some that mean nothing here.
     pub const fn bits(self) -> u32 {

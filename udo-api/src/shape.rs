@@ -110,6 +110,18 @@ impl Shape {
         self.bounded == 0
     }
 
+    /// A bit per dimension that is merely bounded, the outermost lowest.
+    pub(crate) const fn bounded_axes(&self) -> u8 {
+        self.bounded
+    }
+
+    /// Whether the fields of a foreign shape are ones that a constructor could have made.
+    fn is_sound(&self) -> bool {
+        let rank = usize::from(self.rank);
+        let beyond = u32::from(self.bounded) >> rank.min(MAX_RANK);
+        rank <= MAX_RANK && beyond == 0 && self.reserved == [0; 6] && self.checked_len().is_ok()
+    }
+
     /// Elements in a tensor of this shape, or the most there can be.
     ///
     /// Every shape that a constructor let pass has a countable number of them; a foreign one
@@ -176,6 +188,7 @@ abi_struct! {
         has_encoding: u8,
         reserved: [u8; 6],
         encoding: Encoding,
+        reserved_words: [u64; 4],
     }
 }
 
@@ -187,6 +200,7 @@ impl TensorDesc {
         has_encoding: 0,
         reserved: [0; 6],
         encoding: Encoding { scale: 0.0, zero_point: 0 },
+        reserved_words: [0; 4],
     };
 
     /// A tensor of this type and shape, with no encoding.
@@ -218,6 +232,13 @@ impl TensorDesc {
     /// The element type, or nothing for an absent tensor.
     pub const fn dtype(&self) -> Option<DType> {
         DType::from_code(self.dtype)
+    }
+
+    /// Whether the fields of a foreign description mean something.
+    pub fn is_sound(&self) -> bool {
+        let typed = self.dtype == 0 || self.dtype().is_some_and(|t| t.size_bytes() > 0);
+        let plain = self.reserved == [0; 6] && self.reserved_words == [0; 4];
+        typed && plain && self.has_encoding <= 1 && self.shape.is_sound()
     }
 
     /// Whether the node leaves this port out.

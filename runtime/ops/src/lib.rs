@@ -32,7 +32,6 @@ mod window;
 #[cfg(test)]
 mod testing;
 
-use udo_api::guard::GuardCell;
 use udo_api::{KernelDef, OpDef, PackageV1};
 
 /// Every operator of the package.
@@ -41,11 +40,6 @@ pub const OPS: &[OpDef] = ops::OPS;
 /// Every kernel of the package.
 pub const KERNELS: &[KernelDef] = ops::KERNELS;
 
-/// The package's table; a host that links it in adds [`thread_guard`].
+/// The package's table; a host that links it in adds its guard.
 pub const PACKAGE: PackageV1 =
     PackageV1::new("builtin", env!("CARGO_PKG_VERSION")).ops(OPS).kernels(KERNELS);
-
-/// The calling thread's heap guard in the program that this crate is linked into.
-pub extern "C" fn thread_guard() -> *mut GuardCell {
-    udo_api::guard::this_thread()
-}

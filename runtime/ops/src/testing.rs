@@ -305,7 +305,11 @@ impl Run {
             .collect();
         let params = self.param_values();
         let mut message = String::new();
-        let sink = ErrorSink { ctx: (&raw mut message).cast(), write: write_message };
+        let sink = ErrorSink {
+            ctx: (&raw mut message).cast(),
+            write: write_message,
+            reserved_words: [0; 4],
+        };
         let node = || NodeArgs {
             inputs: input_descs.as_ptr(),
             constants: constants.as_ptr(),
@@ -315,9 +319,11 @@ impl Run {
             param_count: u32::try_from(params.len()).unwrap(),
             opset: self.opset,
             errors: &raw const sink,
+            reserved_words: [0; 4],
         };
         let mut outputs = vec![TensorDesc::ABSENT; self.output_count];
-        let args = InferArgs { node: node(), outputs: outputs.as_mut_ptr() };
+        let args =
+            InferArgs { node: node(), outputs: outputs.as_mut_ptr(), reserved_words: [0; 4] };
         // SAFETY: everything that the arguments point to outlives the call.
         if unsafe { (self.op.infer_fn())(&raw const args) } != Status::OK.code() {
             return Err(message);
@@ -331,13 +337,14 @@ impl Run {
         assert!(!bounded || kernel.known_flags().has(udo_api::KernelFlags::BOUNDED));
 
         let mut packer = Packer { constants: &constants, packed: Vec::new() };
-        let host = HostTable { ctx: (&raw mut packer).cast(), pack };
+        let host = HostTable { ctx: (&raw mut packer).cast(), pack, reserved_words: [0; 4] };
         let args = FinalizeArgs {
             node: node(),
             outputs: outputs.as_ptr(),
             core: self.core,
             reserved: 0,
             host: &raw const host,
+            reserved_words: [0; 4],
         };
         let mut made =
             Finalized { state: std::ptr::null_mut(), workspace: Workspace::NONE, reserved: [0; 4] };
@@ -401,7 +408,7 @@ fn execute(
         packed: constants.as_ptr(),
         scratch: scratch.ptr(),
         scratch_bytes: wanted,
-        guard: crate::thread_guard(),
+        guard: udo_api::guard::this_thread(),
         parallel: std::ptr::null(),
         input_count: u16::try_from(inputs.len()).unwrap(),
         output_count: u16::try_from(outputs.len()).unwrap(),
@@ -413,7 +420,7 @@ fn execute(
     let status = Status::from_code(unsafe { (kernel.vtable().execute)(&raw const call) });
     if status != Status::OK {
         // SAFETY: the cell is this thread's own.
-        let report = unsafe { &*crate::thread_guard() }.take_report();
+        let report = unsafe { &*udo_api::guard::this_thread() }.take_report();
         let error = ExecError { status, detail: report.detail };
         return Err(format!("{error}{}", report.message));
     }

@@ -9,7 +9,7 @@ use udo_api::InPlace;
 use super::values::Drawn;
 use super::{PlanError, Purpose, SlotId, SlotPlace, Step};
 use crate::cores::Memory;
-use crate::memory::ALIGN_BYTES;
+use crate::memory::{ALIGN_BYTES, MAX_BYTES};
 
 /// The steps between which a slot holds something; both ends count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,10 +121,7 @@ impl Lifetimes {
                 .collect();
             taken.sort_unstable();
             let offset = lowest_gap(&taken, bytes);
-            let end = offset
-                .checked_add(bytes)
-                .filter(|&e| e <= isize::MAX.cast_unsigned())
-                .ok_or(too_large)?;
+            let end = offset.checked_add(bytes).filter(|&e| e <= MAX_BYTES).ok_or(too_large)?;
             places[slot].offset = offset;
             settled.push(slot);
             let arena = &mut arenas[memory as usize];

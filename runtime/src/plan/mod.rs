@@ -10,7 +10,7 @@ use std::sync::Arc;
 use udo_api::{Core, TensorDesc};
 
 use crate::cores::{Memory, Profile};
-use crate::memory::Tensor;
+use crate::memory::{MAX_BYTES, Tensor};
 use crate::place::Placement;
 use crate::registry::Registry;
 use crate::registry::call::LiveKernel;
@@ -154,6 +154,16 @@ pub enum PlanError {
         /// Why not.
         reason: String,
     },
+    /// A node has more ports than a call can count.
+    #[error("node {node:?} has {count} {what}, a call takes at most {PORTS_MAX}")]
+    Ports {
+        /// The node.
+        node: String,
+        /// Inputs, outputs or packed constants.
+        what: &'static str,
+        /// How many.
+        count: usize,
+    },
     /// The arena of a memory is larger than an address can count.
     #[error("the arena of the {memory} memory is too large")]
     TooLarge {
@@ -165,15 +175,19 @@ pub enum PlanError {
     Broken(String),
 }
 
+/// The most inputs, outputs and packed constants of one call: 16 bits, and one number for none.
+const PORTS_MAX: usize = 65_534;
+
 impl Plan {
     /// Lays out a placed graph.
     ///
     /// # Errors
     /// A kernel wants more scratch than its core has, or a value cannot be moved.
-    pub fn build(placement: Placement, registry: &Registry) -> Result<Self, PlanError> {
+    pub(crate) fn build(placement: Placement, registry: &Registry) -> Result<Self, PlanError> {
         let profile = placement.profile;
         let report = report::Nodes::of(&placement, registry);
         let mut drawn = values::draw(placement, registry)?;
+        drawn.steps.iter().try_for_each(check_ports)?;
         join::elide(&mut drawn);
         let scratch_bytes = scratch(&drawn.steps, &profile)?;
         let lifetimes = layout::Lifetimes::of(&mut drawn);
@@ -199,6 +213,18 @@ impl Plan {
     }
 }
 
+fn check_ports(step: &Step) -> Result<(), PlanError> {
+    let counts = [
+        ("inputs", step.inputs.len()),
+        ("outputs", step.outputs.len()),
+        ("packed constants", step.kernel.packed().len()),
+    ];
+    match counts.into_iter().find(|&(_, count)| count > PORTS_MAX) {
+        None => Ok(()),
+        Some((what, count)) => Err(PlanError::Ports { node: step.name.clone(), what, count }),
+    }
+}
+
 /// Bytes of scratch per memory: steps run one after the other, so each memory needs its largest.
 fn scratch(steps: &[Step], profile: &Profile) -> Result<[usize; 3], PlanError> {
     let mut bytes = [0; 3];
@@ -207,7 +233,7 @@ fn scratch(steps: &[Step], profile: &Profile) -> Result<[usize; 3], PlanError> {
         let workspace = step.kernel.workspace();
         let limit = if memory == Memory::Dsp { profile.vtcm_bytes } else { usize::MAX };
         let wanted = if workspace.wants_all_vtcm() { limit } else { workspace.bytes() };
-        if wanted > limit.min(isize::MAX.cast_unsigned()) {
+        if wanted > limit.min(MAX_BYTES) {
             let node = step.name.clone();
             return Err(PlanError::Scratch { node, core: step.core, wanted, available: limit });
         }

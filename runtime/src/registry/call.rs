@@ -1,5 +1,6 @@
 //! Calls into packages before the run: shape inference, finalize, free.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::fmt;
@@ -40,7 +41,7 @@ impl std::error::Error for Refusal {}
 
 /// A node as packages see it before the run.
 #[derive(Clone, Debug)]
-pub struct NodeView<'a> {
+pub(crate) struct NodeView<'a> {
     /// One per input; absent ones included.
     pub inputs: Vec<TensorDesc>,
     /// One per input; the elements of those that are constant.
@@ -83,7 +84,11 @@ impl RawNode {
         Self {
             constants: view.constants.iter().copied().map(span).collect(),
             params: view.params.to_abi(),
-            sink: ErrorSink { ctx: std::ptr::from_mut(message).cast(), write: append },
+            sink: ErrorSink {
+                ctx: std::ptr::from_mut(message).cast(),
+                write: append,
+                reserved_words: [0; 4],
+            },
         }
     }
 
@@ -98,6 +103,7 @@ impl RawNode {
             param_count: count(self.params.len()),
             opset: view.opset,
             errors: &raw const self.sink,
+            reserved_words: [0; 4],
         }
     }
 }
@@ -118,15 +124,23 @@ fn refuse(status: u32, message: String) -> Result<(), Refusal> {
 ///
 /// # Errors
 /// The operator refuses the node.
-pub fn infer(op: &OpDef, view: &NodeView<'_>) -> Result<Vec<TensorDesc>, Refusal> {
+pub(crate) fn infer(op: &OpDef, view: &NodeView<'_>) -> Result<Vec<TensorDesc>, Refusal> {
     let mut message = String::new();
     let mut outputs = vec![TensorDesc::ABSENT; view.output_count];
     let raw = RawNode::new(view, &mut message);
-    let args = InferArgs { node: raw.args(view), outputs: outputs.as_mut_ptr() };
+    let args =
+        InferArgs { node: raw.args(view), outputs: outputs.as_mut_ptr(), reserved_words: [0; 4] };
     // SAFETY: the arguments point to what they say, for the call.
     let status = unsafe { (op.infer_fn())(&raw const args) };
     refuse(status, message)?;
-    Ok(outputs)
+    match outputs.iter().position(|desc| !desc.is_sound()) {
+        None => Ok(outputs),
+        Some(index) => {
+            let message =
+                format!("shape inference leaves the description of output {index} broken");
+            Err(Refusal { status: Status::BAD_CALL, message })
+        }
+    }
 }
 
 /// A finalized kernel and the constants that it packed; freed when dropped.
@@ -218,10 +232,10 @@ impl LiveKernel {
     /// How a device runs it, if it is a GPU kernel.
     pub fn gpu_info(&self) -> Option<KernelInfo> {
         let gpu = self.vtable.gpu?;
-        let mut info = std::mem::MaybeUninit::uninit();
+        let mut info = std::mem::MaybeUninit::<KernelInfo>::zeroed();
         // SAFETY: the state is this kernel's, and there is room for one description.
         let status = unsafe { (gpu.info)(self.state, info.as_mut_ptr()) };
-        // SAFETY: the callee filled it in, as its status says.
+        // SAFETY: zero is a value of every field, whatever the callee filled in.
         (status == Status::OK.code()).then(|| unsafe { info.assume_init() })
     }
 }
@@ -230,7 +244,7 @@ impl LiveKernel {
 ///
 /// # Errors
 /// The kernel refuses the node.
-pub fn finalize(
+pub(crate) fn finalize(
     def: &KernelDef,
     core: Core,
     view: &NodeView<'_>,
@@ -238,23 +252,32 @@ pub fn finalize(
     store: &PackStore,
 ) -> Result<LiveKernel, Refusal> {
     let mut message = String::new();
+    let view = &NodeView { output_count: outputs.len(), ..view.clone() };
     let raw = RawNode::new(view, &mut message);
     let vtable = def.vtable();
-    let mut packing = Packing { store, view, kernel: kernel_key(def), packed: Vec::new() };
-    let host = HostTable { ctx: (&raw mut packing).cast(), pack };
+    let packing = Packing { store, view, kernel: kernel_key(def), packed: RefCell::default() };
+    let host =
+        HostTable { ctx: (&raw const packing).cast_mut().cast(), pack, reserved_words: [0; 4] };
     let args = FinalizeArgs {
         node: raw.args(view),
         outputs: outputs.as_ptr(),
         core,
         reserved: 0,
         host: &raw const host,
+        reserved_words: [0; 4],
     };
     let mut made =
         Finalized { state: std::ptr::null_mut(), workspace: Workspace::NONE, reserved: [0; 4] };
     // SAFETY: the arguments point to what they say, for the call.
     let status = unsafe { (vtable.finalize)(&raw const args, &raw mut made) };
     refuse(status, message)?;
-    let packed = packing.packed;
+    if made.workspace.has_unknown_flags() || made.reserved != [0; 4] {
+        // SAFETY: finalize made the state, and nobody has it but us.
+        unsafe { (vtable.free)(made.state) };
+        let message = "finalize sets reserved fields".to_owned();
+        return Err(Refusal { status: Status::BAD_CALL, message });
+    }
+    let packed = packing.packed.into_inner();
     let spans = packed.iter().map(|b| Span { ptr: b.as_ptr(), bytes: b.len() }).collect();
     Ok(LiveKernel {
         vtable,
@@ -279,7 +302,7 @@ struct Packing<'a> {
     store: &'a PackStore,
     view: &'a NodeView<'a>,
     kernel: Vec<u8>,
-    packed: Vec<Arc<Buffer>>,
+    packed: RefCell<Vec<Arc<Buffer>>>,
 }
 
 /// Packing code is the library's own: its function's address tells libraries apart within a process.
@@ -303,13 +326,19 @@ impl PackStore {
 }
 
 impl Packing<'_> {
-    fn key(&self, tensor: &Tensor, version: u64, bytes: usize) -> Key {
+    fn key(&self, input: usize, tensor: &Tensor, version: u64, bytes: usize, fill: FillFn) -> Key {
         let mut hash = Sha256::new();
         hash.update((self.kernel.len() as u64).to_le_bytes());
         hash.update(&self.kernel);
+        // Other closures pack other elements; each has a function of its own.
+        hash.update((fill as usize).to_le_bytes());
         hash.update(version.to_le_bytes());
         hash.update((bytes as u64).to_le_bytes());
         hash.update(tensor.desc().to_string());
+        if let Some(encoding) = self.view.inputs.get(input).and_then(TensorDesc::encoding) {
+            hash.update(encoding.scale.to_le_bytes());
+            hash.update(encoding.zero_point.to_le_bytes());
+        }
         hash.update(tensor.bytes());
         hash.finalize().into()
     }
@@ -325,11 +354,11 @@ unsafe extern "C" fn pack(
     index: *mut u32,
 ) -> u32 {
     // SAFETY: `finalize` passes a `Packing` that outlives the call.
-    let packing = unsafe { &mut *ctx.cast::<Packing<'_>>() };
+    let packing = unsafe { &*ctx.cast::<Packing<'_>>() };
     let Some(tensor) = packing.view.constants.get(input as usize).copied().flatten() else {
         return Status::BAD_CALL.code();
     };
-    let key = packing.key(tensor, version, bytes);
+    let key = packing.key(input as usize, tensor, version, bytes, fill);
     let buffer = if let Some(shared) = packing.store.get(&key) {
         shared
     } else {
@@ -343,8 +372,9 @@ unsafe extern "C" fn pack(
         packing.store.put(key, &buffer);
         buffer
     };
-    let Ok(number) = u32::try_from(packing.packed.len()) else { return Status::BAD_CALL.code() };
-    packing.packed.push(buffer);
+    let mut packed = packing.packed.borrow_mut();
+    let Ok(number) = u32::try_from(packed.len()) else { return Status::BAD_CALL.code() };
+    packed.push(buffer);
     // SAFETY: the package passes room for one number.
     unsafe { index.write(number) };
     Status::OK.code()

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde_json::Value;
-use udo_api::abi::{ABI_VERSION, FINGERPRINT, PackageV1};
+use udo_api::abi::{ABI_VERSION, PackageV1, READABLE};
 use udo_api::{Core, DType, Side, TypeSet, Wanted};
 
 use super::OpenError;
@@ -163,7 +163,7 @@ impl Manifest {
 
     /// Refuses a library that this runtime cannot open.
     pub(super) fn check(&self, path: &Path) -> Result<(), OpenError> {
-        if self.fingerprint != FINGERPRINT {
+        if !READABLE.contains(&self.fingerprint) {
             return Err(OpenError::Layouts { path: path.to_owned(), found: self.fingerprint });
         }
         let wanted = host_target();

@@ -3,7 +3,7 @@
 //! Opening a package checks everything that its files and tables say before any of it is
 //! registered. Which kernel a node gets is decided elsewhere.
 
-pub mod call;
+pub(crate) mod call;
 mod channel_last;
 mod choose;
 mod defaults;
@@ -39,7 +39,8 @@ pub use manifest::{
 pub use params::{ParamSetting, Params};
 pub use resolve::{BindOptions, Binding, ResolveError, Resolved};
 
-use call::PackStore;
+pub use call::{LiveKernel, PackStore, Refusal};
+
 use open::Candidate;
 
 /// Stands for a package of one registry.
@@ -129,7 +130,7 @@ impl Registry {
     /// # Errors
     /// The built-in table breaks the contract.
     pub fn builtin() -> Result<Self, OpenError> {
-        static BUILT_IN: PackageV1 = udo_ops::PACKAGE.guarded_by(udo_ops::thread_guard);
+        static BUILT_IN: PackageV1 = udo_ops::PACKAGE.guarded();
         let mut registry = Self::new();
         registry.add_static(&BUILT_IN)?;
         Ok(registry)

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use udo_api::abi::{LAYOUTS, Layout, LibraryRef, PackageV1, ValueKind};
 use udo_api::{
-    Core, CoreKind, KernelDef, OpDef, OpSchema, Param, ParamKind, Port, Side, TypeRule, TypeSet,
-    Wanted, types,
+    Core, CoreKind, Facts, KernelDef, KernelFlags, OpDef, OpSchema, Param, ParamKind, Port, Side,
+    TypeRule, TypeSet, Wanted, types,
 };
 
 use super::index::is_inside;
@@ -74,6 +74,9 @@ fn raw<T>(item: &T, name: &str) -> Result<(), String> {
 fn check_op(op: &OpDef) -> Result<(), String> {
     raw(op, "OpDef")?;
     let schema = op.schema();
+    if schema.known_facts().bits() & !Facts::KNOWN.bits() != 0 {
+        return Err("it states facts that this version does not know".to_owned());
+    }
     check_ports("input", schema.inputs())?;
     check_ports("output", schema.outputs())?;
     if schema.outputs().is_empty() {
@@ -106,6 +109,9 @@ fn check_ports(side: &str, ports: &[Port]) -> Result<(), String> {
 fn check_port(port: &Port, is_last: bool) -> Result<(), String> {
     raw(port, "Port")?;
     check_types(port.types())?;
+    if port.has_unknown_flags() {
+        return Err("it sets flags that this version does not know".to_owned());
+    }
     if port.is_repeated() && !is_last {
         return Err("it is repeated, wanted that of the last port only".to_owned());
     }
@@ -133,6 +139,9 @@ fn check_param(param: &Param) -> Result<(), String> {
     let Some(kind) = param.kind() else {
         return Err("its kind is not known, wanted scalar, text or tensor".to_owned());
     };
+    if param.has_unknown_flags() {
+        return Err("it sets flags that this version does not know".to_owned());
+    }
     if param.dtype().is_none() {
         return Err("its type is not known".to_owned());
     }
@@ -165,6 +174,16 @@ fn check_kernel(kernel: &KernelDef, ops: &[OpDef]) -> Result<(), String> {
         raw(gpu, "GpuTable")?;
     }
     check_core(kernel.core())?;
+    if kernel.has_unknown_flags() {
+        return Err("it sets flags or a cost that this version does not know".to_owned());
+    }
+    let indexed = kernel.vtable().gpu.is_some();
+    let strided = kernel.known_flags().has(KernelFlags::ROWS_STRIDED);
+    if indexed && (strided || !kernel.in_place_pairs().is_empty()) {
+        return Err(
+            "it is a GPU kernel, which works neither in place nor on strided rows".to_owned()
+        );
+    }
     let Some(op) = ops.iter().find(|op| op.schema().name() == kernel.op()) else {
         return Err("its package describes no such operator".to_owned());
     };
@@ -199,6 +218,9 @@ fn check_rule(rule: &TypeRule, schema: &OpSchema) -> Result<(), String> {
         }
         Wanted::SameAsInput(other) if schema.input(other).is_none() => Err(format!(
             "the rule for {side} {port} wants the type of input {other}, which the operator lacks"
+        )),
+        Wanted::SameAsInput(other) if side == "input" && other >= port => Err(format!(
+            "the rule for input {port} wants the type of input {other}, wanted an input before it"
         )),
         Wanted::SameAsInput(_) => Ok(()),
     }

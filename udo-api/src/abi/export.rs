@@ -18,7 +18,7 @@ macro_rules! export_package {
         static UDO_GUARD_ALLOC: $crate::GuardAlloc = $crate::GuardAlloc;
 
         const _: () = {
-            const PACKAGE: $crate::PackageV1 = $package.guarded_by(thread_guard);
+            const PACKAGE: $crate::PackageV1 = $package.guarded();
             const MANIFEST_LEN: usize = $crate::abi::manifest_len(&PACKAGE);
             static TABLE: $crate::PackageV1 = PACKAGE;
 
@@ -26,12 +26,8 @@ macro_rules! export_package {
             #[unsafe(link_section = ".udo.manifest")]
             pub static UDO_MANIFEST: [u8; MANIFEST_LEN] = $crate::abi::manifest_bytes(&PACKAGE);
 
-            extern "C" fn thread_guard() -> *mut $crate::guard::GuardCell {
-                $crate::guard::install_panic_hook();
-                $crate::guard::this_thread()
-            }
-
             fn root() -> $crate::abi::PackageRoot_Ref {
+                $crate::guard::install_panic_hook();
                 $crate::abi::PackageRoot::leak(&TABLE)
             }
 

@@ -112,6 +112,17 @@ fn check<T: Element>(arg: &TensorArg, port: usize) -> Result<(), ExecError> {
     Ok(())
 }
 
+/// Refuses tensors that a GPU kernel cannot index: halves of in-place pairs, and rows that lie apart.
+fn check_alone(arg: &TensorArg, port: usize) -> Result<(), ExecError> {
+    if arg.in_place != 0 {
+        return Err(ExecError::with(Status::IN_PLACE, [port as u64, 0]));
+    }
+    if !arg.is_dense() {
+        return Err(ExecError::with(Status::NOT_DENSE, [port as u64, 0]));
+    }
+    Ok(())
+}
+
 /// Hands out an output's whole memory, once per call.
 fn take_elements<'a, T: Element>(
     arg: &mut TensorArg,
@@ -222,7 +233,9 @@ impl<'a> Inputs<'a> {
     }
 
     pub(super) fn raw(&self, port: usize) -> Result<&'a TensorArg, ExecError> {
-        self.arg(port)
+        let arg = self.arg(port)?;
+        check_alone(arg, port)?;
+        Ok(arg)
     }
 }
 
@@ -327,32 +340,40 @@ impl<'a> Outputs<'a> {
         if arg.has_encoding == 0 { Err(ExecError::of(Status::BAD_CALL)) } else { Ok(arg.encoding) }
     }
 
-    /// Says the extents of bounded output `port` in this run. The elements stay where they were written.
+    /// Says the extents of bounded output `port` in this run. The elements stay where they were
+    /// written; each bounded extent may shrink, and the others stay as they are.
     ///
     /// # Errors
-    /// No such output, another rank, or more elements than its bound.
+    /// No such output, another rank, or an extent that may not be.
     pub fn set_shape(&mut self, port: usize, dims: &[usize]) -> Result<(), ExecError> {
         let arg = self.arg_mut(port)?;
-        if dims.len() != usize::from(arg.rank) {
+        if dims == arg.shape() {
+            return Ok(());
+        }
+        if dims.len() != arg.shape().len() {
             return Err(ExecError::with(
                 Status::BOUND_EXCEEDED,
                 [dims.len() as u64, u64::from(arg.rank)],
             ));
         }
-        let len = dims.iter().try_fold(1usize, |n, &d| n.checked_mul(d)).unwrap_or(usize::MAX);
-        if len > arg.capacity {
-            return Err(ExecError::with(Status::BOUND_EXCEEDED, [len as u64, arg.capacity as u64]));
+        for (axis, (&wanted, &bound)) in dims.iter().zip(arg.shape()).enumerate() {
+            let may_shrink = arg.bounded >> axis & 1 == 1;
+            if wanted > bound || (wanted < bound && !may_shrink) {
+                return Err(ExecError::with(Status::BOUND_EXCEEDED, [wanted as u64, bound as u64]));
+            }
         }
         for (to, from) in arg.dims.iter_mut().zip(dims) {
             *to = *from;
         }
-        arg.len = len;
+        // Every extent is at most its bound, so the product is at most the capacity.
+        arg.len = dims.iter().product();
         arg.row_stride = dims.last().copied().unwrap_or(1);
         Ok(())
     }
 
     pub(super) fn take_raw(&mut self, port: usize) -> Result<TensorArg, ExecError> {
         let arg = self.arg_mut(port)?;
+        check_alone(arg, port)?;
         if arg.flags & arg_flags::TAKEN != 0 {
             return Err(ExecError::with(Status::OUTPUT_TAKEN, [port as u64, 0]));
         }
@@ -383,6 +404,11 @@ pub struct Rows<'a, T> {
     shape: RowShape,
     marker: PhantomData<&'a [T]>,
 }
+
+// SAFETY: rows are shared slices, and elements may go to any thread.
+unsafe impl<T: Element> Send for Rows<'_, T> {}
+// SAFETY: as above.
+unsafe impl<T: Element> Sync for Rows<'_, T> {}
 
 impl<'a, T: Element> Rows<'a, T> {
     /// How many rows there are.
@@ -420,7 +446,15 @@ pub struct RowsMut<'a, T> {
     marker: PhantomData<&'a mut [T]>,
 }
 
+// SAFETY: rows are exclusive slices, and elements may go to any thread.
+unsafe impl<T: Element> Send for RowsMut<'_, T> {}
+
 impl<T: Element> RowsMut<'_, T> {
+    /// First element, columns and stride, for the parallel-for to cut.
+    pub(super) fn parts(&mut self) -> (*mut T, usize, usize) {
+        (self.data, self.shape.cols, self.shape.stride)
+    }
+
     /// How many rows there are.
     pub fn len(&self) -> usize {
         self.shape.rows

@@ -73,8 +73,28 @@ pub const LAYOUTS: &[Layout] = &[
     PackageV1::LAYOUT,
 ];
 
-/// One number over all of [`LAYOUTS`]; a library with another one is refused.
-pub const FINGERPRINT: u64 = layout::fingerprint(LAYOUTS);
+/// One number over all of [`LAYOUTS`], the element types and the statuses; libraries carry it.
+pub const FINGERPRINT: u64 = layout::fingerprint(LAYOUTS, CODES);
+
+/// The fingerprints of libraries that this version reads: its own, and those of earlier layouts
+/// that differ only in reserved fields which have since been given a meaning.
+pub const READABLE: &[u64] = &[FINGERPRINT];
+
+const CODES: &[(&str, u32)] = &{
+    let mut codes = [("", 0); crate::DType::ALL.len() + crate::Status::ALL.len()];
+    let mut i = 0;
+    while i < crate::DType::ALL.len() {
+        let dtype = crate::DType::ALL[i];
+        codes[i] = (dtype.name(), dtype.code() as u32);
+        i += 1;
+    }
+    let mut s = 0;
+    while s < crate::Status::ALL.len() {
+        codes[i + s] = crate::Status::ALL[s];
+        s += 1;
+    }
+    codes
+};
 
 // The words of a call fit one cache line; a tensor is two.
 const _: () = assert!(size_of::<ExecArgs>() == 64);

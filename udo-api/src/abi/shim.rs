@@ -120,6 +120,7 @@ impl<K: Kernel> KernelFns<K> {
         execute: Self::execute,
         free: free::<K>,
         gpu: None,
+        reserved_words: [0; 4],
     };
 
     unsafe extern "C" fn finalize(args: *const FinalizeArgs, out: *mut Finalized) -> u32 {
@@ -147,13 +148,18 @@ pub const fn kernel_vtable<K: Kernel>() -> &'static KernelVTable {
 struct GpuFns<K>(K);
 
 impl<K: GpuKernel> GpuFns<K> {
-    const GPU: GpuTable =
-        GpuTable { info: Self::info, has_work_item: K::WORK_ITEM.is_some() as u32, reserved: 0 };
+    const GPU: GpuTable = GpuTable {
+        info: Self::info,
+        has_work_item: K::WORK_ITEM.is_some() as u32,
+        reserved: 0,
+        reserved_words: [0; 4],
+    };
     const TABLE: KernelVTable = KernelVTable {
         finalize: Self::finalize,
         execute: Self::execute,
         free: free::<GpuState<K>>,
         gpu: Some(&Self::GPU),
+        reserved_words: [0; 4],
     };
 
     unsafe extern "C" fn finalize(args: *const FinalizeArgs, out: *mut Finalized) -> u32 {

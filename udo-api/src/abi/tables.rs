@@ -66,6 +66,11 @@ abi_struct! {
     }
 }
 
+/// `[finalize-time, thread-safe]` The calling thread's cell of this library.
+extern "C" fn thread_guard() -> *mut GuardCell {
+    crate::guard::this_thread()
+}
+
 impl PackageV1 {
     /// An empty table for the package `name`.
     #[expect(clippy::cast_possible_truncation, reason = "the table has a few hundred bytes")]
@@ -106,9 +111,9 @@ impl PackageV1 {
         self
     }
 
-    /// The same table with a heap guard.
+    /// The same table with the heap guard of the library or program that this is compiled into.
     #[must_use]
-    pub const fn guarded_by(mut self, thread_guard: extern "C" fn() -> *mut GuardCell) -> Self {
+    pub const fn guarded(mut self) -> Self {
         self.thread_guard = Some(thread_guard);
         self
     }
@@ -127,7 +132,7 @@ impl PackageV1 {
                 size_of::<Self>()
             ));
         }
-        if self.fingerprint != super::FINGERPRINT {
+        if !super::READABLE.contains(&self.fingerprint) {
             let wanted = super::FINGERPRINT;
             return Some(format!(
                 "its layouts hash to {:016x}, wanted {wanted:016x}",
@@ -184,6 +189,8 @@ abi_struct! {
         pub ctx: *mut c_void,
         /// `[finalize-time]` Appends UTF-8 text.
         pub write: unsafe extern "C" fn(ctx: *mut c_void, text: *const u8, bytes: usize),
+        /// Zero.
+        pub reserved_words: [u64; 4],
     }
 }
 
@@ -226,6 +233,8 @@ abi_struct! {
         pub opset: u32,
         /// Where errors go.
         pub errors: *const ErrorSink,
+        /// Zero.
+        pub reserved_words: [u64; 4],
     }
 }
 
@@ -237,6 +246,8 @@ abi_struct! {
         pub node: NodeArgs,
         /// `node.output_count` descriptions to fill in.
         pub outputs: *mut TensorDesc,
+        /// Zero.
+        pub reserved_words: [u64; 4],
     }
 }
 
@@ -265,6 +276,8 @@ abi_struct! {
             fill_ctx: *mut c_void,
             index: *mut u32,
         ) -> u32,
+        /// Zero.
+        pub reserved_words: [u64; 4],
     }
 }
 
@@ -282,6 +295,8 @@ abi_struct! {
         pub reserved: u32,
         /// What the host does for the kernel.
         pub host: *const HostTable,
+        /// Zero.
+        pub reserved_words: [u64; 4],
     }
 }
 
@@ -324,8 +339,8 @@ abi_struct! {
         pub rank: u8,
         /// See [`arg_flags`].
         pub flags: u8,
-        /// Zero.
-        pub reserved: u8,
+        /// A bit per dimension that the kernel may shrink.
+        pub bounded: u8,
         /// 1 + the other port of the pair, where planned in place: an output's input or the reverse.
         pub in_place: u16,
         /// Whether `encoding` means something.
@@ -349,7 +364,7 @@ impl TensorArg {
         dtype: 0,
         rank: 0,
         flags: arg_flags::ABSENT,
-        reserved: 0,
+        bounded: 0,
         in_place: 0,
         has_encoding: 0,
         encoding: Encoding { scale: 0.0, zero_point: 0 },
@@ -373,6 +388,7 @@ impl TensorArg {
             dtype: dtype.code(),
             rank: u8::try_from(shape.len()).unwrap_or(0),
             flags: 0,
+            bounded: desc.full_shape().bounded_axes(),
             has_encoding: u16::from(desc.encoding().is_some()),
             encoding: desc.encoding().unwrap_or(Self::ABSENT.encoding),
             dims,
@@ -411,6 +427,8 @@ abi_struct! {
             task: unsafe extern "C" fn(task_ctx: *const c_void, index: usize),
             task_ctx: *const c_void,
         ),
+        /// Zero.
+        pub reserved_words: [u64; 4],
     }
 }
 
@@ -543,6 +561,8 @@ abi_struct! {
         pub has_work_item: u32,
         /// Zero.
         pub reserved: u32,
+        /// Zero.
+        pub reserved_words: [u64; 4],
     }
 }
 
@@ -558,5 +578,7 @@ abi_struct! {
         pub free: unsafe extern "C" fn(state: *mut c_void),
         /// What a GPU kernel has beyond the others; null for all others.
         pub gpu: Option<&'static GpuTable>,
+        /// Zero.
+        pub reserved_words: [u64; 4],
     }
 }

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::ParallelTable;
+use super::{ParallelTable, RowsMut};
 use crate::guard::{self, GuardCell, Traces};
 use crate::{Element, ExecError, Status};
 
@@ -88,6 +88,28 @@ impl<'a> Parallel<'a> {
             let first = unsafe { pieces.at(start) };
             // SAFETY: pieces do not overlap, and each number is called once, so this one is ours.
             body(index, unsafe { std::slice::from_raw_parts_mut(first, len.min(total - start)) })
+        })
+    }
+}
+
+impl Parallel<'_> {
+    /// Calls `body` with each row of `rows` and its number, in any order, on any thread.
+    ///
+    /// # Errors
+    /// As [`Parallel::run`].
+    pub fn rows_mut<T, F>(&self, rows: &mut RowsMut<'_, T>, body: F) -> Result<(), ExecError>
+    where
+        T: Element,
+        F: Fn(usize, &mut [T]) -> Result<(), ExecError> + Sync,
+    {
+        let count = rows.len();
+        let (data, cols, stride) = rows.parts();
+        let pieces = Pieces { data, marker: PhantomData };
+        self.run(count, |index| {
+            // SAFETY: `index` is below the number of rows, which lie inside the host's buffer.
+            let first = unsafe { pieces.at(index * stride) };
+            // SAFETY: rows do not overlap, and each number is called once, so this one is ours.
+            body(index, unsafe { std::slice::from_raw_parts_mut(first, cols) })
         })
     }
 }

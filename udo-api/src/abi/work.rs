@@ -25,6 +25,12 @@ pub(super) struct GpuState<K> {
 impl<K: GpuKernel> GpuState<K> {
     pub(super) fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let kernel = K::operation(cx)?;
+        if cx.output_count() > MAX_OUTPUTS {
+            let count = cx.output_count();
+            return Err(Error::new(format!(
+                "it has {count} outputs, a GPU kernel at most {MAX_OUTPUTS}"
+            )));
+        }
         let mut info = KernelInfo::EMPTY;
         kernel.set_kernel_info(&mut info)?;
         let sizes = info.global_size();

@@ -6,11 +6,14 @@
 //! anything.
 
 use udo_api::{
-    Core, Error, ExecError, FinalizeCx, Io, Kernel, KernelDef, TypeRule, input, output, types,
+    Core, Error, ExecError, FinalizeCx, Io, Kernel, KernelDef, KernelFlags, TypeRule, input,
+    output, types,
 };
 
-pub(crate) const KERNEL: KernelDef =
-    KernelDef::new::<TopKAboveF32>("TopKAbove", Core::CPU).types(TYPES);
+pub(crate) const KERNEL: KernelDef = KernelDef::new::<TopKAboveF32>("TopKAbove", Core::CPU)
+    .types(TYPES)
+    // The outputs are bounded, and execute says their extents.
+    .flags(KernelFlags::BOUNDED);
 
 const TYPES: &[TypeRule] = &[
     input(0, types::F32),
