@@ -3,13 +3,16 @@
 
 use udo_api::types::F32;
 use udo_api::{
-    Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema,
-    PackageV1, Param, Port, Shape, Value,
+    Core, DType, Error, ExecError, FinalizeCx, GuardAlloc, InferCx, Io, Kernel, KernelDef, Op,
+    OpDef, OpSchema, PackageV1, Param, Port, Shape, Value,
 };
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node};
 use udo_runtime::memory::Tensor;
 use udo_runtime::model::{CompileError, Model, Options};
 use udo_runtime::registry::Registry;
+
+#[global_allocator]
+static GUARD: GuardAlloc = GuardAlloc;
 
 /// Relu with another slope, which stands in for the built-in operator.
 struct Relu;

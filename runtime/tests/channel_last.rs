@@ -3,12 +3,15 @@
 
 use udo_api::types::F32;
 use udo_api::{
-    Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Layout, Op, OpDef,
-    OpSchema, PackageV1, Port,
+    Core, DType, Error, ExecError, FinalizeCx, GuardAlloc, InferCx, Io, Kernel, KernelDef, Layout,
+    Op, OpDef, OpSchema, PackageV1, Port,
 };
 use udo_runtime::graph::{DimSpec, Graph, Node, ValueId};
 use udo_runtime::model::{Model, Options};
 use udo_runtime::registry::Registry;
+
+#[global_allocator]
+static GUARD: GuardAlloc = GuardAlloc;
 
 static PACKAGE: PackageV1 = PackageV1::new("Channels", "1.0.0")
     .ops(&[OpDef::of::<Number>()])

@@ -27,7 +27,7 @@ use udo_api::abi::PackageV1;
 use udo_api::guard::GuardCell;
 use udo_api::{Core, KernelDef, OpDef};
 
-pub use discover::{Discovery, Found, Skipped, discover};
+pub use discover::{Discovery, Found, Skipped};
 pub use dist::{DIST_FOLDER, implementation_file, registration_file};
 pub use error::{LoadReport, OpenError};
 pub use inspect::{Contents, InspectedLibrary, Inspection, Listing, inspect};

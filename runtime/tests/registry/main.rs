@@ -10,3 +10,6 @@ mod inspect;
 mod open;
 mod support;
 mod tables;
+
+#[global_allocator]
+static GUARD: udo_api::GuardAlloc = udo_api::GuardAlloc;
