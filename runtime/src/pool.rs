@@ -1,9 +1,10 @@
-//! The fork-join pool behind every kernel's `Parallel`: no heap once it stands.
+//! The fork-join pool behind every kernel's `Parallel`: no heap once it stands, and no lock while
+//! it is busy. Workers look for the next job for a few microseconds before they sleep.
 
-use std::cell::Cell;
+use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;
 use std::num::NonZero;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
@@ -18,21 +19,40 @@ struct Job {
     count: usize,
 }
 
-// SAFETY: the context is only handed to `task`, whose caller vouched for any thread.
-unsafe impl Send for Job {}
-
-struct State {
-    job: Option<Job>,
-    generation: u64,
-    busy_workers: usize,
-    closing: bool,
-}
-
+/// The job in hand, and who is at it.
+///
+/// `gate` says all of it in one word: the job's number in the upper half, whether workers may
+/// still join in bit 31, and below that how many have joined. A worker joins by adding one to a
+/// gate that is open; the submitter shuts the gate and waits for the count to fall to 0. So a job
+/// is never read while it is being replaced, and nobody waits for workers that sleep.
 struct Shared {
-    state: Mutex<State>,
+    gate: AtomicU64,
+    /// Held by the one who submits; read by workers that have joined.
+    job: UnsafeCell<Job>,
+    taken: AtomicBool,
+    next: AtomicUsize,
+    closing: AtomicBool,
+    sleepers: AtomicUsize,
+    waits: AtomicBool,
+    lock: Mutex<()>,
     wake: Condvar,
     done: Condvar,
-    next: AtomicUsize,
+}
+
+// SAFETY: `job` is written while `taken` is held and the gate is shut with nobody inside, and read
+// only by those inside. Its context goes only to `task`, whose caller vouched for any thread.
+unsafe impl Sync for Shared {}
+// SAFETY: as above.
+unsafe impl Send for Shared {}
+
+const OPEN: u64 = 1 << 31;
+const JOINED: u64 = OPEN - 1;
+
+/// How often to look before going to sleep: a few microseconds.
+const LOOKS: u32 = 400;
+
+fn number(gate: u64) -> u64 {
+    gate >> 32
 }
 
 /// Threads that share out the calls of one parallel-for at a time.
@@ -80,11 +100,18 @@ impl Pool {
     /// # Errors
     /// The system refuses a thread.
     pub fn new(threads: NonZero<usize>) -> std::io::Result<Self> {
+        let idle = Job { task: nothing, ctx: std::ptr::null(), count: 0 };
         let shared = Arc::new(Shared {
-            state: Mutex::new(State { job: None, generation: 0, busy_workers: 0, closing: false }),
+            gate: AtomicU64::new(0),
+            job: UnsafeCell::new(idle),
+            taken: AtomicBool::new(false),
+            next: AtomicUsize::new(0),
+            closing: AtomicBool::new(false),
+            sleepers: AtomicUsize::new(0),
+            waits: AtomicBool::new(false),
+            lock: Mutex::new(()),
             wake: Condvar::new(),
             done: Condvar::new(),
-            next: AtomicUsize::new(0),
         });
         let table = Box::new(ParallelTable {
             ctx: Arc::as_ptr(&shared).cast(),
@@ -115,8 +142,11 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        self.shared.lock().closing = true;
-        self.shared.wake.notify_all();
+        self.shared.closing.store(true, Ordering::SeqCst);
+        {
+            let _guard = self.shared.lock();
+            self.shared.wake.notify_all();
+        }
         for worker in self.workers.drain(..) {
             // Workers run tasks that catch their panics, so there is nothing to pass on.
             drop(worker.join());
@@ -124,38 +154,75 @@ impl Drop for Pool {
     }
 }
 
+unsafe extern "C" fn nothing(_: *const c_void, _: usize) {}
+
 impl Shared {
-    /// No code that can panic runs under the lock, so a poisoned state is whole all the same.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Nothing that can panic runs under the lock, and it guards no data.
+    fn lock(&self) -> MutexGuard<'_, ()> {
+        self.lock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// A worker's life: join jobs until the pool closes.
     fn serve(&self) {
         let mut seen = 0;
-        let mut state = self.lock();
-        loop {
-            if state.closing {
-                return;
-            }
-            let fresh = state.job.filter(|_| state.generation != seen);
-            let Some(job) = fresh else {
-                state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
-                continue;
-            };
-            seen = state.generation;
-            state.busy_workers += 1;
-            drop(state);
-            self.work(job);
-            state = self.lock();
-            state.busy_workers -= 1;
-            if state.busy_workers == 0 {
-                self.done.notify_all();
+        let mut looks = 0;
+        while !self.closing.load(Ordering::Relaxed) {
+            if self.join(&mut seen) {
+                self.work();
+                self.leave();
+                looks = 0;
+            } else if looks < LOOKS {
+                looks += 1;
+                std::hint::spin_loop();
+            } else {
+                self.sleep(seen);
+                looks = 0;
             }
         }
     }
 
-    fn work(&self, job: Job) {
+    fn is_new(&self, seen: u64) -> bool {
+        let gate = self.gate.load(Ordering::SeqCst);
+        gate & OPEN != 0 && number(gate) != seen
+    }
+
+    /// Joins a job that is not the one numbered `seen`, if there is one.
+    fn join(&self, seen: &mut u64) -> bool {
+        let gate = self.gate.load(Ordering::Acquire);
+        if gate & OPEN == 0 || number(gate) == *seen {
+            return false;
+        }
+        let joined =
+            self.gate.compare_exchange(gate, gate + 1, Ordering::AcqRel, Ordering::Relaxed);
+        if joined.is_ok() {
+            *seen = number(gate);
+        }
+        joined.is_ok()
+    }
+
+    fn leave(&self) {
+        let gate = self.gate.fetch_sub(1, Ordering::SeqCst);
+        let last = gate & JOINED == 1 && gate & OPEN == 0;
+        if last && self.waits.load(Ordering::SeqCst) {
+            let _guard = self.lock();
+            self.done.notify_all();
+        }
+    }
+
+    fn sleep(&self, seen: u64) {
+        let mut guard = self.lock();
+        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        while !self.is_new(seen) && !self.closing.load(Ordering::SeqCst) {
+            guard = self.wake.wait(guard).unwrap_or_else(PoisonError::into_inner);
+        }
+        self.sleepers.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Takes calls until there are none left.
+    fn work(&self) {
         let _inside = Inside::enter();
+        // SAFETY: we have joined, or we submitted: nobody replaces the job before we leave.
+        let job = unsafe { *self.job.get() };
         loop {
             let index = self.next.fetch_add(1, Ordering::Relaxed);
             if index >= job.count {
@@ -168,25 +235,40 @@ impl Shared {
 
     /// Hands `job` to the workers, unless they have one.
     fn submit(&self, job: Job) -> bool {
-        let mut state = self.lock();
-        if state.job.is_some() {
+        if self.taken.swap(true, Ordering::Acquire) {
             return false;
         }
+        // SAFETY: `taken` is ours, the gate is shut, and `finish` saw the last worker leave.
+        unsafe { *self.job.get() = job };
         self.next.store(0, Ordering::Relaxed);
-        state.job = Some(job);
-        state.generation += 1;
-        drop(state);
-        self.wake.notify_all();
+        let following = number(self.gate.load(Ordering::Relaxed)).wrapping_add(1) & 0xffff_ffff;
+        self.gate.store(following << 32 | OPEN, Ordering::SeqCst);
+        if self.sleepers.load(Ordering::SeqCst) > 0 {
+            let _guard = self.lock();
+            self.wake.notify_all();
+        }
         true
     }
 
-    /// Waits until no worker holds the job any more.
+    /// Shuts the gate and waits until everybody who joined has left.
     fn finish(&self) {
-        let mut state = self.lock();
-        while state.busy_workers > 0 {
-            state = self.done.wait(state).unwrap_or_else(PoisonError::into_inner);
+        self.gate.fetch_and(!OPEN, Ordering::SeqCst);
+        let inside = || self.gate.load(Ordering::SeqCst) & JOINED != 0;
+        for _ in 0..LOOKS {
+            if !inside() {
+                break;
+            }
+            std::hint::spin_loop();
         }
-        state.job = None;
+        if inside() {
+            let mut guard = self.lock();
+            self.waits.store(true, Ordering::SeqCst);
+            while inside() {
+                guard = self.done.wait(guard).unwrap_or_else(PoisonError::into_inner);
+            }
+            self.waits.store(false, Ordering::SeqCst);
+        }
+        self.taken.store(false, Ordering::Release);
     }
 }
 
@@ -203,14 +285,13 @@ unsafe extern "C" fn run(ctx: *const c_void, count: usize, task: Task, task_ctx:
         }
         return;
     }
-    shared.work(job);
+    shared.work();
     shared.finish();
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::AtomicU64;
 
     struct Sum {
         total: AtomicU64,
