@@ -13,6 +13,7 @@
 #[expect(dead_code, reason = "the benchmark takes two fixtures of many")]
 mod support;
 
+use std::num::NonZero;
 use std::path::Path;
 use std::time::Instant;
 
@@ -33,8 +34,11 @@ const NODES: usize = 1000;
 const RUNS: usize = 3000;
 
 static LINKED: PackageV1 = PackageV1::new("Linked", "1.0.0")
-    .ops(&[OpDef::of::<Scale>()])
-    .kernels(&[KernelDef::new::<ScaleF32>("Scale", Core::CPU)])
+    .ops(&[OpDef::of::<Scale>(), OpDef::of::<Fork>()])
+    .kernels(&[
+        KernelDef::new::<ScaleF32>("Scale", Core::CPU),
+        KernelDef::new::<ForkF32>("Fork", Core::CPU),
+    ])
     .guarded();
 
 /// The operator of the fixtures.
@@ -73,7 +77,41 @@ impl Kernel for ScaleF32 {
     }
 }
 
+/// A parallel-for of as many empty calls as there are threads.
+struct Fork;
+
+impl Op for Fork {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "Fork",
+        &[Port::required("x", types::F32)],
+        &[Port::required("y", types::F32)],
+        &[],
+    );
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        Scale::infer(cx)
+    }
+}
+
+struct ForkF32;
+
+impl Kernel for ForkF32 {
+    fn finalize(_: &FinalizeCx<'_>) -> Result<Self, Error> {
+        Ok(Self)
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let width = io.parallel.width();
+        io.parallel.run(width, |_| Ok(()))
+    }
+}
+
 fn chain(op: &str, registry: &mut Registry) -> Session {
+    chain_on(op, registry, NonZero::<usize>::MIN)
+}
+
+fn chain_on(op: &str, registry: &mut Registry, threads: NonZero<usize>) -> Session {
+    let options = Options { threads, ..Options::default() };
     let mut graph = Graph::new("chain");
     let mut value = graph.add_input("x", DType::F32, [DimSpec::Fixed(16)]);
     for index in 0..NODES {
@@ -82,7 +120,7 @@ fn chain(op: &str, registry: &mut Registry) -> Session {
         value = next;
     }
     graph.outputs.push(value);
-    let mut session = Model::compile(graph, registry, &Options::default()).unwrap().session();
+    let mut session = Model::compile(graph, registry, &options).unwrap().session();
     session.input_mut::<f32>("x").unwrap().fill(1.0);
     session
 }
@@ -143,6 +181,9 @@ fn main() {
         session.run().unwrap();
         println!("  {name:<32} {ns:>7.2} ns/node  {} heap calls/run", heap_calls() - before);
     }
+    let two = NonZero::new(2).unwrap_or(NonZero::<usize>::MIN);
+    let mut forks = [("fork", chain_on("Fork", &mut linked, two))];
+    println!("  a parallel-for on two threads: {:.0} ns", measure(&mut forks)[0]);
     println!("  opening a package: {:.2} ms, median of {COPIES} copies", opening(folder.path()));
     let (linked, package, unguarded) = (medians[0], medians[1], medians[2]);
     println!(
