@@ -1,6 +1,6 @@
 //! The memory of one stream of runs, and the walk over the plan.
 
-use std::cell::Cell;
+use std::cell::{Cell, UnsafeCell};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -88,7 +88,7 @@ pub struct Session {
     // Kernels hold pointers into these; nothing moves or frees them before the session goes.
     arenas: [Buffer; 3],
     scratch: [Buffer; 3],
-    tensors: Vec<TensorArg>,
+    tensors: Vec<SharedArg>,
     args: Vec<ExecArgs>,
     calls: Vec<Call>,
     /// Producer and consumer of each bounded value, in the order of the steps.
@@ -105,26 +105,49 @@ pub struct Session {
 #[derive(Clone, Copy)]
 struct Extents {
     dims: [usize; 8],
+    rank: usize,
     len: usize,
     row_stride: usize,
 }
 
 impl Extents {
     fn of(arg: &TensorArg) -> Self {
-        Self { dims: arg.dims, len: arg.len, row_stride: arg.row_stride }
+        Self {
+            dims: arg.dims,
+            rank: usize::from(arg.rank),
+            len: arg.len,
+            row_stride: arg.row_stride,
+        }
     }
 
-    fn set(self, arg: &mut TensorArg) {
-        arg.dims = self.dims;
-        arg.len = self.len;
-        arg.row_stride = self.row_stride;
+    /// Whether the parts agree with each other; a package may have written them.
+    fn is_possible(&self) -> bool {
+        let dims = self.dims.get(..self.rank).unwrap_or_default();
+        dims.iter().try_fold(1usize, |n, &d| n.checked_mul(d)) == Some(self.len)
+    }
+}
+
+/// One tensor of a call, which kernels reach through pointers from run to run.
+#[repr(transparent)]
+struct SharedArg(UnsafeCell<TensorArg>);
+
+impl SharedArg {
+    fn read(&self) -> Extents {
+        // SAFETY: kernels touch it only while they execute, and none does now.
+        Extents::of(unsafe { &*self.0.get() })
     }
 
-    /// Whether they are ones that `arg` has room for.
-    fn fit(self, arg: &TensorArg) -> bool {
-        let dims = self.dims.get(..usize::from(arg.rank)).unwrap_or_default();
-        let len = dims.iter().try_fold(1usize, |n, &d| n.checked_mul(d));
-        len == Some(self.len) && self.len <= arg.capacity
+    fn capacity(&self) -> usize {
+        // SAFETY: as in `read`.
+        unsafe { &*self.0.get() }.capacity
+    }
+
+    fn write(&self, extents: Extents) {
+        // SAFETY: as in `read`, and a session belongs to one thread at a time.
+        let arg = unsafe { &mut *self.0.get() };
+        arg.dims = extents.dims;
+        arg.len = extents.len;
+        arg.row_stride = extents.row_stride;
     }
 }
 
@@ -197,7 +220,7 @@ impl Session {
                 if arg.bounded != 0 {
                     self.bounds.push((self.tensors.len(), Extents::of(&arg)));
                 }
-                self.tensors.push(arg);
+                self.tensors.push(SharedArg(UnsafeCell::new(arg)));
             }
         }
     }
@@ -217,7 +240,8 @@ impl Session {
     fn lay_calls(&mut self) {
         let plan = Arc::clone(&self.plan);
         let count = |n: usize| u16::try_from(n).unwrap_or(u16::MAX);
-        let tensors = self.tensors.as_mut_ptr();
+        // The cell has the layout of what is in it.
+        let tensors = self.tensors.as_ptr().cast_mut().cast::<TensorArg>();
         let mut guards: BTreeMap<usize, Guard> = BTreeMap::new();
         for (index, step) in plan.steps.iter().enumerate() {
             let scratch = &self.scratch[Memory::of(step.core) as usize];
@@ -289,7 +313,7 @@ impl Session {
                 return Err(self.failure(index, status));
             }
             if call.shapes_end != shaped {
-                if !pass_shapes(&mut self.tensors, &self.shapes, shaped, call.shapes_end) {
+                if !pass_shapes(&self.tensors, &self.shapes, shaped, call.shapes_end) {
                     return Err(self.failure(index, Status::BOUND_EXCEEDED.code()));
                 }
                 shaped = call.shapes_end;
@@ -317,7 +341,7 @@ impl Session {
             if status != Status::OK.code() {
                 return Err(self.failure(index, status));
             }
-            if !pass_shapes(&mut self.tensors, &self.shapes, shaped, call.shapes_end) {
+            if !pass_shapes(&self.tensors, &self.shapes, shaped, call.shapes_end) {
                 return Err(self.failure(index, Status::BOUND_EXCEEDED.code()));
             }
             shaped = call.shapes_end;
@@ -328,8 +352,8 @@ impl Session {
     /// Puts every bounded tensor at its bounds, where a run starts.
     fn reset_bounds(&mut self) {
         for &(tensor, extents) in &self.bounds {
-            if let Some(arg) = self.tensors.get_mut(tensor) {
-                extents.set(arg);
+            if let Some(arg) = self.tensors.get(tensor) {
+                arg.write(extents);
             }
         }
     }
@@ -460,9 +484,12 @@ impl Session {
     fn shaped(&self, operand: &Operand) -> TensorDesc {
         let Some((step, output)) = operand.shaped_by else { return operand.desc };
         let inputs = self.plan.steps.get(step).map_or(0, |s| s.inputs.len());
-        let arg =
-            self.first_tensor.get(step).and_then(|first| self.tensors.get(first + inputs + output));
-        let shape = arg.and_then(|a| udo_api::Shape::new(a.dims.get(..usize::from(a.rank))?).ok());
+        let arg = self
+            .first_tensor
+            .get(step)
+            .and_then(|first| self.tensors.get(first + inputs + output))
+            .map(SharedArg::read);
+        let shape = arg.and_then(|a| udo_api::Shape::new(a.dims.get(..a.rank)?).ok());
         shape.map_or(operand.desc, |s| operand.desc.with_shape(s))
     }
 
@@ -504,12 +531,15 @@ extern "C" fn host_guard() -> *mut GuardCell {
 }
 
 /// Copies the extents that a step said to everything that reads them; false if they are impossible.
-fn pass_shapes(tensors: &mut [TensorArg], shapes: &[(usize, usize)], from: u32, to: u32) -> bool {
+fn pass_shapes(tensors: &[SharedArg], shapes: &[(usize, usize)], from: u32, to: u32) -> bool {
     let range = from as usize..to as usize;
     for &(producer, consumer) in shapes.get(range).unwrap_or_default() {
-        let Some(said) = tensors.get(producer).map(Extents::of) else { return false };
-        let Some(arg) = tensors.get_mut(consumer).filter(|arg| said.fit(arg)) else { return false };
-        said.set(arg);
+        let Some(said) = tensors.get(producer).map(SharedArg::read) else { return false };
+        let Some(arg) = tensors.get(consumer).filter(|_| said.is_possible()) else { return false };
+        if said.len > arg.capacity() {
+            return false;
+        }
+        arg.write(said);
     }
     true
 }
