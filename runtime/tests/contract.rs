@@ -317,8 +317,8 @@ fn a_join_of_a_joined_tensor_or_of_a_view_gives_the_same_numbers() {
     let a = add(&mut graph, "Twice", &[x], "a");
     let b = add(&mut graph, "Twice", &[narrow], "b");
     let inner = add(&mut graph, "Beside", &[a, b], "inner");
-    let c = add(&mut graph, "Twice", &[narrow], "c");
-    let y = add(&mut graph, "Beside", &[c, inner], "y");
+    let first = add(&mut graph, "Twice", &[narrow], "c");
+    let y = add(&mut graph, "Beside", &[first, inner], "y");
     graph.outputs = vec![y];
     let mut session = Model::compile(graph, &mut own(), &Options::default()).unwrap().session();
     session.input_mut::<f32>("x").unwrap().copy_from_slice(&[1.0, 2.0, 3.0, 4.0]);

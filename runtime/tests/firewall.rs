@@ -12,7 +12,7 @@ mod support;
 use std::cell::RefCell;
 use std::num::NonZero;
 
-use udo_api::guard::heap_calls;
+use udo_api::guard::thread_heap_calls;
 use udo_api::types::F32;
 use udo_api::{
     Core, DType, Error, ExecError, FinalizeCx, GuardAlloc, InferCx, Io, Kernel, KernelDef, Op,
@@ -216,13 +216,11 @@ fn every_breach_is_reported_and_the_next_run_works() {
 fn clean_runs_use_no_heap() {
     let mut session = session("nothing");
     run(&mut session, 1.0).unwrap();
-    // Other tests of this binary allocate at their own times, so one quiet run is proof enough.
-    let quiet = (0..10_000).any(|_| {
-        let before = heap_calls();
+    let before = thread_heap_calls();
+    for _ in 0..100 {
         run(&mut session, 1.0).unwrap();
-        heap_calls() == before
-    });
-    assert!(quiet, "every run met the heap");
+    }
+    assert_eq!(thread_heap_calls(), before);
 }
 
 #[test]

@@ -273,6 +273,15 @@ pub fn heap_calls() -> u64 {
     CALLS.load(Ordering::Relaxed)
 }
 
+thread_local! {
+    static THREAD_CALLS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// As [`heap_calls`], of the calling thread alone.
+pub fn thread_heap_calls() -> u64 {
+    THREAD_CALLS.get()
+}
+
 /// The system's allocator, watched.
 ///
 /// Inside a heap-free region an allocation still succeeds, but the call that made it fails with
@@ -290,6 +299,7 @@ pub struct GuardAlloc;
 #[inline]
 fn note(bytes: usize) {
     CALLS.fetch_add(1, Ordering::Relaxed);
+    THREAD_CALLS.with(|calls| calls.set(calls.get() + 1));
     CELL.with(|cell| cell.note(bytes));
 }
 

@@ -25,6 +25,8 @@ mod map;
 mod ops;
 mod pool;
 mod scaling;
+#[doc(hidden)]
+pub mod simd;
 mod view;
 mod walk;
 mod window;

@@ -1,0 +1,189 @@
+//! Matrix products of `f32` on packed weights: `C = epilogue(A x B)`.
+//!
+//! `A` and `C` are row-major with a row stride, so that a row is a pixel or a token with its
+//! channels. `B` is packed once, into panels of columns that the product then reads in sequence. How it
+//! is packed depends on the instruction set, not on the number of rows. Bias, residual and activation
+//! are applied while a tile of `C` is in registers. A caller with several threads splits the rows.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod drive;
+mod epilogue;
+mod pack;
+mod portable;
+#[cfg(test)]
+mod tests;
+
+pub use epilogue::{Activation, Epilogue};
+pub use pack::Layout;
+
+use super::{Isa, isa};
+use epilogue::Curve;
+
+/// The product in the form of one instruction set. What one form packs, only the same form reads.
+#[derive(Debug)]
+pub struct Forms {
+    /// Columns in one register.
+    lanes: usize,
+    /// Registers per row of most panels.
+    panel: usize,
+    /// By registers per row less one, then by rows less one: a tile of the product.
+    tiles: &'static [&'static [TileFn]],
+    /// An activation that is more than a clamp, on a tile in memory.
+    curve: CurveFn,
+}
+
+/// Computes one tile. The machine must have the form's instruction set, and the pointers of the tile
+/// must be good for the elements that it names.
+type TileFn = unsafe fn(&Tile);
+
+/// Applies the curve to each number. The machine must have the form's instruction set.
+type CurveFn = unsafe fn(Curve, &mut [f32]);
+
+/// One tile of `C`: some rows by some registers, both known to the function that computes it.
+#[derive(Debug)]
+struct Tile {
+    /// The first row of `A`, at the first of `depth` columns.
+    a: *const f32,
+    lda: usize,
+    depth: usize,
+    /// `depth` rows of whole registers, without gaps.
+    b: *const f32,
+    /// What to bring closer meanwhile, a cache line per step of depth. It is never read.
+    ahead: *const f32,
+    c: *mut f32,
+    ldc: usize,
+    /// Columns of `C`: the last register counts in part, the others in full.
+    cols: usize,
+    /// A number per column to start from, or null.
+    bias: *const f32,
+    /// A matrix to add, or null: a residual, or `C` itself when depth comes in blocks.
+    add: *const f32,
+    ld_add: usize,
+    clamp: Option<(f32, f32)>,
+}
+
+/// The forms for an instruction set, which must be one that the machine has: see [`Isa::available`].
+///
+/// # Panics
+///
+/// If the machine does not have the instruction set.
+pub fn forms(isa: Isa) -> &'static Forms {
+    assert!(Isa::available().contains(&isa), "this machine does not have the instruction set");
+    match isa {
+        Isa::Portable => &portable::FORMS,
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => &avx2::FORMS,
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => &avx512::FORMS,
+        #[cfg(not(target_arch = "x86_64"))]
+        Isa::Avx2 | Isa::Avx512 => &portable::FORMS,
+    }
+}
+
+/// The forms for the instruction set in use.
+fn chosen() -> &'static Forms {
+    match isa() {
+        Isa::Portable => &portable::FORMS,
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => &avx2::FORMS,
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => &avx512::FORMS,
+        #[cfg(not(target_arch = "x86_64"))]
+        Isa::Avx2 | Isa::Avx512 => &portable::FORMS,
+    }
+}
+
+/// Elements that a `k` x `n` matrix takes when packed.
+///
+/// # Panics
+///
+/// If that is more than `usize` holds.
+pub fn packed_len(k: usize, n: usize) -> usize {
+    chosen().packed_len(k, n)
+}
+
+/// Packs a `k` x `n` matrix whose rows (columns, if `layout` is transposed) lie `ldb` elements apart
+/// into the first [`packed_len`] elements of `out`. Products run best when `out` is aligned to 64 bytes.
+///
+/// # Panics
+///
+/// If `b` or `out` is too short.
+pub fn pack_b(b: &[f32], ldb: usize, layout: Layout, k: usize, n: usize, out: &mut [f32]) {
+    chosen().pack_b(b, ldb, layout, k, n, out);
+}
+
+/// `C = epilogue(A x B)` with `A` of `m` x `k`, `B` of `k` x `n` as packed by [`pack_b`], and `C` of
+/// `m` x `n`. Rows of `A` lie `lda` elements apart, and may overlap; rows of `C` lie `ldc` apart.
+///
+/// # Panics
+///
+/// If a slice is too short for its matrix, or `ldc` is less than `n`.
+#[expect(clippy::too_many_arguments, reason = "the arguments of BLAS, in its order")]
+pub fn gemm(
+    a: &[f32],
+    lda: usize,
+    m: usize,
+    k: usize,
+    packed: &[f32],
+    n: usize,
+    c: &mut [f32],
+    ldc: usize,
+    epilogue: &Epilogue<'_>,
+) {
+    chosen().gemm(a, lda, m, k, packed, n, c, ldc, epilogue);
+}
+
+/// `y = epilogue(x B)` with `x` of `k` elements, `B` of `k` x `n` as packed by [`pack_b`], and `y` of
+/// `n` elements. `B` is read once, in sequence.
+///
+/// # Panics
+///
+/// If a slice is too short.
+pub fn gemv(x: &[f32], k: usize, packed: &[f32], n: usize, y: &mut [f32], epilogue: &Epilogue<'_>) {
+    chosen().gemm(x, k, 1, k, packed, n, y, n, epilogue);
+}
+
+/// How the matrices of a batch lie: each so many elements behind the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// Products.
+    pub count: usize,
+    /// Elements from one `A` to the next; 0 if all share it.
+    pub a: usize,
+    /// Elements from one packed `B` to the next; 0 if all share it.
+    pub packed: usize,
+    /// Elements from one `C` to the next.
+    pub c: usize,
+    /// Elements from one residual to the next; 0 if all share it.
+    pub residual: usize,
+}
+
+/// [`gemm`] for each product of a batch. All share the bias.
+///
+/// # Panics
+///
+/// As [`gemm`], for each of the products.
+#[expect(clippy::too_many_arguments, reason = "the arguments of `gemm`, and the batch")]
+pub fn gemm_batched(
+    batch: &Batch,
+    a: &[f32],
+    lda: usize,
+    m: usize,
+    k: usize,
+    packed: &[f32],
+    n: usize,
+    c: &mut [f32],
+    ldc: usize,
+    epilogue: &Epilogue<'_>,
+) {
+    let forms = chosen();
+    for i in 0..batch.count {
+        let residual = epilogue.residual.map(|(data, ld)| (&data[i * batch.residual..], ld));
+        let epilogue = Epilogue { residual, ..*epilogue };
+        let (a, packed) = (&a[i * batch.a..], &packed[i * batch.packed..]);
+        forms.gemm(a, lda, m, k, packed, n, &mut c[i * batch.c..], ldc, &epilogue);
+    }
+}

@@ -1,0 +1,82 @@
+//! Which instruction set the primitives use.
+
+use std::sync::OnceLock;
+
+/// An instruction set that the primitives have forms for, the better one greater.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Isa {
+    /// Plain Rust.
+    Portable,
+    /// x86-64 with AVX2, FMA and F16C.
+    Avx2,
+    /// x86-64 with AVX-512 F, BW, DQ, VL and VNNI.
+    Avx512,
+}
+
+impl Isa {
+    /// Every instruction set that this machine has, the worst first.
+    pub fn available() -> &'static [Self] {
+        let all = &[Self::Portable, Self::Avx2, Self::Avx512];
+        let best = detect();
+        all.get(..=best as usize).unwrap_or(&all[..1])
+    }
+
+    fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "portable" => Some(Self::Portable),
+            "avx2" => Some(Self::Avx2),
+            "avx512" => Some(Self::Avx512),
+            _ => None,
+        }
+    }
+}
+
+/// The instruction set in use: the best that the machine has, or a lesser one that the environment
+/// variable `UDO_ISA` (`portable`, `avx2`, `avx512`) asks for.
+pub fn isa() -> Isa {
+    static CHOSEN: OnceLock<Isa> = OnceLock::new();
+    *CHOSEN.get_or_init(|| {
+        let asked = std::env::var("UDO_ISA").ok().and_then(|name| Isa::from_name(&name));
+        asked.unwrap_or(Isa::Avx512).min(detect())
+    })
+}
+
+#[cfg(target_arch = "x86_64")]
+fn detect() -> Isa {
+    let avx2 = is_x86_feature_detected!("avx2")
+        && is_x86_feature_detected!("fma")
+        && is_x86_feature_detected!("f16c");
+    let avx512 = avx2
+        && is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512dq")
+        && is_x86_feature_detected!("avx512vl")
+        && is_x86_feature_detected!("avx512vnni");
+    match (avx512, avx2) {
+        (true, _) => Isa::Avx512,
+        (false, true) => Isa::Avx2,
+        (false, false) => Isa::Portable,
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn detect() -> Isa {
+    Isa::Portable
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_one_in_use_is_one_that_the_machine_has() {
+        assert!(Isa::available().contains(&isa()));
+        assert_eq!(Isa::available().first(), Some(&Isa::Portable));
+    }
+
+    #[test]
+    fn names_are_the_ones_of_the_variable() {
+        assert_eq!(Isa::from_name("avx2"), Some(Isa::Avx2));
+        assert_eq!(Isa::from_name("AVX2"), None);
+    }
+}

@@ -1,0 +1,214 @@
+//! 8 lanes of AVX2.
+
+use std::arch::x86_64::*;
+
+use super::vector::Simd;
+
+/// Shows that the machine has AVX2, FMA and F16C.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Avx2(());
+
+impl Avx2 {
+    /// # Safety
+    /// The machine has the features.
+    #[inline(always)]
+    pub(super) unsafe fn new() -> Self {
+        Self(())
+    }
+}
+
+macro_rules! ops {
+    ($($name:ident($($arg:ident: $type:ty),*) -> $out:ty = $body:expr;)*) => {$(
+        #[inline(always)]
+        fn $name(self, $($arg: $type),*) -> $out {
+            // SAFETY: the token shows that the machine has the instruction, which touches no memory.
+            unsafe { $body }
+        }
+    )*};
+}
+
+/// The mask of the first `len` lanes.
+#[inline(always)]
+fn head(len: usize) -> __m256i {
+    // SAFETY: called by holders of a token only.
+    unsafe {
+        let lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+        _mm256_cmpgt_epi32(_mm256_set1_epi32(len as i32), lanes)
+    }
+}
+
+impl Simd for Avx2 {
+    type F = __m256;
+    type I = __m256i;
+    type M = __m256;
+
+    const LANES: usize = 8;
+    const FUSED: bool = true;
+    const TILE4: usize = 8;
+    const TILE1: usize = 16;
+
+    ops! {
+        splat(x: f32) -> __m256 = _mm256_set1_ps(x);
+        splat_i(x: i32) -> __m256i = _mm256_set1_epi32(x);
+        add(a: __m256, b: __m256) -> __m256 = _mm256_add_ps(a, b);
+        sub(a: __m256, b: __m256) -> __m256 = _mm256_sub_ps(a, b);
+        mul(a: __m256, b: __m256) -> __m256 = _mm256_mul_ps(a, b);
+        div(a: __m256, b: __m256) -> __m256 = _mm256_div_ps(a, b);
+        fma(a: __m256, b: __m256, c: __m256) -> __m256 = _mm256_fmadd_ps(a, b, c);
+        nfma(a: __m256, b: __m256, c: __m256) -> __m256 = _mm256_fnmadd_ps(a, b, c);
+        sqrt(x: __m256) -> __m256 = _mm256_sqrt_ps(x);
+        min(a: __m256, b: __m256) -> __m256 = _mm256_min_ps(a, b);
+        max(a: __m256, b: __m256) -> __m256 = _mm256_max_ps(a, b);
+        lt(a: __m256, b: __m256) -> __m256 = _mm256_cmp_ps::<_CMP_LT_OQ>(a, b);
+        eq(a: __m256, b: __m256) -> __m256 = _mm256_cmp_ps::<_CMP_EQ_OQ>(a, b);
+        select(mask: __m256, yes: __m256, no: __m256) -> __m256 = _mm256_blendv_ps(no, yes, mask);
+        any(mask: __m256) -> bool = _mm256_movemask_ps(mask) != 0;
+        bits(x: __m256) -> __m256i = _mm256_castps_si256(x);
+        float(x: __m256i) -> __m256 = _mm256_castsi256_ps(x);
+        int_to_float(x: __m256i) -> __m256 = _mm256_cvtepi32_ps(x);
+        add_i(a: __m256i, b: __m256i) -> __m256i = _mm256_add_epi32(a, b);
+        sub_i(a: __m256i, b: __m256i) -> __m256i = _mm256_sub_epi32(a, b);
+        and(a: __m256i, b: __m256i) -> __m256i = _mm256_and_si256(a, b);
+        or(a: __m256i, b: __m256i) -> __m256i = _mm256_or_si256(a, b);
+        xor(a: __m256i, b: __m256i) -> __m256i = _mm256_xor_si256(a, b);
+        lt_i(a: __m256i, b: __m256i) -> __m256 = _mm256_castsi256_ps(_mm256_cmpgt_epi32(b, a));
+        sum(x: __m256) -> f32 = {
+            let four = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps::<1>(x));
+            let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+            _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)))
+        };
+    }
+
+    #[inline(always)]
+    fn shl<const BY: u32>(self, x: __m256i) -> __m256i {
+        // SAFETY: the token shows that the machine has the instruction.
+        unsafe { _mm256_sllv_epi32(x, _mm256_set1_epi32(BY.cast_signed())) }
+    }
+    #[inline(always)]
+    fn shr<const BY: u32>(self, x: __m256i) -> __m256i {
+        // SAFETY: as above.
+        unsafe { _mm256_srlv_epi32(x, _mm256_set1_epi32(BY.cast_signed())) }
+    }
+    #[inline(always)]
+    fn sar<const BY: u32>(self, x: __m256i) -> __m256i {
+        // SAFETY: as above.
+        unsafe { _mm256_srav_epi32(x, _mm256_set1_epi32(BY.cast_signed())) }
+    }
+    #[inline(always)]
+    unsafe fn load(self, from: *const f32) -> __m256 {
+        // SAFETY: the caller's promise.
+        unsafe { _mm256_loadu_ps(from) }
+    }
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f32, x: __m256) {
+        // SAFETY: the caller's promise.
+        unsafe { _mm256_storeu_ps(to, x) }
+    }
+    #[inline(always)]
+    unsafe fn load_head(self, from: *const f32, len: usize, fill: __m256) -> __m256 {
+        let mask = head(len);
+        // SAFETY: the mask covers what the caller promises; other lanes are not touched.
+        unsafe {
+            let x = _mm256_maskload_ps(from, mask);
+            _mm256_blendv_ps(fill, x, _mm256_castsi256_ps(mask))
+        }
+    }
+    #[inline(always)]
+    unsafe fn store_head(self, to: *mut f32, len: usize, x: __m256) {
+        // SAFETY: the mask covers what the caller promises; other lanes are not touched.
+        unsafe { _mm256_maskstore_ps(to, head(len), x) }
+    }
+    #[inline(always)]
+    unsafe fn load_u8(self, from: *const u8) -> __m256i {
+        // SAFETY: the caller's promise.
+        unsafe { _mm256_cvtepu8_epi32(_mm_loadl_epi64(from.cast())) }
+    }
+    #[inline(always)]
+    unsafe fn load_u16(self, from: *const u16) -> __m256i {
+        // SAFETY: the caller's promise.
+        unsafe { _mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast())) }
+    }
+    #[inline(always)]
+    unsafe fn store_u8(self, to: *mut u8, x: __m256i) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let x = _mm256_and_si256(x, _mm256_set1_epi32(0xff));
+            let (low, high) = (_mm256_castsi256_si128(x), _mm256_extracti128_si256::<1>(x));
+            let x = _mm_packus_epi32(low, high);
+            _mm_storel_epi64(to.cast(), _mm_packus_epi16(x, x));
+        }
+    }
+    #[inline(always)]
+    unsafe fn store_u16(self, to: *mut u16, x: __m256i) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let x = _mm256_and_si256(x, _mm256_set1_epi32(0xffff));
+            let (low, high) = (_mm256_castsi256_si128(x), _mm256_extracti128_si256::<1>(x));
+            _mm_storeu_si128(to.cast(), _mm_packus_epi32(low, high));
+        }
+    }
+    #[inline(always)]
+    unsafe fn load_f16(self, from: *const u16) -> __m256 {
+        // SAFETY: the caller's promise.
+        unsafe { _mm256_cvtph_ps(_mm_loadu_si128(from.cast())) }
+    }
+    #[inline(always)]
+    unsafe fn store_f16(self, to: *mut u16, x: __m256) {
+        // SAFETY: the caller's promise.
+        unsafe { _mm_storeu_si128(to.cast(), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x)) }
+    }
+
+    #[inline(always)]
+    unsafe fn tile4(self, x: *const u32, x_stride: usize, y: *mut u32, y_stride: usize) {
+        let mut four = 0;
+        while four < 8 {
+            // SAFETY: rows and columns below 8.
+            unsafe {
+                let w0 = lanes_of_rows(x.add(four), x_stride);
+                let w1 = lanes_of_rows(x.add(four + x_stride), x_stride);
+                let w2 = lanes_of_rows(x.add(four + 2 * x_stride), x_stride);
+                let w3 = lanes_of_rows(x.add(four + 3 * x_stride), x_stride);
+                let (a, b) = (_mm256_unpacklo_epi32(w0, w1), _mm256_unpackhi_epi32(w0, w1));
+                let (c, d) = (_mm256_unpacklo_epi32(w2, w3), _mm256_unpackhi_epi32(w2, w3));
+                let y = y.add(four * y_stride);
+                _mm256_storeu_si256(y.cast(), _mm256_unpacklo_epi64(a, c));
+                _mm256_storeu_si256(y.add(y_stride).cast(), _mm256_unpackhi_epi64(a, c));
+                _mm256_storeu_si256(y.add(2 * y_stride).cast(), _mm256_unpacklo_epi64(b, d));
+                _mm256_storeu_si256(y.add(3 * y_stride).cast(), _mm256_unpackhi_epi64(b, d));
+            }
+            four += 4;
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn tile1(self, x: *const u8, x_stride: usize, y: *mut u8, y_stride: usize) {
+        // SAFETY: rows and columns below 16.
+        unsafe {
+            let mut rows = [_mm_setzero_si128(); 16];
+            for (i, row) in rows.iter_mut().enumerate() {
+                *row = _mm_loadu_si128(x.add(i * x_stride).cast());
+            }
+            // Each round interleaves rows `i` and `i + 8`; four rounds transpose.
+            for _ in 0..4 {
+                let before = rows;
+                for i in 0..8 {
+                    rows[2 * i] = _mm_unpacklo_epi8(before[i], before[i + 8]);
+                    rows[2 * i + 1] = _mm_unpackhi_epi8(before[i], before[i + 8]);
+                }
+            }
+            for (i, row) in rows.into_iter().enumerate() {
+                _mm_storeu_si128(y.add(i * y_stride).cast(), row);
+            }
+        }
+    }
+}
+
+/// 16 bytes from a row and from the fourth after it.
+#[inline(always)]
+unsafe fn lanes_of_rows(x: *const u32, stride: usize) -> __m256i {
+    // SAFETY: two rows of the tile that the caller vouches for.
+    unsafe {
+        let row = _mm256_castsi128_si256(_mm_loadu_si128(x.cast()));
+        _mm256_inserti128_si256::<1>(row, _mm_loadu_si128(x.add(4 * stride).cast()))
+    }
+}

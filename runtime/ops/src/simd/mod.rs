@@ -1,0 +1,19 @@
+//! Compute primitives at the machine's limit: pure functions over slices, no allocation.
+//!
+//! One file per primitive, with its portable, AVX2 and AVX-512 forms. Which form runs is decided
+//! once, by [`isa()`]. Nothing here knows operators, tensors or the host; element types are all that
+//! it takes from the contract.
+
+#![cfg_attr(not(test), expect(unsafe_code, reason = "vector instructions are chosen at run time"))]
+
+pub mod gemm_f32;
+pub mod gemm_u8;
+#[cfg(test)]
+mod guard;
+mod isa;
+pub mod math;
+mod peak;
+pub mod rows;
+
+pub use isa::{Isa, isa};
+pub use peak::peak_flops;

@@ -1,0 +1,62 @@
+//! Multiply-adds that stay in registers: the most that this core can do, for benchmarks to measure against.
+
+use super::{Isa, isa};
+
+/// Runs `steps` rounds of independent multiply-adds and returns how many operations that was, in
+/// floating-point operations: two per multiply-add and lane.
+pub fn peak_flops(steps: usize) -> f64 {
+    match isa() {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: `isa` names only what this machine has.
+        Isa::Avx512 => unsafe { avx512(steps) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as above.
+        Isa::Avx2 => unsafe { avx2(steps) },
+        _ => portable(steps),
+    }
+}
+
+fn portable(steps: usize) -> f64 {
+    let mut sums = [1.0f32; 32];
+    for _ in 0..steps {
+        for sum in &mut sums {
+            *sum = *sum * 1.000_000_1 + 1e-9;
+        }
+    }
+    std::hint::black_box(sums);
+    (steps * 32 * 2) as f64
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+fn avx512(steps: usize) -> f64 {
+    use std::arch::x86_64::{_mm512_fmadd_ps, _mm512_reduce_add_ps, _mm512_set1_ps};
+    let (factor, term) = (_mm512_set1_ps(1.000_000_1), _mm512_set1_ps(1e-9));
+    let mut sums = [_mm512_set1_ps(1.0); 16];
+    for _ in 0..steps {
+        for sum in &mut sums {
+            *sum = _mm512_fmadd_ps(*sum, factor, term);
+        }
+    }
+    for sum in sums {
+        std::hint::black_box(_mm512_reduce_add_ps(sum));
+    }
+    (steps * 16 * 16 * 2) as f64
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn avx2(steps: usize) -> f64 {
+    use std::arch::x86_64::{_mm256_cvtss_f32, _mm256_fmadd_ps, _mm256_set1_ps};
+    let (factor, term) = (_mm256_set1_ps(1.000_000_1), _mm256_set1_ps(1e-9));
+    let mut sums = [_mm256_set1_ps(1.0); 12];
+    for _ in 0..steps {
+        for sum in &mut sums {
+            *sum = _mm256_fmadd_ps(*sum, factor, term);
+        }
+    }
+    for sum in sums {
+        std::hint::black_box(_mm256_cvtss_f32(sum));
+    }
+    (steps * 12 * 8 * 2) as f64
+}
