@@ -1,6 +1,6 @@
 //! Elementary functions of `f32` slices.
 //!
-//! Every function is written once, over [`vector::Simd`], and compiled for every instruction set.
+//! Every function is written once, over `vector::Simd`, and compiled for every instruction set.
 //! NaNs, infinities, signed zeros and subnormal numbers come out as the functions of `f64`, rounded,
 //! would have them. The error that a function states, in units in the last place of the exact
 //! result, holds over all of `f32` and for every instruction set. No function allocates or panics.
@@ -66,7 +66,7 @@ macro_rules! functions {
             map::map(isa(), $op, x, y);
         }
 
-        #[doc = concat!("As [`", stringify!($name), "`], in place.")]
+        #[doc = concat!("As `", stringify!($name), "`, in place.")]
         #[inline]
         pub fn $in_place(x: &mut [f32]) {
             map::map_in_place(isa(), $op, x);
