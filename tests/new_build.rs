@@ -75,6 +75,16 @@ fn holds(path: &Path, needle: &str) -> bool {
 }
 
 #[test]
+fn a_reader_that_has_gone_is_no_error() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut udo = Command::new(env!("CARGO_BIN_EXE_udo"));
+    let output = udo.args(["new", "--print-templates"]).stdout(writer).output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}
+
+#[test]
 fn a_config_becomes_libraries_and_an_index() {
     let desk = Desk::new(&softmax("WholePack"));
     let (said, _) = desk.works(&["new", "-p", "c.json"]);

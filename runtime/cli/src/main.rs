@@ -1,9 +1,10 @@
 //! The `udo` command: flags in, library calls, results and errors out.
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command prints")]
+#![expect(clippy::print_stderr, reason = "a command prints")]
 
+#[macro_use]
+mod output;
 mod commands;
 mod model_flags;
-mod output;
 mod root;
 mod tensors;
 

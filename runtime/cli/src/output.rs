@@ -1,6 +1,28 @@
 //! How results and errors look.
 
-use std::{error::Error, fmt, process::ExitCode};
+use std::{
+    error::Error,
+    fmt,
+    io::{self, Write},
+    process::{self, ExitCode},
+};
+
+/// Prints a line to standard output, as `println!` does, but ends the program quietly when
+/// nobody reads it any more.
+macro_rules! outln {
+    ($($text:tt)*) => {
+        $crate::output::line(format_args!($($text)*))
+    };
+}
+
+pub(crate) fn line(text: fmt::Arguments<'_>) {
+    let Err(error) = writeln!(io::stdout().lock(), "{text}") else { return };
+    if error.kind() == io::ErrorKind::BrokenPipe {
+        process::exit(0);
+    }
+    eprintln!("error: cannot write to standard output: {error}");
+    process::exit(1);
+}
 
 /// Why a command did not do what it was asked.
 #[derive(Debug)]
@@ -88,7 +110,7 @@ pub(crate) fn chain(error: &dyn Error) -> String {
 
 /// Prints a result for programs.
 pub(crate) fn print_json(value: &serde_json::Value) {
-    println!("{value:#}");
+    outln!("{value:#}");
 }
 
 /// Says something by the way.

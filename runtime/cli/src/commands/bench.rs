@@ -97,18 +97,21 @@ impl Run for Bench {
             }));
             return Ok(());
         }
-        println!(
+        outln!(
             "{} on {}, {} threads, {count} runs",
             self.model.model.display(),
             cores.join(","),
             self.model.threads
         );
-        println!(
+        outln!(
             "  latency us: min {:.2}  median {:.2}  p90 {:.2}  p99 {:.2}",
-            latency.min, latency.median, latency.p90, latency.p99
+            latency.min,
+            latency.median,
+            latency.p90,
+            latency.p99
         );
-        println!("  load ms: {load_ms:.2}   heap calls per run: {heap_per_run}");
-        println!("  arena bytes: {arena}   weights bytes: {weights}");
+        outln!("  load ms: {load_ms:.2}   heap calls per run: {heap_per_run}");
+        outln!("  arena bytes: {arena}   weights bytes: {weights}");
         Ok(())
     }
 }

@@ -129,7 +129,7 @@ impl Build {
             return Ok(());
         }
         for file in &dist.built {
-            println!("{}", shown(&dist.folder, file).display());
+            outln!("{}", shown(&dist.folder, file).display());
         }
         if dist.index.libraries.len() > dist.built.len() {
             note("the other libraries in dist/ are from an earlier build");

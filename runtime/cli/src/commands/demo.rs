@@ -98,7 +98,7 @@ impl Run for Demo {
         };
         let say = |text: &str| {
             if !self.json {
-                println!("{text}");
+                outln!("{text}");
             }
         };
         say(&format!("[1/5] writing the bundled config and model to {}", dir.display()));
@@ -118,7 +118,7 @@ impl Run for Demo {
             );
         } else {
             stages.iter().for_each(show);
-            println!("\nThe package is in {}: edit it, build it, run it.", package.display());
+            outln!("\nThe package is in {}: edit it, build it, run it.", package.display());
         }
         verdict(&stages)
     }
@@ -281,13 +281,19 @@ fn distance(found: &[f64], wanted: &[f64]) -> f64 {
 
 fn show(stage: &Stage) {
     let backend = stage.backend.as_ref().map_or(String::new(), |b| format!(" ({b})"));
-    println!("\nSoftmax on {}{backend}:", stage.core);
-    println!(
+    outln!("\nSoftmax on {}{backend}:", stage.core);
+    outln!(
         "  {:<8} {:<18} {:<25} {:<18} {:>9} {:>5} {:>13}",
-        "core", "op", "node", "source", "time us", "heap", "max diff CPU"
+        "core",
+        "op",
+        "node",
+        "source",
+        "time us",
+        "heap",
+        "max diff CPU"
     );
     for row in &stage.rows {
-        println!(
+        outln!(
             "  {:<8} {:<18} {:<25} {:<18} {:>9.2} {:>5} {:>13.3e}",
             row.core,
             row.op,
@@ -298,7 +304,7 @@ fn show(stage: &Stage) {
             row.difference
         );
     }
-    println!(
+    outln!(
         "  output: {:.3e} from ONNX Runtime's, allowed {:.3e}",
         stage.from_recorded,
         allowed(stage)

@@ -37,27 +37,30 @@ impl Run for Explain {
 
 fn say(report: &Report) {
     for notice in &report.notices {
-        println!("note: {notice}");
+        outln!("note: {notice}");
     }
-    println!("nodes:");
+    outln!("nodes:");
     for node in &report.nodes {
         let (inputs, outputs) = (node.inputs.join(", "), node.outputs.join(", "));
         let view = if node.is_view { ", no step: a view of its input" } else { "" };
-        println!(
+        outln!(
             "  {} ({}) on {} from {}: {inputs} -> {outputs}{view}",
-            node.name, node.op, node.core, node.package
+            node.name,
+            node.op,
+            node.core,
+            node.package
         );
         for refusal in &node.refusals {
-            println!("    not on {}: {}", refusal.core, refusal.reason);
+            outln!("    not on {}: {}", refusal.core, refusal.reason);
         }
         if node.fell_back {
-            println!("    fell back to the cpu");
+            outln!("    fell back to the cpu");
         }
         if let Some(backend) = &node.backend {
-            println!("    by {backend}");
+            outln!("    by {backend}");
         }
     }
-    println!("steps:");
+    outln!("steps:");
     for (index, step) in report.steps.iter().enumerate() {
         let (inputs, outputs) = (step.inputs.join(", "), step.outputs.join(", "));
         let place = if step.in_place.is_empty() { "" } else { ", in place" };
@@ -66,18 +69,25 @@ fn say(report: &Report) {
         } else {
             format!(", {} B scratch", step.scratch_bytes)
         };
-        println!(
+        outln!(
             "  {index}: {} {} [{}]: {inputs} -> {outputs}{place}{scratch}",
-            step.op, step.name, step.core
+            step.op,
+            step.name,
+            step.core
         );
     }
-    println!("memory (bytes):");
-    println!(
+    outln!("memory (bytes):");
+    outln!(
         "  {:<6} {:>12} {:>12} {:>12} {:>12} {:>12}",
-        "", "arena", "largest live", "scratch", "constants", "packed"
+        "",
+        "arena",
+        "largest live",
+        "scratch",
+        "constants",
+        "packed"
     );
     for m in &report.memories {
-        println!(
+        outln!(
             "  {:<6} {:>12} {:>12} {:>12} {:>12} {:>12}",
             m.memory,
             m.arena_bytes,

@@ -36,7 +36,7 @@ impl Run for Inspect {
                 "folder": inspection.folder, "sound": inspection.is_sound(), "libraries": libraries,
             }));
         } else {
-            println!("{}", inspection.folder.display());
+            outln!("{}", inspection.folder.display());
             inspection.libraries.iter().for_each(say);
         }
         if inspection.is_sound() {
@@ -47,16 +47,16 @@ impl Run for Inspect {
 }
 
 fn say(library: &InspectedLibrary) {
-    println!("\n{}", library.file);
-    println!(
+    outln!("\n{}", library.file);
+    outln!(
         "  sha256   {} ({})",
         library.sha256.as_deref().unwrap_or("-"),
         listing(library.listing)
     );
     match &library.contents {
-        Err(error) => println!("  refused  {}", chain(error)),
+        Err(error) => outln!("  refused  {}", chain(error)),
         Ok(Contents::CPackage) => {
-            println!("  a C package without a manifest: open it to see what it holds");
+            outln!("  a C package without a manifest: open it to see what it holds");
         }
         Ok(Contents::Manifest(manifest)) => say_manifest(manifest),
     }
@@ -73,11 +73,15 @@ fn listing(listing: Listing) -> &'static str {
 }
 
 fn say_manifest(m: &Manifest) {
-    println!(
+    outln!(
         "  package  {} {} for {}, SDK {}, ABI {}",
-        m.package, m.version, m.target, m.sdk_version, m.abi_version
+        m.package,
+        m.version,
+        m.target,
+        m.sdk_version,
+        m.abi_version
     );
-    println!("  heap     {}", m.heap.name());
+    outln!("  heap     {}", m.heap.name());
     for op in &m.ops {
         let ports = |ports: &[ManifestPort]| {
             ports.iter().map(|p| format!("{}: {}", p.name, p.types)).collect::<Vec<_>>().join(", ")
@@ -86,7 +90,7 @@ fn say_manifest(m: &Manifest) {
             op.params.iter().map(|p| format!("{}: {}", p.name, p.dtype)).collect();
         let params =
             if params.is_empty() { String::new() } else { format!(" [{}]", params.join(", ")) };
-        println!("  op       {}({}){params} -> {}", op.name, ports(&op.inputs), ports(&op.outputs));
+        outln!("  op       {}({}){params} -> {}", op.name, ports(&op.inputs), ports(&op.outputs));
     }
     for kernel in &m.kernels {
         let rules: Vec<String> = kernel
@@ -94,10 +98,10 @@ fn say_manifest(m: &Manifest) {
             .iter()
             .map(|r| format!("{} {} {}", side(r.side), r.port, wanted(r.wanted)))
             .collect();
-        println!("  kernel   {} on {} ({})", kernel.op, kernel.core, rules.join(", "));
+        outln!("  kernel   {} on {} ({})", kernel.op, kernel.core, rules.join(", "));
     }
     for library in &m.libraries {
-        println!("  library  {} for {}", library.file, library.core);
+        outln!("  library  {} for {}", library.file, library.core);
     }
 }
 

@@ -158,17 +158,17 @@ impl New {
             return Ok(());
         }
         for report in reports {
-            print!("{report}");
+            outln!("{}", report.to_string().trim_end());
         }
         if self.dry_run {
-            println!("\nNothing was written.");
+            outln!("\nNothing was written.");
             return Ok(());
         }
-        println!("\nNext:");
+        outln!("\nNext:");
         for report in reports {
             let dir = shell_word(&report.dir);
-            println!("  grep -rn 'Add code here' {dir}    the places that wait for your code");
-            println!("  udo build {dir}");
+            outln!("  grep -rn 'Add code here' {dir}    the places that wait for your code");
+            outln!("  udo build {dir}");
         }
         Ok(())
     }
@@ -186,7 +186,7 @@ fn print_templates(dir: Option<&Path>) -> Outcome {
     let templates = Templates::embedded();
     let Some(dir) = dir else {
         for (name, _) in templates.iter() {
-            println!("{name}");
+            outln!("{name}");
         }
         return Ok(());
     };
@@ -201,7 +201,7 @@ fn print_templates(dir: Option<&Path>) -> Outcome {
         }
         fs::write(&path, text)?;
     }
-    println!(
+    outln!(
         "Edit what you like in {0}, delete the rest, then: udo new --templates {0} ..",
         dir.display()
     );

@@ -116,7 +116,7 @@ impl RunModel {
                 tensors::write_npy(file, &tensor)?;
             }
             if !self.json {
-                println!("{name}: {} {summary}", tensor.desc());
+                outln!("{name}: {} {summary}", tensor.desc());
             }
             outputs.push(json!({
                 "name": name, "type": tensor.dtype().name(), "shape": tensor.dims(),

@@ -87,11 +87,14 @@ fn to_json(compared: &Compared) -> serde_json::Value {
 fn say(compared: &Compared) {
     let verdict = if compared.passed() { "ok" } else { "differs" };
     match &compared.difference {
-        Ok(d) => println!(
+        Ok(d) => outln!(
             "{}: {verdict}, max abs {:.3e}, max rel {:.3e}, {} mismatches",
-            compared.name, d.max_abs, d.max_rel, d.mismatches
+            compared.name,
+            d.max_abs,
+            d.max_rel,
+            d.mismatches
         ),
-        Err(reason) => println!("{}: {verdict}, {reason}", compared.name),
+        Err(reason) => outln!("{}: {verdict}, {reason}", compared.name),
     }
 }
 
