@@ -1,14 +1,17 @@
 //! Rows of `gemm_f32`.
 #![expect(
     clippy::many_single_char_names,
-    reason = "matrices have the letters that BLAS gives them"
+    clippy::unwrap_used,
+    reason = "matrices have the letters that BLAS gives them; without a thread nothing is measured"
 )]
+
+use std::hint::black_box;
 
 use rten_gemm::{GemmExecutor, GemmInputA, GemmInputB, GemmOptions};
 use rten_tensor::NdTensorView;
 use udo_ops::simd::gemm_f32::{Epilogue, Layout, gemm, pack_b, packed_len};
 
-use crate::harness::{Harness, Unit, geomean};
+use crate::harness::{self, Lines, Summary, Unit, geomean, section};
 
 /// Layers of known networks: output channels, pixels or tokens, depth.
 const SHAPES: &[(&str, usize, usize, usize)] = &[
@@ -33,64 +36,44 @@ const SHAPES: &[(&str, usize, usize, usize)] = &[
 const FC: (&str, usize, usize, usize) = ("fully connected", 1000, 1, 2048);
 
 /// Prints the rows.
-pub(crate) fn run(harness: &mut Harness) {
-    Harness::section("gemm_f32: channels x pixels x depth; then as a multiple of rten-gemm's rate");
-    let rows: Vec<(f64, f64)> = SHAPES.iter().map(|shape| row(harness, shape)).collect();
-    row(harness, &FC);
+pub(crate) fn run(summary: &mut Summary) {
+    section("gemm_f32: channels x pixels x depth; then as a multiple of rten-gemm's rate");
+    let rows: Vec<(f64, f64)> = SHAPES.iter().map(row).collect();
+    row(&FC);
     let (shares, ratios): (Vec<f64>, Vec<f64>) = rows.into_iter().unzip();
     let (share, ratio) = (geomean(&shares), geomean(&ratios));
     println!("  geometric means without the last {:>30.1} %  {ratio:.2} x", share * 100.0);
-    harness.summarize("f32_gemm", share);
+    summary.add("f32_gemm", share);
 }
 
 /// The share of the peak, and how many times as fast as rten-gemm.
-fn row(harness: &Harness, &(name, n, m, k): &(&str, usize, usize, usize)) -> (f64, f64) {
+fn row(&(name, n, m, k): &(&str, usize, usize, usize)) -> (f64, f64) {
     let (mut a, mut packed, mut c) =
         (Lines::new(m * k), Lines::new(packed_len(k, n)), Lines::new(m * n));
     a.slice().iter_mut().enumerate().for_each(|(i, x)| *x = (i % 17) as f32 / 17.0 - 0.5);
     let b: Vec<f32> = (0..k * n).map(|i| (i % 23) as f32 / 23.0 - 0.5).collect();
     pack_b(&b, n, Layout::Rows, k, n, packed.slice());
     let (a, packed, c) = (a.slice(), packed.slice(), c.slice());
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
     let work = 2.0 * (m * n * k) as f64;
     let label = format!("{name} {n}x{m}x{k}");
-    let share = harness.row(&label, Unit::Flops, work, || {
+    let share = harness::row(&label, Unit::Flops, work, || {
         gemm(a, k, m, k, packed, n, c, n, &Epilogue::default());
-        std::hint::black_box(&mut *c);
+        black_box(&mut *c);
     });
-    let own = Harness::seconds(|| {
-        gemm(a, k, m, k, packed, n, c, n, &Epilogue::default());
-        std::hint::black_box(&mut *c);
-    });
-    let ratio = rten(a, &b, c, (m, k, n)) / own;
-    println!("  {:<44} {ratio:>9.2} x", "");
-    (share, ratio)
-}
-
-/// Seconds of the same product by rten-gemm, its weights packed before and on one thread.
-fn rten(a: &[f32], b: &[f32], c: &mut [f32], (m, k, n): (usize, usize, usize)) -> f64 {
     let executor = GemmExecutor::<f32>::new();
-    let packed = executor.prepack_b(NdTensorView::from_data([k, n], b));
-    let a = NdTensorView::from_data([m, k], a);
-    let mut once = || {
-        let (a, b) = (GemmInputA::Unpacked(a), GemmInputB::Packed(&packed));
-        let done = executor.gemm(c, a, b, GemmOptions::default());
+    let peer = executor.prepack_b(NdTensorView::from_data([k, n], b.as_slice()));
+    let mut theirs = vec![0.0; m * n];
+    let other = || {
+        let a = GemmInputA::Unpacked(NdTensorView::from_data([m, k], &*a));
+        let done = executor.gemm(&mut theirs, a, GemmInputB::Packed(&peer), GemmOptions::default());
         assert!(done.is_ok(), "rten-gemm refuses");
     };
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build();
-    pool.map_or(f64::NAN, |pool| pool.install(|| Harness::seconds(&mut once)))
-}
-
-/// Numbers that start at a cache line, as the engine's tensors do.
-struct Lines(Vec<f32>);
-
-impl Lines {
-    fn new(len: usize) -> Self {
-        Self(vec![0.0; len + 16])
-    }
-
-    fn slice(&mut self) -> &mut [f32] {
-        let len = self.0.len() - 16;
-        let from = self.0.as_ptr().align_offset(64);
-        &mut self.0[from..][..len]
-    }
+    let own = || {
+        gemm(a, k, m, k, packed, n, c, n, &Epilogue::default());
+        black_box(&mut *c);
+    };
+    // On the one thread of the pool, as rten-gemm takes the pool that it is called on.
+    let ratio = pool.install(|| harness::ratio("", own, other));
+    (share, ratio)
 }

@@ -5,7 +5,7 @@ use std::hint::black_box;
 
 use udo_ops::simd::gemm_u8::{Left, Output, Right, Strides, gemm, pack_b, packed_len};
 
-use crate::harness::{Harness, Unit, geomean};
+use crate::harness::{self, Lines, Summary, Unit, geomean, section};
 
 /// Of networks in wide use: the layer, output channels, pixels or tokens, depth.
 const SHAPES: &[(&str, usize, usize, usize)] = &[
@@ -28,40 +28,31 @@ const SHAPES: &[(&str, usize, usize, usize)] = &[
 ];
 
 /// Prints the rows.
-pub(crate) fn run(harness: &mut Harness) {
-    Harness::section("gemm_u8: u8 x i8, requantized to u8; channels x pixels x depth");
+pub(crate) fn run(summary: &mut Summary) {
+    section("gemm_u8: u8 x i8, requantized to u8; channels x pixels x depth");
     let mut shares = Vec::new();
     for &(layer, channels, pixels, depth) in SHAPES {
-        let share = row(harness, layer, channels, pixels, depth);
+        let share = row(layer, channels, pixels, depth);
         if pixels > 1 {
             shares.push(share);
         }
     }
     let figure = geomean(&shares);
     println!("  geometric mean without the fully connected row: {:.1} %", figure * 100.0);
-    harness.summarize("u8_gemm", figure);
+    summary.add("u8_gemm", figure);
 }
 
-/// The bytes of a cache line, at which a host's tensors begin.
-const LINE: usize = 64;
-
-/// `len` bytes of `memory` from the beginning of a line on.
-fn on_a_line<T>(memory: &mut [T], len: usize) -> &mut [T] {
-    let skip = memory.as_ptr().align_offset(LINE);
-    &mut memory[skip..skip + len]
-}
-
-fn row(harness: &Harness, layer: &str, n: usize, m: usize, k: usize) -> f64 {
+fn row(layer: &str, n: usize, m: usize, k: usize) -> f64 {
     let codes: Vec<u8> = (0..=255).cycle().step_by(31).take(m * k).collect();
     let weights: Vec<i8> = (-128..=127).cycle().step_by(37).take(n * k).collect();
-    let mut packed = vec![0; packed_len(k, n).unwrap() + LINE];
-    let packed = on_a_line(&mut packed, packed_len(k, n).unwrap());
+    let mut packed = Lines::new(packed_len(k, n).unwrap());
+    let packed = packed.slice();
     assert!(pack_b(&weights, Strides { k: 1, n: k }, k, n, packed));
     let (bias, scales) = (vec![77; n], vec![0.000_3; n]);
-    let mut to = vec![0; m * n + LINE];
-    let to = on_a_line(&mut to, m * n);
+    let mut to = Lines::new(m * n);
+    let to = to.slice();
     let name = format!("{layer} {n}x{m}x{k}");
-    harness.row(&name, Unit::Ops8, (2 * m * n * k) as f64, || {
+    harness::row(&name, Unit::Ops8, (2 * m * n * k) as f64, || {
         let left = Left { codes: black_box(&codes), rows: m, stride: k, zero_point: 9 };
         let right = Right { packed: black_box(&*packed), k, n, zero_points: &[] };
         let output = Output::U8 { to: black_box(&mut *to), scales: &scales, zero_point: 128 };

@@ -1,79 +1,120 @@
-//! Times closures, and prints them as shares of a limit.
+//! Times closures, and prints them as shares of a limit that is measured in turns with them.
 
+use std::hint::black_box;
 use std::time::Instant;
+
+use udo_ops::simd::{peak_flops, peak_ops8};
 
 /// What a row is measured in.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Unit {
-    /// Floating-point operations against the peak of fused multiply-adds.
+    /// Floating-point operations, against multiply-adds that stay in registers.
     Flops,
-    /// 8-bit operations against the peak of VNNI, four times that of `Flops`.
+    /// Operations on 8-bit codes, against products that stay in registers.
     Ops8,
-    /// Bytes read and written against the bandwidth of copies as large.
+    /// Bytes read and written, against a copy of as many.
     Bytes,
 }
 
-/// Measures, prints and remembers.
-pub(crate) struct Harness {
-    peak_flops: f64,
-    summary: Vec<(String, f64)>,
-}
+/// The figures of the last line.
+#[derive(Default)]
+pub(crate) struct Summary(Vec<(String, f64)>);
 
-impl Harness {
-    pub(crate) fn new() -> Self {
-        let peak_flops = peak();
-        println!("peak of this core, f32: {:.1} GFLOP/s", peak_flops / 1e9);
-        Self { peak_flops, summary: Vec::new() }
+/// Turns that a row and its limit take.
+const ROUNDS: usize = 7;
+/// Seconds of each turn.
+const TURN: f64 = 0.03;
+/// Steps of a peak: some 20 microseconds.
+const STEPS: usize = 4096;
+
+impl Summary {
+    /// Adds a figure.
+    pub(crate) fn add(&mut self, name: &str, figure: f64) {
+        self.0.push((name.to_owned(), figure));
     }
 
-    /// A heading for the rows that follow.
-    pub(crate) fn section(title: &str) {
-        println!("\n{title}");
-    }
-
-    /// Seconds of one call: the best of many, as noise only ever adds.
-    pub(crate) fn seconds(mut body: impl FnMut()) -> f64 {
-        body();
-        let mut best = f64::INFINITY;
-        let start = Instant::now();
-        let mut calls = 1u32;
-        while start.elapsed().as_secs_f64() < 0.25 {
-            let from = Instant::now();
-            for _ in 0..calls {
-                body();
-            }
-            let spent = from.elapsed().as_secs_f64();
-            best = best.min(spent / f64::from(calls));
-            if spent < 2e-4 {
-                calls *= 2;
-            }
-        }
-        best
-    }
-
-    /// Times `body`, which does `work` units, and prints a row; returns the share of the limit.
-    pub(crate) fn row(&self, name: &str, unit: Unit, work: f64, body: impl FnMut()) -> f64 {
-        let rate = work / Self::seconds(body);
-        let (limit, label) = match unit {
-            Unit::Flops => (self.peak_flops, "GFLOP/s"),
-            Unit::Ops8 => (self.peak_flops * 4.0, "GOP/s"),
-            Unit::Bytes => (copy_bandwidth(work), "GB/s"),
-        };
-        let share = rate / limit;
-        println!("  {name:<44} {:>9.1} {label:<8} {:>5.1} %", rate / 1e9, share * 100.0);
-        share
-    }
-
-    /// Adds a figure to the summary line.
-    pub(crate) fn summarize(&mut self, name: &str, figure: f64) {
-        self.summary.push((name.to_owned(), figure));
-    }
-
-    pub(crate) fn finish(self) {
+    pub(crate) fn print(self) {
         let figures: Vec<String> =
-            self.summary.iter().map(|(name, figure)| format!("{name}={figure:.2}")).collect();
+            self.0.iter().map(|(name, figure)| format!("{name}={figure:.2}")).collect();
         println!("\nsummary: {}", figures.join(" "));
     }
+}
+
+/// A heading for the rows that follow.
+pub(crate) fn section(title: &str) {
+    println!("\n{title}");
+}
+
+/// Times `body`, which does `work` units, and prints a row; returns the share of the limit.
+pub(crate) fn row(name: &str, unit: Unit, work: f64, body: impl FnMut()) -> f64 {
+    let (seconds, share) = match unit {
+        Unit::Flops => against(body, work, peak_flops(STEPS), || {
+            black_box(peak_flops(black_box(STEPS)));
+        }),
+        Unit::Ops8 => against(body, work, peak_ops8(STEPS), || {
+            black_box(peak_ops8(black_box(STEPS)));
+        }),
+        Unit::Bytes => {
+            #[expect(clippy::cast_sign_loss, reason = "a size in memory")]
+            let len = (work as usize / 8).max(16);
+            let (from, mut to) = (vec![1.0f32; len], vec![0.0f32; len]);
+            against(body, work, (len * 8) as f64, || {
+                black_box(&mut to).copy_from_slice(black_box(&from));
+            })
+        }
+    };
+    let label = match unit {
+        Unit::Flops => "GFLOP/s",
+        Unit::Ops8 => "GOP/s",
+        Unit::Bytes => "GB/s",
+    };
+    println!("  {name:<44} {:>9.1} {label:<8} {:>5.1} %", work / seconds / 1e9, share * 100.0);
+    share
+}
+
+/// Prints how many times as fast as `other` `body` is, and returns it.
+pub(crate) fn ratio(name: &str, body: impl FnMut(), other: impl FnMut()) -> f64 {
+    let (_, ratio) = against(body, 1.0, 1.0, other);
+    println!("  {name:<44} {ratio:>9.2} x");
+    ratio
+}
+
+/// The best seconds of `body`, and its rate over that of `limit`: the median over turns, as the clock and
+/// the neighbours change from one moment to the next.
+fn against(
+    mut body: impl FnMut(),
+    work: f64,
+    limit_work: f64,
+    mut limit: impl FnMut(),
+) -> (f64, f64) {
+    let (mut best, mut shares) = (f64::INFINITY, [0.0; ROUNDS]);
+    for share in &mut shares {
+        let (own, other) = (turn(&mut body), turn(&mut limit));
+        best = best.min(own);
+        *share = work / own / (limit_work / other);
+    }
+    shares.sort_by(f64::total_cmp);
+    (best, shares[ROUNDS / 2])
+}
+
+/// Seconds of one call: the best of a turn, as noise only ever adds.
+fn turn(body: &mut impl FnMut()) -> f64 {
+    body();
+    let mut best = f64::INFINITY;
+    let start = Instant::now();
+    let mut calls = 1u32;
+    while best.is_infinite() || start.elapsed().as_secs_f64() < TURN {
+        let from = Instant::now();
+        for _ in 0..calls {
+            body();
+        }
+        let spent = from.elapsed().as_secs_f64();
+        best = best.min(spent / f64::from(calls));
+        if spent < 1e-4 {
+            calls *= 2;
+        }
+    }
+    best
 }
 
 /// The geometric mean.
@@ -81,24 +122,20 @@ pub(crate) fn geomean(shares: &[f64]) -> f64 {
     (shares.iter().map(|s| s.ln()).sum::<f64>() / shares.len().max(1) as f64).exp()
 }
 
-/// Bytes per second that a copy reads and writes, for as many bytes in all.
-fn copy_bandwidth(bytes: f64) -> f64 {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a size in memory")]
-    let len = (bytes as usize / 8).max(16);
-    let from = vec![1.0f32; len];
-    let mut to = vec![0.0f32; len];
-    let seconds = Harness::seconds(|| {
-        std::hint::black_box(&mut to).copy_from_slice(std::hint::black_box(&from));
-    });
-    (len * 8) as f64 / seconds
-}
+/// Memory for values that starts at a cache line, as the engine's tensors do.
+pub(crate) struct Lines<T>(Vec<T>);
 
-/// The most multiply-adds per second, times two: independent sums that stay in registers.
-fn peak() -> f64 {
-    const STEPS: usize = 4096;
-    let flops = udo_ops::simd::peak_flops(STEPS);
-    flops
-        / Harness::seconds(|| {
-            std::hint::black_box(udo_ops::simd::peak_flops(std::hint::black_box(STEPS)));
-        })
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
+impl<T: Copy + Default> Lines<T> {
+    pub(crate) fn new(len: usize) -> Self {
+        Self(vec![T::default(); len + LINE / size_of::<T>()])
+    }
+
+    pub(crate) fn slice(&mut self) -> &mut [T] {
+        let len = self.0.len() - LINE / size_of::<T>();
+        let from = self.0.as_ptr().align_offset(LINE);
+        &mut self.0[from..][..len]
+    }
 }

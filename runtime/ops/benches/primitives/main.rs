@@ -1,19 +1,35 @@
 //! Every compute primitive against the machine's limit, measured in the same run.
 //!
-//! `cargo bench -p udo-ops` prints a table per primitive and ends with one summary line.
-#![expect(clippy::print_stdout, clippy::cast_precision_loss, reason = "a benchmark prints numbers")]
+//! `cargo bench -p udo-ops` prints a table per primitive and ends with one summary line. Arguments are
+//! the names of the primitives to run, all of them if there are none.
+#![expect(
+    clippy::print_stdout,
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    reason = "a benchmark prints numbers"
+)]
 
 mod gemm_f32;
 mod gemm_u8;
 mod harness;
 mod math;
 
-use harness::Harness;
+use harness::Summary;
+
+/// Prints the rows of a primitive, and adds its figure.
+type Run = fn(&mut Summary);
+
+const PRIMITIVES: &[(&str, Run)] =
+    &[("gemm_f32", gemm_f32::run), ("gemm_u8", gemm_u8::run), ("math", math::run)];
 
 fn main() {
-    let mut harness = Harness::new();
-    gemm_f32::run(&mut harness);
-    gemm_u8::run(&mut harness);
-    math::run(&mut harness);
-    harness.finish();
+    let mut summary = Summary::default();
+    let asked: Vec<String> =
+        std::env::args().skip(1).filter(|name| !name.starts_with('-')).collect();
+    for (name, run) in PRIMITIVES {
+        if asked.is_empty() || asked.iter().any(|asked| asked == name) {
+            run(&mut summary);
+        }
+    }
+    summary.print();
 }

@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use udo_ops::simd::{math, rows};
 
-use crate::harness::{Harness, Unit, geomean};
+use crate::harness::{self, Summary, Unit, geomean, section};
 
 /// Elements that stay in the second cache, and that do not.
 const LENS: [(usize, &str); 2] = [(64 << 10, "L2"), (32 << 20, "DRAM")];
@@ -24,15 +24,15 @@ const FUNCTIONS: [(&str, Function); 8] = [
 ];
 
 /// Prints the rows.
-pub(crate) fn run(harness: &mut Harness) {
-    Harness::section("math and rows, as shares of a copy's bandwidth");
+pub(crate) fn run(summary: &mut Summary) {
+    section("math and rows, as shares of a copy's bandwidth");
     let (mut functions, mut softmax, mut norm, mut transposes) = (vec![], vec![], vec![], vec![]);
     for (len, place) in LENS {
         let x: Vec<f32> = (0..len).map(|i| (i % 1000) as f32 * 0.005 + 0.1).collect();
         let mut y = vec![0.0f32; len];
         let bytes = (len * 8) as f64;
         let mut row = |name: &str, bytes: f64, body: &dyn Fn(&[f32], &mut [f32])| {
-            harness.row(&format!("{name} {place}"), Unit::Bytes, bytes, || {
+            harness::row(&format!("{name} {place}"), Unit::Bytes, bytes, || {
                 body(black_box(&x), black_box(&mut y));
             })
         };
@@ -54,15 +54,15 @@ pub(crate) fn run(harness: &mut Harness) {
         transposes.push(row("transpose f32, NCHW to NHWC", bytes, &|x, y| {
             rows::transpose(x, &[4, 64, x.len() / 256], &[0, 2, 1], y);
         }));
-        bytes_rows(harness, len, place, &mut transposes);
+        bytes_rows(len, place, &mut transposes);
     }
-    harness.summarize("softmax", geomean(&softmax));
-    harness.summarize("layer_norm", geomean(&norm));
-    harness.summarize("transpose", geomean(&transposes));
-    harness.summarize("math", geomean(&functions));
+    summary.add("softmax", geomean(&softmax));
+    summary.add("layer_norm", geomean(&norm));
+    summary.add("transpose", geomean(&transposes));
+    summary.add("math", geomean(&functions));
 }
 
-fn bytes_rows(harness: &Harness, len: usize, place: &str, transposes: &mut Vec<f64>) {
+fn bytes_rows(len: usize, place: &str, transposes: &mut Vec<f64>) {
     let floats: Vec<f32> = (0..len).map(|i| (i % 1000) as f32 * 0.005).collect();
     let mut back = vec![0.0f32; len];
     let (mut halves, mut bytes) = (vec![0u16; len], vec![0u8; len]);
@@ -70,30 +70,30 @@ fn bytes_rows(harness: &Harness, len: usize, place: &str, transposes: &mut Vec<f
     let table = std::array::from_fn(|i| u8::try_from(255 - i).unwrap_or(0));
     let n = len as f64;
     let name = |name: &str| format!("{name} {place}");
-    harness.row(&name("f32 to f16"), Unit::Bytes, n * 6.0, || {
+    harness::row(&name("f32 to f16"), Unit::Bytes, n * 6.0, || {
         rows::f32_to_f16(black_box(&floats), black_box(&mut halves));
     });
-    harness.row(&name("f16 to f32"), Unit::Bytes, n * 6.0, || {
+    harness::row(&name("f16 to f32"), Unit::Bytes, n * 6.0, || {
         rows::f16_to_f32(black_box(&halves), black_box(&mut back));
     });
-    harness.row(&name("f32 to bf16"), Unit::Bytes, n * 6.0, || {
+    harness::row(&name("f32 to bf16"), Unit::Bytes, n * 6.0, || {
         rows::f32_to_bf16(black_box(&floats), black_box(&mut halves));
     });
-    harness.row(&name("bf16 to f32"), Unit::Bytes, n * 6.0, || {
+    harness::row(&name("bf16 to f32"), Unit::Bytes, n * 6.0, || {
         rows::bf16_to_f32(black_box(&halves), black_box(&mut back));
     });
-    harness.row(&name("quantize to u8"), Unit::Bytes, n * 5.0, || {
+    harness::row(&name("quantize to u8"), Unit::Bytes, n * 5.0, || {
         rows::quantize(black_box(&floats), 0.02, 3, black_box(&mut bytes));
     });
-    harness.row(&name("dequantize u8"), Unit::Bytes, n * 5.0, || {
+    harness::row(&name("dequantize u8"), Unit::Bytes, n * 5.0, || {
         rows::dequantize(black_box(&bytes), 0.02, 3, black_box(&mut back));
     });
-    harness.row(&name("lookup u8"), Unit::Bytes, n * 2.0, || {
+    harness::row(&name("lookup u8"), Unit::Bytes, n * 2.0, || {
         rows::lookup(black_box(&bytes), &table, black_box(&mut copy));
     });
     let square = len.isqrt() / 64 * 64;
     let area = square * square;
-    transposes.push(harness.row(
+    transposes.push(harness::row(
         &name("transpose u8, square"),
         Unit::Bytes,
         (area * 2) as f64,

@@ -10,10 +10,11 @@ pub mod gemm_f32;
 pub mod gemm_u8;
 #[cfg(test)]
 mod guard;
+pub mod indirect;
 mod isa;
 pub mod math;
 mod peak;
 pub mod rows;
 
 pub use isa::{Isa, isa};
-pub use peak::peak_flops;
+pub use peak::{peak_flops, peak_ops8};

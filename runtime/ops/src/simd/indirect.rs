@@ -1,0 +1,172 @@
+//! Tables of where each tap of each window lies, so that a convolution is a matrix product whose rows of
+//! `A` are gathered (Dukhan, "The Indirect Convolution Algorithm", 2019).
+//!
+//! A table has a row for each output pixel and a column for each tap. An entry is the index of an input
+//! pixel within one image, row-major over the spatial axes, or [`OUTSIDE`]. It is the same for all images
+//! of a batch, all groups and all element types, and is made once.
+
+/// The entry of a tap in the padding: a kernel reads its row of zeros instead.
+pub const OUTSIDE: u32 = u32::MAX;
+
+/// Windows over up to three spatial axes, the slowest first; an axis that is not there has extent 1,
+/// kernel 1, stride 1, dilation 1 and no padding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Input pixels along each axis.
+    pub input: [usize; 3],
+    /// Output pixels along each axis. Windows may hang over the end as far as they like.
+    pub output: [usize; 3],
+    /// Taps along each axis.
+    pub kernel: [usize; 3],
+    /// Input pixels from a window to the next.
+    pub strides: [usize; 3],
+    /// Input pixels from a tap to the next.
+    pub dilations: [usize; 3],
+    /// Padding pixels in front of the first input pixel.
+    pub pads: [usize; 3],
+}
+
+impl Window {
+    /// A window over an image of height and width, padded by the same on each side.
+    pub fn square(input: [usize; 2], kernel: usize, stride: usize, pad: usize) -> Self {
+        let output = input.map(|n| ((n + 2 * pad).saturating_sub(kernel)) / stride + 1);
+        Self {
+            input: [1, input[0], input[1]],
+            output: [1, output[0], output[1]],
+            kernel: [1, kernel, kernel],
+            strides: [1, stride, stride],
+            dilations: [1; 3],
+            pads: [0, pad, pad],
+        }
+    }
+
+    /// Input pixels of one image; none if that is more than a table can name.
+    pub fn input_len(&self) -> Option<usize> {
+        product(self.input).filter(|&len| u32::try_from(len).is_ok())
+    }
+
+    /// Output pixels of one image: the rows of its table; none if that is beyond memory.
+    pub fn rows(&self) -> Option<usize> {
+        product(self.output)
+    }
+
+    /// Taps of a window: the columns of its table; none if that is beyond memory.
+    pub fn taps(&self) -> Option<usize> {
+        product(self.kernel)
+    }
+
+    /// Entries of the table; none if that is beyond memory, or a pixel beyond what an entry names.
+    pub fn table_len(&self) -> Option<usize> {
+        self.input_len()?;
+        self.rows()?.checked_mul(self.taps()?)
+    }
+
+    /// Fills the table, row by row. Returns whether it could: `table` must have
+    /// [`Self::table_len`] entries, and no position may be beyond `usize`.
+    #[must_use]
+    pub fn fill(&self, table: &mut [u32]) -> bool {
+        if self.table_len() != Some(table.len()) || !(0..3).all(|axis| self.reaches(axis)) {
+            return false;
+        }
+        let mut entries = table.iter_mut();
+        for at in positions(self.output) {
+            for tap in positions(self.kernel) {
+                if let Some(entry) = entries.next() {
+                    *entry = self.pixel(at, tap);
+                }
+            }
+        }
+        true
+    }
+
+    /// The entry of a tap of the window at an output pixel.
+    pub fn pixel(&self, at: [usize; 3], tap: [usize; 3]) -> u32 {
+        let mut pixel = 0;
+        for axis in 0..3 {
+            let padded = at[axis] * self.strides[axis] + tap[axis] * self.dilations[axis];
+            match padded.checked_sub(self.pads[axis]) {
+                Some(place) if place < self.input[axis] => pixel = pixel * self.input[axis] + place,
+                _ => return OUTSIDE,
+            }
+        }
+        u32::try_from(pixel).unwrap_or(OUTSIDE)
+    }
+
+    /// Whether the last tap of the last window along an axis has a position.
+    fn reaches(&self, axis: usize) -> bool {
+        let last = self.output[axis].saturating_sub(1).checked_mul(self.strides[axis]);
+        let tap = self.kernel[axis].saturating_sub(1).checked_mul(self.dilations[axis]);
+        matches!((last, tap), (Some(last), Some(tap)) if last.checked_add(tap).is_some())
+    }
+}
+
+fn product(extents: [usize; 3]) -> Option<usize> {
+    extents[0].checked_mul(extents[1])?.checked_mul(extents[2])
+}
+
+/// Every position within extents, the last axis fastest.
+fn positions([outer, middle, inner]: [usize; 3]) -> impl Iterator<Item = [usize; 3]> {
+    (0..outer).flat_map(move |d| (0..middle).flat_map(move |r| (0..inner).map(move |c| [d, r, c])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled(window: &Window) -> Vec<u32> {
+        let mut table = vec![7; window.table_len().unwrap()];
+        assert!(window.fill(&mut table));
+        table
+    }
+
+    #[test]
+    fn taps_in_the_padding_are_outside() {
+        let table = filled(&Window::square([2, 3], 3, 1, 1));
+        assert_eq!(table.len(), 6 * 9);
+        let none = OUTSIDE;
+        assert_eq!(table[..9], [none, none, none, none, 0, 1, none, 3, 4]);
+        assert_eq!(table[5 * 9..], [1, 2, none, 4, 5, none, none, none, none]);
+    }
+
+    #[test]
+    fn strides_and_dilations_are_in_input_pixels() {
+        let window = Window {
+            input: [1, 1, 9],
+            output: [1, 1, 3],
+            kernel: [1, 1, 2],
+            strides: [1, 1, 2],
+            dilations: [1, 1, 4],
+            pads: [0; 3],
+        };
+        assert_eq!(filled(&window), [0, 4, 2, 6, 4, 8]);
+    }
+
+    #[test]
+    fn the_slowest_axis_comes_first() {
+        let window = Window {
+            input: [2, 2, 2],
+            output: [1, 1, 1],
+            kernel: [2, 2, 2],
+            strides: [1; 3],
+            dilations: [1; 3],
+            pads: [0; 3],
+        };
+        assert_eq!(filled(&window), [0, 1, 2, 3, 4, 5, 6, 7]);
+    }
+
+    #[test]
+    fn what_no_table_can_name_is_refused() {
+        let huge = Window { input: [1 << 20, 1 << 20, 1 << 20], ..Window::square([1, 1], 1, 1, 0) };
+        assert_eq!(huge.table_len(), None);
+        assert!(!huge.fill(&mut []));
+        let far = Window {
+            strides: [1, 1, usize::MAX],
+            output: [1, 1, 4],
+            ..Window::square([1, 1], 1, 1, 0)
+        };
+        assert!(!far.fill(&mut [0; 4]));
+        assert!(!Window::square([4, 4], 3, 1, 1).fill(&mut [0; 3]));
+        let none = Window { output: [1, 0, 0], ..Window::square([4, 4], 3, 1, 1) };
+        assert!(none.fill(&mut []));
+    }
+}
