@@ -78,7 +78,7 @@ pub(crate) fn patch(path: &Path, from: &str, to: &str) {
 pub(crate) fn c_package(path: &Path, definitions: &[(&str, &str)]) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     let mut cc = Command::new("cc");
-    cc.args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o"])
+    cc.args(["-std=gnu11", "-O3", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o"])
         .arg(path);
     cc.arg("-I").arg(root().join("udo-api/include"));
     for (name, value) in definitions {

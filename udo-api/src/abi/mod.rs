@@ -15,6 +15,8 @@ mod shim;
 mod span;
 mod tables;
 mod threads;
+#[cfg_attr(udo_unguarded, path = "bare.rs")]
+mod watch;
 mod work;
 
 #[doc(hidden)]

@@ -2,12 +2,13 @@
 
 use std::ffi::c_void;
 
+use super::watch::guarded;
 use super::work::{GpuState, run_range};
 use super::{
     ErrorSink, ExecArgs, FinalizeArgs, Finalized, GpuTable, InferArgs, KernelInfo, KernelVTable,
 };
-use crate::guard::{self, GuardCell};
-use crate::{Error, ExecError, FinalizeCx, GpuKernel, InferCx, Io, Kernel, Op, Status, Workspace};
+use crate::guard;
+use crate::{Error, FinalizeCx, GpuKernel, InferCx, Kernel, Op, Status, Workspace};
 
 /// Runs `body`, sends its error to the sink, and answers with its status.
 ///
@@ -65,39 +66,6 @@ unsafe fn finalize_with<S>(
     };
     // SAFETY: as promised by the caller.
     unsafe { report(args.node.errors, make) }
-}
-
-/// `[execute-time, thread-safe, heap-free]` Opens the heap-free region around `body`.
-///
-/// # Safety
-/// `args` must be valid as the ABI says, and `args.state` be a `*const S` from finalize.
-#[inline]
-unsafe fn guarded<S>(
-    args: *const ExecArgs,
-    body: impl FnOnce(&S, Io<'_>) -> Result<(), ExecError>,
-) -> u32 {
-    // SAFETY: as promised by the caller.
-    let args = unsafe { &*args };
-    let own = if args.guard.is_null() { guard::this_thread() } else { args.guard };
-    // SAFETY: the host passes this thread's cell, which lives as long as the thread.
-    let cell: &GuardCell = unsafe { &*own };
-    cell.enter();
-    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        // SAFETY: as promised by the caller.
-        let state = unsafe { &*args.state.cast::<S>() };
-        // SAFETY: as promised by the caller.
-        body(state, unsafe { Io::from_raw(args) })
-    }));
-    let used = cell.leave();
-    match outcome {
-        Ok(Ok(())) if !used => Status::OK.code(),
-        Ok(Ok(())) => cell.settle(ExecError::of(Status::OK)).code(),
-        Ok(Err(error)) => cell.settle(error).code(),
-        Err(payload) => {
-            guard::discard(payload);
-            cell.settle(ExecError::of(Status::PANICKED)).code()
-        }
-    }
 }
 
 /// `[finalize-time]` Frees what finalize made.

@@ -66,11 +66,6 @@ abi_struct! {
     }
 }
 
-/// `[finalize-time, thread-safe]` The calling thread's cell of this library.
-extern "C" fn thread_guard() -> *mut GuardCell {
-    crate::guard::this_thread()
-}
-
 impl PackageV1 {
     /// An empty table for the package `name`.
     #[expect(clippy::cast_possible_truncation, reason = "the table has a few hundred bytes")]
@@ -114,7 +109,7 @@ impl PackageV1 {
     /// The same table with the heap guard of the library or program that this is compiled into.
     #[must_use]
     pub const fn guarded(mut self) -> Self {
-        self.thread_guard = Some(thread_guard);
+        self.thread_guard = super::watch::THREAD_GUARD;
         self
     }
 
