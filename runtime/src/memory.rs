@@ -1,6 +1,10 @@
 //! Host memory: aligned buffers, and tensors that share them.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+#[cfg_attr(target_os = "linux", path = "memory/huge_pages.rs")]
+#[cfg_attr(not(target_os = "linux"), path = "memory/plain_pages.rs")]
+mod pages;
+
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -11,9 +15,13 @@ use udo_api::{DType, Element, Shape, TensorDesc};
 pub const ALIGN_BYTES: usize = 64;
 
 /// The most bytes that a buffer can have.
-pub const MAX_BYTES: usize = isize::MAX.cast_unsigned() - (ALIGN_BYTES - 1);
+pub const MAX_BYTES: usize = isize::MAX.cast_unsigned() - (LARGE_BYTES - 1);
 
-/// Zeroed bytes, aligned to 64.
+/// The bytes of a large page, and the alignment of buffers that fill one.
+const LARGE_BYTES: usize = 2 << 20;
+
+/// Zeroed bytes, aligned to 64. Those of 2 MiB and more are aligned to that, and the system is asked for
+/// large pages: a convolution that streams its weights through 4 KiB pages waits for their addresses.
 pub struct Buffer {
     ptr: NonNull<u8>,
     len: usize,
@@ -35,30 +43,44 @@ impl Buffer {
     ///
     /// Aborts, as every allocation here does, where the system has no memory left.
     pub fn zeroed(len: usize) -> Self {
-        if len == 0 {
-            return Self { ptr: NonNull::dangling(), len: 0 };
-        }
-        let Some(layout) = Self::layout(len) else {
-            handle_alloc_error(Layout::new::<[u8; ALIGN_BYTES]>())
-        };
-        // SAFETY: the layout's size is not 0.
-        let raw = unsafe { alloc_zeroed(layout) };
-        let Some(ptr) = NonNull::new(raw) else { handle_alloc_error(layout) };
+        let ptr = Self::allocate(len);
+        // SAFETY: so many bytes have just been allocated.
+        unsafe { ptr.write_bytes(0, len) };
         Self { ptr, len }
     }
 
     /// A buffer that holds a copy of `bytes`.
     pub fn of(bytes: &[u8]) -> Self {
-        let mut buffer = Self::zeroed(bytes.len());
-        buffer.bytes_mut().copy_from_slice(bytes);
-        buffer
+        let (ptr, len) = (Self::allocate(bytes.len()), bytes.len());
+        // SAFETY: as many bytes have just been allocated, and nobody else refers to them.
+        unsafe { ptr.as_ptr().copy_from_nonoverlapping(bytes.as_ptr(), len) };
+        Self { ptr, len }
+    }
+
+    /// Bytes that nobody has written yet; dangling for 0.
+    fn allocate(len: usize) -> NonNull<u8> {
+        if len == 0 {
+            return NonNull::dangling();
+        }
+        let Some(layout) = Self::layout(len) else {
+            handle_alloc_error(Layout::new::<[u8; ALIGN_BYTES]>())
+        };
+        // SAFETY: the layout's size is not 0.
+        let raw = unsafe { alloc(layout) };
+        let Some(ptr) = NonNull::new(raw) else { handle_alloc_error(layout) };
+        if len >= LARGE_BYTES {
+            // Before the first write, which is when pages get their size.
+            pages::prefer_large(ptr, len / LARGE_BYTES * LARGE_BYTES);
+        }
+        ptr
     }
 
     fn layout(len: usize) -> Option<Layout> {
         if len == 0 {
             return None;
         }
-        Layout::from_size_align(len, ALIGN_BYTES).ok()
+        let align = if len < LARGE_BYTES { ALIGN_BYTES } else { LARGE_BYTES };
+        Layout::from_size_align(len, align).ok()
     }
 
     /// How many bytes there are.
@@ -92,7 +114,7 @@ impl Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         if let Some(layout) = Self::layout(self.len) {
-            // SAFETY: allocated by `zeroed` with this very layout.
+            // SAFETY: `allocate` took it with this very layout.
             unsafe { dealloc(self.ptr.as_ptr(), layout) };
         }
     }
@@ -212,11 +234,12 @@ mod tests {
 
     #[test]
     fn buffers_are_aligned_and_zeroed() {
-        for len in [0, 1, 63, 64, 1000] {
+        for len in [0, 1, 63, 64, 1000, LARGE_BYTES - 1, LARGE_BYTES, 2 * LARGE_BYTES + 5] {
             let buffer = Buffer::zeroed(len);
             assert_eq!(buffer.bytes().len(), len);
             assert!(buffer.bytes().iter().all(|&b| b == 0));
-            assert!(len == 0 || buffer.as_ptr().addr().is_multiple_of(ALIGN_BYTES));
+            let align = if len < LARGE_BYTES { ALIGN_BYTES } else { LARGE_BYTES };
+            assert!(len == 0 || buffer.as_ptr().addr().is_multiple_of(align), "{len} bytes");
         }
     }
 
