@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
+use udo_api::Parallel;
 use udo_api::abi::ParallelTable;
 
 type Task = unsafe extern "C" fn(ctx: *const c_void, index: usize);
@@ -132,6 +133,13 @@ impl Pool {
     /// How many threads work at once.
     pub fn width(&self) -> usize {
         self.workers.len() + 1
+    }
+
+    /// The parallel-for that kernels get.
+    pub fn parallel(&self) -> Parallel<'_> {
+        let table = (!self.workers.is_empty()).then_some(&*self.table);
+        // SAFETY: the table is this pool's own, which keeps to the ABI while the pool lives.
+        unsafe { Parallel::of_table(table) }
     }
 
     /// The table that kernels get; it lives as long as the pool, at one address.

@@ -60,7 +60,8 @@ impl<'a> Io<'a> {
             inputs: Inputs { args: input_args },
             outputs: Outputs { args: output_args },
             scratch: Scratch { ptr: args.scratch, left: args.scratch_bytes, marker: PhantomData },
-            parallel: Parallel::new(parallel),
+            // SAFETY: as promised by the caller.
+            parallel: unsafe { Parallel::of_table(parallel) },
             packed: PackedConstants { spans: packed },
         }
     }

@@ -36,7 +36,11 @@ struct Failure {
 }
 
 impl<'a> Parallel<'a> {
-    pub(super) const fn new(table: Option<&'a ParallelTable>) -> Self {
+    /// The parallel-for behind a table, or one that runs every call on its caller.
+    ///
+    /// # Safety
+    /// The functions of the table keep to the ABI for as long as the borrow lasts.
+    pub const unsafe fn of_table(table: Option<&'a ParallelTable>) -> Self {
         Self { table }
     }
 

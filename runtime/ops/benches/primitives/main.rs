@@ -13,14 +13,19 @@ mod gemm_f32;
 mod gemm_u8;
 mod harness;
 mod math;
+mod threads;
 
 use harness::Summary;
 
 /// Prints the rows of a primitive, and adds its figure.
 type Run = fn(&mut Summary);
 
-const PRIMITIVES: &[(&str, Run)] =
-    &[("gemm_f32", gemm_f32::run), ("gemm_u8", gemm_u8::run), ("math", math::run)];
+const PRIMITIVES: &[(&str, Run)] = &[
+    ("gemm_f32", gemm_f32::run),
+    ("gemm_u8", gemm_u8::run),
+    ("math", math::run),
+    ("threads", threads::run),
+];
 
 fn main() {
     let mut summary = Summary::default();
