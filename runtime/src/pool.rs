@@ -300,6 +300,7 @@ unsafe extern "C" fn run(ctx: *const c_void, count: usize, task: Task, task_ctx:
 #[cfg(test)]
 mod tests {
     use super::*;
+    use udo_api::{ExecError, Status};
 
     struct Sum {
         total: AtomicU64,
@@ -349,6 +350,45 @@ mod tests {
     fn nested_calls_run_on_their_caller() {
         let pool = Pool::new(NonZero::new(3).unwrap()).unwrap();
         assert_eq!(sum_to(&pool, 100, true), (100, (0..100).sum::<u64>() + 100 * 45));
+    }
+
+    #[test]
+    fn a_long_call_does_not_hold_up_the_others() {
+        const CALLS: usize = 100;
+        for threads in 2..=4 {
+            let pool = Pool::new(NonZero::new(threads).unwrap()).unwrap();
+            let finished = AtomicUsize::new(0);
+            let done = pool.parallel().run(CALLS, |index| {
+                if index == 0 {
+                    // Ends only if other threads take all the other calls.
+                    while finished.load(Ordering::Acquire) < CALLS - 1 {
+                        thread::yield_now();
+                    }
+                }
+                finished.fetch_add(1, Ordering::AcqRel);
+                Ok(())
+            });
+            assert_eq!((done, finished.into_inner()), (Ok(()), CALLS), "{threads} threads");
+        }
+    }
+
+    #[test]
+    fn failures_and_panics_of_workers_reach_the_caller() {
+        let pool = Pool::new(NonZero::new(2).unwrap()).unwrap();
+        let meet = std::sync::Barrier::new(2);
+        // Both calls wait for each other, so one of them is on the worker.
+        let on_worker = |fail: fn() -> Result<(), ExecError>| {
+            let caller = thread::current().id();
+            pool.parallel().run(2, |_| {
+                meet.wait();
+                if thread::current().id() == caller { Ok(()) } else { fail() }
+            })
+        };
+        let failed = on_worker(|| Err(ExecError::of(Status::FAILED)));
+        assert_eq!(failed.unwrap_err().status, Status::FAILED);
+        let panicked = on_worker(|| panic!("on a worker"));
+        assert_eq!(panicked.unwrap_err().status, Status::PANICKED);
+        assert_eq!(on_worker(|| Ok(())), Ok(()), "the pool goes on");
     }
 
     #[test]

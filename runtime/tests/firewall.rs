@@ -20,6 +20,7 @@ use udo_api::{
 };
 use udo_runtime::graph::Attr;
 use udo_runtime::model::Options;
+use udo_runtime::pool::Pool;
 use udo_runtime::session::{RunError, Session};
 
 #[global_allocator]
@@ -236,4 +237,16 @@ fn a_session_may_move_to_another_thread() {
     .unwrap();
     run(&mut session, 1.0).unwrap();
     assert_eq!(run(&mut session, -1.0).unwrap_err().error.status, Status::HEAP_USE);
+}
+
+#[test]
+fn the_pool_makes_no_heap_calls() {
+    let pool = Pool::new(NonZero::new(2).unwrap()).unwrap();
+    let calls_of = |body: &dyn Fn()| {
+        let before = thread_heap_calls();
+        (0..100).for_each(|_| body());
+        thread_heap_calls() - before
+    };
+    assert_eq!(calls_of(&|| pool.parallel().run(8, |_| Ok(())).unwrap()), 0);
+    assert!(calls_of(&|| drop(std::hint::black_box(Box::new(1)))) >= 100, "the counter counts");
 }

@@ -3,6 +3,8 @@
 
 use std::hint::black_box;
 use std::num::NonZero;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use udo_ops::simd::{gemm_f32, gemm_u8};
 use udo_runtime::pool::Pool;
@@ -20,6 +22,7 @@ const PIECES: usize = 4;
 pub(crate) fn run(summary: &mut Summary) {
     section("two threads against one; channels x pixels x depth");
     let pool = Pool::new(NonZero::new(2).unwrap()).unwrap();
+    wakes(&pool);
     let mut figures = Vec::new();
     for &shape in SHAPES {
         figures.push(floats(&pool, shape));
@@ -27,6 +30,35 @@ pub(crate) fn run(summary: &mut Summary) {
     }
     println!("  geometric mean: {:.2} x", geomean(&figures));
     summary.add("two_threads", geomean(&figures));
+}
+
+/// Microseconds until both threads are at work: with a worker that is awake, and with one that sleeps.
+fn wakes(pool: &Pool) {
+    for (name, pause) in [("awake", Duration::ZERO), ("asleep", Duration::from_millis(1))] {
+        let mut times: Vec<f64> = (0..201).map(|_| meet(pool, pause)).collect();
+        times.sort_by(f64::total_cmp);
+        let name = format!("both threads at work, the worker {name}");
+        println!("  {name:<44} {:>9.1} us", times[times.len() / 2]);
+    }
+}
+
+/// Microseconds of a parallel-for whose two calls wait for each other, after a pause.
+fn meet(pool: &Pool, pause: Duration) -> f64 {
+    let from = Instant::now();
+    while from.elapsed() < pause {
+        std::hint::spin_loop();
+    }
+    let here = AtomicUsize::new(0);
+    let from = Instant::now();
+    let done = pool.parallel().run(2, |_| {
+        here.fetch_add(1, Ordering::AcqRel);
+        while here.load(Ordering::Acquire) < 2 {
+            std::hint::spin_loop();
+        }
+        Ok(())
+    });
+    assert!(done.is_ok(), "a call failed");
+    from.elapsed().as_secs_f64() * 1e6
 }
 
 /// Rows of each piece of `m`.
