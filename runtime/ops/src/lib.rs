@@ -22,6 +22,7 @@ mod broadcast;
 mod conv;
 mod gpu;
 mod map;
+mod matrix;
 mod ops;
 mod pool;
 mod scaling;

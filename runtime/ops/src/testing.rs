@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use udo_api::abi::{
     ErrorSink, ExecArgs, FillFn, FinalizeArgs, Finalized, HostTable, InferArgs, NodeArgs,
-    ParamValue, Span, TensorArg,
+    ParallelTable, ParamValue, Span, TensorArg,
 };
 use udo_api::{
     Core, Dim, Element, Encoding, ExecError, KernelDef, OpDef, Shape, Side, Status, TensorDesc,
@@ -129,6 +129,7 @@ pub(crate) struct Run {
     params: Vec<(&'static str, Given)>,
     output_count: usize,
     encodings: Vec<(usize, Encoding)>,
+    threads: u32,
 }
 
 impl Run {
@@ -142,7 +143,14 @@ impl Run {
             params: Vec::new(),
             output_count: 1,
             encodings: Vec::new(),
+            threads: 1,
         }
+    }
+
+    /// With a parallel-for that claims so many threads; it makes the calls in reverse order.
+    pub(crate) fn threads(mut self, threads: u32) -> Self {
+        self.threads = threads;
+        self
     }
 
     pub(crate) fn on(mut self, core: Core) -> Self {
@@ -353,7 +361,8 @@ impl Run {
         if unsafe { (vtable.finalize)(&raw const args, &raw mut made) } != Status::OK.code() {
             return Err(message);
         }
-        let outcome = execute(kernel, &made, &mut inputs, &outputs, &mut packer, in_place);
+        let outcome =
+            execute(kernel, &made, &mut inputs, &outputs, &mut packer, (in_place, self.threads));
         // SAFETY: finalize made the state, and no call is running.
         unsafe { (vtable.free)(made.state) };
         outcome
@@ -366,7 +375,7 @@ fn execute(
     inputs: &mut [Option<(Tensor, bool)>],
     outputs: &[TensorDesc],
     packer: &mut Packer<'_>,
-    in_place: InPlace,
+    (in_place, threads): (InPlace, u32),
 ) -> Result<Vec<Tensor>, String> {
     let mut tensors: Vec<Tensor> = outputs
         .iter()
@@ -402,6 +411,13 @@ fn execute(
     // What scratch holds at first is unspecified, so let it be something unlikely.
     let whole = scratch.lines.len() - 1;
     scratch.lines[..whole].fill(Line([0x7fc0_1234_7fc0_1234; 8]));
+    let parallel = ParallelTable {
+        ctx: std::ptr::null(),
+        width: threads,
+        reserved: 0,
+        run: backwards,
+        reserved_words: [0; 4],
+    };
     let call = ExecArgs {
         state: made.state,
         tensors: args.as_mut_ptr(),
@@ -409,7 +425,7 @@ fn execute(
         scratch: scratch.ptr(),
         scratch_bytes: wanted,
         guard: udo_api::guard::this_thread(),
-        parallel: std::ptr::null(),
+        parallel: if threads == 1 { std::ptr::null() } else { &raw const parallel },
         input_count: u16::try_from(inputs.len()).unwrap(),
         output_count: u16::try_from(outputs.len()).unwrap(),
         packed_count: u16::try_from(constants.len()).unwrap(),
@@ -436,6 +452,19 @@ fn execute(
 enum InPlace {
     No,
     WherePossible,
+}
+
+/// Makes the calls from the last to the first.
+unsafe extern "C" fn backwards(
+    _: *const c_void,
+    count: usize,
+    task: unsafe extern "C" fn(*const c_void, usize),
+    ctx: *const c_void,
+) {
+    for index in (0..count).rev() {
+        // SAFETY: the caller vouches for the task and its context.
+        unsafe { task(ctx, index) };
+    }
 }
 
 unsafe extern "C" fn write_message(ctx: *mut c_void, text: *const u8, bytes: usize) {

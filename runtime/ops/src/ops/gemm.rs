@@ -1,19 +1,30 @@
 //! `alpha * A * B + beta * C`, either matrix transposed.
 
 use udo_api::{
-    Core, DType, Element, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op,
-    OpDef, OpSchema, Packed, Param, Port, Shape, TensorDesc, Value, Workspace, input, input_like,
+    Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op, OpDef,
+    OpSchema, Packed, Param, Port, Shape, TensorDesc, Value, Workspace, input, input_like,
     output_like, types,
 };
 
-use crate::number::{Real, pack_version};
+use crate::matrix::Product;
+use crate::simd::gemm_f32::{Epilogue, Layout};
+use crate::simd::rows::transpose;
 
 pub(crate) const OP: OpDef = OpDef::of::<Gemm>();
-pub(crate) const KERNELS: &[KernelDef] = &[kernel::<f32>(), kernel::<f64>()];
-
-const fn kernel<T: Real>() -> KernelDef {
-    KernelDef::new::<Product<T>>("Gemm", Core::CPU).types(Product::<T>::RULES)
-}
+pub(crate) const KERNELS: &[KernelDef] = &[
+    KernelDef::new::<GemmF32>("Gemm", Core::CPU).types(&[
+        input(0, types::F32),
+        input_like(1, 0),
+        input_like(2, 0),
+        output_like(0, 0),
+    ]),
+    KernelDef::new::<GemmF64>("Gemm", Core::CPU).types(&[
+        input(0, types::F64),
+        input_like(1, 0),
+        input_like(2, 0),
+        output_like(0, 0),
+    ]),
+];
 
 const TYPES: udo_api::TypeSet = types::F32.or(types::F64).or(types::F16);
 
@@ -89,100 +100,143 @@ fn c_steps(c: &TensorDesc, rows: usize, cols: usize) -> Result<[usize; 2], Error
     Ok([if c_rows == 1 { 0 } else { c_cols }, usize::from(c_cols != 1)])
 }
 
-enum Right<T> {
-    Packed(Packed<T>),
-    AsGiven,
-    TurnedInScratch,
+/// `beta` and where C is.
+#[derive(Clone, Copy)]
+struct Addend {
+    beta: f64,
+    /// Elements of C from one row to the next, and from one column to the next.
+    steps: [usize; 2],
 }
 
-struct Product<T> {
-    sizes: Sizes,
-    alpha: T,
-    beta: T,
-    has_c: bool,
-    right: Right<T>,
+impl Addend {
+    fn read(cx: &FinalizeCx<'_>, sizes: &Sizes) -> Result<Option<Self>, Error> {
+        let beta = cx.float("beta")?;
+        Ok(cx.has_input(2).then_some(Self { beta, steps: sizes.c_steps }))
+    }
 }
 
-impl<T: Element> Product<T> {
-    const RULES: &'static [udo_api::TypeRule] =
-        &[input(0, T::DTYPE.set()), input_like(1, 0), input_like(2, 0), output_like(0, 0)];
+/// In f32, on the primitives.
+struct GemmF32 {
+    product: Product,
+    /// Whether A is turned in scratch first.
+    trans_a: bool,
+    alpha: f32,
+    addend: Option<Addend>,
+    /// Absent where the right side comes with each run.
+    packed: Option<Packed<f32>>,
 }
 
-impl<T: Real> Kernel for Product<T> {
+impl GemmF32 {
+    /// Elements of scratch for the left side turned, and for the right side packed.
+    fn scratch_lens(&self) -> [usize; 2] {
+        let Product { rows, depth, .. } = self.product;
+        let left = if self.trans_a { rows * depth } else { 0 };
+        [left, if self.packed.is_none() { self.product.packed_len() } else { 0 }]
+    }
+}
+
+impl Kernel for GemmF32 {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let sizes = Sizes::read(cx)?;
-        let right = if cx.constant::<T>(1)?.is_some() {
-            let version = pack_version([
-                1,
-                usize::from(T::DTYPE.code()),
-                usize::from(sizes.trans_b),
-                sizes.depth,
-                sizes.cols,
-            ]);
-            let packed = cx.pack(1, version, sizes.depth * sizes.cols, |from: &[T], to| {
-                if sizes.trans_b { turn(from, to, sizes) } else { to.copy_from_slice(from) }
-            })?;
-            Right::Packed(packed)
-        } else if sizes.trans_b {
-            Right::TurnedInScratch
-        } else {
-            Right::AsGiven
+        let Sizes { rows, depth, cols, trans_a, trans_b, .. } = sizes;
+        let right = if trans_b { Layout::Transposed } else { Layout::Rows };
+        let product = Product { rows, depth, cols, right };
+        let packed = match cx.constant::<f32>(1)? {
+            Some(_) => Some(cx.pack(1, product.version(), product.packed_len(), |from, to| {
+                product.pack(from, to);
+            })?),
+            None => None,
         };
-        let (alpha, beta) = (T::of(cx.float("alpha")?), T::of(cx.float("beta")?));
-        Ok(Self { sizes, alpha, beta, has_c: cx.has_input(2), right })
+        let addend = Addend::read(cx, &sizes)?;
+        Ok(Self { product, trans_a, alpha: cx.float32("alpha")?, addend, packed })
     }
 
     fn workspace(&self) -> Workspace {
-        match self.right {
-            Right::TurnedInScratch => Workspace::of::<T>(self.sizes.depth * self.sizes.cols),
-            Right::Packed(_) | Right::AsGiven => Workspace::NONE,
-        }
+        let [left, right] = self.scratch_lens();
+        Workspace::of::<f32>(left).and::<f32>(right)
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
-        let Io { inputs, mut outputs, mut scratch, packed, .. } = io;
-        let Sizes { rows, depth, cols, trans_a, c_steps, .. } = self.sizes;
-        let a = inputs.get::<T>(0)?;
-        let b = match self.right {
-            Right::Packed(b) => packed.get(b)?,
-            Right::AsGiven => inputs.get(1)?,
-            Right::TurnedInScratch => {
-                let b = scratch.take(depth * cols)?;
-                turn(inputs.get(1)?, b, self.sizes);
-                &*b
-            }
+        let Io { inputs, mut outputs, mut scratch, parallel, packed } = io;
+        let [left_len, right_len] = self.scratch_lens();
+        let (left, right) = (scratch.take::<f32>(left_len)?, scratch.take::<f32>(right_len)?);
+        let Product { rows, depth, cols, .. } = self.product;
+        let mut a = inputs.get::<f32>(0)?;
+        if self.trans_a {
+            transpose(a, &[depth, rows], &[1, 0], left);
+            a = left;
+        }
+        let packed = if let Some(at) = self.packed {
+            packed.get(at)?
+        } else {
+            self.product.pack(inputs.get(1)?, right);
+            &*right
         };
-        let c = if self.has_c { inputs.get::<T>(2)? } else { &[] };
-        let y = outputs.take::<T>(0)?;
-        if cols == 0 {
+        let c = if self.addend.is_some() { inputs.get::<f32>(2)? } else { &[] };
+        let y = outputs.take::<f32>(0)?;
+        if rows * cols == 0 {
             return Ok(());
         }
-        let (row_step, depth_step) = if trans_a { (1, rows) } else { (depth, 1) };
-        for (row, y) in y.chunks_exact_mut(cols).enumerate() {
-            y.fill(T::ZERO);
-            for (k, b) in b.chunks_exact(cols).enumerate() {
-                let a = a[row * row_step + k * depth_step];
-                y.iter_mut().zip(b).for_each(|(y, &b)| *y = y.plus(a.times(b)));
+        let mut epilogue = Epilogue::default();
+        let mut addend = self.addend;
+        // What the product can add on its way out needs no pass of its own.
+        if self.alpha.to_bits() == 1f32.to_bits() {
+            match self.addend {
+                Some(Addend { beta: 1.0, steps: [0, 1] }) => epilogue.bias = Some(c),
+                Some(Addend { beta: 1.0, steps: [ld, 1] }) => epilogue.residual = Some((c, ld)),
+                _ => {}
             }
+            addend = addend.filter(|_| epilogue.bias.is_none() && epilogue.residual.is_none());
+        }
+        self.product.run(parallel, a, packed, y, &epilogue)?;
+        if self.alpha.to_bits() != 1f32.to_bits() {
             for y in y.iter_mut() {
-                *y = self.alpha.times(*y);
+                *y *= self.alpha;
             }
-            if self.has_c {
-                let c = &c[row * c_steps[0]..];
-                for (col, y) in y.iter_mut().enumerate() {
-                    *y = y.plus(self.beta.times(c[col * c_steps[1]]));
-                }
+        }
+        if let Some(Addend { beta, steps }) = addend {
+            let beta = beta as f32;
+            for (row, y) in y.chunks_exact_mut(cols).enumerate() {
+                let c = &c[row * steps[0]..];
+                y.iter_mut().enumerate().for_each(|(col, y)| *y += beta * c[col * steps[1]]);
             }
         }
         Ok(())
     }
 }
 
-/// Lays the columns of a transposed B out as rows.
-fn turn<T: Copy>(from: &[T], to: &mut [T], sizes: Sizes) {
-    for (k, to) in to.chunks_exact_mut(sizes.cols.max(1)).enumerate() {
-        let column = from[k..].iter().step_by(sizes.depth);
-        to.iter_mut().zip(column).for_each(|(to, &from)| *to = from);
+/// In f64, as the definition says.
+struct GemmF64 {
+    sizes: Sizes,
+    alpha: f64,
+    addend: Option<Addend>,
+}
+
+impl Kernel for GemmF64 {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let sizes = Sizes::read(cx)?;
+        Ok(Self { sizes, alpha: cx.float("alpha")?, addend: Addend::read(cx, &sizes)? })
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io { inputs, mut outputs, .. } = io;
+        let Sizes { rows, depth, cols, trans_a, trans_b, .. } = self.sizes;
+        let (a, b) = (inputs.get::<f64>(0)?, inputs.get::<f64>(1)?);
+        let c = if self.addend.is_some() { inputs.get::<f64>(2)? } else { &[] };
+        let y = outputs.take::<f64>(0)?;
+        let a_steps = if trans_a { [1, rows] } else { [depth, 1] };
+        let b_steps = if trans_b { [1, depth] } else { [cols, 1] };
+        for (at, y) in y.iter_mut().enumerate() {
+            let (row, col) = (at / cols, at % cols);
+            let product = |k: usize| {
+                a[row * a_steps[0] + k * a_steps[1]] * b[k * b_steps[0] + col * b_steps[1]]
+            };
+            *y = self.alpha * (0..depth).map(product).sum::<f64>();
+            if let Some(Addend { beta, steps }) = self.addend {
+                *y += beta * c[row * steps[0] + col * steps[1]];
+            }
+        }
+        Ok(())
     }
 }
 
@@ -195,9 +249,10 @@ mod tests {
         let (rows, depth, cols) = (3, 4, 5);
         let (a, b, c) = (noise(12), noise(20), noise(15));
         let biases: [&[usize]; 6] = [&[3, 5], &[5], &[1, 5], &[3, 1], &[], &[1]];
-        for case in 0..4 * biases.len() * 2 {
+        for case in 0..16 * biases.len() {
             let (trans_a, trans_b, constant) = (case & 1, case >> 1 & 1, case >> 2 & 1);
-            let dims = biases[case / 8];
+            let (alpha, beta) = if case >> 3 & 1 == 1 { (0.5, 2.0) } else { (1.0, 1.0) };
+            let dims = biases[case / 16];
             let c = &c[..dims.iter().product()];
             let a_dims = if trans_a == 1 { [depth, rows] } else { [rows, depth] };
             let b_dims = if trans_b == 1 { [cols, depth] } else { [depth, cols] };
@@ -208,8 +263,8 @@ mod tests {
                 .input(tensor(dims, c))
                 .int("transA", trans_a as i64)
                 .int("transB", trans_b as i64)
-                .float("alpha", 0.5)
-                .float("beta", 2.0)
+                .float("alpha", alpha)
+                .float("beta", beta)
                 .one();
             let mut wanted = Vec::new();
             for (m, n) in (0..rows).flat_map(|m| (0..cols).map(move |n| (m, n))) {
@@ -226,7 +281,7 @@ mod tests {
                     [5] | [1, 5] => n,
                     _ => 0,
                 };
-                wanted.push(0.5 * sum + 2.0 * f64::from(c[at]));
+                wanted.push(alpha * sum + beta * f64::from(c[at]));
             }
             assert_near(&y.values::<f32>(), &wanted, 1e-5);
         }

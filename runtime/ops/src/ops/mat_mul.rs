@@ -2,19 +2,30 @@
 
 use udo_api::{
     Core, Dim, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema,
-    Port, Shape, TensorDesc, input, input_like, output_like, types,
+    Packed, Port, Shape, TensorDesc, Workspace, input, input_like, output_like, types,
 };
 
 use crate::broadcast::{Broadcast, broadcast_shapes};
+use crate::matrix::Product;
 use crate::number::Number;
+use crate::simd::gemm_f32::{Epilogue, Layout};
 
 pub(crate) const OP: OpDef = OpDef::of::<MatMul>();
-pub(crate) const KERNELS: &[KernelDef] = &[KernelDef::new::<Products>("MatMul", Core::CPU)
-    .types(&[input(0, NUMBERS), input_like(1, 0), output_like(0, 0)])];
+pub(crate) const KERNELS: &[KernelDef] = &[
+    KernelDef::new::<Floats>("MatMul", Core::CPU).types(&[
+        input(0, types::F32),
+        input_like(1, 0),
+        output_like(0, 0),
+    ]),
+    KernelDef::new::<Plain>("MatMul", Core::CPU).types(&[
+        input(0, OTHERS),
+        input_like(1, 0),
+        output_like(0, 0),
+    ]),
+];
 
-const NUMBERS: udo_api::TypeSet =
-    types::F32.or(types::F64).or(types::INDEX).or(types::U32).or(types::U64);
-const TYPES: udo_api::TypeSet = NUMBERS.or(types::F16);
+const OTHERS: udo_api::TypeSet = types::F64.or(types::INDEX).or(types::U32).or(types::U64);
+const TYPES: udo_api::TypeSet = OTHERS.or(types::F32).or(types::F16);
 
 struct MatMul;
 
@@ -57,32 +68,120 @@ fn split(x: &TensorDesc, side: Side) -> Result<(Option<Dim>, Dim, Shape), Error>
     })
 }
 
+/// The extents of every product, and which matrices meet.
 struct Products {
     batch: Broadcast,
     rows: usize,
     depth: usize,
     cols: usize,
-    run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
+    /// Right sides.
+    rights: usize,
 }
 
-impl Kernel for Products {
-    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+impl Products {
+    fn read(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let (a, b) = (cx.input(0)?, cx.input(1)?);
         let (rows, depth, a_batch) = split(&a, Side::Left)?;
         let (cols, _, b_batch) = split(&b, Side::Right)?;
         let batch = Broadcast::of(a_batch.dims(), b_batch.dims())
             .ok_or_else(|| Error::new(format!("inputs are {a} and {b}, which do not multiply")))?;
-        let run = of_type!(
-            a.dtype(),
-            [F32 = f32, F64 = f64, I32 = i32, I64 = i64, U32 = u32, U64 = u64],
-            T => execute::<T>
-        )?;
+        let rights = b_batch.dims().iter().product();
         let extent = |dim: Option<Dim>| dim.map_or(1, Dim::bound);
-        Ok(Self { batch, rows: extent(rows), depth: depth.bound(), cols: extent(cols), run })
+        Ok(Self { batch, rows: extent(rows), depth: depth.bound(), cols: extent(cols), rights })
+    }
+}
+
+/// Products of f32, on the primitives.
+struct Floats {
+    batch: Broadcast,
+    product: Product,
+    /// Absent where the right side comes with each run.
+    packed: Option<Packed<f32>>,
+}
+
+impl Kernel for Floats {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let Products { mut batch, mut rows, depth, cols, rights } = Products::read(cx)?;
+        if rights == 1 {
+            // Every left side meets the same right side: together they are one tall left side.
+            rows *= batch.len();
+            batch = Broadcast::of(&[], &[]).ok_or_else(|| Error::new("scalars broadcast"))?;
+        }
+        let product = Product { rows, depth, cols, right: Layout::Rows };
+        let packed = match cx.constant::<f32>(1)? {
+            Some(_) => {
+                let len = rights * product.packed_len();
+                Some(cx.pack(1, product.version(), len, |from: &[f32], to| {
+                    let (from_len, to_len) = ((depth * cols).max(1), product.packed_len().max(1));
+                    for (from, to) in from.chunks_exact(from_len).zip(to.chunks_exact_mut(to_len)) {
+                        product.pack(from, to);
+                    }
+                })?)
+            }
+            None => None,
+        };
+        Ok(Self { batch, product, packed })
+    }
+
+    fn workspace(&self) -> Workspace {
+        if self.packed.is_none() && self.product.is_worth_packing() {
+            Workspace::of::<f32>(self.product.packed_len())
+        } else {
+            Workspace::NONE
+        }
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
-        (self.run)(self, io)
+        let Io { inputs, mut outputs, mut scratch, parallel, packed } = io;
+        let Product { rows, depth, cols, .. } = self.product;
+        let (a, b) = (inputs.get::<f32>(0)?, inputs.get::<f32>(1)?);
+        let y = outputs.take::<f32>(0)?;
+        if rows * cols == 0 {
+            return Ok(());
+        }
+        let len = self.product.packed_len();
+        let packed = self.packed.map(|at| packed.get(at)).transpose()?;
+        let room = match packed {
+            None if self.product.is_worth_packing() => scratch.take::<f32>(len)?,
+            _ => &mut [],
+        };
+        let plain = Epilogue::default();
+        for ([a_at, b_at], y) in self.batch.positions().zip(y.chunks_exact_mut(rows * cols)) {
+            let a = &a[a_at * rows * depth..][..rows * depth];
+            if let Some(packed) = packed {
+                self.product.run(parallel, a, &packed[b_at * len..][..len], y, &plain)?;
+                continue;
+            }
+            let b = &b[b_at * depth * cols..][..depth * cols];
+            if self.product.is_worth_packing() {
+                self.product.pack(b, room);
+                self.product.run(parallel, a, room, y, &plain)?;
+            } else {
+                self.product.run_unpacked(a, b, y);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Products of every other number, as the definition says.
+struct Plain {
+    products: Products,
+    run: fn(&Products, Io<'_>) -> Result<(), ExecError>,
+}
+
+impl Kernel for Plain {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let run = of_type!(
+            cx.input(0)?.dtype(),
+            [F64 = f64, I32 = i32, I64 = i64, U32 = u32, U64 = u64],
+            T => execute::<T>
+        )?;
+        Ok(Self { products: Products::read(cx)?, run })
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        (self.run)(&self.products, io)
     }
 }
 
@@ -142,5 +241,37 @@ mod tests {
             wanted.push((0..4).map(term).sum());
         }
         assert_near(&y.values::<f32>(), &wanted, 1e-5);
+    }
+
+    #[test]
+    fn constants_are_packed_once() {
+        // Few rows and many, one right side and several, on one thread and two.
+        let cases: [(&[usize], &[usize]); 6] = [
+            (&[1, 37], &[37, 50]),
+            (&[70, 37], &[37, 50]),
+            (&[2, 33, 40], &[40, 65]),
+            (&[3, 9, 17], &[3, 17, 5]),
+            (&[2, 1, 3, 17], &[3, 17, 48]),
+            (&[64, 64], &[64, 64]),
+        ];
+        for (a_dims, b_dims) in cases {
+            let (a, b) = (noise(a_dims.iter().product()), noise(b_dims.iter().product()));
+            let (a, b) = (tensor(a_dims, &a), tensor(b_dims, &b));
+            let wide = |values: &[f32]| values.iter().map(|&v| f64::from(v)).collect::<Vec<_>>();
+            let exact = Run::new("MatMul")
+                .input(tensor(a_dims, &wide(&a.values())))
+                .input(tensor(b_dims, &wide(&b.values())))
+                .one();
+            for threads in [1, 2] {
+                let run = Run::new("MatMul").threads(threads).input(a.clone());
+                let dynamic = run.input(b.clone()).one();
+                let run = Run::new("MatMul").threads(threads).input(a.clone());
+                let packed = run.constant(b.clone()).one();
+                for y in [dynamic, packed] {
+                    assert_eq!(y.dims(), exact.dims());
+                    assert_near(&y.values::<f32>(), &exact.values::<f64>(), 1e-5);
+                }
+            }
+        }
     }
 }

@@ -1,0 +1,83 @@
+//! Products of f32 matrices, as `MatMul` and Gemm compute them: packed right sides, rows over threads.
+
+use udo_api::{Element, ExecError, Parallel};
+
+use crate::number::pack_version;
+use crate::simd::gemm_f32::{Epilogue, Layout, gemm, pack_b, packed_len};
+use crate::simd::isa;
+
+/// Multiply-adds that are not worth a second thread.
+const SMALL: usize = 1 << 17;
+/// Pieces for each thread, so that one that starts late takes fewer.
+const PIECES: usize = 4;
+/// A piece has a multiple of so many rows, as tiles do.
+const TILE_ROWS: usize = 8;
+/// Left sides of fewer rows are done before the right side is packed.
+const WORTH_PACKING: usize = 4;
+
+/// `[rows, depth]` times `[depth, cols]`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Product {
+    pub(crate) rows: usize,
+    pub(crate) depth: usize,
+    pub(crate) cols: usize,
+    /// How the right side lies in memory.
+    pub(crate) right: Layout,
+}
+
+impl Product {
+    /// Elements of a packed right side.
+    pub(crate) fn packed_len(&self) -> usize {
+        packed_len(self.depth, self.cols)
+    }
+
+    /// The version of a packed right side: all that decides what [`Self::pack`] makes of it.
+    pub(crate) fn version(&self) -> u64 {
+        let turned = usize::from(self.right == Layout::Transposed);
+        let code = usize::from(f32::DTYPE.code());
+        pack_version([2, code, isa() as usize, turned, self.depth, self.cols])
+    }
+
+    pub(crate) fn pack(&self, b: &[f32], to: &mut [f32]) {
+        let ldb = if self.right == Layout::Rows { self.cols } else { self.depth };
+        pack_b(b, ldb, self.right, self.depth, self.cols, to);
+    }
+
+    /// Whether a right side that is used once is better packed than read as it lies.
+    pub(crate) fn is_worth_packing(&self) -> bool {
+        self.rows >= WORTH_PACKING || self.right == Layout::Transposed
+    }
+
+    /// `y = epilogue(a b)` with `b` packed.
+    pub(crate) fn run(
+        &self,
+        parallel: Parallel<'_>,
+        a: &[f32],
+        packed: &[f32],
+        y: &mut [f32],
+        epilogue: &Epilogue<'_>,
+    ) -> Result<(), ExecError> {
+        let &Self { rows, depth, cols, .. } = self;
+        let pieces = if rows * depth * cols < SMALL { 1 } else { parallel.width() * PIECES };
+        let height = rows.div_ceil(pieces).next_multiple_of(TILE_ROWS);
+        parallel.chunks_mut(&mut y[..rows * cols], height * cols, |piece, y| {
+            let (first, count) = (piece * height, y.len() / cols);
+            let a = &a[first * depth..][..count * depth];
+            let residual = epilogue.residual.map(|(data, ld)| (&data[first * ld..], ld));
+            let epilogue = Epilogue { residual, ..*epilogue };
+            gemm(a, depth, count, depth, packed, cols, y, cols, &epilogue);
+            Ok(())
+        })
+    }
+
+    /// `y = a b` with `b` as it lies, in rows.
+    pub(crate) fn run_unpacked(&self, a: &[f32], b: &[f32], y: &mut [f32]) {
+        let &Self { depth, cols, .. } = self;
+        for (row, y) in y.chunks_exact_mut(cols).enumerate() {
+            y.fill(0.0);
+            for (&a, b) in a[row * depth..][..depth].iter().zip(b.chunks_exact(cols)) {
+                y.iter_mut().zip(b).for_each(|(y, &b)| *y += a * b);
+            }
+        }
+    }
+}
