@@ -8,8 +8,20 @@ use udo_api::{
 };
 
 /// What an operator computes of each element.
-pub(crate) trait MapFn<T>: Send + Sync + 'static {
+pub(crate) trait MapFn<T: Copy>: Send + Sync + 'static {
     fn of(x: T) -> T;
+
+    /// `of` for each element of `x`, in `y`.
+    fn of_all(x: &[T], y: &mut [T]) {
+        x.iter().zip(y).for_each(|(&x, y)| *y = Self::of(x));
+    }
+
+    /// `of` for each element, in its place.
+    fn of_all_in_place(y: &mut [T]) {
+        for y in y.iter_mut() {
+            *y = Self::of(*y);
+        }
+    }
 }
 
 /// The CPU kernel that applies `F` to elements of type `T`.
@@ -40,8 +52,8 @@ impl<F: MapFn<T>, T: Element> Kernel for Map<F, T> {
 
     fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
         match io.pair::<T>(0, 0)? {
-            Pair::Apart(x, y) => x.iter().zip(y).for_each(|(&x, y)| *y = F::of(x)),
-            Pair::Same(y) => y.iter_mut().for_each(|y| *y = F::of(*y)),
+            Pair::Apart(x, y) => F::of_all(x, y),
+            Pair::Same(y) => F::of_all_in_place(y),
         }
         let shape = io.inputs.shape(0)?;
         io.outputs.set_shape(0, shape)

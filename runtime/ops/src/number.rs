@@ -104,7 +104,6 @@ macro_rules! of_code {
 
 /// A floating-point type that kernels compute in.
 pub(crate) trait Real: Number {
-    const ONE: Self;
     fn of(value: f64) -> Self;
     fn over(self, other: Self) -> Self;
     fn exp(self) -> Self;
@@ -113,7 +112,6 @@ pub(crate) trait Real: Number {
 macro_rules! reals {
     ($($t:ty),*) => {$(
         impl Real for $t {
-            const ONE: Self = 1.0;
             #[inline]
             fn of(value: f64) -> Self { value as Self }
             #[inline]

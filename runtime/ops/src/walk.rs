@@ -5,17 +5,6 @@ use udo_api::MAX_RANK;
 /// A number per axis.
 pub(crate) type Axes = [usize; MAX_RANK];
 
-/// The strides of a dense tensor of these extents.
-pub(crate) fn dense_strides(dims: &[usize]) -> Axes {
-    let mut strides = [0; MAX_RANK];
-    let mut step = 1;
-    for axis in (0..dims.len().min(MAX_RANK)).rev() {
-        strides[axis] = step;
-        step *= dims[axis];
-    }
-    strides
-}
-
 /// The offsets of every position of a box of `rank` extents, for `N` tensors at once, last axis fastest.
 #[derive(Clone, Debug)]
 pub(crate) struct Walk<const N: usize> {
@@ -91,8 +80,8 @@ mod tests {
     #[test]
     fn walks_visit_every_position_in_order() {
         let dims = [2, 3];
-        let transposed = [1, 2, 0, 0, 0, 0, 0, 0];
-        let seen: Vec<_> = Walk::new(&dims, [dense_strides(&dims), transposed]).collect();
+        let (dense, transposed) = ([3, 1, 0, 0, 0, 0, 0, 0], [1, 2, 0, 0, 0, 0, 0, 0]);
+        let seen: Vec<_> = Walk::new(&dims, [dense, transposed]).collect();
         assert_eq!(seen, [[0, 0], [1, 2], [2, 4], [3, 1], [4, 3], [5, 5]]);
         assert_eq!(Walk::<1>::new(&[], [[0; 8]]).count(), 1, "a scalar has one position");
         assert_eq!(Walk::<1>::new(&[3, 0], [[0; 8]]).count(), 0);

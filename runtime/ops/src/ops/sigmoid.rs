@@ -2,7 +2,7 @@
 
 use udo_api::{Error, Facts, InferCx, KernelDef, Op, OpDef, OpSchema, Port, types};
 
-use crate::number::Real;
+use crate::simd::math;
 use crate::{gpu, map};
 
 pub(crate) const OP: OpDef = OpDef::of::<Sigmoid>();
@@ -26,10 +26,25 @@ impl Op for Sigmoid {
     }
 }
 
-impl<T: Real> map::MapFn<T> for Sigmoid {
+impl map::MapFn<f32> for Sigmoid {
     #[inline]
-    fn of(x: T) -> T {
-        T::ONE.over(T::ONE.plus(T::ZERO.minus(x).exp()))
+    fn of(x: f32) -> f32 {
+        1.0 / (1.0 + (-x).exp())
+    }
+
+    fn of_all(x: &[f32], y: &mut [f32]) {
+        math::sigmoid(x, y);
+    }
+
+    fn of_all_in_place(y: &mut [f32]) {
+        math::sigmoid_in_place(y);
+    }
+}
+
+impl map::MapFn<f64> for Sigmoid {
+    #[inline]
+    fn of(x: f64) -> f64 {
+        1.0 / (1.0 + (-x).exp())
     }
 }
 

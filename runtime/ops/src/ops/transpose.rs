@@ -6,7 +6,7 @@ use udo_api::{
     types,
 };
 
-use crate::walk::{Axes, Walk, dense_strides};
+use crate::simd::rows;
 
 pub(crate) const OP: OpDef = OpDef::of::<Transpose>();
 pub(crate) const KERNELS: &[KernelDef] = &[kernel(Core::CPU), kernel(Core::DSP_V68)];
@@ -52,38 +52,16 @@ fn order(node: &Node<'_>, rank: usize) -> Result<Vec<usize>, Error> {
 }
 
 struct Permute {
-    /// The output's extents and the input's strides along them, last axis apart.
-    dims: Vec<usize>,
-    strides: Axes,
-    cols: usize,
-    step: usize,
+    shape: Vec<usize>,
+    order: Vec<usize>,
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
 }
 
 impl Kernel for Permute {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let x = cx.input(0)?;
-        let from = dense_strides(x.shape());
-        let (mut dims, mut strides) = (Vec::new(), Vec::new());
-        for axis in order(cx, x.rank())? {
-            let (dim, stride) = (x.shape()[axis], from[axis]);
-            // Axes that stay neighbours are one.
-            match (dims.last_mut(), strides.last_mut()) {
-                (Some(last_dim), Some(last)) if *last == stride * dim => {
-                    *last_dim *= dim;
-                    *last = stride;
-                }
-                _ => {
-                    dims.push(dim);
-                    strides.push(stride);
-                }
-            }
-        }
-        let (cols, step) = (dims.pop().unwrap_or(1), strides.pop().unwrap_or(1));
-        let mut outer = Axes::default();
-        outer[..strides.len()].copy_from_slice(&strides);
         let run = of_any!(x.dtype(), T => execute::<T>)?;
-        Ok(Self { dims, strides: outer, cols, step, run })
+        Ok(Self { shape: x.shape().to_vec(), order: order(cx, x.rank())?, run })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -92,19 +70,8 @@ impl Kernel for Permute {
 }
 
 fn execute<T: Element>(kernel: &Permute, mut io: Io<'_>) -> Result<(), ExecError> {
-    let x = io.inputs.get::<T>(0)?;
-    let y = io.outputs.take::<T>(0)?;
-    if x.is_empty() {
-        return Ok(());
-    }
-    let rows = Walk::new(&kernel.dims, [kernel.strides]);
-    for ([at], y) in rows.zip(y.chunks_exact_mut(kernel.cols)) {
-        if kernel.step == 1 {
-            y.copy_from_slice(&x[at..][..kernel.cols]);
-        } else {
-            y.iter_mut().zip(x[at..].iter().step_by(kernel.step)).for_each(|(y, &x)| *y = x);
-        }
-    }
+    let (x, y) = (io.inputs.get::<T>(0)?, io.outputs.take::<T>(0)?);
+    rows::transpose(x, &kernel.shape, &kernel.order, y);
     Ok(())
 }
 
