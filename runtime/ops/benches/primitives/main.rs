@@ -9,6 +9,7 @@
     reason = "a benchmark prints numbers"
 )]
 
+mod conv_f32;
 mod gemm_f32;
 mod gemm_u8;
 mod harness;
@@ -23,6 +24,7 @@ type Run = fn(&mut Summary);
 const PRIMITIVES: &[(&str, Run)] = &[
     ("gemm_f32", gemm_f32::run),
     ("gemm_u8", gemm_u8::run),
+    ("conv_f32", conv_f32::run),
     ("math", math::run),
     ("threads", threads::run),
 ];

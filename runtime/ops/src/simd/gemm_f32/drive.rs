@@ -2,7 +2,8 @@
 
 use std::ptr::null;
 
-use super::{Epilogue, Forms, Tile};
+use super::epilogue::Curve;
+use super::{Epilogue, Forms, Tile, TileFn};
 
 /// The most steps of depth at once: `C` is added to once more per block of so many.
 const MAX_DEPTH: usize = 768;
@@ -20,7 +21,32 @@ impl Forms {
     /// Registers per row of the next panel, when so many are left: mostly `panel`, but one more rather
     /// than a panel of one, which is limited by loads and reads `A` again.
     pub(super) fn panel(&self, left: usize) -> usize {
-        if left <= self.tiles.len() { left } else { self.panel }
+        if left <= self.strided.len() { left } else { self.panel }
+    }
+
+    /// Computes a tile of so many rows, and applies the curve to it.
+    ///
+    /// # Safety
+    ///
+    /// `compute` must be this form's for as many rows, and the pointers of the tile good for what it names.
+    #[inline]
+    pub(super) unsafe fn run(
+        &self,
+        compute: TileFn,
+        tile: &Tile,
+        rows: usize,
+        curve: Option<Curve>,
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe { compute(tile) };
+        let Some(curve) = curve else { return };
+        for row in 0..rows {
+            let at = tile.c.wrapping_add(row * tile.ldc);
+            // SAFETY: `C` has so many rows with the columns of the tile, by the caller's promise.
+            let row = unsafe { std::slice::from_raw_parts_mut(at, tile.cols) };
+            // SAFETY: the caller's promise.
+            unsafe { (self.curve)(curve, row) };
+        }
     }
 
     /// [`gemm`](super::gemm) in this form.
@@ -59,7 +85,7 @@ impl Forms {
 }
 
 /// Whether rows so far apart lie within the slice.
-fn holds(data: &[f32], rows: usize, cols: usize, stride: usize) -> bool {
+pub(super) fn holds(data: &[f32], rows: usize, cols: usize, stride: usize) -> bool {
     let len = (rows - 1).checked_mul(stride).and_then(|before| before.checked_add(cols));
     cols == 0 || len.is_some_and(|len| len <= data.len())
 }
@@ -95,7 +121,7 @@ struct Panel {
 impl Product<'_> {
     fn run(&self, m: usize, c: &mut [f32]) {
         // Few rows use each panel once, so that there is nothing to keep in cache: better one long read.
-        let one_tile = m <= self.forms.tiles[self.forms.panel - 1].len();
+        let one_tile = m <= self.forms.strided[self.forms.panel - 1].len();
         let parts = if one_tile { 1 } else { self.k.div_ceil(MAX_DEPTH).max(1) };
         let depth = self.k.div_ceil(parts).next_multiple_of(8).min(self.k);
         let small = self.k.saturating_mul(self.n) <= SMALL_WEIGHTS;
@@ -130,7 +156,7 @@ impl Product<'_> {
         let Panel { col, registers } = panel;
         let width = registers * forms.lanes;
         let cols = width.min(self.n - col);
-        let tiles = forms.tiles[registers - 1];
+        let tiles = forms.strided[registers - 1];
         let (first, last) = (block.k == 0, block.k + block.depth == self.k);
         let bias = epilogue.bias.filter(|_| first).map_or(null(), |bias| bias[col..].as_ptr());
         let b = self.packed[col * self.k + block.k * width..].as_ptr();
@@ -151,6 +177,11 @@ impl Product<'_> {
             let tile = Tile {
                 a: self.a[(row * lda + block.k).min(self.a.len())..].as_ptr(),
                 lda,
+                pixels: null(),
+                ld_pixels: 0,
+                channel: 0,
+                zeros: null(),
+                taps: 1,
                 depth: block.depth,
                 b,
                 ahead,
@@ -162,21 +193,16 @@ impl Product<'_> {
                 ld_add,
                 clamp: epilogue.activation.clamp().filter(|_| last),
             };
+            let curve = epilogue.activation.curve().filter(|_| last);
             // SAFETY: `Forms` are handed out only for what the machine has, and `Forms::gemm` checked
             // that all rows and columns of the product lie within the slices.
-            unsafe { tiles[rows - 1](&tile) };
-            let Some(curve) = epilogue.activation.curve().filter(|_| last) else { continue };
-            for row in 0..rows {
-                let row = &mut c[row * ldc..][..cols];
-                // SAFETY: as above.
-                unsafe { (forms.curve)(curve, row) };
-            }
+            unsafe { forms.run(tiles[rows - 1], &tile, rows, curve) };
         }
     }
 }
 
 /// Cuts `len` into the fewest parts of at most `most`, and those as equal as can be.
-fn ranges(len: usize, most: usize) -> impl Iterator<Item = (usize, usize)> {
+pub(super) fn ranges(len: usize, most: usize) -> impl Iterator<Item = (usize, usize)> {
     let parts = len.div_ceil(most);
     let (short, long) = (len / parts.max(1), len % parts.max(1));
     (0..parts).map(move |i| (i * short + i.min(long), short + usize::from(i < long)))

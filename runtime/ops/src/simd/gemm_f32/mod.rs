@@ -4,6 +4,8 @@
 //! channels. `B` is packed once, into panels of columns that the product then reads in sequence. How it
 //! is packed depends on the instruction set, not on the number of rows. Bias, residual and activation
 //! are applied while a tile of `C` is in registers. A caller with several threads splits the rows.
+//!
+//! Rows of `A` may also be gathered, run by run, by a table: see [`Gather`], which convolutions rest on.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -11,16 +13,22 @@ mod avx2;
 mod avx512;
 mod drive;
 mod epilogue;
+mod gather;
+#[cfg(test)]
+mod gather_tests;
 mod pack;
 mod portable;
+mod source;
 #[cfg(test)]
 mod tests;
 
 pub use epilogue::{Activation, Epilogue};
+pub use gather::{Gather, Order};
 pub use pack::Layout;
 
 use super::{Isa, isa};
 use epilogue::Curve;
+use source::Pixels;
 
 /// The product in the form of one instruction set. What one form packs, only the same form reads.
 #[derive(Debug)]
@@ -29,10 +37,14 @@ pub struct Forms {
     lanes: usize,
     /// Registers per row of most panels.
     panel: usize,
-    /// By registers per row less one, then by rows less one: a tile of the product.
-    tiles: &'static [&'static [TileFn]],
+    /// By registers per row less one, then by rows less one: a tile whose rows of `A` are strided.
+    strided: &'static [&'static [TileFn]],
+    /// The same for rows of `A` that are gathered.
+    gathered: &'static [&'static [TileFn]],
     /// An activation that is more than a clamp, on a tile in memory.
     curve: CurveFn,
+    /// Entries of a table to pointers.
+    resolve: ResolveFn,
 }
 
 /// Computes one tile. The machine must have the form's instruction set, and the pointers of the tile
@@ -42,14 +54,28 @@ type TileFn = unsafe fn(&Tile);
 /// Applies the curve to each number. The machine must have the form's instruction set.
 type CurveFn = unsafe fn(Curve, &mut [f32]);
 
+/// Writes a pointer for each entry. The machine must have the form's instruction set.
+type ResolveFn = unsafe fn(&Pixels, &[u32], &mut [*const f32]);
+
 /// One tile of `C`: some rows by some registers, both known to the function that computes it.
 #[derive(Debug)]
 struct Tile {
-    /// The first row of `A`, at the first of `depth` columns.
+    /// The first row of `A`, at the first of `depth` columns, if rows are strided.
     a: *const f32,
     lda: usize,
+    /// The first row's pixels, one per tap, if rows are gathered.
+    pixels: *const *const f32,
+    /// Pixels from a row to the next.
+    ld_pixels: usize,
+    /// Elements from the start of a pixel to the first of `depth` columns.
+    channel: usize,
+    /// The pixel whose elements are known to be zeros.
+    zeros: *const f32,
+    /// Runs of `depth` columns: 1 if rows are strided.
+    taps: usize,
+    /// Columns of `A` per tap.
     depth: usize,
-    /// `depth` rows of whole registers, without gaps.
+    /// `depth` rows per tap of whole registers, without gaps.
     b: *const f32,
     /// What to bring closer meanwhile, a cache line per step of depth. It is never read.
     ahead: *const f32,

@@ -56,6 +56,38 @@ impl Forms {
     }
 }
 
+impl Forms {
+    /// Packs a `k` x `n` matrix whose element in a row and a column `get` knows; rows have the names that
+    /// `rows` gives them.
+    ///
+    /// # Panics
+    ///
+    /// If `out` is too short.
+    pub(in crate::simd) fn pack_rows<R: Copy>(
+        &self,
+        k: usize,
+        n: usize,
+        rows: &(impl Iterator<Item = R> + Clone),
+        get: impl Fn(R, usize) -> f32,
+        out: &mut [f32],
+    ) {
+        let mut out = &mut out[..self.packed_len(k, n)];
+        let mut left = n.div_ceil(self.lanes);
+        let mut col = 0;
+        while left > 0 && k > 0 {
+            let registers = self.panel(left);
+            let width = registers * self.lanes;
+            let (panel, rest) = out.split_at_mut(k * width);
+            for (to, row) in panel.chunks_exact_mut(width).zip(rows.clone()) {
+                for (i, to) in to.iter_mut().enumerate() {
+                    *to = if col + i < n { get(row, col + i) } else { 0.0 };
+                }
+            }
+            (out, col, left) = (rest, col + width, left - registers);
+        }
+    }
+}
+
 fn pack_rows(b: &[f32], ldb: usize, col: usize, cols: usize, panel: &mut [f32], width: usize) {
     for (i, row) in panel.chunks_exact_mut(width).enumerate() {
         let (from, pad) = row.split_at_mut(cols);

@@ -4,25 +4,38 @@
     reason = "all accesses of a tile rest on the same promise"
 )]
 
+use std::marker::PhantomData;
+
 use super::epilogue::Curve;
-use super::{Forms, Tile};
+use super::source::{Gathered, Pixels, Source, Strided};
+use super::{Forms, Tile, TileFn};
 
 const LANES: usize = 8;
 
 pub(super) static FORMS: Forms = Forms {
     lanes: LANES,
     panel: 2,
-    tiles: &[
-        &[tile::<1, 1>, tile::<2, 1>, tile::<3, 1>, tile::<4, 1>],
-        &[tile::<1, 2>, tile::<2, 2>, tile::<3, 2>, tile::<4, 2>],
-    ],
+    strided: Table::<Strided>::TILES,
+    gathered: Table::<Gathered>::TILES,
     curve,
+    resolve,
 };
+
+/// The tiles by how they find their rows of `A`.
+struct Table<S>(PhantomData<S>);
+
+impl<S: Source> Table<S> {
+    const TILES: &'static [&'static [TileFn]] = &[
+        &[tile::<1, 1, S>, tile::<2, 1, S>, tile::<3, 1, S>, tile::<4, 1, S>],
+        &[tile::<1, 2, S>, tile::<2, 2, S>, tile::<3, 2, S>, tile::<4, 2, S>],
+    ];
+}
 
 /// # Safety
 ///
-/// The pointers of the tile must be good for `R` rows, `V` registers and the depth that it names.
-unsafe fn tile<const R: usize, const V: usize>(tile: &Tile) {
+/// The tile must be one of this source, its pointers good for `R` rows, `V` registers, and the taps and the
+/// depth that it names.
+unsafe fn tile<const R: usize, const V: usize, S: Source>(tile: &Tile) {
     let mut start = [[0.0f32; LANES]; V];
     if !tile.bias.is_null() {
         // SAFETY: a bias has a number for each column of the tile.
@@ -30,15 +43,19 @@ unsafe fn tile<const R: usize, const V: usize>(tile: &Tile) {
         start.as_flattened_mut()[..tile.cols].copy_from_slice(bias);
     }
     let mut sums = [start; R];
-    for step in 0..tile.depth {
-        // SAFETY: the panel has `depth` rows of `V` registers.
-        let b = unsafe { &*tile.b.cast::<[[f32; LANES]; V]>().add(step) };
-        for (i, row) in sums.iter_mut().enumerate() {
-            // SAFETY: `A` has `R` rows of `depth` elements.
-            let a = unsafe { *tile.a.add(i * tile.lda + step) };
-            for (sums, b) in row.iter_mut().zip(b) {
-                for (sum, &b) in sums.iter_mut().zip(b) {
-                    *sum += a * b;
+    for tap in 0..S::taps(tile) {
+        // SAFETY: the table of this function is the source's, and the tile has `R` rows and this tap.
+        let Some(rows) = (unsafe { S::rows::<R>(tile, tap) }) else { continue };
+        for step in 0..tile.depth {
+            // SAFETY: the panel has `depth` rows of `V` registers per tap.
+            let b = unsafe { &*tile.b.cast::<[[f32; LANES]; V]>().add(tap * tile.depth + step) };
+            for (row, sums) in rows.iter().zip(&mut sums) {
+                // SAFETY: each row has `depth` elements per tap.
+                let a = unsafe { *row.add(step) };
+                for (sums, b) in sums.iter_mut().zip(b) {
+                    for (sum, &b) in sums.iter_mut().zip(b) {
+                        *sum += a * b;
+                    }
                 }
             }
         }
@@ -73,4 +90,8 @@ unsafe fn finish<const R: usize, const V: usize>(tile: &Tile, mut sums: [[[f32; 
 
 unsafe fn curve(curve: Curve, values: &mut [f32]) {
     curve.apply(values);
+}
+
+unsafe fn resolve(pixels: &Pixels, entries: &[u32], pointers: &mut [*const f32]) {
+    pixels.resolve(entries, pointers);
 }
