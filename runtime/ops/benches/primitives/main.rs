@@ -15,6 +15,7 @@ mod gemm_u8;
 mod harness;
 mod math;
 mod threads;
+mod winograd;
 
 use harness::Summary;
 
@@ -25,6 +26,7 @@ const PRIMITIVES: &[(&str, Run)] = &[
     ("gemm_f32", gemm_f32::run),
     ("gemm_u8", gemm_u8::run),
     ("conv_f32", conv_f32::run),
+    ("winograd", winograd::run),
     ("math", math::run),
     ("threads", threads::run),
 ];

@@ -16,6 +16,7 @@ mod isa;
 pub mod math;
 mod peak;
 pub mod rows;
+pub mod winograd;
 
 pub use isa::{Isa, isa};
 pub use peak::{peak_flops, peak_ops8};
