@@ -1,12 +1,16 @@
 //! Rows of `winograd`: against the direct sum, and what bounds them.
 #![expect(
     clippy::many_single_char_names,
-    reason = "matrices and channels have the letters that BLAS and the field give them"
+    clippy::unwrap_used,
+    reason = "matrices and channels have the letters that BLAS and the field give them; a benchmark that \
+              cannot go on stops"
 )]
 
 use std::hint::black_box;
 
-use udo_ops::simd::gemm_f32::{self, Batch, Epilogue, Layout};
+use udo_ops::simd::conv_f32::{Plan, Shape, Strides};
+use udo_ops::simd::gemm_f32::{self, Batch, Epilogue};
+use udo_ops::simd::indirect::Window;
 use udo_ops::simd::winograd::{self, Layer, Tile};
 
 use crate::harness::{self, Lines, Summary, Unit, geomean, ratio, section};
@@ -64,7 +68,7 @@ fn row(name: &str, tile: Tile, layer: Layer) -> f64 {
     let (mut x, mut y) = (numbers(pixels * c), Lines::new(pixels * k));
     let (x, y) = (x.slice(), y.slice());
     let rows = 0..winograd::tile_rows(tile, &layer);
-    let mut direct = Direct::new(pixels, [c, k], &weights);
+    let mut direct = Direct::new([height, width], [c, k], &weights);
     let mut products = Products::new(tile, &layer, workspace.slice().len());
 
     let (packed, workspace) = (packed.slice(), workspace.slice());
@@ -73,32 +77,36 @@ fn row(name: &str, tile: Tile, layer: Layer) -> f64 {
         black_box(&mut *y);
     };
     harness::row(name, Unit::Flops, (18 * pixels * c * k) as f64, &mut own);
-    let found = ratio("  of the direct sum", &mut own, || direct.run());
+    let found = ratio("  of the direct sum", &mut own, || direct.run(x));
     ratio("  products' share", own, || products.run(packed));
     found
 }
 
-/// The direct sum: the product that it amounts to, of pixels that lie there as rows of all their taps.
+/// The direct sum: the indirect convolution.
 struct Direct {
-    a: Lines<f32>,
+    plan: Plan,
+    table: Vec<u32>,
     packed: Lines<f32>,
     y: Lines<f32>,
-    pixels: usize,
     channels: [usize; 2],
 }
 
 impl Direct {
-    fn new(pixels: usize, channels: [usize; 2], weights: &[f32]) -> Self {
-        let [c, k] = channels;
-        let mut packed = Lines::new(gemm_f32::packed_len(9 * c, k));
-        gemm_f32::pack_b(weights, k, Layout::Rows, 9 * c, k, packed.slice());
-        Self { a: numbers(pixels * 9 * c), packed, y: Lines::new(pixels * k), pixels, channels }
+    fn new(size: [usize; 2], [channels, outputs]: [usize; 2], weights: &[f32]) -> Self {
+        let shape = Shape { window: Window::square(size, 3, 1, 1), channels, outputs, groups: 1 };
+        let plan = Plan::new(&shape).unwrap();
+        let mut table = vec![0; plan.table_len()];
+        assert!(plan.fill(&mut table));
+        let mut packed = Lines::new(plan.packed_len());
+        plan.pack(weights, &Strides::onnx(&shape), packed.slice());
+        let y = Lines::new(plan.rows() * outputs);
+        Self { plan, table, packed, y, channels: [channels, outputs] }
     }
 
-    fn run(&mut self) {
-        let ([c, k], m) = (self.channels, self.pixels);
-        let (a, packed, y) = (self.a.slice(), self.packed.slice(), self.y.slice());
-        gemm_f32::gemm(a, 9 * c, m, 9 * c, packed, k, y, k, &Epilogue::default());
+    fn run(&mut self, x: &[f32]) {
+        let ([c, k], rows) = (self.channels, 0..self.plan.rows());
+        let (packed, y) = (self.packed.slice(), self.y.slice());
+        self.plan.run(x, c, &self.table, packed, rows, y, k, &Epilogue::default());
         black_box(y);
     }
 }
