@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use udo_ops::simd::{peak_flops, peak_ops8};
+use udo_ops::simd::{Isa, isa, peak_flops, peak_ops8};
 
 /// What a row is measured in.
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +72,54 @@ pub(crate) fn row(name: &str, unit: Unit, work: f64, body: impl FnMut()) -> f64 
     share
 }
 
+/// Lanes of `f32` in a vector of AVX-512.
+const LANES: f64 = 16.0;
+
+/// Times `body`, which reads and writes `bytes`, and issues `vectors` vector instructions in its AVX-512
+/// form; prints its share of a copy's bandwidth, and its share of whichever of the two limits binds,
+/// which it returns.
+///
+/// The arithmetic limit is the rate at which multiply-adds of vectors issue. The bandwidth is that of
+/// a copy of as many bytes, and of `place`, where they lie. Other forms only have the latter.
+pub(crate) fn bound(
+    name: &str,
+    place: &str,
+    bytes: f64,
+    vectors: f64,
+    mut body: impl FnMut(),
+) -> f64 {
+    #[expect(clippy::cast_sign_loss, reason = "a size in memory")]
+    let len = (bytes as usize / 8).max(16);
+    let (mut from, mut to) = (Lines::new(len), Lines::new(len));
+    let (from, to) = (from.slice(), to.slice());
+    from.fill(1.0f32);
+    let mut copy = || black_box(&mut *to).copy_from_slice(black_box(&*from));
+    let mut peak = || {
+        black_box(peak_flops(black_box(STEPS)));
+    };
+    let vectors = if isa() == Isa::Avx512 { vectors } else { 0.0 };
+    let needed = vectors / (peak_flops(STEPS) / 2.0 / LANES);
+    let (mut best, mut turns) = (f64::INFINITY, [(0.0, 0.0); ROUNDS]);
+    for shares in &mut turns {
+        let own = turn(&mut body);
+        *shares = (turn(&mut copy) / own, turn(&mut peak) * needed / own);
+        best = best.min(own);
+    }
+    turns.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let memory = turns[ROUNDS / 2].0;
+    turns.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let arithmetic = turns[ROUNDS / 2].1;
+    let (share, limit) =
+        if arithmetic > memory { (arithmetic, "arithmetic") } else { (memory, place) };
+    println!(
+        "  {name:<30} {place:<8} {:>7.1} GB/s {:>6.1} % of a copy {:>6.1} % of {limit}",
+        bytes / best / 1e9,
+        memory * 100.0,
+        share * 100.0
+    );
+    share
+}
+
 /// Prints how many times as fast as `other` `body` is, and returns it.
 pub(crate) fn ratio(name: &str, body: impl FnMut(), other: impl FnMut()) -> f64 {
     let (_, ratio) = against(body, 1.0, 1.0, other);
@@ -122,20 +170,49 @@ pub(crate) fn geomean(shares: &[f64]) -> f64 {
     (shares.iter().map(|s| s.ln()).sum::<f64>() / shares.len().max(1) as f64).exp()
 }
 
-/// Memory for values that starts at a cache line, as the engine's tensors do.
-pub(crate) struct Lines<T>(Vec<T>);
+/// Memory for values that starts at a cache line, as the engine's tensors do, and lies on large pages
+/// if it is large.
+pub(crate) struct Lines<T> {
+    values: Vec<T>,
+    align: usize,
+}
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
+/// Bytes of a large page.
+const PAGE: usize = 2 << 20;
+
+#[cfg(target_os = "linux")]
+fn advise_large_pages<T>(values: &[T]) {
+    unsafe extern "C" {
+        fn madvise(at: *mut u8, bytes: usize, advice: i32) -> i32;
+    }
+    const HUGEPAGE: i32 = 14;
+    let bytes = size_of_val(values) / PAGE * PAGE;
+    // SAFETY: advice on whole pages within the slice, which changes no value.
+    unsafe { madvise(values.as_ptr().cast_mut().cast(), bytes, HUGEPAGE) };
+}
+
+#[cfg(not(target_os = "linux"))]
+fn advise_large_pages<T>(_: &[T]) {}
+
 impl<T: Copy + Default> Lines<T> {
     pub(crate) fn new(len: usize) -> Self {
-        Self(vec![T::default(); len + LINE / size_of::<T>()])
+        let align = if len * size_of::<T>() < PAGE { LINE } else { PAGE };
+        let mut values: Vec<T> = Vec::with_capacity(len + align / size_of::<T>());
+        if align == PAGE {
+            let from = values.as_ptr().align_offset(align);
+            let spare = &values.spare_capacity_mut()[from..];
+            advise_large_pages(spare);
+        }
+        values.resize(len + align / size_of::<T>(), T::default());
+        Self { values, align }
     }
 
     pub(crate) fn slice(&mut self) -> &mut [T] {
-        let len = self.0.len() - LINE / size_of::<T>();
-        let from = self.0.as_ptr().align_offset(LINE);
-        &mut self.0[from..][..len]
+        let len = self.values.len() - self.align / size_of::<T>();
+        let from = self.values.as_ptr().align_offset(self.align);
+        &mut self.values[from..][..len]
     }
 }

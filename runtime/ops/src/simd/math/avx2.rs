@@ -46,6 +46,7 @@ impl Simd for Avx2 {
     const FUSED: bool = true;
     const TILE4: usize = 8;
     const TILE1: usize = 16;
+    const LONG1: usize = 32;
 
     ops! {
         splat(x: f32) -> __m256 = _mm256_set1_ps(x);
@@ -77,6 +78,11 @@ impl Simd for Avx2 {
             let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
             _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)))
         };
+        max_lane(x: __m256) -> f32 = {
+            let four = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps::<1>(x));
+            let two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+            _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)))
+        };
     }
 
     #[inline(always)]
@@ -93,6 +99,11 @@ impl Simd for Avx2 {
     fn sar<const BY: u32>(self, x: __m256i) -> __m256i {
         // SAFETY: as above.
         unsafe { _mm256_srav_epi32(x, _mm256_set1_epi32(BY.cast_signed())) }
+    }
+    #[inline(always)]
+    fn prefetch(self, at: *const f32) {
+        // SAFETY: a hint, which touches no memory.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
     }
     #[inline(always)]
     unsafe fn load(self, from: *const f32) -> __m256 {
@@ -164,10 +175,10 @@ impl Simd for Avx2 {
         while four < 8 {
             // SAFETY: rows and columns below 8.
             unsafe {
-                let w0 = lanes_of_rows(x.add(four), x_stride);
-                let w1 = lanes_of_rows(x.add(four + x_stride), x_stride);
-                let w2 = lanes_of_rows(x.add(four + 2 * x_stride), x_stride);
-                let w3 = lanes_of_rows(x.add(four + 3 * x_stride), x_stride);
+                let w0 = lanes_of_rows::<4, _>(x.add(four), x_stride);
+                let w1 = lanes_of_rows::<4, _>(x.add(four + x_stride), x_stride);
+                let w2 = lanes_of_rows::<4, _>(x.add(four + 2 * x_stride), x_stride);
+                let w3 = lanes_of_rows::<4, _>(x.add(four + 3 * x_stride), x_stride);
                 let (a, b) = (_mm256_unpacklo_epi32(w0, w1), _mm256_unpackhi_epi32(w0, w1));
                 let (c, d) = (_mm256_unpacklo_epi32(w2, w3), _mm256_unpackhi_epi32(w2, w3));
                 let y = y.add(four * y_stride);
@@ -177,6 +188,39 @@ impl Simd for Avx2 {
                 _mm256_storeu_si256(y.add(3 * y_stride).cast(), _mm256_unpackhi_epi64(b, d));
             }
             four += 4;
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn quad4(self, x: *const u32, x_stride: usize, y: *mut u32, y_stride: usize) {
+        // SAFETY: rows and columns below 4.
+        unsafe {
+            let a = _mm_loadu_si128(x.cast());
+            let b = _mm_loadu_si128(x.add(x_stride).cast());
+            let c = _mm_loadu_si128(x.add(2 * x_stride).cast());
+            let d = _mm_loadu_si128(x.add(3 * x_stride).cast());
+            let (ab, cd) = (_mm_unpacklo_epi32(a, b), _mm_unpacklo_epi32(c, d));
+            _mm_storeu_si128(y.cast(), _mm_unpacklo_epi64(ab, cd));
+            _mm_storeu_si128(y.add(y_stride).cast(), _mm_unpackhi_epi64(ab, cd));
+            let (ab, cd) = (_mm_unpackhi_epi32(a, b), _mm_unpackhi_epi32(c, d));
+            _mm_storeu_si128(y.add(2 * y_stride).cast(), _mm_unpacklo_epi64(ab, cd));
+            _mm_storeu_si128(y.add(3 * y_stride).cast(), _mm_unpackhi_epi64(ab, cd));
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn long1(self, x: *const u8, x_stride: usize, y: *mut u8, y_stride: usize) {
+        // SAFETY: rows below 32, columns below 16.
+        unsafe {
+            let mut rows = [_mm256_setzero_si256(); 16];
+            for (i, row) in rows.iter_mut().enumerate() {
+                *row = lanes_of_rows::<16, _>(x.add(i * x_stride), x_stride);
+            }
+            // In every lane, each round interleaves rows `i` and `i + 8`; four rounds transpose.
+            let rows = interleave(interleave(interleave(interleave(rows))));
+            for (i, row) in rows.into_iter().enumerate() {
+                _mm256_storeu_si256(y.add(i * y_stride).cast(), row);
+            }
         }
     }
 
@@ -203,12 +247,29 @@ impl Simd for Avx2 {
     }
 }
 
-/// 16 bytes from a row and from the fourth after it.
+/// 16 bytes from a row and from the one `APART` after it.
 #[inline(always)]
-unsafe fn lanes_of_rows(x: *const u32, stride: usize) -> __m256i {
+unsafe fn lanes_of_rows<const APART: usize, T>(x: *const T, stride: usize) -> __m256i {
     // SAFETY: two rows of the tile that the caller vouches for.
     unsafe {
         let row = _mm256_castsi128_si256(_mm_loadu_si128(x.cast()));
-        _mm256_inserti128_si256::<1>(row, _mm_loadu_si128(x.add(4 * stride).cast()))
+        _mm256_inserti128_si256::<1>(row, _mm_loadu_si128(x.add(APART * stride).cast()))
     }
+}
+
+/// Interleaves the bytes of vectors `i` and `i + 8`, lane by lane.
+#[inline(always)]
+fn interleave(x: [__m256i; 16]) -> [__m256i; 16] {
+    macro_rules! each {
+        ($($i:literal)*) => {
+            // SAFETY: called by holders of a token only; touches no memory.
+            unsafe {
+                [$(
+                    _mm256_unpacklo_epi8(x[$i], x[$i + 8]),
+                    _mm256_unpackhi_epi8(x[$i], x[$i + 8]),
+                )*]
+            }
+        };
+    }
+    each!(0 1 2 3 4 5 6 7)
 }

@@ -2,6 +2,7 @@
 
 use std::arch::x86_64::*;
 
+use super::tables;
 use super::vector::Simd;
 
 /// Shows that the machine has AVX-512 F, BW, DQ and VL, AVX2, FMA and F16C.
@@ -27,6 +28,23 @@ macro_rules! ops {
     )*};
 }
 
+/// Combines the lanes of each of four vectors: neighbours, then pairs, then lanes of 128 bits.
+macro_rules! combine4 {
+    ($x:ident, $whole:ident, $half:ident, $quarter:ident) => {{
+        let [a, b, c, d] = $x;
+        let ab = $whole(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+        let cd = $whole(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
+        let (ab, cd) = (_mm512_castps_pd(ab), _mm512_castps_pd(cd));
+        let low = _mm512_castpd_ps(_mm512_unpacklo_pd(ab, cd));
+        let all = $whole(low, _mm512_castpd_ps(_mm512_unpackhi_pd(ab, cd)));
+        let half = $half(_mm512_castps512_ps256(all), _mm512_extractf32x8_ps::<1>(all));
+        let one = $quarter(_mm256_castps256_ps128(half), _mm256_extractf128_ps::<1>(half));
+        let mut each = [0.0; 4];
+        _mm_storeu_ps(each.as_mut_ptr(), one);
+        each
+    }};
+}
+
 /// The mask of the first `len` lanes.
 #[inline(always)]
 fn head(len: usize) -> __mmask16 {
@@ -42,6 +60,7 @@ impl Simd for Avx512 {
     const FUSED: bool = true;
     const TILE4: usize = 16;
     const TILE1: usize = 16;
+    const LONG1: usize = 64;
 
     ops! {
         splat(x: f32) -> __m512 = _mm512_set1_ps(x);
@@ -68,9 +87,32 @@ impl Simd for Avx512 {
         xor(a: __m512i, b: __m512i) -> __m512i = _mm512_xor_si512(a, b);
         lt_i(a: __m512i, b: __m512i) -> __mmask16 = _mm512_cmplt_epi32_mask(a, b);
         sum(x: __m512) -> f32 = _mm512_reduce_add_ps(x);
+        sum4(x: [__m512; 4]) -> [f32; 4] = combine4!(x, _mm512_add_ps, _mm256_add_ps, _mm_add_ps);
+        max4(x: [__m512; 4]) -> [f32; 4] = combine4!(x, _mm512_max_ps, _mm256_max_ps, _mm_max_ps);
+        max_lane(x: __m512) -> f32 = _mm512_reduce_max_ps(x);
         scale(x: __m512, n: __m512) -> __m512 = _mm512_scalef_ps(x, n);
     }
 
+    #[inline(always)]
+    fn exp(self, x: __m512) -> __m512 {
+        tables::exp(self, x)
+    }
+    #[inline(always)]
+    fn log(self, x: __m512) -> __m512 {
+        tables::log(self, x)
+    }
+    #[inline(always)]
+    fn tanh(self, x: __m512) -> __m512 {
+        tables::tanh(self, x)
+    }
+    #[inline(always)]
+    fn erf(self, x: __m512) -> __m512 {
+        tables::erf(self, x)
+    }
+    #[inline(always)]
+    fn rsqrt(self, x: __m512) -> __m512 {
+        tables::rsqrt(self, x)
+    }
     #[inline(always)]
     fn any(self, mask: __mmask16) -> bool {
         mask != 0
@@ -89,6 +131,11 @@ impl Simd for Avx512 {
     fn sar<const BY: u32>(self, x: __m512i) -> __m512i {
         // SAFETY: as above.
         unsafe { _mm512_srai_epi32::<BY>(x) }
+    }
+    #[inline(always)]
+    fn prefetch(self, at: *const f32) {
+        // SAFETY: a hint, which touches no memory.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
     }
     #[inline(always)]
     unsafe fn load(self, from: *const f32) -> __m512 {
@@ -147,10 +194,10 @@ impl Simd for Avx512 {
         while four < 16 {
             // SAFETY: rows and columns below 16.
             unsafe {
-                let w0 = lanes_of_rows(x.add(four), x_stride);
-                let w1 = lanes_of_rows(x.add(four + x_stride), x_stride);
-                let w2 = lanes_of_rows(x.add(four + 2 * x_stride), x_stride);
-                let w3 = lanes_of_rows(x.add(four + 3 * x_stride), x_stride);
+                let w0 = lanes_of_rows::<4, _>(x.add(four), x_stride);
+                let w1 = lanes_of_rows::<4, _>(x.add(four + x_stride), x_stride);
+                let w2 = lanes_of_rows::<4, _>(x.add(four + 2 * x_stride), x_stride);
+                let w3 = lanes_of_rows::<4, _>(x.add(four + 3 * x_stride), x_stride);
                 let a = _mm512_castsi512_pd(_mm512_unpacklo_epi32(w0, w1));
                 let b = _mm512_castsi512_pd(_mm512_unpackhi_epi32(w0, w1));
                 let c = _mm512_castsi512_pd(_mm512_unpacklo_epi32(w2, w3));
@@ -166,13 +213,46 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
+    unsafe fn quad4(self, x: *const u32, x_stride: usize, y: *mut u32, y_stride: usize) {
+        // SAFETY: rows and columns below 4.
+        unsafe {
+            let a = _mm_loadu_si128(x.cast());
+            let b = _mm_loadu_si128(x.add(x_stride).cast());
+            let c = _mm_loadu_si128(x.add(2 * x_stride).cast());
+            let d = _mm_loadu_si128(x.add(3 * x_stride).cast());
+            let (ab, cd) = (_mm_unpacklo_epi32(a, b), _mm_unpacklo_epi32(c, d));
+            _mm_storeu_si128(y.cast(), _mm_unpacklo_epi64(ab, cd));
+            _mm_storeu_si128(y.add(y_stride).cast(), _mm_unpackhi_epi64(ab, cd));
+            let (ab, cd) = (_mm_unpackhi_epi32(a, b), _mm_unpackhi_epi32(c, d));
+            _mm_storeu_si128(y.add(2 * y_stride).cast(), _mm_unpacklo_epi64(ab, cd));
+            _mm_storeu_si128(y.add(3 * y_stride).cast(), _mm_unpackhi_epi64(ab, cd));
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn long1(self, x: *const u8, x_stride: usize, y: *mut u8, y_stride: usize) {
+        // SAFETY: rows below 64, columns below 16.
+        unsafe {
+            let mut rows = [_mm512_setzero_si512(); 16];
+            for (i, row) in rows.iter_mut().enumerate() {
+                *row = lanes_of_rows::<16, _>(x.add(i * x_stride), x_stride);
+            }
+            // In every lane, each round interleaves rows `i` and `i + 8`; four rounds transpose.
+            let rows = interleave(interleave(interleave(interleave(rows))));
+            for (i, row) in rows.into_iter().enumerate() {
+                _mm512_storeu_si512(y.add(i * y_stride).cast(), row);
+            }
+        }
+    }
+
+    #[inline(always)]
     unsafe fn tile1(self, x: *const u8, x_stride: usize, y: *mut u8, y_stride: usize) {
         // SAFETY: rows and columns below 16.
         unsafe {
-            let w0 = lanes_of_rows(x, x_stride);
-            let w1 = lanes_of_rows(x.add(x_stride), x_stride);
-            let w2 = lanes_of_rows(x.add(2 * x_stride), x_stride);
-            let w3 = lanes_of_rows(x.add(3 * x_stride), x_stride);
+            let w0 = lanes_of_rows::<4, _>(x, x_stride);
+            let w1 = lanes_of_rows::<4, _>(x.add(x_stride), x_stride);
+            let w2 = lanes_of_rows::<4, _>(x.add(2 * x_stride), x_stride);
+            let w3 = lanes_of_rows::<4, _>(x.add(3 * x_stride), x_stride);
             let (a, b) = (_mm512_unpacklo_epi8(w0, w1), _mm512_unpackhi_epi8(w0, w1));
             let (c, d) = (_mm512_unpacklo_epi8(w2, w3), _mm512_unpackhi_epi8(w2, w3));
             // A 4-byte unit `d` of lane `g` in part `j` is column `4j + d` of rows `4g..4g + 4`.
@@ -198,14 +278,32 @@ impl Simd for Avx512 {
     }
 }
 
-/// 16 bytes from every fourth row.
+/// 16 bytes from four rows, each `APART` after the one before.
 #[inline(always)]
-unsafe fn lanes_of_rows<T>(x: *const T, stride: usize) -> __m512i {
-    // SAFETY: rows 0, 4, 8 and 12 of the tile that the caller vouches for.
+unsafe fn lanes_of_rows<const APART: usize, T>(x: *const T, stride: usize) -> __m512i {
+    let step = APART * stride;
+    // SAFETY: four rows of the tile that the caller vouches for.
     unsafe {
         let row = _mm512_castsi128_si512(_mm_loadu_si128(x.cast()));
-        let row = _mm512_inserti32x4::<1>(row, _mm_loadu_si128(x.add(4 * stride).cast()));
-        let row = _mm512_inserti32x4::<2>(row, _mm_loadu_si128(x.add(8 * stride).cast()));
-        _mm512_inserti32x4::<3>(row, _mm_loadu_si128(x.add(12 * stride).cast()))
+        let row = _mm512_inserti32x4::<1>(row, _mm_loadu_si128(x.add(step).cast()));
+        let row = _mm512_inserti32x4::<2>(row, _mm_loadu_si128(x.add(2 * step).cast()));
+        _mm512_inserti32x4::<3>(row, _mm_loadu_si128(x.add(3 * step).cast()))
     }
+}
+
+/// Interleaves the bytes of vectors `i` and `i + 8`, lane by lane.
+#[inline(always)]
+fn interleave(x: [__m512i; 16]) -> [__m512i; 16] {
+    macro_rules! each {
+        ($($i:literal)*) => {
+            // SAFETY: called by holders of a token only; touches no memory.
+            unsafe {
+                [$(
+                    _mm512_unpacklo_epi8(x[$i], x[$i + 8]),
+                    _mm512_unpackhi_epi8(x[$i], x[$i + 8]),
+                )*]
+            }
+        };
+    }
+    each!(0 1 2 3 4 5 6 7)
 }

@@ -13,13 +13,13 @@ pub(super) struct Exp;
 impl Unary for Exp {
     #[inline(always)]
     fn apply<S: Simd>(self, simd: S, x: S::F) -> S::F {
-        exp_of(simd, x)
+        simd.exp(x)
     }
 }
 
-/// `exp` of every lane.
+/// `exp` of every lane, without tables.
 #[inline(always)]
-pub(in super::super) fn exp_of<S: Simd>(simd: S, x: S::F) -> S::F {
+pub(super) fn exp_of<S: Simd>(simd: S, x: S::F) -> S::F {
     // Beyond these the result is infinite, or zero. A NaN stays, as the second operand.
     let x = simd.min(simd.splat(89.0), simd.max(simd.splat(-104.0), x));
     let (n, p) = reduced(simd, x);

@@ -12,41 +12,46 @@ pub(super) struct Log;
 impl Unary for Log {
     #[inline(always)]
     fn apply<S: Simd>(self, simd: S, x: S::F) -> S::F {
-        let tiny = simd.lt(x, simd.splat(f32::MIN_POSITIVE));
-        let normal = simd.select(tiny, simd.mul(x, simd.splat(8_388_608.0)), x);
-        let offset = simd.select(tiny, simd.splat(-23.0), simd.splat(0.0));
-        // The mantissa lies within a factor of the square root of 2 around 1.
-        let bits = simd.bits(normal);
-        let base = simd.splat_i(std::f32::consts::FRAC_1_SQRT_2.to_bits().cast_signed());
-        let exponent = simd.sar::<23>(simd.sub_i(bits, base));
-        let mantissa = simd.float(simd.sub_i(bits, simd.shl::<23>(exponent)));
-        let e = simd.add(simd.int_to_float(exponent), offset);
-
-        let f = simd.sub(mantissa, simd.splat(1.0));
-        let z = simd.mul(f, f);
-        let p = simd.poly(
-            f,
-            [
-                7.037_683_6e-2,
-                -1.151_461e-1,
-                1.167_699_9e-1,
-                -1.242_014_1e-1,
-                1.424_932_3e-1,
-                -1.666_805_8e-1,
-                2.000_071_5e-1,
-                -2.499_999_4e-1,
-                3.333_333e-1,
-            ],
-        );
-        let low = simd.fma(e, simd.splat(LN2_LOW), simd.mul(simd.mul(f, z), p));
-        let low = simd.nfma(z, simd.splat(0.5), low);
-        let y = simd.fma(e, simd.splat(LN2_HIGH), simd.add(f, low));
-
-        let infinity = simd.splat(f32::INFINITY);
-        let zero = simd.splat(0.0);
-        let y = simd.select(simd.eq(x, infinity), infinity, y);
-        let odd =
-            simd.select(simd.eq(x, zero), simd.splat(f32::NEG_INFINITY), simd.splat(f32::NAN));
-        simd.select(simd.lt(zero, x), y, odd)
+        simd.log(x)
     }
+}
+
+/// `log` of every lane, without tables.
+#[inline(always)]
+pub(super) fn log_of<S: Simd>(simd: S, x: S::F) -> S::F {
+    let tiny = simd.lt(x, simd.splat(f32::MIN_POSITIVE));
+    let normal = simd.select(tiny, simd.mul(x, simd.splat(8_388_608.0)), x);
+    let offset = simd.select(tiny, simd.splat(-23.0), simd.splat(0.0));
+    // The mantissa lies within a factor of the square root of 2 around 1.
+    let bits = simd.bits(normal);
+    let base = simd.splat_i(std::f32::consts::FRAC_1_SQRT_2.to_bits().cast_signed());
+    let exponent = simd.sar::<23>(simd.sub_i(bits, base));
+    let mantissa = simd.float(simd.sub_i(bits, simd.shl::<23>(exponent)));
+    let e = simd.add(simd.int_to_float(exponent), offset);
+
+    let f = simd.sub(mantissa, simd.splat(1.0));
+    let z = simd.mul(f, f);
+    let p = simd.poly(
+        f,
+        [
+            7.037_683_6e-2,
+            -1.151_461e-1,
+            1.167_699_9e-1,
+            -1.242_014_1e-1,
+            1.424_932_3e-1,
+            -1.666_805_8e-1,
+            2.000_071_5e-1,
+            -2.499_999_4e-1,
+            3.333_333e-1,
+        ],
+    );
+    let low = simd.fma(e, simd.splat(LN2_LOW), simd.mul(simd.mul(f, z), p));
+    let low = simd.nfma(z, simd.splat(0.5), low);
+    let y = simd.fma(e, simd.splat(LN2_HIGH), simd.add(f, low));
+
+    let infinity = simd.splat(f32::INFINITY);
+    let zero = simd.splat(0.0);
+    let y = simd.select(simd.eq(x, infinity), infinity, y);
+    let odd = simd.select(simd.eq(x, zero), simd.splat(f32::NEG_INFINITY), simd.splat(f32::NAN));
+    simd.select(simd.lt(zero, x), y, odd)
 }

@@ -24,6 +24,19 @@ impl<U: Unary> Task for Map<U> {
     fn run<S: Simd>(self, simd: S) {
         let Self { op, x, y, len } = self;
         let mut i = 0;
+        // Two in flight, as a function is one chain of instructions.
+        while i + 2 * S::LANES <= len {
+            // SAFETY: two vectors from `i` on lie within `len`.
+            let a = unsafe { simd.load(x.add(i)) };
+            // SAFETY: as above.
+            let b = unsafe { simd.load(x.add(i + S::LANES)) };
+            let (a, b) = (op.apply(simd, a), op.apply(simd, b));
+            // SAFETY: as above; `x` has been read where `y` is the same memory.
+            unsafe { simd.store(y.add(i), a) }
+            // SAFETY: as above.
+            unsafe { simd.store(y.add(i + S::LANES), b) }
+            i += 2 * S::LANES;
+        }
         while i + S::LANES <= len {
             // SAFETY: a whole vector from `i` on lies within `len`.
             let values = unsafe { simd.load(x.add(i)) };

@@ -1,6 +1,7 @@
 //! Elementary functions of `f32` slices.
 //!
-//! Every function is written once, over `vector::Simd`, and compiled for every instruction set.
+//! Every function is written once, over `vector::Simd`, and compiled for every instruction set; those
+//! that tables in registers make shorter have a form of their own for AVX-512.
 //! NaNs, infinities, signed zeros and subnormal numbers come out as the functions of `f64`, rounded,
 //! would have them. The error that a function states, in units in the last place of the exact
 //! result, holds over all of `f32` and for every instruction set. No function allocates or panics.
@@ -43,6 +44,14 @@ mod portable;
 mod rsqrt;
 #[expect(clippy::inline_always, reason = "takes on the features of its caller")]
 mod sigmoid;
+#[cfg(target_arch = "x86_64")]
+#[expect(
+    clippy::inline_always,
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "takes on the features of its caller; look-ups of one table"
+)]
+#[cfg_attr(not(test), expect(clippy::wildcard_imports, reason = "as its neighbours"))]
+mod tables;
 #[expect(clippy::inline_always, reason = "takes on the features of its caller")]
 mod tanh;
 #[cfg(test)]
@@ -51,8 +60,6 @@ mod tests;
 mod trig;
 #[expect(clippy::inline_always, reason = "takes on the features of its caller")]
 pub(super) mod vector;
-
-pub(super) use exp::exp_of;
 
 use super::isa;
 

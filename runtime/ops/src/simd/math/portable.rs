@@ -58,6 +58,7 @@ impl Simd for Portable {
     const FUSED: bool = false;
     const TILE4: usize = LANES;
     const TILE1: usize = LANES;
+    const LONG1: usize = LANES;
 
     #[inline(always)]
     fn splat(self, x: f32) -> Self::F {
@@ -219,9 +220,21 @@ impl Simd for Portable {
         ((x[0] + x[4]) + (x[2] + x[6])) + ((x[1] + x[5]) + (x[3] + x[7]))
     }
     #[inline(always)]
+    fn max_lane(self, x: Self::F) -> f32 {
+        x.into_iter().fold(f32::NEG_INFINITY, |best, x| if x > best { x } else { best })
+    }
+    #[inline(always)]
     unsafe fn tile4(self, x: *const u32, x_stride: usize, y: *mut u32, y_stride: usize) {
         // SAFETY: the caller's promise.
         unsafe { tile(x, x_stride, y, y_stride) }
+    }
+    #[inline(always)]
+    unsafe fn long1(self, x: *const u8, x_stride: usize, y: *mut u8, y_stride: usize) {
+        // SAFETY: the caller's promise: two tiles side by side.
+        unsafe {
+            tile(x, x_stride, y, y_stride);
+            tile(x.add(LANES), x_stride, y.add(LANES * y_stride), y_stride);
+        }
     }
     #[inline(always)]
     unsafe fn tile1(self, x: *const u8, x_stride: usize, y: *mut u8, y_stride: usize) {

@@ -1,6 +1,5 @@
 //! `1 / (1 + exp(-x))`, with the exponential of a negative number on either side of zero.
 
-use super::exp::exp_of;
 use super::map::Unary;
 use super::vector::Simd;
 
@@ -12,7 +11,7 @@ impl Unary for Sigmoid {
     fn apply<S: Simd>(self, simd: S, x: S::F) -> S::F {
         let one = simd.splat(1.0);
         let minus = simd.float(simd.or(simd.bits(x), simd.splat_i(i32::MIN)));
-        let e = exp_of(simd, minus);
+        let e = simd.exp(minus);
         let above = simd.select(simd.lt(x, simd.splat(0.0)), e, one);
         simd.div(above, simd.add(one, e))
     }

@@ -10,9 +10,15 @@ pub(super) struct Tanh;
 impl Unary for Tanh {
     #[inline(always)]
     fn apply<S: Simd>(self, simd: S, x: S::F) -> S::F {
-        // From 9.02 on the result rounds to 1.
-        let size = simd.min(simd.splat(10.0), simd.abs(x));
-        let e = exp_less_one(simd, simd.add(size, size));
-        simd.with_sign(simd.div(e, simd.add(e, simd.splat(2.0))), x)
+        simd.tanh(x)
     }
+}
+
+/// `tanh` of every lane, without tables.
+#[inline(always)]
+pub(super) fn tanh_of<S: Simd>(simd: S, x: S::F) -> S::F {
+    // From 9.02 on the result rounds to 1.
+    let size = simd.min(simd.splat(10.0), simd.abs(x));
+    let e = exp_less_one(simd, simd.add(size, size));
+    simd.with_sign(simd.div(e, simd.add(e, simd.splat(2.0))), x)
 }

@@ -1,20 +1,27 @@
-//! `sin` and `cos`: reduced by multiples of a quarter turn, then Cephes' polynomials (`sinf.c`).
+//! `sin` and `cos`: reduced by multiples of a half turn, then one polynomial.
 //!
-//! Up to 8192 the reduction is Cody and Waite's in four steps; beyond, it is Payne and Hanek's, in
-//! integers and lane by lane.
+//! Up to 8192 the reduction is Cody and Waite's, in three steps where a multiply-add rounds once and
+//! in four elsewhere; beyond, it is Payne and Hanek's, in integers and lane by lane. The polynomial
+//! interpolates `(sin(r) / r - 1) / r^2` at Chebyshev's nodes.
 
 use super::map::Unary;
 use super::vector::Simd;
 
-/// Above this, multiples of the first two parts of a quarter turn would no longer be exact.
+/// Above this, multiples of the first two parts of a half turn would no longer be exact.
 const LARGE: f32 = 8192.0;
 
-/// A quarter turn in parts of 8, 11, 11 and 24 bits.
-const QUARTER: [f32; 4] = [1.570_312_5, 4.837_513e-4, 7.549_533_6e-8, 2.563_344_2e-12];
+/// A half turn in parts of 24 bits each, all positive, which keeps zeros so.
+const HALF: [f32; 3] = [3.141_592_5, 1.509_957_9e-7, 1.078_060_6e-14];
+
+/// A half turn in parts of 8, 11, 11 and 24 bits.
+const HALF_SHORT: [f32; 4] = [3.140_625, 9.675_026e-4, 1.509_906_7e-7, 5.126_688e-12];
 
 /// The bits of `2 / pi` behind 64 zeros.
 const TWO_OVER_PI: [u64; 5] =
     [0, 0xa2f9_836e_4e44_1529, 0xfc27_57d1_f534_ddc0, 0xdb62_9599_3c43_9041, 0xfe51_63ab_debb_c561];
+
+/// 1.5 * 2^23: added to a float below 2^22 it leaves the nearest integer in the low bits.
+const MAGIC: f32 = 12_582_912.0;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sin;
@@ -22,10 +29,11 @@ pub(super) struct Sin;
 impl Unary for Sin {
     #[inline(always)]
     fn apply<S: Simd>(self, simd: S, x: S::F) -> S::F {
-        let (y, sign) = turned(simd, simd.abs(x), 0);
-        simd.float(
-            simd.xor(simd.xor(simd.bits(y), sign), simd.and(simd.bits(x), simd.splat_i(i32::MIN))),
-        )
+        let (size, magic) = (simd.abs(x), simd.splat(MAGIC));
+        let at = simd.fma(size, simd.splat(std::f32::consts::FRAC_1_PI), magic);
+        let y = turned(simd, size, simd.sub(at, magic), at, 0);
+        let sign = simd.and(simd.bits(x), simd.splat_i(i32::MIN));
+        simd.float(simd.xor(simd.bits(y), sign))
     }
 }
 
@@ -35,64 +43,72 @@ pub(super) struct Cos;
 impl Unary for Cos {
     #[inline(always)]
     fn apply<S: Simd>(self, simd: S, x: S::F) -> S::F {
-        let (y, sign) = turned(simd, simd.abs(x), 1);
-        simd.float(simd.xor(simd.bits(y), sign))
+        let (size, magic, half) = (simd.abs(x), simd.splat(MAGIC), simd.splat(0.5));
+        let turns = simd.fma(size, simd.splat(std::f32::consts::FRAC_1_PI), half);
+        let at = simd.add(turns, magic);
+        let n = simd.sub(simd.sub(at, magic), half);
+        turned(simd, size, n, at, 1)
     }
 }
 
-/// The sine of `x >= 0` and `quarters` of a turn, as its size within a half turn and its sign's bit.
+/// The sine of `x >= 0` and `quarters` of a turn, `n` half turns away from 0; the lowest bit of `at` says
+/// whether the sign changes.
 #[inline(always)]
-fn turned<S: Simd>(simd: S, x: S::F, quarters: i32) -> (S::F, S::I) {
-    let (r, n) = reduced(simd, x);
-    let n = simd.add_i(n, simd.splat_i(quarters));
-    let z = simd.mul(r, r);
-    let sine = simd.poly(z, [-1.951_529_6e-4, 8.332_161e-3, -1.666_665_5e-1]);
-    let sine = simd.fma(simd.mul(r, z), sine, r);
-    let cosine = simd.poly(z, [2.443_315_7e-5, -1.388_731_6e-3, 4.166_664_6e-2]);
-    let cosine = simd.fma(simd.mul(z, z), cosine, simd.nfma(z, simd.splat(0.5), simd.splat(1.0)));
-    let is_odd = simd.lt_i(simd.shl::<31>(n), simd.splat_i(0));
-    let sign = simd.and(simd.shl::<30>(n), simd.splat_i(i32::MIN));
-    (simd.select(is_odd, cosine, sine), sign)
+fn turned<S: Simd>(simd: S, x: S::F, n: S::F, at: S::F, quarters: u32) -> S::F {
+    let r = if S::FUSED { less(simd, x, n, HALF) } else { less(simd, x, n, HALF_SHORT) };
+    let y = wave(simd, r, simd.bits(at));
+    // Not so for a NaN, which is one by now.
+    let is_large = simd.lt(simd.splat(LARGE), x);
+    if simd.any(is_large) { large(simd, x, y, quarters) } else { y }
 }
 
-/// `r` in an eighth turn around 0 and `n` with `x = r + n` quarter turns; `n` may lack whole turns.
+/// `x` less `n` times the sum of `parts`.
 #[inline(always)]
-fn reduced<S: Simd>(simd: S, x: S::F) -> (S::F, S::I) {
-    let n = simd.round(simd.mul(x, simd.splat(std::f32::consts::FRAC_2_PI)));
+fn less<S: Simd, const N: usize>(simd: S, x: S::F, n: S::F, parts: [f32; N]) -> S::F {
     let mut r = x;
     let mut part = 0;
-    while part < QUARTER.len() {
-        r = simd.nfma(n, simd.splat(QUARTER[part]), r);
+    while part < N {
+        r = simd.nfma(n, simd.splat(parts[part]), r);
         part += 1;
     }
-    let n = simd.to_int(n);
-    if simd.any(simd.lt(simd.splat(LARGE), x)) { reduced_large(simd, x, r, n) } else { (r, n) }
+    r
 }
 
-/// Replaces `r` and `n` of the lanes whose `x` is large.
+/// The sine of `r` in a quarter turn around 0, with the other sign if `n` is odd.
 #[inline(always)]
-fn reduced_large<S: Simd>(simd: S, x: S::F, r: S::F, n: S::I) -> (S::F, S::I) {
-    let (mut values, mut rests, mut counts) = ([0.0; 16], [0.0; 16], [0.0; 16]);
+fn wave<S: Simd>(simd: S, r: S::F, n: S::I) -> S::F {
+    let z = simd.mul(r, r);
+    let p = simd
+        .poly(z, [-2.407_982_6e-8, 2.753_644_8e-6, -1.984_108_7e-4, 8.333_333e-3, -1.666_666_7e-1]);
+    let y = simd.fma(simd.mul(r, z), p, r);
+    simd.float(simd.xor(simd.bits(y), simd.shl::<31>(n)))
+}
+
+/// Replaces the results of the lanes whose `x` is large.
+#[inline(always)]
+fn large<S: Simd>(simd: S, x: S::F, y: S::F, quarters: u32) -> S::F {
+    let (mut values, mut results) = ([0.0; 16], [0.0; 16]);
+    let (mut rests, mut counts) = ([0.0; 16], [0.0; 16]);
     // SAFETY: a vector has 16 lanes at most.
     unsafe { simd.store(values.as_mut_ptr(), x) }
     // SAFETY: as above.
-    unsafe { simd.store(rests.as_mut_ptr(), r) }
-    // SAFETY: as above.
-    unsafe { simd.store(counts.as_mut_ptr(), simd.int_to_float(n)) }
+    unsafe { simd.store(results.as_mut_ptr(), y) }
     for ((x, r), n) in values.iter().zip(&mut rests).zip(&mut counts) {
         if *x > LARGE {
-            (*r, *n) = payne_hanek(*x);
+            (*r, *n) = payne_hanek(*x, quarters);
         }
     }
     // SAFETY: as above.
     let r = unsafe { simd.load(rests.as_ptr()) };
     // SAFETY: as above.
-    (r, simd.to_int(unsafe { simd.load(counts.as_ptr()) }))
+    let n = simd.to_int(unsafe { simd.load(counts.as_ptr()) });
+    simd.select(simd.lt(simd.splat(LARGE), x), wave(simd, r, n), y)
 }
 
-/// Payne and Hanek's reduction of `x > 8192`: the rest, and the count of quarter turns modulo 4.
+/// Payne and Hanek's reduction of `x > 8192` and `quarters` of a turn: the rest, and the count of
+/// half turns modulo 2.
 #[inline(never)]
-fn payne_hanek(x: f32) -> (f32, f32) {
+fn payne_hanek(x: f32, quarters: u32) -> (f32, f32) {
     if x == f32::INFINITY {
         return (f32::NAN, 0.0);
     }
@@ -106,9 +122,9 @@ fn payne_hanek(x: f32) -> (f32, f32) {
     let window = u128::from(TWO_OVER_PI[word]) << 64 | u128::from(TWO_OVER_PI[word + 1]);
     let below = u128::from(TWO_OVER_PI[word + 2]);
     let window = (window << shift) | ((below << shift) >> 64);
-    let turns = mantissa.wrapping_mul(window);
-    let n = turns.wrapping_add(1 << 125) >> 126;
-    let rest = turns.wrapping_sub(n << 126).cast_signed();
+    let turns = mantissa.wrapping_mul(window).wrapping_add(u128::from(quarters) << 126);
+    let n = turns.wrapping_add(1 << 126) >> 127;
+    let rest = turns.wrapping_sub(n << 127).cast_signed();
     let rest = rest as f64 * (std::f64::consts::FRAC_PI_2 / (1u128 << 126) as f64);
-    (rest as f32, (n & 3) as f32)
+    (rest as f32, (n & 1) as f32)
 }

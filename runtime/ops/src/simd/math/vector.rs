@@ -4,6 +4,7 @@ use super::super::Isa;
 use super::portable::Portable;
 #[cfg(target_arch = "x86_64")]
 use super::{avx2::Avx2, avx512::Avx512};
+use super::{erf, exp, log, rsqrt, tanh};
 
 /// 1.5 * 2^23: added to a float below 2^22 it leaves the nearest integer, ties to even, in the low bits.
 const MAGIC: f32 = 12_582_912.0;
@@ -28,6 +29,8 @@ pub(crate) trait Simd: Copy {
     const TILE4: usize;
     /// Rows and columns of the tile that `tile1` transposes.
     const TILE1: usize;
+    /// Rows that `long1` transposes, a multiple of `TILE1`; `TILE1` divides 16.
+    const LONG1: usize;
 
     fn splat(self, x: f32) -> Self::F;
     fn splat_i(self, x: i32) -> Self::I;
@@ -104,11 +107,78 @@ pub(crate) trait Simd: Copy {
     /// The sum of all lanes, added pairwise.
     fn sum(self, x: Self::F) -> f32;
 
+    /// The sums of four vectors, each added pairwise.
+    #[inline(always)]
+    fn sum4(self, x: [Self::F; 4]) -> [f32; 4] {
+        [self.sum(x[0]), self.sum(x[1]), self.sum(x[2]), self.sum(x[3])]
+    }
+    /// The greatest lane; where there is a NaN, any lane.
+    fn max_lane(self, x: Self::F) -> f32;
+    /// The greatest lanes of four vectors.
+    #[inline(always)]
+    fn max4(self, x: [Self::F; 4]) -> [f32; 4] {
+        [self.max_lane(x[0]), self.max_lane(x[1]), self.max_lane(x[2]), self.max_lane(x[3])]
+    }
+
+    /// Brings the line at `at` into the first cache; any address will do.
+    #[inline(always)]
+    fn prefetch(self, at: *const f32) {
+        let _ = at;
+    }
+
+    /// The exponential function, to 1.1 ulp.
+    #[inline(always)]
+    fn exp(self, x: Self::F) -> Self::F {
+        exp::exp_of(self, x)
+    }
+    /// The natural logarithm, to 1 ulp.
+    #[inline(always)]
+    fn log(self, x: Self::F) -> Self::F {
+        log::log_of(self, x)
+    }
+    /// The hyperbolic tangent, to 2.5 ulp.
+    #[inline(always)]
+    fn tanh(self, x: Self::F) -> Self::F {
+        tanh::tanh_of(self, x)
+    }
+    /// The error function, to 1.2 ulp.
+    #[inline(always)]
+    fn erf(self, x: Self::F) -> Self::F {
+        erf::erf_of(self, x)
+    }
+    /// `1 / sqrt(x)`, to 1.5 ulp.
+    #[inline(always)]
+    fn rsqrt(self, x: Self::F) -> Self::F {
+        rsqrt::rsqrt_of(self, x)
+    }
+
     /// Transposes a tile of 4-byte elements; strides are in elements.
     ///
     /// # Safety
     /// `TILE4` rows of as many elements are readable and writable at these strides.
     unsafe fn tile4(self, x: *const u32, x_stride: usize, y: *mut u32, y_stride: usize);
+    /// As [`Simd::tile4`] for four rows of four elements.
+    ///
+    /// # Safety
+    /// Four rows of as many elements are readable and writable at these strides.
+    #[inline(always)]
+    unsafe fn quad4(self, x: *const u32, x_stride: usize, y: *mut u32, y_stride: usize) {
+        for i in 0..4 {
+            for j in 0..4 {
+                // SAFETY: rows and columns below 4.
+                let from = unsafe { x.add(i * x_stride + j) };
+                // SAFETY: as above.
+                let to = unsafe { y.add(j * y_stride + i) };
+                // SAFETY: as above.
+                unsafe { to.copy_from_nonoverlapping(from, 1) }
+            }
+        }
+    }
+    /// Transposes `LONG1` rows of 16 1-byte elements; strides are in elements.
+    ///
+    /// # Safety
+    /// `LONG1` rows of 16 elements are readable and 16 of `LONG1` writable at these strides.
+    unsafe fn long1(self, x: *const u8, x_stride: usize, y: *mut u8, y_stride: usize);
     /// Transposes a tile of 1-byte elements; strides are in elements.
     ///
     /// # Safety

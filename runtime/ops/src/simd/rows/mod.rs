@@ -1,4 +1,4 @@
-//! Primitives over rows and blocks: softmax, layer norm, reductions, transposes, conversions and
+//! Primitives over rows and blocks: softmax, layer norm, local response norm, reductions, transposes, conversions and
 //! table look-ups. No function allocates or panics; slices that do not fit leave the rest untouched.
 
 #[expect(
@@ -18,6 +18,12 @@ mod layer_norm;
     reason = "an address and the access to it are one step"
 )]
 mod lookup;
+#[expect(
+    clippy::inline_always,
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "takes on the features of its caller; an address and the access to it are one step"
+)]
+mod lrn;
 #[expect(clippy::inline_always, reason = "takes on the features of its caller")]
 mod quantize;
 #[expect(
@@ -44,6 +50,7 @@ mod transpose;
 pub use convert::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
 pub use layer_norm::layer_norm;
 pub use lookup::lookup;
+pub use lrn::{Lrn, lrn};
 pub use quantize::{Quantized, dequantize, quantize};
 pub use reduce::{max, min, row_maxima, row_minima, row_sums, sum};
 pub use softmax::softmax;

@@ -5,6 +5,7 @@ use super::super::guard::{Edge, Guarded};
 use super::convert::{Convert, FromBf16, FromF16, ToBf16, ToF16, convert};
 use super::layer_norm::layer_norm_on;
 use super::lookup::lookup_on;
+use super::lrn::{Lrn, lrn_on};
 use super::quantize::{Dequantize, Quantize, Quantized};
 use super::reduce::{Reduction, reduce, rows};
 use super::softmax::softmax_on;
@@ -208,6 +209,117 @@ fn reductions_keep_their_error_and_nans() {
     }
 }
 
+#[test]
+fn softmax_of_long_rows_is_near_that_of_f64() {
+    for &isa in Isa::available() {
+        // Rows of every kind, in groups of four and what is left of them.
+        for (rows, cols) in
+            [(4, 64), (9, 61), (5, 130), (9, 1280), (2, 1281), (1, 131_073), (2, 200_001)]
+        {
+            let mut x: Vec<f32> = random(rows * cols, 5).iter().map(|x| x * 20.0).collect();
+            // The maximum turns up late.
+            x[rows * cols - 2] = 60.0;
+            let mut y = Guarded::new(&vec![0.0; x.len()], Edge::End);
+            softmax_on(isa, &Guarded::new(&x, Edge::End), cols, &mut y);
+            for (x, y) in x.chunks(cols).zip(y.chunks(cols)) {
+                let sum: f64 = x.iter().map(|x| f64::from(*x).exp()).sum();
+                for (x, y) in x.iter().zip(y) {
+                    let exact = f64::from(*x).exp() / sum;
+                    let near = (f64::from(*y) - exact).abs() < 8e-6 * exact + 1e-44;
+                    assert!(near, "{isa:?} {cols} {y} {exact}");
+                }
+            }
+            for odd in [f32::NAN, f32::INFINITY] {
+                x[cols / 2] = odd;
+                softmax_on(isa, &x, cols, &mut y);
+                assert!(y[..cols].iter().all(|y| y.is_nan()), "{isa:?} {cols} {odd}");
+                assert!(y[cols..].iter().all(|y| !y.is_nan()), "{isa:?} {cols} {odd}");
+            }
+            x[..cols].fill(f32::NEG_INFINITY);
+            softmax_on(isa, &x, cols, &mut y);
+            assert!(y[..cols].iter().all(|y| y.is_nan()), "{isa:?} {cols}");
+            x[0] = f32::MIN;
+            softmax_on(isa, &x, cols, &mut y);
+            assert_eq!(y[0].to_bits(), 1f32.to_bits(), "{isa:?} {cols}");
+        }
+    }
+}
+
+#[test]
+fn layer_norm_takes_any_number_of_rows() {
+    for &isa in Isa::available() {
+        for (rows, cols) in [(1, 40), (3, 40), (4, 17), (7, 33), (9, 2048), (5, 2049)] {
+            let x: Vec<f32> = random(rows * cols, 9).iter().map(|x| x * 3.0 - 9.0).collect();
+            let (scale, bias) = (random(cols, 10), random(cols, 11));
+            let mut y = Guarded::new(&vec![0.0; x.len()], Edge::Start);
+            let guarded = Guarded::new(&x, Edge::End);
+            layer_norm_on(isa, &guarded, &scale, &bias, 1e-5, &mut y);
+            for (x, y) in x.chunks(cols).zip(y.chunks(cols)) {
+                let wide = x.iter().map(|x| f64::from(*x));
+                let mean = wide.clone().sum::<f64>() / cols as f64;
+                let variance = wide.map(|x| (x - mean) * (x - mean)).sum::<f64>() / cols as f64;
+                for (i, (x, y)) in x.iter().zip(y).enumerate() {
+                    let exact = (f64::from(*x) - mean) / (variance + 1e-5).sqrt()
+                        * f64::from(scale[i])
+                        + f64::from(bias[i]);
+                    assert!((f64::from(*y) - exact).abs() < 4e-6, "{isa:?} {cols} {y} {exact}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn lrn_is_near_that_of_f64() {
+    let cases = [(1, 1), (1, 5), (3, 2), (5, 7), (16, 3), (17, 5), (64, 5), (65, 4), (100, 1)]
+        .into_iter()
+        .chain([(70, 33), (40, 200), (4096, 5), (5000, 9), (3000, 2051), (4100, 60)]);
+    for (&isa, (channels, size)) in
+        Isa::available().iter().flat_map(|isa| cases.clone().map(move |case| (isa, case)))
+    {
+        for beta in [0.5f32, 0.75, 1.0, 0.6] {
+            let rows = if channels < 1000 { 67 } else { 2 };
+            let x: Vec<f32> = random(rows * channels, 7).iter().map(|x| x * 60.0 - 30.0).collect();
+            let lrn = Lrn { size, alpha: 0.3, beta, bias: 2.0 };
+            let mut y = Guarded::new(&vec![0.0; x.len()], Edge::End);
+            lrn_on(isa, &Guarded::new(&x, Edge::End), channels, &lrn, &mut y);
+            let (alpha, wide) = (f64::from(lrn.alpha), f64::from(beta));
+            for (x, y) in x.chunks(channels).zip(y.chunks(channels)) {
+                for (c, y) in y.iter().enumerate() {
+                    let from = c.saturating_sub((size - 1) / 2);
+                    let window = &x[from..channels.min(c + size / 2 + 1)];
+                    let sum: f64 = window.iter().map(|x| f64::from(*x) * f64::from(*x)).sum();
+                    let base = 2.0 + alpha / size as f64 * sum;
+                    let exact = f64::from(x[c]) / base.powf(wide);
+                    let bound = 1e-6 + 1e-7 * wide * (size as f64 + base.ln().abs());
+                    let error = (f64::from(*y) - exact).abs();
+                    assert!(
+                        error <= bound * exact.abs(),
+                        "{isa:?} {channels} {lrn:?} {c}: {y} {exact}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn lrn_hands_nans_and_infinities_on() {
+    for &isa in Isa::available() {
+        for beta in [0.5f32, 0.75, 1.0, 0.6] {
+            let lrn = Lrn { size: 3, alpha: 1.0, beta, bias: 1.0 };
+            let mut x = [1.0; 40];
+            (x[20], x[30]) = (f32::NAN, f32::INFINITY);
+            let mut y = [7.0; 40];
+            lrn_on(isa, &x, 40, &lrn, &mut y);
+            for (c, y) in y.iter().enumerate() {
+                assert_eq!(y.is_nan(), (19..=21).contains(&c) || c == 30, "{isa:?} {beta} {c} {y}");
+            }
+            assert_eq!((y[29], y[31]), (0.0, 0.0), "{isa:?} {beta}");
+        }
+    }
+}
+
 fn transposes<T: udo_api::Element>(value: impl Fn(usize) -> T) {
     let cases: &[(&[usize], &[usize])] = &[
         (&[], &[]),
@@ -216,6 +328,11 @@ fn transposes<T: udo_api::Element>(value: impl Fn(usize) -> T) {
         (&[64, 64], &[1, 0]),
         (&[65, 130], &[1, 0]),
         (&[16, 33], &[1, 0]),
+        (&[300, 270], &[1, 0]),
+        (&[1030, 600], &[1, 0]),
+        (&[23, 1024], &[1, 0]),
+        (&[1024, 31], &[1, 0]),
+        (&[4, 8, 1, 16, 16], &[4, 3, 2, 1, 0]),
         (&[3, 17, 19], &[0, 2, 1]),
         (&[3, 17, 19], &[2, 1, 0]),
         (&[3, 17, 19], &[1, 0, 2]),
@@ -277,6 +394,7 @@ fn no_primitive_allocates() {
         super::layer_norm(&x, &x[..77], &[], 1e-5, &mut y);
         super::transpose(&x, &[10, 77], &[1, 0], &mut y);
         super::quantize(&x, 0.01, 3, &mut bytes);
+        super::lrn(&x, 77, &Lrn { size: 5, alpha: 1e-4, beta: 0.75, bias: 1.0 }, &mut y);
         super::row_sums(&x, 77, &mut y[..10]);
         udo_api::guard::thread_heap_calls() == before
     });

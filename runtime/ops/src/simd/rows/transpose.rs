@@ -12,6 +12,14 @@ const MAX_RANK: usize = 8;
 /// cache.
 const BLOCK: usize = 256;
 
+const PAGE_BYTES: usize = 4096;
+
+/// Bytes of a line: who has read some of them reads the others as well before they are gone.
+const LINE_BYTES: usize = 64;
+
+/// Bytes of a matrix that the second cache holds, and its transpose.
+const NEAR_BYTES: usize = 512 << 10;
+
 /// An axis of the result: how long it is, and how far apart its elements lie on either side.
 #[derive(Clone, Copy, Debug, Default)]
 struct Axis {
@@ -152,53 +160,130 @@ impl<T: Copy> Task for Permute<T> {
 /// The elements that the axes reach are readable at `x` and writable at `y`.
 #[inline(always)]
 unsafe fn plane<S: Simd, T: Copy>(simd: S, x: *const T, y: *mut T, rows: Axis, cols: Axis) {
-    let tile = match size_of::<T>() {
-        1 => S::TILE1,
-        4 => S::TILE4,
-        _ => 0,
+    let tiled = rows.to == 1 && cols.from == 1;
+    let (tall, wide) = match size_of::<T>() {
+        1 if tiled => (S::LONG1, LINE_BYTES),
+        4 if tiled => (S::TILE4, S::TILE4),
+        _ => (usize::MAX, usize::MAX),
     };
-    let tiled = tile != 0 && rows.to == 1 && cols.from == 1;
+    // Along the rows of `x`, which are read ahead that way. But in the second cache that is of no
+    // use; and rows of `y` that are whole pages apart share few places of the caches.
+    let bytes = rows.extent.saturating_mul(cols.extent).saturating_mul(size_of::<T>());
+    let apart = cols.to.wrapping_mul(size_of::<T>());
+    let far = bytes > NEAR_BYTES;
+    let ahead = if size_of::<T>() == 1 { 1 } else { 4 };
+    let by_cols = !far || apart.is_multiple_of(PAGE_BYTES);
     let mut i0 = 0;
     while i0 < rows.extent {
         let i1 = rows.extent.min(i0 + BLOCK);
+        let i_done = i1 - (i1 - i0) % tall;
         let mut j0 = 0;
         while j0 < cols.extent {
             let j1 = cols.extent.min(j0 + BLOCK);
-            let (mut i_done, mut j_done) = (i0, j0);
-            if tiled {
-                i_done = i1 - (i1 - i0) % tile;
-                j_done = j1 - (j1 - j0) % tile;
-                let mut j = j0;
-                while j < j_done {
-                    let mut i = i0;
-                    while i < i_done {
-                        // SAFETY: a tile from `i` and `j` on lies within the matrix.
-                        let (x, y) = unsafe { (x.add(i * rows.from + j), y.add(j * cols.to + i)) };
-                        if size_of::<T>() == 4 {
-                            // SAFETY: as above; elements have 4 bytes.
-                            unsafe { simd.tile4(x.cast(), rows.from, y.cast(), cols.to) }
-                        } else {
-                            // SAFETY: as above; elements have 1 byte.
-                            unsafe { simd.tile1(x.cast(), rows.from, y.cast(), cols.to) }
-                        }
-                        i += tile;
+            let j_done = j1 - (j1 - j0) % wide;
+            let (down, across) = ((i_done - i0) / tall, (j_done - j0) / wide);
+            let mut at = 0;
+            while at < down * across {
+                let (i, j) = place(at, down, across, by_cols);
+                let (i, j) = (i0 + i * tall, j0 + j * wide);
+                if far && at + ahead < down * across {
+                    let (i, j) = place(at + ahead, down, across, by_cols);
+                    let (i, j) = (i0 + i * tall, j0 + j * wide);
+                    let mut k = 0;
+                    while k < tall.max(wide) {
+                        let from = x.wrapping_add((i + k.min(tall - 1)) * rows.from + j);
+                        let to = y.wrapping_add((j + k.min(wide - 1)) * cols.to + i);
+                        simd.prefetch(from.cast());
+                        simd.prefetch(to.cast_const().cast());
+                        k += 1;
                     }
-                    j += tile;
                 }
+                // SAFETY: a tile from `i` and `j` on lies within the matrix.
+                let (x, y) = unsafe { (x.add(i * rows.from + j), y.add(j * cols.to + i)) };
+                if size_of::<T>() == 4 {
+                    // SAFETY: as above; elements have 4 bytes.
+                    unsafe { simd.tile4(x.cast(), rows.from, y.cast(), cols.to) }
+                } else {
+                    let mut k = 0;
+                    while k < LINE_BYTES {
+                        // SAFETY: as above; elements have 1 byte, and a tile some times 16 columns.
+                        unsafe {
+                            simd.long1(
+                                x.add(k).cast(),
+                                rows.from,
+                                y.add(k * cols.to).cast(),
+                                cols.to,
+                            );
+                        }
+                        k += 16;
+                    }
+                }
+                at += 1;
             }
-            let mut j = j0;
-            while j < j1 {
-                let mut i = if j < j_done { i_done } else { i0 };
-                while i < i1 {
-                    let (from, to) = (i * rows.from + j * cols.from, j * cols.to + i * rows.to);
-                    // SAFETY: `i` and `j` lie within the matrix.
-                    unsafe { *y.add(to) = *x.add(from) }
-                    i += 1;
-                }
-                j += 1;
+            // SAFETY: what is left of the block: below the tiles, and beside them.
+            unsafe {
+                area(simd, x, y, rows, cols, [i_done, i1, j0, j1]);
+                area(simd, x, y, rows, cols, [i0, i_done, j_done, j1]);
             }
             j0 = j1;
         }
         i0 = i1;
+    }
+}
+
+/// The row and the column of a tile of a block of `down` times `across`.
+#[inline(always)]
+fn place(at: usize, down: usize, across: usize, by_cols: bool) -> (usize, usize) {
+    if by_cols { (at % down, at / down) } else { (at / across, at % across) }
+}
+
+/// Transposes what is too small for tiles, by smaller ones and singly: rows `i0..i1` and columns
+/// `j0..j1` of the matrix.
+///
+/// # Safety
+/// As for [`plane`]; the ranges lie within the extents.
+#[inline(always)]
+unsafe fn area<S: Simd, T: Copy>(
+    simd: S,
+    x: *const T,
+    y: *mut T,
+    rows: Axis,
+    cols: Axis,
+    [i0, i1, j0, j1]: [usize; 4],
+) {
+    let tiled = rows.to == 1 && cols.from == 1;
+    let tile = match size_of::<T>() {
+        1 if tiled => S::TILE1,
+        4 if tiled => 4,
+        _ => usize::MAX,
+    };
+    let (i_done, j_done) = (i1 - (i1 - i0) % tile, j1 - (j1 - j0) % tile);
+    let mut i = i0;
+    while i < i_done {
+        let mut j = j0;
+        while j < j_done {
+            // SAFETY: a tile from `i` and `j` on lies within the matrix.
+            let (x, y) = unsafe { (x.add(i * rows.from + j), y.add(j * cols.to + i)) };
+            if size_of::<T>() == 4 {
+                // SAFETY: as above; elements have 4 bytes.
+                unsafe { simd.quad4(x.cast(), rows.from, y.cast(), cols.to) }
+            } else {
+                // SAFETY: as above; elements have 1 byte.
+                unsafe { simd.tile1(x.cast(), rows.from, y.cast(), cols.to) }
+            }
+            j += tile;
+        }
+        i += tile;
+    }
+    let mut j = j0;
+    while j < j1 {
+        let mut i = if j < j_done { i_done } else { i0 };
+        while i < i1 {
+            let (from, to) = (i * rows.from + j * cols.from, j * cols.to + i * rows.to);
+            // SAFETY: `i` and `j` lie within the matrix.
+            unsafe { *y.add(to) = *x.add(from) }
+            i += 1;
+        }
+        j += 1;
     }
 }
