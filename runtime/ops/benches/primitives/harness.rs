@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use udo_ops::simd::{Isa, isa, peak_flops, peak_ops8};
+use udo_ops::simd::{peak_flops, peak_ops8};
 
 /// What a row is measured in.
 #[derive(Clone, Copy, Debug)]
@@ -72,20 +72,14 @@ pub(crate) fn row(name: &str, unit: Unit, work: f64, body: impl FnMut()) -> f64 
     share
 }
 
-/// Lanes of `f32` in a vector of AVX-512.
-const LANES: f64 = 16.0;
-
-/// Times `body`, which reads and writes `bytes`, and issues `vectors` vector instructions in its AVX-512
-/// form; prints its share of a copy's bandwidth, and its share of whichever of the two limits binds,
-/// which it returns.
-///
-/// The arithmetic limit is the rate at which multiply-adds of vectors issue. The bandwidth is that of
-/// a copy of as many bytes, and of `place`, where they lie. Other forms only have the latter.
+/// Times `body`, which reads and writes `bytes` and does `ops` operations of a unit; prints its share of
+/// a copy of as many bytes, and its share of whichever of the two limits binds, which it returns.
+/// `place` is where the bytes lie.
 pub(crate) fn bound(
     name: &str,
     place: &str,
     bytes: f64,
-    vectors: f64,
+    (unit, ops): (Unit, f64),
     mut body: impl FnMut(),
 ) -> f64 {
     #[expect(clippy::cast_sign_loss, reason = "a size in memory")]
@@ -94,21 +88,19 @@ pub(crate) fn bound(
     let (from, to) = (from.slice(), to.slice());
     from.fill(1.0f32);
     let mut copy = || black_box(&mut *to).copy_from_slice(black_box(&*from));
-    let mut peak = || {
-        black_box(peak_flops(black_box(STEPS)));
-    };
-    let vectors = if isa() == Isa::Avx512 { vectors } else { 0.0 };
-    let needed = vectors / (peak_flops(STEPS) / 2.0 / LANES);
-    let (mut best, mut turns) = (f64::INFINITY, [(0.0, 0.0); ROUNDS]);
-    for shares in &mut turns {
+    let peak = if matches!(unit, Unit::Ops8) { peak_ops8 } else { peak_flops };
+    let needed = ops / peak(STEPS);
+    let mut compute = || _ = black_box(peak(black_box(STEPS)));
+    let (mut best, mut by_bytes, mut by_ops) = (f64::INFINITY, [0.0; ROUNDS], [0.0; ROUNDS]);
+    for (by_bytes, by_ops) in by_bytes.iter_mut().zip(&mut by_ops) {
         let own = turn(&mut body);
-        *shares = (turn(&mut copy) / own, turn(&mut peak) * needed / own);
+        *by_bytes = turn(&mut copy) / own;
+        *by_ops = turn(&mut compute) * needed / own;
         best = best.min(own);
     }
-    turns.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let memory = turns[ROUNDS / 2].0;
-    turns.sort_by(|a, b| a.1.total_cmp(&b.1));
-    let arithmetic = turns[ROUNDS / 2].1;
+    by_bytes.sort_by(f64::total_cmp);
+    by_ops.sort_by(f64::total_cmp);
+    let (memory, arithmetic) = (by_bytes[ROUNDS / 2], by_ops[ROUNDS / 2]);
     let (share, limit) =
         if arithmetic > memory { (arithmetic, "arithmetic") } else { (memory, place) };
     println!(

@@ -10,10 +10,12 @@
 )]
 
 mod conv_f32;
+mod depthwise;
 mod gemm_f32;
 mod gemm_u8;
 mod harness;
 mod math;
+mod pooling;
 mod threads;
 mod winograd;
 
@@ -27,6 +29,8 @@ const PRIMITIVES: &[(&str, Run)] = &[
     ("gemm_u8", gemm_u8::run),
     ("conv_f32", conv_f32::run),
     ("winograd", winograd::run),
+    ("depthwise", depthwise::run),
+    ("pooling", pooling::run),
     ("math", math::run),
     ("threads", threads::run),
 ];

@@ -7,7 +7,7 @@
 
 use std::hint::black_box;
 
-use udo_ops::simd::{math, rows};
+use udo_ops::simd::{Isa, isa, math, rows};
 
 use crate::harness::{self, Lines, Summary, Unit, bound, geomean, section};
 
@@ -38,6 +38,12 @@ const TRANSPOSES: [(&str, Axes); 4] = [
     ("5-D, reversed", |len| (vec![32, 8, 1, len / 8192, 32], &[4, 3, 2, 1, 0])),
 ];
 
+/// What takes as long as so many issues of a vector instruction: a multiply-add of 16 lanes each. Only the
+/// AVX-512 forms are counted.
+fn issues(vectors: f64) -> (Unit, f64) {
+    (Unit::Flops, if isa() == Isa::Avx512 { vectors * 32.0 } else { 0.0 })
+}
+
 /// Prints the rows.
 pub(crate) fn run(summary: &mut Summary) {
     section("math and rows, as shares of the limit that binds");
@@ -49,7 +55,9 @@ pub(crate) fn run(summary: &mut Summary) {
         x.iter_mut().enumerate().for_each(|(i, x)| *x = (i % 1000) as f32 * 0.005 + 0.1);
         let (bytes, vectors) = ((len * 8) as f64, (len / 16) as f64);
         let mut row = |name: &str, bytes, slots: f64, body: &dyn Fn(&[f32], &mut [f32])| {
-            bound(name, place, bytes, slots * vectors, || body(black_box(&*x), black_box(&mut *y)))
+            bound(name, place, bytes, issues(slots * vectors), || {
+                body(black_box(&*x), black_box(&mut *y));
+            })
         };
         for (name, slots, function) in FUNCTIONS {
             functions.push(row(name, bytes, slots, &function));
@@ -105,22 +113,22 @@ fn bytes_rows(len: usize, place: &str, transposes: &mut Vec<f64>) {
     let table = std::array::from_fn(|i| u8::try_from(255 - i).unwrap_or(0));
     let n = len as f64;
     let vectors = n / 16.0;
-    bound("f32 to f16", place, n * 6.0, 2.0 * vectors, || {
+    bound("f32 to f16", place, n * 6.0, issues(2.0 * vectors), || {
         rows::f32_to_f16(black_box(&*floats), black_box(&mut *halves));
     });
-    bound("f16 to f32", place, n * 6.0, 2.0 * vectors, || {
+    bound("f16 to f32", place, n * 6.0, issues(2.0 * vectors), || {
         rows::f16_to_f32(black_box(&*halves), black_box(&mut *back));
     });
-    bound("f32 to bf16", place, n * 6.0, 10.0 * vectors, || {
+    bound("f32 to bf16", place, n * 6.0, issues(10.0 * vectors), || {
         rows::f32_to_bf16(black_box(&*floats), black_box(&mut *halves));
     });
-    bound("bf16 to f32", place, n * 6.0, 2.0 * vectors, || {
+    bound("bf16 to f32", place, n * 6.0, issues(2.0 * vectors), || {
         rows::bf16_to_f32(black_box(&*halves), black_box(&mut *back));
     });
-    bound("quantize to u8", place, n * 5.0, 14.0 * vectors, || {
+    bound("quantize to u8", place, n * 5.0, issues(14.0 * vectors), || {
         rows::quantize(black_box(&*floats), 0.02, 3, black_box(&mut *codes));
     });
-    bound("dequantize u8", place, n * 5.0, 4.0 * vectors, || {
+    bound("dequantize u8", place, n * 5.0, issues(4.0 * vectors), || {
         rows::dequantize(black_box(&*codes), 0.02, 3, black_box(&mut *back));
     });
     harness::row(&format!("lookup u8 {place}"), Unit::Bytes, n * 2.0, || {
@@ -131,8 +139,19 @@ fn bytes_rows(len: usize, place: &str, transposes: &mut Vec<f64>) {
         let area: usize = shape.iter().product();
         let name = format!("transpose u8, {name}");
         // Two slots for each of the 64 shuffles of 16 vectors of 64 codes.
-        transposes.push(bound(&name, place, (area * 2) as f64, area as f64 / 64.0 * 8.0, || {
-            rows::transpose(black_box(&codes[..area]), &shape, perm, black_box(&mut copy[..area]));
-        }));
+        transposes.push(bound(
+            &name,
+            place,
+            (area * 2) as f64,
+            issues(area as f64 / 64.0 * 8.0),
+            || {
+                rows::transpose(
+                    black_box(&codes[..area]),
+                    &shape,
+                    perm,
+                    black_box(&mut copy[..area]),
+                );
+            },
+        ));
     }
 }

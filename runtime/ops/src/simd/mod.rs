@@ -7,6 +7,7 @@
 #![cfg_attr(not(test), expect(unsafe_code, reason = "vector instructions are chosen at run time"))]
 
 pub mod conv_f32;
+pub mod depthwise;
 pub mod gemm_f32;
 pub mod gemm_u8;
 #[cfg(test)]
@@ -15,6 +16,7 @@ pub mod indirect;
 mod isa;
 pub mod math;
 mod peak;
+pub mod pooling;
 pub mod rows;
 pub mod winograd;
 

@@ -11,7 +11,7 @@ use std::arch::x86_64::{
 };
 use std::marker::PhantomData;
 
-use super::epilogue::Curve;
+use super::super::Isa;
 use super::source::{Gathered, Pixels, Source, Strided};
 use super::{Forms, Tile, TileFn};
 
@@ -26,7 +26,7 @@ pub(super) static FORMS: Forms = Forms {
     panel: 2,
     strided: Table::<Strided>::TILES,
     gathered: Table::<Gathered>::TILES,
-    curve,
+    isa: Isa::Avx2,
     resolve,
 };
 
@@ -216,11 +216,6 @@ unsafe fn bias<const V: usize>(tile: &Tile, masks: [__m256i; V]) -> [__m256; V] 
         }
     }
     bias
-}
-
-#[target_feature(enable = "avx2,fma")]
-unsafe fn curve(curve: Curve, values: &mut [f32]) {
-    curve.apply(values);
 }
 
 #[target_feature(enable = "avx2")]

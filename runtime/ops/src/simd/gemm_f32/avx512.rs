@@ -13,7 +13,7 @@ use std::arch::x86_64::{
 };
 use std::marker::PhantomData;
 
-use super::epilogue::Curve;
+use super::super::Isa;
 use super::source::{Gathered, Pixels, Source, Strided};
 use super::{Forms, Tile, TileFn};
 
@@ -30,7 +30,7 @@ pub(super) static FORMS: Forms = Forms {
     panel: 3,
     strided: Table::<Strided>::TILES,
     gathered: Table::<Gathered>::TILES,
-    curve,
+    isa: Isa::Avx512,
     resolve,
 };
 
@@ -242,11 +242,6 @@ unsafe fn bias<const V: usize>(tile: &Tile, masks: [__mmask16; V]) -> [__m512; V
         }
     }
     bias
-}
-
-#[target_feature(enable = "avx512f,avx512dq,avx512vl,fma")]
-unsafe fn curve(curve: Curve, values: &mut [f32]) {
-    curve.apply(values);
 }
 
 #[target_feature(enable = "avx512f,avx512dq,avx512vl")]

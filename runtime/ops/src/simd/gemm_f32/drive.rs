@@ -2,7 +2,7 @@
 
 use std::ptr::null;
 
-use super::epilogue::Curve;
+use super::super::math::Curve;
 use super::{Epilogue, Forms, Tile, TileFn};
 
 /// The most steps of depth at once: `C` is added to once more per block of so many.
@@ -44,8 +44,7 @@ impl Forms {
             let at = tile.c.wrapping_add(row * tile.ldc);
             // SAFETY: `C` has so many rows with the columns of the tile, by the caller's promise.
             let row = unsafe { std::slice::from_raw_parts_mut(at, tile.cols) };
-            // SAFETY: the caller's promise.
-            unsafe { (self.curve)(curve, row) };
+            curve.apply(self.isa, row);
         }
     }
 

@@ -22,12 +22,12 @@ mod source;
 #[cfg(test)]
 mod tests;
 
-pub use epilogue::{Activation, Epilogue};
+pub use super::math::Activation;
+pub use epilogue::Epilogue;
 pub use gather::{Gather, Order};
 pub use pack::Layout;
 
 use super::{Isa, isa};
-use epilogue::Curve;
 use source::Pixels;
 
 /// The product in the form of one instruction set. What one form packs, only the same form reads.
@@ -41,8 +41,7 @@ pub struct Forms {
     strided: &'static [&'static [TileFn]],
     /// The same for rows of `A` that are gathered.
     gathered: &'static [&'static [TileFn]],
-    /// An activation that is more than a clamp, on a tile in memory.
-    curve: CurveFn,
+    isa: Isa,
     /// Entries of a table to pointers.
     resolve: ResolveFn,
 }
@@ -50,9 +49,6 @@ pub struct Forms {
 /// Computes one tile. The machine must have the form's instruction set, and the pointers of the tile
 /// must be good for the elements that it names.
 type TileFn = unsafe fn(&Tile);
-
-/// Applies the curve to each number. The machine must have the form's instruction set.
-type CurveFn = unsafe fn(Curve, &mut [f32]);
 
 /// Writes a pointer for each entry. The machine must have the form's instruction set.
 type ResolveFn = unsafe fn(&Pixels, &[u32], &mut [*const f32]);

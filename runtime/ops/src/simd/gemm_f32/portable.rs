@@ -6,7 +6,7 @@
 
 use std::marker::PhantomData;
 
-use super::epilogue::Curve;
+use super::super::Isa;
 use super::source::{Gathered, Pixels, Source, Strided};
 use super::{Forms, Tile, TileFn};
 
@@ -17,7 +17,7 @@ pub(super) static FORMS: Forms = Forms {
     panel: 2,
     strided: Table::<Strided>::TILES,
     gathered: Table::<Gathered>::TILES,
-    curve,
+    isa: Isa::Portable,
     resolve,
 };
 
@@ -86,10 +86,6 @@ unsafe fn finish<const R: usize, const V: usize>(tile: &Tile, mut sums: [[[f32; 
             unsafe { *tile.c.add(i * tile.ldc + j) = *sum };
         }
     }
-}
-
-unsafe fn curve(curve: Curve, values: &mut [f32]) {
-    curve.apply(values);
 }
 
 unsafe fn resolve(pixels: &Pixels, entries: &[u32], pointers: &mut [*const f32]) {

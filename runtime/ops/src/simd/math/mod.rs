@@ -6,6 +6,12 @@
 //! would have them. The error that a function states, in units in the last place of the exact
 //! result, holds over all of `f32` and for every instruction set. No function allocates or panics.
 
+#[expect(
+    clippy::inline_always,
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "takes on the features of its caller; an address and the access to it are one step"
+)]
+mod activation;
 #[cfg(target_arch = "x86_64")]
 #[expect(
     clippy::inline_always,
@@ -60,6 +66,9 @@ mod tests;
 mod trig;
 #[expect(clippy::inline_always, reason = "takes on the features of its caller")]
 pub(super) mod vector;
+
+pub use activation::Activation;
+pub(super) use activation::Curve;
 
 use super::isa;
 

@@ -1,7 +1,6 @@
 //! The transforms of tiles, over vectors of channels.
 
-use super::super::gemm_f32::{Activation, Epilogue};
-use super::super::math::exp_of;
+use super::super::gemm_f32::Epilogue;
 use super::super::math::vector::{Simd, Task};
 use super::points::{Filter, Transform};
 use super::{Place, Plan, Tile};
@@ -270,7 +269,7 @@ impl Output<'_> {
                 }
             }
         }
-        activate(simd, self.epilogue.activation, sums.as_flattened_mut());
+        self.epilogue.activation.apply(simd, sums.as_flattened_mut());
         for (i, sums) in sums.iter().enumerate() {
             for (j, &sum) in sums.iter().enumerate() {
                 if i < target.rows && j < target.cols {
@@ -319,53 +318,4 @@ where
         sums[i] = Filter::<M, A>::output(simd, rows[i]);
     }
     sums
-}
-
-/// Applies the activation to each vector.
-#[inline(always)]
-fn activate<S: Simd>(simd: S, activation: Activation, sums: &mut [S::F]) {
-    let (low, high) = match activation {
-        Activation::None => return,
-        Activation::Relu => (0.0, f32::INFINITY),
-        Activation::Relu6 => (0.0, 6.0),
-        Activation::Clamp(low, high) => (low, high),
-        Activation::Silu => {
-            for sum in sums {
-                *sum = silu(simd, *sum);
-            }
-            return;
-        }
-        Activation::Gelu => {
-            for sum in sums {
-                *sum = gelu(simd, *sum);
-            }
-            return;
-        }
-    };
-    let (low, high) = (simd.splat(low), simd.splat(high));
-    for sum in sums {
-        // With the sum second, NaN stays NaN.
-        *sum = simd.min(high, simd.max(low, *sum));
-    }
-}
-
-#[inline(always)]
-fn silu<S: Simd>(simd: S, x: S::F) -> S::F {
-    let minus = simd.sub(simd.splat(0.0), x);
-    simd.div(x, simd.add(simd.splat(1.0), exp_of(simd, minus)))
-}
-
-/// By Abramowitz and Stegun 7.1.26, which gives 1 - erf directly: the left tail keeps its digits.
-#[inline(always)]
-#[expect(clippy::excessive_precision, reason = "coefficients are as published")]
-fn gelu<S: Simd>(simd: S, x: S::F) -> S::F {
-    let (zero, one) = (simd.splat(0.0), simd.splat(1.0));
-    let z = simd.mul(simd.abs(x), simd.splat(std::f32::consts::FRAC_1_SQRT_2));
-    let t = simd.div(one, simd.fma(simd.splat(0.327_591_1), z, one));
-    let sum =
-        simd.poly(t, [1.061_405_429, -1.453_152_027, 1.421_413_741, -0.284_496_736, 0.254_829_592]);
-    let power = exp_of(simd, simd.nfma(z, z, zero));
-    let rest = simd.mul(simd.mul(sum, t), power);
-    let share = simd.select(simd.lt(x, zero), rest, simd.sub(simd.splat(2.0), rest));
-    simd.mul(simd.mul(simd.splat(0.5), x), share)
 }

@@ -1,0 +1,276 @@
+//! Kernels of 3 x 3 and 5 x 5 of 8-bit codes in AVX-512: walks along output rows.
+//!
+//! As in the walks of `f32`, each input column is loaded once. Four rows of it are interleaved, so that a
+//! `vpdpbusd` takes up four taps of 16 channels; that shares the shuffles among all windows that the
+//! column is part of. Packing the results is the same shuffle backwards.
+
+use std::arch::x86_64::{
+    __m512, __m512i, __mmask64, _mm_loadu_si128, _mm512_adds_epi16, _mm512_castsi128_si512,
+    _mm512_castsi512_ps, _mm512_cvtepi32_ps, _mm512_cvtps_epi32, _mm512_dpbusd_epi32,
+    _mm512_inserti32x4, _mm512_loadu_si512, _mm512_mask_storeu_epi8, _mm512_maskz_loadu_epi8,
+    _mm512_min_ps, _mm512_mul_ps, _mm512_mullo_epi32, _mm512_packs_epi32, _mm512_packus_epi16,
+    _mm512_set1_epi8, _mm512_set1_epi16, _mm512_set1_epi32, _mm512_set1_ps, _mm512_storeu_si512,
+    _mm512_sub_epi32, _mm512_unpackhi_epi8, _mm512_unpackhi_epi16, _mm512_unpacklo_epi8,
+    _mm512_unpacklo_epi16, _mm512_xor_si512,
+};
+
+use super::codes::{Form, Job, STRIP, first_channel};
+
+/// Vectors of sums that a vector of codes has.
+const QUADS: usize = 4;
+/// The largest f32 that fits an i32.
+const MAX_I32: f32 = 2_147_483_520.0;
+
+/// All rows under a kernel of `K` x `K`, `R` at a time, whose input rows come in `GROUPS` of four.
+///
+/// # Safety
+///
+/// The machine has AVX-512 with VNNI, the job has passed the door, and its kernel is of this form.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+pub(super) unsafe fn walks<
+    const K: usize,
+    const STRIDE: usize,
+    const GROUPS: usize,
+    const R: usize,
+>(
+    job: &Job<'_>,
+) {
+    for strip in 0..job.channels.div_ceil(STRIP) {
+        let strip = Strip::new(job, strip, Form { k: K, groups: GROUPS, rows: packed_rows(K) });
+        // SAFETY: the caller's promise.
+        unsafe {
+            if strip.mask == u64::MAX {
+                strip.rows::<K, STRIDE, GROUPS, R, true>();
+            } else {
+                strip.rows::<K, STRIDE, GROUPS, R, false>();
+            }
+        }
+    }
+}
+
+/// Output rows that the packed weights are for.
+const fn packed_rows(k: usize) -> usize {
+    if k == 3 { 2 } else { 1 }
+}
+
+/// 64 channels, or fewer where there are no more, with their numbers.
+struct Strip<'a> {
+    job: &'a Job<'a>,
+    first: usize,
+    mask: __mmask64,
+    weights: *const i8,
+    start: [__m512i; QUADS],
+    scales: [__m512; QUADS],
+    /// The output's code for zero, and what to flip in its codes.
+    zero_point: __m512i,
+    flip: __m512i,
+    /// Whether all scales are below 1, so that a scaled sum fits an i32 as the sum did.
+    shrink: bool,
+    /// A pixel of the padding.
+    padding: [u8; STRIP],
+}
+
+impl<'a> Strip<'a> {
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq")]
+    fn new(job: &'a Job<'a>, strip: usize, form: Form) -> Self {
+        let first = first_channel(strip, job.channels);
+        let count = STRIP.min(job.channels - first);
+        let packed = &job.codes.packed[strip * form.strip_len()..][..form.strip_len()];
+        let (mut bias, mut scales) = ([0i32; STRIP], [0f32; STRIP]);
+        if !job.codes.bias.is_empty() {
+            bias[..count].copy_from_slice(&job.codes.bias[first..first + count]);
+        }
+        scales[..count].copy_from_slice(&job.codes.scales[first..first + count]);
+        let zero = _mm512_set1_epi32(job.codes.zero_point.into());
+        let mut start = [zero; QUADS];
+        for (i, start) in start.iter_mut().enumerate() {
+            // SAFETY: a strip's totals are 4 vectors.
+            let total = unsafe { _mm512_loadu_si512(packed.as_ptr().add(i * STRIP).cast()) };
+            *start = _mm512_sub_epi32(runs(&bias, i), _mm512_mullo_epi32(total, zero));
+        }
+        let scale_bits = scales.map(f32::to_bits).map(u32::cast_signed);
+        Self {
+            job,
+            first,
+            mask: u64::MAX >> (STRIP - count),
+            weights: packed[QUADS * STRIP..].as_ptr(),
+            start,
+            scales: [0, 1, 2, 3].map(|i| _mm512_castsi512_ps(runs(&scale_bits, i))),
+            zero_point: _mm512_set1_epi16(job.y_zero),
+            flip: _mm512_set1_epi8(job.flip.cast_signed()),
+            shrink: scales.iter().all(|scale| scale.abs() < 1.0),
+            padding: [job.codes.zero_point; STRIP],
+        }
+    }
+
+    /// All rows.
+    ///
+    /// # Safety
+    ///
+    /// As for [`walks`]; with `WHOLE`, the strip has 64 channels.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+    unsafe fn rows<
+        const K: usize,
+        const STRIDE: usize,
+        const GROUPS: usize,
+        const R: usize,
+        const WHOLE: bool,
+    >(
+        &self,
+    ) {
+        let mut row = self.job.rows.start;
+        while row < self.job.rows.end {
+            if row + R <= self.job.rows.end {
+                // SAFETY: the caller's promise; the rows are the job's.
+                unsafe { self.walk::<K, STRIDE, GROUPS, R, WHOLE>(row) };
+                row += R;
+            } else {
+                // SAFETY: as above.
+                unsafe { self.walk::<K, STRIDE, GROUPS, 1, WHOLE>(row) };
+                row += 1;
+            }
+        }
+    }
+
+    /// `R` output rows from `row` on.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::rows`], and the job has those rows.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+    unsafe fn walk<
+        const K: usize,
+        const STRIDE: usize,
+        const GROUPS: usize,
+        const R: usize,
+        const WHOLE: bool,
+    >(
+        &self,
+        row: usize,
+    ) {
+        let job = self.job;
+        let [_, height, width] = job.shape.window.input;
+        let [_, top, left] = job.shape.window.pads;
+        let across = job.shape.window.output[2];
+        let x = job.x.data.as_ptr().wrapping_add(self.first);
+        let (mut from, mut step) = ([[self.padding.as_ptr(); 4]; GROUPS], [[0; 4]; GROUPS]);
+        for i in 0..(R - 1) * STRIDE + K {
+            // Above the first row is beyond any height.
+            let y = (row * STRIDE + i).wrapping_sub(top);
+            if y < height {
+                from[i / 4][i % 4] = x.wrapping_add(y * width * job.x.stride);
+                step[i / 4][i % 4] = job.x.stride;
+            }
+        }
+        let first = (row - job.rows.start) * across * job.y_stride + self.first;
+        let mut to = job.y.wrapping_add(first);
+        // Output columns that share an input column, the one that is complete next first.
+        let live = K.div_ceil(STRIDE);
+        let mut sums = [[self.start; R]; K];
+        // The last `STRIDE` columns of the first window that is complete, which lies before the image.
+        let mut col = (K - STRIDE).wrapping_sub(left + (live - 1) * STRIDE);
+        let padding = _mm512_set1_epi8(job.codes.zero_point.cast_signed());
+        for done in 0..live - 1 + across {
+            for s in 0..STRIDE {
+                for group in 0..GROUPS {
+                    let mut quads = [padding; QUADS];
+                    if col < width {
+                        let mut rows = [padding; 4];
+                        for i in 0..4 {
+                            let at = from[group][i];
+                            // Of rows that no tap is at, whatever is loaded counts 0 times.
+                            if group * 4 + i < (R - 1) * STRIDE + K {
+                                // SAFETY: the pixel at `col` has the strip's channels, as has the
+                                // padding.
+                                rows[i] = unsafe {
+                                    if WHOLE {
+                                        _mm512_loadu_si512(at.cast())
+                                    } else {
+                                        _mm512_maskz_loadu_epi8(self.mask, at.cast())
+                                    }
+                                };
+                            }
+                            from[group][i] = at.wrapping_add(step[group][i]);
+                        }
+                        quads = interleave(rows);
+                    }
+                    for j in 0..live {
+                        let Some(k) = (K - STRIDE + s).checked_sub(j * STRIDE) else { continue };
+                        for r in 0..R {
+                            let at = ((group * K + k) * packed_rows(K) + r) * QUADS * STRIP;
+                            for q in 0..QUADS {
+                                // SAFETY: a strip has vectors for each group, column and row.
+                                let weights = unsafe {
+                                    _mm512_loadu_si512(self.weights.add(at + q * STRIP).cast())
+                                };
+                                sums[j][r][q] =
+                                    _mm512_dpbusd_epi32(sums[j][r][q], quads[q], weights);
+                            }
+                        }
+                    }
+                }
+                col = col.wrapping_add(1);
+            }
+            if done + 1 >= live {
+                for r in 0..R {
+                    let codes = self.requantize(sums[0][r]);
+                    let to = to.wrapping_add(r * across * job.y_stride);
+                    // SAFETY: the strip's channels of a pixel of the output.
+                    unsafe {
+                        if WHOLE {
+                            _mm512_storeu_si512(to.cast(), codes);
+                        } else {
+                            _mm512_mask_storeu_epi8(to.cast(), self.mask, codes);
+                        }
+                    }
+                }
+                to = to.wrapping_add(job.y_stride);
+            }
+            for j in 1..live {
+                sums[j - 1] = sums[j];
+            }
+            sums[live - 1] = [self.start; R];
+        }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw")]
+    fn requantize(&self, sums: [__m512i; QUADS]) -> __m512i {
+        let mut codes = sums;
+        for i in 0..QUADS {
+            let code = _mm512_mul_ps(_mm512_cvtepi32_ps(sums[i]), self.scales[i]);
+            // NaN comes through as the second operand and, like what is too low, becomes i32::MIN.
+            let code =
+                if self.shrink { code } else { _mm512_min_ps(_mm512_set1_ps(MAX_I32), code) };
+            codes[i] = _mm512_cvtps_epi32(code);
+        }
+        // Saturating to i16 before the zero point is added changes nothing that fits 8 bits.
+        let low = _mm512_adds_epi16(_mm512_packs_epi32(codes[0], codes[1]), self.zero_point);
+        let high = _mm512_adds_epi16(_mm512_packs_epi32(codes[2], codes[3]), self.zero_point);
+        _mm512_xor_si512(_mm512_packus_epi16(low, high), self.flip)
+    }
+}
+
+/// Four codes of each channel next to each other; every fourth run of four channels in each vector.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn interleave([a, b, c, d]: [__m512i; 4]) -> [__m512i; QUADS] {
+    let (ab, cd) = (_mm512_unpacklo_epi8(a, b), _mm512_unpacklo_epi8(c, d));
+    let (low, next) = (_mm512_unpacklo_epi16(ab, cd), _mm512_unpackhi_epi16(ab, cd));
+    let (ab, cd) = (_mm512_unpackhi_epi8(a, b), _mm512_unpackhi_epi8(c, d));
+    [low, next, _mm512_unpacklo_epi16(ab, cd), _mm512_unpackhi_epi16(ab, cd)]
+}
+
+/// Every fourth run of four numbers from the `i`th on: the order that [`interleave`] leaves.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq")]
+fn runs(numbers: &[i32; STRIP], i: usize) -> __m512i {
+    let at = |run: usize| {
+        let run: &[i32] = &numbers[16 * run + 4 * i..][..4];
+        // SAFETY: four numbers.
+        unsafe { _mm_loadu_si128(run.as_ptr().cast()) }
+    };
+    let one = _mm512_castsi128_si512(at(0));
+    let two = _mm512_inserti32x4::<1>(one, at(1));
+    _mm512_inserti32x4::<3>(_mm512_inserti32x4::<2>(two, at(2)), at(3))
+}

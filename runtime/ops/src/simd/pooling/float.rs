@@ -1,0 +1,166 @@
+//! `f32` over windows.
+
+use std::ops::Range;
+
+use super::super::math::vector::{Simd, Task, on};
+use super::super::{Isa, isa};
+use super::{Divisor, Image, Job, Window, place};
+
+/// Vectors that are pooled at the same time.
+const VECTORS: usize = 4;
+
+/// The greatest of each window; a NaN if there is one, as in ONNX's reference and numpy, and minus
+/// infinity where no tap lies in the image.
+///
+/// # Panics
+///
+/// If a slice is too short, pixels overlap, rows are not the window's, a dilation is 0, or a position is
+/// beyond what `usize` holds.
+pub fn max_pool(
+    window: &Window,
+    channels: usize,
+    x: Image<'_, f32>,
+    rows: Range<usize>,
+    y: &mut [f32],
+    y_stride: usize,
+) {
+    pool_on(isa(), window, channels, x, None, rows, y, y_stride);
+}
+
+/// The average of each window, 0 where no tap lies in the image. Taps are added in `f32`, row after row.
+///
+/// # Panics
+///
+/// As [`max_pool`].
+pub fn average_pool(
+    window: &Window,
+    channels: usize,
+    x: Image<'_, f32>,
+    divisor: Divisor,
+    rows: Range<usize>,
+    y: &mut [f32],
+    y_stride: usize,
+) {
+    pool_on(isa(), window, channels, x, Some(divisor), rows, y, y_stride);
+}
+
+/// The average with a divisor, or else the greatest.
+#[expect(clippy::too_many_arguments, reason = "the arguments of `average_pool`, and the form")]
+pub(super) fn pool_on(
+    isa: Isa,
+    window: &Window,
+    channels: usize,
+    x: Image<'_, f32>,
+    divisor: Option<Divisor>,
+    rows: Range<usize>,
+    y: &mut [f32],
+    y_stride: usize,
+) {
+    let Some(job) = Job::new(window, channels, &x, rows, y.len(), y_stride) else { return };
+    let (x, y) = (x.data.as_ptr(), y.as_mut_ptr());
+    match divisor {
+        None => on(isa, Rows::<true> { job, x, y, divisor: Divisor::Inside }),
+        Some(divisor) => on(isa, Rows::<false> { job, x, y, divisor }),
+    }
+}
+
+/// The rows of a job, whose pixels lie where `x` and `y` say.
+struct Rows<'a, const MAX: bool> {
+    job: Job<'a>,
+    x: *const f32,
+    y: *mut f32,
+    divisor: Divisor,
+}
+
+impl<const MAX: bool> Task for Rows<'_, MAX> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let job = &self.job;
+        let [_, height, width] = job.window.output;
+        let mut to = self.y;
+        for row in job.rows.0..job.rows.1 {
+            for col in 0..width {
+                let at = [row / height, row % height, col];
+                let taps = job.inside(at);
+                let count = self.divisor.at(job.window, at, &taps);
+                let pixel = Pixel { at, taps, count };
+                let mut c = 0;
+                while c + VECTORS * S::LANES <= job.channels {
+                    self.pool::<S, VECTORS>(simd, &pixel, c, S::LANES, to);
+                    c += VECTORS * S::LANES;
+                }
+                while c < job.channels {
+                    self.pool::<S, 1>(simd, &pixel, c, S::LANES.min(job.channels - c), to);
+                    c += S::LANES;
+                }
+                to = to.wrapping_add(job.y_stride);
+            }
+        }
+    }
+}
+
+/// An output pixel: its taps in the image, and what its average divides by.
+struct Pixel {
+    at: [usize; 3],
+    taps: [Range<usize>; 3],
+    count: usize,
+}
+
+impl<const MAX: bool> Rows<'_, MAX> {
+    /// Pools `V` vectors from channel `c` on, the last one of `len` channels.
+    #[inline(always)]
+    fn pool<S: Simd, const V: usize>(
+        &self,
+        simd: S,
+        pixel: &Pixel,
+        c: usize,
+        len: usize,
+        to: *mut f32,
+    ) {
+        let (job, window) = (&self.job, self.job.window);
+        let start = simd.splat(if MAX { f32::NEG_INFINITY } else { 0.0 });
+        let mut pooled = [start; V];
+        let [planes, rows, cols] = &pixel.taps;
+        for i in planes.clone() {
+            let plane = place::pixel(window, 0, pixel.at[0], i) * window.input[1];
+            for j in rows.clone() {
+                let row = (plane + place::pixel(window, 1, pixel.at[1], j)) * window.input[2];
+                for k in cols.clone() {
+                    let index = row + place::pixel(window, 2, pixel.at[2], k);
+                    let from = self.x.wrapping_add(index * job.x_stride + c);
+                    for (v, pooled) in pooled.iter_mut().enumerate() {
+                        // SAFETY: the pixel lies in the image, and has `len` channels there.
+                        let x = unsafe {
+                            let from = from.add(v * S::LANES);
+                            if len == S::LANES {
+                                simd.load(from)
+                            } else {
+                                simd.load_head(from, len, start)
+                            }
+                        };
+                        *pooled = if MAX { max(simd, x, *pooled) } else { simd.add(x, *pooled) };
+                    }
+                }
+            }
+        }
+        for (v, pooled) in pooled.iter().enumerate() {
+            let count = simd.splat(pixel.count as f32);
+            let y = if MAX { *pooled } else { simd.div(*pooled, count) };
+            // SAFETY: the output pixel has `len` channels of the vector.
+            unsafe {
+                let to = to.add(c + v * S::LANES);
+                if len == S::LANES { simd.store(to, y) } else { simd.store_head(to, len, y) }
+            }
+        }
+    }
+}
+
+/// The greater one, or the NaN.
+#[inline(always)]
+fn max<S: Simd>(simd: S, x: S::F, best: S::F) -> S::F {
+    // `best` where either is a NaN.
+    let greater = simd.max(x, best);
+    simd.select(simd.eq(x, x), greater, x)
+}

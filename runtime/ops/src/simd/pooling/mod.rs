@@ -1,0 +1,99 @@
+//! Pooling: maxima and averages over windows, and averages over whole images.
+//!
+//! Images are NHWC: a pixel is its channels, adjacent, and pixels lie a stride apart; vectors run over
+//! channels. Padding is never part of a maximum. As in `depthwise`, a function computes output rows
+//! `rows` of one image: those of the window's second axis, for one plane of the first axis after the
+//! other; what it writes begins with the first of them. Nothing allocates.
+
+#[expect(
+    clippy::inline_always,
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "takes on the features of its caller; an address and the access to it are one step"
+)]
+mod codes;
+#[expect(
+    clippy::inline_always,
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "takes on the features of its caller; an address and the access to it are one step"
+)]
+mod float;
+#[expect(
+    clippy::inline_always,
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "takes on the features of its caller; an address and the access to it are one step"
+)]
+mod global;
+#[cfg(test)]
+mod tests;
+
+use std::ops::Range;
+
+pub use super::depthwise::Image;
+use super::depthwise::place;
+use super::indirect::Window;
+pub use codes::{average_pool_codes, max_pool_codes};
+pub use float::{average_pool, max_pool};
+pub use global::{global_average, global_sums};
+
+/// What an average divides by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Divisor {
+    /// The taps that lie in the image.
+    Inside,
+    /// Those that lie in the image or its padding, of which there are so many pixels behind the last
+    /// input pixel of each axis: ONNX's `count_include_pad`.
+    Padded([usize; 3]),
+}
+
+impl Divisor {
+    /// What the window at an output pixel divides by, at least 1; `inside` are the taps in the image.
+    fn at(self, window: &Window, at: [usize; 3], inside: &[Range<usize>; 3]) -> usize {
+        let count = |axis: usize| match self {
+            Self::Inside => inside[axis].len(),
+            Self::Padded(behind) => {
+                let end = (window.input[axis] + window.pads[axis]).saturating_add(behind[axis]);
+                let left = end.saturating_sub(at[axis] * window.strides[axis]);
+                left.div_ceil(window.dilations[axis]).min(window.kernel[axis])
+            }
+        };
+        (count(0) * count(1) * count(2)).max(1)
+    }
+}
+
+/// What is pooled: channels of windows, and the output rows.
+#[derive(Clone, Copy)]
+struct Job<'a> {
+    window: &'a Window,
+    channels: usize,
+    x_stride: usize,
+    rows: (usize, usize),
+    y_stride: usize,
+}
+
+impl<'a> Job<'a> {
+    /// Checks all that the loops rest on; none if there is nothing to do.
+    fn new<T>(
+        window: &'a Window,
+        channels: usize,
+        x: &Image<'_, T>,
+        rows: Range<usize>,
+        y_len: usize,
+        y_stride: usize,
+    ) -> Option<Self> {
+        assert!(place::is_sound(window), "positions that `usize` holds, and dilations");
+        assert!(window.taps().is_some(), "taps that `usize` holds");
+        assert!(place::rows(window).is_some_and(|all| rows.end <= all), "rows of the window");
+        let pixels = window.input_len();
+        assert!(place::holds(x.data.len(), pixels, x.stride, channels), "an input of its pixels");
+        let pixels = rows.len().checked_mul(window.output[2]);
+        assert!(place::holds(y_len, pixels, y_stride, channels), "an output of its pixels");
+        let some = !rows.is_empty() && window.output[2] > 0 && channels > 0;
+        let rows = (rows.start, rows.end);
+        some.then_some(Self { window, channels, x_stride: x.stride, rows, y_stride })
+    }
+
+    /// The taps in the image of the window at an output pixel.
+    fn inside(&self, at: [usize; 3]) -> [Range<usize>; 3] {
+        [0, 1, 2].map(|axis| place::inside(self.window, axis, at[axis]))
+    }
+}
