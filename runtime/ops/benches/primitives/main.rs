@@ -10,6 +10,7 @@
 )]
 
 mod conv_f32;
+mod conv_u8;
 mod depthwise;
 mod gemm_f32;
 mod gemm_u8;
@@ -28,6 +29,7 @@ const PRIMITIVES: &[(&str, Run)] = &[
     ("gemm_f32", gemm_f32::run),
     ("gemm_u8", gemm_u8::run),
     ("conv_f32", conv_f32::run),
+    ("conv_u8", conv_u8::run),
     ("winograd", winograd::run),
     ("depthwise", depthwise::run),
     ("pooling", pooling::run),

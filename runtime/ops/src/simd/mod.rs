@@ -7,6 +7,7 @@
 #![cfg_attr(not(test), expect(unsafe_code, reason = "vector instructions are chosen at run time"))]
 
 pub mod conv_f32;
+pub mod conv_u8;
 pub mod depthwise;
 pub mod gemm_f32;
 pub mod gemm_u8;

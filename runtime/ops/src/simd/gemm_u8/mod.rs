@@ -7,14 +7,12 @@
 //! instruction set gives the same bits. Nothing allocates.
 //!
 //! Unsigned weights are the same product with 128 taken off the codes and off their zero points.
+//!
+//! A caller with several threads splits the rows; to split the columns, it packs each part by itself.
 
 #![expect(
     clippy::inline_always,
     reason = "plain code is compiled anew with each instruction set's features"
-)]
-#![expect(
-    clippy::needless_pass_by_value,
-    reason = "what a tile's end borrows is its own to use up"
 )]
 #![expect(clippy::multiple_unsafe_ops_per_block, reason = "a place is computed where it is read")]
 
@@ -22,6 +20,7 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod drive;
 mod pack;
 mod portable;
 mod requant;
@@ -33,9 +32,12 @@ mod wide;
 
 use std::fmt;
 
+use super::indirect::OUTSIDE;
 use super::{Isa, isa};
-pub use pack::{PANEL, Strides, pack_b, packed_len};
-use requant::{Columns, Finish};
+pub(super) use drive::{Depth, Product, Rows};
+pub use pack::{Strides, pack_b, packed_len};
+pub(super) use pack::{pack_panels, panels_len};
+use requant::Columns;
 pub use wide::gemm_u16;
 
 /// The deepest product, in elements of k: beyond it a sum of products of 255 and 255 may not fit an
@@ -163,12 +165,9 @@ const LANES: usize = 16;
 /// The widest tile, in vectors.
 const MAX_VECTORS: usize = 4;
 /// The tallest tile, by its width in vectors less 1: 24 sums stay in registers.
-const TALLEST: [usize; MAX_VECTORS] = [12, 12, 8, 6];
-const MAX_ROWS: usize = 12;
+const TALLEST: [usize; MAX_VECTORS] = [8, 8, 8, 6];
+const MAX_ROWS: usize = 8;
 const WIDTH: usize = MAX_VECTORS * LANES;
-/// Rows are taken in blocks of at most so many, and so many bytes of the left side.
-const BLOCK_ROWS: usize = 512;
-const BLOCK_BYTES: usize = 512 << 10;
 
 /// The sums of a row of a tile.
 type Row = [i32; WIDTH];
@@ -183,36 +182,63 @@ impl Sums {
     }
 }
 
-/// What a kernel multiplies: `rows` rows of `groups` times 4 codes and `tail` more with `vectors`
+/// What a kernel multiplies: `count` times `rows` rows of `taps` times `4 * groups + tail` codes with `vectors`
 /// times 16 columns.
 ///
-/// `a` is good for reading `4 * groups + tail` bytes at each row, each pointer of `b` for 64 bytes
-/// at every [`pack::GROUP_BYTES`] for all groups and the tail's.
+/// The codes of a tap begin at `a` plus the row times `stride`, or plus the tap's entry in `table`
+/// times `stride` unless that is null; a tap outside reads `padding`. So many codes are readable there.
+/// `b` is good for 64 bytes for each vector of each group, tails included.
+#[derive(Clone, Copy)]
 struct Tile {
     a: *const u8,
     stride: usize,
-    rows: usize,
+    table: *const u32,
+    padding: *const u8,
+    taps: usize,
     groups: usize,
     tail: usize,
+    count: usize,
+    rows: usize,
     vectors: usize,
-    b: [*const i8; MAX_VECTORS],
-    /// What to fetch while at it; any address, for it is never read.
+    b: *const i8,
+    /// What to fetch while at it, and where that ends; any address, for it is never read.
     ahead: *const i8,
+    ahead_end: *const i8,
+    /// The sum of the codes of each row, if the columns have zero points.
+    row_sums: *const i32,
+}
+
+/// Where a tile goes, and as what.
+#[derive(Clone, Copy)]
+enum Out {
+    Sums(*mut i32),
+    Numbers(*mut f32, Then),
+    /// With the zero point as of u8, and what to flip in the codes afterwards.
+    Codes(*mut u8, i16, u8),
+}
+
+impl Out {
+    /// So many elements further on.
+    #[inline(always)]
+    fn skip(self, by: usize) -> Self {
+        match self {
+            Self::Sums(to) => Self::Sums(to.wrapping_add(by)),
+            Self::Numbers(to, then) => Self::Numbers(to.wrapping_add(by), then),
+            Self::Codes(to, zero_point, flip) => Self::Codes(to.wrapping_add(by), zero_point, flip),
+        }
+    }
 }
 
 /// One instruction set's functions; what they need of the machine makes them unsafe to call.
-struct Forms {
-    /// Sums over a tile, beginning with the numbers of `start`.
-    multiply: unsafe fn(tile: &Tile, start: &Row, sums: &mut Sums),
-    /// Finishes rows of sums, the first `columns.count` of each.
-    finish_i32: unsafe fn(&[Row], &Columns, Finish<'_, i32>),
-    finish_f32: unsafe fn(&[Row], &Columns, Finish<'_, f32>, Then),
-    /// With the zero point as of u8, and with what to flip in the codes afterwards.
-    finish_u8: unsafe fn(&[Row], &Columns, Finish<'_, u8>, i16, u8),
+pub(in crate::simd) struct Forms {
+    /// Computes tiles below each other and writes them, with so many elements from a row to the next.
+    tiles: unsafe fn(&Tile, &Columns, Out, usize),
+    /// The sum of codes.
+    sum: unsafe fn(&[u8]) -> i32,
 }
 
 /// The functions for `isa`, or for the best that this machine has where that is less.
-fn forms(isa: Isa) -> &'static Forms {
+pub(super) fn forms(isa: Isa) -> &'static Forms {
     let best = Isa::available().last().copied().unwrap_or(Isa::Portable);
     match isa.min(best) {
         #[cfg(target_arch = "x86_64")]
@@ -240,7 +266,7 @@ pub fn gemm(
 }
 
 fn gemm_by(
-    forms: &Forms,
+    forms: &'static Forms,
     left: &Left<'_, u8>,
     right: &Right<'_>,
     bias: &[i32],
@@ -248,97 +274,22 @@ fn gemm_by(
     stride: usize,
 ) -> Result<(), GemmError> {
     check(left, right, bias, &output, stride)?;
-    if left.rows == 0 || right.n == 0 {
-        return Ok(());
-    }
-    let block = (BLOCK_BYTES / right.k.max(1)).clamp(4 * MAX_ROWS, BLOCK_ROWS);
-    let mut row_sums = [0; BLOCK_ROWS];
-    let mut sums = Sums::new();
-    for first in (0..left.rows).step_by(block) {
-        let rows = block.min(left.rows - first);
-        let codes = &left.codes[first * left.stride..];
-        if !right.zero_points.is_empty() {
-            for (sum, row) in row_sums[..rows].iter_mut().zip(codes.chunks(left.stride.max(1))) {
-                *sum = row[..right.k].iter().map(|&a| i32::from(a)).sum();
-            }
-        }
-        let vectors = right.n.div_ceil(LANES);
-        let mut vector = 0;
-        while vector < vectors {
-            let width = width(vectors - vector);
-            let columns = Columns::new(right, vector, i32::from(left.zero_point), bias, &output);
-            let mut done = 0;
-            let tiles = rows.div_ceil(TALLEST[width - 1]);
-            for index in 0..tiles {
-                // Tiles of a block differ by one row at most.
-                let height = (rows - done).div_ceil(tiles - index);
-                let next = (vector + width) % vectors + index.min(width - 1);
-                let tile = Tile {
-                    a: codes[done * left.stride..].as_ptr(),
-                    stride: left.stride,
-                    rows: height,
-                    groups: right.k / 4,
-                    tail: right.k % 4,
-                    vectors: width,
-                    b: right.vectors(vector, width),
-                    ahead: right.packed.as_ptr().wrapping_add(pack::offset(right.k, next)),
-                };
-                // SAFETY: `forms` names only what this machine has; `check` made sure that the
-                // rows and the columns lie in their slices.
-                unsafe { (forms.multiply)(&tile, &columns.start, &mut sums) };
-                let sums = &mut sums.0[..height];
-                if !right.zero_points.is_empty() {
-                    columns.correct(sums, &row_sums[done..done + height]);
-                }
-                let at = (first + done) * stride + vector * LANES;
-                finish(forms, sums, &columns, &mut output, at, stride);
-                done += height;
-            }
-            vector += width;
-        }
-    }
+    let product = Product {
+        forms,
+        codes: left.codes,
+        zero_point: left.zero_point,
+        rows: Rows::Apart(left.stride),
+        depth: Depth { taps: 1, channels: right.k },
+        packed: right.packed,
+        n: right.n,
+        column: 0,
+        zero_points: right.zero_points,
+        bias,
+    };
+    // SAFETY: `forms` names only what this machine has; `check` made sure that the rows and the columns
+    // lie in their slices.
+    unsafe { product.run(left.rows, &mut output, 0, stride) };
     Ok(())
-}
-
-/// How many of the vectors left the next tiles take: 4 where that comes out even, else 3.
-fn width(left: usize) -> usize {
-    if left.is_multiple_of(4) { 4 } else { left.min(3) }
-}
-
-fn finish(
-    forms: &Forms,
-    sums: &[Row],
-    columns: &Columns,
-    output: &mut Output<'_>,
-    at: usize,
-    stride: usize,
-) {
-    match output {
-        Output::I32(to) => {
-            let to = Finish { to: &mut to[at..], stride };
-            // SAFETY: `forms` names only what this machine has.
-            unsafe { (forms.finish_i32)(sums, columns, to) }
-        }
-        Output::F32 { to, then, .. } => {
-            let to = Finish { to: &mut to[at..], stride };
-            // SAFETY: as above.
-            unsafe { (forms.finish_f32)(sums, columns, to, *then) }
-        }
-        Output::U8 { to, zero_point, .. } => {
-            let to = Finish { to: &mut to[at..], stride };
-            // SAFETY: as above.
-            unsafe { (forms.finish_u8)(sums, columns, to, i16::from(*zero_point), 0) }
-        }
-        Output::I8 { to, zero_point, .. } => {
-            let to = Finish { to: requant::as_unsigned(&mut to[at..]), stride };
-            // SAFETY: as above.
-            unsafe { (forms.finish_u8)(sums, columns, to, i16::from(*zero_point) + 128, 128) }
-        }
-        Output::U16 { to, zero_point, .. } => {
-            let to = Finish { to: &mut to[at..], stride };
-            requant::finish_u16(sums, columns, to, *zero_point);
-        }
-    }
 }
 
 fn check<T>(
@@ -352,24 +303,7 @@ fn check<T>(
     if k > MAX_K {
         return Err(GemmError::TooDeep);
     }
-    let fits = |len: usize| len == 1 || len == n;
-    let (len, scales) = match output {
-        Output::I32(to) => (to.len(), None),
-        Output::F32 { to, scales, bias, .. } => {
-            if !(bias.is_empty() || fits(bias.len())) {
-                return Err(GemmError::Columns);
-            }
-            (to.len(), Some(*scales))
-        }
-        Output::U8 { to, scales, .. } => (to.len(), Some(*scales)),
-        Output::I8 { to, scales, .. } => (to.len(), Some(*scales)),
-        Output::U16 { to, scales, .. } => (to.len(), Some(*scales)),
-    };
-    let zeros = right.zero_points.len();
-    if !(scales.is_none_or(|scales| fits(scales.len()))
-        && (bias.is_empty() || fits(bias.len()))
-        && (zeros == 0 || fits(zeros)))
-    {
+    if !output.fits(n, right.zero_points, bias) {
         return Err(GemmError::Columns);
     }
     if packed_len(k, n) != Some(right.packed.len()) {
@@ -378,11 +312,40 @@ fn check<T>(
     if !holds(left.codes.len(), left.rows, left.stride, k) {
         return Err(GemmError::Left);
     }
-    if holds(len, left.rows, stride, n) { Ok(()) } else { Err(GemmError::Output) }
+    if holds(output.len(), left.rows, stride, n) { Ok(()) } else { Err(GemmError::Output) }
+}
+
+impl Output<'_> {
+    /// The elements that there is room for.
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::I32(to) => to.len(),
+            Self::F32 { to, .. } => to.len(),
+            Self::U8 { to, .. } => to.len(),
+            Self::I8 { to, .. } => to.len(),
+            Self::U16 { to, .. } => to.len(),
+        }
+    }
+
+    /// Whether what there is of numbers for `n` columns is for all of them or for each.
+    pub(super) fn fits(&self, n: usize, zero_points: &[i8], bias: &[i32]) -> bool {
+        let fits = |len: usize| len == 1 || len == n;
+        let own = match self {
+            Self::I32(_) => true,
+            Self::F32 { scales, bias, .. } => {
+                fits(scales.len()) && (bias.is_empty() || fits(bias.len()))
+            }
+            Self::U8 { scales, .. } | Self::I8 { scales, .. } | Self::U16 { scales, .. } => {
+                fits(scales.len())
+            }
+        };
+        let (zeros, biases) = (zero_points.len(), bias.len());
+        own && (zeros == 0 || fits(zeros)) && (biases == 0 || fits(biases))
+    }
 }
 
 /// Whether `rows` rows of `width` elements, `stride` apart, lie in `len` elements.
-fn holds(len: usize, rows: usize, stride: usize, width: usize) -> bool {
+pub(super) fn holds(len: usize, rows: usize, stride: usize, width: usize) -> bool {
     let Some(gaps) = rows.checked_sub(1) else { return true };
     let end = gaps.checked_mul(stride).and_then(|start| start.checked_add(width));
     (gaps == 0 || stride >= width) && end.is_some_and(|end| end <= len)

@@ -1,13 +1,10 @@
-//! The packed right side: panels of 48 columns, each the sums of its columns and then its codes in
-//! groups of 4 of the depth, as `vpdpbusd` takes them.
+//! The packed right side: panels of mostly 64 columns, each the sums of its columns and then its codes
+//! in groups of 4 of the depth, as `vpdpbusd` takes them.
 
-use super::{LANES, MAX_VECTORS, Right};
+use super::{Depth, LANES};
 
-/// How many columns lie together; whole panels of a packed matrix are a packed matrix.
-pub const PANEL: usize = 48;
-
-/// The bytes of a group of 4 for a panel, and of a panel's sums.
-pub(super) const GROUP_BYTES: usize = PANEL * 4;
+/// The bytes of a group of 4 for a vector's columns, and of their sums.
+pub(super) const LINE: usize = LANES * 4;
 
 /// How far apart the elements of a matrix `[k, n]` lie, in elements.
 #[derive(Clone, Copy, Debug)]
@@ -18,10 +15,20 @@ pub struct Strides {
     pub n: usize,
 }
 
+/// How many of the vectors left the next panel takes: 4 where that comes out even, else 3.
+pub(super) fn width(left: usize) -> usize {
+    if left.is_multiple_of(4) { 4 } else { left.min(3) }
+}
+
 /// How many elements [`pack_b`] writes for a matrix `[k, n]`; none if that is beyond memory.
 pub fn packed_len(k: usize, n: usize) -> Option<usize> {
-    let panel = k.div_ceil(4).checked_add(1)?.checked_mul(GROUP_BYTES)?;
-    n.div_ceil(PANEL).checked_mul(panel).filter(|&len| isize::try_from(len).is_ok())
+    panels_len(Depth { taps: 1, channels: k }, n)
+}
+
+/// How many elements [`pack_panels`] writes; none if that is beyond memory.
+pub(in crate::simd) fn panels_len(depth: Depth, n: usize) -> Option<usize> {
+    let vector = depth.groups()?.checked_add(1)?.checked_mul(LINE)?;
+    n.div_ceil(LANES).checked_mul(vector).filter(|&len| isize::try_from(len).is_ok())
 }
 
 /// Packs `b` `[k, n]`, whose elements lie `strides` apart, for `gemm`. Returns whether it could:
@@ -31,61 +38,71 @@ pub fn pack_b(b: &[i8], strides: Strides, k: usize, n: usize, to: &mut [i8]) -> 
     let last = |count: usize, stride: usize| count.checked_sub(1)?.checked_mul(stride);
     let holds = match (last(k, strides.k), last(n, strides.n)) {
         (Some(k), Some(n)) => k.checked_add(n).is_some_and(|last| last < b.len()),
-        _ => true,
+        _ => k == 0 || n == 0,
     };
     if !holds || packed_len(k, n) != Some(to.len()) {
         return false;
     }
-    let panel_len = panel_len(k);
-    for (panel, to) in to.chunks_exact_mut(panel_len).enumerate() {
-        let (sums, groups) = to.split_at_mut(GROUP_BYTES);
-        let mut totals = [0i32; PANEL];
-        let columns = PANEL.min(n - panel * PANEL);
-        for (group, to) in groups.chunks_exact_mut(GROUP_BYTES).enumerate() {
-            to.fill(0);
-            for row in group * 4..k.min(group * 4 + 4) {
-                let from = row * strides.k + panel * PANEL * strides.n;
-                for (column, total) in totals[..columns].iter_mut().enumerate() {
-                    let code = b[from + column * strides.n];
-                    to[column * 4 + row % 4] = code;
-                    // Modulo 2^32, as the sums of a product that is too deep are refused there.
-                    *total = total.wrapping_add(i32::from(code));
-                }
-            }
-        }
-        for (to, total) in sums.chunks_exact_mut(4).zip(totals) {
-            to.copy_from_slice(&total.to_ne_bytes().map(u8::cast_signed));
-        }
-    }
+    pack_panels(Depth { taps: 1, channels: k }, n, to, |column, _, k| {
+        b[column * strides.n + k * strides.k]
+    });
     true
 }
 
-/// The elements of a panel.
-fn panel_len(k: usize) -> usize {
-    (k.div_ceil(4) + 1) * GROUP_BYTES
+/// Fills `to`, of [`panels_len`] elements, with the codes for each column, tap and channel.
+pub(in crate::simd) fn pack_panels(
+    depth: Depth,
+    n: usize,
+    mut to: &mut [i8],
+    code: impl Fn(usize, usize, usize) -> i8,
+) {
+    let groups = depth.channels.div_ceil(4);
+    let mut left = n.div_ceil(LANES);
+    let mut first = 0;
+    while left > 0 {
+        let columns = width(left) * LANES;
+        let len = (depth.taps * groups + 1) * columns * 4;
+        let (panel, rest) = to.split_at_mut(len);
+        let (sums, codes) = panel.split_at_mut(columns * 4);
+        codes.fill(0);
+        for column in 0..columns {
+            // Modulo 2^32, as the sums of a product that is too deep are refused there.
+            let mut total = 0i32;
+            for tap in 0..if first + column < n { depth.taps } else { 0 } {
+                for channel in 0..depth.channels {
+                    let code = code(first + column, tap, channel);
+                    let group = tap * groups + channel / 4;
+                    codes[(group * columns + column) * 4 + channel % 4] = code;
+                    total = total.wrapping_add(i32::from(code));
+                }
+            }
+            sums[column * 4..][..4].copy_from_slice(&total.to_ne_bytes().map(u8::cast_signed));
+        }
+        to = rest;
+        first += columns;
+        left -= columns / LANES;
+    }
 }
 
-/// Where the codes of the 16 columns of `vector` begin.
-pub(super) fn offset(k: usize, vector: usize) -> usize {
-    let (panel, within) = (vector / (PANEL / LANES), vector % (PANEL / LANES));
-    panel * panel_len(k) + GROUP_BYTES + within * LANES * 4
+/// A panel of a packed right side, and what is behind it.
+pub(super) struct Panel<'a> {
+    sums: &'a [i8],
+    pub(super) codes: &'a [i8],
+    pub(super) rest: &'a [i8],
 }
 
-impl Right<'_> {
-    /// Where the codes of `width` vectors begin, the last one again for the others.
-    pub(super) fn vectors(&self, first: usize, width: usize) -> [*const i8; MAX_VECTORS] {
-        std::array::from_fn(|i| {
-            // With a depth of 0 there are no codes, and the place is that of the panel's end.
-            self.packed[offset(self.k, first + i.min(width - 1)).min(self.packed.len())..].as_ptr()
-        })
+impl<'a> Panel<'a> {
+    /// The panel of the columns of `vectors` vectors from `first` on.
+    pub(super) fn new(packed: &'a [i8], depth: Depth, first: usize, vectors: usize) -> Self {
+        let len = (depth.taps * depth.channels.div_ceil(4) + 1) * LINE;
+        let (panel, rest) = packed[first * len..].split_at(vectors * len);
+        let (sums, codes) = panel.split_at(vectors * LINE);
+        Self { sums, codes, rest }
     }
 
-    /// The sum of each of 16 columns.
-    pub(super) fn totals(&self, vector: usize) -> [i32; LANES] {
-        let start = offset(self.k, vector) - GROUP_BYTES;
-        let bytes = &self.packed[start..start + LANES * 4];
-        std::array::from_fn(|i| {
-            i32::from_ne_bytes(std::array::from_fn(|byte| bytes[i * 4 + byte].cast_unsigned()))
-        })
+    /// The sum of the codes of each column.
+    pub(super) fn sums(&self) -> impl Iterator<Item = i32> {
+        let (sums, _) = self.sums.as_chunks::<4>();
+        sums.iter().map(|bytes| i32::from_ne_bytes(bytes.map(i8::cast_unsigned)))
     }
 }

@@ -1,34 +1,51 @@
 //! Plain Rust.
 
-use super::{Forms, LANES, Row, Sums, Tile, pack::GROUP_BYTES, requant};
+use super::{Columns, Forms, LANES, Out, Sums, Tile, pack::LINE, requant};
 
-pub(super) const FORMS: Forms = Forms {
-    multiply,
-    finish_i32: requant::finish_i32,
-    finish_f32: requant::finish_f32,
-    finish_u8: requant::finish_u8,
-};
+pub(super) static FORMS: Forms = Forms { tiles, sum: requant::sum };
 
-fn multiply(tile: &Tile, start: &Row, sums: &mut Sums) {
+/// # Safety
+///
+/// `tile` keeps its word, and `out` is good for its rows of the columns.
+unsafe fn tiles(tile: &Tile, columns: &Columns, out: Out, stride: usize) {
+    let mut sums = Sums::new();
+    tile.each(out, stride, |tile, out| {
+        // SAFETY: passed on.
+        unsafe {
+            columns.begin(tile, &mut sums);
+            multiply(tile, &mut sums);
+            requant::finish(&sums.0[..tile.rows], columns, out, stride);
+        }
+    });
+}
+
+/// # Safety
+///
+/// `tile` keeps its word.
+unsafe fn multiply(tile: &Tile, sums: &mut Sums) {
+    let groups = tile.groups + usize::from(tile.tail > 0);
     for (row, sums) in sums.0[..tile.rows].iter_mut().enumerate() {
-        sums.copy_from_slice(start);
-        for (vector, sums) in sums.chunks_exact_mut(LANES).take(tile.vectors).enumerate() {
-            for group in 0..tile.groups + usize::from(tile.tail > 0) {
-                let count = if group < tile.groups { 4 } else { tile.tail };
-                let mut a = [0u8; 4];
-                // SAFETY: the row has so many codes there, as `Tile` says.
-                let from = unsafe { tile.a.add(row * tile.stride + group * 4) };
-                for (i, a) in a[..count].iter_mut().enumerate() {
-                    // SAFETY: as above.
-                    *a = unsafe { from.add(i).read() };
-                }
+        for tap in 0..tile.taps {
+            // SAFETY: the row and the tap are of the tile.
+            let a = unsafe { tile.codes(row, tap) };
+            for group in 0..groups {
+                let from = a.wrapping_add(group * 4);
+                let a = if group < tile.groups {
+                    // SAFETY: `Tile` says that the row has these four codes.
+                    unsafe { from.cast::<[u8; 4]>().read() }
+                } else {
+                    // SAFETY: `Tile` says that the row has `tail` more codes.
+                    unsafe { tile.tail(from) }
+                };
                 let a = a.map(i32::from);
-                // SAFETY: the group's 64 bytes are readable, as `Tile` says.
-                let b =
-                    unsafe { &*tile.b[vector].add(group * GROUP_BYTES).cast::<[[i8; 4]; LANES]>() };
-                for (sum, b) in sums.iter_mut().zip(b) {
-                    let products = std::array::from_fn::<i32, 4, _>(|i| a[i] * i32::from(b[i]));
-                    *sum = sum.wrapping_add(products.iter().sum());
+                let b = tile.b.wrapping_add((tap * groups + group) * tile.vectors * LINE);
+                for (vector, sums) in sums.chunks_exact_mut(LANES).take(tile.vectors).enumerate() {
+                    // SAFETY: the group's line is readable, as `Tile` says.
+                    let b = unsafe { &*b.add(vector * LINE).cast::<[[i8; 4]; LANES]>() };
+                    for (sum, b) in sums.iter_mut().zip(b) {
+                        let products = std::array::from_fn::<i32, 4, _>(|i| a[i] * i32::from(b[i]));
+                        *sum = sum.wrapping_add(products.iter().sum());
+                    }
                 }
             }
         }

@@ -1,16 +1,8 @@
 //! What becomes of sums on their way out, and the numbers for each column.
 
-use super::{LANES, Output, Right, Row, Then, WIDTH};
-
-/// The largest f32 that fits an i32.
-#[cfg(target_arch = "x86_64")]
-pub(super) const MAX_I32: f32 = 2_147_483_520.0;
-
-/// Where a tile goes.
-pub(super) struct Finish<'a, T> {
-    pub(super) to: &'a mut [T],
-    pub(super) stride: usize,
-}
+use super::drive::Product;
+use super::pack::Panel;
+use super::{LANES, Out, Output, Row, Sums, Then, Tile, WIDTH};
 
 /// The numbers for each column of a tile; those beyond the last column are 0.
 #[repr(C, align(64))]
@@ -20,6 +12,8 @@ pub(super) struct Columns {
     pub(super) scales: [f32; WIDTH],
     pub(super) bias: [f32; WIDTH],
     pub(super) zero_points: [i32; WIDTH],
+    /// Whether there are zero points, so that the sums of rows count.
+    pub(super) shifted: bool,
     /// How many columns there are.
     pub(super) count: usize,
     /// Whether all scales are below 1, so that a scaled sum fits an i32 as the sum did.
@@ -27,38 +21,41 @@ pub(super) struct Columns {
 }
 
 impl Columns {
-    /// Of the columns from `vector` times 16 on.
-    pub(super) fn new(
-        right: &Right<'_>,
-        vector: usize,
-        left_zero: i32,
-        bias: &[i32],
-        output: &Output<'_>,
-    ) -> Self {
-        let first = vector * LANES;
-        let count = WIDTH.min(right.n - first);
-        let depth = right.k as i32;
-        let mut zero_points = [0; WIDTH];
-        spread(&mut zero_points[..count], right.zero_points, first, i32::from);
-        let mut start = [0; WIDTH];
-        spread(&mut start[..count], bias, first, |bias| bias);
-        for (i, start) in start[..count].chunks_mut(LANES).enumerate() {
-            let totals = right.totals(vector + i);
-            for ((start, total), zero) in
-                start.iter_mut().zip(totals).zip(&zero_points[i * LANES..])
-            {
-                let total = total.wrapping_sub(depth.wrapping_mul(*zero));
-                *start = start.wrapping_sub(left_zero.wrapping_mul(total));
-            }
-        }
-        let mut columns = Self {
-            start,
+    /// Of the columns of `vectors` vectors from `vector` on, with sums that begin with nothing.
+    pub(super) fn plain<T>(product: &Product<'_, T>, vector: usize, vectors: usize) -> Self {
+        Self {
+            start: [0; WIDTH],
             scales: [0.0; WIDTH],
             bias: [0.0; WIDTH],
-            zero_points,
-            count,
+            zero_points: [0; WIDTH],
+            shifted: false,
+            count: (vectors * LANES).min(product.n - vector * LANES),
             shrink: false,
-        };
+        }
+    }
+
+    /// Of the columns of `vectors` vectors from `vector` on.
+    pub(super) fn new(
+        product: &Product<'_, u8>,
+        vector: usize,
+        vectors: usize,
+        output: &Output<'_>,
+    ) -> Self {
+        let Product { depth, zero_points: zeros, bias, .. } = *product;
+        let first = product.column + vector * LANES;
+        let panel = Panel::new(product.packed, depth, vector, vectors);
+        let codes = (depth.taps * depth.channels) as i32;
+        let left_zero = i32::from(product.zero_point);
+        let mut columns = Self::plain(product, vector, vectors);
+        let count = columns.count;
+        columns.shifted = !zeros.is_empty();
+        spread(&mut columns.zero_points[..count], zeros, first, i32::from);
+        spread(&mut columns.start[..count], bias, first, |bias| bias);
+        let starts = columns.start[..count].iter_mut().zip(&columns.zero_points);
+        for ((start, zero), total) in starts.zip(panel.sums()) {
+            let total = total.wrapping_sub(codes.wrapping_mul(*zero));
+            *start = start.wrapping_sub(left_zero.wrapping_mul(total));
+        }
         match output {
             Output::I32(_) => {}
             Output::F32 { scales, bias, .. } => {
@@ -73,11 +70,22 @@ impl Columns {
         columns
     }
 
-    /// Takes the right side's zero points times the sums of the left side's rows off the sums.
-    pub(super) fn correct(&self, sums: &mut [Row], row_sums: &[i32]) {
-        for (sums, row) in sums.iter_mut().zip(row_sums) {
-            for (sum, zero) in sums.iter_mut().zip(&self.zero_points) {
-                *sum = sum.wrapping_sub(zero.wrapping_mul(*row));
+    /// What the sums of a tile begin with: with the right side's zero points times the sums of the left
+    /// side's rows taken off.
+    ///
+    /// # Safety
+    ///
+    /// `tile` keeps its word.
+    #[inline(always)]
+    pub(super) unsafe fn begin(&self, tile: &Tile, sums: &mut Sums) {
+        for (row, sums) in sums.0[..tile.rows].iter_mut().enumerate() {
+            *sums = self.start;
+            if self.shifted {
+                // SAFETY: with zero points there is a sum for each row.
+                let row_sum = unsafe { *tile.row_sums.add(row) };
+                for (sum, zero) in sums.iter_mut().zip(&self.zero_points) {
+                    *sum = sum.wrapping_sub(zero.wrapping_mul(row_sum));
+                }
             }
         }
     }
@@ -110,43 +118,51 @@ pub(super) fn dequantize(sum: f32, scale: f32, bias: f32, then: Then) -> f32 {
     }
 }
 
+/// Writes the sums of a tile, `stride` elements from a row to the next.
+///
+/// # Safety
+///
+/// `out` is good for as many rows of as many columns.
 #[inline(always)]
-pub(super) fn finish_i32(sums: &[Row], columns: &Columns, out: Finish<'_, i32>) {
-    for (to, sums) in out.to.chunks_mut(out.stride.max(1)).zip(sums) {
-        to[..columns.count].copy_from_slice(&sums[..columns.count]);
-    }
-}
-
-#[inline(always)]
-pub(super) fn finish_f32(sums: &[Row], columns: &Columns, out: Finish<'_, f32>, then: Then) {
-    for (to, sums) in out.to.chunks_mut(out.stride.max(1)).zip(sums) {
+pub(super) unsafe fn finish(sums: &[Row], columns: &Columns, out: Out, stride: usize) {
+    let count = columns.count;
+    for (row, sums) in sums.iter().enumerate() {
+        let skip = row * stride;
         let numbers = sums.iter().zip(columns.scales.iter().zip(&columns.bias));
-        for (to, (sum, (scale, bias))) in to[..columns.count].iter_mut().zip(numbers) {
-            *to = dequantize(*sum as f32, *scale, *bias, then);
+        match out {
+            Out::Sums(to) => {
+                // SAFETY: passed on.
+                let to = unsafe { std::slice::from_raw_parts_mut(to.add(skip), count) };
+                to.copy_from_slice(&sums[..count]);
+            }
+            Out::Numbers(to, then) => {
+                // SAFETY: passed on.
+                let to = unsafe { std::slice::from_raw_parts_mut(to.add(skip), count) };
+                for (to, (sum, (scale, bias))) in to.iter_mut().zip(numbers) {
+                    *to = dequantize(*sum as f32, *scale, *bias, then);
+                }
+            }
+            Out::Codes(to, zero_point, flip) => {
+                // SAFETY: passed on.
+                let to = unsafe { std::slice::from_raw_parts_mut(to.add(skip), count) };
+                let zero_point = f32::from(zero_point);
+                for (to, (sum, (scale, _))) in to.iter_mut().zip(numbers) {
+                    *to = requantize(*sum as f32, *scale, zero_point, 255.0) as u8 ^ flip;
+                }
+            }
         }
     }
 }
 
-#[inline(always)]
-pub(super) fn finish_u8(
+pub(super) fn finish_u16(
     sums: &[Row],
     columns: &Columns,
-    out: Finish<'_, u8>,
-    zero_point: i16,
-    flip: u8,
+    to: &mut [u16],
+    stride: usize,
+    zero_point: u16,
 ) {
     let zero_point = f32::from(zero_point);
-    for (to, sums) in out.to.chunks_mut(out.stride.max(1)).zip(sums) {
-        let numbers = sums.iter().zip(&columns.scales);
-        for (to, (sum, scale)) in to[..columns.count].iter_mut().zip(numbers) {
-            *to = requantize(*sum as f32, *scale, zero_point, 255.0) as u8 ^ flip;
-        }
-    }
-}
-
-pub(super) fn finish_u16(sums: &[Row], columns: &Columns, out: Finish<'_, u16>, zero_point: u16) {
-    let zero_point = f32::from(zero_point);
-    for (to, sums) in out.to.chunks_mut(out.stride.max(1)).zip(sums) {
+    for (to, sums) in to.chunks_mut(stride.max(1)).zip(sums) {
         let numbers = sums.iter().zip(&columns.scales);
         for (to, (sum, scale)) in to[..columns.count].iter_mut().zip(numbers) {
             *to = requantize(*sum as f32, *scale, zero_point, 65_535.0) as u16;
@@ -154,8 +170,8 @@ pub(super) fn finish_u16(sums: &[Row], columns: &Columns, out: Finish<'_, u16>, 
     }
 }
 
-/// The same bytes, unsigned.
-pub(super) fn as_unsigned(codes: &mut [i8]) -> &mut [u8] {
-    // SAFETY: the two types have the same layout and no invalid values, and the borrow goes on.
-    unsafe { std::slice::from_raw_parts_mut(codes.as_mut_ptr().cast(), codes.len()) }
+/// The sum of codes, modulo 2^32.
+#[inline(always)]
+pub(super) fn sum(codes: &[u8]) -> i32 {
+    codes.iter().fold(0, |sum, &code| sum.wrapping_add(i32::from(code)))
 }
