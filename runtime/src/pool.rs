@@ -373,6 +373,34 @@ mod tests {
     }
 
     #[test]
+    fn pieces_have_rooms_of_their_own() {
+        for threads in 1..=3 {
+            let pool = Pool::new(NonZero::new(threads).unwrap()).unwrap();
+            let (mut data, mut room) = ([0u32; 50], [0u32; 40]);
+            let fill = |index: usize, piece: &mut [u32], room: &mut [u32]| {
+                let index = u32::try_from(index).unwrap();
+                room.fill(index + 1);
+                piece.copy_from_slice(room);
+                Ok(())
+            };
+            let parallel = pool.parallel();
+            assert_eq!(
+                parallel.chunks_mut_with(&mut data, 5, &mut room, 5, fill),
+                Err(too_short())
+            );
+            assert_eq!(data, [0; 50], "nothing ran");
+            let (data, room) = (&mut data[..40], &mut room[..]);
+            assert_eq!(parallel.chunks_mut_with(data, 5, room, 5, fill), Ok(()));
+            let wanted: Vec<u32> = (0..40).map(|i| i / 5 + 1).collect();
+            assert_eq!((&*data, &*room), (&wanted[..], &wanted[..]));
+        }
+    }
+
+    fn too_short() -> ExecError {
+        ExecError::with(Status::SCRATCH_EXCEEDED, [200, 160])
+    }
+
+    #[test]
     fn failures_and_panics_of_workers_reach_the_caller() {
         let pool = Pool::new(NonZero::new(2).unwrap()).unwrap();
         let meet = std::sync::Barrier::new(2);

@@ -20,6 +20,7 @@
 mod number;
 mod broadcast;
 mod conv;
+mod filter;
 mod gpu;
 mod map;
 mod matrix;

@@ -97,6 +97,39 @@ impl<'a> Parallel<'a> {
 }
 
 impl Parallel<'_> {
+    /// As [`Parallel::chunks_mut`], with `room_len` elements of `room` for each piece, which no other piece
+    /// has.
+    ///
+    /// # Errors
+    /// As [`Parallel::run`], and if `room` is too short for all pieces.
+    pub fn chunks_mut_with<T, R, F>(
+        &self,
+        data: &mut [T],
+        len: usize,
+        room: &mut [R],
+        room_len: usize,
+        body: F,
+    ) -> Result<(), ExecError>
+    where
+        T: Element,
+        R: Element,
+        F: Fn(usize, &mut [T], &mut [R]) -> Result<(), ExecError> + Sync,
+    {
+        let count = data.len().div_ceil(len.max(1));
+        let wanted = count.saturating_mul(room_len);
+        if wanted > room.len() {
+            let bytes = [wanted, room.len()].map(|len| len.saturating_mul(size_of::<R>()) as u64);
+            return Err(ExecError::with(Status::SCRATCH_EXCEEDED, bytes));
+        }
+        let rooms = Pieces { data: room.as_mut_ptr(), marker: PhantomData };
+        self.chunks_mut(data, len, |index, piece| {
+            // SAFETY: `index` is below the number of pieces, for all of which there is room.
+            let first = unsafe { rooms.at(index * room_len) };
+            // SAFETY: rooms do not overlap, and each number is called once, so this one is ours.
+            body(index, piece, unsafe { std::slice::from_raw_parts_mut(first, room_len) })
+        })
+    }
+
     /// Calls `body` with each row of `rows` and its number, in any order, on any thread.
     ///
     /// # Errors

@@ -6,6 +6,7 @@ use udo_api::{
 };
 
 use crate::conv::{self, Conv};
+use crate::filter::Filter;
 
 pub(crate) const OP: OpDef = OpDef::of::<Convolution>();
 pub(crate) const KERNELS: &[KernelDef] = &[KernelDef::new::<ConvF32>("Conv", Core::CPU).types(&[
@@ -46,10 +47,17 @@ impl Op for Convolution {
 }
 
 struct ConvF32 {
-    conv: Conv,
+    filter: Filter,
     /// Absent where the weights come with each run.
     weights: Option<Packed<f32>>,
     has_bias: bool,
+}
+
+impl ConvF32 {
+    /// Elements of scratch for weights that come with each run.
+    fn packed_len(&self) -> usize {
+        if self.weights.is_some() { 0 } else { self.filter.packed_len() }
+    }
 }
 
 impl Kernel for ConvF32 {
@@ -60,41 +68,38 @@ impl Kernel for ConvF32 {
         if has_bias && cx.input(2)?.shape() != [channels] {
             return Err(Error::new(format!("input 2 is {}, wanted [{channels}]", cx.input(2)?)));
         }
-        let weights = match cx.constant::<f32>(1)? {
-            Some(_) => {
-                Some(cx.pack(1, conv.version(DType::F32, []), conv.packed_len(), |from, to| {
-                    conv.pack(from, to, |_, w: f32| w);
-                })?)
-            }
-            None => None,
+        let is_constant = cx.constant::<f32>(1)?.is_some();
+        let filter = Filter::of(&conv, is_constant)
+            .ok_or_else(|| Error::new("the convolution is larger than memory"))?;
+        let weights = if is_constant {
+            let fill = |from: &[f32], to: &mut [f32]| filter.pack(from, to);
+            Some(cx.pack(1, filter.version(), filter.packed_len(), fill)?)
+        } else {
+            None
         };
-        Ok(Self { conv, weights, has_bias })
+        Ok(Self { filter, weights, has_bias })
     }
 
     fn workspace(&self) -> Workspace {
-        let tile = Workspace::of::<f32>(self.conv.tile_len());
-        if self.weights.is_some() { tile } else { tile.and::<f32>(self.conv.packed_len()) }
+        let [input, output, room] = self.filter.scratch_lens();
+        let images = Workspace::of::<f32>(input).and::<f32>(output).and::<f32>(room);
+        images.and::<f32>(self.packed_len())
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
-        let Io { inputs, mut outputs, mut scratch, packed, .. } = io;
-        let tile = scratch.take::<f32>(self.conv.tile_len())?;
+        let Io { inputs, mut outputs, mut scratch, parallel, packed } = io;
+        let [input, output, room] = self.filter.scratch_lens();
+        let images = [scratch.take(input)?, scratch.take(output)?, scratch.take(room)?];
+        let own = scratch.take::<f32>(self.packed_len())?;
         let weights = if let Some(weights) = self.weights {
             packed.get(weights)?
         } else {
-            let to = scratch.take(self.conv.packed_len())?;
-            self.conv.pack(inputs.get(1)?, to, |_, w: f32| w);
-            &*to
+            self.filter.pack(inputs.get(1)?, own);
+            &*own
         };
+        let bias = if self.has_bias { Some(inputs.get::<f32>(2)?) } else { None };
         let x = inputs.get::<f32>(0)?;
-        let y = outputs.take::<f32>(0)?;
-        if self.has_bias {
-            let bias = inputs.get::<f32>(2)?;
-            self.conv.run(x, weights, tile, y, |x| x, |channel, sum| sum + bias[channel]);
-        } else {
-            self.conv.run(x, weights, tile, y, |x| x, |_, sum| sum);
-        }
-        Ok(())
+        self.filter.run(parallel, x, weights, bias, images, outputs.take::<f32>(0)?)
     }
 }
 
@@ -164,15 +169,20 @@ mod tests {
             Case { channels: 4, outputs: 6, groups: 2, ..PLAIN },
             Case { channels: 4, outputs: 4, groups: 4, kernel: [3, 3], pads: [1; 4], ..PLAIN },
             Case { kernel: [1, 1], outputs: 9, ..PLAIN },
+            Case { channels: 20, outputs: 40, groups: 20, kernel: [3, 3], pads: [1; 4], ..PLAIN },
+            Case { channels: 33, outputs: 17, kernel: [3, 3], pads: [1; 4], ..PLAIN },
+            Case { channels: 48, outputs: 64, kernel: [3, 3], pads: [1, 0, 2, 1], ..PLAIN },
         ];
         for (number, case) in cases.into_iter().enumerate() {
             let Case { channels, outputs, groups, kernel: [kh, kw], stride, dilation, pads } = case;
             let x = noise(2 * channels * SIZE[0] * SIZE[1]);
             let w = noise(outputs * channels / groups * kh * kw);
             let bias = noise(outputs);
-            for constant in [false, true] {
+            for (constant, threads) in [(false, 1), (true, 1), (false, 3), (true, 3)] {
                 let weights = tensor(&[outputs, channels / groups, kh, kw], &w);
-                let run = Run::new("Conv").input(tensor(&[2, channels, SIZE[0], SIZE[1]], &x));
+                let run = Run::new("Conv")
+                    .threads(threads)
+                    .input(tensor(&[2, channels, SIZE[0], SIZE[1]], &x));
                 let run = if constant { run.constant(weights) } else { run.input(weights) };
                 let y = run
                     .input(tensor(&[outputs], &bias))
@@ -184,7 +194,9 @@ mod tests {
                 let out = [y.dims()[2], y.dims()[3]];
                 let height = (SIZE[0] + pads[0] + pads[2] - (kh - 1) * dilation - 1) / stride + 1;
                 assert_eq!(out[0], height, "case {number}");
-                assert_near(&y.values::<f32>(), &naive(case, &x, &w, &bias, out), 1e-5);
+                // Winograd's algorithm, which many channels get, is off by a few times as much.
+                let tolerance = if channels > 32 { 1e-4 } else { 1e-5 };
+                assert_near(&y.values::<f32>(), &naive(case, &x, &w, &bias, out), tolerance);
             }
         }
     }

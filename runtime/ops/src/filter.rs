@@ -1,0 +1,239 @@
+//! How a convolution of f32 runs on the primitives, which take images pixel by pixel: each image is turned,
+//! convolved by what suits its shape, and turned back.
+
+use udo_api::{ExecError, Parallel};
+
+use crate::conv::Conv;
+use crate::number::pack_version;
+use crate::simd::conv_f32::{Method, Plan, Shape, Strides};
+use crate::simd::depthwise::{self, Image, Weights};
+use crate::simd::gemm_f32::{Activation, Epilogue};
+use crate::simd::indirect::Window;
+use crate::simd::winograd::{self, Algorithm, Layer, Tile};
+use crate::simd::{isa, rows};
+
+/// The most threads that share an image by Winograd's algorithm, as each has a room of its own.
+const SHARES: usize = 4;
+/// Pieces for each thread otherwise, so that one that starts late takes fewer.
+const PIECES: usize = 4;
+/// Multiply-adds that are not worth a second thread.
+const SMALL: usize = 1 << 17;
+
+/// A convolution of f32 with all that it needs but weights.
+pub(crate) struct Filter {
+    way: Way,
+    batch: usize,
+    /// Channels of all groups, and pixels, of an input image and of an output image.
+    channels: [usize; 2],
+    pixels: [usize; 2],
+    /// Lines of output pixels.
+    lines: usize,
+    /// Multiply-adds of an image.
+    work: usize,
+}
+
+enum Way {
+    /// Taps gathered by a table.
+    Gathered {
+        plan: Box<Plan>,
+        strides: Strides,
+        table: Vec<u32>,
+    },
+    Winograd {
+        tile: Tile,
+        layer: Layer,
+    },
+    Depthwise(depthwise::Shape),
+}
+
+impl Filter {
+    /// The way for a shape; none if it is beyond memory. Weights that come with each run are not worth
+    /// Winograd's transform.
+    pub(crate) fn of(conv: &Conv, is_constant: bool) -> Option<Self> {
+        let crate::window::Window { input, output, kernel, strides, dilations, pads, .. } =
+            conv.window;
+        let window = Window { input, output, kernel, strides, dilations, pads };
+        let Conv { batch, groups, inputs, outputs, .. } = *conv;
+        let channels = [groups.checked_mul(inputs)?, groups.checked_mul(outputs)?];
+        let pixels = [window.input_len()?, window.rows()?];
+        let taps = window.taps()?;
+        let work = pixels[1].checked_mul(channels[1])?.checked_mul(inputs.checked_mul(taps)?)?;
+        let way = if inputs == 1 && groups > 1 {
+            let shape = depthwise::Shape { window, channels: groups, multiplier: outputs };
+            depthwise::packed_len(taps, channels[1])?;
+            Way::Depthwise(shape)
+        } else if let Some(way) = winograd(conv, channels).filter(|_| is_constant) {
+            way
+        } else {
+            let shape = Shape { window, channels: inputs, outputs, groups };
+            let plan = Box::new(Plan::new(&shape)?);
+            let mut table = vec![0; plan.table_len()];
+            plan.fill(&mut table).then_some(())?;
+            Way::Gathered { plan, strides: Strides::onnx(&shape), table }
+        };
+        let lines = output[0] * output[1];
+        Some(Self { way, batch, channels, pixels, lines, work })
+    }
+
+    /// Elements of the packed weights.
+    pub(crate) fn packed_len(&self) -> usize {
+        match &self.way {
+            Way::Gathered { plan, .. } => plan.packed_len(),
+            Way::Winograd { tile, layer } => winograd::packed_len(*tile, layer.channels),
+            Way::Depthwise(shape) => packed_len(shape),
+        }
+    }
+
+    /// The version of the packed weights: all that decides what [`Self::pack`] makes of them.
+    pub(crate) fn version(&self) -> u64 {
+        let [inputs, outputs] = self.channels;
+        let way = match &self.way {
+            Way::Gathered { plan, strides, .. } => {
+                [0, strides.group, strides.output, strides.channel, plan.method() as usize]
+            }
+            Way::Winograd { tile, .. } => [1, *tile as usize, 0, 0, 0],
+            Way::Depthwise(shape) => [2, taps(shape), 0, 0, 0],
+        };
+        let common = [3, isa() as usize, inputs, outputs, self.packed_len()];
+        pack_version(common.into_iter().chain(way))
+    }
+
+    /// Packs weights in ONNX's order. Allocates for Winograd's transform.
+    pub(crate) fn pack(&self, weights: &[f32], packed: &mut [f32]) {
+        match &self.way {
+            Way::Gathered { plan, strides, .. } => plan.pack(weights, strides, packed),
+            Way::Winograd { tile, layer } => {
+                let mut room = vec![0.0; winograd::pack_workspace_len(layer.channels)];
+                winograd::pack(*tile, weights, layer.channels, packed, &mut room);
+            }
+            Way::Depthwise(shape) => {
+                depthwise::pack(weights, taps(shape), self.channels[1], packed);
+            }
+        }
+    }
+
+    /// Elements of scratch for [`Self::run`]: an input image, an output image, and room to work in.
+    pub(crate) fn scratch_lens(&self) -> [usize; 3] {
+        let [input, output] = [0, 1].map(|side| self.channels[side] * self.pixels[side]);
+        match &self.way {
+            Way::Gathered { plan, .. } if plan.method() == Method::Runs => {
+                [plan.workspace_len(), output, 0]
+            }
+            Way::Gathered { .. } | Way::Depthwise(_) => [input, output, 0],
+            Way::Winograd { tile, layer } => {
+                [input, output, SHARES * winograd::workspace_len(*tile, layer)]
+            }
+        }
+    }
+
+    /// Convolves all images of `x`, channel by channel like `y`.
+    pub(crate) fn run(
+        &self,
+        parallel: Parallel<'_>,
+        x: &[f32],
+        packed: &[f32],
+        bias: Option<&[f32]>,
+        [turned, last, room]: [&mut [f32]; 3],
+        y: &mut [f32],
+    ) -> Result<(), ExecError> {
+        let ([inputs, outputs], [from, to]) = (self.channels, self.pixels);
+        if outputs * to == 0 {
+            return Ok(());
+        }
+        for (image, y) in (0..self.batch).zip(y.chunks_exact_mut(outputs * to)) {
+            let x = &x[image * inputs * from..][..inputs * from];
+            match &self.way {
+                Way::Gathered { plan, .. } if plan.method() == Method::Runs => {
+                    plan.pad(x, [1, from], turned);
+                }
+                _ => rows::transpose(x, &[inputs, from], &[1, 0], turned),
+            }
+            self.image(parallel, turned, packed, bias, last, room)?;
+            rows::transpose(last, &[to, outputs], &[1, 0], y);
+        }
+        Ok(())
+    }
+
+    /// Convolves one image, pixel by pixel like `y`.
+    fn image(
+        &self,
+        parallel: Parallel<'_>,
+        x: &[f32],
+        packed: &[f32],
+        bias: Option<&[f32]>,
+        y: &mut [f32],
+        room: &mut [f32],
+    ) -> Result<(), ExecError> {
+        let [inputs, outputs] = self.channels;
+        let line = self.pixels[1] / self.lines.max(1) * outputs;
+        let width = if self.work < SMALL { 1 } else { parallel.width() };
+        match &self.way {
+            Way::Gathered { plan, table, .. } => {
+                let height = plan.rows().div_ceil(width * PIECES).next_multiple_of(8);
+                let height = if width == 1 { plan.rows() } else { height };
+                parallel.chunks_mut(y, height * outputs, |piece, y| {
+                    let first = piece * height;
+                    let rows = first..first + y.len() / outputs;
+                    let epilogue = Epilogue { bias, ..Epilogue::default() };
+                    plan.run(x, inputs, table, packed, rows, y, outputs, &epilogue);
+                    Ok(())
+                })
+            }
+            Way::Depthwise(shape) => {
+                let lines = self.lines.div_ceil(width * PIECES);
+                let lines = if width == 1 { self.lines } else { lines };
+                parallel.chunks_mut(y, lines * line, |piece, y| {
+                    let first = piece * lines;
+                    let rows = first..first + y.len() / line;
+                    let weights = Weights { packed, bias, activation: Activation::None };
+                    let x = Image { data: x, stride: inputs };
+                    depthwise::depthwise(shape, x, &weights, rows, y, outputs);
+                    Ok(())
+                })
+            }
+            Way::Winograd { tile, layer } => {
+                let all = winograd::tile_rows(*tile, layer);
+                let lines = all.div_ceil(width.min(SHARES));
+                let room_len = winograd::workspace_len(*tile, layer);
+                let len = lines * tile.size() * line;
+                parallel.chunks_mut_with(y, len, room, room_len, |piece, y, room| {
+                    let rows = piece * lines..all.min((piece + 1) * lines);
+                    let epilogue = Epilogue { bias, ..Epilogue::default() };
+                    winograd::conv(*tile, layer, rows, x, packed, y, &epilogue, room);
+                    Ok(())
+                })
+            }
+        }
+    }
+}
+
+fn taps(shape: &depthwise::Shape) -> usize {
+    shape.window.kernel.iter().product()
+}
+
+fn packed_len(shape: &depthwise::Shape) -> usize {
+    // `Filter::of` has seen that there is a length.
+    depthwise::packed_len(taps(shape), shape.channels * shape.multiplier).unwrap_or(0)
+}
+
+/// Winograd's algorithm, where it takes the shape and is faster.
+fn winograd(conv: &Conv, channels: [usize; 2]) -> Option<Way> {
+    let crate::window::Window { input, output, kernel, strides, dilations, pads, .. } = conv.window;
+    let plain = kernel == [1, 3, 3] && strides == [1; 3] && dilations == [1; 3];
+    let flat = input[0] == 1 && output[0] == 1 && pads[0] == 0;
+    if !plain || !flat || conv.groups != 1 {
+        return None;
+    }
+    let layer = Layer {
+        images: 1,
+        input: [input[1], input[2]],
+        output: [output[1], output[2]],
+        pads: [pads[1], pads[2]],
+        channels,
+        pixels: channels,
+    };
+    match winograd::choose(&layer) {
+        Algorithm::Direct => None,
+        Algorithm::Winograd(tile) => Some(Way::Winograd { tile, layer }),
+    }
+}
