@@ -42,16 +42,47 @@ pub(crate) fn each_window<X, Y>(
     }
 }
 
-/// Folds the taps of one window that lie inside the input.
-#[inline]
-pub(crate) fn fold_taps<X: Copy, S>(
+/// Writes each element of `y` from the fold of its window in its plane of `x`.
+///
+/// The lines of a window are folded first, all columns at once, so that `line` needs an element per input
+/// column: that work is shared by the windows of a line, and is the compiler's to vectorize.
+pub(crate) fn fold_windows<X: Copy>(
     window: &Window,
-    plane: &[X],
-    taps: [Taps; 3],
-    start: S,
-    mut fold: impl FnMut(S, X) -> S,
-) -> S {
-    fold_places(window, taps, start, |sum, place| fold(sum, plane[place]))
+    x: &[X],
+    y: &mut [X],
+    line: &mut [X],
+    start: X,
+    fold: impl Fn(X, X) -> X,
+    finish: impl Fn(X, [Taps; 3], [usize; 3]) -> X,
+) {
+    let (in_len, out_len) = (window.input_len(), window.output_len());
+    let [_, rows, cols] = window.input;
+    let [_, height, breadth] = window.output;
+    let [outer_step, middle_step, step] = window.dilations;
+    if out_len == 0 {
+        return;
+    }
+    for (at, y) in y.chunks_exact_mut(breadth).enumerate() {
+        // A plane without elements still has windows, which lie in the padding.
+        let (plane, row) = (at / (out_len / breadth), at % (out_len / breadth));
+        let plane = &x[plane * in_len..][..in_len];
+        let (z, row) = (row / height, row % height);
+        let (outer, middle) = (window.taps(0, z), window.taps(1, row));
+        line.fill(start);
+        for d in 0..outer.len {
+            for r in 0..middle.len {
+                let from = (outer.first + d * outer_step) * rows + middle.first + r * middle_step;
+                let values = &plane[from * cols..][..cols];
+                line.iter_mut().zip(values).for_each(|(sum, &x)| *sum = fold(*sum, x));
+            }
+        }
+        for (col, y) in y.iter_mut().enumerate() {
+            let taps = window.taps(2, col);
+            let values = line.get(taps.first..).unwrap_or(&[]).iter().step_by(step).take(taps.len);
+            let sum = values.fold(start, |sum, &x| fold(sum, x));
+            *y = finish(sum, [outer, middle, taps], [z, row, col]);
+        }
+    }
 }
 
 /// Folds the places in a plane of the taps of one window that lie inside the input.

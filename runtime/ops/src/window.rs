@@ -142,6 +142,12 @@ impl Window {
     #[inline]
     pub(crate) fn taps(&self, axis: usize, at: usize) -> Taps {
         let (start, dilation) = (at * self.strides[axis], self.dilations[axis]);
+        let span = self.kernel[axis].saturating_sub(1) * dilation;
+        if let Some(first) =
+            start.checked_sub(self.pads[axis]).filter(|first| first + span < self.input[axis])
+        {
+            return Taps { first, len: self.kernel[axis] };
+        }
         let skipped = self.pads[axis].saturating_sub(start).div_ceil(dilation);
         let first = (start + skipped * dilation).saturating_sub(self.pads[axis]);
         let left = self.input[axis].saturating_sub(first).div_ceil(dilation);

@@ -2,7 +2,7 @@
 
 use udo_api::{
     Core, DType, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef,
-    OpSchema, Param, Port, Value, input, output_like, types,
+    OpSchema, Param, Port, Value, Workspace, input, output_like, types,
 };
 
 use crate::number::Real;
@@ -45,6 +45,7 @@ type Count = fn(&Window, [Taps; 3], [usize; 3]) -> usize;
 struct Means {
     window: Window,
     count: Count,
+    line: Workspace,
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
 }
 
@@ -57,8 +58,17 @@ impl Kernel for Means {
         } else {
             |_, taps, _| taps.iter().map(|t| t.len).product()
         };
-        let run = of_type!(x.dtype(), [F32 = f32, F64 = f64], T => execute::<T>)?;
-        Ok(Self { window, count, run })
+        let cols = window.input[2];
+        let (line, run) = of_type!(
+            x.dtype(),
+            [F32 = f32, F64 = f64],
+            T => (Workspace::of::<T>(cols), execute::<T> as fn(&Self, Io<'_>) -> Result<(), ExecError>)
+        )?;
+        Ok(Self { window, count, line, run })
+    }
+
+    fn workspace(&self) -> Workspace {
+        self.line
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -70,8 +80,8 @@ fn execute<T: Real>(kernel: &Means, mut io: Io<'_>) -> Result<(), ExecError> {
     let x = io.inputs.get::<T>(0)?;
     let y = io.outputs.take::<T>(0)?;
     let window = &kernel.window;
-    pool::each_window(window, x, y, |plane, taps, at| {
-        let sum = pool::fold_taps(window, plane, taps, T::ZERO, T::plus);
+    let line = io.scratch.take::<T>(window.input[2])?;
+    pool::fold_windows(window, x, y, line, T::ZERO, T::plus, |sum, taps, at| {
         sum.over(T::of((kernel.count)(window, taps, at) as f64))
     });
     Ok(())

@@ -2,7 +2,7 @@
 
 use udo_api::{
     Core, DType, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef,
-    OpSchema, Param, Port, Value, input, output_like, types,
+    OpSchema, Param, Port, Value, Workspace, input, output_like, types,
 };
 
 use crate::number::Number;
@@ -62,6 +62,7 @@ struct Maxima {
     window: Window,
     /// Nothing where nobody wants the indices.
     indices: Option<Order>,
+    line: Workspace,
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
 }
 
@@ -75,8 +76,17 @@ impl Kernel for Maxima {
         };
         let indices = cx.has_output(1).then_some(order);
         let window = pool::window(cx, &x)?;
-        let run = of_type!(x.dtype(), [F32 = f32, F64 = f64, U8 = u8, I8 = i8], T => execute::<T>)?;
-        Ok(Self { window, indices, run })
+        let cols = window.input[2];
+        let (line, run) = of_type!(
+            x.dtype(),
+            [F32 = f32, F64 = f64, U8 = u8, I8 = i8],
+            T => (Workspace::of::<T>(cols), execute::<T> as fn(&Self, Io<'_>) -> Result<(), ExecError>)
+        )?;
+        Ok(Self { window, indices, line, run })
+    }
+
+    fn workspace(&self) -> Workspace {
+        self.line
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -88,9 +98,9 @@ fn execute<T: Number>(kernel: &Maxima, mut io: Io<'_>) -> Result<(), ExecError> 
     let window = &kernel.window;
     let x = io.inputs.get::<T>(0)?;
     let y = io.outputs.take::<T>(0)?;
-    pool::each_window(window, x, y, |plane, taps, _| {
-        pool::fold_taps(window, plane, taps, T::LOWEST, |max, v| if v > max { v } else { max })
-    });
+    let line = io.scratch.take::<T>(window.input[2])?;
+    let larger = |max: T, v: T| if v > max { v } else { max };
+    pool::fold_windows(window, x, y, line, T::LOWEST, larger, |max, _, _| max);
     if let Some(order) = kernel.indices {
         write_indices(window, order, x, io.outputs.take::<i64>(1)?);
     }
