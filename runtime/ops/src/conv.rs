@@ -1,15 +1,9 @@
-//! Convolution as a product of packed weights and gathered input pixels, over any number type.
+//! What convolutions share: how their parameters are read, and what images they lie over.
 
-use udo_api::{DType, Dim, Error, InferCx, Node, Shape, TensorDesc};
+use udo_api::{Dim, Error, InferCx, Node, Parallel, Shape, TensorDesc};
 
-use crate::number::{Number, pack_version};
-use crate::walk::Walk;
+use crate::simd::indirect;
 use crate::window::{Rounding, Window};
-
-/// Output channels that are computed together.
-const BLOCK: usize = 4;
-/// Output pixels that are computed together.
-const TILE: usize = 32;
 
 /// The shapes of a convolution; channels are per group.
 #[derive(Clone, Copy, Debug)]
@@ -50,146 +44,59 @@ impl Conv {
         Ok(Self { window, batch, groups, inputs, outputs: outputs / groups })
     }
 
-    /// Products per output element.
-    fn depth(&self) -> usize {
-        self.inputs * self.window.kernel_len()
+    /// The images on both sides; none if they are beyond memory.
+    pub(crate) fn images(&self) -> Option<Images> {
+        let window = self.window.on_pixels();
+        let channels =
+            [self.groups.checked_mul(self.inputs)?, self.groups.checked_mul(self.outputs)?];
+        let pixels = [window.input_len()?, window.rows()?];
+        let lines = window.output[0] * window.output[1];
+        let taps = window.taps()?;
+        let work =
+            pixels[1].checked_mul(channels[1])?.checked_mul(self.inputs.checked_mul(taps)?)?;
+        Some(Images { window, batch: self.batch, channels, pixels, lines, work })
+    }
+}
+
+/// Images as the primitives see them: pixel by pixel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Images {
+    pub(crate) window: indirect::Window,
+    pub(crate) batch: usize,
+    /// Channels of all groups, and pixels, of an input image and of an output image.
+    pub(crate) channels: [usize; 2],
+    pub(crate) pixels: [usize; 2],
+    /// Lines of output pixels.
+    pub(crate) lines: usize,
+    /// Multiply-adds of an image.
+    pub(crate) work: usize,
+}
+
+impl Images {
+    /// Elements of an input image, and of an output image.
+    pub(crate) fn lens(&self) -> [usize; 2] {
+        [0, 1].map(|side| self.channels[side] * self.pixels[side])
     }
 
-    fn blocks(&self) -> usize {
-        self.outputs.div_ceil(BLOCK)
+    /// Elements of a line of an output image.
+    pub(crate) fn line_len(&self) -> usize {
+        self.pixels[1] / self.lines.max(1) * self.channels[1]
     }
 
-    /// Elements of the packed weights.
-    pub(crate) fn packed_len(&self) -> usize {
-        self.groups * self.blocks() * self.depth() * BLOCK
+    /// Threads that are worth their while for an image.
+    pub(crate) fn width(&self, parallel: Parallel<'_>) -> usize {
+        if self.work < SMALL { 1 } else { parallel.width() }
     }
 
-    /// Elements of the scratch that [`Conv::run`] gathers pixels in.
-    pub(crate) fn tile_len(&self) -> usize {
-        self.depth() * TILE
-    }
-
-    /// The version of the packed weights: what [`Conv::pack`] makes of such elements, and of `more`.
-    pub(crate) fn version(&self, from: DType, more: impl IntoIterator<Item = usize>) -> u64 {
-        let code = usize::from(from.code());
-        let own = [1, code, BLOCK, self.groups, self.outputs, self.depth()];
-        pack_version(own.into_iter().chain(more))
-    }
-
-    /// Lays the weights of four output channels side by side: group, block, depth, channel.
-    pub(crate) fn pack<S: Copy, T: Number>(
-        &self,
-        weights: &[S],
-        packed: &mut [T],
-        convert: impl Fn(usize, S) -> T,
-    ) {
-        let depth = self.depth();
-        if depth == 0 {
-            return;
-        }
-        packed.fill(T::ZERO);
-        for (channel, row) in weights.chunks_exact(depth).enumerate() {
-            let (group, output) = (channel / self.outputs, channel % self.outputs);
-            let block = group * self.blocks() + output / BLOCK;
-            let to = &mut packed[block * depth * BLOCK..][..depth * BLOCK];
-            for (to, &w) in to.chunks_exact_mut(BLOCK).zip(row) {
-                to[output % BLOCK] = convert(channel, w);
-            }
-        }
-    }
-
-    /// Convolves: `load` makes a number of an input element, `store` an output element of the sum
-    /// for a channel.
-    pub(crate) fn run<X: Copy, T: Number, Y>(
-        &self,
-        x: &[X],
-        packed: &[T],
-        tile: &mut [T],
-        y: &mut [Y],
-        load: impl Fn(X) -> T,
-        store: impl Fn(usize, T) -> Y,
-    ) {
-        let (depth, pixels) = (self.depth(), self.window.output_len());
-        let in_len = self.inputs * self.window.input_len();
-        let out_len = self.outputs * pixels;
-        if out_len == 0 {
-            return;
-        }
-        for (at, y) in y[..self.batch * self.groups * out_len].chunks_exact_mut(out_len).enumerate()
-        {
-            let x = &x[at * in_len..][..in_len];
-            let group = at % self.groups;
-            for first in (0..pixels).step_by(TILE) {
-                let width = TILE.min(pixels - first);
-                self.gather(x, first, width, tile, &load);
-                for block in 0..self.blocks() {
-                    let start = (group * self.blocks() + block) * depth * BLOCK;
-                    let sums = product(&packed[start..][..depth * BLOCK], tile);
-                    let left = BLOCK.min(self.outputs - block * BLOCK);
-                    for (lane, sums) in sums.iter().take(left).enumerate() {
-                        let channel = block * BLOCK + lane;
-                        let y = &mut y[channel * pixels + first..][..width];
-                        for (y, &sum) in y.iter_mut().zip(sums) {
-                            *y = store(group * self.outputs + channel, sum);
-                        }
-                    }
-                }
-            }
-        }
-    }
-
-    /// Gathers what every tap of `width` output pixels sees; padding is 0.
-    fn gather<X: Copy, T: Number>(
-        &self,
-        x: &[X],
-        first: usize,
-        width: usize,
-        tile: &mut [T],
-        load: impl Fn(X) -> T,
-    ) {
-        let window = &self.window;
-        let [_, height, breadth] = window.output;
-        let mut starts = [[0isize; 3]; TILE];
-        for (pixel, start) in (first..first + width).zip(&mut starts) {
-            let at = [pixel / (height * breadth), pixel / breadth % height, pixel % breadth];
-            for axis in 0..3 {
-                start[axis] =
-                    (at[axis] * window.strides[axis]) as isize - window.pads[axis] as isize;
-            }
-        }
-        let [depth, rows, cols] = window.input;
-        let [front, top, left] = window.dilations;
-        let taps = [self.inputs, window.kernel[0], window.kernel[1], window.kernel[2]];
-        let steps = [
-            [1, 0, 0, 0, 0, 0, 0, 0],
-            [0, front, 0, 0, 0, 0, 0, 0],
-            [0, 0, top, 0, 0, 0, 0, 0],
-            [0, 0, 0, left, 0, 0, 0, 0],
-        ];
-        for ([channel, d, r, c], to) in Walk::new(&taps, steps).zip(tile.chunks_exact_mut(TILE)) {
-            let plane = &x[channel * window.input_len()..][..window.input_len()];
-            for (to, start) in to.iter_mut().zip(&starts[..width]) {
-                // A position before the start is a huge one when unsigned.
-                let z = (start[0] + d as isize) as usize;
-                let row = (start[1] + r as isize) as usize;
-                let col = (start[2] + c as isize) as usize;
-                let inside = z < depth && row < rows && col < cols;
-                *to = if inside { load(plane[(z * rows + row) * cols + col]) } else { T::ZERO };
-            }
+    /// Pieces to share an image out in: several for each thread, so that one that starts late takes fewer.
+    pub(crate) fn pieces(&self, parallel: Parallel<'_>) -> usize {
+        match self.width(parallel) {
+            1 => 1,
+            width => width * PIECES,
         }
     }
 }
 
-/// The sums for four channels of a tile.
-#[inline]
-fn product<T: Number>(weights: &[T], tile: &[T]) -> [[T; TILE]; BLOCK] {
-    let mut sums = [[T::ZERO; TILE]; BLOCK];
-    for (weights, pixels) in weights.chunks_exact(BLOCK).zip(tile.chunks_exact(TILE)) {
-        for (sums, &w) in sums.iter_mut().zip(weights) {
-            for (sum, &x) in sums.iter_mut().zip(pixels) {
-                *sum = sum.plus(w.times(x));
-            }
-        }
-    }
-    sums
-}
+const PIECES: usize = 4;
+/// Multiply-adds that are not worth a second thread.
+const SMALL: usize = 1 << 17;

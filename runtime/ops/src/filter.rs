@@ -3,7 +3,7 @@
 
 use udo_api::{ExecError, Parallel};
 
-use crate::conv::Conv;
+use crate::conv::{Conv, Images};
 use crate::number::pack_version;
 use crate::simd::conv_f32::{Method, Plan, Shape, Strides};
 use crate::simd::depthwise::{self, Image, Weights};
@@ -14,22 +14,11 @@ use crate::simd::{isa, rows};
 
 /// The most threads that share an image by Winograd's algorithm, as each has a room of its own.
 const SHARES: usize = 4;
-/// Pieces for each thread otherwise, so that one that starts late takes fewer.
-const PIECES: usize = 4;
-/// Multiply-adds that are not worth a second thread.
-const SMALL: usize = 1 << 17;
 
 /// A convolution of f32 with all that it needs but weights.
 pub(crate) struct Filter {
     way: Way,
-    batch: usize,
-    /// Channels of all groups, and pixels, of an input image and of an output image.
-    channels: [usize; 2],
-    pixels: [usize; 2],
-    /// Lines of output pixels.
-    lines: usize,
-    /// Multiply-adds of an image.
-    work: usize,
+    images: Images,
 }
 
 enum Way {
@@ -50,19 +39,14 @@ impl Filter {
     /// The way for a shape; none if it is beyond memory. Weights that come with each run are not worth
     /// Winograd's transform.
     pub(crate) fn of(conv: &Conv, is_constant: bool) -> Option<Self> {
-        let crate::window::Window { input, output, kernel, strides, dilations, pads, .. } =
-            conv.window;
-        let window = Window { input, output, kernel, strides, dilations, pads };
-        let Conv { batch, groups, inputs, outputs, .. } = *conv;
-        let channels = [groups.checked_mul(inputs)?, groups.checked_mul(outputs)?];
-        let pixels = [window.input_len()?, window.rows()?];
-        let taps = window.taps()?;
-        let work = pixels[1].checked_mul(channels[1])?.checked_mul(inputs.checked_mul(taps)?)?;
+        let images = conv.images()?;
+        let Images { window, channels, .. } = images;
+        let Conv { groups, inputs, outputs, .. } = *conv;
         let way = if inputs == 1 && groups > 1 {
             let shape = depthwise::Shape { window, channels: groups, multiplier: outputs };
-            depthwise::packed_len(taps, channels[1])?;
+            depthwise::packed_len(window.taps()?, channels[1])?;
             Way::Depthwise(shape)
-        } else if let Some(way) = winograd(conv, channels).filter(|_| is_constant) {
+        } else if let Some(way) = winograd(&images, groups).filter(|_| is_constant) {
             way
         } else {
             let shape = Shape { window, channels: inputs, outputs, groups };
@@ -71,8 +55,7 @@ impl Filter {
             plan.fill(&mut table).then_some(())?;
             Way::Gathered { plan, strides: Strides::onnx(&shape), table }
         };
-        let lines = output[0] * output[1];
-        Some(Self { way, batch, channels, pixels, lines, work })
+        Some(Self { way, images })
     }
 
     /// Elements of the packed weights.
@@ -86,7 +69,7 @@ impl Filter {
 
     /// The version of the packed weights: all that decides what [`Self::pack`] makes of them.
     pub(crate) fn version(&self) -> u64 {
-        let [inputs, outputs] = self.channels;
+        let [inputs, outputs] = self.images.channels;
         let way = match &self.way {
             Way::Gathered { plan, strides, .. } => {
                 [0, strides.group, strides.output, strides.channel, plan.method() as usize]
@@ -107,14 +90,14 @@ impl Filter {
                 winograd::pack(*tile, weights, layer.channels, packed, &mut room);
             }
             Way::Depthwise(shape) => {
-                depthwise::pack(weights, taps(shape), self.channels[1], packed);
+                depthwise::pack(weights, taps(shape), self.images.channels[1], packed);
             }
         }
     }
 
     /// Elements of scratch for [`Self::run`]: an input image, an output image, and room to work in.
     pub(crate) fn scratch_lens(&self) -> [usize; 3] {
-        let [input, output] = [0, 1].map(|side| self.channels[side] * self.pixels[side]);
+        let [input, output] = self.images.lens();
         match &self.way {
             Way::Gathered { plan, .. } if plan.method() == Method::Runs => {
                 [plan.workspace_len(), output, 0]
@@ -136,11 +119,11 @@ impl Filter {
         [turned, last, room]: [&mut [f32]; 3],
         y: &mut [f32],
     ) -> Result<(), ExecError> {
-        let ([inputs, outputs], [from, to]) = (self.channels, self.pixels);
+        let Images { batch, channels: [inputs, outputs], pixels: [from, to], .. } = self.images;
         if outputs * to == 0 {
             return Ok(());
         }
-        for (image, y) in (0..self.batch).zip(y.chunks_exact_mut(outputs * to)) {
+        for (image, y) in (0..batch).zip(y.chunks_exact_mut(outputs * to)) {
             let x = &x[image * inputs * from..][..inputs * from];
             match &self.way {
                 Way::Gathered { plan, .. } if plan.method() == Method::Runs => {
@@ -164,13 +147,12 @@ impl Filter {
         y: &mut [f32],
         room: &mut [f32],
     ) -> Result<(), ExecError> {
-        let [inputs, outputs] = self.channels;
-        let line = self.pixels[1] / self.lines.max(1) * outputs;
-        let width = if self.work < SMALL { 1 } else { parallel.width() };
+        let [inputs, outputs] = self.images.channels;
+        let line = self.images.line_len();
+        let pieces = self.images.pieces(parallel);
         match &self.way {
             Way::Gathered { plan, table, .. } => {
-                let height = plan.rows().div_ceil(width * PIECES).next_multiple_of(8);
-                let height = if width == 1 { plan.rows() } else { height };
+                let height = plan.rows().div_ceil(pieces).next_multiple_of(8);
                 parallel.chunks_mut(y, height * outputs, |piece, y| {
                     let first = piece * height;
                     let rows = first..first + y.len() / outputs;
@@ -180,8 +162,7 @@ impl Filter {
                 })
             }
             Way::Depthwise(shape) => {
-                let lines = self.lines.div_ceil(width * PIECES);
-                let lines = if width == 1 { self.lines } else { lines };
+                let lines = self.images.lines.div_ceil(pieces);
                 parallel.chunks_mut(y, lines * line, |piece, y| {
                     let first = piece * lines;
                     let rows = first..first + y.len() / line;
@@ -193,7 +174,7 @@ impl Filter {
             }
             Way::Winograd { tile, layer } => {
                 let all = winograd::tile_rows(*tile, layer);
-                let lines = all.div_ceil(width.min(SHARES));
+                let lines = all.div_ceil(self.images.width(parallel).min(SHARES));
                 let room_len = winograd::workspace_len(*tile, layer);
                 let len = lines * tile.size() * line;
                 parallel.chunks_mut_with(y, len, room, room_len, |piece, y, room| {
@@ -217,11 +198,11 @@ fn packed_len(shape: &depthwise::Shape) -> usize {
 }
 
 /// Winograd's algorithm, where it takes the shape and is faster.
-fn winograd(conv: &Conv, channels: [usize; 2]) -> Option<Way> {
-    let crate::window::Window { input, output, kernel, strides, dilations, pads, .. } = conv.window;
+fn winograd(images: &Images, groups: usize) -> Option<Way> {
+    let Window { input, output, kernel, strides, dilations, pads } = images.window;
     let plain = kernel == [1, 3, 3] && strides == [1; 3] && dilations == [1; 3];
     let flat = input[0] == 1 && output[0] == 1 && pads[0] == 0;
-    if !plain || !flat || conv.groups != 1 {
+    if !plain || !flat || groups != 1 {
         return None;
     }
     let layer = Layer {
@@ -229,8 +210,8 @@ fn winograd(conv: &Conv, channels: [usize; 2]) -> Option<Way> {
         input: [input[1], input[2]],
         output: [output[1], output[2]],
         pads: [pads[1], pads[2]],
-        channels,
-        pixels: channels,
+        channels: images.channels,
+        pixels: images.channels,
     };
     match winograd::choose(&layer) {
         Algorithm::Direct => None,

@@ -19,6 +19,7 @@
 #[macro_use]
 mod number;
 mod broadcast;
+mod code_filter;
 mod conv;
 mod filter;
 mod gpu;

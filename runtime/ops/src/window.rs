@@ -2,6 +2,8 @@
 
 use udo_api::{Dim, Error, Node, Shape, TensorDesc};
 
+use crate::simd::indirect;
+
 /// A number per spatial axis; where a tensor has fewer than three, the first ones are of extent 1.
 pub(crate) type Spatial = [usize; 3];
 
@@ -172,9 +174,10 @@ impl Window {
         self.output.iter().product()
     }
 
-    /// Taps of one window.
-    pub(crate) fn kernel_len(&self) -> usize {
-        self.kernel.iter().product()
+    /// As the primitives take it.
+    pub(crate) fn on_pixels(&self) -> indirect::Window {
+        let Self { input, output, kernel, strides, dilations, pads, .. } = *self;
+        indirect::Window { input, output, kernel, strides, dilations, pads }
     }
 }
 

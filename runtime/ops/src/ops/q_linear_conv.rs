@@ -6,7 +6,9 @@ use udo_api::{
 };
 
 use super::conv::PARAMS;
+use crate::code_filter::{CodeFilter, Operands, OutCode, Scratch, signed};
 use crate::conv::{self, Conv};
+use crate::simd::conv_u8::MAX_K;
 
 pub(crate) const OP: OpDef = OpDef::of::<QLinearConv>();
 pub(crate) const KERNELS: &[KernelDef] = &[KernelDef::new::<ConvCodes>("QLinearConv", Core::CPU)
@@ -54,9 +56,12 @@ impl Op for QLinearConv {
 }
 
 struct ConvCodes {
-    conv: Conv,
-    /// Absent where the weights or their zero points come with each run.
-    weights: Option<Packed<i32>>,
+    filter: CodeFilter,
+    /// Output channels.
+    channels: usize,
+    /// Absent where the weights come with each run.
+    weights: Option<Packed<i8>>,
+    weights_len: usize,
     /// How far apart the weights' scales and zero points lie: 0 where one serves all channels.
     scale_step: usize,
     zero_step: usize,
@@ -81,26 +86,41 @@ impl Kernel for ConvCodes {
             let bias = cx.input(BIAS)?;
             return Err(Error::new(format!("input {BIAS} is {bias}, wanted [{channels}]")));
         }
-        let zero_step = per_channel(cx, W_ZERO, channels)?;
+        let (zero_step, scale_step) =
+            (per_channel(cx, W_ZERO, channels)?, per_channel(cx, W_SCALE, channels)?);
+        let filter = CodeFilter::of(&conv).ok_or_else(|| {
+            Error::new(format!(
+                "the convolution is larger than memory, or a window has more than {MAX_K} products"
+            ))
+        })?;
         let weight_type = cx.input(W)?.dtype();
-        let weights =
-            of_type!(weight_type, [U8 = u8, I8 = i8], T => pack::<T>(cx, &conv, zero_step))??;
+        let weights = of_type!(weight_type, [U8 = u8, I8 = i8], T => pack::<T>(cx, &filter))??;
         let run = of_type!(cx.input(X)?.dtype(), [U8 = u8, I8 = i8], A => {
             of_type!(weight_type, [U8 = u8, I8 = i8], B => {
                 of_type!(cx.output(0)?.dtype(), [U8 = u8, I8 = i8], C => execute::<A, B, C>)
             })
         })???;
-        let scale_step = per_channel(cx, W_SCALE, channels)?;
-        Ok(Self { conv, weights, scale_step, zero_step, has_bias, run })
+        let weights_len = cx.input(W)?.len();
+        Ok(Self { filter, channels, weights, weights_len, scale_step, zero_step, has_bias, run })
     }
 
     fn workspace(&self) -> Workspace {
-        let tile = Workspace::of::<i32>(self.conv.tile_len());
-        if self.weights.is_some() { tile } else { tile.and::<i32>(self.conv.packed_len()) }
+        let [input, padding, output] = self.filter.scratch_lens();
+        let images = Workspace::of::<u8>(input).and::<u8>(input).and::<u8>(padding);
+        let columns = images.and::<u8>(output).and::<f32>(self.channels).and::<i8>(self.channels);
+        let [room, packed] = self.packing_lens();
+        columns.and::<i8>(room).and::<i8>(packed)
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
         (self.run)(self, io)
+    }
+}
+
+impl ConvCodes {
+    /// Elements of scratch for weights that come with each run: made signed, and packed.
+    fn packing_lens(&self) -> [usize; 2] {
+        if self.weights.is_some() { [0; 2] } else { [self.weights_len, self.filter.packed_len()] }
     }
 }
 
@@ -116,58 +136,63 @@ fn per_channel(node: &Node<'_>, port: usize, channels: usize) -> Result<usize, E
     }
 }
 
-fn pack<T: Code>(
-    cx: &FinalizeCx<'_>,
-    conv: &Conv,
-    zero_step: usize,
-) -> Result<Option<Packed<i32>>, Error> {
-    let (Some(_), Some(zeros)) = (cx.constant::<T>(W)?, cx.constant::<T>(W_ZERO)?) else {
+fn pack<T: Code>(cx: &FinalizeCx<'_>, filter: &CodeFilter) -> Result<Option<Packed<i8>>, Error> {
+    if cx.constant::<T>(W)?.is_none() {
         return Ok(None);
-    };
-    let version = conv.version(T::DTYPE, zeros.iter().map(|z| z.to_i32() as usize));
-    let packed = cx.pack(W, version, conv.packed_len(), |from: &[T], to| {
-        pack_weights(conv, from, zeros, zero_step, to);
+    }
+    let packed = cx.pack(W, filter.version::<T>(), filter.packed_len(), |from: &[T], to| {
+        filter.pack(from, &mut vec![0; from.len()], to);
     })?;
     Ok(Some(packed))
-}
-
-fn pack_weights<T: Code>(conv: &Conv, from: &[T], zeros: &[T], zero_step: usize, to: &mut [i32]) {
-    conv.pack(from, to, |channel, w: T| w.to_i32() - zeros[channel * zero_step].to_i32());
 }
 
 fn first<T: udo_api::Element>(inputs: &Inputs<'_>, port: usize) -> Result<T, ExecError> {
     inputs.get::<T>(port)?.first().copied().ok_or(ExecError::of(udo_api::Status::BAD_CALL))
 }
 
-fn execute<A: Code, B: Code, C: Code>(kernel: &ConvCodes, io: Io<'_>) -> Result<(), ExecError> {
-    let Io { inputs, mut outputs, mut scratch, packed, .. } = io;
-    let conv = &kernel.conv;
-    let tile = scratch.take::<i32>(conv.tile_len())?;
+fn execute<A: Code, B: Code, C: OutCode>(kernel: &ConvCodes, io: Io<'_>) -> Result<(), ExecError> {
+    let Io { inputs, mut outputs, mut scratch, parallel, packed } = io;
+    let [input, padding, output] = kernel.filter.scratch_lens();
+    let room = Scratch {
+        turned: scratch.take::<A>(input)?,
+        codes: scratch.take(input)?,
+        padding: scratch.take(padding)?,
+        last: scratch.take::<C>(output)?,
+    };
+    let scales = scratch.take::<f32>(kernel.channels)?;
+    let w_zeros = scratch.take::<i8>(kernel.channels)?;
+    let [signed_len, packed_len] = kernel.packing_lens();
+    let (signed_room, own) = (scratch.take::<i8>(signed_len)?, scratch.take::<i8>(packed_len)?);
     let weights = if let Some(weights) = kernel.weights {
         packed.get(weights)?
     } else {
-        let to = scratch.take(conv.packed_len())?;
-        let (weights, zeros) = (inputs.get::<B>(W)?, inputs.get::<B>(W_ZERO)?);
-        pack_weights(conv, weights, zeros, kernel.zero_step, to);
-        &*to
+        kernel.filter.pack(inputs.get::<B>(W)?, signed_room, own);
+        &*own
     };
-    let x_zero = first::<A>(&inputs, X_ZERO)?.to_i32();
-    let y_zero = first::<C>(&inputs, Y_ZERO)?.to_i32() as f32;
     let (x_scale, y_scale) = (first::<f32>(&inputs, X_SCALE)?, first::<f32>(&inputs, Y_SCALE)?);
-    let w_scales = inputs.get::<f32>(W_SCALE)?;
-    let bias = if kernel.has_bias { inputs.get::<i32>(BIAS)? } else { &[] };
-    let store = |channel: usize, sum: i32| {
-        let ratio = x_scale * w_scales[channel * kernel.scale_step] / y_scale;
-        let sum = sum.wrapping_add(bias.get(channel).copied().unwrap_or(0));
-        C::from_f32((sum as f32 * ratio).round_ties_even() + y_zero)
+    let (w_scales, zeros) = (inputs.get::<f32>(W_SCALE)?, inputs.get::<B>(W_ZERO)?);
+    for (channel, (scale, zero)) in scales.iter_mut().zip(&mut *w_zeros).enumerate() {
+        *scale = x_scale * w_scales[channel * kernel.scale_step] / y_scale;
+        *zero = signed(zeros[channel * kernel.zero_step]);
+    }
+    let operands = Operands {
+        x: inputs.get::<A>(X)?,
+        x_zero: first::<A>(&inputs, X_ZERO)?,
+        packed: weights,
+        w_zeros,
+        bias: if kernel.has_bias { inputs.get::<i32>(BIAS)? } else { &[] },
+        scales,
+        y: outputs.take::<C>(0)?,
+        y_zero: first::<C>(&inputs, Y_ZERO)?,
+        scratch: room,
     };
-    let load = |x: A| x.to_i32() - x_zero;
-    conv.run(inputs.get::<A>(X)?, weights, tile, outputs.take::<C>(0)?, load, store);
-    Ok(())
+    kernel.filter.run(parallel, operands)
 }
 
 #[cfg(test)]
 mod tests {
+    use udo_api::{Code, Element};
+
     use crate::testing::{Run, tensor};
 
     /// Two input channels of 3x3, three output channels, padded; every number exact.
@@ -211,6 +236,117 @@ mod tests {
             assert_eq!(y.dims(), [1, 3, 4, 4]);
             assert_eq!(y.values::<i8>(), wanted);
         }
+    }
+
+    #[derive(Clone, Copy)]
+    struct Case {
+        channels: usize,
+        outputs: usize,
+        groups: usize,
+        kernel: usize,
+        stride: i64,
+        dilation: i64,
+        pad: i64,
+    }
+
+    /// Every type of codes against the definition, on one thread and on several.
+    #[test]
+    fn every_type_and_shape_matches_the_definition() {
+        let plain =
+            Case { channels: 5, outputs: 7, groups: 1, kernel: 3, stride: 1, dilation: 1, pad: 1 };
+        let cases = [
+            plain,
+            Case { stride: 2, pad: 0, ..plain },
+            Case { dilation: 2, pad: 2, ..plain },
+            Case { channels: 64, outputs: 70, ..plain },
+            Case { channels: 40, outputs: 33, kernel: 1, pad: 0, ..plain },
+            Case { channels: 6, outputs: 9, groups: 3, ..plain },
+            Case { channels: 20, outputs: 20, groups: 20, ..plain },
+            Case { channels: 18, outputs: 36, groups: 18, stride: 2, ..plain },
+        ];
+        for case in cases {
+            check::<u8, i8, u8>(case);
+            check::<u8, u8, i8>(case);
+            check::<i8, i8, i8>(case);
+            check::<i8, u8, u8>(case);
+        }
+    }
+
+    fn codes<T: Code>(len: usize, step: usize) -> Vec<T> {
+        let low = if T::DTYPE == u8::DTYPE { 0.0 } else { -128.0 };
+        (0..len).map(|i| T::from_f32((i * step % 256) as f32 + low)).collect()
+    }
+
+    fn check<A: Code, B: Code, C: Code>(case: Case) {
+        const SIDE: usize = 9;
+        let Case { channels, outputs, groups, kernel, stride, dilation, pad } = case;
+        let (inputs, per_group) = (channels / groups, outputs / groups);
+        let x: Vec<A> = codes(2 * channels * SIDE * SIDE, 89);
+        let w: Vec<B> = codes(outputs * inputs * kernel * kernel, 37);
+        let (x_zero, y_zero) = (codes::<A>(2, 117)[1], codes::<C>(2, 31)[1]);
+        let w_zeros: Vec<B> = codes(outputs, 3);
+        let w_scales: Vec<f32> = (0..outputs).map(|i| 0.01 + i as f32 * 0.003).collect();
+        let (x_scale, y_scale) = (0.02f32, 1.7f32);
+        let bias: Vec<i32> = (0..outputs as i32).map(|i| i * 131 - 500).collect();
+        let span = dilation as usize * (kernel - 1) + 1;
+        let out = (SIDE + 2 * pad as usize - span) / stride as usize + 1;
+        let mut wanted = Vec::new();
+        for i in 0..2 * outputs * out * out {
+            let (image, o) = (i / (outputs * out * out), i / (out * out) % outputs);
+            let at = [i / out % out, i % out].map(|p| p as i64 * stride - pad);
+            let mut sum = bias[o];
+            for k in 0..inputs * kernel * kernel {
+                let tap = [k / kernel % kernel, k % kernel].map(|t| t as i64 * dilation);
+                let (row, col) = (at[0] + tap[0], at[1] + tap[1]);
+                if (0..SIDE as i64).contains(&row) && (0..SIDE as i64).contains(&col) {
+                    let plane = image * channels + o / per_group * inputs + k / (kernel * kernel);
+                    let x = x[(plane * SIDE + row as usize) * SIDE + col as usize];
+                    let w = w[o * inputs * kernel * kernel + k];
+                    sum += (x.to_i32() - x_zero.to_i32()) * (w.to_i32() - w_zeros[o].to_i32());
+                }
+            }
+            let scaled = (sum as f32 * (x_scale * w_scales[o] / y_scale)).round_ties_even();
+            wanted.push(C::from_f32(scaled + y_zero.to_i32() as f32));
+        }
+        for (constant, threads) in [(true, 1), (false, 1), (true, 3)] {
+            let weights = tensor(&[outputs, inputs, kernel, kernel], &w);
+            let run = Run::new("QLinearConv")
+                .threads(threads)
+                .input(tensor(&[2, channels, SIDE, SIDE], &x))
+                .constant(tensor(&[], &[x_scale]))
+                .constant(tensor(&[], &[x_zero]));
+            let run = if constant { run.constant(weights) } else { run.input(weights) };
+            let y = run
+                .constant(tensor(&[outputs], &w_scales))
+                .constant(tensor(&[outputs], &w_zeros))
+                .constant(tensor(&[], &[y_scale]))
+                .constant(tensor(&[], &[y_zero]))
+                .constant(tensor(&[outputs], &bias))
+                .int("group", groups as i64)
+                .ints("strides", &[stride; 2])
+                .ints("dilations", &[dilation; 2])
+                .ints("pads", &[pad; 4])
+                .one();
+            let found: Vec<i32> = y.values::<C>().iter().map(|c| c.to_i32()).collect();
+            let wanted: Vec<i32> = wanted.iter().map(|c| c.to_i32()).collect();
+            assert_eq!(found, wanted);
+        }
+    }
+
+    #[test]
+    fn windows_beyond_their_sums_are_refused() {
+        let run = Run::new("QLinearConv")
+            .input(tensor(&[1, 33_026, 1], &vec![0u8; 33_026]))
+            .input(tensor(&[], &[1f32]))
+            .input(tensor(&[], &[0u8]))
+            .input(tensor(&[1, 33_026, 1], &vec![1u8; 33_026]))
+            .input(tensor(&[], &[1f32]))
+            .input(tensor(&[], &[0u8]))
+            .input(tensor(&[], &[1f32]))
+            .input(tensor(&[], &[0u8]));
+        let wanted =
+            "the convolution is larger than memory, or a window has more than 33025 products";
+        assert_eq!(run.error(), wanted);
     }
 
     #[test]

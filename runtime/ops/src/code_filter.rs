@@ -1,0 +1,241 @@
+//! How a convolution of 8-bit codes runs on the primitives: as one of f32 does (see `filter.rs`), with
+//! signed inputs made unsigned and unsigned weights made signed, each with their zero points.
+
+use udo_api::{Code, Element, ExecError, Parallel, Status};
+
+use crate::conv::{Conv, Images};
+use crate::number::pack_version;
+use crate::simd::conv_u8::{self, Batch, Input, MAX_K, Shape};
+use crate::simd::depthwise::{self, Codes, Image};
+use crate::simd::gemm_u8;
+use crate::simd::{isa, rows};
+
+/// What lies between an unsigned code and the signed one with the same bits but the highest.
+const MIDDLE: i32 = 128;
+
+/// A convolution of codes with all that it needs but weights.
+pub(crate) struct CodeFilter {
+    way: Way,
+    images: Images,
+}
+
+enum Way {
+    /// Taps gathered by a table.
+    Gathered {
+        shape: Shape,
+        table: Vec<u32>,
+    },
+    Depthwise(depthwise::Shape),
+}
+
+/// The numbers of a run, and its memory.
+pub(crate) struct Operands<'a, A, C> {
+    pub(crate) x: &'a [A],
+    pub(crate) x_zero: A,
+    pub(crate) packed: &'a [i8],
+    /// One for each output channel.
+    pub(crate) w_zeros: &'a [i8],
+    pub(crate) bias: &'a [i32],
+    /// One for each output channel.
+    pub(crate) scales: &'a [f32],
+    pub(crate) y: &'a mut [C],
+    pub(crate) y_zero: C,
+    pub(crate) scratch: Scratch<'a, A, C>,
+}
+
+/// The lengths are those of [`CodeFilter::scratch_lens`].
+pub(crate) struct Scratch<'a, A, C> {
+    /// An input image turned, as it comes and as unsigned codes, and a row of padding.
+    pub(crate) turned: &'a mut [A],
+    pub(crate) codes: &'a mut [u8],
+    pub(crate) padding: &'a mut [u8],
+    /// An output image before it is turned back.
+    pub(crate) last: &'a mut [C],
+}
+
+/// A code that the primitives write.
+pub(crate) trait OutCode: Code {
+    fn product(to: &mut [Self], scales: &[f32], zero: Self, run: impl FnOnce(gemm_u8::Output<'_>));
+    fn depthwise(to: &mut [Self], zero: Self, run: impl FnOnce(depthwise::Output<'_>));
+}
+
+impl OutCode for u8 {
+    fn product(to: &mut [Self], scales: &[f32], zero: Self, run: impl FnOnce(gemm_u8::Output<'_>)) {
+        run(gemm_u8::Output::U8 { to, scales, zero_point: zero });
+    }
+
+    fn depthwise(to: &mut [Self], zero: Self, run: impl FnOnce(depthwise::Output<'_>)) {
+        run(depthwise::Output::U8 { to, zero_point: zero });
+    }
+}
+
+impl OutCode for i8 {
+    fn product(to: &mut [Self], scales: &[f32], zero: Self, run: impl FnOnce(gemm_u8::Output<'_>)) {
+        run(gemm_u8::Output::I8 { to, scales, zero_point: zero });
+    }
+
+    fn depthwise(to: &mut [Self], zero: Self, run: impl FnOnce(depthwise::Output<'_>)) {
+        run(depthwise::Output::I8 { to, zero_point: zero });
+    }
+}
+
+/// The signed code that stands for what `code` stands for, next to zero points that are moved as well.
+pub(crate) fn signed<B: Code>(code: B) -> i8 {
+    let middle = if B::DTYPE == u8::DTYPE { MIDDLE } else { 0 };
+    (code.to_i32() - middle) as i8
+}
+
+/// The unsigned code, likewise.
+fn unsigned<A: Code>(code: A) -> u8 {
+    let middle = if A::DTYPE == i8::DTYPE { MIDDLE } else { 0 };
+    (code.to_i32() + middle) as u8
+}
+
+impl CodeFilter {
+    /// The way for a shape; none if it is beyond memory, or a window beyond what its sums hold.
+    pub(crate) fn of(conv: &Conv) -> Option<Self> {
+        let images = conv.images()?;
+        let Images { window, channels, .. } = images;
+        let Conv { groups, inputs, outputs, .. } = *conv;
+        let taps = window.taps()?;
+        inputs.checked_mul(taps).filter(|&depth| depth <= MAX_K)?;
+        let way = if inputs == 1 && groups > 1 {
+            depthwise::packed_codes_len(window.kernel, channels[1])?;
+            Way::Depthwise(depthwise::Shape { window, channels: groups, multiplier: outputs })
+        } else {
+            let shape = Shape { groups, channels: inputs, outputs, taps, run: 1 };
+            shape.packed_len()?;
+            let mut table = vec![0; window.table_len()?];
+            window.fill(&mut table).then_some(())?;
+            Way::Gathered { shape, table }
+        };
+        Some(Self { way, images })
+    }
+
+    /// Elements of the packed weights.
+    pub(crate) fn packed_len(&self) -> usize {
+        // `of` has seen that there are lengths.
+        match &self.way {
+            Way::Gathered { shape, .. } => shape.packed_len(),
+            Way::Depthwise(shape) => {
+                depthwise::packed_codes_len(shape.window.kernel, self.images.channels[1])
+            }
+        }
+        .unwrap_or(0)
+    }
+
+    /// The version of the packed weights: all that decides what [`Self::pack`] makes of codes of a type.
+    pub(crate) fn version<B: Code>(&self) -> u64 {
+        let way = match &self.way {
+            Way::Gathered { shape, .. } => [0, shape.groups, shape.channels, shape.taps],
+            Way::Depthwise(shape) => [1, shape.window.kernel[1], shape.window.kernel[2], 0],
+        };
+        let code = usize::from(B::DTYPE.code());
+        let common = [4, isa() as usize, code, self.images.channels[1], self.packed_len()];
+        pack_version(common.into_iter().chain(way))
+    }
+
+    /// Packs weights in ONNX's order, made signed in `room`, which has as many elements.
+    pub(crate) fn pack<B: Code>(&self, weights: &[B], room: &mut [i8], packed: &mut [i8]) {
+        room.iter_mut().zip(weights).for_each(|(to, &code)| *to = signed(code));
+        match &self.way {
+            Way::Gathered { shape, .. } => {
+                let fits = conv_u8::pack(room, shape, packed);
+                debug_assert!(fits, "weights of the shape");
+            }
+            Way::Depthwise(shape) => {
+                depthwise::pack_codes(room, shape.window.kernel, self.images.channels[1], packed);
+            }
+        }
+    }
+
+    /// Elements of an input image, of a row of padding, and of an output image.
+    pub(crate) fn scratch_lens(&self) -> [usize; 3] {
+        let [input, output] = self.images.lens();
+        let padding = match &self.way {
+            Way::Gathered { shape, .. } => shape.padding_len().unwrap_or(0),
+            Way::Depthwise(_) => 0,
+        };
+        [input, padding, output]
+    }
+
+    /// Convolves all images, channel by channel in `x` and `y`.
+    pub(crate) fn run<A: Code, C: OutCode>(
+        &self,
+        parallel: Parallel<'_>,
+        operands: Operands<'_, A, C>,
+    ) -> Result<(), ExecError> {
+        let Operands { x, x_zero, packed, w_zeros, bias, scales, y, y_zero, scratch } = operands;
+        let Scratch { turned, codes, padding, last } = scratch;
+        let Images { batch, channels: [inputs, outputs], pixels: [from, to], .. } = self.images;
+        if outputs * to == 0 {
+            return Ok(());
+        }
+        let x_zero = unsigned(x_zero);
+        padding.fill(x_zero);
+        let w_zeros = if w_zeros.iter().all(|&zero| zero == 0) { &[] } else { w_zeros };
+        for (image, y) in (0..batch).zip(y.chunks_exact_mut(outputs * to)) {
+            let x = &x[image * inputs * from..][..inputs * from];
+            rows::transpose(x, &[inputs, from], &[1, 0], turned);
+            codes.iter_mut().zip(&*turned).for_each(|(to, &code)| *to = unsigned(code));
+            let run = Run { codes, padding, x_zero, packed, w_zeros, bias, scales, y_zero };
+            self.image(parallel, &run, last)?;
+            rows::transpose(last, &[to, outputs], &[1, 0], y);
+        }
+        Ok(())
+    }
+
+    /// Convolves one image, pixel by pixel like `y`.
+    fn image<C: OutCode>(
+        &self,
+        parallel: Parallel<'_>,
+        run: &Run<'_, C>,
+        y: &mut [C],
+    ) -> Result<(), ExecError> {
+        let Run { codes, padding, x_zero, packed, w_zeros, bias, scales, y_zero } = *run;
+        let [inputs, outputs] = self.images.channels;
+        let line = self.images.line_len();
+        let pieces = self.images.pieces(parallel);
+        match &self.way {
+            Way::Gathered { shape, table } => {
+                let height = self.images.pixels[1].div_ceil(pieces).next_multiple_of(8);
+                parallel.chunks_mut(y, height * outputs, |piece, y| {
+                    let rows = y.len() / outputs;
+                    let table = &table[piece * height * shape.taps..][..rows * shape.taps];
+                    let input = Input { codes, stride: inputs, zero_point: x_zero, padding };
+                    let filter = conv_u8::Filter { shape: *shape, packed, zero_points: w_zeros };
+                    let mut done = Ok(());
+                    C::product(y, scales, y_zero, |y| {
+                        done = conv_u8::conv(&Batch::ONE, &input, &filter, table, bias, y, outputs);
+                    });
+                    done.map_err(|_| ExecError::of(Status::BAD_CALL))
+                })
+            }
+            Way::Depthwise(shape) => {
+                let lines = self.images.lines.div_ceil(pieces);
+                parallel.chunks_mut(y, lines * line, |piece, y| {
+                    let rows = piece * lines..piece * lines + y.len() / line;
+                    let filter =
+                        Codes { packed, zero_point: x_zero, zero_points: w_zeros, bias, scales };
+                    let x = Image { data: codes, stride: inputs };
+                    C::depthwise(y, y_zero, |y| {
+                        depthwise::depthwise_codes(shape, x, &filter, rows, y, outputs);
+                    });
+                    Ok(())
+                })
+            }
+        }
+    }
+}
+
+/// What all pieces of an image share.
+struct Run<'a, C> {
+    codes: &'a [u8],
+    padding: &'a [u8],
+    x_zero: u8,
+    packed: &'a [i8],
+    w_zeros: &'a [i8],
+    bias: &'a [i32],
+    scales: &'a [f32],
+    y_zero: C,
+}
