@@ -68,6 +68,9 @@ impl Window {
         if self.table_len() != Some(table.len()) || !(0..3).all(|axis| self.reaches(axis)) {
             return false;
         }
+        if table.is_empty() {
+            return true;
+        }
         let mut entries = table.iter_mut();
         for at in positions(self.output) {
             for tap in positions(self.kernel) {
@@ -168,5 +171,14 @@ mod tests {
         assert!(!Window::square([4, 4], 3, 1, 1).fill(&mut [0; 3]));
         let none = Window { output: [1, 0, 0], ..Window::square([4, 4], 3, 1, 1) };
         assert!(none.fill(&mut []));
+    }
+
+    #[test]
+    fn windows_without_taps_are_filled_at_once() {
+        let window =
+            Window { output: [1 << 20; 3], kernel: [1, 1, 0], ..Window::square([1, 1], 1, 1, 0) };
+        assert!(window.fill(&mut []));
+        let window = Window { output: [1 << 60, 1, 0], ..Window::square([1, 1], 1, 1, 0) };
+        assert!(window.fill(&mut []));
     }
 }

@@ -49,6 +49,9 @@ impl Strides {
         let Shape { channels, outputs, groups, .. } = *shape;
         let k = taps.clone().count() * channels;
         let len = forms.packed_len(k, outputs);
+        if len == 0 {
+            return;
+        }
         for group in 0..groups {
             let weights = weights.get(group * self.group..).unwrap_or(&[]);
             let rows = taps.clone().flat_map(|tap| {

@@ -55,6 +55,7 @@ impl Plan {
         let padded_outputs = outputs.checked_next_multiple_of(64)?;
         all_channels.checked_mul(padded_outputs)?.checked_mul(taps)?;
         groups.checked_mul(padded_outputs)?;
+        taps.checked_mul(channels)?.checked_mul(padded_outputs)?;
         window.table_len()?.checked_mul(all_channels)?;
         let method = method(shape);
         let (table, run) = match method {

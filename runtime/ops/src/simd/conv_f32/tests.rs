@@ -450,3 +450,15 @@ fn convolutions_make_no_thread_heap_calls() {
         assert!(quiet, "each of many transposed convolutions called the heap");
     }
 }
+
+#[test]
+fn contradictory_shapes_have_no_plan_and_do_not_panic() {
+    let shape = Shape {
+        window: Window::square([4, 4], 3, 1, 1),
+        channels: usize::MAX,
+        outputs: 8,
+        groups: 0,
+    };
+    assert!(Plan::new(&shape).is_none());
+    assert!(Transposed::new(&shape).is_none());
+}

@@ -68,6 +68,7 @@ impl Transposed {
         let most = groups.checked_mul(padded)?.checked_mul(channels)?;
         most.checked_mul(window.taps()?)?.checked_add(zeros)?;
         window.table_len()?;
+        window.taps()?.checked_mul(channels)?.checked_mul(padded)?;
         let mut plan = Self { forms, shape: *shape, table_len: 0, weights_len: 0 };
         let (table, packed) = plan.phases().fold((0, 0), |(table, packed), phase| {
             (table + phase.table_len(), packed + phase.packed_len)
@@ -162,7 +163,11 @@ impl Transposed {
             let order = Order {
                 width: cols,
                 lines: rows,
-                steps: [strides[0] * height * width, strides[1] * width, strides[2]],
+                steps: [
+                    strides[0].saturating_mul(height * width),
+                    strides[1].saturating_mul(width),
+                    strides[2],
+                ],
                 first: from,
                 start: (phase.at[0] * height + phase.at[1]) * width + phase.at[2],
                 origin: lines.start * width,

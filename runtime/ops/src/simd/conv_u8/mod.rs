@@ -279,8 +279,9 @@ impl Checked {
             for image in 0..batch.count {
                 let product = Product {
                     forms,
-                    codes: &input.codes
-                        [(image * batch.input + group * channels).min(input.codes.len())..],
+                    codes: &input.codes[(image * batch.input)
+                        .saturating_add(group * channels)
+                        .min(input.codes.len())..],
                     zero_point: input.zero_point,
                     rows: Rows::Table { table, stride: input.stride, padding: input.padding },
                     depth: self.depth,

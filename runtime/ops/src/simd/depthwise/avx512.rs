@@ -168,7 +168,7 @@ impl<'a> Strip<'a> {
         let live = K.div_ceil(STRIDE);
         let mut sums = [[self.start; R]; K];
         // The last `STRIDE` columns of the first window that is complete, which lies before the image.
-        let mut col = (K - STRIDE).wrapping_sub(left + (live - 1) * STRIDE);
+        let mut col = (K - STRIDE).wrapping_sub(left.wrapping_add((live - 1) * STRIDE));
         let padding = _mm512_set1_epi8(job.codes.zero_point.cast_signed());
         for done in 0..live - 1 + across {
             for s in 0..STRIDE {

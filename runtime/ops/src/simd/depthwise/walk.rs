@@ -68,7 +68,7 @@ fn strips<S: Simd, const K: usize, const STRIDE: usize, const R: usize>(
         }
     }
     // The first row that the next walks read and these do not.
-    let new = (row + R - 1) * STRIDE + K;
+    let new = ((row + R - 1) * STRIDE).wrapping_add(K);
     let mut ahead = job.x.wrapping_add(new.wrapping_sub(top).wrapping_mul(width * job.x_stride));
     let across = job.shape.window.output[2];
     let to = job.y.wrapping_add((row - job.rows.start) * across * job.y_stride);
@@ -155,7 +155,7 @@ fn walk<S: Simd, const K: usize, const STRIDE: usize, const R: usize>(
         start,
         sums: [[start; R]; K],
         // The last `STRIDE` columns of the first window.
-        col: (K - STRIDE).wrapping_sub(job.shape.window.pads[2] + (live - 1) * STRIDE),
+        col: (K - STRIDE).wrapping_sub(job.shape.window.pads[2].wrapping_add((live - 1) * STRIDE)),
         before: live - 1,
         to: to.wrapping_add(channel),
     };

@@ -126,7 +126,7 @@ impl Product<'_> {
         let small = self.k.saturating_mul(self.n) <= SMALL_WEIGHTS;
         let rows =
             if small { SMALL_BLOCK / depth.clamp(32, 128) } else { MAX_BLOCK / depth.max(128) };
-        for (row, rows) in ranges(m, rows) {
+        for (row, rows) in ranges(m, rows.max(1)) {
             let mut k = 0;
             loop {
                 let depth = depth.min(self.k - k);
@@ -167,14 +167,14 @@ impl Product<'_> {
             let row = block.row + row;
             let ahead = if brought < lines { next.wrapping_add(brought * LINE) } else { b };
             brought += block.depth;
-            let c = &mut c[row * ldc + col..];
+            let to = c[row * ldc + col..].as_mut_ptr();
             let (add, ld_add) = match (first, epilogue.residual) {
-                (false, _) => (c.as_ptr(), ldc),
+                (false, _) => (to.cast_const(), ldc),
                 (true, Some((data, ld))) => (data[row * ld + col..].as_ptr(), ld),
                 (true, None) => (null(), 0),
             };
             let tile = Tile {
-                a: self.a[(row * lda + block.k).min(self.a.len())..].as_ptr(),
+                a: self.a[row.wrapping_mul(lda).wrapping_add(block.k).min(self.a.len())..].as_ptr(),
                 lda,
                 pixels: null(),
                 ld_pixels: 0,
@@ -184,7 +184,7 @@ impl Product<'_> {
                 depth: block.depth,
                 b,
                 ahead,
-                c: c.as_mut_ptr(),
+                c: to,
                 ldc,
                 cols,
                 bias,

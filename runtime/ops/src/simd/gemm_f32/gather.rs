@@ -306,9 +306,9 @@ impl Product<'_> {
                 let pixels =
                     (row - block.rows.start) * per_row + depth.taps.start - block.taps.start;
                 let step = order.steps[2];
-                let c = &mut c[place * ldc + all_cols..];
+                let to = c[place * ldc + all_cols..].as_mut_ptr();
                 let (add, ld_add) = match (first, epilogue.residual) {
-                    (false, _) => (c.as_ptr(), ldc * step),
+                    (false, _) => (to.cast_const(), ldc * step),
                     (true, Some((data, ld))) => (data[place * ld + all_cols..].as_ptr(), ld * step),
                     (true, None) => (null(), 0),
                 };
@@ -323,7 +323,7 @@ impl Product<'_> {
                     depth: depth.channels,
                     b,
                     ahead,
-                    c: c.as_mut_ptr(),
+                    c: to,
                     ldc: ldc * step,
                     cols,
                     bias,

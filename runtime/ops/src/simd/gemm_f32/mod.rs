@@ -202,6 +202,9 @@ pub fn gemm_batched(
     epilogue: &Epilogue<'_>,
 ) {
     let forms = chosen();
+    if m == 0 || n == 0 {
+        return;
+    }
     for i in 0..batch.count {
         let residual = epilogue.residual.map(|(data, ld)| (&data[i * batch.residual..], ld));
         let epilogue = Epilogue { residual, ..*epilogue };

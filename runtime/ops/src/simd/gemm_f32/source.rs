@@ -29,7 +29,7 @@ impl Source for Strided {
     #[expect(clippy::inline_always, reason = "the rows must stay in registers")]
     #[inline(always)]
     unsafe fn rows<const R: usize>(tile: &Tile, _: usize) -> Option<[*const f32; R]> {
-        Some(std::array::from_fn(|i| tile.a.wrapping_add(i * tile.lda)))
+        Some(std::array::from_fn(|i| tile.a.wrapping_add(i.wrapping_mul(tile.lda))))
     }
 }
 
@@ -74,7 +74,7 @@ impl Pixels {
     #[inline(always)]
     pub(super) fn resolve(&self, entries: &[u32], pointers: &mut [*const f32]) {
         for (pointer, &entry) in pointers.iter_mut().zip(entries) {
-            let inside = self.a.wrapping_add(entry as usize * self.lda);
+            let inside = self.a.wrapping_add((entry as usize).wrapping_mul(self.lda));
             *pointer = if entry < self.count { inside } else { self.zeros };
         }
     }

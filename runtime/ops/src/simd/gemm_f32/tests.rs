@@ -331,3 +331,14 @@ fn products_make_no_thread_heap_calls() {
         assert!(quiet, "each of many products called the heap");
     }
 }
+
+#[test]
+fn products_may_be_deeper_than_a_block() {
+    for forms in Isa::available().iter().map(|&isa| forms(isa)) {
+        let k = (1 << 17) + 1;
+        let (a, packed) = (vec![1.0; k], vec![1.0; forms.packed_len(k, 1)]);
+        let mut c = [0.0];
+        forms.gemm(&a, k, 1, k, &packed, 1, &mut c, 1, &Epilogue::default());
+        assert_eq!(c, [k as f32]);
+    }
+}

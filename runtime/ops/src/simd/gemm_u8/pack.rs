@@ -68,7 +68,8 @@ pub(in crate::simd) fn pack_panels(
         for column in 0..columns {
             // Modulo 2^32, as the sums of a product that is too deep are refused there.
             let mut total = 0i32;
-            for tap in 0..if first + column < n { depth.taps } else { 0 } {
+            let is_there = first + column < n && groups > 0;
+            for tap in 0..if is_there { depth.taps } else { 0 } {
                 for channel in 0..depth.channels {
                     let code = code(first + column, tap, channel);
                     let group = tap * groups + channel / 4;

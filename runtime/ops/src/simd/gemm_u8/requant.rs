@@ -162,9 +162,9 @@ pub(super) fn finish_u16(
     zero_point: u16,
 ) {
     let zero_point = f32::from(zero_point);
-    for (to, sums) in to.chunks_mut(stride.max(1)).zip(sums) {
+    for (row, sums) in sums.iter().enumerate() {
         let numbers = sums.iter().zip(&columns.scales);
-        for (to, (sum, scale)) in to[..columns.count].iter_mut().zip(numbers) {
+        for (to, (sum, scale)) in to[row * stride..][..columns.count].iter_mut().zip(numbers) {
             *to = requantize(*sum as f32, *scale, zero_point, 65_535.0) as u16;
         }
     }

@@ -317,3 +317,18 @@ fn no_product_uses_the_heap() {
     });
     assert!(clean);
 }
+
+#[test]
+fn the_stride_of_a_single_row_does_not_matter() {
+    let (k, n) = (4, 20);
+    let mut packed = vec![0; packed_len(k, n).unwrap()];
+    assert!(pack_b(&[1; 80], Strides { k: n, n: 1 }, k, n, &mut packed));
+    let left = Left { codes: &[1; 4], rows: 1, stride: 0, zero_point: 0 };
+    let right = Right { packed: &packed, k, n, zero_points: &[] };
+    for stride in [0, 1, 16, usize::MAX] {
+        let mut to = [9; 20];
+        let output = Output::U16 { to: &mut to, scales: &[1.0], zero_point: 0 };
+        assert_eq!(super::gemm(&left, &right, &[], output, stride), Ok(()));
+        assert_eq!(to, [4; 20]);
+    }
+}

@@ -126,6 +126,9 @@ impl Task for Sums<'_> {
             }
             *y = sums;
         }
+        if tail.is_empty() {
+            return;
+        }
         tail.fill(0);
         for pixel in 0..self.pixels {
             let codes = &self.x.data[pixel * self.x.stride + first..];

@@ -267,3 +267,8 @@ fn the_stride_of_a_single_pixel_does_not_matter() {
         assert_eq!(y, codes, "{isa:?}");
     }
 }
+
+#[test]
+fn sums_of_no_channel_end() {
+    global_sums(Image { data: &[], stride: 0 }, usize::MAX, &mut []);
+}
