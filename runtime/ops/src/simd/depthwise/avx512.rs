@@ -21,6 +21,9 @@ const QUADS: usize = 4;
 /// The largest f32 that fits an i32.
 const MAX_I32: f32 = 2_147_483_520.0;
 
+/// Weights of 1 for as many of four rows.
+const ONES: [i32; 5] = [0, 1, 0x101, 0x1_0101, 0x101_0101];
+
 /// All rows under a kernel of `K` x `K`, `R` at a time, whose input rows come in `GROUPS` of four.
 ///
 /// # Safety
@@ -39,10 +42,11 @@ pub(super) unsafe fn walks<
         let strip = Strip::new(job, strip, Form { k: K, groups: GROUPS, rows: packed_rows(K) });
         // SAFETY: the caller's promise.
         unsafe {
-            if strip.mask == u64::MAX {
-                strip.rows::<K, STRIDE, GROUPS, R, true>();
-            } else {
-                strip.rows::<K, STRIDE, GROUPS, R, false>();
+            match (strip.mask == u64::MAX, strip.has_zeros) {
+                (true, false) => strip.rows::<K, STRIDE, GROUPS, R, true, false>(),
+                (false, false) => strip.rows::<K, STRIDE, GROUPS, R, false, false>(),
+                (true, true) => strip.rows::<K, STRIDE, GROUPS, 1, true, true>(),
+                (false, true) => strip.rows::<K, STRIDE, GROUPS, 1, false, true>(),
             }
         }
     }
@@ -60,6 +64,9 @@ struct Strip<'a> {
     mask: __mmask64,
     weights: *const i8,
     start: [__m512i; QUADS],
+    /// The weights' codes for zero, and whether there are any but 0.
+    zeros: [__m512i; QUADS],
+    has_zeros: bool,
     scales: [__m512; QUADS],
     /// The output's code for zero, and what to flip in its codes.
     zero_point: __m512i,
@@ -81,6 +88,17 @@ impl<'a> Strip<'a> {
             bias[..count].copy_from_slice(&job.codes.bias[first..first + count]);
         }
         scales[..count].copy_from_slice(&job.codes.scales[first..first + count]);
+        let mut zeros = [0i32; STRIP];
+        if !job.codes.zero_points.is_empty() {
+            for (to, &zero) in zeros.iter_mut().zip(&job.codes.zero_points[first..][..count]) {
+                *to = zero.into();
+            }
+        }
+        // What the zero points of input and weights make of each other, for every tap.
+        let taps = i32::from(job.codes.zero_point) * (form.k * form.k) as i32;
+        for (bias, zero) in bias.iter_mut().zip(zeros) {
+            *bias = bias.wrapping_add(taps * zero);
+        }
         let zero = _mm512_set1_epi32(job.codes.zero_point.into());
         let mut start = [zero; QUADS];
         for (i, start) in start.iter_mut().enumerate() {
@@ -95,6 +113,8 @@ impl<'a> Strip<'a> {
             mask: u64::MAX >> (STRIP - count),
             weights: packed[QUADS * STRIP..].as_ptr(),
             start,
+            zeros: [0, 1, 2, 3].map(|i| runs(&zeros, i)),
+            has_zeros: zeros.iter().any(|&zero| zero != 0),
             scales: [0, 1, 2, 3].map(|i| _mm512_castsi512_ps(runs(&scale_bits, i))),
             zero_point: _mm512_set1_epi16(job.y_zero),
             flip: _mm512_set1_epi8(job.flip.cast_signed()),
@@ -107,7 +127,8 @@ impl<'a> Strip<'a> {
     ///
     /// # Safety
     ///
-    /// As for [`walks`]; with `WHOLE`, the strip has 64 channels.
+    /// As for [`walks`]; with `WHOLE`, the strip has 64 channels. Without `ZEROS`, the weights' codes for
+    /// zero are 0; with it, `R` is 1.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
     unsafe fn rows<
         const K: usize,
@@ -115,6 +136,7 @@ impl<'a> Strip<'a> {
         const GROUPS: usize,
         const R: usize,
         const WHOLE: bool,
+        const ZEROS: bool,
     >(
         &self,
     ) {
@@ -122,11 +144,11 @@ impl<'a> Strip<'a> {
         while row < self.job.rows.end {
             if row + R <= self.job.rows.end {
                 // SAFETY: the caller's promise; the rows are the job's.
-                unsafe { self.walk::<K, STRIDE, GROUPS, R, WHOLE>(row) };
+                unsafe { self.walk::<K, STRIDE, GROUPS, R, WHOLE, ZEROS>(row) };
                 row += R;
             } else {
                 // SAFETY: as above.
-                unsafe { self.walk::<K, STRIDE, GROUPS, 1, WHOLE>(row) };
+                unsafe { self.walk::<K, STRIDE, GROUPS, 1, WHOLE, ZEROS>(row) };
                 row += 1;
             }
         }
@@ -144,6 +166,7 @@ impl<'a> Strip<'a> {
         const GROUPS: usize,
         const R: usize,
         const WHOLE: bool,
+        const ZEROS: bool,
     >(
         &self,
         row: usize,
@@ -167,6 +190,8 @@ impl<'a> Strip<'a> {
         // Output columns that share an input column, the one that is complete next first.
         let live = K.div_ceil(STRIDE);
         let mut sums = [[self.start; R]; K];
+        // Of codes under each window, for the weights' zero points.
+        let mut totals = [[_mm512_set1_epi32(0); QUADS]; K];
         // The last `STRIDE` columns of the first window that is complete, which lies before the image.
         let mut col = (K - STRIDE).wrapping_sub(left.wrapping_add((live - 1) * STRIDE));
         let padding = _mm512_set1_epi8(job.codes.zero_point.cast_signed());
@@ -196,6 +221,12 @@ impl<'a> Strip<'a> {
                     }
                     for j in 0..live {
                         let Some(k) = (K - STRIDE + s).checked_sub(j * STRIDE) else { continue };
+                        if ZEROS {
+                            let ones = _mm512_set1_epi32(ONES[(K - group * 4).min(4)]);
+                            for q in 0..QUADS {
+                                totals[j][q] = _mm512_dpbusd_epi32(totals[j][q], quads[q], ones);
+                            }
+                        }
                         for r in 0..R {
                             let at = ((group * K + k) * packed_rows(K) + r) * QUADS * STRIP;
                             for q in 0..QUADS {
@@ -213,7 +244,14 @@ impl<'a> Strip<'a> {
             }
             if done + 1 >= live {
                 for r in 0..R {
-                    let codes = self.requantize(sums[0][r]);
+                    let mut sums = sums[0][r];
+                    if ZEROS {
+                        for q in 0..QUADS {
+                            let zeros = _mm512_mullo_epi32(self.zeros[q], totals[0][q]);
+                            sums[q] = _mm512_sub_epi32(sums[q], zeros);
+                        }
+                    }
+                    let codes = self.requantize(sums);
                     let to = to.wrapping_add(r * across * job.y_stride);
                     // SAFETY: the strip's channels of a pixel of the output.
                     unsafe {
@@ -228,8 +266,10 @@ impl<'a> Strip<'a> {
             }
             for j in 1..live {
                 sums[j - 1] = sums[j];
+                totals[j - 1] = totals[j];
             }
             sums[live - 1] = [self.start; R];
+            totals[live - 1] = [_mm512_set1_epi32(0); QUADS];
         }
     }
 

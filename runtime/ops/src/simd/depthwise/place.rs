@@ -10,9 +10,10 @@ use super::super::indirect::Window;
 pub(in super::super) fn inside(window: &Window, axis: usize, at: usize) -> Range<usize> {
     let from = at * window.strides[axis];
     let (pad, dilation) = (window.pads[axis], window.dilations[axis]);
-    let end = (window.input[axis] + pad).saturating_sub(from).div_ceil(dilation);
-    let end = end.min(window.kernel[axis]);
-    pad.saturating_sub(from).div_ceil(dilation).min(end)..end
+    // A division takes longer than the loads of a small window.
+    let taps = |pixels: usize| if dilation == 1 { pixels } else { pixels.div_ceil(dilation) };
+    let end = taps((window.input[axis] + pad).saturating_sub(from)).min(window.kernel[axis]);
+    taps(pad.saturating_sub(from)).min(end)..end
 }
 
 /// The input pixel along an axis of a tap that lies in the image.

@@ -165,6 +165,29 @@ fn sums_are_right_for_every_number_of_channels() {
 }
 
 #[test]
+fn sums_are_right_where_pixels_lie_a_power_of_two_apart() {
+    let plain = Window::square([7, 6], 3, 1, 1);
+    let sides = [[1, 1], [1, 6], [2, 2], [3, 5], [5, 1], [7, 6], [9, 3], [10, 4]];
+    let mut windows = sides.map(|side| Window::square(side, 3, 1, 1)).to_vec();
+    windows.extend([
+        Window::square([7, 6], 3, 1, 0),
+        Window { pads: [0, 1, 0], output: [1, 7, 4], ..plain },
+        Window { pads: [0, 0, 1], output: [1, 6, 5], ..plain },
+        Window { output: [1, 7, 7], ..plain },
+        Window { output: [1, 3, 2], ..plain },
+        Window { pads: [0, 2, 1], ..plain },
+    ]);
+    for window in windows {
+        for channels in [16, 40, 250, 256, 275] {
+            let shape = Shape { window, channels, multiplier: 1 };
+            let gap = channels.next_multiple_of(256) - channels;
+            check(shape, gap, all_rows(&window), channels != 16, Activation::Relu);
+            check(shape, gap, window.output[1] / 3..window.output[1], true, Activation::None);
+        }
+    }
+}
+
+#[test]
 fn rows_are_the_ones_asked_for() {
     for (kernel, stride) in [(3, 1), (3, 2), (5, 1), (5, 2), (4, 1)] {
         let window = Window::square([12, 5], kernel, stride, 1);
@@ -316,6 +339,7 @@ fn codes_are_right_for_every_number_of_channels() {
                 let window = Window::square([7, 6], kernel, stride, kernel / 2);
                 let shape = Shape { window, channels, multiplier: 1 };
                 check_codes(shape, gap, all_rows(&window), false, gap == 0);
+                check_codes(shape, gap, all_rows(&window), true, gap != 0);
             }
         }
     }

@@ -8,6 +8,7 @@
 use super::super::math::vector::{Simd, Task};
 use super::float::{Job, STRIP};
 use super::general::curve;
+use super::tile;
 
 /// The most output rows of a walk.
 const ROWS: usize = 4;
@@ -26,6 +27,12 @@ impl<const K: usize, const STRIDE: usize> Task for Walks<'_, K, STRIDE> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         let job = self.0;
+        // Fewer registers make for smaller tiles, which read too much again.
+        if (K, STRIDE, S::LANES) == (3, 1, 16) && tile::suits(job) {
+            tile::tiles(simd, job);
+            curve(simd, job);
+            return;
+        }
         let mut row = job.rows.start;
         while row < job.rows.end {
             let left = job.rows.end - row;

@@ -1,17 +1,18 @@
 //! 8-bit codes over windows.
 
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::{__m256i, __m512i};
 use std::ops::Range;
 
 use super::super::math::vector::{Simd, Task, on};
 use super::super::{Isa, isa};
-use super::{Divisor, Image, Job, Window, place};
+use super::bytes::Bytes;
+use super::quads::Quads;
+use super::{Divisor, Image, Job, Window};
 
-/// Channels of a vector of codes, and of four.
-const BLOCK: usize = 64;
-const BLOCKS: usize = 4 * BLOCK;
 /// The most lanes of a vector of sums.
 const LANES: usize = 16;
-/// Vectors of sums that are taken at the same time.
+/// Vectors that are pooled at the same time.
 const VECTORS: usize = 4;
 /// The most taps whose sum is exact in `f32`.
 const MAX_TAPS: usize = (1 << 24) / 255;
@@ -43,7 +44,18 @@ pub(super) fn max_on(
     y_stride: usize,
 ) {
     if let Some(job) = Job::new(window, channels, &x, rows, y.len(), y_stride) {
-        on(isa, Maxima { job, x: x.data, y });
+        let maxima = Maxima { job, x: x.data.as_ptr(), y: y.as_mut_ptr() };
+        let best = Isa::available().last().copied().unwrap_or(Isa::Portable);
+        match isa.min(best) {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: the machine has it, as `best` says; the door has been passed.
+            Isa::Avx512 => unsafe { maxima.avx512() },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above.
+            Isa::Avx2 => unsafe { maxima.avx2() },
+            // SAFETY: every machine has plain Rust; the door has been passed.
+            _ => unsafe { maxima.run::<[u8; 16]>() },
+        }
     }
 }
 
@@ -93,88 +105,127 @@ pub(super) fn average_on(
     }
 }
 
-/// Where the pixel of a tap in the image begins.
-#[inline(always)]
-fn offset(job: &Job<'_>, at: [usize; 3], tap: [usize; 3]) -> usize {
-    let window = job.window;
-    let [plane, row, col] = [0, 1, 2].map(|axis| place::pixel(window, axis, at[axis], tap[axis]));
-    ((plane * window.input[1] + row) * window.input[2] + col) * job.x_stride
+/// An output pixel: its taps in the image, and where they begin.
+struct Pixel {
+    taps: [usize; 3],
+    first: usize,
+    steps: [usize; 3],
 }
 
-/// The maxima of a job, in plain Rust: loops over blocks become vector code of the instruction set that
-/// they are compiled for.
+impl Pixel {
+    #[inline(always)]
+    fn new(job: &Job<'_>, at: [usize; 3], taps: &[Range<usize>; 3]) -> Self {
+        let (first, steps) = job.first(at, taps);
+        Self { taps: [0, 1, 2].map(|axis| taps[axis].len()), first, steps }
+    }
+
+    /// Where the first tap in the image of row `j` of plane `i` is.
+    #[inline(always)]
+    fn row(&self, i: usize, j: usize) -> usize {
+        self.first + i * self.steps[0] + j * self.steps[1]
+    }
+}
+
+/// The maxima of a job, whose pixels lie where `x` and `y` say.
 struct Maxima<'a> {
     job: Job<'a>,
-    x: &'a [u8],
-    y: &'a mut [u8],
+    x: *const u8,
+    y: *mut u8,
 }
 
-impl Task for Maxima<'_> {
-    type Out = ();
+impl Maxima<'_> {
+    /// # Safety
+    ///
+    /// The machine has AVX-512 F and BW, and pixels lie where they should.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx512f,avx512bw")]
+    unsafe fn avx512(&self) {
+        // SAFETY: the caller's promise.
+        unsafe { self.run::<__m512i>() }
+    }
 
+    /// # Safety
+    ///
+    /// The machine has AVX2, and pixels lie where they should.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2")]
+    unsafe fn avx2(&self) {
+        // SAFETY: the caller's promise.
+        unsafe { self.run::<__m256i>() }
+    }
+
+    /// # Safety
+    ///
+    /// The machine has the instructions of the vectors, and pixels lie where they should.
     #[inline(always)]
-    fn run<S: Simd>(self, _: S) {
-        let Self { job, x, y } = self;
-        let [_, height, width] = job.window.output;
-        let mut pixels = y.chunks_mut(job.y_stride.max(job.channels));
+    unsafe fn run<B: Bytes>(&self) {
+        let job = &self.job;
+        let mut to = self.y;
         for row in job.rows.0..job.rows.1 {
-            for col in 0..width {
-                let at = [row / height, row % height, col];
-                let taps = job.inside(at);
-                let Some(pixel) = pixels.next() else { return };
-                let (wide, rest) = pixel[..job.channels].as_chunks_mut::<BLOCKS>();
-                let mut first = 0;
-                for to in wide {
-                    *to = maxima(&job, x, first, at, &taps);
-                    first += BLOCKS;
-                }
-                let (narrow, rest) = rest.as_chunks_mut::<BLOCK>();
-                for to in narrow {
-                    *to = maxima(&job, x, first, at, &taps);
-                    first += BLOCK;
-                }
-                if !rest.is_empty() {
-                    rest.fill(0);
-                    for i in taps[0].clone() {
-                        for j in taps[1].clone() {
-                            for k in taps[2].clone() {
-                                let codes = &x[offset(&job, at, [i, j, k]) + first..];
-                                for (to, &code) in rest.iter_mut().zip(codes) {
-                                    *to = code.max(*to);
-                                }
-                            }
-                        }
+            let ([plane, row], mut taps) = job.row(row);
+            for col in 0..job.window.output[2] {
+                taps[2] = job.along(col);
+                let pixel = Pixel::new(job, [plane, row, col], &taps);
+                let mut c = 0;
+                // SAFETY: the caller's promise; the vectors' channels are the job's.
+                unsafe {
+                    while c + VECTORS * B::LEN <= job.channels {
+                        self.pool::<B, VECTORS>(&pixel, c, to);
+                        c += VECTORS * B::LEN;
                     }
+                    c = self.rest::<B>(&pixel, c, to);
+                    c = self.rest::<[u8; 16]>(&pixel, c, to);
+                    self.rest::<[u8; 1]>(&pixel, c, to);
                 }
+                to = to.wrapping_add(job.y_stride);
             }
         }
     }
-}
 
-/// The maxima of `N` channels from `first` on.
-#[inline(always)]
-fn maxima<const N: usize>(
-    job: &Job<'_>,
-    x: &[u8],
-    first: usize,
-    at: [usize; 3],
-    taps: &[Range<usize>; 3],
-) -> [u8; N] {
-    let mut best = [0; N];
-    for i in taps[0].clone() {
-        for j in taps[1].clone() {
-            for k in taps[2].clone() {
-                let from = offset(job, at, [i, j, k]) + first;
-                let Some(codes) = x.get(from..).and_then(<[u8]>::first_chunk::<N>) else {
-                    continue;
-                };
-                for c in 0..N {
-                    best[c] = codes[c].max(best[c]);
+    /// Pools vectors from channel `c` on, the last of which overlaps the one before rather than be less
+    /// than whole; returns the channel that comes next.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::run`].
+    #[inline(always)]
+    unsafe fn rest<B: Bytes>(&self, pixel: &Pixel, mut c: usize, to: *mut u8) -> usize {
+        let channels = self.job.channels;
+        while c < channels && B::LEN <= channels {
+            // SAFETY: the caller's promise; the vector's channels are the job's.
+            unsafe { self.pool::<B, 1>(pixel, c.min(channels - B::LEN), to) }
+            c += B::LEN;
+        }
+        c
+    }
+
+    /// Pools `V` vectors from channel `c` on.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::run`]; the job has those channels.
+    #[inline(always)]
+    unsafe fn pool<B: Bytes, const V: usize>(&self, pixel: &Pixel, c: usize, to: *mut u8) {
+        // SAFETY: the caller's promise.
+        let mut best = [unsafe { B::zero() }; V];
+        for i in 0..pixel.taps[0] {
+            for j in 0..pixel.taps[1] {
+                let mut at = pixel.row(i, j);
+                for _ in 0..pixel.taps[2] {
+                    let from = self.x.wrapping_add(at + c);
+                    for (v, best) in best.iter_mut().enumerate() {
+                        // SAFETY: the pixel lies in the image, and has the channels.
+                        *best = unsafe { best.max(B::load(from.add(v * B::LEN))) };
+                    }
+                    at = at.wrapping_add(pixel.steps[2]);
                 }
             }
         }
+        for (v, best) in best.into_iter().enumerate() {
+            // SAFETY: the output pixel has the channels.
+            unsafe { best.store(to.add(c + v * B::LEN)) }
+        }
     }
-    best
 }
 
 /// The averages of a job, whose pixels lie where `x` and `y` say.
@@ -191,24 +242,35 @@ impl Task for Averages<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         let job = &self.job;
-        let [_, height, width] = job.window.output;
         let mut to = self.y;
+        let quads = 4 * S::LANES;
+        let fits =
+            job.channels >= quads && job.window.taps().is_some_and(|n| n <= Quads::<S>::MOST);
         for row in job.rows.0..job.rows.1 {
-            for col in 0..width {
-                let at = [row / height, row % height, col];
-                let taps = job.inside(at);
+            let ([plane, row], mut taps) = job.row(row);
+            for col in 0..job.window.output[2] {
+                taps[2] = job.along(col);
+                let at = [plane, row, col];
                 let count = self.average.divisor.at(job.window, at, &taps);
                 let inside = taps[0].len() * taps[1].len() * taps[2].len();
                 // With nothing that counts, the divisor is 1 and the only code is the padding's.
                 let padding = count.saturating_sub(inside) as i32 * i32::from(self.average.padding);
-                let pixel = Pixel { at, taps, count: count as f32, padding };
+                let (count, inverse) = (count as f32, 1.0 / count as f32);
+                let sum = Sum { pixel: Pixel::new(job, at, &taps), count, inverse, padding };
                 let mut c = 0;
-                while c + VECTORS * S::LANES <= job.channels {
-                    self.pool::<S, VECTORS>(simd, &pixel, c, S::LANES, to);
-                    c += VECTORS * S::LANES;
+                if fits {
+                    while c + VECTORS * quads <= job.channels {
+                        self.pool_quads::<S, VECTORS>(simd, &sum, c, to);
+                        c += VECTORS * quads;
+                    }
+                    while c < job.channels {
+                        // The last ones overlap those before rather than be less than whole.
+                        self.pool_quads::<S, 1>(simd, &sum, c.min(job.channels - quads), to);
+                        c += quads;
+                    }
                 }
                 while c < job.channels {
-                    self.pool::<S, 1>(simd, &pixel, c, S::LANES.min(job.channels - c), to);
+                    self.pool(simd, &sum, c, S::LANES.min(job.channels - c), to);
                     c += S::LANES;
                 }
                 to = to.wrapping_add(job.y_stride);
@@ -217,67 +279,96 @@ impl Task for Averages<'_> {
     }
 }
 
-/// An output pixel: its taps in the image, the divisor, and the sum of the padding.
-struct Pixel {
-    at: [usize; 3],
-    taps: [Range<usize>; 3],
+/// An output pixel: the divisor and its inverse, and the sum of the padding.
+struct Sum {
+    pixel: Pixel,
     count: f32,
+    inverse: f32,
     padding: i32,
 }
 
-impl Averages<'_> {
-    /// Pools `V` vectors from channel `c` on, the last one of `len` channels.
+impl Sum {
+    /// The codes of sums.
     #[inline(always)]
-    fn pool<S: Simd, const V: usize>(
-        &self,
-        simd: S,
-        pixel: &Pixel,
-        c: usize,
-        len: usize,
-        to: *mut u8,
-    ) {
-        let mut sums = [simd.splat_i(pixel.padding); V];
-        for i in pixel.taps[0].clone() {
-            for j in pixel.taps[1].clone() {
-                for k in pixel.taps[2].clone() {
-                    let from = self.x.wrapping_add(offset(&self.job, pixel.at, [i, j, k]) + c);
-                    for (v, sum) in sums.iter_mut().enumerate() {
-                        // SAFETY: the pixel lies in the image, and has `len` channels there; the
-                        // lanes hold a vector.
-                        let codes = unsafe {
-                            if len == S::LANES {
-                                simd.load_u8(from.add(v * S::LANES))
-                            } else {
-                                let mut lanes = [0; LANES];
-                                lanes.as_mut_ptr().copy_from_nonoverlapping(from, len);
-                                simd.load_u8(lanes.as_ptr())
-                            }
-                        };
-                        *sum = simd.add_i(*sum, codes);
+    fn codes<S: Simd>(&self, simd: S, sums: S::I) -> S::I {
+        let sum = simd.int_to_float(simd.add_i(sums, simd.splat_i(self.padding)));
+        let count = simd.splat(self.count);
+        let average = if S::FUSED {
+            // Markstein's correction gives the quotient rounded as a division would.
+            let inverse = simd.splat(self.inverse);
+            let near = simd.mul(sum, inverse);
+            simd.fma(simd.nfma(near, count, sum), inverse, near)
+        } else {
+            simd.div(sum, count)
+        };
+        simd.to_int(average)
+    }
+}
+
+impl Averages<'_> {
+    /// Pools `V` vectors of four channels per lane from channel `c` on.
+    #[inline(always)]
+    fn pool_quads<S: Simd, const V: usize>(&self, simd: S, sum: &Sum, c: usize, to: *mut u8) {
+        let mut sums = [Quads::new(simd); V];
+        for i in 0..sum.pixel.taps[0] {
+            for j in 0..sum.pixel.taps[1] {
+                let mut at = sum.pixel.row(i, j);
+                for _ in 0..sum.pixel.taps[2] {
+                    let from = self.x.wrapping_add(at + c);
+                    for (v, sums) in sums.iter_mut().enumerate() {
+                        // SAFETY: the pixel lies in the image, and has the channels of all vectors.
+                        let codes = unsafe { simd.load(from.add(v * 4 * S::LANES).cast()) };
+                        sums.add(simd, simd.bits(codes));
                     }
+                    at = at.wrapping_add(sum.pixel.steps[2]);
                 }
             }
         }
-        let (count, inverse) = (simd.splat(pixel.count), simd.splat(1.0 / pixel.count));
-        for (v, sum) in sums.iter().enumerate() {
-            let sum = simd.int_to_float(*sum);
-            let average = if S::FUSED {
-                // Markstein's correction gives the quotient rounded as a division would.
-                let near = simd.mul(sum, inverse);
-                simd.fma(simd.nfma(near, count, sum), inverse, near)
-            } else {
-                simd.div(sum, count)
-            };
-            let codes = simd.to_int(average);
-            // SAFETY: the output pixel has `len` channels of the vector; the lanes hold one.
-            unsafe {
-                if len == S::LANES {
-                    simd.store_u8(to.add(c + v * S::LANES), codes);
-                } else {
-                    let mut lanes = [0; LANES];
-                    simd.store_u8(lanes.as_mut_ptr(), codes);
-                    to.add(c).copy_from_nonoverlapping(lanes.as_ptr(), len);
+        for (v, sums) in sums.into_iter().enumerate() {
+            let [first, second, third, fourth] = sums.sums(simd);
+            let (first, second) = (sum.codes(simd, first), sum.codes(simd, second));
+            let (third, fourth) = (sum.codes(simd, third), sum.codes(simd, fourth));
+            let low = simd.or(first, simd.shl::<8>(second));
+            let codes = simd.or(low, simd.or(simd.shl::<16>(third), simd.shl::<24>(fourth)));
+            // SAFETY: the output pixel has the channels of all vectors.
+            unsafe { simd.store(to.add(c + v * 4 * S::LANES).cast(), simd.float(codes)) }
+        }
+    }
+
+    /// Pools `len` channels from channel `c` on.
+    #[inline(always)]
+    fn pool<S: Simd>(&self, simd: S, sum: &Sum, c: usize, len: usize, to: *mut u8) {
+        let mut sums = simd.splat_i(0);
+        for i in 0..sum.pixel.taps[0] {
+            for j in 0..sum.pixel.taps[1] {
+                let mut at = sum.pixel.row(i, j);
+                for _ in 0..sum.pixel.taps[2] {
+                    let from = self.x.wrapping_add(at + c);
+                    // SAFETY: the pixel lies in the image, and has `len` channels there; the lanes hold a
+                    // vector.
+                    let codes = unsafe {
+                        if len == S::LANES {
+                            simd.load_u8(from)
+                        } else {
+                            let mut lanes = [0; LANES];
+                            lanes.as_mut_ptr().copy_from_nonoverlapping(from, len);
+                            simd.load_u8(lanes.as_ptr())
+                        }
+                    };
+                    sums = simd.add_i(sums, codes);
+                    at = at.wrapping_add(sum.pixel.steps[2]);
                 }
+            }
+        }
+        let codes = sum.codes(simd, sums);
+        // SAFETY: the output pixel has `len` channels of the vector; the lanes hold one.
+        unsafe {
+            if len == S::LANES {
+                simd.store_u8(to.add(c), codes);
+            } else {
+                let mut lanes = [0; LANES];
+                simd.store_u8(lanes.as_mut_ptr(), codes);
+                to.add(c).copy_from_nonoverlapping(lanes.as_ptr(), len);
             }
         }
     }

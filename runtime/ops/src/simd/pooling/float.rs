@@ -78,14 +78,14 @@ impl<const MAX: bool> Task for Rows<'_, MAX> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         let job = &self.job;
-        let [_, height, width] = job.window.output;
         let mut to = self.y;
         for row in job.rows.0..job.rows.1 {
-            for col in 0..width {
-                let at = [row / height, row % height, col];
-                let taps = job.inside(at);
+            let ([plane, row], mut taps) = job.row(row);
+            for col in 0..job.window.output[2] {
+                taps[2] = job.along(col);
+                let at = [plane, row, col];
                 let count = self.divisor.at(job.window, at, &taps);
-                let pixel = Pixel { at, taps, count };
+                let pixel = Pixel { at, taps: &taps, count };
                 let mut c = 0;
                 while c + VECTORS * S::LANES <= job.channels {
                     self.pool::<S, VECTORS>(simd, &pixel, c, S::LANES, to);
@@ -102,9 +102,9 @@ impl<const MAX: bool> Task for Rows<'_, MAX> {
 }
 
 /// An output pixel: its taps in the image, and what its average divides by.
-struct Pixel {
+struct Pixel<'a> {
     at: [usize; 3],
-    taps: [Range<usize>; 3],
+    taps: &'a [Range<usize>; 3],
     count: usize,
 }
 
@@ -114,7 +114,7 @@ impl<const MAX: bool> Rows<'_, MAX> {
     fn pool<S: Simd, const V: usize>(
         &self,
         simd: S,
-        pixel: &Pixel,
+        pixel: &Pixel<'_>,
         c: usize,
         len: usize,
         to: *mut f32,
@@ -122,7 +122,7 @@ impl<const MAX: bool> Rows<'_, MAX> {
         let (job, window) = (&self.job, self.job.window);
         let start = simd.splat(if MAX { f32::NEG_INFINITY } else { 0.0 });
         let mut pooled = [start; V];
-        let [planes, rows, cols] = &pixel.taps;
+        let [planes, rows, cols] = pixel.taps;
         for i in planes.clone() {
             let plane = place::pixel(window, 0, pixel.at[0], i) * window.input[1];
             for j in rows.clone() {

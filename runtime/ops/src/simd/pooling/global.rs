@@ -2,14 +2,15 @@
 
 use super::super::math::vector::{Simd, Task, on};
 use super::super::{Isa, isa};
+use super::quads::Quads;
 use super::{Image, place};
 
 /// Vectors that are added up at the same time.
 const VECTORS: usize = 4;
 /// Pixels that one sum takes up before it goes to the total: both stay short.
 const DEPTH: usize = 64;
-/// Channels of codes that are added up at the same time.
-const BLOCK: usize = 64;
+/// The most lanes of a vector.
+const LANES: usize = 16;
 
 /// The average of each channel over `pixels` pixels; `y` has an element per channel. A NaN for none.
 ///
@@ -109,32 +110,83 @@ impl Task for Sums<'_> {
     type Out = ();
 
     #[inline(always)]
-    fn run<S: Simd>(self, _: S) {
-        let (blocks, tail) = self.y.as_chunks_mut::<BLOCK>();
-        let first = blocks.len() * BLOCK;
-        for (i, y) in blocks.iter_mut().enumerate() {
-            let mut sums = [0u32; BLOCK];
-            for pixel in 0..self.pixels {
-                let from = pixel * self.x.stride + i * BLOCK;
-                let Some(codes) = self.x.data.get(from..).and_then(<[u8]>::first_chunk::<BLOCK>)
-                else {
-                    continue;
-                };
-                for c in 0..BLOCK {
-                    sums[c] = sums[c].wrapping_add(codes[c].into());
-                }
-            }
-            *y = sums;
+    fn run<S: Simd>(self, simd: S) {
+        let Self { x, pixels, y } = self;
+        let mut c = 0;
+        while c + VECTORS * 4 * S::LANES <= y.len() {
+            block::<S, VECTORS>(simd, x, pixels, y, c);
+            c += VECTORS * 4 * S::LANES;
         }
+        while c + 4 * S::LANES <= y.len() {
+            block::<S, 1>(simd, x, pixels, y, c);
+            c += 4 * S::LANES;
+        }
+        while c + S::LANES <= y.len() {
+            let mut sums = simd.splat_i(0);
+            let mut from = x.data.as_ptr().wrapping_add(c);
+            for _ in 0..pixels {
+                // SAFETY: the pixel has the channels, as `y` has.
+                sums = simd.add_i(sums, unsafe { simd.load_u8(from) });
+                from = from.wrapping_add(x.stride);
+            }
+            // SAFETY: `y` has the channels.
+            unsafe { simd.store(y.as_mut_ptr().add(c).cast(), simd.float(sums)) }
+            c += S::LANES;
+        }
+        let tail = &mut y[c..];
         if tail.is_empty() {
             return;
         }
         tail.fill(0);
-        for pixel in 0..self.pixels {
-            let codes = &self.x.data[pixel * self.x.stride + first..];
+        for pixel in 0..pixels {
+            let codes = &x.data[pixel * x.stride + c..];
             for (sum, &code) in tail.iter_mut().zip(codes) {
                 *sum = sum.wrapping_add(code.into());
             }
+        }
+    }
+}
+
+/// The sums of `V` vectors of codes from channel `c` on.
+#[inline(always)]
+fn block<S: Simd, const V: usize>(
+    simd: S,
+    x: Image<'_, u8>,
+    pixels: usize,
+    y: &mut [u32],
+    c: usize,
+) {
+    let mut totals = [[simd.splat_i(0); 4]; V];
+    let mut from = x.data.as_ptr().wrapping_add(c);
+    let mut left = pixels;
+    while left > 0 {
+        let count = left.min(Quads::<S>::MOST);
+        let mut sums = [Quads::new(simd); V];
+        for _ in 0..count {
+            for (v, sums) in sums.iter_mut().enumerate() {
+                // SAFETY: the pixel has the channels of all vectors, as `y` has.
+                let codes = unsafe { simd.load(from.add(v * 4 * S::LANES).cast()) };
+                sums.add(simd, simd.bits(codes));
+            }
+            from = from.wrapping_add(x.stride);
+        }
+        for (totals, sums) in totals.iter_mut().zip(sums) {
+            for (total, sum) in totals.iter_mut().zip(sums.sums(simd)) {
+                *total = simd.add_i(*total, sum);
+            }
+        }
+        left -= count;
+    }
+    for (v, totals) in totals.iter().enumerate() {
+        let mut rows = [[0u32; LANES]; 4];
+        for (row, total) in rows.iter_mut().zip(totals) {
+            // SAFETY: a row has as many elements as any vector has lanes.
+            unsafe { simd.store(row.as_mut_ptr().cast(), simd.float(*total)) }
+        }
+        for lane in (0..S::LANES).step_by(4) {
+            let to = y[c + 4 * (v * S::LANES + lane)..][..16].as_mut_ptr();
+            // SAFETY: four rows have four lanes there, and `y` 16 elements.
+            unsafe { simd.quad4(rows.as_ptr().cast::<u32>().add(lane), LANES, to, 4) }
         }
     }
 }

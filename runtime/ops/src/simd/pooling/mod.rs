@@ -5,6 +5,8 @@
 //! `rows` of one image: those of the window's second axis, for one plane of the first axis after the
 //! other; what it writes begins with the first of them. Nothing allocates.
 
+#[expect(clippy::inline_always, reason = "takes on the features of its caller")]
+mod bytes;
 #[expect(
     clippy::inline_always,
     clippy::multiple_unsafe_ops_per_block,
@@ -23,6 +25,8 @@ mod float;
     reason = "takes on the features of its caller; an address and the access to it are one step"
 )]
 mod global;
+#[expect(clippy::inline_always, reason = "takes on the features of its caller")]
+mod quads;
 #[cfg(test)]
 mod tests;
 
@@ -92,8 +96,35 @@ impl<'a> Job<'a> {
         some.then_some(Self { window, channels, x_stride: x.stride, rows, y_stride })
     }
 
-    /// The taps in the image of the window at an output pixel.
-    fn inside(&self, at: [usize; 3]) -> [Range<usize>; 3] {
-        [0, 1, 2].map(|axis| place::inside(self.window, axis, at[axis]))
+    /// Of the window at an output pixel: the element that the first tap in the image begins at, 0 if
+    /// there is none, and the elements from a tap to the next along each axis.
+    fn first(&self, at: [usize; 3], taps: &[Range<usize>; 3]) -> (usize, [usize; 3]) {
+        let window = self.window;
+        if taps.iter().any(Range::is_empty) {
+            return (0, [0; 3]);
+        }
+        let [_, height, width] = window.input;
+        let [plane, row, col] =
+            [0, 1, 2].map(|axis| place::pixel(window, axis, at[axis], taps[axis].start));
+        let [planes, rows, cols] = window.dilations;
+        let first = ((plane * height + row) * width + col) * self.x_stride;
+        // Of an axis with a single tap there is no next one, wherever that would be.
+        let row = width.wrapping_mul(self.x_stride);
+        let plane = height.wrapping_mul(row);
+        let steps = [planes.wrapping_mul(plane), rows.wrapping_mul(row)];
+        (first, [steps[0], steps[1], cols.wrapping_mul(self.x_stride)])
+    }
+
+    /// The plane and the row within it of an output row, and the taps in the image of its windows; those
+    /// along the row are [`Self::along`].
+    fn row(&self, row: usize) -> ([usize; 2], [Range<usize>; 3]) {
+        let height = self.window.output[1];
+        let at = [row / height, row % height];
+        (at, [place::inside(self.window, 0, at[0]), place::inside(self.window, 1, at[1]), 0..0])
+    }
+
+    /// The taps in the image along the row, of the window at an output column.
+    fn along(&self, col: usize) -> Range<usize> {
+        place::inside(self.window, 2, col)
     }
 }

@@ -8,7 +8,7 @@ use super::global::{global_average_on, global_sums_on};
 use super::*;
 use crate::testing::noise;
 
-const CHANNELS: &[usize] = &[1, 3, 7, 8, 9, 16, 17, 33, 63, 64, 65, 128, 131];
+const CHANNELS: &[usize] = &[1, 3, 7, 8, 9, 16, 17, 33, 63, 64, 65, 128, 131, 259];
 
 fn windows() -> Vec<Window> {
     let plain = Window::square([7, 9], 3, 2, 1);
@@ -24,6 +24,8 @@ fn windows() -> Vec<Window> {
         Window { dilations: [1, 2, 3], pads: [0, 2, 3], output: [1, 4, 5], ..plain },
         // Windows without a tap in the image.
         Window { pads: [0, 5, 4], output: [1, 8, 8], ..plain },
+        // More taps than 16 bits hold the sum of.
+        Window::square([18, 17], 17, 1, 2),
         Window { output: [1, 0, 4], ..plain },
         Window { input: [1, 4, 0], ..plain },
         Window {
