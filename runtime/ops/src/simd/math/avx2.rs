@@ -195,33 +195,22 @@ impl Simd for Avx2 {
     unsafe fn quad4(self, x: *const u32, x_stride: usize, y: *mut u32, y_stride: usize) {
         // SAFETY: rows and columns below 4.
         unsafe {
-            let a = _mm_loadu_si128(x.cast());
-            let b = _mm_loadu_si128(x.add(x_stride).cast());
-            let c = _mm_loadu_si128(x.add(2 * x_stride).cast());
-            let d = _mm_loadu_si128(x.add(3 * x_stride).cast());
-            let (ab, cd) = (_mm_unpacklo_epi32(a, b), _mm_unpacklo_epi32(c, d));
-            _mm_storeu_si128(y.cast(), _mm_unpacklo_epi64(ab, cd));
-            _mm_storeu_si128(y.add(y_stride).cast(), _mm_unpackhi_epi64(ab, cd));
-            let (ab, cd) = (_mm_unpackhi_epi32(a, b), _mm_unpackhi_epi32(c, d));
-            _mm_storeu_si128(y.add(2 * y_stride).cast(), _mm_unpacklo_epi64(ab, cd));
-            _mm_storeu_si128(y.add(3 * y_stride).cast(), _mm_unpackhi_epi64(ab, cd));
+            let rows = [
+                _mm_loadu_si128(x.cast()),
+                _mm_loadu_si128(x.add(x_stride).cast()),
+                _mm_loadu_si128(x.add(2 * x_stride).cast()),
+                _mm_loadu_si128(x.add(3 * x_stride).cast()),
+            ];
+            for (j, column) in columns4(rows).into_iter().enumerate() {
+                _mm_storeu_si128(y.add(j * y_stride).cast(), column);
+            }
         }
     }
 
     #[inline(always)]
     unsafe fn long1(self, x: *const u8, x_stride: usize, y: *mut u8, y_stride: usize) {
-        // SAFETY: rows below 32, columns below 16.
-        unsafe {
-            let mut rows = [_mm256_setzero_si256(); 16];
-            for (i, row) in rows.iter_mut().enumerate() {
-                *row = lanes_of_rows::<16, _>(x.add(i * x_stride), x_stride);
-            }
-            // In every lane, each round interleaves rows `i` and `i + 8`; four rounds transpose.
-            let rows = interleave(interleave(interleave(interleave(rows))));
-            for (i, row) in rows.into_iter().enumerate() {
-                _mm256_storeu_si256(y.add(i * y_stride).cast(), row);
-            }
-        }
+        // SAFETY: the caller's promise.
+        unsafe { long32(x, x_stride, y, y_stride) }
     }
 
     #[inline(always)]
@@ -243,6 +232,42 @@ impl Simd for Avx2 {
             for (i, row) in rows.into_iter().enumerate() {
                 _mm_storeu_si128(y.add(i * y_stride).cast(), row);
             }
+        }
+    }
+}
+
+/// The columns of four rows of four elements.
+#[inline(always)]
+pub(super) fn columns4([a, b, c, d]: [__m128i; 4]) -> [__m128i; 4] {
+    // SAFETY: called by holders of a token only; touches no memory.
+    unsafe {
+        let (ab, cd) = (_mm_unpacklo_epi32(a, b), _mm_unpacklo_epi32(c, d));
+        let (low, high) = (_mm_unpackhi_epi32(a, b), _mm_unpackhi_epi32(c, d));
+        [
+            _mm_unpacklo_epi64(ab, cd),
+            _mm_unpackhi_epi64(ab, cd),
+            _mm_unpacklo_epi64(low, high),
+            _mm_unpackhi_epi64(low, high),
+        ]
+    }
+}
+
+/// Transposes 32 rows of 16 bytes.
+///
+/// # Safety
+/// 32 rows of 16 bytes are readable and 16 of 32 writable at these strides; the machine has AVX2.
+#[inline(always)]
+pub(super) unsafe fn long32(x: *const u8, x_stride: usize, y: *mut u8, y_stride: usize) {
+    // SAFETY: rows below 32, columns below 16.
+    unsafe {
+        let mut rows = [_mm256_setzero_si256(); 16];
+        for (i, row) in rows.iter_mut().enumerate() {
+            *row = lanes_of_rows::<16, _>(x.add(i * x_stride), x_stride);
+        }
+        // In every lane, each round interleaves rows `i` and `i + 8`; four rounds transpose.
+        let rows = interleave(interleave(interleave(interleave(rows))));
+        for (i, row) in rows.into_iter().enumerate() {
+            _mm256_storeu_si256(y.add(i * y_stride).cast(), row);
         }
     }
 }

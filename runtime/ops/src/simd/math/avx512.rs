@@ -2,6 +2,7 @@
 
 use std::arch::x86_64::*;
 
+use super::avx2::{columns4, long32};
 use super::tables;
 use super::vector::Simd;
 
@@ -190,48 +191,108 @@ impl Simd for Avx512 {
 
     #[inline(always)]
     unsafe fn tile4(self, x: *const u32, x_stride: usize, y: *mut u32, y_stride: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { tile16::<false>(x, x_stride, y, y_stride) }
+    }
+
+    #[inline(always)]
+    unsafe fn tile4_past(self, x: *const u32, x_stride: usize, y: *mut u32, y_stride: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { tile16::<true>(x, x_stride, y, y_stride) }
+    }
+
+    #[inline(always)]
+    unsafe fn part4(
+        self,
+        x: *const u32,
+        x_stride: usize,
+        y: *mut u32,
+        y_stride: usize,
+        rows: usize,
+        cols: usize,
+    ) {
         let mut four = 0;
-        while four < 16 {
-            // SAFETY: rows and columns below 16.
-            unsafe {
-                let w0 = lanes_of_rows::<4, _>(x.add(four), x_stride);
-                let w1 = lanes_of_rows::<4, _>(x.add(four + x_stride), x_stride);
-                let w2 = lanes_of_rows::<4, _>(x.add(four + 2 * x_stride), x_stride);
-                let w3 = lanes_of_rows::<4, _>(x.add(four + 3 * x_stride), x_stride);
-                let a = _mm512_castsi512_pd(_mm512_unpacklo_epi32(w0, w1));
-                let b = _mm512_castsi512_pd(_mm512_unpackhi_epi32(w0, w1));
-                let c = _mm512_castsi512_pd(_mm512_unpacklo_epi32(w2, w3));
-                let d = _mm512_castsi512_pd(_mm512_unpackhi_epi32(w2, w3));
-                let y = y.add(four * y_stride);
-                _mm512_storeu_pd(y.cast(), _mm512_unpacklo_pd(a, c));
-                _mm512_storeu_pd(y.add(y_stride).cast(), _mm512_unpackhi_pd(a, c));
-                _mm512_storeu_pd(y.add(2 * y_stride).cast(), _mm512_unpacklo_pd(b, d));
-                _mm512_storeu_pd(y.add(3 * y_stride).cast(), _mm512_unpackhi_pd(b, d));
+        while four < cols {
+            let wide = 4.min(cols - four);
+            let mask = head(wide) as __mmask8;
+            // Rows that there are not are taken from the last one, and not stored.
+            macro_rules! row {
+                ($i:expr) => {
+                    _mm_maskz_loadu_epi32(
+                        mask,
+                        x.add(rows.min($i + 1) * x_stride - x_stride + four).cast(),
+                    )
+                };
+            }
+            let mut to = y.wrapping_add(four * y_stride);
+            if rows <= 4 {
+                // SAFETY: rows of the tile, and columns below `cols`.
+                let columns = columns4(unsafe { [row!(0), row!(1), row!(2), row!(3)] });
+                for column in columns.into_iter().take(wide) {
+                    // SAFETY: the mask covers the rows of the tile; columns below `cols`.
+                    unsafe { _mm_mask_storeu_epi32(to.cast(), head(rows) as __mmask8, column) }
+                    to = to.wrapping_add(y_stride);
+                }
+            } else {
+                macro_rules! lanes {
+                    ($k:literal) => {{
+                        let lanes = _mm512_castsi128_si512(row!($k));
+                        let lanes = _mm512_inserti32x4::<1>(lanes, row!($k + 4));
+                        let lanes = _mm512_inserti32x4::<2>(lanes, row!($k + 8));
+                        _mm512_inserti32x4::<3>(lanes, row!($k + 12))
+                    }};
+                }
+                // SAFETY: as above.
+                let lanes = unsafe { [lanes!(0), lanes!(1), lanes!(2), lanes!(3)] };
+                let columns = columns_of_lanes(lanes);
+                for column in columns.into_iter().take(wide) {
+                    // SAFETY: as above.
+                    unsafe {
+                        let column = _mm512_castpd_ps(column);
+                        _mm512_mask_storeu_ps(to.cast(), head(rows), column);
+                    }
+                    to = to.wrapping_add(y_stride);
+                }
             }
             four += 4;
         }
     }
 
     #[inline(always)]
+    fn fence(self) {
+        // SAFETY: touches no memory.
+        unsafe { _mm_sfence() }
+    }
+
+    #[inline(always)]
     unsafe fn quad4(self, x: *const u32, x_stride: usize, y: *mut u32, y_stride: usize) {
         // SAFETY: rows and columns below 4.
         unsafe {
-            let a = _mm_loadu_si128(x.cast());
-            let b = _mm_loadu_si128(x.add(x_stride).cast());
-            let c = _mm_loadu_si128(x.add(2 * x_stride).cast());
-            let d = _mm_loadu_si128(x.add(3 * x_stride).cast());
-            let (ab, cd) = (_mm_unpacklo_epi32(a, b), _mm_unpacklo_epi32(c, d));
-            _mm_storeu_si128(y.cast(), _mm_unpacklo_epi64(ab, cd));
-            _mm_storeu_si128(y.add(y_stride).cast(), _mm_unpackhi_epi64(ab, cd));
-            let (ab, cd) = (_mm_unpackhi_epi32(a, b), _mm_unpackhi_epi32(c, d));
-            _mm_storeu_si128(y.add(2 * y_stride).cast(), _mm_unpacklo_epi64(ab, cd));
-            _mm_storeu_si128(y.add(3 * y_stride).cast(), _mm_unpackhi_epi64(ab, cd));
+            let rows = [
+                _mm_loadu_si128(x.cast()),
+                _mm_loadu_si128(x.add(x_stride).cast()),
+                _mm_loadu_si128(x.add(2 * x_stride).cast()),
+                _mm_loadu_si128(x.add(3 * x_stride).cast()),
+            ];
+            for (j, column) in columns4(rows).into_iter().enumerate() {
+                _mm_storeu_si128(y.add(j * y_stride).cast(), column);
+            }
         }
     }
 
     #[inline(always)]
     unsafe fn long1(self, x: *const u8, x_stride: usize, y: *mut u8, y_stride: usize) {
+        // In halves, as vectors of 32 bytes have two ports for shuffles.
         // SAFETY: rows below 64, columns below 16.
+        unsafe {
+            long32(x, x_stride, y, y_stride);
+            long32(x.add(32 * x_stride), x_stride, y.add(32), y_stride);
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn long1_past(self, x: *const u8, x_stride: usize, y: *mut u8, y_stride: usize) {
+        // SAFETY: rows below 64, columns below 16; the rows of `y` lie at lines.
         unsafe {
             let mut rows = [_mm512_setzero_si512(); 16];
             for (i, row) in rows.iter_mut().enumerate() {
@@ -240,7 +301,7 @@ impl Simd for Avx512 {
             // In every lane, each round interleaves rows `i` and `i + 8`; four rounds transpose.
             let rows = interleave(interleave(interleave(interleave(rows))));
             for (i, row) in rows.into_iter().enumerate() {
-                _mm512_storeu_si512(y.add(i * y_stride).cast(), row);
+                _mm512_stream_si512(y.add(i * y_stride).cast(), row);
             }
         }
     }
@@ -275,6 +336,68 @@ impl Simd for Avx512 {
                 _mm_storeu_si128(y.add(3 * y_stride).cast(), fourth);
             }
         }
+    }
+}
+
+/// Transposes 16 rows of 16 elements, past the caches or not. Each row is read at once, as lines of
+/// rows far apart may share a place of the first cache.
+///
+/// # Safety
+/// The rows are readable and writable at these strides; those of `y` start at lines if `PAST`.
+#[expect(clippy::needless_range_loop, reason = "indices of lanes and of rows in memory at once")]
+#[inline(always)]
+unsafe fn tile16<const PAST: bool>(x: *const u32, x_stride: usize, y: *mut u32, y_stride: usize) {
+    macro_rules! rows {
+        ($lane:literal, $lanes:ident, $put:expr) => {
+            for k in 0..4 {
+                for f in 0..4 {
+                    let at = x.add(($lane * 4 + k) * x_stride + f * 4);
+                    $lanes[f][k] = $put($lanes[f][k], _mm_loadu_si128(at.cast()));
+                }
+            }
+        };
+    }
+    // SAFETY: called by holders of a token only; rows and columns below 16.
+    unsafe {
+        let mut lanes = [[_mm512_setzero_si512(); 4]; 4];
+        for k in 0..4 {
+            for f in 0..4 {
+                let row = _mm_loadu_si128(x.add(k * x_stride + f * 4).cast());
+                lanes[f][k] = _mm512_castsi128_si512(row);
+            }
+        }
+        rows!(1, lanes, _mm512_inserti32x4::<1>);
+        rows!(2, lanes, _mm512_inserti32x4::<2>);
+        rows!(3, lanes, _mm512_inserti32x4::<3>);
+        for f in 0..4 {
+            let columns = columns_of_lanes(lanes[f]);
+            for k in 0..4 {
+                let to = y.add((f * 4 + k) * y_stride).cast();
+                if PAST {
+                    _mm512_stream_pd(to, columns[k]);
+                } else {
+                    _mm512_storeu_pd(to.cast(), columns[k]);
+                }
+            }
+        }
+    }
+}
+
+/// Four columns, of vectors whose lane `g` holds four elements of row `4g + k`.
+#[inline(always)]
+fn columns_of_lanes([w0, w1, w2, w3]: [__m512i; 4]) -> [__m512d; 4] {
+    // SAFETY: called by holders of a token only; touches no memory.
+    unsafe {
+        let a = _mm512_castsi512_pd(_mm512_unpacklo_epi32(w0, w1));
+        let b = _mm512_castsi512_pd(_mm512_unpackhi_epi32(w0, w1));
+        let c = _mm512_castsi512_pd(_mm512_unpacklo_epi32(w2, w3));
+        let d = _mm512_castsi512_pd(_mm512_unpackhi_epi32(w2, w3));
+        [
+            _mm512_unpacklo_pd(a, c),
+            _mm512_unpackhi_pd(a, c),
+            _mm512_unpacklo_pd(b, d),
+            _mm512_unpackhi_pd(b, d),
+        ]
     }
 }
 

@@ -174,6 +174,40 @@ pub(crate) trait Simd: Copy {
             }
         }
     }
+    /// As [`Simd::tile4`] for `rows` times `cols` elements, each from 1 to `TILE4`.
+    ///
+    /// # Safety
+    /// So many elements are readable and writable at these strides.
+    #[inline(always)]
+    unsafe fn part4(
+        self,
+        x: *const u32,
+        x_stride: usize,
+        y: *mut u32,
+        y_stride: usize,
+        rows: usize,
+        cols: usize,
+    ) {
+        let (rows4, cols4) = (rows / 4 * 4, cols / 4 * 4);
+        for i in (0..rows4).step_by(4) {
+            for j in (0..cols4).step_by(4) {
+                let (from, to) =
+                    (x.wrapping_add(i * x_stride + j), y.wrapping_add(j * y_stride + i));
+                // SAFETY: four rows and columns from `i` and `j` on.
+                unsafe { self.quad4(from, x_stride, to, y_stride) }
+            }
+        }
+        for j in 0..cols {
+            for i in if j < cols4 { rows4 } else { 0 }..rows {
+                // SAFETY: below `rows` and `cols`.
+                let from = unsafe { x.add(i * x_stride + j) };
+                // SAFETY: as above.
+                let to = unsafe { y.add(j * y_stride + i) };
+                // SAFETY: as above.
+                unsafe { to.copy_from_nonoverlapping(from, 1) }
+            }
+        }
+    }
     /// Transposes `LONG1` rows of 16 1-byte elements; strides are in elements.
     ///
     /// # Safety
@@ -184,6 +218,28 @@ pub(crate) trait Simd: Copy {
     /// # Safety
     /// `TILE1` rows of as many elements are readable and writable at these strides.
     unsafe fn tile1(self, x: *const u8, x_stride: usize, y: *mut u8, y_stride: usize);
+
+    /// As [`Simd::tile4`], past the caches where that can be; [`Simd::fence`] must follow.
+    ///
+    /// # Safety
+    /// As for [`Simd::tile4`]; the rows of `y` start at lines.
+    #[inline(always)]
+    unsafe fn tile4_past(self, x: *const u32, x_stride: usize, y: *mut u32, y_stride: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { self.tile4(x, x_stride, y, y_stride) }
+    }
+    /// As [`Simd::long1`], past the caches where that can be; [`Simd::fence`] must follow.
+    ///
+    /// # Safety
+    /// As for [`Simd::long1`]; the rows of `y` start at lines.
+    #[inline(always)]
+    unsafe fn long1_past(self, x: *const u8, x_stride: usize, y: *mut u8, y_stride: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { self.long1(x, x_stride, y, y_stride) }
+    }
+    /// Orders what went past the caches before all later writes.
+    #[inline(always)]
+    fn fence(self) {}
 
     /// The nearest integer, ties to even, for floats below 2^22.
     #[inline(always)]

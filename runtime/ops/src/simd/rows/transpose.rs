@@ -14,6 +14,10 @@ const BLOCK: usize = 256;
 
 const PAGE_BYTES: usize = 4096;
 
+/// Bytes of a result that goes past the caches: what they hold of so much is gone before anyone
+/// reads it. Tests want less of it.
+const PAST_BYTES: usize = if cfg!(test) { 1 << 20 } else { 32_000_000 };
+
 /// Bytes of a line: who has read some of them reads the others as well before they are gone.
 const LINE_BYTES: usize = 64;
 
@@ -122,126 +126,247 @@ impl<T: Copy> Task for Permute<T> {
             axes.copy_within(at + 1..outer, at);
             outer -= 1;
         }
+        let bytes = axes[..outer]
+            .iter()
+            .chain([&last, &inner])
+            .fold(size_of::<T>(), |bytes, axis| bytes.wrapping_mul(axis.extent));
+        let past = bytes >= PAST_BYTES;
+        let plane_of = Plane { rows: last, cols: inner, past };
+        // Planes that are small have nobody to read them ahead.
+        let ahead = bytes > NEAR_BYTES && last.extent * inner.extent * size_of::<T>() <= PAGE_BYTES;
         let mut index = [0; MAX_RANK];
         let (mut from, mut to) = (0, 0);
         loop {
             // SAFETY: the offset of an element, as every index is below its extent.
-            let (x, y) = unsafe { (x.add(from), y.add(to)) };
-            if last.from == 1 || rank == 0 {
-                // SAFETY: the elements of the last axis, contiguous on both sides, which share none.
-                unsafe { y.copy_from_nonoverlapping(x, last.extent) }
-            } else {
-                // SAFETY: the elements of the plane of the two axes.
-                unsafe { plane(simd, x, y, last, inner) }
-            }
+            let (x_here, y_here) = unsafe { (x.add(from), y.add(to)) };
             let mut k = outer;
-            loop {
-                if k == 0 {
-                    return;
-                }
+            let mut more = false;
+            while k != 0 && !more {
                 k -= 1;
                 index[k] += 1;
                 from += axes[k].from;
                 to += axes[k].to;
-                if index[k] < axes[k].extent {
-                    break;
+                more = index[k] < axes[k].extent;
+                if !more {
+                    index[k] = 0;
+                    from -= axes[k].from * axes[k].extent;
+                    to -= axes[k].to * axes[k].extent;
                 }
-                index[k] = 0;
-                from -= axes[k].from * axes[k].extent;
-                to -= axes[k].to * axes[k].extent;
             }
+            if last.from == 1 || rank == 0 {
+                // SAFETY: the elements of the last axis, contiguous on both sides, which share none.
+                unsafe { y_here.copy_from_nonoverlapping(x_here, last.extent) }
+            } else {
+                if ahead && more {
+                    plane_of.prefetch(simd, x.wrapping_add(from), y.wrapping_add(to));
+                }
+                // SAFETY: the elements of the plane of the two axes.
+                unsafe { plane_of.transpose(simd, x_here, y_here) }
+            }
+            if !more {
+                break;
+            }
+        }
+        if past {
+            simd.fence();
         }
     }
 }
 
-/// Transposes a matrix: `rows` are contiguous in `y`, `cols` in `x`.
+/// A matrix to transpose: `rows` are contiguous in `y`, `cols` in `x`.
+#[derive(Clone, Copy, Debug)]
+struct Plane {
+    rows: Axis,
+    cols: Axis,
+    /// Whether it is written past the caches.
+    past: bool,
+}
+
+impl Plane {
+    /// Reads a small plane ahead.
+    #[inline(always)]
+    fn prefetch<S: Simd, T>(self, simd: S, x: *const T, y: *mut T) {
+        let Self { rows, cols, past } = self;
+        let per_line = LINE_BYTES / size_of::<T>();
+        for i in 0..rows.extent {
+            for j in (0..cols.extent).step_by(per_line) {
+                simd.prefetch(x.wrapping_add(i * rows.from + j * cols.from).cast());
+            }
+        }
+        for j in 0..if past { 0 } else { cols.extent } {
+            for i in (0..rows.extent).step_by(per_line) {
+                simd.prefetch(y.wrapping_add(j * cols.to + i).cast_const().cast());
+            }
+        }
+    }
+
+    /// # Safety
+    /// The elements that the axes reach are readable at `x` and writable at `y`.
+    #[inline(always)]
+    unsafe fn transpose<S: Simd, T: Copy>(self, simd: S, x: *const T, y: *mut T) {
+        let Self { rows, cols, past } = self;
+        let tiled = rows.to == 1 && cols.from == 1;
+        let (tall, wide) = match size_of::<T>() {
+            1 if tiled => (S::LONG1, LINE_BYTES),
+            4 if tiled => (S::TILE4, S::TILE4),
+            _ => (usize::MAX, usize::MAX),
+        };
+        if rows.extent < tall || cols.extent < wide {
+            let all = [0, rows.extent, 0, cols.extent];
+            // SAFETY: the caller's promise.
+            unsafe { area(simd, x, y, rows, cols, all) }
+            return;
+        }
+        let whole_tiles = size_of::<T>() == 1;
+        let bytes = rows.extent.saturating_mul(cols.extent).saturating_mul(size_of::<T>());
+        let apart = cols.to.wrapping_mul(size_of::<T>());
+        let far = bytes > NEAR_BYTES;
+        // The second cache wants neither side's lines to be whole pages apart: two columns of tiles
+        // at a time, and down. Beyond it, along the rows of `x`, which are read ahead that way, unless
+        // the rows of `y` are whole pages apart.
+        let order = match (far, apart.is_multiple_of(PAGE_BYTES)) {
+            (false, _) => Order::Pairs,
+            (true, true) => Order::Down,
+            (true, false) => Order::Across,
+        };
+        let ahead = match (far, size_of::<T>()) {
+            (true, 4) => 4,
+            (true, _) => 1,
+            (false, 4) => 2,
+            (false, _) => usize::MAX,
+        };
+        let mut i0 = 0;
+        while i0 < rows.extent {
+            let i1 = rows.extent.min(i0 + BLOCK);
+            let down = if whole_tiles { (i1 - i0) / tall } else { (i1 - i0).div_ceil(tall) };
+            let mut j0 = 0;
+            while j0 < cols.extent {
+                let j1 = cols.extent.min(j0 + BLOCK);
+                let across = if whole_tiles { (j1 - j0) / wide } else { (j1 - j0).div_ceil(wide) };
+                // The last tiles overlap those before them.
+                let start = |(i, j): (usize, usize)| {
+                    let i = (i0 + i * tall).min(rows.extent - tall);
+                    (i, (j0 + j * wide).min(cols.extent - wide))
+                };
+                let (mut here, mut there) = ((0, 0), (0, 0));
+                let mut at = 0;
+                while at < ahead.min(down * across) {
+                    there = order.next(there, down, across);
+                    at += 1;
+                }
+                at = 0;
+                while at < down * across {
+                    if ahead < down * across - at {
+                        let (i, j) = start(there);
+                        there = order.next(there, down, across);
+                        let mut k = 0;
+                        while k < tall.max(wide) {
+                            let from = x.wrapping_add((i + k.min(tall - 1)) * rows.from + j);
+                            let to = y.wrapping_add((j + k.min(wide - 1)) * cols.to + i);
+                            if far {
+                                simd.prefetch(from.cast());
+                            }
+                            if !past {
+                                simd.prefetch(to.cast_const().cast());
+                            }
+                            k += 1;
+                        }
+                    }
+                    let (i, j) = start(here);
+                    here = order.next(here, down, across);
+                    // SAFETY: a tile from `i` and `j` on lies within the matrix.
+                    let (x, y) = unsafe { (x.add(i * rows.from + j), y.add(j * cols.to + i)) };
+                    let at_lines =
+                        y.addr().is_multiple_of(LINE_BYTES) && apart.is_multiple_of(LINE_BYTES);
+                    // SAFETY: as above.
+                    unsafe { tile(simd, x, rows.from, y, cols.to, past && at_lines) }
+                    at += 1;
+                }
+                let (i_done, j_done) = (i1.min(i0 + down * tall), j1.min(j0 + across * wide));
+                // SAFETY: what is left of the block: below the tiles, and beside them.
+                unsafe {
+                    area(simd, x, y, rows, cols, [i_done, i1, j0, j1]);
+                    area(simd, x, y, rows, cols, [i0, i_done, j_done, j1]);
+                }
+                j0 = j1;
+            }
+            i0 = i1;
+        }
+    }
+}
+
+/// The order of the tiles of a block.
+#[derive(Clone, Copy, Debug)]
+enum Order {
+    Down,
+    Across,
+    /// Two columns at a time, and down.
+    Pairs,
+}
+
+impl Order {
+    /// The row and the column of the tile after that of `i` and `j`, in a block of `down` times
+    /// `across`.
+    #[inline(always)]
+    fn next(self, (i, j): (usize, usize), down: usize, across: usize) -> (usize, usize) {
+        match self {
+            Self::Across if j + 1 < across => (i, j + 1),
+            Self::Across => (i + 1, 0),
+            Self::Pairs if j.is_multiple_of(2) && j + 1 < across => (i, j + 1),
+            Self::Pairs if i + 1 < down => (i + 1, j / 2 * 2),
+            Self::Down if i + 1 < down => (i + 1, j),
+            Self::Pairs | Self::Down => (0, j + 1),
+        }
+    }
+}
+
+/// Transposes the largest tile.
 ///
 /// # Safety
-/// The elements that the axes reach are readable at `x` and writable at `y`.
+/// `TILE4` rows and columns of 4-byte elements, or `LONG1` rows of `LINE_BYTES` 1-byte ones, are
+/// readable at `x` and writable at `y`; if it is to go past the caches, rows of `y` start at lines.
 #[inline(always)]
-unsafe fn plane<S: Simd, T: Copy>(simd: S, x: *const T, y: *mut T, rows: Axis, cols: Axis) {
-    let tiled = rows.to == 1 && cols.from == 1;
-    let (tall, wide) = match size_of::<T>() {
-        1 if tiled => (S::LONG1, LINE_BYTES),
-        4 if tiled => (S::TILE4, S::TILE4),
-        _ => (usize::MAX, usize::MAX),
-    };
-    // Along the rows of `x`, which are read ahead that way. But in the second cache that is of no
-    // use; and rows of `y` that are whole pages apart share few places of the caches.
-    let bytes = rows.extent.saturating_mul(cols.extent).saturating_mul(size_of::<T>());
-    let apart = cols.to.wrapping_mul(size_of::<T>());
-    let far = bytes > NEAR_BYTES;
-    let ahead = if size_of::<T>() == 1 { 1 } else { 4 };
-    let by_cols = !far || apart.is_multiple_of(PAGE_BYTES);
-    let mut i0 = 0;
-    while i0 < rows.extent {
-        let i1 = rows.extent.min(i0 + BLOCK);
-        let i_done = i1 - (i1 - i0) % tall;
-        let mut j0 = 0;
-        while j0 < cols.extent {
-            let j1 = cols.extent.min(j0 + BLOCK);
-            let j_done = j1 - (j1 - j0) % wide;
-            let (down, across) = ((i_done - i0) / tall, (j_done - j0) / wide);
-            let mut at = 0;
-            while at < down * across {
-                let (i, j) = place(at, down, across, by_cols);
-                let (i, j) = (i0 + i * tall, j0 + j * wide);
-                if far && at + ahead < down * across {
-                    let (i, j) = place(at + ahead, down, across, by_cols);
-                    let (i, j) = (i0 + i * tall, j0 + j * wide);
-                    let mut k = 0;
-                    while k < tall.max(wide) {
-                        let from = x.wrapping_add((i + k.min(tall - 1)) * rows.from + j);
-                        let to = y.wrapping_add((j + k.min(wide - 1)) * cols.to + i);
-                        simd.prefetch(from.cast());
-                        simd.prefetch(to.cast_const().cast());
-                        k += 1;
-                    }
-                }
-                // SAFETY: a tile from `i` and `j` on lies within the matrix.
-                let (x, y) = unsafe { (x.add(i * rows.from + j), y.add(j * cols.to + i)) };
-                if size_of::<T>() == 4 {
-                    // SAFETY: as above; elements have 4 bytes.
-                    unsafe { simd.tile4(x.cast(), rows.from, y.cast(), cols.to) }
-                } else {
-                    let mut k = 0;
-                    while k < LINE_BYTES {
-                        // SAFETY: as above; elements have 1 byte, and a tile some times 16 columns.
-                        unsafe {
-                            simd.long1(
-                                x.add(k).cast(),
-                                rows.from,
-                                y.add(k * cols.to).cast(),
-                                cols.to,
-                            );
-                        }
-                        k += 16;
-                    }
-                }
-                at += 1;
+unsafe fn tile<S: Simd, T: Copy>(
+    simd: S,
+    x: *const T,
+    x_stride: usize,
+    y: *mut T,
+    y_stride: usize,
+    past: bool,
+) {
+    if size_of::<T>() == 4 {
+        let (x, y) = (x.cast(), y.cast());
+        // SAFETY: the caller's promise.
+        unsafe {
+            if past {
+                simd.tile4_past(x, x_stride, y, y_stride);
+            } else {
+                simd.tile4(x, x_stride, y, y_stride);
             }
-            // SAFETY: what is left of the block: below the tiles, and beside them.
-            unsafe {
-                area(simd, x, y, rows, cols, [i_done, i1, j0, j1]);
-                area(simd, x, y, rows, cols, [i0, i_done, j_done, j1]);
-            }
-            j0 = j1;
         }
-        i0 = i1;
+        return;
     }
-}
-
-/// The row and the column of a tile of a block of `down` times `across`.
-#[inline(always)]
-fn place(at: usize, down: usize, across: usize, by_cols: bool) -> (usize, usize) {
-    if by_cols { (at % down, at / down) } else { (at / across, at % across) }
+    let mut k = 0;
+    while k < LINE_BYTES {
+        // SAFETY: the caller's promise; a tile is some times 16 columns.
+        unsafe {
+            let (x, y) = (x.add(k).cast(), y.add(k * y_stride).cast());
+            if past {
+                simd.long1_past(x, x_stride, y, y_stride);
+            } else {
+                simd.long1(x, x_stride, y, y_stride);
+            }
+        }
+        k += 16;
+    }
 }
 
 /// Transposes what is too small for tiles, by smaller ones and singly: rows `i0..i1` and columns
 /// `j0..j1` of the matrix.
 ///
 /// # Safety
-/// As for [`plane`]; the ranges lie within the extents.
+/// The elements that the axes reach are readable at `x` and writable at `y`; the ranges lie within
+/// the extents.
 #[inline(always)]
 unsafe fn area<S: Simd, T: Copy>(
     simd: S,
@@ -253,37 +378,45 @@ unsafe fn area<S: Simd, T: Copy>(
 ) {
     let tiled = rows.to == 1 && cols.from == 1;
     let tile = match size_of::<T>() {
-        1 if tiled => S::TILE1,
-        4 if tiled => 4,
-        _ => usize::MAX,
+        1 if tiled && rows.extent.min(cols.extent) >= S::TILE1 => S::TILE1,
+        4 if tiled => S::TILE4,
+        _ => 0,
     };
-    let (i_done, j_done) = (i1 - (i1 - i0) % tile, j1 - (j1 - j0) % tile);
-    let mut i = i0;
-    while i < i_done {
-        let mut j = j0;
-        while j < j_done {
-            // SAFETY: a tile from `i` and `j` on lies within the matrix.
-            let (x, y) = unsafe { (x.add(i * rows.from + j), y.add(j * cols.to + i)) };
-            if size_of::<T>() == 4 {
-                // SAFETY: as above; elements have 4 bytes.
-                unsafe { simd.quad4(x.cast(), rows.from, y.cast(), cols.to) }
-            } else {
-                // SAFETY: as above; elements have 1 byte.
-                unsafe { simd.tile1(x.cast(), rows.from, y.cast(), cols.to) }
+    if i0 == i1 || j0 == j1 {
+        return;
+    }
+    if tile == 0 {
+        for j in j0..j1 {
+            for i in i0..i1 {
+                let (from, to) = (i * rows.from + j * cols.from, j * cols.to + i * rows.to);
+                // SAFETY: `i` and `j` lie within the matrix.
+                unsafe { *y.add(to) = *x.add(from) }
             }
-            j += tile;
         }
-        i += tile;
+        return;
     }
     let mut j = j0;
     while j < j1 {
-        let mut i = if j < j_done { i_done } else { i0 };
+        let mut i = i0;
         while i < i1 {
-            let (from, to) = (i * rows.from + j * cols.from, j * cols.to + i * rows.to);
-            // SAFETY: `i` and `j` lie within the matrix.
-            unsafe { *y.add(to) = *x.add(from) }
-            i += 1;
+            if size_of::<T>() == 4 {
+                let (tall, wide) = (tile.min(i1 - i), tile.min(j1 - j));
+                // SAFETY: a part from `i` and `j` on lies within the matrix; elements have 4 bytes.
+                unsafe {
+                    let (x, y) = (x.add(i * rows.from + j), y.add(j * cols.to + i));
+                    simd.part4(x.cast(), rows.from, y.cast(), cols.to, tall, wide);
+                }
+            } else {
+                // Tiles that reach beyond the range overlap others.
+                let (i, j) = (i.min(rows.extent - tile), j.min(cols.extent - tile));
+                // SAFETY: a tile from `i` and `j` on lies within the matrix; elements have 1 byte.
+                unsafe {
+                    let (x, y) = (x.add(i * rows.from + j), y.add(j * cols.to + i));
+                    simd.tile1(x.cast(), rows.from, y.cast(), cols.to);
+                }
+            }
+            i += tile;
         }
-        j += 1;
+        j += tile;
     }
 }
