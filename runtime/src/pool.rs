@@ -49,8 +49,8 @@ unsafe impl Send for Shared {}
 const OPEN: u64 = 1 << 31;
 const JOINED: u64 = OPEN - 1;
 
-/// How often to look before going to sleep: a few microseconds.
-const LOOKS: u32 = 400;
+/// How often to look before going to sleep: some 100 microseconds, a few times what waking up takes.
+const LOOKS: u32 = 4000;
 
 fn number(gate: u64) -> u64 {
     gate >> 32

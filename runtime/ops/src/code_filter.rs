@@ -8,7 +8,7 @@ use crate::number::pack_version;
 use crate::simd::conv_u8::{self, Batch, Input, MAX_K, Shape};
 use crate::simd::depthwise::{self, Codes, Image};
 use crate::simd::gemm_u8;
-use crate::simd::{isa, rows};
+use crate::simd::isa;
 
 /// What lies between an unsigned code and the signed one with the same bits but the highest.
 const MIDDLE: i32 = 128;
@@ -176,11 +176,11 @@ impl CodeFilter {
         let w_zeros = if w_zeros.iter().all(|&zero| zero == 0) { &[] } else { w_zeros };
         for (image, y) in (0..batch).zip(y.chunks_exact_mut(outputs * to)) {
             let x = &x[image * inputs * from..][..inputs * from];
-            rows::transpose(x, &[inputs, from], &[1, 0], turned);
+            self.images.turn(parallel, x, turned)?;
             codes.iter_mut().zip(&*turned).for_each(|(to, &code)| *to = unsigned(code));
             let run = Run { codes, padding, x_zero, packed, w_zeros, bias, scales, y_zero };
             self.image(parallel, &run, last)?;
-            rows::transpose(last, &[to, outputs], &[1, 0], y);
+            self.images.turn_back(parallel, last, y)?;
         }
         Ok(())
     }

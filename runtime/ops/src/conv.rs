@@ -1,8 +1,9 @@
 //! What convolutions share: how their parameters are read, and what images they lie over.
 
-use udo_api::{Dim, Error, InferCx, Node, Parallel, Shape, TensorDesc};
+use udo_api::{Dim, Element, Error, ExecError, InferCx, Node, Parallel, Shape, TensorDesc};
 
 use crate::simd::indirect;
+use crate::simd::rows::transpose_part;
 use crate::window::{Rounding, Window};
 
 /// The shapes of a convolution; channels are per group.
@@ -98,5 +99,41 @@ impl Images {
 }
 
 const PIECES: usize = 4;
+impl Images {
+    /// An input image pixel by pixel, from one channel by channel.
+    pub(crate) fn turn<T: Element>(
+        &self,
+        parallel: Parallel<'_>,
+        x: &[T],
+        turned: &mut [T],
+    ) -> Result<(), ExecError> {
+        let (channels, pixels) = (self.channels[0], self.pixels[0]);
+        let count = pixels.div_ceil(self.pieces(parallel)).next_multiple_of(LINE);
+        parallel.chunks_mut(turned, count * channels, |piece, turned| {
+            let part = [channels, turned.len() / channels];
+            transpose_part(&x[piece * count..], pixels, part, turned, channels);
+            Ok(())
+        })
+    }
+
+    /// An output image channel by channel, from one pixel by pixel.
+    pub(crate) fn turn_back<T: Element>(
+        &self,
+        parallel: Parallel<'_>,
+        last: &[T],
+        y: &mut [T],
+    ) -> Result<(), ExecError> {
+        let (channels, pixels) = (self.channels[1], self.pixels[1]);
+        let count = channels.div_ceil(self.pieces(parallel)).next_multiple_of(LINE);
+        parallel.chunks_mut(y, count * pixels, |piece, y| {
+            let part = [pixels, y.len() / pixels];
+            transpose_part(&last[piece * count..], channels, part, y, pixels);
+            Ok(())
+        })
+    }
+}
+
+/// Pieces of images that are turned are whole cache lines of f32 wide.
+const LINE: usize = 16;
 /// Multiply-adds that are not worth a second thread.
 const SMALL: usize = 1 << 17;

@@ -9,8 +9,8 @@ use crate::simd::conv_f32::{Method, Plan, Shape, Strides};
 use crate::simd::depthwise::{self, Image, Weights};
 use crate::simd::gemm_f32::{Activation, Epilogue};
 use crate::simd::indirect::Window;
+use crate::simd::isa;
 use crate::simd::winograd::{self, Algorithm, Layer, Tile};
-use crate::simd::{isa, rows};
 
 /// The most threads that share an image by Winograd's algorithm, as each has a room of its own.
 const SHARES: usize = 4;
@@ -129,10 +129,10 @@ impl Filter {
                 Way::Gathered { plan, .. } if plan.method() == Method::Runs => {
                     plan.pad(x, [1, from], turned);
                 }
-                _ => rows::transpose(x, &[inputs, from], &[1, 0], turned),
+                _ => self.images.turn(parallel, x, turned)?,
             }
             self.image(parallel, turned, packed, bias, last, room)?;
-            rows::transpose(last, &[to, outputs], &[1, 0], y);
+            self.images.turn_back(parallel, last, y)?;
         }
         Ok(())
     }

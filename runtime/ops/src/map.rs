@@ -7,6 +7,9 @@ use udo_api::{
     KernelFlags, Pair, TypeRule, input, output_like,
 };
 
+/// Elements that a thread takes at a time.
+const PIECE: usize = 1 << 15;
+
 /// What an operator computes of each element.
 pub(crate) trait MapFn<T: Copy>: Send + Sync + 'static {
     fn of(x: T) -> T;
@@ -51,9 +54,26 @@ impl<F: MapFn<T>, T: Element> Kernel for Map<F, T> {
     }
 
     fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
+        let parallel = io.parallel;
         match io.pair::<T>(0, 0)? {
-            Pair::Apart(x, y) => F::of_all(x, y),
-            Pair::Same(y) => F::of_all_in_place(y),
+            Pair::Apart(x, y) => {
+                // A bounded output has room for more than the run's elements.
+                let len = x.len().min(y.len());
+                let y = &mut y[..len];
+                if len <= PIECE {
+                    F::of_all(x, y);
+                } else {
+                    parallel.chunks_mut(y, PIECE, |piece, y| {
+                        F::of_all(&x[piece * PIECE..][..y.len()], y);
+                        Ok(())
+                    })?;
+                }
+            }
+            Pair::Same(y) if y.len() <= PIECE => F::of_all_in_place(y),
+            Pair::Same(y) => parallel.chunks_mut(y, PIECE, |_, y| {
+                F::of_all_in_place(y);
+                Ok(())
+            })?,
         }
         let shape = io.inputs.shape(0)?;
         io.outputs.set_shape(0, shape)

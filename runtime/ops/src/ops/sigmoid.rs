@@ -59,7 +59,7 @@ impl gpu::MapProgram for Sigmoid {
 
 #[cfg(test)]
 mod tests {
-    use udo_api::{Core, F16};
+    use udo_api::{Core, Dim, F16};
 
     use crate::testing::{Run, assert_near, tensor};
 
@@ -75,5 +75,22 @@ mod tests {
         let y = Run::new("Sigmoid").on(Core::GPU).input(tensor(&[7], &halves)).one();
         let y: Vec<f32> = y.values::<F16>().into_iter().map(F16::to_f32).collect();
         assert_near(&y, &wanted, 1e-3);
+    }
+
+    #[test]
+    fn large_tensors_are_shared_out() {
+        let x: Vec<f32> = (0..100_003).map(|i| (i % 1000) as f32 * 0.01 - 5.0).collect();
+        let wanted: Vec<f64> = x.iter().map(|&v| 1.0 / (1.0 + (-f64::from(v)).exp())).collect();
+        for threads in [1, 3] {
+            let y = Run::new("Sigmoid").threads(threads).input(tensor(&[100_003], &x)).one();
+            assert_near(&y.values::<f32>(), &wanted, 1e-6);
+        }
+    }
+
+    #[test]
+    fn bounded_shapes_are_those_of_the_run() {
+        let x = tensor(&[2], &[0.0f32, 0.0]).bounded(&[Dim::UpTo(40_000)]);
+        let y = Run::new("Sigmoid").input(x).one();
+        assert_eq!((y.dims(), y.values::<f32>()), (vec![2], vec![0.5, 0.5]));
     }
 }

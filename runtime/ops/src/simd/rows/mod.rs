@@ -54,4 +54,4 @@ pub use lrn::{Lrn, lrn};
 pub use quantize::{Quantized, dequantize, quantize};
 pub use reduce::{max, min, row_maxima, row_minima, row_sums, sum};
 pub use softmax::softmax;
-pub use transpose::transpose;
+pub use transpose::{transpose, transpose_part};

@@ -409,3 +409,30 @@ fn no_primitive_allocates() {
     });
     assert!(quiet);
 }
+
+#[test]
+fn parts_of_transposes_touch_nothing_else() {
+    for &isa in Isa::available() {
+        for (rows, cols) in [(1, 1), (1, 9), (9, 1), (3, 49), (16, 16), (33, 64), (64, 100)] {
+            for gap in [0, 5] {
+                let (x_stride, y_stride) = (cols + gap, rows + 2 * gap);
+                let x: Vec<u32> = (0..(rows - 1) * x_stride + cols).map(|i| i as u32).collect();
+                let x = Guarded::of(&x);
+                let mut y = Guarded::of(&vec![u32::MAX; (cols - 1) * y_stride + rows]);
+                super::transpose::transpose_part_on(
+                    isa,
+                    &x,
+                    x_stride,
+                    [rows, cols],
+                    &mut y,
+                    y_stride,
+                );
+                for (at, &found) in y.iter().enumerate() {
+                    let (j, i) = (at / y_stride, at % y_stride);
+                    let wanted = if i < rows { (i * x_stride + j) as u32 } else { u32::MAX };
+                    assert_eq!(found, wanted, "{isa:?} {rows}x{cols} gap {gap} at {j}, {i}");
+                }
+            }
+        }
+    }
+}

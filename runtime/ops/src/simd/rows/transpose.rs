@@ -52,6 +52,11 @@ pub(super) fn transpose_on<T: Element>(
     let fits = len == Some(x.len()) && x.len() == y.len();
     debug_assert!(fits && plan.is_some(), "a permutation of a shape of as many elements");
     let (Some((axes, rank)), true) = (plan, fits && !x.is_empty()) else { return };
+    permute(isa, axes, rank, x, y);
+}
+
+/// The axes must not reach beyond `x` and `y`, and each element of `y` at most once.
+fn permute<T: Element>(isa: Isa, axes: [Axis; MAX_RANK], rank: usize, x: &[T], y: &mut [T]) {
     let (from, to) = (x.as_ptr(), y.as_mut_ptr());
     match size_of::<T>() {
         1 => on(isa, Permute { axes, rank, x: from.cast::<u8>(), y: to.cast::<u8>() }),
@@ -59,6 +64,47 @@ pub(super) fn transpose_on<T: Element>(
         4 => on(isa, Permute { axes, rank, x: from.cast::<u32>(), y: to.cast::<u32>() }),
         8 => on(isa, Permute { axes, rank, x: from.cast::<u64>(), y: to.cast::<u64>() }),
         _ => {}
+    }
+}
+
+/// `y[j, i] = x[i, j]` for `rows` rows of `cols` elements of `x`, whose rows lie `x_stride` elements apart,
+/// and those of `y` `y_stride`: a part of a transpose, for callers with several threads.
+///
+/// Both slices reach to the last of those elements, and rows of `y` do not overlap. Otherwise `y` is left
+/// as it was.
+pub fn transpose_part<T: Element>(
+    x: &[T],
+    x_stride: usize,
+    [rows, cols]: [usize; 2],
+    y: &mut [T],
+    y_stride: usize,
+) {
+    transpose_part_on(isa(), x, x_stride, [rows, cols], y, y_stride);
+}
+
+pub(super) fn transpose_part_on<T: Element>(
+    isa: Isa,
+    x: &[T],
+    x_stride: usize,
+    [rows, cols]: [usize; 2],
+    y: &mut [T],
+    y_stride: usize,
+) {
+    if rows == 0 || cols == 0 {
+        return;
+    }
+    let end = |rows: usize, stride: usize, cols: usize| {
+        (rows - 1).checked_mul(stride).and_then(|start| start.checked_add(cols))
+    };
+    let fits = end(rows, x_stride, cols).is_some_and(|end| end <= x.len())
+        && end(cols, y_stride, rows).is_some_and(|end| end <= y.len())
+        && (y_stride >= rows || cols == 1);
+    debug_assert!(fits, "parts that lie in their slices");
+    if fits {
+        let mut axes = [Axis::default(); MAX_RANK];
+        axes[0] = Axis { extent: cols, from: 1, to: y_stride };
+        axes[1] = Axis { extent: rows, from: x_stride, to: 1 };
+        permute(isa, axes, 2, x, y);
     }
 }
 
@@ -101,7 +147,7 @@ fn plan(shape: &[usize], perm: &[usize]) -> Option<([Axis; MAX_RANK], usize)> {
     Some((axes, rank))
 }
 
-/// The axes reach over all of `x` and `y`, each element once; the products do not overflow.
+/// The axes lie within `x` and `y`, and reach each element once; the products do not overflow.
 struct Permute<T> {
     axes: [Axis; MAX_RANK],
     rank: usize,
