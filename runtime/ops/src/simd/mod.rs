@@ -1,8 +1,9 @@
 //! Compute primitives at the machine's limit: pure functions over slices, no allocation.
 //!
-//! One file per primitive, with its portable, AVX2 and AVX-512 forms. Which form runs is decided
-//! once, by [`isa()`]. Nothing here knows operators, tensors or the host; element types are all that
-//! it takes from the contract.
+//! One folder per primitive, with its portable, AVX2 and AVX-512 forms: written by hand where that is
+//! faster, else once over the trait of `math::vector`. Which form runs is decided once, by [`isa()`].
+//! Nothing here knows operators, tensors or the host; element types are all that it takes from the
+//! contract.
 
 #![cfg_attr(not(test), expect(unsafe_code, reason = "vector instructions are chosen at run time"))]
 
