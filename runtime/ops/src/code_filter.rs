@@ -3,7 +3,7 @@
 
 use udo_api::{Code, Element, ExecError, Parallel, Status};
 
-use crate::conv::{Conv, Images};
+use crate::conv::{Conv, Images, table};
 use crate::number::pack_version;
 use crate::simd::conv_u8::{self, Batch, Input, MAX_K, Shape};
 use crate::simd::depthwise::{self, Codes, Image};
@@ -105,7 +105,7 @@ impl CodeFilter {
         } else {
             let shape = Shape { groups, channels: inputs, outputs, taps, run: 1 };
             shape.packed_len()?;
-            let mut table = vec![0; window.table_len()?];
+            let mut table = table(window.table_len()?)?;
             window.fill(&mut table).then_some(())?;
             Way::Gathered { shape, table }
         };

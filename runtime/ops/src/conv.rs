@@ -133,6 +133,14 @@ impl Images {
     }
 }
 
+/// Room for a table, if there is memory for it: a model decides how large it is.
+pub(crate) fn table(len: usize) -> Option<Vec<u32>> {
+    let mut table = Vec::new();
+    table.try_reserve_exact(len).ok()?;
+    table.resize(len, 0);
+    Some(table)
+}
+
 /// Pieces of images that are turned are whole cache lines of f32 wide.
 const LINE: usize = 16;
 /// Multiply-adds that are not worth a second thread.

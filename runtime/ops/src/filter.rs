@@ -3,7 +3,7 @@
 
 use udo_api::{ExecError, Parallel};
 
-use crate::conv::{Conv, Images};
+use crate::conv::{Conv, Images, table};
 use crate::number::pack_version;
 use crate::simd::conv_f32::{Method, Plan, Shape, Strides};
 use crate::simd::depthwise::{self, Image, Weights};
@@ -51,7 +51,7 @@ impl Filter {
         } else {
             let shape = Shape { window, channels: inputs, outputs, groups };
             let plan = Box::new(Plan::new(&shape)?);
-            let mut table = vec![0; plan.table_len()];
+            let mut table = table(plan.table_len())?;
             plan.fill(&mut table).then_some(())?;
             Way::Gathered { plan, strides: Strides::onnx(&shape), table }
         };

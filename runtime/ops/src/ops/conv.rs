@@ -224,4 +224,12 @@ mod tests {
         let wanted = [52.0, 60.0, 76.0, 84.0, 124.0, 132.0, 148.0, 156.0];
         assert_near(&y.values::<f32>(), &wanted, 1e-6);
     }
+
+    #[test]
+    fn tables_beyond_memory_are_refused() {
+        let side = 1 << 20;
+        let run = Run::new("Conv").input(tensor::<f32>(&[0, 1, side, side], &[]));
+        let run = run.input(tensor::<f32>(&[0, 1, side / 2, side / 2], &[]));
+        assert_eq!(run.error(), "the convolution is larger than memory");
+    }
 }
