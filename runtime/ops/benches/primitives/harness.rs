@@ -1,9 +1,12 @@
 //! Times closures, and prints them as shares of a limit that is measured in turns with them.
 
 use std::hint::black_box;
+use std::marker::PhantomData;
 use std::time::Instant;
 
+use udo_api::Element;
 use udo_ops::simd::{peak_flops, peak_ops8};
+use udo_runtime::memory::{Buffer, elements_mut};
 
 /// What a row is measured in.
 #[derive(Clone, Copy, Debug)]
@@ -162,49 +165,18 @@ pub(crate) fn geomean(shares: &[f64]) -> f64 {
     (shares.iter().map(|s| s.ln()).sum::<f64>() / shares.len().max(1) as f64).exp()
 }
 
-/// Memory for values that starts at a cache line, as the engine's tensors do, and lies on large pages
-/// if it is large.
+/// Memory for values as the engine's tensors have it.
 pub(crate) struct Lines<T> {
-    values: Vec<T>,
-    align: usize,
+    memory: Buffer,
+    values: PhantomData<T>,
 }
 
-/// Bytes of a cache line.
-const LINE: usize = 64;
-
-/// Bytes of a large page.
-const PAGE: usize = 2 << 20;
-
-#[cfg(target_os = "linux")]
-fn advise_large_pages<T>(values: &[T]) {
-    unsafe extern "C" {
-        fn madvise(at: *mut u8, bytes: usize, advice: i32) -> i32;
-    }
-    const HUGEPAGE: i32 = 14;
-    let bytes = size_of_val(values) / PAGE * PAGE;
-    // SAFETY: advice on whole pages within the slice, which changes no value.
-    unsafe { madvise(values.as_ptr().cast_mut().cast(), bytes, HUGEPAGE) };
-}
-
-#[cfg(not(target_os = "linux"))]
-fn advise_large_pages<T>(_: &[T]) {}
-
-impl<T: Copy + Default> Lines<T> {
+impl<T: Element> Lines<T> {
     pub(crate) fn new(len: usize) -> Self {
-        let align = if len * size_of::<T>() < PAGE { LINE } else { PAGE };
-        let mut values: Vec<T> = Vec::with_capacity(len + align / size_of::<T>());
-        if align == PAGE {
-            let from = values.as_ptr().align_offset(align);
-            let spare = &values.spare_capacity_mut()[from..];
-            advise_large_pages(spare);
-        }
-        values.resize(len + align / size_of::<T>(), T::default());
-        Self { values, align }
+        Self { memory: Buffer::zeroed(len * size_of::<T>()), values: PhantomData }
     }
 
     pub(crate) fn slice(&mut self) -> &mut [T] {
-        let len = self.values.len() - self.align / size_of::<T>();
-        let from = self.values.as_ptr().align_offset(self.align);
-        &mut self.values[from..][..len]
+        elements_mut(self.memory.bytes_mut()).unwrap_or_default()
     }
 }
