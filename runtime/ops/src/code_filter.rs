@@ -5,6 +5,7 @@ use udo_api::{Code, Element, ExecError, Parallel, Status};
 
 use crate::conv::{Conv, Images, table};
 use crate::number::pack_version;
+use crate::share;
 use crate::simd::conv_u8::{self, Batch, Input, MAX_K, Shape};
 use crate::simd::depthwise::{self, Codes, Image};
 use crate::simd::gemm_u8;
@@ -195,7 +196,7 @@ impl CodeFilter {
         let Run { codes, padding, x_zero, packed, w_zeros, bias, scales, y_zero } = *run;
         let [inputs, outputs] = self.images.channels;
         let line = self.images.line_len();
-        let pieces = self.images.pieces(parallel);
+        let pieces = share::pieces(parallel, self.images.work);
         match &self.way {
             Way::Gathered { shape, table } => {
                 let height = self.images.pixels[1].div_ceil(pieces).next_multiple_of(8);

@@ -2,6 +2,7 @@
 
 use udo_api::{Dim, Element, Error, ExecError, InferCx, Node, Parallel, Shape, TensorDesc};
 
+use crate::share;
 use crate::simd::indirect;
 use crate::simd::rows::transpose_part;
 use crate::window::{Rounding, Window};
@@ -84,22 +85,6 @@ impl Images {
         self.pixels[1] / self.lines.max(1) * self.channels[1]
     }
 
-    /// Threads that are worth their while for an image.
-    pub(crate) fn width(&self, parallel: Parallel<'_>) -> usize {
-        if self.work < SMALL { 1 } else { parallel.width() }
-    }
-
-    /// Pieces to share an image out in: several for each thread, so that one that starts late takes fewer.
-    pub(crate) fn pieces(&self, parallel: Parallel<'_>) -> usize {
-        match self.width(parallel) {
-            1 => 1,
-            width => width * PIECES,
-        }
-    }
-}
-
-const PIECES: usize = 4;
-impl Images {
     /// An input image pixel by pixel, from one channel by channel.
     pub(crate) fn turn<T: Element>(
         &self,
@@ -108,7 +93,7 @@ impl Images {
         turned: &mut [T],
     ) -> Result<(), ExecError> {
         let (channels, pixels) = (self.channels[0], self.pixels[0]);
-        let count = pixels.div_ceil(self.pieces(parallel)).next_multiple_of(LINE);
+        let count = pixels.div_ceil(share::pieces(parallel, self.work)).next_multiple_of(LINE);
         parallel.chunks_mut(turned, count * channels, |piece, turned| {
             let part = [channels, turned.len() / channels];
             transpose_part(&x[piece * count..], pixels, part, turned, channels);
@@ -124,7 +109,7 @@ impl Images {
         y: &mut [T],
     ) -> Result<(), ExecError> {
         let (channels, pixels) = (self.channels[1], self.pixels[1]);
-        let count = channels.div_ceil(self.pieces(parallel)).next_multiple_of(LINE);
+        let count = channels.div_ceil(share::pieces(parallel, self.work)).next_multiple_of(LINE);
         parallel.chunks_mut(y, count * pixels, |piece, y| {
             let part = [pixels, y.len() / pixels];
             transpose_part(&last[piece * count..], channels, part, y, pixels);
@@ -143,5 +128,3 @@ pub(crate) fn table(len: usize) -> Option<Vec<u32>> {
 
 /// Pieces of images that are turned are whole cache lines of f32 wide.
 const LINE: usize = 16;
-/// Multiply-adds that are not worth a second thread.
-const SMALL: usize = 1 << 17;

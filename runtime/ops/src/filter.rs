@@ -5,6 +5,7 @@ use udo_api::{ExecError, Parallel};
 
 use crate::conv::{Conv, Images, table};
 use crate::number::pack_version;
+use crate::share;
 use crate::simd::conv_f32::{Method, Plan, Shape, Strides};
 use crate::simd::depthwise::{self, Image, Weights};
 use crate::simd::gemm_f32::{Activation, Epilogue};
@@ -149,7 +150,7 @@ impl Filter {
     ) -> Result<(), ExecError> {
         let [inputs, outputs] = self.images.channels;
         let line = self.images.line_len();
-        let pieces = self.images.pieces(parallel);
+        let pieces = share::pieces(parallel, self.images.work);
         match &self.way {
             Way::Gathered { plan, table, .. } => {
                 let height = plan.rows().div_ceil(pieces).next_multiple_of(8);
@@ -174,7 +175,7 @@ impl Filter {
             }
             Way::Winograd { tile, layer } => {
                 let all = winograd::tile_rows(*tile, layer);
-                let lines = all.div_ceil(self.images.width(parallel).min(SHARES));
+                let lines = all.div_ceil(share::width(parallel, self.images.work).min(SHARES));
                 let room_len = winograd::workspace_len(*tile, layer);
                 let len = lines * tile.size() * line;
                 parallel.chunks_mut_with(y, len, room, room_len, |piece, y, room| {

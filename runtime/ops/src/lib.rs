@@ -28,6 +28,7 @@ mod matrix;
 mod ops;
 mod pool;
 mod scaling;
+mod share;
 #[doc(hidden)]
 pub mod simd;
 mod view;

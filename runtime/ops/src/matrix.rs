@@ -3,13 +3,10 @@
 use udo_api::{Element, ExecError, Parallel};
 
 use crate::number::pack_version;
+use crate::share;
 use crate::simd::gemm_f32::{Epilogue, Layout, gemm, pack_b, packed_len};
 use crate::simd::isa;
 
-/// Multiply-adds that are not worth a second thread.
-const SMALL: usize = 1 << 17;
-/// Pieces for each thread, so that one that starts late takes fewer.
-const PIECES: usize = 4;
 /// A piece has a multiple of so many rows, as tiles do.
 const TILE_ROWS: usize = 8;
 /// Left sides of fewer rows are done before the right side is packed.
@@ -58,7 +55,7 @@ impl Product {
         epilogue: &Epilogue<'_>,
     ) -> Result<(), ExecError> {
         let &Self { rows, depth, cols, .. } = self;
-        let pieces = if rows * depth * cols < SMALL { 1 } else { parallel.width() * PIECES };
+        let pieces = share::pieces(parallel, rows * depth * cols);
         let height = rows.div_ceil(pieces).next_multiple_of(TILE_ROWS);
         parallel.chunks_mut(&mut y[..rows * cols], height * cols, |piece, y| {
             let (first, count) = (piece * height, y.len() / cols);
