@@ -11,6 +11,7 @@ use std::thread::{self, JoinHandle};
 use udo_api::Parallel;
 use udo_api::abi::ParallelTable;
 
+/// A call of a job. SAFETY: the context is the one that came with it, and still lent.
 type Task = unsafe extern "C" fn(ctx: *const c_void, index: usize);
 
 #[derive(Clone, Copy)]
@@ -162,6 +163,7 @@ impl Drop for Pool {
     }
 }
 
+// SAFETY: it does nothing; it is unsafe to have the type of a task.
 unsafe extern "C" fn nothing(_: *const c_void, _: usize) {}
 
 impl Shared {

@@ -455,6 +455,9 @@ enum InPlace {
 }
 
 /// Makes the calls from the last to the first.
+///
+/// # Safety
+/// SAFETY is that of [`ParallelTable::run`]: the task may be called with its context for every index.
 unsafe extern "C" fn backwards(
     _: *const c_void,
     count: usize,
@@ -467,6 +470,7 @@ unsafe extern "C" fn backwards(
     }
 }
 
+// SAFETY: called by way of the sink alone, whose context is a message.
 unsafe extern "C" fn write_message(ctx: *mut c_void, text: *const u8, bytes: usize) {
     // SAFETY: the context is the message that `Run::run` holds, and lent to nobody else meanwhile.
     let message = unsafe { &mut *ctx.cast::<String>() };
@@ -480,6 +484,7 @@ struct Packer<'a> {
     packed: Vec<Memory>,
 }
 
+// SAFETY: called by way of the host's table alone, whose context is a `Packer`.
 unsafe extern "C" fn pack(
     ctx: *mut c_void,
     input: u32,

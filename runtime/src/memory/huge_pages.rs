@@ -6,6 +6,7 @@ use std::ptr::NonNull;
 /// `MADV_HUGEPAGE` of `asm-generic/mman-common.h`.
 const HUGE_PAGE: c_int = 14;
 
+// SAFETY: the signature is that of `sys/mman.h`.
 unsafe extern "C" {
     fn madvise(at: *mut c_void, bytes: usize, advice: c_int) -> c_int;
 }

@@ -8,6 +8,7 @@ const NONE: c_int = 0;
 const READ_WRITE: c_int = 3;
 const PRIVATE_ANONYMOUS: c_int = 0x22;
 
+// SAFETY: the signatures are those of `sys/mman.h` on 64-bit Linux.
 unsafe extern "C" {
     fn mmap(
         at: *mut u8,

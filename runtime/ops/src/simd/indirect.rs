@@ -28,6 +28,10 @@ pub struct Window {
 
 impl Window {
     /// A window over an image of height and width, padded by the same on each side.
+    ///
+    /// # Panics
+    ///
+    /// If the stride is 0.
     pub fn square(input: [usize; 2], kernel: usize, stride: usize, pad: usize) -> Self {
         let output = input.map(|n| ((n + 2 * pad).saturating_sub(kernel)) / stride + 1);
         Self {

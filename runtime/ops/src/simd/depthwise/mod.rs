@@ -3,7 +3,8 @@
 //! Images are NHWC: a pixel is its channels, adjacent, and pixels lie a stride apart. Vectors run over
 //! channels, so that neither windows nor strides shuffle lanes. Square kernels of 3 and 5 at strides 1
 //! and 2 walk along output rows, with the sums of all windows that an input column is part of in
-//! registers, or go tile by tile where caches do badly with that; every other window, and a multiplier, run pixel by pixel over the taps in the image.
+//! registers, or go tile by tile where caches do badly with that; every other window, and a multiplier,
+//! run pixel by pixel over the taps in the image.
 //!
 //! A function computes output rows `rows` of one image: those of the window's second axis, for one
 //! plane of the first axis after the other. A caller with several threads splits them, and a caller

@@ -274,7 +274,21 @@ fn gemm_by(
     stride: usize,
 ) -> Result<(), GemmError> {
     check(left, right, bias, &output, stride)?;
-    let product = Product {
+    let product = product(forms, left, right, bias);
+    // SAFETY: `forms` names only what this machine has; `check` made sure that the rows and the columns
+    // lie in their slices.
+    unsafe { product.run(left.rows, &mut output, 0, stride) };
+    Ok(())
+}
+
+/// The product of two matrices.
+fn product<'a, T: Copy>(
+    forms: &'static Forms,
+    left: &Left<'a, T>,
+    right: &Right<'a>,
+    bias: &'a [i32],
+) -> Product<'a, T> {
+    Product {
         forms,
         codes: left.codes,
         zero_point: left.zero_point,
@@ -285,11 +299,7 @@ fn gemm_by(
         column: 0,
         zero_points: right.zero_points,
         bias,
-    };
-    // SAFETY: `forms` names only what this machine has; `check` made sure that the rows and the columns
-    // lie in their slices.
-    unsafe { product.run(left.rows, &mut output, 0, stride) };
-    Ok(())
+    }
 }
 
 fn check<T>(

@@ -1,10 +1,10 @@
 //! Products of u16 codes: their bytes are multiplied apart, and the sums put together in 64 bits.
 
 use super::{
-    Columns, Depth, Forms, GemmError, LANES, Left, MAX_K_U16_SUMS, Out, Output, Product, Right,
-    Rows, Sums, Tile, WIDTH, check, forms, isa,
+    Columns, Forms, GemmError, LANES, Left, MAX_K_U16_SUMS, Out, Output, Product, Right, Rows,
+    Sums, Tile, WIDTH, check, forms, isa,
     pack::{LINE, Panel, width},
-    requant,
+    product, requant,
 };
 use crate::simd::indirect::OUTSIDE;
 
@@ -44,18 +44,7 @@ pub(super) fn gemm_u16_by(
     if matches!(output, Output::I32(_)) && right.k > MAX_K_U16_SUMS {
         return Err(GemmError::TooDeep);
     }
-    let product = Product {
-        forms,
-        codes: left.codes,
-        zero_point: left.zero_point,
-        rows: Rows::Apart(left.stride),
-        depth: Depth { taps: 1, channels: right.k },
-        packed: right.packed,
-        n: right.n,
-        column: 0,
-        zero_points: right.zero_points,
-        bias,
-    };
+    let product = product(forms, left, right, bias);
     // SAFETY: `forms` names only what this machine has, and `check` compared the packed side's length.
     unsafe { product.run_wide(left.rows, &mut output, 0, stride) };
     Ok(())

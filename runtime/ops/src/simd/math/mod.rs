@@ -4,7 +4,8 @@
 //! that tables in registers make shorter have a form of their own for AVX-512.
 //! NaNs, infinities, signed zeros and subnormal numbers come out as the functions of `f64`, rounded,
 //! would have them. The error that a function states, in units in the last place of the exact
-//! result, holds over all of `f32` and for every instruction set. No function allocates or panics.
+//! result, holds over all of `f32` and for every instruction set. No function allocates. Slices of two
+//! lengths are the caller's fault, over which builds with debug assertions panic.
 
 #[expect(
     clippy::inline_always,

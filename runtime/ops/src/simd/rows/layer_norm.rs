@@ -28,6 +28,8 @@ pub(super) fn layer_norm_on(
     let fits = bias.is_empty() || bias.len() == scale.len();
     debug_assert!(fits, "a bias for each column");
     if !scale.is_empty() && fits {
+        let len = x.len().min(y.len()) / scale.len() * scale.len();
+        let (x, y) = (&x[..len], &mut y[..len]);
         on(isa, LayerNorm { x, scale, bias, epsilon, y });
     }
 }

@@ -1,5 +1,7 @@
-//! Primitives over rows and blocks: softmax, layer norm, local response norm, reductions, transposes, conversions and
-//! table look-ups. No function allocates or panics; slices that do not fit leave the rest untouched.
+//! Primitives over rows and blocks: softmax, layer norm, local response norm, reductions, transposes,
+//! conversions and table look-ups. No function allocates. Slices that do not fit each other are the caller's
+//! fault, over which builds with debug assertions panic; others compute the rows that all of them have, or
+//! nothing.
 
 #[expect(
     clippy::inline_always,

@@ -27,7 +27,9 @@ pub fn softmax(x: &[f32], cols: usize, y: &mut [f32]) {
 
 pub(super) fn softmax_on(isa: Isa, x: &[f32], cols: usize, y: &mut [f32]) {
     debug_assert_eq!(x.len(), y.len(), "slices of one length");
-    if cols != 0 {
+    if let Some(rows) = x.len().min(y.len()).checked_div(cols) {
+        let len = rows * cols;
+        let (x, y) = (&x[..len], &mut y[..len]);
         on(isa, Softmax { x, cols, y });
     }
 }
