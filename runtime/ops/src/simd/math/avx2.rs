@@ -78,6 +78,18 @@ impl Simd for Avx2 {
             let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
             _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)))
         };
+        sums4(x: [__m256; 4]) -> __m256 = {
+            let ab = _mm256_hadd_ps(x[0], x[1]);
+            let cd = _mm256_hadd_ps(x[2], x[3]);
+            let all = _mm256_hadd_ps(ab, cd);
+            _mm256_add_ps(all, _mm256_permute2f128_ps::<0x01>(all, all))
+        };
+        spread4(x: __m256) -> [__m256; 4] = [
+            _mm256_permute_ps::<0x00>(x),
+            _mm256_permute_ps::<0x55>(x),
+            _mm256_permute_ps::<0xaa>(x),
+            _mm256_permute_ps::<0xff>(x),
+        ];
         max_lane(x: __m256) -> f32 = {
             let four = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps::<1>(x));
             let two = _mm_max_ps(four, _mm_movehl_ps(four, four));
@@ -257,7 +269,7 @@ pub(super) fn columns4([a, b, c, d]: [__m128i; 4]) -> [__m128i; 4] {
 /// # Safety
 /// 32 rows of 16 bytes are readable and 16 of 32 writable at these strides; the machine has AVX2.
 #[inline(always)]
-pub(super) unsafe fn long32(x: *const u8, x_stride: usize, y: *mut u8, y_stride: usize) {
+unsafe fn long32(x: *const u8, x_stride: usize, y: *mut u8, y_stride: usize) {
     // SAFETY: rows below 32, columns below 16.
     unsafe {
         let mut rows = [_mm256_setzero_si256(); 16];

@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::avx2::{columns4, long32};
+use super::avx2::columns4;
 use super::tables;
 use super::vector::Simd;
 
@@ -90,6 +90,22 @@ impl Simd for Avx512 {
         sum(x: __m512) -> f32 = _mm512_reduce_add_ps(x);
         sum4(x: [__m512; 4]) -> [f32; 4] = combine4!(x, _mm512_add_ps, _mm256_add_ps, _mm_add_ps);
         max4(x: [__m512; 4]) -> [f32; 4] = combine4!(x, _mm512_max_ps, _mm256_max_ps, _mm_max_ps);
+        sums4(x: [__m512; 4]) -> __m512 = {
+            let [a, b, c, d] = x;
+            let ab = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+            let cd = _mm512_add_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
+            let (ab, cd) = (_mm512_castps_pd(ab), _mm512_castps_pd(cd));
+            let (low, high) = (_mm512_unpacklo_pd(ab, cd), _mm512_unpackhi_pd(ab, cd));
+            let all = _mm512_add_ps(_mm512_castpd_ps(low), _mm512_castpd_ps(high));
+            let all = _mm512_add_ps(all, _mm512_shuffle_f32x4::<0x4e>(all, all));
+            _mm512_add_ps(all, _mm512_shuffle_f32x4::<0xb1>(all, all))
+        };
+        spread4(x: __m512) -> [__m512; 4] = [
+            _mm512_permute_ps::<0x00>(x),
+            _mm512_permute_ps::<0x55>(x),
+            _mm512_permute_ps::<0xaa>(x),
+            _mm512_permute_ps::<0xff>(x),
+        ];
         max_lane(x: __m512) -> f32 = _mm512_reduce_max_ps(x);
         scale(x: __m512, n: __m512) -> __m512 = _mm512_scalef_ps(x, n);
     }
@@ -191,14 +207,34 @@ impl Simd for Avx512 {
 
     #[inline(always)]
     unsafe fn tile4(self, x: *const u32, x_stride: usize, y: *mut u32, y_stride: usize) {
-        // SAFETY: the caller's promise.
-        unsafe { tile16::<false>(x, x_stride, y, y_stride) }
+        // SAFETY: the caller's promise; the token shows that the machine has the features.
+        unsafe { tile16::<false, false>(x, x_stride, y, y_stride, [x; 2]) }
     }
 
     #[inline(always)]
-    unsafe fn tile4_past(self, x: *const u32, x_stride: usize, y: *mut u32, y_stride: usize) {
-        // SAFETY: the caller's promise.
-        unsafe { tile16::<true>(x, x_stride, y, y_stride) }
+    unsafe fn tile4_ahead(
+        self,
+        x: *const u32,
+        x_stride: usize,
+        y: *mut u32,
+        y_stride: usize,
+        ahead: [*const u32; 2],
+    ) {
+        // SAFETY: the caller's promise; the token shows that the machine has the features.
+        unsafe { tile16::<true, false>(x, x_stride, y, y_stride, ahead) }
+    }
+
+    #[inline(always)]
+    unsafe fn tile4_past(
+        self,
+        x: *const u32,
+        x_stride: usize,
+        y: *mut u32,
+        y_stride: usize,
+        ahead: *const u32,
+    ) {
+        // SAFETY: the caller's promise; the token shows that the machine has the features.
+        unsafe { tile16::<true, true>(x, x_stride, y, y_stride, [ahead; 2]) }
     }
 
     #[inline(always)]
@@ -282,28 +318,14 @@ impl Simd for Avx512 {
 
     #[inline(always)]
     unsafe fn long1(self, x: *const u8, x_stride: usize, y: *mut u8, y_stride: usize) {
-        // In halves, as vectors of 32 bytes have two ports for shuffles.
-        // SAFETY: rows below 64, columns below 16.
-        unsafe {
-            long32(x, x_stride, y, y_stride);
-            long32(x.add(32 * x_stride), x_stride, y.add(32), y_stride);
-        }
+        // SAFETY: the caller's promise; the token shows that the machine has the features.
+        unsafe { long64::<false>(x, x_stride, y, y_stride) }
     }
 
     #[inline(always)]
     unsafe fn long1_past(self, x: *const u8, x_stride: usize, y: *mut u8, y_stride: usize) {
-        // SAFETY: rows below 64, columns below 16; the rows of `y` lie at lines.
-        unsafe {
-            let mut rows = [_mm512_setzero_si512(); 16];
-            for (i, row) in rows.iter_mut().enumerate() {
-                *row = lanes_of_rows::<16, _>(x.add(i * x_stride), x_stride);
-            }
-            // In every lane, each round interleaves rows `i` and `i + 8`; four rounds transpose.
-            let rows = interleave(interleave(interleave(interleave(rows))));
-            for (i, row) in rows.into_iter().enumerate() {
-                _mm512_stream_si512(y.add(i * y_stride).cast(), row);
-            }
-        }
+        // SAFETY: the caller's promise; the token shows that the machine has the features.
+        unsafe { long64::<true>(x, x_stride, y, y_stride) }
     }
 
     #[inline(always)]
@@ -339,33 +361,46 @@ impl Simd for Avx512 {
     }
 }
 
-/// Transposes 16 rows of 16 elements, past the caches or not. Each row is read at once, as lines of
-/// rows far apart may share a place of the first cache.
+/// Transposes 16 rows of 16 elements, past the caches or not, and reads the tiles at `ahead` of `x` and
+/// of `y` ahead if `AHEAD`; the latter not if `PAST`. Each row is read at once, as lines of rows far
+/// apart may share a place of the first cache. Not inlined, as there would be more multiples of the
+/// strides to keep from one tile to the next than there are registers.
 ///
 /// # Safety
 /// The rows are readable and writable at these strides; those of `y` start at lines if `PAST`.
 #[expect(clippy::needless_range_loop, reason = "indices of lanes and of rows in memory at once")]
-#[inline(always)]
-unsafe fn tile16<const PAST: bool>(x: *const u32, x_stride: usize, y: *mut u32, y_stride: usize) {
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+#[inline(never)]
+unsafe fn tile16<const AHEAD: bool, const PAST: bool>(
+    x: *const u32,
+    x_stride: usize,
+    y: *mut u32,
+    y_stride: usize,
+    ahead: [*const u32; 2],
+) {
     macro_rules! rows {
         ($lane:literal, $lanes:ident, $put:expr) => {
             for k in 0..4 {
+                let row = $lane * 4 + k;
+                if AHEAD {
+                    let next = ahead[0].wrapping_add(row * x_stride);
+                    _mm_prefetch::<_MM_HINT_T0>(next.cast());
+                }
+                if AHEAD && !PAST {
+                    let next = ahead[1].wrapping_add(row * y_stride);
+                    _mm_prefetch::<_MM_HINT_T0>(next.cast());
+                }
                 for f in 0..4 {
-                    let at = x.add(($lane * 4 + k) * x_stride + f * 4);
+                    let at = x.add(row * x_stride + f * 4);
                     $lanes[f][k] = $put($lanes[f][k], _mm_loadu_si128(at.cast()));
                 }
             }
         };
     }
-    // SAFETY: called by holders of a token only; rows and columns below 16.
+    // SAFETY: rows and columns below 16; a prefetch touches no memory.
     unsafe {
         let mut lanes = [[_mm512_setzero_si512(); 4]; 4];
-        for k in 0..4 {
-            for f in 0..4 {
-                let row = _mm_loadu_si128(x.add(k * x_stride + f * 4).cast());
-                lanes[f][k] = _mm512_castsi128_si512(row);
-            }
-        }
+        rows!(0, lanes, |_, row| _mm512_castsi128_si512(row));
         rows!(1, lanes, _mm512_inserti32x4::<1>);
         rows!(2, lanes, _mm512_inserti32x4::<2>);
         rows!(3, lanes, _mm512_inserti32x4::<3>);
@@ -378,6 +413,34 @@ unsafe fn tile16<const PAST: bool>(x: *const u32, x_stride: usize, y: *mut u32, 
                 } else {
                     _mm512_storeu_pd(to.cast(), columns[k]);
                 }
+            }
+        }
+    }
+}
+
+/// Transposes 64 rows of 16 bytes, past the caches or not. Not inlined, as [`tile16`].
+///
+/// # Safety
+/// 64 rows of 16 bytes are readable and 16 of 64 writable at these strides; those of `y` start at
+/// lines if `PAST`.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+#[inline(never)]
+unsafe fn long64<const PAST: bool>(x: *const u8, x_stride: usize, y: *mut u8, y_stride: usize) {
+    let mut rows = [_mm512_setzero_si512(); 16];
+    for (i, row) in rows.iter_mut().enumerate() {
+        // SAFETY: rows below 64.
+        *row = unsafe { lanes_of_rows::<16, _>(x.add(i * x_stride), x_stride) };
+    }
+    // In every lane, each round interleaves rows `i` and `i + 8`; four rounds transpose.
+    let rows = interleave(interleave(interleave(interleave(rows))));
+    for (i, row) in rows.into_iter().enumerate() {
+        // SAFETY: columns below 16; the rows of `y` lie at lines if `PAST`.
+        unsafe {
+            let to = y.add(i * y_stride).cast();
+            if PAST {
+                _mm512_stream_si512(to, row);
+            } else {
+                _mm512_storeu_si512(to, row);
             }
         }
     }

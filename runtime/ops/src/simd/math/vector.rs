@@ -112,6 +112,22 @@ pub(crate) trait Simd: Copy {
     fn sum4(self, x: [Self::F; 4]) -> [f32; 4] {
         [self.sum(x[0]), self.sum(x[1]), self.sum(x[2]), self.sum(x[3])]
     }
+    /// As [`Simd::sum4`], in every four lanes.
+    #[inline(always)]
+    fn sums4(self, x: [Self::F; 4]) -> Self::F {
+        let [a, b, c, d] = self.sum4(x);
+        let lanes = [a, b, c, d, a, b, c, d, a, b, c, d, a, b, c, d];
+        // SAFETY: a vector has 16 lanes at most.
+        unsafe { self.load(lanes.as_ptr()) }
+    }
+    /// Each of the first four lanes, of every four the same, in all lanes.
+    #[inline(always)]
+    fn spread4(self, x: Self::F) -> [Self::F; 4] {
+        let mut lanes = [0.0; 16];
+        // SAFETY: a vector has 16 lanes at most.
+        unsafe { self.store(lanes.as_mut_ptr(), x) }
+        [self.splat(lanes[0]), self.splat(lanes[1]), self.splat(lanes[2]), self.splat(lanes[3])]
+    }
     /// The greatest lane; where there is a NaN, any lane.
     fn max_lane(self, x: Self::F) -> f32;
     /// The greatest lanes of four vectors.
@@ -157,6 +173,28 @@ pub(crate) trait Simd: Copy {
     /// # Safety
     /// `TILE4` rows of as many elements are readable and writable at these strides.
     unsafe fn tile4(self, x: *const u32, x_stride: usize, y: *mut u32, y_stride: usize);
+    /// As [`Simd::tile4`], and reads the tiles at `ahead` of `x` and of `y` ahead; any addresses will do.
+    ///
+    /// # Safety
+    /// As for [`Simd::tile4`].
+    #[inline(always)]
+    unsafe fn tile4_ahead(
+        self,
+        x: *const u32,
+        x_stride: usize,
+        y: *mut u32,
+        y_stride: usize,
+        ahead: [*const u32; 2],
+    ) {
+        let mut k = 0;
+        while k < Self::TILE4 {
+            self.prefetch(ahead[0].wrapping_add(k * x_stride).cast());
+            self.prefetch(ahead[1].wrapping_add(k * y_stride).cast());
+            k += 1;
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.tile4(x, x_stride, y, y_stride) }
+    }
     /// As [`Simd::tile4`] for four rows of four elements.
     ///
     /// # Safety
@@ -219,14 +257,21 @@ pub(crate) trait Simd: Copy {
     /// `TILE1` rows of as many elements are readable and writable at these strides.
     unsafe fn tile1(self, x: *const u8, x_stride: usize, y: *mut u8, y_stride: usize);
 
-    /// As [`Simd::tile4`], past the caches where that can be; [`Simd::fence`] must follow.
+    /// As [`Simd::tile4_ahead`], past the caches where that can be; [`Simd::fence`] must follow.
     ///
     /// # Safety
     /// As for [`Simd::tile4`]; the rows of `y` start at lines.
     #[inline(always)]
-    unsafe fn tile4_past(self, x: *const u32, x_stride: usize, y: *mut u32, y_stride: usize) {
+    unsafe fn tile4_past(
+        self,
+        x: *const u32,
+        x_stride: usize,
+        y: *mut u32,
+        y_stride: usize,
+        ahead: *const u32,
+    ) {
         // SAFETY: the caller's promise.
-        unsafe { self.tile4(x, x_stride, y, y_stride) }
+        unsafe { self.tile4_ahead(x, x_stride, y, y_stride, [ahead, y.cast_const()]) }
     }
     /// As [`Simd::long1`], past the caches where that can be; [`Simd::fence`] must follow.
     ///

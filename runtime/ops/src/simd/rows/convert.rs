@@ -31,6 +31,8 @@ impl<C: Convert> Task for Each<'_, C> {
         let (x, y) = (self.x.as_ptr(), self.y.as_mut_ptr());
         let mut i = 0;
         while i < whole {
+            // The processor reads ahead what is loaded, but not enough of what is stored.
+            simd.prefetch(y.wrapping_add(i + 8 * S::LANES).cast_const().cast());
             // SAFETY: a vector from `i` on lies within `len`.
             unsafe { self.op.step(simd, x.add(i), y.add(i)) }
             i += S::LANES;

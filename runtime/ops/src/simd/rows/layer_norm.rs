@@ -1,12 +1,11 @@
-//! Layer norm over the last axis, in two passes: the mean, then the deviations from it.
+//! Layer norm over the last axis, in three stages: the mean, the deviations from it, the result.
+//!
+//! The sums that end a stage take longer than a short row does, and a stage that reads from the second
+//! cache leaves no time for one that computes. So the three stages of three groups of rows that follow
+//! each other go together. A row's result does not depend on its neighbours.
 
 use super::super::math::vector::{Simd, Task, on};
 use super::super::{Isa, isa};
-use super::reduce::sum_of;
-
-/// Columns up to which four rows go together: they share `scale` and `bias`, their sums take fewer
-/// steps, and they stay in the first cache.
-const SHARED: usize = 2048;
 
 /// `(x - mean) / sqrt(variance + epsilon) * scale + bias` of every row of `x: [rows, scale.len()]`.
 ///
@@ -29,12 +28,14 @@ pub(super) fn layer_norm_on(
     debug_assert!(fits, "a bias for each column");
     if !scale.is_empty() && fits {
         let len = x.len().min(y.len()) / scale.len() * scale.len();
-        let (x, y) = (&x[..len], &mut y[..len]);
-        on(isa, LayerNorm { x, scale, bias, epsilon, y });
+        if len != 0 {
+            let (x, y) = (&x[..len], &mut y[..len]);
+            on(isa, LayerNorm { x, scale, bias, epsilon, y });
+        }
     }
 }
 
-/// `scale` is not empty, and `bias` is empty or as long.
+/// `scale` is not empty, `bias` is empty or as long, and the others are as many whole rows, one at least.
 struct LayerNorm<'a> {
     x: &'a [f32],
     scale: &'a [f32],
@@ -48,221 +49,367 @@ impl Task for LayerNorm<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
+        let cols = self.scale.len();
+        macro_rules! short {
+            ($n:literal) => {
+                if cols == $n * S::LANES {
+                    self.short::<S, $n>(simd, S::LANES)
+                } else {
+                    self.short::<S, $n>(simd, cols - ($n - 1) * S::LANES)
+                }
+            };
+        }
+        // Vectors of plain Rust are several registers each.
+        let (held, wide) = (S::FUSED, S::LANES == 16);
+        let more = held && !wide;
+        match cols.div_ceil(S::LANES) {
+            1 if held => short!(1),
+            2 if held => short!(2),
+            3 if held => short!(3),
+            4 if held => short!(4),
+            5 if more => short!(5),
+            6 if more => short!(6),
+            7 if more => short!(7),
+            8 if more => short!(8),
+            ..=64 => self.groups::<S, 2, 1>(simd),
+            _ if wide => self.groups::<S, 1, 4>(simd),
+            // As many sums as there are registers for.
+            _ => self.groups::<S, 1, 2>(simd),
+        }
+    }
+}
+
+impl LayerNorm<'_> {
+    /// Rows of `N` vectors, the last one of `last` elements, by fours. Deviations stay in registers.
+    #[inline(always)]
+    fn short<S: Simd, const N: usize>(self, simd: S, last: usize) {
         let Self { x, scale, bias, epsilon, y } = self;
         let cols = scale.len();
-        let part = 1.0 / cols as f32;
-        let (mut xs, mut ys) = (x, y);
-        if cols <= SHARED {
-            let (mut fours, mut to) = (xs.chunks_exact(4 * cols), ys.chunks_exact_mut(4 * cols));
-            for (x, y) in fours.by_ref().zip(to.by_ref()) {
-                let (mut rows, mut affine) = ([x; 4], [Affine::default(); 4]);
+        let rows = x.len() / cols;
+        let zero = simd.splat(0.0);
+        let (mut scales, mut biases) = ([zero; N], [zero; N]);
+        let count = |n: usize| if n + 1 < N { S::LANES } else { last };
+        let mut n = 0;
+        while n < N {
+            let i = n * S::LANES;
+            // SAFETY: `count(n)` elements from `i` on lie within `scale`.
+            scales[n] = unsafe { head(simd, scale.as_ptr().add(i), count(n), zero) };
+            if !bias.is_empty() {
+                // SAFETY: as above, as `bias` is as long.
+                biases[n] = unsafe { head(simd, bias.as_ptr().add(i), count(n), zero) };
+            }
+            n += 1;
+        }
+        // Less than four rows go one by one, each of them as four that are the same.
+        let (at_once, pitch) = if rows < 4 { (1, 0) } else { (rows, cols) };
+        for (x, y) in x.chunks(at_once * cols).zip(y.chunks_mut(at_once * cols)) {
+            let (from, to) = (x.as_ptr(), y.as_mut_ptr());
+            // The last group overlaps the one before. Steps that go beyond the groups repeat the first
+            // or the last one; what they write is written again.
+            let start = |group: usize| (group * 4).min(at_once.saturating_sub(4)) * cols;
+            let mut deviations = [[zero; N]; 4];
+            let (mut means, mut stats) =
+                ([zero; 4], Stats { factors: [zero; 4], shifts: [zero; 4] });
+            let mut step = 0;
+            while step < at_once.div_ceil(4) + 2 {
+                let mut ends = [[zero; 4]; 3];
                 let mut r = 0;
                 while r < 4 {
-                    rows[r] = &x[r * cols..][..cols];
+                    let at = start(step.saturating_sub(2)) + r * pitch;
+                    let mut n = 0;
+                    while n < N {
+                        let y = simd.fma(deviations[r][n], stats.factors[r], stats.shifts[r]);
+                        let y = simd.fma(y, scales[n], biases[n]);
+                        // SAFETY: `count(n)` elements of a row of `y`.
+                        unsafe { store(simd, to.add(at + n * S::LANES), count(n), y) }
+                        n += 1;
+                    }
+                    let at = start(step.saturating_sub(1)) + r * pitch;
+                    n = 0;
+                    while n < N {
+                        let from = from.wrapping_add(at + n * S::LANES);
+                        // SAFETY: `count(n)` elements of a row of `x`.
+                        let d = simd.sub(unsafe { head(simd, from, count(n), means[r]) }, means[r]);
+                        ends[1][r] = if n == 0 { d } else { simd.add(ends[1][r], d) };
+                        ends[2][r] = simd.fma(d, d, ends[2][r]);
+                        deviations[r][n] = d;
+                        n += 1;
+                    }
                     r += 1;
                 }
-                let mut means = sums(simd, rows);
-                for mean in &mut means {
-                    *mean *= part;
-                }
-                let (rests, squares) = deviations_of(simd, rows, means);
                 r = 0;
                 while r < 4 {
-                    affine[r] = Affine::new(means[r], rests[r], squares[r], part, epsilon);
+                    let at = start(step) + r * pitch;
+                    let mut n = 0;
+                    while n < N {
+                        let from = from.wrapping_add(at + n * S::LANES);
+                        // SAFETY: as above.
+                        let x = unsafe { head(simd, from, count(n), zero) };
+                        ends[0][r] = if n == 0 { x } else { simd.add(ends[0][r], x) };
+                        n += 1;
+                    }
                     r += 1;
                 }
-                normalize(simd, rows, affine, scale, bias, y);
+                let [sums, rests, squares] = ends;
+                stats = Stats::new(simd, simd.sums4(rests), simd.sums4(squares), cols, epsilon);
+                means = means_of(simd, simd.sums4(sums), cols);
+                step += 1;
             }
-            (xs, ys) = (fours.remainder(), to.into_remainder());
-        }
-        for (x, y) in xs.chunks_exact(cols).zip(ys.chunks_exact_mut(cols)) {
-            let mean = sum_of(simd, x) * part;
-            let (rest, square) = deviations(simd, x, mean);
-            let affine = Affine::new(mean, rest, square, part, epsilon);
-            normalize(simd, [x], [affine], scale, bias, y);
         }
     }
-}
 
-/// What makes `(x - mean) * factor - shift` of a row's elements.
-#[derive(Clone, Copy, Debug, Default)]
-struct Affine {
-    mean: f32,
-    factor: f32,
-    shift: f32,
-}
-
-impl Affine {
-    /// Of the sums of deviations from the rounded `mean` and of their squares; `part` is one divided
-    /// by how many there are.
+    /// Groups of `R` rows, one or two, with `U` sums of each.
     #[inline(always)]
-    fn new(mean: f32, rest: f32, squares: f32, part: f32, epsilon: f32) -> Self {
-        let rest = rest * part;
-        let variance = (squares * part - rest * rest).max(0.0);
-        let factor = 1.0 / (variance + epsilon).sqrt();
-        Self { mean, factor, shift: rest * factor }
+    fn groups<S: Simd, const R: usize, const U: usize>(self, simd: S) {
+        let Self { x, scale, bias, epsilon, y } = self;
+        let cols = scale.len();
+        let rows = x.len() / cols;
+        let groups = rows.div_ceil(R);
+        let none = [[simd.splat(0.0); U]; R];
+        let mut sums = Sums { values: none, rests: none, squares: none };
+        let mut means = [simd.splat(0.0); 4];
+        let mut step = 0;
+        while step < groups + 2 {
+            let (rests, squares) = (total(simd, sums.rests), total(simd, sums.squares));
+            let stats = Stats::new(simd, rests, squares, cols, epsilon);
+            let old = means;
+            means = means_of(simd, total(simd, sums.values), cols);
+            // A last group of less rows has its last one twice.
+            let places = |group: usize| {
+                let mut places = [0; R];
+                let mut r = 0;
+                while r < R {
+                    places[r] = (group * R + r).min(rows.saturating_sub(1)) * cols;
+                    r += 1;
+                }
+                places
+            };
+            let stages = Stages {
+                x: x.as_ptr(),
+                y: y.as_mut_ptr(),
+                scale,
+                bias,
+                places: [
+                    places(step),
+                    places(step.saturating_sub(1)),
+                    places(step.saturating_sub(2)),
+                ],
+                means: [means, old],
+                stats,
+            };
+            let (first, second) = (step < groups, step != 0 && step <= groups);
+            sums = match (first, second, step >= 2) {
+                (true, true, true) => stages.go::<U, true, true, true>(simd),
+                (true, true, false) => stages.go::<U, true, true, false>(simd),
+                (true, false, _) => stages.go::<U, true, false, false>(simd),
+                (false, true, true) => stages.go::<U, false, true, true>(simd),
+                (false, true, false) => stages.go::<U, false, true, false>(simd),
+                (false, false, _) => stages.go::<U, false, false, true>(simd),
+            };
+            step += 1;
+        }
     }
 }
 
-/// Writes `R` rows that follow each other; all have `scale.len()` elements.
+/// What the first stage adds up, and the second one.
+struct Sums<S: Simd, const R: usize, const U: usize> {
+    values: [[S::F; U]; R],
+    /// Of deviations from the rounded means.
+    rests: [[S::F; U]; R],
+    squares: [[S::F; U]; R],
+}
+
+/// What makes `deviation * factor + shift` of the deviations of four rows.
+#[derive(Clone, Copy, Debug)]
+struct Stats<S: Simd> {
+    factors: [S::F; 4],
+    shifts: [S::F; 4],
+}
+
+impl<S: Simd> Stats<S> {
+    /// Of the sums of deviations from the rounded mean and of their squares, in every four lanes.
+    #[inline(always)]
+    fn new(simd: S, rests: S::F, squares: S::F, cols: usize, epsilon: f32) -> Self {
+        let (zero, part) = (simd.splat(0.0), simd.splat(1.0 / cols as f32));
+        let rests = simd.mul(rests, part);
+        let variances = simd.nfma(rests, rests, simd.mul(squares, part));
+        let variances = simd.max(variances, zero);
+        let factors = simd.rsqrt(simd.add(variances, simd.splat(epsilon)));
+        let shifts = simd.mul(simd.sub(zero, rests), factors);
+        Self { factors: simd.spread4(factors), shifts: simd.spread4(shifts) }
+    }
+}
+
+/// The means of four rows, of their sums in every four lanes.
 #[inline(always)]
-fn normalize<S: Simd, const R: usize>(
-    simd: S,
-    rows: [&[f32]; R],
-    affine: [Affine; R],
-    scale: &[f32],
-    bias: &[f32],
-    y: &mut [f32],
-) {
-    let cols = scale.len();
-    let to = y.as_mut_ptr();
-    let zero = simd.splat(0.0);
-    let (mut means, mut factors, mut shifts) = ([zero; R], [zero; R], [zero; R]);
+fn means_of<S: Simd>(simd: S, sums: S::F, cols: usize) -> [S::F; 4] {
+    simd.spread4(simd.mul(sums, simd.splat(1.0 / cols as f32)))
+}
+
+/// The sums of `R` rows in every four lanes, of the `U` that each has.
+#[inline(always)]
+fn total<S: Simd, const R: usize, const U: usize>(simd: S, sums: [[S::F; U]; R]) -> S::F {
+    let mut rows = [simd.splat(0.0); 4];
     let mut r = 0;
     while r < R {
-        means[r] = simd.splat(affine[r].mean);
-        factors[r] = simd.splat(affine[r].factor);
-        shifts[r] = simd.splat(-affine[r].shift);
+        let sums = sums[r];
+        rows[r] = match U {
+            1 => sums[0],
+            2 => simd.add(sums[0], sums[U - 1]),
+            _ => simd.add(simd.add(sums[0], sums[1]), simd.add(sums[2], sums[U - 1])),
+        };
         r += 1;
     }
-    let mut i = 0;
-    while i < cols {
-        let count = S::LANES.min(cols - i);
-        // SAFETY: `count` elements from `i` on lie within `scale`.
-        let k = unsafe { head(simd, scale.as_ptr().add(i), count) };
-        let b = if bias.is_empty() {
-            zero
+    simd.sums4(rows)
+}
+
+/// A stage each of three groups of rows, the first stage first.
+struct Stages<'a, S: Simd, const R: usize> {
+    x: *const f32,
+    y: *mut f32,
+    scale: &'a [f32],
+    /// As long as `scale`, or empty.
+    bias: &'a [f32],
+    /// The elements that the rows of each stage start at.
+    places: [[usize; R]; 3],
+    /// Those for the second stage and for the third.
+    means: [[S::F; 4]; 2],
+    stats: Stats<S>,
+}
+
+impl<S: Simd, const R: usize> Stages<'_, S, R> {
+    /// Those of the three stages that are asked for.
+    #[inline(always)]
+    fn go<const U: usize, const A: bool, const B: bool, const C: bool>(
+        self,
+        simd: S,
+    ) -> Sums<S, R, U> {
+        if self.bias.is_empty() {
+            self.run::<U, A, B, C, false>(simd)
         } else {
-            // SAFETY: as above, as `bias` is as long as `scale`.
-            unsafe { head(simd, bias.as_ptr().add(i), count) }
-        };
-        // All are read before any is written: with rows of whole pages, a write to one of them
-        // would hold up the read of the next.
-        let mut values = [zero; R];
-        r = 0;
-        while r < R {
-            // SAFETY: as above, as the row is as long as `scale`.
-            let a = simd.sub(unsafe { head(simd, rows[r].as_ptr().add(i), count) }, means[r]);
-            let a = simd.fma(a, factors[r], shifts[r]);
-            values[r] = if bias.is_empty() { simd.mul(a, k) } else { simd.fma(a, k, b) };
-            r += 1;
+            self.run::<U, A, B, C, true>(simd)
         }
-        r = 0;
+    }
+
+    #[inline(always)]
+    fn run<const U: usize, const A: bool, const B: bool, const C: bool, const BIAS: bool>(
+        self,
+        simd: S,
+    ) -> Sums<S, R, U> {
+        let none = [[simd.splat(0.0); U]; R];
+        let mut sums = Sums { values: none, rests: none, squares: none };
+        let cols = self.scale.len();
+        let mut i = 0;
+        while i + U * S::LANES <= cols {
+            let mut u = 0;
+            while u < U {
+                // SAFETY: `U` vectors from `i` on lie within a row.
+                unsafe { self.step::<U, A, B, C, BIAS>(simd, i, S::LANES, u, &mut sums) }
+                i += S::LANES;
+                u += 1;
+            }
+        }
+        while i < cols {
+            let count = S::LANES.min(cols - i);
+            // SAFETY: `count` elements from `i` on lie within a row.
+            unsafe { self.step::<U, A, B, C, BIAS>(simd, i, count, 0, &mut sums) }
+            i += S::LANES;
+        }
+        sums
+    }
+
+    /// One vector of each row, or the first `count` elements of one, to the sums with index `u`.
+    ///
+    /// # Safety
+    /// `count` elements from `i` on lie within a row, and the rows of the stages asked for within
+    /// `x`, and within `y` for the third.
+    #[inline(always)]
+    unsafe fn step<
+        const U: usize,
+        const A: bool,
+        const B: bool,
+        const C: bool,
+        const BIAS: bool,
+    >(
+        &self,
+        simd: S,
+        i: usize,
+        count: usize,
+        u: usize,
+        sums: &mut Sums<S, R, U>,
+    ) {
+        let [first, second, third] = self.places;
+        let zero = simd.splat(0.0);
+        let (mut values, mut k, mut b) = ([zero; R], zero, zero);
+        if C {
+            // SAFETY: `scale` is as long as a row.
+            k = unsafe { head(simd, self.scale.as_ptr().add(i), count, zero) };
+            if BIAS {
+                // SAFETY: as above, as `bias` is as long.
+                b = unsafe { head(simd, self.bias.as_ptr().add(i), count, zero) };
+            }
+        }
+        let mut r = 0;
         while r < R {
-            if count == S::LANES {
-                // SAFETY: as above, as `y` has `R` rows as long.
-                unsafe { simd.store(to.add(r * cols + i), values[r]) }
-            } else {
+            if C {
+                // SAFETY: the caller's promise.
+                let x = unsafe { head(simd, self.x.add(third[r] + i), count, zero) };
+                let d = simd.sub(x, self.means[1][r]);
+                let y = simd.fma(d, self.stats.factors[r], self.stats.shifts[r]);
+                values[r] = if BIAS { simd.fma(y, k, b) } else { simd.mul(y, k) };
+            }
+            if A {
                 // SAFETY: as above.
-                unsafe { simd.store_head(to.add(r * cols + i), count, values[r]) }
+                let x = unsafe { head(simd, self.x.add(first[r] + i), count, zero) };
+                sums.values[r][u] = simd.add(sums.values[r][u], x);
+            }
+            if B {
+                let mean = self.means[0][r];
+                // SAFETY: as above.
+                let x = unsafe { head(simd, self.x.add(second[r] + i), count, mean) };
+                let d = simd.sub(x, mean);
+                sums.rests[r][u] = simd.add(sums.rests[r][u], d);
+                sums.squares[r][u] = simd.fma(d, d, sums.squares[r][u]);
             }
             r += 1;
         }
-        i += S::LANES;
-    }
-}
-
-/// The sums of four rows of one length.
-#[inline(always)]
-fn sums<S: Simd>(simd: S, rows: [&[f32]; 4]) -> [f32; 4] {
-    let mut sums = [simd.splat(0.0); 4];
-    let cols = rows[0].len();
-    let mut i = 0;
-    while i < cols {
-        let count = S::LANES.min(cols - i);
-        let mut r = 0;
-        while r < 4 {
-            // SAFETY: `count` elements from `i` on lie within each row.
-            sums[r] = simd.add(sums[r], unsafe { head(simd, rows[r].as_ptr().add(i), count) });
-            r += 1;
-        }
-        i += S::LANES;
-    }
-    simd.sum4(sums)
-}
-
-/// As [`deviations`], of four rows of one length.
-#[inline(always)]
-fn deviations_of<S: Simd>(simd: S, rows: [&[f32]; 4], means: [f32; 4]) -> ([f32; 4], [f32; 4]) {
-    let zero = simd.splat(0.0);
-    let (mut sums, mut squares, mut middles) = ([zero; 4], [zero; 4], [zero; 4]);
-    let mut r = 0;
-    while r < 4 {
-        middles[r] = simd.splat(means[r]);
-        r += 1;
-    }
-    let cols = rows[0].len();
-    let whole = cols - cols % S::LANES;
-    let mut i = 0;
-    while i < whole {
+        // All are read before any is written: with rows of whole pages, a write to one of them
+        // would hold up the read of the next.
         r = 0;
-        while r < 4 {
-            // SAFETY: a vector from `i` on lies within each row.
-            let d = simd.sub(unsafe { simd.load(rows[r].as_ptr().add(i)) }, middles[r]);
-            // The rows of the next step, while this one works within the first cache.
-            simd.prefetch(rows[r].as_ptr().wrapping_add(4 * cols + i));
-            sums[r] = simd.add(sums[r], d);
-            squares[r] = simd.fma(d, d, squares[r]);
-            r += 1;
-        }
-        i += S::LANES;
-    }
-    if i < cols {
-        r = 0;
-        while r < 4 {
-            // SAFETY: `cols - i` elements are left in each row.
-            let a = unsafe { simd.load_head(rows[r].as_ptr().add(i), cols - i, middles[r]) };
-            let d = simd.sub(a, middles[r]);
-            sums[r] = simd.add(sums[r], d);
-            squares[r] = simd.fma(d, d, squares[r]);
+        while C && r < R {
+            // SAFETY: as above.
+            unsafe { store(simd, self.y.add(third[r] + i), count, values[r]) }
             r += 1;
         }
     }
-    (simd.sum4(sums), simd.sum4(squares))
 }
 
-/// Loads `count` elements, zeros behind them.
+/// Loads `count` elements, `fill` behind them.
 ///
 /// # Safety
 /// `count` elements are readable.
 #[inline(always)]
-unsafe fn head<S: Simd>(simd: S, from: *const f32, count: usize) -> S::F {
+unsafe fn head<S: Simd>(simd: S, from: *const f32, count: usize, fill: S::F) -> S::F {
     if count == S::LANES {
         // SAFETY: the caller's promise.
         unsafe { simd.load(from) }
     } else {
         // SAFETY: the caller's promise.
-        unsafe { simd.load_head(from, count, simd.splat(0.0)) }
+        unsafe { simd.load_head(from, count, fill) }
     }
 }
 
-/// The sums of the deviations from `mean`, and of their squares.
+/// Stores `count` elements.
+///
+/// # Safety
+/// `count` elements are writable.
 #[inline(always)]
-fn deviations<S: Simd>(simd: S, row: &[f32], mean: f32) -> (f32, f32) {
-    let (zero, mean) = (simd.splat(0.0), simd.splat(mean));
-    let (mut sums, mut squares) = ([zero; 4], [zero; 4]);
-    let (at, len) = (row.as_ptr(), row.len());
-    let mut i = 0;
-    while i + 4 * S::LANES <= len {
-        let mut k = 0;
-        while k < 4 {
-            // SAFETY: four vectors from `i` on lie within the row.
-            let d = simd.sub(unsafe { simd.load(at.add(i + k * S::LANES)) }, mean);
-            sums[k] = simd.add(sums[k], d);
-            squares[k] = simd.fma(d, d, squares[k]);
-            k += 1;
-        }
-        i += 4 * S::LANES;
+unsafe fn store<S: Simd>(simd: S, to: *mut f32, count: usize, x: S::F) {
+    if count == S::LANES {
+        // SAFETY: the caller's promise.
+        unsafe { simd.store(to, x) }
+    } else {
+        // SAFETY: the caller's promise.
+        unsafe { simd.store_head(to, count, x) }
     }
-    while i < len {
-        let count = S::LANES.min(len - i);
-        // SAFETY: `count` elements from `i` on lie within the row.
-        let d = simd.sub(unsafe { simd.load_head(at.add(i), count, mean) }, mean);
-        sums[0] = simd.add(sums[0], d);
-        squares[0] = simd.fma(d, d, squares[0]);
-        i += S::LANES;
-    }
-    let total = simd.add(simd.add(sums[0], sums[1]), simd.add(sums[2], sums[3]));
-    let square = simd.add(simd.add(squares[0], squares[1]), simd.add(squares[2], squares[3]));
-    (simd.sum(total), simd.sum(square))
 }

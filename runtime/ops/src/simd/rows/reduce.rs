@@ -6,6 +6,10 @@ use super::super::{Isa, isa};
 /// Vectors that one accumulator takes up in `f32` before it goes to `f64`.
 const DEPTH: usize = 32;
 
+/// Elements that a maximum or a minimum reads ahead: it takes so many instructions for each that few lines
+/// would be under way from memory.
+const AHEAD: usize = 512;
+
 /// What a row is reduced to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reduction {
@@ -133,6 +137,7 @@ pub(super) fn extreme_of<S: Simd, const MAX: bool>(simd: S, row: &[f32], start: 
         while k < 4 {
             // SAFETY: four vectors from `i` on lie within the row.
             let x = unsafe { simd.load(at.add(i + k * S::LANES)) };
+            simd.prefetch(at.wrapping_add(i + k * S::LANES + AHEAD));
             best[k] = better::<S, MAX>(simd, x, best[k]);
             flaws[k] = flaw(simd, flaws[k], x);
             k += 1;

@@ -270,6 +270,31 @@ fn layer_norm_takes_any_number_of_rows() {
 }
 
 #[test]
+fn layer_norm_of_a_row_does_not_depend_on_its_neighbours() {
+    for &isa in Isa::available() {
+        for &cols in LENS.iter().chain(&[511, 1024, 1025, 1100]) {
+            for rows in [2, 3, 5, 10] {
+                let mut x = random(rows * cols, 9);
+                x[cols] = f32::NAN;
+                let (scale, bias) = (random(cols, 10), random(cols, 11));
+                let mut y = vec![0.0; x.len()];
+                layer_norm_on(isa, &x, &scale, &bias, 1e-5, &mut y);
+                for (r, (x, y)) in x.chunks(cols).zip(y.chunks(cols)).enumerate() {
+                    let mut alone = vec![0.0; cols];
+                    layer_norm_on(isa, x, &scale, &bias, 1e-5, &mut alone);
+                    let same = y.iter().zip(&alone).all(|(y, alone)| match r {
+                        1 => y.is_nan() && alone.is_nan(),
+                        _ => y.to_bits() == alone.to_bits(),
+                    });
+                    assert!(same, "{isa:?} {rows} {cols} {r}");
+                }
+            }
+            layer_norm_on(isa, &[], &random(cols, 10), &[], 1e-5, &mut []);
+        }
+    }
+}
+
+#[test]
 fn lrn_is_near_that_of_f64() {
     let cases = [(1, 1), (1, 5), (3, 2), (5, 7), (16, 3), (17, 5), (64, 5), (65, 4), (100, 1)]
         .into_iter()

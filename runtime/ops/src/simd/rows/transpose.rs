@@ -275,10 +275,14 @@ impl Plane {
             (true, true) => Order::Down,
             (true, false) => Order::Across,
         };
+        // Rows that are whole pages apart share so few places of the first cache that what is read ahead
+        // is gone when it is needed.
+        let x_apart = rows.from.wrapping_mul(size_of::<T>());
+        let crowded = !far && (apart | x_apart).is_multiple_of(PAGE_BYTES);
         let ahead = match (far, size_of::<T>()) {
             (true, 4) => 4,
             (true, _) => 1,
-            (false, 4) => 2,
+            (false, 4) if !crowded => 1,
             (false, _) => usize::MAX,
         };
         let mut i0 = 0;
@@ -302,30 +306,25 @@ impl Plane {
                 }
                 at = 0;
                 while at < down * across {
-                    if ahead < down * across - at {
-                        let (i, j) = start(there);
-                        there = order.next(there, down, across);
-                        let mut k = 0;
-                        while k < tall.max(wide) {
-                            let from = x.wrapping_add((i + k.min(tall - 1)) * rows.from + j);
-                            let to = y.wrapping_add((j + k.min(wide - 1)) * cols.to + i);
-                            if far {
-                                simd.prefetch(from.cast());
-                            }
-                            if !past {
-                                simd.prefetch(to.cast_const().cast());
-                            }
-                            k += 1;
-                        }
-                    }
+                    // Nothing is ahead of the last tiles of a block but themselves.
+                    let next = if ahead < down * across - at { there } else { here };
+                    there = order.next(there, down, across);
+                    let (i, j) = start(next);
+                    let next = Tile {
+                        x: x.wrapping_add(i * rows.from + j),
+                        y: y.wrapping_add(j * cols.to + i),
+                        strides: [rows.from, cols.to],
+                    };
                     let (i, j) = start(here);
                     here = order.next(here, down, across);
                     // SAFETY: a tile from `i` and `j` on lies within the matrix.
                     let (x, y) = unsafe { (x.add(i * rows.from + j), y.add(j * cols.to + i)) };
                     let at_lines =
                         y.addr().is_multiple_of(LINE_BYTES) && apart.is_multiple_of(LINE_BYTES);
+                    let next = if ahead == usize::MAX { None } else { Some(next) };
+                    let tile = Tile { x, y, strides: [rows.from, cols.to] };
                     // SAFETY: as above.
-                    unsafe { tile(simd, x, rows.from, y, cols.to, past && at_lines) }
+                    unsafe { tile.transpose(simd, next, past && at_lines) }
                     at += 1;
                 }
                 let (i_done, j_done) = (i1.min(i0 + down * tall), j1.min(j0 + across * wide));
@@ -366,44 +365,68 @@ impl Order {
     }
 }
 
-/// Transposes the largest tile.
-///
-/// # Safety
-/// `TILE4` rows and columns of 4-byte elements, or `LONG1` rows of `LINE_BYTES` 1-byte ones, are
-/// readable at `x` and writable at `y`; if it is to go past the caches, rows of `y` start at lines.
-#[inline(always)]
-unsafe fn tile<S: Simd, T: Copy>(
-    simd: S,
+/// The largest tile: `TILE4` rows and columns of 4-byte elements, or `LONG1` rows of `LINE_BYTES` 1-byte
+/// ones.
+#[derive(Clone, Copy, Debug)]
+struct Tile<T> {
     x: *const T,
-    x_stride: usize,
     y: *mut T,
-    y_stride: usize,
-    past: bool,
-) {
-    if size_of::<T>() == 4 {
-        let (x, y) = (x.cast(), y.cast());
-        // SAFETY: the caller's promise.
-        unsafe {
-            if past {
-                simd.tile4_past(x, x_stride, y, y_stride);
-            } else {
-                simd.tile4(x, x_stride, y, y_stride);
+    /// In elements, of `x` and of `y`.
+    strides: [usize; 2],
+}
+
+impl<T: Copy> Tile<T> {
+    /// Transposes it, and reads `ahead` what is to follow.
+    ///
+    /// # Safety
+    /// The tile is readable at `x` and writable at `y`; if it is to go past the caches, rows of `y`
+    /// start at lines.
+    #[inline(always)]
+    unsafe fn transpose<S: Simd>(self, simd: S, ahead: Option<Self>, past: bool) {
+        let Self { x, y, strides: [x_stride, y_stride] } = self;
+        if size_of::<T>() == 4 {
+            let (x, y) = (x.cast(), y.cast());
+            // SAFETY: the caller's promise.
+            unsafe {
+                match ahead {
+                    _ if past => {
+                        let next = ahead.map_or(x, |next| next.x.cast());
+                        simd.tile4_past(x, x_stride, y, y_stride, next);
+                    }
+                    Some(next) => {
+                        let next = [next.x.cast(), next.y.cast_const().cast()];
+                        simd.tile4_ahead(x, x_stride, y, y_stride, next);
+                    }
+                    None => simd.tile4(x, x_stride, y, y_stride),
+                }
+            }
+            return;
+        }
+        if let Some(next) = ahead {
+            let mut k = 0;
+            while k < S::LONG1.max(LINE_BYTES) {
+                let row = k.min(S::LONG1 - 1) * x_stride;
+                simd.prefetch(next.x.wrapping_add(row).cast());
+                if !past {
+                    let row = k.min(LINE_BYTES - 1) * y_stride;
+                    simd.prefetch(next.y.wrapping_add(row).cast_const().cast());
+                }
+                k += 1;
             }
         }
-        return;
-    }
-    let mut k = 0;
-    while k < LINE_BYTES {
-        // SAFETY: the caller's promise; a tile is some times 16 columns.
-        unsafe {
-            let (x, y) = (x.add(k).cast(), y.add(k * y_stride).cast());
-            if past {
-                simd.long1_past(x, x_stride, y, y_stride);
-            } else {
-                simd.long1(x, x_stride, y, y_stride);
+        let mut k = 0;
+        while k < LINE_BYTES {
+            // SAFETY: the caller's promise; a tile is some times 16 columns.
+            unsafe {
+                let (x, y) = (x.add(k).cast(), y.add(k * y_stride).cast());
+                if past {
+                    simd.long1_past(x, x_stride, y, y_stride);
+                } else {
+                    simd.long1(x, x_stride, y, y_stride);
+                }
             }
+            k += 16;
         }
-        k += 16;
     }
 }
 
