@@ -202,6 +202,37 @@ fn rows_are_the_ones_asked_for() {
 }
 
 #[test]
+fn sums_do_not_depend_on_how_rows_are_split() {
+    for (kernel, stride) in [(3, 1), (3, 2), (5, 1), (5, 2), (4, 1)] {
+        for gap in [2, 235] {
+            let window = Window::square([13, 6], kernel, stride, kernel / 2);
+            let shape = Shape { window, channels: 21, multiplier: 1 };
+            let (taps, [_, height, width]) = (kernel * kernel, window.output);
+            let x_stride = 21 + gap;
+            let x = noise(len(13 * 6, x_stride, 21));
+            let mut packed = vec![0.0; packed_len(taps, 21).unwrap()];
+            pack(&noise(taps * 21), taps, 21, &mut packed);
+            let bias = noise(21);
+            let weights =
+                Weights { packed: &packed, bias: Some(&bias), activation: Activation::None };
+            for &isa in Isa::available() {
+                let run = |rows: Range<usize>| {
+                    let mut y = vec![0.0; rows.len() * width * 21];
+                    let image = Image { data: &x, stride: x_stride };
+                    depthwise_on(isa, &shape, image, &weights, rows, &mut y, 21);
+                    y.iter().map(|y| y.to_bits()).collect::<Vec<_>>()
+                };
+                let whole = run(0..height);
+                for split in 1..height {
+                    let parts = [run(0..split), run(split..height)].concat();
+                    assert!(parts == whole, "{isa:?} {kernel} by {stride}, split at {split}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn large_images_are_right() {
     let shape = Shape { window: Window::square([70, 75], 3, 1, 1), channels: 100, multiplier: 1 };
     check(shape, 0, 0..70, true, Activation::None);
