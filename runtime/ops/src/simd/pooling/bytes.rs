@@ -1,10 +1,14 @@
-//! Vectors of 8-bit codes.
+//! Vectors of 8-bit codes, their maxima, and averages of them in 16 bits.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{
-    __m256i, __m512i, _mm256_loadu_si256, _mm256_max_epu8, _mm256_setzero_si256,
-    _mm256_storeu_si256, _mm512_loadu_si512, _mm512_max_epu8, _mm512_setzero_si512,
-    _mm512_storeu_si512,
+    __m256i, __m512i, _mm_cvtsi32_si128, _mm256_add_epi16, _mm256_and_si256, _mm256_loadu_si256,
+    _mm256_max_epu8, _mm256_mulhi_epu16, _mm256_mulhrs_epi16, _mm256_or_si256, _mm256_set1_epi16,
+    _mm256_setzero_si256, _mm256_slli_epi16, _mm256_srl_epi16, _mm256_srli_epi16,
+    _mm256_storeu_si256, _mm256_sub_epi16, _mm512_add_epi16, _mm512_and_si512, _mm512_loadu_si512,
+    _mm512_max_epu8, _mm512_mulhi_epu16, _mm512_mulhrs_epi16, _mm512_or_si512, _mm512_set1_epi16,
+    _mm512_setzero_si512, _mm512_slli_epi16, _mm512_srl_epi16, _mm512_srli_epi16,
+    _mm512_storeu_si512, _mm512_sub_epi16,
 };
 
 /// A vector of codes.
@@ -13,6 +17,9 @@ use std::arch::x86_64::{
 ///
 /// Whoever uses one has its instruction set; pointers have memory for `LEN` codes.
 pub(super) trait Bytes: Copy {
+    /// A 16-bit sum of each code.
+    type Sums: Copy;
+
     const LEN: usize;
 
     /// # Safety
@@ -27,10 +34,85 @@ pub(super) trait Bytes: Copy {
     /// # Safety
     /// See the trait.
     unsafe fn store(self, to: *mut u8);
+    /// The sums of this vector alone.
+    ///
+    /// # Safety
+    /// See the trait.
+    unsafe fn sums(self) -> Self::Sums;
+    /// # Safety
+    /// See the trait.
+    unsafe fn add(one: Self::Sums, other: Self::Sums) -> Self::Sums;
+    /// The quotients of sums.
+    ///
+    /// # Safety
+    /// See the trait.
+    unsafe fn divide(sums: Self::Sums, by: Quotient) -> Self;
+}
+
+/// Division of 16-bit sums of codes, rounded half to even, in 16 bits.
+///
+/// Of a small divisor, the product with the inverse, rounded up, is rounded half up: its error stays
+/// below a step of the sum. What is odd then is taken again of a sum that is less by 1, which makes a
+/// difference to halves alone.
+///
+/// Of others, half of the divisor but 1 is added, and the product rounded down. A sum half way to the next
+/// quotient lacks 1, which is added if the quotient is odd. The error is below `divisor` times the sum,
+/// and the sum below 256 times the divisor, hence exact if `256 * divisor^2 <= 2^(16 + shift)`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Quotient {
+    /// What is added to every sum.
+    term: u16,
+    /// 2^15, or `2^(16 + shift)`, over the divisor.
+    inverse: u16,
+    /// 0 for a small divisor.
+    shift: u8,
+    /// 1 for an even divisor.
+    even: u16,
+}
+
+impl Quotient {
+    /// The greatest divisor.
+    pub(super) const MOST: usize = 128;
+
+    /// By `divisor`, from 1 to [`Self::MOST`], of sums of codes with `padding` added, which together are
+    /// at most 255 times the divisor.
+    pub(super) fn by(divisor: usize, padding: usize) -> Self {
+        let even = u16::from(divisor.is_multiple_of(2));
+        let inverse = (1usize << 15).div_ceil(divisor).min((1 << 15) - 1);
+        let error = (inverse * divisor).saturating_sub(1 << 15);
+        if 255 * divisor * error < 1 << 14 {
+            return Self { term: padding as u16, inverse: inverse as u16, shift: 0, even };
+        }
+        let mut shift = 1;
+        while 256 * divisor * divisor > 1 << (16 + shift) {
+            shift += 1;
+        }
+        Self {
+            term: (padding + (divisor - 1) / 2) as u16,
+            inverse: (1usize << (16 + shift)).div_ceil(divisor) as u16,
+            shift,
+            even,
+        }
+    }
+
+    #[inline(always)]
+    fn of(self, sum: u16) -> u16 {
+        let sum = sum.wrapping_add(self.term);
+        let product = |sum: u16| u32::from(sum) * u32::from(self.inverse);
+        if self.shift == 0 {
+            let round = |sum| ((product(sum) + (1 << 14)) >> 15) as u16;
+            round(sum - (round(sum) & self.even))
+        } else {
+            let floor = |sum| (product(sum) >> 16) as u16 >> self.shift;
+            floor(sum + (floor(sum) & self.even))
+        }
+    }
 }
 
 /// Plain Rust.
 impl<const N: usize> Bytes for [u8; N] {
+    type Sums = [u16; N];
+
     const LEN: usize = N;
 
     #[inline(always)]
@@ -51,56 +133,129 @@ impl<const N: usize> Bytes for [u8; N] {
         // SAFETY: the caller's promise.
         unsafe { to.cast::<Self>().write(self) }
     }
-}
-
-#[cfg(target_arch = "x86_64")]
-impl Bytes for __m256i {
-    const LEN: usize = 32;
-
     #[inline(always)]
-    unsafe fn zero() -> Self {
-        // SAFETY: the caller's promise.
-        unsafe { _mm256_setzero_si256() }
+    unsafe fn sums(self) -> Self::Sums {
+        self.map(u16::from)
     }
     #[inline(always)]
-    unsafe fn load(from: *const u8) -> Self {
-        // SAFETY: the caller's promise.
-        unsafe { _mm256_loadu_si256(from.cast()) }
+    unsafe fn add(one: Self::Sums, other: Self::Sums) -> Self::Sums {
+        std::array::from_fn(|i| one[i].wrapping_add(other[i]))
     }
     #[inline(always)]
-    unsafe fn max(self, other: Self) -> Self {
-        // SAFETY: the caller's promise.
-        unsafe { _mm256_max_epu8(self, other) }
-    }
-    #[inline(always)]
-    unsafe fn store(self, to: *mut u8) {
-        // SAFETY: the caller's promise.
-        unsafe { _mm256_storeu_si256(to.cast(), self) }
+    unsafe fn divide(sums: Self::Sums, by: Quotient) -> Self {
+        sums.map(|sum| by.of(sum) as u8)
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-impl Bytes for __m512i {
-    const LEN: usize = 64;
+/// A vector register.
+macro_rules! register {
+    (
+        $vector:ty, $len:literal, $zero:ident, $load:ident, $store:ident, $max:ident, $add:ident,
+        $sub:ident, $and:ident, $or:ident, $set:ident, $left:ident, $right:ident, $shift:ident,
+        $product:ident, $round:ident
+    ) => {
+        #[cfg(target_arch = "x86_64")]
+        impl Bytes for $vector {
+            /// Of all codes, pairs of them as 16-bit numbers, modulo 2^16; and of every second code. The
+            /// sums of the others are what is left of the first.
+            type Sums = [Self; 2];
 
-    #[inline(always)]
-    unsafe fn zero() -> Self {
-        // SAFETY: the caller's promise.
-        unsafe { _mm512_setzero_si512() }
-    }
-    #[inline(always)]
-    unsafe fn load(from: *const u8) -> Self {
-        // SAFETY: the caller's promise.
-        unsafe { _mm512_loadu_si512(from.cast()) }
-    }
-    #[inline(always)]
-    unsafe fn max(self, other: Self) -> Self {
-        // SAFETY: the caller's promise.
-        unsafe { _mm512_max_epu8(self, other) }
-    }
-    #[inline(always)]
-    unsafe fn store(self, to: *mut u8) {
-        // SAFETY: the caller's promise.
-        unsafe { _mm512_storeu_si512(to.cast(), self) }
-    }
+            const LEN: usize = $len;
+
+            #[inline(always)]
+            unsafe fn zero() -> Self {
+                // SAFETY: the caller's promise.
+                unsafe { $zero() }
+            }
+            #[inline(always)]
+            unsafe fn load(from: *const u8) -> Self {
+                // SAFETY: the caller's promise.
+                unsafe { $load(from.cast()) }
+            }
+            #[inline(always)]
+            unsafe fn max(self, other: Self) -> Self {
+                // SAFETY: the caller's promise.
+                unsafe { $max(self, other) }
+            }
+            #[inline(always)]
+            unsafe fn store(self, to: *mut u8) {
+                // SAFETY: the caller's promise.
+                unsafe { $store(to.cast(), self) }
+            }
+            #[inline(always)]
+            unsafe fn sums(self) -> Self::Sums {
+                // SAFETY: the caller's promise.
+                [self, unsafe { $right::<8>(self) }]
+            }
+            #[inline(always)]
+            unsafe fn add(one: Self::Sums, other: Self::Sums) -> Self::Sums {
+                // SAFETY: the caller's promise.
+                unsafe { [$add(one[0], other[0]), $add(one[1], other[1])] }
+            }
+            #[inline(always)]
+            unsafe fn divide([all, odd]: Self::Sums, by: Quotient) -> Self {
+                // SAFETY: the caller's promise.
+                unsafe {
+                    let term = $set(by.term.cast_signed());
+                    let inverse = $set(by.inverse.cast_signed());
+                    let even = $set(by.even.cast_signed());
+                    let shift = _mm_cvtsi32_si128(by.shift.into());
+                    let low = $add($sub(all, $left::<8>(odd)), term);
+                    let high = $add(odd, term);
+                    let (mut low_of, mut high_of);
+                    if by.shift == 0 {
+                        (low_of, high_of) = ($round(low, inverse), $round(high, inverse));
+                        if by.even > 0 {
+                            low_of = $round($sub(low, $and(low_of, even)), inverse);
+                            high_of = $round($sub(high, $and(high_of, even)), inverse);
+                        }
+                    } else {
+                        let (below, above) = ($product(low, inverse), $product(high, inverse));
+                        let (below, above) = ($shift(below, shift), $shift(above, shift));
+                        low_of = $product($add(low, $and(below, even)), inverse);
+                        high_of = $product($add(high, $and(above, even)), inverse);
+                        (low_of, high_of) = ($shift(low_of, shift), $shift(high_of, shift));
+                    }
+                    $or(low_of, $left::<8>(high_of))
+                }
+            }
+        }
+    };
 }
+
+register!(
+    __m256i,
+    32,
+    _mm256_setzero_si256,
+    _mm256_loadu_si256,
+    _mm256_storeu_si256,
+    _mm256_max_epu8,
+    _mm256_add_epi16,
+    _mm256_sub_epi16,
+    _mm256_and_si256,
+    _mm256_or_si256,
+    _mm256_set1_epi16,
+    _mm256_slli_epi16,
+    _mm256_srli_epi16,
+    _mm256_srl_epi16,
+    _mm256_mulhi_epu16,
+    _mm256_mulhrs_epi16
+);
+register!(
+    __m512i,
+    64,
+    _mm512_setzero_si512,
+    _mm512_loadu_si512,
+    _mm512_storeu_si512,
+    _mm512_max_epu8,
+    _mm512_add_epi16,
+    _mm512_sub_epi16,
+    _mm512_and_si512,
+    _mm512_or_si512,
+    _mm512_set1_epi16,
+    _mm512_slli_epi16,
+    _mm512_srli_epi16,
+    _mm512_srl_epi16,
+    _mm512_mulhi_epu16,
+    _mm512_mulhrs_epi16
+);

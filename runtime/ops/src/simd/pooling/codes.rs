@@ -2,18 +2,17 @@
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{__m256i, __m512i};
+use std::marker::PhantomData;
 use std::ops::Range;
 
 use super::super::math::vector::{Simd, Task, on};
 use super::super::{Isa, isa};
-use super::bytes::Bytes;
-use super::quads::Quads;
+use super::bytes::{Bytes, Quotient};
+use super::fold::{Fold, Folds, suits};
 use super::{Divisor, Image, Job, Window};
 
 /// The most lanes of a vector of sums.
 const LANES: usize = 16;
-/// Vectors that are pooled at the same time.
-const VECTORS: usize = 4;
 /// The most taps whose sum is exact in `f32`.
 const MAX_TAPS: usize = (1 << 24) / 255;
 
@@ -44,17 +43,10 @@ pub(super) fn max_on(
     y_stride: usize,
 ) {
     if let Some(job) = Job::new(window, channels, &x, rows, y.len(), y_stride) {
-        let maxima = Maxima { job, x: x.data.as_ptr(), y: y.as_mut_ptr() };
-        let best = Isa::available().last().copied().unwrap_or(Isa::Portable);
-        match isa.min(best) {
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: the machine has it, as `best` says; the door has been passed.
-            Isa::Avx512 => unsafe { maxima.avx512() },
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: as above.
-            Isa::Avx2 => unsafe { maxima.avx2() },
-            // SAFETY: every machine has plain Rust; the door has been passed.
-            _ => unsafe { maxima.run::<[u8; 16]>() },
+        let (x, y) = (x.data.as_ptr(), y.as_mut_ptr());
+        if !in_steps(isa, Maxima, &job, x, y) {
+            // SAFETY: the door has been passed.
+            unsafe { each_maximum(&job, x, y) }
         }
     }
 }
@@ -101,7 +93,10 @@ pub(super) fn average_on(
     if let Some(job) = Job::new(window, channels, &x, rows, y.len(), y_stride) {
         assert!(window.taps().is_some_and(|taps| taps <= MAX_TAPS), "taps whose sum is exact");
         let (x, y) = (x.data.as_ptr(), y.as_mut_ptr());
-        on(isa, Averages { job, x, y, average });
+        let few = window.taps().is_some_and(|taps| taps <= Quotient::MOST);
+        if !(few && in_steps(isa, average, &job, x, y)) {
+            on(isa, Averages { job, x, y, average });
+        }
     }
 }
 
@@ -126,104 +121,192 @@ impl Pixel {
     }
 }
 
-/// The maxima of a job, whose pixels lie where `x` and `y` say.
-struct Maxima<'a> {
-    job: Job<'a>,
-    x: *const u8,
-    y: *mut u8,
+/// What windows of codes come to, for any vector.
+trait Pool: Copy {
+    type On<B: Bytes>: Fold<Item = u8>;
+
+    /// This, of vectors of a kind.
+    fn on<B: Bytes>(self) -> Self::On<B>;
 }
 
-impl Maxima<'_> {
-    /// # Safety
-    ///
-    /// The machine has AVX-512 F and BW, and pixels lie where they should.
+/// The greatest codes.
+#[derive(Clone, Copy)]
+struct Maxima;
+
+impl Pool for Maxima {
+    type On<B: Bytes> = MaximaOf<B>;
+
+    fn on<B: Bytes>(self) -> MaximaOf<B> {
+        MaximaOf(PhantomData)
+    }
+}
+
+impl Pool for Average {
+    type On<B: Bytes> = AveragesOf<B>;
+
+    fn on<B: Bytes>(self) -> AveragesOf<B> {
+        AveragesOf(self, PhantomData)
+    }
+}
+
+#[derive(Clone, Copy)]
+struct MaximaOf<B>(PhantomData<B>);
+
+impl<B: Bytes> Fold for MaximaOf<B> {
+    type Item = u8;
+    type Part = B;
+    type End = ();
+
+    const LEN: usize = B::LEN;
+    const ASSOCIATIVE: bool = true;
+
+    #[inline(always)]
+    unsafe fn none(self) -> B {
+        // SAFETY: the caller's promise.
+        unsafe { B::zero() }
+    }
+    #[inline(always)]
+    unsafe fn load(self, from: *const u8) -> B {
+        // SAFETY: the caller's promise.
+        unsafe { B::load(from) }
+    }
+    #[inline(always)]
+    unsafe fn join(self, one: B, next: B) -> B {
+        // SAFETY: the caller's promise.
+        unsafe { one.max(next) }
+    }
+    #[inline(always)]
+    fn divisor(self) -> Divisor {
+        Divisor::Inside
+    }
+    #[inline(always)]
+    unsafe fn end(self, _: usize, _: usize) {}
+    #[inline(always)]
+    unsafe fn store(self, whole: B, (): (), to: *mut u8) {
+        // SAFETY: the caller's promise.
+        unsafe { whole.store(to) }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct AveragesOf<B>(Average, PhantomData<B>);
+
+impl<B: Bytes> Fold for AveragesOf<B> {
+    type Item = u8;
+    type Part = B::Sums;
+    type End = Quotient;
+
+    const LEN: usize = B::LEN;
+    const ASSOCIATIVE: bool = true;
+
+    #[inline(always)]
+    unsafe fn none(self) -> B::Sums {
+        // SAFETY: the caller's promise.
+        unsafe { B::zero().sums() }
+    }
+    #[inline(always)]
+    unsafe fn load(self, from: *const u8) -> B::Sums {
+        // SAFETY: the caller's promise.
+        unsafe { B::load(from).sums() }
+    }
+    #[inline(always)]
+    unsafe fn join(self, one: B::Sums, next: B::Sums) -> B::Sums {
+        // SAFETY: the caller's promise.
+        unsafe { B::add(one, next) }
+    }
+    #[inline(always)]
+    fn divisor(self) -> Divisor {
+        self.0.divisor
+    }
+    #[inline(always)]
+    unsafe fn end(self, divisor: usize, inside: usize) -> Quotient {
+        Quotient::by(divisor, divisor.saturating_sub(inside) * usize::from(self.0.padding))
+    }
+    #[inline(always)]
+    unsafe fn store(self, whole: B::Sums, end: Quotient, to: *mut u8) {
+        // SAFETY: the caller's promise.
+        unsafe { B::divide(whole, end).store(to) }
+    }
+}
+
+/// Pools a job whose pixels lie where `x` and `y` say, by vectors that it has channels for; whether there
+/// are such.
+fn in_steps(isa: Isa, pool: impl Pool, job: &Job<'_>, x: *const u8, y: *mut u8) -> bool {
+    let best = Isa::available().last().copied().unwrap_or(Isa::Portable);
+    let isa = isa.min(best);
     #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx512f,avx512bw")]
-    unsafe fn avx512(&self) {
-        // SAFETY: the caller's promise.
-        unsafe { self.run::<__m512i>() }
+    if isa == Isa::Avx512 && job.channels >= <__m512i as Bytes>::LEN {
+        let fold = pool.on::<__m512i>();
+        // SAFETY: the machine has it, as `best` says; the door has been passed.
+        return suits(fold, job) && unsafe { avx512(Folds { fold, job, x, y }) };
     }
-
-    /// # Safety
-    ///
-    /// The machine has AVX2, and pixels lie where they should.
     #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx2")]
-    unsafe fn avx2(&self) {
-        // SAFETY: the caller's promise.
-        unsafe { self.run::<__m256i>() }
+    if isa >= Isa::Avx2 && job.channels >= <__m256i as Bytes>::LEN {
+        let fold = pool.on::<__m256i>();
+        // SAFETY: as above.
+        return suits(fold, job) && unsafe { avx2(Folds { fold, job, x, y }) };
     }
-
-    /// # Safety
-    ///
-    /// The machine has the instructions of the vectors, and pixels lie where they should.
-    #[inline(always)]
-    unsafe fn run<B: Bytes>(&self) {
-        let job = &self.job;
-        let mut to = self.y;
-        for row in job.rows.0..job.rows.1 {
-            let ([plane, row], mut taps) = job.row(row);
-            for col in 0..job.window.output[2] {
-                taps[2] = job.along(col);
-                let pixel = Pixel::new(job, [plane, row, col], &taps);
-                let mut c = 0;
-                // SAFETY: the caller's promise; the vectors' channels are the job's.
-                unsafe {
-                    while c + VECTORS * B::LEN <= job.channels {
-                        self.pool::<B, VECTORS>(&pixel, c, to);
-                        c += VECTORS * B::LEN;
-                    }
-                    c = self.rest::<B>(&pixel, c, to);
-                    c = self.rest::<[u8; 16]>(&pixel, c, to);
-                    self.rest::<[u8; 1]>(&pixel, c, to);
-                }
-                to = to.wrapping_add(job.y_stride);
-            }
-        }
+    let fold = pool.on::<[u8; 16]>();
+    if !suits(fold, job) {
+        return false;
     }
+    // SAFETY: every machine has plain Rust; the door has been passed.
+    unsafe { Folds { fold, job, x, y }.run() }
+    true
+}
 
-    /// Pools vectors from channel `c` on, the last of which overlaps the one before rather than be less
-    /// than whole; returns the channel that comes next.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Self::run`].
-    #[inline(always)]
-    unsafe fn rest<B: Bytes>(&self, pixel: &Pixel, mut c: usize, to: *mut u8) -> usize {
-        let channels = self.job.channels;
-        while c < channels && B::LEN <= channels {
-            // SAFETY: the caller's promise; the vector's channels are the job's.
-            unsafe { self.pool::<B, 1>(pixel, c.min(channels - B::LEN), to) }
-            c += B::LEN;
-        }
-        c
-    }
+/// # Safety
+///
+/// The machine has AVX-512 F and BW, the job suits the fold, and pixels lie where they should.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw")]
+unsafe fn avx512(folds: Folds<'_, impl Fold>) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { folds.run() }
+    true
+}
 
-    /// Pools `V` vectors from channel `c` on.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Self::run`]; the job has those channels.
-    #[inline(always)]
-    unsafe fn pool<B: Bytes, const V: usize>(&self, pixel: &Pixel, c: usize, to: *mut u8) {
-        // SAFETY: the caller's promise.
-        let mut best = [unsafe { B::zero() }; V];
-        for i in 0..pixel.taps[0] {
-            for j in 0..pixel.taps[1] {
-                let mut at = pixel.row(i, j);
-                for _ in 0..pixel.taps[2] {
-                    let from = self.x.wrapping_add(at + c);
-                    for (v, best) in best.iter_mut().enumerate() {
+/// # Safety
+///
+/// The machine has AVX2, the job suits the fold, and pixels lie where they should.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+unsafe fn avx2(folds: Folds<'_, impl Fold>) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { folds.run() }
+    true
+}
+
+/// Any maxima, pixel by pixel.
+///
+/// # Safety
+///
+/// Pixels lie where they should.
+unsafe fn each_maximum(job: &Job<'_>, x: *const u8, y: *mut u8) {
+    let mut to = y;
+    for row in job.rows.0..job.rows.1 {
+        let ([plane, row], mut taps) = job.row(row);
+        for col in 0..job.window.output[2] {
+            taps[2] = job.along(col);
+            let pixel = Pixel::new(job, [plane, row, col], &taps);
+            // SAFETY: the output pixel has so many channels.
+            let best = unsafe { std::slice::from_raw_parts_mut(to, job.channels) };
+            best.fill(0);
+            for i in 0..pixel.taps[0] {
+                for j in 0..pixel.taps[1] {
+                    let mut at = pixel.row(i, j);
+                    for _ in 0..pixel.taps[2] {
+                        let from = x.wrapping_add(at);
                         // SAFETY: the pixel lies in the image, and has the channels.
-                        *best = unsafe { best.max(B::load(from.add(v * B::LEN))) };
+                        let codes = unsafe { std::slice::from_raw_parts(from, job.channels) };
+                        for (best, &code) in best.iter_mut().zip(codes) {
+                            *best = code.max(*best);
+                        }
+                        at = at.wrapping_add(pixel.steps[2]);
                     }
-                    at = at.wrapping_add(pixel.steps[2]);
                 }
             }
-        }
-        for (v, best) in best.into_iter().enumerate() {
-            // SAFETY: the output pixel has the channels.
-            unsafe { best.store(to.add(c + v * B::LEN)) }
+            to = to.wrapping_add(job.y_stride);
         }
     }
 }
@@ -243,9 +326,6 @@ impl Task for Averages<'_> {
     fn run<S: Simd>(self, simd: S) {
         let job = &self.job;
         let mut to = self.y;
-        let quads = 4 * S::LANES;
-        let fits =
-            job.channels >= quads && job.window.taps().is_some_and(|n| n <= Quads::<S>::MOST);
         for row in job.rows.0..job.rows.1 {
             let ([plane, row], mut taps) = job.row(row);
             for col in 0..job.window.output[2] {
@@ -258,17 +338,6 @@ impl Task for Averages<'_> {
                 let (count, inverse) = (count as f32, 1.0 / count as f32);
                 let sum = Sum { pixel: Pixel::new(job, at, &taps), count, inverse, padding };
                 let mut c = 0;
-                if fits {
-                    while c + VECTORS * quads <= job.channels {
-                        self.pool_quads::<S, VECTORS>(simd, &sum, c, to);
-                        c += VECTORS * quads;
-                    }
-                    while c < job.channels {
-                        // The last ones overlap those before rather than be less than whole.
-                        self.pool_quads::<S, 1>(simd, &sum, c.min(job.channels - quads), to);
-                        c += quads;
-                    }
-                }
                 while c < job.channels {
                     self.pool(simd, &sum, c, S::LANES.min(job.channels - c), to);
                     c += S::LANES;
@@ -306,35 +375,6 @@ impl Sum {
 }
 
 impl Averages<'_> {
-    /// Pools `V` vectors of four channels per lane from channel `c` on.
-    #[inline(always)]
-    fn pool_quads<S: Simd, const V: usize>(&self, simd: S, sum: &Sum, c: usize, to: *mut u8) {
-        let mut sums = [Quads::new(simd); V];
-        for i in 0..sum.pixel.taps[0] {
-            for j in 0..sum.pixel.taps[1] {
-                let mut at = sum.pixel.row(i, j);
-                for _ in 0..sum.pixel.taps[2] {
-                    let from = self.x.wrapping_add(at + c);
-                    for (v, sums) in sums.iter_mut().enumerate() {
-                        // SAFETY: the pixel lies in the image, and has the channels of all vectors.
-                        let codes = unsafe { simd.load(from.add(v * 4 * S::LANES).cast()) };
-                        sums.add(simd, simd.bits(codes));
-                    }
-                    at = at.wrapping_add(sum.pixel.steps[2]);
-                }
-            }
-        }
-        for (v, sums) in sums.into_iter().enumerate() {
-            let [first, second, third, fourth] = sums.sums(simd);
-            let (first, second) = (sum.codes(simd, first), sum.codes(simd, second));
-            let (third, fourth) = (sum.codes(simd, third), sum.codes(simd, fourth));
-            let low = simd.or(first, simd.shl::<8>(second));
-            let codes = simd.or(low, simd.or(simd.shl::<16>(third), simd.shl::<24>(fourth)));
-            // SAFETY: the output pixel has the channels of all vectors.
-            unsafe { simd.store(to.add(c + v * 4 * S::LANES).cast(), simd.float(codes)) }
-        }
-    }
-
     /// Pools `len` channels from channel `c` on.
     #[inline(always)]
     fn pool<S: Simd>(&self, simd: S, sum: &Sum, c: usize, len: usize, to: *mut u8) {

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::super::math::vector::{Simd, Task, on};
 use super::super::{Isa, isa};
+use super::fold::{Fold, Folds, suits};
 use super::{Divisor, Image, Job, Window, place};
 
 /// Vectors that are pooled at the same time.
@@ -27,7 +28,8 @@ pub fn max_pool(
     pool_on(isa(), window, channels, x, None, rows, y, y_stride);
 }
 
-/// The average of each window, 0 where no tap lies in the image. Taps are added in `f32`, row after row.
+/// The average of each window, 0 where no tap lies in the image. Taps are added in `f32`, in a sequence
+/// that the window and the channels decide, and the rows asked for do not.
 ///
 /// # Panics
 ///
@@ -78,6 +80,13 @@ impl<const MAX: bool> Task for Rows<'_, MAX> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         let job = &self.job;
+        let fold = FloatFold::<S, MAX> { simd, divisor: self.divisor };
+        // Where windows share less than half, a buffer costs more than what it saves.
+        if suits(fold, job) && job.window.strides[2] < job.window.kernel[2].div_ceil(2) {
+            // SAFETY: who has `simd` has the instructions; the door has been passed.
+            unsafe { Folds { fold, job, x: self.x, y: self.y }.run() }
+            return;
+        }
         let mut to = self.y;
         for row in job.rows.0..job.rows.1 {
             let ([plane, row], mut taps) = job.row(row);
@@ -98,6 +107,63 @@ impl<const MAX: bool> Task for Rows<'_, MAX> {
                 to = to.wrapping_add(job.y_stride);
             }
         }
+    }
+}
+
+/// Vectors of a window's taps, and what the average divides by.
+#[derive(Clone, Copy)]
+struct FloatFold<S, const MAX: bool> {
+    simd: S,
+    divisor: Divisor,
+}
+
+impl<S: Simd, const MAX: bool> Fold for FloatFold<S, MAX> {
+    type Item = f32;
+    type Part = S::F;
+    /// The inverse of the divisor in two parts, both above 0; or the divisor.
+    type End = [S::F; 2];
+
+    const LEN: usize = S::LANES;
+    const ASSOCIATIVE: bool = MAX;
+
+    #[inline(always)]
+    unsafe fn none(self) -> S::F {
+        self.simd.splat(if MAX { f32::NEG_INFINITY } else { 0.0 })
+    }
+    #[inline(always)]
+    unsafe fn load(self, from: *const f32) -> S::F {
+        // SAFETY: the caller's promise.
+        unsafe { self.simd.load(from) }
+    }
+    #[inline(always)]
+    unsafe fn join(self, one: S::F, next: S::F) -> S::F {
+        if MAX { max(self.simd, next, one) } else { self.simd.add(one, next) }
+    }
+    #[inline(always)]
+    fn divisor(self) -> Divisor {
+        self.divisor
+    }
+    #[inline(always)]
+    unsafe fn end(self, divisor: usize, _: usize) -> Self::End {
+        let inverse = 1.0 / divisor as f64;
+        // With both of them above 0, infinity remains what it is.
+        let high = (inverse as f32).next_down();
+        let low = (inverse - f64::from(high)) as f32;
+        let parts = if S::FUSED { [high, low] } else { [divisor as f32, 0.0] };
+        parts.map(|part| self.simd.splat(part))
+    }
+    #[inline(always)]
+    unsafe fn store(self, whole: S::F, [high, low]: Self::End, to: *mut f32) {
+        let simd = self.simd;
+        let y = if MAX {
+            whole
+        } else if S::FUSED {
+            simd.fma(whole, high, simd.mul(whole, low))
+        } else {
+            simd.div(whole, high)
+        };
+        // SAFETY: the caller's promise.
+        unsafe { simd.store(to, y) }
     }
 }
 

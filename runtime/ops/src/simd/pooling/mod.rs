@@ -1,9 +1,11 @@
 //! Pooling: maxima and averages over windows, and averages over whole images.
 //!
 //! Images are NHWC: a pixel is its channels, adjacent, and pixels lie a stride apart; vectors run over
-//! channels. Padding is never part of a maximum. As in `depthwise`, a function computes output rows
-//! `rows` of one image: those of the window's second axis, for one plane of the first axis after the
-//! other; what it writes begins with the first of them. Nothing allocates.
+//! channels. Windows of codes, and those of `f32` that overlap by more than half, are pooled down the
+//! columns first and then across, so that what they share is added or compared once. Padding is never
+//! part of a maximum. As in `depthwise`, a function computes output rows `rows` of one image: those of
+//! the window's second axis, for one plane of the first axis after the other; what it writes begins with
+//! the first of them. Nothing allocates.
 
 #[expect(clippy::inline_always, reason = "takes on the features of its caller")]
 mod bytes;
@@ -19,6 +21,12 @@ mod codes;
     reason = "takes on the features of its caller; an address and the access to it are one step"
 )]
 mod float;
+#[expect(
+    clippy::inline_always,
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "takes on the features of its caller; an address and the access to it are one step"
+)]
+mod fold;
 #[expect(
     clippy::inline_always,
     clippy::multiple_unsafe_ops_per_block,

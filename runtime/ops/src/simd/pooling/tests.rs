@@ -2,6 +2,7 @@
 
 use super::super::Isa;
 use super::super::guard::Guarded;
+use super::bytes::{Bytes, Quotient};
 use super::codes::{Average, average_on, max_on};
 use super::float::pool_on;
 use super::global::{global_average_on, global_sums_on};
@@ -12,19 +13,28 @@ const CHANNELS: &[usize] = &[1, 3, 7, 8, 9, 16, 17, 33, 63, 64, 65, 128, 131, 25
 
 fn windows() -> Vec<Window> {
     let plain = Window::square([7, 9], 3, 2, 1);
-    let mut windows: Vec<Window> = [(1, 1, 0), (2, 2, 0), (3, 2, 1), (3, 1, 1), (5, 3, 2)]
-        .into_iter()
-        .flat_map(|(kernel, stride, pad)| {
-            [[1, 1], [6, 5], [9, 12]].map(|side| Window::square(side, kernel, stride, pad))
-        })
-        .collect();
+    let mut windows: Vec<Window> =
+        [(1, 1, 0), (2, 2, 0), (3, 2, 1), (3, 1, 1), (5, 3, 2), (5, 2, 2)]
+            .into_iter()
+            .flat_map(|(kernel, stride, pad)| {
+                [[1, 1], [6, 5], [9, 12]].map(|side| Window::square(side, kernel, stride, pad))
+            })
+            .collect();
     windows.extend([
         plain,
         Window { output: [1, 5, 6], ..plain },
         Window { dilations: [1, 2, 3], pads: [0, 2, 3], output: [1, 4, 5], ..plain },
         // Windows without a tap in the image.
         Window { pads: [0, 5, 4], output: [1, 8, 8], ..plain },
-        // More taps than 16 bits hold the sum of.
+        // More columns than a buffer holds, and then more in a single window.
+        Window::square([5, 140], 3, 1, 1),
+        Window::square([4, 290], 3, 2, 1),
+        Window { dilations: [1, 1, 40], output: [1, 5, 12], ..Window::square([5, 90], 3, 1, 1) },
+        // Windows that leave columns out.
+        Window::square([9, 8], 1, 2, 0),
+        Window::square([9, 10], 2, 5, 1),
+        // Many taps, and more than 16 bits hold the sum of.
+        Window::square([12, 13], 6, 3, 2),
         Window::square([18, 17], 17, 1, 2),
         Window { output: [1, 0, 4], ..plain },
         Window { input: [1, 4, 0], ..plain },
@@ -207,6 +217,61 @@ fn halves_are_rounded_to_even() {
         let x = Image { data: &codes, stride: 1 };
         average_pool_codes(&window, 1, x, Divisor::Inside, 0, 0..1, &mut y, 1);
         assert_eq!(y, [wanted]);
+    }
+}
+
+#[test]
+fn sums_are_divided_as_codes_are() {
+    for divisor in 1..=Quotient::MOST {
+        for sum in 0..=255 * divisor {
+            let padding = sum % 77;
+            let quotient = Quotient::by(divisor, padding);
+            let wanted = (sum as f32 / divisor as f32).round_ties_even() as u8;
+            // SAFETY: plain Rust, which reads and writes no memory.
+            let found = unsafe { <[u8; 1]>::divide([(sum - padding) as u16], quotient) };
+            assert_eq!(found, [wanted], "{sum} / {divisor}");
+        }
+    }
+}
+
+#[test]
+fn vectors_are_divided_as_codes_are() {
+    let channels = 100;
+    for divisor in 1..=Quotient::MOST {
+        let (input, kernel) = ([1, 1, divisor], [1, 1, divisor]);
+        let window = Window { input, kernel, output: [1; 3], ..Window::square([1, 1], 1, 1, 0) };
+        // Sums from none to all.
+        let sum = |channel: usize| 255 * divisor * channel / (channels - 1);
+        let codes: Vec<u8> = (0..divisor)
+            .flat_map(|pixel| (0..channels).map(move |c| (pixel, c)))
+            .map(|(pixel, c)| sum(c).saturating_sub(255 * pixel).min(255) as u8)
+            .collect();
+        for &isa in Isa::available() {
+            let mut y = [0; 100];
+            let image = Image { data: &codes, stride: channels };
+            let average = Average { divisor: Divisor::Inside, padding: 0 };
+            average_on(isa, &window, channels, image, average, 0..1, &mut y, channels);
+            for (c, &y) in y.iter().enumerate() {
+                let wanted = (sum(c) as f32 / divisor as f32).round_ties_even() as u8;
+                assert_eq!(y, wanted, "{isa:?} {} / {divisor}", sum(c));
+            }
+        }
+    }
+}
+
+#[test]
+fn infinities_are_averaged_as_they_are() {
+    let window = Window::square([2, 3], 2, 1, 0);
+    for &isa in Isa::available() {
+        for value in [f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 3.0] {
+            let (x, mut y) = (vec![value; 6 * 20], vec![0.0; 2 * 20]);
+            let image = Image { data: &x, stride: 20 };
+            pool_on(isa, &window, 20, image, Some(Divisor::Inside), 0..1, &mut y, 20);
+            assert!(
+                y.iter().all(|y| y.to_bits() == value.to_bits() || (y.is_nan() && value.is_nan())),
+                "{isa:?}"
+            );
+        }
     }
 }
 
