@@ -84,7 +84,7 @@ fn codes((side, channels, kernel, stride): (usize, usize, usize, usize)) -> f64 
     let name = format!("u8 {side}x{side}x{channels}, {kernel}x{kernel} by {stride}");
     // What turns sums into codes takes the place of products.
     let codes =
-        if isa() == Isa::Avx512 { outputs as f64 / 16.0 * REQUANTIZE * PRODUCTS } else { 0.0 };
+        if isa() >= Isa::Avx512 { outputs as f64 / 16.0 * REQUANTIZE * PRODUCTS } else { 0.0 };
     let (bytes, ops) = ((inputs + outputs) as f64, (2 * taps * channels) as f64 + codes);
     harness::bound(&name, "bytes", bytes, (Unit::Ops8, ops), || {
         let codes = Codes { packed, zero_point: 9, zero_points: &[], bias: &bias, scales: &scales };

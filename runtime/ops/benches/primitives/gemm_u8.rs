@@ -3,7 +3,8 @@
 
 use std::hint::black_box;
 
-use udo_ops::simd::gemm_u8::{Left, Output, Right, Strides, gemm, pack_b, packed_len};
+use udo_ops::simd::gemm_u8::{Left, Output, Right, Strides, gemm_on, pack_b, packed_len};
+use udo_ops::simd::{Isa, isa};
 
 use crate::harness::{self, Lines, Summary, Unit, geomean, section};
 
@@ -34,26 +35,45 @@ const FULLY_CONNECTED: (usize, usize, usize) = (1000, 1, 2048);
 /// At a depth of 32, whose products take 8, they alone leave 65 %.
 const REQUANTIZE: f64 = 4.25;
 
-/// Prints the rows.
+/// Prints the rows: those of vectors, and then those of AMX where the machine has it.
 pub(crate) fn run(summary: &mut Summary) {
+    let vectors = isa().min(Isa::Avx512);
     section("gemm_u8: u8 x i8, requantized to u8; channels x pixels x depth");
-    let mut shares = Vec::new();
-    let mut bounds = Vec::new();
-    for &(layer, channels, pixels, depth) in SHAPES {
-        shares.push(row(layer, channels, pixels, depth, Unit::Ops8));
-        let products = depth as f64 / 4.0;
-        bounds.push(products / (products + REQUANTIZE));
-    }
+    let figure = rows(vectors);
     let (layer, (channels, pixels, depth)) = ("fully connected", FULLY_CONNECTED);
-    row(layer, channels, pixels, depth, Unit::Bytes);
-    let (figure, bound) = (geomean(&shares), geomean(&bounds));
+    row(vectors, layer, channels, pixels, depth, Unit::Bytes);
     println!("  geometric mean without the fully connected row: {:.1} %", figure * 100.0);
+    let bounds: Vec<f64> = SHAPES.iter().map(|&(.., depth)| bound(depth as f64 / 4.0)).collect();
+    let bound = geomean(&bounds);
     println!("  the most that the way from sums to codes leaves AVX-512: {:.1} %", bound * 100.0);
     summary.add("u8_gemm", figure);
+    if isa() == Isa::Amx {
+        section("gemm_u8 by AMX, as a share of the peak of AVX-512");
+        let figure = rows(Isa::Amx);
+        println!("  geometric mean: {:.1} %", figure * 100.0);
+        summary.add("u8_gemm_amx", figure);
+    }
 }
 
-fn row(layer: &str, n: usize, m: usize, k: usize, unit: Unit) -> f64 {
-    let codes: Vec<u8> = (0..=255).cycle().step_by(31).take(m * k).collect();
+/// The share of the products where codes take [`REQUANTIZE`] besides.
+fn bound(products: f64) -> f64 {
+    products / (products + REQUANTIZE)
+}
+
+fn rows(isa: Isa) -> f64 {
+    let shares: Vec<f64> = SHAPES
+        .iter()
+        .map(|&(layer, channels, pixels, depth)| {
+            row(isa, layer, channels, pixels, depth, Unit::Ops8)
+        })
+        .collect();
+    geomean(&shares)
+}
+
+fn row(isa: Isa, layer: &str, n: usize, m: usize, k: usize, unit: Unit) -> f64 {
+    let mut codes = Lines::new(m * k);
+    let codes = codes.slice();
+    codes.iter_mut().zip((0..=255).cycle().step_by(31)).for_each(|(to, code)| *to = code);
     let weights: Vec<i8> = (-128..=127).cycle().step_by(37).take(n * k).collect();
     let mut packed = Lines::new(packed_len(k, n).unwrap());
     let packed = packed.slice();
@@ -67,9 +87,9 @@ fn row(layer: &str, n: usize, m: usize, k: usize, unit: Unit) -> f64 {
         Unit::Flops | Unit::Ops8 => 2 * m * n * k,
     };
     harness::row(&name, unit, work as f64, || {
-        let left = Left { codes: black_box(&codes), rows: m, stride: k, zero_point: 9 };
+        let left = Left { codes: black_box(&*codes), rows: m, stride: k, zero_point: 9 };
         let right = Right { packed: black_box(&*packed), k, n, zero_points: &[] };
         let output = Output::U8 { to: black_box(&mut *to), scales: &scales, zero_point: 128 };
-        gemm(&left, &right, &bias, output, n).unwrap();
+        gemm_on(isa, &left, &right, &bias, output, n).unwrap();
     })
 }

@@ -41,7 +41,7 @@ const TRANSPOSES: [(&str, Axes); 4] = [
 /// What takes as long as so many issues of a vector instruction: a multiply-add of 16 lanes each. Only the
 /// AVX-512 forms are counted.
 fn issues(vectors: f64) -> (Unit, f64) {
-    (Unit::Flops, if isa() == Isa::Avx512 { vectors * 32.0 } else { 0.0 })
+    (Unit::Flops, if isa() >= Isa::Avx512 { vectors * 32.0 } else { 0.0 })
 }
 
 /// Prints the rows.

@@ -2,6 +2,16 @@
 
 use std::sync::OnceLock;
 
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod amx;
+#[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+mod amx {
+    /// No other system is asked.
+    pub(super) fn is_granted() -> bool {
+        false
+    }
+}
+
 /// An instruction set that the primitives have forms for, the better one greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Isa {
@@ -11,13 +21,15 @@ pub enum Isa {
     Avx2,
     /// x86-64 with AVX-512 F, BW, DQ, VL and VNNI.
     Avx512,
+    /// The same, and AMX for products of 8-bit codes.
+    Amx,
 }
 
 impl Isa {
     /// Every instruction set that this machine has, the worst first.
     pub fn available() -> &'static [Self] {
-        let all = &[Self::Portable, Self::Avx2, Self::Avx512];
-        let best = detect();
+        let all = &[Self::Portable, Self::Avx2, Self::Avx512, Self::Amx];
+        let best = best(Self::Amx);
         all.get(..=best as usize).unwrap_or(&all[..1])
     }
 
@@ -26,23 +38,32 @@ impl Isa {
             "portable" => Some(Self::Portable),
             "avx2" => Some(Self::Avx2),
             "avx512" => Some(Self::Avx512),
+            "amx" => Some(Self::Amx),
             _ => None,
         }
     }
 }
 
 /// The instruction set in use: the best that the machine has, or a lesser one that the environment
-/// variable `UDO_ISA` (`portable`, `avx2`, `avx512`) asks for.
+/// variable `UDO_ISA` (`portable`, `avx2`, `avx512`, `amx`) asks for.
 pub fn isa() -> Isa {
     static CHOSEN: OnceLock<Isa> = OnceLock::new();
     *CHOSEN.get_or_init(|| {
         let asked = std::env::var("UDO_ISA").ok().and_then(|name| Isa::from_name(&name));
-        asked.unwrap_or(Isa::Avx512).min(detect())
+        best(asked.unwrap_or(Isa::Amx))
     })
 }
 
+/// The best that the machine has, but no better than `highest`.
+fn best(highest: Isa) -> Isa {
+    match vectors() {
+        Isa::Avx512 if highest == Isa::Amx && amx::is_granted() => Isa::Amx,
+        vectors => highest.min(vectors),
+    }
+}
+
 #[cfg(target_arch = "x86_64")]
-fn detect() -> Isa {
+fn vectors() -> Isa {
     let avx2 = is_x86_feature_detected!("avx2")
         && is_x86_feature_detected!("fma")
         && is_x86_feature_detected!("f16c");
@@ -60,7 +81,7 @@ fn detect() -> Isa {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn detect() -> Isa {
+fn vectors() -> Isa {
     Isa::Portable
 }
 
@@ -78,5 +99,12 @@ mod tests {
     fn names_are_the_ones_of_the_variable() {
         assert_eq!(Isa::from_name("avx2"), Some(Isa::Avx2));
         assert_eq!(Isa::from_name("AVX2"), None);
+    }
+
+    #[test]
+    fn no_better_one_is_used_than_asked_for() {
+        for &isa in Isa::available() {
+            assert_eq!(best(isa), isa);
+        }
     }
 }

@@ -8,7 +8,7 @@ pub fn peak_flops(steps: usize) -> f64 {
     match isa() {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: `isa` names only what this machine has.
-        Isa::Avx512 => unsafe { avx512(steps) },
+        Isa::Avx512 | Isa::Amx => unsafe { avx512(steps) },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: as above.
         Isa::Avx2 => unsafe { avx2(steps) },
@@ -35,7 +35,7 @@ pub fn peak_ops8(steps: usize) -> f64 {
     match isa() {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: `isa` names only what this machine has.
-        Isa::Avx512 => unsafe { avx512_ops8(steps) },
+        Isa::Avx512 | Isa::Amx => unsafe { avx512_ops8(steps) },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: as above.
         Isa::Avx2 => unsafe { avx2_ops8(steps) },

@@ -290,6 +290,10 @@ fn blocks_of_rows_and_of_depth_join() {
     let window = Window::square([3, 3], 3, 1, 1);
     Case::new(&mut random, one_group(130, 20, 9), filled(&window), 9, 255).check(false);
     Case::new(&mut random, one_group(130, 20, 9), filled(&window), 9, 65_535).check(true);
+    for channels in [20, 48, 64, 65, 96] {
+        let window = Window::square([13, 12], 3, 1, 1);
+        Case::new(&mut random, one_group(channels, 70, 9), filled(&window), 156, 255).check(false);
+    }
 }
 
 /// The images of a case with taps read one by one, and padded with taps read in runs.

@@ -205,16 +205,18 @@ pub(super) fn depthwise_codes_on(
     let best = Isa::available().last().copied().unwrap_or(Isa::Portable);
     match isa.min(best) {
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 if job.has_vector_form() => match (window.kernel[1], window.strides[1]) {
-            // SAFETY: the machine has it, as `best` says; the door has been passed.
-            (3, 1) => unsafe { avx512::walks::<3, 1, 1, 2>(&job) },
-            // SAFETY: as above.
-            (3, _) => unsafe { avx512::walks::<3, 2, 1, 1>(&job) },
-            // SAFETY: as above.
-            (_, 1) => unsafe { avx512::walks::<5, 1, 2, 1>(&job) },
-            // SAFETY: as above.
-            _ => unsafe { avx512::walks::<5, 2, 2, 1>(&job) },
-        },
+        Isa::Avx512 | Isa::Amx if job.has_vector_form() => {
+            match (window.kernel[1], window.strides[1]) {
+                // SAFETY: the machine has it, as `best` says; the door has been passed.
+                (3, 1) => unsafe { avx512::walks::<3, 1, 1, 2>(&job) },
+                // SAFETY: as above.
+                (3, _) => unsafe { avx512::walks::<3, 2, 1, 1>(&job) },
+                // SAFETY: as above.
+                (_, 1) => unsafe { avx512::walks::<5, 1, 2, 1>(&job) },
+                // SAFETY: as above.
+                _ => unsafe { avx512::walks::<5, 2, 2, 1>(&job) },
+            }
+        }
         isa => on(isa, Plain(&job)),
     }
 }

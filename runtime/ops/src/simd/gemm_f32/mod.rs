@@ -99,9 +99,9 @@ pub fn forms(isa: Isa) -> &'static Forms {
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2 => &avx2::FORMS,
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 => &avx512::FORMS,
+        Isa::Avx512 | Isa::Amx => &avx512::FORMS,
         #[cfg(not(target_arch = "x86_64"))]
-        Isa::Avx2 | Isa::Avx512 => &portable::FORMS,
+        _ => &portable::FORMS,
     }
 }
 
@@ -112,9 +112,9 @@ fn chosen() -> &'static Forms {
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2 => &avx2::FORMS,
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 => &avx512::FORMS,
+        Isa::Avx512 | Isa::Amx => &avx512::FORMS,
         #[cfg(not(target_arch = "x86_64"))]
-        Isa::Avx2 | Isa::Avx512 => &portable::FORMS,
+        _ => &portable::FORMS,
     }
 }
 

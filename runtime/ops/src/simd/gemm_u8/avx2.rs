@@ -6,9 +6,10 @@
 
 use std::arch::x86_64::*;
 
-use super::{Columns, Forms, LANES, Out, Sums, Tile, pack::LINE, requant};
+use super::{Columns, Forms, LANES, Out, Sums, TALLEST, Tile, idle, pack::LINE, requant};
 
-pub(super) static FORMS: Forms = Forms { tiles, sum };
+pub(super) static FORMS: Forms =
+    Forms { tiles, sum, enter: idle, leave: idle, tallest: TALLEST, lesser: None };
 
 /// # Safety
 ///

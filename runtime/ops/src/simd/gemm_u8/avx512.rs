@@ -10,9 +10,13 @@
 
 use std::arch::x86_64::*;
 
-use super::{Columns, Forms, LANES, OUTSIDE, Out, Sums, Then, Tile, WIDTH, pack::LINE, requant};
+use super::{
+    Columns, Forms, LANES, OUTSIDE, Out, Sums, TALLEST, Then, Tile, WIDTH, idle, pack::LINE,
+    requant,
+};
 
-pub(super) static FORMS: Forms = Forms { tiles, sum };
+pub(super) static FORMS: Forms =
+    Forms { tiles, sum, enter: idle, leave: idle, tallest: TALLEST, lesser: None };
 
 type Run = unsafe fn(&Tile, &Columns, Out, usize);
 
@@ -64,7 +68,7 @@ unsafe fn finish(sums: &Sums, rows: usize, columns: &Columns, out: Out, stride: 
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-unsafe fn sum(codes: &[u8]) -> i32 {
+pub(super) unsafe fn sum(codes: &[u8]) -> i32 {
     requant::sum(codes)
 }
 
@@ -204,7 +208,7 @@ unsafe fn products<const ROWS: usize, const VECTORS: usize, const FETCH: bool>(
 /// The caller has the features of [`run`]; `out` is good for so many rows of the columns, and those fit
 /// the vectors; for codes all scales are below 1.
 #[inline(always)]
-unsafe fn write<const ROWS: usize, const VECTORS: usize>(
+pub(super) unsafe fn write<const ROWS: usize, const VECTORS: usize>(
     totals: [[__m512i; VECTORS]; ROWS],
     columns: &Columns,
     out: Out,

@@ -3,7 +3,7 @@
 use super::pack::{self, LINE};
 use super::requant::{self, Columns};
 use super::{
-    Forms, LANES, MAX_ROWS, MAX_VECTORS, OUTSIDE, Out, Output, Sums, TALLEST, Tile, WIDTH,
+    Entered, Forms, LANES, MAX_ROWS, MAX_VECTORS, OUTSIDE, Out, Output, Sums, Tile, WIDTH,
 };
 
 /// Rows are taken in blocks of at most so many, and so many bytes of the left side.
@@ -85,6 +85,9 @@ impl Product<'_, u8> {
         };
         let block = (BLOCK_BYTES / bytes.max(1)).clamp(4 * MAX_ROWS, BLOCK_ROWS);
         let mut row_sums = [0; BLOCK_ROWS];
+        // SAFETY: passed on.
+        let _entered =
+            unsafe { Entered::new(self.forms.of(count, self.depth.groups().unwrap_or(0))) };
         for row in (0..count).step_by(block) {
             let rows = block.min(count - row);
             if !self.zero_points.is_empty() {
@@ -126,10 +129,11 @@ impl Product<'_, u8> {
         let steps = self.depth.taps * self.depth.channels.div_ceil(4);
         let at = at + vector * LANES;
         let mut sums = Sums::new();
-        let tiles = rows.div_ceil(TALLEST[vectors - 1]);
+        let single = matches!(output, Output::U16 { .. });
+        let forms = if single { self.forms.small() } else { self.forms.of(rows, steps) };
+        let tiles = rows.div_ceil(forms.tallest[vectors - 1]);
         // Tiles of a block differ by one row at most.
         let (height, taller) = (rows / tiles, rows % tiles);
-        let single = matches!(output, Output::U16 { .. });
         let (mut done, mut index) = (0, 0);
         while index < tiles {
             let (height, left) =
@@ -176,7 +180,7 @@ impl Product<'_, u8> {
             };
             // SAFETY: by the caller's promise the rows and the columns lie in their slices, and the
             // slice that begins at `at` holds the rows of the output.
-            unsafe { (self.forms.tiles)(&tile, &columns, to, to_stride) };
+            unsafe { (forms.tiles)(&tile, &columns, to, to_stride) };
             if let Output::U16 { to, zero_point, .. } = output {
                 requant::finish_u16(
                     &sums.0[..height],

@@ -17,6 +17,8 @@
 #![expect(clippy::multiple_unsafe_ops_per_block, reason = "a place is computed where it is read")]
 
 #[cfg(target_arch = "x86_64")]
+mod amx;
+#[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
@@ -235,12 +237,66 @@ pub(in crate::simd) struct Forms {
     tiles: unsafe fn(&Tile, &Columns, Out, usize),
     /// The sum of codes.
     sum: unsafe fn(&[u8]) -> i32,
+    /// What a thread does before and after its tiles.
+    enter: unsafe fn(),
+    leave: unsafe fn(),
+    /// The tallest tile, by its width in vectors less 1.
+    tallest: [usize; MAX_VECTORS],
+    lesser: Option<Lesser>,
 }
+
+/// What is faster for at most so many rows, or so many groups of 4 of the depth.
+struct Lesser {
+    rows: usize,
+    groups: usize,
+    forms: &'static Forms,
+}
+
+impl Forms {
+    /// The faster ones for so many rows and groups.
+    fn of(&'static self, rows: usize, groups: usize) -> &'static Self {
+        match &self.lesser {
+            Some(lesser) if rows <= lesser.rows || groups <= lesser.groups => lesser.forms,
+            _ => self,
+        }
+    }
+
+    /// Those that hold sums as [`Sums`] does.
+    fn small(&'static self) -> &'static Self {
+        self.of(0, 0)
+    }
+}
+
+/// A thread that is at its tiles.
+struct Entered(&'static Forms);
+
+impl Entered {
+    /// # Safety
+    ///
+    /// The forms are of this machine.
+    unsafe fn new(forms: &'static Forms) -> Self {
+        // SAFETY: the caller's promise.
+        unsafe { (forms.enter)() };
+        Self(forms)
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        // SAFETY: whoever made this promised it.
+        unsafe { (self.0.leave)() }
+    }
+}
+
+/// Nothing to do before or after.
+fn idle() {}
 
 /// The functions for `isa`, or for the best that this machine has where that is less.
 pub(super) fn forms(isa: Isa) -> &'static Forms {
     let best = Isa::available().last().copied().unwrap_or(Isa::Portable);
     match isa.min(best) {
+        #[cfg(target_arch = "x86_64")]
+        Isa::Amx => &amx::FORMS,
         #[cfg(target_arch = "x86_64")]
         Isa::Avx512 => &avx512::FORMS,
         #[cfg(target_arch = "x86_64")]
@@ -262,11 +318,16 @@ pub fn gemm(
     output: Output<'_>,
     stride: usize,
 ) -> Result<(), GemmError> {
-    gemm_by(forms(isa()), left, right, bias, output, stride)
+    gemm_on(isa(), left, right, bias, output, stride)
 }
 
-fn gemm_by(
-    forms: &'static Forms,
+/// As [`gemm`] by an instruction set, or by the best that this machine has where that is less.
+///
+/// # Errors
+///
+/// As `gemm`.
+pub fn gemm_on(
+    isa: Isa,
     left: &Left<'_, u8>,
     right: &Right<'_>,
     bias: &[i32],
@@ -274,7 +335,7 @@ fn gemm_by(
     stride: usize,
 ) -> Result<(), GemmError> {
     check(left, right, bias, &output, stride)?;
-    let product = product(forms, left, right, bias);
+    let product = product(forms(isa), left, right, bias);
     // SAFETY: `forms` names only what this machine has; `check` made sure that the rows and the columns
     // lie in their slices.
     unsafe { product.run(left.rows, &mut output, 0, stride) };

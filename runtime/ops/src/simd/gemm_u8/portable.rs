@@ -1,8 +1,9 @@
 //! Plain Rust.
 
-use super::{Columns, Forms, LANES, Out, Sums, Tile, pack::LINE, requant};
+use super::{Columns, Forms, LANES, Out, Sums, TALLEST, Tile, idle, pack::LINE, requant};
 
-pub(super) static FORMS: Forms = Forms { tiles, sum: requant::sum };
+pub(super) static FORMS: Forms =
+    Forms { tiles, sum: requant::sum, enter: idle, leave: idle, tallest: TALLEST, lesser: None };
 
 /// # Safety
 ///

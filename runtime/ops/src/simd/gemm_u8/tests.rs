@@ -112,7 +112,7 @@ impl Case {
                 if wide {
                     gemm_u16_by(forms(isa), &left16, &right, &self.bias, output, stride)
                 } else {
-                    gemm_by(forms(isa), &left8, &right, &self.bias, output, stride)
+                    gemm_on(isa, &left8, &right, &self.bias, output, stride)
                 }
             };
             let label = format!("{isa:?} {m}x{n}x{k} stride {stride} wide {wide}");
@@ -208,13 +208,29 @@ fn blocks_of_rows_and_of_depth_join() {
 }
 
 #[test]
+fn tall_and_deep_products_give_their_sums() {
+    let mut random = Random(0x51_7cc1_b727_220a);
+    let mut of = |values: &[usize]| values[random.below(values.len())];
+    let shapes: Vec<[usize; 3]> = (0..40)
+        .map(|_| {
+            let m = of(&[7, 15, 16, 17, 31, 33, 49, 112, 127, 128, 129, 145, 272]);
+            let n = of(&[1, 15, 16, 17, 32, 33, 48, 49, 64, 65, 100]);
+            [m, n, of(&[33, 36, 63, 64, 65, 127, 128, 200, 383, 384, 385, 449, 770])]
+        })
+        .collect();
+    for [m, n, k] in shapes {
+        Case::new(&mut random, m, n, k, 255).check(false);
+    }
+}
+
+#[test]
 fn the_deepest_product_of_extreme_codes_fits() {
     for (a, b, zero) in [(255, -128, 127), (255, 127, -128)] {
         let case = Case {
-            m: 1,
+            m: 7,
             n: 2,
             k: MAX_K,
-            a: vec![a; MAX_K],
+            a: vec![a; MAX_K * 7],
             a_stride: MAX_K,
             a_zero: 0,
             b: vec![b; MAX_K * 2],
@@ -308,7 +324,7 @@ fn no_product_uses_the_heap() {
         for &isa in Isa::available() {
             let left = Left { codes: &a8, rows: m, stride: k, zero_point: 3 };
             let output = Output::U8 { to: &mut to, scales: &[0.1], zero_point: 1 };
-            assert_eq!(gemm_by(forms(isa), &left, &right, &[], output, n), Ok(()));
+            assert_eq!(gemm_on(isa, &left, &right, &[], output, n), Ok(()));
             let left = Left { codes: &a16, rows: m, stride: k, zero_point: 3 };
             let output = Output::U8 { to: &mut to, scales: &[0.1], zero_point: 1 };
             assert_eq!(gemm_u16_by(forms(isa), &left, &right, &[], output, n), Ok(()));

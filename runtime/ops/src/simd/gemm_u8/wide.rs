@@ -136,7 +136,7 @@ impl Product<'_, u16> {
             let out = Out::Sums(sums.0.as_mut_ptr().cast());
             // SAFETY: `forms` names only what this machine has; the rows are those of `bytes`, the groups
             // those of `codes`, and the sums have room for each row of the columns.
-            unsafe { (self.forms.tiles)(&tile, columns, out, WIDTH) };
+            unsafe { (self.forms.small().tiles)(&tile, columns, out, WIDTH) };
             for (totals, sums) in totals.iter_mut().zip(sums.0.chunks_exact(2)) {
                 for ((total, low), high) in totals.iter_mut().zip(&sums[0]).zip(&sums[1]) {
                     *total += i64::from(*low) + (i64::from(*high) << 8);

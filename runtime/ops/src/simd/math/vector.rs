@@ -406,7 +406,7 @@ pub(crate) fn on<T: Task>(isa: Isa, task: T) -> T::Out {
     match isa.min(best) {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the machine has it, as `best` says.
-        Isa::Avx512 => unsafe { on_avx512(task) },
+        Isa::Avx512 | Isa::Amx => unsafe { on_avx512(task) },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: as above.
         Isa::Avx2 => unsafe { on_avx2(task) },

@@ -235,7 +235,7 @@ fn in_steps(isa: Isa, pool: impl Pool, job: &Job<'_>, x: *const u8, y: *mut u8) 
     let best = Isa::available().last().copied().unwrap_or(Isa::Portable);
     let isa = isa.min(best);
     #[cfg(target_arch = "x86_64")]
-    if isa == Isa::Avx512 && job.channels >= <__m512i as Bytes>::LEN {
+    if isa >= Isa::Avx512 && job.channels >= <__m512i as Bytes>::LEN {
         let fold = pool.on::<__m512i>();
         // SAFETY: the machine has it, as `best` says; the door has been passed.
         return suits(fold, job) && unsafe { avx512(Folds { fold, job, x, y }) };

@@ -10,7 +10,7 @@ pub fn lookup(x: &[u8], table: &[u8; 256], y: &mut [u8]) {
 pub(super) fn lookup_on(isa: Isa, x: &[u8], table: &[u8; 256], y: &mut [u8]) {
     debug_assert_eq!(x.len(), y.len(), "slices of one length");
     #[cfg(target_arch = "x86_64")]
-    if isa == Isa::Avx512
+    if isa >= Isa::Avx512
         && is_x86_feature_detected!("avx512vbmi")
         && is_x86_feature_detected!("avx512bw")
     {

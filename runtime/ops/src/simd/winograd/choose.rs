@@ -36,7 +36,7 @@ pub(super) fn choose_on(isa: Isa, layer: &Layer) -> Algorithm {
     let read = match isa {
         Isa::Portable => 1.0,
         Isa::Avx2 => 4.0,
-        Isa::Avx512 => 8.0,
+        Isa::Avx512 | Isa::Amx => 8.0,
     };
     let [inputs, outputs] = layer.channels.map(|channels| channels as f64);
     let weights = inputs * outputs;

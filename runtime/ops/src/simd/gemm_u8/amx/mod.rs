@@ -1,0 +1,254 @@
+//! AMX: an instruction multiplies 16 rows of 64 codes with 16 columns, eight times what AVX-512 does in
+//! that time.
+//!
+//! The tile registers take 16 rows of a panel at a time, some steps of 64 of the depth. Between the steps,
+//! AVX-512 brings the codes of the next rows together and ends the rows before, so that neither waits for
+//! the other.
+
+#![expect(
+    clippy::inline_always,
+    clippy::needless_range_loop,
+    reason = "steps and vectors are part of their loop; loops of constant counts, to be unrolled"
+)]
+
+mod copy;
+mod ending;
+mod registers;
+
+use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
+use std::mem::MaybeUninit;
+use std::ops::Range;
+
+use super::pack::LINE;
+use super::{Columns, Forms, Lesser, MAX_VECTORS, Out, Row, Tile, avx512};
+use copy::{Codes, Copy};
+use ending::Ending;
+use registers::{STEP, TILE};
+
+pub(super) static FORMS: Forms = Forms {
+    tiles,
+    sum: avx512::sum,
+    enter: registers::enter,
+    leave: registers::leave,
+    tallest: [usize::MAX; MAX_VECTORS],
+    lesser: Some(Lesser { rows: 6, groups: 4, forms: &avx512::FORMS }),
+};
+
+/// Groups of 4 codes in a step.
+const GROUPS: usize = STEP / 4;
+/// Rows and steps that are multiplied before the next, so that the weights of these steps stay in the
+/// first-level cache.
+const ROWS: usize = 128;
+const STEPS: usize = 6;
+
+/// What the tile registers read and write.
+#[repr(C, align(64))]
+struct Scratch {
+    sums: [Row; ROWS],
+    /// Of the rows at hand and of the next.
+    codes: [[Codes; STEPS]; 2],
+    /// The groups of the last step, and zeros behind them.
+    weights: [[i8; LINE]; GROUPS * MAX_VECTORS],
+}
+
+/// # Safety
+///
+/// The machine has what [`super::Isa::Amx`] says, this thread is between `enter` and `leave`, `tile` keeps
+/// its word, and `out` is good for its rows of the columns.
+unsafe fn tiles(tile: &Tile, columns: &Columns, out: Out, stride: usize) {
+    let mut scratch = MaybeUninit::uninit();
+    let tile = Tile { rows: tile.count * tile.rows, count: 1, ..*tile };
+    // SAFETY: passed on.
+    unsafe {
+        match tile.vectors {
+            1 => Run::<1>::new(&tile, &mut scratch).all(columns, out, stride),
+            2 => Run::<2>::new(&tile, &mut scratch).all(columns, out, stride),
+            3 => Run::<3>::new(&tile, &mut scratch).all(columns, out, stride),
+            _ => Run::<4>::new(&tile, &mut scratch).all(columns, out, stride),
+        }
+    }
+}
+
+/// The products of a tile of any height.
+struct Run<'a, const VECTORS: usize> {
+    tile: &'a Tile,
+    /// Steps of the depth, and how many of them have all their groups.
+    steps: usize,
+    whole: usize,
+    /// Rows at the end whose steps would read past the last code.
+    spare: usize,
+    sums: *mut Row,
+    codes: [*mut [Codes; STEPS]; 2],
+    /// Of the last step, if it has not all its groups.
+    weights: *const i8,
+}
+
+/// Where the codes of 16 rows lie: from a row to the next, and from a step to the next, in bytes.
+struct Left {
+    first: *const u8,
+    apart: usize,
+    step: usize,
+}
+
+impl<'a, const VECTORS: usize> Run<'a, VECTORS> {
+    /// # Safety
+    ///
+    /// `tile` keeps its word.
+    unsafe fn new(tile: &'a Tile, scratch: &'a mut MaybeUninit<Scratch>) -> Self {
+        let groups = tile.taps * (tile.groups + usize::from(tile.tail > 0));
+        let (whole, rest) = (groups / GROUPS, groups % GROUPS);
+        let steps = groups.div_ceil(GROUPS);
+        let over = steps * STEP - tile.taps * (tile.groups * 4 + tile.tail);
+        let scratch = scratch.as_mut_ptr();
+        // SAFETY: these are places of the scratch.
+        let (sums, codes, weights) = unsafe {
+            let codes = &raw mut (*scratch).codes;
+            ((&raw mut (*scratch).sums), codes, (&raw mut (*scratch).weights).cast::<i8>())
+        };
+        if rest > 0 {
+            let line = VECTORS * LINE;
+            let from = tile.b.wrapping_add(whole * GROUPS * line);
+            // SAFETY: the panel has the rest of the groups, and the scratch has room for all of a step.
+            unsafe {
+                from.copy_to_nonoverlapping(weights, rest * line);
+                weights.add(rest * line).write_bytes(0, (GROUPS - rest) * line);
+            }
+        }
+        Self {
+            tile,
+            steps,
+            whole,
+            spare: over.div_ceil(tile.stride.max(1)),
+            sums: sums.cast(),
+            codes: [codes.cast(), codes.cast::<[Codes; STEPS]>().wrapping_add(1)],
+            weights,
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As of [`tiles`].
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    unsafe fn all(&self, columns: &Columns, out: Out, stride: usize) {
+        let each = self.steps.div_ceil(self.steps.div_ceil(STEPS));
+        // What there is to fetch of the next panel.
+        let mut ahead = self.tile.ahead;
+        for top in (0..self.tile.rows).step_by(ROWS) {
+            let rows = top..(top + ROWS).min(self.tile.rows);
+            let mut ending = Ending::<VECTORS> {
+                tile: self.tile,
+                columns,
+                out,
+                stride,
+                sums: self.sums,
+                top,
+                rows: top..top,
+            };
+            for first in (0..self.steps).step_by(each) {
+                let steps = first..(first + each).min(self.steps);
+                // SAFETY: passed on; the rows and steps are those of the tile.
+                unsafe { self.part(rows.clone(), steps, &mut ending, &mut ahead) }
+            }
+            // SAFETY: the sums of all rows are there.
+            unsafe { ending.some(TILE) };
+        }
+    }
+
+    /// Adds the products of some steps of some rows, and has those rows ended whose last steps they are.
+    ///
+    /// # Safety
+    ///
+    /// As of [`tiles`]; the rows and the steps are of the tile, and fit the scratch.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    unsafe fn part(
+        &self,
+        rows: Range<usize>,
+        steps: Range<usize>,
+        ending: &mut Ending<'_, VECTORS>,
+        ahead: &mut *const i8,
+    ) {
+        let count = steps.len();
+        // SAFETY: the codes, sums and weights that are read were written before, or are the tile's; what
+        // is fetched is not read.
+        unsafe {
+            if let Some(mut copy) = self.copy(rows.start, steps.start) {
+                for s in 0..count {
+                    copy.step(&mut (*self.codes[0])[s]);
+                }
+            }
+            for (i, row) in rows.clone().step_by(TILE).enumerate() {
+                let sums = self.sums.add(row - rows.start);
+                let left = self.left(row, steps.start, self.codes[i % 2]);
+                let next = row + TILE;
+                let mut copy = if next < rows.end { self.copy(next, steps.start) } else { None };
+                if steps.start == 0 {
+                    registers::load::<VECTORS>(ending.columns.start.as_ptr(), 0);
+                } else {
+                    registers::load::<VECTORS>(sums.cast(), size_of::<Row>());
+                }
+                for s in 0..count {
+                    let at = left.first.wrapping_add(s * left.step);
+                    registers::step::<VECTORS>(at, left.apart, self.weights(steps.start + s));
+                    if let Some(copy) = &mut copy {
+                        copy.step(&mut (*self.codes[(i + 1) % 2])[s]);
+                    } else {
+                        self.fetch(next, steps.start + s);
+                    }
+                    if *ahead < self.tile.ahead_end {
+                        for line in 0..GROUPS {
+                            _mm_prefetch::<_MM_HINT_T1>(ahead.wrapping_add(line * LINE));
+                        }
+                        *ahead = ahead.wrapping_add(GROUPS * LINE);
+                    }
+                    ending.some((s + 1) * 4 / count * 4 - s * 4 / count * 4);
+                }
+                ending.some(TILE);
+                registers::store::<VECTORS>(sums);
+                if steps.end == self.steps {
+                    ending.rows.end = next.min(rows.end);
+                }
+            }
+        }
+    }
+
+    /// The weights of a step.
+    fn weights(&self, step: usize) -> *const i8 {
+        if step < self.whole {
+            self.tile.b.wrapping_add(step * GROUPS * VECTORS * LINE)
+        } else {
+            self.weights
+        }
+    }
+
+    /// Whether 16 rows from `row` on can be read where they lie.
+    fn is_ready(&self, row: usize) -> bool {
+        self.tile.table.is_null() && row + TILE + self.spare <= self.tile.rows
+    }
+
+    /// The copy that 16 rows need.
+    fn copy(&self, row: usize, step: usize) -> Option<Copy<'a>> {
+        (!self.is_ready(row)).then(|| Copy::new(self.tile, row, step))
+    }
+
+    /// Where 16 rows lie, if need be copied.
+    fn left(&self, row: usize, step: usize, copied: *mut [Codes; STEPS]) -> Left {
+        if self.is_ready(row) {
+            let first = self.tile.a.wrapping_add(row * self.tile.stride + step * STEP);
+            Left { first, apart: self.tile.stride, step: STEP }
+        } else {
+            Left { first: copied.cast::<u8>(), apart: STEP, step: size_of::<Codes>() }
+        }
+    }
+
+    /// Brings the codes of a step of 16 rows closer, as rows far apart are no stream to the machine.
+    #[inline(always)]
+    fn fetch(&self, row: usize, step: usize) {
+        let first = self.tile.a.wrapping_add(row * self.tile.stride + step * STEP);
+        for i in 0..TILE {
+            let at = first.wrapping_add(i * self.tile.stride);
+            // SAFETY: a hint touches nothing.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
+        }
+    }
+}
