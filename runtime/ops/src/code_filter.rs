@@ -9,7 +9,9 @@ use crate::share;
 use crate::simd::conv_u8::{self, Batch, Input, MAX_K, Shape};
 use crate::simd::depthwise::{self, Codes, Image};
 use crate::simd::gemm_u8;
+use crate::simd::indirect::Window;
 use crate::simd::isa;
+use crate::simd::rows;
 
 /// What lies between an unsigned code and the signed one with the same bits but the highest.
 const MIDDLE: i32 = 128;
@@ -21,13 +23,25 @@ pub(crate) struct CodeFilter {
 }
 
 enum Way {
-    /// Taps gathered by a table.
+    /// Taps gathered by a table, from the image or from a copy with a border.
     Gathered {
         shape: Shape,
         table: Vec<u32>,
+        border: Option<Border>,
     },
     Depthwise(depthwise::Shape),
 }
+
+/// Rows and columns of padding around an image, so that the taps of a kernel's row lie behind each other.
+#[derive(Clone, Copy)]
+struct Border {
+    before: [usize; 2],
+    size: [usize; 2],
+    after: [usize; 2],
+}
+
+/// Channels from which on taps are wide enough to be gathered one by one.
+const WIDE: usize = 16;
 
 /// The numbers of a run, and its memory.
 pub(crate) struct Operands<'a, A, C> {
@@ -41,17 +55,52 @@ pub(crate) struct Operands<'a, A, C> {
     pub(crate) scales: &'a [f32],
     pub(crate) y: &'a mut [C],
     pub(crate) y_zero: C,
-    pub(crate) scratch: Scratch<'a, A, C>,
+    pub(crate) scratch: Scratch<'a, C>,
 }
 
 /// The lengths are those of [`CodeFilter::scratch_lens`].
-pub(crate) struct Scratch<'a, A, C> {
-    /// An input image turned, as it comes and as unsigned codes, and a row of padding.
-    pub(crate) turned: &'a mut [A],
+pub(crate) struct Scratch<'a, C> {
+    /// An input image turned, of unsigned codes.
     pub(crate) codes: &'a mut [u8],
+    /// The same with a border.
+    pub(crate) bordered: &'a mut [u8],
+    /// A row of padding.
     pub(crate) padding: &'a mut [u8],
     /// An output image before it is turned back.
     pub(crate) last: &'a mut [C],
+}
+
+/// Elements of each part of [`Scratch`].
+#[derive(Clone, Copy)]
+pub(crate) struct ScratchLens {
+    pub(crate) codes: usize,
+    pub(crate) bordered: usize,
+    pub(crate) padding: usize,
+    pub(crate) last: usize,
+}
+
+/// A code that the primitives read, some of them after a flip.
+pub(crate) trait InCode: Code {
+    /// The bits of codes.
+    fn bits(codes: &[Self]) -> &[u8];
+    /// What to flip in the bits to make them an unsigned code.
+    const FLIP: u8;
+}
+
+impl InCode for u8 {
+    const FLIP: u8 = 0;
+
+    fn bits(codes: &[Self]) -> &[u8] {
+        codes
+    }
+}
+
+impl InCode for i8 {
+    const FLIP: u8 = 1 << 7;
+
+    fn bits(codes: &[Self]) -> &[u8] {
+        rows::bits(codes)
+    }
 }
 
 /// A code that the primitives write.
@@ -86,12 +135,6 @@ pub(crate) fn signed<B: Code>(code: B) -> i8 {
     (code.to_i32() - middle) as i8
 }
 
-/// The unsigned code, likewise.
-fn unsigned<A: Code>(code: A) -> u8 {
-    let middle = if A::DTYPE == i8::DTYPE { MIDDLE } else { 0 };
-    (code.to_i32() + middle) as u8
-}
-
 impl CodeFilter {
     /// The way for a shape; none if it is beyond memory, or a window beyond what its sums hold.
     pub(crate) fn of(conv: &Conv) -> Option<Self> {
@@ -104,11 +147,17 @@ impl CodeFilter {
             depthwise::packed_codes_len(window.kernel, channels[1])?;
             Way::Depthwise(depthwise::Shape { window, channels: groups, multiplier: outputs })
         } else {
-            let shape = Shape { groups, channels: inputs, outputs, taps, run: 1 };
+            let (border, gathered) =
+                match bordered(&window).filter(|_| groups == 1 && inputs < WIDE) {
+                    Some((border, window)) => (Some(border), window),
+                    None => (None, window),
+                };
+            let run = if border.is_some() { window.kernel[2] } else { 1 };
+            let shape = Shape { groups, channels: inputs, outputs, taps, run };
             shape.packed_len()?;
-            let mut table = table(window.table_len()?)?;
-            window.fill(&mut table).then_some(())?;
-            Way::Gathered { shape, table }
+            let mut table = table(gathered.table_len()?)?;
+            gathered.fill(&mut table).then_some(())?;
+            Way::Gathered { shape, table, border }
         };
         Some(Self { way, images })
     }
@@ -128,8 +177,8 @@ impl CodeFilter {
     /// The version of the packed weights: all that decides what [`Self::pack`] makes of codes of a type.
     pub(crate) fn version<B: Code>(&self) -> u64 {
         let way = match &self.way {
-            Way::Gathered { shape, .. } => [0, shape.groups, shape.channels, shape.taps],
-            Way::Depthwise(shape) => [1, shape.window.kernel[1], shape.window.kernel[2], 0],
+            Way::Gathered { shape, .. } => [shape.run, shape.groups, shape.channels, shape.taps],
+            Way::Depthwise(shape) => [0, shape.window.kernel[1], shape.window.kernel[2], 0],
         };
         let code = usize::from(B::DTYPE.code());
         let common = [4, isa() as usize, code, self.images.channels[1], self.packed_len()];
@@ -150,35 +199,49 @@ impl CodeFilter {
         }
     }
 
-    /// Elements of an input image, of a row of padding, and of an output image.
-    pub(crate) fn scratch_lens(&self) -> [usize; 3] {
-        let [input, output] = self.images.lens();
-        let padding = match &self.way {
-            Way::Gathered { shape, .. } => shape.padding_len().unwrap_or(0),
-            Way::Depthwise(_) => 0,
+    /// The lengths of [`Scratch`].
+    pub(crate) fn scratch_lens(&self) -> ScratchLens {
+        let [codes, last] = self.images.lens();
+        let (bordered, padding) = match &self.way {
+            Way::Gathered { border: Some(border), .. } => {
+                (border.pixels() * self.images.channels[0], 0)
+            }
+            Way::Gathered { shape, .. } => (0, shape.padding_len().unwrap_or(0)),
+            Way::Depthwise(_) => (0, 0),
         };
-        [input, padding, output]
+        ScratchLens { codes, bordered, padding, last }
     }
 
     /// Convolves all images, channel by channel in `x` and `y`.
-    pub(crate) fn run<A: Code, C: OutCode>(
+    pub(crate) fn run<A: InCode, C: OutCode>(
         &self,
         parallel: Parallel<'_>,
         operands: Operands<'_, A, C>,
     ) -> Result<(), ExecError> {
         let Operands { x, x_zero, packed, w_zeros, bias, scales, y, y_zero, scratch } = operands;
-        let Scratch { turned, codes, padding, last } = scratch;
+        let Scratch { codes, bordered, padding, last } = scratch;
         let Images { batch, channels: [inputs, outputs], pixels: [from, to], .. } = self.images;
         if outputs * to == 0 {
             return Ok(());
         }
-        let x_zero = unsigned(x_zero);
+        let x_zero = A::bits(&[x_zero]).iter().fold(A::FLIP, |zero, bits| zero ^ bits);
         padding.fill(x_zero);
         let w_zeros = if w_zeros.iter().all(|&zero| zero == 0) { &[] } else { w_zeros };
         for (image, y) in (0..batch).zip(y.chunks_exact_mut(outputs * to)) {
-            let x = &x[image * inputs * from..][..inputs * from];
-            self.images.turn(parallel, x, turned)?;
-            codes.iter_mut().zip(&*turned).for_each(|(to, &code)| *to = unsigned(code));
+            let x = &A::bits(x)[image * inputs * from..][..inputs * from];
+            self.images.turn(parallel, x, codes)?;
+            if A::FLIP != 0 {
+                for code in &mut *codes {
+                    *code ^= A::FLIP;
+                }
+            }
+            let codes = match &self.way {
+                Way::Gathered { border: Some(border), .. } => {
+                    border.around(codes, inputs, x_zero, bordered);
+                    &*bordered
+                }
+                _ => &*codes,
+            };
             let run = Run { codes, padding, x_zero, packed, w_zeros, bias, scales, y_zero };
             self.image(parallel, &run, last)?;
             self.images.turn_back(parallel, last, y)?;
@@ -198,11 +261,12 @@ impl CodeFilter {
         let line = self.images.line_len();
         let pieces = share::pieces(parallel, self.images.work);
         match &self.way {
-            Way::Gathered { shape, table } => {
+            Way::Gathered { shape, table, .. } => {
+                let taps = shape.taps / shape.run;
                 let height = self.images.pixels[1].div_ceil(pieces).next_multiple_of(8);
                 parallel.chunks_mut(y, height * outputs, |piece, y| {
                     let rows = y.len() / outputs;
-                    let table = &table[piece * height * shape.taps..][..rows * shape.taps];
+                    let table = &table[piece * height * taps..][..rows * taps];
                     let input = Input { codes, stride: inputs, zero_point: x_zero, padding };
                     let filter = conv_u8::Filter { shape: *shape, packed, zero_points: w_zeros };
                     let mut done = Ok(());
@@ -226,6 +290,42 @@ impl CodeFilter {
                 })
             }
         }
+    }
+}
+
+/// The border that lets the taps of a kernel's row be read as one, and the window over an image that has
+/// it, whose taps are those rows. Only flat kernels without holes along the row have one.
+fn bordered(window: &Window) -> Option<(Border, Window)> {
+    let Window { input, output, kernel, strides, dilations, pads } = *window;
+    if kernel[0] != 1 || pads[0] != 0 || kernel[2] < 2 || dilations[2] != 1 {
+        return None;
+    }
+    let mut border =
+        Border { before: [pads[1], pads[2]], size: [input[1], input[2]], after: [0; 2] };
+    let mut padded = input;
+    for axis in [1, 2] {
+        let last = output[axis].checked_sub(1)?.checked_mul(strides[axis])?;
+        let end =
+            (kernel[axis] - 1).checked_mul(dilations[axis])?.checked_add(last)?.checked_add(1)?;
+        let start = pads[axis].checked_add(input[axis])?;
+        border.after[axis - 1] = end.saturating_sub(start);
+        padded[axis] = start.max(end);
+    }
+    padded[1].checked_mul(padded[2])?.checked_mul(WIDE)?;
+    let rows = Window { input: padded, kernel: [1, kernel[1], 1], pads: [0; 3], ..*window };
+    Some((border, rows))
+}
+
+impl Border {
+    /// Pixels of an image with it.
+    fn pixels(&self) -> usize {
+        [0, 1].map(|axis| self.before[axis] + self.size[axis] + self.after[axis]).iter().product()
+    }
+
+    /// Copies an image into its border.
+    fn around(&self, image: &[u8], channels: usize, fill: u8, to: &mut [u8]) {
+        let fits = conv_u8::pad(image, self.size, channels, self.before, self.after, fill, to);
+        debug_assert!(fits, "images of the border's size");
     }
 }
 

@@ -6,6 +6,7 @@ use udo_api::{
 };
 
 use crate::scaling::{self, Scaling};
+use crate::simd::rows::{self, Quantized};
 
 pub(crate) const OP: OpDef = OpDef::of::<DequantizeLinear>();
 pub(crate) const KERNELS: &[KernelDef] =
@@ -60,7 +61,11 @@ struct Dequantize {
 
 impl Kernel for Dequantize {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let run = of_code!(cx.input(0)?.dtype(), T => execute::<T>)?;
+        let dtype = cx.input(0)?.dtype();
+        let run = match dtype {
+            Some(DType::I32) => execute_wide as fn(&Self, Io<'_>) -> Result<(), ExecError>,
+            _ => of_type!(dtype, [U8 = u8, I8 = i8, U16 = u16, I16 = i16], T => execute::<T>)?,
+        };
         Ok(Self { scaling: scaling::read(cx)?, has_zero: cx.has_input(2), run })
     }
 
@@ -69,14 +74,28 @@ impl Kernel for Dequantize {
     }
 }
 
-fn execute<T: Code>(kernel: &Dequantize, mut io: Io<'_>) -> Result<(), ExecError> {
+fn execute<T: Code + Quantized>(kernel: &Dequantize, io: Io<'_>) -> Result<(), ExecError> {
+    each_run(kernel, io, |x, scale, zero_point: T, y| rows::dequantize(x, scale, zero_point, y))
+}
+
+fn execute_wide(kernel: &Dequantize, io: Io<'_>) -> Result<(), ExecError> {
+    each_run(kernel, io, |x, scale, zero_point: i32, y| {
+        let encoding = Encoding { scale, zero_point };
+        y.iter_mut().zip(x).for_each(|(y, &x)| *y = encoding.dequantize(x));
+    })
+}
+
+/// Calls `run` for each run of codes under one scale.
+fn each_run<T: Code + Default>(
+    kernel: &Dequantize,
+    mut io: Io<'_>,
+    run: impl Fn(&[T], f32, T, &mut [f32]),
+) -> Result<(), ExecError> {
     let (x, scales) = (io.inputs.get::<T>(0)?, io.inputs.get::<f32>(1)?);
     let zeros = if kernel.has_zero { io.inputs.get::<T>(2)? } else { &[] };
     let y = io.outputs.take::<f32>(0)?;
     scaling::each_run(kernel.scaling, x, y, |at, x, y| {
-        let zero_point = zeros.get(at).map_or(0, |z| z.to_i32());
-        let encoding = Encoding { scale: scales[at], zero_point };
-        y.iter_mut().zip(x).for_each(|(y, &x)| *y = encoding.dequantize(x));
+        run(x, scales[at], zeros.get(at).copied().unwrap_or_default(), y);
     });
     Ok(())
 }

@@ -6,7 +6,7 @@ use udo_api::{
 };
 
 use super::conv::PARAMS;
-use crate::code_filter::{CodeFilter, Operands, OutCode, Scratch, signed};
+use crate::code_filter::{CodeFilter, InCode, Operands, OutCode, Scratch, ScratchLens, signed};
 use crate::conv::{self, Conv};
 use crate::simd::conv_u8::MAX_K;
 
@@ -105,9 +105,9 @@ impl Kernel for ConvCodes {
     }
 
     fn workspace(&self) -> Workspace {
-        let [input, padding, output] = self.filter.scratch_lens();
-        let images = Workspace::of::<u8>(input).and::<u8>(input).and::<u8>(padding);
-        let columns = images.and::<u8>(output).and::<f32>(self.channels).and::<i8>(self.channels);
+        let ScratchLens { codes, bordered, padding, last } = self.filter.scratch_lens();
+        let images = Workspace::of::<u8>(codes).and::<u8>(bordered).and::<u8>(padding);
+        let columns = images.and::<u8>(last).and::<f32>(self.channels).and::<i8>(self.channels);
         let [room, packed] = self.packing_lens();
         columns.and::<i8>(room).and::<i8>(packed)
     }
@@ -150,14 +150,17 @@ fn first<T: udo_api::Element>(inputs: &Inputs<'_>, port: usize) -> Result<T, Exe
     inputs.get::<T>(port)?.first().copied().ok_or(ExecError::of(udo_api::Status::BAD_CALL))
 }
 
-fn execute<A: Code, B: Code, C: OutCode>(kernel: &ConvCodes, io: Io<'_>) -> Result<(), ExecError> {
+fn execute<A: InCode, B: Code, C: OutCode>(
+    kernel: &ConvCodes,
+    io: Io<'_>,
+) -> Result<(), ExecError> {
     let Io { inputs, mut outputs, mut scratch, parallel, packed } = io;
-    let [input, padding, output] = kernel.filter.scratch_lens();
+    let lens = kernel.filter.scratch_lens();
     let room = Scratch {
-        turned: scratch.take::<A>(input)?,
-        codes: scratch.take(input)?,
-        padding: scratch.take(padding)?,
-        last: scratch.take::<C>(output)?,
+        codes: scratch.take(lens.codes)?,
+        bordered: scratch.take(lens.bordered)?,
+        padding: scratch.take(lens.padding)?,
+        last: scratch.take::<C>(lens.last)?,
     };
     let scales = scratch.take::<f32>(kernel.channels)?;
     let w_zeros = scratch.take::<i8>(kernel.channels)?;
@@ -259,6 +262,8 @@ mod tests {
             Case { stride: 2, pad: 0, ..plain },
             Case { dilation: 2, pad: 2, ..plain },
             Case { channels: 64, outputs: 70, ..plain },
+            Case { channels: 3, outputs: 16, kernel: 7, stride: 2, pad: 3, ..plain },
+            Case { channels: 15, outputs: 5, kernel: 2, stride: 3, pad: 0, ..plain },
             Case { channels: 40, outputs: 33, kernel: 1, pad: 0, ..plain },
             Case { channels: 6, outputs: 9, groups: 3, ..plain },
             Case { channels: 20, outputs: 20, groups: 20, ..plain },

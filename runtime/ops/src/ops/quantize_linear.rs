@@ -7,6 +7,7 @@ use udo_api::{
 
 use super::cast::of_onnx;
 use crate::scaling::{self, Scaling};
+use crate::simd::rows::{self, Quantized};
 
 pub(crate) const OP: OpDef = OpDef::of::<QuantizeLinear>();
 pub(crate) const KERNELS: &[KernelDef] = &[KernelDef::new::<Quantize>("QuantizeLinear", Core::CPU)
@@ -80,7 +81,11 @@ struct Quantize {
 impl Kernel for Quantize {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let found: TensorDesc = cx.output(0)?;
-        let run = of_code!(found.dtype(), T => execute::<T>)?;
+        let run = of_type!(
+            found.dtype(),
+            [U8 = u8, I8 = i8, U16 = u16, I16 = i16],
+            T => execute::<T>
+        )?;
         Ok(Self { scaling: scaling::read(cx)?, has_zero: cx.has_input(2), run })
     }
 
@@ -89,14 +94,12 @@ impl Kernel for Quantize {
     }
 }
 
-fn execute<T: Code>(kernel: &Quantize, mut io: Io<'_>) -> Result<(), ExecError> {
+fn execute<T: Code + Quantized>(kernel: &Quantize, mut io: Io<'_>) -> Result<(), ExecError> {
     let (x, scales) = (io.inputs.get::<f32>(0)?, io.inputs.get::<f32>(1)?);
     let zeros = if kernel.has_zero { io.inputs.get::<T>(2)? } else { &[] };
     let y = io.outputs.take::<T>(0)?;
     scaling::each_run(kernel.scaling, x, y, |at, x, y| {
-        let zero_point = zeros.get(at).map_or(0, |z| z.to_i32());
-        let encoding = Encoding { scale: scales[at], zero_point };
-        y.iter_mut().zip(x).for_each(|(y, &x)| *y = encoding.quantize(x));
+        rows::quantize(x, scales[at], zeros.get(at).copied().unwrap_or_default(), y);
     });
     Ok(())
 }

@@ -53,7 +53,7 @@ pub use convert::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
 pub use layer_norm::layer_norm;
 pub use lookup::lookup;
 pub use lrn::{Lrn, lrn};
-pub use quantize::{Quantized, dequantize, quantize};
+pub use quantize::{Quantized, bits, dequantize, quantize};
 pub use reduce::{max, min, row_maxima, row_minima, row_sums, sum};
 pub use softmax::softmax;
 pub use transpose::{transpose, transpose_part};

@@ -29,7 +29,7 @@ macro_rules! quantized {
 }
 quantized!(u8, i8, u16, i16);
 
-/// `saturate(round(x / scale) + zero_point)` with ties to even, as ONNX has it; a NaN is `zero_point`.
+/// `saturate(round(x / scale) + zero_point)` with ties to even, as ONNX has it; a NaN is the least value.
 pub fn quantize<Q: Quantized>(x: &[f32], scale: f32, zero_point: Q, y: &mut [Q]) {
     convert(isa(), Quantize::new(scale, zero_point), x, y);
 }
@@ -37,6 +37,12 @@ pub fn quantize<Q: Quantized>(x: &[f32], scale: f32, zero_point: Q, y: &mut [Q])
 /// `(x - zero_point) * scale`, rounded once.
 pub fn dequantize<Q: Quantized>(x: &[Q], scale: f32, zero_point: Q, y: &mut [f32]) {
     convert(isa(), Dequantize { scale, zero_point }, x, y);
+}
+
+/// The bits of signed codes.
+pub fn bits(codes: &[i8]) -> &[u8] {
+    // SAFETY: both types have the same size and take any bits.
+    unsafe { std::slice::from_raw_parts(codes.as_ptr().cast(), codes.len()) }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -74,7 +80,7 @@ impl<Q: Quantized> Convert for Quantize<Q> {
         } else {
             simd.div(x, scale)
         };
-        let q = simd.select(simd.eq(q, q), q, simd.splat(0.0));
+        // NaN gives way to the second operand.
         let q = simd.max(q, simd.splat((Q::LEAST - self.zero_point) as f32));
         let q = simd.min(q, simd.splat((Q::GREATEST - self.zero_point) as f32));
         let q = simd.add_i(simd.to_int(q), simd.splat_i(self.zero_point));

@@ -101,7 +101,8 @@ fn quantizes<Q: Quantized + PartialEq + std::fmt::Debug + TryFrom<i64>>(zero_poi
     for &isa in Isa::available() {
         for scale in [1.0f32, 0.5, 0.1, 3.0, 0.007_812_5, 1e-3, 1e-38, 1e38, 0.3] {
             for (x, y) in x.iter().zip(converted(isa, Quantize::new(scale, zero_point), &x)) {
-                let q = (x / scale).round_ties_even() as i64;
+                let q = (x / scale).round_ties_even();
+                let q = if q.is_nan() { i64::MIN } else { q as i64 };
                 let q = q.saturating_add(i64::from(zero));
                 let q = q.clamp(i64::from(Q::LEAST), i64::from(Q::GREATEST));
                 let y: i32 = y.into();
