@@ -430,3 +430,22 @@ fn no_convolution_uses_the_heap() {
     });
     assert!(clean);
 }
+
+#[test]
+fn the_stride_of_a_single_pixel_does_not_matter() {
+    let shape = one_group(64, 5, 3);
+    let mut packed = vec![0; shape.packed_len().unwrap()];
+    assert!(pack(&[1; 64 * 5 * 3], &shape, &mut packed));
+    let filter = Filter { shape, packed: &packed, zero_points: &[] };
+    let (codes, padding) = (Guarded::of(&[1; 64]), Guarded::of(&[0; 64]));
+    let table = [OUTSIDE, 0, 0].repeat(20);
+    for &isa in Isa::available() {
+        for stride in [0, 64, usize::MAX / 2, usize::MAX] {
+            let input = Input { codes: &codes, stride, zero_point: 0, padding: &padding };
+            let (forms, mut to) = (forms(isa), [0; 100]);
+            let output = Output::I32(&mut to);
+            let done = conv_by(forms, &Batch::ONE, &input, &filter, &table, &[], output, 5);
+            assert_eq!((done, to), (Ok(()), [128; 100]), "{isa:?} stride {stride}");
+        }
+    }
+}

@@ -505,3 +505,23 @@ fn the_stride_of_a_single_pixel_does_not_matter() {
         assert_eq!(y, [100; 70], "{isa:?}");
     }
 }
+
+#[test]
+fn the_last_row_that_has_a_position_is_computed() {
+    for kernel in [3, 5] {
+        let rows = usize::MAX - kernel + 2;
+        let window =
+            Window { output: [1, rows, 1], ..Window::square([3, 3], kernel, 1, kernel / 2) };
+        let shape = Shape { window, channels: 20, multiplier: 1 };
+        let mut packed = vec![0.0; packed_len(kernel * kernel, 20).unwrap()];
+        pack(&noise(kernel * kernel * 20), kernel * kernel, 20, &mut packed);
+        let weights = Weights { packed: &packed, bias: None, activation: Activation::None };
+        let x = noise(9 * 20);
+        for &isa in Isa::available() {
+            let mut y = [7.0; 20];
+            let image = Image { data: &x, stride: 20 };
+            depthwise_on(isa, &shape, image, &weights, rows - 1..rows, &mut y, 20);
+            assert!(y.iter().all(|&y| y == 0.0), "{isa:?} {kernel}");
+        }
+    }
+}

@@ -78,7 +78,8 @@ fn strips<S: Simd, const K: usize, const STRIDE: usize, const R: usize>(
             rows.step[i] = job.x_stride;
         }
     }
-    let is_inside = row * STRIDE >= top && (row + R - 1) * STRIDE + K - top <= height;
+    let last = ((row + R - 1) * STRIDE).wrapping_sub(top);
+    let is_inside = row * STRIDE >= top && last.saturating_add(K) <= height;
     // The first row that the next walks read and these do not.
     let new = ((row + R - 1) * STRIDE).wrapping_add(K);
     let mut ahead = job.x.wrapping_add(new.wrapping_sub(top).wrapping_mul(width * job.x_stride));

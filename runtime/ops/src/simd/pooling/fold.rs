@@ -74,7 +74,7 @@ pub(super) fn suits<F: Fold>(_: F, job: &Job<'_>) -> bool {
 
 /// Input columns from the first to the last tap of a window.
 fn span(job: &Job<'_>) -> usize {
-    job.window.kernel[2].saturating_sub(1) * job.window.dilations[2] + 1
+    (job.window.kernel[2].saturating_sub(1) * job.window.dilations[2]).saturating_add(1)
 }
 
 /// A line for each vector: loads and stores that straddle lines take twice as long.
@@ -212,7 +212,9 @@ impl<F: Fold> Folds<'_, F> {
                 outputs: col..col + count,
                 inputs: start..end.saturating_sub(pad).min(width),
             };
-            let from = self.x.wrapping_add(band.first + start * job.x_stride + c);
+            // Of windows behind the image there are no columns, wherever they would be.
+            let first = band.first.wrapping_add(start.wrapping_mul(job.x_stride));
+            let from = self.x.wrapping_add(first).wrapping_add(c);
             let parts = [parts, parts.wrapping_add(part.inputs.len() * V)];
             // SAFETY: the caller's promise; the buffers hold the columns of the part.
             unsafe {
@@ -393,7 +395,8 @@ impl<F: Fold> Folds<'_, F> {
         let (job, window) = (self.job, self.job.window);
         let [plane, row] = columns.at;
         let taps = if K == 0 { window.kernel[2] } else { K };
-        let step = window.dilations[2] * V;
+        // A window with a single tap has no next one.
+        let step = window.dilations[2].wrapping_mul(V);
         // SAFETY: the caller's promise.
         let end = unsafe { self.end(&columns.band.taps[0], [plane, row, cols.start]) };
         let start = cols.start * window.strides[2] - window.pads[2] - columns.inputs;

@@ -339,3 +339,30 @@ fn the_stride_of_a_single_pixel_does_not_matter() {
 fn sums_of_no_channel_end() {
     global_sums(Image { data: &[], stride: 0 }, usize::MAX, &mut []);
 }
+
+#[test]
+fn what_no_tap_takes_may_lie_beyond_memory() {
+    let image = [3; 70];
+    let numbers = image.map(f32::from);
+    let one = Window::square([1, 1], 1, 1, 0);
+    let taps = |kernel, dilation| Window {
+        kernel: [1, 1, kernel],
+        dilations: [1, 1, dilation],
+        ..Window::square([1, 1], 1, 1, 0)
+    };
+    // The second window is behind the image.
+    let two = Window { output: [1, 1, 2], ..one };
+    for window in [two, taps(1, usize::MAX - 5), taps(2, usize::MAX), taps(3, usize::MAX / 2)] {
+        let count = window.output[2];
+        for &isa in Isa::available() {
+            let (mut y, mut y_codes) = (vec![0.0; count * 70], vec![0; count * 70]);
+            let x = Image { data: &numbers, stride: usize::MAX };
+            pool_on(isa, &window, 70, x, None, 0..1, &mut y, 70);
+            let wanted = [&numbers[..], &[f32::NEG_INFINITY; 70]].concat();
+            assert_eq!(y, wanted[..y.len()], "{isa:?} {window:?}");
+            let x = Image { data: &image, stride: usize::MAX };
+            max_on(isa, &window, 70, x, 0..1, &mut y_codes, 70);
+            assert_eq!(y_codes, [image, [0; 70]].concat()[..y_codes.len()], "{isa:?} {window:?}");
+        }
+    }
+}

@@ -100,7 +100,7 @@ impl LayerNorm<'_> {
             }
             n += 1;
         }
-        // Less than four rows go one by one, each of them as four that are the same.
+        // Fewer than four rows go one by one, each of them as four that are the same.
         let (at_once, pitch) = if rows < 4 { (1, 0) } else { (rows, cols) };
         for (x, y) in x.chunks(at_once * cols).zip(y.chunks_mut(at_once * cols)) {
             let (from, to) = (x.as_ptr(), y.as_mut_ptr());
@@ -174,7 +174,7 @@ impl LayerNorm<'_> {
             let stats = Stats::new(simd, rests, squares, cols, epsilon);
             let old = means;
             means = means_of(simd, total(simd, sums.values), cols);
-            // A last group of less rows has its last one twice.
+            // A last group of fewer rows has its last one twice.
             let places = |group: usize| {
                 let mut places = [0; R];
                 let mut r = 0;

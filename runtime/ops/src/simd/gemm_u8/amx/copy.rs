@@ -6,6 +6,7 @@ use std::arch::x86_64::{
     _mm512_loadu_si512, _mm512_mask_mov_epi64, _mm512_mask_storeu_epi8, _mm512_maskz_loadu_epi8,
     _mm512_mullo_epi64, _mm512_set1_epi64, _mm512_setzero_si512, _mm512_store_si512,
 };
+use std::ptr::with_exposed_provenance;
 
 use super::super::{OUTSIDE, Tile};
 use super::registers::{STEP, TILE};
@@ -33,8 +34,9 @@ pub(super) struct Copy<'a> {
     looked_up: usize,
 }
 
+/// Addresses, as vectors compute them; what they lie in is exposed.
 #[repr(align(64))]
-struct Pixels([[*const u8; TAPS]; TILE]);
+struct Pixels([[usize; TAPS]; TILE]);
 
 impl<'a> Copy<'a> {
     /// Of at most 16 rows from `row` on, from a step of the depth on.
@@ -49,7 +51,7 @@ impl<'a> Copy<'a> {
             padded,
             tap: step * STEP / padded,
             within: step * STEP % padded,
-            pixels: Pixels([[std::ptr::null(); TAPS]; TILE]),
+            pixels: Pixels([[0; TAPS]; TILE]),
             looked_up: usize::MAX,
         }
     }
@@ -71,7 +73,8 @@ impl<'a> Copy<'a> {
             }
             let piece = (self.padded - self.within).min(STEP - place);
             let real = piece.min(self.width.saturating_sub(self.within));
-            let from = self.pixels.0.iter().map(|row| row[self.tap % TAPS]);
+            let from =
+                self.pixels.0.iter().map(|row| with_exposed_provenance::<u8>(row[self.tap % TAPS]));
             let rows = to.0.iter_mut().zip(from).take(self.height);
             if real == STEP {
                 for (to, from) in rows {
@@ -122,15 +125,16 @@ impl<'a> Copy<'a> {
         let pixels = self.pixels.0[..height].iter_mut().enumerate();
         if tile.table.is_null() {
             for (i, pixels) in pixels {
-                pixels[0] = tile.a.wrapping_add((row + i) * tile.stride);
+                pixels[0] = tile.a.wrapping_add((row + i) * tile.stride).expose_provenance();
             }
             return;
         }
         let tap = self.looked_up * TAPS;
         let keep = u8::MAX >> (TAPS - (tile.taps - tap).min(TAPS));
         let each = |number: usize| _mm512_set1_epi64(number.cast_signed() as i64);
-        let (first, stride) = (each(tile.a.addr()), each(tile.stride));
-        let (padding, outside) = (each(tile.padding.addr()), _mm512_set1_epi64(OUTSIDE.into()));
+        let (first, stride) = (each(tile.a.expose_provenance()), each(tile.stride));
+        let (padding, outside) =
+            (each(tile.padding.expose_provenance()), _mm512_set1_epi64(OUTSIDE.into()));
         for (i, pixels) in pixels {
             // SAFETY: the table has an entry for each tap of each row; the mask keeps to the taps.
             unsafe {

@@ -192,7 +192,7 @@ impl<'a, const VECTORS: usize> Run<'a, VECTORS> {
                     registers::step::<VECTORS>(at, left.apart, self.weights(steps.start + s));
                     if let Some(copy) = &mut copy {
                         copy.step(&mut (*self.codes[(i + 1) % 2])[s]);
-                    } else {
+                    } else if self.tile.table.is_null() {
                         self.fetch(next, steps.start + s);
                     }
                     if *ahead < self.tile.ahead_end {
@@ -244,9 +244,10 @@ impl<'a, const VECTORS: usize> Run<'a, VECTORS> {
     /// Brings the codes of a step of 16 rows closer, as rows far apart are no stream to the machine.
     #[inline(always)]
     fn fetch(&self, row: usize, step: usize) {
-        let first = self.tile.a.wrapping_add(row * self.tile.stride + step * STEP);
+        // There need not be such rows, nor need their places be ones that `usize` holds.
+        let place = |row: usize| row.wrapping_mul(self.tile.stride).wrapping_add(step * STEP);
         for i in 0..TILE {
-            let at = first.wrapping_add(i * self.tile.stride);
+            let at = self.tile.a.wrapping_add(place(row + i));
             // SAFETY: a hint touches nothing.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
         }
