@@ -54,6 +54,8 @@ impl<const K: usize, const STRIDE: usize> Task for Walks<'_, K, STRIDE> {
 /// Output rows of a walk: as many as there are registers for their sums and for what they share.
 const fn most<S: Simd>(k: usize, stride: usize) -> usize {
     match (S::LANES, k, stride) {
+        // Vectors of plain Rust are several registers each.
+        _ if !S::FUSED => 1,
         (16, ..) => ROWS,
         (_, 5, 1) => 1,
         _ => 2,
@@ -120,7 +122,8 @@ fn strips<S: Simd, const K: usize, const STRIDE: usize, const R: usize>(
                 start,
                 to: to.wrapping_add(channel),
             };
-            if is_inside {
+            // What has too few registers anyway gains nothing from a form of its own.
+            if is_inside && S::FUSED {
                 walk.run::<STRIDE, R, true>(simd);
             } else {
                 walk.run::<STRIDE, R, false>(simd);

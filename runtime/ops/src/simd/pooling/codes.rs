@@ -158,6 +158,7 @@ impl<B: Bytes> Fold for MaximaOf<B> {
     type End = ();
 
     const LEN: usize = B::LEN;
+    const IS_WIDE: bool = B::LEN > 16;
     const ASSOCIATIVE: bool = true;
 
     #[inline(always)]
@@ -197,6 +198,7 @@ impl<B: Bytes> Fold for AveragesOf<B> {
     type End = Quotient;
 
     const LEN: usize = B::LEN;
+    const IS_WIDE: bool = B::LEN > 16;
     const ASSOCIATIVE: bool = true;
 
     #[inline(always)]

@@ -124,6 +124,7 @@ impl<S: Simd, const MAX: bool> Fold for FloatFold<S, MAX> {
     type End = [S::F; 2];
 
     const LEN: usize = S::LANES;
+    const IS_WIDE: bool = S::FUSED;
     const ASSOCIATIVE: bool = MAX;
 
     #[inline(always)]

@@ -34,6 +34,8 @@ pub(super) trait Fold: Copy {
 
     /// Items of a vector.
     const LEN: usize;
+    /// Whether there are registers for several vectors at a time.
+    const IS_WIDE: bool;
     /// Whether any bracketing of `join` has the same bits.
     const ASSOCIATIVE: bool;
 
@@ -128,7 +130,7 @@ impl<F: Fold> Folds<'_, F> {
                 let mut c = 0;
                 // SAFETY: the caller's promise; the strips are the job's channels.
                 unsafe {
-                    while c + VECTORS * F::LEN <= job.channels {
+                    while F::IS_WIDE && c + VECTORS * F::LEN <= job.channels {
                         self.strip::<VECTORS>(&band, &cols, c, to, parts);
                         c += VECTORS * F::LEN;
                     }
