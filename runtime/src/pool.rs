@@ -283,6 +283,7 @@ impl Shared {
 }
 
 /// `[execute-time, heap-free]` The parallel-for of [`ParallelTable`].
+// SAFETY: called by way of the table alone, whose context is the pool's shared part.
 unsafe extern "C" fn run(ctx: *const c_void, count: usize, task: Task, task_ctx: *const c_void) {
     // SAFETY: the table's context is the pool's shared part, which outlives every session.
     let shared = unsafe { &*ctx.cast::<Shared>() };
@@ -310,6 +311,7 @@ mod tests {
         nested: *const ParallelTable,
     }
 
+    // SAFETY: called by the pool alone, with the `Sum` that the tests lend it.
     unsafe extern "C" fn add(ctx: *const c_void, index: usize) {
         // SAFETY: the tests pass a `Sum`.
         let sum = unsafe { &*ctx.cast::<Sum>() };

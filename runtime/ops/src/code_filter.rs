@@ -224,7 +224,7 @@ impl CodeFilter {
         if outputs * to == 0 {
             return Ok(());
         }
-        let x_zero = A::bits(&[x_zero]).iter().fold(A::FLIP, |zero, bits| zero ^ bits);
+        let x_zero = x_zero.to_i32() as u8 ^ A::FLIP;
         padding.fill(x_zero);
         let w_zeros = if w_zeros.iter().all(|&zero| zero == 0) { &[] } else { w_zeros };
         for (image, y) in (0..batch).zip(y.chunks_exact_mut(outputs * to)) {

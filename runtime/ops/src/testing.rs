@@ -461,6 +461,7 @@ enum InPlace {
 unsafe extern "C" fn backwards(
     _: *const c_void,
     count: usize,
+    // SAFETY: what it may be called with is the caller's promise.
     task: unsafe extern "C" fn(*const c_void, usize),
     ctx: *const c_void,
 ) {

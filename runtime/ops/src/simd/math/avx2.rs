@@ -205,18 +205,8 @@ impl Simd for Avx2 {
 
     #[inline(always)]
     unsafe fn quad4(self, x: *const u32, x_stride: usize, y: *mut u32, y_stride: usize) {
-        // SAFETY: rows and columns below 4.
-        unsafe {
-            let rows = [
-                _mm_loadu_si128(x.cast()),
-                _mm_loadu_si128(x.add(x_stride).cast()),
-                _mm_loadu_si128(x.add(2 * x_stride).cast()),
-                _mm_loadu_si128(x.add(3 * x_stride).cast()),
-            ];
-            for (j, column) in columns4(rows).into_iter().enumerate() {
-                _mm_storeu_si128(y.add(j * y_stride).cast(), column);
-            }
-        }
+        // SAFETY: the caller's promise.
+        unsafe { quad(x, x_stride, y, y_stride) }
     }
 
     #[inline(always)]
@@ -244,6 +234,27 @@ impl Simd for Avx2 {
             for (i, row) in rows.into_iter().enumerate() {
                 _mm_storeu_si128(y.add(i * y_stride).cast(), row);
             }
+        }
+    }
+}
+
+/// Transposes four rows of four elements.
+///
+/// # Safety
+///
+/// They are readable and writable at these strides.
+#[inline(always)]
+pub(super) unsafe fn quad(x: *const u32, x_stride: usize, y: *mut u32, y_stride: usize) {
+    // SAFETY: rows and columns below 4.
+    unsafe {
+        let rows = [
+            _mm_loadu_si128(x.cast()),
+            _mm_loadu_si128(x.add(x_stride).cast()),
+            _mm_loadu_si128(x.add(2 * x_stride).cast()),
+            _mm_loadu_si128(x.add(3 * x_stride).cast()),
+        ];
+        for (j, column) in columns4(rows).into_iter().enumerate() {
+            _mm_storeu_si128(y.add(j * y_stride).cast(), column);
         }
     }
 }

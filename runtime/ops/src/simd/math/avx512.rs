@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::avx2::columns4;
+use super::avx2::{columns4, quad};
 use super::tables;
 use super::vector::Simd;
 
@@ -302,18 +302,8 @@ impl Simd for Avx512 {
 
     #[inline(always)]
     unsafe fn quad4(self, x: *const u32, x_stride: usize, y: *mut u32, y_stride: usize) {
-        // SAFETY: rows and columns below 4.
-        unsafe {
-            let rows = [
-                _mm_loadu_si128(x.cast()),
-                _mm_loadu_si128(x.add(x_stride).cast()),
-                _mm_loadu_si128(x.add(2 * x_stride).cast()),
-                _mm_loadu_si128(x.add(3 * x_stride).cast()),
-            ];
-            for (j, column) in columns4(rows).into_iter().enumerate() {
-                _mm_storeu_si128(y.add(j * y_stride).cast(), column);
-            }
-        }
+        // SAFETY: the caller's promise.
+        unsafe { quad(x, x_stride, y, y_stride) }
     }
 
     #[inline(always)]

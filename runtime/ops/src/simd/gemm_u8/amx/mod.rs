@@ -231,7 +231,7 @@ impl<'a, const VECTORS: usize> Run<'a, VECTORS> {
         (!self.is_ready(row)).then(|| Copy::new(self.tile, row, step))
     }
 
-    /// Where 16 rows lie, if need be copied.
+    /// Where 16 rows lie: in their place, or where they were copied to.
     fn left(&self, row: usize, step: usize, copied: *mut [Codes; STEPS]) -> Left {
         if self.is_ready(row) {
             let first = self.tile.a.wrapping_add(row * self.tile.stride + step * STEP);
