@@ -1,4 +1,8 @@
 //! Times closures, and prints them as shares of a limit that is measured in turns with them.
+//!
+//! The clock of a core follows the power that it draws: under matrix products it can be a tenth lower than
+//! under multiply-adds that stay in registers, and it rises a millisecond or two after the last product. So
+//! a limit has a short turn right behind each turn of what it limits, and with that the same clock.
 
 use std::hint::black_box;
 use std::marker::PhantomData;
@@ -23,10 +27,14 @@ pub(crate) enum Unit {
 #[derive(Default)]
 pub(crate) struct Summary(Vec<(String, f64)>);
 
-/// Turns that a row and its limit take.
+/// The least rounds of turns, and the least seconds of all of them.
 const ROUNDS: usize = 7;
-/// Seconds of each turn.
-const TURN: f64 = 0.03;
+const SECONDS: f64 = 0.4;
+/// Seconds of a turn of what is measured, and of a turn of its limit.
+const TURN: f64 = 0.004;
+const LIMIT_TURN: f64 = 0.001;
+/// The least times that a turn is timed, so that the best is one of several for long calls as well.
+const TIMES: usize = 3;
 /// Steps of a peak: some 20 microseconds.
 const STEPS: usize = 4096;
 
@@ -49,21 +57,23 @@ pub(crate) fn section(title: &str) {
 }
 
 /// Times `body`, which does `work` units, and prints a row; returns the share of the limit.
-pub(crate) fn row(name: &str, unit: Unit, work: f64, body: impl FnMut()) -> f64 {
+pub(crate) fn row(name: &str, unit: Unit, work: f64, mut body: impl FnMut()) -> f64 {
+    let mut limited = |limit: &mut dyn FnMut(), limit_work: f64| {
+        let (seconds, [times]) = turns(&mut body, [(limit, LIMIT_TURN)]);
+        (seconds, work / limit_work * times)
+    };
+    let mut peak = |peak: fn(usize) -> f64| {
+        limited(&mut || _ = black_box(peak(black_box(STEPS))), peak(STEPS))
+    };
     let (seconds, share) = match unit {
-        Unit::Flops => against(body, work, peak_flops(STEPS), || {
-            black_box(peak_flops(black_box(STEPS)));
-        }),
-        Unit::Ops8 => against(body, work, peak_ops8(STEPS), || {
-            black_box(peak_ops8(black_box(STEPS)));
-        }),
+        Unit::Flops => peak(peak_flops),
+        Unit::Ops8 => peak(peak_ops8),
         Unit::Bytes => {
             #[expect(clippy::cast_sign_loss, reason = "a size in memory")]
             let len = (work as usize / 8).max(16);
             let (from, mut to) = (vec![1.0f32; len], vec![0.0f32; len]);
-            against(body, work, (len * 8) as f64, || {
-                black_box(&mut to).copy_from_slice(black_box(&from));
-            })
+            let mut copy = || black_box(&mut to).copy_from_slice(black_box(&from));
+            limited(&mut copy, (len * 8) as f64)
         }
     };
     let label = match unit {
@@ -94,16 +104,10 @@ pub(crate) fn bound(
     let peak = if matches!(unit, Unit::Ops8) { peak_ops8 } else { peak_flops };
     let needed = ops / peak(STEPS);
     let mut compute = || _ = black_box(peak(black_box(STEPS)));
-    let (mut best, mut by_bytes, mut by_ops) = (f64::INFINITY, [0.0; ROUNDS], [0.0; ROUNDS]);
-    for (by_bytes, by_ops) in by_bytes.iter_mut().zip(&mut by_ops) {
-        let own = turn(&mut body);
-        *by_bytes = turn(&mut copy) / own;
-        *by_ops = turn(&mut compute) * needed / own;
-        best = best.min(own);
-    }
-    by_bytes.sort_by(f64::total_cmp);
-    by_ops.sort_by(f64::total_cmp);
-    let (memory, arithmetic) = (by_bytes[ROUNDS / 2], by_ops[ROUNDS / 2]);
+    let limits: [(&mut dyn FnMut(), f64); 2] =
+        [(&mut copy, LIMIT_TURN), (&mut compute, LIMIT_TURN)];
+    let (best, [memory, arithmetic]) = turns(&mut body, limits);
+    let arithmetic = arithmetic * needed;
     let (share, limit) =
         if arithmetic > memory { (arithmetic, "arithmetic") } else { (memory, place) };
     println!(
@@ -116,43 +120,53 @@ pub(crate) fn bound(
 }
 
 /// Prints how many times as fast as `other` `body` is, and returns it.
-pub(crate) fn ratio(name: &str, body: impl FnMut(), other: impl FnMut()) -> f64 {
-    let (_, ratio) = against(body, 1.0, 1.0, other);
+pub(crate) fn ratio(name: &str, mut body: impl FnMut(), mut other: impl FnMut()) -> f64 {
+    let (_, [ratio]) = turns(&mut body, [(&mut other, TURN)]);
     println!("  {name:<44} {ratio:>9.2} x");
     ratio
 }
 
-/// The best seconds of `body`, and its rate over that of `limit`: the median over turns, as the clock and
-/// the neighbours change from one moment to the next.
-fn against(
-    mut body: impl FnMut(),
-    work: f64,
-    limit_work: f64,
-    mut limit: impl FnMut(),
-) -> (f64, f64) {
-    let (mut best, mut shares) = (f64::INFINITY, [0.0; ROUNDS]);
-    for share in &mut shares {
-        let (own, other) = (turn(&mut body), turn(&mut limit));
-        best = best.min(own);
-        *share = work / own / (limit_work / other);
+/// The best seconds of a call of `body`, and how many times as long one of each limit takes, behind turns of
+/// `body` and for so many seconds: medians, as the clock and the neighbours change from one moment to the next.
+fn turns<const N: usize>(
+    body: &mut dyn FnMut(),
+    mut limits: [(&mut dyn FnMut(), f64); N],
+) -> (f64, [f64; N]) {
+    let mut best = f64::INFINITY;
+    let mut times: [Vec<f64>; N] = std::array::from_fn(|_| Vec::new());
+    let start = Instant::now();
+    for round in 0.. {
+        if round >= ROUNDS && start.elapsed().as_secs_f64() > SECONDS {
+            break;
+        }
+        for ((limit, seconds), times) in limits.iter_mut().zip(&mut times) {
+            let own = turn(body, TURN);
+            times.push(turn(limit, *seconds) / own);
+            best = best.min(own);
+        }
     }
-    shares.sort_by(f64::total_cmp);
-    (best, shares[ROUNDS / 2])
+    let median = |mut times: Vec<f64>| {
+        times.sort_by(f64::total_cmp);
+        times[times.len() / 2]
+    };
+    (best, times.map(median))
 }
 
-/// Seconds of one call: the best of a turn, as noise only ever adds.
-fn turn(body: &mut impl FnMut()) -> f64 {
+/// Seconds of one call: the best of a turn of so many seconds, as noise only ever adds.
+fn turn(body: &mut dyn FnMut(), seconds: f64) -> f64 {
     body();
-    let mut best = f64::INFINITY;
+    let (mut best, mut calls) = (f64::INFINITY, 1u32);
     let start = Instant::now();
-    let mut calls = 1u32;
-    while best.is_infinite() || start.elapsed().as_secs_f64() < TURN {
+    for timed in 1.. {
         let from = Instant::now();
         for _ in 0..calls {
             body();
         }
         let spent = from.elapsed().as_secs_f64();
         best = best.min(spent / f64::from(calls));
+        if timed >= TIMES && start.elapsed().as_secs_f64() > seconds {
+            break;
+        }
         if spent < 1e-4 {
             calls *= 2;
         }
