@@ -32,13 +32,23 @@ struct Shared {
     /// Held by the one who submits; read by workers that have joined.
     job: UnsafeCell<Job>,
     taken: AtomicBool,
-    next: AtomicUsize,
+    shares: Box<[Share]>,
     closing: AtomicBool,
     sleepers: AtomicUsize,
     waits: AtomicBool,
     lock: Mutex<()>,
     wake: Condvar,
     done: Condvar,
+}
+
+/// The calls that a thread takes first: as many as the others', next to each other, and of every job the
+/// same part, so that what one job leaves in the caches of a core the next one finds there. Who is through
+/// with its own helps with the others'.
+#[derive(Default)]
+#[repr(align(64))]
+struct Share {
+    /// The next call of it.
+    next: AtomicUsize,
 }
 
 // SAFETY: `job` is written while `taken` is held and the gate is shut with nobody inside, and read
@@ -107,7 +117,7 @@ impl Pool {
             gate: AtomicU64::new(0),
             job: UnsafeCell::new(idle),
             taken: AtomicBool::new(false),
-            next: AtomicUsize::new(0),
+            shares: (0..threads.get()).map(|_| Share::default()).collect(),
             closing: AtomicBool::new(false),
             sleepers: AtomicUsize::new(0),
             waits: AtomicBool::new(false),
@@ -126,7 +136,7 @@ impl Pool {
         for index in 1..threads.get() {
             let shared = Arc::clone(&pool.shared);
             let worker = thread::Builder::new().name(format!("udo-worker-{index}"));
-            pool.workers.push(worker.spawn(move || shared.serve())?);
+            pool.workers.push(worker.spawn(move || shared.serve(index))?);
         }
         Ok(pool)
     }
@@ -173,12 +183,12 @@ impl Shared {
     }
 
     /// A worker's life: join jobs until the pool closes.
-    fn serve(&self) {
+    fn serve(&self, index: usize) {
         let mut seen = 0;
         let mut looks = 0;
         while !self.closing.load(Ordering::Relaxed) {
             if self.join(&mut seen) {
-                self.work();
+                self.work(index);
                 self.leave();
                 looks = 0;
             } else if looks < LOOKS {
@@ -228,18 +238,28 @@ impl Shared {
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Takes calls until there are none left.
-    fn work(&self) {
+    /// Where a share of so many calls begins; the last one ends where another would begin.
+    fn begin(&self, count: usize, share: usize) -> usize {
+        let threads = self.shares.len();
+        count / threads * share + (count % threads * share).div_ceil(threads)
+    }
+
+    /// Takes calls until there are none left, its own share first.
+    fn work(&self, thread: usize) {
         let _inside = Inside::enter();
         // SAFETY: we have joined, or we submitted: nobody replaces the job before we leave.
         let job = unsafe { *self.job.get() };
-        loop {
-            let index = self.next.fetch_add(1, Ordering::Relaxed);
-            if index >= job.count {
-                return;
+        let threads = self.shares.len();
+        for share in (thread..threads).chain(0..thread) {
+            let end = self.begin(job.count, share + 1);
+            loop {
+                let index = self.shares[share].next.fetch_add(1, Ordering::Relaxed);
+                if index >= end {
+                    break;
+                }
+                // SAFETY: the submitter vouched for the context until every call has returned.
+                unsafe { (job.task)(job.ctx, index) };
             }
-            // SAFETY: the submitter vouched for the context until every call has returned.
-            unsafe { (job.task)(job.ctx, index) };
         }
     }
 
@@ -250,7 +270,9 @@ impl Shared {
         }
         // SAFETY: `taken` is ours, the gate is shut, and `finish` saw the last worker leave.
         unsafe { *self.job.get() = job };
-        self.next.store(0, Ordering::Relaxed);
+        for (index, share) in self.shares.iter().enumerate() {
+            share.next.store(self.begin(job.count, index), Ordering::Relaxed);
+        }
         let following = number(self.gate.load(Ordering::Relaxed)).wrapping_add(1) & 0xffff_ffff;
         self.gate.store(following << 32 | OPEN, Ordering::SeqCst);
         if self.sleepers.load(Ordering::SeqCst) > 0 {
@@ -296,7 +318,7 @@ unsafe extern "C" fn run(ctx: *const c_void, count: usize, task: Task, task_ctx:
         }
         return;
     }
-    shared.work();
+    shared.work(0);
     shared.finish();
 }
 
@@ -373,6 +395,40 @@ mod tests {
                 Ok(())
             });
             assert_eq!((done, finished.into_inner()), (Ok(()), CALLS), "{threads} threads");
+        }
+    }
+
+    #[test]
+    fn threads_take_their_own_shares_first() {
+        const CALLS: usize = 11;
+        for threads in 1..=4 {
+            let pool = Pool::new(NonZero::new(threads).unwrap()).unwrap();
+            let takers: Vec<Mutex<Option<thread::ThreadId>>> =
+                (0..CALLS).map(|_| Mutex::new(None)).collect();
+            let begun = AtomicUsize::new(0);
+            let done = pool.parallel().run(CALLS, |index| {
+                *takers[index].lock().unwrap() = Some(thread::current().id());
+                begun.fetch_add(1, Ordering::AcqRel);
+                // Nobody has two calls before everybody has one.
+                while begun.load(Ordering::Acquire) < threads {
+                    thread::yield_now();
+                }
+                Ok(())
+            });
+            assert_eq!(done, Ok(()));
+            let taker = |index: usize| takers[index].lock().unwrap().unwrap();
+            let begins: Vec<usize> = (0..=threads).map(|i| pool.shared.begin(CALLS, i)).collect();
+            assert_eq!((begins[0], begins[threads]), (0, CALLS));
+            let firsts: Vec<_> = begins[..threads].iter().map(|&first| taker(first)).collect();
+            for (share, first) in firsts.iter().enumerate() {
+                let len = begins[share + 1] - begins[share];
+                assert!((CALLS / threads..=CALLS.div_ceil(threads)).contains(&len), "{begins:?}");
+                assert!(
+                    !firsts[..share].contains(first),
+                    "{threads} threads: two shares begun by one"
+                );
+            }
+            assert_eq!(firsts[0], thread::current().id(), "the caller has the first share");
         }
     }
 

@@ -259,11 +259,11 @@ impl CodeFilter {
         let Run { codes, padding, x_zero, packed, w_zeros, bias, scales, y_zero } = *run;
         let [inputs, outputs] = self.images.channels;
         let line = self.images.line_len();
-        let pieces = share::pieces(parallel, self.images.work);
+        let pieces = share::pieces(parallel, self.images.work, share::CODES);
         match &self.way {
             Way::Gathered { shape, table, .. } => {
                 let taps = shape.taps / shape.run;
-                let height = self.images.pixels[1].div_ceil(pieces).next_multiple_of(8);
+                let height = self.images.pixels[1].div_ceil(pieces);
                 parallel.chunks_mut(y, height * outputs, |piece, y| {
                     let rows = y.len() / outputs;
                     let table = &table[piece * height * taps..][..rows * taps];

@@ -93,7 +93,9 @@ impl Images {
         turned: &mut [T],
     ) -> Result<(), ExecError> {
         let (channels, pixels) = (self.channels[0], self.pixels[0]);
-        let count = pixels.div_ceil(share::pieces(parallel, self.work)).next_multiple_of(LINE);
+        let count = pixels
+            .div_ceil(share::pieces(parallel, self.work, share::FLOATS))
+            .next_multiple_of(LINE);
         parallel.chunks_mut(turned, count * channels, |piece, turned| {
             let part = [channels, turned.len() / channels];
             transpose_part(&x[piece * count..], pixels, part, turned, channels);
@@ -109,7 +111,9 @@ impl Images {
         y: &mut [T],
     ) -> Result<(), ExecError> {
         let (channels, pixels) = (self.channels[1], self.pixels[1]);
-        let count = channels.div_ceil(share::pieces(parallel, self.work)).next_multiple_of(LINE);
+        let count = channels
+            .div_ceil(share::pieces(parallel, self.work, share::FLOATS))
+            .next_multiple_of(LINE);
         parallel.chunks_mut(y, count * pixels, |piece, y| {
             let part = [pixels, y.len() / pixels];
             transpose_part(&last[piece * count..], channels, part, y, pixels);

@@ -150,10 +150,10 @@ impl Filter {
     ) -> Result<(), ExecError> {
         let [inputs, outputs] = self.images.channels;
         let line = self.images.line_len();
-        let pieces = share::pieces(parallel, self.images.work);
+        let pieces = share::pieces(parallel, self.images.work, share::FLOATS);
         match &self.way {
             Way::Gathered { plan, table, .. } => {
-                let height = plan.rows().div_ceil(pieces).next_multiple_of(8);
+                let height = plan.rows().div_ceil(pieces);
                 parallel.chunks_mut(y, height * outputs, |piece, y| {
                     let first = piece * height;
                     let rows = first..first + y.len() / outputs;

@@ -7,8 +7,6 @@ use crate::share;
 use crate::simd::gemm_f32::{Epilogue, Layout, gemm, pack_b, packed_len};
 use crate::simd::isa;
 
-/// A piece has a multiple of so many rows, as tiles do.
-const TILE_ROWS: usize = 8;
 /// Left sides of fewer rows are done before the right side is packed.
 const WORTH_PACKING: usize = 4;
 
@@ -55,8 +53,8 @@ impl Product {
         epilogue: &Epilogue<'_>,
     ) -> Result<(), ExecError> {
         let &Self { rows, depth, cols, .. } = self;
-        let pieces = share::pieces(parallel, rows * depth * cols);
-        let height = rows.div_ceil(pieces).next_multiple_of(TILE_ROWS);
+        let pieces = share::pieces(parallel, rows * depth * cols, share::FLOATS);
+        let height = rows.div_ceil(pieces);
         parallel.chunks_mut(&mut y[..rows * cols], height * cols, |piece, y| {
             let (first, count) = (piece * height, y.len() / cols);
             let a = &a[first * depth..][..count * depth];

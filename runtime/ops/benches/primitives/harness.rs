@@ -120,10 +120,16 @@ pub(crate) fn bound(
 }
 
 /// Prints how many times as fast as `other` `body` is, and returns it.
-pub(crate) fn ratio(name: &str, mut body: impl FnMut(), mut other: impl FnMut()) -> f64 {
-    let (_, [ratio]) = turns(&mut body, [(&mut other, TURN)]);
+pub(crate) fn ratio(name: &str, body: impl FnMut(), other: impl FnMut()) -> f64 {
+    let ratio = times(body, other);
     println!("  {name:<44} {ratio:>9.2} x");
     ratio
+}
+
+/// How many times as fast as `other` `body` is.
+pub(crate) fn times(mut body: impl FnMut(), mut other: impl FnMut()) -> f64 {
+    let (_, [times]) = turns(&mut body, [(&mut other, TURN)]);
+    times
 }
 
 /// The best seconds of a call of `body`, and how many times as long one of each limit takes, behind turns of
