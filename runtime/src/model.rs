@@ -4,7 +4,7 @@ use std::num::NonZero;
 use std::sync::Arc;
 
 use crate::graph::Graph;
-use crate::pass::patterns::qdq;
+use crate::pass::patterns::{activation, qdq};
 use crate::place::{self, PlaceError, PlaceOptions};
 use crate::plan::{Plan, PlanError, Report};
 use crate::pool::Pool;
@@ -73,7 +73,8 @@ impl Model {
         registry: &mut Registry,
         options: &Options,
     ) -> Result<Self, CompileError> {
-        let resolved = registry.resolve(graph, &options.bind)?;
+        let mut resolved = registry.resolve(graph, &options.bind)?;
+        activation::hand_over(&mut resolved, registry);
         let fixed = qdq::fixed_forms(&resolved);
         let placement = place::assign(resolved, &fixed, registry, &options.place)?;
         let plan = Plan::build(placement, registry)?;

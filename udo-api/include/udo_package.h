@@ -439,6 +439,8 @@ typedef struct udo_kernel_vtable {
 #define UDO_ROWS_STRIDED 1u
 #define UDO_BOUNDED (1u << 1)
 #define UDO_HVX (1u << 2)
+#define UDO_CHANNELS_LAST_IN (1u << 3) /* its first input is given as batch, height, width, channels */
+#define UDO_CHANNELS_LAST_OUT (1u << 4) /* and so is its first output */
 
 #define UDO_COST_FREE 0u
 #define UDO_COST_FAST 1u

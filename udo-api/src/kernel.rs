@@ -177,6 +177,12 @@ impl KernelFlags {
     pub const BOUNDED: Self = Self(1 << 1);
     /// Uses the vector units of a DSP.
     pub const HVX: Self = Self(1 << 2);
+    /// Reads its first input channels last: where the operator says batch, channels, height and width, the
+    /// kernel sees batch, height, width and channels. It gets no node whose first input has another
+    /// rank, or bounded dimensions.
+    pub const CHANNELS_LAST_IN: Self = Self(1 << 3);
+    /// Writes its first output channels last; as for [`Self::CHANNELS_LAST_IN`].
+    pub const CHANNELS_LAST_OUT: Self = Self(1 << 4);
 
     /// The flags of either.
     #[must_use]
@@ -185,7 +191,7 @@ impl KernelFlags {
     }
 
     /// Every flag that means something here.
-    pub const KNOWN: Self = Self::ROWS_STRIDED.or(Self::BOUNDED).or(Self::HVX);
+    pub const KNOWN: Self = Self(0x1f);
 
     /// The bits; a foreign table may have some that mean nothing here.
     pub const fn bits(self) -> u32 {

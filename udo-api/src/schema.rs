@@ -340,7 +340,8 @@ impl Facts {
     pub const JOINS: Self = Self(1 << 7);
     /// The kernel can add a bias when it stores its output.
     pub const TAKES_BIAS: Self = Self(1 << 4);
-    /// The kernel can apply an activation when it stores its output.
+    /// Its kernels can apply an activation when they store output 0. It has a text parameter `activation`,
+    /// by default `None`, in which the host may put the type of an operator: `Relu`.
     pub const TAKES_ACTIVATION: Self = Self(1 << 5);
     /// The kernel can add a residual when it stores its output.
     pub const TAKES_RESIDUAL: Self = Self(1 << 6);

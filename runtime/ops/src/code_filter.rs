@@ -12,6 +12,7 @@ use crate::simd::gemm_u8;
 use crate::simd::indirect::Window;
 use crate::simd::isa;
 use crate::simd::rows;
+use crate::turn::Sides;
 
 /// What lies between an unsigned code and the signed one with the same bits but the highest.
 const MIDDLE: i32 = 128;
@@ -20,6 +21,9 @@ const MIDDLE: i32 = 128;
 pub(crate) struct CodeFilter {
     way: Way,
     images: Images,
+    sides: Sides,
+    /// Whether codes are copied, to be flipped.
+    flips: bool,
 }
 
 enum Way {
@@ -137,7 +141,7 @@ pub(crate) fn signed<B: Code>(code: B) -> i8 {
 
 impl CodeFilter {
     /// The way for a shape; none if it is beyond memory, or a window beyond what its sums hold.
-    pub(crate) fn of(conv: &Conv) -> Option<Self> {
+    pub(crate) fn of<A: InCode>(conv: &Conv, sides: Sides) -> Option<Self> {
         let images = conv.images()?;
         let Images { window, channels, .. } = images;
         let Conv { groups, inputs, outputs, .. } = *conv;
@@ -159,7 +163,7 @@ impl CodeFilter {
             gathered.fill(&mut table).then_some(())?;
             Way::Gathered { shape, table, border }
         };
-        Some(Self { way, images })
+        Some(Self { way, images, sides, flips: A::FLIP != 0 })
     }
 
     /// Elements of the packed weights.
@@ -209,10 +213,12 @@ impl CodeFilter {
             Way::Gathered { shape, .. } => (0, shape.padding_len().unwrap_or(0)),
             Way::Depthwise(_) => (0, 0),
         };
+        let codes = if self.sides.input && !self.flips { 0 } else { codes };
+        let last = if self.sides.output { 0 } else { last };
         ScratchLens { codes, bordered, padding, last }
     }
 
-    /// Convolves all images, channel by channel in `x` and `y`.
+    /// Convolves all images.
     pub(crate) fn run<A: InCode, C: OutCode>(
         &self,
         parallel: Parallel<'_>,
@@ -229,24 +235,43 @@ impl CodeFilter {
         let w_zeros = if w_zeros.iter().all(|&zero| zero == 0) { &[] } else { w_zeros };
         for (image, y) in (0..batch).zip(y.chunks_exact_mut(outputs * to)) {
             let x = &A::bits(x)[image * inputs * from..][..inputs * from];
-            self.images.turn(parallel, x, codes)?;
-            if A::FLIP != 0 {
-                for code in &mut *codes {
-                    *code ^= A::FLIP;
-                }
-            }
+            let codes = self.codes::<A>(parallel, x, codes)?;
             let codes = match &self.way {
                 Way::Gathered { border: Some(border), .. } => {
                     border.around(codes, inputs, x_zero, bordered);
                     &*bordered
                 }
-                _ => &*codes,
+                _ => codes,
             };
             let run = Run { codes, padding, x_zero, packed, w_zeros, bias, scales, y_zero };
-            self.image(parallel, &run, last)?;
-            self.images.turn_back(parallel, last, y)?;
+            if self.sides.output {
+                self.image(parallel, &run, y)?;
+            } else {
+                self.image(parallel, &run, last)?;
+                self.images.turn_back(parallel, last, y)?;
+            }
         }
         Ok(())
+    }
+
+    /// The unsigned codes of an image, pixel by pixel; in `room`, where they do not lie so already.
+    fn codes<'a, A: InCode>(
+        &self,
+        parallel: Parallel<'_>,
+        x: &'a [u8],
+        room: &'a mut [u8],
+    ) -> Result<&'a [u8], ExecError> {
+        match (self.sides.input, self.flips) {
+            (true, false) => return Ok(x),
+            (true, true) => room.copy_from_slice(x),
+            (false, _) => self.images.turn(parallel, x, room)?,
+        }
+        if self.flips {
+            for code in &mut *room {
+                *code ^= A::FLIP;
+            }
+        }
+        Ok(room)
     }
 
     /// Convolves one image, pixel by pixel like `y`.

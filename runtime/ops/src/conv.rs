@@ -2,9 +2,8 @@
 
 use udo_api::{Dim, Element, Error, ExecError, InferCx, Node, Parallel, Shape, TensorDesc};
 
-use crate::share;
 use crate::simd::indirect;
-use crate::simd::rows::transpose_part;
+use crate::turn::turn;
 use crate::window::{Rounding, Window};
 
 /// The shapes of a convolution; channels are per group.
@@ -92,15 +91,7 @@ impl Images {
         x: &[T],
         turned: &mut [T],
     ) -> Result<(), ExecError> {
-        let (channels, pixels) = (self.channels[0], self.pixels[0]);
-        let count = pixels
-            .div_ceil(share::pieces(parallel, self.work, share::FLOATS))
-            .next_multiple_of(LINE);
-        parallel.chunks_mut(turned, count * channels, |piece, turned| {
-            let part = [channels, turned.len() / channels];
-            transpose_part(&x[piece * count..], pixels, part, turned, channels);
-            Ok(())
-        })
+        turn(parallel, x, [self.channels[0], self.pixels[0]], turned)
     }
 
     /// An output image channel by channel, from one pixel by pixel.
@@ -110,15 +101,7 @@ impl Images {
         last: &[T],
         y: &mut [T],
     ) -> Result<(), ExecError> {
-        let (channels, pixels) = (self.channels[1], self.pixels[1]);
-        let count = channels
-            .div_ceil(share::pieces(parallel, self.work, share::FLOATS))
-            .next_multiple_of(LINE);
-        parallel.chunks_mut(y, count * pixels, |piece, y| {
-            let part = [pixels, y.len() / pixels];
-            transpose_part(&last[piece * count..], channels, part, y, pixels);
-            Ok(())
-        })
+        turn(parallel, last, [self.pixels[1], self.channels[1]], y)
     }
 }
 
@@ -129,6 +112,3 @@ pub(crate) fn table(len: usize) -> Option<Vec<u32>> {
     table.resize(len, 0);
     Some(table)
 }
-
-/// Pieces of images that are turned are whole cache lines of f32 wide.
-const LINE: usize = 16;

@@ -1,5 +1,5 @@
-//! How a convolution of f32 runs on the primitives, which take images pixel by pixel: each image is turned,
-//! convolved by what suits its shape, and turned back.
+//! How a convolution of f32 runs on the primitives, which take images pixel by pixel: an image that lies channel
+//! by channel is turned, convolved by what suits its shape, and turned back.
 
 use udo_api::{ExecError, Parallel};
 
@@ -12,14 +12,24 @@ use crate::simd::gemm_f32::{Activation, Epilogue};
 use crate::simd::indirect::Window;
 use crate::simd::isa;
 use crate::simd::winograd::{self, Algorithm, Layer, Tile};
+use crate::turn::Sides;
 
 /// The most threads that share an image by Winograd's algorithm, as each has a room of its own.
 const SHARES: usize = 4;
+
+/// What is done to the sums of a convolution.
+#[derive(Clone, Copy)]
+pub(crate) struct End<'a> {
+    /// One for each output channel.
+    pub(crate) bias: Option<&'a [f32]>,
+    pub(crate) activation: Activation,
+}
 
 /// A convolution of f32 with all that it needs but weights.
 pub(crate) struct Filter {
     way: Way,
     images: Images,
+    sides: Sides,
 }
 
 enum Way {
@@ -39,7 +49,7 @@ enum Way {
 impl Filter {
     /// The way for a shape; none if it is beyond memory. Weights that come with each run are not worth
     /// Winograd's transform.
-    pub(crate) fn of(conv: &Conv, is_constant: bool) -> Option<Self> {
+    pub(crate) fn of(conv: &Conv, is_constant: bool, sides: Sides) -> Option<Self> {
         let images = conv.images()?;
         let Images { window, channels, .. } = images;
         let Conv { groups, inputs, outputs, .. } = *conv;
@@ -56,7 +66,7 @@ impl Filter {
             plan.fill(&mut table).then_some(())?;
             Way::Gathered { plan, strides: Strides::onnx(&shape), table }
         };
-        Some(Self { way, images })
+        Some(Self { way, images, sides })
     }
 
     /// Elements of the packed weights.
@@ -99,24 +109,25 @@ impl Filter {
     /// Elements of scratch for [`Self::run`]: an input image, an output image, and room to work in.
     pub(crate) fn scratch_lens(&self) -> [usize; 3] {
         let [input, output] = self.images.lens();
-        match &self.way {
-            Way::Gathered { plan, .. } if plan.method() == Method::Runs => {
-                [plan.workspace_len(), output, 0]
-            }
-            Way::Gathered { .. } | Way::Depthwise(_) => [input, output, 0],
-            Way::Winograd { tile, layer } => {
-                [input, output, SHARES * winograd::workspace_len(*tile, layer)]
-            }
-        }
+        let input = match &self.way {
+            Way::Gathered { plan, .. } if plan.method() == Method::Runs => plan.workspace_len(),
+            _ if self.sides.input => 0,
+            _ => input,
+        };
+        let room = match &self.way {
+            Way::Winograd { tile, layer } => SHARES * winograd::workspace_len(*tile, layer),
+            Way::Gathered { .. } | Way::Depthwise(_) => 0,
+        };
+        [input, if self.sides.output { 0 } else { output }, room]
     }
 
-    /// Convolves all images of `x`, channel by channel like `y`.
+    /// Convolves all images of `x`.
     pub(crate) fn run(
         &self,
         parallel: Parallel<'_>,
         x: &[f32],
         packed: &[f32],
-        bias: Option<&[f32]>,
+        end: End<'_>,
         [turned, last, room]: [&mut [f32]; 3],
         y: &mut [f32],
     ) -> Result<(), ExecError> {
@@ -126,14 +137,24 @@ impl Filter {
         }
         for (image, y) in (0..batch).zip(y.chunks_exact_mut(outputs * to)) {
             let x = &x[image * inputs * from..][..inputs * from];
-            match &self.way {
+            let x = match &self.way {
                 Way::Gathered { plan, .. } if plan.method() == Method::Runs => {
-                    plan.pad(x, [1, from], turned);
+                    let strides = if self.sides.input { [inputs, 1] } else { [1, from] };
+                    plan.pad(x, strides, turned);
+                    &*turned
                 }
-                _ => self.images.turn(parallel, x, turned)?,
+                _ if self.sides.input => x,
+                _ => {
+                    self.images.turn(parallel, x, turned)?;
+                    &*turned
+                }
+            };
+            if self.sides.output {
+                self.image(parallel, x, packed, end, y, room)?;
+            } else {
+                self.image(parallel, x, packed, end, last, room)?;
+                self.images.turn_back(parallel, last, y)?;
             }
-            self.image(parallel, turned, packed, bias, last, room)?;
-            self.images.turn_back(parallel, last, y)?;
         }
         Ok(())
     }
@@ -144,7 +165,7 @@ impl Filter {
         parallel: Parallel<'_>,
         x: &[f32],
         packed: &[f32],
-        bias: Option<&[f32]>,
+        End { bias, activation }: End<'_>,
         y: &mut [f32],
         room: &mut [f32],
     ) -> Result<(), ExecError> {
@@ -157,7 +178,7 @@ impl Filter {
                 parallel.chunks_mut(y, height * outputs, |piece, y| {
                     let first = piece * height;
                     let rows = first..first + y.len() / outputs;
-                    let epilogue = Epilogue { bias, ..Epilogue::default() };
+                    let epilogue = Epilogue { bias, activation, ..Epilogue::default() };
                     plan.run(x, inputs, table, packed, rows, y, outputs, &epilogue);
                     Ok(())
                 })
@@ -167,7 +188,7 @@ impl Filter {
                 parallel.chunks_mut(y, lines * line, |piece, y| {
                     let first = piece * lines;
                     let rows = first..first + y.len() / line;
-                    let weights = Weights { packed, bias, activation: Activation::None };
+                    let weights = Weights { packed, bias, activation };
                     let x = Image { data: x, stride: inputs };
                     depthwise::depthwise(shape, x, &weights, rows, y, outputs);
                     Ok(())
@@ -180,7 +201,7 @@ impl Filter {
                 let len = lines * tile.size() * line;
                 parallel.chunks_mut_with(y, len, room, room_len, |piece, y, room| {
                     let rows = piece * lines..all.min((piece + 1) * lines);
-                    let epilogue = Epilogue { bias, ..Epilogue::default() };
+                    let epilogue = Epilogue { bias, activation, ..Epilogue::default() };
                     winograd::conv(*tile, layer, rows, x, packed, y, &epilogue, room);
                     Ok(())
                 })

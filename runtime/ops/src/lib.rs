@@ -31,6 +31,8 @@ mod scaling;
 mod share;
 #[doc(hidden)]
 pub mod simd;
+#[doc(hidden)]
+pub mod turn;
 mod view;
 mod walk;
 mod window;

@@ -32,7 +32,7 @@ pub(crate) const fn cpu<F: MapFn<T>, T: Element>(op: &'static str) -> KernelDef 
     KernelDef::new::<Map<F, T>>(op, Core::CPU)
         .types(Map::<F, T>::RULES)
         .in_place(&[InPlace { input: 0, output: 0 }])
-        .flags(KernelFlags::BOUNDED)
+        .flags(KernelFlags::BOUNDED.or(KernelFlags::ROWS_STRIDED))
 }
 
 /// Shape inference of an operator whose output is like its input.
@@ -55,6 +55,13 @@ impl<F: MapFn<T>, T: Element> Kernel for Map<F, T> {
 
     fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
         let parallel = io.parallel;
+        if !(io.inputs.is_dense(0)? && io.outputs.is_dense(0)?) {
+            let (x, mut y) = (io.inputs.rows::<T>(0)?, io.outputs.take_rows::<T>(0)?);
+            return parallel.rows_mut(&mut y, |row, y| {
+                F::of_all(x.get(row).unwrap_or(&[]), y);
+                Ok(())
+            });
+        }
         match io.pair::<T>(0, 0)? {
             Pair::Apart(x, y) => {
                 // A bounded output has room for more than the run's elements.

@@ -1,8 +1,64 @@
 //! What pooling operators share.
 
-use udo_api::{Dim, Error, InferCx, Node, TensorDesc};
+use std::ops::Range;
 
+use udo_api::{Dim, Element, Error, ExecError, FinalizeCx, InferCx, Node, Parallel, TensorDesc};
+
+use crate::share;
+use crate::simd::indirect;
+use crate::simd::pooling::Image;
+use crate::turn::Sides;
 use crate::window::{Rounding, Taps, Window, sizes};
+
+/// Images that are pooled pixel by pixel.
+pub(crate) struct Images {
+    pub(crate) window: indirect::Window,
+    pub(crate) channels: usize,
+    /// Pixels behind the last of the input, along each axis.
+    pub(crate) behind: [usize; 3],
+}
+
+impl Images {
+    /// The images of a pooling node whose input has its channels last.
+    pub(crate) fn read(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let x = Sides::BOTH.described(&cx.input(0)?)?;
+        let window = window(cx, &x)?;
+        let channels = x.shape().get(1).copied().unwrap_or(0);
+        let behind = window.end_pads;
+        let window = window.on_pixels();
+        let known = window.taps().and(window.input_len()).and(window.rows());
+        known.ok_or_else(|| Error::new("the windows are larger than memory"))?;
+        Ok(Self { window, channels, behind })
+    }
+
+    /// Calls `pool` with an image and rows of it, for all rows of all images of `x`.
+    pub(crate) fn run<T: Element>(
+        &self,
+        parallel: Parallel<'_>,
+        x: &[T],
+        y: &mut [T],
+        pool: impl Fn(Image<'_, T>, Range<usize>, &mut [T]) + Sync,
+    ) -> Result<(), ExecError> {
+        let Self { window, channels, .. } = self;
+        let from: usize = window.input.iter().product();
+        let line = window.output[2] * channels;
+        if line == 0 {
+            return Ok(());
+        }
+        let work = window.output.iter().chain(&window.kernel).product::<usize>() * channels;
+        let lines = window.output[0] * window.output[1];
+        let count = lines.div_ceil(share::width(parallel, work));
+        for (image, y) in y.chunks_exact_mut(line * lines).enumerate() {
+            let data = &x[image * from * channels..][..from * channels];
+            parallel.chunks_mut(y, count * line, |piece, y| {
+                let rows = piece * count..piece * count + y.len() / line;
+                pool(Image { data, stride: *channels }, rows, y);
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+}
 
 /// The windows of a pooling node over `x`.
 pub(crate) fn window(node: &Node<'_>, x: &TensorDesc) -> Result<Window, Error> {

@@ -77,7 +77,7 @@ macro_rules! with_stored {
 macro_rules! with_any {
     ($dtype:expr, $name:ident => $body:expr, else $other:expr) => {
         with_type!($dtype, $name => $body, else $other, [
-            F32 f32, F64 f64, F16 F16, Bf16 udo_api::Bf16, I8 i8, I16 i16, I32 i32, I64 i64,
+            F32 f32, F64 f64, F16 udo_api::F16, Bf16 udo_api::Bf16, I8 i8, I16 i16, I32 i32, I64 i64,
             U8 u8, U16 u16, U32 u32, U64 u64, Bool udo_api::Bool
         ])
     };

@@ -1,9 +1,13 @@
 //! Cores: what each stores, how fast its own memory is, and what a value looks like there.
 
+#[macro_use]
 pub(crate) mod convert;
 pub mod opencl;
+pub(crate) mod order;
 
 use udo_api::{Core, CoreKind, DType, TensorDesc};
+
+pub use order::{Form, Order};
 
 /// How the GPU stores floating-point values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -46,8 +46,10 @@ pub struct NodeReport {
     pub refusals: Vec<CoreRefusal>,
     /// Whether the core was not asked for.
     pub fell_back: bool,
-    /// Whether no step computes it, because its output is its input's bytes.
+    /// Whether no step computes it, because its output is its inputs' bytes.
     pub is_view: bool,
+    /// Whether that is because the node before it applies it.
+    pub is_applied_before: bool,
 }
 
 /// One call of a kernel.
@@ -96,21 +98,21 @@ pub(super) struct Nodes {
 
 impl Nodes {
     pub(super) fn of(placement: &Placement, registry: &Registry) -> Self {
-        let nodes =
-            placement.resolved.graph.nodes.iter().zip(&placement.choices).map(|(node, choice)| {
-                NodeReport {
-                    name: node.name.clone(),
-                    op: node.op.clone(),
-                    package: registry.package_name(choice.package()).to_owned(),
-                    core: choice.core,
-                    backend: choice.backend.clone(),
-                    inputs: choice.inputs.iter().map(ToString::to_string).collect(),
-                    outputs: choice.outputs.iter().map(ToString::to_string).collect(),
-                    refusals: choice.refusals.clone(),
-                    fell_back: choice.fell_back,
-                    is_view: false,
-                }
-            });
+        let resolved = &placement.resolved;
+        let bound = resolved.graph.nodes.iter().zip(&resolved.bindings);
+        let nodes = bound.zip(&placement.choices).map(|((node, binding), choice)| NodeReport {
+            name: node.name.clone(),
+            op: node.op.clone(),
+            package: registry.package_name(choice.package()).to_owned(),
+            core: choice.core,
+            backend: choice.backend.clone(),
+            inputs: choice.inputs.iter().map(|f| f.desc.to_string()).collect(),
+            outputs: choice.outputs.iter().map(|f| f.desc.to_string()).collect(),
+            refusals: choice.refusals.clone(),
+            fell_back: choice.fell_back,
+            is_view: false,
+            is_applied_before: binding.op.schema().name() != node.op,
+        });
         Self { notices: placement.resolved.notices.clone(), nodes: nodes.collect() }
     }
 

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
-use udo_api::{Core, DType, Facts, TensorDesc};
+use udo_api::{Core, DType, Facts, KernelDef, TensorDesc};
 
 use super::{Operand, Place, PlanError, Port, Purpose, SlotId, Step};
-use crate::cores::{Memory, convert};
+use crate::cores::order::{constant, turner};
+use crate::cores::{Form, Memory, Order, convert};
 use crate::graph::{Source, ValueId};
 use crate::place::{Choice, Placement};
 use crate::registry::call::{NodeView, finalize};
@@ -21,14 +22,14 @@ pub(super) struct Drawn {
 }
 
 /// A form of a value, in a memory.
-type Key = (ValueId, Memory, Option<DType>);
+type Key = (ValueId, Memory, Option<DType>, Order);
 
 struct Drawing<'a> {
     resolved: &'a Resolved,
     registry: &'a Registry,
     held: HashMap<Key, Operand>,
     /// The first form that each value took.
-    home: HashMap<ValueId, (Memory, Operand)>,
+    home: HashMap<ValueId, (Memory, Order, Operand)>,
     drawn: Drawn,
 }
 
@@ -58,9 +59,9 @@ impl Drawing<'_> {
         Place::Slot(SlotId(self.drawn.slots.len() - 1))
     }
 
-    fn keep(&mut self, value: ValueId, memory: Memory, operand: Operand) {
-        self.home.entry(value).or_insert_with(|| (memory, operand.clone()));
-        self.held.insert((value, memory, operand.desc.dtype()), operand);
+    fn keep(&mut self, value: ValueId, memory: Memory, order: Order, operand: Operand) {
+        self.home.entry(value).or_insert_with(|| (memory, order, operand.clone()));
+        self.held.insert((value, memory, operand.desc.dtype(), order), operand);
     }
 
     fn sources(&mut self) {
@@ -73,10 +74,10 @@ impl Drawing<'_> {
                 Source::Input(_) => self.slot(Memory::Host, desc.size_bytes()),
             };
             let operand = Operand { desc, place: Some(place), ..Operand::ABSENT };
-            self.keep(id, Memory::Host, operand);
+            self.keep(id, Memory::Host, Order::Model, operand);
         }
         for &id in &self.resolved.graph.inputs {
-            if let Some((_, operand)) = self.home.get(&id) {
+            if let Some((_, _, operand)) = self.home.get(&id) {
                 self.drawn.inputs.push(Port { name: self.name(id), operand: operand.clone() });
             }
         }
@@ -86,56 +87,75 @@ impl Drawing<'_> {
         self.resolved.graph.value(id).map_or_else(|_| String::new(), |v| v.name.clone())
     }
 
-    /// The value in the form and memory asked for, moved there if need be.
-    fn need(&mut self, id: ValueId, core: Core, form: &TensorDesc) -> Result<Operand, PlanError> {
+    /// The value in the form and memory asked for, moved and turned there if need be.
+    fn need(&mut self, id: ValueId, core: Core, form: &Form) -> Result<Operand, PlanError> {
         let memory = Memory::of(core);
-        if let Some(operand) = self.held.get(&(id, memory, form.dtype())) {
+        if let Some(operand) = self.held.get(&(id, memory, form.desc.dtype(), form.order)) {
             return Ok(operand.clone());
         }
-        let fail = |reason: String| PlanError::Move { value: self.name(id), reason };
-        let Some((_, source)) = self.home.get(&id).cloned() else {
+        let name = self.name(id);
+        let fail = |reason: String| PlanError::Move { value: name.clone(), reason };
+        let Some((_, order, source)) = self.home.get(&id).cloned() else {
             return Err(fail("nothing produces it".to_owned()));
         };
         let operand = match &source.place {
             Some(Place::Constant(tensor)) => {
-                let tensor = convert::constant(tensor, &source.desc, form)
-                    .map_err(|e| fail(e.to_string()))?;
-                Operand { desc: *form, place: Some(Place::Constant(tensor)), ..Operand::ABSENT }
+                let tensor =
+                    constant(tensor, &source.desc, form).map_err(|e| fail(e.to_string()))?;
+                Operand { desc: form.desc, place: Some(Place::Constant(tensor)), ..Operand::ABSENT }
             }
-            Some(Place::Slot(_)) | None => self.moved(id, memory, form, &source)?,
+            Some(Place::Slot(_)) | None if order == form.order => {
+                self.moved(&name, memory, &form.desc, &source, &convert::MOVE)?
+            }
+            Some(Place::Slot(_)) | None => {
+                let odd = || fail(format!("{} has no other order", source.desc));
+                if memory == Memory::Host {
+                    let other = form.turned(order).ok_or_else(odd)?;
+                    let source = self.need(id, Core::CPU, &other)?;
+                    if form.lies_alike() {
+                        Operand { desc: form.desc, ..source }
+                    } else {
+                        self.moved(&name, memory, &form.desc, &source, turner(form.order))?
+                    }
+                } else {
+                    let here = Form { desc: source.desc, order };
+                    let here = here.turned(form.order).ok_or_else(odd)?;
+                    let source = self.need(id, Core::CPU, &here)?;
+                    self.moved(&name, memory, &form.desc, &source, &convert::MOVE)?
+                }
+            }
         };
-        self.keep(id, memory, operand.clone());
+        self.keep(id, memory, form.order, operand.clone());
         Ok(operand)
     }
 
     /// Adds the step that moves a value.
     fn moved(
         &mut self,
-        id: ValueId,
+        value: &str,
         memory: Memory,
         form: &TensorDesc,
         source: &Operand,
+        by: &KernelDef,
     ) -> Result<Operand, PlanError> {
-        let value = self.name(id);
         let params = Params::default();
         let inputs = vec![source.desc];
         let view =
             NodeView { inputs, constants: vec![None], params: &params, output_count: 1, opset: 0 };
         let store = self.registry.packs();
-        let kernel =
-            finalize(&convert::MOVE, Core::CPU, &view, &[*form], store).map_err(|refusal| {
-                PlanError::Move { value: value.clone(), reason: refusal.to_string() }
-            })?;
+        let kernel = finalize(by, Core::CPU, &view, &[*form], store).map_err(|refusal| {
+            PlanError::Move { value: value.to_owned(), reason: refusal.to_string() }
+        })?;
         let place = self.slot(memory, form.size_bytes());
         let step = self.drawn.steps.len();
         let shaped_by = (!form.full_shape().is_fixed()).then_some((step, 0));
         let operand = Operand { desc: *form, place: Some(place), shaped_by, ..Operand::ABSENT };
         self.drawn.steps.push(Step {
             kernel,
-            name: value,
+            name: value.to_owned(),
             purpose: Purpose::Move,
             joins: false,
-            op: convert::MOVE.op().to_owned(),
+            op: by.op().to_owned(),
             package: String::new(),
             core: Core::CPU,
             thread_guard: None,
@@ -162,7 +182,8 @@ impl Drawing<'_> {
             && let Some(view) = as_view(&inputs, &choice.outputs)
             && let Some(id) = node.output(0)
         {
-            self.keep(id, Memory::of(core), view);
+            let order = choice.outputs.first().map_or(Order::Model, |form| form.order);
+            self.keep(id, Memory::of(core), order, view);
             return Ok(());
         }
         let step = self.drawn.steps.len();
@@ -172,10 +193,11 @@ impl Drawing<'_> {
                 outputs.push(Operand::ABSENT);
                 continue;
             };
-            let place = self.slot(Memory::of(core), form.size_bytes());
-            let shaped_by = (!form.full_shape().is_fixed()).then_some((step, port));
-            let operand = Operand { desc: *form, place: Some(place), shaped_by, ..Operand::ABSENT };
-            self.keep(id, Memory::of(core), operand.clone());
+            let desc = form.desc;
+            let place = self.slot(Memory::of(core), desc.size_bytes());
+            let shaped_by = (!desc.full_shape().is_fixed()).then_some((step, port));
+            let operand = Operand { desc, place: Some(place), shaped_by, ..Operand::ABSENT };
+            self.keep(id, Memory::of(core), form.order, operand.clone());
             outputs.push(operand);
         }
         self.drawn.steps.push(Step {
@@ -197,7 +219,7 @@ impl Drawing<'_> {
         let resolved = self.resolved;
         for &id in &resolved.graph.outputs {
             let desc = resolved.desc(Some(id));
-            let operand = self.need(id, Core::CPU, &desc)?;
+            let operand = self.need(id, Core::CPU, &Form::of(desc))?;
             self.drawn.outputs.push(Port { name: self.name(id), operand });
         }
         Ok(())
@@ -205,8 +227,8 @@ impl Drawing<'_> {
 }
 
 /// The output of a node that only renames its input's bytes, if the forms allow it.
-fn as_view(inputs: &[Operand], outputs: &[TensorDesc]) -> Option<Operand> {
-    let (input, [form]) = (inputs.first()?, outputs) else { return None };
+fn as_view(inputs: &[Operand], outputs: &[Form]) -> Option<Operand> {
+    let (input, [Form { desc: form, .. }]) = (inputs.first()?, outputs) else { return None };
     let fixed = input.desc.full_shape().is_fixed() && form.full_shape().is_fixed();
     let same = input.desc.dtype() == form.dtype() && input.desc.size_bytes() == form.size_bytes();
     if !fixed || !same || input.desc.encoding() != form.encoding() {

@@ -3,6 +3,7 @@
 use udo_api::abi::{ParamValue, Span, ValueKind};
 use udo_api::{DType, OpSchema, Param, ParamKind};
 
+use crate::cores::Order;
 use crate::graph::{Attr, Node};
 
 /// One parameter's value.
@@ -32,6 +33,27 @@ impl Params {
     /// Name and value of each parameter.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &ParamSetting)> {
         self.settings.iter().map(|(name, setting)| (*name, setting))
+    }
+
+    /// The same with `axis`, which counts those of a tensor of rank 4, as where that has its channels
+    /// last; none if there is no such axis.
+    pub(crate) fn turned(&self) -> Option<Self> {
+        let mut turned = self.clone();
+        let axis = turned.settings.iter_mut().find(|(name, _)| *name == "axis");
+        let (_, ParamSetting::Int(axis)) = axis? else { return None };
+        let place = usize::try_from(if *axis < 0 { axis.checked_add(4)? } else { *axis }).ok()?;
+        *axis = i64::try_from(Order::ChannelsLast.axis(place)).ok().filter(|_| place < 4)?;
+        Some(turned)
+    }
+
+    /// Sets a parameter that is as it was expected to be; whether it was.
+    pub(crate) fn replace(&mut self, name: &str, old: &ParamSetting, new: ParamSetting) -> bool {
+        let found = self.settings.iter_mut().find(|(n, setting)| *n == name && setting == old);
+        if let Some((_, setting)) = found {
+            *setting = new;
+            return true;
+        }
+        false
     }
 
     /// The same in the form that crosses the ABI; valid while `self` is.

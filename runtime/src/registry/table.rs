@@ -188,6 +188,17 @@ fn check_kernel(kernel: &KernelDef, ops: &[OpDef]) -> Result<(), String> {
         return Err("its package describes no such operator".to_owned());
     };
     let schema = op.schema();
+    let turned = [
+        (KernelFlags::CHANNELS_LAST_IN, schema.input(0)),
+        (KernelFlags::CHANNELS_LAST_OUT, schema.output(0)),
+    ];
+    let twice = |(flag, port): &(KernelFlags, Option<&Port>)| {
+        kernel.known_flags().has(*flag)
+            && port.is_some_and(|p| p.rank4_layout() == udo_api::Layout::Nhwc)
+    };
+    if turned.iter().any(twice) {
+        return Err("it wants channels last, as its operator already says".to_owned());
+    }
     for rule in kernel.type_rules() {
         check_rule(rule, schema)?;
     }

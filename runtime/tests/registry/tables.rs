@@ -87,6 +87,14 @@ const CASES: &[(&str, &str)] = &[
         "kernel 0 (\"Scale\"): it works in place from input 0 to output 1, which the operator lacks",
     ),
     (
+        "outputs[0].flags |= UDO_LAYOUT_NHWC; kernels[0].flags |= UDO_CHANNELS_LAST_OUT",
+        "kernel 0 (\"Scale\"): it wants channels last, as its operator already says",
+    ),
+    (
+        "kernels[0].flags = 1u << 9",
+        "kernel 0 (\"Scale\"): it sets flags or a cost that this version does not know",
+    ),
+    (
         "libraries[0].file = (udo_str)UDO_TEXT(\"../x.so\")",
         "library \"../x.so\": wanted a path inside the package's folder",
     ),

@@ -208,6 +208,14 @@ impl<'a> Inputs<'a> {
         Ok(Rows { data: arg.data.cast(), shape: RowShape::of(arg), marker: PhantomData })
     }
 
+    /// Whether the rows of input `port` lie behind each other; for kernels that declare `ROWS_STRIDED`.
+    ///
+    /// # Errors
+    /// No such input.
+    pub fn is_dense(&self, port: usize) -> Result<bool, ExecError> {
+        Ok(self.arg(port)?.is_dense())
+    }
+
     /// The type of input `port`.
     ///
     /// # Errors
@@ -282,6 +290,14 @@ impl<'a> Outputs<'a> {
     /// Whether the node has output `port`.
     pub fn has(&self, port: usize) -> bool {
         self.arg(port).is_ok()
+    }
+
+    /// Whether the rows of output `port` lie behind each other; for kernels that declare `ROWS_STRIDED`.
+    ///
+    /// # Errors
+    /// No such output.
+    pub fn is_dense(&self, port: usize) -> Result<bool, ExecError> {
+        Ok(self.arg(port)?.is_dense())
     }
 
     /// The elements of output `port`, to be written. A bounded output comes at its bound.

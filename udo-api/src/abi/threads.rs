@@ -142,14 +142,21 @@ impl Parallel<'_> {
         let count = rows.len();
         let (data, cols, stride) = rows.parts();
         let pieces = Pieces { data, marker: PhantomData };
-        self.run(count, |index| {
-            // SAFETY: `index` is below the number of rows, which lie inside the host's buffer.
-            let first = unsafe { pieces.at(index * stride) };
-            // SAFETY: rows do not overlap, and each number is called once, so this one is ours.
-            body(index, unsafe { std::slice::from_raw_parts_mut(first, cols) })
+        let each = count.div_ceil(self.width() * ROW_PIECES).max(1);
+        self.run(count.div_ceil(each), |piece| {
+            for index in piece * each..count.min((piece + 1) * each) {
+                // SAFETY: `index` is below the number of rows, which lie inside the host's buffer.
+                let first = unsafe { pieces.at(index * stride) };
+                // SAFETY: rows do not overlap, and each number comes once, so this one is ours.
+                body(index, unsafe { std::slice::from_raw_parts_mut(first, cols) })?;
+            }
+            Ok(())
         })
     }
 }
+
+/// Pieces of rows for each thread, so that one that starts late takes fewer.
+const ROW_PIECES: usize = 4;
 
 /// A slice that several threads cut pieces from.
 struct Pieces<'a, T> {

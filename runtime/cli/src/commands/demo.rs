@@ -233,7 +233,7 @@ fn with_all_outputs(mut graph: Graph) -> Graph {
     graph
 }
 
-/// A line per step that computes a node.
+/// A line per step that computes a node; an activation that the node before applies has none.
 fn rows(
     model: &Model,
     profile: &[StepProfile],

@@ -42,7 +42,11 @@ fn say(report: &Report) {
     outln!("nodes:");
     for node in &report.nodes {
         let (inputs, outputs) = (node.inputs.join(", "), node.outputs.join(", "));
-        let view = if node.is_view { ", no step: a view of its input" } else { "" };
+        let view = match (node.is_view, node.is_applied_before) {
+            (true, true) => ", no step: the node before it applies it",
+            (true, false) => ", no step: its bytes are its inputs'",
+            (false, _) => "",
+        };
         outln!(
             "  {} ({}) on {} from {}: {inputs} -> {outputs}{view}",
             node.name,
@@ -109,6 +113,7 @@ fn to_json(report: &Report) -> Value {
             json!({
                 "name": n.name, "op": n.op, "package": n.package, "core": n.core.to_string(), "inputs": n.inputs,
                 "outputs": n.outputs, "refusals": refusals, "fell_back": n.fell_back, "view": n.is_view,
+                "applied_before": n.is_applied_before,
                 "backend": n.backend,
             })
         })

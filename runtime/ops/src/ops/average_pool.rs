@@ -6,12 +6,19 @@ use udo_api::{
 };
 
 use crate::number::Real;
-use crate::pool;
+use crate::pool::{self, Images};
+use crate::simd::pooling::{Divisor, average_pool};
+use crate::turn::Sides;
 use crate::window::{Taps, Window};
 
 pub(crate) const OP: OpDef = OpDef::of::<AveragePool>();
-pub(crate) const KERNELS: &[KernelDef] = &[KernelDef::new::<Means>("AveragePool", Core::CPU)
-    .types(&[input(0, types::F32.or(types::F64)), output_like(0, 0)])];
+pub(crate) const KERNELS: &[KernelDef] = &[
+    KernelDef::new::<Pixels>("AveragePool", Core::CPU)
+        .types(&[input(0, types::F32), output_like(0, 0)])
+        .flags(Sides::BOTH.flags()),
+    KernelDef::new::<Means>("AveragePool", Core::CPU)
+        .types(&[input(0, types::F32.or(types::F64)), output_like(0, 0)]),
+];
 
 const TYPES: udo_api::TypeSet = types::F32.or(types::F64).or(types::F16);
 
@@ -36,6 +43,30 @@ impl Op for AveragePool {
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         pool::infer(cx)
+    }
+}
+
+/// Means of images whose channels are last.
+struct Pixels {
+    images: Images,
+    divisor: Divisor,
+}
+
+impl Kernel for Pixels {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let images = Images::read(cx)?;
+        let padded = cx.flag("count_include_pad")?;
+        let divisor = if padded { Divisor::Padded(images.behind) } else { Divisor::Inside };
+        Ok(Self { images, divisor })
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io { inputs, mut outputs, parallel, .. } = io;
+        let Self { images, divisor } = self;
+        images.run(parallel, inputs.get(0)?, outputs.take(0)?, |x, rows, y| {
+            let channels = images.channels;
+            average_pool(&images.window, channels, x, *divisor, rows, y, channels);
+        })
     }
 }
 

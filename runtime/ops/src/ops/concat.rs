@@ -21,7 +21,7 @@ impl Op for Concat {
         &[Port::required("concat_result", types::ANY)],
         &[Param::scalar("axis", DType::I64).optional()],
     )
-    .facts(Facts::NONE);
+    .facts(Facts::JOINS);
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let first = cx.input(0)?;

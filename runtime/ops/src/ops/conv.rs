@@ -1,20 +1,28 @@
 //! Convolution over one to three spatial axes.
 
+use std::marker::PhantomData;
+
 use udo_api::{
-    Core, DType, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef,
-    OpSchema, Packed, Param, Port, Value, Workspace, input, input_like, output_like, types,
+    Core, DType, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op,
+    OpDef, OpSchema, Packed, Param, Port, TypeRule, Value, Workspace, input, input_like,
+    output_like, types,
 };
 
 use crate::conv::{self, Conv};
-use crate::filter::Filter;
+use crate::filter::{End, Filter};
+use crate::simd::gemm_f32::Activation;
+use crate::turn::{ChannelsLast, ChannelsSecond, FewChannels, Order};
 
 pub(crate) const OP: OpDef = OpDef::of::<Convolution>();
-pub(crate) const KERNELS: &[KernelDef] = &[KernelDef::new::<ConvF32>("Conv", Core::CPU).types(&[
-    input(0, types::F32),
-    input_like(1, 0),
-    input_like(2, 0),
-    output_like(0, 0),
-])];
+pub(crate) const KERNELS: &[KernelDef] =
+    &[kernel::<FewChannels>(), kernel::<ChannelsLast>(), kernel::<ChannelsSecond>()];
+
+const RULES: &[TypeRule] =
+    &[input(0, types::F32), input_like(1, 0), input_like(2, 0), output_like(0, 0)];
+
+const fn kernel<O: Order>() -> KernelDef {
+    KernelDef::new::<ConvF32<O>>("Conv", Core::CPU).types(RULES).flags(O::SIDES.flags())
+}
 
 const TYPES: udo_api::TypeSet = types::F32.or(types::F16);
 
@@ -28,6 +36,17 @@ pub(super) const PARAMS: &[Param] = &[
     Param::tensor("strides", DType::I64).optional(),
 ];
 
+/// The parameters of a convolution of real numbers.
+const REAL: &[Param] = &[
+    PARAMS[0],
+    PARAMS[1],
+    PARAMS[2],
+    PARAMS[3],
+    PARAMS[4],
+    PARAMS[5],
+    Param::text("activation").default(Value::text("None")),
+];
+
 struct Convolution;
 
 impl Op for Convolution {
@@ -35,9 +54,9 @@ impl Op for Convolution {
         "Conv",
         &[Port::required("X", TYPES), Port::required("W", TYPES), Port::optional("B", TYPES)],
         &[Port::required("Y", TYPES)],
-        PARAMS,
+        REAL,
     )
-    .facts(Facts::LAYOUT_SENSITIVE);
+    .facts(Facts::LAYOUT_SENSITIVE.or(Facts::TAKES_ACTIVATION));
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let shape = conv::infer_shape(cx, 0, 1)?;
@@ -46,30 +65,44 @@ impl Op for Convolution {
     }
 }
 
-struct ConvF32 {
+struct ConvF32<O> {
+    order: PhantomData<O>,
     filter: Filter,
     /// Absent where the weights come with each run.
     weights: Option<Packed<f32>>,
     has_bias: bool,
+    activation: Activation,
 }
 
-impl ConvF32 {
+/// The activation that a node's parameter names.
+fn activation(node: &Node<'_>) -> Result<Activation, Error> {
+    match node.text("activation")? {
+        "None" => Ok(Activation::None),
+        "Relu" => Ok(Activation::Relu),
+        other => {
+            Err(Error::new(format!("parameter \"activation\" is {other:?}, wanted None or Relu")))
+        }
+    }
+}
+
+impl<O> ConvF32<O> {
     /// Elements of scratch for weights that come with each run.
     fn packed_len(&self) -> usize {
         if self.weights.is_some() { 0 } else { self.filter.packed_len() }
     }
 }
 
-impl Kernel for ConvF32 {
+impl<O: Order> Kernel for ConvF32<O> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let conv = Conv::read(cx, &cx.input(0)?, &cx.input(1)?)?;
+        let conv = Conv::read(cx, &O::SIDES.described(&cx.input(0)?)?, &cx.input(1)?)?;
+        O::check(conv.groups * conv.inputs)?;
         let has_bias = cx.has_input(2);
         let channels = conv.groups * conv.outputs;
         if has_bias && cx.input(2)?.shape() != [channels] {
             return Err(Error::new(format!("input 2 is {}, wanted [{channels}]", cx.input(2)?)));
         }
         let is_constant = cx.constant::<f32>(1)?.is_some();
-        let filter = Filter::of(&conv, is_constant)
+        let filter = Filter::of(&conv, is_constant, O::SIDES)
             .ok_or_else(|| Error::new("the convolution is larger than memory"))?;
         let weights = if is_constant {
             let fill = |from: &[f32], to: &mut [f32]| filter.pack(from, to);
@@ -77,7 +110,8 @@ impl Kernel for ConvF32 {
         } else {
             None
         };
-        Ok(Self { filter, weights, has_bias })
+        let activation = activation(cx)?;
+        Ok(Self { order: PhantomData, filter, weights, has_bias, activation })
     }
 
     fn workspace(&self) -> Workspace {
@@ -99,7 +133,8 @@ impl Kernel for ConvF32 {
         };
         let bias = if self.has_bias { Some(inputs.get::<f32>(2)?) } else { None };
         let x = inputs.get::<f32>(0)?;
-        self.filter.run(parallel, x, weights, bias, images, outputs.take::<f32>(0)?)
+        let end = End { bias, activation: self.activation };
+        self.filter.run(parallel, x, weights, end, images, outputs.take::<f32>(0)?)
     }
 }
 

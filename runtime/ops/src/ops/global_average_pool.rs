@@ -2,13 +2,19 @@
 
 use udo_api::{
     Code, Core, Dim, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op,
-    OpDef, OpSchema, Port, Quant, QuantMut, Scratch, Shape, dsp_kernel, input, output_like, types,
+    OpDef, OpSchema, Port, Quant, QuantMut, Scratch, Shape, TensorDesc, dsp_kernel, input,
+    output_like, types,
 };
 
 use crate::number::Real;
+use crate::simd::pooling::{Image, global_average};
+use crate::turn::Sides;
 
 pub(crate) const OP: OpDef = OpDef::of::<GlobalAveragePool>();
 pub(crate) const KERNELS: &[KernelDef] = &[
+    KernelDef::new::<Pixels>("GlobalAveragePool", Core::CPU)
+        .types(&[input(0, types::F32), output_like(0, 0)])
+        .flags(Sides::BOTH.flags()),
     KernelDef::new::<Means>("GlobalAveragePool", Core::CPU)
         .types(&[input(0, types::F32.or(types::F64)), output_like(0, 0)]),
     KernelDef::new::<MeansU8>("GlobalAveragePool", Core::DSP_V68)
@@ -46,6 +52,36 @@ impl Op for GlobalAveragePool {
     }
 }
 
+/// Means of images whose channels are last.
+struct Pixels {
+    pixels: usize,
+    channels: usize,
+}
+
+impl Kernel for Pixels {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let x = cx.input(0)?;
+        let &[_, height, width, channels] = x.shape() else { return Err(empty(&x)) };
+        let pixels = height * width;
+        if pixels == 0 { Err(empty(&x)) } else { Ok(Self { pixels, channels }) }
+    }
+
+    fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
+        let Self { pixels, channels } = *self;
+        let x = io.inputs.get::<f32>(0)?;
+        let y = io.outputs.take::<f32>(0)?;
+        let images = x.chunks_exact((pixels * channels).max(1));
+        for (data, y) in images.zip(y.chunks_exact_mut(channels.max(1))) {
+            global_average(Image { data, stride: channels }, pixels, y);
+        }
+        Ok(())
+    }
+}
+
+fn empty(x: &TensorDesc) -> Error {
+    Error::new(format!("input 0 is {x}, wanted at least one position"))
+}
+
 struct Means {
     plane: usize,
     run: fn(usize, Io<'_>) -> Result<(), ExecError>,
@@ -56,7 +92,7 @@ impl Kernel for Means {
         let x = cx.input(0)?;
         let plane = x.shape().iter().skip(2).product();
         if plane == 0 {
-            return Err(Error::new(format!("input 0 is {x}, wanted at least one position")));
+            return Err(empty(&x));
         }
         let run = of_type!(x.dtype(), [F32 = f32, F64 = f64], T => execute::<T>)?;
         Ok(Self { plane, run })

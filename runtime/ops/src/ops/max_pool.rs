@@ -6,11 +6,16 @@ use udo_api::{
 };
 
 use crate::number::Number;
-use crate::pool;
+use crate::pool::{self, Images};
+use crate::simd::pooling::{max_pool, max_pool_codes};
+use crate::turn::Sides;
 use crate::window::Window;
 
 pub(crate) const OP: OpDef = OpDef::of::<MaxPool>();
 pub(crate) const KERNELS: &[KernelDef] = &[
+    KernelDef::new::<Pixels>("MaxPool", Core::CPU)
+        .types(&[input(0, types::F32.or(types::U8)), output_like(0, 0)])
+        .flags(Sides::BOTH.flags()),
     KernelDef::new::<Maxima>("MaxPool", Core::CPU)
         .types(&[input(0, types::F32.or(types::F64).or(CODES)), output_like(0, 0)]),
     // The order of codes is that of the numbers behind them.
@@ -48,6 +53,41 @@ impl Op for MaxPool {
         let channels = x.full_shape().dim(1).unwrap_or(udo_api::Dim::Fixed(1));
         let shape = pool::window(cx, &x)?.output_shape(&x, channels)?;
         cx.set_output(1, udo_api::TensorDesc::new(DType::I64, shape))
+    }
+}
+
+/// Maxima of images whose channels are last.
+struct Pixels {
+    images: Images,
+    run: fn(&Images, Io<'_>) -> Result<(), ExecError>,
+}
+
+impl Kernel for Pixels {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        if cx.has_output(1) {
+            return Err(Error::new("indices count channel by channel"));
+        }
+        let run: fn(&Images, Io<'_>) -> _ = match cx.input(0)?.dtype() {
+            Some(DType::U8) => |images, io| {
+                let Io { inputs, mut outputs, parallel, .. } = io;
+                let (x, y) = (inputs.get(0)?, outputs.take(0)?);
+                images.run(parallel, x, y, |x, rows, y| {
+                    max_pool_codes(&images.window, images.channels, x, rows, y, images.channels);
+                })
+            },
+            _ => |images, io| {
+                let Io { inputs, mut outputs, parallel, .. } = io;
+                let (x, y) = (inputs.get(0)?, outputs.take(0)?);
+                images.run(parallel, x, y, |x, rows, y| {
+                    max_pool(&images.window, images.channels, x, rows, y, images.channels);
+                })
+            },
+        };
+        Ok(Self { images: Images::read(cx)?, run })
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        (self.run)(&self.images, io)
     }
 }
 

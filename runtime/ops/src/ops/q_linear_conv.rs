@@ -1,18 +1,27 @@
 //! Convolution of fixed-point codes, with the sums scaled back to codes.
 
+use std::marker::PhantomData;
+
 use udo_api::{
     Code, Core, Error, ExecError, Facts, FinalizeCx, InferCx, Inputs, Io, Kernel, KernelDef, Node,
-    Op, OpDef, OpSchema, Packed, Port, TensorDesc, Workspace, input, output, types,
+    Op, OpDef, OpSchema, Packed, Port, TensorDesc, TypeRule, Workspace, input, output, types,
 };
 
 use super::conv::PARAMS;
 use crate::code_filter::{CodeFilter, InCode, Operands, OutCode, Scratch, ScratchLens, signed};
 use crate::conv::{self, Conv};
 use crate::simd::conv_u8::MAX_K;
+use crate::turn::{ChannelsLast, ChannelsSecond, FewChannels, Order};
 
 pub(crate) const OP: OpDef = OpDef::of::<QLinearConv>();
-pub(crate) const KERNELS: &[KernelDef] = &[KernelDef::new::<ConvCodes>("QLinearConv", Core::CPU)
-    .types(&[input(0, CODES), input(3, CODES), output(0, CODES)])];
+pub(crate) const KERNELS: &[KernelDef] =
+    &[kernel::<FewChannels>(), kernel::<ChannelsLast>(), kernel::<ChannelsSecond>()];
+
+const RULES: &[TypeRule] = &[input(0, CODES), input(3, CODES), output(0, CODES)];
+
+const fn kernel<O: Order>() -> KernelDef {
+    KernelDef::new::<ConvCodes<O>>("QLinearConv", Core::CPU).types(RULES).flags(O::SIDES.flags())
+}
 
 const CODES: udo_api::TypeSet = types::U8.or(types::I8);
 
@@ -55,7 +64,8 @@ impl Op for QLinearConv {
     }
 }
 
-struct ConvCodes {
+struct ConvCodes<O> {
+    order: PhantomData<O>,
     filter: CodeFilter,
     /// Output channels.
     channels: usize,
@@ -69,9 +79,10 @@ struct ConvCodes {
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
 }
 
-impl Kernel for ConvCodes {
+impl<O: Order> Kernel for ConvCodes<O> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let conv = Conv::read(cx, &cx.input(X)?, &cx.input(W)?)?;
+        let conv = Conv::read(cx, &O::SIDES.described(&cx.input(X)?)?, &cx.input(W)?)?;
+        O::check(conv.groups * conv.inputs)?;
         let channels = conv.groups * conv.outputs;
         for port in [X_SCALE, X_ZERO, Y_SCALE, Y_ZERO] {
             per_channel(cx, port, 1)?;
@@ -88,7 +99,10 @@ impl Kernel for ConvCodes {
         }
         let (zero_step, scale_step) =
             (per_channel(cx, W_ZERO, channels)?, per_channel(cx, W_SCALE, channels)?);
-        let filter = CodeFilter::of(&conv).ok_or_else(|| {
+        let filter = of_type!(cx.input(X)?.dtype(), [U8 = u8, I8 = i8], A => {
+            CodeFilter::of::<A>(&conv, O::SIDES)
+        })?;
+        let filter = filter.ok_or_else(|| {
             Error::new(format!(
                 "the convolution is larger than memory, or a window has more than {MAX_K} products"
             ))
@@ -97,11 +111,22 @@ impl Kernel for ConvCodes {
         let weights = of_type!(weight_type, [U8 = u8, I8 = i8], T => pack::<T>(cx, &filter))??;
         let run = of_type!(cx.input(X)?.dtype(), [U8 = u8, I8 = i8], A => {
             of_type!(weight_type, [U8 = u8, I8 = i8], B => {
-                of_type!(cx.output(0)?.dtype(), [U8 = u8, I8 = i8], C => execute::<A, B, C>)
+                of_type!(cx.output(0)?.dtype(), [U8 = u8, I8 = i8], C => execute::<O, A, B, C>)
             })
         })???;
         let weights_len = cx.input(W)?.len();
-        Ok(Self { filter, channels, weights, weights_len, scale_step, zero_step, has_bias, run })
+        let order = PhantomData;
+        Ok(Self {
+            order,
+            filter,
+            channels,
+            weights,
+            weights_len,
+            scale_step,
+            zero_step,
+            has_bias,
+            run,
+        })
     }
 
     fn workspace(&self) -> Workspace {
@@ -117,7 +142,7 @@ impl Kernel for ConvCodes {
     }
 }
 
-impl ConvCodes {
+impl<O> ConvCodes<O> {
     /// Elements of scratch for weights that come with each run: made signed, and packed.
     fn packing_lens(&self) -> [usize; 2] {
         if self.weights.is_some() { [0; 2] } else { [self.weights_len, self.filter.packed_len()] }
@@ -150,8 +175,8 @@ fn first<T: udo_api::Element>(inputs: &Inputs<'_>, port: usize) -> Result<T, Exe
     inputs.get::<T>(port)?.first().copied().ok_or(ExecError::of(udo_api::Status::BAD_CALL))
 }
 
-fn execute<A: InCode, B: Code, C: OutCode>(
-    kernel: &ConvCodes,
+fn execute<O: Order, A: InCode, B: Code, C: OutCode>(
+    kernel: &ConvCodes<O>,
     io: Io<'_>,
 ) -> Result<(), ExecError> {
     let Io { inputs, mut outputs, mut scratch, parallel, packed } = io;

@@ -1,3 +1,4 @@
 //! The passes that know operators by name.
 
+pub mod activation;
 pub mod qdq;

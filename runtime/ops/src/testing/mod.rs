@@ -1,5 +1,7 @@
 //! Runs operators through the raw ABI, as a host does.
 
+mod tensor;
+
 use std::ffi::c_void;
 
 use udo_api::abi::{
@@ -7,109 +9,15 @@ use udo_api::abi::{
     ParallelTable, ParamValue, Span, TensorArg,
 };
 use udo_api::{
-    Core, Dim, Element, Encoding, ExecError, KernelDef, OpDef, Shape, Side, Status, TensorDesc,
+    Core, DType, Encoding, ExecError, KernelDef, KernelFlags, OpDef, Side, Status, TensorDesc,
     TypeRule, ValueKind, Wanted, Workspace,
 };
 
+use tensor::{Line, Memory, permuted};
+pub(crate) use tensor::{Tensor, tensor};
+
 #[global_allocator]
 static GUARD: udo_api::GuardAlloc = udo_api::GuardAlloc;
-
-/// A byte pattern that shows where a kernel wrote beyond its memory.
-const CANARY: u64 = 0xdead_beef_dead_beef;
-const CANARIES: usize = 8;
-
-#[derive(Clone, Copy)]
-#[repr(align(64))]
-struct Line([u64; 8]);
-
-/// Memory aligned as the host aligns tensors and scratch, with canaries behind it.
-#[derive(Clone)]
-struct Memory {
-    lines: Vec<Line>,
-    bytes: usize,
-}
-
-impl Memory {
-    fn new(bytes: usize) -> Self {
-        let mut lines = vec![Line([0; 8]); bytes.div_ceil(64)];
-        lines.push(Line([CANARY; CANARIES]));
-        Self { lines, bytes }
-    }
-
-    fn of<T: Element>(values: &[T]) -> Self {
-        let mut memory = Self::new(size_of_val(values));
-        // SAFETY: the memory has room for the values, which are plain old data.
-        unsafe { memory.ptr().cast::<T>().copy_from(values.as_ptr(), values.len()) };
-        memory
-    }
-
-    fn ptr(&mut self) -> *mut u8 {
-        self.lines.as_mut_ptr().cast()
-    }
-
-    fn is_whole(&self) -> bool {
-        self.lines.last().is_some_and(|line| line.0 == [CANARY; CANARIES])
-    }
-
-    fn values<T: Element>(&self, len: usize) -> Vec<T> {
-        assert!(len * size_of::<T>() <= self.bytes);
-        // SAFETY: so many elements lie in the memory, aligned, and any bits are an element.
-        unsafe { std::slice::from_raw_parts(self.lines.as_ptr().cast::<T>(), len) }.to_vec()
-    }
-}
-
-/// A tensor with its elements.
-#[derive(Clone)]
-pub(crate) struct Tensor {
-    desc: TensorDesc,
-    dims: Vec<usize>,
-    memory: Memory,
-}
-
-/// A tensor of these elements.
-pub(crate) fn tensor<T: Element>(dims: &[usize], values: &[T]) -> Tensor {
-    let desc = TensorDesc::new(T::DTYPE, Shape::new(dims).unwrap());
-    assert_eq!(desc.len(), values.len(), "elements for {dims:?}");
-    Tensor { desc, dims: dims.to_vec(), memory: Memory::of(values) }
-}
-
-impl Tensor {
-    pub(crate) fn encoded(mut self, scale: f32, zero_point: i32) -> Self {
-        self.desc = self.desc.with_encoding(Encoding { scale, zero_point });
-        self
-    }
-
-    /// The same elements in a tensor that may hold more.
-    pub(crate) fn bounded(mut self, dims: &[Dim]) -> Self {
-        let memory = self.memory;
-        self.desc = self.desc.with_shape(Shape::of_dims(dims).unwrap());
-        self.memory = Memory::new(self.desc.size_bytes());
-        let whole = memory.lines.len() - 1;
-        self.memory.lines[..whole].copy_from_slice(&memory.lines[..whole]);
-        self
-    }
-
-    pub(crate) fn desc(&self) -> TensorDesc {
-        self.desc
-    }
-
-    pub(crate) fn dims(&self) -> Vec<usize> {
-        self.dims.clone()
-    }
-
-    pub(crate) fn values<T: Element>(&self) -> Vec<T> {
-        assert_eq!(self.desc.dtype(), Some(T::DTYPE));
-        self.memory.values(self.dims.iter().product())
-    }
-
-    fn arg(&mut self) -> TensorArg {
-        let mut arg = TensorArg::new(&self.desc, self.memory.ptr());
-        arg.len = self.dims.iter().product();
-        arg.dims[..self.dims.len()].copy_from_slice(&self.dims);
-        arg.row_stride = self.dims.last().copied().unwrap_or(1);
-        arg
-    }
-}
 
 #[derive(Clone)]
 enum Given {
@@ -218,29 +126,41 @@ impl Run {
         self.all().remove(0)
     }
 
-    /// All outputs, which are the same in place where the kernel offers that.
+    /// All outputs, which are the same in place where a kernel offers that, and of every kernel that takes
+    /// the node.
     pub(crate) fn all(self) -> Vec<Tensor> {
-        let outputs = self.run(InPlace::No).unwrap_or_else(|e| panic!("{e}"));
-        let again = self.run(InPlace::WherePossible).unwrap_or_else(|e| panic!("in place: {e}"));
-        for (apart, same) in outputs.iter().zip(&again) {
-            assert_eq!(apart.dims, same.dims, "in place");
-            let bytes = apart.dims.iter().product::<usize>()
-                * apart.desc.dtype().map_or(0, udo_api::DType::size_bytes);
-            let (apart, same) = (apart.memory.values::<u8>(bytes), same.memory.values::<u8>(bytes));
-            assert!(apart == same, "the kernel computes something else in place");
+        let mut runs = self.runs(InPlace::No).unwrap_or_else(|e| panic!("{e}"));
+        let again = self.runs(InPlace::WherePossible).unwrap_or_else(|e| panic!("in place: {e}"));
+        for (apart, same) in runs.iter().flatten().zip(again.iter().flatten()) {
+            assert!(apart.bytes() == same.bytes(), "the kernel computes something else in place");
+        }
+        let outputs = runs.swap_remove(0);
+        for (output, other) in runs.iter().flat_map(|other| outputs.iter().zip(other)) {
+            assert_eq!(output.dims, other.dims, "of two kernels");
+            if output.desc.dtype() == Some(DType::F32) {
+                let wanted: Vec<f64> = output.values::<f32>().into_iter().map(f64::from).collect();
+                assert_near(&other.values::<f32>(), &wanted, 1e-4);
+            } else {
+                assert!(output.bytes() == other.bytes(), "kernels compute different things");
+            }
         }
         outputs
     }
 
     /// Why the run fails.
     pub(crate) fn error(self) -> String {
-        match self.run(InPlace::No) {
+        match self.runs(InPlace::No) {
             Ok(_) => panic!("the run succeeds"),
             Err(message) => message,
         }
     }
 
-    fn kernel(&self, inputs: &[TensorDesc], outputs: &[TensorDesc]) -> Option<&'static KernelDef> {
+    /// The kernels that take such tensors.
+    fn kernels(
+        &self,
+        inputs: &[TensorDesc],
+        outputs: &[TensorDesc],
+    ) -> impl Iterator<Item = &'static KernelDef> {
         let fits = |rule: &TypeRule| {
             let found = match rule.side() {
                 Some(Side::Input) => inputs.get(rule.port()),
@@ -253,7 +173,7 @@ impl Run {
                 Wanted::SameAsInput(other) => found.dtype() == inputs[other].dtype(),
             }
         };
-        crate::KERNELS.iter().find(|k| {
+        crate::KERNELS.iter().filter(move |k| {
             k.op() == self.op.schema().name()
                 && k.core().runs_on(self.core)
                 && k.type_rules().iter().all(fits)
@@ -300,10 +220,63 @@ impl Run {
         values.collect()
     }
 
-    fn run(&self, in_place: InPlace) -> Result<Vec<Tensor>, String> {
+    /// The outputs of each kernel that takes the node, or why the last of them does not.
+    fn runs(&self, in_place: InPlace) -> Result<Vec<Vec<Tensor>>, String> {
         let mut inputs = self.inputs.clone();
-        let input_descs: Vec<TensorDesc> =
-            inputs.iter().map(|i| i.as_ref().map_or(TensorDesc::ABSENT, |(t, _)| t.desc)).collect();
+        let described = |inputs: &[Option<(Tensor, bool)>]| -> Vec<TensorDesc> {
+            inputs.iter().map(|i| i.as_ref().map_or(TensorDesc::ABSENT, |(t, _)| t.desc)).collect()
+        };
+        let mut outputs = vec![TensorDesc::ABSENT; self.output_count];
+        let input_descs = described(&inputs);
+        self.call(&mut inputs, &input_descs, |node, _| {
+            let args = InferArgs { node, outputs: outputs.as_mut_ptr(), reserved_words: [0; 4] };
+            // SAFETY: everything that the arguments point to outlives the call.
+            unsafe { (self.op.infer_fn())(&raw const args) }
+        })?;
+        for (port, encoding) in &self.encodings {
+            outputs[*port] = outputs[*port].with_encoding(*encoding);
+        }
+        let mut outcome = Err(format!("no kernel takes {input_descs:?}"));
+        for kernel in self.kernels(&input_descs, &outputs) {
+            let bounded = input_descs.iter().chain(&outputs).any(|d| !d.full_shape().is_fixed());
+            assert!(!bounded || kernel.known_flags().has(KernelFlags::BOUNDED));
+            let (mut inputs, mut outputs) = (self.inputs.clone(), outputs.clone());
+            let [last_in, last_out] =
+                [KernelFlags::CHANNELS_LAST_IN, KernelFlags::CHANNELS_LAST_OUT]
+                    .map(|flag| kernel.known_flags().has(flag));
+            if (last_in || last_out) && (input_descs[0].rank() != 4 || bounded) {
+                continue;
+            }
+            if let Some(Some((x, _))) = inputs.first_mut().filter(|_| last_in) {
+                *x = x.permuted([0, 2, 3, 1]);
+            }
+            if last_out {
+                outputs[0] = permuted(&outputs[0], [0, 2, 3, 1]);
+            }
+            match self.run(kernel, &mut inputs, &outputs, in_place) {
+                Ok(mut tensors) => {
+                    if last_out {
+                        tensors[0] = tensors[0].permuted([0, 3, 1, 2]);
+                    }
+                    outcome = outcome.or(Ok(Vec::new())).map(|mut runs: Vec<_>| {
+                        runs.push(tensors);
+                        runs
+                    });
+                }
+                Err(message) if outcome.is_err() => outcome = Err(message),
+                Err(_) => {}
+            }
+        }
+        outcome
+    }
+
+    /// Calls a function of the operator or a kernel on the node; its message if it refuses.
+    fn call(
+        &self,
+        inputs: &mut [Option<(Tensor, bool)>],
+        descs: &[TensorDesc],
+        body: impl FnOnce(NodeArgs, &[Span]) -> u32,
+    ) -> Result<(), String> {
         let constants: Vec<Span> = inputs
             .iter_mut()
             .map(|input| match input {
@@ -318,51 +291,51 @@ impl Run {
             write: write_message,
             reserved_words: [0; 4],
         };
-        let node = || NodeArgs {
-            inputs: input_descs.as_ptr(),
+        let node = NodeArgs {
+            inputs: descs.as_ptr(),
             constants: constants.as_ptr(),
             params: params.as_ptr(),
-            input_count: u32::try_from(input_descs.len()).unwrap(),
+            input_count: u32::try_from(descs.len()).unwrap(),
             output_count: u32::try_from(self.output_count).unwrap(),
             param_count: u32::try_from(params.len()).unwrap(),
             opset: self.opset,
             errors: &raw const sink,
             reserved_words: [0; 4],
         };
-        let mut outputs = vec![TensorDesc::ABSENT; self.output_count];
-        let args =
-            InferArgs { node: node(), outputs: outputs.as_mut_ptr(), reserved_words: [0; 4] };
-        // SAFETY: everything that the arguments point to outlives the call.
-        if unsafe { (self.op.infer_fn())(&raw const args) } != Status::OK.code() {
-            return Err(message);
-        }
-        for (port, encoding) in &self.encodings {
-            outputs[*port] = outputs[*port].with_encoding(*encoding);
-        }
-        let kernel = self.kernel(&input_descs, &outputs);
-        let kernel = kernel.ok_or(format!("no kernel takes {input_descs:?}"))?;
-        let bounded = input_descs.iter().chain(&outputs).any(|d| !d.full_shape().is_fixed());
-        assert!(!bounded || kernel.known_flags().has(udo_api::KernelFlags::BOUNDED));
+        if body(node, &constants) == Status::OK.code() { Ok(()) } else { Err(message) }
+    }
 
-        let mut packer = Packer { constants: &constants, packed: Vec::new() };
-        let host = HostTable { ctx: (&raw mut packer).cast(), pack, reserved_words: [0; 4] };
-        let args = FinalizeArgs {
-            node: node(),
-            outputs: outputs.as_ptr(),
-            core: self.core,
-            reserved: 0,
-            host: &raw const host,
-            reserved_words: [0; 4],
-        };
+    fn run(
+        &self,
+        kernel: &KernelDef,
+        inputs: &mut [Option<(Tensor, bool)>],
+        outputs: &[TensorDesc],
+        in_place: InPlace,
+    ) -> Result<Vec<Tensor>, String> {
+        let descs: Vec<TensorDesc> =
+            inputs.iter().map(|i| i.as_ref().map_or(TensorDesc::ABSENT, |(t, _)| t.desc)).collect();
+        let mut buffers = Vec::new();
         let mut made =
             Finalized { state: std::ptr::null_mut(), workspace: Workspace::NONE, reserved: [0; 4] };
         let vtable = kernel.vtable();
-        // SAFETY: everything that the arguments point to outlives the call.
-        if unsafe { (vtable.finalize)(&raw const args, &raw mut made) } != Status::OK.code() {
-            return Err(message);
-        }
+        self.call(inputs, &descs, |node, constants| {
+            let mut packer = Packer { constants, packed: Vec::new() };
+            let host = HostTable { ctx: (&raw mut packer).cast(), pack, reserved_words: [0; 4] };
+            let args = FinalizeArgs {
+                node,
+                outputs: outputs.as_ptr(),
+                core: self.core,
+                reserved: 0,
+                host: &raw const host,
+                reserved_words: [0; 4],
+            };
+            // SAFETY: everything that the arguments point to outlives the call.
+            let status = unsafe { (vtable.finalize)(&raw const args, &raw mut made) };
+            buffers = packer.packed;
+            status
+        })?;
         let outcome =
-            execute(kernel, &made, &mut inputs, &outputs, &mut packer, (in_place, self.threads));
+            execute(kernel, &made, inputs, outputs, &mut buffers, (in_place, self.threads));
         // SAFETY: finalize made the state, and no call is running.
         unsafe { (vtable.free)(made.state) };
         outcome
@@ -374,7 +347,7 @@ fn execute(
     made: &Finalized,
     inputs: &mut [Option<(Tensor, bool)>],
     outputs: &[TensorDesc],
-    packer: &mut Packer<'_>,
+    packed: &mut [Memory],
     (in_place, threads): (InPlace, u32),
 ) -> Result<Vec<Tensor>, String> {
     let mut tensors: Vec<Tensor> = outputs
@@ -405,7 +378,7 @@ fn execute(
         }
     }
     let constants: Vec<Span> =
-        packer.packed.iter_mut().map(|m| Span { ptr: m.ptr(), bytes: m.bytes }).collect();
+        packed.iter_mut().map(|m| Span { ptr: m.ptr(), bytes: m.bytes }).collect();
     let wanted = if made.workspace.wants_all_vtcm() { 4 << 20 } else { made.workspace.bytes() };
     let mut scratch = Memory::new(wanted);
     // What scratch holds at first is unspecified, so let it be something unlikely.
@@ -523,7 +496,11 @@ pub(crate) fn assert_near<T: Copy + Into<f64>>(found: &[T], wanted: &[f64], tole
     assert_eq!(found.len(), wanted.len(), "elements");
     for (i, (&found, &wanted)) in found.iter().zip(wanted).enumerate() {
         let found: f64 = found.into();
+        let same = found.total_cmp(&wanted).is_eq() || found.is_nan() && wanted.is_nan();
         let apart = (found - wanted).abs() / wanted.abs().max(1.0);
-        assert!(apart <= tolerance, "element {i} is {found}, wanted {wanted} within {tolerance}");
+        assert!(
+            same || apart <= tolerance,
+            "element {i} is {found}, wanted {wanted} within {tolerance}"
+        );
     }
 }

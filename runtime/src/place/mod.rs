@@ -1,12 +1,15 @@
 //! Which core runs each node, with which kernel, and why the others do not.
 
+mod order;
+
 use udo_api::{Core, KernelDef, KernelFlags, Port, Side, Status, TensorDesc, Wanted};
 
 use crate::cores::opencl::{self, OpenClError};
-use crate::cores::{OpenCl, Profile, forms};
+use crate::cores::order::constant;
+use crate::cores::{Form, OpenCl, Order, Profile, forms};
 use crate::graph::Node;
 use crate::registry::call::{LiveKernel, NodeView, Refusal, finalize};
-use crate::registry::{Binding, KernelEntry, OpenError, PackageId, Registry, Resolved};
+use crate::registry::{Binding, KernelEntry, OpenError, PackageId, Params, Registry, Resolved};
 
 /// What happens to a node that none of the cores asked for takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,9 +59,9 @@ pub struct Choice {
     /// What a GPU kernel runs on: `opencl: <device>` or `work items on host threads`.
     pub backend: Option<String>,
     /// The form of each input; absent ones included.
-    pub inputs: Vec<TensorDesc>,
+    pub inputs: Vec<Form>,
     /// The form of each output; absent ones included.
-    pub outputs: Vec<TensorDesc>,
+    pub outputs: Vec<Form>,
     /// Cores asked for before this one.
     pub refusals: Vec<CoreRefusal>,
     /// Whether the core was not asked for.
@@ -154,9 +157,17 @@ pub(crate) fn assign(
         return Err(PlaceError::NoCores);
     }
     let mut choices = Vec::with_capacity(resolved.graph.nodes.len());
+    let mut orders = vec![Order::Model; resolved.graph.values.len()];
     for (node, binding) in resolved.graph.nodes.iter().zip(&resolved.bindings) {
-        let site = Site { resolved: &resolved, fixed, node, binding, profile: &options.profile };
-        choices.push(site.choose(registry, options)?);
+        let (resolved, profile) = (&resolved, &options.profile);
+        let site = Site { resolved, fixed, orders: &orders, node, binding, profile };
+        let choice = site.choose(registry, options)?;
+        for (value, form) in node.outputs.iter().zip(&choice.outputs) {
+            if let Some(order) = value.and_then(|v| orders.get_mut(v.index())) {
+                *order = form.order;
+            }
+        }
+        choices.push(choice);
     }
     Ok(Placement { resolved, choices, profile: options.profile })
 }
@@ -165,6 +176,8 @@ pub(crate) fn assign(
 struct Site<'a> {
     resolved: &'a Resolved,
     fixed: &'a [Option<TensorDesc>],
+    /// The order in which each value is made.
+    orders: &'a [Order],
     node: &'a Node,
     binding: &'a Binding,
     profile: &'a Profile,
@@ -172,8 +185,14 @@ struct Site<'a> {
 
 /// The forms of a node's ports on one core.
 struct Fit {
-    inputs: Vec<TensorDesc>,
-    outputs: Vec<TensorDesc>,
+    inputs: Vec<Form>,
+    outputs: Vec<Form>,
+    /// The parameters, where they are not those of the node.
+    params: Option<Params>,
+}
+
+fn descs(forms: &[Form]) -> Vec<TensorDesc> {
+    forms.iter().map(|form| form.desc).collect()
 }
 
 /// A kernel, and what it runs on.
@@ -231,7 +250,7 @@ impl Site<'_> {
                 Ok(kernel) => {
                     match self.seat(Seat { entry, kernel, backend: None }, &fit, registry)? {
                         Ok(Seat { entry, kernel, backend }) => {
-                            let Fit { inputs, outputs } = fit;
+                            let Fit { inputs, outputs, .. } = fit;
                             let (refusals, fell_back) = (Vec::new(), false);
                             return Ok(Ok(Choice {
                                 core,
@@ -288,7 +307,8 @@ impl Site<'_> {
             }
         };
         let info = seat.kernel.gpu_info().ok_or(OpenClError::NoDescription);
-        let kernel = info.and_then(|info| device.compile(&info, &fit.inputs, &fit.outputs));
+        let kernel =
+            info.and_then(|info| device.compile(&info, &descs(&fit.inputs), &descs(&fit.outputs)));
         let kernel = kernel.map_err(|source| PlaceError::Device {
             node: self.node.name.clone(),
             op: self.node.op.clone(),
@@ -307,7 +327,7 @@ impl Site<'_> {
     /// The form of each port that `kernel` takes on `core`, or why there is none.
     fn fit(&self, kernel: &KernelDef, core: Core) -> Result<Fit, String> {
         let schema = self.binding.op.schema();
-        let mut fit = Fit { inputs: Vec::new(), outputs: Vec::new() };
+        let mut fit = Fit { inputs: Vec::new(), outputs: Vec::new(), params: None };
         for (index, &value) in self.node.inputs.iter().enumerate() {
             let form = match (value, schema.input(index)) {
                 (Some(_), Some(port)) => {
@@ -315,7 +335,7 @@ impl Site<'_> {
                 }
                 _ => TensorDesc::ABSENT,
             };
-            fit.inputs.push(form);
+            fit.inputs.push(Form::of(form));
         }
         for (index, &value) in self.node.outputs.iter().enumerate() {
             let form = match (value, schema.output(index)) {
@@ -324,25 +344,26 @@ impl Site<'_> {
                 }
                 _ => TensorDesc::ABSENT,
             };
-            fit.outputs.push(form);
+            fit.outputs.push(Form::of(form));
         }
         let takes_bounds = kernel.known_flags().has(KernelFlags::BOUNDED);
-        let bounded = fit.inputs.iter().position(|d| !d.full_shape().is_fixed());
+        let bounded = fit.inputs.iter().position(|f| !f.desc.full_shape().is_fixed());
         if let Some(index) = bounded.filter(|_| !takes_bounds) {
             let name = schema.input(index).map_or("?", Port::name);
             return Err(format!(
                 "input {name:?} is {}, and the kernel wants fixed dimensions",
-                fit.inputs[index]
+                fit.inputs[index].desc
             ));
         }
-        let bounded = fit.outputs.iter().position(|d| !d.full_shape().is_fixed());
+        let bounded = fit.outputs.iter().position(|f| !f.desc.full_shape().is_fixed());
         if let Some(index) = bounded.filter(|_| !takes_bounds) {
             let name = schema.output(index).map_or("?", Port::name);
             return Err(format!(
                 "output {name:?} is {}, and the kernel does not declare BOUNDED",
-                fit.outputs[index]
+                fit.outputs[index].desc
             ));
         }
+        self.order(kernel, core, &mut fit)?;
         Ok(fit)
     }
 
@@ -376,7 +397,7 @@ impl Site<'_> {
             Some(Wanted::SameAsInput(other)) => fit
                 .inputs
                 .get(other)
-                .and_then(TensorDesc::dtype)
+                .and_then(|form| form.desc.dtype())
                 .map_or(port.types_on(core), udo_api::DType::set),
             None => port.types_on(core),
         };
@@ -416,17 +437,17 @@ impl Site<'_> {
             .map(|(&value, form)| {
                 let tensor = self.resolved.constant(value)?;
                 let desc = self.resolved.desc(value);
-                crate::cores::convert::constant(tensor, &desc, form).ok()
+                constant(tensor, &desc, form).ok()
             })
             .collect();
         let view = NodeView {
-            inputs: fit.inputs.clone(),
+            inputs: descs(&fit.inputs),
             constants: constants.iter().map(Option::as_ref).collect(),
-            params: &self.binding.params,
+            params: fit.params.as_ref().unwrap_or(&self.binding.params),
             output_count: fit.outputs.len(),
             opset: self.node.opset,
         };
-        finalize(entry.def, core, &view, &fit.outputs, registry.packs())
+        finalize(entry.def, core, &view, &descs(&fit.outputs), registry.packs())
     }
 }
 

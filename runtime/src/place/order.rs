@@ -1,0 +1,73 @@
+//! In which order of dimensions a kernel gets its tensors.
+
+use udo_api::{Core, Facts, KernelDef, KernelFlags, Layout, Port};
+
+use super::{Fit, Site};
+use crate::cores::{Form, Memory, Order};
+
+/// Puts a form in another order; whether that can be.
+fn turn(form: &mut Form, order: Order) -> bool {
+    let turned = form.turned(order);
+    *form = turned.unwrap_or(*form);
+    turned.is_some()
+}
+
+impl Site<'_> {
+    /// Turns the forms that `kernel` wants channels last, or else those of a node that does as well in the
+    /// order in which its inputs come.
+    pub(super) fn order(
+        &self,
+        kernel: &KernelDef,
+        core: Core,
+        fit: &mut Fit,
+    ) -> Result<(), String> {
+        let flags = kernel.known_flags();
+        let wanted = [
+            ("input", flags.has(KernelFlags::CHANNELS_LAST_IN), fit.inputs.first_mut()),
+            ("output", flags.has(KernelFlags::CHANNELS_LAST_OUT), fit.outputs.first_mut()),
+        ];
+        if wanted.iter().any(|(_, wanted, _)| *wanted) {
+            for (side, wanted, form) in wanted {
+                let Some(form) = form.filter(|_| wanted) else { continue };
+                if !turn(form, Order::ChannelsLast) {
+                    let found = form.desc;
+                    return Err(format!("{side} 0 is {found}, wanted four fixed dimensions"));
+                }
+            }
+        } else if Memory::of(core) == Memory::Host {
+            self.follow(fit);
+        }
+        Ok(())
+    }
+
+    /// Turns the forms of a node whose results lie where its operands do, if one of them comes turned.
+    fn follow(&self, fit: &mut Fit) {
+        let schema = self.binding.op.schema();
+        let order = |at: usize| {
+            let value = self.node.input(at)?;
+            self.orders.get(value.index()).copied()
+        };
+        let turned = (0..fit.inputs.len()).any(|at| order(at) == Some(Order::ChannelsLast));
+        let says_order = |port: &Port| port.rank4_layout() == Layout::Nhwc;
+        if !turned || schema.inputs().iter().chain(schema.outputs()).any(says_order) {
+            return;
+        }
+        let facts = schema.known_facts();
+        let (joins, elementwise) = (facts.has(Facts::JOINS), facts.has(Facts::ELEMENTWISE));
+        if !joins && !elementwise {
+            return;
+        }
+        let params = if joins { self.binding.params.turned() } else { None };
+        if joins && params.is_none() {
+            return;
+        }
+        let (mut inputs, mut outputs) = (fit.inputs.clone(), fit.outputs.clone());
+        // A single number serves all places alike.
+        let single = |form: &Form| !joins && form.desc.len() <= 1;
+        let fits = inputs.iter_mut().all(|f| single(f) || turn(f, Order::ChannelsLast))
+            && outputs.iter_mut().all(|f| turn(f, Order::ChannelsLast));
+        if fits {
+            *fit = Fit { inputs, outputs, params };
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Kernels that take channels last, in models that keep channels second.
+#![expect(clippy::unwrap_used, reason = "a graph that cannot be made fails the test")]
+
+use udo_api::types::F32;
+use udo_api::{
+    Core, DType, Error, ExecError, FinalizeCx, GuardAlloc, InferCx, Io, Kernel, KernelDef,
+    KernelFlags, Op, OpDef, OpSchema, PackageV1, Port, Shape,
+};
+use udo_runtime::cores::{OpenCl, Profile};
+use udo_runtime::graph::{Attr, DimSpec, Graph, Node, ValueId};
+use udo_runtime::memory::Tensor;
+use udo_runtime::model::{Model, Options};
+use udo_runtime::place::PlaceOptions;
+use udo_runtime::registry::Registry;
+
+#[global_allocator]
+static GUARD: GuardAlloc = GuardAlloc;
+
+const BOTH: KernelFlags = KernelFlags::CHANNELS_LAST_IN.or(KernelFlags::CHANNELS_LAST_OUT);
+
+static PACKAGE: PackageV1 = PackageV1::new("Orders", "1.0.0")
+    .ops(&[OpDef::of::<Number<'C'>>(), OpDef::of::<Number<'W'>>()])
+    .kernels(&[
+        KernelDef::new::<NumberF32>("Channel", Core::CPU).flags(BOTH),
+        KernelDef::new::<NumberF32>("Column", Core::CPU),
+    ])
+    .guarded();
+
+const IN: &[Port] = &[Port::required("x", F32)];
+const OUT: &[Port] = &[Port::required("y", F32)];
+
+/// Adds to each element its place along an axis: the channels, or the columns.
+struct Number<const AXIS: char>;
+
+impl<const AXIS: char> Op for Number<AXIS> {
+    const SCHEMA: OpSchema =
+        OpSchema::new(if AXIS == 'C' { "Channel" } else { "Column" }, IN, OUT, &[]);
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let x = cx.input(0)?;
+        cx.set_output(0, x)
+    }
+}
+
+/// Adds to each element its last coordinate, whatever that means.
+struct NumberF32 {
+    cols: usize,
+}
+
+impl Kernel for NumberF32 {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        Ok(Self { cols: cx.input(0)?.shape().last().copied().unwrap_or(1).max(1) })
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io { inputs, mut outputs, .. } = io;
+        let (x, y) = (inputs.get::<f32>(0)?, outputs.take::<f32>(0)?);
+        for (x, y) in x.chunks(self.cols).zip(y.chunks_mut(self.cols)) {
+            let numbers = std::iter::successors(Some(0.0f32), |n| Some(n + 1.0));
+            y.iter_mut().zip(x).zip(numbers).for_each(|((y, x), number)| *y = x + number);
+        }
+        Ok(())
+    }
+}
+
+/// A graph with one input, `x`.
+struct Net {
+    graph: Graph,
+    x: ValueId,
+}
+
+impl Net {
+    fn new(dims: &[usize]) -> Self {
+        let mut graph = Graph::new("orders");
+        let x = graph.add_input("x", DType::F32, dims.iter().map(|&d| DimSpec::Fixed(d)));
+        Self { graph, x }
+    }
+
+    /// A node's output, named like its operator and the number of its value.
+    fn node(&mut self, op: &str, inputs: &[ValueId], attrs: &[(&str, Attr)]) -> ValueId {
+        let y = self.graph.add_value(&format!("{op}{}", self.graph.values.len()));
+        let mut node = Node::new(op, 17, inputs, &[y]);
+        node.attrs.extend(attrs.iter().map(|(name, attr)| ((*name).to_owned(), attr.clone())));
+        self.graph.add_node(node);
+        y
+    }
+
+    fn constant(&mut self, dims: &[usize], values: &[f32]) -> ValueId {
+        let tensor = Tensor::of(Shape::new(dims).unwrap(), values).unwrap();
+        self.graph.add_constant("constant", tensor)
+    }
+
+    /// What comes of `x` where its elements are their places, and the steps.
+    fn run(mut self, outputs: &[ValueId], cores: &[Core]) -> (Vec<Vec<f32>>, Vec<String>) {
+        self.graph.outputs.extend(outputs);
+        let names: Vec<String> =
+            outputs.iter().map(|&y| self.graph.value(y).unwrap().name.clone()).collect();
+        let mut registry = Registry::builtin().unwrap();
+        registry.add_static(&PACKAGE).unwrap();
+        let profile = Profile { opencl: OpenCl::Off, ..Profile::default() };
+        let place = PlaceOptions { cores: cores.to_vec(), profile, ..PlaceOptions::default() };
+        let options = Options { place, ..Options::default() };
+        let model = Model::compile(self.graph, &mut registry, &options).unwrap();
+        let mut session = model.session();
+        let x = session.input_mut::<f32>("x").unwrap();
+        let places = std::iter::successors(Some(0.0f32), |n| Some(n + 1.0));
+        x.iter_mut().zip(places).for_each(|(x, place)| *x = place);
+        session.run().unwrap();
+        let steps = model.report().steps.iter().map(|s| format!("{} {}", s.op, s.outputs[0]));
+        let outputs = names.iter().map(|y| session.output(y).unwrap().to_vec());
+        (outputs.collect(), steps.collect())
+    }
+}
+
+const CPU: &[Core] = &[Core::CPU];
+
+#[test]
+fn a_kernel_gets_its_order_and_the_model_keeps_its_own() {
+    let mut net = Net::new(&[2, 2, 1, 3]);
+    let y = net.node("Channel", &[net.x], &[]);
+    let (outputs, steps) = net.run(&[y], CPU);
+    assert_eq!(outputs[0], [0., 1., 2., 4., 5., 6., 6., 7., 8., 10., 11., 12.]);
+    assert_eq!(steps, ["Transpose f32[2,1,3,2]", "Channel f32[2,1,3,2]", "Transpose f32[2,2,1,3]"]);
+}
+
+#[test]
+fn elementwise_nodes_follow() {
+    let mut net = Net::new(&[1, 2, 1, 3]);
+    let first = net.node("Channel", &[net.x], &[]);
+    let positive = net.node("Relu", &[first], &[]);
+    let per_channel = net.constant(&[1, 2, 1, 1], &[10., 20.]);
+    let per_column = net.constant(&[1, 1, 1, 3], &[100., 200., 300.]);
+    let one = net.constant(&[], &[1000.]);
+    let mut sum = positive;
+    for term in [per_channel, per_column, one, first] {
+        sum = net.node("Add", &[sum, term], &[]);
+    }
+    let y = net.node("Channel", &[sum], &[]);
+    let (outputs, steps) = net.run(&[y], CPU);
+    assert_eq!(outputs[0], [1110., 1212., 1314., 1129., 1231., 1333.]);
+    let turns: Vec<bool> = steps.iter().map(|s| s.starts_with("Transpose")).collect();
+    let count = turns.len();
+    assert_eq!((count, turns[0], turns[count - 1]), (9, true, true), "{steps:?}");
+    assert_eq!(turns.into_iter().filter(|&t| t).count(), 2, "{steps:?}");
+}
+
+#[test]
+fn joins_along_any_axis_follow() {
+    for (axis, wanted) in [
+        (1, vec![0., 1., 2., 4., 5., 6., 0., 1., 2., 5., 6., 7.]),
+        (-1, vec![0., 1., 2., 0., 1., 2., 4., 5., 6., 5., 6., 7.]),
+        (0, vec![0., 1., 2., 4., 5., 6., 0., 1., 2., 5., 6., 7.]),
+    ] {
+        let mut net = Net::new(&[1, 2, 1, 3]);
+        let a = net.node("Channel", &[net.x], &[]);
+        let b = net.node("Channel", &[a], &[]);
+        let both = net.node("Concat", &[a, b], &[("axis", Attr::Int(axis))]);
+        let y = net.node("Relu", &[both], &[]);
+        let (outputs, steps) = net.run(&[y], CPU);
+        assert_eq!(outputs[0], wanted, "axis {axis}");
+        assert_eq!(steps.len(), 6, "{steps:?}");
+        assert!(steps[3].starts_with("Concat") && steps[5].starts_with("Transpose"), "{steps:?}");
+    }
+}
+
+#[test]
+fn joined_channels_are_written_in_place() {
+    let mut net = Net::new(&[1, 2, 2, 2]);
+    let a = net.node("Channel", &[net.x], &[]);
+    let (left, right) = (net.node("Relu", &[a], &[]), net.node("Sigmoid", &[a], &[]));
+    let both = net.node("Concat", &[left, right], &[("axis", Attr::Int(1))]);
+    let y = net.node("Channel", &[both], &[]);
+    let (outputs, steps) = net.run(&[y], CPU);
+    let a: Vec<f32> = vec![0., 1., 2., 3., 5., 6., 7., 8.];
+    let sigmoid = a.iter().map(|x| 1.0 / (1.0 + (-x).exp()));
+    let joined = a.iter().copied().chain(sigmoid);
+    let channels = (0u8..4).flat_map(|channel| [f32::from(channel); 4]);
+    for ((found, wanted), channel) in outputs[0].iter().zip(joined).zip(channels) {
+        assert!((found - wanted - channel).abs() < 1e-6, "{:?}", outputs[0]);
+    }
+    assert!(!steps.iter().any(|s| s.starts_with("Concat")), "{steps:?}");
+}
+
+#[test]
+fn everyone_else_gets_the_order_of_the_model() {
+    let mut net = Net::new(&[1, 2, 1, 3]);
+    let a = net.node("Channel", &[net.x], &[]);
+    let column = net.node("Column", &[a], &[]);
+    let flat = net.node("Flatten", &[a], &[]);
+    let (outputs, steps) = net.run(&[column, flat, a], CPU);
+    assert_eq!(outputs[0], [0., 2., 4., 4., 6., 8.]);
+    assert_eq!(outputs[1], [0., 1., 2., 4., 5., 6.]);
+    assert_eq!(outputs[2], outputs[1]);
+    let turns = steps.iter().filter(|s| s.starts_with("Transpose")).count();
+    assert_eq!(turns, 2, "there and back, once: {steps:?}");
+}
+
+#[test]
+fn other_cores_get_the_order_of_the_model() {
+    let mut net = Net::new(&[1, 2, 1, 3]);
+    let a = net.node("Channel", &[net.x], &[]);
+    let positive = net.node("Relu", &[a], &[]);
+    let y = net.node("Channel", &[positive], &[]);
+    let (outputs, steps) = net.run(&[y], &[Core::GPU, Core::CPU]);
+    assert_eq!(outputs[0], [0., 1., 2., 5., 6., 7.]);
+    let ops: Vec<&str> = steps.iter().filter_map(|s| s.split(' ').next()).collect();
+    let round = ["Transpose", "Channel", "Transpose"];
+    assert_eq!(ops, [&round[..], &["Move", "Relu", "Move"], &round].concat());
+}
+
+#[test]
+fn one_channel_or_one_pixel_lies_alike_in_both_orders() {
+    for (dims, wanted) in
+        [([2, 1, 1, 3], [0., 1., 2., 3., 4., 5.]), ([1, 6, 1, 1], [0., 2., 4., 6., 8., 10.])]
+    {
+        let mut net = Net::new(&dims);
+        let y = net.node("Channel", &[net.x], &[]);
+        let (outputs, steps) = net.run(&[y], CPU);
+        assert_eq!(outputs[0], wanted);
+        assert_eq!(steps.len(), 1, "{steps:?}");
+    }
+}
+
+#[test]
+fn other_ranks_are_refused() {
+    let mut net = Net::new(&[2, 3]);
+    let y = net.node("Channel", &[net.x], &[]);
+    net.graph.outputs.push(y);
+    let mut registry = Registry::builtin().unwrap();
+    registry.add_static(&PACKAGE).unwrap();
+    let refused = Model::compile(net.graph, &mut registry, &Options::default()).unwrap_err();
+    let wanted = "runs on none of the cores asked for: cpu: input 0 is f32[2,3], wanted four fixed dimensions";
+    assert!(refused.to_string().ends_with(wanted), "{refused}");
+}
