@@ -4,7 +4,7 @@ use std::num::NonZero;
 use std::sync::Arc;
 
 use crate::graph::Graph;
-use crate::pass::patterns::{activation, qdq};
+use crate::pass::patterns::{activation, batch_norm, qdq};
 use crate::place::{self, PlaceError, PlaceOptions};
 use crate::plan::{Plan, PlanError, Report};
 use crate::pool::Pool;
@@ -74,6 +74,7 @@ impl Model {
         options: &Options,
     ) -> Result<Self, CompileError> {
         let mut resolved = registry.resolve(graph, &options.bind)?;
+        batch_norm::fold(&mut resolved, registry);
         activation::hand_over(&mut resolved, registry);
         let fixed = qdq::fixed_forms(&resolved);
         let placement = place::assign(resolved, &fixed, registry, &options.place)?;

@@ -341,7 +341,7 @@ impl Facts {
     /// The kernel can add a bias when it stores its output.
     pub const TAKES_BIAS: Self = Self(1 << 4);
     /// Its kernels can apply an activation when they store output 0. It has a text parameter `activation`,
-    /// by default `None`, in which the host may put the type of an operator: `Relu`.
+    /// by default `None`, in which the host may put `Relu`, at least 0, or `Relu6`, at most 6 as well.
     pub const TAKES_ACTIVATION: Self = Self(1 << 5);
     /// The kernel can add a residual when it stores its output.
     pub const TAKES_RESIDUAL: Self = Self(1 << 6);

@@ -3,11 +3,12 @@
 use std::marker::PhantomData;
 
 use udo_api::{
-    Code, Core, DType, Dim, Encoding, Error, ExecError, FinalizeCx, InPlace, InferCx, Io, Kernel,
-    KernelDef, KernelFlags, MAX_RANK, Node, Pair, Param, Shape, Status, TensorDesc, TypeRule,
-    TypeSet, input, input_like, output_like, types,
+    Code, Core, DType, Dim, Element, Encoding, Error, ExecError, FinalizeCx, InPlace, InferCx, Io,
+    Kernel, KernelDef, KernelFlags, MAX_RANK, Node, Pair, Parallel, Param, Shape, Status,
+    TensorDesc, TypeRule, TypeSet, input, input_like, output_like, types,
 };
 
+use crate::map::PIECE;
 use crate::number::Number;
 use crate::walk::{Axes, Walk};
 
@@ -204,6 +205,50 @@ impl Broadcast {
         }
     }
 
+    /// The same, shared out among threads where no operand repeats.
+    pub(crate) fn apply_shared<T: Element>(
+        &self,
+        parallel: Parallel<'_>,
+        a: &[T],
+        b: &[T],
+        y: &mut [T],
+        f: impl Fn(T, T) -> T + Sync,
+    ) -> Result<(), ExecError> {
+        if !self.is_plain() {
+            self.apply(a, b, y, f);
+            return Ok(());
+        }
+        parallel.chunks_mut(&mut y[..self.len()], PIECE, |piece, y| {
+            let first = piece * PIECE;
+            let pairs = a[first..].iter().zip(&b[first..]);
+            y.iter_mut().zip(pairs).for_each(|(y, (&a, &b))| *y = f(a, b));
+            Ok(())
+        })
+    }
+
+    /// Whether element meets element.
+    fn is_plain(&self) -> bool {
+        self.rank == 1 && self.a[0] == 1 && self.b[0] == 1
+    }
+
+    /// [`Self::apply_in_place`], shared out among threads as by [`Self::apply_shared`].
+    fn apply_in_place_shared<T: Element>(
+        &self,
+        parallel: Parallel<'_>,
+        y: &mut [T],
+        b: &[T],
+        f: impl Fn(T, T) -> T + Sync,
+    ) -> Result<(), ExecError> {
+        if !self.is_plain() {
+            self.apply_in_place(y, b, f);
+            return Ok(());
+        }
+        parallel.chunks_mut(&mut y[..self.len()], PIECE, |piece, y| {
+            y.iter_mut().zip(&b[piece * PIECE..]).for_each(|(y, &b)| *y = f(*y, b));
+            Ok(())
+        })
+    }
+
     /// The same where `y` holds the elements of `a`.
     pub(crate) fn apply_in_place<T: Copy>(&self, y: &mut [T], b: &[T], f: impl Fn(T, T) -> T) {
         if self.a[..self.rank].contains(&0) {
@@ -288,9 +333,10 @@ fn execute<F: PairFn, T: Number>(
 ) -> Result<(), ExecError> {
     let plan = plan_of_run(fixed, &io)?;
     let b = io.inputs.get::<T>(1)?;
+    let parallel = io.parallel;
     match io.pair::<T>(0, 0)? {
-        Pair::Apart(a, y) => plan.apply(a, b, y, F::of),
-        Pair::Same(y) => plan.apply_in_place(y, b, F::of),
+        Pair::Apart(a, y) => plan.apply_shared(parallel, a, b, y, F::of)?,
+        Pair::Same(y) => plan.apply_in_place_shared(parallel, y, b, F::of)?,
     }
     io.outputs.set_shape(0, plan.shape())
 }

@@ -8,7 +8,7 @@ use udo_api::{
 };
 
 /// Elements that a thread takes at a time.
-const PIECE: usize = 1 << 15;
+pub(crate) const PIECE: usize = 1 << 15;
 
 /// What an operator computes of each element.
 pub(crate) trait MapFn<T: Copy>: Send + Sync + 'static {

@@ -6,9 +6,13 @@ use udo_api::{DType, Element, Error};
 pub(crate) trait Number: Element + PartialOrd {
     const ZERO: Self;
     const LOWEST: Self;
+    /// The number nearest to this one.
+    fn nearest(number: f64) -> Self;
     fn plus(self, other: Self) -> Self;
     fn minus(self, other: Self) -> Self;
     fn times(self, other: Self) -> Self;
+    /// The quotient; of integers without its fraction, and 0 over 0.
+    fn over(self, other: Self) -> Self;
 }
 
 macro_rules! floats {
@@ -17,11 +21,15 @@ macro_rules! floats {
             const ZERO: Self = 0.0;
             const LOWEST: Self = <$t>::NEG_INFINITY;
             #[inline]
+            fn nearest(number: f64) -> Self { number as Self }
+            #[inline]
             fn plus(self, other: Self) -> Self { self + other }
             #[inline]
             fn minus(self, other: Self) -> Self { self - other }
             #[inline]
             fn times(self, other: Self) -> Self { self * other }
+            #[inline]
+            fn over(self, other: Self) -> Self { self / other }
         }
     )*};
 }
@@ -32,11 +40,17 @@ macro_rules! integers {
             const ZERO: Self = 0;
             const LOWEST: Self = <$t>::MIN;
             #[inline]
+            fn nearest(number: f64) -> Self { number as Self }
+            #[inline]
             fn plus(self, other: Self) -> Self { self.wrapping_add(other) }
             #[inline]
             fn minus(self, other: Self) -> Self { self.wrapping_sub(other) }
             #[inline]
             fn times(self, other: Self) -> Self { self.wrapping_mul(other) }
+            #[inline]
+            fn over(self, other: Self) -> Self {
+                if other == 0 { 0 } else { self.wrapping_div(other) }
+            }
         }
     )*};
 }
@@ -105,7 +119,6 @@ macro_rules! of_code {
 /// A floating-point type that kernels compute in.
 pub(crate) trait Real: Number {
     fn of(value: f64) -> Self;
-    fn over(self, other: Self) -> Self;
     fn exp(self) -> Self;
 }
 
@@ -114,8 +127,6 @@ macro_rules! reals {
         impl Real for $t {
             #[inline]
             fn of(value: f64) -> Self { value as Self }
-            #[inline]
-            fn over(self, other: Self) -> Self { self / other }
             #[inline]
             fn exp(self) -> Self { <$t>::exp(self) }
         }

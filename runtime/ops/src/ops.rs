@@ -4,15 +4,22 @@ use udo_api::{KernelDef, OpDef};
 
 mod add;
 mod average_pool;
+mod batch_normalization;
 mod cast;
+mod clip;
 mod concat;
 mod conv;
 mod dequantize_linear;
+mod div;
+mod dropout;
+mod erf;
 mod flatten;
 mod gather;
 mod gemm;
 mod global_average_pool;
 mod identity;
+mod layer_normalization;
+mod lrn;
 mod lstm;
 mod mat_mul;
 mod max_pool;
@@ -26,20 +33,29 @@ mod sigmoid;
 mod softmax;
 mod split;
 mod sub;
+mod sum;
 mod transpose;
+mod unsqueeze;
 
 const ENTRIES: &[(OpDef, &[KernelDef])] = &[
     (add::OP, add::KERNELS),
     (average_pool::OP, average_pool::KERNELS),
+    (batch_normalization::OP, batch_normalization::KERNELS),
     (cast::OP, cast::KERNELS),
+    (clip::OP, clip::KERNELS),
     (concat::OP, concat::KERNELS),
     (conv::OP, conv::KERNELS),
     (dequantize_linear::OP, dequantize_linear::KERNELS),
+    (div::OP, div::KERNELS),
+    (dropout::OP, dropout::KERNELS),
+    (erf::OP, erf::KERNELS),
     (flatten::OP, flatten::KERNELS),
     (gather::OP, gather::KERNELS),
     (gemm::OP, gemm::KERNELS),
     (global_average_pool::OP, global_average_pool::KERNELS),
     (identity::OP, identity::KERNELS),
+    (layer_normalization::OP, layer_normalization::KERNELS),
+    (lrn::OP, lrn::KERNELS),
     (lstm::OP, lstm::KERNELS),
     (mat_mul::OP, mat_mul::KERNELS),
     (max_pool::OP, max_pool::KERNELS),
@@ -53,7 +69,9 @@ const ENTRIES: &[(OpDef, &[KernelDef])] = &[
     (softmax::OP, softmax::KERNELS),
     (split::OP, split::KERNELS),
     (sub::OP, sub::KERNELS),
+    (sum::OP, sum::KERNELS),
     (transpose::OP, transpose::KERNELS),
+    (unsqueeze::OP, unsqueeze::KERNELS),
 ];
 
 /// Every operator.

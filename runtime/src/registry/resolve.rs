@@ -187,6 +187,14 @@ impl Resolved {
         id
     }
 
+    /// Adds a value that is known from the start.
+    pub(crate) fn add_constant(&mut self, name: &str, tensor: Tensor) -> ValueId {
+        let desc = *tensor.desc();
+        let id = self.graph.add_constant(name, tensor);
+        self.descs.resize(id.index() + 1, desc);
+        id
+    }
+
     /// The description of a value; absent for a port that the node leaves out.
     pub fn desc(&self, value: Option<ValueId>) -> TensorDesc {
         value.and_then(|v| self.descs.get(v.index())).copied().unwrap_or(TensorDesc::ABSENT)

@@ -79,9 +79,10 @@ fn activation(node: &Node<'_>) -> Result<Activation, Error> {
     match node.text("activation")? {
         "None" => Ok(Activation::None),
         "Relu" => Ok(Activation::Relu),
-        other => {
-            Err(Error::new(format!("parameter \"activation\" is {other:?}, wanted None or Relu")))
-        }
+        "Relu6" => Ok(Activation::Relu6),
+        other => Err(Error::new(format!(
+            "parameter \"activation\" is {other:?}, wanted None, Relu or Relu6"
+        ))),
     }
 }
 

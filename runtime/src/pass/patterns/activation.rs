@@ -1,96 +1,84 @@
 //! Activations that the operator before them applies when it stores its output.
 //!
 //! An operator with the fact `TAKES_ACTIVATION` has a text parameter `activation`, which is `None` unless this pass
-//! names the operator to apply. The node of the activation stays, with the bytes of its input as its output.
+//! names what to apply. The node of the activation stays, with the bytes of its input as its output.
 
 use udo_api::Facts;
 
-use crate::graph::{Graph, ValueId};
-use crate::registry::{Binding, ParamSetting, Params, Registry, Resolved};
+use super::{Uses, identity, stand_aside};
+use crate::graph::Node;
+use crate::registry::{ParamSetting, Registry, Resolved};
 
-/// The built-in operators that may be applied.
-const ACTIVATIONS: &[&str] = &["Relu"];
-/// The parameter that says which one is.
+/// The parameter that says what is applied.
 const PARAMETER: &str = "activation";
 
 /// Hands every activation to the node before it, where that node can apply it and nobody else reads what it
 /// made without.
 pub fn hand_over(resolved: &mut Resolved, registry: &Registry) {
-    let builtin = |package| registry.is_builtin(package);
-    let Some(identity) = registry.ops_named("Identity").find(|op| builtin(op.package)) else {
-        return;
-    };
+    let Some(identity) = identity(registry) else { return };
     let uses = Uses::of(&resolved.graph);
     for at in 0..resolved.bindings.len() {
-        let Some((maker, name)) = taker(resolved, &uses, at)
-            .filter(|_| resolved.bindings.get(at).is_some_and(|binding| builtin(binding.package)))
-        else {
-            continue;
-        };
+        let Some((maker, name)) = taker(resolved, registry, &uses, at) else { continue };
         let set = resolved.bindings.get_mut(maker).is_some_and(|binding| {
             let none = ParamSetting::Text("None".to_owned());
             binding.params.replace(PARAMETER, &none, ParamSetting::Text(name.to_owned()))
         });
-        if let Some(binding) = resolved.bindings.get_mut(at).filter(|_| set) {
-            let (package, op) = (identity.package, identity.def);
-            *binding = Binding { package, op, params: Params::default() };
+        if set {
+            stand_aside(resolved, at, &identity);
         }
     }
 }
 
 /// The node that can take over what the node at `at` does, and the name of that.
-fn taker(resolved: &Resolved, uses: &Uses, at: usize) -> Option<(usize, &'static str)> {
+fn taker(
+    resolved: &Resolved,
+    registry: &Registry,
+    uses: &Uses,
+    at: usize,
+) -> Option<(usize, &'static str)> {
     let node = resolved.graph.nodes.get(at)?;
-    let name = ACTIVATIONS.iter().find(|&&name| name == node.op)?;
-    let (x, y) = (node.input(0)?, node.output(0)?);
-    let maker = uses.maker(x)?;
+    let op = |at: usize| {
+        let binding = resolved.bindings.get(at)?;
+        registry.is_builtin(binding.package).then(|| binding.op.schema().name())
+    };
+    let name = match op(at)? {
+        "Relu" => "Relu",
+        "Clip" => clip(resolved, node)?,
+        _ => return None,
+    };
     let facts = |at: usize| resolved.bindings.get(at).map(|b| b.op.schema().known_facts());
     // A join is spared where the activation writes its part, which costs no more than a pass.
-    let joined = uses.only_reader(y).and_then(facts).is_some_and(|f| f.has(Facts::JOINS));
-    let takes = facts(maker)?.has(Facts::TAKES_ACTIVATION);
-    (takes && !joined && uses.only_reader(x) == Some(at)).then_some((maker, *name))
+    let reader = uses.only_reader(node.output(0)?);
+    if reader.and_then(facts).is_some_and(|f| f.has(Facts::JOINS)) {
+        return None;
+    }
+    let (mut reader, mut read) = (at, node.input(0)?);
+    loop {
+        let maker = uses.maker(read).filter(|_| uses.only_reader(read) == Some(reader))?;
+        if facts(maker)?.has(Facts::TAKES_ACTIVATION) {
+            return Some((maker, name));
+        }
+        // A node whose work another one does is not in the way.
+        op(maker).filter(|&op| op == "Identity")?;
+        (reader, read) = (maker, resolved.graph.nodes.get(maker)?.input(0)?);
+    }
 }
 
-/// Who makes and who reads each value.
-struct Uses {
-    makers: Vec<Option<usize>>,
-    /// Nothing where there is another number of them than one.
-    readers: Vec<Option<usize>>,
-}
-
-impl Uses {
-    fn of(graph: &Graph) -> Self {
-        let count = graph.values.len();
-        let (mut makers, mut readers) = (vec![None; count], vec![Vec::new(); count]);
-        for (at, node) in graph.nodes.iter().enumerate() {
-            if let Some(maker) = node.output(0).and_then(|v| makers.get_mut(v.index())) {
-                *maker = Some(at);
-            }
-            for value in node.inputs.iter().flatten() {
-                if let Some(readers) = readers.get_mut(value.index()) {
-                    readers.push(Some(at));
-                }
-            }
-        }
-        // The caller reads outputs.
-        for value in &graph.outputs {
-            if let Some(readers) = readers.get_mut(value.index()) {
-                readers.push(None);
-            }
-        }
-        let only = |readers: Vec<Option<usize>>| match readers[..] {
-            [reader] => reader,
+/// What a clip by constants is called, if it has a name.
+fn clip(resolved: &Resolved, node: &Node) -> Option<&'static str> {
+    let bound = |port: usize, open: f32| match node.input(port) {
+        Some(value) => match resolved.constant(Some(value))?.get::<f32>()? {
+            [bound] => Some(*bound),
             _ => None,
-        };
-        Self { makers, readers: readers.into_iter().map(only).collect() }
-    }
-
-    /// The node whose first output the value is.
-    fn maker(&self, value: ValueId) -> Option<usize> {
-        self.makers.get(value.index()).copied().flatten()
-    }
-
-    fn only_reader(&self, value: ValueId) -> Option<usize> {
-        self.readers.get(value.index()).copied().flatten()
+        },
+        None => Some(open),
+    };
+    // Nodes of older operator sets have attributes instead, and stay as they are.
+    let bare = node.attrs.is_empty();
+    let bounds = [bound(1, f32::NEG_INFINITY)?, bound(2, f32::INFINITY)?];
+    match bounds.map(f32::to_bits) {
+        [low, high] if bare && low == 0 && high == 6f32.to_bits() => Some("Relu6"),
+        [low, high] if bare && low == 0 && high == f32::INFINITY.to_bits() => Some("Relu"),
+        _ => None,
     }
 }

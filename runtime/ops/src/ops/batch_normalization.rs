@@ -1,0 +1,177 @@
+//! Each channel less its mean, over its deviation, scaled and moved: with statistics that the model holds.
+
+use std::marker::PhantomData;
+
+use udo_api::{
+    Core, DType, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef,
+    OpSchema, Param, Port, TypeRule, Value, Workspace, input, input_like, output_like, types,
+};
+
+use crate::map;
+use crate::turn::{ChannelsLast, ChannelsSecond, Order};
+use crate::walk::Around;
+
+pub(crate) const OP: OpDef = OpDef::of::<BatchNormalization>();
+pub(crate) const KERNELS: &[KernelDef] = &[kernel::<ChannelsLast>(), kernel::<ChannelsSecond>()];
+
+const RULES: &[TypeRule] = &[
+    input(0, types::F32),
+    input_like(1, 0),
+    input_like(2, 0),
+    input_like(3, 0),
+    input_like(4, 0),
+    output_like(0, 0),
+];
+
+const fn kernel<O: Order>() -> KernelDef {
+    KernelDef::new::<Normalized<O>>("BatchNormalization", Core::CPU)
+        .types(RULES)
+        .flags(O::SIDES.flags())
+}
+
+struct BatchNormalization;
+
+impl Op for BatchNormalization {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "BatchNormalization",
+        &[
+            Port::required("X", types::F32),
+            Port::required("scale", types::F32),
+            Port::required("B", types::F32),
+            Port::required("input_mean", types::F32),
+            Port::required("input_var", types::F32),
+        ],
+        &[Port::required("Y", types::F32)],
+        &[
+            Param::scalar("epsilon", DType::F32).default(Value::float(1e-5)),
+            // Before opset 7.
+            Param::scalar("is_test", DType::I64).default(Value::int(1)),
+            // Of training.
+            Param::scalar("momentum", DType::F32).optional(),
+            // Before opset 9.
+            Param::scalar("spatial", DType::I64).default(Value::int(1)),
+            Param::scalar("training_mode", DType::I64).default(Value::int(0)),
+        ],
+    )
+    .facts(Facts::LAYOUT_SENSITIVE);
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        if cx.flag("training_mode")? || !cx.flag("is_test")? || !cx.flag("spatial")? {
+            return Err(Error::new("it asks for training, or for statistics of single positions"));
+        }
+        let x = cx.input(0)?;
+        let channels = x.full_shape().dim(1).map_or(1, |dim| dim.bound());
+        if x.rank() < 1 {
+            return Err(Error::new(format!("input 0 is {x}, wanted rank 1 or more")));
+        }
+        for port in 1..5 {
+            let found = cx.input(port)?;
+            if found.shape() != [channels] {
+                return Err(Error::new(format!("input {port} is {found}, wanted [{channels}]")));
+            }
+        }
+        map::infer(cx)
+    }
+}
+
+struct Normalized<O> {
+    order: PhantomData<O>,
+    around: Around,
+    epsilon: f32,
+}
+
+impl<O: Order> Kernel for Normalized<O> {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let x = cx.input(0)?;
+        let axis = if O::SIDES.input { x.rank() - 1 } else { 1 };
+        let around = Around::axis(x.shape(), axis);
+        Ok(Self { order: PhantomData, around, epsilon: cx.float32("epsilon")? })
+    }
+
+    fn workspace(&self) -> Workspace {
+        Workspace::of::<f32>(self.around.len).and::<f32>(self.around.len)
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io { inputs, mut outputs, mut scratch, parallel, .. } = io;
+        let Around { len, inner, .. } = self.around;
+        let (factors, terms) = (scratch.take::<f32>(len)?, scratch.take::<f32>(len)?);
+        let [scale, bias] = [inputs.get::<f32>(1)?, inputs.get::<f32>(2)?];
+        let [mean, variance] = [inputs.get::<f32>(3)?, inputs.get::<f32>(4)?];
+        for (channel, (factor, term)) in factors.iter_mut().zip(&mut *terms).enumerate() {
+            *factor = scale[channel] / (variance[channel] + self.epsilon).sqrt();
+            *term = bias[channel] - mean[channel] * *factor;
+        }
+        let (factors, terms) = (&*factors, &*terms);
+        let (x, y) = (inputs.get::<f32>(0)?, outputs.take::<f32>(0)?);
+        if inner == 1 {
+            let piece_len = map::PIECE.div_ceil(len.max(1)) * len.max(1);
+            return parallel.chunks_mut(y, piece_len, |piece, y| {
+                let x = &x[piece * piece_len..][..y.len()];
+                for (x, y) in x.chunks_exact(len).zip(y.chunks_exact_mut(len)) {
+                    let by = factors.iter().zip(terms);
+                    y.iter_mut().zip(x).zip(by).for_each(|((y, x), (f, t))| *y = x * f + t);
+                }
+                Ok(())
+            });
+        }
+        parallel.chunks_mut(y, inner, |plane, y| {
+            let (factor, term) = (factors[plane % len], terms[plane % len]);
+            let x = &x[plane * inner..][..y.len()];
+            y.iter_mut().zip(x).for_each(|(y, x)| *y = x * factor + term);
+            Ok(())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{Run, assert_near, noise, tensor};
+
+    fn run(dims: &[usize], channels: usize) -> Run {
+        let x = noise(dims.iter().product());
+        let per_channel = |from: f32| -> Vec<f32> {
+            (0..channels).map(|channel| from + channel as f32 * 0.25).collect()
+        };
+        let mut run = Run::new("BatchNormalization").input(tensor(dims, &x));
+        for from in [0.5, -1.0, 0.1, 0.3] {
+            run = run.constant(tensor(&[channels], &per_channel(from)));
+        }
+        run
+    }
+
+    #[test]
+    fn channels_are_normalized() {
+        for dims in [
+            vec![2, 5, 3, 4],
+            vec![1, 3, 7],
+            vec![4, 6],
+            vec![3],
+            vec![1, 2, 1, 1],
+            vec![2, 3, 0, 4],
+        ] {
+            let channels = dims.get(1).copied().unwrap_or(1);
+            let inner: usize = dims.iter().skip(2).product();
+            let x = noise(dims.iter().product());
+            let wanted: Vec<f64> = x
+                .iter()
+                .enumerate()
+                .map(|(at, &x)| {
+                    let step = (at / inner % channels) as f64 * 0.25;
+                    let deviation = (0.3 + step + 1e-3f64).sqrt();
+                    (f64::from(x) - 0.1 - step) / deviation * (0.5 + step) - 1.0 + step
+                })
+                .collect();
+            let y = run(&dims, channels).float("epsilon", 1e-3).threads(2).one();
+            assert_near(&y.values::<f32>(), &wanted, 1e-5);
+        }
+    }
+
+    #[test]
+    fn training_and_misfits_are_refused() {
+        let why = "it asks for training, or for statistics of single positions";
+        assert_eq!(run(&[1, 2], 2).int("training_mode", 1).error(), why);
+        assert_eq!(run(&[1, 2], 2).int("spatial", 0).error(), why);
+        assert_eq!(run(&[1, 2], 3).error(), "input 1 is f32[3], wanted [2]");
+    }
+}

@@ -1,0 +1,125 @@
+//! The input unchanged, as dropout is for training.
+
+use udo_api::{
+    Bool, Core, DType, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op,
+    OpDef, OpSchema, Param, Port, TypeSet, Value, input, output_like, types,
+};
+
+pub(crate) const OP: OpDef = OpDef::of::<Dropout>();
+pub(crate) const KERNELS: &[KernelDef] =
+    &[KernelDef::new::<Kept>("Dropout", Core::CPU).types(&[input(0, TYPES), output_like(0, 0)])];
+
+const TYPES: TypeSet = types::F32.or(types::F64).or(types::F16);
+
+struct Dropout;
+
+impl Op for Dropout {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "Dropout",
+        &[
+            Port::required("data", TYPES),
+            Port::optional("ratio", TYPES),
+            Port::optional("training_mode", types::BOOL),
+        ],
+        &[Port::required("output", TYPES), Port::optional("mask", types::ANY)],
+        &[
+            // Before opset 7.
+            Param::scalar("is_test", DType::I64).default(Value::int(1)),
+            // Before opset 12.
+            Param::scalar("ratio", DType::F32).optional(),
+            Param::scalar("seed", DType::I64).optional(),
+        ],
+    )
+    .facts(Facts::VIEW);
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let x = cx.input(0)?;
+        if cx.has_input(2) {
+            match cx.constant::<Bool>(2)? {
+                Some([training]) if !training.get() => {}
+                Some(_) => return Err(Error::new("input 2 asks for training")),
+                None => return Err(Error::new("input 2 is computed, wanted false in the model")),
+            }
+        }
+        if !cx.flag("is_test")? {
+            return Err(Error::new("parameter \"is_test\" is 0, which asks for training"));
+        }
+        cx.set_output(0, x)?;
+        if cx.output_count() < 2 {
+            return Ok(());
+        }
+        // The mask was a number before opset 10.
+        let old = (1..10).contains(&cx.opset());
+        let mask = if old { x.dtype().unwrap_or(DType::F32) } else { DType::Bool };
+        cx.set_output(1, x.with_dtype(mask))
+    }
+}
+
+/// Keeps everything, and says so where a mask is wanted.
+struct Kept {
+    has_mask: bool,
+    run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
+}
+
+impl Kernel for Kept {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let has_mask = cx.has_output(1);
+        if has_mask && cx.output(1)?.dtype() != Some(DType::Bool) {
+            let mask = cx.output(1)?;
+            return Err(Error::new(format!("output 1 is {mask}, wanted the mask of opset 10")));
+        }
+        let run = of_type!(
+            cx.input(0)?.dtype(),
+            [F32 = f32, F64 = f64, F16 = udo_api::F16],
+            T => execute::<T> as fn(&Self, Io<'_>) -> _
+        )?;
+        Ok(Self { has_mask, run })
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        (self.run)(self, io)
+    }
+}
+
+fn execute<T: udo_api::Element>(kernel: &Kept, mut io: Io<'_>) -> Result<(), ExecError> {
+    io.outputs.take::<T>(0)?.copy_from_slice(io.inputs.get::<T>(0)?);
+    if kernel.has_mask {
+        io.outputs.take::<Bool>(1)?.fill(Bool::from(true));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use udo_api::Bool;
+
+    use crate::testing::{Run, tensor};
+
+    #[test]
+    fn everything_is_kept() {
+        let x = tensor(&[2], &[1f32, -2.0]);
+        assert_eq!(Run::new("Dropout").input(x.clone()).one().values::<f32>(), [1.0, -2.0]);
+        let ratio = tensor(&[], &[0.5f32]);
+        let run = Run::new("Dropout").input(x).constant(ratio);
+        let both = run.constant(tensor(&[], &[Bool::from(false)])).outputs(2).all();
+        assert_eq!(both[0].values::<f32>(), [1.0, -2.0]);
+        assert_eq!(both[1].values::<Bool>(), [Bool::from(true); 2]);
+        let old = Run::new("Dropout").opset(7).input(tensor(&[1], &[1f32])).outputs(2);
+        assert_eq!(old.error(), "output 1 is f32[1], wanted the mask of opset 10");
+    }
+
+    #[test]
+    fn training_is_refused() {
+        let run = |training| {
+            let run = Run::new("Dropout").input(tensor(&[1], &[1f32])).absent();
+            run.constant(tensor(&[], &[Bool::from(training)]))
+        };
+        assert_eq!(run(false).one().values::<f32>(), [1.0]);
+        assert_eq!(run(true).error(), "input 2 asks for training");
+        let run = Run::new("Dropout").input(tensor(&[1], &[1f32])).absent();
+        let run = run.input(tensor(&[], &[Bool::from(false)]));
+        assert_eq!(run.error(), "input 2 is computed, wanted false in the model");
+        let run = Run::new("Dropout").opset(6).input(tensor(&[1], &[1f32])).int("is_test", 0);
+        assert_eq!(run.error(), "parameter \"is_test\" is 0, which asks for training");
+    }
+}

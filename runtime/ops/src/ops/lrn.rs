@@ -1,0 +1,146 @@
+//! Each element over a power of the squares around it in the neighbouring channels.
+
+use udo_api::{
+    Core, DType, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op,
+    OpDef, OpSchema, Param, Port, Value, input, output_like, types,
+};
+
+use crate::map;
+use crate::simd::rows::{Lrn, lrn};
+use crate::turn::Sides;
+use crate::walk::Around;
+
+pub(crate) const OP: OpDef = OpDef::of::<Normalization>();
+pub(crate) const KERNELS: &[KernelDef] = &[
+    KernelDef::new::<Pixels>("LRN", Core::CPU)
+        .types(&[input(0, types::F32), output_like(0, 0)])
+        .flags(Sides::BOTH.flags()),
+    KernelDef::new::<Planes>("LRN", Core::CPU).types(&[input(0, types::F32), output_like(0, 0)]),
+];
+
+struct Normalization;
+
+impl Op for Normalization {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "LRN",
+        &[Port::required("X", types::F32)],
+        &[Port::required("Y", types::F32)],
+        &[
+            Param::scalar("alpha", DType::F32).default(Value::float(1e-4)),
+            Param::scalar("beta", DType::F32).default(Value::float(0.75)),
+            Param::scalar("bias", DType::F32).default(Value::float(1.0)),
+            Param::scalar("size", DType::I64),
+        ],
+    )
+    .facts(Facts::LAYOUT_SENSITIVE);
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let x = cx.input(0)?;
+        if x.rank() < 2 {
+            return Err(Error::new(format!("input 0 is {x}, wanted rank 2 or more")));
+        }
+        map::infer(cx)
+    }
+}
+
+fn read(node: &Node<'_>) -> Result<Lrn, Error> {
+    let size = node.int("size")?;
+    let found = || Error::new(format!("parameter \"size\" is {size}, wanted 1 or more"));
+    let size = usize::try_from(size).ok().filter(|&size| size > 0).ok_or_else(found)?;
+    let [alpha, beta, bias] =
+        [node.float32("alpha")?, node.float32("beta")?, node.float32("bias")?];
+    Ok(Lrn { size, alpha, beta, bias })
+}
+
+/// Where the channels are last.
+struct Pixels {
+    lrn: Lrn,
+    channels: usize,
+}
+
+impl Kernel for Pixels {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let channels = cx.input(0)?.shape().last().copied().unwrap_or(1).max(1);
+        Ok(Self { lrn: read(cx)?, channels })
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io { inputs, mut outputs, parallel, .. } = io;
+        let (x, y) = (inputs.get::<f32>(0)?, outputs.take::<f32>(0)?);
+        let piece_len = map::PIECE.div_ceil(self.channels) * self.channels;
+        parallel.chunks_mut(y, piece_len, |piece, y| {
+            lrn(&x[piece * piece_len..][..y.len()], self.channels, &self.lrn, y);
+            Ok(())
+        })
+    }
+}
+
+/// Channel by channel.
+struct Planes {
+    lrn: Lrn,
+    around: Around,
+}
+
+impl Kernel for Planes {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        Ok(Self { lrn: read(cx)?, around: Around::axis(cx.input(0)?.shape(), 1) })
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io { inputs, mut outputs, .. } = io;
+        let (x, y) = (inputs.get::<f32>(0)?, outputs.take::<f32>(0)?);
+        let Around { len, inner, .. } = self.around;
+        let Lrn { size, alpha, beta, bias } = self.lrn;
+        let (before, behind) = ((size - 1) / 2, size / 2);
+        let image = (len * inner).max(1);
+        for (x, y) in x.chunks_exact(image).zip(y.chunks_exact_mut(image)) {
+            for (at, y) in y.iter_mut().enumerate() {
+                let (channel, place) = (at / inner, at % inner);
+                let window = channel.saturating_sub(before)
+                    ..len.min(channel.saturating_add(behind).saturating_add(1));
+                let squares: f32 = window.map(|c| x[c * inner + place].powi(2)).sum();
+                *y = x[at] / (bias + alpha / size as f32 * squares).powf(beta);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{Run, assert_near, noise, tensor};
+
+    #[test]
+    fn windows_end_with_the_channels() {
+        for (size, dims) in
+            [(3, vec![2, 7, 3, 2]), (4, vec![1, 5, 6]), (1, vec![2, 3]), (9, vec![1, 4, 1, 1])]
+        {
+            let len: usize = dims.iter().product();
+            let (channels, inner) = (dims[1], dims[2..].iter().product::<usize>());
+            let x = noise(len);
+            let run = Run::new("LRN").input(tensor(&dims, &x)).int("size", size);
+            let y = run.float("alpha", 0.5).float("beta", 0.6).float("bias", 2.0).one();
+            let mut wanted = Vec::new();
+            for at in 0..len {
+                let channel = (at / inner % channels) as i64;
+                let mut sum = 0.0;
+                for c in channel - (size - 1) / 2..=channel + size / 2 {
+                    if (0..channels as i64).contains(&c) {
+                        let from = at as i64 + (c - channel) * inner as i64;
+                        sum += f64::from(x[from as usize]).powi(2);
+                    }
+                }
+                wanted.push(f64::from(x[at]) / (2.0 + 0.5 / size as f64 * sum).powf(0.6));
+            }
+            assert_near(&y.values::<f32>(), &wanted, 1e-5);
+        }
+    }
+
+    #[test]
+    fn a_window_of_nothing_is_refused() {
+        let run = Run::new("LRN").input(tensor(&[1, 1, 1, 1], &[1f32])).int("size", 0);
+        assert_eq!(run.error(), "parameter \"size\" is 0, wanted 1 or more");
+        let run = Run::new("LRN").input(tensor(&[1], &[1f32])).int("size", 1);
+        assert_eq!(run.error(), "input 0 is f32[1], wanted rank 2 or more");
+    }
+}
