@@ -74,9 +74,9 @@ impl Model {
         options: &Options,
     ) -> Result<Self, CompileError> {
         let mut resolved = registry.resolve(graph, &options.bind)?;
-        batch_norm::fold(&mut resolved, registry);
-        activation::hand_over(&mut resolved, registry);
-        let fixed = qdq::fixed_forms(&resolved);
+        let mut fixed = qdq::fixed_forms(&resolved);
+        batch_norm::fold(&mut resolved, &mut fixed, registry);
+        activation::hand_over(&mut resolved, &mut fixed, registry);
         let placement = place::assign(resolved, &fixed, registry, &options.place)?;
         let plan = Plan::build(placement, registry)?;
         let threads = options.threads;

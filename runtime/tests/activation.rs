@@ -1,4 +1,4 @@
-//! Activations that the operator before them takes over.
+//! Activations and normalizations that the operator before them takes over.
 #![expect(clippy::unwrap_used, reason = "a graph that cannot be made fails the test")]
 
 use udo_api::types::F32;
@@ -6,7 +6,7 @@ use udo_api::{
     Core, DType, Error, ExecError, Facts, FinalizeCx, GuardAlloc, InferCx, Io, Kernel, KernelDef,
     Op, OpDef, OpSchema, PackageV1, Param, Port, Shape, Value,
 };
-use udo_runtime::graph::{DimSpec, Graph, Node, ValueId};
+use udo_runtime::graph::{Attr, DimSpec, Graph, Node, ValueId};
 use udo_runtime::memory::Tensor;
 use udo_runtime::model::{Model, Options};
 use udo_runtime::registry::Registry;
@@ -106,21 +106,50 @@ impl Net {
         y
     }
 
+    fn constant(&mut self, dims: &[usize], values: &[f32]) -> ValueId {
+        let tensor = Tensor::of(Shape::new(dims).unwrap(), values).unwrap();
+        self.graph.add_constant("constant", tensor)
+    }
+
+    /// `(x - mean) / sqrt(variance + 1) * scale + B`, which is `x / 2` of the first channel and `2 x` of the second.
+    fn batch_norm(&mut self, x: ValueId) -> ValueId {
+        let statistics = [[1.0f32, 2.0], [0.5, 0.0], [1.0, 0.0], [3.0, 0.0]];
+        let statistics = statistics.map(|values| self.constant(&[2], &values));
+        let y = self.node("BatchNormalization", &[&[x][..], &statistics].concat());
+        let node = self.graph.nodes.last_mut().unwrap();
+        node.attrs.push(("epsilon".to_owned(), Attr::Float(1.0)));
+        y
+    }
+
     /// A convolution that negates both channels.
     fn conv(&mut self, x: ValueId) -> ValueId {
-        let weights = Tensor::of(Shape::new(&[2, 2, 1, 1]).unwrap(), &[-1f32, 0., 0., -1.]);
-        let weights = self.graph.add_constant("weights", weights.unwrap());
+        let weights = self.constant(&[2, 2, 1, 1], &[-1., 0., 0., -1.]);
         self.node("Conv", &[x, weights])
     }
 
+    fn zero_point(&mut self) -> ValueId {
+        let tensor = Tensor::of(Shape::new(&[]).unwrap(), &[0u8]).unwrap();
+        self.graph.add_constant("zero point", tensor)
+    }
+
+    fn run(self, outputs: &[ValueId], relu: &str) -> (Vec<Vec<f32>>, Vec<String>) {
+        self.run_on(outputs, relu, &[Core::CPU])
+    }
+
     /// What comes of [-1, 2, -3, 4], and the steps that compute something.
-    fn run(mut self, outputs: &[ValueId], relu: &str) -> (Vec<Vec<f32>>, Vec<String>) {
+    fn run_on(
+        mut self,
+        outputs: &[ValueId],
+        relu: &str,
+        cores: &[Core],
+    ) -> (Vec<Vec<f32>>, Vec<String>) {
         self.graph.outputs.extend(outputs);
         let names: Vec<String> =
             outputs.iter().map(|&y| self.graph.value(y).unwrap().name.clone()).collect();
         let mut registry = Registry::builtin().unwrap();
         registry.add_static(&PACKAGE).unwrap();
         let mut options = Options::default();
+        options.place.cores = cores.to_vec();
         options.bind.bind.insert("Relu".to_owned(), relu.to_owned());
         let model = Model::compile(self.graph, &mut registry, &options).unwrap();
         let mut session = model.session();
@@ -198,14 +227,106 @@ fn parts_of_a_join_are_written_by_their_activation() {
     let (a, b) = (net.conv(net.x), net.conv(net.x));
     let (a, b) = (net.node("Relu", &[a]), net.node("Relu", &[b]));
     let both = net.node("Concat", &[a, b]);
-    net.graph
-        .nodes
-        .last_mut()
-        .unwrap()
-        .attrs
-        .push(("axis".to_owned(), udo_runtime::graph::Attr::Int(1)));
+    net.graph.nodes.last_mut().unwrap().attrs.push(("axis".to_owned(), Attr::Int(1)));
     let y = net.node("Relu", &[both]);
     let (outputs, steps) = net.run(&[y], "builtin");
     assert_eq!(outputs[0], [1., 0., 3., 0., 1., 0., 3., 0.]);
     assert_eq!(steps, ["Conv", "Conv", "Relu", "Relu", "Relu"]);
+}
+
+#[test]
+fn what_another_node_does_keeps_its_core_and_its_precision() {
+    let mut net = Net::new();
+    let sums = net.conv(net.x);
+    let positive = net.node("Relu", &[sums]);
+    // Half of the largest number would be lost in these codes.
+    let (scale, zero) = (net.constant(&[], &[0.75]), net.zero_point());
+    let codes = net.node("QuantizeLinear", &[positive, scale, zero]);
+    let y = net.node("DequantizeLinear", &[codes, scale, zero]);
+    let exact = net.node("Mul", &[positive, net.x]);
+    let (outputs, steps) = net.run_on(&[y, exact], "builtin", &[Core::DSP_V68, Core::CPU]);
+    assert_eq!(outputs[0], [0.75, 0., 3., 0.]);
+    assert_eq!(outputs[1], [-1., 0., -9., 0.]);
+    assert!(!steps.contains(&"Relu".to_owned()), "{steps:?}");
+}
+
+#[test]
+fn models_do_not_say_what_is_taken_over() {
+    let mut net = Net::new();
+    net.conv(net.x);
+    let relu = ("activation".to_owned(), Attr::Text("Relu".to_owned()));
+    net.graph.nodes.last_mut().unwrap().attrs.push(relu);
+    let mut registry = Registry::builtin().unwrap();
+    let refused = Model::compile(net.graph, &mut registry, &Options::default()).unwrap_err();
+    let wanted = "attribute \"activation\" is not a parameter of operator Conv, which has auto_pad, dilations, \
+                  group, kernel_shape, pads, strides";
+    assert!(refused.to_string().ends_with(wanted), "{refused}");
+}
+
+#[test]
+fn clips_with_a_name_are_taken_over() {
+    // The bounds, what comes of [1, -2, 3, -4], and whether a step is left.
+    let (low, open) = (f32::NEG_INFINITY, f32::INFINITY);
+    for (bounds, wanted, steps) in [
+        ([0., 6.], [1., 0., 3., 0.], 1),
+        ([0., open], [1., 0., 3., 0.], 1),
+        ([0., 2.], [1., 0., 2., 0.], 2),
+        ([-3., 6.], [1., -2., 3., -3.], 2),
+        ([low, 2.], [1., -2., 2., -4.], 2),
+    ] {
+        let mut net = Net::new();
+        let sums = net.conv(net.x);
+        let [low, high] = bounds.map(|bound| net.constant(&[], &[bound]));
+        let y = net.node("Clip", &[sums, low, high]);
+        let (outputs, found) = net.run(&[y], "builtin");
+        assert_eq!((outputs[0].as_slice(), found.len()), (&wanted[..], steps), "{bounds:?}");
+    }
+}
+
+#[test]
+fn a_normalization_goes_into_the_weights() {
+    let mut net = Net::new();
+    let sums = net.conv(net.x);
+    let normal = net.batch_norm(sums);
+    let y = net.node("Relu", &[normal]);
+    let (outputs, steps) = net.run(&[y], "builtin");
+    assert_eq!(outputs[0], [0.5, 0., 6., 0.]);
+    assert_eq!(steps, ["Conv"]);
+}
+
+#[test]
+fn a_normalization_moves_the_bias() {
+    let mut net = Net::new();
+    let weights = net.constant(&[2, 2, 1, 1], &[-1., 0., 0., -1.]);
+    let bias = net.constant(&[2], &[10., 20.]);
+    let sums = net.node("Conv", &[net.x, weights, bias]);
+    let y = net.batch_norm(sums);
+    let (outputs, steps) = net.run(&[y], "builtin");
+    assert_eq!(outputs[0], [5.5, 4., 46., 32.]);
+    assert_eq!(steps, ["Conv"]);
+}
+
+#[test]
+fn a_normalization_of_what_someone_else_reads_stays() {
+    let mut net = Net::new();
+    let sums = net.conv(net.x);
+    let y = net.batch_norm(sums);
+    let (outputs, steps) = net.run(&[y, sums], "builtin");
+    assert_eq!(outputs, [[0.5, -1., 6., -8.], [1., -2., 3., -4.]]);
+    assert_eq!(steps, ["Conv", "BatchNormalization"]);
+
+    let mut net = Net::new();
+    let y = net.batch_norm(net.x);
+    let (outputs, steps) = net.run(&[y], "builtin");
+    assert_eq!(outputs[0], [-0.5, 1., -6., 8.]);
+    assert_eq!(steps, ["BatchNormalization"]);
+
+    let mut net = Net::new();
+    let weights = net.node("Relu", &[net.x]);
+    let weights = net.node("GlobalAveragePool", &[weights]);
+    let sums = net.conv(net.x);
+    let sums = net.node("Mul", &[sums, weights]);
+    let y = net.batch_norm(sums);
+    let (_, steps) = net.run(&[y], "builtin");
+    assert_eq!(steps.last().unwrap(), "BatchNormalization");
 }

@@ -222,6 +222,23 @@ fn one_channel_or_one_pixel_lies_alike_in_both_orders() {
 }
 
 #[test]
+fn tensors_without_elements_are_no_single_numbers() {
+    for (dims, second) in
+        [([0, 2, 1, 3], vec![1, 2, 1, 1]), ([1, 2, 0, 3], vec![2, 1, 1]), ([2, 0, 1, 1], vec![])]
+    {
+        let mut net = Net::new(&dims);
+        let a = net.node("Channel", &[net.x], &[]);
+        let squashed = net.node("Sigmoid", &[a], &[]);
+        let twice = net.node("Add", &[squashed, a], &[]);
+        let term = vec![1.0; second.iter().product()];
+        let term = net.constant(&second, &term);
+        let y = net.node("Mul", &[twice, term], &[]);
+        let (outputs, _) = net.run(&[y], CPU);
+        assert_eq!(outputs[0], [0f32; 0], "{dims:?}");
+    }
+}
+
+#[test]
 fn other_ranks_are_refused() {
     let mut net = Net::new(&[2, 3]);
     let y = net.node("Channel", &[net.x], &[]);

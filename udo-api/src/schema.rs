@@ -330,13 +330,15 @@ impl Facts {
     pub const NONE: Self = Self(0);
     /// Output 0 is input 0's bytes under another shape.
     pub const VIEW: Self = Self(1);
-    /// Every output element depends on the input elements at its own place, after broadcasting.
+    /// Every output element depends on the input elements at its own place, after broadcasting. So where its
+    /// operands lie channels last, CPU kernels get them, and its outputs, in that order.
     pub const ELEMENTWISE: Self = Self(1 << 1);
     /// Fixed-point outputs take the encoding of input 0.
     pub const SAME_ENCODING: Self = Self(1 << 2);
     /// The result depends on which axis holds the channels.
     pub const LAYOUT_SENSITIVE: Self = Self(1 << 3);
-    /// Output 0 is the inputs side by side along one axis.
+    /// Output 0 is the inputs side by side along one axis. If a parameter `axis` says which, CPU kernels may get
+    /// operands that lie channels last, with the axis there.
     pub const JOINS: Self = Self(1 << 7);
     /// The kernel can add a bias when it stores its output.
     pub const TAKES_BIAS: Self = Self(1 << 4);

@@ -3,9 +3,9 @@
 use std::marker::PhantomData;
 
 use udo_api::{
-    Code, Core, DType, Dim, Element, Encoding, Error, ExecError, FinalizeCx, InPlace, InferCx, Io,
-    Kernel, KernelDef, KernelFlags, MAX_RANK, Node, Pair, Parallel, Param, Shape, Status,
-    TensorDesc, TypeRule, TypeSet, input, input_like, output_like, types,
+    Code, Core, DType, Dim, Element, Encoding, Error, ExecError, Facts, FinalizeCx, InPlace,
+    InferCx, Io, Kernel, KernelDef, KernelFlags, MAX_RANK, Node, OpSchema, Pair, Parallel, Param,
+    Port, Shape, Status, TensorDesc, TypeRule, TypeSet, input, input_like, output_like, types,
 };
 
 use crate::map::PIECE;
@@ -15,6 +15,14 @@ use crate::walk::{Axes, Walk};
 /// What an operator of two operands computes of each pair of elements.
 pub(crate) trait PairFn: Send + Sync + 'static {
     fn of<T: Number>(a: T, b: T) -> T;
+}
+
+/// The schema of a broadcasting operator.
+pub(crate) const fn schema(name: &'static str) -> OpSchema {
+    const OPERANDS: TypeSet = ARITHMETIC.or(types::F16);
+    const IN: &[Port] = &[Port::required("A", OPERANDS), Port::required("B", OPERANDS)];
+    const OUT: &[Port] = &[Port::required("C", OPERANDS)];
+    OpSchema::new(name, IN, OUT, PARAMS).facts(Facts::ELEMENTWISE)
 }
 
 /// The kernels of a broadcasting operator: every number type on the CPU.
@@ -38,12 +46,9 @@ const CODES: TypeSet = types::U8.or(types::I8);
 /// The types that [`cpu`] computes.
 const ARITHMETIC: TypeSet = types::F32.or(types::F64).or(types::INTS);
 
-/// The types of a broadcasting operator on any core.
-pub(crate) const OPERANDS: TypeSet = ARITHMETIC.or(types::F16);
-
 /// The parameters of a broadcasting operator: before opset 7 they say what later versions always do,
 /// and where in the first operand the second one lies.
-pub(crate) const PARAMS: &[Param] = &[
+const PARAMS: &[Param] = &[
     Param::scalar("axis", DType::I64).optional(),
     Param::scalar("broadcast", DType::I64).optional(),
 ];

@@ -238,7 +238,7 @@ impl CodeFilter {
             let codes = self.codes::<A>(parallel, x, codes)?;
             let codes = match &self.way {
                 Way::Gathered { border: Some(border), .. } => {
-                    border.around(codes, inputs, x_zero, bordered);
+                    border.around(codes, inputs, x_zero, bordered)?;
                     &*bordered
                 }
                 _ => codes,
@@ -322,7 +322,8 @@ impl CodeFilter {
 /// it, whose taps are those rows. Only flat kernels without holes along the row have one.
 fn bordered(window: &Window) -> Option<(Border, Window)> {
     let Window { input, output, kernel, strides, dilations, pads } = *window;
-    if kernel[0] != 1 || pads[0] != 0 || kernel[2] < 2 || dilations[2] != 1 {
+    let flat = input[0] == 1 && output[0] == 1 && kernel[0] == 1 && pads[0] == 0;
+    if !flat || kernel[2] < 2 || dilations[2] != 1 {
         return None;
     }
     let mut border =
@@ -348,9 +349,15 @@ impl Border {
     }
 
     /// Copies an image into its border.
-    fn around(&self, image: &[u8], channels: usize, fill: u8, to: &mut [u8]) {
+    fn around(
+        &self,
+        image: &[u8],
+        channels: usize,
+        fill: u8,
+        to: &mut [u8],
+    ) -> Result<(), ExecError> {
         let fits = conv_u8::pad(image, self.size, channels, self.before, self.after, fill, to);
-        debug_assert!(fits, "images of the border's size");
+        if fits { Ok(()) } else { Err(ExecError::of(Status::BAD_CALL)) }
     }
 }
 

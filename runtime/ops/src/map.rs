@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use udo_api::{
     Core, Element, Error, ExecError, FinalizeCx, InPlace, InferCx, Io, Kernel, KernelDef,
-    KernelFlags, Pair, TypeRule, input, output_like,
+    KernelFlags, Pair, Status, TypeRule, input, output_like,
 };
 
 /// Elements that a thread takes at a time.
@@ -58,7 +58,8 @@ impl<F: MapFn<T>, T: Element> Kernel for Map<F, T> {
         if !(io.inputs.is_dense(0)? && io.outputs.is_dense(0)?) {
             let (x, mut y) = (io.inputs.rows::<T>(0)?, io.outputs.take_rows::<T>(0)?);
             return parallel.rows_mut(&mut y, |row, y| {
-                F::of_all(x.get(row).unwrap_or(&[]), y);
+                let x = x.get(row).filter(|x| x.len() == y.len());
+                F::of_all(x.ok_or(ExecError::of(Status::BAD_CALL))?, y);
                 Ok(())
             });
         }

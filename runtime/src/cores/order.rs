@@ -42,6 +42,15 @@ pub struct Form {
     pub order: Order,
 }
 
+impl std::fmt::Display for Form {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.order {
+            Order::Model => self.desc.fmt(f),
+            Order::ChannelsLast => write!(f, "{} nhwc", self.desc),
+        }
+    }
+}
+
 impl Form {
     /// Nothing.
     pub const ABSENT: Self = Self::of(TensorDesc::ABSENT);

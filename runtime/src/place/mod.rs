@@ -6,7 +6,7 @@ use udo_api::{Core, KernelDef, KernelFlags, Port, Side, Status, TensorDesc, Want
 
 use crate::cores::opencl::{self, OpenClError};
 use crate::cores::order::constant;
-use crate::cores::{Form, OpenCl, Order, Profile, forms};
+use crate::cores::{Form, OpenCl, Profile, forms};
 use crate::graph::Node;
 use crate::registry::call::{LiveKernel, NodeView, Refusal, finalize};
 use crate::registry::{Binding, KernelEntry, OpenError, PackageId, Params, Registry, Resolved};
@@ -157,14 +157,17 @@ pub(crate) fn assign(
         return Err(PlaceError::NoCores);
     }
     let mut choices = Vec::with_capacity(resolved.graph.nodes.len());
-    let mut orders = vec![Order::Model; resolved.graph.values.len()];
+    let mut made = vec![None; resolved.graph.values.len()];
     for (node, binding) in resolved.graph.nodes.iter().zip(&resolved.bindings) {
         let (resolved, profile) = (&resolved, &options.profile);
-        let site = Site { resolved, fixed, orders: &orders, node, binding, profile };
-        let choice = site.choose(registry, options)?;
+        let site = Site { resolved, fixed, made: &made, node, binding, profile };
+        let choice = match site.maker().filter(|_| binding.stands_aside) {
+            Some((core, form)) => site.alias(core, form, registry)?,
+            None => site.choose(registry, options)?,
+        };
         for (value, form) in node.outputs.iter().zip(&choice.outputs) {
-            if let Some(order) = value.and_then(|v| orders.get_mut(v.index())) {
-                *order = form.order;
+            if let Some(made) = value.and_then(|v| made.get_mut(v.index())) {
+                *made = Some((choice.core, *form));
             }
         }
         choices.push(choice);
@@ -176,8 +179,8 @@ pub(crate) fn assign(
 struct Site<'a> {
     resolved: &'a Resolved,
     fixed: &'a [Option<TensorDesc>],
-    /// The order in which each value is made.
-    orders: &'a [Order],
+    /// Where and how each value is made, if a node makes it.
+    made: &'a [Option<(Core, Form)>],
     node: &'a Node,
     binding: &'a Binding,
     profile: &'a Profile,
@@ -203,6 +206,38 @@ struct Seat {
 }
 
 impl Site<'_> {
+    /// Where and how the first input is made.
+    fn maker(&self) -> Option<(Core, Form)> {
+        let value = self.node.input(0)?;
+        self.made.get(value.index()).copied().flatten()
+    }
+
+    /// A node whose work another one does: its output is that one's, so its kernel has nothing to do.
+    fn alias(&self, core: Core, form: Form, registry: &mut Registry) -> Result<Choice, PlaceError> {
+        let op = self.binding.op.schema().name();
+        let kernels = registry.kernels_for(self.binding.package, Core::CPU)?;
+        let entry = kernels.iter().find(|entry| entry.def.op() == op).copied();
+        let fit = Fit { inputs: vec![form], outputs: vec![form], params: None };
+        let no_core = || PlaceError::NoCore {
+            node: self.node.name.clone(),
+            op: self.node.op.clone(),
+            refusals: Vec::new(),
+        };
+        let entry = entry.ok_or_else(no_core)?;
+        let kernel = self.finalize(&entry, Core::CPU, &fit, registry).map_err(|refusal| {
+            PlaceError::Finalize {
+                node: self.node.name.clone(),
+                op: self.node.op.clone(),
+                package: registry.package_name(entry.package).to_owned(),
+                core,
+                refusal,
+            }
+        })?;
+        let Fit { inputs, outputs, .. } = fit;
+        let (refusals, fell_back) = (Vec::new(), false);
+        Ok(Choice { core, entry, kernel, backend: None, inputs, outputs, refusals, fell_back })
+    }
+
     fn choose(
         &self,
         registry: &mut Registry,

@@ -44,11 +44,11 @@ impl Site<'_> {
     fn follow(&self, fit: &mut Fit) {
         let schema = self.binding.op.schema();
         let order = |at: usize| {
-            let value = self.node.input(at)?;
-            self.orders.get(value.index()).copied()
+            let (_, form) = self.made.get(self.node.input(at)?.index()).copied().flatten()?;
+            Some(form.order)
         };
         let turned = (0..fit.inputs.len()).any(|at| order(at) == Some(Order::ChannelsLast));
-        let says_order = |port: &Port| port.rank4_layout() == Layout::Nhwc;
+        let says_order = |port: &Port| port.rank4_layout() != Layout::AsGiven;
         if !turned || schema.inputs().iter().chain(schema.outputs()).any(says_order) {
             return;
         }
@@ -63,7 +63,7 @@ impl Site<'_> {
         }
         let (mut inputs, mut outputs) = (fit.inputs.clone(), fit.outputs.clone());
         // A single number serves all places alike.
-        let single = |form: &Form| !joins && form.desc.len() <= 1;
+        let single = |form: &Form| !joins && form.desc.len() == 1;
         let fits = inputs.iter_mut().all(|f| single(f) || turn(f, Order::ChannelsLast))
             && outputs.iter_mut().all(|f| turn(f, Order::ChannelsLast));
         if fits {

@@ -106,12 +106,12 @@ impl Nodes {
             package: registry.package_name(choice.package()).to_owned(),
             core: choice.core,
             backend: choice.backend.clone(),
-            inputs: choice.inputs.iter().map(|f| f.desc.to_string()).collect(),
-            outputs: choice.outputs.iter().map(|f| f.desc.to_string()).collect(),
+            inputs: choice.inputs.iter().map(ToString::to_string).collect(),
+            outputs: choice.outputs.iter().map(ToString::to_string).collect(),
             refusals: choice.refusals.clone(),
             fell_back: choice.fell_back,
             is_view: false,
-            is_applied_before: binding.op.schema().name() != node.op,
+            is_applied_before: binding.stands_aside,
         });
         Self { notices: placement.resolved.notices.clone(), nodes: nodes.collect() }
     }

@@ -36,6 +36,7 @@ pub use manifest::{
     ManifestRule, Tier, host_target,
 };
 
+pub(crate) use params::ACTIVATION;
 pub use params::{ParamSetting, Params};
 pub use resolve::{BindOptions, Binding, ResolveError, Resolved};
 

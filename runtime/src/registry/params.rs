@@ -1,10 +1,13 @@
 //! A node's parameters: checked against the schema, defaulted, owned.
 
 use udo_api::abi::{ParamValue, Span, ValueKind};
-use udo_api::{DType, OpSchema, Param, ParamKind};
+use udo_api::{DType, Facts, OpSchema, Param, ParamKind};
 
 use crate::cores::Order;
 use crate::graph::{Attr, Node};
+
+/// The parameter by which the host has an activation applied; of operators with the fact `TAKES_ACTIVATION`.
+pub(crate) const ACTIVATION: &str = "activation";
 
 /// One parameter's value.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,9 +69,15 @@ impl Params {
     /// # Errors
     /// An attribute that the schema lacks, one of another kind, or a missing one.
     pub fn of(node: &Node, schema: &OpSchema) -> Result<Self, String> {
+        // What the host sets is not for models.
+        let own = schema.known_facts().has(Facts::TAKES_ACTIVATION);
+        let known = || {
+            let names = schema.params().iter().map(Param::name);
+            names.filter(move |&name| !own || name != ACTIVATION)
+        };
         for (name, _) in &node.attrs {
-            if !schema.params().iter().any(|p| p.name() == name) {
-                let known: Vec<&str> = schema.params().iter().map(Param::name).collect();
+            if !known().any(|known| known == name) {
+                let known: Vec<&str> = known().collect();
                 return Err(format!(
                     "attribute {name:?} is not a parameter of operator {}, which has {}",
                     schema.name(),

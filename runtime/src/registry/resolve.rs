@@ -29,6 +29,8 @@ pub struct Binding {
     pub op: &'static OpDef,
     /// The node's parameters, defaulted.
     pub params: Params,
+    /// Whether another node does its work, so that its output is its input, wherever that is.
+    pub stands_aside: bool,
 }
 
 /// A graph in which every node has an operator and every value a type and shape.
@@ -167,7 +169,8 @@ impl Resolved {
             |reason: String| ResolveError::Node { node: name.clone(), op: op.clone(), reason };
         let params = Params::of(&node, entry.def.schema()).map_err(fail)?;
         fill_defaults(self, &mut node, entry.def).map_err(fail)?;
-        let binding = Binding { package: entry.package, op: entry.def, params };
+        let binding =
+            Binding { package: entry.package, op: entry.def, params, stands_aside: false };
         self.check_inputs(&node, entry.def).map_err(fail)?;
         let outputs = self.infer(&node, &binding).map_err(fail)?;
         for (value, desc) in node.outputs.iter().zip(outputs) {

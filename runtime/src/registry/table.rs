@@ -194,10 +194,10 @@ fn check_kernel(kernel: &KernelDef, ops: &[OpDef]) -> Result<(), String> {
     ];
     let twice = |(flag, port): &(KernelFlags, Option<&Port>)| {
         kernel.known_flags().has(*flag)
-            && port.is_some_and(|p| p.rank4_layout() == udo_api::Layout::Nhwc)
+            && port.is_some_and(|p| p.rank4_layout() != udo_api::Layout::AsGiven)
     };
     if turned.iter().any(twice) {
-        return Err("it wants channels last, as its operator already says".to_owned());
+        return Err("it wants channels last, and its operator says an order of its own".to_owned());
     }
     for rule in kernel.type_rules() {
         check_rule(rule, schema)?;

@@ -88,7 +88,7 @@ const CASES: &[(&str, &str)] = &[
     ),
     (
         "outputs[0].flags |= UDO_LAYOUT_NHWC; kernels[0].flags |= UDO_CHANNELS_LAST_OUT",
-        "kernel 0 (\"Scale\"): it wants channels last, as its operator already says",
+        "kernel 0 (\"Scale\"): it wants channels last, and its operator says an order of its own",
     ),
     (
         "kernels[0].flags = 1u << 9",

@@ -396,7 +396,9 @@ impl TensorArg {
     }
 
     pub(crate) fn is_dense(&self) -> bool {
-        self.rank == 0 || self.shape().last().is_none_or(|&cols| cols == self.row_stride)
+        // A single row has no next one.
+        let fits = |&cols: &usize| cols == self.row_stride || self.len <= cols;
+        self.rank == 0 || self.shape().last().is_none_or(fits)
     }
 
     pub(crate) fn dtype(&self) -> Option<DType> {

@@ -142,7 +142,7 @@ impl Parallel<'_> {
         let count = rows.len();
         let (data, cols, stride) = rows.parts();
         let pieces = Pieces { data, marker: PhantomData };
-        let each = count.div_ceil(self.width() * ROW_PIECES).max(1);
+        let each = count.div_ceil(self.width().saturating_mul(ROW_PIECES)).max(1);
         self.run(count.div_ceil(each), |piece| {
             for index in piece * each..count.min((piece + 1) * each) {
                 // SAFETY: `index` is below the number of rows, which lie inside the host's buffer.

@@ -113,7 +113,7 @@ fn execute<T: Real>(kernel: &Means, mut io: Io<'_>) -> Result<(), ExecError> {
     let window = &kernel.window;
     let line = io.scratch.take::<T>(window.input[2])?;
     pool::fold_windows(window, x, y, line, T::ZERO, T::plus, |sum, taps, at| {
-        sum.over(T::of((kernel.count)(window, taps, at) as f64))
+        sum.over(T::of((kernel.count)(window, taps, at).max(1) as f64))
     });
     Ok(())
 }

@@ -60,7 +60,7 @@ impl Op for BatchNormalization {
             return Err(Error::new("it asks for training, or for statistics of single positions"));
         }
         let x = cx.input(0)?;
-        let channels = x.full_shape().dim(1).map_or(1, |dim| dim.bound());
+        let channels = x.full_shape().dim(1).map_or(1, udo_api::Dim::bound);
         if x.rank() < 1 {
             return Err(Error::new(format!("input 0 is {x}, wanted rank 1 or more")));
         }

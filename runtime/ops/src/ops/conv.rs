@@ -96,7 +96,6 @@ impl<O> ConvF32<O> {
 impl<O: Order> Kernel for ConvF32<O> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let conv = Conv::read(cx, &O::SIDES.described(&cx.input(0)?)?, &cx.input(1)?)?;
-        O::check(conv.groups * conv.inputs)?;
         let has_bias = cx.has_input(2);
         let channels = conv.groups * conv.outputs;
         if has_bias && cx.input(2)?.shape() != [channels] {
@@ -105,13 +104,15 @@ impl<O: Order> Kernel for ConvF32<O> {
         let is_constant = cx.constant::<f32>(1)?.is_some();
         let filter = Filter::of(&conv, is_constant, O::SIDES)
             .ok_or_else(|| Error::new("the convolution is larger than memory"))?;
+        let activation = activation(cx)?;
+        // Last, so that what is wrong with the node is said first.
+        O::check(conv.groups * conv.inputs)?;
         let weights = if is_constant {
             let fill = |from: &[f32], to: &mut [f32]| filter.pack(from, to);
             Some(cx.pack(1, filter.version(), filter.packed_len(), fill)?)
         } else {
             None
         };
-        let activation = activation(cx)?;
         Ok(Self { order: PhantomData, filter, weights, has_bias, activation })
     }
 

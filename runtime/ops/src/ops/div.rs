@@ -1,6 +1,6 @@
 //! Quotient of two tensors, with broadcasting. Integers lose their fraction; over 0 they give 0.
 
-use udo_api::{Error, Facts, InferCx, KernelDef, Op, OpDef, OpSchema, Port};
+use udo_api::{Error, InferCx, KernelDef, Op, OpDef, OpSchema};
 
 use crate::broadcast::{self, PairFn};
 use crate::number::Number;
@@ -11,13 +11,7 @@ pub(crate) const KERNELS: &[KernelDef] = &[broadcast::cpu::<Div>("Div")];
 struct Div;
 
 impl Op for Div {
-    const SCHEMA: OpSchema = OpSchema::new(
-        "Div",
-        &[Port::required("A", broadcast::OPERANDS), Port::required("B", broadcast::OPERANDS)],
-        &[Port::required("C", broadcast::OPERANDS)],
-        broadcast::PARAMS,
-    )
-    .facts(Facts::ELEMENTWISE);
+    const SCHEMA: OpSchema = broadcast::schema("Div");
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         broadcast::infer(cx)

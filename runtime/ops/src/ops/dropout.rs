@@ -1,8 +1,8 @@
 //! The input unchanged, as dropout is for training.
 
 use udo_api::{
-    Bool, Core, DType, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op,
-    OpDef, OpSchema, Param, Port, TypeSet, Value, input, output_like, types,
+    Bool, Core, DType, Element, Error, ExecError, F16, Facts, FinalizeCx, InferCx, Io, Kernel,
+    KernelDef, Op, OpDef, OpSchema, Param, Port, TypeSet, Value, input, output_like, types,
 };
 
 pub(crate) const OP: OpDef = OpDef::of::<Dropout>();
@@ -57,34 +57,44 @@ impl Op for Dropout {
 
 /// Keeps everything, and says so where a mask is wanted.
 struct Kept {
-    has_mask: bool,
-    run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
+    mask: Mask,
+    run: fn(Mask, Io<'_>) -> Result<(), ExecError>,
+}
+
+#[derive(Clone, Copy)]
+enum Mask {
+    None,
+    Truths,
+    /// Before opset 10.
+    Ones,
 }
 
 impl Kernel for Kept {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let has_mask = cx.has_output(1);
-        if has_mask && cx.output(1)?.dtype() != Some(DType::Bool) {
-            let mask = cx.output(1)?;
-            return Err(Error::new(format!("output 1 is {mask}, wanted the mask of opset 10")));
-        }
-        let run = of_type!(
-            cx.input(0)?.dtype(),
-            [F32 = f32, F64 = f64, F16 = udo_api::F16],
-            T => execute::<T> as fn(&Self, Io<'_>) -> _
-        )?;
-        Ok(Self { has_mask, run })
+        let mask = match cx.has_output(1) {
+            false => Mask::None,
+            true if cx.output(1)?.dtype() == Some(DType::Bool) => Mask::Truths,
+            true => Mask::Ones,
+        };
+        let run: fn(Mask, Io<'_>) -> _ = match cx.input(0)?.dtype() {
+            Some(DType::F32) => |mask, io| execute(mask, io, 1f32),
+            Some(DType::F64) => |mask, io| execute(mask, io, 1f64),
+            _ => |mask, io| execute(mask, io, F16::from_f32(1.0)),
+        };
+        Ok(Self { mask, run })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
-        (self.run)(self, io)
+        (self.run)(self.mask, io)
     }
 }
 
-fn execute<T: udo_api::Element>(kernel: &Kept, mut io: Io<'_>) -> Result<(), ExecError> {
+fn execute<T: Element>(mask: Mask, mut io: Io<'_>, one: T) -> Result<(), ExecError> {
     io.outputs.take::<T>(0)?.copy_from_slice(io.inputs.get::<T>(0)?);
-    if kernel.has_mask {
-        io.outputs.take::<Bool>(1)?.fill(Bool::from(true));
+    match mask {
+        Mask::None => {}
+        Mask::Truths => io.outputs.take::<Bool>(1)?.fill(Bool::from(true)),
+        Mask::Ones => io.outputs.take::<T>(1)?.fill(one),
     }
     Ok(())
 }
@@ -105,7 +115,7 @@ mod tests {
         assert_eq!(both[0].values::<f32>(), [1.0, -2.0]);
         assert_eq!(both[1].values::<Bool>(), [Bool::from(true); 2]);
         let old = Run::new("Dropout").opset(7).input(tensor(&[1], &[1f32])).outputs(2);
-        assert_eq!(old.error(), "output 1 is f32[1], wanted the mask of opset 10");
+        assert_eq!(old.all()[1].values::<f32>(), [1.0]);
     }
 
     #[test]

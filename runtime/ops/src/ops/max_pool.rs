@@ -139,12 +139,18 @@ fn execute<T: Number>(kernel: &Maxima, mut io: Io<'_>) -> Result<(), ExecError> 
     let x = io.inputs.get::<T>(0)?;
     let y = io.outputs.take::<T>(0)?;
     let line = io.scratch.take::<T>(window.input[2])?;
-    let larger = |max: T, v: T| if v > max { v } else { max };
+    let larger = |max: T, v: T| if is_larger(v, max) { v } else { max };
     pool::fold_windows(window, x, y, line, T::LOWEST, larger, |max, _, _| max);
     if let Some(order) = kernel.indices {
         write_indices(window, order, x, io.outputs.take::<i64>(1)?);
     }
     Ok(())
+}
+
+/// Whether an element takes the place of the largest so far: a NaN does, and gives it to nobody.
+fn is_larger<T: Number>(v: T, max: T) -> bool {
+    let is_nan = |v: T| v.partial_cmp(&v).is_none();
+    v > max || (is_nan(v) && !is_nan(max))
 }
 
 /// Where each window has its first largest element, counted over all of `x`.
@@ -156,7 +162,7 @@ fn write_indices<T: Number>(window: &Window, order: Order, x: &[T], indices: &mu
         let first = pool::fold_places(window, taps, None, |first, at| first.or(Some(at)));
         let start = (T::LOWEST, first.unwrap_or(0));
         let (_, place) = pool::fold_places(window, taps, start, |(max, place), at| {
-            if plane[at] > max { (plane[at], at) } else { (max, place) }
+            if is_larger(plane[at], max) { (plane[at], at) } else { (max, place) }
         });
         place as i64
     });
@@ -181,6 +187,26 @@ fn write_indices<T: Number>(window: &Window, order: Order, x: &[T], indices: &mu
 mod tests {
     use super::*;
     use crate::testing::{Run, noise, tensor};
+
+    #[test]
+    fn a_nan_is_larger_than_anything() {
+        let (nan, low) = (f32::NAN, f32::NEG_INFINITY);
+        let x = [1.0, nan, 2.0, 3.0, low, low, nan, nan, 5.0, 4.0];
+        let run =
+            Run::new("MaxPool").input(tensor(&[1, 1, 1, 10], &x)).ints("kernel_shape", &[1, 2]);
+        let run = run.ints("strides", &[1, 2]);
+        let wanted = [nan, 3.0, low, nan, 5.0];
+        let alike = |found: Vec<f32>| {
+            found
+                .iter()
+                .zip(wanted)
+                .all(|(a, b)| a.total_cmp(&b).is_eq() || a.is_nan() && b.is_nan())
+        };
+        assert!(alike(run.clone().one().values()));
+        let both = run.outputs(2).all();
+        assert!(alike(both[0].values()));
+        assert_eq!(both[1].values::<i64>(), [1, 3, 4, 6, 8]);
+    }
 
     #[test]
     fn windows_take_their_largest_element() {

@@ -1,6 +1,6 @@
 //! Product of two tensors, with broadcasting.
 
-use udo_api::{Error, Facts, InferCx, KernelDef, Op, OpDef, OpSchema, Port};
+use udo_api::{Error, InferCx, KernelDef, Op, OpDef, OpSchema};
 
 use crate::broadcast::{self, PairFn};
 use crate::gpu;
@@ -13,13 +13,7 @@ pub(crate) const KERNELS: &[KernelDef] =
 struct Mul;
 
 impl Op for Mul {
-    const SCHEMA: OpSchema = OpSchema::new(
-        "Mul",
-        &[Port::required("A", broadcast::OPERANDS), Port::required("B", broadcast::OPERANDS)],
-        &[Port::required("C", broadcast::OPERANDS)],
-        broadcast::PARAMS,
-    )
-    .facts(Facts::ELEMENTWISE);
+    const SCHEMA: OpSchema = broadcast::schema("Mul");
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         broadcast::infer(cx)

@@ -82,7 +82,6 @@ struct ConvCodes<O> {
 impl<O: Order> Kernel for ConvCodes<O> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let conv = Conv::read(cx, &O::SIDES.described(&cx.input(X)?)?, &cx.input(W)?)?;
-        O::check(conv.groups * conv.inputs)?;
         let channels = conv.groups * conv.outputs;
         for port in [X_SCALE, X_ZERO, Y_SCALE, Y_ZERO] {
             per_channel(cx, port, 1)?;
@@ -107,6 +106,8 @@ impl<O: Order> Kernel for ConvCodes<O> {
                 "the convolution is larger than memory, or a window has more than {MAX_K} products"
             ))
         })?;
+        // Last, so that what is wrong with the node is said first.
+        O::check(conv.groups * conv.inputs)?;
         let weight_type = cx.input(W)?.dtype();
         let weights = of_type!(weight_type, [U8 = u8, I8 = i8], T => pack::<T>(cx, &filter))??;
         let run = of_type!(cx.input(X)?.dtype(), [U8 = u8, I8 = i8], A => {
@@ -361,6 +362,30 @@ mod tests {
             let wanted: Vec<i32> = wanted.iter().map(|c| c.to_i32()).collect();
             assert_eq!(found, wanted);
         }
+    }
+
+    /// Flat kernels over images with depth: of 2 planes, and of one with a plane of padding behind it.
+    #[test]
+    fn three_spatial_axes() {
+        let run = |depth: usize, behind: i64, kernel: &[usize], w: &[i8]| {
+            let x: Vec<u8> = (1..=depth as u8 * 4).collect();
+            let one = || tensor(&[], &[1f32]);
+            Run::new("QLinearConv")
+                .input(tensor(&[1, 1, depth, 2, 2], &x))
+                .constant(one())
+                .constant(tensor(&[], &[0u8]))
+                .constant(tensor(&[&[1, 1], kernel].concat(), w))
+                .constant(one())
+                .constant(tensor(&[], &[0i8]))
+                .constant(one())
+                .constant(tensor(&[], &[0u8]))
+                .ints("pads", &[0, 0, 0, behind, 0, 0])
+                .one()
+                .values::<u8>()
+        };
+        assert_eq!(run(2, 0, &[1, 1, 2], &[1, 10]), [21, 43, 65, 87]);
+        assert_eq!(run(1, 1, &[1, 1, 2], &[1, 10]), [21, 43, 0, 0]);
+        assert_eq!(run(2, 0, &[2, 1, 2], &[1, 10, 2, 20]), [151, 217]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Difference of two tensors, with broadcasting.
 
-use udo_api::{Error, Facts, InferCx, KernelDef, Op, OpDef, OpSchema, Port};
+use udo_api::{Error, InferCx, KernelDef, Op, OpDef, OpSchema};
 
 use crate::broadcast::{self, PairFn};
 use crate::number::Number;
@@ -11,13 +11,7 @@ pub(crate) const KERNELS: &[KernelDef] = &[broadcast::cpu::<Sub>("Sub")];
 struct Sub;
 
 impl Op for Sub {
-    const SCHEMA: OpSchema = OpSchema::new(
-        "Sub",
-        &[Port::required("A", broadcast::OPERANDS), Port::required("B", broadcast::OPERANDS)],
-        &[Port::required("C", broadcast::OPERANDS)],
-        broadcast::PARAMS,
-    )
-    .facts(Facts::ELEMENTWISE);
+    const SCHEMA: OpSchema = broadcast::schema("Sub");
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         broadcast::infer(cx)

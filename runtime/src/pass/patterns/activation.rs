@@ -3,28 +3,25 @@
 //! An operator with the fact `TAKES_ACTIVATION` has a text parameter `activation`, which is `None` unless this pass
 //! names what to apply. The node of the activation stays, with the bytes of its input as its output.
 
-use udo_api::Facts;
+use udo_api::{Facts, TensorDesc};
 
-use super::{Uses, identity, stand_aside};
+use super::{Uses, identity, is_fixed, stand_aside};
 use crate::graph::Node;
-use crate::registry::{ParamSetting, Registry, Resolved};
-
-/// The parameter that says what is applied.
-const PARAMETER: &str = "activation";
+use crate::registry::{ACTIVATION, ParamSetting, Registry, Resolved};
 
 /// Hands every activation to the node before it, where that node can apply it and nobody else reads what it
 /// made without.
-pub fn hand_over(resolved: &mut Resolved, registry: &Registry) {
+pub fn hand_over(resolved: &mut Resolved, fixed: &mut [Option<TensorDesc>], registry: &Registry) {
     let Some(identity) = identity(registry) else { return };
     let uses = Uses::of(&resolved.graph);
     for at in 0..resolved.bindings.len() {
         let Some((maker, name)) = taker(resolved, registry, &uses, at) else { continue };
         let set = resolved.bindings.get_mut(maker).is_some_and(|binding| {
             let none = ParamSetting::Text("None".to_owned());
-            binding.params.replace(PARAMETER, &none, ParamSetting::Text(name.to_owned()))
+            binding.params.replace(ACTIVATION, &none, ParamSetting::Text(name.to_owned()))
         });
         if set {
-            stand_aside(resolved, at, &identity);
+            stand_aside(resolved, fixed, at, &identity);
         }
     }
 }
@@ -36,7 +33,7 @@ fn taker(
     uses: &Uses,
     at: usize,
 ) -> Option<(usize, &'static str)> {
-    let node = resolved.graph.nodes.get(at)?;
+    let node = resolved.graph.nodes.get(at).filter(|node| is_fixed(resolved, node))?;
     let op = |at: usize| {
         let binding = resolved.bindings.get(at)?;
         registry.is_builtin(binding.package).then(|| binding.op.schema().name())
@@ -59,7 +56,7 @@ fn taker(
             return Some((maker, name));
         }
         // A node whose work another one does is not in the way.
-        op(maker).filter(|&op| op == "Identity")?;
+        resolved.bindings.get(maker).filter(|binding| binding.stands_aside)?;
         (reader, read) = (maker, resolved.graph.nodes.get(maker)?.input(0)?);
     }
 }

@@ -3,7 +3,7 @@
 //! `(sum + b - mean) * f + B`, where `f = scale / sqrt(variance + epsilon)`, is the sum with weights times `f` and
 //! `(b - mean) * f + B` for the bias. The node of the normalization stays, with the bytes of its input as its output.
 
-use udo_api::Shape;
+use udo_api::{Shape, TensorDesc};
 
 use super::Uses;
 use crate::graph::{Node, ValueId};
@@ -18,7 +18,7 @@ const STATISTICS: [usize; 4] = [1, 2, 3, 4];
 
 /// Folds every normalization of f32 by constants into the convolution before it, where nobody else reads what
 /// that makes.
-pub fn fold(resolved: &mut Resolved, registry: &Registry) {
+pub fn fold(resolved: &mut Resolved, fixed: &mut [Option<TensorDesc>], registry: &Registry) {
     let Some(identity) = super::identity(registry) else { return };
     let uses = Uses::of(&resolved.graph);
     for at in 0..resolved.bindings.len() {
@@ -33,7 +33,7 @@ pub fn fold(resolved: &mut Resolved, registry: &Registry) {
             node.inputs.push(Some(bias));
             node.inputs[WEIGHTS] = Some(weights);
         }
-        super::stand_aside(resolved, at, &identity);
+        super::stand_aside(resolved, fixed, at, &identity);
     }
 }
 
@@ -53,7 +53,10 @@ fn folded(
     let sums = node.input(X)?;
     let maker = uses.maker(sums).filter(|&maker| is(maker, "Conv"))?;
     let conv = resolved.graph.nodes.get(maker)?;
-    if uses.only_reader(sums) != Some(at) || node.outputs.iter().skip(1).any(Option::is_some) {
+    if !super::is_fixed(resolved, node)
+        || uses.only_reader(sums) != Some(at)
+        || node.outputs.iter().skip(1).any(Option::is_some)
+    {
         return None;
     }
     let numbers = |node: &Node, port| constant(resolved, node.input(port));

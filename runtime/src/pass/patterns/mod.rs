@@ -4,23 +4,43 @@ pub mod activation;
 pub mod batch_norm;
 pub mod qdq;
 
-use crate::graph::{Graph, ValueId};
+use udo_api::TensorDesc;
+
+use crate::graph::{Graph, Node, ValueId};
 use crate::registry::{Binding, Params, Registry, Resolved};
 
 /// What a node is bound to whose work another one does.
 fn identity(registry: &Registry) -> Option<Binding> {
     let entry = registry.ops_named("Identity").find(|op| registry.is_builtin(op.package))?;
-    Some(Binding { package: entry.package, op: entry.def, params: Params::default() })
+    Some(Binding {
+        package: entry.package,
+        op: entry.def,
+        params: Params::default(),
+        stands_aside: true,
+    })
 }
 
-/// Leaves a node nothing to do: its output is its first input.
-fn stand_aside(resolved: &mut Resolved, at: usize, identity: &Binding) {
+/// Leaves a node nothing to do: its output is its first input, in the fixed-point form of the output.
+fn stand_aside(
+    resolved: &mut Resolved,
+    fixed: &mut [Option<TensorDesc>],
+    at: usize,
+    identity: &Binding,
+) {
     let places = resolved.graph.nodes.get_mut(at).zip(resolved.bindings.get_mut(at));
-    if let Some((node, binding)) = places {
-        node.inputs.truncate(1);
-        node.outputs.truncate(1);
-        *binding = identity.clone();
+    let Some((node, binding)) = places else { return };
+    node.inputs.truncate(1);
+    node.outputs.truncate(1);
+    *binding = identity.clone();
+    let form = node.output(0).and_then(|y| fixed.get(y.index()).copied().flatten());
+    if let Some(slot) = node.input(0).and_then(|x| fixed.get_mut(x.index())) {
+        *slot = form;
     }
+}
+
+/// Whether the shape of a node's output is known before any run.
+fn is_fixed(resolved: &Resolved, node: &Node) -> bool {
+    resolved.desc(node.output(0)).full_shape().is_fixed()
 }
 
 /// Who makes and who reads each value.
