@@ -4,7 +4,7 @@ use udo_api::{Element, ExecError, Parallel};
 
 use crate::number::pack_version;
 use crate::share;
-use crate::simd::gemm_f32::{Epilogue, Layout, gemm, pack_b, packed_len};
+use crate::simd::gemm_f32::{Epilogue, Layout, columns_of_piece, gemm, gemv, pack_b, packed_len};
 use crate::simd::isa;
 
 /// Left sides of fewer rows are done before the right side is packed.
@@ -54,6 +54,9 @@ impl Product {
     ) -> Result<(), ExecError> {
         let &Self { rows, depth, cols, .. } = self;
         let pieces = share::pieces(parallel, rows * depth * cols, share::FLOATS);
+        if rows == 1 {
+            return self.row(parallel, pieces, a, packed, y, epilogue);
+        }
         let height = rows.div_ceil(pieces);
         parallel.chunks_mut(&mut y[..rows * cols], height * cols, |piece, y| {
             let (first, count) = (piece * height, y.len() / cols);
@@ -61,6 +64,28 @@ impl Product {
             let residual = epilogue.residual.map(|(data, ld)| (&data[first * ld..], ld));
             let epilogue = Epilogue { residual, ..*epilogue };
             gemm(a, depth, count, depth, packed, cols, y, cols, &epilogue);
+            Ok(())
+        })
+    }
+
+    /// One row of a product, whose columns are shared out.
+    fn row(
+        &self,
+        parallel: Parallel<'_>,
+        pieces: usize,
+        a: &[f32],
+        packed: &[f32],
+        y: &mut [f32],
+        epilogue: &Epilogue<'_>,
+    ) -> Result<(), ExecError> {
+        let &Self { depth, cols, .. } = self;
+        let columns = columns_of_piece(cols, pieces);
+        parallel.chunks_mut(&mut y[..cols], columns, |piece, y| {
+            let first = piece * columns;
+            let bias = epilogue.bias.map(|bias| &bias[first..]);
+            let residual = epilogue.residual.map(|(data, ld)| (&data[first..], ld));
+            let epilogue = Epilogue { bias, residual, ..*epilogue };
+            gemv(a, depth, &packed[first * depth..], y.len(), y, &epilogue);
             Ok(())
         })
     }

@@ -168,6 +168,12 @@ pub fn gemv(x: &[f32], k: usize, packed: &[f32], n: usize, y: &mut [f32], epilog
     chosen().gemm(x, k, 1, k, packed, n, y, n, epilogue);
 }
 
+/// Columns of each piece but the last, if `B` is to be cut into so many at most: a piece from column `j` on is
+/// itself a packed matrix, from `j * k` on.
+pub fn columns_of_piece(n: usize, pieces: usize) -> usize {
+    chosen().columns_of_piece(n, pieces)
+}
+
 /// How the matrices of a batch lie: each so many elements behind the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batch {

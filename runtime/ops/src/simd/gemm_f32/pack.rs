@@ -25,6 +25,18 @@ impl Forms {
         len.unwrap_or(0)
     }
 
+    /// [`columns_of_piece`](super::columns_of_piece) in this form.
+    pub fn columns_of_piece(&self, n: usize, pieces: usize) -> usize {
+        let width = self.panel * self.lanes;
+        // A last piece of so few would have been part of the panel before it.
+        let few = self.strided.len().saturating_sub(self.panel) * self.lanes;
+        let mut columns = n.div_ceil(pieces.max(1)).next_multiple_of(width);
+        while columns < n && (1..=few).contains(&(n % columns)) {
+            columns += width;
+        }
+        columns
+    }
+
     /// [`pack_b`](super::pack_b) in this form.
     ///
     /// # Panics

@@ -342,3 +342,32 @@ fn products_may_be_deeper_than_a_block() {
         assert_eq!(c, [k as f32]);
     }
 }
+
+#[test]
+fn pieces_of_columns_are_packed_matrices() {
+    const DEPTH: usize = 19;
+    for &isa in Isa::available() {
+        let forms = forms(isa);
+        for n in COLS.iter().copied().chain([144, 145, 160, 161, 192, 193, 500, 1000]) {
+            let (x, b, bias) = (noise(DEPTH), noise(DEPTH * n), noise(n));
+            let mut packed = vec![0.0; forms.packed_len(DEPTH, n)];
+            forms.pack_b(&b, n, Layout::Rows, DEPTH, n, &mut packed);
+            let product = |packed: &[f32], bias: &[f32], y: &mut [f32]| {
+                let (epilogue, n) = (Epilogue { bias: Some(bias), ..Epilogue::default() }, y.len());
+                forms.gemm(&x, DEPTH, 1, DEPTH, packed, n, y, n, &epilogue);
+            };
+            let mut whole = vec![0.0; n];
+            product(&packed, &bias, &mut whole);
+            for pieces in 1..6 {
+                let columns = forms.columns_of_piece(n, pieces);
+                let mut y = vec![0.0; n];
+                assert!(y.chunks(columns).len() <= pieces, "{isa:?} {n} {pieces}");
+                for (piece, y) in y.chunks_mut(columns).enumerate() {
+                    let first = piece * columns;
+                    product(&packed[first * DEPTH..], &bias[first..], y);
+                }
+                assert_eq!(y, whole, "{isa:?} {n} {pieces}");
+            }
+        }
+    }
+}
