@@ -145,6 +145,19 @@ fn elementwise_nodes_follow() {
 }
 
 #[test]
+fn operands_may_be_left_out() {
+    let mut net = Net::new(&[1, 2, 1, 3]);
+    let a = net.node("Channel", &[net.x], &[]);
+    let most = net.constant(&[], &[4.5]);
+    let clipped = net.node("Clip", &[a, a, most], &[]);
+    net.graph.nodes.last_mut().unwrap().inputs[1] = None;
+    let y = net.node("Channel", &[clipped], &[]);
+    let (outputs, steps) = net.run(&[y], CPU);
+    assert_eq!(outputs[0], [0., 1., 2., 5., 5.5, 5.5]);
+    assert_eq!(steps.len(), 5, "{steps:?}");
+}
+
+#[test]
 fn joins_along_any_axis_follow() {
     for (axis, wanted) in [
         (1, vec![0., 1., 2., 4., 5., 6., 0., 1., 2., 5., 6., 7.]),

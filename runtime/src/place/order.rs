@@ -63,8 +63,8 @@ impl Site<'_> {
         }
         let (mut inputs, mut outputs) = (fit.inputs.clone(), fit.outputs.clone());
         // A single number serves all places alike.
-        let single = |form: &Form| !joins && form.desc.len() == 1;
-        let fits = inputs.iter_mut().all(|f| single(f) || turn(f, Order::ChannelsLast))
+        let stays = |form: &Form| form.desc.is_absent() || (!joins && form.desc.len() == 1);
+        let fits = inputs.iter_mut().all(|f| stays(f) || turn(f, Order::ChannelsLast))
             && outputs.iter_mut().all(|f| turn(f, Order::ChannelsLast));
         if fits {
             *fit = Fit { inputs, outputs, params };

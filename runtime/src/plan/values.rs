@@ -107,26 +107,37 @@ impl Drawing<'_> {
             Some(Place::Slot(_)) | None if order == form.order => {
                 self.moved(&name, memory, &form.desc, &source, &convert::MOVE)?
             }
-            Some(Place::Slot(_)) | None => {
-                let odd = || fail(format!("{} has no other order", source.desc));
-                if memory == Memory::Host {
-                    let other = form.turned(order).ok_or_else(odd)?;
-                    let source = self.need(id, Core::CPU, &other)?;
-                    if form.lies_alike() {
-                        Operand { desc: form.desc, ..source }
-                    } else {
-                        self.moved(&name, memory, &form.desc, &source, turner(form.order))?
-                    }
-                } else {
-                    let here = Form { desc: source.desc, order };
-                    let here = here.turned(form.order).ok_or_else(odd)?;
-                    let source = self.need(id, Core::CPU, &here)?;
-                    self.moved(&name, memory, &form.desc, &source, &convert::MOVE)?
-                }
-            }
+            Some(Place::Slot(_)) | None => self.turned(id, &name, memory, form, order, &source)?,
         };
         self.keep(id, memory, form.order, operand.clone());
         Ok(operand)
+    }
+
+    /// The value in another order than it is made in, which is `order`: turned on the host.
+    fn turned(
+        &mut self,
+        id: ValueId,
+        name: &str,
+        memory: Memory,
+        form: &Form,
+        order: Order,
+        source: &Operand,
+    ) -> Result<Operand, PlanError> {
+        let odd = || PlanError::Move {
+            value: name.to_owned(),
+            reason: format!("{} has no other order", source.desc),
+        };
+        if memory != Memory::Host {
+            let here = Form { desc: source.desc, order }.turned(form.order).ok_or_else(odd)?;
+            let here = self.need(id, Core::CPU, &here)?;
+            return self.moved(name, memory, &form.desc, &here, &convert::MOVE);
+        }
+        let other = form.turned(order).ok_or_else(odd)?;
+        let other = self.need(id, Core::CPU, &other)?;
+        if form.lies_alike() {
+            return Ok(Operand { desc: form.desc, ..other });
+        }
+        self.moved(name, memory, &form.desc, &other, turner(form.order))
     }
 
     /// Adds the step that moves a value.

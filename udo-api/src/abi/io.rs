@@ -148,6 +148,12 @@ pub struct Inputs<'a> {
     args: &'a [TensorArg],
 }
 
+// SAFETY: through a shared reference arguments are only read, and lead to slices of elements, which may go
+// to any thread; a half of an in-place pair is not handed out.
+unsafe impl Send for Inputs<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Inputs<'_> {}
+
 impl fmt::Debug for Inputs<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Inputs").field("len", &self.args.len()).finish()

@@ -5,6 +5,7 @@ use udo_api::{
     Node, Op, OpDef, OpSchema, Param, Port, Shape, input, output_like, types,
 };
 
+use crate::map::PIECE;
 use crate::walk::Around;
 
 pub(crate) const OP: OpDef = OpDef::of::<Concat>();
@@ -65,7 +66,6 @@ fn axis(node: &Node<'_>, rank: usize) -> Result<usize, Error> {
 }
 
 struct Joined {
-    outer: usize,
     /// Elements that each input adds to a row, and of the whole row.
     widths: Vec<usize>,
     row: usize,
@@ -81,7 +81,7 @@ impl Kernel for Joined {
             .map(|i| Ok(Around::axis(cx.input(i)?.shape(), axis).len * around.inner))
             .collect::<Result<_, Error>>()?;
         let run = of_any!(y.dtype(), T => execute::<T>)?;
-        Ok(Self { outer: around.outer, widths, row: around.len * around.inner, run })
+        Ok(Self { widths, row: around.len * around.inner, run })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -89,18 +89,20 @@ impl Kernel for Joined {
     }
 }
 
-fn execute<T: Element>(kernel: &Joined, mut io: Io<'_>) -> Result<(), ExecError> {
-    let y = io.outputs.take::<T>(0)?;
-    let mut start = 0;
-    for (index, &width) in kernel.widths.iter().enumerate() {
-        let x = io.inputs.get::<T>(index)?;
-        for row in 0..kernel.outer {
-            let to = &mut y[row * kernel.row + start..][..width];
-            to.copy_from_slice(&x[row * width..][..width]);
+fn execute<T: Element>(kernel: &Joined, io: Io<'_>) -> Result<(), ExecError> {
+    let Io { inputs, mut outputs, parallel, .. } = io;
+    let rows = (PIECE / kernel.row.max(1)).max(1);
+    parallel.chunks_mut(outputs.take::<T>(0)?, rows * kernel.row, |piece, y| {
+        let mut start = 0;
+        for (index, &width) in kernel.widths.iter().enumerate() {
+            let x = &inputs.get::<T>(index)?[piece * rows * width..];
+            for (row, y) in y.chunks_exact_mut(kernel.row).enumerate() {
+                y[start..][..width].copy_from_slice(&x[row * width..][..width]);
+            }
+            start += width;
         }
-        start += width;
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 #[cfg(test)]
@@ -118,6 +120,23 @@ mod tests {
         }
         let y = Run::new("Concat").input(b.clone()).input(b.clone()).int("axis", 0).one();
         assert_eq!(y.values::<i16>(), [3, 4, 5, 6, 3, 4, 5, 6]);
+    }
+
+    #[test]
+    fn many_rows_are_shared_out() {
+        let part = |from: i32, cols: usize| {
+            let values: Vec<i32> = (0..20_000 * cols as i32).map(|i| from + i).collect();
+            tensor(&[20_000, cols], &values)
+        };
+        let run = Run::new("Concat").threads(3).input(part(0, 3)).input(part(-7, 1));
+        let y = run.int("axis", 1).one().values::<i32>();
+        for (row, y) in y.chunks(4).enumerate() {
+            let first = row as i32;
+            assert_eq!(y, [first * 3, first * 3 + 1, first * 3 + 2, first - 7]);
+        }
+        let empty =
+            Run::new("Concat").input(tensor::<u8>(&[3, 0], &[])).input(tensor::<u8>(&[3, 0], &[]));
+        assert_eq!(empty.int("axis", 1).one().dims(), [3, 0]);
     }
 
     #[test]
