@@ -3,12 +3,17 @@
 
 use udo_api::types::F32;
 use udo_api::{
-    Core, DType, Error, ExecError, FinalizeCx, GuardAlloc, InferCx, Io, Kernel, KernelDef, Layout,
-    Op, OpDef, OpSchema, PackageV1, Port,
+    Core, DType, Error, GuardAlloc, InferCx, KernelDef, Layout, Op, OpDef, OpSchema, PackageV1,
+    Port,
 };
 use udo_runtime::graph::{DimSpec, Graph, Node, ValueId};
 use udo_runtime::model::{Model, Options};
 use udo_runtime::registry::Registry;
+
+#[path = "support/number.rs"]
+mod number;
+
+use number::NumberF32;
 
 #[global_allocator]
 static GUARD: GuardAlloc = GuardAlloc;
@@ -31,30 +36,6 @@ impl Op for Number {
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let x = cx.input(0)?;
         cx.set_output(0, x)
-    }
-}
-
-struct NumberF32 {
-    cols: usize,
-}
-
-impl Kernel for NumberF32 {
-    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        Ok(Self { cols: cx.input(0)?.shape().last().copied().unwrap_or(1).max(1) })
-    }
-
-    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
-        let Io { inputs, mut outputs, .. } = io;
-        let x = inputs.get::<f32>(0)?;
-        let y = outputs.take::<f32>(0)?;
-        for (x, y) in x.chunks(self.cols).zip(y.chunks_mut(self.cols)) {
-            let mut number = 0.0;
-            for (y, x) in y.iter_mut().zip(x) {
-                *y = x + number;
-                number += 1.0;
-            }
-        }
-        Ok(())
     }
 }
 

@@ -3,8 +3,8 @@
 
 use udo_api::types::F32;
 use udo_api::{
-    Core, DType, Error, ExecError, FinalizeCx, GuardAlloc, InferCx, Io, Kernel, KernelDef,
-    KernelFlags, Op, OpDef, OpSchema, PackageV1, Port, Shape,
+    Core, DType, Error, GuardAlloc, InferCx, KernelDef, KernelFlags, Op, OpDef, OpSchema,
+    PackageV1, Port, Shape,
 };
 use udo_runtime::cores::{OpenCl, Profile};
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node, ValueId};
@@ -12,6 +12,11 @@ use udo_runtime::memory::Tensor;
 use udo_runtime::model::{Model, Options};
 use udo_runtime::place::PlaceOptions;
 use udo_runtime::registry::Registry;
+
+#[path = "support/number.rs"]
+mod number;
+
+use number::NumberF32;
 
 #[global_allocator]
 static GUARD: GuardAlloc = GuardAlloc;
@@ -39,27 +44,6 @@ impl<const AXIS: char> Op for Number<AXIS> {
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let x = cx.input(0)?;
         cx.set_output(0, x)
-    }
-}
-
-/// Adds to each element its last coordinate, whatever that means.
-struct NumberF32 {
-    cols: usize,
-}
-
-impl Kernel for NumberF32 {
-    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        Ok(Self { cols: cx.input(0)?.shape().last().copied().unwrap_or(1).max(1) })
-    }
-
-    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
-        let Io { inputs, mut outputs, .. } = io;
-        let (x, y) = (inputs.get::<f32>(0)?, outputs.take::<f32>(0)?);
-        for (x, y) in x.chunks(self.cols).zip(y.chunks_mut(self.cols)) {
-            let numbers = std::iter::successors(Some(0.0f32), |n| Some(n + 1.0));
-            y.iter_mut().zip(x).zip(numbers).for_each(|((y, x), number)| *y = x + number);
-        }
-        Ok(())
     }
 }
 

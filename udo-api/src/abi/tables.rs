@@ -16,6 +16,7 @@ pub const ABI_VERSION: u32 = 1;
 pub const C_QUERY_SYMBOL: &str = "udo_package_query";
 
 /// The type of [`C_QUERY_SYMBOL`]: null when the package has no table of that version or an older one.
+// SAFETY: only a type; who calls through it keeps to what is written above.
 pub type QueryFn = unsafe extern "C" fn(max_version: u32) -> *const PackageV1;
 
 abi_struct! {
@@ -183,6 +184,7 @@ abi_struct! {
         /// Handed back to `write`.
         pub ctx: *mut c_void,
         /// `[finalize-time]` Appends UTF-8 text.
+        // SAFETY: only a type; who calls through it keeps to what is written above.
         pub write: unsafe extern "C" fn(ctx: *mut c_void, text: *const u8, bytes: usize),
         /// Zero.
         pub reserved_words: [u64; 4],
@@ -247,6 +249,7 @@ abi_struct! {
 }
 
 /// Fills a packed constant: reads `src_bytes` at `src`, writes `dst_bytes` at `dst`.
+// SAFETY: only a type; who calls through it keeps to what is written above.
 pub type FillFn = unsafe extern "C" fn(
     ctx: *mut c_void,
     src: *const u8,
@@ -262,6 +265,7 @@ abi_struct! {
         /// Handed back to every function.
         pub ctx: *mut c_void,
         /// `[finalize-time]` Packs constant input `input`; writes the number of the packed buffer to `index`.
+        // SAFETY: only a type; who calls through it keeps to what is written above.
         pub pack: unsafe extern "C" fn(
             ctx: *mut c_void,
             input: u32,
@@ -418,9 +422,11 @@ abi_struct! {
         pub reserved: u32,
         /// `[execute-time, heap-free]` Calls `task(task_ctx, i)` once for each i below `count`, on any
         /// thread, and returns when all are done.
+        // SAFETY: only a type; who calls through it keeps to what is written above.
         pub run: unsafe extern "C" fn(
             ctx: *const c_void,
             count: usize,
+            // SAFETY: as above.
             task: unsafe extern "C" fn(task_ctx: *const c_void, index: usize),
             task_ctx: *const c_void,
         ),

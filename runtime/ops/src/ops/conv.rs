@@ -36,16 +36,16 @@ pub(super) const PARAMS: &[Param] = &[
     Param::tensor("strides", DType::I64).optional(),
 ];
 
-/// The parameters of a convolution of real numbers.
-const REAL: &[Param] = &[
-    PARAMS[0],
-    PARAMS[1],
-    PARAMS[2],
-    PARAMS[3],
-    PARAMS[4],
-    PARAMS[5],
-    Param::text("activation").default(Value::text("None")),
-];
+/// Those, and what the host sets.
+const REAL: [Param; PARAMS.len() + 1] = {
+    let mut all = [Param::text("activation").default(Value::text("None")); PARAMS.len() + 1];
+    let mut i = 0;
+    while i < PARAMS.len() {
+        all[i] = PARAMS[i];
+        i += 1;
+    }
+    all
+};
 
 struct Convolution;
 
@@ -54,7 +54,7 @@ impl Op for Convolution {
         "Conv",
         &[Port::required("X", TYPES), Port::required("W", TYPES), Port::optional("B", TYPES)],
         &[Port::required("Y", TYPES)],
-        REAL,
+        &REAL,
     )
     .facts(Facts::LAYOUT_SENSITIVE.or(Facts::TAKES_ACTIVATION));
 
