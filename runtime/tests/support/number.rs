@@ -3,7 +3,7 @@
 use udo_api::{Error, ExecError, FinalizeCx, Io, Kernel};
 
 /// Adds to each element its last coordinate, whatever that means.
-pub struct NumberF32 {
+pub(crate) struct NumberF32 {
     cols: usize,
 }
 
