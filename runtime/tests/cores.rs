@@ -9,7 +9,7 @@ use udo_api::{
     Shape, WorkItem, WorkItemFn, Workspace, dsp_kernel, input, output, output_like,
 };
 use udo_runtime::cores::{GpuStorage, OpenCl};
-use udo_runtime::graph::{DimSpec, Graph, Node, ValueId};
+use udo_runtime::graph::{Attr, DimSpec, Graph, Node, ValueId};
 use udo_runtime::memory::Tensor;
 use udo_runtime::model::{Model, Options};
 use udo_runtime::place::Fallback;
@@ -190,6 +190,42 @@ fn the_dsp_holds_codes_with_the_encodings_that_the_model_states() {
     assert_eq!(run(&model), [-2.0, 0.125, 1.0, 6.0]);
     let dsp = model.report().memories.iter().find(|m| m.memory == "dsp").unwrap();
     assert_eq!(dsp.scratch_bytes, 4 << 20, "a plain function gets all of the fast memory");
+}
+
+/// What comes of [-1, 2] where it, or its maximum, and its sum with itself are quantized, on this core.
+fn itself_and_sum(pool: Option<&str>, zero_points: [u8; 2], core: Core) -> [Vec<f32>; 2] {
+    let mut graph = Graph::new("shared");
+    let dims = [1, 1, 1, 2].map(DimSpec::Fixed);
+    let x = graph.add_input("x", DType::F32, dims);
+    let pooled = pool.map(|op| {
+        let most = graph.add_value("most");
+        let mut node = Node::new(op, 17, &[x], &[most]);
+        node.attrs.push(("kernel_shape".to_owned(), Attr::Ints(vec![1, 2])));
+        graph.add_node(node);
+        most
+    });
+    let sum = graph.add_value("sum");
+    graph.add_node(Node::new("Add", 17, &[x, x], &[sum]));
+    let [first, second] = zero_points;
+    let itself = quantized(&mut graph, pooled.unwrap_or(x), "xq", 0.1, first);
+    let sum = quantized(&mut graph, sum, "sq", 0.1, second);
+    graph.outputs = vec![itself, sum];
+    let mut options = options(&[core]);
+    options.place.fallback = Fallback::Cpu;
+    let mut session = compile(graph, &options).unwrap().session();
+    session.input_mut::<f32>("x").unwrap().copy_from_slice(&[-1.0, 2.0]);
+    session.run().unwrap();
+    ["xq", "sq"].map(|y| session.output::<f32>(y).unwrap().to_vec())
+}
+
+#[test]
+fn an_encoding_does_not_reach_others_who_read_the_value() {
+    for pool in [Some("MaxPool"), None] {
+        let wanted = itself_and_sum(pool, [0, 128], Core::CPU);
+        let found = itself_and_sum(pool, [0, 128], Core::DSP_V68);
+        assert_eq!(found, wanted, "{pool:?}");
+        assert_eq!(found[1], [-2.0, 4.0]);
+    }
 }
 
 #[test]

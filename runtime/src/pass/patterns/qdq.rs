@@ -1,66 +1,120 @@
 //! Reads the fixed-point form of values from the model's `QuantizeLinear` and `DequantizeLinear` nodes.
 //!
-//! A real value that comes out of a dequantize node, or goes into a quantize node, has the encoding
-//! that the node states. A fixed-point core may then hold it as codes.
+//! A real value that comes out of a dequantize node, or that quantize nodes of one encoding alone read, has the
+//! encoding that the node states. A fixed-point core may then hold it as codes.
 
 use udo_api::{DType, Encoding, Facts, TensorDesc};
 
-use crate::graph::{Node, ValueId};
+use crate::graph::{Graph, Node, ValueId};
 use crate::memory::Tensor;
 use crate::registry::Resolved;
 
 /// The fixed-point form of each value that has one.
 pub fn fixed_forms(resolved: &Resolved) -> Vec<Option<TensorDesc>> {
-    let mut forms = vec![None; resolved.graph.values.len()];
-    for node in &resolved.graph.nodes {
-        match node.op.as_str() {
-            "DequantizeLinear" => {
-                note(&mut forms, resolved, node, node.output(0), node.input(0), Keep::Newer);
+    let mut forms = Forms {
+        of: vec![None; resolved.graph.values.len()],
+        readers: readers(&resolved.graph),
+        resolved,
+    };
+    let keepers: Vec<&Node> = resolved
+        .graph
+        .nodes
+        .iter()
+        .zip(&resolved.bindings)
+        .filter(|(_, b)| b.op.schema().known_facts().has(Facts::SAME_ENCODING))
+        .map(|(node, _)| node)
+        .collect();
+    for node in resolved.graph.nodes.iter().filter(|node| node.op == "DequantizeLinear") {
+        forms.set(node.output(0), forms.stated(node, node.input(0)));
+    }
+    for node in resolved.graph.nodes.iter().filter(|node| node.op == "QuantizeLinear") {
+        forms.set_as_read(node.input(0));
+    }
+    for node in &keepers {
+        forms.set(node.output(0), forms.get(node.input(0)));
+    }
+    for node in keepers.iter().rev() {
+        forms.set_as_read(node.input(0));
+    }
+    forms.of
+}
+
+/// Fixed-point forms, as far as they are known.
+struct Forms<'a> {
+    of: Vec<Option<TensorDesc>>,
+    /// The nodes that read each value as their first input, and nothing where someone reads it otherwise.
+    readers: Vec<Option<Vec<usize>>>,
+    resolved: &'a Resolved,
+}
+
+fn readers(graph: &Graph) -> Vec<Option<Vec<usize>>> {
+    let mut readers = vec![Some(Vec::new()); graph.values.len()];
+    for (at, node) in graph.nodes.iter().enumerate() {
+        for (port, value) in node.inputs.iter().enumerate() {
+            let Some(slot) = value.and_then(|v| readers.get_mut(v.index())) else { continue };
+            match slot {
+                Some(nodes) if port == 0 => nodes.push(at),
+                _ => *slot = None,
             }
-            "QuantizeLinear" => {
-                note(&mut forms, resolved, node, node.input(0), node.output(0), Keep::Older);
-            }
-            _ => {}
         }
     }
-    spread(&mut forms, resolved);
-    forms
-}
-
-/// Which of two encodings of one value stays.
-#[derive(Clone, Copy, PartialEq)]
-enum Keep {
-    Older,
-    Newer,
-}
-
-fn note(
-    forms: &mut [Option<TensorDesc>],
-    resolved: &Resolved,
-    node: &Node,
-    real: Option<ValueId>,
-    codes: Option<ValueId>,
-    keep: Keep,
-) {
-    let scale = resolved.constant(node.input(1)).and_then(one::<f32>);
-    let zero_point = match node.input(2) {
-        None => Some(0),
-        Some(value) => resolved.constant(Some(value)).and_then(one_code),
-    };
-    let (Some(scale), Some(zero_point), Some(dtype)) =
-        (scale, zero_point, resolved.desc(codes).dtype())
-    else {
-        return;
-    };
-    let desc = resolved.desc(real);
-    if desc.dtype() != Some(DType::F32) || !(scale.is_finite() && scale > 0.0) {
-        return;
+    // The caller reads outputs.
+    for value in &graph.outputs {
+        if let Some(slot) = readers.get_mut(value.index()) {
+            *slot = None;
+        }
     }
-    let form = desc.with_dtype(dtype).with_encoding(Encoding { scale, zero_point });
-    if let Some(slot) =
-        real.and_then(|v| forms.get_mut(v.index())).filter(|s| s.is_none() || keep == Keep::Newer)
-    {
-        *slot = Some(form);
+    readers
+}
+
+/// An element type and an encoding.
+type Codes = (DType, Encoding);
+
+impl Forms<'_> {
+    fn get(&self, value: Option<ValueId>) -> Option<Codes> {
+        let form = value.and_then(|v| self.of.get(v.index()).copied().flatten())?;
+        Some((form.dtype()?, form.encoding()?))
+    }
+
+    /// Gives a real value that has no form yet this one.
+    fn set(&mut self, value: Option<ValueId>, codes: Option<Codes>) {
+        let desc = self.resolved.desc(value);
+        let (Some((dtype, encoding)), Some(DType::F32)) = (codes, desc.dtype()) else { return };
+        if let Some(slot) = value.and_then(|v| self.of.get_mut(v.index())).filter(|s| s.is_none()) {
+            *slot = Some(desc.with_dtype(dtype).with_encoding(encoding));
+        }
+    }
+
+    /// Gives a value the form that all who read it ask for, if they do: whoever does not would get other
+    /// numbers than the model says.
+    fn set_as_read(&mut self, value: Option<ValueId>) {
+        let readers = value.and_then(|v| self.readers.get(v.index())?.as_ref());
+        let mut asked = readers.into_iter().flatten().map(|&at| self.asked_by(at));
+        if let Some(first) = asked.next().filter(|first| asked.all(|other| other == *first)) {
+            self.set(value, first);
+        }
+    }
+
+    /// The codes in which the node at `at` would take its first input.
+    fn asked_by(&self, at: usize) -> Option<Codes> {
+        let node = self.resolved.graph.nodes.get(at)?;
+        let facts = self.resolved.bindings.get(at)?.op.schema().known_facts();
+        match node.op.as_str() {
+            "QuantizeLinear" => self.stated(node, node.output(0)),
+            _ if facts.has(Facts::SAME_ENCODING) => self.get(node.output(0)),
+            _ => None,
+        }
+    }
+
+    /// The codes that a quantize or dequantize node states.
+    fn stated(&self, node: &Node, codes: Option<ValueId>) -> Option<Codes> {
+        let scale = one::<f32>(self.resolved.constant(node.input(1))?)?;
+        let zero_point = match node.input(2) {
+            None => 0,
+            Some(value) => one_code(self.resolved.constant(Some(value))?)?,
+        };
+        let dtype = self.resolved.desc(codes).dtype()?;
+        (scale.is_finite() && scale > 0.0).then_some((dtype, Encoding { scale, zero_point }))
     }
 }
 
@@ -78,39 +132,4 @@ fn one_code(tensor: &Tensor) -> Option<i32> {
         .or_else(|| one::<u16>(tensor).map(i32::from))
         .or_else(|| one::<i16>(tensor).map(i32::from))
         .or_else(|| one::<i32>(tensor))
-}
-
-/// Operators that keep the encoding pass it on, forwards and then backwards.
-fn spread(forms: &mut [Option<TensorDesc>], resolved: &Resolved) {
-    let keeps = |index: usize| {
-        resolved
-            .bindings
-            .get(index)
-            .is_some_and(|b| b.op.schema().known_facts().has(Facts::SAME_ENCODING))
-    };
-    let mut pass = |from: Option<ValueId>, to: Option<ValueId>| {
-        let Some(form) = from.and_then(|v| forms.get(v.index()).copied().flatten()) else { return };
-        let (Some(encoding), Some(dtype)) = (form.encoding(), form.dtype()) else { return };
-        let desc = resolved.desc(to);
-        if desc.dtype() != Some(DType::F32) {
-            return;
-        }
-        if let Some(slot) = to.and_then(|v| forms.get_mut(v.index())).filter(|s| s.is_none()) {
-            *slot = Some(desc.with_dtype(dtype).with_encoding(encoding));
-        }
-    };
-    let keepers: Vec<&Node> = resolved
-        .graph
-        .nodes
-        .iter()
-        .enumerate()
-        .filter(|(i, _)| keeps(*i))
-        .map(|(_, node)| node)
-        .collect();
-    for node in &keepers {
-        pass(node.input(0), node.output(0));
-    }
-    for node in keepers.iter().rev() {
-        pass(node.output(0), node.input(0));
-    }
 }
