@@ -20,6 +20,7 @@ static PACKAGE: PackageV1 = PackageV1::new("Contract", "1.0.0")
     .ops(&[
         OpDef::of::<Twice>(),
         OpDef::of::<Beside>(),
+        OpDef::of::<Counted>(),
         OpDef::of::<Plus>(),
         OpDef::of::<Scaled>(),
         OpDef::of::<Positive>(),
@@ -28,6 +29,7 @@ static PACKAGE: PackageV1 = PackageV1::new("Contract", "1.0.0")
     .kernels(&[
         KernelDef::new::<TwiceF32>("Twice", Core::CPU).flags(KernelFlags::ROWS_STRIDED),
         KernelDef::new::<BesideF32>("Beside", Core::CPU),
+        KernelDef::new::<CountedF32>("Counted", Core::CPU).flags(KernelFlags::BOUNDED),
         KernelDef::new::<PlusF32>("Plus", Core::CPU).in_place(&[InPlace { input: 0, output: 0 }]),
         KernelDef::new::<ScaledF32>("Scaled", Core::CPU),
         KernelDef::new::<PositiveF32>("Positive", Core::CPU).flags(KernelFlags::BOUNDED),
@@ -115,6 +117,48 @@ impl Kernel for BesideF32 {
             }
         }
         Ok(())
+    }
+}
+
+/// Vectors side by side, with an extent that only the run says.
+struct Counted;
+
+impl Op for Counted {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "Counted",
+        &[Port::required("xs", F32).repeated()],
+        &[Port::required("y", F32)],
+        &[],
+    )
+    .facts(Facts::JOINS);
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let first = cx.input(0)?;
+        let mut len = 0;
+        for i in 0..cx.input_count() {
+            len += cx.input(i)?.len();
+        }
+        cx.set_output(0, first.with_shape(Shape::of_dims(&[Dim::UpTo(len)])?))
+    }
+}
+
+struct CountedF32;
+
+impl Kernel for CountedF32 {
+    fn finalize(_: &FinalizeCx<'_>) -> Result<Self, Error> {
+        Ok(Self)
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io { inputs, mut outputs, .. } = io;
+        let y = outputs.take::<f32>(0)?;
+        let mut len = 0;
+        for port in 0..inputs.len() {
+            let x = inputs.get::<f32>(port)?;
+            y[len..len + x.len()].copy_from_slice(x);
+            len += x.len();
+        }
+        outputs.set_shape(0, &[len])
     }
 }
 
@@ -341,6 +385,26 @@ fn a_join_of_a_joined_tensor_or_of_a_view_gives_the_same_numbers() {
     session.input_mut::<f32>("z").unwrap().copy_from_slice(&[5.0, 6.0]);
     session.run().unwrap();
     close(session.output("y").unwrap(), &[2.0, 4.0, 10.0, 6.0, 8.0, 12.0]);
+}
+
+#[test]
+fn a_join_that_says_its_extent_runs_and_all_its_readers_get_that_extent() {
+    let mut graph = Graph::new("join");
+    let x = graph.add_input("x", DType::F32, fixed(&[2]));
+    let z = graph.add_input("z", DType::F32, fixed(&[3]));
+    let a = add(&mut graph, "Twice", &[x], "a");
+    let b = add(&mut graph, "Twice", &[z], "b");
+    let joined = add(&mut graph, "Counted", &[a, b], "joined");
+    let p = add(&mut graph, "Positive", &[joined], "p");
+    let q = add(&mut graph, "Relu", &[joined], "q");
+    graph.outputs = vec![p, q];
+    let model = Model::compile(graph, &mut own(), &Options::default()).unwrap();
+    let mut session = model.session();
+    session.input_mut::<f32>("x").unwrap().copy_from_slice(&[1.0, -1.0]);
+    session.input_mut::<f32>("z").unwrap().copy_from_slice(&[-3.0, -4.0, 5.0]);
+    session.run().unwrap();
+    close(session.output("p").unwrap(), &[2.0, 10.0]);
+    close(session.output("q").unwrap(), &[2.0, 0.0, 0.0, 0.0, 10.0]);
 }
 
 #[test]

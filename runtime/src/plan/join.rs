@@ -32,7 +32,8 @@ struct Part {
 fn parts(drawn: &Drawn, index: usize) -> Option<(SlotId, Vec<Part>)> {
     let step = drawn.steps.get(index).filter(|s| s.joins)?;
     let [output] = step.outputs.as_slice() else { return None };
-    let whole = output.slot()?;
+    // A join that says in each run how far it got has to run.
+    let whole = output.slot().filter(|_| output.desc.full_shape().is_fixed())?;
     let (&stride, outer) = output.desc.shape().split_last()?;
     let element_bytes = output.desc.dtype()?.size_bytes();
     let mut column = 0;
