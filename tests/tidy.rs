@@ -18,8 +18,9 @@ use serde_json::Value;
 /// Each crate, and which of ours it may import. Tests and benchmarks may import any.
 const FLOOR_PLAN: &[(&str, &[&str])] = &[
     ("udo-api", &[]),
+    ("udo-host", &["udo-api"]),
     ("udo-ops", &["udo-api"]),
-    ("udo-runtime", &["udo-api", "udo-ops"]),
+    ("udo-runtime", &["udo-api", "udo-host", "udo-ops"]),
     ("udo-generator", &[]),
     ("udo-cli", &["udo-api", "udo-generator", "udo-runtime"]),
 ];
@@ -41,12 +42,10 @@ const UNSAFE: &[&str] = &[
     "runtime/ops/src/simd/",
     "runtime/ops/src/testing/",
     "runtime/src/cores/opencl.rs",
-    "runtime/src/memory.rs",
-    "runtime/src/memory/",
     "runtime/src/pool.rs",
-    "runtime/src/registry/call.rs",
     "runtime/src/registry/open.rs",
     "runtime/src/session.rs",
+    "udo-api/host/src/",
     "udo-api/src/abi/",
     "udo-api/src/guard.rs",
 ];

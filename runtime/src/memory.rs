@@ -1,144 +1,10 @@
-//! Host memory: aligned buffers, and tensors that share them.
+//! Host memory: tensors, and the aligned buffers that they share.
 
-#[cfg_attr(target_os = "linux", path = "memory/huge_pages.rs")]
-#[cfg_attr(not(target_os = "linux"), path = "memory/plain_pages.rs")]
-mod pages;
-
-use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
-use std::fmt;
-use std::ptr::NonNull;
 use std::sync::Arc;
 
 use udo_api::{DType, Element, Shape, TensorDesc};
 
-/// The alignment of every buffer, in bytes.
-pub const ALIGN_BYTES: usize = 64;
-
-/// The most bytes that a buffer can have.
-pub const MAX_BYTES: usize = isize::MAX.cast_unsigned() - (LARGE_BYTES - 1);
-
-/// The bytes of a large page, and the alignment of buffers that fill one.
-const LARGE_BYTES: usize = 2 << 20;
-
-/// Zeroed bytes, aligned to 64. Those of 2 MiB and more are aligned to that, and the system is asked for
-/// large pages: a convolution that streams its weights through 4 KiB pages waits for their addresses.
-pub struct Buffer {
-    ptr: NonNull<u8>,
-    len: usize,
-}
-
-// SAFETY: a buffer owns its bytes, as a boxed slice would.
-unsafe impl Send for Buffer {}
-// SAFETY: as above; shared access only reads.
-unsafe impl Sync for Buffer {}
-
-impl fmt::Debug for Buffer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Buffer({} bytes)", self.len)
-    }
-}
-
-impl Buffer {
-    /// A buffer of `len` zeroed bytes.
-    ///
-    /// Aborts, as every allocation here does, where the system has no memory left.
-    pub fn zeroed(len: usize) -> Self {
-        let ptr = Self::allocate(len);
-        // SAFETY: so many bytes have just been allocated.
-        unsafe { ptr.write_bytes(0, len) };
-        Self { ptr, len }
-    }
-
-    /// A buffer that holds a copy of `bytes`.
-    pub fn of(bytes: &[u8]) -> Self {
-        let (ptr, len) = (Self::allocate(bytes.len()), bytes.len());
-        // SAFETY: as many bytes have just been allocated, and nobody else refers to them.
-        unsafe { ptr.as_ptr().copy_from_nonoverlapping(bytes.as_ptr(), len) };
-        Self { ptr, len }
-    }
-
-    /// Bytes that nobody has written yet; dangling for 0.
-    fn allocate(len: usize) -> NonNull<u8> {
-        if len == 0 {
-            return NonNull::dangling();
-        }
-        let Some(layout) = Self::layout(len) else {
-            handle_alloc_error(Layout::new::<[u8; ALIGN_BYTES]>())
-        };
-        // SAFETY: the layout's size is not 0.
-        let raw = unsafe { alloc(layout) };
-        let Some(ptr) = NonNull::new(raw) else { handle_alloc_error(layout) };
-        if len >= LARGE_BYTES {
-            // Before the first write, which is when pages get their size.
-            pages::prefer_large(ptr, len / LARGE_BYTES * LARGE_BYTES);
-        }
-        ptr
-    }
-
-    fn layout(len: usize) -> Option<Layout> {
-        if len == 0 {
-            return None;
-        }
-        let align = if len < LARGE_BYTES { ALIGN_BYTES } else { LARGE_BYTES };
-        Layout::from_size_align(len, align).ok()
-    }
-
-    /// How many bytes there are.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether there are no bytes.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// The bytes.
-    pub fn bytes(&self) -> &[u8] {
-        // SAFETY: the buffer owns `len` initialised bytes; the pointer is dangling only for 0.
-        unsafe { std::slice::from_raw_parts(self.ptr.as_ptr(), self.len) }
-    }
-
-    /// The bytes, to be changed.
-    pub fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in `bytes`, and the borrow is exclusive.
-        unsafe { std::slice::from_raw_parts_mut(self.ptr.as_ptr(), self.len) }
-    }
-
-    /// The first byte; aligned to 64 where there are any.
-    pub fn as_ptr(&self) -> *mut u8 {
-        self.ptr.as_ptr()
-    }
-}
-
-impl Drop for Buffer {
-    fn drop(&mut self) {
-        if let Some(layout) = Self::layout(self.len) {
-            // SAFETY: `allocate` took it with this very layout.
-            unsafe { dealloc(self.ptr.as_ptr(), layout) };
-        }
-    }
-}
-
-/// The elements of `bytes`, or nothing where they are misaligned or end in part of one.
-pub fn elements<T: Element>(bytes: &[u8]) -> Option<&[T]> {
-    // SAFETY: every bit pattern is an element, and none has padding.
-    let (head, body, tail) = unsafe { bytes.align_to::<T>() };
-    (head.is_empty() && tail.is_empty()).then_some(body)
-}
-
-/// The elements of `bytes`, to be changed; nothing where they are misaligned or end in part of one.
-pub fn elements_mut<T: Element>(bytes: &mut [u8]) -> Option<&mut [T]> {
-    // SAFETY: every bit pattern is an element, and none has padding.
-    let (head, body, tail) = unsafe { bytes.align_to_mut::<T>() };
-    (head.is_empty() && tail.is_empty()).then_some(body)
-}
-
-/// The bytes of `elements`.
-pub fn bytes_of<T: Element>(elements: &[T]) -> &[u8] {
-    // SAFETY: elements are plain old data without padding.
-    unsafe { std::slice::from_raw_parts(elements.as_ptr().cast(), size_of_val(elements)) }
-}
+pub use udo_host::memory::{ALIGN_BYTES, Buffer, MAX_BYTES, bytes_of, elements, elements_mut};
 
 /// A tensor with its elements; clones share them.
 #[derive(Clone, Debug)]
@@ -231,17 +97,6 @@ impl Tensor {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn buffers_are_aligned_and_zeroed() {
-        for len in [0, 1, 63, 64, 1000, LARGE_BYTES - 1, LARGE_BYTES, 2 * LARGE_BYTES + 5] {
-            let buffer = Buffer::zeroed(len);
-            assert_eq!(buffer.bytes().len(), len);
-            assert!(buffer.bytes().iter().all(|&b| b == 0));
-            let align = if len < LARGE_BYTES { ALIGN_BYTES } else { LARGE_BYTES };
-            assert!(len == 0 || buffer.as_ptr().addr().is_multiple_of(align), "{len} bytes");
-        }
-    }
 
     #[test]
     fn tensors_want_as_many_bytes_as_their_shape_says() {

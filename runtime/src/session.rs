@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use udo_api::abi::{ExecArgs, TensorArg};
 use udo_api::guard::{GuardCell, heap_calls};
 use udo_api::{Core, DType, Element, ExecError, Status, TensorDesc};
+use udo_host::{ExecuteFn, failure, program_guard};
 
 use crate::cores::Memory;
 use crate::memory::{Buffer, Tensor, elements, elements_mut};
@@ -71,8 +72,6 @@ pub struct StepProfile {
     /// A package's own allocator answers with `HEAP_USE` instead.
     pub heap_calls: u64,
 }
-
-type ExecuteFn = unsafe extern "C" fn(args: *const ExecArgs) -> u32;
 
 /// What the walk needs of a step: the call, and where bounded shapes go afterwards.
 #[derive(Clone, Copy)]
@@ -239,29 +238,17 @@ impl Session {
 
     fn lay_calls(&mut self) {
         let plan = Arc::clone(&self.plan);
-        let count = |n: usize| u16::try_from(n).unwrap_or(u16::MAX);
         // The cell has the layout of what is in it.
         let tensors = self.tensors.as_ptr().cast_mut().cast::<TensorArg>();
         let mut guards: BTreeMap<usize, Guard> = BTreeMap::new();
         for (index, step) in plan.steps.iter().enumerate() {
-            let scratch = &self.scratch[Memory::of(step.core) as usize];
-            let wanted = step.kernel.workspace();
-            let scratch_bytes =
-                if wanted.wants_all_vtcm() { scratch.len() } else { wanted.bytes() };
-            self.args.push(ExecArgs {
-                state: step.kernel.state(),
-                tensors: tensors.wrapping_add(self.first_tensor[index]),
-                packed: step.kernel.packed_spans().as_ptr(),
-                scratch: scratch.as_ptr(),
-                scratch_bytes,
-                guard: std::ptr::null_mut(),
-                parallel: self.pool.table(),
-                input_count: count(step.inputs.len()),
-                output_count: count(step.outputs.len()),
-                packed_count: count(step.kernel.packed_spans().len()),
-                reserved: 0,
-            });
-            let of_thread = step.thread_guard.unwrap_or(host_guard);
+            self.args.push(step.kernel.exec_args(
+                tensors.wrapping_add(self.first_tensor[index]),
+                (step.inputs.len(), step.outputs.len()),
+                &self.scratch[Memory::of(step.core) as usize],
+                self.pool.table(),
+            ));
+            let of_thread = step.thread_guard.unwrap_or(program_guard);
             let guard = guards.entry(of_thread as usize);
             guard.or_insert_with(|| Guard { of_thread, steps: Vec::new() }).steps.push(index);
         }
@@ -382,18 +369,9 @@ impl Session {
 
     #[cold]
     fn failure(&self, index: usize, status: u32) -> RunError {
-        let status = Status::from_code(status);
-        let (detail, message) = match self.args.get(index).map(|a| a.guard) {
-            Some(cell) if !cell.is_null() => {
-                // SAFETY: the cell is this thread's, and the call that used it has returned.
-                let report = unsafe { &*cell }.take_report();
-                (report.detail, report.message)
-            }
-            _ => ([0; 2], String::new()),
-        };
-        let error = ExecError::with(status, detail);
-        let reason =
-            if message.is_empty() { error.to_string() } else { format!("{error}: {message}") };
+        let guard = self.args.get(index).map_or(std::ptr::null_mut(), |args| args.guard);
+        // SAFETY: `guard` is this thread's or null, and the call that used it has returned.
+        let failure = unsafe { failure(status, guard) };
         let step = self.plan.steps.get(index);
         let name = |pick: fn(&Step) -> &str| step.map_or("", pick).into();
         RunError {
@@ -401,8 +379,8 @@ impl Session {
             op: name(|s| &s.op),
             package: name(|s| &s.package),
             core: step.map_or(Core::CPU, |s| s.core),
-            error,
-            reason: reason.into(),
+            reason: failure.to_string().into(),
+            error: failure.error,
         }
     }
 
@@ -523,11 +501,6 @@ impl Session {
             wanted: desc.to_string(),
         })
     }
-}
-
-/// The guard of kernels in libraries without one, and of the runtime's own.
-extern "C" fn host_guard() -> *mut GuardCell {
-    udo_api::guard::this_thread()
 }
 
 /// Copies the extents that a step said to everything that reads them; false if they are impossible.

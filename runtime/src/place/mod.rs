@@ -3,12 +3,13 @@
 mod order;
 
 use udo_api::{Core, KernelDef, KernelFlags, Port, Side, Status, TensorDesc, Wanted};
+use udo_host::{FinalizedKernel, NodeDesc, Refusal, finalize};
 
 use crate::cores::opencl::{self, OpenClError};
 use crate::cores::order::constant;
 use crate::cores::{Form, OpenCl, Profile, forms};
 use crate::graph::Node;
-use crate::registry::call::{LiveKernel, NodeView, Refusal, finalize};
+use crate::memory::Tensor;
 use crate::registry::{Binding, KernelEntry, OpenError, PackageId, Params, Registry, Resolved};
 
 /// What happens to a node that none of the cores asked for takes.
@@ -55,7 +56,7 @@ pub struct Choice {
     /// The kernel's table entry.
     pub entry: KernelEntry,
     /// The kernel, finalized for the node.
-    pub kernel: LiveKernel,
+    pub kernel: FinalizedKernel,
     /// What a GPU kernel runs on: `opencl: <device>` or `work items on host threads`.
     pub backend: Option<String>,
     /// The form of each input; absent ones included.
@@ -201,7 +202,7 @@ fn descs(forms: &[Form]) -> Vec<TensorDesc> {
 /// A kernel, and what it runs on.
 struct Seat {
     entry: KernelEntry,
-    kernel: LiveKernel,
+    kernel: FinalizedKernel,
     backend: Option<String>,
 }
 
@@ -354,7 +355,7 @@ impl Site<'_> {
         Ok(Ok(Seat {
             // The host's own code runs, so the host's heap is what is guarded.
             entry: KernelEntry { thread_guard: None, ..seat.entry },
-            kernel: LiveKernel::hosted(kernel),
+            kernel: FinalizedKernel::hosted(kernel),
             backend: Some(format!("opencl: {}", device.name())),
         }))
     }
@@ -463,7 +464,7 @@ impl Site<'_> {
         core: Core,
         fit: &Fit,
         registry: &Registry,
-    ) -> Result<LiveKernel, Refusal> {
+    ) -> Result<FinalizedKernel, Refusal> {
         let constants: Vec<_> = self
             .node
             .inputs
@@ -475,10 +476,10 @@ impl Site<'_> {
                 constant(tensor, &desc, form).ok()
             })
             .collect();
-        let view = NodeView {
+        let view = NodeDesc {
             inputs: descs(&fit.inputs),
-            constants: constants.iter().map(Option::as_ref).collect(),
-            params: fit.params.as_ref().unwrap_or(&self.binding.params),
+            constants: constants.iter().map(|c| c.as_ref().map(Tensor::bytes)).collect(),
+            params: fit.params.as_ref().unwrap_or(&self.binding.params).settings(),
             output_count: fit.outputs.len(),
             opset: self.node.opset,
         };

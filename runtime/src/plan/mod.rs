@@ -8,12 +8,12 @@ mod values;
 use std::sync::Arc;
 
 use udo_api::{Core, TensorDesc};
+use udo_host::FinalizedKernel;
 
 use crate::cores::{Memory, Profile};
 use crate::memory::{MAX_BYTES, Tensor};
 use crate::place::Placement;
 use crate::registry::Registry;
-use crate::registry::call::LiveKernel;
 
 pub use report::{CoreMemory, NodeReport, Report, StepReport};
 
@@ -79,7 +79,7 @@ pub(crate) enum Purpose {
 /// One call of a kernel.
 #[derive(Debug)]
 pub(crate) struct Step {
-    pub(crate) kernel: LiveKernel,
+    pub(crate) kernel: FinalizedKernel,
     /// Whether its output is its inputs side by side.
     pub(crate) joins: bool,
     pub(crate) purpose: Purpose,

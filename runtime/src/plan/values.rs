@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 
 use udo_api::{Core, DType, Facts, KernelDef, TensorDesc};
+use udo_host::{NodeDesc, finalize};
 
 use super::{Operand, Place, PlanError, Port, Purpose, SlotId, Step};
 use crate::cores::order::{constant, turner};
 use crate::cores::{Form, Memory, Order, convert};
 use crate::graph::{Source, ValueId};
 use crate::place::{Choice, Placement};
-use crate::registry::call::{NodeView, finalize};
-use crate::registry::{Params, Registry, Resolved};
+use crate::registry::{Registry, Resolved};
 
 /// Steps and slots, before slots have places.
 pub(super) struct Drawn {
@@ -149,10 +149,9 @@ impl Drawing<'_> {
         source: &Operand,
         by: &KernelDef,
     ) -> Result<Operand, PlanError> {
-        let params = Params::default();
         let inputs = vec![source.desc];
         let view =
-            NodeView { inputs, constants: vec![None], params: &params, output_count: 1, opset: 0 };
+            NodeDesc { inputs, constants: vec![None], params: &[], output_count: 1, opset: 0 };
         let store = self.registry.packs();
         let kernel = finalize(by, Core::CPU, &view, &[*form], store).map_err(|refusal| {
             PlanError::Move { value: value.to_owned(), reason: refusal.to_string() }

@@ -3,7 +3,6 @@
 //! Opening a package checks everything that its files and tables say before any of it is
 //! registered. Which kernel a node gets is decided elsewhere.
 
-pub(crate) mod call;
 mod channel_last;
 mod choose;
 mod defaults;
@@ -37,10 +36,10 @@ pub use manifest::{
 };
 
 pub(crate) use params::ACTIVATION;
-pub use params::{ParamSetting, Params};
+pub use params::Params;
 pub use resolve::{BindOptions, Binding, ResolveError, Resolved};
 
-pub use call::{LiveKernel, PackStore, Refusal};
+pub use udo_host::{FinalizedKernel, PackStore, ParamSetting, Refusal};
 
 use open::Candidate;
 

@@ -1,30 +1,13 @@
 //! A node's parameters: checked against the schema, defaulted, owned.
 
-use udo_api::abi::{ParamValue, Span, ValueKind};
 use udo_api::{DType, Facts, OpSchema, Param, ParamKind};
+use udo_host::ParamSetting;
 
 use crate::cores::Order;
 use crate::graph::{Attr, Node};
 
 /// The parameter by which the host has an activation applied; of operators with the fact `TAKES_ACTIVATION`.
 pub(crate) const ACTIVATION: &str = "activation";
-
-/// One parameter's value.
-#[derive(Clone, Debug, PartialEq)]
-pub enum ParamSetting {
-    /// The node gives none, and the schema has no default.
-    Absent,
-    /// An integer or truth value.
-    Int(i64),
-    /// A real number.
-    Float(f64),
-    /// Text.
-    Text(String),
-    /// Integers.
-    Ints(Vec<i64>),
-    /// Real numbers.
-    Floats(Vec<f64>),
-}
 
 /// All parameters of a schema, in its order.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -33,11 +16,6 @@ pub struct Params {
 }
 
 impl Params {
-    /// Name and value of each parameter.
-    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &ParamSetting)> {
-        self.settings.iter().map(|(name, setting)| (*name, setting))
-    }
-
     /// The same with `axis`, which counts those of a tensor of rank 4, as where that has its channels
     /// last; none if there is no such axis.
     pub(crate) fn turned(&self) -> Option<Self> {
@@ -59,9 +37,9 @@ impl Params {
         false
     }
 
-    /// The same in the form that crosses the ABI; valid while `self` is.
-    pub(super) fn to_abi(&self) -> Vec<ParamValue> {
-        self.settings.iter().map(|(name, setting)| to_abi(name, setting)).collect()
+    /// Name and value of each parameter.
+    pub fn settings(&self) -> &[(&'static str, ParamSetting)] {
+        &self.settings
     }
 
     /// Reads the attributes of `node` as `schema` wants them.
@@ -89,7 +67,7 @@ impl Params {
             let given = node.attrs.iter().find(|(name, _)| name == param.name());
             let setting = match given {
                 Some((_, attr)) => convert(param, attr)?,
-                None if param.is_optional() => default_of(param),
+                None if param.is_optional() => ParamSetting::default_of(param),
                 None => {
                     return Err(format!(
                         "attribute {:?} is missing, and it has no default",
@@ -100,40 +78,6 @@ impl Params {
             Ok((param.name(), setting))
         });
         Ok(Self { settings: settings.collect::<Result<_, String>>()? })
-    }
-}
-
-fn to_abi(name: &'static str, setting: &ParamSetting) -> ParamValue {
-    let name = Span { ptr: name.as_ptr(), bytes: name.len() };
-    let none = ParamValue { name, kind: 0, reserved: 0, int: 0, float: 0.0, data: Span::NONE };
-    match setting {
-        ParamSetting::Absent => none,
-        ParamSetting::Int(int) => ParamValue { kind: 1, int: *int, ..none },
-        ParamSetting::Float(float) => ParamValue { kind: 2, float: *float, ..none },
-        ParamSetting::Text(text) => {
-            ParamValue { kind: 3, data: Span { ptr: text.as_ptr(), bytes: text.len() }, ..none }
-        }
-        ParamSetting::Ints(ints) => ParamValue {
-            kind: 4,
-            data: Span { ptr: ints.as_ptr().cast(), bytes: size_of_val(&**ints) },
-            ..none
-        },
-        ParamSetting::Floats(floats) => ParamValue {
-            kind: 5,
-            data: Span { ptr: floats.as_ptr().cast(), bytes: size_of_val(&**floats) },
-            ..none
-        },
-    }
-}
-
-fn default_of(param: &Param) -> ParamSetting {
-    match param.default_value() {
-        ValueKind::None => ParamSetting::Absent,
-        ValueKind::Int(int) => ParamSetting::Int(int),
-        ValueKind::Float(float) => ParamSetting::Float(float),
-        ValueKind::Str(text) => ParamSetting::Text(text.to_owned()),
-        ValueKind::Ints(ints) => ParamSetting::Ints(ints.to_vec()),
-        ValueKind::Floats(floats) => ParamSetting::Floats(floats.to_vec()),
     }
 }
 

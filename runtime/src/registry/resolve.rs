@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use udo_api::{OpDef, Port, Shape, TensorDesc};
+use udo_host::{NodeDesc, Refusal, infer};
 
-use super::call::{NodeView, Refusal, infer};
 use super::channel_last::ChannelLast;
 use super::defaults::fill_defaults;
 use super::{OpEntry, PackageId, Params, Registry};
@@ -211,11 +211,11 @@ impl Resolved {
         }
     }
 
-    fn view<'a>(&'a self, node: &Node, params: &'a Params) -> NodeView<'a> {
-        NodeView {
+    fn view<'a>(&'a self, node: &Node, params: &'a Params) -> NodeDesc<'a> {
+        NodeDesc {
             inputs: node.inputs.iter().map(|&v| self.desc(v)).collect(),
-            constants: node.inputs.iter().map(|&v| self.constant(v)).collect(),
-            params,
+            constants: node.inputs.iter().map(|&v| self.constant(v).map(Tensor::bytes)).collect(),
+            params: params.settings(),
             output_count: node.outputs.len(),
             opset: node.opset,
         }

@@ -68,7 +68,8 @@ fn folded(
         Some(bias) => constant(resolved, Some(bias))?.to_vec(),
         None => vec![0.0; scale.len()],
     };
-    let setting = resolved.bindings.get(at)?.params.iter().find(|(name, _)| *name == "epsilon");
+    let setting =
+        resolved.bindings.get(at)?.params.settings().iter().find(|(name, _)| *name == "epsilon");
     let Some((_, ParamSetting::Float(epsilon))) = setting else { return None };
     #[expect(clippy::cast_possible_truncation, reason = "the operator computes in f32")]
     let epsilon = *epsilon as f32;

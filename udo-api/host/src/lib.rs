@@ -1,0 +1,19 @@
+//! The host's side of the contract: builds the argument blocks of [`udo_api::abi`], calls what packages
+//! registered, and reads what they answer.
+//!
+//! It knows neither models nor plans: a node is a slice of descriptions, constants are bytes, and parameters a
+//! slice of settings. The runtime walks a plan with it; tests run one kernel.
+
+mod call;
+mod kernel;
+pub mod memory;
+mod node;
+mod pack;
+mod param;
+
+pub use call::{Failure, failure, program_guard};
+pub use kernel::{ExecuteFn, FinalizedKernel, finalize};
+pub use memory::Buffer;
+pub use node::{NodeDesc, Refusal, infer};
+pub use pack::PackStore;
+pub use param::ParamSetting;

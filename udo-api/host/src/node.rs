@@ -1,0 +1,135 @@
+//! A node as packages see it before the run, and shape inference.
+
+use std::ffi::c_void;
+use std::fmt;
+
+use udo_api::abi::{ErrorSink, InferArgs, NodeArgs, ParamValue, Span};
+use udo_api::{OpDef, Status, TensorDesc};
+
+use crate::ParamSetting;
+
+/// A package's refusal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The status that it answered with.
+    pub status: Status,
+    /// Its message.
+    pub message: String,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.status {
+            Status::FAILED => f.write_str(&self.message),
+            status if self.message.is_empty() => write!(f, "{status}"),
+            status => write!(f, "{status}: {}", self.message),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// A node as packages see it before the run.
+#[derive(Clone, Debug)]
+pub struct NodeDesc<'a> {
+    /// One per input; absent ones included.
+    pub inputs: Vec<TensorDesc>,
+    /// One per input; the elements of those that are constant, aligned to 64 bytes.
+    pub constants: Vec<Option<&'a [u8]>>,
+    /// Name and value of each parameter of the schema, in its order.
+    pub params: &'a [(&'static str, ParamSetting)],
+    /// How many outputs there are, absent ones included.
+    pub output_count: usize,
+    /// The operator-set version that the node comes from; 0 where there is none.
+    pub opset: u32,
+}
+
+/// What `NodeArgs` points to.
+pub(crate) struct RawNode {
+    constants: Vec<Span>,
+    params: Vec<ParamValue>,
+    sink: ErrorSink,
+}
+
+#[repr(align(64))]
+struct Aligned([u8; 1]);
+
+static EMPTY_CONSTANT: Aligned = Aligned([0]);
+
+// SAFETY: called by way of the sink of `RawNode::new` alone, whose `ctx` is a message.
+unsafe extern "C" fn append(ctx: *mut c_void, text: *const u8, bytes: usize) {
+    // SAFETY: `ctx` is the `String` that `RawNode::new` borrowed, which outlives the sink.
+    let message = unsafe { &mut *ctx.cast::<String>() };
+    if !text.is_null() {
+        // SAFETY: the package passes `bytes` readable bytes at `text` for the call.
+        let text = unsafe { std::slice::from_raw_parts(text, bytes) };
+        message.push_str(&String::from_utf8_lossy(text));
+    }
+}
+
+impl RawNode {
+    /// `message` and everything that `node` borrows must outlive what is made of it.
+    pub(crate) fn new(node: &NodeDesc<'_>, message: &mut String) -> Self {
+        let span = |constant: Option<&[u8]>| match constant {
+            None => Span::NONE,
+            // Constant and empty: not null, so that it still counts as constant.
+            Some([]) => Span { ptr: EMPTY_CONSTANT.0.as_ptr(), bytes: 0 },
+            Some(bytes) => Span { ptr: bytes.as_ptr(), bytes: bytes.len() },
+        };
+        Self {
+            constants: node.constants.iter().copied().map(span).collect(),
+            params: node.params.iter().map(|(name, setting)| setting.to_abi(name)).collect(),
+            sink: ErrorSink {
+                ctx: std::ptr::from_mut(message).cast(),
+                write: append,
+                reserved_words: [0; 4],
+            },
+        }
+    }
+
+    pub(crate) fn args(&self, node: &NodeDesc<'_>) -> NodeArgs {
+        let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        NodeArgs {
+            inputs: node.inputs.as_ptr(),
+            constants: self.constants.as_ptr(),
+            params: self.params.as_ptr(),
+            input_count: count(node.inputs.len().min(self.constants.len())),
+            output_count: count(node.output_count),
+            param_count: count(self.params.len()),
+            opset: node.opset,
+            errors: &raw const self.sink,
+            reserved_words: [0; 4],
+        }
+    }
+}
+
+pub(crate) fn refuse(status: u32, message: String) -> Result<(), Refusal> {
+    match Status::from_code(status) {
+        Status::OK => Ok(()),
+        status => Err(Refusal { status, message }),
+    }
+}
+
+/// Asks `op` for the types and shapes of a node's outputs; those it leaves out are absent.
+///
+/// # Errors
+/// The operator refuses the node.
+pub fn infer(op: &OpDef, node: &NodeDesc<'_>) -> Result<Vec<TensorDesc>, Refusal> {
+    let mut message = String::new();
+    let mut outputs = vec![TensorDesc::ABSENT; node.output_count];
+    let raw = RawNode::new(node, &mut message);
+    let args =
+        InferArgs { node: raw.args(node), outputs: outputs.as_mut_ptr(), reserved_words: [0; 4] };
+    // SAFETY: `args` points to the descriptions, spans and parameters of `node` and `raw`, as many as its
+    // counts say, and to `output_count` outputs; all of them outlive the call.
+    let status = unsafe { (op.infer_fn())(&raw const args) };
+    refuse(status, message)?;
+    match outputs.iter().position(|desc| !desc.is_sound()) {
+        None => Ok(outputs),
+        Some(index) => {
+            let message =
+                format!("shape inference leaves the description of output {index} broken");
+            Err(Refusal { status: Status::BAD_CALL, message })
+        }
+    }
+}
