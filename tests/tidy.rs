@@ -18,9 +18,10 @@ use serde_json::Value;
 /// Each crate, and which of ours it may import. Tests and benchmarks may import any.
 const FLOOR_PLAN: &[(&str, &[&str])] = &[
     ("udo-api", &[]),
+    ("udo-simd", &[]),
     ("udo-host", &["udo-api"]),
-    ("udo-ops", &["udo-api"]),
-    ("udo-runtime", &["udo-api", "udo-host", "udo-ops"]),
+    ("udo-ops", &["udo-api", "udo-simd"]),
+    ("udo-runtime", &["udo-api", "udo-host", "udo-ops", "udo-simd"]),
     ("udo-generator", &[]),
     ("udo-cli", &["udo-api", "udo-generator", "udo-runtime"]),
 ];
@@ -39,8 +40,8 @@ const LEVELS: &[&[&str]] = &[
 
 /// The files and folders with unsafe code. Tests may have some as well.
 const UNSAFE: &[&str] = &[
-    "runtime/ops/src/simd/",
     "runtime/ops/src/testing/",
+    "runtime/simd/src/",
     "runtime/src/cores/opencl.rs",
     "runtime/src/pool.rs",
     "runtime/src/registry/open.rs",
@@ -109,7 +110,10 @@ fn crates_import_what_the_floor_plan_allows() {
 fn built_in_operators_have_what_a_package_has() {
     let ops = packages().find(|package| package["name"] == "udo-ops").unwrap();
     let imports = list(&ops["dependencies"]).filter(|import| import["kind"].is_null());
-    assert_eq!(imports.map(|import| text(&import["name"])).collect::<Vec<_>>(), ["udo-api"]);
+    assert_eq!(
+        imports.map(|import| text(&import["name"])).collect::<Vec<_>>(),
+        ["udo-api", "udo-simd"]
+    );
 }
 
 #[test]

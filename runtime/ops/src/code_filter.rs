@@ -2,17 +2,17 @@
 //! signed inputs made unsigned and unsigned weights made signed, each with their zero points.
 
 use udo_api::{Code, Element, ExecError, Parallel, Status};
+use udo_simd::conv_u8::{self, Batch, Input, MAX_K, Shape};
+use udo_simd::depthwise::{self, Codes, Image};
+use udo_simd::gemm_u8;
+use udo_simd::indirect::Window;
+use udo_simd::rows;
+use udo_simd::{Bits, isa};
 
 use crate::conv::{Conv, Images, table};
 use crate::number::pack_version;
 use crate::share;
-use crate::simd::conv_u8::{self, Batch, Input, MAX_K, Shape};
-use crate::simd::depthwise::{self, Codes, Image};
-use crate::simd::gemm_u8;
-use crate::simd::indirect::Window;
-use crate::simd::isa;
-use crate::simd::rows;
-use crate::turn::Sides;
+use crate::sides::Sides;
 
 /// What lies between an unsigned code and the signed one with the same bits but the highest.
 const MIDDLE: i32 = 128;
@@ -108,7 +108,7 @@ impl InCode for i8 {
 }
 
 /// A code that the primitives write.
-pub(crate) trait OutCode: Code {
+pub(crate) trait OutCode: Code + Bits {
     fn product(to: &mut [Self], scales: &[f32], zero: Self, run: impl FnOnce(gemm_u8::Output<'_>));
     fn depthwise(to: &mut [Self], zero: Self, run: impl FnOnce(depthwise::Output<'_>));
 }
@@ -185,7 +185,7 @@ impl CodeFilter {
             Way::Depthwise(shape) => [0, shape.window.kernel[1], shape.window.kernel[2], 0],
         };
         let code = usize::from(B::DTYPE.code());
-        let common = [4, isa() as usize, code, self.images.channels[1], self.packed_len()];
+        let common = [4, isa().code(), code, self.images.channels[1], self.packed_len()];
         pack_version(common.into_iter().chain(way))
     }
 

@@ -1,9 +1,9 @@
 //! What convolutions share: how their parameters are read, and what images they lie over.
 
 use udo_api::{Dim, Element, Error, ExecError, InferCx, Node, Parallel, Shape, TensorDesc};
+use udo_simd::rows::{transpose_grain, transpose_part};
+use udo_simd::{Bits, indirect};
 
-use crate::simd::indirect;
-use crate::turn::turn;
 use crate::window::{Rounding, Window};
 
 /// The shapes of a convolution; channels are per group.
@@ -85,7 +85,7 @@ impl Images {
     }
 
     /// An input image pixel by pixel, from one channel by channel.
-    pub(crate) fn turn<T: Element>(
+    pub(crate) fn turn<T: Element + Bits>(
         &self,
         parallel: Parallel<'_>,
         x: &[T],
@@ -95,7 +95,7 @@ impl Images {
     }
 
     /// An output image channel by channel, from one pixel by pixel.
-    pub(crate) fn turn_back<T: Element>(
+    pub(crate) fn turn_back<T: Element + Bits>(
         &self,
         parallel: Parallel<'_>,
         last: &[T],
@@ -103,6 +103,20 @@ impl Images {
     ) -> Result<(), ExecError> {
         turn(parallel, last, [self.pixels[1], self.channels[1]], y)
     }
+}
+
+/// `y[j, i] = x[i, j]` for `rows` rows of `cols` elements of `x`, shared out among threads.
+fn turn<T: Element + Bits>(
+    parallel: Parallel<'_>,
+    x: &[T],
+    [rows, cols]: [usize; 2],
+    y: &mut [T],
+) -> Result<(), ExecError> {
+    let grain = transpose_grain([rows, cols], parallel.width());
+    parallel.chunks_mut(y, grain.saturating_mul(rows), |piece, y| {
+        transpose_part(&x[piece * grain..], cols, [rows, y.len() / rows], y, rows);
+        Ok(())
+    })
 }
 
 /// Room for a table, if there is memory for it: a model decides how large it is.

@@ -2,17 +2,17 @@
 //! by channel is turned, convolved by what suits its shape, and turned back.
 
 use udo_api::{ExecError, Parallel};
+use udo_simd::conv_f32::{Method, Plan, Shape, Strides};
+use udo_simd::depthwise::{self, Image, Weights};
+use udo_simd::gemm_f32::{Activation, Epilogue};
+use udo_simd::indirect::Window;
+use udo_simd::isa;
+use udo_simd::winograd::{self, Algorithm, Layer, Tile};
 
 use crate::conv::{Conv, Images, table};
 use crate::number::pack_version;
 use crate::share;
-use crate::simd::conv_f32::{Method, Plan, Shape, Strides};
-use crate::simd::depthwise::{self, Image, Weights};
-use crate::simd::gemm_f32::{Activation, Epilogue};
-use crate::simd::indirect::Window;
-use crate::simd::isa;
-use crate::simd::winograd::{self, Algorithm, Layer, Tile};
-use crate::turn::Sides;
+use crate::sides::Sides;
 
 /// The most threads that share an image by Winograd's algorithm, as each has a room of its own.
 const SHARES: usize = 4;
@@ -88,7 +88,7 @@ impl Filter {
             Way::Winograd { tile, .. } => [1, *tile as usize, 0, 0, 0],
             Way::Depthwise(shape) => [2, taps(shape), 0, 0, 0],
         };
-        let common = [3, isa() as usize, inputs, outputs, self.packed_len()];
+        let common = [3, isa().code(), inputs, outputs, self.packed_len()];
         pack_version(common.into_iter().chain(way))
     }
 

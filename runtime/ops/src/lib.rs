@@ -1,6 +1,7 @@
 //! Built-in operators: an ordinary package that happens to be linked in.
 //!
-//! Nothing here can do what a user's package cannot: it rests on `udo_api` alone. An operator is
+//! Nothing here can do what a user's package cannot: it rests on `udo_api` and the compute primitives of
+//! `udo_simd` alone, which packages may use as well. An operator is
 //! one file under `ops`; what several of them share lies next to this file.
 #![expect(
     clippy::cast_possible_truncation,
@@ -14,7 +15,7 @@
     clippy::many_single_char_names,
     reason = "formulas keep the letters of the specification"
 )]
-#![cfg_attr(not(test), deny(unsafe_code))]
+#![cfg_attr(not(test), forbid(unsafe_code))]
 
 #[macro_use]
 mod number;
@@ -29,10 +30,7 @@ mod ops;
 mod pool;
 mod scaling;
 mod share;
-#[doc(hidden)]
-pub mod simd;
-#[doc(hidden)]
-pub mod turn;
+mod sides;
 mod view;
 mod walk;
 mod window;

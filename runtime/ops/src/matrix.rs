@@ -1,11 +1,11 @@
 //! Products of f32 matrices, as `MatMul` and Gemm compute them: packed right sides, rows over threads.
 
 use udo_api::{Element, ExecError, Parallel};
+use udo_simd::gemm_f32::{Epilogue, Layout, columns_of_piece, gemm, gemv, pack_b, packed_len};
+use udo_simd::isa;
 
 use crate::number::pack_version;
 use crate::share;
-use crate::simd::gemm_f32::{Epilogue, Layout, columns_of_piece, gemm, gemv, pack_b, packed_len};
-use crate::simd::isa;
 
 /// Left sides of fewer rows are done before the right side is packed.
 const WORTH_PACKING: usize = 4;
@@ -30,7 +30,7 @@ impl Product {
     pub(crate) fn version(&self) -> u64 {
         let turned = usize::from(self.right == Layout::Transposed);
         let code = usize::from(f32::DTYPE.code());
-        pack_version([2, code, isa() as usize, turned, self.depth, self.cols])
+        pack_version([2, code, isa().code(), turned, self.depth, self.cols])
     }
 
     pub(crate) fn pack(&self, b: &[f32], to: &mut [f32]) {

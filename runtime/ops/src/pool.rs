@@ -3,11 +3,11 @@
 use std::ops::Range;
 
 use udo_api::{Dim, Element, Error, ExecError, FinalizeCx, InferCx, Node, Parallel, TensorDesc};
+use udo_simd::indirect;
+use udo_simd::pooling::Image;
 
 use crate::share;
-use crate::simd::indirect;
-use crate::simd::pooling::Image;
-use crate::turn::Sides;
+use crate::sides::Sides;
 use crate::window::{Rounding, Taps, Window, sizes};
 
 /// Images that are pooled pixel by pixel.

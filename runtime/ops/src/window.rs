@@ -1,8 +1,7 @@
 //! Sliding windows over up to three spatial axes, as convolutions and pools use them.
 
 use udo_api::{Dim, Error, Node, Shape, TensorDesc};
-
-use crate::simd::indirect;
+use udo_simd::indirect;
 
 /// A number per spatial axis; where a tensor has fewer than three, the first ones are of extent 1.
 pub(crate) type Spatial = [usize; 3];

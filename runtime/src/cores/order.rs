@@ -5,12 +5,12 @@
 
 use udo_api::{
     Core, DType, Element, Error, ExecError, FinalizeCx, Io, Kernel, KernelDef, Shape, TensorDesc,
+    bytes_of, bytes_of_mut,
 };
-use udo_ops::simd::rows::transpose_part;
-use udo_ops::turn::turn;
+use udo_simd::rows::{transpose_grain, transpose_part};
 
 use super::convert;
-use crate::memory::{Buffer, Tensor, elements, elements_mut};
+use crate::memory::{Buffer, Tensor};
 
 /// The order of a value's dimensions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -111,7 +111,7 @@ impl<const LAST: bool> Kernel for Turn<LAST> {
         let x = cx.input(0)?;
         let from = if LAST { Order::Model } else { Order::ChannelsLast };
         let unknown = Err(Error::new(format!("no way to turn {x}")));
-        let run = with_any!(x.dtype(), T => Ok(execute::<T> as fn(&[usize; 3], Io<'_>) -> _), else unknown)?;
+        let run = with_any!(x.dtype(), T => Ok(execute::<T, { size_of::<T>() }> as fn(&[usize; 3], Io<'_>) -> _), else unknown)?;
         Ok(Self { extents: extents(x.shape(), from), run })
     }
 
@@ -120,12 +120,21 @@ impl<const LAST: bool> Kernel for Turn<LAST> {
     }
 }
 
-fn execute<T: Element>([_, rows, cols]: &[usize; 3], io: Io<'_>) -> Result<(), ExecError> {
+fn execute<T: Element, const BYTES: usize>(
+    &[_, rows, cols]: &[usize; 3],
+    io: Io<'_>,
+) -> Result<(), ExecError> {
     let Io { inputs, mut outputs, parallel, .. } = io;
     let len = (rows * cols).max(1);
+    let grain = transpose_grain([rows, cols], parallel.width());
     let images = inputs.get::<T>(0)?.chunks_exact(len);
     for (x, y) in images.zip(outputs.take::<T>(0)?.chunks_exact_mut(len)) {
-        turn(parallel, x, [*rows, *cols], y)?;
+        parallel.chunks_mut(y, grain.saturating_mul(rows), |piece, y| {
+            let (x, y) = (bytes_of(&x[piece * grain..]), bytes_of_mut(y));
+            let (x, y) = (x.as_chunks::<BYTES>().0, y.as_chunks_mut::<BYTES>().0);
+            transpose_part(x, cols, [rows, y.len() / rows], y, rows);
+            Ok(())
+        })?;
     }
     Ok(())
 }
@@ -145,8 +154,8 @@ pub(crate) fn constant(tensor: &Tensor, from: &TensorDesc, to: &Form) -> Result<
     let [_, rows, cols] = extents(plain.desc.shape(), Order::Model);
     let len = (rows * cols).max(1);
     with_any!(to.desc.dtype(), T => {
-        let x = elements::<T>(tensor.bytes()).ok_or_else(broken)?;
-        let y = elements_mut::<T>(buffer.bytes_mut()).ok_or_else(broken)?;
+        let x = tensor.bytes().as_chunks::<{ size_of::<T>() }>().0;
+        let y = buffer.bytes_mut().as_chunks_mut::<{ size_of::<T>() }>().0;
         for (x, y) in x.chunks_exact(len).zip(y.chunks_exact_mut(len)) {
             transpose_part(x, cols, [rows, cols], y, rows);
         }

@@ -10,6 +10,8 @@ use std::ptr::NonNull;
 
 use udo_api::Element;
 
+pub use udo_api::bytes_of;
+
 /// The alignment of every buffer, in bytes.
 pub const ALIGN_BYTES: usize = 64;
 
@@ -131,12 +133,6 @@ pub fn elements_mut<T: Element>(bytes: &mut [u8]) -> Option<&mut [T]> {
     // SAFETY: every bit pattern is an element, and none has padding.
     let (head, body, tail) = unsafe { bytes.align_to_mut::<T>() };
     (head.is_empty() && tail.is_empty()).then_some(body)
-}
-
-/// The bytes of `elements`.
-pub fn bytes_of<T: Element>(elements: &[T]) -> &[u8] {
-    // SAFETY: elements are plain old data without padding.
-    unsafe { std::slice::from_raw_parts(elements.as_ptr().cast(), size_of_val(elements)) }
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 
 #[macro_use]
 mod layout;
+mod bytes;
 mod door;
 mod export;
 mod io;
@@ -22,6 +23,7 @@ mod work;
 #[doc(hidden)]
 pub use abi_stable;
 
+pub use bytes::{bytes_of, bytes_of_mut};
 pub use door::{DoorError, PackageRoot, PackageRoot_Ref, open_rust_door};
 pub use io::{Inputs, Io, Outputs, Packed, PackedConstants, Pair, Rows, RowsMut, Scratch};
 pub use layout::{Field, Layout};

@@ -4,11 +4,11 @@ use udo_api::{
     Core, DType, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef,
     OpSchema, Param, Port, Value, Workspace, input, output_like, types,
 };
+use udo_simd::pooling::{Divisor, average_pool};
 
 use crate::number::Real;
 use crate::pool::{self, Images};
-use crate::simd::pooling::{Divisor, average_pool};
-use crate::turn::Sides;
+use crate::sides::Sides;
 use crate::window::{Taps, Window};
 
 pub(crate) const OP: OpDef = OpDef::of::<AveragePool>();

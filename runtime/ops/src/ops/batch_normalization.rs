@@ -8,7 +8,7 @@ use udo_api::{
 };
 
 use crate::map;
-use crate::turn::{ChannelsLast, ChannelsSecond, Order};
+use crate::sides::{ChannelsLast, ChannelsSecond, Order};
 use crate::walk::Around;
 
 pub(crate) const OP: OpDef = OpDef::of::<BatchNormalization>();

@@ -7,11 +7,11 @@ use udo_api::{
     OpDef, OpSchema, Packed, Param, Port, TypeRule, Value, Workspace, input, input_like,
     output_like, types,
 };
+use udo_simd::gemm_f32::Activation;
 
 use crate::conv::{self, Conv};
 use crate::filter::{End, Filter};
-use crate::simd::gemm_f32::Activation;
-use crate::turn::{ChannelsLast, ChannelsSecond, FewChannels, Order};
+use crate::sides::{ChannelsLast, ChannelsSecond, FewChannels, Order};
 
 pub(crate) const OP: OpDef = OpDef::of::<Convolution>();
 pub(crate) const KERNELS: &[KernelDef] =

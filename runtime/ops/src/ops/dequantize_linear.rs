@@ -4,9 +4,9 @@ use udo_api::{
     Code, Core, DType, Encoding, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op,
     OpDef, OpSchema, Param, Port, Value, input, input_like, types,
 };
+use udo_simd::rows::{self, Quantized};
 
 use crate::scaling::{self, Scaling};
-use crate::simd::rows::{self, Quantized};
 
 pub(crate) const OP: OpDef = OpDef::of::<DequantizeLinear>();
 pub(crate) const KERNELS: &[KernelDef] =

@@ -1,9 +1,9 @@
 //! The error function of each element.
 
 use udo_api::{Error, Facts, InferCx, KernelDef, Op, OpDef, OpSchema, Port, types};
+use udo_simd::math;
 
 use crate::map;
-use crate::simd::math;
 
 pub(crate) const OP: OpDef = OpDef::of::<Erf>();
 pub(crate) const KERNELS: &[KernelDef] = &[map::cpu::<Erf, f32>("Erf")];

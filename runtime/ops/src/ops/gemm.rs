@@ -5,10 +5,10 @@ use udo_api::{
     OpSchema, Packed, Param, Port, Shape, TensorDesc, Value, Workspace, input, input_like,
     output_like, types,
 };
+use udo_simd::gemm_f32::{Epilogue, Layout};
+use udo_simd::rows::transpose;
 
 use crate::matrix::Product;
-use crate::simd::gemm_f32::{Epilogue, Layout};
-use crate::simd::rows::transpose;
 
 pub(crate) const OP: OpDef = OpDef::of::<Gemm>();
 pub(crate) const KERNELS: &[KernelDef] = &[

@@ -5,10 +5,10 @@ use udo_api::{
     OpDef, OpSchema, Port, Quant, QuantMut, Scratch, Shape, TensorDesc, dsp_kernel, input,
     output_like, types,
 };
+use udo_simd::pooling::{Image, global_average};
 
 use crate::number::Real;
-use crate::simd::pooling::{Image, global_average};
-use crate::turn::Sides;
+use crate::sides::Sides;
 
 pub(crate) const OP: OpDef = OpDef::of::<GlobalAveragePool>();
 pub(crate) const KERNELS: &[KernelDef] = &[

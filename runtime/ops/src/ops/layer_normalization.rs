@@ -4,9 +4,9 @@ use udo_api::{
     Core, DType, Dim, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op,
     OpDef, OpSchema, Param, Port, Shape, TensorDesc, Value, input, input_like, output_like, types,
 };
+use udo_simd::rows::layer_norm;
 
 use crate::map;
-use crate::simd::rows::layer_norm;
 
 pub(crate) const OP: OpDef = OpDef::of::<LayerNormalization>();
 pub(crate) const KERNELS: &[KernelDef] =

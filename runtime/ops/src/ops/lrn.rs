@@ -4,10 +4,10 @@ use udo_api::{
     Core, DType, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op,
     OpDef, OpSchema, Param, Port, Value, input, output_like, types,
 };
+use udo_simd::rows::{Lrn, lrn};
 
 use crate::map;
-use crate::simd::rows::{Lrn, lrn};
-use crate::turn::Sides;
+use crate::sides::Sides;
 use crate::walk::Around;
 
 pub(crate) const OP: OpDef = OpDef::of::<Normalization>();

@@ -4,11 +4,11 @@ use udo_api::{
     Core, Dim, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema,
     Packed, Port, Shape, TensorDesc, Workspace, input, input_like, output_like, types,
 };
+use udo_simd::gemm_f32::{Epilogue, Layout};
 
 use crate::broadcast::{Broadcast, broadcast_shapes};
 use crate::matrix::Product;
 use crate::number::Number;
-use crate::simd::gemm_f32::{Epilogue, Layout};
 
 pub(crate) const OP: OpDef = OpDef::of::<MatMul>();
 pub(crate) const KERNELS: &[KernelDef] = &[

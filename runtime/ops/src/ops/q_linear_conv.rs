@@ -6,12 +6,12 @@ use udo_api::{
     Code, Core, Error, ExecError, Facts, FinalizeCx, InferCx, Inputs, Io, Kernel, KernelDef, Node,
     Op, OpDef, OpSchema, Packed, Port, TensorDesc, TypeRule, Workspace, input, output, types,
 };
+use udo_simd::conv_u8::MAX_K;
 
 use super::conv::PARAMS;
 use crate::code_filter::{CodeFilter, InCode, Operands, OutCode, Scratch, ScratchLens, signed};
 use crate::conv::{self, Conv};
-use crate::simd::conv_u8::MAX_K;
-use crate::turn::{ChannelsLast, ChannelsSecond, FewChannels, Order};
+use crate::sides::{ChannelsLast, ChannelsSecond, FewChannels, Order};
 
 pub(crate) const OP: OpDef = OpDef::of::<QLinearConv>();
 pub(crate) const KERNELS: &[KernelDef] =

@@ -4,10 +4,10 @@ use udo_api::{
     Code, Core, DType, Encoding, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef,
     Node, Op, OpDef, OpSchema, Param, Port, TensorDesc, Value, input, types,
 };
+use udo_simd::rows::{self, Quantized};
 
 use super::cast::of_onnx;
 use crate::scaling::{self, Scaling};
-use crate::simd::rows::{self, Quantized};
 
 pub(crate) const OP: OpDef = OpDef::of::<QuantizeLinear>();
 pub(crate) const KERNELS: &[KernelDef] = &[KernelDef::new::<Quantize>("QuantizeLinear", Core::CPU)

@@ -1,8 +1,8 @@
 //! The logistic function of each element.
 
 use udo_api::{Error, Facts, InferCx, KernelDef, Op, OpDef, OpSchema, Port, types};
+use udo_simd::math;
 
-use crate::simd::math;
 use crate::{gpu, map};
 
 pub(crate) const OP: OpDef = OpDef::of::<Sigmoid>();

@@ -4,10 +4,10 @@ use udo_api::{
     Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema,
     Param, Port, input, output_like, types,
 };
+use udo_simd::rows;
 
 use crate::map;
 use crate::number::Real;
-use crate::simd::rows;
 use crate::walk::Around;
 
 pub(crate) const OP: OpDef = OpDef::of::<Softmax>();

@@ -2,11 +2,10 @@
 
 use udo_api::{
     Core, DType, Dim, Element, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel, KernelDef,
-    Node, Op, OpDef, OpSchema, Param, Port, Shape, TypeRule, input, output_like, resolve_axis,
-    types,
+    Node, Op, OpDef, OpSchema, Param, Port, Shape, TypeRule, bytes_of, bytes_of_mut, input,
+    output_like, resolve_axis, types,
 };
-
-use crate::simd::rows;
+use udo_simd::rows;
 
 pub(crate) const OP: OpDef = OpDef::of::<Transpose>();
 pub(crate) const KERNELS: &[KernelDef] = &[kernel(Core::CPU), kernel(Core::DSP_V68)];
@@ -60,7 +59,7 @@ struct Permute {
 impl Kernel for Permute {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let x = cx.input(0)?;
-        let run = of_any!(x.dtype(), T => execute::<T>)?;
+        let run = of_any!(x.dtype(), T => execute::<T, { size_of::<T>() }>)?;
         Ok(Self { shape: x.shape().to_vec(), order: order(cx, x.rank())?, run })
     }
 
@@ -69,8 +68,12 @@ impl Kernel for Permute {
     }
 }
 
-fn execute<T: Element>(kernel: &Permute, mut io: Io<'_>) -> Result<(), ExecError> {
-    let (x, y) = (io.inputs.get::<T>(0)?, io.outputs.take::<T>(0)?);
+fn execute<T: Element, const BYTES: usize>(
+    kernel: &Permute,
+    mut io: Io<'_>,
+) -> Result<(), ExecError> {
+    let (x, y) = (bytes_of(io.inputs.get::<T>(0)?), bytes_of_mut(io.outputs.take::<T>(0)?));
+    let (x, y) = (x.as_chunks::<BYTES>().0, y.as_chunks_mut::<BYTES>().0);
     rows::transpose(x, &kernel.shape, &kernel.order, y);
     Ok(())
 }

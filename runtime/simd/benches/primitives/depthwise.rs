@@ -1,0 +1,96 @@
+//! Rows of `depthwise`: against a copy of the bytes or the multiply-adds, whichever takes longer.
+#![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on stops")]
+
+use std::hint::black_box;
+
+use udo_simd::depthwise::{
+    Activation, Codes, Image, Output, Shape, Weights, depthwise, depthwise_codes, pack, pack_codes,
+    packed_codes_len, packed_len,
+};
+use udo_simd::indirect::{OUTSIDE, Window};
+use udo_simd::isa;
+
+use crate::harness::{self, Lines, Summary, Unit, geomean, section};
+
+/// Of `MobileNet` and `EfficientNet`: pixels along a side of the input, channels, kernel, stride.
+const SHAPES: &[(usize, usize, usize, usize)] = &[
+    (112, 32, 3, 1),
+    (112, 64, 3, 2),
+    (56, 128, 3, 1),
+    (28, 256, 3, 1),
+    (14, 512, 3, 1),
+    (7, 1024, 3, 1),
+    (28, 240, 5, 1),
+    (56, 72, 5, 2),
+];
+
+/// AVX-512 instructions that turn a vector of 16 sums into codes, on the ports of the products: two
+/// conversions and a product, and a quarter of three packs, two additions and a flip.
+const REQUANTIZE: f64 = 4.5;
+/// Operations of a vector of products.
+const PRODUCTS: f64 = 128.0;
+
+/// Prints the rows.
+pub(crate) fn run(summary: &mut Summary) {
+    section("depthwise: a side of the input, channels, kernel, stride; against what binds");
+    for (figure, row) in [("depthwise", float as fn(_) -> _), ("depthwise_u8", codes)] {
+        let shares: Vec<f64> = SHAPES.iter().map(|&shape| row(shape)).collect();
+        println!("  geometric mean {:.1} %", geomean(&shares) * 100.0);
+        summary.add(figure, geomean(&shares));
+    }
+}
+
+/// The window, and how many taps of it lie in the image.
+fn window(side: usize, kernel: usize, stride: usize) -> (Window, usize) {
+    let window = Window::square([side, side], kernel, stride, kernel / 2);
+    let mut table = vec![0; window.table_len().unwrap()];
+    assert!(window.fill(&mut table));
+    (window, table.iter().filter(|&&pixel| pixel != OUTSIDE).count())
+}
+
+fn float((side, channels, kernel, stride): (usize, usize, usize, usize)) -> f64 {
+    let (window, taps) = window(side, kernel, stride);
+    let shape = Shape { window, channels, multiplier: 1 };
+    let (inputs, outputs) = (side * side * channels, window.rows().unwrap() * channels);
+    let (mut x, mut y) = (Lines::new(inputs), Lines::new(outputs));
+    x.slice().iter_mut().enumerate().for_each(|(i, x)| *x = (i % 17) as f32 / 17.0 - 0.5);
+    let weights: Vec<f32> =
+        (0..kernel * kernel * channels).map(|i| (i % 23) as f32 / 23.0).collect();
+    let mut packed = Lines::new(packed_len(kernel * kernel, channels).unwrap());
+    pack(&weights, kernel * kernel, channels, packed.slice());
+    let bias = vec![0.5; channels];
+    let (x, y, packed) = (x.slice(), y.slice(), packed.slice());
+    // The clamp at the end takes the place of two multiply-adds.
+    let (bytes, ops) =
+        (((inputs + outputs) * 4) as f64, (2 * (taps * channels + 2 * outputs)) as f64);
+    let name = format!("f32 {side}x{side}x{channels}, {kernel}x{kernel} by {stride}");
+    harness::bound(&name, "bytes", bytes, (Unit::Flops, ops), || {
+        let weights = Weights { packed, bias: Some(&bias), activation: Activation::Relu6 };
+        let x = Image { data: black_box(&*x), stride: channels };
+        depthwise(&shape, x, &weights, 0..window.output[1], black_box(y), channels);
+    })
+}
+
+fn codes((side, channels, kernel, stride): (usize, usize, usize, usize)) -> f64 {
+    let (window, taps) = window(side, kernel, stride);
+    let shape = Shape { window, channels, multiplier: 1 };
+    let (inputs, outputs) = (side * side * channels, window.rows().unwrap() * channels);
+    let (mut x, mut y) = (Lines::new(inputs), Lines::new(outputs));
+    x.slice().iter_mut().enumerate().for_each(|(i, x)| *x = (i % 251) as u8);
+    let weights: Vec<i8> =
+        (-128..=127).cycle().step_by(37).take(window.taps().unwrap() * channels).collect();
+    let mut packed = Lines::new(packed_codes_len(window.kernel, channels).unwrap());
+    pack_codes(&weights, window.kernel, channels, packed.slice());
+    let (bias, scales) = (vec![77; channels], vec![0.000_3; channels]);
+    let (x, y, packed) = (x.slice(), y.slice(), packed.slice());
+    let name = format!("u8 {side}x{side}x{channels}, {kernel}x{kernel} by {stride}");
+    // What turns sums into codes takes the place of products.
+    let codes = if isa().is_avx512() { outputs as f64 / 16.0 * REQUANTIZE * PRODUCTS } else { 0.0 };
+    let (bytes, ops) = ((inputs + outputs) as f64, (2 * taps * channels) as f64 + codes);
+    harness::bound(&name, "bytes", bytes, (Unit::Ops8, ops), || {
+        let codes = Codes { packed, zero_point: 9, zero_points: &[], bias: &bias, scales: &scales };
+        let x = Image { data: black_box(&*x), stride: channels };
+        let output = Output::U8 { to: black_box(&mut *y), zero_point: 128 };
+        depthwise_codes(&shape, x, &codes, 0..window.output[1], output, channels);
+    })
+}

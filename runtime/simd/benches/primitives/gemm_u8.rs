@@ -1,0 +1,164 @@
+//! Rows of `gemm_u8`: weights packed beforehand, sums scaled back to codes.
+//!
+//! Under each row, the sums alone next to `rten-gemm`'s, which must be the same numbers.
+#![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on stops")]
+
+use std::hint::black_box;
+
+use rten_gemm::{BiasVector, GemmExecutor, GemmInputA, GemmInputB, GemmOptions, QuantParams};
+use rten_tensor::NdTensorView;
+use udo_simd::gemm_u8::{Left, Output, Right, Strides, gemm_on, pack_b, packed_len};
+use udo_simd::{Isa, isa};
+
+use crate::harness::{self, Lines, Summary, Unit, geomean, section};
+
+/// Of networks in wide use: the layer, output channels, pixels or tokens, depth.
+const SHAPES: &[(&str, usize, usize, usize)] = &[
+    ("ResNet 1x1", 64, 3136, 64),
+    ("ResNet 1x1", 256, 3136, 64),
+    ("ResNet 3x3", 64, 3136, 576),
+    ("ResNet 3x3", 128, 784, 1152),
+    ("ResNet 1x1", 512, 784, 128),
+    ("ResNet 3x3", 256, 196, 2304),
+    ("ResNet 1x1", 1024, 196, 256),
+    ("ResNet 3x3", 512, 49, 4608),
+    ("ResNet 1x1", 2048, 49, 512),
+    ("MobileNet 1x1", 64, 12544, 32),
+    ("MobileNet 1x1", 512, 196, 512),
+    ("MobileNet 1x1", 1024, 49, 1024),
+    ("transformer", 384, 128, 384),
+    ("transformer", 1536, 128, 384),
+    ("transformer", 384, 128, 1536),
+];
+
+/// Output channels, pixels and depth of a layer that reads each weight once.
+const FULLY_CONNECTED: (usize, usize, usize) = (1000, 1, 2048);
+
+/// What stands for zero on the left.
+const ZERO_POINT: u8 = 9;
+
+/// AVX-512 instructions that a vector of 16 sums takes to become codes, on the ports of the products: two
+/// conversions and a product, and a quarter of two packs to 16 bits, one to 8, a permutation and a flip.
+/// At a depth of 32, whose products take 8, they alone leave 65 %.
+const REQUANTIZE: f64 = 4.25;
+
+/// Prints the rows: those of vectors, and then those of AMX where the machine has it.
+pub(crate) fn run(summary: &mut Summary) {
+    let vectors = isa().without_amx();
+    section(
+        "gemm_u8: u8 x i8, requantized to u8; channels x pixels x depth; then the sums alone as a\n\
+         multiple of rten-gemm's rate",
+    );
+    summary.add("u8_gemm", rows(vectors));
+    let (n, m, k) = FULLY_CONNECTED;
+    let (mut layer, name) = (Layer::new(n, m, k), format!("fully connected {n}x{m}x{k}"));
+    harness::row(&name, Unit::Bytes, (n * k) as f64, || layer.codes(vectors));
+    let bounds: Vec<f64> = SHAPES.iter().map(|&(.., depth)| bound(depth as f64 / 4.0)).collect();
+    let bound = geomean(&bounds);
+    println!("  the most that the way from sums to codes leaves AVX-512: {:.1} %", bound * 100.0);
+    if isa().is_amx() {
+        section("gemm_u8 by AMX, as a share of the peak of AVX-512; then as above");
+        summary.add("u8_gemm_amx", rows(isa()));
+    }
+}
+
+/// The share of the products where codes take [`REQUANTIZE`] besides.
+fn bound(products: f64) -> f64 {
+    products / (products + REQUANTIZE)
+}
+
+fn rows(isa: Isa) -> f64 {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+    let row = |&(name, n, m, k): &(&str, usize, usize, usize)| {
+        let mut layer = Layer::new(n, m, k);
+        let (name, work) = (format!("{name} {n}x{m}x{k}"), (2 * m * n * k) as f64);
+        let share = harness::row(&name, Unit::Ops8, work, || layer.codes(isa));
+        // On the one thread of the pool, as rten-gemm takes the pool that it is called on.
+        (share, pool.install(|| layer.ratio(isa)))
+    };
+    let (shares, ratios): (Vec<f64>, Vec<f64>) = SHAPES.iter().map(row).unzip();
+    let (share, ratio) = (geomean(&shares), geomean(&ratios));
+    println!("  geometric means {:>46.1} %  {ratio:.2} x", share * 100.0);
+    share
+}
+
+/// A product, and room for what comes of it.
+struct Layer {
+    shape: (usize, usize, usize),
+    left: Lines<u8>,
+    weights: Vec<i8>,
+    packed: Lines<i8>,
+    bias: Vec<i32>,
+    scales: Vec<f32>,
+    codes: Lines<u8>,
+    sums: Lines<i32>,
+}
+
+impl Layer {
+    fn new(n: usize, m: usize, k: usize) -> Self {
+        let mut left = Lines::new(m * k);
+        let codes = (0..=255).cycle().step_by(31);
+        left.slice().iter_mut().zip(codes).for_each(|(to, code)| *to = code);
+        let weights: Vec<i8> = (-128..=127).cycle().step_by(37).take(n * k).collect();
+        let mut packed = Lines::new(packed_len(k, n).unwrap());
+        assert!(pack_b(&weights, Strides { k: 1, n: k }, k, n, packed.slice()));
+        Self {
+            shape: (n, m, k),
+            left,
+            weights,
+            packed,
+            bias: vec![77; n],
+            scales: vec![0.000_3; n],
+            codes: Lines::new(m * n),
+            sums: Lines::new(m * n),
+        }
+    }
+
+    fn codes(&mut self, isa: Isa) {
+        let Self { shape: (n, m, k), left, packed, bias, scales, codes, .. } = self;
+        let (left, right) = sides(left.slice(), packed.slice(), *n, *m, *k);
+        let output = Output::U8 { to: black_box(codes.slice()), scales, zero_point: 128 };
+        gemm_on(isa, &left, &right, bias, output, *n).unwrap();
+    }
+
+    /// How many times as fast as rten-gemm its sums come.
+    fn ratio(&mut self, isa: Isa) -> f64 {
+        let Self { shape: (n, m, k), left, weights, packed, bias, sums, .. } = self;
+        let (n, m, k) = (*n, *m, *k);
+        let (left, sums) = (&*left.slice(), sums.slice());
+        let right = packed.slice();
+        let own = || {
+            let (left, right) = sides(left, right, n, m, k);
+            gemm_on(isa, &left, &right, bias, Output::I32(black_box(&mut *sums)), n).unwrap();
+        };
+        let executor = GemmExecutor::<u8, i8, i32>::new();
+        let turned = NdTensorView::from_data([n, k], weights.as_slice());
+        let peer = executor.prepack_b(turned.transposed());
+        let (zeros, bias) = (vec![ZERO_POINT; m], BiasVector::Row(bias));
+        let mut theirs = vec![0; m * n];
+        let other = || {
+            let a = GemmInputA::Unpacked(NdTensorView::from_data([m, k], left));
+            let options = GemmOptions {
+                bias: Some(bias),
+                a_quant: Some(QuantParams { zero_point: &zeros }),
+                ..GemmOptions::default()
+            };
+            let done = executor.gemm(&mut theirs, a, GemmInputB::Packed(&peer), options);
+            assert!(done.is_ok(), "rten-gemm refuses");
+        };
+        let ratio = harness::ratio("", own, other);
+        assert_eq!(sums, theirs, "other sums than rten-gemm's");
+        ratio
+    }
+}
+
+fn sides<'a>(
+    codes: &'a [u8],
+    packed: &'a [i8],
+    n: usize,
+    m: usize,
+    k: usize,
+) -> (Left<'a, u8>, Right<'a>) {
+    let left = Left { codes: black_box(codes), rows: m, stride: k, zero_point: ZERO_POINT };
+    (left, Right { packed: black_box(packed), k, n, zero_points: &[] })
+}

@@ -1,0 +1,202 @@
+//! Times closures, and prints them as shares of a limit that is measured in turns with them.
+//!
+//! The clock of a core follows the power that it draws: under matrix products it can be a tenth lower than
+//! under multiply-adds that stay in registers, and it rises a millisecond or two after the last product. So
+//! a limit has a short turn right behind each turn of what it limits, and with that the same clock.
+
+use std::hint::black_box;
+use std::marker::PhantomData;
+use std::time::Instant;
+
+use udo_api::Element;
+use udo_runtime::memory::{Buffer, elements_mut};
+use udo_simd::{peak_flops, peak_ops8};
+
+/// What a row is measured in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Unit {
+    /// Floating-point operations, against multiply-adds that stay in registers.
+    Flops,
+    /// Operations on 8-bit codes, against products that stay in registers.
+    Ops8,
+    /// Bytes read and written, against a copy of as many.
+    Bytes,
+}
+
+/// The figures of the last line.
+#[derive(Default)]
+pub(crate) struct Summary(Vec<(String, f64)>);
+
+/// The least rounds of turns, and the least seconds of all of them.
+const ROUNDS: usize = 7;
+const SECONDS: f64 = 0.4;
+/// Seconds of a turn of what is measured, and of a turn of its limit.
+const TURN: f64 = 0.004;
+const LIMIT_TURN: f64 = 0.001;
+/// The least times that a turn is timed, so that the best is one of several for long calls as well.
+const TIMES: usize = 3;
+/// Steps of a peak: some 20 microseconds.
+const STEPS: usize = 4096;
+
+impl Summary {
+    /// Adds a figure.
+    pub(crate) fn add(&mut self, name: &str, figure: f64) {
+        self.0.push((name.to_owned(), figure));
+    }
+
+    pub(crate) fn print(self) {
+        let figures: Vec<String> =
+            self.0.iter().map(|(name, figure)| format!("{name}={figure:.2}")).collect();
+        println!("\nsummary: {}", figures.join(" "));
+    }
+}
+
+/// A heading for the rows that follow.
+pub(crate) fn section(title: &str) {
+    println!("\n{title}");
+}
+
+/// Times `body`, which does `work` units, and prints a row; returns the share of the limit.
+pub(crate) fn row(name: &str, unit: Unit, work: f64, mut body: impl FnMut()) -> f64 {
+    let mut limited = |limit: &mut dyn FnMut(), limit_work: f64| {
+        let (seconds, [times]) = turns(&mut body, [(limit, LIMIT_TURN)]);
+        (seconds, work / limit_work * times)
+    };
+    let mut peak = |peak: fn(usize) -> f64| {
+        limited(&mut || _ = black_box(peak(black_box(STEPS))), peak(STEPS))
+    };
+    let (seconds, share) = match unit {
+        Unit::Flops => peak(peak_flops),
+        Unit::Ops8 => peak(peak_ops8),
+        Unit::Bytes => {
+            #[expect(clippy::cast_sign_loss, reason = "a size in memory")]
+            let len = (work as usize / 8).max(16);
+            let (from, mut to) = (vec![1.0f32; len], vec![0.0f32; len]);
+            let mut copy = || black_box(&mut to).copy_from_slice(black_box(&from));
+            limited(&mut copy, (len * 8) as f64)
+        }
+    };
+    let label = match unit {
+        Unit::Flops => "GFLOP/s",
+        Unit::Ops8 => "GOP/s",
+        Unit::Bytes => "GB/s",
+    };
+    println!("  {name:<44} {:>9.1} {label:<8} {:>5.1} %", work / seconds / 1e9, share * 100.0);
+    share
+}
+
+/// Times `body`, which reads and writes `bytes` and does `ops` operations of a unit; prints its share of
+/// a copy of as many bytes, and its share of whichever of the two limits binds, which it returns.
+/// `place` is where the bytes lie.
+pub(crate) fn bound(
+    name: &str,
+    place: &str,
+    bytes: f64,
+    (unit, ops): (Unit, f64),
+    mut body: impl FnMut(),
+) -> f64 {
+    #[expect(clippy::cast_sign_loss, reason = "a size in memory")]
+    let len = (bytes as usize / 8).max(16);
+    let (mut from, mut to) = (Lines::new(len), Lines::new(len));
+    let (from, to) = (from.slice(), to.slice());
+    from.fill(1.0f32);
+    let mut copy = || black_box(&mut *to).copy_from_slice(black_box(&*from));
+    let peak = if matches!(unit, Unit::Ops8) { peak_ops8 } else { peak_flops };
+    let needed = ops / peak(STEPS);
+    let mut compute = || _ = black_box(peak(black_box(STEPS)));
+    let limits: [(&mut dyn FnMut(), f64); 2] =
+        [(&mut copy, LIMIT_TURN), (&mut compute, LIMIT_TURN)];
+    let (best, [memory, arithmetic]) = turns(&mut body, limits);
+    let arithmetic = arithmetic * needed;
+    let (share, limit) =
+        if arithmetic > memory { (arithmetic, "arithmetic") } else { (memory, place) };
+    println!(
+        "  {name:<30} {place:<8} {:>7.1} GB/s {:>6.1} % of a copy {:>6.1} % of {limit}",
+        bytes / best / 1e9,
+        memory * 100.0,
+        share * 100.0
+    );
+    share
+}
+
+/// Prints how many times as fast as `other` `body` is, and returns it.
+pub(crate) fn ratio(name: &str, body: impl FnMut(), other: impl FnMut()) -> f64 {
+    let ratio = times(body, other);
+    println!("  {name:<44} {ratio:>9.2} x");
+    ratio
+}
+
+/// How many times as fast as `other` `body` is.
+pub(crate) fn times(mut body: impl FnMut(), mut other: impl FnMut()) -> f64 {
+    let (_, [times]) = turns(&mut body, [(&mut other, TURN)]);
+    times
+}
+
+/// The best seconds of a call of `body`, and how many times as long one of each limit takes, behind turns of
+/// `body` and for so many seconds: medians, as the clock and the neighbours change from one moment to the next.
+fn turns<const N: usize>(
+    body: &mut dyn FnMut(),
+    mut limits: [(&mut dyn FnMut(), f64); N],
+) -> (f64, [f64; N]) {
+    let mut best = f64::INFINITY;
+    let mut times: [Vec<f64>; N] = std::array::from_fn(|_| Vec::new());
+    let start = Instant::now();
+    for round in 0.. {
+        if round >= ROUNDS && start.elapsed().as_secs_f64() > SECONDS {
+            break;
+        }
+        for ((limit, seconds), times) in limits.iter_mut().zip(&mut times) {
+            let own = turn(body, TURN);
+            times.push(turn(limit, *seconds) / own);
+            best = best.min(own);
+        }
+    }
+    let median = |mut times: Vec<f64>| {
+        times.sort_by(f64::total_cmp);
+        times[times.len() / 2]
+    };
+    (best, times.map(median))
+}
+
+/// Seconds of one call: the best of a turn of so many seconds, as noise only ever adds.
+fn turn(body: &mut dyn FnMut(), seconds: f64) -> f64 {
+    body();
+    let (mut best, mut calls) = (f64::INFINITY, 1u32);
+    let start = Instant::now();
+    for timed in 1.. {
+        let from = Instant::now();
+        for _ in 0..calls {
+            body();
+        }
+        let spent = from.elapsed().as_secs_f64();
+        best = best.min(spent / f64::from(calls));
+        if timed >= TIMES && start.elapsed().as_secs_f64() > seconds {
+            break;
+        }
+        if spent < 1e-4 {
+            calls *= 2;
+        }
+    }
+    best
+}
+
+/// The geometric mean.
+pub(crate) fn geomean(shares: &[f64]) -> f64 {
+    (shares.iter().map(|s| s.ln()).sum::<f64>() / shares.len().max(1) as f64).exp()
+}
+
+/// Memory for values as the engine's tensors have it.
+pub(crate) struct Lines<T> {
+    memory: Buffer,
+    values: PhantomData<T>,
+}
+
+impl<T: Element> Lines<T> {
+    pub(crate) fn new(len: usize) -> Self {
+        Self { memory: Buffer::zeroed(len * size_of::<T>()), values: PhantomData }
+    }
+
+    pub(crate) fn slice(&mut self) -> &mut [T] {
+        elements_mut(self.memory.bytes_mut()).unwrap_or_default()
+    }
+}

@@ -1,0 +1,157 @@
+//! Rows of `winograd`: against the direct sum, and what bounds them.
+#![expect(
+    clippy::many_single_char_names,
+    clippy::unwrap_used,
+    reason = "matrices and channels have the letters that BLAS and the field give them; a benchmark that \
+              cannot go on stops"
+)]
+
+use std::hint::black_box;
+
+use udo_simd::conv_f32::{Plan, Shape, Strides};
+use udo_simd::gemm_f32::{self, Batch, Epilogue};
+use udo_simd::indirect::Window;
+use udo_simd::winograd::{self, Layer, Tile};
+
+use crate::harness::{self, Lines, Summary, Unit, geomean, ratio, section};
+
+/// Layers of known networks: height and width, and channels.
+const LAYERS: [(&str, usize, usize); 6] = [
+    ("ResNet", 56, 64),
+    ("ResNet", 28, 128),
+    ("ResNet", 14, 256),
+    ("ResNet", 7, 512),
+    ("VGG", 112, 128),
+    ("VGG", 28, 512),
+];
+
+/// Prints the rows.
+pub(crate) fn run(summary: &mut Summary) {
+    section(
+        "winograd: the direct sum's operations over the time, which may pass the peak; then as a multiple\n\
+         of the direct sum's speed, and the share of the time that the products alone take",
+    );
+    let (mut ratios, mut chosen) = (Vec::new(), Vec::new());
+    for (network, size, channels) in LAYERS {
+        let layer = Layer::same(1, [size, size], [channels; 2]);
+        let choice = winograd::choose(&layer);
+        let mut best = 1.0;
+        for tile in [Tile::Four, Tile::Two] {
+            let name = format!("{network} {size}x{size}x{channels} {tile:?}");
+            let found = row(&name, tile, layer);
+            if choice == winograd::Algorithm::Winograd(tile) {
+                best = found;
+            }
+            if network == "ResNet" && tile == Tile::Four {
+                ratios.push(found);
+            }
+        }
+        println!("  {:<44} {choice:?}", "  chosen");
+        if network == "ResNet" {
+            chosen.push(best);
+        }
+    }
+    let (figure, chosen) = (geomean(&ratios), geomean(&chosen));
+    println!("  geometric means over ResNet: F(4x4, 3x3) {figure:.2} x, as chosen {chosen:.2} x");
+    summary.add("winograd", figure);
+}
+
+/// How many times as fast as the direct sum a layer is.
+fn row(name: &str, tile: Tile, layer: Layer) -> f64 {
+    let Layer { channels: [c, k], input: [height, width], .. } = layer;
+    let pixels = height * width;
+    let weights: Vec<f32> = (0..9 * c * k).map(|i| (i % 23) as f32 / 23.0 - 0.5).collect();
+    let mut packed = Lines::new(winograd::packed_len(tile, layer.channels));
+    let mut room = vec![0.0; winograd::pack_workspace_len(layer.channels)];
+    winograd::pack(tile, &weights, layer.channels, packed.slice(), &mut room);
+    let mut workspace = Lines::new(winograd::workspace_len(tile, &layer));
+    let (mut x, mut y) = (numbers(pixels * c), Lines::new(pixels * k));
+    let (x, y) = (x.slice(), y.slice());
+    let rows = 0..winograd::tile_rows(tile, &layer);
+    let mut direct = Direct::new([height, width], [c, k], &weights);
+    let mut products = Products::new(tile, &layer, workspace.slice().len());
+
+    let (packed, workspace) = (packed.slice(), workspace.slice());
+    let mut own = || {
+        winograd::conv(tile, &layer, rows.clone(), x, packed, y, &Epilogue::default(), workspace);
+        black_box(&mut *y);
+    };
+    harness::row(name, Unit::Flops, (18 * pixels * c * k) as f64, &mut own);
+    let found = ratio("  of the direct sum", &mut own, || direct.run(x));
+    ratio("  products' share", own, || products.run(packed));
+    found
+}
+
+/// The direct sum: the indirect convolution.
+struct Direct {
+    plan: Plan,
+    table: Vec<u32>,
+    packed: Lines<f32>,
+    y: Lines<f32>,
+    channels: [usize; 2],
+}
+
+impl Direct {
+    fn new(size: [usize; 2], [channels, outputs]: [usize; 2], weights: &[f32]) -> Self {
+        let shape = Shape { window: Window::square(size, 3, 1, 1), channels, outputs, groups: 1 };
+        let plan = Plan::new(&shape).unwrap();
+        let mut table = vec![0; plan.table_len()];
+        assert!(plan.fill(&mut table));
+        let mut packed = Lines::new(plan.packed_len());
+        plan.pack(weights, &Strides::onnx(&shape), packed.slice());
+        let y = Lines::new(plan.rows() * outputs);
+        Self { plan, table, packed, y, channels: [channels, outputs] }
+    }
+
+    fn run(&mut self, x: &[f32]) {
+        let ([c, k], rows) = (self.channels, 0..self.plan.rows());
+        let (packed, y) = (self.packed.slice(), self.y.slice());
+        self.plan.run(x, c, &self.table, packed, rows, y, k, &Epilogue::default());
+        black_box(y);
+    }
+}
+
+/// The products of a layer without the transforms, in blocks of as many tiles.
+struct Products {
+    a: Lines<f32>,
+    c: Lines<f32>,
+    points: usize,
+    tiles: usize,
+    block: usize,
+    channels: [usize; 2],
+}
+
+impl Products {
+    fn new(tile: Tile, layer: &Layer, workspace_len: usize) -> Self {
+        let points = (tile.size() + 2).pow(2);
+        let tiles = winograd::tile_rows(tile, layer) * layer.output[1].div_ceil(tile.size());
+        let [c, k] = layer.channels;
+        let block = workspace_len / points / (c + k);
+        let (a, c) = (numbers(points * block * c), Lines::new(points * block * k));
+        Self { a, c, points, tiles, block, channels: layer.channels }
+    }
+
+    fn run(&mut self, packed: &[f32]) {
+        let [c, k] = self.channels;
+        let batch = Batch {
+            count: self.points,
+            a: self.block * c,
+            packed: packed.len() / self.points,
+            c: self.block * k,
+            residual: 0,
+        };
+        let parts = self.tiles.div_ceil(self.block);
+        for part in 0..parts {
+            let m = (self.tiles + part) / parts;
+            let (a, y) = (self.a.slice(), self.c.slice());
+            gemm_f32::gemm_batched(&batch, a, c, m, c, packed, k, y, k, &Epilogue::default());
+            black_box(y);
+        }
+    }
+}
+
+fn numbers(len: usize) -> Lines<f32> {
+    let mut lines = Lines::new(len);
+    lines.slice().iter_mut().enumerate().for_each(|(i, x)| *x = (i % 17) as f32 / 17.0 - 0.5);
+    lines
+}

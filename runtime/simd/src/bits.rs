@@ -1,0 +1,22 @@
+//! Elements that are moved without a look at what they mean.
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// An element of which every byte has a value: moving it by vectors reads nothing undefined.
+///
+/// Elements of other types are moved as the bytes that they are made of, as in `[u8; 2]`.
+pub trait Bits: sealed::Sealed + Copy + Send + Sync + 'static {}
+
+macro_rules! bits {
+    ($($type:ty),*) => {$(
+        impl sealed::Sealed for $type {}
+        impl Bits for $type {}
+    )*};
+}
+
+bits!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64);
+
+impl<const N: usize> sealed::Sealed for [u8; N] {}
+impl<const N: usize> Bits for [u8; N] {}

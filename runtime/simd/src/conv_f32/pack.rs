@@ -1,0 +1,64 @@
+//! Where weights lie before they are packed.
+
+use super::Shape;
+use crate::gemm_f32::Forms;
+
+/// How many elements lie between weights that are neighbours along each axis; taps are row-major.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Strides {
+    /// From a group to the next.
+    pub group: usize,
+    /// From an output channel of a group to the next.
+    pub output: usize,
+    /// From an input channel of a group to the next.
+    pub channel: usize,
+    /// From a tap to the next.
+    pub tap: usize,
+}
+
+impl Strides {
+    /// ONNX's order for `Conv`: output channels of all groups, input channels of one, taps.
+    pub fn onnx(shape: &Shape) -> Self {
+        let taps = shape.window.kernel.iter().product();
+        let output = shape.channels * taps;
+        Self { group: shape.outputs * output, output, channel: taps, tap: 1 }
+    }
+
+    /// Taps, input channels of one group, output channels of all.
+    pub fn hwio(shape: &Shape) -> Self {
+        let channel = shape.groups * shape.outputs;
+        Self { group: shape.outputs, output: 1, channel, tap: shape.channels * channel }
+    }
+
+    /// ONNX's order for `ConvTranspose`: input channels of all groups, output channels of one, taps.
+    pub fn onnx_transposed(shape: &Shape) -> Self {
+        let taps = shape.window.kernel.iter().product();
+        let channel = shape.outputs * taps;
+        Self { group: shape.channels * channel, output: taps, channel, tap: 1 }
+    }
+
+    /// Packs all groups for a list of taps. `out` has a packed matrix per group.
+    pub(super) fn pack(
+        &self,
+        forms: &Forms,
+        shape: &Shape,
+        weights: &[f32],
+        taps: &(impl Iterator<Item = usize> + Clone),
+        out: &mut [f32],
+    ) {
+        let Shape { channels, outputs, groups, .. } = *shape;
+        let k = taps.clone().count() * channels;
+        let len = forms.packed_len(k, outputs);
+        if len == 0 {
+            return;
+        }
+        for group in 0..groups {
+            let weights = weights.get(group * self.group..).unwrap_or(&[]);
+            let rows = taps.clone().flat_map(|tap| {
+                (0..channels).map(move |channel| tap * self.tap + channel * self.channel)
+            });
+            let out = &mut out[group * len..][..len];
+            forms.pack_rows(k, outputs, &rows, |row, col| weights[row + col * self.output], out);
+        }
+    }
+}

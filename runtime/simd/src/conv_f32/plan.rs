@@ -1,0 +1,279 @@
+//! How a convolution of a shape is done.
+
+use std::ops::Range;
+
+use super::{Shape, Strides};
+use crate::gemm_f32::{Epilogue, Forms, Gather, Order, forms};
+use crate::indirect::Window;
+use crate::{Isa, isa};
+
+/// The most input channels with which the taps of a row of the kernel are read as one run.
+const FEW: usize = 4;
+
+/// What a convolution comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// A plain product: one tap, and the output pixels are the input pixels.
+    Product,
+    /// A table of where each tap lies in the image.
+    Taps,
+    /// A table of where each row of taps lies in a padded copy of the image, where the taps of a row
+    /// are one run of memory. For up to 4 channels in one group: with as many more, the copy costs more than
+    /// the longer runs save.
+    Runs,
+}
+
+/// A convolution ready to run, but for its memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    forms: &'static Forms,
+    shape: Shape,
+    method: Method,
+    /// Of the table: where the runs of the padded image are if the method is that.
+    window: Window,
+    taps: usize,
+    rows: usize,
+    table_len: usize,
+    /// Elements of the packed weights before the row of zeros.
+    weights_len: usize,
+    zeros_len: usize,
+    workspace_len: usize,
+}
+
+impl Plan {
+    /// A plan for the instruction set in use; none if a size is beyond memory, or more pixels than a table
+    /// can name.
+    pub fn new(shape: &Shape) -> Option<Self> {
+        Self::of(narrow(shape.outputs), shape)
+    }
+
+    /// A plan in the form given.
+    pub fn of(forms: &'static Forms, shape: &Shape) -> Option<Self> {
+        let Shape { window, channels, outputs, groups } = *shape;
+        let taps = window.taps()?;
+        let all_channels = groups.checked_mul(channels)?;
+        let padded_outputs = outputs.checked_next_multiple_of(64)?;
+        all_channels.checked_mul(padded_outputs)?.checked_mul(taps)?;
+        groups.checked_mul(padded_outputs)?;
+        taps.checked_mul(channels)?.checked_mul(padded_outputs)?;
+        window.table_len()?.checked_mul(all_channels)?;
+        let method = method(shape);
+        let (table, run) = match method {
+            Method::Product | Method::Taps => (window, 1),
+            Method::Runs => (padded(&window)?, window.kernel[2]),
+        };
+        let len = forms.packed_len(taps * channels, outputs);
+        let workspace_len = match method {
+            Method::Product | Method::Taps => 0,
+            Method::Runs => table.input_len()?.checked_mul(channels)?,
+        };
+        let weights_len = groups.checked_mul(len)?;
+        weights_len.checked_add(all_channels * run)?;
+        Some(Self {
+            forms,
+            shape: *shape,
+            method,
+            window: table,
+            taps: table.taps()?,
+            rows: window.rows()?,
+            table_len: if method == Method::Product { 0 } else { table.table_len()? },
+            weights_len,
+            zeros_len: all_channels * run,
+            workspace_len,
+        })
+    }
+
+    /// What the convolution comes to.
+    pub fn method(&self) -> Method {
+        self.method
+    }
+
+    /// Output pixels.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Entries of the table.
+    pub fn table_len(&self) -> usize {
+        self.table_len
+    }
+
+    /// Fills the table. Returns whether it could: `table` must have [`Self::table_len`] entries, and no
+    /// position may be beyond `usize`.
+    #[must_use]
+    pub fn fill(&self, table: &mut [u32]) -> bool {
+        match self.method {
+            Method::Product => table.is_empty(),
+            Method::Taps | Method::Runs => self.window.fill(table),
+        }
+    }
+
+    /// Elements of the packed weights.
+    pub fn packed_len(&self) -> usize {
+        self.weights_len + self.zeros_len
+    }
+
+    /// Packs the weights into the first [`Self::packed_len`] elements of `out`. Convolutions run best when
+    /// that is aligned to 64 bytes.
+    ///
+    /// # Panics
+    ///
+    /// If `weights` or `out` is too short.
+    pub fn pack(&self, weights: &[f32], strides: &Strides, out: &mut [f32]) {
+        let (packed, zeros) = out[..self.packed_len()].split_at_mut(self.weights_len);
+        let taps = self.shape.window.kernel.iter().product();
+        strides.pack(self.forms, &self.shape, weights, &(0..taps), packed);
+        zeros.fill(0.0);
+    }
+
+    /// Elements of the padded copy of an image: 0 if there is none.
+    pub fn workspace_len(&self) -> usize {
+        self.workspace_len
+    }
+
+    /// Makes the padded copy of an image, whose pixels lie `strides[0]` elements apart and the channels of
+    /// a pixel `strides[1]`, so that it need not be NHWC. Without a padded copy, does nothing.
+    ///
+    /// # Panics
+    ///
+    /// If the image or the workspace is too short.
+    pub fn pad(&self, image: &[f32], strides: [usize; 2], workspace: &mut [f32]) {
+        let Shape { window: Window { input, pads, .. }, channels, .. } = self.shape;
+        let [_, lines, width] = self.window.input;
+        if self.workspace_len == 0 {
+            return;
+        }
+        let out = &mut workspace[..self.workspace_len];
+        let inside = input[2].min(width.saturating_sub(pads[2]));
+        for (line, out) in out.chunks_exact_mut(width * channels).enumerate() {
+            let at = [line / lines, line % lines];
+            let inner = [0, 1].map(|i| at[i].checked_sub(pads[i]).filter(|&x| x < input[i]));
+            let ([Some(plane), Some(line)], 1..) = (inner, inside) else {
+                out.fill(0.0);
+                continue;
+            };
+            let (before, rest) = out.split_at_mut(pads[2].min(width) * channels);
+            let (pixels, behind) = rest.split_at_mut(inside * channels);
+            before.fill(0.0);
+            behind.fill(0.0);
+            let from = &image[(plane * input[1] + line) * input[2] * strides[0]..];
+            if strides == [channels, 1] {
+                pixels.copy_from_slice(&from[..inside * channels]);
+                continue;
+            }
+            let planes = |channel: usize| &from[channel * strides[1]..];
+            match (strides[0], channels) {
+                (1, 3) => interleave([0, 1, 2].map(planes), pixels),
+                (1, 4) => interleave([0, 1, 2, 3].map(planes), pixels),
+                _ => {
+                    for (i, to) in pixels.iter_mut().enumerate() {
+                        *to = from[i / channels * strides[0] + i % channels * strides[1]];
+                    }
+                }
+            }
+        }
+    }
+
+    /// Computes the output pixels `rows`, the first of which is the first of `c`, and of the residual.
+    ///
+    /// `a` is the image, its pixels `lda` elements apart; if there is a padded copy, it is that, and `lda`
+    /// counts for nothing. Output pixels lie `ldc` elements apart, at least `groups * outputs`. The table and
+    /// the packed weights are those that this plan has filled; with others the result is unspecified.
+    ///
+    /// # Panics
+    ///
+    /// If `rows` are not within [`Self::rows`], or a slice is too short.
+    #[expect(clippy::too_many_arguments, reason = "three matrices and what is done to them")]
+    pub fn run(
+        &self,
+        a: &[f32],
+        lda: usize,
+        table: &[u32],
+        packed: &[f32],
+        rows: Range<usize>,
+        c: &mut [f32],
+        ldc: usize,
+        epilogue: &Epilogue<'_>,
+    ) {
+        let Shape { channels, outputs, groups, .. } = self.shape;
+        assert!(rows.start <= rows.end && rows.end <= self.rows, "rows are not of the output");
+        let (packed, zeros) = packed[..self.packed_len()].split_at(self.weights_len);
+        let (lda, channels) = match self.method {
+            Method::Product => return self.product(a, lda, packed, rows, c, ldc, epilogue),
+            Method::Taps => (lda, channels),
+            Method::Runs => (channels, channels * self.shape.window.kernel[2]),
+        };
+        let table = &table[rows.start * self.taps..rows.end * self.taps];
+        let order = Order::lines(self.window.output[2].max(1), rows.start);
+        let gather = Gather { a, lda, table, taps: self.taps, channels, groups, zeros, order };
+        self.forms.gather(&gather, rows.len(), packed, outputs, c, ldc, epilogue);
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "those of `run`")]
+    fn product(
+        &self,
+        a: &[f32],
+        lda: usize,
+        packed: &[f32],
+        rows: Range<usize>,
+        c: &mut [f32],
+        ldc: usize,
+        epilogue: &Epilogue<'_>,
+    ) {
+        let Shape { channels: k, outputs: n, groups, .. } = self.shape;
+        if rows.is_empty() || n == 0 {
+            return;
+        }
+        assert!(lda.checked_mul(rows.end).is_some(), "the image is larger than memory");
+        assert!(ldc >= groups * n || rows.len() == 1, "output pixels overlap");
+        let len = self.weights_len / groups.max(1);
+        for group in 0..groups {
+            let a = a.get(rows.start * lda + group * k..).unwrap_or(&[]);
+            let packed = &packed[group * len..];
+            let bias = epilogue.bias.map(|bias| &bias[group * n..]);
+            let residual = epilogue.residual.map(|(data, ld)| (&data[group * n..], ld));
+            let epilogue = Epilogue { bias, residual, ..*epilogue };
+            self.forms.gemm(a, lda, rows.len(), k, packed, n, &mut c[group * n..], ldc, &epilogue);
+        }
+    }
+}
+
+/// Pixels of `N` channels out of as many planes.
+fn interleave<const N: usize>(planes: [&[f32]; N], pixels: &mut [f32]) {
+    let (pixels, _) = pixels.as_chunks_mut::<N>();
+    let planes = planes.map(|plane| &plane[..pixels.len()]);
+    for (x, pixel) in pixels.iter_mut().enumerate() {
+        *pixel = planes.map(|plane| plane[x]);
+    }
+}
+
+/// The form in use, but AVX2's where its registers hold all outputs of a group: it loads more of the smaller
+/// registers per cycle.
+pub(super) fn narrow(outputs: usize) -> &'static Forms {
+    forms(if outputs <= 8 { isa().min(Isa::Avx2) } else { isa() })
+}
+
+fn method(shape: &Shape) -> Method {
+    let Window { input, output, kernel, strides, dilations, pads } = shape.window;
+    let same = kernel == [1; 3] && strides == [1; 3] && pads == [0; 3] && input == output;
+    let run = shape.groups == 1 && kernel[2] > 1 && dilations[2] == 1 && shape.channels > 0;
+    match (same, run && shape.channels <= FEW) {
+        (true, _) => Method::Product,
+        (false, true) => Method::Runs,
+        (false, false) => Method::Taps,
+    }
+}
+
+/// The windows of an image padded to all that they reach, a tap of which is a row of taps.
+fn padded(window: &Window) -> Option<Window> {
+    let mut padded = Window { pads: [0; 3], ..*window };
+    for axis in 0..3 {
+        let Window { output, kernel, strides, dilations, .. } = *window;
+        let last = output[axis].saturating_sub(1).checked_mul(strides[axis])?;
+        let tap = kernel[axis].saturating_sub(1).checked_mul(dilations[axis])?;
+        padded.input[axis] = last.checked_add(tap)?.checked_add(1)?;
+    }
+    padded.kernel[2] = 1;
+    padded.input_len()?;
+    Some(padded)
+}

@@ -1,0 +1,464 @@
+//! Every form against a naive convolution.
+
+use super::*;
+use crate::gemm_f32::{Activation, Epilogue, forms};
+use crate::indirect::Window;
+use crate::testing::Guarded;
+use crate::testing::noise;
+use crate::{Isa, gemm_f32};
+
+/// How a case lies in memory, and what is done to its sums.
+#[derive(Clone, Copy, Debug)]
+struct With {
+    /// Elements that pixels are farther apart than they must be.
+    gap: usize,
+    bias: bool,
+    residual: bool,
+    activation: Activation,
+    /// Parts that the output comes in.
+    parts: usize,
+}
+
+const PLAIN: With =
+    With { gap: 0, bias: false, residual: false, activation: Activation::None, parts: 1 };
+const ALL: With =
+    With { gap: 3, bias: true, residual: true, activation: Activation::Relu6, parts: 3 };
+
+fn window(input: [usize; 3], kernel: [usize; 3], strides: [usize; 3]) -> Window {
+    let output = [0, 1, 2].map(|i| (input[i] + 2 - kernel[i].min(input[i] + 2)) / strides[i] + 1);
+    Window { input, output, kernel, strides, dilations: [1; 3], pads: [1; 3] }
+}
+
+fn square(extent: usize, kernel: usize, stride: usize, pad: usize) -> Window {
+    Window::square([extent; 2], kernel, stride, pad)
+}
+
+fn shape(window: Window, channels: usize, outputs: usize, groups: usize) -> Shape {
+    Shape { window, channels, outputs, groups }
+}
+
+fn positions([d, r, c]: [usize; 3]) -> Vec<[usize; 3]> {
+    let all = (0..d * r * c).map(|i| [i / (r * c), i / c % r, i % c]);
+    all.collect()
+}
+
+fn at(place: [usize; 3], extents: [usize; 3]) -> usize {
+    (place[0] * extents[1] + place[1]) * extents[2] + place[2]
+}
+
+/// By output pixel: the input pixels that its taps read, and the taps.
+type Reads = Vec<Vec<(usize, usize)>>;
+
+fn conv_reads(w: &Window) -> Reads {
+    let mut reads = vec![vec![]; positions(w.output).len()];
+    for out in positions(w.output) {
+        for tap in positions(w.kernel) {
+            let place = [0, 1, 2]
+                .map(|i| (out[i] * w.strides[i] + tap[i] * w.dilations[i]).wrapping_sub(w.pads[i]));
+            if (0..3).all(|i| place[i] < w.input[i]) {
+                reads[at(out, w.output)].push((at(place, w.input), at(tap, w.kernel)));
+            }
+        }
+    }
+    reads
+}
+
+/// By scattering, as the operator is defined.
+fn transposed_reads(w: &Window) -> Reads {
+    let mut reads = vec![vec![]; positions(w.output).len()];
+    for place in positions(w.input) {
+        for tap in positions(w.kernel) {
+            let out = [0, 1, 2].map(|i| {
+                (place[i] * w.strides[i] + tap[i] * w.dilations[i]).wrapping_sub(w.pads[i])
+            });
+            if (0..3).all(|i| out[i] < w.output[i]) {
+                reads[at(out, w.output)].push((at(place, w.input), at(tap, w.kernel)));
+            }
+        }
+    }
+    reads
+}
+
+fn activate(activation: Activation, x: f64) -> f64 {
+    match activation {
+        Activation::Silu => x / (1.0 + (-x).exp()),
+        Activation::Relu6 => x.clamp(0.0, 6.0),
+        Activation::None => x,
+        Activation::Relu | Activation::Clamp(..) | Activation::Gelu => {
+            unreachable!("no case has it")
+        }
+    }
+}
+
+/// One image and what belongs to it, fenced.
+struct Memory {
+    a: Guarded<f32>,
+    lda: usize,
+    weights: Guarded<f32>,
+    bias: Guarded<f32>,
+    residual: Guarded<f32>,
+    ld_residual: usize,
+    c: Guarded<f32>,
+    ldc: usize,
+}
+
+const UNTOUCHED: f32 = -7.5;
+
+impl Memory {
+    fn new(shape: &Shape, gap: usize) -> Self {
+        let (inputs, outputs) = (shape.groups * shape.channels, shape.groups * shape.outputs);
+        let len = |pixels: [usize; 3], cols: usize, ld: usize| match pixels.iter().product() {
+            0 => 0,
+            _ if cols == 0 => 0,
+            pixels => (pixels - 1) * ld + cols,
+        };
+        let Window { input, output, kernel, .. } = shape.window;
+        let (lda, ldc, ld_residual) = (inputs + gap, outputs + gap, outputs + 2 * gap);
+        let weights = kernel.iter().product::<usize>() * inputs * shape.outputs;
+        Self {
+            a: Guarded::of(&noise(len(input, inputs, lda))),
+            lda,
+            weights: Guarded::of(&noise(weights)),
+            bias: Guarded::of(&noise(outputs)),
+            residual: Guarded::of(&noise(len(output, outputs, ld_residual))),
+            ld_residual,
+            c: Guarded::of(&vec![UNTOUCHED; len(output, outputs, ldc)]),
+            ldc,
+        }
+    }
+
+    /// What a part of the output that starts at a pixel is called with.
+    fn part(&mut self, pixel: usize, with: With) -> (&[f32], &mut [f32], Epilogue<'_>) {
+        let from = |len: usize, ld: usize| (pixel * ld).min(len);
+        let residual = &self.residual[from(self.residual.len(), self.ld_residual)..];
+        let epilogue = Epilogue {
+            bias: with.bias.then_some(&self.bias[..]),
+            residual: with.residual.then_some((residual, self.ld_residual)),
+            activation: with.activation,
+        };
+        let c = from(self.c.len(), self.ldc);
+        (&self.a, &mut self.c[c..], epilogue)
+    }
+
+    /// Compares each element. A sum of `k` products is off by at most `(k + 3) eps sum |a b|`.
+    fn check(&self, shape: &Shape, strides: &Strides, reads: &Reads, with: With) {
+        let Shape { channels, outputs, groups, .. } = *shape;
+        for (i, &found) in self.c.iter().enumerate() {
+            let (pixel, col) = (i / self.ldc, i % self.ldc);
+            if col >= groups * outputs {
+                assert_eq!(found.to_bits(), UNTOUCHED.to_bits(), "gap after {pixel} of {shape:?}");
+                continue;
+            }
+            let (group, output) = (col / outputs, col % outputs);
+            let (mut sum, mut size) = (0.0, 0.0);
+            let mut add = |x: f64| (sum += x, size += x.abs());
+            for &(place, tap) in &reads[pixel] {
+                for channel in 0..channels {
+                    let a = self.a[place * self.lda + group * channels + channel];
+                    let w = group * strides.group
+                        + output * strides.output
+                        + channel * strides.channel
+                        + tap * strides.tap;
+                    add(f64::from(a) * f64::from(self.weights[w]));
+                }
+            }
+            with.bias.then(|| add(self.bias[col].into()));
+            with.residual.then(|| add(self.residual[pixel * self.ld_residual + col].into()));
+            let wanted = activate(with.activation, sum);
+            let steps = (reads[pixel].len() * channels) as f64 + 3.0;
+            let eps = f64::from(f32::EPSILON);
+            let bound = 1.2 * steps * eps * size + 4.0 * eps * wanted.abs();
+            let apart = (f64::from(found) - wanted).abs();
+            let case = (shape, with);
+            assert!(apart <= bound, "({pixel}, {col}) of {case:?} is {found}, wanted {wanted}");
+        }
+    }
+}
+
+/// Ends of nearly equal parts.
+fn parts(len: usize, count: usize) -> Vec<std::ops::Range<usize>> {
+    (0..count).map(|i| len * i / count..len * (i + 1) / count).collect()
+}
+
+fn check(forms: &'static gemm_f32::Forms, shape: &Shape, strides: &Strides, with: With) {
+    let plan = Plan::of(forms, shape).unwrap();
+    let mut memory = Memory::new(shape, with.gap);
+    let mut table = Guarded::of(&vec![9; plan.table_len()]);
+    assert!(plan.fill(table.slice()));
+    let mut packed = Guarded::of(&vec![f32::NAN; plan.packed_len()]);
+    plan.pack(memory.weights.slice(), strides, packed.slice());
+    let mut workspace = Guarded::of(&vec![f32::NAN; plan.workspace_len()]);
+    let (lda, ldc) = (memory.lda, memory.ldc);
+    plan.pad(&memory.a, [lda, 1], workspace.slice());
+    for rows in parts(plan.rows(), with.parts) {
+        let (a, c, epilogue) = memory.part(rows.start, with);
+        let a = if plan.method() == Method::Runs { &workspace[..] } else { a };
+        plan.run(a, lda, &table, &packed, rows, c, ldc, &epilogue);
+    }
+    memory.check(shape, strides, &conv_reads(&shape.window), with);
+}
+
+fn check_transposed(forms: &'static gemm_f32::Forms, shape: &Shape, with: With) {
+    let plan = Transposed::of(forms, shape).unwrap();
+    let mut memory = Memory::new(shape, with.gap);
+    let mut table = Guarded::of(&vec![9; plan.table_len()]);
+    assert!(plan.fill(table.slice()));
+    let mut packed = Guarded::of(&vec![f32::NAN; plan.packed_len()]);
+    let strides = Strides::onnx_transposed(shape);
+    plan.pack(memory.weights.slice(), &strides, packed.slice());
+    let (lda, ldc) = (memory.lda, memory.ldc);
+    for lines in parts(plan.lines(), with.parts) {
+        let (a, c, epilogue) = memory.part(lines.start * shape.window.output[2], with);
+        plan.run(a, lda, &table, &packed, lines, c, ldc, &epilogue);
+    }
+    memory.check(shape, &strides, &transposed_reads(&shape.window), with);
+}
+
+fn every_form() -> impl Iterator<Item = &'static gemm_f32::Forms> {
+    Isa::available().iter().map(|&isa| forms(isa))
+}
+
+fn both_ways(forms: &'static gemm_f32::Forms, shape: &Shape) {
+    check(forms, shape, &Strides::onnx(shape), PLAIN);
+    check(forms, shape, &Strides::hwio(shape), ALL);
+}
+
+#[test]
+fn convolutions_are_right_at_every_remainder_of_channels() {
+    for forms in every_form() {
+        for channels in [1, 2, 7, 8, 9, 16, 31] {
+            for outputs in [1, 2, 7, 8, 9, 15, 16, 17, 33, 47, 48, 49, 64, 65, 97] {
+                both_ways(forms, &shape(square(5, 3, 1, 1), channels, outputs, 1));
+            }
+        }
+    }
+}
+
+#[test]
+fn convolutions_are_right_at_every_extent_and_stride() {
+    for forms in every_form() {
+        for extent in [1, 2, 3, 7, 8, 13, 14, 17] {
+            for kernel in [1, 2, 3, 5] {
+                for stride in [1, 2, 3] {
+                    for pad in [0, 1, 2] {
+                        for channels in [3, 12] {
+                            let window = square(extent, kernel, stride, pad);
+                            both_ways(forms, &shape(window, channels, 10, 1));
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn convolutions_are_right_over_three_axes_with_dilations_and_groups() {
+    for forms in every_form() {
+        for (groups, channels, outputs) in [(1, 3, 5), (1, 9, 40), (2, 4, 8), (3, 5, 17), (8, 1, 1)]
+        {
+            for dilations in [[1; 3], [1, 2, 1], [2, 1, 3]] {
+                for (input, kernel, strides) in [
+                    ([4, 5, 6], [2, 3, 3], [1, 2, 1]),
+                    ([1, 1, 23], [1, 1, 4], [1, 1, 2]),
+                    ([3, 9, 2], [3, 1, 2], [2, 1, 1]),
+                ] {
+                    let window = Window { dilations, ..window(input, kernel, strides) };
+                    both_ways(forms, &shape(window, channels, outputs, groups));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn convolutions_are_right_when_rows_taps_and_channels_come_in_blocks() {
+    for forms in every_form() {
+        for (window, channels, outputs, groups) in [
+            (square(29, 3, 1, 1), 5, 20, 2),
+            (square(20, 11, 1, 5), 9, 7, 1),
+            (square(20, 11, 2, 5), 3, 20, 1),
+            (square(6, 3, 1, 1), 1200, 3, 1),
+            (square(3, 2, 1, 0), 2500, 50, 1),
+            (square(9, 3, 1, 1), 150, 70, 1),
+            (square(48, 1, 1, 0), 3, 2, 2),
+            (square(96, 1, 2, 0), 4, 3, 1),
+        ] {
+            both_ways(forms, &shape(window, channels, outputs, groups));
+        }
+    }
+}
+
+#[test]
+fn windows_beyond_the_image_are_padding() {
+    for forms in every_form() {
+        let far = Window { pads: [0, 9, 9], output: [1, 4, 30], ..square(4, 3, 1, 0) };
+        for channels in [2, 20] {
+            both_ways(forms, &shape(far, channels, 18, 1));
+            both_ways(forms, &shape(Window { output: [1, 1, 2], ..far }, channels, 18, 1));
+        }
+        let silu = With { activation: Activation::Silu, ..ALL };
+        let shape = shape(far, 11, 33, 1);
+        check(forms, &shape, &Strides::onnx(&shape), silu);
+    }
+}
+
+#[test]
+fn transposed_convolutions_are_right() {
+    for forms in every_form() {
+        for (extent, kernel, stride, pad) in [
+            (5, 3, 1, 1),
+            (5, 4, 2, 1),
+            (14, 3, 2, 1),
+            (3, 2, 3, 0),
+            (4, 1, 2, 0),
+            (1, 5, 4, 2),
+            (9, 6, 3, 0),
+        ] {
+            let full = (extent - 1) * stride + kernel;
+            for (channels, outputs, groups) in [(3, 5, 1), (20, 64, 1), (4, 8, 3), (7, 17, 2)] {
+                for (more, dilation) in [(0, 1), (1, 1), (0, 2), (2, 3)] {
+                    let output = full - 2 * pad + more + (dilation - 1) * (kernel - 1);
+                    let mut window = square(extent, kernel, stride, pad);
+                    window.output = [1, output, output];
+                    window.dilations = [1, dilation, dilation];
+                    let shape = shape(window, channels, outputs, groups);
+                    check_transposed(forms, &shape, PLAIN);
+                    check_transposed(forms, &shape, ALL);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn transposed_convolutions_are_right_over_three_axes() {
+    for forms in every_form() {
+        for strides in [[2, 3, 1], [1, 2, 4], [3, 1, 2]] {
+            let input = [3, 4, 5];
+            let kernel = [2, 3, 3];
+            let output = [0, 1, 2].map(|i| (input[i] - 1) * strides[i] + kernel[i] - 1);
+            let window =
+                Window { input, output, kernel, strides, dilations: [1; 3], pads: [1, 0, 1] };
+            for parts in [1, 2, 5, 40] {
+                check_transposed(forms, &shape(window, 6, 9, 2), With { parts, ..ALL });
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_to_sum_is_the_epilogue() {
+    for forms in every_form() {
+        for shape in [
+            shape(square(4, 3, 1, 1), 0, 5, 2),
+            shape(Window { kernel: [1, 0, 3], ..square(4, 3, 1, 1) }, 5, 5, 1),
+            shape(Window { kernel: [1, 0, 3], ..square(4, 3, 1, 1) }, 12, 5, 1),
+            shape(square(4, 3, 1, 1), 5, 0, 2),
+            shape(square(4, 1, 1, 0), 0, 5, 1),
+            shape(Window { output: [1, 0, 4], ..square(4, 3, 1, 1) }, 5, 5, 1),
+            shape(Window { input: [1, 0, 4], ..square(4, 3, 1, 1) }, 12, 5, 1),
+        ] {
+            check(forms, &shape, &Strides::onnx(&shape), PLAIN);
+            check(forms, &shape, &Strides::onnx(&shape), ALL);
+            check_transposed(forms, &shape, PLAIN);
+            check_transposed(forms, &shape, ALL);
+        }
+    }
+}
+
+#[test]
+fn methods_are_as_documented() {
+    let method = |window: Window, channels: usize, groups: usize| {
+        Plan::new(&shape(window, channels, 8, groups)).unwrap().method()
+    };
+    assert_eq!(method(square(8, 1, 1, 0), 16, 2), Method::Product);
+    assert_eq!(method(square(8, 1, 2, 0), 16, 1), Method::Taps);
+    assert_eq!(method(square(8, 1, 1, 1), 16, 1), Method::Taps);
+    assert_eq!(method(square(8, 3, 2, 1), 3, 1), Method::Runs);
+    assert_eq!(method(square(8, 3, 2, 1), 3, 2), Method::Taps);
+    let dilated = Window { dilations: [1, 1, 2], ..square(8, 3, 2, 1) };
+    assert_eq!(method(dilated, 3, 1), Method::Taps);
+}
+
+#[test]
+fn padded_copies_of_planar_images_are_the_same() {
+    let shape = shape(square(9, 3, 2, 1), 3, 4, 1);
+    let plan = Plan::new(&shape).unwrap();
+    let image = noise(81 * 3);
+    let planar: Vec<f32> = (0..81 * 3).map(|i| image[i % 81 * 3 + i / 81]).collect();
+    let mut copies = [vec![f32::NAN; plan.workspace_len()], vec![f32::NAN; plan.workspace_len()]];
+    plan.pad(&image, [3, 1], &mut copies[0]);
+    plan.pad(&planar, [1, 81], &mut copies[1]);
+    assert_eq!(copies[0], copies[1]);
+}
+
+#[test]
+fn shapes_beyond_memory_have_no_plan() {
+    let huge = shape(square(1 << 20, 3, 1, 1), 3, 8, 1);
+    assert!(Plan::new(&huge).is_none());
+    let wide = shape(square(4, 3, 1, 1), usize::MAX / 4, 8, 1);
+    assert!(Plan::new(&wide).is_none());
+    assert!(Transposed::new(&wide).is_none());
+    let deep = shape(square(4, 3, 1, 1), 8, usize::MAX - 3, 1);
+    assert!(Plan::new(&deep).is_none());
+    assert!(Transposed::new(&deep).is_none());
+    let still = shape(Window { strides: [1, 0, 1], ..square(4, 3, 1, 1) }, 8, 8, 1);
+    assert!(Transposed::new(&still).is_none());
+}
+
+#[test]
+fn convolutions_make_no_thread_heap_calls() {
+    for forms in every_form() {
+        let (taps, runs) =
+            (shape(square(9, 3, 1, 1), 40, 50, 2), shape(square(9, 3, 2, 1), 3, 9, 1));
+        for shape in [taps, runs] {
+            let plan = Plan::of(forms, &shape).unwrap();
+            let weights = noise(9 * 40 * 100);
+            let a = noise(81 * 80);
+            let mut packed = vec![0.0; plan.packed_len()];
+            let mut table = vec![0; plan.table_len()];
+            let mut workspace = vec![0.0; plan.workspace_len()];
+            let mut c = vec![0.0; 81 * 100];
+            // Other tests call the heap meanwhile, should the count not be this thread's own.
+            let quiet = (0..1000).any(|_| {
+                let before = udo_api::guard::thread_heap_calls();
+                let filled = plan.fill(&mut table);
+                plan.pack(&weights, &Strides::onnx(&shape), &mut packed);
+                plan.pad(&a, [3, 1], &mut workspace);
+                let image = if workspace.is_empty() { &a } else { &workspace };
+                let rows = 0..plan.rows();
+                plan.run(image, 80, &table, &packed, rows, &mut c, 100, &Epilogue::default());
+                filled && udo_api::guard::thread_heap_calls() == before
+            });
+            assert!(quiet, "each of many convolutions called the heap");
+        }
+        let shape = shape(square(9, 3, 2, 1), 40, 50, 2);
+        let plan = Transposed::of(forms, &shape).unwrap();
+        let (weights, a) = (noise(9 * 40 * 100), noise(81 * 80));
+        let mut packed = vec![0.0; plan.packed_len()];
+        let mut table = vec![0; plan.table_len()];
+        let mut c = vec![0.0; 81 * 100];
+        let quiet = (0..1000).any(|_| {
+            let before = udo_api::guard::thread_heap_calls();
+            let filled = plan.fill(&mut table);
+            plan.pack(&weights, &Strides::onnx_transposed(&shape), &mut packed);
+            let lines = 0..plan.lines();
+            plan.run(&a, 80, &table, &packed, lines, &mut c, 100, &Epilogue::default());
+            filled && udo_api::guard::thread_heap_calls() == before
+        });
+        assert!(quiet, "each of many transposed convolutions called the heap");
+    }
+}
+
+#[test]
+fn contradictory_shapes_have_no_plan_and_do_not_panic() {
+    let shape = Shape {
+        window: Window::square([4, 4], 3, 1, 1),
+        channels: usize::MAX,
+        outputs: 8,
+        groups: 0,
+    };
+    assert!(Plan::new(&shape).is_none());
+    assert!(Transposed::new(&shape).is_none());
+}

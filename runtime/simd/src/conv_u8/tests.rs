@@ -1,0 +1,451 @@
+//! Every form against sums of 64 bits, tap by tap.
+
+use super::*;
+use crate::{Isa, indirect::Window, testing::Guarded};
+
+/// Numbers that repeat from run to run.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        self.next() as usize % end
+    }
+
+    fn of<T: Copy>(&mut self, values: &[T]) -> T {
+        values[self.below(values.len())]
+    }
+}
+
+/// A convolution and what goes with it; codes are at most 255 where they are for `conv`.
+struct Case {
+    shape: Shape,
+    batch: Batch,
+    table: Vec<u32>,
+    codes: Vec<u16>,
+    pixel: usize,
+    zero: u16,
+    weights: Vec<i8>,
+    weight_zeros: Vec<i8>,
+    bias: Vec<i32>,
+    scales: Vec<f32>,
+    stride: usize,
+}
+
+impl Case {
+    /// With a table over images of so many pixels.
+    fn new(
+        random: &mut Random,
+        shape: Shape,
+        table: Vec<u32>,
+        pixels: usize,
+        highest: u16,
+    ) -> Self {
+        let Shape { groups, channels, outputs, taps, run } = shape;
+        let pixel = if run > 1 { channels } else { groups * channels + random.below(3) };
+        let width = groups * channels * run;
+        let image = (pixels.max(1) - 1) * pixel + width + random.below(2) * 5;
+        let n = groups * outputs;
+        let stride = (n + random.below(2) * 3).max(1);
+        let rows = table.len() / (taps / run);
+        let count = 1 + random.below(2);
+        let len = (count - 1) * image + (pixels.max(1) - 1) * pixel + width;
+        let each = |random: &mut Random| [0, 1, n][random.below(3)];
+        let (zeros, biases) = (each(random), each(random));
+        let unit = 1.0 / (f32::from(highest) * ((taps * channels).max(1) as f32).sqrt());
+        let scale = |random: &mut Random| match random.below(60) {
+            0 => f32::NAN,
+            1 => 3e30,
+            _ => unit * random.below(1000) as f32 / 300.0,
+        };
+        let code = |random: &mut Random| (random.next() % (u64::from(highest) + 1)) as u16;
+        Self {
+            shape,
+            batch: Batch { count, input: image, output: (rows * stride + random.below(2)).max(1) },
+            table,
+            codes: (0..len).map(|_| code(random)).collect(),
+            pixel,
+            zero: code(random),
+            weights: (0..n * channels * taps).map(|_| random.next() as i8).collect(),
+            weight_zeros: (0..zeros).map(|_| random.next() as i8).collect(),
+            bias: (0..biases).map(|_| random.next() as i32 >> 18).collect(),
+            scales: (0..random.of(&[1, n])).map(|_| scale(random)).collect(),
+            stride,
+        }
+    }
+
+    fn sum(&self, image: usize, row: usize, column: usize) -> i64 {
+        let Shape { channels, outputs, taps, run, .. } = self.shape;
+        let weight_zero = i64::from(pick(&self.weight_zeros, column).unwrap_or(0));
+        let mut sum = i64::from(pick(&self.bias, column).unwrap_or(0));
+        for tap in 0..taps {
+            let entry = self.table[row * (taps / run) + tap / run];
+            for channel in 0..channels {
+                let weight = self.weights[(column * channels + channel) * taps + tap];
+                let code = if entry == OUTSIDE {
+                    self.zero
+                } else {
+                    let pixel = image * self.batch.input + entry as usize * self.pixel;
+                    self.codes[pixel + tap % run * channels + column / outputs * channels + channel]
+                };
+                let code = i64::from(code) - i64::from(self.zero);
+                sum += code * (i64::from(weight) - weight_zero);
+            }
+        }
+        sum
+    }
+
+    /// Runs every form with every output against the sums; `wide` with codes of 16 bits.
+    fn check(&self, wide: bool) {
+        let Self { shape, batch, stride, .. } = *self;
+        let n = shape.groups * shape.outputs;
+        let rows = self.table.len() / shape.columns().unwrap();
+        let image = (rows * stride).saturating_sub(stride - n);
+        let len = if rows == 0 { 0 } else { (batch.count - 1) * batch.output + image };
+        let mut packed = Guarded::of(&vec![0x55i8; shape.packed_len().unwrap()]);
+        let weights = Guarded::of(&self.weights);
+        assert!(pack(&weights, &shape, packed.slice()));
+        let narrow: Vec<u8> = self.codes.iter().map(|&code| code as u8).collect();
+        let (codes8, codes16) = (Guarded::of(&narrow), Guarded::of(&self.codes));
+        let padding = vec![self.zero; shape.padding_len().unwrap()];
+        let narrow: Vec<u8> = padding.iter().map(|&code| code as u8).collect();
+        let (padding8, padding16) = (Guarded::of(&narrow), Guarded::of(&padding));
+        let table = Guarded::of(&self.table);
+        let input8 = Input {
+            codes: &codes8,
+            stride: self.pixel,
+            zero_point: self.zero as u8,
+            padding: &padding8,
+        };
+        let input16 = Input {
+            codes: &codes16,
+            stride: self.pixel,
+            zero_point: self.zero,
+            padding: &padding16,
+        };
+        let zero_points = &self.weight_zeros;
+        let filter = Filter { shape, packed: packed.slice(), zero_points };
+        let place = |at: usize| {
+            let (image, within) =
+                if batch.count == 1 { (0, at) } else { (at / batch.output, at % batch.output) };
+            let (row, column) = (within / stride, within % stride);
+            (row < rows && column < n).then_some((image, row, column))
+        };
+        let sums: Vec<_> =
+            (0..len).map(|at| place(at).map(|(b, r, c)| (self.sum(b, r, c), c))).collect();
+        for &isa in Isa::available() {
+            let label = format!("{isa:?} {shape:?} {batch:?} rows {rows} wide {wide}");
+            self.compare(&sums, wide, &label, |output| {
+                let (forms, bias) = (forms(isa), &self.bias);
+                if wide {
+                    conv_u16_by(forms, &batch, &input16, &filter, &table, bias, output, stride)
+                } else {
+                    conv_by(forms, &batch, &input8, &filter, &table, bias, output, stride)
+                }
+            });
+        }
+    }
+
+    /// Runs with every output, against the sum and the column of each element that is one.
+    fn compare(
+        &self,
+        sums: &[Option<(i64, usize)>],
+        wide: bool,
+        label: &str,
+        run: impl Fn(Output<'_>) -> Result<(), ConvError>,
+    ) {
+        let scale = |column: usize| pick(&self.scales, column).unwrap();
+        let (len, depth) = (sums.len(), self.shape.taps * self.shape.channels);
+        let coded = |(sum, column): (i64, usize), zero: f32| {
+            let code = (sum as f32 * scale(column)).round_ties_even() + zero;
+            if code.is_nan() { f32::NEG_INFINITY } else { code }
+        };
+        let scales = &self.scales;
+
+        let mut to = Guarded::of(&vec![7i32; len]);
+        let done = run(Output::I32(to.slice()));
+        if wide && depth > MAX_K_U16_SUMS {
+            assert_eq!(done, Err(ConvError::TooDeep), "{label}");
+        } else {
+            assert_eq!(done, Ok(()), "{label}");
+            for (at, (&found, sum)) in to.iter().zip(sums).enumerate() {
+                assert_eq!(found, sum.map_or(7, |(sum, _)| sum as i32), "{label} at {at}");
+            }
+        }
+
+        let mut to = Guarded::of(&vec![7f32; len]);
+        let (bias, then) = (&[0.25], Then::Relu);
+        assert_eq!(run(Output::F32 { to: to.slice(), scales, bias, then }), Ok(()), "{label}");
+        for (at, (found, sum)) in to.iter().zip(sums).enumerate() {
+            let wanted = sum.map_or(7.0, |(sum, column)| {
+                let number = sum as f32 * scale(column) + 0.25;
+                if number < 0.0 { 0.0 } else { number }
+            });
+            let same = found.to_bits() == wanted.to_bits() || found.is_nan() && wanted.is_nan();
+            assert!(same, "{label} at {at}: {found} for {wanted}");
+        }
+
+        for zero_point in [0, 128, 131] {
+            let mut to = Guarded::of(&vec![7u8; len]);
+            assert_eq!(run(Output::U8 { to: to.slice(), scales, zero_point }), Ok(()), "{label}");
+            for (at, (&found, sum)) in to.iter().zip(sums).enumerate() {
+                let wanted = sum.map_or(7, |sum| coded(sum, f32::from(zero_point)) as u8);
+                assert_eq!(found, wanted, "{label} at {at}");
+            }
+        }
+
+        for zero_point in [0, -5] {
+            let mut to = Guarded::of(&vec![7i8; len]);
+            assert_eq!(run(Output::I8 { to: to.slice(), scales, zero_point }), Ok(()), "{label}");
+            for (at, (&found, sum)) in to.iter().zip(sums).enumerate() {
+                let wanted = sum.map_or(7, |sum| coded(sum, f32::from(zero_point)) as i8);
+                assert_eq!(found, wanted, "{label} at {at}");
+            }
+        }
+
+        let mut to = Guarded::of(&vec![7u16; len]);
+        let zero_point = 40_000;
+        assert_eq!(run(Output::U16 { to: to.slice(), scales, zero_point }), Ok(()), "{label}");
+        for (at, (&found, sum)) in to.iter().zip(sums).enumerate() {
+            let wanted = sum.map_or(7, |sum| coded(sum, 40_000.0) as u16);
+            assert_eq!(found, wanted, "{label} at {at}");
+        }
+    }
+}
+
+fn pick<T: Copy>(values: &[T], column: usize) -> Option<T> {
+    if let [one] = values { Some(*one) } else { values.get(column).copied() }
+}
+
+fn filled(window: &Window) -> Vec<u32> {
+    let mut table = vec![0; window.table_len().unwrap()];
+    assert!(window.fill(&mut table));
+    table
+}
+
+fn one_group(channels: usize, outputs: usize, taps: usize) -> Shape {
+    Shape { groups: 1, channels, outputs, taps, run: 1 }
+}
+
+#[test]
+fn windows_over_one_to_three_axes_give_their_sums() {
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    for round in 0..150 {
+        let axes = 1 + round % 3;
+        let mut each = |values: [usize; 4], none: usize| {
+            std::array::from_fn(|i| if i + axes < 3 { none } else { random.of(&values) })
+        };
+        let (input, kernel): ([usize; 3], [usize; 3]) =
+            (each([1, 2, 4, 5], 1), each([1, 2, 3, 3], 1));
+        let (strides, dilations) = (each([1, 1, 2, 3], 1), each([1, 1, 1, 2], 1));
+        let (pads, output) = (each([0, 1, 1, 2], 0), each([1, 2, 3, 5], 1));
+        let window = Window { input, output, kernel, strides, dilations, pads };
+        let taps = window.taps().unwrap();
+        let shape = Shape {
+            groups: random.of(&[1, 1, 2, 3]),
+            channels: random.of(&[1, 2, 3, 4, 5, 7, 8, 16, 17]),
+            outputs: random.of(&[1, 2, 5, 16, 17, 33, 50, 64, 70]),
+            taps,
+            run: 1,
+        };
+        let table = filled(&window);
+        let pixels = window.input_len().unwrap();
+        let wide = round % 5 == 0;
+        let highest = if wide { 65_535 } else { 255 };
+        Case::new(&mut random, shape, table, pixels, highest).check(wide);
+    }
+}
+
+#[test]
+fn any_table_over_the_pixels_gives_its_sums() {
+    let mut random = Random(99);
+    for channels in [0, 1, 3, 4, 6, 31, 64] {
+        for outputs in [0, 1, 16, 31, 48, 64, 100] {
+            let (taps, pixels) = (1 + random.below(6), 1 + random.below(9));
+            let rows = random.of(&[0, 1, 2, 6, 7, 8, 9, 13]);
+            let entry = |random: &mut Random| match random.below(5) {
+                0 => OUTSIDE,
+                1 => pixels as u32 - 1,
+                _ => random.below(pixels) as u32,
+            };
+            let table: Vec<u32> = (0..rows * taps).map(|_| entry(&mut random)).collect();
+            let shape = one_group(channels, outputs, taps);
+            Case::new(&mut random, shape, table.clone(), pixels, 255).check(false);
+            Case::new(&mut random, shape, table, pixels, 65_535).check(true);
+        }
+    }
+}
+
+#[test]
+fn blocks_of_rows_and_of_depth_join() {
+    let mut random = Random(3);
+    let window = Window::square([25, 24], 3, 1, 1);
+    Case::new(&mut random, one_group(4, 65, 9), filled(&window), 600, 255).check(false);
+    let window = Window::square([3, 3], 3, 1, 1);
+    Case::new(&mut random, one_group(130, 20, 9), filled(&window), 9, 255).check(false);
+    Case::new(&mut random, one_group(130, 20, 9), filled(&window), 9, 65_535).check(true);
+    for channels in [20, 48, 64, 65, 96] {
+        let window = Window::square([13, 12], 3, 1, 1);
+        Case::new(&mut random, one_group(channels, 70, 9), filled(&window), 156, 255).check(false);
+    }
+}
+
+/// The images of a case with taps read one by one, and padded with taps read in runs.
+#[test]
+fn runs_of_a_padded_image_are_its_taps() {
+    let (size, channels, outputs, zero) = ([9, 8], 3, 20, 77u8);
+    let mut random = Random(8);
+    let image: Vec<u8> = (0..size[0] * size[1] * channels).map(|_| random.next() as u8).collect();
+    let weights: Vec<i8> = (0..outputs * channels * 25).map(|_| random.next() as i8).collect();
+    let window = Window::square(size, 5, 2, 2);
+    let convolved = |shape: Shape, codes: &[u8], table: &[u32]| {
+        let mut packed = vec![0; shape.packed_len().unwrap()];
+        assert!(pack(&weights, &shape, &mut packed));
+        let padding = vec![zero; shape.padding_len().unwrap()];
+        let input = Input { codes, stride: channels, zero_point: zero, padding: &padding };
+        let filter = Filter { shape, packed: &packed, zero_points: &[3] };
+        let mut sums = vec![0; window.rows().unwrap() * outputs];
+        let output = Output::I32(&mut sums);
+        assert_eq!(conv(&Batch::ONE, &input, &filter, table, &[], output, outputs), Ok(()));
+        sums
+    };
+    let shape = one_group(channels, outputs, 25);
+    let wanted = convolved(shape, &image, &filled(&window));
+    let padded_size = [size[0] + 4, size[1] + 4];
+    let mut padded = vec![0; padded_size[0] * padded_size[1] * channels];
+    assert!(pad(&image, size, channels, [2, 2], [2, 2], zero, &mut padded));
+    let runs = Window {
+        input: [1, padded_size[0], padded_size[1]],
+        kernel: [1, 5, 1],
+        pads: [0; 3],
+        ..window
+    };
+    let shape = Shape { run: 5, ..shape };
+    assert_eq!(convolved(shape, &padded, &filled(&runs)), wanted);
+    Case::new(&mut random, shape, filled(&runs), runs.input_len().unwrap() - 4, 255).check(false);
+    Case::new(&mut random, shape, filled(&runs), runs.input_len().unwrap() - 4, 65_535).check(true);
+}
+
+#[test]
+fn a_border_goes_all_around() {
+    let mut to = [9; 4 * 5];
+    assert!(pad(&[1, 2, 3, 4], [1, 2], 2, [1, 1], [2, 2], 0, &mut [0; 40]));
+    assert!(pad(&[1, 2, 3, 4], [2, 2], 1, [1, 2], [1, 1], 0, &mut to));
+    assert_eq!(to, [0, 0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 3, 4, 0, 0, 0, 0, 0, 0]);
+    assert!(!pad(&[1, 2, 3], [2, 2], 1, [1, 2], [1, 1], 0, &mut to));
+    assert!(!pad(&[1, 2, 3, 4], [2, 2], 1, [1, usize::MAX], [1, 1], 0, &mut to));
+    assert!(pad::<u8>(&[], [0, 3], 1, [0, 0], [0, 0], 0, &mut []));
+}
+
+#[test]
+fn weights_of_one_tap_are_those_of_a_matrix() {
+    use crate::gemm_u8::{Strides, pack_b, packed_len};
+    let weights: Vec<i8> = (0..70 * 13).map(|i| i as i8).collect();
+    let shape = one_group(13, 70, 1);
+    assert_eq!(shape.packed_len(), packed_len(13, 70));
+    let mut packed = [vec![0; packed_len(13, 70).unwrap()], vec![1; packed_len(13, 70).unwrap()]];
+    assert!(pack(&weights, &shape, &mut packed[0]));
+    assert!(pack_b(&weights, Strides { k: 1, n: 13 }, 13, 70, &mut packed[1]));
+    assert_eq!(packed[0], packed[1]);
+}
+
+#[test]
+fn arguments_that_contradict_each_other_are_refused() {
+    let shape = one_group(5, 2, 2);
+    let packed = vec![0; shape.packed_len().unwrap()];
+    let run = |shape: Shape, packed: &[i8], codes: usize, padding: usize, table: &[u32]| {
+        let (codes, padding) = (vec![0u8; codes], vec![0; padding]);
+        let input = Input { codes: &codes, stride: 6, zero_point: 0, padding: &padding };
+        let filter = Filter { shape, packed, zero_points: &[] };
+        let mut to = [0; 4];
+        conv(&Batch::ONE, &input, &filter, table, &[], Output::I32(&mut to), 2)
+    };
+    assert_eq!(run(shape, &packed, 11, 0, &[0, 1, 1, 1]), Ok(()));
+    assert_eq!(run(shape, &packed, 11, 8, &[0, OUTSIDE, 1, 1]), Ok(()));
+    assert_eq!(run(shape, &packed, 0, 8, &[OUTSIDE; 4]), Ok(()));
+    assert_eq!(run(shape, &packed, 11, 7, &[0, OUTSIDE, 1, 1]), Err(ConvError::Padding));
+    assert_eq!(run(shape, &packed, 11, 8, &[0, 1, 2, 1]), Err(ConvError::Table));
+    assert_eq!(run(shape, &packed, 11, 8, &[0, 1, OUTSIDE - 1, 1]), Err(ConvError::Table));
+    assert_eq!(run(shape, &packed, 4, 8, &[0, OUTSIDE]), Err(ConvError::Table));
+    assert_eq!(run(shape, &packed, 11, 8, &[0, 1, 1]), Err(ConvError::Table));
+    assert_eq!(run(shape, &packed, 11, 8, &[0; 6]), Err(ConvError::Output));
+    assert_eq!(run(shape, &packed[1..], 11, 8, &[0; 4]), Err(ConvError::Filter));
+    assert_eq!(run(Shape { taps: 0, ..shape }, &packed, 11, 8, &[]), Err(ConvError::Filter));
+    assert_eq!(run(Shape { run: 0, ..shape }, &packed, 11, 8, &[]), Err(ConvError::Filter));
+    let grouped = Shape { run: 2, groups: 2, ..shape };
+    assert_eq!(run(grouped, &packed, 11, 8, &[]), Err(ConvError::Filter));
+    let deep = Shape { taps: MAX_K, ..shape };
+    assert_eq!(run(deep, &packed, 11, 8, &[]), Err(ConvError::TooDeep));
+    let input = Input { codes: &[0u8; 11], stride: 6, zero_point: 0, padding: &[] };
+    let filter = Filter { shape, packed: &packed, zero_points: &[0; 3] };
+    let mut to = [0; 8];
+    let done = conv(&Batch::ONE, &input, &filter, &[0, 1], &[], Output::I32(&mut to), 2);
+    assert_eq!(done, Err(ConvError::Columns));
+    let filter = Filter { zero_points: &[], ..filter };
+    let batched = |batch: Batch| {
+        let mut to = [0; 8];
+        conv(&batch, &input, &filter, &[0, 0], &[], Output::I32(&mut to), 2)
+    };
+    assert_eq!(batched(Batch { count: 2, input: 6, output: 6 }), Ok(()));
+    assert_eq!(batched(Batch { count: 2, input: 7, output: 6 }), Err(ConvError::Table));
+    assert_eq!(batched(Batch { count: 2, input: 6, output: 7 }), Err(ConvError::Output));
+    assert_eq!(batched(Batch { count: 2, input: 6, output: 1 }), Err(ConvError::Output));
+    assert_eq!(batched(Batch { count: 0, input: 6, output: 1 }), Ok(()));
+    assert_eq!(Shape { channels: usize::MAX, ..shape }.packed_len(), None);
+    let none = Shape { groups: 0, ..shape };
+    assert_eq!(run(none, &[], 11, 8, &[0, 1]), Ok(()));
+}
+
+#[test]
+fn no_convolution_uses_the_heap() {
+    let shape = one_group(7, 40, 9);
+    let window = Window::square([6, 6], 3, 1, 1);
+    let mut table = vec![0; window.table_len().unwrap()];
+    let weights = vec![3i8; 7 * 40 * 9];
+    let mut packed = vec![0; shape.packed_len().unwrap()];
+    let (codes8, codes16) = (vec![200u8; 36 * 7], vec![60_000u16; 36 * 7]);
+    let mut to = vec![0u8; 36 * 40];
+    // The count is of all threads, so another test may add to it; not every time, though.
+    let clean = (0..1000).any(|_| {
+        let before = udo_api::guard::thread_heap_calls();
+        assert!(window.fill(&mut table));
+        assert!(pack(&weights, &shape, &mut packed));
+        let filter = Filter { shape, packed: &packed, zero_points: &[1] };
+        for &isa in Isa::available() {
+            let (forms, batch) = (forms(isa), &Batch::ONE);
+            let input = Input { codes: &codes8, stride: 7, zero_point: 3, padding: &[3; 8] };
+            let output = Output::U8 { to: &mut to, scales: &[0.1], zero_point: 1 };
+            assert_eq!(conv_by(forms, batch, &input, &filter, &table, &[], output, 40), Ok(()));
+            let input = Input { codes: &codes16, stride: 7, zero_point: 3, padding: &[3; 8] };
+            let output = Output::U8 { to: &mut to, scales: &[0.1], zero_point: 1 };
+            assert_eq!(conv_u16_by(forms, batch, &input, &filter, &table, &[], output, 40), Ok(()));
+        }
+        udo_api::guard::thread_heap_calls() == before
+    });
+    assert!(clean);
+}
+
+#[test]
+fn the_stride_of_a_single_pixel_does_not_matter() {
+    let shape = one_group(64, 5, 3);
+    let mut packed = vec![0; shape.packed_len().unwrap()];
+    assert!(pack(&[1; 64 * 5 * 3], &shape, &mut packed));
+    let filter = Filter { shape, packed: &packed, zero_points: &[] };
+    let (codes, padding) = (Guarded::of(&[1; 64]), Guarded::of(&[0; 64]));
+    let table = [OUTSIDE, 0, 0].repeat(20);
+    for &isa in Isa::available() {
+        for stride in [0, 64, usize::MAX / 2, usize::MAX] {
+            let input = Input { codes: &codes, stride, zero_point: 0, padding: &padding };
+            let (forms, mut to) = (forms(isa), [0; 100]);
+            let output = Output::I32(&mut to);
+            let done = conv_by(forms, &Batch::ONE, &input, &filter, &table, &[], output, 5);
+            assert_eq!((done, to), (Ok(()), [128; 100]), "{isa:?} stride {stride}");
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! 8-bit codes: what is checked, packed and chosen before the loops.
+
+use std::ops::Range;
+
+#[cfg(target_arch = "x86_64")]
+use super::avx512;
+use super::plain::Plain;
+use super::{Image, Shape, place};
+use crate::indirect::Window;
+use crate::math::vector::on;
+use crate::{Isa, isa};
+
+/// The most taps of a window: with more, a sum of products of 255 and 255 may not fit an i32.
+pub const MAX_TAPS: usize = 33_025;
+
+/// Channels of a vector of codes.
+pub(super) const STRIP: usize = 64;
+/// The codes that a vector multiplies for each of its sums.
+const QUAD: usize = 4;
+
+/// The kernels of 8-bit codes, and what becomes of the sums.
+///
+/// A sum is `bias + Σ (x - zero_point) * (weight - weight's zero point)`, exact while it fits an i32,
+/// and modulo 2^32 if the bias takes it beyond. Its code is `sum * scale`, rounded half to even, plus
+/// the output's zero point, saturated; a NaN becomes the least code. Every instruction set gives the
+/// same bits.
+#[derive(Clone, Copy, Debug)]
+pub struct Codes<'a> {
+    /// What [`pack_codes`] wrote, [`packed_codes_len`] elements; fastest if it begins at a multiple of
+    /// 64 bytes.
+    pub packed: &'a [i8],
+    /// The input's code for zero, which the padding has.
+    pub zero_point: u8,
+    /// The weights' codes for zero: none where all are 0, or one per output channel.
+    pub zero_points: &'a [i8],
+    /// None, or one per output channel.
+    pub bias: &'a [i32],
+    /// The scales of input and weights multiplied, over that of the output; one per output channel.
+    pub scales: &'a [f32],
+}
+
+/// Where the codes go: pixels of output rows.
+#[derive(Debug)]
+pub enum Output<'a> {
+    /// Unsigned.
+    U8 {
+        /// The first pixel of the first row comes first.
+        to: &'a mut [u8],
+        /// The code for zero.
+        zero_point: u8,
+    },
+    /// Signed.
+    I8 {
+        /// The first pixel of the first row comes first.
+        to: &'a mut [i8],
+        /// The code for zero.
+        zero_point: i8,
+    },
+}
+
+/// Kernels that have a vector form: their width, rows of input that a vector of sums takes up in groups
+/// of four, and output rows at a time.
+#[derive(Clone, Copy)]
+pub(super) struct Form {
+    pub(super) k: usize,
+    pub(super) groups: usize,
+    pub(super) rows: usize,
+}
+
+impl Form {
+    fn of(kernel: [usize; 3]) -> Option<Self> {
+        match kernel {
+            [1, 3, 3] => Some(Self { k: 3, groups: 1, rows: 2 }),
+            [1, 5, 5] => Some(Self { k: 5, groups: 2, rows: 1 }),
+            _ => None,
+        }
+    }
+
+    /// Bytes of a strip: the sum of each channel's weights, and then the weights in fours along
+    /// the kernel's columns, by group, kernel column and output row.
+    pub(super) const fn strip_len(self) -> usize {
+        QUAD * STRIP * (1 + self.groups * self.k * self.rows)
+    }
+}
+
+/// The elements that kernels for `channels` output channels take when packed; none if that is beyond
+/// memory, or if the kernel has more than [`MAX_TAPS`].
+pub fn packed_codes_len(kernel: [usize; 3], channels: usize) -> Option<usize> {
+    let taps = kernel[0].checked_mul(kernel[1])?.checked_mul(kernel[2])?;
+    let strips = match Form::of(kernel) {
+        Some(form) => channels.div_ceil(STRIP).checked_mul(form.strip_len())?,
+        None => 0,
+    };
+    let len = taps.checked_mul(channels)?.checked_add(strips)?;
+    (taps <= MAX_TAPS && isize::try_from(len).is_ok()).then_some(len)
+}
+
+/// Packs kernels, `[output channels, 1, taps..]` as in ONNX. The result is the same for every
+/// instruction set. Unsigned weights are signed ones with 128 taken off the codes and the zero points.
+///
+/// # Panics
+///
+/// If `weights` does not have an element per tap and channel, or `packed` not [`packed_codes_len`].
+pub fn pack_codes(weights: &[i8], kernel: [usize; 3], channels: usize, packed: &mut [i8]) {
+    assert_eq!(Some(packed.len()), packed_codes_len(kernel, channels), "room for the weights");
+    let taps = kernel[0] * kernel[1] * kernel[2];
+    assert_eq!(Some(weights.len()), taps.checked_mul(channels), "a weight per tap and channel");
+    let (strips, plain) = packed.split_at_mut(packed.len() - weights.len());
+    for (tap, plain) in plain.chunks_exact_mut(channels.max(1)).enumerate() {
+        for (channel, plain) in plain.iter_mut().enumerate() {
+            *plain = weights[channel * taps + tap];
+        }
+    }
+    let Some(form) = Form::of(kernel) else { return };
+    for (strip, to) in strips.chunks_exact_mut(form.strip_len()).enumerate() {
+        to.fill(0);
+        let first = first_channel(strip, channels);
+        let (totals, quads) = to.split_at_mut(QUAD * STRIP);
+        for channel in 0..STRIP.min(channels - first) {
+            let weights = &weights[(first + channel) * taps..][..taps];
+            let place = place_of(channel) * QUAD;
+            let total: i32 = weights.iter().map(|&weight| i32::from(weight)).sum();
+            totals[place..place + QUAD].copy_from_slice(&total.to_ne_bytes().map(u8::cast_signed));
+            for (tap, &weight) in weights.iter().enumerate() {
+                for r in 0..form.rows {
+                    // The row of the walk's input that the tap is at for its output row `r`.
+                    let row = tap / form.k + r;
+                    let at = (row / QUAD * form.k + tap % form.k) * form.rows + r;
+                    quads[at * QUAD * STRIP + place + row % QUAD] = weight;
+                }
+            }
+        }
+    }
+}
+
+/// The first channel of a strip. The last strip overlaps the one before rather than be less than
+/// whole, unless it is the only one.
+pub(super) fn first_channel(strip: usize, channels: usize) -> usize {
+    (strip * STRIP).min(channels.saturating_sub(STRIP))
+}
+
+/// Where a channel's sum is among those of its strip, four vectors: interleaving bytes of four rows
+/// leaves every fourth run of four channels in each.
+pub(super) fn place_of(channel: usize) -> usize {
+    channel / 4 % 4 * 16 + channel / 16 * 4 + channel % 4
+}
+
+/// Convolves the image `x` and writes output rows `rows`, all of their pixels, whose codes lie `stride`
+/// elements apart.
+///
+/// Windows of 3 x 3 and 5 x 5 without dilation or multiplier have a vector form, which is fastest where
+/// the weights' zero points are all 0.
+///
+/// # Panics
+///
+/// If a slice is too short, pixels overlap, rows are not the window's, the packed weights are not of
+/// this shape, a dilation is 0, a position is beyond what `usize` holds, or the window has more than
+/// [`MAX_TAPS`].
+pub fn depthwise_codes(
+    shape: &Shape,
+    x: Image<'_, u8>,
+    codes: &Codes<'_>,
+    rows: Range<usize>,
+    output: Output<'_>,
+    stride: usize,
+) {
+    depthwise_codes_on(isa(), shape, x, codes, rows, output, stride);
+}
+
+pub(super) fn depthwise_codes_on(
+    isa: Isa,
+    shape: &Shape,
+    x: Image<'_, u8>,
+    codes: &Codes<'_>,
+    rows: Range<usize>,
+    output: Output<'_>,
+    stride: usize,
+) {
+    let window = &shape.window;
+    let outputs = shape.outputs().unwrap_or(usize::MAX);
+    let fits = |len: usize| len == 0 || len == outputs;
+    let (y, y_len, y_zero, flip) = match output {
+        Output::U8 { to, zero_point } => (to.as_mut_ptr(), to.len(), i16::from(zero_point), 0),
+        // Signed codes are unsigned ones 128 higher.
+        Output::I8 { to, zero_point } => {
+            (to.as_mut_ptr().cast(), to.len(), i16::from(zero_point) + 128, 128)
+        }
+    };
+    assert!(place::is_sound(window), "positions that `usize` holds, and dilations");
+    assert!(place::rows(window).is_some_and(|all| rows.end <= all), "rows of the window");
+    assert!(
+        place::holds(x.data.len(), window.input_len(), x.stride, shape.channels),
+        "an input that holds its pixels"
+    );
+    let pixels = rows.len().checked_mul(window.output[2]);
+    assert!(place::holds(y_len, pixels, stride, outputs), "an output that holds its pixels");
+    let packed = packed_codes_len(window.kernel, outputs);
+    assert_eq!(packed, Some(codes.packed.len()), "packed weights of this shape");
+    assert!(fits(codes.bias.len()) && fits(codes.zero_points.len()), "a number per channel");
+    assert_eq!(codes.scales.len(), outputs, "a scale per output channel");
+    if rows.is_empty() || window.output[2] == 0 || outputs == 0 {
+        return;
+    }
+    let job = Job { shape, x, codes, rows, y, y_stride: stride, y_zero, flip, channels: outputs };
+    let best = Isa::available().last().copied().unwrap_or(Isa::Portable);
+    match isa.min(best) {
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 | Isa::Amx if job.has_vector_form() => {
+            match (window.kernel[1], window.strides[1]) {
+                // SAFETY: the machine has it, as `best` says; the door has been passed.
+                (3, 1) => unsafe { avx512::walks::<3, 1, 1, 2>(&job) },
+                // SAFETY: as above.
+                (3, _) => unsafe { avx512::walks::<3, 2, 1, 1>(&job) },
+                // SAFETY: as above.
+                (_, 1) => unsafe { avx512::walks::<5, 1, 2, 1>(&job) },
+                // SAFETY: as above.
+                _ => unsafe { avx512::walks::<5, 2, 2, 1>(&job) },
+            }
+        }
+        isa => on(isa, Plain(&job)),
+    }
+}
+
+/// What the loops work on. The door has checked that all pixels of the input and of the rows lie where
+/// they should, and that there are weights, scales and bias for all channels.
+pub(super) struct Job<'a> {
+    pub(super) shape: &'a Shape,
+    pub(super) x: Image<'a, u8>,
+    pub(super) codes: &'a Codes<'a>,
+    pub(super) rows: Range<usize>,
+    /// The first of the rows.
+    pub(super) y: *mut u8,
+    pub(super) y_stride: usize,
+    /// The output's code for zero as of unsigned codes, and what to flip in them afterwards.
+    pub(super) y_zero: i16,
+    pub(super) flip: u8,
+    /// Output channels.
+    pub(super) channels: usize,
+}
+
+impl Job<'_> {
+    fn has_vector_form(&self) -> bool {
+        let Window { input, output, kernel, strides, dilations, pads } = self.shape.window;
+        Form::of(kernel).is_some()
+            && (input[0], output[0], pads[0], self.shape.multiplier) == (1, 1, 0, 1)
+            && input[1] * input[2] > 0
+            && dilations[1..] == [1, 1]
+            && (strides[1..] == [1, 1] || strides[1..] == [2, 2])
+    }
+
+    /// The weights by taps, each with all output channels.
+    pub(super) fn plain(&self) -> &[i8] {
+        let packed = self.codes.packed;
+        let taps = self.shape.window.kernel.iter().product::<usize>();
+        &packed[packed.len() - taps * self.channels..]
+    }
+}

@@ -1,0 +1,174 @@
+//! `f32`: what is checked, packed and chosen before the loops.
+
+use std::ops::Range;
+
+use super::general::General;
+use super::walk::Walks;
+use super::{Activation, Image, Shape, place};
+use crate::math::vector::on;
+use crate::{Isa, isa};
+
+/// Channels whose packed weights lie together, the lanes of the widest vector.
+pub(super) const STRIP: usize = 16;
+
+/// Elements of input and output beyond which they do not stay in a second-level cache.
+const FAR: usize = 1 << 19;
+
+/// The kernels, and what is done to the sums before they are stored: `activation(sum + bias)`.
+#[derive(Clone, Copy, Debug)]
+pub struct Weights<'a> {
+    /// What [`pack`] wrote, [`packed_len`] elements.
+    pub packed: &'a [f32],
+    /// A number per output channel.
+    pub bias: Option<&'a [f32]>,
+    /// The last step.
+    pub activation: Activation,
+}
+
+/// The elements that kernels of `taps` for `channels` output channels take when packed; none if that is
+/// beyond memory.
+pub fn packed_len(taps: usize, channels: usize) -> Option<usize> {
+    let channels = channels.checked_next_multiple_of(STRIP)?;
+    taps.checked_mul(channels).filter(|&len| isize::try_from(len).is_ok())
+}
+
+/// Packs kernels, `[output channels, 1, taps..]` as in ONNX. The result is the same for every
+/// instruction set.
+///
+/// # Panics
+///
+/// If `weights` does not have an element per tap and channel, or `packed` not [`packed_len`].
+pub fn pack(weights: &[f32], taps: usize, channels: usize, packed: &mut [f32]) {
+    assert_eq!(Some(weights.len()), taps.checked_mul(channels), "a weight per tap and channel");
+    assert_eq!(Some(packed.len()), packed_len(taps, channels), "room for the packed weights");
+    for (strip, packed) in packed.chunks_exact_mut((taps * STRIP).max(1)).enumerate() {
+        let first = first_channel(strip, channels);
+        for (tap, packed) in packed.chunks_exact_mut(STRIP).enumerate() {
+            for (lane, packed) in packed.iter_mut().enumerate() {
+                *packed = weights.get((first + lane) * taps + tap).copied().unwrap_or(0.0);
+            }
+        }
+    }
+}
+
+/// The first channel of a strip. The last strip overlaps the one before rather than be less than
+/// whole, unless it is the only one.
+fn first_channel(strip: usize, channels: usize) -> usize {
+    (strip * STRIP).min(channels.saturating_sub(STRIP))
+}
+
+/// Convolves the image `x` and writes output rows `rows`, all of their pixels: `y` begins with the
+/// first of them, and its pixels lie `y_stride` elements apart.
+///
+/// Taps in the padding count as zeros. Sums are accumulated in `f32`, in an order that depends on the
+/// window; whether the padding takes part in them does too, so that an infinite weight may make a NaN
+/// there, as it does of zeros in the image.
+///
+/// # Panics
+///
+/// If a slice is too short, pixels overlap, rows are not the window's, the packed weights are not of
+/// this shape, a dilation is 0, or a position is beyond what `usize` holds.
+pub fn depthwise(
+    shape: &Shape,
+    x: Image<'_, f32>,
+    weights: &Weights<'_>,
+    rows: Range<usize>,
+    y: &mut [f32],
+    y_stride: usize,
+) {
+    depthwise_on(isa(), shape, x, weights, rows, y, y_stride);
+}
+
+pub(super) fn depthwise_on(
+    isa: Isa,
+    shape: &Shape,
+    x: Image<'_, f32>,
+    weights: &Weights<'_>,
+    rows: Range<usize>,
+    y: &mut [f32],
+    y_stride: usize,
+) {
+    let window = &shape.window;
+    let outputs = shape.outputs().unwrap_or(usize::MAX);
+    assert!(place::is_sound(window), "positions that `usize` holds, and dilations");
+    assert!(place::rows(window).is_some_and(|all| rows.end <= all), "rows of the window");
+    assert!(
+        place::holds(x.data.len(), window.input_len(), x.stride, shape.channels),
+        "an input that holds its pixels"
+    );
+    let pixels = rows.len().checked_mul(window.output[2]);
+    assert!(place::holds(y.len(), pixels, y_stride, outputs), "an output that holds its pixels");
+    let packed = window.taps().and_then(|taps| packed_len(taps, outputs));
+    assert_eq!(packed, Some(weights.packed.len()), "packed weights of this shape");
+    assert!(weights.bias.is_none_or(|bias| bias.len() == outputs), "a bias per output channel");
+    if rows.is_empty() || window.output[2] == 0 || outputs == 0 {
+        return;
+    }
+    let job = Job {
+        shape,
+        x: x.data.as_ptr(),
+        x_stride: x.stride,
+        far: x.data.len().saturating_add(y.len()) > FAR,
+        weights: weights.packed.as_ptr(),
+        bias: weights.bias.map_or(std::ptr::null(), <[f32]>::as_ptr),
+        activation: weights.activation,
+        clamp: clamp(weights.activation),
+        rows,
+        y: y.as_mut_ptr(),
+        y_stride,
+        channels: outputs,
+    };
+    let flat = window.input[0] == 1 && window.output[0] == 1 && window.kernel[0] == 1;
+    let plain = shape.multiplier == 1
+        && flat
+        && window.pads[0] == 0
+        && window.dilations[1..] == [1, 1]
+        && window.input[1] * window.input[2] > 0
+        && outputs >= STRIP;
+    match (window.kernel, window.strides) {
+        ([_, 3, 3], [_, 1, 1]) if plain => on(isa, Walks::<3, 1>(&job)),
+        ([_, 3, 3], [_, 2, 2]) if plain => on(isa, Walks::<3, 2>(&job)),
+        ([_, 5, 5], [_, 1, 1]) if plain => on(isa, Walks::<5, 1>(&job)),
+        ([_, 5, 5], [_, 2, 2]) if plain => on(isa, Walks::<5, 2>(&job)),
+        _ => on(isa, General(&job)),
+    }
+}
+
+/// What the loops work on. The door has checked that all pixels of the input and of the rows, the
+/// weights and the bias lie where the pointers say.
+pub(super) struct Job<'a> {
+    pub(super) shape: &'a Shape,
+    pub(super) x: *const f32,
+    pub(super) x_stride: usize,
+    /// Whether input and output are beyond the second-level cache.
+    pub(super) far: bool,
+    /// Strip after strip, each with its lanes for each tap.
+    pub(super) weights: *const f32,
+    /// A number per channel, or null.
+    pub(super) bias: *const f32,
+    pub(super) activation: Activation,
+    pub(super) clamp: Option<(f32, f32)>,
+    pub(super) rows: Range<usize>,
+    /// The first of the rows.
+    pub(super) y: *mut f32,
+    pub(super) y_stride: usize,
+    /// Output channels.
+    pub(super) channels: usize,
+}
+
+impl Job<'_> {
+    /// The first channel of a strip.
+    #[inline(always)]
+    pub(super) fn channel(&self, strip: usize) -> usize {
+        first_channel(strip, self.channels)
+    }
+}
+
+fn clamp(activation: Activation) -> Option<(f32, f32)> {
+    match activation {
+        Activation::None | Activation::Silu | Activation::Gelu => None,
+        Activation::Relu => Some((0.0, f32::INFINITY)),
+        Activation::Relu6 => Some((0.0, 6.0)),
+        Activation::Clamp(low, high) => Some((low, high)),
+    }
+}

@@ -1,0 +1,174 @@
+//! Any window: pixel by pixel, over the taps that lie in the image.
+
+use super::float::{Job, STRIP};
+use super::place;
+use crate::math::vector::{Simd, Task};
+
+/// Strips whose sums are taken at the same time.
+const STRIPS: usize = 4;
+
+/// Every pixel.
+pub(super) struct General<'a>(pub(super) &'a Job<'a>);
+
+impl Task for General<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let job = self.0;
+        let [_, height, width] = job.shape.window.output;
+        let mut to = job.y;
+        for row in job.rows.clone() {
+            for col in 0..width {
+                let pixel = Pixel::new(job, [row / height, row % height, col]);
+                let (mut strip, strips) = (0, job.channels.div_ceil(STRIP));
+                // The last strip lies elsewhere than the others' order says.
+                while strip + STRIPS < strips && job.shape.multiplier == 1 {
+                    let mut lane = 0;
+                    while lane < STRIP {
+                        sum::<S, STRIPS>(simd, job, &pixel, strip, lane, S::LANES, to);
+                        lane += S::LANES;
+                    }
+                    strip += STRIPS;
+                }
+                while strip < strips {
+                    let mut lane = 0;
+                    while lane < STRIP.min(job.channels) {
+                        let len = S::LANES.min(job.channels - lane);
+                        sum::<S, 1>(simd, job, &pixel, strip, lane, len, to);
+                        lane += S::LANES;
+                    }
+                    strip += 1;
+                }
+                to = to.wrapping_add(job.y_stride);
+            }
+        }
+        curve(simd, job);
+    }
+}
+
+/// An output pixel: the taps in the image along each axis, and the input pixel that tap 0 would have.
+struct Pixel {
+    taps: [std::ops::Range<usize>; 3],
+    at: [usize; 3],
+}
+
+impl Pixel {
+    #[inline(always)]
+    fn new(job: &Job<'_>, at: [usize; 3]) -> Self {
+        let window = &job.shape.window;
+        Self { taps: [0, 1, 2].map(|axis| place::inside(window, axis, at[axis])), at }
+    }
+}
+
+/// Computes `V` vectors of the pixel, `len` channels of as many strips from `lane` on.
+#[inline(always)]
+fn sum<S: Simd, const V: usize>(
+    simd: S,
+    job: &Job<'_>,
+    pixel: &Pixel,
+    strip: usize,
+    lane: usize,
+    len: usize,
+    to: *mut f32,
+) {
+    let c = job.channel(strip) + lane;
+    let window = &job.shape.window;
+    let strip_len = window.kernel[0] * window.kernel[1] * window.kernel[2] * STRIP;
+    let weights = job.weights.wrapping_add(strip * strip_len + lane);
+    let mut sums = [simd.splat(0.0); V];
+    if !job.bias.is_null() {
+        for (v, sum) in sums.iter_mut().enumerate() {
+            // SAFETY: `len` channels of the vector lie within the bias.
+            *sum = unsafe { load(simd, job.bias.add(c + v * STRIP), len) };
+        }
+    }
+    let [planes, rows, cols] = &pixel.taps;
+    for i in planes.clone() {
+        let plane = place::pixel(window, 0, pixel.at[0], i) * window.input[1];
+        for j in rows.clone() {
+            let row = (plane + place::pixel(window, 1, pixel.at[1], j)) * window.input[2];
+            for k in cols.clone() {
+                let index = row + place::pixel(window, 2, pixel.at[2], k);
+                let from = job.x.wrapping_add(index * job.x_stride);
+                let tap = (i * window.kernel[1] + j) * window.kernel[2] + k;
+                let taps = weights.wrapping_add(tap * STRIP);
+                for (v, sum) in sums.iter_mut().enumerate() {
+                    // SAFETY: the pixel lies in the image, as its taps do, and has `len` channels
+                    // there; strips are whole.
+                    unsafe {
+                        let x = if job.shape.multiplier == 1 {
+                            load(simd, from.add(c + v * STRIP), len)
+                        } else {
+                            spread(simd, from, c, job.shape.multiplier, len)
+                        };
+                        *sum = simd.fma(x, simd.load(taps.add(v * strip_len)), *sum);
+                    }
+                }
+            }
+        }
+    }
+    for (v, sum) in sums.iter().enumerate() {
+        let mut sum = *sum;
+        if let Some((low, high)) = job.clamp {
+            // NaN comes through as the second operand.
+            sum = simd.min(simd.splat(high), simd.max(simd.splat(low), sum));
+        }
+        // SAFETY: `len` channels of the vector lie within the output pixel.
+        unsafe { simd.store_head(to.add(c + v * STRIP), len, sum) }
+    }
+}
+
+/// The first `len` lanes.
+///
+/// # Safety
+///
+/// They are readable.
+#[inline(always)]
+unsafe fn load<S: Simd>(simd: S, from: *const f32, len: usize) -> S::F {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if len == S::LANES { simd.load(from) } else { simd.load_head(from, len, simd.splat(0.0)) }
+    }
+}
+
+/// The input channels of `len` output channels from `c` on.
+///
+/// # Safety
+///
+/// The input pixel at `from` has them.
+#[inline(always)]
+unsafe fn spread<S: Simd>(
+    simd: S,
+    from: *const f32,
+    c: usize,
+    multiplier: usize,
+    len: usize,
+) -> S::F {
+    let mut lanes = [0.0; STRIP];
+    for (i, lane) in lanes.iter_mut().enumerate().take(len) {
+        // SAFETY: the caller's promise.
+        *lane = unsafe { *from.add((c + i) / multiplier) };
+    }
+    // SAFETY: a vector has no more lanes.
+    unsafe { simd.load(lanes.as_ptr()) }
+}
+
+/// Applies an activation that is more than a clamp to all rows.
+#[inline(always)]
+pub(super) fn curve<S: Simd>(simd: S, job: &Job<'_>) {
+    let Some(curve) = job.activation.curve() else { return };
+    for pixel in 0..job.rows.len() * job.shape.window.output[2] {
+        let mut c = 0;
+        while c < job.channels {
+            let len = S::LANES.min(job.channels - c);
+            let at = job.y.wrapping_add(pixel * job.y_stride + c);
+            // SAFETY: `len` channels of the vector lie within the output pixel.
+            unsafe {
+                let x = load(simd, at, len);
+                simd.store_head(at, len, curve.of(simd, x));
+            }
+            c += S::LANES;
+        }
+    }
+}

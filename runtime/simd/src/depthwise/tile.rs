@@ -1,0 +1,132 @@
+//! Kernels of 3 x 3 at stride 1, pixel by pixel: tiles of the output, each with all of its channels in
+//! sequence.
+//!
+//! A walk touches a line or so of each pixel before it takes the next. Where pixels lie a large power of
+//! two apart, those lines share a few sets of the first cache and evict each other while they are on
+//! their way; where the image lies in memory, they are no stream. A tile reads every pixel as a stream,
+//! and reads some of them again for the next tile.
+
+use super::float::{Job, STRIP};
+use crate::math::vector::Simd;
+
+/// Output rows and columns of a tile: as many as let the next one reuse pixels that are still close.
+const ROWS: usize = 4;
+const COLS: usize = 2;
+/// Strips that are taken through all tiles of a row before the ones after them, for the same reason.
+const STRIPS: usize = 16;
+/// Elements between pixels of which 48 KiB in 12 ways hold no more than 48 pixels' lines.
+const CONFLICT: usize = 256;
+
+/// Whether tiles are faster than walks, and at most one row or column on each side lies in the padding.
+#[inline(always)]
+pub(super) fn suits(job: &Job<'_>) -> bool {
+    let window = &job.shape.window;
+    let close = |axis: usize| {
+        window.pads[axis] <= 1 && window.output[axis] < window.input[axis] + window.pads[axis]
+    };
+    (job.far || job.x_stride.is_multiple_of(CONFLICT)) && close(1) && close(2)
+}
+
+/// All rows.
+#[inline(always)]
+pub(super) fn tiles<S: Simd>(simd: S, job: &Job<'_>) {
+    let strips = job.channels.div_ceil(STRIP);
+    for first in (0..strips).step_by(STRIPS) {
+        let strips = (first, strips.min(first + STRIPS));
+        let mut row = job.rows.start;
+        while row < job.rows.end {
+            let left = job.rows.end - row;
+            // No last row alone.
+            let count = if left > ROWS { left.min(2 * ROWS).div_ceil(2) } else { left };
+            match count {
+                1 => across::<S, 1>(simd, job, row, strips),
+                2 => across::<S, 2>(simd, job, row, strips),
+                3 => across::<S, 3>(simd, job, row, strips),
+                _ => across::<S, ROWS>(simd, job, row, strips),
+            }
+            row += count;
+        }
+    }
+}
+
+/// All tiles of `R` output rows.
+#[inline(always)]
+fn across<S: Simd, const R: usize>(simd: S, job: &Job<'_>, row: usize, strips: (usize, usize)) {
+    let width = job.shape.window.output[2];
+    let mut col = 0;
+    while col + COLS <= width {
+        tile::<S, R, COLS>(simd, job, [row, col], strips);
+        col += COLS;
+    }
+    if col < width {
+        tile::<S, R, 1>(simd, job, [row, col], strips);
+    }
+}
+
+/// A tile of `R` rows and `C` columns, the first of which is `at`.
+#[inline(always)]
+fn tile<S: Simd, const R: usize, const C: usize>(
+    simd: S,
+    job: &Job<'_>,
+    at: [usize; 2],
+    strips: (usize, usize),
+) {
+    let window = &job.shape.window;
+    let ([_, height, width], [_, top, left]) = (window.input, window.pads);
+    let (is_below, is_behind) = (at[0] >= top, at[1] >= left);
+    let is_above = at[0] + R + 1 - top < height;
+    let is_before = at[1] + C + 1 - left < width;
+    let step = job.x_stride;
+    // The pixel of the first tap, which may lie in the padding.
+    let from = (at[0] * width + at[1]).wrapping_sub(top * width + left);
+    let from = job.x.wrapping_add(from.wrapping_mul(step));
+    let across = window.output[2];
+    let to = job.y.wrapping_add(((at[0] - job.rows.start) * across + at[1]) * job.y_stride);
+    for strip in strips.0..strips.1 {
+        let channel = job.channel(strip);
+        let start = if job.bias.is_null() {
+            simd.splat(0.0)
+        } else {
+            // SAFETY: strips lie within the channels.
+            unsafe { simd.load(job.bias.add(channel)) }
+        };
+        let mut taps = [[start; 3]; 3];
+        for (i, tap) in taps.as_flattened_mut().iter_mut().enumerate() {
+            // SAFETY: a strip has whole vectors for each tap.
+            *tap = unsafe { simd.load(job.weights.add((strip * 9 + i) * STRIP)) };
+        }
+        let mut sums = [[start; C]; R];
+        for k in 0..C + 2 {
+            if !((k > 0 || is_behind) && (k <= C || is_before)) {
+                continue;
+            }
+            let from = from.wrapping_add(channel + k * step);
+            for i in 0..R + 2 {
+                if !((i > 0 || is_below) && (i <= R || is_above)) {
+                    continue;
+                }
+                // SAFETY: the pixel lies in the image, and has a strip at the channel.
+                let x = unsafe { simd.load(from.wrapping_add(i * width * step)) };
+                for r in 0..R {
+                    for c in 0..C {
+                        if i >= r && i - r < 3 && k >= c && k - c < 3 {
+                            sums[r][c] = simd.fma(x, taps[i - r][k - c], sums[r][c]);
+                        }
+                    }
+                }
+            }
+        }
+        for r in 0..R {
+            for c in 0..C {
+                let mut sum = sums[r][c];
+                if let Some((low, high)) = job.clamp {
+                    // NaN comes through as the second operand.
+                    sum = simd.min(simd.splat(high), simd.max(simd.splat(low), sum));
+                }
+                let to = to.wrapping_add((r * across + c) * job.y_stride + channel);
+                // SAFETY: the pixel is one of the output's, and has a strip at the channel.
+                unsafe { simd.store(to, sum) }
+            }
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Cuts a product into tiles, after checking that all of them lie within the slices.
+
+use std::ptr::null;
+
+use super::{Epilogue, Forms, Tile, TileFn};
+use crate::math::Curve;
+
+/// The most steps of depth at once: `C` is added to once more per block of so many.
+const MAX_DEPTH: usize = 768;
+/// The most elements of a block of `A`: half of a second-level cache of 1 MiB.
+const MAX_BLOCK: usize = 1 << 17;
+/// Packed weights up to so many elements stay in cache anyway, so that blocks of `A` may be small, and
+/// rows of `C` are written one after the other.
+const SMALL_WEIGHTS: usize = 1 << 15;
+/// The most elements of a block of `A` then.
+const SMALL_BLOCK: usize = 1 << 12;
+/// Elements of a cache line.
+const LINE: usize = 16;
+
+impl Forms {
+    /// Registers per row of the next panel, when so many are left: mostly `panel`, but one more rather
+    /// than a panel of one, which is limited by loads and reads `A` again.
+    pub(super) fn panel(&self, left: usize) -> usize {
+        if left <= self.strided.len() { left } else { self.panel }
+    }
+
+    /// Computes a tile of so many rows, and applies the curve to it.
+    ///
+    /// # Safety
+    ///
+    /// `compute` must be this form's for as many rows, and the pointers of the tile good for what it names.
+    #[inline]
+    pub(super) unsafe fn run(
+        &self,
+        compute: TileFn,
+        tile: &Tile,
+        rows: usize,
+        curve: Option<Curve>,
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe { compute(tile) };
+        let Some(curve) = curve else { return };
+        for row in 0..rows {
+            let at = tile.c.wrapping_add(row * tile.ldc);
+            // SAFETY: `C` has so many rows with the columns of the tile, by the caller's promise.
+            let row = unsafe { std::slice::from_raw_parts_mut(at, tile.cols) };
+            curve.apply(self.isa, row);
+        }
+    }
+
+    /// [`gemm`](super::gemm) in this form.
+    ///
+    /// # Panics
+    ///
+    /// If a slice is too short for its matrix, or `ldc` is less than `n`.
+    #[expect(clippy::too_many_arguments, reason = "the arguments of BLAS, in its order")]
+    pub fn gemm(
+        &self,
+        a: &[f32],
+        lda: usize,
+        m: usize,
+        k: usize,
+        packed: &[f32],
+        n: usize,
+        c: &mut [f32],
+        ldc: usize,
+        epilogue: &Epilogue<'_>,
+    ) {
+        if m == 0 || n == 0 {
+            return;
+        }
+        assert!(holds(a, m, k, lda), "A is too short");
+        assert!(packed.len() >= self.packed_len(k, n), "packed B is too short");
+        assert!(holds(c, m, n, ldc), "C is too short");
+        assert!(ldc >= n || m == 1, "rows of C overlap");
+        assert!(epilogue.bias.is_none_or(|bias| bias.len() >= n), "the bias is too short");
+        let residual = epilogue.residual;
+        assert!(
+            residual.is_none_or(|(data, ld)| holds(data, m, n, ld)),
+            "the residual is too short"
+        );
+        Product { forms: self, a, lda, k, packed, n, ldc, epilogue }.run(m, c);
+    }
+}
+
+/// Whether rows so far apart lie within the slice.
+pub(super) fn holds(data: &[f32], rows: usize, cols: usize, stride: usize) -> bool {
+    let len = (rows - 1).checked_mul(stride).and_then(|before| before.checked_add(cols));
+    cols == 0 || len.is_some_and(|len| len <= data.len())
+}
+
+/// A product whose slices are known to be long enough.
+struct Product<'a> {
+    forms: &'a Forms,
+    a: &'a [f32],
+    lda: usize,
+    k: usize,
+    packed: &'a [f32],
+    n: usize,
+    ldc: usize,
+    epilogue: &'a Epilogue<'a>,
+}
+
+/// Rows of `A` and `C`, and a range of depth.
+#[derive(Clone, Copy)]
+struct Block {
+    row: usize,
+    rows: usize,
+    k: usize,
+    depth: usize,
+}
+
+/// Columns of `C`, and where their panel starts.
+#[derive(Clone, Copy)]
+struct Panel {
+    col: usize,
+    registers: usize,
+}
+
+impl Product<'_> {
+    fn run(&self, m: usize, c: &mut [f32]) {
+        // Few rows use each panel once, so that there is nothing to keep in cache: better one long read.
+        let one_tile = m <= self.forms.strided[self.forms.panel - 1].len();
+        let parts = if one_tile { 1 } else { self.k.div_ceil(MAX_DEPTH).max(1) };
+        let depth = self.k.div_ceil(parts).next_multiple_of(8).min(self.k);
+        let small = self.k.saturating_mul(self.n) <= SMALL_WEIGHTS;
+        let rows =
+            if small { SMALL_BLOCK / depth.clamp(32, 128) } else { MAX_BLOCK / depth.max(128) };
+        for (row, rows) in ranges(m, rows.max(1)) {
+            let mut k = 0;
+            loop {
+                let depth = depth.min(self.k - k);
+                self.block(Block { row, rows, k, depth }, c);
+                k += depth;
+                if k >= self.k {
+                    break;
+                }
+            }
+        }
+    }
+
+    fn block(&self, block: Block, c: &mut [f32]) {
+        let mut left = self.n.div_ceil(self.forms.lanes);
+        let mut col = 0;
+        while left > 0 {
+            let registers = self.forms.panel(left);
+            self.panel(block, Panel { col, registers }, c);
+            col += registers * self.forms.lanes;
+            left -= registers;
+        }
+    }
+
+    fn panel(&self, block: Block, panel: Panel, c: &mut [f32]) {
+        let Self { forms, lda, ldc, epilogue, .. } = *self;
+        let Panel { col, registers } = panel;
+        let width = registers * forms.lanes;
+        let cols = width.min(self.n - col);
+        let tiles = forms.strided[registers - 1];
+        let (first, last) = (block.k == 0, block.k + block.depth == self.k);
+        let bias = epilogue.bias.filter(|_| first).map_or(null(), |bias| bias[col..].as_ptr());
+        let b = self.packed[col * self.k + block.k * width..].as_ptr();
+        // Columns before a panel times `k` is where it starts, and the next one is mostly as wide.
+        let next = b.wrapping_add(self.k * width);
+        let lines = block.depth * width / LINE;
+        let mut brought = 0;
+        for (row, rows) in ranges(block.rows, tiles.len()) {
+            let row = block.row + row;
+            let ahead = if brought < lines { next.wrapping_add(brought * LINE) } else { b };
+            brought += block.depth;
+            let to = c[row * ldc + col..].as_mut_ptr();
+            let (add, ld_add) = match (first, epilogue.residual) {
+                (false, _) => (to.cast_const(), ldc),
+                (true, Some((data, ld))) => (data[row * ld + col..].as_ptr(), ld),
+                (true, None) => (null(), 0),
+            };
+            let tile = Tile {
+                a: self.a[row.wrapping_mul(lda).wrapping_add(block.k).min(self.a.len())..].as_ptr(),
+                lda,
+                pixels: null(),
+                ld_pixels: 0,
+                channel: 0,
+                zeros: null(),
+                taps: 1,
+                depth: block.depth,
+                b,
+                ahead,
+                c: to,
+                ldc,
+                cols,
+                bias,
+                add,
+                ld_add,
+                clamp: epilogue.activation.clamp().filter(|_| last),
+            };
+            let curve = epilogue.activation.curve().filter(|_| last);
+            // SAFETY: `Forms` are handed out only for what the machine has, and `Forms::gemm` checked
+            // that all rows and columns of the product lie within the slices.
+            unsafe { forms.run(tiles[rows - 1], &tile, rows, curve) };
+        }
+    }
+}
+
+/// Cuts `len` into the fewest parts of at most `most`, and those as equal as can be.
+pub(super) fn ranges(len: usize, most: usize) -> impl Iterator<Item = (usize, usize)> {
+    let parts = len.div_ceil(most);
+    let (short, long) = (len / parts.max(1), len % parts.max(1));
+    (0..parts).map(move |i| (i * short + i.min(long), short + usize::from(i < long)))
+}

@@ -1,0 +1,363 @@
+//! Products whose rows of `A` are gathered by a table: convolutions without im2col.
+//!
+//! For each block of rows the table becomes a list of pointers, once for all groups and panels. The depth
+//! of a product is then walked tap by tap; taps that are padding for all rows of a tile are left out.
+
+use std::ops::Range;
+use std::ptr::null;
+
+use super::drive::{holds, ranges};
+use super::source::Pixels;
+use super::{Epilogue, Forms, Tile};
+
+/// Pointers that a block of rows has room for: 16 KiB on the stack.
+const POINTERS: usize = 2048;
+/// The most taps of a block, so that it has room for the rows of every tile.
+const MAX_TAPS: usize = 64;
+/// The most steps of depth at once, unless twice as many are all: `C` is added to once more per block.
+const MAX_DEPTH: usize = 768;
+/// The most elements of the pixels of a block of rows.
+const MAX_BLOCK: usize = 1 << 17;
+/// Elements of a cache line.
+const LINE: usize = 16;
+
+/// Rows of `A`: each is the channels of one pixel per tap, one tap after the other.
+#[derive(Clone, Copy, Debug)]
+pub struct Gather<'a> {
+    /// Pixels with the channels of all groups.
+    pub a: &'a [f32],
+    /// Elements from a pixel to the next. Pixels may overlap.
+    pub lda: usize,
+    /// By rows, then by taps: the index of a pixel. An index that is not of a pixel within `a`, such as
+    /// [`OUTSIDE`](crate::indirect::OUTSIDE), stands for zeros.
+    pub table: &'a [u32],
+    /// Columns of the table.
+    pub taps: usize,
+    /// Channels of each group: its elements of a pixel.
+    pub channels: usize,
+    /// Groups: each takes its own channels of `A` to its own columns of `C`, by its own weights.
+    pub groups: usize,
+    /// A zero per channel of all groups.
+    pub zeros: &'a [f32],
+    /// Which row of `C` each row is.
+    pub order: Order,
+}
+
+/// Where rows of the table lie in `C`: the rows are lines of some pixels, and planes of some lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Order {
+    /// Rows of the table in a line.
+    pub width: usize,
+    /// Lines of a plane.
+    pub lines: usize,
+    /// Rows of `C` from a plane, a line and a row of the table to the next one.
+    pub steps: [usize; 3],
+    /// The first row that the table given has, of all rows of the order.
+    pub first: usize,
+    /// The row of `C` of the very first row of the order.
+    pub start: usize,
+    /// The first row that the `C` given has.
+    pub origin: usize,
+}
+
+impl Order {
+    /// Row by row in lines of `width`, from row `first` on.
+    pub fn lines(width: usize, first: usize) -> Self {
+        Self { width, lines: usize::MAX, steps: [0, width, 1], first, start: 0, origin: first }
+    }
+
+    /// Whether lines follow each other without gaps, so that a tile may go on in the next.
+    fn is_dense(&self) -> bool {
+        self.lines == usize::MAX && self.steps[1..] == [self.width, 1]
+    }
+
+    /// The row of `C` of a row of the table; none if there is none.
+    pub(super) fn place(&self, row: usize) -> Option<usize> {
+        let row = self.first.checked_add(row)?;
+        let (line, x) = (row / self.width, row % self.width);
+        let (plane, line) = (line / self.lines, line % self.lines);
+        let [planes, lines, pixels] = self.steps;
+        let plane = plane.checked_mul(planes)?;
+        let line = line.checked_mul(lines)?.checked_add(plane)?;
+        let at = x.checked_mul(pixels)?.checked_add(line)?.checked_add(self.start)?;
+        at.checked_sub(self.origin)
+    }
+
+    /// Cuts rows at the ends of lines.
+    fn cut(self, rows: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+        let (first, width) = (self.first, self.width);
+        let mut from = rows.start;
+        std::iter::from_fn(move || {
+            (from < rows.end).then(|| {
+                let left = width - (first + from) % width;
+                let range = from..rows.end.min(from.saturating_add(left));
+                from = range.end;
+                range
+            })
+        })
+    }
+
+    /// Whether all rows lie within a matrix of `cols` columns, `ld` apart.
+    fn fits(&self, m: usize, data: &[f32], cols: usize, ld: usize) -> bool {
+        self.cut(0..m).all(|line| {
+            let (rows, step) = (line.len(), self.steps[2].checked_mul(ld));
+            let at = self.place(line.start).and_then(|at| at.checked_mul(ld));
+            let data = at.and_then(|at| data.get(at..));
+            matches!((data, step), (Some(data), Some(step)) if holds(data, rows, cols, step))
+        })
+    }
+}
+
+impl Forms {
+    /// `C = epilogue(A x B)` with `A` of `m` rows as gathered, and for each group a `B` of
+    /// `taps * channels` x `n` as packed by this form, one behind the other. Columns of the groups lie
+    /// side by side in `C`, in the bias and in the residual.
+    ///
+    /// # Panics
+    ///
+    /// If a slice is too short for its matrix, or rows of `C` are not `groups * n` apart.
+    #[expect(clippy::too_many_arguments, reason = "the arguments of BLAS, in its order")]
+    pub fn gather(
+        &self,
+        a: &Gather<'_>,
+        m: usize,
+        packed: &[f32],
+        n: usize,
+        c: &mut [f32],
+        ldc: usize,
+        epilogue: &Epilogue<'_>,
+    ) {
+        if m == 0 || n == 0 || a.groups == 0 {
+            return;
+        }
+        let cells = m.checked_mul(a.taps);
+        assert!(cells.is_some_and(|len| len <= a.table.len()), "the table is too short");
+        let depth = a.groups.checked_mul(a.channels);
+        assert!(depth.is_some_and(|len| len <= a.zeros.len()), "the row of zeros is too short");
+        let len = a.taps.checked_mul(a.channels).map(|k| self.packed_len(k, n));
+        let all = len.and_then(|len| len.checked_mul(a.groups));
+        assert!(all.is_some_and(|len| len <= packed.len()), "packed B is too short");
+        let cols = a.groups.saturating_mul(n);
+        assert!(epilogue.bias.is_none_or(|bias| bias.len() >= cols), "the bias is too short");
+        let order = a.order;
+        assert!(order.width > 0 && order.lines > 0, "lines and planes are not empty");
+        assert!(order.first.checked_add(m).is_some(), "the order has no such rows");
+        assert!(ldc >= cols || m == 1, "rows of C overlap");
+        assert!(order.fits(m, c, cols, ldc), "C is too short");
+        let residual = epilogue.residual;
+        assert!(
+            residual.is_none_or(|(data, ld)| order.fits(m, data, cols, ld)),
+            "the residual is too short"
+        );
+        Product { forms: self, a, packed, len: len.unwrap_or(0), n, ldc, epilogue }.run(m, c);
+    }
+}
+
+/// A product whose slices are known to be long enough.
+struct Product<'a> {
+    forms: &'a Forms,
+    a: &'a Gather<'a>,
+    packed: &'a [f32],
+    /// Elements of the packed weights of one group.
+    len: usize,
+    n: usize,
+    ldc: usize,
+    epilogue: &'a Epilogue<'a>,
+}
+
+/// Rows whose pointers are known for a range of taps.
+struct Block<'a> {
+    rows: Range<usize>,
+    taps: Range<usize>,
+    zeros: *const f32,
+    /// By rows, then by taps.
+    pointers: &'a [*const f32],
+}
+
+/// Columns of `C`, and where their weights start.
+#[derive(Clone, Copy)]
+struct Panel {
+    group: usize,
+    col: usize,
+    registers: usize,
+}
+
+/// Some taps with all their channels, or one tap with some.
+struct Depth {
+    taps: Range<usize>,
+    channel: usize,
+    channels: usize,
+}
+
+impl Product<'_> {
+    fn run(&self, m: usize, c: &mut [f32]) {
+        let Gather { a, lda, table, taps, channels, groups, zeros, order } = *self.a;
+        let pixel = groups * channels;
+        let count = a.len().checked_sub(pixel).map_or(0, |rest| match rest.checked_div(lda) {
+            Some(steps) => u32::try_from(steps + 1).unwrap_or(u32::MAX),
+            None => u32::MAX,
+        });
+        let pixels = Pixels { a: a.as_ptr(), lda, count, zeros: zeros.as_ptr() };
+        let mut pointers = [null(); POINTERS];
+        let some_taps = taps.div_ceil(taps.div_ceil(MAX_TAPS).max(1)).max(1);
+        let cached = MAX_BLOCK / pixel.max(1);
+        let most = (POINTERS / some_taps).min(cached.max(POINTERS / MAX_TAPS));
+        let step = order.step(m, most);
+        let mut row = 0;
+        while row < m {
+            let rows = row..m.min(row.saturating_add(step - (order.first + row) % step));
+            let mut tap = 0;
+            loop {
+                let taps = tap..taps.min(tap + some_taps);
+                let pointers = &mut pointers[..rows.len() * taps.len()];
+                self.resolve(&pixels, table, rows.clone(), taps.clone(), pointers);
+                let (rows, taps) = (rows.clone(), taps.clone());
+                tap = taps.end;
+                self.block(&Block { rows, taps, zeros: pixels.zeros, pointers }, c);
+                if tap >= self.a.taps {
+                    break;
+                }
+            }
+            row = rows.end;
+        }
+    }
+
+    fn resolve(
+        &self,
+        pixels: &Pixels,
+        table: &[u32],
+        rows: Range<usize>,
+        taps: Range<usize>,
+        pointers: &mut [*const f32],
+    ) {
+        let all = self.a.taps;
+        if taps.len() == all {
+            let entries = &table[rows.start * all..rows.end * all];
+            // SAFETY: `Forms` are handed out only for what the machine has.
+            unsafe { (self.forms.resolve)(pixels, entries, pointers) };
+        } else {
+            for (row, pointers) in rows.zip(pointers.chunks_exact_mut(taps.len())) {
+                let entries = &table[row * all..][taps.clone()];
+                // SAFETY: as above.
+                unsafe { (self.forms.resolve)(pixels, entries, pointers) };
+            }
+        }
+    }
+
+    fn block(&self, block: &Block<'_>, c: &mut [f32]) {
+        let Gather { channels, groups, .. } = *self.a;
+        let parts = channels.div_ceil(MAX_DEPTH).max(1);
+        let part = channels.div_ceil(parts);
+        let all = block.taps.len();
+        let taps = match part {
+            _ if parts > 1 => 1,
+            part if part * all <= 2 * MAX_DEPTH => all,
+            part => MAX_DEPTH / part,
+        };
+        for group in 0..groups {
+            let mut left = self.n.div_ceil(self.forms.lanes);
+            let mut col = 0;
+            while left > 0 {
+                let registers = self.forms.panel(left);
+                let panel = Panel { group, col, registers };
+                let mut done = false;
+                for (tap, count) in ranges(block.taps.len(), taps.max(1)) {
+                    for (channel, depth) in ranges(channels, part.max(1)) {
+                        let taps = block.taps.start + tap..block.taps.start + tap + count;
+                        self.tiles(block, panel, &Depth { taps, channel, channels: depth }, c);
+                        done = true;
+                    }
+                }
+                if !done {
+                    let taps = block.taps.start..block.taps.start;
+                    self.tiles(block, panel, &Depth { taps, channel: 0, channels: 0 }, c);
+                }
+                col += registers * self.forms.lanes;
+                left -= registers;
+            }
+        }
+    }
+
+    fn tiles(&self, block: &Block<'_>, panel: Panel, depth: &Depth, c: &mut [f32]) {
+        let Self { forms, ldc, epilogue, .. } = *self;
+        let Gather { channels, order, taps, .. } = *self.a;
+        let Panel { group, col, registers } = panel;
+        let width = registers * forms.lanes;
+        let cols = width.min(self.n - col);
+        let tiles = forms.gathered[registers - 1];
+        let k = depth.taps.start * channels + depth.channel;
+        let end = depth.taps.end.saturating_sub(1) * channels + depth.channel + depth.channels;
+        let (first, last) = (k == 0, end == taps * channels || depth.taps.is_empty());
+        let all_cols = group * self.n + col;
+        let bias = epilogue.bias.filter(|_| first).map_or(null(), |bias| bias[all_cols..].as_ptr());
+        let b = self.packed[group * self.len + col * taps * channels + k * width..].as_ptr();
+        // What is read next follows.
+        let len = depth.taps.len() * depth.channels;
+        let next = b.wrapping_add(len * width);
+        let lines = len * width / LINE;
+        let mut brought = 0;
+        let per_row = block.taps.len();
+        for line in order.lines_of(block.rows.clone(), tiles.len()) {
+            for (row, rows) in ranges(line.len(), tiles.len()) {
+                let row = line.start + row;
+                let ahead = if brought < lines { next.wrapping_add(brought * LINE) } else { b };
+                brought += len;
+                let place = order.place(row).unwrap_or(0);
+                let pixels =
+                    (row - block.rows.start) * per_row + depth.taps.start - block.taps.start;
+                let step = order.steps[2];
+                let to = c[place * ldc + all_cols..].as_mut_ptr();
+                let (add, ld_add) = match (first, epilogue.residual) {
+                    (false, _) => (to.cast_const(), ldc * step),
+                    (true, Some((data, ld))) => (data[place * ld + all_cols..].as_ptr(), ld * step),
+                    (true, None) => (null(), 0),
+                };
+                let tile = Tile {
+                    a: null(),
+                    lda: 0,
+                    pixels: block.pointers[pixels..].as_ptr(),
+                    ld_pixels: per_row,
+                    channel: group * channels + depth.channel,
+                    zeros: block.zeros,
+                    taps: depth.taps.len(),
+                    depth: depth.channels,
+                    b,
+                    ahead,
+                    c: to,
+                    ldc: ldc * step,
+                    cols,
+                    bias,
+                    add,
+                    ld_add,
+                    clamp: epilogue.activation.clamp().filter(|_| last),
+                };
+                let curve = epilogue.activation.curve().filter(|_| last);
+                // SAFETY: `Forms` are handed out only for what the machine has. `Forms::gather` checked
+                // that all rows and columns lie within `C`, the residual, the bias and packed `B`, and
+                // `Pixels::resolve` makes pointers only to pixels with all channels of all groups.
+                unsafe { forms.run(tiles[rows - 1], &tile, rows, curve) };
+            }
+        }
+    }
+}
+
+impl Order {
+    /// Rows from a block to the next: at most `most`, whole lines if there is room for one.
+    fn step(&self, m: usize, most: usize) -> usize {
+        let Some(lines) = most.checked_div(self.width).filter(|&lines| lines > 0) else {
+            return m.div_ceil(m.div_ceil(most)).max(1);
+        };
+        let all = m.div_ceil(self.width);
+        all.div_ceil(all.div_ceil(lines)) * self.width
+    }
+
+    /// Cuts rows into ranges of which each is cut into tiles of at most `height` rows: at the ends of
+    /// lines if `C` has gaps there, and if that leaves the tiles nearly full, as a tile within one line
+    /// of an image has more taps that are padding for all of its rows.
+    fn lines_of(self, rows: Range<usize>, height: usize) -> impl Iterator<Item = Range<usize>> {
+        let full = self.width.div_ceil(height).saturating_mul(height);
+        let whole = self.is_dense() && self.width.saturating_mul(8) < full.saturating_mul(7);
+        let order = if whole { Self { width: usize::MAX, ..self } } else { self };
+        order.cut(rows)
+    }
+}

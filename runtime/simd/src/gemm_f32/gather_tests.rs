@@ -1,0 +1,238 @@
+//! Every form against a naive product of gathered rows.
+
+use super::*;
+use crate::indirect::OUTSIDE;
+use crate::testing::Guarded;
+use crate::testing::noise;
+
+/// A product to check: pixels that there are, the table's extents, and the matrices'.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    pixels: usize,
+    lda: usize,
+    m: usize,
+    taps: usize,
+    channels: usize,
+    groups: usize,
+    n: usize,
+    order: Order,
+}
+
+/// Rows of `C` one after the other, in one line.
+fn dense() -> Order {
+    Order::lines(usize::MAX, 0)
+}
+
+/// The numbers of an unknown order.
+fn entries(len: usize, pixels: usize) -> Vec<u32> {
+    let odd = [OUTSIDE, pixels as u32, OUTSIDE - 1, pixels as u32 + 1, 1 << 31];
+    let entry = |(i, x): (usize, f32)| match i % 7 {
+        0 => odd[i / 7 % odd.len()],
+        _ => ((x.abs() * 1e6) as usize % pixels.max(1)) as u32,
+    };
+    noise(len).into_iter().enumerate().map(entry).collect()
+}
+
+/// Runs the case in a form on fenced memory, and compares each element.
+fn check(forms: &Forms, case: Case) {
+    let Case { pixels, lda, m, taps, channels, groups, n, order } = case;
+    let (all, cols, k) = (groups * channels, groups * n, taps * channels);
+    let ldc = cols + 1;
+    let mut a = Guarded::of(&noise(if pixels == 0 { 0 } else { (pixels - 1) * lda + all }));
+    let mut table = Guarded::of(&entries(m * taps, pixels));
+    let mut zeros = Guarded::of(&vec![0.0; all]);
+    let b = noise(groups * k * n);
+    let len = forms.packed_len(k, n);
+    let mut packed = Guarded::of(&vec![f32::NAN; groups * len]);
+    for group in 0..groups {
+        let b = &b[group * k * n..][..k * n];
+        forms.pack_b(b, n, Layout::Rows, k, n, &mut packed[group * len..]);
+    }
+    let places: Vec<usize> = (0..m).map(|row| order.place(row).unwrap()).collect();
+    let last = places.iter().max().unwrap() * ldc + cols;
+    let mut c = Guarded::of(&vec![-7.5; last]);
+    let gather = Gather {
+        a: a.slice(),
+        lda,
+        table: table.slice(),
+        taps,
+        channels,
+        groups,
+        zeros: zeros.slice(),
+        order,
+    };
+    forms.gather(&gather, m, packed.slice(), n, c.slice(), ldc, &Epilogue::default());
+    let mut wanted = vec![None; last];
+    for (row, place) in places.iter().enumerate() {
+        for col in 0..cols {
+            let (group, j) = (col / n, col % n);
+            let (mut sum, mut size) = (0.0, 0.0);
+            for l in 0..k {
+                let (tap, channel) = (l / channels, l % channels);
+                let entry = table[row * taps + tap];
+                let pixel = entry as usize;
+                // Pixels that all start at the same element never end.
+                if pixel < pixels || (lda == 0 && entry != OUTSIDE) {
+                    let a = a[pixel * lda + group * channels + channel];
+                    let product = f64::from(a) * f64::from(b[(group * k + l) * n + j]);
+                    sum += product;
+                    size += product.abs();
+                }
+            }
+            wanted[place * ldc + col] = Some((sum, (k as f64 + 3.0) * 1.2e-7 * size));
+        }
+    }
+    for (i, (&found, wanted)) in c.iter().zip(wanted).enumerate() {
+        match wanted {
+            None => assert_eq!(found.to_bits(), (-7.5f32).to_bits(), "{i} of {case:?} is not C's"),
+            Some((wanted, bound)) => {
+                let apart = (f64::from(found) - wanted).abs();
+                assert!(apart <= bound, "{i} of {case:?} is {found}, wanted {wanted} +- {bound}");
+            }
+        }
+    }
+}
+
+fn every_form() -> impl Iterator<Item = &'static Forms> {
+    Isa::available().iter().map(|&isa| forms(isa))
+}
+
+#[test]
+fn entries_that_name_no_pixel_are_zeros() {
+    for forms in every_form() {
+        for pixels in [0, 1, 2, 50] {
+            for (taps, channels) in [(1, 1), (3, 5), (9, 16), (5, 33)] {
+                for lda in [channels * 2, channels * 2 + 3] {
+                    for (m, n) in [(1, 3), (13, 16), (50, 65)] {
+                        let case =
+                            Case { pixels, lda, m, taps, channels, groups: 2, n, order: dense() };
+                        check(forms, case);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn pixels_may_overlap() {
+    for forms in every_form() {
+        for lda in [0, 1, 3] {
+            let case = Case {
+                pixels: 40,
+                lda,
+                m: 31,
+                taps: 3,
+                channels: 7,
+                groups: 1,
+                n: 20,
+                order: dense(),
+            };
+            check(forms, case);
+        }
+    }
+}
+
+#[test]
+fn any_number_of_taps_is_right() {
+    for forms in every_form() {
+        for taps in [63, 64, 65, 127, 129, 500, 3000] {
+            for m in [1, 40, 70] {
+                let order = Order::lines(7, 3);
+                check(
+                    forms,
+                    Case { pixels: 9, lda: 2, m, taps, channels: 2, groups: 1, n: 9, order },
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn rows_lie_where_the_order_says() {
+    for forms in every_form() {
+        for width in [1, 2, 7, 14, 16, 33, 3000] {
+            for first in [0, 1, 20] {
+                for steps in [[500, 100, 1], [40 * width, 2 * width, 2], [9 * width, width, 1]] {
+                    let order = Order { width, lines: 3, steps, first, start: 5, origin: 2 };
+                    let case = Case {
+                        pixels: 30,
+                        lda: 4,
+                        m: 47,
+                        taps: 4,
+                        channels: 4,
+                        groups: 1,
+                        n: 34,
+                        order,
+                    };
+                    check(forms, case);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_not_finite_reaches_the_rows_that_read_it() {
+    for forms in every_form() {
+        for value in [f32::NAN, f32::INFINITY] {
+            let mut a = vec![0.5; 20 * 4];
+            a[9 * 4 + 1] = value;
+            let table: Vec<u32> =
+                (0..40).map(|i| if i % 2 == 0 { i / 2 } else { OUTSIDE }).collect();
+            let (taps, channels, n) = (2, 4, 18);
+            let b = vec![1.0; 8 * n];
+            let mut packed = vec![0.0; forms.packed_len(8, n)];
+            forms.pack_b(&b, n, Layout::Rows, 8, n, &mut packed);
+            let mut c = vec![0.0; 20 * n];
+            let zeros = [0.0; 4];
+            let gather = Gather {
+                a: &a,
+                lda: 4,
+                table: &table,
+                taps,
+                channels,
+                groups: 1,
+                zeros: &zeros,
+                order: dense(),
+            };
+            forms.gather(&gather, 20, &packed, n, &mut c, n, &Epilogue::default());
+            for (i, row) in c.chunks_exact(n).enumerate() {
+                assert!(row.iter().all(|x| x.is_finite() == (i != 9)), "row {i} is {row:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn slices_too_short_for_gathered_rows_are_refused() {
+    let packed_len = packed_len(6, 9);
+    let refused = |table: usize, zeros: usize, packed: usize, c: usize, residual: usize| {
+        std::panic::catch_unwind(|| {
+            let (a, table, zeros) = ([0.0; 12], vec![0; table], vec![0.0; zeros]);
+            let (packed, residual, mut c) = (vec![0.0; packed], vec![0.0; residual], vec![0.0; c]);
+            // Four rows in lines of two, the lines three apart.
+            let order =
+                Order { width: 2, lines: 9, steps: [0, 3, 1], first: 0, start: 0, origin: 0 };
+            let gather = Gather {
+                a: &a,
+                lda: 3,
+                table: &table,
+                taps: 2,
+                channels: 3,
+                groups: 1,
+                zeros: &zeros,
+                order,
+            };
+            let epilogue = Epilogue { residual: Some((&residual, 9)), ..Epilogue::default() };
+            forms(isa()).gather(&gather, 4, &packed, 9, &mut c, 9, &epilogue);
+        })
+        .is_err()
+    };
+    assert!(!refused(8, 3, packed_len, 45, 45));
+    assert!(refused(7, 3, packed_len, 45, 45));
+    assert!(refused(8, 2, packed_len, 45, 45));
+    assert!(refused(8, 3, packed_len - 1, 45, 45));
+    assert!(refused(8, 3, packed_len, 44, 45));
+    assert!(refused(8, 3, packed_len, 45, 44));
+}

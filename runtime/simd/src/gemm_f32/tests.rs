@@ -1,0 +1,373 @@
+//! Every form against a naive product.
+#![expect(clippy::float_cmp, reason = "numbers that are exact, or infinite")]
+
+use super::*;
+use crate::testing::Guarded;
+use crate::testing::noise;
+
+/// Zero, one, primes, and each side of a register, a panel and a block of rows.
+const ROWS: &[usize] = &[1, 2, 3, 5, 6, 7, 8, 9, 13, 15, 16, 17, 25, 31];
+const COLS: &[usize] =
+    &[1, 2, 7, 8, 9, 15, 16, 17, 23, 31, 33, 47, 48, 49, 63, 64, 65, 80, 96, 97, 127, 131];
+const DEPTHS: &[usize] = &[0, 1, 2, 3, 4, 5, 7, 16, 31];
+
+/// A product to check: sizes, and how far rows are longer than they must be.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    m: usize,
+    k: usize,
+    n: usize,
+    gap: usize,
+    layout: Layout,
+    with: (bool, bool),
+    activation: Activation,
+}
+
+impl Case {
+    fn plain(m: usize, k: usize, n: usize) -> Self {
+        let activation = Activation::None;
+        Self { m, k, n, gap: 0, layout: Layout::Rows, with: (false, false), activation }
+    }
+}
+
+fn activate(activation: Activation, x: f64) -> f64 {
+    match activation {
+        Activation::None => x,
+        Activation::Relu => {
+            if x < 0.0 {
+                0.0
+            } else {
+                x
+            }
+        }
+        Activation::Relu6 => {
+            if x.is_nan() {
+                x
+            } else {
+                x.clamp(0.0, 6.0)
+            }
+        }
+        Activation::Clamp(low, high) => {
+            if x.is_nan() {
+                x
+            } else {
+                x.clamp(low.into(), high.into())
+            }
+        }
+        Activation::Silu => x / (1.0 + (-x).exp()),
+        Activation::Gelu => 0.5 * x * (1.0 + erf(x / std::f64::consts::SQRT_2)),
+    }
+}
+
+/// By its series where that converges fast, by its continued fraction elsewhere.
+fn erf(x: f64) -> f64 {
+    let z = x.abs();
+    let value = if z < 2.5 {
+        let (mut term, mut sum) = (z, z);
+        for i in 1..60 {
+            term *= -z * z / f64::from(i);
+            sum += term / f64::from(2 * i + 1);
+        }
+        sum * 2.0 / std::f64::consts::PI.sqrt()
+    } else {
+        let fraction = (1..60).rev().fold(0.0, |below, i| f64::from(i) / 2.0 / (z + below));
+        1.0 - (-z * z).exp() / (z + fraction) / std::f64::consts::PI.sqrt()
+    };
+    value.copysign(x)
+}
+
+/// Runs the case in a form on fenced memory, and compares each element. A sum of `k` products is off
+/// by at most `(k + 3) eps sum |a b|`, bias and residual counted; the activations have slopes up to
+/// 1.2, and their own error on top.
+fn check(forms: &Forms, case: Case) {
+    let Case { m, k, n, gap, layout, with, activation } = case;
+    let (lda, ldc, ldr) = (k + gap, n + gap, n + 2 * gap);
+    let (b_rows, b_cols) = if layout == Layout::Rows { (k, n) } else { (n, k) };
+    let ldb = b_cols + gap;
+    let len = |rows: usize, cols: usize, ld: usize| {
+        if rows == 0 || cols == 0 { 0 } else { (rows - 1) * ld + cols }
+    };
+    let a = noise(len(m, k, lda));
+    let b: Vec<f32> = noise(len(b_rows, b_cols, ldb)).iter().map(|x| 3.0 * x).collect();
+    let bias = noise(n);
+    let residual: Vec<f32> = noise(len(m, n, ldr)).iter().map(|x| 2.0 * x).collect();
+
+    let mut packed = Guarded::of(&vec![f32::NAN; forms.packed_len(k, n)]);
+    forms.pack_b(Guarded::of(&b).slice(), ldb, layout, k, n, packed.slice());
+    let mut c = Guarded::of(&vec![-7.5; len(m, n, ldc)]);
+    let (mut fenced_a, mut fenced_bias, mut fenced_residual) =
+        (Guarded::of(&a), Guarded::of(&bias), Guarded::of(&residual));
+    let epilogue = Epilogue {
+        bias: with.0.then_some(fenced_bias.slice()),
+        residual: with.1.then_some((fenced_residual.slice(), ldr)),
+        activation,
+    };
+    forms.gemm(fenced_a.slice(), lda, m, k, packed.slice(), n, c.slice(), ldc, &epilogue);
+
+    for (at, &found) in c.slice().iter().enumerate() {
+        let (i, j) = (at / ldc, at % ldc);
+        if j >= n {
+            assert_eq!(found.to_bits(), (-7.5f32).to_bits(), "gap after row {i} of {case:?}");
+            continue;
+        }
+        let mut sum = 0.0;
+        let mut size = 0.0;
+        let mut add = |x: f64| (sum += x, size += x.abs());
+        for l in 0..k {
+            let b = if layout == Layout::Rows { b[l * ldb + j] } else { b[j * ldb + l] };
+            add(f64::from(a[i * lda + l]) * f64::from(b));
+        }
+        with.0.then(|| add(bias[j].into()));
+        with.1.then(|| add(residual[i * ldr + j].into()));
+        let wanted = activate(activation, sum);
+        let eps = f64::from(f32::EPSILON);
+        let bound = 1.2 * (k as f64 + 3.0) * eps * size + 4.0 * eps * wanted.abs();
+        let bound = if activation == Activation::Gelu { bound + 3e-7 * sum.abs() } else { bound };
+        let apart = (f64::from(found) - wanted).abs();
+        assert!(apart <= bound, "({i}, {j}) of {case:?} is {found}, wanted {wanted} +- {bound}");
+    }
+}
+
+fn every_form() -> impl Iterator<Item = &'static Forms> {
+    Isa::available().iter().map(|&isa| forms(isa))
+}
+
+#[test]
+fn products_are_right_at_every_remainder() {
+    for forms in every_form() {
+        for &m in ROWS {
+            for &n in COLS {
+                for &k in DEPTHS {
+                    check(forms, Case::plain(m, k, n));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn products_are_right_when_depth_and_rows_come_in_blocks() {
+    for forms in every_form() {
+        for (m, k, n) in [(17, 385, 50), (23, 769, 17), (64, 1153, 65), (9, 2000, 5), (1, 1001, 99)]
+        {
+            for with in [(false, false), (true, true)] {
+                check(forms, Case { gap: 3, with, ..Case::plain(m, k, n) });
+            }
+        }
+        check(forms, Case { gap: 1, with: (true, true), ..Case::plain(1100, 9, 19) });
+    }
+}
+
+#[test]
+fn epilogues_and_strides_are_right() {
+    let activations = [
+        Activation::None,
+        Activation::Relu,
+        Activation::Relu6,
+        Activation::Clamp(-0.5, 0.75),
+        Activation::Silu,
+        Activation::Gelu,
+    ];
+    for forms in every_form() {
+        for activation in activations {
+            for layout in [Layout::Rows, Layout::Transposed] {
+                for with in [(false, false), (true, false), (false, true), (true, true)] {
+                    for (m, k, n) in [(1, 37, 61), (11, 6, 64), (29, 401, 53)] {
+                        for gap in [0, 5] {
+                            check(forms, Case { m, k, n, gap, layout, with, activation });
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn random_shapes_are_right() {
+    for forms in every_form() {
+        for numbers in noise(300).chunks_exact(3) {
+            let [m, k, n] = [0, 1, 2].map(|i| (numbers[i].abs() * 90.0) as usize);
+            check(
+                forms,
+                Case { gap: k % 3, with: (m % 2 == 0, n % 2 == 0), ..Case::plain(m, k, n) },
+            );
+        }
+    }
+}
+
+#[test]
+fn curves_are_right_over_their_whole_range() {
+    for forms in every_form() {
+        let x: Vec<f32> = noise(4000).iter().map(|x| x * x * x * 100.0).collect();
+        let x =
+            [&x[..], &[0.0, -0.0, 1e-30, -1e-30, 88.0, 95.0, -86.0, 1e30, f32::INFINITY]].concat();
+        let mut one = vec![0.0; forms.packed_len(1, 1)];
+        forms.pack_b(&[1.0], 1, Layout::Rows, 1, 1, &mut one);
+        for activation in [Activation::Silu, Activation::Gelu] {
+            let mut y = vec![0.0; x.len()];
+            let epilogue = Epilogue { activation, ..Epilogue::default() };
+            forms.gemm(&x, 1, x.len(), 1, &one, 1, &mut y, 1, &epilogue);
+            for (&x, &y) in x.iter().zip(&y) {
+                let wanted = activate(activation, x.into());
+                let own = if activation == Activation::Gelu { 3e-7 * x.abs() } else { 0.0 };
+                let bound = 5e-7 * wanted.abs() + f64::from(own) + 3e-37;
+                let apart = f64::from(y) - wanted;
+                assert!(y == wanted as f32 || apart.abs() <= bound, "{activation:?}({x}) is {y}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_not_finite_reaches_its_row_alone() {
+    for forms in every_form() {
+        for (m, k, n) in [(9, 21, 70), (1, 21, 70), (30, 800, 33)] {
+            let b = vec![1.0; k * n];
+            let mut packed = vec![0.0; forms.packed_len(k, n)];
+            forms.pack_b(&b, n, Layout::Rows, k, n, &mut packed);
+            for (value, activation) in [
+                (f32::NAN, Activation::None),
+                (f32::NAN, Activation::Relu),
+                (f32::NAN, Activation::Relu6),
+                (f32::NAN, Activation::Clamp(-1.0, 1.0)),
+                (f32::NAN, Activation::Silu),
+                (f32::NAN, Activation::Gelu),
+                (f32::INFINITY, Activation::None),
+                (f32::NEG_INFINITY, Activation::None),
+                (f32::INFINITY, Activation::Silu),
+            ] {
+                let mut a = vec![0.5; m * k];
+                a[(m - 1) * k + k / 2] = value;
+                let mut c = vec![0.0; m * n];
+                let epilogue = Epilogue { activation, ..Epilogue::default() };
+                forms.gemm(&a, k, m, k, &packed, n, &mut c, n, &epilogue);
+                let (others, row) = c.split_at((m - 1) * n);
+                assert!(others.iter().all(|x| x.is_finite()), "{activation:?}");
+                let same =
+                    |x: &f32| x.to_bits() == value.to_bits() || (x.is_nan() && value.is_nan());
+                assert!(row.iter().all(same), "{activation:?} of {value} in {row:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_times_nothing_is_the_epilogue() {
+    for forms in every_form() {
+        let mut c = [1.0; 6];
+        let bias = Epilogue { bias: Some(&[2.0, -3.0]), ..Epilogue::default() };
+        forms.gemm(&[], 0, 3, 0, &[], 2, &mut c, 2, &bias);
+        assert_eq!(c, [2.0, -3.0, 2.0, -3.0, 2.0, -3.0]);
+        forms.gemm(&[], 4, 0, 4, &vec![0.0; forms.packed_len(4, 2)], 2, &mut [], 2, &bias);
+        forms.gemm(&[0.0; 12], 4, 3, 4, &[], 0, &mut [], 0, &bias);
+    }
+}
+
+#[test]
+fn a_batch_is_its_products() {
+    let (count, m, k, n) = (3, 5, 7, 20);
+    let (a, b, residual) = (noise(count * m * k), noise(count * k * n), noise(m * n));
+    let len = packed_len(k, n);
+    let mut packed = vec![0.0; count * len];
+    for (b, packed) in b.chunks_exact(k * n).zip(packed.chunks_exact_mut(len)) {
+        pack_b(b, n, Layout::Rows, k, n, packed);
+    }
+    let batch = Batch { count, a: m * k, packed: len, c: m * n, residual: 0 };
+    let epilogue = Epilogue { residual: Some((&residual, n)), ..Epilogue::default() };
+    let mut c = vec![0.0; count * m * n];
+    gemm_batched(&batch, &a, k, m, k, &packed, n, &mut c, n, &epilogue);
+    for (i, c) in c.chunks_exact(m * n).enumerate() {
+        let (a, packed) = (&a[i * m * k..][..m * k], &packed[i * len..][..len]);
+        let mut wanted = vec![0.0; m * n];
+        gemm(a, k, m, k, packed, n, &mut wanted, n, &epilogue);
+        assert_eq!(c, wanted);
+        let mut row = vec![0.0; n];
+        gemv(&a[..k], k, packed, n, &mut row, &Epilogue::default());
+        let rows = row.iter().zip(&residual).map(|(y, r)| f64::from(y + r)).collect::<Vec<_>>();
+        crate::testing::assert_near(&c[..n], &rows, 1e-5);
+    }
+}
+
+#[test]
+fn slices_too_short_are_refused() {
+    let refused = |a: usize, packed: usize, c: usize, bias: usize, residual: usize| {
+        std::panic::catch_unwind(|| {
+            let (bias, residual) = (vec![0.0; bias], vec![0.0; residual]);
+            let epilogue = Epilogue {
+                bias: Some(&bias),
+                residual: Some((&residual, 9)),
+                activation: Activation::None,
+            };
+            let mut c = vec![0.0; c];
+            gemm(&vec![0.0; a], 4, 3, 4, &vec![0.0; packed], 9, &mut c, 9, &epilogue);
+        })
+        .is_err()
+    };
+    let packed = packed_len(4, 9);
+    assert!(!refused(12, packed, 27, 9, 27));
+    assert!(refused(11, packed, 27, 9, 27));
+    assert!(refused(12, packed - 1, 27, 9, 27));
+    assert!(refused(12, packed, 26, 9, 27));
+    assert!(refused(12, packed, 27, 8, 27));
+    assert!(refused(12, packed, 27, 9, 26));
+}
+
+#[test]
+fn products_make_no_thread_heap_calls() {
+    let (m, k, n) = (33, 500, 70);
+    let (a, b) = (noise(m * k), noise(k * n));
+    for forms in every_form() {
+        let mut packed = vec![0.0; forms.packed_len(k, n)];
+        let mut c = vec![0.0; m * n];
+        let epilogue = Epilogue { activation: Activation::Silu, ..Epilogue::default() };
+        // Other tests call the heap meanwhile, should the count not be this thread's own.
+        let quiet = (0..1000).any(|_| {
+            let before = udo_api::guard::thread_heap_calls();
+            forms.pack_b(&b, n, Layout::Rows, k, n, &mut packed);
+            forms.gemm(&a, k, m, k, &packed, n, &mut c, n, &epilogue);
+            udo_api::guard::thread_heap_calls() == before
+        });
+        assert!(quiet, "each of many products called the heap");
+    }
+}
+
+#[test]
+fn products_may_be_deeper_than_a_block() {
+    for forms in Isa::available().iter().map(|&isa| forms(isa)) {
+        let k = (1 << 17) + 1;
+        let (a, packed) = (vec![1.0; k], vec![1.0; forms.packed_len(k, 1)]);
+        let mut c = [0.0];
+        forms.gemm(&a, k, 1, k, &packed, 1, &mut c, 1, &Epilogue::default());
+        assert_eq!(c, [k as f32]);
+    }
+}
+
+#[test]
+fn pieces_of_columns_are_packed_matrices() {
+    const DEPTH: usize = 19;
+    for &isa in Isa::available() {
+        let forms = forms(isa);
+        for n in COLS.iter().copied().chain([144, 145, 160, 161, 192, 193, 500, 1000]) {
+            let (x, b, bias) = (noise(DEPTH), noise(DEPTH * n), noise(n));
+            let mut packed = vec![0.0; forms.packed_len(DEPTH, n)];
+            forms.pack_b(&b, n, Layout::Rows, DEPTH, n, &mut packed);
+            let product = |packed: &[f32], bias: &[f32], y: &mut [f32]| {
+                let (epilogue, n) = (Epilogue { bias: Some(bias), ..Epilogue::default() }, y.len());
+                forms.gemm(&x, DEPTH, 1, DEPTH, packed, n, y, n, &epilogue);
+            };
+            let mut whole = vec![0.0; n];
+            product(&packed, &bias, &mut whole);
+            for pieces in 1..6 {
+                let columns = forms.columns_of_piece(n, pieces);
+                let mut y = vec![0.0; n];
+                assert!(y.chunks(columns).len() <= pieces, "{isa:?} {n} {pieces}");
+                for (piece, y) in y.chunks_mut(columns).enumerate() {
+                    let first = piece * columns;
+                    product(&packed[first * DEPTH..], &bias[first..], y);
+                }
+                assert_eq!(y, whole, "{isa:?} {n} {pieces}");
+            }
+        }
+    }
+}

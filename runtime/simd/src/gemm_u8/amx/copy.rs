@@ -1,0 +1,150 @@
+//! Rows of the left side copied next to each other: those that a table gathers, and those at the end of
+//! the codes, which may not be read in whole steps.
+
+use std::arch::x86_64::{
+    _mm256_maskz_loadu_epi32, _mm512_add_epi64, _mm512_cmpeq_epi64_mask, _mm512_cvtepu32_epi64,
+    _mm512_loadu_si512, _mm512_mask_mov_epi64, _mm512_mask_storeu_epi8, _mm512_maskz_loadu_epi8,
+    _mm512_mullo_epi64, _mm512_set1_epi64, _mm512_setzero_si512, _mm512_store_si512,
+};
+use std::ptr::with_exposed_provenance;
+
+use super::registers::{STEP, TILE};
+use crate::gemm_u8::{OUTSIDE, Tile};
+
+/// Taps whose pixels are looked up at a time.
+const TAPS: usize = 8;
+
+/// The codes of 16 rows in a step of the depth.
+#[repr(C, align(64))]
+pub(super) struct Codes([[u8; STEP]; TILE]);
+
+/// Copies rows of a tile, one step after the other, with zeros behind the depth.
+pub(super) struct Copy<'a> {
+    tile: &'a Tile,
+    row: usize,
+    height: usize,
+    /// Codes of a tap, and with those that make its last group whole.
+    width: usize,
+    padded: usize,
+    /// Where the copy stands.
+    tap: usize,
+    within: usize,
+    /// Where taps begin, of the eight that were looked up last.
+    pixels: Pixels,
+    looked_up: usize,
+}
+
+/// Addresses, as vectors compute them; what they lie in is exposed.
+#[repr(align(64))]
+struct Pixels([[usize; TAPS]; TILE]);
+
+impl<'a> Copy<'a> {
+    /// Of at most 16 rows from `row` on, from a step of the depth on.
+    pub(super) fn new(tile: &'a Tile, row: usize, step: usize) -> Self {
+        let width = tile.groups * 4 + tile.tail;
+        let padded = width.next_multiple_of(4);
+        Self {
+            tile,
+            row,
+            height: TILE.min(tile.rows - row),
+            width,
+            padded,
+            tap: step * STEP / padded,
+            within: step * STEP % padded,
+            pixels: Pixels([[0; TAPS]; TILE]),
+            looked_up: usize::MAX,
+        }
+    }
+
+    /// Copies the next step.
+    ///
+    /// # Safety
+    ///
+    /// The tile keeps its word and has these rows; the machine has the features.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    pub(super) unsafe fn step(&mut self, to: &mut Codes) {
+        let mut place = 0;
+        while place < STEP && self.tap < self.tile.taps {
+            if self.tap / TAPS != self.looked_up {
+                self.looked_up = self.tap / TAPS;
+                // SAFETY: passed on; the tap is one of the tile's.
+                unsafe { self.look_up() };
+            }
+            let piece = (self.padded - self.within).min(STEP - place);
+            let real = piece.min(self.width.saturating_sub(self.within));
+            let from =
+                self.pixels.0.iter().map(|row| with_exposed_provenance::<u8>(row[self.tap % TAPS]));
+            let rows = to.0.iter_mut().zip(from).take(self.height);
+            if real == STEP {
+                for (to, from) in rows {
+                    // SAFETY: the tap has so many codes from there on.
+                    unsafe {
+                        let codes = _mm512_loadu_si512(from.wrapping_add(self.within).cast());
+                        _mm512_store_si512(to.as_mut_ptr().cast(), codes);
+                    }
+                }
+            } else {
+                let load = (1u64 << real) - 1;
+                let store = u64::MAX >> (STEP - piece) << place;
+                for (to, from) in rows {
+                    // SAFETY: as above; the mask keeps to the row.
+                    unsafe {
+                        let from = from.wrapping_add(self.within).wrapping_sub(place);
+                        let codes = _mm512_maskz_loadu_epi8(load << place, from.cast());
+                        _mm512_mask_storeu_epi8(to.as_mut_ptr().cast(), store, codes);
+                    }
+                }
+            }
+            place += piece;
+            self.within += piece;
+            if self.within == self.padded {
+                (self.tap, self.within) = (self.tap + 1, 0);
+            }
+        }
+        if place < STEP {
+            for to in &mut to.0[..self.height] {
+                // SAFETY: the mask keeps to the row.
+                unsafe {
+                    let zero = _mm512_setzero_si512();
+                    _mm512_mask_storeu_epi8(to.as_mut_ptr().cast(), u64::MAX << place, zero);
+                }
+            }
+        }
+    }
+
+    /// Finds the pixels of eight taps.
+    ///
+    /// # Safety
+    ///
+    /// As of [`Self::step`].
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    unsafe fn look_up(&mut self) {
+        let Self { tile, row, height, .. } = *self;
+        let pixels = self.pixels.0[..height].iter_mut().enumerate();
+        if tile.table.is_null() {
+            for (i, pixels) in pixels {
+                pixels[0] = tile.a.wrapping_add((row + i) * tile.stride).expose_provenance();
+            }
+            return;
+        }
+        let tap = self.looked_up * TAPS;
+        let keep = u8::MAX >> (TAPS - (tile.taps - tap).min(TAPS));
+        let each = |number: usize| _mm512_set1_epi64(number.cast_signed() as i64);
+        let (first, stride) = (each(tile.a.expose_provenance()), each(tile.stride));
+        let (padding, outside) =
+            (each(tile.padding.expose_provenance()), _mm512_set1_epi64(OUTSIDE.into()));
+        for (i, pixels) in pixels {
+            // SAFETY: the table has an entry for each tap of each row; the mask keeps to the taps.
+            unsafe {
+                let at = tile.table.add((row + i) * tile.taps + tap);
+                let entries = _mm512_cvtepu32_epi64(_mm256_maskz_loadu_epi32(keep, at.cast()));
+                let inside = _mm512_add_epi64(first, _mm512_mullo_epi64(entries, stride));
+                let is_outside = _mm512_cmpeq_epi64_mask(entries, outside);
+                let pointers = _mm512_mask_mov_epi64(inside, is_outside, padding);
+                _mm512_store_si512(pixels.as_mut_ptr().cast(), pointers);
+            }
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! What becomes of sums that the tile registers wrote.
+
+use std::arch::x86_64::{
+    _mm512_load_si512, _mm512_mullo_epi32, _mm512_set1_epi32, _mm512_setzero_si512,
+    _mm512_store_si512, _mm512_sub_epi32,
+};
+use std::ops::Range;
+
+use crate::gemm_u8::{Columns, LANES, Out, Row, Tile, avx512, requant};
+
+/// Rows whose sums are complete, some of which are written already.
+pub(super) struct Ending<'a, const VECTORS: usize> {
+    pub(super) tile: &'a Tile,
+    pub(super) columns: &'a Columns,
+    pub(super) out: Out,
+    pub(super) stride: usize,
+    /// The sums of the rows from `top` on.
+    pub(super) sums: *mut Row,
+    pub(super) top: usize,
+    /// Those that are left to write.
+    pub(super) rows: Range<usize>,
+}
+
+impl<const VECTORS: usize> Ending<'_, VECTORS> {
+    /// Writes at most so many rows.
+    ///
+    /// # Safety
+    ///
+    /// The sums of the rows that are left are there, and `out` is good for all rows of the columns.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    pub(super) unsafe fn some(&mut self, count: usize) {
+        let count = count.min(self.rows.len());
+        if count == 0 {
+            return;
+        }
+        let row = self.rows.start;
+        self.rows.start += count;
+        let (columns, stride) = (self.columns, self.stride);
+        let out = self.out.skip(row * stride);
+        // SAFETY: passed on.
+        unsafe {
+            let sums = std::slice::from_raw_parts_mut(self.sums.add(row - self.top), count);
+            if columns.shifted {
+                for (i, sums) in sums.iter_mut().enumerate() {
+                    self.shift(sums, *self.tile.row_sums.add(row + i));
+                }
+            }
+            if matches!(out, Out::Codes(..)) && !columns.shrink {
+                requant::finish(sums, columns, out, stride);
+                return;
+            }
+            let (fours, rest) = sums.as_chunks::<4>();
+            for (i, four) in fours.iter().enumerate() {
+                write::<4, VECTORS>(four, columns, out.skip(i * 4 * stride), stride);
+            }
+            for (i, one) in rest.iter().enumerate() {
+                let out = out.skip((fours.len() * 4 + i) * stride);
+                write::<1, VECTORS>(std::array::from_ref(one), columns, out, stride);
+            }
+        }
+    }
+
+    /// Takes the columns' zero points times the sum of the row's codes off.
+    #[target_feature(enable = "avx512f")]
+    fn shift(&self, sums: &mut Row, row_sum: i32) {
+        let row_sum = _mm512_set1_epi32(row_sum);
+        for v in 0..VECTORS {
+            let zeros = self.columns.zero_points.as_ptr().wrapping_add(v * LANES);
+            let at = sums.as_mut_ptr().wrapping_add(v * LANES);
+            // SAFETY: a row of sums and the columns have 4 vectors, each at a multiple of its size.
+            unsafe {
+                let zeros = _mm512_mullo_epi32(_mm512_load_si512(zeros.cast()), row_sum);
+                let sums = _mm512_sub_epi32(_mm512_load_si512(at.cast()), zeros);
+                _mm512_store_si512(at.cast(), sums);
+            }
+        }
+    }
+}
+
+/// # Safety
+///
+/// As of [`Ending::some`], for these rows.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+unsafe fn write<const ROWS: usize, const VECTORS: usize>(
+    rows: &[Row; ROWS],
+    columns: &Columns,
+    out: Out,
+    stride: usize,
+) {
+    let mut totals = [[_mm512_setzero_si512(); VECTORS]; ROWS];
+    for i in 0..ROWS {
+        for v in 0..VECTORS {
+            let at = rows[i].as_ptr().wrapping_add(v * LANES);
+            // SAFETY: a row of sums has 4 vectors, each at a multiple of its size.
+            totals[i][v] = unsafe { _mm512_load_si512(at.cast()) };
+        }
+    }
+    // SAFETY: passed on.
+    unsafe { avx512::write(totals, columns, out, stride) }
+}

@@ -1,0 +1,147 @@
+//! The tile registers, by hand: the intrinsics are not stable yet.
+//!
+//! The first four registers hold sums from one function to the next. That holds because the compiler uses no tile
+//! register of its own: it would need a feature that is on nowhere here.
+
+use std::arch::asm;
+
+use crate::gemm_u8::{Row, pack::LINE};
+
+/// Rows of a register.
+pub(super) const TILE: usize = 16;
+/// Codes in a row of a register.
+pub(super) const STEP: usize = 64;
+
+/// The shapes of the registers: "Intel 64 and IA-32 Architectures Software Developer's Manual", volume 1, 18.2.
+#[repr(C, align(64))]
+struct Config {
+    palette: u8,
+    start: u8,
+    reserved: [u8; 14],
+    bytes: [u16; 16],
+    rows: [u8; 16],
+}
+
+/// Eight registers of 16 rows of 64 bytes.
+static CONFIG: Config = Config {
+    palette: 1,
+    start: 0,
+    reserved: [0; 14],
+    bytes: [64, 64, 64, 64, 64, 64, 64, 64, 0, 0, 0, 0, 0, 0, 0, 0],
+    rows: [16, 16, 16, 16, 16, 16, 16, 16, 0, 0, 0, 0, 0, 0, 0, 0],
+};
+
+/// Gives this thread its registers.
+///
+/// # Safety
+///
+/// The machine has AMX, and the process may use it.
+pub(super) unsafe fn enter() {
+    // SAFETY: the configuration is one that every machine with AMX has.
+    unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const CONFIG, options(nostack, readonly)) }
+}
+
+/// Gives the registers back, so that the system need not keep them for the thread.
+///
+/// # Safety
+///
+/// As of [`enter`].
+pub(super) unsafe fn leave() {
+    // SAFETY: this changes nothing but the registers.
+    unsafe { asm!("tilerelease", options(nostack, nomem)) }
+}
+
+/// Sums begin with `VECTORS` lines for each row, so many bytes from row to row.
+///
+/// # Safety
+///
+/// As of [`step`], and the lines are readable.
+#[inline(always)]
+pub(super) unsafe fn load<const VECTORS: usize>(from: *const i32, apart: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!(
+            "tileloadd tmm0, [{from} + {apart}]",
+            ".if {vectors} > 1",
+            "tileloadd tmm1, [{from} + {apart} + 64]",
+            ".endif",
+            ".if {vectors} > 2",
+            "tileloadd tmm2, [{from} + {apart} + 128]",
+            ".endif",
+            ".if {vectors} > 3",
+            "tileloadd tmm3, [{from} + {apart} + 192]",
+            ".endif",
+            vectors = const VECTORS,
+            from = in(reg) from,
+            apart = in(reg) apart,
+            out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+            options(nostack, readonly),
+        );
+    }
+}
+
+/// Adds the products of 16 rows of 64 codes, `apart` bytes from row to row, with 16 groups of `VECTORS`
+/// lines of weights.
+///
+/// # Safety
+///
+/// This thread is between [`enter`] and [`leave`]; the codes and the weights are readable.
+#[inline(always)]
+pub(super) unsafe fn step<const VECTORS: usize>(a: *const u8, apart: usize, b: *const i8) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!(
+            "tileloadd tmm4, [{a} + {apart}]",
+            "tileloadd tmm5, [{b} + {line}]",
+            "tdpbusd tmm0, tmm4, tmm5",
+            ".if {vectors} > 1",
+            "tileloadd tmm6, [{b} + {line} + 64]",
+            "tdpbusd tmm1, tmm4, tmm6",
+            ".endif",
+            ".if {vectors} > 2",
+            "tileloadd tmm7, [{b} + {line} + 128]",
+            "tdpbusd tmm2, tmm4, tmm7",
+            ".endif",
+            ".if {vectors} > 3",
+            "tileloadd tmm5, [{b} + {line} + 192]",
+            "tdpbusd tmm3, tmm4, tmm5",
+            ".endif",
+            vectors = const VECTORS,
+            a = in(reg) a,
+            apart = in(reg) apart,
+            b = in(reg) b,
+            line = in(reg) VECTORS * LINE,
+            out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+            out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+            options(nostack, readonly),
+        );
+    }
+}
+
+/// Writes the sums of 16 rows.
+///
+/// # Safety
+///
+/// As of [`step`], and there are 16 rows of sums at `to`.
+#[inline(always)]
+pub(super) unsafe fn store<const VECTORS: usize>(to: *mut Row) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!(
+            "tilestored [{to} + {apart}], tmm0",
+            ".if {vectors} > 1",
+            "tilestored [{to} + {apart} + 64], tmm1",
+            ".endif",
+            ".if {vectors} > 2",
+            "tilestored [{to} + {apart} + 128], tmm2",
+            ".endif",
+            ".if {vectors} > 3",
+            "tilestored [{to} + {apart} + 192], tmm3",
+            ".endif",
+            vectors = const VECTORS,
+            to = in(reg) to,
+            apart = in(reg) size_of::<Row>(),
+            options(nostack),
+        );
+    }
+}

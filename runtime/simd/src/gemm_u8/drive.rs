@@ -1,0 +1,304 @@
+//! Cuts a product into tiles.
+
+use super::pack::{self, LINE};
+use super::requant::{self, Columns};
+use super::{
+    Entered, Forms, LANES, MAX_ROWS, MAX_VECTORS, OUTSIDE, Out, Output, Sums, Tile, WIDTH,
+};
+
+/// Rows are taken in blocks of at most so many, and so many bytes of the left side.
+const BLOCK_ROWS: usize = 512;
+const BLOCK_BYTES: usize = 512 << 10;
+
+/// How deep a product is: so many codes at each of so many places. Places are groups of 4 codes
+/// apart in the packed right side.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Depth {
+    pub(crate) taps: usize,
+    pub(crate) channels: usize,
+}
+
+impl Depth {
+    /// The groups of 4 codes; none if that is beyond memory.
+    pub(crate) fn groups(self) -> Option<usize> {
+        self.taps.checked_mul(self.channels.div_ceil(4))
+    }
+}
+
+/// Where the codes of a row lie.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Rows<'a, T> {
+    /// So many elements behind those of the row before; for a depth of one tap.
+    Apart(usize),
+    /// At the pixels of a table with a row of taps for each row.
+    Table {
+        table: &'a [u32],
+        /// Elements from a pixel to the next.
+        stride: usize,
+        /// What a tap outside reads: the codes of a tap, in whole groups.
+        padding: &'a [T],
+    },
+}
+
+/// A product that is known to lie within its slices.
+pub(crate) struct Product<'a, T> {
+    pub(crate) forms: &'static Forms,
+    pub(crate) codes: &'a [T],
+    pub(crate) zero_point: T,
+    pub(crate) rows: Rows<'a, T>,
+    pub(crate) depth: Depth,
+    /// The panels of `n` columns.
+    pub(crate) packed: &'a [i8],
+    pub(crate) n: usize,
+    /// Where the first column is in what has an element for each.
+    pub(crate) column: usize,
+    pub(crate) zero_points: &'a [i8],
+    pub(crate) bias: &'a [i32],
+}
+
+/// Rows and columns of a product.
+#[derive(Clone, Copy)]
+struct Block {
+    row: usize,
+    rows: usize,
+    vector: usize,
+    vectors: usize,
+}
+
+impl Product<'_, u8> {
+    /// Computes the first `count` rows, which begin at `at` in the output, `stride` apart.
+    ///
+    /// # Safety
+    ///
+    /// The forms are of this machine. All codes of the rows are within `codes`, as is each pixel that a
+    /// table names, and `packed` is as long as the depth and the columns say.
+    pub(crate) unsafe fn run(
+        &self,
+        count: usize,
+        output: &mut Output<'_>,
+        at: usize,
+        stride: usize,
+    ) {
+        let bytes = match self.rows {
+            Rows::Apart(_) => self.depth.channels,
+            Rows::Table { stride, .. } => stride,
+        };
+        let block = (BLOCK_BYTES / bytes.max(1)).clamp(4 * MAX_ROWS, BLOCK_ROWS);
+        let mut row_sums = [0; BLOCK_ROWS];
+        // SAFETY: passed on.
+        let _entered =
+            unsafe { Entered::new(self.forms.of(count, self.depth.groups().unwrap_or(0))) };
+        for row in (0..count).step_by(block) {
+            let rows = block.min(count - row);
+            if !self.zero_points.is_empty() {
+                for (i, sum) in row_sums[..rows].iter_mut().enumerate() {
+                    *sum = self.row_sum(row + i);
+                }
+            }
+            let mut left = self.n.div_ceil(LANES);
+            let mut vector = 0;
+            while left > 0 {
+                let vectors = pack::width(left);
+                let block = Block { row, rows, vector, vectors };
+                // SAFETY: passed on; the rows and columns are within the product.
+                unsafe { self.panel(block, &row_sums, output, at + row * stride, stride) };
+                vector += vectors;
+                left -= vectors;
+            }
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As of [`Self::run`], for the rows and columns of the block.
+    unsafe fn panel(
+        &self,
+        block: Block,
+        row_sums: &[i32; BLOCK_ROWS],
+        output: &mut Output<'_>,
+        at: usize,
+        stride: usize,
+    ) {
+        let Block { row, rows, vector, vectors } = block;
+        let columns = Columns::new(self, vector, vectors, output);
+        let panel = pack::Panel::new(self.packed, self.depth, vector, vectors);
+        let (b, lines) = (panel.codes.as_ptr(), panel.codes.len() / LINE);
+        // The next panel is mostly as wide; behind the last there is none to bring.
+        let next = panel.rest.as_ptr();
+        let lines = lines.min(panel.rest.len() / LINE);
+        let steps = self.depth.taps * self.depth.channels.div_ceil(4);
+        let at = at + vector * LANES;
+        let mut sums = Sums::new();
+        let single = matches!(output, Output::U16 { .. });
+        let forms = if single { self.forms.small() } else { self.forms.of(rows, steps) };
+        let tiles = rows.div_ceil(forms.tallest[vectors - 1]);
+        // Tiles of a block differ by one row at most.
+        let (height, taller) = (rows / tiles, rows % tiles);
+        let (mut done, mut index) = (0, 0);
+        while index < tiles {
+            let (height, left) =
+                if index < taller { (height + 1, taller - index) } else { (height, tiles - index) };
+            let all = !single && self.whole(row + done, left * height);
+            let count = if all { left } else { 1 };
+            let (groups, tail) = if all || self.whole(row + done, height) {
+                (self.depth.channels.div_ceil(4), 0)
+            } else {
+                (self.depth.channels / 4, self.depth.channels % 4)
+            };
+            let (a, stride_a, table, padding) = self.place(row + done);
+            let brought = (index * steps).min(lines) * LINE;
+            let tile = Tile {
+                a,
+                stride: stride_a,
+                table,
+                padding,
+                taps: self.depth.taps,
+                groups,
+                tail,
+                count,
+                rows: height,
+                vectors,
+                b,
+                ahead: next.wrapping_add(brought),
+                ahead_end: next.wrapping_add(lines * LINE),
+                row_sums: row_sums[done..].as_ptr(),
+            };
+            let at = at + done * stride;
+            let (to, to_stride) = match output {
+                Output::I32(to) => (Out::Sums(to[at..].as_mut_ptr()), stride),
+                Output::F32 { to, then, .. } => {
+                    (Out::Numbers(to[at..].as_mut_ptr(), *then), stride)
+                }
+                Output::U8 { to, zero_point, .. } => {
+                    (Out::Codes(to[at..].as_mut_ptr(), i16::from(*zero_point), 0), stride)
+                }
+                Output::I8 { to, zero_point, .. } => {
+                    let zero = i16::from(*zero_point) + 128;
+                    (Out::Codes(to[at..].as_mut_ptr().cast(), zero, 128), stride)
+                }
+                Output::U16 { .. } => (Out::Sums(sums.0.as_mut_ptr().cast()), WIDTH),
+            };
+            // SAFETY: by the caller's promise the rows and the columns lie in their slices, and the
+            // slice that begins at `at` holds the rows of the output.
+            unsafe { (forms.tiles)(&tile, &columns, to, to_stride) };
+            if let Output::U16 { to, zero_point, .. } = output {
+                requant::finish_u16(
+                    &sums.0[..height],
+                    &columns,
+                    &mut to[at..],
+                    stride,
+                    *zero_point,
+                );
+            }
+            done += count * height;
+            index += count;
+        }
+    }
+
+    /// What a tile reads from a row on: codes, their stride, the table and the padding.
+    fn place(&self, row: usize) -> (*const u8, usize, *const u32, *const u8) {
+        match self.rows {
+            Rows::Apart(stride) => {
+                let from = (row * stride).min(self.codes.len());
+                (self.codes[from..].as_ptr(), stride, std::ptr::null(), std::ptr::null())
+            }
+            Rows::Table { table, stride, padding } => {
+                let table = table[row * self.depth.taps..].as_ptr();
+                (self.codes.as_ptr(), stride, table, padding.as_ptr())
+            }
+        }
+    }
+
+    /// Whether so many rows may read whole groups of 4 codes, even where the depth ends within one: what
+    /// is behind the last code is multiplied by 0.
+    fn whole(&self, row: usize, count: usize) -> bool {
+        let width = self.depth.channels.next_multiple_of(4);
+        if width == self.depth.channels {
+            return true;
+        }
+        let Some(last) = self.codes.len().checked_sub(width) else { return false };
+        match self.rows {
+            Rows::Apart(stride) => (row + count - 1) * stride <= last,
+            Rows::Table { table, stride, .. } => {
+                let pixels = last / stride.max(1);
+                let entries = &table[row * self.depth.taps..][..count * self.depth.taps];
+                // An entry outside wraps to 0, and reads the padding.
+                let highest = entries.iter().map(|entry| entry.wrapping_add(1)).max();
+                highest.is_none_or(|highest| highest as usize <= pixels + 1)
+            }
+        }
+    }
+
+    /// The sum of the codes of a row.
+    fn row_sum(&self, row: usize) -> i32 {
+        let width = self.depth.channels;
+        // SAFETY: `forms` names only what this machine has.
+        let sum = |codes: &[u8]| unsafe { (self.forms.sum)(codes) };
+        match self.rows {
+            Rows::Apart(stride) => sum(&self.codes[row * stride..][..width]),
+            Rows::Table { table, stride, padding } => {
+                let entries = &table[row * self.depth.taps..][..self.depth.taps];
+                let pixels = entries.iter().map(|&entry| match entry {
+                    OUTSIDE => sum(&padding[..width]),
+                    entry => sum(&self.codes[entry as usize * stride..][..width]),
+                });
+                pixels.fold(0, i32::wrapping_add)
+            }
+        }
+    }
+}
+
+impl Tile {
+    /// Does something for each tile, and for where it goes.
+    #[inline(always)]
+    pub(super) fn each(&self, mut out: Out, stride: usize, mut body: impl FnMut(&Tile, Out)) {
+        let mut tile = Self { count: 1, ..*self };
+        for _ in 0..self.count {
+            body(&tile, out);
+            if tile.table.is_null() {
+                tile.a = tile.a.wrapping_add(tile.rows * tile.stride);
+            } else {
+                tile.table = tile.table.wrapping_add(tile.rows * tile.taps);
+            }
+            tile.row_sums = tile.row_sums.wrapping_add(tile.rows);
+            out = out.skip(tile.rows * stride);
+        }
+    }
+
+    /// Where the codes of a tap of a row begin.
+    ///
+    /// # Safety
+    ///
+    /// The row and the tap are of the tile.
+    #[inline(always)]
+    pub(super) unsafe fn codes(&self, row: usize, tap: usize) -> *const u8 {
+        if self.table.is_null() {
+            return self.a.wrapping_add(row * self.stride);
+        }
+        // SAFETY: the table has an entry for each tap of each row.
+        let entry = unsafe { *self.table.add(row * self.taps + tap) };
+        if entry == OUTSIDE {
+            self.padding
+        } else {
+            self.a.wrapping_add(entry as usize * self.stride)
+        }
+    }
+
+    /// The last codes of a tap, fewer than 4, and zeros behind them.
+    ///
+    /// # Safety
+    ///
+    /// There are `tail` codes at `from`.
+    #[inline(always)]
+    pub(super) unsafe fn tail(&self, from: *const u8) -> [u8; 4] {
+        let mut four = [0; 4];
+        for (i, code) in four[..self.tail].iter_mut().enumerate() {
+            // SAFETY: passed on.
+            *code = unsafe { from.add(i).read() };
+        }
+        four
+    }
+}
+
+/// The most vectors of a tile are those that a row of sums has.
+const _: () = assert!(MAX_VECTORS * LANES == WIDTH);

@@ -1,0 +1,423 @@
+//! Matrix products of 8-bit codes with exact integer sums: u8 (or u16) times i8, the left side row
+//! by row as it lies in memory, the right side packed beforehand, the sums finished on the way out.
+//!
+//! With left codes `a` of zero point `za`, right codes `b` with a zero point `zb` for each column,
+//! `sum[i][j] = bias[j] + Σ (a[i][k] - za) * (b[k][j] - zb[j])`, exact while it fits an i32 and
+//! modulo 2^32 if only the bias takes it beyond. [`Output`] says what becomes of the sums. Every
+//! instruction set gives the same bits. Nothing allocates.
+//!
+//! Unsigned weights are the same product with 128 taken off the codes and off their zero points.
+//!
+//! A caller with several threads splits the rows; to split the columns, it packs each part by itself.
+
+#![expect(
+    clippy::inline_always,
+    reason = "plain code is compiled anew with each instruction set's features"
+)]
+#![expect(clippy::multiple_unsafe_ops_per_block, reason = "a place is computed where it is read")]
+
+#[cfg(target_arch = "x86_64")]
+mod amx;
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod drive;
+mod pack;
+mod portable;
+mod requant;
+// The tests' fences are Linux's.
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod tests;
+mod wide;
+
+use std::fmt;
+
+use super::indirect::OUTSIDE;
+use super::{Isa, isa};
+pub(super) use drive::{Depth, Product, Rows};
+pub use pack::{Strides, pack_b, packed_len};
+pub(super) use pack::{pack_panels, panels_len};
+use requant::Columns;
+pub use wide::gemm_u16;
+
+/// The deepest product, in elements of k: beyond it a sum of products of 255 and 255 may not fit an
+/// i32.
+pub const MAX_K: usize = 33_025;
+
+/// The deepest product of u16 codes that may give its sums as i32, in elements of k.
+pub const MAX_K_U16_SUMS: usize = 128;
+
+/// Codes on the left: `rows` rows of as many codes as the right side is deep.
+#[derive(Clone, Copy, Debug)]
+pub struct Left<'a, T> {
+    /// Row by row, each row's codes adjacent.
+    pub codes: &'a [T],
+    /// How many rows.
+    pub rows: usize,
+    /// From a row to the next, in elements; at least the depth.
+    pub stride: usize,
+    /// The code that stands for zero.
+    pub zero_point: T,
+}
+
+/// Codes on the right, `[k, n]`.
+#[derive(Clone, Copy, Debug)]
+pub struct Right<'a> {
+    /// What [`pack_b`] wrote, [`packed_len`] elements; fastest if it begins at a multiple of 64
+    /// bytes.
+    pub packed: &'a [i8],
+    /// The depth, in elements.
+    pub k: usize,
+    /// How many columns.
+    pub n: usize,
+    /// The codes that stand for zero: none where all are 0, one for all columns, or one for each.
+    pub zero_points: &'a [i8],
+}
+
+/// What becomes of the sums, and where it goes: rows of n elements, `stride` elements apart.
+///
+/// `scales` has one element for all columns or one for each.
+#[derive(Debug)]
+pub enum Output<'a> {
+    /// The sums as they are.
+    I32(&'a mut [i32]),
+    /// `sum * scale + bias`, in two rounded steps; `bias` has no element, one, or one per column.
+    F32 {
+        /// Where the numbers go.
+        to: &'a mut [f32],
+        /// The scale of the left side times the scale of the right side.
+        scales: &'a [f32],
+        /// In the unit of the result.
+        bias: &'a [f32],
+        /// What happens after that.
+        then: Then,
+    },
+    /// `sum * scale`, rounded half to even, plus the zero point, saturated; NaN gives 0.
+    U8 {
+        /// Where the codes go.
+        to: &'a mut [u8],
+        /// The scales of both sides multiplied, over the scale of the result.
+        scales: &'a [f32],
+        /// The code that stands for zero.
+        zero_point: u8,
+    },
+    /// The same, signed; NaN gives -128.
+    I8 {
+        /// Where the codes go.
+        to: &'a mut [i8],
+        /// The scales of both sides multiplied, over the scale of the result.
+        scales: &'a [f32],
+        /// The code that stands for zero.
+        zero_point: i8,
+    },
+    /// The same, 16 bits wide; NaN gives 0.
+    U16 {
+        /// Where the codes go.
+        to: &'a mut [u16],
+        /// The scales of both sides multiplied, over the scale of the result.
+        scales: &'a [f32],
+        /// The code that stands for zero.
+        zero_point: u16,
+    },
+}
+
+/// What happens to a number before it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// Nothing.
+    Write,
+    /// Negative numbers become 0.
+    Relu,
+}
+
+/// Why a product was not computed: its arguments contradict each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum GemmError {
+    /// The depth is beyond [`MAX_K`], or beyond [`MAX_K_U16_SUMS`] where that holds.
+    TooDeep,
+    /// The left side has fewer codes than its rows need, or its rows overlap.
+    Left,
+    /// The right side has another length than [`packed_len`] of its shape.
+    Right,
+    /// Scales, zero points or a bias are neither for all columns nor for each.
+    Columns,
+    /// The output has fewer elements than its rows need, or its rows overlap.
+    Output,
+}
+
+impl fmt::Display for GemmError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::TooDeep => "the depth is beyond what i32 sums hold",
+            Self::Left => "the left side is shorter than its rows",
+            Self::Right => "the right side is not as long as its shape says",
+            Self::Columns => "scales, zero points or bias fit neither all columns nor each",
+            Self::Output => "the output is shorter than its rows",
+        })
+    }
+}
+
+impl std::error::Error for GemmError {}
+
+/// How many lanes a vector of sums has.
+const LANES: usize = 16;
+/// The widest tile, in vectors.
+const MAX_VECTORS: usize = 4;
+/// The tallest tile, by its width in vectors less 1: 24 sums stay in registers.
+const TALLEST: [usize; MAX_VECTORS] = [8, 8, 8, 6];
+const MAX_ROWS: usize = 8;
+const WIDTH: usize = MAX_VECTORS * LANES;
+
+/// The sums of a row of a tile.
+type Row = [i32; WIDTH];
+
+/// The sums of a tile.
+#[repr(align(64))]
+struct Sums([[i32; WIDTH]; MAX_ROWS]);
+
+impl Sums {
+    fn new() -> Self {
+        Self([[0; WIDTH]; MAX_ROWS])
+    }
+}
+
+/// What a kernel multiplies: `count` times `rows` rows of `taps` times `4 * groups + tail` codes with `vectors`
+/// times 16 columns.
+///
+/// The codes of a tap begin at `a` plus the row times `stride`, or plus the tap's entry in `table`
+/// times `stride` unless that is null; a tap outside reads `padding`. So many codes are readable there.
+/// `b` is good for 64 bytes for each vector of each group, tails included.
+#[derive(Clone, Copy)]
+struct Tile {
+    a: *const u8,
+    stride: usize,
+    table: *const u32,
+    padding: *const u8,
+    taps: usize,
+    groups: usize,
+    tail: usize,
+    count: usize,
+    rows: usize,
+    vectors: usize,
+    b: *const i8,
+    /// What to fetch while at it, and where that ends; any address, for it is never read.
+    ahead: *const i8,
+    ahead_end: *const i8,
+    /// The sum of the codes of each row, if the columns have zero points.
+    row_sums: *const i32,
+}
+
+/// Where a tile goes, and as what.
+#[derive(Clone, Copy)]
+enum Out {
+    Sums(*mut i32),
+    Numbers(*mut f32, Then),
+    /// With the zero point as of u8, and what to flip in the codes afterwards.
+    Codes(*mut u8, i16, u8),
+}
+
+impl Out {
+    /// So many elements further on.
+    #[inline(always)]
+    fn skip(self, by: usize) -> Self {
+        match self {
+            Self::Sums(to) => Self::Sums(to.wrapping_add(by)),
+            Self::Numbers(to, then) => Self::Numbers(to.wrapping_add(by), then),
+            Self::Codes(to, zero_point, flip) => Self::Codes(to.wrapping_add(by), zero_point, flip),
+        }
+    }
+}
+
+/// One instruction set's functions; what they need of the machine makes them unsafe to call.
+pub(crate) struct Forms {
+    /// Computes tiles below each other and writes them, with so many elements from a row to the next.
+    tiles: unsafe fn(&Tile, &Columns, Out, usize),
+    /// The sum of codes.
+    sum: unsafe fn(&[u8]) -> i32,
+    /// What a thread does before and after its tiles.
+    enter: unsafe fn(),
+    leave: unsafe fn(),
+    /// The tallest tile, by its width in vectors less 1.
+    tallest: [usize; MAX_VECTORS],
+    lesser: Option<Lesser>,
+}
+
+/// What is faster for at most so many rows, or so many groups of 4 of the depth.
+struct Lesser {
+    rows: usize,
+    groups: usize,
+    forms: &'static Forms,
+}
+
+impl Forms {
+    /// The faster ones for so many rows and groups.
+    fn of(&'static self, rows: usize, groups: usize) -> &'static Self {
+        match &self.lesser {
+            Some(lesser) if rows <= lesser.rows || groups <= lesser.groups => lesser.forms,
+            _ => self,
+        }
+    }
+
+    /// Those that hold sums as [`Sums`] does.
+    fn small(&'static self) -> &'static Self {
+        self.of(0, 0)
+    }
+}
+
+/// A thread that is at its tiles.
+struct Entered(&'static Forms);
+
+impl Entered {
+    /// # Safety
+    ///
+    /// The forms are of this machine.
+    unsafe fn new(forms: &'static Forms) -> Self {
+        // SAFETY: the caller's promise.
+        unsafe { (forms.enter)() };
+        Self(forms)
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        // SAFETY: whoever made this promised it.
+        unsafe { (self.0.leave)() }
+    }
+}
+
+/// Nothing to do before or after.
+fn idle() {}
+
+/// The functions for `isa`, or for the best that this machine has where that is less.
+pub(super) fn forms(isa: Isa) -> &'static Forms {
+    let best = Isa::available().last().copied().unwrap_or(Isa::Portable);
+    match isa.min(best) {
+        #[cfg(target_arch = "x86_64")]
+        Isa::Amx => &amx::FORMS,
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => &avx512::FORMS,
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => &avx2::FORMS,
+        _ => &portable::FORMS,
+    }
+}
+
+/// Multiplies `left` `[rows, k]` by `right` `[k, n]`, adds `bias` (none, one or n elements) and
+/// writes `[rows, n]` to `output`, whose rows are `stride` elements apart.
+///
+/// # Errors
+///
+/// Refuses arguments that contradict each other; nothing is written then.
+pub fn gemm(
+    left: &Left<'_, u8>,
+    right: &Right<'_>,
+    bias: &[i32],
+    output: Output<'_>,
+    stride: usize,
+) -> Result<(), GemmError> {
+    gemm_on(isa(), left, right, bias, output, stride)
+}
+
+/// As [`gemm`] by an instruction set, or by the best that this machine has where that is less.
+///
+/// # Errors
+///
+/// As `gemm`.
+pub fn gemm_on(
+    isa: Isa,
+    left: &Left<'_, u8>,
+    right: &Right<'_>,
+    bias: &[i32],
+    mut output: Output<'_>,
+    stride: usize,
+) -> Result<(), GemmError> {
+    check(left, right, bias, &output, stride)?;
+    let product = product(forms(isa), left, right, bias);
+    // SAFETY: `forms` names only what this machine has; `check` made sure that the rows and the columns
+    // lie in their slices.
+    unsafe { product.run(left.rows, &mut output, 0, stride) };
+    Ok(())
+}
+
+/// The product of two matrices.
+fn product<'a, T: Copy>(
+    forms: &'static Forms,
+    left: &Left<'a, T>,
+    right: &Right<'a>,
+    bias: &'a [i32],
+) -> Product<'a, T> {
+    Product {
+        forms,
+        codes: left.codes,
+        zero_point: left.zero_point,
+        rows: Rows::Apart(left.stride),
+        depth: Depth { taps: 1, channels: right.k },
+        packed: right.packed,
+        n: right.n,
+        column: 0,
+        zero_points: right.zero_points,
+        bias,
+    }
+}
+
+fn check<T>(
+    left: &Left<'_, T>,
+    right: &Right<'_>,
+    bias: &[i32],
+    output: &Output<'_>,
+    stride: usize,
+) -> Result<(), GemmError> {
+    let (n, k) = (right.n, right.k);
+    if k > MAX_K {
+        return Err(GemmError::TooDeep);
+    }
+    if !output.fits(n, right.zero_points, bias) {
+        return Err(GemmError::Columns);
+    }
+    if packed_len(k, n) != Some(right.packed.len()) {
+        return Err(GemmError::Right);
+    }
+    if !holds(left.codes.len(), left.rows, left.stride, k) {
+        return Err(GemmError::Left);
+    }
+    if holds(output.len(), left.rows, stride, n) { Ok(()) } else { Err(GemmError::Output) }
+}
+
+impl Output<'_> {
+    /// The elements that there is room for.
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::I32(to) => to.len(),
+            Self::F32 { to, .. } => to.len(),
+            Self::U8 { to, .. } => to.len(),
+            Self::I8 { to, .. } => to.len(),
+            Self::U16 { to, .. } => to.len(),
+        }
+    }
+
+    /// Whether what there is of numbers for `n` columns is for all of them or for each.
+    pub(super) fn fits(&self, n: usize, zero_points: &[i8], bias: &[i32]) -> bool {
+        let fits = |len: usize| len == 1 || len == n;
+        let own = match self {
+            Self::I32(_) => true,
+            Self::F32 { scales, bias, .. } => {
+                fits(scales.len()) && (bias.is_empty() || fits(bias.len()))
+            }
+            Self::U8 { scales, .. } | Self::I8 { scales, .. } | Self::U16 { scales, .. } => {
+                fits(scales.len())
+            }
+        };
+        let (zeros, biases) = (zero_points.len(), bias.len());
+        own && (zeros == 0 || fits(zeros)) && (biases == 0 || fits(biases))
+    }
+}
+
+/// Whether `rows` rows of `width` elements, `stride` apart, lie in `len` elements.
+pub(super) fn holds(len: usize, rows: usize, stride: usize, width: usize) -> bool {
+    let Some(gaps) = rows.checked_sub(1) else { return true };
+    let end = gaps.checked_mul(stride).and_then(|start| start.checked_add(width));
+    (gaps == 0 || stride >= width) && end.is_some_and(|end| end <= len)
+}

@@ -1,0 +1,215 @@
+//! Products of u16 codes: their bytes are multiplied apart, and the sums put together in 64 bits.
+
+use super::{
+    Columns, Forms, GemmError, LANES, Left, MAX_K_U16_SUMS, Out, Output, Product, Right, Rows,
+    Sums, Tile, WIDTH, check, forms, isa,
+    pack::{LINE, Panel, width},
+    product, requant,
+};
+use crate::indirect::OUTSIDE;
+
+/// The most rows of a tile: each takes two of a kernel's.
+const ROWS: usize = 3;
+/// How deep a tile goes at a time, in groups of 4.
+const GROUPS: usize = 256;
+/// The bytes of a tile's rows, the low ones of a row before its high ones.
+type Bytes = [[[u8; 4]; GROUPS]; ROWS * 2];
+
+/// As [`gemm`](super::gemm) for u16 codes on the left; slower.
+///
+/// Sums are exact in 64 bits, and go from there to f32 or, for [`Output::I32`], to i32.
+///
+/// # Errors
+///
+/// As `gemm`, and if the sums are wanted and the depth is beyond [`MAX_K_U16_SUMS`].
+pub fn gemm_u16(
+    left: &Left<'_, u16>,
+    right: &Right<'_>,
+    bias: &[i32],
+    output: Output<'_>,
+    stride: usize,
+) -> Result<(), GemmError> {
+    gemm_u16_by(forms(isa()), left, right, bias, output, stride)
+}
+
+pub(super) fn gemm_u16_by(
+    forms: &'static Forms,
+    left: &Left<'_, u16>,
+    right: &Right<'_>,
+    bias: &[i32],
+    mut output: Output<'_>,
+    stride: usize,
+) -> Result<(), GemmError> {
+    check(left, right, bias, &output, stride)?;
+    if matches!(output, Output::I32(_)) && right.k > MAX_K_U16_SUMS {
+        return Err(GemmError::TooDeep);
+    }
+    let product = product(forms, left, right, bias);
+    // SAFETY: `forms` names only what this machine has, and `check` compared the packed side's length.
+    unsafe { product.run_wide(left.rows, &mut output, 0, stride) };
+    Ok(())
+}
+
+impl Product<'_, u16> {
+    /// Computes the first `count` rows, which begin at `at` in the output, `stride` apart.
+    ///
+    /// # Safety
+    ///
+    /// The forms are of this machine, and `packed` is as long as the depth and the columns say.
+    pub(crate) unsafe fn run_wide(
+        &self,
+        count: usize,
+        output: &mut Output<'_>,
+        at: usize,
+        stride: usize,
+    ) {
+        let mut bytes = [[[0; 4]; GROUPS]; ROWS * 2];
+        for first in (0..count).step_by(ROWS) {
+            let rows = ROWS.min(count - first);
+            let row_sums: [i64; ROWS] =
+                std::array::from_fn(|row| if row < rows { self.wide_sum(first + row) } else { 0 });
+            let mut left = self.n.div_ceil(LANES);
+            let mut vector = 0;
+            while left > 0 {
+                let vectors = width(left);
+                let columns = Columns::plain(self, vector, vectors);
+                let panel = Panel::new(self.packed, self.depth, vector, vectors);
+                // SAFETY: passed on; so many rows are of the product.
+                let totals =
+                    unsafe { self.totals(first, rows, &columns, &panel, vectors, &mut bytes) };
+                for (row, totals) in totals[..rows].iter().enumerate() {
+                    let at = at + (first + row) * stride + vector * LANES;
+                    let column_sums = panel.sums().take(columns.count);
+                    for (i, column_sum) in column_sums.enumerate() {
+                        let column = self.column + vector * LANES + i;
+                        let sum = self.sum(column, totals[i], row_sums[row], column_sum);
+                        write(output, at + i, column, sum);
+                    }
+                }
+                vector += vectors;
+                left -= vectors;
+            }
+        }
+    }
+
+    /// The products of rows with a panel.
+    ///
+    /// # Safety
+    ///
+    /// The forms are of this machine; the rows are of the product, and the panel is as wide as said.
+    unsafe fn totals(
+        &self,
+        first: usize,
+        rows: usize,
+        columns: &Columns,
+        panel: &Panel<'_>,
+        vectors: usize,
+        bytes: &mut Bytes,
+    ) -> [[i64; WIDTH]; ROWS] {
+        let mut totals = [[0; WIDTH]; ROWS];
+        let mut sums = Sums::new();
+        for (part, codes) in panel.codes.chunks(GROUPS * vectors * LINE).enumerate() {
+            let groups = codes.len() / (vectors * LINE);
+            for row in 0..rows {
+                let (low, high) = bytes[row * 2..].split_at_mut(1);
+                let both = low[0].iter_mut().zip(&mut high[0]).take(groups);
+                for (i, (low, high)) in both.enumerate() {
+                    (*low, *high) = self.group(first + row, part * GROUPS + i);
+                }
+            }
+            let tile = Tile {
+                a: bytes.as_flattened().as_flattened().as_ptr(),
+                stride: GROUPS * 4,
+                table: std::ptr::null(),
+                padding: std::ptr::null(),
+                taps: 1,
+                groups,
+                tail: 0,
+                count: 1,
+                rows: rows * 2,
+                vectors,
+                b: codes.as_ptr(),
+                ahead: codes.as_ptr(),
+                ahead_end: codes.as_ptr(),
+                row_sums: std::ptr::null(),
+            };
+            let out = Out::Sums(sums.0.as_mut_ptr().cast());
+            // SAFETY: `forms` names only what this machine has; the rows are those of `bytes`, the groups
+            // those of `codes`, and the sums have room for each row of the columns.
+            unsafe { (self.forms.small().tiles)(&tile, columns, out, WIDTH) };
+            for (totals, sums) in totals.iter_mut().zip(sums.0.chunks_exact(2)) {
+                for ((total, low), high) in totals.iter_mut().zip(&sums[0]).zip(&sums[1]) {
+                    *total += i64::from(*low) + (i64::from(*high) << 8);
+                }
+            }
+        }
+        totals
+    }
+
+    /// The codes of a tap of a row.
+    fn tap(&self, row: usize, tap: usize) -> &[u16] {
+        let width = self.depth.channels;
+        match self.rows {
+            Rows::Apart(stride) => &self.codes[row * stride..][..width],
+            Rows::Table { table, stride, padding } => match table[row * self.depth.taps + tap] {
+                OUTSIDE => &padding[..width],
+                entry => &self.codes[entry as usize * stride..][..width],
+            },
+        }
+    }
+
+    /// The low and the high bytes of a group of 4 codes, with zeros behind the last of a tap.
+    fn group(&self, row: usize, group: usize) -> ([u8; 4], [u8; 4]) {
+        let groups = self.depth.channels.div_ceil(4);
+        let codes = &self.tap(row, group / groups)[group % groups * 4..];
+        let mut bytes = ([0; 4], [0; 4]);
+        for (code, (low, high)) in codes.iter().zip(bytes.0.iter_mut().zip(&mut bytes.1)) {
+            [*low, *high] = code.to_le_bytes();
+        }
+        bytes
+    }
+
+    fn wide_sum(&self, row: usize) -> i64 {
+        let taps = (0..self.depth.taps).flat_map(|tap| self.tap(row, tap));
+        taps.map(|&code| i64::from(code)).sum()
+    }
+
+    /// The sum of a row and a column, from that of their products and those of their codes.
+    fn sum(&self, column: usize, total: i64, row_sum: i64, column_sum: i32) -> i64 {
+        let zero = i64::from(of(self.zero_points, column).unwrap_or(0));
+        let codes = (self.depth.taps * self.depth.channels) as i64;
+        let column_sum = i64::from(column_sum) - codes * zero;
+        let bias = i64::from(of(self.bias, column).unwrap_or(0));
+        bias + total - zero * row_sum - i64::from(self.zero_point) * column_sum
+    }
+}
+
+/// Writes the sum of a column to where it belongs.
+fn write(output: &mut Output<'_>, at: usize, column: usize, sum: i64) {
+    let scale = |scales: &[f32]| of(scales, column).unwrap_or(0.0);
+    match output {
+        Output::I32(to) => to[at] = sum as i32,
+        Output::F32 { to, scales, bias, then } => {
+            let bias = of(bias, column).unwrap_or(0.0);
+            to[at] = requant::dequantize(sum as f32, scale(scales), bias, *then);
+        }
+        Output::U8 { to, scales, zero_point } => {
+            let zero_point = f32::from(*zero_point);
+            to[at] = requant::requantize(sum as f32, scale(scales), zero_point, 255.0) as u8;
+        }
+        Output::I8 { to, scales, zero_point } => {
+            let zero_point = f32::from(*zero_point) + 128.0;
+            let code = requant::requantize(sum as f32, scale(scales), zero_point, 255.0) as u8;
+            to[at] = (code ^ 128).cast_signed();
+        }
+        Output::U16 { to, scales, zero_point } => {
+            let zero = f32::from(*zero_point);
+            to[at] = requant::requantize(sum as f32, scale(scales), zero, 65_535.0) as u16;
+        }
+    }
+}
+
+/// The element for `column` of a slice with one for each, one for all, or none.
+fn of<T: Copy>(values: &[T], column: usize) -> Option<T> {
+    if let [one] = values { Some(*one) } else { values.get(column).copied() }
+}

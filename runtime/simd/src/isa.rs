@@ -1,0 +1,138 @@
+//! Which instruction set the primitives use.
+
+use std::sync::OnceLock;
+
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod amx;
+#[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+mod amx {
+    /// No other system is asked.
+    pub(super) fn is_granted() -> bool {
+        false
+    }
+}
+
+/// An instruction set that the primitives have forms for, the better one greater.
+///
+/// Who has one, from [`isa()`] or [`Isa::available`], knows that the machine has it: other crates cannot
+/// name one that it may lack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Isa {
+    /// Plain Rust.
+    #[non_exhaustive]
+    Portable,
+    /// x86-64 with AVX2, FMA and F16C.
+    #[non_exhaustive]
+    Avx2,
+    /// x86-64 with AVX-512 F, BW, DQ, VL and VNNI.
+    #[non_exhaustive]
+    Avx512,
+    /// The same, and AMX for products of 8-bit codes.
+    #[non_exhaustive]
+    Amx,
+}
+
+impl Isa {
+    /// Every instruction set that this machine has, the worst first.
+    pub fn available() -> &'static [Self] {
+        let all = &[Self::Portable, Self::Avx2, Self::Avx512, Self::Amx];
+        let best = best(Self::Amx);
+        all.get(..=best as usize).unwrap_or(&all[..1])
+    }
+
+    /// A number that tells them apart, for keys of what is packed for one of them.
+    pub fn code(self) -> usize {
+        self as usize
+    }
+
+    /// Whether vectors have 512 bits.
+    pub fn is_avx512(self) -> bool {
+        self >= Self::Avx512
+    }
+
+    /// Whether products of 8-bit codes go by AMX.
+    pub fn is_amx(self) -> bool {
+        self == Self::Amx
+    }
+
+    /// This one, or the best without AMX.
+    #[must_use]
+    pub fn without_amx(self) -> Self {
+        self.min(Self::Avx512)
+    }
+
+    fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "portable" => Some(Self::Portable),
+            "avx2" => Some(Self::Avx2),
+            "avx512" => Some(Self::Avx512),
+            "amx" => Some(Self::Amx),
+            _ => None,
+        }
+    }
+}
+
+/// The instruction set in use: the best that the machine has, or a lesser one that the environment
+/// variable `UDO_ISA` (`portable`, `avx2`, `avx512`, `amx`) asks for.
+pub fn isa() -> Isa {
+    static CHOSEN: OnceLock<Isa> = OnceLock::new();
+    *CHOSEN.get_or_init(|| {
+        let asked = std::env::var("UDO_ISA").ok().and_then(|name| Isa::from_name(&name));
+        best(asked.unwrap_or(Isa::Amx))
+    })
+}
+
+/// The best that the machine has, but no better than `highest`.
+fn best(highest: Isa) -> Isa {
+    match vectors() {
+        Isa::Avx512 if highest == Isa::Amx && amx::is_granted() => Isa::Amx,
+        vectors => highest.min(vectors),
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn vectors() -> Isa {
+    let avx2 = is_x86_feature_detected!("avx2")
+        && is_x86_feature_detected!("fma")
+        && is_x86_feature_detected!("f16c");
+    let avx512 = avx2
+        && is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512dq")
+        && is_x86_feature_detected!("avx512vl")
+        && is_x86_feature_detected!("avx512vnni");
+    match (avx512, avx2) {
+        (true, _) => Isa::Avx512,
+        (false, true) => Isa::Avx2,
+        (false, false) => Isa::Portable,
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn vectors() -> Isa {
+    Isa::Portable
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_one_in_use_is_one_that_the_machine_has() {
+        assert!(Isa::available().contains(&isa()));
+        assert_eq!(Isa::available().first(), Some(&Isa::Portable));
+    }
+
+    #[test]
+    fn names_are_the_ones_of_the_variable() {
+        assert_eq!(Isa::from_name("avx2"), Some(Isa::Avx2));
+        assert_eq!(Isa::from_name("AVX2"), None);
+    }
+
+    #[test]
+    fn no_better_one_is_used_than_asked_for() {
+        for &isa in Isa::available() {
+            assert_eq!(best(isa), isa);
+        }
+    }
+}

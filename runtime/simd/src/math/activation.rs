@@ -1,0 +1,121 @@
+//! What networks do to a sum before it is stored.
+
+use super::vector::{Simd, Task, on};
+use crate::Isa;
+
+/// A function of one number. All of them hand NaN on.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Activation {
+    /// The number itself.
+    #[default]
+    None,
+    /// At least 0.
+    Relu,
+    /// Between 0 and 6.
+    Relu6,
+    /// At least the first, then at most the second.
+    Clamp(f32, f32),
+    /// `x / (1 + exp(-x))`, within 4 units in the last place or `3e-37`.
+    Silu,
+    /// `x / 2 (1 + erf(x / sqrt 2))`, within `3e-7 |x|`.
+    Gelu,
+}
+
+/// An activation that is more than a clamp.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Curve {
+    Silu,
+    Gelu,
+}
+
+impl Activation {
+    pub(crate) fn clamp(self) -> Option<(f32, f32)> {
+        match self {
+            Self::None | Self::Silu | Self::Gelu => None,
+            Self::Relu => Some((0.0, f32::INFINITY)),
+            Self::Relu6 => Some((0.0, 6.0)),
+            Self::Clamp(low, high) => Some((low, high)),
+        }
+    }
+
+    pub(crate) fn curve(self) -> Option<Curve> {
+        match self {
+            Self::None | Self::Relu | Self::Relu6 | Self::Clamp(..) => None,
+            Self::Silu => Some(Curve::Silu),
+            Self::Gelu => Some(Curve::Gelu),
+        }
+    }
+
+    /// Applies the activation to every lane.
+    #[inline(always)]
+    pub(crate) fn apply<S: Simd>(self, simd: S, sums: &mut [S::F]) {
+        if let Some((low, high)) = self.clamp() {
+            let (low, high) = (simd.splat(low), simd.splat(high));
+            for sum in sums {
+                // With the sum second, NaN stays NaN.
+                *sum = simd.min(high, simd.max(low, *sum));
+            }
+        } else if let Some(curve) = self.curve() {
+            for sum in sums {
+                *sum = curve.of(simd, *sum);
+            }
+        }
+    }
+}
+
+impl Curve {
+    /// The value for every lane.
+    #[inline(always)]
+    pub(crate) fn of<S: Simd>(self, simd: S, x: S::F) -> S::F {
+        match self {
+            Self::Silu => silu(simd, x),
+            Self::Gelu => gelu(simd, x),
+        }
+    }
+
+    /// Applies the curve to each number.
+    pub(crate) fn apply(self, isa: Isa, values: &mut [f32]) {
+        on(isa, OfSlice { curve: self, values });
+    }
+}
+
+struct OfSlice<'a> {
+    curve: Curve,
+    values: &'a mut [f32],
+}
+
+impl Task for OfSlice<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        for values in self.values.chunks_mut(S::LANES) {
+            let len = values.len();
+            // SAFETY: the chunk has `len` values, at most a vector.
+            unsafe {
+                let x = simd.load_head(values.as_ptr(), len, simd.splat(0.0));
+                simd.store_head(values.as_mut_ptr(), len, self.curve.of(simd, x));
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn silu<S: Simd>(simd: S, x: S::F) -> S::F {
+    let minus = simd.sub(simd.splat(0.0), x);
+    simd.div(x, simd.add(simd.splat(1.0), simd.exp(minus)))
+}
+
+/// By Abramowitz and Stegun 7.1.26, which gives 1 - erf directly: the left tail keeps its digits.
+#[inline(always)]
+#[expect(clippy::excessive_precision, reason = "coefficients are as published")]
+fn gelu<S: Simd>(simd: S, x: S::F) -> S::F {
+    let (zero, one) = (simd.splat(0.0), simd.splat(1.0));
+    let z = simd.mul(simd.abs(x), simd.splat(std::f32::consts::FRAC_1_SQRT_2));
+    let t = simd.div(one, simd.fma(simd.splat(0.327_591_1), z, one));
+    let sum =
+        simd.poly(t, [1.061_405_429, -1.453_152_027, 1.421_413_741, -0.284_496_736, 0.254_829_592]);
+    let rest = simd.mul(simd.mul(sum, t), simd.exp(simd.nfma(z, z, zero)));
+    let share = simd.select(simd.lt(x, zero), rest, simd.sub(simd.splat(2.0), rest));
+    simd.mul(simd.mul(simd.splat(0.5), x), share)
+}

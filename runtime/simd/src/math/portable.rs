@@ -1,0 +1,247 @@
+//! Arrays of lanes in plain Rust, which compilers turn into whatever the machine has.
+
+use super::vector::Simd;
+
+const LANES: usize = 8;
+
+/// Plain Rust: needs no feature, so anyone may make the token.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Portable;
+
+#[inline(always)]
+fn each<T: Copy, U: Copy + Default>(x: [T; LANES], f: impl Fn(T) -> U) -> [U; LANES] {
+    let mut y = [U::default(); LANES];
+    let mut i = 0;
+    while i < LANES {
+        y[i] = f(x[i]);
+        i += 1;
+    }
+    y
+}
+
+#[inline(always)]
+fn both<T: Copy, U: Copy + Default>(
+    a: [T; LANES],
+    b: [T; LANES],
+    f: impl Fn(T, T) -> U,
+) -> [U; LANES] {
+    let mut y = [U::default(); LANES];
+    let mut i = 0;
+    while i < LANES {
+        y[i] = f(a[i], b[i]);
+        i += 1;
+    }
+    y
+}
+
+#[inline(always)]
+fn truth(x: bool) -> i32 {
+    -i32::from(x)
+}
+
+#[inline(always)]
+unsafe fn tile<T: Copy>(x: *const T, x_stride: usize, y: *mut T, y_stride: usize) {
+    for i in 0..LANES {
+        for j in 0..LANES {
+            // SAFETY: `i` and `j` lie in the tile that the caller vouches for; elements need not be aligned.
+            unsafe {
+                let value = x.add(i * x_stride + j).read_unaligned();
+                y.add(j * y_stride + i).write_unaligned(value);
+            }
+        }
+    }
+}
+
+impl Simd for Portable {
+    type F = [f32; LANES];
+    type I = [i32; LANES];
+    type M = [i32; LANES];
+
+    const LANES: usize = LANES;
+    const FUSED: bool = false;
+    const TILE4: usize = LANES;
+    const TILE1: usize = LANES;
+    const LONG1: usize = LANES;
+
+    #[inline(always)]
+    fn splat(self, x: f32) -> Self::F {
+        [x; LANES]
+    }
+    #[inline(always)]
+    fn splat_i(self, x: i32) -> Self::I {
+        [x; LANES]
+    }
+    #[inline(always)]
+    unsafe fn load(self, from: *const f32) -> Self::F {
+        // SAFETY: the caller's promise.
+        unsafe { from.cast::<Self::F>().read_unaligned() }
+    }
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f32, x: Self::F) {
+        // SAFETY: the caller's promise.
+        unsafe { to.cast::<Self::F>().write_unaligned(x) }
+    }
+    #[inline(always)]
+    unsafe fn load_head(self, from: *const f32, len: usize, fill: Self::F) -> Self::F {
+        let mut x = fill;
+        for (i, x) in x.iter_mut().enumerate().take(len) {
+            // SAFETY: `i` is below `len`.
+            *x = unsafe { *from.add(i) };
+        }
+        x
+    }
+    #[inline(always)]
+    unsafe fn store_head(self, to: *mut f32, len: usize, x: Self::F) {
+        for (i, x) in x.iter().enumerate().take(len) {
+            // SAFETY: `i` is below `len`.
+            unsafe { *to.add(i) = *x }
+        }
+    }
+    #[inline(always)]
+    unsafe fn load_u8(self, from: *const u8) -> Self::I {
+        // SAFETY: the caller's promise.
+        each(unsafe { from.cast::<[u8; LANES]>().read_unaligned() }, i32::from)
+    }
+    #[inline(always)]
+    unsafe fn load_u16(self, from: *const u16) -> Self::I {
+        // SAFETY: the caller's promise.
+        each(unsafe { from.cast::<[u16; LANES]>().read_unaligned() }, i32::from)
+    }
+    #[inline(always)]
+    unsafe fn store_u8(self, to: *mut u8, x: Self::I) {
+        // SAFETY: the caller's promise.
+        unsafe { to.cast::<[u8; LANES]>().write_unaligned(each(x, |x| x as u8)) }
+    }
+    #[inline(always)]
+    unsafe fn store_u16(self, to: *mut u16, x: Self::I) {
+        // SAFETY: the caller's promise.
+        unsafe { to.cast::<[u16; LANES]>().write_unaligned(each(x, |x| x as u16)) }
+    }
+    #[inline(always)]
+    fn add(self, a: Self::F, b: Self::F) -> Self::F {
+        both(a, b, |a, b| a + b)
+    }
+    #[inline(always)]
+    fn sub(self, a: Self::F, b: Self::F) -> Self::F {
+        both(a, b, |a, b| a - b)
+    }
+    #[inline(always)]
+    fn mul(self, a: Self::F, b: Self::F) -> Self::F {
+        both(a, b, |a, b| a * b)
+    }
+    #[inline(always)]
+    fn div(self, a: Self::F, b: Self::F) -> Self::F {
+        both(a, b, |a, b| a / b)
+    }
+    #[inline(always)]
+    fn fma(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F {
+        self.add(self.mul(a, b), c)
+    }
+    #[inline(always)]
+    fn nfma(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F {
+        self.sub(c, self.mul(a, b))
+    }
+    #[inline(always)]
+    fn sqrt(self, x: Self::F) -> Self::F {
+        each(x, f32::sqrt)
+    }
+    #[inline(always)]
+    fn min(self, a: Self::F, b: Self::F) -> Self::F {
+        both(a, b, |a, b| if a < b { a } else { b })
+    }
+    #[inline(always)]
+    fn max(self, a: Self::F, b: Self::F) -> Self::F {
+        both(a, b, |a, b| if a > b { a } else { b })
+    }
+    #[inline(always)]
+    fn lt(self, a: Self::F, b: Self::F) -> Self::M {
+        both(a, b, |a, b| truth(a < b))
+    }
+    #[inline(always)]
+    fn eq(self, a: Self::F, b: Self::F) -> Self::M {
+        both(a, b, |a, b| truth(a == b))
+    }
+    #[inline(always)]
+    fn select(self, mask: Self::M, yes: Self::F, no: Self::F) -> Self::F {
+        let yes = both(mask, self.bits(yes), |m, x| m & x);
+        self.float(both(yes, both(mask, self.bits(no), |m, x| !m & x), |a, b| a | b))
+    }
+    #[inline(always)]
+    fn any(self, mask: Self::M) -> bool {
+        mask.iter().fold(0, |all, m| all | m) != 0
+    }
+    #[inline(always)]
+    fn bits(self, x: Self::F) -> Self::I {
+        each(x, |x| x.to_bits().cast_signed())
+    }
+    #[inline(always)]
+    fn float(self, x: Self::I) -> Self::F {
+        each(x, |x| f32::from_bits(x.cast_unsigned()))
+    }
+    #[inline(always)]
+    fn int_to_float(self, x: Self::I) -> Self::F {
+        each(x, |x| x as f32)
+    }
+    #[inline(always)]
+    fn add_i(self, a: Self::I, b: Self::I) -> Self::I {
+        both(a, b, i32::wrapping_add)
+    }
+    #[inline(always)]
+    fn sub_i(self, a: Self::I, b: Self::I) -> Self::I {
+        both(a, b, i32::wrapping_sub)
+    }
+    #[inline(always)]
+    fn and(self, a: Self::I, b: Self::I) -> Self::I {
+        both(a, b, |a, b| a & b)
+    }
+    #[inline(always)]
+    fn or(self, a: Self::I, b: Self::I) -> Self::I {
+        both(a, b, |a, b| a | b)
+    }
+    #[inline(always)]
+    fn xor(self, a: Self::I, b: Self::I) -> Self::I {
+        both(a, b, |a, b| a ^ b)
+    }
+    #[inline(always)]
+    fn shl<const BY: u32>(self, x: Self::I) -> Self::I {
+        each(x, |x| x << BY)
+    }
+    #[inline(always)]
+    fn shr<const BY: u32>(self, x: Self::I) -> Self::I {
+        each(x, |x| (x.cast_unsigned() >> BY).cast_signed())
+    }
+    #[inline(always)]
+    fn sar<const BY: u32>(self, x: Self::I) -> Self::I {
+        each(x, |x| x >> BY)
+    }
+    #[inline(always)]
+    fn lt_i(self, a: Self::I, b: Self::I) -> Self::M {
+        both(a, b, |a, b| truth(a < b))
+    }
+    #[inline(always)]
+    fn sum(self, x: Self::F) -> f32 {
+        ((x[0] + x[4]) + (x[2] + x[6])) + ((x[1] + x[5]) + (x[3] + x[7]))
+    }
+    #[inline(always)]
+    fn max_lane(self, x: Self::F) -> f32 {
+        x.into_iter().fold(f32::NEG_INFINITY, |best, x| if x > best { x } else { best })
+    }
+    #[inline(always)]
+    unsafe fn tile4(self, x: *const u32, x_stride: usize, y: *mut u32, y_stride: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { tile(x, x_stride, y, y_stride) }
+    }
+    #[inline(always)]
+    unsafe fn long1(self, x: *const u8, x_stride: usize, y: *mut u8, y_stride: usize) {
+        // SAFETY: the caller's promise: two tiles side by side.
+        unsafe {
+            tile(x, x_stride, y, y_stride);
+            tile(x.add(LANES), x_stride, y.add(LANES * y_stride), y_stride);
+        }
+    }
+    #[inline(always)]
+    unsafe fn tile1(self, x: *const u8, x_stride: usize, y: *mut u8, y_stride: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { tile(x, x_stride, y, y_stride) }
+    }
+}

@@ -1,0 +1,168 @@
+//! The functions against `f64`, over all exponents.
+
+use super::map::{Unary, map, map_in_place};
+use super::{erf, exp, log, rsqrt, sigmoid, tanh, trig};
+use crate::Isa;
+use crate::testing::{Edge, Guarded};
+
+/// Every sign and exponent with the ends of the mantissas and many between, and special values.
+fn sweep() -> Vec<f32> {
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let mut values = Vec::new();
+    for high in 0..512u32 {
+        for low in [0, 1, 2, 0x3f_ffff, 0x40_0000, 0x40_0001, 0x7f_fffe, 0x7f_ffff] {
+            values.push(f32::from_bits(high << 23 | low));
+        }
+        for _ in 0..1500 {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            values.push(f32::from_bits(high << 23 | (state >> 41) as u32));
+        }
+    }
+    // Neighbours of multiples of an eighth turn, where sines and cosines are small or change form.
+    for n in 0..20_000 {
+        let near = (f64::from(n) * std::f64::consts::FRAC_PI_4) as f32;
+        values.extend([near.next_down(), near, near.next_up(), -near]);
+    }
+    // The worst arguments known for reductions of `f32`.
+    values.extend([
+        16_367_173.0 * 2f32.powi(72),
+        5.378_252e36,
+        1.570_796_4,
+        8192.0,
+        8192.001,
+        8191.999,
+    ]);
+    for n in -4000..4000i16 {
+        values.push(f32::from(n) * 0.03);
+    }
+    values
+}
+
+/// The distance to the exact value, in units of the last place that `f32` has there.
+pub(crate) fn ulps(y: f32, exact: f64) -> f64 {
+    if exact.is_nan() || y.is_nan() {
+        return if exact.is_nan() && y.is_nan() { 0.0 } else { f64::INFINITY };
+    }
+    if exact.is_infinite() || exact == 0.0 {
+        return if y.to_bits() == (exact as f32).to_bits() { 0.0 } else { f64::INFINITY };
+    }
+    if exact.abs() >= 2f64.powi(128) {
+        return if y.is_infinite() && (y > 0.0) == (exact > 0.0) { 0.0 } else { f64::INFINITY };
+    }
+    let beyond = 2f64.powi(128).copysign(f64::from(y));
+    let y = if y.is_infinite() { beyond } else { f64::from(y) };
+    let exponent = ((exact.to_bits() >> 52 & 0x7ff) as i32 - 1023).clamp(-126, 127);
+    (y - exact).abs() / 2f64.powi(exponent - 23)
+}
+
+fn check<U: Unary>(op: U, bound: f64, exact: impl Fn(f64) -> f64) {
+    let x = sweep();
+    let mut failures = Vec::new();
+    for &isa in Isa::available() {
+        let mut y = vec![0.0; x.len()];
+        map(isa, op, &x, &mut y);
+        let errors = x.iter().zip(&y).map(|(&x, &y)| (ulps(y, exact(f64::from(x))), x, y));
+        let worst = errors.max_by(|a, b| a.0.total_cmp(&b.0)).unwrap();
+        println!("{isa:?}: {worst:?}");
+        if worst.0 > bound {
+            failures.push((isa, worst));
+        }
+    }
+    assert!(failures.is_empty(), "beyond {bound} ulp: {failures:?}");
+}
+
+/// `2 / sqrt(pi) * exp(-x^2) * sum of 2^n x^(2n+1) / (2n+1)!!`: no term cancels another.
+fn erf_exact(x: f64) -> f64 {
+    if x.is_nan() || x == 0.0 {
+        return x;
+    }
+    if x.abs() > 6.0 {
+        return x.signum();
+    }
+    let (mut term, mut sum, mut n) = (x, x, 1.0);
+    while term.abs() > 1e-18 * sum.abs() {
+        term *= 2.0 * x * x / (2.0 * n + 1.0);
+        sum += term;
+        n += 1.0;
+    }
+    sum * (-x * x).exp() * std::f64::consts::FRAC_2_SQRT_PI
+}
+
+#[test]
+fn exp_is_within_its_error() {
+    check(exp::Exp, 1.1, f64::exp);
+}
+
+#[test]
+fn log_is_within_its_error() {
+    check(log::Log, 1.0, f64::ln);
+}
+
+#[test]
+fn tanh_is_within_its_error() {
+    check(tanh::Tanh, 2.5, f64::tanh);
+}
+
+#[test]
+fn sigmoid_is_within_its_error() {
+    check(sigmoid::Sigmoid, 2.5, |x| {
+        if x < 0.0 { x.exp() / (1.0 + x.exp()) } else { 1.0 / (1.0 + (-x).exp()) }
+    });
+}
+
+#[test]
+fn erf_is_within_its_error() {
+    check(erf::Erf, 1.2, erf_exact);
+}
+
+#[test]
+fn sin_is_within_its_error() {
+    check(trig::Sin, 2.0, f64::sin);
+}
+
+#[test]
+fn cos_is_within_its_error() {
+    check(trig::Cos, 2.0, f64::cos);
+}
+
+#[test]
+fn rsqrt_is_within_its_error() {
+    check(rsqrt::Rsqrt, 1.5, |x| 1.0 / x.sqrt());
+}
+
+#[test]
+fn lengths_end_where_slices_end() {
+    for &isa in Isa::available() {
+        for len in 0..40u8 {
+            let x: Vec<f32> = (0..len).map(|i| f32::from(i) * 0.3).collect();
+            for edge in [Edge::Start, Edge::End] {
+                let from = Guarded::new(&x, edge);
+                let mut to = Guarded::new(&vec![7.0f32; x.len()], edge);
+                map(isa, exp::Exp, &from, &mut to);
+                let mut both = Guarded::new(&x, edge);
+                map_in_place(isa, exp::Exp, &mut both);
+                for (i, x) in x.iter().enumerate() {
+                    assert!(ulps(to[i], f64::from(*x).exp()) < 1.1, "{isa:?} {len} {i}");
+                    assert_eq!(to[i].to_bits(), both[i].to_bits());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn no_function_allocates() {
+    let x = [0.5f32; 77];
+    let mut y = [0.0f32; 77];
+    // Other threads' calls count as well, so one quiet run in many is what shows it.
+    let quiet = (0..100_000).any(|_| {
+        let before = udo_api::guard::thread_heap_calls();
+        super::exp(&x, &mut y);
+        super::sin(&x, &mut y);
+        super::erf_in_place(&mut y);
+        udo_api::guard::thread_heap_calls() == before
+    });
+    assert!(quiet);
+}

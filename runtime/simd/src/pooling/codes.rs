@@ -1,0 +1,417 @@
+//! 8-bit codes over windows.
+
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::{__m256i, __m512i};
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use super::bytes::{Bytes, Quotient};
+use super::fold::{Fold, Folds, suits};
+use super::{Divisor, Image, Job, Window};
+use crate::math::vector::{Simd, Task, on};
+use crate::{Isa, isa};
+
+/// The most lanes of a vector of sums.
+const LANES: usize = 16;
+/// The most taps whose sum is exact in `f32`.
+const MAX_TAPS: usize = (1 << 24) / 255;
+
+/// The greatest code of each window, 0 where no tap lies in the image. Signed codes are unsigned ones
+/// whose highest bit is flipped.
+///
+/// # Panics
+///
+/// As [`super::max_pool`].
+pub fn max_pool_codes(
+    window: &Window,
+    channels: usize,
+    x: Image<'_, u8>,
+    rows: Range<usize>,
+    y: &mut [u8],
+    y_stride: usize,
+) {
+    max_on(isa(), window, channels, x, rows, y, y_stride);
+}
+
+pub(super) fn max_on(
+    isa: Isa,
+    window: &Window,
+    channels: usize,
+    x: Image<'_, u8>,
+    rows: Range<usize>,
+    y: &mut [u8],
+    y_stride: usize,
+) {
+    if let Some(job) = Job::new(window, channels, &x, rows, y.len(), y_stride) {
+        let (x, y) = (x.data.as_ptr(), y.as_mut_ptr());
+        if !in_steps(isa, Maxima, &job, x, y) {
+            // SAFETY: the door has been passed.
+            unsafe { each_maximum(&job, x, y) }
+        }
+    }
+}
+
+/// The average code of each window: the sum as `f32` over the divisor, rounded half to even. The padding
+/// that a divisor counts has the code `padding`, which is the input's code for zero; so have windows with
+/// no tap that counts. Every instruction set gives the same bits.
+///
+/// # Panics
+///
+/// As [`super::max_pool`], or if the window has more than 65793 taps, whose sum may not be exact.
+#[expect(clippy::too_many_arguments, reason = "as `average_pool`, and the code of the padding")]
+pub fn average_pool_codes(
+    window: &Window,
+    channels: usize,
+    x: Image<'_, u8>,
+    divisor: Divisor,
+    padding: u8,
+    rows: Range<usize>,
+    y: &mut [u8],
+    y_stride: usize,
+) {
+    average_on(isa(), window, channels, x, Average { divisor, padding }, rows, y, y_stride);
+}
+
+/// What an average divides by, and the code of the padding.
+#[derive(Clone, Copy)]
+pub(super) struct Average {
+    pub(super) divisor: Divisor,
+    pub(super) padding: u8,
+}
+
+#[expect(clippy::too_many_arguments, reason = "the arguments of `average_pool_codes`")]
+pub(super) fn average_on(
+    isa: Isa,
+    window: &Window,
+    channels: usize,
+    x: Image<'_, u8>,
+    average: Average,
+    rows: Range<usize>,
+    y: &mut [u8],
+    y_stride: usize,
+) {
+    if let Some(job) = Job::new(window, channels, &x, rows, y.len(), y_stride) {
+        assert!(window.taps().is_some_and(|taps| taps <= MAX_TAPS), "taps whose sum is exact");
+        let (x, y) = (x.data.as_ptr(), y.as_mut_ptr());
+        let few = window.taps().is_some_and(|taps| taps <= Quotient::MOST);
+        if !(few && in_steps(isa, average, &job, x, y)) {
+            on(isa, Averages { job, x, y, average });
+        }
+    }
+}
+
+/// An output pixel: its taps in the image, and where they begin.
+struct Pixel {
+    taps: [usize; 3],
+    first: usize,
+    steps: [usize; 3],
+}
+
+impl Pixel {
+    #[inline(always)]
+    fn new(job: &Job<'_>, at: [usize; 3], taps: &[Range<usize>; 3]) -> Self {
+        let (first, steps) = job.first(at, taps);
+        Self { taps: [0, 1, 2].map(|axis| taps[axis].len()), first, steps }
+    }
+
+    /// Where the first tap in the image of row `j` of plane `i` is.
+    #[inline(always)]
+    fn row(&self, i: usize, j: usize) -> usize {
+        self.first + i * self.steps[0] + j * self.steps[1]
+    }
+}
+
+/// What windows of codes come to, for any vector.
+trait Pool: Copy {
+    type On<B: Bytes>: Fold<Item = u8>;
+
+    /// This, of vectors of a kind.
+    fn on<B: Bytes>(self) -> Self::On<B>;
+}
+
+/// The greatest codes.
+#[derive(Clone, Copy)]
+struct Maxima;
+
+impl Pool for Maxima {
+    type On<B: Bytes> = MaximaOf<B>;
+
+    fn on<B: Bytes>(self) -> MaximaOf<B> {
+        MaximaOf(PhantomData)
+    }
+}
+
+impl Pool for Average {
+    type On<B: Bytes> = AveragesOf<B>;
+
+    fn on<B: Bytes>(self) -> AveragesOf<B> {
+        AveragesOf(self, PhantomData)
+    }
+}
+
+#[derive(Clone, Copy)]
+struct MaximaOf<B>(PhantomData<B>);
+
+impl<B: Bytes> Fold for MaximaOf<B> {
+    type Item = u8;
+    type Part = B;
+    type End = ();
+
+    const LEN: usize = B::LEN;
+    const IS_WIDE: bool = B::LEN > 16;
+    const ASSOCIATIVE: bool = true;
+
+    #[inline(always)]
+    unsafe fn none(self) -> B {
+        // SAFETY: the caller's promise.
+        unsafe { B::zero() }
+    }
+    #[inline(always)]
+    unsafe fn load(self, from: *const u8) -> B {
+        // SAFETY: the caller's promise.
+        unsafe { B::load(from) }
+    }
+    #[inline(always)]
+    unsafe fn join(self, one: B, next: B) -> B {
+        // SAFETY: the caller's promise.
+        unsafe { one.max(next) }
+    }
+    #[inline(always)]
+    fn divisor(self) -> Divisor {
+        Divisor::Inside
+    }
+    #[inline(always)]
+    unsafe fn end(self, _: usize, _: usize) {}
+    #[inline(always)]
+    unsafe fn store(self, whole: B, (): (), to: *mut u8) {
+        // SAFETY: the caller's promise.
+        unsafe { whole.store(to) }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct AveragesOf<B>(Average, PhantomData<B>);
+
+impl<B: Bytes> Fold for AveragesOf<B> {
+    type Item = u8;
+    type Part = B::Sums;
+    type End = Quotient;
+
+    const LEN: usize = B::LEN;
+    const IS_WIDE: bool = B::LEN > 16;
+    const ASSOCIATIVE: bool = true;
+
+    #[inline(always)]
+    unsafe fn none(self) -> B::Sums {
+        // SAFETY: the caller's promise.
+        unsafe { B::zero().sums() }
+    }
+    #[inline(always)]
+    unsafe fn load(self, from: *const u8) -> B::Sums {
+        // SAFETY: the caller's promise.
+        unsafe { B::load(from).sums() }
+    }
+    #[inline(always)]
+    unsafe fn join(self, one: B::Sums, next: B::Sums) -> B::Sums {
+        // SAFETY: the caller's promise.
+        unsafe { B::add(one, next) }
+    }
+    #[inline(always)]
+    fn divisor(self) -> Divisor {
+        self.0.divisor
+    }
+    #[inline(always)]
+    unsafe fn end(self, divisor: usize, inside: usize) -> Quotient {
+        Quotient::by(divisor, divisor.saturating_sub(inside) * usize::from(self.0.padding))
+    }
+    #[inline(always)]
+    unsafe fn store(self, whole: B::Sums, end: Quotient, to: *mut u8) {
+        // SAFETY: the caller's promise.
+        unsafe { B::divide(whole, end).store(to) }
+    }
+}
+
+/// Pools a job whose pixels lie where `x` and `y` say, by vectors that it has channels for; whether there
+/// are such.
+fn in_steps(isa: Isa, pool: impl Pool, job: &Job<'_>, x: *const u8, y: *mut u8) -> bool {
+    let best = Isa::available().last().copied().unwrap_or(Isa::Portable);
+    let isa = isa.min(best);
+    #[cfg(target_arch = "x86_64")]
+    if isa >= Isa::Avx512 && job.channels >= <__m512i as Bytes>::LEN {
+        let fold = pool.on::<__m512i>();
+        // SAFETY: the machine has it, as `best` says; the door has been passed.
+        return suits(fold, job) && unsafe { avx512(Folds { fold, job, x, y }) };
+    }
+    #[cfg(target_arch = "x86_64")]
+    if isa >= Isa::Avx2 && job.channels >= <__m256i as Bytes>::LEN {
+        let fold = pool.on::<__m256i>();
+        // SAFETY: as above.
+        return suits(fold, job) && unsafe { avx2(Folds { fold, job, x, y }) };
+    }
+    let fold = pool.on::<[u8; 16]>();
+    if !suits(fold, job) {
+        return false;
+    }
+    // SAFETY: every machine has plain Rust; the door has been passed.
+    unsafe { Folds { fold, job, x, y }.run() }
+    true
+}
+
+/// # Safety
+///
+/// The machine has AVX-512 F and BW, the job suits the fold, and pixels lie where they should.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw")]
+unsafe fn avx512(folds: Folds<'_, impl Fold>) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { folds.run() }
+    true
+}
+
+/// # Safety
+///
+/// The machine has AVX2, the job suits the fold, and pixels lie where they should.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+unsafe fn avx2(folds: Folds<'_, impl Fold>) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { folds.run() }
+    true
+}
+
+/// Any maxima, pixel by pixel.
+///
+/// # Safety
+///
+/// Pixels lie where they should.
+unsafe fn each_maximum(job: &Job<'_>, x: *const u8, y: *mut u8) {
+    let mut to = y;
+    for row in job.rows.0..job.rows.1 {
+        let ([plane, row], mut taps) = job.row(row);
+        for col in 0..job.window.output[2] {
+            taps[2] = job.along(col);
+            let pixel = Pixel::new(job, [plane, row, col], &taps);
+            // SAFETY: the output pixel has so many channels.
+            let best = unsafe { std::slice::from_raw_parts_mut(to, job.channels) };
+            best.fill(0);
+            for i in 0..pixel.taps[0] {
+                for j in 0..pixel.taps[1] {
+                    let mut at = pixel.row(i, j);
+                    for _ in 0..pixel.taps[2] {
+                        let from = x.wrapping_add(at);
+                        // SAFETY: the pixel lies in the image, and has the channels.
+                        let codes = unsafe { std::slice::from_raw_parts(from, job.channels) };
+                        for (best, &code) in best.iter_mut().zip(codes) {
+                            *best = code.max(*best);
+                        }
+                        at = at.wrapping_add(pixel.steps[2]);
+                    }
+                }
+            }
+            to = to.wrapping_add(job.y_stride);
+        }
+    }
+}
+
+/// The averages of a job, whose pixels lie where `x` and `y` say.
+struct Averages<'a> {
+    job: Job<'a>,
+    x: *const u8,
+    y: *mut u8,
+    average: Average,
+}
+
+impl Task for Averages<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let job = &self.job;
+        let mut to = self.y;
+        for row in job.rows.0..job.rows.1 {
+            let ([plane, row], mut taps) = job.row(row);
+            for col in 0..job.window.output[2] {
+                taps[2] = job.along(col);
+                let at = [plane, row, col];
+                let count = self.average.divisor.at(job.window, at, &taps);
+                let inside = taps[0].len() * taps[1].len() * taps[2].len();
+                // With nothing that counts, the divisor is 1 and the only code is the padding's.
+                let padding = count.saturating_sub(inside) as i32 * i32::from(self.average.padding);
+                let (count, inverse) = (count as f32, 1.0 / count as f32);
+                let sum = Sum { pixel: Pixel::new(job, at, &taps), count, inverse, padding };
+                let mut c = 0;
+                while c < job.channels {
+                    self.pool(simd, &sum, c, S::LANES.min(job.channels - c), to);
+                    c += S::LANES;
+                }
+                to = to.wrapping_add(job.y_stride);
+            }
+        }
+    }
+}
+
+/// An output pixel: the divisor and its inverse, and the sum of the padding.
+struct Sum {
+    pixel: Pixel,
+    count: f32,
+    inverse: f32,
+    padding: i32,
+}
+
+impl Sum {
+    /// The codes of sums.
+    #[inline(always)]
+    fn codes<S: Simd>(&self, simd: S, sums: S::I) -> S::I {
+        let sum = simd.int_to_float(simd.add_i(sums, simd.splat_i(self.padding)));
+        let count = simd.splat(self.count);
+        let average = if S::FUSED {
+            // Markstein's correction gives the quotient rounded as a division would.
+            let inverse = simd.splat(self.inverse);
+            let near = simd.mul(sum, inverse);
+            simd.fma(simd.nfma(near, count, sum), inverse, near)
+        } else {
+            simd.div(sum, count)
+        };
+        simd.to_int(average)
+    }
+}
+
+impl Averages<'_> {
+    /// Pools `len` channels from channel `c` on.
+    #[inline(always)]
+    fn pool<S: Simd>(&self, simd: S, sum: &Sum, c: usize, len: usize, to: *mut u8) {
+        let mut sums = simd.splat_i(0);
+        for i in 0..sum.pixel.taps[0] {
+            for j in 0..sum.pixel.taps[1] {
+                let mut at = sum.pixel.row(i, j);
+                for _ in 0..sum.pixel.taps[2] {
+                    let from = self.x.wrapping_add(at + c);
+                    // SAFETY: the pixel lies in the image, and has `len` channels there; the lanes hold a
+                    // vector.
+                    let codes = unsafe {
+                        if len == S::LANES {
+                            simd.load_u8(from)
+                        } else {
+                            let mut lanes = [0; LANES];
+                            lanes.as_mut_ptr().copy_from_nonoverlapping(from, len);
+                            simd.load_u8(lanes.as_ptr())
+                        }
+                    };
+                    sums = simd.add_i(sums, codes);
+                    at = at.wrapping_add(sum.pixel.steps[2]);
+                }
+            }
+        }
+        let codes = sum.codes(simd, sums);
+        // SAFETY: the output pixel has `len` channels of the vector; the lanes hold one.
+        unsafe {
+            if len == S::LANES {
+                simd.store_u8(to.add(c), codes);
+            } else {
+                let mut lanes = [0; LANES];
+                simd.store_u8(lanes.as_mut_ptr(), codes);
+                to.add(c).copy_from_nonoverlapping(lanes.as_ptr(), len);
+            }
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! `f32` over windows.
+
+use std::ops::Range;
+
+use super::fold::{Fold, Folds, suits};
+use super::{Divisor, Image, Job, Window, place};
+use crate::math::vector::{Simd, Task, on};
+use crate::{Isa, isa};
+
+/// Vectors that are pooled at the same time.
+const VECTORS: usize = 4;
+
+/// The greatest of each window; a NaN if there is one, as in ONNX's reference and numpy, and minus
+/// infinity where no tap lies in the image.
+///
+/// # Panics
+///
+/// If a slice is too short, pixels overlap, rows are not the window's, a dilation is 0, or a position is
+/// beyond what `usize` holds.
+pub fn max_pool(
+    window: &Window,
+    channels: usize,
+    x: Image<'_, f32>,
+    rows: Range<usize>,
+    y: &mut [f32],
+    y_stride: usize,
+) {
+    pool_on(isa(), window, channels, x, None, rows, y, y_stride);
+}
+
+/// The average of each window, 0 where no tap lies in the image. Taps are added in `f32`, in a sequence
+/// that the window and the channels decide, and the rows asked for do not.
+///
+/// # Panics
+///
+/// As [`max_pool`].
+pub fn average_pool(
+    window: &Window,
+    channels: usize,
+    x: Image<'_, f32>,
+    divisor: Divisor,
+    rows: Range<usize>,
+    y: &mut [f32],
+    y_stride: usize,
+) {
+    pool_on(isa(), window, channels, x, Some(divisor), rows, y, y_stride);
+}
+
+/// The average with a divisor, or else the greatest.
+#[expect(clippy::too_many_arguments, reason = "the arguments of `average_pool`, and the form")]
+pub(super) fn pool_on(
+    isa: Isa,
+    window: &Window,
+    channels: usize,
+    x: Image<'_, f32>,
+    divisor: Option<Divisor>,
+    rows: Range<usize>,
+    y: &mut [f32],
+    y_stride: usize,
+) {
+    let Some(job) = Job::new(window, channels, &x, rows, y.len(), y_stride) else { return };
+    let (x, y) = (x.data.as_ptr(), y.as_mut_ptr());
+    match divisor {
+        None => on(isa, Rows::<true> { job, x, y, divisor: Divisor::Inside }),
+        Some(divisor) => on(isa, Rows::<false> { job, x, y, divisor }),
+    }
+}
+
+/// The rows of a job, whose pixels lie where `x` and `y` say.
+struct Rows<'a, const MAX: bool> {
+    job: Job<'a>,
+    x: *const f32,
+    y: *mut f32,
+    divisor: Divisor,
+}
+
+impl<const MAX: bool> Task for Rows<'_, MAX> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let job = &self.job;
+        let fold = FloatFold::<S, MAX> { simd, divisor: self.divisor };
+        // Where windows share less than half, a buffer costs more than what it saves.
+        if suits(fold, job) && job.window.strides[2] < job.window.kernel[2].div_ceil(2) {
+            // SAFETY: who has `simd` has the instructions; the door has been passed.
+            unsafe { Folds { fold, job, x: self.x, y: self.y }.run() }
+            return;
+        }
+        let mut to = self.y;
+        for row in job.rows.0..job.rows.1 {
+            let ([plane, row], mut taps) = job.row(row);
+            for col in 0..job.window.output[2] {
+                taps[2] = job.along(col);
+                let at = [plane, row, col];
+                let count = self.divisor.at(job.window, at, &taps);
+                let pixel = Pixel { at, taps: &taps, count };
+                let mut c = 0;
+                while c + VECTORS * S::LANES <= job.channels {
+                    self.pool::<S, VECTORS>(simd, &pixel, c, S::LANES, to);
+                    c += VECTORS * S::LANES;
+                }
+                while c < job.channels {
+                    self.pool::<S, 1>(simd, &pixel, c, S::LANES.min(job.channels - c), to);
+                    c += S::LANES;
+                }
+                to = to.wrapping_add(job.y_stride);
+            }
+        }
+    }
+}
+
+/// Vectors of a window's taps, and what the average divides by.
+#[derive(Clone, Copy)]
+struct FloatFold<S, const MAX: bool> {
+    simd: S,
+    divisor: Divisor,
+}
+
+impl<S: Simd, const MAX: bool> Fold for FloatFold<S, MAX> {
+    type Item = f32;
+    type Part = S::F;
+    /// The inverse of the divisor in two parts, both above 0; or the divisor.
+    type End = [S::F; 2];
+
+    const LEN: usize = S::LANES;
+    const IS_WIDE: bool = S::FUSED;
+    const ASSOCIATIVE: bool = MAX;
+
+    #[inline(always)]
+    unsafe fn none(self) -> S::F {
+        self.simd.splat(if MAX { f32::NEG_INFINITY } else { 0.0 })
+    }
+    #[inline(always)]
+    unsafe fn load(self, from: *const f32) -> S::F {
+        // SAFETY: the caller's promise.
+        unsafe { self.simd.load(from) }
+    }
+    #[inline(always)]
+    unsafe fn join(self, one: S::F, next: S::F) -> S::F {
+        if MAX { max(self.simd, next, one) } else { self.simd.add(one, next) }
+    }
+    #[inline(always)]
+    fn divisor(self) -> Divisor {
+        self.divisor
+    }
+    #[inline(always)]
+    unsafe fn end(self, divisor: usize, _: usize) -> Self::End {
+        let inverse = 1.0 / divisor as f64;
+        // With both of them above 0, infinity remains what it is.
+        let high = (inverse as f32).next_down();
+        let low = (inverse - f64::from(high)) as f32;
+        let parts = if S::FUSED { [high, low] } else { [divisor as f32, 0.0] };
+        parts.map(|part| self.simd.splat(part))
+    }
+    #[inline(always)]
+    unsafe fn store(self, whole: S::F, [high, low]: Self::End, to: *mut f32) {
+        let simd = self.simd;
+        let y = if MAX {
+            whole
+        } else if S::FUSED {
+            simd.fma(whole, high, simd.mul(whole, low))
+        } else {
+            simd.div(whole, high)
+        };
+        // SAFETY: the caller's promise.
+        unsafe { simd.store(to, y) }
+    }
+}
+
+/// An output pixel: its taps in the image, and what its average divides by.
+struct Pixel<'a> {
+    at: [usize; 3],
+    taps: &'a [Range<usize>; 3],
+    count: usize,
+}
+
+impl<const MAX: bool> Rows<'_, MAX> {
+    /// Pools `V` vectors from channel `c` on, the last one of `len` channels.
+    #[inline(always)]
+    fn pool<S: Simd, const V: usize>(
+        &self,
+        simd: S,
+        pixel: &Pixel<'_>,
+        c: usize,
+        len: usize,
+        to: *mut f32,
+    ) {
+        let (job, window) = (&self.job, self.job.window);
+        let start = simd.splat(if MAX { f32::NEG_INFINITY } else { 0.0 });
+        let mut pooled = [start; V];
+        let [planes, rows, cols] = pixel.taps;
+        for i in planes.clone() {
+            let plane = place::pixel(window, 0, pixel.at[0], i) * window.input[1];
+            for j in rows.clone() {
+                let row = (plane + place::pixel(window, 1, pixel.at[1], j)) * window.input[2];
+                for k in cols.clone() {
+                    let index = row + place::pixel(window, 2, pixel.at[2], k);
+                    let from = self.x.wrapping_add(index * job.x_stride + c);
+                    for (v, pooled) in pooled.iter_mut().enumerate() {
+                        // SAFETY: the pixel lies in the image, and has `len` channels there.
+                        let x = unsafe {
+                            let from = from.add(v * S::LANES);
+                            if len == S::LANES {
+                                simd.load(from)
+                            } else {
+                                simd.load_head(from, len, start)
+                            }
+                        };
+                        *pooled = if MAX { max(simd, x, *pooled) } else { simd.add(x, *pooled) };
+                    }
+                }
+            }
+        }
+        for (v, pooled) in pooled.iter().enumerate() {
+            let count = simd.splat(pixel.count as f32);
+            let y = if MAX { *pooled } else { simd.div(*pooled, count) };
+            // SAFETY: the output pixel has `len` channels of the vector.
+            unsafe {
+                let to = to.add(c + v * S::LANES);
+                if len == S::LANES { simd.store(to, y) } else { simd.store_head(to, len, y) }
+            }
+        }
+    }
+}
+
+/// The greater one, or the NaN.
+#[inline(always)]
+fn max<S: Simd>(simd: S, x: S::F, best: S::F) -> S::F {
+    // `best` where either is a NaN.
+    let greater = simd.max(x, best);
+    simd.select(simd.eq(x, x), greater, x)
+}

@@ -1,0 +1,42 @@
+//! Sums of 8-bit codes, four to a lane.
+
+use crate::math::vector::Simd;
+
+/// Sums of vectors of four codes per lane, without a shuffle: those of the second and fourth codes in
+/// 16 bits each, and those of all four codes as if each vector were of 32-bit numbers, modulo 2^32, of
+/// which the others are what is left.
+#[derive(Clone, Copy)]
+pub(super) struct Quads<S: Simd> {
+    all: S::I,
+    odd: S::I,
+}
+
+impl<S: Simd> Quads<S> {
+    /// The most codes whose sum fits 16 bits.
+    pub(super) const MOST: usize = 257;
+
+    #[inline(always)]
+    pub(super) fn new(simd: S) -> Self {
+        Self { all: simd.splat_i(0), odd: simd.splat_i(0) }
+    }
+
+    #[inline(always)]
+    pub(super) fn add(&mut self, simd: S, codes: S::I) {
+        let odd = simd.and(simd.shr::<8>(codes), simd.splat_i(0x00ff_00ff));
+        self.all = simd.add_i(self.all, codes);
+        self.odd = simd.add_i(self.odd, odd);
+    }
+
+    /// The sums of the first codes of each lane, of the second ones, and so on.
+    #[inline(always)]
+    pub(super) fn sums(self, simd: S) -> [S::I; 4] {
+        let even = simd.sub_i(self.all, simd.shl::<8>(self.odd));
+        let low = simd.splat_i(0xffff);
+        [
+            simd.and(even, low),
+            simd.and(self.odd, low),
+            simd.shr::<16>(even),
+            simd.shr::<16>(self.odd),
+        ]
+    }
+}

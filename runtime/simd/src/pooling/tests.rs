@@ -1,0 +1,368 @@
+//! Every form against values of `f64` or `i64`, on fenced memory.
+
+use super::bytes::{Bytes, Quotient};
+use super::codes::{Average, average_on, max_on};
+use super::float::pool_on;
+use super::global::{global_average_on, global_sums_on};
+use super::*;
+use crate::Isa;
+use crate::testing::Guarded;
+use crate::testing::noise;
+
+const CHANNELS: &[usize] = &[1, 3, 7, 8, 9, 16, 17, 33, 63, 64, 65, 128, 131, 259];
+
+fn windows() -> Vec<Window> {
+    let plain = Window::square([7, 9], 3, 2, 1);
+    let mut windows: Vec<Window> =
+        [(1, 1, 0), (2, 2, 0), (3, 2, 1), (3, 1, 1), (5, 3, 2), (5, 2, 2)]
+            .into_iter()
+            .flat_map(|(kernel, stride, pad)| {
+                [[1, 1], [6, 5], [9, 12]].map(|side| Window::square(side, kernel, stride, pad))
+            })
+            .collect();
+    windows.extend([
+        plain,
+        Window { output: [1, 5, 6], ..plain },
+        Window { dilations: [1, 2, 3], pads: [0, 2, 3], output: [1, 4, 5], ..plain },
+        // Windows without a tap in the image.
+        Window { pads: [0, 5, 4], output: [1, 8, 8], ..plain },
+        // More columns than a buffer holds, and then more in a single window.
+        Window::square([5, 140], 3, 1, 1),
+        Window::square([4, 290], 3, 2, 1),
+        Window { dilations: [1, 1, 40], output: [1, 5, 12], ..Window::square([5, 90], 3, 1, 1) },
+        // Windows that leave columns out.
+        Window::square([9, 8], 1, 2, 0),
+        Window::square([9, 10], 2, 5, 1),
+        // Many taps, and more than 16 bits hold the sum of.
+        Window::square([12, 13], 6, 3, 2),
+        Window::square([18, 17], 17, 1, 2),
+        Window { output: [1, 0, 4], ..plain },
+        Window { input: [1, 4, 0], ..plain },
+        Window {
+            input: [3, 4, 5],
+            output: [2, 4, 3],
+            kernel: [2, 3, 3],
+            strides: [1, 1, 2],
+            dilations: [2, 1, 1],
+            pads: [1, 1, 1],
+        },
+    ]);
+    windows
+}
+
+/// The pixels in the image of each window of some rows, and the taps in the image or its padding.
+fn pixels(window: &Window, rows: Range<usize>, behind: [usize; 3]) -> Vec<(Vec<usize>, usize)> {
+    let [_, height, width] = window.output;
+    let [depth, tall, wide] = window.kernel;
+    let mut all = Vec::new();
+    for (row, col) in rows.flat_map(|row| (0..width).map(move |col| (row, col))) {
+        let at = [row / height, row % height, col];
+        let (mut inside, mut padded) = (Vec::new(), 0);
+        for tap in 0..depth * tall * wide {
+            let tap = [tap / (tall * wide), tap / wide % tall, tap % wide];
+            let pixel = window.pixel(at, tap);
+            if pixel != crate::indirect::OUTSIDE {
+                inside.push(pixel as usize);
+            }
+            padded += usize::from((0..3).all(|i| {
+                at[i] * window.strides[i] + tap[i] * window.dilations[i]
+                    < window.pads[i] + window.input[i] + behind[i]
+            }));
+        }
+        all.push((inside, padded));
+    }
+    all
+}
+
+fn len(pixels: usize, stride: usize, channels: usize) -> usize {
+    if pixels == 0 { 0 } else { (pixels - 1) * stride + channels }
+}
+
+fn check(window: &Window, channels: usize, gap: usize, rows: Range<usize>) {
+    let (x_stride, y_stride) = (channels + gap, channels + 2 * gap);
+    let x_len = len(window.input_len().unwrap(), x_stride, channels);
+    let mut x = Guarded::of(&noise(x_len));
+    let x_codes: Vec<u8> = x.iter().map(|x| (x * 127.0 + 128.0) as u8).collect();
+    let mut x_codes = Guarded::of(&x_codes);
+    let behind = [0, 1, 2];
+    let wanted = pixels(window, rows.clone(), behind);
+    let y_len = len(wanted.len(), y_stride, channels);
+    for &isa in Isa::available() {
+        for divisor in [None, Some(Divisor::Inside), Some(Divisor::Padded(behind))] {
+            let mut y = Guarded::of(&vec![-7.5; y_len]);
+            let image = Image { data: x.slice(), stride: x_stride };
+            pool_on(isa, window, channels, image, divisor, rows.clone(), y.slice(), y_stride);
+            let mut y_codes = Guarded::of(&vec![99; y_len]);
+            let image = Image { data: x_codes.slice(), stride: x_stride };
+            let (rows, to) = (rows.clone(), y_codes.slice());
+            match divisor {
+                None => max_on(isa, window, channels, image, rows, to, y_stride),
+                Some(divisor) => {
+                    let average = Average { divisor, padding: 77 };
+                    average_on(isa, window, channels, image, average, rows, to, y_stride);
+                }
+            }
+            for (at, (&found, &code)) in y.iter().zip(y_codes.iter()).enumerate() {
+                let (pixel, c) = (at / y_stride, at % y_stride);
+                let label = (isa, divisor, pixel, c, window);
+                if c >= channels {
+                    assert_eq!((found.to_bits(), code), ((-7.5f32).to_bits(), 99), "{label:?}");
+                    continue;
+                }
+                let (inside, padded) = &wanted[pixel];
+                let values = inside.iter().map(|i| x[i * x_stride + c]);
+                let codes = inside.iter().map(|i| x_codes[i * x_stride + c]);
+                let count = match divisor {
+                    None => {
+                        let most = values.fold(f32::NEG_INFINITY, f32::max);
+                        assert_eq!(found.to_bits(), most.to_bits(), "{label:?}");
+                        assert_eq!(code, codes.max().unwrap_or(0), "{label:?}");
+                        continue;
+                    }
+                    Some(Divisor::Inside) => inside.len(),
+                    Some(Divisor::Padded(_)) => *padded,
+                };
+                let sum: f64 = values.map(f64::from).sum();
+                let right = sum / count.max(1) as f64;
+                assert!((f64::from(found) - right).abs() < 3e-6, "{label:?}: {found}, not {right}");
+                let sum: i64 = codes.map(i64::from).sum();
+                let sum = sum + (count.max(1) - inside.len()) as i64 * 77;
+                let right = (sum as f64 / count.max(1) as f64).round_ties_even();
+                assert_eq!(i64::from(code), right as i64, "{label:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn windows_are_pooled() {
+    for window in windows() {
+        for &channels in CHANNELS {
+            let rows = 0..window.output[0] * window.output[1];
+            check(&window, channels, channels % 3, rows);
+        }
+    }
+}
+
+#[test]
+fn rows_are_the_ones_asked_for() {
+    let window = Window::square([9, 5], 3, 2, 1);
+    for start in 0..=5 {
+        for end in start..=5 {
+            check(&window, 20, 1, start..end);
+        }
+    }
+}
+
+#[test]
+fn a_nan_is_the_greatest_wherever_it_is() {
+    let window = Window::square([3, 3], 3, 1, 1);
+    for &isa in Isa::available() {
+        for channels in [5, 16, 70] {
+            for place in 0..9 {
+                let mut x = noise(9 * channels);
+                x[place * channels + channels - 1] = f32::NAN;
+                x[place * channels] = f32::INFINITY;
+                let mut y = vec![0.0; 9 * channels];
+                let image = Image { data: &x, stride: channels };
+                pool_on(isa, &window, channels, image, None, 0..3, &mut y, channels);
+                for (i, y) in y.iter().enumerate() {
+                    let (pixel, c) = (i / channels, i % channels);
+                    let near =
+                        (pixel / 3).abs_diff(place / 3) < 2 && (pixel % 3).abs_diff(place % 3) < 2;
+                    assert_eq!(y.is_nan(), near && c == channels - 1, "{isa:?}");
+                    assert_eq!(y.is_infinite(), near && c == 0, "{isa:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn whole_images_are_averaged() {
+    for &isa in Isa::available() {
+        for &channels in CHANNELS {
+            for pixels in [0, 1, 2, 49, 63, 64, 65, 1000] {
+                for gap in [0, 3] {
+                    let stride = channels + gap;
+                    let mut x = Guarded::of(&noise(len(pixels, stride, channels)));
+                    let codes: Vec<u8> = x.iter().map(|x| (x * 127.0 + 128.0) as u8).collect();
+                    let mut codes = Guarded::of(&codes);
+                    let mut y = Guarded::of(&vec![0.0; channels]);
+                    let mut sums = Guarded::of(&vec![0; channels]);
+                    let image = Image { data: x.slice(), stride };
+                    global_average_on(isa, image, pixels, y.slice());
+                    let image = Image { data: codes.slice(), stride };
+                    global_sums_on(isa, image, pixels, sums.slice());
+                    for c in 0..channels {
+                        let all = (0..pixels).map(|i| f64::from(x[i * stride + c]));
+                        let wanted = all.sum::<f64>() / pixels as f64;
+                        let apart = (f64::from(y[c]) - wanted).abs();
+                        assert!(apart < 1e-5 || pixels == 0 && y[c].is_nan(), "{isa:?}");
+                        let all = (0..pixels).map(|i| u32::from(codes[i * stride + c]));
+                        assert_eq!(sums[c], all.sum::<u32>(), "{isa:?}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn halves_are_rounded_to_even() {
+    let window = Window::square([1, 2], 2, 2, 0);
+    let window = Window { kernel: [1, 1, 2], output: [1, 1, 1], ..window };
+    for (codes, wanted) in [([0, 1], 0), ([1, 2], 2), ([2, 3], 2), ([254, 255], 254)] {
+        let mut y = [0];
+        let x = Image { data: &codes, stride: 1 };
+        average_pool_codes(&window, 1, x, Divisor::Inside, 0, 0..1, &mut y, 1);
+        assert_eq!(y, [wanted]);
+    }
+}
+
+#[test]
+fn sums_are_divided_as_codes_are() {
+    for divisor in 1..=Quotient::MOST {
+        for sum in 0..=255 * divisor {
+            let padding = sum % 77;
+            let quotient = Quotient::by(divisor, padding);
+            let wanted = (sum as f32 / divisor as f32).round_ties_even() as u8;
+            // SAFETY: plain Rust, which reads and writes no memory.
+            let found = unsafe { <[u8; 1]>::divide([(sum - padding) as u16], quotient) };
+            assert_eq!(found, [wanted], "{sum} / {divisor}");
+        }
+    }
+}
+
+#[test]
+fn vectors_are_divided_as_codes_are() {
+    let channels = 100;
+    for divisor in 1..=Quotient::MOST {
+        let (input, kernel) = ([1, 1, divisor], [1, 1, divisor]);
+        let window = Window { input, kernel, output: [1; 3], ..Window::square([1, 1], 1, 1, 0) };
+        // Sums from none to all.
+        let sum = |channel: usize| 255 * divisor * channel / (channels - 1);
+        let codes: Vec<u8> = (0..divisor)
+            .flat_map(|pixel| (0..channels).map(move |c| (pixel, c)))
+            .map(|(pixel, c)| sum(c).saturating_sub(255 * pixel).min(255) as u8)
+            .collect();
+        for &isa in Isa::available() {
+            let mut y = [0; 100];
+            let image = Image { data: &codes, stride: channels };
+            let average = Average { divisor: Divisor::Inside, padding: 0 };
+            average_on(isa, &window, channels, image, average, 0..1, &mut y, channels);
+            for (c, &y) in y.iter().enumerate() {
+                let wanted = (sum(c) as f32 / divisor as f32).round_ties_even() as u8;
+                assert_eq!(y, wanted, "{isa:?} {} / {divisor}", sum(c));
+            }
+        }
+    }
+}
+
+#[test]
+fn infinities_are_averaged_as_they_are() {
+    let window = Window::square([2, 3], 2, 1, 0);
+    for &isa in Isa::available() {
+        for value in [f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 3.0] {
+            let (x, mut y) = (vec![value; 6 * 20], vec![0.0; 2 * 20]);
+            let image = Image { data: &x, stride: 20 };
+            pool_on(isa, &window, 20, image, Some(Divisor::Inside), 0..1, &mut y, 20);
+            assert!(
+                y.iter().all(|y| y.to_bits() == value.to_bits() || (y.is_nan() && value.is_nan())),
+                "{isa:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn slices_too_short_are_refused() {
+    let window = Window::square([4, 5], 3, 1, 1);
+    let refused = |x: usize, y: usize, rows: Range<usize>| {
+        std::panic::catch_unwind(|| {
+            let image = Image { data: &vec![0.0; x], stride: 6 };
+            max_pool(&window, 6, image, rows.clone(), &mut vec![0.0; y], 6);
+        })
+        .is_err()
+    };
+    assert!(!refused(120, 120, 0..4));
+    assert!(refused(119, 120, 0..4));
+    assert!(refused(120, 119, 0..4));
+    assert!(refused(120, 120, 0..5));
+    let global = std::panic::catch_unwind(|| {
+        global_average(Image { data: &[0.0; 11], stride: 4 }, 3, &mut [0.0; 4]);
+    });
+    assert!(global.is_err());
+}
+
+#[test]
+fn pooling_makes_no_thread_heap_calls() {
+    let window = Window::square([6, 6], 3, 1, 1);
+    let (x, codes) = (noise(36 * 70), vec![9; 36 * 70]);
+    let (mut y, mut y_codes, mut sums) = (vec![0.0; 36 * 70], vec![0; 36 * 70], vec![0; 70]);
+    for &isa in Isa::available() {
+        // Other tests call the heap meanwhile, should the count not be this thread's own.
+        let quiet = (0..1000).any(|_| {
+            let before = udo_api::guard::thread_heap_calls();
+            let image = Image { data: &x, stride: 70 };
+            pool_on(isa, &window, 70, image, None, 0..6, &mut y, 70);
+            pool_on(isa, &window, 70, image, Some(Divisor::Inside), 0..6, &mut y, 70);
+            global_average_on(isa, image, 36, &mut y[..70]);
+            let image = Image { data: &codes, stride: 70 };
+            max_on(isa, &window, 70, image, 0..6, &mut y_codes, 70);
+            let average = Average { divisor: Divisor::Inside, padding: 0 };
+            average_on(isa, &window, 70, image, average, 0..6, &mut y_codes, 70);
+            global_sums_on(isa, image, 36, &mut sums);
+            udo_api::guard::thread_heap_calls() == before
+        });
+        assert!(quiet, "each of many poolings called the heap");
+    }
+}
+
+#[test]
+fn the_stride_of_a_single_pixel_does_not_matter() {
+    let window = Window::square([1, 1], 1, 1, 0);
+    let codes: [u8; 70] = std::array::from_fn(|i| i as u8);
+    for &isa in Isa::available() {
+        let mut y = [0; 70];
+        let image = Image { data: &codes, stride: 0 };
+        max_on(isa, &window, 70, image, 0..1, &mut y, 0);
+        assert_eq!(y, codes, "{isa:?}");
+        let mut y = [0; 70];
+        let average = Average { divisor: Divisor::Inside, padding: 0 };
+        average_on(isa, &window, 70, image, average, 0..1, &mut y, 0);
+        assert_eq!(y, codes, "{isa:?}");
+    }
+}
+
+#[test]
+fn sums_of_no_channel_end() {
+    global_sums(Image { data: &[], stride: 0 }, usize::MAX, &mut []);
+}
+
+#[test]
+fn what_no_tap_takes_may_lie_beyond_memory() {
+    let image = [3; 70];
+    let numbers = image.map(f32::from);
+    let one = Window::square([1, 1], 1, 1, 0);
+    let taps = |kernel, dilation| Window {
+        kernel: [1, 1, kernel],
+        dilations: [1, 1, dilation],
+        ..Window::square([1, 1], 1, 1, 0)
+    };
+    // The second window is behind the image.
+    let two = Window { output: [1, 1, 2], ..one };
+    for window in [two, taps(1, usize::MAX - 5), taps(2, usize::MAX), taps(3, usize::MAX / 2)] {
+        let count = window.output[2];
+        for &isa in Isa::available() {
+            let (mut y, mut y_codes) = (vec![0.0; count * 70], vec![0; count * 70]);
+            let x = Image { data: &numbers, stride: usize::MAX };
+            pool_on(isa, &window, 70, x, None, 0..1, &mut y, 70);
+            let wanted = [&numbers[..], &[f32::NEG_INFINITY; 70]].concat();
+            assert_eq!(y, wanted[..y.len()], "{isa:?} {window:?}");
+            let x = Image { data: &image, stride: usize::MAX };
+            max_on(isa, &window, 70, x, 0..1, &mut y_codes, 70);
+            assert_eq!(y_codes, [image, [0; 70]].concat()[..y_codes.len()], "{isa:?} {window:?}");
+        }
+    }
+}

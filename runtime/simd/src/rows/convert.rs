@@ -1,0 +1,147 @@
+//! Conversions between `f32` and the halves, and the loop that all conversions share.
+
+use crate::math::vector::{Simd, Task, on};
+use crate::{Isa, isa};
+
+/// A conversion of one vector.
+pub(super) trait Convert: Copy {
+    type X: Copy + Default;
+    type Y: Copy + Default;
+
+    /// Must be `#[inline(always)]`.
+    ///
+    /// # Safety
+    /// `S::LANES` elements are readable at `x` and writable at `y`.
+    unsafe fn step<S: Simd>(self, simd: S, x: *const Self::X, y: *mut Self::Y);
+}
+
+struct Each<'a, C: Convert> {
+    op: C,
+    x: &'a [C::X],
+    y: &'a mut [C::Y],
+}
+
+impl<C: Convert> Task for Each<'_, C> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let len = self.x.len().min(self.y.len());
+        let whole = len - len % S::LANES;
+        let (x, y) = (self.x.as_ptr(), self.y.as_mut_ptr());
+        let mut i = 0;
+        while i < whole {
+            // The processor reads ahead what is loaded, but not enough of what is stored.
+            simd.prefetch(y.wrapping_add(i + 8 * S::LANES).cast_const().cast());
+            // SAFETY: a vector from `i` on lies within `len`.
+            unsafe { self.op.step(simd, x.add(i), y.add(i)) }
+            i += S::LANES;
+        }
+        let (mut from, mut to) = ([C::X::default(); 16], [C::Y::default(); 16]);
+        for (from, x) in from.iter_mut().zip(self.x.iter().take(len).skip(whole)) {
+            *from = *x;
+        }
+        if whole < len {
+            // SAFETY: a vector has 16 lanes at most.
+            unsafe { self.op.step(simd, from.as_ptr(), to.as_mut_ptr()) }
+        }
+        for (y, to) in self.y.iter_mut().take(len).skip(whole).zip(to) {
+            *y = to;
+        }
+    }
+}
+
+pub(super) fn convert<C: Convert>(isa: Isa, op: C, x: &[C::X], y: &mut [C::Y]) {
+    debug_assert_eq!(x.len(), y.len(), "slices of one length");
+    on(isa, Each { op, x, y });
+}
+
+/// The bits of IEEE 754 halves as `f32`, exactly.
+pub fn f16_to_f32(x: &[u16], y: &mut [f32]) {
+    convert(isa(), FromF16, x, y);
+}
+
+/// `f32` as the bits of IEEE 754 halves: the nearest, ties to even; too large ones are infinite.
+pub fn f32_to_f16(x: &[f32], y: &mut [u16]) {
+    convert(isa(), ToF16, x, y);
+}
+
+/// The bits of bfloat16 as `f32`, exactly.
+pub fn bf16_to_f32(x: &[u16], y: &mut [f32]) {
+    convert(isa(), FromBf16, x, y);
+}
+
+/// `f32` as the bits of bfloat16: the nearest, ties to even; NaNs become quiet.
+pub fn f32_to_bf16(x: &[f32], y: &mut [u16]) {
+    convert(isa(), ToBf16, x, y);
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FromF16;
+
+impl Convert for FromF16 {
+    type X = u16;
+    type Y = f32;
+
+    #[inline(always)]
+    unsafe fn step<S: Simd>(self, simd: S, x: *const u16, y: *mut f32) {
+        // SAFETY: the caller's promise.
+        let values = unsafe { simd.load_f16(x) };
+        // SAFETY: as above.
+        unsafe { simd.store(y, values) }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ToF16;
+
+impl Convert for ToF16 {
+    type X = f32;
+    type Y = u16;
+
+    #[inline(always)]
+    unsafe fn step<S: Simd>(self, simd: S, x: *const f32, y: *mut u16) {
+        // SAFETY: the caller's promise.
+        let values = unsafe { simd.load(x) };
+        // SAFETY: as above.
+        unsafe { simd.store_f16(y, values) }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FromBf16;
+
+impl Convert for FromBf16 {
+    type X = u16;
+    type Y = f32;
+
+    #[inline(always)]
+    unsafe fn step<S: Simd>(self, simd: S, x: *const u16, y: *mut f32) {
+        // SAFETY: the caller's promise.
+        let values = unsafe { simd.load_u16(x) };
+        // SAFETY: as above.
+        unsafe { simd.store(y, simd.float(simd.shl::<16>(values))) }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ToBf16;
+
+impl Convert for ToBf16 {
+    type X = f32;
+    type Y = u16;
+
+    #[inline(always)]
+    unsafe fn step<S: Simd>(self, simd: S, x: *const f32, y: *mut u16) {
+        // SAFETY: the caller's promise.
+        let bits = simd.bits(unsafe { simd.load(x) });
+        let high = simd.shr::<16>(bits);
+        let odd = simd.and(high, simd.splat_i(1));
+        let rounded = simd.shr::<16>(simd.add_i(simd.add_i(bits, simd.splat_i(0x7fff)), odd));
+        let size = simd.and(bits, simd.splat_i(i32::MAX));
+        let is_nan = simd.lt_i(simd.splat_i(0x7f80_0000), size);
+        let y_bits = simd.select_i(is_nan, simd.or(high, simd.splat_i(0x40)), rounded);
+        // SAFETY: the caller's promise.
+        unsafe { simd.store_u16(y, y_bits) }
+    }
+}

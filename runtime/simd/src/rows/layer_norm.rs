@@ -1,0 +1,415 @@
+//! Layer norm over the last axis, in three stages: the mean, the deviations from it, the result.
+//!
+//! The sums that end a stage take longer than a short row does, and a stage that reads from the second
+//! cache leaves no time for one that computes. So the three stages of three groups of rows that follow
+//! each other go together. A row's result does not depend on its neighbours.
+
+use crate::math::vector::{Simd, Task, on};
+use crate::{Isa, isa};
+
+/// `(x - mean) / sqrt(variance + epsilon) * scale + bias` of every row of `x: [rows, scale.len()]`.
+///
+/// `bias` is as long as `scale`, or empty for none. The variance is that of the whole row, divided
+/// by its length, and corrected for the rounding of the mean (Chan, Golub and `LeVeque` 1983).
+pub fn layer_norm(x: &[f32], scale: &[f32], bias: &[f32], epsilon: f32, y: &mut [f32]) {
+    layer_norm_on(isa(), x, scale, bias, epsilon, y);
+}
+
+pub(super) fn layer_norm_on(
+    isa: Isa,
+    x: &[f32],
+    scale: &[f32],
+    bias: &[f32],
+    epsilon: f32,
+    y: &mut [f32],
+) {
+    debug_assert_eq!(x.len(), y.len(), "slices of one length");
+    let fits = bias.is_empty() || bias.len() == scale.len();
+    debug_assert!(fits, "a bias for each column");
+    if !scale.is_empty() && fits {
+        let len = x.len().min(y.len()) / scale.len() * scale.len();
+        if len != 0 {
+            let (x, y) = (&x[..len], &mut y[..len]);
+            on(isa, LayerNorm { x, scale, bias, epsilon, y });
+        }
+    }
+}
+
+/// `scale` is not empty, `bias` is empty or as long, and the others are as many whole rows, one at least.
+struct LayerNorm<'a> {
+    x: &'a [f32],
+    scale: &'a [f32],
+    bias: &'a [f32],
+    epsilon: f32,
+    y: &'a mut [f32],
+}
+
+impl Task for LayerNorm<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let cols = self.scale.len();
+        macro_rules! short {
+            ($n:literal) => {
+                if cols == $n * S::LANES {
+                    self.short::<S, $n>(simd, S::LANES)
+                } else {
+                    self.short::<S, $n>(simd, cols - ($n - 1) * S::LANES)
+                }
+            };
+        }
+        // Vectors of plain Rust are several registers each.
+        let (held, wide) = (S::FUSED, S::LANES == 16);
+        let more = held && !wide;
+        match cols.div_ceil(S::LANES) {
+            1 if held => short!(1),
+            2 if held => short!(2),
+            3 if held => short!(3),
+            4 if held => short!(4),
+            5 if more => short!(5),
+            6 if more => short!(6),
+            7 if more => short!(7),
+            8 if more => short!(8),
+            ..=64 => self.groups::<S, 2, 1>(simd),
+            _ if wide => self.groups::<S, 1, 4>(simd),
+            // As many sums as there are registers for.
+            _ => self.groups::<S, 1, 2>(simd),
+        }
+    }
+}
+
+impl LayerNorm<'_> {
+    /// Rows of `N` vectors, the last one of `last` elements, by fours. Deviations stay in registers.
+    #[inline(always)]
+    fn short<S: Simd, const N: usize>(self, simd: S, last: usize) {
+        let Self { x, scale, bias, epsilon, y } = self;
+        let cols = scale.len();
+        let rows = x.len() / cols;
+        let zero = simd.splat(0.0);
+        let (mut scales, mut biases) = ([zero; N], [zero; N]);
+        let count = |n: usize| if n + 1 < N { S::LANES } else { last };
+        let mut n = 0;
+        while n < N {
+            let i = n * S::LANES;
+            // SAFETY: `count(n)` elements from `i` on lie within `scale`.
+            scales[n] = unsafe { head(simd, scale.as_ptr().add(i), count(n), zero) };
+            if !bias.is_empty() {
+                // SAFETY: as above, as `bias` is as long.
+                biases[n] = unsafe { head(simd, bias.as_ptr().add(i), count(n), zero) };
+            }
+            n += 1;
+        }
+        // Fewer than four rows go one by one, each of them as four that are the same.
+        let (at_once, pitch) = if rows < 4 { (1, 0) } else { (rows, cols) };
+        for (x, y) in x.chunks(at_once * cols).zip(y.chunks_mut(at_once * cols)) {
+            let (from, to) = (x.as_ptr(), y.as_mut_ptr());
+            // The last group overlaps the one before. Steps that go beyond the groups repeat the first
+            // or the last one; what they write is written again.
+            let start = |group: usize| (group * 4).min(at_once.saturating_sub(4)) * cols;
+            let mut deviations = [[zero; N]; 4];
+            let (mut means, mut stats) =
+                ([zero; 4], Stats { factors: [zero; 4], shifts: [zero; 4] });
+            let mut step = 0;
+            while step < at_once.div_ceil(4) + 2 {
+                let mut ends = [[zero; 4]; 3];
+                let mut r = 0;
+                while r < 4 {
+                    let at = start(step.saturating_sub(2)) + r * pitch;
+                    let mut n = 0;
+                    while n < N {
+                        let y = simd.fma(deviations[r][n], stats.factors[r], stats.shifts[r]);
+                        let y = simd.fma(y, scales[n], biases[n]);
+                        // SAFETY: `count(n)` elements of a row of `y`.
+                        unsafe { store(simd, to.add(at + n * S::LANES), count(n), y) }
+                        n += 1;
+                    }
+                    let at = start(step.saturating_sub(1)) + r * pitch;
+                    n = 0;
+                    while n < N {
+                        let from = from.wrapping_add(at + n * S::LANES);
+                        // SAFETY: `count(n)` elements of a row of `x`.
+                        let d = simd.sub(unsafe { head(simd, from, count(n), means[r]) }, means[r]);
+                        ends[1][r] = if n == 0 { d } else { simd.add(ends[1][r], d) };
+                        ends[2][r] = simd.fma(d, d, ends[2][r]);
+                        deviations[r][n] = d;
+                        n += 1;
+                    }
+                    r += 1;
+                }
+                r = 0;
+                while r < 4 {
+                    let at = start(step) + r * pitch;
+                    let mut n = 0;
+                    while n < N {
+                        let from = from.wrapping_add(at + n * S::LANES);
+                        // SAFETY: as above.
+                        let x = unsafe { head(simd, from, count(n), zero) };
+                        ends[0][r] = if n == 0 { x } else { simd.add(ends[0][r], x) };
+                        n += 1;
+                    }
+                    r += 1;
+                }
+                let [sums, rests, squares] = ends;
+                stats = Stats::new(simd, simd.sums4(rests), simd.sums4(squares), cols, epsilon);
+                means = means_of(simd, simd.sums4(sums), cols);
+                step += 1;
+            }
+        }
+    }
+
+    /// Groups of `R` rows, one or two, with `U` sums of each.
+    #[inline(always)]
+    fn groups<S: Simd, const R: usize, const U: usize>(self, simd: S) {
+        let Self { x, scale, bias, epsilon, y } = self;
+        let cols = scale.len();
+        let rows = x.len() / cols;
+        let groups = rows.div_ceil(R);
+        let none = [[simd.splat(0.0); U]; R];
+        let mut sums = Sums { values: none, rests: none, squares: none };
+        let mut means = [simd.splat(0.0); 4];
+        let mut step = 0;
+        while step < groups + 2 {
+            let (rests, squares) = (total(simd, sums.rests), total(simd, sums.squares));
+            let stats = Stats::new(simd, rests, squares, cols, epsilon);
+            let old = means;
+            means = means_of(simd, total(simd, sums.values), cols);
+            // A last group of fewer rows has its last one twice.
+            let places = |group: usize| {
+                let mut places = [0; R];
+                let mut r = 0;
+                while r < R {
+                    places[r] = (group * R + r).min(rows.saturating_sub(1)) * cols;
+                    r += 1;
+                }
+                places
+            };
+            let stages = Stages {
+                x: x.as_ptr(),
+                y: y.as_mut_ptr(),
+                scale,
+                bias,
+                places: [
+                    places(step),
+                    places(step.saturating_sub(1)),
+                    places(step.saturating_sub(2)),
+                ],
+                means: [means, old],
+                stats,
+            };
+            let (first, second) = (step < groups, step != 0 && step <= groups);
+            sums = match (first, second, step >= 2) {
+                (true, true, true) => stages.go::<U, true, true, true>(simd),
+                (true, true, false) => stages.go::<U, true, true, false>(simd),
+                (true, false, _) => stages.go::<U, true, false, false>(simd),
+                (false, true, true) => stages.go::<U, false, true, true>(simd),
+                (false, true, false) => stages.go::<U, false, true, false>(simd),
+                (false, false, _) => stages.go::<U, false, false, true>(simd),
+            };
+            step += 1;
+        }
+    }
+}
+
+/// What the first stage adds up, and the second one.
+struct Sums<S: Simd, const R: usize, const U: usize> {
+    values: [[S::F; U]; R],
+    /// Of deviations from the rounded means.
+    rests: [[S::F; U]; R],
+    squares: [[S::F; U]; R],
+}
+
+/// What makes `deviation * factor + shift` of the deviations of four rows.
+#[derive(Clone, Copy, Debug)]
+struct Stats<S: Simd> {
+    factors: [S::F; 4],
+    shifts: [S::F; 4],
+}
+
+impl<S: Simd> Stats<S> {
+    /// Of the sums of deviations from the rounded mean and of their squares, in every four lanes.
+    #[inline(always)]
+    fn new(simd: S, rests: S::F, squares: S::F, cols: usize, epsilon: f32) -> Self {
+        let (zero, part) = (simd.splat(0.0), simd.splat(1.0 / cols as f32));
+        let rests = simd.mul(rests, part);
+        let variances = simd.nfma(rests, rests, simd.mul(squares, part));
+        let variances = simd.max(variances, zero);
+        let factors = simd.rsqrt(simd.add(variances, simd.splat(epsilon)));
+        let shifts = simd.mul(simd.sub(zero, rests), factors);
+        Self { factors: simd.spread4(factors), shifts: simd.spread4(shifts) }
+    }
+}
+
+/// The means of four rows, of their sums in every four lanes.
+#[inline(always)]
+fn means_of<S: Simd>(simd: S, sums: S::F, cols: usize) -> [S::F; 4] {
+    simd.spread4(simd.mul(sums, simd.splat(1.0 / cols as f32)))
+}
+
+/// The sums of `R` rows in every four lanes, of the `U` that each has.
+#[inline(always)]
+fn total<S: Simd, const R: usize, const U: usize>(simd: S, sums: [[S::F; U]; R]) -> S::F {
+    let mut rows = [simd.splat(0.0); 4];
+    let mut r = 0;
+    while r < R {
+        let sums = sums[r];
+        rows[r] = match U {
+            1 => sums[0],
+            2 => simd.add(sums[0], sums[U - 1]),
+            _ => simd.add(simd.add(sums[0], sums[1]), simd.add(sums[2], sums[U - 1])),
+        };
+        r += 1;
+    }
+    simd.sums4(rows)
+}
+
+/// A stage each of three groups of rows, the first stage first.
+struct Stages<'a, S: Simd, const R: usize> {
+    x: *const f32,
+    y: *mut f32,
+    scale: &'a [f32],
+    /// As long as `scale`, or empty.
+    bias: &'a [f32],
+    /// The elements that the rows of each stage start at.
+    places: [[usize; R]; 3],
+    /// Those for the second stage and for the third.
+    means: [[S::F; 4]; 2],
+    stats: Stats<S>,
+}
+
+impl<S: Simd, const R: usize> Stages<'_, S, R> {
+    /// Those of the three stages that are asked for.
+    #[inline(always)]
+    fn go<const U: usize, const A: bool, const B: bool, const C: bool>(
+        self,
+        simd: S,
+    ) -> Sums<S, R, U> {
+        if self.bias.is_empty() {
+            self.run::<U, A, B, C, false>(simd)
+        } else {
+            self.run::<U, A, B, C, true>(simd)
+        }
+    }
+
+    #[inline(always)]
+    fn run<const U: usize, const A: bool, const B: bool, const C: bool, const BIAS: bool>(
+        self,
+        simd: S,
+    ) -> Sums<S, R, U> {
+        let none = [[simd.splat(0.0); U]; R];
+        let mut sums = Sums { values: none, rests: none, squares: none };
+        let cols = self.scale.len();
+        let mut i = 0;
+        while i + U * S::LANES <= cols {
+            let mut u = 0;
+            while u < U {
+                // SAFETY: `U` vectors from `i` on lie within a row.
+                unsafe { self.step::<U, A, B, C, BIAS>(simd, i, S::LANES, u, &mut sums) }
+                i += S::LANES;
+                u += 1;
+            }
+        }
+        while i < cols {
+            let count = S::LANES.min(cols - i);
+            // SAFETY: `count` elements from `i` on lie within a row.
+            unsafe { self.step::<U, A, B, C, BIAS>(simd, i, count, 0, &mut sums) }
+            i += S::LANES;
+        }
+        sums
+    }
+
+    /// One vector of each row, or the first `count` elements of one, to the sums with index `u`.
+    ///
+    /// # Safety
+    /// `count` elements from `i` on lie within a row, and the rows of the stages asked for within
+    /// `x`, and within `y` for the third.
+    #[inline(always)]
+    unsafe fn step<
+        const U: usize,
+        const A: bool,
+        const B: bool,
+        const C: bool,
+        const BIAS: bool,
+    >(
+        &self,
+        simd: S,
+        i: usize,
+        count: usize,
+        u: usize,
+        sums: &mut Sums<S, R, U>,
+    ) {
+        let [first, second, third] = self.places;
+        let zero = simd.splat(0.0);
+        let (mut values, mut k, mut b) = ([zero; R], zero, zero);
+        if C {
+            // SAFETY: `scale` is as long as a row.
+            k = unsafe { head(simd, self.scale.as_ptr().add(i), count, zero) };
+            if BIAS {
+                // SAFETY: as above, as `bias` is as long.
+                b = unsafe { head(simd, self.bias.as_ptr().add(i), count, zero) };
+            }
+        }
+        let mut r = 0;
+        while r < R {
+            if C {
+                // SAFETY: the caller's promise.
+                let x = unsafe { head(simd, self.x.add(third[r] + i), count, zero) };
+                let d = simd.sub(x, self.means[1][r]);
+                let y = simd.fma(d, self.stats.factors[r], self.stats.shifts[r]);
+                values[r] = if BIAS { simd.fma(y, k, b) } else { simd.mul(y, k) };
+            }
+            if A {
+                // SAFETY: as above.
+                let x = unsafe { head(simd, self.x.add(first[r] + i), count, zero) };
+                sums.values[r][u] = simd.add(sums.values[r][u], x);
+            }
+            if B {
+                let mean = self.means[0][r];
+                // SAFETY: as above.
+                let x = unsafe { head(simd, self.x.add(second[r] + i), count, mean) };
+                let d = simd.sub(x, mean);
+                sums.rests[r][u] = simd.add(sums.rests[r][u], d);
+                sums.squares[r][u] = simd.fma(d, d, sums.squares[r][u]);
+            }
+            r += 1;
+        }
+        // All are read before any is written: with rows of whole pages, a write to one of them
+        // would hold up the read of the next.
+        r = 0;
+        while C && r < R {
+            // SAFETY: as above.
+            unsafe { store(simd, self.y.add(third[r] + i), count, values[r]) }
+            r += 1;
+        }
+    }
+}
+
+/// Loads `count` elements, `fill` behind them.
+///
+/// # Safety
+/// `count` elements are readable.
+#[inline(always)]
+unsafe fn head<S: Simd>(simd: S, from: *const f32, count: usize, fill: S::F) -> S::F {
+    if count == S::LANES {
+        // SAFETY: the caller's promise.
+        unsafe { simd.load(from) }
+    } else {
+        // SAFETY: the caller's promise.
+        unsafe { simd.load_head(from, count, fill) }
+    }
+}
+
+/// Stores `count` elements.
+///
+/// # Safety
+/// `count` elements are writable.
+#[inline(always)]
+unsafe fn store<S: Simd>(simd: S, to: *mut f32, count: usize, x: S::F) {
+    if count == S::LANES {
+        // SAFETY: the caller's promise.
+        unsafe { simd.store(to, x) }
+    } else {
+        // SAFETY: the caller's promise.
+        unsafe { simd.store_head(to, count, x) }
+    }
+}

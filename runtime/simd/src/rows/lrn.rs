@@ -1,0 +1,280 @@
+//! Local response normalization across channels, as ONNX's `LRN`.
+//!
+//! Squares of some rows go to a buffer in the first cache, with zeros between the rows; sums of
+//! windows are then sums of shifted reads. Squares are written well before they are read, as a read
+//! of what two recent writes have left waits for both.
+
+use crate::math::vector::{Simd, Task, on};
+use crate::{Isa, isa};
+
+/// Elements of the buffer of squares, in vectors of any instruction set.
+const BUFFER: usize = 4096;
+
+/// The parameters of [`lrn`], with the names that ONNX gives them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Lrn {
+    /// Channels of a window: `(size - 1) / 2` before the one in question, and `size / 2` behind it.
+    pub size: usize,
+    /// Weight of the mean of squares over the window; channels that there are not count as zeros.
+    pub alpha: f32,
+    /// The power.
+    pub beta: f32,
+    /// Added to the weighted mean.
+    pub bias: f32,
+}
+
+/// `x / (bias + alpha / size * sum of x^2 over a window of channels)^beta` of every row of
+/// `x: [rows, channels]`, such as the pixels of an NHWC image.
+///
+/// The relative error is `1e-6 + 1e-7 * beta * size` if `bias` and `alpha` are not negative, and
+/// `1e-7 * beta * |log(base)|` more for powers other than 0.5, 0.75 and 1. A base below zero gives
+/// NaNs. If the slices are not as many whole rows, or `size` is 0, `y` is left as it was.
+pub fn lrn(x: &[f32], channels: usize, lrn: &Lrn, y: &mut [f32]) {
+    lrn_on(isa(), x, channels, lrn, y);
+}
+
+pub(super) fn lrn_on(isa: Isa, x: &[f32], channels: usize, lrn: &Lrn, y: &mut [f32]) {
+    let fits =
+        channels != 0 && lrn.size != 0 && x.len() == y.len() && x.len().is_multiple_of(channels);
+    debug_assert!(fits, "rows of channels, and a window");
+    if !fits {
+        return;
+    }
+    // A window that reaches beyond the row is cut to it.
+    let before = ((lrn.size - 1) / 2).min(channels - 1);
+    let behind = (lrn.size / 2).min(channels - 1);
+    let weight = lrn.alpha / lrn.size as f32;
+    let rows = Rows { x, channels, before, behind, weight, bias: lrn.bias, y };
+    match lrn.beta {
+        0.5 => on(isa, Normalize { rows, power: Half }),
+        0.75 => on(isa, Normalize { rows, power: ThreeQuarters }),
+        1.0 => on(isa, Normalize { rows, power: One }),
+        beta => on(isa, Normalize { rows, power: Other(beta) }),
+    }
+}
+
+/// The slices are of one length, a multiple of `channels`, which is not 0; `before` and `behind` are
+/// less.
+struct Rows<'a> {
+    x: &'a [f32],
+    channels: usize,
+    before: usize,
+    behind: usize,
+    weight: f32,
+    bias: f32,
+    y: &'a mut [f32],
+}
+
+struct Normalize<'a, P> {
+    rows: Rows<'a>,
+    power: P,
+}
+
+/// A power to divide by.
+trait Power: Copy {
+    /// `x / base^self`. Must be `#[inline(always)]`.
+    fn under<S: Simd>(self, simd: S, x: S::F, base: S::F) -> S::F;
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Half;
+
+impl Power for Half {
+    #[inline(always)]
+    fn under<S: Simd>(self, simd: S, x: S::F, base: S::F) -> S::F {
+        simd.mul(x, simd.rsqrt(base))
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct ThreeQuarters;
+
+impl Power for ThreeQuarters {
+    #[inline(always)]
+    fn under<S: Simd>(self, simd: S, x: S::F, base: S::F) -> S::F {
+        let half = simd.rsqrt(base);
+        simd.mul(simd.mul(x, half), simd.sqrt(half))
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct One;
+
+impl Power for One {
+    #[inline(always)]
+    fn under<S: Simd>(self, simd: S, x: S::F, base: S::F) -> S::F {
+        simd.div(x, base)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Other(f32);
+
+impl Power for Other {
+    #[inline(always)]
+    fn under<S: Simd>(self, simd: S, x: S::F, base: S::F) -> S::F {
+        simd.mul(x, simd.exp(simd.mul(simd.log(base), simd.splat(-self.0))))
+    }
+}
+
+impl<P: Power> Task for Normalize<'_, P> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let Self { rows, power } = self;
+        match (rows.before, rows.behind) {
+            (1, 1) => rows.normalize::<S, P, 3>(simd, power),
+            (2, 2) => rows.normalize::<S, P, 5>(simd, power),
+            _ => rows.normalize::<S, P, 0>(simd, power),
+        }
+    }
+}
+
+impl Rows<'_> {
+    /// With windows of `SIZE`, or of any size if it is 0.
+    #[inline(always)]
+    fn normalize<S: Simd, P: Power, const SIZE: usize>(self, simd: S, power: P) {
+        let channels = self.channels;
+        let mut buffer = [0.0; BUFFER];
+        // Zeros before and behind a row, in whole vectors.
+        let gap = self.before.max(self.behind).next_multiple_of(S::LANES);
+        let pitch = channels.next_multiple_of(S::LANES) + gap;
+        if gap > BUFFER / 4 {
+            self.wide(simd, power);
+        } else if gap + pitch <= BUFFER {
+            let at_once = (BUFFER - gap) / pitch * channels;
+            let blocks = self.x.chunks(at_once).zip(self.y.chunks_mut(at_once));
+            for (x, y) in blocks {
+                let mut at = gap;
+                for row in x.chunks_exact(channels) {
+                    squares(simd, row, 0, &mut buffer[at..at + pitch - gap]);
+                    at += pitch;
+                }
+                let mut at = gap - self.before;
+                for (x, y) in x.chunks_exact(channels).zip(y.chunks_exact_mut(channels)) {
+                    let sums = &buffer[at..at + pitch - gap + self.before + self.behind];
+                    let window = Window::new(self.before, self.behind, self.weight, self.bias);
+                    window.normalize::<S, P, SIZE>(simd, power, x, sums, y);
+                    at += pitch;
+                }
+            }
+        } else {
+            let piece = BUFFER - 2 * gap;
+            let rows = self.x.chunks_exact(channels).zip(self.y.chunks_exact_mut(channels));
+            for (x, y) in rows {
+                let mut from = 0;
+                while from < channels {
+                    // A piece and what its windows reach; before the first one there is nothing.
+                    let first = gap.saturating_sub(from);
+                    buffer[..first].fill(0.0);
+                    squares(simd, x, from.saturating_sub(gap), &mut buffer[first..]);
+                    let count = piece.min(channels - from);
+                    let (x, y) = (&x[from..from + count], &mut y[from..from + count]);
+                    let window = Window::new(self.before, self.behind, self.weight, self.bias);
+                    let sums = &buffer[gap - self.before..];
+                    window.normalize::<S, P, SIZE>(simd, power, x, sums, y);
+                    from += piece;
+                }
+            }
+        }
+    }
+
+    /// Windows too wide for the buffer.
+    #[inline(always)]
+    fn wide<S: Simd, P: Power>(self, simd: S, power: P) {
+        let channels = self.channels;
+        for (x, y) in self.x.chunks_exact(channels).zip(self.y.chunks_exact_mut(channels)) {
+            for c in 0..channels {
+                let from = c.saturating_sub(self.before);
+                let to = channels.min(c + self.behind + 1);
+                let mut sum = 0.0;
+                for x in &x[from..to] {
+                    sum += f64::from(*x) * f64::from(*x);
+                }
+                let base = (sum * f64::from(self.weight) + f64::from(self.bias)) as f32;
+                let value = power.under(simd, simd.splat(x[c]), simd.splat(base));
+                // SAFETY: one element of the row.
+                unsafe { simd.store_head(y.as_mut_ptr().add(c), 1, value) }
+            }
+        }
+    }
+}
+
+/// Writes the squares of a row from `from` on to whole vectors of `to`, zeros behind them.
+#[inline(always)]
+fn squares<S: Simd>(simd: S, row: &[f32], from: usize, to: &mut [f32]) {
+    let zero = simd.splat(0.0);
+    let mut i = 0;
+    while i + S::LANES <= to.len() {
+        let left = row.len().saturating_sub(from + i);
+        let x = if left >= S::LANES {
+            // SAFETY: a vector from there on lies within the row.
+            unsafe { simd.load(row.as_ptr().add(from + i)) }
+        } else if left > 0 {
+            // SAFETY: `left` elements are left.
+            unsafe { simd.load_head(row.as_ptr().add(from + i), left, zero) }
+        } else {
+            zero
+        };
+        // SAFETY: a vector from `i` on lies within `to`.
+        unsafe { simd.store(to.as_mut_ptr().add(i), simd.mul(x, x)) }
+        i += S::LANES;
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    size: usize,
+    weight: f32,
+    bias: f32,
+}
+
+impl Window {
+    fn new(before: usize, behind: usize, weight: f32, bias: f32) -> Self {
+        Self { size: before + behind + 1, weight, bias }
+    }
+
+    /// Where `squares[c..c + size]` is the window of `x[c]`, for all of the last vector.
+    #[inline(always)]
+    fn normalize<S: Simd, P: Power, const SIZE: usize>(
+        self,
+        simd: S,
+        power: P,
+        x: &[f32],
+        squares: &[f32],
+        y: &mut [f32],
+    ) {
+        let len = x.len().min(y.len());
+        let size = if SIZE == 0 { self.size } else { SIZE };
+        if squares.len() + 1 < len.next_multiple_of(S::LANES) + size {
+            return;
+        }
+        let (weight, bias) = (simd.splat(self.weight), simd.splat(self.bias));
+        let mut i = 0;
+        while i < len {
+            // SAFETY: vectors from `i` to `i + size - 1` on lie within the squares.
+            let mut sum = unsafe { simd.load(squares.as_ptr().add(i)) };
+            let mut k = 1;
+            while k < size {
+                // SAFETY: as above.
+                sum = simd.add(sum, unsafe { simd.load(squares.as_ptr().add(i + k)) });
+                k += 1;
+            }
+            let base = simd.fma(sum, weight, bias);
+            if i + S::LANES <= len {
+                // SAFETY: a vector from `i` on lies within `len`.
+                let x = unsafe { simd.load(x.as_ptr().add(i)) };
+                // SAFETY: as above.
+                unsafe { simd.store(y.as_mut_ptr().add(i), power.under(simd, x, base)) }
+            } else {
+                // SAFETY: `len - i` elements are left.
+                let x = unsafe { simd.load_head(x.as_ptr().add(i), len - i, bias) };
+                let value = power.under(simd, x, base);
+                // SAFETY: as above.
+                unsafe { simd.store_head(y.as_mut_ptr().add(i), len - i, value) }
+            }
+            i += S::LANES;
+        }
+    }
+}

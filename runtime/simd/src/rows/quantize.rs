@@ -1,0 +1,123 @@
+//! `QuantizeLinear` and `DequantizeLinear` of runs under one scale.
+
+use std::marker::PhantomData;
+
+use super::convert::{Convert, convert};
+use crate::isa;
+use crate::math::vector::Simd;
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// An integer type that tensors are quantized to.
+pub trait Quantized: sealed::Sealed + Copy + Default + Into<i32> {
+    /// The least value.
+    const LEAST: i32;
+    /// The greatest value.
+    const GREATEST: i32;
+}
+
+macro_rules! quantized {
+    ($($type:ident),*) => {$(
+        impl sealed::Sealed for $type {}
+        impl Quantized for $type {
+            const LEAST: i32 = $type::MIN as i32;
+            const GREATEST: i32 = $type::MAX as i32;
+        }
+    )*};
+}
+quantized!(u8, i8, u16, i16);
+
+/// `saturate(round(x / scale) + zero_point)` with ties to even, as ONNX has it; a NaN is the least value.
+pub fn quantize<Q: Quantized>(x: &[f32], scale: f32, zero_point: Q, y: &mut [Q]) {
+    convert(isa(), Quantize::new(scale, zero_point), x, y);
+}
+
+/// `(x - zero_point) * scale`, rounded once.
+pub fn dequantize<Q: Quantized>(x: &[Q], scale: f32, zero_point: Q, y: &mut [f32]) {
+    convert(isa(), Dequantize { scale, zero_point }, x, y);
+}
+
+/// The bits of signed codes.
+pub fn bits(codes: &[i8]) -> &[u8] {
+    // SAFETY: both types have the same size and take any bits.
+    unsafe { std::slice::from_raw_parts(codes.as_ptr().cast(), codes.len()) }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Quantize<Q> {
+    scale: f32,
+    /// `1 / scale` where no remainder of a division by `scale` can be subnormal, or 0.
+    inverse: f32,
+    zero_point: i32,
+    type_of: PhantomData<Q>,
+}
+
+impl<Q: Quantized> Quantize<Q> {
+    pub(super) fn new(scale: f32, zero_point: Q) -> Self {
+        let inverse = if (1e-30..1e30).contains(&scale.abs()) { 1.0 / scale } else { 0.0 };
+        Self { scale, inverse, zero_point: zero_point.into(), type_of: PhantomData }
+    }
+}
+
+impl<Q: Quantized> Convert for Quantize<Q> {
+    type X = f32;
+    type Y = Q;
+
+    #[inline(always)]
+    unsafe fn step<S: Simd>(self, simd: S, x: *const f32, y: *mut Q) {
+        // SAFETY: the caller's promise.
+        let x = unsafe { simd.load(x) };
+        let scale = simd.splat(self.scale);
+        let q = if S::FUSED && self.inverse != 0.0 {
+            // Markstein's correction gives the quotient rounded as a division would. The bound
+            // lies beyond all that is not saturated, and keeps infinities out.
+            let (inverse, bound) = (simd.splat(self.inverse), simd.splat(262_144.0));
+            let q = simd.max(simd.sub(simd.splat(0.0), bound), simd.mul(x, inverse));
+            let q = simd.min(bound, q);
+            simd.fma(simd.nfma(q, scale, x), inverse, q)
+        } else {
+            simd.div(x, scale)
+        };
+        // NaN gives way to the second operand.
+        let q = simd.max(q, simd.splat((Q::LEAST - self.zero_point) as f32));
+        let q = simd.min(q, simd.splat((Q::GREATEST - self.zero_point) as f32));
+        let q = simd.add_i(simd.to_int(q), simd.splat_i(self.zero_point));
+        if size_of::<Q>() == 1 {
+            // SAFETY: the caller's promise; a `Q` is one byte.
+            unsafe { simd.store_u8(y.cast(), q) }
+        } else {
+            // SAFETY: the caller's promise; a `Q` is two bytes.
+            unsafe { simd.store_u16(y.cast(), q) }
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Dequantize<Q> {
+    pub(super) scale: f32,
+    pub(super) zero_point: Q,
+}
+
+impl<Q: Quantized> Convert for Dequantize<Q> {
+    type X = Q;
+    type Y = f32;
+
+    #[inline(always)]
+    unsafe fn step<S: Simd>(self, simd: S, x: *const Q, y: *mut f32) {
+        let signed = Q::LEAST < 0;
+        let q = if size_of::<Q>() == 1 {
+            // SAFETY: the caller's promise; a `Q` is one byte.
+            let q = unsafe { simd.load_u8(x.cast()) };
+            if signed { simd.sar::<24>(simd.shl::<24>(q)) } else { q }
+        } else {
+            // SAFETY: the caller's promise; a `Q` is two bytes.
+            let q = unsafe { simd.load_u16(x.cast()) };
+            if signed { simd.sar::<16>(simd.shl::<16>(q)) } else { q }
+        };
+        let q = simd.sub_i(q, simd.splat_i(self.zero_point.into()));
+        // SAFETY: the caller's promise.
+        unsafe { simd.store(y, simd.mul(simd.int_to_float(q), simd.splat(self.scale))) }
+    }
+}

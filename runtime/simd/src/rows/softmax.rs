@@ -1,0 +1,316 @@
+//! Softmax over the last axis: `exp(x - max) / sum of exp(x - max)`.
+//!
+//! A short row stays in registers. A longer one is read three times: for its maximum, for the
+//! exponentials, which go to the result, and for their division by the sum. One that no cache next
+//! to the core holds is read twice, the sum being scaled whenever a greater maximum turns up
+//! (Milakov and Gimelshein, 2018).
+
+use crate::math::vector::{Simd, Task, on};
+use crate::{Isa, isa};
+
+/// Elements of a row of which four, with their results, stay in the first cache.
+const MEDIUM: usize = 1280;
+
+/// Elements of a row whose result and itself no longer fit the second cache.
+const LONG: usize = 128 << 10;
+
+/// Elements of the pieces of a long row that are read twice from the first cache.
+const PIECE: usize = 4096;
+
+/// The softmax of every row of `x: [rows, cols]` in `y`, of the same shape; the relative error is
+/// 1e-6 and half a unit in the last place of `x - max`.
+///
+/// A row with a NaN, with plus infinity or of nothing but minus infinities becomes NaNs.
+pub fn softmax(x: &[f32], cols: usize, y: &mut [f32]) {
+    softmax_on(isa(), x, cols, y);
+}
+
+pub(super) fn softmax_on(isa: Isa, x: &[f32], cols: usize, y: &mut [f32]) {
+    debug_assert_eq!(x.len(), y.len(), "slices of one length");
+    if let Some(rows) = x.len().min(y.len()).checked_div(cols) {
+        let len = rows * cols;
+        let (x, y) = (&x[..len], &mut y[..len]);
+        on(isa, Softmax { x, cols, y });
+    }
+}
+
+struct Softmax<'a> {
+    x: &'a [f32],
+    cols: usize,
+    y: &'a mut [f32],
+}
+
+impl Task for Softmax<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let Self { x, cols, y } = self;
+        match cols.div_ceil(S::LANES) {
+            1 => short::<S, 1>(simd, x, cols, y),
+            2 => short::<S, 2>(simd, x, cols, y),
+            3 => short::<S, 3>(simd, x, cols, y),
+            4 => short::<S, 4>(simd, x, cols, y),
+            _ if cols <= MEDIUM => medium(simd, x, cols, y),
+            _ => {
+                for (x, y) in x.chunks_exact(cols).zip(y.chunks_exact_mut(cols)) {
+                    if cols <= LONG { group(simd, [x], &mut [y]) } else { long(simd, x, y) }
+                }
+            }
+        }
+    }
+}
+
+/// Rows of `N` vectors, the last one perhaps not whole, four rows at a time.
+#[inline(always)]
+fn short<S: Simd, const N: usize>(simd: S, x: &[f32], cols: usize, y: &mut [f32]) {
+    let rows = x.len().min(y.len()) / cols;
+    let Some(last) = cols.checked_sub((N - 1) * S::LANES) else { return };
+    let mut row = 0;
+    while row < rows {
+        let count = (rows - row).min(4);
+        // SAFETY: `count` rows from `row` on lie within both slices, and a row has `last` elements
+        // behind `N - 1` vectors.
+        unsafe {
+            let (from, to) = (x.as_ptr().add(row * cols), y.as_mut_ptr().add(row * cols));
+            if count == 4 && last == S::LANES {
+                four::<S, N>(simd, from, to, cols, S::LANES, 4);
+            } else {
+                four::<S, N>(simd, from, to, cols, last, count);
+            }
+        }
+        row += 4;
+    }
+}
+
+/// Four rows in registers, or `count` of them.
+///
+/// # Safety
+/// `count` rows of `cols` elements are readable and writable; `cols` is `N - 1` vectors and `last`
+/// elements, a vector at most.
+#[inline(always)]
+unsafe fn four<S: Simd, const N: usize>(
+    simd: S,
+    from: *const f32,
+    to: *mut f32,
+    cols: usize,
+    last: usize,
+    count: usize,
+) {
+    let (zero, nothing) = (simd.splat(0.0), simd.splat(f32::NEG_INFINITY));
+    let mut values = [[zero; N]; 4];
+    let mut best = [simd.splat(f32::MIN); 4];
+    let mut r = 0;
+    while r < 4 {
+        let mut k = 0;
+        while k < N && r < count {
+            let at = from.wrapping_add(r * cols + k * S::LANES);
+            values[r][k] = if k + 1 < N || last == S::LANES {
+                // SAFETY: a whole vector of a row that there is.
+                unsafe { simd.load(at) }
+            } else {
+                // SAFETY: what is left of a row that there is.
+                unsafe { simd.load_head(at, last, nothing) }
+            };
+            best[r] = simd.max(values[r][k], best[r]);
+            k += 1;
+        }
+        r += 1;
+    }
+    let max = simd.max4(best);
+    let mut sums = [zero; 4];
+    r = 0;
+    while r < 4 {
+        let max = simd.splat(max[r]);
+        let mut k = 0;
+        while k < N {
+            values[r][k] = simd.exp(simd.sub(values[r][k], max));
+            sums[r] = simd.add(sums[r], values[r][k]);
+            k += 1;
+        }
+        r += 1;
+    }
+    let mut shares = simd.sum4(sums);
+    r = 0;
+    while r < 4 {
+        shares[r] = 1.0 / shares[r];
+        r += 1;
+    }
+    r = 0;
+    while r < count.min(4) {
+        let share = simd.splat(shares[r]);
+        let mut k = 0;
+        while k < N {
+            let at = to.wrapping_add(r * cols + k * S::LANES);
+            let value = simd.mul(values[r][k], share);
+            if k + 1 < N || last == S::LANES {
+                // SAFETY: as above.
+                unsafe { simd.store(at, value) }
+            } else {
+                // SAFETY: as above.
+                unsafe { simd.store_head(at, last, value) }
+            }
+            k += 1;
+        }
+        r += 1;
+    }
+}
+
+/// Four rows at a time, so that the ends of one row's sums meet the start of the next one's.
+#[inline(always)]
+fn medium<S: Simd>(simd: S, x: &[f32], cols: usize, y: &mut [f32]) {
+    let (mut fours, mut to) = (x.chunks_exact(4 * cols), y.chunks_exact_mut(4 * cols));
+    for (x, y) in fours.by_ref().zip(to.by_ref()) {
+        let (a, b) = x.split_at(2 * cols);
+        let (to_a, to_b) = y.split_at_mut(2 * cols);
+        let ((a, b), (c, d)) = (a.split_at(cols), b.split_at(cols));
+        let (to_a, to_b) = (to_a.split_at_mut(cols), to_b.split_at_mut(cols));
+        group(simd, [a, b, c, d], &mut [to_a.0, to_a.1, to_b.0, to_b.1]);
+    }
+    let rest = fours.remainder().chunks_exact(cols);
+    for (x, y) in rest.zip(to.into_remainder().chunks_exact_mut(cols)) {
+        group(simd, [x], &mut [y]);
+    }
+}
+
+/// Rows and their results, all of one length.
+#[inline(always)]
+fn group<S: Simd, const R: usize>(simd: S, x: [&[f32]; R], y: &mut [&mut [f32]; R]) {
+    let zero = simd.splat(0.0);
+    let (mut max, mut sums, mut shares) = ([0.0; R], [zero; R], [0.0; R]);
+    let mut r = 0;
+    while r < R {
+        max[r] = greatest(simd, x[r]);
+        r += 1;
+    }
+    r = 0;
+    while r < R {
+        let one = simd.splat(1.0);
+        sums[r] = exponentials::<S, true>(simd, x[r], simd.splat(max[r]), one, y[r]);
+        r += 1;
+    }
+    r = 0;
+    while r < R {
+        shares[r] = 1.0 / simd.sum(sums[r]);
+        r += 1;
+    }
+    r = 0;
+    while r < R {
+        multiply(simd, y[r], simd.splat(shares[r]));
+        r += 1;
+    }
+}
+
+/// Multiplies a row.
+#[inline(always)]
+fn multiply<S: Simd>(simd: S, y: &mut [f32], by: S::F) {
+    let (to, len) = (y.as_mut_ptr(), y.len());
+    let mut i = 0;
+    while i + 4 * S::LANES <= len {
+        let mut k = 0;
+        while k < 4 {
+            // SAFETY: four vectors from `i` on lie within the row.
+            let at = unsafe { to.add(i + k * S::LANES) };
+            // SAFETY: as above.
+            let value = unsafe { simd.load(at) };
+            // SAFETY: as above.
+            unsafe { simd.store(at, simd.mul(value, by)) }
+            k += 1;
+        }
+        i += 4 * S::LANES;
+    }
+    while i < len {
+        let count = S::LANES.min(len - i);
+        // SAFETY: `count` elements are left.
+        let value = unsafe { simd.load_head(to.add(i), count, by) };
+        // SAFETY: as above.
+        unsafe { simd.store_head(to.add(i), count, simd.mul(value, by)) }
+        i += S::LANES;
+    }
+}
+
+#[inline(always)]
+fn long<S: Simd>(simd: S, x: &[f32], y: &mut [f32]) {
+    let one = simd.splat(1.0);
+    let (mut max, mut sum) = (f32::MIN, simd.splat(0.0));
+    for piece in x.chunks(PIECE) {
+        let best = greatest(simd, piece);
+        if best > max {
+            sum = simd.mul(sum, simd.exp(simd.splat(max - best)));
+            max = best;
+        }
+        sum = simd.add(sum, exponentials::<S, false>(simd, piece, simd.splat(max), one, &mut []));
+    }
+    let share = simd.splat(1.0 / simd.sum(sum));
+    let _ = exponentials::<S, true>(simd, x, simd.splat(max), share, y);
+}
+
+/// The greatest that is not a NaN, but a finite number at least: what is less gives zeros.
+#[inline(always)]
+fn greatest<S: Simd>(simd: S, row: &[f32]) -> f32 {
+    let least = simd.splat(f32::MIN);
+    let mut best = [least; 4];
+    let (at, len) = (row.as_ptr(), row.len());
+    let mut i = 0;
+    while i + 4 * S::LANES <= len {
+        let mut k = 0;
+        while k < 4 {
+            // SAFETY: four vectors from `i` on lie within the row.
+            best[k] = simd.max(unsafe { simd.load(at.add(i + k * S::LANES)) }, best[k]);
+            k += 1;
+        }
+        i += 4 * S::LANES;
+    }
+    while i < len {
+        let count = S::LANES.min(len - i);
+        // SAFETY: `count` elements from `i` on lie within the row.
+        best[0] = simd.max(unsafe { simd.load_head(at.add(i), count, least) }, best[0]);
+        i += S::LANES;
+    }
+    simd.max_lane(simd.max(simd.max(best[0], best[1]), simd.max(best[2], best[3])))
+}
+
+/// The sums of `exp(x - max)`; with `STORE`, `factor` times the exponentials go to `y`, which is as
+/// long as `x`.
+#[inline(always)]
+fn exponentials<S: Simd, const STORE: bool>(
+    simd: S,
+    x: &[f32],
+    max: S::F,
+    factor: S::F,
+    y: &mut [f32],
+) -> S::F {
+    let len = if STORE { x.len().min(y.len()) } else { x.len() };
+    let (from, to) = (x.as_ptr(), y.as_mut_ptr());
+    let nothing = simd.splat(f32::NEG_INFINITY);
+    let (mut even, mut odd) = (simd.splat(0.0), simd.splat(0.0));
+    let mut i = 0;
+    while i + 2 * S::LANES <= len {
+        // SAFETY: two vectors from `i` on lie within `len`.
+        let a = unsafe { simd.load(from.add(i)) };
+        // SAFETY: as above.
+        let b = unsafe { simd.load(from.add(i + S::LANES)) };
+        let (a, b) = (simd.exp(simd.sub(a, max)), simd.exp(simd.sub(b, max)));
+        (even, odd) = (simd.add(even, a), simd.add(odd, b));
+        if STORE {
+            // SAFETY: as above.
+            unsafe { simd.store(to.add(i), simd.mul(a, factor)) }
+            // SAFETY: as above.
+            unsafe { simd.store(to.add(i + S::LANES), simd.mul(b, factor)) }
+        }
+        i += 2 * S::LANES;
+    }
+    while i < len {
+        let count = S::LANES.min(len - i);
+        // SAFETY: `count` elements from `i` on lie within `len`.
+        let a = unsafe { simd.load_head(from.add(i), count, nothing) };
+        let a = simd.exp(simd.sub(a, max));
+        even = simd.add(even, a);
+        if STORE {
+            // SAFETY: as above.
+            unsafe { simd.store_head(to.add(i), count, simd.mul(a, factor)) }
+        }
+        i += S::LANES;
+    }
+    simd.add(even, odd)
+}

@@ -1,0 +1,467 @@
+//! Rows against `f64`, and bits against bits.
+
+use super::convert::{Convert, FromBf16, FromF16, ToBf16, ToF16, convert};
+use super::layer_norm::layer_norm_on;
+use super::lookup::lookup_on;
+use super::lrn::{Lrn, lrn_on};
+use super::quantize::{Dequantize, Quantize, Quantized};
+use super::reduce::{Reduction, reduce, rows};
+use super::softmax::softmax_on;
+use super::transpose::transpose_on;
+use crate::Isa;
+use crate::testing::{Edge, Guarded};
+
+const LENS: &[usize] = &[1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 1000];
+
+fn random(len: usize, seed: u64) -> Vec<f32> {
+    let mut state = seed;
+    let next = || {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as f32 / 16_777_216.0
+    };
+    std::iter::repeat_with(next).take(len).collect()
+}
+
+fn converted<C: Convert>(isa: Isa, op: C, x: &[C::X]) -> Vec<C::Y> {
+    let mut y = Guarded::new(&vec![C::Y::default(); x.len()], Edge::End);
+    convert(isa, op, &Guarded::new(x, Edge::End), &mut y);
+    y.to_vec()
+}
+
+fn f16_exact(bits: u16) -> f64 {
+    let (exponent, mantissa) = (i32::from(bits >> 10 & 31), f64::from(bits & 1023));
+    let size = match exponent {
+        0 => mantissa * 2f64.powi(-24),
+        31 if mantissa == 0.0 => f64::INFINITY,
+        31 => f64::NAN,
+        _ => (1.0 + mantissa / 1024.0) * 2f64.powi(exponent - 15),
+    };
+    if bits >> 15 == 1 { -size } else { size }
+}
+
+#[test]
+fn every_half_is_itself_as_f32_and_back() {
+    let all: Vec<u16> = (0..=u16::MAX).collect();
+    for &isa in Isa::available() {
+        let wide = converted(isa, FromF16, &all);
+        for (bits, y) in all.iter().zip(&wide) {
+            let exact = f16_exact(*bits);
+            assert!(
+                y.is_nan() && exact.is_nan() || y.to_bits() == (exact as f32).to_bits(),
+                "{isa:?} {bits:x} {y}"
+            );
+        }
+        for (bits, back) in all.iter().zip(converted(isa, ToF16, &wide)) {
+            let quiet = if f16_exact(*bits).is_nan() { bits | 0x200 } else { *bits };
+            assert_eq!(back, quiet, "{isa:?}");
+        }
+        let wide = converted(isa, FromBf16, &all);
+        for (bits, y) in all.iter().zip(&wide) {
+            assert_eq!(y.to_bits(), u32::from(*bits) << 16);
+        }
+        for (bits, back) in wide.iter().zip(converted(isa, ToBf16, &wide)) {
+            let quiet = if bits.is_nan() { 0x40 } else { 0 };
+            assert_eq!(u32::from(back), bits.to_bits() >> 16 | quiet, "{isa:?}");
+        }
+    }
+}
+
+#[test]
+fn halves_are_the_nearest_with_ties_to_even() {
+    // Every half's neighbours in the middle between it and the next.
+    let mut x = Vec::new();
+    for bits in 0..0x7c00u16 {
+        let middle = f64::midpoint(
+            f16_exact(bits),
+            if bits == 0x7bff { 65536.0 } else { f16_exact(bits + 1) },
+        ) as f32;
+        x.extend([middle.next_down(), middle, middle.next_up(), -middle]);
+    }
+    for &isa in Isa::available() {
+        for (i, y) in converted(isa, ToF16, &x).into_iter().enumerate() {
+            let bits = (i / 4) as u16;
+            let even = bits + (bits & 1);
+            assert_eq!(y, [bits, even, bits + 1, even | 0x8000][i % 4], "{isa:?} {}", x[i]);
+        }
+    }
+    let high: Vec<f32> = (0..0x7f80u32).map(|b| f32::from_bits(b << 16 | 0x8000)).collect();
+    for &isa in Isa::available() {
+        for (b, y) in converted(isa, ToBf16, &high).into_iter().enumerate() {
+            assert_eq!(usize::from(y), b + (b & 1), "{isa:?}");
+        }
+    }
+}
+
+fn quantizes<Q: Quantized + PartialEq + std::fmt::Debug + TryFrom<i64>>(zero_point: Q) {
+    let mut x: Vec<f32> = (-3000..3000i16).map(|i| f32::from(i) * 0.25).collect();
+    x.extend(random(4000, 3).iter().map(|x| (x - 0.5) * 2e5));
+    x.extend([f32::INFINITY, f32::NEG_INFINITY, f32::NAN, f32::MAX, f32::MIN, -0.0, 1e-45]);
+    let zero: i32 = zero_point.into();
+    for &isa in Isa::available() {
+        for scale in [1.0f32, 0.5, 0.1, 3.0, 0.007_812_5, 1e-3, 1e-38, 1e38, 0.3] {
+            for (x, y) in x.iter().zip(converted(isa, Quantize::new(scale, zero_point), &x)) {
+                let q = (x / scale).round_ties_even();
+                let q = if q.is_nan() { i64::MIN } else { q as i64 };
+                let q = q.saturating_add(i64::from(zero));
+                let q = q.clamp(i64::from(Q::LEAST), i64::from(Q::GREATEST));
+                let y: i32 = y.into();
+                assert_eq!(i64::from(y), q, "{isa:?} {x} / {scale} + {zero}");
+            }
+            let all: Vec<Q> =
+                (Q::LEAST..=Q::GREATEST).filter_map(|q| Q::try_from(i64::from(q)).ok()).collect();
+            for (q, y) in all.iter().zip(converted(isa, Dequantize { scale, zero_point }, &all)) {
+                let q: i32 = (*q).into();
+                assert_eq!(y.to_bits(), ((q - zero) as f32 * scale).to_bits(), "{isa:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn quantizing_is_a_division_rounded_and_saturated() {
+    quantizes(0u8);
+    quantizes(128u8);
+    quantizes(-7i8);
+    quantizes(0i8);
+    quantizes(40_000u16);
+    quantizes(-3i16);
+}
+
+#[test]
+fn softmax_of_rows_is_near_that_of_f64() {
+    for &isa in Isa::available() {
+        for &cols in LENS {
+            let x: Vec<f32> = random(cols * 3, 5).iter().map(|x| x * 40.0 - 20.0).collect();
+            let mut y = Guarded::new(&vec![0.0; x.len()], Edge::End);
+            softmax_on(isa, &Guarded::new(&x, Edge::End), cols, &mut y);
+            for (x, y) in x.chunks(cols).zip(y.chunks(cols)) {
+                let sum: f64 = x.iter().map(|x| f64::from(*x).exp()).sum();
+                for (x, y) in x.iter().zip(y) {
+                    let exact = f64::from(*x).exp() / sum;
+                    // Half a unit in the last place of `x - max` comes on top.
+                    assert!(
+                        (f64::from(*y) - exact).abs() < 4e-6 * exact,
+                        "{isa:?} {cols} {y} {exact}"
+                    );
+                }
+            }
+        }
+        let mut y = [0.0; 4];
+        softmax_on(isa, &[f32::NAN, 1.0, f32::NEG_INFINITY, 1.0], 2, &mut y);
+        assert!(y[0].is_nan() && y[1].is_nan());
+        assert_eq!(y[2..], [0.0, 1.0]);
+    }
+}
+
+#[test]
+fn layer_norm_keeps_its_error_far_from_zero() {
+    for &isa in Isa::available() {
+        for &cols in LENS {
+            let x: Vec<f32> = random(cols * 2, 9).iter().map(|x| x + 1000.0).collect();
+            let (scale, bias) = (random(cols, 10), random(cols, 11));
+            for bias in [&bias[..], &[]] {
+                let mut y = Guarded::new(&vec![0.0; x.len()], Edge::End);
+                let scale = Guarded::new(&scale, Edge::End);
+                layer_norm_on(isa, &Guarded::new(&x, Edge::End), &scale, bias, 1e-3, &mut y);
+                for (x, y) in x.chunks(cols).zip(y.chunks(cols)) {
+                    let wide = x.iter().map(|x| f64::from(*x));
+                    let mean = wide.clone().sum::<f64>() / cols as f64;
+                    let variance = wide.map(|x| (x - mean) * (x - mean)).sum::<f64>() / cols as f64;
+                    for (i, (x, y)) in x.iter().zip(y).enumerate() {
+                        let exact = (f64::from(*x) - mean) / (variance + 1e-3).sqrt()
+                            * f64::from(scale[i])
+                            + f64::from(*bias.get(i).unwrap_or(&0.0));
+                        assert!((f64::from(*y) - exact).abs() < 4e-6, "{isa:?} {cols} {y} {exact}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn reductions_keep_their_error_and_nans() {
+    for &isa in Isa::available() {
+        for &len in LENS.iter().chain(&[2047, 2048, 2049, 1_000_000]) {
+            let mut x = random(len, 13);
+            let exact: f64 = x.iter().map(|x| f64::from(*x)).sum();
+            let guarded = Guarded::new(&x, Edge::End);
+            assert!(
+                (f64::from(reduce(isa, Reduction::Sum, &guarded)) - exact).abs() < 4e-6 * exact
+            );
+            let (max, min) = (
+                x.iter().copied().fold(f32::MIN, f32::max),
+                x.iter().copied().fold(f32::MAX, f32::min),
+            );
+            assert_eq!(reduce(isa, Reduction::Max, &guarded).to_bits(), max.to_bits());
+            assert_eq!(reduce(isa, Reduction::Min, &guarded).to_bits(), min.to_bits());
+            x[len / 2] = -f32::NAN;
+            assert!(
+                reduce(isa, Reduction::Max, &x).is_nan()
+                    && reduce(isa, Reduction::Min, &x).is_nan()
+            );
+        }
+        assert_eq!(reduce(isa, Reduction::Sum, &[]).to_bits(), 0);
+        assert_eq!(reduce(isa, Reduction::Max, &[]).to_bits(), f32::NEG_INFINITY.to_bits());
+        let mut y = [0.0; 3];
+        rows(isa, Reduction::Max, &[1.0, 2.0, 4.0, 3.0, -5.0, -6.0], 2, &mut y);
+        assert_eq!(y.map(f32::to_bits), [2.0f32, 4.0, -5.0].map(f32::to_bits));
+    }
+}
+
+#[test]
+fn softmax_of_long_rows_is_near_that_of_f64() {
+    for &isa in Isa::available() {
+        // Rows of every kind, in groups of four and what is left of them.
+        for (rows, cols) in
+            [(4, 64), (9, 61), (5, 130), (9, 1280), (2, 1281), (1, 131_073), (2, 200_001)]
+        {
+            let mut x: Vec<f32> = random(rows * cols, 5).iter().map(|x| x * 20.0).collect();
+            // The maximum turns up late.
+            x[rows * cols - 2] = 60.0;
+            let mut y = Guarded::new(&vec![0.0; x.len()], Edge::End);
+            softmax_on(isa, &Guarded::new(&x, Edge::End), cols, &mut y);
+            for (x, y) in x.chunks(cols).zip(y.chunks(cols)) {
+                let sum: f64 = x.iter().map(|x| f64::from(*x).exp()).sum();
+                for (x, y) in x.iter().zip(y) {
+                    let exact = f64::from(*x).exp() / sum;
+                    let near = (f64::from(*y) - exact).abs() < 8e-6 * exact + 1e-44;
+                    assert!(near, "{isa:?} {cols} {y} {exact}");
+                }
+            }
+            for odd in [f32::NAN, f32::INFINITY] {
+                x[cols / 2] = odd;
+                softmax_on(isa, &x, cols, &mut y);
+                assert!(y[..cols].iter().all(|y| y.is_nan()), "{isa:?} {cols} {odd}");
+                assert!(y[cols..].iter().all(|y| !y.is_nan()), "{isa:?} {cols} {odd}");
+            }
+            x[..cols].fill(f32::NEG_INFINITY);
+            softmax_on(isa, &x, cols, &mut y);
+            assert!(y[..cols].iter().all(|y| y.is_nan()), "{isa:?} {cols}");
+            x[0] = f32::MIN;
+            softmax_on(isa, &x, cols, &mut y);
+            assert_eq!(y[0].to_bits(), 1f32.to_bits(), "{isa:?} {cols}");
+        }
+    }
+}
+
+#[test]
+fn layer_norm_takes_any_number_of_rows() {
+    for &isa in Isa::available() {
+        for (rows, cols) in [(1, 40), (3, 40), (4, 17), (7, 33), (9, 2048), (5, 2049)] {
+            let x: Vec<f32> = random(rows * cols, 9).iter().map(|x| x * 3.0 - 9.0).collect();
+            let (scale, bias) = (random(cols, 10), random(cols, 11));
+            let mut y = Guarded::new(&vec![0.0; x.len()], Edge::Start);
+            let guarded = Guarded::new(&x, Edge::End);
+            layer_norm_on(isa, &guarded, &scale, &bias, 1e-5, &mut y);
+            for (x, y) in x.chunks(cols).zip(y.chunks(cols)) {
+                let wide = x.iter().map(|x| f64::from(*x));
+                let mean = wide.clone().sum::<f64>() / cols as f64;
+                let variance = wide.map(|x| (x - mean) * (x - mean)).sum::<f64>() / cols as f64;
+                for (i, (x, y)) in x.iter().zip(y).enumerate() {
+                    let exact = (f64::from(*x) - mean) / (variance + 1e-5).sqrt()
+                        * f64::from(scale[i])
+                        + f64::from(bias[i]);
+                    assert!((f64::from(*y) - exact).abs() < 4e-6, "{isa:?} {cols} {y} {exact}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn layer_norm_of_a_row_does_not_depend_on_its_neighbours() {
+    for &isa in Isa::available() {
+        for &cols in LENS.iter().chain(&[511, 1024, 1025, 1100]) {
+            for rows in [2, 3, 5, 10] {
+                let mut x = random(rows * cols, 9);
+                x[cols] = f32::NAN;
+                let (scale, bias) = (random(cols, 10), random(cols, 11));
+                let mut y = vec![0.0; x.len()];
+                layer_norm_on(isa, &x, &scale, &bias, 1e-5, &mut y);
+                for (r, (x, y)) in x.chunks(cols).zip(y.chunks(cols)).enumerate() {
+                    let mut alone = vec![0.0; cols];
+                    layer_norm_on(isa, x, &scale, &bias, 1e-5, &mut alone);
+                    let same = y.iter().zip(&alone).all(|(y, alone)| match r {
+                        1 => y.is_nan() && alone.is_nan(),
+                        _ => y.to_bits() == alone.to_bits(),
+                    });
+                    assert!(same, "{isa:?} {rows} {cols} {r}");
+                }
+            }
+            layer_norm_on(isa, &[], &random(cols, 10), &[], 1e-5, &mut []);
+        }
+    }
+}
+
+#[test]
+fn lrn_is_near_that_of_f64() {
+    let cases = [(1, 1), (1, 5), (3, 2), (5, 7), (16, 3), (17, 5), (64, 5), (65, 4), (100, 1)]
+        .into_iter()
+        .chain([(70, 33), (40, 200), (4096, 5), (5000, 9), (3000, 2051), (4100, 60)]);
+    for (&isa, (channels, size)) in
+        Isa::available().iter().flat_map(|isa| cases.clone().map(move |case| (isa, case)))
+    {
+        for beta in [0.5f32, 0.75, 1.0, 0.6] {
+            let rows = if channels < 1000 { 67 } else { 2 };
+            let x: Vec<f32> = random(rows * channels, 7).iter().map(|x| x * 60.0 - 30.0).collect();
+            let lrn = Lrn { size, alpha: 0.3, beta, bias: 2.0 };
+            let mut y = Guarded::new(&vec![0.0; x.len()], Edge::End);
+            lrn_on(isa, &Guarded::new(&x, Edge::End), channels, &lrn, &mut y);
+            let (alpha, wide) = (f64::from(lrn.alpha), f64::from(beta));
+            for (x, y) in x.chunks(channels).zip(y.chunks(channels)) {
+                for (c, y) in y.iter().enumerate() {
+                    let from = c.saturating_sub((size - 1) / 2);
+                    let window = &x[from..channels.min(c + size / 2 + 1)];
+                    let sum: f64 = window.iter().map(|x| f64::from(*x) * f64::from(*x)).sum();
+                    let base = 2.0 + alpha / size as f64 * sum;
+                    let exact = f64::from(x[c]) / base.powf(wide);
+                    let bound = 1e-6 + 1e-7 * wide * (size as f64 + base.ln().abs());
+                    let error = (f64::from(*y) - exact).abs();
+                    assert!(
+                        error <= bound * exact.abs(),
+                        "{isa:?} {channels} {lrn:?} {c}: {y} {exact}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn lrn_hands_nans_and_infinities_on() {
+    for &isa in Isa::available() {
+        for beta in [0.5f32, 0.75, 1.0, 0.6] {
+            let lrn = Lrn { size: 3, alpha: 1.0, beta, bias: 1.0 };
+            let mut x = [1.0; 40];
+            (x[20], x[30]) = (f32::NAN, f32::INFINITY);
+            let mut y = [7.0; 40];
+            lrn_on(isa, &x, 40, &lrn, &mut y);
+            for (c, y) in y.iter().enumerate() {
+                assert_eq!(y.is_nan(), (19..=21).contains(&c) || c == 30, "{isa:?} {beta} {c} {y}");
+            }
+            assert_eq!((y[29], y[31]), (0.0, 0.0), "{isa:?} {beta}");
+        }
+    }
+}
+
+fn transposes<T: crate::Bits + Default + PartialEq + std::fmt::Debug>(value: impl Fn(usize) -> T) {
+    let cases: &[(&[usize], &[usize])] = &[
+        (&[], &[]),
+        (&[5], &[0]),
+        (&[7, 9], &[1, 0]),
+        (&[64, 64], &[1, 0]),
+        (&[65, 130], &[1, 0]),
+        (&[16, 33], &[1, 0]),
+        (&[300, 270], &[1, 0]),
+        (&[1030, 600], &[1, 0]),
+        (&[23, 1024], &[1, 0]),
+        (&[1024, 1040], &[1, 0]),
+        (&[3, 196], &[1, 0]),
+        (&[49, 3], &[1, 0]),
+        (&[5, 15], &[1, 0]),
+        (&[14, 13], &[1, 0]),
+        (&[100, 49], &[1, 0]),
+        (&[2, 64, 49], &[0, 2, 1]),
+        (&[2, 81, 79], &[0, 2, 1]),
+        (&[16, 9, 40, 32], &[3, 2, 1, 0]),
+        (&[1024, 31], &[1, 0]),
+        (&[4, 8, 1, 16, 16], &[4, 3, 2, 1, 0]),
+        (&[3, 17, 19], &[0, 2, 1]),
+        (&[3, 17, 19], &[2, 1, 0]),
+        (&[3, 17, 19], &[1, 0, 2]),
+        (&[2, 3, 20, 21], &[0, 2, 3, 1]),
+        (&[2, 1, 20, 21], &[3, 1, 0, 2]),
+        (&[2, 3, 4, 5, 6], &[4, 2, 0, 1, 3]),
+        (&[2, 2, 3, 2, 2, 3, 2, 2], &[7, 5, 3, 1, 0, 2, 4, 6]),
+    ];
+    for (&isa, (shape, perm)) in
+        Isa::available().iter().flat_map(|isa| cases.iter().map(move |case| (isa, case)))
+    {
+        let len = shape.iter().product();
+        let x: Vec<T> = (0..len).map(&value).collect();
+        let mut y = Guarded::new(&vec![T::default(); len], Edge::End);
+        transpose_on(isa, &Guarded::new(&x, Edge::End), shape, perm, &mut y);
+        for (at, y) in y.iter().enumerate() {
+            let (mut rest, mut from) = (at, 0);
+            for &axis in perm.iter().rev() {
+                from += rest % shape[axis] * shape[axis + 1..].iter().product::<usize>();
+                rest /= shape[axis];
+            }
+            assert_eq!(*y, x[from], "{isa:?} {shape:?} {perm:?} at {at}");
+        }
+    }
+}
+
+#[test]
+fn transposes_move_every_element_to_its_place() {
+    transposes(|i| i as f32);
+    transposes(|i| (i * 31 % 251) as u8);
+    transposes(|i| i as i64);
+    transposes(|i| i as u16);
+    transposes(|i| [i as u8, (i >> 8) as u8, (i >> 16) as u8]);
+    transposes(|i| (i as u32).to_le_bytes());
+    transposes(|i| (i as u16).to_le_bytes());
+}
+
+#[test]
+fn lookups_read_the_table() {
+    let mut table = [0; 256];
+    for (i, entry) in table.iter_mut().enumerate() {
+        *entry = (i * 167 + 13) as u8;
+    }
+    let x: Vec<u8> = (0..1000).map(|i| (i * 7) as u8).collect();
+    for &isa in Isa::available() {
+        for len in 0..300 {
+            let mut y = Guarded::new(&vec![0; len], Edge::End);
+            lookup_on(isa, &Guarded::new(&x[..len], Edge::End), &table, &mut y);
+            assert!(y.iter().zip(&x).all(|(y, x)| *y == table[usize::from(*x)]), "{isa:?} {len}");
+        }
+    }
+}
+
+#[test]
+fn no_primitive_allocates() {
+    let x = random(770, 1);
+    let (mut y, mut bytes) = (vec![0.0; 770], vec![0u8; 770]);
+    // Other threads' calls count as well, so one quiet run in many is what shows it.
+    let quiet = (0..100_000).any(|_| {
+        let before = udo_api::guard::thread_heap_calls();
+        super::softmax(&x, 77, &mut y);
+        super::layer_norm(&x, &x[..77], &[], 1e-5, &mut y);
+        super::transpose(&x, &[10, 77], &[1, 0], &mut y);
+        super::quantize(&x, 0.01, 3, &mut bytes);
+        super::lrn(&x, 77, &Lrn { size: 5, alpha: 1e-4, beta: 0.75, bias: 1.0 }, &mut y);
+        super::row_sums(&x, 77, &mut y[..10]);
+        udo_api::guard::thread_heap_calls() == before
+    });
+    assert!(quiet);
+}
+
+#[test]
+fn parts_of_transposes_touch_nothing_else() {
+    for &isa in Isa::available() {
+        for (rows, cols) in [(1, 1), (1, 9), (9, 1), (3, 49), (16, 16), (33, 64), (64, 100)] {
+            for gap in [0, 5] {
+                let (x_stride, y_stride) = (cols + gap, rows + 2 * gap);
+                let x: Vec<u32> = (0..(rows - 1) * x_stride + cols).map(|i| i as u32).collect();
+                let x = Guarded::of(&x);
+                let mut y = Guarded::of(&vec![u32::MAX; (cols - 1) * y_stride + rows]);
+                super::transpose::transpose_part_on(
+                    isa,
+                    &x,
+                    x_stride,
+                    [rows, cols],
+                    &mut y,
+                    y_stride,
+                );
+                for (at, &found) in y.iter().enumerate() {
+                    let (j, i) = (at / y_stride, at % y_stride);
+                    let wanted = if i < rows { (i * x_stride + j) as u32 } else { u32::MAX };
+                    assert_eq!(found, wanted, "{isa:?} {rows}x{cols} gap {gap} at {j}, {i}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,500 @@
+//! Transposes of any rank, by tiles in registers.
+
+use crate::math::vector::{Simd, Task, on};
+use crate::{Bits, Isa, isa};
+
+/// The most axes.
+const MAX_RANK: usize = 8;
+
+/// Rows and columns of a block: its pages stay in the translation buffer, its lines in the second
+/// cache.
+const BLOCK: usize = 256;
+
+const PAGE_BYTES: usize = 4096;
+
+/// Bytes of a result that goes past the caches: what they hold of so much is gone before anyone
+/// reads it. Tests want less of it.
+const PAST_BYTES: usize = if cfg!(test) { 1 << 20 } else { 32_000_000 };
+
+/// Bytes of a line: who has read some of them reads the others as well before they are gone.
+const LINE_BYTES: usize = 64;
+
+/// Elements that are not worth a second thread.
+const SMALL: usize = 1 << 14;
+
+/// Bytes of a matrix that the second cache holds, and its transpose.
+const NEAR_BYTES: usize = 512 << 10;
+
+/// An axis of the result: how long it is, and how far apart its elements lie on either side.
+#[derive(Clone, Copy, Debug, Default)]
+struct Axis {
+    extent: usize,
+    from: usize,
+    to: usize,
+}
+
+/// `y[i0, i1, ..]` is the element of `x: shape` with `perm[k]`th index `ik`, as `Transpose` of ONNX.
+///
+/// `perm` holds every axis once; there are 8 at most, and both slices have as many elements as
+/// `shape`. Otherwise `y` is left as it was.
+pub fn transpose<T: Bits>(x: &[T], shape: &[usize], perm: &[usize], y: &mut [T]) {
+    transpose_on(isa(), x, shape, perm, y);
+}
+
+pub(super) fn transpose_on<T: Bits>(
+    isa: Isa,
+    x: &[T],
+    shape: &[usize],
+    perm: &[usize],
+    y: &mut [T],
+) {
+    let plan = plan(shape, perm);
+    let len = shape.iter().try_fold(1usize, |len, &extent| len.checked_mul(extent));
+    let fits = len == Some(x.len()) && x.len() == y.len();
+    debug_assert!(fits && plan.is_some(), "a permutation of a shape of as many elements");
+    let (Some((axes, rank)), true) = (plan, fits && !x.is_empty()) else { return };
+    permute(isa, axes, rank, x, y);
+}
+
+/// The axes must not reach beyond `x` and `y`, and each element of `y` at most once.
+fn permute<T: Bits>(isa: Isa, axes: [Axis; MAX_RANK], rank: usize, x: &[T], y: &mut [T]) {
+    let (from, to) = (x.as_ptr(), y.as_mut_ptr());
+    match size_of::<T>() {
+        // Arrays of bytes have no alignment that elements of the same size might lack.
+        1 => on(isa, Permute { axes, rank, x: from.cast::<u8>(), y: to.cast::<u8>() }),
+        2 => on(isa, Permute { axes, rank, x: from.cast::<[u8; 2]>(), y: to.cast::<[u8; 2]>() }),
+        4 => on(isa, Permute { axes, rank, x: from.cast::<[u8; 4]>(), y: to.cast::<[u8; 4]>() }),
+        8 => on(isa, Permute { axes, rank, x: from.cast::<[u8; 8]>(), y: to.cast::<[u8; 8]>() }),
+        _ => on(isa, Permute { axes, rank, x: from, y: to }),
+    }
+}
+
+/// `y[j, i] = x[i, j]` for `rows` rows of `cols` elements of `x`, whose rows lie `x_stride` elements apart,
+/// and those of `y` `y_stride`: a part of a transpose, for callers with several threads.
+///
+/// Both slices reach to the last of those elements, and rows of `y` do not overlap. Otherwise `y` is left
+/// as it was.
+pub fn transpose_part<T: Bits>(
+    x: &[T],
+    x_stride: usize,
+    [rows, cols]: [usize; 2],
+    y: &mut [T],
+    y_stride: usize,
+) {
+    transpose_part_on(isa(), x, x_stride, [rows, cols], y, y_stride);
+}
+
+pub(super) fn transpose_part_on<T: Bits>(
+    isa: Isa,
+    x: &[T],
+    x_stride: usize,
+    [rows, cols]: [usize; 2],
+    y: &mut [T],
+    y_stride: usize,
+) {
+    if rows == 0 || cols == 0 {
+        return;
+    }
+    let end = |rows: usize, stride: usize, cols: usize| {
+        (rows - 1).checked_mul(stride).and_then(|start| start.checked_add(cols))
+    };
+    let fits = end(rows, x_stride, cols).is_some_and(|end| end <= x.len())
+        && end(cols, y_stride, rows).is_some_and(|end| end <= y.len())
+        && (y_stride >= rows || cols == 1);
+    debug_assert!(fits, "parts that lie in their slices");
+    if fits {
+        let mut axes = [Axis::default(); MAX_RANK];
+        axes[0] = Axis { extent: cols, from: 1, to: y_stride };
+        axes[1] = Axis { extent: rows, from: x_stride, to: 1 };
+        permute(isa, axes, 2, x, y);
+    }
+}
+
+/// How many columns of a matrix, which are rows of its transpose, one of several threads takes at a time:
+/// all of them where a second thread is not worth it, else whole cache lines of `f32`.
+pub fn transpose_grain([rows, cols]: [usize; 2], threads: usize) -> usize {
+    let pieces = if rows.saturating_mul(cols) < SMALL { 1 } else { threads.max(1) };
+    cols.div_ceil(pieces).next_multiple_of(LINE_BYTES / size_of::<f32>())
+}
+
+/// The axes of the result, outermost first, without those of one element and with neighbours that
+/// stay neighbours made one; and how many there are.
+fn plan(shape: &[usize], perm: &[usize]) -> Option<([Axis; MAX_RANK], usize)> {
+    if shape.len() != perm.len() || shape.len() > MAX_RANK {
+        return None;
+    }
+    let mut seen = 0u32;
+    for &axis in perm {
+        seen |= 1u32.checked_shl(u32::try_from(axis).ok()?)?;
+    }
+    if seen != (1 << shape.len()) - 1 {
+        return None;
+    }
+    let mut axes = [Axis::default(); MAX_RANK];
+    let mut rank = 0;
+    for &axis in perm {
+        let extent = shape[axis];
+        let from = shape[axis + 1..].iter().fold(1usize, |len, &extent| len.wrapping_mul(extent));
+        if extent == 1 {
+            continue;
+        }
+        match axes[..rank].last_mut() {
+            Some(last) if last.from == from.wrapping_mul(extent) => {
+                *last = Axis { extent: last.extent.wrapping_mul(extent), from, to: 1 };
+            }
+            _ => {
+                axes[rank] = Axis { extent, from, to: 1 };
+                rank += 1;
+            }
+        }
+    }
+    let mut to = 1usize;
+    for axis in axes[..rank].iter_mut().rev() {
+        axis.to = to;
+        to = to.wrapping_mul(axis.extent);
+    }
+    Some((axes, rank))
+}
+
+/// The axes lie within `x` and `y`, and reach each element once; the products do not overflow.
+struct Permute<T> {
+    axes: [Axis; MAX_RANK],
+    rank: usize,
+    x: *const T,
+    y: *mut T,
+}
+
+impl<T: Copy> Task for Permute<T> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let Self { mut axes, rank, x, y } = self;
+        let one = Axis { extent: 1, from: 0, to: 0 };
+        let last = if rank == 0 { one } else { axes[rank - 1] };
+        let mut outer = rank.saturating_sub(1);
+        // The other axis of the planes: the one along which `x` is contiguous.
+        let mut inner = one;
+        if last.from != 1 && outer != 0 {
+            let at = axes[..outer].iter().position(|axis| axis.from == 1).unwrap_or(outer - 1);
+            inner = axes[at];
+            axes.copy_within(at + 1..outer, at);
+            outer -= 1;
+        }
+        let bytes = axes[..outer]
+            .iter()
+            .chain([&last, &inner])
+            .fold(size_of::<T>(), |bytes, axis| bytes.wrapping_mul(axis.extent));
+        let past = bytes >= PAST_BYTES;
+        let plane_of = Plane { rows: last, cols: inner, past };
+        // Planes that are small have nobody to read them ahead.
+        let ahead = bytes > NEAR_BYTES && last.extent * inner.extent * size_of::<T>() <= PAGE_BYTES;
+        let mut index = [0; MAX_RANK];
+        let (mut from, mut to) = (0, 0);
+        loop {
+            // SAFETY: the offset of an element, as every index is below its extent.
+            let (x_here, y_here) = unsafe { (x.add(from), y.add(to)) };
+            let mut k = outer;
+            let mut more = false;
+            while k != 0 && !more {
+                k -= 1;
+                index[k] += 1;
+                from += axes[k].from;
+                to += axes[k].to;
+                more = index[k] < axes[k].extent;
+                if !more {
+                    index[k] = 0;
+                    from -= axes[k].from * axes[k].extent;
+                    to -= axes[k].to * axes[k].extent;
+                }
+            }
+            if last.from == 1 || rank == 0 {
+                // SAFETY: the elements of the last axis, contiguous on both sides, which share none.
+                unsafe { y_here.copy_from_nonoverlapping(x_here, last.extent) }
+            } else {
+                if ahead && more {
+                    plane_of.prefetch(simd, x.wrapping_add(from), y.wrapping_add(to));
+                }
+                // SAFETY: the elements of the plane of the two axes.
+                unsafe { plane_of.transpose(simd, x_here, y_here) }
+            }
+            if !more {
+                break;
+            }
+        }
+        if past {
+            simd.fence();
+        }
+    }
+}
+
+/// A matrix to transpose: `rows` are contiguous in `y`, `cols` in `x`.
+#[derive(Clone, Copy, Debug)]
+struct Plane {
+    rows: Axis,
+    cols: Axis,
+    /// Whether it is written past the caches.
+    past: bool,
+}
+
+impl Plane {
+    /// Reads a small plane ahead.
+    #[inline(always)]
+    fn prefetch<S: Simd, T>(self, simd: S, x: *const T, y: *mut T) {
+        let Self { rows, cols, past } = self;
+        let per_line = LINE_BYTES / size_of::<T>();
+        for i in 0..rows.extent {
+            for j in (0..cols.extent).step_by(per_line) {
+                simd.prefetch(x.wrapping_add(i * rows.from + j * cols.from).cast());
+            }
+        }
+        for j in 0..if past { 0 } else { cols.extent } {
+            for i in (0..rows.extent).step_by(per_line) {
+                simd.prefetch(y.wrapping_add(j * cols.to + i).cast_const().cast());
+            }
+        }
+    }
+
+    /// # Safety
+    /// The elements that the axes reach are readable at `x` and writable at `y`.
+    #[inline(always)]
+    unsafe fn transpose<S: Simd, T: Copy>(self, simd: S, x: *const T, y: *mut T) {
+        let Self { rows, cols, past } = self;
+        let tiled = rows.to == 1 && cols.from == 1;
+        let (tall, wide) = match size_of::<T>() {
+            1 if tiled => (S::LONG1, LINE_BYTES),
+            4 if tiled => (S::TILE4, S::TILE4),
+            _ => (usize::MAX, usize::MAX),
+        };
+        if rows.extent < tall || cols.extent < wide {
+            let all = [0, rows.extent, 0, cols.extent];
+            // SAFETY: the caller's promise.
+            unsafe { area(simd, x, y, rows, cols, all) }
+            return;
+        }
+        let whole_tiles = size_of::<T>() == 1;
+        let bytes = rows.extent.saturating_mul(cols.extent).saturating_mul(size_of::<T>());
+        let apart = cols.to.wrapping_mul(size_of::<T>());
+        let far = bytes > NEAR_BYTES;
+        // The second cache wants neither side's lines to be whole pages apart: two columns of tiles
+        // at a time, and down. Beyond it, along the rows of `x`, which are read ahead that way, unless
+        // the rows of `y` are whole pages apart.
+        let order = match (far, apart.is_multiple_of(PAGE_BYTES)) {
+            (false, _) => Order::Pairs,
+            (true, true) => Order::Down,
+            (true, false) => Order::Across,
+        };
+        // Rows that are whole pages apart share so few places of the first cache that what is read ahead
+        // is gone when it is needed.
+        let x_apart = rows.from.wrapping_mul(size_of::<T>());
+        let crowded = !far && (apart | x_apart).is_multiple_of(PAGE_BYTES);
+        let ahead = match (far, size_of::<T>()) {
+            (true, 4) => 4,
+            (true, _) => 1,
+            (false, 4) if !crowded => 1,
+            (false, _) => usize::MAX,
+        };
+        let mut i0 = 0;
+        while i0 < rows.extent {
+            let i1 = rows.extent.min(i0 + BLOCK);
+            let down = if whole_tiles { (i1 - i0) / tall } else { (i1 - i0).div_ceil(tall) };
+            let mut j0 = 0;
+            while j0 < cols.extent {
+                let j1 = cols.extent.min(j0 + BLOCK);
+                let across = if whole_tiles { (j1 - j0) / wide } else { (j1 - j0).div_ceil(wide) };
+                // The last tiles overlap those before them.
+                let start = |(i, j): (usize, usize)| {
+                    let i = (i0 + i * tall).min(rows.extent - tall);
+                    (i, (j0 + j * wide).min(cols.extent - wide))
+                };
+                let (mut here, mut there) = ((0, 0), (0, 0));
+                let mut at = 0;
+                while at < ahead.min(down * across) {
+                    there = order.next(there, down, across);
+                    at += 1;
+                }
+                at = 0;
+                while at < down * across {
+                    // Nothing is ahead of the last tiles of a block but themselves.
+                    let next = if ahead < down * across - at { there } else { here };
+                    there = order.next(there, down, across);
+                    let (i, j) = start(next);
+                    let next = Tile {
+                        x: x.wrapping_add(i * rows.from + j),
+                        y: y.wrapping_add(j * cols.to + i),
+                        strides: [rows.from, cols.to],
+                    };
+                    let (i, j) = start(here);
+                    here = order.next(here, down, across);
+                    // SAFETY: a tile from `i` and `j` on lies within the matrix.
+                    let (x, y) = unsafe { (x.add(i * rows.from + j), y.add(j * cols.to + i)) };
+                    let at_lines =
+                        y.addr().is_multiple_of(LINE_BYTES) && apart.is_multiple_of(LINE_BYTES);
+                    let next = if ahead == usize::MAX { None } else { Some(next) };
+                    let tile = Tile { x, y, strides: [rows.from, cols.to] };
+                    // SAFETY: as above.
+                    unsafe { tile.transpose(simd, next, past && at_lines) }
+                    at += 1;
+                }
+                let (i_done, j_done) = (i1.min(i0 + down * tall), j1.min(j0 + across * wide));
+                // SAFETY: what is left of the block: below the tiles, and beside them.
+                unsafe {
+                    area(simd, x, y, rows, cols, [i_done, i1, j0, j1]);
+                    area(simd, x, y, rows, cols, [i0, i_done, j_done, j1]);
+                }
+                j0 = j1;
+            }
+            i0 = i1;
+        }
+    }
+}
+
+/// The order of the tiles of a block.
+#[derive(Clone, Copy, Debug)]
+enum Order {
+    Down,
+    Across,
+    /// Two columns at a time, and down.
+    Pairs,
+}
+
+impl Order {
+    /// The row and the column of the tile after that of `i` and `j`, in a block of `down` times
+    /// `across`.
+    #[inline(always)]
+    fn next(self, (i, j): (usize, usize), down: usize, across: usize) -> (usize, usize) {
+        match self {
+            Self::Across if j + 1 < across => (i, j + 1),
+            Self::Across => (i + 1, 0),
+            Self::Pairs if j.is_multiple_of(2) && j + 1 < across => (i, j + 1),
+            Self::Pairs if i + 1 < down => (i + 1, j / 2 * 2),
+            Self::Down if i + 1 < down => (i + 1, j),
+            Self::Pairs | Self::Down => (0, j + 1),
+        }
+    }
+}
+
+/// The largest tile: `TILE4` rows and columns of 4-byte elements, or `LONG1` rows of `LINE_BYTES` 1-byte
+/// ones.
+#[derive(Clone, Copy, Debug)]
+struct Tile<T> {
+    x: *const T,
+    y: *mut T,
+    /// In elements, of `x` and of `y`.
+    strides: [usize; 2],
+}
+
+impl<T: Copy> Tile<T> {
+    /// Transposes it, and reads `ahead` what is to follow.
+    ///
+    /// # Safety
+    /// The tile is readable at `x` and writable at `y`; if it is to go past the caches, rows of `y`
+    /// start at lines.
+    #[inline(always)]
+    unsafe fn transpose<S: Simd>(self, simd: S, ahead: Option<Self>, past: bool) {
+        let Self { x, y, strides: [x_stride, y_stride] } = self;
+        if size_of::<T>() == 4 {
+            let (x, y) = (x.cast(), y.cast());
+            // SAFETY: the caller's promise.
+            unsafe {
+                match ahead {
+                    _ if past => {
+                        let next = ahead.map_or(x, |next| next.x.cast());
+                        simd.tile4_past(x, x_stride, y, y_stride, next);
+                    }
+                    Some(next) => {
+                        let next = [next.x.cast(), next.y.cast_const().cast()];
+                        simd.tile4_ahead(x, x_stride, y, y_stride, next);
+                    }
+                    None => simd.tile4(x, x_stride, y, y_stride),
+                }
+            }
+            return;
+        }
+        if let Some(next) = ahead {
+            let mut k = 0;
+            while k < S::LONG1.max(LINE_BYTES) {
+                let row = k.min(S::LONG1 - 1) * x_stride;
+                simd.prefetch(next.x.wrapping_add(row).cast());
+                if !past {
+                    let row = k.min(LINE_BYTES - 1) * y_stride;
+                    simd.prefetch(next.y.wrapping_add(row).cast_const().cast());
+                }
+                k += 1;
+            }
+        }
+        let mut k = 0;
+        while k < LINE_BYTES {
+            // SAFETY: the caller's promise; a tile is some times 16 columns.
+            unsafe {
+                let (x, y) = (x.add(k).cast(), y.add(k * y_stride).cast());
+                if past {
+                    simd.long1_past(x, x_stride, y, y_stride);
+                } else {
+                    simd.long1(x, x_stride, y, y_stride);
+                }
+            }
+            k += 16;
+        }
+    }
+}
+
+/// Transposes what is too small for tiles, by smaller ones and singly: rows `i0..i1` and columns
+/// `j0..j1` of the matrix.
+///
+/// # Safety
+/// The elements that the axes reach are readable at `x` and writable at `y`; the ranges lie within
+/// the extents.
+#[inline(always)]
+unsafe fn area<S: Simd, T: Copy>(
+    simd: S,
+    x: *const T,
+    y: *mut T,
+    rows: Axis,
+    cols: Axis,
+    [i0, i1, j0, j1]: [usize; 4],
+) {
+    let tiled = rows.to == 1 && cols.from == 1;
+    let tile = match size_of::<T>() {
+        1 if tiled && rows.extent.min(cols.extent) >= S::TILE1 => S::TILE1,
+        4 if tiled => S::TILE4,
+        _ => 0,
+    };
+    if i0 == i1 || j0 == j1 {
+        return;
+    }
+    if tile == 0 {
+        for j in j0..j1 {
+            for i in i0..i1 {
+                let (from, to) = (i * rows.from + j * cols.from, j * cols.to + i * rows.to);
+                // SAFETY: `i` and `j` lie within the matrix.
+                unsafe { *y.add(to) = *x.add(from) }
+            }
+        }
+        return;
+    }
+    let mut j = j0;
+    while j < j1 {
+        let mut i = i0;
+        while i < i1 {
+            if size_of::<T>() == 4 {
+                let (tall, wide) = (tile.min(i1 - i), tile.min(j1 - j));
+                // SAFETY: a part from `i` and `j` on lies within the matrix; elements have 4 bytes.
+                unsafe {
+                    let (x, y) = (x.add(i * rows.from + j), y.add(j * cols.to + i));
+                    simd.part4(x.cast(), rows.from, y.cast(), cols.to, tall, wide);
+                }
+            } else {
+                // Tiles that reach beyond the range overlap others.
+                let (i, j) = (i.min(rows.extent - tile), j.min(cols.extent - tile));
+                // SAFETY: a tile from `i` and `j` on lies within the matrix; elements have 1 byte.
+                unsafe {
+                    let (x, y) = (x.add(i * rows.from + j), y.add(j * cols.to + i));
+                    simd.tile1(x.cast(), rows.from, y.cast(), cols.to);
+                }
+            }
+            i += tile;
+        }
+        j += tile;
+    }
+}

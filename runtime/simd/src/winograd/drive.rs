@@ -1,0 +1,141 @@
+//! Cuts a layer into blocks of tiles, after checking that all of them lie within the slices.
+
+use std::ops::Range;
+
+use super::transform::{Input, Output};
+use super::{LINE, Layer, Plan, Rows, Tile, packed_len_on, pixel_rows, tile_rows};
+use crate::Isa;
+use crate::gemm_f32::{self, Epilogue};
+use crate::math::vector::on;
+
+/// Elements of the transformed tiles and products of a block: a quarter of a second-level cache of 2 MiB,
+/// which the weights pass through meanwhile.
+const MAX_BLOCK: usize = 1 << 17;
+/// The fewest tiles of a block, though they leave that cache: weights that lie beyond it are read once per
+/// block, and would take longer than the products.
+const MIN_TILES: usize = 32;
+
+impl Plan {
+    pub(super) fn new(isa: Isa, tile: Tile, layer: &Layer) -> Self {
+        let across = layer.output[1].div_ceil(tile.size());
+        let down = layer.output[0].div_ceil(tile.size());
+        let most = block_len(tile, layer.channels);
+        let rows = |channels: usize| {
+            let row = channels.checked_next_multiple_of(LINE)?;
+            // So that both halves of the workspace have a length, whatever the number of tiles.
+            most.checked_mul(row)?.checked_add(LINE)?.checked_mul(2 * tile.points())?;
+            let tiles = most.min(tile_rows(tile, layer).checked_mul(across)?);
+            Some(Rows { row, point: ((tiles * row / LINE) | 1) * LINE })
+        };
+        let [inputs, outputs] = layer.channels.map(rows);
+        assert!(reaches(layer).is_some(), "the layer is larger than memory");
+        assert!(inputs.is_some() && outputs.is_some(), "the workspace is larger than memory");
+        let none = Rows { row: 0, point: 0 };
+        let (inputs, outputs) = (inputs.unwrap_or(none), outputs.unwrap_or(none));
+        Self { isa, tile, layer: *layer, across, down, most, inputs, outputs }
+    }
+
+    pub(super) fn workspace_len(&self) -> usize {
+        (self.inputs.point + self.outputs.point) * self.tile.points()
+    }
+
+    pub(super) fn conv(
+        &self,
+        rows: Range<usize>,
+        x: &[f32],
+        packed: &[f32],
+        y: &mut [f32],
+        epilogue: &Epilogue<'_>,
+        workspace: &mut [f32],
+    ) {
+        let [inputs, outputs] = self.layer.channels;
+        let points = self.tile.points();
+        let all = tile_rows(self.tile, &self.layer);
+        assert!(rows.start <= rows.end && rows.end <= all, "no such rows of tiles");
+        let pixels = pixel_rows(self.tile, &self.layer, rows.clone());
+        if pixels.len() * self.layer.output[1] == 0 || outputs == 0 {
+            return;
+        }
+        self.check(&pixels, x, y, epilogue);
+        let packed = &packed[..packed_len_on(self.isa, self.tile, self.layer.channels)];
+        let workspace = &mut workspace[..self.workspace_len()];
+        let (transformed, sums) = workspace.split_at_mut(self.inputs.point * points);
+        let products = gemm_f32::forms(self.isa);
+        let matrix = packed.len() / points;
+        let whole = rows.start * self.across..rows.end * self.across;
+        for (first, tiles) in blocks(whole, self.most) {
+            let to = transformed.as_mut_ptr();
+            on(self.isa, Input { plan: self, first, tiles, x: x.as_ptr(), to });
+            for point in 0..points {
+                products.gemm(
+                    &transformed[point * self.inputs.point..],
+                    self.inputs.row,
+                    tiles,
+                    inputs,
+                    &packed[point * matrix..],
+                    outputs,
+                    &mut sums[point * self.outputs.point..],
+                    self.outputs.row,
+                    &Epilogue::default(),
+                );
+            }
+            let (from, top, y) = (sums.as_ptr(), pixels.start, y.as_mut_ptr());
+            on(self.isa, Output { plan: self, first, tiles, from, top, y, epilogue });
+        }
+    }
+
+    /// That the whole input, and the rows of pixels of the output, have all their channels.
+    fn check(&self, pixels: &Range<usize>, x: &[f32], y: &[f32], epilogue: &Epilogue<'_>) {
+        let layer = &self.layer;
+        let [inputs, outputs] = layer.channels;
+        let input = layer.images * layer.input[0] * layer.input[1];
+        let count = pixels.len() * layer.output[1];
+        assert!(holds(x, input, inputs, layer.pixels[0]), "the input is too short");
+        assert!(holds(y, count, outputs, layer.pixels[1]), "the output is too short");
+        assert!(layer.pixels[1] >= outputs || count == 1, "output pixels overlap");
+        assert!(epilogue.bias.is_none_or(|bias| bias.len() >= outputs), "the bias is too short");
+        assert!(
+            epilogue.residual.is_none_or(|(data, pixel)| holds(data, count, outputs, pixel)),
+            "the residual is too short"
+        );
+    }
+}
+
+/// The most tiles of a block.
+pub(super) fn block_len(tile: Tile, [inputs, outputs]: [usize; 2]) -> usize {
+    let one = inputs.saturating_add(outputs).saturating_mul(tile.points());
+    (MAX_BLOCK / one.max(1)).max(MIN_TILES)
+}
+
+/// Cuts tiles into the fewest blocks, and those as equal as can be: the first tile and how many.
+fn blocks(tiles: Range<usize>, most: usize) -> impl Iterator<Item = (usize, usize)> {
+    let parts = tiles.len().div_ceil(most).max(1);
+    let (short, long) = (tiles.len() / parts, tiles.len() % parts);
+    (0..parts).map(move |i| (tiles.start + i * short + i.min(long), short + usize::from(i < long)))
+}
+
+/// Nothing, unless the input, the output, and every place that a tile may read have their offsets.
+fn reaches(layer: &Layer) -> Option<()> {
+    // The largest tile ends so far behind the last output.
+    const BEHIND: usize = 8;
+    let pixel = layer.pixels[0];
+    let row = layer.input[1].checked_mul(pixel)?;
+    let far = |axis: usize, step: usize| {
+        let input = layer.input[axis].checked_add(layer.pads[axis])?;
+        input.max(layer.output[axis].checked_add(BEHIND)?).checked_mul(step)
+    };
+    far(0, row)?.checked_add(far(1, pixel)?)?;
+    for (size, pixel) in [layer.input, layer.output].into_iter().zip(layer.pixels) {
+        layer.images.checked_mul(size[0])?.checked_mul(size[1])?.checked_mul(pixel)?;
+    }
+    Some(())
+}
+
+/// Whether so many pixels lie within the slice.
+fn holds(data: &[f32], pixels: usize, channels: usize, stride: usize) -> bool {
+    if pixels == 0 || channels == 0 {
+        return true;
+    }
+    let len = (pixels - 1).checked_mul(stride).and_then(|before| before.checked_add(channels));
+    len.is_some_and(|len| len <= data.len())
+}

@@ -1,0 +1,36 @@
+//! Weights at each point, as one packed matrix per point.
+
+use super::Tile;
+use super::points::{Filter, Transform};
+use crate::gemm_f32::{Forms, Layout};
+
+/// As [`pack`](super::pack()); the slices are as long as they must be.
+pub(super) fn pack(
+    products: &Forms,
+    tile: Tile,
+    weights: &[f32],
+    [inputs, outputs]: [usize; 2],
+    out: &mut [f32],
+    matrix: &mut [f32],
+) {
+    let len = out.len() / tile.points();
+    for point in 0..tile.points() {
+        match tile {
+            Tile::Two => at_point(&Filter::<2, 4>::WEIGHTS, point, weights, matrix),
+            Tile::Four => at_point(&Filter::<4, 6>::WEIGHTS, point, weights, matrix),
+        }
+        let out = &mut out[point * len..][..len];
+        products.pack_b(matrix, inputs, Layout::Transposed, inputs, outputs, out);
+    }
+}
+
+/// Each filter's value at a point, rounded once.
+fn at_point<const A: usize>(g: &[[f64; 3]; A], point: usize, weights: &[f32], out: &mut [f32]) {
+    let (rows, cols) = (g[point / A], g[point % A]);
+    let factors: [f64; 9] = std::array::from_fn(|i| rows[i / 3] * cols[i % 3]);
+    let (filters, _) = weights.as_chunks::<9>();
+    for (out, filter) in out.iter_mut().zip(filters) {
+        let sum: f64 = filter.iter().zip(factors).map(|(&w, factor)| f64::from(w) * factor).sum();
+        *out = sum as f32;
+    }
+}
