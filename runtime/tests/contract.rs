@@ -395,9 +395,9 @@ fn a_join_that_says_its_extent_runs_and_all_its_readers_get_that_extent() {
     let a = add(&mut graph, "Twice", &[x], "a");
     let b = add(&mut graph, "Twice", &[z], "b");
     let joined = add(&mut graph, "Counted", &[a, b], "joined");
-    let p = add(&mut graph, "Positive", &[joined], "p");
-    let q = add(&mut graph, "Relu", &[joined], "q");
-    graph.outputs = vec![p, q];
+    let positive = add(&mut graph, "Positive", &[joined], "p");
+    let relu = add(&mut graph, "Relu", &[joined], "q");
+    graph.outputs = vec![positive, relu];
     let model = Model::compile(graph, &mut own(), &Options::default()).unwrap();
     let mut session = model.session();
     session.input_mut::<f32>("x").unwrap().copy_from_slice(&[1.0, -1.0]);
