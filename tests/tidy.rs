@@ -28,7 +28,7 @@ const FLOOR_PLAN: &[(&str, &[&str])] = &[
 
 /// The modules of `udo-runtime` from the ground up. One may import those below it, and nothing else.
 const LEVELS: &[&[&str]] = &[
-    &["memory", "pool"],
+    &["memory", "thread_pool"],
     &["graph"],
     &["cores", "npy"],
     &["import", "registry"],
@@ -43,9 +43,9 @@ const UNSAFE: &[&str] = &[
     "runtime/ops/src/testing/",
     "runtime/simd/src/",
     "runtime/src/cores/opencl.rs",
-    "runtime/src/pool.rs",
     "runtime/src/registry/open.rs",
     "runtime/src/session.rs",
+    "runtime/src/thread_pool/",
     "udo-api/host/src/",
     "udo-api/src/abi/",
     "udo-api/src/guard.rs",

@@ -9,6 +9,6 @@ pub mod npy;
 pub mod pass;
 pub mod place;
 pub mod plan;
-pub mod pool;
 pub mod registry;
 pub mod session;
+pub mod thread_pool;

@@ -7,9 +7,9 @@ use crate::graph::Graph;
 use crate::pass::patterns::{activation, batch_norm, qdq};
 use crate::place::{self, PlaceError, PlaceOptions};
 use crate::plan::{Plan, PlanError, Report};
-use crate::pool::Pool;
 use crate::registry::{BindOptions, Registry, ResolveError};
 use crate::session::Session;
+use crate::thread_pool::{Pool, PoolError};
 
 /// What the user decides about a model.
 #[derive(Clone, Debug)]
@@ -45,15 +45,9 @@ pub enum CompileError {
     /// The placed graph cannot be laid out.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// The system gives no more threads.
-    #[error("cannot start {threads} threads")]
-    Threads {
-        /// How many were asked for.
-        threads: NonZero<usize>,
-        /// What the system said.
-        #[source]
-        source: std::io::Error,
-    },
+    /// There are not as many threads as were asked for.
+    #[error(transparent)]
+    Threads(#[from] PoolError),
 }
 
 /// A graph ready to run; sessions share it.
@@ -73,15 +67,22 @@ impl Model {
         registry: &mut Registry,
         options: &Options,
     ) -> Result<Self, CompileError> {
+        let pool = Pool::new(options.threads)?;
         let mut resolved = registry.resolve(graph, &options.bind)?;
         let mut fixed = qdq::fixed_forms(&resolved);
         batch_norm::fold(&mut resolved, &mut fixed, registry);
         activation::hand_over(&mut resolved, &mut fixed, registry);
         let placement = place::assign(resolved, &fixed, registry, &options.place)?;
         let plan = Plan::build(placement, registry)?;
-        let threads = options.threads;
-        let pool =
-            Pool::new(threads).map_err(|source| CompileError::Threads { threads, source })?;
+        // A package's library has thread-local state that the system makes at a thread's first use of it.
+        let mut guards: Vec<_> = plan.steps.iter().filter_map(|step| step.thread_guard).collect();
+        guards.sort_unstable_by_key(|guard| *guard as usize);
+        guards.dedup_by_key(|guard| *guard as usize);
+        pool.on_every_thread(&|| {
+            for guard in &guards {
+                guard();
+            }
+        });
         Ok(Self { plan: Arc::new(plan), pool: Arc::new(pool) })
     }
 

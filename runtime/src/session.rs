@@ -15,7 +15,7 @@ use udo_host::{ExecuteFn, failure, program_guard};
 use crate::cores::Memory;
 use crate::memory::{Buffer, Tensor, elements, elements_mut};
 use crate::plan::{Operand, Place, Plan, Step};
-use crate::pool::Pool;
+use crate::thread_pool::Pool;
 
 /// Why a run failed. The session can run again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -20,8 +20,8 @@ use udo_api::{
 };
 use udo_runtime::graph::Attr;
 use udo_runtime::model::Options;
-use udo_runtime::pool::Pool;
 use udo_runtime::session::{RunError, Session};
+use udo_runtime::thread_pool::Pool;
 
 #[global_allocator]
 static GUARD: GuardAlloc = GuardAlloc;

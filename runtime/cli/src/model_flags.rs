@@ -14,6 +14,7 @@ use udo_runtime::model::{CompileError, Model, Options};
 use udo_runtime::place::{Fallback, PlaceOptions};
 use udo_runtime::registry::{BindOptions, Registry};
 use udo_runtime::session::RunError;
+use udo_runtime::thread_pool::PoolError;
 
 use crate::output::{Failure, note};
 
@@ -166,6 +167,12 @@ pub(crate) fn compile_failure(error: CompileError, registry: &Registry) -> Failu
         CompileError::Resolve(e) => e.help(),
         CompileError::Place(e) => {
             e.unfinished().map(|(package, op, core)| edit_help(registry, package, op, Some(core)))
+        }
+        CompileError::Threads(PoolError::TooMany { most, .. }) => Some(format!(
+            "give --threads 1 to {most}; more than the machine has processors do not make a run faster"
+        )),
+        CompileError::Threads(PoolError::Refused { given, .. }) => {
+            Some(format!("give --threads {given} or fewer, or let the system allow more"))
         }
         _ => None,
     };

@@ -1,0 +1,102 @@
+//! The state that the submitter of a job and the workers share.
+
+use std::ffi::c_void;
+
+use super::gate::Gate;
+use super::partition::Partitions;
+use super::sync::{AtomicBool, Ordering, UnsafeCell};
+
+/// One call of a job.
+// SAFETY: only a type; `Team::submit` says what a caller of the function keeps to.
+pub(super) type Task = unsafe extern "C" fn(ctx: *const c_void, index: usize);
+
+/// A task, what it works on, and how often it is called.
+#[derive(Clone, Copy)]
+pub(super) struct Job {
+    pub(super) task: Task,
+    pub(super) ctx: *const c_void,
+    pub(super) count: usize,
+}
+
+/// The job in hand, and who is at it.
+pub(super) struct Team {
+    gate: Gate,
+    /// Some thread submits a job.
+    busy: AtomicBool,
+    /// Written by the one who set `busy`, while the gate is shut; read by those whom the gate let in, and by
+    /// that one.
+    job: UnsafeCell<Job>,
+    pub(super) partitions: Partitions,
+}
+
+// SAFETY: of its fields only `job` is not `Sync`. It is written in `submit` alone, by the thread that set
+// `busy`, before the gate is opened and after `shut` saw the last reader leave; `work` reads it in between.
+// Its `ctx` is never followed here: it goes to `task`, which whoever submits vouches for on any thread.
+unsafe impl Sync for Team {}
+// SAFETY: `job.ctx` is the one field that is not `Send`, and no thread follows it but through `job.task`.
+unsafe impl Send for Team {}
+
+// SAFETY: it follows no pointer; it is unsafe to have the type of a task.
+unsafe extern "C" fn nothing(_: *const c_void, _: usize) {}
+
+impl Team {
+    /// A team of `threads` threads, the one who submits being number 0.
+    pub(super) fn new(threads: usize) -> Self {
+        Self {
+            gate: Gate::new(),
+            busy: AtomicBool::new(false),
+            job: UnsafeCell::new(Job { task: nothing, ctx: std::ptr::null(), count: 0 }),
+            partitions: Partitions::new(threads),
+        }
+    }
+
+    /// The life of worker number `thread`: it joins jobs until the team goes home.
+    pub(super) fn serve(&self, thread: usize) {
+        let mut seen = 0;
+        while self.gate.join(&mut seen) {
+            // SAFETY: the gate has let this thread in, and it leaves only afterwards.
+            unsafe { self.work(thread) };
+            self.gate.leave();
+        }
+    }
+
+    /// Lets the workers go home. Only when nobody submits any more.
+    pub(super) fn close(&self) {
+        self.gate.close();
+    }
+
+    /// Makes all calls of `job`, with the workers that come; false if the team is at another job, and none
+    /// was made.
+    ///
+    /// # Safety
+    /// Until this returns, `job.task` may be called on any thread with `job.ctx` and a number below `job.count`.
+    pub(super) unsafe fn submit(&self, job: Job) -> bool {
+        let taken = self.busy.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
+        if taken.is_err() {
+            return false;
+        }
+        // SAFETY: this thread set `busy`, and the gate is shut: nobody else reads or writes `job`.
+        self.job.with_mut(|slot| unsafe { *slot = job });
+        self.partitions.fill(job.count);
+        self.gate.open();
+        // SAFETY: `job` stays until this thread takes `busy` away again, below.
+        unsafe { self.work(0) };
+        self.gate.shut();
+        self.busy.store(false, Ordering::Release);
+        true
+    }
+
+    /// Makes calls of the job in hand until there are none left.
+    ///
+    /// # Safety
+    /// The thread has set `busy`, or has joined and not left.
+    unsafe fn work(&self, thread: usize) {
+        // SAFETY: as the caller promises, `submit` does not write `job` now.
+        let Job { task, ctx, count } = self.job.with(|job| unsafe { *job });
+        self.partitions.drain(count, thread, |index| {
+            // SAFETY: who submitted `job` vouched for `ctx` until this thread leaves, and `index` is below
+            // `count`.
+            unsafe { task(ctx, index) };
+        });
+    }
+}

@@ -1,0 +1,81 @@
+//! What `udo` says of a machine that is too small for what was asked for.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::{
+    fs,
+    process::{Command, Output},
+};
+
+use tempfile::TempDir;
+
+/// A field of a protobuf message that holds bytes.
+fn bytes(number: u8, content: &[u8]) -> Vec<u8> {
+    let mut field = vec![number << 3 | 2];
+    varint(content.len() as u64, &mut field);
+    field.extend(content);
+    field
+}
+
+/// A field of a protobuf message that holds a number.
+fn int(number: u8, value: u64) -> Vec<u8> {
+    let mut field = vec![number << 3];
+    varint(value, &mut field);
+    field
+}
+
+fn varint(mut value: u64, to: &mut Vec<u8>) {
+    while value > 0x7f {
+        to.push(u8::try_from(value & 0x7f).unwrap() | 0x80);
+        value >>= 7;
+    }
+    to.push(u8::try_from(value).unwrap());
+}
+
+/// A tensor of 32-bit floats, as a graph's input or output.
+fn port(name: &str, dims: &[u64]) -> Vec<u8> {
+    let dims: Vec<u8> = dims.iter().flat_map(|&dim| bytes(1, &int(1, dim))).collect();
+    let tensor = [int(1, 1), bytes(2, &dims)].concat();
+    [bytes(1, name.as_bytes()), bytes(2, &bytes(1, &tensor))].concat()
+}
+
+/// A folder with `m.onnx` in it: one Relu on a tensor of this shape.
+fn relu(dims: &[u64]) -> TempDir {
+    let node = [bytes(1, b"x"), bytes(2, b"y"), bytes(3, b"the_relu"), bytes(4, b"Relu")].concat();
+    let graph =
+        [bytes(1, &node), bytes(2, b"g"), bytes(11, &port("x", dims)), bytes(12, &port("y", dims))];
+    let model = [int(1, 8), bytes(7, &graph.concat()), bytes(8, &int(2, 17))];
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("m.onnx"), model.concat()).unwrap();
+    dir
+}
+
+fn udo(dir: &TempDir, args: &[&str]) -> Output {
+    let mut udo = Command::new(env!("CARGO_BIN_EXE_udo"));
+    udo.args(args).current_dir(dir.path()).output().unwrap()
+}
+
+/// What a command says that fails with code 1.
+fn fails(dir: &TempDir, args: &[&str]) -> String {
+    let output = udo(dir, args);
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{args:?}: {errors}");
+    errors
+}
+
+#[test]
+fn more_threads_than_a_machine_runs_are_refused() {
+    let dir = relu(&[2, 3]);
+    let most = udo_runtime::thread_pool::Pool::most_threads();
+    for command in ["bench", "run", "explain"] {
+        assert_eq!(
+            fails(&dir, &[command, "m.onnx", "--threads", "100000"]),
+            format!(
+                "error: cannot run on 100000 threads: this machine runs at most {most} for one model\n\
+                 help: give --threads 1 to {most}; more than the machine has processors do not make a run faster\n"
+            )
+        );
+    }
+    let output = udo(&dir, &["bench", "m.onnx", "--threads", &most.to_string(), "--json"]);
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["allocations_per_run"], 0.0);
+}
