@@ -90,6 +90,12 @@ pub enum OpenError {
         /// Its fingerprint.
         found: u64,
     },
+    /// A panic in the library would end the process.
+    #[error("library {path:?} is built with panic = \"abort\", wanted \"unwind\"")]
+    Aborts {
+        /// The library.
+        path: PathBuf,
+    },
     /// The system's loader refuses the library.
     #[error("library {path:?} cannot be loaded")]
     Load {
@@ -285,6 +291,9 @@ impl OpenError {
             | Self::ManifestDiffers { .. }
             | Self::Index { .. }
             | Self::Stray { .. } => "rebuild the package with this SDK: `udo build`".to_owned(),
+            Self::Aborts { .. } => {
+                "take `panic = \"abort\"` out of the profile in the package's Cargo.toml and rebuild it: `udo build`".to_owned()
+            }
             Self::Load { .. } => {
                 "check with `ldd` that everything the library needs is installed".to_owned()
             }

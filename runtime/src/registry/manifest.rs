@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde_json::Value;
-use udo_api::abi::{ABI_VERSION, PackageV1, READABLE};
+use udo_api::abi::{ABI_VERSION, PackageV1, PanicStrategy, READABLE};
 use udo_api::{Core, DType, Side, TypeSet, Wanted};
 
 use super::OpenError;
@@ -57,6 +57,8 @@ pub struct Manifest {
     pub target: String,
     /// How closely the heap is watched.
     pub heap: Tier,
+    /// What a panic does in it; nothing where it does not say, as a C package need not.
+    pub panics: Option<PanicStrategy>,
     /// The operators described.
     pub ops: Vec<ManifestOp>,
     /// The kernels held.
@@ -171,6 +173,9 @@ impl Manifest {
             let found = self.target.clone();
             return Err(OpenError::Target { path: path.to_owned(), found, wanted });
         }
+        if self.panics == Some(PanicStrategy::Abort) {
+            return Err(OpenError::Aborts { path: path.to_owned() });
+        }
         Ok(())
     }
 
@@ -195,6 +200,7 @@ impl Manifest {
             sdk_version: root.text("sdk_version")?.to_owned(),
             target: root.text("target")?.to_owned(),
             heap: tier(root)?,
+            panics: panics(root)?,
             ops: root.list("ops", op)?,
             kernels: root.list("kernels", kernel)?,
             libraries: root.list("libraries", library)?,
@@ -217,6 +223,15 @@ fn tier(root: &Node<'_>) -> Result<Tier, String> {
     match [Tier::Unchecked, Tier::Trapped].into_iter().find(|t| t.name() == text) {
         Some(tier) => Ok(tier),
         None => Err(root.member("heap")?.complain("\"unchecked\" or \"trapped\"")),
+    }
+}
+
+fn panics(root: &Node<'_>) -> Result<Option<PanicStrategy>, String> {
+    let Some(node) = root.optional("panic")? else { return Ok(None) };
+    let known = [PanicStrategy::Unwind, PanicStrategy::Abort];
+    match known.into_iter().find(|p| node.as_text() == Some(p.name())) {
+        Some(strategy) => Ok(Some(strategy)),
+        None => Err(node.complain("\"unwind\" or \"abort\"")),
     }
 }
 

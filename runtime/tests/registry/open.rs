@@ -3,9 +3,9 @@
 use std::fs;
 
 use tempfile::tempdir;
-use udo_api::abi::{ABI_VERSION, FINGERPRINT};
+use udo_api::abi::{ABI_VERSION, FINGERPRINT, PanicStrategy};
 use udo_api::{Core, PackageV1};
-use udo_runtime::registry::{Registry, Tier, host_target};
+use udo_runtime::registry::{Manifest, Registry, Tier, host_target};
 
 use crate::support::*;
 
@@ -145,6 +145,12 @@ fn libraries_of_other_builds_are_refused_by_their_manifest() {
             REBUILD.to_owned(),
         ),
         (
+            "\"panic\":\"unwind\"",
+            "\"panic\":\"unwond\"",
+            "has a manifest that cannot be read: `panic` is \"unwond\", wanted \"unwind\" or \"abort\"".to_owned(),
+            REBUILD.to_owned(),
+        ),
+        (
             "{\"abi_version\"",
             "[\"abi_version\"",
             "has a manifest that cannot be read: expected `,` or `]` at line 1 column 15".to_owned(),
@@ -166,6 +172,28 @@ fn libraries_of_other_builds_are_refused_by_their_manifest() {
         assert_eq!(message(&error, folder.path()), format!("library \"*/{SCALE_REG}\" {wanted}"));
         assert_eq!(error.help(), next);
     }
+}
+
+#[test]
+fn a_library_whose_panics_end_the_process_is_refused() {
+    // Only the package's own crate is compiled so: it is the one to ask.
+    let flags = ["--", "-C", "panic=abort"];
+    let built = cargo_fixture("aborting", "dev", "rustc", &flags).join("libaborting_package.so");
+    let error = refusal(&built);
+    assert_eq!(
+        message(&error, built.parent().unwrap()),
+        "library \"*/libaborting_package.so\" is built with panic = \"abort\", wanted \"unwind\""
+    );
+    assert_eq!(
+        error.help(),
+        "take `panic = \"abort\"` out of the profile in the package's Cargo.toml and rebuild it: `udo build`"
+    );
+    let manifest = Manifest::read(&built).unwrap().unwrap();
+    assert_eq!(manifest.panics, Some(PanicStrategy::Abort), "it can be looked at");
+    assert_eq!(
+        Manifest::read(&scale().reg).unwrap().unwrap().panics,
+        Some(PanicStrategy::Unwind)
+    );
 }
 
 #[test]

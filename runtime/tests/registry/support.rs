@@ -36,6 +36,12 @@ pub(crate) fn scale() -> &'static Scale {
 
 /// Builds the Rust fixture called `name`, and returns the folder with its libraries.
 pub(crate) fn build_fixture(name: &str, profile: &str) -> PathBuf {
+    cargo_fixture(name, profile, "build", &[])
+}
+
+/// Runs this command of cargo's, with these flags, on the Rust fixture called `name`, and returns
+/// the folder with its libraries.
+pub(crate) fn cargo_fixture(name: &str, profile: &str, command: &str, flags: &[&str]) -> PathBuf {
     let folder = fixtures().join(name);
     // Renamed into place: another test binary may be reading it.
     let lock = tempfile::NamedTempFile::new_in(&folder).unwrap();
@@ -44,7 +50,8 @@ pub(crate) fn build_fixture(name: &str, profile: &str) -> PathBuf {
 
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("fixtures");
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--offline", "--quiet", "--profile", profile]).current_dir(&folder);
+    cargo.args([command, "--offline", "--quiet", "--profile", profile]).args(flags);
+    cargo.current_dir(&folder);
     run(cargo.env("CARGO_TARGET_DIR", &target));
     target.join(if profile == "dev" { "debug" } else { profile })
 }

@@ -19,12 +19,19 @@ macro_rules! export_package {
 
         const _: () = {
             const PACKAGE: $crate::PackageV1 = $package.guarded();
-            const MANIFEST_LEN: usize = $crate::abi::manifest_len(&PACKAGE);
+            // Asked here, in the package's own crate: only its settings decide what a panic does.
+            const PANICS: $crate::abi::PanicStrategy = if cfg!(panic = "unwind") {
+                $crate::abi::PanicStrategy::Unwind
+            } else {
+                $crate::abi::PanicStrategy::Abort
+            };
+            const MANIFEST_LEN: usize = $crate::abi::manifest_len(&PACKAGE, PANICS);
             static TABLE: $crate::PackageV1 = PACKAGE;
 
             #[unsafe(no_mangle)]
             #[unsafe(link_section = ".udo.manifest")]
-            pub static UDO_MANIFEST: [u8; MANIFEST_LEN] = $crate::abi::manifest_bytes(&PACKAGE);
+            pub static UDO_MANIFEST: [u8; MANIFEST_LEN] =
+                $crate::abi::manifest_bytes(&PACKAGE, PANICS);
 
             fn root() -> $crate::abi::PackageRoot_Ref {
                 $crate::guard::install_panic_hook();

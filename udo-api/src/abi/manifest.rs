@@ -10,18 +10,40 @@ use crate::{Core, CoreKind, DType, TypeSet};
 /// The linker section that holds the manifest.
 pub const MANIFEST_SECTION: &str = ".udo.manifest";
 
+/// What a panic does in a library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PanicStrategy {
+    /// It unwinds, and is caught before it reaches the host.
+    Unwind,
+    /// It ends the process.
+    Abort,
+}
+
+impl PanicStrategy {
+    /// The name, as in manifests.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unwind => "unwind",
+            Self::Abort => "abort",
+        }
+    }
+}
+
 /// Bytes of the manifest of `package`.
-pub const fn manifest_len(package: &PackageV1) -> usize {
+pub const fn manifest_len(package: &PackageV1, panics: PanicStrategy) -> usize {
     let mut out = Writer { buffer: &mut [], len: 0 };
-    write_package(&mut out, package);
+    write_package(&mut out, package, panics);
     out.len
 }
 
 /// The manifest of `package`; `N` is its [`manifest_len`].
-pub const fn manifest_bytes<const N: usize>(package: &PackageV1) -> [u8; N] {
+pub const fn manifest_bytes<const N: usize>(
+    package: &PackageV1,
+    panics: PanicStrategy,
+) -> [u8; N] {
     let mut bytes = [b' '; N];
     let mut out = Writer { buffer: &mut bytes, len: 0 };
-    write_package(&mut out, package);
+    write_package(&mut out, package, panics);
     bytes
 }
 
@@ -123,7 +145,7 @@ macro_rules! list {
     }};
 }
 
-const fn write_package(out: &mut Writer<'_>, package: &PackageV1) {
+const fn write_package(out: &mut Writer<'_>, package: &PackageV1, panics: PanicStrategy) {
     out.key(true, "abi_version");
     out.number(package.abi_version as u64);
     out.key(false, "fingerprint");
@@ -142,6 +164,8 @@ const fn write_package(out: &mut Writer<'_>, package: &PackageV1) {
     out.byte(b'"');
     out.key(false, "heap");
     out.string(if package.thread_guard.is_some() { "trapped" } else { "unchecked" });
+    out.key(false, "panic");
+    out.string(panics.name());
     out.key(false, "ops");
     list!(out, package.ops.get(), write_op);
     out.key(false, "kernels");
@@ -272,8 +296,8 @@ mod tests {
 
     const PACKAGE: PackageV1 = PackageV1::new("Quote\"d", "1.0")
         .libraries(&[LibraryRef::new(Core::CPU, "a.so"), LibraryRef::new(Core::DSP_V68, "b\n.so")]);
-    const LEN: usize = manifest_len(&PACKAGE);
-    const BYTES: [u8; LEN] = manifest_bytes(&PACKAGE);
+    const LEN: usize = manifest_len(&PACKAGE, PanicStrategy::Abort);
+    const BYTES: [u8; LEN] = manifest_bytes(&PACKAGE, PanicStrategy::Abort);
 
     #[test]
     fn manifests_are_written_at_compile_time() {
@@ -281,6 +305,7 @@ mod tests {
         assert!(text.starts_with("{\"abi_version\":1,\"fingerprint\":\""), "{text}");
         assert!(text.contains(r#""package":"Quote\"d","version":"1.0""#), "{text}");
         assert!(text.contains(r#"{"core":"dsp:v68","file":"b\u000a.so"}]"#), "{text}");
+        assert!(text.contains(r#","panic":"abort","#), "{text}");
         assert!(text.ends_with("}\n"));
     }
 }

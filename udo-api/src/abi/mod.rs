@@ -27,7 +27,7 @@ pub use bytes::{bytes_of, bytes_of_mut};
 pub use door::{DoorError, PackageRoot, PackageRoot_Ref, open_rust_door};
 pub use io::{Inputs, Io, Outputs, Packed, PackedConstants, Pair, Rows, RowsMut, Scratch};
 pub use layout::{Field, Layout};
-pub use manifest::{MANIFEST_SECTION, manifest_bytes, manifest_len};
+pub use manifest::{MANIFEST_SECTION, PanicStrategy, manifest_bytes, manifest_len};
 pub use node::{FinalizeCx, InferCx, Node, resolve_axis};
 pub use shim::{gpu_vtable, infer_shim, kernel_vtable};
 pub use span::{RawStr, Slice, Span, Value, ValueKind};

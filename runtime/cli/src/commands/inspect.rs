@@ -82,6 +82,9 @@ fn say_manifest(m: &Manifest) {
         m.abi_version
     );
     outln!("  heap     {}", m.heap.name());
+    if let Some(panics) = m.panics {
+        outln!("  panic    {}", panics.name());
+    }
     for op in &m.ops {
         let ports = |ports: &[ManifestPort]| {
             ports.iter().map(|p| format!("{}: {}", p.name, p.types)).collect::<Vec<_>>().join(", ")
@@ -175,6 +178,7 @@ fn manifest_json(m: &Manifest) -> Value {
     json!({
         "package": m.package, "version": m.version, "target": m.target, "sdk_version": m.sdk_version,
         "abi_version": m.abi_version, "fingerprint": format!("{:016x}", m.fingerprint), "heap": m.heap.name(),
+        "panic": m.panics.map(udo_api::abi::PanicStrategy::name),
         "ops": ops, "kernels": kernels, "libraries": libraries,
     })
 }
