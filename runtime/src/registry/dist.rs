@@ -62,21 +62,32 @@ pub(super) fn registration_near(path: &Path, package: &str) -> PathBuf {
     if !beside.is_file() && above.is_file() { above } else { beside }
 }
 
+/// A registration library, and the folder that the package's paths start from.
+pub(super) struct Located {
+    pub(super) path: PathBuf,
+    pub(super) folder: PathBuf,
+    /// The folder's index, if it has one.
+    pub(super) index: Option<Index>,
+}
+
 /// The registration library that `path` means: itself, or the one in a package's folder.
-pub(super) fn registration(path: &Path) -> Result<PathBuf, OpenError> {
+pub(super) fn registration(path: &Path) -> Result<Located, OpenError> {
     // Links stay: implementation libraries lie next to the link, not next to what it points to.
     let path = std::path::absolute(path).map_err(|e| OpenError::unreadable(path, e))?;
     let about = std::fs::metadata(&path).map_err(|e| OpenError::unreadable(&path, e))?;
     if !about.is_dir() {
-        return Ok(path);
+        let folder = folder_of(&path).to_owned();
+        let index = Index::read(&folder)?;
+        return Ok(Located { path, folder, index });
     }
     let folder = dist_of(&path);
-    let (mut found, wanted) = match Index::read(&folder)? {
-        Some(index) => (listed(&index), "one in its index.json"),
+    let index = Index::read(&folder)?;
+    let (mut found, wanted) = match &index {
+        Some(index) => (listed(index), "one in its index.json"),
         None => (lying_in(&folder)?, "a file libUdo*Reg.so"),
     };
     match (found.pop(), found.is_empty()) {
-        (Some(file), true) => Ok(folder.join(file)),
+        (Some(file), true) => Ok(Located { path: folder.join(file), folder, index }),
         (Some(file), false) => {
             found.push(file);
             Err(OpenError::SeveralRegistrations { folder, found: found.join(" and ") })

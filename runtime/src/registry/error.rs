@@ -177,6 +177,27 @@ pub enum OpenError {
         /// What is wrong with it.
         reason: String,
     },
+    /// The library is not the one that was built.
+    #[error(
+        "library {path:?} has the SHA-256 {}, wanted {} as in its folder's index.json",
+        short(.found), short(.wanted)
+    )]
+    Digest {
+        /// The library.
+        path: PathBuf,
+        /// Its digest.
+        found: String,
+        /// The digest in the index.
+        wanted: String,
+    },
+    /// The folder's index does not know the library.
+    #[error("library {path:?} is not among those in {index:?}")]
+    Unlisted {
+        /// The library.
+        path: PathBuf,
+        /// The index.
+        index: PathBuf,
+    },
     /// Another package of that name is open.
     #[error("package {name:?} is open already from {open}, found another in {found}")]
     NameTaken {
@@ -264,6 +285,11 @@ pub(super) fn library(path: &Path) -> String {
     format!("library \"{}\"", path.display())
 }
 
+/// Enough of a digest to tell it from another.
+fn short(digest: &str) -> String {
+    format!("{}..", digest.get(..16).unwrap_or(digest))
+}
+
 impl OpenError {
     pub(super) fn unreadable(path: &Path, source: io::Error) -> Self {
         Self::Unreadable { path: path.to_owned(), source }
@@ -290,6 +316,8 @@ impl OpenError {
             | Self::NoTable { .. }
             | Self::ManifestDiffers { .. }
             | Self::Index { .. }
+            | Self::Digest { .. }
+            | Self::Unlisted { .. }
             | Self::Stray { .. } => "rebuild the package with this SDK: `udo build`".to_owned(),
             Self::Aborts { .. } => {
                 "take `panic = \"abort\"` out of the profile in the package's Cargo.toml and rebuild it: `udo build`".to_owned()

@@ -80,6 +80,31 @@ impl Index {
         Self::parse(&text).map(Some).map_err(|reason| OpenError::Index { path, reason })
     }
 
+    /// Refuses a library that is not as the index of `folder` says, by its SHA-256.
+    pub(super) fn check(&self, folder: &Path, path: &Path, sha256: &str) -> Result<(), OpenError> {
+        let listed = path
+            .strip_prefix(folder)
+            .ok()
+            .and_then(|file| file.to_str())
+            .and_then(|file| self.entry(file));
+        match listed {
+            None => {
+                Err(OpenError::Unlisted { path: path.to_owned(), index: folder.join(INDEX_FILE) })
+            }
+            Some(entry) if entry.sha256 != sha256 => Err(OpenError::Digest {
+                path: path.to_owned(),
+                found: sha256.to_owned(),
+                wanted: entry.sha256.clone(),
+            }),
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// The entry of the library at `file`, a path relative to the index.
+    pub(super) fn entry(&self, file: &str) -> Option<&IndexEntry> {
+        self.libraries.iter().find(|library| Path::new(&library.file) == Path::new(file))
+    }
+
     /// Writes the index into `folder`.
     ///
     /// # Errors

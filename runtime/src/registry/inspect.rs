@@ -68,10 +68,8 @@ impl Inspection {
 /// # Errors
 /// There is no package to look at. What is wrong with a single library is told in its place.
 pub fn inspect(path: &Path) -> Result<Inspection, OpenError> {
-    let first = dist::registration(path)?;
-    let folder = dist::folder_of(&first).to_owned();
-    let index = Index::read(&folder)?;
-    let name = first.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    let dist::Located { path: first, folder, index } = dist::registration(path)?;
+    let name = first.strip_prefix(&folder).unwrap_or(&first).to_string_lossy().into_owned();
     let is_one_library = path.is_file();
 
     let main = look_at(&folder, &name, index.as_ref());
@@ -101,8 +99,7 @@ fn look_at(folder: &Path, file: &str, index: Option<&Index>) -> InspectedLibrary
 }
 
 fn compare(index: &Index, file: &str, sha256: Option<&str>) -> Listing {
-    let entry = index.libraries.iter().find(|l| l.file == file);
-    match (entry, sha256) {
+    match (index.entry(file), sha256) {
         (None, _) => Listing::Unlisted,
         (Some(_), None) => Listing::Missing,
         (Some(entry), Some(found)) if entry.sha256 == found => Listing::Same,

@@ -41,6 +41,7 @@ pub use resolve::{BindOptions, Binding, ResolveError, Resolved};
 
 pub use udo_host::{FinalizedKernel, PackStore, ParamSetting, Refusal};
 
+use index::Index;
 use open::Candidate;
 
 /// Stands for a package of one registry.
@@ -113,10 +114,20 @@ pub struct Registry {
 struct Slot {
     package: Package,
     table: &'static PackageV1,
+    /// Where its index lies, if it has one; nothing for a package that is linked in.
+    folder: Option<PathBuf>,
     /// Kernels of implementation libraries by path.
     opened: BTreeMap<PathBuf, Vec<KernelEntry>>,
     /// Kernels by the core asked for.
     kernels: BTreeMap<Core, Vec<KernelEntry>>,
+}
+
+/// Where a package was opened from.
+struct Origin {
+    path: PathBuf,
+    sha256: String,
+    /// The folder that its index's paths start from.
+    folder: PathBuf,
 }
 
 impl Registry {
@@ -152,7 +163,7 @@ impl Registry {
         self.check_name(table.name(), &place)?;
         table::check(table, table.op_table())
             .map_err(|reason| OpenError::Table { place, reason })?;
-        Ok(self.register(table, None, None))
+        Ok(self.register(table, None))
     }
 
     /// Opens the package at `path`: its folder, its `dist` folder, or its registration library.
@@ -163,9 +174,12 @@ impl Registry {
     /// # Errors
     /// There is no package, or none that this runtime can open beside those that are open.
     pub fn open(&mut self, path: &Path) -> Result<PackageId, OpenError> {
-        let path = dist::registration(path)?;
+        let dist::Located { path, folder, index } = dist::registration(path)?;
         let candidate = Candidate::read(&path)?;
         let sha256 = index::sha256(&path)?;
+        if let Some(index) = &index {
+            index.check(&folder, &path, &sha256)?;
+        }
         let known = self.slots.iter().find(|s| s.package.sha256.as_ref() == Some(&sha256));
         if let Some(slot) = known {
             return Ok(slot.package.id);
@@ -195,7 +209,7 @@ impl Registry {
             return Err(reject("it has no operators, wanted at least one".to_owned()));
         }
         table::check(table, table.op_table()).map_err(reject)?;
-        Ok(self.register(table, Some(path), Some(sha256)))
+        Ok(self.register(table, Some(Origin { path, sha256, folder })))
     }
 
     /// The kernels of `package` that run on `core`, opening the libraries that hold them if they
@@ -265,14 +279,9 @@ impl Registry {
         Err(OpenError::NameTaken { name: name.to_owned(), open, found: place.to_owned() })
     }
 
-    fn register(
-        &mut self,
-        table: &'static PackageV1,
-        path: Option<PathBuf>,
-        sha256: Option<String>,
-    ) -> PackageId {
+    fn register(&mut self, table: &'static PackageV1, origin: Option<Origin>) -> PackageId {
         let id = PackageId(u32::try_from(self.slots.len()).unwrap_or(u32::MAX));
-        let folder = path.as_deref().map_or(Path::new(""), dist::folder_of);
+        let folder = origin.as_ref().map_or(Path::new(""), |o| dist::folder_of(&o.path));
         let libraries = table.library_table().iter().map(|library| PackageLibrary {
             core: library.core(),
             path: folder.join(library.file()),
@@ -284,12 +293,13 @@ impl Registry {
             sdk_version: table.sdk_version().to_owned(),
             tier: Tier::of(table),
             libraries: libraries.collect(),
-            path,
-            sha256,
+            path: origin.as_ref().map(|o| o.path.clone()),
+            sha256: origin.as_ref().map(|o| o.sha256.clone()),
         };
         self.ops.extend(table.op_table().iter().map(|def| OpEntry { package: id, def }));
         let (opened, kernels) = (BTreeMap::new(), BTreeMap::new());
-        self.slots.push(Slot { package, table, opened, kernels });
+        let folder = origin.map(|o| o.folder);
+        self.slots.push(Slot { package, table, folder, opened, kernels });
         id
     }
 }
@@ -350,6 +360,11 @@ impl Slot {
             self.check_origin(path, about.map(String::as_str))?;
             let kernels = manifest.kernels.iter().map(|k| (k.op.as_str(), k.core));
             check_cores(library, kernels)?;
+        }
+        if let Some(folder) = &self.folder
+            && let Some(index) = Index::read(folder)?
+        {
+            index.check(folder, path, &index::sha256(path)?)?;
         }
         let table = candidate.load()?;
         self.check_origin(path, [table.name(), table.version(), table.sdk_version()])?;

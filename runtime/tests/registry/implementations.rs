@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::tempdir;
 use udo_api::Core;
+use udo_runtime::registry::index::sha256;
 use udo_runtime::registry::{OpenError, PackageId, Registry};
 
 use crate::support::*;
@@ -160,6 +161,70 @@ fn libraries_of_other_packages_builds_and_cores_are_refused() {
         message(&error, folder.path()),
         format!("{file}: it has no kernels, wanted kernels for dsp:v68")
     );
+}
+
+/// Puts other bytes in the place of a library that may be loaded, whose own bytes must stay.
+fn replace(path: &Path, bytes: &[u8]) {
+    fs::remove_file(path).unwrap();
+    fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn a_library_that_is_not_as_built_never_runs() {
+    let folder = tempdir().unwrap();
+    let dist = scale_package(folder.path());
+    let index = scale_index(&dist);
+    index.write(&dist).unwrap();
+    let as_built = |core| -> Result<usize, OpenError> {
+        let mut registry = Registry::new();
+        let id = registry.open(folder.path())?;
+        registry.kernels_for(id, core).map(<[_]>::len)
+    };
+    assert_eq!(as_built(Core::CPU).unwrap(), 1);
+
+    let digest = |file: &str| sha256(&dist.join(file)).unwrap()[..16].to_owned();
+    for file in [SCALE_REG, SCALE_CPU] {
+        let wanted = digest(file);
+        let built = fs::read(dist.join(file)).unwrap();
+        // Loaders do not mind what follows a library in its file.
+        replace(&dist.join(file), &[&built[..], b"garbage"].concat());
+        let error = as_built(Core::CPU).unwrap_err();
+        assert_eq!(
+            message(&error, folder.path()),
+            format!(
+                "library \"*/dist/{file}\" has the SHA-256 {}.., wanted {wanted}.. as in its folder's index.json",
+                digest(file)
+            )
+        );
+        assert_eq!(error.help(), "rebuild the package with this SDK: `udo build`");
+        replace(&dist.join(file), &built);
+    }
+    assert_eq!(as_built(Core::CPU).unwrap(), 1);
+
+    for (at, file) in [(1, SCALE_CPU), (0, SCALE_REG)] {
+        let mut fewer = index.clone();
+        fewer.libraries.remove(at);
+        fewer.write(&dist).unwrap();
+        let mut registry = Registry::new();
+        let error = registry
+            .open(&dist.join(SCALE_REG))
+            .and_then(|id| registry.kernels_for(id, Core::CPU).map(<[_]>::len))
+            .unwrap_err();
+        assert_eq!(
+            message(&error, folder.path()),
+            format!("library \"*/dist/{file}\" is not among those in \"*/dist/index.json\"")
+        );
+    }
+
+    // With the libraries of the runs before it still loaded, nothing tells whether this one runs
+    // but a file that its constructor makes.
+    let canary = folder.path().join("canary");
+    let path = dist.join(SCALE_REG);
+    fs::remove_file(&path).unwrap();
+    c_package(&path, &[("CANARY", &quoted(&canary))]);
+    index.write(&dist).unwrap();
+    assert!(matches!(refusal(&path), OpenError::Digest { .. }));
+    assert!(!canary.exists());
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::fs;
 
 use tempfile::tempdir;
 use udo_api::{Core, DType, Side, Wanted, types};
-use udo_runtime::registry::index::{Index, IndexEntry, LibraryKind, sha256};
+use udo_runtime::registry::index::IndexEntry;
 use udo_runtime::registry::{
     Contents, Listing, Manifest, ManifestRule, Tier, host_target, inspect,
 };
@@ -42,22 +42,7 @@ fn libraries_are_compared_with_the_index() {
     assert_eq!(plain.libraries[1].contents.as_ref().unwrap(), &Contents::Manifest(Box::new(cpu)));
     assert!(plain.is_sound());
 
-    let entry = |file: &str, kind, core| IndexEntry {
-        file: file.to_owned(),
-        kind,
-        core,
-        sha256: sha256(&dist.join(file)).unwrap(),
-    };
-    let mut index = Index {
-        package: "ScaleUdoPackage".to_owned(),
-        version: "1.2.0".to_owned(),
-        sdk_version: udo_api::SDK_VERSION.to_owned(),
-        target: host_target(),
-        libraries: vec![
-            entry(SCALE_REG, LibraryKind::Registration, None),
-            entry(SCALE_CPU, LibraryKind::Implementation, Some(Core::CPU)),
-        ],
-    };
+    let mut index = scale_index(&dist);
     index.write(&dist).unwrap();
     let indexed = inspect(folder.path()).unwrap();
     assert_eq!(indexed.index.as_ref(), Some(&index));

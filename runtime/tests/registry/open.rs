@@ -190,10 +190,7 @@ fn a_library_whose_panics_end_the_process_is_refused() {
     );
     let manifest = Manifest::read(&built).unwrap().unwrap();
     assert_eq!(manifest.panics, Some(PanicStrategy::Abort), "it can be looked at");
-    assert_eq!(
-        Manifest::read(&scale().reg).unwrap().unwrap().panics,
-        Some(PanicStrategy::Unwind)
-    );
+    assert_eq!(Manifest::read(&scale().reg).unwrap().unwrap().panics, Some(PanicStrategy::Unwind));
 }
 
 #[test]

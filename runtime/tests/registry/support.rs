@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
+use udo_api::Core;
 use udo_api::abi::{ABI_VERSION, FINGERPRINT};
+use udo_runtime::registry::index::{Index, IndexEntry, LibraryKind, sha256};
 use udo_runtime::registry::{OpenError, Registry, host_target};
 
 pub(crate) const SCALE_REG: &str = "libUdoScaleUdoPackageReg.so";
@@ -63,6 +65,26 @@ pub(crate) fn scale_package(folder: &Path) -> PathBuf {
     fs::copy(&scale().reg, dist.join(SCALE_REG)).unwrap();
     fs::copy(&scale().cpu, dist.join(SCALE_CPU)).unwrap();
     dist
+}
+
+/// The index that `udo build` would write for it.
+pub(crate) fn scale_index(dist: &Path) -> Index {
+    let entry = |file: &str, kind, core| IndexEntry {
+        file: file.to_owned(),
+        kind,
+        core,
+        sha256: sha256(&dist.join(file)).unwrap(),
+    };
+    Index {
+        package: "ScaleUdoPackage".to_owned(),
+        version: "1.2.0".to_owned(),
+        sdk_version: udo_api::SDK_VERSION.to_owned(),
+        target: host_target(),
+        libraries: vec![
+            entry(SCALE_REG, LibraryKind::Registration, None),
+            entry(SCALE_CPU, LibraryKind::Implementation, Some(Core::CPU)),
+        ],
+    }
 }
 
 /// Replaces the only `from` in the file by `to`, which is as long.

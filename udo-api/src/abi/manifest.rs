@@ -37,10 +37,7 @@ pub const fn manifest_len(package: &PackageV1, panics: PanicStrategy) -> usize {
 }
 
 /// The manifest of `package`; `N` is its [`manifest_len`].
-pub const fn manifest_bytes<const N: usize>(
-    package: &PackageV1,
-    panics: PanicStrategy,
-) -> [u8; N] {
+pub const fn manifest_bytes<const N: usize>(package: &PackageV1, panics: PanicStrategy) -> [u8; N] {
     let mut bytes = [b' '; N];
     let mut out = Writer { buffer: &mut bytes, len: 0 };
     write_package(&mut out, package, panics);

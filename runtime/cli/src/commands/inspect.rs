@@ -49,9 +49,10 @@ impl Run for Inspect {
 fn say(library: &InspectedLibrary) {
     outln!("\n{}", library.file);
     outln!(
-        "  sha256   {} ({})",
+        "  sha256   {} ({}{})",
         library.sha256.as_deref().unwrap_or("-"),
-        listing(library.listing)
+        listing(library.listing),
+        consequence(library.listing)
     );
     match &library.contents {
         Err(error) => outln!("  refused  {}", chain(error)),
@@ -69,6 +70,15 @@ fn listing(listing: Listing) -> &'static str {
         Listing::Same => "as built",
         Listing::Changed => "not as built",
         Listing::Missing => "missing",
+    }
+}
+
+/// What the loader makes of it.
+fn consequence(listing: Listing) -> &'static str {
+    match listing {
+        Listing::NoIndex => ": opened unchecked",
+        Listing::Unlisted | Listing::Changed => ": refused",
+        Listing::Same | Listing::Missing => "",
     }
 }
 
