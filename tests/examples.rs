@@ -261,6 +261,31 @@ fn a_package_may_be_written_in_c() {
 }
 
 #[test]
+fn a_package_that_ends_the_process_is_told_on() {
+    let folder = root().join("examples/c-package");
+    let dist = tempfile::tempdir().unwrap();
+    let source = std::fs::read_to_string(folder.join("clip_scale.c")).unwrap();
+    let body = "static udo_status execute(const udo_exec_args *args) {";
+    let leaving = source.replace(body, &format!("{body}\n    exit(0);"));
+    assert_ne!(leaving, source);
+    std::fs::write(dist.path().join("leaving.c"), leaving).unwrap();
+    let mut make = Command::new("make");
+    make.arg("-C").arg(&folder).arg(format!("DIST={}", dist.path().display()));
+    works(make.env_remove("MAKEFLAGS").env_remove("CFLAGS"));
+    let mut cc = Command::new("cc");
+    cc.args(["-std=gnu11", "-shared", "-fPIC", "-DMANIFEST=\"manifest.json\"", "leaving.c"]);
+    cc.args(["-o", "libUdoClipScaleReg.so", "-I"]).arg(root().join("udo-api/include"));
+    works(cc.current_dir(dist.path()));
+
+    let built = Built { package: dist.path().to_owned(), model: folder.join("model/model.onnx") };
+    let output = built.udo("bench", "cpu").args(["--iterations", "1"]).output().unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    let wanted = "error: package ClipScale's ClipScale on cpu: ended the process in execute\n";
+    assert!(errors.contains(wanted), "{errors}");
+}
+
+#[test]
 fn a_program_runs_models_through_the_library() {
     let folder = root().join("examples/rust-app");
     let mut cargo = Command::new(env!("CARGO"));

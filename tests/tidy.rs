@@ -28,7 +28,8 @@ const FLOOR_PLAN: &[(&str, &[&str])] = &[
 
 /// The modules of `udo-runtime` from the ground up. One may import those below it, and nothing else.
 const LEVELS: &[&[&str]] = &[
-    &["memory", "thread_pool"],
+    &["exit_guard", "memory"],
+    &["thread_pool"],
     &["graph"],
     &["cores", "npy"],
     &["import", "registry"],
@@ -43,6 +44,7 @@ const UNSAFE: &[&str] = &[
     "runtime/ops/src/testing/",
     "runtime/simd/src/",
     "runtime/src/cores/opencl.rs",
+    "runtime/src/exit_guard.rs",
     "runtime/src/registry/open.rs",
     "runtime/src/session.rs",
     "runtime/src/thread_pool/",

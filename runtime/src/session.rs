@@ -13,8 +13,9 @@ use udo_api::{Core, DType, Element, ExecError, Status, TensorDesc};
 use udo_host::{ExecuteFn, failure, program_guard};
 
 use crate::cores::Memory;
+use crate::exit_guard;
 use crate::memory::{Buffer, Tensor, elements, elements_mut};
-use crate::plan::{Operand, Place, Plan, Step};
+use crate::plan::{Operand, Place, Plan, Step, Walk};
 use crate::thread_pool::Pool;
 
 /// Why a run failed. The session can run again.
@@ -292,8 +293,14 @@ impl Session {
     pub fn run(&mut self) -> Result<(), RunError> {
         self.enter_thread();
         self.reset_bounds();
+        let walk = Walk::over(&self.plan.steps);
+        exit_guard::during(&walk, || self.walk(&walk))
+    }
+
+    fn walk(&self, walk: &Walk<'_>) -> Result<(), RunError> {
         let mut shaped = 0;
         for (index, call) in self.calls.iter().enumerate() {
+            walk.at(index);
             // SAFETY: the arguments point into memory of this session, laid out by its plan.
             let status = unsafe { (call.execute)(call.args) };
             if status != Status::OK.code() {
@@ -316,8 +323,14 @@ impl Session {
     pub fn run_profiled(&mut self, profile: &mut [StepProfile]) -> Result<(), RunError> {
         self.enter_thread();
         self.reset_bounds();
+        let walk = Walk::over(&self.plan.steps);
+        exit_guard::during(&walk, || self.walk_profiled(&walk, profile))
+    }
+
+    fn walk_profiled(&self, walk: &Walk<'_>, profile: &mut [StepProfile]) -> Result<(), RunError> {
         let mut shaped = 0;
         for (index, call) in self.calls.iter().enumerate() {
+            walk.at(index);
             let heap = heap_calls();
             let start = Instant::now();
             // SAFETY: as in `run`.

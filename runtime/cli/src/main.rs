@@ -15,6 +15,10 @@ static GUARD: udo_api::GuardAlloc = udo_api::GuardAlloc;
 
 fn main() -> ExitCode {
     udo_api::guard::install_panic_hook();
+    if let Err(error) = udo_runtime::exit_guard::install() {
+        eprintln!("error: cannot watch for packages that exit: {error}");
+        return ExitCode::FAILURE;
+    }
     // Wrong usage leaves here with 2, `--help` and `--version` with 0.
     let matches = commands::parser().get_matches();
     match commands::run(&matches) {

@@ -8,6 +8,7 @@ use udo_host::{FinalizedKernel, NodeDesc, Refusal, finalize};
 use crate::cores::opencl::{self, OpenClError};
 use crate::cores::order::constant;
 use crate::cores::{Form, OpenCl, Profile, forms};
+use crate::exit_guard::{self, PackageCall};
 use crate::graph::Node;
 use crate::memory::Tensor;
 use crate::registry::{Binding, KernelEntry, OpenError, PackageId, Params, Registry, Resolved};
@@ -483,7 +484,15 @@ impl Site<'_> {
             output_count: fit.outputs.len(),
             opset: self.node.opset,
         };
-        finalize(entry.def, core, &view, &descs(&fit.outputs), registry.packs())
+        let call = PackageCall {
+            package: registry.package_name(entry.package),
+            op: entry.def.op(),
+            core: Some(core),
+            function: "finalize",
+        };
+        exit_guard::during(&call, || {
+            finalize(entry.def, core, &view, &descs(&fit.outputs), registry.packs())
+        })
     }
 }
 

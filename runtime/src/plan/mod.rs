@@ -5,12 +5,15 @@ mod layout;
 mod report;
 mod values;
 
+use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use udo_api::{Core, TensorDesc};
 use udo_host::FinalizedKernel;
 
 use crate::cores::{Memory, Profile};
+use crate::exit_guard::{self, PackageCall};
 use crate::memory::{MAX_BYTES, Tensor};
 use crate::place::Placement;
 use crate::registry::Registry;
@@ -97,8 +100,37 @@ impl Step {
         self.inputs.iter_mut().chain(&mut self.outputs)
     }
 
+    /// A call of its kernel, as an exit from within is reported.
+    pub(crate) fn call(&self, function: &'static str) -> PackageCall<'_> {
+        let core = Some(self.core);
+        PackageCall { package: &self.package, op: &self.op, core, function }
+    }
+
     fn operands(&self) -> impl Iterator<Item = &Operand> {
         self.inputs.iter().chain(&self.outputs)
+    }
+}
+
+/// Where a run is, for who asks when it ends too early.
+pub(crate) struct Walk<'a> {
+    steps: &'a [Step],
+    step: AtomicUsize,
+}
+
+impl<'a> Walk<'a> {
+    pub(crate) fn over(steps: &'a [Step]) -> Self {
+        Self { steps, step: AtomicUsize::new(0) }
+    }
+
+    pub(crate) fn at(&self, step: usize) {
+        self.step.store(step, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Display for Walk<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(step) = self.steps.get(self.step.load(Ordering::Relaxed)) else { return Ok(()) };
+        step.call("execute").fmt(f)
     }
 }
 
@@ -126,6 +158,17 @@ pub struct Plan {
     pub(crate) arena_bytes: [usize; 3],
     pub(crate) scratch_bytes: [usize; 3],
     report: Report,
+}
+
+impl Drop for Plan {
+    fn drop(&mut self) {
+        for step in self.steps.drain(..) {
+            let Step { kernel, package, op, core, .. } = step;
+            let core = Some(core);
+            let call = PackageCall { package: &package, op: &op, core, function: "free" };
+            exit_guard::during(&call, || drop(kernel));
+        }
+    }
 }
 
 /// Why a placed graph cannot be planned.

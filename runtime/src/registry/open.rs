@@ -2,6 +2,7 @@
 //!
 //! This is the one file of the registry that holds unsafe code.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
@@ -12,6 +13,7 @@ use udo_api::abi::{
 use super::elf::Elf;
 use super::error::{LoadReport, library};
 use super::{Manifest, OpenError};
+use crate::exit_guard;
 
 /// A library that has been looked at, but not run.
 pub(super) struct Candidate {
@@ -25,6 +27,13 @@ pub(super) struct Candidate {
 enum Door {
     Rust,
     C,
+}
+
+/// As an exit while it is loaded is reported.
+impl fmt::Display for Candidate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ended the process while it was opened", library(&self.path))
+    }
 }
 
 impl Candidate {
@@ -41,6 +50,15 @@ impl Candidate {
 
     /// Runs the library's constructors and takes its table. The library stays loaded for good.
     pub(super) fn load(&self) -> Result<&'static PackageV1, OpenError> {
+        let table = exit_guard::during(self, || self.table())?;
+        if let Some(reason) = table.refusal() {
+            return Err(self.refuse(&reason));
+        }
+        self.compare(table)?;
+        Ok(table)
+    }
+
+    fn table(&self) -> Result<&'static PackageV1, OpenError> {
         // SAFETY: the file is a library for this machine that calls itself a package, and whoever
         // opens a package trusts its code.
         let opened = unsafe { Library::open(Some(&self.path), RTLD_NOW | RTLD_LOCAL) };
@@ -52,12 +70,7 @@ impl Candidate {
         };
         // Tables, and functions in them, are used for as long as the process lives.
         std::mem::forget(handle);
-        let table = table?;
-        if let Some(reason) = table.refusal() {
-            return Err(self.refuse(&reason));
-        }
-        self.compare(table)?;
-        Ok(table)
+        table
     }
 
     fn refuse(&self, reason: &str) -> OpenError {

@@ -8,6 +8,7 @@ use udo_host::{NodeDesc, Refusal, infer};
 use super::channel_last::ChannelLast;
 use super::defaults::fill_defaults;
 use super::{OpEntry, PackageId, Params, Registry};
+use crate::exit_guard::{self, PackageCall};
 use crate::graph::{DimSpec, Graph, Node, Source, TensorType, ValueId};
 use crate::memory::Tensor;
 
@@ -147,17 +148,32 @@ impl Registry {
             }
             for transpose in turned.before(&mut resolved, &mut node, entry.def.schema()) {
                 let (entry, _) = self.choose(&transpose, options)?;
-                resolved.bind(transpose, entry)?;
+                self.bind(&mut resolved, transpose, entry)?;
             }
             let outputs = ChannelLast::stand_in(&mut resolved, &mut node, entry.def.schema());
-            resolved.bind(node, entry)?;
+            self.bind(&mut resolved, node, entry)?;
             for transpose in turned.after(&mut resolved, outputs) {
                 let (entry, _) = self.choose(&transpose, options)?;
-                resolved.bind(transpose, entry)?;
+                self.bind(&mut resolved, transpose, entry)?;
             }
         }
         turned.sweep(&mut resolved);
         Ok(resolved)
+    }
+
+    fn bind(
+        &self,
+        resolved: &mut Resolved,
+        node: Node,
+        entry: OpEntry,
+    ) -> Result<(), ResolveError> {
+        let call = PackageCall {
+            package: self.package_name(entry.package),
+            op: entry.def.schema().name(),
+            core: None,
+            function: "infer",
+        };
+        exit_guard::during(&call, || resolved.bind(node, entry))
     }
 }
 

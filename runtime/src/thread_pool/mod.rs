@@ -147,7 +147,7 @@ impl Pool {
     pub(crate) fn on_every_thread(&self, body: &(dyn Fn() + Sync)) {
         let meeting = Meeting { body, wanted: self.width(), present: AtomicUsize::new(0) };
         let ctx = (&raw const meeting).cast();
-        let job = Job { task: attend, ctx, count: self.width() };
+        let job = Job::new(attend, ctx, self.width());
         // SAFETY: `attend` takes any number and a `Meeting`, which this one is until `submit` returns.
         while !unsafe { self.team.submit(job) } {
             thread::yield_now();
@@ -211,7 +211,7 @@ unsafe extern "C" fn run(ctx: *const c_void, count: usize, task: Task, task_ctx:
     let team = unsafe { &*ctx.cast::<Team>() };
     let is_nested = INSIDE.get();
     let _inside = Inside::enter();
-    let job = Job { task, ctx: task_ctx, count };
+    let job = Job::new(task, task_ctx, count);
     // SAFETY: the caller vouches for `task` with `task_ctx` and numbers below `count` until this returns.
     if is_nested || !unsafe { team.submit(job) } {
         for index in 0..count {

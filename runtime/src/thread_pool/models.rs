@@ -33,7 +33,7 @@ unsafe extern "C" fn call(ctx: *const c_void, index: usize) {
 fn submit(team: &Team, count: usize) -> bool {
     let calls = (0..count).map(|_| AtomicUsize::new(0)).collect();
     let work = Work { wanted: UnsafeCell::new(count), calls };
-    let job = Job { task: call, ctx: (&raw const work).cast(), count };
+    let job = Job::new(call, (&raw const work).cast(), count);
     // SAFETY: `call` takes numbers below `count` and a `Work`, which `work` is until `submit` returns.
     let is_done = unsafe { team.submit(job) };
     // SAFETY: the job is over, so no call reads `wanted`; loom sees it if one does.

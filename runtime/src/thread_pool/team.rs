@@ -5,6 +5,7 @@ use std::ffi::c_void;
 use super::gate::Gate;
 use super::partition::Partitions;
 use super::sync::{AtomicBool, Ordering, UnsafeCell};
+use crate::exit_guard::{self, Inside};
 
 /// One call of a job.
 // SAFETY: only a type; `Team::submit` says what a caller of the function keeps to.
@@ -16,6 +17,14 @@ pub(super) struct Job {
     pub(super) task: Task,
     pub(super) ctx: *const c_void,
     pub(super) count: usize,
+    /// What the thread is in that submits it.
+    caller: Inside,
+}
+
+impl Job {
+    pub(super) fn new(task: Task, ctx: *const c_void, count: usize) -> Self {
+        Self { task, ctx, count, caller: exit_guard::inside() }
+    }
 }
 
 /// The job in hand, and who is at it.
@@ -45,7 +54,7 @@ impl Team {
         Self {
             gate: Gate::new(),
             busy: AtomicBool::new(false),
-            job: UnsafeCell::new(Job { task: nothing, ctx: std::ptr::null(), count: 0 }),
+            job: UnsafeCell::new(Job::new(nothing, std::ptr::null(), 0)),
             partitions: Partitions::new(threads),
         }
     }
@@ -92,11 +101,15 @@ impl Team {
     /// The thread has set `busy`, or has joined and not left.
     unsafe fn work(&self, thread: usize) {
         // SAFETY: as the caller promises, `submit` does not write `job` now.
-        let Job { task, ctx, count } = self.job.with(|job| unsafe { *job });
-        self.partitions.drain(count, thread, |index| {
-            // SAFETY: who submitted `job` vouched for `ctx` until this thread leaves, and `index` is below
-            // `count`.
-            unsafe { task(ctx, index) };
-        });
+        let Job { task, ctx, count, caller } = self.job.with(|job| unsafe { *job });
+        let calls = || {
+            self.partitions.drain(count, thread, |index| {
+                // SAFETY: who submitted `job` vouched for `ctx` until this thread leaves, and `index` is below
+                // `count`.
+                unsafe { task(ctx, index) };
+            });
+        };
+        // SAFETY: who submitted `job` is in `caller` until this thread has left.
+        unsafe { exit_guard::on_behalf(caller, calls) };
     }
 }

@@ -1,0 +1,115 @@
+//! Says who ended the process, where a package's function calls `exit`: a run that was cut short
+//! must not look like one that worked.
+//!
+//! While a function of a package may run, its thread notes which; a handler that the process runs
+//! at its exit looks whether the thread that exits has such a note, prints it, and ends the process
+//! with status 1. A function that leaves by `_exit`, or is killed, is beyond any handler.
+
+use std::cell::Cell;
+use std::ffi::c_int;
+use std::fmt;
+use std::io;
+use std::ptr::NonNull;
+use std::sync::OnceLock;
+
+use udo_api::Core;
+
+// SAFETY: both are the C library's, with the types that POSIX gives them.
+unsafe extern "C" {
+    fn atexit(handler: extern "C" fn()) -> c_int;
+    safe fn _exit(status: c_int) -> !;
+}
+
+thread_local! {
+    /// What the thread is in; it has no destructor, so that handlers can still read it.
+    static INSIDE: Cell<Option<NonNull<Note<'static>>>> = const { Cell::new(None) };
+}
+
+struct Note<'a> {
+    who: &'a (dyn fmt::Display + Sync),
+}
+
+/// Whose function a thread is in; for other threads that work for it.
+#[derive(Clone, Copy)]
+pub(crate) struct Inside(Option<NonNull<Note<'static>>>);
+
+/// A function of a package other than execute, as an exit from within is reported.
+#[derive(Clone, Copy)]
+pub(crate) struct PackageCall<'a> {
+    pub(crate) package: &'a str,
+    pub(crate) op: &'a str,
+    /// Nothing where none is chosen yet.
+    pub(crate) core: Option<Core>,
+    /// The function.
+    pub(crate) function: &'static str,
+}
+
+impl fmt::Display for PackageCall<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "package {}'s {}", self.package, self.op)?;
+        if let Some(core) = self.core {
+            write!(f, " on {core}")?;
+        }
+        write!(f, ": ended the process in {}", self.function)
+    }
+}
+
+/// Has the process end with status 1, and say who did it, when code of a package ends it early.
+/// The `udo` command does so; other programs may. Doing it twice changes nothing.
+///
+/// # Errors
+/// The C library takes no more exit handlers.
+pub fn install() -> io::Result<()> {
+    static DONE: OnceLock<c_int> = OnceLock::new();
+    // SAFETY: the handler is a function of this program, which is never unloaded.
+    match DONE.get_or_init(|| unsafe { atexit(on_exit) }) {
+        0 => Ok(()),
+        _ => Err(io::Error::other("the C library takes no more exit handlers")),
+    }
+}
+
+/// Runs on the thread that exits.
+extern "C" fn on_exit() {
+    let Some(note) = INSIDE.get() else { return };
+    // SAFETY: the note is one that `during` lent this thread, or that of the job it works on; neither
+    // has returned, as the thread is exiting from within.
+    let who = unsafe { note.as_ref() }.who;
+    report(who);
+    _exit(1)
+}
+
+#[expect(clippy::print_stderr, reason = "the process ends here, and nobody is left to tell")]
+fn report(who: &dyn fmt::Display) {
+    eprintln!("error: {who}");
+    eprintln!("help: a package returns an error instead; exit is for programs");
+}
+
+/// Runs `body`, in which `who` has the word.
+pub(crate) fn during<R>(who: &(dyn fmt::Display + Sync), body: impl FnOnce() -> R) -> R {
+    let note = Note { who };
+    let _back = Back(INSIDE.replace(Some(NonNull::from(&note).cast())));
+    body()
+}
+
+/// What this thread is in.
+pub(crate) fn inside() -> Inside {
+    Inside(INSIDE.get())
+}
+
+/// Runs `body` for the thread that is in `inside`.
+///
+/// # Safety
+/// That thread stays in it until `body` has returned.
+pub(crate) unsafe fn on_behalf<R>(inside: Inside, body: impl FnOnce() -> R) -> R {
+    let _back = Back(INSIDE.replace(inside.0));
+    body()
+}
+
+/// Puts back what the thread was in, when a panic unwinds as well.
+struct Back(Option<NonNull<Note<'static>>>);
+
+impl Drop for Back {
+    fn drop(&mut self) {
+        INSIDE.set(self.0);
+    }
+}
