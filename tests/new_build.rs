@@ -9,7 +9,7 @@ use std::{
 };
 
 use tempfile::TempDir;
-use udo_runtime::registry::index::{self, Index, LibraryKind};
+use udo_runtime::package::index::{self, Index, LibraryKind};
 
 const SOFTMAX: &str = r#"{"UdoPackage_0": {"UDO_PACKAGE_NAME": "SoftmaxUdoPackage", "Operators": [
     {"type": "Softmax", "core_types": ["CPU", "GPU", "DSP"], "dsp_arch_types": ["v66", "v68"],

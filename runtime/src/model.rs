@@ -7,7 +7,8 @@ use crate::graph::Graph;
 use crate::pass::patterns::{activation, batch_norm, qdq};
 use crate::place::{self, PlaceError, PlaceOptions};
 use crate::plan::{Plan, PlanError, Report};
-use crate::registry::{BindOptions, Registry, ResolveError};
+use crate::registry::Registry;
+use crate::resolve::{BindOptions, ResolveError};
 use crate::session::Session;
 use crate::thread_pool::{Pool, PoolError};
 

@@ -1,85 +1,18 @@
 //! Operators and kernels, built in or loaded from packages; from here on nobody can tell which.
 //!
-//! Opening a package checks everything that its files and tables say before any of it is
-//! registered. Which kernel a node gets is decided elsewhere.
-
-mod channel_last;
-mod choose;
-mod defaults;
-mod discover;
-mod dist;
-mod elf;
-mod error;
-pub mod index;
-mod inspect;
-mod json;
-mod manifest;
-mod open;
-mod params;
-mod resolve;
-mod table;
+//! Which of them a node gets is decided elsewhere.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use udo_api::abi::PackageV1;
-use udo_api::guard::GuardCell;
 use udo_api::{Core, KernelDef, OpDef};
 
-pub use discover::{Discovery, Found, Skipped};
-pub use dist::{DIST_FOLDER, implementation_file, registration_file};
-pub use error::{LoadReport, OpenError};
-pub use inspect::{Contents, InspectedLibrary, Inspection, Listing, inspect};
-pub use manifest::{
-    Manifest, ManifestKernel, ManifestLibrary, ManifestOp, ManifestParam, ManifestPort,
-    ManifestRule, Tier, host_target,
+pub use udo_host::{FinalizedKernel, PackStore, Refusal};
+
+use crate::package::{
+    self, Closed, OpenError, Package, PackageId, PackageLibrary, ThreadGuard, Tier,
 };
-
-pub(crate) use params::ACTIVATION;
-pub use params::Params;
-pub use resolve::{BindOptions, Binding, ResolveError, Resolved};
-
-pub use udo_host::{FinalizedKernel, PackStore, ParamSetting, Refusal};
-
-use index::Index;
-use open::Candidate;
-
-/// Stands for a package of one registry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct PackageId(u32);
-
-/// The function that gives the calling thread's heap guard of one library.
-pub type ThreadGuard = extern "C" fn() -> *mut GuardCell;
-
-/// A package that is open.
-#[derive(Clone, Debug)]
-pub struct Package {
-    /// Its number.
-    pub id: PackageId,
-    /// Its name.
-    pub name: String,
-    /// Its version.
-    pub version: String,
-    /// The SDK that it was built with.
-    pub sdk_version: String,
-    /// How closely the heap is watched in its registration library.
-    pub tier: Tier,
-    /// Its registration library; nothing for a package that is linked in.
-    pub path: Option<PathBuf>,
-    /// The SHA-256 of its registration library as it was when opened.
-    pub sha256: Option<String>,
-    /// Its implementation libraries, opened or not.
-    pub libraries: Vec<PackageLibrary>,
-}
-
-/// An implementation library of a package.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PackageLibrary {
-    /// The core that its kernels are for.
-    pub core: Core,
-    /// Its absolute path.
-    pub path: PathBuf,
-}
 
 /// An operator of an open package.
 #[derive(Clone, Copy, Debug)]
@@ -114,20 +47,10 @@ pub struct Registry {
 struct Slot {
     package: Package,
     table: &'static PackageV1,
-    /// Where its index lies, if it has one; nothing for a package that is linked in.
-    folder: Option<PathBuf>,
     /// Kernels of implementation libraries by path.
     opened: BTreeMap<PathBuf, Vec<KernelEntry>>,
     /// Kernels by the core asked for.
     kernels: BTreeMap<Core, Vec<KernelEntry>>,
-}
-
-/// Where a package was opened from.
-struct Origin {
-    path: PathBuf,
-    sha256: String,
-    /// The folder that its index's paths start from.
-    folder: PathBuf,
 }
 
 impl Registry {
@@ -156,13 +79,8 @@ impl Registry {
         if let Some(slot) = known {
             return Ok(slot.package.id);
         }
-        let place = format!("linked-in package {:?}", table.name());
-        if let Some(reason) = table.refusal() {
-            return Err(OpenError::Table { place, reason });
-        }
-        self.check_name(table.name(), &place)?;
-        table::check(table, table.op_table())
-            .map_err(|reason| OpenError::Table { place, reason })?;
+        package::check_linked(table)?;
+        self.check_name(table.name(), &package::linked(table.name()))?;
         Ok(self.register(table, None))
     }
 
@@ -174,42 +92,22 @@ impl Registry {
     /// # Errors
     /// There is no package, or none that this runtime can open beside those that are open.
     pub fn open(&mut self, path: &Path) -> Result<PackageId, OpenError> {
-        let dist::Located { path, folder, index } = dist::registration(path)?;
-        let candidate = Candidate::read(&path)?;
-        let sha256 = index::sha256(&path)?;
-        if let Some(index) = &index {
-            index.check(&folder, &path, &sha256)?;
-        }
-        let known = self.slots.iter().find(|s| s.package.sha256.as_ref() == Some(&sha256));
+        let closed = Closed::read(path)?;
+        let known = self.slots.iter().find(|s| s.package.sha256.as_ref() == Some(&closed.sha256));
         if let Some(slot) = known {
             return Ok(slot.package.id);
         }
-        let known = self.slots.iter().find(|s| s.package.path.as_ref() == Some(&path));
+        let known = self.slots.iter().find(|s| s.package.path.as_deref() == Some(closed.path()));
         if let Some(slot) = known {
-            return Err(OpenError::Changed { name: slot.package.name.clone(), path });
+            let (name, path) = (slot.package.name.clone(), closed.path().to_owned());
+            return Err(OpenError::Changed { name, path });
         }
-
-        let place = error::library(&path);
-        if let Some(manifest) = &candidate.manifest {
-            if manifest.is_implementation() {
-                let cores = manifest.kernels.iter().map(|k| k.core);
-                return Err(implementation(&path, &manifest.package, cores));
-            }
-            self.check_name(&manifest.package, &place)?;
+        if let Some(name) = closed.name() {
+            self.check_name(name, &closed.place())?;
         }
-        let table = candidate.load()?;
-        let reject = |reason| OpenError::Table { place: place.clone(), reason };
-        let holds_kernels_only = table.op_table().is_empty() && table.library_table().is_empty();
-        if holds_kernels_only && !table.kernel_table().is_empty() {
-            let cores = table.kernel_table().iter().map(KernelDef::core);
-            return Err(implementation(&path, table.name(), cores));
-        }
-        self.check_name(table.name(), &place)?;
-        if table.op_table().is_empty() {
-            return Err(reject("it has no operators, wanted at least one".to_owned()));
-        }
-        table::check(table, table.op_table()).map_err(reject)?;
-        Ok(self.register(table, Some(Origin { path, sha256, folder })))
+        let table = closed.load()?;
+        self.check_name(table.name(), &closed.place())?;
+        Ok(self.register(table, Some(closed)))
     }
 
     /// The kernels of `package` that run on `core`, opening the libraries that hold them if they
@@ -273,46 +171,31 @@ impl Registry {
             return Ok(());
         };
         let open = match &slot.package.path {
-            Some(path) => error::library(path),
+            Some(path) => package::library(path),
             None => "the runtime itself".to_owned(),
         };
         Err(OpenError::NameTaken { name: name.to_owned(), open, found: place.to_owned() })
     }
 
-    fn register(&mut self, table: &'static PackageV1, origin: Option<Origin>) -> PackageId {
+    fn register(&mut self, table: &'static PackageV1, closed: Option<Closed>) -> PackageId {
         let id = PackageId(u32::try_from(self.slots.len()).unwrap_or(u32::MAX));
-        let folder = origin.as_ref().map_or(Path::new(""), |o| dist::folder_of(&o.path));
-        let libraries = table.library_table().iter().map(|library| PackageLibrary {
-            core: library.core(),
-            path: folder.join(library.file()),
-        });
+        let path = closed.as_ref().map(|closed| closed.path().to_owned());
+        let (sha256, folder) = closed.map(|closed| (closed.sha256, closed.folder)).unzip();
         let package = Package {
             id,
             name: table.name().to_owned(),
             version: table.version().to_owned(),
             sdk_version: table.sdk_version().to_owned(),
             tier: Tier::of(table),
-            libraries: libraries.collect(),
-            path: origin.as_ref().map(|o| o.path.clone()),
-            sha256: origin.as_ref().map(|o| o.sha256.clone()),
+            libraries: package::libraries_of(table, path.as_deref()),
+            path,
+            sha256,
+            folder,
         };
         self.ops.extend(table.op_table().iter().map(|def| OpEntry { package: id, def }));
         let (opened, kernels) = (BTreeMap::new(), BTreeMap::new());
-        let folder = origin.map(|o| o.folder);
-        self.slots.push(Slot { package, table, folder, opened, kernels });
+        self.slots.push(Slot { package, table, opened, kernels });
         id
-    }
-}
-
-fn implementation(path: &Path, package: &str, cores: impl Iterator<Item = Core>) -> OpenError {
-    let mut cores: Vec<Core> = cores.collect();
-    cores.sort();
-    cores.dedup();
-    let names: Vec<String> = cores.iter().map(Core::to_string).collect();
-    OpenError::Implementation {
-        path: path.to_owned(),
-        cores: names.join(" and "),
-        registration: dist::registration_near(path, package),
     }
 }
 
@@ -328,7 +211,9 @@ impl Slot {
             self.package.libraries.iter().filter(is_best).cloned().collect();
         for library in libraries {
             if !self.opened.contains_key(&library.path) {
-                let kernels = self.open_implementation(&library)?;
+                let ops = self.table.op_table();
+                let table = package::implementation(&self.package, &library, ops)?;
+                let kernels = entries(self.package.id, table).collect();
                 self.opened.insert(library.path.clone(), kernels);
             }
             found.extend(self.opened.get(&library.path).into_iter().flatten());
@@ -341,75 +226,6 @@ impl Slot {
         }
         found.retain(|k| highest.get(k.def.op()) == Some(&k.def.core().arch()));
         Ok(found)
-    }
-
-    fn open_implementation(&self, library: &PackageLibrary) -> Result<Vec<KernelEntry>, OpenError> {
-        let path = &library.path;
-        if !path.exists() {
-            let registration = self.package.path.as_deref().unwrap_or(path);
-            return Err(OpenError::MissingLibrary {
-                package: self.package.name.clone(),
-                core: library.core,
-                path: path.clone(),
-                folder: dist::package_folder(registration),
-            });
-        }
-        let candidate = Candidate::read(path)?;
-        if let Some(manifest) = &candidate.manifest {
-            let about = [&manifest.package, &manifest.version, &manifest.sdk_version];
-            self.check_origin(path, about.map(String::as_str))?;
-            let kernels = manifest.kernels.iter().map(|k| (k.op.as_str(), k.core));
-            check_cores(library, kernels)?;
-        }
-        if let Some(folder) = &self.folder
-            && let Some(index) = Index::read(folder)?
-        {
-            index.check(folder, path, &index::sha256(path)?)?;
-        }
-        let table = candidate.load()?;
-        self.check_origin(path, [table.name(), table.version(), table.sdk_version()])?;
-        check_cores(library, table.kernel_table().iter().map(|k| (k.op(), k.core())))?;
-        let place = error::library(path);
-        table::check(table, self.table.op_table())
-            .map_err(|reason| OpenError::Table { place: place.clone(), reason })?;
-        if table.kernel_table().is_empty() {
-            let reason = format!("it has no kernels, wanted kernels for {}", library.core);
-            return Err(OpenError::Table { place, reason });
-        }
-        Ok(entries(self.package.id, table).collect())
-    }
-
-    /// Refuses an implementation library that is not of this build of the package.
-    fn check_origin(&self, path: &Path, found: [&str; 3]) -> Result<(), OpenError> {
-        let package = &self.package;
-        let wanted = [&package.name, &package.version, &package.sdk_version];
-        let names = ["package name", "version", "SDK version"];
-        for ((what, found), wanted) in names.into_iter().zip(found).zip(wanted) {
-            if found != wanted {
-                return Err(OpenError::Stray {
-                    path: path.to_owned(),
-                    what,
-                    found: format!("{found:?}"),
-                    wanted: format!("{wanted:?}"),
-                });
-            }
-        }
-        Ok(())
-    }
-}
-
-fn check_cores<'a>(
-    library: &PackageLibrary,
-    mut kernels: impl Iterator<Item = (&'a str, Core)>,
-) -> Result<(), OpenError> {
-    match kernels.find(|&(_, core)| core != library.core) {
-        None => Ok(()),
-        Some((op, found)) => Err(OpenError::WrongCore {
-            path: library.path.clone(),
-            op: format!("{op:?}"),
-            found,
-            wanted: library.core,
-        }),
     }
 }
 

@@ -12,7 +12,8 @@ use udo_runtime::cores::{GpuStorage, Profile};
 use udo_runtime::import::{self, ImportOptions};
 use udo_runtime::model::{CompileError, Model, Options};
 use udo_runtime::place::{Fallback, PlaceOptions};
-use udo_runtime::registry::{BindOptions, Registry};
+use udo_runtime::registry::Registry;
+use udo_runtime::resolve::BindOptions;
 use udo_runtime::session::RunError;
 use udo_runtime::thread_pool::PoolError;
 

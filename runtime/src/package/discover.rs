@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use walkdir::{DirEntry, WalkDir};
 
-use super::{Manifest, OpenError, Registry, dist};
+use super::{Manifest, OpenError, dist};
 
 /// The packages under a folder, in the order of their paths.
 #[derive(Debug, Default)]
@@ -34,31 +34,29 @@ pub struct Skipped {
     pub reason: String,
 }
 
-impl Registry {
-    /// Finds every package under `folder`, following links. Hidden folders and Cargo's own are not entered.
-    pub fn discover(folder: &Path) -> Discovery {
-        let mut discovery = Discovery::default();
-        let mut seen = BTreeSet::new();
-        let walk = WalkDir::new(folder).follow_links(true).sort_by_file_name();
-        for entry in walk.into_iter().filter_entry(is_of_interest) {
-            match entry {
-                Ok(entry) => {
-                    let name = entry.file_name().to_str().unwrap_or_default();
-                    if entry.file_type().is_dir() || !dist::is_registration_name(name) {
-                        continue;
-                    }
-                    // Two links to one folder are one package.
-                    let place = entry.path().canonicalize();
-                    if place.is_ok_and(|place| !seen.insert(place)) {
-                        continue;
-                    }
-                    discovery.look_at(entry.into_path());
+/// Finds every package under `folder`, following links. Hidden folders and Cargo's own are not entered.
+pub fn discover(folder: &Path) -> Discovery {
+    let mut discovery = Discovery::default();
+    let mut seen = BTreeSet::new();
+    let walk = WalkDir::new(folder).follow_links(true).sort_by_file_name();
+    for entry in walk.into_iter().filter_entry(is_of_interest) {
+        match entry {
+            Ok(entry) => {
+                let name = entry.file_name().to_str().unwrap_or_default();
+                if entry.file_type().is_dir() || !dist::is_registration_name(name) {
+                    continue;
                 }
-                Err(error) => discovery.skipped.push(skipped(&error, folder)),
+                // Two links to one folder are one package.
+                let place = entry.path().canonicalize();
+                if place.is_ok_and(|place| !seen.insert(place)) {
+                    continue;
+                }
+                discovery.look_at(entry.into_path());
             }
+            Err(error) => discovery.skipped.push(skipped(&error, folder)),
         }
-        discovery
     }
+    discovery
 }
 
 fn is_of_interest(entry: &DirEntry) -> bool {

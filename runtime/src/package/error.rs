@@ -281,8 +281,13 @@ impl LoadReport {
 }
 
 /// The library at `path`, as messages call it.
-pub(super) fn library(path: &Path) -> String {
+pub(crate) fn library(path: &Path) -> String {
     format!("library \"{}\"", path.display())
+}
+
+/// The linked-in package called `name`, as messages call it.
+pub(crate) fn linked(name: &str) -> String {
+    format!("linked-in package {name:?}")
 }
 
 /// Enough of a digest to tell it from another.

@@ -11,7 +11,9 @@ use crate::cores::{Form, OpenCl, Profile, forms};
 use crate::exit_guard::{self, PackageCall};
 use crate::graph::Node;
 use crate::memory::Tensor;
-use crate::registry::{Binding, KernelEntry, OpenError, PackageId, Params, Registry, Resolved};
+use crate::package::{OpenError, PackageId};
+use crate::registry::{KernelEntry, Registry};
+use crate::resolve::{Binding, Params, Resolved};
 
 /// What happens to a node that none of the cores asked for takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -10,7 +10,8 @@ use crate::cores::order::{constant, turner};
 use crate::cores::{Form, Memory, Order, convert};
 use crate::graph::{Source, ValueId};
 use crate::place::{Choice, Placement};
-use crate::registry::{Registry, Resolved};
+use crate::registry::Registry;
+use crate::resolve::Resolved;
 
 /// Steps and slots, before slots have places.
 pub(super) struct Drawn {

@@ -1,7 +1,8 @@
 //! Which operator takes a node, where several could.
 
-use super::{BindOptions, OpEntry, Registry, ResolveError};
+use super::{BindOptions, ResolveError};
 use crate::graph::Node;
+use crate::registry::{OpEntry, Registry};
 
 impl Registry {
     /// The operator that takes `node`, and what to tell the user about the choice.

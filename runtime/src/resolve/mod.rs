@@ -1,16 +1,26 @@
 //! Binds each node to an operator, checks it against the schema, and infers every type and shape.
 
+mod channel_last;
+mod choose;
+mod defaults;
+mod params;
+
 use std::collections::BTreeMap;
 
 use udo_api::{OpDef, Port, Shape, TensorDesc};
 use udo_host::{NodeDesc, Refusal, infer};
 
-use super::channel_last::ChannelLast;
-use super::defaults::fill_defaults;
-use super::{OpEntry, PackageId, Params, Registry};
 use crate::exit_guard::{self, PackageCall};
 use crate::graph::{DimSpec, Graph, Node, Source, TensorType, ValueId};
 use crate::memory::Tensor;
+use crate::package::PackageId;
+use crate::registry::{OpEntry, Registry};
+
+use channel_last::ChannelLast;
+use defaults::fill_defaults;
+pub(crate) use params::ACTIVATION;
+pub use params::Params;
+pub use udo_host::ParamSetting;
 
 /// What the user decides about binding.
 #[derive(Clone, Debug, Default)]

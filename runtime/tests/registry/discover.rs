@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use tempfile::tempdir;
+use udo_runtime::package::discover;
 use udo_runtime::registry::Registry;
 
 use crate::support::*;
@@ -20,7 +21,7 @@ fn a_thousand_packages_are_found_in_order() {
         fs::hard_link(first.join(SCALE_REG), dist.join(SCALE_REG)).unwrap();
     }
     let start = std::time::Instant::now();
-    let found = Registry::discover(folder.path());
+    let found = discover(folder.path());
     println!("scanned {} packages in {:?}", found.packages.len(), start.elapsed());
     assert_eq!(found.skipped, []);
     assert_eq!(found.packages.len(), 1000);
@@ -50,7 +51,7 @@ fn what_cannot_be_used_is_skipped_with_a_reason() {
     scale_package(&at("target"));
     fs::write(at("target/CACHEDIR.TAG"), "").unwrap();
 
-    let found = Registry::discover(folder.path());
+    let found = discover(folder.path());
     let paths: Vec<_> = found.packages.iter().map(|p| p.path.clone()).collect();
     assert_eq!(paths, [at("good/dist").join(SCALE_REG)]);
     let shown = |text: String| text.replace(folder.path().to_str().unwrap(), "*");
@@ -72,7 +73,7 @@ fn what_cannot_be_used_is_skipped_with_a_reason() {
 #[test]
 fn a_folder_that_is_not_there_is_reported() {
     let folder = tempdir().unwrap();
-    let found = Registry::discover(&folder.path().join("gone"));
+    let found = discover(&folder.path().join("gone"));
     assert_eq!(found.packages, []);
     assert_eq!(
         found.skipped[0].reason,

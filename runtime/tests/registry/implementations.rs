@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use tempfile::tempdir;
 use udo_api::Core;
-use udo_runtime::registry::index::sha256;
-use udo_runtime::registry::{OpenError, PackageId, Registry};
+use udo_runtime::package::index::sha256;
+use udo_runtime::package::{OpenError, PackageId};
+use udo_runtime::registry::Registry;
 
 use crate::support::*;
 

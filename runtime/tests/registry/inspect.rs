@@ -4,10 +4,8 @@ use std::fs;
 
 use tempfile::tempdir;
 use udo_api::{Core, DType, Side, Wanted, types};
-use udo_runtime::registry::index::IndexEntry;
-use udo_runtime::registry::{
-    Contents, Listing, Manifest, ManifestRule, Tier, host_target, inspect,
-};
+use udo_runtime::package::index::IndexEntry;
+use udo_runtime::package::{Contents, Listing, Manifest, ManifestRule, Tier, host_target, inspect};
 
 use crate::support::*;
 

@@ -5,7 +5,8 @@ use std::fs;
 use tempfile::tempdir;
 use udo_api::abi::{ABI_VERSION, FINGERPRINT, PanicStrategy};
 use udo_api::{Core, PackageV1};
-use udo_runtime::registry::{Manifest, Registry, Tier, host_target};
+use udo_runtime::package::{Manifest, Tier, host_target};
+use udo_runtime::registry::Registry;
 
 use crate::support::*;
 
@@ -252,7 +253,7 @@ fn broken_bytes_never_break_the_reader() {
         bytes[at] ^= 0xff;
         fs::write(&path, bytes).unwrap();
         // Refused or read, as the byte matters or not; reading must come to an end without a panic.
-        let _ = udo_runtime::registry::Manifest::read(&path);
+        let _ = Manifest::read(&path);
     }
 }
 

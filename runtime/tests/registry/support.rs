@@ -7,8 +7,9 @@ use std::sync::OnceLock;
 
 use udo_api::Core;
 use udo_api::abi::{ABI_VERSION, FINGERPRINT};
-use udo_runtime::registry::index::{Index, IndexEntry, LibraryKind, sha256};
-use udo_runtime::registry::{OpenError, Registry, host_target};
+use udo_runtime::package::index::{Index, IndexEntry, LibraryKind, sha256};
+use udo_runtime::package::{OpenError, host_target};
+use udo_runtime::registry::Registry;
 
 pub(crate) const SCALE_REG: &str = "libUdoScaleUdoPackageReg.so";
 pub(crate) const SCALE_CPU: &str = "libUdoScaleUdoPackageImplCpu.so";

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::{Value, json};
 use udo_api::{Side, Wanted};
-use udo_runtime::registry::{Contents, InspectedLibrary, Listing, Manifest, ManifestPort, inspect};
+use udo_runtime::package::{Contents, InspectedLibrary, Listing, Manifest, ManifestPort, inspect};
 
 use super::Run;
 use crate::output::{Failure, Outcome, chain, print_json};

@@ -7,7 +7,8 @@ use udo_api::{Facts, TensorDesc};
 
 use super::{Uses, identity, is_fixed, stand_aside};
 use crate::graph::Node;
-use crate::registry::{ACTIVATION, ParamSetting, Registry, Resolved};
+use crate::registry::Registry;
+use crate::resolve::{ACTIVATION, ParamSetting, Resolved};
 
 /// Hands every activation to the node before it, where that node can apply it and nobody else reads what it
 /// made without.

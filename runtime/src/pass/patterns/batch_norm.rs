@@ -8,7 +8,8 @@ use udo_api::{Shape, TensorDesc};
 use super::Uses;
 use crate::graph::{Node, ValueId};
 use crate::memory::Tensor;
-use crate::registry::{ParamSetting, Registry, Resolved};
+use crate::registry::Registry;
+use crate::resolve::{ParamSetting, Resolved};
 
 // The inputs of both operators.
 const X: usize = 0;

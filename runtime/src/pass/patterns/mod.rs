@@ -7,7 +7,8 @@ pub mod qdq;
 use udo_api::TensorDesc;
 
 use crate::graph::{Graph, Node, ValueId};
-use crate::registry::{Binding, Params, Registry, Resolved};
+use crate::registry::Registry;
+use crate::resolve::{Binding, Params, Resolved};
 
 /// What a node is bound to whose work another one does.
 fn identity(registry: &Registry) -> Option<Binding> {

@@ -7,7 +7,7 @@ use udo_api::{DType, Encoding, Facts, TensorDesc};
 
 use crate::graph::{Graph, Node, ValueId};
 use crate::memory::Tensor;
-use crate::registry::Resolved;
+use crate::resolve::Resolved;
 
 /// The fixed-point form of each value that has one.
 pub fn fixed_forms(resolved: &Resolved) -> Vec<Option<TensorDesc>> {

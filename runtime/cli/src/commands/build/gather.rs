@@ -6,7 +6,7 @@ use std::{
 };
 
 use udo_api::Core;
-use udo_runtime::registry::{
+use udo_runtime::package::{
     DIST_FOLDER, host_target,
     index::{self, INDEX_FILE, Index, IndexEntry, LibraryKind},
 };

@@ -1,0 +1,169 @@
+//! The libraries of a package, opened one by one: the registration library first, the others when
+//! a core needs them.
+
+use std::path::{Path, PathBuf};
+
+use udo_api::abi::PackageV1;
+use udo_api::{Core, KernelDef, OpDef};
+
+use super::index::{self, Index};
+use super::open::Candidate;
+use super::{OpenError, Package, PackageLibrary, dist, error, table};
+
+/// A registration library that may be opened. None of its code has run.
+pub(crate) struct Closed {
+    candidate: Candidate,
+    pub(crate) sha256: String,
+    /// The folder that its index's paths start from.
+    pub(crate) folder: PathBuf,
+}
+
+impl Closed {
+    /// Looks at the package at `path`: its folder, its `dist` folder, or its registration library.
+    pub(crate) fn read(path: &Path) -> Result<Self, OpenError> {
+        let dist::Located { path, folder, index } = dist::registration(path)?;
+        let candidate = Candidate::read(&path)?;
+        let sha256 = index::sha256(&path)?;
+        if let Some(index) = &index {
+            index.check(&folder, &path, &sha256)?;
+        }
+        if let Some(manifest) = candidate.manifest.as_ref().filter(|m| m.is_implementation()) {
+            let cores = manifest.kernels.iter().map(|k| k.core);
+            return Err(not_a_registration(&path, &manifest.package, cores));
+        }
+        Ok(Self { candidate, sha256, folder })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.candidate.path
+    }
+
+    /// The library, as messages call it.
+    pub(crate) fn place(&self) -> String {
+        error::library(self.path())
+    }
+
+    /// The package's name, if the file says it.
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.candidate.manifest.as_ref().map(|manifest| manifest.package.as_str())
+    }
+
+    /// Loads the library, and checks its table.
+    pub(crate) fn load(&self) -> Result<&'static PackageV1, OpenError> {
+        let table = self.candidate.load()?;
+        let reject = |reason| OpenError::Table { place: self.place(), reason };
+        let holds_kernels_only = table.op_table().is_empty() && table.library_table().is_empty();
+        if holds_kernels_only && !table.kernel_table().is_empty() {
+            let cores = table.kernel_table().iter().map(KernelDef::core);
+            return Err(not_a_registration(self.path(), table.name(), cores));
+        }
+        if table.op_table().is_empty() {
+            return Err(reject("it has no operators, wanted at least one".to_owned()));
+        }
+        table::check(table, table.op_table()).map_err(reject)?;
+        Ok(table)
+    }
+}
+
+/// Refuses a linked-in table that breaks the contract.
+pub(crate) fn check_linked(table: &PackageV1) -> Result<(), OpenError> {
+    let reject = |reason| OpenError::Table { place: error::linked(table.name()), reason };
+    if let Some(reason) = table.refusal() {
+        return Err(reject(reason));
+    }
+    table::check(table, table.op_table()).map_err(reject)
+}
+
+/// The implementation libraries that `table` names, from the folder of its library.
+pub(crate) fn libraries_of(table: &PackageV1, registration: Option<&Path>) -> Vec<PackageLibrary> {
+    let folder = registration.map_or(Path::new(""), dist::folder_of);
+    let libraries = table
+        .library_table()
+        .iter()
+        .map(|library| PackageLibrary { core: library.core(), path: folder.join(library.file()) });
+    libraries.collect()
+}
+
+fn not_a_registration(path: &Path, package: &str, cores: impl Iterator<Item = Core>) -> OpenError {
+    let mut cores: Vec<Core> = cores.collect();
+    cores.sort();
+    cores.dedup();
+    let names: Vec<String> = cores.iter().map(Core::to_string).collect();
+    OpenError::Implementation {
+        path: path.to_owned(),
+        cores: names.join(" and "),
+        registration: dist::registration_near(path, package),
+    }
+}
+
+/// Opens an implementation library of `package`, whose operators are `ops`.
+pub(crate) fn implementation(
+    package: &Package,
+    library: &PackageLibrary,
+    ops: &[OpDef],
+) -> Result<&'static PackageV1, OpenError> {
+    let path = &library.path;
+    if !path.exists() {
+        let registration = package.path.as_deref().unwrap_or(path);
+        return Err(OpenError::MissingLibrary {
+            package: package.name.clone(),
+            core: library.core,
+            path: path.clone(),
+            folder: dist::package_folder(registration),
+        });
+    }
+    let candidate = Candidate::read(path)?;
+    if let Some(manifest) = &candidate.manifest {
+        let about = [&manifest.package, &manifest.version, &manifest.sdk_version];
+        check_origin(package, path, about.map(String::as_str))?;
+        let kernels = manifest.kernels.iter().map(|k| (k.op.as_str(), k.core));
+        check_cores(library, kernels)?;
+    }
+    if let Some(folder) = &package.folder
+        && let Some(index) = Index::read(folder)?
+    {
+        index.check(folder, path, &index::sha256(path)?)?;
+    }
+    let table = candidate.load()?;
+    check_origin(package, path, [table.name(), table.version(), table.sdk_version()])?;
+    check_cores(library, table.kernel_table().iter().map(|k| (k.op(), k.core())))?;
+    let place = error::library(path);
+    table::check(table, ops).map_err(|reason| OpenError::Table { place: place.clone(), reason })?;
+    if table.kernel_table().is_empty() {
+        let reason = format!("it has no kernels, wanted kernels for {}", library.core);
+        return Err(OpenError::Table { place, reason });
+    }
+    Ok(table)
+}
+
+/// Refuses an implementation library that is not of this build of the package.
+fn check_origin(package: &Package, path: &Path, found: [&str; 3]) -> Result<(), OpenError> {
+    let wanted = [&package.name, &package.version, &package.sdk_version];
+    let names = ["package name", "version", "SDK version"];
+    for ((what, found), wanted) in names.into_iter().zip(found).zip(wanted) {
+        if found != wanted {
+            return Err(OpenError::Stray {
+                path: path.to_owned(),
+                what,
+                found: format!("{found:?}"),
+                wanted: format!("{wanted:?}"),
+            });
+        }
+    }
+    Ok(())
+}
+
+fn check_cores<'a>(
+    library: &PackageLibrary,
+    mut kernels: impl Iterator<Item = (&'a str, Core)>,
+) -> Result<(), OpenError> {
+    match kernels.find(|&(_, core)| core != library.core) {
+        None => Ok(()),
+        Some((op, found)) => Err(OpenError::WrongCore {
+            path: library.path.clone(),
+            op: format!("{op:?}"),
+            found,
+            wanted: library.core,
+        }),
+    }
+}

@@ -1,0 +1,72 @@
+//! Packages as files: found, looked at, checked and opened.
+//!
+//! Opening a package checks everything that its files and tables say before anything of it is used.
+//! What becomes of its operators and kernels is decided above.
+
+mod discover;
+mod dist;
+mod elf;
+mod error;
+pub mod index;
+mod inspect;
+mod json;
+mod library;
+mod manifest;
+mod open;
+mod table;
+
+use std::path::PathBuf;
+
+use udo_api::Core;
+use udo_api::guard::GuardCell;
+
+pub use discover::{Discovery, Found, Skipped, discover};
+pub use dist::{DIST_FOLDER, implementation_file, registration_file};
+pub use error::{LoadReport, OpenError};
+pub use inspect::{Contents, InspectedLibrary, Inspection, Listing, inspect};
+pub use manifest::{
+    Manifest, ManifestKernel, ManifestLibrary, ManifestOp, ManifestParam, ManifestPort,
+    ManifestRule, Tier, host_target,
+};
+
+pub(crate) use error::{library, linked};
+pub(crate) use library::{Closed, check_linked, implementation, libraries_of};
+
+/// Stands for a package of one registry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PackageId(pub(crate) u32);
+
+/// The function that gives the calling thread's heap guard of one library.
+pub type ThreadGuard = extern "C" fn() -> *mut GuardCell;
+
+/// A package that is open.
+#[derive(Clone, Debug)]
+pub struct Package {
+    /// Its number.
+    pub id: PackageId,
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// The SDK that it was built with.
+    pub sdk_version: String,
+    /// How closely the heap is watched in its registration library.
+    pub tier: Tier,
+    /// Its registration library; nothing for a package that is linked in.
+    pub path: Option<PathBuf>,
+    /// The SHA-256 of its registration library as it was when opened.
+    pub sha256: Option<String>,
+    /// Its implementation libraries, opened or not.
+    pub libraries: Vec<PackageLibrary>,
+    /// Where its index lies, if it has one; nothing for a package that is linked in.
+    pub(crate) folder: Option<PathBuf>,
+}
+
+/// An implementation library of a package.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PackageLibrary {
+    /// The core that its kernels are for.
+    pub core: Core,
+    /// Its absolute path.
+    pub path: PathBuf,
+}
