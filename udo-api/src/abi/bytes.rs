@@ -32,6 +32,6 @@ mod tests {
         assert_eq!(bytes_of::<u64>(&[]), [0; 0]);
         let mut halves = [F16::from_f32(1.0); 2];
         bytes_of_mut(&mut halves)[2..].copy_from_slice(&F16::from_f32(-0.5).0.to_ne_bytes());
-        assert_eq!(halves.map(F16::to_f32), [1.0, -0.5]);
+        assert_eq!(halves.map(|half| half.to_f32().to_bits()), [1.0f32, -0.5].map(f32::to_bits));
     }
 }
