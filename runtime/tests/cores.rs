@@ -229,6 +229,22 @@ fn an_encoding_does_not_reach_others_who_read_the_value() {
 }
 
 #[test]
+fn an_operator_that_keeps_an_encoding_copies_codes_whatever_reads_them() {
+    let on = |core| {
+        let mut graph = Graph::new("kept");
+        let x = graph.add_input("x", DType::F32, [DimSpec::Fixed(4)]);
+        let x = quantized(&mut graph, x, "xq", 1.0 / 16.0, 128);
+        let kept = graph.add_value("kept");
+        graph.add_node(Node::new("Identity", 17, &[x], &[kept]));
+        let y = quantized(&mut graph, kept, "yq", 1.0 / 8.0, 100);
+        graph.outputs.push(y);
+        run(&compile(graph, &options(&[core, Core::CPU])).unwrap())
+    };
+    assert_eq!(on(Core::DSP_V68), [-1.0, 0.0, 0.5, 3.0]);
+    assert_eq!(on(Core::CPU), [-1.0, 0.0, 0.5, 3.0]);
+}
+
+#[test]
 fn a_real_value_without_an_encoding_is_refused_on_the_dsp() {
     let reason = "dsp:v68: input \"x\" is f32[4], wanted u8, and the model has no encoding for it";
     let error = compile(plain(), &options(&[Core::DSP_V68])).unwrap_err();

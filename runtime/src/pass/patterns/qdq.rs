@@ -16,27 +16,27 @@ pub fn fixed_forms(resolved: &Resolved) -> Vec<Option<TensorDesc>> {
         readers: readers(&resolved.graph),
         resolved,
     };
-    let keepers: Vec<&Node> = resolved
-        .graph
-        .nodes
-        .iter()
-        .zip(&resolved.bindings)
-        .filter(|(_, b)| b.op.schema().known_facts().has(Facts::SAME_ENCODING))
-        .map(|(node, _)| node)
-        .collect();
-    for node in resolved.graph.nodes.iter().filter(|node| node.op == "DequantizeLinear") {
+    let nodes = &resolved.graph.nodes;
+    let keeps = |at| keeps_encoding(resolved, at);
+    for node in nodes.iter().filter(|node| node.op == "DequantizeLinear") {
         forms.set(node.output(0), forms.stated(node, node.input(0)));
     }
-    for node in resolved.graph.nodes.iter().filter(|node| node.op == "QuantizeLinear") {
-        forms.set_as_read(node.input(0));
-    }
-    for node in &keepers {
+    // An operator that keeps an encoding copies codes, whatever its output's reader would like.
+    for (_, node) in nodes.iter().enumerate().filter(|(at, _)| keeps(*at)) {
         forms.set(node.output(0), forms.get(node.input(0)));
     }
-    for node in keepers.iter().rev() {
-        forms.set_as_read(node.input(0));
+    for (at, node) in nodes.iter().enumerate().rev() {
+        if keeps(at) || node.op == "QuantizeLinear" {
+            forms.set_as_read(node.input(0));
+        }
     }
     forms.of
+}
+
+/// Whether the output of the node at `at` has the encoding of its first input.
+fn keeps_encoding(resolved: &Resolved, at: usize) -> bool {
+    let binding = resolved.bindings.get(at);
+    binding.is_some_and(|b| b.op.schema().known_facts().has(Facts::SAME_ENCODING))
 }
 
 /// Fixed-point forms, as far as they are known.
@@ -98,10 +98,9 @@ impl Forms<'_> {
     /// The codes in which the node at `at` would take its first input.
     fn asked_by(&self, at: usize) -> Option<Codes> {
         let node = self.resolved.graph.nodes.get(at)?;
-        let facts = self.resolved.bindings.get(at)?.op.schema().known_facts();
         match node.op.as_str() {
             "QuantizeLinear" => self.stated(node, node.output(0)),
-            _ if facts.has(Facts::SAME_ENCODING) => self.get(node.output(0)),
+            _ if keeps_encoding(self.resolved, at) => self.get(node.output(0)),
             _ => None,
         }
     }
