@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::graph::Graph;
 use crate::pass::patterns::{activation, batch_norm, qdq};
 use crate::place::{self, PlaceError, PlaceOptions};
-use crate::plan::{Plan, PlanError, Report};
+use crate::plan::{Plan, PlanError, PlanOptions, Report};
 use crate::registry::Registry;
 use crate::resolve::{BindOptions, ResolveError};
 use crate::session::Session;
@@ -19,6 +19,8 @@ pub struct Options {
     pub bind: BindOptions,
     /// How nodes find their cores.
     pub place: PlaceOptions,
+    /// What the planner may do.
+    pub plan: PlanOptions,
     /// How many threads kernels may use.
     pub threads: NonZero<usize>,
 }
@@ -28,6 +30,7 @@ impl Default for Options {
         Self {
             bind: BindOptions::default(),
             place: PlaceOptions::default(),
+            plan: PlanOptions::default(),
             threads: NonZero::<usize>::MIN,
         }
     }
@@ -74,7 +77,7 @@ impl Model {
         batch_norm::fold(&mut resolved, &mut fixed, registry);
         activation::hand_over(&mut resolved, &mut fixed, registry);
         let placement = place::assign(resolved, &fixed, registry, &options.place)?;
-        let plan = Plan::build(placement, registry)?;
+        let plan = Plan::build(placement, registry, &options.plan)?;
         // A package's library has thread-local state that the system makes at a thread's first use of it.
         let mut guards: Vec<_> = plan.steps.iter().filter_map(|step| step.thread_guard).collect();
         guards.sort_unstable_by_key(|guard| *guard as usize);

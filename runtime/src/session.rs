@@ -184,8 +184,15 @@ fn this_thread() -> u64 {
 impl Session {
     /// Takes the memory that `plan` asks for. Nothing is allocated after this.
     pub fn new(plan: Arc<Plan>, pool: Arc<Pool>) -> Self {
-        let arenas = plan.arena_bytes.map(Buffer::zeroed);
-        let scratch = plan.scratch_bytes.map(Buffer::zeroed);
+        let filled = |bytes| {
+            let mut buffer = Buffer::zeroed(bytes);
+            if plan.fill != 0 {
+                buffer.bytes_mut().fill(plan.fill);
+            }
+            buffer
+        };
+        let arenas = plan.arena_bytes.map(filled);
+        let scratch = plan.scratch_bytes.map(filled);
         let mut session = Self {
             arenas,
             scratch,

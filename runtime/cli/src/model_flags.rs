@@ -115,8 +115,9 @@ impl ModelFlags {
         };
         let vtcm_bytes = self.vtcm.saturating_mul(1024);
         let profile = Profile { vtcm_bytes, gpu_storage, ..Profile::default() };
-        let place = PlaceOptions { cores: self.cores.clone(), fallback, profile };
-        Options { bind, place, threads: self.threads }
+        let cores = self.cores.clone();
+        let place = PlaceOptions { cores, fallback, profile, ..PlaceOptions::default() };
+        Options { bind, place, threads: self.threads, ..Options::default() }
     }
 
     /// Opens the packages, reads the model and compiles it.

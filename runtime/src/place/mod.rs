@@ -34,11 +34,19 @@ pub struct PlaceOptions {
     pub fallback: Fallback,
     /// The properties of the cores.
     pub profile: Profile,
+    /// Whether nodes that work in any layout take channels last on the host though none of their inputs comes so.
+    /// No result depends on it; tests that compare plans set it.
+    pub prefers_channels_last: bool,
 }
 
 impl Default for PlaceOptions {
     fn default() -> Self {
-        Self { cores: vec![Core::CPU], fallback: Fallback::Off, profile: Profile::default() }
+        Self {
+            cores: vec![Core::CPU],
+            fallback: Fallback::Off,
+            profile: Profile::default(),
+            prefers_channels_last: false,
+        }
     }
 }
 
@@ -163,11 +171,10 @@ pub(crate) fn assign(
     let mut choices = Vec::with_capacity(resolved.graph.nodes.len());
     let mut made = vec![None; resolved.graph.values.len()];
     for (node, binding) in resolved.graph.nodes.iter().zip(&resolved.bindings) {
-        let (resolved, profile) = (&resolved, &options.profile);
-        let site = Site { resolved, fixed, made: &made, node, binding, profile };
+        let site = Site { resolved: &resolved, fixed, made: &made, node, binding, options };
         let choice = match site.maker().filter(|_| binding.stands_aside) {
             Some((core, form)) => site.alias(core, form, registry)?,
-            None => site.choose(registry, options)?,
+            None => site.choose(registry)?,
         };
         for (value, form) in node.outputs.iter().zip(&choice.outputs) {
             if let Some(made) = value.and_then(|v| made.get_mut(v.index())) {
@@ -187,7 +194,7 @@ struct Site<'a> {
     made: &'a [Option<(Core, Form)>],
     node: &'a Node,
     binding: &'a Binding,
-    profile: &'a Profile,
+    options: &'a PlaceOptions,
 }
 
 /// The forms of a node's ports on one core.
@@ -242,11 +249,8 @@ impl Site<'_> {
         Ok(Choice { core, entry, kernel, backend: None, inputs, outputs, refusals, fell_back })
     }
 
-    fn choose(
-        &self,
-        registry: &mut Registry,
-        options: &PlaceOptions,
-    ) -> Result<Choice, PlaceError> {
+    fn choose(&self, registry: &mut Registry) -> Result<Choice, PlaceError> {
+        let options = self.options;
         let mut refusals = Vec::new();
         for &core in &options.cores {
             match self.try_core(core, registry)? {
@@ -329,7 +333,7 @@ impl Site<'_> {
         registry: &Registry,
     ) -> Result<Result<Seat, String>, PlaceError> {
         let Some(has_work_item) = seat.kernel.has_work_item() else { return Ok(Ok(seat)) };
-        let device = match self.profile.opencl {
+        let device = match self.options.profile.opencl {
             OpenCl::Auto => opencl::find().map_err(ToString::to_string),
             OpenCl::Off => Err("OpenCL is switched off by the profile".to_owned()),
         };
@@ -440,7 +444,7 @@ impl Site<'_> {
                 .map_or(port.types_on(core), udo_api::DType::set),
             None => port.types_on(core),
         };
-        let forms = forms(core, &desc, fixed, self.profile);
+        let forms = forms(core, &desc, fixed, &self.options.profile);
         if let Some(form) = forms.iter().find(|f| f.is_in(types)) {
             return Ok(*form);
         }

@@ -40,14 +40,16 @@ impl Site<'_> {
         Ok(())
     }
 
-    /// Turns the forms of a node whose results lie where its operands do, if one of them comes turned.
+    /// Turns the forms of a node whose results lie where its operands do, if one of them comes turned or
+    /// the options want that.
     fn follow(&self, fit: &mut Fit) {
         let schema = self.binding.op.schema();
         let order = |at: usize| {
             let (_, form) = self.made.get(self.node.input(at)?.index()).copied().flatten()?;
             Some(form.order)
         };
-        let turned = (0..fit.inputs.len()).any(|at| order(at) == Some(Order::ChannelsLast));
+        let turned = self.options.prefers_channels_last
+            || (0..fit.inputs.len()).any(|at| order(at) == Some(Order::ChannelsLast));
         let says_order = |port: &Port| port.rank4_layout() != Layout::AsGiven;
         if !turned || schema.inputs().iter().chain(schema.outputs()).any(says_order) {
             return;

@@ -3,10 +3,8 @@
 //! Only along the last axis, where the parts of a row lie one after the other, and only between
 //! kernels that declare `ROWS_STRIDED`.
 
-use udo_api::{KernelFlags, TensorDesc};
-
 use super::values::Drawn;
-use super::{Operand, Place, RowsWithin, SlotId, Step};
+use super::{Place, RowsWithin, SlotId, Step, takes_strided_rows};
 
 /// Leaves out every join that its neighbours can do without.
 pub(super) fn elide(drawn: &mut Drawn) {
@@ -45,7 +43,11 @@ fn parts(drawn: &Drawn, index: usize) -> Option<(SlotId, Vec<Part>)> {
         let once = parts.iter().all(|p: &Part| p.slot != slot);
         let plain = input.rows.is_none() && output.rows.is_none();
         let encoded_alike = input.desc.encoding() == output.desc.encoding();
-        if !once || !plain || !encoded_alike || !may_be_strided(drawn, index, slot, &input.desc) {
+        if !once
+            || !plain
+            || !encoded_alike
+            || !takes_strided_rows(drawn, Some(index), slot, &input.desc)
+        {
             return None;
         }
         parts
@@ -55,20 +57,6 @@ fn parts(drawn: &Drawn, index: usize) -> Option<(SlotId, Vec<Part>)> {
     let memory = drawn.slots.get(whole.0)?.0;
     let near = parts.iter().all(|p| drawn.slots.get(p.slot.0).is_some_and(|s| s.0 == memory));
     (column == stride && near).then_some((whole, parts))
-}
-
-/// Whether everything but the join itself that touches `slot` can work on rows that lie apart:
-/// in the shape of the part, fixed, and not yet inside another tensor.
-fn may_be_strided(drawn: &Drawn, join: usize, slot: SlotId, part: &TensorDesc) -> bool {
-    let ports = drawn.inputs.iter().chain(&drawn.outputs);
-    let outside = ports.map(|p| &p.operand).any(|o| o.slot() == Some(slot));
-    let touches = |step: &Step| step.operands().any(|o| o.slot() == Some(slot));
-    let in_shape = |o: &Operand| o.rows.is_none() && o.desc.full_shape() == part.full_shape();
-    let fits = |o: &Operand| o.slot() != Some(slot) || in_shape(o);
-    let mut others = drawn.steps.iter().enumerate().filter(|(i, s)| *i != join && touches(s));
-    let strided = |s: &Step| s.kernel.flags().has(KernelFlags::ROWS_STRIDED);
-    let all_fit = others.all(|(_, s)| strided(s) && s.operands().all(fits));
-    !outside && part.full_shape().is_fixed() && all_fit
 }
 
 fn redirect(drawn: &mut Drawn, whole: SlotId, parts: &[Part]) {

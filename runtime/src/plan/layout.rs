@@ -7,7 +7,7 @@
 use udo_api::InPlace;
 
 use super::values::Drawn;
-use super::{PlanError, Purpose, SlotId, SlotPlace, Step};
+use super::{PlanError, PlanOptions, Purpose, SlotId, SlotPlace, Step};
 use crate::cores::Memory;
 use crate::memory::{ALIGN_BYTES, MAX_BYTES};
 
@@ -32,8 +32,9 @@ pub(super) struct Lifetimes {
 }
 
 impl Lifetimes {
-    /// Works out every slot's life, and puts outputs in the place of dying inputs where kernels allow it.
-    pub(super) fn of(drawn: &mut Drawn) -> Self {
+    /// Works out every slot's life, and puts outputs in the place of dying inputs where kernels and options
+    /// allow it.
+    pub(super) fn of(drawn: &mut Drawn, options: &PlanOptions) -> Self {
         let steps = drawn.steps.len();
         let mut lives: Vec<Option<Life>> = vec![None; drawn.slots.len()];
         for port in &drawn.inputs {
@@ -50,8 +51,10 @@ impl Lifetimes {
             extend(&mut lives, port.operand.slot(), steps);
         }
         let mut lifetimes = Self { slots: drawn.slots.clone(), lives, steps };
-        for index in 0..drawn.steps.len() {
-            lifetimes.share(drawn, index);
+        if options.reuses_inputs {
+            for index in 0..drawn.steps.len() {
+                lifetimes.share(drawn, index);
+            }
         }
         lifetimes
     }

@@ -1,7 +1,9 @@
 //! A placed graph as a flat list of steps over planned memory.
 
+mod gap;
 mod join;
 mod layout;
+mod options;
 mod report;
 mod values;
 
@@ -9,7 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use udo_api::{Core, TensorDesc};
+use udo_api::{Core, KernelFlags, TensorDesc};
 use udo_host::FinalizedKernel;
 
 use crate::cores::{Memory, Profile};
@@ -18,6 +20,7 @@ use crate::memory::{MAX_BYTES, Tensor};
 use crate::place::Placement;
 use crate::registry::Registry;
 
+pub use options::PlanOptions;
 pub use report::{CoreMemory, NodeReport, Report, StepReport};
 
 /// Where a tensor's elements lie.
@@ -157,6 +160,8 @@ pub struct Plan {
     pub(crate) slots: Vec<SlotPlace>,
     pub(crate) arena_bytes: [usize; 3],
     pub(crate) scratch_bytes: [usize; 3],
+    /// What each byte of the arenas and of scratch is before the first run.
+    pub(crate) fill: u8,
     report: Report,
 }
 
@@ -226,18 +231,26 @@ impl Plan {
     ///
     /// # Errors
     /// A kernel wants more scratch than its core has, or a value cannot be moved.
-    pub(crate) fn build(placement: Placement, registry: &Registry) -> Result<Self, PlanError> {
+    pub(crate) fn build(
+        placement: Placement,
+        registry: &Registry,
+        options: &PlanOptions,
+    ) -> Result<Self, PlanError> {
         let profile = placement.profile;
         let report = report::Nodes::of(&placement, registry);
         let mut drawn = values::draw(placement, registry)?;
         drawn.steps.iter().try_for_each(check_ports)?;
-        join::elide(&mut drawn);
+        if options.elides_joins {
+            join::elide(&mut drawn);
+        }
+        gap::insert(&mut drawn, options.row_gap);
         let scratch_bytes = scratch(&drawn.steps, &profile)?;
-        let lifetimes = layout::Lifetimes::of(&mut drawn);
+        let lifetimes = layout::Lifetimes::of(&mut drawn, options);
         let (slots, arena_bytes) = lifetimes.place()?;
         let report = report.finish(&drawn, &lifetimes, arena_bytes, scratch_bytes);
         let values::Drawn { steps, inputs, outputs, .. } = drawn;
-        Ok(Self { steps, inputs, outputs, slots, arena_bytes, scratch_bytes, report })
+        let fill = options.fill;
+        Ok(Self { steps, inputs, outputs, slots, arena_bytes, scratch_bytes, fill, report })
     }
 
     /// What runs where and why, and how much memory it takes.
@@ -254,6 +267,26 @@ impl Plan {
     pub fn outputs(&self) -> impl Iterator<Item = (&str, &TensorDesc)> {
         self.outputs.iter().map(|p| (p.name.as_str(), &p.operand.desc))
     }
+}
+
+/// Whether everything that touches `slot`, but for the step `except`, can work on rows that lie apart:
+/// in the shape of `desc`, fixed, and not yet inside another tensor.
+fn takes_strided_rows(
+    drawn: &values::Drawn,
+    except: Option<usize>,
+    slot: SlotId,
+    desc: &TensorDesc,
+) -> bool {
+    let ports = drawn.inputs.iter().chain(&drawn.outputs);
+    let outside = ports.map(|p| &p.operand).any(|o| o.slot() == Some(slot));
+    let touches = |step: &Step| step.operands().any(|o| o.slot() == Some(slot));
+    let in_shape = |o: &Operand| o.rows.is_none() && o.desc.full_shape() == desc.full_shape();
+    let fits = |o: &Operand| o.slot() != Some(slot) || in_shape(o);
+    let mut others =
+        drawn.steps.iter().enumerate().filter(|(i, s)| Some(*i) != except && touches(s));
+    let strided = |s: &Step| s.kernel.flags().has(KernelFlags::ROWS_STRIDED);
+    let all_fit = others.all(|(_, s)| strided(s) && s.operands().all(fits));
+    !outside && desc.full_shape().is_fixed() && all_fit
 }
 
 fn check_ports(step: &Step) -> Result<(), PlanError> {

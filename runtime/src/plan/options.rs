@@ -1,0 +1,21 @@
+//! What the planner may do.
+
+/// What the planner does where it has a choice. No result depends on it; tests that compare plans change it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlanOptions {
+    /// Whether outputs take the place of inputs that die, where kernels allow it.
+    pub reuses_inputs: bool,
+    /// Whether joins are left out whose parts can be written in place.
+    pub elides_joins: bool,
+    /// Elements between the rows of each value that only kernels for strided rows touch.
+    pub row_gap: usize,
+    /// What each byte of a session's memory is before its first run. 255 makes every real number a NaN, so that
+    /// elements show which no kernel wrote.
+    pub fill: u8,
+}
+
+impl Default for PlanOptions {
+    fn default() -> Self {
+        Self { reuses_inputs: true, elides_joins: true, row_gap: 0, fill: 0 }
+    }
+}

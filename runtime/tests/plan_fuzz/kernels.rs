@@ -1,0 +1,388 @@
+//! A package whose kernels ask for everything that the planner can do: rows that lie apart, outputs in the place of
+//! inputs, channels last on either side, extents that only a run says, and other cores.
+
+use udo_api::types::{F32, U8};
+use udo_api::{
+    Buffers, Core, Dim, Error, ExecError, Facts, FinalizeCx, GpuKernel, InPlace, InferCx, Io,
+    Kernel, KernelDef, KernelFlags, KernelInfo, Op, OpDef, OpSchema, PackageV1, Pair, Port, Quant,
+    QuantMut, Scratch, Shape, WorkItem, WorkItemFn, dsp_kernel, input, output,
+};
+
+const FIRST: InPlace = InPlace { input: 0, output: 0 };
+const BOTH: KernelFlags = KernelFlags::CHANNELS_LAST_IN.or(KernelFlags::CHANNELS_LAST_OUT);
+
+pub(crate) static PACKAGE: PackageV1 = PackageV1::new("Fuzz", "1.0.0")
+    .ops(&[
+        OpDef::of::<Like<0>>(),
+        OpDef::of::<Like<1>>(),
+        OpDef::of::<Like<2>>(),
+        OpDef::of::<Like<3>>(),
+        OpDef::of::<Like<4>>(),
+        OpDef::of::<Like<5>>(),
+        OpDef::of::<Beside<false>>(),
+        OpDef::of::<Beside<true>>(),
+        OpDef::of::<Weighted>(),
+        OpDef::of::<Fork>(),
+        OpDef::of::<Positive>(),
+        OpDef::of::<Flat>(),
+    ])
+    .kernels(&[
+        KernelDef::new::<TwiceF32>("Twice", Core::CPU)
+            .flags(KernelFlags::ROWS_STRIDED)
+            .in_place(&[FIRST]),
+        KernelDef::gpu::<TwiceGpu>("TwiceOnGpu"),
+        KernelDef::new::<TwiceF32>("TwiceOnDsp", Core::CPU),
+        KernelDef::new::<TwiceDsp>("TwiceOnDsp", Core::DSP_V68)
+            .types(&[input(0, U8), output(0, U8)]),
+        KernelDef::new::<ChannelF32>("Channel", Core::CPU).flags(BOTH).in_place(&[FIRST]),
+        KernelDef::new::<OneSideF32<true>>("ChannelIn", Core::CPU)
+            .flags(KernelFlags::CHANNELS_LAST_IN),
+        KernelDef::new::<OneSideF32<false>>("ChannelOut", Core::CPU)
+            .flags(KernelFlags::CHANNELS_LAST_OUT),
+        KernelDef::new::<BesideF32>("Beside", Core::CPU),
+        KernelDef::new::<BesideF32>("BesideStrided", Core::CPU).flags(KernelFlags::ROWS_STRIDED),
+        KernelDef::new::<WeightedF32>("Weighted", Core::CPU)
+            .in_place(&[FIRST, InPlace { input: 1, output: 0 }]),
+        KernelDef::new::<ForkF32>("Fork", Core::CPU)
+            .flags(KernelFlags::ROWS_STRIDED)
+            .in_place(&[FIRST, InPlace { input: 0, output: 1 }]),
+        KernelDef::new::<PositiveF32>("Positive", Core::CPU).flags(KernelFlags::BOUNDED),
+        KernelDef::new::<FlatF32>("Flat", Core::CPU).in_place(&[FIRST]),
+    ])
+    .guarded();
+
+const IN: &[Port] = &[Port::required("x", F32)];
+const SEVERAL: &[Port] = &[Port::required("xs", F32).repeated()];
+const OUT: &[Port] = &[Port::required("y", F32)];
+
+const NAMES: [&str; 6] =
+    ["Twice", "TwiceOnGpu", "TwiceOnDsp", "Channel", "ChannelIn", "ChannelOut"];
+
+/// An operator whose output is like its input.
+struct Like<const NAME: usize>;
+
+impl<const NAME: usize> Op for Like<NAME> {
+    const SCHEMA: OpSchema = OpSchema::new(NAMES[NAME], IN, OUT, &[]);
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let x = cx.input(0)?;
+        cx.set_output(0, x)
+    }
+}
+
+/// Twice its input, row by row where rows lie apart.
+struct TwiceF32;
+
+impl Kernel for TwiceF32 {
+    fn finalize(_: &FinalizeCx<'_>) -> Result<Self, Error> {
+        Ok(Self)
+    }
+
+    fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
+        if io.inputs.is_dense(0)? && io.outputs.is_dense(0)? {
+            match io.pair::<f32>(0, 0)? {
+                Pair::Same(y) => y.iter_mut().for_each(|y| *y *= 2.0),
+                Pair::Apart(x, y) => y.iter_mut().zip(x).for_each(|(y, x)| *y = 2.0 * x),
+            }
+            return Ok(());
+        }
+        let x = io.inputs.rows::<f32>(0)?;
+        let mut y = io.outputs.take_rows::<f32>(0)?;
+        for (row, x) in x.iter().enumerate() {
+            let y = y.get_mut(row).unwrap_or_default();
+            y.iter_mut().zip(x).for_each(|(y, x)| *y = 2.0 * x);
+        }
+        Ok(())
+    }
+}
+
+struct TwiceGpu {
+    len: usize,
+}
+
+impl GpuKernel for TwiceGpu {
+    const WORK_ITEM: Option<WorkItemFn<Self>> = Some(twice_item);
+
+    fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        Ok(Self { len: cx.output(0)?.len() })
+    }
+
+    fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
+        info.set_global_size([self.len, 1, 1]);
+        Ok(())
+    }
+}
+
+fn twice_item(_: &TwiceGpu, item: WorkItem, buffers: &Buffers<'_>) -> Result<(), ExecError> {
+    let i = item.global_id[0];
+    buffers.store(0, i, 2.0 * buffers.load(0, i)?)
+}
+
+dsp_kernel!(TwiceDsp = twice_impl(out: [u8], in: [u8], params: {}));
+
+#[expect(clippy::needless_pass_by_value, reason = "outputs belong to the call")]
+#[expect(clippy::unnecessary_wraps, reason = "the macro wants this type")]
+fn twice_impl(out: QuantMut<'_, u8>, x: Quant<'_, u8>, _: Scratch<'_>) -> Result<(), ExecError> {
+    for (y, &x_code) in out.data.iter_mut().zip(x.data) {
+        *y = out.encoding.quantize(2.0 * x.encoding.dequantize(x_code));
+    }
+    Ok(())
+}
+
+/// Its input and the number of its channel, channels last.
+struct ChannelF32 {
+    channels: usize,
+}
+
+impl Kernel for ChannelF32 {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        Ok(Self { channels: cx.input(0)?.shape().last().copied().unwrap_or(1).max(1) })
+    }
+
+    fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
+        let add = |y: &mut [f32]| {
+            for pixel in y.chunks_mut(self.channels) {
+                pixel.iter_mut().zip(numbers()).for_each(|(y, number)| *y += number);
+            }
+        };
+        match io.pair::<f32>(0, 0)? {
+            Pair::Same(y) => add(y),
+            Pair::Apart(x, y) => {
+                y.copy_from_slice(x);
+                add(y);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// 0, 1, 2 and so on.
+fn numbers() -> impl Iterator<Item = f32> {
+    std::iter::successors(Some(0.0f32), |n| Some(n + 1.0))
+}
+
+/// The same with channels last on one side only.
+struct OneSideF32<const IN_LAST: bool> {
+    images: usize,
+    channels: usize,
+    pixels: usize,
+}
+
+impl<const IN_LAST: bool> Kernel for OneSideF32<IN_LAST> {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        match *cx.input(0)?.shape() {
+            [images, height, width, channels] if IN_LAST => {
+                Ok(Self { images, channels, pixels: height * width })
+            }
+            [images, channels, height, width] => {
+                Ok(Self { images, channels, pixels: height * width })
+            }
+            _ => Err(Error::new("wanted rank 4")),
+        }
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io { inputs, mut outputs, .. } = io;
+        let (x, y) = (inputs.get::<f32>(0)?, outputs.take::<f32>(0)?);
+        for image in 0..self.images {
+            for (channel, number) in (0..self.channels).zip(numbers()) {
+                for pixel in 0..self.pixels {
+                    let second = (image * self.channels + channel) * self.pixels + pixel;
+                    let last = (image * self.pixels + pixel) * self.channels + channel;
+                    let (from, to) = if IN_LAST { (last, second) } else { (second, last) };
+                    y[to] = x[from] + number;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Its inputs side by side along the last axis.
+struct Beside<const STRIDED: bool>;
+
+impl<const STRIDED: bool> Op for Beside<STRIDED> {
+    const SCHEMA: OpSchema =
+        OpSchema::new(if STRIDED { "BesideStrided" } else { "Beside" }, SEVERAL, OUT, &[])
+            .facts(Facts::JOINS);
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let first = cx.input(0)?;
+        let mut dims = first.shape().to_vec();
+        let Some(cols) = dims.last_mut() else { return Err(Error::new("wanted an axis")) };
+        for i in 1..cx.input_count() {
+            *cols += cx.input(i)?.shape().last().copied().unwrap_or(0);
+        }
+        cx.set_output(0, first.with_shape(Shape::new(&dims)?))
+    }
+}
+
+struct BesideF32;
+
+impl Kernel for BesideF32 {
+    fn finalize(_: &FinalizeCx<'_>) -> Result<Self, Error> {
+        Ok(Self)
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io { inputs, mut outputs, .. } = io;
+        let mut y = outputs.take_rows::<f32>(0)?;
+        for row in 0..y.len() {
+            let mut rest = y.get_mut(row).unwrap_or_default();
+            for port in 0..inputs.len() {
+                let x = inputs.rows::<f32>(port)?.get(row).unwrap_or_default();
+                let (part, others) = rest.split_at_mut(x.len());
+                part.copy_from_slice(x);
+                rest = others;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `a + 3 b`, in the place of either.
+struct Weighted;
+
+impl Op for Weighted {
+    const SCHEMA: OpSchema =
+        OpSchema::new("Weighted", &[Port::required("a", F32), Port::required("b", F32)], OUT, &[]);
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let a = cx.input(0)?;
+        cx.set_output(0, a)
+    }
+}
+
+struct WeightedF32;
+
+impl Kernel for WeightedF32 {
+    fn finalize(_: &FinalizeCx<'_>) -> Result<Self, Error> {
+        Ok(Self)
+    }
+
+    fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
+        if let Ok(y) = io.in_place::<f32>(1, 0) {
+            let a = io.inputs.get::<f32>(0)?;
+            y.iter_mut().zip(a).for_each(|(y, a)| *y = a + 3.0 * *y);
+            return Ok(());
+        }
+        let b = io.inputs.get::<f32>(1)?;
+        match io.pair::<f32>(0, 0)? {
+            Pair::Same(y) => y.iter_mut().zip(b).for_each(|(y, b)| *y += 3.0 * b),
+            Pair::Apart(a, y) => {
+                for ((y, a), b) in y.iter_mut().zip(a).zip(b) {
+                    *y = a + 3.0 * b;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `x + 1` and `x - 2`, either of them in the place of x.
+struct Fork;
+
+impl Op for Fork {
+    const SCHEMA: OpSchema =
+        OpSchema::new("Fork", IN, &[Port::required("y", F32), Port::required("z", F32)], &[]);
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let x = cx.input(0)?;
+        cx.set_output(0, x)?;
+        cx.set_output(1, x)
+    }
+}
+
+struct ForkF32 {
+    cols: usize,
+}
+
+const ADDED: [f32; 2] = [1.0, -2.0];
+
+impl Kernel for ForkF32 {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        Ok(Self { cols: cx.input(0)?.shape().last().copied().unwrap_or(1).max(1) })
+    }
+
+    fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
+        for (own, other) in [(0, 1), (1, 0)] {
+            let Ok(x) = io.in_place::<f32>(0, own) else { continue };
+            let mut rows = io.outputs.take_rows::<f32>(other)?;
+            for (row, x) in x.chunks_mut(self.cols).enumerate() {
+                let y = rows.get_mut(row).unwrap_or_default();
+                for (x, y) in x.iter_mut().zip(y) {
+                    *y = *x + ADDED[other];
+                    *x += ADDED[own];
+                }
+            }
+            return Ok(());
+        }
+        let x = io.inputs.rows::<f32>(0)?;
+        for (port, added) in ADDED.into_iter().enumerate() {
+            let mut rows = io.outputs.take_rows::<f32>(port)?;
+            for (row, x) in x.iter().enumerate() {
+                let y = rows.get_mut(row).unwrap_or_default();
+                y.iter_mut().zip(x).for_each(|(y, x)| *y = x + added);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The positive elements of a vector: as many as there are.
+struct Positive;
+
+impl Op for Positive {
+    const SCHEMA: OpSchema = OpSchema::new("Positive", IN, OUT, &[]);
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let x = cx.input(0)?;
+        cx.set_output(0, x.with_shape(Shape::of_dims(&[Dim::UpTo(x.len())])?))
+    }
+}
+
+struct PositiveF32;
+
+impl Kernel for PositiveF32 {
+    fn finalize(_: &FinalizeCx<'_>) -> Result<Self, Error> {
+        Ok(Self)
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io { inputs, mut outputs, .. } = io;
+        let y = outputs.take::<f32>(0)?;
+        let mut count = 0;
+        for (y, x) in y.iter_mut().zip(inputs.get::<f32>(0)?.iter().filter(|x| **x > 0.0)) {
+            *y = *x;
+            count += 1;
+        }
+        outputs.set_shape(0, &[count])
+    }
+}
+
+/// Its input as one row: a view.
+struct Flat;
+
+impl Op for Flat {
+    const SCHEMA: OpSchema = OpSchema::new("Flat", IN, OUT, &[]).facts(Facts::VIEW);
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let x = cx.input(0)?;
+        cx.set_output(0, x.with_shape(Shape::new(&[x.len()])?))
+    }
+}
+
+struct FlatF32;
+
+impl Kernel for FlatF32 {
+    fn finalize(_: &FinalizeCx<'_>) -> Result<Self, Error> {
+        Ok(Self)
+    }
+
+    fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
+        if let Pair::Apart(x, y) = io.pair::<f32>(0, 0)? {
+            y.copy_from_slice(x);
+        }
+        Ok(())
+    }
+}

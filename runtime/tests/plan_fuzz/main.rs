@@ -1,0 +1,205 @@
+//! Random graphs: whatever the planner decides, a run gives bit for bit what the nodes give one by one.
+//!
+//! `UDO_FUZZ_GRAPHS` says how many graphs to try (2,000 unless given), `UDO_FUZZ_SEED` the seed of the first; each
+//! next one has the next seed.
+#![expect(clippy::unwrap_used, reason = "a graph that cannot be made fails the test")]
+
+mod graphs;
+mod kernels;
+mod random;
+mod reference;
+
+use std::collections::{BTreeMap, HashMap};
+use std::num::NonZero;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use udo_api::guard::thread_heap_calls;
+use udo_api::{Core, GuardAlloc, Shape};
+use udo_runtime::cores::{OpenCl, Profile};
+use udo_runtime::memory::Tensor;
+use udo_runtime::model::{Model, Options};
+use udo_runtime::place::{Fallback, PlaceOptions};
+use udo_runtime::plan::{PlanOptions, Report};
+use udo_runtime::registry::Registry;
+use udo_runtime::session::Session;
+
+use graphs::Case;
+use random::Random;
+
+#[global_allocator]
+static GUARD: GuardAlloc = GuardAlloc;
+
+/// What of the planner the graphs have met: how often, by name.
+type Met = BTreeMap<&'static str, usize>;
+
+#[test]
+fn plans_of_random_graphs_give_what_their_nodes_give() {
+    let number = |name: &str, default: u64| {
+        std::env::var(name).map_or(default, |text| text.parse().expect("a whole number"))
+    };
+    let (first, count) = (number("UDO_FUZZ_SEED", 1), number("UDO_FUZZ_GRAPHS", 2000));
+    let workers = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let mut met = Met::new();
+    std::thread::scope(|scope| {
+        let share = |worker| (first..first + count).skip(worker).step_by(workers);
+        let spawn = |worker| scope.spawn(move || try_all(share(worker)));
+        let all: Vec<_> = (0..workers).map(spawn).collect();
+        for worker in all {
+            for (what, times) in worker.join().unwrap().unwrap() {
+                *met.entry(what).or_default() += times;
+            }
+        }
+    });
+    println!("{met:?}");
+    if count >= 500 {
+        let unmet: Vec<_> = met.iter().filter(|(_, times)| **times == 0).collect();
+        assert!(unmet.is_empty(), "no graph has {unmet:?}");
+    }
+}
+
+/// Tries one graph after the other, up to the first that fails.
+fn try_all(seeds: impl Iterator<Item = u64>) -> Result<Met, Failure> {
+    let mut met = Met::new();
+    for seed in seeds {
+        catch_unwind(AssertUnwindSafe(|| try_one(seed, &mut met)))
+            .unwrap_or_else(|_| Err("it panics".to_owned()))
+            .map_err(|found| Failure { seed, found })?;
+    }
+    Ok(met)
+}
+
+/// A graph that does not give what it should.
+struct Failure {
+    seed: u64,
+    found: String,
+}
+
+impl std::fmt::Debug for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { seed, found } = self;
+        write!(f, "seed {seed}: {found}\nto see it again: UDO_FUZZ_SEED={seed} UDO_FUZZ_GRAPHS=1")
+    }
+}
+
+/// Where a graph runs and what its planner may do.
+fn options(random: &mut Random) -> Options {
+    let cores = random.pick(&[
+        vec![Core::CPU],
+        vec![Core::CPU, Core::GPU],
+        vec![Core::GPU, Core::CPU],
+        vec![Core::GPU],
+        vec![Core::DSP_V68, Core::CPU, Core::GPU],
+        vec![Core::DSP_V68, Core::GPU],
+    ]);
+    let place = PlaceOptions {
+        cores,
+        fallback: Fallback::Cpu,
+        profile: Profile { opencl: OpenCl::Off, ..Profile::default() },
+        prefers_channels_last: random.once_in(3),
+    };
+    let plan = PlanOptions {
+        reuses_inputs: !random.once_in(4),
+        elides_joins: !random.once_in(4),
+        row_gap: if random.once_in(3) { 1 + random.below(3) } else { 0 },
+        fill: if random.once_in(4) { 0 } else { 0xff },
+    };
+    let threads = NonZero::new(1 + random.below(2)).unwrap();
+    Options { place, plan, threads, ..Options::default() }
+}
+
+fn try_one(seed: u64, met: &mut Met) -> Result<(), String> {
+    let mut random = Random::new(seed);
+    let mut options = options(&mut random);
+    let case = graphs::random(random);
+    // Not every core has every operator, and only the GPU has one of them.
+    if !options.place.cores.contains(&Core::GPU) {
+        options.place.cores.push(Core::GPU);
+    }
+    let mut registry = Registry::builtin().unwrap();
+    registry.add_static(&kernels::PACKAGE).unwrap();
+    let model = Model::compile(case.graph.clone(), &mut registry, &options)
+        .map_err(|e| format!("{e}\n{}", case.graph))?;
+    note(model.report(), &case, &options, met);
+    let mut session = model.session();
+    let cores: Vec<Core> = model.report().nodes.iter().map(|node| node.core).collect();
+    let mut random = Random::new(!seed);
+    for run in 0..2 {
+        let mut inputs = HashMap::new();
+        for ((name, dims), &id) in case.inputs.iter().zip(&case.graph.inputs) {
+            let elements = random.reals(dims.iter().product());
+            let tensor = Tensor::of(Shape::new(dims).unwrap(), &elements).unwrap();
+            session.set_input(name, &tensor).unwrap();
+            inputs.insert(id, tensor);
+        }
+        let wanted = reference::run(&case.graph, inputs, &mut registry, &cores, options.threads)?;
+        // The second time, memory holds what the first left.
+        for again in 0..2 {
+            let heap = thread_heap_calls();
+            session.run().map_err(|e| format!("{e}\n{}", case.graph))?;
+            if thread_heap_calls() != heap {
+                return Err(format!("run {run}.{again} meets the heap\n{}", case.graph));
+            }
+            for (name, id) in case.outputs.iter().zip(&case.graph.outputs) {
+                compare(&session, name, &wanted[id]).map_err(|found| {
+                    let steps = steps(model.report());
+                    format!(
+                        "run {run}.{again}: {found}\n{}{steps}{:?}\n{:?}",
+                        case.graph, options.place, options.plan
+                    )
+                })?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn compare(session: &Session, name: &str, wanted: &Tensor) -> Result<(), String> {
+    let found = session.output_tensor(name).map_err(|e| e.to_string())?;
+    if found.dims() != wanted.dims() {
+        return Err(format!("output {name} is {}, wanted {}", found.desc(), wanted.desc()));
+    }
+    let [found, wanted] = [&found, wanted].map(|t| t.get::<f32>().unwrap_or_default());
+    let same = |(a, b): (&f32, &f32)| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
+    match found.iter().zip(wanted).position(|pair| !same(pair)) {
+        None => Ok(()),
+        Some(at) => Err(format!("output {name}[{at}] is {:?}, wanted {:?}", found[at], wanted[at])),
+    }
+}
+
+fn steps(report: &Report) -> String {
+    let step = |s: &udo_runtime::plan::StepReport| {
+        let in_place = if s.in_place.is_empty() { "" } else { " in place" };
+        format!("  {} {} {:?} -> {:?} {}{in_place}\n", s.name, s.op, s.inputs, s.outputs, s.core)
+    };
+    report.steps.iter().map(step).collect()
+}
+
+/// Counts what the plan has in it.
+fn note(report: &Report, case: &Case, options: &Options, met: &mut Met) {
+    let joins = |op: &str| ["Beside", "BesideStrided", "Concat"].contains(&op);
+    let all = case.graph.nodes.iter().filter(|node| joins(&node.op)).count();
+    let steps = |is: &dyn Fn(&udo_runtime::plan::StepReport) -> bool| {
+        report.steps.iter().filter(|step| is(step)).count()
+    };
+    let nodes = |is: &dyn Fn(&udo_runtime::plan::NodeReport) -> bool| {
+        report.nodes.iter().filter(|node| is(node)).count()
+    };
+    let left_out = all - steps(&|s| joins(&s.op));
+    for (what, times) in [
+        ("graphs", 1),
+        ("graphs with gaps between rows", usize::from(options.plan.row_gap > 0)),
+        ("outputs in place", report.steps.iter().map(|s| s.in_place.len()).sum()),
+        ("joins", all),
+        ("joins left out", left_out),
+        ("views", nodes(&|n| n.is_view)),
+        ("fused nodes", nodes(&|n| n.is_applied_before)),
+        ("nodes on another core", nodes(&|n| n.fell_back)),
+        ("layouts converted", steps(&|s| s.op == "Transpose" && s.package.is_empty())),
+        ("values moved", steps(&|s| s.op == "Move")),
+        ("bounded values", steps(&|s| s.outputs.iter().any(|o| o.contains("<=")))),
+        ("steps on the GPU", steps(&|s| s.core == Core::GPU)),
+        ("steps on the DSP", steps(&|s| s.core == Core::DSP_V68)),
+    ] {
+        *met.entry(what).or_default() += times;
+    }
+}
