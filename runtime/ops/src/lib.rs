@@ -15,7 +15,7 @@
     clippy::many_single_char_names,
     reason = "formulas keep the letters of the specification"
 )]
-#![cfg_attr(not(test), forbid(unsafe_code))]
+#![forbid(unsafe_code)]
 
 #[macro_use]
 mod number;

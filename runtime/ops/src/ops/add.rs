@@ -40,7 +40,7 @@ impl gpu::PairProgram for Add {
 mod tests {
     use udo_api::{Core, Dim, F16};
 
-    use crate::testing::{Run, assert_near, noise, tensor};
+    use crate::testing::{assert_near, bench, noise, tensor};
 
     #[test]
     fn shapes_broadcast_from_either_side() {
@@ -55,7 +55,7 @@ mod tests {
         for (a_dims, b_dims, dims) in cases {
             let a = noise(a_dims.iter().product());
             let b = noise(b_dims.iter().product::<usize>() + 7).split_off(7);
-            let y = Run::new("Add").input(tensor(a_dims, &a)).input(tensor(b_dims, &b)).one();
+            let y = bench("Add").input(tensor(a_dims, &a)).input(tensor(b_dims, &b)).one();
             assert_eq!(y.dims(), dims);
             let mut wanted = Vec::new();
             for i in 0..dims.iter().product::<usize>() {
@@ -78,28 +78,28 @@ mod tests {
 
     #[test]
     fn integers_wrap() {
-        let run = Run::new("Add").input(tensor(&[2], &[250u8, 1])).input(tensor(&[2], &[10u8, 2]));
+        let run = bench("Add").input(tensor(&[2], &[250u8, 1])).input(tensor(&[2], &[10u8, 2]));
         assert_eq!(run.one().values::<u8>(), [4, 3]);
-        let run = Run::new("Add").input(tensor(&[1], &[i64::MAX])).input(tensor(&[1], &[1i64]));
+        let run = bench("Add").input(tensor(&[1], &[i64::MAX])).input(tensor(&[1], &[1i64]));
         assert_eq!(run.one().values::<i64>(), [i64::MIN]);
     }
 
     #[test]
     fn bounded_shapes_are_those_of_the_run() {
         let a = tensor(&[2, 2], &[1i32, 2, 3, 4]).bounded(&[Dim::UpTo(5), Dim::Fixed(2)]);
-        let y = Run::new("Add").input(a).input(tensor(&[1, 2], &[10i32, 20])).one();
+        let y = bench("Add").input(a).input(tensor(&[1, 2], &[10i32, 20])).one();
         assert_eq!(y.desc().full_shape().to_string(), "[<=5,2]");
         assert_eq!((y.dims(), y.values::<i32>()), (vec![2, 2], vec![11, 22, 13, 24]));
         let a = tensor(&[1], &[1i32]).bounded(&[Dim::UpTo(3)]);
         let b = tensor(&[3], &[1i32, 2, 3]).bounded(&[Dim::UpTo(3)]);
-        assert_eq!(Run::new("Add").input(a).input(b).one().values::<i32>(), [2, 3, 4]);
+        assert_eq!(bench("Add").input(a).input(b).one().values::<i32>(), [2, 3, 4]);
     }
 
     #[test]
     fn old_nodes_say_where_the_second_operand_lies() {
         let node = |b_dims: &[usize], b: &[i32]| {
             let a = tensor(&[2, 2, 2], &[0i32, 1, 2, 3, 4, 5, 6, 7]);
-            Run::new("Add").opset(6).int("broadcast", 1).input(a).input(tensor(b_dims, b))
+            bench("Add").opset(6).int("broadcast", 1).input(a).input(tensor(b_dims, b))
         };
         let y = node(&[2], &[10, 20]).one();
         assert_eq!(y.values::<i32>(), [10, 21, 12, 23, 14, 25, 16, 27]);
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn shapes_that_do_not_broadcast_are_named() {
-        let run = Run::new("Add").input(tensor(&[2], &[0f32; 2])).input(tensor(&[3], &[0f32; 3]));
+        let run = bench("Add").input(tensor(&[2], &[0f32; 2])).input(tensor(&[3], &[0f32; 3]));
         assert_eq!(run.error(), "shapes [2] and [3] do not broadcast");
     }
 
@@ -123,8 +123,7 @@ mod tests {
     fn the_dsp_adds_what_codes_stand_for() {
         let a = tensor(&[1, 2], &[12u8, 200]).encoded(0.5, 10);
         let b = tensor(&[2, 1], &[5u8, 255]).encoded(1.0, 5);
-        let y =
-            Run::new("Add").on(Core::DSP_V68).input(a).input(b).output_encoding(0, 2.0, 3).one();
+        let y = bench("Add").on(Core::DSP_V68).input(a).input(b).output_encoding(0, 2.0, 3).one();
         // (1, 95) + (0, 250), in steps of 2 from 3; half steps go to the even one.
         assert_eq!(y.values::<u8>(), [3, 51, 129, 175]);
     }
@@ -132,13 +131,13 @@ mod tests {
     #[test]
     fn the_gpu_adds_scalars_and_halves() {
         let a = tensor(&[3], &[1f32, 2.0, 3.0]);
-        let y = Run::new("Add").on(Core::GPU).input(a).input(tensor(&[], &[0.5f32])).one();
+        let y = bench("Add").on(Core::GPU).input(a).input(tensor(&[], &[0.5f32])).one();
         assert_eq!(y.values::<f32>(), [1.5, 2.5, 3.5]);
         let half = |v: f32| F16::from_f32(v);
         let a = tensor(&[2], &[half(1.0), half(2.0)]);
-        let y = Run::new("Add").on(Core::GPU).input(a.clone()).input(a).one();
+        let y = bench("Add").on(Core::GPU).input(a.clone()).input(a).one();
         assert_eq!(y.values::<F16>(), [half(2.0), half(4.0)]);
-        let run = Run::new("Add").on(Core::GPU).input(tensor(&[2, 2], &[0f32; 4]));
+        let run = bench("Add").on(Core::GPU).input(tensor(&[2, 2], &[0f32; 4]));
         let error = run.input(tensor(&[2], &[0f32; 2])).error();
         assert_eq!(error, "an input is f32[2], wanted f32[2,2] or one element");
     }

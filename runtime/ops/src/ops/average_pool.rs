@@ -120,7 +120,7 @@ fn execute<T: Real>(kernel: &Means, mut io: Io<'_>) -> Result<(), ExecError> {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::{Run, assert_near, noise, tensor};
+    use crate::testing::{assert_near, bench, noise, tensor};
 
     #[test]
     fn windows_take_their_mean() {
@@ -134,7 +134,7 @@ mod tests {
         ];
         let x = noise(25);
         for (kernel, stride, [pad, end], ceil, with_pad, out) in cases {
-            let y = Run::new("AveragePool")
+            let y = bench("AveragePool")
                 .input(tensor(&[1, 1, 5, 5], &x))
                 .ints("kernel_shape", &[kernel; 2])
                 .ints("strides", &[stride; 2])

@@ -126,14 +126,14 @@ impl<O: Order> Kernel for Normalized<O> {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::{Run, assert_near, noise, tensor};
+    use crate::testing::{Bench, assert_near, bench, noise, tensor};
 
-    fn run(dims: &[usize], channels: usize) -> Run {
+    fn run(dims: &[usize], channels: usize) -> Bench {
         let x = noise(dims.iter().product());
         let per_channel = |from: f32| -> Vec<f32> {
             (0..channels).map(|channel| from + channel as f32 * 0.25).collect()
         };
-        let mut run = Run::new("BatchNormalization").input(tensor(dims, &x));
+        let mut run = bench("BatchNormalization").input(tensor(dims, &x));
         for from in [0.5, -1.0, 0.1, 0.3] {
             run = run.constant(tensor(&[channels], &per_channel(from)));
         }

@@ -176,17 +176,16 @@ targets! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Run, tensor};
+    use crate::testing::{bench, tensor};
 
     #[test]
     fn small_numbers_survive_every_pair_of_types() {
         let codes = [1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13, 16];
         for (from, to) in codes.iter().flat_map(|&a| codes.iter().map(move |&b| (a, b))) {
-            let source =
-                Run::new("Cast").input(tensor(&[3], &[0f32, 1.0, 1.0])).int("to", from).one();
-            let target = Run::new("Cast").input(source).int("to", to).one();
+            let source = bench("Cast").input(tensor(&[3], &[0f32, 1.0, 1.0])).int("to", from).one();
+            let target = bench("Cast").input(source).int("to", to).one();
             assert_eq!(target.desc().dtype(), of_onnx(to));
-            let back = Run::new("Cast").input(target).int("to", 1).one();
+            let back = bench("Cast").input(target).int("to", 1).one();
             assert_eq!(back.values::<f32>(), [0.0, 1.0, 1.0], "{from} to {to}");
         }
     }
@@ -194,15 +193,15 @@ mod tests {
     #[test]
     fn real_numbers_lose_their_fraction_and_saturate() {
         let x = tensor(&[5], &[1.9f32, -1.9, 300.0, -300.0, f32::NAN]);
-        let y = Run::new("Cast").input(x.clone()).int("to", 3).one();
+        let y = bench("Cast").input(x.clone()).int("to", 3).one();
         assert_eq!(y.values::<i8>(), [1, -1, 127, -128, 0]);
-        let y = Run::new("Cast").input(x).int("to", 9).one();
+        let y = bench("Cast").input(x).int("to", 9).one();
         assert_eq!(y.values::<Bool>(), [Bool(1); 5]);
     }
 
     #[test]
     fn integers_wrap() {
-        let y = Run::new("Cast").input(tensor(&[2], &[257i64, -1])).int("to", 2).one();
+        let y = bench("Cast").input(tensor(&[2], &[257i64, -1])).int("to", 2).one();
         assert_eq!(y.values::<u8>(), [1, 255]);
     }
 
@@ -210,13 +209,13 @@ mod tests {
     fn halves_are_rounded_once() {
         // Just above the middle of two halves, but the nearest f32 is the middle itself.
         let x = 1.0 + 2f64.powi(-11) + 2f64.powi(-40);
-        let y = Run::new("Cast").input(tensor(&[2], &[x, -x])).int("to", 10).one();
+        let y = bench("Cast").input(tensor(&[2], &[x, -x])).int("to", 10).one();
         assert_eq!(y.values::<F16>(), [F16(0x3c01), F16(0xbc01)]);
     }
 
     #[test]
     fn unknown_types_are_named() {
-        let error = Run::new("Cast").input(tensor(&[1], &[0f32])).int("to", 8).error();
+        let error = bench("Cast").input(tensor(&[1], &[0f32])).int("to", 8).error();
         assert_eq!(error, "parameter \"to\" is 8, which is no known type");
     }
 }

@@ -112,48 +112,48 @@ fn execute<T: Number>(kernel: &Clipped, mut io: Io<'_>) -> Result<(), ExecError>
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::{Run, tensor};
+    use crate::testing::{bench, tensor};
 
     #[test]
     fn either_bound_may_be_left_out() {
         let x = tensor(&[4], &[-2f32, f32::NAN, 0.5, 9.0]);
-        let both = Run::new("Clip").input(x.clone()).constant(tensor(&[], &[-1f32]));
+        let both = bench("Clip").input(x.clone()).constant(tensor(&[], &[-1f32]));
         let y = both.input(tensor(&[1], &[6f32])).one().values::<f32>();
         assert_eq!(y[..1], [-1.0]);
         assert_eq!(y[2..], [0.5, 6.0]);
         assert!(y[1].is_nan());
-        let y = Run::new("Clip").input(x.clone()).absent().input(tensor(&[], &[1f32])).one();
+        let y = bench("Clip").input(x.clone()).absent().input(tensor(&[], &[1f32])).one();
         assert_eq!(y.values::<f32>()[2..], [0.5, 1.0]);
-        let y = Run::new("Clip").input(x).one().values::<f32>();
+        let y = bench("Clip").input(x).one().values::<f32>();
         assert_eq!(y[2..], [0.5, 9.0]);
     }
 
     #[test]
     fn integers_have_bounds_of_their_own() {
         let x = tensor(&[3], &[0u8, 100, 255]);
-        let y = Run::new("Clip").input(x.clone()).input(tensor(&[], &[7u8])).one();
+        let y = bench("Clip").input(x.clone()).input(tensor(&[], &[7u8])).one();
         assert_eq!(y.values::<u8>(), [7, 100, 255]);
-        let y = Run::new("Clip").input(x).absent().absent().one();
+        let y = bench("Clip").input(x).absent().absent().one();
         assert_eq!(y.values::<u8>(), [0, 100, 255]);
     }
 
     #[test]
     fn a_lower_bound_above_the_upper_one_gives_the_upper_one() {
-        let run = Run::new("Clip").input(tensor(&[2], &[-9i32, 9]));
+        let run = bench("Clip").input(tensor(&[2], &[-9i32, 9]));
         let y = run.input(tensor(&[], &[5i32])).input(tensor(&[], &[3i32])).one();
         assert_eq!(y.values::<i32>(), [3, 3]);
     }
 
     #[test]
     fn old_nodes_have_their_bounds_as_parameters() {
-        let run = Run::new("Clip").opset(6).input(tensor(&[3], &[-1f32, 3.0, 7.0]));
+        let run = bench("Clip").opset(6).input(tensor(&[3], &[-1f32, 3.0, 7.0]));
         let y = run.float("min", 0.0).float("max", 6.0).one();
         assert_eq!(y.values::<f32>(), [0.0, 3.0, 6.0]);
     }
 
     #[test]
     fn bounds_are_single_elements() {
-        let run = Run::new("Clip").input(tensor(&[2], &[1f32, 2.0]));
+        let run = bench("Clip").input(tensor(&[2], &[1f32, 2.0]));
         let error = run.input(tensor(&[2], &[0f32, 1.0])).error();
         assert_eq!(error, "input 1 is f32[2], wanted one element");
     }
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn large_tensors_are_shared_out() {
         let x: Vec<i32> = (-50_000..50_000).collect();
-        let run = Run::new("Clip").threads(3).input(tensor(&[100_000], &x));
+        let run = bench("Clip").threads(3).input(tensor(&[100_000], &x));
         let y = run.input(tensor(&[], &[-5i32])).input(tensor(&[], &[40_000i32])).one();
         let wanted: Vec<i32> = x.iter().map(|&x| x.clamp(-5, 40_000)).collect();
         assert_eq!(y.values::<i32>(), wanted);

@@ -107,18 +107,18 @@ fn execute<T: Element>(kernel: &Joined, io: Io<'_>) -> Result<(), ExecError> {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::{Run, tensor};
+    use crate::testing::{bench, tensor};
 
     #[test]
     fn parts_lie_side_by_side() {
         let (a, b) = (tensor(&[2, 1], &[1i16, 2]), tensor(&[2, 2], &[3i16, 4, 5, 6]));
         for axis in [1, -1] {
-            let run = Run::new("Concat").input(a.clone()).input(b.clone()).input(a.clone());
+            let run = bench("Concat").input(a.clone()).input(b.clone()).input(a.clone());
             let y = run.int("axis", axis).one();
             assert_eq!(y.dims(), [2, 4]);
             assert_eq!(y.values::<i16>(), [1, 3, 4, 1, 2, 5, 6, 2]);
         }
-        let y = Run::new("Concat").input(b.clone()).input(b.clone()).int("axis", 0).one();
+        let y = bench("Concat").input(b.clone()).input(b.clone()).int("axis", 0).one();
         assert_eq!(y.values::<i16>(), [3, 4, 5, 6, 3, 4, 5, 6]);
     }
 
@@ -128,20 +128,20 @@ mod tests {
             let values: Vec<i32> = (0..20_000 * cols as i32).map(|i| from + i).collect();
             tensor(&[20_000, cols], &values)
         };
-        let run = Run::new("Concat").threads(3).input(part(0, 3)).input(part(-7, 1));
+        let run = bench("Concat").threads(3).input(part(0, 3)).input(part(-7, 1));
         let y = run.int("axis", 1).one().values::<i32>();
         for (row, y) in y.chunks(4).enumerate() {
             let first = row as i32;
             assert_eq!(y, [first * 3, first * 3 + 1, first * 3 + 2, first - 7]);
         }
         let empty =
-            Run::new("Concat").input(tensor::<u8>(&[3, 0], &[])).input(tensor::<u8>(&[3, 0], &[]));
+            bench("Concat").input(tensor::<u8>(&[3, 0], &[])).input(tensor::<u8>(&[3, 0], &[]));
         assert_eq!(empty.int("axis", 1).one().dims(), [3, 0]);
     }
 
     #[test]
     fn parts_must_fit() {
-        let run = Run::new("Concat").input(tensor(&[2, 1], &[1i16, 2]));
+        let run = bench("Concat").input(tensor(&[2, 1], &[1i16, 2]));
         let error = run.input(tensor(&[3, 1], &[1i16, 2, 3])).int("axis", 1).error();
         assert_eq!(error, "input 1 is i16[3,1], wanted i16[2,1] but for axis 1");
     }

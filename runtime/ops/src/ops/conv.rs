@@ -142,7 +142,7 @@ impl<O: Order> Kernel for ConvF32<O> {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::{Run, assert_near, noise, tensor};
+    use crate::testing::{assert_near, bench, noise, tensor};
 
     #[derive(Clone, Copy)]
     struct Case {
@@ -217,7 +217,7 @@ mod tests {
             let bias = noise(outputs);
             for (constant, threads) in [(false, 1), (true, 1), (false, 3), (true, 3)] {
                 let weights = tensor(&[outputs, channels / groups, kh, kw], &w);
-                let run = Run::new("Conv")
+                let run = bench("Conv")
                     .threads(threads)
                     .input(tensor(&[2, channels, SIZE[0], SIZE[1]], &x));
                 let run = if constant { run.constant(weights) } else { run.input(weights) };
@@ -248,7 +248,7 @@ mod tests {
             ("VALID", &[21.0, 32.0, 43.0]),
         ];
         for (mode, wanted) in cases {
-            let run = Run::new("Conv").input(x.clone()).input(w.clone());
+            let run = bench("Conv").input(x.clone()).input(w.clone());
             assert_eq!(run.text("auto_pad", mode).one().values::<f32>(), wanted, "{mode}");
         }
     }
@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn three_spatial_axes() {
         let x: Vec<f32> = (0..27u8).map(f32::from).collect();
-        let run = Run::new("Conv").input(tensor(&[1, 1, 3, 3, 3], &x));
+        let run = bench("Conv").input(tensor(&[1, 1, 3, 3, 3], &x));
         let y = run.input(tensor(&[1, 1, 2, 2, 2], &[1f32; 8])).one();
         let wanted = [52.0, 60.0, 76.0, 84.0, 124.0, 132.0, 148.0, 156.0];
         assert_near(&y.values::<f32>(), &wanted, 1e-6);
@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn tables_beyond_memory_are_refused() {
         let side = 1 << 20;
-        let run = Run::new("Conv").input(tensor::<f32>(&[0, 1, side, side], &[]));
+        let run = bench("Conv").input(tensor::<f32>(&[0, 1, side, side], &[]));
         let run = run.input(tensor::<f32>(&[0, 1, side / 2, side / 2], &[]));
         assert_eq!(run.error(), "the convolution is larger than memory");
     }

@@ -102,28 +102,28 @@ fn each_run<T: Code + Default>(
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::{Run, assert_near, tensor};
+    use crate::testing::{assert_near, bench, tensor};
 
     #[test]
     fn codes_stand_for_numbers() {
-        let run = Run::new("DequantizeLinear").input(tensor(&[3], &[0u8, 128, 255]));
+        let run = bench("DequantizeLinear").input(tensor(&[3], &[0u8, 128, 255]));
         let y = run.input(tensor(&[], &[0.5f32])).input(tensor(&[], &[128u8])).one();
         assert_near(&y.values::<f32>(), &[-64.0, 0.0, 63.5], 1e-7);
-        let run = Run::new("DequantizeLinear").input(tensor(&[2], &[-3i32, 1 << 20]));
+        let run = bench("DequantizeLinear").input(tensor(&[2], &[-3i32, 1 << 20]));
         let y = run.input(tensor(&[], &[2f32])).one();
         assert_near(&y.values::<f32>(), &[-6.0, 2_097_152.0], 1e-7);
     }
 
     #[test]
     fn scales_may_lie_along_an_axis() {
-        let run = Run::new("DequantizeLinear").input(tensor(&[2, 2], &[1i8, 2, 3, 4]));
+        let run = bench("DequantizeLinear").input(tensor(&[2, 2], &[1i8, 2, 3, 4]));
         let run = run.input(tensor(&[2], &[1f32, 10.0])).input(tensor(&[2], &[0i8, 1]));
         assert_near(&run.int("axis", 0).one().values::<f32>(), &[1.0, 2.0, 20.0, 30.0], 1e-7);
     }
 
     #[test]
     fn scales_may_belong_to_blocks() {
-        let run = Run::new("DequantizeLinear").input(tensor(&[1, 5], &[1u8, 2, 3, 4, 5]));
+        let run = bench("DequantizeLinear").input(tensor(&[1, 5], &[1u8, 2, 3, 4, 5]));
         let run = run.input(tensor(&[1, 3], &[1f32, 10.0, 100.0]));
         let run = run.input(tensor(&[1, 3], &[0u8, 1, 2])).int("block_size", 2);
         assert_near(&run.one().values::<f32>(), &[1.0, 2.0, 20.0, 30.0, 300.0], 1e-7);

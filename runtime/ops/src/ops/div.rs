@@ -27,20 +27,20 @@ impl PairFn for Div {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::{Run, tensor};
+    use crate::testing::{bench, tensor};
 
     #[test]
     fn quotients_broadcast() {
-        let run = Run::new("Div").input(tensor(&[2], &[1f32, -3.0])).input(tensor(&[], &[2f32]));
+        let run = bench("Div").input(tensor(&[2], &[1f32, -3.0])).input(tensor(&[], &[2f32]));
         assert_eq!(run.one().values::<f32>(), [0.5, -1.5]);
-        let run = Run::new("Div").input(tensor(&[1], &[1f64])).input(tensor(&[2], &[0f64, -4.0]));
+        let run = bench("Div").input(tensor(&[1], &[1f64])).input(tensor(&[2], &[0f64, -4.0]));
         assert_eq!(run.one().values::<f64>(), [f64::INFINITY, -0.25]);
     }
 
     #[test]
     fn integers_lose_their_fraction_and_survive_zero() {
         let a = tensor(&[4], &[7i8, -7, -128, 5]);
-        let run = Run::new("Div").input(a).input(tensor(&[4], &[2i8, 2, -1, 0]));
+        let run = bench("Div").input(a).input(tensor(&[4], &[2i8, 2, -1, 0]));
         assert_eq!(run.one().values::<i8>(), [3, -3, -128, 0]);
     }
 }

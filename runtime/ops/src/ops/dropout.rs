@@ -103,33 +103,33 @@ fn execute<T: Element>(mask: Mask, mut io: Io<'_>, one: T) -> Result<(), ExecErr
 mod tests {
     use udo_api::Bool;
 
-    use crate::testing::{Run, tensor};
+    use crate::testing::{bench, tensor};
 
     #[test]
     fn everything_is_kept() {
         let x = tensor(&[2], &[1f32, -2.0]);
-        assert_eq!(Run::new("Dropout").input(x.clone()).one().values::<f32>(), [1.0, -2.0]);
+        assert_eq!(bench("Dropout").input(x.clone()).one().values::<f32>(), [1.0, -2.0]);
         let ratio = tensor(&[], &[0.5f32]);
-        let run = Run::new("Dropout").input(x).constant(ratio);
+        let run = bench("Dropout").input(x).constant(ratio);
         let both = run.constant(tensor(&[], &[Bool::from(false)])).outputs(2).all();
         assert_eq!(both[0].values::<f32>(), [1.0, -2.0]);
         assert_eq!(both[1].values::<Bool>(), [Bool::from(true); 2]);
-        let old = Run::new("Dropout").opset(7).input(tensor(&[1], &[1f32])).outputs(2);
+        let old = bench("Dropout").opset(7).input(tensor(&[1], &[1f32])).outputs(2);
         assert_eq!(old.all()[1].values::<f32>(), [1.0]);
     }
 
     #[test]
     fn training_is_refused() {
         let run = |training| {
-            let run = Run::new("Dropout").input(tensor(&[1], &[1f32])).absent();
+            let run = bench("Dropout").input(tensor(&[1], &[1f32])).absent();
             run.constant(tensor(&[], &[Bool::from(training)]))
         };
         assert_eq!(run(false).one().values::<f32>(), [1.0]);
         assert_eq!(run(true).error(), "input 2 asks for training");
-        let run = Run::new("Dropout").input(tensor(&[1], &[1f32])).absent();
+        let run = bench("Dropout").input(tensor(&[1], &[1f32])).absent();
         let run = run.input(tensor(&[], &[Bool::from(false)]));
         assert_eq!(run.error(), "input 2 is computed, wanted false in the model");
-        let run = Run::new("Dropout").opset(6).input(tensor(&[1], &[1f32])).int("is_test", 0);
+        let run = bench("Dropout").opset(6).input(tensor(&[1], &[1f32])).int("is_test", 0);
         assert_eq!(run.error(), "parameter \"is_test\" is 0, which asks for training");
     }
 }

@@ -44,12 +44,12 @@ impl map::MapFn<f32> for Erf {
 mod tests {
     use super::*;
     use crate::map::MapFn;
-    use crate::testing::{Run, assert_near, tensor};
+    use crate::testing::{assert_near, bench, tensor};
 
     #[test]
     fn numbers_lie_on_the_curve() {
         let x = [0f32, 0.5, -1.0, 3.0, f32::INFINITY];
-        let y = Run::new("Erf").input(tensor(&[5], &x)).one().values::<f32>();
+        let y = bench("Erf").input(tensor(&[5], &x)).one().values::<f32>();
         let wanted =
             [0.0, 0.520_499_877_813_046_5, -0.842_700_792_949_714_9, 0.999_977_909_503_001_4, 1.0];
         assert_near(&y, &wanted, 1e-6);

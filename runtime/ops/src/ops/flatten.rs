@@ -44,7 +44,7 @@ impl Op for Flatten {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::{Run, tensor};
+    use crate::testing::{bench, tensor};
 
     #[test]
     fn axes_merge_around_one() {
@@ -52,7 +52,7 @@ mod tests {
         let cases: [(i64, [usize; 2]); 5] =
             [(0, [1, 24]), (1, [2, 12]), (2, [6, 4]), (3, [24, 1]), (-1, [6, 4])];
         for (axis, dims) in cases {
-            let y = Run::new("Flatten").input(tensor(&[2, 3, 4], &x)).int("axis", axis).one();
+            let y = bench("Flatten").input(tensor(&[2, 3, 4], &x)).int("axis", axis).one();
             assert_eq!(y.dims(), dims, "axis {axis}");
             assert_eq!(y.values::<f32>(), x);
         }

@@ -78,21 +78,21 @@ fn execute<T: Element, I: Element + Into<i64>>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Run, tensor};
+    use crate::testing::{bench, tensor};
 
     #[test]
     fn indices_count_from_either_end() {
         let data = tensor(&[2, 3], &[1f32, 2.0, 3.0, 4.0, 5.0, 6.0]);
-        let run = Run::new("Gather").input(data.clone()).input(tensor(&[2, 1], &[0i64, -1]));
+        let run = bench("Gather").input(data.clone()).input(tensor(&[2, 1], &[0i64, -1]));
         let y = run.int("axis", 1).one();
         assert_eq!((y.dims(), y.values::<f32>()), (vec![2, 2, 1], vec![1.0, 3.0, 4.0, 6.0]));
-        let y = Run::new("Gather").input(data).input(tensor(&[], &[1i32])).one();
+        let y = bench("Gather").input(data).input(tensor(&[], &[1i32])).one();
         assert_eq!((y.dims(), y.values::<f32>()), (vec![3], vec![4.0, 5.0, 6.0]));
     }
 
     #[test]
     fn an_index_beyond_the_end_is_a_bad_value() {
-        let run = Run::new("Gather").input(tensor(&[3], &[1u8, 2, 3]));
+        let run = bench("Gather").input(tensor(&[3], &[1u8, 2, 3]));
         let error = run.input(tensor(&[2], &[1i64, 3])).error();
         assert_eq!(error, ExecError::bad_value(3, 1).to_string());
     }
@@ -100,8 +100,7 @@ mod tests {
     #[test]
     fn bounded_indices_bound_the_output() {
         let indices = tensor(&[2], &[2i64, 0]).bounded(&[Dim::UpTo(5)]);
-        let y =
-            Run::new("Gather").input(tensor(&[3, 2], &[1u8, 2, 3, 4, 5, 6])).input(indices).one();
+        let y = bench("Gather").input(tensor(&[3, 2], &[1u8, 2, 3, 4, 5, 6])).input(indices).one();
         assert_eq!(y.desc().full_shape().to_string(), "[<=5,2]");
         assert_eq!((y.dims(), y.values::<u8>()), (vec![2, 2], vec![5, 6, 1, 2]));
     }

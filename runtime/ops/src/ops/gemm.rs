@@ -242,7 +242,7 @@ impl Kernel for GemmF64 {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::{Run, assert_near, noise, tensor};
+    use crate::testing::{assert_near, bench, noise, tensor};
 
     #[test]
     fn every_transposition_and_bias() {
@@ -257,7 +257,7 @@ mod tests {
             let a_dims = if trans_a == 1 { [depth, rows] } else { [rows, depth] };
             let b_dims = if trans_b == 1 { [cols, depth] } else { [depth, cols] };
             let b_input = tensor(&b_dims, &b);
-            let run = Run::new("Gemm").input(tensor(&a_dims, &a));
+            let run = bench("Gemm").input(tensor(&a_dims, &a));
             let run = if constant == 1 { run.constant(b_input) } else { run.input(b_input) };
             let y = run
                 .input(tensor(dims, c))
@@ -289,7 +289,7 @@ mod tests {
 
     #[test]
     fn the_bias_may_be_left_out() {
-        let run = Run::new("Gemm").input(tensor(&[1, 2], &[1f64, 2.0]));
+        let run = bench("Gemm").input(tensor(&[1, 2], &[1f64, 2.0]));
         let y = run.input(tensor(&[2, 1], &[3f64, 4.0])).one();
         assert_near(&y.values::<f64>(), &[11.0], 1e-12);
     }

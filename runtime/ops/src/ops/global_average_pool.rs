@@ -133,12 +133,12 @@ fn means_impl<T: Code>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Run, assert_near, tensor};
+    use crate::testing::{assert_near, bench, tensor};
 
     #[test]
     fn means_are_per_channel() {
         let x = [1.0f32, 2.0, 3.0, 6.0, -1.0, -1.0, 5.0, 5.0];
-        let y = Run::new("GlobalAveragePool").input(tensor(&[1, 2, 2, 2], &x)).one();
+        let y = bench("GlobalAveragePool").input(tensor(&[1, 2, 2, 2], &x)).one();
         assert_eq!(y.dims(), [1, 2, 1, 1]);
         assert_near(&y.values::<f32>(), &[3.0, 2.0], 1e-6);
     }
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn codes_average_to_the_nearest_code() {
         let x = tensor(&[1, 2, 1, 4], &[10u8, 11, 11, 11, 0, 0, 255, 255]).encoded(0.5, 10);
-        let run = Run::new("GlobalAveragePool").on(Core::DSP_V68).input(x);
+        let run = bench("GlobalAveragePool").on(Core::DSP_V68).input(x);
         let y = run.output_encoding(0, 0.5, 10).one();
         assert_eq!(y.values::<u8>(), [11, 128], "127.5 lies at 117.5 above the zero point");
     }

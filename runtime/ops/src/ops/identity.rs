@@ -34,16 +34,16 @@ mod tests {
     use udo_api::Dim;
 
     use super::*;
-    use crate::testing::{Run, tensor};
+    use crate::testing::{bench, tensor};
 
     #[test]
     fn elements_stay() {
         for core in [Core::CPU, Core::DSP_V68] {
-            let y = Run::new("Identity").on(core).input(tensor(&[2], &[3i8, -4])).one();
+            let y = bench("Identity").on(core).input(tensor(&[2], &[3i8, -4])).one();
             assert_eq!(y.values::<i8>(), [3, -4]);
         }
         let x = tensor(&[1], &[7i64]).bounded(&[Dim::UpTo(3)]);
-        let y = Run::new("Identity").input(x).one();
+        let y = bench("Identity").input(x).one();
         assert_eq!((y.dims(), y.values::<i64>()), (vec![1], vec![7]));
     }
 }

@@ -115,7 +115,7 @@ impl Kernel for Normalized {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::{Run, assert_near, noise, tensor};
+    use crate::testing::{assert_near, bench, noise, tensor};
 
     #[test]
     fn rows_are_normalized_from_any_axis() {
@@ -125,7 +125,7 @@ mod tests {
             let place = if axis < 0 { axis + 3 } else { axis } as usize;
             let scale: Vec<f32> = (0..row).map(|i| 0.5 + i as f32 * 0.1).collect();
             let bias: Vec<f32> = (0..row).map(|i| i as f32 - 2.0).collect();
-            let run = Run::new("LayerNormalization").input(tensor(&dims, &x)).int("axis", axis);
+            let run = bench("LayerNormalization").input(tensor(&dims, &x)).int("axis", axis);
             let run =
                 run.input(tensor(&dims[place..], &scale)).input(tensor(&dims[place..], &bias));
             let outputs = run.float("epsilon", 1e-3).outputs(3).threads(2).all();
@@ -154,14 +154,14 @@ mod tests {
 
     #[test]
     fn the_bias_may_be_left_out() {
-        let run = Run::new("LayerNormalization").input(tensor(&[1, 2], &[1f32, 3.0]));
+        let run = bench("LayerNormalization").input(tensor(&[1, 2], &[1f32, 3.0]));
         let y = run.input(tensor(&[2], &[1f32, 2.0])).float("epsilon", 0.0).one();
         assert_near(&y.values::<f32>(), &[-1.0, 2.0], 1e-6);
     }
 
     #[test]
     fn misfits_are_refused() {
-        let run = Run::new("LayerNormalization").input(tensor(&[1, 2], &[1f32, 3.0]));
+        let run = bench("LayerNormalization").input(tensor(&[1, 2], &[1f32, 3.0]));
         let error = run.clone().input(tensor(&[3], &[1f32; 3])).error();
         assert_eq!(error, "input 1 is f32[3], wanted 2 elements");
         let run = run.input(tensor(&[2], &[1f32; 2])).int("stash_type", 11);

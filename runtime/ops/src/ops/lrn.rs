@@ -108,7 +108,7 @@ impl Kernel for Planes {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::{Run, assert_near, noise, tensor};
+    use crate::testing::{assert_near, bench, noise, tensor};
 
     #[test]
     fn windows_end_with_the_channels() {
@@ -118,7 +118,7 @@ mod tests {
             let len: usize = dims.iter().product();
             let (channels, inner) = (dims[1], dims[2..].iter().product::<usize>());
             let x = noise(len);
-            let run = Run::new("LRN").input(tensor(&dims, &x)).int("size", size);
+            let run = bench("LRN").input(tensor(&dims, &x)).int("size", size);
             let y = run.float("alpha", 0.5).float("beta", 0.6).float("bias", 2.0).one();
             let mut wanted = Vec::new();
             for at in 0..len {
@@ -138,9 +138,9 @@ mod tests {
 
     #[test]
     fn a_window_of_nothing_is_refused() {
-        let run = Run::new("LRN").input(tensor(&[1, 1, 1, 1], &[1f32])).int("size", 0);
+        let run = bench("LRN").input(tensor(&[1, 1, 1, 1], &[1f32])).int("size", 0);
         assert_eq!(run.error(), "parameter \"size\" is 0, wanted 1 or more");
-        let run = Run::new("LRN").input(tensor(&[1], &[1f32])).int("size", 1);
+        let run = bench("LRN").input(tensor(&[1], &[1f32])).int("size", 1);
         assert_eq!(run.error(), "input 0 is f32[1], wanted rank 2 or more");
     }
 }

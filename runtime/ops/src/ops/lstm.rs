@@ -292,7 +292,7 @@ fn advance(gates: &[f32], h: &mut [f32], c: &mut [f32], peepholes: &[f32]) {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::{Run, assert_near, noise, tensor};
+    use crate::testing::{assert_near, bench, noise, tensor};
 
     const STEPS: usize = 4;
     const BATCH: usize = 2;
@@ -349,7 +349,7 @@ mod tests {
     fn every_direction_matches_the_definition() {
         let node = node();
         for (direction, dirs) in [("forward", 1), ("reverse", 1), ("bidirectional", 2)] {
-            let y = Run::new("LSTM")
+            let y = bench("LSTM")
                 .input(tensor(&[STEPS, BATCH, WIDTH], &node.x))
                 .input(tensor(&[dirs, 8, WIDTH], &node.w[..dirs * 24]))
                 .input(tensor(&[dirs, 8, HIDDEN], &node.r[..dirs * 16]))
@@ -386,7 +386,7 @@ mod tests {
     #[test]
     fn other_activations_are_refused() {
         let node = node();
-        let run = Run::new("LSTM")
+        let run = bench("LSTM")
             .input(tensor(&[STEPS, BATCH, WIDTH], &node.x))
             .input(tensor(&[1, 8, WIDTH], &node.w[..24]))
             .input(tensor(&[1, 8, HIDDEN], &node.r[..16]));

@@ -209,7 +209,7 @@ fn execute<T: Number>(kernel: &Products, mut io: Io<'_>) -> Result<(), ExecError
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::{Run, assert_near, noise, tensor};
+    use crate::testing::{assert_near, bench, noise, tensor};
 
     #[test]
     fn small_products() {
@@ -222,7 +222,7 @@ mod tests {
             (pair.clone(), pair, vec![], vec![101]),
         ];
         for (a, b, dims, wanted) in cases {
-            let y = Run::new("MatMul").input(a).input(b).one();
+            let y = bench("MatMul").input(a).input(b).one();
             assert_eq!((y.dims(), y.values::<i32>()), (dims, wanted));
         }
     }
@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn batches_broadcast() {
         let (a, b) = (noise(2 * 3 * 4), noise(5 * 4 * 6));
-        let run = Run::new("MatMul").input(tensor(&[2, 1, 3, 4], &a));
+        let run = bench("MatMul").input(tensor(&[2, 1, 3, 4], &a));
         let y = run.input(tensor(&[5, 4, 6], &b)).one();
         assert_eq!(y.dims(), [2, 5, 3, 6]);
         let mut wanted = Vec::new();
@@ -258,14 +258,14 @@ mod tests {
             let (a, b) = (noise(a_dims.iter().product()), noise(b_dims.iter().product()));
             let (a, b) = (tensor(a_dims, &a), tensor(b_dims, &b));
             let wide = |values: &[f32]| values.iter().map(|&v| f64::from(v)).collect::<Vec<_>>();
-            let exact = Run::new("MatMul")
+            let exact = bench("MatMul")
                 .input(tensor(a_dims, &wide(&a.values())))
                 .input(tensor(b_dims, &wide(&b.values())))
                 .one();
             for threads in [1, 2] {
-                let run = Run::new("MatMul").threads(threads).input(a.clone());
+                let run = bench("MatMul").threads(threads).input(a.clone());
                 let dynamic = run.input(b.clone()).one();
-                let run = Run::new("MatMul").threads(threads).input(a.clone());
+                let run = bench("MatMul").threads(threads).input(a.clone());
                 let packed = run.constant(b.clone()).one();
                 for y in [dynamic, packed] {
                     assert_eq!(y.dims(), exact.dims());

@@ -186,14 +186,13 @@ fn write_indices<T: Number>(window: &Window, order: Order, x: &[T], indices: &mu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Run, noise, tensor};
+    use crate::testing::{bench, noise, tensor};
 
     #[test]
     fn a_nan_is_larger_than_anything() {
         let (nan, low) = (f32::NAN, f32::NEG_INFINITY);
         let x = [1.0, nan, 2.0, 3.0, low, low, nan, nan, 5.0, 4.0];
-        let run =
-            Run::new("MaxPool").input(tensor(&[1, 1, 1, 10], &x)).ints("kernel_shape", &[1, 2]);
+        let run = bench("MaxPool").input(tensor(&[1, 1, 1, 10], &x)).ints("kernel_shape", &[1, 2]);
         let run = run.ints("strides", &[1, 2]);
         let wanted = [nan, 3.0, low, nan, 5.0];
         let alike = |found: Vec<f32>| {
@@ -220,7 +219,7 @@ mod tests {
         ];
         let x = noise(2 * 5 * 5);
         for (kernel, stride, pad, end, dilation, ceil, out) in cases {
-            let y = Run::new("MaxPool")
+            let y = bench("MaxPool")
                 .input(tensor(&[1, 2, 5, 5], &x))
                 .ints("kernel_shape", &[kernel; 2])
                 .ints("strides", &[stride; 2])
@@ -247,7 +246,7 @@ mod tests {
     #[test]
     fn windows_in_the_padding_are_empty() {
         for order in [0, 1] {
-            let outputs = Run::new("MaxPool")
+            let outputs = bench("MaxPool")
                 .input(tensor::<f32>(&[1, 1, 0, 2], &[]))
                 .ints("kernel_shape", &[1, 2])
                 .ints("pads", &[1, 0, 0, 0])
@@ -262,7 +261,7 @@ mod tests {
     #[test]
     fn codes_pool_on_cpu_and_dsp() {
         for core in [Core::CPU, Core::DSP_V68] {
-            let run = Run::new("MaxPool").on(core).input(tensor(&[1, 1, 4], &[3u8, 9, 2, 200]));
+            let run = bench("MaxPool").on(core).input(tensor(&[1, 1, 4], &[3u8, 9, 2, 200]));
             let y = run.ints("kernel_shape", &[2]).ints("strides", &[2]).one();
             assert_eq!(y.values::<u8>(), [9, 200]);
         }
@@ -279,7 +278,7 @@ mod tests {
             f32::NEG_INFINITY, f32::NEG_INFINITY, 6.0,
         ];
         for (order, wanted) in [(0, [1, 1, 6, 11]), (1, [2, 2, 6, 11])] {
-            let outputs = Run::new("MaxPool")
+            let outputs = bench("MaxPool")
                 .input(tensor(&[1, 2, 2, 3], &x))
                 .ints("kernel_shape", &[2, 2])
                 .int("storage_order", order)

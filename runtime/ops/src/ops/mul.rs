@@ -40,25 +40,25 @@ impl gpu::PairProgram for Mul {
 mod tests {
     use udo_api::Core;
 
-    use crate::testing::{Run, tensor};
+    use crate::testing::{bench, tensor};
 
     #[test]
     fn products_broadcast() {
         let (a, b) = (tensor(&[2], &[3f64, -2.0]), tensor(&[2, 1], &[2f64, 0.5]));
-        assert_eq!(Run::new("Mul").input(a).input(b).one().values::<f64>(), [6.0, -4.0, 1.5, -1.0]);
+        assert_eq!(bench("Mul").input(a).input(b).one().values::<f64>(), [6.0, -4.0, 1.5, -1.0]);
     }
 
     #[test]
     fn the_dsp_multiplies_what_codes_stand_for() {
         let a = tensor(&[2], &[4i8, -4]).encoded(0.5, 0);
-        let run = Run::new("Mul").on(Core::DSP_V68).input(a.clone()).input(a);
+        let run = bench("Mul").on(Core::DSP_V68).input(a.clone()).input(a);
         assert_eq!(run.output_encoding(0, 1.0, -1).one().values::<i8>(), [3, 3]);
     }
 
     #[test]
     fn the_gpu_multiplies() {
         let (a, b) = (tensor(&[2], &[3f32, -2.0]), tensor(&[2], &[2f32, 0.5]));
-        let y = Run::new("Mul").on(Core::GPU).input(a).input(b).one();
+        let y = bench("Mul").on(Core::GPU).input(a).input(b).one();
         assert_eq!(y.values::<f32>(), [6.0, -1.0]);
     }
 }

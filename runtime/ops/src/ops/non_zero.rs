@@ -88,21 +88,20 @@ fn execute<T: Zero>(mut io: Io<'_>) -> Result<(), ExecError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Run, tensor};
+    use crate::testing::{bench, tensor};
 
     #[test]
     fn positions_come_axis_by_axis() {
-        let y =
-            Run::new("NonZero").input(tensor(&[2, 3], &[1f32, 0.0, -0.0, 0.0, 5.0, -7.0])).one();
+        let y = bench("NonZero").input(tensor(&[2, 3], &[1f32, 0.0, -0.0, 0.0, 5.0, -7.0])).one();
         assert_eq!(y.desc().full_shape().to_string(), "[2,<=6]");
         assert_eq!((y.dims(), y.values::<i64>()), (vec![2, 3], vec![0, 1, 1, 0, 1, 2]));
     }
 
     #[test]
     fn nothing_may_be_found() {
-        let y = Run::new("NonZero").input(tensor(&[3], &[Bool(0); 3])).one();
+        let y = bench("NonZero").input(tensor(&[3], &[Bool(0); 3])).one();
         assert_eq!(y.dims(), [1, 0]);
-        let y = Run::new("NonZero").input(tensor(&[], &[3i8])).one();
+        let y = bench("NonZero").input(tensor(&[], &[3i8])).one();
         assert_eq!(y.dims(), [0, 1], "a scalar has a position with no coordinates");
     }
 }

@@ -222,7 +222,7 @@ fn execute<O: Order, A: InCode, B: Code, C: OutCode>(
 mod tests {
     use udo_api::{Code, Element};
 
-    use crate::testing::{Run, tensor};
+    use crate::testing::{bench, tensor};
 
     /// Two input channels of 3x3, three output channels, padded; every number exact.
     #[test]
@@ -248,7 +248,7 @@ mod tests {
             wanted.push((scaled + f32::from(y_zero)).clamp(-128.0, 127.0) as i8);
         }
         for constant in [false, true] {
-            let run = Run::new("QLinearConv")
+            let run = bench("QLinearConv")
                 .input(tensor(&[1, 2, 3, 3], &x))
                 .constant(tensor(&[], &[x_scale]))
                 .constant(tensor(&[], &[x_zero]));
@@ -341,7 +341,7 @@ mod tests {
         }
         for (constant, threads) in [(true, 1), (false, 1), (true, 3)] {
             let weights = tensor(&[outputs, inputs, kernel, kernel], &w);
-            let run = Run::new("QLinearConv")
+            let run = bench("QLinearConv")
                 .threads(threads)
                 .input(tensor(&[2, channels, SIDE, SIDE], &x))
                 .constant(tensor(&[], &[x_scale]))
@@ -370,7 +370,7 @@ mod tests {
         let run = |depth: usize, behind: i64, kernel: &[usize], w: &[i8]| {
             let x: Vec<u8> = (1..=depth as u8 * 4).collect();
             let one = || tensor(&[], &[1f32]);
-            Run::new("QLinearConv")
+            bench("QLinearConv")
                 .input(tensor(&[1, 1, depth, 2, 2], &x))
                 .constant(one())
                 .constant(tensor(&[], &[0u8]))
@@ -390,7 +390,7 @@ mod tests {
 
     #[test]
     fn windows_beyond_their_sums_are_refused() {
-        let run = Run::new("QLinearConv")
+        let run = bench("QLinearConv")
             .input(tensor(&[1, 33_026, 1], &vec![0u8; 33_026]))
             .input(tensor(&[], &[1f32]))
             .input(tensor(&[], &[0u8]))
@@ -406,7 +406,7 @@ mod tests {
 
     #[test]
     fn zero_points_must_be_one_or_one_per_channel() {
-        let run = Run::new("QLinearConv")
+        let run = bench("QLinearConv")
             .input(tensor(&[1, 1, 3], &[0u8; 3]))
             .input(tensor(&[], &[1f32]))
             .input(tensor(&[], &[0u8]))

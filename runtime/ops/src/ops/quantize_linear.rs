@@ -107,16 +107,16 @@ fn execute<T: Code + Quantized>(kernel: &Quantize, mut io: Io<'_>) -> Result<(),
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Run, tensor};
+    use crate::testing::{bench, tensor};
 
     #[test]
     fn codes_round_half_to_even_and_saturate() {
         let x = tensor(&[6], &[0f32, 1.0, 3.0, -3.0, 1000.0, -1000.0]);
-        let run = Run::new("QuantizeLinear").input(x.clone()).constant(tensor(&[], &[2f32]));
+        let run = bench("QuantizeLinear").input(x.clone()).constant(tensor(&[], &[2f32]));
         let y = run.constant(tensor(&[], &[128u8])).one();
         assert_eq!(y.values::<u8>(), [128, 128, 130, 126, 255, 0]);
         assert_eq!(y.desc().encoding(), Some(Encoding { scale: 2.0, zero_point: 128 }));
-        let run = Run::new("QuantizeLinear").input(x).input(tensor(&[], &[2f32]));
+        let run = bench("QuantizeLinear").input(x).input(tensor(&[], &[2f32]));
         let y = run.int("output_dtype", 5).one();
         assert_eq!(y.values::<i16>(), [0, 0, 2, -2, 500, -500]);
         assert_eq!(y.desc().encoding(), None, "the scale comes with the run");
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn scales_may_lie_along_an_axis() {
         let x = tensor(&[2, 2, 2], &[1f32, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
-        let run = Run::new("QuantizeLinear").input(x).input(tensor(&[2], &[1f32, 2.0]));
+        let run = bench("QuantizeLinear").input(x).input(tensor(&[2], &[1f32, 2.0]));
         let y = run.input(tensor(&[2], &[0i8, 10])).one();
         assert_eq!(y.values::<i8>(), [1, 2, 12, 12, 5, 6, 14, 14]);
     }
@@ -135,7 +135,7 @@ mod tests {
         let x = tensor(&[2, 3, 2], &[4f32; 12]);
         let node = |scales: &[usize]| {
             let values = [1f32, 2.0, 4.0, 0.5, 1.0, 2.0, 4.0, 0.5];
-            let run = Run::new("QuantizeLinear").input(x.clone());
+            let run = bench("QuantizeLinear").input(x.clone());
             run.input(tensor(scales, &values)).int("block_size", 2)
         };
         let y = node(&[2, 2, 2]).input(tensor(&[2, 2, 2], &[0i8, 0, 0, 0, 10, 0, 0, 0])).one();

@@ -79,33 +79,33 @@ mod tests {
     use udo_api::Dim;
 
     use super::*;
-    use crate::testing::{Run, tensor};
+    use crate::testing::{bench, tensor};
 
     #[test]
     fn negative_elements_become_zero() {
         for core in [Core::CPU, Core::GPU] {
-            let y = Run::new("Relu").on(core).input(tensor(&[3], &[-1f32, 2.0, f32::NAN])).one();
+            let y = bench("Relu").on(core).input(tensor(&[3], &[-1f32, 2.0, f32::NAN])).one();
             let y = y.values::<f32>();
             assert_eq!(y[..2], [0.0, 2.0], "{core}");
             assert!(y[2].is_nan(), "{core}");
         }
-        assert_eq!(Run::new("Relu").input(tensor(&[2], &[-5i16, 5])).one().values::<i16>(), [0, 5]);
+        assert_eq!(bench("Relu").input(tensor(&[2], &[-5i16, 5])).one().values::<i16>(), [0, 5]);
     }
 
     #[test]
     fn bounded_shapes_are_those_of_the_run() {
         let x = tensor(&[2], &[-1f32, 1.0]).bounded(&[Dim::UpTo(4)]);
-        let y = Run::new("Relu").input(x).one();
+        let y = bench("Relu").input(x).one();
         assert_eq!((y.dims(), y.values::<f32>()), (vec![2], vec![0.0, 1.0]));
     }
 
     #[test]
     fn codes_below_the_zero_point_become_it() {
         let x = tensor(&[3], &[5u8, 10, 30]).encoded(0.5, 10);
-        let run = Run::new("Relu").on(Core::DSP_V68).input(x).output_encoding(0, 0.25, 0);
+        let run = bench("Relu").on(Core::DSP_V68).input(x).output_encoding(0, 0.25, 0);
         assert_eq!(run.one().values::<u8>(), [0, 0, 40]);
         let x = tensor(&[2], &[-5i8, 30]).encoded(0.5, 10);
-        let run = Run::new("Relu").on(Core::DSP_V68).input(x).output_encoding(0, 0.5, 10);
+        let run = bench("Relu").on(Core::DSP_V68).input(x).output_encoding(0, 0.5, 10);
         assert_eq!(run.one().values::<i8>(), [10, 30]);
     }
 }

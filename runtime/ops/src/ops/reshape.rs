@@ -75,7 +75,7 @@ fn resolve(from: Shape, wanted: &[i64], allow_zero: bool) -> Result<Shape, Error
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Run, tensor};
+    use crate::testing::{bench, tensor};
 
     #[test]
     fn shapes_resolve_as_the_specification_says() {
@@ -111,15 +111,14 @@ mod tests {
     fn elements_keep_their_order() {
         let x = [1u8, 2, 3, 4, 5, 6];
         for core in [Core::CPU, Core::DSP_V68] {
-            let y = Run::new("Reshape")
+            let y = bench("Reshape")
                 .on(core)
                 .input(tensor(&[2, 3], &x))
                 .constant(tensor(&[1], &[-1i64]))
                 .one();
             assert_eq!((y.dims(), y.values::<u8>()), (vec![6], x.to_vec()));
         }
-        let y =
-            Run::new("Reshape").opset(1).input(tensor(&[2, 3], &x)).ints("shape", &[3, 2]).one();
+        let y = bench("Reshape").opset(1).input(tensor(&[2, 3], &x)).ints("shape", &[3, 2]).one();
         assert_eq!((y.dims(), y.values::<u8>()), (vec![3, 2], x.to_vec()));
     }
 }

@@ -61,18 +61,18 @@ impl gpu::MapProgram for Sigmoid {
 mod tests {
     use udo_api::{Core, Dim, F16};
 
-    use crate::testing::{Run, assert_near, tensor};
+    use crate::testing::{assert_near, bench, tensor};
 
     #[test]
     fn numbers_lie_on_the_curve() {
         let x = [-100f32, -2.0, -0.1, 0.0, 0.1, 2.0, 100.0];
         let wanted = x.map(|v| 1.0 / (1.0 + (-f64::from(v)).exp()));
         for core in [Core::CPU, Core::GPU] {
-            let y = Run::new("Sigmoid").on(core).input(tensor(&[7], &x)).one();
+            let y = bench("Sigmoid").on(core).input(tensor(&[7], &x)).one();
             assert_near(&y.values::<f32>(), &wanted, 1e-6);
         }
         let halves = x.map(F16::from_f32);
-        let y = Run::new("Sigmoid").on(Core::GPU).input(tensor(&[7], &halves)).one();
+        let y = bench("Sigmoid").on(Core::GPU).input(tensor(&[7], &halves)).one();
         let y: Vec<f32> = y.values::<F16>().into_iter().map(F16::to_f32).collect();
         assert_near(&y, &wanted, 1e-3);
     }
@@ -82,7 +82,7 @@ mod tests {
         let x: Vec<f32> = (0..100_003).map(|i| (i % 1000) as f32 * 0.01 - 5.0).collect();
         let wanted: Vec<f64> = x.iter().map(|&v| 1.0 / (1.0 + (-f64::from(v)).exp())).collect();
         for threads in [1, 3] {
-            let y = Run::new("Sigmoid").threads(threads).input(tensor(&[100_003], &x)).one();
+            let y = bench("Sigmoid").threads(threads).input(tensor(&[100_003], &x)).one();
             assert_near(&y.values::<f32>(), &wanted, 1e-6);
         }
     }
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn bounded_shapes_are_those_of_the_run() {
         let x = tensor(&[2], &[0.0f32, 0.0]).bounded(&[Dim::UpTo(40_000)]);
-        let y = Run::new("Sigmoid").input(x).one();
+        let y = bench("Sigmoid").input(x).one();
         assert_eq!((y.dims(), y.values::<f32>()), (vec![2], vec![0.5, 0.5]));
     }
 }

@@ -104,7 +104,7 @@ fn execute<T: Real>(around: Around, mut io: Io<'_>) -> Result<(), ExecError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Run, assert_near, tensor};
+    use crate::testing::{assert_near, bench, tensor};
 
     fn naive(x: &[f32], Around { outer, len, inner }: Around) -> Vec<f64> {
         let mut y = vec![0.0; x.len()];
@@ -129,7 +129,7 @@ mod tests {
             (0, None, Around { outer: 6, len: 4, inner: 1 }),
         ];
         for (opset, axis, around) in cases {
-            let mut run = Run::new("Softmax").opset(opset).input(tensor(&dims, &x));
+            let mut run = bench("Softmax").opset(opset).input(tensor(&dims, &x));
             if let Some(axis) = axis {
                 run = run.int("axis", axis);
             }
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn large_numbers_do_not_overflow() {
-        let y = Run::new("Softmax").input(tensor(&[1, 2], &[1e4f32, 1e4])).one();
+        let y = bench("Softmax").input(tensor(&[1, 2], &[1e4f32, 1e4])).one();
         assert_near(&y.values::<f32>(), &[0.5, 0.5], 1e-6);
     }
 }

@@ -117,15 +117,15 @@ fn execute<T: Element>(kernel: &Pieces, mut io: Io<'_>) -> Result<(), ExecError>
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::{Run, tensor};
+    use crate::testing::{bench, tensor};
 
     #[test]
     fn pieces_follow_each_other() {
         let x = tensor(&[2, 5], &[0i32, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
         let runs = [
-            Run::new("Split").input(x.clone()).ints("split", &[3, 2]),
-            Run::new("Split").input(x.clone()).constant(tensor(&[2], &[3i64, 2])),
-            Run::new("Split").input(x.clone()).int("num_outputs", 2),
+            bench("Split").input(x.clone()).ints("split", &[3, 2]),
+            bench("Split").input(x.clone()).constant(tensor(&[2], &[3i64, 2])),
+            bench("Split").input(x.clone()).int("num_outputs", 2),
         ];
         for run in runs {
             let y = run.int("axis", -1).outputs(2).all();
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn pieces_must_add_up() {
-        let run = Run::new("Split").input(tensor(&[3], &[0i32; 3])).outputs(2);
+        let run = bench("Split").input(tensor(&[3], &[0i32; 3])).outputs(2);
         let error = run.ints("split", &[1, 1]).error();
         assert_eq!(error, "the pieces are [1, 1], wanted 2 that add up to 3");
     }

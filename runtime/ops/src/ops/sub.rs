@@ -27,13 +27,13 @@ impl PairFn for Sub {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::{Run, tensor};
+    use crate::testing::{bench, tensor};
 
     #[test]
     fn differences_broadcast_and_wrap() {
-        let run = Run::new("Sub").input(tensor(&[2], &[1u8, 7])).input(tensor(&[1], &[3u8]));
+        let run = bench("Sub").input(tensor(&[2], &[1u8, 7])).input(tensor(&[1], &[3u8]));
         assert_eq!(run.one().values::<u8>(), [254, 4]);
-        let run = Run::new("Sub").input(tensor(&[], &[1f32])).input(tensor(&[2], &[3f32, 0.5]));
+        let run = bench("Sub").input(tensor(&[], &[1f32])).input(tensor(&[2], &[3f32, 0.5]));
         assert_eq!(run.one().values::<f32>(), [-2.0, 0.5]);
     }
 }

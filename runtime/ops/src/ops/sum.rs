@@ -88,19 +88,19 @@ fn execute<T: Real>(kernel: &Sums, io: Io<'_>) -> Result<(), ExecError> {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::{Run, tensor};
+    use crate::testing::{bench, tensor};
 
     #[test]
     fn one_to_many_tensors_are_summed() {
         let x = tensor(&[2, 2], &[1f32, 2.0, 3.0, 4.0]);
         let row = tensor(&[2], &[10f32, 20.0]);
         let column = tensor(&[2, 1], &[100f32, 200.0]);
-        let run = Run::new("Sum").input(x.clone());
+        let run = bench("Sum").input(x.clone());
         assert_eq!(run.clone().one().values::<f32>(), [1.0, 2.0, 3.0, 4.0]);
         assert_eq!(run.clone().input(x).one().values::<f32>(), [2.0, 4.0, 6.0, 8.0]);
         let y = run.input(row.clone()).input(column.clone()).one();
         assert_eq!(y.values::<f32>(), [111.0, 122.0, 213.0, 224.0]);
-        let y = Run::new("Sum").input(row.clone()).input(row).input(column).one();
+        let y = bench("Sum").input(row.clone()).input(row).input(column).one();
         assert_eq!((y.dims(), y.values::<f32>()), (vec![2, 2], vec![120.0, 140.0, 220.0, 240.0]));
     }
 
@@ -108,13 +108,13 @@ mod tests {
     fn large_sums_are_shared_out() {
         let x: Vec<f64> = (0..100_000).map(f64::from).collect();
         let x = tensor(&[100_000], &x);
-        let y = Run::new("Sum").threads(3).input(x.clone()).input(x).one().values::<f64>();
+        let y = bench("Sum").threads(3).input(x.clone()).input(x).one().values::<f64>();
         assert!(y.iter().zip(0..).all(|(&y, i)| (y - f64::from(2 * i)).abs() < 1e-9));
     }
 
     #[test]
     fn misfits_are_named() {
-        let run = Run::new("Sum").input(tensor(&[2], &[1f32, 2.0]));
+        let run = bench("Sum").input(tensor(&[2], &[1f32, 2.0]));
         assert_eq!(
             run.clone().input(tensor(&[1], &[1f64])).error(),
             "input 1 is f64[1], wanted the type of f32[2]"

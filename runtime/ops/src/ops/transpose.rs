@@ -80,7 +80,7 @@ fn execute<T: Element, const BYTES: usize>(
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::{Run, tensor};
+    use crate::testing::{bench, tensor};
 
     #[test]
     fn every_order_of_three_axes() {
@@ -88,7 +88,7 @@ mod tests {
         let x: Vec<i32> = (0..24).collect();
         for perm in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
             let perm_i64: Vec<i64> = perm.iter().map(|&p| p as i64).collect();
-            let y = Run::new("Transpose").input(tensor(&dims, &x)).ints("perm", &perm_i64).one();
+            let y = bench("Transpose").input(tensor(&dims, &x)).ints("perm", &perm_i64).one();
             let out = perm.map(|p| dims[p]);
             assert_eq!(y.dims(), out, "{perm:?}");
             for (i, found) in y.values::<i32>().into_iter().enumerate() {
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn without_an_order_the_axes_turn_around() {
-        let y = Run::new("Transpose").input(tensor(&[2, 3], &[1u8, 2, 3, 4, 5, 6])).one();
+        let y = bench("Transpose").input(tensor(&[2, 3], &[1u8, 2, 3, 4, 5, 6])).one();
         assert_eq!(y.values::<u8>(), [1, 4, 2, 5, 3, 6]);
     }
 }

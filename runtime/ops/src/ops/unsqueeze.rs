@@ -59,7 +59,7 @@ fn expand(shape: Shape, axes: &[i64]) -> Result<Shape, Error> {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::{Run, tensor};
+    use crate::testing::{bench, tensor};
 
     #[test]
     fn axes_are_those_of_the_result() {
@@ -71,7 +71,7 @@ mod tests {
             (vec![3, 1], vec![2, 1, 3, 1]),
             (vec![], vec![2, 3]),
         ] {
-            let run = Run::new("Unsqueeze").input(x.clone());
+            let run = bench("Unsqueeze").input(x.clone());
             let y = run.clone().constant(tensor(&[axes.len()], &axes)).one();
             assert_eq!((y.dims(), y.values::<i32>()), (wanted.clone(), vec![1, 2, 3, 4, 5, 6]));
             let y = run.opset(11).ints("axes", &axes).one();
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn axes_that_are_none_or_twice_there_are_refused() {
         for axes in [[0, 0], [0, -4], [4, 0], [-5, 0], [i64::MIN, 0]] {
-            let run = Run::new("Unsqueeze").input(tensor(&[1, 1], &[1f32]));
+            let run = bench("Unsqueeze").input(tensor(&[1, 1], &[1f32]));
             let error = run.constant(tensor(&[2], &axes)).error();
             let wanted = format!("axes {axes:?} are not for a tensor of shape [1,1]");
             assert_eq!(error, wanted);

@@ -1,0 +1,109 @@
+//! One call of a finalized kernel.
+
+use std::ffi::c_void;
+
+use udo_api::Status;
+use udo_api::abi::{ParallelTable, TensorArg};
+use udo_api::guard::{GuardCell, heap_calls};
+use udo_host::{Failure, FinalizedKernel, failure};
+
+use crate::tensor::{Memory, Tensor};
+
+/// What scratch holds at first: as a float, a number that no kernel makes.
+const SCRATCH: u8 = 0x7f;
+
+/// The fast memory of a DSP, for kernels that want all of it.
+const VTCM_BYTES: usize = 4 << 20;
+
+/// What a call is made with, besides its tensors.
+#[derive(Clone, Copy)]
+pub(crate) struct Caller {
+    pub(crate) threads: u32,
+    pub(crate) thread_guard: extern "C" fn() -> *mut GuardCell,
+}
+
+/// What a call that went well left behind.
+pub(crate) struct Traces {
+    pub(crate) scratch_used_bytes: usize,
+    pub(crate) heap_calls: u64,
+}
+
+/// Why a call did not go well.
+pub(crate) enum Broken {
+    Failed(Failure),
+    /// The kernel wrote where it must not; what that is.
+    Wrote(String),
+}
+
+/// Runs the kernel; each of `in_place`, an input and an output, shares the input's memory.
+pub(crate) fn execute(
+    kernel: &FinalizedKernel,
+    inputs: &[Option<Tensor>],
+    outputs: &mut [Tensor],
+    in_place: &[(u16, u16)],
+    caller: Caller,
+) -> Result<Traces, Broken> {
+    let mut args: Vec<TensorArg> =
+        inputs.iter().map(|i| i.as_ref().map_or(TensorArg::ABSENT, Tensor::arg)).collect();
+    args.extend(outputs.iter().map(Tensor::arg));
+    for &(from, to) in in_place {
+        let output = inputs.len() + usize::from(to);
+        args[usize::from(from)].data = args[output].data;
+        args[usize::from(from)].in_place = to + 1;
+        args[output].in_place = from + 1;
+    }
+    let workspace = kernel.workspace();
+    let wanted = if workspace.wants_all_vtcm() { VTCM_BYTES } else { workspace.bytes() };
+    let mut scratch = Memory::zeroed(wanted);
+    scratch.bytes_mut().fill(SCRATCH);
+    let parallel = ParallelTable {
+        ctx: std::ptr::null(),
+        width: caller.threads,
+        reserved: 0,
+        run: backwards,
+        reserved_words: [0; 4],
+    };
+    let parallel = if caller.threads == 1 { std::ptr::null() } else { &raw const parallel };
+    let ports = (inputs.len(), outputs.len());
+    let mut call = kernel.exec_args(args.as_mut_ptr(), ports, scratch.buffer(), parallel);
+    // The buffer has some bytes more.
+    call.scratch_bytes = wanted;
+    call.guard = (caller.thread_guard)();
+    let before = heap_calls();
+    // SAFETY: `call` points to `args`, whose tensors lie in memory of `inputs` and `outputs` that nothing else
+    // refers to, to `scratch`, and to the kernel's constants; all of them outlive the call.
+    let status = unsafe { (kernel.execute_fn())(&raw const call) };
+    let heap_calls = heap_calls() - before;
+    if status != Status::OK.code() {
+        // SAFETY: `call.guard` is this thread's cell, and the call that used it has returned.
+        return Err(Broken::Failed(unsafe { failure(status, call.guard) }));
+    }
+    if !scratch.is_whole() {
+        return Err(Broken::Wrote("the kernel writes beyond its scratch".to_owned()));
+    }
+    for (port, (tensor, arg)) in outputs.iter_mut().zip(&args[inputs.len()..]).enumerate() {
+        if !tensor.memory().is_whole() {
+            return Err(Broken::Wrote(format!("the kernel writes beyond output {port}")));
+        }
+        tensor.set_dims(arg.dims.get(..usize::from(arg.rank)).unwrap_or_default());
+    }
+    let used = scratch.bytes().iter().rposition(|&byte| byte != SCRATCH);
+    Ok(Traces { scratch_used_bytes: used.map_or(0, |last| last + 1), heap_calls })
+}
+
+/// Makes the calls from the last to the first, so that a kernel that counts on an order is found.
+///
+/// # Safety
+/// SAFETY is that of [`ParallelTable::run`]: `task` may be called with `ctx` for every index below `count`.
+unsafe extern "C" fn backwards(
+    _: *const c_void,
+    count: usize,
+    // SAFETY: what it may be called with is the caller's promise.
+    task: unsafe extern "C" fn(*const c_void, usize),
+    ctx: *const c_void,
+) {
+    for index in (0..count).rev() {
+        // SAFETY: the caller vouches for `task` and `ctx`, and `index` is below `count`.
+        unsafe { task(ctx, index) };
+    }
+}

@@ -1,0 +1,43 @@
+//! Runs one operator or kernel without a model, through the very functions that a runtime calls.
+//!
+//! A [`Bench`] takes inputs, parameters and a core. It runs every kernel that takes them, and each of these in every
+//! way that the kernel declares: apart from its input and in place, with dense rows and with rows that lie apart,
+//! with its channels last. All must agree. What a kernel writes beyond its outputs or its scratch is found.
+//!
+//! ```
+//! use udo_api::{Core, Error, ExecError, FinalizeCx, Io, Kernel, KernelDef, input, output_like, types};
+//! use udo_testing::{Bench, assert_near, tensor};
+//!
+//! struct Doubled;
+//!
+//! impl Kernel for Doubled {
+//!     fn finalize(_: &FinalizeCx<'_>) -> Result<Self, Error> {
+//!         Ok(Self)
+//!     }
+//!
+//!     fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
+//!         let x = io.inputs.get::<f32>(0)?;
+//!         for (y, x) in io.outputs.take::<f32>(0)?.iter_mut().zip(x) {
+//!             *y = 2.0 * x;
+//!         }
+//!         Ok(())
+//!     }
+//! }
+//!
+//! const KERNEL: KernelDef =
+//!     KernelDef::new::<Doubled>("Doubled", Core::CPU).types(&[input(0, types::F32), output_like(0, 0)]);
+//!
+//! let bench = Bench::kernel(KERNEL).input(tensor(&[3], &[1f32, -2.0, 0.5])).like_input();
+//! assert_near(&bench.one().values::<f32>(), &[2.0, -4.0, 1.0], 1e-6);
+//! ```
+
+#![expect(clippy::panic, reason = "a test that cannot go on has failed")]
+
+mod bench;
+mod call;
+mod near;
+mod tensor;
+
+pub use bench::{Bench, Fault, Outcome};
+pub use near::{assert_near, noise};
+pub use tensor::{Tensor, tensor};
