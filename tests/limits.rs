@@ -79,3 +79,40 @@ fn more_threads_than_a_machine_runs_are_refused() {
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["allocations_per_run"], 0.0);
 }
+
+#[test]
+fn a_model_that_no_machine_holds_is_refused_by_name() {
+    let dir = relu(&[1 << 25, 1 << 25]);
+    for command in ["bench", "run", "explain"] {
+        let errors = fails(&dir, &[command, "m.onnx"]);
+        let (what, help) = errors.split_once('\n').unwrap();
+        assert!(what.starts_with("error: a session wants "), "{errors}");
+        assert!(
+            what.ends_with("; input \"x\", f32[33554432,33554432], takes 4503599627370496 of them"),
+            "{errors}"
+        );
+        assert!(help.starts_with("help: make inputs smaller (--shape, --dim), or "), "{errors}");
+    }
+}
+
+#[test]
+fn max_memory_bounds_what_a_model_takes() {
+    let dir = relu(&[256]);
+    // Relu overwrites its input's place only where that is not the model's input.
+    assert_eq!(
+        fails(&dir, &["bench", "m.onnx", "--max-memory", "2047"]),
+        "error: a session wants 2048 bytes of memory, and 0 of the 2047 that max_memory allows are taken; \
+         input \"x\", f32[256], takes 1024 of them\n\
+         help: allow more with --max-memory, or make inputs smaller (--shape, --dim)\n"
+    );
+    for enough in ["2048", "2K", "1M", "1G"] {
+        let output = udo(&dir, &["bench", "m.onnx", "--max-memory", enough]);
+        assert_eq!(output.status.code(), Some(0), "{enough}: {output:?}");
+    }
+    for odd in ["", "K", "2k", "-1", "+1", "1.5M", "18446744073709551615K"] {
+        let output = udo(&dir, &["bench", "m.onnx", &format!("--max-memory={odd}")]);
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{odd}: {errors}");
+        assert!(errors.contains("wanted bytes, as 500000, 64K, 512M or 4G"), "{odd}: {errors}");
+    }
+}

@@ -122,7 +122,7 @@ fn chain_on(op: &str, registry: &mut Registry, threads: NonZero<usize>) -> Sessi
         value = next;
     }
     graph.outputs.push(value);
-    let mut session = Model::compile(graph, registry, &options).unwrap().session();
+    let mut session = Model::compile(graph, registry, &options).unwrap().session().unwrap();
     session.input_mut::<f32>("x").unwrap().fill(1.0);
     session
 }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use udo_api::{DType, Element, Shape, TensorDesc};
 
-pub use udo_host::memory::{ALIGN_BYTES, Buffer, MAX_BYTES, bytes_of, elements, elements_mut};
+pub use udo_host::memory::{
+    ALIGN_BYTES, Budget, Buffer, Limit, MAX_BYTES, OutOfMemory, bytes_of, elements, elements_mut,
+};
 
 /// A tensor with its elements; clones share them.
 #[derive(Clone, Debug)]
@@ -27,31 +29,51 @@ pub struct SizeError {
     pub shape: Shape,
 }
 
+/// Why there is no tensor of these bytes.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TensorError {
+    /// They are too few or too many.
+    #[error(transparent)]
+    Size(#[from] SizeError),
+    /// There is no memory for them.
+    #[error("a tensor {0}")]
+    Memory(#[from] OutOfMemory),
+}
+
 impl Tensor {
     /// A tensor of zeros.
-    pub fn zeros(dtype: DType, shape: Shape) -> Self {
+    ///
+    /// # Errors
+    /// The system does not give the memory.
+    pub fn zeros(dtype: DType, shape: Shape) -> Result<Self, OutOfMemory> {
         let desc = TensorDesc::new(dtype, shape);
-        Self { data: Arc::new(Buffer::zeroed(desc.size_bytes())), desc }
+        Ok(Self { data: Arc::new(Buffer::zeroed(desc.size_bytes())?), desc })
     }
 
     /// A tensor with these little-endian bytes, outermost dimension first.
     ///
     /// # Errors
+    /// Not as many bytes as type and shape ask for, or no memory for them.
+    pub fn from_bytes(dtype: DType, shape: Shape, bytes: &[u8]) -> Result<Self, TensorError> {
+        let desc = sized(dtype, shape, bytes.len())?;
+        Ok(Self { data: Arc::new(Buffer::of(bytes)?), desc })
+    }
+
+    /// A tensor of the little-endian elements in `buffer`, outermost dimension first.
+    ///
+    /// # Errors
     /// Not as many bytes as type and shape ask for.
-    pub fn from_bytes(dtype: DType, shape: Shape, bytes: &[u8]) -> Result<Self, SizeError> {
-        let desc = TensorDesc::new(dtype, shape);
-        let wanted = desc.size_bytes();
-        if bytes.len() != wanted {
-            return Err(SizeError { found: bytes.len(), wanted, dtype, shape });
-        }
-        Ok(Self { data: Arc::new(Buffer::of(bytes)), desc })
+    pub fn from_buffer(dtype: DType, shape: Shape, buffer: Buffer) -> Result<Self, SizeError> {
+        let desc = sized(dtype, shape, buffer.len())?;
+        Ok(Self { data: Arc::new(buffer), desc })
     }
 
     /// A tensor with these elements, outermost dimension first.
     ///
     /// # Errors
-    /// Not as many elements as the shape asks for.
-    pub fn of<T: Element>(shape: Shape, elements: &[T]) -> Result<Self, SizeError> {
+    /// Not as many elements as the shape asks for, or no memory for them.
+    pub fn of<T: Element>(shape: Shape, elements: &[T]) -> Result<Self, TensorError> {
         Self::from_bytes(T::DTYPE, shape, bytes_of(elements))
     }
 
@@ -85,18 +107,30 @@ impl Tensor {
     /// # Errors
     /// The shape has another number of elements.
     pub fn reshaped(&self, shape: Shape) -> Result<Self, SizeError> {
-        let desc = TensorDesc::new(self.dtype(), shape);
-        if desc.size_bytes() != self.data.len() {
-            let (found, wanted) = (self.data.len(), desc.size_bytes());
-            return Err(SizeError { found, wanted, dtype: self.dtype(), shape });
-        }
+        let desc = sized(self.dtype(), shape, self.data.len())?;
         Ok(Self { desc, data: Arc::clone(&self.data) })
     }
+}
+
+/// The description of a tensor of `found` bytes.
+fn sized(dtype: DType, shape: Shape, found: usize) -> Result<TensorDesc, SizeError> {
+    let desc = TensorDesc::new(dtype, shape);
+    let wanted = desc.size_bytes();
+    if found == wanted { Ok(desc) } else { Err(SizeError { found, wanted, dtype, shape }) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_tensor_that_no_machine_holds_is_an_error() {
+        let shape = Shape::new(&[1 << 50]).unwrap();
+        let error = Tensor::zeros(DType::F32, shape).unwrap_err();
+        assert_eq!(error.wanted, 1 << 52);
+        let error = TensorError::from(error).to_string();
+        assert!(error.ends_with(" bytes of memory, and the system gives no more"), "{error}");
+    }
 
     #[test]
     fn tensors_want_as_many_bytes_as_their_shape_says() {

@@ -4,12 +4,13 @@ use std::num::NonZero;
 use std::sync::Arc;
 
 use crate::graph::Graph;
+use crate::memory::{Budget, Limit};
 use crate::pass::patterns::{activation, batch_norm, qdq};
 use crate::place::{self, PlaceError, PlaceOptions};
 use crate::plan::{Plan, PlanError, PlanOptions, Report};
 use crate::registry::Registry;
 use crate::resolve::{BindOptions, ResolveError};
-use crate::session::Session;
+use crate::session::{Session, SessionError};
 use crate::thread_pool::{Pool, PoolError};
 
 /// What the user decides about a model.
@@ -23,6 +24,9 @@ pub struct Options {
     pub plan: PlanOptions,
     /// How many threads kernels may use.
     pub threads: NonZero<usize>,
+    /// The most bytes that packed and converted constants, arenas and scratch of the model and all its sessions
+    /// take together; as many as the machine has where nothing is said. The model's file does not count.
+    pub max_memory: Option<usize>,
 }
 
 impl Default for Options {
@@ -32,6 +36,7 @@ impl Default for Options {
             place: PlaceOptions::default(),
             plan: PlanOptions::default(),
             threads: NonZero::<usize>::MIN,
+            max_memory: None,
         }
     }
 }
@@ -52,6 +57,9 @@ pub enum CompileError {
     /// There are not as many threads as were asked for.
     #[error(transparent)]
     Threads(#[from] PoolError),
+    /// There would be no memory for a session.
+    #[error(transparent)]
+    Memory(#[from] SessionError),
 }
 
 /// A graph ready to run; sessions share it.
@@ -59,6 +67,7 @@ pub enum CompileError {
 pub struct Model {
     plan: Arc<Plan>,
     pool: Arc<Pool>,
+    budget: Budget,
 }
 
 impl Model {
@@ -72,12 +81,15 @@ impl Model {
         options: &Options,
     ) -> Result<Self, CompileError> {
         let pool = Pool::new(options.threads)?;
+        let budget = Budget::new(options.max_memory.map_or_else(Limit::of_machine, Limit::Asked));
+        registry.charge(budget.clone());
         let mut resolved = registry.resolve(graph, &options.bind)?;
         let mut fixed = qdq::fixed_forms(&resolved);
         batch_norm::fold(&mut resolved, &mut fixed, registry);
         activation::hand_over(&mut resolved, &mut fixed, registry);
         let placement = place::assign(resolved, &fixed, registry, &options.place)?;
         let plan = Plan::build(placement, registry, &options.plan)?;
+        SessionError::look_ahead(&plan, &budget)?;
         // A package's library has thread-local state that the system makes at a thread's first use of it.
         let mut guards: Vec<_> = plan.steps.iter().filter_map(|step| step.thread_guard).collect();
         guards.sort_unstable_by_key(|guard| *guard as usize);
@@ -87,12 +99,15 @@ impl Model {
                 guard();
             }
         });
-        Ok(Self { plan: Arc::new(plan), pool: Arc::new(pool) })
+        Ok(Self { plan: Arc::new(plan), pool: Arc::new(pool), budget })
     }
 
     /// Memory for one stream of runs.
-    pub fn session(&self) -> Session {
-        Session::new(Arc::clone(&self.plan), Arc::clone(&self.pool))
+    ///
+    /// # Errors
+    /// [`Options::max_memory`], the machine or the system has no such memory.
+    pub fn session(&self) -> Result<Session, SessionError> {
+        Session::new(Arc::clone(&self.plan), Arc::clone(&self.pool), &self.budget)
     }
 
     /// The plan.

@@ -4,7 +4,7 @@
 
 use udo_api::{DType, Shape};
 
-use crate::memory::{SizeError, Tensor};
+use crate::memory::{Tensor, TensorError};
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 /// What numpy aligns the data to.
@@ -54,9 +54,9 @@ pub enum NpyError {
         /// What is wrong with the shape.
         found: String,
     },
-    /// There are more or fewer elements than the header says.
+    /// There are more or fewer elements than the header says, or no memory for them.
     #[error(transparent)]
-    Size(#[from] SizeError),
+    Elements(#[from] TensorError),
     /// numpy has no such element type.
     #[error("a tensor of type {found}, wanted one that numpy has")]
     Unwritable {
@@ -341,8 +341,8 @@ mod tests {
             Tensor::of(line, &[1u64, 2]).unwrap(),
             Tensor::of(line, &[Bool::from(true), Bool::from(false)]).unwrap(),
             Tensor::of(Shape::SCALAR, &[7i64]).unwrap(),
-            Tensor::zeros(DType::F32, Shape::new(&[3, 0, 2]).unwrap()),
-            Tensor::zeros(DType::U8, Shape::new(&[1; 8]).unwrap()),
+            Tensor::zeros(DType::F32, Shape::new(&[3, 0, 2]).unwrap()).unwrap(),
+            Tensor::zeros(DType::U8, Shape::new(&[1; 8]).unwrap()).unwrap(),
         ];
         for tensor in tensors {
             let file = write(&tensor).unwrap();

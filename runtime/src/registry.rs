@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use udo_api::abi::PackageV1;
 use udo_api::{Core, KernelDef, OpDef};
 
+use udo_host::Budget;
 pub use udo_host::{FinalizedKernel, PackStore, Refusal};
 
 use crate::package::{
@@ -164,6 +165,11 @@ impl Registry {
     /// The packed constants that models of this registry share.
     pub fn packs(&self) -> &PackStore {
         &self.packs
+    }
+
+    /// Constants that are made from now on count in `budget`.
+    pub(crate) fn charge(&mut self, budget: Budget) {
+        self.packs.charge(budget);
     }
 
     fn check_name(&self, name: &str, place: &str) -> Result<(), OpenError> {

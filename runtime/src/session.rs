@@ -14,8 +14,8 @@ use udo_host::{ExecuteFn, failure, program_guard};
 
 use crate::cores::Memory;
 use crate::exit_guard;
-use crate::memory::{Buffer, Tensor, elements, elements_mut};
-use crate::plan::{Operand, Place, Plan, Step, Walk};
+use crate::memory::{Budget, Buffer, OutOfMemory, Tensor, elements, elements_mut};
+use crate::plan::{Largest, Operand, Place, Plan, Step, Walk};
 use crate::thread_pool::Pool;
 
 /// Why a run failed. The session can run again.
@@ -34,6 +34,28 @@ pub struct RunError {
     pub error: ExecError,
     /// The same in words.
     pub reason: Box<str>,
+}
+
+/// Why there is no session.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a session {memory}; {largest}")]
+pub struct SessionError {
+    /// What all of it wanted.
+    pub memory: OutOfMemory,
+    /// What takes the most of it.
+    pub largest: Largest,
+}
+
+impl SessionError {
+    /// Why there would be no session of this plan now, if that is so.
+    pub(crate) fn look_ahead(plan: &Plan, budget: &Budget) -> Result<(), Self> {
+        budget.allows(plan.session_bytes()).map_err(|memory| Self::of(plan, memory))
+    }
+
+    fn of(plan: &Plan, memory: OutOfMemory) -> Self {
+        let memory = OutOfMemory { wanted: plan.session_bytes(), ..memory };
+        Self { memory, largest: plan.largest().clone() }
+    }
 }
 
 /// Why a tensor cannot go in or come out.
@@ -182,17 +204,23 @@ fn this_thread() -> u64 {
 }
 
 impl Session {
-    /// Takes the memory that `plan` asks for. Nothing is allocated after this.
-    pub fn new(plan: Arc<Plan>, pool: Arc<Pool>) -> Self {
+    /// Takes the memory that `plan` asks for out of `budget`. Nothing is allocated after this.
+    ///
+    /// # Errors
+    /// The budget or the system has no such memory.
+    pub fn new(plan: Arc<Plan>, pool: Arc<Pool>, budget: &Budget) -> Result<Self, SessionError> {
+        SessionError::look_ahead(&plan, budget)?;
         let filled = |bytes| {
-            let mut buffer = Buffer::zeroed(bytes);
+            let mut buffer = budget.zeroed(bytes)?;
             if plan.fill != 0 {
                 buffer.bytes_mut().fill(plan.fill);
             }
-            buffer
+            Ok(buffer)
         };
-        let arenas = plan.arena_bytes.map(filled);
-        let scratch = plan.scratch_bytes.map(filled);
+        let take = |[host, gpu, dsp]: [usize; 3]| Ok([filled(host)?, filled(gpu)?, filled(dsp)?]);
+        let (arenas, scratch) = take(plan.arena_bytes)
+            .and_then(|arenas| Ok((arenas, take(plan.scratch_bytes)?)))
+            .map_err(|memory| SessionError::of(&plan, memory))?;
         let mut session = Self {
             arenas,
             scratch,
@@ -209,7 +237,7 @@ impl Session {
         };
         session.lay_tensors();
         session.lay_calls();
-        session
+        Ok(session)
     }
 
     fn lay_tensors(&mut self) {

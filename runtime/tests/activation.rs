@@ -152,7 +152,7 @@ impl Net {
         options.place.cores = cores.to_vec();
         options.bind.bind.insert("Relu".to_owned(), relu.to_owned());
         let model = Model::compile(self.graph, &mut registry, &options).unwrap();
-        let mut session = model.session();
+        let mut session = model.session().unwrap();
         session.input_mut::<f32>("x").unwrap().copy_from_slice(&[-1., 2., -3., 4.]);
         session.run().unwrap();
         let steps = model.report().steps.iter().map(|s| s.op.clone());

@@ -94,7 +94,7 @@ fn run(
     options: &Options,
 ) -> Result<(Vec<f32>, Vec<String>), CompileError> {
     let model = Model::compile(graph, &mut registry(packages), options)?;
-    let mut session = model.session();
+    let mut session = model.session().unwrap();
     session.input_mut::<f32>("x").unwrap().copy_from_slice(&[-1.0, 3.0]);
     session.run().unwrap();
     Ok((session.output::<f32>("y").unwrap().to_vec(), model.report().notices.clone()))

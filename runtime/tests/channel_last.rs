@@ -55,7 +55,7 @@ fn run(dims: &[usize], ops: usize) -> (Vec<f32>, Vec<String>) {
     let mut registry = Registry::builtin().unwrap();
     registry.add_static(&PACKAGE).unwrap();
     let model = Model::compile(graph, &mut registry, &Options::default()).unwrap();
-    let mut session = model.session();
+    let mut session = model.session().unwrap();
     session.input_mut::<f32>("x").unwrap().fill(0.0);
     session.run().unwrap();
     let ops = model.report().steps.iter().map(|s| format!("{} {}", s.op, s.outputs[0])).collect();

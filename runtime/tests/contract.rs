@@ -329,7 +329,7 @@ fn a_join_of_rows_happens_where_its_parts_are_made() {
     let model = Model::compile(graph, &mut own(), &Options::default()).unwrap();
     let ops: Vec<&str> = model.report().steps.iter().map(|s| s.op.as_str()).collect();
     assert_eq!(ops, ["Twice", "Twice", "Twice"], "the join itself is left out");
-    let mut session = model.session();
+    let mut session = model.session().unwrap();
     session.input_mut::<f32>("x").unwrap().copy_from_slice(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
     session.input_mut::<f32>("z").unwrap().copy_from_slice(&[7.0, 8.0]);
     session.run().unwrap();
@@ -346,7 +346,7 @@ fn a_join_of_parts_that_others_need_dense_is_a_copy() {
     graph.outputs = vec![joined, dense];
     let model = Model::compile(graph, &mut own(), &Options::default()).unwrap();
     assert!(model.report().steps.iter().any(|s| s.op == "Beside"));
-    let mut session = model.session();
+    let mut session = model.session().unwrap();
     session.input_mut::<f32>("x").unwrap().copy_from_slice(&[1.0, 2.0]);
     session.run().unwrap();
     close(session.output("y").unwrap(), &[2.0, 4.0, 1.0, 2.0]);
@@ -364,7 +364,8 @@ fn a_join_of_a_joined_tensor_or_of_a_view_gives_the_same_numbers() {
     let first = add(&mut graph, "Twice", &[narrow], "c");
     let y = add(&mut graph, "Beside", &[first, inner], "y");
     graph.outputs = vec![y];
-    let mut session = Model::compile(graph, &mut own(), &Options::default()).unwrap().session();
+    let mut session =
+        Model::compile(graph, &mut own(), &Options::default()).unwrap().session().unwrap();
     session.input_mut::<f32>("x").unwrap().copy_from_slice(&[1.0, 2.0, 3.0, 4.0]);
     session.input_mut::<f32>("z").unwrap().copy_from_slice(&[5.0, 6.0]);
     session.run().unwrap();
@@ -380,7 +381,8 @@ fn a_join_of_a_joined_tensor_or_of_a_view_gives_the_same_numbers() {
     let b = add(&mut graph, "Twice", &[other], "b");
     let y = add(&mut graph, "Beside", &[square, b], "y");
     graph.outputs = vec![y];
-    let mut session = Model::compile(graph, &mut own(), &Options::default()).unwrap().session();
+    let mut session =
+        Model::compile(graph, &mut own(), &Options::default()).unwrap().session().unwrap();
     session.input_mut::<f32>("x").unwrap().copy_from_slice(&[1.0, 2.0, 3.0, 4.0]);
     session.input_mut::<f32>("z").unwrap().copy_from_slice(&[5.0, 6.0]);
     session.run().unwrap();
@@ -399,7 +401,7 @@ fn a_join_that_says_its_extent_runs_and_all_its_readers_get_that_extent() {
     let relu = add(&mut graph, "Relu", &[joined], "q");
     graph.outputs = vec![positive, relu];
     let model = Model::compile(graph, &mut own(), &Options::default()).unwrap();
-    let mut session = model.session();
+    let mut session = model.session().unwrap();
     session.input_mut::<f32>("x").unwrap().copy_from_slice(&[1.0, -1.0]);
     session.input_mut::<f32>("z").unwrap().copy_from_slice(&[-3.0, -4.0, 5.0]);
     session.run().unwrap();
@@ -442,7 +444,7 @@ fn an_output_takes_the_place_of_an_input_that_dies_and_of_no_other() {
     let in_place: Vec<bool> = model.report().steps.iter().map(|s| !s.in_place.is_empty()).collect();
     assert_eq!(in_place, [false, true, false], "a dies in the first sum, the input stays");
     let before = ADDED_IN_PLACE.load(Ordering::Relaxed);
-    let mut session = model.session();
+    let mut session = model.session().unwrap();
     session.input_mut::<f32>("x").unwrap().copy_from_slice(&[1.0, 2.0, 3.0, 4.0]);
     for _ in 0..2 {
         session.run().unwrap();
@@ -471,7 +473,9 @@ fn packed_weights_are_shared_by_models_and_sessions() {
     for model in [&small, &large] {
         assert_eq!(model.report().memories[0].packed_bytes, 64);
     }
-    for mut session in [small.session(), small.session(), large.session()] {
+    for mut session in
+        [small.session().unwrap(), small.session().unwrap(), large.session().unwrap()]
+    {
         session.input_mut::<f32>("x").unwrap().fill(2.0);
         session.run().unwrap();
         assert!(session.output::<f32>("y").unwrap().iter().all(|y| (y - 6.0).abs() < 1e-6));
@@ -485,7 +489,8 @@ fn bounded_outputs_say_their_extent_in_each_run() {
     let p = add(&mut graph, "Positive", &[x], "p");
     let y = add(&mut graph, "Positive", &[p], "y");
     graph.outputs = vec![y];
-    let mut session = Model::compile(graph, &mut own(), &Options::default()).unwrap().session();
+    let mut session =
+        Model::compile(graph, &mut own(), &Options::default()).unwrap().session().unwrap();
     let cases: [(&[f32], &[f32]); 3] = [
         (&[1.0, -2.0, 3.0, -4.0, 5.0], &[1.0, 3.0, 5.0]),
         (&[-1.0; 5], &[]),
@@ -530,7 +535,8 @@ fn bounds_pass_through_built_in_operators() {
     graph.outputs = vec![places, y];
     let mut session = Model::compile(graph, &mut Registry::builtin().unwrap(), &Options::default())
         .unwrap()
-        .session();
+        .session()
+        .unwrap();
     for (x, places, y) in [
         ([0.0, 2.0, 0.0, 4.0, 0.0, -1.0], vec![1i64, 3, 5], vec![3.0f32, 5.0, 0.0]),
         ([0.0; 6], vec![], vec![]),

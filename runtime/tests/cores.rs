@@ -156,7 +156,7 @@ fn compile(graph: Graph, options: &Options) -> Result<Model, String> {
 const X: [f32; 4] = [-1.0, 0.0625, 0.5, 3.0];
 
 fn run(model: &Model) -> Vec<f32> {
-    let mut session = model.session();
+    let mut session = model.session().unwrap();
     session.input_mut::<f32>("x").unwrap().copy_from_slice(&X);
     session.run().unwrap();
     let before = thread_heap_calls();
@@ -212,7 +212,7 @@ fn itself_and_sum(pool: Option<&str>, zero_points: [u8; 2], core: Core) -> [Vec<
     graph.outputs = vec![itself, sum];
     let mut options = options(&[core]);
     options.place.fallback = Fallback::Cpu;
-    let mut session = compile(graph, &options).unwrap().session();
+    let mut session = compile(graph, &options).unwrap().session().unwrap();
     session.input_mut::<f32>("x").unwrap().copy_from_slice(&[-1.0, 2.0]);
     session.run().unwrap();
     ["xq", "sq"].map(|y| session.output::<f32>(y).unwrap().to_vec())
@@ -263,7 +263,7 @@ fn more_scratch_than_the_fast_memory_is_refused() {
     assert_eq!(error, format!("node \"make_y\": its kernel on dsp:v75 {bytes}"));
     let mut small = options(&[Core::DSP_V68, Core::CPU]);
     small.place.profile.vtcm_bytes = 8;
-    let mut session = compile(encoded(), &small).unwrap().session();
+    let mut session = compile(encoded(), &small).unwrap().session().unwrap();
     let error = session.run().unwrap_err().to_string();
     assert!(
         error.ends_with(
@@ -316,8 +316,8 @@ fn falling_back_is_asked_for_and_reported() {
 
 #[test]
 fn inputs_and_outputs_are_checked_by_name_type_and_shape() {
-    let mut session = compile(plain(), &options(&[Core::GPU])).unwrap().session();
-    let wrong = Tensor::zeros(DType::F32, Shape::new(&[5]).unwrap());
+    let mut session = compile(plain(), &options(&[Core::GPU])).unwrap().session().unwrap();
+    let wrong = Tensor::zeros(DType::F32, Shape::new(&[5]).unwrap()).unwrap();
     let cases = [
         (
             session.set_input("z", &wrong).unwrap_err().to_string(),

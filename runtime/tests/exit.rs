@@ -92,7 +92,7 @@ fn the_case_asked_for() {
     let graph = support::one_node("Leave", 1, DType::F32, &[4], &attrs);
     let options = Options { threads: NonZero::new(2).unwrap(), ..Options::default() };
     let model = support::compile(graph, &PACKAGE, &options).unwrap();
-    let mut session = model.session();
+    let mut session = model.session().unwrap();
     match when.as_str() {
         "profiled" => session.run_profiled(&mut [StepProfile::default()]).unwrap(),
         _ => session.run().unwrap(),

@@ -150,7 +150,7 @@ fn session(how: &str) -> Session {
     let graph =
         support::one_node("Misbehave", 1, DType::F32, &[8], &[("how", Attr::Text(how.to_owned()))]);
     let options = Options { threads: NonZero::new(2).unwrap(), ..Options::default() };
-    support::compile(graph, &PACKAGE, &options).expect("the graph compiles").session()
+    support::compile(graph, &PACKAGE, &options).expect("the graph compiles").session().unwrap()
 }
 
 fn run(session: &mut Session, first: f32) -> Result<(), RunError> {

@@ -245,7 +245,7 @@ fn values(len: usize) -> Vec<f32> {
 }
 
 fn check(model: &Model, len: usize) {
-    let mut session = model.session();
+    let mut session = model.session().unwrap();
     for run in 0..3u8 {
         let x: Vec<f32> = values(len).iter().map(|v| v + f32::from(run)).collect();
         session.input_mut::<f32>("a").unwrap().copy_from_slice(&x);
@@ -296,7 +296,7 @@ fn a_device_computes_what_work_items_compute() {
 fn ordinary_kernels_for_the_gpu_run_as_they_are() {
     let model = compile_on("Copy", "plain", &[8], Profile::default()).unwrap();
     assert_eq!((model.report().nodes[0].core, backend(&model)), (Core::GPU, None));
-    let mut session = model.session();
+    let mut session = model.session().unwrap();
     session.input_mut::<f32>("a").unwrap().copy_from_slice(&values(8));
     session.run().unwrap();
     assert_eq!(session.output::<f32>("y").unwrap(), values(8));
@@ -305,7 +305,7 @@ fn ordinary_kernels_for_the_gpu_run_as_they_are() {
 #[test]
 fn nothing_is_launched_over_no_work_items() {
     let model = compile_on("Affine", "plain", &[0, 8], Profile::default()).unwrap();
-    let mut session = model.session();
+    let mut session = model.session().unwrap();
     session.run().unwrap();
     assert_eq!(session.output::<f32>("y").unwrap(), [0.0f32; 0]);
 }
@@ -375,7 +375,7 @@ fn what_a_device_cannot_compile_is_an_error_and_never_runs_elsewhere() {
 fn runs_use_no_rust_heap() {
     let model = compile_on("Affine", "plain", &[1024], Profile::default()).unwrap();
     assert_eq!(backend(&model), Some(expected_backend().as_str()));
-    let mut session = model.session();
+    let mut session = model.session().unwrap();
     session.run().unwrap();
     // Other tests of this binary allocate at their own times, so one quiet run is proof enough.
     let quiet = (0..10_000).any(|_| {
@@ -393,7 +393,7 @@ fn sessions_on_several_threads_share_a_kernel() {
         for thread in 0..4u8 {
             let model = Arc::clone(&model);
             scope.spawn(move || {
-                let mut session = model.session();
+                let mut session = model.session().unwrap();
                 for run in 0..50u8 {
                     let value = f32::from(thread) * 100.0 + f32::from(run);
                     session.input_mut::<f32>("a").unwrap().fill(value);

@@ -85,7 +85,7 @@ impl Net {
         let place = PlaceOptions { cores: cores.to_vec(), profile, ..PlaceOptions::default() };
         let options = Options { place, ..Options::default() };
         let model = Model::compile(self.graph, &mut registry, &options).unwrap();
-        let mut session = model.session();
+        let mut session = model.session().unwrap();
         let x = session.input_mut::<f32>("x").unwrap();
         let places = std::iter::successors(Some(0.0f32), |n| Some(n + 1.0));
         x.iter_mut().zip(places).for_each(|(x, place)| *x = place);

@@ -65,7 +65,7 @@ fn run(path: &Path, package: Option<&Path>, cores: &str) -> Result<(), Box<dyn E
     }
 
     // The session owns all memory of its runs; nothing is allocated after this.
-    let mut session = model.session();
+    let mut session = model.session()?;
     for (name, _) in model.plan().inputs() {
         session.input_mut::<f32>(name)?.fill(0.5);
     }

@@ -10,11 +10,12 @@ use udo_api::{Core, CoreKind, Status};
 use udo_generator::names::module_name;
 use udo_runtime::cores::{GpuStorage, Profile};
 use udo_runtime::import::{self, ImportOptions};
+use udo_runtime::memory::Limit;
 use udo_runtime::model::{CompileError, Model, Options};
 use udo_runtime::place::{Fallback, PlaceOptions};
 use udo_runtime::registry::Registry;
 use udo_runtime::resolve::BindOptions;
-use udo_runtime::session::RunError;
+use udo_runtime::session::{RunError, Session};
 use udo_runtime::thread_pool::PoolError;
 
 use crate::output::{Failure, note};
@@ -45,6 +46,10 @@ pub(crate) struct ModelFlags {
     /// How many threads kernels may use
     #[arg(long, value_name = "N", default_value = "1")]
     pub(crate) threads: NonZero<usize>,
+    /// The most memory that constants made for the cores, and sessions, may take: bytes, or with K, M or G behind
+    /// them. As much as the machine has, unless given
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) max_memory: Option<usize>,
     /// How the GPU stores real numbers
     #[arg(long, value_enum, default_value = "f32")]
     pub(crate) gpu_storage: StorageFlag,
@@ -92,6 +97,19 @@ fn parse_dim(text: &str) -> Result<(String, usize), String> {
     Ok((name, size.parse().map_err(|_| "wanted NAME=SIZE")?))
 }
 
+fn parse_size(text: &str) -> Result<usize, String> {
+    let (digits, shift) = match text.char_indices().next_back() {
+        Some((at, 'K')) => (&text[..at], 10),
+        Some((at, 'M')) => (&text[..at], 20),
+        Some((at, 'G')) => (&text[..at], 30),
+        _ => (text, 0),
+    };
+    // `parse` takes a sign.
+    let number = digits.parse::<usize>().ok().filter(|_| digits.starts_with(char::is_numeric));
+    let bytes = number.and_then(|n| n.checked_mul(1 << shift));
+    bytes.ok_or_else(|| "wanted bytes, as 500000, 64K, 512M or 4G".to_owned())
+}
+
 /// A model that is ready, and what made it.
 pub(crate) struct Loaded {
     pub(crate) model: Model,
@@ -117,7 +135,8 @@ impl ModelFlags {
         let profile = Profile { vtcm_bytes, gpu_storage, ..Profile::default() };
         let cores = self.cores.clone();
         let place = PlaceOptions { cores, fallback, profile, ..PlaceOptions::default() };
-        Options { bind, place, threads: self.threads, ..Options::default() }
+        let (threads, max_memory) = (self.threads, self.max_memory);
+        Options { bind, place, threads, max_memory, ..Options::default() }
     }
 
     /// Opens the packages, reads the model and compiles it.
@@ -166,6 +185,9 @@ pub(crate) fn say_notices(model: &Model) {
 /// The failure for a model that does not compile, with the next step.
 pub(crate) fn compile_failure(error: CompileError, registry: &Registry) -> Failure {
     let help = match &error {
+        _ if registry.packs().budget().has_refused() => {
+            Some(memory_help(registry.packs().budget().limit()).to_owned())
+        }
         CompileError::Resolve(e) => e.help(),
         CompileError::Place(e) => {
             e.unfinished().map(|(package, op, core)| edit_help(registry, package, op, Some(core)))
@@ -183,6 +205,23 @@ pub(crate) fn compile_failure(error: CompileError, registry: &Registry) -> Failu
         Some(help) => failure.help(help),
         None => failure,
     }
+}
+
+/// What to do where memory is short.
+fn memory_help(limit: Limit) -> &'static str {
+    match limit {
+        Limit::Asked(_) => "allow more with --max-memory, or make inputs smaller (--shape, --dim)",
+        Limit::Machine(_) => "make inputs smaller (--shape, --dim), or run it on a larger machine",
+        Limit::None => "make inputs smaller (--shape, --dim), or let the system give more memory",
+    }
+}
+
+/// Memory for runs of the model.
+pub(crate) fn session(model: &Model) -> Result<Session, Failure> {
+    model.session().map_err(|error| {
+        let help = memory_help(error.memory.limit);
+        Failure::new(error).help(help)
+    })
 }
 
 /// The failure for a run that stopped, with the next step.

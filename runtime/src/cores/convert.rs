@@ -5,7 +5,7 @@ use udo_api::{
     KernelFlags, Shape, Status, TensorDesc,
 };
 
-use crate::memory::{Buffer, Tensor, elements, elements_mut};
+use crate::memory::{Budget, OutOfMemory, Tensor, elements, elements_mut};
 
 /// The kernel that moves a value; the planner inserts it where a value crosses cores.
 pub(crate) const MOVE: KernelDef =
@@ -148,29 +148,41 @@ impl Kernel for Move {
     }
 }
 
-/// A constant in another form, made once before any run.
+/// Why there is no constant in another form.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(crate) enum ConstantError {
+    /// There is no way from one form to the other.
+    #[error(transparent)]
+    NoWay(#[from] Error),
+    /// There is no memory for it.
+    #[error("the constant in the form that its reader takes {0}")]
+    Memory(#[from] OutOfMemory),
+}
+
+/// A constant in another form, made once before any run, out of `budget`.
 ///
 /// # Errors
-/// There is no way from one form to the other.
+/// There is no way from one form to the other, or no memory.
 pub(crate) fn constant(
     tensor: &Tensor,
     from: &TensorDesc,
     to: &TensorDesc,
-) -> Result<Tensor, Error> {
+    budget: &Budget,
+) -> Result<Tensor, ConstantError> {
     let Move { from: (from_type, from_encoding), to: (to_type, to_encoding), copies } =
         Move::between(from, to)?;
     if copies {
         return Ok(tensor.clone());
     }
     let broken = || Error::new(format!("constant {} does not hold {from}", tensor.desc()));
-    let mut buffer = Buffer::zeroed(to.size_bytes());
+    let mut buffer = budget.zeroed(to.size_bytes())?;
     with_stored!(from_type, S => with_stored!(to_type, D => {
         let src = elements::<S>(tensor.bytes()).ok_or_else(broken)?;
         let dst = elements_mut::<D>(buffer.bytes_mut()).ok_or_else(broken)?;
         convert(src, from_encoding, dst, to_encoding);
-    }, else return Err(broken())), else return Err(broken()));
-    Tensor::from_bytes(to_type.unwrap_or(DType::U8), to.full_shape(), buffer.bytes())
-        .map_err(|e| Error::new(e.to_string()))
+    }, else return Err(broken().into())), else return Err(broken().into()));
+    let made = Tensor::from_buffer(to_type.unwrap_or(DType::U8), to.full_shape(), buffer);
+    Ok(made.map_err(|e| Error::new(e.to_string()))?)
 }
 
 /// A tensor of type `dtype` that holds these numbers, rounded and saturated as the type asks for.
@@ -207,6 +219,7 @@ pub(crate) fn from_numbers(dtype: DType, shape: Shape, numbers: &[f64]) -> Resul
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::Limit;
 
     fn desc(dtype: DType) -> TensorDesc {
         TensorDesc::new(dtype, Shape::new(&[4]).unwrap())
@@ -216,22 +229,37 @@ mod tests {
 
     #[test]
     fn constants_change_their_form() {
+        let budget = &Budget::default();
         let floats =
             Tensor::of::<f32>(Shape::new(&[4]).unwrap(), &[-1.0, 0.0, 0.25, 1000.0]).unwrap();
         let codes = desc(DType::U8).with_encoding(HALVES);
-        let quantized = constant(&floats, &desc(DType::F32), &codes).unwrap();
+        let quantized = constant(&floats, &desc(DType::F32), &codes, budget).unwrap();
         assert_eq!(quantized.get::<u8>(), Some(&[0, 2, 2, 255][..]));
-        let back = constant(&quantized, &codes, &desc(DType::F32)).unwrap();
+        let back = constant(&quantized, &codes, &desc(DType::F32), budget).unwrap();
         assert_eq!(back.get::<f32>(), Some(&[-1.0, 0.0, 0.0, 126.5][..]));
-        let halves = constant(&floats, &desc(DType::F32), &desc(DType::F16)).unwrap();
+        let halves = constant(&floats, &desc(DType::F32), &desc(DType::F16), budget).unwrap();
         assert_eq!(halves.dtype(), DType::F16);
+        assert_eq!(budget.taken(), 4 + 16 + 8);
+    }
+
+    #[test]
+    fn a_constant_in_another_form_wants_memory() {
+        let floats = Tensor::zeros(DType::F32, Shape::new(&[4]).unwrap()).unwrap();
+        let budget = &Budget::new(Limit::Asked(7));
+        let error = constant(&floats, &desc(DType::F32), &desc(DType::F16), budget).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "the constant in the form that its reader takes wants 8 bytes of memory, and 0 of the 7 that \
+             max_memory allows are taken"
+        );
     }
 
     #[test]
     fn codes_without_an_encoding_are_refused() {
-        let floats = Tensor::zeros(DType::F32, Shape::new(&[4]).unwrap());
-        let error = constant(&floats, &desc(DType::F32), &desc(DType::U8)).unwrap_err();
-        assert_eq!(error.message(), "no way from f32[4] to u8[4]");
+        let floats = Tensor::zeros(DType::F32, Shape::new(&[4]).unwrap()).unwrap();
+        let budget = &Budget::default();
+        let error = constant(&floats, &desc(DType::F32), &desc(DType::U8), budget).unwrap_err();
+        assert_eq!(error.to_string(), "no way from f32[4] to u8[4]");
     }
 
     #[test]

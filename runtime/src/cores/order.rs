@@ -9,8 +9,8 @@ use udo_api::{
 };
 use udo_simd::rows::{transpose_grain, transpose_part};
 
-use super::convert;
-use crate::memory::{Buffer, Tensor};
+use super::convert::{self, ConstantError};
+use crate::memory::{Budget, Tensor};
 
 /// The order of a value's dimensions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -139,18 +139,23 @@ fn execute<T: Element, const BYTES: usize>(
     Ok(())
 }
 
-/// A constant of the model in another form, made once before any run.
+/// A constant of the model in another form, made once before any run, out of `budget`.
 ///
 /// # Errors
-/// There is no way from one form to the other.
-pub(crate) fn constant(tensor: &Tensor, from: &TensorDesc, to: &Form) -> Result<Tensor, Error> {
+/// There is no way from one form to the other, or no memory.
+pub(crate) fn constant(
+    tensor: &Tensor,
+    from: &TensorDesc,
+    to: &Form,
+    budget: &Budget,
+) -> Result<Tensor, ConstantError> {
     let broken = || Error::new(format!("constant {} is not {from}", tensor.desc()));
     let plain = to.turned(Order::Model).ok_or_else(broken)?;
-    let tensor = convert::constant(tensor, from, &plain.desc)?;
+    let tensor = convert::constant(tensor, from, &plain.desc, budget)?;
     if to.order == Order::Model {
         return Ok(tensor);
     }
-    let mut buffer = Buffer::zeroed(to.desc.size_bytes());
+    let mut buffer = budget.zeroed(to.desc.size_bytes())?;
     let [_, rows, cols] = extents(plain.desc.shape(), Order::Model);
     let len = (rows * cols).max(1);
     with_any!(to.desc.dtype(), T => {
@@ -159,8 +164,8 @@ pub(crate) fn constant(tensor: &Tensor, from: &TensorDesc, to: &Form) -> Result<
         for (x, y) in x.chunks_exact(len).zip(y.chunks_exact_mut(len)) {
             transpose_part(x, cols, [rows, cols], y, rows);
         }
-    }, else return Err(broken()));
+    }, else return Err(broken().into()));
     let dtype = to.desc.dtype().unwrap_or(DType::U8);
-    Tensor::from_bytes(dtype, to.desc.full_shape(), buffer.bytes())
-        .map_err(|e| Error::new(e.to_string()))
+    let made = Tensor::from_buffer(dtype, to.desc.full_shape(), buffer);
+    Ok(made.map_err(|e| Error::new(e.to_string()))?)
 }

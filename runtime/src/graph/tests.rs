@@ -5,7 +5,7 @@ use udo_api::Shape;
 use super::*;
 
 fn matrix() -> Tensor {
-    Tensor::zeros(DType::F32, Shape::new(&[4, 2]).unwrap())
+    Tensor::zeros(DType::F32, Shape::new(&[4, 2]).unwrap()).unwrap()
 }
 
 /// Two nodes in a row, with one of everything around them.

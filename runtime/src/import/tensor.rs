@@ -9,7 +9,7 @@ use udo_api::{Bf16, Bool, DType, F16, Shape};
 
 use super::ImportError;
 use super::proto::{StringStringEntryProto, TensorProto};
-use crate::memory::{SizeError, Tensor};
+use crate::memory::{SizeError, Tensor, TensorError};
 
 /// The element type with this code in ONNX files, or nothing for one that no tensor here holds.
 pub fn dtype_of(code: i32) -> Option<DType> {
@@ -216,8 +216,10 @@ fn from_raw(place: &str, dtype: DType, shape: Shape, raw: &[u8]) -> Result<Tenso
     made.map_err(|e| size_error(place, &e))
 }
 
-fn size_error(place: &str, error: &SizeError) -> ImportError {
-    let SizeError { found, wanted, dtype, shape } = error;
+fn size_error(place: &str, error: &TensorError) -> ImportError {
+    let TensorError::Size(SizeError { found, wanted, dtype, shape }) = error else {
+        return ImportError::malformed(place, error, "less");
+    };
     ImportError::malformed(place, format!("{found} bytes"), format!("{wanted} for {dtype}{shape}"))
 }
 

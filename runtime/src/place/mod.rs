@@ -5,6 +5,7 @@ mod order;
 use udo_api::{Core, KernelDef, KernelFlags, Port, Side, Status, TensorDesc, Wanted};
 use udo_host::{FinalizedKernel, NodeDesc, Refusal, finalize};
 
+use crate::cores::convert::ConstantError;
 use crate::cores::opencl::{self, OpenClError};
 use crate::cores::order::constant;
 use crate::cores::{Form, OpenCl, Profile, forms};
@@ -478,11 +479,17 @@ impl Site<'_> {
             .iter()
             .zip(&fit.inputs)
             .map(|(&value, form)| {
-                let tensor = self.resolved.constant(value)?;
+                let Some(tensor) = self.resolved.constant(value) else { return Ok(None) };
                 let desc = self.resolved.desc(value);
-                constant(tensor, &desc, form).ok()
+                match constant(tensor, &desc, form, registry.packs().budget()) {
+                    Ok(tensor) => Ok(Some(tensor)),
+                    Err(ConstantError::NoWay(_)) => Ok(None),
+                    Err(error @ ConstantError::Memory(_)) => {
+                        Err(Refusal { status: Status::FAILED, message: error.to_string() })
+                    }
+                }
             })
-            .collect();
+            .collect::<Result<_, _>>()?;
         let view = NodeDesc {
             inputs: descs(&fit.inputs),
             constants: constants.iter().map(|c| c.as_ref().map(Tensor::bytes)).collect(),

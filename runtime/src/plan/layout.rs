@@ -7,7 +7,7 @@
 use udo_api::InPlace;
 
 use super::values::Drawn;
-use super::{PlanError, PlanOptions, Purpose, SlotId, SlotPlace, Step};
+use super::{PlanOptions, Purpose, SlotId, SlotPlace, Step};
 use crate::cores::Memory;
 use crate::memory::{ALIGN_BYTES, MAX_BYTES};
 
@@ -103,7 +103,10 @@ impl Lifetimes {
     }
 
     /// The offset of each slot, and the bytes of each arena.
-    pub(super) fn place(&self) -> Result<(Vec<SlotPlace>, [usize; 3]), PlanError> {
+    ///
+    /// # Errors
+    /// The memory whose arena is larger than an address can count.
+    pub(super) fn place(&self) -> Result<(Vec<SlotPlace>, [usize; 3]), Memory> {
         let mut order: Vec<usize> = (0..self.slots.len()).collect();
         order.sort_by_key(|&slot| (std::cmp::Reverse(self.slots[slot].1), slot));
         let mut places: Vec<SlotPlace> =
@@ -113,7 +116,6 @@ impl Lifetimes {
         for slot in order {
             let (memory, bytes) = self.slots[slot];
             let Some(life) = self.lives[slot].filter(|_| bytes > 0) else { continue };
-            let too_large = PlanError::TooLarge { memory: memory.name() };
             let meets = |&&other: &&usize| {
                 self.slots[other].0 == memory && self.lives[other].is_some_and(|l| l.meets(life))
             };
@@ -124,7 +126,7 @@ impl Lifetimes {
                 .collect();
             taken.sort_unstable();
             let offset = lowest_gap(&taken, bytes);
-            let end = offset.checked_add(bytes).filter(|&e| e <= MAX_BYTES).ok_or(too_large)?;
+            let end = offset.checked_add(bytes).filter(|&e| e <= MAX_BYTES).ok_or(memory)?;
             places[slot].offset = offset;
             settled.push(slot);
             let arena = &mut arenas[memory as usize];

@@ -2,6 +2,7 @@
 
 mod gap;
 mod join;
+mod largest;
 mod layout;
 mod options;
 mod report;
@@ -20,6 +21,7 @@ use crate::memory::{MAX_BYTES, Tensor};
 use crate::place::Placement;
 use crate::registry::Registry;
 
+pub use largest::Largest;
 pub use options::PlanOptions;
 pub use report::{CoreMemory, NodeReport, Report, StepReport};
 
@@ -160,6 +162,7 @@ pub struct Plan {
     pub(crate) slots: Vec<SlotPlace>,
     pub(crate) arena_bytes: [usize; 3],
     pub(crate) scratch_bytes: [usize; 3],
+    largest: Largest,
     /// What each byte of the arenas and of scratch is before the first run.
     pub(crate) fill: u8,
     report: Report,
@@ -213,10 +216,12 @@ pub enum PlanError {
         count: usize,
     },
     /// The arena of a memory is larger than an address can count.
-    #[error("the arena of the {memory} memory is too large")]
+    #[error("the arena of the {memory} memory has more bytes than an address counts: {largest}")]
     TooLarge {
         /// The memory's name.
         memory: &'static str,
+        /// What takes the most.
+        largest: Largest,
     },
     /// The placement does not fit its graph.
     #[error("the placement is broken: {0}")]
@@ -246,16 +251,41 @@ impl Plan {
         gap::insert(&mut drawn, options.row_gap);
         let scratch_bytes = scratch(&drawn.steps, &profile)?;
         let lifetimes = layout::Lifetimes::of(&mut drawn, options);
-        let (slots, arena_bytes) = lifetimes.place()?;
+        let largest = Largest::of(&drawn.inputs, &drawn.steps);
+        let placed = lifetimes.place();
+        let (slots, arena_bytes) = placed.map_err(|memory| PlanError::TooLarge {
+            memory: memory.name(),
+            largest: largest.clone(),
+        })?;
         let report = report.finish(&drawn, &lifetimes, arena_bytes, scratch_bytes);
         let values::Drawn { steps, inputs, outputs, .. } = drawn;
         let fill = options.fill;
-        Ok(Self { steps, inputs, outputs, slots, arena_bytes, scratch_bytes, fill, report })
+        Ok(Self {
+            steps,
+            inputs,
+            outputs,
+            slots,
+            arena_bytes,
+            scratch_bytes,
+            largest,
+            fill,
+            report,
+        })
     }
 
     /// What runs where and why, and how much memory it takes.
     pub fn report(&self) -> &Report {
         &self.report
+    }
+
+    /// Bytes of the arenas and the scratch that each session takes.
+    pub fn session_bytes(&self) -> usize {
+        self.arena_bytes.iter().chain(&self.scratch_bytes).fold(0, |all, &n| all.saturating_add(n))
+    }
+
+    /// What takes the most of them.
+    pub fn largest(&self) -> &Largest {
+        &self.largest
     }
 
     /// Names, types and shapes of the graph's inputs.

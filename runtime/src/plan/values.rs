@@ -101,8 +101,10 @@ impl Drawing<'_> {
         };
         let operand = match &source.place {
             Some(Place::Constant(tensor)) => {
-                let tensor =
-                    constant(tensor, &source.desc, form).map_err(|e| fail(e.to_string()))?;
+                let tensor = {
+                    let budget = self.registry.packs().budget();
+                    constant(tensor, &source.desc, form, budget).map_err(|e| fail(e.to_string()))?
+                };
                 Operand { desc: form.desc, place: Some(Place::Constant(tensor)), ..Operand::ABSENT }
             }
             Some(Place::Slot(_)) | None if order == form.order => {

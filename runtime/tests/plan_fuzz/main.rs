@@ -120,7 +120,7 @@ fn try_one(seed: u64, met: &mut Met) -> Result<(), String> {
     let model = Model::compile(case.graph.clone(), &mut registry, &options)
         .map_err(|e| format!("{e}\n{}", case.graph))?;
     note(model.report(), &case, &options, met);
-    let mut session = model.session();
+    let mut session = model.session().unwrap();
     let cores: Vec<Core> = model.report().nodes.iter().map(|node| node.core).collect();
     let mut random = Random::new(!seed);
     for run in 0..2 {

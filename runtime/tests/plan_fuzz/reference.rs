@@ -72,7 +72,7 @@ fn run_node(
     }
     alone.add_node(node);
     let model = Model::compile(alone, registry, options).map_err(|e| e.to_string())?;
-    let mut session = model.session();
+    let mut session = model.session().unwrap();
     for (name, tensor) in given {
         session.set_input(&name, tensor).map_err(|e| e.to_string())?;
     }

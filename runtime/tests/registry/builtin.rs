@@ -56,7 +56,8 @@ fn network() -> Graph {
 }
 
 fn results(registry: &mut Registry) -> Vec<Vec<u32>> {
-    let mut session = Model::compile(network(), registry, &Options::default()).unwrap().session();
+    let mut session =
+        Model::compile(network(), registry, &Options::default()).unwrap().session().unwrap();
     session.input_mut::<f32>("image").unwrap().copy_from_slice(&noise(3, 432));
     session.run().unwrap();
     let names: Vec<String> = session.plan().outputs().map(|(name, _)| name.to_owned()).collect();

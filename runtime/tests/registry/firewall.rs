@@ -42,14 +42,14 @@ fn a_loaded_package_is_watched_in_release_builds_too() {
         ("panic", Status::PANICKED, "panicked: the kernel gave up (src/lib.rs:"),
     ];
     for (how, status, message) in cases {
-        let mut session = compile(&library, how).unwrap().session();
+        let mut session = compile(&library, how).unwrap().session().unwrap();
         session.input_mut::<f32>("x").unwrap().fill(1.0);
         let error = session.run().unwrap_err();
         assert_eq!(error.error.status, status, "{how}: {error}");
         let text = error.to_string();
         assert!(text.starts_with(&format!("{node}{message}")), "{how}: {text}");
     }
-    let mut session = compile(&library, "nothing").unwrap().session();
+    let mut session = compile(&library, "nothing").unwrap().session().unwrap();
     session.run().unwrap();
 
     let error = compile(&library, "infer").unwrap_err().to_string();

@@ -165,6 +165,14 @@ pub fn finalize(
     // SAFETY: `args` points to what `node`, `raw` and `outputs` hold, as many as its counts say, and to `host`;
     // all of them and `made` outlive the call.
     let status = unsafe { (vtable.finalize)(&raw const args, &raw mut made) };
+    if let Some(error) = packing.refused() {
+        if status == Status::OK.code() {
+            // SAFETY: finalize made `made.state`, and nobody has it but us.
+            unsafe { (vtable.free)(made.state) };
+        }
+        let message = format!("packing a constant {error}");
+        return Err(Refusal { status: Status::FAILED, message });
+    }
     refuse(status, message)?;
     if made.workspace.has_unknown_flags() || made.reserved != [0; 4] {
         // SAFETY: finalize made `made.state`, and nobody has it but us.

@@ -13,7 +13,7 @@ mod param;
 
 pub use call::{Failure, failure, program_guard};
 pub use kernel::{ExecuteFn, FinalizedKernel, finalize};
-pub use memory::Buffer;
+pub use memory::{Budget, Buffer, Limit, OutOfMemory};
 pub use node::{NodeDesc, Refusal, infer};
 pub use pack::PackStore;
 pub use param::ParamSetting;

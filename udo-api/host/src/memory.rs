@@ -1,15 +1,21 @@
 //! Host memory: aligned buffers, and elements in bytes.
 
+mod budget;
+#[cfg_attr(target_os = "linux", path = "memory/machine.rs")]
+#[cfg_attr(not(target_os = "linux"), path = "memory/any_machine.rs")]
+mod machine;
 #[cfg_attr(target_os = "linux", path = "memory/huge_pages.rs")]
 #[cfg_attr(not(target_os = "linux"), path = "memory/plain_pages.rs")]
 mod pages;
 
-use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::alloc::{Layout, alloc, dealloc};
 use std::fmt;
 use std::ptr::NonNull;
 
 use udo_api::Element;
 
+use budget::Lease;
+pub use budget::{Budget, Limit, OutOfMemory};
 pub use udo_api::bytes_of;
 
 /// The alignment of every buffer, in bytes.
@@ -26,6 +32,8 @@ const LARGE_BYTES: usize = 2 << 20;
 pub struct Buffer {
     ptr: NonNull<u8>,
     len: usize,
+    /// What it takes of a budget; given back after the bytes.
+    lease: Option<Lease>,
 }
 
 // SAFETY: a buffer owns its bytes, as a boxed slice would.
@@ -42,38 +50,47 @@ impl fmt::Debug for Buffer {
 impl Buffer {
     /// A buffer of `len` zeroed bytes.
     ///
-    /// Aborts, as every allocation here does, where the system has no memory left.
-    pub fn zeroed(len: usize) -> Self {
-        let ptr = Self::allocate(len);
-        // SAFETY: so many bytes have just been allocated.
-        unsafe { ptr.write_bytes(0, len) };
-        Self { ptr, len }
+    /// # Errors
+    /// The system does not give them.
+    pub fn zeroed(len: usize) -> Result<Self, OutOfMemory> {
+        let buffer = Self::allocate(len)?;
+        // SAFETY: `buffer.ptr` has just been allocated with `len` bytes.
+        unsafe { buffer.ptr.write_bytes(0, len) };
+        Ok(buffer)
     }
 
     /// A buffer that holds a copy of `bytes`.
-    pub fn of(bytes: &[u8]) -> Self {
-        let (ptr, len) = (Self::allocate(bytes.len()), bytes.len());
-        // SAFETY: as many bytes have just been allocated, and nobody else refers to them.
-        unsafe { ptr.as_ptr().copy_from_nonoverlapping(bytes.as_ptr(), len) };
-        Self { ptr, len }
+    ///
+    /// # Errors
+    /// The system does not give as many.
+    pub fn of(bytes: &[u8]) -> Result<Self, OutOfMemory> {
+        let buffer = Self::allocate(bytes.len())?;
+        // SAFETY: `buffer.ptr` has just been allocated with as many bytes, and nobody else refers to them.
+        unsafe { buffer.as_ptr().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        Ok(buffer)
     }
 
     /// Bytes that nobody has written yet; dangling for 0.
-    fn allocate(len: usize) -> NonNull<u8> {
+    fn allocate(len: usize) -> Result<Self, OutOfMemory> {
         if len == 0 {
-            return NonNull::dangling();
+            return Ok(Self { ptr: NonNull::dangling(), len, lease: None });
         }
-        let Some(layout) = Self::layout(len) else {
-            handle_alloc_error(Layout::new::<[u8; ALIGN_BYTES]>())
-        };
+        let refused = OutOfMemory { wanted: len, taken: 0, limit: Limit::None };
+        let Some(layout) = Self::layout(len) else { return Err(refused) };
         // SAFETY: the layout's size is not 0.
         let raw = unsafe { alloc(layout) };
-        let Some(ptr) = NonNull::new(raw) else { handle_alloc_error(layout) };
+        let Some(ptr) = NonNull::new(raw) else { return Err(refused) };
         if len >= LARGE_BYTES {
             // Before the first write, which is when pages get their size.
             pages::prefer_large(ptr, len / LARGE_BYTES * LARGE_BYTES);
         }
-        ptr
+        Ok(Self { ptr, len, lease: None })
+    }
+
+    fn counted(self, lease: Lease) -> Self {
+        let mut buffer = self;
+        buffer.lease = Some(lease);
+        buffer
     }
 
     fn layout(len: usize) -> Option<Layout> {
@@ -142,7 +159,7 @@ mod tests {
     #[test]
     fn buffers_are_aligned_and_zeroed() {
         for len in [0, 1, 63, 64, 1000, LARGE_BYTES - 1, LARGE_BYTES, 2 * LARGE_BYTES + 5] {
-            let buffer = Buffer::zeroed(len);
+            let buffer = Buffer::zeroed(len).unwrap();
             assert_eq!(buffer.bytes().len(), len);
             assert!(buffer.bytes().iter().all(|&b| b == 0));
             let align = if len < LARGE_BYTES { ALIGN_BYTES } else { LARGE_BYTES };

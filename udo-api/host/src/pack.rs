@@ -9,17 +9,28 @@ use sha2::{Digest, Sha256};
 use udo_api::abi::{FillFn, HostTable};
 use udo_api::{KernelDef, Status, TensorDesc};
 
-use crate::{Buffer, NodeDesc};
+use crate::{Budget, Buffer, NodeDesc, OutOfMemory};
 
 type Key = [u8; 32];
 
 /// Packed constants by content, shared by every model that packs the same constant the same way.
 #[derive(Debug, Default)]
 pub struct PackStore {
+    budget: Budget,
     buffers: Mutex<HashMap<Key, Weak<Buffer>>>,
 }
 
 impl PackStore {
+    /// What is packed from now on counts in `budget`, and so does what else is made of constants.
+    pub fn charge(&mut self, budget: Budget) {
+        self.budget = budget;
+    }
+
+    /// The budget that constants count in.
+    pub fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
     fn get(&self, key: &Key) -> Option<Arc<Buffer>> {
         self.buffers.lock().unwrap_or_else(PoisonError::into_inner).get(key)?.upgrade()
     }
@@ -37,16 +48,28 @@ pub(crate) struct Packing<'a> {
     node: &'a NodeDesc<'a>,
     kernel: Vec<u8>,
     packed: RefCell<Vec<Arc<Buffer>>>,
+    refused: RefCell<Option<OutOfMemory>>,
 }
 
 impl<'a> Packing<'a> {
     pub(crate) fn new(store: &'a PackStore, node: &'a NodeDesc<'a>, def: &KernelDef) -> Self {
-        Self { store, node, kernel: kernel_key(def), packed: RefCell::default() }
+        Self {
+            store,
+            node,
+            kernel: kernel_key(def),
+            packed: RefCell::default(),
+            refused: RefCell::default(),
+        }
     }
 
     /// The functions that the kernel packs with; valid while `self` stays where it is.
     pub(crate) fn table(&self) -> HostTable {
         HostTable { ctx: (&raw const *self).cast_mut().cast(), pack, reserved_words: [0; 4] }
+    }
+
+    /// The memory that a constant wanted and did not get, if that was so.
+    pub(crate) fn refused(&self) -> Option<OutOfMemory> {
+        self.refused.borrow_mut().take()
     }
 
     pub(crate) fn into_packed(self) -> Vec<Arc<Buffer>> {
@@ -99,7 +122,13 @@ unsafe extern "C" fn pack(
     let buffer = if let Some(shared) = packing.store.get(&key) {
         shared
     } else {
-        let buffer = Arc::new(Buffer::zeroed(bytes));
+        let buffer = match packing.store.budget.zeroed(bytes) {
+            Ok(buffer) => Arc::new(buffer),
+            Err(error) => {
+                packing.refused.replace(Some(error));
+                return Status::FAILED.code();
+            }
+        };
         // SAFETY: `source` has its length in readable bytes, `buffer` has `bytes` writable ones that are nobody
         // else's yet, and `fill_ctx` belongs to `fill`.
         let status =

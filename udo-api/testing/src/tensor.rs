@@ -2,8 +2,8 @@
 
 use udo_api::abi::TensorArg;
 use udo_api::{DType, Dim, Element, Encoding, Shape, TensorDesc};
-use udo_host::Buffer;
 use udo_host::memory::{bytes_of, elements};
+use udo_host::{Buffer, OutOfMemory};
 
 /// What lies behind every tensor and between rows that lie apart.
 const UNTOUCHED: u8 = 0xa5;
@@ -17,15 +17,19 @@ pub(crate) struct Memory {
     len: usize,
 }
 
+fn given(buffer: Result<Buffer, OutOfMemory>) -> Buffer {
+    buffer.unwrap_or_else(|error| panic!("a tensor {error}"))
+}
+
 impl Clone for Memory {
     fn clone(&self) -> Self {
-        Self { buffer: Buffer::of(self.buffer.bytes()), len: self.len }
+        Self { buffer: given(Buffer::of(self.buffer.bytes())), len: self.len }
     }
 }
 
 impl Memory {
     pub(crate) fn zeroed(len: usize) -> Self {
-        let mut buffer = Buffer::zeroed(len + BEHIND);
+        let mut buffer = given(Buffer::zeroed(len + BEHIND));
         buffer.bytes_mut()[len..].fill(UNTOUCHED);
         Self { buffer, len }
     }

@@ -7,7 +7,7 @@ use serde_json::json;
 use udo_api::guard::heap_calls;
 
 use super::Run;
-use crate::model_flags::{ModelFlags, run_failure, say_notices};
+use crate::model_flags::{ModelFlags, run_failure, say_notices, session};
 use crate::output::{Outcome, print_json};
 use crate::tensors;
 
@@ -56,7 +56,7 @@ impl Run for Bench {
     fn run(self) -> Outcome {
         let loaded = self.model.load()?;
         say_notices(&loaded.model);
-        let mut session = loaded.model.session();
+        let mut session = session(&loaded.model)?;
         let inputs: Vec<_> =
             session.plan().inputs().map(|(name, desc)| (name.to_owned(), *desc)).collect();
         for (index, (name, desc)) in inputs.iter().enumerate() {

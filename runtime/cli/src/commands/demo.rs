@@ -16,7 +16,7 @@ use udo_runtime::registry::Registry;
 use udo_runtime::session::{Session, StepProfile};
 
 use super::Run;
-use crate::model_flags::{compile_failure, open, run_failure};
+use crate::model_flags::{compile_failure, open, run_failure, session};
 use crate::output::{Failure, Outcome, print_json};
 use crate::root;
 use crate::tensors::{self, Tolerance};
@@ -202,7 +202,7 @@ impl Runner<'_> {
         let options = Options { place, ..Options::default() };
         let compiled = Model::compile(graph, self.registry, &options);
         let model = compiled.map_err(|error| compile_failure(error, self.registry))?;
-        let mut session = model.session();
+        let mut session = session(&model)?;
         let name =
             model.plan().inputs().next().map(|(name, _)| name.to_owned()).unwrap_or_default();
         session.set_input(&name, self.input)?;

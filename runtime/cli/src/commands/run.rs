@@ -8,7 +8,7 @@ use udo_runtime::memory::Tensor;
 use udo_runtime::session::{Session, StepProfile};
 
 use super::Run;
-use crate::model_flags::{Loaded, ModelFlags, run_failure, say_notices};
+use crate::model_flags::{Loaded, ModelFlags, run_failure, say_notices, session};
 use crate::output::{Failure, Outcome, print_json};
 use crate::tensors;
 
@@ -55,7 +55,7 @@ impl Run for RunModel {
         let loaded = self.model.load()?;
         say_notices(&loaded.model);
         let runs = self.runs(&loaded)?;
-        let mut session = loaded.model.session();
+        let mut session = session(&loaded.model)?;
         let mut results = Vec::new();
         for (index, feeds) in runs.iter().enumerate() {
             feed(&mut session, feeds)?;
@@ -156,7 +156,7 @@ fn feed(session: &mut Session, feeds: &Feeds) -> Result<(), Failure> {
         // An input that the model does not have is refused by name, whatever its file holds.
         let tensor = match desc {
             Some(desc) => tensors::read(file, &desc)?,
-            None => Tensor::zeros(udo_api::DType::U8, udo_api::Shape::SCALAR),
+            None => Tensor::zeros(udo_api::DType::U8, udo_api::Shape::SCALAR)?,
         };
         session.set_input(name, &tensor)?;
     }
@@ -257,8 +257,10 @@ mod tests {
         assert!(text.starts_with("min 2.500000 max 4.000000e30 mean 2.000000e30 [2.5"), "{text}");
         assert!(!text.contains(".."), "{text}");
         assert!(
-            Summary::of(&Tensor::zeros(udo_api::DType::I64, udo_api::Shape::new(&[6]).unwrap()))
-                .is_cut
+            Summary::of(
+                &Tensor::zeros(udo_api::DType::I64, udo_api::Shape::new(&[6]).unwrap()).unwrap()
+            )
+            .is_cut
         );
     }
 

@@ -8,7 +8,7 @@ use udo_runtime::memory::Tensor;
 use udo_runtime::session::Session;
 
 use super::Run;
-use crate::model_flags::{ModelFlags, run_failure, say_notices};
+use crate::model_flags::{ModelFlags, run_failure, say_notices, session};
 use crate::output::{Failure, Outcome, print_json};
 use crate::tensors::{self, Difference, Tolerance};
 
@@ -52,7 +52,7 @@ impl Run for Verify {
     fn run(self) -> Outcome {
         let loaded = self.model.load()?;
         say_notices(&loaded.model);
-        let mut session = loaded.model.session();
+        let mut session = session(&loaded.model)?;
         let mut compared = Vec::new();
         for set in data_sets(&self.data)? {
             feed(&mut session, &set)?;

@@ -192,8 +192,10 @@ pub(crate) struct Lines<T> {
 }
 
 impl<T: Element> Lines<T> {
+    #[expect(clippy::expect_used, reason = "a benchmark that cannot go on stops")]
     pub(crate) fn new(len: usize) -> Self {
-        Self { memory: Buffer::zeroed(len * size_of::<T>()), values: PhantomData }
+        let memory = Buffer::zeroed(len * size_of::<T>()).expect("a benchmark has its memory");
+        Self { memory, values: PhantomData }
     }
 
     pub(crate) fn slice(&mut self) -> &mut [T] {

@@ -1,0 +1,49 @@
+//! What takes the most of a session's memory.
+
+use std::fmt;
+
+use udo_api::TensorDesc;
+
+use super::{Port, Step};
+
+/// The part of a session's memory that is worth a look when it is too much.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Largest {
+    /// What it is, with its node or value.
+    pub what: String,
+    /// Its bytes.
+    pub bytes: usize,
+}
+
+impl fmt::Display for Largest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} takes {} of them", self.what, self.bytes)
+    }
+}
+
+impl Largest {
+    /// The largest input, output of a step or scratch; the first of those that are alike.
+    pub(super) fn of(inputs: &[Port], steps: &[Step]) -> Self {
+        let mut largest = Self { what: "no tensor".to_owned(), bytes: 0 };
+        let mut offer = |bytes: usize, what: &dyn Fn() -> String| {
+            if bytes > largest.bytes {
+                largest = Self { what: what(), bytes };
+            }
+        };
+        for Port { name, operand } in inputs {
+            offer(operand.desc.size_bytes(), &|| format!("input {name:?}, {},", operand.desc));
+        }
+        for step in steps {
+            for (index, output) in step.outputs.iter().enumerate() {
+                offer(output.desc.size_bytes(), &|| said(step, index, &output.desc));
+            }
+            let scratch = step.kernel.workspace().bytes();
+            offer(scratch, &|| format!("the scratch of node {:?} ({})", step.name, step.op));
+        }
+        largest
+    }
+}
+
+fn said(step: &Step, output: usize, desc: &TensorDesc) -> String {
+    format!("output {output} of node {:?} ({}), {desc},", step.name, step.op)
+}

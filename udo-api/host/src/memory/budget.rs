@@ -1,0 +1,194 @@
+//! How much memory a model may take, counted buffer by buffer.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use super::Buffer;
+
+/// How many bytes may be taken at once, and who says so.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Limit {
+    /// As many as the system gives.
+    #[default]
+    None,
+    /// As many as the machine, or the container that the process runs in, has.
+    Machine(usize),
+    /// As many as the user allows.
+    Asked(usize),
+}
+
+impl Limit {
+    /// The machine's memory, where the system says how much there is.
+    pub fn of_machine() -> Self {
+        super::machine::memory_bytes().map_or(Self::None, Self::Machine)
+    }
+
+    /// The bytes.
+    pub fn bytes(self) -> usize {
+        match self {
+            Self::None => usize::MAX,
+            Self::Machine(bytes) | Self::Asked(bytes) => bytes,
+        }
+    }
+}
+
+/// Memory that was asked for and is not there. Nothing was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutOfMemory {
+    /// Bytes asked for.
+    pub wanted: usize,
+    /// Bytes of the limit that were taken already.
+    pub taken: usize,
+    /// The limit that the bytes go beyond; none if it is the system that refused.
+    pub limit: Limit,
+}
+
+impl fmt::Display for OutOfMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { wanted, taken, limit } = self;
+        write!(f, "wants {wanted} bytes of memory, and ")?;
+        match limit {
+            Limit::None => f.write_str("the system gives no more"),
+            Limit::Machine(bytes) => {
+                write!(f, "{taken} of the {bytes} that the machine has are taken")
+            }
+            Limit::Asked(bytes) => {
+                write!(f, "{taken} of the {bytes} that max_memory allows are taken")
+            }
+        }
+    }
+}
+
+impl std::error::Error for OutOfMemory {}
+
+/// The memory that a model and its sessions share out. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Budget(Arc<Account>);
+
+#[derive(Debug, Default)]
+struct Account {
+    limit: Limit,
+    taken: AtomicUsize,
+    has_refused: AtomicBool,
+}
+
+/// Bytes of a budget, given back when dropped.
+#[derive(Debug)]
+pub(super) struct Lease {
+    budget: Budget,
+    bytes: usize,
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.budget.0.taken.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+impl Budget {
+    /// A budget of which nothing is taken.
+    pub fn new(limit: Limit) -> Self {
+        Self(Arc::new(Account { limit, ..Account::default() }))
+    }
+
+    /// The limit that it was made with.
+    pub fn limit(&self) -> Limit {
+        self.0.limit
+    }
+
+    /// Bytes taken now.
+    pub fn taken(&self) -> usize {
+        self.0.taken.load(Ordering::Relaxed)
+    }
+
+    /// Whether somebody asked for memory that was not there.
+    pub fn has_refused(&self) -> bool {
+        self.0.has_refused.load(Ordering::Relaxed)
+    }
+
+    /// Whether `bytes` more would be given now; nothing is taken.
+    ///
+    /// # Errors
+    /// They go beyond the limit.
+    pub fn allows(&self, bytes: usize) -> Result<(), OutOfMemory> {
+        self.after(self.taken(), bytes).map(drop)
+    }
+
+    /// What is taken once `bytes` are as well.
+    fn after(&self, taken: usize, bytes: usize) -> Result<usize, OutOfMemory> {
+        let limit = self.0.limit;
+        let after = taken.checked_add(bytes).filter(|&after| after <= limit.bytes());
+        after.ok_or_else(|| self.refused(OutOfMemory { wanted: bytes, taken, limit }))
+    }
+
+    fn refused(&self, error: OutOfMemory) -> OutOfMemory {
+        self.0.has_refused.store(true, Ordering::Relaxed);
+        error
+    }
+
+    fn take(&self, bytes: usize) -> Result<Lease, OutOfMemory> {
+        let mut refused = None;
+        let add = |taken| self.after(taken, bytes).map_err(|error| refused = Some(error)).ok();
+        let taken = self.0.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
+        match (taken, refused) {
+            (Err(_), Some(error)) => Err(error),
+            (_, _) => Ok(Lease { budget: self.clone(), bytes }),
+        }
+    }
+
+    /// A buffer of `len` zeroed bytes, which count until it is dropped.
+    ///
+    /// # Errors
+    /// The bytes go beyond the limit, or the system does not give them.
+    pub fn zeroed(&self, len: usize) -> Result<Buffer, OutOfMemory> {
+        let lease = self.take(len)?;
+        let buffer = Buffer::zeroed(len).map_err(|error| self.refused(error))?;
+        Ok(buffer.counted(lease))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_count_while_they_live() {
+        let budget = Budget::new(Limit::Asked(100));
+        let first = budget.zeroed(60).unwrap();
+        assert_eq!((first.len(), budget.taken()), (60, 60));
+        let error = budget.clone().zeroed(41).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "wants 41 bytes of memory, and 60 of the 100 that max_memory allows are taken"
+        );
+        assert_eq!(budget.allows(41), Err(error));
+        assert_eq!(budget.allows(40), Ok(()));
+        assert!(budget.has_refused() && !Budget::default().has_refused());
+        let second = budget.zeroed(40).unwrap();
+        drop(first);
+        assert_eq!(budget.taken(), 40);
+        drop(second);
+        assert_eq!(budget.taken(), 0);
+    }
+
+    #[test]
+    fn what_the_system_refuses_is_not_taken() {
+        let budget = Budget::default();
+        for len in [super::super::MAX_BYTES, usize::MAX] {
+            let error = budget.zeroed(len).unwrap_err();
+            let text = format!("wants {len} bytes of memory, and the system gives no more");
+            assert_eq!((error.to_string(), budget.taken()), (text, 0));
+        }
+    }
+
+    #[test]
+    fn the_machine_has_less_than_an_address_can_count() {
+        let limit = Limit::of_machine();
+        if cfg!(target_os = "linux") {
+            assert!(matches!(limit, Limit::Machine(1_000_000..)), "{limit:?}");
+            let error = Budget::new(limit).zeroed(1 << 50).unwrap_err();
+            assert!(error.to_string().ends_with("that the machine has are taken"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! How much memory a Linux machine, or the container that the process runs in, has.
+
+use std::fs;
+
+/// The bytes; none where the system does not say.
+pub(super) fn memory_bytes() -> Option<usize> {
+    let of_machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| total(&text));
+    // The root of the control groups that a container sees is its own.
+    let of_group = fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
+    // A group without a limit says `max`.
+    let of_group = of_group.and_then(|text| text.trim().parse().ok());
+    of_machine.into_iter().chain(of_group).min()
+}
+
+/// The bytes of memory that `/proc/meminfo` states.
+fn total(meminfo: &str) -> Option<usize> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kib: usize = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_total_is_in_bytes() {
+        assert_eq!(total("MemTotal:       24098532 kB\nMemFree: 7 kB\n"), Some(24_098_532 << 10));
+        assert_eq!(total("MemFree: 7 kB\n"), None);
+        assert_eq!(total("MemTotal: many kB\n"), None);
+        assert_eq!(total(&format!("MemTotal: {} kB\n", usize::MAX)), None);
+    }
+}
