@@ -1,7 +1,8 @@
 //! Compute primitives at the machine's limit: pure functions over slices, no allocation.
 //!
 //! One folder per primitive, with its portable, AVX2 and AVX-512 forms: written by hand where that is
-//! faster, else once over the trait of `math::vector`. Which form runs is decided once, by [`isa()`].
+//! faster, else once over the trait [`Simd`]. Which form runs is decided once, by [`isa()`]. [`formula`] has
+//! drivers for formulas of one's own.
 //! Nothing here knows operators, tensors or the host, and nothing depends on them.
 //!
 //! Functions are safe whatever slices they are given: what does not fit computes the part that all slices
@@ -22,6 +23,12 @@ mod bits;
 pub mod conv_f32;
 pub mod conv_u8;
 pub mod depthwise;
+#[expect(
+    clippy::inline_always,
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "takes on the features of its caller; an address and the access to it are one step"
+)]
+pub mod formula;
 pub mod gemm_f32;
 pub mod gemm_u8;
 pub mod indirect;
@@ -35,5 +42,9 @@ mod testing;
 pub mod winograd;
 
 pub use bits::Bits;
-pub use isa::{Isa, isa};
+pub use formula::{
+    Compare2, Fold, Map1, Map2, Map3, Operand, compare2, fold, fold_columns, fold_rows, map1,
+    map1_in_place, map2, map2_in_place, map2_onto, map3, map3_in_place,
+};
+pub use isa::{Isa, Simd, isa};
 pub use peak::{peak_flops, peak_ops8};

@@ -7,7 +7,7 @@ use super::avx512;
 use super::plain::Plain;
 use super::{Image, Shape, place};
 use crate::indirect::Window;
-use crate::math::vector::on;
+use crate::isa::on;
 use crate::{Isa, isa};
 
 /// The most taps of a window: with more, a sum of products of 255 and 255 may not fit an i32.

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::general::General;
 use super::walk::Walks;
 use super::{Activation, Image, Shape, place};
-use crate::math::vector::on;
+use crate::isa::on;
 use crate::{Isa, isa};
 
 /// Channels whose packed weights lie together, the lanes of the widest vector.

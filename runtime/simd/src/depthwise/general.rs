@@ -2,7 +2,7 @@
 
 use super::float::{Job, STRIP};
 use super::place;
-use crate::math::vector::{Simd, Task};
+use crate::isa::{Task, Vector};
 
 /// Strips whose sums are taken at the same time.
 const STRIPS: usize = 4;
@@ -14,7 +14,7 @@ impl Task for General<'_> {
     type Out = ();
 
     #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
+    fn run<S: Vector>(self, simd: S) {
         let job = self.0;
         let [_, height, width] = job.shape.window.output;
         let mut to = job.y;
@@ -63,7 +63,7 @@ impl Pixel {
 
 /// Computes `V` vectors of the pixel, `len` channels of as many strips from `lane` on.
 #[inline(always)]
-fn sum<S: Simd, const V: usize>(
+fn sum<S: Vector, const V: usize>(
     simd: S,
     job: &Job<'_>,
     pixel: &Pixel,
@@ -125,7 +125,7 @@ fn sum<S: Simd, const V: usize>(
 ///
 /// They are readable.
 #[inline(always)]
-unsafe fn load<S: Simd>(simd: S, from: *const f32, len: usize) -> S::F {
+unsafe fn load<S: Vector>(simd: S, from: *const f32, len: usize) -> S::F {
     // SAFETY: the caller's promise.
     unsafe {
         if len == S::LANES { simd.load(from) } else { simd.load_head(from, len, simd.splat(0.0)) }
@@ -138,7 +138,7 @@ unsafe fn load<S: Simd>(simd: S, from: *const f32, len: usize) -> S::F {
 ///
 /// The input pixel at `from` has them.
 #[inline(always)]
-unsafe fn spread<S: Simd>(
+unsafe fn spread<S: Vector>(
     simd: S,
     from: *const f32,
     c: usize,
@@ -156,7 +156,7 @@ unsafe fn spread<S: Simd>(
 
 /// Applies an activation that is more than a clamp to all rows.
 #[inline(always)]
-pub(super) fn curve<S: Simd>(simd: S, job: &Job<'_>) {
+pub(super) fn curve<S: Vector>(simd: S, job: &Job<'_>) {
     let Some(curve) = job.activation.curve() else { return };
     for pixel in 0..job.rows.len() * job.shape.window.output[2] {
         let mut c = 0;

@@ -2,7 +2,7 @@
 
 use super::codes::{Job, STRIP};
 use super::place;
-use crate::math::vector::{Simd, Task};
+use crate::isa::{Task, Vector};
 
 /// Every pixel.
 pub(super) struct Plain<'a>(pub(super) &'a Job<'a>);
@@ -11,7 +11,7 @@ impl Task for Plain<'_> {
     type Out = ();
 
     #[inline(always)]
-    fn run<S: Simd>(self, _: S) {
+    fn run<S: Vector>(self, _: S) {
         let job = self.0;
         let [_, height, width] = job.shape.window.output;
         for first in (0..job.channels).step_by(STRIP) {

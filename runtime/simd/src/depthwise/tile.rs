@@ -7,7 +7,7 @@
 //! and reads some of them again for the next tile.
 
 use super::float::{Job, STRIP};
-use crate::math::vector::Simd;
+use crate::isa::Vector;
 
 /// Output rows and columns of a tile: as many as let the next one reuse pixels that are still close.
 const ROWS: usize = 4;
@@ -29,7 +29,7 @@ pub(super) fn suits(job: &Job<'_>) -> bool {
 
 /// All rows.
 #[inline(always)]
-pub(super) fn tiles<S: Simd>(simd: S, job: &Job<'_>) {
+pub(super) fn tiles<S: Vector>(simd: S, job: &Job<'_>) {
     let strips = job.channels.div_ceil(STRIP);
     for first in (0..strips).step_by(STRIPS) {
         let strips = (first, strips.min(first + STRIPS));
@@ -51,7 +51,7 @@ pub(super) fn tiles<S: Simd>(simd: S, job: &Job<'_>) {
 
 /// All tiles of `R` output rows.
 #[inline(always)]
-fn across<S: Simd, const R: usize>(simd: S, job: &Job<'_>, row: usize, strips: (usize, usize)) {
+fn across<S: Vector, const R: usize>(simd: S, job: &Job<'_>, row: usize, strips: (usize, usize)) {
     let width = job.shape.window.output[2];
     let mut col = 0;
     while col + COLS <= width {
@@ -65,7 +65,7 @@ fn across<S: Simd, const R: usize>(simd: S, job: &Job<'_>, row: usize, strips: (
 
 /// A tile of `R` rows and `C` columns, the first of which is `at`.
 #[inline(always)]
-fn tile<S: Simd, const R: usize, const C: usize>(
+fn tile<S: Vector, const R: usize, const C: usize>(
     simd: S,
     job: &Job<'_>,
     at: [usize; 2],

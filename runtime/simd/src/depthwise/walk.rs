@@ -8,7 +8,7 @@
 use super::float::{Job, STRIP};
 use super::general::curve;
 use super::tile;
-use crate::math::vector::{Simd, Task};
+use crate::isa::{Task, Vector};
 
 /// What rows of the padding read.
 static ZEROS: [f32; STRIP] = [0.0; STRIP];
@@ -25,7 +25,7 @@ impl<const K: usize, const STRIDE: usize> Task for Walks<'_, K, STRIDE> {
     type Out = ();
 
     #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
+    fn run<S: Vector>(self, simd: S) {
         let job = self.0;
         // Fewer registers make for smaller tiles, which read too much again.
         if (K, STRIDE, S::LANES) == (3, 1, 16) && tile::suits(job) {
@@ -52,7 +52,7 @@ impl<const K: usize, const STRIDE: usize> Task for Walks<'_, K, STRIDE> {
 }
 
 /// Output rows of a walk: as many as there are registers for their sums and for what they share.
-const fn most<S: Simd>(k: usize, stride: usize) -> usize {
+const fn most<S: Vector>(k: usize, stride: usize) -> usize {
     match (S::LANES, k, stride) {
         // Vectors of plain Rust are several registers each.
         _ if !S::FUSED => 1,
@@ -64,7 +64,7 @@ const fn most<S: Simd>(k: usize, stride: usize) -> usize {
 
 /// `R` output rows from `row` on.
 #[inline(always)]
-fn strips<S: Simd, const K: usize, const STRIDE: usize, const R: usize>(
+fn strips<S: Vector, const K: usize, const STRIDE: usize, const R: usize>(
     simd: S,
     job: &Job<'_>,
     row: usize,
@@ -152,7 +152,7 @@ fn prefetch(at: *const f32) {
 fn prefetch(_: *const f32) {}
 
 /// Whether taps are held in registers.
-const fn holds<S: Simd>(k: usize) -> bool {
+const fn holds<S: Vector>(k: usize) -> bool {
     k == 3 && S::LANES == 16
 }
 
@@ -163,7 +163,7 @@ struct Rows {
 }
 
 /// One vector of channels of a few rows.
-struct Walk<'a, S: Simd, const K: usize> {
+struct Walk<'a, S: Vector, const K: usize> {
     job: &'a Job<'a>,
     /// The input rows at the column that comes next, and how far the one after that is; if all of them
     /// lie in the image, the first row is enough.
@@ -182,7 +182,7 @@ struct Walk<'a, S: Simd, const K: usize> {
     to: *mut f32,
 }
 
-impl<S: Simd, const K: usize> Walk<'_, S, K> {
+impl<S: Vector, const K: usize> Walk<'_, S, K> {
     /// From the first column to the last. `INSIDE` means that all input rows lie in the image.
     #[inline(always)]
     fn run<const STRIDE: usize, const R: usize, const INSIDE: bool>(&mut self, simd: S) {

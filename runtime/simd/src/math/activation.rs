@@ -1,7 +1,7 @@
 //! What networks do to a sum before it is stored.
 
-use super::vector::{Simd, Task, on};
 use crate::Isa;
+use crate::isa::{Task, Vector, on};
 
 /// A function of one number. All of them hand NaN on.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -48,7 +48,7 @@ impl Activation {
 
     /// Applies the activation to every lane.
     #[inline(always)]
-    pub(crate) fn apply<S: Simd>(self, simd: S, sums: &mut [S::F]) {
+    pub(crate) fn apply<S: Vector>(self, simd: S, sums: &mut [S::F]) {
         if let Some((low, high)) = self.clamp() {
             let (low, high) = (simd.splat(low), simd.splat(high));
             for sum in sums {
@@ -66,7 +66,7 @@ impl Activation {
 impl Curve {
     /// The value for every lane.
     #[inline(always)]
-    pub(crate) fn of<S: Simd>(self, simd: S, x: S::F) -> S::F {
+    pub(crate) fn of<S: Vector>(self, simd: S, x: S::F) -> S::F {
         match self {
             Self::Silu => silu(simd, x),
             Self::Gelu => gelu(simd, x),
@@ -88,7 +88,7 @@ impl Task for OfSlice<'_> {
     type Out = ();
 
     #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
+    fn run<S: Vector>(self, simd: S) {
         for values in self.values.chunks_mut(S::LANES) {
             let len = values.len();
             // SAFETY: the chunk has `len` values, at most a vector.
@@ -101,7 +101,7 @@ impl Task for OfSlice<'_> {
 }
 
 #[inline(always)]
-fn silu<S: Simd>(simd: S, x: S::F) -> S::F {
+fn silu<S: Vector>(simd: S, x: S::F) -> S::F {
     let minus = simd.sub(simd.splat(0.0), x);
     simd.div(x, simd.add(simd.splat(1.0), simd.exp(minus)))
 }
@@ -109,7 +109,7 @@ fn silu<S: Simd>(simd: S, x: S::F) -> S::F {
 /// By Abramowitz and Stegun 7.1.26, which gives 1 - erf directly: the left tail keeps its digits.
 #[inline(always)]
 #[expect(clippy::excessive_precision, reason = "coefficients are as published")]
-fn gelu<S: Simd>(simd: S, x: S::F) -> S::F {
+fn gelu<S: Vector>(simd: S, x: S::F) -> S::F {
     let (zero, one) = (simd.splat(0.0), simd.splat(1.0));
     let z = simd.mul(simd.abs(x), simd.splat(std::f32::consts::FRAC_1_SQRT_2));
     let t = simd.div(one, simd.fma(simd.splat(0.327_591_1), z, one));

@@ -1,8 +1,8 @@
 //! The functions against `f64`, over all exponents.
 
-use super::map::{Unary, map, map_in_place};
-use super::{erf, exp, log, rsqrt, sigmoid, tanh, trig};
+use super::{Cos, Erf, Exp, Log, Rsqrt, Sigmoid, Sin, Tanh};
 use crate::Isa;
+use crate::formula::{Map1, map1_in_place_on, map1_on};
 use crate::testing::{Edge, Guarded};
 
 /// Every sign and exponent with the ends of the mantissas and many between, and special values.
@@ -57,12 +57,12 @@ pub(crate) fn ulps(y: f32, exact: f64) -> f64 {
     (y - exact).abs() / 2f64.powi(exponent - 23)
 }
 
-fn check<U: Unary>(op: U, bound: f64, exact: impl Fn(f64) -> f64) {
+fn check<F: Map1>(formula: F, bound: f64, exact: impl Fn(f64) -> f64) {
     let x = sweep();
     let mut failures = Vec::new();
     for &isa in Isa::available() {
         let mut y = vec![0.0; x.len()];
-        map(isa, op, &x, &mut y);
+        map1_on(isa, formula, &x, &mut y);
         let errors = x.iter().zip(&y).map(|(&x, &y)| (ulps(y, exact(f64::from(x))), x, y));
         let worst = errors.max_by(|a, b| a.0.total_cmp(&b.0)).unwrap();
         println!("{isa:?}: {worst:?}");
@@ -92,44 +92,48 @@ fn erf_exact(x: f64) -> f64 {
 
 #[test]
 fn exp_is_within_its_error() {
-    check(exp::Exp, 1.1, f64::exp);
+    check(Exp, 1.1, f64::exp);
 }
 
 #[test]
 fn log_is_within_its_error() {
-    check(log::Log, 1.0, f64::ln);
+    check(Log, 1.0, f64::ln);
 }
 
 #[test]
 fn tanh_is_within_its_error() {
-    check(tanh::Tanh, 2.5, f64::tanh);
+    check(Tanh, 2.5, f64::tanh);
 }
 
 #[test]
 fn sigmoid_is_within_its_error() {
-    check(sigmoid::Sigmoid, 2.5, |x| {
-        if x < 0.0 { x.exp() / (1.0 + x.exp()) } else { 1.0 / (1.0 + (-x).exp()) }
-    });
+    check(
+        Sigmoid,
+        2.5,
+        |x| {
+            if x < 0.0 { x.exp() / (1.0 + x.exp()) } else { 1.0 / (1.0 + (-x).exp()) }
+        },
+    );
 }
 
 #[test]
 fn erf_is_within_its_error() {
-    check(erf::Erf, 1.2, erf_exact);
+    check(Erf, 1.2, erf_exact);
 }
 
 #[test]
 fn sin_is_within_its_error() {
-    check(trig::Sin, 2.0, f64::sin);
+    check(Sin, 2.0, f64::sin);
 }
 
 #[test]
 fn cos_is_within_its_error() {
-    check(trig::Cos, 2.0, f64::cos);
+    check(Cos, 2.0, f64::cos);
 }
 
 #[test]
 fn rsqrt_is_within_its_error() {
-    check(rsqrt::Rsqrt, 1.5, |x| 1.0 / x.sqrt());
+    check(Rsqrt, 1.5, |x| 1.0 / x.sqrt());
 }
 
 #[test]
@@ -140,9 +144,9 @@ fn lengths_end_where_slices_end() {
             for edge in [Edge::Start, Edge::End] {
                 let from = Guarded::new(&x, edge);
                 let mut to = Guarded::new(&vec![7.0f32; x.len()], edge);
-                map(isa, exp::Exp, &from, &mut to);
+                map1_on(isa, Exp, &from, &mut to);
                 let mut both = Guarded::new(&x, edge);
-                map_in_place(isa, exp::Exp, &mut both);
+                map1_in_place_on(isa, Exp, &mut both);
                 for (i, x) in x.iter().enumerate() {
                     assert!(ulps(to[i], f64::from(*x).exp()) < 1.1, "{isa:?} {len} {i}");
                     assert_eq!(to[i].to_bits(), both[i].to_bits());

@@ -8,7 +8,7 @@ use std::ops::Range;
 use super::bytes::{Bytes, Quotient};
 use super::fold::{Fold, Folds, suits};
 use super::{Divisor, Image, Job, Window};
-use crate::math::vector::{Simd, Task, on};
+use crate::isa::{Task, Vector, on};
 use crate::{Isa, isa};
 
 /// The most lanes of a vector of sums.
@@ -325,7 +325,7 @@ impl Task for Averages<'_> {
     type Out = ();
 
     #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
+    fn run<S: Vector>(self, simd: S) {
         let job = &self.job;
         let mut to = self.y;
         for row in job.rows.0..job.rows.1 {
@@ -361,7 +361,7 @@ struct Sum {
 impl Sum {
     /// The codes of sums.
     #[inline(always)]
-    fn codes<S: Simd>(&self, simd: S, sums: S::I) -> S::I {
+    fn codes<S: Vector>(&self, simd: S, sums: S::I) -> S::I {
         let sum = simd.int_to_float(simd.add_i(sums, simd.splat_i(self.padding)));
         let count = simd.splat(self.count);
         let average = if S::FUSED {
@@ -379,7 +379,7 @@ impl Sum {
 impl Averages<'_> {
     /// Pools `len` channels from channel `c` on.
     #[inline(always)]
-    fn pool<S: Simd>(&self, simd: S, sum: &Sum, c: usize, len: usize, to: *mut u8) {
+    fn pool<S: Vector>(&self, simd: S, sum: &Sum, c: usize, len: usize, to: *mut u8) {
         let mut sums = simd.splat_i(0);
         for i in 0..sum.pixel.taps[0] {
             for j in 0..sum.pixel.taps[1] {

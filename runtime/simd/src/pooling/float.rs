@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::fold::{Fold, Folds, suits};
 use super::{Divisor, Image, Job, Window, place};
-use crate::math::vector::{Simd, Task, on};
+use crate::isa::{Task, Vector, on};
 use crate::{Isa, isa};
 
 /// Vectors that are pooled at the same time.
@@ -78,7 +78,7 @@ impl<const MAX: bool> Task for Rows<'_, MAX> {
     type Out = ();
 
     #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
+    fn run<S: Vector>(self, simd: S) {
         let job = &self.job;
         let fold = FloatFold::<S, MAX> { simd, divisor: self.divisor };
         // Where windows share less than half, a buffer costs more than what it saves.
@@ -117,7 +117,7 @@ struct FloatFold<S, const MAX: bool> {
     divisor: Divisor,
 }
 
-impl<S: Simd, const MAX: bool> Fold for FloatFold<S, MAX> {
+impl<S: Vector, const MAX: bool> Fold for FloatFold<S, MAX> {
     type Item = f32;
     type Part = S::F;
     /// The inverse of the divisor in two parts, both above 0; or the divisor.
@@ -178,7 +178,7 @@ struct Pixel<'a> {
 impl<const MAX: bool> Rows<'_, MAX> {
     /// Pools `V` vectors from channel `c` on, the last one of `len` channels.
     #[inline(always)]
-    fn pool<S: Simd, const V: usize>(
+    fn pool<S: Vector, const V: usize>(
         &self,
         simd: S,
         pixel: &Pixel<'_>,
@@ -226,7 +226,7 @@ impl<const MAX: bool> Rows<'_, MAX> {
 
 /// The greater one, or the NaN.
 #[inline(always)]
-fn max<S: Simd>(simd: S, x: S::F, best: S::F) -> S::F {
+fn max<S: Vector>(simd: S, x: S::F, best: S::F) -> S::F {
     // `best` where either is a NaN.
     let greater = simd.max(x, best);
     simd.select(simd.eq(x, x), greater, x)

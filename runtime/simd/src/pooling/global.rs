@@ -2,7 +2,7 @@
 
 use super::quads::Quads;
 use super::{Image, place};
-use crate::math::vector::{Simd, Task, on};
+use crate::isa::{Task, Vector, on};
 use crate::{Isa, isa};
 
 /// Vectors that are added up at the same time.
@@ -52,7 +52,7 @@ impl Task for Averages<'_> {
     type Out = ();
 
     #[inline(always)]
-    fn run<S: Simd>(mut self, simd: S) {
+    fn run<S: Vector>(mut self, simd: S) {
         let mut c = 0;
         while c + VECTORS * S::LANES <= self.y.len() {
             self.average::<S, VECTORS>(simd, c, S::LANES);
@@ -68,7 +68,7 @@ impl Task for Averages<'_> {
 impl Averages<'_> {
     /// `V` vectors from channel `c` on, the last one of `len` channels.
     #[inline(always)]
-    fn average<S: Simd, const V: usize>(&mut self, simd: S, c: usize, len: usize) {
+    fn average<S: Vector, const V: usize>(&mut self, simd: S, c: usize, len: usize) {
         let zero = simd.splat(0.0);
         let mut totals = [zero; V];
         let mut from = self.x.data.as_ptr().wrapping_add(c);
@@ -110,7 +110,7 @@ impl Task for Sums<'_> {
     type Out = ();
 
     #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
+    fn run<S: Vector>(self, simd: S) {
         let Self { x, pixels, y } = self;
         let mut c = 0;
         while c + VECTORS * 4 * S::LANES <= y.len() {
@@ -149,7 +149,7 @@ impl Task for Sums<'_> {
 
 /// The sums of `V` vectors of codes from channel `c` on.
 #[inline(always)]
-fn block<S: Simd, const V: usize>(
+fn block<S: Vector, const V: usize>(
     simd: S,
     x: Image<'_, u8>,
     pixels: usize,

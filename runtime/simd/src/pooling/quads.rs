@@ -1,17 +1,17 @@
 //! Sums of 8-bit codes, four to a lane.
 
-use crate::math::vector::Simd;
+use crate::isa::Vector;
 
 /// Sums of vectors of four codes per lane, without a shuffle: those of the second and fourth codes in
 /// 16 bits each, and those of all four codes as if each vector were of 32-bit numbers, modulo 2^32, of
 /// which the others are what is left.
 #[derive(Clone, Copy)]
-pub(super) struct Quads<S: Simd> {
+pub(super) struct Quads<S: Vector> {
     all: S::I,
     odd: S::I,
 }
 
-impl<S: Simd> Quads<S> {
+impl<S: Vector> Quads<S> {
     /// The most codes whose sum fits 16 bits.
     pub(super) const MOST: usize = 257;
 

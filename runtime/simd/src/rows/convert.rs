@@ -1,6 +1,6 @@
 //! Conversions between `f32` and the halves, and the loop that all conversions share.
 
-use crate::math::vector::{Simd, Task, on};
+use crate::isa::{Task, Vector, on};
 use crate::{Isa, isa};
 
 /// A conversion of one vector.
@@ -12,7 +12,7 @@ pub(super) trait Convert: Copy {
     ///
     /// # Safety
     /// `S::LANES` elements are readable at `x` and writable at `y`.
-    unsafe fn step<S: Simd>(self, simd: S, x: *const Self::X, y: *mut Self::Y);
+    unsafe fn step<S: Vector>(self, simd: S, x: *const Self::X, y: *mut Self::Y);
 }
 
 struct Each<'a, C: Convert> {
@@ -25,7 +25,7 @@ impl<C: Convert> Task for Each<'_, C> {
     type Out = ();
 
     #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
+    fn run<S: Vector>(self, simd: S) {
         let len = self.x.len().min(self.y.len());
         let whole = len - len % S::LANES;
         let (x, y) = (self.x.as_ptr(), self.y.as_mut_ptr());
@@ -84,7 +84,7 @@ impl Convert for FromF16 {
     type Y = f32;
 
     #[inline(always)]
-    unsafe fn step<S: Simd>(self, simd: S, x: *const u16, y: *mut f32) {
+    unsafe fn step<S: Vector>(self, simd: S, x: *const u16, y: *mut f32) {
         // SAFETY: the caller's promise.
         let values = unsafe { simd.load_f16(x) };
         // SAFETY: as above.
@@ -100,7 +100,7 @@ impl Convert for ToF16 {
     type Y = u16;
 
     #[inline(always)]
-    unsafe fn step<S: Simd>(self, simd: S, x: *const f32, y: *mut u16) {
+    unsafe fn step<S: Vector>(self, simd: S, x: *const f32, y: *mut u16) {
         // SAFETY: the caller's promise.
         let values = unsafe { simd.load(x) };
         // SAFETY: as above.
@@ -116,7 +116,7 @@ impl Convert for FromBf16 {
     type Y = f32;
 
     #[inline(always)]
-    unsafe fn step<S: Simd>(self, simd: S, x: *const u16, y: *mut f32) {
+    unsafe fn step<S: Vector>(self, simd: S, x: *const u16, y: *mut f32) {
         // SAFETY: the caller's promise.
         let values = unsafe { simd.load_u16(x) };
         // SAFETY: as above.
@@ -132,7 +132,7 @@ impl Convert for ToBf16 {
     type Y = u16;
 
     #[inline(always)]
-    unsafe fn step<S: Simd>(self, simd: S, x: *const f32, y: *mut u16) {
+    unsafe fn step<S: Vector>(self, simd: S, x: *const f32, y: *mut u16) {
         // SAFETY: the caller's promise.
         let bits = simd.bits(unsafe { simd.load(x) });
         let high = simd.shr::<16>(bits);

@@ -4,7 +4,7 @@
 //! cache leaves no time for one that computes. So the three stages of three groups of rows that follow
 //! each other go together. A row's result does not depend on its neighbours.
 
-use crate::math::vector::{Simd, Task, on};
+use crate::isa::{Task, Vector, on};
 use crate::{Isa, isa};
 
 /// `(x - mean) / sqrt(variance + epsilon) * scale + bias` of every row of `x: [rows, scale.len()]`.
@@ -48,7 +48,7 @@ impl Task for LayerNorm<'_> {
     type Out = ();
 
     #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
+    fn run<S: Vector>(self, simd: S) {
         let cols = self.scale.len();
         macro_rules! short {
             ($n:literal) => {
@@ -82,7 +82,7 @@ impl Task for LayerNorm<'_> {
 impl LayerNorm<'_> {
     /// Rows of `N` vectors, the last one of `last` elements, by fours. Deviations stay in registers.
     #[inline(always)]
-    fn short<S: Simd, const N: usize>(self, simd: S, last: usize) {
+    fn short<S: Vector, const N: usize>(self, simd: S, last: usize) {
         let Self { x, scale, bias, epsilon, y } = self;
         let cols = scale.len();
         let rows = x.len() / cols;
@@ -160,7 +160,7 @@ impl LayerNorm<'_> {
 
     /// Groups of `R` rows, one or two, with `U` sums of each.
     #[inline(always)]
-    fn groups<S: Simd, const R: usize, const U: usize>(self, simd: S) {
+    fn groups<S: Vector, const R: usize, const U: usize>(self, simd: S) {
         let Self { x, scale, bias, epsilon, y } = self;
         let cols = scale.len();
         let rows = x.len() / cols;
@@ -212,7 +212,7 @@ impl LayerNorm<'_> {
 }
 
 /// What the first stage adds up, and the second one.
-struct Sums<S: Simd, const R: usize, const U: usize> {
+struct Sums<S: Vector, const R: usize, const U: usize> {
     values: [[S::F; U]; R],
     /// Of deviations from the rounded means.
     rests: [[S::F; U]; R],
@@ -221,12 +221,12 @@ struct Sums<S: Simd, const R: usize, const U: usize> {
 
 /// What makes `deviation * factor + shift` of the deviations of four rows.
 #[derive(Clone, Copy, Debug)]
-struct Stats<S: Simd> {
+struct Stats<S: Vector> {
     factors: [S::F; 4],
     shifts: [S::F; 4],
 }
 
-impl<S: Simd> Stats<S> {
+impl<S: Vector> Stats<S> {
     /// Of the sums of deviations from the rounded mean and of their squares, in every four lanes.
     #[inline(always)]
     fn new(simd: S, rests: S::F, squares: S::F, cols: usize, epsilon: f32) -> Self {
@@ -242,13 +242,13 @@ impl<S: Simd> Stats<S> {
 
 /// The means of four rows, of their sums in every four lanes.
 #[inline(always)]
-fn means_of<S: Simd>(simd: S, sums: S::F, cols: usize) -> [S::F; 4] {
+fn means_of<S: Vector>(simd: S, sums: S::F, cols: usize) -> [S::F; 4] {
     simd.spread4(simd.mul(sums, simd.splat(1.0 / cols as f32)))
 }
 
 /// The sums of `R` rows in every four lanes, of the `U` that each has.
 #[inline(always)]
-fn total<S: Simd, const R: usize, const U: usize>(simd: S, sums: [[S::F; U]; R]) -> S::F {
+fn total<S: Vector, const R: usize, const U: usize>(simd: S, sums: [[S::F; U]; R]) -> S::F {
     let mut rows = [simd.splat(0.0); 4];
     let mut r = 0;
     while r < R {
@@ -264,7 +264,7 @@ fn total<S: Simd, const R: usize, const U: usize>(simd: S, sums: [[S::F; U]; R])
 }
 
 /// A stage each of three groups of rows, the first stage first.
-struct Stages<'a, S: Simd, const R: usize> {
+struct Stages<'a, S: Vector, const R: usize> {
     x: *const f32,
     y: *mut f32,
     scale: &'a [f32],
@@ -277,7 +277,7 @@ struct Stages<'a, S: Simd, const R: usize> {
     stats: Stats<S>,
 }
 
-impl<S: Simd, const R: usize> Stages<'_, S, R> {
+impl<S: Vector, const R: usize> Stages<'_, S, R> {
     /// Those of the three stages that are asked for.
     #[inline(always)]
     fn go<const U: usize, const A: bool, const B: bool, const C: bool>(
@@ -389,7 +389,7 @@ impl<S: Simd, const R: usize> Stages<'_, S, R> {
 /// # Safety
 /// `count` elements are readable.
 #[inline(always)]
-unsafe fn head<S: Simd>(simd: S, from: *const f32, count: usize, fill: S::F) -> S::F {
+unsafe fn head<S: Vector>(simd: S, from: *const f32, count: usize, fill: S::F) -> S::F {
     if count == S::LANES {
         // SAFETY: the caller's promise.
         unsafe { simd.load(from) }
@@ -404,7 +404,7 @@ unsafe fn head<S: Simd>(simd: S, from: *const f32, count: usize, fill: S::F) -> 
 /// # Safety
 /// `count` elements are writable.
 #[inline(always)]
-unsafe fn store<S: Simd>(simd: S, to: *mut f32, count: usize, x: S::F) {
+unsafe fn store<S: Vector>(simd: S, to: *mut f32, count: usize, x: S::F) {
     if count == S::LANES {
         // SAFETY: the caller's promise.
         unsafe { simd.store(to, x) }

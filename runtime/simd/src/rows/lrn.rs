@@ -4,7 +4,7 @@
 //! windows are then sums of shifted reads. Squares are written well before they are read, as a read
 //! of what two recent writes have left waits for both.
 
-use crate::math::vector::{Simd, Task, on};
+use crate::isa::{Task, Vector, on};
 use crate::{Isa, isa};
 
 /// Elements of the buffer of squares, in vectors of any instruction set.
@@ -73,7 +73,7 @@ struct Normalize<'a, P> {
 /// A power to divide by.
 trait Power: Copy {
     /// `x / base^self`. Must be `#[inline(always)]`.
-    fn under<S: Simd>(self, simd: S, x: S::F, base: S::F) -> S::F;
+    fn under<S: Vector>(self, simd: S, x: S::F, base: S::F) -> S::F;
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -81,7 +81,7 @@ struct Half;
 
 impl Power for Half {
     #[inline(always)]
-    fn under<S: Simd>(self, simd: S, x: S::F, base: S::F) -> S::F {
+    fn under<S: Vector>(self, simd: S, x: S::F, base: S::F) -> S::F {
         simd.mul(x, simd.rsqrt(base))
     }
 }
@@ -91,7 +91,7 @@ struct ThreeQuarters;
 
 impl Power for ThreeQuarters {
     #[inline(always)]
-    fn under<S: Simd>(self, simd: S, x: S::F, base: S::F) -> S::F {
+    fn under<S: Vector>(self, simd: S, x: S::F, base: S::F) -> S::F {
         let half = simd.rsqrt(base);
         simd.mul(simd.mul(x, half), simd.sqrt(half))
     }
@@ -102,7 +102,7 @@ struct One;
 
 impl Power for One {
     #[inline(always)]
-    fn under<S: Simd>(self, simd: S, x: S::F, base: S::F) -> S::F {
+    fn under<S: Vector>(self, simd: S, x: S::F, base: S::F) -> S::F {
         simd.div(x, base)
     }
 }
@@ -112,7 +112,7 @@ struct Other(f32);
 
 impl Power for Other {
     #[inline(always)]
-    fn under<S: Simd>(self, simd: S, x: S::F, base: S::F) -> S::F {
+    fn under<S: Vector>(self, simd: S, x: S::F, base: S::F) -> S::F {
         simd.mul(x, simd.exp(simd.mul(simd.log(base), simd.splat(-self.0))))
     }
 }
@@ -121,7 +121,7 @@ impl<P: Power> Task for Normalize<'_, P> {
     type Out = ();
 
     #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
+    fn run<S: Vector>(self, simd: S) {
         let Self { rows, power } = self;
         match (rows.before, rows.behind) {
             (1, 1) => rows.normalize::<S, P, 3>(simd, power),
@@ -134,7 +134,7 @@ impl<P: Power> Task for Normalize<'_, P> {
 impl Rows<'_> {
     /// With windows of `SIZE`, or of any size if it is 0.
     #[inline(always)]
-    fn normalize<S: Simd, P: Power, const SIZE: usize>(self, simd: S, power: P) {
+    fn normalize<S: Vector, P: Power, const SIZE: usize>(self, simd: S, power: P) {
         let channels = self.channels;
         let mut buffer = [0.0; BUFFER];
         // Zeros before and behind a row, in whole vectors.
@@ -182,7 +182,7 @@ impl Rows<'_> {
 
     /// Windows too wide for the buffer.
     #[inline(always)]
-    fn wide<S: Simd, P: Power>(self, simd: S, power: P) {
+    fn wide<S: Vector, P: Power>(self, simd: S, power: P) {
         let channels = self.channels;
         for (x, y) in self.x.chunks_exact(channels).zip(self.y.chunks_exact_mut(channels)) {
             for c in 0..channels {
@@ -203,7 +203,7 @@ impl Rows<'_> {
 
 /// Writes the squares of a row from `from` on to whole vectors of `to`, zeros behind them.
 #[inline(always)]
-fn squares<S: Simd>(simd: S, row: &[f32], from: usize, to: &mut [f32]) {
+fn squares<S: Vector>(simd: S, row: &[f32], from: usize, to: &mut [f32]) {
     let zero = simd.splat(0.0);
     let mut i = 0;
     while i + S::LANES <= to.len() {
@@ -237,7 +237,7 @@ impl Window {
 
     /// Where `squares[c..c + size]` is the window of `x[c]`, for all of the last vector.
     #[inline(always)]
-    fn normalize<S: Simd, P: Power, const SIZE: usize>(
+    fn normalize<S: Vector, P: Power, const SIZE: usize>(
         self,
         simd: S,
         power: P,

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use super::convert::{Convert, convert};
 use crate::isa;
-use crate::math::vector::Simd;
+use crate::isa::Vector;
 
 mod sealed {
     pub trait Sealed {}
@@ -66,7 +66,7 @@ impl<Q: Quantized> Convert for Quantize<Q> {
     type Y = Q;
 
     #[inline(always)]
-    unsafe fn step<S: Simd>(self, simd: S, x: *const f32, y: *mut Q) {
+    unsafe fn step<S: Vector>(self, simd: S, x: *const f32, y: *mut Q) {
         // SAFETY: the caller's promise.
         let x = unsafe { simd.load(x) };
         let scale = simd.splat(self.scale);
@@ -105,7 +105,7 @@ impl<Q: Quantized> Convert for Dequantize<Q> {
     type Y = f32;
 
     #[inline(always)]
-    unsafe fn step<S: Simd>(self, simd: S, x: *const Q, y: *mut f32) {
+    unsafe fn step<S: Vector>(self, simd: S, x: *const Q, y: *mut f32) {
         let signed = Q::LEAST < 0;
         let q = if size_of::<Q>() == 1 {
             // SAFETY: the caller's promise; a `Q` is one byte.

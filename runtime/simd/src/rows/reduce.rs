@@ -1,6 +1,6 @@
 //! Sums, maxima and minima of rows.
 
-use crate::math::vector::{Simd, Task, on};
+use crate::isa::{Task, Vector, on};
 use crate::{Isa, isa};
 
 /// Vectors that one accumulator takes up in `f32` before it goes to `f64`.
@@ -72,7 +72,7 @@ impl Task for Rows<'_> {
     type Out = ();
 
     #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
+    fn run<S: Vector>(self, simd: S) {
         let Self { reduction, mut x, cols, y } = self;
         for y in y {
             let Some((row, rest)) = x.split_at_checked(cols) else { return };
@@ -88,7 +88,7 @@ impl Task for Rows<'_> {
 
 /// The sum of a row.
 #[inline(always)]
-pub(super) fn sum_of<S: Simd>(simd: S, row: &[f32]) -> f32 {
+pub(super) fn sum_of<S: Vector>(simd: S, row: &[f32]) -> f32 {
     let block = 4 * S::LANES * DEPTH;
     if row.len() <= block {
         return block_sum(simd, row);
@@ -97,7 +97,7 @@ pub(super) fn sum_of<S: Simd>(simd: S, row: &[f32]) -> f32 {
 }
 
 #[inline(always)]
-fn block_sum<S: Simd>(simd: S, row: &[f32]) -> f32 {
+fn block_sum<S: Vector>(simd: S, row: &[f32]) -> f32 {
     let zero = simd.splat(0.0);
     let mut sums = [zero; 4];
     let (at, len) = (row.as_ptr(), row.len());
@@ -121,13 +121,13 @@ fn block_sum<S: Simd>(simd: S, row: &[f32]) -> f32 {
 }
 
 #[inline(always)]
-fn better<S: Simd, const MAX: bool>(simd: S, a: S::F, b: S::F) -> S::F {
+fn better<S: Vector, const MAX: bool>(simd: S, a: S::F, b: S::F) -> S::F {
     if MAX { simd.max(a, b) } else { simd.min(a, b) }
 }
 
 /// The greatest or the least of a row and `start`, or a NaN.
 #[inline(always)]
-pub(super) fn extreme_of<S: Simd, const MAX: bool>(simd: S, row: &[f32], start: f32) -> f32 {
+pub(super) fn extreme_of<S: Vector, const MAX: bool>(simd: S, row: &[f32], start: f32) -> f32 {
     let first = simd.splat(start);
     let (mut best, mut flaws) = ([first; 4], [simd.splat_i(0); 4]);
     let (at, len) = (row.as_ptr(), row.len());
@@ -176,7 +176,7 @@ pub(super) fn extreme_of<S: Simd, const MAX: bool>(simd: S, row: &[f32], start: 
 
 /// `flaws`, negative as well where `x` is a NaN.
 #[inline(always)]
-fn flaw<S: Simd>(simd: S, flaws: S::I, x: S::F) -> S::I {
+fn flaw<S: Vector>(simd: S, flaws: S::I, x: S::F) -> S::I {
     let size = simd.and(simd.bits(x), simd.splat_i(i32::MAX));
     simd.or(flaws, simd.sub_i(simd.splat_i(0x7f80_0000), size))
 }

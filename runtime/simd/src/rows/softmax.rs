@@ -5,7 +5,7 @@
 //! to the core holds is read twice, the sum being scaled whenever a greater maximum turns up
 //! (Milakov and Gimelshein, 2018).
 
-use crate::math::vector::{Simd, Task, on};
+use crate::isa::{Task, Vector, on};
 use crate::{Isa, isa};
 
 /// Elements of a row of which four, with their results, stay in the first cache.
@@ -44,7 +44,7 @@ impl Task for Softmax<'_> {
     type Out = ();
 
     #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
+    fn run<S: Vector>(self, simd: S) {
         let Self { x, cols, y } = self;
         match cols.div_ceil(S::LANES) {
             1 => short::<S, 1>(simd, x, cols, y),
@@ -63,7 +63,7 @@ impl Task for Softmax<'_> {
 
 /// Rows of `N` vectors, the last one perhaps not whole, four rows at a time.
 #[inline(always)]
-fn short<S: Simd, const N: usize>(simd: S, x: &[f32], cols: usize, y: &mut [f32]) {
+fn short<S: Vector, const N: usize>(simd: S, x: &[f32], cols: usize, y: &mut [f32]) {
     let rows = x.len().min(y.len()) / cols;
     let Some(last) = cols.checked_sub((N - 1) * S::LANES) else { return };
     let mut row = 0;
@@ -89,7 +89,7 @@ fn short<S: Simd, const N: usize>(simd: S, x: &[f32], cols: usize, y: &mut [f32]
 /// `count` rows of `cols` elements are readable and writable; `cols` is `N - 1` vectors and `last`
 /// elements, a vector at most.
 #[inline(always)]
-unsafe fn four<S: Simd, const N: usize>(
+unsafe fn four<S: Vector, const N: usize>(
     simd: S,
     from: *const f32,
     to: *mut f32,
@@ -158,7 +158,7 @@ unsafe fn four<S: Simd, const N: usize>(
 
 /// Four rows at a time, so that the ends of one row's sums meet the start of the next one's.
 #[inline(always)]
-fn medium<S: Simd>(simd: S, x: &[f32], cols: usize, y: &mut [f32]) {
+fn medium<S: Vector>(simd: S, x: &[f32], cols: usize, y: &mut [f32]) {
     let (mut fours, mut to) = (x.chunks_exact(4 * cols), y.chunks_exact_mut(4 * cols));
     for (x, y) in fours.by_ref().zip(to.by_ref()) {
         let (a, b) = x.split_at(2 * cols);
@@ -175,7 +175,7 @@ fn medium<S: Simd>(simd: S, x: &[f32], cols: usize, y: &mut [f32]) {
 
 /// Rows and their results, all of one length.
 #[inline(always)]
-fn group<S: Simd, const R: usize>(simd: S, x: [&[f32]; R], y: &mut [&mut [f32]; R]) {
+fn group<S: Vector, const R: usize>(simd: S, x: [&[f32]; R], y: &mut [&mut [f32]; R]) {
     let zero = simd.splat(0.0);
     let (mut max, mut sums, mut shares) = ([0.0; R], [zero; R], [0.0; R]);
     let mut r = 0;
@@ -203,7 +203,7 @@ fn group<S: Simd, const R: usize>(simd: S, x: [&[f32]; R], y: &mut [&mut [f32]; 
 
 /// Multiplies a row.
 #[inline(always)]
-fn multiply<S: Simd>(simd: S, y: &mut [f32], by: S::F) {
+fn multiply<S: Vector>(simd: S, y: &mut [f32], by: S::F) {
     let (to, len) = (y.as_mut_ptr(), y.len());
     let mut i = 0;
     while i + 4 * S::LANES <= len {
@@ -230,7 +230,7 @@ fn multiply<S: Simd>(simd: S, y: &mut [f32], by: S::F) {
 }
 
 #[inline(always)]
-fn long<S: Simd>(simd: S, x: &[f32], y: &mut [f32]) {
+fn long<S: Vector>(simd: S, x: &[f32], y: &mut [f32]) {
     let one = simd.splat(1.0);
     let (mut max, mut sum) = (f32::MIN, simd.splat(0.0));
     for piece in x.chunks(PIECE) {
@@ -247,7 +247,7 @@ fn long<S: Simd>(simd: S, x: &[f32], y: &mut [f32]) {
 
 /// The greatest that is not a NaN, but a finite number at least: what is less gives zeros.
 #[inline(always)]
-fn greatest<S: Simd>(simd: S, row: &[f32]) -> f32 {
+fn greatest<S: Vector>(simd: S, row: &[f32]) -> f32 {
     let least = simd.splat(f32::MIN);
     let mut best = [least; 4];
     let (at, len) = (row.as_ptr(), row.len());
@@ -273,7 +273,7 @@ fn greatest<S: Simd>(simd: S, row: &[f32]) -> f32 {
 /// The sums of `exp(x - max)`; with `STORE`, `factor` times the exponentials go to `y`, which is as
 /// long as `x`.
 #[inline(always)]
-fn exponentials<S: Simd, const STORE: bool>(
+fn exponentials<S: Vector, const STORE: bool>(
     simd: S,
     x: &[f32],
     max: S::F,

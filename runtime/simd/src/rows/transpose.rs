@@ -1,6 +1,6 @@
 //! Transposes of any rank, by tiles in registers.
 
-use crate::math::vector::{Simd, Task, on};
+use crate::isa::{Task, Vector, on};
 use crate::{Bits, Isa, isa};
 
 /// The most axes.
@@ -168,7 +168,7 @@ impl<T: Copy> Task for Permute<T> {
     type Out = ();
 
     #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
+    fn run<S: Vector>(self, simd: S) {
         let Self { mut axes, rank, x, y } = self;
         let one = Axis { extent: 1, from: 0, to: 0 };
         let last = if rank == 0 { one } else { axes[rank - 1] };
@@ -240,7 +240,7 @@ struct Plane {
 impl Plane {
     /// Reads a small plane ahead.
     #[inline(always)]
-    fn prefetch<S: Simd, T>(self, simd: S, x: *const T, y: *mut T) {
+    fn prefetch<S: Vector, T>(self, simd: S, x: *const T, y: *mut T) {
         let Self { rows, cols, past } = self;
         let per_line = LINE_BYTES / size_of::<T>();
         for i in 0..rows.extent {
@@ -258,7 +258,7 @@ impl Plane {
     /// # Safety
     /// The elements that the axes reach are readable at `x` and writable at `y`.
     #[inline(always)]
-    unsafe fn transpose<S: Simd, T: Copy>(self, simd: S, x: *const T, y: *mut T) {
+    unsafe fn transpose<S: Vector, T: Copy>(self, simd: S, x: *const T, y: *mut T) {
         let Self { rows, cols, past } = self;
         let tiled = rows.to == 1 && cols.from == 1;
         let (tall, wide) = match size_of::<T>() {
@@ -391,7 +391,7 @@ impl<T: Copy> Tile<T> {
     /// The tile is readable at `x` and writable at `y`; if it is to go past the caches, rows of `y`
     /// start at lines.
     #[inline(always)]
-    unsafe fn transpose<S: Simd>(self, simd: S, ahead: Option<Self>, past: bool) {
+    unsafe fn transpose<S: Vector>(self, simd: S, ahead: Option<Self>, past: bool) {
         let Self { x, y, strides: [x_stride, y_stride] } = self;
         if size_of::<T>() == 4 {
             let (x, y) = (x.cast(), y.cast());
@@ -446,7 +446,7 @@ impl<T: Copy> Tile<T> {
 /// The elements that the axes reach are readable at `x` and writable at `y`; the ranges lie within
 /// the extents.
 #[inline(always)]
-unsafe fn area<S: Simd, T: Copy>(
+unsafe fn area<S: Vector, T: Copy>(
     simd: S,
     x: *const T,
     y: *mut T,

@@ -6,7 +6,7 @@ use super::transform::{Input, Output};
 use super::{LINE, Layer, Plan, Rows, Tile, packed_len_on, pixel_rows, tile_rows};
 use crate::Isa;
 use crate::gemm_f32::{self, Epilogue};
-use crate::math::vector::on;
+use crate::isa::on;
 
 /// Elements of the transformed tiles and products of a block: a quarter of a second-level cache of 2 MiB,
 /// which the weights pass through meanwhile.

@@ -8,7 +8,7 @@
 //! that of a direct sum, where the usual points have 4.0 times. Of seventeen pairs tried these were best, and
 //! all constants but those of the weights are exact.
 
-use crate::math::vector::Simd;
+use crate::isa::Vector;
 
 /// `F(M, 3)`, with its `A = M + 2` points.
 #[derive(Debug)]
@@ -20,10 +20,10 @@ pub(super) trait Transform<const M: usize, const A: usize> {
     const WEIGHTS: [[f64; 3]; A];
 
     /// The product with the transpose of `B`. Must be `#[inline(always)]`.
-    fn input<S: Simd>(simd: S, d: [S::F; A]) -> [S::F; A];
+    fn input<S: Vector>(simd: S, d: [S::F; A]) -> [S::F; A];
 
     /// The product with the transpose of `A`. Must be `#[inline(always)]`.
-    fn output<S: Simd>(simd: S, m: [S::F; A]) -> [S::F; M];
+    fn output<S: Vector>(simd: S, m: [S::F; A]) -> [S::F; M];
 }
 
 impl Transform<2, 4> for Filter<2, 4> {
@@ -31,12 +31,12 @@ impl Transform<2, 4> for Filter<2, 4> {
         [[1.0, 0.0, 0.0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0.0, 0.0, 1.0]];
 
     #[inline(always)]
-    fn input<S: Simd>(simd: S, d: [S::F; 4]) -> [S::F; 4] {
+    fn input<S: Vector>(simd: S, d: [S::F; 4]) -> [S::F; 4] {
         [simd.sub(d[0], d[2]), simd.add(d[1], d[2]), simd.sub(d[2], d[1]), simd.sub(d[3], d[1])]
     }
 
     #[inline(always)]
-    fn output<S: Simd>(simd: S, m: [S::F; 4]) -> [S::F; 2] {
+    fn output<S: Vector>(simd: S, m: [S::F; 4]) -> [S::F; 2] {
         [simd.add(m[0], simd.add(m[1], m[2])), simd.add(simd.sub(m[1], m[2]), m[3])]
     }
 }
@@ -62,7 +62,7 @@ impl Transform<4, 6> for Filter<4, 6> {
     };
 
     #[inline(always)]
-    fn input<S: Simd>(simd: S, d: [S::F; 6]) -> [S::F; 6] {
+    fn input<S: Vector>(simd: S, d: [S::F; 6]) -> [S::F; 6] {
         let (p, q) = (simd.splat(P), simd.splat(Q));
         let (p2, q2) = (simd.splat(P * P), simd.splat(Q * Q));
         let (sum, product) = (simd.splat(P * P + Q * Q), simd.splat(P * P * Q * Q));
@@ -79,7 +79,7 @@ impl Transform<4, 6> for Filter<4, 6> {
     }
 
     #[inline(always)]
-    fn output<S: Simd>(simd: S, m: [S::F; 6]) -> [S::F; 4] {
+    fn output<S: Vector>(simd: S, m: [S::F; 6]) -> [S::F; 4] {
         let (even_p, odd_p) = (simd.add(m[1], m[2]), simd.sub(m[1], m[2]));
         let (even_q, odd_q) = (simd.add(m[3], m[4]), simd.sub(m[3], m[4]));
         [

@@ -3,7 +3,7 @@
 use super::points::{Filter, Transform};
 use super::*;
 use crate::gemm_f32::Activation;
-use crate::math::vector::{Simd, Task, on};
+use crate::isa::{Task, Vector, on};
 use crate::testing::noise;
 use crate::testing::{Edge, Guarded};
 
@@ -339,7 +339,7 @@ struct Growth(Tile);
 impl Task for Growth {
     type Out = f64;
 
-    fn run<S: Simd>(self, simd: S) -> f64 {
+    fn run<S: Vector>(self, simd: S) -> f64 {
         match self.0 {
             Tile::Two => growth::<S, 2, 4>(simd),
             Tile::Four => growth::<S, 4, 6>(simd),
@@ -347,7 +347,7 @@ impl Task for Growth {
     }
 }
 
-fn growth<S: Simd, const M: usize, const A: usize>(simd: S) -> f64
+fn growth<S: Vector, const M: usize, const A: usize>(simd: S) -> f64
 where
     Filter<M, A>: Transform<M, A>,
 {

@@ -3,7 +3,7 @@
 use super::points::{Filter, Transform};
 use super::{Place, Plan, Tile};
 use crate::gemm_f32::Epilogue;
-use crate::math::vector::{Simd, Task};
+use crate::isa::{Task, Vector};
 
 /// Writes tiles of the input, transformed: a row per tile in the matrix of each point.
 pub(super) struct Input<'a> {
@@ -30,7 +30,7 @@ impl Task for Input<'_> {
     type Out = ();
 
     #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
+    fn run<S: Vector>(self, simd: S) {
         match self.plan.tile {
             Tile::Two => self.each::<S, 2, 4>(simd),
             Tile::Four => self.each::<S, 4, 6>(simd),
@@ -40,7 +40,7 @@ impl Task for Input<'_> {
 
 impl Input<'_> {
     #[inline(always)]
-    fn each<S: Simd, const M: usize, const A: usize>(&self, simd: S)
+    fn each<S: Vector, const M: usize, const A: usize>(&self, simd: S)
     where
         Filter<M, A>: Transform<M, A>,
     {
@@ -124,7 +124,7 @@ impl Window {
 ///
 /// `to` must have room for a vector at each point.
 #[inline(always)]
-unsafe fn transform_input<S: Simd, const M: usize, const A: usize>(
+unsafe fn transform_input<S: Vector, const M: usize, const A: usize>(
     simd: S,
     load: impl Fn(usize, usize) -> S::F,
     to: *mut f32,
@@ -181,7 +181,7 @@ impl Task for Output<'_> {
     type Out = ();
 
     #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
+    fn run<S: Vector>(self, simd: S) {
         match self.plan.tile {
             Tile::Two => self.each::<S, 2, 4>(simd),
             Tile::Four => self.each::<S, 4, 6>(simd),
@@ -191,7 +191,7 @@ impl Task for Output<'_> {
 
 impl Output<'_> {
     #[inline(always)]
-    fn each<S: Simd, const M: usize, const A: usize>(&self, simd: S)
+    fn each<S: Vector, const M: usize, const A: usize>(&self, simd: S)
     where
         Filter<M, A>: Transform<M, A>,
     {
@@ -237,7 +237,7 @@ impl Output<'_> {
     /// `count` channels from `channel` on must be there, of each pixel of the target, of those to add
     /// and of the bias.
     #[inline(always)]
-    unsafe fn finish<S: Simd, const M: usize>(
+    unsafe fn finish<S: Vector, const M: usize>(
         &self,
         simd: S,
         target: &Target,
@@ -293,7 +293,7 @@ impl Output<'_> {
 ///
 /// `from` must have a vector at each point.
 #[inline(always)]
-unsafe fn transform_output<S: Simd, const M: usize, const A: usize>(
+unsafe fn transform_output<S: Vector, const M: usize, const A: usize>(
     simd: S,
     from: *const f32,
     stride: usize,

@@ -1,39 +1,18 @@
-//! Vectors of 32-bit lanes: what every instruction set must offer, and what follows from it.
+//! What the crate's own loops need besides numbers: vectors from and to memory, and tiles transposed.
 
-use super::portable::Portable;
-#[cfg(target_arch = "x86_64")]
-use super::{avx2::Avx2, avx512::Avx512};
-use super::{erf, exp, log, rsqrt, tanh};
-use crate::Isa;
+use super::simd::Simd;
 
-/// 1.5 * 2^23: added to a float below 2^22 it leaves the nearest integer, ties to even, in the low bits.
-const MAGIC: f32 = 12_582_912.0;
-
-/// An instruction set, as a token: who holds one may use the instructions.
+/// An instruction set whose vectors reach memory.
 ///
 /// The pointer methods want memory for `LANES` elements of the pointer's type, or for the first
 /// `len` where they take a `len`, which is at most `LANES`; no alignment is needed.
-pub(crate) trait Simd: Copy {
-    /// Lanes of `f32`.
-    type F: Copy;
-    /// Lanes of `i32`.
-    type I: Copy;
-    /// One truth per lane.
-    type M: Copy;
-
-    /// Lanes per vector, 16 at most.
-    const LANES: usize;
-    /// Whether `fma` rounds once and is one instruction.
-    const FUSED: bool;
+pub(crate) trait Vector: Simd {
     /// Rows and columns of the tile that `tile4` transposes.
     const TILE4: usize;
     /// Rows and columns of the tile that `tile1` transposes.
     const TILE1: usize;
     /// Rows that `long1` transposes, a multiple of `TILE1`; `TILE1` divides 16.
     const LONG1: usize;
-
-    fn splat(self, x: f32) -> Self::F;
-    fn splat_i(self, x: i32) -> Self::I;
 
     /// # Safety
     /// See the trait.
@@ -66,47 +45,6 @@ pub(crate) trait Simd: Copy {
     /// See the trait.
     unsafe fn store_u16(self, to: *mut u16, x: Self::I);
 
-    fn add(self, a: Self::F, b: Self::F) -> Self::F;
-    fn sub(self, a: Self::F, b: Self::F) -> Self::F;
-    fn mul(self, a: Self::F, b: Self::F) -> Self::F;
-    fn div(self, a: Self::F, b: Self::F) -> Self::F;
-    /// `a * b + c`.
-    fn fma(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F;
-    /// `c - a * b`.
-    fn nfma(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F;
-    fn sqrt(self, x: Self::F) -> Self::F;
-    /// The lesser one; `b` where either is a NaN.
-    fn min(self, a: Self::F, b: Self::F) -> Self::F;
-    /// The greater one; `b` where either is a NaN.
-    fn max(self, a: Self::F, b: Self::F) -> Self::F;
-    /// `a < b`, false for a NaN.
-    fn lt(self, a: Self::F, b: Self::F) -> Self::M;
-    /// `a == b`, false for a NaN.
-    fn eq(self, a: Self::F, b: Self::F) -> Self::M;
-    fn select(self, mask: Self::M, yes: Self::F, no: Self::F) -> Self::F;
-    fn any(self, mask: Self::M) -> bool;
-
-    /// The bits of floats.
-    fn bits(self, x: Self::F) -> Self::I;
-    /// The floats of bits.
-    fn float(self, x: Self::I) -> Self::F;
-    /// The nearest float to an integer.
-    fn int_to_float(self, x: Self::I) -> Self::F;
-    fn add_i(self, a: Self::I, b: Self::I) -> Self::I;
-    fn sub_i(self, a: Self::I, b: Self::I) -> Self::I;
-    fn and(self, a: Self::I, b: Self::I) -> Self::I;
-    fn or(self, a: Self::I, b: Self::I) -> Self::I;
-    fn xor(self, a: Self::I, b: Self::I) -> Self::I;
-    fn shl<const BY: u32>(self, x: Self::I) -> Self::I;
-    /// Shifts zeros in.
-    fn shr<const BY: u32>(self, x: Self::I) -> Self::I;
-    /// Shifts copies of the sign in.
-    fn sar<const BY: u32>(self, x: Self::I) -> Self::I;
-    fn lt_i(self, a: Self::I, b: Self::I) -> Self::M;
-
-    /// The sum of all lanes, added pairwise.
-    fn sum(self, x: Self::F) -> f32;
-
     /// The sums of four vectors, each added pairwise.
     #[inline(always)]
     fn sum4(self, x: [Self::F; 4]) -> [f32; 4] {
@@ -128,8 +66,6 @@ pub(crate) trait Simd: Copy {
         unsafe { self.store(lanes.as_mut_ptr(), x) }
         [self.splat(lanes[0]), self.splat(lanes[1]), self.splat(lanes[2]), self.splat(lanes[3])]
     }
-    /// The greatest lane; where there is a NaN, any lane.
-    fn max_lane(self, x: Self::F) -> f32;
     /// The greatest lanes of four vectors.
     #[inline(always)]
     fn max4(self, x: [Self::F; 4]) -> [f32; 4] {
@@ -140,32 +76,6 @@ pub(crate) trait Simd: Copy {
     #[inline(always)]
     fn prefetch(self, at: *const f32) {
         let _ = at;
-    }
-
-    /// The exponential function, to 1.1 ulp.
-    #[inline(always)]
-    fn exp(self, x: Self::F) -> Self::F {
-        exp::exp_of(self, x)
-    }
-    /// The natural logarithm, to 1 ulp.
-    #[inline(always)]
-    fn log(self, x: Self::F) -> Self::F {
-        log::log_of(self, x)
-    }
-    /// The hyperbolic tangent, to 2.5 ulp.
-    #[inline(always)]
-    fn tanh(self, x: Self::F) -> Self::F {
-        tanh::tanh_of(self, x)
-    }
-    /// The error function, to 1.2 ulp.
-    #[inline(always)]
-    fn erf(self, x: Self::F) -> Self::F {
-        erf::erf_of(self, x)
-    }
-    /// `1 / sqrt(x)`, to 1.5 ulp.
-    #[inline(always)]
-    fn rsqrt(self, x: Self::F) -> Self::F {
-        rsqrt::rsqrt_of(self, x)
     }
 
     /// Transposes a tile of 4-byte elements; strides are in elements.
@@ -286,64 +196,6 @@ pub(crate) trait Simd: Copy {
     #[inline(always)]
     fn fence(self) {}
 
-    /// The nearest integer, ties to even, for floats below 2^22.
-    #[inline(always)]
-    fn to_int(self, x: Self::F) -> Self::I {
-        let magic = self.splat(MAGIC);
-        self.sub_i(self.bits(self.add(x, magic)), self.bits(magic))
-    }
-
-    /// The nearest whole number, ties to even, for floats below 2^22.
-    #[inline(always)]
-    fn round(self, x: Self::F) -> Self::F {
-        let magic = self.splat(MAGIC);
-        self.sub(self.add(x, magic), magic)
-    }
-
-    /// `x * 2^n` for whole `n` in -250..=250, rounded once.
-    #[inline(always)]
-    fn scale(self, x: Self::F, n: Self::F) -> Self::F {
-        let n = self.to_int(n);
-        let half = self.sar::<1>(n);
-        self.mul(self.mul(x, self.power(half)), self.power(self.sub_i(n, half)))
-    }
-
-    /// `2^n` for `n` in -126..=127.
-    #[inline(always)]
-    fn power(self, n: Self::I) -> Self::F {
-        self.float(self.shl::<23>(self.add_i(n, self.splat_i(127))))
-    }
-
-    #[inline(always)]
-    fn abs(self, x: Self::F) -> Self::F {
-        self.float(self.and(self.bits(x), self.splat_i(i32::MAX)))
-    }
-
-    /// `size`, which has no sign, with the sign of `sign`.
-    #[inline(always)]
-    fn with_sign(self, size: Self::F, sign: Self::F) -> Self::F {
-        let sign = self.and(self.bits(sign), self.splat_i(i32::MIN));
-        self.float(self.or(self.bits(size), sign))
-    }
-
-    #[inline(always)]
-    fn select_i(self, mask: Self::M, yes: Self::I, no: Self::I) -> Self::I {
-        self.bits(self.select(mask, self.float(yes), self.float(no)))
-    }
-
-    /// A polynomial by Horner's rule, the highest power first.
-    #[inline(always)]
-    fn poly<const N: usize>(self, x: Self::F, coefficients: [f32; N]) -> Self::F {
-        let mut sum = self.splat(0.0);
-        let mut i = 0;
-        while i < N {
-            let term = self.splat(coefficients[i]);
-            sum = if i == 0 { term } else { self.fma(sum, x, term) };
-            i += 1;
-        }
-        sum
-    }
-
     /// Reads halves of IEEE 754, exactly.
     ///
     /// # Safety
@@ -389,41 +241,4 @@ pub(crate) trait Simd: Copy {
         // SAFETY: the caller's promise.
         unsafe { self.store_u16(to, half) }
     }
-}
-
-/// Work that is written once and compiled for every instruction set.
-pub(crate) trait Task {
-    type Out;
-
-    /// Must be `#[inline(always)]`, as all that it calls, so that it takes on the features of its caller.
-    fn run<S: Simd>(self, simd: S) -> Self::Out;
-}
-
-/// Runs a task with the instructions of `isa`, or the best that this machine has.
-#[inline]
-pub(crate) fn on<T: Task>(isa: Isa, task: T) -> T::Out {
-    let best = Isa::available().last().copied().unwrap_or(Isa::Portable);
-    match isa.min(best) {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: the machine has it, as `best` says.
-        Isa::Avx512 | Isa::Amx => unsafe { on_avx512(task) },
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: as above.
-        Isa::Avx2 => unsafe { on_avx2(task) },
-        _ => task.run(Portable),
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
-fn on_avx512<T: Task>(task: T) -> T::Out {
-    // SAFETY: this function has the features.
-    task.run(unsafe { Avx512::new() })
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma,f16c")]
-fn on_avx2<T: Task>(task: T) -> T::Out {
-    // SAFETY: this function has the features.
-    task.run(unsafe { Avx2::new() })
 }

@@ -1,12 +1,11 @@
 //! Arrays of lanes in plain Rust, which compilers turn into whatever the machine has.
 
-use super::vector::Simd;
+use super::elementary::{by_formula, erf, exp, log, rsqrt, sigmoid, tanh, trig};
+use super::simd::{Simd, sealed::Sealed};
+use super::token::Portable;
+use super::vector::Vector;
 
 const LANES: usize = 8;
-
-/// Plain Rust: needs no feature, so anyone may make the token.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Portable;
 
 #[inline(always)]
 fn each<T: Copy, U: Copy + Default>(x: [T; LANES], f: impl Fn(T) -> U) -> [U; LANES] {
@@ -52,6 +51,8 @@ unsafe fn tile<T: Copy>(x: *const T, x_stride: usize, y: *mut T, y_stride: usize
     }
 }
 
+impl Sealed for Portable {}
+
 impl Simd for Portable {
     type F = [f32; LANES];
     type I = [i32; LANES];
@@ -59,9 +60,6 @@ impl Simd for Portable {
 
     const LANES: usize = LANES;
     const FUSED: bool = false;
-    const TILE4: usize = LANES;
-    const TILE1: usize = LANES;
-    const LONG1: usize = LANES;
 
     #[inline(always)]
     fn splat(self, x: f32) -> Self::F {
@@ -70,52 +68,6 @@ impl Simd for Portable {
     #[inline(always)]
     fn splat_i(self, x: i32) -> Self::I {
         [x; LANES]
-    }
-    #[inline(always)]
-    unsafe fn load(self, from: *const f32) -> Self::F {
-        // SAFETY: the caller's promise.
-        unsafe { from.cast::<Self::F>().read_unaligned() }
-    }
-    #[inline(always)]
-    unsafe fn store(self, to: *mut f32, x: Self::F) {
-        // SAFETY: the caller's promise.
-        unsafe { to.cast::<Self::F>().write_unaligned(x) }
-    }
-    #[inline(always)]
-    unsafe fn load_head(self, from: *const f32, len: usize, fill: Self::F) -> Self::F {
-        let mut x = fill;
-        for (i, x) in x.iter_mut().enumerate().take(len) {
-            // SAFETY: `i` is below `len`.
-            *x = unsafe { *from.add(i) };
-        }
-        x
-    }
-    #[inline(always)]
-    unsafe fn store_head(self, to: *mut f32, len: usize, x: Self::F) {
-        for (i, x) in x.iter().enumerate().take(len) {
-            // SAFETY: `i` is below `len`.
-            unsafe { *to.add(i) = *x }
-        }
-    }
-    #[inline(always)]
-    unsafe fn load_u8(self, from: *const u8) -> Self::I {
-        // SAFETY: the caller's promise.
-        each(unsafe { from.cast::<[u8; LANES]>().read_unaligned() }, i32::from)
-    }
-    #[inline(always)]
-    unsafe fn load_u16(self, from: *const u16) -> Self::I {
-        // SAFETY: the caller's promise.
-        each(unsafe { from.cast::<[u16; LANES]>().read_unaligned() }, i32::from)
-    }
-    #[inline(always)]
-    unsafe fn store_u8(self, to: *mut u8, x: Self::I) {
-        // SAFETY: the caller's promise.
-        unsafe { to.cast::<[u8; LANES]>().write_unaligned(each(x, |x| x as u8)) }
-    }
-    #[inline(always)]
-    unsafe fn store_u16(self, to: *mut u16, x: Self::I) {
-        // SAFETY: the caller's promise.
-        unsafe { to.cast::<[u16; LANES]>().write_unaligned(each(x, |x| x as u16)) }
     }
     #[inline(always)]
     fn add(self, a: Self::F, b: Self::F) -> Self::F {
@@ -225,6 +177,113 @@ impl Simd for Portable {
     #[inline(always)]
     fn max_lane(self, x: Self::F) -> f32 {
         x.into_iter().fold(f32::NEG_INFINITY, |best, x| if x > best { x } else { best })
+    }
+    #[inline(always)]
+    fn of_lanes(self, lanes: [f32; 16]) -> Self::F {
+        // SAFETY: `lanes` has 16 numbers to read, and a vector has 16 lanes at most.
+        unsafe { self.load(lanes.as_ptr()) }
+    }
+    #[inline(always)]
+    fn lanes(self, x: Self::F) -> [f32; 16] {
+        let mut lanes = [0.0; 16];
+        // SAFETY: `lanes` has 16 numbers to write, and a vector has 16 lanes at most.
+        unsafe { self.store(lanes.as_mut_ptr(), x) }
+        lanes
+    }
+    #[inline(always)]
+    fn round(self, x: Self::F) -> Self::F {
+        each(x, f32::round_ties_even)
+    }
+    #[inline(always)]
+    fn floor(self, x: Self::F) -> Self::F {
+        each(x, f32::floor)
+    }
+    #[inline(always)]
+    fn ceil(self, x: Self::F) -> Self::F {
+        each(x, f32::ceil)
+    }
+    #[inline(always)]
+    fn trunc(self, x: Self::F) -> Self::F {
+        each(x, f32::trunc)
+    }
+    #[inline(always)]
+    fn le(self, a: Self::F, b: Self::F) -> Self::M {
+        both(a, b, |a, b| truth(a <= b))
+    }
+    #[inline(always)]
+    fn both(self, a: Self::M, b: Self::M) -> Self::M {
+        both(a, b, |a, b| a & b)
+    }
+    #[inline(always)]
+    fn either(self, a: Self::M, b: Self::M) -> Self::M {
+        both(a, b, |a, b| a | b)
+    }
+    #[inline(always)]
+    fn not(self, mask: Self::M) -> Self::M {
+        each(mask, |m| !m)
+    }
+
+    by_formula! {
+        exp = exp::exp_of,
+        log = log::log_of,
+        tanh = tanh::tanh_of,
+        sigmoid = sigmoid::sigmoid_of,
+        erf = erf::erf_of,
+        sin = trig::sin_of,
+        cos = trig::cos_of,
+        rsqrt = rsqrt::rsqrt_of,
+    }
+}
+
+impl Vector for Portable {
+    const TILE4: usize = LANES;
+    const TILE1: usize = LANES;
+    const LONG1: usize = LANES;
+    #[inline(always)]
+    unsafe fn load(self, from: *const f32) -> Self::F {
+        // SAFETY: the caller's promise.
+        unsafe { from.cast::<Self::F>().read_unaligned() }
+    }
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f32, x: Self::F) {
+        // SAFETY: the caller's promise.
+        unsafe { to.cast::<Self::F>().write_unaligned(x) }
+    }
+    #[inline(always)]
+    unsafe fn load_head(self, from: *const f32, len: usize, fill: Self::F) -> Self::F {
+        let mut x = fill;
+        for (i, x) in x.iter_mut().enumerate().take(len) {
+            // SAFETY: `i` is below `len`.
+            *x = unsafe { *from.add(i) };
+        }
+        x
+    }
+    #[inline(always)]
+    unsafe fn store_head(self, to: *mut f32, len: usize, x: Self::F) {
+        for (i, x) in x.iter().enumerate().take(len) {
+            // SAFETY: `i` is below `len`.
+            unsafe { *to.add(i) = *x }
+        }
+    }
+    #[inline(always)]
+    unsafe fn load_u8(self, from: *const u8) -> Self::I {
+        // SAFETY: the caller's promise.
+        each(unsafe { from.cast::<[u8; LANES]>().read_unaligned() }, i32::from)
+    }
+    #[inline(always)]
+    unsafe fn load_u16(self, from: *const u16) -> Self::I {
+        // SAFETY: the caller's promise.
+        each(unsafe { from.cast::<[u16; LANES]>().read_unaligned() }, i32::from)
+    }
+    #[inline(always)]
+    unsafe fn store_u8(self, to: *mut u8, x: Self::I) {
+        // SAFETY: the caller's promise.
+        unsafe { to.cast::<[u8; LANES]>().write_unaligned(each(x, |x| x as u8)) }
+    }
+    #[inline(always)]
+    unsafe fn store_u16(self, to: *mut u16, x: Self::I) {
+        // SAFETY: the caller's promise.
+        unsafe { to.cast::<[u16; LANES]>().write_unaligned(each(x, |x| x as u16)) }
     }
     #[inline(always)]
     unsafe fn tile4(self, x: *const u32, x_stride: usize, y: *mut u32, y_stride: usize) {

@@ -1,24 +1,13 @@
 //! `log`: the exponent apart, then Cephes' polynomial (`logf.c`).
 
-use super::map::Unary;
-use super::vector::Simd;
+use crate::isa::Simd;
 
 const LN2_HIGH: f32 = 0.693_359_4;
 const LN2_LOW: f32 = -2.121_944_4e-4;
 
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Log;
-
-impl Unary for Log {
-    #[inline(always)]
-    fn apply<S: Simd>(self, simd: S, x: S::F) -> S::F {
-        simd.log(x)
-    }
-}
-
 /// `log` of every lane, without tables.
 #[inline(always)]
-pub(super) fn log_of<S: Simd>(simd: S, x: S::F) -> S::F {
+pub(in crate::isa) fn log_of<S: Simd>(simd: S, x: S::F) -> S::F {
     let tiny = simd.lt(x, simd.splat(f32::MIN_POSITIVE));
     let normal = simd.select(tiny, simd.mul(x, simd.splat(8_388_608.0)), x);
     let offset = simd.select(tiny, simd.splat(-23.0), simd.splat(0.0));

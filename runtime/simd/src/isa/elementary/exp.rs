@@ -1,25 +1,14 @@
 //! `exp`: Cody and Waite's reduction by multiples of `ln 2`, then Cephes' polynomial (`expf.c`).
 
-use super::map::Unary;
-use super::vector::Simd;
+use crate::isa::Simd;
 
 /// 10 bits of `ln 2`, so that a multiple of up to 14 bits is exact.
 const LN2_HIGH: f32 = 0.693_359_4;
 const LN2_LOW: f32 = -2.121_944_4e-4;
 
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Exp;
-
-impl Unary for Exp {
-    #[inline(always)]
-    fn apply<S: Simd>(self, simd: S, x: S::F) -> S::F {
-        simd.exp(x)
-    }
-}
-
 /// `exp` of every lane, without tables.
 #[inline(always)]
-pub(super) fn exp_of<S: Simd>(simd: S, x: S::F) -> S::F {
+pub(in crate::isa) fn exp_of<S: Simd>(simd: S, x: S::F) -> S::F {
     // Beyond these the result is infinite, or zero. A NaN stays, as the second operand.
     let x = simd.min(simd.splat(89.0), simd.max(simd.splat(-104.0), x));
     let (n, p) = reduced(simd, x);
@@ -28,7 +17,7 @@ pub(super) fn exp_of<S: Simd>(simd: S, x: S::F) -> S::F {
 
 /// `exp(x) - 1` for `x` in 0..=87.
 #[inline(always)]
-pub(super) fn exp_less_one<S: Simd>(simd: S, x: S::F) -> S::F {
+pub(in crate::isa) fn exp_less_one<S: Simd>(simd: S, x: S::F) -> S::F {
     let (n, p) = reduced(simd, x);
     let power = simd.power(simd.to_int(n));
     simd.fma(p, power, simd.sub(power, simd.splat(1.0)))
@@ -37,7 +26,7 @@ pub(super) fn exp_less_one<S: Simd>(simd: S, x: S::F) -> S::F {
 /// `n` and `exp(r) - 1` where `x = n ln 2 + r` and `n` is whole, and `r` in -0.35..=0.35.
 #[inline(always)]
 fn reduced<S: Simd>(simd: S, x: S::F) -> (S::F, S::F) {
-    let n = simd.round(simd.mul(x, simd.splat(std::f32::consts::LOG2_E)));
+    let n = simd.round_small(simd.mul(x, simd.splat(std::f32::consts::LOG2_E)));
     let r = simd.nfma(n, simd.splat(LN2_HIGH), x);
     let r = simd.nfma(n, simd.splat(LN2_LOW), r);
     let p = simd.poly(

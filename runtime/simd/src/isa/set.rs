@@ -2,15 +2,7 @@
 
 use std::sync::OnceLock;
 
-#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-mod amx;
-#[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
-mod amx {
-    /// No other system is asked.
-    pub(super) fn is_granted() -> bool {
-        false
-    }
-}
+use super::amx;
 
 /// An instruction set that the primitives have forms for, the better one greater.
 ///

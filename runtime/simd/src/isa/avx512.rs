@@ -3,21 +3,11 @@
 use std::arch::x86_64::*;
 
 use super::avx2::{columns4, quad};
+use super::elementary::{by_formula, sigmoid, trig};
+use super::simd::{Simd, sealed::Sealed};
 use super::tables;
-use super::vector::Simd;
-
-/// Shows that the machine has AVX-512 F, BW, DQ and VL, AVX2, FMA and F16C.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Avx512(());
-
-impl Avx512 {
-    /// # Safety
-    /// The machine has the features.
-    #[inline(always)]
-    pub(super) unsafe fn new() -> Self {
-        Self(())
-    }
-}
+use super::token::Avx512;
+use super::vector::Vector;
 
 macro_rules! ops {
     ($($name:ident($($arg:ident: $type:ty),*) -> $out:ty = $body:expr;)*) => {$(
@@ -52,6 +42,8 @@ fn head(len: usize) -> __mmask16 {
     ((1u32 << len) - 1) as __mmask16
 }
 
+impl Sealed for Avx512 {}
+
 impl Simd for Avx512 {
     type F = __m512;
     type I = __m512i;
@@ -59,9 +51,6 @@ impl Simd for Avx512 {
 
     const LANES: usize = 16;
     const FUSED: bool = true;
-    const TILE4: usize = 16;
-    const TILE1: usize = 16;
-    const LONG1: usize = 64;
 
     ops! {
         splat(x: f32) -> __m512 = _mm512_set1_ps(x);
@@ -76,6 +65,11 @@ impl Simd for Avx512 {
         min(a: __m512, b: __m512) -> __m512 = _mm512_min_ps(a, b);
         max(a: __m512, b: __m512) -> __m512 = _mm512_max_ps(a, b);
         lt(a: __m512, b: __m512) -> __mmask16 = _mm512_cmp_ps_mask::<_CMP_LT_OQ>(a, b);
+        le(a: __m512, b: __m512) -> __mmask16 = _mm512_cmp_ps_mask::<_CMP_LE_OQ>(a, b);
+        round(x: __m512) -> __m512 = _mm512_roundscale_ps::<{ _MM_FROUND_TO_NEAREST_INT }>(x);
+        floor(x: __m512) -> __m512 = _mm512_roundscale_ps::<{ _MM_FROUND_TO_NEG_INF }>(x);
+        ceil(x: __m512) -> __m512 = _mm512_roundscale_ps::<{ _MM_FROUND_TO_POS_INF }>(x);
+        trunc(x: __m512) -> __m512 = _mm512_roundscale_ps::<{ _MM_FROUND_TO_ZERO }>(x);
         eq(a: __m512, b: __m512) -> __mmask16 = _mm512_cmp_ps_mask::<_CMP_EQ_OQ>(a, b);
         select(mask: __mmask16, yes: __m512, no: __m512) -> __m512 = _mm512_mask_blend_ps(mask, no, yes);
         bits(x: __m512) -> __m512i = _mm512_castps_si512(x);
@@ -88,48 +82,10 @@ impl Simd for Avx512 {
         xor(a: __m512i, b: __m512i) -> __m512i = _mm512_xor_si512(a, b);
         lt_i(a: __m512i, b: __m512i) -> __mmask16 = _mm512_cmplt_epi32_mask(a, b);
         sum(x: __m512) -> f32 = _mm512_reduce_add_ps(x);
-        sum4(x: [__m512; 4]) -> [f32; 4] = combine4!(x, _mm512_add_ps, _mm256_add_ps, _mm_add_ps);
-        max4(x: [__m512; 4]) -> [f32; 4] = combine4!(x, _mm512_max_ps, _mm256_max_ps, _mm_max_ps);
-        sums4(x: [__m512; 4]) -> __m512 = {
-            let [a, b, c, d] = x;
-            let ab = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
-            let cd = _mm512_add_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
-            let (ab, cd) = (_mm512_castps_pd(ab), _mm512_castps_pd(cd));
-            let (low, high) = (_mm512_unpacklo_pd(ab, cd), _mm512_unpackhi_pd(ab, cd));
-            let all = _mm512_add_ps(_mm512_castpd_ps(low), _mm512_castpd_ps(high));
-            let all = _mm512_add_ps(all, _mm512_shuffle_f32x4::<0x4e>(all, all));
-            _mm512_add_ps(all, _mm512_shuffle_f32x4::<0xb1>(all, all))
-        };
-        spread4(x: __m512) -> [__m512; 4] = [
-            _mm512_permute_ps::<0x00>(x),
-            _mm512_permute_ps::<0x55>(x),
-            _mm512_permute_ps::<0xaa>(x),
-            _mm512_permute_ps::<0xff>(x),
-        ];
         max_lane(x: __m512) -> f32 = _mm512_reduce_max_ps(x);
         scale(x: __m512, n: __m512) -> __m512 = _mm512_scalef_ps(x, n);
     }
 
-    #[inline(always)]
-    fn exp(self, x: __m512) -> __m512 {
-        tables::exp(self, x)
-    }
-    #[inline(always)]
-    fn log(self, x: __m512) -> __m512 {
-        tables::log(self, x)
-    }
-    #[inline(always)]
-    fn tanh(self, x: __m512) -> __m512 {
-        tables::tanh(self, x)
-    }
-    #[inline(always)]
-    fn erf(self, x: __m512) -> __m512 {
-        tables::erf(self, x)
-    }
-    #[inline(always)]
-    fn rsqrt(self, x: __m512) -> __m512 {
-        tables::rsqrt(self, x)
-    }
     #[inline(always)]
     fn any(self, mask: __mmask16) -> bool {
         mask != 0
@@ -148,6 +104,68 @@ impl Simd for Avx512 {
     fn sar<const BY: u32>(self, x: __m512i) -> __m512i {
         // SAFETY: as above.
         unsafe { _mm512_srai_epi32::<BY>(x) }
+    }
+    #[inline(always)]
+    fn of_lanes(self, lanes: [f32; 16]) -> Self::F {
+        // SAFETY: `lanes` has 16 numbers to read, and a vector has 16 lanes at most.
+        unsafe { self.load(lanes.as_ptr()) }
+    }
+    #[inline(always)]
+    fn lanes(self, x: Self::F) -> [f32; 16] {
+        let mut lanes = [0.0; 16];
+        // SAFETY: `lanes` has 16 numbers to write, and a vector has 16 lanes at most.
+        unsafe { self.store(lanes.as_mut_ptr(), x) }
+        lanes
+    }
+    #[inline(always)]
+    fn both(self, a: __mmask16, b: __mmask16) -> __mmask16 {
+        a & b
+    }
+    #[inline(always)]
+    fn either(self, a: __mmask16, b: __mmask16) -> __mmask16 {
+        a | b
+    }
+    #[inline(always)]
+    fn not(self, mask: __mmask16) -> __mmask16 {
+        !mask
+    }
+
+    by_formula! {
+        exp = tables::exp,
+        log = tables::log,
+        tanh = tables::tanh,
+        sigmoid = sigmoid::sigmoid_of,
+        erf = tables::erf,
+        sin = trig::sin_of,
+        cos = trig::cos_of,
+        rsqrt = tables::rsqrt,
+    }
+}
+
+impl Vector for Avx512 {
+    const TILE4: usize = 16;
+    const TILE1: usize = 16;
+    const LONG1: usize = 64;
+
+    ops! {
+        sum4(x: [__m512; 4]) -> [f32; 4] = combine4!(x, _mm512_add_ps, _mm256_add_ps, _mm_add_ps);
+        max4(x: [__m512; 4]) -> [f32; 4] = combine4!(x, _mm512_max_ps, _mm256_max_ps, _mm_max_ps);
+        sums4(x: [__m512; 4]) -> __m512 = {
+            let [a, b, c, d] = x;
+            let ab = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+            let cd = _mm512_add_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
+            let (ab, cd) = (_mm512_castps_pd(ab), _mm512_castps_pd(cd));
+            let (low, high) = (_mm512_unpacklo_pd(ab, cd), _mm512_unpackhi_pd(ab, cd));
+            let all = _mm512_add_ps(_mm512_castpd_ps(low), _mm512_castpd_ps(high));
+            let all = _mm512_add_ps(all, _mm512_shuffle_f32x4::<0x4e>(all, all));
+            _mm512_add_ps(all, _mm512_shuffle_f32x4::<0xb1>(all, all))
+        };
+        spread4(x: __m512) -> [__m512; 4] = [
+            _mm512_permute_ps::<0x00>(x),
+            _mm512_permute_ps::<0x55>(x),
+            _mm512_permute_ps::<0xaa>(x),
+            _mm512_permute_ps::<0xff>(x),
+        ];
     }
     #[inline(always)]
     fn prefetch(self, at: *const f32) {

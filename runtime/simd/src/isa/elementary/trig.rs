@@ -4,8 +4,7 @@
 //! in four elsewhere; beyond, it is Payne and Hanek's, in integers and lane by lane. The polynomial
 //! interpolates `(sin(r) / r - 1) / r^2` at Chebyshev's nodes.
 
-use super::map::Unary;
-use super::vector::Simd;
+use crate::isa::Simd;
 
 /// Above this, multiples of the first two parts of a half turn would no longer be exact.
 const LARGE: f32 = 8192.0;
@@ -23,32 +22,24 @@ const TWO_OVER_PI: [u64; 5] =
 /// 1.5 * 2^23: added to a float below 2^22 it leaves the nearest integer in the low bits.
 const MAGIC: f32 = 12_582_912.0;
 
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Sin;
-
-impl Unary for Sin {
-    #[inline(always)]
-    fn apply<S: Simd>(self, simd: S, x: S::F) -> S::F {
-        let (size, magic) = (simd.abs(x), simd.splat(MAGIC));
-        let at = simd.fma(size, simd.splat(std::f32::consts::FRAC_1_PI), magic);
-        let y = turned(simd, size, simd.sub(at, magic), at, 0);
-        let sign = simd.and(simd.bits(x), simd.splat_i(i32::MIN));
-        simd.float(simd.xor(simd.bits(y), sign))
-    }
+/// `sin` of every lane.
+#[inline(always)]
+pub(in crate::isa) fn sin_of<S: Simd>(simd: S, x: S::F) -> S::F {
+    let (size, magic) = (simd.abs(x), simd.splat(MAGIC));
+    let at = simd.fma(size, simd.splat(std::f32::consts::FRAC_1_PI), magic);
+    let y = turned(simd, size, simd.sub(at, magic), at, 0);
+    let sign = simd.and(simd.bits(x), simd.splat_i(i32::MIN));
+    simd.float(simd.xor(simd.bits(y), sign))
 }
 
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Cos;
-
-impl Unary for Cos {
-    #[inline(always)]
-    fn apply<S: Simd>(self, simd: S, x: S::F) -> S::F {
-        let (size, magic, half) = (simd.abs(x), simd.splat(MAGIC), simd.splat(0.5));
-        let turns = simd.fma(size, simd.splat(std::f32::consts::FRAC_1_PI), half);
-        let at = simd.add(turns, magic);
-        let n = simd.sub(simd.sub(at, magic), half);
-        turned(simd, size, n, at, 1)
-    }
+/// `cos` of every lane.
+#[inline(always)]
+pub(in crate::isa) fn cos_of<S: Simd>(simd: S, x: S::F) -> S::F {
+    let (size, magic, half) = (simd.abs(x), simd.splat(MAGIC), simd.splat(0.5));
+    let turns = simd.fma(size, simd.splat(std::f32::consts::FRAC_1_PI), half);
+    let at = simd.add(turns, magic);
+    let n = simd.sub(simd.sub(at, magic), half);
+    turned(simd, size, n, at, 1)
 }
 
 /// The sine of `x >= 0` and `quarters` of a turn, `n` half turns away from 0; the lowest bit of `at` says
@@ -87,21 +78,13 @@ fn wave<S: Simd>(simd: S, r: S::F, n: S::I) -> S::F {
 /// Replaces the results of the lanes whose `x` is large.
 #[inline(always)]
 fn large<S: Simd>(simd: S, x: S::F, y: S::F, quarters: u32) -> S::F {
-    let (mut values, mut results) = ([0.0; 16], [0.0; 16]);
     let (mut rests, mut counts) = ([0.0; 16], [0.0; 16]);
-    // SAFETY: a vector has 16 lanes at most.
-    unsafe { simd.store(values.as_mut_ptr(), x) }
-    // SAFETY: as above.
-    unsafe { simd.store(results.as_mut_ptr(), y) }
-    for ((x, r), n) in values.iter().zip(&mut rests).zip(&mut counts) {
+    for ((x, r), n) in simd.lanes(x).iter().zip(&mut rests).zip(&mut counts) {
         if *x > LARGE {
             (*r, *n) = payne_hanek(*x, quarters);
         }
     }
-    // SAFETY: as above.
-    let r = unsafe { simd.load(rests.as_ptr()) };
-    // SAFETY: as above.
-    let n = simd.to_int(unsafe { simd.load(counts.as_ptr()) });
+    let (r, n) = (simd.of_lanes(rests), simd.to_int(simd.of_lanes(counts)));
     simd.select(simd.lt(simd.splat(LARGE), x), wave(simd, r, n), y)
 }
 

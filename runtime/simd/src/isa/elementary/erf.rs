@@ -3,22 +3,11 @@
 //! Both polynomials are least-squares fits with Lawson's weights, made in 120 bits: the first for
 //! the relative error (1.2e-8), the second for the error of the result (8e-10).
 
-use super::map::Unary;
-use super::vector::Simd;
-
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Erf;
-
-impl Unary for Erf {
-    #[inline(always)]
-    fn apply<S: Simd>(self, simd: S, x: S::F) -> S::F {
-        simd.erf(x)
-    }
-}
+use crate::isa::Simd;
 
 /// `erf` of every lane, without tables.
 #[inline(always)]
-pub(super) fn erf_of<S: Simd>(simd: S, x: S::F) -> S::F {
+pub(in crate::isa) fn erf_of<S: Simd>(simd: S, x: S::F) -> S::F {
     // From 3.93 on the result rounds to 1.
     let size = simd.min(simd.splat(3.95), simd.abs(x));
     let square = simd.mul(size, size);

@@ -1,22 +1,11 @@
 //! `tanh` as `e / (e + 2)` with `e = exp(2x) - 1`, which keeps small arguments exact.
 
 use super::exp::exp_less_one;
-use super::map::Unary;
-use super::vector::Simd;
-
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Tanh;
-
-impl Unary for Tanh {
-    #[inline(always)]
-    fn apply<S: Simd>(self, simd: S, x: S::F) -> S::F {
-        simd.tanh(x)
-    }
-}
+use crate::isa::Simd;
 
 /// `tanh` of every lane, without tables.
 #[inline(always)]
-pub(super) fn tanh_of<S: Simd>(simd: S, x: S::F) -> S::F {
+pub(in crate::isa) fn tanh_of<S: Simd>(simd: S, x: S::F) -> S::F {
     // From 9.02 on the result rounds to 1.
     let size = simd.min(simd.splat(10.0), simd.abs(x));
     let e = exp_less_one(simd, simd.add(size, size));

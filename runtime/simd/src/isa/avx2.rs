@@ -2,20 +2,10 @@
 
 use std::arch::x86_64::*;
 
-use super::vector::Simd;
-
-/// Shows that the machine has AVX2, FMA and F16C.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Avx2(());
-
-impl Avx2 {
-    /// # Safety
-    /// The machine has the features.
-    #[inline(always)]
-    pub(super) unsafe fn new() -> Self {
-        Self(())
-    }
-}
+use super::elementary::{by_formula, erf, exp, log, rsqrt, sigmoid, tanh, trig};
+use super::simd::{Simd, sealed::Sealed};
+use super::token::Avx2;
+use super::vector::Vector;
 
 macro_rules! ops {
     ($($name:ident($($arg:ident: $type:ty),*) -> $out:ty = $body:expr;)*) => {$(
@@ -37,6 +27,8 @@ fn head(len: usize) -> __m256i {
     }
 }
 
+impl Sealed for Avx2 {}
+
 impl Simd for Avx2 {
     type F = __m256;
     type I = __m256i;
@@ -44,9 +36,6 @@ impl Simd for Avx2 {
 
     const LANES: usize = 8;
     const FUSED: bool = true;
-    const TILE4: usize = 8;
-    const TILE1: usize = 16;
-    const LONG1: usize = 32;
 
     ops! {
         splat(x: f32) -> __m256 = _mm256_set1_ps(x);
@@ -61,6 +50,14 @@ impl Simd for Avx2 {
         min(a: __m256, b: __m256) -> __m256 = _mm256_min_ps(a, b);
         max(a: __m256, b: __m256) -> __m256 = _mm256_max_ps(a, b);
         lt(a: __m256, b: __m256) -> __m256 = _mm256_cmp_ps::<_CMP_LT_OQ>(a, b);
+        le(a: __m256, b: __m256) -> __m256 = _mm256_cmp_ps::<_CMP_LE_OQ>(a, b);
+        both(a: __m256, b: __m256) -> __m256 = _mm256_and_ps(a, b);
+        either(a: __m256, b: __m256) -> __m256 = _mm256_or_ps(a, b);
+        not(mask: __m256) -> __m256 = _mm256_xor_ps(mask, _mm256_castsi256_ps(_mm256_set1_epi32(-1)));
+        round(x: __m256) -> __m256 = _mm256_round_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(x);
+        floor(x: __m256) -> __m256 = _mm256_floor_ps(x);
+        ceil(x: __m256) -> __m256 = _mm256_ceil_ps(x);
+        trunc(x: __m256) -> __m256 = _mm256_round_ps::<{ _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC }>(x);
         eq(a: __m256, b: __m256) -> __m256 = _mm256_cmp_ps::<_CMP_EQ_OQ>(a, b);
         select(mask: __m256, yes: __m256, no: __m256) -> __m256 = _mm256_blendv_ps(no, yes, mask);
         any(mask: __m256) -> bool = _mm256_movemask_ps(mask) != 0;
@@ -78,18 +75,6 @@ impl Simd for Avx2 {
             let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
             _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)))
         };
-        sums4(x: [__m256; 4]) -> __m256 = {
-            let ab = _mm256_hadd_ps(x[0], x[1]);
-            let cd = _mm256_hadd_ps(x[2], x[3]);
-            let all = _mm256_hadd_ps(ab, cd);
-            _mm256_add_ps(all, _mm256_permute2f128_ps::<0x01>(all, all))
-        };
-        spread4(x: __m256) -> [__m256; 4] = [
-            _mm256_permute_ps::<0x00>(x),
-            _mm256_permute_ps::<0x55>(x),
-            _mm256_permute_ps::<0xaa>(x),
-            _mm256_permute_ps::<0xff>(x),
-        ];
         max_lane(x: __m256) -> f32 = {
             let four = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps::<1>(x));
             let two = _mm_max_ps(four, _mm_movehl_ps(four, four));
@@ -111,6 +96,50 @@ impl Simd for Avx2 {
     fn sar<const BY: u32>(self, x: __m256i) -> __m256i {
         // SAFETY: as above.
         unsafe { _mm256_srav_epi32(x, _mm256_set1_epi32(BY.cast_signed())) }
+    }
+    #[inline(always)]
+    fn of_lanes(self, lanes: [f32; 16]) -> Self::F {
+        // SAFETY: `lanes` has 16 numbers to read, and a vector has 16 lanes at most.
+        unsafe { self.load(lanes.as_ptr()) }
+    }
+    #[inline(always)]
+    fn lanes(self, x: Self::F) -> [f32; 16] {
+        let mut lanes = [0.0; 16];
+        // SAFETY: `lanes` has 16 numbers to write, and a vector has 16 lanes at most.
+        unsafe { self.store(lanes.as_mut_ptr(), x) }
+        lanes
+    }
+
+    by_formula! {
+        exp = exp::exp_of,
+        log = log::log_of,
+        tanh = tanh::tanh_of,
+        sigmoid = sigmoid::sigmoid_of,
+        erf = erf::erf_of,
+        sin = trig::sin_of,
+        cos = trig::cos_of,
+        rsqrt = rsqrt::rsqrt_of,
+    }
+}
+
+impl Vector for Avx2 {
+    const TILE4: usize = 8;
+    const TILE1: usize = 16;
+    const LONG1: usize = 32;
+
+    ops! {
+        sums4(x: [__m256; 4]) -> __m256 = {
+            let ab = _mm256_hadd_ps(x[0], x[1]);
+            let cd = _mm256_hadd_ps(x[2], x[3]);
+            let all = _mm256_hadd_ps(ab, cd);
+            _mm256_add_ps(all, _mm256_permute2f128_ps::<0x01>(all, all))
+        };
+        spread4(x: __m256) -> [__m256; 4] = [
+            _mm256_permute_ps::<0x00>(x),
+            _mm256_permute_ps::<0x55>(x),
+            _mm256_permute_ps::<0xaa>(x),
+            _mm256_permute_ps::<0xff>(x),
+        ];
     }
     #[inline(always)]
     fn prefetch(self, at: *const f32) {

@@ -6,8 +6,8 @@
 
 use std::arch::x86_64::*;
 
-use super::avx512::Avx512;
-use super::vector::Simd;
+use super::simd::Simd;
+use super::token::Avx512;
 
 /// Added to a float below 2^18 it leaves the nearest sixteenth in the low bits.
 const SIXTEENTHS: f32 = 786_432.0;

@@ -1,0 +1,79 @@
+//! Comparisons, whose results are a byte for each element.
+
+use super::operand::{All, Each, Operand, Source, common_len};
+use crate::isa::{Isa, Simd, Task, Vector, isa, on};
+
+/// A question about two numbers.
+pub trait Compare2: Copy {
+    /// The answer in each lane. Must be `#[inline(always)]`, as all that it calls.
+    fn of<S: Simd>(self, s: S, a: S::F, b: S::F) -> S::M;
+}
+
+/// `y[i]` is 1 where `f(a[i], b[i])`, else 0; either operand may be one number for all elements.
+///
+/// The slices are of one length, or the shortest one's counts.
+#[inline]
+pub fn compare2<'a, F: Compare2>(
+    f: F,
+    a: impl Into<Operand<'a>>,
+    b: impl Into<Operand<'a>>,
+    y: &mut [u8],
+) {
+    compare2_on(isa(), f, [a.into(), b.into()], y);
+}
+
+#[inline]
+pub(super) fn compare2_on<F: Compare2>(isa: Isa, f: F, [a, b]: [Operand<'_>; 2], y: &mut [u8]) {
+    let len = common_len([a, b], y.len());
+    let y = y.get_mut(..len).unwrap_or_default();
+    match (a, b) {
+        (Operand::Each(a), Operand::Each(b)) => {
+            on(isa, Bytes { f, a: Each(a.as_ptr()), b: Each(b.as_ptr()), y });
+        }
+        (Operand::Each(a), Operand::All(b)) => {
+            on(isa, Bytes { f, a: Each(a.as_ptr()), b: All(b), y });
+        }
+        (Operand::All(a), Operand::Each(b)) => {
+            on(isa, Bytes { f, a: All(a), b: Each(b.as_ptr()), y });
+        }
+        (Operand::All(a), Operand::All(b)) => on(isa, Bytes { f, a: All(a), b: All(b), y }),
+    }
+}
+
+/// Both sources have as many elements to read as `y` has bytes.
+struct Bytes<'a, F, A, B> {
+    f: F,
+    a: A,
+    b: B,
+    y: &'a mut [u8],
+}
+
+impl<F: Compare2, A: Source, B: Source> Task for Bytes<'_, F, A, B> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Vector>(self, simd: S) {
+        let Self { f, a, b, y } = self;
+        let answer =
+            |a: S::F, b: S::F| simd.select_i(f.of(simd, a, b), simd.splat_i(1), simd.splat_i(0));
+        let mut chunks = y.chunks_exact_mut(S::LANES);
+        let mut i = 0;
+        for y in chunks.by_ref() {
+            // SAFETY: a vector from `i` on lies within the bytes of `y`, and so within both sources.
+            let (a, b) = unsafe { (a.read(simd, i), b.read(simd, i)) };
+            // SAFETY: the chunk has `S::LANES` bytes.
+            unsafe { simd.store_u8(y.as_mut_ptr(), answer(a, b)) }
+            i += S::LANES;
+        }
+        let rest = chunks.into_remainder();
+        let len = rest.len();
+        // SAFETY: both sources have `len` elements left from `i` on, less than a vector.
+        let (a, b) = unsafe { (a.read_head(simd, i, len), b.read_head(simd, i, len)) };
+        let mut bytes = [0; 16];
+        // SAFETY: a vector has 16 lanes at most.
+        unsafe { simd.store_u8(bytes.as_mut_ptr(), answer(a, b)) }
+        for (y, byte) in rest.iter_mut().zip(bytes) {
+            *y = byte;
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Many numbers folded to one.
+
+use crate::isa::{Isa, Simd, Task, Vector, isa, on};
+
+/// A formula that takes one number after another into a result.
+///
+/// Numbers are folded in several runs side by side, which are joined at the end: how many depends on the
+/// instruction set, so sums of floats may differ in their last bits between two of them.
+pub trait Fold: Copy {
+    /// What no numbers fold to; joined with a result it changes nothing.
+    const START: f32;
+
+    /// The result with `x` taken in. Must be `#[inline(always)]`, as all that it calls.
+    fn step<S: Simd>(self, s: S, so_far: S::F, x: S::F) -> S::F;
+
+    /// The result of two runs. Must be `#[inline(always)]`, as all that it calls.
+    fn join<S: Simd>(self, s: S, a: S::F, b: S::F) -> S::F;
+}
+
+/// Runs side by side, so that one step need not wait for another.
+const RUNS: usize = 4;
+
+/// All numbers folded to one.
+#[inline]
+pub fn fold<F: Fold>(f: F, x: &[f32]) -> f32 {
+    let mut y = [F::START];
+    on(isa(), Rows { f, x, cols: x.len(), y: &mut y });
+    y[0]
+}
+
+/// Every row of `x: [y.len(), cols]` folded to a number of `y`.
+///
+/// Of rows that `x` lacks the numbers stay as they were.
+#[inline]
+pub fn fold_rows<F: Fold>(f: F, x: &[f32], cols: usize, y: &mut [f32]) {
+    fold_rows_on(isa(), f, x, cols, y);
+}
+
+/// Every column of `x: [rows, y.len()]` taken into what `y` has for it: [`Fold::START`], or the result of
+/// rows before.
+///
+/// What is behind the last whole row counts for the columns that it has.
+#[inline]
+pub fn fold_columns<F: Fold>(f: F, x: &[f32], y: &mut [f32]) {
+    fold_columns_on(isa(), f, x, y);
+}
+
+#[inline]
+pub(super) fn fold_rows_on<F: Fold>(isa: Isa, f: F, x: &[f32], cols: usize, y: &mut [f32]) {
+    debug_assert_eq!(Some(x.len()), cols.checked_mul(y.len()), "as many rows as results");
+    on(isa, Rows { f, x, cols, y });
+}
+
+#[inline]
+pub(super) fn fold_columns_on<F: Fold>(isa: Isa, f: F, x: &[f32], y: &mut [f32]) {
+    debug_assert!(y.is_empty() || x.len().is_multiple_of(y.len()), "whole rows");
+    on(isa, Columns { f, x, y });
+}
+
+struct Rows<'a, F> {
+    f: F,
+    x: &'a [f32],
+    cols: usize,
+    y: &'a mut [f32],
+}
+
+impl<F: Fold> Task for Rows<'_, F> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Vector>(self, simd: S) {
+        let Self { f, mut x, cols, y } = self;
+        for y in y {
+            let Some((row, rest)) = x.split_at_checked(cols) else { return };
+            x = rest;
+            *y = fold_row(simd, f, row);
+        }
+    }
+}
+
+#[inline(always)]
+fn fold_row<S: Vector, F: Fold>(simd: S, f: F, row: &[f32]) -> f32 {
+    let start = simd.splat(F::START);
+    let mut runs = [start; RUNS];
+    let mut chunks = row.chunks_exact(RUNS * S::LANES);
+    for chunk in chunks.by_ref() {
+        let mut k = 0;
+        while k < RUNS {
+            // SAFETY: a chunk has `RUNS * S::LANES` numbers, and `k` is below `RUNS`.
+            let x = unsafe { simd.load(chunk.as_ptr().add(k * S::LANES)) };
+            runs[k] = f.step(simd, runs[k], x);
+            k += 1;
+        }
+    }
+    for chunk in chunks.remainder().chunks(S::LANES) {
+        // SAFETY: the chunk has `chunk.len()` numbers, a vector at most.
+        let x = unsafe { simd.load_head(chunk.as_ptr(), chunk.len(), start) };
+        let next = f.step(simd, runs[0], x);
+        runs[0] = simd.select(first(simd, chunk.len()), next, runs[0]);
+    }
+    let [a, b, c, d] = runs;
+    let mut lanes = simd.lanes(f.join(simd, f.join(simd, a, b), f.join(simd, c, d)));
+    // Upper halves are joined to lower ones until one lane is left.
+    let mut half = S::LANES / 2;
+    while half > 0 {
+        let mut upper = [F::START; 16];
+        for (upper, lane) in upper.iter_mut().zip(lanes.iter().skip(half).take(half)) {
+            *upper = *lane;
+        }
+        lanes = simd.lanes(f.join(simd, simd.of_lanes(lanes), simd.of_lanes(upper)));
+        half /= 2;
+    }
+    lanes[0]
+}
+
+/// The mask of the first `len` lanes.
+#[inline(always)]
+fn first<S: Simd>(simd: S, len: usize) -> S::M {
+    const LANES: [f32; 16] = {
+        let mut lanes = [0.0; 16];
+        let mut i = 0;
+        while i < 16 {
+            lanes[i] = i as f32;
+            i += 1;
+        }
+        lanes
+    };
+    simd.lt(simd.of_lanes(LANES), simd.splat(len as f32))
+}
+
+struct Columns<'a, F> {
+    f: F,
+    x: &'a [f32],
+    y: &'a mut [f32],
+}
+
+impl<F: Fold> Task for Columns<'_, F> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Vector>(self, simd: S) {
+        let Self { f, x, y } = self;
+        for row in x.chunks(y.len().max(1)) {
+            for (x, y) in row.chunks(S::LANES).zip(y.chunks_mut(S::LANES)) {
+                let (len, zero) = (x.len().min(y.len()), simd.splat(0.0));
+                // SAFETY: both chunks have `len` numbers, a vector at most.
+                let x = unsafe { simd.load_head(x.as_ptr(), len, zero) };
+                // SAFETY: as for `x`.
+                let so_far = unsafe { simd.load_head(y.as_ptr(), len, zero) };
+                // SAFETY: `y` has `len` numbers to write.
+                unsafe { simd.store_head(y.as_mut_ptr(), len, f.step(simd, so_far, x)) }
+            }
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! Formulas of one, two and three numbers, applied to slices.
+
+use super::operand::{All, Any, Each, Operand, Source, common_len};
+use crate::isa::{Isa, Simd, Task, Vector, isa, on};
+
+/// A formula of one number.
+pub trait Map1: Copy {
+    /// The result in each lane. Must be `#[inline(always)]`, as all that it calls.
+    fn of<S: Simd>(self, s: S, x: S::F) -> S::F;
+}
+
+/// A formula of two numbers.
+pub trait Map2: Copy {
+    /// The result in each lane. Must be `#[inline(always)]`, as all that it calls.
+    fn of<S: Simd>(self, s: S, a: S::F, b: S::F) -> S::F;
+}
+
+/// A formula of three numbers.
+pub trait Map3: Copy {
+    /// The result in each lane. Must be `#[inline(always)]`, as all that it calls.
+    fn of<S: Simd>(self, s: S, a: S::F, b: S::F, c: S::F) -> S::F;
+}
+
+/// A formula and where its numbers come from.
+trait Lanes: Copy {
+    /// The results from element `i` on.
+    ///
+    /// # Safety
+    /// Every source has `S::LANES` elements to read from `i` on.
+    unsafe fn at<S: Vector>(self, simd: S, i: usize) -> S::F;
+
+    /// The first `len` results from element `i` on.
+    ///
+    /// # Safety
+    /// Every source has `len` elements to read from `i` on; `len` is at most `S::LANES`.
+    unsafe fn head<S: Vector>(self, simd: S, i: usize, len: usize) -> S::F;
+}
+
+/// The sources of `lanes` have `len` elements to read, and `y` as many to write; each source is the memory
+/// of `y`, or shares none with it.
+struct Map<L> {
+    lanes: L,
+    y: *mut f32,
+    len: usize,
+}
+
+impl<L: Lanes> Task for Map<L> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Vector>(self, simd: S) {
+        let Self { lanes, y, len } = self;
+        let mut i = 0;
+        // Two in flight, as a formula is one chain of instructions.
+        while i + 2 * S::LANES <= len {
+            // SAFETY: two vectors from `i` on lie within the `len` elements of the sources.
+            let a = unsafe { lanes.at(simd, i) };
+            // SAFETY: the second of the two.
+            let b = unsafe { lanes.at(simd, i + S::LANES) };
+            // SAFETY: two vectors from `i` on lie within the `len` elements of `y`, and have been read
+            // where `y` is a source.
+            unsafe { simd.store(y.add(i), a) }
+            // SAFETY: the second of the two.
+            unsafe { simd.store(y.add(i + S::LANES), b) }
+            i += 2 * S::LANES;
+        }
+        while i + S::LANES <= len {
+            // SAFETY: a vector from `i` on lies within the `len` elements of the sources.
+            let x = unsafe { lanes.at(simd, i) };
+            // SAFETY: it lies within the `len` elements of `y` as well.
+            unsafe { simd.store(y.add(i), x) }
+            i += S::LANES;
+        }
+        if i < len {
+            // SAFETY: the sources have `len - i` elements left from `i` on, less than a vector.
+            let x = unsafe { lanes.head(simd, i, len - i) };
+            // SAFETY: so has `y`.
+            unsafe { simd.store_head(y.add(i), len - i, x) }
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Of1<F, A>(F, A);
+
+impl<F: Map1, A: Source> Lanes for Of1<F, A> {
+    #[inline(always)]
+    unsafe fn at<S: Vector>(self, simd: S, i: usize) -> S::F {
+        // SAFETY: the caller says that the source has `S::LANES` elements from `i` on.
+        self.0.of(simd, unsafe { self.1.read(simd, i) })
+    }
+
+    #[inline(always)]
+    unsafe fn head<S: Vector>(self, simd: S, i: usize, len: usize) -> S::F {
+        // SAFETY: the caller says that the source has `len` elements from `i` on.
+        self.0.of(simd, unsafe { self.1.read_head(simd, i, len) })
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Of2<F, A, B>(F, A, B);
+
+impl<F: Map2, A: Source, B: Source> Lanes for Of2<F, A, B> {
+    #[inline(always)]
+    unsafe fn at<S: Vector>(self, simd: S, i: usize) -> S::F {
+        // SAFETY: the caller says that both sources have `S::LANES` elements from `i` on.
+        let (a, b) = unsafe { (self.1.read(simd, i), self.2.read(simd, i)) };
+        self.0.of(simd, a, b)
+    }
+
+    #[inline(always)]
+    unsafe fn head<S: Vector>(self, simd: S, i: usize, len: usize) -> S::F {
+        // SAFETY: the caller says that both sources have `len` elements from `i` on.
+        let (a, b) = unsafe { (self.1.read_head(simd, i, len), self.2.read_head(simd, i, len)) };
+        self.0.of(simd, a, b)
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Of3<F, A>(F, [A; 3]);
+
+impl<F: Map3, A: Source> Lanes for Of3<F, A> {
+    #[inline(always)]
+    unsafe fn at<S: Vector>(self, simd: S, i: usize) -> S::F {
+        let [a, b, c] = self.1;
+        // SAFETY: the caller says that all sources have `S::LANES` elements from `i` on.
+        let (a, b, c) = unsafe { (a.read(simd, i), b.read(simd, i), c.read(simd, i)) };
+        self.0.of(simd, a, b, c)
+    }
+
+    #[inline(always)]
+    unsafe fn head<S: Vector>(self, simd: S, i: usize, len: usize) -> S::F {
+        let [a, b, c] = self.1;
+        // SAFETY: the caller says that all sources have `len` elements from `i` on.
+        let [a, b, c] = unsafe { [a, b, c].map(|from| from.read_head(simd, i, len)) };
+        self.0.of(simd, a, b, c)
+    }
+}
+
+/// `y[i] = f(x[i])`.
+///
+/// The slices are of one length, or the shorter one's counts.
+#[inline]
+pub fn map1<F: Map1>(f: F, x: &[f32], y: &mut [f32]) {
+    map1_on(isa(), f, x, y);
+}
+
+/// `x[i] = f(x[i])`.
+#[inline]
+pub fn map1_in_place<F: Map1>(f: F, x: &mut [f32]) {
+    map1_in_place_on(isa(), f, x);
+}
+
+#[inline]
+pub(crate) fn map1_on<F: Map1>(isa: Isa, f: F, x: &[f32], y: &mut [f32]) {
+    let len = common_len([x.into()], y.len());
+    on(isa, Map { lanes: Of1(f, Each(x.as_ptr())), y: y.as_mut_ptr(), len });
+}
+
+#[inline]
+pub(crate) fn map1_in_place_on<F: Map1>(isa: Isa, f: F, x: &mut [f32]) {
+    let y = x.as_mut_ptr();
+    on(isa, Map { lanes: Of1(f, Each(y)), y, len: x.len() });
+}
+
+/// `y[i] = f(a[i], b[i])`; either operand may be one number for all elements.
+///
+/// The slices are of one length, or the shortest one's counts.
+#[inline]
+pub fn map2<'a, F: Map2>(
+    f: F,
+    a: impl Into<Operand<'a>>,
+    b: impl Into<Operand<'a>>,
+    y: &mut [f32],
+) {
+    map2_on(isa(), f, [a.into(), b.into()], y);
+}
+
+/// `a[i] = f(a[i], b[i])`; `b` may be one number for all elements.
+///
+/// The slices are of one length, or the shorter one's counts.
+#[inline]
+pub fn map2_in_place<'a, F: Map2>(f: F, a: &mut [f32], b: impl Into<Operand<'a>>) {
+    map2_in_place_on(isa(), f, a, b.into());
+}
+
+/// `b[i] = f(a[i], b[i])`; `a` may be one number for all elements.
+///
+/// The slices are of one length, or the shorter one's counts.
+#[inline]
+pub fn map2_onto<'a, F: Map2>(f: F, a: impl Into<Operand<'a>>, b: &mut [f32]) {
+    map2_onto_on(isa(), f, a.into(), b);
+}
+
+#[inline]
+pub(super) fn map2_on<F: Map2>(isa: Isa, f: F, [a, b]: [Operand<'_>; 2], y: &mut [f32]) {
+    let len = common_len([a, b], y.len());
+    let to = y.as_mut_ptr();
+    match (a, b) {
+        (Operand::Each(a), Operand::Each(b)) => {
+            let lanes = Of2(f, Each(a.as_ptr()), Each(b.as_ptr()));
+            on(isa, Map { lanes, y: to, len });
+        }
+        (Operand::Each(a), Operand::All(b)) => {
+            on(isa, Map { lanes: Of2(f, Each(a.as_ptr()), All(b)), y: to, len });
+        }
+        (Operand::All(a), Operand::Each(b)) => {
+            on(isa, Map { lanes: Of2(f, All(a), Each(b.as_ptr())), y: to, len });
+        }
+        (Operand::All(a), Operand::All(_)) => {
+            y.fill(a);
+            map2_in_place_on(isa, f, y, b);
+        }
+    }
+}
+
+#[inline]
+pub(super) fn map2_in_place_on<F: Map2>(isa: Isa, f: F, a: &mut [f32], b: Operand<'_>) {
+    let len = common_len([b], a.len());
+    let y = a.as_mut_ptr();
+    match b {
+        Operand::Each(b) => on(isa, Map { lanes: Of2(f, Each(y), Each(b.as_ptr())), y, len }),
+        Operand::All(b) => on(isa, Map { lanes: Of2(f, Each(y), All(b)), y, len }),
+    }
+}
+
+#[inline]
+pub(super) fn map2_onto_on<F: Map2>(isa: Isa, f: F, a: Operand<'_>, b: &mut [f32]) {
+    let len = common_len([a], b.len());
+    let y = b.as_mut_ptr();
+    match a {
+        Operand::Each(a) => on(isa, Map { lanes: Of2(f, Each(a.as_ptr()), Each(y)), y, len }),
+        Operand::All(a) => on(isa, Map { lanes: Of2(f, All(a), Each(y)), y, len }),
+    }
+}
+
+/// `y[i] = f(a[i], b[i], c[i])`; any operand may be one number for all elements.
+///
+/// The slices are of one length, or the shortest one's counts.
+#[inline]
+pub fn map3<'a, F: Map3>(
+    f: F,
+    a: impl Into<Operand<'a>>,
+    b: impl Into<Operand<'a>>,
+    c: impl Into<Operand<'a>>,
+    y: &mut [f32],
+) {
+    map3_on(isa(), f, [a.into(), b.into(), c.into()], y);
+}
+
+/// `a[i] = f(a[i], b[i], c[i])`; `b` and `c` may be one number for all elements.
+///
+/// The slices are of one length, or the shortest one's counts.
+#[inline]
+pub fn map3_in_place<'a, F: Map3>(
+    f: F,
+    a: &mut [f32],
+    b: impl Into<Operand<'a>>,
+    c: impl Into<Operand<'a>>,
+) {
+    map3_in_place_on(isa(), f, a, [b.into(), c.into()]);
+}
+
+#[inline]
+pub(super) fn map3_on<F: Map3>(isa: Isa, f: F, operands: [Operand<'_>; 3], y: &mut [f32]) {
+    let len = common_len(operands, y.len());
+    on(isa, Map { lanes: Of3(f, operands.map(Any::of)), y: y.as_mut_ptr(), len });
+}
+
+#[inline]
+pub(super) fn map3_in_place_on<F: Map3>(isa: Isa, f: F, a: &mut [f32], bc: [Operand<'_>; 2]) {
+    let len = common_len(bc, a.len());
+    let y = a.as_mut_ptr();
+    let [b, c] = bc.map(Any::of);
+    on(isa, Map { lanes: Of3(f, [Any::Each(Each(y)), b, c]), y, len });
+}

@@ -1,0 +1,128 @@
+//! What a formula of several numbers reads: one for each element, or one for all.
+
+use crate::isa::Vector;
+
+/// One side of a formula.
+#[derive(Clone, Copy, Debug)]
+pub enum Operand<'a> {
+    /// A number for each element.
+    Each(&'a [f32]),
+    /// One number for all elements.
+    All(f32),
+}
+
+impl<'a> From<&'a [f32]> for Operand<'a> {
+    fn from(numbers: &'a [f32]) -> Self {
+        Self::Each(numbers)
+    }
+}
+
+impl From<f32> for Operand<'_> {
+    fn from(number: f32) -> Self {
+        Self::All(number)
+    }
+}
+
+impl Operand<'_> {
+    /// How many elements it has a number for, if not for any.
+    pub(super) fn len(&self) -> Option<usize> {
+        match self {
+            Self::Each(numbers) => Some(numbers.len()),
+            Self::All(_) => None,
+        }
+    }
+}
+
+/// Where a loop reads vectors from.
+pub(super) trait Source: Copy {
+    /// The vector from element `i` on.
+    ///
+    /// # Safety
+    /// `S::LANES` elements from `i` on are readable.
+    unsafe fn read<S: Vector>(self, simd: S, i: usize) -> S::F;
+
+    /// The vector from element `i` on, of which `len` are read; the others are 1.
+    ///
+    /// # Safety
+    /// `len` elements from `i` on are readable; `len` is at most `S::LANES`.
+    unsafe fn read_head<S: Vector>(self, simd: S, i: usize, len: usize) -> S::F;
+}
+
+/// Numbers in a row in memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Each(pub(super) *const f32);
+
+impl Source for Each {
+    #[inline(always)]
+    unsafe fn read<S: Vector>(self, simd: S, i: usize) -> S::F {
+        // SAFETY: the caller says that `S::LANES` numbers from `self.0 + i` on are readable.
+        unsafe { simd.load(self.0.add(i)) }
+    }
+
+    #[inline(always)]
+    unsafe fn read_head<S: Vector>(self, simd: S, i: usize, len: usize) -> S::F {
+        // SAFETY: the caller says that `len` numbers from `self.0 + i` on are readable, and no more lanes.
+        unsafe { simd.load_head(self.0.add(i), len, simd.splat(1.0)) }
+    }
+}
+
+/// The same number everywhere.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct All(pub(super) f32);
+
+impl Source for All {
+    #[inline(always)]
+    unsafe fn read<S: Vector>(self, simd: S, _: usize) -> S::F {
+        simd.splat(self.0)
+    }
+
+    #[inline(always)]
+    unsafe fn read_head<S: Vector>(self, simd: S, _: usize, _: usize) -> S::F {
+        simd.splat(self.0)
+    }
+}
+
+/// Either, decided at run time.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Any {
+    Each(Each),
+    All(All),
+}
+
+impl Any {
+    pub(super) fn of(operand: Operand<'_>) -> Self {
+        match operand {
+            Operand::Each(numbers) => Self::Each(Each(numbers.as_ptr())),
+            Operand::All(number) => Self::All(All(number)),
+        }
+    }
+}
+
+impl Source for Any {
+    #[inline(always)]
+    unsafe fn read<S: Vector>(self, simd: S, i: usize) -> S::F {
+        match self {
+            // SAFETY: the caller's promise is that of `each`: `S::LANES` numbers from `i` on are readable.
+            Self::Each(each) => unsafe { each.read(simd, i) },
+            // SAFETY: nothing is read from memory.
+            Self::All(all) => unsafe { all.read(simd, i) },
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn read_head<S: Vector>(self, simd: S, i: usize, len: usize) -> S::F {
+        match self {
+            // SAFETY: the caller's promise is that of `each`: `len` numbers from `i` on are readable.
+            Self::Each(each) => unsafe { each.read_head(simd, i, len) },
+            // SAFETY: nothing is read from memory.
+            Self::All(all) => unsafe { all.read_head(simd, i, len) },
+        }
+    }
+}
+
+/// How many elements all operands and a result of `len` have; a debug assertion that they are as many.
+pub(super) fn common_len<const N: usize>(operands: [Operand<'_>; N], len: usize) -> usize {
+    let lens = operands.iter().filter_map(Operand::len);
+    debug_assert!(lens.clone().all(|of| of == len), "slices of one length");
+    lens.fold(len, usize::min)
+}

@@ -1,0 +1,262 @@
+//! Every driver on every instruction set, over lengths around vectors, at the edges of memory.
+
+use super::compare::compare2_on;
+use super::fold::{fold_columns_on, fold_rows_on};
+use super::map::{map2_in_place_on, map2_on, map2_onto_on, map3_in_place_on, map3_on};
+use super::*;
+use crate::isa::{Isa, Simd};
+use crate::testing::{Guarded, noise};
+
+/// `a - 2 b`, which tells its operands apart, and has the same bits everywhere.
+#[derive(Clone, Copy)]
+struct Less2;
+
+impl Map2 for Less2 {
+    #[inline(always)]
+    fn of<S: Simd>(self, s: S, a: S::F, b: S::F) -> S::F {
+        s.sub(a, s.add(b, b))
+    }
+}
+
+fn less2(a: f32, b: f32) -> f32 {
+    a - (b + b)
+}
+
+/// `b` where `a < 0`, else `c`.
+#[derive(Clone, Copy)]
+struct Choose;
+
+impl Map3 for Choose {
+    #[inline(always)]
+    fn of<S: Simd>(self, s: S, a: S::F, b: S::F, c: S::F) -> S::F {
+        s.select(s.lt(a, s.splat(0.0)), b, c)
+    }
+}
+
+fn choose(a: f32, b: f32, c: f32) -> f32 {
+    if a < 0.0 { b } else { c }
+}
+
+#[derive(Clone, Copy)]
+struct Le;
+
+impl Compare2 for Le {
+    #[inline(always)]
+    fn of<S: Simd>(self, s: S, a: S::F, b: S::F) -> S::M {
+        s.le(a, b)
+    }
+}
+
+/// The number farthest from zero, without its sign.
+#[derive(Clone, Copy)]
+struct Farthest;
+
+impl Fold for Farthest {
+    const START: f32 = 0.0;
+
+    #[inline(always)]
+    fn step<S: Simd>(self, s: S, so_far: S::F, x: S::F) -> S::F {
+        s.max(so_far, s.abs(x))
+    }
+
+    #[inline(always)]
+    fn join<S: Simd>(self, s: S, a: S::F, b: S::F) -> S::F {
+        s.max(a, b)
+    }
+}
+
+fn farthest<'a>(x: impl Iterator<Item = &'a f32>) -> f32 {
+    x.fold(0.0, |far, x| far.max(x.abs()))
+}
+
+/// How many there are: any number that is taken in twice, or not at all, shows.
+#[derive(Clone, Copy)]
+struct Count;
+
+impl Fold for Count {
+    const START: f32 = 0.0;
+
+    #[inline(always)]
+    fn step<S: Simd>(self, s: S, so_far: S::F, _: S::F) -> S::F {
+        s.add(so_far, s.splat(1.0))
+    }
+
+    #[inline(always)]
+    fn join<S: Simd>(self, s: S, a: S::F, b: S::F) -> S::F {
+        s.add(a, b)
+    }
+}
+
+/// A method of `Simd` with one operand.
+macro_rules! formula1 {
+    ($name:ident, $s:ident, $x:ident => $body:expr) => {
+        #[derive(Clone, Copy)]
+        struct $name;
+
+        impl Map1 for $name {
+            #[inline(always)]
+            fn of<S: Simd>(self, $s: S, $x: S::F) -> S::F {
+                $body
+            }
+        }
+    };
+}
+
+formula1!(Round, s, x => s.round(x));
+formula1!(Floor, s, x => s.floor(x));
+formula1!(Ceil, s, x => s.ceil(x));
+formula1!(Trunc, s, x => s.trunc(x));
+formula1!(Neg, s, x => s.neg(x));
+formula1!(Inside, s, x => {
+    let (low, high) = (s.splat(-1.0), s.splat(1.0));
+    let beyond = s.either(s.lt(x, low), s.lt(high, x));
+    let inside = s.both(s.not(beyond), s.eq(x, x));
+    s.select(inside, x, s.splat(9.0))
+});
+formula1!(ByLanes, s, x => s.of_lanes(s.lanes(x).map(|x| x + 1.0)));
+
+fn cases() -> impl Iterator<Item = (Isa, usize)> {
+    let lens = (0..70).chain([127, 128, 129, 300]);
+    Isa::available().iter().flat_map(move |&isa| lens.clone().map(move |len| (isa, len)))
+}
+
+#[test]
+fn formulas_of_two_numbers_take_slices_and_single_numbers() {
+    let (a, b) = (noise(300), noise(601));
+    for (isa, len) in cases() {
+        let (a, b) = (Guarded::of(&a[..len]), Guarded::of(&b[301..][..len]));
+        let (of_a, of_b) = (Operand::Each(&a), Operand::Each(&b));
+        for (x, y) in [
+            (of_a, of_b),
+            (of_a, Operand::All(0.7)),
+            (Operand::All(0.7), of_b),
+            (Operand::All(0.7), Operand::All(-3.0)),
+        ] {
+            let number = |of: Operand<'_>, i: usize| match of {
+                Operand::Each(of) => of[i],
+                Operand::All(of) => of,
+            };
+            let wanted: Vec<f32> = (0..len).map(|i| less2(number(x, i), number(y, i))).collect();
+            let mut found = Guarded::of(&vec![9.0; len]);
+            map2_on(isa, Less2, [x, y], &mut found);
+            assert_eq!(*found, wanted, "{isa:?} {len}");
+            if let Operand::Each(x) = x {
+                let mut found = Guarded::of(x);
+                map2_in_place_on(isa, Less2, &mut found, y);
+                assert_eq!(*found, wanted, "{isa:?} {len} in place");
+            }
+            if let Operand::Each(y) = y {
+                let mut found = Guarded::of(y);
+                map2_onto_on(isa, Less2, x, &mut found);
+                assert_eq!(*found, wanted, "{isa:?} {len} onto the second");
+            }
+            let mut bytes = Guarded::of(&vec![9; len]);
+            compare2_on(isa, Le, [x, y], &mut bytes);
+            for (i, &byte) in bytes.iter().enumerate() {
+                assert_eq!(byte, u8::from(number(x, i) <= number(y, i)), "{isa:?} {len} at {i}");
+            }
+        }
+    }
+}
+
+#[test]
+fn formulas_of_three_numbers_take_slices_and_single_numbers() {
+    let (a, b, c) = (noise(300), noise(700), noise(1100));
+    for (isa, len) in cases() {
+        let a = Guarded::of(&a[..len]);
+        let (b, c) = (Guarded::of(&b[400..][..len]), Guarded::of(&c[800..][..len]));
+        let mut found = Guarded::of(&vec![9.0; len]);
+        map3_on(isa, Choose, [Operand::Each(&a), Operand::Each(&b), Operand::Each(&c)], &mut found);
+        let wanted: Vec<f32> = (0..len).map(|i| choose(a[i], b[i], c[i])).collect();
+        assert_eq!(*found, wanted, "{isa:?} {len}");
+        let mut found = Guarded::of(&a);
+        map3_in_place_on(isa, Choose, &mut found, [Operand::All(5.0), Operand::Each(&c)]);
+        let wanted: Vec<f32> = (0..len).map(|i| choose(a[i], 5.0, c[i])).collect();
+        assert_eq!(*found, wanted, "{isa:?} {len} in place");
+    }
+}
+
+#[test]
+fn folds_take_every_number_once() {
+    let x = noise(300 * 7);
+    for (isa, cols) in cases() {
+        let x = Guarded::of(&x[..cols * 7]);
+        let mut found = Guarded::of(&[9.0; 7]);
+        fold_rows_on(isa, Count, &x, cols, &mut found);
+        assert_eq!(*found, [cols as f32; 7], "{isa:?} {cols}");
+        fold_rows_on(isa, Farthest, &x, cols, &mut found);
+        for (row, found) in found.iter().enumerate() {
+            let wanted = farthest(x[row * cols..][..cols].iter());
+            assert_eq!(found.to_bits(), wanted.to_bits(), "{isa:?} {cols} {row}");
+        }
+        let mut found = Guarded::of(&vec![0.0; cols]);
+        fold_columns_on(isa, Farthest, &x, &mut found);
+        for (column, found) in found.iter().enumerate() {
+            let wanted = farthest(x.iter().skip(column).step_by(cols));
+            assert_eq!(found.to_bits(), wanted.to_bits(), "{isa:?} {cols} {column}");
+        }
+        fold_columns_on(isa, Count, &x, &mut found);
+        fold_columns_on(isa, Count, &x, &mut found);
+        let more = found
+            .iter()
+            .enumerate()
+            .map(|(i, found)| found - farthest(x.iter().skip(i).step_by(cols)));
+        assert!(more.into_iter().all(|more| (more - 14.0).abs() < 1e-5), "{isa:?} {cols}");
+    }
+}
+
+/// `f` gives the bits of `of` on every instruction set.
+fn check<F: Map1>(name: &str, f: F, x: &[f32], of: impl Fn(f32) -> f32) {
+    for &isa in Isa::available() {
+        let mut y = vec![9.0; x.len()];
+        map1_on(isa, f, x, &mut y);
+        for (&x, y) in x.iter().zip(y) {
+            let wanted = of(x);
+            let same = y.to_bits() == wanted.to_bits() || y.is_nan() && wanted.is_nan();
+            assert!(same, "{isa:?} {name}({x:e}) is {y:e}, wanted {wanted:e}");
+        }
+    }
+}
+
+#[test]
+fn methods_are_those_of_scalars_for_all_kinds_of_numbers() {
+    let mut x: Vec<f32> = (0..=u32::MAX).step_by(99_991).map(f32::from_bits).collect();
+    x.extend([
+        0.5,
+        1.5,
+        2.5,
+        -0.5,
+        -1.5,
+        -2.5,
+        0.0,
+        -0.0,
+        8_388_607.5,
+        1e30,
+        f32::NAN,
+        f32::INFINITY,
+    ]);
+    check("round", Round, &x, f32::round_ties_even);
+    check("floor", Floor, &x, f32::floor);
+    check("ceil", Ceil, &x, f32::ceil);
+    check("trunc", Trunc, &x, f32::trunc);
+    check("neg", Neg, &x, |x| -x);
+    check("inside", Inside, &x, |x| if (-1.0..=1.0).contains(&x) { x } else { 9.0 });
+    check("lanes", ByLanes, &x, |x| x + 1.0);
+}
+
+#[test]
+fn no_driver_allocates() {
+    let x = [0.5f32; 77];
+    let (mut y, mut bytes) = ([0.0f32; 77], [0; 77]);
+    // Other threads' calls count as well, so one quiet run in many is what shows it.
+    let quiet = (0..100_000).any(|_| {
+        let before = udo_api::guard::thread_heap_calls();
+        map2(Less2, x.as_slice(), 0.5, &mut y);
+        map3(Choose, x.as_slice(), 0.5, 0.25, &mut y);
+        compare2(Le, x.as_slice(), 0.5, &mut bytes);
+        y[0] = fold(Farthest, &x);
+        fold_columns(Count, &x, &mut y);
+        udo_api::guard::thread_heap_calls() == before
+    });
+    assert!(quiet);
+}

@@ -1,0 +1,20 @@
+//! Elementary functions of vectors, as formulas over [`Simd`](super::Simd) that need no tables.
+
+pub(super) mod erf;
+pub(super) mod exp;
+pub(super) mod log;
+pub(super) mod rsqrt;
+pub(super) mod sigmoid;
+pub(super) mod tanh;
+pub(super) mod trig;
+
+/// Methods of an instruction set that are these formulas.
+macro_rules! by_formula {
+    ($($name:ident = $formula:path),* $(,)?) => {$(
+        #[inline(always)]
+        fn $name(self, x: Self::F) -> Self::F {
+            $formula(self, x)
+        }
+    )*};
+}
+pub(super) use by_formula;

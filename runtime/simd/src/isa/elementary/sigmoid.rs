@@ -1,0 +1,13 @@
+//! `1 / (1 + exp(-x))`, with the exponential of a negative number on either side of zero.
+
+use crate::isa::Simd;
+
+/// `sigmoid` of every lane.
+#[inline(always)]
+pub(in crate::isa) fn sigmoid_of<S: Simd>(simd: S, x: S::F) -> S::F {
+    let one = simd.splat(1.0);
+    let minus = simd.float(simd.or(simd.bits(x), simd.splat_i(i32::MIN)));
+    let e = simd.exp(minus);
+    let above = simd.select(simd.lt(x, simd.splat(0.0)), e, one);
+    simd.div(above, simd.add(one, e))
+}

@@ -1,0 +1,57 @@
+//! Instruction sets: which one is in use, what each offers to formulas and to loops over memory, and the
+//! dispatch of work that is written once.
+
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod amx;
+#[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+mod amx {
+    /// No other system is asked.
+    pub(super) fn is_granted() -> bool {
+        false
+    }
+}
+#[cfg(target_arch = "x86_64")]
+#[expect(
+    clippy::inline_always,
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "one-line wrappers of instructions"
+)]
+#[cfg_attr(not(test), expect(clippy::wildcard_imports, reason = "dozens of instructions"))]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+#[expect(
+    clippy::inline_always,
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "one-line wrappers of instructions"
+)]
+#[cfg_attr(not(test), expect(clippy::wildcard_imports, reason = "dozens of instructions"))]
+mod avx512;
+mod dispatch;
+#[expect(clippy::inline_always, reason = "takes on the features of its caller")]
+mod elementary;
+#[expect(
+    clippy::inline_always,
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "takes on the features of its caller; an address and the access to it are one step"
+)]
+mod portable;
+mod set;
+#[expect(clippy::inline_always, reason = "takes on the features of its caller")]
+mod simd;
+#[cfg(target_arch = "x86_64")]
+#[expect(
+    clippy::inline_always,
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "takes on the features of its caller; look-ups of one table"
+)]
+#[cfg_attr(not(test), expect(clippy::wildcard_imports, reason = "as its neighbours"))]
+mod tables;
+mod token;
+#[expect(clippy::inline_always, reason = "takes on the features of its caller")]
+mod vector;
+
+pub use set::{Isa, isa};
+pub use simd::Simd;
+
+pub(crate) use dispatch::{Task, on};
+pub(crate) use vector::Vector;
