@@ -1,6 +1,6 @@
 //! Multiply-adds that stay in registers: the most that this core can do, for benchmarks to measure against.
 
-use super::{Isa, isa};
+use crate::isa::{Isa, isa};
 
 /// Runs `steps` rounds of independent multiply-adds and returns how many operations that was, in
 /// floating-point operations: two per multiply-add and lane.

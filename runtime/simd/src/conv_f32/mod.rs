@@ -18,7 +18,7 @@ pub use pack::Strides;
 pub use plan::{Method, Plan};
 pub use transposed::Transposed;
 
-use super::indirect::Window;
+use crate::indirect::Window;
 
 /// A convolution of one image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::{Shape, Strides};
 use crate::gemm_f32::{Epilogue, Forms, Gather, Order, forms};
 use crate::indirect::Window;
-use crate::{Isa, isa};
+use crate::isa::{Isa, isa};
 
 /// The most input channels with which the taps of a row of the kernel are read as one run.
 const FEW: usize = 4;

@@ -1,11 +1,12 @@
 //! Every form against a naive convolution.
 
 use super::*;
+use crate::gemm_f32;
 use crate::gemm_f32::{Activation, Epilogue, forms};
 use crate::indirect::Window;
+use crate::isa::Isa;
 use crate::testing::Guarded;
 use crate::testing::noise;
-use crate::{Isa, gemm_f32};
 
 /// How a case lies in memory, and what is done to its sums.
 #[derive(Clone, Copy, Debug)]

@@ -29,9 +29,10 @@ mod tests;
 
 use std::fmt;
 
-use super::gemm_u8::{Depth, Forms, Product, Rows, forms, holds, pack_panels, panels_len};
-pub use super::gemm_u8::{MAX_K, MAX_K_U16_SUMS, Output, Then};
-use super::{indirect::OUTSIDE, isa};
+use crate::gemm_u8::{Depth, Forms, Product, Rows, forms, holds, pack_panels, panels_len};
+pub use crate::gemm_u8::{MAX_K, MAX_K_U16_SUMS, Output, Then};
+use crate::indirect::OUTSIDE;
+use crate::isa::isa;
 
 /// The shape of a convolution's weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,9 @@
 //! Every form against sums of 64 bits, tap by tap.
 
 use super::*;
-use crate::{Isa, indirect::Window, testing::Guarded};
+use crate::indirect::Window;
+use crate::isa::Isa;
+use crate::testing::Guarded;
 
 /// Numbers that repeat from run to run.
 struct Random(u64);

@@ -14,7 +14,7 @@ use std::arch::x86_64::{
     _mm512_unpacklo_epi16, _mm512_xor_si512,
 };
 
-use super::codes::{Form, Job, STRIP, first_channel};
+use super::code_job::{Form, Job, STRIP, first_channel};
 
 /// Vectors of sums that a vector of codes has.
 const QUADS: usize = 4;

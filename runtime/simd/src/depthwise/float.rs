@@ -2,14 +2,11 @@
 
 use std::ops::Range;
 
+use super::float_job::{Job, STRIP, first_channel};
 use super::general::General;
 use super::walk::Walks;
 use super::{Activation, Image, Shape, place};
-use crate::isa::on;
-use crate::{Isa, isa};
-
-/// Channels whose packed weights lie together, the lanes of the widest vector.
-pub(super) const STRIP: usize = 16;
+use crate::isa::{Isa, isa, on};
 
 /// Elements of input and output beyond which they do not stay in a second-level cache.
 const FAR: usize = 1 << 19;
@@ -49,12 +46,6 @@ pub fn pack(weights: &[f32], taps: usize, channels: usize, packed: &mut [f32]) {
             }
         }
     }
-}
-
-/// The first channel of a strip. The last strip overlaps the one before rather than be less than
-/// whole, unless it is the only one.
-fn first_channel(strip: usize, channels: usize) -> usize {
-    (strip * STRIP).min(channels.saturating_sub(STRIP))
 }
 
 /// Convolves the image `x` and writes output rows `rows`, all of their pixels: `y` begins with the
@@ -131,36 +122,6 @@ pub(super) fn depthwise_on(
         ([_, 5, 5], [_, 1, 1]) if plain => on(isa, Walks::<5, 1>(&job)),
         ([_, 5, 5], [_, 2, 2]) if plain => on(isa, Walks::<5, 2>(&job)),
         _ => on(isa, General(&job)),
-    }
-}
-
-/// What the loops work on. The door has checked that all pixels of the input and of the rows, the
-/// weights and the bias lie where the pointers say.
-pub(super) struct Job<'a> {
-    pub(super) shape: &'a Shape,
-    pub(super) x: *const f32,
-    pub(super) x_stride: usize,
-    /// Whether input and output are beyond the second-level cache.
-    pub(super) far: bool,
-    /// Strip after strip, each with its lanes for each tap.
-    pub(super) weights: *const f32,
-    /// A number per channel, or null.
-    pub(super) bias: *const f32,
-    pub(super) activation: Activation,
-    pub(super) clamp: Option<(f32, f32)>,
-    pub(super) rows: Range<usize>,
-    /// The first of the rows.
-    pub(super) y: *mut f32,
-    pub(super) y_stride: usize,
-    /// Output channels.
-    pub(super) channels: usize,
-}
-
-impl Job<'_> {
-    /// The first channel of a strip.
-    #[inline(always)]
-    pub(super) fn channel(&self, strip: usize) -> usize {
-        first_channel(strip, self.channels)
     }
 }
 

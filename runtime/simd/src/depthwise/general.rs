@@ -1,6 +1,6 @@
 //! Any window: pixel by pixel, over the taps that lie in the image.
 
-use super::float::{Job, STRIP};
+use super::float_job::{Job, STRIP};
 use super::place;
 use crate::isa::{Task, Vector};
 

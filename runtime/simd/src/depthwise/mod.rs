@@ -17,9 +17,11 @@
     reason = "an address and the access to it are one step; loops of constant counts, to be unrolled"
 )]
 mod avx512;
+mod code_job;
 mod codes;
-#[expect(clippy::inline_always, reason = "takes on the features of its caller")]
 mod float;
+#[expect(clippy::inline_always, reason = "takes on the features of its caller")]
+mod float_job;
 #[expect(
     clippy::inline_always,
     clippy::multiple_unsafe_ops_per_block,
@@ -50,9 +52,10 @@ mod tile;
 )]
 mod walk;
 
-pub use super::gemm_f32::Activation;
-use super::indirect::Window;
-pub use codes::{Codes, MAX_TAPS, Output, depthwise_codes, pack_codes, packed_codes_len};
+pub use crate::gemm_f32::Activation;
+use crate::indirect::Window;
+pub use code_job::Codes;
+pub use codes::{MAX_TAPS, Output, depthwise_codes, pack_codes, packed_codes_len};
 pub use float::{Weights, depthwise, pack, packed_len};
 
 /// What is convolved.

@@ -1,6 +1,6 @@
 //! Any window of 8-bit codes, in plain Rust that is compiled for every instruction set.
 
-use super::codes::{Job, STRIP};
+use super::code_job::{Job, STRIP};
 use super::place;
 use crate::isa::{Task, Vector};
 

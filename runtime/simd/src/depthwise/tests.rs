@@ -5,8 +5,8 @@ use std::ops::Range;
 use super::codes::depthwise_codes_on;
 use super::float::depthwise_on;
 use super::*;
-use crate::Isa;
 use crate::indirect::Window;
+use crate::isa::Isa;
 use crate::testing::Guarded;
 use crate::testing::noise;
 

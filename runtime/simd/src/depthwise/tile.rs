@@ -6,7 +6,7 @@
 //! their way; where the image lies in memory, they are no stream. A tile reads every pixel as a stream,
 //! and reads some of them again for the next tile.
 
-use super::float::{Job, STRIP};
+use super::float_job::{Job, STRIP};
 use crate::isa::Vector;
 
 /// Output rows and columns of a tile: as many as let the next one reuse pixels that are still close.

@@ -5,7 +5,7 @@
 //! they are complete. So no border is special: columns of the padding are passed over, and rows of the
 //! padding read zeros. What an output adds up is in the same order however the rows are split.
 
-use super::float::{Job, STRIP};
+use super::float_job::{Job, STRIP};
 use super::general::curve;
 use super::tile;
 use crate::isa::{Task, Vector};

@@ -13,7 +13,7 @@ use std::marker::PhantomData;
 
 use super::source::{Gathered, Pixels, Source, Strided};
 use super::{Forms, Tile, TileFn};
-use crate::Isa;
+use crate::isa::Isa;
 
 const LANES: usize = 8;
 /// Steps at once where that saves more than it costs.

@@ -15,7 +15,7 @@ use std::marker::PhantomData;
 
 use super::source::{Gathered, Pixels, Source, Strided};
 use super::{Forms, Tile, TileFn};
-use crate::Isa;
+use crate::isa::Isa;
 
 const LANES: usize = 16;
 /// How far ahead a tile reads weights into the first-level cache, in steps.

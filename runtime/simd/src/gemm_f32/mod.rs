@@ -7,6 +7,8 @@
 //!
 //! Rows of `A` may also be gathered, run by run, by a table: see [`Gather`], which convolutions rest on.
 
+use crate::isa::{Isa, isa};
+
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
@@ -22,12 +24,11 @@ mod source;
 #[cfg(test)]
 mod tests;
 
-pub use super::math::Activation;
+pub use crate::math::Activation;
 pub use epilogue::Epilogue;
 pub use gather::{Gather, Order};
 pub use pack::Layout;
 
-use super::{Isa, isa};
 use source::Pixels;
 
 /// The product in the form of one instruction set. What one form packs, only the same form reads.

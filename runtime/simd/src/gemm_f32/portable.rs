@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 
 use super::source::{Gathered, Pixels, Source, Strided};
 use super::{Forms, Tile, TileFn};
-use crate::Isa;
+use crate::isa::Isa;
 
 const LANES: usize = 8;
 

@@ -25,6 +25,7 @@ mod avx512;
 mod drive;
 mod pack;
 mod portable;
+mod product;
 mod requant;
 // The tests' fences are Linux's.
 #[cfg(test)]
@@ -34,11 +35,11 @@ mod wide;
 
 use std::fmt;
 
-use super::indirect::OUTSIDE;
-use super::{Isa, isa};
-pub(super) use drive::{Depth, Product, Rows};
+use crate::indirect::OUTSIDE;
+use crate::isa::{Isa, isa};
 pub use pack::{Strides, pack_b, packed_len};
 pub(super) use pack::{pack_panels, panels_len};
+pub(super) use product::{Depth, Product, Rows};
 use requant::Columns;
 pub use wide::gemm_u16;
 

@@ -1,7 +1,7 @@
 //! What becomes of sums on their way out, and the numbers for each column.
 
-use super::drive::Product;
 use super::pack::Panel;
+use super::product::Product;
 use super::{LANES, Out, Output, Row, Sums, Then, Tile, WIDTH};
 
 /// The numbers for each column of a tile; those beyond the last column are 0.

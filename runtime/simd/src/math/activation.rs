@@ -1,7 +1,6 @@
 //! What networks do to a sum before it is stored.
 
-use crate::Isa;
-use crate::isa::{Task, Vector, on};
+use crate::isa::{Isa, Task, Vector, on};
 
 /// A function of one number. All of them hand NaN on.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -1,8 +1,8 @@
 //! The functions against `f64`, over all exponents.
 
 use super::{Cos, Erf, Exp, Log, Rsqrt, Sigmoid, Sin, Tanh};
-use crate::Isa;
 use crate::formula::{Map1, map1_in_place_on, map1_on};
+use crate::isa::Isa;
 use crate::testing::{Edge, Guarded};
 
 /// Every sign and exponent with the ends of the mantissas and many between, and special values.

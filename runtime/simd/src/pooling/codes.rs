@@ -8,8 +8,7 @@ use std::ops::Range;
 use super::bytes::{Bytes, Quotient};
 use super::fold::{Fold, Folds, suits};
 use super::{Divisor, Image, Job, Window};
-use crate::isa::{Task, Vector, on};
-use crate::{Isa, isa};
+use crate::isa::{Isa, Task, Vector, isa, on};
 
 /// The most lanes of a vector of sums.
 const LANES: usize = 16;

@@ -4,8 +4,7 @@ use std::ops::Range;
 
 use super::fold::{Fold, Folds, suits};
 use super::{Divisor, Image, Job, Window, place};
-use crate::isa::{Task, Vector, on};
-use crate::{Isa, isa};
+use crate::isa::{Isa, Task, Vector, isa, on};
 
 /// Vectors that are pooled at the same time.
 const VECTORS: usize = 4;

@@ -2,8 +2,7 @@
 
 use super::quads::Quads;
 use super::{Image, place};
-use crate::isa::{Task, Vector, on};
-use crate::{Isa, isa};
+use crate::isa::{Isa, Task, Vector, isa, on};
 
 /// Vectors that are added up at the same time.
 const VECTORS: usize = 4;

@@ -40,9 +40,9 @@ mod tests;
 
 use std::ops::Range;
 
-pub use super::depthwise::Image;
-use super::depthwise::place;
-use super::indirect::Window;
+pub use crate::depthwise::Image;
+use crate::depthwise::place;
+use crate::indirect::Window;
 pub use codes::{average_pool_codes, max_pool_codes};
 pub use float::{average_pool, max_pool};
 pub use global::{global_average, global_sums};

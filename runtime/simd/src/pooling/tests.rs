@@ -5,7 +5,7 @@ use super::codes::{Average, average_on, max_on};
 use super::float::pool_on;
 use super::global::{global_average_on, global_sums_on};
 use super::*;
-use crate::Isa;
+use crate::isa::Isa;
 use crate::testing::Guarded;
 use crate::testing::noise;
 

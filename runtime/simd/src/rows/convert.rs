@@ -1,7 +1,6 @@
 //! Conversions between `f32` and the halves, and the loop that all conversions share.
 
-use crate::isa::{Task, Vector, on};
-use crate::{Isa, isa};
+use crate::isa::{Isa, Task, Vector, isa, on};
 
 /// A conversion of one vector.
 pub(super) trait Convert: Copy {

@@ -4,8 +4,7 @@
 //! cache leaves no time for one that computes. So the three stages of three groups of rows that follow
 //! each other go together. A row's result does not depend on its neighbours.
 
-use crate::isa::{Task, Vector, on};
-use crate::{Isa, isa};
+use crate::isa::{Isa, Task, Vector, isa, on};
 
 /// `(x - mean) / sqrt(variance + epsilon) * scale + bias` of every row of `x: [rows, scale.len()]`.
 ///

@@ -1,6 +1,6 @@
 //! Bytes replaced by what a table has for them.
 
-use crate::{Isa, isa};
+use crate::isa::{Isa, isa};
 
 /// `y[i] = table[x[i]]`.
 pub fn lookup(x: &[u8], table: &[u8; 256], y: &mut [u8]) {

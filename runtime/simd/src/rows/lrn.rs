@@ -4,8 +4,7 @@
 //! windows are then sums of shifted reads. Squares are written well before they are read, as a read
 //! of what two recent writes have left waits for both.
 
-use crate::isa::{Task, Vector, on};
-use crate::{Isa, isa};
+use crate::isa::{Isa, Task, Vector, isa, on};
 
 /// Elements of the buffer of squares, in vectors of any instruction set.
 const BUFFER: usize = 4096;

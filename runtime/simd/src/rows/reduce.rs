@@ -1,7 +1,6 @@
 //! Sums, maxima and minima of rows.
 
-use crate::isa::{Task, Vector, on};
-use crate::{Isa, isa};
+use crate::isa::{Isa, Task, Vector, isa, on};
 
 /// Vectors that one accumulator takes up in `f32` before it goes to `f64`.
 const DEPTH: usize = 32;

@@ -5,8 +5,7 @@
 //! to the core holds is read twice, the sum being scaled whenever a greater maximum turns up
 //! (Milakov and Gimelshein, 2018).
 
-use crate::isa::{Task, Vector, on};
-use crate::{Isa, isa};
+use crate::isa::{Isa, Task, Vector, isa, on};
 
 /// Elements of a row of which four, with their results, stay in the first cache.
 const MEDIUM: usize = 1280;

@@ -8,7 +8,7 @@ use super::quantize::{Dequantize, Quantize, Quantized};
 use super::reduce::{Reduction, reduce, rows};
 use super::softmax::softmax_on;
 use super::transpose::transpose_on;
-use crate::Isa;
+use crate::isa::Isa;
 use crate::testing::{Edge, Guarded};
 
 const LENS: &[usize] = &[1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 1000];

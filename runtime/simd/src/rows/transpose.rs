@@ -1,7 +1,7 @@
 //! Transposes of any rank, by tiles in registers.
 
-use crate::isa::{Task, Vector, on};
-use crate::{Bits, Isa, isa};
+use crate::bits::Bits;
+use crate::isa::{Isa, Task, Vector, isa, on};
 
 /// The most axes.
 const MAX_RANK: usize = 8;

@@ -4,9 +4,8 @@ use std::ops::Range;
 
 use super::transform::{Input, Output};
 use super::{LINE, Layer, Plan, Rows, Tile, packed_len_on, pixel_rows, tile_rows};
-use crate::Isa;
 use crate::gemm_f32::{self, Epilogue};
-use crate::isa::on;
+use crate::isa::{Isa, on};
 
 /// Elements of the transformed tiles and products of a block: a quarter of a second-level cache of 2 MiB,
 /// which the weights pass through meanwhile.

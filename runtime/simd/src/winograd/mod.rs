@@ -47,8 +47,8 @@ use std::ops::Range;
 
 pub use choose::{Algorithm, choose};
 
-use super::gemm_f32::{self, Epilogue};
-use super::{Isa, isa};
+use crate::gemm_f32::{self, Epilogue};
+use crate::isa::{Isa, isa};
 
 /// How many outputs a tile has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
