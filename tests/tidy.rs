@@ -41,6 +41,16 @@ const LEVELS: &[&[&str]] = &[
     &["model"],
 ];
 
+/// Those of `udo-simd`.
+const SIMD_LEVELS: &[&[&str]] = &[
+    &["bits", "indirect", "isa", "testing"],
+    &["formula", "peak"],
+    &["math"],
+    &["gemm_f32", "gemm_u8", "rows"],
+    &["conv_f32", "conv_u8", "depthwise", "winograd"],
+    &["pooling"],
+];
+
 /// The files and folders with unsafe code. Tests may have some as well.
 const UNSAFE: &[&str] = &[
     "runtime/simd/src/",
@@ -122,10 +132,24 @@ fn built_in_operators_have_what_a_package_has() {
 
 #[test]
 fn modules_of_the_runtime_import_those_below_them() {
+    modules_import_those_below_them("runtime/src/", LEVELS);
+}
+
+#[test]
+fn modules_of_the_primitives_import_those_below_them() {
+    modules_import_those_below_them("runtime/simd/src/", SIMD_LEVELS);
+    none(&paths(rust_files(), |file| {
+        file.path.starts_with("runtime/simd/") && code(&file.text).contains("super::super")
+    }));
+}
+
+#[track_caller]
+fn modules_import_those_below_them(folder: &str, levels: &[&[&str]]) {
+    let level = |module: &str| levels.iter().position(|level| level.contains(&module));
     let mut faults = Vec::new();
     let mut seen = BTreeSet::new();
     for file in rust_files() {
-        let Some(path) = file.path.strip_prefix("runtime/src/") else { continue };
+        let Some(path) = file.path.strip_prefix(folder) else { continue };
         let module = path.split('/').next().unwrap_or(path).trim_end_matches(".rs");
         if module == "lib" {
             continue;
@@ -137,7 +161,7 @@ fn modules_of_the_runtime_import_those_below_them() {
             }
         }
     }
-    assert_eq!(seen, LEVELS.concat().into_iter().collect(), "modules and table");
+    assert_eq!(seen, levels.concat().into_iter().collect(), "modules and table");
     none(&faults);
 }
 
@@ -319,10 +343,6 @@ fn text(value: &Value) -> &str {
 fn is_allowed(licence: &str) -> bool {
     let licence = licence.replace('/', " OR ").replace(['(', ')'], "");
     licence.split(" AND ").all(|part| part.split(" OR ").any(|one| LICENCES.contains(&one)))
-}
-
-fn level(module: &str) -> Option<usize> {
-    LEVELS.iter().position(|level| level.contains(&module))
 }
 
 /// Whether the file has unsafe code, rather than only the type of an unsafe function.

@@ -5,8 +5,8 @@
 //! drivers for formulas of one's own.
 //! Nothing here knows operators, tensors or the host, and nothing depends on them.
 //!
-//! Functions are safe whatever slices they are given: what does not fit computes the part that all slices
-//! have, or nothing, and panics in builds with debug assertions.
+//! Functions are safe whatever slices they are given. What becomes of slices that do not fit each other, each
+//! function says: an error, a panic, or the part that all of them have.
 #![expect(
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,
