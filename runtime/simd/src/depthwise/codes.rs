@@ -7,7 +7,7 @@ use super::avx512;
 use super::code_job::{Codes, Form, Job, QUAD, STRIP, first_channel};
 use super::plain::Plain;
 use super::{Image, Shape, place};
-use crate::isa::{Isa, isa, on};
+use crate::isa::{Isa, dispatch, isa};
 
 /// The most taps of a window: with more, a sum of products of 255 and 255 may not fit an i32.
 pub const MAX_TAPS: usize = 33_025;
@@ -159,6 +159,6 @@ pub(super) fn depthwise_codes_on(
                 _ => unsafe { avx512::walks::<5, 2, 2, 1>(&job) },
             }
         }
-        isa => on(isa, Plain(&job)),
+        isa => dispatch(isa, Plain(&job)),
     }
 }

@@ -6,7 +6,7 @@ use super::float_job::{Job, STRIP, first_channel};
 use super::general::General;
 use super::walk::Walks;
 use super::{Activation, Image, Shape, place};
-use crate::isa::{Isa, isa, on};
+use crate::isa::{Isa, dispatch, isa};
 
 /// Elements of input and output beyond which they do not stay in a second-level cache.
 const FAR: usize = 1 << 19;
@@ -117,11 +117,11 @@ pub(super) fn depthwise_on(
         && window.input[1] * window.input[2] > 0
         && outputs >= STRIP;
     match (window.kernel, window.strides) {
-        ([_, 3, 3], [_, 1, 1]) if plain => on(isa, Walks::<3, 1>(&job)),
-        ([_, 3, 3], [_, 2, 2]) if plain => on(isa, Walks::<3, 2>(&job)),
-        ([_, 5, 5], [_, 1, 1]) if plain => on(isa, Walks::<5, 1>(&job)),
-        ([_, 5, 5], [_, 2, 2]) if plain => on(isa, Walks::<5, 2>(&job)),
-        _ => on(isa, General(&job)),
+        ([_, 3, 3], [_, 1, 1]) if plain => dispatch(isa, Walks::<3, 1>(&job)),
+        ([_, 3, 3], [_, 2, 2]) if plain => dispatch(isa, Walks::<3, 2>(&job)),
+        ([_, 5, 5], [_, 1, 1]) if plain => dispatch(isa, Walks::<5, 1>(&job)),
+        ([_, 5, 5], [_, 2, 2]) if plain => dispatch(isa, Walks::<5, 2>(&job)),
+        _ => dispatch(isa, General(&job)),
     }
 }
 

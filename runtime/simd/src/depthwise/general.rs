@@ -2,7 +2,7 @@
 
 use super::float_job::{Job, STRIP};
 use super::place;
-use crate::isa::{Task, Vector};
+use crate::isa::{SimdOp, Vector};
 
 /// Strips whose sums are taken at the same time.
 const STRIPS: usize = 4;
@@ -10,7 +10,7 @@ const STRIPS: usize = 4;
 /// Every pixel.
 pub(super) struct General<'a>(pub(super) &'a Job<'a>);
 
-impl Task for General<'_> {
+impl SimdOp for General<'_> {
     type Out = ();
 
     #[inline(always)]

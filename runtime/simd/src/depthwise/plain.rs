@@ -2,12 +2,12 @@
 
 use super::code_job::{Job, STRIP};
 use super::place;
-use crate::isa::{Task, Vector};
+use crate::isa::{SimdOp, Vector};
 
 /// Every pixel.
 pub(super) struct Plain<'a>(pub(super) &'a Job<'a>);
 
-impl Task for Plain<'_> {
+impl SimdOp for Plain<'_> {
     type Out = ();
 
     #[inline(always)]

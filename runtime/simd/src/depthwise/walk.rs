@@ -8,7 +8,7 @@
 use super::float_job::{Job, STRIP};
 use super::general::curve;
 use super::tile;
-use crate::isa::{Task, Vector};
+use crate::isa::{SimdOp, Vector};
 
 /// What rows of the padding read.
 static ZEROS: [f32; STRIP] = [0.0; STRIP];
@@ -21,7 +21,7 @@ const INPUT_ROWS: usize = (ROWS - 1) * 2 + 5;
 /// All rows under a kernel of `K` x `K`.
 pub(super) struct Walks<'a, const K: usize, const STRIDE: usize>(pub(super) &'a Job<'a>);
 
-impl<const K: usize, const STRIDE: usize> Task for Walks<'_, K, STRIDE> {
+impl<const K: usize, const STRIDE: usize> SimdOp for Walks<'_, K, STRIDE> {
     type Out = ();
 
     #[inline(always)]

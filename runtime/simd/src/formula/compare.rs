@@ -1,7 +1,7 @@
 //! Comparisons, whose results are a byte for each element.
 
 use super::operand::{All, Each, Operand, Source, common_len};
-use crate::isa::{Isa, Simd, Task, Vector, isa, on};
+use crate::isa::{Isa, Simd, SimdOp, Vector, dispatch, isa};
 
 /// A question about two numbers.
 pub trait Compare2: Copy {
@@ -28,15 +28,15 @@ pub(super) fn compare2_on<F: Compare2>(isa: Isa, f: F, [a, b]: [Operand<'_>; 2],
     let y = y.get_mut(..len).unwrap_or_default();
     match (a, b) {
         (Operand::Each(a), Operand::Each(b)) => {
-            on(isa, Bytes { f, a: Each(a.as_ptr()), b: Each(b.as_ptr()), y });
+            dispatch(isa, Bytes { f, a: Each(a.as_ptr()), b: Each(b.as_ptr()), y });
         }
         (Operand::Each(a), Operand::All(b)) => {
-            on(isa, Bytes { f, a: Each(a.as_ptr()), b: All(b), y });
+            dispatch(isa, Bytes { f, a: Each(a.as_ptr()), b: All(b), y });
         }
         (Operand::All(a), Operand::Each(b)) => {
-            on(isa, Bytes { f, a: All(a), b: Each(b.as_ptr()), y });
+            dispatch(isa, Bytes { f, a: All(a), b: Each(b.as_ptr()), y });
         }
-        (Operand::All(a), Operand::All(b)) => on(isa, Bytes { f, a: All(a), b: All(b), y }),
+        (Operand::All(a), Operand::All(b)) => dispatch(isa, Bytes { f, a: All(a), b: All(b), y }),
     }
 }
 
@@ -48,7 +48,7 @@ struct Bytes<'a, F, A, B> {
     y: &'a mut [u8],
 }
 
-impl<F: Compare2, A: Source, B: Source> Task for Bytes<'_, F, A, B> {
+impl<F: Compare2, A: Source, B: Source> SimdOp for Bytes<'_, F, A, B> {
     type Out = ();
 
     #[inline(always)]

@@ -1,6 +1,6 @@
 //! Many numbers folded to one.
 
-use crate::isa::{Isa, Simd, Task, Vector, isa, on};
+use crate::isa::{Isa, Simd, SimdOp, Vector, dispatch, isa};
 
 /// A formula that takes one number after another into a result.
 ///
@@ -24,7 +24,7 @@ const RUNS: usize = 4;
 #[inline]
 pub fn fold<F: Fold>(f: F, x: &[f32]) -> f32 {
     let mut y = [F::START];
-    on(isa(), Rows { f, x, cols: x.len(), y: &mut y });
+    dispatch(isa(), Rows { f, x, cols: x.len(), y: &mut y });
     y[0]
 }
 
@@ -48,13 +48,13 @@ pub fn fold_columns<F: Fold>(f: F, x: &[f32], y: &mut [f32]) {
 #[inline]
 pub(super) fn fold_rows_on<F: Fold>(isa: Isa, f: F, x: &[f32], cols: usize, y: &mut [f32]) {
     debug_assert_eq!(Some(x.len()), cols.checked_mul(y.len()), "as many rows as results");
-    on(isa, Rows { f, x, cols, y });
+    dispatch(isa, Rows { f, x, cols, y });
 }
 
 #[inline]
 pub(super) fn fold_columns_on<F: Fold>(isa: Isa, f: F, x: &[f32], y: &mut [f32]) {
     debug_assert!(y.is_empty() || x.len().is_multiple_of(y.len()), "whole rows");
-    on(isa, Columns { f, x, y });
+    dispatch(isa, Columns { f, x, y });
 }
 
 struct Rows<'a, F> {
@@ -64,7 +64,7 @@ struct Rows<'a, F> {
     y: &'a mut [f32],
 }
 
-impl<F: Fold> Task for Rows<'_, F> {
+impl<F: Fold> SimdOp for Rows<'_, F> {
     type Out = ();
 
     #[inline(always)]
@@ -134,7 +134,7 @@ struct Columns<'a, F> {
     y: &'a mut [f32],
 }
 
-impl<F: Fold> Task for Columns<'_, F> {
+impl<F: Fold> SimdOp for Columns<'_, F> {
     type Out = ();
 
     #[inline(always)]

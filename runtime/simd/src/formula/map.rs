@@ -1,7 +1,7 @@
 //! Formulas of one, two and three numbers, applied to slices.
 
 use super::operand::{All, Any, Each, Operand, Source, common_len};
-use crate::isa::{Isa, Simd, Task, Vector, isa, on};
+use crate::isa::{Isa, Simd, SimdOp, Vector, dispatch, isa};
 
 /// A formula of one number.
 pub trait Map1: Copy {
@@ -44,7 +44,7 @@ struct Map<L> {
     len: usize,
 }
 
-impl<L: Lanes> Task for Map<L> {
+impl<L: Lanes> SimdOp for Map<L> {
     type Out = ();
 
     #[inline(always)]
@@ -154,13 +154,13 @@ pub fn map1_in_place<F: Map1>(f: F, x: &mut [f32]) {
 #[inline]
 pub(crate) fn map1_on<F: Map1>(isa: Isa, f: F, x: &[f32], y: &mut [f32]) {
     let len = common_len([x.into()], y.len());
-    on(isa, Map { lanes: Of1(f, Each(x.as_ptr())), y: y.as_mut_ptr(), len });
+    dispatch(isa, Map { lanes: Of1(f, Each(x.as_ptr())), y: y.as_mut_ptr(), len });
 }
 
 #[inline]
 pub(crate) fn map1_in_place_on<F: Map1>(isa: Isa, f: F, x: &mut [f32]) {
     let y = x.as_mut_ptr();
-    on(isa, Map { lanes: Of1(f, Each(y)), y, len: x.len() });
+    dispatch(isa, Map { lanes: Of1(f, Each(y)), y, len: x.len() });
 }
 
 /// `y[i] = f(a[i], b[i])`; either operand may be one number for all elements.
@@ -199,13 +199,13 @@ pub(super) fn map2_on<F: Map2>(isa: Isa, f: F, [a, b]: [Operand<'_>; 2], y: &mut
     match (a, b) {
         (Operand::Each(a), Operand::Each(b)) => {
             let lanes = Of2(f, Each(a.as_ptr()), Each(b.as_ptr()));
-            on(isa, Map { lanes, y: to, len });
+            dispatch(isa, Map { lanes, y: to, len });
         }
         (Operand::Each(a), Operand::All(b)) => {
-            on(isa, Map { lanes: Of2(f, Each(a.as_ptr()), All(b)), y: to, len });
+            dispatch(isa, Map { lanes: Of2(f, Each(a.as_ptr()), All(b)), y: to, len });
         }
         (Operand::All(a), Operand::Each(b)) => {
-            on(isa, Map { lanes: Of2(f, All(a), Each(b.as_ptr())), y: to, len });
+            dispatch(isa, Map { lanes: Of2(f, All(a), Each(b.as_ptr())), y: to, len });
         }
         (Operand::All(a), Operand::All(_)) => {
             y.fill(a);
@@ -219,8 +219,8 @@ pub(super) fn map2_in_place_on<F: Map2>(isa: Isa, f: F, a: &mut [f32], b: Operan
     let len = common_len([b], a.len());
     let y = a.as_mut_ptr();
     match b {
-        Operand::Each(b) => on(isa, Map { lanes: Of2(f, Each(y), Each(b.as_ptr())), y, len }),
-        Operand::All(b) => on(isa, Map { lanes: Of2(f, Each(y), All(b)), y, len }),
+        Operand::Each(b) => dispatch(isa, Map { lanes: Of2(f, Each(y), Each(b.as_ptr())), y, len }),
+        Operand::All(b) => dispatch(isa, Map { lanes: Of2(f, Each(y), All(b)), y, len }),
     }
 }
 
@@ -229,8 +229,8 @@ pub(super) fn map2_onto_on<F: Map2>(isa: Isa, f: F, a: Operand<'_>, b: &mut [f32
     let len = common_len([a], b.len());
     let y = b.as_mut_ptr();
     match a {
-        Operand::Each(a) => on(isa, Map { lanes: Of2(f, Each(a.as_ptr()), Each(y)), y, len }),
-        Operand::All(a) => on(isa, Map { lanes: Of2(f, All(a), Each(y)), y, len }),
+        Operand::Each(a) => dispatch(isa, Map { lanes: Of2(f, Each(a.as_ptr()), Each(y)), y, len }),
+        Operand::All(a) => dispatch(isa, Map { lanes: Of2(f, All(a), Each(y)), y, len }),
     }
 }
 
@@ -264,7 +264,7 @@ pub fn map3_in_place<'a, F: Map3>(
 #[inline]
 pub(super) fn map3_on<F: Map3>(isa: Isa, f: F, operands: [Operand<'_>; 3], y: &mut [f32]) {
     let len = common_len(operands, y.len());
-    on(isa, Map { lanes: Of3(f, operands.map(Any::of)), y: y.as_mut_ptr(), len });
+    dispatch(isa, Map { lanes: Of3(f, operands.map(Any::of)), y: y.as_mut_ptr(), len });
 }
 
 #[inline]
@@ -272,5 +272,5 @@ pub(super) fn map3_in_place_on<F: Map3>(isa: Isa, f: F, a: &mut [f32], bc: [Oper
     let len = common_len(bc, a.len());
     let y = a.as_mut_ptr();
     let [b, c] = bc.map(Any::of);
-    on(isa, Map { lanes: Of3(f, [Any::Each(Each(y)), b, c]), y, len });
+    dispatch(isa, Map { lanes: Of3(f, [Any::Each(Each(y)), b, c]), y, len });
 }

@@ -9,7 +9,7 @@ use std::arch::x86_64::*;
 use super::{Columns, Forms, LANES, Out, Sums, TALLEST, Tile, idle, pack::LINE, requant};
 
 pub(super) static FORMS: Forms =
-    Forms { tiles, sum, enter: idle, leave: idle, tallest: TALLEST, lesser: None };
+    Forms { tiles, sum, enter: idle, leave: idle, tallest: TALLEST, fallback: None };
 
 /// # Safety
 ///

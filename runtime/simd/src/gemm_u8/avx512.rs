@@ -16,7 +16,7 @@ use super::{
 };
 
 pub(super) static FORMS: Forms =
-    Forms { tiles, sum, enter: idle, leave: idle, tallest: TALLEST, lesser: None };
+    Forms { tiles, sum, enter: idle, leave: idle, tallest: TALLEST, fallback: None };
 
 type Run = unsafe fn(&Tile, &Columns, Out, usize);
 

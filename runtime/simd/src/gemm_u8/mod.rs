@@ -243,11 +243,11 @@ pub(crate) struct Forms {
     leave: unsafe fn(),
     /// The tallest tile, by its width in vectors less 1.
     tallest: [usize; MAX_VECTORS],
-    lesser: Option<Lesser>,
+    fallback: Option<Fallback>,
 }
 
 /// What is faster for at most so many rows, or so many groups of 4 of the depth.
-struct Lesser {
+struct Fallback {
     rows: usize,
     groups: usize,
     forms: &'static Forms,
@@ -256,8 +256,8 @@ struct Lesser {
 impl Forms {
     /// The faster ones for so many rows and groups.
     fn of(&'static self, rows: usize, groups: usize) -> &'static Self {
-        match &self.lesser {
-            Some(lesser) if rows <= lesser.rows || groups <= lesser.groups => lesser.forms,
+        match &self.fallback {
+            Some(fallback) if rows <= fallback.rows || groups <= fallback.groups => fallback.forms,
             _ => self,
         }
     }

@@ -3,7 +3,7 @@
 use super::{Columns, Forms, LANES, Out, Sums, TALLEST, Tile, idle, pack::LINE, requant};
 
 pub(super) static FORMS: Forms =
-    Forms { tiles, sum: requant::sum, enter: idle, leave: idle, tallest: TALLEST, lesser: None };
+    Forms { tiles, sum: requant::sum, enter: idle, leave: idle, tallest: TALLEST, fallback: None };
 
 /// # Safety
 ///

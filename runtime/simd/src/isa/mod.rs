@@ -53,5 +53,5 @@ mod vector;
 pub use set::{Isa, isa};
 pub use simd::Simd;
 
-pub(crate) use dispatch::{Task, on};
+pub(crate) use dispatch::{SimdOp, dispatch};
 pub(crate) use vector::Vector;

@@ -1,6 +1,6 @@
 //! What networks do to a sum before it is stored.
 
-use crate::isa::{Isa, Task, Vector, on};
+use crate::isa::{Isa, SimdOp, Vector, dispatch};
 
 /// A function of one number. All of them hand NaN on.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -74,7 +74,7 @@ impl Curve {
 
     /// Applies the curve to each number.
     pub(crate) fn apply(self, isa: Isa, values: &mut [f32]) {
-        on(isa, OfSlice { curve: self, values });
+        dispatch(isa, OfSlice { curve: self, values });
     }
 }
 
@@ -83,7 +83,7 @@ struct OfSlice<'a> {
     values: &'a mut [f32],
 }
 
-impl Task for OfSlice<'_> {
+impl SimdOp for OfSlice<'_> {
     type Out = ();
 
     #[inline(always)]

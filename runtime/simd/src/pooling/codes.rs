@@ -8,7 +8,7 @@ use std::ops::Range;
 use super::bytes::{Bytes, Quotient};
 use super::fold::{Fold, Folds, suits};
 use super::{Divisor, Image, Job, Window};
-use crate::isa::{Isa, Task, Vector, isa, on};
+use crate::isa::{Isa, SimdOp, Vector, dispatch, isa};
 
 /// The most lanes of a vector of sums.
 const LANES: usize = 16;
@@ -94,7 +94,7 @@ pub(super) fn average_on(
         let (x, y) = (x.data.as_ptr(), y.as_mut_ptr());
         let few = window.taps().is_some_and(|taps| taps <= Quotient::MOST);
         if !(few && in_steps(isa, average, &job, x, y)) {
-            on(isa, Averages { job, x, y, average });
+            dispatch(isa, Averages { job, x, y, average });
         }
     }
 }
@@ -320,7 +320,7 @@ struct Averages<'a> {
     average: Average,
 }
 
-impl Task for Averages<'_> {
+impl SimdOp for Averages<'_> {
     type Out = ();
 
     #[inline(always)]

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::fold::{Fold, Folds, suits};
 use super::{Divisor, Image, Job, Window, place};
-use crate::isa::{Isa, Task, Vector, isa, on};
+use crate::isa::{Isa, SimdOp, Vector, dispatch, isa};
 
 /// Vectors that are pooled at the same time.
 const VECTORS: usize = 4;
@@ -60,8 +60,8 @@ pub(super) fn pool_on(
     let Some(job) = Job::new(window, channels, &x, rows, y.len(), y_stride) else { return };
     let (x, y) = (x.data.as_ptr(), y.as_mut_ptr());
     match divisor {
-        None => on(isa, Rows::<true> { job, x, y, divisor: Divisor::Inside }),
-        Some(divisor) => on(isa, Rows::<false> { job, x, y, divisor }),
+        None => dispatch(isa, Rows::<true> { job, x, y, divisor: Divisor::Inside }),
+        Some(divisor) => dispatch(isa, Rows::<false> { job, x, y, divisor }),
     }
 }
 
@@ -73,7 +73,7 @@ struct Rows<'a, const MAX: bool> {
     divisor: Divisor,
 }
 
-impl<const MAX: bool> Task for Rows<'_, MAX> {
+impl<const MAX: bool> SimdOp for Rows<'_, MAX> {
     type Out = ();
 
     #[inline(always)]

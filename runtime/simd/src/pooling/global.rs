@@ -2,7 +2,7 @@
 
 use super::quads::Quads;
 use super::{Image, place};
-use crate::isa::{Isa, Task, Vector, isa, on};
+use crate::isa::{Isa, SimdOp, Vector, dispatch, isa};
 
 /// Vectors that are added up at the same time.
 const VECTORS: usize = 4;
@@ -24,7 +24,7 @@ pub fn global_average(x: Image<'_, f32>, pixels: usize, y: &mut [f32]) {
 
 pub(super) fn global_average_on(isa: Isa, x: Image<'_, f32>, pixels: usize, y: &mut [f32]) {
     assert!(place::holds(x.data.len(), Some(pixels), x.stride, y.len()), "an image of its pixels");
-    on(isa, Averages { x, pixels, y });
+    dispatch(isa, Averages { x, pixels, y });
 }
 
 /// The sum of each channel's codes over `pixels` pixels, modulo 2^32; `y` has an element per channel.
@@ -38,7 +38,7 @@ pub fn global_sums(x: Image<'_, u8>, pixels: usize, y: &mut [u32]) {
 
 pub(super) fn global_sums_on(isa: Isa, x: Image<'_, u8>, pixels: usize, y: &mut [u32]) {
     assert!(place::holds(x.data.len(), Some(pixels), x.stride, y.len()), "an image of its pixels");
-    on(isa, Sums { x, pixels, y });
+    dispatch(isa, Sums { x, pixels, y });
 }
 
 struct Averages<'a> {
@@ -47,7 +47,7 @@ struct Averages<'a> {
     y: &'a mut [f32],
 }
 
-impl Task for Averages<'_> {
+impl SimdOp for Averages<'_> {
     type Out = ();
 
     #[inline(always)]
@@ -105,7 +105,7 @@ struct Sums<'a> {
     y: &'a mut [u32],
 }
 
-impl Task for Sums<'_> {
+impl SimdOp for Sums<'_> {
     type Out = ();
 
     #[inline(always)]

@@ -1,6 +1,6 @@
 //! Conversions between `f32` and the halves, and the loop that all conversions share.
 
-use crate::isa::{Isa, Task, Vector, isa, on};
+use crate::isa::{Isa, SimdOp, Vector, dispatch, isa};
 
 /// A conversion of one vector.
 pub(super) trait Convert: Copy {
@@ -20,7 +20,7 @@ struct Each<'a, C: Convert> {
     y: &'a mut [C::Y],
 }
 
-impl<C: Convert> Task for Each<'_, C> {
+impl<C: Convert> SimdOp for Each<'_, C> {
     type Out = ();
 
     #[inline(always)]
@@ -52,7 +52,7 @@ impl<C: Convert> Task for Each<'_, C> {
 
 pub(super) fn convert<C: Convert>(isa: Isa, op: C, x: &[C::X], y: &mut [C::Y]) {
     debug_assert_eq!(x.len(), y.len(), "slices of one length");
-    on(isa, Each { op, x, y });
+    dispatch(isa, Each { op, x, y });
 }
 
 /// The bits of IEEE 754 halves as `f32`, exactly.

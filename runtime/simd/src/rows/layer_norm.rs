@@ -4,7 +4,7 @@
 //! cache leaves no time for one that computes. So the three stages of three groups of rows that follow
 //! each other go together. A row's result does not depend on its neighbours.
 
-use crate::isa::{Isa, Task, Vector, isa, on};
+use crate::isa::{Isa, SimdOp, Vector, dispatch, isa};
 
 /// `(x - mean) / sqrt(variance + epsilon) * scale + bias` of every row of `x: [rows, scale.len()]`.
 ///
@@ -29,7 +29,7 @@ pub(super) fn layer_norm_on(
         let len = x.len().min(y.len()) / scale.len() * scale.len();
         if len != 0 {
             let (x, y) = (&x[..len], &mut y[..len]);
-            on(isa, LayerNorm { x, scale, bias, epsilon, y });
+            dispatch(isa, LayerNorm { x, scale, bias, epsilon, y });
         }
     }
 }
@@ -43,7 +43,7 @@ struct LayerNorm<'a> {
     y: &'a mut [f32],
 }
 
-impl Task for LayerNorm<'_> {
+impl SimdOp for LayerNorm<'_> {
     type Out = ();
 
     #[inline(always)]

@@ -4,7 +4,7 @@
 //! windows are then sums of shifted reads. Squares are written well before they are read, as a read
 //! of what two recent writes have left waits for both.
 
-use crate::isa::{Isa, Task, Vector, isa, on};
+use crate::isa::{Isa, SimdOp, Vector, dispatch, isa};
 
 /// Elements of the buffer of squares, in vectors of any instruction set.
 const BUFFER: usize = 4096;
@@ -45,10 +45,10 @@ pub(super) fn lrn_on(isa: Isa, x: &[f32], channels: usize, lrn: &Lrn, y: &mut [f
     let weight = lrn.alpha / lrn.size as f32;
     let rows = Rows { x, channels, before, behind, weight, bias: lrn.bias, y };
     match lrn.beta {
-        0.5 => on(isa, Normalize { rows, power: Half }),
-        0.75 => on(isa, Normalize { rows, power: ThreeQuarters }),
-        1.0 => on(isa, Normalize { rows, power: One }),
-        beta => on(isa, Normalize { rows, power: Other(beta) }),
+        0.5 => dispatch(isa, Normalize { rows, power: Half }),
+        0.75 => dispatch(isa, Normalize { rows, power: ThreeQuarters }),
+        1.0 => dispatch(isa, Normalize { rows, power: One }),
+        beta => dispatch(isa, Normalize { rows, power: Other(beta) }),
     }
 }
 
@@ -116,7 +116,7 @@ impl Power for Other {
     }
 }
 
-impl<P: Power> Task for Normalize<'_, P> {
+impl<P: Power> SimdOp for Normalize<'_, P> {
     type Out = ();
 
     #[inline(always)]

@@ -1,6 +1,6 @@
 //! Sums, maxima and minima of rows.
 
-use crate::isa::{Isa, Task, Vector, isa, on};
+use crate::isa::{Isa, SimdOp, Vector, dispatch, isa};
 
 /// Vectors that one accumulator takes up in `f32` before it goes to `f64`.
 const DEPTH: usize = 32;
@@ -51,13 +51,13 @@ pub fn row_minima(x: &[f32], cols: usize, y: &mut [f32]) {
 
 pub(super) fn reduce(isa: Isa, reduction: Reduction, x: &[f32]) -> f32 {
     let mut y = [0.0];
-    on(isa, Rows { reduction, x, cols: x.len(), y: &mut y });
+    dispatch(isa, Rows { reduction, x, cols: x.len(), y: &mut y });
     y[0]
 }
 
 pub(super) fn rows(isa: Isa, reduction: Reduction, x: &[f32], cols: usize, y: &mut [f32]) {
     debug_assert_eq!(Some(x.len()), cols.checked_mul(y.len()), "as many rows as results");
-    on(isa, Rows { reduction, x, cols, y });
+    dispatch(isa, Rows { reduction, x, cols, y });
 }
 
 struct Rows<'a> {
@@ -67,7 +67,7 @@ struct Rows<'a> {
     y: &'a mut [f32],
 }
 
-impl Task for Rows<'_> {
+impl SimdOp for Rows<'_> {
     type Out = ();
 
     #[inline(always)]

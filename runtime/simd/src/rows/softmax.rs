@@ -5,7 +5,7 @@
 //! to the core holds is read twice, the sum being scaled whenever a greater maximum turns up
 //! (Milakov and Gimelshein, 2018).
 
-use crate::isa::{Isa, Task, Vector, isa, on};
+use crate::isa::{Isa, SimdOp, Vector, dispatch, isa};
 
 /// Elements of a row of which four, with their results, stay in the first cache.
 const MEDIUM: usize = 1280;
@@ -29,7 +29,7 @@ pub(super) fn softmax_on(isa: Isa, x: &[f32], cols: usize, y: &mut [f32]) {
     if let Some(rows) = x.len().min(y.len()).checked_div(cols) {
         let len = rows * cols;
         let (x, y) = (&x[..len], &mut y[..len]);
-        on(isa, Softmax { x, cols, y });
+        dispatch(isa, Softmax { x, cols, y });
     }
 }
 
@@ -39,7 +39,7 @@ struct Softmax<'a> {
     y: &'a mut [f32],
 }
 
-impl Task for Softmax<'_> {
+impl SimdOp for Softmax<'_> {
     type Out = ();
 
     #[inline(always)]

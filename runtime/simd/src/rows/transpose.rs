@@ -1,7 +1,7 @@
 //! Transposes of any rank, by tiles in registers.
 
 use crate::bits::Bits;
-use crate::isa::{Isa, Task, Vector, isa, on};
+use crate::isa::{Isa, SimdOp, Vector, dispatch, isa};
 
 /// The most axes.
 const MAX_RANK: usize = 8;
@@ -61,11 +61,20 @@ fn permute<T: Bits>(isa: Isa, axes: [Axis; MAX_RANK], rank: usize, x: &[T], y: &
     let (from, to) = (x.as_ptr(), y.as_mut_ptr());
     match size_of::<T>() {
         // Arrays of bytes have no alignment that elements of the same size might lack.
-        1 => on(isa, Permute { axes, rank, x: from.cast::<u8>(), y: to.cast::<u8>() }),
-        2 => on(isa, Permute { axes, rank, x: from.cast::<[u8; 2]>(), y: to.cast::<[u8; 2]>() }),
-        4 => on(isa, Permute { axes, rank, x: from.cast::<[u8; 4]>(), y: to.cast::<[u8; 4]>() }),
-        8 => on(isa, Permute { axes, rank, x: from.cast::<[u8; 8]>(), y: to.cast::<[u8; 8]>() }),
-        _ => on(isa, Permute { axes, rank, x: from, y: to }),
+        1 => dispatch(isa, Permute { axes, rank, x: from.cast::<u8>(), y: to.cast::<u8>() }),
+        2 => dispatch(
+            isa,
+            Permute { axes, rank, x: from.cast::<[u8; 2]>(), y: to.cast::<[u8; 2]>() },
+        ),
+        4 => dispatch(
+            isa,
+            Permute { axes, rank, x: from.cast::<[u8; 4]>(), y: to.cast::<[u8; 4]>() },
+        ),
+        8 => dispatch(
+            isa,
+            Permute { axes, rank, x: from.cast::<[u8; 8]>(), y: to.cast::<[u8; 8]>() },
+        ),
+        _ => dispatch(isa, Permute { axes, rank, x: from, y: to }),
     }
 }
 
@@ -164,7 +173,7 @@ struct Permute<T> {
     y: *mut T,
 }
 
-impl<T: Copy> Task for Permute<T> {
+impl<T: Copy> SimdOp for Permute<T> {
     type Out = ();
 
     #[inline(always)]

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::transform::{Input, Output};
 use super::{LINE, Layer, Plan, Rows, Tile, packed_len_on, pixel_rows, tile_rows};
 use crate::gemm_f32::{self, Epilogue};
-use crate::isa::{Isa, on};
+use crate::isa::{Isa, dispatch};
 
 /// Elements of the transformed tiles and products of a block: a quarter of a second-level cache of 2 MiB,
 /// which the weights pass through meanwhile.
@@ -64,7 +64,7 @@ impl Plan {
         let whole = rows.start * self.across..rows.end * self.across;
         for (first, tiles) in blocks(whole, self.most) {
             let to = transformed.as_mut_ptr();
-            on(self.isa, Input { plan: self, first, tiles, x: x.as_ptr(), to });
+            dispatch(self.isa, Input { plan: self, first, tiles, x: x.as_ptr(), to });
             for point in 0..points {
                 products.gemm(
                     &transformed[point * self.inputs.point..],
@@ -79,7 +79,7 @@ impl Plan {
                 );
             }
             let (from, top, y) = (sums.as_ptr(), pixels.start, y.as_mut_ptr());
-            on(self.isa, Output { plan: self, first, tiles, from, top, y, epilogue });
+            dispatch(self.isa, Output { plan: self, first, tiles, from, top, y, epilogue });
         }
     }
 

@@ -3,7 +3,7 @@
 use super::points::{Filter, Transform};
 use super::*;
 use crate::gemm_f32::Activation;
-use crate::isa::{Task, Vector, on};
+use crate::isa::{SimdOp, Vector, dispatch};
 use crate::testing::noise;
 use crate::testing::{Edge, Guarded};
 
@@ -336,7 +336,7 @@ fn what_is_not_finite_stays_in_the_tiles_that_read_it() {
 /// `growth` from the transforms of unit vectors.
 struct Growth(Tile);
 
-impl Task for Growth {
+impl SimdOp for Growth {
     type Out = f64;
 
     fn run<S: Vector>(self, simd: S) -> f64 {
@@ -371,7 +371,7 @@ where
 #[test]
 fn growth_is_that_of_the_matrices() {
     for tile in TILES {
-        let found = on(Isa::Portable, Growth(tile));
+        let found = dispatch(Isa::Portable, Growth(tile));
         assert!((tile.growth() - 1.0..=tile.growth()).contains(&found), "{tile:?}: {found}");
     }
 }

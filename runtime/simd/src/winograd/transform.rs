@@ -3,7 +3,7 @@
 use super::points::{Filter, Transform};
 use super::{Place, Plan, Tile};
 use crate::gemm_f32::Epilogue;
-use crate::isa::{Task, Vector};
+use crate::isa::{SimdOp, Vector};
 
 /// Writes tiles of the input, transformed: a row per tile in the matrix of each point.
 pub(super) struct Input<'a> {
@@ -26,7 +26,7 @@ struct Window {
     cols: [usize; 2],
 }
 
-impl Task for Input<'_> {
+impl SimdOp for Input<'_> {
     type Out = ();
 
     #[inline(always)]
@@ -177,7 +177,7 @@ struct Target {
     cols: usize,
 }
 
-impl Task for Output<'_> {
+impl SimdOp for Output<'_> {
     type Out = ();
 
     #[inline(always)]

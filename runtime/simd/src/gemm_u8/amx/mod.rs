@@ -20,7 +20,7 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use super::pack::LINE;
-use super::{Columns, Forms, Lesser, MAX_VECTORS, Out, Row, Tile, avx512};
+use super::{Columns, Fallback, Forms, MAX_VECTORS, Out, Row, Tile, avx512};
 use copy::{Codes, Copy};
 use ending::Ending;
 use registers::{STEP, TILE};
@@ -31,7 +31,7 @@ pub(super) static FORMS: Forms = Forms {
     enter: registers::enter,
     leave: registers::leave,
     tallest: [usize::MAX; MAX_VECTORS],
-    lesser: Some(Lesser { rows: 6, groups: 4, forms: &avx512::FORMS }),
+    fallback: Some(Fallback { rows: 6, groups: 4, forms: &avx512::FORMS }),
 };
 
 /// Groups of 4 codes in a step.
