@@ -241,7 +241,7 @@ fn mask(count: usize, vector: usize) -> __mmask16 {
 
 /// # Safety
 ///
-/// As of [`write`].
+/// As of [`write()`].
 #[inline(always)]
 unsafe fn numbers<const ROWS: usize, const VECTORS: usize>(
     totals: [[__m512i; VECTORS]; ROWS],
@@ -274,7 +274,7 @@ unsafe fn numbers<const ROWS: usize, const VECTORS: usize>(
 ///
 /// # Safety
 ///
-/// As of [`write`].
+/// As of [`write()`].
 #[inline(always)]
 unsafe fn codes<const ROWS: usize, const VECTORS: usize>(
     totals: [[__m512i; VECTORS]; ROWS],

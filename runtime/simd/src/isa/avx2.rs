@@ -89,12 +89,12 @@ impl Simd for Avx2 {
     }
     #[inline(always)]
     fn shr<const BY: u32>(self, x: __m256i) -> __m256i {
-        // SAFETY: as above.
+        // SAFETY: the token shows that the machine has the instruction.
         unsafe { _mm256_srlv_epi32(x, _mm256_set1_epi32(BY.cast_signed())) }
     }
     #[inline(always)]
     fn sar<const BY: u32>(self, x: __m256i) -> __m256i {
-        // SAFETY: as above.
+        // SAFETY: the token shows that the machine has the instruction.
         unsafe { _mm256_srav_epi32(x, _mm256_set1_epi32(BY.cast_signed())) }
     }
     #[inline(always)]
@@ -148,12 +148,12 @@ impl Vector for Avx2 {
     }
     #[inline(always)]
     unsafe fn load(self, from: *const f32) -> __m256 {
-        // SAFETY: the caller's promise.
+        // SAFETY: `LANES` f32 are readable at `from`.
         unsafe { _mm256_loadu_ps(from) }
     }
     #[inline(always)]
     unsafe fn store(self, to: *mut f32, x: __m256) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `LANES` f32 are writable at `to`.
         unsafe { _mm256_storeu_ps(to, x) }
     }
     #[inline(always)]
@@ -172,17 +172,17 @@ impl Vector for Avx2 {
     }
     #[inline(always)]
     unsafe fn load_u8(self, from: *const u8) -> __m256i {
-        // SAFETY: the caller's promise.
+        // SAFETY: `LANES` bytes are readable at `from`.
         unsafe { _mm256_cvtepu8_epi32(_mm_loadl_epi64(from.cast())) }
     }
     #[inline(always)]
     unsafe fn load_u16(self, from: *const u16) -> __m256i {
-        // SAFETY: the caller's promise.
+        // SAFETY: `LANES` u16 are readable at `from`.
         unsafe { _mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast())) }
     }
     #[inline(always)]
     unsafe fn store_u8(self, to: *mut u8, x: __m256i) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `LANES` bytes are writable at `to`.
         unsafe {
             let x = _mm256_and_si256(x, _mm256_set1_epi32(0xff));
             let (low, high) = (_mm256_castsi256_si128(x), _mm256_extracti128_si256::<1>(x));
@@ -192,7 +192,7 @@ impl Vector for Avx2 {
     }
     #[inline(always)]
     unsafe fn store_u16(self, to: *mut u16, x: __m256i) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `LANES` u16 are writable at `to`.
         unsafe {
             let x = _mm256_and_si256(x, _mm256_set1_epi32(0xffff));
             let (low, high) = (_mm256_castsi256_si128(x), _mm256_extracti128_si256::<1>(x));
@@ -201,12 +201,12 @@ impl Vector for Avx2 {
     }
     #[inline(always)]
     unsafe fn load_f16(self, from: *const u16) -> __m256 {
-        // SAFETY: the caller's promise.
+        // SAFETY: `LANES` u16 are readable at `from`.
         unsafe { _mm256_cvtph_ps(_mm_loadu_si128(from.cast())) }
     }
     #[inline(always)]
     unsafe fn store_f16(self, to: *mut u16, x: __m256) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `LANES` u16 are writable at `to`.
         unsafe { _mm_storeu_si128(to.cast(), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x)) }
     }
 
@@ -234,13 +234,13 @@ impl Vector for Avx2 {
 
     #[inline(always)]
     unsafe fn quad4(self, x: *const u32, x_stride: usize, y: *mut u32, y_stride: usize) {
-        // SAFETY: the caller's promise.
+        // SAFETY: four rows of four elements are readable at `x` and writable at `y`.
         unsafe { quad(x, x_stride, y, y_stride) }
     }
 
     #[inline(always)]
     unsafe fn long1(self, x: *const u8, x_stride: usize, y: *mut u8, y_stride: usize) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `LONG1` rows of 16 bytes are readable at `x` and 16 of `LONG1` writable at `y`.
         unsafe { long32(x, x_stride, y, y_stride) }
     }
 

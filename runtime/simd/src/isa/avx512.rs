@@ -97,12 +97,12 @@ impl Simd for Avx512 {
     }
     #[inline(always)]
     fn shr<const BY: u32>(self, x: __m512i) -> __m512i {
-        // SAFETY: as above.
+        // SAFETY: the token shows that the machine has the instruction.
         unsafe { _mm512_srli_epi32::<BY>(x) }
     }
     #[inline(always)]
     fn sar<const BY: u32>(self, x: __m512i) -> __m512i {
-        // SAFETY: as above.
+        // SAFETY: the token shows that the machine has the instruction.
         unsafe { _mm512_srai_epi32::<BY>(x) }
     }
     #[inline(always)]
@@ -174,12 +174,12 @@ impl Vector for Avx512 {
     }
     #[inline(always)]
     unsafe fn load(self, from: *const f32) -> __m512 {
-        // SAFETY: the caller's promise.
+        // SAFETY: `LANES` f32 are readable at `from`.
         unsafe { _mm512_loadu_ps(from) }
     }
     #[inline(always)]
     unsafe fn store(self, to: *mut f32, x: __m512) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `LANES` f32 are writable at `to`.
         unsafe { _mm512_storeu_ps(to, x) }
     }
     #[inline(always)]
@@ -194,38 +194,39 @@ impl Vector for Avx512 {
     }
     #[inline(always)]
     unsafe fn load_u8(self, from: *const u8) -> __m512i {
-        // SAFETY: the caller's promise.
+        // SAFETY: `LANES` bytes are readable at `from`.
         unsafe { _mm512_cvtepu8_epi32(_mm_loadu_si128(from.cast())) }
     }
     #[inline(always)]
     unsafe fn load_u16(self, from: *const u16) -> __m512i {
-        // SAFETY: the caller's promise.
+        // SAFETY: `LANES` u16 are readable at `from`.
         unsafe { _mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast())) }
     }
     #[inline(always)]
     unsafe fn store_u8(self, to: *mut u8, x: __m512i) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `LANES` bytes are writable at `to`.
         unsafe { _mm_storeu_si128(to.cast(), _mm512_cvtepi32_epi8(x)) }
     }
     #[inline(always)]
     unsafe fn store_u16(self, to: *mut u16, x: __m512i) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `LANES` u16 are writable at `to`.
         unsafe { _mm256_storeu_si256(to.cast(), _mm512_cvtepi32_epi16(x)) }
     }
     #[inline(always)]
     unsafe fn load_f16(self, from: *const u16) -> __m512 {
-        // SAFETY: the caller's promise.
+        // SAFETY: `LANES` u16 are readable at `from`.
         unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(from.cast())) }
     }
     #[inline(always)]
     unsafe fn store_f16(self, to: *mut u16, x: __m512) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `LANES` u16 are writable at `to`.
         unsafe { _mm256_storeu_si256(to.cast(), _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x)) }
     }
 
     #[inline(always)]
     unsafe fn tile4(self, x: *const u32, x_stride: usize, y: *mut u32, y_stride: usize) {
-        // SAFETY: the caller's promise; the token shows that the machine has the features.
+        // SAFETY: `TILE4` rows of as many elements are readable at `x` and writable at `y`; the token
+        // shows that the machine has the features.
         unsafe { tile16::<false, false>(x, x_stride, y, y_stride, [x; 2]) }
     }
 
@@ -238,7 +239,8 @@ impl Vector for Avx512 {
         y_stride: usize,
         ahead: [*const u32; 2],
     ) {
-        // SAFETY: the caller's promise; the token shows that the machine has the features.
+        // SAFETY: `TILE4` rows of as many elements are readable at `x` and writable at `y`; the token
+        // shows that the machine has the features.
         unsafe { tile16::<true, false>(x, x_stride, y, y_stride, ahead) }
     }
 
@@ -251,7 +253,8 @@ impl Vector for Avx512 {
         y_stride: usize,
         ahead: *const u32,
     ) {
-        // SAFETY: the caller's promise; the token shows that the machine has the features.
+        // SAFETY: `TILE4` rows of as many elements are readable at `x` and writable at `y`, at lines;
+        // the token shows that the machine has the features.
         unsafe { tile16::<true, true>(x, x_stride, y, y_stride, [ahead; 2]) }
     }
 
@@ -320,19 +323,21 @@ impl Vector for Avx512 {
 
     #[inline(always)]
     unsafe fn quad4(self, x: *const u32, x_stride: usize, y: *mut u32, y_stride: usize) {
-        // SAFETY: the caller's promise.
+        // SAFETY: four rows of four elements are readable at `x` and writable at `y`.
         unsafe { quad(x, x_stride, y, y_stride) }
     }
 
     #[inline(always)]
     unsafe fn long1(self, x: *const u8, x_stride: usize, y: *mut u8, y_stride: usize) {
-        // SAFETY: the caller's promise; the token shows that the machine has the features.
+        // SAFETY: `LONG1` rows of 16 bytes are readable at `x` and 16 of `LONG1` writable at `y`; the
+        // token shows that the machine has the features.
         unsafe { long64::<false>(x, x_stride, y, y_stride) }
     }
 
     #[inline(always)]
     unsafe fn long1_past(self, x: *const u8, x_stride: usize, y: *mut u8, y_stride: usize) {
-        // SAFETY: the caller's promise; the token shows that the machine has the features.
+        // SAFETY: `LONG1` rows of 16 bytes are readable at `x` and 16 of `LONG1` writable at `y`, at
+        // lines; the token shows that the machine has the features.
         unsafe { long64::<true>(x, x_stride, y, y_stride) }
     }
 

@@ -23,7 +23,7 @@ pub(crate) fn dispatch<O: SimdOp>(isa: Isa, op: O) -> O::Out {
         // SAFETY: the machine has it, as `best` says.
         Isa::Avx512 | Isa::Amx => unsafe { dispatch_avx512(op) },
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: as above.
+        // SAFETY: the machine has it, as `best` says.
         Isa::Avx2 => unsafe { dispatch_avx2(op) },
         _ => op.run(Portable),
     }

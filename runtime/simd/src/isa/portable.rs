@@ -241,12 +241,12 @@ impl Vector for Portable {
     const LONG1: usize = LANES;
     #[inline(always)]
     unsafe fn load(self, from: *const f32) -> Self::F {
-        // SAFETY: the caller's promise.
+        // SAFETY: `LANES` f32 are readable at `from`.
         unsafe { from.cast::<Self::F>().read_unaligned() }
     }
     #[inline(always)]
     unsafe fn store(self, to: *mut f32, x: Self::F) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `LANES` f32 are writable at `to`.
         unsafe { to.cast::<Self::F>().write_unaligned(x) }
     }
     #[inline(always)]
@@ -267,32 +267,33 @@ impl Vector for Portable {
     }
     #[inline(always)]
     unsafe fn load_u8(self, from: *const u8) -> Self::I {
-        // SAFETY: the caller's promise.
+        // SAFETY: `LANES` bytes are readable at `from`.
         each(unsafe { from.cast::<[u8; LANES]>().read_unaligned() }, i32::from)
     }
     #[inline(always)]
     unsafe fn load_u16(self, from: *const u16) -> Self::I {
-        // SAFETY: the caller's promise.
+        // SAFETY: `LANES` u16 are readable at `from`.
         each(unsafe { from.cast::<[u16; LANES]>().read_unaligned() }, i32::from)
     }
     #[inline(always)]
     unsafe fn store_u8(self, to: *mut u8, x: Self::I) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `LANES` bytes are writable at `to`.
         unsafe { to.cast::<[u8; LANES]>().write_unaligned(each(x, |x| x as u8)) }
     }
     #[inline(always)]
     unsafe fn store_u16(self, to: *mut u16, x: Self::I) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `LANES` u16 are writable at `to`.
         unsafe { to.cast::<[u16; LANES]>().write_unaligned(each(x, |x| x as u16)) }
     }
     #[inline(always)]
     unsafe fn tile4(self, x: *const u32, x_stride: usize, y: *mut u32, y_stride: usize) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `TILE4` rows of as many elements are readable at `x` and writable at `y`.
         unsafe { tile(x, x_stride, y, y_stride) }
     }
     #[inline(always)]
     unsafe fn long1(self, x: *const u8, x_stride: usize, y: *mut u8, y_stride: usize) {
-        // SAFETY: the caller's promise: two tiles side by side.
+        // SAFETY: `LONG1` rows of 16 bytes are readable at `x` and 16 of `LONG1` writable at `y`, two
+        // tiles side by side.
         unsafe {
             tile(x, x_stride, y, y_stride);
             tile(x.add(LANES), x_stride, y.add(LANES * y_stride), y_stride);
@@ -300,7 +301,7 @@ impl Vector for Portable {
     }
     #[inline(always)]
     unsafe fn tile1(self, x: *const u8, x_stride: usize, y: *mut u8, y_stride: usize) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `TILE1` rows of as many bytes are readable at `x` and writable at `y`.
         unsafe { tile(x, x_stride, y, y_stride) }
     }
 }

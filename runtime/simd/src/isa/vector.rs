@@ -50,7 +50,7 @@ pub(crate) trait Vector: Simd {
     fn sum4(self, x: [Self::F; 4]) -> [f32; 4] {
         [self.sum(x[0]), self.sum(x[1]), self.sum(x[2]), self.sum(x[3])]
     }
-    /// As [`Simd::sum4`], in every four lanes.
+    /// As [`Vector::sum4`], in every four lanes.
     #[inline(always)]
     fn sums4(self, x: [Self::F; 4]) -> Self::F {
         let [a, b, c, d] = self.sum4(x);
@@ -83,10 +83,10 @@ pub(crate) trait Vector: Simd {
     /// # Safety
     /// `TILE4` rows of as many elements are readable and writable at these strides.
     unsafe fn tile4(self, x: *const u32, x_stride: usize, y: *mut u32, y_stride: usize);
-    /// As [`Simd::tile4`], and reads the tiles at `ahead` of `x` and of `y` ahead; any addresses will do.
+    /// As [`Vector::tile4`], and reads the tiles at `ahead` of `x` and of `y` ahead; any addresses will do.
     ///
     /// # Safety
-    /// As for [`Simd::tile4`].
+    /// As for [`Vector::tile4`].
     #[inline(always)]
     unsafe fn tile4_ahead(
         self,
@@ -102,10 +102,10 @@ pub(crate) trait Vector: Simd {
             self.prefetch(ahead[1].wrapping_add(k * y_stride).cast());
             k += 1;
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: `TILE4` rows of as many elements are readable at `x` and writable at `y`.
         unsafe { self.tile4(x, x_stride, y, y_stride) }
     }
-    /// As [`Simd::tile4`] for four rows of four elements.
+    /// As [`Vector::tile4`] for four rows of four elements.
     ///
     /// # Safety
     /// Four rows of as many elements are readable and writable at these strides.
@@ -115,14 +115,14 @@ pub(crate) trait Vector: Simd {
             for j in 0..4 {
                 // SAFETY: rows and columns below 4.
                 let from = unsafe { x.add(i * x_stride + j) };
-                // SAFETY: as above.
+                // SAFETY: column `j` and row `i` of `y` are below 4.
                 let to = unsafe { y.add(j * y_stride + i) };
-                // SAFETY: as above; elements need not be aligned.
+                // SAFETY: one element is readable at `from` and writable at `to`, which need not be aligned.
                 unsafe { to.cast::<[u8; 4]>().copy_from_nonoverlapping(from.cast(), 1) }
             }
         }
     }
-    /// As [`Simd::tile4`] for `rows` times `cols` elements, each from 1 to `TILE4`.
+    /// As [`Vector::tile4`] for `rows` times `cols` elements, each from 1 to `TILE4`.
     ///
     /// # Safety
     /// So many elements are readable and writable at these strides.
@@ -147,11 +147,11 @@ pub(crate) trait Vector: Simd {
         }
         for j in 0..cols {
             for i in if j < cols4 { rows4 } else { 0 }..rows {
-                // SAFETY: below `rows` and `cols`.
+                // SAFETY: `i` and `j` are below `rows` and `cols`: the element lies in `x`.
                 let from = unsafe { x.add(i * x_stride + j) };
-                // SAFETY: as above.
+                // SAFETY: so does the element of row `j` and column `i` of `y`.
                 let to = unsafe { y.add(j * y_stride + i) };
-                // SAFETY: as above; elements need not be aligned.
+                // SAFETY: one element is readable at `from` and writable at `to`, which need not be aligned.
                 unsafe { to.cast::<[u8; 4]>().copy_from_nonoverlapping(from.cast(), 1) }
             }
         }
@@ -167,10 +167,10 @@ pub(crate) trait Vector: Simd {
     /// `TILE1` rows of as many elements are readable and writable at these strides.
     unsafe fn tile1(self, x: *const u8, x_stride: usize, y: *mut u8, y_stride: usize);
 
-    /// As [`Simd::tile4_ahead`], past the caches where that can be; [`Simd::fence`] must follow.
+    /// As [`Vector::tile4_ahead`], past the caches where that can be; [`Vector::fence`] must follow.
     ///
     /// # Safety
-    /// As for [`Simd::tile4`]; the rows of `y` start at lines.
+    /// As for [`Vector::tile4`]; the rows of `y` start at lines.
     #[inline(always)]
     unsafe fn tile4_past(
         self,
@@ -180,16 +180,17 @@ pub(crate) trait Vector: Simd {
         y_stride: usize,
         ahead: *const u32,
     ) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `TILE4` rows of as many elements are readable at `x` and writable at `y`, at lines.
         unsafe { self.tile4_ahead(x, x_stride, y, y_stride, [ahead, y.cast_const()]) }
     }
-    /// As [`Simd::long1`], past the caches where that can be; [`Simd::fence`] must follow.
+    /// As [`Vector::long1`], past the caches where that can be; [`Vector::fence`] must follow.
     ///
     /// # Safety
-    /// As for [`Simd::long1`]; the rows of `y` start at lines.
+    /// As for [`Vector::long1`]; the rows of `y` start at lines.
     #[inline(always)]
     unsafe fn long1_past(self, x: *const u8, x_stride: usize, y: *mut u8, y_stride: usize) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `LONG1` rows of 16 bytes are readable at `x` and 16 of `LONG1` writable at `y`, at
+        // lines.
         unsafe { self.long1(x, x_stride, y, y_stride) }
     }
     /// Orders what went past the caches before all later writes.
@@ -202,7 +203,7 @@ pub(crate) trait Vector: Simd {
     /// See the trait.
     #[inline(always)]
     unsafe fn load_f16(self, from: *const u16) -> Self::F {
-        // SAFETY: the caller's promise.
+        // SAFETY: `LANES` u16 are readable at `from`.
         let half = unsafe { self.load_u16(from) };
         let size = self.and(half, self.splat_i(0x7fff));
         // Moved to the upper end, exponents are off by 112; the multiplication also normalizes.
@@ -238,7 +239,7 @@ pub(crate) trait Vector: Simd {
         let is_finite = self.lt_i(size, self.splat_i(0x4780_0000));
         let sign = self.and(self.shr::<16>(bits), self.splat_i(0x8000));
         let half = self.or(self.select_i(is_finite, finite, endless), sign);
-        // SAFETY: the caller's promise.
+        // SAFETY: `LANES` u16 are writable at `to`.
         unsafe { self.store_u16(to, half) }
     }
 }

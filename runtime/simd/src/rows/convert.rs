@@ -84,9 +84,9 @@ impl Convert for FromF16 {
 
     #[inline(always)]
     unsafe fn step<S: Vector>(self, simd: S, x: *const u16, y: *mut f32) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `LANES` u16 are readable at `x`.
         let values = unsafe { simd.load_f16(x) };
-        // SAFETY: as above.
+        // SAFETY: `LANES` f32 are writable at `y`.
         unsafe { simd.store(y, values) }
     }
 }
@@ -100,9 +100,9 @@ impl Convert for ToF16 {
 
     #[inline(always)]
     unsafe fn step<S: Vector>(self, simd: S, x: *const f32, y: *mut u16) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `LANES` f32 are readable at `x`.
         let values = unsafe { simd.load(x) };
-        // SAFETY: as above.
+        // SAFETY: `LANES` u16 are writable at `y`.
         unsafe { simd.store_f16(y, values) }
     }
 }
@@ -116,9 +116,9 @@ impl Convert for FromBf16 {
 
     #[inline(always)]
     unsafe fn step<S: Vector>(self, simd: S, x: *const u16, y: *mut f32) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `LANES` u16 are readable at `x`.
         let values = unsafe { simd.load_u16(x) };
-        // SAFETY: as above.
+        // SAFETY: `LANES` f32 are writable at `y`.
         unsafe { simd.store(y, simd.float(simd.shl::<16>(values))) }
     }
 }
@@ -132,7 +132,7 @@ impl Convert for ToBf16 {
 
     #[inline(always)]
     unsafe fn step<S: Vector>(self, simd: S, x: *const f32, y: *mut u16) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `LANES` f32 are readable at `x`.
         let bits = simd.bits(unsafe { simd.load(x) });
         let high = simd.shr::<16>(bits);
         let odd = simd.and(high, simd.splat_i(1));
@@ -140,7 +140,7 @@ impl Convert for ToBf16 {
         let size = simd.and(bits, simd.splat_i(i32::MAX));
         let is_nan = simd.lt_i(simd.splat_i(0x7f80_0000), size);
         let y_bits = simd.select_i(is_nan, simd.or(high, simd.splat_i(0x40)), rounded);
-        // SAFETY: the caller's promise.
+        // SAFETY: `LANES` u16 are writable at `y`.
         unsafe { simd.store_u16(y, y_bits) }
     }
 }

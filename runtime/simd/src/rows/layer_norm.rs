@@ -94,7 +94,7 @@ impl LayerNorm<'_> {
             // SAFETY: `count(n)` elements from `i` on lie within `scale`.
             scales[n] = unsafe { head(simd, scale.as_ptr().add(i), count(n), zero) };
             if !bias.is_empty() {
-                // SAFETY: as above, as `bias` is as long.
+                // SAFETY: `bias` is as long as `scale`.
                 biases[n] = unsafe { head(simd, bias.as_ptr().add(i), count(n), zero) };
             }
             n += 1;
@@ -142,7 +142,7 @@ impl LayerNorm<'_> {
                     let mut n = 0;
                     while n < N {
                         let from = from.wrapping_add(at + n * S::LANES);
-                        // SAFETY: as above.
+                        // SAFETY: `count(n)` elements of a row of `x`.
                         let x = unsafe { head(simd, from, count(n), zero) };
                         ends[0][r] = if n == 0 { x } else { simd.add(ends[0][r], x) };
                         n += 1;
@@ -344,27 +344,27 @@ impl<S: Vector, const R: usize> Stages<'_, S, R> {
             // SAFETY: `scale` is as long as a row.
             k = unsafe { head(simd, self.scale.as_ptr().add(i), count, zero) };
             if BIAS {
-                // SAFETY: as above, as `bias` is as long.
+                // SAFETY: `bias` is as long as a row.
                 b = unsafe { head(simd, self.bias.as_ptr().add(i), count, zero) };
             }
         }
         let mut r = 0;
         while r < R {
             if C {
-                // SAFETY: the caller's promise.
+                // SAFETY: the rows of `third` have `count` elements from `i` on in `self.x`.
                 let x = unsafe { head(simd, self.x.add(third[r] + i), count, zero) };
                 let d = simd.sub(x, self.means[1][r]);
                 let y = simd.fma(d, self.stats.factors[r], self.stats.shifts[r]);
                 values[r] = if BIAS { simd.fma(y, k, b) } else { simd.mul(y, k) };
             }
             if A {
-                // SAFETY: as above.
+                // SAFETY: so have those of `first`.
                 let x = unsafe { head(simd, self.x.add(first[r] + i), count, zero) };
                 sums.values[r][u] = simd.add(sums.values[r][u], x);
             }
             if B {
                 let mean = self.means[0][r];
-                // SAFETY: as above.
+                // SAFETY: so have those of `second`.
                 let x = unsafe { head(simd, self.x.add(second[r] + i), count, mean) };
                 let d = simd.sub(x, mean);
                 sums.rests[r][u] = simd.add(sums.rests[r][u], d);
@@ -376,7 +376,7 @@ impl<S: Vector, const R: usize> Stages<'_, S, R> {
         // would hold up the read of the next.
         r = 0;
         while C && r < R {
-            // SAFETY: as above.
+            // SAFETY: the rows of `third` have `count` elements from `i` on in `self.y`.
             unsafe { store(simd, self.y.add(third[r] + i), count, values[r]) }
             r += 1;
         }
@@ -390,10 +390,10 @@ impl<S: Vector, const R: usize> Stages<'_, S, R> {
 #[inline(always)]
 unsafe fn head<S: Vector>(simd: S, from: *const f32, count: usize, fill: S::F) -> S::F {
     if count == S::LANES {
-        // SAFETY: the caller's promise.
+        // SAFETY: `count` elements are readable at `from`, a whole vector.
         unsafe { simd.load(from) }
     } else {
-        // SAFETY: the caller's promise.
+        // SAFETY: `count` elements are readable at `from`, less than a vector.
         unsafe { simd.load_head(from, count, fill) }
     }
 }
@@ -405,10 +405,10 @@ unsafe fn head<S: Vector>(simd: S, from: *const f32, count: usize, fill: S::F) -
 #[inline(always)]
 unsafe fn store<S: Vector>(simd: S, to: *mut f32, count: usize, x: S::F) {
     if count == S::LANES {
-        // SAFETY: the caller's promise.
+        // SAFETY: `count` elements are writable at `to`, a whole vector.
         unsafe { simd.store(to, x) }
     } else {
-        // SAFETY: the caller's promise.
+        // SAFETY: `count` elements are writable at `to`, less than a vector.
         unsafe { simd.store_head(to, count, x) }
     }
 }

@@ -50,7 +50,7 @@ fn vbmi(x: &[u8], table: &[u8; 256], y: &mut [u8]) {
         let low = _mm512_permutex2var_epi8(a, x, b);
         let high = _mm512_permutex2var_epi8(c, x, d);
         let chosen = _mm512_mask_blend_epi8(_mm512_movepi8_mask(x), low, high);
-        // SAFETY: as above.
+        // SAFETY: the chunk of `y` has 64 bytes as well.
         unsafe { _mm512_storeu_si512(y.as_mut_ptr().cast(), chosen) }
     }
     if let (Some(x), Some(y)) = (x.get(done..), y.get_mut(done..)) {

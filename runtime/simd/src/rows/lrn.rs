@@ -256,7 +256,7 @@ impl Window {
             let mut sum = unsafe { simd.load(squares.as_ptr().add(i)) };
             let mut k = 1;
             while k < size {
-                // SAFETY: as above.
+                // SAFETY: `squares` has `size - 1` more behind that vector.
                 sum = simd.add(sum, unsafe { simd.load(squares.as_ptr().add(i + k)) });
                 k += 1;
             }
@@ -264,13 +264,13 @@ impl Window {
             if i + S::LANES <= len {
                 // SAFETY: a vector from `i` on lies within `len`.
                 let x = unsafe { simd.load(x.as_ptr().add(i)) };
-                // SAFETY: as above.
+                // SAFETY: `y` has `len` elements as well.
                 unsafe { simd.store(y.as_mut_ptr().add(i), power.under(simd, x, base)) }
             } else {
                 // SAFETY: `len - i` elements are left.
                 let x = unsafe { simd.load_head(x.as_ptr().add(i), len - i, bias) };
                 let value = power.under(simd, x, base);
-                // SAFETY: as above.
+                // SAFETY: `y` has `len` elements as well.
                 unsafe { simd.store_head(y.as_mut_ptr().add(i), len - i, value) }
             }
             i += S::LANES;

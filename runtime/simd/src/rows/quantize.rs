@@ -67,7 +67,7 @@ impl<Q: Quantized> Convert for Quantize<Q> {
 
     #[inline(always)]
     unsafe fn step<S: Vector>(self, simd: S, x: *const f32, y: *mut Q) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller says that `LANES` f32 are readable at `x`.
         let x = unsafe { simd.load(x) };
         let scale = simd.splat(self.scale);
         let q = if S::FUSED && self.inverse != 0.0 {
@@ -85,10 +85,10 @@ impl<Q: Quantized> Convert for Quantize<Q> {
         let q = simd.min(q, simd.splat((Q::GREATEST - self.zero_point) as f32));
         let q = simd.add_i(simd.to_int(q), simd.splat_i(self.zero_point));
         if size_of::<Q>() == 1 {
-            // SAFETY: the caller's promise; a `Q` is one byte.
+            // SAFETY: `LANES` elements of `Q` are writable at `y`, of one byte each.
             unsafe { simd.store_u8(y.cast(), q) }
         } else {
-            // SAFETY: the caller's promise; a `Q` is two bytes.
+            // SAFETY: `LANES` elements of `Q` are writable at `y`, of two bytes each.
             unsafe { simd.store_u16(y.cast(), q) }
         }
     }
@@ -108,16 +108,16 @@ impl<Q: Quantized> Convert for Dequantize<Q> {
     unsafe fn step<S: Vector>(self, simd: S, x: *const Q, y: *mut f32) {
         let signed = Q::LEAST < 0;
         let q = if size_of::<Q>() == 1 {
-            // SAFETY: the caller's promise; a `Q` is one byte.
+            // SAFETY: `LANES` elements of `Q` are readable at `x`, of one byte each.
             let q = unsafe { simd.load_u8(x.cast()) };
             if signed { simd.sar::<24>(simd.shl::<24>(q)) } else { q }
         } else {
-            // SAFETY: the caller's promise; a `Q` is two bytes.
+            // SAFETY: `LANES` elements of `Q` are readable at `x`, of two bytes each.
             let q = unsafe { simd.load_u16(x.cast()) };
             if signed { simd.sar::<16>(simd.shl::<16>(q)) } else { q }
         };
         let q = simd.sub_i(q, simd.splat_i(self.zero_point.into()));
-        // SAFETY: the caller's promise.
+        // SAFETY: `LANES` f32 are writable at `y`.
         unsafe { simd.store(y, simd.mul(simd.int_to_float(q), simd.splat(self.scale))) }
     }
 }

@@ -143,10 +143,10 @@ unsafe fn four<S: Vector, const N: usize>(
             let at = to.wrapping_add(r * cols + k * S::LANES);
             let value = simd.mul(values[r][k], share);
             if k + 1 < N || last == S::LANES {
-                // SAFETY: as above.
+                // SAFETY: `to` has as many rows: a whole vector of one.
                 unsafe { simd.store(at, value) }
             } else {
-                // SAFETY: as above.
+                // SAFETY: what is left of a row that `to` has.
                 unsafe { simd.store_head(at, last, value) }
             }
             k += 1;
@@ -210,9 +210,9 @@ fn multiply<S: Vector>(simd: S, y: &mut [f32], by: S::F) {
         while k < 4 {
             // SAFETY: four vectors from `i` on lie within the row.
             let at = unsafe { to.add(i + k * S::LANES) };
-            // SAFETY: as above.
+            // SAFETY: four vectors from `i` on lie within the `len` elements of `y`.
             let value = unsafe { simd.load(at) };
-            // SAFETY: as above.
+            // SAFETY: they do so for writing as well.
             unsafe { simd.store(at, simd.mul(value, by)) }
             k += 1;
         }
@@ -222,7 +222,7 @@ fn multiply<S: Vector>(simd: S, y: &mut [f32], by: S::F) {
         let count = S::LANES.min(len - i);
         // SAFETY: `count` elements are left.
         let value = unsafe { simd.load_head(to.add(i), count, by) };
-        // SAFETY: as above.
+        // SAFETY: `count` elements of `y` are left from `i` on.
         unsafe { simd.store_head(to.add(i), count, simd.mul(value, by)) }
         i += S::LANES;
     }
@@ -287,14 +287,14 @@ fn exponentials<S: Vector, const STORE: bool>(
     while i + 2 * S::LANES <= len {
         // SAFETY: two vectors from `i` on lie within `len`.
         let a = unsafe { simd.load(from.add(i)) };
-        // SAFETY: as above.
+        // SAFETY: the second of the two vectors.
         let b = unsafe { simd.load(from.add(i + S::LANES)) };
         let (a, b) = (simd.exp(simd.sub(a, max)), simd.exp(simd.sub(b, max)));
         (even, odd) = (simd.add(even, a), simd.add(odd, b));
         if STORE {
-            // SAFETY: as above.
+            // SAFETY: `to` has `len` elements as well.
             unsafe { simd.store(to.add(i), simd.mul(a, factor)) }
-            // SAFETY: as above.
+            // SAFETY: the second of the two vectors.
             unsafe { simd.store(to.add(i + S::LANES), simd.mul(b, factor)) }
         }
         i += 2 * S::LANES;
@@ -306,7 +306,7 @@ fn exponentials<S: Vector, const STORE: bool>(
         let a = simd.exp(simd.sub(a, max));
         even = simd.add(even, a);
         if STORE {
-            // SAFETY: as above.
+            // SAFETY: `to` has `len` elements as well.
             unsafe { simd.store_head(to.add(i), count, simd.mul(a, factor)) }
         }
         i += S::LANES;

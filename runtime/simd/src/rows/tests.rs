@@ -346,7 +346,9 @@ fn lrn_hands_nans_and_infinities_on() {
     }
 }
 
-fn transposes<T: crate::Bits + Default + PartialEq + std::fmt::Debug>(value: impl Fn(usize) -> T) {
+fn transposes<T: crate::bits::Bits + Default + PartialEq + std::fmt::Debug>(
+    value: impl Fn(usize) -> T,
+) {
     let cases: &[(&[usize], &[usize])] = &[
         (&[], &[]),
         (&[5], &[0]),

@@ -277,7 +277,7 @@ impl Plane {
         };
         if rows.extent < tall || cols.extent < wide {
             let all = [0, rows.extent, 0, cols.extent];
-            // SAFETY: the caller's promise.
+            // SAFETY: the elements that `rows` and `cols` reach are readable at `x` and writable at `y`.
             unsafe { area(simd, x, y, rows, cols, all) }
             return;
         }
@@ -341,7 +341,7 @@ impl Plane {
                         y.addr().is_multiple_of(LINE_BYTES) && apart.is_multiple_of(LINE_BYTES);
                     let next = if ahead == usize::MAX { None } else { Some(next) };
                     let tile = Tile { x, y, strides: [rows.from, cols.to] };
-                    // SAFETY: as above.
+                    // SAFETY: so do the tile and its transpose, as `strides` are those of the matrix.
                     unsafe { tile.transpose(simd, next, past && at_lines) }
                     at += 1;
                 }
@@ -404,7 +404,7 @@ impl<T: Copy> Tile<T> {
         let Self { x, y, strides: [x_stride, y_stride] } = self;
         if size_of::<T>() == 4 {
             let (x, y) = (x.cast(), y.cast());
-            // SAFETY: the caller's promise.
+            // SAFETY: a tile of 4-byte elements is readable at `x` and writable at `y`.
             unsafe {
                 match ahead {
                     _ if past => {
@@ -434,7 +434,7 @@ impl<T: Copy> Tile<T> {
         }
         let mut k = 0;
         while k < LINE_BYTES {
-            // SAFETY: the caller's promise; a tile is some times 16 columns.
+            // SAFETY: a tile is readable at `x` and writable at `y`; it is some times 16 columns.
             unsafe {
                 let (x, y) = (x.add(k).cast(), y.add(k * y_stride).cast());
                 if past {
