@@ -198,6 +198,30 @@ fn failures_and_panics_of_workers_reach_the_caller() {
 }
 
 #[test]
+fn a_failed_call_cancels_those_that_have_not_started() {
+    const CALLS: usize = 1000;
+    for threads in 1..=4 {
+        let pool = Pool::new(NonZero::new(threads).unwrap()).unwrap();
+        let made = AtomicUsize::new(0);
+        let failed = pool.parallel().run(CALLS, |_| {
+            made.fetch_add(1, Ordering::Relaxed);
+            Err(ExecError::of(Status::FAILED))
+        });
+        assert_eq!(failed.unwrap_err().status, Status::FAILED);
+        // A thread that has failed knows of it, so none fails twice.
+        let made = made.into_inner();
+        assert!((1..=threads).contains(&made), "{made} calls on {threads} threads");
+        let made = AtomicUsize::new(0);
+        let count = |_| {
+            made.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        };
+        assert_eq!(pool.parallel().run(CALLS, count), Ok(()));
+        assert_eq!(made.into_inner(), CALLS, "the next parallel-for makes all its calls");
+    }
+}
+
+#[test]
 fn several_callers_share_a_pool() {
     let pool = Pool::new(NonZero::new(2).unwrap()).unwrap();
     thread::scope(|scope| {

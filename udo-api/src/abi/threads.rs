@@ -49,10 +49,11 @@ impl<'a> Parallel<'a> {
         self.table.map_or(1, |t| t.width.max(1) as usize)
     }
 
-    /// Calls `body` once for each number below `count`, in any order, on any thread.
+    /// Calls `body` once for each number below `count`, in any order, on any thread. Once a call has failed,
+    /// those that have not started are skipped.
     ///
     /// # Errors
-    /// The worst error of any call; a panic or heap use on a worker is an error like any other.
+    /// The worst error of the calls that were made; a panic or heap use on a worker is an error like any other.
     pub fn run<F>(&self, count: usize, body: F) -> Result<(), ExecError>
     where
         F: Fn(usize) -> Result<(), ExecError> + Sync,
@@ -142,9 +143,9 @@ impl Parallel<'_> {
         let count = rows.len();
         let (data, cols, stride) = rows.parts();
         let pieces = Pieces { data, marker: PhantomData };
-        let each = count.div_ceil(self.width().saturating_mul(ROW_PIECES)).max(1);
-        self.run(count.div_ceil(each), |piece| {
-            for index in piece * each..count.min((piece + 1) * each) {
+        let each = count.div_ceil(self.width().saturating_mul(ROW_GRAINS)).max(1);
+        self.run(count.div_ceil(each), |grain| {
+            for index in grain * each..count.min((grain + 1) * each) {
                 // SAFETY: `index` is below the number of rows, which lie inside the host's buffer.
                 let first = unsafe { pieces.at(index * stride) };
                 // SAFETY: rows do not overlap, and each number comes once, so this one is ours.
@@ -155,8 +156,8 @@ impl Parallel<'_> {
     }
 }
 
-/// Pieces of rows for each thread, so that one that starts late takes fewer.
-const ROW_PIECES: usize = 4;
+/// Grains of rows for each thread, so that one that starts late takes fewer.
+const ROW_GRAINS: usize = 4;
 
 /// A slice that several threads cut pieces from.
 struct Pieces<'a, T> {
@@ -182,6 +183,10 @@ where
 {
     // SAFETY: `Parallel::run` passes a `Task<F>` that outlives every call.
     let task = unsafe { &*ctx.cast::<Task<'_, F>>() };
+    // It says only that a call is in vain; who reads `failure` waits for all of them.
+    if task.failed.load(Ordering::Relaxed) {
+        return;
+    }
     guard::with_this_thread(|cell| {
         cell.enter();
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| (task.body)(index)));
