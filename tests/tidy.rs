@@ -14,6 +14,7 @@ use std::{
 };
 
 use serde_json::Value;
+use udo_runtime::registry::Registry;
 
 /// Each crate, and which of ours it may import. Tests and benchmarks may import any.
 const FLOOR_PLAN: &[(&str, &[&str])] = &[
@@ -83,6 +84,37 @@ const UNWANTED: &[(&str, &str)] = &[
 const MACHINES: &[&str] = &["#home#", "#root#"];
 
 const MAX_LINES: usize = 600;
+
+/// The most lines that a function has, from its first to its closing brace.
+const MAX_FUNCTION_LINES: usize = 80;
+
+/// Longer functions, and why they stay whole.
+const LONG_FUNCTIONS: &[(&str, &str)] = &[
+    // One per number of pixels and taps: the macro that makes them is in the function that picks one.
+    ("runtime/simd/src/depthwise/avx512.rs", "walk"),
+    // Registers are named across the whole of a tile's loop.
+    ("runtime/simd/src/gemm_u8/avx512.rs", "run"),
+    ("runtime/simd/src/gemm_u8/drive.rs", "panel"),
+    // A transpose is one list of shuffles.
+    ("runtime/simd/src/rows/transpose.rs", "transpose"),
+];
+
+/// Public items that the documentation does not show, and why.
+const HIDDEN: &[(&str, &str)] = &[
+    // What the export macro writes into packages names it.
+    ("udo-api/src/abi/mod.rs", "pub use abi_stable;"),
+];
+
+/// The one place of the runtime where operators have names.
+const PATTERNS: &str = "runtime/src/pass/patterns/";
+
+/// Operators that the runtime names elsewhere, and why.
+const NAMED_OPS: &[(&str, &str)] = &[
+    // The host's own kernels, called as what they do is.
+    ("runtime/src/cores/order.rs", "Transpose"),
+    // Where a schema wants channels last, such nodes are put in.
+    ("runtime/src/resolve/channel_last.rs", "Transpose"),
+];
 
 const LICENCES: &[&str] =
     &["Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT", "Unicode-3.0", "Zlib"];
@@ -200,6 +232,66 @@ fn rust_files_are_short_enough_to_read() {
 }
 
 #[test]
+fn functions_are_short_enough_to_read() {
+    let mut faults = Vec::new();
+    let mut exceptions: BTreeSet<_> = LONG_FUNCTIONS.iter().copied().collect();
+    for file in rust_files() {
+        for (name, lines) in functions(&code(&file.text)) {
+            let is_known = LONG_FUNCTIONS.contains(&(&file.path, &name));
+            if lines > MAX_FUNCTION_LINES && !is_known {
+                faults.push(format!("{}: {name} has {lines} lines", file.path));
+            }
+            if lines > MAX_FUNCTION_LINES {
+                exceptions.retain(|row| *row != (&*file.path, &*name));
+            }
+        }
+    }
+    none(&faults);
+    assert!(exceptions.is_empty(), "no longer needed: {exceptions:?}");
+}
+
+#[test]
+fn nothing_public_is_hidden() {
+    let mut hidden = BTreeSet::new();
+    for file in rust_files() {
+        let code = code(&file.text);
+        let mut lines = code.lines().map(str::trim).filter(|line| !line.is_empty());
+        while let Some(line) = lines.next() {
+            if line.starts_with("#[doc(hidden)]") || line.starts_with("#![doc(hidden)]") {
+                let item = lines.by_ref().find(|line| !line.starts_with('#')).unwrap_or_default();
+                hidden.insert((file.path.clone(), item.to_owned()));
+            }
+        }
+    }
+    let known = HIDDEN.iter().map(|&(path, item)| (path.to_owned(), item.to_owned()));
+    assert_eq!(hidden, known.collect(), "hidden items and table");
+}
+
+#[test]
+fn paths_climb_one_module_at_most() {
+    none(&paths(rust_files(), |file| code(&file.text).contains(&["super", "super"].join("::"))));
+}
+
+#[test]
+fn operators_have_names_in_patterns_alone() {
+    let registry = Registry::builtin().unwrap();
+    let ops: BTreeSet<_> = registry.ops().iter().map(|entry| entry.def.schema().name()).collect();
+    assert!(ops.contains("Conv"), "{ops:?}");
+    let mut named = BTreeSet::new();
+    for file in rust_files().filter(|file| file.path.starts_with("runtime/src/")) {
+        // What follows is tests, which name what they like.
+        let text = file.text.split("#[cfg(test)]").next().unwrap_or_default();
+        if file.path.starts_with(PATTERNS) || file.path.ends_with("/tests.rs") {
+            continue;
+        }
+        let words = text.lines().filter(|line| !line.trim().starts_with("//"));
+        let words = words.flat_map(|line| line.split('"').skip(1).step_by(2));
+        named.extend(words.filter(|word| ops.contains(word)).map(|op| (&*file.path, op)));
+    }
+    assert_eq!(named, NAMED_OPS.iter().copied().collect(), "operators named and table");
+}
+
+#[test]
 fn rust_code_has_no_stubs_no_silenced_lints_and_no_sleeps() {
     let mut faults = Vec::new();
     for file in rust_files() {
@@ -244,7 +336,7 @@ fn dependencies_come_in_one_version() {
 
 #[test]
 fn the_reader_finds_its_way() {
-    for path in ["LICENSE-APACHE", "LICENSE-MIT", "docs/ARCHITECTURE.md"] {
+    for path in ["LICENSE-APACHE", "LICENSE-MIT", "docs/ARCHITECTURE.md", "CONTRIBUTING.md"] {
         assert!(ROOT.join(path).is_file(), "no {path}");
     }
     let read = |path| fs::read_to_string(ROOT.join(path)).unwrap();
@@ -257,6 +349,16 @@ fn the_reader_finds_its_way() {
         let is_heading = |line: &str| line.trim_start_matches('#').trim() == heading;
         assert!(changes.lines().any(is_heading), "CHANGELOG.md has no heading {heading:?}");
     }
+}
+
+#[test]
+fn functions_end_where_they_begin() {
+    let source = "fn a() {\n    fn b() {\n        1\n    }\n}\nfn c();\nfn d() -> [u8; 2] { [0; 2] }\n\
+        impl X {\n    pub(crate) fn e(\n        x: u8,\n    ) -> fn(u8) {\n    }\n}\n";
+    let found = functions(source);
+    let want =
+        [("a", 5), ("b", 3), ("d", 1), ("e", 4)].map(|(name, lines)| (name.to_owned(), lines));
+    assert_eq!(found, want);
 }
 
 #[test]
@@ -379,6 +481,34 @@ fn imports(code: &str) -> Vec<String> {
         }
     }
     names
+}
+
+/// The functions with a body in this code, and how many lines each has.
+fn functions(code: &str) -> Vec<(String, usize)> {
+    let mut functions = Vec::new();
+    for (at, word) in code.match_indices("fn ") {
+        let name: String = code[at + word.len()..].chars().take_while(|&c| is_name(c)).collect();
+        if name.is_empty() || code[..at].ends_with(is_name) {
+            continue;
+        }
+        let (mut depth, mut brackets) = (0_u32, 0_i32);
+        let end = code[at..].char_indices().find_map(|(offset, c)| {
+            match c {
+                '(' | '[' => brackets += 1,
+                ')' | ']' => brackets -= 1,
+                '{' => depth += 1,
+                '}' if depth <= 1 => return Some((offset, depth == 1)),
+                '}' => depth -= 1,
+                ';' if depth == 0 && brackets == 0 => return Some((offset, false)),
+                _ => {}
+            }
+            None
+        });
+        if let Some((end, true)) = end {
+            functions.push((name, code[at..at + end].matches('\n').count() + 1));
+        }
+    }
+    functions
 }
 
 /// The code without its comments and without what its literals say, line by line.

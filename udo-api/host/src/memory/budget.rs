@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn what_the_system_refuses_is_not_taken() {
         let budget = Budget::default();
-        for len in [super::super::MAX_BYTES, usize::MAX] {
+        for len in [crate::memory::MAX_BYTES, usize::MAX] {
             let error = budget.zeroed(len).unwrap_err();
             let text = format!("wants {len} bytes of memory, and the system gives no more");
             assert_eq!((error.to_string(), budget.taken()), (text, 0));
