@@ -103,8 +103,9 @@ impl Kernel for ForkF32 {
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
-        let width = io.parallel.width();
-        io.parallel.run(width, |_| Ok(()))
+        let Io { mut outputs, parallel, .. } = io;
+        outputs.take::<f32>(0)?;
+        parallel.run(parallel.width(), |_| Ok(()))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Host memory: tensors, and the aligned buffers that they share.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use udo_api::{DType, Element, Shape, TensorDesc};
 
@@ -13,6 +14,13 @@ pub use udo_host::memory::{
 pub struct Tensor {
     desc: TensorDesc,
     data: Arc<Buffer>,
+    id: u64,
+}
+
+/// A number that no other elements of the process have.
+fn next_id() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 /// Why bytes do not make the tensor that was asked for.
@@ -48,7 +56,8 @@ impl Tensor {
     /// The system does not give the memory.
     pub fn zeros(dtype: DType, shape: Shape) -> Result<Self, OutOfMemory> {
         let desc = TensorDesc::new(dtype, shape);
-        Ok(Self { data: Arc::new(Buffer::zeroed(desc.size_bytes())?), desc })
+        let data = Arc::new(Buffer::zeroed(desc.size_bytes())?);
+        Ok(Self { data, desc, id: next_id() })
     }
 
     /// A tensor with these little-endian bytes, outermost dimension first.
@@ -57,7 +66,7 @@ impl Tensor {
     /// Not as many bytes as type and shape ask for, or no memory for them.
     pub fn from_bytes(dtype: DType, shape: Shape, bytes: &[u8]) -> Result<Self, TensorError> {
         let desc = sized(dtype, shape, bytes.len())?;
-        Ok(Self { data: Arc::new(Buffer::of(bytes)?), desc })
+        Ok(Self { data: Arc::new(Buffer::of(bytes)?), desc, id: next_id() })
     }
 
     /// A tensor of the little-endian elements in `buffer`, outermost dimension first.
@@ -66,7 +75,7 @@ impl Tensor {
     /// Not as many bytes as type and shape ask for.
     pub fn from_buffer(dtype: DType, shape: Shape, buffer: Buffer) -> Result<Self, SizeError> {
         let desc = sized(dtype, shape, buffer.len())?;
-        Ok(Self { data: Arc::new(buffer), desc })
+        Ok(Self { data: Arc::new(buffer), desc, id: next_id() })
     }
 
     /// A tensor with these elements, outermost dimension first.
@@ -92,6 +101,11 @@ impl Tensor {
         self.desc.shape()
     }
 
+    /// A number that only tensors with these very elements have: clones, and other shapes of it.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
     /// The bytes of the elements.
     pub fn bytes(&self) -> &[u8] {
         self.data.bytes()
@@ -108,7 +122,7 @@ impl Tensor {
     /// The shape has another number of elements.
     pub fn reshaped(&self, shape: Shape) -> Result<Self, SizeError> {
         let desc = sized(self.dtype(), shape, self.data.len())?;
-        Ok(Self { desc, data: Arc::clone(&self.data) })
+        Ok(Self { desc, data: Arc::clone(&self.data), id: self.id })
     }
 }
 

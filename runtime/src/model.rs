@@ -88,7 +88,7 @@ impl Model {
         batch_norm::fold(&mut resolved, &mut fixed, registry);
         activation::hand_over(&mut resolved, &mut fixed, registry);
         let placement = place::assign(resolved, &fixed, registry, &options.place)?;
-        let plan = Plan::build(placement, registry, &options.plan)?;
+        let plan = Plan::build(placement, registry, &options.plan, &pool)?;
         SessionError::look_ahead(&plan, &budget)?;
         // A package's library has thread-local state that the system makes at a thread's first use of it.
         let mut guards: Vec<_> = plan.steps.iter().filter_map(|step| step.thread_guard).collect();

@@ -154,18 +154,22 @@ impl Extents {
 struct SharedArg(UnsafeCell<TensorArg>);
 
 impl SharedArg {
+    /// The argument between calls.
+    fn at_rest(&self) -> &TensorArg {
+        // SAFETY: the cell is this session's; kernels write to it only while they execute, and none does now.
+        unsafe { &*self.0.get() }
+    }
+
     fn read(&self) -> Extents {
-        // SAFETY: kernels touch it only while they execute, and none does now.
-        Extents::of(unsafe { &*self.0.get() })
+        Extents::of(self.at_rest())
     }
 
     fn capacity(&self) -> usize {
-        // SAFETY: as in `read`.
-        unsafe { &*self.0.get() }.capacity
+        self.at_rest().capacity
     }
 
     fn write(&self, extents: Extents) {
-        // SAFETY: as in `read`, and a session belongs to one thread at a time.
+        // SAFETY: as in `at_rest`, and a session belongs to one thread at a time.
         let arg = unsafe { &mut *self.0.get() };
         arg.dims = extents.dims;
         arg.len = extents.len;
@@ -249,9 +253,11 @@ impl Session {
                 let mut arg = TensorArg::new(&operand.desc, data);
                 if let Some(rows) = operand.rows {
                     arg.data = arg.data.wrapping_add(rows.offset_bytes);
-                    arg.row_stride = rows.stride;
+                    arg = arg.with_row_stride(rows.stride);
                 }
-                arg.in_place = operand.in_place.map_or(0, |other| other + 1);
+                if let Some(other) = operand.in_place {
+                    arg = arg.paired_with(other);
+                }
                 if arg.bounded != 0 {
                     self.bounds.push((self.tensors.len(), Extents::of(&arg)));
                 }
@@ -278,9 +284,13 @@ impl Session {
         let tensors = self.tensors.as_ptr().cast_mut().cast::<TensorArg>();
         let mut guards: BTreeMap<usize, Guard> = BTreeMap::new();
         for (index, step) in plan.steps.iter().enumerate() {
+            let first = self.first_tensor[index] + step.inputs.len();
+            let outputs = self.tensors.get(first..).unwrap_or_default().iter();
+            let owed = ExecArgs::owed(outputs.take(step.outputs.len()).map(SharedArg::at_rest));
             self.args.push(step.kernel.exec_args(
                 tensors.wrapping_add(self.first_tensor[index]),
                 (step.inputs.len(), step.outputs.len()),
+                owed,
                 &self.scratch[Memory::of(step.core) as usize],
                 self.pool.table(),
             ));

@@ -232,9 +232,10 @@ struct ScaledF32 {
 
 impl Kernel for ScaledF32 {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let sums = cx.pack::<f32, f32>(1, 1, 16, |weights, sums| {
+        let sums = cx.pack::<f32>(&[1], &[], 16, |_, sources, sums| {
             PACKINGS.fetch_add(1, Ordering::Relaxed);
-            sums[0] = weights.iter().sum();
+            sums[0] = sources.get::<f32>(0)?.iter().sum();
+            Ok(())
         })?;
         Ok(Self { sums })
     }

@@ -30,7 +30,7 @@ extern "C" {
 #endif
 
 #define UDO_ABI_VERSION 1u
-#define UDO_ABI_FINGERPRINT UINT64_C(0xd3c825ebfa477031)
+#define UDO_ABI_FINGERPRINT UINT64_C(0xd36b3635f2222962)
 #define UDO_SDK_VERSION "0.1.0"
 #define UDO_MAX_RANK 8
 #define UDO_MAX_GPU_ARGS 24
@@ -58,6 +58,8 @@ extern "C" {
 #define UDO_NO_WORK_ITEM 13u
 #define UDO_BAD_CALL 14u
 #define UDO_DEVICE 15u
+#define UDO_OUTPUT_NOT_TAKEN 16u
+#define UDO_EXTENT_NOT_SAID 17u
 typedef uint32_t udo_status;
 
 /* Element types. */
@@ -349,6 +351,8 @@ typedef struct udo_finalized {
 
 #define UDO_ARG_ABSENT 1u
 #define UDO_ARG_TAKEN 2u
+#define UDO_ARG_PITCHED 4u /* rows lie further apart than they are long */
+#define UDO_ARG_PAIRED 8u  /* one half of an in-place pair */
 
 /* One tensor of a call. A bounded output sets `dims` and `len`, up to `capacity`. */
 typedef struct udo_tensor_arg {
@@ -379,7 +383,7 @@ typedef struct udo_parallel_table {
     uint64_t reserved_words[4];
 } udo_parallel_table;
 
-/* The arguments of execute: one cache line. */
+/* The arguments of execute: less than two cache lines. */
 typedef struct udo_exec_args {
     const void *state;
     udo_tensor_arg *tensors; /* inputs, then outputs */
@@ -392,6 +396,8 @@ typedef struct udo_exec_args {
     uint16_t output_count;
     uint16_t packed_count;
     uint16_t reserved;
+    uint64_t untaken; /* a bit per output that must be written */
+    uint64_t unsaid;  /* a bit per bounded output, whose extents must be said */
 } udo_exec_args;
 
 #define UDO_GPU_ARG_INPUT 1u

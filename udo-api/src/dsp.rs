@@ -7,7 +7,7 @@
     reason = "saturating between codes and numbers is what this file does"
 )]
 
-use crate::{Element, Encoding, Error, ExecError, FinalizeCx, Io, Scratch};
+use crate::{Element, Encoding, Error, ExecError, Extents, FinalizeCx, Io, Scratch};
 
 /// A fixed-point input: codes, shape, and what a code means.
 #[derive(Clone, Copy, Debug)]
@@ -23,20 +23,17 @@ pub struct Quant<'a, T> {
 /// A fixed-point output: room for codes, and what a code will mean.
 #[derive(Debug)]
 pub struct QuantMut<'a, T> {
-    /// The codes, to be written.
+    /// The codes, to be written; a bounded output comes at its bound.
     pub data: &'a mut [T],
     /// What a code means; scale 1 and zero point 0 where the tensor has no encoding.
     pub encoding: Encoding,
+    extents: Extents<'a>,
 }
 
 const PLAIN: Encoding = Encoding { scale: 1.0, zero_point: 0 };
 
 impl<'a, T: Element> Quant<'a, T> {
-    /// Input `port` of a call.
-    ///
-    /// # Errors
-    /// No such input, or another type.
-    pub fn of(io: &Io<'a>, port: usize) -> Result<Self, ExecError> {
+    fn of(io: &Io<'a>, port: usize) -> Result<Self, ExecError> {
         Ok(Self {
             data: io.inputs.get(port)?,
             shape: io.inputs.shape(port)?,
@@ -46,13 +43,24 @@ impl<'a, T: Element> Quant<'a, T> {
 }
 
 impl<'a, T: Element> QuantMut<'a, T> {
-    /// Output `port` of a call.
+    fn of(io: &mut Io<'a>, port: usize) -> Result<Self, ExecError> {
+        let encoding = io.outputs.encoding(port).unwrap_or(PLAIN);
+        let (data, extents) = io.outputs.take_bounded(port)?;
+        Ok(Self { data, encoding, extents })
+    }
+
+    /// The extents: the bounds, or what [`QuantMut::set_shape`] made of them.
+    pub fn shape(&self) -> &[usize] {
+        self.extents.get()
+    }
+
+    /// Says the extents of a bounded output in this run. The elements stay where they were written; each
+    /// bounded extent may shrink, and the others stay as they are.
     ///
     /// # Errors
-    /// No such output, another type, or taken before.
-    pub fn of(io: &mut Io<'a>, port: usize) -> Result<Self, ExecError> {
-        let encoding = io.outputs.encoding(port).unwrap_or(PLAIN);
-        Ok(Self { data: io.outputs.take(port)?, encoding })
+    /// Another rank, or an extent that may not be.
+    pub fn set_shape(&mut self, dims: &[usize]) -> Result<(), ExecError> {
+        self.extents.set(dims)
     }
 }
 

@@ -113,6 +113,10 @@ statuses! {
     BAD_CALL = 14, "was called against the contract";
     /// The driver of a device failed.
     DEVICE = 15, "met a failure of the device's driver";
+    /// An output was left as it was.
+    OUTPUT_NOT_TAKEN = 16, "returned without having taken an output";
+    /// The extents of a bounded output were left open.
+    EXTENT_NOT_SAID = 17, "returned without having said the extents of a bounded output";
 }
 
 impl Status {
@@ -211,7 +215,11 @@ impl fmt::Display for ExecError {
             Status::HEAP_USE => write!(f, ": {a} times, the first for {b} bytes"),
             Status::BOUND_EXCEEDED => write!(f, ": {a} elements, bound {b}"),
             Status::BAD_VALUE => write!(f, ": {} at element {b}", a.cast_signed()),
-            Status::OUTPUT_TAKEN | Status::IN_PLACE | Status::NOT_DENSE => write!(f, ": port {a}"),
+            Status::OUTPUT_TAKEN
+            | Status::OUTPUT_NOT_TAKEN
+            | Status::EXTENT_NOT_SAID
+            | Status::IN_PLACE
+            | Status::NOT_DENSE => write!(f, ": port {a}"),
             _ => Ok(()),
         }
     }

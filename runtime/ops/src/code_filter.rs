@@ -2,15 +2,15 @@
 //! signed inputs made unsigned and unsigned weights made signed, each with their zero points.
 
 use udo_api::{Code, Element, ExecError, Parallel, Status};
+use udo_simd::Bits;
 use udo_simd::conv_u8::{self, Batch, Input, MAX_K, Shape};
 use udo_simd::depthwise::{self, Codes, Image};
 use udo_simd::gemm_u8;
 use udo_simd::indirect::Window;
 use udo_simd::rows;
-use udo_simd::{Bits, isa};
 
 use crate::conv::{Conv, Images, table};
-use crate::number::pack_version;
+use crate::packing;
 use crate::share;
 use crate::sides::Sides;
 
@@ -178,28 +178,14 @@ impl CodeFilter {
         .unwrap_or(0)
     }
 
-    /// The version of the packed weights: all that decides what [`Self::pack`] makes of codes of a type.
-    pub(crate) fn version<B: Code>(&self) -> u64 {
-        let way = match &self.way {
-            Way::Gathered { shape, .. } => [shape.run, shape.groups, shape.channels, shape.taps],
-            Way::Depthwise(shape) => [0, shape.window.kernel[1], shape.window.kernel[2], 0],
-        };
-        let code = usize::from(B::DTYPE.code());
-        let common = [4, isa().code(), code, self.images.channels[1], self.packed_len()];
-        pack_version(common.into_iter().chain(way))
-    }
-
-    /// Packs weights in ONNX's order, made signed in `room`, which has as many elements.
-    pub(crate) fn pack<B: Code>(&self, weights: &[B], room: &mut [i8], packed: &mut [i8]) {
-        room.iter_mut().zip(weights).for_each(|(to, &code)| *to = signed(code));
+    /// All that decides how weights are packed, apart from their type.
+    pub(crate) fn recipe(&self) -> packing::Quantized {
         match &self.way {
-            Way::Gathered { shape, .. } => {
-                let fits = conv_u8::pack(room, shape, packed);
-                debug_assert!(fits, "weights of the shape");
-            }
-            Way::Depthwise(shape) => {
-                depthwise::pack_codes(room, shape.window.kernel, self.images.channels[1], packed);
-            }
+            Way::Gathered { shape, .. } => packing::Quantized::Gathered(*shape),
+            Way::Depthwise(shape) => packing::Quantized::Depthwise {
+                kernel: shape.window.kernel,
+                channels: self.images.channels[1],
+            },
         }
     }
 

@@ -2,15 +2,14 @@
 //! by channel is turned, convolved by what suits its shape, and turned back.
 
 use udo_api::{ExecError, Parallel};
-use udo_simd::conv_f32::{Method, Plan, Shape, Strides};
+use udo_simd::conv_f32::{Method, Plan, Shape};
 use udo_simd::depthwise::{self, Image, Weights};
 use udo_simd::gemm_f32::{Activation, Epilogue};
 use udo_simd::indirect::Window;
-use udo_simd::isa;
 use udo_simd::winograd::{self, Algorithm, Layer, Tile};
 
 use crate::conv::{Conv, Images, table};
-use crate::number::pack_version;
+use crate::packing;
 use crate::share;
 use crate::sides::Sides;
 
@@ -36,7 +35,8 @@ enum Way {
     /// Taps gathered by a table.
     Gathered {
         plan: Box<Plan>,
-        strides: Strides,
+        /// Groups, outputs and channels of a group, taps.
+        shape: [usize; 4],
         table: Vec<u32>,
     },
     Winograd {
@@ -64,7 +64,7 @@ impl Filter {
             let plan = Box::new(Plan::new(&shape)?);
             let mut table = table(plan.table_len())?;
             plan.fill(&mut table).then_some(())?;
-            Way::Gathered { plan, strides: Strides::onnx(&shape), table }
+            Way::Gathered { plan, shape: [groups, outputs, inputs, window.taps()?], table }
         };
         Some(Self { way, images, sides })
     }
@@ -78,30 +78,13 @@ impl Filter {
         }
     }
 
-    /// The version of the packed weights: all that decides what [`Self::pack`] makes of them.
-    pub(crate) fn version(&self) -> u64 {
-        let [inputs, outputs] = self.images.channels;
-        let way = match &self.way {
-            Way::Gathered { plan, strides, .. } => {
-                [0, strides.group, strides.output, strides.channel, plan.method() as usize]
-            }
-            Way::Winograd { tile, .. } => [1, *tile as usize, 0, 0, 0],
-            Way::Depthwise(shape) => [2, taps(shape), 0, 0, 0],
-        };
-        let common = [3, isa().code(), inputs, outputs, self.packed_len()];
-        pack_version(common.into_iter().chain(way))
-    }
-
-    /// Packs weights in ONNX's order. Allocates for Winograd's transform.
-    pub(crate) fn pack(&self, weights: &[f32], packed: &mut [f32]) {
+    /// All that decides how weights are packed.
+    pub(crate) fn recipe(&self) -> packing::Floats {
         match &self.way {
-            Way::Gathered { plan, strides, .. } => plan.pack(weights, strides, packed),
-            Way::Winograd { tile, layer } => {
-                let mut room = vec![0.0; winograd::pack_workspace_len(layer.channels)];
-                winograd::pack(*tile, weights, layer.channels, packed, &mut room);
-            }
+            Way::Gathered { shape, .. } => packing::Floats::Gathered(*shape),
+            Way::Winograd { tile, layer } => packing::Floats::Winograd(*tile, layer.channels),
             Way::Depthwise(shape) => {
-                depthwise::pack(weights, taps(shape), self.images.channels[1], packed);
+                packing::Floats::Depthwise { taps: taps(shape), channels: self.images.channels[1] }
             }
         }
     }

@@ -27,6 +27,7 @@ mod gpu;
 mod map;
 mod matrix;
 mod ops;
+mod packing;
 mod pool;
 mod scaling;
 mod share;

@@ -1,10 +1,9 @@
 //! Products of f32 matrices, as `MatMul` and Gemm compute them: packed right sides, rows over threads.
 
-use udo_api::{Element, ExecError, Parallel};
+use udo_api::{Error, ExecError, Parallel, Sources};
 use udo_simd::gemm_f32::{Epilogue, Layout, columns_of_piece, gemm, gemv, pack_b, packed_len};
-use udo_simd::isa;
 
-use crate::number::pack_version;
+use crate::number::wrong_recipe;
 use crate::share;
 
 /// Left sides of fewer rows are done before the right side is packed.
@@ -26,11 +25,27 @@ impl Product {
         packed_len(self.depth, self.cols)
     }
 
-    /// The version of a packed right side: all that decides what [`Self::pack`] makes of it.
-    pub(crate) fn version(&self) -> u64 {
-        let turned = usize::from(self.right == Layout::Transposed);
-        let code = usize::from(f32::DTYPE.code());
-        pack_version([2, code, isa().code(), turned, self.depth, self.cols])
+    /// All that decides what [`Self::fill`] makes of right sides.
+    pub(crate) fn recipe(&self) -> [u64; 3] {
+        [u64::from(self.right == Layout::Transposed), self.depth as u64, self.cols as u64]
+    }
+
+    /// Packs right sides that lie one after the other, by their recipe.
+    pub(crate) fn fill(
+        recipe: &[u64],
+        sources: &Sources<'_>,
+        packed: &mut [f32],
+    ) -> Result<(), Error> {
+        let &[transposed, depth, cols] = recipe else { return Err(wrong_recipe(recipe)) };
+        let right = if transposed == 0 { Layout::Rows } else { Layout::Transposed };
+        let product = Self { rows: 0, depth: depth as usize, cols: cols as usize, right };
+        let (from_len, to_len) =
+            ((product.depth * product.cols).max(1), product.packed_len().max(1));
+        let rights = sources.get::<f32>(0)?.chunks_exact(from_len);
+        for (right, packed) in rights.zip(packed.chunks_exact_mut(to_len)) {
+            product.pack(right, packed);
+        }
+        Ok(())
     }
 
     pub(crate) fn pack(&self, b: &[f32], to: &mut [f32]) {

@@ -135,10 +135,7 @@ macro_rules! reals {
 
 reals!(f32, f64);
 
-/// One number for everything that decides how a constant is packed, apart from its elements.
-pub(crate) fn pack_version(parts: impl IntoIterator<Item = usize>) -> u64 {
-    // FNV-1a over the numbers' words.
-    parts.into_iter().fold(0xcbf2_9ce4_8422_2325, |hash, part| {
-        (hash ^ part as u64).wrapping_mul(0x100_0000_01b3)
-    })
+/// The answer of a packer to numbers that no recipe of its has.
+pub(crate) fn wrong_recipe(numbers: &[u64]) -> Error {
+    Error::new(format!("no recipe has the numbers {numbers:?}"))
 }

@@ -27,6 +27,20 @@ pub struct Window {
 }
 
 impl Window {
+    /// A kernel of `taps` next to each other that meets its input once.
+    pub(super) fn line(taps: usize) -> Self {
+        let unit = [1; 3];
+        let along = [1, 1, taps];
+        Self {
+            input: along,
+            output: unit,
+            kernel: along,
+            strides: unit,
+            dilations: unit,
+            pads: [0; 3],
+        }
+    }
+
     /// A window over an image of height and width, padded by the same on each side.
     ///
     /// # Panics

@@ -3,14 +3,14 @@
 mod order;
 
 use udo_api::{Core, KernelDef, KernelFlags, Port, Side, Status, TensorDesc, Wanted};
-use udo_host::{FinalizedKernel, NodeDesc, Refusal, finalize};
+use udo_host::{ConstantId, FinalizedKernel, NodeDesc, Refusal, Source, finalize};
 
 use crate::cores::convert::ConstantError;
 use crate::cores::opencl::{self, OpenClError};
 use crate::cores::order::constant;
 use crate::cores::{Form, OpenCl, Profile, forms};
 use crate::exit_guard::{self, PackageCall};
-use crate::graph::Node;
+use crate::graph::{Node, ValueId};
 use crate::memory::Tensor;
 use crate::package::{OpenError, PackageId};
 use crate::registry::{KernelEntry, Registry};
@@ -60,6 +60,21 @@ pub struct CoreRefusal {
     pub reason: String,
 }
 
+/// A constant input as a kernel sees it.
+#[derive(Clone, Debug)]
+pub(crate) struct Constant {
+    id: ConstantId,
+    tensor: Tensor,
+    form: TensorDesc,
+}
+
+impl Constant {
+    /// What is packed of it.
+    pub(crate) fn source(&self) -> Source<'_> {
+        Source { id: self.id, desc: self.form, bytes: self.tensor.bytes() }
+    }
+}
+
 /// Where one node runs.
 #[derive(Debug)]
 pub struct Choice {
@@ -71,6 +86,8 @@ pub struct Choice {
     pub kernel: FinalizedKernel,
     /// What a GPU kernel runs on: `opencl: <device>` or `work items on host threads`.
     pub backend: Option<String>,
+    /// Each input that is known before the run, in its form.
+    pub(crate) constants: Vec<Option<Constant>>,
     /// The form of each input; absent ones included.
     pub inputs: Vec<Form>,
     /// The form of each output; absent ones included.
@@ -236,18 +253,20 @@ impl Site<'_> {
             refusals: Vec::new(),
         };
         let entry = entry.ok_or_else(no_core)?;
-        let kernel = self.finalize(&entry, Core::CPU, &fit, registry).map_err(|refusal| {
-            PlaceError::Finalize {
-                node: self.node.name.clone(),
-                op: self.node.op.clone(),
-                package: registry.package_name(entry.package).to_owned(),
-                core,
-                refusal,
-            }
-        })?;
+        let (kernel, constants) =
+            self.finalize(&entry, Core::CPU, &fit, registry).map_err(|refusal| {
+                PlaceError::Finalize {
+                    node: self.node.name.clone(),
+                    op: self.node.op.clone(),
+                    package: registry.package_name(entry.package).to_owned(),
+                    core,
+                    refusal,
+                }
+            })?;
         let Fit { inputs, outputs, .. } = fit;
         let (refusals, fell_back) = (Vec::new(), false);
-        Ok(Choice { core, entry, kernel, backend: None, inputs, outputs, refusals, fell_back })
+        let backend = None;
+        Ok(Choice { core, entry, kernel, backend, constants, inputs, outputs, refusals, fell_back })
     }
 
     fn choose(&self, registry: &mut Registry) -> Result<Choice, PlaceError> {
@@ -291,7 +310,7 @@ impl Site<'_> {
                 }
             };
             match self.finalize(&entry, core, &fit, registry) {
-                Ok(kernel) => {
+                Ok((kernel, constants)) => {
                     match self.seat(Seat { entry, kernel, backend: None }, &fit, registry)? {
                         Ok(Seat { entry, kernel, backend }) => {
                             let Fit { inputs, outputs, .. } = fit;
@@ -301,6 +320,7 @@ impl Site<'_> {
                                 entry,
                                 kernel,
                                 backend,
+                                constants,
                                 inputs,
                                 outputs,
                                 refusals,
@@ -400,12 +420,17 @@ impl Site<'_> {
             ));
         }
         let bounded = fit.outputs.iter().position(|f| !f.desc.full_shape().is_fixed());
-        if let Some(index) = bounded.filter(|_| !takes_bounds) {
-            let name = schema.output(index).map_or("?", Port::name);
-            return Err(format!(
-                "output {name:?} is {}, and the kernel does not declare BOUNDED",
-                fit.outputs[index].desc
-            ));
+        if let Some(index) = bounded {
+            let refuse = |why: &str| {
+                let name = schema.output(index).map_or("?", Port::name);
+                Err(format!("output {name:?} is {}, and {why}", fit.outputs[index].desc))
+            };
+            if !takes_bounds {
+                return refuse("the kernel does not declare BOUNDED");
+            }
+            if kernel.vtable().gpu.is_some() {
+                return refuse("a GPU kernel cannot say its extents");
+            }
         }
         self.order(kernel, core, &mut fit)?;
         Ok(fit)
@@ -466,46 +491,43 @@ impl Site<'_> {
         Err(format!("{what} {:?} is {desc}, wanted {types}{hint}", port.name()))
     }
 
+    /// Each input that is known before the run, in the form of its port.
+    fn constants(&self, fit: &Fit, registry: &Registry) -> Result<Vec<Option<Constant>>, Refusal> {
+        let made = |(&value, form): (&Option<ValueId>, &Form)| {
+            let Some(tensor) = self.resolved.constant(value) else { return Ok(None) };
+            let id = ConstantId { tensor: tensor.id(), format: form.order as u64 };
+            match constant(tensor, &self.resolved.desc(value), form, registry.packs().budget()) {
+                Ok(tensor) => Ok(Some(Constant { id, tensor, form: form.desc })),
+                Err(ConstantError::NoWay(_)) => Ok(None),
+                Err(error @ ConstantError::Memory(_)) => {
+                    Err(Refusal { status: Status::FAILED, message: error.to_string() })
+                }
+            }
+        };
+        self.node.inputs.iter().zip(&fit.inputs).map(made).collect()
+    }
+
     fn finalize(
         &self,
         entry: &KernelEntry,
         core: Core,
         fit: &Fit,
         registry: &Registry,
-    ) -> Result<FinalizedKernel, Refusal> {
-        let constants: Vec<_> = self
-            .node
-            .inputs
-            .iter()
-            .zip(&fit.inputs)
-            .map(|(&value, form)| {
-                let Some(tensor) = self.resolved.constant(value) else { return Ok(None) };
-                let desc = self.resolved.desc(value);
-                match constant(tensor, &desc, form, registry.packs().budget()) {
-                    Ok(tensor) => Ok(Some(tensor)),
-                    Err(ConstantError::NoWay(_)) => Ok(None),
-                    Err(error @ ConstantError::Memory(_)) => {
-                        Err(Refusal { status: Status::FAILED, message: error.to_string() })
-                    }
-                }
-            })
-            .collect::<Result<_, _>>()?;
+    ) -> Result<(FinalizedKernel, Vec<Option<Constant>>), Refusal> {
+        let constants = self.constants(fit, registry)?;
         let view = NodeDesc {
             inputs: descs(&fit.inputs),
-            constants: constants.iter().map(|c| c.as_ref().map(Tensor::bytes)).collect(),
+            constants: constants.iter().map(|c| c.as_ref().map(|c| c.tensor.bytes())).collect(),
             params: fit.params.as_ref().unwrap_or(&self.binding.params).settings(),
             output_count: fit.outputs.len(),
             opset: self.node.opset,
         };
-        let call = PackageCall {
-            package: registry.package_name(entry.package),
-            op: entry.def.op(),
-            core: Some(core),
-            function: "finalize",
-        };
-        exit_guard::during(&call, || {
-            finalize(entry.def, core, &view, &descs(&fit.outputs), registry.packs())
-        })
+        let package = registry.package_name(entry.package);
+        let call =
+            PackageCall { package, op: entry.def.op(), core: Some(core), function: "finalize" };
+        let outputs = descs(&fit.outputs);
+        let kernel = exit_guard::during(&call, || finalize(entry.def, core, &view, &outputs))?;
+        Ok((kernel, constants))
     }
 }
 

@@ -5,6 +5,7 @@ mod join;
 mod largest;
 mod layout;
 mod options;
+mod pack;
 mod report;
 mod values;
 
@@ -20,6 +21,7 @@ use crate::exit_guard::{self, PackageCall};
 use crate::memory::{MAX_BYTES, Tensor};
 use crate::place::Placement;
 use crate::registry::Registry;
+use crate::thread_pool::Pool;
 
 pub use largest::Largest;
 pub use options::PlanOptions;
@@ -197,6 +199,18 @@ pub enum PlanError {
         /// Bytes that the core has.
         available: usize,
     },
+    /// A kernel does not pack its constants.
+    #[error("node {node:?}: package {package}'s {op} {refusal} while it packs its constants")]
+    Pack {
+        /// The node.
+        node: String,
+        /// Its operator type.
+        op: String,
+        /// The kernel's package.
+        package: String,
+        /// What the packer said.
+        refusal: udo_host::Refusal,
+    },
     /// A value cannot be moved to where it is needed.
     #[error("value {value:?}: {reason}")]
     Move {
@@ -215,6 +229,16 @@ pub enum PlanError {
         /// How many.
         count: usize,
     },
+    /// A bounded output is too far behind for its call to know whether its extents were said.
+    #[error(
+        "node {node:?}: output {port} is bounded, and only the first {BOUNDED_PORTS_MAX} outputs may be"
+    )]
+    BoundedPort {
+        /// The node.
+        node: String,
+        /// The output.
+        port: usize,
+    },
     /// The arena of a memory is larger than an address can count.
     #[error("the arena of the {memory} memory has more bytes than an address counts: {largest}")]
     TooLarge {
@@ -231,16 +255,21 @@ pub enum PlanError {
 /// The most inputs, outputs and packed constants of one call: 16 bits, and one number for none.
 const PORTS_MAX: usize = 65_534;
 
+/// Outputs that have a bit in [`udo_api::abi::ExecArgs::unsaid`].
+const BOUNDED_PORTS_MAX: usize = 64;
+
 impl Plan {
     /// Lays out a placed graph.
     ///
     /// # Errors
-    /// A kernel wants more scratch than its core has, or a value cannot be moved.
+    /// A kernel wants more scratch than its core has or does not pack, or a value cannot be moved.
     pub(crate) fn build(
-        placement: Placement,
+        mut placement: Placement,
         registry: &Registry,
         options: &PlanOptions,
+        pool: &Pool,
     ) -> Result<Self, PlanError> {
+        pack::all(&mut placement, registry, pool)?;
         let profile = placement.profile;
         let report = report::Nodes::of(&placement, registry);
         let mut drawn = values::draw(placement, registry)?;
@@ -323,11 +352,18 @@ fn check_ports(step: &Step) -> Result<(), PlanError> {
     let counts = [
         ("inputs", step.inputs.len()),
         ("outputs", step.outputs.len()),
-        ("packed constants", step.kernel.packed().len()),
+        ("packed constants", step.kernel.pack_count()),
     ];
-    match counts.into_iter().find(|&(_, count)| count > PORTS_MAX) {
+    if let Some((what, count)) = counts.into_iter().find(|&(_, count)| count > PORTS_MAX) {
+        return Err(PlanError::Ports { node: step.name.clone(), what, count });
+    }
+    let is_bounded = |operand: &Operand| !operand.desc.full_shape().is_fixed();
+    match step.outputs.iter().skip(BOUNDED_PORTS_MAX).position(is_bounded) {
         None => Ok(()),
-        Some((what, count)) => Err(PlanError::Ports { node: step.name.clone(), what, count }),
+        Some(at) => {
+            let port = BOUNDED_PORTS_MAX + at;
+            Err(PlanError::BoundedPort { node: step.name.clone(), port })
+        }
     }
 }
 

@@ -155,8 +155,7 @@ impl Drawing<'_> {
         let inputs = vec![source.desc];
         let view =
             NodeDesc { inputs, constants: vec![None], params: &[], output_count: 1, opset: 0 };
-        let store = self.registry.packs();
-        let kernel = finalize(by, Core::CPU, &view, &[*form], store).map_err(|refusal| {
+        let kernel = finalize(by, Core::CPU, &view, &[*form]).map_err(|refusal| {
             PlanError::Move { value: value.to_owned(), reason: refusal.to_string() }
         })?;
         let place = self.slot(memory, form.size_bytes());
@@ -185,8 +184,8 @@ impl Drawing<'_> {
         let binding = resolved.bindings.get(index).ok_or_else(broken)?;
         let core = choice.core;
         let mut inputs = Vec::with_capacity(choice.inputs.len());
-        for (&value, form) in node.inputs.iter().zip(&choice.inputs) {
-            inputs.push(match value {
+        for (port, (&value, form)) in node.inputs.iter().zip(&choice.inputs).enumerate() {
+            inputs.push(match value.filter(|_| choice.kernel.reads(port)) {
                 Some(id) => self.need(id, core, form)?,
                 None => Operand::ABSENT,
             });

@@ -11,26 +11,29 @@ use udo_api::abi::{
 };
 use udo_api::{Core, InPlace, Kernel, KernelDef, KernelFlags, Status, TensorDesc, Workspace};
 
-use crate::node::{RawNode, refuse};
-use crate::pack::Packing;
+use crate::node::{ErrorText, RawNode, refuse};
+use crate::pack::{Job, Packing, Source};
 use crate::{Buffer, NodeDesc, PackStore, Refusal};
 
 /// `[execute-time, thread-safe, heap-free]` Runs a kernel once.
 // SAFETY: only a type; who calls through it passes arguments as `FinalizedKernel::exec_args` makes them.
 pub type ExecuteFn = unsafe extern "C" fn(args: *const ExecArgs) -> u32;
 
-/// A finalized kernel and the constants that it packed; freed when dropped.
+/// A finalized kernel and its packed constants; freed when dropped.
 pub struct FinalizedKernel {
     vtable: &'static KernelVTable,
     in_place: &'static [InPlace],
     flags: KernelFlags,
     state: *mut c_void,
     workspace: Workspace,
+    jobs: Vec<Job>,
+    kept: Vec<usize>,
     packed: Vec<Arc<Buffer>>,
     spans: Vec<Span>,
 }
 
-// SAFETY: the contract wants kernels to be `Send`; `packed` and what `spans` point to move along.
+// SAFETY: the contract wants kernels to be `Send`; the `body` of a job is static, `packed` and what `spans` point to
+// move along.
 unsafe impl Send for FinalizedKernel {}
 // SAFETY: the contract wants kernels to be `Sync`, and packed buffers are only read.
 unsafe impl Sync for FinalizedKernel {}
@@ -61,6 +64,8 @@ impl FinalizedKernel {
             flags: KernelFlags::NONE,
             state: Box::into_raw(Box::new(kernel)).cast(),
             workspace,
+            jobs: Vec::new(),
+            kept: Vec::new(),
             packed: Vec::new(),
             spans: Vec::new(),
         }
@@ -81,7 +86,40 @@ impl FinalizedKernel {
         self.in_place
     }
 
-    /// The constants that it packed.
+    /// Whether execute reads input `input`, rather than only what was packed of it.
+    pub fn reads(&self, input: usize) -> bool {
+        self.kept.contains(&input) || !self.jobs.iter().any(|job| job.inputs().contains(&input))
+    }
+
+    /// How many packed constants it asked for.
+    pub fn pack_count(&self) -> usize {
+        self.jobs.len()
+    }
+
+    /// Makes the packed constants that it asked for, out of its constant inputs as it saw them in finalize.
+    ///
+    /// # Errors
+    /// A packer refuses or panics, or an input is not there.
+    pub fn pack<'a>(
+        &mut self,
+        source: impl Fn(usize) -> Option<Source<'a>>,
+        store: &PackStore,
+    ) -> Result<(), Refusal> {
+        let mut packed = Vec::with_capacity(self.jobs.len());
+        for job in &self.jobs {
+            let sources: Option<Vec<_>> = job.inputs().iter().map(|&input| source(input)).collect();
+            let sources = sources.ok_or_else(|| Refusal {
+                status: Status::BAD_CALL,
+                message: format!("inputs {:?} are not all constant", job.inputs()),
+            })?;
+            packed.push(job.run(&sources, store)?);
+        }
+        self.spans = packed.iter().map(|b| Span { ptr: b.as_ptr(), bytes: b.len() }).collect();
+        self.packed = packed;
+        Ok(())
+    }
+
+    /// The packed constants, once they are made.
     pub fn packed(&self) -> &[Arc<Buffer>] {
         &self.packed
     }
@@ -92,13 +130,14 @@ impl FinalizedKernel {
     }
 
     /// The arguments of a call over `inputs` and `outputs` tensors that lie behind each other at `tensors`;
-    /// the calling thread's guard is still to be filled in.
+    /// the calling thread's guard is still to be filled in. `owed` is what [`ExecArgs::owed`] says of the outputs.
     ///
     /// The arguments are valid while the kernel, the scratch and what the pointers lead to stay where they are.
     pub fn exec_args(
         &self,
         tensors: *mut TensorArg,
         (inputs, outputs): (usize, usize),
+        [untaken, unsaid]: [u64; 2],
         scratch: &Buffer,
         parallel: *const ParallelTable,
     ) -> ExecArgs {
@@ -116,6 +155,8 @@ impl FinalizedKernel {
             output_count: count(outputs),
             packed_count: count(self.spans.len()),
             reserved: 0,
+            untaken,
+            unsaid,
         }
     }
 
@@ -135,7 +176,8 @@ impl FinalizedKernel {
     }
 }
 
-/// Makes the kernel that `def` stands for, for one node on `core`.
+/// Makes the kernel that `def` stands for, for one node on `core`. What it packs is made by
+/// [`FinalizedKernel::pack`], which must be called before it executes.
 ///
 /// # Errors
 /// The kernel refuses the node.
@@ -144,13 +186,12 @@ pub fn finalize(
     core: Core,
     node: &NodeDesc<'_>,
     outputs: &[TensorDesc],
-    store: &PackStore,
 ) -> Result<FinalizedKernel, Refusal> {
-    let mut message = String::new();
+    let mut errors = ErrorText::default();
     let node = &NodeDesc { output_count: outputs.len(), ..node.clone() };
-    let raw = RawNode::new(node, &mut message);
+    let raw = RawNode::new(node, &mut errors);
     let vtable = def.vtable();
-    let packing = Packing::new(store, node, def);
+    let packing = Packing::default();
     let host = packing.table();
     let args = FinalizeArgs {
         node: raw.args(node),
@@ -165,30 +206,23 @@ pub fn finalize(
     // SAFETY: `args` points to what `node`, `raw` and `outputs` hold, as many as its counts say, and to `host`;
     // all of them and `made` outlive the call.
     let status = unsafe { (vtable.finalize)(&raw const args, &raw mut made) };
-    if let Some(error) = packing.refused() {
-        if status == Status::OK.code() {
-            // SAFETY: finalize made `made.state`, and nobody has it but us.
-            unsafe { (vtable.free)(made.state) };
-        }
-        let message = format!("packing a constant {error}");
-        return Err(Refusal { status: Status::FAILED, message });
-    }
-    refuse(status, message)?;
+    refuse(status, errors.into())?;
     if made.workspace.has_unknown_flags() || made.reserved != [0; 4] {
         // SAFETY: finalize made `made.state`, and nobody has it but us.
         unsafe { (vtable.free)(made.state) };
         let message = "finalize sets reserved fields".to_owned();
         return Err(Refusal { status: Status::BAD_CALL, message });
     }
-    let packed = packing.into_packed();
-    let spans = packed.iter().map(|b| Span { ptr: b.as_ptr(), bytes: b.len() }).collect();
+    let (jobs, kept) = packing.into_parts();
     Ok(FinalizedKernel {
         vtable,
         in_place: def.in_place_pairs(),
         flags: def.known_flags(),
         state: made.state,
         workspace: made.workspace,
-        packed,
-        spans,
+        jobs,
+        kept,
+        packed: Vec::new(),
+        spans: Vec::new(),
     })
 }

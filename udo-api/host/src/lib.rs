@@ -15,5 +15,5 @@ pub use call::{Failure, failure, program_guard};
 pub use kernel::{ExecuteFn, FinalizedKernel, finalize};
 pub use memory::{Budget, Buffer, Limit, OutOfMemory};
 pub use node::{NodeDesc, Refusal, infer};
-pub use pack::PackStore;
+pub use pack::{ConstantId, PackStore, Source};
 pub use param::ParamSetting;

@@ -56,9 +56,27 @@ struct Aligned([u8; 1]);
 
 static EMPTY_CONSTANT: Aligned = Aligned([0]);
 
-// SAFETY: called by way of the sink of `RawNode::new` alone, whose `ctx` is a message.
+/// The message of an error, as a callee writes it.
+#[derive(Default)]
+pub(crate) struct ErrorText(String);
+
+impl From<ErrorText> for String {
+    fn from(text: ErrorText) -> Self {
+        text.0
+    }
+}
+
+impl ErrorText {
+    /// Where a callee writes; valid while `self` stays where it is and is not touched.
+    pub(crate) fn sink(&mut self) -> ErrorSink {
+        let ctx = std::ptr::from_mut(&mut self.0).cast();
+        ErrorSink { ctx, write: append, reserved_words: [0; 4] }
+    }
+}
+
+// SAFETY: called by way of `ErrorText::sink` alone, whose `ctx` is a message.
 unsafe extern "C" fn append(ctx: *mut c_void, text: *const u8, bytes: usize) {
-    // SAFETY: `ctx` is the `String` that `RawNode::new` borrowed, which outlives the sink.
+    // SAFETY: `ctx` is the `String` of an `ErrorText`, which outlives the sink.
     let message = unsafe { &mut *ctx.cast::<String>() };
     if !text.is_null() {
         // SAFETY: the package passes `bytes` readable bytes at `text` for the call.
@@ -68,8 +86,8 @@ unsafe extern "C" fn append(ctx: *mut c_void, text: *const u8, bytes: usize) {
 }
 
 impl RawNode {
-    /// `message` and everything that `node` borrows must outlive what is made of it.
-    pub(crate) fn new(node: &NodeDesc<'_>, message: &mut String) -> Self {
+    /// `errors` and everything that `node` borrows must outlive what is made of it.
+    pub(crate) fn new(node: &NodeDesc<'_>, errors: &mut ErrorText) -> Self {
         let span = |constant: Option<&[u8]>| match constant {
             None => Span::NONE,
             // Constant and empty: not null, so that it still counts as constant.
@@ -79,11 +97,7 @@ impl RawNode {
         Self {
             constants: node.constants.iter().copied().map(span).collect(),
             params: node.params.iter().map(|(name, setting)| setting.to_abi(name)).collect(),
-            sink: ErrorSink {
-                ctx: std::ptr::from_mut(message).cast(),
-                write: append,
-                reserved_words: [0; 4],
-            },
+            sink: errors.sink(),
         }
     }
 
@@ -115,15 +129,15 @@ pub(crate) fn refuse(status: u32, message: String) -> Result<(), Refusal> {
 /// # Errors
 /// The operator refuses the node.
 pub fn infer(op: &OpDef, node: &NodeDesc<'_>) -> Result<Vec<TensorDesc>, Refusal> {
-    let mut message = String::new();
+    let mut errors = ErrorText::default();
     let mut outputs = vec![TensorDesc::ABSENT; node.output_count];
-    let raw = RawNode::new(node, &mut message);
+    let raw = RawNode::new(node, &mut errors);
     let args =
         InferArgs { node: raw.args(node), outputs: outputs.as_mut_ptr(), reserved_words: [0; 4] };
     // SAFETY: `args` points to the descriptions, spans and parameters of `node` and `raw`, as many as its
     // counts say, and to `output_count` outputs; all of them outlive the call.
     let status = unsafe { (op.infer_fn())(&raw const args) };
-    refuse(status, message)?;
+    refuse(status, errors.into())?;
     match outputs.iter().position(|desc| !desc.is_sound()) {
         None => Ok(outputs),
         Some(index) => {

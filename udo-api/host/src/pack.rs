@@ -1,23 +1,51 @@
-//! Packed constants: made once, shared by all who pack the same constant the same way.
+//! Packed constants: asked for in finalize, made afterwards, shared by all who pack the same constants the same way.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::c_void;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use sha2::{Digest, Sha256};
-use udo_api::abi::{FillFn, HostTable};
-use udo_api::{KernelDef, Status, TensorDesc};
+use udo_api::abi::{HostTable, PackArgs, PackFn, PackRequest, PackSource, Span};
+use udo_api::{Encoding, Status, TensorDesc};
 
-use crate::{Budget, Buffer, NodeDesc, OutOfMemory};
+use crate::node::{ErrorText, refuse};
+use crate::{Budget, Buffer, Refusal};
 
-type Key = [u8; 32];
+/// Which elements a constant has: those of a tensor, in one of the formats that kernels get it in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ConstantId {
+    /// A number that no other tensor of the process has.
+    pub tensor: u64,
+    /// What its description does not say of the format, such as the order of dimensions.
+    pub format: u64,
+}
 
-/// Packed constants by content, shared by every model that packs the same constant the same way.
+/// A constant that a packed one is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    /// Which one it is.
+    pub id: ConstantId,
+    /// Type, shape and encoding.
+    pub desc: TensorDesc,
+    /// The elements, aligned to 64 bytes.
+    pub bytes: &'a [u8],
+}
+
+/// What decides every byte of a packed constant, as numbers.
+type Key = Vec<u64>;
+
+/// A packed constant that may not have been made yet; locked while it is.
+type Slot = Arc<Mutex<Weak<Buffer>>>;
+
+/// Packed constants, for as long as some kernel has them.
 #[derive(Debug, Default)]
 pub struct PackStore {
     budget: Budget,
-    buffers: Mutex<HashMap<Key, Weak<Buffer>>>,
+    slots: Mutex<HashMap<Key, Slot>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl PackStore {
@@ -31,118 +59,162 @@ impl PackStore {
         &self.budget
     }
 
-    fn get(&self, key: &Key) -> Option<Arc<Buffer>> {
-        self.buffers.lock().unwrap_or_else(PoisonError::into_inner).get(key)?.upgrade()
-    }
-
-    fn put(&self, key: Key, buffer: &Arc<Buffer>) {
-        let mut buffers = self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
-        buffers.retain(|_, weak| weak.strong_count() > 0);
-        buffers.insert(key, Arc::downgrade(buffer));
-    }
-}
-
-/// What one kernel packs while it is finalized.
-pub(crate) struct Packing<'a> {
-    store: &'a PackStore,
-    node: &'a NodeDesc<'a>,
-    kernel: Vec<u8>,
-    packed: RefCell<Vec<Arc<Buffer>>>,
-    refused: RefCell<Option<OutOfMemory>>,
-}
-
-impl<'a> Packing<'a> {
-    pub(crate) fn new(store: &'a PackStore, node: &'a NodeDesc<'a>, def: &KernelDef) -> Self {
-        Self {
-            store,
-            node,
-            kernel: kernel_key(def),
-            packed: RefCell::default(),
-            refused: RefCell::default(),
+    /// The packed constant of this key, made by `make` unless somebody has it.
+    fn get(
+        &self,
+        key: Key,
+        make: impl FnOnce() -> Result<Buffer, Refusal>,
+    ) -> Result<Arc<Buffer>, Refusal> {
+        let slot = {
+            let mut slots = lock(&self.slots);
+            // Who is making one holds its slot.
+            slots.retain(|_, slot| Arc::strong_count(slot) > 1 || lock(slot).strong_count() > 0);
+            Arc::clone(slots.entry(key).or_default())
+        };
+        let mut held = lock(&slot);
+        if let Some(buffer) = held.upgrade() {
+            return Ok(buffer);
         }
+        let buffer = Arc::new(make()?);
+        *held = Arc::downgrade(&buffer);
+        Ok(buffer)
+    }
+}
+
+/// A packed constant that a kernel asked for.
+#[derive(Clone)]
+pub(crate) struct Job {
+    inputs: Vec<usize>,
+    recipe: Vec<u64>,
+    bytes: usize,
+    fill: PackFn,
+    body: *const c_void,
+}
+
+impl Job {
+    pub(crate) fn inputs(&self) -> &[usize] {
+        &self.inputs
     }
 
-    /// The functions that the kernel packs with; valid while `self` stays where it is.
+    /// The packed constant, made of `sources` unless `store` has it.
+    pub(crate) fn run(
+        &self,
+        sources: &[Source<'_>],
+        store: &PackStore,
+    ) -> Result<Arc<Buffer>, Refusal> {
+        store.get(self.key(sources), || self.make(sources, &store.budget))
+    }
+
+    fn key(&self, sources: &[Source<'_>]) -> Key {
+        let number = |n: usize| n as u64;
+        // Where functions lie tells libraries, and what they do, apart within a process.
+        let mut key = vec![self.fill as usize, self.body.addr(), self.bytes, self.recipe.len()]
+            .into_iter()
+            .map(number)
+            .collect::<Vec<_>>();
+        key.extend(&self.recipe);
+        for Source { id, desc, .. } in sources {
+            key.extend([id.tensor, id.format]);
+            key.extend([desc.dtype().map_or(0, |t| u64::from(t.code())), number(desc.rank())]);
+            key.extend(desc.shape().iter().copied().map(number));
+            key.push(u64::from(desc.encoding().is_some()));
+            if let Some(Encoding { scale, zero_point }) = desc.encoding() {
+                key.extend([scale.to_bits(), zero_point.cast_unsigned()].map(u64::from));
+            }
+        }
+        key
+    }
+
+    fn make(&self, sources: &[Source<'_>], budget: &Budget) -> Result<Buffer, Refusal> {
+        let buffer = budget
+            .zeroed(self.bytes)
+            .map_err(|error| Refusal { status: Status::FAILED, message: error.to_string() })?;
+        let sources: Vec<PackSource> = sources
+            .iter()
+            .map(|&Source { desc, bytes, .. }| {
+                let data = Span { ptr: bytes.as_ptr(), bytes: bytes.len() };
+                PackSource { desc, data }
+            })
+            .collect();
+        let mut errors = ErrorText::default();
+        let sink = errors.sink();
+        let args = PackArgs {
+            body: self.body,
+            recipe: self.recipe.as_ptr(),
+            recipe_len: self.recipe.len(),
+            sources: sources.as_ptr(),
+            source_count: sources.len(),
+            target: buffer.as_ptr(),
+            target_bytes: self.bytes,
+            errors: &raw const sink,
+            reserved_words: [0; 4],
+        };
+        // SAFETY: `args` points to the recipe, to `sources` with their bytes, to `bytes` writable bytes of `buffer`
+        // that are nobody else's yet, and to `sink`; all outlive the call, and `body` came with `fill`.
+        let status = unsafe { (self.fill)(&raw const args) };
+        refuse(status, errors.into())?;
+        Ok(buffer)
+    }
+}
+
+/// What one kernel asks for while it is finalized.
+#[derive(Default)]
+pub(crate) struct Packing {
+    jobs: RefCell<Vec<Job>>,
+    kept: RefCell<Vec<usize>>,
+}
+
+impl Packing {
+    /// The functions that the kernel asks with; valid while `self` stays where it is.
     pub(crate) fn table(&self) -> HostTable {
-        HostTable { ctx: (&raw const *self).cast_mut().cast(), pack, reserved_words: [0; 4] }
+        let ctx = (&raw const *self).cast_mut().cast();
+        HostTable { ctx, pack, keep, reserved_words: [0; 4] }
     }
 
-    /// The memory that a constant wanted and did not get, if that was so.
-    pub(crate) fn refused(&self) -> Option<OutOfMemory> {
-        self.refused.borrow_mut().take()
-    }
-
-    pub(crate) fn into_packed(self) -> Vec<Arc<Buffer>> {
-        self.packed.into_inner()
-    }
-
-    fn key(&self, input: usize, source: &[u8], version: u64, bytes: usize, fill: FillFn) -> Key {
-        let mut hash = Sha256::new();
-        hash.update((self.kernel.len() as u64).to_le_bytes());
-        hash.update(&self.kernel);
-        // Other closures pack other elements; each has a function of its own.
-        hash.update((fill as usize).to_le_bytes());
-        hash.update(version.to_le_bytes());
-        hash.update((bytes as u64).to_le_bytes());
-        let desc = self.node.inputs.get(input).unwrap_or(&TensorDesc::ABSENT);
-        hash.update(desc.to_string());
-        if let Some(encoding) = desc.encoding() {
-            hash.update(encoding.scale.to_le_bytes());
-            hash.update(encoding.zero_point.to_le_bytes());
-        }
-        hash.update(source);
-        hash.finalize().into()
+    /// What the kernel asked to have packed, and the inputs that it reads all the same.
+    pub(crate) fn into_parts(self) -> (Vec<Job>, Vec<usize>) {
+        (self.jobs.into_inner(), self.kept.into_inner())
     }
 }
 
-/// Packing code is the library's own: its function's address tells libraries apart within a process.
-fn kernel_key(def: &KernelDef) -> Vec<u8> {
-    let finalize = def.vtable().finalize as usize;
-    let mut key = def.op().as_bytes().to_vec();
-    key.extend(finalize.to_le_bytes());
-    key
+/// # Safety
+/// `ptr` must point to `len` elements, or be whatever where `len` is 0.
+unsafe fn slice<'a, T>(ptr: *const T, len: usize) -> &'a [T] {
+    if len == 0 || ptr.is_null() {
+        return &[];
+    }
+    // SAFETY: as promised, `ptr` points to `len` elements.
+    unsafe { std::slice::from_raw_parts(ptr, len) }
 }
 
 // SAFETY: called by way of `Packing::table` alone, whose `ctx` is a `Packing`.
-unsafe extern "C" fn pack(
-    ctx: *mut c_void,
-    input: u32,
-    version: u64,
-    bytes: usize,
-    fill: FillFn,
-    fill_ctx: *mut c_void,
-    index: *mut u32,
-) -> u32 {
+unsafe extern "C" fn pack(ctx: *mut c_void, request: *const PackRequest, index: *mut u32) -> u32 {
     // SAFETY: `ctx` is the `Packing` that `finalize` holds for the call.
-    let packing = unsafe { &*ctx.cast::<Packing<'_>>() };
-    let Some(source) = packing.node.constants.get(input as usize).copied().flatten() else {
-        return Status::BAD_CALL.code();
-    };
-    let key = packing.key(input as usize, source, version, bytes, fill);
-    let buffer = if let Some(shared) = packing.store.get(&key) {
-        shared
-    } else {
-        let buffer = match packing.store.budget.zeroed(bytes) {
-            Ok(buffer) => Arc::new(buffer),
-            Err(error) => {
-                packing.refused.replace(Some(error));
-                return Status::FAILED.code();
-            }
-        };
-        // SAFETY: `source` has its length in readable bytes, `buffer` has `bytes` writable ones that are nobody
-        // else's yet, and `fill_ctx` belongs to `fill`.
-        let status =
-            unsafe { fill(fill_ctx, source.as_ptr(), source.len(), buffer.as_ptr(), bytes) };
-        if status != Status::OK.code() {
-            return status;
-        }
-        packing.store.put(key, &buffer);
-        buffer
-    };
-    let mut packed = packing.packed.borrow_mut();
-    let Ok(number) = u32::try_from(packed.len()) else { return Status::BAD_CALL.code() };
-    packed.push(buffer);
+    let packing = unsafe { &*ctx.cast::<Packing>() };
+    // SAFETY: the package passes one request for the call.
+    let request = unsafe { &*request };
+    // SAFETY: `inputs` points to `input_count` numbers for the call.
+    let inputs = unsafe { slice(request.inputs, request.input_count) };
+    // SAFETY: `recipe` points to `recipe_len` numbers for the call.
+    let recipe = unsafe { slice(request.recipe, request.recipe_len) };
+    let mut jobs = packing.jobs.borrow_mut();
+    let Ok(number) = u32::try_from(jobs.len()) else { return Status::BAD_CALL.code() };
+    jobs.push(Job {
+        inputs: inputs.iter().map(|&input| input as usize).collect(),
+        recipe: recipe.to_vec(),
+        bytes: request.bytes,
+        fill: request.fill,
+        body: request.body,
+    });
     // SAFETY: the package passes room for one number at `index`.
     unsafe { index.write(number) };
+    Status::OK.code()
+}
+
+// SAFETY: called by way of `Packing::table` alone, whose `ctx` is a `Packing`.
+unsafe extern "C" fn keep(ctx: *mut c_void, input: u32) -> u32 {
+    // SAFETY: `ctx` is the `Packing` that `finalize` holds for the call.
+    let packing = unsafe { &*ctx.cast::<Packing>() };
+    packing.kept.borrow_mut().push(input as usize);
     Status::OK.code()
 }

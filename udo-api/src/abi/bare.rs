@@ -2,6 +2,7 @@
 //! measure what those cost. Packages built so count as unguarded.
 
 use super::ExecArgs;
+use super::io::Owed;
 use crate::guard::{self, GuardCell};
 use crate::{ExecError, Io, Status};
 
@@ -19,10 +20,13 @@ pub(super) unsafe fn guarded<S>(
 ) -> u32 {
     // SAFETY: as promised by the caller.
     let args = unsafe { &*args };
-    // SAFETY: as promised by the caller.
+    let owed = Owed::of(args);
+    // SAFETY: `state` is the `S` that finalize made, which the host frees after the last call.
     let state = unsafe { &*args.state.cast::<S>() };
-    // SAFETY: as promised by the caller.
-    match body(state, unsafe { Io::from_raw(args) }) {
+    // SAFETY: the host keeps `tensors`, `packed` and `parallel` valid during the call.
+    let io = unsafe { Io::from_raw(args, &owed) };
+    // SAFETY: the views of `tensors` ended with `body`.
+    match body(state, io).and_then(|()| unsafe { owed.check(args) }) {
         Ok(()) => Status::OK.code(),
         Err(error) => guard::with_this_thread(|cell| cell.settle(error)).code(),
     }

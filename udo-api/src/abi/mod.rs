@@ -12,6 +12,7 @@ mod export;
 mod io;
 mod manifest;
 mod node;
+mod pack;
 mod shim;
 mod span;
 mod tables;
@@ -25,16 +26,18 @@ pub use abi_stable;
 
 pub use bytes::{bytes_of, bytes_of_mut};
 pub use door::{DoorError, PackageRoot, PackageRoot_Ref, open_rust_door};
-pub use io::{Inputs, Io, Outputs, Packed, PackedConstants, Pair, Rows, RowsMut, Scratch};
+pub use io::{Extents, Inputs, Io, Outputs, Pair, Rows, RowsMut, Scratch};
 pub use layout::{Field, Layout};
 pub use manifest::{MANIFEST_SECTION, PanicStrategy, manifest_bytes, manifest_len};
 pub use node::{FinalizeCx, InferCx, Node, resolve_axis};
+pub use pack::{FillFn, Packed, PackedConstants, Sources};
 pub use shim::{gpu_vtable, infer_shim, kernel_vtable};
 pub use span::{RawStr, Slice, Span, Value, ValueKind};
 pub use tables::{
-    ABI_VERSION, C_QUERY_SYMBOL, ErrorSink, ExecArgs, FillFn, FinalizeArgs, Finalized, GpuArg,
-    GpuArgKind, GpuTable, HostTable, InferArgs, KernelInfo, KernelVTable, LibraryRef, MAX_GPU_ARGS,
-    NodeArgs, PackageV1, ParallelTable, ParamValue, QueryFn, TensorArg, arg_flags,
+    ABI_VERSION, C_QUERY_SYMBOL, ErrorSink, ExecArgs, FinalizeArgs, Finalized, GpuArg, GpuArgKind,
+    GpuTable, HostTable, InferArgs, KernelInfo, KernelVTable, LibraryRef, MAX_GPU_ARGS, NodeArgs,
+    PackArgs, PackFn, PackRequest, PackSource, PackageV1, ParallelTable, ParamValue, QueryFn,
+    TensorArg, arg_flags,
 };
 pub use threads::Parallel;
 pub use work::{Buffers, WorkItem};
@@ -63,6 +66,9 @@ pub const LAYOUTS: &[Layout] = &[
     ParamValue::LAYOUT,
     NodeArgs::LAYOUT,
     InferArgs::LAYOUT,
+    PackSource::LAYOUT,
+    PackArgs::LAYOUT,
+    PackRequest::LAYOUT,
     HostTable::LAYOUT,
     FinalizeArgs::LAYOUT,
     Finalized::LAYOUT,
@@ -100,7 +106,7 @@ const CODES: &[(&str, u32)] = &{
     codes
 };
 
-// The words of a call fit one cache line; a tensor is two.
-const _: () = assert!(size_of::<ExecArgs>() == 64);
+// A tensor is two cache lines, and the words of a call fit in as many.
+const _: () = assert!(size_of::<ExecArgs>() <= 128);
 const _: () = assert!(size_of::<TensorArg>() == 128);
 const _: () = assert!(size_of::<usize>() == 8, "the ABI is defined for 64-bit targets");

@@ -1,10 +1,10 @@
 //! A node as its operator and its kernels see it: inputs, constants and parameters.
 
-use std::ffi::c_void;
 use std::fmt;
 use std::ops::Deref;
 
-use super::{FillFn, FinalizeArgs, InferArgs, NodeArgs, ParamValue, Span};
+use super::pack::{self, FillFn};
+use super::{FinalizeArgs, HostTable, InferArgs, NodeArgs, ParamValue, Span};
 use crate::{Core, DType, Element, Error, Packed, Status, TensorDesc};
 
 /// The parts of a node that are known before any run.
@@ -87,6 +87,11 @@ impl<'a> Node<'a> {
             Some(desc) if !desc.is_absent() => Ok(*desc),
             _ => Err(Error::new(format!("input {index} is missing"))),
         }
+    }
+
+    /// Whether the elements of input `index` are known before the run.
+    pub fn is_constant(&self, index: usize) -> bool {
+        self.constants.get(index).is_some_and(|span| !span.ptr.is_null())
     }
 
     /// The elements of input `index` if they are known before the run.
@@ -363,86 +368,60 @@ impl<'a> FinalizeCx<'a> {
         self.core
     }
 
-    /// Packs constant input `input` into `len` elements that the host owns, shares and may cache.
+    /// Packs constant inputs into `len` elements that the host owns, shares between nodes, models and sessions,
+    /// and may cache.
     ///
-    /// Equal constants packed under the same `version` share one buffer, and a cached one is not
-    /// packed again. So `version` must change with anything else that decides the packed elements:
-    /// the packing code, and every parameter that it reads. The buffer starts zeroed, aligned to
-    /// 64 bytes, and must not depend on bounded dimensions.
+    /// `fill` gets the recipe, the inputs in the order in which they are named, and a zeroed buffer aligned to 64
+    /// bytes. It captures nothing: whatever decides the elements, apart from the inputs, is a number of the recipe.
+    /// Nodes whose inputs and recipes are the same share one buffer. It runs after finalize has returned, on any
+    /// thread, and may allocate. Recipes must not depend on dimensions that are bounded.
+    ///
+    /// A packed input is absent in execute, so that its own elements need not stay in memory, unless
+    /// [`FinalizeCx::keep`] says otherwise.
     ///
     /// # Errors
-    /// The input is not constant or not of type `S`, or `fill` panicked.
-    pub fn pack<S: Element, D: Element>(
+    /// An input is not constant, or there are more elements than memory has addresses.
+    pub fn pack<D: Element>(
         &self,
-        input: usize,
-        version: u64,
+        inputs: &[usize],
+        recipe: &[u64],
         len: usize,
-        fill: impl FnOnce(&[S], &mut [D]),
+        fill: FillFn<D>,
     ) -> Result<Packed<D>, Error> {
-        if self.constant::<S>(input)?.is_none() {
-            return Err(Error::new(format!(
-                "input {input} is not constant, so it cannot be packed"
-            )));
+        let mut ports = Vec::with_capacity(inputs.len());
+        for &input in inputs {
+            let is_constant = self.is_constant(input);
+            let port = u32::try_from(input).ok().filter(|_| is_constant).ok_or_else(|| {
+                Error::new(format!("input {input} is not constant, so it cannot be packed"))
+            })?;
+            ports.push(port);
         }
-        let too_large =
-            || Error::new(format!("packing input {input} into {len} elements is too large"));
-        let bytes = len.checked_mul(size_of::<D>()).ok_or_else(too_large)?;
-        let port = u32::try_from(input).map_err(|_| too_large())?;
-        let fill_fn = fill_fn_of::<S, D, _>(&fill);
-        let mut fill = Some(fill);
-        let mut index = 0;
-        if self.args.host.is_null() {
-            return Err(Error::new("the host offers no packing"));
-        }
-        // SAFETY: the host's table is valid for the call.
-        let host = unsafe { &*self.args.host };
-        // SAFETY: `fill_packed` matches the context's type, which outlives the call.
-        let status = unsafe {
-            (host.pack)(
-                host.ctx,
-                port,
-                version,
-                bytes,
-                fill_fn,
-                std::ptr::from_mut(&mut fill).cast(),
-                &raw mut index,
-            )
-        };
-        match Status::from_code(status) {
-            Status::OK => Ok(Packed::new(index)),
-            Status::PANICKED => Err(Error::new(crate::guard::with_this_thread(
-                crate::guard::GuardCell::take_message,
-            ))),
-            status => Err(Error::new(format!("packing input {input}: the host {status}"))),
+        let bytes = len.checked_mul(size_of::<D>()).ok_or_else(|| {
+            Error::new(format!("packing into {len} elements is more than memory can hold"))
+        })?;
+        pack::request(self.host()?, &ports, recipe, bytes, fill)
+    }
+
+    /// Says that execute reads constant input `input` although it is packed.
+    ///
+    /// # Errors
+    /// The input is not constant.
+    pub fn keep(&self, input: usize) -> Result<(), Error> {
+        let host = self.host()?;
+        let port = u32::try_from(input).ok().filter(|_| self.is_constant(input));
+        let port = port.ok_or_else(|| Error::new(format!("input {input} is not constant")))?;
+        // SAFETY: `ctx` is the one that came with the table.
+        match Status::from_code(unsafe { (host.keep)(host.ctx, port) }) {
+            Status::OK => Ok(()),
+            status => Err(Error::new(format!("keeping input {input}: the host {status}"))),
         }
     }
-}
 
-/// The shim for a closure whose type has no name.
-fn fill_fn_of<S: Element, D: Element, F: FnOnce(&[S], &mut [D])>(_: &F) -> FillFn {
-    fill_packed::<S, D, F>
-}
-
-unsafe extern "C" fn fill_packed<S: Element, D: Element, F: FnOnce(&[S], &mut [D])>(
-    ctx: *mut c_void,
-    src: *const u8,
-    src_bytes: usize,
-    dst: *mut u8,
-    dst_bytes: usize,
-) -> u32 {
-    // SAFETY: `pack` passes an `Option<F>` as the context, and the host hands it back once.
-    let fill = unsafe { &mut *ctx.cast::<Option<F>>() };
-    let Some(fill) = fill.take() else { return Status::BAD_CALL.code() };
-    // SAFETY: the host passes the constant's bytes, aligned for its element type.
-    let source = unsafe { slice_or_empty(src.cast::<S>(), src_bytes / size_of::<S>()) };
-    let target: &mut [D] = if dst_bytes == 0 {
-        &mut []
-    } else {
-        // SAFETY: the host passes a zeroed buffer of this many bytes, aligned to 64, that only we hold.
-        unsafe { std::slice::from_raw_parts_mut(dst.cast(), dst_bytes / size_of::<D>()) }
-    };
-    let done = crate::guard::with_this_thread(|cell| cell.capture(|| fill(source, target)));
-    if done.is_some() { Status::OK.code() } else { Status::PANICKED.code() }
+    fn host(&self) -> Result<&HostTable, Error> {
+        // SAFETY: the host's table, if there is one, is valid for the call.
+        let host = unsafe { self.args.host.as_ref() };
+        host.ok_or_else(|| Error::new("the host offers no packing"))
+    }
 }
 
 #[cfg(test)]

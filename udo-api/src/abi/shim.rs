@@ -14,7 +14,10 @@ use crate::{Error, FinalizeCx, GpuKernel, InferCx, Kernel, Op, Status, Workspace
 ///
 /// # Safety
 /// `errors` must be null or valid for the call.
-unsafe fn report(errors: *const ErrorSink, body: impl FnOnce() -> Result<(), Error>) -> u32 {
+pub(super) unsafe fn report(
+    errors: *const ErrorSink,
+    body: impl FnOnce() -> Result<(), Error>,
+) -> u32 {
     let (status, message) = guard::with_this_thread(|cell| match cell.capture(body) {
         Some(Ok(())) => (Status::OK, String::new()),
         Some(Err(error)) => (error.status(), error.message().to_owned()),

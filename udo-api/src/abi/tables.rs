@@ -248,15 +248,68 @@ abi_struct! {
     }
 }
 
-/// Fills a packed constant: reads `src_bytes` at `src`, writes `dst_bytes` at `dst`.
+abi_struct! {
+    /// A constant that a packed one is made of.
+    #[derive(Debug)]
+    pub struct PackSource {
+        /// Type, shape and encoding.
+        pub desc: TensorDesc,
+        /// The elements, aligned for their type.
+        pub data: Span,
+    }
+}
+
+abi_struct! {
+    /// The arguments of a [`PackFn`].
+    #[derive(Debug)]
+    pub struct PackArgs {
+        /// [`PackRequest::body`].
+        pub body: *const c_void,
+        /// `recipe_len` numbers, those of the request.
+        pub recipe: *const u64,
+        /// How many numbers the recipe has.
+        pub recipe_len: usize,
+        /// `source_count` constants, in the order in which the request names its inputs.
+        pub sources: *const PackSource,
+        /// How many constants there are.
+        pub source_count: usize,
+        /// Zeroed bytes to fill, aligned to 64.
+        pub target: *mut u8,
+        /// How many bytes there are to fill.
+        pub target_bytes: usize,
+        /// Where errors go.
+        pub errors: *const ErrorSink,
+        /// Zero.
+        pub reserved_words: [u64; 4],
+    }
+}
+
+/// `[finalize-time, thread-safe]` Makes a packed constant out of its sources and its recipe, and of nothing else.
 // SAFETY: only a type; who calls through it keeps to what is written above.
-pub type FillFn = unsafe extern "C" fn(
-    ctx: *mut c_void,
-    src: *const u8,
-    src_bytes: usize,
-    dst: *mut u8,
-    dst_bytes: usize,
-) -> u32;
+pub type PackFn = unsafe extern "C" fn(args: *const PackArgs) -> u32;
+
+abi_struct! {
+    /// A packed constant that a kernel asks for while it is finalized.
+    #[derive(Debug)]
+    pub struct PackRequest {
+        /// `input_count` numbers of constant inputs.
+        pub inputs: *const u32,
+        /// How many inputs there are.
+        pub input_count: usize,
+        /// `recipe_len` numbers that, with the sources, decide every byte.
+        pub recipe: *const u64,
+        /// How many numbers the recipe has.
+        pub recipe_len: usize,
+        /// Bytes of the packed constant.
+        pub bytes: usize,
+        /// Fills it, after finalize has returned, on any thread.
+        pub fill: PackFn,
+        /// Static data that `fill` gets back.
+        pub body: *const c_void,
+        /// Zero.
+        pub reserved_words: [u64; 4],
+    }
+}
 
 abi_struct! {
     /// What the host does for a kernel that is being finalized.
@@ -264,17 +317,16 @@ abi_struct! {
     pub struct HostTable {
         /// Handed back to every function.
         pub ctx: *mut c_void,
-        /// `[finalize-time]` Packs constant input `input`; writes the number of the packed buffer to `index`.
+        /// `[finalize-time]` Notes a packed constant; writes its number among the kernel's to `index`.
         // SAFETY: only a type; who calls through it keeps to what is written above.
         pub pack: unsafe extern "C" fn(
             ctx: *mut c_void,
-            input: u32,
-            version: u64,
-            bytes: usize,
-            fill: FillFn,
-            fill_ctx: *mut c_void,
+            request: *const PackRequest,
             index: *mut u32,
         ) -> u32,
+        /// `[finalize-time]` Notes that execute reads constant input `input` although it is packed.
+        // SAFETY: only a type; who calls through it keeps to what is written above.
+        pub keep: unsafe extern "C" fn(ctx: *mut c_void, input: u32) -> u32,
         /// Zero.
         pub reserved_words: [u64; 4],
     }
@@ -312,12 +364,16 @@ abi_struct! {
     }
 }
 
-/// Bits of [`TensorArg::flags`].
+/// Bits of [`TensorArg::flags`]; without any, a tensor is one dense run of elements of its own.
 pub mod arg_flags {
     /// The node leaves the port out.
     pub const ABSENT: u8 = 1;
-    /// The output has been handed out in this call.
+    /// An output past the 64th has been handed out in this call.
     pub const TAKEN: u8 = 2;
+    /// The rows lie further apart than they are long.
+    pub const PITCHED: u8 = 4;
+    /// The tensor is one half of an in-place pair.
+    pub const PAIRED: u8 = 8;
 }
 
 abi_struct! {
@@ -395,14 +451,36 @@ impl TensorArg {
         }
     }
 
+    /// The same tensor with its rows `stride` elements apart.
+    #[must_use]
+    pub fn with_row_stride(mut self, stride: usize) -> Self {
+        // A single row has no next one.
+        let fits = |&cols: &usize| cols == stride || self.len <= cols;
+        let is_dense = self.shape().last().is_none_or(fits);
+        self.row_stride = stride;
+        self.flags &= !arg_flags::PITCHED;
+        self.flags |= if is_dense { 0 } else { arg_flags::PITCHED };
+        self
+    }
+
+    /// The same tensor as one half of an in-place pair with port `other` of the other side.
+    #[must_use]
+    pub const fn paired_with(mut self, other: u16) -> Self {
+        self.in_place = other + 1;
+        self.flags |= arg_flags::PAIRED;
+        self
+    }
+
     pub(crate) fn shape(&self) -> &[usize] {
         self.dims.get(..usize::from(self.rank)).unwrap_or(&[])
     }
 
-    pub(crate) fn is_dense(&self) -> bool {
-        // A single row has no next one.
-        let fits = |&cols: &usize| cols == self.row_stride || self.len <= cols;
-        self.rank == 0 || self.shape().last().is_none_or(fits)
+    pub(crate) const fn is_dense(&self) -> bool {
+        self.flags & arg_flags::PITCHED == 0
+    }
+
+    pub(crate) const fn is_paired(&self) -> bool {
+        self.flags & arg_flags::PAIRED != 0
     }
 
     pub(crate) fn dtype(&self) -> Option<DType> {
@@ -436,7 +514,7 @@ abi_struct! {
 }
 
 abi_struct! {
-    /// The arguments of execute: one cache line.
+    /// The arguments of execute: less than two cache lines.
     #[derive(Debug)]
     pub struct ExecArgs {
         /// What finalize made.
@@ -461,6 +539,21 @@ abi_struct! {
         pub packed_count: u16,
         /// Zero.
         pub reserved: u16,
+        /// A bit for each of the first 64 outputs that a call must take: those that are there and not empty.
+        pub untaken: u64,
+        /// A bit for each of the first 64 outputs whose extents a call must say: those that are bounded.
+        pub unsaid: u64,
+    }
+}
+
+impl ExecArgs {
+    /// What `untaken` and `unsaid` are for a call with these outputs.
+    pub fn owed<'a>(outputs: impl IntoIterator<Item = &'a TensorArg>) -> [u64; 2] {
+        outputs.into_iter().take(64).enumerate().fold([0; 2], |[untaken, unsaid], (port, arg)| {
+            let is_there = arg.flags & arg_flags::ABSENT == 0;
+            let untaken = untaken | u64::from(is_there && arg.capacity > 0) << port;
+            [untaken, unsaid | u64::from(is_there && arg.bounded != 0) << port]
+        })
     }
 }
 

@@ -1,6 +1,7 @@
 //! Every call of a kernel: inside the heap-free region, with panics caught.
 
 use super::ExecArgs;
+use super::io::Owed;
 use crate::guard::{self, GuardCell};
 use crate::{ExecError, Io, Status};
 
@@ -26,12 +27,16 @@ pub(super) unsafe fn guarded<S>(
     let own = if args.guard.is_null() { guard::this_thread() } else { args.guard };
     // SAFETY: the host passes this thread's cell, which lives as long as the thread.
     let cell: &GuardCell = unsafe { &*own };
+    let owed = Owed::of(args);
     cell.enter();
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        // SAFETY: as promised by the caller.
+        // SAFETY: `state` is the `S` that finalize made, which the host frees after the last call.
         let state = unsafe { &*args.state.cast::<S>() };
-        // SAFETY: as promised by the caller.
-        body(state, unsafe { Io::from_raw(args) })
+        // SAFETY: the host keeps `tensors`, `packed` and `parallel` valid during the call.
+        let io = unsafe { Io::from_raw(args, &owed) };
+        body(state, io)?;
+        // SAFETY: the views of `tensors` ended with `body`.
+        unsafe { owed.check(args) }
     }));
     let used = cell.leave();
     match outcome {

@@ -8,8 +8,8 @@ use udo_api::{
     TensorDesc, TypeRule, Wanted, Workspace,
 };
 use udo_host::{
-    Failure, FinalizedKernel, NodeDesc, PackStore, ParamSetting, Refusal, finalize, infer,
-    program_guard,
+    ConstantId, Failure, FinalizedKernel, NodeDesc, PackStore, ParamSetting, Refusal, Source,
+    finalize, infer, program_guard,
 };
 
 use crate::assert_near;
@@ -384,8 +384,14 @@ impl Bench {
             output_count: outputs.len(),
             opset: self.opset,
         };
-        let kernel = finalize(def, self.core, &node, &outputs, &PackStore::default())
-            .map_err(Fault::Finalize)?;
+        let mut kernel = finalize(def, self.core, &node, &outputs).map_err(Fault::Finalize)?;
+        let source = |port: usize| {
+            let (desc, bytes) = (*node.inputs.get(port)?, (*node.constants.get(port)?)?);
+            // Inputs of one node are told apart by their ports.
+            let id = ConstantId { tensor: port as u64, format: 0 };
+            Some(Source { id, desc, bytes })
+        };
+        kernel.pack(source, &PackStore::default()).map_err(Fault::Finalize)?;
         let mut outcome = self.call(def, &kernel, &inputs, &outputs, Way::Apart)?;
         for (way, name) in [(Way::InPlace, "in place"), (Way::Pitched, "over rows that lie apart")]
         {
@@ -419,7 +425,10 @@ impl Bench {
             Way::Pitched if !input.is_constant => input.tensor.pitched(3),
             _ => input.tensor.clone(),
         };
-        let tensors: Vec<_> = inputs.iter().map(|i| i.as_ref().map(pitched)).collect();
+        let read = |(port, input): (usize, &Option<Input>)| {
+            input.as_ref().filter(|_| kernel.reads(port)).map(pitched)
+        };
+        let tensors: Vec<_> = inputs.iter().enumerate().map(read).collect();
         let mut outputs: Vec<_> = outputs.iter().map(|desc| Tensor::zeros(*desc)).collect();
         let mut in_place = Vec::new();
         if way == Way::Pitched {

@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 
 use udo_api::Status;
-use udo_api::abi::{ParallelTable, TensorArg};
+use udo_api::abi::{ExecArgs, ParallelTable, TensorArg};
 use udo_api::guard::{GuardCell, heap_calls};
 use udo_host::{Failure, FinalizedKernel, failure};
 
@@ -49,8 +49,9 @@ pub(crate) fn execute(
     for &(from, to) in in_place {
         let output = inputs.len() + usize::from(to);
         args[usize::from(from)].data = args[output].data;
-        args[usize::from(from)].in_place = to + 1;
-        args[output].in_place = from + 1;
+        for (arg, other) in [(usize::from(from), to), (output, from)] {
+            args[arg] = std::mem::replace(&mut args[arg], TensorArg::ABSENT).paired_with(other);
+        }
     }
     let workspace = kernel.workspace();
     let wanted = if workspace.wants_all_vtcm() { VTCM_BYTES } else { workspace.bytes() };
@@ -65,7 +66,8 @@ pub(crate) fn execute(
     };
     let parallel = if caller.threads == 1 { std::ptr::null() } else { &raw const parallel };
     let ports = (inputs.len(), outputs.len());
-    let mut call = kernel.exec_args(args.as_mut_ptr(), ports, scratch.buffer(), parallel);
+    let owed = ExecArgs::owed(&args[inputs.len()..]);
+    let mut call = kernel.exec_args(args.as_mut_ptr(), ports, owed, scratch.buffer(), parallel);
     // The buffer has some bytes more.
     call.scratch_bytes = wanted;
     call.guard = (caller.thread_guard)();

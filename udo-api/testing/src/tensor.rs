@@ -212,8 +212,7 @@ impl Tensor {
         let mut arg = TensorArg::new(&self.desc, self.memory.buffer.as_ptr());
         arg.len = self.dims.iter().product();
         arg.dims[..self.dims.len()].copy_from_slice(&self.dims);
-        arg.row_stride = self.pitch;
-        arg
+        arg.with_row_stride(self.pitch)
     }
 }
 

@@ -11,6 +11,7 @@ use udo_simd::gemm_f32::Activation;
 
 use crate::conv::{self, Conv};
 use crate::filter::{End, Filter};
+use crate::packing;
 use crate::sides::{ChannelsLast, ChannelsSecond, FewChannels, Order};
 
 pub(crate) const OP: OpDef = OpDef::of::<Convolution>();
@@ -108,8 +109,8 @@ impl<O: Order> Kernel for ConvF32<O> {
         // Last, so that what is wrong with the node is said first.
         O::check(conv.groups * conv.inputs)?;
         let weights = if is_constant {
-            let fill = |from: &[f32], to: &mut [f32]| filter.pack(from, to);
-            Some(cx.pack(1, filter.version(), filter.packed_len(), fill)?)
+            let recipe = filter.recipe().numbers();
+            Some(cx.pack(&[1], &recipe, filter.packed_len(), packing::Floats::fill)?)
         } else {
             None
         };
@@ -130,7 +131,7 @@ impl<O: Order> Kernel for ConvF32<O> {
         let weights = if let Some(weights) = self.weights {
             packed.get(weights)?
         } else {
-            self.filter.pack(inputs.get(1)?, own);
+            self.filter.recipe().pack(inputs.get(1)?, own);
             &*own
         };
         let bias = if self.has_bias { Some(inputs.get::<f32>(2)?) } else { None };

@@ -142,9 +142,9 @@ impl Kernel for GemmF32 {
         let right = if trans_b { Layout::Transposed } else { Layout::Rows };
         let product = Product { rows, depth, cols, right };
         let packed = match cx.constant::<f32>(1)? {
-            Some(_) => Some(cx.pack(1, product.version(), product.packed_len(), |from, to| {
-                product.pack(from, to);
-            })?),
+            Some(_) => {
+                Some(cx.pack(&[1], &product.recipe(), product.packed_len(), Product::fill)?)
+            }
             None => None,
         };
         let addend = Addend::read(cx, &sizes)?;

@@ -111,12 +111,7 @@ impl Kernel for Floats {
         let packed = match cx.constant::<f32>(1)? {
             Some(_) => {
                 let len = rights * product.packed_len();
-                Some(cx.pack(1, product.version(), len, |from: &[f32], to| {
-                    let (from_len, to_len) = ((depth * cols).max(1), product.packed_len().max(1));
-                    for (from, to) in from.chunks_exact(from_len).zip(to.chunks_exact_mut(to_len)) {
-                        product.pack(from, to);
-                    }
-                })?)
+                Some(cx.pack(&[1], &product.recipe(), len, Product::fill)?)
             }
             None => None,
         };
@@ -134,7 +129,8 @@ impl Kernel for Floats {
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
         let Io { inputs, mut outputs, mut scratch, parallel, packed } = io;
         let Product { rows, depth, cols, .. } = self.product;
-        let (a, b) = (inputs.get::<f32>(0)?, inputs.get::<f32>(1)?);
+        let a = inputs.get::<f32>(0)?;
+        let b = if self.packed.is_some() { &[] } else { inputs.get::<f32>(1)? };
         let y = outputs.take::<f32>(0)?;
         if rows * cols == 0 {
             return Ok(());

@@ -11,6 +11,7 @@ use udo_simd::conv_u8::MAX_K;
 use super::conv::PARAMS;
 use crate::code_filter::{CodeFilter, InCode, Operands, OutCode, Scratch, ScratchLens, signed};
 use crate::conv::{self, Conv};
+use crate::packing;
 use crate::sides::{ChannelsLast, ChannelsSecond, FewChannels, Order};
 
 pub(crate) const OP: OpDef = OpDef::of::<QLinearConv>();
@@ -166,10 +167,8 @@ fn pack<T: Code>(cx: &FinalizeCx<'_>, filter: &CodeFilter) -> Result<Option<Pack
     if cx.constant::<T>(W)?.is_none() {
         return Ok(None);
     }
-    let packed = cx.pack(W, filter.version::<T>(), filter.packed_len(), |from: &[T], to| {
-        filter.pack(from, &mut vec![0; from.len()], to);
-    })?;
-    Ok(Some(packed))
+    let (recipe, len) = (filter.recipe().numbers(), filter.packed_len());
+    Ok(Some(cx.pack(&[W], &recipe, len, packing::Quantized::fill::<T>)?))
 }
 
 fn first<T: udo_api::Element>(inputs: &Inputs<'_>, port: usize) -> Result<T, ExecError> {
@@ -195,7 +194,7 @@ fn execute<O: Order, A: InCode, B: Code, C: OutCode>(
     let weights = if let Some(weights) = kernel.weights {
         packed.get(weights)?
     } else {
-        kernel.filter.pack(inputs.get::<B>(W)?, signed_room, own);
+        kernel.filter.recipe().pack(inputs.get::<B>(W)?, signed_room, own);
         &*own
     };
     let (x_scale, y_scale) = (first::<f32>(&inputs, X_SCALE)?, first::<f32>(&inputs, Y_SCALE)?);

@@ -47,6 +47,22 @@ impl Plan {
         Self::of(narrow(shape.outputs), shape)
     }
 
+    /// Packs weights in ONNX's order for every plan of [`Plan::new`] with as many groups, outputs and channels of a
+    /// group, and taps: neither the image nor the steps of the window matter.
+    ///
+    /// # Panics
+    ///
+    /// If `weights` or `out` is too short.
+    pub fn pack_onnx(
+        [groups, outputs, channels, taps]: [usize; 4],
+        weights: &[f32],
+        out: &mut [f32],
+    ) {
+        let shape = Shape { window: Window::line(taps), channels, outputs, groups };
+        let forms = narrow(outputs);
+        Strides::onnx(&shape).pack(forms, &shape, weights, &(0..taps), out);
+    }
+
     /// A plan in the form given.
     pub fn of(forms: &'static Forms, shape: &Shape) -> Option<Self> {
         let Shape { window, channels, outputs, groups } = *shape;

@@ -84,6 +84,9 @@ impl Layer {
 }
 
 impl Tile {
+    /// Every tile.
+    pub const ALL: [Self; 2] = [Self::Two, Self::Four];
+
     /// Output pixels along an axis.
     pub const fn size(self) -> usize {
         match self {

@@ -1,0 +1,58 @@
+//! Makes the constants that kernels asked to have packed, on the threads of the model.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use udo_host::Refusal;
+
+use super::PlanError;
+use crate::exit_guard::{self, PackageCall};
+use crate::place::{Choice, Placement};
+use crate::registry::Registry;
+use crate::thread_pool::Pool;
+
+/// Packs for every kernel of a placed graph.
+///
+/// # Errors
+/// The first node, in the order of the graph, whose packer refuses or panics.
+pub(super) fn all(
+    placement: &mut Placement,
+    registry: &Registry,
+    pool: &Pool,
+) -> Result<(), PlanError> {
+    let wanting: Vec<_> = placement
+        .choices
+        .iter_mut()
+        .enumerate()
+        .filter(|(_, choice)| choice.kernel.pack_count() > 0)
+        .map(|(node, choice)| Mutex::new((node, choice, None)))
+        .collect();
+    let next = AtomicUsize::new(0);
+    let work = || {
+        while let Some(job) = wanting.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let (_, choice, refusal) = &mut *job.lock().unwrap_or_else(PoisonError::into_inner);
+            *refusal = pack(choice, registry).err();
+        }
+    };
+    pool.on_every_thread(&work);
+    let outcomes =
+        wanting.into_iter().map(|job| job.into_inner().unwrap_or_else(PoisonError::into_inner));
+    let failed =
+        outcomes.into_iter().find_map(|(node, choice, refusal)| Some((node, choice, refusal?)));
+    let Some((at, choice, refusal)) = failed else { return Ok(()) };
+    let package = registry.package_name(choice.package()).to_owned();
+    let node = placement.resolved.graph.nodes.get(at);
+    let (node, op) = node.map_or_else(Default::default, |n| (n.name.clone(), n.op.clone()));
+    Err(PlanError::Pack { node, op, package, refusal })
+}
+
+fn pack(choice: &mut Choice, registry: &Registry) -> Result<(), Refusal> {
+    let package = registry.package_name(choice.package());
+    let Choice { kernel, constants, entry, core, .. } = choice;
+    let call = PackageCall { package, op: entry.def.op(), core: Some(*core), function: "a packer" };
+    let source = |input: usize| Some(constants.get(input)?.as_ref()?.source());
+    exit_guard::during(&call, || kernel.pack(source, registry.packs()))?;
+    // What nobody reads any more need not stay.
+    constants.clear();
+    Ok(())
+}

@@ -1,0 +1,42 @@
+//! What a tensor must be to be handed out as it was asked for.
+
+use crate::abi::TensorArg;
+use crate::{DType, Element, ExecError, Status};
+
+pub(super) fn wrong_type(wanted: DType, found: &TensorArg) -> ExecError {
+    ExecError::with(Status::WRONG_TYPE, [u64::from(wanted.code()), u64::from(found.dtype)])
+}
+
+pub(super) fn check_type<T: Element>(arg: &TensorArg) -> Result<(), ExecError> {
+    if arg.dtype == T::DTYPE.code() { Ok(()) } else { Err(wrong_type(T::DTYPE, arg)) }
+}
+
+/// Refuses what cannot be one slice of `T`; a tensor without flags of type `T` can.
+#[inline]
+pub(super) fn check<T: Element>(arg: &TensorArg, port: usize) -> Result<(), ExecError> {
+    if arg.flags == 0 && arg.dtype == T::DTYPE.code() {
+        return Ok(());
+    }
+    why_not_plain::<T>(arg, port)
+}
+
+#[cold]
+pub(super) fn why_not_plain<T: Element>(arg: &TensorArg, port: usize) -> Result<(), ExecError> {
+    check_alone(arg, port)?;
+    check_type::<T>(arg)
+}
+
+/// Refuses tensors that are no run of elements of their own: halves of in-place pairs, and rows that lie apart.
+pub(super) fn check_alone(arg: &TensorArg, port: usize) -> Result<(), ExecError> {
+    if arg.is_paired() {
+        return Err(ExecError::with(Status::IN_PLACE, [port as u64, 0]));
+    }
+    if !arg.is_dense() {
+        return Err(ExecError::with(Status::NOT_DENSE, [port as u64, 0]));
+    }
+    Ok(())
+}
+
+pub(super) fn no_such_port(port: usize, count: usize) -> ExecError {
+    ExecError::with(Status::NO_SUCH_PORT, [port as u64, count as u64])
+}

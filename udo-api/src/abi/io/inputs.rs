@@ -1,0 +1,117 @@
+//! The inputs of a call.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use super::check::{check, check_alone, check_type, no_such_port};
+use super::rows::{RowShape, Rows};
+use crate::abi::node::slice_or_empty;
+use crate::abi::{TensorArg, arg_flags};
+use crate::{DType, Element, Encoding, ExecError, Status};
+
+/// The inputs of a call.
+#[derive(Clone, Copy)]
+pub struct Inputs<'a> {
+    pub(super) args: &'a [TensorArg],
+}
+
+// SAFETY: through a shared reference arguments are only read, and lead to slices of elements, which may go
+// to any thread; a half of an in-place pair is not handed out.
+unsafe impl Send for Inputs<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Inputs<'_> {}
+
+impl fmt::Debug for Inputs<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inputs").field("len", &self.args.len()).finish()
+    }
+}
+
+impl<'a> Inputs<'a> {
+    #[inline]
+    pub(super) fn arg(&self, port: usize) -> Result<&'a TensorArg, ExecError> {
+        match self.args.get(port) {
+            Some(arg) if arg.flags & arg_flags::ABSENT == 0 => Ok(arg),
+            _ => Err(no_such_port(port, self.args.len())),
+        }
+    }
+
+    /// How many inputs there are, absent ones included.
+    pub fn len(&self) -> usize {
+        self.args.len()
+    }
+
+    /// Whether there are no inputs.
+    pub fn is_empty(&self) -> bool {
+        self.args.is_empty()
+    }
+
+    /// Whether the node has input `port`.
+    pub fn has(&self, port: usize) -> bool {
+        self.arg(port).is_ok()
+    }
+
+    /// The elements of input `port`, outermost dimension first.
+    ///
+    /// # Errors
+    /// No such input, another type, strided rows, or one half of an in-place pair.
+    #[inline]
+    pub fn get<T: Element>(&self, port: usize) -> Result<&'a [T], ExecError> {
+        let arg = self.arg(port)?;
+        check::<T>(arg, port)?;
+        // SAFETY: the host gives `len` aligned elements, and nothing writes to them during the call.
+        Ok(unsafe { slice_or_empty(arg.data.cast(), arg.len) })
+    }
+
+    /// Input `port` row by row; for kernels that declare `ROWS_STRIDED`.
+    ///
+    /// # Errors
+    /// No such input, another type, or one half of an in-place pair.
+    pub fn rows<T: Element>(&self, port: usize) -> Result<Rows<'a, T>, ExecError> {
+        let arg = self.arg(port)?;
+        if arg.is_paired() {
+            return Err(ExecError::with(Status::IN_PLACE, [port as u64, 0]));
+        }
+        check_type::<T>(arg)?;
+        Ok(Rows { data: arg.data.cast(), shape: RowShape::of(arg), marker: PhantomData })
+    }
+
+    /// Whether the rows of input `port` lie behind each other; for kernels that declare `ROWS_STRIDED`.
+    ///
+    /// # Errors
+    /// No such input.
+    pub fn is_dense(&self, port: usize) -> Result<bool, ExecError> {
+        Ok(self.arg(port)?.is_dense())
+    }
+
+    /// The type of input `port`.
+    ///
+    /// # Errors
+    /// No such input.
+    pub fn dtype(&self, port: usize) -> Result<DType, ExecError> {
+        self.arg(port)?.dtype().ok_or(ExecError::of(Status::BAD_CALL))
+    }
+
+    /// The extents of input `port` in this run.
+    ///
+    /// # Errors
+    /// No such input.
+    pub fn shape(&self, port: usize) -> Result<&'a [usize], ExecError> {
+        Ok(self.arg(port)?.shape())
+    }
+
+    /// The encoding of fixed-point input `port`.
+    ///
+    /// # Errors
+    /// No such input, or it has none.
+    pub fn encoding(&self, port: usize) -> Result<Encoding, ExecError> {
+        let arg = self.arg(port)?;
+        if arg.has_encoding == 0 { Err(ExecError::of(Status::BAD_CALL)) } else { Ok(arg.encoding) }
+    }
+
+    pub(in crate::abi) fn raw(&self, port: usize) -> Result<&'a TensorArg, ExecError> {
+        let arg = self.arg(port)?;
+        check_alone(arg, port)?;
+        Ok(arg)
+    }
+}

@@ -1,0 +1,255 @@
+//! The outputs of a call, and their extents.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use super::check::{check, check_alone, check_type, no_such_port};
+use super::owed::{OWED_BITS, Owed};
+use super::rows::{RowShape, RowsMut};
+use crate::abi::{TensorArg, arg_flags};
+use crate::{DType, Element, Encoding, ExecError, Status};
+
+/// The outputs of a call. Each is handed out once, and has to be.
+pub struct Outputs<'a> {
+    args: *mut TensorArg,
+    len: usize,
+    owed: &'a Owed,
+    marker: PhantomData<&'a mut [TensorArg]>,
+}
+
+impl fmt::Debug for Outputs<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outputs").field("len", &self.len).finish()
+    }
+}
+
+impl<'a> Outputs<'a> {
+    /// # Safety
+    /// `args` must point to `len` arguments that are reached through nothing else for `'a`, and each of those to the
+    /// elements that it says, which are reached through nothing else but the input that it is paired with.
+    #[inline]
+    pub(super) unsafe fn from_raw(args: *mut TensorArg, len: usize, owed: &'a Owed) -> Self {
+        let outputs = Self { args, len, owed, marker: PhantomData };
+        for port in OWED_BITS..len {
+            // SAFETY: `port` is below `len`, and nothing else refers to the argument.
+            unsafe { &mut *outputs.at(port) }.flags &= !arg_flags::TAKEN;
+        }
+        outputs
+    }
+
+    /// The argument of output `port`, which is one only below `len`.
+    #[inline]
+    fn at(&self, port: usize) -> *mut TensorArg {
+        self.args.wrapping_add(port)
+    }
+
+    /// The extents of output `port`, which is below `len`.
+    fn extents(&self, port: usize) -> Extents<'a> {
+        Extents { arg: self.at(port), port, owed: self.owed, marker: PhantomData }
+    }
+
+    #[inline]
+    pub(super) fn arg(&self, port: usize) -> Result<&TensorArg, ExecError> {
+        if port < self.len {
+            // SAFETY: there are `len` arguments at `args`, which change only through `&mut self` or an
+            // `Extents`, of which no borrow outlives its call.
+            let arg = unsafe { &*self.at(port) };
+            if arg.flags & arg_flags::ABSENT == 0 {
+                return Ok(arg);
+            }
+        }
+        Err(no_such_port(port, self.len))
+    }
+
+    /// How many outputs there are, absent ones included.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no outputs.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Whether the node has output `port`.
+    pub fn has(&self, port: usize) -> bool {
+        self.arg(port).is_ok()
+    }
+
+    /// Whether the rows of output `port` lie behind each other; for kernels that declare `ROWS_STRIDED`.
+    ///
+    /// # Errors
+    /// No such output.
+    pub fn is_dense(&self, port: usize) -> Result<bool, ExecError> {
+        Ok(self.arg(port)?.is_dense())
+    }
+
+    /// The elements of output `port`, to be written. A bounded output comes at its bound.
+    ///
+    /// # Errors
+    /// No such output, another type, strided rows, one half of an in-place pair, or taken before.
+    #[inline]
+    pub fn take<T: Element>(&mut self, port: usize) -> Result<&'a mut [T], ExecError> {
+        check::<T>(self.arg(port)?, port)?;
+        self.hand_out(port)
+    }
+
+    /// As [`Outputs::take`], with the extents apart, so that several bounded outputs can be held at once.
+    ///
+    /// Not for authors: a borrow from [`Outputs::shape`] must not be held while extents are set.
+    ///
+    /// # Errors
+    /// As [`Outputs::take`].
+    pub(crate) fn take_bounded<T: Element>(
+        &mut self,
+        port: usize,
+    ) -> Result<(&'a mut [T], Extents<'a>), ExecError> {
+        let elements = self.take(port)?;
+        Ok((elements, self.extents(port)))
+    }
+
+    /// Notes that output `port` is handed out, which happens once per call.
+    #[inline]
+    fn note_taken(&mut self, port: usize) -> Result<(), ExecError> {
+        if Owed::settle(&self.owed.untaken, port) {
+            return Ok(());
+        }
+        self.note_rarely_taken(port)
+    }
+
+    /// Empty outputs may be taken at will, and those without a bit are flagged.
+    #[cold]
+    fn note_rarely_taken(&mut self, port: usize) -> Result<(), ExecError> {
+        let arg = self.arg(port)?;
+        if arg.capacity == 0 {
+            return Ok(());
+        }
+        if port < OWED_BITS || arg.flags & arg_flags::TAKEN != 0 {
+            return Err(ExecError::with(Status::OUTPUT_TAKEN, [port as u64, 0]));
+        }
+        // SAFETY: `arg` found the port below the number of arguments, and its borrow has ended.
+        unsafe { &mut *self.at(port) }.flags |= arg_flags::TAKEN;
+        Ok(())
+    }
+
+    /// The whole memory of output `port`, whose type is `T`.
+    #[inline]
+    pub(super) fn hand_out<T: Element>(&mut self, port: usize) -> Result<&'a mut [T], ExecError> {
+        self.note_taken(port)?;
+        let arg = self.arg(port)?;
+        if arg.capacity == 0 || arg.data.is_null() {
+            return Ok(&mut []);
+        }
+        // SAFETY: the host gives each output memory of its own for `capacity` aligned elements, every
+        // bit pattern is an element, and `note_taken` lets it out once per call.
+        Ok(unsafe { std::slice::from_raw_parts_mut(arg.data.cast(), arg.capacity) })
+    }
+
+    /// Output `port` row by row; for kernels that declare `ROWS_STRIDED`.
+    ///
+    /// # Errors
+    /// No such output, another type, one half of an in-place pair, or taken before.
+    pub fn take_rows<T: Element>(&mut self, port: usize) -> Result<RowsMut<'a, T>, ExecError> {
+        let arg = self.arg(port)?;
+        if arg.is_paired() {
+            return Err(ExecError::with(Status::IN_PLACE, [port as u64, 0]));
+        }
+        check_type::<T>(arg)?;
+        self.note_taken(port)?;
+        let arg = self.arg(port)?;
+        Ok(RowsMut { data: arg.data.cast(), shape: RowShape::of(arg), marker: PhantomData })
+    }
+
+    /// The type of output `port`.
+    ///
+    /// # Errors
+    /// No such output.
+    pub fn dtype(&self, port: usize) -> Result<DType, ExecError> {
+        self.arg(port)?.dtype().ok_or(ExecError::of(Status::BAD_CALL))
+    }
+
+    /// The extents of output `port`: its bounds, or what [`Outputs::set_shape`] made of them.
+    ///
+    /// # Errors
+    /// No such output.
+    pub fn shape(&self, port: usize) -> Result<&[usize], ExecError> {
+        Ok(self.arg(port)?.shape())
+    }
+
+    /// The encoding of fixed-point output `port`.
+    ///
+    /// # Errors
+    /// No such output, or it has none.
+    pub fn encoding(&self, port: usize) -> Result<Encoding, ExecError> {
+        let arg = self.arg(port)?;
+        if arg.has_encoding == 0 { Err(ExecError::of(Status::BAD_CALL)) } else { Ok(arg.encoding) }
+    }
+
+    /// Says the extents of bounded output `port` in this run. The elements stay where they were
+    /// written; each bounded extent may shrink, and the others stay as they are.
+    ///
+    /// # Errors
+    /// No such output, another rank, or an extent that may not be.
+    pub fn set_shape(&mut self, port: usize, dims: &[usize]) -> Result<(), ExecError> {
+        self.arg(port)?;
+        self.extents(port).set(dims)
+    }
+
+    pub(in crate::abi) fn take_raw(&mut self, port: usize) -> Result<TensorArg, ExecError> {
+        check_alone(self.arg(port)?, port)?;
+        self.note_taken(port)?;
+        Ok(TensorArg { reserved_words: [0; 2], ..*self.arg(port)? })
+    }
+}
+
+/// The extents of one output, which the call may have to say.
+pub struct Extents<'a> {
+    arg: *mut TensorArg,
+    port: usize,
+    owed: &'a Owed,
+    marker: PhantomData<&'a mut TensorArg>,
+}
+
+impl fmt::Debug for Extents<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Extents").field(&self.get()).finish()
+    }
+}
+
+impl Extents<'_> {
+    /// The extents: the bounds, or what [`Extents::set`] made of them.
+    pub fn get(&self) -> &[usize] {
+        // SAFETY: the argument outlives the call, and changes only through `set` or the `Outputs` that it
+        // came from, of which no borrow outlives its call.
+        unsafe { &*self.arg }.shape()
+    }
+
+    /// Says the extents in this run; see [`Outputs::set_shape`].
+    ///
+    /// # Errors
+    /// Another rank, or an extent that may not be.
+    pub fn set(&mut self, dims: &[usize]) -> Result<(), ExecError> {
+        // SAFETY: the argument outlives the call; views of it are short-lived, and none is held now.
+        let arg = unsafe { &mut *self.arg };
+        if dims.len() != arg.shape().len() {
+            let ranks = [dims.len() as u64, u64::from(arg.rank)];
+            return Err(ExecError::with(Status::BOUND_EXCEEDED, ranks));
+        }
+        for (axis, (&wanted, &bound)) in dims.iter().zip(arg.shape()).enumerate() {
+            let may_shrink = arg.bounded >> axis & 1 == 1;
+            if wanted > bound || (wanted < bound && !may_shrink) {
+                return Err(ExecError::with(Status::BOUND_EXCEEDED, [wanted as u64, bound as u64]));
+            }
+        }
+        Owed::settle(&self.owed.unsaid, self.port);
+        if arg.bounded != 0 {
+            for (to, from) in arg.dims.iter_mut().zip(dims) {
+                *to = *from;
+            }
+            // Every extent is at most its bound, so the product is at most the capacity.
+            arg.len = dims.iter().product();
+            arg.row_stride = dims.last().copied().unwrap_or(1);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,67 @@
+//! What a call has to do before it may succeed.
+
+use std::cell::Cell;
+
+use crate::abi::node::slice_or_empty;
+use crate::abi::{ExecArgs, TensorArg, arg_flags};
+use crate::{ExecError, Status};
+
+/// What a call has still to do before it may succeed: a bit per output.
+///
+/// Outputs past the 64th are flagged in their arguments, and may not be bounded.
+#[derive(Debug)]
+pub(in crate::abi) struct Owed {
+    pub(super) untaken: Cell<u64>,
+    pub(super) unsaid: Cell<u64>,
+}
+
+/// How many outputs have a bit.
+pub(super) const OWED_BITS: usize = 64;
+
+impl Owed {
+    #[inline]
+    pub(in crate::abi) const fn of(args: &ExecArgs) -> Self {
+        Self { untaken: Cell::new(args.untaken), unsaid: Cell::new(args.unsaid) }
+    }
+
+    /// Clears the bit of `port`; whether it was set.
+    #[inline]
+    pub(super) fn settle(bits: &Cell<u64>, port: usize) -> bool {
+        let bit = 1u64.checked_shl(u32::try_from(port).unwrap_or(u32::MAX)).unwrap_or(0);
+        let before = bits.replace(bits.get() & !bit);
+        before & bit != 0
+    }
+
+    /// Why a call that returned so may not count as done.
+    ///
+    /// # Safety
+    /// `args.tensors` must point to `input_count + output_count` arguments that nobody writes to meanwhile.
+    #[inline]
+    pub(in crate::abi) unsafe fn check(&self, args: &ExecArgs) -> Result<(), ExecError> {
+        let (untaken, unsaid) = (self.untaken.get(), self.unsaid.get());
+        if untaken | unsaid != 0 {
+            let (status, left) = match untaken {
+                0 => (Status::EXTENT_NOT_SAID, unsaid),
+                left => (Status::OUTPUT_NOT_TAKEN, left),
+            };
+            return Err(ExecError::with(status, [u64::from(left.trailing_zeros()), 0]));
+        }
+        let outputs = usize::from(args.output_count);
+        if outputs <= OWED_BITS {
+            return Ok(());
+        }
+        // SAFETY: as promised by the caller, outputs follow the inputs.
+        let first = unsafe { args.tensors.add(usize::from(args.input_count)) };
+        // SAFETY: as promised by the caller, there are `outputs` of them.
+        let outputs = unsafe { slice_or_empty(first, outputs) };
+        let is_left = |arg: &TensorArg| {
+            arg.flags & (arg_flags::ABSENT | arg_flags::TAKEN) == 0 && arg.capacity > 0
+        };
+        match outputs.iter().skip(OWED_BITS).position(is_left) {
+            None => Ok(()),
+            Some(at) => {
+                Err(ExecError::with(Status::OUTPUT_NOT_TAKEN, [(OWED_BITS + at) as u64, 0]))
+            }
+        }
+    }
+}

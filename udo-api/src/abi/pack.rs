@@ -1,0 +1,154 @@
+//! Packed constants: made once, after finalize, of constant inputs and a recipe.
+
+use std::ffi::c_void;
+use std::fmt;
+use std::marker::PhantomData;
+
+use super::node::slice_or_empty;
+use super::shim::report;
+use super::{HostTable, PackArgs, PackRequest, PackSource, Span};
+use crate::{DType, Element, Encoding, Error, ExecError, Status, TensorDesc};
+
+/// Fills a packed constant: recipe, sources, elements to write.
+pub type FillFn<D> = fn(&[u64], &Sources<'_>, &mut [D]) -> Result<(), Error>;
+
+/// The constants that a packed one is made of, in the order in which [`crate::FinalizeCx::pack`] named them.
+#[derive(Clone, Copy)]
+pub struct Sources<'a> {
+    sources: &'a [PackSource],
+}
+
+impl fmt::Debug for Sources<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.sources.iter().map(|source| &source.desc)).finish()
+    }
+}
+
+impl<'a> Sources<'a> {
+    fn source(&self, index: usize) -> Result<&'a PackSource, Error> {
+        let count = self.sources.len();
+        let missing = || Error::new(format!("source {index} was asked for, there are {count}"));
+        self.sources.get(index).ok_or_else(missing)
+    }
+
+    /// Type, shape and encoding of source `index`.
+    ///
+    /// # Errors
+    /// There is no such source.
+    pub fn desc(&self, index: usize) -> Result<TensorDesc, Error> {
+        Ok(self.source(index)?.desc)
+    }
+
+    /// The encoding of source `index`, if it is fixed point.
+    ///
+    /// # Errors
+    /// There is no such source.
+    pub fn encoding(&self, index: usize) -> Result<Option<Encoding>, Error> {
+        Ok(self.desc(index)?.encoding())
+    }
+
+    /// The elements of source `index`.
+    ///
+    /// # Errors
+    /// There is no such source, or it is of another type.
+    pub fn get<T: Element>(&self, index: usize) -> Result<&'a [T], Error> {
+        let source = self.source(index)?;
+        let found = source.desc.dtype();
+        if found != Some(T::DTYPE) {
+            let found = found.map_or("absent", DType::name);
+            return Err(Error::new(format!("source {index} is {found}, wanted {}", T::DTYPE)));
+        }
+        let Span { ptr, bytes } = source.data;
+        // SAFETY: the host passes `bytes` readable bytes at `ptr`, aligned for the type of the description.
+        Ok(unsafe { slice_or_empty(ptr.cast(), bytes / size_of::<T>()) })
+    }
+}
+
+/// Asks the host for a packed constant of `bytes` bytes.
+pub(super) fn request<D: Element>(
+    host: &HostTable,
+    inputs: &[u32],
+    recipe: &[u64],
+    bytes: usize,
+    fill: FillFn<D>,
+) -> Result<Packed<D>, Error> {
+    let request = PackRequest {
+        inputs: inputs.as_ptr(),
+        input_count: inputs.len(),
+        recipe: recipe.as_ptr(),
+        recipe_len: recipe.len(),
+        bytes,
+        fill: fill_packed::<D>,
+        body: fill as *const c_void,
+        reserved_words: [0; 4],
+    };
+    let mut index = 0;
+    // SAFETY: `request` points to `inputs` and `recipe`, which outlive the call, and `body` is the `FillFn<D>`
+    // that `fill_packed::<D>` expects.
+    let status = unsafe { (host.pack)(host.ctx, &raw const request, &raw mut index) };
+    match Status::from_code(status) {
+        Status::OK => Ok(Packed { index, marker: PhantomData }),
+        status => Err(Error::new(format!("packing inputs {inputs:?}: the host {status}"))),
+    }
+}
+
+/// `[finalize-time, thread-safe]` Runs the [`FillFn`] of `D` that `body` is.
+// SAFETY: called by the host alone, with arguments as the ABI says and the `body` of the same request.
+unsafe extern "C" fn fill_packed<D: Element>(args: *const PackArgs) -> u32 {
+    // SAFETY: `args` points to the arguments of this call.
+    let args = unsafe { &*args };
+    // SAFETY: `request` made `body` of a `FillFn<D>`, and functions are never unloaded.
+    let fill = unsafe { std::mem::transmute::<*const c_void, FillFn<D>>(args.body) };
+    // SAFETY: `recipe` points to `recipe_len` numbers.
+    let recipe = unsafe { slice_or_empty(args.recipe, args.recipe_len) };
+    // SAFETY: `sources` points to `source_count` sources.
+    let sources = Sources { sources: unsafe { slice_or_empty(args.sources, args.source_count) } };
+    let target: &mut [D] = if args.target_bytes == 0 {
+        &mut []
+    } else {
+        let len = args.target_bytes / size_of::<D>();
+        // SAFETY: `target` points to `target_bytes` zeroed bytes, aligned to 64, that only this call holds.
+        unsafe { std::slice::from_raw_parts_mut(args.target.cast(), len) }
+    };
+    // SAFETY: `errors` is null or valid for the call.
+    unsafe { report(args.errors, || fill(recipe, &sources, target)) }
+}
+
+/// A constant that finalize packed: a number that only the same kernel's calls can look up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packed<T> {
+    index: u32,
+    marker: PhantomData<fn() -> T>,
+}
+
+/// The constants that finalize packed, in the host's memory.
+#[derive(Clone, Copy)]
+pub struct PackedConstants<'a> {
+    spans: &'a [Span],
+}
+
+impl fmt::Debug for PackedConstants<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PackedConstants").field("len", &self.spans.len()).finish()
+    }
+}
+
+impl<'a> PackedConstants<'a> {
+    /// The caller vouches that each span is one packed constant of the kernel, valid for `'a`.
+    pub(super) const fn of(spans: &'a [Span]) -> Self {
+        Self { spans }
+    }
+
+    /// The packed elements.
+    ///
+    /// # Errors
+    /// Another kernel's packed constant.
+    pub fn get<T: Element>(&self, packed: Packed<T>) -> Result<&'a [T], ExecError> {
+        let port = u64::from(packed.index);
+        let missing = ExecError::with(Status::NO_SUCH_PORT, [port, self.spans.len() as u64]);
+        let span = self.spans.get(packed.index as usize).ok_or(missing)?;
+        // SAFETY: packed buffers are 64-byte aligned, initialised, and immutable once packed; any
+        // bit pattern is an element.
+        Ok(unsafe { slice_or_empty(span.ptr.cast(), span.bytes / size_of::<T>()) })
+    }
+}
