@@ -10,7 +10,7 @@ pub fn peak_flops(steps: usize) -> f64 {
         // SAFETY: `isa` names only what this machine has.
         Isa::Avx512 | Isa::Amx => unsafe { avx512(steps) },
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: as above.
+        // SAFETY: `isa` names only what this machine has.
         Isa::Avx2 => unsafe { avx2(steps) },
         _ => portable(steps),
     }
@@ -37,7 +37,7 @@ pub fn peak_ops8(steps: usize) -> f64 {
         // SAFETY: `isa` names only what this machine has.
         Isa::Avx512 | Isa::Amx => unsafe { avx512_ops8(steps) },
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: as above.
+        // SAFETY: `isa` names only what this machine has.
         Isa::Avx2 => unsafe { avx2_ops8(steps) },
         _ => portable_ops8(steps),
     }

@@ -40,7 +40,8 @@ pub(super) unsafe fn walks<
 ) {
     for strip in 0..job.channels.div_ceil(STRIP) {
         let strip = Strip::new(job, strip, Form { k: K, groups: GROUPS, rows: packed_rows(K) });
-        // SAFETY: the caller's promise.
+        // SAFETY: this function has the instructions; the job was checked, and its packed weights have the
+        // form `K`, `GROUPS`.
         unsafe {
             match (strip.mask == u64::MAX, strip.has_zeros) {
                 (true, false) => strip.rows::<K, STRIDE, GROUPS, R, true, false>(),
@@ -143,11 +144,11 @@ impl<'a> Strip<'a> {
         let mut row = self.job.rows.start;
         while row < self.job.rows.end {
             if row + R <= self.job.rows.end {
-                // SAFETY: the caller's promise; the rows are the job's.
+                // SAFETY: rows `row..row + R` are of the job, whose pixels and weights lie where it says.
                 unsafe { self.walk::<K, STRIDE, GROUPS, R, WHOLE, ZEROS>(row) };
                 row += R;
             } else {
-                // SAFETY: as above.
+                // SAFETY: row `row` is of the job, whose pixels and weights lie where it says.
                 unsafe { self.walk::<K, STRIDE, GROUPS, 1, WHOLE, ZEROS>(row) };
                 row += 1;
             }

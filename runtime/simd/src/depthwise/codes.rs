@@ -151,11 +151,11 @@ pub(super) fn depthwise_codes_on(
             match (window.kernel[1], window.strides[1]) {
                 // SAFETY: the machine has it, as `best` says; the door has been passed.
                 (3, 1) => unsafe { avx512::walks::<3, 1, 1, 2>(&job) },
-                // SAFETY: as above.
+                // SAFETY: the machine has it, and the job was checked.
                 (3, _) => unsafe { avx512::walks::<3, 2, 1, 1>(&job) },
-                // SAFETY: as above.
+                // SAFETY: the machine has it, and the job was checked.
                 (_, 1) => unsafe { avx512::walks::<5, 1, 2, 1>(&job) },
-                // SAFETY: as above.
+                // SAFETY: the machine has it, and the job was checked.
                 _ => unsafe { avx512::walks::<5, 2, 2, 1>(&job) },
             }
         }

@@ -126,7 +126,7 @@ fn sum<S: Vector, const V: usize>(
 /// They are readable.
 #[inline(always)]
 unsafe fn load<S: Vector>(simd: S, from: *const f32, len: usize) -> S::F {
-    // SAFETY: the caller's promise.
+    // SAFETY: `len` f32 are readable at `from`, a vector at most.
     unsafe {
         if len == S::LANES { simd.load(from) } else { simd.load_head(from, len, simd.splat(0.0)) }
     }
@@ -147,7 +147,7 @@ unsafe fn spread<S: Vector>(
 ) -> S::F {
     let mut lanes = [0.0; STRIP];
     for (i, lane) in lanes.iter_mut().enumerate().take(len) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the pixel at `from` has the input channels of output channels `c..c + len`.
         *lane = unsafe { *from.add((c + i) / multiplier) };
     }
     // SAFETY: a vector has no more lanes.

@@ -37,7 +37,8 @@ impl Forms {
         rows: usize,
         curve: Option<Curve>,
     ) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `compute` is this form's for as many rows; the tile's `a`, `b` and `c` are good for its
+        // depth, rows and columns.
         unsafe { compute(tile) };
         let Some(curve) = curve else { return };
         for row in 0..rows {

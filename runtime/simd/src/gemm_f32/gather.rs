@@ -238,7 +238,8 @@ impl Product<'_> {
         } else {
             for (row, pointers) in rows.zip(pointers.chunks_exact_mut(taps.len())) {
                 let entries = &table[row * all..][taps.clone()];
-                // SAFETY: as above.
+                // SAFETY: as for the whole table: `entries` are those of the row's taps, and `pointers` has
+                // one for each.
                 unsafe { (self.forms.resolve)(pixels, entries, pointers) };
             }
         }

@@ -19,7 +19,8 @@ pub(super) static FORMS: Forms =
 unsafe fn tiles(tile: &Tile, columns: &Columns, out: Out, stride: usize) {
     let mut sums = Sums::new();
     tile.each(out, stride, |tile, out| {
-        // SAFETY: passed on.
+        // SAFETY: the tile names rows and weights that are there, and `out` is good for its rows of the
+        // columns.
         unsafe {
             columns.begin(tile, &mut sums);
             multiply(tile, &mut sums);
@@ -44,7 +45,7 @@ unsafe fn multiply(tile: &Tile, sums: &mut Sums) {
         let mut row = 0;
         while row < tile.rows {
             let count = (tile.rows - row).min(4);
-            // SAFETY: passed on; the rows and columns are within the tile.
+            // SAFETY: rows `row..row + count` and the columns `eight` are within the tile.
             unsafe {
                 match count {
                     1 => rows::<1>(tile, row, eight, sums),

@@ -46,14 +46,16 @@ unsafe fn tiles(tile: &Tile, columns: &Columns, out: Out, stride: usize) {
     if matches!(out, Out::Codes(..)) && !columns.shrink {
         let mut sums = Sums::new();
         tile.each(out, stride, |tile, out| {
-            // SAFETY: passed on; the sums are as many as the tile's.
+            // SAFETY: the tile names rows and weights that are there; `sums` has a row of `WIDTH` for each,
+            // and `out` is good for them.
             unsafe {
                 run(tile, columns, Out::Sums(sums.0.as_mut_ptr().cast()), WIDTH);
                 finish(&sums, tile.rows, columns, out, stride);
             }
         });
     } else {
-        // SAFETY: passed on.
+        // SAFETY: the tile names rows and weights that are there, and `out` is good for its rows of the
+        // columns.
         unsafe { run(tile, columns, out, stride) }
     }
 }
@@ -63,7 +65,7 @@ unsafe fn tiles(tile: &Tile, columns: &Columns, out: Out, stride: usize) {
 /// As of [`tiles`].
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 unsafe fn finish(sums: &Sums, rows: usize, columns: &Columns, out: Out, stride: usize) {
-    // SAFETY: passed on.
+    // SAFETY: `out` is good for `rows` rows of the columns, `stride` apart.
     unsafe { requant::finish(&sums.0[..rows], columns, out, stride) }
 }
 
@@ -101,7 +103,7 @@ unsafe fn run<const ROWS: usize, const VECTORS: usize>(
                 let row_sum = _mm512_set1_epi32(unsafe { *row_sums.add(i) });
                 for (v, total) in row.iter_mut().enumerate() {
                     let zero = columns.zero_points.as_ptr().wrapping_add(v * LANES);
-                    // SAFETY: as above.
+                    // SAFETY: `zero_points` has `LANES` numbers for each vector, at lines.
                     let zero = unsafe { _mm512_load_si512(zero.cast()) };
                     *total = _mm512_sub_epi32(*total, _mm512_mullo_epi32(zero, row_sum));
                 }
@@ -151,7 +153,7 @@ unsafe fn run<const ROWS: usize, const VECTORS: usize>(
                 b = b.wrapping_add(VECTORS * LINE);
             }
         }
-        // SAFETY: passed on.
+        // SAFETY: `out` is good for `ROWS` rows of the columns, `stride` apart; the columns fit `VECTORS`.
         unsafe { write(totals, columns, out, stride) };
         first = next;
         if !plain {
@@ -214,7 +216,7 @@ pub(super) unsafe fn write<const ROWS: usize, const VECTORS: usize>(
     out: Out,
     stride: usize,
 ) {
-    // SAFETY: passed on; the masks keep to the columns.
+    // SAFETY: `out` is good for `ROWS` rows of the columns, `stride` apart; the masks keep to the columns.
     unsafe {
         match out {
             Out::Sums(to) => {
@@ -250,7 +252,8 @@ unsafe fn numbers<const ROWS: usize, const VECTORS: usize>(
     then: Then,
     stride: usize,
 ) {
-    // SAFETY: passed on; columns have 4 vectors of everything, and the masks keep to them.
+    // SAFETY: `out` is good for `ROWS` rows of the columns; columns have 4 vectors of everything, and the
+    // masks keep to them.
     unsafe {
         let lowest = _mm512_set1_ps(match then {
             Then::Write => f32::NEG_INFINITY,
@@ -284,7 +287,8 @@ unsafe fn codes<const ROWS: usize, const VECTORS: usize>(
     flip: u8,
     stride: usize,
 ) {
-    // SAFETY: passed on; columns have 4 vectors of everything, and the mask keeps to them.
+    // SAFETY: `out` is good for `ROWS` rows of the columns; columns have 4 vectors of everything, and the
+    // mask keeps to them.
     unsafe {
         let order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
         let shift = zero_point != 0;

@@ -38,7 +38,7 @@ impl Product<'_, u8> {
         };
         let block = (BLOCK_BYTES / bytes.max(1)).clamp(4 * MAX_ROWS, BLOCK_ROWS);
         let mut row_sums = [0; BLOCK_ROWS];
-        // SAFETY: passed on.
+        // SAFETY: the forms are of this machine.
         let _entered =
             unsafe { Entered::new(self.forms.of(count, self.depth.groups().unwrap_or(0))) };
         for row in (0..count).step_by(block) {
@@ -53,7 +53,8 @@ impl Product<'_, u8> {
             while left > 0 {
                 let vectors = pack::width(left);
                 let block = Block { row, rows, vector, vectors };
-                // SAFETY: passed on; the rows and columns are within the product.
+                // SAFETY: the rows and columns of the block are within the product, whose codes and weights
+                // lie in their slices.
                 unsafe { self.panel(block, &row_sums, output, at + row * stride, stride) };
                 vector += vectors;
                 left -= vectors;
@@ -246,7 +247,7 @@ impl Tile {
     pub(super) unsafe fn tail(&self, from: *const u8) -> [u8; 4] {
         let mut four = [0; 4];
         for (i, code) in four[..self.tail].iter_mut().enumerate() {
-            // SAFETY: passed on.
+            // SAFETY: `tail` codes are readable at `from`, and `i` is below that.
             *code = unsafe { from.add(i).read() };
         }
         four

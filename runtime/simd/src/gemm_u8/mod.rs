@@ -276,7 +276,7 @@ impl Entered {
     ///
     /// The forms are of this machine.
     unsafe fn new(forms: &'static Forms) -> Self {
-        // SAFETY: the caller's promise.
+        // SAFETY: the forms are of this machine.
         unsafe { (forms.enter)() };
         Self(forms)
     }

@@ -11,7 +11,8 @@ pub(super) static FORMS: Forms =
 unsafe fn tiles(tile: &Tile, columns: &Columns, out: Out, stride: usize) {
     let mut sums = Sums::new();
     tile.each(out, stride, |tile, out| {
-        // SAFETY: passed on.
+        // SAFETY: the tile names rows and weights that are there, and `out` is good for its rows of the
+        // columns.
         unsafe {
             columns.begin(tile, &mut sums);
             multiply(tile, &mut sums);

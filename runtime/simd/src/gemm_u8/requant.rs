@@ -131,19 +131,19 @@ pub(super) unsafe fn finish(sums: &[Row], columns: &Columns, out: Out, stride: u
         let numbers = sums.iter().zip(columns.scales.iter().zip(&columns.bias));
         match out {
             Out::Sums(to) => {
-                // SAFETY: passed on.
+                // SAFETY: `out` is good for `count` columns of this row, `skip` elements behind `to`.
                 let to = unsafe { std::slice::from_raw_parts_mut(to.add(skip), count) };
                 to.copy_from_slice(&sums[..count]);
             }
             Out::Numbers(to, then) => {
-                // SAFETY: passed on.
+                // SAFETY: `out` is good for `count` columns of this row, `skip` elements behind `to`.
                 let to = unsafe { std::slice::from_raw_parts_mut(to.add(skip), count) };
                 for (to, (sum, (scale, bias))) in to.iter_mut().zip(numbers) {
                     *to = dequantize(*sum as f32, *scale, *bias, then);
                 }
             }
             Out::Codes(to, zero_point, flip) => {
-                // SAFETY: passed on.
+                // SAFETY: `out` is good for `count` columns of this row, `skip` elements behind `to`.
                 let to = unsafe { std::slice::from_raw_parts_mut(to.add(skip), count) };
                 let zero_point = f32::from(zero_point);
                 for (to, (sum, (scale, _))) in to.iter_mut().zip(numbers) {

@@ -74,7 +74,8 @@ impl Product<'_, u16> {
                 let vectors = width(left);
                 let columns = Columns::plain(self, vector, vectors);
                 let panel = Panel::new(self.packed, self.depth, vector, vectors);
-                // SAFETY: passed on; so many rows are of the product.
+                // SAFETY: rows `first..first + rows` are of the product, and the panel is as wide as
+                // `vectors`.
                 let totals =
                     unsafe { self.totals(first, rows, &columns, &panel, vectors, &mut bytes) };
                 for (row, totals) in totals[..rows].iter().enumerate() {

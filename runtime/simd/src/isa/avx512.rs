@@ -299,11 +299,11 @@ impl Vector for Avx512 {
                         _mm512_inserti32x4::<3>(lanes, row!($k + 12))
                     }};
                 }
-                // SAFETY: as above.
+                // SAFETY: rows of the tile, and columns below `cols`.
                 let lanes = unsafe { [lanes!(0), lanes!(1), lanes!(2), lanes!(3)] };
                 let columns = columns_of_lanes(lanes);
                 for column in columns.into_iter().take(wide) {
-                    // SAFETY: as above.
+                    // SAFETY: the mask covers the rows of the tile; columns below `cols`.
                     unsafe {
                         let column = _mm512_castpd_ps(column);
                         _mm512_mask_storeu_ps(to.cast(), head(rows), column);

@@ -121,7 +121,7 @@ impl<const N: usize> Bytes for [u8; N] {
     }
     #[inline(always)]
     unsafe fn load(from: *const u8) -> Self {
-        // SAFETY: the caller's promise.
+        // SAFETY: `LEN` codes are readable at `from`; arrays of bytes need no alignment.
         unsafe { from.cast::<Self>().read() }
     }
     #[inline(always)]
@@ -130,7 +130,7 @@ impl<const N: usize> Bytes for [u8; N] {
     }
     #[inline(always)]
     unsafe fn store(self, to: *mut u8) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `LEN` codes are writable at `to`; arrays of bytes need no alignment.
         unsafe { to.cast::<Self>().write(self) }
     }
     #[inline(always)]
@@ -164,37 +164,37 @@ macro_rules! register {
 
             #[inline(always)]
             unsafe fn zero() -> Self {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller has the instruction set; no memory is touched.
                 unsafe { $zero() }
             }
             #[inline(always)]
             unsafe fn load(from: *const u8) -> Self {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller has the instruction set, and `LEN` codes at `from` to read.
                 unsafe { $load(from.cast()) }
             }
             #[inline(always)]
             unsafe fn max(self, other: Self) -> Self {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller has the instruction set; no memory is touched.
                 unsafe { $max(self, other) }
             }
             #[inline(always)]
             unsafe fn store(self, to: *mut u8) {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller has the instruction set, and `LEN` codes at `to` to write.
                 unsafe { $store(to.cast(), self) }
             }
             #[inline(always)]
             unsafe fn sums(self) -> Self::Sums {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller has the instruction set; no memory is touched.
                 [self, unsafe { $right::<8>(self) }]
             }
             #[inline(always)]
             unsafe fn add(one: Self::Sums, other: Self::Sums) -> Self::Sums {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller has the instruction set; no memory is touched.
                 unsafe { [$add(one[0], other[0]), $add(one[1], other[1])] }
             }
             #[inline(always)]
             unsafe fn divide([all, odd]: Self::Sums, by: Quotient) -> Self {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller has the instruction set; no memory is touched.
                 unsafe {
                     let term = $set(by.term.cast_signed());
                     let inverse = $set(by.inverse.cast_signed());

@@ -162,17 +162,17 @@ impl<B: Bytes> Fold for MaximaOf<B> {
 
     #[inline(always)]
     unsafe fn none(self) -> B {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has the instruction set of `B`; no memory is touched.
         unsafe { B::zero() }
     }
     #[inline(always)]
     unsafe fn load(self, from: *const u8) -> B {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has the instruction set of `B`, and `LEN` codes at `from` to read.
         unsafe { B::load(from) }
     }
     #[inline(always)]
     unsafe fn join(self, one: B, next: B) -> B {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has the instruction set of `B`; no memory is touched.
         unsafe { one.max(next) }
     }
     #[inline(always)]
@@ -183,7 +183,7 @@ impl<B: Bytes> Fold for MaximaOf<B> {
     unsafe fn end(self, _: usize, _: usize) {}
     #[inline(always)]
     unsafe fn store(self, whole: B, (): (), to: *mut u8) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has the instruction set of `B`, and `LEN` codes at `to` to write.
         unsafe { whole.store(to) }
     }
 }
@@ -202,17 +202,17 @@ impl<B: Bytes> Fold for AveragesOf<B> {
 
     #[inline(always)]
     unsafe fn none(self) -> B::Sums {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has the instruction set of `B`; no memory is touched.
         unsafe { B::zero().sums() }
     }
     #[inline(always)]
     unsafe fn load(self, from: *const u8) -> B::Sums {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has the instruction set of `B`, and `LEN` codes at `from` to read.
         unsafe { B::load(from).sums() }
     }
     #[inline(always)]
     unsafe fn join(self, one: B::Sums, next: B::Sums) -> B::Sums {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has the instruction set of `B`; no memory is touched.
         unsafe { B::add(one, next) }
     }
     #[inline(always)]
@@ -225,7 +225,7 @@ impl<B: Bytes> Fold for AveragesOf<B> {
     }
     #[inline(always)]
     unsafe fn store(self, whole: B::Sums, end: Quotient, to: *mut u8) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has the instruction set of `B`, and `LEN` codes at `to` to write.
         unsafe { B::divide(whole, end).store(to) }
     }
 }
@@ -244,7 +244,8 @@ fn in_steps(isa: Isa, pool: impl Pool, job: &Job<'_>, x: *const u8, y: *mut u8) 
     #[cfg(target_arch = "x86_64")]
     if isa >= Isa::Avx2 && job.channels >= <__m256i as Bytes>::LEN {
         let fold = pool.on::<__m256i>();
-        // SAFETY: as above.
+        // SAFETY: `isa` says that the machine has AVX2; the job suits the fold, and its pixels lie at `x`
+        // and `y`.
         return suits(fold, job) && unsafe { avx2(Folds { fold, job, x, y }) };
     }
     let fold = pool.on::<[u8; 16]>();
@@ -262,7 +263,8 @@ fn in_steps(isa: Isa, pool: impl Pool, job: &Job<'_>, x: *const u8, y: *mut u8) 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw")]
 unsafe fn avx512(folds: Folds<'_, impl Fold>) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: this function has the instructions; the job suits the fold, and its pixels lie at its `x` and
+    // `y`.
     unsafe { folds.run() }
     true
 }
@@ -273,7 +275,8 @@ unsafe fn avx512(folds: Folds<'_, impl Fold>) -> bool {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 unsafe fn avx2(folds: Folds<'_, impl Fold>) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: this function has the instructions; the job suits the fold, and its pixels lie at its `x` and
+    // `y`.
     unsafe { folds.run() }
     true
 }

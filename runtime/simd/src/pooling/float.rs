@@ -132,7 +132,7 @@ impl<S: Vector, const MAX: bool> Fold for FloatFold<S, MAX> {
     }
     #[inline(always)]
     unsafe fn load(self, from: *const f32) -> S::F {
-        // SAFETY: the caller's promise.
+        // SAFETY: `S::LANES` f32 are readable at `from`.
         unsafe { self.simd.load(from) }
     }
     #[inline(always)]
@@ -162,7 +162,7 @@ impl<S: Vector, const MAX: bool> Fold for FloatFold<S, MAX> {
         } else {
             simd.div(whole, high)
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: `S::LANES` f32 are writable at `to`.
         unsafe { simd.store(to, y) }
     }
 }

@@ -128,7 +128,8 @@ impl<F: Fold> Folds<'_, F> {
                 let band = self.band(row);
                 let to = self.y.wrapping_add((row - job.rows.0) * across * job.y_stride);
                 let mut c = 0;
-                // SAFETY: the caller's promise; the strips are the job's channels.
+                // SAFETY: the pixels of the band and of the row at `to` have `job.channels`, and so many do
+                // the strips take; `parts` are two buffers.
                 unsafe {
                     while F::IS_WIDE && c + VECTORS * F::LEN <= job.channels {
                         self.strip::<VECTORS>(&band, &cols, c, to, parts);
@@ -218,7 +219,8 @@ impl<F: Fold> Folds<'_, F> {
             let first = band.first.wrapping_add(start.wrapping_mul(job.x_stride));
             let from = self.x.wrapping_add(first).wrapping_add(c);
             let parts = [parts, parts.wrapping_add(part.inputs.len() * V)];
-            // SAFETY: the caller's promise; the buffers hold the columns of the part.
+            // SAFETY: the rows of the band have `part.inputs.len()` pixels with `V` vectors from `from` on,
+            // which each buffer of `parts` holds.
             unsafe {
                 match (band.rows, band.taps[0].len(), band.taps[1].len()) {
                     (2, _, 2) => self.down_twice::<V, 2>(band, from, part.inputs.len(), parts),
@@ -253,7 +255,8 @@ impl<F: Fold> Folds<'_, F> {
         let step = band.steps[1];
         for _ in 0..count {
             for v in 0..V {
-                // SAFETY: the caller's promise.
+                // SAFETY: a pixel at `from` has `V` vectors in each of the band's rows, and the buffer at
+                // `to` holds them.
                 unsafe {
                     let at = from.add(v * F::LEN);
                     let mut part = self.fold.load(at);
@@ -284,7 +287,8 @@ impl<F: Fold> Folds<'_, F> {
         let (fold, step) = (self.fold, band.steps[1]);
         for _ in 0..count {
             for v in 0..V {
-                // SAFETY: the caller's promise.
+                // SAFETY: a pixel at `from` has `V` vectors in each of the `N + 1` rows, and both buffers
+                // hold them.
                 unsafe {
                     let at = from.add(v * F::LEN);
                     let load = |row: usize| fold.load(at.wrapping_add(row * step));
@@ -320,7 +324,8 @@ impl<F: Fold> Folds<'_, F> {
         mut to: *mut F::Part,
     ) {
         for _ in 0..count {
-            // SAFETY: the caller's promise.
+            // SAFETY: a pixel at `from` has `V` vectors at every tap of the band, and the buffer at `to`
+            // holds them.
             unsafe {
                 let mut parts = [self.fold.none(); V];
                 for i in 0..band.taps[0].len() {
@@ -364,7 +369,8 @@ impl<F: Fold> Folds<'_, F> {
         let whole = first.clamp(start, end)..last.clamp(start, end);
         let whole = if whole.is_empty() { end..end } else { whole };
         let columns = Columns { band, at, inputs: part.inputs.start, from, to };
-        // SAFETY: the caller's promise.
+        // SAFETY: `from` holds the columns `part.inputs`, and the pixels of the row at `to` have `V`
+        // vectors.
         unsafe {
             for col in start..whole.start {
                 self.edge::<V>(&columns, col);
@@ -399,14 +405,15 @@ impl<F: Fold> Folds<'_, F> {
         let taps = if K == 0 { window.kernel[2] } else { K };
         // A window with a single tap has no next one.
         let step = window.dilations[2].wrapping_mul(V);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has the instruction set; no memory is touched.
         let end = unsafe { self.end(&columns.band.taps[0], [plane, row, cols.start]) };
         let start = cols.start * window.strides[2] - window.pads[2] - columns.inputs;
         let mut from = columns.from.wrapping_add(start * V);
         let mut to = columns.to.wrapping_add(cols.start * job.y_stride);
         for _ in cols.clone() {
             for v in 0..V {
-                // SAFETY: the caller's promise.
+                // SAFETY: all `taps` taps of the window lie in the columns at `from`, and the pixel at `to`
+                // has `V` vectors.
                 unsafe {
                     let at = from.add(v);
                     let mut whole = at.read();
@@ -431,7 +438,8 @@ impl<F: Fold> Folds<'_, F> {
         let window = self.job.window;
         let [plane, row] = columns.at;
         let to = columns.to.wrapping_add(col * self.job.y_stride);
-        // SAFETY: the caller's promise.
+        // SAFETY: the taps that lie in the image are among the columns at `from`, and the pixel at `to` has
+        // `V` vectors.
         unsafe {
             let end = self.end(&columns.band.taps[0], [plane, row, col]);
             for v in 0..V {
@@ -455,7 +463,7 @@ impl<F: Fold> Folds<'_, F> {
         let rows = place::inside(self.job.window, 1, at[1]);
         let taps = [planes.clone(), rows, self.job.along(at[2])];
         let divisor = self.fold.divisor().at(self.job.window, at, &taps);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has the instruction set; no memory is touched.
         unsafe { self.fold.end(divisor, taps.iter().map(Range::len).product()) }
     }
 }

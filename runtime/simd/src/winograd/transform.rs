@@ -146,7 +146,8 @@ unsafe fn transform_input<S: Vector, const M: usize, const A: usize>(
     for i in 0..A {
         let row = Filter::<M, A>::input(simd, rows[i]);
         for j in 0..A {
-            // SAFETY: the caller's promise.
+            // SAFETY: there is room for a vector at each of the `A * A` points from `to` on, `stride`
+            // apart.
             unsafe { simd.store(to.add((i * A + j) * stride), row[j]) }
         }
     }
@@ -248,10 +249,10 @@ impl Output<'_> {
         let zero = simd.splat(0.0);
         let load = |at: *const f32| {
             if count == S::LANES {
-                // SAFETY: the caller's promise.
+                // SAFETY: `count` channels are readable at `at`, a whole vector.
                 unsafe { simd.load(at) }
             } else {
-                // SAFETY: the caller's promise.
+                // SAFETY: `count` channels are readable at `at`, less than a vector.
                 unsafe { simd.load_head(at, count, zero) }
             }
         };
@@ -275,10 +276,10 @@ impl Output<'_> {
                 if i < target.rows && j < target.cols {
                     let at = target.y.wrapping_add(i * target.row + j * target.pixel + channel);
                     if count == S::LANES {
-                        // SAFETY: the caller's promise.
+                        // SAFETY: `count` channels of the pixel are writable at `at`, a whole vector.
                         unsafe { simd.store(at, sum) }
                     } else {
-                        // SAFETY: the caller's promise.
+                        // SAFETY: `count` channels of the pixel are writable at `at`, less than a vector.
                         unsafe { simd.store_head(at, count, sum) }
                     }
                 }
@@ -305,7 +306,7 @@ where
     for j in 0..A {
         let mut col = [simd.splat(0.0); A];
         for (i, x) in col.iter_mut().enumerate() {
-            // SAFETY: the caller's promise.
+            // SAFETY: there is a vector at each of the `A * A` points from `from` on, `stride` apart.
             *x = unsafe { simd.load(from.add((i * A + j) * stride)) };
         }
         let col = Filter::<M, A>::output(simd, col);

@@ -68,7 +68,7 @@ impl<'a> Copy<'a> {
         while place < STEP && self.tap < self.tile.taps {
             if self.tap / TAPS != self.looked_up {
                 self.looked_up = self.tap / TAPS;
-                // SAFETY: passed on; the tap is one of the tile's.
+                // SAFETY: `tap` is below the tile's taps, whose entries its table has for these rows.
                 unsafe { self.look_up() };
             }
             let piece = (self.padded - self.within).min(STEP - place);
@@ -88,7 +88,8 @@ impl<'a> Copy<'a> {
                 let load = (1u64 << real) - 1;
                 let store = u64::MAX >> (STEP - piece) << place;
                 for (to, from) in rows {
-                    // SAFETY: as above; the mask keeps to the row.
+                    // SAFETY: the row has `real` codes at `from + within`, and a line has room from `place`
+                    // on; the masks keep to both.
                     unsafe {
                         let from = from.wrapping_add(self.within).wrapping_sub(place);
                         let codes = _mm512_maskz_loadu_epi8(load << place, from.cast());

@@ -38,7 +38,8 @@ impl<const VECTORS: usize> Ending<'_, VECTORS> {
         self.rows.start += count;
         let (columns, stride) = (self.columns, self.stride);
         let out = self.out.skip(row * stride);
-        // SAFETY: passed on.
+        // SAFETY: `sums` has the rows from `top` on, of which `count` are left; `out` is good for them,
+        // `stride` apart.
         unsafe {
             let sums = std::slice::from_raw_parts_mut(self.sums.add(row - self.top), count);
             if columns.shifted {
@@ -97,6 +98,6 @@ unsafe fn write<const ROWS: usize, const VECTORS: usize>(
             totals[i][v] = unsafe { _mm512_load_si512(at.cast()) };
         }
     }
-    // SAFETY: passed on.
+    // SAFETY: `out` is good for `ROWS` rows of the columns, `stride` apart; the columns fit `VECTORS`.
     unsafe { avx512::write(totals, columns, out, stride) }
 }

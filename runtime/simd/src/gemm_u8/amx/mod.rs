@@ -58,7 +58,8 @@ struct Scratch {
 unsafe fn tiles(tile: &Tile, columns: &Columns, out: Out, stride: usize) {
     let mut scratch = MaybeUninit::uninit();
     let tile = Tile { rows: tile.count * tile.rows, count: 1, ..*tile };
-    // SAFETY: passed on.
+    // SAFETY: this thread has entered; the tile names rows and weights that are there, and `out` is good
+    // for its rows of the columns.
     unsafe {
         match tile.vectors {
             1 => Run::<1>::new(&tile, &mut scratch).all(columns, out, stride),
@@ -146,7 +147,8 @@ impl<'a, const VECTORS: usize> Run<'a, VECTORS> {
             };
             for first in (0..self.steps).step_by(each) {
                 let steps = first..(first + each).min(self.steps);
-                // SAFETY: passed on; the rows and steps are those of the tile.
+                // SAFETY: this thread has entered; the rows and steps are those of the tile, and fit the
+                // scratch.
                 unsafe { self.part(rows.clone(), steps, &mut ending, &mut ahead) }
             }
             // SAFETY: the sums of all rows are there.

@@ -58,7 +58,7 @@ pub(super) unsafe fn leave() {
 /// As of [`step`], and the lines are readable.
 #[inline(always)]
 pub(super) unsafe fn load<const VECTORS: usize>(from: *const i32, apart: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: this thread has entered, and 16 lines of sums are readable at `from`, `apart` bytes apart.
     unsafe {
         asm!(
             "tileloadd tmm0, [{from} + {apart}]",
@@ -88,7 +88,8 @@ pub(super) unsafe fn load<const VECTORS: usize>(from: *const i32, apart: usize) 
 /// This thread is between [`enter`] and [`leave`]; the codes and the weights are readable.
 #[inline(always)]
 pub(super) unsafe fn step<const VECTORS: usize>(a: *const u8, apart: usize, b: *const i8) {
-    // SAFETY: the caller's promise.
+    // SAFETY: this thread has entered; 16 lines of codes are readable at `a`, `apart` bytes apart, and 16
+    // times `VECTORS` lines of weights at `b`.
     unsafe {
         asm!(
             "tileloadd tmm4, [{a} + {apart}]",
@@ -125,7 +126,7 @@ pub(super) unsafe fn step<const VECTORS: usize>(a: *const u8, apart: usize, b: *
 /// As of [`step`], and there are 16 rows of sums at `to`.
 #[inline(always)]
 pub(super) unsafe fn store<const VECTORS: usize>(to: *mut Row) {
-    // SAFETY: the caller's promise.
+    // SAFETY: this thread has entered, and 16 rows of sums are writable at `to`.
     unsafe {
         asm!(
             "tilestored [{to} + {apart}], tmm0",
