@@ -24,7 +24,7 @@ fn main() -> ExitCode {
     match commands::run(&matches) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprint!("{failure}");
+            failure.say();
             failure.exit_code()
         }
     }

@@ -7,6 +7,10 @@ use std::{
     process::{self, ExitCode},
 };
 
+use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, Table, presets};
+use console::style;
+use indicatif::{ProgressBar, ProgressStyle};
+
 /// Prints a line to standard output, as `println!` does, but ends the program quietly when
 /// nobody reads it any more.
 macro_rules! outln {
@@ -76,6 +80,23 @@ impl Failure {
     }
 }
 
+impl Failure {
+    /// Prints it to standard error, in colours on a terminal.
+    pub(crate) fn say(&self) {
+        for line in self.to_string().lines() {
+            match line.split_once(": ") {
+                Some(("error", what)) => {
+                    eprintln!("{}: {what}", style("error").red().bold().for_stderr());
+                }
+                Some(("help", what)) => {
+                    eprintln!("{}: {what}", style("help").cyan().bold().for_stderr());
+                }
+                _ => eprintln!("{line}"),
+            }
+        }
+    }
+}
+
 impl<E: Error + 'static> From<E> for Failure {
     fn from(error: E) -> Self {
         Self::new(error)
@@ -118,9 +139,74 @@ pub(crate) fn note(text: impl fmt::Display) {
     eprintln!("note: {text}");
 }
 
+/// Where the cells of a column lie.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Column {
+    /// For words.
+    Left(&'static str),
+    /// For numbers.
+    Right(&'static str),
+}
+
+/// A table without lines: as wide as what is in it, and on a terminal no wider than that.
+pub(crate) fn table<const N: usize>(columns: [Column; N], rows: Vec<[String; N]>) -> String {
+    let cell = |text: String, column: Column| {
+        Cell::new(text).set_alignment(match column {
+            Column::Left(_) => CellAlignment::Left,
+            Column::Right(_) => CellAlignment::Right,
+        })
+    };
+    let heads = columns.map(|column| {
+        let (Column::Left(name) | Column::Right(name)) = column;
+        cell(name.to_owned(), column).add_attribute(Attribute::Bold)
+    });
+    let mut table = Table::new();
+    table
+        .load_style(presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_header(heads);
+    for row in rows {
+        table.add_row(row.into_iter().zip(columns).map(|(text, column)| cell(text, column)));
+    }
+    for column in table.column_iter_mut() {
+        column.set_padding((2, 0));
+    }
+    table.trim_fmt()
+}
+
+/// A bar on a terminal for work of so many parts, which goes when it is dropped; nothing in a pipe.
+pub(crate) fn progress(what: &'static str, parts: usize) -> Progress {
+    let style = ProgressStyle::with_template("{msg} [{bar:40}] {pos}/{len}, {eta} left");
+    let bar = ProgressBar::new(parts as u64).with_message(what);
+    Progress(bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())))
+}
+
+/// What [`progress`] shows.
+pub(crate) struct Progress(ProgressBar);
+
+impl Progress {
+    /// One part is done.
+    pub(crate) fn step(&self) {
+        self.0.inc(1);
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tables_are_as_wide_as_their_cells() {
+        let rows = [["conv_1", "12.25"], ["a", "3.00"]].map(|row| row.map(str::to_owned));
+        let text = table([Column::Left("node"), Column::Right("us")], rows.to_vec());
+        assert_eq!(text, "  node       us\n  conv_1  12.25\n  a        3.00");
+    }
 
     #[test]
     fn an_error_is_one_line_and_its_help_another() {

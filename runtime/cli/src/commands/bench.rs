@@ -8,7 +8,7 @@ use udo_api::guard::heap_calls;
 
 use super::Run;
 use crate::model_flags::{ModelFlags, run_failure, say_notices, session};
-use crate::output::{Outcome, print_json};
+use crate::output::{Outcome, print_json, progress};
 use crate::tensors;
 
 /// Measure how long a model takes, and that it leaves the heap alone
@@ -70,13 +70,16 @@ impl Run for Bench {
         }
         let count = self.iterations as usize;
         let mut times = Vec::with_capacity(count);
-        let before = heap_calls();
+        let mut heap = 0;
+        let bar = progress("running", count);
         for _ in 0..count {
-            let start = Instant::now();
+            let (before, start) = (heap_calls(), Instant::now());
             session.run().map_err(fail)?;
             times.push(start.elapsed().as_secs_f64() * 1e6);
+            heap += heap_calls() - before;
+            bar.step();
         }
-        let heap = heap_calls() - before;
+        drop(bar);
         times.sort_by(f64::total_cmp);
         let latency = Latency::of(&times);
         let memories = &loaded.model.report().memories;

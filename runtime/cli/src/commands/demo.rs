@@ -17,7 +17,8 @@ use udo_runtime::session::{Session, StepProfile};
 
 use super::Run;
 use crate::model_flags::{compile_failure, open, run_failure, session};
-use crate::output::{Failure, Outcome, print_json};
+use crate::output::Column::{Left, Right};
+use crate::output::{Failure, Outcome, print_json, table};
 use crate::root;
 use crate::tensors::{self, Tolerance};
 
@@ -282,28 +283,27 @@ fn distance(found: &[f64], wanted: &[f64]) -> f64 {
 fn show(stage: &Stage) {
     let backend = stage.backend.as_ref().map_or(String::new(), |b| format!(" ({b})"));
     outln!("\nSoftmax on {}{backend}:", stage.core);
-    outln!(
-        "  {:<8} {:<18} {:<25} {:<18} {:>9} {:>5} {:>13}",
-        "core",
-        "op",
-        "node",
-        "source",
-        "time us",
-        "heap",
-        "max diff CPU"
-    );
-    for row in &stage.rows {
-        outln!(
-            "  {:<8} {:<18} {:<25} {:<18} {:>9.2} {:>5} {:>13.3e}",
-            row.core,
-            row.op,
-            row.name,
-            row.source,
-            row.time.as_secs_f64() * 1e6,
-            row.heap_calls,
-            row.difference
-        );
-    }
+    let rows = stage.rows.iter().map(|row| {
+        [
+            row.core.to_string(),
+            row.op.clone(),
+            row.name.clone(),
+            row.source.clone(),
+            format!("{:.2}", row.time.as_secs_f64() * 1e6),
+            row.heap_calls.to_string(),
+            format!("{:.3e}", row.difference),
+        ]
+    });
+    let columns = [
+        Left("core"),
+        Left("op"),
+        Left("node"),
+        Left("source"),
+        Right("time us"),
+        Right("heap"),
+        Right("max diff CPU"),
+    ];
+    outln!("{}", table(columns, rows.collect()));
     outln!(
         "  output: {:.3e} from ONNX Runtime's, allowed {:.3e}",
         stage.from_recorded,

@@ -6,7 +6,8 @@ use udo_runtime::plan::Report;
 
 use super::Run;
 use crate::model_flags::ModelFlags;
-use crate::output::{Outcome, print_json};
+use crate::output::Column::{Left, Right};
+use crate::output::{Outcome, print_json, table};
 
 /// Say what runs where, why not elsewhere, and how much memory it takes
 ///
@@ -81,26 +82,21 @@ fn say(report: &Report) {
         );
     }
     outln!("memory (bytes):");
-    outln!(
-        "  {:<6} {:>12} {:>12} {:>12} {:>12} {:>12}",
-        "",
-        "arena",
-        "largest live",
-        "scratch",
-        "constants",
-        "packed"
-    );
-    for m in &report.memories {
-        outln!(
-            "  {:<6} {:>12} {:>12} {:>12} {:>12} {:>12}",
-            m.memory,
-            m.arena_bytes,
-            m.live_bytes,
-            m.scratch_bytes,
-            m.constant_bytes,
-            m.packed_bytes
-        );
-    }
+    let memories = report.memories.iter().map(|m| {
+        let bytes =
+            [m.arena_bytes, m.live_bytes, m.scratch_bytes, m.constant_bytes, m.packed_bytes];
+        let [arena, live, scratch, constants, packed] = bytes.map(|n| n.to_string());
+        [m.memory.to_owned(), arena, live, scratch, constants, packed]
+    });
+    let columns = [
+        Left(""),
+        Right("arena"),
+        Right("largest live"),
+        Right("scratch"),
+        Right("constants"),
+        Right("packed"),
+    ];
+    outln!("{}", table(columns, memories.collect()));
 }
 
 fn to_json(report: &Report) -> Value {

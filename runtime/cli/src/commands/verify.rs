@@ -9,7 +9,7 @@ use udo_runtime::session::Session;
 
 use super::Run;
 use crate::model_flags::{ModelFlags, run_failure, say_notices, session};
-use crate::output::{Failure, Outcome, print_json};
+use crate::output::{Failure, Outcome, print_json, progress};
 use crate::tensors::{self, Difference, Tolerance};
 
 /// Run a model on recorded inputs and compare with recorded outputs
@@ -54,11 +54,15 @@ impl Run for Verify {
         say_notices(&loaded.model);
         let mut session = session(&loaded.model)?;
         let mut compared = Vec::new();
-        for set in data_sets(&self.data)? {
+        let sets = data_sets(&self.data)?;
+        let bar = progress("comparing", sets.len());
+        for set in sets {
             feed(&mut session, &set)?;
             session.run().map_err(|error| run_failure(error, &loaded.registry))?;
             compared.extend(self.compare(&session, &set)?);
+            bar.step();
         }
+        drop(bar);
         let passed = compared.iter().all(Compared::passed);
         if self.json {
             print_json(
