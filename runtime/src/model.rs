@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::graph::Graph;
 use crate::memory::{Budget, Limit};
-use crate::pass::patterns::{activation, batch_norm, qdq};
+use crate::pass::{self, PassError};
 use crate::place::{self, PlaceError, PlaceOptions};
 use crate::plan::{Plan, PlanError, PlanOptions, Report};
 use crate::registry::Registry;
@@ -48,6 +48,9 @@ pub enum CompileError {
     /// A node has no operator, or does not fit it.
     #[error(transparent)]
     Resolve(#[from] ResolveError),
+    /// A pass broke the graph.
+    #[error(transparent)]
+    Pass(#[from] PassError),
     /// A node has no core.
     #[error(transparent)]
     Place(#[from] PlaceError),
@@ -84,10 +87,8 @@ impl Model {
         let budget = Budget::new(options.max_memory.map_or_else(Limit::of_machine, Limit::Asked));
         registry.charge(budget.clone());
         let mut resolved = registry.resolve(graph, &options.bind)?;
-        let mut fixed = qdq::fixed_forms(&resolved);
-        batch_norm::fold(&mut resolved, &mut fixed, registry);
-        activation::hand_over(&mut resolved, &mut fixed, registry);
-        let placement = place::assign(resolved, &fixed, registry, &options.place)?;
+        pass::run(&mut resolved.graph, registry)?;
+        let placement = place::assign(resolved, registry, &options.place)?;
         let plan = Plan::build(placement, registry, &options.plan, &pool)?;
         SessionError::look_ahead(&plan, &budget)?;
         // A package's library has thread-local state that the system makes at a thread's first use of it.

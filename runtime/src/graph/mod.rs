@@ -2,7 +2,10 @@
 //!
 //! Knows nothing of file formats, of what operators mean, or of cores.
 
+mod edit;
+mod literal;
 mod order;
+mod parse;
 mod text;
 mod verify;
 
@@ -12,21 +15,62 @@ use udo_api::{DType, TensorDesc};
 
 use crate::memory::Tensor;
 
+pub use parse::ParseError;
+
 /// A model's nodes and values; nodes stand in an order in which they can run.
+///
+/// What is known of a node and of a value grows from phase to phase, and is a type of its own in each: here as
+/// imported, with operators and shapes in [`crate::resolve::TypedGraph`].
 ///
 /// Values that nothing uses any more may stay in the table, so that ids outlive rewrites.
 #[derive(Clone, Debug)]
-pub struct Graph {
+pub struct Graph<N = Node, V = Value> {
     /// What to call the graph in messages.
     pub name: String,
     /// The nodes, producers before consumers.
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<N>,
     /// The values; a [`ValueId`] is a place in here.
-    pub values: Vec<Value>,
+    pub values: Vec<V>,
     /// What a run is given, in the model's order.
     pub inputs: Vec<ValueId>,
     /// What a run gives back, in the model's order.
     pub outputs: Vec<ValueId>,
+}
+
+/// What every phase knows of a node.
+pub trait GraphNode {
+    /// The node as the model has it, or as edits made it.
+    fn node(&self) -> &Node;
+
+    /// What the text of a graph says of the node behind its name.
+    fn remark(&self) -> Option<String> {
+        None
+    }
+}
+
+/// What every phase knows of a value.
+pub trait GraphValue {
+    /// The value as the model has it.
+    fn value(&self) -> &Value;
+
+    /// Type and shape, where they are known of a value that a node makes.
+    fn type_text(&self) -> Option<String>;
+}
+
+impl GraphNode for Node {
+    fn node(&self) -> &Node {
+        self
+    }
+}
+
+impl GraphValue for Value {
+    fn value(&self) -> &Value {
+        self
+    }
+
+    fn type_text(&self) -> Option<String> {
+        self.declared.as_ref().map(TensorType::to_string)
+    }
 }
 
 /// A node's place in [`Graph::nodes`].
@@ -306,16 +350,18 @@ impl Graph {
         self.nodes.push(node);
         id
     }
+}
 
+impl<N: GraphNode, V: GraphValue> Graph<N, V> {
     /// The value with this id.
     ///
     /// # Errors
     /// There is none.
-    pub fn value(&self, id: ValueId) -> Result<&Value, GraphError> {
+    pub fn value(&self, id: ValueId) -> Result<&V, GraphError> {
         self.value_at(id, || "an id".to_owned())
     }
 
-    fn value_at(&self, id: ValueId, place: impl Fn() -> String) -> Result<&Value, GraphError> {
+    fn value_at(&self, id: ValueId, place: impl Fn() -> String) -> Result<&V, GraphError> {
         self.values.get(id.index()).ok_or_else(|| GraphError::NoSuchValue {
             place: place(),
             id,
@@ -327,14 +373,14 @@ impl Graph {
     ///
     /// # Errors
     /// There is none.
-    pub fn node(&self, id: NodeId) -> Result<&Node, GraphError> {
+    pub fn node(&self, id: NodeId) -> Result<&N, GraphError> {
         let count = self.nodes.len();
         self.nodes.get(id.index()).ok_or(GraphError::NoSuchNode { id, count })
     }
 
     /// The elements of a value that the model holds.
     pub fn constant(&self, id: ValueId) -> Option<&Tensor> {
-        match &self.values.get(id.index())?.source {
+        match &self.values.get(id.index())?.value().source {
             Source::Constant(tensor) => Some(tensor),
             Source::Input(_) | Source::Computed => None,
         }
@@ -342,16 +388,16 @@ impl Graph {
 
     /// The first value called `name`; a search through all of them.
     pub fn value_named(&self, name: &str) -> Option<ValueId> {
-        self.values.iter().position(|v| v.name == name).map(ValueId::at)
+        self.values.iter().position(|v| v.value().name == name).map(ValueId::at)
     }
 
     /// The ids of all nodes, in order.
-    pub fn node_ids(&self) -> impl Iterator<Item = NodeId> + use<> {
+    pub fn node_ids(&self) -> impl Iterator<Item = NodeId> + use<N, V> {
         (0..self.nodes.len()).map(NodeId::at)
     }
 
     /// The ids of all values, in order.
-    pub fn value_ids(&self) -> impl Iterator<Item = ValueId> + use<> {
+    pub fn value_ids(&self) -> impl Iterator<Item = ValueId> + use<N, V> {
         (0..self.values.len()).map(ValueId::at)
     }
 
@@ -359,7 +405,7 @@ impl Graph {
     pub fn producers(&self) -> PerValue<Option<NodeId>> {
         let mut producers = PerValue::filled(self, None);
         for (id, node) in self.node_ids().zip(&self.nodes) {
-            for &output in node.outputs.iter().flatten() {
+            for &output in node.node().outputs.iter().flatten() {
                 producers.set(output, Some(id));
             }
         }
@@ -370,7 +416,7 @@ impl Graph {
     pub fn consumers(&self) -> PerValue<Vec<(NodeId, usize)>> {
         let mut consumers = PerValue::filled(self, Vec::new());
         for (id, node) in self.node_ids().zip(&self.nodes) {
-            for (port, input) in node.inputs.iter().enumerate() {
+            for (port, input) in node.node().inputs.iter().enumerate() {
                 if let Some(readers) = input.and_then(|value| consumers.get_mut(value)) {
                     readers.push((id, port));
                 }
@@ -398,7 +444,7 @@ pub struct PerValue<T>(Vec<T>);
 
 impl<T: Clone> PerValue<T> {
     /// The same `T` for each value of `graph`.
-    pub fn filled(graph: &Graph, with: T) -> Self {
+    pub fn filled<N, V>(graph: &Graph<N, V>, with: T) -> Self {
         Self(vec![with; graph.values.len()])
     }
 }
@@ -439,7 +485,7 @@ impl fmt::Display for Attr {
     }
 }
 
-impl fmt::Display for Graph {
+impl<N: GraphNode, V: GraphValue> fmt::Display for Graph<N, V> {
     /// The whole graph as text, a line for each node; the same graph always gives the same text.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         text::graph(self, f)

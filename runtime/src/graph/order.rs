@@ -3,10 +3,12 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::{Graph, GraphError};
+use super::{Graph, GraphError, GraphNode, GraphValue};
 
 /// The places of all nodes, producers before consumers, otherwise as they stand.
-pub(super) fn topological(graph: &Graph) -> Result<Vec<usize>, GraphError> {
+pub(super) fn topological<N: GraphNode, V: GraphValue>(
+    graph: &Graph<N, V>,
+) -> Result<Vec<usize>, GraphError> {
     let sources = sources(graph);
     let mut waits_for: Vec<usize> = sources.iter().map(Vec::len).collect();
     let mut readers: Vec<Vec<usize>> = vec![Vec::new(); sources.len()];
@@ -35,17 +37,21 @@ pub(super) fn topological(graph: &Graph) -> Result<Vec<usize>, GraphError> {
 }
 
 /// For each node the places of those that it reads from, one for each reading.
-fn sources(graph: &Graph) -> Vec<Vec<usize>> {
+fn sources<N: GraphNode, V: GraphValue>(graph: &Graph<N, V>) -> Vec<Vec<usize>> {
     let producers = graph.producers();
     let of = |input| producers.get(input).copied().flatten();
     let places = |inputs: &[Option<_>]| {
         inputs.iter().flatten().filter_map(|&i| of(i)).map(super::NodeId::index).collect()
     };
-    graph.nodes.iter().map(|node| places(&node.inputs)).collect()
+    graph.nodes.iter().map(|node| places(&node.node().inputs)).collect()
 }
 
 /// The names along one cycle; every node that still waits reads from another that does.
-fn cycle(graph: &Graph, sources: &[Vec<usize>], waits_for: &[usize]) -> Vec<String> {
+fn cycle<N: GraphNode, V>(
+    graph: &Graph<N, V>,
+    sources: &[Vec<usize>],
+    waits_for: &[usize],
+) -> Vec<String> {
     let waiting = |at: &usize| waits_for[*at] > 0;
     let mut seen_at = vec![None; sources.len()];
     let mut path = Vec::new();
@@ -59,5 +65,5 @@ fn cycle(graph: &Graph, sources: &[Vec<usize>], waits_for: &[usize]) -> Vec<Stri
         path.push(at);
         next = sources[at].iter().copied().find(waiting);
     }
-    path.iter().rev().filter_map(|&at| graph.nodes.get(at)).map(|n| n.name.clone()).collect()
+    path.iter().rev().filter_map(|&at| graph.nodes.get(at)).map(|n| n.node().name.clone()).collect()
 }

@@ -33,9 +33,9 @@ fn small() -> Graph {
 fn the_text_has_a_line_for_each_node() {
     let expected = r#"graph "small"
   input x: f32[batch,?,4]
-  constant "w 1": f32[4,2]
+  constant "w 1": f32[4,2]{0.0}
   h = MatMul@13(x, "w 1") # MatMul_0
-  y = com.acme:Twist@1(h, _, "w 1") axes=[0, -1] alpha=0.5 mode="fast\n" table=f32[4,2] # Twist_1
+  y = com.acme:Twist@1(h, _, "w 1") axes=[0, -1] alpha=0.5 mode="fast\n" table=f32[4,2]{0.0} # Twist_1
   output y
 "#;
     assert_eq!(small().to_string(), expected);
@@ -157,4 +157,76 @@ fn types_admit_what_they_do_not_rule_out() {
     assert!(!of(&[DimSpec::Fixed(4), DimSpec::Fixed(3)]).admits(&desc));
     assert!(!of(&[DimSpec::Fixed(4)]).admits(&desc));
     assert!(!of(&[DimSpec::Unknown, DimSpec::Unknown]).admits(&desc.with_dtype(DType::F64)));
+}
+
+#[test]
+fn the_text_reads_back_as_the_same_graph() {
+    let mut graph = small();
+    let numbers = Tensor::of(Shape::new(&[2, 2]).unwrap(), &[1.5f32, -0.0, f32::INFINITY, 1e-9]);
+    let numbers = graph.add_constant("_", numbers.unwrap());
+    let codes = Tensor::of(Shape::new(&[]).unwrap(), &[200u8]).unwrap();
+    let codes = graph.add_constant("a:b", codes);
+    let nothing = Tensor::zeros(DType::I64, Shape::new(&[0]).unwrap()).unwrap();
+    let nothing = graph.add_constant("none", nothing);
+    let (p, q) = (graph.add_value("p:"), graph.add_value("quoted \"q\""));
+    let mut node = Node::new("Odd:op", 3, &[numbers, codes, nothing], &[p, q]);
+    node.domain = "a.b:c".to_owned();
+    node.attrs = vec![
+        ("whole".to_owned(), Attr::Int(-3)),
+        ("reals".to_owned(), Attr::Floats(vec![0.25, 1e30])),
+        ("texts".to_owned(), Attr::Texts(vec!["a".to_owned(), "\u{1}b".to_owned()])),
+    ];
+    graph.add_node(node);
+    let declared = TensorType { dtype: DType::I8, dims: vec![DimSpec::Fixed(2)] };
+    graph.values[p.index()].declared = Some(declared);
+    graph.outputs.push(q);
+    let text = graph.to_string();
+    assert_eq!(Graph::parse(&text).unwrap().to_string(), text);
+}
+
+#[test]
+fn a_line_that_is_none_is_refused_by_number() {
+    let cases = [
+        ("graph g\n  input x f32[2]\n", "line 2: found \"f32[2]\", wanted \":\" and a type"),
+        ("  input x: g32[2]\n", "line 1: found \"g32[2]\", wanted an element type"),
+        ("  constant c: f32[2]\n", "line 1: found \"\", wanted \"{\" and the elements"),
+        ("  constant c: u8[2]{1, 256}", "line 1: found \"\", wanted \"256\" is no element of u8"),
+        ("  y = Relu(x)", "line 1: found \"(x)\", wanted \"@\""),
+        ("  y = Relu@1(x) mode=\"a", "line 1: found \"a\", wanted a closing quote"),
+        ("  y = Relu@1(x) # a b", "line 1: found \"b\", wanted the end of the line"),
+        ("  y = Relu@1(x)", "node \"Relu_0\" input 0 is value \"x\", which nothing makes"),
+    ];
+    for (text, wanted) in cases {
+        assert_eq!(Graph::parse(text).unwrap_err().to_string(), wanted, "{text}");
+    }
+}
+
+#[test]
+fn edits_leave_a_graph_valid_or_as_it_was() {
+    let text = "graph g\n  input x: f32[2]\n  a = Relu@1(x)\n  b = Neg@1(a)\n  output b\n";
+    let mut graph = Graph::parse(text).unwrap();
+    let [x, a, b] = ["x", "a", "b"].map(|name| graph.value_named(name).unwrap());
+    let before = graph.to_string();
+    let (first, second, none) = (NodeId(0), NodeId(1), NodeId(9));
+
+    assert!(matches!(graph.remove(first), Err(GraphError::NoProducer { .. })));
+    assert!(matches!(graph.remove(none), Err(GraphError::NoSuchNode { .. })));
+    let early = Node::new("Neg", 1, &[b], &[a]);
+    assert!(matches!(graph.replace(first, early), Err(GraphError::OutOfOrder { .. })));
+    let again = Node::new("Neg", 1, &[x], &[a]);
+    assert!(matches!(graph.insert(second, again), Err(GraphError::TwoProducers { .. })));
+    assert!(matches!(
+        graph.insert(none, Node::new("Neg", 1, &[x], &[])),
+        Err(GraphError::NoSuchNode { .. })
+    ));
+    assert_eq!(graph.to_string(), before);
+
+    let old = graph.replace(first, Node::new("Abs", 1, &[x], &[a])).unwrap();
+    assert_eq!(old.op, "Relu");
+    let c = graph.add_value("c");
+    graph.insert(NodeId(2), Node::new("Abs", 1, &[b], &[c])).unwrap();
+    assert_eq!(graph.nodes.len(), 3);
+    assert_eq!(graph.remove(NodeId(2)).unwrap().op, "Abs");
+    assert_eq!(graph.producer(b), Some(second));
+    assert_eq!(graph.producer(x), None);
 }

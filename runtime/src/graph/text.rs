@@ -1,18 +1,20 @@
-//! Graphs as text, for people and for tests.
+//! Graphs as text, for people and for tests; [`Graph::parse`] reads it back.
 
 use std::fmt::{self, Display, Formatter};
 
-use super::{Attr, DimSpec, Graph, Node, Source, TensorType, ValueId};
+use super::literal::literal;
+use super::{Attr, DimSpec, Graph, GraphNode, GraphValue, Source, TensorType, ValueId};
 
-pub(super) fn graph(graph: &Graph, f: &mut Formatter<'_>) -> fmt::Result {
+pub(super) fn graph<N: GraphNode, V: GraphValue>(
+    graph: &Graph<N, V>,
+    f: &mut Formatter<'_>,
+) -> fmt::Result {
     writeln!(f, "graph {:?}", graph.name)?;
-    for value in &graph.values {
+    for value in graph.values.iter().map(V::value) {
         let name = Word(&value.name);
         match &value.source {
             Source::Input(of) => writeln!(f, "  input {name}: {of}")?,
-            Source::Constant(tensor) => {
-                writeln!(f, "  constant {name}: {}{}", tensor.dtype(), tensor.desc().full_shape())?;
-            }
+            Source::Constant(tensor) => writeln!(f, "  constant {name}: {}", literal(tensor))?,
             Source::Computed => {}
         }
     }
@@ -23,17 +25,27 @@ pub(super) fn graph(graph: &Graph, f: &mut Formatter<'_>) -> fmt::Result {
     writeln!(f, "  output {}", List(outputs.collect()))
 }
 
-fn node(graph: &Graph, node: &Node, f: &mut Formatter<'_>) -> fmt::Result {
-    let names = |ids: &[Option<ValueId>]| List(ids.iter().map(|&id| Name(graph, id)).collect());
-    write!(f, "  {} = ", names(&node.outputs))?;
+fn node<N: GraphNode, V: GraphValue>(
+    graph: &Graph<N, V>,
+    of: &N,
+    f: &mut Formatter<'_>,
+) -> fmt::Result {
+    let node = of.node();
+    let made = node.outputs.iter().map(|&id| Made(Name(graph, id)));
+    write!(f, "  {} = ", List(made.collect()))?;
     if !node.domain.is_empty() {
-        write!(f, "{}:", Word(&node.domain))?;
+        write!(f, "{}:", Part(&node.domain))?;
     }
-    write!(f, "{}@{}({})", Word(&node.op), node.opset, names(&node.inputs))?;
+    let read = node.inputs.iter().map(|&id| Name(graph, id));
+    write!(f, "{}@{}({})", Part(&node.op), node.opset, List(read.collect()))?;
     for (name, attr) in &node.attrs {
         write!(f, " {}={attr}", Word(name))?;
     }
-    writeln!(f, " # {}", Word(&node.name))
+    write!(f, " # {}", Word(&node.name))?;
+    match of.remark() {
+        Some(remark) => writeln!(f, ", {remark}"),
+        None => writeln!(f),
+    }
 }
 
 pub(super) fn tensor_type(of: &TensorType, f: &mut Formatter<'_>) -> fmt::Result {
@@ -57,7 +69,7 @@ pub(super) fn attr(attr: &Attr, f: &mut Formatter<'_>) -> fmt::Result {
         Attr::Ints(values) => write!(f, "{values:?}"),
         Attr::Floats(values) => write!(f, "{values:?}"),
         Attr::Texts(values) => write!(f, "{values:?}"),
-        Attr::Tensor(tensor) => write!(f, "{}{}", tensor.dtype(), tensor.desc().full_shape()),
+        Attr::Tensor(tensor) => write!(f, "{}", literal(tensor)),
     }
 }
 
@@ -77,8 +89,9 @@ struct Word<'a>(&'a str);
 
 impl Display for Word<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let is_plain = |c: char| c.is_alphanumeric() || "_-./:".contains(c);
-        if !self.0.is_empty() && self.0.chars().all(is_plain) {
+        // A colon at the end would be taken for that before a type.
+        let is_plain = !self.0.ends_with(':') && self.0.chars().all(is_plain);
+        if is_plain && !self.0.is_empty() && self.0 != "_" {
             f.write_str(self.0)
         } else {
             write!(f, "{:?}", self.0)
@@ -86,15 +99,43 @@ impl Display for Word<'_> {
     }
 }
 
-/// A value's name, `_` where there is no value.
-struct Name<'a>(&'a Graph, Option<ValueId>);
+/// Whether a character may stand in a word without quotes.
+pub(super) fn is_plain(c: char) -> bool {
+    c.is_alphanumeric() || "_-./:".contains(c)
+}
 
-impl Display for Name<'_> {
+/// One of the two words that a colon parts.
+struct Part<'a>(&'a str);
+
+impl Display for Part<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if self.0.contains(':') { write!(f, "{:?}", self.0) } else { Word(self.0).fmt(f) }
+    }
+}
+
+/// A value's name, `_` where there is no value.
+struct Name<'a, N, V>(&'a Graph<N, V>, Option<ValueId>);
+
+impl<N: GraphNode, V: GraphValue> Display for Name<'_, N, V> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Some(id) = self.1 else { return f.write_str("_") };
         match self.0.value(id) {
-            Ok(value) => write!(f, "{}", Word(&value.name)),
+            Ok(value) => write!(f, "{}", Word(&value.value().name)),
             Err(_) => write!(f, "<no value {}>", id.0),
+        }
+    }
+}
+
+/// The name of a value that a node makes, and its type where that is known.
+struct Made<'a, N, V>(Name<'a, N, V>);
+
+impl<N: GraphNode, V: GraphValue> Display for Made<'_, N, V> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Name(graph, id) = self.0;
+        self.0.fmt(f)?;
+        match id.and_then(|id| graph.value(id).ok()?.type_text()) {
+            Some(text) => write!(f, ": {text}"),
+            None => Ok(()),
         }
     }
 }

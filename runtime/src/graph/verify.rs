@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use super::{Graph, GraphError, Node, PerValue, Source, ValueId};
+use super::{Graph, GraphError, GraphNode, GraphValue, Node, PerValue, Source, ValueId};
 
-impl Graph {
+impl<N: GraphNode, V: GraphValue> Graph<N, V> {
     /// Checks that ids name something, that every value in use is made once and before it is
     /// read, and that inputs and outputs can be told apart by name.
     ///
@@ -14,8 +14,8 @@ impl Graph {
         self.verify_inputs()?;
         let mut made = PerValue::filled(self, false);
         for node in &self.nodes {
-            self.verify_reads(node, &made)?;
-            self.verify_makes(node, &mut made)?;
+            self.verify_reads(node.node(), &made)?;
+            self.verify_makes(node.node(), &mut made)?;
         }
         self.verify_outputs(&made)
     }
@@ -24,7 +24,7 @@ impl Graph {
         let mut listed = PerValue::filled(self, false);
         let mut names = HashSet::new();
         for (index, &id) in self.inputs.iter().enumerate() {
-            let value = self.value_at(id, || format!("input {index}"))?;
+            let value = self.value_at(id, || format!("input {index}"))?.value();
             if !names.insert(&value.name) {
                 let name = value.name.clone();
                 return Err(GraphError::SameName { kind: "inputs", name });
@@ -32,6 +32,7 @@ impl Graph {
             listed.set(id, true);
         }
         for (id, value) in self.value_ids().zip(&self.values) {
+            let value = value.value();
             let is_input = matches!(value.source, Source::Input(_));
             let found = match (is_input, listed.get(id) == Some(&true)) {
                 (true, false) => "is an input that is not listed",
@@ -47,7 +48,7 @@ impl Graph {
         for (port, input) in node.inputs.iter().enumerate() {
             let &Some(input) = input else { continue };
             let place = || format!("node {:?} input {port}", node.name);
-            let value = self.value_at(input, place)?;
+            let value = self.value_at(input, place)?.value();
             if !matches!(value.source, Source::Computed) || made.get(input) == Some(&true) {
                 continue;
             }
@@ -63,7 +64,8 @@ impl Graph {
     fn verify_makes(&self, node: &Node, made: &mut PerValue<bool>) -> Result<(), GraphError> {
         for (port, output) in node.outputs.iter().enumerate() {
             let &Some(output) = output else { continue };
-            let value = self.value_at(output, || format!("node {:?} output {port}", node.name))?;
+            let place = || format!("node {:?} output {port}", node.name);
+            let value = self.value_at(output, place)?.value();
             let first = match (&value.source, made.get(output)) {
                 (Source::Input(_), _) => "the caller".to_owned(),
                 (Source::Constant(_), _) => "the model".to_owned(),
@@ -83,14 +85,14 @@ impl Graph {
     }
 
     fn first_producer(&self, value: ValueId) -> Option<&Node> {
-        self.nodes.iter().find(|n| n.outputs.contains(&Some(value)))
+        self.nodes.iter().map(N::node).find(|n| n.outputs.contains(&Some(value)))
     }
 
     fn verify_outputs(&self, made: &PerValue<bool>) -> Result<(), GraphError> {
         let mut names = HashSet::new();
         for (index, &id) in self.outputs.iter().enumerate() {
             let place = || format!("output {index}");
-            let value = self.value_at(id, place)?;
+            let value = self.value_at(id, place)?.value();
             if !names.insert(&value.name) {
                 let name = value.name.clone();
                 return Err(GraphError::SameName { kind: "outputs", name });

@@ -79,11 +79,11 @@ fn read(model: &ModelProto) -> Result<Graph, ImportError> {
 #[test]
 fn a_model_becomes_a_sorted_graph() {
     let expected = r#"graph "small"
-  constant w: f32[1,2]
+  constant w: f32[1,2]{0.25, -1.0}
   input x: f32[batch,?,h]
-  constant c: i64[2]
-  h = Conv@17(x, w) pads=[1, 1, 1, 1] auto_pad="NOTSET" beta=0.5 # Conv_2
-  y = com.acme:Twist@2(h, _, c) k=-3 scales=[0.5, 2.0] modes=["a", "b"] table=f32[2] # twist
+  constant c: i64[2]{5, 6}
+  h: f32[1,2,3] = Conv@17(x, w) pads=[1, 1, 1, 1] auto_pad="NOTSET" beta=0.5 # Conv_2
+  y: f32[1] = com.acme:Twist@2(h, _, c) k=-3 scales=[0.5, 2.0] modes=["a", "b"] table=f32[2]{1.0, 2.0} # twist
   output y
 "#;
     let graph = read(&small()).unwrap();
@@ -121,18 +121,21 @@ fn files_of_the_first_format_need_no_opset_and_no_attribute_types() {
         }
     }
     let text = read(&model).unwrap().to_string();
-    assert!(text.contains("h = Conv@1(x, w) pads=[1, 1, 1, 1] auto_pad=\"NOTSET\""), "{text}");
+    assert!(
+        text.contains("h: f32[1,2,3] = Conv@1(x, w) pads=[1, 1, 1, 1] auto_pad=\"NOTSET\""),
+        "{text}"
+    );
     assert!(text.contains("table=f32[2]"), "{text}");
 }
 
 #[test]
 fn constants_come_from_every_attribute_that_can_hold_one() {
     let cases = [
-        (AttributeProto::tensor("value", floats("", &[1, 1], &[3.0])), "f32[1,1]"),
-        (AttributeProto::int("value_int", 3), "i64[]"),
+        (AttributeProto::tensor("value", floats("", &[1, 1], &[3.0])), "f32[1,1]{3.0}"),
+        (AttributeProto::int("value_int", 3), "i64[]{3}"),
         (AttributeProto::ints("value_ints", &[]), "i64[0]"),
-        (AttributeProto::float("value_float", 0.1), "f32[]"),
-        (AttributeProto::floats("value_floats", &[0.1, 0.2]), "f32[2]"),
+        (AttributeProto::float("value_float", 0.1), "f32[]{0.1}"),
+        (AttributeProto::floats("value_floats", &[0.1, 0.2]), "f32[2]{0.1, 0.2}"),
     ];
     for (attribute, expected) in cases {
         let mut model = small();

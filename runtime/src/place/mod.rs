@@ -14,7 +14,7 @@ use crate::graph::{Node, ValueId};
 use crate::memory::Tensor;
 use crate::package::{OpenError, PackageId};
 use crate::registry::{KernelEntry, Registry};
-use crate::resolve::{Binding, Params, Resolved};
+use crate::resolve::{BoundNode, Params, Resolved, TypedGraph};
 
 /// What happens to a node that none of the cores asked for takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -179,7 +179,6 @@ fn failure(refusal: &Refusal) -> String {
 /// failed rather than refused.
 pub(crate) fn assign(
     resolved: Resolved,
-    fixed: &[Option<TensorDesc>],
     registry: &mut Registry,
     options: &PlaceOptions,
 ) -> Result<Placement, PlaceError> {
@@ -188,9 +187,10 @@ pub(crate) fn assign(
     }
     let mut choices = Vec::with_capacity(resolved.graph.nodes.len());
     let mut made = vec![None; resolved.graph.values.len()];
-    for (node, binding) in resolved.graph.nodes.iter().zip(&resolved.bindings) {
-        let site = Site { resolved: &resolved, fixed, made: &made, node, binding, options };
-        let choice = match site.maker().filter(|_| binding.stands_aside) {
+    for bound in &resolved.graph.nodes {
+        let node = &bound.node;
+        let site = Site { graph: &resolved.graph, made: &made, node, bound, options };
+        let choice = match site.maker().filter(|_| bound.is_fused) {
             Some((core, form)) => site.alias(core, form, registry)?,
             None => site.choose(registry)?,
         };
@@ -206,12 +206,11 @@ pub(crate) fn assign(
 
 /// One node that looks for its core.
 struct Site<'a> {
-    resolved: &'a Resolved,
-    fixed: &'a [Option<TensorDesc>],
+    graph: &'a TypedGraph,
     /// Where and how each value is made, if a node makes it.
     made: &'a [Option<(Core, Form)>],
     node: &'a Node,
-    binding: &'a Binding,
+    bound: &'a BoundNode,
     options: &'a PlaceOptions,
 }
 
@@ -243,8 +242,8 @@ impl Site<'_> {
 
     /// A node whose work another one does: its output is that one's, so its kernel has nothing to do.
     fn alias(&self, core: Core, form: Form, registry: &mut Registry) -> Result<Choice, PlaceError> {
-        let op = self.binding.op.schema().name();
-        let kernels = registry.kernels_for(self.binding.package, Core::CPU)?;
+        let op = self.bound.op.schema().name();
+        let kernels = registry.kernels_for(self.bound.package, Core::CPU)?;
         let entry = kernels.iter().find(|entry| entry.def.op() == op).copied();
         let fit = Fit { inputs: vec![form], outputs: vec![form], params: None };
         let no_core = || PlaceError::NoCore {
@@ -293,8 +292,8 @@ impl Site<'_> {
         core: Core,
         registry: &mut Registry,
     ) -> Result<Result<Choice, String>, PlaceError> {
-        let entries = registry.kernels_for(self.binding.package, core)?;
-        let name = self.binding.op.schema().name();
+        let entries = registry.kernels_for(self.bound.package, core)?;
+        let name = self.bound.op.schema().name();
         let mine: Vec<KernelEntry> =
             entries.iter().filter(|e| e.def.op() == name).copied().collect();
         if mine.is_empty() {
@@ -390,7 +389,7 @@ impl Site<'_> {
 
     /// The form of each port that `kernel` takes on `core`, or why there is none.
     fn fit(&self, kernel: &KernelDef, core: Core) -> Result<Fit, String> {
-        let schema = self.binding.op.schema();
+        let schema = self.bound.op.schema();
         let mut fit = Fit { inputs: Vec::new(), outputs: Vec::new(), params: None };
         for (index, &value) in self.node.inputs.iter().enumerate() {
             let form = match (value, schema.input(index)) {
@@ -450,12 +449,12 @@ impl Site<'_> {
             Side::Output => &self.node.outputs,
         };
         let value = values.get(index).copied().flatten();
-        let desc = self.resolved.desc(value);
-        let fixed = value.and_then(|v| self.fixed.get(v.index())).and_then(Option::as_ref);
+        let desc = self.graph.desc(value);
+        let fixed = value.and_then(|v| self.graph.values.get(v.index())?.quantized_desc());
         // The rule of a repeated port is that of its first tensor.
         let schema_ports = match side {
-            Side::Input => self.binding.op.schema().inputs().len(),
-            Side::Output => self.binding.op.schema().outputs().len(),
+            Side::Input => self.bound.op.schema().inputs().len(),
+            Side::Output => self.bound.op.schema().outputs().len(),
         };
         let rule_port = index.min(schema_ports.saturating_sub(1));
         let rule =
@@ -470,7 +469,7 @@ impl Site<'_> {
                 .map_or(port.types_on(core), udo_api::DType::set),
             None => port.types_on(core),
         };
-        let forms = forms(core, &desc, fixed, &self.options.profile);
+        let forms = forms(core, &desc, fixed.as_ref(), &self.options.profile);
         if let Some(form) = forms.iter().find(|f| f.is_in(types)) {
             return Ok(*form);
         }
@@ -494,9 +493,9 @@ impl Site<'_> {
     /// Each input that is known before the run, in the form of its port.
     fn constants(&self, fit: &Fit, registry: &Registry) -> Result<Vec<Option<Constant>>, Refusal> {
         let made = |(&value, form): (&Option<ValueId>, &Form)| {
-            let Some(tensor) = self.resolved.constant(value) else { return Ok(None) };
+            let Some(tensor) = self.graph.known(value) else { return Ok(None) };
             let id = ConstantId { tensor: tensor.id(), format: form.order as u64 };
-            match constant(tensor, &self.resolved.desc(value), form, registry.packs().budget()) {
+            match constant(tensor, &self.graph.desc(value), form, registry.packs().budget()) {
                 Ok(tensor) => Ok(Some(Constant { id, tensor, form: form.desc })),
                 Err(ConstantError::NoWay(_)) => Ok(None),
                 Err(error @ ConstantError::Memory(_)) => {
@@ -518,7 +517,7 @@ impl Site<'_> {
         let view = NodeDesc {
             inputs: descs(&fit.inputs),
             constants: constants.iter().map(|c| c.as_ref().map(|c| c.tensor.bytes())).collect(),
-            params: fit.params.as_ref().unwrap_or(&self.binding.params).settings(),
+            params: fit.params.as_ref().unwrap_or(&self.bound.params).settings(),
             output_count: fit.outputs.len(),
             opset: self.node.opset,
         };

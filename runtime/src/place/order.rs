@@ -43,7 +43,7 @@ impl Site<'_> {
     /// Turns the forms of a node whose results lie where its operands do, if one of them comes turned or
     /// the options want that.
     fn follow(&self, fit: &mut Fit) {
-        let schema = self.binding.op.schema();
+        let schema = self.bound.op.schema();
         let order = |at: usize| {
             let (_, form) = self.made.get(self.node.input(at)?.index()).copied().flatten()?;
             Some(form.order)
@@ -59,7 +59,7 @@ impl Site<'_> {
         if !joins && !elementwise {
             return;
         }
-        let params = if joins { self.binding.params.turned() } else { None };
+        let params = if joins { self.bound.params.turned() } else { None };
         if joins && params.is_none() {
             return;
         }

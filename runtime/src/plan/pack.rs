@@ -42,7 +42,8 @@ pub(super) fn all(
     let Some((at, choice, refusal)) = failed else { return Ok(()) };
     let package = registry.package_name(choice.package()).to_owned();
     let node = placement.resolved.graph.nodes.get(at);
-    let (node, op) = node.map_or_else(Default::default, |n| (n.name.clone(), n.op.clone()));
+    let (node, op) =
+        node.map_or_else(Default::default, |n| (n.node.name.clone(), n.node.op.clone()));
     Err(PlanError::Pack { node, op, package, refusal })
 }
 

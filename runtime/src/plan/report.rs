@@ -48,8 +48,8 @@ pub struct NodeReport {
     pub fell_back: bool,
     /// Whether no step computes it, because its output is its inputs' bytes.
     pub is_view: bool,
-    /// Whether that is because the node before it applies it.
-    pub is_applied_before: bool,
+    /// Whether that is because it is fused into the node before.
+    pub is_fused: bool,
 }
 
 /// One call of a kernel.
@@ -99,10 +99,10 @@ pub(super) struct Nodes {
 impl Nodes {
     pub(super) fn of(placement: &Placement, registry: &Registry) -> Self {
         let resolved = &placement.resolved;
-        let bound = resolved.graph.nodes.iter().zip(&resolved.bindings);
-        let nodes = bound.zip(&placement.choices).map(|((node, binding), choice)| NodeReport {
-            name: node.name.clone(),
-            op: node.op.clone(),
+        let placed = resolved.graph.nodes.iter().zip(&placement.choices);
+        let nodes = placed.map(|(bound, choice)| NodeReport {
+            name: bound.node.name.clone(),
+            op: bound.node.op.clone(),
             package: registry.package_name(choice.package()).to_owned(),
             core: choice.core,
             backend: choice.backend.clone(),
@@ -111,7 +111,7 @@ impl Nodes {
             refusals: choice.refusals.clone(),
             fell_back: choice.fell_back,
             is_view: false,
-            is_applied_before: binding.stands_aside,
+            is_fused: bound.is_fused,
         });
         Self { notices: placement.resolved.notices.clone(), nodes: nodes.collect() }
     }

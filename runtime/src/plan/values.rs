@@ -11,7 +11,7 @@ use crate::cores::{Form, Memory, Order, convert};
 use crate::graph::{Source, ValueId};
 use crate::place::{Choice, Placement};
 use crate::registry::Registry;
-use crate::resolve::Resolved;
+use crate::resolve::TypedGraph;
 
 /// Steps and slots, before slots have places.
 pub(super) struct Drawn {
@@ -26,7 +26,7 @@ pub(super) struct Drawn {
 type Key = (ValueId, Memory, Option<DType>, Order);
 
 struct Drawing<'a> {
-    resolved: &'a Resolved,
+    graph: &'a TypedGraph,
     registry: &'a Registry,
     held: HashMap<Key, Operand>,
     /// The first form that each value took.
@@ -40,7 +40,7 @@ pub(super) fn draw(placement: Placement, registry: &Registry) -> Result<Drawn, P
     let drawn =
         Drawn { steps: Vec::new(), inputs: Vec::new(), outputs: Vec::new(), slots: Vec::new() };
     let mut drawing = Drawing {
-        resolved: &resolved,
+        graph: &resolved.graph,
         registry,
         held: HashMap::new(),
         home: HashMap::new(),
@@ -66,10 +66,10 @@ impl Drawing<'_> {
     }
 
     fn sources(&mut self) {
-        for (index, value) in self.resolved.graph.values.iter().enumerate() {
+        for (index, value) in self.graph.values.iter().enumerate() {
             let id = ValueId::at(index);
-            let desc = self.resolved.desc(Some(id));
-            let place = match &value.source {
+            let desc = value.desc;
+            let place = match &value.value.source {
                 Source::Computed => continue,
                 Source::Constant(tensor) => Place::Constant(tensor.clone()),
                 Source::Input(_) => self.slot(Memory::Host, desc.size_bytes()),
@@ -77,7 +77,7 @@ impl Drawing<'_> {
             let operand = Operand { desc, place: Some(place), ..Operand::ABSENT };
             self.keep(id, Memory::Host, Order::Model, operand);
         }
-        for &id in &self.resolved.graph.inputs {
+        for &id in &self.graph.inputs {
             if let Some((_, _, operand)) = self.home.get(&id) {
                 self.drawn.inputs.push(Port { name: self.name(id), operand: operand.clone() });
             }
@@ -85,7 +85,7 @@ impl Drawing<'_> {
     }
 
     fn name(&self, id: ValueId) -> String {
-        self.resolved.graph.value(id).map_or_else(|_| String::new(), |v| v.name.clone())
+        self.graph.value(id).map_or_else(|_| String::new(), |v| v.value.name.clone())
     }
 
     /// The value in the form and memory asked for, moved and turned there if need be.
@@ -178,10 +178,10 @@ impl Drawing<'_> {
     }
 
     fn node(&mut self, index: usize, choice: Choice) -> Result<(), PlanError> {
-        let resolved = self.resolved;
+        let graph = self.graph;
         let broken = || PlanError::Broken(format!("choice {index} has no node"));
-        let node = resolved.graph.nodes.get(index).ok_or_else(broken)?;
-        let binding = resolved.bindings.get(index).ok_or_else(broken)?;
+        let bound = graph.nodes.get(index).ok_or_else(broken)?;
+        let node = &bound.node;
         let core = choice.core;
         let mut inputs = Vec::with_capacity(choice.inputs.len());
         for (port, (&value, form)) in node.inputs.iter().zip(&choice.inputs).enumerate() {
@@ -190,7 +190,7 @@ impl Drawing<'_> {
                 None => Operand::ABSENT,
             });
         }
-        if binding.op.schema().known_facts().has(Facts::VIEW)
+        if bound.op.schema().known_facts().has(Facts::VIEW)
             && let Some(view) = as_view(&inputs, &choice.outputs)
             && let Some(id) = node.output(0)
         {
@@ -217,7 +217,7 @@ impl Drawing<'_> {
             package: self.registry.package_name(choice.package()).to_owned(),
             kernel: choice.kernel,
             purpose: Purpose::Node { index },
-            joins: binding.op.schema().known_facts().has(Facts::JOINS),
+            joins: bound.op.schema().known_facts().has(Facts::JOINS),
             name: node.name.clone(),
             op: node.op.clone(),
             core,
@@ -228,9 +228,9 @@ impl Drawing<'_> {
     }
 
     fn graph_outputs(&mut self) -> Result<(), PlanError> {
-        let resolved = self.resolved;
-        for &id in &resolved.graph.outputs {
-            let desc = resolved.desc(Some(id));
+        let graph = self.graph;
+        for &id in &graph.outputs {
+            let desc = graph.desc(Some(id));
             let operand = self.need(id, Core::CPU, &Form::of(desc))?;
             self.drawn.outputs.push(Port { name: self.name(id), operand });
         }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use udo_api::{Layout, OpSchema};
 
-use super::Resolved;
+use super::{BoundNode, TypedGraph};
 use crate::graph::{Attr, Node, ValueId};
 
 /// Batch, channels, height, width to batch, height, width, channels.
@@ -38,8 +38,8 @@ fn transpose(name: String, opset: u32, from: ValueId, to: ValueId, perm: [i64; 4
     node
 }
 
-fn name(resolved: &Resolved, id: ValueId) -> String {
-    resolved.graph.value(id).map_or_else(|_| String::new(), |v| v.name.clone())
+fn name(graph: &TypedGraph, id: ValueId) -> String {
+    graph.value(id).map_or_else(|_| String::new(), |v| v.value.name.clone())
 }
 
 impl ChannelLast {
@@ -47,7 +47,7 @@ impl ChannelLast {
     /// transposes that must run before it.
     pub(super) fn before(
         &mut self,
-        resolved: &mut Resolved,
+        graph: &mut TypedGraph,
         node: &mut Node,
         schema: &OpSchema,
     ) -> Vec<Node> {
@@ -57,12 +57,12 @@ impl ChannelLast {
                 .input(index)
                 .is_some_and(|p| p.rank4_layout() == Layout::Nhwc && !p.wants_static());
             let Some(value) = node.input(index).filter(|_| asks) else { continue };
-            if resolved.desc(Some(value)).rank() != 4 || resolved.constant(Some(value)).is_some() {
+            if graph.desc(Some(value)).rank() != 4 || graph.known(Some(value)).is_some() {
                 continue;
             }
             let twin = self.twins.get(&value).copied().unwrap_or_else(|| {
-                let given = name(resolved, value);
-                let twin = resolved.add_value(&format!("{given}.nhwc"));
+                let given = name(graph, value);
+                let twin = graph.add_value(&format!("{given}.nhwc"));
                 transposes.push(transpose(
                     format!("{given}.to_nhwc"),
                     node.opset,
@@ -82,7 +82,7 @@ impl ChannelLast {
 
     /// Makes `node` write its channel-last outputs to values of their own.
     pub(super) fn stand_in(
-        resolved: &mut Resolved,
+        graph: &mut TypedGraph,
         node: &mut Node,
         schema: &OpSchema,
     ) -> Vec<StandIn> {
@@ -90,7 +90,7 @@ impl ChannelLast {
         for port in 0..node.outputs.len() {
             let asks = schema.output(port).is_some_and(|p| p.rank4_layout() == Layout::Nhwc);
             let Some(wanted) = node.output(port).filter(|_| asks) else { continue };
-            let made = resolved.add_value(&format!("{}.nhwc", name(resolved, wanted)));
+            let made = graph.add_value(&format!("{}.nhwc", name(graph, wanted)));
             if let Some(output) = node.outputs.get_mut(port) {
                 *output = Some(made);
             }
@@ -101,40 +101,39 @@ impl ChannelLast {
 
     /// The transposes that must run after the node that was bound last. Outputs that turned out
     /// not to have rank 4 become the node's own again.
-    pub(super) fn after(&mut self, resolved: &mut Resolved, outputs: Vec<StandIn>) -> Vec<Node> {
+    pub(super) fn after(&mut self, graph: &mut TypedGraph, outputs: Vec<StandIn>) -> Vec<Node> {
         let mut transposes = Vec::new();
         for StandIn { port, wanted, made, opset } in outputs {
-            let desc = resolved.desc(Some(made));
+            let desc = graph.desc(Some(made));
             if desc.rank() == 4 {
-                let name = format!("{}.from_nhwc", name(resolved, wanted));
+                let name = format!("{}.from_nhwc", name(graph, wanted));
                 transposes.push(transpose(name, opset, made, wanted, TO_SECOND));
                 self.twins.insert(wanted, made);
                 self.back.push(wanted);
                 continue;
             }
-            let output = resolved.graph.nodes.last_mut().and_then(|n| n.outputs.get_mut(port));
+            let output = graph.nodes.last_mut().and_then(|n| n.node.outputs.get_mut(port));
             if let Some(output) = output {
                 *output = Some(wanted);
             }
-            if let Some(slot) = resolved.descs.get_mut(wanted.index()) {
-                *slot = desc;
+            if let Some(value) = graph.values.get_mut(wanted.index()) {
+                value.desc = desc;
             }
         }
         transposes
     }
 
     /// Takes out the transposes whose output nobody reads.
-    pub(super) fn sweep(&self, resolved: &mut Resolved) {
+    pub(super) fn sweep(&self, graph: &mut TypedGraph) {
         for unread in &self.back {
-            let graph = &resolved.graph;
-            let read = graph.nodes.iter().flat_map(|n| &n.inputs).any(|i| *i == Some(*unread));
+            let mut read = graph.nodes.iter().flat_map(|n| &n.node.inputs);
+            let read = read.any(|i| *i == Some(*unread));
             if read || graph.outputs.contains(unread) {
                 continue;
             }
-            let made_by = |n: &Node| n.outputs.first() == Some(&Some(*unread));
+            let made_by = |n: &BoundNode| n.node.outputs.first() == Some(&Some(*unread));
             if let Some(index) = graph.nodes.iter().position(made_by) {
-                resolved.graph.nodes.remove(index);
-                resolved.bindings.remove(index);
+                graph.nodes.remove(index);
             }
         }
     }

@@ -3,14 +3,14 @@
 use udo_api::abi::ValueKind;
 use udo_api::{DType, OpDef, Port, Shape};
 
-use super::Resolved;
+use super::TypedGraph;
 use crate::cores::convert;
 use crate::graph::Node;
 use crate::memory::Tensor;
 
 /// Gives left-out inputs of `node` the defaults that its schema has for them.
 pub(super) fn fill_defaults(
-    resolved: &mut Resolved,
+    graph: &mut TypedGraph,
     node: &mut Node,
     op: &OpDef,
 ) -> Result<(), String> {
@@ -19,9 +19,7 @@ pub(super) fn fill_defaults(
             continue;
         }
         let tensor = default_tensor(port)?;
-        let desc = *tensor.desc();
-        let value = resolved.graph.add_constant(&format!("{}.{}", node.name, port.name()), tensor);
-        resolved.descs.resize(value.index() + 1, desc);
+        let value = graph.add_constant(&format!("{}.{}", node.name, port.name()), tensor);
         if node.inputs.len() <= index {
             node.inputs.resize(index + 1, None);
         }

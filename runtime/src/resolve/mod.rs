@@ -4,6 +4,7 @@ mod channel_last;
 mod choose;
 mod defaults;
 mod params;
+mod typed;
 
 use std::collections::BTreeMap;
 
@@ -11,15 +12,15 @@ use udo_api::{OpDef, Port, Shape, TensorDesc};
 use udo_host::{NodeDesc, Refusal, infer};
 
 use crate::exit_guard::{self, PackageCall};
-use crate::graph::{DimSpec, Graph, Node, Source, TensorType, ValueId};
+use crate::graph::{DimSpec, Graph, Node, Source, TensorType, Value};
 use crate::memory::Tensor;
-use crate::package::PackageId;
 use crate::registry::{OpEntry, Registry};
 
 use channel_last::ChannelLast;
 use defaults::fill_defaults;
 pub(crate) use params::ACTIVATION;
 pub use params::Params;
+pub use typed::{BoundNode, Identity, Quantized, TypedGraph, TypedValue};
 pub use udo_host::ParamSetting;
 
 /// What the user decides about binding.
@@ -31,28 +32,11 @@ pub struct BindOptions {
     pub shapes: BTreeMap<String, Vec<usize>>,
 }
 
-/// A node's operator and parameters.
-#[derive(Clone, Debug)]
-pub struct Binding {
-    /// The package that describes the operator.
-    pub package: PackageId,
-    /// The operator.
-    pub op: &'static OpDef,
-    /// The node's parameters, defaulted.
-    pub params: Params,
-    /// Whether another node does its work, so that its output is its input, wherever that is.
-    pub stands_aside: bool,
-}
-
-/// A graph in which every node has an operator and every value a type and shape.
+/// A graph that is resolved.
 #[derive(Clone, Debug)]
 pub struct Resolved {
     /// The graph.
-    pub graph: Graph,
-    /// One per node.
-    pub bindings: Vec<Binding>,
-    /// One per value; absent for values that nothing produces.
-    pub descs: Vec<TensorDesc>,
+    pub graph: TypedGraph,
     /// What the user should know, such as a package's operator in the place of a built-in one.
     pub notices: Vec<String>,
 }
@@ -144,50 +128,45 @@ impl Registry {
     /// # Errors
     /// A node that no operator takes as it is; the error names node, operator and port.
     pub fn resolve(&self, graph: Graph, options: &BindOptions) -> Result<Resolved, ResolveError> {
-        let mut resolved = Resolved {
-            descs: source_descs(&graph, options)?,
-            graph,
-            bindings: Vec::new(),
-            notices: Vec::new(),
-        };
+        let Graph { name, nodes, values, inputs, outputs } = graph;
+        let values = values.into_iter().map(|value| typed(value, options));
+        let values = values.collect::<Result<_, _>>()?;
+        let mut graph =
+            Graph { name, nodes: Vec::with_capacity(nodes.len()), values, inputs, outputs };
+        let mut notices = Vec::new();
         let mut turned = ChannelLast::default();
-        for mut node in std::mem::take(&mut resolved.graph.nodes) {
+        for mut node in nodes {
             let (entry, notice) = self.choose(&node, options)?;
-            if let Some(notice) = notice.filter(|n| !resolved.notices.contains(n)) {
-                resolved.notices.push(notice);
+            if let Some(notice) = notice.filter(|n| !notices.contains(n)) {
+                notices.push(notice);
             }
-            for transpose in turned.before(&mut resolved, &mut node, entry.def.schema()) {
+            for transpose in turned.before(&mut graph, &mut node, entry.def.schema()) {
                 let (entry, _) = self.choose(&transpose, options)?;
-                self.bind(&mut resolved, transpose, entry)?;
+                self.bind(&mut graph, transpose, entry)?;
             }
-            let outputs = ChannelLast::stand_in(&mut resolved, &mut node, entry.def.schema());
-            self.bind(&mut resolved, node, entry)?;
-            for transpose in turned.after(&mut resolved, outputs) {
+            let outputs = ChannelLast::stand_in(&mut graph, &mut node, entry.def.schema());
+            self.bind(&mut graph, node, entry)?;
+            for transpose in turned.after(&mut graph, outputs) {
                 let (entry, _) = self.choose(&transpose, options)?;
-                self.bind(&mut resolved, transpose, entry)?;
+                self.bind(&mut graph, transpose, entry)?;
             }
         }
-        turned.sweep(&mut resolved);
-        Ok(resolved)
+        turned.sweep(&mut graph);
+        Ok(Resolved { graph, notices })
     }
 
-    fn bind(
-        &self,
-        resolved: &mut Resolved,
-        node: Node,
-        entry: OpEntry,
-    ) -> Result<(), ResolveError> {
+    fn bind(&self, graph: &mut TypedGraph, node: Node, entry: OpEntry) -> Result<(), ResolveError> {
         let call = PackageCall {
             package: self.package_name(entry.package),
             op: entry.def.schema().name(),
             core: None,
             function: "infer",
         };
-        exit_guard::during(&call, || resolved.bind(node, entry))
+        exit_guard::during(&call, || graph.bind(node, entry))
     }
 }
 
-impl Resolved {
+impl TypedGraph {
     /// Adds a node whose operator is `entry`, checked, and says what its outputs are.
     fn bind(&mut self, mut node: Node, entry: OpEntry) -> Result<(), ResolveError> {
         let (name, op) = (node.name.clone(), node.op.clone());
@@ -195,62 +174,32 @@ impl Resolved {
             |reason: String| ResolveError::Node { node: name.clone(), op: op.clone(), reason };
         let params = Params::of(&node, entry.def.schema()).map_err(fail)?;
         fill_defaults(self, &mut node, entry.def).map_err(fail)?;
-        let binding =
-            Binding { package: entry.package, op: entry.def, params, stands_aside: false };
         self.check_inputs(&node, entry.def).map_err(fail)?;
-        let outputs = self.infer(&node, &binding).map_err(fail)?;
+        let outputs = self.infer(&node, entry.def, &params).map_err(fail)?;
         for (value, desc) in node.outputs.iter().zip(outputs) {
-            if let Some(slot) = value.and_then(|v| self.descs.get_mut(v.index())) {
-                *slot = desc;
+            if let Some(value) = value.and_then(|v| self.values.get_mut(v.index())) {
+                value.desc = desc;
             }
         }
-        self.graph.nodes.push(node);
-        self.bindings.push(binding);
+        let OpEntry { package, def: op } = entry;
+        self.nodes.push(BoundNode { node, package, op, params, is_fused: false });
         Ok(())
-    }
-
-    /// Adds a value that some node makes.
-    pub(super) fn add_value(&mut self, name: &str) -> ValueId {
-        let id = self.graph.add_value(name);
-        self.descs.resize(id.index() + 1, TensorDesc::ABSENT);
-        id
-    }
-
-    /// Adds a value that is known from the start.
-    pub(crate) fn add_constant(&mut self, name: &str, tensor: Tensor) -> ValueId {
-        let desc = *tensor.desc();
-        let id = self.graph.add_constant(name, tensor);
-        self.descs.resize(id.index() + 1, desc);
-        id
-    }
-
-    /// The description of a value; absent for a port that the node leaves out.
-    pub fn desc(&self, value: Option<ValueId>) -> TensorDesc {
-        value.and_then(|v| self.descs.get(v.index())).copied().unwrap_or(TensorDesc::ABSENT)
-    }
-
-    /// The elements of a value that are known before any run.
-    pub fn constant(&self, value: Option<ValueId>) -> Option<&Tensor> {
-        match &self.graph.value(value?).ok()?.source {
-            Source::Constant(tensor) => Some(tensor),
-            Source::Input(_) | Source::Computed => None,
-        }
     }
 
     fn view<'a>(&'a self, node: &Node, params: &'a Params) -> NodeDesc<'a> {
         NodeDesc {
             inputs: node.inputs.iter().map(|&v| self.desc(v)).collect(),
-            constants: node.inputs.iter().map(|&v| self.constant(v).map(Tensor::bytes)).collect(),
+            constants: node.inputs.iter().map(|&v| self.known(v).map(Tensor::bytes)).collect(),
             params: params.settings(),
             output_count: node.outputs.len(),
             opset: node.opset,
         }
     }
 
-    fn infer(&self, node: &Node, binding: &Binding) -> Result<Vec<TensorDesc>, String> {
-        let view = self.view(node, &binding.params);
-        let outputs = infer(binding.op, &view).map_err(|refusal: Refusal| refusal.to_string())?;
-        let schema = binding.op.schema();
+    fn infer(&self, node: &Node, op: &OpDef, params: &Params) -> Result<Vec<TensorDesc>, String> {
+        let view = self.view(node, params);
+        let outputs = infer(op, &view).map_err(|refusal: Refusal| refusal.to_string())?;
+        let schema = op.schema();
         for (index, (value, desc)) in node.outputs.iter().zip(&outputs).enumerate() {
             let Some(port) = schema.output(index) else {
                 return Err(format!(
@@ -291,7 +240,7 @@ impl Resolved {
             if value.is_some() && !desc.is_in(port.types()) {
                 return Err(format!("input {:?} is {desc}, wanted {}", port.name(), port.types()));
             }
-            if value.is_some() && port.wants_static() && self.constant(value).is_none() {
+            if value.is_some() && port.wants_static() && self.known(value).is_none() {
                 return Err(format!(
                     "input {:?} is computed, and the operator wants it in the model",
                     port.name()
@@ -308,25 +257,22 @@ impl Resolved {
     }
 }
 
-fn source_descs(graph: &Graph, options: &BindOptions) -> Result<Vec<TensorDesc>, ResolveError> {
-    graph
-        .values
-        .iter()
-        .map(|value| match &value.source {
-            Source::Computed => Ok(TensorDesc::ABSENT),
-            Source::Constant(tensor) => Ok(*tensor.desc()),
-            Source::Input(TensorType { dtype, dims }) => {
-                let asked = options.shapes.get(&value.name);
-                let shape = input_shape(dims, asked.map(Vec::as_slice)).ok_or_else(|| {
-                    ResolveError::OpenShape {
-                        input: value.name.clone(),
-                        dims: dims.iter().map(open_dim).collect::<Vec<_>>().join(","),
-                    }
-                })?;
-                Ok(TensorDesc::new(*dtype, shape))
-            }
-        })
-        .collect()
+/// A value with what is known of it before any node is looked at.
+fn typed(value: Value, options: &BindOptions) -> Result<TypedValue, ResolveError> {
+    let desc = match &value.source {
+        Source::Computed => TensorDesc::ABSENT,
+        Source::Constant(tensor) => *tensor.desc(),
+        Source::Input(TensorType { dtype, dims }) => {
+            let asked = options.shapes.get(&value.name);
+            let open = || ResolveError::OpenShape {
+                input: value.name.clone(),
+                dims: dims.iter().map(open_dim).collect::<Vec<_>>().join(","),
+            };
+            let shape = input_shape(dims, asked.map(Vec::as_slice)).ok_or_else(open)?;
+            TensorDesc::new(*dtype, shape)
+        }
+    };
+    Ok(TypedValue { value, desc, quantized: None })
 }
 
 fn open_dim(dim: &DimSpec) -> String {

@@ -43,9 +43,9 @@ fn say(report: &Report) {
     outln!("nodes:");
     for node in &report.nodes {
         let (inputs, outputs) = (node.inputs.join(", "), node.outputs.join(", "));
-        let view = match (node.is_view, node.is_applied_before) {
-            (true, true) => ", no step: the node before it applies it",
-            (true, false) => ", no step: its bytes are its inputs'",
+        let view = match (node.is_view, node.is_fused) {
+            (true, true) => ", fused into the node before",
+            (true, false) => ", elided: its bytes are its inputs'",
             (false, _) => "",
         };
         outln!(
@@ -109,7 +109,7 @@ fn to_json(report: &Report) -> Value {
             json!({
                 "name": n.name, "op": n.op, "package": n.package, "core": n.core.to_string(), "inputs": n.inputs,
                 "outputs": n.outputs, "refusals": refusals, "fell_back": n.fell_back, "view": n.is_view,
-                "applied_before": n.is_applied_before,
+                "fused": n.is_fused,
                 "backend": n.backend,
             })
         })

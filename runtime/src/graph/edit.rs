@@ -1,0 +1,62 @@
+//! Edits that leave a graph valid, or leave it as it was.
+
+use super::{Graph, GraphError, GraphNode, GraphValue, NodeId, ValueId};
+
+impl<N: GraphNode, V: GraphValue> Graph<N, V> {
+    /// Puts `node` in the place of another one, which comes back.
+    ///
+    /// # Errors
+    /// There is no such node, or the graph would not be valid; it stays as it was.
+    pub fn replace(&mut self, id: NodeId, node: N) -> Result<N, GraphError> {
+        let mut other = node;
+        self.swap(id, &mut other)?;
+        if let Err(error) = self.verify() {
+            self.swap(id, &mut other)?;
+            return Err(error);
+        }
+        Ok(other)
+    }
+
+    fn swap(&mut self, id: NodeId, with: &mut N) -> Result<(), GraphError> {
+        let count = self.nodes.len();
+        let node = self.nodes.get_mut(id.index()).ok_or(GraphError::NoSuchNode { id, count })?;
+        std::mem::swap(node, with);
+        Ok(())
+    }
+
+    /// Puts `node` before another one, or behind all where `before` is how many there are. Ids of nodes from there on
+    /// count one more.
+    ///
+    /// # Errors
+    /// There is no such node, or the graph would not be valid; it stays as it was.
+    pub fn insert(&mut self, before: NodeId, node: N) -> Result<(), GraphError> {
+        let count = self.nodes.len();
+        if before.index() > count {
+            return Err(GraphError::NoSuchNode { id: before, count });
+        }
+        self.nodes.insert(before.index(), node);
+        self.verify().inspect_err(|_| {
+            self.nodes.remove(before.index());
+        })
+    }
+
+    /// Takes a node out that makes nothing that is read. Ids of nodes behind it count one less.
+    ///
+    /// # Errors
+    /// There is no such node, or something reads what it makes; the graph stays as it was.
+    pub fn remove(&mut self, id: NodeId) -> Result<N, GraphError> {
+        self.node(id)?;
+        let node = self.nodes.remove(id.index());
+        if let Err(error) = self.verify() {
+            self.nodes.insert(id.index(), node);
+            return Err(error);
+        }
+        Ok(node)
+    }
+
+    /// The node that makes a value, if it makes it as its first output.
+    pub fn producer(&self, value: ValueId) -> Option<NodeId> {
+        let makes = |node: &N| node.node().output(0) == Some(value);
+        self.nodes.iter().position(makes).map(NodeId::at)
+    }
+}

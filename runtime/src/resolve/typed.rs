@@ -1,0 +1,143 @@
+//! A graph in which every node has an operator and every value a type and shape.
+
+use udo_api::{DType, Encoding, OpDef, TensorDesc};
+
+use super::Params;
+use crate::graph::{Graph, GraphNode, GraphValue, Node, NodeId, Source, Value, ValueId};
+use crate::memory::Tensor;
+use crate::package::PackageId;
+
+/// A graph as passes, placement and plan see it.
+pub type TypedGraph = Graph<BoundNode, TypedValue>;
+
+/// A node with its operator and parameters.
+#[derive(Clone, Debug)]
+pub struct BoundNode {
+    /// The node.
+    pub node: Node,
+    /// The package that describes the operator.
+    pub package: PackageId,
+    /// The operator.
+    pub op: &'static OpDef,
+    /// The node's parameters, defaulted.
+    pub params: Params,
+    /// Whether the node before does its work, so that its output is its input, wherever that is.
+    pub is_fused: bool,
+}
+
+impl GraphNode for BoundNode {
+    fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// That it is fused, or the parameters that passes have set.
+    fn remark(&self) -> Option<String> {
+        if self.is_fused {
+            return Some("fused into the node before".to_owned());
+        }
+        let own = Params::of(&self.node, self.op.schema()).ok()?;
+        let set = self.params.settings().iter().filter(|setting| !own.settings().contains(setting));
+        let set: Vec<String> = set.map(|(name, setting)| format!("{name} = {setting:?}")).collect();
+        (!set.is_empty()).then(|| set.join(", "))
+    }
+}
+
+/// A value with its type and shape.
+#[derive(Clone, Debug)]
+pub struct TypedValue {
+    /// The value.
+    pub value: Value,
+    /// Its type and shape; absent for values that nothing makes.
+    pub desc: TensorDesc,
+    /// The numbers that stand for it on fixed-point cores, where the model says which.
+    pub quantized: Option<Quantized>,
+}
+
+/// An element type, and what its elements stand for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Quantized {
+    /// The element type.
+    pub dtype: DType,
+    /// What its elements stand for.
+    pub encoding: Encoding,
+}
+
+impl TypedValue {
+    /// The value as fixed-point cores may store it.
+    pub fn quantized_desc(&self) -> Option<TensorDesc> {
+        let Quantized { dtype, encoding } = self.quantized?;
+        Some(self.desc.with_dtype(dtype).with_encoding(encoding))
+    }
+}
+
+impl GraphValue for TypedValue {
+    fn value(&self) -> &Value {
+        &self.value
+    }
+
+    fn type_text(&self) -> Option<String> {
+        let Some(Quantized { dtype, encoding }) = self.quantized else {
+            return (!self.desc.is_absent()).then(|| self.desc.to_string());
+        };
+        Some(format!("{}~{dtype}:{:?}:{}", self.desc, encoding.scale, encoding.zero_point))
+    }
+}
+
+impl TypedGraph {
+    /// The description of a value; absent for a port that the node leaves out.
+    pub fn desc(&self, value: Option<ValueId>) -> TensorDesc {
+        value.and_then(|v| self.values.get(v.index())).map_or(TensorDesc::ABSENT, |v| v.desc)
+    }
+
+    /// The elements of a value that are known before any run.
+    pub fn known(&self, value: Option<ValueId>) -> Option<&Tensor> {
+        self.constant(value?)
+    }
+
+    /// How fixed-point cores may store a value.
+    pub fn quantized(&self, value: Option<ValueId>) -> Option<Quantized> {
+        self.values.get(value?.index())?.quantized
+    }
+
+    /// Adds a value that some node makes.
+    pub fn add_value(&mut self, name: &str) -> ValueId {
+        self.add_typed(name, Source::Computed, TensorDesc::ABSENT)
+    }
+
+    /// Adds a value that is known from the start.
+    pub fn add_constant(&mut self, name: &str, tensor: Tensor) -> ValueId {
+        let desc = *tensor.desc();
+        self.add_typed(name, Source::Constant(tensor), desc)
+    }
+
+    fn add_typed(&mut self, name: &str, source: Source, desc: TensorDesc) -> ValueId {
+        let id = ValueId::at(self.values.len());
+        let value = Value { name: name.to_owned(), source, declared: None };
+        self.values.push(TypedValue { value, desc, quantized: None });
+        id
+    }
+
+    /// Leaves a node nothing to do, which the node before does for it: its output is its first input, and fixed-point
+    /// cores store that as they would the output. `identity` is what says so.
+    pub fn fuse(&mut self, id: NodeId, identity: &Identity) {
+        let Some(bound) = self.nodes.get_mut(id.index()) else { return };
+        bound.node.inputs.truncate(1);
+        bound.node.outputs.truncate(1);
+        (bound.package, bound.op) = (identity.package, identity.op);
+        (bound.params, bound.is_fused) = (Params::default(), true);
+        let (x, y) = (bound.node.input(0), bound.node.output(0));
+        let quantized = self.quantized(y);
+        if let Some(x) = x.and_then(|x| self.values.get_mut(x.index())) {
+            x.quantized = quantized;
+        }
+    }
+}
+
+/// The operator whose output is its input.
+#[derive(Clone, Copy, Debug)]
+pub struct Identity {
+    /// The package that describes it.
+    pub package: PackageId,
+    /// The operator.
+    pub op: &'static OpDef,
+}
