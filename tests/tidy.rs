@@ -57,6 +57,7 @@ const UNSAFE: &[&str] = &[
     "runtime/simd/src/",
     "runtime/src/cores/opencl.rs",
     "runtime/src/exit_guard.rs",
+    "runtime/src/package/copy.rs",
     "runtime/src/package/open.rs",
     "runtime/src/session.rs",
     "runtime/src/thread_pool/",

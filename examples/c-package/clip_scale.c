@@ -107,10 +107,10 @@ static const udo_package_v1 package = {
     .name = UDO_TEXT("ClipScale"),
     .version = UDO_TEXT("0.1.0"),
     .sdk_version = UDO_TEXT(UDO_SDK_VERSION),
-    .ops = UDO_SLICE(ops),
-    .kernels = UDO_SLICE(kernels),
+    .ops = UDO_TABLE(ops),
+    .kernels = UDO_TABLE(kernels),
 };
 
-const udo_package_v1 *udo_package_query(uint32_t max_version) {
-    return max_version < UDO_ABI_VERSION ? NULL : &package;
+const udo_package_v1 *udo_package_query(uint32_t major) {
+    return major == UDO_ABI_MAJOR ? &package : NULL;
 }

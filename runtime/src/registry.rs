@@ -12,7 +12,7 @@ use udo_host::Budget;
 pub use udo_host::{FinalizedKernel, PackStore, Refusal};
 
 use crate::package::{
-    self, Closed, OpenError, Package, PackageId, PackageLibrary, ThreadGuard, Tier,
+    self, Closed, OpenError, Package, PackageId, PackageLibrary, Tables, ThreadGuard, Tier,
 };
 
 /// An operator of an open package.
@@ -47,7 +47,9 @@ pub struct Registry {
 #[derive(Debug)]
 struct Slot {
     package: Package,
-    table: &'static PackageV1,
+    tables: Tables,
+    /// The table of a package that is linked in.
+    linked: Option<&'static PackageV1>,
     /// Kernels of implementation libraries by path.
     opened: BTreeMap<PathBuf, Vec<KernelEntry>>,
     /// Kernels by the core asked for.
@@ -76,13 +78,13 @@ impl Registry {
     /// # Errors
     /// Its table breaks the contract, or its name is taken.
     pub fn add_static(&mut self, table: &'static PackageV1) -> Result<PackageId, OpenError> {
-        let known = self.slots.iter().find(|s| std::ptr::eq(s.table, table));
+        let known = self.slots.iter().find(|s| s.linked.is_some_and(|l| std::ptr::eq(l, table)));
         if let Some(slot) = known {
             return Ok(slot.package.id);
         }
-        package::check_linked(table)?;
-        self.check_name(table.name(), &package::linked(table.name()))?;
-        Ok(self.register(table, None))
+        let tables = package::linked_in(table)?;
+        self.check_name(tables.name, &package::linked(tables.name))?;
+        Ok(self.register(tables, Some(table), None))
     }
 
     /// Opens the package at `path`: its folder, its `dist` folder, or its registration library.
@@ -107,8 +109,8 @@ impl Registry {
             self.check_name(name, &closed.place())?;
         }
         let table = closed.load()?;
-        self.check_name(table.name(), &closed.place())?;
-        Ok(self.register(table, Some(closed)))
+        self.check_name(table.name, &closed.place())?;
+        Ok(self.register(table, None, Some(closed)))
     }
 
     /// The kernels of `package` that run on `core`, opening the libraries that hold them if they
@@ -183,31 +185,36 @@ impl Registry {
         Err(OpenError::NameTaken { name: name.to_owned(), open, found: place.to_owned() })
     }
 
-    fn register(&mut self, table: &'static PackageV1, closed: Option<Closed>) -> PackageId {
+    fn register(
+        &mut self,
+        tables: Tables,
+        linked: Option<&'static PackageV1>,
+        closed: Option<Closed>,
+    ) -> PackageId {
         let id = PackageId(u32::try_from(self.slots.len()).unwrap_or(u32::MAX));
         let path = closed.as_ref().map(|closed| closed.path().to_owned());
         let (sha256, folder) = closed.map(|closed| (closed.sha256, closed.folder)).unzip();
         let package = Package {
             id,
-            name: table.name().to_owned(),
-            version: table.version().to_owned(),
-            sdk_version: table.sdk_version().to_owned(),
-            tier: Tier::of(table),
-            libraries: package::libraries_of(table, path.as_deref()),
+            name: tables.name.to_owned(),
+            version: tables.version.to_owned(),
+            sdk_version: tables.sdk_version.to_owned(),
+            tier: Tier::of(tables.thread_guard),
+            libraries: package::libraries_of(&tables, path.as_deref()),
             path,
             sha256,
             folder,
         };
-        self.ops.extend(table.op_table().iter().map(|def| OpEntry { package: id, def }));
+        self.ops.extend(tables.ops.iter().map(|def| OpEntry { package: id, def }));
         let (opened, kernels) = (BTreeMap::new(), BTreeMap::new());
-        self.slots.push(Slot { package, table, opened, kernels });
+        self.slots.push(Slot { package, tables, linked, opened, kernels });
         id
     }
 }
 
 impl Slot {
     fn collect(&mut self, core: Core) -> Result<Vec<KernelEntry>, OpenError> {
-        let own = entries(self.package.id, self.table);
+        let own = entries(self.package.id, &self.tables);
         let mut found: Vec<KernelEntry> = own.filter(|k| k.def.core().runs_on(core)).collect();
 
         let fits = self.package.libraries.iter().filter(|l| l.core.runs_on(core));
@@ -217,9 +224,9 @@ impl Slot {
             self.package.libraries.iter().filter(is_best).cloned().collect();
         for library in libraries {
             if !self.opened.contains_key(&library.path) {
-                let ops = self.table.op_table();
-                let table = package::implementation(&self.package, &library, ops)?;
-                let kernels = entries(self.package.id, table).collect();
+                let ops = self.tables.ops;
+                let tables = package::implementation(&self.package, &library, ops)?;
+                let kernels = entries(self.package.id, &tables).collect();
                 self.opened.insert(library.path.clone(), kernels);
             }
             found.extend(self.opened.get(&library.path).into_iter().flatten());
@@ -235,7 +242,7 @@ impl Slot {
     }
 }
 
-fn entries(package: PackageId, table: &'static PackageV1) -> impl Iterator<Item = KernelEntry> {
-    let thread_guard = table.thread_guard();
-    table.kernel_table().iter().map(move |def| KernelEntry { package, def, thread_guard })
+fn entries(package: PackageId, tables: &Tables) -> impl Iterator<Item = KernelEntry> + use<> {
+    let thread_guard = tables.thread_guard;
+    tables.kernels.iter().map(move |def| KernelEntry { package, def, thread_guard })
 }

@@ -3,7 +3,7 @@
  *
  * A library of a package exports one function,
  *
- *     const udo_package_v1 *udo_package_query(uint32_t max_version);
+ *     const udo_package_v1 *udo_package_query(uint32_t major);
  *
  * and everything else is reached from the table that it returns. All tables are immutable and
  * live as long as the process: libraries are never unloaded. Reserved fields are zero. Text is
@@ -29,8 +29,11 @@
 extern "C" {
 #endif
 
-#define UDO_ABI_VERSION 1u
-#define UDO_ABI_FINGERPRINT UINT64_C(0xd36b3635f2222962)
+#define UDO_ABI_MAJOR 2u
+#define UDO_ABI_MINOR 0u
+/* Initializes the version in the head of a package's table. */
+#define UDO_ABI_VERSION {UDO_ABI_MAJOR, UDO_ABI_MINOR}
+#define UDO_ABI_FINGERPRINT UINT64_C(0xe9979114b59d492e)
 #define UDO_SDK_VERSION "0.1.0"
 #define UDO_MAX_RANK 8
 #define UDO_MAX_GPU_ARGS 24
@@ -101,6 +104,8 @@ typedef struct udo_str {
 #define UDO_TEXT(literal) { (literal), sizeof(literal) - 1 }
 /* An array as a slice, in an initializer. */
 #define UDO_SLICE(array) { (array), sizeof(array) / sizeof((array)[0]) }
+/* An array as one of the tables of a package, in an initializer. */
+#define UDO_TABLE(array) { (array), sizeof(array) / sizeof((array)[0]), sizeof((array)[0]) }
 #define UDO_EMPTY { NULL, 0 }
 
 /* Every slice has this form; the ones below differ in the type of their elements. */
@@ -108,6 +113,18 @@ typedef struct udo_bytes {
     const uint8_t *ptr;
     size_t len;
 } udo_bytes;
+
+/* Every table of a package has this form. Its items have the size of the version that it was compiled for. */
+typedef struct udo_table {
+    const void *ptr;
+    uint32_t len;
+    uint32_t item_bytes;
+} udo_table;
+
+typedef struct udo_abi_version {
+    uint16_t major;
+    uint16_t minor;
+} udo_abi_version;
 
 /* A run of bytes that somebody else owns; null where there is none. */
 typedef struct udo_span {
@@ -282,7 +299,8 @@ typedef struct udo_op_def {
 
 typedef struct udo_op_defs {
     const udo_op_def *ptr;
-    size_t len;
+    uint32_t len;
+    uint32_t item_bytes;
 } udo_op_defs;
 
 /* The types that a kernel takes on one port. */
@@ -467,7 +485,8 @@ typedef struct udo_kernel_def {
 
 typedef struct udo_kernel_defs {
     const udo_kernel_def *ptr;
-    size_t len;
+    uint32_t len;
+    uint32_t item_bytes;
 } udo_kernel_defs;
 
 /* Where an implementation library lies, relative to the registration library. */
@@ -479,15 +498,17 @@ typedef struct udo_library_ref {
 
 typedef struct udo_library_refs {
     const udo_library_ref *ptr;
-    size_t len;
+    uint32_t len;
+    uint32_t item_bytes;
 } udo_library_refs;
 
 /* What a library of a package holds: registration libraries fill `ops` and `libraries`,
  * implementation libraries `kernels`; a library may do both. */
 typedef struct udo_package_v1 {
-    uint32_t abi_version; /* UDO_ABI_VERSION */
-    uint32_t size;        /* sizeof(udo_package_v1) */
-    uint64_t fingerprint; /* UDO_ABI_FINGERPRINT */
+    udo_abi_version abi_version; /* UDO_ABI_VERSION */
+    uint32_t size;               /* sizeof(udo_package_v1) */
+    uint64_t fingerprint;        /* UDO_ABI_FINGERPRINT */
+    uint64_t needs;              /* what the package needs of its host beyond this version: 0 */
     udo_str name;
     udo_str version;
     udo_str sdk_version;
@@ -498,8 +519,8 @@ typedef struct udo_package_v1 {
     uint64_t reserved[8];
 } udo_package_v1;
 
-/* The table of the highest version that is at most `max_version`; null if there is none. */
-UDO_EXPORT const udo_package_v1 *udo_package_query(uint32_t max_version);
+/* The table of that major version; null if there is none. */
+UDO_EXPORT const udo_package_v1 *udo_package_query(uint32_t major);
 
 #ifdef __cplusplus
 }

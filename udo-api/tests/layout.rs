@@ -14,8 +14,39 @@ const HEADER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/include/udo_package.h
 const BEGIN: &str = "<!-- layouts: begin -->\n";
 const END: &str = "<!-- layouts: end -->\n";
 
+/// The layouts of every version, the current one last.
+const HISTORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/abi/history.txt");
+/// Every number of the C header.
+const CODES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/abi/codes.txt");
+
+/// Structures that lie in arrays or inside others, where growing would move what follows.
+const FROZEN: &[&str] = &[
+    "AbiVersion",
+    "Core",
+    "Encoding",
+    "InPlace",
+    "NodeArgs",
+    "Param",
+    "ParamValue",
+    "Port",
+    "RawStr",
+    "Shape",
+    "Slice",
+    "Span",
+    "Table",
+    "TensorArg",
+    "TensorDesc",
+    "TypeRule",
+    "Value",
+    "Workspace",
+];
+
+fn is_blessing() -> bool {
+    std::env::var_os("UDO_BLESS").is_some()
+}
+
 fn layouts() -> String {
-    let mut text = String::from("```text\n");
+    let mut text = String::new();
     writeln!(text, "ABI version {ABI_VERSION}, fingerprint {FINGERPRINT:016x}").unwrap();
     for layout in LAYOUTS {
         writeln!(text, "\n{}: {} bytes, aligned to {}", layout.name, layout.size, layout.align)
@@ -25,7 +56,6 @@ fn layouts() -> String {
             writeln!(text, "{:>6} {:>5}  {}: {ty}", field.offset, field.size, field.name).unwrap();
         }
     }
-    text.push_str("```\n");
     text
 }
 
@@ -45,8 +75,8 @@ fn the_document_prints_the_layouts_as_they_are() {
     let doc = std::fs::read_to_string(DOC).unwrap();
     let (head, rest) = doc.split_once(BEGIN).expect("the document has the opening mark");
     let (found, tail) = rest.split_once(END).expect("the document has the closing mark");
-    let wanted = layouts();
-    if std::env::var_os("UDO_BLESS").is_some() {
+    let wanted = format!("```text\n{}```\n", layouts());
+    if is_blessing() {
         std::fs::write(DOC, format!("{head}{BEGIN}{wanted}{END}{tail}")).unwrap();
         bless_header();
         return;
@@ -67,4 +97,154 @@ fn no_structure_has_padding_that_nobody_named() {
         }
         assert_eq!(end, layout.size, "a gap at the end of {}", layout.name);
     }
+}
+
+/// A version of the history: its name, and each structure with its bytes and the lines of its fields.
+struct Version<'a> {
+    name: &'a str,
+    structures: Vec<(&'a str, usize, Vec<&'a str>)>,
+}
+
+const HEADING: &str = "ABI version ";
+
+/// The texts of the versions in a history.
+fn versions(history: &str) -> Vec<&str> {
+    let mut starts: Vec<usize> = history
+        .match_indices(HEADING)
+        .map(|(at, _)| at)
+        .filter(|&at| at == 0 || history[..at].ends_with('\n'))
+        .collect();
+    starts.push(history.len());
+    starts.windows(2).map(|pair| &history[pair[0]..pair[1]]).collect()
+}
+
+fn parse(text: &str) -> Version<'_> {
+    let name = text.strip_prefix(HEADING).and_then(|rest| rest.split(',').next()).unwrap();
+    let mut structures: Vec<(&str, usize, Vec<&str>)> = Vec::new();
+    for line in text.lines().skip(1).filter(|line| !line.is_empty()) {
+        if line.starts_with(' ') {
+            structures.last_mut().unwrap().2.push(line);
+        } else {
+            let (name, rest) = line.split_once(": ").unwrap();
+            let bytes = rest.split(' ').next().unwrap().parse().unwrap();
+            structures.push((name, bytes, Vec::new()));
+        }
+    }
+    Version { name, structures }
+}
+
+/// What of `older` is not at the start of `newer`, which has the same major version.
+fn lost(older: &Version<'_>, newer: &Version<'_>) -> Vec<String> {
+    let mut faults = Vec::new();
+    for (name, bytes, fields) in &older.structures {
+        let Some((_, now, today)) = newer.structures.iter().find(|(n, ..)| n == name) else {
+            faults.push(format!("{name} is gone"));
+            continue;
+        };
+        for (field, found) in fields.iter().zip(today) {
+            // Reserved fields may be given a meaning.
+            if field != found && !field.contains(" reserved") {
+                faults.push(format!("{name}: {:?} is now {:?}", field.trim(), found.trim()));
+            }
+        }
+        if today.len() < fields.len() || now < bytes {
+            faults.push(format!("{name} is shorter"));
+        }
+        if now != bytes && FROZEN.contains(name) {
+            faults.push(format!(
+                "{name} has {now} bytes, wanted {bytes}: it lies in arrays or inside others"
+            ));
+        }
+    }
+    faults
+}
+
+/// `UDO_BLESS=1` writes the current layouts into the history, in the place of those of the same version.
+#[test]
+fn every_older_layout_is_a_prefix_of_todays() {
+    let mut history = std::fs::read_to_string(HISTORY).unwrap();
+    let current = layouts();
+    if is_blessing() {
+        let heading = format!("{HEADING}{ABI_VERSION},");
+        let kept: String =
+            versions(&history).into_iter().filter(|v| !v.starts_with(&heading)).collect();
+        history = format!("{}\n{current}", kept.trim_end_matches('\n').to_owned() + "\n");
+        std::fs::write(HISTORY, &history).unwrap();
+    }
+    let versions = versions(&history);
+    assert_eq!(
+        *versions.last().unwrap(),
+        current,
+        "a layout changed: raise the ABI version if packages of it exist, then bless the history"
+    );
+    let all: Vec<_> = versions.iter().map(|text| parse(text)).collect();
+    let newest = all.last().unwrap();
+    let major = |version: &Version<'_>| version.name.split('.').next().unwrap().to_owned();
+    for older in all.iter().filter(|version| major(version) == major(newest)) {
+        let faults = lost(older, newest);
+        assert!(faults.is_empty(), "ABI version {}:\n{}", older.name, faults.join("\n"));
+    }
+    for name in FROZEN {
+        assert!(newest.structures.iter().any(|(n, ..)| n == name), "there is no {name}");
+    }
+}
+
+#[test]
+fn only_growth_at_the_end_and_meaning_for_reserved_fields_are_allowed() {
+    let older = "ABI version 2.0, fingerprint 0\n\nSpan: 16 bytes, aligned to 8\n     0     8  ptr: *const u8\n     8     8  bytes: usize\n\nB: 16 bytes, aligned to 8\n     0     8  a: u64\n     8     8  reserved: u64\n";
+    let cases: [(&str, &str, &[&str]); 6] = [
+        ("", "", &[]),
+        ("reserved: u64", "later: u64", &[]),
+        ("B: 16", "B: 24", &[]),
+        ("a: u64", "a: i64", &["B: \"0     8  a: u64\" is now \"0     8  a: i64\""]),
+        (
+            "Span: 16",
+            "Span: 24",
+            &["Span has 24 bytes, wanted 16: it lies in arrays or inside others"],
+        ),
+        ("\nB: 16 bytes, aligned to 8", "\nC: 16 bytes, aligned to 8", &["B is gone"]),
+    ];
+    for (from, to, wanted) in cases {
+        let newer = older.replace(from, to);
+        assert_eq!(lost(&parse(older), &parse(&newer)), wanted, "{from:?} -> {to:?}");
+    }
+    let (shorter, _) = older.rsplit_once("     8     8  reserved").unwrap();
+    assert_eq!(lost(&parse(older), &parse(shorter)), ["B is shorter"]);
+}
+
+/// The numbers that the C header gives names to.
+fn codes() -> Vec<String> {
+    let header = std::fs::read_to_string(HEADER).unwrap();
+    let is_number = |value: &str| {
+        let value = value.trim_start_matches('(').trim_start_matches("UINT64_C(");
+        value.starts_with(|c: char| c.is_ascii_digit())
+    };
+    let defines =
+        header.lines().filter_map(|line| line.strip_prefix("#define UDO_")?.split_once(' '));
+    defines
+        .filter(|(name, value)| {
+            is_number(value) && !name.starts_with("ABI_") && !name.starts_with("MAX_")
+        })
+        .map(|(name, value)| format!("{name} {}", value.split("/*").next().unwrap().trim()))
+        .collect()
+}
+
+/// `UDO_BLESS=1` appends numbers that are new.
+#[test]
+fn numbers_are_only_ever_added() {
+    let committed = std::fs::read_to_string(CODES).unwrap();
+    let mut known: Vec<&str> = committed.lines().collect();
+    let codes = codes();
+    assert!(codes.len() > 50, "{codes:?}");
+    for line in &known {
+        assert!(codes.iter().any(|code| code == line), "the header no longer says {line:?}");
+    }
+    let new: Vec<&str> =
+        codes.iter().map(String::as_str).filter(|code| !known.contains(code)).collect();
+    if is_blessing() {
+        known.extend(new);
+        std::fs::write(CODES, known.join("\n") + "\n").unwrap();
+        return;
+    }
+    assert!(new.is_empty(), "not in abi/codes.txt: {new:?}");
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use udo_api::Core;
-use udo_api::abi::ABI_VERSION;
+use udo_api::abi::{ABI_VERSION, AbiVersion};
 
 use super::PackageId;
 
@@ -77,18 +77,25 @@ pub enum OpenError {
         /// The library.
         path: PathBuf,
         /// Its version.
-        found: u64,
+        found: AbiVersion,
     },
     /// The library was built against other layouts.
-    #[error(
-        "library {path:?} has layouts that hash to {found:016x}, wanted {wanted:016x}",
-        wanted = udo_api::abi::FINGERPRINT
-    )]
+    #[error("library {path:?} has layouts that hash to {found:016x}, wanted {wanted:016x}")]
     Layouts {
         /// The library.
         path: PathBuf,
         /// Its fingerprint.
         found: u64,
+        /// The fingerprint of its version.
+        wanted: u64,
+    },
+    /// The library needs what this runtime does not have.
+    #[error("library {path:?} needs {need:?} of its host, which this runtime lacks")]
+    Need {
+        /// The library.
+        path: PathBuf,
+        /// What it needs.
+        need: String,
     },
     /// A panic in the library would end the process.
     #[error("library {path:?} is built with panic = \"abort\", wanted \"unwind\"")]
@@ -116,7 +123,7 @@ pub enum OpenError {
     },
     /// The C package has no table of a version that this runtime reads.
     #[error(
-        "library {path:?} has no table of ABI version {wanted} or older",
+        "library {path:?} has no table of ABI version {wanted}",
         wanted = ABI_VERSION
     )]
     NoTable {
@@ -310,9 +317,10 @@ impl OpenError {
                 "give a package folder, its dist folder or its registration library".to_owned()
             }
             Self::Target { wanted, .. } => format!("rebuild the package on {wanted}: `udo build`"),
-            Self::AbiVersion { found, .. } if *found > u64::from(ABI_VERSION) => {
+            Self::AbiVersion { found, .. } if *found > ABI_VERSION => {
                 "use a newer runtime, or rebuild the package with this SDK: `udo build`".to_owned()
             }
+            Self::Need { .. } => "use a newer runtime".to_owned(),
             Self::Damaged { .. }
             | Self::Manifest { .. }
             | Self::AbiVersion { .. }

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use udo_api::abi::PackageV1;
 use udo_api::{Core, KernelDef, OpDef};
 
+use super::copy::Tables;
 use super::index::{self, Index};
-use super::open::Candidate;
+use super::open::{self, Candidate};
 use super::{OpenError, Package, PackageLibrary, dist, error, table};
 
 /// A registration library that may be opened. None of its code has run.
@@ -49,36 +50,35 @@ impl Closed {
     }
 
     /// Loads the library, and checks its table.
-    pub(crate) fn load(&self) -> Result<&'static PackageV1, OpenError> {
+    pub(crate) fn load(&self) -> Result<Tables, OpenError> {
         let table = self.candidate.load()?;
         let reject = |reason| OpenError::Table { place: self.place(), reason };
-        let holds_kernels_only = table.op_table().is_empty() && table.library_table().is_empty();
-        if holds_kernels_only && !table.kernel_table().is_empty() {
-            let cores = table.kernel_table().iter().map(KernelDef::core);
-            return Err(not_a_registration(self.path(), table.name(), cores));
+        let holds_kernels_only = table.ops.is_empty() && table.libraries.is_empty();
+        if holds_kernels_only && !table.kernels.is_empty() {
+            let cores = table.kernels.iter().map(KernelDef::core);
+            return Err(not_a_registration(self.path(), table.name, cores));
         }
-        if table.op_table().is_empty() {
+        if table.ops.is_empty() {
             return Err(reject("it has no operators, wanted at least one".to_owned()));
         }
-        table::check(table, table.op_table()).map_err(reject)?;
+        table::check(&table, table.ops).map_err(reject)?;
         Ok(table)
     }
 }
 
-/// Refuses a linked-in table that breaks the contract.
-pub(crate) fn check_linked(table: &PackageV1) -> Result<(), OpenError> {
-    let reject = |reason| OpenError::Table { place: error::linked(table.name()), reason };
-    if let Some(reason) = table.refusal() {
-        return Err(reject(reason));
-    }
-    table::check(table, table.op_table()).map_err(reject)
+/// Copies and checks a linked-in package's tables.
+pub(crate) fn linked_in(package: &'static PackageV1) -> Result<Tables, OpenError> {
+    let reject = |reason| OpenError::Table { place: error::linked(package.name()), reason };
+    let tables = open::tables_of(package).map_err(reject)?;
+    table::check(&tables, tables.ops).map_err(reject)?;
+    Ok(tables)
 }
 
 /// The implementation libraries that `table` names, from the folder of its library.
-pub(crate) fn libraries_of(table: &PackageV1, registration: Option<&Path>) -> Vec<PackageLibrary> {
+pub(crate) fn libraries_of(table: &Tables, registration: Option<&Path>) -> Vec<PackageLibrary> {
     let folder = registration.map_or(Path::new(""), dist::folder_of);
     let libraries = table
-        .library_table()
+        .libraries
         .iter()
         .map(|library| PackageLibrary { core: library.core(), path: folder.join(library.file()) });
     libraries.collect()
@@ -101,7 +101,7 @@ pub(crate) fn implementation(
     package: &Package,
     library: &PackageLibrary,
     ops: &[OpDef],
-) -> Result<&'static PackageV1, OpenError> {
+) -> Result<Tables, OpenError> {
     let path = &library.path;
     if !path.exists() {
         let registration = package.path.as_deref().unwrap_or(path);
@@ -125,11 +125,12 @@ pub(crate) fn implementation(
         index.check(folder, path, &index::sha256(path)?)?;
     }
     let table = candidate.load()?;
-    check_origin(package, path, [table.name(), table.version(), table.sdk_version()])?;
-    check_cores(library, table.kernel_table().iter().map(|k| (k.op(), k.core())))?;
+    check_origin(package, path, [table.name, table.version, table.sdk_version])?;
+    check_cores(library, table.kernels.iter().map(|k| (k.op(), k.core())))?;
     let place = error::library(path);
-    table::check(table, ops).map_err(|reason| OpenError::Table { place: place.clone(), reason })?;
-    if table.kernel_table().is_empty() {
+    table::check(&table, ops)
+        .map_err(|reason| OpenError::Table { place: place.clone(), reason })?;
+    if table.kernels.is_empty() {
         let reason = format!("it has no kernels, wanted kernels for {}", library.core);
         return Err(OpenError::Table { place, reason });
     }

@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use serde_json::Value;
-use udo_api::abi::{ABI_VERSION, PackageV1, PanicStrategy, READABLE};
+use udo_api::abi::{AbiVersion, NEEDS, PanicStrategy};
 use udo_api::{Core, DType, Side, TypeSet, Wanted};
 
-use super::OpenError;
 use super::elf::Elf;
 use super::json::Node;
+use super::{OpenError, ThreadGuard};
 
 /// The processor and system that packages must be built for, as in `x86_64-linux`.
 pub fn host_target() -> String {
@@ -26,9 +26,9 @@ pub enum Tier {
 }
 
 impl Tier {
-    /// The tier that `package` offers.
-    pub fn of(package: &PackageV1) -> Self {
-        if package.thread_guard().is_some() { Self::Trapped } else { Self::Unchecked }
+    /// The tier that a library with this guard offers.
+    pub fn of(thread_guard: Option<ThreadGuard>) -> Self {
+        if thread_guard.is_some() { Self::Trapped } else { Self::Unchecked }
     }
 
     /// The name, as in manifests.
@@ -44,9 +44,11 @@ impl Tier {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
     /// The version of the binary contract.
-    pub abi_version: u32,
+    pub abi_version: AbiVersion,
     /// The hash of all layouts.
     pub fingerprint: u64,
+    /// What the library needs of its host beyond the contract.
+    pub needs: Vec<String>,
     /// The package's name.
     pub package: String,
     /// The package's version.
@@ -165,8 +167,16 @@ impl Manifest {
 
     /// Refuses a library that this runtime cannot open.
     pub(super) fn check(&self, path: &Path) -> Result<(), OpenError> {
-        if !READABLE.contains(&self.fingerprint) {
-            return Err(OpenError::Layouts { path: path.to_owned(), found: self.fingerprint });
+        let path_of = || path.to_owned();
+        let Some(wanted) = self.abi_version.fingerprint() else {
+            return Err(OpenError::AbiVersion { path: path_of(), found: self.abi_version });
+        };
+        if self.fingerprint != wanted {
+            let found = self.fingerprint;
+            return Err(OpenError::Layouts { path: path_of(), found, wanted });
+        }
+        if let Some(need) = self.needs.iter().find(|need| !NEEDS.contains(&need.as_str())) {
+            return Err(OpenError::Need { path: path_of(), need: need.clone() });
         }
         let wanted = host_target();
         if self.target != wanted {
@@ -184,16 +194,21 @@ impl Manifest {
         let document: Value = serde_json::from_slice(text).map_err(|e| refuse(e.to_string()))?;
         let root = Node::root(&document);
         // The rest of a manifest of another version may look like anything.
-        let found = root.number("abi_version").map_err(refuse)?;
-        if found != u64::from(ABI_VERSION) {
+        let found = abi_version(&root).map_err(refuse)?;
+        if found.fingerprint().is_none() {
             return Err(OpenError::AbiVersion { path: path.to_owned(), found });
         }
-        Self::of_json(&root).map_err(refuse)
+        Self::of_json(&root, found).map_err(refuse)
     }
 
-    fn of_json(root: &Node<'_>) -> Result<Self, String> {
+    fn of_json(root: &Node<'_>, abi_version: AbiVersion) -> Result<Self, String> {
+        let text = |node: &Node<'_>| match node.as_text() {
+            Some(text) => Ok(text.to_owned()),
+            None => Err(node.complain("a text")),
+        };
         Ok(Self {
-            abi_version: ABI_VERSION,
+            abi_version,
+            needs: root.list("needs", text)?,
             fingerprint: fingerprint(root)?,
             package: root.text("package")?.to_owned(),
             version: root.text("version")?.to_owned(),
@@ -205,6 +220,23 @@ impl Manifest {
             kernels: root.list("kernels", kernel)?,
             libraries: root.list("libraries", library)?,
         })
+    }
+}
+
+/// A version as in `2.0`. Manifests of the first one have the number 1.
+fn abi_version(root: &Node<'_>) -> Result<AbiVersion, String> {
+    let node = root.member("abi_version")?;
+    let parts = node.as_text().and_then(|text| text.split_once('.'));
+    let version = parts.and_then(|(major, minor)| {
+        Some(AbiVersion { major: major.parse().ok()?, minor: minor.parse().ok()? })
+    });
+    if let Some(version) = version {
+        return Ok(version);
+    }
+    let number = root.number("abi_version").ok().and_then(|number| u16::try_from(number).ok());
+    match number {
+        Some(major) => Ok(AbiVersion { major, minor: 0 }),
+        None => Err(node.complain("a version, such as \"2.0\"")),
     }
 }
 

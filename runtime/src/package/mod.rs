@@ -3,6 +3,7 @@
 //! Opening a package checks everything that its files and tables say before anything of it is used.
 //! What becomes of its operators and kernels is decided above.
 
+mod copy;
 mod discover;
 mod dist;
 mod elf;
@@ -29,8 +30,9 @@ pub use manifest::{
     ManifestRule, Tier, host_target,
 };
 
+pub(crate) use copy::Tables;
 pub(crate) use error::{library, linked};
-pub(crate) use library::{Closed, check_linked, implementation, libraries_of};
+pub(crate) use library::{Closed, implementation, libraries_of, linked_in};
 
 /// Stands for a package of one registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -1,15 +1,14 @@
 //! Opens one library: everything that can be known is checked before any of its code runs.
 //!
-//! This is the one file of the registry that holds unsafe code.
+//! Its tables are copied out by `copy`; the two are the files of the module that hold unsafe code.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
-use udo_api::abi::{
-    ABI_VERSION, C_QUERY_SYMBOL, LAYOUTS, Layout, PackageV1, QueryFn, open_rust_door,
-};
+use udo_api::abi::{ABI_VERSION, C_QUERY_SYMBOL, PackageV1, QueryFn, open_rust_door};
 
+use super::copy::Tables;
 use super::elf::Elf;
 use super::error::{LoadReport, library};
 use super::{Manifest, OpenError};
@@ -49,16 +48,18 @@ impl Candidate {
     }
 
     /// Runs the library's constructors and takes its table. The library stays loaded for good.
-    pub(super) fn load(&self) -> Result<&'static PackageV1, OpenError> {
+    pub(super) fn load(&self) -> Result<Tables, OpenError> {
         let table = exit_guard::during(self, || self.table())?;
-        if let Some(reason) = table.refusal() {
-            return Err(self.refuse(&reason));
+        if !table.is_aligned() {
+            return Err(self.refuse("it is not aligned"));
         }
-        self.compare(table)?;
-        Ok(table)
+        // SAFETY: `table` is not null, as the doors see to, aligned, and static by the contract.
+        let tables = unsafe { Tables::copy(table) }.map_err(|reason| self.refuse(&reason))?;
+        self.compare(&tables)?;
+        Ok(tables)
     }
 
-    fn table(&self) -> Result<&'static PackageV1, OpenError> {
+    fn table(&self) -> Result<*const PackageV1, OpenError> {
         // SAFETY: the file is a library for this machine that calls itself a package, and whoever
         // opens a package trusts its code.
         let opened = unsafe { Library::open(Some(&self.path), RTLD_NOW | RTLD_LOCAL) };
@@ -77,7 +78,7 @@ impl Candidate {
         OpenError::Table { place: library(&self.path), reason: reason.to_owned() }
     }
 
-    fn rust_table(&self) -> Result<&'static PackageV1, OpenError> {
+    fn rust_table(&self) -> Result<*const PackageV1, OpenError> {
         // SAFETY: the constructors have run already, and the manifest was written by the macro
         // that writes the header, for the same layouts.
         unsafe { open_rust_door(&self.path) }.map_err(|e| OpenError::Door {
@@ -87,45 +88,40 @@ impl Candidate {
         })
     }
 
-    fn c_table(&self, handle: &Library) -> Result<&'static PackageV1, OpenError> {
+    fn c_table(&self, handle: &Library) -> Result<*const PackageV1, OpenError> {
         // SAFETY: the contract gives the symbol of this name this type.
         let query = unsafe { handle.get::<QueryFn>(C_QUERY_SYMBOL) };
         let query = query
             .map_err(|e| OpenError::Load { path: self.path.clone(), source: LoadReport::of(&e) })?;
         // SAFETY: the function takes any version and touches nothing of ours.
-        let table = unsafe { query(ABI_VERSION) };
+        let table = unsafe { query(u32::from(ABI_VERSION.major)) };
         if table.is_null() {
             return Err(OpenError::NoTable { path: self.path.clone() });
         }
-        if !table.is_aligned() {
-            return Err(self.refuse("it is not aligned"));
-        }
-        // SAFETY: not null, aligned, and static by the contract; `refusal` looks at the head, which
-        // tables of every version share, before anything else is read.
-        Ok(unsafe { &*table })
+        Ok(table)
     }
 
     /// Refuses a library whose manifest promised something else than its table holds.
-    fn compare(&self, table: &PackageV1) -> Result<(), OpenError> {
+    fn compare(&self, table: &Tables) -> Result<(), OpenError> {
         let Some(manifest) = &self.manifest else { return Ok(()) };
         let names = |ops: &mut dyn Iterator<Item = String>| ops.collect::<Vec<_>>().join(", ");
         let entries = [
-            ("package name", table.name().to_owned(), manifest.package.clone()),
-            ("version", table.version().to_owned(), manifest.version.clone()),
-            ("SDK version", table.sdk_version().to_owned(), manifest.sdk_version.clone()),
+            ("package name", table.name.to_owned(), manifest.package.clone()),
+            ("version", table.version.to_owned(), manifest.version.clone()),
+            ("SDK version", table.sdk_version.to_owned(), manifest.sdk_version.clone()),
             (
                 "operators",
-                names(&mut table.op_table().iter().map(|op| op.schema().name().to_owned())),
+                names(&mut table.ops.iter().map(|op| op.schema().name().to_owned())),
                 names(&mut manifest.ops.iter().map(|op| op.name.clone())),
             ),
             (
                 "kernels",
-                names(&mut table.kernel_table().iter().map(|k| format!("{}:{}", k.op(), k.core()))),
+                names(&mut table.kernels.iter().map(|k| format!("{}:{}", k.op(), k.core()))),
                 names(&mut manifest.kernels.iter().map(|k| format!("{}:{}", k.op, k.core))),
             ),
             (
                 "libraries",
-                names(&mut table.library_table().iter().map(|l| l.file().to_owned())),
+                names(&mut table.libraries.iter().map(|l| l.file().to_owned())),
                 names(&mut manifest.libraries.iter().map(|l| l.file.clone())),
             ),
         ];
@@ -140,36 +136,8 @@ impl Candidate {
     }
 }
 
-/// What a foreign table must not hold, found without reading it as the type it claims to be: a
-/// reserved field that is not zero, or a missing function or table.
-pub(super) fn raw_fault<T>(item: &T, layout: &Layout) -> Option<String> {
-    if size_of::<T>() != layout.size {
-        return Some(format!("{} has another layout than expected", layout.name));
-    }
-    fault_in(std::ptr::from_ref(item).cast(), layout)
-}
-
-/// `base` points to a structure of layout `layout`, as [`raw_fault`] sees to.
-fn fault_in(base: *const u8, layout: &Layout) -> Option<String> {
-    layout.fields.iter().find_map(|field| {
-        let is_reserved = field.name.starts_with("reserved");
-        let is_pointer = field.ty.starts_with('&') || field.ty.starts_with("unsafe extern");
-        if is_reserved && !is_zero(base, field.offset, field.size) {
-            return Some(format!("reserved field {:?} of {} is not zero", field.name, layout.name));
-        }
-        if is_pointer && is_zero(base, field.offset, field.size) {
-            return Some(format!("field {:?} of {} is null", field.name, layout.name));
-        }
-        let inner = LAYOUTS.iter().find(|l| l.name == field.ty)?;
-        fault_in(base.wrapping_add(field.offset), inner)
-    })
-}
-
-/// Whether the integers or the pointer at `offset` of the structure at `base` are zero.
-fn is_zero(base: *const u8, offset: usize, bytes: usize) -> bool {
-    let start = base.wrapping_add(offset);
-    // SAFETY: the callers pass the place of a field of a structure that `raw_fault` holds a
-    // reference to; integers and pointers have no padding.
-    let field = unsafe { std::slice::from_raw_parts(start, bytes) };
-    field.iter().all(|&b| b == 0)
+/// The tables of a package that is linked in.
+pub(super) fn tables_of(package: &'static PackageV1) -> Result<Tables, String> {
+    // SAFETY: `package` is a static table that this build made.
+    unsafe { Tables::copy(package) }
 }

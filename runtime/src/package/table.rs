@@ -2,36 +2,25 @@
 
 use std::collections::BTreeSet;
 
-use udo_api::abi::{LAYOUTS, Layout, LibraryRef, PackageV1, ValueKind};
+use udo_api::abi::{LAYOUTS, Layout, LibraryRef, ValueKind};
 use udo_api::{
     Core, CoreKind, Facts, KernelDef, KernelFlags, OpDef, OpSchema, Param, ParamKind, Port, Side,
     TypeRule, TypeSet, Wanted, types,
 };
 
+use super::copy::{Tables, raw_fault};
 use super::index::is_inside;
-use super::open::raw_fault;
-
-/// More entries than any package has; a count beyond it is a broken table.
-const ENTRIES_MAX: usize = 1 << 16;
 
 /// Refuses a table that breaks the contract; the message says which entry and why.
 ///
 /// `ops` are the operators that its kernels may compute.
-pub(super) fn check(table: &PackageV1, ops: &[OpDef]) -> Result<(), String> {
-    if !is_identifier(table.name()) {
-        return Err(format!("its package name is {:?}, wanted an identifier", table.name()));
-    }
-    let counts = [
-        ("operators", table.op_table().len()),
-        ("kernels", table.kernel_table().len()),
-        ("libraries", table.library_table().len()),
-    ];
-    if let Some((what, count)) = counts.into_iter().find(|&(_, count)| count > ENTRIES_MAX) {
-        return Err(format!("it has {count} {what}, wanted at most {ENTRIES_MAX}"));
+pub(super) fn check(table: &Tables, ops: &[OpDef]) -> Result<(), String> {
+    if !is_identifier(table.name) {
+        return Err(format!("its package name is {:?}, wanted an identifier", table.name));
     }
 
     let mut names = BTreeSet::new();
-    for op in table.op_table() {
+    for op in table.ops {
         let name = op.schema().name();
         if !is_identifier(name) {
             return Err(format!("an operator is called {name:?}, wanted an identifier"));
@@ -41,12 +30,12 @@ pub(super) fn check(table: &PackageV1, ops: &[OpDef]) -> Result<(), String> {
         }
         check_op(op).map_err(|reason| format!("operator {name:?}: {reason}"))?;
     }
-    for (at, kernel) in table.kernel_table().iter().enumerate() {
+    for (at, kernel) in table.kernels.iter().enumerate() {
         let name = kernel.op();
         check_kernel(kernel, ops).map_err(|reason| format!("kernel {at} ({name:?}): {reason}"))?;
     }
     let mut files = BTreeSet::new();
-    for library in table.library_table() {
+    for library in table.libraries {
         let file = library.file();
         check_library(library).map_err(|reason| format!("library {file:?}: {reason}"))?;
         if !files.insert(file) {
@@ -72,7 +61,6 @@ fn raw<T>(item: &T, name: &str) -> Result<(), String> {
 }
 
 fn check_op(op: &OpDef) -> Result<(), String> {
-    raw(op, "OpDef")?;
     let schema = op.schema();
     if schema.known_facts().bits() & !Facts::KNOWN.bits() != 0 {
         return Err("it states facts that this version does not know".to_owned());
@@ -168,7 +156,6 @@ fn check_core(core: Core) -> Result<(), String> {
 }
 
 fn check_kernel(kernel: &KernelDef, ops: &[OpDef]) -> Result<(), String> {
-    raw(kernel, "KernelDef")?;
     raw(kernel.vtable(), "KernelVTable")?;
     if let Some(gpu) = kernel.vtable().gpu {
         raw(gpu, "GpuTable")?;
@@ -238,7 +225,6 @@ fn check_rule(rule: &TypeRule, schema: &OpSchema) -> Result<(), String> {
 }
 
 fn check_library(library: &LibraryRef) -> Result<(), String> {
-    raw(library, "LibraryRef")?;
     check_core(library.core())?;
     if !is_inside(library.file()) {
         return Err("wanted a path inside the package's folder".to_owned());

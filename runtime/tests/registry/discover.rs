@@ -42,7 +42,7 @@ fn what_cannot_be_used_is_skipped_with_a_reason() {
     fs::write(at("libUdoTextReg.so"), "not a library").unwrap();
     c_package(&at("c/libUdoCScaleReg.so"), &[]);
     scale_package(&at("old"));
-    patch(&at("old/dist").join(SCALE_REG), "\"abi_version\":1", "\"abi_version\":0");
+    patch(&at("old/dist").join(SCALE_REG), "\"abi_version\":\"2.0\"", "\"abi_version\":\"1.0\"");
     fs::create_dir(at("loops")).unwrap();
     symlink(folder.path(), at("loops/back")).unwrap();
     symlink(at("nowhere"), at("dangling")).unwrap();
@@ -65,7 +65,7 @@ fn what_cannot_be_used_is_skipped_with_a_reason() {
             "*/libUdoTextReg.so: \"*/libUdoTextReg.so\" is a text file, wanted a shared library",
             "*/loops/back: it is a link back to \"*\"",
             "*/old/dist/libUdoScaleUdoPackageReg.so: library \
-             \"*/old/dist/libUdoScaleUdoPackageReg.so\" has ABI version 0, wanted 1",
+             \"*/old/dist/libUdoScaleUdoPackageReg.so\" has ABI version 1.0, wanted 2.0",
         ]
     );
 }

@@ -48,7 +48,8 @@ fn checks() -> String {
         writeln!(c, "_Static_assert({what} == UINT64_C({value}), \"{what} is not {value}\");")
             .unwrap();
     };
-    check("UDO_ABI_VERSION".to_owned(), u64::from(ABI_VERSION));
+    check("UDO_ABI_MAJOR".to_owned(), u64::from(ABI_VERSION.major));
+    check("UDO_ABI_MINOR".to_owned(), u64::from(ABI_VERSION.minor));
     check("UDO_ABI_FINGERPRINT".to_owned(), FINGERPRINT);
     check("UDO_MAX_RANK".to_owned(), udo_api::MAX_RANK as u64);
     check("UDO_MAX_GPU_ARGS".to_owned(), MAX_GPU_ARGS as u64);

@@ -120,12 +120,29 @@ fn libraries_of_other_builds_are_refused_by_their_manifest() {
     let target = host_target();
     let wrong_target = format!("{}a", &target[..target.len() - 1]);
     let cases = [
-        ("\"abi_version\":1", "\"abi_version\":0", "has ABI version 0, wanted 1".to_owned(), REBUILD.to_owned()),
         (
-            "\"abi_version\":1",
-            "\"abi_version\":2",
-            "has ABI version 2, wanted 1".to_owned(),
+            "\"abi_version\":\"2.0\"",
+            "\"abi_version\":\"1.0\"",
+            "has ABI version 1.0, wanted 2.0".to_owned(),
+            REBUILD.to_owned(),
+        ),
+        (
+            "\"abi_version\":\"2.0\"",
+            "\"abi_version\":  1  ",
+            "has ABI version 1.0, wanted 2.0".to_owned(),
+            REBUILD.to_owned(),
+        ),
+        (
+            "\"abi_version\":\"2.0\"",
+            "\"abi_version\":\"2.1\"",
+            "has ABI version 2.1, wanted 2.0".to_owned(),
             "use a newer runtime, or rebuild the package with this SDK: `udo build`".to_owned(),
+        ),
+        (
+            "\"abi_version\":\"2.0\"",
+            "\"abi_version\":\"2-0\"",
+            "has a manifest that cannot be read: `abi_version` is \"2-0\", wanted a version, such as \"2.0\"".to_owned(),
+            REBUILD.to_owned(),
         ),
         (
             &fingerprint,
@@ -164,7 +181,7 @@ fn libraries_of_other_builds_are_refused_by_their_manifest() {
             REBUILD.to_owned(),
         ),
     ];
-    assert_eq!(ABI_VERSION, 1, "the cases patch the digit");
+    assert_eq!(ABI_VERSION.to_string(), "2.0", "the cases patch the digits");
     let path = folder.path().join(SCALE_REG);
     for (from, to, wanted, next) in cases {
         fs::copy(&scale().reg, &path).unwrap();
@@ -278,7 +295,8 @@ fn a_refused_library_never_runs() {
     let sings = quoted(&canary);
     let good = c_manifest("", "");
     let wrong = [
-        good.replace("\"abi_version\":1", "\"abi_version\":9"),
+        good.replace("\"abi_version\":\"2.0\"", "\"abi_version\":\"9.0\""),
+        good.replace("\"needs\":[]", "\"needs\":[\"wings\"]"),
         good.replace(&format!("{FINGERPRINT:016x}"), "0123456789abcdef"),
         good.replace(&host_target(), "hexagon-qurt"),
         good.replace("\"ops\":", "\"opps\":"),
@@ -292,6 +310,33 @@ fn a_refused_library_never_runs() {
     let path = c_package_with_manifest(folder.path(), &good, &[("CANARY", &sings)]);
     Registry::new().open(&path).unwrap();
     assert!(canary.exists(), "the constructor works");
+}
+
+#[test]
+fn a_package_that_needs_what_the_runtime_lacks_is_refused_by_name() {
+    let folder = tempdir().unwrap();
+    let manifest = c_manifest("", "").replace("\"needs\":[]", "\"needs\":[\"wings\"]");
+    let path = c_package_with_manifest(folder.path(), &manifest, &[]);
+    let error = refusal(&path);
+    assert_eq!(
+        message(&error, folder.path()),
+        "library \"*/libUdoCScaleReg.so\" needs \"wings\" of its host, which this runtime lacks"
+    );
+    assert_eq!(error.help(), "use a newer runtime");
+}
+
+#[test]
+fn items_of_an_earlier_version_may_be_shorter() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("libUdoCScaleReg.so");
+    // Its one kernel ends before the reserved fields, with an entry of them in the memory behind.
+    let shorter =
+        "package.kernels.item_bytes -= sizeof(kernels[0].reserved); kernels[0].reserved[0] = 9";
+    c_package(&path, &[("KERNELS", "{UDO_CPU, 0}"), ("QUERY", shorter)]);
+    let mut registry = Registry::new();
+    let id = registry.open(&path).unwrap();
+    let kernels = registry.kernels_for(id, Core::CPU).unwrap();
+    assert_eq!((kernels.len(), kernels[0].def.op()), (1, "Scale"));
 }
 
 #[test]
@@ -327,7 +372,7 @@ fn a_package_without_a_table_of_this_version_is_refused() {
     let error = refusal(&path);
     assert_eq!(
         message(&error, folder.path()),
-        "library \"*/libUdoCScaleReg.so\" has no table of ABI version 1 or older"
+        "library \"*/libUdoCScaleReg.so\" has no table of ABI version 2.0"
     );
     assert_eq!(error.help(), REBUILD);
 }

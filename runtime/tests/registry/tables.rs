@@ -6,23 +6,25 @@ use crate::support::*;
 
 /// What breaks the C fixture's tables, and what the loader says to it.
 const CASES: &[(&str, &str)] = &[
-    ("package.abi_version = 7", "its ABI version is 7, wanted 1"),
-    ("package.size = 8", "its table has 8 bytes, wanted 184"),
+    ("package.abi_version.major = 7", "its ABI version is 7.0, wanted 2.0"),
+    ("package.abi_version.minor++", "its ABI version is 2.1, wanted 2.0"),
+    ("package.size = 8", "its table has 8 bytes, wanted 192"),
+    ("package.needs = 4", "it needs bit 2 of its host, which this version lacks"),
+    ("package.ops.item_bytes = 0", "each operator of it has 0 bytes, wanted 144"),
+    ("package.ops.item_bytes += 8", "each operator of it has 152 bytes, wanted 144"),
+    ("package.kernels.ptr = NULL", "its table of kind kernel is null or not aligned"),
     ("package.reserved[7] = 1", "a reserved field of its table is not zero"),
     ("package.name.len = 0", "its package name is \"\", wanted an identifier"),
     ("package.name.ptr = \"9lives\"", "its package name is \"9lives\", wanted an identifier"),
-    ("package.ops.len = 1 << 20", "it has 1048576 operators, wanted at most 65536"),
+    ("package.ops.len = 1 << 20", "it has 1048576 entries of kind operator, wanted at most 65536"),
     ("package.ops.len = 0", "it has no operators, wanted at least one"),
     ("ops[0].schema.name.ptr = \"a-b-c\"", "an operator is called \"a-b-c\", wanted an identifier"),
     ("package.ops.len = 2", "operator \"Scale\" is in it twice"),
-    ("ops[0].infer = NULL", "operator \"Scale\": field \"infer\" of OpDef is null"),
-    (
-        "ops[0].reserved[1] = 1",
-        "operator \"Scale\": reserved field \"reserved\" of OpDef is not zero",
-    ),
+    ("ops[0].infer = NULL", "operator 0: field \"infer\" of OpDef is null"),
+    ("ops[0].reserved[1] = 1", "operator 0: reserved field \"reserved\" of OpDef is not zero"),
     (
         "ops[0].schema.reserved_word = 1",
-        "operator \"Scale\": reserved field \"reserved_word\" of OpSchema is not zero",
+        "operator 0: reserved field \"reserved_word\" of OpSchema is not zero",
     ),
     ("ops[0].schema.outputs.len = 0", "operator \"Scale\": it has no outputs, wanted at least one"),
     (
@@ -54,7 +56,7 @@ const CASES: &[(&str, &str)] = &[
         "params[0].default_value.kind = UDO_VALUE_INTS",
         "operator \"Scale\": parameter \"factor\": its default does not fit its kind, Scalar",
     ),
-    ("kernels[0].vtable = NULL", "kernel 0 (\"Scale\"): field \"vtable\" of KernelDef is null"),
+    ("kernels[0].vtable = NULL", "kernel 0: field \"vtable\" of KernelDef is null"),
     (
         "static udo_kernel_vtable broken; kernels[0].vtable = &broken",
         "kernel 0 (\"Scale\"): field \"finalize\" of KernelVTable is null",

@@ -11,7 +11,6 @@ use std::path::Path;
 
 use abi_stable::StableAbi;
 use abi_stable::library::{LibraryError, RootModule, lib_header_from_path};
-use abi_stable::package_version_strings;
 use abi_stable::prefix_type::PrefixTypeTrait;
 use abi_stable::sabi_types::VersionStrings;
 
@@ -26,20 +25,35 @@ pub struct PackageRoot {
     /// The table. Its layout is checked by fingerprint, so `abi_stable` need not look inside.
     #[sabi(last_prefix_field)]
     #[sabi(unsafe_opaque_field)]
-    pub package: &'static PackageV1,
+    pub package: TablePtr,
 }
+
+/// Where a package's table lies: one of the version that the package was built with, so not a reference.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug)]
+pub struct TablePtr(pub *const PackageV1);
+
+// SAFETY: the table is static and nobody writes it.
+unsafe impl Send for TablePtr {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for TablePtr {}
+
+/// The version of root modules: the ABI's major one.
+const MAJOR: &str = "2.0.0";
 
 impl RootModule for PackageRoot_Ref {
     abi_stable::declare_root_module_statics! {PackageRoot_Ref}
     const BASE_NAME: &'static str = "udo_package";
     const NAME: &'static str = "udo_package";
-    const VERSION_STRINGS: VersionStrings = package_version_strings!();
+    // abi_stable takes 0.1 and 0.2 for strangers, and this crate's version says nothing of the ABI: only the major
+    // version of the ABI is compared here, the rest by the loader.
+    const VERSION_STRINGS: VersionStrings = VersionStrings::new(MAJOR);
 }
 
 impl PackageRoot {
     /// The root module around `package`; leaked, as libraries are never unloaded.
     pub fn leak(package: &'static PackageV1) -> PackageRoot_Ref {
-        Self { package }.leak_into_prefix()
+        Self { package: TablePtr(package) }.leak_into_prefix()
     }
 }
 
@@ -67,10 +81,10 @@ impl std::error::Error for DoorError {}
 ///
 /// # Safety
 /// Runs the library's constructors, and trusts that its root module is what its header says.
-pub unsafe fn open_rust_door(path: &Path) -> Result<&'static PackageV1, DoorError> {
+pub unsafe fn open_rust_door(path: &Path) -> Result<*const PackageV1, DoorError> {
     let header = lib_header_from_path(path).map_err(|e| DoorError::of(&e))?;
     let root = header.init_root_module::<PackageRoot_Ref>().map_err(|e| DoorError::of(&e))?;
-    Ok(root.package())
+    Ok(root.package().0)
 }
 
 impl DoorError {
@@ -87,5 +101,16 @@ impl DoorError {
             _ => "its root module cannot be read",
         };
         Self { reason, report: error.to_string() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ABI_VERSION;
+    use super::*;
+
+    #[test]
+    fn root_modules_have_the_major_version_of_the_abi() {
+        assert_eq!(MAJOR, format!("{}.0.0", ABI_VERSION.major));
     }
 }

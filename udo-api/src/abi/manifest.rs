@@ -2,6 +2,7 @@
 //!
 //! JSON, written at compile time from the same table that the doors hand out.
 
+use super::version::need;
 use super::{LibraryRef, PackageV1};
 use crate::kernel::{KernelDef, Side, TypeRule, Wanted};
 use crate::schema::{OpDef, Param, Port};
@@ -144,9 +145,15 @@ macro_rules! list {
 
 const fn write_package(out: &mut Writer<'_>, package: &PackageV1, panics: PanicStrategy) {
     out.key(true, "abi_version");
-    out.number(package.abi_version as u64);
+    out.byte(b'"');
+    out.number(package.abi_version.major as u64);
+    out.byte(b'.');
+    out.number(package.abi_version.minor as u64);
+    out.byte(b'"');
     out.key(false, "fingerprint");
     out.hex(package.fingerprint);
+    out.key(false, "needs");
+    write_needs(out, package.needs);
     out.key(false, "package");
     out.string(package.name.get());
     out.key(false, "version");
@@ -164,12 +171,35 @@ const fn write_package(out: &mut Writer<'_>, package: &PackageV1, panics: PanicS
     out.key(false, "panic");
     out.string(panics.name());
     out.key(false, "ops");
-    list!(out, package.ops.get(), write_op);
+    list!(out, package.ops.own(), write_op);
     out.key(false, "kernels");
-    list!(out, package.kernels.get(), write_kernel);
+    list!(out, package.kernels.own(), write_kernel);
     out.key(false, "libraries");
-    list!(out, package.libraries.get(), write_library);
+    list!(out, package.libraries.own(), write_library);
     out.raw("}\n");
+}
+
+const fn write_needs(out: &mut Writer<'_>, needs: u64) {
+    out.byte(b'[');
+    let mut first = true;
+    let mut bit = 0;
+    while bit < u64::BITS as usize {
+        if needs >> bit & 1 != 0 {
+            if !first {
+                out.byte(b',');
+            }
+            first = false;
+            if let Some(name) = need(bit) {
+                out.string(name);
+            } else {
+                out.raw("\"bit ");
+                out.number(bit as u64);
+                out.byte(b'"');
+            }
+        }
+        bit += 1;
+    }
+    out.byte(b']');
 }
 
 const fn write_op(out: &mut Writer<'_>, op: &OpDef) {
@@ -289,9 +319,11 @@ const fn write_types(out: &mut Writer<'_>, types: TypeSet) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::ABI_VERSION;
     use super::*;
 
     const PACKAGE: PackageV1 = PackageV1::new("Quote\"d", "1.0")
+        .needing(1 | 1 << 17)
         .libraries(&[LibraryRef::new(Core::CPU, "a.so"), LibraryRef::new(Core::DSP_V68, "b\n.so")]);
     const LEN: usize = manifest_len(&PACKAGE, PanicStrategy::Abort);
     const BYTES: [u8; LEN] = manifest_bytes(&PACKAGE, PanicStrategy::Abort);
@@ -299,7 +331,9 @@ mod tests {
     #[test]
     fn manifests_are_written_at_compile_time() {
         let text = std::str::from_utf8(&BYTES).unwrap();
-        assert!(text.starts_with("{\"abi_version\":1,\"fingerprint\":\""), "{text}");
+        let start = format!("{{\"abi_version\":\"{ABI_VERSION}\",\"fingerprint\":\"");
+        assert!(text.starts_with(&start), "{text}");
+        assert!(text.contains(r#","needs":["bit 0","bit 17"],"#), "{text}");
         assert!(text.contains(r#""package":"Quote\"d","version":"1.0""#), "{text}");
         assert!(text.contains(r#"{"core":"dsp:v68","file":"b\u000a.so"}]"#), "{text}");
         assert!(text.contains(r#","panic":"abort","#), "{text}");

@@ -13,10 +13,12 @@ mod io;
 mod manifest;
 mod node;
 mod pack;
+mod package;
 mod shim;
 mod span;
 mod tables;
 mod threads;
+mod version;
 #[cfg_attr(udo_unguarded, path = "bare.rs")]
 mod watch;
 mod work;
@@ -31,21 +33,24 @@ pub use layout::{Field, Layout};
 pub use manifest::{MANIFEST_SECTION, PanicStrategy, manifest_bytes, manifest_len};
 pub use node::{FinalizeCx, InferCx, Node, resolve_axis};
 pub use pack::{FillFn, Packed, PackedConstants, Sources};
+pub use package::{C_QUERY_SYMBOL, LibraryRef, PackageV1, QueryFn};
 pub use shim::{gpu_vtable, infer_shim, kernel_vtable};
-pub use span::{RawStr, Slice, Span, Value, ValueKind};
+pub use span::{RawStr, Slice, Span, Table, Value, ValueKind};
 pub use tables::{
-    ABI_VERSION, C_QUERY_SYMBOL, ErrorSink, ExecArgs, FinalizeArgs, Finalized, GpuArg, GpuArgKind,
-    GpuTable, HostTable, InferArgs, KernelInfo, KernelVTable, LibraryRef, MAX_GPU_ARGS, NodeArgs,
-    PackArgs, PackFn, PackRequest, PackSource, PackageV1, ParallelTable, ParamValue, QueryFn,
-    TensorArg, arg_flags,
+    ErrorSink, ExecArgs, FinalizeArgs, Finalized, GpuArg, GpuArgKind, GpuTable, HostTable,
+    InferArgs, KernelInfo, KernelVTable, MAX_GPU_ARGS, NodeArgs, PackArgs, PackFn, PackRequest,
+    PackSource, ParallelTable, ParamValue, TensorArg, arg_flags,
 };
 pub use threads::Parallel;
+pub use version::{ABI_VERSION, AbiVersion, NEEDS};
 pub use work::{Buffers, WorkItem};
 
 /// The layout of each structure of the ABI, for the fingerprint and the snapshot test.
 pub const LAYOUTS: &[Layout] = &[
     RawStr::LAYOUT,
+    AbiVersion::LAYOUT,
     <Slice<u8>>::LAYOUT,
+    <Table<u8>>::LAYOUT,
     Span::LAYOUT,
     Value::LAYOUT,
     crate::core::Core::LAYOUT,
@@ -83,28 +88,9 @@ pub const LAYOUTS: &[Layout] = &[
     PackageV1::LAYOUT,
 ];
 
-/// One number over all of [`LAYOUTS`], the element types and the statuses; libraries carry it.
-pub const FINGERPRINT: u64 = layout::fingerprint(LAYOUTS, CODES);
-
-/// The fingerprints of libraries that this version reads: its own, and those of earlier layouts
-/// that differ only in reserved fields which have since been given a meaning.
-pub const READABLE: &[u64] = &[FINGERPRINT];
-
-const CODES: &[(&str, u32)] = &{
-    let mut codes = [("", 0); crate::DType::ALL.len() + crate::Status::ALL.len()];
-    let mut i = 0;
-    while i < crate::DType::ALL.len() {
-        let dtype = crate::DType::ALL[i];
-        codes[i] = (dtype.name(), dtype.code() as u32);
-        i += 1;
-    }
-    let mut s = 0;
-    while s < crate::Status::ALL.len() {
-        codes[i + s] = crate::Status::ALL[s];
-        s += 1;
-    }
-    codes
-};
+/// One number over all of [`LAYOUTS`]; libraries carry it. What numbers mean is not part of it: those of element
+/// types, statuses, cores and flags are only ever added to, and a package that uses a new one says so by its version.
+pub const FINGERPRINT: u64 = layout::fingerprint(LAYOUTS);
 
 // A tensor is two cache lines, and the words of a call fit in as many.
 const _: () = assert!(size_of::<ExecArgs>() <= 128);

@@ -89,6 +89,79 @@ impl<T: fmt::Debug + 'static> fmt::Debug for Slice<T> {
 }
 
 abi_struct! {
+    /// A package's table in static memory. Its items are as large as they were for the version that the package
+    /// was built with, so a host of a later version copies them out one by one and never reads them as a slice.
+    pub struct Table<T> {
+        ptr: *const T,
+        len: u32,
+        item_bytes: u32,
+    }
+}
+
+// SAFETY: a shared static table is as shareable as a reference to its items.
+unsafe impl<T: Sync> Send for Table<T> {}
+// SAFETY: as for `Send`: nobody writes the items behind `ptr`.
+unsafe impl<T: Sync> Sync for Table<T> {}
+
+impl<T> Clone for Table<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Table<T> {}
+
+impl<T: 'static> Table<T> {
+    /// The same items in the form that packages hand out.
+    ///
+    /// # Panics
+    /// There are more than 32 bits can count, which no package has; in a constant that stops the compiler.
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "checked, and items have a few hundred bytes"
+    )]
+    pub const fn new(items: &'static [T]) -> Self {
+        assert!(items.len() <= u32::MAX as usize, "more items than any package has");
+        Self { ptr: items.as_ptr(), len: items.len() as u32, item_bytes: size_of::<T>() as u32 }
+    }
+
+    /// The first item; null in a foreign table that has none.
+    pub const fn ptr(&self) -> *const T {
+        self.ptr
+    }
+
+    /// How many items there are.
+    pub const fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether there are none.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The bytes of one item as the package has it.
+    pub const fn item_bytes(&self) -> usize {
+        self.item_bytes as usize
+    }
+
+    /// The items of a table that this build made.
+    pub(crate) const fn own(&self) -> &'static [T] {
+        if self.ptr.is_null() || self.item_bytes as usize != size_of::<T>() {
+            return &[];
+        }
+        // SAFETY: `new` took `ptr` and `len` from a static slice of items of this size.
+        unsafe { std::slice::from_raw_parts(self.ptr, self.len as usize) }
+    }
+}
+
+impl<T> fmt::Debug for Table<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Table({} items of {} bytes)", self.len, self.item_bytes)
+    }
+}
+
+abi_struct! {
     /// A run of bytes that somebody else owns; null where there is none.
     #[derive(Clone, Copy, Debug)]
     pub struct Span {

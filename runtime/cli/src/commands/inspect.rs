@@ -91,6 +91,9 @@ fn say_manifest(m: &Manifest) {
         m.sdk_version,
         m.abi_version
     );
+    if !m.needs.is_empty() {
+        outln!("  needs    {}", m.needs.join(", "));
+    }
     outln!("  heap     {}", m.heap.name());
     if let Some(panics) = m.panics {
         outln!("  panic    {}", panics.name());
@@ -187,7 +190,7 @@ fn manifest_json(m: &Manifest) -> Value {
         m.libraries.iter().map(|l| json!({ "core": l.core.to_string(), "file": l.file })).collect();
     json!({
         "package": m.package, "version": m.version, "target": m.target, "sdk_version": m.sdk_version,
-        "abi_version": m.abi_version, "fingerprint": format!("{:016x}", m.fingerprint), "heap": m.heap.name(),
+        "abi_version": m.abi_version.to_string(), "needs": m.needs, "fingerprint": format!("{:016x}", m.fingerprint), "heap": m.heap.name(),
         "panic": m.panics.map(udo_api::abi::PanicStrategy::name),
         "ops": ops, "kernels": kernels, "libraries": libraries,
     })

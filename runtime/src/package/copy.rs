@@ -1,0 +1,259 @@
+//! Copies a package's tables into this host's types.
+//!
+//! A package of an earlier minor version has shorter structures: what it lacks is zero here, which every field added
+//! since understands as "not said". Nothing is read as a reference to this host's type before it has been copied, and
+//! nothing is made one that the type does not allow, such as a null function.
+
+use std::mem::MaybeUninit;
+
+use udo_api::abi::{ABI_VERSION, AbiVersion, LAYOUTS, Layout, LibraryRef, NEEDS, PackageV1, Table};
+use udo_api::{KernelDef, OpDef};
+
+use super::ThreadGuard;
+
+/// More entries than any package has; a count beyond it is a broken table.
+const ENTRIES_MAX: usize = 1 << 16;
+
+/// Bytes of [`PackageV1`] in the first minor version of this major one.
+const FIRST_BYTES: usize = 192;
+
+/// A package's tables as this host's types, for as long as the process lives.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tables {
+    pub(crate) name: &'static str,
+    pub(crate) version: &'static str,
+    pub(crate) sdk_version: &'static str,
+    pub(crate) ops: &'static [OpDef],
+    pub(crate) kernels: &'static [KernelDef],
+    pub(crate) libraries: &'static [LibraryRef],
+    pub(crate) thread_guard: Option<ThreadGuard>,
+}
+
+/// What tables of all versions begin with.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Head {
+    version: AbiVersion,
+    size: u32,
+    fingerprint: u64,
+    needs: u64,
+}
+
+impl Tables {
+    /// Copies the tables of a package, or says why this host cannot read them.
+    ///
+    /// # Safety
+    /// `package` points to a static table of some version, aligned as [`PackageV1`], whose pointers lead to what
+    /// that version says.
+    pub(super) unsafe fn copy(package: *const PackageV1) -> Result<Self, String> {
+        // SAFETY: tables of every version are at least as long as their head, as the caller promises.
+        let head = unsafe { package.cast::<Head>().read() };
+        let size = head.check()?;
+        // SAFETY: `size` bytes of `package` are there, as its head says, and no more than this host's type has.
+        let package = unsafe { copied(package, size) };
+        // SAFETY: all of `PackageV1` may be zero, and what a package wrote are numbers, pointers and a function.
+        let package = unsafe { package.assume_init() };
+        if package.has_reserved() {
+            return Err("a reserved field of its table is not zero".to_owned());
+        }
+        // SAFETY: the tables are those of a package that keeps to its version, as the caller promises.
+        let ops = unsafe { items(package.raw_ops(), "operator", "OpDef") }?;
+        // SAFETY: as for the operators.
+        let kernels = unsafe { items(package.raw_kernels(), "kernel", "KernelDef") }?;
+        // SAFETY: as for the operators.
+        let libraries = unsafe { items(package.raw_libraries(), "library", "LibraryRef") }?;
+        Ok(Self {
+            name: package.name(),
+            version: package.version(),
+            sdk_version: package.sdk_version(),
+            // Kernels and operators are referred to for as long as the process lives, as their libraries are.
+            ops: ops.leak(),
+            kernels: kernels.leak(),
+            libraries: libraries.leak(),
+            thread_guard: package.thread_guard(),
+        })
+    }
+}
+
+impl Head {
+    /// The bytes of the table that this host reads.
+    fn check(&self) -> Result<usize, String> {
+        let Some(fingerprint) = self.version.fingerprint() else {
+            return Err(format!("its ABI version is {}, wanted {ABI_VERSION}", self.version));
+        };
+        let size = self.size as usize;
+        let wanted = size_of::<PackageV1>();
+        let is_own = self.version == ABI_VERSION;
+        if size > wanted || size < FIRST_BYTES || (is_own && size != wanted) {
+            return Err(format!("its table has {size} bytes, wanted {wanted}"));
+        }
+        if self.fingerprint != fingerprint {
+            let found = self.fingerprint;
+            return Err(format!("its layouts hash to {found:016x}, wanted {fingerprint:016x}"));
+        }
+        let known = |bit: &u32| (*bit as usize) < NEEDS.len();
+        match (0..u64::BITS).filter(|bit| self.needs >> bit & 1 != 0).find(|bit| !known(bit)) {
+            Some(bit) => Err(format!("it needs bit {bit} of its host, which this version lacks")),
+            None => Ok(size),
+        }
+    }
+}
+
+/// The first `bytes` bytes of a foreign `T`, and zeros.
+///
+/// # Safety
+/// `from` points to `bytes` readable bytes, no more than a `T` has.
+unsafe fn copied<T>(from: *const T, bytes: usize) -> MaybeUninit<T> {
+    let mut item = MaybeUninit::<T>::zeroed();
+    // SAFETY: `from` has `bytes` bytes and `item` room for as many, as the caller promises.
+    unsafe { item.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(from.cast(), bytes) };
+    item
+}
+
+/// The items of a foreign table whose layout has the name `layout`, each one a `what`.
+///
+/// # Safety
+/// `table` points to as many items of as many bytes as it says, and their pointers lead to what their version says.
+unsafe fn items<T: 'static>(table: Table<T>, what: &str, layout: &str) -> Result<Vec<T>, String> {
+    let (count, bytes) = (table.len(), table.item_bytes());
+    if count > ENTRIES_MAX {
+        return Err(format!("it has {count} entries of kind {what}, wanted at most {ENTRIES_MAX}"));
+    }
+    if count == 0 {
+        return Ok(Vec::new());
+    }
+    let wanted = size_of::<T>();
+    if bytes == 0 || bytes > wanted || bytes % align_of::<T>() != 0 {
+        return Err(format!("each {what} of it has {bytes} bytes, wanted {wanted}"));
+    }
+    let start = table.ptr();
+    if start.is_null() || !start.is_aligned() {
+        return Err(format!("its table of kind {what} is null or not aligned"));
+    }
+    let layout = LAYOUTS.iter().find(|l| l.name == layout && l.size == wanted);
+    let layout = layout.ok_or_else(|| format!("the layout of a {what} is not known"))?;
+    let mut items = Vec::with_capacity(count);
+    for at in 0..count {
+        // SAFETY: item `at` of `bytes` bytes lies in the table, as the caller promises, and they are no more than a
+        // `T` has.
+        let item = unsafe { copied(start.wrapping_byte_add(at * bytes), bytes) };
+        if let Some(fault) = fault_in(item.as_ptr().cast(), layout) {
+            return Err(format!("{what} {at}: {fault}"));
+        }
+        // SAFETY: `fault_in` found no null where the type wants a function or a reference; its other fields are
+        // numbers and raw pointers, which may have any bits.
+        items.push(unsafe { item.assume_init() });
+    }
+    Ok(items)
+}
+
+/// What a foreign structure that one of a table's items refers to must not hold; as for the items.
+pub(super) fn raw_fault<T>(item: &T, layout: &Layout) -> Option<String> {
+    if size_of::<T>() != layout.size {
+        return Some(format!("{} has another layout than expected", layout.name));
+    }
+    fault_in(std::ptr::from_ref(item).cast(), layout)
+}
+
+/// A reserved field that is not zero, or a missing function or table. `base` points to a structure of layout `layout`.
+fn fault_in(base: *const u8, layout: &Layout) -> Option<String> {
+    layout.fields.iter().find_map(|field| {
+        let is_reserved = field.name.starts_with("reserved");
+        let is_pointer = field.ty.starts_with('&') || field.ty.starts_with("unsafe extern");
+        if is_reserved && !is_zero(base, field.offset, field.size) {
+            return Some(format!("reserved field {:?} of {} is not zero", field.name, layout.name));
+        }
+        if is_pointer && is_zero(base, field.offset, field.size) {
+            return Some(format!("field {:?} of {} is null", field.name, layout.name));
+        }
+        let inner = LAYOUTS.iter().find(|l| l.name == field.ty)?;
+        fault_in(base.wrapping_add(field.offset), inner)
+    })
+}
+
+/// Whether the integers or the pointer at `offset` of the structure at `base` are zero.
+fn is_zero(base: *const u8, offset: usize, bytes: usize) -> bool {
+    let start = base.wrapping_add(offset);
+    // SAFETY: `items` and `raw_fault` pass the place of a structure that they hold, and `fault_in` the place and size of
+    // one of its fields; the structures have no padding.
+    let field = unsafe { std::slice::from_raw_parts(start, bytes) };
+    field.iter().all(|&b| b == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use udo_api::Core;
+
+    static LIBRARIES: [LibraryRef; 2] =
+        [LibraryRef::new(Core::CPU, "a.so"), LibraryRef::new(Core::GPU, "b.so")];
+
+    fn copy(package: &PackageV1) -> Result<Tables, String> {
+        // SAFETY: the table is this host's own, and `LIBRARIES` is static.
+        unsafe { Tables::copy(package) }
+    }
+
+    #[test]
+    fn tables_are_copied_item_by_item() {
+        let tables = copy(&PackageV1::new("P", "1.0").libraries(&LIBRARIES)).unwrap();
+        let files: Vec<_> = tables.libraries.iter().map(|l| (l.core(), l.file())).collect();
+        assert_eq!(files, [(Core::CPU, "a.so"), (Core::GPU, "b.so")]);
+        assert!(!std::ptr::eq(tables.libraries, &raw const LIBRARIES));
+        assert_eq!((tables.name, tables.ops.len()), ("P", 0));
+    }
+
+    #[test]
+    fn shorter_items_of_an_earlier_version_are_filled_up_with_zeros() {
+        /// An item of two words, of which an earlier version had one.
+        #[derive(Clone, Copy)]
+        #[repr(C)]
+        struct Item([u64; 2]);
+        let words = [7u64, 8, 9];
+        let items: Vec<_> = (0..3)
+            .map(|at| {
+                let start = words.as_ptr().wrapping_add(at).cast::<Item>();
+                // SAFETY: `start` points to 8 bytes of `words`.
+                let item = unsafe { copied(start, 8) };
+                // SAFETY: any bits are an `Item`.
+                unsafe { item.assume_init() }.0
+            })
+            .collect();
+        assert_eq!(items, [[7, 0], [8, 0], [9, 0]]);
+    }
+
+    #[test]
+    fn what_this_version_cannot_read_is_refused_by_its_head() {
+        let good = PackageV1::new("P", "1.0");
+        let newer = AbiVersion { minor: ABI_VERSION.minor + 1, ..ABI_VERSION };
+        let older = AbiVersion { major: 1, minor: 0 };
+        let version = |abi_version| {
+            let mut package = good;
+            package.abi_version = abi_version;
+            package
+        };
+        let size = |size| {
+            let mut package = good;
+            package.size = size;
+            package
+        };
+        let mut other = good;
+        other.fingerprint = 1;
+        let cases = [
+            (version(newer), format!("its ABI version is {newer}, wanted {ABI_VERSION}")),
+            (version(older), format!("its ABI version is 1.0, wanted {ABI_VERSION}")),
+            (size(184), format!("its table has 184 bytes, wanted {}", good.size)),
+            (size(200), format!("its table has 200 bytes, wanted {}", good.size)),
+            (
+                other,
+                format!("its layouts hash to 0000000000000001, wanted {:016x}", good.fingerprint),
+            ),
+            (
+                good.needing(1 << 40),
+                "it needs bit 40 of its host, which this version lacks".to_owned(),
+            ),
+        ];
+        for (package, wanted) in cases {
+            assert_eq!(copy(&package).unwrap_err(), wanted);
+        }
+    }
+}
