@@ -18,13 +18,13 @@
 #![forbid(unsafe_code)]
 
 #[macro_use]
+mod def;
+#[macro_use]
 mod number;
-mod broadcast;
 mod code_filter;
 mod conv;
+mod family;
 mod filter;
-mod gpu;
-mod map;
 mod matrix;
 mod ops;
 mod packing;
@@ -40,6 +40,8 @@ mod window;
 mod testing;
 
 use udo_api::{KernelDef, OpDef, PackageV1};
+
+pub(crate) use def::Def;
 
 /// Every operator of the package.
 pub const OPS: &[OpDef] = ops::OPS;

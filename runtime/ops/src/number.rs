@@ -8,11 +8,11 @@ pub(crate) trait Number: Element + PartialOrd {
     const LOWEST: Self;
     /// The number nearest to this one.
     fn nearest(number: f64) -> Self;
-    fn plus(self, other: Self) -> Self;
-    fn minus(self, other: Self) -> Self;
-    fn times(self, other: Self) -> Self;
+    fn add(self, other: Self) -> Self;
+    fn sub(self, other: Self) -> Self;
+    fn mul(self, other: Self) -> Self;
     /// The quotient; of integers without its fraction, and 0 over 0.
-    fn over(self, other: Self) -> Self;
+    fn div(self, other: Self) -> Self;
 }
 
 macro_rules! floats {
@@ -23,13 +23,13 @@ macro_rules! floats {
             #[inline]
             fn nearest(number: f64) -> Self { number as Self }
             #[inline]
-            fn plus(self, other: Self) -> Self { self + other }
+            fn add(self, other: Self) -> Self { self + other }
             #[inline]
-            fn minus(self, other: Self) -> Self { self - other }
+            fn sub(self, other: Self) -> Self { self - other }
             #[inline]
-            fn times(self, other: Self) -> Self { self * other }
+            fn mul(self, other: Self) -> Self { self * other }
             #[inline]
-            fn over(self, other: Self) -> Self { self / other }
+            fn div(self, other: Self) -> Self { self / other }
         }
     )*};
 }
@@ -42,13 +42,13 @@ macro_rules! integers {
             #[inline]
             fn nearest(number: f64) -> Self { number as Self }
             #[inline]
-            fn plus(self, other: Self) -> Self { self.wrapping_add(other) }
+            fn add(self, other: Self) -> Self { self.wrapping_add(other) }
             #[inline]
-            fn minus(self, other: Self) -> Self { self.wrapping_sub(other) }
+            fn sub(self, other: Self) -> Self { self.wrapping_sub(other) }
             #[inline]
-            fn times(self, other: Self) -> Self { self.wrapping_mul(other) }
+            fn mul(self, other: Self) -> Self { self.wrapping_mul(other) }
             #[inline]
-            fn over(self, other: Self) -> Self {
+            fn div(self, other: Self) -> Self {
                 if other == 0 { 0 } else { self.wrapping_div(other) }
             }
         }

@@ -2,121 +2,83 @@
 
 use udo_api::{KernelDef, OpDef};
 
-mod add;
-mod average_pool;
-mod batch_normalization;
-mod cast;
-mod clip;
-mod concat;
-mod conv;
-mod dequantize_linear;
-mod div;
-mod dropout;
-mod erf;
-mod flatten;
-mod gather;
-mod gemm;
-mod global_average_pool;
-mod identity;
-mod layer_normalization;
-mod lrn;
-mod lstm;
-mod mat_mul;
-mod max_pool;
-mod mul;
-mod non_zero;
-mod q_linear_conv;
-mod quantize_linear;
-mod relu;
-mod reshape;
-mod sigmoid;
-mod softmax;
-mod split;
-mod sub;
-mod sum;
-mod transpose;
-mod unsqueeze;
-
-const ENTRIES: &[(OpDef, &[KernelDef])] = &[
-    (add::OP, add::KERNELS),
-    (average_pool::OP, average_pool::KERNELS),
-    (batch_normalization::OP, batch_normalization::KERNELS),
-    (cast::OP, cast::KERNELS),
-    (clip::OP, clip::KERNELS),
-    (concat::OP, concat::KERNELS),
-    (conv::OP, conv::KERNELS),
-    (dequantize_linear::OP, dequantize_linear::KERNELS),
-    (div::OP, div::KERNELS),
-    (dropout::OP, dropout::KERNELS),
-    (erf::OP, erf::KERNELS),
-    (flatten::OP, flatten::KERNELS),
-    (gather::OP, gather::KERNELS),
-    (gemm::OP, gemm::KERNELS),
-    (global_average_pool::OP, global_average_pool::KERNELS),
-    (identity::OP, identity::KERNELS),
-    (layer_normalization::OP, layer_normalization::KERNELS),
-    (lrn::OP, lrn::KERNELS),
-    (lstm::OP, lstm::KERNELS),
-    (mat_mul::OP, mat_mul::KERNELS),
-    (max_pool::OP, max_pool::KERNELS),
-    (mul::OP, mul::KERNELS),
-    (non_zero::OP, non_zero::KERNELS),
-    (q_linear_conv::OP, q_linear_conv::KERNELS),
-    (quantize_linear::OP, quantize_linear::KERNELS),
-    (relu::OP, relu::KERNELS),
-    (reshape::OP, reshape::KERNELS),
-    (sigmoid::OP, sigmoid::KERNELS),
-    (softmax::OP, softmax::KERNELS),
-    (split::OP, split::KERNELS),
-    (sub::OP, sub::KERNELS),
-    (sum::OP, sum::KERNELS),
-    (transpose::OP, transpose::KERNELS),
-    (unsqueeze::OP, unsqueeze::KERNELS),
-];
+ops! {
+    add,
+    average_pool,
+    batch_normalization,
+    cast,
+    clip,
+    concat,
+    conv,
+    dequantize_linear,
+    div,
+    dropout,
+    erf,
+    flatten,
+    gather,
+    gemm,
+    global_average_pool,
+    identity,
+    layer_normalization,
+    lrn,
+    lstm,
+    mat_mul,
+    max_pool,
+    mul,
+    non_zero,
+    q_linear_conv,
+    quantize_linear,
+    relu,
+    reshape,
+    sigmoid,
+    softmax,
+    split,
+    sub,
+    sum,
+    transpose,
+    unsqueeze,
+}
 
 /// Every operator.
-pub(crate) const OPS: &[OpDef] = &ops();
-
-/// Every operator's kernels, one after the other.
-pub(crate) const KERNELS: &[KernelDef] = &kernels();
-
-const fn ops() -> [OpDef; ENTRIES.len()] {
-    let mut all = [add::OP; ENTRIES.len()];
+pub(crate) const OPS: &[OpDef] = &{
+    let mut all = [DEFS[0].op; DEFS.len()];
     let mut i = 0;
     while i < all.len() {
-        all[i] = ENTRIES[i].0;
+        all[i] = DEFS[i].op;
         i += 1;
     }
     all
-}
+};
 
-const fn kernel_count() -> usize {
-    let (mut count, mut i) = (0, 0);
-    while i < ENTRIES.len() {
-        count += ENTRIES[i].1.len();
-        i += 1;
-    }
-    count
-}
-
-const fn kernels() -> [KernelDef; kernel_count()] {
-    let mut all = [add::KERNELS[0]; kernel_count()];
-    let (mut to, mut entry) = (0, 0);
-    while entry < ENTRIES.len() {
+/// Every operator's kernels, one after the other.
+pub(crate) const KERNELS: &[KernelDef] = &{
+    let mut all = [DEFS[0].kernels[0]; kernel_count()];
+    let (mut to, mut at) = (0, 0);
+    while at < DEFS.len() {
         let mut i = 0;
-        while i < ENTRIES[entry].1.len() {
-            all[to] = ENTRIES[entry].1[i];
+        while i < DEFS[at].kernels.len() {
+            all[to] = DEFS[at].kernels[i];
             to += 1;
             i += 1;
         }
-        entry += 1;
+        at += 1;
     }
     all
+};
+
+const fn kernel_count() -> usize {
+    let (mut count, mut at) = (0, 0);
+    while at < DEFS.len() {
+        count += DEFS[at].kernels.len();
+        at += 1;
+    }
+    count
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Def;
 
     #[test]
     fn every_file_is_in_the_table() {
@@ -133,10 +95,19 @@ mod tests {
 
     #[test]
     fn every_op_has_a_cpu_kernel_and_every_kernel_its_op() {
-        for (op, kernels) in ENTRIES {
+        for Def { op, kernels, .. } in DEFS {
             let name = op.schema().name();
             assert!(kernels.iter().any(|k| k.core() == udo_api::Core::CPU), "{name}");
             assert!(kernels.iter().all(|k| k.op() == name), "{name}");
+        }
+    }
+
+    #[test]
+    fn members_pass_the_tests_of_their_family() {
+        for Def { op, test, .. } in DEFS {
+            if let Some(test) = test {
+                test(op.schema().name());
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What the operators' tests use.
 
 use udo_api::{GuardAlloc, PackageV1};
-pub(crate) use udo_testing::{Bench, assert_near, noise, tensor};
+pub(crate) use udo_testing::{Bench, Tensor, assert_near, noise, tensor};
 
 #[global_allocator]
 static GUARD: GuardAlloc = GuardAlloc;

@@ -1,18 +1,20 @@
 //! The mean of each window.
 
 use udo_api::{
-    Core, DType, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef,
+    Core, DType, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op,
     OpSchema, Param, Port, Value, Workspace, input, output_like, types,
 };
 use udo_simd::pooling::{Divisor, average_pool};
 
+use crate::Def;
 use crate::number::Real;
 use crate::pool::{self, Images};
 use crate::sides::Sides;
 use crate::window::{Taps, Window};
 
-pub(crate) const OP: OpDef = OpDef::of::<AveragePool>();
-pub(crate) const KERNELS: &[KernelDef] = &[
+pub(crate) const DEF: Def = Def::of::<AveragePool>(KERNELS);
+
+const KERNELS: &[KernelDef] = &[
     KernelDef::new::<Pixels>("AveragePool", Core::CPU)
         .types(&[input(0, types::F32), output_like(0, 0)])
         .flags(Sides::BOTH.flags()),
@@ -112,8 +114,8 @@ fn execute<T: Real>(kernel: &Means, mut io: Io<'_>) -> Result<(), ExecError> {
     let y = io.outputs.take::<T>(0)?;
     let window = &kernel.window;
     let line = io.scratch.take::<T>(window.input[2])?;
-    pool::fold_windows(window, x, y, line, T::ZERO, T::plus, |sum, taps, at| {
-        sum.over(T::of((kernel.count)(window, taps, at).max(1) as f64))
+    pool::fold_windows(window, x, y, line, T::ZERO, T::add, |sum, taps, at| {
+        sum.div(T::of((kernel.count)(window, taps, at).max(1) as f64))
     });
     Ok(())
 }

@@ -3,16 +3,18 @@
 use std::marker::PhantomData;
 
 use udo_api::{
-    Core, DType, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef,
+    Core, DType, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op,
     OpSchema, Param, Port, TypeRule, Value, Workspace, input, input_like, output_like, types,
 };
 
-use crate::map;
+use crate::Def;
+use crate::family::elementwise::{GRAIN, infer_like_input};
 use crate::sides::{ChannelsLast, ChannelsSecond, Order};
 use crate::walk::Around;
 
-pub(crate) const OP: OpDef = OpDef::of::<BatchNormalization>();
-pub(crate) const KERNELS: &[KernelDef] = &[kernel::<ChannelsLast>(), kernel::<ChannelsSecond>()];
+pub(crate) const DEF: Def = Def::of::<BatchNormalization>(KERNELS);
+
+const KERNELS: &[KernelDef] = &[kernel::<ChannelsLast>(), kernel::<ChannelsSecond>()];
 
 const RULES: &[TypeRule] = &[
     input(0, types::F32),
@@ -70,7 +72,7 @@ impl Op for BatchNormalization {
                 return Err(Error::new(format!("input {port} is {found}, wanted [{channels}]")));
             }
         }
-        map::infer(cx)
+        infer_like_input(cx)
     }
 }
 
@@ -105,7 +107,7 @@ impl<O: Order> Kernel for Normalized<O> {
         let (factors, terms) = (&*factors, &*terms);
         let (x, y) = (inputs.get::<f32>(0)?, outputs.take::<f32>(0)?);
         if inner == 1 {
-            let piece_len = map::PIECE.div_ceil(len.max(1)) * len.max(1);
+            let piece_len = GRAIN.div_ceil(len.max(1)) * len.max(1);
             return parallel.chunks_mut(y, piece_len, |piece, y| {
                 let x = &x[piece * piece_len..][..y.len()];
                 for (x, y) in x.chunks_exact(len).zip(y.chunks_exact_mut(len)) {

@@ -4,11 +4,14 @@ use std::cmp::Ordering;
 
 use udo_api::{
     Bf16, Bool, Core, DType, Element, Error, ExecError, F16, Facts, FinalizeCx, InferCx, Io,
-    Kernel, KernelDef, KernelFlags, Op, OpDef, OpSchema, Param, Port, Value, types,
+    Kernel, KernelDef, KernelFlags, Op, OpSchema, Param, Port, Value, types,
 };
 
-pub(crate) const OP: OpDef = OpDef::of::<Cast>();
-pub(crate) const KERNELS: &[KernelDef] =
+use crate::Def;
+
+pub(crate) const DEF: Def = Def::of::<Cast>(KERNELS);
+
+const KERNELS: &[KernelDef] =
     &[KernelDef::new::<Convert>("Cast", Core::CPU).flags(KernelFlags::BOUNDED)];
 
 struct Cast;

@@ -2,18 +2,20 @@
 
 use udo_api::{
     Core, DType, Error, ExecError, Facts, FinalizeCx, InPlace, InferCx, Inputs, Io, Kernel,
-    KernelDef, KernelFlags, Op, OpDef, OpSchema, Pair, Param, Port, TypeSet, input, input_like,
+    KernelDef, KernelFlags, Op, OpSchema, Param, Port, TypeSet, input, input_like,
     output_like, types,
 };
 
-use crate::map;
+use crate::Def;
+use crate::family::elementwise::{each, infer_like_input};
 use crate::number::Number;
 
-pub(crate) const OP: OpDef = OpDef::of::<Clip>();
-pub(crate) const KERNELS: &[KernelDef] = &[KernelDef::new::<Clipped>("Clip", Core::CPU)
+pub(crate) const DEF: Def = Def::of::<Clip>(KERNELS);
+
+const KERNELS: &[KernelDef] = &[KernelDef::new::<Clipped>("Clip", Core::CPU)
     .types(&[input(0, TYPES), input_like(1, 0), input_like(2, 0), output_like(0, 0)])
     .in_place(&[InPlace { input: 0, output: 0 }])
-    .flags(KernelFlags::BOUNDED)];
+    .flags(KernelFlags::BOUNDED.or(KernelFlags::ROWS_STRIDED))];
 
 const TYPES: TypeSet = types::F32.or(types::F64).or(types::INTS);
 
@@ -40,7 +42,7 @@ impl Op for Clip {
                 return Err(Error::new(format!("input {port} is {found}, wanted one element")));
             }
         }
-        map::infer(cx)
+        infer_like_input(cx)
     }
 }
 
@@ -81,7 +83,7 @@ impl Clipped {
     }
 }
 
-fn execute<T: Number>(kernel: &Clipped, mut io: Io<'_>) -> Result<(), ExecError> {
+fn execute<T: Number>(kernel: &Clipped, io: Io<'_>) -> Result<(), ExecError> {
     let low = kernel.bound::<T>(&io.inputs, 0)?;
     let high = kernel.bound::<T>(&io.inputs, 1)?;
     // NaN is neither less nor more, and stays.
@@ -89,25 +91,15 @@ fn execute<T: Number>(kernel: &Clipped, mut io: Io<'_>) -> Result<(), ExecError>
         let x = if x < low { low } else { x };
         if x > high { high } else { x }
     };
-    let parallel = io.parallel;
-    match io.pair::<T>(0, 0)? {
-        Pair::Apart(x, y) => {
-            let len = x.len().min(y.len());
-            parallel.chunks_mut(&mut y[..len], map::PIECE, |piece, y| {
-                let x = &x[piece * map::PIECE..];
-                y.iter_mut().zip(x).for_each(|(y, &x)| *y = clip(x));
-                Ok(())
-            })?;
-        }
-        Pair::Same(y) => parallel.chunks_mut(y, map::PIECE, |_, y| {
-            for y in y {
-                *y = clip(*y);
-            }
-            Ok(())
-        })?,
-    }
-    let shape = io.inputs.shape(0)?;
-    io.outputs.set_shape(0, shape)
+    each::<T>(
+        io,
+        |x, y| y.iter_mut().zip(x).for_each(|(y, &x)| *y = clip(x)),
+        |y| {
+ for y in y {
+ *y = clip(*y);
+ }
+ },
+    )
 }
 
 #[cfg(test)]

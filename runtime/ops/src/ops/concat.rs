@@ -2,14 +2,16 @@
 
 use udo_api::{
     Core, DType, Dim, Element, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel, KernelDef,
-    Node, Op, OpDef, OpSchema, Param, Port, Shape, input, output_like, types,
+    Node, Op, OpSchema, Param, Port, Shape, input, output_like, types,
 };
 
-use crate::map::PIECE;
+use crate::Def;
+use crate::family::elementwise::GRAIN;
 use crate::walk::Around;
 
-pub(crate) const OP: OpDef = OpDef::of::<Concat>();
-pub(crate) const KERNELS: &[KernelDef] =
+pub(crate) const DEF: Def = Def::of::<Concat>(KERNELS);
+
+const KERNELS: &[KernelDef] =
     &[KernelDef::new::<Joined>("Concat", Core::CPU)
         .types(&[input(0, types::ANY), output_like(0, 0)])];
 
@@ -91,7 +93,7 @@ impl Kernel for Joined {
 
 fn execute<T: Element>(kernel: &Joined, io: Io<'_>) -> Result<(), ExecError> {
     let Io { inputs, mut outputs, parallel, .. } = io;
-    let rows = (PIECE / kernel.row.max(1)).max(1);
+    let rows = (GRAIN / kernel.row.max(1)).max(1);
     parallel.chunks_mut(outputs.take::<T>(0)?, rows * kernel.row, |piece, y| {
         let mut start = 0;
         for (index, &width) in kernel.widths.iter().enumerate() {

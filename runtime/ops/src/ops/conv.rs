@@ -4,18 +4,20 @@ use std::marker::PhantomData;
 
 use udo_api::{
     Core, DType, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op,
-    OpDef, OpSchema, Packed, Param, Port, TypeRule, Value, Workspace, input, input_like,
+    OpSchema, Packed, Param, Port, TypeRule, Value, Workspace, input, input_like,
     output_like, types,
 };
 use udo_simd::gemm_f32::Activation;
 
+use crate::Def;
 use crate::conv::{self, Conv};
 use crate::filter::{End, Filter};
 use crate::packing;
 use crate::sides::{ChannelsLast, ChannelsSecond, FewChannels, Order};
 
-pub(crate) const OP: OpDef = OpDef::of::<Convolution>();
-pub(crate) const KERNELS: &[KernelDef] =
+pub(crate) const DEF: Def = Def::of::<Convolution>(KERNELS);
+
+const KERNELS: &[KernelDef] =
     &[kernel::<FewChannels>(), kernel::<ChannelsLast>(), kernel::<ChannelsSecond>()];
 
 const RULES: &[TypeRule] =

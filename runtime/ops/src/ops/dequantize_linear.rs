@@ -2,14 +2,16 @@
 
 use udo_api::{
     Code, Core, DType, Encoding, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op,
-    OpDef, OpSchema, Param, Port, Value, input, input_like, types,
+    OpSchema, Param, Port, Value, input, input_like, types,
 };
 use udo_simd::rows::{self, Quantized};
 
+use crate::Def;
 use crate::scaling::{self, Scaling};
 
-pub(crate) const OP: OpDef = OpDef::of::<DequantizeLinear>();
-pub(crate) const KERNELS: &[KernelDef] =
+pub(crate) const DEF: Def = Def::of::<DequantizeLinear>(KERNELS);
+
+const KERNELS: &[KernelDef] =
     &[KernelDef::new::<Dequantize>("DequantizeLinear", Core::CPU).types(&[
         input(0, CODES),
         input(1, types::F32),

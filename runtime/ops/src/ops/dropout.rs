@@ -2,11 +2,14 @@
 
 use udo_api::{
     Bool, Core, DType, Element, Error, ExecError, F16, Facts, FinalizeCx, InferCx, Io, Kernel,
-    KernelDef, Op, OpDef, OpSchema, Param, Port, TypeSet, Value, input, output_like, types,
+    KernelDef, Op, OpSchema, Param, Port, TypeSet, Value, input, output_like, types,
 };
 
-pub(crate) const OP: OpDef = OpDef::of::<Dropout>();
-pub(crate) const KERNELS: &[KernelDef] =
+use crate::Def;
+
+pub(crate) const DEF: Def = Def::of::<Dropout>(KERNELS);
+
+const KERNELS: &[KernelDef] =
     &[KernelDef::new::<Kept>("Dropout", Core::CPU).types(&[input(0, TYPES), output_like(0, 0)])];
 
 const TYPES: TypeSet = types::F32.or(types::F64).or(types::F16);

@@ -1,14 +1,16 @@
 //! The axes before one merged, and the axes from it on.
 
 use udo_api::{
-    Core, DType, Dim, Error, Facts, InferCx, KernelDef, Op, OpDef, OpSchema, Param, Port, Shape,
+    Core, DType, Dim, Error, Facts, InferCx, KernelDef, Op, OpSchema, Param, Port, Shape,
     Value, resolve_axis, types,
 };
 
+use crate::Def;
 use crate::view;
 
-pub(crate) const OP: OpDef = OpDef::of::<Flatten>();
-pub(crate) const KERNELS: &[KernelDef] =
+pub(crate) const DEF: Def = Def::of::<Flatten>(KERNELS);
+
+const KERNELS: &[KernelDef] =
     &[view::copy("Flatten", Core::CPU), view::copy("Flatten", Core::DSP_V68)];
 
 struct Flatten;

@@ -2,14 +2,16 @@
 
 use udo_api::{
     Core, DType, Dim, Element, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef,
-    KernelFlags, MAX_RANK, Op, OpDef, OpSchema, Param, Port, Shape, Value, input, output_like,
+    KernelFlags, MAX_RANK, Op, OpSchema, Param, Port, Shape, Value, input, output_like,
     resolve_axis, types,
 };
 
+use crate::Def;
 use crate::walk::Around;
 
-pub(crate) const OP: OpDef = OpDef::of::<Gather>();
-pub(crate) const KERNELS: &[KernelDef] = &[KernelDef::new::<Slices>("Gather", Core::CPU)
+pub(crate) const DEF: Def = Def::of::<Gather>(KERNELS);
+
+const KERNELS: &[KernelDef] = &[KernelDef::new::<Slices>("Gather", Core::CPU)
     .types(&[input(0, types::ANY), input(1, types::INDEX), output_like(0, 0)])
     .flags(KernelFlags::BOUNDED)];
 

@@ -1,17 +1,19 @@
 //! `alpha * A * B + beta * C`, either matrix transposed.
 
 use udo_api::{
-    Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op, OpDef,
+    Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op,
     OpSchema, Packed, Param, Port, Shape, TensorDesc, Value, Workspace, input, input_like,
     output_like, types,
 };
 use udo_simd::gemm_f32::{Epilogue, Layout};
 use udo_simd::rows::transpose;
 
+use crate::Def;
 use crate::matrix::Product;
 
-pub(crate) const OP: OpDef = OpDef::of::<Gemm>();
-pub(crate) const KERNELS: &[KernelDef] = &[
+pub(crate) const DEF: Def = Def::of::<Gemm>(KERNELS);
+
+const KERNELS: &[KernelDef] = &[
     KernelDef::new::<GemmF32>("Gemm", Core::CPU).types(&[
         input(0, types::F32),
         input_like(1, 0),

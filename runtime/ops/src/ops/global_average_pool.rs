@@ -2,16 +2,18 @@
 
 use udo_api::{
     Code, Core, Dim, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op,
-    OpDef, OpSchema, Port, Quant, QuantMut, Scratch, Shape, TensorDesc, dsp_kernel, input,
+    OpSchema, Port, Quant, QuantMut, Scratch, Shape, TensorDesc, dsp_kernel, input,
     output_like, types,
 };
 use udo_simd::pooling::{Image, global_average};
 
+use crate::Def;
 use crate::number::Real;
 use crate::sides::Sides;
 
-pub(crate) const OP: OpDef = OpDef::of::<GlobalAveragePool>();
-pub(crate) const KERNELS: &[KernelDef] = &[
+pub(crate) const DEF: Def = Def::of::<GlobalAveragePool>(KERNELS);
+
+const KERNELS: &[KernelDef] = &[
     KernelDef::new::<Pixels>("GlobalAveragePool", Core::CPU)
         .types(&[input(0, types::F32), output_like(0, 0)])
         .flags(Sides::BOTH.flags()),
@@ -107,7 +109,7 @@ fn execute<T: Real>(plane: usize, mut io: Io<'_>) -> Result<(), ExecError> {
     let x = io.inputs.get::<T>(0)?;
     let y = io.outputs.take::<T>(0)?;
     for (x, y) in x.chunks_exact(plane).zip(y) {
-        *y = x.iter().fold(T::ZERO, |sum, &v| sum.plus(v)).over(T::of(plane as f64));
+        *y = x.iter().fold(T::ZERO, |sum, &v| sum.add(v)).div(T::of(plane as f64));
     }
     Ok(())
 }

@@ -1,13 +1,15 @@
 //! The input unchanged.
 
 use udo_api::{
-    Core, Error, Facts, InferCx, KernelDef, KernelFlags, Op, OpDef, OpSchema, Port, types,
+    Core, Error, Facts, InferCx, KernelDef, KernelFlags, Op, OpSchema, Port, types,
 };
 
+use crate::Def;
 use crate::view;
 
-pub(crate) const OP: OpDef = OpDef::of::<Identity>();
-pub(crate) const KERNELS: &[KernelDef] = &[
+pub(crate) const DEF: Def = Def::of::<Identity>(KERNELS);
+
+const KERNELS: &[KernelDef] = &[
     view::copy("Identity", Core::CPU).flags(KernelFlags::BOUNDED),
     view::copy("Identity", Core::DSP_V68),
 ];

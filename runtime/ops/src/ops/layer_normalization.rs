@@ -2,14 +2,16 @@
 
 use udo_api::{
     Core, DType, Dim, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op,
-    OpDef, OpSchema, Param, Port, Shape, TensorDesc, Value, input, input_like, output_like, types,
+    OpSchema, Param, Port, Shape, TensorDesc, Value, input, input_like, output_like, types,
 };
 use udo_simd::rows::layer_norm;
 
-use crate::map;
+use crate::Def;
+use crate::family::elementwise::{GRAIN, infer_like_input};
 
-pub(crate) const OP: OpDef = OpDef::of::<LayerNormalization>();
-pub(crate) const KERNELS: &[KernelDef] =
+pub(crate) const DEF: Def = Def::of::<LayerNormalization>(KERNELS);
+
+const KERNELS: &[KernelDef] =
     &[KernelDef::new::<Normalized>("LayerNormalization", Core::CPU).types(&[
         input(0, types::F32),
         input_like(1, 0),
@@ -55,7 +57,7 @@ impl Op for LayerNormalization {
                 return Err(Error::new(format!("input {port} is {found}, wanted {row} elements")));
             }
         }
-        map::infer(cx)?;
+        infer_like_input(cx)?;
         let dims = x.full_shape();
         let dims = dims.iter().enumerate();
         let dims: Vec<Dim> =
@@ -92,7 +94,7 @@ impl Kernel for Normalized {
         if row == 0 {
             return Ok(());
         }
-        let piece_len = map::PIECE.div_ceil(row) * row;
+        let piece_len = GRAIN.div_ceil(row) * row;
         parallel.chunks_mut(outputs.take::<f32>(0)?, piece_len, |piece, y| {
             layer_norm(&x[piece * piece_len..][..y.len()], scale, bias, self.epsilon, y);
             Ok(())

@@ -2,16 +2,18 @@
 
 use udo_api::{
     Core, DType, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op,
-    OpDef, OpSchema, Param, Port, Value, input, output_like, types,
+    OpSchema, Param, Port, Value, input, output_like, types,
 };
 use udo_simd::rows::{Lrn, lrn};
 
-use crate::map;
+use crate::Def;
+use crate::family::elementwise::{GRAIN, infer_like_input};
 use crate::sides::Sides;
 use crate::walk::Around;
 
-pub(crate) const OP: OpDef = OpDef::of::<Normalization>();
-pub(crate) const KERNELS: &[KernelDef] = &[
+pub(crate) const DEF: Def = Def::of::<Normalization>(KERNELS);
+
+const KERNELS: &[KernelDef] = &[
     KernelDef::new::<Pixels>("LRN", Core::CPU)
         .types(&[input(0, types::F32), output_like(0, 0)])
         .flags(Sides::BOTH.flags()),
@@ -39,7 +41,7 @@ impl Op for Normalization {
         if x.rank() < 2 {
             return Err(Error::new(format!("input 0 is {x}, wanted rank 2 or more")));
         }
-        map::infer(cx)
+        infer_like_input(cx)
     }
 }
 
@@ -67,7 +69,7 @@ impl Kernel for Pixels {
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
         let Io { inputs, mut outputs, parallel, .. } = io;
         let (x, y) = (inputs.get::<f32>(0)?, outputs.take::<f32>(0)?);
-        let piece_len = map::PIECE.div_ceil(self.channels) * self.channels;
+        let piece_len = GRAIN.div_ceil(self.channels) * self.channels;
         parallel.chunks_mut(y, piece_len, |piece, y| {
             lrn(&x[piece * piece_len..][..y.len()], self.channels, &self.lrn, y);
             Ok(())

@@ -2,14 +2,16 @@
 
 use udo_api::{
     Core, DType, Dim, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op,
-    OpDef, OpSchema, Param, Port, Shape, TensorDesc, Value, Workspace, input, types,
+    OpSchema, Param, Port, Shape, TensorDesc, Value, Workspace, input, types,
 };
 
-use crate::map::MapFn;
+use crate::Def;
+use crate::family::elementwise::Unary;
 use crate::ops::sigmoid::Sigmoid;
 
-pub(crate) const OP: OpDef = OpDef::of::<Lstm>();
-pub(crate) const KERNELS: &[KernelDef] =
+pub(crate) const DEF: Def = Def::of::<Lstm>(KERNELS);
+
+const KERNELS: &[KernelDef] =
     &[KernelDef::new::<LstmF32>("LSTM", Core::CPU).types(&[input(0, types::F32)])];
 
 // The operator's inputs.
@@ -278,7 +280,7 @@ fn sum_gates(gates: &mut [f32], x: &[f32], h: &[f32], weights: &Weights<'_>) {
 /// One step of the state from the gates' sums.
 fn advance(gates: &[f32], h: &mut [f32], c: &mut [f32], peepholes: &[f32]) {
     let hidden = h.len();
-    let sigmoid = <Sigmoid as MapFn<f32>>::of;
+    let sigmoid = <Sigmoid as Unary>::of;
     let peephole = |at: usize| peepholes.get(at).copied().unwrap_or(0.0);
     for (k, (h, c)) in h.iter_mut().zip(c).enumerate() {
         let input = sigmoid(gates[k] + peephole(k) * *c);

@@ -1,17 +1,19 @@
 //! Products of matrices, batched over the axes before the last two.
 
 use udo_api::{
-    Core, Dim, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema,
+    Core, Dim, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpSchema,
     Packed, Port, Shape, TensorDesc, Workspace, input, input_like, output_like, types,
 };
 use udo_simd::gemm_f32::{Epilogue, Layout};
 
-use crate::broadcast::{Broadcast, broadcast_shapes};
+use crate::Def;
+use crate::family::elementwise::{Broadcast, broadcast_shapes};
 use crate::matrix::Product;
 use crate::number::Number;
 
-pub(crate) const OP: OpDef = OpDef::of::<MatMul>();
-pub(crate) const KERNELS: &[KernelDef] = &[
+pub(crate) const DEF: Def = Def::of::<MatMul>(KERNELS);
+
+const KERNELS: &[KernelDef] = &[
     KernelDef::new::<Floats>("MatMul", Core::CPU).types(&[
         input(0, types::F32),
         input_like(1, 0),
@@ -195,7 +197,7 @@ fn execute<T: Number>(kernel: &Products, mut io: Io<'_>) -> Result<(), ExecError
             y.fill(T::ZERO);
             for (&a, b) in a[row * depth..][..depth].iter().zip(b.chunks_exact(cols)) {
                 for (y, &b) in y.iter_mut().zip(b) {
-                    *y = y.plus(a.times(b));
+                    *y = y.add(a.mul(b));
                 }
             }
         }

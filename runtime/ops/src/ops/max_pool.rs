@@ -1,18 +1,20 @@
 //! The largest element of each window.
 
 use udo_api::{
-    Core, DType, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef,
+    Core, DType, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op,
     OpSchema, Param, Port, Value, Workspace, input, output_like, types,
 };
 use udo_simd::pooling::{max_pool, max_pool_codes};
 
+use crate::Def;
 use crate::number::Number;
 use crate::pool::{self, Images};
 use crate::sides::Sides;
 use crate::window::Window;
 
-pub(crate) const OP: OpDef = OpDef::of::<MaxPool>();
-pub(crate) const KERNELS: &[KernelDef] = &[
+pub(crate) const DEF: Def = Def::of::<MaxPool>(KERNELS);
+
+const KERNELS: &[KernelDef] = &[
     KernelDef::new::<Pixels>("MaxPool", Core::CPU)
         .types(&[input(0, types::F32.or(types::U8)), output_like(0, 0)])
         .flags(Sides::BOTH.flags()),

@@ -2,13 +2,15 @@
 
 use udo_api::{
     Bf16, Bool, Core, DType, Dim, Element, Error, ExecError, F16, FinalizeCx, InferCx, Io, Kernel,
-    KernelDef, KernelFlags, Op, OpDef, OpSchema, Port, Shape, TensorDesc, input, output, types,
+    KernelDef, KernelFlags, Op, OpSchema, Port, Shape, TensorDesc, input, output, types,
 };
 
+use crate::Def;
 use crate::walk::{Axes, Walk};
 
-pub(crate) const OP: OpDef = OpDef::of::<NonZero>();
-pub(crate) const KERNELS: &[KernelDef] = &[KernelDef::new::<Positions>("NonZero", Core::CPU)
+pub(crate) const DEF: Def = Def::of::<NonZero>(KERNELS);
+
+const KERNELS: &[KernelDef] = &[KernelDef::new::<Positions>("NonZero", Core::CPU)
     .types(&[input(0, types::ANY), output(0, types::I64)])
     .flags(KernelFlags::BOUNDED)];
 

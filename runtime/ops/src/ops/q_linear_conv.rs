@@ -4,18 +4,20 @@ use std::marker::PhantomData;
 
 use udo_api::{
     Code, Core, Error, ExecError, Facts, FinalizeCx, InferCx, Inputs, Io, Kernel, KernelDef, Node,
-    Op, OpDef, OpSchema, Packed, Port, TensorDesc, TypeRule, Workspace, input, output, types,
+    Op, OpSchema, Packed, Port, TensorDesc, TypeRule, Workspace, input, output, types,
 };
 use udo_simd::conv_u8::MAX_K;
 
 use super::conv::PARAMS;
+use crate::Def;
 use crate::code_filter::{CodeFilter, InCode, Operands, OutCode, Scratch, ScratchLens, signed};
 use crate::conv::{self, Conv};
 use crate::packing;
 use crate::sides::{ChannelsLast, ChannelsSecond, FewChannels, Order};
 
-pub(crate) const OP: OpDef = OpDef::of::<QLinearConv>();
-pub(crate) const KERNELS: &[KernelDef] =
+pub(crate) const DEF: Def = Def::of::<QLinearConv>(KERNELS);
+
+const KERNELS: &[KernelDef] =
     &[kernel::<FewChannels>(), kernel::<ChannelsLast>(), kernel::<ChannelsSecond>()];
 
 const RULES: &[TypeRule] = &[input(0, CODES), input(3, CODES), output(0, CODES)];

@@ -2,15 +2,17 @@
 
 use udo_api::{
     Code, Core, DType, Encoding, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef,
-    Node, Op, OpDef, OpSchema, Param, Port, TensorDesc, Value, input, types,
+    Node, Op, OpSchema, Param, Port, TensorDesc, Value, input, types,
 };
 use udo_simd::rows::{self, Quantized};
 
 use super::cast::of_onnx;
+use crate::Def;
 use crate::scaling::{self, Scaling};
 
-pub(crate) const OP: OpDef = OpDef::of::<QuantizeLinear>();
-pub(crate) const KERNELS: &[KernelDef] = &[KernelDef::new::<Quantize>("QuantizeLinear", Core::CPU)
+pub(crate) const DEF: Def = Def::of::<QuantizeLinear>(KERNELS);
+
+const KERNELS: &[KernelDef] = &[KernelDef::new::<Quantize>("QuantizeLinear", Core::CPU)
     .types(&[input(0, types::F32), input(1, types::F32)])];
 
 /// The types of codes that the operator makes.

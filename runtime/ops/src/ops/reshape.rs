@@ -1,14 +1,16 @@
 //! The input's elements under another shape.
 
 use udo_api::{
-    Core, DType, Dim, Error, Facts, InferCx, KernelDef, Op, OpDef, OpSchema, Param, Port, Shape,
+    Core, DType, Dim, Error, Facts, InferCx, KernelDef, Op, OpSchema, Param, Port, Shape,
     Value, types,
 };
 
+use crate::Def;
 use crate::view;
 
-pub(crate) const OP: OpDef = OpDef::of::<Reshape>();
-pub(crate) const KERNELS: &[KernelDef] =
+pub(crate) const DEF: Def = Def::of::<Reshape>(KERNELS);
+
+const KERNELS: &[KernelDef] =
     &[view::copy("Reshape", Core::CPU), view::copy("Reshape", Core::DSP_V68)];
 
 struct Reshape;

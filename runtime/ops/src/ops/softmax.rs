@@ -1,17 +1,19 @@
 //! Exponentials along an axis, divided by their sum.
 
 use udo_api::{
-    Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema,
+    Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpSchema,
     Param, Port, input, output_like, types,
 };
 use udo_simd::rows;
 
-use crate::map;
+use crate::Def;
+use crate::family::elementwise::infer_like_input;
 use crate::number::Real;
 use crate::walk::Around;
 
-pub(crate) const OP: OpDef = OpDef::of::<Softmax>();
-pub(crate) const KERNELS: &[KernelDef] =
+pub(crate) const DEF: Def = Def::of::<Softmax>(KERNELS);
+
+const KERNELS: &[KernelDef] =
     &[KernelDef::new::<AlongAxis>("Softmax", Core::CPU)
         .types(&[input(0, TYPES), output_like(0, 0)])];
 
@@ -28,7 +30,7 @@ impl Op for Softmax {
     );
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
-        map::infer(cx)
+        infer_like_input(cx)
     }
 }
 
@@ -90,11 +92,11 @@ fn execute<T: Real>(around: Around, mut io: Io<'_>) -> Result<(), ExecError> {
                 .fold(T::LOWEST, |m, v| if v > m { v } else { m });
             let mut sum = T::ZERO;
             for (y, &x) in y[lane..].iter_mut().zip(&x[lane..]).step_by(inner) {
-                *y = x.minus(max).exp();
-                sum = sum.plus(*y);
+                *y = x.sub(max).exp();
+                sum = sum.add(*y);
             }
             for y in y[lane..].iter_mut().step_by(inner) {
-                *y = y.over(sum);
+                *y = y.div(sum);
             }
         }
     }

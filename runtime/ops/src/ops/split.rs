@@ -2,13 +2,15 @@
 
 use udo_api::{
     Core, DType, Dim, Element, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op,
-    OpDef, OpSchema, Param, Port, Shape, Value, input, output_like, types,
+    OpSchema, Param, Port, Shape, Value, input, output_like, types,
 };
 
+use crate::Def;
 use crate::walk::Around;
 
-pub(crate) const OP: OpDef = OpDef::of::<Split>();
-pub(crate) const KERNELS: &[KernelDef] =
+pub(crate) const DEF: Def = Def::of::<Split>(KERNELS);
+
+const KERNELS: &[KernelDef] =
     &[KernelDef::new::<Pieces>("Split", Core::CPU)
         .types(&[input(0, types::ANY), output_like(0, 0)])];
 

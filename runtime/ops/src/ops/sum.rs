@@ -1,15 +1,17 @@
 //! Sum of any number of tensors, with broadcasting.
 
 use udo_api::{
-    Core, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema,
+    Core, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpSchema,
     Port, TypeSet, input, output_like, types,
 };
 
-use crate::broadcast::{Broadcast, broadcast_shapes};
+use crate::Def;
+use crate::family::elementwise::{Broadcast, broadcast_shapes};
 use crate::number::Real;
 
-pub(crate) const OP: OpDef = OpDef::of::<Sum>();
-pub(crate) const KERNELS: &[KernelDef] =
+pub(crate) const DEF: Def = Def::of::<Sum>(KERNELS);
+
+const KERNELS: &[KernelDef] =
     &[KernelDef::new::<Sums>("Sum", Core::CPU).types(&[input(0, TYPES), output_like(0, 0)])];
 
 const TYPES: TypeSet = types::F32.or(types::F64);
@@ -74,14 +76,14 @@ fn execute<T: Real>(kernel: &Sums, io: Io<'_>) -> Result<(), ExecError> {
     let Io { inputs, mut outputs, parallel, .. } = io;
     let y = outputs.take::<T>(0)?;
     let done = if let Some(pair) = &kernel.pair {
-        pair.apply_shared(parallel, inputs.get::<T>(0)?, inputs.get::<T>(1)?, y, T::plus)?;
+        pair.apply_shared(parallel, inputs.get::<T>(0)?, inputs.get::<T>(1)?, y, T::add)?;
         2
     } else {
         kernel.terms[0].apply_in_place(y, inputs.get::<T>(0)?, |_, x| x);
         1
     };
     for (port, term) in kernel.terms.iter().enumerate().skip(done) {
-        term.apply_in_place(y, inputs.get::<T>(port)?, T::plus);
+        term.apply_in_place(y, inputs.get::<T>(port)?, T::add);
     }
     Ok(())
 }

@@ -2,13 +2,16 @@
 
 use udo_api::{
     Core, DType, Dim, Element, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel, KernelDef,
-    Node, Op, OpDef, OpSchema, Param, Port, Shape, TypeRule, bytes_of, bytes_of_mut, input,
+    Node, Op, OpSchema, Param, Port, Shape, TypeRule, bytes_of, bytes_of_mut, input,
     output_like, resolve_axis, types,
 };
 use udo_simd::rows;
 
-pub(crate) const OP: OpDef = OpDef::of::<Transpose>();
-pub(crate) const KERNELS: &[KernelDef] = &[kernel(Core::CPU), kernel(Core::DSP_V68)];
+use crate::Def;
+
+pub(crate) const DEF: Def = Def::of::<Transpose>(KERNELS);
+
+const KERNELS: &[KernelDef] = &[kernel(Core::CPU), kernel(Core::DSP_V68)];
 
 const fn kernel(core: Core) -> KernelDef {
     const RULES: &[TypeRule] = &[input(0, types::ANY), output_like(0, 0)];

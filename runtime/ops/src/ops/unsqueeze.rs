@@ -1,14 +1,16 @@
 //! The input's elements under a shape with more axes of one element.
 
 use udo_api::{
-    Core, DType, Dim, Error, Facts, InferCx, KernelDef, Op, OpDef, OpSchema, Param, Port, Shape,
+    Core, DType, Dim, Error, Facts, InferCx, KernelDef, Op, OpSchema, Param, Port, Shape,
     types,
 };
 
+use crate::Def;
 use crate::view;
 
-pub(crate) const OP: OpDef = OpDef::of::<Unsqueeze>();
-pub(crate) const KERNELS: &[KernelDef] =
+pub(crate) const DEF: Def = Def::of::<Unsqueeze>(KERNELS);
+
+const KERNELS: &[KernelDef] =
     &[view::copy("Unsqueeze", Core::CPU), view::copy("Unsqueeze", Core::DSP_V68)];
 
 struct Unsqueeze;

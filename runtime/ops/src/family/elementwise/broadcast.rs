@@ -1,88 +1,9 @@
-//! Numpy's broadcasting of two tensors, and the kernels of operators that rest on it.
+//! Numpy's broadcasting of two tensors.
 
-use std::marker::PhantomData;
+use udo_api::{Dim, Element, Error, ExecError, MAX_RANK, Parallel, Shape};
 
-use udo_api::{
-    Code, Core, DType, Dim, Element, Encoding, Error, ExecError, Facts, FinalizeCx, InPlace,
-    InferCx, Io, Kernel, KernelDef, KernelFlags, MAX_RANK, Node, OpSchema, Pair, Parallel, Param,
-    Port, Shape, Status, TensorDesc, TypeRule, TypeSet, input, input_like, output_like, types,
-};
-
-use crate::map::PIECE;
-use crate::number::Number;
+use super::GRAIN;
 use crate::walk::{Axes, Walk};
-
-/// What an operator of two operands computes of each pair of elements.
-pub(crate) trait PairFn: Send + Sync + 'static {
-    fn of<T: Number>(a: T, b: T) -> T;
-}
-
-/// The schema of a broadcasting operator.
-pub(crate) const fn schema(name: &'static str) -> OpSchema {
-    const OPERANDS: TypeSet = ARITHMETIC.or(types::F16);
-    const IN: &[Port] = &[Port::required("A", OPERANDS), Port::required("B", OPERANDS)];
-    const OUT: &[Port] = &[Port::required("C", OPERANDS)];
-    OpSchema::new(name, IN, OUT, PARAMS).facts(Facts::ELEMENTWISE)
-}
-
-/// The kernels of a broadcasting operator: every number type on the CPU.
-pub(crate) const fn cpu<F: PairFn>(op: &'static str) -> KernelDef {
-    const RULES: &[TypeRule] = &[input(0, ARITHMETIC), input_like(1, 0), output_like(0, 0)];
-    KernelDef::new::<Pairs<F>>(op, Core::CPU)
-        .types(RULES)
-        .in_place(&[InPlace { input: 0, output: 0 }])
-        .flags(KernelFlags::BOUNDED)
-}
-
-/// The same operator over fixed-point codes on the DSP.
-pub(crate) const fn dsp<F: PairFn>(op: &'static str) -> KernelDef {
-    const RULES: &[TypeRule] = &[input(0, CODES), input_like(1, 0), output_like(0, 0)];
-    KernelDef::new::<QuantPairs<F>>(op, Core::DSP_V68).types(RULES)
-}
-
-/// The types that [`dsp`] computes.
-const CODES: TypeSet = types::U8.or(types::I8);
-
-/// The types that [`cpu`] computes.
-const ARITHMETIC: TypeSet = types::F32.or(types::F64).or(types::INTS);
-
-/// The parameters of a broadcasting operator: before opset 7 they say what later versions always do,
-/// and where in the first operand the second one lies.
-const PARAMS: &[Param] = &[
-    Param::scalar("axis", DType::I64).optional(),
-    Param::scalar("broadcast", DType::I64).optional(),
-];
-
-/// The shape of each operand, its last axes those of the result.
-fn aligned(node: &Node<'_>) -> Result<[Shape; 2], Error> {
-    let (a, b) = (node.input(0)?, node.input(1)?);
-    if !node.has_param("axis") {
-        return Ok([a.full_shape(), b.full_shape()]);
-    }
-    // A node without an opset is a new one.
-    if !(1..7).contains(&node.opset()) {
-        return Err(Error::new("parameter \"axis\" is given, wanted none from opset 7 on"));
-    }
-    let axis = node.axis("axis", a.rank())?;
-    let behind = a.rank().checked_sub(axis + b.rank()).ok_or_else(|| {
-        Error::new(format!("input 1 is {b}, wanted what fits into {a} from axis {axis} on"))
-    })?;
-    let ones = std::iter::repeat_n(Dim::Fixed(1), behind);
-    let dims: Vec<Dim> = b.full_shape().iter().chain(ones).collect();
-    Ok([a.full_shape(), Shape::of_dims(&dims)?])
-}
-
-/// Shape inference of an operator with two operands of one type.
-pub(crate) fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
-    let (a, b) = (cx.input(0)?, cx.input(1)?);
-    if a.dtype() != b.dtype() {
-        return Err(Error::new(format!("inputs are {a} and {b}, wanted one element type")));
-    }
-    let [a_shape, b_shape] = aligned(cx)?;
-    let shape = broadcast_shapes(a_shape, b_shape)?;
-    let plain = a.dtype().map_or(TensorDesc::ABSENT, |t| TensorDesc::new(t, shape));
-    cx.set_output(0, plain)
-}
 
 /// The shape of two broadcast tensors, bounded where either decides it and is bounded.
 pub(crate) fn broadcast_shapes(a: Shape, b: Shape) -> Result<Shape, Error> {
@@ -223,8 +144,8 @@ impl Broadcast {
             self.apply(a, b, y, f);
             return Ok(());
         }
-        parallel.chunks_mut(&mut y[..self.len()], PIECE, |piece, y| {
-            let first = piece * PIECE;
+        parallel.chunks_mut(&mut y[..self.len()], GRAIN, |piece, y| {
+            let first = piece * GRAIN;
             let pairs = a[first..].iter().zip(&b[first..]);
             y.iter_mut().zip(pairs).for_each(|(y, (&a, &b))| *y = f(a, b));
             Ok(())
@@ -237,7 +158,7 @@ impl Broadcast {
     }
 
     /// [`Self::apply_in_place`], shared out among threads as by [`Self::apply_shared`].
-    fn apply_in_place_shared<T: Element>(
+    pub(crate) fn apply_in_place_shared<T: Element>(
         &self,
         parallel: Parallel<'_>,
         y: &mut [T],
@@ -248,8 +169,8 @@ impl Broadcast {
             self.apply_in_place(y, b, f);
             return Ok(());
         }
-        parallel.chunks_mut(&mut y[..self.len()], PIECE, |piece, y| {
-            y.iter_mut().zip(&b[piece * PIECE..]).for_each(|(y, &b)| *y = f(*y, b));
+        parallel.chunks_mut(&mut y[..self.len()], GRAIN, |piece, y| {
+            y.iter_mut().zip(&b[piece * GRAIN..]).for_each(|(y, &b)| *y = f(*y, b));
             Ok(())
         })
     }
@@ -289,98 +210,6 @@ impl Broadcast {
             y[i] = f(y[a_at], b[b_at]);
         }
     }
-}
-
-/// The plan if all extents are known; bounded ones are left to each run.
-fn plan(cx: &FinalizeCx<'_>) -> Result<Option<Broadcast>, Error> {
-    let [a, b] = aligned(cx)?;
-    if a.is_fixed() && b.is_fixed() {
-        let plan = Broadcast::of(a.dims(), b.dims());
-        return plan
-            .map(Some)
-            .ok_or_else(|| Error::new(format!("shapes {a} and {b} do not broadcast")));
-    }
-    // A run knows the extents of its inputs, and nothing of their alignment.
-    if cx.has_param("axis") {
-        return Err(Error::new("parameter \"axis\" is given, wanted none for bounded inputs"));
-    }
-    Ok(None)
-}
-
-fn plan_of_run(fixed: Option<&Broadcast>, io: &Io<'_>) -> Result<Broadcast, ExecError> {
-    if let Some(plan) = fixed {
-        return Ok(*plan);
-    }
-    let plan = Broadcast::of(io.inputs.shape(0)?, io.inputs.shape(1)?);
-    plan.ok_or(ExecError::of(Status::BAD_VALUE))
-}
-
-struct Pairs<F> {
-    fixed: Option<Broadcast>,
-    run: fn(Option<&Broadcast>, Io<'_>) -> Result<(), ExecError>,
-    op: PhantomData<fn() -> F>,
-}
-
-impl<F: PairFn> Kernel for Pairs<F> {
-    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let run = of_number!(cx.input(0)?.dtype(), T => execute::<F, T>)?;
-        Ok(Self { fixed: plan(cx)?, run, op: PhantomData })
-    }
-
-    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
-        (self.run)(self.fixed.as_ref(), io)
-    }
-}
-
-fn execute<F: PairFn, T: Number>(
-    fixed: Option<&Broadcast>,
-    mut io: Io<'_>,
-) -> Result<(), ExecError> {
-    let plan = plan_of_run(fixed, &io)?;
-    let b = io.inputs.get::<T>(1)?;
-    let parallel = io.parallel;
-    match io.pair::<T>(0, 0)? {
-        Pair::Apart(a, y) => plan.apply_shared(parallel, a, b, y, F::of)?,
-        Pair::Same(y) => plan.apply_in_place_shared(parallel, y, b, F::of)?,
-    }
-    io.outputs.set_shape(0, plan.shape())
-}
-
-struct QuantPairs<F> {
-    op: PhantomData<fn() -> F>,
-    plan: Broadcast,
-    encodings: [Encoding; 3],
-    run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
-}
-
-impl<F: PairFn> Kernel for QuantPairs<F> {
-    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let wanted = |what: &str| Error::new(format!("{what} has no encoding"));
-        let encodings = [
-            cx.input(0)?.encoding().ok_or_else(|| wanted("input 0"))?,
-            cx.input(1)?.encoding().ok_or_else(|| wanted("input 1"))?,
-            cx.output(0)?.encoding().ok_or_else(|| wanted("output 0"))?,
-        ];
-        let plan =
-            plan(cx)?.ok_or_else(|| Error::new("an input is bounded, wanted fixed shapes"))?;
-        let run = of_type!(cx.input(0)?.dtype(), [U8 = u8, I8 = i8], T => execute_codes::<F, T>)?;
-        Ok(Self { op: PhantomData, plan, encodings, run })
-    }
-
-    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
-        (self.run)(self, io)
-    }
-}
-
-fn execute_codes<F: PairFn, T: Code>(
-    kernel: &QuantPairs<F>,
-    mut io: Io<'_>,
-) -> Result<(), ExecError> {
-    let [a_is, b_is, y_is] = kernel.encodings;
-    let (a, b) = (io.inputs.get::<T>(0)?, io.inputs.get::<T>(1)?);
-    let y = io.outputs.take::<T>(0)?;
-    kernel.plan.apply(a, b, y, |a, b| y_is.quantize(F::of(a_is.dequantize(a), b_is.dequantize(b))));
-    Ok(())
 }
 
 #[cfg(test)]

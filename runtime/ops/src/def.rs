@@ -1,0 +1,41 @@
+//! What the table of operators holds.
+
+use udo_api::{KernelDef, Op, OpDef};
+
+/// An operator with its kernels.
+#[derive(Clone, Copy)]
+pub(crate) struct Def {
+    pub(crate) op: OpDef,
+    pub(crate) kernels: &'static [KernelDef],
+    /// The tests that the members of a family share, given the operator's name.
+    #[cfg(test)]
+    pub(crate) test: Option<fn(&str)>,
+}
+
+impl Def {
+    /// An operator of no family.
+    pub(crate) const fn of<O: Op>(kernels: &'static [KernelDef]) -> Self {
+        Self {
+            op: OpDef::of::<O>(),
+            kernels,
+            #[cfg(test)]
+            test: None,
+        }
+    }
+
+    /// The same with the tests of its family.
+    #[cfg(test)]
+    pub(crate) const fn tested(mut self, test: fn(&str)) -> Self {
+        self.test = Some(test);
+        self
+    }
+}
+
+/// Declares a module per operator, and `DEFS`, the table of what they define.
+macro_rules! ops {
+    ($($name:ident),* $(,)?) => {
+        $(mod $name;)*
+
+        const DEFS: &[$crate::Def] = &[$($name::DEF),*];
+    };
+}

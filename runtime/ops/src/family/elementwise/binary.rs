@@ -1,0 +1,343 @@
+//! Operators of two operands, which broadcast as numpy's do: a function of each pair of elements.
+
+use std::marker::PhantomData;
+
+use udo_api::{
+    Code, Core, DType, Dim, Encoding, Error, ExecError, Facts, FinalizeCx, InPlace, InferCx, Io,
+    Kernel, KernelDef, KernelFlags, Node, Op, OpSchema, Pair, Param, Port, Shape, Status,
+    TensorDesc, TypeRule, TypeSet, input, input_like, output_like, types,
+};
+
+use super::gpu::BinaryGpu;
+use super::{Broadcast, broadcast_shapes};
+use crate::Def;
+use crate::number::Number;
+
+/// A function of two numbers. Its family has schema, inference, kernels for every core, and tests.
+pub(crate) trait Binary: Send + Sync + 'static {
+    const NAME: &'static str;
+    /// An OpenCL expression of the floats `a` and `b`.
+    const OPENCL: &'static str;
+    /// The same in `f64`, which tests hold the other forms against.
+    #[cfg_attr(not(test), expect(dead_code, reason = "tests hold the function against it"))]
+    const F64: fn(f64, f64) -> f64;
+
+    /// The function itself.
+    fn of<T: Number>(a: T, b: T) -> T;
+}
+
+/// The operator that `B` is the function of.
+pub(crate) const fn binary<B: Binary>() -> Def {
+    let def = Def::of::<Described<B>>(Kernels::<B>::ALL);
+    #[cfg(test)]
+    let def = def.tested(tests::all::<B>);
+    def
+}
+
+/// The types that the CPU computes.
+const ARITHMETIC: TypeSet = types::F32.or(types::F64).or(types::INTS);
+
+struct Described<B>(PhantomData<fn() -> B>);
+
+impl<B: Binary> Op for Described<B> {
+    const SCHEMA: OpSchema = {
+        const OPERANDS: TypeSet = ARITHMETIC.or(types::F16);
+        const IN: &[Port] = &[Port::required("A", OPERANDS), Port::required("B", OPERANDS)];
+        const OUT: &[Port] = &[Port::required("C", OPERANDS)];
+        // Before opset 7 they say what later versions always do, and where in the first operand the second lies.
+        const PARAMS: &[Param] = &[
+            Param::scalar("axis", DType::I64).optional(),
+            Param::scalar("broadcast", DType::I64).optional(),
+        ];
+        OpSchema::new(B::NAME, IN, OUT, PARAMS).facts(Facts::ELEMENTWISE)
+    };
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let (a, b) = (cx.input(0)?, cx.input(1)?);
+        if a.dtype() != b.dtype() {
+            return Err(Error::new(format!("inputs are {a} and {b}, wanted one element type")));
+        }
+        let [a_shape, b_shape] = aligned(cx)?;
+        let shape = broadcast_shapes(a_shape, b_shape)?;
+        cx.set_output(0, a.dtype().map_or(TensorDesc::ABSENT, |t| TensorDesc::new(t, shape)))
+    }
+}
+
+/// The shape of each operand, its last axes those of the result.
+fn aligned(node: &Node<'_>) -> Result<[Shape; 2], Error> {
+    let (a, b) = (node.input(0)?, node.input(1)?);
+    if !node.has_param("axis") {
+        return Ok([a.full_shape(), b.full_shape()]);
+    }
+    // A node without an opset is a new one.
+    if !(1..7).contains(&node.opset()) {
+        return Err(Error::new("parameter \"axis\" is given, wanted none from opset 7 on"));
+    }
+    let axis = node.axis("axis", a.rank())?;
+    let behind = a.rank().checked_sub(axis + b.rank()).ok_or_else(|| {
+        Error::new(format!("input 1 is {b}, wanted what fits into {a} from axis {axis} on"))
+    })?;
+    let ones = std::iter::repeat_n(Dim::Fixed(1), behind);
+    let dims: Vec<Dim> = b.full_shape().iter().chain(ones).collect();
+    Ok([a.full_shape(), Shape::of_dims(&dims)?])
+}
+
+struct Kernels<B>(PhantomData<fn() -> B>);
+
+impl<B: Binary> Kernels<B> {
+    const ALL: &'static [KernelDef] =
+        &[PairKernel::<B>::DEF, BinaryGpu::<B>::DEF, QuantKernel::<B>::DEF];
+}
+
+/// How operands meet if all extents are known; bounded ones are left to each run.
+fn plan(cx: &FinalizeCx<'_>) -> Result<Option<Broadcast>, Error> {
+    let [a, b] = aligned(cx)?;
+    if a.is_fixed() && b.is_fixed() {
+        let plan = Broadcast::of(a.dims(), b.dims());
+        return plan
+            .map(Some)
+            .ok_or_else(|| Error::new(format!("shapes {a} and {b} do not broadcast")));
+    }
+    // A run knows the extents of its inputs, and nothing of their alignment.
+    if cx.has_param("axis") {
+        return Err(Error::new("parameter \"axis\" is given, wanted none for bounded inputs"));
+    }
+    Ok(None)
+}
+
+/// The function `B` of numbers, on the CPU.
+struct PairKernel<B> {
+    fixed: Option<Broadcast>,
+    /// For the type of the elements.
+    run: fn(Option<&Broadcast>, Io<'_>) -> Result<(), ExecError>,
+    of: PhantomData<fn() -> B>,
+}
+
+impl<B: Binary> PairKernel<B> {
+    const DEF: KernelDef = {
+        const RULES: &[TypeRule] = &[input(0, ARITHMETIC), input_like(1, 0), output_like(0, 0)];
+        KernelDef::new::<Self>(B::NAME, Core::CPU)
+            .types(RULES)
+            .in_place(&[InPlace { input: 0, output: 0 }])
+            .flags(KernelFlags::BOUNDED)
+    };
+}
+
+impl<B: Binary> Kernel for PairKernel<B> {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let run = of_number!(cx.input(0)?.dtype(), T => execute::<B, T>)?;
+        Ok(Self { fixed: plan(cx)?, run, of: PhantomData })
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        (self.run)(self.fixed.as_ref(), io)
+    }
+}
+
+fn execute<B: Binary, T: Number>(
+    fixed: Option<&Broadcast>,
+    mut io: Io<'_>,
+) -> Result<(), ExecError> {
+    let plan = match fixed {
+        Some(plan) => *plan,
+        None => Broadcast::of(io.inputs.shape(0)?, io.inputs.shape(1)?)
+            .ok_or(ExecError::of(Status::BAD_VALUE))?,
+    };
+    let b = io.inputs.get::<T>(1)?;
+    let parallel = io.parallel;
+    match io.pair::<T>(0, 0)? {
+        Pair::Apart(a, y) => plan.apply_shared(parallel, a, b, y, B::of)?,
+        Pair::Same(y) => plan.apply_in_place_shared(parallel, y, b, B::of)?,
+    }
+    io.outputs.set_shape(0, plan.shape())
+}
+
+/// The function `B` of what 8-bit quantized values stand for, on the DSP.
+struct QuantKernel<B> {
+    plan: Broadcast,
+    encodings: [Encoding; 3],
+    /// For the type of the values.
+    run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
+    of: PhantomData<fn() -> B>,
+}
+
+impl<B: Binary> QuantKernel<B> {
+    const DEF: KernelDef = {
+        const QUANTIZED: TypeSet = types::U8.or(types::I8);
+        const RULES: &[TypeRule] = &[input(0, QUANTIZED), input_like(1, 0), output_like(0, 0)];
+        KernelDef::new::<Self>(B::NAME, Core::DSP_V68).types(RULES)
+    };
+}
+
+impl<B: Binary> Kernel for QuantKernel<B> {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let wanted = |what: &str| Error::new(format!("{what} has no encoding"));
+        let encodings = [
+            cx.input(0)?.encoding().ok_or_else(|| wanted("input 0"))?,
+            cx.input(1)?.encoding().ok_or_else(|| wanted("input 1"))?,
+            cx.output(0)?.encoding().ok_or_else(|| wanted("output 0"))?,
+        ];
+        let plan =
+            plan(cx)?.ok_or_else(|| Error::new("an input is bounded, wanted fixed shapes"))?;
+        let run =
+            of_type!(cx.input(0)?.dtype(), [U8 = u8, I8 = i8], T => execute_quantized::<B, T>)?;
+        Ok(Self { plan, encodings, run, of: PhantomData })
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        (self.run)(self, io)
+    }
+}
+
+fn execute_quantized<B: Binary, T: Code>(
+    kernel: &QuantKernel<B>,
+    mut io: Io<'_>,
+) -> Result<(), ExecError> {
+    let [a_is, b_is, y_is] = kernel.encodings;
+    let (a, b) = (io.inputs.get::<T>(0)?, io.inputs.get::<T>(1)?);
+    let y = io.outputs.take::<T>(0)?;
+    let of = |a, b| y_is.quantize(B::of(a_is.dequantize(a), b_is.dequantize(b)));
+    kernel.plan.apply(a, b, y, of);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use udo_api::F16;
+
+    use super::*;
+    use crate::family::elementwise::GRAIN;
+    use crate::testing::{Tensor, assert_near, bench, noise, tensor};
+
+    /// What every member is tested for; `bench` adds calls in place.
+    pub(super) fn all<B: Binary>(name: &str) {
+        println!("{name}: a family member");
+        shapes_broadcast_from_either_side::<B>();
+        large_tensors_are_shared_out::<B>();
+        bounded_shapes_are_those_of_the_run::<B>();
+        quantized_values_are_computed::<B>();
+        the_gpu_takes_scalars_and_halves::<B>();
+        misfits_are_named::<B>();
+    }
+
+    /// Operands that no function is undefined for.
+    fn operands(a_len: usize, b_len: usize) -> (Vec<f32>, Vec<f32>) {
+        let mut a = noise(a_len + b_len);
+        let b = a.split_off(a_len);
+        (a, b.into_iter().map(|b| b + if b < 0.0 { -1.0 } else { 1.0 }).collect())
+    }
+
+    fn pair<B: Binary>(a: Tensor, b: Tensor) -> crate::testing::Bench {
+        bench(B::NAME).input(a).input(b)
+    }
+
+    fn wanted<B: Binary>(pairs: impl Iterator<Item = (f32, f32)>) -> Vec<f64> {
+        pairs.map(|(a, b)| B::F64(f64::from(a), f64::from(b))).collect()
+    }
+
+    fn shapes_broadcast_from_either_side<B: Binary>() {
+        let cases: [(&[usize], &[usize], &[usize]); 6] = [
+            (&[2, 3], &[2, 3], &[2, 3]),
+            (&[2, 3], &[3], &[2, 3]),
+            (&[2, 1, 4], &[3, 1], &[2, 3, 4]),
+            (&[], &[2, 2], &[2, 2]),
+            (&[1, 3, 1], &[2, 1, 4], &[2, 3, 4]),
+            (&[0, 3], &[3], &[0, 3]),
+        ];
+        for (a_dims, b_dims, dims) in cases {
+            let (a, b) = operands(a_dims.iter().product(), b_dims.iter().product());
+            let y = pair::<B>(tensor(a_dims, &a), tensor(b_dims, &b)).one();
+            assert_eq!(y.dims(), dims);
+            let place = |own: &[usize], i: usize| {
+                let (mut rest, mut at, mut step) = (i, 0, 1);
+                for axis in (0..dims.len()).rev() {
+                    let place = rest % dims[axis];
+                    rest /= dims[axis];
+                    let own = (axis + own.len()).checked_sub(dims.len()).map_or(1, |k| own[k]);
+                    at += if own == 1 { 0 } else { place * step };
+                    step *= own;
+                }
+                at
+            };
+            let len = dims.iter().product();
+            let pairs = (0..len).map(|i| (a[place(a_dims, i)], b[place(b_dims, i)]));
+            assert_near(&y.values::<f32>(), &wanted::<B>(pairs), 1e-6);
+        }
+    }
+
+    fn large_tensors_are_shared_out<B: Binary>() {
+        let len = 2 * GRAIN + 7;
+        let (a, b) = operands(len, len);
+        let y = pair::<B>(tensor(&[len], &a), tensor(&[len], &b)).threads(3).one();
+        assert_near(&y.values::<f32>(), &wanted::<B>(a.into_iter().zip(b)), 1e-6);
+    }
+
+    fn bounded_shapes_are_those_of_the_run<B: Binary>() {
+        let (values, row) = ([1i32, 2, 3, 4], [10i32, 20]);
+        let a = tensor(&[2, 2], &values).bounded(&[Dim::UpTo(5), Dim::Fixed(2)]);
+        let y = pair::<B>(a, tensor(&[1, 2], &row)).one();
+        assert_eq!(y.desc().full_shape().to_string(), "[<=5,2]");
+        let wanted: Vec<i32> = (0..4).map(|i| B::of(values[i], row[i % 2])).collect();
+        assert_eq!((y.dims(), y.values::<i32>()), (vec![2, 2], wanted));
+        let a = tensor(&[1], &[1i32]).bounded(&[Dim::UpTo(3)]);
+        let b = tensor(&[3], &[1i32, 2, 3]).bounded(&[Dim::UpTo(3)]);
+        let wanted: Vec<i32> = (1..4).map(|b| B::of(1, b)).collect();
+        assert_eq!(pair::<B>(a, b).one().values::<i32>(), wanted);
+    }
+
+    fn quantized_values_are_computed<B: Binary>() {
+        let (a, b) = ([12u8, 200], [7u8, 255]);
+        let [a_is, b_is, y_is] = [(0.5, 10), (1.0, 5), (2.0, 3)]
+            .map(|(scale, zero_point)| Encoding { scale, zero_point });
+        let run = pair::<B>(
+            tensor(&[1, 2], &a).encoded(a_is.scale, a_is.zero_point),
+            tensor(&[2, 1], &b).encoded(b_is.scale, b_is.zero_point),
+        );
+        let run = run.on(Core::DSP_V68);
+        let y = run.clone().output_encoding(0, y_is.scale, y_is.zero_point).one();
+        let of = |i: usize, j: usize| {
+            y_is.quantize::<u8>(B::of(a_is.dequantize(a[j]), b_is.dequantize(b[i])))
+        };
+        assert_eq!(y.values::<u8>(), [of(0, 0), of(0, 1), of(1, 0), of(1, 1)]);
+        assert_eq!(run.error(), "output 0 has no encoding");
+    }
+
+    fn the_gpu_takes_scalars_and_halves<B: Binary>() {
+        let (a, b) = operands(3, 3);
+        let y = pair::<B>(tensor(&[3], &a), tensor(&[], &b[..1])).on(Core::GPU).one();
+        let pairs = a.iter().map(|&a| (a, b[0]));
+        assert_near(&y.values::<f32>(), &wanted::<B>(pairs), 1e-6);
+        let half = |values: &[f32]| values.iter().map(|&v| F16::from_f32(v)).collect::<Vec<_>>();
+        let y = pair::<B>(tensor(&[3], &half(&a)), tensor(&[3], &half(&b))).on(Core::GPU).one();
+        let y: Vec<f32> = y.values::<F16>().into_iter().map(F16::to_f32).collect();
+        assert_near(&y, &wanted::<B>(a.into_iter().zip(b)), 3e-3);
+    }
+
+    fn misfits_are_named<B: Binary>() {
+        let floats = |dims: &[usize]| tensor(dims, &vec![1f32; dims.iter().product()]);
+        let error = pair::<B>(floats(&[2]), floats(&[3])).error();
+        assert_eq!(error, "shapes [2] and [3] do not broadcast");
+        let error = pair::<B>(floats(&[2]), tensor(&[2], &[1f64; 2])).error();
+        assert_eq!(error, "inputs are f32[2] and f64[2], wanted one element type");
+        let error = pair::<B>(floats(&[2, 2]), floats(&[2])).on(Core::GPU).error();
+        assert_eq!(error, "an input is f32[2], wanted f32[2,2] or one element");
+    }
+
+    #[test]
+    fn old_nodes_say_where_the_second_operand_lies() {
+        let node = |b_dims: &[usize], b: &[i32]| {
+            let a = tensor(&[2, 2, 2], &[0i32, 1, 2, 3, 4, 5, 6, 7]);
+            bench("Add").opset(6).int("broadcast", 1).input(a).input(tensor(b_dims, b))
+        };
+        let y = node(&[2], &[10, 20]).one();
+        assert_eq!(y.values::<i32>(), [10, 21, 12, 23, 14, 25, 16, 27]);
+        let y = node(&[2], &[10, 20]).int("axis", 1).one();
+        assert_eq!(y.values::<i32>(), [10, 11, 22, 23, 14, 15, 26, 27]);
+        let y = node(&[2, 2], &[10, 20, 30, 40]).int("axis", 0).one();
+        assert_eq!(y.values::<i32>(), [10, 11, 22, 23, 34, 35, 46, 47]);
+        let error = node(&[2, 2], &[0; 4]).int("axis", 2).error();
+        assert_eq!(error, "input 1 is i32[2,2], wanted what fits into i32[2,2,2] from axis 2 on");
+        let error = node(&[2], &[0; 2]).int("axis", 1).opset(7).error();
+        assert_eq!(error, "parameter \"axis\" is given, wanted none from opset 7 on");
+    }
+}

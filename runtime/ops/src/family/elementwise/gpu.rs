@@ -1,0 +1,159 @@
+//! Functions of elements on the GPU, one element per work item.
+
+use std::marker::PhantomData;
+
+use udo_api::{
+    Buffers, Error, ExecError, FinalizeCx, GpuArg, GpuKernel, KernelDef, KernelInfo, TensorDesc,
+    TypeRule, TypeSet, WorkItem, WorkItemFn, input, input_like, output_like, types,
+};
+
+use super::{Binary, Unary};
+
+const REAL: TypeSet = types::F32.or(types::F16);
+
+/// OpenCL C, put together from pieces when the operators are compiled.
+struct Source {
+    bytes: [u8; 1024],
+    len: usize,
+}
+
+impl Source {
+    const fn of(pieces: &[&str]) -> Self {
+        let mut source = Self { bytes: [0; 1024], len: 0 };
+        let mut piece = 0;
+        while piece < pieces.len() {
+            let bytes = pieces[piece].as_bytes();
+            let mut i = 0;
+            while i < bytes.len() {
+                source.bytes[source.len] = bytes[i];
+                source.len += 1;
+                i += 1;
+            }
+            piece += 1;
+        }
+        source
+    }
+
+    const fn text(&self) -> &str {
+        match std::str::from_utf8(self.bytes.split_at(self.len).0) {
+            Ok(text) => text,
+            Err(_) => "",
+        }
+    }
+}
+
+/// The function `U` of each element.
+pub(super) struct UnaryGpu<U> {
+    len: usize,
+    of: PhantomData<fn() -> U>,
+}
+
+impl<U: Unary> UnaryGpu<U> {
+    const SOURCE: Source = Source::of(&[
+        "__kernel void udo_unary(__global const UDO_STORAGE *xs, __global UDO_STORAGE *ys) {\n",
+        "    const size_t i = get_global_id(0);\n",
+        "    const float x = UDO_LOAD(xs, i);\n",
+        "    UDO_STORE(ys, i, ",
+        U::OPENCL,
+        ");\n}\n",
+    ]);
+    const TEXT: &'static str = Self::SOURCE.text();
+
+    pub(super) const DEF: KernelDef = {
+        const RULES: &[TypeRule] = &[input(0, REAL), output_like(0, 0)];
+        KernelDef::gpu::<Self>(U::NAME).types(RULES)
+    };
+}
+
+impl<U: Unary> GpuKernel for UnaryGpu<U> {
+    const WORK_ITEM: Option<WorkItemFn<Self>> = Some(|_, item, buffers| {
+        let [i, ..] = item.global_id;
+        buffers.store(0, i, U::of(buffers.load(0, i)?))
+    });
+
+    fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        Ok(Self { len: cx.output(0)?.len(), of: PhantomData })
+    }
+
+    fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
+        info.set_source(Self::TEXT, "udo_unary", "");
+        info.push_arg(GpuArg::input(0))?;
+        info.push_arg(GpuArg::output(0))?;
+        info.set_global_size([self.len, 1, 1]);
+        Ok(())
+    }
+}
+
+/// The function `B` of two operands of one shape, or one of them with one element.
+pub(super) struct BinaryGpu<B> {
+    len: usize,
+    /// 0 repeats an operand's only element.
+    steps: [u8; 2],
+    of: PhantomData<fn() -> B>,
+}
+
+impl<B: Binary> BinaryGpu<B> {
+    const SOURCE: Source = Source::of(&[
+        "__kernel void udo_binary(__global const UDO_STORAGE *as, __global const UDO_STORAGE *bs,\n",
+        "                         __global UDO_STORAGE *ys, const uint a_step, const uint b_step) {\n",
+        "    const size_t i = get_global_id(0);\n",
+        "    const float a = UDO_LOAD(as, i * a_step), b = UDO_LOAD(bs, i * b_step);\n",
+        "    UDO_STORE(ys, i, ",
+        B::OPENCL,
+        ");\n}\n",
+    ]);
+    const TEXT: &'static str = Self::SOURCE.text();
+
+    pub(super) const DEF: KernelDef = {
+        const RULES: &[TypeRule] = &[input(0, REAL), input_like(1, 0), output_like(0, 0)];
+        KernelDef::gpu::<Self>(B::NAME).types(RULES)
+    };
+}
+
+impl<B: Binary> GpuKernel for BinaryGpu<B> {
+    const WORK_ITEM: Option<WorkItemFn<Self>> = Some(binary_item::<B>);
+
+    fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let y = cx.output(0)?;
+        let step = |operand: TensorDesc| match operand.len() {
+            1 => Ok(0),
+            len if len == y.len() => Ok(1),
+            _ => Err(Error::new(format!("an input is {operand}, wanted {y} or one element"))),
+        };
+        let steps = [step(cx.input(0)?)?, step(cx.input(1)?)?];
+        Ok(Self { len: y.len(), steps, of: PhantomData })
+    }
+
+    fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
+        info.set_source(Self::TEXT, "udo_binary", "");
+        info.push_arg(GpuArg::input(0))?;
+        info.push_arg(GpuArg::input(1))?;
+        info.push_arg(GpuArg::output(0))?;
+        for step in self.steps {
+            info.push_arg(GpuArg::u32(u32::from(step)))?;
+        }
+        info.set_global_size([self.len, 1, 1]);
+        Ok(())
+    }
+}
+
+fn binary_item<B: Binary>(
+    kernel: &BinaryGpu<B>,
+    item: WorkItem,
+    buffers: &Buffers<'_>,
+) -> Result<(), ExecError> {
+    let [i, ..] = item.global_id;
+    let [a_step, b_step] = kernel.steps.map(usize::from);
+    let (a, b) = (buffers.load(0, i * a_step)?, buffers.load(1, i * b_step)?);
+    buffers.store(0, i, B::of(a, b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_are_put_together() {
+        assert_eq!(Source::of(&["a ", "", "+ b"]).text(), "a + b");
+    }
+}

@@ -1,0 +1,23 @@
+//! Operators that compute each element of their output from elements in the same place.
+
+mod binary;
+mod broadcast;
+mod gpu;
+mod table;
+mod unary;
+
+use udo_api::{Error, InferCx};
+
+pub(crate) use binary::{Binary, binary};
+pub(crate) use broadcast::{Broadcast, broadcast_shapes};
+pub(crate) use unary::{Curve, Slices, Unary, each, unary};
+
+/// Elements that a thread takes at a time.
+pub(crate) const GRAIN: usize = 1 << 15;
+
+/// Shape inference of an operator whose output is like its input.
+pub(crate) fn infer_like_input(cx: &mut InferCx<'_>) -> Result<(), Error> {
+    let x = cx.input(0)?;
+    // What the result's quantized values mean is for others to say.
+    cx.set_output(0, x.dtype().map_or(x, |t| x.with_dtype(t)))
+}

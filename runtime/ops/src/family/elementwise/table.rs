@@ -1,0 +1,56 @@
+//! Functions of 8-bit quantized values on the DSP: what each of the 256 becomes is worked out in finalize.
+
+use std::marker::PhantomData;
+
+use udo_api::{
+    Code, Core, Encoding, Error, ExecError, FinalizeCx, InPlace, Io, Kernel, KernelDef,
+    KernelFlags, TensorDesc, TypeRule, bytes_of, bytes_of_mut, input, output_like,
+};
+use udo_simd::rows;
+
+use super::{Unary, each};
+
+/// The function `U` of values of type `T`, which has 8 bits.
+pub(super) struct Table<U, T> {
+    /// The bits of the results by the bits of the argument.
+    bits: [u8; 256],
+    of: PhantomData<fn() -> (U, T)>,
+}
+
+impl<U: Unary, T: Code> Table<U, T> {
+    const RULES: &'static [TypeRule] = &[input(0, T::DTYPE.set()), output_like(0, 0)];
+
+    pub(super) const DEF: KernelDef = KernelDef::new::<Self>(U::NAME, Core::DSP_V68)
+        .types(Self::RULES)
+        .in_place(&[InPlace { input: 0, output: 0 }])
+        .flags(KernelFlags::BOUNDED.or(KernelFlags::ROWS_STRIDED));
+}
+
+impl<U: Unary, T: Code> Kernel for Table<U, T> {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        // A value without an encoding is the number itself.
+        let encoding =
+            |desc: TensorDesc| desc.encoding().unwrap_or(Encoding { scale: 1.0, zero_point: 0 });
+        let (x_is, y_is) = (encoding(cx.input(0)?), encoding(cx.output(0)?));
+        let mut x = [T::default(); 256];
+        for (bits, x) in (0..=u8::MAX).zip(bytes_of_mut(&mut x)) {
+            *x = bits;
+        }
+        let y = x.map(|x| y_is.quantize::<T>(U::of(x_is.dequantize(x))));
+        let mut bits = [0; 256];
+        bits.copy_from_slice(bytes_of(&y));
+        Ok(Self { bits, of: PhantomData })
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        each::<T>(
+            io,
+            |x, y| rows::lookup(bytes_of(x), &self.bits, bytes_of_mut(y)),
+            |y| {
+                for y in bytes_of_mut(y) {
+                    *y = self.bits[usize::from(*y)];
+                }
+            },
+        )
+    }
+}
