@@ -18,6 +18,7 @@ ops! {
     gather,
     gemm,
     global_average_pool,
+    greater,
     identity,
     layer_normalization,
     lrn,

@@ -35,32 +35,41 @@ pub(crate) const fn binary<B: Binary>() -> Def {
 }
 
 /// The types that the CPU computes.
-const ARITHMETIC: TypeSet = types::F32.or(types::F64).or(types::INTS);
+pub(super) const ARITHMETIC: TypeSet = types::F32.or(types::F64).or(types::INTS);
 
 struct Described<B>(PhantomData<fn() -> B>);
 
 impl<B: Binary> Op for Described<B> {
     const SCHEMA: OpSchema = {
-        const OPERANDS: TypeSet = ARITHMETIC.or(types::F16);
-        const IN: &[Port] = &[Port::required("A", OPERANDS), Port::required("B", OPERANDS)];
         const OUT: &[Port] = &[Port::required("C", OPERANDS)];
-        // Before opset 7 they say what later versions always do, and where in the first operand the second lies.
-        const PARAMS: &[Param] = &[
-            Param::scalar("axis", DType::I64).optional(),
-            Param::scalar("broadcast", DType::I64).optional(),
-        ];
         OpSchema::new(B::NAME, IN, OUT, PARAMS).facts(Facts::ELEMENTWISE)
     };
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
-        let (a, b) = (cx.input(0)?, cx.input(1)?);
-        if a.dtype() != b.dtype() {
-            return Err(Error::new(format!("inputs are {a} and {b}, wanted one element type")));
-        }
-        let [a_shape, b_shape] = aligned(cx)?;
-        let shape = broadcast_shapes(a_shape, b_shape)?;
-        cx.set_output(0, a.dtype().map_or(TensorDesc::ABSENT, |t| TensorDesc::new(t, shape)))
+        let (dtype, shape) = broadcast_inputs(cx)?;
+        cx.set_output(0, TensorDesc::new(dtype, shape))
     }
+}
+
+const OPERANDS: TypeSet = ARITHMETIC.or(types::F16);
+
+/// The operands.
+pub(super) const IN: &[Port] = &[Port::required("A", OPERANDS), Port::required("B", OPERANDS)];
+
+/// Before opset 7 they say what later versions always do, and where in the first operand the second lies.
+pub(super) const PARAMS: &[Param] = &[
+    Param::scalar("axis", DType::I64).optional(),
+    Param::scalar("broadcast", DType::I64).optional(),
+];
+
+/// The one type of both operands, and their common shape.
+pub(super) fn broadcast_inputs(node: &Node<'_>) -> Result<(DType, Shape), Error> {
+    let (a, b) = (node.input(0)?, node.input(1)?);
+    let Some(dtype) = a.dtype().filter(|_| a.dtype() == b.dtype()) else {
+        return Err(Error::new(format!("inputs are {a} and {b}, wanted one element type")));
+    };
+    let [a_shape, b_shape] = aligned(node)?;
+    Ok((dtype, broadcast_shapes(a_shape, b_shape)?))
 }
 
 /// The shape of each operand, its last axes those of the result.
@@ -90,7 +99,7 @@ impl<B: Binary> Kernels<B> {
 }
 
 /// How operands meet if all extents are known; bounded ones are left to each run.
-fn plan(cx: &FinalizeCx<'_>) -> Result<Option<Broadcast>, Error> {
+pub(super) fn plan(cx: &FinalizeCx<'_>) -> Result<Option<Broadcast>, Error> {
     let [a, b] = aligned(cx)?;
     if a.is_fixed() && b.is_fixed() {
         let plan = Broadcast::of(a.dims(), b.dims());
@@ -103,6 +112,15 @@ fn plan(cx: &FinalizeCx<'_>) -> Result<Option<Broadcast>, Error> {
         return Err(Error::new("parameter \"axis\" is given, wanted none for bounded inputs"));
     }
     Ok(None)
+}
+
+/// The plan of finalize, or that of this run.
+pub(super) fn plan_of_run(fixed: Option<&Broadcast>, io: &Io<'_>) -> Result<Broadcast, ExecError> {
+    if let Some(plan) = fixed {
+        return Ok(*plan);
+    }
+    let plan = Broadcast::of(io.inputs.shape(0)?, io.inputs.shape(1)?);
+    plan.ok_or(ExecError::of(Status::BAD_VALUE))
 }
 
 /// The function `B` of numbers, on the CPU.
@@ -138,11 +156,7 @@ fn execute<B: Binary, T: Number>(
     fixed: Option<&Broadcast>,
     mut io: Io<'_>,
 ) -> Result<(), ExecError> {
-    let plan = match fixed {
-        Some(plan) => *plan,
-        None => Broadcast::of(io.inputs.shape(0)?, io.inputs.shape(1)?)
-            .ok_or(ExecError::of(Status::BAD_VALUE))?,
-    };
+    let plan = plan_of_run(fixed, &io)?;
     let b = io.inputs.get::<T>(1)?;
     let parallel = io.parallel;
     match io.pair::<T>(0, 0)? {
@@ -307,10 +321,12 @@ mod tests {
         let y = pair::<B>(tensor(&[3], &a), tensor(&[], &b[..1])).on(Core::GPU).one();
         let pairs = a.iter().map(|&a| (a, b[0]));
         assert_near(&y.values::<f32>(), &wanted::<B>(pairs), 1e-6);
-        let half = |values: &[f32]| values.iter().map(|&v| F16::from_f32(v)).collect::<Vec<_>>();
-        let y = pair::<B>(tensor(&[3], &half(&a)), tensor(&[3], &half(&b))).on(Core::GPU).one();
+        let halves = |values: &[f32]| values.iter().map(|&v| F16::from_f32(v)).collect::<Vec<_>>();
+        let (a, b) = (halves(&a), halves(&b));
+        let y = pair::<B>(tensor(&[3], &a), tensor(&[3], &b)).on(Core::GPU).one();
         let y: Vec<f32> = y.values::<F16>().into_iter().map(F16::to_f32).collect();
-        assert_near(&y, &wanted::<B>(a.into_iter().zip(b)), 3e-3);
+        let pairs = a.into_iter().zip(b).map(|(a, b)| (a.to_f32(), b.to_f32()));
+        assert_near(&y, &wanted::<B>(pairs), 1e-3);
     }
 
     fn misfits_are_named<B: Binary>() {

@@ -132,13 +132,13 @@ impl Broadcast {
     }
 
     /// The same, shared out among threads where no operand repeats.
-    pub(crate) fn apply_shared<T: Element>(
+    pub(crate) fn apply_shared<T: Element, Y: Element>(
         &self,
         parallel: Parallel<'_>,
         a: &[T],
         b: &[T],
-        y: &mut [T],
-        f: impl Fn(T, T) -> T + Sync,
+        y: &mut [Y],
+        f: impl Fn(T, T) -> Y + Sync,
     ) -> Result<(), ExecError> {
         if !self.is_plain() {
             self.apply(a, b, y, f);

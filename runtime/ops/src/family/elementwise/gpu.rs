@@ -3,11 +3,12 @@
 use std::marker::PhantomData;
 
 use udo_api::{
-    Buffers, Error, ExecError, FinalizeCx, GpuArg, GpuKernel, KernelDef, KernelInfo, TensorDesc,
-    TypeRule, TypeSet, WorkItem, WorkItemFn, input, input_like, output_like, types,
+    Bool, Buffers, Error, ExecError, FinalizeCx, GpuArg, GpuKernel, KernelDef, KernelInfo,
+    TensorDesc, TypeRule, TypeSet, WorkItem, WorkItemFn, input, input_like, output, output_like,
+    types,
 };
 
-use super::{Binary, Unary};
+use super::{Binary, Compare, Unary};
 
 const REAL: TypeSet = types::F32.or(types::F16);
 
@@ -86,9 +87,7 @@ impl<U: Unary> GpuKernel for UnaryGpu<U> {
 
 /// The function `B` of two operands of one shape, or one of them with one element.
 pub(super) struct BinaryGpu<B> {
-    len: usize,
-    /// 0 repeats an operand's only element.
-    steps: [u8; 2],
+    pairs: Pairs,
     of: PhantomData<fn() -> B>,
 }
 
@@ -111,21 +110,80 @@ impl<B: Binary> BinaryGpu<B> {
 }
 
 impl<B: Binary> GpuKernel for BinaryGpu<B> {
-    const WORK_ITEM: Option<WorkItemFn<Self>> = Some(binary_item::<B>);
+    const WORK_ITEM: Option<WorkItemFn<Self>> = Some(|kernel, item, buffers| {
+        let (a, b) = kernel.pairs.load(item, buffers)?;
+        buffers.store(0, item.global_id[0], B::of(a, b))
+    });
 
     fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        Ok(Self { pairs: Pairs::of(cx)?, of: PhantomData })
+    }
+
+    fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
+        info.set_source(Self::TEXT, "udo_binary", "");
+        self.pairs.describe(info)
+    }
+}
+
+/// The comparison `C` of two operands of one shape, or one of them with one element.
+pub(super) struct CompareGpu<C> {
+    pairs: Pairs,
+    of: PhantomData<fn() -> C>,
+}
+
+impl<C: Compare> CompareGpu<C> {
+    const SOURCE: Source = Source::of(&[
+        "__kernel void udo_compare(__global const UDO_STORAGE *as, __global const UDO_STORAGE *bs,\n",
+        "                          __global uchar *ys, const uint a_step, const uint b_step) {\n",
+        "    const size_t i = get_global_id(0);\n",
+        "    const float a = UDO_LOAD(as, i * a_step), b = UDO_LOAD(bs, i * b_step);\n",
+        "    ys[i] = (",
+        C::OPENCL,
+        ") ? 1 : 0;\n}\n",
+    ]);
+    const TEXT: &'static str = Self::SOURCE.text();
+
+    pub(super) const DEF: KernelDef = {
+        const RULES: &[TypeRule] = &[input(0, REAL), input_like(1, 0), output(0, types::BOOL)];
+        KernelDef::gpu::<Self>(C::NAME).types(RULES)
+    };
+}
+
+impl<C: Compare> GpuKernel for CompareGpu<C> {
+    const WORK_ITEM: Option<WorkItemFn<Self>> = Some(|kernel, item, buffers| {
+        let (a, b) = kernel.pairs.load(item, buffers)?;
+        buffers.set(0, item.global_id[0], Bool::from(C::of(a, b)))
+    });
+
+    fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        Ok(Self { pairs: Pairs::of(cx)?, of: PhantomData })
+    }
+
+    fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
+        info.set_source(Self::TEXT, "udo_compare", "");
+        self.pairs.describe(info)
+    }
+}
+
+/// Where a work item has its operands.
+struct Pairs {
+    len: usize,
+    /// 0 repeats an operand's only element.
+    steps: [u8; 2],
+}
+
+impl Pairs {
+    fn of(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let y = cx.output(0)?;
         let step = |operand: TensorDesc| match operand.len() {
             1 => Ok(0),
             len if len == y.len() => Ok(1),
             _ => Err(Error::new(format!("an input is {operand}, wanted {y} or one element"))),
         };
-        let steps = [step(cx.input(0)?)?, step(cx.input(1)?)?];
-        Ok(Self { len: y.len(), steps, of: PhantomData })
+        Ok(Self { len: y.len(), steps: [step(cx.input(0)?)?, step(cx.input(1)?)?] })
     }
 
-    fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
-        info.set_source(Self::TEXT, "udo_binary", "");
+    fn describe(&self, info: &mut KernelInfo) -> Result<(), Error> {
         info.push_arg(GpuArg::input(0))?;
         info.push_arg(GpuArg::input(1))?;
         info.push_arg(GpuArg::output(0))?;
@@ -135,17 +193,12 @@ impl<B: Binary> GpuKernel for BinaryGpu<B> {
         info.set_global_size([self.len, 1, 1]);
         Ok(())
     }
-}
 
-fn binary_item<B: Binary>(
-    kernel: &BinaryGpu<B>,
-    item: WorkItem,
-    buffers: &Buffers<'_>,
-) -> Result<(), ExecError> {
-    let [i, ..] = item.global_id;
-    let [a_step, b_step] = kernel.steps.map(usize::from);
-    let (a, b) = (buffers.load(0, i * a_step)?, buffers.load(1, i * b_step)?);
-    buffers.store(0, i, B::of(a, b))
+    fn load(&self, item: WorkItem, buffers: &Buffers<'_>) -> Result<(f32, f32), ExecError> {
+        let [i, ..] = item.global_id;
+        let [a_step, b_step] = self.steps.map(usize::from);
+        Ok((buffers.load(0, i * a_step)?, buffers.load(1, i * b_step)?))
+    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 mod binary;
 mod broadcast;
+mod compare;
 mod gpu;
 mod table;
 mod unary;
@@ -10,6 +11,7 @@ use udo_api::{Error, InferCx};
 
 pub(crate) use binary::{Binary, binary};
 pub(crate) use broadcast::{Broadcast, broadcast_shapes};
+pub(crate) use compare::{Compare, compare};
 pub(crate) use unary::{Curve, Slices, Unary, each, unary};
 
 /// Elements that a thread takes at a time.

@@ -1,0 +1,203 @@
+//! Comparisons of two operands, which broadcast as numpy's do: a truth for each pair of elements.
+
+use std::marker::PhantomData;
+
+use udo_api::{
+    Bool, Code, Core, DType, Encoding, Error, ExecError, FinalizeCx, InferCx, Io, Kernel,
+    KernelDef, KernelFlags, Op, OpSchema, Port, TensorDesc, TypeRule, TypeSet, input, input_like,
+    output, types,
+};
+
+use super::Broadcast;
+use super::binary::{ARITHMETIC, IN, PARAMS, broadcast_inputs, plan, plan_of_run};
+use super::gpu::CompareGpu;
+use crate::Def;
+use crate::number::Number;
+
+/// A comparison of two numbers. Its family has schema, inference, kernels for every core, and tests.
+pub(crate) trait Compare: Send + Sync + 'static {
+    const NAME: &'static str;
+    /// An OpenCL expression of the floats `a` and `b`.
+    const OPENCL: &'static str;
+
+    /// The comparison itself.
+    fn of<T: Number>(a: T, b: T) -> bool;
+}
+
+/// The operator that `C` is the comparison of.
+pub(crate) const fn compare<C: Compare>() -> Def {
+    let def = Def::of::<Described<C>>(Kernels::<C>::ALL);
+    #[cfg(test)]
+    let def = def.tested(tests::all::<C>);
+    def
+}
+
+struct Described<C>(PhantomData<fn() -> C>);
+
+impl<C: Compare> Op for Described<C> {
+    const SCHEMA: OpSchema = {
+        const OUT: &[Port] = &[Port::required("C", types::BOOL)];
+        OpSchema::new(C::NAME, IN, OUT, PARAMS)
+    };
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let (_, shape) = broadcast_inputs(cx)?;
+        cx.set_output(0, TensorDesc::new(DType::Bool, shape))
+    }
+}
+
+struct Kernels<C>(PhantomData<fn() -> C>);
+
+impl<C: Compare> Kernels<C> {
+    const ALL: &'static [KernelDef] =
+        &[NumberKernel::<C>::DEF, CompareGpu::<C>::DEF, QuantKernel::<C>::DEF];
+}
+
+/// The comparison `C` of numbers, on the CPU.
+struct NumberKernel<C> {
+    fixed: Option<Broadcast>,
+    /// For the type of the elements.
+    run: fn(Option<&Broadcast>, Io<'_>) -> Result<(), ExecError>,
+    of: PhantomData<fn() -> C>,
+}
+
+impl<C: Compare> NumberKernel<C> {
+    const DEF: KernelDef = {
+        const RULES: &[TypeRule] =
+            &[input(0, ARITHMETIC), input_like(1, 0), output(0, types::BOOL)];
+        KernelDef::new::<Self>(C::NAME, Core::CPU).types(RULES).flags(KernelFlags::BOUNDED)
+    };
+}
+
+impl<C: Compare> Kernel for NumberKernel<C> {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let run = of_number!(cx.input(0)?.dtype(), T => execute::<C, T>)?;
+        Ok(Self { fixed: plan(cx)?, run, of: PhantomData })
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        (self.run)(self.fixed.as_ref(), io)
+    }
+}
+
+fn execute<C: Compare, T: Number>(
+    fixed: Option<&Broadcast>,
+    mut io: Io<'_>,
+) -> Result<(), ExecError> {
+    let plan = plan_of_run(fixed, &io)?;
+    let (a, b) = (io.inputs.get::<T>(0)?, io.inputs.get::<T>(1)?);
+    let y = io.outputs.take::<Bool>(0)?;
+    plan.apply_shared(io.parallel, a, b, y, |a, b| Bool::from(C::of(a, b)))?;
+    io.outputs.set_shape(0, plan.shape())
+}
+
+/// The comparison `C` of what 8-bit quantized values stand for, on the DSP.
+struct QuantKernel<C> {
+    plan: Broadcast,
+    encodings: [Encoding; 2],
+    /// For the type of the values.
+    run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
+    of: PhantomData<fn() -> C>,
+}
+
+impl<C: Compare> QuantKernel<C> {
+    const DEF: KernelDef = {
+        const QUANTIZED: TypeSet = types::U8.or(types::I8);
+        const RULES: &[TypeRule] = &[input(0, QUANTIZED), input_like(1, 0), output(0, types::BOOL)];
+        KernelDef::new::<Self>(C::NAME, Core::DSP_V68).types(RULES)
+    };
+}
+
+impl<C: Compare> Kernel for QuantKernel<C> {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let encoding = |port: usize| {
+            let wanted = || Error::new(format!("input {port} has no encoding"));
+            cx.input(port)?.encoding().ok_or_else(wanted)
+        };
+        let encodings = [encoding(0)?, encoding(1)?];
+        let plan =
+            plan(cx)?.ok_or_else(|| Error::new("an input is bounded, wanted fixed shapes"))?;
+        let run =
+            of_type!(cx.input(0)?.dtype(), [U8 = u8, I8 = i8], T => execute_quantized::<C, T>)?;
+        Ok(Self { plan, encodings, run, of: PhantomData })
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        (self.run)(self, io)
+    }
+}
+
+fn execute_quantized<C: Compare, T: Code>(
+    kernel: &QuantKernel<C>,
+    mut io: Io<'_>,
+) -> Result<(), ExecError> {
+    let [a_is, b_is] = kernel.encodings;
+    let (a, b) = (io.inputs.get::<T>(0)?, io.inputs.get::<T>(1)?);
+    let y = io.outputs.take::<Bool>(0)?;
+    let of = |a, b| Bool::from(C::of(a_is.dequantize(a), b_is.dequantize(b)));
+    kernel.plan.apply(a, b, y, of);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use udo_api::{Dim, F16};
+
+    use super::*;
+    use crate::family::elementwise::GRAIN;
+    use crate::testing::{bench, tensor};
+
+    const A: [f32; 6] = [0.0, -0.0, 1.5, -2.0, f32::NAN, f32::INFINITY];
+    const B: [f32; 6] = [-0.0, 1.0, 1.5, -3.0, 1.0, f32::INFINITY];
+
+    /// What every member is tested for.
+    pub(super) fn all<C: Compare>(name: &str) {
+        println!("{name}: a family member");
+        every_pair_is_compared::<C>();
+        integers_and_bounded_shapes_are_compared::<C>();
+        quantized_values_are_compared_by_what_they_stand_for::<C>();
+        let error = bench(C::NAME).input(tensor(&[2], &[1i8; 2])).input(tensor(&[3], &[1i8; 3]));
+        assert_eq!(error.error(), "shapes [2] and [3] do not broadcast");
+    }
+
+    fn truths(of: impl IntoIterator<Item = bool>) -> Vec<Bool> {
+        of.into_iter().map(Bool::from).collect()
+    }
+
+    fn every_pair_is_compared<C: Compare>() {
+        for core in [Core::CPU, Core::GPU] {
+            let run = bench(C::NAME).on(core).input(tensor(&[2, 3], &A));
+            let y = run.clone().input(tensor(&[2, 3], &B)).one();
+            assert_eq!(y.values::<Bool>(), truths((0..6).map(|i| C::of(A[i], B[i]))), "{core}");
+            let y = run.input(tensor(&[], &[0f32])).one();
+            assert_eq!(y.values::<Bool>(), truths(A.map(|a| C::of(a, 0.0))), "{core}");
+        }
+        let halves = |x: [f32; 6]| tensor(&[6], &x.map(F16::from_f32));
+        let y = bench(C::NAME).on(Core::GPU).input(halves(A)).input(halves(B)).one();
+        assert_eq!(y.values::<Bool>(), truths((0..6).map(|i| C::of(A[i], B[i]))));
+        let y = bench(C::NAME).input(tensor(&[2, 3], &A)).input(tensor(&[3], &B[..3])).one();
+        assert_eq!(y.values::<Bool>(), truths((0..6).map(|i| C::of(A[i], B[i % 3]))));
+    }
+
+    fn integers_and_bounded_shapes_are_compared<C: Compare>() {
+        let len = 2 * GRAIN + 7;
+        let a: Vec<i64> = (0..len as i64).collect();
+        let b: Vec<i64> = a.iter().map(|x| x + (x % 3) - 1).collect();
+        let (x, y) = (tensor(&[len], &a), tensor(&[len], &b));
+        let wanted = truths(a.iter().zip(&b).map(|(&a, &b)| C::of(a, b)));
+        assert!(bench(C::NAME).threads(3).input(x).input(y).one().values::<Bool>() == wanted);
+        let a = tensor(&[2], &[1u8, 3]).bounded(&[Dim::UpTo(5)]);
+        let y = bench(C::NAME).input(a).input(tensor(&[1], &[2u8])).one();
+        assert_eq!(y.desc().full_shape().to_string(), "[<=5]");
+        assert_eq!(y.values::<Bool>(), truths([C::of(1, 2), C::of(3, 2)]));
+    }
+
+    fn quantized_values_are_compared_by_what_they_stand_for<C: Compare>() {
+        let a = tensor(&[3], &[10i8, 20, 30]).encoded(0.5, 0);
+        let run = bench(C::NAME).on(Core::DSP_V68).input(a);
+        let y = run.clone().input(tensor(&[], &[8i8]).encoded(1.0, -2)).one();
+        let wanted = truths([5.0f32, 10.0, 15.0].map(|a| C::of(a, 10.0)));
+        assert_eq!(y.values::<Bool>(), wanted);
+        assert_eq!(run.input(tensor(&[], &[8i8])).error(), "input 1 has no encoding");
+    }
+}
