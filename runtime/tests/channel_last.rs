@@ -3,10 +3,9 @@
 
 use udo_api::types::F32;
 use udo_api::{
-    Core, DType, Error, GuardAlloc, InferCx, KernelDef, Layout, Op, OpDef, OpSchema, PackageV1,
-    Port,
+    Core, Error, GuardAlloc, InferCx, KernelDef, Layout, Op, OpDef, OpSchema, PackageV1, Port,
 };
-use udo_runtime::graph::{DimSpec, Graph, Node, ValueId};
+use udo_runtime::graph::Graph;
 use udo_runtime::model::{Model, Options};
 use udo_runtime::registry::Registry;
 
@@ -39,24 +38,16 @@ impl Op for Number {
     }
 }
 
-fn numbered(graph: &mut Graph, x: ValueId, name: &str) -> ValueId {
-    let y = graph.add_value(name);
-    graph.add_node(Node::new("Number", 17, &[x], &[y]));
-    y
-}
-
 fn run(dims: &[usize], ops: usize) -> (Vec<f32>, Vec<String>) {
-    let mut graph = Graph::new("channels");
-    let mut value = graph.add_input("x", DType::F32, dims.iter().map(|&d| DimSpec::Fixed(d)));
-    for index in 0..ops {
-        value = numbered(&mut graph, value, &format!("y{index}"));
-    }
-    graph.outputs.push(value);
+    let nodes = (0..ops).map(|at| format!("  v{} = Number@17(v{at})\n", at + 1));
+    let nodes: String = nodes.collect();
+    let text = format!("graph channels\n  input v0: f32{dims:?}\n{nodes}  output v{ops}\n");
+    let graph = Graph::parse(&text).unwrap();
     let mut registry = Registry::builtin().unwrap();
     registry.add_static(&PACKAGE).unwrap();
     let model = Model::compile(graph, &mut registry, &Options::default()).unwrap();
     let mut session = model.session().unwrap();
-    session.input_mut::<f32>("x").unwrap().fill(0.0);
+    session.input_mut::<f32>("v0").unwrap().fill(0.0);
     session.run().unwrap();
     let ops = model.report().steps.iter().map(|s| format!("{} {}", s.op, s.outputs[0])).collect();
     let name = model.plan().outputs().next().unwrap().0.to_owned();

@@ -319,14 +319,18 @@ fn close(found: &[f32], wanted: &[f32]) {
 
 #[test]
 fn a_join_of_rows_happens_where_its_parts_are_made() {
-    let mut graph = Graph::new("join");
-    let x = graph.add_input("x", DType::F32, fixed(&[2, 3]));
-    let narrow = graph.add_input("z", DType::F32, fixed(&[2, 1]));
-    let a = add(&mut graph, "Twice", &[x], "a");
-    let b = add(&mut graph, "Twice", &[narrow], "b");
-    let joined = add(&mut graph, "Beside", &[a, b], "joined");
-    let y = add(&mut graph, "Twice", &[joined], "y");
-    graph.outputs = vec![y];
+    let graph = Graph::parse(
+        "graph join
+          input x: f32[2,3]
+          input z: f32[2,1]
+          a = Twice@21(x)
+          b = Twice@21(z)
+          joined = Beside@21(a, b)
+          y = Twice@21(joined)
+          output y
+        ",
+    )
+    .unwrap();
     let model = Model::compile(graph, &mut own(), &Options::default()).unwrap();
     let ops: Vec<&str> = model.report().steps.iter().map(|s| s.op.as_str()).collect();
     assert_eq!(ops, ["Twice", "Twice", "Twice"], "the join itself is left out");
@@ -339,12 +343,16 @@ fn a_join_of_rows_happens_where_its_parts_are_made() {
 
 #[test]
 fn a_join_of_parts_that_others_need_dense_is_a_copy() {
-    let mut graph = Graph::new("join");
-    let x = graph.add_input("x", DType::F32, fixed(&[1, 2]));
-    let a = add(&mut graph, "Twice", &[x], "a");
-    let joined = add(&mut graph, "Beside", &[a, x], "y");
-    let dense = add(&mut graph, "Plus", &[a, a], "dense");
-    graph.outputs = vec![joined, dense];
+    let graph = Graph::parse(
+        "graph join
+          input x: f32[1,2]
+          a = Twice@21(x)
+          y = Beside@21(a, x)
+          dense = Plus@21(a, a)
+          output y, dense
+        ",
+    )
+    .unwrap();
     let model = Model::compile(graph, &mut own(), &Options::default()).unwrap();
     assert!(model.report().steps.iter().any(|s| s.op == "Beside"));
     let mut session = model.session().unwrap();
@@ -356,15 +364,19 @@ fn a_join_of_parts_that_others_need_dense_is_a_copy() {
 
 #[test]
 fn a_join_of_a_joined_tensor_or_of_a_view_gives_the_same_numbers() {
-    let mut graph = Graph::new("nested");
-    let x = graph.add_input("x", DType::F32, fixed(&[2, 2]));
-    let narrow = graph.add_input("z", DType::F32, fixed(&[2, 1]));
-    let a = add(&mut graph, "Twice", &[x], "a");
-    let b = add(&mut graph, "Twice", &[narrow], "b");
-    let inner = add(&mut graph, "Beside", &[a, b], "inner");
-    let first = add(&mut graph, "Twice", &[narrow], "c");
-    let y = add(&mut graph, "Beside", &[first, inner], "y");
-    graph.outputs = vec![y];
+    let graph = Graph::parse(
+        "graph nested
+          input x: f32[2,2]
+          input z: f32[2,1]
+          a = Twice@21(x)
+          b = Twice@21(z)
+          inner = Beside@21(a, b)
+          c = Twice@21(z)
+          y = Beside@21(c, inner)
+          output y
+        ",
+    )
+    .unwrap();
     let mut session =
         Model::compile(graph, &mut own(), &Options::default()).unwrap().session().unwrap();
     session.input_mut::<f32>("x").unwrap().copy_from_slice(&[1.0, 2.0, 3.0, 4.0]);
@@ -392,15 +404,19 @@ fn a_join_of_a_joined_tensor_or_of_a_view_gives_the_same_numbers() {
 
 #[test]
 fn a_join_that_says_its_extent_runs_and_all_its_readers_get_that_extent() {
-    let mut graph = Graph::new("join");
-    let x = graph.add_input("x", DType::F32, fixed(&[2]));
-    let z = graph.add_input("z", DType::F32, fixed(&[3]));
-    let a = add(&mut graph, "Twice", &[x], "a");
-    let b = add(&mut graph, "Twice", &[z], "b");
-    let joined = add(&mut graph, "Counted", &[a, b], "joined");
-    let positive = add(&mut graph, "Positive", &[joined], "p");
-    let relu = add(&mut graph, "Relu", &[joined], "q");
-    graph.outputs = vec![positive, relu];
+    let graph = Graph::parse(
+        "graph join
+          input x: f32[2]
+          input z: f32[3]
+          a = Twice@21(x)
+          b = Twice@21(z)
+          joined = Counted@21(a, b)
+          p = Positive@21(joined)
+          q = Relu@21(joined)
+          output p, q
+        ",
+    )
+    .unwrap();
     let model = Model::compile(graph, &mut own(), &Options::default()).unwrap();
     let mut session = model.session().unwrap();
     session.input_mut::<f32>("x").unwrap().copy_from_slice(&[1.0, -1.0]);
@@ -422,10 +438,14 @@ fn a_node_with_more_ports_than_a_call_can_count_is_refused() {
 
 #[test]
 fn a_bounded_output_wants_a_kernel_that_says_its_extent() {
-    let mut graph = Graph::new("careless");
-    let x = graph.add_input("x", DType::F32, fixed(&[5]));
-    let y = add(&mut graph, "Careless", &[x], "y");
-    graph.outputs = vec![y];
+    let graph = Graph::parse(
+        "graph careless
+          input x: f32[5]
+          y = Careless@21(x)
+          output y
+        ",
+    )
+    .unwrap();
     let error = Model::compile(graph, &mut own(), &Options::default()).unwrap_err().to_string();
     assert!(
         error.ends_with("output \"y\" is f32[<=5], and the kernel does not declare BOUNDED"),
@@ -435,12 +455,16 @@ fn a_bounded_output_wants_a_kernel_that_says_its_extent() {
 
 #[test]
 fn an_output_takes_the_place_of_an_input_that_dies_and_of_no_other() {
-    let mut graph = Graph::new("in place");
-    let x = graph.add_input("x", DType::F32, fixed(&[4]));
-    let a = add(&mut graph, "Twice", &[x], "a");
-    let b = add(&mut graph, "Plus", &[a, x], "b");
-    let c = add(&mut graph, "Plus", &[x, b], "c");
-    graph.outputs = vec![b, c];
+    let graph = Graph::parse(
+        "graph in_place
+          input x: f32[4]
+          a = Twice@21(x)
+          b = Plus@21(a, x)
+          c = Plus@21(x, b)
+          output b, c
+        ",
+    )
+    .unwrap();
     let model = Model::compile(graph, &mut own(), &Options::default()).unwrap();
     let in_place: Vec<bool> = model.report().steps.iter().map(|s| !s.in_place.is_empty()).collect();
     assert_eq!(in_place, [false, true, false], "a dies in the first sum, the input stays");
@@ -485,11 +509,15 @@ fn packed_weights_are_shared_by_models_and_sessions() {
 
 #[test]
 fn bounded_outputs_say_their_extent_in_each_run() {
-    let mut graph = Graph::new("bounded");
-    let x = graph.add_input("x", DType::F32, fixed(&[5]));
-    let p = add(&mut graph, "Positive", &[x], "p");
-    let y = add(&mut graph, "Positive", &[p], "y");
-    graph.outputs = vec![y];
+    let graph = Graph::parse(
+        "graph bounded
+          input x: f32[5]
+          p = Positive@21(x)
+          y = Positive@21(p)
+          output y
+        ",
+    )
+    .unwrap();
     let mut session =
         Model::compile(graph, &mut own(), &Options::default()).unwrap().session().unwrap();
     let cases: [(&[f32], &[f32]); 3] = [
@@ -507,11 +535,15 @@ fn bounded_outputs_say_their_extent_in_each_run() {
 
 #[test]
 fn a_kernel_that_wants_fixed_dimensions_refuses_bounded_ones_by_name() {
-    let mut graph = Graph::new("bounded");
-    let x = graph.add_input("x", DType::F32, fixed(&[5]));
-    let p = add(&mut graph, "Positive", &[x], "p");
-    let y = add(&mut graph, "Twice", &[p], "y");
-    graph.outputs = vec![y];
+    let graph = Graph::parse(
+        "graph bounded
+          input x: f32[5]
+          p = Positive@21(x)
+          y = Twice@21(p)
+          output y
+        ",
+    )
+    .unwrap();
     let error = Model::compile(graph, &mut own(), &Options::default()).unwrap_err();
     assert_eq!(
         error.to_string(),
