@@ -48,7 +48,8 @@ impl Plan {
     }
 
     /// Packs weights in ONNX's order for every plan of [`Plan::new`] with as many groups, outputs and channels of a
-    /// group, and taps: neither the image nor the steps of the window matter.
+    /// group, and taps: neither the image nor the steps of the window matter. What `out` has behind the weights
+    /// becomes zeros, which taps in the padding read.
     ///
     /// # Panics
     ///
@@ -60,7 +61,9 @@ impl Plan {
     ) {
         let shape = Shape { window: Window::line(taps), channels, outputs, groups };
         let forms = narrow(outputs);
-        Strides::onnx(&shape).pack(forms, &shape, weights, &(0..taps), out);
+        let (packed, zeros) = out.split_at_mut(groups * forms.packed_len(taps * channels, outputs));
+        Strides::onnx(&shape).pack(forms, &shape, weights, &(0..taps), packed);
+        zeros.fill(0.0);
     }
 
     /// A plan in the form given.

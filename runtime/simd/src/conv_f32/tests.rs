@@ -395,6 +395,22 @@ fn padded_copies_of_planar_images_are_the_same() {
 }
 
 #[test]
+fn weights_in_onnx_order_are_packed_as_every_plan_packs_them() {
+    for (channels, outputs, groups, kernel) in
+        [(2, 3, 1, 3), (5, 17, 2, 3), (3, 70, 1, 7), (9, 8, 1, 1)]
+    {
+        let shape = shape(square(12, kernel, 1, kernel / 2), channels, outputs, groups);
+        let weights = noise(groups * outputs * channels * kernel * kernel);
+        let plan = Plan::new(&shape).unwrap();
+        // What was there before must not show, least of all in the zeros that padding reads.
+        let [mut one, mut other] = [1e30, 2e30].map(|before| vec![before; plan.packed_len()]);
+        plan.pack(&weights, &Strides::onnx(&shape), &mut one);
+        Plan::pack_onnx([groups, outputs, channels, kernel * kernel], &weights, &mut other);
+        assert_eq!(one, other, "{shape:?}");
+    }
+}
+
+#[test]
 fn shapes_beyond_memory_have_no_plan() {
     let huge = shape(square(1 << 20, 3, 1, 1), 3, 8, 1);
     assert!(Plan::new(&huge).is_none());
