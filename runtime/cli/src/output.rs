@@ -148,6 +148,9 @@ pub(crate) enum Column {
     Right(&'static str),
 }
 
+/// Terminals that are less wide do not wrap cells.
+const NARROWEST: u16 = 40;
+
 /// A table without lines: as wide as what is in it, and on a terminal no wider than that.
 pub(crate) fn table<const N: usize>(columns: [Column; N], rows: Vec<[String; N]>) -> String {
     let cell = |text: String, column: Column| {
@@ -161,10 +164,11 @@ pub(crate) fn table<const N: usize>(columns: [Column; N], rows: Vec<[String; N]>
         cell(name.to_owned(), column).add_attribute(Attribute::Bold)
     });
     let mut table = Table::new();
-    table
-        .load_style(presets::NOTHING)
-        .set_content_arrangement(ContentArrangement::Dynamic)
-        .set_header(heads);
+    table.load_style(presets::NOTHING).set_header(heads);
+    // Some terminals do not know their width and say 0.
+    if table.width().is_some_and(|width| width >= NARROWEST) {
+        table.set_content_arrangement(ContentArrangement::Dynamic);
+    }
     for row in rows {
         table.add_row(row.into_iter().zip(columns).map(|(text, column)| cell(text, column)));
     }
@@ -185,9 +189,9 @@ pub(crate) fn progress(what: &'static str, parts: usize) -> Progress {
 pub(crate) struct Progress(ProgressBar);
 
 impl Progress {
-    /// One part is done.
-    pub(crate) fn step(&self) {
-        self.0.inc(1);
+    /// So many parts more are done.
+    pub(crate) fn advance(&self, parts: usize) {
+        self.0.inc(parts as u64);
     }
 }
 

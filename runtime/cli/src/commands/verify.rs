@@ -60,7 +60,7 @@ impl Run for Verify {
             feed(&mut session, &set)?;
             session.run().map_err(|error| run_failure(error, &loaded.registry))?;
             compared.extend(self.compare(&session, &set)?);
-            bar.step();
+            bar.advance(1);
         }
         drop(bar);
         let passed = compared.iter().all(Compared::passed);
