@@ -29,6 +29,8 @@ pub struct OpEntry {
 pub struct KernelEntry {
     /// The package.
     pub package: PackageId,
+    /// The operator that it computes.
+    pub op: &'static OpDef,
     /// The kernel.
     pub def: &'static KernelDef,
     /// The heap guard of the library that holds the kernel, if it has one.
@@ -214,7 +216,7 @@ impl Registry {
 
 impl Slot {
     fn collect(&mut self, core: Core) -> Result<Vec<KernelEntry>, OpenError> {
-        let own = entries(self.package.id, &self.tables);
+        let own = entries(self.package.id, &self.tables, self.tables.ops);
         let mut found: Vec<KernelEntry> = own.filter(|k| k.def.core().runs_on(core)).collect();
 
         let fits = self.package.libraries.iter().filter(|l| l.core.runs_on(core));
@@ -226,23 +228,32 @@ impl Slot {
             if !self.opened.contains_key(&library.path) {
                 let ops = self.tables.ops;
                 let tables = package::implementation(&self.package, &library, ops)?;
-                let kernels = entries(self.package.id, &tables).collect();
+                let kernels = entries(self.package.id, &tables, ops).collect();
                 self.opened.insert(library.path.clone(), kernels);
             }
             found.extend(self.opened.get(&library.path).into_iter().flatten());
         }
 
-        let mut highest: BTreeMap<&str, u16> = BTreeMap::new();
+        let key = |kernel: &KernelEntry| std::ptr::from_ref(kernel.op);
+        let mut highest = BTreeMap::new();
         for kernel in &found {
-            let arch = highest.entry(kernel.def.op()).or_default();
+            let arch = highest.entry(key(kernel)).or_insert(0);
             *arch = kernel.def.core().arch().max(*arch);
         }
-        found.retain(|k| highest.get(k.def.op()) == Some(&k.def.core().arch()));
+        found.retain(|k| highest.get(&key(k)) == Some(&k.def.core().arch()));
         Ok(found)
     }
 }
 
-fn entries(package: PackageId, tables: &Tables) -> impl Iterator<Item = KernelEntry> + use<> {
+/// The kernels of a checked table, each with the one of `ops` that it computes.
+fn entries(
+    package: PackageId,
+    tables: &Tables,
+    ops: &'static [OpDef],
+) -> impl Iterator<Item = KernelEntry> + use<> {
     let thread_guard = tables.thread_guard;
-    tables.kernels.iter().map(move |def| KernelEntry { package, def, thread_guard })
+    tables.kernels.iter().filter_map(move |def| {
+        let op = package::operator_of(def, ops).ok()?;
+        Some(KernelEntry { package, op, def, thread_guard })
+    })
 }

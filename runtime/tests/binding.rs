@@ -214,3 +214,175 @@ fn unknown_operators_and_open_shapes_say_what_to_do() {
     let model = Model::compile(open, &mut registry(&[]), &options).unwrap();
     assert_eq!(model.plan().outputs().next().unwrap().1.to_string(), "f32[3,2]");
 }
+
+/// `y = x + by`, in a domain of its own each.
+struct Shift<const BY: u8>;
+
+impl<const BY: u8> Shift<BY> {
+    const DOMAIN: &'static str = match BY {
+        1 => "com.one",
+        2 => "ai.onnx",
+        _ => "",
+    };
+}
+
+impl<const BY: u8> Op for Shift<BY> {
+    const SCHEMA: OpSchema =
+        OpSchema::new("Shift", &[Port::required("x", F32)], &[Port::required("y", F32)], &[])
+            .in_domain(Self::DOMAIN);
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let x = cx.input(0)?;
+        cx.set_output(0, x)
+    }
+}
+
+impl<const BY: u8> Kernel for Shift<BY> {
+    fn finalize(_: &FinalizeCx<'_>) -> Result<Self, Error> {
+        Ok(Self)
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io { inputs, mut outputs, .. } = io;
+        for (y, x) in outputs.take::<f32>(0)?.iter_mut().zip(inputs.get::<f32>(0)?) {
+            *y = x + f32::from(BY);
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn a_package_may_have_one_name_in_several_domains() {
+    static SEVERAL: PackageV1 = PackageV1::new("Several", "1.0.0")
+        .ops(&[OpDef::of::<Shift<1>>(), OpDef::of::<Shift<2>>(), OpDef::of::<Shift<3>>()])
+        .kernels(&[
+            KernelDef::new::<Shift<1>>("Shift", Core::CPU).in_domain("com.one"),
+            KernelDef::new::<Shift<2>>("Shift", Core::CPU).in_domain("ai.onnx"),
+            KernelDef::new::<Shift<3>>("Shift", Core::CPU),
+        ])
+        .guarded();
+    for (domain, wanted) in [("com.one", 11.0f32), ("", 12.0), ("com.other", 13.0)] {
+        let mut graph = Graph::new("domains");
+        let x = graph.add_input("x", DType::F32, [DimSpec::Fixed(1)]);
+        let y = graph.add_value("y");
+        let mut node = Node::new("Shift", 17, &[x], &[y]);
+        domain.clone_into(&mut node.domain);
+        graph.add_node(node);
+        graph.outputs.push(y);
+        let mut registry = Registry::new();
+        registry.add_static(&SEVERAL).unwrap();
+        let model = Model::compile(graph, &mut registry, &Options::default()).unwrap();
+        let mut session = model.session().unwrap();
+        session.input_mut::<f32>("x").unwrap()[0] = 10.0;
+        session.run().unwrap();
+        assert_eq!(session.output::<f32>("y").unwrap()[0].to_bits(), wanted.to_bits(), "{domain}");
+    }
+}
+
+#[test]
+fn kernels_say_which_domain_where_their_name_is_not_enough() {
+    static TWICE: PackageV1 =
+        PackageV1::new("P", "1").ops(&[OpDef::of::<Shift<1>>(), OpDef::of::<Shift<1>>()]);
+    static NONE: PackageV1 = PackageV1::new("P", "1")
+        .ops(&[OpDef::of::<Shift<1>>(), OpDef::of::<Shift<2>>()])
+        .kernels(&[KernelDef::new::<Shift<1>>("Shift", Core::CPU)]);
+    static OTHER: PackageV1 = PackageV1::new("P", "1")
+        .ops(&[OpDef::of::<Shift<1>>()])
+        .kernels(&[KernelDef::new::<Shift<1>>("Shift", Core::CPU).in_domain("com.two")]);
+    let cases = [
+        (&TWICE, "operator \"Shift\" of domain \"com.one\" is in it twice"),
+        (&NONE, "kernel 0 (\"Shift\"): it says no domain, wanted one of com.one, ai.onnx"),
+        (
+            &OTHER,
+            "kernel 0 (\"Shift\"): its package describes no such operator of domain \"com.two\"",
+        ),
+    ];
+    for (package, wanted) in cases {
+        let error = Registry::new().add_static(package).unwrap_err();
+        assert_eq!(error.to_string(), format!("linked-in package \"P\": {wanted}"));
+    }
+}
+
+struct Typed;
+
+impl Op for Typed {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "Typed",
+        &[Port::required("x", F32)],
+        &[Port::required("y", F32)],
+        &[Param::scalar("kind", DType::I64).attribute("type")],
+    );
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let x = cx.input(0)?;
+        cx.set_output(0, x)
+    }
+}
+
+struct TypedF32(i64);
+
+impl Kernel for TypedF32 {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        Ok(Self(cx.int("kind")?))
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "the number is small")]
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io { mut outputs, .. } = io;
+        outputs.take::<f32>(0)?.fill(self.0 as f32);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_parameter_may_have_another_name_than_its_attribute() {
+    static CLASH: PackageV1 = PackageV1::new("P", "1").ops(&[OpDef::of::<Clash>()]);
+    static TYPED: PackageV1 = PackageV1::new("TypedPackage", "1.0.0")
+        .ops(&[OpDef::of::<Typed>()])
+        .kernels(&[KernelDef::new::<TypedF32>("Typed", Core::CPU)])
+        .guarded();
+    let typed = |name: &str, value| {
+        let give = attr(name, value);
+        graph(|graph, node| {
+            "Typed".clone_into(&mut node.op);
+            give(graph, node);
+        })
+    };
+    let (result, _) = run(typed("type", Attr::Int(5)), &[&TYPED], &Options::default()).unwrap();
+    assert_eq!(result, [5.0, 5.0]);
+    let cases = [
+        (
+            typed("kind", Attr::Int(5)),
+            "attribute \"kind\" is not a parameter of operator Typed, which has type",
+        ),
+        (typed("type", Attr::Float(0.5)), "attribute \"type\" is a real number, wanted an integer"),
+        (
+            graph(|_, node| "Typed".clone_into(&mut node.op)),
+            "attribute \"type\" is missing, and it has no default",
+        ),
+    ];
+    for (graph, wanted) in cases {
+        assert_eq!(refusal(graph, &[&TYPED]), format!("node \"act\" (Typed): {wanted}"));
+    }
+    let error = Registry::new().add_static(&CLASH).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "linked-in package \"P\": operator \"Clash\": parameter \"b\": attribute \"a\" is another one's"
+    );
+}
+
+struct Clash;
+
+impl Op for Clash {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "Clash",
+        &[Port::required("x", F32)],
+        &[Port::required("y", F32)],
+        &[Param::text("a"), Param::text("b").attribute("a")],
+    );
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let x = cx.input(0)?;
+        cx.set_output(0, x)
+    }
+}

@@ -33,7 +33,7 @@ extern "C" {
 #define UDO_ABI_MINOR 0u
 /* Initializes the version in the head of a package's table. */
 #define UDO_ABI_VERSION {UDO_ABI_MAJOR, UDO_ABI_MINOR}
-#define UDO_ABI_FINGERPRINT UINT64_C(0xe9979114b59d492e)
+#define UDO_ABI_FINGERPRINT UINT64_C(0x35c3fe27fe4628ea)
 #define UDO_SDK_VERSION "0.1.0"
 #define UDO_MAX_RANK 8
 #define UDO_MAX_GPU_ARGS 24
@@ -220,6 +220,7 @@ typedef struct udo_ports {
 #define UDO_PARAM_TENSOR 3u
 typedef struct udo_param {
     udo_str name;
+    udo_str attribute; /* of models, where it has another name */
     uint32_t kind;
     uint32_t flags;
     uint32_t dtype;
@@ -473,6 +474,7 @@ typedef struct udo_kernel_vtable {
 
 typedef struct udo_kernel_def {
     udo_str op;
+    udo_str domain; /* of the operator; empty where its name is enough */
     udo_core core;
     uint32_t flags;
     udo_type_rules types;

@@ -223,6 +223,7 @@ abi_struct! {
     #[derive(Clone, Copy, Debug)]
     pub struct KernelDef {
         op: RawStr,
+        domain: RawStr,
         core: Core,
         flags: KernelFlags,
         types: Slice<TypeRule>,
@@ -238,6 +239,7 @@ impl KernelDef {
     const fn with_vtable(op: &'static str, core: Core, vtable: &'static KernelVTable) -> Self {
         Self {
             op: RawStr::new(op),
+            domain: RawStr::EMPTY,
             core,
             flags: KernelFlags::NONE,
             types: Slice::new(&[]),
@@ -257,6 +259,13 @@ impl KernelDef {
     /// `K` computes the operator `op` on the GPU.
     pub const fn gpu<K: GpuKernel>(op: &'static str) -> Self {
         Self::with_vtable(op, Core::GPU, gpu_vtable::<K>())
+    }
+
+    /// The domain of the operator, where the package has operators of this name in several.
+    #[must_use]
+    pub const fn in_domain(mut self, domain: &'static str) -> Self {
+        self.domain = RawStr::new(domain);
+        self
     }
 
     /// The types that the kernel takes, port by port.
@@ -290,6 +299,11 @@ impl KernelDef {
     /// The operator's type name.
     pub const fn op(&self) -> &'static str {
         self.op.get()
+    }
+
+    /// The operator's domain; empty where its name is enough.
+    pub const fn domain(&self) -> &'static str {
+        self.domain.get()
     }
 
     /// The core that the kernel is written for.

@@ -230,6 +230,7 @@ abi_struct! {
     #[derive(Clone, Copy, Debug)]
     pub struct Param {
         name: RawStr,
+        attribute: RawStr,
         kind: u32,
         flags: u32,
         dtype: u32,
@@ -243,6 +244,7 @@ impl Param {
     const fn of(kind: u32, name: &'static str, dtype: DType) -> Self {
         Self {
             name: RawStr::new(name),
+            attribute: RawStr::EMPTY,
             kind,
             flags: 0,
             dtype: dtype.code() as u32,
@@ -267,6 +269,14 @@ impl Param {
         Self::of(3, name, dtype)
     }
 
+    /// The attribute of models that gives the parameter its value, where that has another name: one
+    /// that is no name in Rust or in a config, such as `type`.
+    #[must_use]
+    pub const fn attribute(mut self, name: &'static str) -> Self {
+        self.attribute = RawStr::new(name);
+        self
+    }
+
     /// A node may leave the parameter out; it then has no value.
     #[must_use]
     pub const fn optional(mut self) -> Self {
@@ -279,6 +289,12 @@ impl Param {
     pub const fn default(mut self, value: Value) -> Self {
         self.default = value;
         self.optional()
+    }
+
+    /// The name of the attribute that gives its value.
+    pub const fn attribute_name(&self) -> &'static str {
+        let attribute = self.attribute.get();
+        if attribute.is_empty() { self.name.get() } else { attribute }
     }
 
     /// The parameter's name.

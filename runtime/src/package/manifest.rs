@@ -104,6 +104,8 @@ pub struct ManifestPort {
 pub struct ManifestParam {
     /// Its name.
     pub name: String,
+    /// The attribute of models that gives its value.
+    pub attribute: String,
     /// Its element type.
     pub dtype: DType,
     /// Whether it holds a list.
@@ -117,6 +119,8 @@ pub struct ManifestParam {
 pub struct ManifestKernel {
     /// The operator that it computes.
     pub op: String,
+    /// The operator's domain; empty where its name is enough.
+    pub domain: String,
     /// The core that it is written for.
     pub core: Core,
     /// The types that it takes.
@@ -289,8 +293,14 @@ fn port(node: &Node<'_>) -> Result<ManifestPort, String> {
 
 fn param(node: &Node<'_>) -> Result<ManifestParam, String> {
     let dtype = node.member("type")?;
+    let name = node.text("name")?;
+    let attribute = match node.optional("attribute")? {
+        Some(_) => node.text("attribute")?,
+        None => name,
+    };
     Ok(ManifestParam {
-        name: node.text("name")?.to_owned(),
+        name: name.to_owned(),
+        attribute: attribute.to_owned(),
         dtype: element_type(&dtype)?,
         is_list: node.truth("list")?,
         is_optional: node.truth("optional")?,
@@ -300,6 +310,10 @@ fn param(node: &Node<'_>) -> Result<ManifestParam, String> {
 fn kernel(node: &Node<'_>) -> Result<ManifestKernel, String> {
     Ok(ManifestKernel {
         op: node.text("op")?.to_owned(),
+        domain: match node.optional("domain")? {
+            Some(_) => node.text("domain")?.to_owned(),
+            None => String::new(),
+        },
         core: node.core("core")?,
         rules: node.list("types", rule)?,
     })

@@ -25,8 +25,11 @@ pub(super) fn check(table: &Tables, ops: &[OpDef]) -> Result<(), String> {
         if !is_identifier(name) {
             return Err(format!("an operator is called {name:?}, wanted an identifier"));
         }
-        if !names.insert(name) {
-            return Err(format!("operator {name:?} is in it twice"));
+        let domain = op.schema().domain();
+        if !names.insert((domain, name)) {
+            let of =
+                if domain.is_empty() { String::new() } else { format!(" of domain {domain:?}") };
+            return Err(format!("operator {name:?}{of} is in it twice"));
         }
         check_op(op).map_err(|reason| format!("operator {name:?}: {reason}"))?;
     }
@@ -70,13 +73,17 @@ fn check_op(op: &OpDef) -> Result<(), String> {
     if schema.outputs().is_empty() {
         return Err("it has no outputs, wanted at least one".to_owned());
     }
-    let mut names = BTreeSet::new();
+    let (mut names, mut attributes) = (BTreeSet::new(), BTreeSet::new());
     for param in schema.params() {
         let name = param.name();
         if name.is_empty() || !names.insert(name) {
             return Err(format!("a parameter is called {name:?}, wanted a name of its own"));
         }
         check_param(param).map_err(|reason| format!("parameter {name:?}: {reason}"))?;
+        let attribute = param.attribute_name();
+        if !attributes.insert(attribute) {
+            return Err(format!("parameter {name:?}: attribute {attribute:?} is another one's"));
+        }
     }
     Ok(())
 }
@@ -171,10 +178,7 @@ fn check_kernel(kernel: &KernelDef, ops: &[OpDef]) -> Result<(), String> {
             "it is a GPU kernel, which works neither in place nor on strided rows".to_owned()
         );
     }
-    let Some(op) = ops.iter().find(|op| op.schema().name() == kernel.op()) else {
-        return Err("its package describes no such operator".to_owned());
-    };
-    let schema = op.schema();
+    let schema = operator_of(kernel, ops)?.schema();
     let turned = [
         (KernelFlags::CHANNELS_LAST_IN, schema.input(0)),
         (KernelFlags::CHANNELS_LAST_OUT, schema.output(0)),
@@ -198,6 +202,25 @@ fn check_kernel(kernel: &KernelDef, ops: &[OpDef]) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// The one of `ops` that `kernel` computes: by its domain, or by its name alone where that is enough.
+pub(crate) fn operator_of<'a>(kernel: &KernelDef, ops: &'a [OpDef]) -> Result<&'a OpDef, String> {
+    let domain = kernel.domain();
+    let named = || ops.iter().filter(|op| op.schema().name() == kernel.op());
+    if let Some(op) = named().find(|op| op.schema().domain() == domain) {
+        return Ok(op);
+    }
+    let mut others = named();
+    match (others.next(), others.next()) {
+        (Some(op), None) if domain.is_empty() => Ok(op),
+        (Some(_), Some(_)) if domain.is_empty() => {
+            let domains: Vec<&str> = named().map(|op| op.schema().domain()).collect();
+            Err(format!("it says no domain, wanted one of {}", domains.join(", ")))
+        }
+        (Some(_), _) => Err(format!("its package describes no such operator of domain {domain:?}")),
+        (None, _) => Err("its package describes no such operator".to_owned()),
+    }
 }
 
 fn check_rule(rule: &TypeRule, schema: &OpSchema) -> Result<(), String> {

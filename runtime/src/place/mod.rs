@@ -242,9 +242,9 @@ impl Site<'_> {
 
     /// A node whose work another one does: its output is that one's, so its kernel has nothing to do.
     fn alias(&self, core: Core, form: Form, registry: &mut Registry) -> Result<Choice, PlaceError> {
-        let op = self.bound.op.schema().name();
         let kernels = registry.kernels_for(self.bound.package, Core::CPU)?;
-        let entry = kernels.iter().find(|entry| entry.def.op() == op).copied();
+        let is_its = |entry: &&KernelEntry| std::ptr::eq(entry.op, self.bound.op);
+        let entry = kernels.iter().find(is_its).copied();
         let fit = Fit { inputs: vec![form], outputs: vec![form], params: None };
         let no_core = || PlaceError::NoCore {
             node: self.node.name.clone(),
@@ -293,9 +293,8 @@ impl Site<'_> {
         registry: &mut Registry,
     ) -> Result<Result<Choice, String>, PlaceError> {
         let entries = registry.kernels_for(self.bound.package, core)?;
-        let name = self.bound.op.schema().name();
-        let mine: Vec<KernelEntry> =
-            entries.iter().filter(|e| e.def.op() == name).copied().collect();
+        let is_mine = |entry: &&KernelEntry| std::ptr::eq(entry.op, self.bound.op);
+        let mine: Vec<KernelEntry> = entries.iter().filter(is_mine).copied().collect();
         if mine.is_empty() {
             return Ok(Err("no kernel".to_owned()));
         }

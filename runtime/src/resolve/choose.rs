@@ -2,6 +2,7 @@
 
 use super::{BindOptions, ResolveError};
 use crate::graph::Node;
+use crate::package::PackageId;
 use crate::registry::{OpEntry, Registry};
 
 impl Registry {
@@ -16,10 +17,14 @@ impl Registry {
             let domain = entry.def.schema().domain();
             let built_in = self.is_builtin(entry.package);
             let own = domain.is_empty() && (!built_in || node.domain.is_empty());
-            own || domain == node.domain || package_of(entry) == node.domain
+            own || is_of(entry, &node.domain) || package_of(entry) == node.domain
         };
         let mut candidates: Vec<OpEntry> =
             self.ops_named(&node.op).filter(|e| fits(e)).copied().collect();
+        // A package's operator of the node's own domain goes before its operator of any domain.
+        let exact: Vec<PackageId> =
+            candidates.iter().filter(|e| is_of(e, &node.domain)).map(|e| e.package).collect();
+        candidates.retain(|e| is_of(e, &node.domain) || !exact.contains(&e.package));
         if let Some(package) = options.bind.get(&node.op) {
             let found = candidates.into_iter().find(|e| package_of(e) == package);
             let wrong =
@@ -54,5 +59,14 @@ impl Registry {
                 })
             }
         }
+    }
+}
+
+/// Whether the operator is one of this domain, rather than of any. Graphs have no name for ONNX's own.
+fn is_of(entry: &OpEntry, domain: &str) -> bool {
+    match entry.def.schema().domain() {
+        "" => false,
+        "ai.onnx" => domain.is_empty() || domain == "ai.onnx",
+        own => own == domain,
     }
 }

@@ -50,7 +50,7 @@ impl Params {
         // What the host sets is not for models.
         let own = schema.known_facts().has(Facts::TAKES_ACTIVATION);
         let known = || {
-            let names = schema.params().iter().map(Param::name);
+            let names = schema.params().iter().map(Param::attribute_name);
             names.filter(move |&name| !own || name != ACTIVATION)
         };
         for (name, _) in &node.attrs {
@@ -64,14 +64,14 @@ impl Params {
             }
         }
         let settings = schema.params().iter().map(|param| {
-            let given = node.attrs.iter().find(|(name, _)| name == param.name());
+            let given = node.attrs.iter().find(|(name, _)| name == param.attribute_name());
             let setting = match given {
                 Some((_, attr)) => convert(param, attr)?,
                 None if param.is_optional() => ParamSetting::default_of(param),
                 None => {
                     return Err(format!(
                         "attribute {:?} is missing, and it has no default",
-                        param.name()
+                        param.attribute_name()
                     ));
                 }
             };
@@ -119,7 +119,7 @@ fn convert(param: &Param, attr: &Attr) -> Result<ParamSetting, String> {
             (Some(ParamKind::Tensor), false) => "a list of integers",
             (None, _) => "a kind that this version does not know",
         };
-        format!("attribute {:?} is {}, wanted {wanted}", param.name(), kind_of(attr))
+        format!("attribute {:?} is {}, wanted {wanted}", param.attribute_name(), kind_of(attr))
     })
 }
 

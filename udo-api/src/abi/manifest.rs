@@ -234,6 +234,8 @@ const fn write_port(out: &mut Writer<'_>, port: &Port) {
 const fn write_param(out: &mut Writer<'_>, param: &Param) {
     out.key(true, "name");
     out.string(param.name());
+    out.key(false, "attribute");
+    out.string(param.attribute_name());
     out.key(false, "type");
     out.string(match param.dtype() {
         Some(dtype) => dtype.name(),
@@ -249,6 +251,8 @@ const fn write_param(out: &mut Writer<'_>, param: &Param) {
 const fn write_kernel(out: &mut Writer<'_>, kernel: &KernelDef) {
     out.key(true, "op");
     out.string(kernel.op());
+    out.key(false, "domain");
+    out.string(kernel.domain());
     out.key(false, "core");
     write_core(out, kernel.core());
     out.key(false, "types");
