@@ -340,16 +340,46 @@ typedef struct udo_workspace {
 /* One thread's heap guard. Opaque: a C package has none and passes null. */
 typedef struct udo_guard_cell udo_guard_cell;
 
-/* Fills a packed constant from `src`. */
-typedef udo_status (*udo_fill_fn)(void *ctx, const uint8_t *src, size_t src_bytes, uint8_t *dst,
-                                  size_t dst_bytes);
+/* A constant that a packed one is made of. */
+typedef struct udo_pack_source {
+    udo_tensor_desc desc;
+    udo_span data;
+} udo_pack_source;
+
+typedef struct udo_pack_args {
+    const void *body;
+    const uint64_t *recipe;
+    size_t recipe_len;
+    const udo_pack_source *sources; /* in the order in which the request names its inputs */
+    size_t source_count;
+    uint8_t *target; /* zeroed, 64-byte aligned */
+    size_t target_bytes;
+    const udo_error_sink *errors;
+    uint64_t reserved_words[4];
+} udo_pack_args;
+
+/* [finalize-time, thread-safe] Makes a packed constant out of its sources and its recipe, and of nothing else. */
+typedef udo_status (*udo_pack_fn)(const udo_pack_args *args);
+
+/* A packed constant that a kernel asks for while it is finalized. */
+typedef struct udo_pack_request {
+    const uint32_t *inputs; /* numbers of constant inputs */
+    size_t input_count;
+    const uint64_t *recipe; /* numbers that, with the sources, decide every byte */
+    size_t recipe_len;
+    size_t bytes;
+    udo_pack_fn fill; /* called after finalize has returned, on any thread */
+    const void *body; /* static data that `fill` gets back */
+    uint64_t reserved_words[4];
+} udo_pack_request;
 
 /* What the host does for a kernel that is being finalized. */
 typedef struct udo_host_table {
     void *ctx;
-    /* [finalize-time] Packs constant input `input`; writes the number of the packed buffer to `index`. */
-    udo_status (*pack)(void *ctx, uint32_t input, uint64_t version, size_t bytes, udo_fill_fn fill,
-                       void *fill_ctx, uint32_t *index);
+    /* [finalize-time] Notes a packed constant; writes its number among the kernel's to `index`. */
+    udo_status (*pack)(void *ctx, const udo_pack_request *request, uint32_t *index);
+    /* [finalize-time] Notes that execute reads constant input `input` although it is packed. */
+    udo_status (*keep)(void *ctx, uint32_t input);
     uint64_t reserved_words[4];
 } udo_host_table;
 
