@@ -106,8 +106,8 @@ impl DoorError {
 
 #[cfg(test)]
 mod tests {
-    use super::super::ABI_VERSION;
     use super::*;
+    use crate::abi::ABI_VERSION;
 
     #[test]
     fn root_modules_have_the_major_version_of_the_abi() {

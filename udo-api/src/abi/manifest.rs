@@ -323,8 +323,8 @@ const fn write_types(out: &mut Writer<'_>, types: TypeSet) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::ABI_VERSION;
     use super::*;
+    use crate::abi::ABI_VERSION;
 
     const PACKAGE: PackageV1 = PackageV1::new("Quote\"d", "1.0")
         .needing(1 | 1 << 17)

@@ -67,7 +67,7 @@ mod tests {
         let reads = |major, minor| host.reads(AbiVersion { major, minor });
         assert_eq!([reads(2, 0), reads(2, 1), reads(2, 2)], [true, true, false]);
         assert_eq!([reads(1, 0), reads(3, 0)], [false, false]);
-        assert_eq!(ABI_VERSION.fingerprint(), Some(super::super::FINGERPRINT));
+        assert_eq!(ABI_VERSION.fingerprint(), Some(crate::abi::FINGERPRINT));
         let newer = AbiVersion { minor: ABI_VERSION.minor + 1, ..ABI_VERSION };
         assert_eq!(newer.fingerprint(), None);
     }
