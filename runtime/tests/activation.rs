@@ -15,9 +15,10 @@ use udo_runtime::registry::Registry;
 static GUARD: GuardAlloc = GuardAlloc;
 
 static PACKAGE: PackageV1 = PackageV1::new("Activations", "1.0.0")
-    .ops(&[OpDef::of::<Negated>(), OpDef::of::<Relu>()])
+    .ops(&[OpDef::of::<Negated>(), OpDef::of::<Deaf>(), OpDef::of::<Relu>()])
     .kernels(&[
         KernelDef::new::<NegatedF32>("Negated", Core::CPU),
+        KernelDef::new::<DeafF32>("Deaf", Core::CPU),
         KernelDef::new::<ReluF32>("Relu", Core::CPU),
     ])
     .guarded();
@@ -58,6 +59,31 @@ impl Kernel for NegatedF32 {
         let (x, y) = (inputs.get::<f32>(0)?, outputs.take::<f32>(0)?);
         y.iter_mut().zip(x).for_each(|(y, x)| *y = (-x).max(self.lowest));
         Ok(())
+    }
+}
+
+/// Says that it takes activations; its kernel does not look for one.
+struct Deaf;
+
+impl Op for Deaf {
+    const SCHEMA: OpSchema =
+        OpSchema::new("Deaf", IN, OUT, &[Param::text("activation").default(Value::text("None"))])
+            .facts(Facts::TAKES_ACTIVATION);
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        Negated::infer(cx)
+    }
+}
+
+struct DeafF32;
+
+impl Kernel for DeafF32 {
+    fn finalize(_: &FinalizeCx<'_>) -> Result<Self, Error> {
+        Ok(Self)
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        NegatedF32 { lowest: f32::NEG_INFINITY }.execute(io)
     }
 }
 
@@ -329,4 +355,27 @@ fn a_normalization_of_what_someone_else_reads_stays() {
     let y = net.batch_norm(sums);
     let (_, steps) = net.run(&[y], "builtin");
     assert_eq!(steps.last().unwrap(), "BatchNormalization");
+}
+
+#[test]
+fn a_kernel_that_would_lose_an_activation_is_refused() {
+    let mut registry = Registry::builtin().unwrap();
+    registry.add_static(&PACKAGE).unwrap();
+    let mut options = Options::default();
+    options.bind.bind.insert("Relu".to_owned(), "builtin".to_owned());
+    let mut compile = |ops: &[&str]| {
+        let mut net = Net::new();
+        let y = ops.iter().fold(net.x, |x, op| net.node(op, &[x]));
+        net.graph.outputs = vec![y];
+        Model::compile(net.graph, &mut registry, &options).map(|_| ())
+    };
+    compile(&["Deaf"]).unwrap();
+    let refusal = compile(&["Deaf", "Relu"]).unwrap_err().to_string();
+    assert!(
+        refusal.ends_with(
+            "cpu: the operator says that it takes activations, and the kernel does not read parameter \
+             \"activation\", which asks for Relu"
+        ),
+        "{refusal}"
+    );
 }

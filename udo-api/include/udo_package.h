@@ -33,7 +33,7 @@ extern "C" {
 #define UDO_ABI_MINOR 0u
 /* Initializes the version in the head of a package's table. */
 #define UDO_ABI_VERSION {UDO_ABI_MAJOR, UDO_ABI_MINOR}
-#define UDO_ABI_FINGERPRINT UINT64_C(0x35c3fe27fe4628ea)
+#define UDO_ABI_FINGERPRINT UINT64_C(0x7de6e28fc4dd1fa5)
 #define UDO_SDK_VERSION "0.1.0"
 #define UDO_MAX_RANK 8
 #define UDO_MAX_GPU_ARGS 24
@@ -395,7 +395,8 @@ typedef struct udo_finalize_args {
 typedef struct udo_finalized {
     void *state; /* passed to execute and, once, to free */
     udo_workspace workspace;
-    uint64_t reserved[4];
+    uint64_t params_read; /* zero: nobody counts which parameters were read */
+    uint64_t reserved[3];
 } udo_finalized;
 
 #define UDO_ARG_ABSENT 1u

@@ -2,8 +2,8 @@
 
 mod order;
 
-use udo_api::{Core, KernelDef, KernelFlags, Port, Side, Status, TensorDesc, Wanted};
-use udo_host::{ConstantId, FinalizedKernel, NodeDesc, Refusal, Source, finalize};
+use udo_api::{Core, Facts, KernelDef, KernelFlags, Port, Side, Status, TensorDesc, Wanted};
+use udo_host::{ConstantId, FinalizedKernel, NodeDesc, ParamSetting, Refusal, Source, finalize};
 
 use crate::cores::convert::ConstantError;
 use crate::cores::opencl::{self, OpenClError};
@@ -14,7 +14,7 @@ use crate::graph::{Node, ValueId};
 use crate::memory::Tensor;
 use crate::package::{OpenError, PackageId};
 use crate::registry::{KernelEntry, Registry};
-use crate::resolve::{BoundNode, Params, Resolved, TypedGraph};
+use crate::resolve::{ACTIVATION, BoundNode, Params, Resolved, TypedGraph};
 
 /// What happens to a node that none of the cores asked for takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -525,7 +525,33 @@ impl Site<'_> {
             PackageCall { package, op: entry.def.op(), core: Some(core), function: "finalize" };
         let outputs = descs(&fit.outputs);
         let kernel = exit_guard::during(&call, || finalize(entry.def, core, &view, &outputs))?;
+        self.check_activation(&kernel, view.params)?;
         Ok((kernel, constants))
+    }
+
+    /// Refuses a kernel that would lose the activation that a pass gave it to apply.
+    fn check_activation(
+        &self,
+        kernel: &FinalizedKernel,
+        params: &[(&'static str, ParamSetting)],
+    ) -> Result<(), Refusal> {
+        if !self.bound.op.schema().known_facts().has(Facts::TAKES_ACTIVATION) {
+            return Ok(());
+        }
+        let asked = params.iter().position(|(name, _)| *name == ACTIVATION);
+        let Some((index, (_, ParamSetting::Text(activation)))) =
+            asked.and_then(|index| Some((index, params.get(index)?)))
+        else {
+            return Ok(());
+        };
+        if activation == "None" || kernel.has_read_param(index) != Some(false) {
+            return Ok(());
+        }
+        let message = format!(
+            "the operator says that it takes activations, and the kernel does not read parameter \
+             {ACTIVATION:?}, which asks for {activation}"
+        );
+        Err(Refusal { status: Status::FAILED, message })
     }
 }
 

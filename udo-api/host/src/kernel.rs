@@ -6,8 +6,8 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use udo_api::abi::{
-    ExecArgs, FinalizeArgs, Finalized, KernelInfo, KernelVTable, ParallelTable, Span, TensorArg,
-    kernel_vtable,
+    ExecArgs, FinalizeArgs, Finalized, KernelInfo, KernelVTable, PARAMS_TRACKED, ParallelTable,
+    Span, TensorArg, kernel_vtable,
 };
 use udo_api::{Core, InPlace, Kernel, KernelDef, KernelFlags, Status, TensorDesc, Workspace};
 
@@ -26,6 +26,7 @@ pub struct FinalizedKernel {
     flags: KernelFlags,
     state: *mut c_void,
     workspace: Workspace,
+    params_read: u64,
     jobs: Vec<Job>,
     kept: Vec<usize>,
     packed: Vec<Arc<Buffer>>,
@@ -64,6 +65,7 @@ impl FinalizedKernel {
             flags: KernelFlags::NONE,
             state: Box::into_raw(Box::new(kernel)).cast(),
             workspace,
+            params_read: 0,
             jobs: Vec::new(),
             kept: Vec::new(),
             packed: Vec::new(),
@@ -84,6 +86,13 @@ impl FinalizedKernel {
     /// The outputs that may take the place of an input.
     pub fn in_place_pairs(&self) -> &'static [InPlace] {
         self.in_place
+    }
+
+    /// Whether finalize asked for parameter `index` of the schema; nothing where nobody counts.
+    pub fn has_read_param(&self, index: usize) -> Option<bool> {
+        let bit =
+            1u64.checked_shl(u32::try_from(index).ok()?).filter(|bit| bit & PARAMS_TRACKED == 0)?;
+        (self.params_read & PARAMS_TRACKED != 0).then_some(self.params_read & bit != 0)
     }
 
     /// Whether execute reads input `input`, rather than only what was packed of it.
@@ -201,13 +210,17 @@ pub fn finalize(
         host: &raw const host,
         reserved_words: [0; 4],
     };
-    let mut made =
-        Finalized { state: std::ptr::null_mut(), workspace: Workspace::NONE, reserved: [0; 4] };
+    let mut made = Finalized {
+        state: std::ptr::null_mut(),
+        workspace: Workspace::NONE,
+        params_read: 0,
+        reserved: [0; 3],
+    };
     // SAFETY: `args` points to what `node`, `raw` and `outputs` hold, as many as its counts say, and to `host`;
     // all of them and `made` outlive the call.
     let status = unsafe { (vtable.finalize)(&raw const args, &raw mut made) };
     refuse(status, errors.into())?;
-    if made.workspace.has_unknown_flags() || made.reserved != [0; 4] {
+    if made.workspace.has_unknown_flags() || made.reserved != [0; 3] {
         // SAFETY: finalize made `made.state`, and nobody has it but us.
         unsafe { (vtable.free)(made.state) };
         let message = "finalize sets reserved fields".to_owned();
@@ -220,6 +233,7 @@ pub fn finalize(
         flags: def.known_flags(),
         state: made.state,
         workspace: made.workspace,
+        params_read: made.params_read,
         jobs,
         kept,
         packed: Vec::new(),

@@ -38,8 +38,8 @@ pub use shim::{gpu_vtable, infer_shim, kernel_vtable};
 pub use span::{RawStr, Slice, Span, Table, Value, ValueKind};
 pub use tables::{
     ErrorSink, ExecArgs, FinalizeArgs, Finalized, GpuArg, GpuArgKind, GpuTable, HostTable,
-    InferArgs, KernelInfo, KernelVTable, MAX_GPU_ARGS, NodeArgs, PackArgs, PackFn, PackRequest,
-    PackSource, ParallelTable, ParamValue, TensorArg, arg_flags,
+    InferArgs, KernelInfo, KernelVTable, MAX_GPU_ARGS, NodeArgs, PARAMS_TRACKED, PackArgs, PackFn,
+    PackRequest, PackSource, ParallelTable, ParamValue, TensorArg, arg_flags,
 };
 pub use threads::Parallel;
 pub use version::{ABI_VERSION, AbiVersion, NEEDS};

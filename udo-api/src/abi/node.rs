@@ -1,5 +1,6 @@
 //! A node as its operator and its kernels see it: inputs, constants and parameters.
 
+use std::cell::Cell;
 use std::fmt;
 use std::ops::Deref;
 
@@ -8,11 +9,13 @@ use super::{FinalizeArgs, HostTable, InferArgs, NodeArgs, ParamValue, Span};
 use crate::{Core, DType, Element, Error, Packed, Status, TensorDesc};
 
 /// The parts of a node that are known before any run.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Node<'a> {
     inputs: &'a [TensorDesc],
     constants: &'a [Span],
     params: &'a [ParamValue],
+    /// A bit for each of the first 63 parameters whose value was asked for.
+    params_read: Cell<u64>,
     output_count: usize,
     opset: u32,
 }
@@ -53,6 +56,7 @@ impl<'a> Node<'a> {
             inputs: descs,
             constants,
             params,
+            params_read: Cell::new(0),
             output_count: args.output_count as usize,
             opset: args.opset,
         }
@@ -123,17 +127,26 @@ impl<'a> Node<'a> {
         Ok(self.constant::<i64>(index)?.map(<[i64]>::to_vec))
     }
 
-    fn param(&self, name: &str) -> Option<&'a ParamValue> {
-        self.params.iter().find(|p| {
+    fn param(&self, name: &str) -> Option<(usize, &'a ParamValue)> {
+        self.params.iter().enumerate().find(|(_, p)| {
             // SAFETY: the host passed the name's bytes for as long as the call.
             let bytes: &[u8] = unsafe { slice_or_empty(p.name.ptr, p.name.bytes) };
             bytes == name.as_bytes()
         })
     }
 
+    /// A bit for each of the first 63 parameters whose value was asked for.
+    pub(super) fn params_read(&self) -> u64 {
+        self.params_read.get()
+    }
+
     fn present(&self, name: &str) -> Result<&'a ParamValue, Error> {
         match self.param(name) {
-            Some(p) if p.kind != 0 => Ok(p),
+            Some((index, p)) if p.kind != 0 => {
+                let bit = if index < 63 { 1 << index } else { 0 };
+                self.params_read.set(self.params_read.get() | bit);
+                Ok(p)
+            }
             Some(_) => Err(Error::new(format!("parameter {name:?} is missing"))),
             None => Err(Error::new(format!("parameter {name:?} is not in the schema"))),
         }
@@ -141,7 +154,7 @@ impl<'a> Node<'a> {
 
     /// Whether the node, or the schema's default, gives the parameter a value.
     pub fn has_param(&self, name: &str) -> bool {
-        self.param(name).is_some_and(|p| p.kind != 0)
+        self.param(name).is_some_and(|(_, p)| p.kind != 0)
     }
 
     /// An integer parameter.

@@ -6,6 +6,7 @@ use super::watch::guarded;
 use super::work::{GpuState, run_range};
 use super::{
     ErrorSink, ExecArgs, FinalizeArgs, Finalized, GpuTable, InferArgs, KernelInfo, KernelVTable,
+    PARAMS_TRACKED,
 };
 use crate::guard;
 use crate::{Error, FinalizeCx, GpuKernel, InferCx, Kernel, Op, Status, Workspace};
@@ -64,7 +65,8 @@ unsafe fn finalize_with<S>(
     let make = || {
         let (state, workspace) = make(&cx)?;
         let state = Box::into_raw(Box::new(state)).cast();
-        *out = Finalized { state, workspace, reserved: [0; 4] };
+        let params_read = PARAMS_TRACKED | cx.params_read();
+        *out = Finalized { state, workspace, params_read, reserved: [0; 3] };
         Ok(())
     };
     // SAFETY: as promised by the caller.

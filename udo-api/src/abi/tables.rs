@@ -190,10 +190,16 @@ abi_struct! {
         pub state: *mut c_void,
         /// The scratch that execute needs.
         pub workspace: Workspace,
+        /// [`PARAMS_TRACKED`], and a bit for each of the first 63 parameters that finalize asked for; zero where
+        /// nobody counts, as in a C package.
+        pub params_read: u64,
         /// Zero.
-        pub reserved: [u64; 4],
+        pub reserved: [u64; 3],
     }
 }
+
+/// The bit of [`Finalized::params_read`] that says that the others mean something.
+pub const PARAMS_TRACKED: u64 = 1 << 63;
 
 /// Bits of [`TensorArg::flags`]; without any, a tensor is one dense run of elements of its own.
 pub mod arg_flags {
