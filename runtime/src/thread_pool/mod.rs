@@ -1,8 +1,8 @@
 //! The fork-join thread pool behind every kernel's `Parallel`: no heap once it stands, and no lock while it is
 //! busy. Workers spin for some microseconds before they sleep.
 //!
-//! [`Pool`] owns the threads. They share a [`team::Team`]: the job in hand, which a [`gate::Gate`] lets them in
-//! to, and its calls in [`partition::Partitions`]. `loom` tries the interleavings of all three (`models.rs`).
+//! [`Pool`] owns the threads. They share a `team::Team`: the job in hand, which a `gate::Gate` lets them in
+//! to, and its calls in `partition::Partitions`. `loom` tries the interleavings of all three (`models.rs`).
 
 mod gate;
 #[cfg(all(test, loom))]
