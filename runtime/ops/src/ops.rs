@@ -36,6 +36,7 @@ ops! {
     split,
     sub,
     sum,
+    tanh,
     transpose,
     unsqueeze,
 }
