@@ -19,6 +19,7 @@ ops! {
     gemm,
     global_average_pool,
     greater,
+    hard_swish,
     identity,
     layer_normalization,
     lrn,
