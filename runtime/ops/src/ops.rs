@@ -22,6 +22,7 @@ ops! {
     hard_swish,
     identity,
     layer_normalization,
+    less,
     lrn,
     lstm,
     mat_mul,
