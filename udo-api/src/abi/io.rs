@@ -52,22 +52,21 @@ impl<'a> Io<'a> {
     pub(super) unsafe fn from_raw(args: &'a ExecArgs, owed: &'a Owed) -> Self {
         let inputs = usize::from(args.input_count);
         let outputs = usize::from(args.output_count);
-        // SAFETY: as promised by the caller; inputs come first.
+        // SAFETY: `tensors` points to `input_count` arguments, then to those of the outputs.
         let input_args = unsafe { slice_or_empty(args.tensors, inputs) };
         let outputs = if args.tensors.is_null() { 0 } else { outputs };
-        // SAFETY: as promised by the caller; outputs follow the inputs, and null is only ever moved where
-        // there are none.
+        // SAFETY: `output_count` arguments follow those of the inputs; null is only ever moved where there are none.
         let outputs =
             unsafe { Outputs::from_raw(args.tensors.wrapping_add(inputs), outputs, owed) };
-        // SAFETY: as promised by the caller.
+        // SAFETY: `packed` points to `packed_count` spans of packed constants.
         let packed = unsafe { slice_or_empty(args.packed, usize::from(args.packed_count)) };
-        // SAFETY: as promised by the caller; null means none.
+        // SAFETY: `parallel` is null or points to a table that is valid during the call.
         let parallel = unsafe { args.parallel.as_ref() };
         Self {
             inputs: Inputs { args: input_args },
             outputs,
             scratch: Scratch { ptr: args.scratch, left: args.scratch_bytes, marker: PhantomData },
-            // SAFETY: as promised by the caller.
+            // SAFETY: the functions of the table keep to the ABI during the call.
             parallel: unsafe { Parallel::of_table(parallel) },
             packed: PackedConstants::of(packed),
         }

@@ -39,9 +39,9 @@ pub(super) unsafe fn report(
 /// # Safety
 /// `args` must point to arguments that are valid as the ABI says.
 pub unsafe extern "C" fn infer_shim<O: Op>(args: *const InferArgs) -> u32 {
-    // SAFETY: as promised by the caller.
+    // SAFETY: `args` points to the arguments of this call.
     let args = unsafe { &*args };
-    // SAFETY: as promised by the caller.
+    // SAFETY: what `args` points to has as many elements as its counts say, until this returns.
     let mut cx = unsafe { InferCx::from_raw(args) };
     // SAFETY: as promised by the caller.
     unsafe { report(args.node.errors, || O::infer(&mut cx)) }

@@ -18,7 +18,7 @@ pub struct Inputs<'a> {
 // SAFETY: through a shared reference arguments are only read, and lead to slices of elements, which may go
 // to any thread; a half of an in-place pair is not handed out.
 unsafe impl Send for Inputs<'_> {}
-// SAFETY: as above.
+// SAFETY: sharing gives only the reads that sending does.
 unsafe impl Sync for Inputs<'_> {}
 
 impl fmt::Debug for Inputs<'_> {

@@ -50,9 +50,9 @@ impl Owed {
         if outputs <= OWED_BITS {
             return Ok(());
         }
-        // SAFETY: as promised by the caller, outputs follow the inputs.
+        // SAFETY: `tensors` points to `input_count` arguments and those of the outputs behind them.
         let first = unsafe { args.tensors.add(usize::from(args.input_count)) };
-        // SAFETY: as promised by the caller, there are `outputs` of them.
+        // SAFETY: `first` points to `output_count` arguments, which nobody writes to now.
         let outputs = unsafe { slice_or_empty(first, outputs) };
         let is_left = |arg: &TensorArg| {
             arg.flags & (arg_flags::ABSENT | arg_flags::TAKEN) == 0 && arg.capacity > 0

@@ -30,7 +30,7 @@ pub struct Rows<'a, T> {
 
 // SAFETY: rows are shared slices, and elements may go to any thread.
 unsafe impl<T: Element> Send for Rows<'_, T> {}
-// SAFETY: as above.
+// SAFETY: shared rows are only read, and elements may be read by any thread.
 unsafe impl<T: Element> Sync for Rows<'_, T> {}
 
 impl<'a, T: Element> Rows<'a, T> {
