@@ -31,7 +31,8 @@ TIMEOUT_S = 300
 PROBE_OPSET = 21
 
 # Inputs that the operators want in the model, where the tests feed them.
-STATIC = {"Dropout": [2], "Reshape": [1], "Split": [1], "Unsqueeze": [1]}
+STATIC = {"Dropout": [2], "Reshape": [1], "Split": [1], "Squeeze": [1],
+          "Unsqueeze": [1]}
 
 # What the program says no to by intent: a pattern of the message, and why.
 KNOWN = [

@@ -32,8 +32,6 @@ mod pool;
 mod scaling;
 mod share;
 mod sides;
-mod view;
-mod walk;
 mod window;
 
 #[cfg(test)]

@@ -36,6 +36,7 @@ ops! {
     sigmoid,
     softmax,
     split,
+    squeeze,
     sub,
     sum,
     tanh,

@@ -2,15 +2,15 @@
 
 use udo_api::{Error, Node};
 
-use crate::walk::Around;
+use crate::family::axes::AxisSplit;
 
 /// Where a quantizing node's scales lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scaling {
     /// One per position of an axis, or one for all elements.
-    PerAxis(Around),
+    PerAxis(AxisSplit),
     /// One for so many neighbours along an axis.
-    PerBlock(Around, usize),
+    PerBlock(AxisSplit, usize),
 }
 
 /// Where the scales of a quantizing node lie.
@@ -27,10 +27,10 @@ pub(crate) fn read(node: &Node<'_>) -> Result<Scaling, Error> {
         return per_block(node, block);
     }
     if scale.rank() == 0 || scale.shape() == [1] {
-        return Ok(Scaling::PerAxis(Around { outer: 1, len: 1, inner: x.len() }));
+        return Ok(Scaling::PerAxis(AxisSplit { outer: 1, len: 1, inner: x.len() }));
     }
     let axis = node.axis("axis", x.rank())?;
-    let around = Around::axis(x.shape(), axis);
+    let around = AxisSplit::at(x.shape(), axis);
     if scale.rank() != 1 || scale.len() != around.len {
         return Err(Error::new(format!(
             "the scale is {scale}, wanted one per position of axis {axis} of {x}"
@@ -55,7 +55,7 @@ fn per_block(node: &Node<'_>, block: i64) -> Result<Scaling, Error> {
             "the scale is {scale}, wanted scale and zero point of shape {wanted:?}: one per {block} positions of axis {axis} of {x}"
         )));
     }
-    Ok(Scaling::PerBlock(Around::axis(x.shape(), axis), block))
+    Ok(Scaling::PerBlock(AxisSplit::at(x.shape(), axis), block))
 }
 
 /// Calls `body` for each run of elements under one scale, with the scale's place.

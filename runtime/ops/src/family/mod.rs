@@ -1,5 +1,8 @@
 //! What members of a family share: schema, inference, kernels per core, threading, strides, bounds and tests.
 //!
-//! A member is a file under `ops`, and says what is its own.
+//! A member is a file under `ops`, and says what is its own. What several families share lies next to them here.
 
+pub(crate) mod argument;
+pub(crate) mod axes;
 pub(crate) mod elementwise;
+pub(crate) mod shape;

@@ -10,7 +10,7 @@ use udo_api::{
 use crate::Def;
 use crate::family::elementwise::{GRAIN, infer_like_input};
 use crate::sides::{ChannelsLast, ChannelsSecond, Order};
-use crate::walk::Around;
+use crate::family::axes::AxisSplit;
 
 pub(crate) const DEF: Def = Def::of::<BatchNormalization>(KERNELS);
 
@@ -78,7 +78,7 @@ impl Op for BatchNormalization {
 
 struct Normalized<O> {
     order: PhantomData<O>,
-    around: Around,
+    around: AxisSplit,
     epsilon: f32,
 }
 
@@ -86,7 +86,7 @@ impl<O: Order> Kernel for Normalized<O> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let x = cx.input(0)?;
         let axis = if O::SIDES.input { x.rank() - 1 } else { 1 };
-        let around = Around::axis(x.shape(), axis);
+        let around = AxisSplit::at(x.shape(), axis);
         Ok(Self { order: PhantomData, around, epsilon: cx.float32("epsilon")? })
     }
 
@@ -96,7 +96,7 @@ impl<O: Order> Kernel for Normalized<O> {
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
         let Io { inputs, mut outputs, mut scratch, parallel, .. } = io;
-        let Around { len, inner, .. } = self.around;
+        let AxisSplit { len, inner, .. } = self.around;
         let (factors, terms) = (scratch.take::<f32>(len)?, scratch.take::<f32>(len)?);
         let [scale, bias] = [inputs.get::<f32>(1)?, inputs.get::<f32>(2)?];
         let [mean, variance] = [inputs.get::<f32>(3)?, inputs.get::<f32>(4)?];

@@ -7,7 +7,7 @@ use udo_api::{
 
 use crate::Def;
 use crate::family::elementwise::GRAIN;
-use crate::walk::Around;
+use crate::family::axes::AxisSplit;
 
 pub(crate) const DEF: Def = Def::of::<Concat>(KERNELS);
 
@@ -78,9 +78,9 @@ impl Kernel for Joined {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let y = cx.output(0)?;
         let axis = axis(cx, y.rank())?;
-        let around = Around::axis(y.shape(), axis);
+        let around = AxisSplit::at(y.shape(), axis);
         let widths = (0..cx.input_count())
-            .map(|i| Ok(Around::axis(cx.input(i)?.shape(), axis).len * around.inner))
+            .map(|i| Ok(AxisSplit::at(cx.input(i)?.shape(), axis).len * around.inner))
             .collect::<Result<_, Error>>()?;
         let run = of_any!(y.dtype(), T => execute::<T>)?;
         Ok(Self { widths, row: around.len * around.inner, run })

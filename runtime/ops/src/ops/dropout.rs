@@ -6,11 +6,13 @@ use udo_api::{
 };
 
 use crate::Def;
+use crate::family::shape::{Copied, IN_PLACE};
 
 pub(crate) const DEF: Def = Def::of::<Dropout>(KERNELS);
 
-const KERNELS: &[KernelDef] =
-    &[KernelDef::new::<Kept>("Dropout", Core::CPU).types(&[input(0, TYPES), output_like(0, 0)])];
+const KERNELS: &[KernelDef] = &[KernelDef::new::<Kept>("Dropout", Core::CPU)
+    .types(&[input(0, TYPES), output_like(0, 0)])
+    .in_place(IN_PLACE)];
 
 const TYPES: TypeSet = types::F32.or(types::F64).or(types::F16);
 
@@ -60,45 +62,32 @@ impl Op for Dropout {
 
 /// Keeps everything, and says so where a mask is wanted.
 struct Kept {
-    mask: Mask,
-    run: fn(Mask, Io<'_>) -> Result<(), ExecError>,
-}
-
-#[derive(Clone, Copy)]
-enum Mask {
-    None,
-    Truths,
-    /// Before opset 10.
-    Ones,
+    data: Copied,
+    mask: fn(&mut Io<'_>) -> Result<(), ExecError>,
 }
 
 impl Kernel for Kept {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let mask = match cx.has_output(1) {
-            false => Mask::None,
-            true if cx.output(1)?.dtype() == Some(DType::Bool) => Mask::Truths,
-            true => Mask::Ones,
+        let wanted = if cx.has_output(1) { cx.output(1)?.dtype() } else { None };
+        let mask: fn(&mut Io<'_>) -> _ = match wanted {
+            None => |_| Ok(()),
+            Some(DType::Bool) => |io| fill(io, Bool::from(true)),
+            // Before opset 10.
+            Some(DType::F32) => |io| fill(io, 1f32),
+            Some(DType::F64) => |io| fill(io, 1f64),
+            Some(_) => |io| fill(io, F16::from_f32(1.0)),
         };
-        let run: fn(Mask, Io<'_>) -> _ = match cx.input(0)?.dtype() {
-            Some(DType::F32) => |mask, io| execute(mask, io, 1f32),
-            Some(DType::F64) => |mask, io| execute(mask, io, 1f64),
-            _ => |mask, io| execute(mask, io, F16::from_f32(1.0)),
-        };
-        Ok(Self { mask, run })
+        Ok(Self { data: Copied::finalize(cx)?, mask })
     }
 
-    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
-        (self.run)(self.mask, io)
+    fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
+        self.data.run(&mut io)?;
+        (self.mask)(&mut io)
     }
 }
 
-fn execute<T: Element>(mask: Mask, mut io: Io<'_>, one: T) -> Result<(), ExecError> {
-    io.outputs.take::<T>(0)?.copy_from_slice(io.inputs.get::<T>(0)?);
-    match mask {
-        Mask::None => {}
-        Mask::Truths => io.outputs.take::<Bool>(1)?.fill(Bool::from(true)),
-        Mask::Ones => io.outputs.take::<T>(1)?.fill(one),
-    }
+fn fill<T: Element>(io: &mut Io<'_>, one: T) -> Result<(), ExecError> {
+    io.outputs.take::<T>(1)?.fill(one);
     Ok(())
 }
 

@@ -7,7 +7,7 @@ use udo_api::{
 };
 
 use crate::Def;
-use crate::walk::Around;
+use crate::family::axes::AxisSplit;
 
 pub(crate) const DEF: Def = Def::of::<Gather>(KERNELS);
 
@@ -61,7 +61,7 @@ fn execute<T: Element, I: Element + Into<i64>>(
     let (data, indices) = (io.inputs.get::<T>(0)?, io.inputs.get::<I>(1)?);
     let (data_dims, index_dims) = (io.inputs.shape(0)?, io.inputs.shape(1)?);
     let y = io.outputs.take::<T>(0)?;
-    let Around { outer, len, inner } = Around::axis(data_dims, axis);
+    let AxisSplit { outer, len, inner } = AxisSplit::at(data_dims, axis);
     for block in 0..outer {
         for (at, &index) in indices.iter().enumerate() {
             let index = index.into();

@@ -9,7 +9,7 @@ use udo_simd::rows::{Lrn, lrn};
 use crate::Def;
 use crate::family::elementwise::{GRAIN, infer_like_input};
 use crate::sides::Sides;
-use crate::walk::Around;
+use crate::family::axes::AxisSplit;
 
 pub(crate) const DEF: Def = Def::of::<Normalization>(KERNELS);
 
@@ -80,18 +80,18 @@ impl Kernel for Pixels {
 /// Channel by channel.
 struct Planes {
     lrn: Lrn,
-    around: Around,
+    around: AxisSplit,
 }
 
 impl Kernel for Planes {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        Ok(Self { lrn: read(cx)?, around: Around::axis(cx.input(0)?.shape(), 1) })
+        Ok(Self { lrn: read(cx)?, around: AxisSplit::at(cx.input(0)?.shape(), 1) })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
         let Io { inputs, mut outputs, .. } = io;
         let (x, y) = (inputs.get::<f32>(0)?, outputs.take::<f32>(0)?);
-        let Around { len, inner, .. } = self.around;
+        let AxisSplit { len, inner, .. } = self.around;
         let Lrn { size, alpha, beta, bias } = self.lrn;
         let (before, behind) = ((size - 1) / 2, size / 2);
         let image = (len * inner).max(1);

@@ -6,7 +6,7 @@ use udo_api::{
 };
 
 use crate::Def;
-use crate::walk::{Axes, Walk};
+use crate::family::axes::{Axes, StridedIter};
 
 pub(crate) const DEF: Def = Def::of::<NonZero>(KERNELS);
 
@@ -81,7 +81,7 @@ fn execute<T: Zero>(mut io: Io<'_>) -> Result<(), ExecError> {
     for (axis, y) in y.chunks_exact_mut(count.max(1)).take(dims.len()).enumerate() {
         let mut steps = Axes::default();
         steps[axis] = 1;
-        let found = x.iter().zip(Walk::new(dims, [steps])).filter(|(x, _)| !x.is_zero());
+        let found = x.iter().zip(StridedIter::new(dims, [steps])).filter(|(x, _)| !x.is_zero());
         found.zip(y).for_each(|((_, [at]), y)| *y = at as i64);
     }
     io.outputs.set_shape(0, &[dims.len(), count])

@@ -1,46 +1,34 @@
 //! The input's elements under another shape.
 
-use udo_api::{
-    Core, DType, Dim, Error, Facts, InferCx, KernelDef, Op, OpSchema, Param, Port, Shape,
-    Value, types,
-};
+use udo_api::{DType, Dim, Error, Node, Param, Shape, TensorDesc, Value};
 
 use crate::Def;
-use crate::view;
+use crate::family::argument::IntsArgument;
+use crate::family::shape::{Example, View, view};
 
-pub(crate) const DEF: Def = Def::of::<Reshape>(KERNELS);
+pub(crate) const DEF: Def = view::<Reshape>();
 
-const KERNELS: &[KernelDef] =
-    &[view::copy("Reshape", Core::CPU), view::copy("Reshape", Core::DSP_V68)];
+/// A parameter before opset 5.
+const SHAPE: IntsArgument = IntsArgument { input: 1, name: "shape", what: "shape" };
 
 struct Reshape;
 
-impl Op for Reshape {
-    const SCHEMA: OpSchema = OpSchema::new(
-        "Reshape",
-        &[
-            Port::required("data", types::ANY),
-            // Before opset 5 the shape is a parameter.
-            Port::optional("shape", types::I64).is_static(),
-        ],
-        &[Port::required("reshaped", types::ANY)],
-        &[
-            Param::scalar("allowzero", DType::I64).default(Value::int(0)),
-            Param::tensor("shape", DType::I64).optional(),
-        ],
-    )
-    .facts(Facts::VIEW.or(Facts::SAME_ENCODING));
+impl View for Reshape {
+    const NAME: &'static str = "Reshape";
+    const PORTS: [&'static str; 2] = ["data", "reshaped"];
+    const ARGUMENT: Option<IntsArgument> = Some(SHAPE);
+    const PARAMS: &'static [Param] =
+        &[Param::scalar("allowzero", DType::I64).default(Value::int(0)), SHAPE.param()];
+    const EXAMPLES: &'static [Example] = &[
+        Example::of(&[2, 3], &[6]).argument(&[-1]),
+        Example::of(&[2, 3], &[3, 2]).argument(&[3, 2]),
+        Example::of(&[2, 3, 4], &[2, 12]).argument(&[0, -1]),
+        Example::of(&[0, 3], &[3, 0]).argument(&[3, 0]).int("allowzero", 1),
+        Example::of(&[1, 1], &[]).argument(&[]),
+    ];
 
-    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
-        let x = cx.input(0)?;
-        let wanted = if cx.has_input(1) {
-            cx.constant_ints(1)?
-                .ok_or_else(|| Error::new("input 1, the shape, is not known before the run"))?
-        } else {
-            cx.ints("shape")?.to_vec()
-        };
-        let shape = resolve(x.full_shape(), &wanted, cx.flag("allowzero")?)?;
-        cx.set_output(0, x.with_shape(shape))
+    fn shape(node: &Node<'_>, x: &TensorDesc) -> Result<Shape, Error> {
+        resolve(x.full_shape(), &SHAPE.required(node)?, node.flag("allowzero")?)
     }
 }
 
@@ -77,7 +65,6 @@ fn resolve(from: Shape, wanted: &[i64], allow_zero: bool) -> Result<Shape, Error
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{bench, tensor};
 
     #[test]
     fn shapes_resolve_as_the_specification_says() {
@@ -107,20 +94,5 @@ mod tests {
         let from = Shape::of_dims(&[Dim::UpTo(6), Dim::Fixed(4)]).unwrap();
         assert_eq!(resolve(from, &[0, 2, -1], false).unwrap().to_string(), "[<=6,2,2]");
         assert_eq!(resolve(from, &[-1, 2], false).unwrap().to_string(), "[<=12,2]");
-    }
-
-    #[test]
-    fn elements_keep_their_order() {
-        let x = [1u8, 2, 3, 4, 5, 6];
-        for core in [Core::CPU, Core::DSP_V68] {
-            let y = bench("Reshape")
-                .on(core)
-                .input(tensor(&[2, 3], &x))
-                .constant(tensor(&[1], &[-1i64]))
-                .one();
-            assert_eq!((y.dims(), y.values::<u8>()), (vec![6], x.to_vec()));
-        }
-        let y = bench("Reshape").opset(1).input(tensor(&[2, 3], &x)).ints("shape", &[3, 2]).one();
-        assert_eq!((y.dims(), y.values::<u8>()), (vec![3, 2], x.to_vec()));
     }
 }

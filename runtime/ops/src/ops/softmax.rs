@@ -9,7 +9,7 @@ use udo_simd::rows;
 use crate::Def;
 use crate::family::elementwise::infer_like_input;
 use crate::number::Real;
-use crate::walk::Around;
+use crate::family::axes::AxisSplit;
 
 pub(crate) const DEF: Def = Def::of::<Softmax>(KERNELS);
 
@@ -35,8 +35,8 @@ impl Op for Softmax {
 }
 
 struct AlongAxis {
-    around: Around,
-    run: fn(Around, Io<'_>) -> Result<(), ExecError>,
+    around: AxisSplit,
+    run: fn(AxisSplit, Io<'_>) -> Result<(), ExecError>,
 }
 
 impl Kernel for AlongAxis {
@@ -52,7 +52,7 @@ impl Kernel for AlongAxis {
             (false, true) => 1,
             (false, false) => x.rank().saturating_sub(1),
         };
-        let mut around = Around::axis(x.shape(), axis);
+        let mut around = AxisSplit::at(x.shape(), axis);
         if flattens {
             around.len *= around.inner;
             around.inner = 1;
@@ -69,16 +69,16 @@ impl Kernel for AlongAxis {
     }
 }
 
-fn rows_of_f32(around: Around, mut io: Io<'_>) -> Result<(), ExecError> {
+fn rows_of_f32(around: AxisSplit, mut io: Io<'_>) -> Result<(), ExecError> {
     let (x, y) = (io.inputs.get::<f32>(0)?, io.outputs.take::<f32>(0)?);
     rows::softmax(x, around.len, y);
     Ok(())
 }
 
-fn execute<T: Real>(around: Around, mut io: Io<'_>) -> Result<(), ExecError> {
+fn execute<T: Real>(around: AxisSplit, mut io: Io<'_>) -> Result<(), ExecError> {
     let x = io.inputs.get::<T>(0)?;
     let y = io.outputs.take::<T>(0)?;
-    let Around { len, inner, .. } = around;
+    let AxisSplit { len, inner, .. } = around;
     if x.is_empty() {
         return Ok(());
     }
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
     use crate::testing::{assert_near, bench, tensor};
 
-    fn naive(x: &[f32], Around { outer, len, inner }: Around) -> Vec<f64> {
+    fn naive(x: &[f32], AxisSplit { outer, len, inner }: AxisSplit) -> Vec<f64> {
         let mut y = vec![0.0; x.len()];
         for (o, i) in (0..outer).flat_map(|o| (0..inner).map(move |i| (o, i))) {
             let at = |k: usize| (o * len + k) * inner + i;
@@ -123,12 +123,12 @@ mod tests {
         let dims = [2, 3, 4];
         let x: Vec<f32> = (0..24u8).map(|i| (f32::from(i) * 1.7).sin() * 4.0).collect();
         let cases = [
-            (13, Some(1), Around { outer: 2, len: 3, inner: 4 }),
-            (13, None, Around { outer: 6, len: 4, inner: 1 }),
-            (13, Some(-3), Around { outer: 1, len: 2, inner: 12 }),
-            (11, None, Around { outer: 2, len: 12, inner: 1 }),
-            (11, Some(-1), Around { outer: 6, len: 4, inner: 1 }),
-            (0, None, Around { outer: 6, len: 4, inner: 1 }),
+            (13, Some(1), AxisSplit { outer: 2, len: 3, inner: 4 }),
+            (13, None, AxisSplit { outer: 6, len: 4, inner: 1 }),
+            (13, Some(-3), AxisSplit { outer: 1, len: 2, inner: 12 }),
+            (11, None, AxisSplit { outer: 2, len: 12, inner: 1 }),
+            (11, Some(-1), AxisSplit { outer: 6, len: 4, inner: 1 }),
+            (0, None, AxisSplit { outer: 6, len: 4, inner: 1 }),
         ];
         for (opset, axis, around) in cases {
             let mut run = bench("Softmax").opset(opset).input(tensor(&dims, &x));

@@ -6,7 +6,7 @@ use udo_api::{
 };
 
 use crate::Def;
-use crate::walk::Around;
+use crate::family::axes::AxisSplit;
 
 pub(crate) const DEF: Def = Def::of::<Split>(KERNELS);
 
@@ -90,9 +90,9 @@ impl Kernel for Pieces {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let x = cx.input(0)?;
         let axis = cx.axis("axis", x.rank())?;
-        let around = Around::axis(x.shape(), axis);
+        let around = AxisSplit::at(x.shape(), axis);
         let widths = (0..cx.output_count())
-            .map(|i| Ok(Around::axis(cx.output(i)?.shape(), axis).len * around.inner))
+            .map(|i| Ok(AxisSplit::at(cx.output(i)?.shape(), axis).len * around.inner))
             .collect::<Result<_, Error>>()?;
         let run = of_any!(x.dtype(), T => execute::<T>)?;
         Ok(Self { outer: around.outer, row: around.len * around.inner, widths, run })

@@ -1,85 +1,50 @@
 //! The input's elements under a shape with more axes of one element.
 
-use udo_api::{
-    Core, DType, Dim, Error, Facts, InferCx, KernelDef, Op, OpSchema, Param, Port, Shape,
-    types,
-};
+use udo_api::{Dim, Error, Node, Param, Shape, TensorDesc};
 
 use crate::Def;
-use crate::view;
+use crate::family::argument::IntsArgument;
+use crate::family::axes::resolve_axes;
+use crate::family::shape::{Example, View, view};
 
-pub(crate) const DEF: Def = Def::of::<Unsqueeze>(KERNELS);
+pub(crate) const DEF: Def = view::<Unsqueeze>();
 
-const KERNELS: &[KernelDef] =
-    &[view::copy("Unsqueeze", Core::CPU), view::copy("Unsqueeze", Core::DSP_V68)];
+/// A parameter before opset 13.
+const AXES: IntsArgument = IntsArgument { input: 1, name: "axes", what: "axes" };
 
 struct Unsqueeze;
 
-impl Op for Unsqueeze {
-    const SCHEMA: OpSchema = OpSchema::new(
-        "Unsqueeze",
-        &[
-            Port::required("data", types::ANY),
-            // Before opset 13 the axes are a parameter.
-            Port::optional("axes", types::I64).is_static(),
-        ],
-        &[Port::required("expanded", types::ANY)],
-        &[Param::tensor("axes", DType::I64).optional()],
-    )
-    .facts(Facts::VIEW.or(Facts::SAME_ENCODING));
+impl View for Unsqueeze {
+    const NAME: &'static str = "Unsqueeze";
+    const PORTS: [&'static str; 2] = ["data", "expanded"];
+    const ARGUMENT: Option<IntsArgument> = Some(AXES);
+    const PARAMS: &'static [Param] = &[AXES.param()];
+    const EXAMPLES: &'static [Example] = &[
+        Example::of(&[2, 3], &[1, 2, 3]).argument(&[0]),
+        Example::of(&[2, 3], &[2, 1, 3]).argument(&[1]),
+        Example::of(&[2, 3], &[1, 2, 3, 1]).argument(&[-1, 0]),
+        Example::of(&[2, 3], &[2, 1, 3, 1]).argument(&[3, 1]),
+        Example::of(&[2, 3], &[2, 3]).argument(&[]),
+    ];
 
-    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
-        let x = cx.input(0)?;
-        let axes = if cx.has_input(1) {
-            cx.constant_ints(1)?
-                .ok_or_else(|| Error::new("input 1, the axes, is not known before the run"))?
-        } else {
-            cx.ints("axes")?.to_vec()
-        };
-        let shape = expand(x.full_shape(), &axes)?;
-        cx.set_output(0, x.with_shape(shape))
+    fn shape(node: &Node<'_>, x: &TensorDesc) -> Result<Shape, Error> {
+        let (axes, shape) = (AXES.required(node)?, x.full_shape());
+        // They are axes of the result.
+        let rank = shape.rank() + axes.len();
+        let added = resolve_axes(&axes, rank).ok_or_else(|| {
+            Error::new(format!("axes {axes:?} are not for a tensor of shape {shape}"))
+        })?;
+        let mut others = shape.iter();
+        let dims = (0..rank).filter_map(|axis| {
+            if added.contains(&axis) { Some(Dim::Fixed(1)) } else { others.next() }
+        });
+        Shape::of_dims(&dims.collect::<Vec<_>>())
     }
-}
-
-/// `shape` with an extent of 1 at each of the axes of the result.
-fn expand(shape: Shape, axes: &[i64]) -> Result<Shape, Error> {
-    let refused = || Error::new(format!("axes {axes:?} are not for a tensor of shape {shape}"));
-    let rank = shape.rank() + axes.len();
-    let mut dims = vec![None; rank];
-    for &axis in axes {
-        let place = if axis < 0 { axis.checked_add(rank as i64) } else { Some(axis) };
-        let place = place.and_then(|place| usize::try_from(place).ok());
-        let dim = place.and_then(|place| dims.get_mut(place)).ok_or_else(refused)?;
-        if dim.replace(Dim::Fixed(1)).is_some() {
-            return Err(refused());
-        }
-    }
-    let mut others = shape.iter();
-    let dims: Vec<Dim> = dims.into_iter().filter_map(|dim| dim.or_else(|| others.next())).collect();
-    Shape::of_dims(&dims)
 }
 
 #[cfg(test)]
 mod tests {
     use crate::testing::{bench, tensor};
-
-    #[test]
-    fn axes_are_those_of_the_result() {
-        let x = tensor(&[2, 3], &[1i32, 2, 3, 4, 5, 6]);
-        for (axes, wanted) in [
-            (vec![0], vec![1, 2, 3]),
-            (vec![1], vec![2, 1, 3]),
-            (vec![-1, 0], vec![1, 2, 3, 1]),
-            (vec![3, 1], vec![2, 1, 3, 1]),
-            (vec![], vec![2, 3]),
-        ] {
-            let run = bench("Unsqueeze").input(x.clone());
-            let y = run.clone().constant(tensor(&[axes.len()], &axes)).one();
-            assert_eq!((y.dims(), y.values::<i32>()), (wanted.clone(), vec![1, 2, 3, 4, 5, 6]));
-            let y = run.opset(11).ints("axes", &axes).one();
-            assert_eq!(y.dims(), wanted);
-        }
-    }
 
     #[test]
     fn axes_that_are_none_or_twice_there_are_refused() {

@@ -3,7 +3,7 @@
 use udo_api::{Dim, Element, Error, ExecError, MAX_RANK, Parallel, Shape};
 
 use super::GRAIN;
-use crate::walk::{Axes, Walk};
+use crate::family::axes::{Axes, StridedIter};
 
 /// The shape of two broadcast tensors, bounded where either decides it and is bounded.
 pub(crate) fn broadcast_shapes(a: Shape, b: Shape) -> Result<Shape, Error> {
@@ -98,13 +98,13 @@ impl Broadcast {
     }
 
     /// Where each element of the result has its operands.
-    pub(crate) fn positions(&self) -> Walk<2> {
-        Walk::new(&self.dims[..self.rank], [self.a, self.b])
+    pub(crate) fn positions(&self) -> StridedIter<2> {
+        StridedIter::new(&self.dims[..self.rank], [self.a, self.b])
     }
 
-    fn rows(&self) -> (usize, usize, usize, Walk<2>) {
+    fn rows(&self) -> (usize, usize, usize, StridedIter<2>) {
         let inner = self.rank - 1;
-        let walk = Walk::new(&self.dims[..inner], [self.a, self.b]);
+        let walk = StridedIter::new(&self.dims[..inner], [self.a, self.b]);
         (self.dims[inner], self.a[inner], self.b[inner], walk)
     }
 

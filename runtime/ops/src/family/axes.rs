@@ -1,13 +1,13 @@
-//! Walks over tensors whose elements lie at strides.
+//! Axes of tensors: which a node means, positions along them at strides, and the split around one.
 
-use udo_api::MAX_RANK;
+use udo_api::{MAX_RANK, resolve_axis};
 
 /// A number per axis.
 pub(crate) type Axes = [usize; MAX_RANK];
 
 /// The offsets of every position of a box of `rank` extents, for `N` tensors at once, last axis fastest.
 #[derive(Clone, Debug)]
-pub(crate) struct Walk<const N: usize> {
+pub(crate) struct StridedIter<const N: usize> {
     rank: usize,
     dims: Axes,
     strides: [Axes; N],
@@ -16,7 +16,7 @@ pub(crate) struct Walk<const N: usize> {
     left: usize,
 }
 
-impl<const N: usize> Walk<N> {
+impl<const N: usize> StridedIter<N> {
     pub(crate) fn new(dims: &[usize], strides: [Axes; N]) -> Self {
         let mut own = [1; MAX_RANK];
         for (to, from) in own.iter_mut().zip(dims) {
@@ -28,7 +28,7 @@ impl<const N: usize> Walk<N> {
     }
 }
 
-impl<const N: usize> Iterator for Walk<N> {
+impl<const N: usize> Iterator for StridedIter<N> {
     type Item = [usize; N];
 
     #[inline]
@@ -57,15 +57,15 @@ impl<const N: usize> Iterator for Walk<N> {
 
 /// A tensor around one axis: elements before it, along it, and after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Around {
+pub(crate) struct AxisSplit {
     pub(crate) outer: usize,
     pub(crate) len: usize,
     pub(crate) inner: usize,
 }
 
-impl Around {
+impl AxisSplit {
     /// The axis must be one of `dims`; beyond them it has one element.
-    pub(crate) fn axis(dims: &[usize], axis: usize) -> Self {
+    pub(crate) fn at(dims: &[usize], axis: usize) -> Self {
         let axis = axis.min(dims.len());
         let (before, rest) = dims.split_at(axis);
         let (len, after) = rest.split_first().map_or((1, rest), |(len, after)| (*len, after));
@@ -73,23 +73,41 @@ impl Around {
     }
 }
 
+/// The axes that `wanted` means in a tensor of rank `rank`; nothing if there is no such axis, or one comes twice.
+pub(crate) fn resolve_axes(wanted: &[i64], rank: usize) -> Option<Vec<usize>> {
+    let mut found = Vec::with_capacity(wanted.len());
+    for &axis in wanted {
+        let axis = resolve_axis(axis, rank).filter(|axis| !found.contains(axis))?;
+        found.push(axis);
+    }
+    Some(found)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn walks_visit_every_position_in_order() {
+    fn strided_positions_come_in_order() {
         let dims = [2, 3];
         let (dense, transposed) = ([3, 1, 0, 0, 0, 0, 0, 0], [1, 2, 0, 0, 0, 0, 0, 0]);
-        let seen: Vec<_> = Walk::new(&dims, [dense, transposed]).collect();
+        let seen: Vec<_> = StridedIter::new(&dims, [dense, transposed]).collect();
         assert_eq!(seen, [[0, 0], [1, 2], [2, 4], [3, 1], [4, 3], [5, 5]]);
-        assert_eq!(Walk::<1>::new(&[], [[0; 8]]).count(), 1, "a scalar has one position");
-        assert_eq!(Walk::<1>::new(&[3, 0], [[0; 8]]).count(), 0);
+        assert_eq!(StridedIter::<1>::new(&[], [[0; 8]]).count(), 1, "a scalar has one position");
+        assert_eq!(StridedIter::<1>::new(&[3, 0], [[0; 8]]).count(), 0);
     }
 
     #[test]
     fn axes_split_a_shape() {
-        assert_eq!(Around::axis(&[2, 3, 4], 1), Around { outer: 2, len: 3, inner: 4 });
-        assert_eq!(Around::axis(&[5], 0), Around { outer: 1, len: 5, inner: 1 });
+        assert_eq!(AxisSplit::at(&[2, 3, 4], 1), AxisSplit { outer: 2, len: 3, inner: 4 });
+        assert_eq!(AxisSplit::at(&[5], 0), AxisSplit { outer: 1, len: 5, inner: 1 });
+    }
+
+    #[test]
+    fn axes_are_there_and_come_once() {
+        assert_eq!(resolve_axes(&[-1, 0], 3), Some(vec![2, 0]));
+        for axes in [[0, 0], [0, -3], [3, 0], [-4, 0], [i64::MIN, 0], [i64::MAX, 0]] {
+            assert_eq!(resolve_axes(&axes, 3), None, "{axes:?}");
+        }
     }
 }

@@ -1,0 +1,43 @@
+//! What a node states in integers, which are a constant input or, before some opset, a parameter.
+
+use udo_api::{DType, Error, Node, Param, Port, types};
+
+/// Integers that are a constant input, or a parameter of the same name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct IntsArgument {
+    pub(crate) input: usize,
+    pub(crate) name: &'static str,
+    /// What they are, for messages.
+    pub(crate) what: &'static str,
+}
+
+impl IntsArgument {
+    /// The input.
+    pub(crate) const fn port(self) -> Port {
+        Port::optional(self.name, types::I64).is_static()
+    }
+
+    /// The parameter.
+    pub(crate) const fn param(self) -> Param {
+        Param::tensor(self.name, DType::I64).optional()
+    }
+
+    /// The integers, which the node must state.
+    pub(crate) fn required(self, node: &Node<'_>) -> Result<Vec<i64>, Error> {
+        if !node.has_input(self.input) {
+            return Ok(node.ints(self.name)?.to_vec());
+        }
+        let Self { input, what, .. } = self;
+        node.constant_ints(input)?.ok_or_else(|| {
+            Error::new(format!("input {input}, the {what}, is not known before the run"))
+        })
+    }
+
+    /// The integers; nothing if the node leaves them out.
+    pub(crate) fn read(self, node: &Node<'_>) -> Result<Option<Vec<i64>>, Error> {
+        if node.has_input(self.input) || node.has_param(self.name) {
+            return self.required(node).map(Some);
+        }
+        Ok(None)
+    }
+}

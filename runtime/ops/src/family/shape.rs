@@ -1,0 +1,194 @@
+//! Operators whose output is their input's elements under another shape.
+
+use std::marker::PhantomData;
+
+use udo_api::{
+    Core, Element, Error, ExecError, Facts, FinalizeCx, InPlace, InferCx, Io, Kernel, KernelDef,
+    KernelFlags, Node, Op, OpSchema, Pair, Param, Port, Shape, TensorDesc, TypeRule, input,
+    output_like, types,
+};
+
+use crate::Def;
+use crate::family::argument::IntsArgument;
+
+/// What becomes of a shape. Its family has schema, inference, kernels for the CPU and the DSP, and tests.
+pub(crate) trait View: Send + Sync + 'static {
+    const NAME: &'static str;
+    /// The names of input and output.
+    const PORTS: [&'static str; 2];
+    /// The integers of input 1, where there is one.
+    const ARGUMENT: Option<IntsArgument> = None;
+    /// The one that the argument was before some opset included.
+    const PARAMS: &'static [Param] = &[];
+    /// What passes may rely on besides what holds for every view. One that is elementwise keeps its shape.
+    const FACTS: Facts = Facts::NONE;
+    /// What some shapes become.
+    #[cfg_attr(not(test), expect(dead_code, reason = "tests hold the shapes against it"))]
+    const EXAMPLES: &'static [Example];
+
+    /// The shape under which the elements of `x` come out.
+    fn shape(node: &Node<'_>, x: &TensorDesc) -> Result<Shape, Error>;
+}
+
+/// What a shape becomes.
+#[derive(Clone, Copy)]
+#[cfg_attr(not(test), expect(dead_code, reason = "tests hold the shapes against it"))]
+pub(crate) struct Example {
+    from: &'static [usize],
+    to: &'static [usize],
+    argument: Option<&'static [i64]>,
+    int: Option<(&'static str, i64)>,
+}
+
+impl Example {
+    pub(crate) const fn of(from: &'static [usize], to: &'static [usize]) -> Self {
+        Self { from, to, argument: None, int: None }
+    }
+
+    /// The same with these integers for input 1.
+    pub(crate) const fn argument(mut self, ints: &'static [i64]) -> Self {
+        self.argument = Some(ints);
+        self
+    }
+
+    /// The same with this value of a parameter.
+    pub(crate) const fn int(mut self, name: &'static str, value: i64) -> Self {
+        self.int = Some((name, value));
+        self
+    }
+}
+
+/// The operator that `V` says the shape of.
+pub(crate) const fn view<V: View>() -> Def {
+    let def = Def::of::<Described<V>>(Described::<V>::KERNELS);
+    #[cfg(test)]
+    let def = def.tested(tests::all::<V>);
+    def
+}
+
+struct Described<V>(PhantomData<fn() -> V>);
+
+impl<V: View> Described<V> {
+    const DATA: Port = Port::required(V::PORTS[0], types::ANY);
+    const IN: &'static [Port] = match V::ARGUMENT {
+        Some(argument) => &[Self::DATA, argument.port()],
+        None => &[Self::DATA],
+    };
+    const OUT: &'static [Port] = &[Port::required(V::PORTS[1], types::ANY)];
+    const KERNELS: &'static [KernelDef] = {
+        let keeps_shape = V::FACTS.has(Facts::ELEMENTWISE);
+        let flags = if keeps_shape { KernelFlags::BOUNDED } else { KernelFlags::NONE };
+        &[kernel(V::NAME, Core::CPU).flags(flags), kernel(V::NAME, Core::DSP_V68)]
+    };
+}
+
+const fn kernel(op: &'static str, core: Core) -> KernelDef {
+    const RULES: &[TypeRule] = &[input(0, types::ANY), output_like(0, 0)];
+    KernelDef::new::<Copied>(op, core).types(RULES).in_place(IN_PLACE)
+}
+
+/// A view may be where its input is.
+pub(crate) const IN_PLACE: &[InPlace] = &[InPlace { input: 0, output: 0 }];
+
+impl<V: View> Op for Described<V> {
+    const SCHEMA: OpSchema = OpSchema::new(V::NAME, Self::IN, Self::OUT, V::PARAMS)
+        .facts(Facts::VIEW.or(Facts::SAME_ENCODING).or(V::FACTS));
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let x = cx.input(0)?;
+        let shape = V::shape(cx, &x)?;
+        cx.set_output(0, x.with_shape(shape))
+    }
+}
+
+/// Copies input 0 to output 0, or does nothing where they are in place.
+pub(crate) struct Copied {
+    keeps_shape: bool,
+    run: fn(&mut Io<'_>) -> Result<(), ExecError>,
+}
+
+impl Copied {
+    pub(crate) fn run(&self, io: &mut Io<'_>) -> Result<(), ExecError> {
+        (self.run)(io)?;
+        if self.keeps_shape {
+            let shape = io.inputs.shape(0)?;
+            io.outputs.set_shape(0, shape)?;
+        }
+        Ok(())
+    }
+}
+
+impl Kernel for Copied {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let (x, y) = (cx.input(0)?, cx.output(0)?);
+        if x.len() != y.len() {
+            return Err(Error::new(format!("input 0 is {x} and output 0 is {y}, wanted one size")));
+        }
+        let keeps_shape = x.full_shape() == y.full_shape();
+        Ok(Self { keeps_shape, run: of_any!(x.dtype(), T => copy::<T>)? })
+    }
+
+    fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
+        self.run(&mut io)
+    }
+}
+
+fn copy<T: Element>(io: &mut Io<'_>) -> Result<(), ExecError> {
+    if let Pair::Apart(x, y) = io.pair::<T>(0, 0)? {
+        y[..x.len()].copy_from_slice(x);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Bench, bench, tensor};
+
+    /// What every member is tested for; `bench` adds calls in place.
+    pub(super) fn all<V: View>(name: &str) {
+        println!("{name}: a family member");
+        assert!(!V::EXAMPLES.is_empty());
+        for example in V::EXAMPLES {
+            elements_stay_under_the_shape::<V>(example);
+            arguments_are_inputs_or_parameters::<V>(example);
+        }
+    }
+
+    fn given<V: View>(example: &Example, core: Core) -> Bench {
+        let run = bench(V::NAME).on(core);
+        example.int.into_iter().fold(run, |run, (name, value)| run.int(name, value))
+    }
+
+    fn numbers(dims: &[usize]) -> Vec<u8> {
+        (0..=u8::MAX).cycle().take(dims.iter().product()).collect()
+    }
+
+    fn elements_stay_under_the_shape<V: View>(example: &Example) {
+        let Example { from, to, argument, .. } = *example;
+        let bytes = numbers(from);
+        let doubles: Vec<f64> = bytes.iter().copied().map(f64::from).collect();
+        for core in [Core::CPU, Core::DSP_V68] {
+            let run = |x| {
+                let run = given::<V>(example, core).input(x);
+                let constant = argument.map(|ints| tensor(&[ints.len()], ints));
+                constant.into_iter().fold(run, Bench::constant).one()
+            };
+            let y = run(tensor(from, &bytes));
+            assert_eq!((y.dims().as_slice(), y.values::<u8>()), (to, bytes.clone()), "{}", V::NAME);
+            let y = run(tensor(from, &doubles));
+            assert_eq!((y.dims().as_slice(), y.values()), (to, doubles.clone()), "{}", V::NAME);
+        }
+    }
+
+    fn arguments_are_inputs_or_parameters<V: View>(example: &Example) {
+        let Example { from, to, argument: Some(ints), .. } = *example else { return };
+        let Some(IntsArgument { name, what, .. }) = V::ARGUMENT else {
+            panic!("{} has no input 1", V::NAME)
+        };
+        let run = || given::<V>(example, Core::CPU).input(tensor(from, &numbers(from)));
+        assert_eq!(run().opset(1).ints(name, ints).one().dims(), to, "{}", V::NAME);
+        let error = run().input(tensor(&[ints.len()], ints)).error();
+        assert_eq!(error, format!("input 1, the {what}, is not known before the run"));
+    }
+}

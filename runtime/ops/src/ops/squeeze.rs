@@ -1,0 +1,56 @@
+//! The input's elements under a shape without axes of one element: those that are named, or all.
+
+use udo_api::{Dim, Error, Node, Param, Shape, TensorDesc};
+
+use crate::Def;
+use crate::family::argument::IntsArgument;
+use crate::family::axes::resolve_axes;
+use crate::family::shape::{Example, View, view};
+
+pub(crate) const DEF: Def = view::<Squeeze>();
+
+/// A parameter before opset 13.
+const AXES: IntsArgument = IntsArgument { input: 1, name: "axes", what: "axes" };
+
+struct Squeeze;
+
+impl View for Squeeze {
+    const NAME: &'static str = "Squeeze";
+    const PORTS: [&'static str; 2] = ["data", "squeezed"];
+    const ARGUMENT: Option<IntsArgument> = Some(AXES);
+    const PARAMS: &'static [Param] = &[AXES.param()];
+    const EXAMPLES: &'static [Example] = &[
+        Example::of(&[1, 2, 1, 3, 1], &[2, 3]),
+        Example::of(&[1, 2, 1, 3, 1], &[2, 1, 3]).argument(&[-1, 0]),
+        Example::of(&[2, 1], &[2, 1]).argument(&[]),
+        Example::of(&[1, 1], &[]),
+    ];
+
+    fn shape(node: &Node<'_>, x: &TensorDesc) -> Result<Shape, Error> {
+        let dims: Vec<Dim> = x.full_shape().iter().collect();
+        let dropped = match AXES.read(node)? {
+            Some(axes) => resolve_axes(&axes, dims.len())
+                .filter(|dropped| dropped.iter().all(|&axis| dims[axis] == Dim::Fixed(1)))
+                .ok_or_else(|| {
+                    Error::new(format!("axes {axes:?} of {x} are not axes of one element"))
+                })?,
+            None => (0..dims.len()).filter(|&axis| dims[axis] == Dim::Fixed(1)).collect(),
+        };
+        let kept = dims.iter().enumerate().filter(|(axis, _)| !dropped.contains(axis));
+        Shape::of_dims(&kept.map(|(_, &dim)| dim).collect::<Vec<_>>())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{bench, tensor};
+
+    #[test]
+    fn only_axes_of_one_element_can_go() {
+        for axes in [[0, 1], [0, 0], [2, 0]] {
+            let run = bench("Squeeze").input(tensor(&[1, 2], &[1f32; 2]));
+            let error = run.constant(tensor(&[2], &axes)).error();
+            assert_eq!(error, format!("axes {axes:?} of f32[1,2] are not axes of one element"));
+        }
+    }
+}
