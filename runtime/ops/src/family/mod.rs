@@ -5,4 +5,5 @@
 pub(crate) mod argument;
 pub(crate) mod axes;
 pub(crate) mod elementwise;
+pub(crate) mod movement;
 pub(crate) mod shape;

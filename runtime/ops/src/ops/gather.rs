@@ -1,29 +1,52 @@
 //! The slices along an axis that indices ask for.
 
 use udo_api::{
-    Core, DType, Dim, Element, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef,
-    KernelFlags, MAX_RANK, Op, OpSchema, Param, Port, Shape, Value, input, output_like,
-    resolve_axis, types,
+    Core, DType, Dim, Element, Error, ExecError, FinalizeCx, InferCx, Io, KernelDef, KernelFlags,
+    MAX_RANK, OpSchema, Param, Port, Shape, TypeRule, Value, input, output_like, types,
 };
 
 use crate::Def;
 use crate::family::axes::AxisSplit;
+use crate::family::elementwise::GRAIN;
+use crate::family::movement::{Example, Indices, Movement, Setting, kernel, movement};
 
-pub(crate) const DEF: Def = Def::of::<Gather>(KERNELS);
+pub(crate) const DEF: Def = movement::<Gather>();
 
-const KERNELS: &[KernelDef] = &[KernelDef::new::<Slices>("Gather", Core::CPU)
-    .types(&[input(0, types::ANY), input(1, types::INDEX), output_like(0, 0)])
-    .flags(KernelFlags::BOUNDED)];
+const RULES: &[TypeRule] = &[input(0, types::ANY), input(1, types::INDEX), output_like(0, 0)];
 
-struct Gather;
+struct Gather {
+    axis: usize,
+}
 
-impl Op for Gather {
+impl Movement for Gather {
     const SCHEMA: OpSchema = OpSchema::new(
         "Gather",
         &[Port::required("data", types::ANY), Port::required("indices", types::INDEX)],
         &[Port::required("output", types::ANY)],
         &[Param::scalar("axis", DType::I64).default(Value::int(0))],
     );
+    const KERNELS: &'static [KernelDef] =
+        &[kernel::<Self>(Core::CPU).types(RULES).flags(KernelFlags::BOUNDED)];
+    const EXAMPLES: &'static [Example] = &[
+        Example {
+            inputs: &[&[2, 3]],
+            ints: &[(&[2, 1], &[0, -1])],
+            params: &[("axis", Setting::Int(1))],
+            outputs: &[(&[2, 2, 1], &[0, 2, 3, 5])],
+        },
+        Example {
+            inputs: &[&[2, 3]],
+            ints: &[(&[], &[1])],
+            params: &[],
+            outputs: &[(&[3], &[3, 4, 5])],
+        },
+        Example {
+            inputs: &[&[2, 0]],
+            ints: &[(&[1], &[1])],
+            params: &[],
+            outputs: &[(&[1, 0], &[])],
+        },
+    ];
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let (data, indices) = (cx.input(0)?, cx.input(1)?);
@@ -32,49 +55,41 @@ impl Op for Gather {
         dims.splice(axis..=axis, indices.full_shape().iter());
         cx.set_output(0, data.with_shape(Shape::of_dims(&dims)?))
     }
-}
 
-struct Slices {
-    axis: usize,
-    run: fn(usize, Io<'_>) -> Result<(), ExecError>,
-}
-
-impl Kernel for Slices {
-    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let data = cx.input(0)?;
-        let axis = cx.axis("axis", data.rank())?;
-        let run = of_any!(data.dtype(), T => {
-            of_type!(cx.input(1)?.dtype(), [I32 = i32, I64 = i64], I => execute::<T, I>)
-        })??;
-        Ok(Self { axis, run })
+    fn plan(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        Ok(Self { axis: cx.axis("axis", cx.input(0)?.rank())? })
     }
 
-    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
-        (self.run)(self.axis, io)
-    }
-}
-
-fn execute<T: Element, I: Element + Into<i64>>(
-    axis: usize,
-    mut io: Io<'_>,
-) -> Result<(), ExecError> {
-    let (data, indices) = (io.inputs.get::<T>(0)?, io.inputs.get::<I>(1)?);
-    let (data_dims, index_dims) = (io.inputs.shape(0)?, io.inputs.shape(1)?);
-    let y = io.outputs.take::<T>(0)?;
-    let AxisSplit { outer, len, inner } = AxisSplit::at(data_dims, axis);
-    for block in 0..outer {
-        for (at, &index) in indices.iter().enumerate() {
-            let index = index.into();
-            let from = resolve_axis(index, len).ok_or(ExecError::bad_value(index, at))?;
-            let to = &mut y[(block * indices.len() + at) * inner..][..inner];
-            to.copy_from_slice(&data[(block * len + from) * inner..][..inner]);
+    fn execute<T: Element>(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io { inputs, mut outputs, parallel, .. } = io;
+        let (data, indices) = (inputs.get::<T>(0)?, Indices::get(&inputs, 1)?);
+        let (data_dims, index_dims) = (inputs.shape(0)?, inputs.shape(1)?);
+        let y = outputs.take::<T>(0)?;
+        let AxisSplit { outer, len, inner } = AxisSplit::at(data_dims, self.axis);
+        let (count, slices) = (indices.len(), (GRAIN / inner.max(1)).max(1));
+        if inner == 0 {
+            (0..count).try_for_each(|at| indices.position(at, len).map(drop))?;
         }
+        // A bounded output has room for more than the run's elements.
+        let y = &mut y[..outer * count * inner];
+        parallel.chunks_mut(y, slices * inner, |piece, y| {
+            let (mut block, mut at) = (piece * slices / count, piece * slices % count);
+            for y in y.chunks_exact_mut(inner) {
+                let from = (block * len + indices.position(at, len)?) * inner;
+                y.copy_from_slice(&data[from..][..inner]);
+                at += 1;
+                if at == count {
+                    (block, at) = (block + 1, 0);
+                }
+            }
+            Ok(())
+        })?;
+        let mut dims = [0; MAX_RANK];
+        let (before, after) = data_dims.split_at(self.axis);
+        let extents = before.iter().chain(index_dims).chain(after.iter().skip(1));
+        dims.iter_mut().zip(extents).for_each(|(to, &dim)| *to = dim);
+        outputs.set_shape(0, &dims[..data_dims.len() - 1 + index_dims.len()])
     }
-    let mut dims = [0; MAX_RANK];
-    let (before, after) = data_dims.split_at(axis);
-    let extents = before.iter().chain(index_dims).chain(after.iter().skip(1));
-    dims.iter_mut().zip(extents).for_each(|(to, &dim)| *to = dim);
-    io.outputs.set_shape(0, &dims[..data_dims.len() - 1 + index_dims.len()])
 }
 
 #[cfg(test)]
@@ -83,13 +98,15 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn indices_count_from_either_end() {
-        let data = tensor(&[2, 3], &[1f32, 2.0, 3.0, 4.0, 5.0, 6.0]);
-        let run = bench("Gather").input(data.clone()).input(tensor(&[2, 1], &[0i64, -1]));
-        let y = run.int("axis", 1).one();
-        assert_eq!((y.dims(), y.values::<f32>()), (vec![2, 2, 1], vec![1.0, 3.0, 4.0, 6.0]));
-        let y = bench("Gather").input(data).input(tensor(&[], &[1i32])).one();
-        assert_eq!((y.dims(), y.values::<f32>()), (vec![3], vec![4.0, 5.0, 6.0]));
+    fn many_slices_are_shared_out() {
+        let data: Vec<i32> = (0..1000 * 37).collect();
+        let indices: Vec<i32> = (0..3000).map(|i| i * 7 % 1000 - i % 2 * 1000).collect();
+        let run = bench("Gather").threads(3).input(tensor(&[1000, 37], &data));
+        let y = run.input(tensor(&[3000], &indices)).one().values::<i32>();
+        for (y, index) in y.chunks(37).zip(indices) {
+            let first = index.rem_euclid(1000) * 37;
+            assert!(y.iter().copied().eq(first..first + 37));
+        }
     }
 
     #[test]

@@ -1,26 +1,22 @@
 //! The axes in another order.
 
 use udo_api::{
-    Core, DType, Dim, Element, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel, KernelDef,
-    Node, Op, OpSchema, Param, Port, Shape, TypeRule, bytes_of, bytes_of_mut, input,
-    output_like, resolve_axis, types,
+    Core, DType, Dim, Element, Error, ExecError, Facts, FinalizeCx, InferCx, Io, KernelDef, Node,
+    OpSchema, Param, Port, Shape, bytes_of, bytes_of_mut, resolve_axis, types,
 };
 use udo_simd::rows;
 
 use crate::Def;
+use crate::family::movement::{Example, Movement, Setting, kernel, movement};
 
-pub(crate) const DEF: Def = Def::of::<Transpose>(KERNELS);
+pub(crate) const DEF: Def = movement::<Transpose>();
 
-const KERNELS: &[KernelDef] = &[kernel(Core::CPU), kernel(Core::DSP_V68)];
-
-const fn kernel(core: Core) -> KernelDef {
-    const RULES: &[TypeRule] = &[input(0, types::ANY), output_like(0, 0)];
-    KernelDef::new::<Permute>("Transpose", core).types(RULES)
+struct Transpose {
+    shape: Vec<usize>,
+    perm: Vec<usize>,
 }
 
-struct Transpose;
-
-impl Op for Transpose {
+impl Movement for Transpose {
     const SCHEMA: OpSchema = OpSchema::new(
         "Transpose",
         &[Port::required("data", types::ANY)],
@@ -28,18 +24,57 @@ impl Op for Transpose {
         &[Param::tensor("perm", DType::I64).optional()],
     )
     .facts(Facts::SAME_ENCODING);
+    const KERNELS: &'static [KernelDef] =
+        &[kernel::<Self>(Core::CPU), kernel::<Self>(Core::DSP_V68)];
+    const EXAMPLES: &'static [Example] = &[
+        Example {
+            inputs: &[&[2, 3]],
+            ints: &[],
+            params: &[],
+            outputs: &[(&[3, 2], &[0, 3, 1, 4, 2, 5])],
+        },
+        Example {
+            inputs: &[&[2, 1, 3]],
+            ints: &[],
+            params: &[("perm", Setting::Ints(&[1, -1, 0]))],
+            outputs: &[(&[1, 3, 2], &[0, 3, 1, 4, 2, 5])],
+        },
+    ];
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let x = cx.input(0)?;
         let shape = x.full_shape();
         let dims: Vec<Dim> =
-            order(cx, x.rank())?.iter().filter_map(|&axis| shape.dim(axis)).collect();
+            permutation(cx, x.rank())?.iter().filter_map(|&axis| shape.dim(axis)).collect();
         cx.set_output(0, x.with_shape(Shape::of_dims(&dims)?))
+    }
+
+    fn plan(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let x = cx.input(0)?;
+        Ok(Self { shape: x.shape().to_vec(), perm: permutation(cx, x.rank())? })
+    }
+
+    fn execute<T: Element>(&self, mut io: Io<'_>) -> Result<(), ExecError> {
+        let (x, y) = (bytes_of(io.inputs.get::<T>(0)?), bytes_of_mut(io.outputs.take::<T>(0)?));
+        match size_of::<T>() {
+            1 => self.run::<1>(x, y),
+            2 => self.run::<2>(x, y),
+            4 => self.run::<4>(x, y),
+            _ => self.run::<8>(x, y),
+        }
+        Ok(())
+    }
+}
+
+impl Transpose {
+    fn run<const BYTES: usize>(&self, x: &[u8], y: &mut [u8]) {
+        let (x, y) = (x.as_chunks::<BYTES>().0, y.as_chunks_mut::<BYTES>().0);
+        rows::transpose(x, &self.shape, &self.perm, y);
     }
 }
 
 /// The input axis behind each output axis.
-fn order(node: &Node<'_>, rank: usize) -> Result<Vec<usize>, Error> {
+fn permutation(node: &Node<'_>, rank: usize) -> Result<Vec<usize>, Error> {
     if !node.has_param("perm") {
         return Ok((0..rank).rev().collect());
     }
@@ -51,34 +86,6 @@ fn order(node: &Node<'_>, rank: usize) -> Result<Vec<usize>, Error> {
     } else {
         Err(Error::new(format!("parameter \"perm\" is {perm:?}, wanted an order of {rank} axes")))
     }
-}
-
-struct Permute {
-    shape: Vec<usize>,
-    order: Vec<usize>,
-    run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
-}
-
-impl Kernel for Permute {
-    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let x = cx.input(0)?;
-        let run = of_any!(x.dtype(), T => execute::<T, { size_of::<T>() }>)?;
-        Ok(Self { shape: x.shape().to_vec(), order: order(cx, x.rank())?, run })
-    }
-
-    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
-        (self.run)(self, io)
-    }
-}
-
-fn execute<T: Element, const BYTES: usize>(
-    kernel: &Permute,
-    mut io: Io<'_>,
-) -> Result<(), ExecError> {
-    let (x, y) = (bytes_of(io.inputs.get::<T>(0)?), bytes_of_mut(io.outputs.take::<T>(0)?));
-    let (x, y) = (x.as_chunks::<BYTES>().0, y.as_chunks_mut::<BYTES>().0);
-    rows::transpose(x, &kernel.shape, &kernel.order, y);
-    Ok(())
 }
 
 #[cfg(test)]
@@ -102,11 +109,5 @@ mod tests {
                 assert_eq!(found, wanted, "{perm:?} at {at:?}");
             }
         }
-    }
-
-    #[test]
-    fn without_an_order_the_axes_turn_around() {
-        let y = bench("Transpose").input(tensor(&[2, 3], &[1u8, 2, 3, 4, 5, 6])).one();
-        assert_eq!(y.values::<u8>(), [1, 4, 2, 5, 3, 6]);
     }
 }

@@ -1,0 +1,38 @@
+//! Inputs that say which positions of an axis are meant.
+
+use udo_api::{DType, ExecError, Inputs, Status, resolve_axis};
+
+/// Indices of either type.
+#[derive(Clone, Copy)]
+pub(crate) enum Indices<'a> {
+    I32(&'a [i32]),
+    I64(&'a [i64]),
+}
+
+impl<'a> Indices<'a> {
+    /// Those of input `port`.
+    pub(crate) fn get(inputs: &Inputs<'a>, port: usize) -> Result<Self, ExecError> {
+        match inputs.dtype(port)? {
+            DType::I32 => inputs.get(port).map(Self::I32),
+            DType::I64 => inputs.get(port).map(Self::I64),
+            _ => Err(ExecError::of(Status::BAD_CALL)),
+        }
+    }
+
+    pub(crate) fn len(self) -> usize {
+        match self {
+            Self::I32(values) => values.len(),
+            Self::I64(values) => values.len(),
+        }
+    }
+
+    /// The position, among `extent`, that index `at` means: a negative one counts from the end.
+    #[inline]
+    pub(crate) fn position(self, at: usize, extent: usize) -> Result<usize, ExecError> {
+        let index = match self {
+            Self::I32(values) => i64::from(values[at]),
+            Self::I64(values) => values[at],
+        };
+        resolve_axis(index, extent).ok_or(ExecError::bad_value(index, at))
+    }
+}

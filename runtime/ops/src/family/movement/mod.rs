@@ -1,0 +1,141 @@
+//! Operators that put elements, of whatever type, in other places.
+
+mod indices;
+mod strips;
+
+use std::marker::PhantomData;
+
+use udo_api::{
+    Core, Element, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpSchema,
+    TypeRule, input, output_like, types,
+};
+
+use crate::Def;
+
+pub(crate) use indices::Indices;
+pub(crate) use strips::Strips;
+
+/// Where elements go. Its family has kernels for every element type, and tests.
+pub(crate) trait Movement: Sized + Send + Sync + 'static {
+    const SCHEMA: OpSchema;
+    const KERNELS: &'static [KernelDef] = &[kernel::<Self>(Core::CPU)];
+    /// Where the elements of some tensors go.
+    #[cfg_attr(not(test), expect(dead_code, reason = "tests hold the elements against it"))]
+    const EXAMPLES: &'static [Example];
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error>;
+
+    /// Works out all that does not depend on the type of the elements.
+    fn plan(cx: &FinalizeCx<'_>) -> Result<Self, Error>;
+
+    /// Writes every output.
+    fn execute<T: Element>(&self, io: Io<'_>) -> Result<(), ExecError>;
+}
+
+/// Where the elements of some tensors go. The elements of all inputs that move are numbered, one input after the other.
+#[derive(Clone, Copy)]
+#[cfg_attr(not(test), expect(dead_code, reason = "tests hold the elements against it"))]
+pub(crate) struct Example {
+    /// The extents of the inputs that move.
+    pub(crate) inputs: &'static [&'static [usize]],
+    /// Constant inputs behind them: their extents and integers.
+    pub(crate) ints: &'static [(&'static [usize], &'static [i64])],
+    pub(crate) params: &'static [(&'static str, Setting)],
+    /// The extents of the outputs, and the numbers of their elements.
+    pub(crate) outputs: &'static [(&'static [usize], &'static [u8])],
+}
+
+/// The value of a parameter.
+#[derive(Clone, Copy)]
+#[cfg_attr(not(test), expect(dead_code, reason = "tests hold the elements against it"))]
+pub(crate) enum Setting {
+    Int(i64),
+    Ints(&'static [i64]),
+}
+
+/// The operator that `M` says the movement of.
+pub(crate) const fn movement<M: Movement>() -> Def {
+    let def = Def::of::<Described<M>>(M::KERNELS);
+    #[cfg(test)]
+    let def = def.tested(tests::all::<M>);
+    def
+}
+
+struct Described<M>(PhantomData<fn() -> M>);
+
+impl<M: Movement> Op for Described<M> {
+    const SCHEMA: OpSchema = M::SCHEMA;
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        M::infer(cx)
+    }
+}
+
+/// The kernel that moves elements of any type on `core`.
+pub(crate) const fn kernel<M: Movement>(core: Core) -> KernelDef {
+    const RULES: &[TypeRule] = &[input(0, types::ANY), output_like(0, 0)];
+    KernelDef::new::<Moved<M>>(M::SCHEMA.name(), core).types(RULES)
+}
+
+struct Moved<M> {
+    plan: M,
+    run: fn(&M, Io<'_>) -> Result<(), ExecError>,
+}
+
+impl<M: Movement> Kernel for Moved<M> {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let run = of_any!(cx.input(0)?.dtype(), T => M::execute::<T>)?;
+        Ok(Self { plan: M::plan(cx)?, run })
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        (self.run)(&self.plan, io)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use udo_api::Bool;
+
+    use super::*;
+    use crate::number::Number;
+    use crate::testing::{Bench, Tensor, bench, tensor};
+
+    /// What every member is tested for.
+    pub(super) fn all<M: Movement>(name: &str) {
+        println!("{name}: a family member");
+        assert!(!M::EXAMPLES.is_empty());
+        for (example, kernel) in
+            M::EXAMPLES.iter().flat_map(|e| M::KERNELS.iter().map(move |k| (e, k)))
+        {
+            check(name, example, kernel.core(), u8::nearest);
+            check(name, example, kernel.core(), i16::nearest);
+            check(name, example, kernel.core(), f32::nearest);
+            check(name, example, kernel.core(), i64::nearest);
+            check(name, example, kernel.core(), |number| Bool((number as u8) & 1));
+        }
+    }
+
+    fn check<T: Element>(name: &str, example: &Example, core: Core, of: impl Fn(f64) -> T) {
+        let of = |&number: &u8| of(f64::from(number));
+        let mut first = 0;
+        let mut run = bench(name).on(core).outputs(example.outputs.len());
+        for &dims in example.inputs {
+            let end = first + dims.iter().product::<usize>() as u8;
+            run = run.input(tensor(dims, &(first..end).map(|n| of(&n)).collect::<Vec<T>>()));
+            first = end;
+        }
+        run = example.ints.iter().fold(run, |run, (dims, ints)| run.constant(tensor(dims, ints)));
+        let run = example.params.iter().fold(run, |run, &(name, setting)| match setting {
+            Setting::Int(value) => run.int(name, value),
+            Setting::Ints(values) => run.ints(name, values),
+        });
+        let found = Bench::all(run);
+        let found: Vec<_> = found.iter().map(|y: &Tensor| (y.dims(), y.values::<T>())).collect();
+        let wanted = example.outputs.iter();
+        let wanted: Vec<_> = wanted
+            .map(|(dims, places)| (dims.to_vec(), places.iter().map(of).collect::<Vec<T>>()))
+            .collect();
+        assert_eq!(found, wanted, "{name} of {} on {core}", T::DTYPE);
+    }
+}

@@ -1,0 +1,98 @@
+//! Rows that are strips side by side, as where tensors meet along an axis, or one is cut along it.
+
+use udo_api::{Element, Error, ExecError, Parallel, TensorDesc};
+
+use crate::family::axes::AxisSplit;
+use crate::family::elementwise::GRAIN;
+
+/// How the rows of a tensor, what lies behind the axes before one, are strips of other tensors.
+pub(crate) struct Strips {
+    /// Elements of a row.
+    row: usize,
+    /// Elements of each strip of it.
+    widths: Vec<usize>,
+}
+
+impl Strips {
+    /// Rows of `whole` from `axis` on, and strips of `parts`.
+    pub(crate) fn along(
+        axis: usize,
+        whole: &TensorDesc,
+        parts: impl Iterator<Item = Result<TensorDesc, Error>>,
+    ) -> Result<Self, Error> {
+        let AxisSplit { len, inner, .. } = AxisSplit::at(whole.shape(), axis);
+        let widths = parts.map(|part| Ok(AxisSplit::at(part?.shape(), axis).len * inner));
+        Ok(Self { row: len * inner, widths: widths.collect::<Result<_, Error>>()? })
+    }
+
+    /// Writes all strips of all rows of `y`; `parts` yields the tensors that they come from.
+    pub(crate) fn join<'a, T: Element>(
+        &self,
+        parallel: Parallel<'_>,
+        y: &mut [T],
+        parts: impl Fn(usize) -> Result<&'a [T], ExecError> + Sync,
+    ) -> Result<(), ExecError> {
+        let rows = (GRAIN / self.row.max(1)).max(1);
+        parallel.chunks_mut(y, rows * self.row, |piece, y| {
+            let mut start = 0;
+            for (index, &width) in self.widths.iter().enumerate() {
+                let x = &parts(index)?[piece * rows * width..];
+                for (row, y) in y.chunks_exact_mut(self.row).enumerate() {
+                    y[start..][..width].copy_from_slice(&x[row * width..][..width]);
+                }
+                start += width;
+            }
+            Ok(())
+        })
+    }
+
+    /// Reads the strips of all rows of `x` into the tensors that `parts` yields, one after the other.
+    pub(crate) fn cut<'a, T: Element>(
+        &self,
+        parallel: Parallel<'_>,
+        x: &[T],
+        mut parts: impl FnMut(usize) -> Result<&'a mut [T], ExecError>,
+    ) -> Result<(), ExecError> {
+        let mut start = 0;
+        for (index, &width) in self.widths.iter().enumerate() {
+            let y = parts(index)?;
+            let rows = (GRAIN / width.max(1)).max(1);
+            parallel.chunks_mut(y, rows * width, |piece, y| {
+                let x = x.get(piece * rows * self.row + start..).unwrap_or(&[]);
+                for (x, y) in x.chunks(self.row.max(1)).zip(y.chunks_exact_mut(width.max(1))) {
+                    y.copy_from_slice(&x[..width]);
+                }
+                Ok(())
+            })?;
+            start += width;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{bench, tensor};
+
+    const ROWS: usize = 20_000;
+
+    /// `cols` numbers for each row, from `from` on.
+    fn part(from: i32, cols: usize) -> Vec<i32> {
+        (0..(ROWS * cols) as i32).map(|i| from + i).collect()
+    }
+
+    #[test]
+    fn many_rows_are_shared_out() {
+        let [a, b] = [part(0, 3), part(-7, 1)];
+        let of = |values: &[i32]| tensor(&[ROWS, values.len() / ROWS], values);
+        let run = bench("Concat").threads(3).input(of(&a)).input(of(&b));
+        let whole = run.int("axis", 1).one();
+        for (row, y) in whole.values::<i32>().chunks(4).enumerate() {
+            let first = row as i32;
+            assert_eq!(y, [first * 3, first * 3 + 1, first * 3 + 2, first - 7]);
+        }
+        let run = bench("Split").threads(3).input(whole).int("axis", 1).outputs(2);
+        let parts = run.ints("split", &[3, 1]).all();
+        assert!(parts[0].values::<i32>() == a && parts[1].values::<i32>() == b);
+    }
+}
