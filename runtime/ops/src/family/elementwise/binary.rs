@@ -280,10 +280,26 @@ mod tests {
     }
 
     fn large_tensors_are_shared_out<B: Binary>() {
-        let len = 2 * GRAIN + 7;
-        let (a, b) = operands(len, len);
-        let y = pair::<B>(tensor(&[len], &a), tensor(&[len], &b)).threads(3).one();
-        assert_near(&y.values::<f32>(), &wanted::<B>(a.into_iter().zip(b)), 1e-6);
+        let (rows, cols) = (2 * GRAIN / 5 + 7, 5);
+        let len = rows * cols;
+        for (a_dims, b_dims) in [
+            ([rows, cols], vec![rows, cols]),
+            ([rows, cols], vec![]),
+            ([rows, cols], vec![cols]),
+            ([rows, cols], vec![rows, 1]),
+            ([1, cols], vec![rows, 1]),
+        ] {
+            let (a_len, b_len) = (a_dims.iter().product(), b_dims.iter().product());
+            let (a, b) = operands(a_len, b_len);
+            let y = pair::<B>(tensor(&a_dims, &a), tensor(&b_dims, &b)).threads(3).one();
+            let place = |len: usize, dims: &[usize], i: usize| match dims {
+                [_, 1] => i / cols,
+                _ => i % len,
+            };
+            let pairs =
+                (0..len).map(|i| (a[place(a_len, &a_dims, i)], b[place(b_len, &b_dims, i)]));
+            assert_near(&y.values::<f32>(), &wanted::<B>(pairs), 1e-6);
+        }
     }
 
     fn bounded_shapes_are_those_of_the_run<B: Binary>() {

@@ -120,7 +120,7 @@ impl Broadcast {
         if cols == 0 {
             return;
         }
-        for ([a_at, b_at], y) in rows.zip(y[..self.len()].chunks_exact_mut(cols)) {
+        for ([a_at, b_at], y) in rows.zip(y.chunks_exact_mut(cols)) {
             let (a, b) = (&a[a_at..], &b[b_at..]);
             match (a_step, b_step) {
                 (0, 0) => y.iter_mut().for_each(|y| *y = f(a[0], b[0])),
@@ -131,60 +131,82 @@ impl Broadcast {
         }
     }
 
-    /// The same, shared out among threads where no operand repeats.
-    pub(crate) fn apply_shared<T: Element, Y: Element>(
+    /// The same, shared out among threads.
+    pub(crate) fn apply_shared<A: Element, B: Element, Y: Element>(
         &self,
         parallel: Parallel<'_>,
-        a: &[T],
-        b: &[T],
+        a: &[A],
+        b: &[B],
         y: &mut [Y],
-        f: impl Fn(T, T) -> Y + Sync,
+        f: impl Fn(A, B) -> Y + Sync,
     ) -> Result<(), ExecError> {
-        if !self.is_plain() {
+        let Some(grain) = self.grain() else {
             self.apply(a, b, y, f);
             return Ok(());
-        }
-        parallel.chunks_mut(&mut y[..self.len()], GRAIN, |piece, y| {
-            let first = piece * GRAIN;
-            let pairs = a[first..].iter().zip(&b[first..]);
-            y.iter_mut().zip(pairs).for_each(|(y, (&a, &b))| *y = f(a, b));
+        };
+        parallel.chunks_mut(&mut y[..self.len()], grain * self.inner(), |piece, y| {
+            let (part, [a_at, b_at]) = self.part(piece * grain, y.len());
+            part.apply(&a[a_at..], &b[b_at..], y, &f);
             Ok(())
         })
     }
 
-    /// Whether element meets element.
-    fn is_plain(&self) -> bool {
-        self.rank == 1 && self.a[0] == 1 && self.b[0] == 1
-    }
-
-    /// [`Self::apply_in_place`], shared out among threads as by [`Self::apply_shared`].
-    pub(crate) fn apply_in_place_shared<T: Element>(
+    /// [`Self::apply_in_place`], shared out among threads where no element of `a` repeats.
+    pub(crate) fn apply_in_place_shared<T: Element, B: Element>(
         &self,
         parallel: Parallel<'_>,
         y: &mut [T],
-        b: &[T],
-        f: impl Fn(T, T) -> T + Sync,
+        b: &[B],
+        f: impl Fn(T, B) -> T + Sync,
     ) -> Result<(), ExecError> {
-        if !self.is_plain() {
+        let Some(grain) = self.grain().filter(|_| !self.repeats_a()) else {
             self.apply_in_place(y, b, f);
             return Ok(());
-        }
-        parallel.chunks_mut(&mut y[..self.len()], GRAIN, |piece, y| {
-            y.iter_mut().zip(&b[piece * GRAIN..]).for_each(|(y, &b)| *y = f(*y, b));
+        };
+        parallel.chunks_mut(&mut y[..self.len()], grain * self.inner(), |piece, y| {
+            let (part, [_, b_at]) = self.part(piece * grain, y.len());
+            part.apply_in_place(y, &b[b_at..], &f);
             Ok(())
         })
     }
 
+    /// Places along the first axis that a thread takes at a time; nothing where one takes all.
+    fn grain(&self) -> Option<usize> {
+        let grain = GRAIN.div_ceil(self.inner().max(1));
+        (grain < self.dims[0]).then_some(grain)
+    }
+
+    /// Elements of the result at a place along the first axis.
+    fn inner(&self) -> usize {
+        self.dims[1..self.rank].iter().product()
+    }
+
+    fn repeats_a(&self) -> bool {
+        self.a[..self.rank].contains(&0)
+    }
+
+    /// `len` elements of the result from place `first` along the first axis on, and where their operands are.
+    fn part(&self, first: usize, len: usize) -> (Self, [usize; 2]) {
+        let mut part = *self;
+        part.dims[0] = len / self.inner().max(1);
+        (part, [first * self.a[0], first * self.b[0]])
+    }
+
     /// The same where `y` holds the elements of `a`.
-    pub(crate) fn apply_in_place<T: Copy>(&self, y: &mut [T], b: &[T], f: impl Fn(T, T) -> T) {
-        if self.a[..self.rank].contains(&0) {
+    pub(crate) fn apply_in_place<T: Copy, B: Copy>(
+        &self,
+        y: &mut [T],
+        b: &[B],
+        f: impl Fn(T, B) -> T,
+    ) {
+        if self.repeats_a() {
             return self.apply_backwards(y, b, f);
         }
         let (cols, _, b_step, rows) = self.rows();
         if cols == 0 {
             return;
         }
-        for ([_, b_at], y) in rows.zip(y[..self.len()].chunks_exact_mut(cols)) {
+        for ([_, b_at], y) in rows.zip(y.chunks_exact_mut(cols)) {
             let b = &b[b_at..];
             if b_step == 0 {
                 for y in y {
@@ -198,7 +220,7 @@ impl Broadcast {
 
     /// A bounded `a` may turn out shorter than the result. No element of it lies behind the place
     /// that needs it, so from the last place on none is overwritten too early.
-    fn apply_backwards<T: Copy>(&self, y: &mut [T], b: &[T], f: impl Fn(T, T) -> T) {
+    fn apply_backwards<T: Copy, B: Copy>(&self, y: &mut [T], b: &[B], f: impl Fn(T, B) -> T) {
         for i in (0..self.len()).rev() {
             let (mut rest, mut a_at, mut b_at) = (i, 0, 0);
             for axis in (0..self.rank).rev() {
