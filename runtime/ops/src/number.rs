@@ -6,13 +6,19 @@ use udo_api::{DType, Element, Error};
 pub(crate) trait Number: Element + PartialOrd {
     const ZERO: Self;
     const LOWEST: Self;
-    /// The number nearest to this one.
-    fn nearest(number: f64) -> Self;
+    /// The number as this type: integers lose its fraction, and saturate.
+    fn of(number: f64) -> Self;
+    /// The number nearest to it.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the first member to want it is to come"))]
+    fn to_f64(self) -> f64;
     fn add(self, other: Self) -> Self;
     fn sub(self, other: Self) -> Self;
     fn mul(self, other: Self) -> Self;
     /// The quotient; of integers without its fraction, and 0 over 0.
     fn div(self, other: Self) -> Self;
+    /// The power; of integers to a negative exponent without its fraction, and 0 where that has 0 to divide by.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the first member to want it is to come"))]
+    fn pow(self, exponent: Self) -> Self;
 }
 
 macro_rules! floats {
@@ -21,7 +27,9 @@ macro_rules! floats {
             const ZERO: Self = 0.0;
             const LOWEST: Self = <$t>::NEG_INFINITY;
             #[inline]
-            fn nearest(number: f64) -> Self { number as Self }
+            fn of(number: f64) -> Self { number as Self }
+            #[inline]
+            fn to_f64(self) -> f64 { self as f64 }
             #[inline]
             fn add(self, other: Self) -> Self { self + other }
             #[inline]
@@ -30,6 +38,8 @@ macro_rules! floats {
             fn mul(self, other: Self) -> Self { self * other }
             #[inline]
             fn div(self, other: Self) -> Self { self / other }
+            #[inline]
+            fn pow(self, exponent: Self) -> Self { self.powf(exponent) }
         }
     )*};
 }
@@ -40,7 +50,9 @@ macro_rules! integers {
             const ZERO: Self = 0;
             const LOWEST: Self = <$t>::MIN;
             #[inline]
-            fn nearest(number: f64) -> Self { number as Self }
+            fn of(number: f64) -> Self { number as Self }
+            #[inline]
+            fn to_f64(self) -> f64 { self as f64 }
             #[inline]
             fn add(self, other: Self) -> Self { self.wrapping_add(other) }
             #[inline]
@@ -51,8 +63,30 @@ macro_rules! integers {
             fn div(self, other: Self) -> Self {
                 if other == 0 { 0 } else { self.wrapping_div(other) }
             }
+            #[inline]
+            fn pow(self, exponent: Self) -> Self {
+                let (base, exponent) = (i128::from(self), i128::from(exponent));
+                // 1 and -1 are their own inverses; that of 0 is 0 by what is said above.
+                if exponent < 0 && base.abs() > 1 {
+                    return 0;
+                }
+                wrapping_power(base as u64, exponent.unsigned_abs() as u64) as Self
+            }
         }
     )*};
+}
+
+/// The last 64 bits of a power, and so those of any integer with fewer.
+fn wrapping_power(mut base: u64, mut exponent: u64) -> u64 {
+    let mut power = 1u64;
+    while exponent > 0 {
+        if exponent & 1 == 1 {
+            power = power.wrapping_mul(base);
+        }
+        base = base.wrapping_mul(base);
+        exponent >>= 1;
+    }
+    power
 }
 
 floats!(f32, f64);
@@ -118,15 +152,12 @@ macro_rules! of_code {
 
 /// A floating-point type that kernels compute in.
 pub(crate) trait Real: Number {
-    fn of(value: f64) -> Self;
     fn exp(self) -> Self;
 }
 
 macro_rules! reals {
     ($($t:ty),*) => {$(
         impl Real for $t {
-            #[inline]
-            fn of(value: f64) -> Self { value as Self }
             #[inline]
             fn exp(self) -> Self { <$t>::exp(self) }
         }
@@ -138,4 +169,37 @@ reals!(f32, f64);
 /// The answer of a packer to numbers that no recipe of its has.
 pub(crate) fn wrong_recipe(numbers: &[u64]) -> Error {
     Error::new(format!("no recipe has the numbers {numbers:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn powers_of_integers_wrap_and_lose_their_fraction() {
+        for (base, exponent, wanted) in [
+            (3, 4, 81),
+            (-3, 3, -27),
+            (-3, 5, 13),
+            (7, 0, 1),
+            (0, 0, 1),
+            (0, -1, 0),
+            (1, i8::MIN, 1),
+            (-1, -3, -1),
+            (-1, i8::MIN, 1),
+            (2, -1, 0),
+            (3, i8::MIN, 0),
+        ] {
+            assert_eq!(Number::pow(base, exponent), wanted, "{base} to the {exponent}");
+        }
+        assert_eq!(Number::pow(u64::MAX, u64::MAX), u64::MAX);
+        assert_eq!(Number::pow(3i64, i64::MIN), 0);
+        assert_eq!(Number::pow(2f64, -2.0).to_bits(), 0.25f64.to_bits());
+    }
+
+    #[test]
+    fn integers_are_made_of_what_lies_before_the_point() {
+        assert_eq!([1.9, -1.9, 300.0, f64::NAN].map(i8::of), [1, -1, 127, 0]);
+        assert_eq!((i64::MIN.to_f64(), 0.5f32.to_f64()), (-9_223_372_036_854_775_808.0, 0.5));
+    }
 }

@@ -79,7 +79,7 @@ impl Clipped {
             let found = inputs.get::<T>(side + 1)?.first().copied();
             return found.ok_or(ExecError::of(udo_api::Status::BAD_CALL));
         }
-        Ok(T::nearest(self.fixed[side]))
+        Ok(T::of(self.fixed[side]))
     }
 }
 

@@ -19,12 +19,37 @@ pub(crate) trait Binary: Send + Sync + 'static {
     /// An OpenCL expression of the floats `a` and `b`.
     const OPENCL: &'static str;
     /// The same in `f64`, which tests hold the other forms against.
-    #[cfg_attr(not(test), expect(dead_code, reason = "tests hold the function against it"))]
     const F64: fn(f64, f64) -> f64;
+    /// What the CPU computes where the second operand has a type of its own, if it may have one.
+    const MIXED: Option<Mixed> = None;
 
     /// The function itself.
     fn of<T: Number>(a: T, b: T) -> T;
 }
+
+/// How operands of two types become results of the first one's.
+#[derive(Clone, Copy)]
+pub(crate) struct Mixed(fn([Option<DType>; 2]) -> Result<Run, Error>);
+
+impl Mixed {
+    /// By the function of `B` in `f64`.
+    #[expect(dead_code, reason = "the first member to want it is to come")]
+    pub(crate) const fn of<B: Binary>() -> Self {
+        Self(|[a, b]| {
+            of_type!(a, [F32 = f32, F64 = f64, I32 = i32, I64 = i64], T => {
+                of_number!(b, U => {
+                    let run: Run = |fixed, io| {
+                        execute(fixed, io, |a: T, b: U| T::of(B::F64(a.to_f64(), b.to_f64())))
+                    };
+                    run
+                })
+            })?
+        })
+    }
+}
+
+/// A kernel's execute, for the types of its operands.
+type Run = fn(Option<&Broadcast>, Io<'_>) -> Result<(), ExecError>;
 
 /// The operator that `B` is the function of.
 pub(crate) const fn binary<B: Binary>() -> Def {
@@ -46,7 +71,10 @@ impl<B: Binary> Op for Described<B> {
     };
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
-        let (dtype, shape) = broadcast_inputs(cx)?;
+        let (dtype, shape) = match (B::MIXED, cx.input(0)?.dtype()) {
+            (Some(_), Some(dtype)) => (dtype, broadcast_aligned(cx)?),
+            _ => broadcast_inputs(cx)?,
+        };
         cx.set_output(0, TensorDesc::new(dtype, shape))
     }
 }
@@ -68,8 +96,13 @@ pub(super) fn broadcast_inputs(node: &Node<'_>) -> Result<(DType, Shape), Error>
     let Some(dtype) = a.dtype().filter(|_| a.dtype() == b.dtype()) else {
         return Err(Error::new(format!("inputs are {a} and {b}, wanted one element type")));
     };
-    let [a_shape, b_shape] = aligned(node)?;
-    Ok((dtype, broadcast_shapes(a_shape, b_shape)?))
+    Ok((dtype, broadcast_aligned(node)?))
+}
+
+/// The common shape of the operands.
+fn broadcast_aligned(node: &Node<'_>) -> Result<Shape, Error> {
+    let [a, b] = aligned(node)?;
+    broadcast_shapes(a, b)
 }
 
 /// The shape of each operand, its last axes those of the result.
@@ -126,16 +159,16 @@ pub(super) fn plan_of_run(fixed: Option<&Broadcast>, io: &Io<'_>) -> Result<Broa
 /// The function `B` of numbers, on the CPU.
 struct PairKernel<B> {
     fixed: Option<Broadcast>,
-    /// For the type of the elements.
-    run: fn(Option<&Broadcast>, Io<'_>) -> Result<(), ExecError>,
+    run: Run,
     of: PhantomData<fn() -> B>,
 }
 
 impl<B: Binary> PairKernel<B> {
     const DEF: KernelDef = {
-        const RULES: &[TypeRule] = &[input(0, ARITHMETIC), input_like(1, 0), output_like(0, 0)];
+        const ALIKE: &[TypeRule] = &[input(0, ARITHMETIC), input_like(1, 0), output_like(0, 0)];
+        const MIXED: &[TypeRule] = &[input(0, ARITHMETIC), input(1, ARITHMETIC), output_like(0, 0)];
         KernelDef::new::<Self>(B::NAME, Core::CPU)
-            .types(RULES)
+            .types(if B::MIXED.is_some() { MIXED } else { ALIKE })
             .in_place(&[InPlace { input: 0, output: 0 }])
             .flags(KernelFlags::BOUNDED)
     };
@@ -143,7 +176,14 @@ impl<B: Binary> PairKernel<B> {
 
 impl<B: Binary> Kernel for PairKernel<B> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let run = of_number!(cx.input(0)?.dtype(), T => execute::<B, T>)?;
+        let [a, b] = [cx.input(0)?.dtype(), cx.input(1)?.dtype()];
+        let run = match B::MIXED {
+            Some(Mixed(of)) if a != b => of([a, b])?,
+            _ => of_number!(a, T => {
+                let run: Run = |fixed, io| execute(fixed, io, B::of::<T>);
+                run
+            })?,
+        };
         Ok(Self { fixed: plan(cx)?, run, of: PhantomData })
     }
 
@@ -152,16 +192,17 @@ impl<B: Binary> Kernel for PairKernel<B> {
     }
 }
 
-fn execute<B: Binary, T: Number>(
+fn execute<T: Number, U: Number>(
     fixed: Option<&Broadcast>,
     mut io: Io<'_>,
+    of: impl Fn(T, U) -> T + Sync,
 ) -> Result<(), ExecError> {
     let plan = plan_of_run(fixed, &io)?;
-    let b = io.inputs.get::<T>(1)?;
+    let b = io.inputs.get::<U>(1)?;
     let parallel = io.parallel;
     match io.pair::<T>(0, 0)? {
-        Pair::Apart(a, y) => plan.apply_shared(parallel, a, b, y, B::of)?,
-        Pair::Same(y) => plan.apply_in_place_shared(parallel, y, b, B::of)?,
+        Pair::Apart(a, y) => plan.apply_shared(parallel, a, b, y, of)?,
+        Pair::Same(y) => plan.apply_in_place_shared(parallel, y, b, of)?,
     }
     io.outputs.set_shape(0, plan.shape())
 }
@@ -232,6 +273,7 @@ mod tests {
         quantized_values_are_computed::<B>();
         the_gpu_takes_scalars_and_halves::<B>();
         misfits_are_named::<B>();
+        operands_of_two_types_are_computed_with_in_f64::<B>();
     }
 
     /// Operands that no function is undefined for.
@@ -349,10 +391,27 @@ mod tests {
         let floats = |dims: &[usize]| tensor(dims, &vec![1f32; dims.iter().product()]);
         let error = pair::<B>(floats(&[2]), floats(&[3])).error();
         assert_eq!(error, "shapes [2] and [3] do not broadcast");
-        let error = pair::<B>(floats(&[2]), tensor(&[2], &[1f64; 2])).error();
-        assert_eq!(error, "inputs are f32[2] and f64[2], wanted one element type");
+        if B::MIXED.is_none() {
+            let error = pair::<B>(floats(&[2]), tensor(&[2], &[1f64; 2])).error();
+            assert_eq!(error, "inputs are f32[2] and f64[2], wanted one element type");
+        }
         let error = pair::<B>(floats(&[2, 2]), floats(&[2])).on(Core::GPU).error();
         assert_eq!(error, "an input is f32[2], wanted f32[2,2] or one element");
+    }
+
+    fn operands_of_two_types_are_computed_with_in_f64<B: Binary>() {
+        if B::MIXED.is_none() {
+            return;
+        }
+        let (floats, ints) = ([0.3f32, -1.5, 2.0, 0.1], [3i64, -2, 0, -1]);
+        let wanted: Vec<f64> = (0..4).map(|i| B::F64(floats[i].into(), ints[i] as f64)).collect();
+        let y = pair::<B>(tensor(&[4], &floats), tensor(&[4], &ints)).one();
+        assert_near(&y.values::<f32>(), &wanted, 1e-6);
+        let y = pair::<B>(tensor(&[4], &ints), tensor(&[1], &[2.5f64])).one();
+        let wanted: Vec<i64> = ints.iter().map(|&x| B::F64(x as f64, 2.5) as i64).collect();
+        assert_eq!(y.values::<i64>(), wanted);
+        let error = pair::<B>(tensor(&[1], &[1u8]), tensor(&[1], &[1f32])).error();
+        assert_eq!(error, "the element type is u8, which the kernel does not take");
     }
 
     #[test]

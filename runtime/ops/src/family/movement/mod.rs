@@ -108,10 +108,10 @@ mod tests {
         for (example, kernel) in
             M::EXAMPLES.iter().flat_map(|e| M::KERNELS.iter().map(move |k| (e, k)))
         {
-            check(name, example, kernel.core(), u8::nearest);
-            check(name, example, kernel.core(), i16::nearest);
-            check(name, example, kernel.core(), f32::nearest);
-            check(name, example, kernel.core(), i64::nearest);
+            check(name, example, kernel.core(), u8::of);
+            check(name, example, kernel.core(), i16::of);
+            check(name, example, kernel.core(), f32::of);
+            check(name, example, kernel.core(), i64::of);
             check(name, example, kernel.core(), |number| Bool((number as u8) & 1));
         }
     }
