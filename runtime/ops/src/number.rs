@@ -9,7 +9,6 @@ pub(crate) trait Number: Element + PartialOrd {
     /// The number as this type: integers lose its fraction, and saturate.
     fn of(number: f64) -> Self;
     /// The number nearest to it.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the first member to want it is to come"))]
     fn to_f64(self) -> f64;
     fn add(self, other: Self) -> Self;
     fn sub(self, other: Self) -> Self;
@@ -17,7 +16,6 @@ pub(crate) trait Number: Element + PartialOrd {
     /// The quotient; of integers without its fraction, and 0 over 0.
     fn div(self, other: Self) -> Self;
     /// The power; of integers to a negative exponent without its fraction, and 0 where that has 0 to divide by.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the first member to want it is to come"))]
     fn pow(self, exponent: Self) -> Self;
 }
 

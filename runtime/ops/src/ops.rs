@@ -29,6 +29,7 @@ ops! {
     max_pool,
     mul,
     non_zero,
+    pow,
     q_linear_conv,
     quantize_linear,
     relu,

@@ -33,7 +33,6 @@ pub(crate) struct Mixed(fn([Option<DType>; 2]) -> Result<Run, Error>);
 
 impl Mixed {
     /// By the function of `B` in `f64`.
-    #[expect(dead_code, reason = "the first member to want it is to come")]
     pub(crate) const fn of<B: Binary>() -> Self {
         Self(|[a, b]| {
             of_type!(a, [F32 = f32, F64 = f64, I32 = i32, I64 = i64], T => {

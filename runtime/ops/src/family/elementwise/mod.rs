@@ -9,7 +9,7 @@ mod unary;
 
 use udo_api::{Error, InferCx};
 
-pub(crate) use binary::{Binary, binary};
+pub(crate) use binary::{Binary, Mixed, binary};
 pub(crate) use broadcast::{Broadcast, broadcast_shapes};
 pub(crate) use compare::{Compare, compare};
 pub(crate) use unary::{Curve, Slices, Unary, each, unary};
