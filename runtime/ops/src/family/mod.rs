@@ -6,4 +6,6 @@ pub(crate) mod argument;
 pub(crate) mod axes;
 pub(crate) mod elementwise;
 pub(crate) mod movement;
+pub(crate) mod norm;
+pub(crate) mod partition;
 pub(crate) mod shape;

@@ -1,39 +1,21 @@
 //! Each channel less its mean, over its deviation, scaled and moved: with statistics that the model holds.
 
-use std::marker::PhantomData;
-
 use udo_api::{
-    Core, DType, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op,
-    OpSchema, Param, Port, TypeRule, Value, Workspace, input, input_like, output_like, types,
+    DType, Error, ExecError, Facts, FinalizeCx, InferCx, Inputs, OpSchema, Param, Port, TypeRule,
+    Value, input, input_like, output_like, types,
 };
 
 use crate::Def;
-use crate::family::elementwise::{GRAIN, infer_like_input};
-use crate::sides::{ChannelsLast, ChannelsSecond, Order};
-use crate::family::axes::AxisSplit;
+use crate::family::elementwise::infer_like_input;
+use crate::family::norm::{ChannelNorm, channel_norm};
 
-pub(crate) const DEF: Def = Def::of::<BatchNormalization>(KERNELS);
+pub(crate) const DEF: Def = channel_norm::<BatchNormalization>();
 
-const KERNELS: &[KernelDef] = &[kernel::<ChannelsLast>(), kernel::<ChannelsSecond>()];
-
-const RULES: &[TypeRule] = &[
-    input(0, types::F32),
-    input_like(1, 0),
-    input_like(2, 0),
-    input_like(3, 0),
-    input_like(4, 0),
-    output_like(0, 0),
-];
-
-const fn kernel<O: Order>() -> KernelDef {
-    KernelDef::new::<Normalized<O>>("BatchNormalization", Core::CPU)
-        .types(RULES)
-        .flags(O::SIDES.flags())
+struct BatchNormalization {
+    epsilon: f32,
 }
 
-struct BatchNormalization;
-
-impl Op for BatchNormalization {
+impl ChannelNorm for BatchNormalization {
     const SCHEMA: OpSchema = OpSchema::new(
         "BatchNormalization",
         &[
@@ -57,6 +39,15 @@ impl Op for BatchNormalization {
     )
     .facts(Facts::LAYOUT_SENSITIVE);
 
+    const RULES: &'static [TypeRule] = &[
+    input(0, types::F32),
+    input_like(1, 0),
+    input_like(2, 0),
+    input_like(3, 0),
+    input_like(4, 0),
+    output_like(0, 0),
+];
+
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         if cx.flag("training_mode")? || !cx.flag("is_test")? || !cx.flag("spatial")? {
             return Err(Error::new("it asks for training, or for statistics of single positions"));
@@ -74,55 +65,24 @@ impl Op for BatchNormalization {
         }
         infer_like_input(cx)
     }
-}
 
-struct Normalized<O> {
-    order: PhantomData<O>,
-    around: AxisSplit,
-    epsilon: f32,
-}
-
-impl<O: Order> Kernel for Normalized<O> {
-    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let x = cx.input(0)?;
-        let axis = if O::SIDES.input { x.rank() - 1 } else { 1 };
-        let around = AxisSplit::at(x.shape(), axis);
-        Ok(Self { order: PhantomData, around, epsilon: cx.float32("epsilon")? })
+    fn read(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        Ok(Self { epsilon: cx.float32("epsilon")? })
     }
 
-    fn workspace(&self) -> Workspace {
-        Workspace::of::<f32>(self.around.len).and::<f32>(self.around.len)
-    }
-
-    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
-        let Io { inputs, mut outputs, mut scratch, parallel, .. } = io;
-        let AxisSplit { len, inner, .. } = self.around;
-        let (factors, terms) = (scratch.take::<f32>(len)?, scratch.take::<f32>(len)?);
+    fn coefficients(
+        &self,
+        inputs: &Inputs<'_>,
+        factors: &mut [f32],
+        terms: &mut [f32],
+    ) -> Result<(), ExecError> {
         let [scale, bias] = [inputs.get::<f32>(1)?, inputs.get::<f32>(2)?];
         let [mean, variance] = [inputs.get::<f32>(3)?, inputs.get::<f32>(4)?];
-        for (channel, (factor, term)) in factors.iter_mut().zip(&mut *terms).enumerate() {
+        for (channel, (factor, term)) in factors.iter_mut().zip(terms).enumerate() {
             *factor = scale[channel] / (variance[channel] + self.epsilon).sqrt();
             *term = bias[channel] - mean[channel] * *factor;
         }
-        let (factors, terms) = (&*factors, &*terms);
-        let (x, y) = (inputs.get::<f32>(0)?, outputs.take::<f32>(0)?);
-        if inner == 1 {
-            let piece_len = GRAIN.div_ceil(len.max(1)) * len.max(1);
-            return parallel.chunks_mut(y, piece_len, |piece, y| {
-                let x = &x[piece * piece_len..][..y.len()];
-                for (x, y) in x.chunks_exact(len).zip(y.chunks_exact_mut(len)) {
-                    let by = factors.iter().zip(terms);
-                    y.iter_mut().zip(x).zip(by).for_each(|((y, x), (f, t))| *y = x * f + t);
-                }
-                Ok(())
-            });
-        }
-        parallel.chunks_mut(y, inner, |plane, y| {
-            let (factor, term) = (factors[plane % len], terms[plane % len]);
-            let x = &x[plane * inner..][..y.len()];
-            y.iter_mut().zip(x).for_each(|(y, x)| *y = x * factor + term);
-            Ok(())
-        })
+        Ok(())
     }
 }
 

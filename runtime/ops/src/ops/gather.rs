@@ -7,7 +7,7 @@ use udo_api::{
 
 use crate::Def;
 use crate::family::axes::AxisSplit;
-use crate::family::elementwise::GRAIN;
+use crate::family::partition::GRAIN;
 use crate::family::movement::{Example, Indices, Movement, Setting, kernel, movement};
 
 pub(crate) const DEF: Def = movement::<Gather>();

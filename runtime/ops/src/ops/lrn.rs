@@ -7,7 +7,8 @@ use udo_api::{
 use udo_simd::rows::{Lrn, lrn};
 
 use crate::Def;
-use crate::family::elementwise::{GRAIN, infer_like_input};
+use crate::family::elementwise::infer_like_input;
+use crate::family::partition::row_grain;
 use crate::sides::Sides;
 use crate::family::axes::AxisSplit;
 
@@ -69,42 +70,51 @@ impl Kernel for Pixels {
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
         let Io { inputs, mut outputs, parallel, .. } = io;
         let (x, y) = (inputs.get::<f32>(0)?, outputs.take::<f32>(0)?);
-        let piece_len = GRAIN.div_ceil(self.channels) * self.channels;
-        parallel.chunks_mut(y, piece_len, |piece, y| {
-            lrn(&x[piece * piece_len..][..y.len()], self.channels, &self.lrn, y);
+        let grain = row_grain(self.channels);
+        parallel.chunks_mut(y, grain, |piece, y| {
+            lrn(&x[piece * grain..][..y.len()], self.channels, &self.lrn, y);
             Ok(())
         })
     }
 }
 
-/// Channel by channel.
+/// Where the channels are the second axis.
 struct Planes {
     lrn: Lrn,
-    around: AxisSplit,
+    split: AxisSplit,
 }
 
 impl Kernel for Planes {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        Ok(Self { lrn: read(cx)?, around: AxisSplit::at(cx.input(0)?.shape(), 1) })
+        Ok(Self { lrn: read(cx)?, split: AxisSplit::at(cx.input(0)?.shape(), 1) })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
-        let Io { inputs, mut outputs, .. } = io;
+        let Io { inputs, mut outputs, parallel, .. } = io;
         let (x, y) = (inputs.get::<f32>(0)?, outputs.take::<f32>(0)?);
-        let AxisSplit { len, inner, .. } = self.around;
+        let AxisSplit { len, inner, .. } = self.split;
+        let image = len * inner;
+        let grain = row_grain(image);
+        parallel.chunks_mut(y, grain, |piece, y| {
+            let images = x[piece * grain..].chunks_exact(image).zip(y.chunks_exact_mut(image));
+            images.for_each(|(x, y)| self.image(x, y));
+            Ok(())
+        })
+    }
+}
+
+impl Planes {
+    fn image(&self, x: &[f32], y: &mut [f32]) {
+        let AxisSplit { len, inner, .. } = self.split;
         let Lrn { size, alpha, beta, bias } = self.lrn;
         let (before, behind) = ((size - 1) / 2, size / 2);
-        let image = (len * inner).max(1);
-        for (x, y) in x.chunks_exact(image).zip(y.chunks_exact_mut(image)) {
-            for (at, y) in y.iter_mut().enumerate() {
-                let (channel, place) = (at / inner, at % inner);
-                let window = channel.saturating_sub(before)
-                    ..len.min(channel.saturating_add(behind).saturating_add(1));
-                let squares: f32 = window.map(|c| x[c * inner + place].powi(2)).sum();
-                *y = x[at] / (bias + alpha / size as f32 * squares).powf(beta);
-            }
+        for (at, y) in y.iter_mut().enumerate() {
+            let (channel, place) = (at / inner, at % inner);
+            let window = channel.saturating_sub(before)
+                ..len.min(channel.saturating_add(behind).saturating_add(1));
+            let squares: f32 = window.map(|c| x[c * inner + place].powi(2)).sum();
+            *y = x[at] / (bias + alpha / size as f32 * squares).powf(beta);
         }
-        Ok(())
     }
 }
 

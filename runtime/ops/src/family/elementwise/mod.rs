@@ -9,13 +9,11 @@ mod unary;
 
 use udo_api::{Error, InferCx};
 
+pub(crate) use crate::family::partition::GRAIN;
 pub(crate) use binary::{Binary, Mixed, binary};
 pub(crate) use broadcast::{Broadcast, broadcast_shapes};
 pub(crate) use compare::{Compare, compare};
 pub(crate) use unary::{Curve, Slices, Unary, each, unary};
-
-/// Elements that a thread takes at a time.
-pub(crate) const GRAIN: usize = 1 << 15;
 
 /// Shape inference of an operator whose output is like its input.
 pub(crate) fn infer_like_input(cx: &mut InferCx<'_>) -> Result<(), Error> {

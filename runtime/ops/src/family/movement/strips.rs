@@ -3,7 +3,7 @@
 use udo_api::{Element, Error, ExecError, Parallel, TensorDesc};
 
 use crate::family::axes::AxisSplit;
-use crate::family::elementwise::GRAIN;
+use crate::family::partition::GRAIN;
 
 /// How the rows of a tensor, what lies behind the axes before one, are strips of other tensors.
 pub(crate) struct Strips {

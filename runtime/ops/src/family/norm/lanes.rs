@@ -1,0 +1,199 @@
+//! Operators that make of the elements along an axis as many others.
+
+use std::marker::PhantomData;
+
+use udo_api::{
+    Core, DType, Element, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op,
+    OpSchema, Param, Port, TypeRule, TypeSet, input, output_like, types,
+};
+
+use crate::Def;
+use crate::family::axes::AxisSplit;
+use crate::family::elementwise::infer_like_input;
+use crate::family::partition::row_grain;
+use crate::number::Real;
+
+/// What becomes of a lane, the elements along an axis. Its family reads the axis, and has schema, inference, kernels
+/// for `f32` and `f64`, threading and tests.
+pub(crate) trait LaneNorm: Sized + Send + Sync + 'static {
+    const NAME: &'static str;
+    /// `axis` among them.
+    const PARAMS: &'static [Param];
+    /// The opset from which on a lane lies along one axis. Before, it is all that lies from the axis on, which is the
+    /// second one where none is given.
+    const ONE_AXIS_SINCE: u32 = 0;
+    /// The same in `f64`, for the parameters' defaults.
+    #[cfg_attr(not(test), expect(dead_code, reason = "tests hold the lanes against it"))]
+    const TEST: fn(&[f64]) -> Vec<f64>;
+
+    /// Reads the parameters.
+    fn read(node: &Node<'_>) -> Result<Self, Error>;
+
+    /// Lanes of `len` neighbours.
+    fn rows(&self, x: &[f32], len: usize, y: &mut [f32]);
+
+    /// One lane, whose elements are the first and every `step`th behind it.
+    fn lane<T: Real>(&self, x: &[T], step: usize, y: &mut [T]);
+}
+
+/// The operator that `N` is the lanes of.
+pub(crate) const fn lane_norm<N: LaneNorm>() -> Def {
+    let def = Def::of::<Described<N>>(Described::<N>::KERNELS);
+    #[cfg(test)]
+    let def = def.tested(tests::all::<N>);
+    def
+}
+
+struct Described<N>(PhantomData<fn() -> N>);
+
+impl<N: LaneNorm> Described<N> {
+    const KERNELS: &'static [KernelDef] =
+        &[KernelDef::new::<Lanes<N>>(N::NAME, Core::CPU).types(RULES)];
+}
+
+const COMPUTED: TypeSet = types::F32.or(types::F64);
+const TYPES: TypeSet = COMPUTED.or(types::F16);
+const RULES: &[TypeRule] = &[input(0, COMPUTED), output_like(0, 0)];
+
+impl<N: LaneNorm> Op for Described<N> {
+    const SCHEMA: OpSchema = OpSchema::new(
+        N::NAME,
+        &[Port::required("input", TYPES)],
+        &[Port::required("output", TYPES)],
+        N::PARAMS,
+    );
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        infer_like_input(cx)
+    }
+}
+
+struct Lanes<N> {
+    norm: N,
+    split: AxisSplit,
+    run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
+}
+
+impl<N: LaneNorm> Kernel for Lanes<N> {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let split = split::<N>(cx)?;
+        let run = match cx.input(0)?.dtype() {
+            Some(DType::F32) if split.inner == 1 => |kernel: &Self, io: Io<'_>| {
+                kernel.run(io, |x, y| kernel.norm.rows(x, kernel.split.len, y))
+            },
+            other => of_type!(other, [F32 = f32, F64 = f64], T => Self::strided::<T>)?,
+        };
+        Ok(Self { norm: N::read(cx)?, split, run })
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        (self.run)(self, io)
+    }
+}
+
+/// The elements of a lane, and those that lie between two of them.
+fn split<N: LaneNorm>(node: &Node<'_>) -> Result<AxisSplit, Error> {
+    let x = node.input(0)?;
+    // A node without an opset is a new one.
+    let flattens = (1..N::ONE_AXIS_SINCE).contains(&node.opset());
+    let axis = match (node.has_param("axis"), flattens) {
+        (true, true) if usize::try_from(node.int("axis")?).is_ok_and(|a| a == x.rank()) => x.rank(),
+        (true, _) => node.axis("axis", x.rank())?,
+        (false, true) => 1,
+        (false, false) => x.rank().saturating_sub(1),
+    };
+    let split = AxisSplit::at(x.shape(), axis);
+    if flattens {
+        return Ok(AxisSplit { len: split.len * split.inner, inner: 1, ..split });
+    }
+    Ok(split)
+}
+
+impl<N: LaneNorm> Lanes<N> {
+    /// Calls `body` with whole lanes.
+    fn run<T: Element>(
+        &self,
+        mut io: Io<'_>,
+        body: impl Fn(&[T], &mut [T]) + Sync,
+    ) -> Result<(), ExecError> {
+        let (x, y) = (io.inputs.get::<T>(0)?, io.outputs.take::<T>(0)?);
+        let grain = row_grain(self.split.len * self.split.inner);
+        io.parallel.chunks_mut(y, grain, |piece, y| {
+            body(&x[piece * grain..][..y.len()], y);
+            Ok(())
+        })
+    }
+
+    fn strided<T: Real>(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let AxisSplit { len, inner, .. } = self.split;
+        self.run(io, |x: &[T], y| {
+            for (x, y) in x.chunks_exact(len * inner).zip(y.chunks_exact_mut(len * inner)) {
+                (0..inner).for_each(|at| self.norm.lane(&x[at..], inner, &mut y[at..]));
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::family::partition::GRAIN;
+    use crate::testing::{Bench, assert_near, bench, noise, tensor};
+
+    /// What every member is tested for.
+    pub(super) fn all<N: LaneNorm>(name: &str) {
+        println!("{name}: a family member");
+        axes_mean_what_the_opset_says::<N>();
+        lanes_are_shared_out::<N>();
+    }
+
+    fn wanted<N: LaneNorm>(x: &[f64], AxisSplit { outer, len, inner }: AxisSplit) -> Vec<f64> {
+        let mut y = vec![0.0; x.len()];
+        for (o, i) in (0..outer).flat_map(|o| (0..inner).map(move |i| (o, i))) {
+            let at = |k: usize| (o * len + k) * inner + i;
+            let lane: Vec<f64> = (0..len).map(|k| x[at(k)]).collect();
+            (N::TEST)(&lane).into_iter().enumerate().for_each(|(k, v)| y[at(k)] = v);
+        }
+        y
+    }
+
+    fn check<N: LaneNorm>(dims: &[usize], split: AxisSplit, given: impl Fn(Bench) -> Bench) {
+        let floats: Vec<f32> = noise(dims.iter().product()).iter().map(|x| x * 4.0).collect();
+        let doubles: Vec<f64> = floats.iter().copied().map(f64::from).collect();
+        let wanted = wanted::<N>(&doubles, split);
+        let y = given(bench(N::NAME).input(tensor(dims, &floats))).one();
+        assert_near(&y.values::<f32>(), &wanted, 1e-6);
+        let y = given(bench(N::NAME).input(tensor(dims, &doubles))).one();
+        assert_near(&y.values::<f64>(), &wanted, 1e-12);
+    }
+
+    fn axes_mean_what_the_opset_says<N: LaneNorm>() {
+        let new = N::ONE_AXIS_SINCE;
+        let mut cases = vec![
+            (new, Some(1), AxisSplit { outer: 2, len: 3, inner: 4 }),
+            (new, None, AxisSplit { outer: 6, len: 4, inner: 1 }),
+            (new, Some(-3), AxisSplit { outer: 1, len: 2, inner: 12 }),
+            (0, None, AxisSplit { outer: 6, len: 4, inner: 1 }),
+        ];
+        if new > 1 {
+            let old = new - 1;
+            cases.push((old, None, AxisSplit { outer: 2, len: 12, inner: 1 }));
+            cases.push((old, Some(-1), AxisSplit { outer: 6, len: 4, inner: 1 }));
+            cases.push((old, Some(3), AxisSplit { outer: 24, len: 1, inner: 1 }));
+        }
+        for (opset, axis, split) in cases {
+            check::<N>(&[2, 3, 4], split, |run| {
+                axis.into_iter().fold(run.opset(opset), |run, axis| run.int("axis", axis))
+            });
+        }
+        check::<N>(&[3, 0], AxisSplit { outer: 3, len: 0, inner: 1 }, |run| run);
+    }
+
+    fn lanes_are_shared_out<N: LaneNorm>() {
+        let dims = [GRAIN / 64, 10, 17];
+        let last = AxisSplit { outer: dims[0] * dims[1], len: dims[2], inner: 1 };
+        check::<N>(&dims, last, |run| run.threads(3));
+        let middle = AxisSplit { outer: dims[0], len: dims[1], inner: dims[2] };
+        check::<N>(&dims, middle, |run| run.threads(3).int("axis", 1));
+    }
+}

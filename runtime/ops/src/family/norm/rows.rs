@@ -1,0 +1,184 @@
+//! Operators that normalize rows, what lies behind an axis, and scale each of their positions.
+
+use std::marker::PhantomData;
+
+use udo_api::{
+    Core, DType, Dim, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpSchema,
+    Param, Port, Shape, TensorDesc, TypeRule, Value, input, input_like, output_like, types,
+};
+
+use crate::Def;
+use crate::family::elementwise::infer_like_input;
+use crate::family::partition::row_grain;
+
+/// What becomes of a row. Its family reads axis and epsilon, and has schema, inference, kernels for `f32`, threading
+/// and tests.
+pub(crate) trait RowNorm: Send + Sync + 'static {
+    const NAME: &'static str;
+    /// The rows, the scale of their positions, and their bias where there may be one.
+    const INPUTS: &'static [Port];
+    /// The normalized rows, and [`Self::STATISTICS`].
+    const OUTPUTS: &'static [Port];
+    /// Numbers of a row and epsilon that are outputs as well.
+    const STATISTICS: &'static [fn(&[f32], f32) -> f32] = &[];
+    /// The same in `f64`.
+    #[cfg_attr(not(test), expect(dead_code, reason = "tests hold the rows against it"))]
+    const TEST: RowReference;
+
+    /// Rows as long as `scale`; `bias` is empty where there is none.
+    fn rows(x: &[f32], scale: &[f32], bias: &[f32], epsilon: f32, y: &mut [f32]);
+}
+
+/// A row, the scale and the bias of its positions, and epsilon.
+pub(crate) type RowReference = fn(&[f64], [&[f64]; 2], f64) -> Vec<f64>;
+
+/// The operator that `N` is the rows of.
+pub(crate) const fn row_norm<N: RowNorm>() -> Def {
+    let def = Def::of::<Described<N>>(Described::<N>::KERNELS);
+    #[cfg(test)]
+    let def = def.tested(tests::all::<N>);
+    def
+}
+
+struct Described<N>(PhantomData<fn() -> N>);
+
+impl<N: RowNorm> Described<N> {
+    const KERNELS: &'static [KernelDef] =
+        &[KernelDef::new::<Rows<N>>(N::NAME, Core::CPU)
+            .types(RULES.split_at(1 + N::INPUTS.len()).0)];
+}
+
+const RULES: &[TypeRule] =
+    &[input(0, types::F32), output_like(0, 0), input_like(1, 0), input_like(2, 0)];
+
+impl<N: RowNorm> Op for Described<N> {
+    const SCHEMA: OpSchema = OpSchema::new(
+        N::NAME,
+        N::INPUTS,
+        N::OUTPUTS,
+        &[
+            Param::scalar("axis", DType::I64).default(Value::int(-1)),
+            Param::scalar("epsilon", DType::F32).default(Value::float(1e-5)),
+            // The type to compute in: f32.
+            Param::scalar("stash_type", DType::I64).default(Value::int(1)),
+        ],
+    );
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let x = cx.input(0)?;
+        let axis = cx.axis("axis", x.rank())?;
+        let stash = cx.int("stash_type")?;
+        if stash != 1 {
+            return Err(Error::new(format!("parameter \"stash_type\" is {stash}, wanted 1, f32")));
+        }
+        let row: usize = x.shape()[axis..].iter().product();
+        for port in (1..cx.input_count()).filter(|&port| cx.has_input(port)) {
+            let found = cx.input(port)?;
+            if found.len() != row {
+                return Err(Error::new(format!("input {port} is {found}, wanted {row} elements")));
+            }
+        }
+        infer_like_input(cx)?;
+        let shape = x.full_shape();
+        let dims = shape.iter().enumerate();
+        let dims: Vec<Dim> =
+            dims.map(|(at, dim)| if at < axis { dim } else { Dim::Fixed(1) }).collect();
+        let statistics = TensorDesc::new(DType::F32, Shape::of_dims(&dims)?);
+        (1..cx.output_count()).try_for_each(|port| cx.set_output(port, statistics))
+    }
+}
+
+struct Rows<N> {
+    row: usize,
+    epsilon: f32,
+    has_bias: bool,
+    /// Which statistics the node wants.
+    statistics: Vec<usize>,
+    norm: PhantomData<fn() -> N>,
+}
+
+impl<N: RowNorm> Kernel for Rows<N> {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let x = cx.input(0)?;
+        let axis = cx.axis("axis", x.rank())?;
+        Ok(Self {
+            row: x.shape()[axis..].iter().product(),
+            epsilon: cx.float32("epsilon")?,
+            has_bias: cx.has_input(2),
+            statistics: (0..N::STATISTICS.len()).filter(|&at| cx.has_output(1 + at)).collect(),
+            norm: PhantomData,
+        })
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io { inputs, mut outputs, parallel, .. } = io;
+        let &Self { row, epsilon, .. } = self;
+        let (x, scale) = (inputs.get::<f32>(0)?, inputs.get::<f32>(1)?);
+        let bias = if self.has_bias { inputs.get::<f32>(2)? } else { &[] };
+        if row == 0 {
+            return Ok(());
+        }
+        let grain = row_grain(row);
+        parallel.chunks_mut(outputs.take::<f32>(0)?, grain, |piece, y| {
+            N::rows(&x[piece * grain..][..y.len()], scale, bias, epsilon, y);
+            Ok(())
+        })?;
+        for &at in &self.statistics {
+            let rows = grain / row;
+            parallel.chunks_mut(outputs.take::<f32>(1 + at)?, rows, |piece, y| {
+                let x = x[piece * grain..].chunks_exact(row);
+                x.zip(y).for_each(|(x, y)| *y = N::STATISTICS[at](x, epsilon));
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::family::partition::GRAIN;
+    use crate::testing::{assert_near, bench, noise, tensor};
+
+    /// What every member is tested for.
+    pub(super) fn all<N: RowNorm>(name: &str) {
+        println!("{name}: a family member");
+        for (axis, place) in [(-1, 2), (1, 1), (0, 0), (-2, 1)] {
+            for has_bias in [false, N::INPUTS.len() > 2] {
+                check::<N>([2, 3, 4], axis, place, has_bias);
+            }
+        }
+        check::<N>([GRAIN / 64, 10, 17], -1, 2, false);
+        let run = bench(N::NAME).input(tensor(&[1, 2], &[1f32, 3.0]));
+        let error = run.clone().input(tensor(&[3], &[1f32; 3])).error();
+        assert_eq!(error, "input 1 is f32[3], wanted 2 elements");
+        let run = run.input(tensor(&[2], &[1f32; 2])).int("stash_type", 11);
+        assert_eq!(run.error(), "parameter \"stash_type\" is 11, wanted 1, f32");
+    }
+
+    fn check<N: RowNorm>(dims: [usize; 3], axis: i64, place: usize, has_bias: bool) {
+        let row: usize = dims[place..].iter().product();
+        let x = noise(dims.iter().product());
+        let scale: Vec<f32> = (0..row).map(|i| 0.5 + i as f32 * 0.1).collect();
+        let bias: Vec<f32> = (0..row).map(|i| i as f32 - 2.0).collect();
+        let bias = if has_bias { bias } else { vec![] };
+        let run = bench(N::NAME).threads(3).input(tensor(&dims, &x)).int("axis", axis);
+        let run = run.input(tensor(&dims[place..], &scale)).float("epsilon", 1e-3);
+        let run = if has_bias { run.input(tensor(&dims[place..], &bias)) } else { run };
+        let found = run.outputs(N::OUTPUTS.len()).all();
+        let wide = |x: &[f32]| x.iter().copied().map(f64::from).collect::<Vec<_>>();
+        let (scale, bias) = (wide(&scale), wide(&bias));
+        let rows = x.chunks(row).map(wide);
+        let wanted: Vec<f64> =
+            rows.flat_map(|x| (N::TEST)(&x, [&scale, &bias], f64::from(1e-3f32))).collect();
+        assert_near(&found[0].values::<f32>(), &wanted, 1e-5);
+        let mut statistics = dims;
+        statistics[place..].fill(1);
+        for (found, of) in found[1..].iter().zip(N::STATISTICS) {
+            assert_eq!(found.dims(), statistics);
+            let wanted: Vec<f32> = x.chunks(row).map(|x| of(x, 1e-3)).collect();
+            assert_eq!(found.values::<f32>(), wanted);
+        }
+    }
+}
