@@ -4,7 +4,7 @@ use udo_api::{Dim, Element, Error, ExecError, InferCx, Node, Parallel, Shape, Te
 use udo_simd::rows::{transpose_grain, transpose_part};
 use udo_simd::{Bits, indirect};
 
-use crate::window::{Rounding, Window};
+use crate::family::window::{Rounding, Window};
 
 /// The shapes of a convolution; channels are per group.
 #[derive(Clone, Copy, Debug)]

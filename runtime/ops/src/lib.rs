@@ -28,11 +28,9 @@ mod filter;
 mod matrix;
 mod ops;
 mod packing;
-mod pool;
 mod scaling;
 mod share;
 mod sides;
-mod window;
 
 #[cfg(test)]
 mod testing;

@@ -18,6 +18,7 @@ ops! {
     gather,
     gemm,
     global_average_pool,
+    global_max_pool,
     greater,
     hard_swish,
     identity,

@@ -8,4 +8,6 @@ pub(crate) mod elementwise;
 pub(crate) mod movement;
 pub(crate) mod norm;
 pub(crate) mod partition;
+pub(crate) mod pooling;
 pub(crate) mod shape;
+pub(crate) mod window;

@@ -1,96 +1,25 @@
-//! The largest element of each window.
+//! The largest element of each window. A NaN is larger than anything.
+
+use std::ops::Range;
 
 use udo_api::{
-    Core, DType, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op,
-    OpSchema, Param, Port, Value, Workspace, input, output_like, types,
+    Core, DType, Error, ExecError, FinalizeCx, Inputs, KernelDef, Outputs, Param, Port, TypeSet,
+    Value, types,
 };
-use udo_simd::pooling::{max_pool, max_pool_codes};
+use udo_simd::pooling::{Image, max_pool, max_pool_codes};
 
 use crate::Def;
+use crate::family::pooling::{
+    FoldWindow, Images, Pool, PoolImage, each_window, fold_places, pixels, pool, windows,
+};
+use crate::family::window::Window;
 use crate::number::Number;
-use crate::pool::{self, Images};
-use crate::sides::Sides;
-use crate::window::Window;
 
-pub(crate) const DEF: Def = Def::of::<MaxPool>(KERNELS);
+pub(crate) const DEF: Def = pool::<MaxPool>();
 
-const KERNELS: &[KernelDef] = &[
-    KernelDef::new::<Pixels>("MaxPool", Core::CPU)
-        .types(&[input(0, types::F32.or(types::U8)), output_like(0, 0)])
-        .flags(Sides::BOTH.flags()),
-    KernelDef::new::<Maxima>("MaxPool", Core::CPU)
-        .types(&[input(0, types::F32.or(types::F64).or(CODES)), output_like(0, 0)]),
-    // The order of codes is that of the numbers behind them.
-    KernelDef::new::<Maxima>("MaxPool", Core::DSP_V68).types(&[input(0, CODES), output_like(0, 0)]),
-];
-
-const CODES: udo_api::TypeSet = types::U8.or(types::I8);
-const TYPES: udo_api::TypeSet = types::F32.or(types::F64).or(types::F16).or(CODES);
-
-struct MaxPool;
-
-impl Op for MaxPool {
-    const SCHEMA: OpSchema = OpSchema::new(
-        "MaxPool",
-        &[Port::required("X", TYPES)],
-        &[Port::required("Y", TYPES), Port::optional("Indices", types::I64)],
-        &[
-            Param::tensor("kernel_shape", DType::I64),
-            Param::text("auto_pad").default(Value::text("NOTSET")),
-            Param::scalar("ceil_mode", DType::I64).default(Value::int(0)),
-            Param::tensor("dilations", DType::I64).optional(),
-            Param::tensor("pads", DType::I64).optional(),
-            Param::scalar("storage_order", DType::I64).default(Value::int(0)),
-            Param::tensor("strides", DType::I64).optional(),
-        ],
-    )
-    .facts(Facts::SAME_ENCODING.or(Facts::LAYOUT_SENSITIVE));
-
-    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
-        pool::infer(cx)?;
-        if cx.output_count() < 2 {
-            return Ok(());
-        }
-        let x = cx.input(0)?;
-        let channels = x.full_shape().dim(1).unwrap_or(udo_api::Dim::Fixed(1));
-        let shape = pool::window(cx, &x)?.output_shape(&x, channels)?;
-        cx.set_output(1, udo_api::TensorDesc::new(DType::I64, shape))
-    }
-}
-
-/// Maxima of images whose channels are last.
-struct Pixels {
-    images: Images,
-    run: fn(&Images, Io<'_>) -> Result<(), ExecError>,
-}
-
-impl Kernel for Pixels {
-    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        if cx.has_output(1) {
-            return Err(Error::new("indices count channel by channel"));
-        }
-        let run: fn(&Images, Io<'_>) -> _ = match cx.input(0)?.dtype() {
-            Some(DType::U8) => |images, io| {
-                let Io { inputs, mut outputs, parallel, .. } = io;
-                let (x, y) = (inputs.get(0)?, outputs.take(0)?);
-                images.run(parallel, x, y, |x, rows, y| {
-                    max_pool_codes(&images.window, images.channels, x, rows, y, images.channels);
-                })
-            },
-            _ => |images, io| {
-                let Io { inputs, mut outputs, parallel, .. } = io;
-                let (x, y) = (inputs.get(0)?, outputs.take(0)?);
-                images.run(parallel, x, y, |x, rows, y| {
-                    max_pool(&images.window, images.channels, x, rows, y, images.channels);
-                })
-            },
-        };
-        Ok(Self { images: Images::read(cx)?, run })
-    }
-
-    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
-        (self.run)(&self.images, io)
-    }
+struct MaxPool {
+    /// Nothing where nobody wants the indices.
+    indices: Option<Order>,
 }
 
 /// How an index counts the elements of a plane.
@@ -100,59 +29,78 @@ enum Order {
     FirstAxisFastest,
 }
 
-struct Maxima {
-    window: Window,
-    /// Nothing where nobody wants the indices.
-    indices: Option<Order>,
-    line: Workspace,
-    run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
-}
+impl Pool for MaxPool {
+    const NAME: &'static str = "MaxPool";
+    const TYPES: TypeSet =
+        types::F32.or(types::F64).or(types::F16).or(types::U8).or(types::I8);
+    const MORE_OUTPUTS: &'static [Port] = &[Port::optional("Indices", types::I64)];
+    const PARAMS: &'static [Param] =
+        &[Param::scalar("storage_order", DType::I64).default(Value::int(0))];
+    const KERNELS: &'static [KernelDef] = &[
+        pixels::<Self, f32>(),
+        pixels::<Self, u8>(),
+        windows::<Self, f32>(Core::CPU),
+        windows::<Self, f64>(Core::CPU),
+        windows::<Self, u8>(Core::CPU),
+        windows::<Self, i8>(Core::CPU),
+        // The order of quantized values is that of the numbers behind them.
+        windows::<Self, u8>(Core::DSP_V68),
+        windows::<Self, i8>(Core::DSP_V68),
+    ];
+    const TEST: fn(&[f64]) -> f64 = |x| x.iter().copied().fold(f64::NEG_INFINITY, f64::max);
 
-impl Kernel for Maxima {
-    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let x = cx.input(0)?;
+    fn read(cx: &FinalizeCx<'_>, _: &Window) -> Result<Self, Error> {
         let order = if cx.flag("storage_order")? {
             Order::FirstAxisFastest
         } else {
             Order::LastAxisFastest
         };
-        let indices = cx.has_output(1).then_some(order);
-        let window = pool::window(cx, &x)?;
-        let cols = window.input[2];
-        let (line, run) = of_type!(
-            x.dtype(),
-            [F32 = f32, F64 = f64, U8 = u8, I8 = i8],
-            T => (Workspace::of::<T>(cols), execute::<T> as fn(&Self, Io<'_>) -> Result<(), ExecError>)
-        )?;
-        Ok(Self { window, indices, line, run })
-    }
-
-    fn workspace(&self) -> Workspace {
-        self.line
-    }
-
-    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
-        (self.run)(self, io)
+        Ok(Self { indices: cx.has_output(1).then_some(order) })
     }
 }
 
-fn execute<T: Number>(kernel: &Maxima, mut io: Io<'_>) -> Result<(), ExecError> {
-    let window = &kernel.window;
-    let x = io.inputs.get::<T>(0)?;
-    let y = io.outputs.take::<T>(0)?;
-    let line = io.scratch.take::<T>(window.input[2])?;
-    let larger = |max: T, v: T| if is_larger(v, max) { v } else { max };
-    pool::fold_windows(window, x, y, line, T::LOWEST, larger, |max, _, _| max);
-    if let Some(order) = kernel.indices {
-        write_indices(window, order, x, io.outputs.take::<i64>(1)?);
+impl PoolImage<f32> for MaxPool {
+    fn pool(&self, images: &Images, x: Image<'_, f32>, rows: Range<usize>, y: &mut [f32]) {
+        max_pool(&images.window, images.channels, x, rows, y, images.channels);
     }
-    Ok(())
+}
+
+impl PoolImage<u8> for MaxPool {
+    fn pool(&self, images: &Images, x: Image<'_, u8>, rows: Range<usize>, y: &mut [u8]) {
+        max_pool_codes(&images.window, images.channels, x, rows, y, images.channels);
+    }
+}
+
+impl<T: Number> FoldWindow<T> for MaxPool {
+    const START: T = T::LOWEST;
+
+    fn fold(&self, max: T, x: T) -> T {
+        larger(max, x)
+    }
+
+    fn write_more(
+        &self,
+        window: &Window,
+        inputs: &Inputs<'_>,
+        outputs: &mut Outputs<'_>,
+    ) -> Result<(), ExecError> {
+        let Some(order) = self.indices else { return Ok(()) };
+        write_indices(window, order, inputs.get::<T>(0)?, outputs.take(1)?);
+        Ok(())
+    }
+}
+
+/// The larger one; the first where they are equal, or both are NaN.
+#[inline]
+pub(super) fn larger<T: Number>(max: T, x: T) -> T {
+    if is_larger(x, max) { x } else { max }
 }
 
 /// Whether an element takes the place of the largest so far: a NaN does, and gives it to nobody.
-fn is_larger<T: Number>(v: T, max: T) -> bool {
-    let is_nan = |v: T| v.partial_cmp(&v).is_none();
-    v > max || (is_nan(v) && !is_nan(max))
+#[inline]
+fn is_larger<T: Number>(x: T, max: T) -> bool {
+    let is_nan = |x: T| x.partial_cmp(&x).is_none();
+    x > max || (is_nan(x) && !is_nan(max))
 }
 
 /// Where each window has its first largest element, counted over all of `x`.
@@ -160,10 +108,10 @@ fn write_indices<T: Number>(window: &Window, order: Order, x: &[T], indices: &mu
     if window.input_len() == 0 {
         return indices.fill(0);
     }
-    pool::each_window(window, x, indices, |plane, taps, _| {
-        let first = pool::fold_places(window, taps, None, |first, at| first.or(Some(at)));
+    each_window(window, x, indices, |plane, taps, _| {
+        let first = fold_places(window, taps, None, |first, at| first.or(Some(at)));
         let start = (T::LOWEST, first.unwrap_or(0));
-        let (_, place) = pool::fold_places(window, taps, start, |(max, place), at| {
+        let (_, place) = fold_places(window, taps, start, |(max, place), at| {
             if is_larger(plane[at], max) { (plane[at], at) } else { (max, place) }
         });
         place as i64
@@ -188,7 +136,7 @@ fn write_indices<T: Number>(window: &Window, order: Order, x: &[T], indices: &mu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{bench, noise, tensor};
+    use crate::testing::{bench, tensor};
 
     #[test]
     fn a_nan_is_larger_than_anything() {
@@ -210,42 +158,6 @@ mod tests {
     }
 
     #[test]
-    fn windows_take_their_largest_element() {
-        // kernel, stride, pad, end pad, dilation, ceil, output extent of an input of 5
-        let cases = [
-            (2, 1, 0, 0, 1, 0, 4),
-            (3, 2, 1, 1, 1, 0, 3),
-            (2, 2, 0, 0, 1, 1, 3),
-            (2, 1, 0, 0, 2, 0, 3),
-            (2, 2, 1, 0, 1, 1, 3),
-        ];
-        let x = noise(2 * 5 * 5);
-        for (kernel, stride, pad, end, dilation, ceil, out) in cases {
-            let y = bench("MaxPool")
-                .input(tensor(&[1, 2, 5, 5], &x))
-                .ints("kernel_shape", &[kernel; 2])
-                .ints("strides", &[stride; 2])
-                .ints("pads", &[pad, pad, end, end])
-                .ints("dilations", &[dilation; 2])
-                .int("ceil_mode", ceil)
-                .one();
-            assert_eq!(y.dims(), [1, 2, out, out]);
-            for (i, found) in y.values::<f32>().into_iter().enumerate() {
-                let (c, at) = (i / (out * out), [i / out % out, i % out]);
-                let mut wanted = f32::NEG_INFINITY;
-                for (r, s) in (0..kernel).flat_map(|r| (0..kernel).map(move |s| (r, s))) {
-                    let row = at[0] as i64 * stride - pad + r * dilation;
-                    let col = at[1] as i64 * stride - pad + s * dilation;
-                    if (0..5).contains(&row) && (0..5).contains(&col) {
-                        wanted = wanted.max(x[c * 25 + (row * 5 + col) as usize]);
-                    }
-                }
-                assert_eq!(found.to_bits(), wanted.to_bits(), "kernel {kernel} at {i}");
-            }
-        }
-    }
-
-    #[test]
     fn windows_in_the_padding_are_empty() {
         for order in [0, 1] {
             let outputs = bench("MaxPool")
@@ -261,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_pool_on_cpu_and_dsp() {
+    fn quantized_values_pool_on_cpu_and_dsp() {
         for core in [Core::CPU, Core::DSP_V68] {
             let run = bench("MaxPool").on(core).input(tensor(&[1, 1, 4], &[3u8, 9, 2, 200]));
             let y = run.ints("kernel_shape", &[2]).ints("strides", &[2]).one();

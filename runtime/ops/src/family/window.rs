@@ -95,7 +95,7 @@ impl Window {
         let padded = self.pads[axis]
             .checked_add(self.end_pads[axis])
             .and_then(|n| n.checked_add(self.input[axis]));
-        let room = padded.and_then(|n| n.checked_sub(self.span(axis).ok()?)).ok_or_else(|| {
+        let free = padded.and_then(|n| n.checked_sub(self.span(axis).ok()?)).ok_or_else(|| {
             Error::new(format!(
                 "the kernel {:?} is larger than the padded input {:?}",
                 self.kernel, self.input
@@ -103,9 +103,9 @@ impl Window {
         })?;
         let stride = self.strides[axis];
         self.output[axis] = match rounding {
-            Rounding::Floor => room / stride + 1,
+            Rounding::Floor => free / stride + 1,
             Rounding::Ceil => {
-                let count = room.div_ceil(stride) + 1;
+                let count = free.div_ceil(stride) + 1;
                 // A window that starts in the padding behind the input is none.
                 let starts_behind = (count - 1) * stride >= self.input[axis] + self.pads[axis];
                 count - usize::from(starts_behind)

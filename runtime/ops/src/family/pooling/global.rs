@@ -1,0 +1,239 @@
+//! Operators that make one element of each channel.
+
+use std::marker::PhantomData;
+
+use udo_api::{
+    Code, Core, Dim, Element, Encoding, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel,
+    KernelDef, Op, OpSchema, Port, Shape, TensorDesc, TypeRule, TypeSet, input, output_like, types,
+};
+use udo_simd::pooling::Image;
+
+use crate::Def;
+use crate::family::axes::AxisSplit;
+use crate::family::partition::row_grain;
+use crate::sides::Sides;
+
+/// What is made of a channel. Its family has schema, inference, kernels for the CPU and the DSP, threading and tests.
+pub(crate) trait GlobalPool: Send + Sync + 'static {
+    const NAME: &'static str;
+    /// The elements of a channel, which has at least one.
+    const F32: fn(&[f32]) -> f32;
+    /// The same in `f64`.
+    const F64: fn(&[f64]) -> f64;
+
+    /// All channels of an image whose channels are last.
+    fn pixels(x: Image<'_, f32>, pixels: usize, y: &mut [f32]);
+
+    /// The number that is made of quantized elements.
+    fn quantized<T: Code>(x: &[T], encoding: Encoding) -> f32;
+}
+
+/// The operator that `P` says the channels of.
+pub(crate) const fn global_pool<P: GlobalPool>() -> Def {
+    let def = Def::of::<Described<P>>(Described::<P>::KERNELS);
+    #[cfg(test)]
+    let def = def.tested(tests::all::<P>);
+    def
+}
+
+const TYPES: TypeSet = types::F32.or(types::F64).or(types::F16).or(types::U8).or(types::I8);
+
+struct Described<P>(PhantomData<fn() -> P>);
+
+impl<P: GlobalPool> Described<P> {
+    const KERNELS: &'static [KernelDef] = &[
+        KernelDef::new::<Pixels<P>>(P::NAME, Core::CPU)
+            .types(rules::<f32>())
+            .flags(Sides::BOTH.flags()),
+        KernelDef::new::<Planes<F32<P>, f32>>(P::NAME, Core::CPU).types(rules::<f32>()),
+        KernelDef::new::<Planes<F64<P>, f64>>(P::NAME, Core::CPU).types(rules::<f64>()),
+        KernelDef::new::<Quantized<P, u8>>(P::NAME, Core::DSP_V68).types(rules::<u8>()),
+        KernelDef::new::<Quantized<P, i8>>(P::NAME, Core::DSP_V68).types(rules::<i8>()),
+    ];
+}
+
+const fn rules<T: Element>() -> &'static [TypeRule] {
+    struct Of<T>(PhantomData<fn() -> T>);
+    impl<T: Element> Of<T> {
+        const RULES: &'static [TypeRule] = &[input(0, T::DTYPE.set()), output_like(0, 0)];
+    }
+    Of::<T>::RULES
+}
+
+impl<P: GlobalPool> Op for Described<P> {
+    const SCHEMA: OpSchema =
+        OpSchema::new(P::NAME, &[Port::required("X", TYPES)], &[Port::required("Y", TYPES)], &[])
+            .facts(Facts::SAME_ENCODING.or(Facts::LAYOUT_SENSITIVE));
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let x = cx.input(0)?;
+        if x.rank() < 3 {
+            return Err(Error::new(format!("input 0 is {x}, wanted rank 3 or more")));
+        }
+        let shape = x.full_shape();
+        let dims = shape.iter().enumerate();
+        let dims: Vec<Dim> =
+            dims.map(|(axis, dim)| if axis < 2 { dim } else { Dim::Fixed(1) }).collect();
+        cx.set_output(0, x.with_shape(Shape::of_dims(&dims)?))
+    }
+}
+
+/// The positions of each channel, of which there is at least one.
+fn positions(x: &TensorDesc, split: AxisSplit) -> Result<usize, Error> {
+    match split.inner {
+        0 => Err(Error::new(format!("input 0 is {x}, wanted at least one position"))),
+        positions => Ok(positions),
+    }
+}
+
+/// Images whose channels are last.
+struct Pixels<P> {
+    positions: usize,
+    channels: usize,
+    pool: PhantomData<fn() -> P>,
+}
+
+impl<P: GlobalPool> Kernel for Pixels<P> {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let x = cx.input(0)?;
+        let split = AxisSplit::at(Sides::BOTH.described(&x)?.shape(), 1);
+        Ok(Self { positions: positions(&x, split)?, channels: split.len, pool: PhantomData })
+    }
+
+    fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
+        let &Self { positions, channels, .. } = self;
+        let (x, y) = (io.inputs.get::<f32>(0)?, io.outputs.take::<f32>(0)?);
+        let image = positions * channels;
+        let images = row_grain(image).checked_div(image).unwrap_or(1);
+        io.parallel.chunks_mut(y, images * channels, |piece, y| {
+            let x = x[piece * images * image..].chunks_exact(image);
+            for (data, y) in x.zip(y.chunks_exact_mut(channels)) {
+                P::pixels(Image { data, stride: channels }, positions, y);
+            }
+            Ok(())
+        })
+    }
+}
+
+/// A function of a channel's elements.
+trait Plane<T>: Send + Sync + 'static {
+    fn of(x: &[T]) -> T;
+}
+
+struct F32<P>(PhantomData<fn() -> P>);
+
+impl<P: GlobalPool> Plane<f32> for F32<P> {
+    fn of(x: &[f32]) -> f32 {
+        (P::F32)(x)
+    }
+}
+
+struct F64<P>(PhantomData<fn() -> P>);
+
+impl<P: GlobalPool> Plane<f64> for F64<P> {
+    fn of(x: &[f64]) -> f64 {
+        (P::F64)(x)
+    }
+}
+
+/// Channels one after the other.
+struct Planes<P, T> {
+    plane: usize,
+    of: PhantomData<fn() -> (P, T)>,
+}
+
+impl<P: Plane<T>, T: Element> Kernel for Planes<P, T> {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let x = cx.input(0)?;
+        Ok(Self { plane: positions(&x, AxisSplit::at(x.shape(), 1))?, of: PhantomData })
+    }
+
+    fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
+        let (x, y) = (io.inputs.get::<T>(0)?, io.outputs.take::<T>(0)?);
+        let planes = row_grain(self.plane) / self.plane;
+        io.parallel.chunks_mut(y, planes, |piece, y| {
+            let x = x[piece * planes * self.plane..].chunks_exact(self.plane);
+            y.iter_mut().zip(x).for_each(|(y, x)| *y = P::of(x));
+            Ok(())
+        })
+    }
+}
+
+/// Quantized channels one after the other.
+struct Quantized<P, T> {
+    plane: usize,
+    encodings: [Encoding; 2],
+    of: PhantomData<fn() -> (P, T)>,
+}
+
+impl<P: GlobalPool, T: Code> Kernel for Quantized<P, T> {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        // A value without an encoding is the number itself.
+        let encoding =
+            |desc: TensorDesc| desc.encoding().unwrap_or(Encoding { scale: 1.0, zero_point: 0 });
+        let x = cx.input(0)?;
+        let encodings = [encoding(x), encoding(cx.output(0)?)];
+        let plane = positions(&x, AxisSplit::at(x.shape(), 1))?;
+        Ok(Self { plane, encodings, of: PhantomData })
+    }
+
+    fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
+        let (x, y) = (io.inputs.get::<T>(0)?, io.outputs.take::<T>(0)?);
+        let [x_is, y_is] = self.encodings;
+        for (x, y) in x.chunks_exact(self.plane).zip(y) {
+            *y = y_is.quantize(P::quantized(x, x_is));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{assert_near, bench, noise, tensor};
+
+    /// What every member is tested for.
+    pub(super) fn all<P: GlobalPool>(name: &str) {
+        println!("{name}: a family member");
+        for dims in
+            [&[2, 3, 5][..], &[2, 3, 4, 5], &[1, 2, 2, 1, 3], &[3, 70, 30, 31], &[0, 2, 1, 1]]
+        {
+            channels_become_one_element::<P>(dims);
+        }
+        quantized_channels_do::<P>();
+        let error = bench(P::NAME).input(tensor(&[2, 2], &[1f32; 4])).error();
+        assert_eq!(error, "input 0 is f32[2,2], wanted rank 3 or more");
+        let error = bench(P::NAME).input(tensor::<f32>(&[1, 2, 0, 2], &[])).error();
+        assert!(error.ends_with("wanted at least one position"), "{error}");
+    }
+
+    fn channels_become_one_element<P: GlobalPool>(dims: &[usize]) {
+        let floats = noise(dims.iter().product());
+        let doubles: Vec<f64> = floats.iter().copied().map(f64::from).collect();
+        let plane = dims[2..].iter().product();
+        let wanted: Vec<f64> = doubles.chunks(plane).map(P::F64).collect();
+        for threads in [1, 3] {
+            let run = bench(P::NAME).threads(threads);
+            let y = run.clone().input(tensor(dims, &floats)).one();
+            let mut ones = dims.to_vec();
+            ones[2..].fill(1);
+            assert_eq!(y.dims(), ones);
+            assert_near(&y.values::<f32>(), &wanted, 1e-5);
+            let y = run.input(tensor(dims, &doubles)).one();
+            assert_near(&y.values::<f64>(), &wanted, 1e-12);
+        }
+    }
+
+    fn quantized_channels_do<P: GlobalPool>() {
+        let x = [10u8, 11, 11, 11, 0, 0, 255, 255];
+        let run = bench(P::NAME).on(Core::DSP_V68);
+        let y = run.input(tensor(&[1, 2, 1, 4], &x).encoded(0.5, 10)).output_encoding(0, 0.75, 9);
+        let is = Encoding { scale: 0.5, zero_point: 10 };
+        for (x, y) in x.chunks(4).zip(y.one().values::<u8>()) {
+            let numbers: Vec<f64> = x.iter().map(|&x| f64::from(is.dequantize(x))).collect();
+            let wanted =
+                Encoding { scale: 0.75, zero_point: 9 }.quantize::<u8>((P::F64)(&numbers) as f32);
+            assert_eq!(y, wanted);
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Kernels for windows over images whose channels are last.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use udo_api::{
+    Core, Element, Error, ExecError, FinalizeCx, Io, Kernel, KernelDef, Node, TypeRule, input,
+    output_like,
+};
+use udo_simd::indirect;
+use udo_simd::pooling::Image;
+
+use super::windows::{Pool, window};
+use crate::family::window::Window;
+use crate::share;
+use crate::sides::Sides;
+
+/// A pool of elements of type `T` that computes all channels of a window at once.
+pub(crate) trait PoolImage<T>: Pool {
+    /// Computes these rows of windows over an image.
+    fn pool(&self, images: &Images, x: Image<'_, T>, rows: Range<usize>, y: &mut [T]);
+}
+
+/// Images that are pooled pixel by pixel.
+pub(crate) struct Images {
+    pub(crate) window: indirect::Window,
+    pub(crate) channels: usize,
+}
+
+/// The kernel that pools images of `T` whose channels are last.
+pub(crate) const fn pixels<P: PoolImage<T>, T: Element>() -> KernelDef {
+    KernelDef::new::<Pixels<P, T>>(P::NAME, Core::CPU)
+        .types(Pixels::<P, T>::RULES)
+        .flags(Sides::BOTH.flags())
+}
+
+struct Pixels<P, T> {
+    pool: P,
+    images: Images,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<P, T: Element> Pixels<P, T> {
+    const RULES: &'static [TypeRule] = &[input(0, T::DTYPE.set()), output_like(0, 0)];
+}
+
+impl Images {
+    fn read(node: &Node<'_>) -> Result<(Self, Window), Error> {
+        let x = Sides::BOTH.described(&node.input(0)?)?;
+        let window = window(node, &x)?;
+        let channels = x.shape().get(1).copied().unwrap_or(0);
+        let images = Self { window: window.on_pixels(), channels };
+        let known = images.window.taps().and(images.window.input_len()).and(images.window.rows());
+        known.ok_or_else(|| Error::new("the windows are larger than memory"))?;
+        Ok((images, window))
+    }
+}
+
+impl<P: PoolImage<T>, T: Element> Kernel for Pixels<P, T> {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        if (0..P::MORE_OUTPUTS.len()).any(|at| cx.has_output(1 + at)) {
+            return Err(Error::new("outputs behind the first count channel by channel"));
+        }
+        let (images, window) = Images::read(cx)?;
+        Ok(Self { pool: P::read(cx, &window)?, images, of: PhantomData })
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io { inputs, mut outputs, parallel, .. } = io;
+        let (x, y) = (inputs.get::<T>(0)?, outputs.take::<T>(0)?);
+        let Images { window, channels } = &self.images;
+        let from: usize = window.input.iter().product();
+        let line = window.output[2] * channels;
+        if line == 0 {
+            return Ok(());
+        }
+        let work = window.output.iter().chain(&window.kernel).product::<usize>() * channels;
+        let lines = window.output[0] * window.output[1];
+        let count = lines.div_ceil(share::width(parallel, work));
+        for (image, y) in y.chunks_exact_mut(line * lines).enumerate() {
+            let data = &x[image * from * channels..][..from * channels];
+            parallel.chunks_mut(y, count * line, |piece, y| {
+                let rows = piece * count..piece * count + y.len() / line;
+                self.pool.pool(&self.images, Image { data, stride: *channels }, rows, y);
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+}

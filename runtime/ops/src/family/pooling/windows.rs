@@ -1,0 +1,341 @@
+//! Windows over images whose channels come second, one channel after the other.
+
+use std::marker::PhantomData;
+
+use udo_api::{
+    Core, DType, Dim, Element, Error, ExecError, Facts, FinalizeCx, InferCx, Inputs, Io, Kernel,
+    KernelDef, Node, Op, OpSchema, Outputs, Param, Port, TensorDesc, TypeRule, TypeSet, Value,
+    Workspace, input, output_like,
+};
+
+use crate::Def;
+use crate::family::window::{Rounding, Taps, Window, sizes};
+use crate::share;
+
+/// What is made of a window. Its family has parameters, schema, inference, kernels, threading and tests.
+pub(crate) trait Pool: Sized + Send + Sync + 'static {
+    const NAME: &'static str;
+    const TYPES: TypeSet;
+    /// Outputs behind the first, of `i64` and like it in shape.
+    const MORE_OUTPUTS: &'static [Port] = &[];
+    /// Parameters besides those of every window, two at most.
+    const PARAMS: &'static [Param] = &[];
+    /// From [`super::pixels`] and [`windows`].
+    const KERNELS: &'static [KernelDef];
+    /// One window in `f64`: the elements of its taps that lie inside, for the parameters' defaults.
+    #[cfg_attr(not(test), expect(dead_code, reason = "tests hold the windows against it"))]
+    const TEST: fn(&[f64]) -> f64;
+
+    /// Reads the parameters.
+    fn read(cx: &FinalizeCx<'_>, window: &Window) -> Result<Self, Error>;
+}
+
+/// A pool of elements of type `T` that takes them one after the other.
+pub(crate) trait FoldWindow<T>: Pool {
+    /// The result of no element.
+    const START: T;
+
+    /// The result of one more element.
+    fn fold(&self, result: T, x: T) -> T;
+
+    /// What becomes of the result, for the window at a position.
+    fn finish(&self, _window: &Window, result: T, _taps: [Taps; 3], _at: [usize; 3]) -> T {
+        result
+    }
+
+    /// Writes the outputs behind the first.
+    fn write_more(
+        &self,
+        _window: &Window,
+        _inputs: &Inputs<'_>,
+        _outputs: &mut Outputs<'_>,
+    ) -> Result<(), ExecError> {
+        Ok(())
+    }
+}
+
+/// The operator that `P` says the windows of.
+pub(crate) const fn pool<P: Pool>() -> Def {
+    let def = Def::of::<Described<P>>(P::KERNELS);
+    #[cfg(test)]
+    let def = def.tested(tests::all::<P>);
+    def
+}
+
+struct Described<P>(PhantomData<fn() -> P>);
+
+/// The parameters of every window.
+const PARAMS: [Param; 6] = [
+    Param::tensor("kernel_shape", DType::I64),
+    Param::text("auto_pad").default(Value::text("NOTSET")),
+    Param::scalar("ceil_mode", DType::I64).default(Value::int(0)),
+    Param::tensor("dilations", DType::I64).optional(),
+    Param::tensor("pads", DType::I64).optional(),
+    Param::tensor("strides", DType::I64).optional(),
+];
+
+impl<P: Pool> Described<P> {
+    const PARAMS: [Param; 8] = {
+        let [a, b, c, d, e, f] = PARAMS;
+        let mut all = [a, b, c, d, e, f, f, f];
+        let mut i = 0;
+        while i < P::PARAMS.len() {
+            all[PARAMS.len() + i] = P::PARAMS[i];
+            i += 1;
+        }
+        all
+    };
+    const OUTPUTS: [Port; 2] = {
+        let first = Port::required("Y", P::TYPES);
+        if P::MORE_OUTPUTS.is_empty() { [first; 2] } else { [first, P::MORE_OUTPUTS[0]] }
+    };
+}
+
+impl<P: Pool> Op for Described<P> {
+    const SCHEMA: OpSchema = OpSchema::new(
+        P::NAME,
+        &[Port::required("X", P::TYPES)],
+        Self::OUTPUTS.split_at(1 + P::MORE_OUTPUTS.len()).0,
+        Self::PARAMS.split_at(PARAMS.len() + P::PARAMS.len()).0,
+    )
+    .facts(Facts::SAME_ENCODING.or(Facts::LAYOUT_SENSITIVE));
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let x = cx.input(0)?;
+        let channels = x.full_shape().dim(1).unwrap_or(Dim::Fixed(1));
+        let shape = window(cx, &x)?.output_shape(&x, channels)?;
+        cx.set_output(0, x.with_shape(shape))?;
+        let more = TensorDesc::new(DType::I64, shape);
+        (1..cx.output_count()).try_for_each(|port| cx.set_output(port, more))
+    }
+}
+
+/// The windows of a pooling node over `x`.
+pub(super) fn window(node: &Node<'_>, x: &TensorDesc) -> Result<Window, Error> {
+    let kernel = sizes(node, "kernel_shape", x.rank().saturating_sub(2), 1)?;
+    let rounding = if node.flag("ceil_mode")? { Rounding::Ceil } else { Rounding::Floor };
+    Window::read(node, x, &kernel, rounding)
+}
+
+/// The kernel on `core` that pools elements of type `T`.
+pub(crate) const fn windows<P: FoldWindow<T>, T: Element>(core: Core) -> KernelDef {
+    KernelDef::new::<Windows<P, T>>(P::NAME, core).types(Windows::<P, T>::RULES)
+}
+
+/// The most threads that share the channels, as each has a line of its own.
+const MOST_THREADS: usize = 8;
+
+struct Windows<P, T> {
+    pool: P,
+    window: Window,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<P, T: Element> Windows<P, T> {
+    const RULES: &'static [TypeRule] = &[input(0, T::DTYPE.set()), output_like(0, 0)];
+}
+
+impl<P: FoldWindow<T>, T: Element> Kernel for Windows<P, T> {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let window = window(cx, &cx.input(0)?)?;
+        Ok(Self { pool: P::read(cx, &window)?, window, of: PhantomData })
+    }
+
+    fn workspace(&self) -> Workspace {
+        Workspace::of::<T>(MOST_THREADS.saturating_mul(self.window.input[2]))
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io { inputs, mut outputs, mut scratch, parallel, .. } = io;
+        let (x, y) = (inputs.get::<T>(0)?, outputs.take::<T>(0)?);
+        let (in_len, out_len) = (self.window.input_len(), self.window.output_len());
+        if !y.is_empty() {
+            let cols = self.window.input[2];
+            let lines = scratch.take::<T>(MOST_THREADS * cols)?;
+            let work = y.len().saturating_mul(self.window.kernel.iter().product());
+            let planes = y.len() / out_len;
+            let count = planes.div_ceil(share::width(parallel, work).min(MOST_THREADS));
+            parallel.chunks_mut_with(y, count * out_len, lines, cols, |piece, y, line| {
+                self.fold(&x[piece * count * in_len..], y, line);
+                Ok(())
+            })?;
+        }
+        self.pool.write_more(&self.window, &inputs, &mut outputs)
+    }
+}
+
+impl<P: FoldWindow<T>, T: Element> Windows<P, T> {
+    /// Writes each element of `y` from its window in its plane of `x`.
+    ///
+    /// The lines of a window are folded first, all columns at once, so that `line` needs an element per input
+    /// column: that work is shared by the windows of a line, and is the compiler's to vectorize.
+    fn fold(&self, x: &[T], y: &mut [T], line: &mut [T]) {
+        let Self { pool, window, .. } = self;
+        let (in_len, out_len) = (window.input_len(), window.output_len());
+        let [_, rows, cols] = window.input;
+        let [_, height, breadth] = window.output;
+        let [outer_step, middle_step, step] = window.dilations;
+        for (at, y) in y.chunks_exact_mut(breadth).enumerate() {
+            // A plane without elements still has windows, which lie in the padding.
+            let (plane, row) = (at / (out_len / breadth), at % (out_len / breadth));
+            let plane = &x[plane * in_len..][..in_len];
+            let (z, row) = (row / height, row % height);
+            let (outer, middle) = (window.taps(0, z), window.taps(1, row));
+            line.fill(P::START);
+            for d in 0..outer.len {
+                for r in 0..middle.len {
+                    let from =
+                        (outer.first + d * outer_step) * rows + middle.first + r * middle_step;
+                    let values = &plane[from * cols..][..cols];
+                    line.iter_mut().zip(values).for_each(|(sum, &x)| *sum = pool.fold(*sum, x));
+                }
+            }
+            for (col, y) in y.iter_mut().enumerate() {
+                let taps = window.taps(2, col);
+                let values = line.get(taps.first..).unwrap_or(&[]);
+                let values = values.iter().step_by(step).take(taps.len);
+                let sum = values.fold(P::START, |sum, &x| pool.fold(sum, x));
+                *y = pool.finish(window, sum, [outer, middle, taps], [z, row, col]);
+            }
+        }
+    }
+}
+
+/// Writes each element of `y` from the taps of its window in its plane of `x`.
+pub(crate) fn each_window<X, Y>(
+    window: &Window,
+    x: &[X],
+    y: &mut [Y],
+    compute: impl Fn(&[X], [Taps; 3], [usize; 3]) -> Y,
+) {
+    let (in_len, out_len) = (window.input_len(), window.output_len());
+    if out_len == 0 {
+        return;
+    }
+    let [_, height, breadth] = window.output;
+    for (plane, y) in y.chunks_exact_mut(out_len).enumerate() {
+        // A plane without elements still has windows, which lie in the padding.
+        let x = &x[plane * in_len..][..in_len];
+        for (i, y) in y.iter_mut().enumerate() {
+            let at = [i / (height * breadth), i / breadth % height, i % breadth];
+            let taps = [window.taps(0, at[0]), window.taps(1, at[1]), window.taps(2, at[2])];
+            *y = compute(x, taps, at);
+        }
+    }
+}
+
+/// Folds the places in a plane of the taps of one window that lie inside the input.
+#[inline]
+pub(crate) fn fold_places<S>(
+    window: &Window,
+    [outer, middle, inner]: [Taps; 3],
+    start: S,
+    mut fold: impl FnMut(S, usize) -> S,
+) -> S {
+    let [_, rows, cols] = window.input;
+    let [outer_step, middle_step, inner_step] = window.dilations;
+    let mut sum = start;
+    for d in 0..outer.len {
+        for r in 0..middle.len {
+            let row = (outer.first + d * outer_step) * rows + middle.first + r * middle_step;
+            for c in 0..inner.len {
+                sum = fold(sum, row * cols + inner.first + c * inner_step);
+            }
+        }
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Bench, assert_near, bench, noise, tensor};
+
+    /// Windows over two axes of one extent.
+    #[derive(Clone, Copy, Debug)]
+    struct Case {
+        extent: usize,
+        channels: usize,
+        kernel: usize,
+        stride: usize,
+        pads: [usize; 2],
+        dilation: usize,
+        ceil: i64,
+    }
+
+    const PLAIN: Case =
+        Case { extent: 5, channels: 2, kernel: 2, stride: 1, pads: [0; 2], dilation: 1, ceil: 0 };
+
+    /// What every member is tested for.
+    pub(super) fn all<P: Pool>(name: &str) {
+        println!("{name}: a family member");
+        let cases = [
+            (PLAIN, 4),
+            (Case { kernel: 3, stride: 2, pads: [1, 1], ..PLAIN }, 3),
+            (Case { stride: 2, ceil: 1, ..PLAIN }, 3),
+            (Case { dilation: 2, ..PLAIN }, 3),
+            (Case { stride: 2, pads: [1, 0], ceil: 1, ..PLAIN }, 3),
+            (Case { extent: 47, channels: 35, kernel: 3, ..PLAIN }, 45),
+        ];
+        for (case, out) in cases {
+            windows_match_the_definition::<P>(case, out);
+        }
+        lines_and_volumes_have_windows::<P>();
+    }
+
+    fn given(
+        run: Bench,
+        Case { kernel, stride, pads: [pad, end], dilation, ceil, .. }: Case,
+    ) -> Bench {
+        run.ints("kernel_shape", &[kernel as i64; 2])
+            .ints("strides", &[stride as i64; 2])
+            .ints("pads", &[pad, pad, end, end].map(|pad| pad as i64))
+            .ints("dilations", &[dilation as i64; 2])
+            .int("ceil_mode", ceil)
+    }
+
+    fn windows_match_the_definition<P: Pool>(case: Case, out: usize) {
+        let Case { extent, channels, kernel, stride, pads: [pad, _], dilation, .. } = case;
+        let dims = [2, channels, extent, extent];
+        let floats = noise(dims.iter().product());
+        let mut wanted = Vec::new();
+        for at in 0..2 * channels * out * out {
+            let (plane, row, col) = (at / (out * out), at / out % out, at % out);
+            let taps = (0..kernel * kernel).filter_map(|tap| {
+                let row = (row * stride + tap / kernel * dilation).checked_sub(pad)?;
+                let col = (col * stride + tap % kernel * dilation).checked_sub(pad)?;
+                let inside = row < extent && col < extent;
+                inside.then(|| f64::from(floats[(plane * extent + row) * extent + col]))
+            });
+            wanted.push((P::TEST)(&taps.collect::<Vec<_>>()));
+        }
+        let doubles: Vec<f64> = floats.iter().copied().map(f64::from).collect();
+        for threads in [1, 3] {
+            let run = bench(P::NAME).threads(threads);
+            let y = given(run.clone().input(tensor(&dims, &floats)), case).one();
+            assert_eq!(y.dims(), [2, channels, out, out], "{case:?}");
+            assert_near(&y.values::<f32>(), &wanted, 1e-6);
+            let y = given(run.input(tensor(&dims, &doubles)), case).one();
+            assert_near(&y.values::<f64>(), &wanted, 1e-12);
+        }
+    }
+
+    fn lines_and_volumes_have_windows<P: Pool>() {
+        let x = noise(16);
+        let of = |taps: &[usize]| {
+            (P::TEST)(&taps.iter().map(|&at| f64::from(x[at])).collect::<Vec<_>>())
+        };
+        let run = bench(P::NAME).input(tensor(&[1, 4, 4], &x)).ints("kernel_shape", &[4]);
+        let wanted = [0, 4, 8, 12].map(|at| of(&[at, at + 1, at + 2, at + 3]));
+        assert_near(&run.one().values::<f32>(), &wanted, 1e-6);
+        let run =
+            bench(P::NAME).input(tensor(&[1, 1, 2, 2, 4], &x)).ints("kernel_shape", &[2, 1, 3]);
+        let y = run.ints("strides", &[1, 1, 3]).int("ceil_mode", 1).one();
+        assert_eq!(y.dims(), [1, 1, 1, 2, 2]);
+        let wanted =
+            [of(&[0, 1, 2, 8, 9, 10]), of(&[3, 11]), of(&[4, 5, 6, 12, 13, 14]), of(&[7, 15])];
+        assert_near(&y.values::<f32>(), &wanted, 1e-6);
+        let error = bench(P::NAME).input(tensor(&[2], &x[..2])).ints("kernel_shape", &[]).error();
+        assert_eq!(error, "input 0 is f32[2], wanted rank 3 to 5");
+    }
+}
