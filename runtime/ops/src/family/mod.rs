@@ -10,4 +10,5 @@ pub(crate) mod norm;
 pub(crate) mod partition;
 pub(crate) mod pooling;
 pub(crate) mod shape;
+mod source;
 pub(crate) mod window;

@@ -9,39 +9,9 @@ use udo_api::{
 };
 
 use super::{Binary, Compare, Unary};
+use crate::family::source::Source;
 
 const REAL: TypeSet = types::F32.or(types::F16);
-
-/// OpenCL C, put together from pieces when the operators are compiled.
-struct Source {
-    bytes: [u8; 1024],
-    len: usize,
-}
-
-impl Source {
-    const fn of(pieces: &[&str]) -> Self {
-        let mut source = Self { bytes: [0; 1024], len: 0 };
-        let mut piece = 0;
-        while piece < pieces.len() {
-            let bytes = pieces[piece].as_bytes();
-            let mut i = 0;
-            while i < bytes.len() {
-                source.bytes[source.len] = bytes[i];
-                source.len += 1;
-                i += 1;
-            }
-            piece += 1;
-        }
-        source
-    }
-
-    const fn text(&self) -> &str {
-        match std::str::from_utf8(self.bytes.split_at(self.len).0) {
-            Ok(text) => text,
-            Err(_) => "",
-        }
-    }
-}
 
 /// The function `U` of each element.
 pub(super) struct UnaryGpu<U> {
@@ -198,15 +168,5 @@ impl Pairs {
         let [i, ..] = item.global_id;
         let [a_step, b_step] = self.steps.map(usize::from);
         Ok((buffers.load(0, i * a_step)?, buffers.load(1, i * b_step)?))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sources_are_put_together() {
-        assert_eq!(Source::of(&["a ", "", "+ b"]).text(), "a + b");
     }
 }

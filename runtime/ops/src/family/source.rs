@@ -1,0 +1,42 @@
+//! The OpenCL C of a family, in which a member's expressions stand.
+
+/// OpenCL C, put together from pieces when the operators are compiled.
+pub(crate) struct Source {
+    bytes: [u8; 1024],
+    len: usize,
+}
+
+impl Source {
+    pub(crate) const fn of(pieces: &[&str]) -> Self {
+        let mut source = Self { bytes: [0; 1024], len: 0 };
+        let mut piece = 0;
+        while piece < pieces.len() {
+            let bytes = pieces[piece].as_bytes();
+            let mut i = 0;
+            while i < bytes.len() {
+                source.bytes[source.len] = bytes[i];
+                source.len += 1;
+                i += 1;
+            }
+            piece += 1;
+        }
+        source
+    }
+
+    pub(crate) const fn text(&self) -> &str {
+        match std::str::from_utf8(self.bytes.split_at(self.len).0) {
+            Ok(text) => text,
+            Err(_) => "",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_are_put_together() {
+        assert_eq!(Source::of(&["a ", "", "+ b"]).text(), "a + b");
+    }
+}
