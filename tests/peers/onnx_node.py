@@ -31,8 +31,9 @@ TIMEOUT_S = 300
 PROBE_OPSET = 21
 
 # Inputs that the operators want in the model, where the tests feed them.
-STATIC = {"Dropout": [2], "Reshape": [1], "Split": [1], "Squeeze": [1],
-          "Unsqueeze": [1]}
+REDUCTIONS = ["L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare"]
+STATIC = {"Dropout": [2], "Reshape": [1], "Split": [1], "Squeeze": [1], "Unsqueeze": [1],
+          **{f"Reduce{of}": [1] for of in REDUCTIONS}}
 
 # What the program says no to by intent: a pattern of the message, and why.
 KNOWN = [

@@ -1,0 +1,180 @@
+//! Reductions on the CPU: of numbers, and of truths.
+
+use std::marker::PhantomData;
+
+use udo_api::{
+    Bool, Core, Error, ExecError, FinalizeCx, Io, Kernel, KernelDef, KernelFlags, TypeRule,
+    bytes_of, bytes_of_mut, input, output_like, types,
+};
+use udo_simd::{fold, fold_columns, fold_rows};
+
+use super::accumulate::Accumulate;
+use super::plan::Plan;
+use super::{Reduce, ReducedAxes};
+use crate::number::Number;
+
+/// Numbers of a row that are taken together; what becomes of them is merged in `f64`.
+const RUN: usize = 4096;
+/// Results side by side that need not wait for one another.
+const LANES: usize = 8;
+
+/// A type whose rows and columns become numbers.
+pub(super) trait Lane: Number {
+    /// Every row of `x: [y.len(), cols]` becomes a number of `y`.
+    fn rows<A: Accumulate>(x: &[Self], cols: usize, y: &mut [Self]);
+
+    /// Every column of `x: [_, y.len()]` is taken into a number of `y`.
+    fn columns<A: Accumulate>(x: &[Self], y: &mut [Self]);
+}
+
+impl Lane for f32 {
+    fn rows<A: Accumulate>(x: &[Self], cols: usize, y: &mut [Self]) {
+        if cols <= RUN {
+            return fold_rows(A::default(), x, cols, y);
+        }
+        for (row, y) in x.chunks_exact(cols).zip(y) {
+            let runs = row.chunks(RUN).map(|run| f64::from(fold(A::default(), run)));
+            *y = runs.fold(A::none(), A::merge::<f64>) as f32;
+        }
+    }
+
+    fn columns<A: Accumulate>(x: &[Self], y: &mut [Self]) {
+        fold_columns(A::default(), x, y);
+    }
+}
+
+macro_rules! lanes {
+    ($($t:ty),*) => {$(
+        impl Lane for $t {
+            fn rows<A: Accumulate>(x: &[Self], cols: usize, y: &mut [Self]) {
+                for (index, y) in y.iter_mut().enumerate() {
+                    *y = row::<A, Self>(&x[index * cols..][..cols]);
+                }
+            }
+
+            fn columns<A: Accumulate>(x: &[Self], y: &mut [Self]) {
+                for row in x.chunks_exact(y.len().max(1)) {
+                    y.iter_mut().zip(row).for_each(|(y, &x)| *y = A::take(*y, x));
+                }
+            }
+        }
+    )*};
+}
+
+lanes!(f64, i8, i32, i64, u8, u32, u64);
+
+fn row<A: Accumulate, T: Number>(x: &[T]) -> T {
+    let mut lanes = [A::none::<T>(); LANES];
+    let (chunks, rest) = x.as_chunks::<LANES>();
+    for chunk in chunks {
+        lanes.iter_mut().zip(chunk).for_each(|(y, &x)| *y = A::take(*y, x));
+    }
+    let rest = rest.iter().fold(A::none(), |y, &x| A::take(y, x));
+    lanes.into_iter().fold(rest, A::merge)
+}
+
+/// Which elements become one if all extents are known; bounded ones are left to each run.
+pub(super) struct Extents {
+    axes: ReducedAxes,
+    fixed: Option<Plan>,
+}
+
+impl Extents {
+    pub(super) fn of(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let (axes, shape) = (ReducedAxes::of(cx)?, cx.input(0)?.full_shape());
+        Ok(Self { axes, fixed: shape.is_fixed().then(|| axes.plan(shape.dims())) })
+    }
+
+    fn of_run(&self, io: &Io<'_>) -> Result<Plan, ExecError> {
+        match self.fixed {
+            Some(plan) => Ok(plan),
+            None => Ok(self.axes.plan(io.inputs.shape(0)?)),
+        }
+    }
+}
+
+/// The reduction `R` of numbers.
+pub(super) struct Numbers<R> {
+    extents: Extents,
+    /// For the type of the elements.
+    run: fn(&Extents, Io<'_>) -> Result<(), ExecError>,
+    of: PhantomData<fn() -> R>,
+}
+
+impl<R: Reduce> Numbers<R> {
+    const RULES: &'static [TypeRule] = &[input(0, R::By::TYPES), output_like(0, 0)];
+    pub(super) const DEF: KernelDef =
+        KernelDef::new::<Self>(R::NAME, Core::CPU).types(Self::RULES).flags(KernelFlags::BOUNDED);
+}
+
+impl<R: Reduce> Kernel for Numbers<R> {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let run = of_type!(
+            cx.input(0)?.dtype(),
+            [
+                F32 = f32, F64 = f64, I8 = i8, I32 = i32, I64 = i64, U8 = u8, U32 = u32,
+                U64 = u64,
+            ],
+            T => execute::<R, T>
+        )?;
+        Ok(Self { extents: Extents::of(cx)?, run, of: PhantomData })
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        (self.run)(&self.extents, io)
+    }
+}
+
+fn execute<R: Reduce, T: Lane>(extents: &Extents, mut io: Io<'_>) -> Result<(), ExecError> {
+    let plan = extents.of_run(&io)?;
+    let (x, y) = (io.inputs.get::<T>(0)?, io.outputs.take::<T>(0)?);
+    reduce_shared::<R, T>(&plan, x, &mut y[..plan.len()], &io)?;
+    io.outputs.set_shape(0, plan.shape())
+}
+
+fn reduce_shared<R: Reduce, T: Lane>(
+    plan: &Plan,
+    x: &[T],
+    y: &mut [T],
+    io: &Io<'_>,
+) -> Result<(), ExecError> {
+    let (grain, count) = (plan.grain(), plan.count());
+    io.parallel.chunks_mut(y, grain, |piece, y| {
+        plan.fold::<R::By, T>(x, piece * grain, y);
+        for y in y {
+            *y = R::end(*y, count);
+        }
+        Ok(())
+    })
+}
+
+/// The reduction `R` of truths, as of the numbers 0 and 1.
+pub(super) struct Truths<R> {
+    extents: Extents,
+    of: PhantomData<fn() -> R>,
+}
+
+impl<R: Reduce> Truths<R> {
+    pub(super) const DEF: KernelDef = {
+        const RULES: &[TypeRule] = &[input(0, types::BOOL), output_like(0, 0)];
+        KernelDef::new::<Self>(R::NAME, Core::CPU).types(RULES).flags(KernelFlags::BOUNDED)
+    };
+}
+
+impl<R: Reduce> Kernel for Truths<R> {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        Ok(Self { extents: Extents::of(cx)?, of: PhantomData })
+    }
+
+    fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
+        let plan = self.extents.of_run(&io)?;
+        let (x, y) = (io.inputs.get::<Bool>(0)?, io.outputs.take::<Bool>(0)?);
+        let y = &mut y[..plan.len()];
+        reduce_shared::<R, u8>(&plan, bytes_of(x), bytes_of_mut(y), &io)?;
+        // Of no numbers there are extremes beyond 1.
+        for y in y {
+            *y = Bool::from(y.get());
+        }
+        io.outputs.set_shape(0, plan.shape())
+    }
+}

@@ -1,0 +1,59 @@
+//! Reductions of 8-bit quantized values on the DSP, by what they stand for.
+
+use std::marker::PhantomData;
+
+use udo_api::{
+    Code, Core, Encoding, Error, ExecError, FinalizeCx, Io, Kernel, KernelDef, TypeRule, TypeSet,
+    input, output_like, types,
+};
+
+use super::accumulate::Accumulate;
+use super::plan::Plan;
+use super::{Reduce, ReducedAxes};
+
+pub(super) struct QuantKernel<R> {
+    plan: Plan,
+    encodings: [Encoding; 2],
+    /// For the type of the values.
+    run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
+    of: PhantomData<fn() -> R>,
+}
+
+impl<R: Reduce> QuantKernel<R> {
+    pub(super) const DEF: KernelDef = {
+        const QUANTIZED: TypeSet = types::U8.or(types::I8);
+        const RULES: &[TypeRule] = &[input(0, QUANTIZED), output_like(0, 0)];
+        KernelDef::new::<Self>(R::NAME, Core::DSP_V68).types(RULES)
+    };
+}
+
+impl<R: Reduce> Kernel for QuantKernel<R> {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let (x, y) = (cx.input(0)?, cx.output(0)?);
+        let wanted = |what: &str| Error::new(format!("{what} has no encoding"));
+        let encodings = [
+            x.encoding().ok_or_else(|| wanted("input 0"))?,
+            y.encoding().ok_or_else(|| wanted("output 0"))?,
+        ];
+        let run = of_type!(x.dtype(), [U8 = u8, I8 = i8], T => execute::<R, T>)?;
+        Ok(Self { plan: ReducedAxes::of(cx)?.plan(x.shape()), encodings, run, of: PhantomData })
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        (self.run)(self, io)
+    }
+}
+
+fn execute<R: Reduce, T: Code>(kernel: &QuantKernel<R>, mut io: Io<'_>) -> Result<(), ExecError> {
+    let QuantKernel { plan, encodings: [x_is, y_is], .. } = kernel;
+    let (x, y) = (io.inputs.get::<T>(0)?, io.outputs.take::<T>(0)?);
+    let (grain, count) = (plan.grain(), plan.count());
+    io.parallel.chunks_mut(y, grain, |piece, y| {
+        for (place, y) in (piece * grain..).zip(y) {
+            let numbers = plan.elements(place).map(|at| f64::from(x_is.dequantize(x[at])));
+            let end = R::end(numbers.fold(R::By::none(), R::By::take), count);
+            *y = y_is.quantize(end as f32);
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,131 @@
+//! Operators that make one number of those along some axes.
+
+#[expect(clippy::inline_always, reason = "takes on the features of its caller")]
+mod accumulate;
+mod cpu;
+mod dsp;
+mod gpu;
+mod plan;
+#[cfg(test)]
+mod tests;
+
+use std::marker::PhantomData;
+
+use udo_api::{
+    DType, Dim, Error, InferCx, KernelDef, Node, Op, OpSchema, Param, Port, Shape, TensorDesc,
+    TypeSet, Value, types,
+};
+
+pub(crate) use accumulate::{Accumulate, Sum};
+
+use crate::Def;
+use crate::family::argument::IntsArgument;
+use crate::family::axes::resolve_axes;
+use crate::number::Number;
+use cpu::{Numbers, Truths};
+use dsp::QuantKernel;
+use gpu::ReduceGpu;
+use plan::{Plan, Reduced};
+
+/// A way to make one number of many. Its family has schema, inference, kernels for every core, and tests.
+pub(crate) trait Reduce: Send + Sync + 'static {
+    const NAME: &'static str;
+    /// How one number after the other is taken in.
+    type By: Accumulate;
+    /// `end` as an OpenCL expression of the floats `y` and `count`.
+    const OPENCL_END: &'static str = "y";
+    /// The same of numbers in `f64`, which tests hold the other forms against.
+    #[cfg_attr(not(test), expect(dead_code, reason = "tests hold the reduction against it"))]
+    const TEST: fn(&[f64]) -> f64;
+
+    /// What becomes of `y`, into which `count` numbers were taken.
+    fn end<T: Number>(y: T, _count: usize) -> T {
+        y
+    }
+}
+
+/// The operator that reduces as `R` does.
+pub(crate) const fn reduce<R: Reduce>() -> Def {
+    let def = Def::of::<Described<R>>(Kernels::<R>::TAKEN);
+    #[cfg(test)]
+    let def = def.tested(tests::all::<R>);
+    def
+}
+
+struct Described<R>(PhantomData<fn() -> R>);
+
+impl<R: Reduce> Described<R> {
+    /// Quantized values are for the DSP, unless the CPU computes them as numbers; the GPU stores halves.
+    const TYPES: TypeSet = {
+        let types = R::By::TYPES.or(types::F16).or(types::U8).or(types::I8);
+        if R::By::OF_TRUTHS { types.or(types::BOOL) } else { types }
+    };
+    const IN: &'static [Port] = &[Port::required("data", Self::TYPES), AXES.port()];
+    const OUT: &'static [Port] = &[Port::required("reduced", Self::TYPES)];
+    const PARAMS: &'static [Param] = &[
+        AXES.param(),
+        Param::scalar("keepdims", DType::I64).default(Value::int(1)),
+        Param::scalar("noop_with_empty_axes", DType::I64).default(Value::int(0)),
+    ];
+}
+
+impl<R: Reduce> Op for Described<R> {
+    const SCHEMA: OpSchema = OpSchema::new(R::NAME, Self::IN, Self::OUT, Self::PARAMS);
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let (x, axes) = (cx.input(0)?, ReducedAxes::of(cx)?);
+        let dtype = x.dtype().ok_or_else(|| Error::new(format!("input 0 is {x}")))?;
+        let all = x.full_shape();
+        let dims =
+            all.iter().enumerate().filter_map(|(axis, dim)| match (axes.has(axis), axes.reduced) {
+                (false, _) => Some(dim),
+                (true, Reduced::Stay) => Some(Dim::Fixed(1)),
+                (true, Reduced::Go) => None,
+            });
+        let shape = Shape::of_dims(&dims.collect::<Vec<_>>())?;
+        cx.set_output(0, TensorDesc::new(dtype, shape))
+    }
+}
+
+struct Kernels<R>(PhantomData<fn() -> R>);
+
+impl<R: Reduce> Kernels<R> {
+    const ALL: [KernelDef; 4] =
+        [Numbers::<R>::DEF, ReduceGpu::<R>::DEF, QuantKernel::<R>::DEF, Truths::<R>::DEF];
+    const TAKEN: &'static [KernelDef] =
+        if R::By::OF_TRUTHS { &Self::ALL } else { Self::ALL.split_at(3).0 };
+}
+
+/// Before opset 18, and of sums 13, a parameter.
+const AXES: IntsArgument = IntsArgument { input: 1, name: "axes", what: "axes" };
+
+/// Which axes a node reduces.
+#[derive(Clone, Copy, Debug)]
+struct ReducedAxes {
+    /// A bit for each.
+    mask: u32,
+    reduced: Reduced,
+}
+
+impl ReducedAxes {
+    fn of(node: &Node<'_>) -> Result<Self, Error> {
+        let reduced = if node.flag("keepdims")? { Reduced::Stay } else { Reduced::Go };
+        let shape = node.input(0)?.full_shape();
+        let given = AXES.read(node)?.unwrap_or_default();
+        let axes = resolve_axes(&given, shape.rank()).ok_or_else(|| {
+            Error::new(format!("axes {given:?} are not for a tensor of shape {shape}"))
+        })?;
+        if axes.is_empty() && !node.flag("noop_with_empty_axes")? {
+            return Ok(Self { mask: (1 << shape.rank()) - 1, reduced });
+        }
+        Ok(Self { mask: axes.iter().fold(0, |mask, axis| mask | 1 << axis), reduced })
+    }
+
+    fn has(self, axis: usize) -> bool {
+        self.mask >> axis & 1 == 1
+    }
+
+    fn plan(self, dims: &[usize]) -> Plan {
+        Plan::of(dims, self.mask, self.reduced)
+    }
+}

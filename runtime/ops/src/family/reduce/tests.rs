@@ -1,0 +1,173 @@
+//! What every member is tested for.
+
+use udo_api::{Bool, Core, F16};
+
+use super::*;
+use crate::family::partition::GRAIN;
+use crate::testing::{Bench, assert_near, bench, noise, tensor};
+
+pub(super) fn all<R: Reduce>(name: &str) {
+    println!("{name}: a family member");
+    every_set_of_axes_is_reduced::<R>();
+    large_tensors_are_shared_out::<R>();
+    nothing_is_reduced_as_the_member_says::<R>();
+    bounded_shapes_are_those_of_the_run::<R>();
+    integers_are_reduced::<R>();
+    quantized_values_are_reduced_by_what_they_stand_for::<R>();
+    truths_are_reduced::<R>();
+    axes_come_in_any_form::<R>();
+}
+
+/// Numbers that every reduction is near the same of in any order.
+fn numbers(len: usize) -> Vec<f32> {
+    noise(len).into_iter().map(|x| x + if x < 0.0 { -0.5 } else { 0.5 }).collect()
+}
+
+/// What becomes of `x` along the axes, by the definition.
+fn wanted<R: Reduce>(dims: &[usize], axes: &[usize], x: &[f64]) -> Vec<f64> {
+    let kept: Vec<usize> = (0..dims.len()).filter(|axis| !axes.contains(axis)).collect();
+    let len = kept.iter().map(|&axis| dims[axis]).product();
+    let mut groups = vec![Vec::new(); len];
+    for (i, &x) in x.iter().enumerate() {
+        let at = |axis: usize| i / dims[axis + 1..].iter().product::<usize>() % dims[axis];
+        groups[kept.iter().fold(0, |group, &axis| group * dims[axis] + at(axis))].push(x);
+    }
+    groups.iter().map(|group| R::TEST(group)).collect()
+}
+
+fn doubles(x: &[f32]) -> Vec<f64> {
+    x.iter().map(|&x| x.into()).collect()
+}
+
+fn along(run: Bench, axes: &[usize]) -> Bench {
+    let axes: Vec<i64> = axes.iter().map(|&axis| axis as i64).collect();
+    run.constant(tensor(&[axes.len()], &axes))
+}
+
+fn every_set_of_axes_is_reduced<R: Reduce>() {
+    let dims = [3, 4, 1, 5];
+    let x = numbers(60);
+    for mask in 1..16 {
+        let axes: Vec<usize> = (0..4).filter(|axis| mask >> axis & 1 == 1).collect();
+        let wanted = wanted::<R>(&dims, &axes, &doubles(&x));
+        let run = along(bench(R::NAME).input(tensor(&dims, &x)), &axes).int("keepdims", 0);
+        let y = run.clone().one();
+        assert_near(&y.values::<f32>(), &wanted, 1e-5);
+        let y = along(bench(R::NAME).input(tensor(&dims, &doubles(&x))), &axes).one();
+        assert_eq!(y.dims().len(), 4);
+        assert_near(&y.values::<f64>(), &wanted, 1e-12);
+        let run = run.on(Core::GPU);
+        // Axis 2 has one place, and is next to either neighbour.
+        if mask & 0b1011 == 0b1001 {
+            assert_eq!(run.error(), "the axes are apart, wanted neighbours");
+        } else {
+            assert_near(&run.one().values::<f32>(), &wanted, 1e-5);
+        }
+    }
+    let halves: Vec<F16> = x.iter().map(|&x| F16::from_f32(x)).collect();
+    let y = along(bench(R::NAME).on(Core::GPU).input(tensor(&dims, &halves)), &[1]).one();
+    let y: Vec<f32> = y.values::<F16>().into_iter().map(F16::to_f32).collect();
+    let x: Vec<f64> = halves.iter().map(|x| x.to_f32().into()).collect();
+    assert_near(&y, &wanted::<R>(&dims, &[1], &x), 2e-3);
+}
+
+fn large_tensors_are_shared_out<R: Reduce>() {
+    // Rows, short and long; columns, few and many; and both.
+    for (dims, axes) in [
+        (vec![2 * GRAIN / 3 + 1, 3], vec![1]),
+        (vec![3, 9001], vec![1]),
+        (vec![21, 4000], vec![0]),
+        (vec![1500, 20, 3], vec![1]),
+        (vec![3, 700, 41], vec![0, 2]),
+    ] {
+        let x: Vec<f32> = numbers(dims.iter().product()).iter().map(|x| x.abs().sqrt()).collect();
+        let wanted = wanted::<R>(&dims, &axes, &doubles(&x));
+        for threads in [1, 3] {
+            let y = along(bench(R::NAME).threads(threads).input(tensor(&dims, &x)), &axes).one();
+            assert_near(&y.values::<f32>(), &wanted, 2e-5);
+        }
+    }
+}
+
+fn nothing_is_reduced_as_the_member_says<R: Reduce>() {
+    let x = tensor::<f32>(&[2, 0, 4], &[]);
+    let y = along(bench(R::NAME).input(x.clone()), &[1]).one();
+    assert_eq!(y.dims(), [2, 1, 4]);
+    assert_near(&y.values::<f32>(), &[R::TEST(&[]); 8], 0.0);
+    let y = along(bench(R::NAME).input(x), &[2]).int("keepdims", 0).one();
+    assert_eq!((y.dims(), y.values::<f32>().len()), (vec![2, 0], 0));
+    let y = bench(R::NAME).input(tensor(&[], &[2.5f32])).one();
+    assert_eq!(y.dims(), []);
+    assert_near(&y.values::<f32>(), &[R::TEST(&[2.5])], 1e-6);
+}
+
+fn bounded_shapes_are_those_of_the_run<R: Reduce>() {
+    let x = numbers(6);
+    let run = bench(R::NAME).input(tensor(&[2, 3], &x).bounded(&[Dim::UpTo(5), Dim::Fixed(3)]));
+    let y = along(run.clone(), &[1]).int("keepdims", 0).one();
+    assert_eq!((y.desc().full_shape().to_string(), y.dims()), ("[<=5]".to_owned(), vec![2]));
+    assert_near(&y.values::<f32>(), &wanted::<R>(&[2, 3], &[1], &doubles(&x)), 1e-5);
+    let y = along(run, &[0]).one();
+    assert_near(&y.values::<f32>(), &wanted::<R>(&[2, 3], &[0], &doubles(&x)), 1e-5);
+}
+
+fn integers_are_reduced<R: Reduce>() {
+    let x = [3i64, 1, 2, -7, 0, 5];
+    let wanted = wanted::<R>(&[2, 3], &[1], &x.map(|x| x as f64));
+    let wanted: Vec<i64> = wanted.into_iter().map(|y| y as i64).collect();
+    if R::By::TYPES.has(DType::I64) {
+        let y = along(bench(R::NAME).input(tensor(&[2, 3], &x)), &[1]).one();
+        assert_eq!(y.values::<i64>(), wanted);
+    }
+    if R::By::TYPES.has(DType::I8) {
+        let y = along(bench(R::NAME).input(tensor(&[2, 3], &x.map(|x| x as i8))), &[1]).one();
+        assert_eq!(y.values::<i8>(), wanted.iter().map(|&y| y as i8).collect::<Vec<_>>());
+    }
+}
+
+fn quantized_values_are_reduced_by_what_they_stand_for<R: Reduce>() {
+    let (scale, zero_point) = (0.25, 10);
+    let x = [12u8, 20, 14, 11, 13, 18];
+    let run = bench(R::NAME).on(Core::DSP_V68);
+    let run = along(run.input(tensor(&[2, 3], &x).encoded(scale, zero_point)), &[0]);
+    let y = run.clone().output_encoding(0, 0.05, 3).one();
+    let numbers = x.map(|x| f64::from(x) * 0.25 - 2.5);
+    let wanted = wanted::<R>(&[2, 3], &[0], &numbers);
+    let y_is = udo_api::Encoding { scale: 0.05, zero_point: 3 };
+    let wanted: Vec<u8> = wanted.into_iter().map(|y| y_is.quantize(y as f32)).collect();
+    assert_eq!(y.values::<u8>(), wanted);
+    assert_eq!(run.error(), "output 0 has no encoding");
+}
+
+fn truths_are_reduced<R: Reduce>() {
+    if !R::By::OF_TRUTHS {
+        return;
+    }
+    let truths = [true, false, true, true, false, false].map(Bool::from);
+    let y = along(bench(R::NAME).input(tensor(&[3, 2], &truths)), &[1]).int("keepdims", 0).one();
+    let numbers = truths.map(|x| f64::from(u8::from(x.get())));
+    let wanted = wanted::<R>(&[3, 2], &[1], &numbers);
+    let wanted: Vec<Bool> = wanted.into_iter().map(|y| Bool::from(y != 0.0)).collect();
+    assert_eq!(y.values::<Bool>(), wanted);
+    let y = along(bench(R::NAME).input(tensor::<Bool>(&[0, 1], &[])), &[0]).one();
+    assert_eq!(y.values::<Bool>(), [Bool::from(R::TEST(&[]) > 0.0)]);
+}
+
+fn axes_come_in_any_form<R: Reduce>() {
+    let x = numbers(6);
+    let run = || bench(R::NAME).input(tensor(&[2, 3], &x));
+    let of = |axes: &[usize]| wanted::<R>(&[2, 3], axes, &doubles(&x));
+    let near =
+        |run: Bench, axes: &[usize]| assert_near(&run.one().values::<f32>(), &of(axes), 1e-5);
+    near(run(), &[0, 1]);
+    near(along(run(), &[]), &[0, 1]);
+    near(along(run(), &[]).int("noop_with_empty_axes", 1), &[]);
+    near(run().opset(11).ints("axes", &[-2]), &[0]);
+    near(run().constant(tensor(&[2], &[-1i64, 0])), &[0, 1]);
+    for axes in [[0, -2], [2, 0], [-3, 0]] {
+        let error = run().constant(tensor(&[2], &axes)).error();
+        assert_eq!(error, format!("axes {axes:?} are not for a tensor of shape [2,3]"));
+    }
+    let error = run().input(tensor(&[1], &[0i64])).error();
+    assert_eq!(error, "input 1, the axes, is not known before the run");
+}
