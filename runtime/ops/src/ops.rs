@@ -33,6 +33,7 @@ ops! {
     pow,
     q_linear_conv,
     quantize_linear,
+    reduce_mean,
     reduce_sum,
     relu,
     reshape,
