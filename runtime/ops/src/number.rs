@@ -6,6 +6,7 @@ use udo_api::{DType, Element, Error};
 pub(crate) trait Number: Element + PartialOrd {
     const ZERO: Self;
     const LOWEST: Self;
+    const HIGHEST: Self;
     /// The number as this type: integers lose its fraction, and saturate.
     fn of(number: f64) -> Self;
     /// The number nearest to it.
@@ -24,6 +25,7 @@ macro_rules! floats {
         impl Number for $t {
             const ZERO: Self = 0.0;
             const LOWEST: Self = <$t>::NEG_INFINITY;
+            const HIGHEST: Self = <$t>::INFINITY;
             #[inline]
             fn of(number: f64) -> Self { number as Self }
             #[inline]
@@ -47,6 +49,7 @@ macro_rules! integers {
         impl Number for $t {
             const ZERO: Self = 0;
             const LOWEST: Self = <$t>::MIN;
+            const HIGHEST: Self = <$t>::MAX;
             #[inline]
             fn of(number: f64) -> Self { number as Self }
             #[inline]

@@ -1,5 +1,7 @@
 //! The ways in which many numbers become one.
 
+use std::cmp::Ordering;
+
 use udo_api::{TypeSet, types};
 use udo_simd::{Fold, Simd};
 
@@ -72,4 +74,62 @@ macro_rules! sums {
 sums! {
     /// The sum.
     Sum, |s, x, sum| s.add(sum, x), |x| x, "y + x";
+}
+
+/// The greatest, or the least, which is a NaN where there is one: a type, its start, what it does to vectors, how
+/// the number that stays compares with the other, and the OpenCL of that.
+macro_rules! extremes {
+    ($($(#[$doc:meta])* $name:ident, $start:expr, $limit:ident, $better:ident, $stays:pat, $opencl:expr;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Default)]
+        pub(crate) struct $name;
+
+        impl Fold for $name {
+            const START: f32 = $start;
+
+            #[inline(always)]
+            fn step<S: Simd>(self, s: S, so_far: S::F, x: S::F) -> S::F {
+                // Of two operands the second stays where either is a NaN.
+                s.select(s.eq(so_far, so_far), s.$better(so_far, x), so_far)
+            }
+
+            #[inline(always)]
+            fn join<S: Simd>(self, s: S, a: S::F, b: S::F) -> S::F {
+                self.step(s, a, b)
+            }
+        }
+
+        impl Accumulate for $name {
+            const TYPES: TypeSet = <Sum as Accumulate>::TYPES.or(types::I8).or(types::U8);
+            const OF_TRUTHS: bool = true;
+            const OPENCL: [&'static str; 2] = $opencl;
+
+            #[inline]
+            fn none<T: Number>() -> T {
+                T::$limit
+            }
+
+            #[inline]
+            fn take<T: Number>(y: T, x: T) -> T {
+                match y.partial_cmp(&x) {
+                    Some($stays) => y,
+                    Some(_) => x,
+                    // One of them is a NaN, and so is this.
+                    None => y.add(x),
+                }
+            }
+
+            #[inline]
+            fn merge<T: Number>(a: T, b: T) -> T {
+                Self::take(a, b)
+            }
+        }
+    )*};
+}
+
+extremes! {
+    /// The greatest.
+    Greatest, f32::NEG_INFINITY, LOWEST, max, Ordering::Greater, ["-INFINITY", "y > x || isnan(y) ? y : x"];
+    /// The least.
+    Least, f32::INFINITY, HIGHEST, min, Ordering::Less, ["INFINITY", "y < x || isnan(y) ? y : x"];
 }
