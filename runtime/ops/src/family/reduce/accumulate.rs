@@ -74,6 +74,10 @@ macro_rules! sums {
 sums! {
     /// The sum.
     Sum, |s, x, sum| s.add(sum, x), |x| x, "y + x";
+    /// The sum without signs.
+    SumOfSizes, |s, x, sum| s.add(sum, s.abs(x)), |x| if x < T::ZERO { T::ZERO.sub(x) } else { x }, "y + fabs(x)";
+    /// The sum of squares.
+    SumOfSquares, |s, x, sum| s.fma(x, x, sum), |x| x.mul(x), "y + x * x";
 }
 
 /// The greatest, or the least, which is a NaN where there is one: a type, its start, what it does to vectors, how

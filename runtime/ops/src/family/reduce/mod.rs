@@ -16,7 +16,7 @@ use udo_api::{
     TypeSet, Value, types,
 };
 
-pub(crate) use accumulate::{Accumulate, Greatest, Least, Sum};
+pub(crate) use accumulate::{Accumulate, Greatest, Least, Sum, SumOfSizes, SumOfSquares};
 
 use crate::Def;
 use crate::family::argument::IntsArgument;
