@@ -80,6 +80,43 @@ sums! {
     SumOfSquares, |s, x, sum| s.fma(x, x, sum), |x| x.mul(x), "y + x * x";
 }
 
+/// The product.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Product;
+
+impl Fold for Product {
+    const START: f32 = 1.0;
+
+    #[inline(always)]
+    fn step<S: Simd>(self, s: S, so_far: S::F, x: S::F) -> S::F {
+        s.mul(so_far, x)
+    }
+
+    #[inline(always)]
+    fn join<S: Simd>(self, s: S, a: S::F, b: S::F) -> S::F {
+        s.mul(a, b)
+    }
+}
+
+impl Accumulate for Product {
+    const OPENCL: [&'static str; 2] = ["1.0f", "y * x"];
+
+    #[inline]
+    fn none<T: Number>() -> T {
+        T::of(1.0)
+    }
+
+    #[inline]
+    fn take<T: Number>(y: T, x: T) -> T {
+        y.mul(x)
+    }
+
+    #[inline]
+    fn merge<T: Number>(a: T, b: T) -> T {
+        a.mul(b)
+    }
+}
+
 /// The greatest, or the least, which is a NaN where there is one: a type, its start, what it does to vectors, how
 /// the number that stays compares with the other, and the OpenCL of that.
 macro_rules! extremes {
@@ -136,4 +173,48 @@ extremes! {
     Greatest, f32::NEG_INFINITY, LOWEST, max, Ordering::Greater, ["-INFINITY", "y > x || isnan(y) ? y : x"];
     /// The least.
     Least, f32::INFINITY, HIGHEST, min, Ordering::Less, ["INFINITY", "y < x || isnan(y) ? y : x"];
+}
+
+/// The logarithm of the sum of the powers of e, which is found without them, as they may be too large.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct LogOfSumOfPowers;
+
+impl Fold for LogOfSumOfPowers {
+    const START: f32 = f32::NEG_INFINITY;
+
+    #[inline(always)]
+    fn step<S: Simd>(self, s: S, so_far: S::F, x: S::F) -> S::F {
+        let apart = s.neg(s.abs(s.sub(so_far, x)));
+        // Infinities are no distance apart.
+        let apart = s.select(s.eq(so_far, x), s.splat(0.0), apart);
+        s.add(s.max(so_far, x), s.log(s.add(s.splat(1.0), s.exp(apart))))
+    }
+
+    #[inline(always)]
+    fn join<S: Simd>(self, s: S, a: S::F, b: S::F) -> S::F {
+        self.step(s, a, b)
+    }
+}
+
+impl Accumulate for LogOfSumOfPowers {
+    const TYPES: TypeSet = types::F32.or(types::F64);
+    const OPENCL: [&'static str; 2] =
+        ["-INFINITY", "fmax(y, x) + log1p(y == x ? 1.0f : exp(-fabs(y - x)))"];
+
+    #[inline]
+    fn none<T: Number>() -> T {
+        T::LOWEST
+    }
+
+    #[inline]
+    fn take<T: Number>(y: T, x: T) -> T {
+        let (y, x) = (y.to_f64(), x.to_f64());
+        let apart = if y.total_cmp(&x).is_eq() { 0.0 } else { -(y - x).abs() };
+        T::of(y.max(x) + apart.exp().ln_1p())
+    }
+
+    #[inline]
+    fn merge<T: Number>(a: T, b: T) -> T {
+        Self::take(a, b)
+    }
 }

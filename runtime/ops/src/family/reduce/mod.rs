@@ -16,7 +16,9 @@ use udo_api::{
     TypeSet, Value, types,
 };
 
-pub(crate) use accumulate::{Accumulate, Greatest, Least, Sum, SumOfSizes, SumOfSquares};
+pub(crate) use accumulate::{
+    Accumulate, Greatest, Least, LogOfSumOfPowers, Product, Sum, SumOfSizes, SumOfSquares,
+};
 
 use crate::Def;
 use crate::family::argument::IntsArgument;

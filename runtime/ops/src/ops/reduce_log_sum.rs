@@ -1,0 +1,20 @@
+//! The logarithm of the sum along some axes.
+
+use crate::Def;
+use crate::family::reduce::{Reduce, Sum, reduce};
+use crate::number::Number;
+
+pub(crate) const DEF: Def = reduce::<ReduceLogSum>();
+
+struct ReduceLogSum;
+
+impl Reduce for ReduceLogSum {
+    const NAME: &'static str = "ReduceLogSum";
+    type By = Sum;
+    const OPENCL_END: &'static str = "log(y)";
+    const TEST: fn(&[f64]) -> f64 = |x| x.iter().sum::<f64>().ln();
+
+    fn end<T: Number>(y: T, _count: usize) -> T {
+        T::of(y.to_f64().ln())
+    }
+}

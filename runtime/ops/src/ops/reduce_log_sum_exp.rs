@@ -1,0 +1,43 @@
+//! The logarithm of the sum of the powers of e along some axes, however large they are.
+
+use crate::Def;
+use crate::family::reduce::{LogOfSumOfPowers, Reduce, reduce};
+
+pub(crate) const DEF: Def = reduce::<ReduceLogSumExp>();
+
+struct ReduceLogSumExp;
+
+impl Reduce for ReduceLogSumExp {
+    const NAME: &'static str = "ReduceLogSumExp";
+    type By = LogOfSumOfPowers;
+    const TEST: fn(&[f64]) -> f64 = |x| x.iter().map(|x| x.exp()).sum::<f64>().ln();
+}
+
+#[cfg(test)]
+mod tests {
+    use udo_api::Core;
+
+    use crate::testing::{assert_near, bench, tensor};
+
+    #[test]
+    fn powers_too_large_for_any_type_have_a_logarithm() {
+        let x = tensor(&[2, 3], &[1000f32, 1000.0, 990.0, f32::NEG_INFINITY, -2000.0, -2000.0]);
+        let wanted = [1000.0 + (2.0 + (-10f64).exp()).ln(), -2000.0 + 2f64.ln()];
+        for core in [Core::CPU, Core::GPU] {
+            let y = bench("ReduceLogSumExp").on(core).input(x.clone());
+            let y = y.constant(tensor(&[1], &[1i64])).one();
+            assert_near(&y.values::<f32>(), &wanted, 1e-6);
+        }
+    }
+
+    #[test]
+    fn infinities_and_nans_stay() {
+        let x = [f32::INFINITY, f32::INFINITY, f32::NAN, 1.0, f32::NEG_INFINITY, f32::NEG_INFINITY];
+        let y = bench("ReduceLogSumExp").input(tensor(&[3, 2], &x));
+        let y = y.constant(tensor(&[1], &[1i64])).one();
+        assert_near(&y.values::<f32>(), &[f64::INFINITY, f64::NAN, f64::NEG_INFINITY], 0.0);
+        let doubles = tensor(&[3, 2], &x.map(f64::from));
+        let y = bench("ReduceLogSumExp").input(doubles).constant(tensor(&[1], &[1i64])).one();
+        assert_near(&y.values::<f64>(), &[f64::INFINITY, f64::NAN, f64::NEG_INFINITY], 0.0);
+    }
+}
