@@ -114,7 +114,6 @@ const NAMED_OPS: &[(&str, &str)] = &[
     // The host's own kernels, called as what they do is.
     ("runtime/src/cores/order.rs", "Transpose"),
     // What a fused node is bound to.
-    ("runtime/src/pass/candidate.rs", "Identity"),
     // Where a schema wants channels last, such nodes are put in.
     ("runtime/src/resolve/channel_last.rs", "Transpose"),
 ];

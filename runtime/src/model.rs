@@ -88,7 +88,7 @@ impl Model {
         registry.charge(budget.clone());
         let mut resolved = registry.resolve(graph, &options.bind)?;
         pass::run(&mut resolved.graph, registry)?;
-        let placement = place::assign(resolved, registry, &options.place)?;
+        let placement = place::assign(resolved, registry, &options.place, pool.width())?;
         let plan = Plan::build(placement, registry, &options.plan, &pool)?;
         SessionError::look_ahead(&plan, &budget)?;
         // A package's library has thread-local state that the system makes at a thread's first use of it.

@@ -33,7 +33,7 @@ extern "C" {
 #define UDO_ABI_MINOR 0u
 /* Initializes the version in the head of a package's table. */
 #define UDO_ABI_VERSION {UDO_ABI_MAJOR, UDO_ABI_MINOR}
-#define UDO_ABI_FINGERPRINT UINT64_C(0x7de6e28fc4dd1fa5)
+#define UDO_ABI_FINGERPRINT UINT64_C(0xf6ed871a6b180565)
 #define UDO_SDK_VERSION "0.1.0"
 #define UDO_MAX_RANK 8
 #define UDO_MAX_GPU_ARGS 24
@@ -238,10 +238,6 @@ typedef struct udo_params {
 #define UDO_FACT_VIEW 1u
 #define UDO_FACT_ELEMENTWISE (1u << 1)
 #define UDO_FACT_SAME_ENCODING (1u << 2)
-#define UDO_FACT_LAYOUT_SENSITIVE (1u << 3)
-#define UDO_FACT_TAKES_BIAS (1u << 4)
-#define UDO_FACT_TAKES_ACTIVATION (1u << 5)
-#define UDO_FACT_TAKES_RESIDUAL (1u << 6)
 #define UDO_FACT_JOINS (1u << 7)
 
 typedef struct udo_op_schema {
@@ -373,6 +369,11 @@ typedef struct udo_pack_request {
     uint64_t reserved_words[4];
 } udo_pack_request;
 
+#define UDO_ISA_PORTABLE 0u
+#define UDO_ISA_AVX2 1u
+#define UDO_ISA_AVX512 2u
+#define UDO_ISA_AMX 3u
+
 /* What the host does for a kernel that is being finalized. */
 typedef struct udo_host_table {
     void *ctx;
@@ -380,23 +381,55 @@ typedef struct udo_host_table {
     udo_status (*pack)(void *ctx, const udo_pack_request *request, uint32_t *index);
     /* [finalize-time] Notes that execute reads constant input `input` although it is packed. */
     udo_status (*keep)(void *ctx, uint32_t input);
-    uint64_t reserved_words[4];
+    uint32_t threads; /* that work on a call at most */
+    uint32_t isa;     /* of the host's own kernels: UDO_ISA_* */
+    size_t fast_memory_bytes;
+    uint64_t reserved_words[2];
 } udo_host_table;
 
-typedef struct udo_finalize_args {
-    udo_node_args node;
+#define UDO_EPILOGUE_BIAS 1u       /* adds input `input`, a vector along `axis` of the output */
+#define UDO_EPILOGUE_RESIDUAL 2u   /* adds input `input`, which has the output's shape */
+#define UDO_EPILOGUE_ACTIVATION 3u /* applies `function` */
+
+#define UDO_ACTIVATION_RELU 1u
+#define UDO_ACTIVATION_CLIP 2u /* at least numbers[0], then at most numbers[1] */
+#define UDO_ACTIVATION_SILU 3u /* x / (1 + exp(-x)) */
+#define UDO_ACTIVATION_GELU 4u /* x / 2 (1 + erf(x / sqrt 2)) */
+
+/* What is done to each element of a node's first output before it is stored. */
+typedef struct udo_epilogue_step {
+    uint32_t kind;
+    uint32_t input; /* behind all that the operator has */
+    uint32_t axis;  /* of the output, as the kernel sees it */
+    uint32_t function;
+    double numbers[2];
+    udo_tensor_desc output; /* the first output after the step */
+    uint64_t reserved[5];
+} udo_epilogue_step;
+
+typedef struct udo_accept_args {
+    udo_node_args node; /* with the inputs of all steps behind all that the operator has */
     const udo_tensor_desc *outputs;
     udo_core core;
-    uint32_t reserved;
-    const udo_host_table *host;
+    uint32_t epilogue_count;
+    const udo_epilogue_step *epilogue;
     uint64_t reserved_words[4];
+} udo_accept_args;
+
+typedef struct udo_finalize_args {
+    udo_node_args node; /* with the inputs of the steps that the kernel took behind all that the operator has */
+    const udo_tensor_desc *outputs; /* the first one as it is after those steps */
+    udo_core core;
+    uint32_t epilogue_count; /* the steps that the kernel took */
+    const udo_host_table *host;
+    const udo_epilogue_step *epilogue;
+    uint64_t reserved_words[3];
 } udo_finalize_args;
 
 typedef struct udo_finalized {
     void *state; /* passed to execute and, once, to free */
     udo_workspace workspace;
-    uint64_t params_read; /* zero: nobody counts which parameters were read */
-    uint64_t reserved[3];
+    uint64_t reserved[4];
 } udo_finalized;
 
 #define UDO_ARG_ABSENT 1u
@@ -489,7 +522,10 @@ typedef struct udo_kernel_vtable {
     /* [finalize-time] Frees what finalize made; called once, when no execute is running. */
     void (*free)(void *state);
     const udo_gpu_table *gpu; /* null for all but GPU kernels */
-    uint64_t reserved_words[4];
+    /* [finalize-time, thread-safe] Writes how many leading steps of an epilogue the kernel does, or refuses the node;
+     * null: none. */
+    udo_status (*accept)(const udo_accept_args *args, uint32_t *steps);
+    uint64_t reserved_words[3];
 } udo_kernel_vtable;
 
 #define UDO_ROWS_STRIDED 1u

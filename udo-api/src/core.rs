@@ -15,6 +15,37 @@ pub enum CoreKind {
     Hta,
 }
 
+/// An instruction set of the host's processor; each contains those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Isa {
+    /// What every processor has.
+    Portable,
+    /// AVX2 and FMA.
+    Avx2,
+    /// AVX-512 with VNNI.
+    Avx512,
+    /// AMX.
+    Amx,
+}
+
+impl Isa {
+    /// The number that crosses the ABI.
+    pub const fn code(self) -> u32 {
+        self as u32
+    }
+
+    /// The instruction set of a number; nothing for one that this version does not know.
+    pub const fn from_code(code: u32) -> Option<Self> {
+        match code {
+            0 => Some(Self::Portable),
+            1 => Some(Self::Avx2),
+            2 => Some(Self::Avx512),
+            3 => Some(Self::Amx),
+            _ => None,
+        }
+    }
+}
+
 abi_struct! {
     /// A processor that a kernel is written for: a kind and, for a DSP, the architecture it needs.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

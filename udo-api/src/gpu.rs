@@ -1,7 +1,7 @@
 //! GPU kernels: OpenCL C source, how it is launched, and the same kernel as one Rust work item.
 
 use crate::abi::{Buffers, GpuArg, KernelInfo, MAX_GPU_ARGS, RawStr, WorkItem};
-use crate::{Error, ExecError, FinalizeCx};
+use crate::{AcceptCx, Error, ExecError, FinalizeCx};
 
 /// The Rust form of one work item: no barriers, no local memory.
 pub type WorkItemFn<K> = fn(&K, WorkItem, &Buffers<'_>) -> Result<(), ExecError>;
@@ -10,6 +10,15 @@ pub type WorkItemFn<K> = fn(&K, WorkItem, &Buffers<'_>) -> Result<(), ExecError>
 pub trait GpuKernel: Sized + Send + Sync + 'static {
     /// The same kernel as a function of one work item, for an emulated GPU.
     const WORK_ITEM: Option<WorkItemFn<Self>> = None;
+
+    /// How many leading steps of the node's epilogue the kernel does; as [`Kernel::accept`](crate::Kernel::accept).
+    ///
+    /// # Errors
+    /// The kernel does not take the node at all; the message says why.
+    fn accept(cx: &AcceptCx<'_>) -> Result<usize, Error> {
+        let _ = cx;
+        Ok(0)
+    }
 
     /// Checks the node and computes what the launch needs. May allocate.
     ///

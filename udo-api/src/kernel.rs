@@ -3,10 +3,21 @@
 use std::fmt;
 
 use crate::abi::{KernelVTable, RawStr, Slice, gpu_vtable, kernel_vtable};
-use crate::{Core, Element, Error, ExecError, FinalizeCx, GpuKernel, Io, TypeSet};
+use crate::{AcceptCx, Core, Element, Error, ExecError, FinalizeCx, GpuKernel, Io, TypeSet};
 
 /// One operator on one core for fixed types; freeing it is `Drop`.
 pub trait Kernel: Sized + Send + Sync + 'static {
+    /// How many leading steps of the node's epilogue ([`AcceptCx::epilogue`]) the kernel does before it stores its
+    /// first output; finalize then sees those. Asked while the model is placed, before anything is finalized, so it is
+    /// cheap: it looks at types, shapes and parameters.
+    ///
+    /// # Errors
+    /// The kernel does not take the node at all; the message says why.
+    fn accept(cx: &AcceptCx<'_>) -> Result<usize, Error> {
+        let _ = cx;
+        Ok(0)
+    }
+
     /// Checks the node and prepares everything that execute will need. May allocate.
     ///
     /// # Errors

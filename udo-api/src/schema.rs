@@ -351,18 +351,9 @@ impl Facts {
     pub const ELEMENTWISE: Self = Self(1 << 1);
     /// Fixed-point outputs take the encoding of input 0.
     pub const SAME_ENCODING: Self = Self(1 << 2);
-    /// The result depends on which axis holds the channels.
-    pub const LAYOUT_SENSITIVE: Self = Self(1 << 3);
     /// Output 0 is the inputs side by side along one axis. If a parameter `axis` says which, CPU kernels may get
     /// operands that lie channels last, with the axis there.
     pub const JOINS: Self = Self(1 << 7);
-    /// The kernel can add a bias when it stores its output.
-    pub const TAKES_BIAS: Self = Self(1 << 4);
-    /// Its kernels can apply an activation when they store output 0. It has a text parameter `activation`,
-    /// by default `None`, in which the host may put `Relu`, at least 0, or `Relu6`, at most 6 as well.
-    pub const TAKES_ACTIVATION: Self = Self(1 << 5);
-    /// The kernel can add a residual when it stores its output.
-    pub const TAKES_RESIDUAL: Self = Self(1 << 6);
 
     /// The facts of either.
     #[must_use]
@@ -371,7 +362,7 @@ impl Facts {
     }
 
     /// Every fact that means something here.
-    pub const KNOWN: Self = Self(0xff);
+    pub const KNOWN: Self = Self(0x87);
 
     /// The bits; a foreign table may have some that mean nothing here.
     pub const fn bits(self) -> u32 {

@@ -45,6 +45,11 @@ impl Conv {
         Ok(Self { window, batch, groups, inputs, outputs: outputs / groups })
     }
 
+    /// Whether each channel has filters of its own.
+    pub(crate) fn is_depthwise(&self) -> bool {
+        self.inputs == 1 && self.groups > 1
+    }
+
     /// The images on both sides; none if they are beyond memory.
     pub(crate) fn images(&self) -> Option<Images> {
         let window = self.window.on_pixels();

@@ -4,7 +4,7 @@
 use udo_api::{ExecError, Parallel};
 use udo_simd::conv_f32::{Method, Plan, Shape};
 use udo_simd::depthwise::{self, Image, Weights};
-use udo_simd::gemm_f32::{Activation, Epilogue};
+use udo_simd::gemm_f32::Epilogue;
 use udo_simd::indirect::Window;
 use udo_simd::winograd::{self, Algorithm, Layer, Tile};
 
@@ -15,14 +15,6 @@ use crate::sides::Sides;
 
 /// The most threads that share an image by Winograd's algorithm, as each has a room of its own.
 const SHARES: usize = 4;
-
-/// What is done to the sums of a convolution.
-#[derive(Clone, Copy)]
-pub(crate) struct End<'a> {
-    /// One for each output channel.
-    pub(crate) bias: Option<&'a [f32]>,
-    pub(crate) activation: Activation,
-}
 
 /// A convolution of f32 with all that it needs but weights.
 pub(crate) struct Filter {
@@ -53,7 +45,7 @@ impl Filter {
         let images = conv.images()?;
         let Images { window, channels, .. } = images;
         let Conv { groups, inputs, outputs, .. } = *conv;
-        let way = if inputs == 1 && groups > 1 {
+        let way = if conv.is_depthwise() {
             let shape = depthwise::Shape { window, channels: groups, multiplier: outputs };
             depthwise::packed_len(window.taps()?, channels[1])?;
             Way::Depthwise(shape)
@@ -104,13 +96,23 @@ impl Filter {
         [input, if self.sides.output { 0 } else { output }, room]
     }
 
+    /// Channels of an output image.
+    pub(crate) fn outputs(&self) -> usize {
+        self.images.channels[1]
+    }
+
+    /// Whether [`Self::run`] adds a residual, which lies like the output.
+    pub(crate) fn takes_residual(conv: &Conv, sides: Sides) -> bool {
+        sides.output && !conv.is_depthwise()
+    }
+
     /// Convolves all images of `x`.
     pub(crate) fn run(
         &self,
         parallel: Parallel<'_>,
         x: &[f32],
         packed: &[f32],
-        end: End<'_>,
+        epilogue: Epilogue<'_>,
         [turned, last, room]: [&mut [f32]; 3],
         y: &mut [f32],
     ) -> Result<(), ExecError> {
@@ -120,6 +122,9 @@ impl Filter {
         }
         for (image, y) in (0..batch).zip(y.chunks_exact_mut(outputs * to)) {
             let x = &x[image * inputs * from..][..inputs * from];
+            let residual =
+                epilogue.residual.map(|(data, pixel)| (&data[image * outputs * to..], pixel));
+            let epilogue = Epilogue { residual, ..epilogue };
             let x = match &self.way {
                 Way::Gathered { plan, .. } if plan.method() == Method::Runs => {
                     let strides = if self.sides.input { [inputs, 1] } else { [1, from] };
@@ -133,9 +138,9 @@ impl Filter {
                 }
             };
             if self.sides.output {
-                self.image(parallel, x, packed, end, y, room)?;
+                self.image(parallel, x, packed, epilogue, y, room)?;
             } else {
-                self.image(parallel, x, packed, end, last, room)?;
+                self.image(parallel, x, packed, epilogue, last, room)?;
                 self.images.turn_back(parallel, last, y)?;
             }
         }
@@ -148,7 +153,7 @@ impl Filter {
         parallel: Parallel<'_>,
         x: &[f32],
         packed: &[f32],
-        End { bias, activation }: End<'_>,
+        epilogue: Epilogue<'_>,
         y: &mut [f32],
         room: &mut [f32],
     ) -> Result<(), ExecError> {
@@ -161,7 +166,7 @@ impl Filter {
                 parallel.chunks_mut(y, height * outputs, |piece, y| {
                     let first = piece * height;
                     let rows = first..first + y.len() / outputs;
-                    let epilogue = Epilogue { bias, activation, ..Epilogue::default() };
+                    let epilogue = from(epilogue, first);
                     plan.run(x, inputs, table, packed, rows, y, outputs, &epilogue);
                     Ok(())
                 })
@@ -171,6 +176,7 @@ impl Filter {
                 parallel.chunks_mut(y, lines * line, |piece, y| {
                     let first = piece * lines;
                     let rows = first..first + y.len() / line;
+                    let Epilogue { bias, activation, .. } = epilogue;
                     let weights = Weights { packed, bias, activation };
                     let x = Image { data: x, stride: inputs };
                     depthwise::depthwise(shape, x, &weights, rows, y, outputs);
@@ -184,13 +190,20 @@ impl Filter {
                 let len = lines * tile.size() * line;
                 parallel.chunks_mut_with(y, len, room, room_len, |piece, y, room| {
                     let rows = piece * lines..all.min((piece + 1) * lines);
-                    let epilogue = Epilogue { bias, activation, ..Epilogue::default() };
+                    let first = winograd::pixel_rows(*tile, layer, rows.clone()).start;
+                    let epilogue = from(epilogue, first * layer.output[1]);
                     winograd::conv(*tile, layer, rows, x, packed, y, &epilogue, room);
                     Ok(())
                 })
             }
         }
     }
+}
+
+/// An epilogue from output pixel `first` on.
+fn from(epilogue: Epilogue<'_>, first: usize) -> Epilogue<'_> {
+    let residual = epilogue.residual.map(|(data, pixel)| (&data[first * pixel..], pixel));
+    Epilogue { residual, ..epilogue }
 }
 
 fn taps(shape: &depthwise::Shape) -> usize {

@@ -5,7 +5,8 @@ pub(crate) mod convert;
 pub mod opencl;
 pub(crate) mod order;
 
-use udo_api::{Core, CoreKind, DType, TensorDesc};
+use udo_api::{Core, CoreKind, DType, Isa, TensorDesc};
+use udo_host::Machine;
 
 pub use order::{Form, Order};
 
@@ -78,6 +79,18 @@ impl Memory {
             Self::Dsp => "dsp",
         }
     }
+}
+
+/// What kernels on `core` are told of where they run.
+pub(crate) fn machine(core: Core, profile: &Profile, threads: usize) -> Machine {
+    let isa = match udo_simd::isa() {
+        udo_simd::Isa::Portable { .. } => Isa::Portable,
+        udo_simd::Isa::Avx2 { .. } => Isa::Avx2,
+        udo_simd::Isa::Avx512 { .. } => Isa::Avx512,
+        udo_simd::Isa::Amx { .. } => Isa::Amx,
+    };
+    let fast_memory_bytes = if Memory::of(core) == Memory::Dsp { profile.vtcm_bytes } else { 0 };
+    Machine { threads: u32::try_from(threads).unwrap_or(u32::MAX), isa, fast_memory_bytes }
 }
 
 /// The forms that a value can take on `core`, the preferred one first.

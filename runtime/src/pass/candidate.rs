@@ -1,11 +1,11 @@
 //! What a fusion may ask of a node and its neighbours, and what comes of it.
 
-use udo_api::{Element, Facts};
+use udo_api::{Element, Facts, TensorDesc};
 
-use crate::graph::{NodeId, ValueId};
+use crate::graph::{NodeId, Source, ValueId};
 use crate::memory::Tensor;
 use crate::registry::Registry;
-use crate::resolve::{ACTIVATION, BoundNode, Identity, ParamSetting, TypedGraph};
+use crate::resolve::{BoundNode, EpilogueNode, ParamSetting, Step, TypedGraph};
 
 /// A node that may be fused into an earlier one.
 #[derive(Debug)]
@@ -17,22 +17,23 @@ pub struct Candidate<'a> {
     bound: &'a BoundNode,
 }
 
-/// The node that takes over a candidate's work, and what changes there.
+/// What becomes of a candidate.
 #[derive(Debug)]
-pub struct Fusion {
-    /// The node.
-    pub into: NodeId,
-    /// What changes there.
-    pub change: Change,
-}
-
-/// What changes at a node that takes over another one's work.
-#[derive(Debug)]
-pub enum Change {
-    /// These inputs become constants.
-    Constants(Vec<(usize, Tensor)>),
-    /// It applies this activation to what it makes.
-    Activation(&'static str),
+pub enum Fusion {
+    /// An earlier node does its work, with other constants; the candidate's output is its input.
+    Constants {
+        /// The earlier node.
+        into: NodeId,
+        /// Its inputs that become constants.
+        constants: Vec<(usize, Tensor)>,
+    },
+    /// The kernel of an earlier node may do its work before it stores its output.
+    Epilogue {
+        /// The earlier node.
+        of: NodeId,
+        /// What is done there.
+        step: EpilogueNode,
+    },
 }
 
 impl<'a> Candidate<'a> {
@@ -46,6 +47,11 @@ impl<'a> Candidate<'a> {
         Some(Self { graph, registry, uses, id, bound })
     }
 
+    /// Its id.
+    pub fn id(&self) -> NodeId {
+        self.id
+    }
+
     /// The node.
     pub fn node(&self) -> &'a BoundNode {
         self.bound
@@ -53,7 +59,7 @@ impl<'a> Candidate<'a> {
 
     /// The name of its operator, if that is a built-in one: those of packages are never replaced.
     pub fn op(&self) -> Option<&'static str> {
-        let own = self.registry.is_builtin(self.bound.package);
+        let own = self.registry.is_builtin(self.bound.package) && !self.bound.is_alias;
         own.then(|| self.bound.op.schema().name())
     }
 
@@ -102,57 +108,123 @@ impl<'a> Candidate<'a> {
         }
     }
 
-    /// What it is for this node to do the work of another one.
-    pub fn takes(&self, change: Change) -> Fusion {
-        Fusion { into: self.id, change }
+    /// The node that might do this one's work before it stores its output: the one that makes an input that nobody else
+    /// reads, or whose epilogue so far does.
+    pub fn host(&self, port: usize) -> Option<Host> {
+        self.host_read_by(port, &[self.id])
+    }
+
+    /// The same where `readers` are those of the input.
+    pub fn host_read_by(&self, port: usize, readers: &[NodeId]) -> Option<Host> {
+        let mut value = self.bound.node.input(port)?;
+        let mut are_all = self.uses.are_readers(value, readers);
+        let mut aliases = Vec::new();
+        loop {
+            let producer = self.uses.producer(value).filter(|_| are_all)?;
+            let bound = self.graph.node(producer).ok()?;
+            let host = self.uses.host(value).or((!bound.is_alias).then_some(producer));
+            if let Some(node) = host {
+                return Some(Host { node, aliases });
+            }
+            aliases.insert(0, value);
+            value = bound.node.input(0)?;
+            are_all = self.uses.are_readers(value, &[producer]);
+        }
+    }
+
+    /// That `host` may do `step`, which gives what this node makes.
+    pub fn epilogue(&self, host: Host, step: Step) -> Option<Fusion> {
+        self.epilogue_through(host, &[], step)
+    }
+
+    /// The same where other nodes lie between, which make `values`.
+    pub fn epilogue_through(&self, host: Host, values: &[ValueId], step: Step) -> Option<Fusion> {
+        let Host { node: of, aliases: mut makes } = host;
+        makes.extend(values);
+        makes.push(self.bound.node.output(0)?);
+        Some(Fusion::Epilogue { of, step: EpilogueNode { makes, step } })
+    }
+
+    /// Whether a value is there before `node` runs.
+    pub fn is_before(&self, value: ValueId, node: NodeId) -> bool {
+        match self.graph.value(value).map(|v| &v.value.source) {
+            Ok(Source::Computed) => self.uses.maker(value).is_some_and(|maker| maker < node),
+            Ok(Source::Constant(_) | Source::Input(_)) => true,
+            Err(_) => false,
+        }
+    }
+
+    /// Type and shape of an input.
+    pub fn input(&self, port: usize) -> TensorDesc {
+        self.graph.desc(self.bound.node.input(port))
+    }
+
+    /// Type and shape of the first output.
+    pub fn output(&self) -> TensorDesc {
+        self.graph.desc(self.bound.node.output(0))
     }
 }
 
-/// Changes the node that takes over; whether it does.
-pub(super) fn apply(graph: &mut TypedGraph, fused: NodeId, fusion: Fusion) -> bool {
-    let Fusion { into, change } = fusion;
-    match change {
-        Change::Activation(name) => graph.nodes.get_mut(into.index()).is_some_and(|bound| {
-            // It applies one, and no other before that.
-            let none = ParamSetting::Text("None".to_owned());
-            bound.params.replace(ACTIVATION, &none, ParamSetting::Text(name.to_owned()))
-        }),
-        Change::Constants(constants) => {
+/// A node that might do the work of a later one before it stores its output.
+#[derive(Debug)]
+pub struct Host {
+    /// The node.
+    pub node: NodeId,
+    /// What nodes in between make that have nothing left to do.
+    aliases: Vec<ValueId>,
+}
+
+/// Does what was found for `fused`; whether anything changed.
+pub(super) fn apply(graph: &mut TypedGraph, uses: &mut Uses, fused: NodeId, fusion: Fusion) {
+    match fusion {
+        Fusion::Epilogue { of, step } => {
+            let (Some(&result), Some(host)) = (step.makes.last(), graph.nodes.get_mut(of.index()))
+            else {
+                return;
+            };
+            host.epilogue.push(step);
+            uses.set_host(result, of);
+        }
+        Fusion::Constants { into, constants } => {
             let name = graph.node(fused).map_or_else(|_| String::new(), |b| b.node.name.clone());
             for (port, tensor) in constants {
                 let value = graph.add_constant(&format!("{name}.{port}"), tensor);
-                let Some(bound) = graph.nodes.get_mut(into.index()) else { return false };
+                let Some(bound) = graph.nodes.get_mut(into.index()) else { return };
                 let inputs = &mut bound.node.inputs;
                 inputs.resize(inputs.len().max(port + 1), None);
                 inputs[port] = Some(value);
             }
-            true
+            graph.make_alias(fused);
         }
     }
-}
-
-/// The operator that a node is bound to which has nothing left to do.
-pub(super) fn identity(registry: &Registry) -> Option<Identity> {
-    let entry = registry.ops_named("Identity").find(|op| registry.is_builtin(op.package))?;
-    Some(Identity { package: entry.package, op: entry.def })
 }
 
 /// Who makes and who reads each value.
 #[derive(Debug)]
 pub(super) struct Uses {
     producers: Vec<Option<NodeId>>,
-    /// Nothing where there is another number of them than one.
-    readers: Vec<Option<NodeId>>,
+    /// The nodes that make them, as whichever output.
+    makers: Vec<Option<NodeId>>,
+    /// The nodes of whose epilogue they are the result.
+    hosts: Vec<Option<NodeId>>,
+    /// Nothing stands for the caller.
+    readers: Vec<Vec<Option<NodeId>>>,
 }
 
 impl Uses {
     pub(super) fn of(graph: &TypedGraph) -> Self {
         let count = graph.values.len();
         let (mut producers, mut readers) = (vec![None; count], vec![Vec::new(); count]);
+        let mut makers = vec![None; count];
         for (id, bound) in graph.node_ids().zip(&graph.nodes) {
             let made = bound.node.output(0);
             if let Some(producer) = made.and_then(|v| producers.get_mut(v.index())) {
                 *producer = Some(id);
+            }
+            for value in bound.node.outputs.iter().flatten() {
+                if let Some(maker) = makers.get_mut(value.index()) {
+                    *maker = Some(id);
+                }
             }
             for value in bound.node.inputs.iter().flatten() {
                 if let Some(readers) = readers.get_mut(value.index()) {
@@ -166,11 +238,8 @@ impl Uses {
                 readers.push(None);
             }
         }
-        let only = |readers: Vec<Option<NodeId>>| match readers[..] {
-            [reader] => reader,
-            _ => None,
-        };
-        Self { producers, readers: readers.into_iter().map(only).collect() }
+        let hosts = vec![None; count];
+        Self { producers, makers, hosts, readers }
     }
 
     /// The node whose first output the value is.
@@ -179,6 +248,29 @@ impl Uses {
     }
 
     fn only_reader(&self, value: ValueId) -> Option<NodeId> {
-        self.readers.get(value.index()).copied().flatten()
+        match self.readers.get(value.index())?[..] {
+            [reader] => reader,
+            _ => None,
+        }
+    }
+
+    /// Whether these nodes read the value, and nobody else.
+    fn are_readers(&self, value: ValueId, nodes: &[NodeId]) -> bool {
+        let readers = self.readers.get(value.index()).map_or(&[][..], Vec::as_slice);
+        readers.len() == nodes.len() && nodes.iter().all(|node| readers.contains(&Some(*node)))
+    }
+
+    fn maker(&self, value: ValueId) -> Option<NodeId> {
+        self.makers.get(value.index()).copied().flatten()
+    }
+
+    fn host(&self, value: ValueId) -> Option<NodeId> {
+        self.hosts.get(value.index()).copied().flatten()
+    }
+
+    fn set_host(&mut self, value: ValueId, host: NodeId) {
+        if let Some(slot) = self.hosts.get_mut(value.index()) {
+            *slot = Some(host);
+        }
     }
 }

@@ -7,9 +7,9 @@ use crate::graph::{GraphError, NodeId};
 use crate::registry::Registry;
 use crate::resolve::TypedGraph;
 
-pub use candidate::{Candidate, Change, Fusion};
-use candidate::{Uses, apply, identity};
-use patterns::{activation, batch_norm, qdq};
+pub use candidate::{Candidate, Fusion, Host};
+use candidate::{Uses, apply};
+use patterns::{batch_norm, epilogue, qdq};
 
 /// One rewrite.
 #[derive(Clone, Copy, Debug)]
@@ -44,9 +44,9 @@ pub const PASSES: &[Pass] = &[
         rewrite: Rewrite::Fusion(batch_norm::fold),
     },
     Pass {
-        name: "activation",
-        does: "has activations applied by the operator before, where that says it can",
-        rewrite: Rewrite::Fusion(activation::fuse),
+        name: "epilogue",
+        does: "offers biases, residuals and activations to the kernel of the node before, to do before it stores",
+        rewrite: Rewrite::Fusion(epilogue::attach),
     },
 ];
 
@@ -80,15 +80,11 @@ pub fn run(graph: &mut TypedGraph, registry: &Registry) -> Result<(), PassError>
 
 /// Fuses every node for which `fusion` finds another to do its work.
 fn fuse(graph: &mut TypedGraph, registry: &Registry, fusion: fn(&Candidate<'_>) -> Option<Fusion>) {
-    // A fused node is bound to it.
-    let Some(identity) = identity(registry) else { return };
-    let uses = Uses::of(graph);
+    let mut uses = Uses::of(graph);
     for id in (0..graph.nodes.len()).map(NodeId::at) {
         let found = Candidate::at(graph, registry, &uses, id).and_then(|node| fusion(&node));
-        if let Some(found) = found
-            && apply(graph, id, found)
-        {
-            graph.fuse(id, &identity);
+        if let Some(found) = found {
+            apply(graph, &mut uses, id, found);
         }
     }
 }

@@ -272,7 +272,7 @@ impl Plan {
         pack::all(&mut placement, registry, pool)?;
         let profile = placement.profile;
         let report = report::Nodes::of(&placement, registry);
-        let mut drawn = values::draw(placement, registry)?;
+        let mut drawn = values::draw(placement, registry, pool.width())?;
         drawn.steps.iter().try_for_each(check_ports)?;
         if options.elides_joins {
             join::elide(&mut drawn);

@@ -9,8 +9,10 @@ use super::layout::Lifetimes;
 use super::values::Drawn;
 use super::{Place, Purpose, Step};
 use crate::cores::Memory;
-use crate::place::{CoreRefusal, Placement};
+use crate::graph::{Node, ValueId};
+use crate::place::{Choice, CoreRefusal, Operand, PlacedKernel, Placement};
 use crate::registry::Registry;
+use crate::resolve::TypedGraph;
 
 /// What runs where and why, and how much memory it takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,8 +50,8 @@ pub struct NodeReport {
     pub fell_back: bool,
     /// Whether no step computes it, because its output is its inputs' bytes.
     pub is_view: bool,
-    /// Whether that is because it is fused into the node before.
-    pub is_fused: bool,
+    /// The node whose kernel does its work, where that is another one's.
+    pub fused_into: Option<String>,
 }
 
 /// One call of a kernel.
@@ -98,22 +100,20 @@ pub(super) struct Nodes {
 
 impl Nodes {
     pub(super) fn of(placement: &Placement, registry: &Registry) -> Self {
-        let resolved = &placement.resolved;
-        let placed = resolved.graph.nodes.iter().zip(&placement.choices);
-        let nodes = placed.map(|(bound, choice)| NodeReport {
-            name: bound.node.name.clone(),
-            op: bound.node.op.clone(),
-            package: registry.package_name(choice.package()).to_owned(),
-            core: choice.core,
-            backend: choice.backend.clone(),
-            inputs: choice.inputs.iter().map(ToString::to_string).collect(),
-            outputs: choice.outputs.iter().map(ToString::to_string).collect(),
-            refusals: choice.refusals.clone(),
-            fell_back: choice.fell_back,
-            is_view: false,
-            is_fused: bound.is_fused,
-        });
-        Self { notices: placement.resolved.notices.clone(), nodes: nodes.collect() }
+        let graph = &placement.resolved.graph;
+        let mut nodes: Vec<NodeReport> = Vec::with_capacity(graph.nodes.len());
+        for (bound, choice) in graph.nodes.iter().zip(&placement.choices) {
+            let node = match choice {
+                Choice::Kernel(placed) => computed(&bound.node, placed, registry),
+                Choice::Epilogue { of } => fused(&bound.node, nodes.get(of.index()), graph),
+                Choice::Alias => {
+                    let before = bound.node.input(0).and_then(|x| graph.producer(x));
+                    fused(&bound.node, before.and_then(|id| nodes.get(id.index())), graph)
+                }
+            };
+            nodes.push(node);
+        }
+        Self { notices: placement.resolved.notices.clone(), nodes }
     }
 
     pub(super) fn finish(
@@ -125,7 +125,7 @@ impl Nodes {
     ) -> Report {
         for (index, node) in self.nodes.iter_mut().enumerate() {
             let computes = |s: &Step| matches!(s.purpose, Purpose::Node { index: i } if i == index);
-            node.is_view = !drawn.steps.iter().any(computes);
+            node.is_view = node.fused_into.is_none() && !drawn.steps.iter().any(computes);
             if node.is_view {
                 node.backend = None;
             }
@@ -148,6 +148,46 @@ impl Nodes {
             steps: drawn.steps.iter().map(step_report).collect(),
             memories: memories.filter(used).collect(),
         }
+    }
+}
+
+/// A node that its own kernel computes.
+fn computed(node: &Node, placed: &PlacedKernel, registry: &Registry) -> NodeReport {
+    let texts = |operands: &[Operand]| operands.iter().map(|o| o.form.to_string()).collect();
+    NodeReport {
+        name: node.name.clone(),
+        op: node.op.clone(),
+        package: registry.package_name(placed.package()).to_owned(),
+        core: placed.core,
+        backend: placed.backend.clone(),
+        inputs: texts(&placed.inputs),
+        outputs: texts(&placed.outputs),
+        refusals: placed.refusals.clone(),
+        fell_back: placed.fell_back,
+        is_view: false,
+        fused_into: None,
+    }
+}
+
+/// A node whose work is done where `by` is.
+fn fused(node: &Node, by: Option<&NodeReport>, graph: &TypedGraph) -> NodeReport {
+    let texts = |values: &[Option<ValueId>]| {
+        values.iter().map(|&value| graph.desc(value).to_string()).collect()
+    };
+    // An alias of one that is fused is fused into the same.
+    let into = by.map(|by| by.fused_into.as_ref().unwrap_or(&by.name).clone());
+    NodeReport {
+        name: node.name.clone(),
+        op: node.op.clone(),
+        package: by.map_or_else(String::new, |by| by.package.clone()),
+        core: by.map_or(Core::CPU, |by| by.core),
+        backend: None,
+        inputs: texts(&node.inputs),
+        outputs: texts(&node.outputs),
+        refusals: Vec::new(),
+        fell_back: false,
+        is_view: false,
+        fused_into: into,
     }
 }
 

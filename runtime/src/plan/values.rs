@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 
 use udo_api::{Core, DType, Facts, KernelDef, TensorDesc};
-use udo_host::{NodeDesc, finalize};
+use udo_host::{Machine, NodeDesc, PlacedNode, finalize};
 
 use super::{Operand, Place, PlanError, Port, Purpose, SlotId, Step};
 use crate::cores::order::{constant, turner};
-use crate::cores::{Form, Memory, Order, convert};
+use crate::cores::{Form, Memory, Order, convert, machine};
 use crate::graph::{Source, ValueId};
-use crate::place::{Choice, Placement};
+use crate::place::{Choice, PlacedKernel, Placement};
 use crate::registry::Registry;
 use crate::resolve::TypedGraph;
 
@@ -28,6 +28,8 @@ type Key = (ValueId, Memory, Option<DType>, Order);
 struct Drawing<'a> {
     graph: &'a TypedGraph,
     registry: &'a Registry,
+    /// What moves are told of where they run.
+    machine: Machine,
     held: HashMap<Key, Operand>,
     /// The first form that each value took.
     home: HashMap<ValueId, (Memory, Order, Operand)>,
@@ -35,20 +37,29 @@ struct Drawing<'a> {
 }
 
 /// Draws all steps.
-pub(super) fn draw(placement: Placement, registry: &Registry) -> Result<Drawn, PlanError> {
-    let Placement { resolved, choices, .. } = placement;
+pub(super) fn draw(
+    placement: Placement,
+    registry: &Registry,
+    threads: usize,
+) -> Result<Drawn, PlanError> {
+    let Placement { resolved, choices, profile } = placement;
     let drawn =
         Drawn { steps: Vec::new(), inputs: Vec::new(), outputs: Vec::new(), slots: Vec::new() };
     let mut drawing = Drawing {
         graph: &resolved.graph,
         registry,
+        machine: machine(Core::CPU, &profile, threads),
         held: HashMap::new(),
         home: HashMap::new(),
         drawn,
     };
     drawing.sources();
     for (index, choice) in choices.into_iter().enumerate() {
-        drawing.node(index, choice)?;
+        match choice {
+            Choice::Kernel(placed) => drawing.node(index, *placed)?,
+            Choice::Alias => drawing.alias(index),
+            Choice::Epilogue { .. } => {}
+        }
     }
     drawing.graph_outputs()?;
     Ok(drawing.drawn)
@@ -153,10 +164,12 @@ impl Drawing<'_> {
         by: &KernelDef,
     ) -> Result<Operand, PlanError> {
         let inputs = vec![source.desc];
-        let view =
+        let node =
             NodeDesc { inputs, constants: vec![None], params: &[], output_count: 1, opset: 0 };
-        let kernel = finalize(by, Core::CPU, &view, &[*form]).map_err(|refusal| {
-            PlanError::Move { value: value.to_owned(), reason: refusal.to_string() }
+        let placed = PlacedNode::new(node, Core::CPU, &[*form]);
+        let kernel = finalize(by, &placed, self.machine).map_err(|refusal| PlanError::Move {
+            value: value.to_owned(),
+            reason: refusal.to_string(),
         })?;
         let place = self.slot(memory, form.size_bytes());
         let step = self.drawn.steps.len();
@@ -177,45 +190,55 @@ impl Drawing<'_> {
         Ok(operand)
     }
 
-    fn node(&mut self, index: usize, choice: Choice) -> Result<(), PlanError> {
+    /// A node whose output is its input, wherever that is.
+    fn alias(&mut self, index: usize) {
+        let Some(bound) = self.graph.nodes.get(index) else { return };
+        let (x, y) = (bound.node.input(0), bound.node.output(0));
+        let home = x.and_then(|x| self.home.get(&x).cloned());
+        if let (Some(y), Some((memory, order, operand))) = (y, home) {
+            self.keep(y, memory, order, operand);
+        }
+    }
+
+    fn node(&mut self, index: usize, placed: PlacedKernel) -> Result<(), PlanError> {
         let graph = self.graph;
         let broken = || PlanError::Broken(format!("choice {index} has no node"));
         let bound = graph.nodes.get(index).ok_or_else(broken)?;
         let node = &bound.node;
-        let core = choice.core;
-        let mut inputs = Vec::with_capacity(choice.inputs.len());
-        for (port, (&value, form)) in node.inputs.iter().zip(&choice.inputs).enumerate() {
-            inputs.push(match value.filter(|_| choice.kernel.reads(port)) {
-                Some(id) => self.need(id, core, form)?,
+        let core = placed.core;
+        let mut inputs = Vec::with_capacity(placed.inputs.len());
+        for (port, input) in placed.inputs.iter().enumerate() {
+            inputs.push(match input.value.filter(|_| placed.kernel.reads(port)) {
+                Some(id) => self.need(id, core, &input.form)?,
                 None => Operand::ABSENT,
             });
         }
         if bound.op.schema().known_facts().has(Facts::VIEW)
-            && let Some(view) = as_view(&inputs, &choice.outputs)
-            && let Some(id) = node.output(0)
+            && let [output] = placed.outputs.as_slice()
+            && let Some(view) = as_view(&inputs, &output.form)
+            && let Some(id) = output.value
         {
-            let order = choice.outputs.first().map_or(Order::Model, |form| form.order);
-            self.keep(id, Memory::of(core), order, view);
+            self.keep(id, Memory::of(core), output.form.order, view);
             return Ok(());
         }
         let step = self.drawn.steps.len();
-        let mut outputs = Vec::with_capacity(choice.outputs.len());
-        for (port, (&value, form)) in node.outputs.iter().zip(&choice.outputs).enumerate() {
-            let Some(id) = value else {
+        let mut outputs = Vec::with_capacity(placed.outputs.len());
+        for (port, output) in placed.outputs.iter().enumerate() {
+            let Some(id) = output.value else {
                 outputs.push(Operand::ABSENT);
                 continue;
             };
-            let desc = form.desc;
+            let desc = output.form.desc;
             let place = self.slot(Memory::of(core), desc.size_bytes());
             let shaped_by = (!desc.full_shape().is_fixed()).then_some((step, port));
             let operand = Operand { desc, place: Some(place), shaped_by, ..Operand::ABSENT };
-            self.keep(id, Memory::of(core), form.order, operand.clone());
+            self.keep(id, Memory::of(core), output.form.order, operand.clone());
             outputs.push(operand);
         }
         self.drawn.steps.push(Step {
-            thread_guard: choice.entry.thread_guard,
-            package: self.registry.package_name(choice.package()).to_owned(),
-            kernel: choice.kernel,
+            thread_guard: placed.entry.thread_guard,
+            package: self.registry.package_name(placed.package()).to_owned(),
+            kernel: placed.kernel,
             purpose: Purpose::Node { index },
             joins: bound.op.schema().known_facts().has(Facts::JOINS),
             name: node.name.clone(),
@@ -239,8 +262,8 @@ impl Drawing<'_> {
 }
 
 /// The output of a node that only renames its input's bytes, if the forms allow it.
-fn as_view(inputs: &[Operand], outputs: &[Form]) -> Option<Operand> {
-    let (input, [Form { desc: form, .. }]) = (inputs.first()?, outputs) else { return None };
+fn as_view(inputs: &[Operand], output: &Form) -> Option<Operand> {
+    let (input, form) = (inputs.first()?, output.desc);
     let fixed = input.desc.full_shape().is_fixed() && form.full_shape().is_fixed();
     let same = input.desc.dtype() == form.dtype() && input.desc.size_bytes() == form.size_bytes();
     if !fixed || !same || input.desc.encoding() != form.encoding() {
@@ -250,5 +273,5 @@ fn as_view(inputs: &[Operand], outputs: &[Form]) -> Option<Operand> {
         Place::Constant(tensor) => Place::Constant(tensor.reshaped(form.full_shape()).ok()?),
         slot @ Place::Slot(_) => slot,
     };
-    Some(Operand { desc: *form, place: Some(place), ..Operand::ABSENT })
+    Some(Operand { desc: form, place: Some(place), ..Operand::ABSENT })
 }

@@ -18,9 +18,8 @@ use crate::registry::{OpEntry, Registry};
 
 use channel_last::ChannelLast;
 use defaults::fill_defaults;
-pub(crate) use params::ACTIVATION;
 pub use params::Params;
-pub use typed::{BoundNode, Identity, Quantized, TypedGraph, TypedValue};
+pub use typed::{BoundNode, EpilogueNode, Quantized, Step, TypedGraph, TypedValue};
 pub use udo_host::ParamSetting;
 
 /// What the user decides about binding.
@@ -182,7 +181,8 @@ impl TypedGraph {
             }
         }
         let OpEntry { package, def: op } = entry;
-        self.nodes.push(BoundNode { node, package, op, params, is_fused: false });
+        let epilogue = Vec::new();
+        self.nodes.push(BoundNode { node, package, op, params, epilogue, is_alias: false });
         Ok(())
     }
 

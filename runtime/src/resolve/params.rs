@@ -1,13 +1,10 @@
 //! A node's parameters: checked against the schema, defaulted, owned.
 
-use udo_api::{DType, Facts, OpSchema, Param, ParamKind};
+use udo_api::{DType, OpSchema, Param, ParamKind};
 use udo_host::ParamSetting;
 
 use crate::cores::Order;
 use crate::graph::{Attr, Node};
-
-/// The parameter by which the host has an activation applied; of operators with the fact `TAKES_ACTIVATION`.
-pub(crate) const ACTIVATION: &str = "activation";
 
 /// All parameters of a schema, in its order.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -27,16 +24,6 @@ impl Params {
         Some(turned)
     }
 
-    /// Sets a parameter that is as it was expected to be; whether it was.
-    pub(crate) fn replace(&mut self, name: &str, old: &ParamSetting, new: ParamSetting) -> bool {
-        let found = self.settings.iter_mut().find(|(n, setting)| *n == name && setting == old);
-        if let Some((_, setting)) = found {
-            *setting = new;
-            return true;
-        }
-        false
-    }
-
     /// Name and value of each parameter.
     pub fn settings(&self) -> &[(&'static str, ParamSetting)] {
         &self.settings
@@ -47,12 +34,7 @@ impl Params {
     /// # Errors
     /// An attribute that the schema lacks, one of another kind, or a missing one.
     pub fn of(node: &Node, schema: &OpSchema) -> Result<Self, String> {
-        // What the host sets is not for models.
-        let own = schema.known_facts().has(Facts::TAKES_ACTIVATION);
-        let known = || {
-            let names = schema.params().iter().map(Param::attribute_name);
-            names.filter(move |&name| !own || name != ACTIVATION)
-        };
+        let known = || schema.params().iter().map(Param::attribute_name);
         for (name, _) in &node.attrs {
             if !known().any(|known| known == name) {
                 let known: Vec<&str> = known().collect();

@@ -1,6 +1,8 @@
 //! A graph in which every node has an operator and every value a type and shape.
 
-use udo_api::{DType, Encoding, OpDef, TensorDesc};
+use std::fmt;
+
+use udo_api::{Activation, DType, Encoding, OpDef, TensorDesc};
 
 use super::Params;
 use crate::graph::{Graph, GraphNode, GraphValue, Node, NodeId, Source, Value, ValueId};
@@ -21,8 +23,36 @@ pub struct BoundNode {
     pub op: &'static OpDef,
     /// The node's parameters, defaulted.
     pub params: Params,
+    /// What kernels may do to its first output before they store it, in order. The nodes whose work that is stay, and
+    /// run where a kernel does not.
+    pub epilogue: Vec<EpilogueNode>,
     /// Whether the node before does its work, so that its output is its input, wherever that is.
-    pub is_fused: bool,
+    pub is_alias: bool,
+}
+
+/// The work of one or more nodes that the kernel of an earlier one may do before it stores its output.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EpilogueNode {
+    /// What those nodes make, in order; the last is the result.
+    pub makes: Vec<ValueId>,
+    /// What is done.
+    pub step: Step,
+}
+
+/// What is done to each element of an output before it is stored.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Step {
+    /// A constant vector is added.
+    Bias {
+        /// The vector.
+        vector: ValueId,
+        /// The axis of the output along which it lies.
+        axis: usize,
+    },
+    /// A tensor of the output's shape is added.
+    Residual(ValueId),
+    /// A function is applied.
+    Activation(Activation),
 }
 
 impl GraphNode for BoundNode {
@@ -30,15 +60,26 @@ impl GraphNode for BoundNode {
         &self.node
     }
 
-    /// That it is fused, or the parameters that passes have set.
+    /// That it is an alias, or what its kernel may do for nodes behind it.
     fn remark(&self) -> Option<String> {
-        if self.is_fused {
-            return Some("fused into the node before".to_owned());
+        if self.is_alias {
+            return Some("done by the node before".to_owned());
         }
-        let own = Params::of(&self.node, self.op.schema()).ok()?;
-        let set = self.params.settings().iter().filter(|setting| !own.settings().contains(setting));
-        let set: Vec<String> = set.map(|(name, setting)| format!("{name} = {setting:?}")).collect();
-        (!set.is_empty()).then(|| set.join(", "))
+        let steps: Vec<String> = self.epilogue.iter().map(|node| node.step.to_string()).collect();
+        (!steps.is_empty()).then(|| format!("may do {}", steps.join(", ")))
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bias { axis, .. } => write!(f, "bias along axis {axis}"),
+            Self::Residual(_) => f.write_str("residual"),
+            Self::Activation(Activation::Relu) => f.write_str("relu"),
+            Self::Activation(Activation::Clip(low, high)) => write!(f, "clip to {low}..{high}"),
+            Self::Activation(Activation::Silu) => f.write_str("silu"),
+            Self::Activation(Activation::Gelu) => f.write_str("gelu"),
+        }
     }
 }
 
@@ -118,26 +159,16 @@ impl TypedGraph {
     }
 
     /// Leaves a node nothing to do, which the node before does for it: its output is its first input, and fixed-point
-    /// cores store that as they would the output. `identity` is what says so.
-    pub fn fuse(&mut self, id: NodeId, identity: &Identity) {
+    /// cores store that as they would the output.
+    pub fn make_alias(&mut self, id: NodeId) {
         let Some(bound) = self.nodes.get_mut(id.index()) else { return };
         bound.node.inputs.truncate(1);
         bound.node.outputs.truncate(1);
-        (bound.package, bound.op) = (identity.package, identity.op);
-        (bound.params, bound.is_fused) = (Params::default(), true);
+        (bound.params, bound.is_alias) = (Params::default(), true);
         let (x, y) = (bound.node.input(0), bound.node.output(0));
         let quantized = self.quantized(y);
         if let Some(x) = x.and_then(|x| self.values.get_mut(x.index())) {
             x.quantized = quantized;
         }
     }
-}
-
-/// The operator whose output is its input.
-#[derive(Clone, Copy, Debug)]
-pub struct Identity {
-    /// The package that describes it.
-    pub package: PackageId,
-    /// The operator.
-    pub op: &'static OpDef,
 }

@@ -192,7 +192,7 @@ fn note(report: &Report, case: &Case, options: &Options, met: &mut Met) {
         ("joins", all),
         ("joins left out", left_out),
         ("views", nodes(&|n| n.is_view)),
-        ("fused nodes", nodes(&|n| n.is_fused)),
+        ("fused nodes", nodes(&|n| n.fused_into.is_some())),
         ("nodes on another core", nodes(&|n| n.fell_back)),
         ("layouts converted", steps(&|s| s.op == "Transpose" && s.package.is_empty())),
         ("values moved", steps(&|s| s.op == "Move")),

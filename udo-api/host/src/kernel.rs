@@ -6,14 +6,14 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use udo_api::abi::{
-    ExecArgs, FinalizeArgs, Finalized, KernelInfo, KernelVTable, PARAMS_TRACKED, ParallelTable,
-    Span, TensorArg, kernel_vtable,
+    AcceptArgs, ExecArgs, FinalizeArgs, Finalized, KernelInfo, KernelVTable, ParallelTable, Span,
+    TensorArg, kernel_vtable,
 };
-use udo_api::{Core, InPlace, Kernel, KernelDef, KernelFlags, Status, TensorDesc, Workspace};
+use udo_api::{InPlace, Kernel, KernelDef, KernelFlags, Status, Workspace};
 
 use crate::node::{ErrorText, RawNode, refuse};
 use crate::pack::{Job, Packing, Source};
-use crate::{Buffer, NodeDesc, PackStore, Refusal};
+use crate::{Buffer, Machine, PackStore, PlacedNode, Refusal};
 
 /// `[execute-time, thread-safe, heap-free]` Runs a kernel once.
 // SAFETY: only a type; who calls through it passes arguments as `FinalizedKernel::exec_args` makes them.
@@ -26,7 +26,6 @@ pub struct FinalizedKernel {
     flags: KernelFlags,
     state: *mut c_void,
     workspace: Workspace,
-    params_read: u64,
     jobs: Vec<Job>,
     kept: Vec<usize>,
     packed: Vec<Arc<Buffer>>,
@@ -65,7 +64,6 @@ impl FinalizedKernel {
             flags: KernelFlags::NONE,
             state: Box::into_raw(Box::new(kernel)).cast(),
             workspace,
-            params_read: 0,
             jobs: Vec::new(),
             kept: Vec::new(),
             packed: Vec::new(),
@@ -86,13 +84,6 @@ impl FinalizedKernel {
     /// The outputs that may take the place of an input.
     pub fn in_place_pairs(&self) -> &'static [InPlace] {
         self.in_place
-    }
-
-    /// Whether finalize asked for parameter `index` of the schema; nothing where nobody counts.
-    pub fn has_read_param(&self, index: usize) -> Option<bool> {
-        let bit =
-            1u64.checked_shl(u32::try_from(index).ok()?).filter(|bit| bit & PARAMS_TRACKED == 0)?;
-        (self.params_read & PARAMS_TRACKED != 0).then_some(self.params_read & bit != 0)
     }
 
     /// Whether execute reads input `input`, rather than only what was packed of it.
@@ -185,42 +176,66 @@ impl FinalizedKernel {
     }
 }
 
-/// Makes the kernel that `def` stands for, for one node on `core`. What it packs is made by
+/// Asks the kernel that `def` stands for how many leading steps of the epilogue it does for the node.
+///
+/// # Errors
+/// The kernel refuses the node, or takes more steps than there are.
+pub fn accept(def: &KernelDef, placed: &PlacedNode<'_>) -> Result<usize, Refusal> {
+    let Some(ask) = def.vtable().accept else { return Ok(0) };
+    let mut errors = ErrorText::default();
+    let raw = RawNode::new(&placed.node, &mut errors);
+    let args = AcceptArgs {
+        node: raw.args(&placed.node),
+        outputs: placed.outputs.as_ptr(),
+        core: placed.core,
+        epilogue_count: placed.epilogue_count(),
+        epilogue: placed.epilogue.as_ptr(),
+        reserved_words: [0; 4],
+    };
+    let mut steps = 0;
+    // SAFETY: `args` points to what `placed` and `raw` hold, as many as its counts say; they and `steps` outlive the
+    // call.
+    let status = unsafe { ask(&raw const args, &raw mut steps) };
+    refuse(status, errors.into())?;
+    if steps > placed.epilogue_count() {
+        let count = placed.epilogue.len();
+        let message = format!("accept takes {steps} steps of an epilogue that has {count}");
+        return Err(Refusal { status: Status::BAD_CALL, message });
+    }
+    Ok(steps as usize)
+}
+
+/// Makes the kernel that `def` stands for, for one node. What it packs is made by
 /// [`FinalizedKernel::pack`], which must be called before it executes.
 ///
 /// # Errors
 /// The kernel refuses the node.
 pub fn finalize(
     def: &KernelDef,
-    core: Core,
-    node: &NodeDesc<'_>,
-    outputs: &[TensorDesc],
+    placed: &PlacedNode<'_>,
+    machine: Machine,
 ) -> Result<FinalizedKernel, Refusal> {
     let mut errors = ErrorText::default();
-    let node = &NodeDesc { output_count: outputs.len(), ..node.clone() };
-    let raw = RawNode::new(node, &mut errors);
+    let raw = RawNode::new(&placed.node, &mut errors);
     let vtable = def.vtable();
     let packing = Packing::default();
-    let host = packing.table();
+    let host = packing.table(machine);
     let args = FinalizeArgs {
-        node: raw.args(node),
-        outputs: outputs.as_ptr(),
-        core,
-        reserved: 0,
+        node: raw.args(&placed.node),
+        outputs: placed.outputs.as_ptr(),
+        core: placed.core,
+        epilogue_count: placed.epilogue_count(),
         host: &raw const host,
-        reserved_words: [0; 4],
+        epilogue: placed.epilogue.as_ptr(),
+        reserved_words: [0; 3],
     };
-    let mut made = Finalized {
-        state: std::ptr::null_mut(),
-        workspace: Workspace::NONE,
-        params_read: 0,
-        reserved: [0; 3],
-    };
-    // SAFETY: `args` points to what `node`, `raw` and `outputs` hold, as many as its counts say, and to `host`;
+    let mut made =
+        Finalized { state: std::ptr::null_mut(), workspace: Workspace::NONE, reserved: [0; 4] };
+    // SAFETY: `args` points to what `placed` and `raw` hold, as many as its counts say, and to `host`;
     // all of them and `made` outlive the call.
     let status = unsafe { (vtable.finalize)(&raw const args, &raw mut made) };
     refuse(status, errors.into())?;
-    if made.workspace.has_unknown_flags() || made.reserved != [0; 3] {
+    if made.workspace.has_unknown_flags() || made.reserved != [0; 4] {
         // SAFETY: finalize made `made.state`, and nobody has it but us.
         unsafe { (vtable.free)(made.state) };
         let message = "finalize sets reserved fields".to_owned();
@@ -233,7 +248,6 @@ pub fn finalize(
         flags: def.known_flags(),
         state: made.state,
         workspace: made.workspace,
-        params_read: made.params_read,
         jobs,
         kept,
         packed: Vec::new(),

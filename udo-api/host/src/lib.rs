@@ -12,8 +12,8 @@ mod pack;
 mod param;
 
 pub use call::{Failure, failure, program_guard};
-pub use kernel::{ExecuteFn, FinalizedKernel, finalize};
+pub use kernel::{ExecuteFn, FinalizedKernel, accept, finalize};
 pub use memory::{Budget, Buffer, Limit, OutOfMemory};
-pub use node::{NodeDesc, Refusal, infer};
+pub use node::{Machine, NodeDesc, PlacedNode, Refusal, infer};
 pub use pack::{ConstantId, PackStore, Source};
 pub use param::ParamSetting;

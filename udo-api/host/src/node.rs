@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::fmt;
 
 use udo_api::abi::{ErrorSink, InferArgs, NodeArgs, ParamValue, Span};
-use udo_api::{OpDef, Status, TensorDesc};
+use udo_api::{Core, EpilogueStep, Isa, OpDef, Status, TensorDesc};
 
 use crate::ParamSetting;
 
@@ -42,6 +42,43 @@ pub struct NodeDesc<'a> {
     pub output_count: usize,
     /// The operator-set version that the node comes from; 0 where there is none.
     pub opset: u32,
+}
+
+/// A node on a core, as a kernel sees it before any run.
+#[derive(Clone, Debug)]
+pub struct PlacedNode<'a> {
+    /// The node, with the inputs of the epilogue's steps behind all that the operator has.
+    pub node: NodeDesc<'a>,
+    /// One per output; absent ones included.
+    pub outputs: Vec<TensorDesc>,
+    /// The core.
+    pub core: Core,
+    /// What is done to the first output before it is stored: in [`accept`](crate::accept), all that the kernel might take, with
+    /// `outputs` as they are without; in [`finalize`](crate::finalize), what it took, with `outputs` as they are after it.
+    pub epilogue: Vec<EpilogueStep>,
+}
+
+impl<'a> PlacedNode<'a> {
+    /// Without an epilogue.
+    pub fn new(node: NodeDesc<'a>, core: Core, outputs: &[TensorDesc]) -> Self {
+        let node = NodeDesc { output_count: outputs.len(), ..node };
+        Self { node, outputs: outputs.to_vec(), core, epilogue: Vec::new() }
+    }
+
+    pub(crate) fn epilogue_count(&self) -> u32 {
+        u32::try_from(self.epilogue.len()).unwrap_or(u32::MAX)
+    }
+}
+
+/// What kernels are told of where they will run.
+#[derive(Clone, Copy, Debug)]
+pub struct Machine {
+    /// How many threads work on a call at most.
+    pub threads: u32,
+    /// The instruction set that the host's own kernels use.
+    pub isa: Isa,
+    /// Bytes of the core's own fast memory; 0 where it has none.
+    pub fast_memory_bytes: usize,
 }
 
 /// What `NodeArgs` points to.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use udo_api::abi::{HostTable, PackArgs, PackFn, PackRequest, PackSource, Span};
 use udo_api::{Encoding, Status, TensorDesc};
 
-use crate::node::{ErrorText, refuse};
+use crate::node::{ErrorText, Machine, refuse};
 use crate::{Budget, Buffer, Refusal};
 
 /// Which elements a constant has: those of a tensor, in one of the formats that kernels get it in.
@@ -166,9 +166,11 @@ pub(crate) struct Packing {
 
 impl Packing {
     /// The functions that the kernel asks with; valid while `self` stays where it is.
-    pub(crate) fn table(&self) -> HostTable {
+    pub(crate) fn table(&self, machine: Machine) -> HostTable {
         let ctx = (&raw const *self).cast_mut().cast();
-        HostTable { ctx, pack, keep, reserved_words: [0; 4] }
+        let Machine { threads, isa, fast_memory_bytes } = machine;
+        let isa = isa.code();
+        HostTable { ctx, pack, keep, threads, isa, fast_memory_bytes, reserved_words: [0; 2] }
     }
 
     /// What the kernel asked to have packed, and the inputs that it reads all the same.

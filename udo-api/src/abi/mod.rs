@@ -8,7 +8,9 @@
 mod layout;
 mod bytes;
 mod door;
+mod epilogue;
 mod export;
+mod finalize;
 mod io;
 mod manifest;
 mod node;
@@ -28,18 +30,20 @@ pub use abi_stable;
 
 pub use bytes::{bytes_of, bytes_of_mut};
 pub use door::{DoorError, PackageRoot, PackageRoot_Ref, open_rust_door};
+pub use epilogue::{AcceptArgs, Activation, EpilogueOp, EpilogueStep};
+pub use finalize::{AcceptCx, FinalizeCx};
 pub use io::{Extents, Inputs, Io, Outputs, Pair, Rows, RowsMut, Scratch};
 pub use layout::{Field, Layout};
 pub use manifest::{MANIFEST_SECTION, PanicStrategy, manifest_bytes, manifest_len};
-pub use node::{FinalizeCx, InferCx, Node, resolve_axis};
+pub use node::{InferCx, Node, resolve_axis};
 pub use pack::{FillFn, Packed, PackedConstants, Sources};
 pub use package::{C_QUERY_SYMBOL, LibraryRef, PackageV1, QueryFn};
 pub use shim::{gpu_vtable, infer_shim, kernel_vtable};
 pub use span::{RawStr, Slice, Span, Table, Value, ValueKind};
 pub use tables::{
     ErrorSink, ExecArgs, FinalizeArgs, Finalized, GpuArg, GpuArgKind, GpuTable, HostTable,
-    InferArgs, KernelInfo, KernelVTable, MAX_GPU_ARGS, NodeArgs, PARAMS_TRACKED, PackArgs, PackFn,
-    PackRequest, PackSource, ParallelTable, ParamValue, TensorArg, arg_flags,
+    InferArgs, KernelInfo, KernelVTable, MAX_GPU_ARGS, NodeArgs, PackArgs, PackFn, PackRequest,
+    PackSource, ParallelTable, ParamValue, TensorArg, arg_flags,
 };
 pub use threads::Parallel;
 pub use version::{ABI_VERSION, AbiVersion, NEEDS};
@@ -75,6 +79,8 @@ pub const LAYOUTS: &[Layout] = &[
     PackArgs::LAYOUT,
     PackRequest::LAYOUT,
     HostTable::LAYOUT,
+    EpilogueStep::LAYOUT,
+    AcceptArgs::LAYOUT,
     FinalizeArgs::LAYOUT,
     Finalized::LAYOUT,
     TensorArg::LAYOUT,

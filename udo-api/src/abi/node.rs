@@ -1,12 +1,10 @@
 //! A node as its operator and its kernels see it: inputs, constants and parameters.
 
-use std::cell::Cell;
 use std::fmt;
 use std::ops::Deref;
 
-use super::pack::{self, FillFn};
-use super::{FinalizeArgs, HostTable, InferArgs, NodeArgs, ParamValue, Span};
-use crate::{Core, DType, Element, Error, Packed, Status, TensorDesc};
+use super::{InferArgs, NodeArgs, ParamValue, Span};
+use crate::{DType, Element, Error, TensorDesc};
 
 /// The parts of a node that are known before any run.
 #[derive(Clone)]
@@ -14,8 +12,6 @@ pub struct Node<'a> {
     inputs: &'a [TensorDesc],
     constants: &'a [Span],
     params: &'a [ParamValue],
-    /// A bit for each of the first 63 parameters whose value was asked for.
-    params_read: Cell<u64>,
     output_count: usize,
     opset: u32,
 }
@@ -44,7 +40,7 @@ pub(super) unsafe fn slice_or_empty<'a, T>(ptr: *const T, len: usize) -> &'a [T]
 impl<'a> Node<'a> {
     /// # Safety
     /// The pointers of `args`, and those behind them, must be valid for `'a`.
-    unsafe fn from_raw(args: &'a NodeArgs) -> Self {
+    pub(super) unsafe fn from_raw(args: &'a NodeArgs) -> Self {
         let inputs = args.input_count as usize;
         // SAFETY: as promised by the caller.
         let descs = unsafe { slice_or_empty(args.inputs, inputs) };
@@ -56,7 +52,6 @@ impl<'a> Node<'a> {
             inputs: descs,
             constants,
             params,
-            params_read: Cell::new(0),
             output_count: args.output_count as usize,
             opset: args.opset,
         }
@@ -127,26 +122,17 @@ impl<'a> Node<'a> {
         Ok(self.constant::<i64>(index)?.map(<[i64]>::to_vec))
     }
 
-    fn param(&self, name: &str) -> Option<(usize, &'a ParamValue)> {
-        self.params.iter().enumerate().find(|(_, p)| {
+    fn param(&self, name: &str) -> Option<&'a ParamValue> {
+        self.params.iter().find(|p| {
             // SAFETY: the host passed the name's bytes for as long as the call.
             let bytes: &[u8] = unsafe { slice_or_empty(p.name.ptr, p.name.bytes) };
             bytes == name.as_bytes()
         })
     }
 
-    /// A bit for each of the first 63 parameters whose value was asked for.
-    pub(super) fn params_read(&self) -> u64 {
-        self.params_read.get()
-    }
-
     fn present(&self, name: &str) -> Result<&'a ParamValue, Error> {
         match self.param(name) {
-            Some((index, p)) if p.kind != 0 => {
-                let bit = if index < 63 { 1 << index } else { 0 };
-                self.params_read.set(self.params_read.get() | bit);
-                Ok(p)
-            }
+            Some(p) if p.kind != 0 => Ok(p),
             Some(_) => Err(Error::new(format!("parameter {name:?} is missing"))),
             None => Err(Error::new(format!("parameter {name:?} is not in the schema"))),
         }
@@ -154,7 +140,7 @@ impl<'a> Node<'a> {
 
     /// Whether the node, or the schema's default, gives the parameter a value.
     pub fn has_param(&self, name: &str) -> bool {
-        self.param(name).is_some_and(|(_, p)| p.kind != 0)
+        self.param(name).is_some_and(|p| p.kind != 0)
     }
 
     /// An integer parameter.
@@ -321,119 +307,6 @@ impl<'a> InferCx<'a> {
         };
         *output = desc;
         Ok(())
-    }
-}
-
-/// What a kernel sees of its node while it is finalized.
-pub struct FinalizeCx<'a> {
-    node: Node<'a>,
-    outputs: &'a [TensorDesc],
-    core: Core,
-    args: &'a FinalizeArgs,
-}
-
-impl fmt::Debug for FinalizeCx<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FinalizeCx")
-            .field("node", &self.node)
-            .field("outputs", &self.outputs)
-            .finish_non_exhaustive()
-    }
-}
-
-impl<'a> Deref for FinalizeCx<'a> {
-    type Target = Node<'a>;
-
-    fn deref(&self) -> &Node<'a> {
-        &self.node
-    }
-}
-
-impl<'a> FinalizeCx<'a> {
-    /// # Safety
-    /// The pointers of `args`, and those behind them, must be valid for `'a`.
-    pub(super) unsafe fn from_raw(args: &'a FinalizeArgs) -> Self {
-        // SAFETY: as promised by the caller.
-        let node = unsafe { Node::from_raw(&args.node) };
-        // SAFETY: as promised by the caller.
-        let outputs = unsafe { slice_or_empty(args.outputs, node.output_count) };
-        Self { node, outputs, core: args.core, args }
-    }
-
-    /// Whether the node has output `index`.
-    pub fn has_output(&self, index: usize) -> bool {
-        self.outputs.get(index).is_some_and(|d| !d.is_absent())
-    }
-
-    /// The description of output `index`.
-    ///
-    /// # Errors
-    /// The node leaves that output out.
-    pub fn output(&self, index: usize) -> Result<TensorDesc, Error> {
-        match self.outputs.get(index) {
-            Some(desc) if !desc.is_absent() => Ok(*desc),
-            _ => Err(Error::new(format!("output {index} is missing"))),
-        }
-    }
-
-    /// The core that the kernel will run on.
-    pub fn core(&self) -> Core {
-        self.core
-    }
-
-    /// Packs constant inputs into `len` elements that the host owns, shares between nodes, models and sessions,
-    /// and may cache.
-    ///
-    /// `fill` gets the recipe, the inputs in the order in which they are named, and a zeroed buffer aligned to 64
-    /// bytes. It captures nothing: whatever decides the elements, apart from the inputs, is a number of the recipe.
-    /// Nodes whose inputs and recipes are the same share one buffer. It runs after finalize has returned, on any
-    /// thread, and may allocate. Recipes must not depend on dimensions that are bounded.
-    ///
-    /// A packed input is absent in execute, so that its own elements need not stay in memory, unless
-    /// [`FinalizeCx::keep`] says otherwise.
-    ///
-    /// # Errors
-    /// An input is not constant, or there are more elements than memory has addresses.
-    pub fn pack<D: Element>(
-        &self,
-        inputs: &[usize],
-        recipe: &[u64],
-        len: usize,
-        fill: FillFn<D>,
-    ) -> Result<Packed<D>, Error> {
-        let mut ports = Vec::with_capacity(inputs.len());
-        for &input in inputs {
-            let is_constant = self.is_constant(input);
-            let port = u32::try_from(input).ok().filter(|_| is_constant).ok_or_else(|| {
-                Error::new(format!("input {input} is not constant, so it cannot be packed"))
-            })?;
-            ports.push(port);
-        }
-        let bytes = len.checked_mul(size_of::<D>()).ok_or_else(|| {
-            Error::new(format!("packing into {len} elements is more than memory can hold"))
-        })?;
-        pack::request(self.host()?, &ports, recipe, bytes, fill)
-    }
-
-    /// Says that execute reads constant input `input` although it is packed.
-    ///
-    /// # Errors
-    /// The input is not constant.
-    pub fn keep(&self, input: usize) -> Result<(), Error> {
-        let host = self.host()?;
-        let port = u32::try_from(input).ok().filter(|_| self.is_constant(input));
-        let port = port.ok_or_else(|| Error::new(format!("input {input} is not constant")))?;
-        // SAFETY: `ctx` is the one that came with the table.
-        match Status::from_code(unsafe { (host.keep)(host.ctx, port) }) {
-            Status::OK => Ok(()),
-            status => Err(Error::new(format!("keeping input {input}: the host {status}"))),
-        }
-    }
-
-    fn host(&self) -> Result<&HostTable, Error> {
-        // SAFETY: the host's table, if there is one, is valid for the call.
-        let host = unsafe { self.args.host.as_ref() };
-        host.ok_or_else(|| Error::new("the host offers no packing"))
     }
 }
 

@@ -5,11 +5,11 @@ use std::ffi::c_void;
 use super::watch::guarded;
 use super::work::{GpuState, run_range};
 use super::{
-    ErrorSink, ExecArgs, FinalizeArgs, Finalized, GpuTable, InferArgs, KernelInfo, KernelVTable,
-    PARAMS_TRACKED,
+    AcceptArgs, ErrorSink, ExecArgs, FinalizeArgs, Finalized, GpuTable, InferArgs, KernelInfo,
+    KernelVTable,
 };
 use crate::guard;
-use crate::{Error, FinalizeCx, GpuKernel, InferCx, Kernel, Op, Status, Workspace};
+use crate::{AcceptCx, Error, FinalizeCx, GpuKernel, InferCx, Kernel, Op, Status, Workspace};
 
 /// Runs `body`, sends its error to the sink, and answers with its status.
 ///
@@ -64,13 +64,37 @@ unsafe fn finalize_with<S>(
     let out = unsafe { &mut *out };
     let make = || {
         let (state, workspace) = make(&cx)?;
+        cx.check_epilogue()?;
         let state = Box::into_raw(Box::new(state)).cast();
-        let params_read = PARAMS_TRACKED | cx.params_read();
-        *out = Finalized { state, workspace, params_read, reserved: [0; 3] };
+        *out = Finalized { state, workspace, reserved: [0; 4] };
         Ok(())
     };
     // SAFETY: as promised by the caller.
     unsafe { report(args.node.errors, make) }
+}
+
+/// Asks `accept` how many steps of the epilogue it takes, and tells the host.
+///
+/// # Safety
+/// `args` and `steps` must be valid as the ABI says.
+unsafe fn accept_with(
+    args: *const AcceptArgs,
+    steps: *mut u32,
+    accept: impl FnOnce(&AcceptCx<'_>) -> Result<usize, Error>,
+) -> u32 {
+    // SAFETY: as promised by the caller.
+    let args = unsafe { &*args };
+    // SAFETY: as promised by the caller.
+    let cx = unsafe { AcceptCx::from_raw(args) };
+    // SAFETY: the caller passes room for one number.
+    let steps = unsafe { &mut *steps };
+    let ask = || {
+        let taken = accept(&cx)?;
+        *steps = u32::try_from(taken).unwrap_or(u32::MAX);
+        Ok(())
+    };
+    // SAFETY: as promised by the caller.
+    unsafe { report(args.node.errors, ask) }
 }
 
 /// `[finalize-time]` Frees what finalize made.
@@ -93,8 +117,14 @@ impl<K: Kernel> KernelFns<K> {
         execute: Self::execute,
         free: free::<K>,
         gpu: None,
-        reserved_words: [0; 4],
+        accept: Some(Self::accept),
+        reserved_words: [0; 3],
     };
+
+    unsafe extern "C" fn accept(args: *const AcceptArgs, steps: *mut u32) -> u32 {
+        // SAFETY: the host keeps to the ABI.
+        unsafe { accept_with(args, steps, K::accept) }
+    }
 
     unsafe extern "C" fn finalize(args: *const FinalizeArgs, out: *mut Finalized) -> u32 {
         // SAFETY: the host keeps to the ABI.
@@ -132,8 +162,14 @@ impl<K: GpuKernel> GpuFns<K> {
         execute: Self::execute,
         free: free::<GpuState<K>>,
         gpu: Some(&Self::GPU),
-        reserved_words: [0; 4],
+        accept: Some(Self::accept),
+        reserved_words: [0; 3],
     };
+
+    unsafe extern "C" fn accept(args: *const AcceptArgs, steps: *mut u32) -> u32 {
+        // SAFETY: the host keeps to the ABI.
+        unsafe { accept_with(args, steps, K::accept) }
+    }
 
     unsafe extern "C" fn finalize(args: *const FinalizeArgs, out: *mut Finalized) -> u32 {
         // SAFETY: the host keeps to the ABI.

@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::fmt;
 
-use super::{RawStr, Span};
+use super::{AcceptArgs, EpilogueStep, RawStr, Span};
 use crate::guard::GuardCell;
 use crate::kernel::Workspace;
 use crate::{Core, DType, Encoding, TensorDesc};
@@ -158,8 +158,14 @@ abi_struct! {
         /// `[finalize-time]` Notes that execute reads constant input `input` although it is packed.
         // SAFETY: only a type; who calls through it keeps to what is written above.
         pub keep: unsafe extern "C" fn(ctx: *mut c_void, input: u32) -> u32,
+        /// How many threads work on a call at most.
+        pub threads: u32,
+        /// The instruction set that kernels of the host's own use: the code of an [`Isa`](crate::Isa).
+        pub isa: u32,
+        /// Bytes of the core's own fast memory; 0 where it has none.
+        pub fast_memory_bytes: usize,
         /// Zero.
-        pub reserved_words: [u64; 4],
+        pub reserved_words: [u64; 2],
     }
 }
 
@@ -173,12 +179,14 @@ abi_struct! {
         pub outputs: *const TensorDesc,
         /// The core that the kernel will run on.
         pub core: Core,
-        /// Zero.
-        pub reserved: u32,
+        /// How many steps of the epilogue the kernel took; their inputs are behind all that the operator has.
+        pub epilogue_count: u32,
         /// What the host does for the kernel.
         pub host: *const HostTable,
+        /// `epilogue_count` steps, in order. `outputs` says what the first output is after them.
+        pub epilogue: *const EpilogueStep,
         /// Zero.
-        pub reserved_words: [u64; 4],
+        pub reserved_words: [u64; 3],
     }
 }
 
@@ -190,16 +198,10 @@ abi_struct! {
         pub state: *mut c_void,
         /// The scratch that execute needs.
         pub workspace: Workspace,
-        /// [`PARAMS_TRACKED`], and a bit for each of the first 63 parameters that finalize asked for; zero where
-        /// nobody counts, as in a C package.
-        pub params_read: u64,
         /// Zero.
-        pub reserved: [u64; 3],
+        pub reserved: [u64; 4],
     }
 }
-
-/// The bit of [`Finalized::params_read`] that says that the others mean something.
-pub const PARAMS_TRACKED: u64 = 1 << 63;
 
 /// Bits of [`TensorArg::flags`]; without any, a tensor is one dense run of elements of its own.
 pub mod arg_flags {
@@ -511,7 +513,10 @@ abi_struct! {
         pub free: unsafe extern "C" fn(state: *mut c_void),
         /// What a GPU kernel has beyond the others; null for all others.
         pub gpu: Option<&'static GpuTable>,
+        /// `[finalize-time, thread-safe]` Writes how many leading steps of an epilogue the kernel does for the node,
+        /// or refuses the node; null: none.
+        pub accept: Option<unsafe extern "C" fn(args: *const AcceptArgs, steps: *mut u32) -> u32>,
         /// Zero.
-        pub reserved_words: [u64; 4],
+        pub reserved_words: [u64; 3],
     }
 }

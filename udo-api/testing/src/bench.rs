@@ -4,43 +4,40 @@ use std::fmt;
 
 use udo_api::guard::GuardCell;
 use udo_api::{
-    Core, DType, Encoding, KernelDef, KernelFlags, OpDef, PackageV1, Shape, Side, Status,
-    TensorDesc, TypeRule, Wanted, Workspace,
+    Core, DType, Encoding, KernelDef, OpDef, PackageV1, Shape, Status, TensorDesc, Workspace,
 };
-use udo_host::{
-    ConstantId, Failure, FinalizedKernel, NodeDesc, PackStore, ParamSetting, Refusal, Source,
-    finalize, infer, program_guard,
-};
+use udo_host::{Failure, NodeDesc, ParamSetting, Refusal, infer, program_guard};
 
 use crate::assert_near;
-use crate::call::{Broken, Caller, execute};
-use crate::tensor::{Tensor, permuted};
+use crate::epilogue::Step;
+use crate::tensor::Tensor;
 
 /// One node of an operator or kernel, to be run.
 #[derive(Clone, Debug)]
 pub struct Bench {
-    op: Option<OpDef>,
-    kernels: Vec<KernelDef>,
-    thread_guard: extern "C" fn() -> *mut GuardCell,
-    core: Core,
-    opset: u32,
-    inputs: Vec<Option<Input>>,
-    params: Vec<(&'static str, ParamSetting)>,
-    output_count: usize,
-    described: Vec<Described>,
-    encodings: Vec<(usize, Encoding)>,
-    threads: u32,
+    pub(crate) op: Option<OpDef>,
+    pub(crate) kernels: Vec<KernelDef>,
+    pub(crate) thread_guard: extern "C" fn() -> *mut GuardCell,
+    pub(crate) core: Core,
+    pub(crate) opset: u32,
+    pub(crate) inputs: Vec<Option<Input>>,
+    pub(crate) params: Vec<(&'static str, ParamSetting)>,
+    pub(crate) output_count: usize,
+    pub(crate) described: Vec<Described>,
+    pub(crate) encodings: Vec<(usize, Encoding)>,
+    pub(crate) threads: u32,
+    pub(crate) epilogue: Vec<Step>,
 }
 
 #[derive(Clone, Debug)]
-struct Input {
-    tensor: Tensor,
-    is_constant: bool,
+pub(crate) struct Input {
+    pub(crate) tensor: Tensor,
+    pub(crate) is_constant: bool,
 }
 
 /// What an output is, where no operator says it.
 #[derive(Clone, Debug)]
-enum Described {
+pub(crate) enum Described {
     LikeInput,
     As(TensorDesc),
 }
@@ -58,6 +55,8 @@ pub struct Outcome {
     pub scratch_used_bytes: usize,
     /// What it packed of constants.
     pub packed_bytes: usize,
+    /// How many steps of the epilogue it took; the outputs are as they are after those.
+    pub epilogue_steps: usize,
     /// Calls of the program's allocator meanwhile, by any thread; needs [`udo_api::GuardAlloc`], which also has
     /// the call itself fail with [`Status::HEAP_USE`].
     pub heap_calls: u64,
@@ -112,14 +111,6 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-/// The ways in which a kernel may be called.
-#[derive(Clone, Copy, PartialEq)]
-enum Way {
-    Apart,
-    InPlace,
-    Pitched,
-}
-
 impl Bench {
     /// Operator `op` of a package that is linked in, with all its kernels.
     ///
@@ -158,6 +149,7 @@ impl Bench {
             described: Vec::new(),
             encodings: Vec::new(),
             threads: 1,
+            epilogue: Vec::new(),
         }
     }
 
@@ -278,13 +270,17 @@ impl Bench {
     /// All outputs: the same bits in every way that a kernel may be called, and the same numbers of every kernel.
     ///
     /// # Panics
-    /// No kernel takes the node, one fails, or they do not agree.
+    /// No kernel takes the node with all of its epilogue, one fails, or they do not agree.
     #[track_caller]
     pub fn all(self) -> Vec<Tensor> {
         let mut outcomes = match self.run() {
             Ok(outcomes) => outcomes,
             Err(fault) => panic!("{fault}"),
         };
+        for outcome in &outcomes {
+            let (found, wanted) = (outcome.epilogue_steps, self.epilogue.len());
+            assert_eq!(found, wanted, "steps of the epilogue that the kernel took");
+        }
         let outputs = outcomes.swap_remove(0).outputs;
         let others = outcomes.iter().flat_map(|other| outputs.iter().zip(&other.outputs));
         for (output, other) in others {
@@ -328,171 +324,12 @@ impl Bench {
         self.outputs_of(&self.settings()?)
     }
 
-    /// What each kernel that takes the node makes of it, the first of a package first.
-    ///
-    /// # Errors
-    /// None takes it, or one does and then fails or does not agree with itself.
-    pub fn run(&self) -> Result<Vec<Outcome>, Fault> {
-        let params = self.settings()?;
-        let outputs = self.outputs_of(&params)?;
-        let inputs = self.descs();
-        let bounded = inputs.iter().chain(&outputs).any(|d| !d.full_shape().is_fixed());
-        let mut refused = None;
-        let mut outcomes = Vec::new();
-        for kernel in self.kernels.iter().filter(|k| self.fits(k, &inputs, &outputs)) {
-            let flags = kernel.known_flags();
-            let last = [KernelFlags::CHANNELS_LAST_IN, KernelFlags::CHANNELS_LAST_OUT]
-                .map(|flag| flags.has(flag));
-            let is_odd = bounded && !flags.has(KernelFlags::BOUNDED);
-            if is_odd || (last.contains(&true) && (inputs[0].rank() != 4 || bounded)) {
-                continue;
-            }
-            match self.run_kernel(kernel, &params, &outputs, last) {
-                Ok(outcome) => outcomes.push(outcome),
-                // Another kernel may be for such nodes.
-                Err(fault @ Fault::Finalize(_)) => refused = Some(fault),
-                Err(fault) => return Err(fault),
-            }
-        }
-        if outcomes.is_empty() {
-            let inputs = inputs.iter().map(ToString::to_string).collect();
-            return Err(refused.unwrap_or(Fault::NoKernel { core: self.core, inputs }));
-        }
-        Ok(outcomes)
-    }
-
-    /// One kernel in every way that it may be called.
-    fn run_kernel(
-        &self,
-        def: &KernelDef,
-        params: &[(&'static str, ParamSetting)],
-        outputs: &[TensorDesc],
-        [last_in, last_out]: [bool; 2],
-    ) -> Result<Outcome, Fault> {
-        let mut inputs = self.inputs.clone();
-        let mut outputs = outputs.to_vec();
-        if let Some(Some(x)) = inputs.first_mut().filter(|_| last_in) {
-            x.tensor = x.tensor.permuted([0, 2, 3, 1]);
-        }
-        if last_out {
-            outputs[0] = permuted(&outputs[0], [0, 2, 3, 1]);
-        }
-        let node = NodeDesc {
-            inputs: descs(&inputs),
-            constants: constants(&inputs),
-            params,
-            output_count: outputs.len(),
-            opset: self.opset,
-        };
-        let mut kernel = finalize(def, self.core, &node, &outputs).map_err(Fault::Finalize)?;
-        let source = |port: usize| {
-            let (desc, bytes) = (*node.inputs.get(port)?, (*node.constants.get(port)?)?);
-            // Inputs of one node are told apart by their ports.
-            let id = ConstantId { tensor: port as u64, format: 0 };
-            Some(Source { id, desc, bytes })
-        };
-        kernel.pack(source, &PackStore::default()).map_err(Fault::Finalize)?;
-        let mut outcome = self.call(def, &kernel, &inputs, &outputs, Way::Apart)?;
-        for (way, name) in [(Way::InPlace, "in place"), (Way::Pitched, "over rows that lie apart")]
-        {
-            let bounded = node.inputs.iter().chain(&outputs).any(|d| !d.full_shape().is_fixed());
-            let takes_pitched = def.known_flags().has(KernelFlags::ROWS_STRIDED) && !bounded;
-            if way == Way::Pitched && !takes_pitched {
-                continue;
-            }
-            let other = self.call(def, &kernel, &inputs, &outputs, way)?;
-            let pairs = outcome.outputs.iter().zip(&other.outputs);
-            if pairs.into_iter().any(|(a, b)| a.dims() != b.dims() || a.bytes() != b.bytes()) {
-                let what = format!("the kernel for {} computes something else {name}", def.core());
-                return Err(Fault::Broken(what));
-            }
-        }
-        if last_out {
-            outcome.outputs[0] = outcome.outputs[0].permuted([0, 3, 1, 2]);
-        }
-        Ok(outcome)
-    }
-
-    fn call(
-        &self,
-        def: &KernelDef,
-        kernel: &FinalizedKernel,
-        inputs: &[Option<Input>],
-        outputs: &[TensorDesc],
-        way: Way,
-    ) -> Result<Outcome, Fault> {
-        let pitched = |input: &Input| match way {
-            Way::Pitched if !input.is_constant => input.tensor.pitched(3),
-            _ => input.tensor.clone(),
-        };
-        let read = |(port, input): (usize, &Option<Input>)| {
-            input.as_ref().filter(|_| kernel.reads(port)).map(pitched)
-        };
-        let tensors: Vec<_> = inputs.iter().enumerate().map(read).collect();
-        let mut outputs: Vec<_> = outputs.iter().map(|desc| Tensor::zeros(*desc)).collect();
-        let mut in_place = Vec::new();
-        if way == Way::Pitched {
-            for output in &mut outputs {
-                *output = output.pitched(5);
-            }
-        }
-        for pair in def.in_place_pairs().iter().filter(|_| way == Way::InPlace) {
-            let input = inputs.get(usize::from(pair.input)).and_then(Option::as_ref);
-            let Some(input) = input.filter(|input| !input.is_constant) else { continue };
-            let Some(output) = outputs.get_mut(usize::from(pair.output)) else { continue };
-            let (from, to) = (input.tensor.desc(), output.desc());
-            if from.dtype() == to.dtype() && from.size_bytes() == to.size_bytes() {
-                output.set_memory(input.tensor.memory().clone());
-                in_place.push((pair.input, pair.output));
-            }
-        }
-        let caller = Caller { threads: self.threads, thread_guard: self.thread_guard };
-        let traces = execute(kernel, &tensors, &mut outputs, &in_place, caller);
-        let traces = traces.map_err(|broken| match broken {
-            Broken::Failed(failure) => Fault::Execute(failure),
-            Broken::Wrote(what) => Fault::Broken(what),
-        })?;
-        let gathered = outputs.iter().map(Tensor::gathered).collect::<Option<Vec<_>>>();
-        let Some(outputs) = gathered else {
-            return Err(Fault::Broken(
-                "the kernel writes between the rows of an output".to_owned(),
-            ));
-        };
-        Ok(Outcome {
-            kernel: *def,
-            outputs,
-            workspace: kernel.workspace(),
-            scratch_used_bytes: traces.scratch_used_bytes,
-            packed_bytes: kernel.packed().iter().map(|packed| packed.len()).sum(),
-            heap_calls: traces.heap_calls,
-        })
-    }
-
-    /// Whether the kernel is for the core and takes such types.
-    fn fits(&self, kernel: &KernelDef, inputs: &[TensorDesc], outputs: &[TensorDesc]) -> bool {
-        let fits = |rule: &TypeRule| {
-            let found = match rule.side() {
-                Some(Side::Input) => inputs.get(rule.port()),
-                Some(Side::Output) => outputs.get(rule.port()),
-                None => None,
-            };
-            let Some(found) = found.filter(|d| !d.is_absent()) else { return true };
-            match rule.wanted() {
-                Wanted::Types(types) => found.is_in(types),
-                Wanted::SameAsInput(other) => {
-                    inputs.get(other).is_none_or(|other| other.dtype() == found.dtype())
-                }
-            }
-        };
-        kernel.core().runs_on(self.core) && kernel.type_rules().iter().all(fits)
-    }
-
-    fn descs(&self) -> Vec<TensorDesc> {
+    pub(crate) fn descs(&self) -> Vec<TensorDesc> {
         descs(&self.inputs)
     }
 
     /// The parameters of the schema, in its order.
-    fn settings(&self) -> Result<Vec<(&'static str, ParamSetting)>, Fault> {
+    pub(crate) fn settings(&self) -> Result<Vec<(&'static str, ParamSetting)>, Fault> {
         let Some(op) = &self.op else { return Ok(self.params.clone()) };
         let schema = op.schema();
         let unknown = |(name, _): &&(&str, _)| schema.params().iter().all(|p| p.name() != *name);
@@ -513,7 +350,7 @@ impl Bench {
         settings.collect()
     }
 
-    fn outputs_of(
+    pub(crate) fn outputs_of(
         &self,
         params: &[(&'static str, ParamSetting)],
     ) -> Result<Vec<TensorDesc>, Fault> {
@@ -542,11 +379,11 @@ impl Bench {
     }
 }
 
-fn descs(inputs: &[Option<Input>]) -> Vec<TensorDesc> {
+pub(crate) fn descs(inputs: &[Option<Input>]) -> Vec<TensorDesc> {
     inputs.iter().map(|i| i.as_ref().map_or(TensorDesc::ABSENT, |i| i.tensor.desc())).collect()
 }
 
-fn constants(inputs: &[Option<Input>]) -> Vec<Option<&[u8]>> {
+pub(crate) fn constants(inputs: &[Option<Input>]) -> Vec<Option<&[u8]>> {
     inputs
         .iter()
         .map(|i| i.as_ref().filter(|i| i.is_constant).map(|i| i.tensor.memory().bytes()))

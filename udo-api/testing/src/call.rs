@@ -13,7 +13,7 @@ use crate::tensor::{Memory, Tensor};
 const SCRATCH: u8 = 0x7f;
 
 /// The fast memory of a DSP, for kernels that want all of it.
-const VTCM_BYTES: usize = 4 << 20;
+pub(crate) const VTCM_BYTES: usize = 4 << 20;
 
 /// What a call is made with, besides its tensors.
 #[derive(Clone, Copy)]

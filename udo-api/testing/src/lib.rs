@@ -35,7 +35,9 @@
 
 mod bench;
 mod call;
+mod epilogue;
 mod near;
+mod run;
 mod tensor;
 
 pub use bench::{Bench, Fault, Outcome};

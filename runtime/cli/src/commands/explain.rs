@@ -43,10 +43,10 @@ fn say(report: &Report) {
     outln!("nodes:");
     for node in &report.nodes {
         let (inputs, outputs) = (node.inputs.join(", "), node.outputs.join(", "));
-        let view = match (node.is_view, node.is_fused) {
-            (true, true) => ", fused into the node before",
-            (true, false) => ", elided: its bytes are its inputs'",
-            (false, _) => "",
+        let view = match &node.fused_into {
+            Some(into) => format!(", fused into {into}"),
+            None if node.is_view => ", elided: its bytes are its inputs'".to_owned(),
+            None => String::new(),
         };
         outln!(
             "  {} ({}) on {} from {}: {inputs} -> {outputs}{view}",
@@ -109,7 +109,7 @@ fn to_json(report: &Report) -> Value {
             json!({
                 "name": n.name, "op": n.op, "package": n.package, "core": n.core.to_string(), "inputs": n.inputs,
                 "outputs": n.outputs, "refusals": refusals, "fell_back": n.fell_back, "view": n.is_view,
-                "fused": n.is_fused,
+                "fused_into": n.fused_into,
                 "backend": n.backend,
             })
         })

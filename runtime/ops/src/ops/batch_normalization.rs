@@ -1,7 +1,7 @@
 //! Each channel less its mean, over its deviation, scaled and moved: with statistics that the model holds.
 
 use udo_api::{
-    DType, Error, ExecError, Facts, FinalizeCx, InferCx, Inputs, OpSchema, Param, Port, TypeRule,
+    DType, Error, ExecError, FinalizeCx, InferCx, Inputs, OpSchema, Param, Port, TypeRule,
     Value, input, input_like, output_like, types,
 };
 
@@ -36,8 +36,7 @@ impl ChannelNorm for BatchNormalization {
             Param::scalar("spatial", DType::I64).default(Value::int(1)),
             Param::scalar("training_mode", DType::I64).default(Value::int(0)),
         ],
-    )
-    .facts(Facts::LAYOUT_SENSITIVE);
+    );
 
     const RULES: &'static [TypeRule] = &[
     input(0, types::F32),

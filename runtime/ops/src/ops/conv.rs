@@ -3,15 +3,15 @@
 use std::marker::PhantomData;
 
 use udo_api::{
-    Core, DType, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op,
+    AcceptCx, Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op,
     OpSchema, Packed, Param, Port, TypeRule, Value, Workspace, input, input_like,
     output_like, types,
 };
-use udo_simd::gemm_f32::Activation;
 
 use crate::Def;
 use crate::conv::{self, Conv};
-use crate::filter::{End, Filter};
+use crate::family::epilogue::{Fused, Takes};
+use crate::filter::Filter;
 use crate::packing;
 use crate::sides::{ChannelsLast, ChannelsSecond, FewChannels, Order};
 
@@ -39,17 +39,6 @@ pub(super) const PARAMS: &[Param] = &[
     Param::tensor("strides", DType::I64).optional(),
 ];
 
-/// Those, and what the host sets.
-const REAL: [Param; PARAMS.len() + 1] = {
-    let mut all = [Param::text("activation").default(Value::text("None")); PARAMS.len() + 1];
-    let mut i = 0;
-    while i < PARAMS.len() {
-        all[i] = PARAMS[i];
-        i += 1;
-    }
-    all
-};
-
 struct Convolution;
 
 impl Op for Convolution {
@@ -57,9 +46,8 @@ impl Op for Convolution {
         "Conv",
         &[Port::required("X", TYPES), Port::required("W", TYPES), Port::optional("B", TYPES)],
         &[Port::required("Y", TYPES)],
-        &REAL,
-    )
-    .facts(Facts::LAYOUT_SENSITIVE.or(Facts::TAKES_ACTIVATION));
+        PARAMS,
+    );
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let shape = conv::infer_shape(cx, 0, 1)?;
@@ -73,20 +61,7 @@ struct ConvF32<O> {
     filter: Filter,
     /// Absent where the weights come with each run.
     weights: Option<Packed<f32>>,
-    has_bias: bool,
-    activation: Activation,
-}
-
-/// The activation that a node's parameter names.
-fn activation(node: &Node<'_>) -> Result<Activation, Error> {
-    match node.text("activation")? {
-        "None" => Ok(Activation::None),
-        "Relu" => Ok(Activation::Relu),
-        "Relu6" => Ok(Activation::Relu6),
-        other => Err(Error::new(format!(
-            "parameter \"activation\" is {other:?}, wanted None, Relu or Relu6"
-        ))),
-    }
+    fused: Fused,
 }
 
 impl<O> ConvF32<O> {
@@ -96,9 +71,26 @@ impl<O> ConvF32<O> {
     }
 }
 
+impl<O: Order> ConvF32<O> {
+    fn conv(node: &Node<'_>) -> Result<Conv, Error> {
+        Conv::read(node, &O::SIDES.described(&node.input(0)?)?, &node.input(1)?)
+    }
+
+    /// What it can do before it stores its output.
+    fn takes(node: &Node<'_>, conv: &Conv) -> Takes {
+        let axis = if O::SIDES.output { 3 } else { 1 };
+        let bias = (!node.has_input(2)).then_some(axis);
+        Takes { bias, residual: Filter::takes_residual(conv, O::SIDES) }
+    }
+}
+
 impl<O: Order> Kernel for ConvF32<O> {
+    fn accept(cx: &AcceptCx<'_>) -> Result<usize, Error> {
+        Ok(Self::takes(cx, &Self::conv(cx)?).leading(cx.epilogue()).0)
+    }
+
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let conv = Conv::read(cx, &O::SIDES.described(&cx.input(0)?)?, &cx.input(1)?)?;
+        let conv = Self::conv(cx)?;
         let has_bias = cx.has_input(2);
         let channels = conv.groups * conv.outputs;
         if has_bias && cx.input(2)?.shape() != [channels] {
@@ -107,7 +99,8 @@ impl<O: Order> Kernel for ConvF32<O> {
         let is_constant = cx.constant::<f32>(1)?.is_some();
         let filter = Filter::of(&conv, is_constant, O::SIDES)
             .ok_or_else(|| Error::new("the convolution is larger than memory"))?;
-        let activation = activation(cx)?;
+        let (_, mut fused) = Self::takes(cx, &conv).leading(cx.epilogue());
+        fused.bias = fused.bias.or(has_bias.then_some(2));
         // Last, so that what is wrong with the node is said first.
         O::check(conv.groups * conv.inputs)?;
         let weights = if is_constant {
@@ -116,7 +109,7 @@ impl<O: Order> Kernel for ConvF32<O> {
         } else {
             None
         };
-        Ok(Self { order: PhantomData, filter, weights, has_bias, activation })
+        Ok(Self { order: PhantomData, filter, weights, fused })
     }
 
     fn workspace(&self) -> Workspace {
@@ -136,10 +129,9 @@ impl<O: Order> Kernel for ConvF32<O> {
             self.filter.recipe().pack(inputs.get(1)?, own);
             &*own
         };
-        let bias = if self.has_bias { Some(inputs.get::<f32>(2)?) } else { None };
         let x = inputs.get::<f32>(0)?;
-        let end = End { bias, activation: self.activation };
-        self.filter.run(parallel, x, weights, end, images, outputs.take::<f32>(0)?)
+        let epilogue = self.fused.epilogue(&inputs, self.filter.outputs())?;
+        self.filter.run(parallel, x, weights, epilogue, images, outputs.take::<f32>(0)?)
     }
 }
 
@@ -271,5 +263,57 @@ mod tests {
         let run = bench("Conv").input(tensor::<f32>(&[0, 1, side, side], &[]));
         let run = run.input(tensor::<f32>(&[0, 1, side / 2, side / 2], &[]));
         assert_eq!(run.error(), "the convolution is larger than memory");
+    }
+
+    #[test]
+    fn steps_of_an_epilogue_are_those_of_the_nodes_behind() {
+        let cases = [
+            Case { channels: 33, outputs: 17, kernel: [3, 3], pads: [1; 4], ..PLAIN },
+            Case { channels: 48, outputs: 64, kernel: [3, 3], pads: [1; 4], ..PLAIN },
+            Case { channels: 20, outputs: 40, groups: 20, kernel: [3, 3], pads: [1; 4], ..PLAIN },
+            Case { channels: 4, outputs: 6, groups: 2, pads: [1, 0, 1, 1], ..PLAIN },
+            Case { kernel: [1, 1], outputs: 9, ..PLAIN },
+        ];
+        for (number, case) in cases.into_iter().enumerate() {
+            let Case { channels, outputs, groups, kernel: [kh, kw], pads, .. } = case;
+            let x = tensor(&[2, channels, 7, 9], &noise(2 * channels * 63));
+            let dims = [outputs, channels / groups, kh, kw];
+            let w = tensor(&dims, &noise(dims.iter().product()));
+            let plain = || {
+                let run = bench("Conv").threads(3).input(x.clone()).constant(w.clone());
+                run.int("group", groups as i64).ints("pads", &pads.map(|p| p as i64))
+            };
+            let before = plain().run().unwrap();
+            let sums = before[0].outputs[0].clone();
+            let dims = sums.dims();
+            let (bias, residual) = (noise(outputs), noise(sums.values::<f32>().len()));
+            let run = plain().then_bias(1, tensor(&[outputs], &bias));
+            let run = run.then_residual(tensor(&dims, &residual));
+            let run = run.then_activation(udo_api::Activation::Clip(-0.5, 0.75));
+            let after = run.run().unwrap();
+            assert_eq!(before.len(), after.len(), "case {number}");
+            let image = dims[2] * dims[3];
+            for (before, after) in before.iter().zip(&after) {
+                let steps = after.epilogue_steps;
+                let finish = |(i, sum): (usize, f32)| {
+                    let sum = if steps > 0 { sum + bias[i / image % outputs] } else { sum };
+                    let sum = if steps > 1 { sum + residual[i] } else { sum };
+                    if steps > 2 { sum.clamp(-0.5, 0.75) } else { sum }
+                };
+                let sums = before.outputs[0].values::<f32>().into_iter().enumerate();
+                let wanted: Vec<f64> = sums.map(finish).map(f64::from).collect();
+                // Biases and residuals are added to the sums in another order.
+                assert_near(&after.outputs[0].values::<f32>(), &wanted, 1e-5);
+            }
+            let cut = plain().then_activation(udo_api::Activation::Clip(-0.5, 0.75));
+            for (before, after) in before.iter().zip(cut.run().unwrap()) {
+                let sums = before.outputs[0].values::<f32>().into_iter();
+                let wanted: Vec<f32> = sums.map(|sum| sum.clamp(-0.5, 0.75)).collect();
+                assert_eq!(after.outputs[0].values::<f32>(), wanted, "case {number}");
+            }
+            let most = after.iter().map(|after| after.epilogue_steps).max();
+            let is_depthwise = groups == channels;
+            assert_eq!(most, Some(if is_depthwise { 1 } else { 3 }), "case {number}");
+        }
     }
 }

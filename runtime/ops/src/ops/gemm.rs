@@ -1,14 +1,15 @@
 //! `alpha * A * B + beta * C`, either matrix transposed.
 
 use udo_api::{
-    Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op,
+    AcceptCx, Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op,
     OpSchema, Packed, Param, Port, Shape, TensorDesc, Value, Workspace, input, input_like,
     output_like, types,
 };
-use udo_simd::gemm_f32::{Epilogue, Layout};
+use udo_simd::gemm_f32::Layout;
 use udo_simd::rows::transpose;
 
 use crate::Def;
+use crate::family::epilogue::{Fused, Takes};
 use crate::matrix::Product;
 
 pub(crate) const DEF: Def = Def::of::<Gemm>(KERNELS);
@@ -111,7 +112,7 @@ struct Addend {
 }
 
 impl Addend {
-    fn read(cx: &FinalizeCx<'_>, sizes: &Sizes) -> Result<Option<Self>, Error> {
+    fn read(cx: &Node<'_>, sizes: &Sizes) -> Result<Option<Self>, Error> {
         let beta = cx.float("beta")?;
         Ok(cx.has_input(2).then_some(Self { beta, steps: sizes.c_steps }))
     }
@@ -126,9 +127,32 @@ struct GemmF32 {
     addend: Option<Addend>,
     /// Absent where the right side comes with each run.
     packed: Option<Packed<f32>>,
+    fused: Fused,
 }
 
 impl GemmF32 {
+    /// What it can do before it stores its sums, and what is left of the addend by then: what the product can add on its
+    /// way out needs no pass of its own.
+    fn ending(cx: &AcceptCx<'_>, sizes: &Sizes) -> Result<Ending, Error> {
+        let addend = Addend::read(cx, sizes)?;
+        let is_plain = cx.float32("alpha")?.to_bits() == 1f32.to_bits();
+        let own = match addend {
+            Some(Addend { beta: 1.0, steps: [0, 1] }) if is_plain => Own::Bias,
+            Some(Addend { beta: 1.0, steps: [_, 1] }) if is_plain => Own::Residual,
+            None if is_plain => Own::Nothing,
+            Some(_) | None => Own::Pass,
+        };
+        let free = own == Own::Nothing;
+        let takes = Takes { bias: free.then_some(1), residual: matches!(own, Own::Nothing | Own::Bias) };
+        let (count, mut fused) = takes.leading(if own == Own::Pass { &[] } else { cx.epilogue() });
+        match own {
+            Own::Bias => fused.bias = Some(2),
+            Own::Residual => fused.residual = Some(2),
+            Own::Nothing | Own::Pass => {}
+        }
+        Ok(Ending { count, fused, addend: addend.filter(|_| own == Own::Pass) })
+    }
+
     /// Elements of scratch for the left side turned, and for the right side packed.
     fn scratch_lens(&self) -> [usize; 2] {
         let Product { rows, depth, .. } = self.product;
@@ -137,7 +161,30 @@ impl GemmF32 {
     }
 }
 
+/// What a product does with its own addend.
+#[derive(Clone, Copy, PartialEq)]
+enum Own {
+    Nothing,
+    Bias,
+    Residual,
+    /// A pass over the sums.
+    Pass,
+}
+
+/// What happens to the sums.
+struct Ending {
+    /// Steps of the epilogue.
+    count: usize,
+    fused: Fused,
+    /// What is added behind.
+    addend: Option<Addend>,
+}
+
 impl Kernel for GemmF32 {
+    fn accept(cx: &AcceptCx<'_>) -> Result<usize, Error> {
+        Ok(Self::ending(cx, &Sizes::read(cx)?)?.count)
+    }
+
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let sizes = Sizes::read(cx)?;
         let Sizes { rows, depth, cols, trans_a, trans_b, .. } = sizes;
@@ -149,8 +196,8 @@ impl Kernel for GemmF32 {
             }
             None => None,
         };
-        let addend = Addend::read(cx, &sizes)?;
-        Ok(Self { product, trans_a, alpha: cx.float32("alpha")?, addend, packed })
+        let Ending { fused, addend, .. } = Self::ending(cx, &sizes)?;
+        Ok(Self { product, trans_a, alpha: cx.float32("alpha")?, addend, packed, fused })
     }
 
     fn workspace(&self) -> Workspace {
@@ -174,29 +221,19 @@ impl Kernel for GemmF32 {
             self.product.pack(inputs.get(1)?, right);
             &*right
         };
-        let c = if self.addend.is_some() { inputs.get::<f32>(2)? } else { &[] };
         let y = outputs.take::<f32>(0)?;
         if rows * cols == 0 {
             return Ok(());
         }
-        let mut epilogue = Epilogue::default();
-        let mut addend = self.addend;
-        // What the product can add on its way out needs no pass of its own.
-        if self.alpha.to_bits() == 1f32.to_bits() {
-            match self.addend {
-                Some(Addend { beta: 1.0, steps: [0, 1] }) => epilogue.bias = Some(c),
-                Some(Addend { beta: 1.0, steps: [ld, 1] }) => epilogue.residual = Some((c, ld)),
-                _ => {}
-            }
-            addend = addend.filter(|_| epilogue.bias.is_none() && epilogue.residual.is_none());
-        }
+        let epilogue = self.fused.epilogue(&inputs, cols)?;
         self.product.run(parallel, a, packed, y, &epilogue)?;
         if self.alpha.to_bits() != 1f32.to_bits() {
             for y in y.iter_mut() {
                 *y *= self.alpha;
             }
         }
-        if let Some(Addend { beta, steps }) = addend {
+        if let Some(Addend { beta, steps }) = self.addend {
+            let c = inputs.get::<f32>(2)?;
             let beta = beta as f32;
             for (row, y) in y.chunks_exact_mut(cols).enumerate() {
                 let c = &c[row * steps[0]..];
@@ -294,5 +331,32 @@ mod tests {
         let run = bench("Gemm").input(tensor(&[1, 2], &[1f64, 2.0]));
         let y = run.input(tensor(&[2, 1], &[3f64, 4.0])).one();
         assert_near(&y.values::<f64>(), &[11.0], 1e-12);
+    }
+
+    #[test]
+    fn steps_of_an_epilogue_are_those_of_the_nodes_behind() {
+        let (a, b, c) = (tensor(&[3, 5], &noise(15)), tensor(&[5, 7], &noise(35)), noise(21));
+        let residual = noise(21);
+        // The bias of the product, and how many steps are left to it.
+        let cases: [(&[usize], f64, usize); 5] =
+            [(&[7], 1.0, 2), (&[3, 7], 1.0, 0), (&[7], 2.0, 0), (&[3, 1], 1.0, 0), (&[], 1.0, 0)];
+        for (dims, beta, wanted) in cases {
+            let c = tensor(dims, &c[..dims.iter().product()]);
+            let plain =
+                || bench("Gemm").input(a.clone()).constant(b.clone()).input(c.clone()).float("beta", beta);
+            let sums = plain().one().values::<f32>();
+            let run = plain().then_residual(tensor(&[3, 7], &residual));
+            let after = run.then_activation(udo_api::Activation::Relu).run().unwrap().swap_remove(0);
+            assert_eq!(after.epilogue_steps, wanted, "{dims:?}");
+            let ends = sums.iter().zip(&residual).map(|(sum, r)| (sum + r).max(0.0));
+            let ends: Vec<f32> = if wanted == 0 { sums.clone() } else { ends.collect() };
+            let ends: Vec<f64> = ends.into_iter().map(f64::from).collect();
+            assert_near(&after.outputs[0].values::<f32>(), &ends, 1e-5);
+        }
+        let plain = || bench("Gemm").input(a.clone()).constant(b.clone());
+        let sums = plain().one().values::<f32>();
+        let y = plain().then_bias(1, tensor(&[7], &residual[..7])).one().values::<f32>();
+        let sums = sums.iter().enumerate().map(|(i, sum)| f64::from(sum + residual[i % 7]));
+        assert_near(&y, &sums.collect::<Vec<_>>(), 1e-5);
     }
 }

@@ -1,7 +1,7 @@
 //! Each element over a power of the squares around it in the neighbouring channels.
 
 use udo_api::{
-    Core, DType, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op,
+    Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op,
     OpSchema, Param, Port, Value, input, output_like, types,
 };
 use udo_simd::rows::{Lrn, lrn};
@@ -35,7 +35,7 @@ impl Op for Normalization {
             Param::scalar("size", DType::I64),
         ],
     )
-    .facts(Facts::LAYOUT_SENSITIVE);
+;
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let x = cx.input(0)?;

@@ -1,13 +1,14 @@
 //! Products of matrices, batched over the axes before the last two.
 
 use udo_api::{
-    Core, Dim, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpSchema,
+    AcceptCx, Core, Dim, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpSchema,
     Packed, Port, Shape, TensorDesc, Workspace, input, input_like, output_like, types,
 };
 use udo_simd::gemm_f32::{Epilogue, Layout};
 
 use crate::Def;
 use crate::family::elementwise::{Broadcast, broadcast_shapes};
+use crate::family::epilogue::{Fused, Takes};
 use crate::matrix::Product;
 use crate::number::Number;
 
@@ -99,9 +100,24 @@ struct Floats {
     product: Product,
     /// Absent where the right side comes with each run.
     packed: Option<Packed<f32>>,
+    fused: Fused,
+}
+
+impl Floats {
+    /// What it can do before it stores products with a right side of two axes or more.
+    fn takes(cx: &AcceptCx<'_>) -> Result<Takes, Error> {
+        let axis = cx.output(0)?.rank().checked_sub(1).filter(|_| cx.input(1).is_ok_and(|b| b.rank() > 1));
+        Ok(Takes { bias: axis, residual: true })
+    }
 }
 
 impl Kernel for Floats {
+    fn accept(cx: &AcceptCx<'_>) -> Result<usize, Error> {
+        // Products of a few rows with matrices that come with each run have no such end.
+        let count = Self::takes(cx)?.leading(cx.epilogue()).0;
+        Ok(if cx.is_constant(1) { count } else { 0 })
+    }
+
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let Products { mut batch, mut rows, depth, cols, rights } = Products::read(cx)?;
         if rights == 1 {
@@ -117,7 +133,8 @@ impl Kernel for Floats {
             }
             None => None,
         };
-        Ok(Self { batch, product, packed })
+        let (_, fused) = Self::takes(cx)?.leading(cx.epilogue());
+        Ok(Self { batch, product, packed, fused })
     }
 
     fn workspace(&self) -> Workspace {
@@ -143,17 +160,20 @@ impl Kernel for Floats {
             None if self.product.is_worth_packing() => scratch.take::<f32>(len)?,
             _ => &mut [],
         };
-        let plain = Epilogue::default();
-        for ([a_at, b_at], y) in self.batch.positions().zip(y.chunks_exact_mut(rows * cols)) {
+        let epilogue = self.fused.epilogue(&inputs, cols)?;
+        let products = self.batch.positions().zip(y.chunks_exact_mut(rows * cols));
+        for (at, ([a_at, b_at], y)) in products.enumerate() {
             let a = &a[a_at * rows * depth..][..rows * depth];
+            let residual = epilogue.residual.map(|(data, row)| (&data[at * rows * cols..], row));
+            let epilogue = Epilogue { residual, ..epilogue };
             if let Some(packed) = packed {
-                self.product.run(parallel, a, &packed[b_at * len..][..len], y, &plain)?;
+                self.product.run(parallel, a, &packed[b_at * len..][..len], y, &epilogue)?;
                 continue;
             }
             let b = &b[b_at * depth * cols..][..depth * cols];
             if self.product.is_worth_packing() {
                 self.product.pack(b, room);
-                self.product.run(parallel, a, room, y, &plain)?;
+                self.product.run(parallel, a, room, y, &epilogue)?;
             } else {
                 self.product.run_unpacked(a, b, y);
             }
@@ -271,5 +291,28 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn steps_of_an_epilogue_are_those_of_the_nodes_behind() {
+        let (a, b) = (tensor(&[2, 3, 5], &noise(30)), tensor(&[5, 7], &noise(35)));
+        let (bias, residual) = (noise(7), noise(42));
+        let plain = || bench("MatMul").threads(2).input(a.clone()).constant(b.clone());
+        let sums = plain().one().values::<f32>();
+        let run = plain().then_bias(2, tensor(&[7], &bias));
+        let run = run.then_residual(tensor(&[2, 3, 7], &residual));
+        let y = run.then_activation(udo_api::Activation::Relu).one();
+        let finish = |(i, sum): (usize, f32)| (sum + bias[i % 7] + residual[i]).max(0.0);
+        let wanted: Vec<f64> = sums.into_iter().enumerate().map(finish).map(f64::from).collect();
+        assert_near(&y.values::<f32>(), &wanted, 1e-5);
+        // Right sides that come with each run are multiplied another way, and every left side its own.
+        let y = bench("MatMul").input(a).input(b).then_activation(udo_api::Activation::Relu);
+        assert_eq!(y.run().unwrap()[0].epilogue_steps, 0);
+        let (a, b) = (tensor(&[2, 3, 5], &noise(30)), tensor(&[2, 5, 7], &noise(70)));
+        let plain = || bench("MatMul").input(a.clone()).constant(b.clone());
+        let sums = plain().one().values::<f32>();
+        let y = plain().then_residual(tensor(&[2, 3, 7], &residual)).one();
+        let sums = sums.iter().zip(&residual).map(|(a, b)| f64::from(a + b));
+        assert_near(&y.values::<f32>(), &sums.collect::<Vec<_>>(), 1e-5);
     }
 }

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use udo_api::{
-    Code, Core, Error, ExecError, Facts, FinalizeCx, InferCx, Inputs, Io, Kernel, KernelDef, Node,
+    Code, Core, Error, ExecError, FinalizeCx, InferCx, Inputs, Io, Kernel, KernelDef, Node,
     Op, OpSchema, Packed, Port, TensorDesc, TypeRule, Workspace, input, output, types,
 };
 use udo_simd::conv_u8::MAX_K;
@@ -58,7 +58,7 @@ impl Op for QLinearConv {
         &[Port::required("y", CODES)],
         PARAMS,
     )
-    .facts(Facts::LAYOUT_SENSITIVE);
+;
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let shape = conv::infer_shape(cx, X, W)?;

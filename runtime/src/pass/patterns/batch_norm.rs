@@ -6,7 +6,7 @@
 use udo_api::Shape;
 
 use crate::memory::Tensor;
-use crate::pass::{Candidate, Change, Fusion};
+use crate::pass::{Candidate, Fusion};
 
 // The inputs of both operators.
 const X: usize = 0;
@@ -38,5 +38,6 @@ pub(in crate::pass) fn fold(node: &Candidate<'_>) -> Option<Fusion> {
     let bias: Vec<f32> = ends.map(|((b, mean), (f, moved))| (b - mean) * f + moved).collect();
     let weights = Tensor::of(conv.tensor(WEIGHTS)?.desc().full_shape(), &new).ok()?;
     let bias = Tensor::of(Shape::new(&[bias.len()]).ok()?, &bias).ok()?;
-    Some(conv.takes(Change::Constants(vec![(WEIGHTS, weights), (BIAS, bias)])))
+    let constants = vec![(WEIGHTS, weights), (BIAS, bias)];
+    Some(Fusion::Constants { into: conv.id(), constants })
 }

@@ -1,5 +1,5 @@
 //! The passes that know operators by name.
 
-pub(super) mod activation;
 pub(super) mod batch_norm;
+pub(super) mod epilogue;
 pub(super) mod qdq;

@@ -63,7 +63,7 @@ const fn rules<T: Element>() -> &'static [TypeRule] {
 impl<P: GlobalPool> Op for Described<P> {
     const SCHEMA: OpSchema =
         OpSchema::new(P::NAME, &[Port::required("X", TYPES)], &[Port::required("Y", TYPES)], &[])
-            .facts(Facts::SAME_ENCODING.or(Facts::LAYOUT_SENSITIVE));
+            .facts(Facts::SAME_ENCODING);
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let x = cx.input(0)?;

@@ -98,7 +98,7 @@ impl<P: Pool> Op for Described<P> {
         Self::OUTPUTS.split_at(1 + P::MORE_OUTPUTS.len()).0,
         Self::PARAMS.split_at(PARAMS.len() + P::PARAMS.len()).0,
     )
-    .facts(Facts::SAME_ENCODING.or(Facts::LAYOUT_SENSITIVE));
+    .facts(Facts::SAME_ENCODING);
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let x = cx.input(0)?;

@@ -1,10 +1,11 @@
-//! Activations and normalizations that the operator before them takes over.
+//! What the kernel of an earlier node does for the nodes behind it, and normalizations that go into weights.
 #![expect(clippy::unwrap_used, reason = "a graph that cannot be made fails the test")]
 
 use udo_api::types::F32;
 use udo_api::{
-    Core, DType, Error, ExecError, Facts, FinalizeCx, GuardAlloc, InferCx, Io, Kernel, KernelDef,
-    Op, OpDef, OpSchema, PackageV1, Param, Port, Shape, Value,
+    AcceptCx, Activation, Core, DType, EpilogueOp, EpilogueStep, Error, ExecError, Facts,
+    FinalizeCx, GuardAlloc, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema, PackageV1, Port,
+    Shape,
 };
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node, ValueId};
 use udo_runtime::memory::Tensor;
@@ -15,8 +16,16 @@ use udo_runtime::registry::Registry;
 static GUARD: GuardAlloc = GuardAlloc;
 
 static PACKAGE: PackageV1 = PackageV1::new("Activations", "1.0.0")
-    .ops(&[OpDef::of::<Negated>(), OpDef::of::<Deaf>(), OpDef::of::<Relu>()])
+    .ops(&[
+        OpDef::of::<Negated>(),
+        OpDef::of::<Deaf>(),
+        OpDef::of::<Greedy>(),
+        OpDef::of::<Choosy>(),
+        OpDef::of::<Relu>(),
+    ])
     .kernels(&[
+        KernelDef::new::<GreedyF32>("Greedy", Core::CPU),
+        KernelDef::new::<ChoosyF32>("Choosy", Core::CPU),
         KernelDef::new::<NegatedF32>("Negated", Core::CPU),
         KernelDef::new::<DeafF32>("Deaf", Core::CPU),
         KernelDef::new::<ReluF32>("Relu", Core::CPU),
@@ -26,17 +35,11 @@ static PACKAGE: PackageV1 = PackageV1::new("Activations", "1.0.0")
 const IN: &[Port] = &[Port::required("x", F32)];
 const OUT: &[Port] = &[Port::required("y", F32)];
 
-/// `-x`, and what the host asks for after that.
+/// `-x`, and a Relu after that.
 struct Negated;
 
 impl Op for Negated {
-    const SCHEMA: OpSchema = OpSchema::new(
-        "Negated",
-        IN,
-        OUT,
-        &[Param::text("activation").default(Value::text("None"))],
-    )
-    .facts(Facts::TAKES_ACTIVATION);
+    const SCHEMA: OpSchema = OpSchema::new("Negated", IN, OUT, &[]);
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let x = cx.input(0)?;
@@ -48,9 +51,18 @@ struct NegatedF32 {
     lowest: f32,
 }
 
+fn leads_with_relu(steps: &[EpilogueStep]) -> bool {
+    let relu = EpilogueOp::Activation(Activation::Relu);
+    steps.first().is_some_and(|step| step.op() == Some(relu))
+}
+
 impl Kernel for NegatedF32 {
+    fn accept(cx: &AcceptCx<'_>) -> Result<usize, Error> {
+        Ok(usize::from(leads_with_relu(cx.epilogue())))
+    }
+
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let lowest = if cx.text("activation")? == "Relu" { 0.0 } else { f32::NEG_INFINITY };
+        let lowest = if leads_with_relu(cx.epilogue()) { 0.0 } else { f32::NEG_INFINITY };
         Ok(Self { lowest })
     }
 
@@ -62,13 +74,11 @@ impl Kernel for NegatedF32 {
     }
 }
 
-/// Says that it takes activations; its kernel does not look for one.
+/// `-x`; its kernel takes every step that it is asked for, and does none.
 struct Deaf;
 
 impl Op for Deaf {
-    const SCHEMA: OpSchema =
-        OpSchema::new("Deaf", IN, OUT, &[Param::text("activation").default(Value::text("None"))])
-            .facts(Facts::TAKES_ACTIVATION);
+    const SCHEMA: OpSchema = OpSchema::new("Deaf", IN, OUT, &[]);
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         Negated::infer(cx)
@@ -78,12 +88,73 @@ impl Op for Deaf {
 struct DeafF32;
 
 impl Kernel for DeafF32 {
+    fn accept(cx: &AcceptCx<'_>) -> Result<usize, Error> {
+        Ok(cx.epilogue().len())
+    }
+
     fn finalize(_: &FinalizeCx<'_>) -> Result<Self, Error> {
         Ok(Self)
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
         NegatedF32 { lowest: f32::NEG_INFINITY }.execute(io)
+    }
+}
+
+/// `-x`; its kernel takes a step more than there are.
+struct Greedy;
+
+impl Op for Greedy {
+    const SCHEMA: OpSchema = OpSchema::new("Greedy", IN, OUT, &[]);
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        Negated::infer(cx)
+    }
+}
+
+struct GreedyF32;
+
+impl Kernel for GreedyF32 {
+    fn accept(cx: &AcceptCx<'_>) -> Result<usize, Error> {
+        Ok(cx.epilogue().len() + 1)
+    }
+
+    fn finalize(_: &FinalizeCx<'_>) -> Result<Self, Error> {
+        Ok(Self)
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        DeafF32.execute(io)
+    }
+}
+
+/// `-x` of four axes; its kernel says so before it is finalized.
+struct Choosy;
+
+impl Op for Choosy {
+    const SCHEMA: OpSchema = OpSchema::new("Choosy", IN, OUT, &[]);
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        Negated::infer(cx)
+    }
+}
+
+struct ChoosyF32;
+
+impl Kernel for ChoosyF32 {
+    fn accept(cx: &AcceptCx<'_>) -> Result<usize, Error> {
+        match cx.output(0)?.rank() {
+            2 => Ok(0),
+            rank => Err(Error::new(format!("rank {rank}, wanted 2"))),
+        }
+    }
+
+    fn finalize(_: &FinalizeCx<'_>) -> Result<Self, Error> {
+        Ok(Self)
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        DeafF32.execute(io)
     }
 }
 
@@ -277,35 +348,23 @@ fn what_another_node_does_keeps_its_core_and_its_precision() {
 }
 
 #[test]
-fn models_do_not_say_what_is_taken_over() {
-    let mut net = Net::new();
-    net.conv(net.x);
-    let relu = ("activation".to_owned(), Attr::Text("Relu".to_owned()));
-    net.graph.nodes.last_mut().unwrap().attrs.push(relu);
-    let mut registry = Registry::builtin().unwrap();
-    let refused = Model::compile(net.graph, &mut registry, &Options::default()).unwrap_err();
-    let wanted = "attribute \"activation\" is not a parameter of operator Conv, which has auto_pad, dilations, \
-                  group, kernel_shape, pads, strides";
-    assert!(refused.to_string().ends_with(wanted), "{refused}");
-}
-
-#[test]
-fn clips_with_a_name_are_taken_over() {
-    // The bounds, what comes of [1, -2, 3, -4], and whether a step is left.
+fn clips_by_constants_are_taken_over() {
+    // The bounds, and what comes of [1, -2, 3, -4].
     let (low, open) = (f32::NEG_INFINITY, f32::INFINITY);
-    for (bounds, wanted, steps) in [
-        ([0., 6.], [1., 0., 3., 0.], 1),
-        ([0., open], [1., 0., 3., 0.], 1),
-        ([0., 2.], [1., 0., 2., 0.], 2),
-        ([-3., 6.], [1., -2., 3., -3.], 2),
-        ([low, 2.], [1., -2., 2., -4.], 2),
+    for (bounds, wanted) in [
+        ([0., 6.], [1., 0., 3., 0.]),
+        ([0., open], [1., 0., 3., 0.]),
+        ([0., 2.], [1., 0., 2., 0.]),
+        ([-3., 6.], [1., -2., 3., -3.]),
+        ([low, 2.], [1., -2., 2., -4.]),
     ] {
         let mut net = Net::new();
         let sums = net.conv(net.x);
         let [low, high] = bounds.map(|bound| net.constant(&[], &[bound]));
         let y = net.node("Clip", &[sums, low, high]);
         let (outputs, found) = net.run(&[y], "builtin");
-        assert_eq!((outputs[0].as_slice(), found.len()), (&wanted[..], steps), "{bounds:?}");
+        assert_eq!(outputs[0], wanted, "{bounds:?}");
+        assert_eq!(found, ["Conv"], "{bounds:?}");
     }
 }
 
@@ -358,7 +417,7 @@ fn a_normalization_of_what_someone_else_reads_stays() {
 }
 
 #[test]
-fn a_kernel_that_would_lose_an_activation_is_refused() {
+fn kernels_that_take_what_they_do_not_do_are_refused() {
     let mut registry = Registry::builtin().unwrap();
     registry.add_static(&PACKAGE).unwrap();
     let mut options = Options::default();
@@ -370,12 +429,137 @@ fn a_kernel_that_would_lose_an_activation_is_refused() {
         Model::compile(net.graph, &mut registry, &options).map(|_| ())
     };
     compile(&["Deaf"]).unwrap();
-    let refusal = compile(&["Deaf", "Relu"]).unwrap_err().to_string();
-    assert!(
-        refusal.ends_with(
-            "cpu: the operator says that it takes activations, and the kernel does not read parameter \
-             \"activation\", which asks for Relu"
+    for (ops, wanted) in [
+        (
+            &["Deaf", "Relu"][..],
+            "cpu: accept took 1 steps of the epilogue, and finalize did not ask for them",
         ),
-        "{refusal}"
-    );
+        (&["Greedy", "Relu"], "accept takes 2 steps of an epilogue that has 1 in finalize"),
+        (&["Choosy"], "cpu: rank 4, wanted 2"),
+    ] {
+        let refusal = compile(ops).unwrap_err().to_string();
+        assert!(refusal.ends_with(wanted), "{refusal}");
+    }
+}
+
+/// Gives the last node a list of attributes.
+fn with(net: &mut Net, name: &str, attr: Attr) {
+    net.graph.nodes.last_mut().unwrap().attrs.push((name.to_owned(), attr));
+}
+
+#[test]
+fn a_convolution_adds_bias_and_residual_and_applies_a_function() {
+    let mut net = Net::new();
+    let sums = net.conv(net.x);
+    let bias = net.constant(&[1, 2, 1, 1], &[10., 20.]);
+    let biased = net.node("Add", &[bias, sums]);
+    let added = net.node("Add", &[biased, net.x]);
+    let y = net.node("Relu", &[added]);
+    let (outputs, steps) = net.run(&[y], "builtin");
+    assert_eq!(outputs[0], [10., 10., 20., 20.]);
+    assert_eq!(steps, ["Conv"]);
+}
+
+#[test]
+fn a_residual_that_is_made_later_is_added_by_the_later_node() {
+    let mut net = Net::new();
+    let first = net.conv(net.x);
+    let second = net.conv(first);
+    let third = net.conv(first);
+    let y = net.node("Add", &[second, third]);
+    let (outputs, steps) = net.run(&[y], "builtin");
+    assert_eq!(outputs[0], [-2., 4., -6., 8.]);
+    assert_eq!(steps, ["Conv", "Conv", "Conv"]);
+}
+
+#[test]
+fn sums_that_broadcast_stay() {
+    // Larger than the convolution's output, smaller along two axes, and along one that is no channel.
+    for (dims, wanted) in [([2, 2, 1, 2], 2), ([1, 2, 1, 2], 2), ([1, 1, 1, 2], 2)] {
+        let mut net = Net::new();
+        let sums = net.conv(net.x);
+        let ones = vec![1.0; dims.iter().product()];
+        let addend = net.constant(&dims, &ones);
+        let y = net.node("Add", &[sums, addend]);
+        let (outputs, steps) = net.run(&[y], "builtin");
+        assert_eq!(outputs[0][..4], [2., -1., 4., -3.], "{dims:?}");
+        // A constant of the output's shape is a residual.
+        let wanted = if dims == [1, 2, 1, 2] { 1 } else { wanted };
+        assert_eq!(steps.len(), wanted, "{dims:?}: {steps:?}");
+    }
+}
+
+#[test]
+fn silu_is_two_nodes_and_one_step() {
+    for swapped in [false, true] {
+        let mut net = Net::new();
+        let sums = net.conv(net.x);
+        let gate = net.node("Sigmoid", &[sums]);
+        let y = net.node("Mul", &if swapped { [gate, sums] } else { [sums, gate] });
+        let (outputs, steps) = net.run(&[y], "builtin");
+        let wanted = [1f32, -2., 3., -4.].map(|x| x / (1. + (-x).exp()));
+        for (found, wanted) in outputs[0].iter().zip(wanted) {
+            assert!((found - wanted).abs() < 1e-6, "{outputs:?}");
+        }
+        assert_eq!(steps, ["Conv"]);
+    }
+}
+
+#[test]
+fn gates_of_something_else_or_that_are_read_elsewhere_stay() {
+    let mut net = Net::new();
+    let sums = net.conv(net.x);
+    let gate = net.node("Sigmoid", &[net.x]);
+    let y = net.node("Mul", &[sums, gate]);
+    let (_, steps) = net.run(&[y], "builtin");
+    assert_eq!(steps, ["Conv", "Sigmoid", "Mul"]);
+
+    let mut net = Net::new();
+    let sums = net.conv(net.x);
+    let gate = net.node("Sigmoid", &[sums]);
+    let y = net.node("Mul", &[sums, gate]);
+    let (_, steps) = net.run(&[y, gate], "builtin");
+    assert_eq!(steps, ["Conv", "Sigmoid", "Mul"]);
+}
+
+#[test]
+fn matrix_products_do_all_steps() {
+    let mut net = Net::new();
+    let weights = net.constant(&[2, 2], &[-1., 0., 0., -1.]);
+    let sums = net.node("MatMul", &[net.x, weights]);
+    let bias = net.constant(&[2], &[10., 20.]);
+    let biased = net.node("Add", &[sums, bias]);
+    let added = net.node("Add", &[net.x, biased]);
+    let y = net.node("Relu", &[added]);
+    let (outputs, steps) = net.run(&[y], "builtin");
+    assert_eq!(outputs[0], [10., 20., 10., 20.]);
+    assert_eq!(steps, ["MatMul"]);
+
+    let mut net = Net::new();
+    let flat = net.node("Flatten", &[net.x]);
+    with(&mut net, "axis", Attr::Int(2));
+    let weights = net.constant(&[2, 2], &[-1., 0., 0., -1.]);
+    let bias = net.constant(&[2], &[1., 2.]);
+    let sums = net.node("Gemm", &[flat, weights, bias]);
+    let added = net.node("Add", &[sums, flat]);
+    let y = net.node("Relu", &[added]);
+    let (outputs, steps) = net.run(&[y], "builtin");
+    assert_eq!(outputs[0], [1., 2., 1., 2.]);
+    assert_eq!(steps, ["Gemm"]);
+}
+
+#[test]
+fn explain_says_into_what_a_node_is_fused() {
+    let mut net = Net::new();
+    let sums = net.conv(net.x);
+    let normal = net.batch_norm(sums);
+    let y = net.node("Relu", &[normal]);
+    for (index, node) in net.graph.nodes.iter_mut().enumerate() {
+        node.name = format!("node{index}");
+    }
+    net.graph.outputs = vec![y];
+    let mut registry = Registry::builtin().unwrap();
+    let model = Model::compile(net.graph, &mut registry, &Options::default()).unwrap();
+    let into: Vec<_> = model.report().nodes.iter().map(|n| n.fused_into.as_deref()).collect();
+    assert_eq!(into, [None, Some("node0"), Some("node0")]);
 }

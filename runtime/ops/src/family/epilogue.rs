@@ -1,0 +1,106 @@
+//! What kernels of f32 do to their sums before they store them, for nodes behind.
+
+use udo_api::{EpilogueOp, EpilogueStep, ExecError, Inputs};
+use udo_simd::gemm_f32::{self, Activation};
+
+/// Which steps a kernel can do: a bias, then a residual, then an activation.
+#[derive(Clone, Copy)]
+pub(crate) struct Takes {
+    /// The axis of the output along which a bias may lie.
+    pub(crate) bias: Option<usize>,
+    pub(crate) residual: bool,
+}
+
+/// The steps that a kernel does, and the inputs that they have.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Fused {
+    pub(crate) bias: Option<usize>,
+    pub(crate) residual: Option<usize>,
+    pub(crate) activation: Activation,
+}
+
+impl Takes {
+    /// How many leading steps these are, and what they come to.
+    pub(crate) fn leading(self, steps: &[EpilogueStep]) -> (usize, Fused) {
+        let mut fused = Fused::default();
+        let mut count = 0;
+        for step in steps {
+            let is_open = fused.activation == Activation::None;
+            let may_add = is_open && fused.residual.is_none();
+            match step.op() {
+                Some(EpilogueOp::Bias { input, axis })
+                    if may_add && fused.bias.is_none() && self.bias == Some(axis) =>
+                {
+                    fused.bias = Some(input);
+                }
+                Some(EpilogueOp::Residual { input }) if may_add && self.residual => {
+                    fused.residual = Some(input);
+                }
+                Some(EpilogueOp::Activation(activation)) if is_open => {
+                    fused.activation = in_f32(activation);
+                }
+                _ => break,
+            }
+            count += 1;
+        }
+        (count, fused)
+    }
+}
+
+impl Fused {
+    /// What the primitives do; the rows of a residual lie `row` elements apart.
+    pub(crate) fn epilogue<'a>(
+        &self,
+        inputs: &Inputs<'a>,
+        row: usize,
+    ) -> Result<gemm_f32::Epilogue<'a>, ExecError> {
+        let get = |input: Option<usize>| input.map(|at| inputs.get::<f32>(at)).transpose();
+        let residual = get(self.residual)?.map(|data| (data, row));
+        Ok(gemm_f32::Epilogue { bias: get(self.bias)?, residual, activation: self.activation })
+    }
+}
+
+fn in_f32(activation: udo_api::Activation) -> Activation {
+    match activation {
+        udo_api::Activation::Relu => Activation::Relu,
+        udo_api::Activation::Clip(low, high) => Activation::Clamp(low as f32, high as f32),
+        udo_api::Activation::Silu => Activation::Silu,
+        udo_api::Activation::Gelu => Activation::Gelu,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use udo_api::{Activation as Function, TensorDesc};
+
+    use super::*;
+
+    #[test]
+    fn only_leading_steps_in_the_order_of_the_primitives_are_taken() {
+        let bias = EpilogueOp::Bias { input: 3, axis: 1 };
+        let residual = EpilogueOp::Residual { input: 2 };
+        let relu = EpilogueOp::Activation(Function::Relu);
+        let all = Takes { bias: Some(1), residual: true };
+        let none = Takes { bias: None, residual: false };
+        let cases: [(Takes, &[EpilogueOp], usize); 8] = [
+            (all, &[bias, residual, relu], 3),
+            (all, &[bias, bias], 1),
+            (all, &[residual, bias], 1),
+            (all, &[relu, residual], 1),
+            (all, &[relu, relu], 1),
+            (all, &[EpilogueOp::Bias { input: 3, axis: 2 }, relu], 0),
+            (none, &[relu, bias], 1),
+            (none, &[residual, relu], 0),
+        ];
+        for (takes, ops, wanted) in cases {
+            let steps: Vec<_> =
+                ops.iter().map(|&op| EpilogueStep::new(op, TensorDesc::ABSENT)).collect();
+            let (count, fused) = takes.leading(&steps);
+            assert_eq!(count, wanted, "{ops:?}");
+            let has = |op| ops[..count].contains(&op);
+            assert_eq!(fused.bias, has(bias).then_some(3), "{ops:?}");
+            assert_eq!(fused.residual, has(residual).then_some(2), "{ops:?}");
+            assert_eq!(fused.activation == Activation::Relu, has(relu), "{ops:?}");
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! What the kernel of a node might do for the nodes behind it before it stores its output.
+
+use udo_api::{Activation, Facts};
+
+use crate::graph::ValueId;
+use crate::pass::{Candidate, Fusion, Host};
+use crate::resolve::Step;
+
+/// The node before that might do this one's work, where nobody else reads what lies between.
+pub(in crate::pass) fn attach(node: &Candidate<'_>) -> Option<Fusion> {
+    // A join is elided where the last step before it writes its part, which costs no more than a pass over memory.
+    let joined = node.behind().is_some_and(|reader| reader.facts().has(Facts::JOINS));
+    if joined || !node.makes_one_fixed() {
+        return None;
+    }
+    match node.op()? {
+        "Relu" => activation(node, Activation::Relu),
+        "Clip" => activation(node, clip(node)?),
+        "Mul" => silu(node),
+        "Add" => bias(node).or_else(|| residual(node)),
+        _ => None,
+    }
+}
+
+fn activation(node: &Candidate<'_>, activation: Activation) -> Option<Fusion> {
+    node.epilogue(node.host(0)?, Step::Activation(activation))
+}
+
+/// What a clip by constants is.
+fn clip(node: &Candidate<'_>) -> Option<Activation> {
+    let bound = |port: usize, open: f64| match node.node().node.input(port) {
+        Some(_) => match node.constant::<f32>(port)? {
+            [bound] => Some(f64::from(*bound)),
+            _ => None,
+        },
+        None => Some(open),
+    };
+    // Nodes of older operator sets have attributes instead, and stay as they are.
+    let is_newest = node.node().node.attrs.is_empty();
+    let (low, high) = (bound(1, f64::NEG_INFINITY)?, bound(2, f64::INFINITY)?);
+    let is_relu = low.to_bits() == 0 && high == f64::INFINITY;
+    let activation = if is_relu { Activation::Relu } else { Activation::Clip(low, high) };
+    is_newest.then_some(activation)
+}
+
+/// `x * sigmoid(x)`.
+fn silu(node: &Candidate<'_>) -> Option<Fusion> {
+    [[0, 1], [1, 0]].into_iter().find_map(|[x, gate]| {
+        let sigmoid = node.before(gate).filter(|before| before.op() == Some("Sigmoid"))?;
+        let value = node.node().node.input(x)?;
+        let is_its = sigmoid.node().node.input(0) == Some(value);
+        let host = node.host_read_by(x, &[sigmoid.id(), node.id()]).filter(|_| is_its)?;
+        let gate = [node.node().node.input(gate)?];
+        node.epilogue_through(host, &gate, Step::Activation(Activation::Silu))
+    })
+}
+
+/// The sum with a constant that has one extent, which becomes a vector.
+fn bias(node: &Candidate<'_>) -> Option<Fusion> {
+    [[0, 1], [1, 0]].into_iter().find_map(|[x, addend]| {
+        let (vector, axis) = vector(node, addend)?;
+        node.epilogue(host(node, x)?, Step::Bias { vector, axis })
+    })
+}
+
+/// A constant input and the axis of the output along which its elements lie.
+fn vector(node: &Candidate<'_>, port: usize) -> Option<(ValueId, usize)> {
+    let (desc, output) = (node.input(port), node.output());
+    let dims = desc.shape();
+    let long = dims.iter().position(|&dim| dim > 1)?;
+    let axis = output.rank().checked_sub(dims.len() - long)?;
+    let fills = desc.len() == dims[long] && output.shape().get(axis) == Some(&dims[long]);
+    node.tensor(port).filter(|_| fills)?;
+    Some((node.node().node.input(port)?, axis))
+}
+
+/// The sum with a tensor that is there before the node that makes the other operand runs.
+fn residual(node: &Candidate<'_>) -> Option<Fusion> {
+    [[0, 1], [1, 0]].into_iter().find_map(|[x, addend]| {
+        let host = host(node, x)?;
+        let value = node.node().node.input(addend)?;
+        let fits = node.input(addend).full_shape() == node.output().full_shape()
+            && node.is_before(value, host.node);
+        node.epilogue(host, Step::Residual(value)).filter(|_| fits)
+    })
+}
+
+/// The node that makes operand `port` of a sum, if the other operand does not make it larger.
+fn host(node: &Candidate<'_>, port: usize) -> Option<Host> {
+    let is_whole = node.input(port).full_shape() == node.output().full_shape();
+    node.host(port).filter(|_| is_whole)
+}

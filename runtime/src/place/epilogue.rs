@@ -1,0 +1,99 @@
+//! How many steps of a node's epilogue a kernel does.
+
+use udo_api::{Core, EpilogueOp, EpilogueStep, KernelDef, Side};
+use udo_host::{Refusal, accept};
+
+use super::ports::Ports;
+use super::site::Site;
+use super::{Constant, Operand};
+use crate::cores::{Form, Order};
+use crate::exit_guard::{self, PackageCall};
+use crate::graph::{Source, ValueId};
+use crate::resolve::{EpilogueNode, Step};
+
+/// The steps that a kernel is asked to do.
+pub(super) struct Offer {
+    /// The first output without any of them.
+    own: Option<Operand>,
+    /// The first output after each of them, and how many inputs there are by then.
+    after: Vec<(Operand, usize)>,
+}
+
+impl Site<'_> {
+    /// Adds the steps of the epilogue that the kernel could be asked to do, with their tensors.
+    pub(super) fn offer(&self, kernel: &KernelDef, core: Core, ports: &mut Ports) -> Offer {
+        let mut offer = Offer { own: ports.outputs.first().copied(), after: Vec::new() };
+        if !self.bound.epilogue.is_empty() {
+            // Ports of the operator that the node leaves out stay left out.
+            let own = self.bound.op.schema().inputs().len().max(ports.inputs.len());
+            ports.inputs.resize(own, Operand { value: None, form: Form::ABSENT });
+        }
+        for step in &self.bound.epilogue {
+            let Some(output) = self.push_step(kernel, core, ports, step) else { break };
+            offer.after.push((output, ports.inputs.len()));
+        }
+        offer
+    }
+
+    /// Asks the kernel how many of the steps it does, and takes the others back.
+    pub(super) fn accept(
+        &self,
+        kernel: &KernelDef,
+        call: &PackageCall<'_>,
+        ports: &mut Ports,
+        constants: &mut Vec<Option<Constant>>,
+        offer: &Offer,
+    ) -> Result<(), Refusal> {
+        let placed = self.placed(call.core.unwrap_or(Core::CPU), ports, constants);
+        let taken = exit_guard::during(call, || accept(kernel, &placed))?;
+        let last = taken.checked_sub(1).and_then(|last| offer.after.get(last).copied());
+        let inputs = last.map_or(self.node.inputs.len(), |(_, inputs)| inputs);
+        ports.epilogue.truncate(taken);
+        ports.inputs.truncate(inputs);
+        constants.truncate(inputs);
+        let output = last.map(|(output, _)| output).or(offer.own);
+        if let (Some(output), Some(slot)) = (output, ports.outputs.first_mut()) {
+            *slot = output;
+        }
+        Ok(())
+    }
+
+    /// Adds a step with its tensor; what the first output is after it, or nothing if the kernel cannot have that.
+    fn push_step(
+        &self,
+        kernel: &KernelDef,
+        core: Core,
+        ports: &mut Ports,
+        step: &EpilogueNode,
+    ) -> Option<Operand> {
+        let order = ports.outputs.first()?.form.order;
+        let value = step.makes.last().copied();
+        let form = self.form(kernel, core, Side::Output, 0, value, &ports.inputs).ok()?;
+        let output = Operand { value, form: form.turned(order)? };
+        let input = ports.inputs.len();
+        let op = match step.step {
+            Step::Bias { vector, axis } => {
+                let form = Form::of(*self.forms(core, Some(vector)).first()?);
+                ports.inputs.push(Operand { value: Some(vector), form });
+                EpilogueOp::Bias { input, axis: order.axis(axis) }
+            }
+            Step::Residual(tensor) => {
+                let form = self.residual(core, tensor, &output.form, order)?;
+                ports.inputs.push(Operand { value: Some(tensor), form });
+                EpilogueOp::Residual { input }
+            }
+            Step::Activation(activation) => EpilogueOp::Activation(activation),
+        };
+        ports.epilogue.push(EpilogueStep::new(op, output.form.desc));
+        Some(output)
+    }
+
+    /// The form of a tensor that is added to an output, if it is known by now and has the output's type.
+    fn residual(&self, core: Core, value: ValueId, output: &Form, order: Order) -> Option<Form> {
+        let source = &self.graph.value(value).ok()?.value.source;
+        let is_known = !matches!(source, Source::Computed) || self.made.knows(value);
+        let forms = self.forms(core, Some(value));
+        let form = forms.into_iter().find(|form| form.dtype() == output.desc.dtype())?;
+        Form::of(form).turned(order).filter(|_| is_known)
+    }
+}

@@ -1,0 +1,220 @@
+//! One node that looks for its core.
+
+use udo_api::{Core, KernelDef, Status};
+use udo_host::{ConstantId, FinalizedKernel, NodeDesc, PlacedNode, Refusal, finalize};
+
+use super::ports::Ports;
+use super::{
+    Constant, CoreRefusal, Fallback, Made, Operand, PlaceError, PlaceOptions, PlacedKernel,
+};
+use crate::cores::convert::ConstantError;
+use crate::cores::opencl::{self, OpenClError};
+use crate::cores::order::constant;
+use crate::cores::{OpenCl, machine};
+use crate::exit_guard::{self, PackageCall};
+use crate::graph::Node;
+use crate::registry::{KernelEntry, Registry};
+use crate::resolve::{BoundNode, TypedGraph};
+
+/// One node that looks for its core.
+pub(super) struct Site<'a> {
+    pub(super) graph: &'a TypedGraph,
+    pub(super) made: &'a Made,
+    pub(super) node: &'a Node,
+    pub(super) bound: &'a BoundNode,
+    pub(super) options: &'a PlaceOptions,
+    pub(super) threads: usize,
+}
+
+/// A kernel, and what it runs on.
+struct OnBackend {
+    entry: KernelEntry,
+    kernel: FinalizedKernel,
+    backend: Option<String>,
+}
+
+/// A kernel that took a node, and how many steps of its epilogue it does.
+type Taken = (PlacedKernel, usize);
+
+impl Site<'_> {
+    pub(super) fn choose(&self, registry: &mut Registry) -> Result<Taken, PlaceError> {
+        let options = self.options;
+        let mut refusals = Vec::new();
+        for &core in &options.cores {
+            match self.try_core(core, registry)? {
+                Ok((placed, steps)) => return Ok((PlacedKernel { refusals, ..placed }, steps)),
+                Err(reason) => refusals.push(CoreRefusal { core, reason }),
+            }
+        }
+        if options.fallback == Fallback::Cpu && !options.cores.contains(&Core::CPU) {
+            match self.try_core(Core::CPU, registry)? {
+                Ok((placed, steps)) => {
+                    return Ok((PlacedKernel { refusals, fell_back: true, ..placed }, steps));
+                }
+                Err(reason) => refusals.push(CoreRefusal { core: Core::CPU, reason }),
+            }
+        }
+        Err(PlaceError::NoCore { node: self.node.name.clone(), op: self.node.op.clone(), refusals })
+    }
+
+    /// The node on `core`, or why not.
+    fn try_core(
+        &self,
+        core: Core,
+        registry: &mut Registry,
+    ) -> Result<Result<Taken, String>, PlaceError> {
+        let entries = registry.kernels_for(self.bound.package, core)?;
+        let is_mine = |entry: &&KernelEntry| std::ptr::eq(entry.op, self.bound.op);
+        let mine: Vec<KernelEntry> = entries.iter().filter(is_mine).copied().collect();
+        if mine.is_empty() {
+            return Ok(Err("no kernel".to_owned()));
+        }
+        let mut reasons = Vec::new();
+        for entry in mine {
+            match self.try_kernel(entry, core, registry)? {
+                Ok(taken) => return Ok(Ok(taken)),
+                Err(reason) => reasons.push(reason),
+            }
+        }
+        reasons.dedup();
+        Ok(Err(reasons.join(", and ")))
+    }
+
+    /// The node by this kernel, or why not.
+    fn try_kernel(
+        &self,
+        entry: KernelEntry,
+        core: Core,
+        registry: &Registry,
+    ) -> Result<Result<Taken, String>, PlaceError> {
+        let mut ports = match self.ports(entry.def, core) {
+            Ok(ports) => ports,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        let (kernel, constants) = match self.finalize(&entry, core, &mut ports, registry) {
+            Ok(made) => made,
+            Err(refusal) if refusal.status == Status::FAILED => return Ok(Err(refusal.message)),
+            Err(refusal) => {
+                let (node, op) = (self.node.name.clone(), self.node.op.clone());
+                let package = registry.package_name(entry.package).to_owned();
+                return Err(PlaceError::Finalize { node, op, package, core, refusal });
+            }
+        };
+        let found = self.back(OnBackend { entry, kernel, backend: None }, &ports, registry)?;
+        Ok(found.map(|OnBackend { entry, kernel, backend }| {
+            let Ports { inputs, outputs, epilogue, .. } = ports;
+            let (refusals, fell_back) = (Vec::new(), false);
+            let placed = PlacedKernel {
+                core,
+                entry,
+                kernel,
+                backend,
+                constants,
+                inputs,
+                outputs,
+                refusals,
+                fell_back,
+            };
+            (placed, epilogue.len())
+        }))
+    }
+
+    /// Gives a GPU kernel the device if there is one, else the host's threads; others stay as they are.
+    fn back(
+        &self,
+        found: OnBackend,
+        ports: &Ports,
+        registry: &Registry,
+    ) -> Result<Result<OnBackend, String>, PlaceError> {
+        let Some(has_work_item) = found.kernel.has_work_item() else { return Ok(Ok(found)) };
+        let device = match self.options.profile.opencl {
+            OpenCl::Auto => opencl::find().map_err(ToString::to_string),
+            OpenCl::Off => Err("OpenCL is switched off by the profile".to_owned()),
+        };
+        let device = match device {
+            Ok(device) => device,
+            Err(_) if has_work_item => {
+                let backend = Some("work items on host threads".to_owned());
+                return Ok(Ok(OnBackend { backend, ..found }));
+            }
+            Err(why) => {
+                return Ok(Err(format!("neither an OpenCL device nor a work_item ({why})")));
+            }
+        };
+        let info = found.kernel.gpu_info().ok_or(OpenClError::NoDescription);
+        let [inputs, outputs] = ports.descs();
+        let kernel = info.and_then(|info| device.compile(&info, &inputs, &outputs));
+        let kernel = kernel.map_err(|source| PlaceError::Device {
+            node: self.node.name.clone(),
+            op: self.node.op.clone(),
+            package: registry.package_name(found.entry.package).to_owned(),
+            device: device.name().to_owned(),
+            source: Box::new(source),
+        })?;
+        Ok(Ok(OnBackend {
+            // The host's own code runs, so the host's heap is what is guarded.
+            entry: KernelEntry { thread_guard: None, ..found.entry },
+            kernel: FinalizedKernel::hosted(kernel),
+            backend: Some(format!("opencl: {}", device.name())),
+        }))
+    }
+
+    /// Each input that is known before the run, in the form of its port.
+    fn constants(
+        &self,
+        ports: &Ports,
+        registry: &Registry,
+    ) -> Result<Vec<Option<Constant>>, Refusal> {
+        let made = |&Operand { value, form }: &Operand| {
+            let Some(tensor) = self.graph.known(value) else { return Ok(None) };
+            let id = ConstantId { tensor: tensor.id(), format: form.order as u64 };
+            match constant(tensor, &self.graph.desc(value), &form, registry.packs().budget()) {
+                Ok(tensor) => Ok(Some(Constant { id, tensor, form: form.desc })),
+                Err(ConstantError::NoWay(_)) => Ok(None),
+                Err(error @ ConstantError::Memory(_)) => {
+                    Err(Refusal { status: Status::FAILED, message: error.to_string() })
+                }
+            }
+        };
+        ports.inputs.iter().map(made).collect()
+    }
+
+    /// The node as a kernel sees it.
+    pub(super) fn placed<'a>(
+        &'a self,
+        core: Core,
+        ports: &'a Ports,
+        constants: &'a [Option<Constant>],
+    ) -> PlacedNode<'a> {
+        let [inputs, outputs] = ports.descs();
+        let node = NodeDesc {
+            inputs,
+            constants: constants.iter().map(|c| c.as_ref().map(|c| c.tensor.bytes())).collect(),
+            params: ports.params.as_ref().unwrap_or(&self.bound.params).settings(),
+            output_count: outputs.len(),
+            opset: self.node.opset,
+        };
+        PlacedNode { epilogue: ports.epilogue.clone(), ..PlacedNode::new(node, core, &outputs) }
+    }
+
+    /// Asks the kernel what it does of the epilogue, and finalizes it for that.
+    fn finalize(
+        &self,
+        entry: &KernelEntry,
+        core: Core,
+        ports: &mut Ports,
+        registry: &Registry,
+    ) -> Result<(FinalizedKernel, Vec<Option<Constant>>), Refusal> {
+        let def: &KernelDef = entry.def;
+        let package = registry.package_name(entry.package);
+        let call = PackageCall { package, op: def.op(), core: Some(core), function: "accept" };
+        let offer = self.offer(def, core, ports);
+        let mut constants = self.constants(ports, registry)?;
+        self.accept(def, &call, ports, &mut constants, &offer)?;
+        let placed = self.placed(core, ports, &constants);
+        let call = PackageCall { function: "finalize", ..call };
+        let machine = machine(core, &self.options.profile, self.threads);
+        let kernel = exit_guard::during(&call, || finalize(def, &placed, machine))?;
+        Ok((kernel, constants))
+    }
+}

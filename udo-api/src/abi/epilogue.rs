@@ -1,0 +1,152 @@
+//! What passes would have a kernel do to its first output before it stores it.
+
+use super::NodeArgs;
+use crate::{Core, TensorDesc};
+
+/// What one step of an epilogue does to each element of the output.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum EpilogueOp {
+    /// Adds a vector: input `input` has one element for each place along `axis` of the output.
+    Bias {
+        /// The input, which is behind all that the operator has.
+        input: usize,
+        /// The axis of the output, as the kernel sees that.
+        axis: usize,
+    },
+    /// Adds input `input`, which has the output's shape.
+    Residual {
+        /// The input, which is behind all that the operator has.
+        input: usize,
+    },
+    /// Applies a function.
+    Activation(Activation),
+}
+
+/// A function that an epilogue applies to each element.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Activation {
+    /// At least 0; a NaN stays.
+    Relu,
+    /// At least the first, then at most the second; a NaN stays.
+    Clip(f64, f64),
+    /// `x / (1 + exp(-x))`.
+    Silu,
+    /// `x / 2 (1 + erf(x / sqrt 2))`.
+    Gelu,
+}
+
+const BIAS: u32 = 1;
+const RESIDUAL: u32 = 2;
+const ACTIVATION: u32 = 3;
+
+const RELU: u32 = 1;
+const CLIP: u32 = 2;
+const SILU: u32 = 3;
+const GELU: u32 = 4;
+
+abi_struct! {
+    /// One step of an epilogue.
+    #[derive(Clone, Copy, Debug)]
+    pub struct EpilogueStep {
+        kind: u32,
+        input: u32,
+        axis: u32,
+        function: u32,
+        numbers: [f64; 2],
+        output: TensorDesc,
+        reserved: [u64; 5],
+    }
+}
+
+impl EpilogueStep {
+    /// `op`, after which the node's first output is what `output` says.
+    pub fn new(op: EpilogueOp, output: TensorDesc) -> Self {
+        let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let none = Self {
+            kind: 0,
+            input: 0,
+            axis: 0,
+            function: 0,
+            numbers: [0.0; 2],
+            output,
+            reserved: [0; 5],
+        };
+        match op {
+            EpilogueOp::Bias { input, axis } => {
+                Self { kind: BIAS, input: count(input), axis: count(axis), ..none }
+            }
+            EpilogueOp::Residual { input } => Self { kind: RESIDUAL, input: count(input), ..none },
+            EpilogueOp::Activation(activation) => {
+                let (function, numbers) = match activation {
+                    Activation::Relu => (RELU, [0.0; 2]),
+                    Activation::Clip(low, high) => (CLIP, [low, high]),
+                    Activation::Silu => (SILU, [0.0; 2]),
+                    Activation::Gelu => (GELU, [0.0; 2]),
+                };
+                Self { kind: ACTIVATION, function, numbers, ..none }
+            }
+        }
+    }
+
+    /// What it does; nothing for a step that this version does not know, which a kernel cannot take.
+    pub fn op(&self) -> Option<EpilogueOp> {
+        let [low, high] = self.numbers;
+        let (input, axis) = (self.input as usize, self.axis as usize);
+        match (self.kind, self.function) {
+            (BIAS, _) => Some(EpilogueOp::Bias { input, axis }),
+            (RESIDUAL, _) => Some(EpilogueOp::Residual { input }),
+            (ACTIVATION, RELU) => Some(EpilogueOp::Activation(Activation::Relu)),
+            (ACTIVATION, CLIP) => Some(EpilogueOp::Activation(Activation::Clip(low, high))),
+            (ACTIVATION, SILU) => Some(EpilogueOp::Activation(Activation::Silu)),
+            (ACTIVATION, GELU) => Some(EpilogueOp::Activation(Activation::Gelu)),
+            _ => None,
+        }
+    }
+
+    /// The node's first output after the step.
+    pub fn output(&self) -> &TensorDesc {
+        &self.output
+    }
+}
+
+abi_struct! {
+    /// The arguments of `accept`.
+    #[derive(Debug)]
+    pub struct AcceptArgs {
+        /// The node, with the inputs of all steps behind all that the operator has; those that the node leaves out are absent.
+        pub node: NodeArgs,
+        /// `node.output_count` descriptions, without any step.
+        pub outputs: *const TensorDesc,
+        /// The core that the kernel would run on.
+        pub core: Core,
+        /// How many steps there are.
+        pub epilogue_count: u32,
+        /// `epilogue_count` steps, in order.
+        pub epilogue: *const EpilogueStep,
+        /// Zero.
+        pub reserved_words: [u64; 4],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_cross_as_they_are() {
+        let ops = [
+            EpilogueOp::Bias { input: 3, axis: 1 },
+            EpilogueOp::Residual { input: 2 },
+            EpilogueOp::Activation(Activation::Relu),
+            EpilogueOp::Activation(Activation::Clip(-1.5, f64::INFINITY)),
+            EpilogueOp::Activation(Activation::Silu),
+            EpilogueOp::Activation(Activation::Gelu),
+        ];
+        for op in ops {
+            assert_eq!(EpilogueStep::new(op, TensorDesc::ABSENT).op(), Some(op));
+        }
+        let known = EpilogueStep::new(ops[5], TensorDesc::ABSENT);
+        assert_eq!(EpilogueStep { function: GELU + 1, ..known }.op(), None);
+        assert_eq!(EpilogueStep { kind: ACTIVATION + 1, ..known }.op(), None);
+    }
+}

@@ -1,0 +1,80 @@
+//! What a bench has kernels do to their first output before they store it.
+
+use udo_api::{Activation, EpilogueOp, EpilogueStep, TensorDesc};
+
+use crate::bench::{Bench, Input};
+use crate::tensor::Tensor;
+
+/// A step of an epilogue, with its tensor.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    Bias { axis: usize, tensor: Tensor },
+    Residual(Tensor),
+    Activation(Activation),
+}
+
+/// Where the axes of a tensor of rank 4 are once its channels lie last.
+const CHANNELS_LAST: [usize; 4] = [0, 3, 1, 2];
+
+impl Bench {
+    /// With a constant vector that kernels add along `axis` of the first output, as the next step of the epilogue.
+    #[must_use]
+    pub fn then_bias(self, axis: usize, tensor: Tensor) -> Self {
+        self.then(Step::Bias { axis, tensor })
+    }
+
+    /// With a tensor that kernels add to the first output, as the next step of the epilogue.
+    #[must_use]
+    pub fn then_residual(self, tensor: Tensor) -> Self {
+        self.then(Step::Residual(tensor))
+    }
+
+    /// With a function that kernels apply to the first output, as the next step of the epilogue.
+    #[must_use]
+    pub fn then_activation(self, activation: Activation) -> Self {
+        self.then(Step::Activation(activation))
+    }
+
+    fn then(mut self, step: Step) -> Self {
+        self.epilogue.push(step);
+        self
+    }
+
+    /// The steps, whose inputs go behind all that the operator has.
+    pub(crate) fn place_epilogue(
+        &self,
+        inputs: &mut Vec<Option<Input>>,
+        outputs: &[TensorDesc],
+        is_last: bool,
+    ) -> Vec<EpilogueStep> {
+        if let (Some(op), false) = (&self.op, self.epilogue.is_empty()) {
+            inputs.resize_with(inputs.len().max(op.schema().inputs().len()), || None);
+        }
+        let output = outputs.first().copied().unwrap_or(TensorDesc::ABSENT);
+        let place = |step: &Step| {
+            let input = inputs.len();
+            let op = match step {
+                Step::Bias { axis, tensor } => {
+                    inputs.push(Some(Input { tensor: tensor.clone(), is_constant: true }));
+                    let axis = if is_last { CHANNELS_LAST[*axis] } else { *axis };
+                    EpilogueOp::Bias { input, axis }
+                }
+                Step::Residual(tensor) => {
+                    let tensor =
+                        if is_last { tensor.permuted([0, 2, 3, 1]) } else { tensor.clone() };
+                    inputs.push(Some(Input { tensor, is_constant: false }));
+                    EpilogueOp::Residual { input }
+                }
+                Step::Activation(activation) => EpilogueOp::Activation(*activation),
+            };
+            EpilogueStep::new(op, output)
+        };
+        self.epilogue.iter().map(place).collect()
+    }
+
+    /// How many inputs the first `count` steps have.
+    pub(crate) fn epilogue_inputs(&self, count: usize) -> usize {
+        let steps = self.epilogue.iter().take(count);
+        steps.filter(|step| !matches!(step, Step::Activation(_))).count()
+    }
+}
