@@ -10,6 +10,7 @@ pub(crate) mod movement;
 pub(crate) mod norm;
 pub(crate) mod partition;
 pub(crate) mod pooling;
+pub(crate) mod recurrent;
 pub(crate) mod reduce;
 pub(crate) mod shape;
 mod source;

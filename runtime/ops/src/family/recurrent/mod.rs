@@ -1,0 +1,144 @@
+//! Operators that go along a sequence and keep a state.
+
+mod kernel;
+mod sizes;
+#[cfg(test)]
+mod tests;
+
+use std::marker::PhantomData;
+
+use udo_api::{
+    Core, DType, Error, InferCx, KernelDef, Node, Op, OpSchema, Param, Port, Shape, TensorDesc,
+    TypeRule, Value, input, types,
+};
+
+use crate::Def;
+use kernel::Recurrent;
+use sizes::{Counts, Sizes};
+
+/// One step of the state. Its family has the ports and parameters of every cell, inference, directions, sequences of
+/// several lengths, the products with the weights, and tests of all that but the step itself.
+pub(crate) trait Cell: Sized + Send + Sync + 'static {
+    const NAME: &'static str;
+    /// Sums of input and state that a step takes, for each element of the state.
+    const GATES: usize;
+    /// A state besides the hidden one: the names of its first value and of its last.
+    const MEMORY: Option<[&'static str; 2]> = None;
+    /// Weights of the memory for each of its elements, and the name of that input; none is 0.
+    const PEEPHOLES: (usize, &'static str) = (0, "");
+    /// Parameters besides those of every cell, one at most.
+    const PARAMS: &'static [Param] = &[];
+
+    /// Reads the parameters.
+    fn read(node: &Node<'_>) -> Result<Self, Error>;
+
+    /// Makes of a row's state that of the next step.
+    fn step(&self, step: Step<'_>);
+}
+
+/// What one row of the batch has for a step.
+pub(crate) struct Step<'a> {
+    /// What the input adds to each gate, gate by gate.
+    pub(crate) input: &'a [f32],
+    /// What the hidden state adds to each gate; the cell may work in it.
+    pub(crate) gates: &'a mut [f32],
+    pub(crate) hidden: &'a mut [f32],
+    /// Empty where the cell has none.
+    pub(crate) memory: &'a mut [f32],
+    /// Empty where the node leaves them out.
+    pub(crate) peepholes: &'a [f32],
+}
+
+/// The operator that `C` is the cell of.
+pub(crate) const fn recurrent<C: Cell>() -> Def {
+    let def = Def::of::<Described<C>>(Described::<C>::KERNELS);
+    #[cfg(test)]
+    let def = def.tested(tests::all::<C>);
+    def
+}
+
+// The inputs of every cell; those of one with a memory are behind them.
+const X: usize = 0;
+const W: usize = 1;
+const R: usize = 2;
+const BIAS: usize = 3;
+const LENGTHS: usize = 4;
+const FIRST_HIDDEN: usize = 5;
+const FIRST_MEMORY: usize = 6;
+const PEEPHOLES: usize = 7;
+
+// The outputs.
+const Y: usize = 0;
+const LAST_HIDDEN: usize = 1;
+const LAST_MEMORY: usize = 2;
+
+const RULES: &[TypeRule] = &[input(0, types::F32)];
+
+/// The parameters of every cell.
+const PARAMS: [Param; 7] = [
+    Param::tensor("activation_alpha", DType::F32).optional(),
+    Param::tensor("activation_beta", DType::F32).optional(),
+    Param::text("activations").optional(),
+    Param::scalar("clip", DType::F32).optional(),
+    Param::text("direction").default(Value::text("forward")),
+    Param::scalar("hidden_size", DType::I64).optional(),
+    Param::scalar("layout", DType::I64).default(Value::int(0)),
+];
+
+struct Described<C>(PhantomData<fn() -> C>);
+
+impl<C: Cell> Described<C> {
+    const KERNELS: &'static [KernelDef] =
+        &[KernelDef::new::<Recurrent<C>>(C::NAME, Core::CPU).types(RULES)];
+    const MEMORY: [&'static str; 2] = match C::MEMORY {
+        Some(names) => names,
+        None => [""; 2],
+    };
+    const INPUTS: [Port; 8] = [
+        Port::required("X", types::F32),
+        Port::required("W", types::F32),
+        Port::required("R", types::F32),
+        Port::optional("B", types::F32),
+        Port::optional("sequence_lens", types::I32),
+        Port::optional("initial_h", types::F32),
+        Port::optional(Self::MEMORY[0], types::F32),
+        Port::optional(C::PEEPHOLES.1, types::F32),
+    ];
+    const INPUT_COUNT: usize = match (C::MEMORY, C::PEEPHOLES.0) {
+        (None, _) => FIRST_MEMORY,
+        (Some(_), 0) => PEEPHOLES,
+        (Some(_), _) => PEEPHOLES + 1,
+    };
+    const OUTPUTS: [Port; 3] = [
+        Port::optional("Y", types::F32),
+        Port::optional("Y_h", types::F32),
+        Port::optional(Self::MEMORY[1], types::F32),
+    ];
+    const OUTPUT_COUNT: usize = if C::MEMORY.is_some() { LAST_MEMORY + 1 } else { LAST_MEMORY };
+    const PARAMS: [Param; 8] = {
+        let [a, b, c, d, e, f, g] = PARAMS;
+        let own = if C::PARAMS.is_empty() { a } else { C::PARAMS[0] };
+        [a, b, c, d, e, f, g, own]
+    };
+}
+
+impl<C: Cell> Op for Described<C> {
+    const SCHEMA: OpSchema = OpSchema::new(
+        C::NAME,
+        Self::INPUTS.split_at(Self::INPUT_COUNT).0,
+        Self::OUTPUTS.split_at(Self::OUTPUT_COUNT).0,
+        Self::PARAMS.split_at(PARAMS.len() + C::PARAMS.len()).0,
+    );
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        C::read(cx)?;
+        let sizes = Sizes::read(cx, Counts::of::<C>())?;
+        let [y, last] = sizes.output_shapes();
+        for (port, dims) in [(Y, &y), (LAST_HIDDEN, &last), (LAST_MEMORY, &last)] {
+            if port < cx.output_count() {
+                cx.set_output(port, TensorDesc::new(DType::F32, Shape::new(dims)?))?;
+            }
+        }
+        Ok(())
+    }
+}

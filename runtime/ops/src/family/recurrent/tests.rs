@@ -1,0 +1,143 @@
+//! What every cell is tested for: directions, layouts, lengths and constants agree with plain forward runs.
+
+use udo_api::ExecError;
+
+use super::{Cell, FIRST_HIDDEN, LENGTHS};
+use crate::testing::{Bench, Tensor, bench, noise, tensor};
+
+const STEPS: usize = 4;
+const BATCH: usize = 3;
+const WIDTH: usize = 5;
+const HIDDEN: usize = 7;
+/// Elements of a state.
+const STATE: usize = BATCH * HIDDEN;
+
+pub(super) fn all<C: Cell>(name: &str) {
+    println!("{name}: a family member");
+    directions_are_forward_runs_of_what_they_see::<C>();
+    the_batch_may_come_first::<C>();
+    sequences_end_where_they_say::<C>();
+    states_go_on_where_others_ended::<C>();
+    let error = node::<C>(x(), &[0], Bench::input).float("clip", 1.0).error();
+    assert_eq!(error, "parameter \"clip\" is given, wanted the default");
+    let error = node::<C>(x(), &[0], Bench::input).int("hidden_size", 2).error();
+    assert!(error.starts_with("parameter \"hidden_size\" is 2, input 2 is f32["), "{error}");
+}
+
+fn numbers() -> Vec<f32> {
+    noise(STEPS * BATCH * WIDTH)
+}
+
+fn steps(x: &[f32]) -> Tensor {
+    tensor(&[STEPS, BATCH, WIDTH], x)
+}
+
+fn x() -> Tensor {
+    steps(&numbers())
+}
+
+/// A node over `x` with the weights of these directions.
+fn node<C: Cell>(x: Tensor, dirs: &[usize], add: fn(Bench, Tensor) -> Bench) -> Bench {
+    let all = noise(2 * C::GATES * HIDDEN * (WIDTH + HIDDEN + 2));
+    let mut from = 0;
+    let mut weights = |dims: [usize; 2]| {
+        let len = dims[0] * dims[1];
+        let both = &all[from..from + 2 * len];
+        from += 2 * len;
+        let own: Vec<f32> = dirs.iter().flat_map(|dir| both[dir * len..][..len].to_vec()).collect();
+        let extents = [dirs.len(), dims[0], dims[1]];
+        if extents[2] == 1 { tensor(&extents[..2], &own) } else { tensor(&extents, &own) }
+    };
+    let gates = C::GATES * HIDDEN;
+    let run = bench(C::NAME).input(x);
+    let run = add(run, weights([gates, WIDTH]));
+    let run = add(run, weights([gates, HIDDEN]));
+    run.input(weights([2 * gates, 1]))
+}
+
+/// Every output's values.
+fn outputs<C: Cell>(run: Bench) -> Vec<Vec<f32>> {
+    let outputs = run.outputs(if C::MEMORY.is_some() { 3 } else { 2 }).all();
+    outputs.iter().map(Tensor::values).collect()
+}
+
+/// The steps of `x` the other way around, `step` elements each.
+fn backwards(x: &[f32], step: usize) -> Vec<f32> {
+    x.chunks(step).rev().flatten().copied().collect()
+}
+
+fn directions_are_forward_runs_of_what_they_see<C: Cell>() {
+    let forward = outputs::<C>(node::<C>(x(), &[0], Bench::input));
+    assert_eq!(outputs::<C>(node::<C>(x(), &[0], Bench::constant).threads(3)), forward);
+    assert_eq!(forward[0][(STEPS - 1) * STATE..], forward[1]);
+    let turned =
+        outputs::<C>(node::<C>(steps(&backwards(&numbers(), BATCH * WIDTH)), &[1], Bench::input));
+    let reverse = outputs::<C>(node::<C>(x(), &[1], Bench::input).text("direction", "reverse"));
+    assert_eq!(reverse[0], backwards(&turned[0], STATE));
+    assert_eq!(reverse[1..], turned[1..]);
+    let both = node::<C>(x(), &[0, 1], Bench::constant).text("direction", "bidirectional");
+    let both = outputs::<C>(both);
+    let pairs = forward[0].chunks(STATE).zip(reverse[0].chunks(STATE));
+    assert_eq!(both[0], pairs.flat_map(|(a, b)| [a, b].concat()).collect::<Vec<_>>());
+    for ((both, forward), reverse) in both[1..].iter().zip(&forward[1..]).zip(&reverse[1..]) {
+        assert_eq!(both[..], [&forward[..], reverse].concat());
+    }
+}
+
+/// Rows of `cols` elements, `rows` of them, as columns.
+fn transposed(x: &[f32], [rows, cols, inner]: [usize; 3]) -> Vec<f32> {
+    let places = (0..cols).flat_map(|col| (0..rows).map(move |row| (row * cols + col) * inner));
+    places.flat_map(|at| x[at..at + inner].to_vec()).collect()
+}
+
+fn the_batch_may_come_first<C: Cell>() {
+    let steps_first = outputs::<C>(node::<C>(x(), &[0], Bench::input));
+    let turned = tensor(&[BATCH, STEPS, WIDTH], &transposed(&numbers(), [STEPS, BATCH, WIDTH]));
+    let run = node::<C>(turned, &[0], Bench::input).int("layout", 1);
+    let found = run.outputs(steps_first.len()).all();
+    assert_eq!(found[0].dims(), [BATCH, STEPS, 1, HIDDEN]);
+    let wanted = transposed(&steps_first[0], [STEPS, BATCH, HIDDEN]);
+    assert_eq!(found[0].values::<f32>(), wanted);
+    assert_eq!(found[1].values::<f32>(), steps_first[1]);
+}
+
+fn sequences_end_where_they_say<C: Cell>() {
+    let whole = outputs::<C>(node::<C>(x(), &[0], Bench::input));
+    let lengths = [4, 0, 2];
+    let run = |lengths| node::<C>(x(), &[0], Bench::input).input(tensor(&[BATCH], lengths));
+    let found = outputs::<C>(run(&lengths));
+    for (step, row) in (0..STEPS).flat_map(|step| (0..BATCH).map(move |row| (step, row))) {
+        let at = (step * BATCH + row) * HIDDEN;
+        let (found, whole) = (&found[0][at..at + HIDDEN], &whole[0][at..at + HIDDEN]);
+        let wanted = if step < lengths[row] as usize { whole } else { &[0.0; HIDDEN] };
+        assert_eq!(found, wanted, "step {step} of row {row}");
+    }
+    let last: Vec<f32> = [3, 0, 1]
+        .iter()
+        .enumerate()
+        .flat_map(|(row, step)| {
+            let at = (step * BATCH + row) * HIDDEN;
+            if row == 1 { vec![0.0; HIDDEN] } else { whole[0][at..at + HIDDEN].to_vec() }
+        })
+        .collect();
+    assert_eq!(found[1], last);
+    assert_eq!(run(&[4, 5, 4]).error(), ExecError::bad_value(5, 1).to_string());
+}
+
+fn states_go_on_where_others_ended<C: Cell>() {
+    let whole = outputs::<C>(node::<C>(x(), &[0], Bench::input));
+    let first =
+        outputs::<C>(node::<C>(x(), &[0], Bench::input).input(tensor(&[BATCH], &[1i32; BATCH])));
+    // Behind its first step, the sequence goes on with the others.
+    let mut rest = numbers();
+    rest.rotate_left(BATCH * WIDTH);
+    let mut run = node::<C>(steps(&rest), &[0], Bench::input);
+    assert_eq!((LENGTHS, FIRST_HIDDEN), (4, 5));
+    run = run.input(tensor(&[BATCH], &[3i32; BATCH]));
+    for state in &first[1..] {
+        run = run.input(tensor(&[1, BATCH, HIDDEN], state));
+    }
+    let found = outputs::<C>(run);
+    assert_eq!(found[0][..3 * STATE], whole[0][STATE..]);
+    assert_eq!(found[1..], whole[1..]);
+}
