@@ -76,6 +76,7 @@ impl<'a> Io<'a> {
     ///
     /// # Errors
     /// No such ports, wrong type, or the output was taken already.
+    #[inline]
     pub fn pair<T: Element>(
         &mut self,
         input: usize,
@@ -91,6 +92,7 @@ impl<'a> Io<'a> {
     ///
     /// # Errors
     /// The planner did not put this pair in place, wrong type, or the output was taken already.
+    #[inline]
     pub fn in_place<T: Element>(
         &mut self,
         input: usize,

@@ -7,7 +7,7 @@ use udo_api::{
 };
 
 use crate::Def;
-use crate::family::elementwise::{each, infer_like_input};
+use crate::family::elementwise::{Extents, each, infer_like_input};
 use crate::number::Number;
 
 pub(crate) const DEF: Def = Def::of::<Clip>(KERNELS);
@@ -51,6 +51,7 @@ struct Clipped {
     given: [bool; 2],
     /// The bounds that are parameters.
     fixed: [f64; 2],
+    extents: Extents,
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
 }
 
@@ -64,6 +65,7 @@ impl Kernel for Clipped {
         Ok(Self {
             given,
             fixed: [fixed("min", f64::NEG_INFINITY)?, fixed("max", f64::INFINITY)?],
+            extents: Extents::of(cx)?,
             run,
         })
     }
@@ -92,6 +94,7 @@ fn execute<T: Number>(kernel: &Clipped, io: Io<'_>) -> Result<(), ExecError> {
         if x > high { high } else { x }
     };
     each::<T>(
+        kernel.extents,
         io,
         |x, y| y.iter_mut().zip(x).for_each(|(y, &x)| *y = clip(x)),
         |y| {

@@ -3,6 +3,7 @@
 mod binary;
 mod broadcast;
 mod compare;
+mod each;
 mod gpu;
 mod table;
 mod unary;
@@ -13,7 +14,8 @@ pub(crate) use crate::family::partition::GRAIN;
 pub(crate) use binary::{Binary, Mixed, binary};
 pub(crate) use broadcast::{Broadcast, broadcast_shapes};
 pub(crate) use compare::{Compare, compare};
-pub(crate) use unary::{Curve, Slices, Unary, each, unary};
+pub(crate) use each::{Extents, each};
+pub(crate) use unary::{Curve, Slices, Unary, unary};
 
 /// Shape inference of an operator whose output is like its input.
 pub(crate) fn infer_like_input(cx: &mut InferCx<'_>) -> Result<(), Error> {

@@ -8,12 +8,13 @@ use udo_api::{
 };
 use udo_simd::rows;
 
-use super::{Unary, each};
+use super::{Extents, Unary, each};
 
 /// The function `U` of values of type `T`, which has 8 bits.
 pub(super) struct Table<U, T> {
     /// The bits of the results by the bits of the argument.
     bits: [u8; 256],
+    extents: Extents,
     of: PhantomData<fn() -> (U, T)>,
 }
 
@@ -39,11 +40,12 @@ impl<U: Unary, T: Code> Kernel for Table<U, T> {
         let y = x.map(|x| y_is.quantize::<T>(U::of(x_is.dequantize(x))));
         let mut bits = [0; 256];
         bits.copy_from_slice(bytes_of(&y));
-        Ok(Self { bits, of: PhantomData })
+        Ok(Self { bits, extents: Extents::of(cx)?, of: PhantomData })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
         each::<T>(
+            self.extents,
             io,
             |x, y| rows::lookup(bytes_of(x), &self.bits, bytes_of_mut(y)),
             |y| {

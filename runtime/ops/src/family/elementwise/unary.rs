@@ -4,12 +4,12 @@ use std::marker::PhantomData;
 
 use udo_api::{
     Core, Element, Error, ExecError, Facts, FinalizeCx, InPlace, InferCx, Io, Kernel, KernelDef,
-    KernelFlags, Op, OpSchema, Pair, Port, Status, TypeRule, TypeSet, input, output_like, types,
+    KernelFlags, Op, OpSchema, Port, TypeRule, TypeSet, input, output_like, types,
 };
 
 use super::gpu::UnaryGpu;
 use super::table::Table;
-use super::{GRAIN, infer_like_input};
+use super::{Extents, each, infer_like_input};
 use crate::Def;
 
 /// A function of one number. Its family has schema, inference, kernels for every core, and tests.
@@ -206,59 +206,23 @@ const fn cpu<A: Apply<T>, T: Element>(op: &'static str) -> KernelDef {
         .flags(KernelFlags::BOUNDED.or(KernelFlags::ROWS_STRIDED))
 }
 
-struct Map<A, T>(PhantomData<fn() -> (A, T)>);
+struct Map<A, T> {
+    extents: Extents,
+    of: PhantomData<fn() -> (A, T)>,
+}
 
 impl<A, T: Element> Map<A, T> {
     const RULES: &'static [TypeRule] = &[input(0, T::DTYPE.set()), output_like(0, 0)];
 }
 
 impl<A: Apply<T>, T: Element> Kernel for Map<A, T> {
-    fn finalize(_: &FinalizeCx<'_>) -> Result<Self, Error> {
-        Ok(Self(PhantomData))
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        Ok(Self { extents: Extents::of(cx)?, of: PhantomData })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
-        each::<T>(io, A::apart, A::in_place)
+        each::<T>(self.extents, io, A::apart, A::in_place)
     }
-}
-
-/// Calls one of the functions on the elements, on several threads where there are many.
-pub(crate) fn each<T: Element>(
-    mut io: Io<'_>,
-    apart: impl Fn(&[T], &mut [T]) + Sync,
-    in_place: impl Fn(&mut [T]) + Sync,
-) -> Result<(), ExecError> {
-    let parallel = io.parallel;
-    if !(io.inputs.is_dense(0)? && io.outputs.is_dense(0)?) {
-        let (x, mut y) = (io.inputs.rows::<T>(0)?, io.outputs.take_rows::<T>(0)?);
-        return parallel.rows_mut(&mut y, |row, y| {
-            let x = x.get(row).filter(|x| x.len() == y.len());
-            apart(x.ok_or(ExecError::of(Status::BAD_CALL))?, y);
-            Ok(())
-        });
-    }
-    match io.pair::<T>(0, 0)? {
-        Pair::Apart(x, y) => {
-            // A bounded output has room for more than the run's elements.
-            let len = x.len().min(y.len());
-            let y = &mut y[..len];
-            if len <= GRAIN {
-                apart(x, y);
-            } else {
-                parallel.chunks_mut(y, GRAIN, |piece, y| {
-                    apart(&x[piece * GRAIN..][..y.len()], y);
-                    Ok(())
-                })?;
-            }
-        }
-        Pair::Same(y) if y.len() <= GRAIN => in_place(y),
-        Pair::Same(y) => parallel.chunks_mut(y, GRAIN, |_, y| {
-            in_place(y);
-            Ok(())
-        })?,
-    }
-    let shape = io.inputs.shape(0)?;
-    io.outputs.set_shape(0, shape)
 }
 
 #[cfg(test)]
@@ -266,6 +230,7 @@ mod tests {
     use udo_api::{Code, Dim, Encoding, F16, bytes_of_mut};
 
     use super::*;
+    use crate::family::partition::GRAIN;
     use crate::testing::{assert_near, bench, tensor};
 
     /// What every member is tested for; `bench` adds calls in place and over rows that lie apart.
