@@ -5,6 +5,7 @@ mod choose;
 mod defaults;
 mod params;
 mod typed;
+mod upgrade;
 
 use std::collections::BTreeMap;
 
@@ -21,6 +22,7 @@ use defaults::fill_defaults;
 pub use params::Params;
 pub use typed::{BoundNode, EpilogueNode, Quantized, Step, TypedGraph, TypedValue};
 pub use udo_host::ParamSetting;
+pub use upgrade::{UPGRADES, Upgrade};
 
 /// What the user decides about binding.
 #[derive(Clone, Debug, Default)]
@@ -139,6 +141,11 @@ impl Registry {
             if let Some(notice) = notice.filter(|n| !notices.contains(n)) {
                 notices.push(notice);
             }
+            let behind = if self.is_builtin(entry.package) {
+                self.upgrade(&mut graph, &mut node)?
+            } else {
+                Vec::new()
+            };
             for transpose in turned.before(&mut graph, &mut node, entry.def.schema()) {
                 let (entry, _) = self.choose(&transpose, options)?;
                 self.bind(&mut graph, transpose, entry)?;
@@ -149,9 +156,23 @@ impl Registry {
                 let (entry, _) = self.choose(&transpose, options)?;
                 self.bind(&mut graph, transpose, entry)?;
             }
+            for node in behind {
+                self.bind_builtin(&mut graph, node)?;
+            }
         }
         turned.sweep(&mut graph);
         Ok(Resolved { graph, notices })
+    }
+
+    /// Adds a node that the runtime itself puts in, of a built-in operator.
+    fn bind_builtin(&self, graph: &mut TypedGraph, node: Node) -> Result<(), ResolveError> {
+        let entry = self.ops_named(&node.op).find(|op| self.is_builtin(op.package)).copied();
+        let entry = entry.ok_or_else(|| ResolveError::UnknownOp {
+            node: node.name.clone(),
+            op: node.op.clone(),
+            domain: node.domain.clone(),
+        })?;
+        self.bind(graph, node, entry)
     }
 
     fn bind(&self, graph: &mut TypedGraph, node: Node, entry: OpEntry) -> Result<(), ResolveError> {

@@ -15,7 +15,7 @@ pub(crate) struct Text {
     /// The name of the file, without what stands behind its dot.
     pub(crate) name: String,
     path: PathBuf,
-    text: String,
+    content: String,
 }
 
 /// The files of a folder of `runtime/tests`, by name.
@@ -25,7 +25,7 @@ pub(crate) fn texts(folder: &str) -> Vec<Text> {
     paths.sort();
     let read = |path: PathBuf| Text {
         name: path.file_stem().unwrap().to_string_lossy().into_owned(),
-        text: std::fs::read_to_string(&path).unwrap(),
+        content: std::fs::read_to_string(&path).unwrap(),
         path,
     };
     paths.into_iter().map(read).collect()
@@ -35,12 +35,12 @@ impl Text {
     /// The graph before.
     pub(crate) fn before(&self) -> Graph {
         let (_, graph) = self.parts().0.split_once(BEFORE).unwrap();
-        Graph::parse(graph).unwrap_or_else(|e| panic!("{}: {e}", self.name))
+        Graph::parse(graph).map_err(|e| format!("{}: {e}", self.name)).unwrap()
     }
 
     /// What is before the graph after, and that.
     fn parts(&self) -> (&str, &str) {
-        self.text.split_once(AFTER).unwrap_or((&self.text, ""))
+        self.content.split_once(AFTER).unwrap_or((&self.content, ""))
     }
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn check(folder: &str, phase: impl Fn(Graph) -> String) {
         let (before, wanted) = text.parts();
         let found = phase(text.before());
         // What comes out is a graph again.
-        Graph::parse(&found).unwrap_or_else(|e| panic!("{name}: {e}\n{found}"));
+        Graph::parse(&found).map_err(|e| format!("{name}: {e}\n{found}")).unwrap();
         if found == wanted {
             continue;
         }

@@ -1,8 +1,8 @@
-//! What a node states in integers, which are a constant input or, before some opset, a parameter.
+//! What a node states in integers, which are a constant input.
 
-use udo_api::{DType, Error, Node, Param, Port, types};
+use udo_api::{Error, Node, Port, types};
 
-/// Integers that are a constant input, or a parameter of the same name.
+/// Integers that are a constant input.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IntsArgument {
     pub(crate) input: usize,
@@ -17,17 +17,12 @@ impl IntsArgument {
         Port::optional(self.name, types::I64).is_static()
     }
 
-    /// The parameter.
-    pub(crate) const fn param(self) -> Param {
-        Param::tensor(self.name, DType::I64).optional()
-    }
-
     /// The integers, which the node must state.
     pub(crate) fn required(self, node: &Node<'_>) -> Result<Vec<i64>, Error> {
-        if !node.has_input(self.input) {
-            return Ok(node.ints(self.name)?.to_vec());
-        }
         let Self { input, what, .. } = self;
+        if !node.has_input(input) {
+            return Err(Error::new(format!("input {input}, the {what}, is missing")));
+        }
         node.constant_ints(input)?.ok_or_else(|| {
             Error::new(format!("input {input}, the {what}, is not known before the run"))
         })
@@ -35,7 +30,7 @@ impl IntsArgument {
 
     /// The integers; nothing if the node leaves them out.
     pub(crate) fn read(self, node: &Node<'_>) -> Result<Option<Vec<i64>>, Error> {
-        if node.has_input(self.input) || node.has_param(self.name) {
+        if node.has_input(self.input) {
             return self.required(node).map(Some);
         }
         Ok(None)

@@ -25,15 +25,16 @@ impl ChannelNorm for BatchNormalization {
             Port::required("input_mean", types::F32),
             Port::required("input_var", types::F32),
         ],
-        &[Port::required("Y", types::F32)],
+        &[
+            Port::required("Y", types::F32),
+            // Of training.
+            Port::optional("running_mean", types::F32),
+            Port::optional("running_var", types::F32),
+        ],
         &[
             Param::scalar("epsilon", DType::F32).default(Value::float(1e-5)),
-            // Before opset 7.
-            Param::scalar("is_test", DType::I64).default(Value::int(1)),
             // Of training.
             Param::scalar("momentum", DType::F32).optional(),
-            // Before opset 9.
-            Param::scalar("spatial", DType::I64).default(Value::int(1)),
             Param::scalar("training_mode", DType::I64).default(Value::int(0)),
         ],
     );
@@ -48,8 +49,11 @@ impl ChannelNorm for BatchNormalization {
 ];
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
-        if cx.flag("training_mode")? || !cx.flag("is_test")? || !cx.flag("spatial")? {
-            return Err(Error::new("it asks for training, or for statistics of single positions"));
+        if cx.flag("training_mode")? {
+            return Err(Error::new("parameter \"training_mode\" is 1, which asks for training"));
+        }
+        if cx.output_count() > 1 {
+            return Err(Error::new("output 1 is a statistic of the batch, which asks for training"));
         }
         let x = cx.input(0)?;
         let channels = x.full_shape().dim(1).map_or(1, udo_api::Dim::bound);
@@ -130,9 +134,10 @@ mod tests {
 
     #[test]
     fn training_and_misfits_are_refused() {
-        let why = "it asks for training, or for statistics of single positions";
-        assert_eq!(run(&[1, 2], 2).int("training_mode", 1).error(), why);
-        assert_eq!(run(&[1, 2], 2).int("spatial", 0).error(), why);
+        let error = run(&[1, 2], 2).int("training_mode", 1).error();
+        assert_eq!(error, "parameter \"training_mode\" is 1, which asks for training");
+        let error = run(&[1, 2], 2).outputs(3).error();
+        assert_eq!(error, "output 1 is a statistic of the batch, which asks for training");
         assert_eq!(run(&[1, 2], 3).error(), "input 1 is f32[3], wanted [2]");
     }
 }

@@ -1,8 +1,8 @@
 //! Each element, no less than one bound and no more than another.
 
 use udo_api::{
-    Core, DType, Error, ExecError, Facts, FinalizeCx, InPlace, InferCx, Inputs, Io, Kernel,
-    KernelDef, KernelFlags, Op, OpSchema, Param, Port, TypeSet, input, input_like,
+    Core, Error, ExecError, Facts, FinalizeCx, InPlace, InferCx, Inputs, Io, Kernel,
+    KernelDef, KernelFlags, Op, OpSchema, Port, TypeSet, input, input_like,
     output_like, types,
 };
 
@@ -30,8 +30,7 @@ impl Op for Clip {
             Port::optional("max", TYPES),
         ],
         &[Port::required("output", TYPES)],
-        // The bounds before opset 11.
-        &[Param::scalar("max", DType::F32).optional(), Param::scalar("min", DType::F32).optional()],
+        &[],
     )
     .facts(Facts::ELEMENTWISE);
 
@@ -49,25 +48,15 @@ impl Op for Clip {
 struct Clipped {
     /// Which bounds are inputs.
     given: [bool; 2],
-    /// The bounds that are parameters.
-    fixed: [f64; 2],
     extents: Extents,
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
 }
 
 impl Kernel for Clipped {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let fixed = |name: &str, none: f64| {
-            if cx.has_param(name) { cx.float(name) } else { Ok(none) }
-        };
         let run = of_number!(cx.input(0)?.dtype(), T => execute::<T>)?;
         let given = [1, 2].map(|port| cx.has_input(port));
-        Ok(Self {
-            given,
-            fixed: [fixed("min", f64::NEG_INFINITY)?, fixed("max", f64::INFINITY)?],
-            extents: Extents::of(cx)?,
-            run,
-        })
+        Ok(Self { given, extents: Extents::of(cx)?, run })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -81,7 +70,7 @@ impl Clipped {
             let found = inputs.get::<T>(side + 1)?.first().copied();
             return found.ok_or(ExecError::of(udo_api::Status::BAD_CALL));
         }
-        Ok(T::of(self.fixed[side]))
+        Ok(T::of([f64::NEG_INFINITY, f64::INFINITY][side]))
     }
 }
 
@@ -137,13 +126,6 @@ mod tests {
         let run = bench("Clip").input(tensor(&[2], &[-9i32, 9]));
         let y = run.input(tensor(&[], &[5i32])).input(tensor(&[], &[3i32])).one();
         assert_eq!(y.values::<i32>(), [3, 3]);
-    }
-
-    #[test]
-    fn old_nodes_have_their_bounds_as_parameters() {
-        let run = bench("Clip").opset(6).input(tensor(&[3], &[-1f32, 3.0, 7.0]));
-        let y = run.float("min", 0.0).float("max", 6.0).one();
-        assert_eq!(y.values::<f32>(), [0.0, 3.0, 6.0]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Tensors one after the other along an axis.
 
 use udo_api::{
-    DType, Dim, Element, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Node, OpSchema, Param,
+    DType, Dim, Element, Error, ExecError, Facts, FinalizeCx, InferCx, Io, OpSchema, Param,
     Port, Shape, TensorDesc, types,
 };
 
@@ -17,7 +17,7 @@ impl Movement for Concat {
         "Concat",
         &[Port::required("inputs", types::ANY).repeated()],
         &[Port::required("concat_result", types::ANY)],
-        &[Param::scalar("axis", DType::I64).optional()],
+        &[Param::scalar("axis", DType::I64)],
     )
     .facts(Facts::JOINS);
     const EXAMPLES: &'static [Example] = &[
@@ -43,7 +43,7 @@ impl Movement for Concat {
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let first = cx.input(0)?;
-        let axis = axis(cx, first.rank())?;
+        let axis = cx.axis("axis", first.rank())?;
         let mut dims: Vec<Dim> = first.full_shape().iter().collect();
         for index in 1..cx.input_count() {
             let next = cx.input(index)?;
@@ -67,7 +67,7 @@ impl Movement for Concat {
     fn plan(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let y = cx.output(0)?;
         let parts = (0..cx.input_count()).map(|index| cx.input(index));
-        Strips::along(axis(cx, y.rank())?, &y, parts).map(Self)
+        Strips::along(cx.axis("axis", y.rank())?, &y, parts).map(Self)
     }
 
     fn execute<T: Element>(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -83,14 +83,6 @@ fn misfit(
     axis: usize,
 ) -> Error {
     Error::new(format!("input {index} is {found}, wanted {first} but for axis {axis}"))
-}
-
-fn axis(node: &Node<'_>, rank: usize) -> Result<usize, Error> {
-    // The operator's first version takes the channels where no axis is given.
-    if node.opset() < 4 && !node.has_param("axis") && rank > 1 {
-        return Ok(1);
-    }
-    node.axis("axis", rank)
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! The input unchanged, as dropout is for training.
 
 use udo_api::{
-    Bool, Core, DType, Element, Error, ExecError, F16, Facts, FinalizeCx, InferCx, Io, Kernel,
-    KernelDef, Op, OpSchema, Param, Port, TypeSet, Value, input, output_like, types,
+    Bool, Core, DType, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel,
+    KernelDef, Op, OpSchema, Param, Port, TypeSet, input, output_like, types,
 };
 
 use crate::Def;
@@ -26,12 +26,8 @@ impl Op for Dropout {
             Port::optional("ratio", TYPES),
             Port::optional("training_mode", types::BOOL),
         ],
-        &[Port::required("output", TYPES), Port::optional("mask", types::ANY)],
+        &[Port::required("output", TYPES), Port::optional("mask", types::BOOL)],
         &[
-            // Before opset 7.
-            Param::scalar("is_test", DType::I64).default(Value::int(1)),
-            // Before opset 12.
-            Param::scalar("ratio", DType::F32).optional(),
             Param::scalar("seed", DType::I64).optional(),
         ],
     )
@@ -46,49 +42,32 @@ impl Op for Dropout {
                 None => return Err(Error::new("input 2 is computed, wanted false in the model")),
             }
         }
-        if !cx.flag("is_test")? {
-            return Err(Error::new("parameter \"is_test\" is 0, which asks for training"));
-        }
         cx.set_output(0, x)?;
-        if cx.output_count() < 2 {
-            return Ok(());
+        if cx.output_count() > 1 {
+            cx.set_output(1, x.with_dtype(DType::Bool))?;
         }
-        // The mask was a number before opset 10.
-        let old = (1..10).contains(&cx.opset());
-        let mask = if old { x.dtype().unwrap_or(DType::F32) } else { DType::Bool };
-        cx.set_output(1, x.with_dtype(mask))
+        Ok(())
     }
 }
 
 /// Keeps everything, and says so where a mask is wanted.
 struct Kept {
     data: Copied,
-    mask: fn(&mut Io<'_>) -> Result<(), ExecError>,
+    has_mask: bool,
 }
 
 impl Kernel for Kept {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let wanted = if cx.has_output(1) { cx.output(1)?.dtype() } else { None };
-        let mask: fn(&mut Io<'_>) -> _ = match wanted {
-            None => |_| Ok(()),
-            Some(DType::Bool) => |io| fill(io, Bool::from(true)),
-            // Before opset 10.
-            Some(DType::F32) => |io| fill(io, 1f32),
-            Some(DType::F64) => |io| fill(io, 1f64),
-            Some(_) => |io| fill(io, F16::from_f32(1.0)),
-        };
-        Ok(Self { data: Copied::finalize(cx)?, mask })
+        Ok(Self { data: Copied::finalize(cx)?, has_mask: cx.has_output(1) })
     }
 
     fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
         self.data.run(&mut io)?;
-        (self.mask)(&mut io)
+        if self.has_mask {
+            io.outputs.take::<Bool>(1)?.fill(Bool::from(true));
+        }
+        Ok(())
     }
-}
-
-fn fill<T: Element>(io: &mut Io<'_>, one: T) -> Result<(), ExecError> {
-    io.outputs.take::<T>(1)?.fill(one);
-    Ok(())
 }
 
 #[cfg(test)]
@@ -106,8 +85,6 @@ mod tests {
         let both = run.constant(tensor(&[], &[Bool::from(false)])).outputs(2).all();
         assert_eq!(both[0].values::<f32>(), [1.0, -2.0]);
         assert_eq!(both[1].values::<Bool>(), [Bool::from(true); 2]);
-        let old = bench("Dropout").opset(7).input(tensor(&[1], &[1f32])).outputs(2);
-        assert_eq!(old.all()[1].values::<f32>(), [1.0]);
     }
 
     #[test]
@@ -121,7 +98,5 @@ mod tests {
         let run = bench("Dropout").input(tensor(&[1], &[1f32])).absent();
         let run = run.input(tensor(&[], &[Bool::from(false)]));
         assert_eq!(run.error(), "input 2 is computed, wanted false in the model");
-        let run = bench("Dropout").opset(6).input(tensor(&[1], &[1f32])).int("is_test", 0);
-        assert_eq!(run.error(), "parameter \"is_test\" is 0, which asks for training");
     }
 }

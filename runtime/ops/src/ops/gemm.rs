@@ -41,8 +41,6 @@ impl Op for Gemm {
         &[
             Param::scalar("alpha", DType::F32).default(Value::float(1.0)),
             Param::scalar("beta", DType::F32).default(Value::float(1.0)),
-            // Before opset 7 this allows what later versions always do.
-            Param::scalar("broadcast", DType::I64).optional(),
             Param::scalar("transA", DType::I64).default(Value::int(0)),
             Param::scalar("transB", DType::I64).default(Value::int(0)),
         ],

@@ -8,7 +8,6 @@ use crate::family::shape::{Example, View, view};
 
 pub(crate) const DEF: Def = view::<Reshape>();
 
-/// A parameter before opset 5.
 const SHAPE: IntsArgument = IntsArgument { input: 1, name: "shape", what: "shape" };
 
 struct Reshape;
@@ -18,7 +17,7 @@ impl View for Reshape {
     const PORTS: [&'static str; 2] = ["data", "reshaped"];
     const ARGUMENT: Option<IntsArgument> = Some(SHAPE);
     const PARAMS: &'static [Param] =
-        &[Param::scalar("allowzero", DType::I64).default(Value::int(0)), SHAPE.param()];
+        &[Param::scalar("allowzero", DType::I64).default(Value::int(0))];
     const EXAMPLES: &'static [Example] = &[
         Example::of(&[2, 3], &[6]).argument(&[-1]),
         Example::of(&[2, 3], &[3, 2]).argument(&[3, 2]),

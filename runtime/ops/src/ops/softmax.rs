@@ -1,6 +1,6 @@
 //! Exponentials along an axis, divided by their sum.
 
-use udo_api::{DType, Error, Node, Param};
+use udo_api::{DType, Error, Node, Param, Value};
 use udo_simd::rows;
 
 use crate::Def;
@@ -13,8 +13,7 @@ struct Softmax;
 
 impl LaneNorm for Softmax {
     const NAME: &'static str = "Softmax";
-    const PARAMS: &'static [Param] = &[Param::scalar("axis", DType::I64).optional()];
-    const ONE_AXIS_SINCE: u32 = 13;
+    const PARAMS: &'static [Param] = &[Param::scalar("axis", DType::I64).default(Value::int(-1))];
     const TEST: fn(&[f64]) -> Vec<f64> = |x| {
         let sum: f64 = x.iter().map(|x| x.exp()).sum();
         x.iter().map(|x| x.exp() / sum).collect()

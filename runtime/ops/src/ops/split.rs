@@ -11,7 +11,6 @@ use crate::family::movement::{Example, Movement, Setting, Strips, movement};
 
 pub(crate) const DEF: Def = movement::<Split>();
 
-/// A parameter before opset 13.
 const LENGTHS: IntsArgument =
     IntsArgument { input: 1, name: "split", what: "lengths of the pieces" };
 
@@ -25,7 +24,6 @@ impl Movement for Split {
         &[
             Param::scalar("axis", DType::I64).default(Value::int(0)),
             Param::scalar("num_outputs", DType::I64).optional(),
-            LENGTHS.param(),
         ],
     );
     const EXAMPLES: &'static [Example] = &[
@@ -43,8 +41,8 @@ impl Movement for Split {
         },
         Example {
             inputs: &[&[4, 1]],
-            ints: &[],
-            params: &[("split", Setting::Ints(&[0, 1, 3]))],
+            ints: &[(&[3], &[0, 1, 3])],
+            params: &[],
             outputs: &[(&[0, 1], &[]), (&[1, 1], &[0]), (&[3, 1], &[1, 2, 3])],
         },
     ];
@@ -104,7 +102,7 @@ mod tests {
     #[test]
     fn pieces_must_add_up() {
         let run = bench("Split").input(tensor(&[3], &[0i32; 3])).outputs(2);
-        let error = run.ints("split", &[1, 1]).error();
+        let error = run.constant(tensor(&[2], &[1i64, 1])).error();
         assert_eq!(error, "the pieces are [1, 1], wanted 2 that add up to 3");
     }
 }

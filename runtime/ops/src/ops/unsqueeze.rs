@@ -1,6 +1,6 @@
 //! The input's elements under a shape with more axes of one element.
 
-use udo_api::{Dim, Error, Node, Param, Shape, TensorDesc};
+use udo_api::{Dim, Error, Node, Shape, TensorDesc};
 
 use crate::Def;
 use crate::family::argument::IntsArgument;
@@ -9,7 +9,6 @@ use crate::family::shape::{Example, View, view};
 
 pub(crate) const DEF: Def = view::<Unsqueeze>();
 
-/// A parameter before opset 13.
 const AXES: IntsArgument = IntsArgument { input: 1, name: "axes", what: "axes" };
 
 struct Unsqueeze;
@@ -18,7 +17,6 @@ impl View for Unsqueeze {
     const NAME: &'static str = "Unsqueeze";
     const PORTS: [&'static str; 2] = ["data", "expanded"];
     const ARGUMENT: Option<IntsArgument> = Some(AXES);
-    const PARAMS: &'static [Param] = &[AXES.param()];
     const EXAMPLES: &'static [Example] = &[
         Example::of(&[2, 3], &[1, 2, 3]).argument(&[0]),
         Example::of(&[2, 3], &[2, 1, 3]).argument(&[1]),

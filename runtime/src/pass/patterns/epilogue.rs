@@ -35,12 +35,9 @@ fn clip(node: &Candidate<'_>) -> Option<Activation> {
         },
         None => Some(open),
     };
-    // Nodes of older operator sets have attributes instead, and stay as they are.
-    let is_newest = node.node().node.attrs.is_empty();
     let (low, high) = (bound(1, f64::NEG_INFINITY)?, bound(2, f64::INFINITY)?);
     let is_relu = low.to_bits() == 0 && high == f64::INFINITY;
-    let activation = if is_relu { Activation::Relu } else { Activation::Clip(low, high) };
-    is_newest.then_some(activation)
+    Some(if is_relu { Activation::Relu } else { Activation::Clip(low, high) })
 }
 
 /// `x * sigmoid(x)`.

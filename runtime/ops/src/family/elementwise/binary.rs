@@ -3,9 +3,9 @@
 use std::marker::PhantomData;
 
 use udo_api::{
-    Code, Core, DType, Dim, Encoding, Error, ExecError, Facts, FinalizeCx, InPlace, InferCx, Io,
-    Kernel, KernelDef, KernelFlags, Node, Op, OpSchema, Pair, Param, Port, Shape, Status,
-    TensorDesc, TypeRule, TypeSet, input, input_like, output_like, types,
+    Code, Core, DType, Encoding, Error, ExecError, Facts, FinalizeCx, InPlace, InferCx, Io, Kernel,
+    KernelDef, KernelFlags, Node, Op, OpSchema, Pair, Port, Shape, Status, TensorDesc, TypeRule,
+    TypeSet, input, input_like, output_like, types,
 };
 
 use super::gpu::BinaryGpu;
@@ -66,12 +66,13 @@ struct Described<B>(PhantomData<fn() -> B>);
 impl<B: Binary> Op for Described<B> {
     const SCHEMA: OpSchema = {
         const OUT: &[Port] = &[Port::required("C", OPERANDS)];
-        OpSchema::new(B::NAME, IN, OUT, PARAMS).facts(Facts::ELEMENTWISE)
+        OpSchema::new(B::NAME, IN, OUT, &[]).facts(Facts::ELEMENTWISE)
     };
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
-        let (dtype, shape) = match (B::MIXED, cx.input(0)?.dtype()) {
-            (Some(_), Some(dtype)) => (dtype, broadcast_aligned(cx)?),
+        let (a, b) = (cx.input(0)?, cx.input(1)?);
+        let (dtype, shape) = match (B::MIXED, a.dtype()) {
+            (Some(_), Some(dtype)) => (dtype, broadcast_shapes(a.full_shape(), b.full_shape())?),
             _ => broadcast_inputs(cx)?,
         };
         cx.set_output(0, TensorDesc::new(dtype, shape))
@@ -83,44 +84,13 @@ const OPERANDS: TypeSet = ARITHMETIC.or(types::F16);
 /// The operands.
 pub(super) const IN: &[Port] = &[Port::required("A", OPERANDS), Port::required("B", OPERANDS)];
 
-/// Before opset 7 they say what later versions always do, and where in the first operand the second lies.
-pub(super) const PARAMS: &[Param] = &[
-    Param::scalar("axis", DType::I64).optional(),
-    Param::scalar("broadcast", DType::I64).optional(),
-];
-
 /// The one type of both operands, and their common shape.
 pub(super) fn broadcast_inputs(node: &Node<'_>) -> Result<(DType, Shape), Error> {
     let (a, b) = (node.input(0)?, node.input(1)?);
     let Some(dtype) = a.dtype().filter(|_| a.dtype() == b.dtype()) else {
         return Err(Error::new(format!("inputs are {a} and {b}, wanted one element type")));
     };
-    Ok((dtype, broadcast_aligned(node)?))
-}
-
-/// The common shape of the operands.
-fn broadcast_aligned(node: &Node<'_>) -> Result<Shape, Error> {
-    let [a, b] = aligned(node)?;
-    broadcast_shapes(a, b)
-}
-
-/// The shape of each operand, its last axes those of the result.
-fn aligned(node: &Node<'_>) -> Result<[Shape; 2], Error> {
-    let (a, b) = (node.input(0)?, node.input(1)?);
-    if !node.has_param("axis") {
-        return Ok([a.full_shape(), b.full_shape()]);
-    }
-    // A node without an opset is a new one.
-    if !(1..7).contains(&node.opset()) {
-        return Err(Error::new("parameter \"axis\" is given, wanted none from opset 7 on"));
-    }
-    let axis = node.axis("axis", a.rank())?;
-    let behind = a.rank().checked_sub(axis + b.rank()).ok_or_else(|| {
-        Error::new(format!("input 1 is {b}, wanted what fits into {a} from axis {axis} on"))
-    })?;
-    let ones = std::iter::repeat_n(Dim::Fixed(1), behind);
-    let dims: Vec<Dim> = b.full_shape().iter().chain(ones).collect();
-    Ok([a.full_shape(), Shape::of_dims(&dims)?])
+    Ok((dtype, broadcast_shapes(a.full_shape(), b.full_shape())?))
 }
 
 struct Kernels<B>(PhantomData<fn() -> B>);
@@ -132,16 +102,12 @@ impl<B: Binary> Kernels<B> {
 
 /// How operands meet if all extents are known; bounded ones are left to each run.
 pub(super) fn plan(cx: &FinalizeCx<'_>) -> Result<Option<Broadcast>, Error> {
-    let [a, b] = aligned(cx)?;
+    let (a, b) = (cx.input(0)?.full_shape(), cx.input(1)?.full_shape());
     if a.is_fixed() && b.is_fixed() {
         let plan = Broadcast::of(a.dims(), b.dims());
         return plan
             .map(Some)
             .ok_or_else(|| Error::new(format!("shapes {a} and {b} do not broadcast")));
-    }
-    // A run knows the extents of its inputs, and nothing of their alignment.
-    if cx.has_param("axis") {
-        return Err(Error::new("parameter \"axis\" is given, wanted none for bounded inputs"));
     }
     Ok(None)
 }
@@ -257,7 +223,7 @@ fn execute_quantized<B: Binary, T: Code>(
 
 #[cfg(test)]
 mod tests {
-    use udo_api::F16;
+    use udo_api::{Dim, F16};
 
     use super::*;
     use crate::family::elementwise::GRAIN;
@@ -411,23 +377,5 @@ mod tests {
         assert_eq!(y.values::<i64>(), wanted);
         let error = pair::<B>(tensor(&[1], &[1u8]), tensor(&[1], &[1f32])).error();
         assert_eq!(error, "the element type is u8, which the kernel does not take");
-    }
-
-    #[test]
-    fn old_nodes_say_where_the_second_operand_lies() {
-        let node = |b_dims: &[usize], b: &[i32]| {
-            let a = tensor(&[2, 2, 2], &[0i32, 1, 2, 3, 4, 5, 6, 7]);
-            bench("Add").opset(6).int("broadcast", 1).input(a).input(tensor(b_dims, b))
-        };
-        let y = node(&[2], &[10, 20]).one();
-        assert_eq!(y.values::<i32>(), [10, 21, 12, 23, 14, 25, 16, 27]);
-        let y = node(&[2], &[10, 20]).int("axis", 1).one();
-        assert_eq!(y.values::<i32>(), [10, 11, 22, 23, 14, 15, 26, 27]);
-        let y = node(&[2, 2], &[10, 20, 30, 40]).int("axis", 0).one();
-        assert_eq!(y.values::<i32>(), [10, 11, 22, 23, 34, 35, 46, 47]);
-        let error = node(&[2, 2], &[0; 4]).int("axis", 2).error();
-        assert_eq!(error, "input 1 is i32[2,2], wanted what fits into i32[2,2,2] from axis 2 on");
-        let error = node(&[2], &[0; 2]).int("axis", 1).opset(7).error();
-        assert_eq!(error, "parameter \"axis\" is given, wanted none from opset 7 on");
     }
 }

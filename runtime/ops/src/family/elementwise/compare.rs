@@ -9,7 +9,7 @@ use udo_api::{
 };
 
 use super::Broadcast;
-use super::binary::{ARITHMETIC, IN, PARAMS, broadcast_inputs, plan, plan_of_run};
+use super::binary::{ARITHMETIC, IN, broadcast_inputs, plan, plan_of_run};
 use super::gpu::CompareGpu;
 use crate::Def;
 use crate::number::Number;
@@ -37,7 +37,7 @@ struct Described<C>(PhantomData<fn() -> C>);
 impl<C: Compare> Op for Described<C> {
     const SCHEMA: OpSchema = {
         const OUT: &[Port] = &[Port::required("C", types::BOOL)];
-        OpSchema::new(C::NAME, IN, OUT, PARAMS)
+        OpSchema::new(C::NAME, IN, OUT, &[])
     };
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {

@@ -19,9 +19,6 @@ pub(crate) trait LaneNorm: Sized + Send + Sync + 'static {
     const NAME: &'static str;
     /// `axis` among them.
     const PARAMS: &'static [Param];
-    /// The opset from which on a lane lies along one axis. Before, it is all that lies from the axis on, which is the
-    /// second one where none is given.
-    const ONE_AXIS_SINCE: u32 = 0;
     /// The same in `f64`, for the parameters' defaults.
     #[cfg_attr(not(test), expect(dead_code, reason = "tests hold the lanes against it"))]
     const TEST: fn(&[f64]) -> Vec<f64>;
@@ -76,7 +73,7 @@ struct Lanes<N> {
 
 impl<N: LaneNorm> Kernel for Lanes<N> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let split = split::<N>(cx)?;
+        let split = split(cx)?;
         let run = match cx.input(0)?.dtype() {
             Some(DType::F32) if split.inner == 1 => |kernel: &Self, io: Io<'_>| {
                 kernel.run(io, |x, y| kernel.norm.rows(x, kernel.split.len, y))
@@ -92,21 +89,10 @@ impl<N: LaneNorm> Kernel for Lanes<N> {
 }
 
 /// The elements of a lane, and those that lie between two of them.
-fn split<N: LaneNorm>(node: &Node<'_>) -> Result<AxisSplit, Error> {
+fn split(node: &Node<'_>) -> Result<AxisSplit, Error> {
     let x = node.input(0)?;
-    // A node without an opset is a new one.
-    let flattens = (1..N::ONE_AXIS_SINCE).contains(&node.opset());
-    let axis = match (node.has_param("axis"), flattens) {
-        (true, true) if usize::try_from(node.int("axis")?).is_ok_and(|a| a == x.rank()) => x.rank(),
-        (true, _) => node.axis("axis", x.rank())?,
-        (false, true) => 1,
-        (false, false) => x.rank().saturating_sub(1),
-    };
-    let split = AxisSplit::at(x.shape(), axis);
-    if flattens {
-        return Ok(AxisSplit { len: split.len * split.inner, inner: 1, ..split });
-    }
-    Ok(split)
+    let axis = if x.rank() == 0 { 0 } else { node.axis("axis", x.rank())? };
+    Ok(AxisSplit::at(x.shape(), axis))
 }
 
 impl<N: LaneNorm> Lanes<N> {
@@ -143,7 +129,7 @@ mod tests {
     /// What every member is tested for.
     pub(super) fn all<N: LaneNorm>(name: &str) {
         println!("{name}: a family member");
-        axes_mean_what_the_opset_says::<N>();
+        lanes_lie_along_any_axis::<N>();
         lanes_are_shared_out::<N>();
     }
 
@@ -167,23 +153,15 @@ mod tests {
         assert_near(&y.values::<f64>(), &wanted, 1e-12);
     }
 
-    fn axes_mean_what_the_opset_says<N: LaneNorm>() {
-        let new = N::ONE_AXIS_SINCE;
-        let mut cases = vec![
-            (new, Some(1), AxisSplit { outer: 2, len: 3, inner: 4 }),
-            (new, None, AxisSplit { outer: 6, len: 4, inner: 1 }),
-            (new, Some(-3), AxisSplit { outer: 1, len: 2, inner: 12 }),
-            (0, None, AxisSplit { outer: 6, len: 4, inner: 1 }),
+    fn lanes_lie_along_any_axis<N: LaneNorm>() {
+        let cases = [
+            (Some(1), AxisSplit { outer: 2, len: 3, inner: 4 }),
+            (None, AxisSplit { outer: 6, len: 4, inner: 1 }),
+            (Some(-3), AxisSplit { outer: 1, len: 2, inner: 12 }),
         ];
-        if new > 1 {
-            let old = new - 1;
-            cases.push((old, None, AxisSplit { outer: 2, len: 12, inner: 1 }));
-            cases.push((old, Some(-1), AxisSplit { outer: 6, len: 4, inner: 1 }));
-            cases.push((old, Some(3), AxisSplit { outer: 24, len: 1, inner: 1 }));
-        }
-        for (opset, axis, split) in cases {
+        for (axis, split) in cases {
             check::<N>(&[2, 3, 4], split, |run| {
-                axis.into_iter().fold(run.opset(opset), |run, axis| run.int("axis", axis))
+                axis.into_iter().fold(run, |run, axis| run.int("axis", axis))
             });
         }
         check::<N>(&[3, 0], AxisSplit { outer: 3, len: 0, inner: 1 }, |run| run);

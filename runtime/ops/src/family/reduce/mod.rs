@@ -65,7 +65,6 @@ impl<R: Reduce> Described<R> {
     const IN: &'static [Port] = &[Port::required("data", Self::TYPES), AXES.port()];
     const OUT: &'static [Port] = &[Port::required("reduced", Self::TYPES)];
     const PARAMS: &'static [Param] = &[
-        AXES.param(),
         Param::scalar("keepdims", DType::I64).default(Value::int(1)),
         Param::scalar("noop_with_empty_axes", DType::I64).default(Value::int(0)),
     ];
@@ -98,7 +97,6 @@ impl<R: Reduce> Kernels<R> {
         if R::By::OF_TRUTHS { &Self::ALL } else { Self::ALL.split_at(3).0 };
 }
 
-/// Before opset 18, and of sums 13, a parameter.
 const AXES: IntsArgument = IntsArgument { input: 1, name: "axes", what: "axes" };
 
 /// Which axes a node reduces.

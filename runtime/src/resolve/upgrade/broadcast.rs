@@ -1,0 +1,21 @@
+//! Where the second operand lies in the first, before operands broadcast from their last axes on.
+
+use udo_api::resolve_axis;
+
+use super::edit::{Added, Edit};
+
+/// Gives the second operand axes of one element for those of the first behind it.
+pub(super) fn align(edit: &mut Edit<'_>) -> Result<(), String> {
+    edit.take("broadcast");
+    let Some(axis) = edit.take_int("axis")? else { return Ok(()) };
+    let (a, b) = (edit.input(0), edit.input(1));
+    let misfit = || format!("input 1 is {b}, wanted what fits into {a} from axis {axis} on");
+    let first = resolve_axis(axis, a.rank()).ok_or_else(misfit)?;
+    let end = a.rank().checked_sub(first).filter(|&left| left >= b.rank()).ok_or_else(misfit)?;
+    let added = (b.rank()..end).map(i64::try_from).collect::<Result<Vec<_>, _>>();
+    let added = added.map_err(|_| misfit())?;
+    if added.is_empty() {
+        return Ok(());
+    }
+    edit.before(1, &Added { op: "Unsqueeze", list: Some(("axes", &added)), attr: None })
+}

@@ -1,0 +1,12 @@
+//! Bounds, which were attributes.
+
+use super::edit::Edit;
+
+pub(super) fn bounds_to_inputs(edit: &mut Edit<'_>) -> Result<(), String> {
+    for (port, name) in [(1, "min"), (2, "max")] {
+        if let Some(bound) = edit.take_float(name)? {
+            edit.set_number(port, name, bound)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,26 @@
+//! Dropout, as it is where nobody trains: how much would be dropped, and the mask of all that stays.
+
+use super::cast;
+use super::edit::{Added, Edit};
+
+/// Models for inference leave the attribute out, though it asks for training then.
+pub(super) fn refuse_training(edit: &mut Edit<'_>) -> Result<(), String> {
+    match edit.take_int("is_test")? {
+        Some(0) => Err("attribute \"is_test\" is 0, which asks for training".to_owned()),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// The mask was of the data's own type.
+pub(super) fn mask_of_numbers(edit: &mut Edit<'_>) -> Result<(), String> {
+    let number = edit.input(0).dtype().and_then(cast::number_of);
+    let number = number.ok_or_else(|| format!("input 0 is {}, wanted numbers", edit.input(0)))?;
+    edit.behind(1, &Added { op: "Cast", list: None, attr: Some(("to", number)) })
+}
+
+pub(super) fn ratio_to_input(edit: &mut Edit<'_>) -> Result<(), String> {
+    match edit.take_float("ratio")? {
+        Some(ratio) => edit.set_number(1, "ratio", ratio),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,157 @@
+//! What an upgrade may do to a node and around it.
+
+use udo_api::{Shape, TensorDesc};
+
+use super::NEWEST;
+use crate::cores::convert;
+use crate::graph::{Attr, Node, ValueId};
+use crate::memory::Tensor;
+use crate::registry::Registry;
+use crate::resolve::TypedGraph;
+
+/// A node that is being upgraded, in the graph of all that runs before it.
+pub(super) struct Edit<'a> {
+    pub(super) registry: &'a Registry,
+    pub(super) graph: &'a mut TypedGraph,
+    pub(super) node: &'a mut Node,
+    pub(super) behind: &'a mut Vec<Node>,
+}
+
+impl Edit<'_> {
+    /// Type and shape of an input; absent where the node leaves it out.
+    pub(super) fn input(&self, port: usize) -> TensorDesc {
+        self.graph.desc(self.node.input(port))
+    }
+
+    /// Takes an attribute off the node.
+    pub(super) fn take(&mut self, name: &str) -> Option<Attr> {
+        let at = self.node.attrs.iter().position(|(n, _)| n == name)?;
+        Some(self.node.attrs.remove(at).1)
+    }
+
+    pub(super) fn take_int(&mut self, name: &str) -> Result<Option<i64>, String> {
+        self.take_as(name, "an integer", |attr| match attr {
+            Attr::Int(value) => Some(*value),
+            _ => None,
+        })
+    }
+
+    pub(super) fn take_ints(&mut self, name: &str) -> Result<Option<Vec<i64>>, String> {
+        self.take_as(name, "a list of integers", |attr| match attr {
+            Attr::Ints(values) => Some(values.clone()),
+            _ => None,
+        })
+    }
+
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "a real attribute written as an integer is small"
+    )]
+    pub(super) fn take_float(&mut self, name: &str) -> Result<Option<f64>, String> {
+        self.take_as(name, "a number", |attr| match attr {
+            Attr::Float(value) => Some(*value),
+            Attr::Int(value) => Some(*value as f64),
+            _ => None,
+        })
+    }
+
+    /// Takes an attribute off the node, which must be what `read` reads.
+    fn take_as<T>(
+        &mut self,
+        name: &str,
+        wanted: &str,
+        read: impl Fn(&Attr) -> Option<T>,
+    ) -> Result<Option<T>, String> {
+        let Some(attr) = self.take(name) else { return Ok(None) };
+        let misfit = || format!("attribute {name:?} is {attr}, wanted {wanted}");
+        read(&attr).map(Some).ok_or_else(misfit)
+    }
+
+    /// Gives the node an attribute.
+    pub(super) fn set(&mut self, name: &str, attr: Attr) {
+        self.node.attrs.push((name.to_owned(), attr));
+    }
+
+    /// Makes an input a constant, with the type of input 0 and no dimensions.
+    pub(super) fn set_number(&mut self, port: usize, name: &str, value: f64) -> Result<(), String> {
+        let dtype = self.input(0).dtype().ok_or("input 0 is missing")?;
+        let tensor = convert::from_numbers(dtype, Shape::SCALAR, &[value]);
+        self.set_constant(port, name, tensor.map_err(|e| e.to_string())?);
+        Ok(())
+    }
+
+    /// Makes an input the constant list of these integers.
+    pub(super) fn set_ints(
+        &mut self,
+        port: usize,
+        name: &str,
+        values: &[i64],
+    ) -> Result<(), String> {
+        self.set_constant(port, name, list(values)?);
+        Ok(())
+    }
+
+    fn set_constant(&mut self, port: usize, name: &str, tensor: Tensor) {
+        let id = self.graph.add_constant(&format!("{}.{name}", self.node.name), tensor);
+        set_input(self.node, port, id);
+    }
+
+    /// Has an input go through a node of a built-in operator before.
+    pub(super) fn before(&mut self, port: usize, added: &Added<'_>) -> Result<(), String> {
+        let from = self.node.input(port).ok_or_else(|| format!("input {port} is missing"))?;
+        let (node, made) = self.added(added)?;
+        let node = Node { inputs: [&[Some(from)], &*node.inputs].concat(), ..node };
+        let node = Node { outputs: vec![Some(made)], ..node };
+        self.registry.bind_builtin(self.graph, node).map_err(|e| e.to_string())?;
+        set_input(self.node, port, made);
+        Ok(())
+    }
+
+    /// Has an output, if somebody wants it, go through a node of a built-in operator behind.
+    pub(super) fn behind(&mut self, port: usize, added: &Added<'_>) -> Result<(), String> {
+        let Some(wanted) = self.node.output(port) else { return Ok(()) };
+        let (node, made) = self.added(added)?;
+        let node = Node { inputs: [&[Some(made)], &*node.inputs].concat(), ..node };
+        // Before those of earlier upgrades, which read what it makes.
+        self.behind.insert(0, Node { outputs: vec![Some(wanted)], ..node });
+        if let Some(output) = self.node.outputs.get_mut(port) {
+            *output = Some(made);
+        }
+        Ok(())
+    }
+
+    /// The node without its first input and its output, and a new value between it and this one.
+    fn added(&mut self, added: &Added<'_>) -> Result<(Node, ValueId), String> {
+        let mut node = Node::new(added.op, NEWEST, &[], &[]);
+        node.name = format!("{}.{}", self.node.name, added.op.to_lowercase());
+        if let Some((name, values)) = added.list {
+            let name = format!("{}.{name}", node.name);
+            node.inputs.push(Some(self.graph.add_constant(&name, list(values)?)));
+        }
+        let attr = added.attr.map(|(name, value)| (name.to_owned(), Attr::Int(value)));
+        node.attrs.extend(attr);
+        let made = self.graph.add_value(&node.name);
+        Ok((node, made))
+    }
+}
+
+/// A node that an upgrade adds, of one input and one output.
+pub(super) struct Added<'a> {
+    pub(super) op: &'a str,
+    /// Its second input, if it has one: a constant of integers, and what to call it.
+    pub(super) list: Option<(&'a str, &'a [i64])>,
+    /// Its attribute, if it has one.
+    pub(super) attr: Option<(&'a str, i64)>,
+}
+
+fn list(values: &[i64]) -> Result<Tensor, String> {
+    let shape = Shape::new(&[values.len()]).map_err(|e| e.to_string())?;
+    Tensor::of(shape, values).map_err(|e| e.to_string())
+}
+
+fn set_input(node: &mut Node, port: usize, value: ValueId) {
+    node.inputs.resize(node.inputs.len().max(port + 1), None);
+    if let Some(input) = node.inputs.get_mut(port) {
+        *input = Some(value);
+    }
+}

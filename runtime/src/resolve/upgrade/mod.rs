@@ -1,0 +1,176 @@
+//! Nodes of older operator sets, in the form that the newest one gives them: a row for each change of an operator.
+//!
+//! Only nodes of built-in operators are upgraded, which know no other form; a package gets nodes as the model has them.
+//! Besides this folder, operators have names in `pass/patterns` alone.
+
+mod batch_norm;
+mod broadcast;
+mod cast;
+mod clip;
+mod dropout;
+mod edit;
+mod softmax;
+mod split;
+
+use super::{ResolveError, TypedGraph};
+use crate::graph::{Attr, Node};
+use crate::registry::Registry;
+
+use Change::{By, Default, Drop, Input};
+use edit::Edit;
+
+/// The operator set of ONNX in whose form built-in operators take their nodes.
+const NEWEST: u32 = 27;
+
+/// A change of an operator from one operator set to the next, and what it asks of nodes from before.
+#[derive(Clone, Copy, Debug)]
+pub struct Upgrade {
+    /// The operator's domain; empty for ONNX's own.
+    pub domain: &'static str,
+    /// The operator.
+    pub op: &'static str,
+    /// The first version of the operator set with the newer form.
+    pub since: u32,
+    change: Change,
+}
+
+/// What an upgrade does to nodes from before; every earlier row of their operator has been applied to them.
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    /// An attribute says nothing any more.
+    Drop(&'static str),
+    /// An attribute that may be left out no longer may.
+    Default(&'static str, i64),
+    /// A list of integers becomes input 1.
+    Input(&'static str),
+    /// What takes more than one of these.
+    By(fn(&mut Edit<'_>) -> Result<(), String>),
+}
+
+const fn onnx(op: &'static str, since: u32, change: Change) -> Upgrade {
+    Upgrade { domain: "", op, since, change }
+}
+
+/// Every upgrade: by operator, those of one operator in the order in which nodes take them.
+pub const UPGRADES: &[Upgrade] = &[
+    onnx("Add", 6, Drop("consumed_inputs")),
+    onnx("Add", 7, By(broadcast::align)),
+    onnx("BatchNormalization", 6, Drop("consumed_inputs")),
+    onnx("BatchNormalization", 7, By(batch_norm::refuse_training)),
+    onnx("BatchNormalization", 9, By(batch_norm::refuse_positions)),
+    onnx("BatchNormalization", 14, By(batch_norm::refuse_statistics)),
+    onnx("Cast", 6, By(cast::name_to_number)),
+    onnx("Clip", 6, Drop("consumed_inputs")),
+    onnx("Clip", 11, By(clip::bounds_to_inputs)),
+    onnx("Concat", 4, Default("axis", 1)),
+    onnx("Div", 6, Drop("consumed_inputs")),
+    onnx("Div", 7, By(broadcast::align)),
+    onnx("Dropout", 6, Drop("consumed_inputs")),
+    onnx("Dropout", 7, By(dropout::refuse_training)),
+    onnx("Dropout", 10, By(dropout::mask_of_numbers)),
+    onnx("Dropout", 12, By(dropout::ratio_to_input)),
+    onnx("Gemm", 7, Drop("broadcast")),
+    onnx("Greater", 7, By(broadcast::align)),
+    onnx("LSTM", 7, Drop("output_sequence")),
+    onnx("Less", 7, By(broadcast::align)),
+    onnx("Mul", 6, Drop("consumed_inputs")),
+    onnx("Mul", 7, By(broadcast::align)),
+    onnx("Pow", 7, By(broadcast::align)),
+    onnx("ReduceL1", 18, Input("axes")),
+    onnx("ReduceL2", 18, Input("axes")),
+    onnx("ReduceLogSum", 18, Input("axes")),
+    onnx("ReduceLogSumExp", 18, Input("axes")),
+    onnx("ReduceMax", 18, Input("axes")),
+    onnx("ReduceMean", 18, Input("axes")),
+    onnx("ReduceMin", 18, Input("axes")),
+    onnx("ReduceProd", 18, Input("axes")),
+    onnx("ReduceSum", 13, Input("axes")),
+    onnx("ReduceSumSquare", 18, Input("axes")),
+    onnx("Relu", 6, Drop("consumed_inputs")),
+    onnx("Reshape", 5, Drop("consumed_inputs")),
+    onnx("Reshape", 5, Input("shape")),
+    onnx("Sigmoid", 6, Drop("consumed_inputs")),
+    onnx("Softmax", 13, By(softmax::flatten)),
+    onnx("Split", 13, Input("split")),
+    onnx("Split", 18, By(split::count_outputs)),
+    onnx("Squeeze", 13, Input("axes")),
+    onnx("Sub", 6, Drop("consumed_inputs")),
+    onnx("Sub", 7, By(broadcast::align)),
+    onnx("Sum", 6, Drop("consumed_inputs")),
+    onnx("Tanh", 6, Drop("consumed_inputs")),
+    onnx("Unsqueeze", 13, Input("axes")),
+];
+
+impl Upgrade {
+    /// Whether `node` is of the older form.
+    pub fn takes(&self, node: &Node) -> bool {
+        // A node without an operator set is a new one.
+        let is_older = (1..self.since).contains(&node.opset);
+        is_older && node.op == self.op && node.domain == self.domain
+    }
+}
+
+impl Change {
+    fn apply(self, edit: &mut Edit<'_>) -> Result<(), String> {
+        match self {
+            Drop(name) => {
+                edit.take(name);
+            }
+            Default(name, value) => {
+                if edit.node.attr(name).is_none() {
+                    edit.set(name, Attr::Int(value));
+                }
+            }
+            Input(name) => {
+                if let Some(values) = edit.take_ints(name)? {
+                    edit.set_ints(1, name, &values)?;
+                }
+            }
+            By(change) => change(edit)?,
+        }
+        Ok(())
+    }
+}
+
+impl Registry {
+    /// Brings a node of a built-in operator into its newest form, adding nodes before it and constants to the graph;
+    /// returns the nodes to be added behind it.
+    pub(super) fn upgrade(
+        &self,
+        graph: &mut TypedGraph,
+        node: &mut Node,
+    ) -> Result<Vec<Node>, ResolveError> {
+        let mut behind = Vec::new();
+        for row in UPGRADES {
+            if row.takes(node) {
+                let mut edit = Edit { registry: self, graph, node, behind: &mut behind };
+                row.change.apply(&mut edit).map_err(|reason| ResolveError::Node {
+                    node: node.name.clone(),
+                    op: node.op.clone(),
+                    reason,
+                })?;
+            }
+        }
+        if node.domain.is_empty() {
+            node.opset = node.opset.max(NEWEST);
+        }
+        Ok(behind)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_in_order_and_for_operators_that_are_there() {
+        let order = |row: &Upgrade| (row.domain, row.op, row.since);
+        assert!(UPGRADES.is_sorted_by_key(order));
+        let registry = Registry::builtin().unwrap();
+        for row in UPGRADES {
+            assert!(row.since <= NEWEST, "{row:?}");
+            let known = registry.ops_named(row.op).any(|op| registry.is_builtin(op.package));
+            assert!(known, "{row:?}");
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Nodes of older operator sets: what they become, as text in `upgrades/`, and what they compute.
+#![expect(clippy::unwrap_used, reason = "a graph that cannot be made fails the test")]
+
+#[path = "support/texts.rs"]
+mod texts;
+
+use udo_api::types::F32;
+use udo_api::{
+    Core, DType, Error, ExecError, FinalizeCx, GuardAlloc, InferCx, Io, Kernel, KernelDef, Op,
+    OpDef, OpSchema, PackageV1, Param, Port,
+};
+use udo_runtime::graph::Graph;
+use udo_runtime::model::{Model, Options};
+use udo_runtime::registry::Registry;
+use udo_runtime::resolve::{BindOptions, UPGRADES};
+
+#[global_allocator]
+static GUARD: GuardAlloc = GuardAlloc;
+
+#[test]
+fn nodes_become_what_their_files_say() {
+    texts::check("upgrades", |graph| {
+        let registry = Registry::builtin().unwrap();
+        let resolved = registry.resolve(graph, &BindOptions::default()).unwrap();
+        resolved.graph.verify().unwrap();
+        resolved.graph.to_string()
+    });
+}
+
+#[test]
+fn every_upgrade_is_in_a_file() {
+    let graphs: Vec<Graph> = texts::texts("upgrades").iter().map(texts::Text::before).collect();
+    for row in UPGRADES {
+        let taken = graphs.iter().flat_map(|graph| &graph.nodes).any(|node| row.takes(node));
+        assert!(taken, "no file in tests/upgrades has a node for {row:?}");
+    }
+}
+
+fn resolved(text: &str) -> Result<String, String> {
+    let graph = Graph::parse(text).unwrap();
+    let resolved = Registry::builtin().unwrap().resolve(graph, &BindOptions::default());
+    resolved.map(|resolved| resolved.graph.to_string()).map_err(|e| e.to_string())
+}
+
+#[test]
+fn what_a_newer_node_cannot_say_is_refused_by_name() {
+    let cases = [
+        (
+            "y = Add@6(x, x) axis=1 # n",
+            "(Add): input 1 is f32[2,2], wanted what fits into f32[2,2] from axis 1 on",
+        ),
+        (
+            "y = Add@7(x, x) axis=0 # n",
+            "(Add): attribute \"axis\" is not a parameter of operator Add, which has none",
+        ),
+        (
+            "y = BatchNormalization@6(x, w, w, w, w) is_test=0 # n",
+            "(BatchNormalization): attribute \"is_test\" is 0, which asks for training",
+        ),
+        (
+            "y = BatchNormalization@7(x, w, w, w, w) spatial=0 # n",
+            "(BatchNormalization): attribute \"spatial\" is 0, which asks for statistics of single positions",
+        ),
+        (
+            "y, mean = BatchNormalization@9(x, w, w, w, w) # n",
+            "(BatchNormalization): output 1 is a statistic of the batch, which asks for training",
+        ),
+        (
+            "y = Cast@1(x) to=\"COMPLEX64\" # n",
+            "(Cast): attribute \"to\" is \"COMPLEX64\", which is no known type",
+        ),
+        ("y = Clip@6(x) min=\"low\" # n", "(Clip): attribute \"min\" is \"low\", wanted a number"),
+        (
+            "y = Dropout@6(x) is_test=0 # n",
+            "(Dropout): attribute \"is_test\" is 0, which asks for training",
+        ),
+        ("y = Softmax@11(x) axis=3 # n", "(Softmax): attribute \"axis\" is 3, input 0 is f32[2,2]"),
+        (
+            "y = Unsqueeze@11(x) axes=1 # n",
+            "(Unsqueeze): attribute \"axes\" is 1, wanted a list of integers",
+        ),
+    ];
+    for (node, reason) in cases {
+        let text = format!(
+            "graph g\n input x: f32[2,2]\n constant w: f32[2]{{1.0}}\n {node}\n output y\n"
+        );
+        assert_eq!(resolved(&text), Err(format!("node \"n\" {reason}")));
+    }
+}
+
+const OLD: &str = "graph net
+  input x: f32[1,2,3,3]
+  constant w: f32[2,2,1,1]{0.5, -1.0, 2.0, 0.25}
+  constant ones: f32[2]{1.0}
+  constant bias: f32[2]{0.5, -0.5}
+  sums = Conv@6(x, w) # conv
+  normal = BatchNormalization@6(sums, ones, ones, ones, ones) is_test=1 # norm
+  clipped = Clip@6(normal) min=0.0 max=6.0 # clip
+  moved = Add@6(clipped, bias) axis=1 broadcast=1 # add
+  pooled = GlobalAveragePool@6(moved) # pool
+  flat = Reshape@4(pooled) shape=[0, -1] # flat
+  kept = Dropout@6(flat) is_test=1 ratio=0.5 # drop
+  y = Softmax@6(kept) # softmax
+  output y
+";
+
+const NEW: &str = "graph net
+  input x: f32[1,2,3,3]
+  constant w: f32[2,2,1,1]{0.5, -1.0, 2.0, 0.25}
+  constant ones: f32[2]{1.0}
+  constant bias: f32[2]{0.5, -0.5}
+  constant clip.min: f32[]{0.0}
+  constant clip.max: f32[]{6.0}
+  constant add.unsqueeze.axes: i64[2]{1, 2}
+  constant flat.shape: i64[2]{0, -1}
+  constant drop.ratio: f32[]{0.5}
+  sums = Conv@22(x, w) # conv
+  normal = BatchNormalization@15(sums, ones, ones, ones, ones) # norm
+  clipped = Clip@13(normal, clip.min, clip.max) # clip
+  add.unsqueeze = Unsqueeze@21(bias, add.unsqueeze.axes) # add.unsqueeze
+  moved = Add@14(clipped, add.unsqueeze) # add
+  pooled = GlobalAveragePool@22(moved) # pool
+  flat = Reshape@21(pooled, flat.shape) # flat
+  kept = Dropout@22(flat, drop.ratio) # drop
+  y = Softmax@13(kept) # softmax
+  output y
+";
+
+#[test]
+fn models_of_two_operator_sets_have_one_plan() {
+    assert_eq!(resolved(OLD), resolved(NEW));
+    let run = |text: &str| {
+        let mut registry = Registry::builtin().unwrap();
+        let graph = Graph::parse(text).unwrap();
+        let model = Model::compile(graph, &mut registry, &Options::default()).unwrap();
+        let mut session = model.session().unwrap();
+        let x = session.input_mut::<f32>("x").unwrap();
+        x.iter_mut().zip(-4i8..).for_each(|(x, i)| *x = f32::from(i));
+        session.run().unwrap();
+        let y: Vec<u32> = session.output::<f32>("y").unwrap().iter().map(|y| y.to_bits()).collect();
+        (format!("{:#?}", model.report()), y)
+    };
+    assert_eq!(run(OLD), run(NEW));
+}
+
+/// A package's idea of Clip, which is that of operator set 6.
+struct Clip;
+
+impl Op for Clip {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "Clip",
+        &[Port::required("x", F32)],
+        &[Port::required("y", F32)],
+        &[Param::scalar("min", DType::F32), Param::scalar("max", DType::F32)],
+    );
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let x = cx.input(0)?;
+        if cx.opset() != 6 {
+            return Err(Error::new(format!("the operator set is {}, wanted 6", cx.opset())));
+        }
+        cx.set_output(0, x)
+    }
+}
+
+struct Clipped([f32; 2]);
+
+impl Kernel for Clipped {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        Ok(Self([cx.float32("min")?, cx.float32("max")?]))
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io { inputs, mut outputs, .. } = io;
+        for (y, x) in outputs.take::<f32>(0)?.iter_mut().zip(inputs.get::<f32>(0)?) {
+            *y = x.clamp(self.0[0], self.0[1]);
+        }
+        Ok(())
+    }
+}
+
+static PACKAGE: PackageV1 = PackageV1::new("Clips", "1.0.0")
+    .ops(&[OpDef::of::<Clip>()])
+    .kernels(&[KernelDef::new::<Clipped>("Clip", Core::CPU)])
+    .guarded();
+
+#[test]
+fn a_package_gets_the_node_that_the_model_has() {
+    let text = "graph g\n input x: f32[3]\n y = Clip@6(x) min=-1.0 max=2.0 # n\n output y\n";
+    let mut registry = Registry::builtin().unwrap();
+    registry.add_static(&PACKAGE).unwrap();
+    let graph = Graph::parse(text).unwrap();
+    let model = Model::compile(graph, &mut registry, &Options::default()).unwrap();
+    assert_eq!(model.report().nodes[0].package, "Clips");
+    let mut session = model.session().unwrap();
+    session.input_mut::<f32>("x").unwrap().copy_from_slice(&[-3.0, 0.5, 3.0]);
+    session.run().unwrap();
+    assert_eq!(session.output::<f32>("y").unwrap(), [-1.0, 0.5, 2.0]);
+}
