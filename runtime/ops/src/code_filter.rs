@@ -10,9 +10,9 @@ use udo_simd::indirect::Window;
 use udo_simd::rows;
 
 use crate::conv::{Conv, Images, table};
+use crate::family::layout::LayoutPorts;
+use crate::family::partition;
 use crate::packing;
-use crate::share;
-use crate::sides::Sides;
 
 /// What lies between an unsigned code and the signed one with the same bits but the highest.
 const MIDDLE: i32 = 128;
@@ -21,7 +21,7 @@ const MIDDLE: i32 = 128;
 pub(crate) struct CodeFilter {
     way: Way,
     images: Images,
-    sides: Sides,
+    ports: LayoutPorts,
     /// Whether codes are copied, to be flipped.
     flips: bool,
 }
@@ -141,7 +141,7 @@ pub(crate) fn signed<B: Code>(code: B) -> i8 {
 
 impl CodeFilter {
     /// The way for a shape; none if it is beyond memory, or a window beyond what its sums hold.
-    pub(crate) fn of<A: InCode>(conv: &Conv, sides: Sides) -> Option<Self> {
+    pub(crate) fn of<A: InCode>(conv: &Conv, ports: LayoutPorts) -> Option<Self> {
         let images = conv.images()?;
         let Images { window, channels, .. } = images;
         let Conv { groups, inputs, outputs, .. } = *conv;
@@ -163,7 +163,7 @@ impl CodeFilter {
             gathered.fill(&mut table).then_some(())?;
             Way::Gathered { shape, table, border }
         };
-        Some(Self { way, images, sides, flips: A::FLIP != 0 })
+        Some(Self { way, images, ports, flips: A::FLIP != 0 })
     }
 
     /// Elements of the packed weights.
@@ -199,8 +199,8 @@ impl CodeFilter {
             Way::Gathered { shape, .. } => (0, shape.padding_len().unwrap_or(0)),
             Way::Depthwise(_) => (0, 0),
         };
-        let codes = if self.sides.input && !self.flips { 0 } else { codes };
-        let last = if self.sides.output { 0 } else { last };
+        let codes = if self.ports.input && !self.flips { 0 } else { codes };
+        let last = if self.ports.output { 0 } else { last };
         ScratchLens { codes, bordered, padding, last }
     }
 
@@ -230,7 +230,7 @@ impl CodeFilter {
                 _ => codes,
             };
             let run = Run { codes, padding, x_zero, packed, w_zeros, bias, scales, y_zero };
-            if self.sides.output {
+            if self.ports.output {
                 self.image(parallel, &run, y)?;
             } else {
                 self.image(parallel, &run, last)?;
@@ -247,7 +247,7 @@ impl CodeFilter {
         x: &'a [u8],
         room: &'a mut [u8],
     ) -> Result<&'a [u8], ExecError> {
-        match (self.sides.input, self.flips) {
+        match (self.ports.input, self.flips) {
             (true, false) => return Ok(x),
             (true, true) => room.copy_from_slice(x),
             (false, _) => self.images.turn(parallel, x, room)?,
@@ -270,11 +270,11 @@ impl CodeFilter {
         let Run { codes, padding, x_zero, packed, w_zeros, bias, scales, y_zero } = *run;
         let [inputs, outputs] = self.images.channels;
         let line = self.images.line_len();
-        let pieces = share::pieces(parallel, self.images.work, share::CODES);
+        let grains = partition::grains(parallel, self.images.work, partition::U8_PRODUCTS);
         match &self.way {
             Way::Gathered { shape, table, .. } => {
                 let taps = shape.taps / shape.run;
-                let height = self.images.pixels[1].div_ceil(pieces);
+                let height = self.images.pixels[1].div_ceil(grains);
                 parallel.chunks_mut(y, height * outputs, |piece, y| {
                     let rows = y.len() / outputs;
                     let table = &table[piece * height * taps..][..rows * taps];
@@ -288,7 +288,7 @@ impl CodeFilter {
                 })
             }
             Way::Depthwise(shape) => {
-                let lines = self.images.lines.div_ceil(pieces);
+                let lines = self.images.lines.div_ceil(grains);
                 parallel.chunks_mut(y, lines * line, |piece, y| {
                     let rows = piece * lines..piece * lines + y.len() / line;
                     let filter =

@@ -9,9 +9,9 @@ use udo_simd::indirect::Window;
 use udo_simd::winograd::{self, Algorithm, Layer, Tile};
 
 use crate::conv::{Conv, Images, table};
+use crate::family::layout::LayoutPorts;
+use crate::family::partition;
 use crate::packing;
-use crate::share;
-use crate::sides::Sides;
 
 /// The most threads that share an image by Winograd's algorithm, as each has a room of its own.
 const SHARES: usize = 4;
@@ -20,7 +20,7 @@ const SHARES: usize = 4;
 pub(crate) struct Filter {
     way: Way,
     images: Images,
-    sides: Sides,
+    ports: LayoutPorts,
 }
 
 enum Way {
@@ -41,7 +41,7 @@ enum Way {
 impl Filter {
     /// The way for a shape; none if it is beyond memory. Weights that come with each run are not worth
     /// Winograd's transform.
-    pub(crate) fn of(conv: &Conv, is_constant: bool, sides: Sides) -> Option<Self> {
+    pub(crate) fn of(conv: &Conv, is_constant: bool, ports: LayoutPorts) -> Option<Self> {
         let images = conv.images()?;
         let Images { window, channels, .. } = images;
         let Conv { groups, inputs, outputs, .. } = *conv;
@@ -58,7 +58,7 @@ impl Filter {
             plan.fill(&mut table).then_some(())?;
             Way::Gathered { plan, shape: [groups, outputs, inputs, window.taps()?], table }
         };
-        Some(Self { way, images, sides })
+        Some(Self { way, images, ports })
     }
 
     /// Elements of the packed weights.
@@ -86,14 +86,14 @@ impl Filter {
         let [input, output] = self.images.lens();
         let input = match &self.way {
             Way::Gathered { plan, .. } if plan.method() == Method::Runs => plan.workspace_len(),
-            _ if self.sides.input => 0,
+            _ if self.ports.input => 0,
             _ => input,
         };
         let room = match &self.way {
             Way::Winograd { tile, layer } => SHARES * winograd::workspace_len(*tile, layer),
             Way::Gathered { .. } | Way::Depthwise(_) => 0,
         };
-        [input, if self.sides.output { 0 } else { output }, room]
+        [input, if self.ports.output { 0 } else { output }, room]
     }
 
     /// Channels of an output image.
@@ -102,8 +102,8 @@ impl Filter {
     }
 
     /// Whether [`Self::run`] adds a residual, which lies like the output.
-    pub(crate) fn takes_residual(conv: &Conv, sides: Sides) -> bool {
-        sides.output && !conv.is_depthwise()
+    pub(crate) fn takes_residual(conv: &Conv, ports: LayoutPorts) -> bool {
+        ports.output && !conv.is_depthwise()
     }
 
     /// Convolves all images of `x`.
@@ -127,17 +127,17 @@ impl Filter {
             let epilogue = Epilogue { residual, ..epilogue };
             let x = match &self.way {
                 Way::Gathered { plan, .. } if plan.method() == Method::Runs => {
-                    let strides = if self.sides.input { [inputs, 1] } else { [1, from] };
+                    let strides = if self.ports.input { [inputs, 1] } else { [1, from] };
                     plan.pad(x, strides, turned);
                     &*turned
                 }
-                _ if self.sides.input => x,
+                _ if self.ports.input => x,
                 _ => {
                     self.images.turn(parallel, x, turned)?;
                     &*turned
                 }
             };
-            if self.sides.output {
+            if self.ports.output {
                 self.image(parallel, x, packed, epilogue, y, room)?;
             } else {
                 self.image(parallel, x, packed, epilogue, last, room)?;
@@ -159,10 +159,10 @@ impl Filter {
     ) -> Result<(), ExecError> {
         let [inputs, outputs] = self.images.channels;
         let line = self.images.line_len();
-        let pieces = share::pieces(parallel, self.images.work, share::FLOATS);
+        let grains = partition::grains(parallel, self.images.work, partition::F32_PRODUCTS);
         match &self.way {
             Way::Gathered { plan, table, .. } => {
-                let height = plan.rows().div_ceil(pieces);
+                let height = plan.rows().div_ceil(grains);
                 parallel.chunks_mut(y, height * outputs, |piece, y| {
                     let first = piece * height;
                     let rows = first..first + y.len() / outputs;
@@ -172,7 +172,7 @@ impl Filter {
                 })
             }
             Way::Depthwise(shape) => {
-                let lines = self.images.lines.div_ceil(pieces);
+                let lines = self.images.lines.div_ceil(grains);
                 parallel.chunks_mut(y, lines * line, |piece, y| {
                     let first = piece * lines;
                     let rows = first..first + y.len() / line;
@@ -185,7 +185,8 @@ impl Filter {
             }
             Way::Winograd { tile, layer } => {
                 let all = winograd::tile_rows(*tile, layer);
-                let lines = all.div_ceil(share::width(parallel, self.images.work).min(SHARES));
+                let lines =
+                    all.div_ceil(partition::threads(parallel, self.images.work).min(SHARES));
                 let room_len = winograd::workspace_len(*tile, layer);
                 let len = lines * tile.size() * line;
                 parallel.chunks_mut_with(y, len, room, room_len, |piece, y, room| {

@@ -29,8 +29,6 @@ mod matrix;
 mod ops;
 mod packing;
 mod scaling;
-mod share;
-mod sides;
 
 #[cfg(test)]
 mod testing;

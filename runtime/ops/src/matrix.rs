@@ -3,8 +3,8 @@
 use udo_api::{Error, ExecError, Parallel, Sources};
 use udo_simd::gemm_f32::{Epilogue, Layout, columns_of_piece, gemm, gemv, pack_b, packed_len};
 
+use crate::family::partition;
 use crate::number::wrong_recipe;
-use crate::share;
 
 /// Left sides of fewer rows are done before the right side is packed.
 const WORTH_PACKING: usize = 4;
@@ -68,11 +68,11 @@ impl Product {
         epilogue: &Epilogue<'_>,
     ) -> Result<(), ExecError> {
         let &Self { rows, depth, cols, .. } = self;
-        let pieces = share::pieces(parallel, rows * depth * cols, share::FLOATS);
+        let grains = partition::grains(parallel, rows * depth * cols, partition::F32_PRODUCTS);
         if rows == 1 {
-            return self.row(parallel, pieces, a, packed, y, epilogue);
+            return self.row(parallel, grains, a, packed, y, epilogue);
         }
-        let height = rows.div_ceil(pieces);
+        let height = rows.div_ceil(grains);
         parallel.chunks_mut(&mut y[..rows * cols], height * cols, |piece, y| {
             let (first, count) = (piece * height, y.len() / cols);
             let a = &a[first * depth..][..count * depth];
@@ -87,14 +87,14 @@ impl Product {
     fn row(
         &self,
         parallel: Parallel<'_>,
-        pieces: usize,
+        grains: usize,
         a: &[f32],
         packed: &[f32],
         y: &mut [f32],
         epilogue: &Epilogue<'_>,
     ) -> Result<(), ExecError> {
         let &Self { depth, cols, .. } = self;
-        let columns = columns_of_piece(cols, pieces);
+        let columns = columns_of_piece(cols, grains);
         parallel.chunks_mut(&mut y[..cols], columns, |piece, y| {
             let first = piece * columns;
             let bias = epilogue.bias.map(|bias| &bias[first..]);

@@ -6,6 +6,7 @@ pub(crate) mod argument;
 pub(crate) mod axes;
 pub(crate) mod elementwise;
 pub(crate) mod epilogue;
+pub(crate) mod layout;
 pub(crate) mod movement;
 pub(crate) mod norm;
 pub(crate) mod partition;

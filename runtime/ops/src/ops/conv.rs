@@ -13,7 +13,7 @@ use crate::conv::{self, Conv};
 use crate::family::epilogue::{Fused, Takes};
 use crate::filter::Filter;
 use crate::packing;
-use crate::sides::{ChannelsLast, ChannelsSecond, FewChannels, Order};
+use crate::family::layout::{ChannelsLast, ChannelsSecond, FewChannels, Layout};
 
 pub(crate) const DEF: Def = Def::of::<Convolution>(KERNELS);
 
@@ -23,8 +23,8 @@ const KERNELS: &[KernelDef] =
 const RULES: &[TypeRule] =
     &[input(0, types::F32), input_like(1, 0), input_like(2, 0), output_like(0, 0)];
 
-const fn kernel<O: Order>() -> KernelDef {
-    KernelDef::new::<ConvF32<O>>("Conv", Core::CPU).types(RULES).flags(O::SIDES.flags())
+const fn kernel<L: Layout>() -> KernelDef {
+    KernelDef::new::<ConvF32<L>>("Conv", Core::CPU).types(RULES).flags(L::PORTS.flags())
 }
 
 const TYPES: udo_api::TypeSet = types::F32.or(types::F16);
@@ -56,35 +56,35 @@ impl Op for Convolution {
     }
 }
 
-struct ConvF32<O> {
-    order: PhantomData<O>,
+struct ConvF32<L> {
+    layout: PhantomData<L>,
     filter: Filter,
     /// Absent where the weights come with each run.
     weights: Option<Packed<f32>>,
     fused: Fused,
 }
 
-impl<O> ConvF32<O> {
+impl<L> ConvF32<L> {
     /// Elements of scratch for weights that come with each run.
     fn packed_len(&self) -> usize {
         if self.weights.is_some() { 0 } else { self.filter.packed_len() }
     }
 }
 
-impl<O: Order> ConvF32<O> {
+impl<L: Layout> ConvF32<L> {
     fn conv(node: &Node<'_>) -> Result<Conv, Error> {
-        Conv::read(node, &O::SIDES.described(&node.input(0)?)?, &node.input(1)?)
+        Conv::read(node, &L::PORTS.described(&node.input(0)?)?, &node.input(1)?)
     }
 
     /// What it can do before it stores its output.
     fn takes(node: &Node<'_>, conv: &Conv) -> Takes {
-        let axis = if O::SIDES.output { 3 } else { 1 };
+        let axis = if L::PORTS.output { 3 } else { 1 };
         let bias = (!node.has_input(2)).then_some(axis);
-        Takes { bias, residual: Filter::takes_residual(conv, O::SIDES) }
+        Takes { bias, residual: Filter::takes_residual(conv, L::PORTS) }
     }
 }
 
-impl<O: Order> Kernel for ConvF32<O> {
+impl<L: Layout> Kernel for ConvF32<L> {
     fn accept(cx: &AcceptCx<'_>) -> Result<usize, Error> {
         Ok(Self::takes(cx, &Self::conv(cx)?).leading(cx.epilogue()).0)
     }
@@ -97,19 +97,19 @@ impl<O: Order> Kernel for ConvF32<O> {
             return Err(Error::new(format!("input 2 is {}, wanted [{channels}]", cx.input(2)?)));
         }
         let is_constant = cx.constant::<f32>(1)?.is_some();
-        let filter = Filter::of(&conv, is_constant, O::SIDES)
+        let filter = Filter::of(&conv, is_constant, L::PORTS)
             .ok_or_else(|| Error::new("the convolution is larger than memory"))?;
         let (_, mut fused) = Self::takes(cx, &conv).leading(cx.epilogue());
         fused.bias = fused.bias.or(has_bias.then_some(2));
         // Last, so that what is wrong with the node is said first.
-        O::check(conv.groups * conv.inputs)?;
+        L::check(conv.groups * conv.inputs)?;
         let weights = if is_constant {
             let recipe = filter.recipe().numbers();
             Some(cx.pack(&[1], &recipe, filter.packed_len(), packing::Floats::fill)?)
         } else {
             None
         };
-        Ok(Self { order: PhantomData, filter, weights, fused })
+        Ok(Self { layout: PhantomData, filter, weights, fused })
     }
 
     fn workspace(&self) -> Workspace {

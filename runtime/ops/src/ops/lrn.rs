@@ -9,7 +9,7 @@ use udo_simd::rows::{Lrn, lrn};
 use crate::Def;
 use crate::family::elementwise::infer_like_input;
 use crate::family::partition::row_grain;
-use crate::sides::Sides;
+use crate::family::layout::LayoutPorts;
 use crate::family::axes::AxisSplit;
 
 pub(crate) const DEF: Def = Def::of::<Normalization>(KERNELS);
@@ -17,7 +17,7 @@ pub(crate) const DEF: Def = Def::of::<Normalization>(KERNELS);
 const KERNELS: &[KernelDef] = &[
     KernelDef::new::<Pixels>("LRN", Core::CPU)
         .types(&[input(0, types::F32), output_like(0, 0)])
-        .flags(Sides::BOTH.flags()),
+        .flags(LayoutPorts::BOTH.flags()),
     KernelDef::new::<Planes>("LRN", Core::CPU).types(&[input(0, types::F32), output_like(0, 0)]),
 ];
 

@@ -13,7 +13,7 @@ use crate::Def;
 use crate::code_filter::{CodeFilter, InCode, Operands, OutCode, Scratch, ScratchLens, signed};
 use crate::conv::{self, Conv};
 use crate::packing;
-use crate::sides::{ChannelsLast, ChannelsSecond, FewChannels, Order};
+use crate::family::layout::{ChannelsLast, ChannelsSecond, FewChannels, Layout};
 
 pub(crate) const DEF: Def = Def::of::<QLinearConv>(KERNELS);
 
@@ -22,8 +22,8 @@ const KERNELS: &[KernelDef] =
 
 const RULES: &[TypeRule] = &[input(0, CODES), input(3, CODES), output(0, CODES)];
 
-const fn kernel<O: Order>() -> KernelDef {
-    KernelDef::new::<ConvCodes<O>>("QLinearConv", Core::CPU).types(RULES).flags(O::SIDES.flags())
+const fn kernel<L: Layout>() -> KernelDef {
+    KernelDef::new::<ConvCodes<L>>("QLinearConv", Core::CPU).types(RULES).flags(L::PORTS.flags())
 }
 
 const CODES: udo_api::TypeSet = types::U8.or(types::I8);
@@ -67,8 +67,8 @@ impl Op for QLinearConv {
     }
 }
 
-struct ConvCodes<O> {
-    order: PhantomData<O>,
+struct ConvCodes<L> {
+    layout: PhantomData<L>,
     filter: CodeFilter,
     /// Output channels.
     channels: usize,
@@ -82,9 +82,9 @@ struct ConvCodes<O> {
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
 }
 
-impl<O: Order> Kernel for ConvCodes<O> {
+impl<L: Layout> Kernel for ConvCodes<L> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let conv = Conv::read(cx, &O::SIDES.described(&cx.input(X)?)?, &cx.input(W)?)?;
+        let conv = Conv::read(cx, &L::PORTS.described(&cx.input(X)?)?, &cx.input(W)?)?;
         let channels = conv.groups * conv.outputs;
         for port in [X_SCALE, X_ZERO, Y_SCALE, Y_ZERO] {
             per_channel(cx, port, 1)?;
@@ -102,7 +102,7 @@ impl<O: Order> Kernel for ConvCodes<O> {
         let (zero_step, scale_step) =
             (per_channel(cx, W_ZERO, channels)?, per_channel(cx, W_SCALE, channels)?);
         let filter = of_type!(cx.input(X)?.dtype(), [U8 = u8, I8 = i8], A => {
-            CodeFilter::of::<A>(&conv, O::SIDES)
+            CodeFilter::of::<A>(&conv, L::PORTS)
         })?;
         let filter = filter.ok_or_else(|| {
             Error::new(format!(
@@ -110,18 +110,18 @@ impl<O: Order> Kernel for ConvCodes<O> {
             ))
         })?;
         // Last, so that what is wrong with the node is said first.
-        O::check(conv.groups * conv.inputs)?;
+        L::check(conv.groups * conv.inputs)?;
         let weight_type = cx.input(W)?.dtype();
         let weights = of_type!(weight_type, [U8 = u8, I8 = i8], T => pack::<T>(cx, &filter))??;
         let run = of_type!(cx.input(X)?.dtype(), [U8 = u8, I8 = i8], A => {
             of_type!(weight_type, [U8 = u8, I8 = i8], B => {
-                of_type!(cx.output(0)?.dtype(), [U8 = u8, I8 = i8], C => execute::<O, A, B, C>)
+                of_type!(cx.output(0)?.dtype(), [U8 = u8, I8 = i8], C => execute::<L, A, B, C>)
             })
         })???;
         let weights_len = cx.input(W)?.len();
-        let order = PhantomData;
+        let layout = PhantomData;
         Ok(Self {
-            order,
+            layout,
             filter,
             channels,
             weights,
@@ -146,7 +146,7 @@ impl<O: Order> Kernel for ConvCodes<O> {
     }
 }
 
-impl<O> ConvCodes<O> {
+impl<L> ConvCodes<L> {
     /// Elements of scratch for weights that come with each run: made signed, and packed.
     fn packing_lens(&self) -> [usize; 2] {
         if self.weights.is_some() { [0; 2] } else { [self.weights_len, self.filter.packed_len()] }
@@ -177,8 +177,8 @@ fn first<T: udo_api::Element>(inputs: &Inputs<'_>, port: usize) -> Result<T, Exe
     inputs.get::<T>(port)?.first().copied().ok_or(ExecError::of(udo_api::Status::BAD_CALL))
 }
 
-fn execute<O: Order, A: InCode, B: Code, C: OutCode>(
-    kernel: &ConvCodes<O>,
+fn execute<L: Layout, A: InCode, B: Code, C: OutCode>(
+    kernel: &ConvCodes<L>,
     io: Io<'_>,
 ) -> Result<(), ExecError> {
     let Io { inputs, mut outputs, mut scratch, parallel, packed } = io;

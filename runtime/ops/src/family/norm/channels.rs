@@ -9,8 +9,8 @@ use udo_api::{
 
 use crate::Def;
 use crate::family::axes::AxisSplit;
+use crate::family::layout::{ChannelsLast, ChannelsSecond, Layout};
 use crate::family::partition::row_grain;
-use crate::sides::{ChannelsLast, ChannelsSecond, Order};
 
 /// What channels are scaled by. Its family has kernels for `f32` with the channels second or last, and threading.
 pub(crate) trait ChannelNorm: Sized + Send + Sync + 'static {
@@ -43,10 +43,10 @@ impl<N: ChannelNorm> Described<N> {
         &[kernel::<N, ChannelsLast>(), kernel::<N, ChannelsSecond>()];
 }
 
-const fn kernel<N: ChannelNorm, O: Order>() -> KernelDef {
-    KernelDef::new::<Scaled<N, O>>(N::SCHEMA.name(), Core::CPU)
+const fn kernel<N: ChannelNorm, L: Layout>() -> KernelDef {
+    KernelDef::new::<Scaled<N, L>>(N::SCHEMA.name(), Core::CPU)
         .types(N::RULES)
-        .flags(O::SIDES.flags())
+        .flags(L::PORTS.flags())
 }
 
 impl<N: ChannelNorm> Op for Described<N> {
@@ -57,16 +57,16 @@ impl<N: ChannelNorm> Op for Described<N> {
     }
 }
 
-struct Scaled<N, O> {
+struct Scaled<N, L> {
     norm: N,
     split: AxisSplit,
-    layout: PhantomData<O>,
+    layout: PhantomData<L>,
 }
 
-impl<N: ChannelNorm, O: Order> Kernel for Scaled<N, O> {
+impl<N: ChannelNorm, L: Layout> Kernel for Scaled<N, L> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let x = cx.input(0)?;
-        let axis = if O::SIDES.input { x.rank() - 1 } else { 1 };
+        let axis = if L::PORTS.input { x.rank() - 1 } else { 1 };
         let split = AxisSplit::at(x.shape(), axis);
         Ok(Self { norm: N::read(cx)?, split, layout: PhantomData })
     }

@@ -10,8 +10,8 @@ use udo_simd::pooling::Image;
 
 use crate::Def;
 use crate::family::axes::AxisSplit;
+use crate::family::layout::LayoutPorts;
 use crate::family::partition::row_grain;
-use crate::sides::Sides;
 
 /// What is made of a channel. Its family has schema, inference, kernels for the CPU and the DSP, threading and tests.
 pub(crate) trait GlobalPool: Send + Sync + 'static {
@@ -44,7 +44,7 @@ impl<P: GlobalPool> Described<P> {
     const KERNELS: &'static [KernelDef] = &[
         KernelDef::new::<Pixels<P>>(P::NAME, Core::CPU)
             .types(rules::<f32>())
-            .flags(Sides::BOTH.flags()),
+            .flags(LayoutPorts::BOTH.flags()),
         KernelDef::new::<Planes<F32<P>, f32>>(P::NAME, Core::CPU).types(rules::<f32>()),
         KernelDef::new::<Planes<F64<P>, f64>>(P::NAME, Core::CPU).types(rules::<f64>()),
         KernelDef::new::<Quantized<P, u8>>(P::NAME, Core::DSP_V68).types(rules::<u8>()),
@@ -96,7 +96,7 @@ struct Pixels<P> {
 impl<P: GlobalPool> Kernel for Pixels<P> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let x = cx.input(0)?;
-        let split = AxisSplit::at(Sides::BOTH.described(&x)?.shape(), 1);
+        let split = AxisSplit::at(LayoutPorts::BOTH.described(&x)?.shape(), 1);
         Ok(Self { positions: positions(&x, split)?, channels: split.len, pool: PhantomData })
     }
 

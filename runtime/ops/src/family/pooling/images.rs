@@ -11,9 +11,9 @@ use udo_simd::indirect;
 use udo_simd::pooling::Image;
 
 use super::windows::{Pool, window};
+use crate::family::layout::LayoutPorts;
+use crate::family::partition;
 use crate::family::window::Window;
-use crate::share;
-use crate::sides::Sides;
 
 /// A pool of elements of type `T` that computes all channels of a window at once.
 pub(crate) trait PoolImage<T>: Pool {
@@ -31,7 +31,7 @@ pub(crate) struct Images {
 pub(crate) const fn pixels<P: PoolImage<T>, T: Element>() -> KernelDef {
     KernelDef::new::<Pixels<P, T>>(P::NAME, Core::CPU)
         .types(Pixels::<P, T>::RULES)
-        .flags(Sides::BOTH.flags())
+        .flags(LayoutPorts::BOTH.flags())
 }
 
 struct Pixels<P, T> {
@@ -46,7 +46,7 @@ impl<P, T: Element> Pixels<P, T> {
 
 impl Images {
     fn read(node: &Node<'_>) -> Result<(Self, Window), Error> {
-        let x = Sides::BOTH.described(&node.input(0)?)?;
+        let x = LayoutPorts::BOTH.described(&node.input(0)?)?;
         let window = window(node, &x)?;
         let channels = x.shape().get(1).copied().unwrap_or(0);
         let images = Self { window: window.on_pixels(), channels };
@@ -76,7 +76,7 @@ impl<P: PoolImage<T>, T: Element> Kernel for Pixels<P, T> {
         }
         let work = window.output.iter().chain(&window.kernel).product::<usize>() * channels;
         let lines = window.output[0] * window.output[1];
-        let count = lines.div_ceil(share::width(parallel, work));
+        let count = lines.div_ceil(partition::threads(parallel, work));
         for (image, y) in y.chunks_exact_mut(line * lines).enumerate() {
             let data = &x[image * from * channels..][..from * channels];
             parallel.chunks_mut(y, count * line, |piece, y| {

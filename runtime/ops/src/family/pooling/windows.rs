@@ -9,8 +9,8 @@ use udo_api::{
 };
 
 use crate::Def;
+use crate::family::partition;
 use crate::family::window::{Rounding, Taps, Window, sizes};
-use crate::share;
 
 /// What is made of a window. Its family has parameters, schema, inference, kernels, threading and tests.
 pub(crate) trait Pool: Sized + Send + Sync + 'static {
@@ -154,7 +154,7 @@ impl<P: FoldWindow<T>, T: Element> Kernel for Windows<P, T> {
             let lines = scratch.take::<T>(MOST_THREADS * cols)?;
             let work = y.len().saturating_mul(self.window.kernel.iter().product());
             let planes = y.len() / out_len;
-            let count = planes.div_ceil(share::width(parallel, work).min(MOST_THREADS));
+            let count = planes.div_ceil(partition::threads(parallel, work).min(MOST_THREADS));
             parallel.chunks_mut_with(y, count * out_len, lines, cols, |piece, y, line| {
                 self.fold(&x[piece * count * in_len..], y, line);
                 Ok(())

@@ -1,15 +1,15 @@
-//! Which sides of a kernel have their channels last.
+//! The order of dimensions in which kernels take images: as operators describe them, or channels last.
 
 use udo_api::{Error, KernelFlags, Shape, TensorDesc};
 
-/// Which sides of a kernel have their channels last.
+/// Whether the first input and the first output of a kernel have their channels last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Sides {
+pub(crate) struct LayoutPorts {
     pub(crate) input: bool,
     pub(crate) output: bool,
 }
 
-impl Sides {
+impl LayoutPorts {
     pub(crate) const NEITHER: Self = Self { input: false, output: false };
     pub(crate) const OUTPUT: Self = Self { input: false, output: true };
     pub(crate) const BOTH: Self = Self { input: true, output: true };
@@ -32,9 +32,9 @@ impl Sides {
     }
 }
 
-/// What a kernel takes on its sides, where an operator has a kernel for each.
-pub(crate) trait Order: Send + Sync + 'static {
-    const SIDES: Sides;
+/// What a kernel takes, where an operator has a kernel for each layout.
+pub(crate) trait Layout: Send + Sync + 'static {
+    const PORTS: LayoutPorts;
 
     /// Whether an input of so many channels is for this kernel.
     fn check(_channels: usize) -> Result<(), Error> {
@@ -45,15 +45,15 @@ pub(crate) trait Order: Send + Sync + 'static {
 /// Four dimensions, channels last.
 pub(crate) struct ChannelsLast;
 
-impl Order for ChannelsLast {
-    const SIDES: Sides = Sides::BOTH;
+impl Layout for ChannelsLast {
+    const PORTS: LayoutPorts = LayoutPorts::BOTH;
 }
 
 /// Any number of dimensions, in the order of the operator.
 pub(crate) struct ChannelsSecond;
 
-impl Order for ChannelsSecond {
-    const SIDES: Sides = Sides::NEITHER;
+impl Layout for ChannelsSecond {
+    const PORTS: LayoutPorts = LayoutPorts::NEITHER;
 }
 
 /// Images of so few channels that they are copied anyway, in the order in which a model gets them.
@@ -63,8 +63,8 @@ impl FewChannels {
     const MOST: usize = 4;
 }
 
-impl Order for FewChannels {
-    const SIDES: Sides = Sides::OUTPUT;
+impl Layout for FewChannels {
+    const PORTS: LayoutPorts = LayoutPorts::OUTPUT;
 
     fn check(channels: usize) -> Result<(), Error> {
         if channels <= Self::MOST {
