@@ -21,13 +21,9 @@
 mod def;
 #[macro_use]
 mod number;
-mod code_filter;
-mod conv;
 mod family;
-mod filter;
 mod matrix;
 mod ops;
-mod packing;
 mod scaling;
 
 #[cfg(test)]

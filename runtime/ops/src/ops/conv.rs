@@ -3,16 +3,14 @@
 use std::marker::PhantomData;
 
 use udo_api::{
-    AcceptCx, Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op,
-    OpSchema, Packed, Param, Port, TypeRule, Value, Workspace, input, input_like,
+    AcceptCx, Core, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op,
+    OpSchema, Packed, Port, TypeRule, Workspace, input, input_like,
     output_like, types,
 };
 
 use crate::Def;
-use crate::conv::{self, Conv};
+use crate::family::conv::{self, Conv, ConvPlan, F32Packing, PARAMS};
 use crate::family::epilogue::{Fused, Takes};
-use crate::filter::Filter;
-use crate::packing;
 use crate::family::layout::{ChannelsLast, ChannelsSecond, FewChannels, Layout};
 
 pub(crate) const DEF: Def = Def::of::<Convolution>(KERNELS);
@@ -28,16 +26,6 @@ const fn kernel<L: Layout>() -> KernelDef {
 }
 
 const TYPES: udo_api::TypeSet = types::F32.or(types::F16);
-
-/// The parameters of every convolution.
-pub(super) const PARAMS: &[Param] = &[
-    Param::text("auto_pad").default(Value::text("NOTSET")),
-    Param::tensor("dilations", DType::I64).optional(),
-    Param::scalar("group", DType::I64).default(Value::int(1)),
-    Param::tensor("kernel_shape", DType::I64).optional(),
-    Param::tensor("pads", DType::I64).optional(),
-    Param::tensor("strides", DType::I64).optional(),
-];
 
 struct Convolution;
 
@@ -58,7 +46,7 @@ impl Op for Convolution {
 
 struct ConvF32<L> {
     layout: PhantomData<L>,
-    filter: Filter,
+    plan: ConvPlan,
     /// Absent where the weights come with each run.
     weights: Option<Packed<f32>>,
     fused: Fused,
@@ -67,7 +55,7 @@ struct ConvF32<L> {
 impl<L> ConvF32<L> {
     /// Elements of scratch for weights that come with each run.
     fn packed_len(&self) -> usize {
-        if self.weights.is_some() { 0 } else { self.filter.packed_len() }
+        if self.weights.is_some() { 0 } else { self.plan.packed_len() }
     }
 }
 
@@ -80,7 +68,7 @@ impl<L: Layout> ConvF32<L> {
     fn takes(node: &Node<'_>, conv: &Conv) -> Takes {
         let axis = if L::PORTS.output { 3 } else { 1 };
         let bias = (!node.has_input(2)).then_some(axis);
-        Takes { bias, residual: Filter::takes_residual(conv, L::PORTS) }
+        Takes { bias, residual: ConvPlan::takes_residual(conv, L::PORTS) }
     }
 }
 
@@ -97,41 +85,41 @@ impl<L: Layout> Kernel for ConvF32<L> {
             return Err(Error::new(format!("input 2 is {}, wanted [{channels}]", cx.input(2)?)));
         }
         let is_constant = cx.constant::<f32>(1)?.is_some();
-        let filter = Filter::of(&conv, is_constant, L::PORTS)
+        let plan = ConvPlan::of(&conv, is_constant, L::PORTS)
             .ok_or_else(|| Error::new("the convolution is larger than memory"))?;
         let (_, mut fused) = Self::takes(cx, &conv).leading(cx.epilogue());
         fused.bias = fused.bias.or(has_bias.then_some(2));
         // Last, so that what is wrong with the node is said first.
         L::check(conv.groups * conv.inputs)?;
         let weights = if is_constant {
-            let recipe = filter.recipe().numbers();
-            Some(cx.pack(&[1], &recipe, filter.packed_len(), packing::Floats::fill)?)
+            let recipe = plan.recipe().numbers();
+            Some(cx.pack(&[1], &recipe, plan.packed_len(), F32Packing::fill)?)
         } else {
             None
         };
-        Ok(Self { layout: PhantomData, filter, weights, fused })
+        Ok(Self { layout: PhantomData, plan, weights, fused })
     }
 
     fn workspace(&self) -> Workspace {
-        let [input, output, room] = self.filter.scratch_lens();
-        let images = Workspace::of::<f32>(input).and::<f32>(output).and::<f32>(room);
+        let [input, output, workspace] = self.plan.scratch_lens();
+        let images = Workspace::of::<f32>(input).and::<f32>(output).and::<f32>(workspace);
         images.and::<f32>(self.packed_len())
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
         let Io { inputs, mut outputs, mut scratch, parallel, packed } = io;
-        let [input, output, room] = self.filter.scratch_lens();
-        let images = [scratch.take(input)?, scratch.take(output)?, scratch.take(room)?];
+        let [input, output, workspace] = self.plan.scratch_lens();
+        let images = [scratch.take(input)?, scratch.take(output)?, scratch.take(workspace)?];
         let own = scratch.take::<f32>(self.packed_len())?;
         let weights = if let Some(weights) = self.weights {
             packed.get(weights)?
         } else {
-            self.filter.recipe().pack(inputs.get(1)?, own);
+            self.plan.recipe().pack(inputs.get(1)?, own);
             &*own
         };
         let x = inputs.get::<f32>(0)?;
-        let epilogue = self.fused.epilogue(&inputs, self.filter.outputs())?;
-        self.filter.run(parallel, x, weights, epilogue, images, outputs.take::<f32>(0)?)
+        let epilogue = self.fused.epilogue(&inputs, self.plan.outputs())?;
+        self.plan.run(parallel, x, weights, epilogue, images, outputs.take::<f32>(0)?)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Convolution of fixed-point codes, with the sums scaled back to codes.
+//! Convolution of quantized values, with the sums scaled back to such.
 
 use std::marker::PhantomData;
 
@@ -8,11 +8,11 @@ use udo_api::{
 };
 use udo_simd::conv_u8::MAX_K;
 
-use super::conv::PARAMS;
 use crate::Def;
-use crate::code_filter::{CodeFilter, InCode, Operands, OutCode, Scratch, ScratchLens, signed};
-use crate::conv::{self, Conv};
-use crate::packing;
+use crate::family::conv::{
+    self, Conv, Operands, PARAMS, QuantizedConvPlan, QuantizedInput, QuantizedOutput,
+    QuantizedPacking, Scratch, ScratchLens, signed,
+};
 use crate::family::layout::{ChannelsLast, ChannelsSecond, FewChannels, Layout};
 
 pub(crate) const DEF: Def = Def::of::<QLinearConv>(KERNELS);
@@ -20,13 +20,13 @@ pub(crate) const DEF: Def = Def::of::<QLinearConv>(KERNELS);
 const KERNELS: &[KernelDef] =
     &[kernel::<FewChannels>(), kernel::<ChannelsLast>(), kernel::<ChannelsSecond>()];
 
-const RULES: &[TypeRule] = &[input(0, CODES), input(3, CODES), output(0, CODES)];
+const RULES: &[TypeRule] = &[input(0, TYPES), input(3, TYPES), output(0, TYPES)];
 
 const fn kernel<L: Layout>() -> KernelDef {
-    KernelDef::new::<ConvCodes<L>>("QLinearConv", Core::CPU).types(RULES).flags(L::PORTS.flags())
+    KernelDef::new::<QuantizedConv<L>>("QLinearConv", Core::CPU).types(RULES).flags(L::PORTS.flags())
 }
 
-const CODES: udo_api::TypeSet = types::U8.or(types::I8);
+const TYPES: udo_api::TypeSet = types::U8.or(types::I8);
 
 // The operator's inputs.
 const X: usize = 0;
@@ -45,17 +45,17 @@ impl Op for QLinearConv {
     const SCHEMA: OpSchema = OpSchema::new(
         "QLinearConv",
         &[
-            Port::required("x", CODES),
+            Port::required("x", TYPES),
             Port::required("x_scale", types::F32),
-            Port::required("x_zero_point", CODES),
-            Port::required("w", CODES),
+            Port::required("x_zero_point", TYPES),
+            Port::required("w", TYPES),
             Port::required("w_scale", types::F32),
-            Port::required("w_zero_point", CODES),
+            Port::required("w_zero_point", TYPES),
             Port::required("y_scale", types::F32),
-            Port::required("y_zero_point", CODES),
+            Port::required("y_zero_point", TYPES),
             Port::optional("B", types::I32),
         ],
-        &[Port::required("y", CODES)],
+        &[Port::required("y", TYPES)],
         PARAMS,
     )
 ;
@@ -67,9 +67,9 @@ impl Op for QLinearConv {
     }
 }
 
-struct ConvCodes<L> {
+struct QuantizedConv<L> {
     layout: PhantomData<L>,
-    filter: CodeFilter,
+    plan: QuantizedConvPlan,
     /// Output channels.
     channels: usize,
     /// Absent where the weights come with each run.
@@ -82,7 +82,7 @@ struct ConvCodes<L> {
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
 }
 
-impl<L: Layout> Kernel for ConvCodes<L> {
+impl<L: Layout> Kernel for QuantizedConv<L> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let conv = Conv::read(cx, &L::PORTS.described(&cx.input(X)?)?, &cx.input(W)?)?;
         let channels = conv.groups * conv.outputs;
@@ -92,7 +92,7 @@ impl<L: Layout> Kernel for ConvCodes<L> {
         let same =
             |a: usize, b: usize| Ok::<_, Error>(cx.input(a)?.dtype() == cx.input(b)?.dtype());
         if !(same(X, X_ZERO)? && same(W, W_ZERO)?) {
-            return Err(Error::new("a zero point has another type than its codes"));
+            return Err(Error::new("a zero point has another type than its quantized values"));
         }
         let has_bias = cx.has_input(BIAS);
         if has_bias && cx.input(BIAS)?.len() != channels {
@@ -101,10 +101,10 @@ impl<L: Layout> Kernel for ConvCodes<L> {
         }
         let (zero_step, scale_step) =
             (per_channel(cx, W_ZERO, channels)?, per_channel(cx, W_SCALE, channels)?);
-        let filter = of_type!(cx.input(X)?.dtype(), [U8 = u8, I8 = i8], A => {
-            CodeFilter::of::<A>(&conv, L::PORTS)
+        let plan = of_type!(cx.input(X)?.dtype(), [U8 = u8, I8 = i8], A => {
+            QuantizedConvPlan::of::<A>(&conv, L::PORTS)
         })?;
-        let filter = filter.ok_or_else(|| {
+        let plan = plan.ok_or_else(|| {
             Error::new(format!(
                 "the convolution is larger than memory, or a window has more than {MAX_K} products"
             ))
@@ -112,7 +112,7 @@ impl<L: Layout> Kernel for ConvCodes<L> {
         // Last, so that what is wrong with the node is said first.
         L::check(conv.groups * conv.inputs)?;
         let weight_type = cx.input(W)?.dtype();
-        let weights = of_type!(weight_type, [U8 = u8, I8 = i8], T => pack::<T>(cx, &filter))??;
+        let weights = of_type!(weight_type, [U8 = u8, I8 = i8], T => pack::<T>(cx, &plan))??;
         let run = of_type!(cx.input(X)?.dtype(), [U8 = u8, I8 = i8], A => {
             of_type!(weight_type, [U8 = u8, I8 = i8], B => {
                 of_type!(cx.output(0)?.dtype(), [U8 = u8, I8 = i8], C => execute::<L, A, B, C>)
@@ -122,7 +122,7 @@ impl<L: Layout> Kernel for ConvCodes<L> {
         let layout = PhantomData;
         Ok(Self {
             layout,
-            filter,
+            plan,
             channels,
             weights,
             weights_len,
@@ -134,11 +134,11 @@ impl<L: Layout> Kernel for ConvCodes<L> {
     }
 
     fn workspace(&self) -> Workspace {
-        let ScratchLens { codes, bordered, padding, last } = self.filter.scratch_lens();
-        let images = Workspace::of::<u8>(codes).and::<u8>(bordered).and::<u8>(padding);
-        let columns = images.and::<u8>(last).and::<f32>(self.channels).and::<i8>(self.channels);
-        let [room, packed] = self.packing_lens();
-        columns.and::<i8>(room).and::<i8>(packed)
+        let ScratchLens { values, bordered, padding, unconverted } = self.plan.scratch_lens();
+        let images = Workspace::of::<u8>(values).and::<u8>(bordered).and::<u8>(padding);
+        let columns = images.and::<u8>(unconverted).and::<f32>(self.channels).and::<i8>(self.channels);
+        let [signed, packed] = self.packing_lens();
+        columns.and::<i8>(signed).and::<i8>(packed)
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -146,10 +146,10 @@ impl<L: Layout> Kernel for ConvCodes<L> {
     }
 }
 
-impl<L> ConvCodes<L> {
+impl<L> QuantizedConv<L> {
     /// Elements of scratch for weights that come with each run: made signed, and packed.
     fn packing_lens(&self) -> [usize; 2] {
-        if self.weights.is_some() { [0; 2] } else { [self.weights_len, self.filter.packed_len()] }
+        if self.weights.is_some() { [0; 2] } else { [self.weights_len, self.plan.packed_len()] }
     }
 }
 
@@ -165,38 +165,38 @@ fn per_channel(node: &Node<'_>, port: usize, channels: usize) -> Result<usize, E
     }
 }
 
-fn pack<T: Code>(cx: &FinalizeCx<'_>, filter: &CodeFilter) -> Result<Option<Packed<i8>>, Error> {
+fn pack<T: Code>(cx: &FinalizeCx<'_>, plan: &QuantizedConvPlan) -> Result<Option<Packed<i8>>, Error> {
     if cx.constant::<T>(W)?.is_none() {
         return Ok(None);
     }
-    let (recipe, len) = (filter.recipe().numbers(), filter.packed_len());
-    Ok(Some(cx.pack(&[W], &recipe, len, packing::Quantized::fill::<T>)?))
+    let (recipe, len) = (plan.recipe().numbers(), plan.packed_len());
+    Ok(Some(cx.pack(&[W], &recipe, len, QuantizedPacking::fill::<T>)?))
 }
 
 fn first<T: udo_api::Element>(inputs: &Inputs<'_>, port: usize) -> Result<T, ExecError> {
     inputs.get::<T>(port)?.first().copied().ok_or(ExecError::of(udo_api::Status::BAD_CALL))
 }
 
-fn execute<L: Layout, A: InCode, B: Code, C: OutCode>(
-    kernel: &ConvCodes<L>,
+fn execute<L: Layout, A: QuantizedInput, B: Code, C: QuantizedOutput>(
+    kernel: &QuantizedConv<L>,
     io: Io<'_>,
 ) -> Result<(), ExecError> {
     let Io { inputs, mut outputs, mut scratch, parallel, packed } = io;
-    let lens = kernel.filter.scratch_lens();
-    let room = Scratch {
-        codes: scratch.take(lens.codes)?,
+    let lens = kernel.plan.scratch_lens();
+    let images = Scratch {
+        values: scratch.take(lens.values)?,
         bordered: scratch.take(lens.bordered)?,
         padding: scratch.take(lens.padding)?,
-        last: scratch.take::<C>(lens.last)?,
+        unconverted: scratch.take::<C>(lens.unconverted)?,
     };
     let scales = scratch.take::<f32>(kernel.channels)?;
     let w_zeros = scratch.take::<i8>(kernel.channels)?;
     let [signed_len, packed_len] = kernel.packing_lens();
-    let (signed_room, own) = (scratch.take::<i8>(signed_len)?, scratch.take::<i8>(packed_len)?);
+    let (unpacked, own) = (scratch.take::<i8>(signed_len)?, scratch.take::<i8>(packed_len)?);
     let weights = if let Some(weights) = kernel.weights {
         packed.get(weights)?
     } else {
-        kernel.filter.recipe().pack(inputs.get::<B>(W)?, signed_room, own);
+        kernel.plan.recipe().pack(inputs.get::<B>(W)?, unpacked, own);
         &*own
     };
     let (x_scale, y_scale) = (first::<f32>(&inputs, X_SCALE)?, first::<f32>(&inputs, Y_SCALE)?);
@@ -214,9 +214,9 @@ fn execute<L: Layout, A: InCode, B: Code, C: OutCode>(
         scales,
         y: outputs.take::<C>(0)?,
         y_zero: first::<C>(&inputs, Y_ZERO)?,
-        scratch: room,
+        scratch: images,
     };
-    kernel.filter.run(parallel, operands)
+    kernel.plan.run(parallel, operands)
 }
 
 #[cfg(test)]
@@ -227,7 +227,7 @@ mod tests {
 
     /// Two input channels of 3x3, three output channels, padded; every number exact.
     #[test]
-    fn codes_match_the_definition() {
+    fn quantized_values_match_the_definition() {
         let x: Vec<u8> = (0..18).map(|i| (i * 29 % 256) as u8).collect();
         let w: Vec<i8> = (0..24).map(|i| (i * 37 % 256) as u8 as i8).collect();
         let (x_scale, y_scale, x_zero, y_zero) = (0.02f32, 0.9f32, 121u8, 7i8);
@@ -279,7 +279,7 @@ mod tests {
         pad: i64,
     }
 
-    /// Every type of codes against the definition, on one thread and on several.
+    /// Every quantized type against the definition, on one thread and on several.
     #[test]
     fn every_type_and_shape_matches_the_definition() {
         let plain =
@@ -304,7 +304,7 @@ mod tests {
         }
     }
 
-    fn codes<T: Code>(len: usize, step: usize) -> Vec<T> {
+    fn quantized<T: Code>(len: usize, step: usize) -> Vec<T> {
         let low = if T::DTYPE == u8::DTYPE { 0.0 } else { -128.0 };
         (0..len).map(|i| T::from_f32((i * step % 256) as f32 + low)).collect()
     }
@@ -313,10 +313,10 @@ mod tests {
         const SIDE: usize = 9;
         let Case { channels, outputs, groups, kernel, stride, dilation, pad } = case;
         let (inputs, per_group) = (channels / groups, outputs / groups);
-        let x: Vec<A> = codes(2 * channels * SIDE * SIDE, 89);
-        let w: Vec<B> = codes(outputs * inputs * kernel * kernel, 37);
-        let (x_zero, y_zero) = (codes::<A>(2, 117)[1], codes::<C>(2, 31)[1]);
-        let w_zeros: Vec<B> = codes(outputs, 3);
+        let x: Vec<A> = quantized(2 * channels * SIDE * SIDE, 89);
+        let w: Vec<B> = quantized(outputs * inputs * kernel * kernel, 37);
+        let (x_zero, y_zero) = (quantized::<A>(2, 117)[1], quantized::<C>(2, 31)[1]);
+        let w_zeros: Vec<B> = quantized(outputs, 3);
         let w_scales: Vec<f32> = (0..outputs).map(|i| 0.01 + i as f32 * 0.003).collect();
         let (x_scale, y_scale) = (0.02f32, 1.7f32);
         let bias: Vec<i32> = (0..outputs as i32).map(|i| i * 131 - 500).collect();

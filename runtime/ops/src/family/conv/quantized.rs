@@ -1,4 +1,4 @@
-//! How a convolution of 8-bit codes runs on the primitives: as one of f32 does (see `filter.rs`), with
+//! How a convolution of 8-bit quantized values runs on the primitives: as one of f32 does (see `plan.rs`), with
 //! signed inputs made unsigned and unsigned weights made signed, each with their zero points.
 
 use udo_api::{Code, Element, ExecError, Parallel, Status};
@@ -9,26 +9,25 @@ use udo_simd::gemm_u8;
 use udo_simd::indirect::Window;
 use udo_simd::rows;
 
-use crate::conv::{Conv, Images, table};
+use super::{Conv, Images, QuantizedPacking, table};
 use crate::family::layout::LayoutPorts;
 use crate::family::partition;
-use crate::packing;
 
-/// What lies between an unsigned code and the signed one with the same bits but the highest.
+/// What lies between an unsigned quantized value and the signed one with the same bits but the highest.
 const MIDDLE: i32 = 128;
 
-/// A convolution of codes with all that it needs but weights.
-pub(crate) struct CodeFilter {
-    way: Way,
+/// A convolution of quantized values with all that it needs but weights.
+pub(crate) struct QuantizedConvPlan {
+    algorithm: Algorithm,
     images: Images,
     ports: LayoutPorts,
-    /// Whether codes are copied, to be flipped.
+    /// Whether values are copied, to be flipped.
     flips: bool,
 }
 
-enum Way {
-    /// Taps gathered by a table, from the image or from a copy with a border.
-    Gathered {
+enum Algorithm {
+    /// A product whose rows a table gathers, from the image or from a copy with a border.
+    Indirect {
         shape: Shape,
         table: Vec<u32>,
         border: Option<Border>,
@@ -62,58 +61,58 @@ pub(crate) struct Operands<'a, A, C> {
     pub(crate) scratch: Scratch<'a, C>,
 }
 
-/// The lengths are those of [`CodeFilter::scratch_lens`].
+/// The lengths are those of [`QuantizedConvPlan::scratch_lens`].
 pub(crate) struct Scratch<'a, C> {
-    /// An input image turned, of unsigned codes.
-    pub(crate) codes: &'a mut [u8],
+    /// An input image of unsigned values, its channels last.
+    pub(crate) values: &'a mut [u8],
     /// The same with a border.
     pub(crate) bordered: &'a mut [u8],
     /// A row of padding.
     pub(crate) padding: &'a mut [u8],
-    /// An output image before it is turned back.
-    pub(crate) last: &'a mut [C],
+    /// An output image with its channels last.
+    pub(crate) unconverted: &'a mut [C],
 }
 
 /// Elements of each part of [`Scratch`].
 #[derive(Clone, Copy)]
 pub(crate) struct ScratchLens {
-    pub(crate) codes: usize,
+    pub(crate) values: usize,
     pub(crate) bordered: usize,
     pub(crate) padding: usize,
-    pub(crate) last: usize,
+    pub(crate) unconverted: usize,
 }
 
-/// A code that the primitives read, some of them after a flip.
-pub(crate) trait InCode: Code {
-    /// The bits of codes.
-    fn bits(codes: &[Self]) -> &[u8];
-    /// What to flip in the bits to make them an unsigned code.
+/// A quantized value that the primitives read, some of them after a flip.
+pub(crate) trait QuantizedInput: Code {
+    /// The bits of values.
+    fn bits(values: &[Self]) -> &[u8];
+    /// What to flip in the bits to make them an unsigned value.
     const FLIP: u8;
 }
 
-impl InCode for u8 {
+impl QuantizedInput for u8 {
     const FLIP: u8 = 0;
 
-    fn bits(codes: &[Self]) -> &[u8] {
-        codes
+    fn bits(values: &[Self]) -> &[u8] {
+        values
     }
 }
 
-impl InCode for i8 {
+impl QuantizedInput for i8 {
     const FLIP: u8 = 1 << 7;
 
-    fn bits(codes: &[Self]) -> &[u8] {
-        rows::bits(codes)
+    fn bits(values: &[Self]) -> &[u8] {
+        rows::bits(values)
     }
 }
 
-/// A code that the primitives write.
-pub(crate) trait OutCode: Code + Bits {
+/// A quantized value that the primitives write.
+pub(crate) trait QuantizedOutput: Code + Bits {
     fn product(to: &mut [Self], scales: &[f32], zero: Self, run: impl FnOnce(gemm_u8::Output<'_>));
     fn depthwise(to: &mut [Self], zero: Self, run: impl FnOnce(depthwise::Output<'_>));
 }
 
-impl OutCode for u8 {
+impl QuantizedOutput for u8 {
     fn product(to: &mut [Self], scales: &[f32], zero: Self, run: impl FnOnce(gemm_u8::Output<'_>)) {
         run(gemm_u8::Output::U8 { to, scales, zero_point: zero });
     }
@@ -123,7 +122,7 @@ impl OutCode for u8 {
     }
 }
 
-impl OutCode for i8 {
+impl QuantizedOutput for i8 {
     fn product(to: &mut [Self], scales: &[f32], zero: Self, run: impl FnOnce(gemm_u8::Output<'_>)) {
         run(gemm_u8::Output::I8 { to, scales, zero_point: zero });
     }
@@ -133,23 +132,23 @@ impl OutCode for i8 {
     }
 }
 
-/// The signed code that stands for what `code` stands for, next to zero points that are moved as well.
-pub(crate) fn signed<B: Code>(code: B) -> i8 {
+/// The signed value that stands for what `value` stands for, next to zero points that are moved as well.
+pub(crate) fn signed<B: Code>(value: B) -> i8 {
     let middle = if B::DTYPE == u8::DTYPE { MIDDLE } else { 0 };
-    (code.to_i32() - middle) as i8
+    (value.to_i32() - middle) as i8
 }
 
-impl CodeFilter {
-    /// The way for a shape; none if it is beyond memory, or a window beyond what its sums hold.
-    pub(crate) fn of<A: InCode>(conv: &Conv, ports: LayoutPorts) -> Option<Self> {
+impl QuantizedConvPlan {
+    /// The plan for a shape; none if it is beyond memory, or a window beyond what its sums hold.
+    pub(crate) fn of<A: QuantizedInput>(conv: &Conv, ports: LayoutPorts) -> Option<Self> {
         let images = conv.images()?;
         let Images { window, channels, .. } = images;
         let Conv { groups, inputs, outputs, .. } = *conv;
         let taps = window.taps()?;
         inputs.checked_mul(taps).filter(|&depth| depth <= MAX_K)?;
-        let way = if inputs == 1 && groups > 1 {
+        let algorithm = if inputs == 1 && groups > 1 {
             depthwise::packed_codes_len(window.kernel, channels[1])?;
-            Way::Depthwise(depthwise::Shape { window, channels: groups, multiplier: outputs })
+            Algorithm::Depthwise(depthwise::Shape { window, channels: groups, multiplier: outputs })
         } else {
             let (border, gathered) =
                 match bordered(&window).filter(|_| groups == 1 && inputs < WIDE) {
@@ -161,17 +160,17 @@ impl CodeFilter {
             shape.packed_len()?;
             let mut table = table(gathered.table_len()?)?;
             gathered.fill(&mut table).then_some(())?;
-            Way::Gathered { shape, table, border }
+            Algorithm::Indirect { shape, table, border }
         };
-        Some(Self { way, images, ports, flips: A::FLIP != 0 })
+        Some(Self { algorithm, images, ports, flips: A::FLIP != 0 })
     }
 
     /// Elements of the packed weights.
     pub(crate) fn packed_len(&self) -> usize {
         // `of` has seen that there are lengths.
-        match &self.way {
-            Way::Gathered { shape, .. } => shape.packed_len(),
-            Way::Depthwise(shape) => {
+        match &self.algorithm {
+            Algorithm::Indirect { shape, .. } => shape.packed_len(),
+            Algorithm::Depthwise(shape) => {
                 depthwise::packed_codes_len(shape.window.kernel, self.images.channels[1])
             }
         }
@@ -179,10 +178,10 @@ impl CodeFilter {
     }
 
     /// All that decides how weights are packed, apart from their type.
-    pub(crate) fn recipe(&self) -> packing::Quantized {
-        match &self.way {
-            Way::Gathered { shape, .. } => packing::Quantized::Gathered(*shape),
-            Way::Depthwise(shape) => packing::Quantized::Depthwise {
+    pub(crate) fn recipe(&self) -> QuantizedPacking {
+        match &self.algorithm {
+            Algorithm::Indirect { shape, .. } => QuantizedPacking::Indirect(*shape),
+            Algorithm::Depthwise(shape) => QuantizedPacking::Depthwise {
                 kernel: shape.window.kernel,
                 channels: self.images.channels[1],
             },
@@ -191,27 +190,27 @@ impl CodeFilter {
 
     /// The lengths of [`Scratch`].
     pub(crate) fn scratch_lens(&self) -> ScratchLens {
-        let [codes, last] = self.images.lens();
-        let (bordered, padding) = match &self.way {
-            Way::Gathered { border: Some(border), .. } => {
+        let [values, unconverted] = self.images.lens();
+        let (bordered, padding) = match &self.algorithm {
+            Algorithm::Indirect { border: Some(border), .. } => {
                 (border.pixels() * self.images.channels[0], 0)
             }
-            Way::Gathered { shape, .. } => (0, shape.padding_len().unwrap_or(0)),
-            Way::Depthwise(_) => (0, 0),
+            Algorithm::Indirect { shape, .. } => (0, shape.padding_len().unwrap_or(0)),
+            Algorithm::Depthwise(_) => (0, 0),
         };
-        let codes = if self.ports.input && !self.flips { 0 } else { codes };
-        let last = if self.ports.output { 0 } else { last };
-        ScratchLens { codes, bordered, padding, last }
+        let values = if self.ports.input && !self.flips { 0 } else { values };
+        let unconverted = if self.ports.output { 0 } else { unconverted };
+        ScratchLens { values, bordered, padding, unconverted }
     }
 
     /// Convolves all images.
-    pub(crate) fn run<A: InCode, C: OutCode>(
+    pub(crate) fn run<A: QuantizedInput, C: QuantizedOutput>(
         &self,
         parallel: Parallel<'_>,
         operands: Operands<'_, A, C>,
     ) -> Result<(), ExecError> {
         let Operands { x, x_zero, packed, w_zeros, bias, scales, y, y_zero, scratch } = operands;
-        let Scratch { codes, bordered, padding, last } = scratch;
+        let Scratch { values, bordered, padding, unconverted } = scratch;
         let Images { batch, channels: [inputs, outputs], pixels: [from, to], .. } = self.images;
         if outputs * to == 0 {
             return Ok(());
@@ -221,64 +220,65 @@ impl CodeFilter {
         let w_zeros = if w_zeros.iter().all(|&zero| zero == 0) { &[] } else { w_zeros };
         for (image, y) in (0..batch).zip(y.chunks_exact_mut(outputs * to)) {
             let x = &A::bits(x)[image * inputs * from..][..inputs * from];
-            let codes = self.codes::<A>(parallel, x, codes)?;
-            let codes = match &self.way {
-                Way::Gathered { border: Some(border), .. } => {
-                    border.around(codes, inputs, x_zero, bordered)?;
+            let values = self.values::<A>(parallel, x, values)?;
+            let values = match &self.algorithm {
+                Algorithm::Indirect { border: Some(border), .. } => {
+                    border.around(values, inputs, x_zero, bordered)?;
                     &*bordered
                 }
-                _ => codes,
+                _ => values,
             };
-            let run = Run { codes, padding, x_zero, packed, w_zeros, bias, scales, y_zero };
+            let run = Run { values, padding, x_zero, packed, w_zeros, bias, scales, y_zero };
             if self.ports.output {
                 self.image(parallel, &run, y)?;
             } else {
-                self.image(parallel, &run, last)?;
-                self.images.turn_back(parallel, last, y)?;
+                self.image(parallel, &run, unconverted)?;
+                self.images.put_channels_second(parallel, unconverted, y)?;
             }
         }
         Ok(())
     }
 
-    /// The unsigned codes of an image, pixel by pixel; in `room`, where they do not lie so already.
-    fn codes<'a, A: InCode>(
+    /// The unsigned values of an image, channels last; in `converted`, where they do not lie so already.
+    fn values<'a, A: QuantizedInput>(
         &self,
         parallel: Parallel<'_>,
         x: &'a [u8],
-        room: &'a mut [u8],
+        converted: &'a mut [u8],
     ) -> Result<&'a [u8], ExecError> {
         match (self.ports.input, self.flips) {
             (true, false) => return Ok(x),
-            (true, true) => room.copy_from_slice(x),
-            (false, _) => self.images.turn(parallel, x, room)?,
+            (true, true) => converted.copy_from_slice(x),
+            (false, _) => self.images.put_channels_last(parallel, x, converted)?,
         }
         if self.flips {
-            for code in &mut *room {
-                *code ^= A::FLIP;
+            for value in &mut *converted {
+                *value ^= A::FLIP;
             }
         }
-        Ok(room)
+        Ok(converted)
     }
 
-    /// Convolves one image, pixel by pixel like `y`.
-    fn image<C: OutCode>(
+    /// Convolves one image; its channels are last, and those of `y`.
+    fn image<C: QuantizedOutput>(
         &self,
         parallel: Parallel<'_>,
         run: &Run<'_, C>,
         y: &mut [C],
     ) -> Result<(), ExecError> {
-        let Run { codes, padding, x_zero, packed, w_zeros, bias, scales, y_zero } = *run;
+        let Run { values, padding, x_zero, packed, w_zeros, bias, scales, y_zero } = *run;
         let [inputs, outputs] = self.images.channels;
         let line = self.images.line_len();
         let grains = partition::grains(parallel, self.images.work, partition::U8_PRODUCTS);
-        match &self.way {
-            Way::Gathered { shape, table, .. } => {
+        match &self.algorithm {
+            Algorithm::Indirect { shape, table, .. } => {
                 let taps = shape.taps / shape.run;
                 let height = self.images.pixels[1].div_ceil(grains);
                 parallel.chunks_mut(y, height * outputs, |piece, y| {
                     let rows = y.len() / outputs;
                     let table = &table[piece * height * taps..][..rows * taps];
-                    let input = Input { codes, stride: inputs, zero_point: x_zero, padding };
+                    let input =
+                        Input { codes: values, stride: inputs, zero_point: x_zero, padding };
                     let filter = conv_u8::Filter { shape: *shape, packed, zero_points: w_zeros };
                     let mut done = Ok(());
                     C::product(y, scales, y_zero, |y| {
@@ -287,13 +287,13 @@ impl CodeFilter {
                     done.map_err(|_| ExecError::of(Status::BAD_CALL))
                 })
             }
-            Way::Depthwise(shape) => {
+            Algorithm::Depthwise(shape) => {
                 let lines = self.images.lines.div_ceil(grains);
                 parallel.chunks_mut(y, lines * line, |piece, y| {
                     let rows = piece * lines..piece * lines + y.len() / line;
                     let filter =
                         Codes { packed, zero_point: x_zero, zero_points: w_zeros, bias, scales };
-                    let x = Image { data: codes, stride: inputs };
+                    let x = Image { data: values, stride: inputs };
                     C::depthwise(y, y_zero, |y| {
                         depthwise::depthwise_codes(shape, x, &filter, rows, y, outputs);
                     });
@@ -347,9 +347,9 @@ impl Border {
     }
 }
 
-/// What all pieces of an image share.
+/// What all grains of an image share.
 struct Run<'a, C> {
-    codes: &'a [u8],
+    values: &'a [u8],
     padding: &'a [u8],
     x_zero: u8,
     packed: &'a [i8],

@@ -1,10 +1,30 @@
-//! What convolutions share: how their parameters are read, and what images they lie over.
+//! Convolutions: how their parameters are read, by which algorithm they run, and how weights are packed for it.
 
-use udo_api::{Dim, Element, Error, ExecError, InferCx, Node, Parallel, Shape, TensorDesc};
-use udo_simd::rows::{transpose_grain, transpose_part};
-use udo_simd::{Bits, indirect};
+mod images;
+mod packing;
+mod plan;
+mod quantized;
+
+use udo_api::{DType, Dim, Error, InferCx, Node, Param, Shape, TensorDesc, Value};
 
 use crate::family::window::{Rounding, Window};
+
+pub(crate) use images::Images;
+pub(crate) use packing::{F32Packing, QuantizedPacking};
+pub(crate) use plan::ConvPlan;
+pub(crate) use quantized::{
+    Operands, QuantizedConvPlan, QuantizedInput, QuantizedOutput, Scratch, ScratchLens, signed,
+};
+
+/// The parameters of every convolution.
+pub(crate) const PARAMS: &[Param] = &[
+    Param::text("auto_pad").default(Value::text("NOTSET")),
+    Param::tensor("dilations", DType::I64).optional(),
+    Param::scalar("group", DType::I64).default(Value::int(1)),
+    Param::tensor("kernel_shape", DType::I64).optional(),
+    Param::tensor("pads", DType::I64).optional(),
+    Param::tensor("strides", DType::I64).optional(),
+];
 
 /// The shapes of a convolution; channels are per group.
 #[derive(Clone, Copy, Debug)]
@@ -64,68 +84,8 @@ impl Conv {
     }
 }
 
-/// Images as the primitives see them: pixel by pixel.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Images {
-    pub(crate) window: indirect::Window,
-    pub(crate) batch: usize,
-    /// Channels of all groups, and pixels, of an input image and of an output image.
-    pub(crate) channels: [usize; 2],
-    pub(crate) pixels: [usize; 2],
-    /// Lines of output pixels.
-    pub(crate) lines: usize,
-    /// Multiply-adds of an image.
-    pub(crate) work: usize,
-}
-
-impl Images {
-    /// Elements of an input image, and of an output image.
-    pub(crate) fn lens(&self) -> [usize; 2] {
-        [0, 1].map(|side| self.channels[side] * self.pixels[side])
-    }
-
-    /// Elements of a line of an output image.
-    pub(crate) fn line_len(&self) -> usize {
-        self.pixels[1] / self.lines.max(1) * self.channels[1]
-    }
-
-    /// An input image pixel by pixel, from one channel by channel.
-    pub(crate) fn turn<T: Element + Bits>(
-        &self,
-        parallel: Parallel<'_>,
-        x: &[T],
-        turned: &mut [T],
-    ) -> Result<(), ExecError> {
-        turn(parallel, x, [self.channels[0], self.pixels[0]], turned)
-    }
-
-    /// An output image channel by channel, from one pixel by pixel.
-    pub(crate) fn turn_back<T: Element + Bits>(
-        &self,
-        parallel: Parallel<'_>,
-        last: &[T],
-        y: &mut [T],
-    ) -> Result<(), ExecError> {
-        turn(parallel, last, [self.pixels[1], self.channels[1]], y)
-    }
-}
-
-/// `y[j, i] = x[i, j]` for `rows` rows of `cols` elements of `x`, shared out among threads.
-fn turn<T: Element + Bits>(
-    parallel: Parallel<'_>,
-    x: &[T],
-    [rows, cols]: [usize; 2],
-    y: &mut [T],
-) -> Result<(), ExecError> {
-    let grain = transpose_grain([rows, cols], parallel.width());
-    parallel.chunks_mut(y, grain.saturating_mul(rows), |piece, y| {
-        transpose_part(&x[piece * grain..], cols, [rows, y.len() / rows], y, rows);
-        Ok(())
-    })
-}
-
-/// Room for a table, if there is memory for it: a model decides how large it is.
-pub(crate) fn table(len: usize) -> Option<Vec<u32>> {
+/// Memory for a table, if there is memory for it: a model decides how large it is.
+fn table(len: usize) -> Option<Vec<u32>> {
     let mut table = Vec::new();
     table.try_reserve_exact(len).ok()?;
     table.resize(len, 0);

@@ -1,31 +1,30 @@
-//! How a convolution of f32 runs on the primitives, which take images pixel by pixel: an image that lies channel
-//! by channel is turned, convolved by what suits its shape, and turned back.
+//! How a convolution of f32 runs on the primitives, which take images channels last: an image whose channels come second
+//! is converted, convolved by what suits its shape, and converted back.
 
 use udo_api::{ExecError, Parallel};
 use udo_simd::conv_f32::{Method, Plan, Shape};
 use udo_simd::depthwise::{self, Image, Weights};
 use udo_simd::gemm_f32::Epilogue;
 use udo_simd::indirect::Window;
-use udo_simd::winograd::{self, Algorithm, Layer, Tile};
+use udo_simd::winograd::{self, Layer, Tile};
 
-use crate::conv::{Conv, Images, table};
+use super::{Conv, F32Packing, Images, table};
 use crate::family::layout::LayoutPorts;
 use crate::family::partition;
-use crate::packing;
 
-/// The most threads that share an image by Winograd's algorithm, as each has a room of its own.
-const SHARES: usize = 4;
+/// The most threads that share an image by Winograd's algorithm, as each has a workspace of its own.
+const WINOGRAD_THREADS: usize = 4;
 
 /// A convolution of f32 with all that it needs but weights.
-pub(crate) struct Filter {
-    way: Way,
+pub(crate) struct ConvPlan {
+    algorithm: Algorithm,
     images: Images,
     ports: LayoutPorts,
 }
 
-enum Way {
-    /// Taps gathered by a table.
-    Gathered {
+enum Algorithm {
+    /// A product whose rows a table gathers.
+    Indirect {
         plan: Box<Plan>,
         /// Groups, outputs and channels of a group, taps.
         shape: [usize; 4],
@@ -38,62 +37,66 @@ enum Way {
     Depthwise(depthwise::Shape),
 }
 
-impl Filter {
-    /// The way for a shape; none if it is beyond memory. Weights that come with each run are not worth
+impl ConvPlan {
+    /// The plan for a shape; none if it is beyond memory. Weights that come with each run are not worth
     /// Winograd's transform.
     pub(crate) fn of(conv: &Conv, is_constant: bool, ports: LayoutPorts) -> Option<Self> {
         let images = conv.images()?;
         let Images { window, channels, .. } = images;
         let Conv { groups, inputs, outputs, .. } = *conv;
-        let way = if conv.is_depthwise() {
+        let algorithm = if conv.is_depthwise() {
             let shape = depthwise::Shape { window, channels: groups, multiplier: outputs };
             depthwise::packed_len(window.taps()?, channels[1])?;
-            Way::Depthwise(shape)
-        } else if let Some(way) = winograd(&images, groups).filter(|_| is_constant) {
-            way
+            Algorithm::Depthwise(shape)
+        } else if let Some(algorithm) = winograd(&images, groups).filter(|_| is_constant) {
+            algorithm
         } else {
             let shape = Shape { window, channels: inputs, outputs, groups };
             let plan = Box::new(Plan::new(&shape)?);
             let mut table = table(plan.table_len())?;
             plan.fill(&mut table).then_some(())?;
-            Way::Gathered { plan, shape: [groups, outputs, inputs, window.taps()?], table }
+            Algorithm::Indirect { plan, shape: [groups, outputs, inputs, window.taps()?], table }
         };
-        Some(Self { way, images, ports })
+        Some(Self { algorithm, images, ports })
     }
 
     /// Elements of the packed weights.
     pub(crate) fn packed_len(&self) -> usize {
-        match &self.way {
-            Way::Gathered { plan, .. } => plan.packed_len(),
-            Way::Winograd { tile, layer } => winograd::packed_len(*tile, layer.channels),
-            Way::Depthwise(shape) => packed_len(shape),
+        match &self.algorithm {
+            Algorithm::Indirect { plan, .. } => plan.packed_len(),
+            Algorithm::Winograd { tile, layer } => winograd::packed_len(*tile, layer.channels),
+            Algorithm::Depthwise(shape) => packed_len(shape),
         }
     }
 
     /// All that decides how weights are packed.
-    pub(crate) fn recipe(&self) -> packing::Floats {
-        match &self.way {
-            Way::Gathered { shape, .. } => packing::Floats::Gathered(*shape),
-            Way::Winograd { tile, layer } => packing::Floats::Winograd(*tile, layer.channels),
-            Way::Depthwise(shape) => {
-                packing::Floats::Depthwise { taps: taps(shape), channels: self.images.channels[1] }
+    pub(crate) fn recipe(&self) -> F32Packing {
+        match &self.algorithm {
+            Algorithm::Indirect { shape, .. } => F32Packing::Indirect(*shape),
+            Algorithm::Winograd { tile, layer } => F32Packing::Winograd(*tile, layer.channels),
+            Algorithm::Depthwise(shape) => {
+                F32Packing::Depthwise { taps: taps(shape), channels: self.images.channels[1] }
             }
         }
     }
 
-    /// Elements of scratch for [`Self::run`]: an input image, an output image, and room to work in.
+    /// Elements of scratch for [`Self::run`]: an input image and an output image with their channels last, and a workspace.
     pub(crate) fn scratch_lens(&self) -> [usize; 3] {
         let [input, output] = self.images.lens();
-        let input = match &self.way {
-            Way::Gathered { plan, .. } if plan.method() == Method::Runs => plan.workspace_len(),
+        let input = match &self.algorithm {
+            Algorithm::Indirect { plan, .. } if plan.method() == Method::Runs => {
+                plan.workspace_len()
+            }
             _ if self.ports.input => 0,
             _ => input,
         };
-        let room = match &self.way {
-            Way::Winograd { tile, layer } => SHARES * winograd::workspace_len(*tile, layer),
-            Way::Gathered { .. } | Way::Depthwise(_) => 0,
+        let workspace = match &self.algorithm {
+            Algorithm::Winograd { tile, layer } => {
+                WINOGRAD_THREADS * winograd::workspace_len(*tile, layer)
+            }
+            Algorithm::Indirect { .. } | Algorithm::Depthwise(_) => 0,
         };
-        [input, if self.ports.output { 0 } else { output }, room]
+        [input, if self.ports.output { 0 } else { output }, workspace]
     }
 
     /// Channels of an output image.
@@ -113,7 +116,7 @@ impl Filter {
         x: &[f32],
         packed: &[f32],
         epilogue: Epilogue<'_>,
-        [turned, last, room]: [&mut [f32]; 3],
+        [converted, unconverted, workspace]: [&mut [f32]; 3],
         y: &mut [f32],
     ) -> Result<(), ExecError> {
         let Images { batch, channels: [inputs, outputs], pixels: [from, to], .. } = self.images;
@@ -125,29 +128,29 @@ impl Filter {
             let residual =
                 epilogue.residual.map(|(data, pixel)| (&data[image * outputs * to..], pixel));
             let epilogue = Epilogue { residual, ..epilogue };
-            let x = match &self.way {
-                Way::Gathered { plan, .. } if plan.method() == Method::Runs => {
+            let x = match &self.algorithm {
+                Algorithm::Indirect { plan, .. } if plan.method() == Method::Runs => {
                     let strides = if self.ports.input { [inputs, 1] } else { [1, from] };
-                    plan.pad(x, strides, turned);
-                    &*turned
+                    plan.pad(x, strides, converted);
+                    &*converted
                 }
                 _ if self.ports.input => x,
                 _ => {
-                    self.images.turn(parallel, x, turned)?;
-                    &*turned
+                    self.images.put_channels_last(parallel, x, converted)?;
+                    &*converted
                 }
             };
             if self.ports.output {
-                self.image(parallel, x, packed, epilogue, y, room)?;
+                self.image(parallel, x, packed, epilogue, y, workspace)?;
             } else {
-                self.image(parallel, x, packed, epilogue, last, room)?;
-                self.images.turn_back(parallel, last, y)?;
+                self.image(parallel, x, packed, epilogue, unconverted, workspace)?;
+                self.images.put_channels_second(parallel, unconverted, y)?;
             }
         }
         Ok(())
     }
 
-    /// Convolves one image, pixel by pixel like `y`.
+    /// Convolves one image; its channels are last, and those of `y`.
     fn image(
         &self,
         parallel: Parallel<'_>,
@@ -155,13 +158,13 @@ impl Filter {
         packed: &[f32],
         epilogue: Epilogue<'_>,
         y: &mut [f32],
-        room: &mut [f32],
+        workspace: &mut [f32],
     ) -> Result<(), ExecError> {
         let [inputs, outputs] = self.images.channels;
         let line = self.images.line_len();
         let grains = partition::grains(parallel, self.images.work, partition::F32_PRODUCTS);
-        match &self.way {
-            Way::Gathered { plan, table, .. } => {
+        match &self.algorithm {
+            Algorithm::Indirect { plan, table, .. } => {
                 let height = plan.rows().div_ceil(grains);
                 parallel.chunks_mut(y, height * outputs, |piece, y| {
                     let first = piece * height;
@@ -171,7 +174,7 @@ impl Filter {
                     Ok(())
                 })
             }
-            Way::Depthwise(shape) => {
+            Algorithm::Depthwise(shape) => {
                 let lines = self.images.lines.div_ceil(grains);
                 parallel.chunks_mut(y, lines * line, |piece, y| {
                     let first = piece * lines;
@@ -183,17 +186,17 @@ impl Filter {
                     Ok(())
                 })
             }
-            Way::Winograd { tile, layer } => {
+            Algorithm::Winograd { tile, layer } => {
                 let all = winograd::tile_rows(*tile, layer);
-                let lines =
-                    all.div_ceil(partition::threads(parallel, self.images.work).min(SHARES));
-                let room_len = winograd::workspace_len(*tile, layer);
+                let lines = all
+                    .div_ceil(partition::threads(parallel, self.images.work).min(WINOGRAD_THREADS));
+                let workspace_len = winograd::workspace_len(*tile, layer);
                 let len = lines * tile.size() * line;
-                parallel.chunks_mut_with(y, len, room, room_len, |piece, y, room| {
+                parallel.chunks_mut_with(y, len, workspace, workspace_len, |piece, y, workspace| {
                     let rows = piece * lines..all.min((piece + 1) * lines);
                     let first = winograd::pixel_rows(*tile, layer, rows.clone()).start;
                     let epilogue = from(epilogue, first * layer.output[1]);
-                    winograd::conv(*tile, layer, rows, x, packed, y, &epilogue, room);
+                    winograd::conv(*tile, layer, rows, x, packed, y, &epilogue, workspace);
                     Ok(())
                 })
             }
@@ -212,12 +215,12 @@ fn taps(shape: &depthwise::Shape) -> usize {
 }
 
 fn packed_len(shape: &depthwise::Shape) -> usize {
-    // `Filter::of` has seen that there is a length.
+    // `ConvPlan::of` has seen that there is a length.
     depthwise::packed_len(taps(shape), shape.channels * shape.multiplier).unwrap_or(0)
 }
 
 /// Winograd's algorithm, where it takes the shape and is faster.
-fn winograd(images: &Images, groups: usize) -> Option<Way> {
+fn winograd(images: &Images, groups: usize) -> Option<Algorithm> {
     let Window { input, output, kernel, strides, dilations, pads } = images.window;
     let plain = kernel == [1, 3, 3] && strides == [1; 3] && dilations == [1; 3];
     let flat = input[0] == 1 && output[0] == 1 && pads[0] == 0;
@@ -233,7 +236,7 @@ fn winograd(images: &Images, groups: usize) -> Option<Way> {
         pixels: images.channels,
     };
     match winograd::choose(&layer) {
-        Algorithm::Direct => None,
-        Algorithm::Winograd(tile) => Some(Way::Winograd { tile, layer }),
+        winograd::Algorithm::Direct => None,
+        winograd::Algorithm::Winograd(tile) => Some(Algorithm::Winograd { tile, layer }),
     }
 }

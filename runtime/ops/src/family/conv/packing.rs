@@ -5,25 +5,25 @@ use udo_simd::conv_f32::Plan;
 use udo_simd::winograd::{self, Tile};
 use udo_simd::{conv_u8, depthwise};
 
-use crate::code_filter::signed;
+use super::quantized::signed;
 use crate::number::wrong_recipe;
 
 /// How weights of f32 are packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Floats {
+pub(crate) enum F32Packing {
     /// For products whose rows are gathered: groups, outputs and channels of a group, taps.
-    Gathered([usize; 4]),
+    Indirect([usize; 4]),
     /// For Winograd's algorithm: input and output channels.
     Winograd(Tile, [usize; 2]),
     /// For filters of one channel.
     Depthwise { taps: usize, channels: usize },
 }
 
-impl Floats {
+impl F32Packing {
     /// The recipe as numbers.
     pub(crate) fn numbers(self) -> [u64; 5] {
         let [kind, a, b, c, d] = match self {
-            Self::Gathered([groups, outputs, channels, taps]) => {
+            Self::Indirect([groups, outputs, channels, taps]) => {
                 [0, groups, outputs, channels, taps]
             }
             Self::Winograd(tile, [inputs, outputs]) => [1, tile.size(), inputs, outputs, 0],
@@ -36,7 +36,7 @@ impl Floats {
         let &[kind, a, b, c, d] = numbers else { return None };
         let [a, b, c, d] = [a, b, c, d].map(|number| number as usize);
         match kind {
-            0 => Some(Self::Gathered([a, b, c, d])),
+            0 => Some(Self::Indirect([a, b, c, d])),
             1 => {
                 let tile = Tile::ALL.into_iter().find(|tile| tile.size() == a)?;
                 Some(Self::Winograd(tile, [b, c]))
@@ -49,7 +49,7 @@ impl Floats {
     /// Packs weights in ONNX's order. Allocates for Winograd's transform.
     pub(crate) fn pack(self, weights: &[f32], packed: &mut [f32]) {
         match self {
-            Self::Gathered(shape) => Plan::pack_onnx(shape, weights, packed),
+            Self::Indirect(shape) => Plan::pack_onnx(shape, weights, packed),
             Self::Winograd(tile, channels) => {
                 let mut workspace = vec![0.0; winograd::pack_workspace_len(channels)];
                 winograd::pack(tile, weights, channels, packed, &mut workspace);
@@ -70,20 +70,20 @@ impl Floats {
     }
 }
 
-/// How 8-bit weights are packed.
+/// How 8-bit quantized weights are packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Quantized {
+pub(crate) enum QuantizedPacking {
     /// For products whose rows are gathered.
-    Gathered(conv_u8::Shape),
+    Indirect(conv_u8::Shape),
     /// For filters of one channel.
     Depthwise { kernel: [usize; 3], channels: usize },
 }
 
-impl Quantized {
+impl QuantizedPacking {
     /// The recipe as numbers.
     pub(crate) fn numbers(self) -> [u64; 6] {
         let numbers = match self {
-            Self::Gathered(conv_u8::Shape { groups, channels, outputs, taps, run }) => {
+            Self::Indirect(conv_u8::Shape { groups, channels, outputs, taps, run }) => {
                 [0, groups, channels, outputs, taps, run]
             }
             Self::Depthwise { kernel: [depth, height, width], channels } => {
@@ -97,7 +97,7 @@ impl Quantized {
         let &[kind, a, b, c, d, e] = numbers else { return None };
         let [a, b, c, d, e] = [a, b, c, d, e].map(|number| number as usize);
         match kind {
-            0 => Some(Self::Gathered(conv_u8::Shape {
+            0 => Some(Self::Indirect(conv_u8::Shape {
                 groups: a,
                 channels: b,
                 outputs: c,
@@ -111,9 +111,9 @@ impl Quantized {
 
     /// Packs weights in ONNX's order, made signed in `workspace`, which has as many elements.
     pub(crate) fn pack<B: Code>(self, weights: &[B], workspace: &mut [i8], packed: &mut [i8]) {
-        workspace.iter_mut().zip(weights).for_each(|(to, &code)| *to = signed(code));
+        workspace.iter_mut().zip(weights).for_each(|(to, &value)| *to = signed(value));
         match self {
-            Self::Gathered(shape) => {
+            Self::Indirect(shape) => {
                 let fits = conv_u8::pack(workspace, &shape, packed);
                 debug_assert!(fits, "weights of the shape");
             }
@@ -143,22 +143,24 @@ mod tests {
     #[test]
     fn numbers_lead_back_to_their_recipe() {
         let floats = [
-            Floats::Gathered([1, 2, 3, 4]),
-            Floats::Winograd(Tile::ALL[0], [5, 6]),
-            Floats::Winograd(Tile::ALL[1], [5, 6]),
-            Floats::Depthwise { taps: 9, channels: 7 },
+            F32Packing::Indirect([1, 2, 3, 4]),
+            F32Packing::Winograd(Tile::ALL[0], [5, 6]),
+            F32Packing::Winograd(Tile::ALL[1], [5, 6]),
+            F32Packing::Depthwise { taps: 9, channels: 7 },
         ];
         for recipe in floats {
-            assert_eq!(Floats::of(&recipe.numbers()), Some(recipe));
+            assert_eq!(F32Packing::of(&recipe.numbers()), Some(recipe));
         }
-        assert_eq!(Floats::of(&[3, 0, 0, 0, 0]), None);
-        assert_eq!(Floats::of(&[1, 3, 0, 0, 0]), None, "no such tile");
+        assert_eq!(F32Packing::of(&[3, 0, 0, 0, 0]), None);
+        assert_eq!(F32Packing::of(&[1, 3, 0, 0, 0]), None, "no such tile");
         let shape = conv_u8::Shape { groups: 1, channels: 2, outputs: 3, taps: 4, run: 2 };
-        let quantized =
-            [Quantized::Gathered(shape), Quantized::Depthwise { kernel: [1, 3, 5], channels: 8 }];
+        let quantized = [
+            QuantizedPacking::Indirect(shape),
+            QuantizedPacking::Depthwise { kernel: [1, 3, 5], channels: 8 },
+        ];
         for recipe in quantized {
-            assert_eq!(Quantized::of(&recipe.numbers()), Some(recipe));
+            assert_eq!(QuantizedPacking::of(&recipe.numbers()), Some(recipe));
         }
-        assert_eq!(Quantized::of(&[0; 5]), None);
+        assert_eq!(QuantizedPacking::of(&[0; 5]), None);
     }
 }

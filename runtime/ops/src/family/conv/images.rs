@@ -1,0 +1,65 @@
+//! The images on both sides of a convolution.
+
+use udo_api::{Element, ExecError, Parallel};
+use udo_simd::rows::{transpose_grain, transpose_part};
+use udo_simd::{Bits, indirect};
+
+/// Images as the primitives see them: channels last.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Images {
+    pub(crate) window: indirect::Window,
+    pub(crate) batch: usize,
+    /// Channels of all groups, and pixels, of an input image and of an output image.
+    pub(crate) channels: [usize; 2],
+    pub(crate) pixels: [usize; 2],
+    /// Lines of output pixels.
+    pub(crate) lines: usize,
+    /// Multiply-adds of an image.
+    pub(crate) work: usize,
+}
+
+impl Images {
+    /// Elements of an input image, and of an output image.
+    pub(crate) fn lens(&self) -> [usize; 2] {
+        [0, 1].map(|side| self.channels[side] * self.pixels[side])
+    }
+
+    /// Elements of a line of an output image.
+    pub(crate) fn line_len(&self) -> usize {
+        self.pixels[1] / self.lines.max(1) * self.channels[1]
+    }
+
+    /// An input image with its channels last, from one where they come second.
+    pub(crate) fn put_channels_last<T: Element + Bits>(
+        &self,
+        parallel: Parallel<'_>,
+        x: &[T],
+        y: &mut [T],
+    ) -> Result<(), ExecError> {
+        transpose(parallel, x, [self.channels[0], self.pixels[0]], y)
+    }
+
+    /// An output image where channels come second, from one with its channels last.
+    pub(crate) fn put_channels_second<T: Element + Bits>(
+        &self,
+        parallel: Parallel<'_>,
+        x: &[T],
+        y: &mut [T],
+    ) -> Result<(), ExecError> {
+        transpose(parallel, x, [self.pixels[1], self.channels[1]], y)
+    }
+}
+
+/// `y[j, i] = x[i, j]` for `rows` rows of `cols` elements of `x`, shared out among threads.
+fn transpose<T: Element + Bits>(
+    parallel: Parallel<'_>,
+    x: &[T],
+    [rows, cols]: [usize; 2],
+    y: &mut [T],
+) -> Result<(), ExecError> {
+    let grain = transpose_grain([rows, cols], parallel.width());
+    parallel.chunks_mut(y, grain.saturating_mul(rows), |piece, y| {
+        transpose_part(&x[piece * grain..], cols, [rows, y.len() / rows], y, rows);
+        Ok(())
+    })
+}
