@@ -2,7 +2,7 @@
 //!
 //! Nothing here can do what a user's package cannot: it rests on `udo_api` and the compute primitives of
 //! `udo_simd` alone, which packages may use as well. An operator is
-//! one file under `ops`; what several of them share lies next to this file.
+//! one file under `ops`; what several of them share lies under `family`.
 #![expect(
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,
@@ -22,9 +22,7 @@ mod def;
 #[macro_use]
 mod number;
 mod family;
-mod matrix;
 mod ops;
-mod scaling;
 
 #[cfg(test)]
 mod testing;

@@ -1,24 +1,24 @@
-//! The real numbers that codes stand for.
+//! The real numbers that quantized values stand for.
 
 use udo_api::{
-    Code, Core, DType, Encoding, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op,
-    OpSchema, Param, Port, Value, input, input_like, types,
+    Core, DType, Encoding, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op,
+    OpSchema, Port, TypeSet, input, input_like, types,
 };
-use udo_simd::rows::{self, Quantized};
+use udo_simd::rows;
 
 use crate::Def;
-use crate::scaling::{self, Scaling};
+use crate::family::quantize::{self, AXIS, BLOCK_SIZE, OUTPUT_DTYPE, Scales};
 
 pub(crate) const DEF: Def = Def::of::<DequantizeLinear>(KERNELS);
 
 const KERNELS: &[KernelDef] =
     &[KernelDef::new::<Dequantize>("DequantizeLinear", Core::CPU).types(&[
-        input(0, CODES),
+        input(0, TYPES),
         input(1, types::F32),
         input_like(2, 0),
     ])];
 
-const CODES: udo_api::TypeSet = super::quantize_linear::CODES.or(types::I32);
+const TYPES: TypeSet = quantize::TYPES.or(types::I32);
 
 struct DequantizeLinear;
 
@@ -26,20 +26,16 @@ impl Op for DequantizeLinear {
     const SCHEMA: OpSchema = OpSchema::new(
         "DequantizeLinear",
         &[
-            Port::required("x", CODES),
+            Port::required("x", TYPES),
             Port::required("x_scale", types::F32),
-            Port::optional("x_zero_point", CODES),
+            Port::optional("x_zero_point", TYPES),
         ],
         &[Port::required("y", types::F32)],
-        &[
-            Param::scalar("axis", DType::I64).default(Value::int(1)),
-            Param::scalar("block_size", DType::I64).default(Value::int(0)),
-            Param::scalar("output_dtype", DType::I64).default(Value::int(0)),
-        ],
+        &[AXIS, BLOCK_SIZE, OUTPUT_DTYPE],
     );
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
-        scaling::read(cx)?;
+        Scales::read(cx)?;
         let x = cx.input(0)?;
         let declared = cx.int("output_dtype")?;
         if declared > 1 {
@@ -56,50 +52,31 @@ impl Op for DequantizeLinear {
 }
 
 struct Dequantize {
-    scaling: Scaling,
-    has_zero: bool,
-    run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
+    scales: Scales,
+    run: fn(Scales, Io<'_>) -> Result<(), ExecError>,
 }
 
 impl Kernel for Dequantize {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let dtype = cx.input(0)?.dtype();
-        let run = match dtype {
-            Some(DType::I32) => execute_wide as fn(&Self, Io<'_>) -> Result<(), ExecError>,
-            _ => of_type!(dtype, [U8 = u8, I8 = i8, U16 = u16, I16 = i16], T => execute::<T>)?,
+        let run = match cx.input(0)?.dtype() {
+            Some(DType::I32) => |scales: Scales, io: Io<'_>| scales.each_run(io, wide),
+            dtype => of_type!(
+                dtype,
+                [U8 = u8, I8 = i8, U16 = u16, I16 = i16],
+                T => |scales: Scales, io: Io<'_>| scales.each_run(io, rows::dequantize::<T>)
+            )?,
         };
-        Ok(Self { scaling: scaling::read(cx)?, has_zero: cx.has_input(2), run })
+        Ok(Self { scales: Scales::read(cx)?, run })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
-        (self.run)(self, io)
+        (self.run)(self.scales, io)
     }
 }
 
-fn execute<T: Code + Quantized>(kernel: &Dequantize, io: Io<'_>) -> Result<(), ExecError> {
-    each_run(kernel, io, |x, scale, zero_point: T, y| rows::dequantize(x, scale, zero_point, y))
-}
-
-fn execute_wide(kernel: &Dequantize, io: Io<'_>) -> Result<(), ExecError> {
-    each_run(kernel, io, |x, scale, zero_point: i32, y| {
-        let encoding = Encoding { scale, zero_point };
-        y.iter_mut().zip(x).for_each(|(y, &x)| *y = encoding.dequantize(x));
-    })
-}
-
-/// Calls `run` for each run of codes under one scale.
-fn each_run<T: Code + Default>(
-    kernel: &Dequantize,
-    mut io: Io<'_>,
-    run: impl Fn(&[T], f32, T, &mut [f32]),
-) -> Result<(), ExecError> {
-    let (x, scales) = (io.inputs.get::<T>(0)?, io.inputs.get::<f32>(1)?);
-    let zeros = if kernel.has_zero { io.inputs.get::<T>(2)? } else { &[] };
-    let y = io.outputs.take::<f32>(0)?;
-    scaling::each_run(kernel.scaling, x, y, |at, x, y| {
-        run(x, scales[at], zeros.get(at).copied().unwrap_or_default(), y);
-    });
-    Ok(())
+fn wide(x: &[i32], scale: f32, zero_point: i32, y: &mut [f32]) {
+    let encoding = Encoding { scale, zero_point };
+    y.iter_mut().zip(x).for_each(|(y, &x)| *y = encoding.dequantize(x));
 }
 
 #[cfg(test)]
@@ -107,7 +84,7 @@ mod tests {
     use crate::testing::{assert_near, bench, tensor};
 
     #[test]
-    fn codes_stand_for_numbers() {
+    fn values_stand_for_numbers() {
         let run = bench("DequantizeLinear").input(tensor(&[3], &[0u8, 128, 255]));
         let y = run.input(tensor(&[], &[0.5f32])).input(tensor(&[], &[128u8])).one();
         assert_near(&y.values::<f32>(), &[-64.0, 0.0, 63.5], 1e-7);

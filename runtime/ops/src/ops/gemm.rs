@@ -2,7 +2,7 @@
 
 use udo_api::{
     AcceptCx, Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op,
-    OpSchema, Packed, Param, Port, Shape, TensorDesc, Value, Workspace, input, input_like,
+    OpSchema, Param, Port, Shape, TensorDesc, Value, Workspace, input, input_like,
     output_like, types,
 };
 use udo_simd::gemm_f32::Layout;
@@ -10,7 +10,7 @@ use udo_simd::rows::transpose;
 
 use crate::Def;
 use crate::family::epilogue::{Fused, Takes};
-use crate::matrix::Product;
+use crate::family::matmul::{Product, RightSide};
 
 pub(crate) const DEF: Def = Def::of::<Gemm>(KERNELS);
 
@@ -118,13 +118,11 @@ impl Addend {
 
 /// In f32, on the primitives.
 struct GemmF32 {
-    product: Product,
-    /// Whether A is turned in scratch first.
+    b: RightSide,
+    /// Whether A is transposed in scratch first.
     trans_a: bool,
     alpha: f32,
     addend: Option<Addend>,
-    /// Absent where the right side comes with each run.
-    packed: Option<Packed<f32>>,
     fused: Fused,
 }
 
@@ -151,11 +149,10 @@ impl GemmF32 {
         Ok(Ending { count, fused, addend: addend.filter(|_| own == Own::Pass) })
     }
 
-    /// Elements of scratch for the left side turned, and for the right side packed.
+    /// Elements of scratch for the left side transposed, and for the right side packed.
     fn scratch_lens(&self) -> [usize; 2] {
-        let Product { rows, depth, .. } = self.product;
-        let left = if self.trans_a { rows * depth } else { 0 };
-        [left, if self.packed.is_none() { self.product.packed_len() } else { 0 }]
+        let Product { rows, depth, .. } = self.b.product;
+        [if self.trans_a { rows * depth } else { 0 }, self.b.scratch_len()]
     }
 }
 
@@ -188,14 +185,9 @@ impl Kernel for GemmF32 {
         let Sizes { rows, depth, cols, trans_a, trans_b, .. } = sizes;
         let right = if trans_b { Layout::Transposed } else { Layout::Rows };
         let product = Product { rows, depth, cols, right };
-        let packed = match cx.constant::<f32>(1)? {
-            Some(_) => {
-                Some(cx.pack(&[1], &product.recipe(), product.packed_len(), Product::fill)?)
-            }
-            None => None,
-        };
+        let b = RightSide::read(cx, 1, product, 1)?;
         let Ending { fused, addend, .. } = Self::ending(cx, &sizes)?;
-        Ok(Self { product, trans_a, alpha: cx.float32("alpha")?, addend, packed, fused })
+        Ok(Self { b, trans_a, alpha: cx.float32("alpha")?, addend, fused })
     }
 
     fn workspace(&self) -> Workspace {
@@ -207,24 +199,19 @@ impl Kernel for GemmF32 {
         let Io { inputs, mut outputs, mut scratch, parallel, packed } = io;
         let [left_len, right_len] = self.scratch_lens();
         let (left, right) = (scratch.take::<f32>(left_len)?, scratch.take::<f32>(right_len)?);
-        let Product { rows, depth, cols, .. } = self.product;
+        let Product { rows, depth, cols, .. } = self.b.product;
         let mut a = inputs.get::<f32>(0)?;
         if self.trans_a {
             transpose(a, &[depth, rows], &[1, 0], left);
             a = left;
         }
-        let packed = if let Some(at) = self.packed {
-            packed.get(at)?
-        } else {
-            self.product.pack(inputs.get(1)?, right);
-            &*right
-        };
+        let b = self.b.get(&inputs, &packed, 0, right)?;
         let y = outputs.take::<f32>(0)?;
         if rows * cols == 0 {
             return Ok(());
         }
         let epilogue = self.fused.epilogue(&inputs, cols)?;
-        self.product.run(parallel, a, packed, y, &epilogue)?;
+        self.b.product.run(parallel, a, b, y, &epilogue)?;
         if self.alpha.to_bits() != 1f32.to_bits() {
             for y in y.iter_mut() {
                 *y *= self.alpha;

@@ -1,15 +1,15 @@
 //! Products of matrices, batched over the axes before the last two.
 
 use udo_api::{
-    AcceptCx, Core, Dim, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpSchema,
-    Packed, Port, Shape, TensorDesc, Workspace, input, input_like, output_like, types,
+    AcceptCx, Core, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpSchema,
+    Port, TensorDesc, Workspace, input, input_like, output_like, types,
 };
 use udo_simd::gemm_f32::{Epilogue, Layout};
 
 use crate::Def;
-use crate::family::elementwise::{Broadcast, broadcast_shapes};
+use crate::family::elementwise::Broadcast;
 use crate::family::epilogue::{Fused, Takes};
-use crate::matrix::Product;
+use crate::family::matmul::{Product, Products, RightSide, misfit, multiply_row, output_shape};
 use crate::number::Number;
 
 pub(crate) const DEF: Def = Def::of::<MatMul>(KERNELS);
@@ -42,64 +42,18 @@ impl Op for MatMul {
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let (a, b) = (cx.input(0)?, cx.input(1)?);
-        let (rows, depth, a_batch) = split(&a, Side::Left)?;
-        let (cols, b_depth, b_batch) = split(&b, Side::Right)?;
-        if depth.bound() != b_depth.bound() || a.dtype() != b.dtype() {
-            return Err(Error::new(format!("inputs are {a} and {b}, which do not multiply")));
+        if a.dtype() != b.dtype() {
+            return Err(misfit(&a, &b));
         }
-        let batch = broadcast_shapes(a_batch, b_batch)?;
-        let dims: Vec<Dim> = batch.iter().chain(rows).chain(cols).collect();
-        let shape = Shape::of_dims(&dims)?;
+        let shape = output_shape(&a, &b)?;
         cx.set_output(0, a.dtype().map_or(TensorDesc::ABSENT, |t| TensorDesc::new(t, shape)))
-    }
-}
-
-#[derive(Clone, Copy)]
-enum Side {
-    Left,
-    Right,
-}
-
-/// The dimension that an operand adds to the result, the one that is summed over, and the batch.
-fn split(x: &TensorDesc, side: Side) -> Result<(Option<Dim>, Dim, Shape), Error> {
-    let dims: Vec<Dim> = x.full_shape().iter().collect();
-    Ok(match (dims.as_slice(), side) {
-        ([], _) => return Err(Error::new(format!("an input is {x}, wanted rank 1 or more"))),
-        ([depth], _) => (None, *depth, Shape::SCALAR),
-        ([batch @ .., rows, depth], Side::Left) => (Some(*rows), *depth, Shape::of_dims(batch)?),
-        ([batch @ .., depth, cols], Side::Right) => (Some(*cols), *depth, Shape::of_dims(batch)?),
-    })
-}
-
-/// The extents of every product, and which matrices meet.
-struct Products {
-    batch: Broadcast,
-    rows: usize,
-    depth: usize,
-    cols: usize,
-    /// Right sides.
-    rights: usize,
-}
-
-impl Products {
-    fn read(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let (a, b) = (cx.input(0)?, cx.input(1)?);
-        let (rows, depth, a_batch) = split(&a, Side::Left)?;
-        let (cols, _, b_batch) = split(&b, Side::Right)?;
-        let batch = Broadcast::of(a_batch.dims(), b_batch.dims())
-            .ok_or_else(|| Error::new(format!("inputs are {a} and {b}, which do not multiply")))?;
-        let rights = b_batch.dims().iter().product();
-        let extent = |dim: Option<Dim>| dim.map_or(1, Dim::bound);
-        Ok(Self { batch, rows: extent(rows), depth: depth.bound(), cols: extent(cols), rights })
     }
 }
 
 /// Products of f32, on the primitives.
 struct Floats {
     batch: Broadcast,
-    product: Product,
-    /// Absent where the right side comes with each run.
-    packed: Option<Packed<f32>>,
+    b: RightSide,
     fused: Fused,
 }
 
@@ -108,6 +62,15 @@ impl Floats {
     fn takes(cx: &AcceptCx<'_>) -> Result<Takes, Error> {
         let axis = cx.output(0)?.rank().checked_sub(1).filter(|_| cx.input(1).is_ok_and(|b| b.rank() > 1));
         Ok(Takes { bias: axis, residual: true })
+    }
+
+    /// Whether right sides are packed, before the run or in it.
+    fn packs(&self) -> bool {
+        self.b.is_packed() || self.b.product.is_worth_packing()
+    }
+
+    fn scratch_len(&self) -> usize {
+        if self.packs() { self.b.scratch_len() } else { 0 }
     }
 }
 
@@ -119,63 +82,43 @@ impl Kernel for Floats {
     }
 
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let Products { mut batch, mut rows, depth, cols, rights } = Products::read(cx)?;
+        let Products { mut batch, mut rows, depth, cols, rights } = Products::read(cx, [0, 1])?;
         if rights == 1 {
             // Every left side meets the same right side: together they are one tall left side.
             rows *= batch.len();
             batch = Broadcast::of(&[], &[]).ok_or_else(|| Error::new("scalars broadcast"))?;
         }
         let product = Product { rows, depth, cols, right: Layout::Rows };
-        let packed = match cx.constant::<f32>(1)? {
-            Some(_) => {
-                let len = rights * product.packed_len();
-                Some(cx.pack(&[1], &product.recipe(), len, Product::fill)?)
-            }
-            None => None,
-        };
+        let b = RightSide::read(cx, 1, product, rights)?;
         let (_, fused) = Self::takes(cx)?.leading(cx.epilogue());
-        Ok(Self { batch, product, packed, fused })
+        Ok(Self { batch, b, fused })
     }
 
     fn workspace(&self) -> Workspace {
-        if self.packed.is_none() && self.product.is_worth_packing() {
-            Workspace::of::<f32>(self.product.packed_len())
-        } else {
-            Workspace::NONE
-        }
+        Workspace::of::<f32>(self.scratch_len())
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
         let Io { inputs, mut outputs, mut scratch, parallel, packed } = io;
-        let Product { rows, depth, cols, .. } = self.product;
-        let a = inputs.get::<f32>(0)?;
-        let b = if self.packed.is_some() { &[] } else { inputs.get::<f32>(1)? };
-        let y = outputs.take::<f32>(0)?;
+        let product = &self.b.product;
+        let &Product { rows, depth, cols, .. } = product;
+        let (a, y) = (inputs.get::<f32>(0)?, outputs.take::<f32>(0)?);
         if rows * cols == 0 {
             return Ok(());
         }
-        let len = self.product.packed_len();
-        let packed = self.packed.map(|at| packed.get(at)).transpose()?;
-        let room = match packed {
-            None if self.product.is_worth_packing() => scratch.take::<f32>(len)?,
-            _ => &mut [],
-        };
+        let own = scratch.take::<f32>(self.scratch_len())?;
         let epilogue = self.fused.epilogue(&inputs, cols)?;
         let products = self.batch.positions().zip(y.chunks_exact_mut(rows * cols));
         for (at, ([a_at, b_at], y)) in products.enumerate() {
             let a = &a[a_at * rows * depth..][..rows * depth];
-            let residual = epilogue.residual.map(|(data, row)| (&data[at * rows * cols..], row));
-            let epilogue = Epilogue { residual, ..epilogue };
-            if let Some(packed) = packed {
-                self.product.run(parallel, a, &packed[b_at * len..][..len], y, &epilogue)?;
-                continue;
-            }
-            let b = &b[b_at * depth * cols..][..depth * cols];
-            if self.product.is_worth_packing() {
-                self.product.pack(b, room);
-                self.product.run(parallel, a, room, y, &epilogue)?;
+            if self.packs() {
+                let residual =
+                    epilogue.residual.map(|(data, row)| (&data[at * rows * cols..], row));
+                let epilogue = Epilogue { residual, ..epilogue };
+                let b = self.b.get(&inputs, &packed, b_at, &mut *own)?;
+                product.run(parallel, a, b, y, &epilogue)?;
             } else {
-                self.product.run_unpacked(a, b, y);
+                product.run_unpacked(a, self.b.unpacked(&inputs, b_at)?, y);
             }
         }
         Ok(())
@@ -195,7 +138,7 @@ impl Kernel for Plain {
             [F64 = f64, I32 = i32, I64 = i64, U32 = u32, U64 = u64],
             T => execute::<T>
         )?;
-        Ok(Self { products: Products::read(cx)?, run })
+        Ok(Self { products: Products::read(cx, [0, 1])?, run })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -203,26 +146,10 @@ impl Kernel for Plain {
     }
 }
 
-fn execute<T: Number>(kernel: &Products, mut io: Io<'_>) -> Result<(), ExecError> {
-    let &Products { rows, depth, cols, .. } = kernel;
-    let (a, b) = (io.inputs.get::<T>(0)?, io.inputs.get::<T>(1)?);
-    let y = io.outputs.take::<T>(0)?;
-    if rows * cols == 0 {
-        return Ok(());
-    }
-    for ([a_at, b_at], y) in kernel.batch.positions().zip(y.chunks_exact_mut(rows * cols)) {
-        let a = &a[a_at * rows * depth..][..rows * depth];
-        let b = &b[b_at * depth * cols..][..depth * cols];
-        for (row, y) in y.chunks_exact_mut(cols).enumerate() {
-            y.fill(T::ZERO);
-            for (&a, b) in a[row * depth..][..depth].iter().zip(b.chunks_exact(cols)) {
-                for (y, &b) in y.iter_mut().zip(b) {
-                    *y = y.add(a.mul(b));
-                }
-            }
-        }
-    }
-    Ok(())
+fn execute<T: Number>(products: &Products, io: Io<'_>) -> Result<(), ExecError> {
+    let Io { inputs, mut outputs, parallel, .. } = io;
+    let operands = (inputs.get::<T>(0)?, inputs.get::<T>(1)?);
+    products.each_row(parallel, operands, outputs.take::<T>(0)?, multiply_row)
 }
 
 #[cfg(test)]
@@ -277,6 +204,7 @@ mod tests {
             let (a, b) = (tensor(a_dims, &a), tensor(b_dims, &b));
             let wide = |values: &[f32]| values.iter().map(|&v| f64::from(v)).collect::<Vec<_>>();
             let exact = bench("MatMul")
+                .threads(3)
                 .input(tensor(a_dims, &wide(&a.values())))
                 .input(tensor(b_dims, &wide(&b.values())))
                 .one();

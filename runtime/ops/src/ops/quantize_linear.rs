@@ -1,22 +1,19 @@
-//! Real numbers as the nearest codes.
+//! Real numbers as the nearest quantized values.
 
 use udo_api::{
     Code, Core, DType, Encoding, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef,
-    Node, Op, OpSchema, Param, Port, TensorDesc, Value, input, types,
+    Node, Op, OpSchema, Param, Port, Value, input, types,
 };
-use udo_simd::rows::{self, Quantized};
+use udo_simd::rows;
 
 use super::cast::of_onnx;
 use crate::Def;
-use crate::scaling::{self, Scaling};
+use crate::family::quantize::{AXIS, BLOCK_SIZE, OUTPUT_DTYPE, Scales, TYPES};
 
 pub(crate) const DEF: Def = Def::of::<QuantizeLinear>(KERNELS);
 
 const KERNELS: &[KernelDef] = &[KernelDef::new::<Quantize>("QuantizeLinear", Core::CPU)
     .types(&[input(0, types::F32), input(1, types::F32)])];
-
-/// The types of codes that the operator makes.
-pub(super) const CODES: udo_api::TypeSet = types::U8.or(types::I8).or(types::U16).or(types::I16);
 
 struct QuantizeLinear;
 
@@ -26,13 +23,13 @@ impl Op for QuantizeLinear {
         &[
             Port::required("x", types::F32),
             Port::required("y_scale", types::F32),
-            Port::optional("y_zero_point", CODES),
+            Port::optional("y_zero_point", TYPES),
         ],
-        &[Port::required("y", CODES)],
+        &[Port::required("y", TYPES)],
         &[
-            Param::scalar("axis", DType::I64).default(Value::int(1)),
-            Param::scalar("block_size", DType::I64).default(Value::int(0)),
-            Param::scalar("output_dtype", DType::I64).default(Value::int(0)),
+            AXIS,
+            BLOCK_SIZE,
+            OUTPUT_DTYPE,
             Param::scalar("precision", DType::I64).default(Value::int(0)),
             // This speaks of 8-bit floating-point types only.
             Param::scalar("saturate", DType::I64).default(Value::int(1)),
@@ -40,15 +37,15 @@ impl Op for QuantizeLinear {
     );
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
-        scaling::read(cx)?;
-        let dtype = code_type(cx)?;
+        Scales::read(cx)?;
+        let dtype = quantized_type(cx)?;
         let y = cx.input(0)?.with_dtype(dtype);
         let encoding = of_code!(Some(dtype), T => known_encoding::<T>(cx))??;
         cx.set_output(0, encoding.map_or(y, |e| y.with_encoding(e)))
     }
 }
 
-fn code_type(node: &Node<'_>) -> Result<DType, Error> {
+fn quantized_type(node: &Node<'_>) -> Result<DType, Error> {
     if node.int("precision")? > 1 {
         return Err(Error::new("parameter \"precision\" asks for another type than f32"));
     }
@@ -59,12 +56,12 @@ fn code_type(node: &Node<'_>) -> Result<DType, Error> {
         (None, 0) => Some(DType::U8),
         (None, code) => of_onnx(code),
     };
-    found.filter(|&t| CODES.has(t)).ok_or_else(|| {
-        Error::new(format!("parameter \"output_dtype\" is {declared}, wanted one of {CODES}"))
+    found.filter(|&t| TYPES.has(t)).ok_or_else(|| {
+        Error::new(format!("parameter \"output_dtype\" is {declared}, wanted one of {TYPES}"))
     })
 }
 
-/// The encoding of the codes, where one scale is known before the run.
+/// The encoding of the values, where one scale is known before the run.
 fn known_encoding<T: Code>(node: &Node<'_>) -> Result<Option<Encoding>, Error> {
     let Some(&[scale]) = node.constant::<f32>(1)? else { return Ok(None) };
     if !node.has_input(2) {
@@ -75,35 +72,23 @@ fn known_encoding<T: Code>(node: &Node<'_>) -> Result<Option<Encoding>, Error> {
 }
 
 struct Quantize {
-    scaling: Scaling,
-    has_zero: bool,
-    run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
+    scales: Scales,
+    run: fn(Scales, Io<'_>) -> Result<(), ExecError>,
 }
 
 impl Kernel for Quantize {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let found: TensorDesc = cx.output(0)?;
         let run = of_type!(
-            found.dtype(),
+            cx.output(0)?.dtype(),
             [U8 = u8, I8 = i8, U16 = u16, I16 = i16],
-            T => execute::<T>
+            T => |scales: Scales, io: Io<'_>| scales.each_run(io, rows::quantize::<T>)
         )?;
-        Ok(Self { scaling: scaling::read(cx)?, has_zero: cx.has_input(2), run })
+        Ok(Self { scales: Scales::read(cx)?, run })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
-        (self.run)(self, io)
+        (self.run)(self.scales, io)
     }
-}
-
-fn execute<T: Code + Quantized>(kernel: &Quantize, mut io: Io<'_>) -> Result<(), ExecError> {
-    let (x, scales) = (io.inputs.get::<f32>(0)?, io.inputs.get::<f32>(1)?);
-    let zeros = if kernel.has_zero { io.inputs.get::<T>(2)? } else { &[] };
-    let y = io.outputs.take::<T>(0)?;
-    scaling::each_run(kernel.scaling, x, y, |at, x, y| {
-        rows::quantize(x, scales[at], zeros.get(at).copied().unwrap_or_default(), y);
-    });
-    Ok(())
 }
 
 #[cfg(test)]
@@ -112,7 +97,7 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn codes_round_half_to_even_and_saturate() {
+    fn values_round_half_to_even_and_saturate() {
         let x = tensor(&[6], &[0f32, 1.0, 3.0, -3.0, 1000.0, -1000.0]);
         let run = bench("QuantizeLinear").input(x.clone()).constant(tensor(&[], &[2f32]));
         let y = run.constant(tensor(&[], &[128u8])).one();

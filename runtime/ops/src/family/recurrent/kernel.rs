@@ -1,7 +1,7 @@
 //! The kernel of recurrent operators: one product for the inputs of all steps, then one for the states of each.
 
 use udo_api::{
-    Error, ExecError, FinalizeCx, Inputs, Io, Kernel, Packed, PackedConstants, Parallel, Workspace,
+    Error, ExecError, FinalizeCx, Inputs, Io, Kernel, PackedConstants, Parallel, Workspace,
 };
 use udo_simd::gemm_f32::{Epilogue, Layout};
 
@@ -9,66 +9,17 @@ use super::{
     BIAS, Cell, Counts, FIRST_HIDDEN, FIRST_MEMORY, LAST_HIDDEN, LAST_MEMORY, LENGTHS, PEEPHOLES,
     R, Sizes, Step, W, X, Y,
 };
-use crate::matrix::Product;
+use crate::family::matmul::{Product, RightSide};
 
 pub(super) struct Recurrent<C> {
     cell: C,
     sizes: Sizes,
-    input: Weights,
-    state: Weights,
+    /// The weights of every direction.
+    input: RightSide,
+    state: RightSide,
     /// Inputs and outputs that the node has.
     inputs: [bool; 8],
     outputs: [bool; 3],
-}
-
-/// The weights of one side, for all directions.
-struct Weights {
-    port: usize,
-    product: Product,
-    /// Absent where they come with each run.
-    packed: Option<Packed<f32>>,
-}
-
-impl Weights {
-    /// Those of input `port`, for `rows` rows of `depth` elements.
-    fn read(
-        cx: &FinalizeCx<'_>,
-        port: usize,
-        [rows, depth, cols]: [usize; 3],
-        dirs: usize,
-    ) -> Result<Self, Error> {
-        let product = Product { rows, depth, cols, right: Layout::Transposed };
-        let packed = match cx.constant::<f32>(port)? {
-            Some(_) => {
-                let len = dirs * product.packed_len();
-                Some(cx.pack(&[port], &product.recipe(), len, Product::fill)?)
-            }
-            None => None,
-        };
-        Ok(Self { port, product, packed })
-    }
-
-    /// Elements of scratch for the weights of a direction.
-    fn scratch_len(&self) -> usize {
-        if self.packed.is_some() { 0 } else { self.product.packed_len() }
-    }
-
-    /// The packed weights of a direction; in `own`, where they come with the run.
-    fn of<'a>(
-        &self,
-        inputs: &Inputs<'_>,
-        packed: &PackedConstants<'a>,
-        dir: usize,
-        own: &'a mut [f32],
-    ) -> Result<&'a [f32], ExecError> {
-        let len = self.product.packed_len();
-        if let Some(at) = self.packed {
-            return Ok(&packed.get(at)?[dir * len..][..len]);
-        }
-        let len = self.product.depth * self.product.cols;
-        self.product.pack(&inputs.get::<f32>(self.port)?[dir * len..][..len], own);
-        Ok(own)
-    }
 }
 
 impl<C: Cell> Kernel for Recurrent<C> {
@@ -77,8 +28,11 @@ impl<C: Cell> Kernel for Recurrent<C> {
         let sizes = Sizes::read(cx, Counts::of::<C>())?;
         let Sizes { steps, batch, width, hidden, dirs, .. } = sizes;
         let gates = C::GATES * hidden;
-        let input = Weights::read(cx, W, [steps * batch, width, gates], dirs)?;
-        let state = Weights::read(cx, R, [batch, hidden, gates], dirs)?;
+        let weights = |port: usize, rows: usize, depth: usize| {
+            let product = Product { rows, depth, cols: gates, right: Layout::Transposed };
+            RightSide::read(cx, port, product, dirs)
+        };
+        let (input, state) = (weights(W, steps * batch, width)?, weights(R, batch, hidden)?);
         let inputs = std::array::from_fn(|port| cx.has_input(port));
         let outputs = std::array::from_fn(|port| cx.has_output(port));
         Ok(Self { cell, sizes, input, state, inputs, outputs })
@@ -196,8 +150,8 @@ impl<C: Cell> Recurrent<C> {
         let len = C::PEEPHOLES.0 * self.sizes.hidden;
         let peepholes = self.optional(inputs, PEEPHOLES)?;
         Ok(Direction {
-            input: self.input.of(inputs, packed, dir, input)?,
-            state: self.state.of(inputs, packed, dir, state)?,
+            input: self.input.get(inputs, packed, dir, input)?,
+            state: self.state.get(inputs, packed, dir, state)?,
             input_bias,
             state_bias,
             peepholes: peepholes.get(dir * len..(dir + 1) * len).unwrap_or(&[]),

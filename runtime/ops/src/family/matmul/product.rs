@@ -1,4 +1,4 @@
-//! Products of f32 matrices, as `MatMul` and Gemm compute them: packed right sides, rows over threads.
+//! Products of f32 matrices on the primitives: packed right sides, rows over threads.
 
 use udo_api::{Error, ExecError, Parallel, Sources};
 use udo_simd::gemm_f32::{Epilogue, Layout, columns_of_piece, gemm, gemv, pack_b, packed_len};

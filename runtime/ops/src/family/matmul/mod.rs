@@ -1,0 +1,107 @@
+//! Products of matrices: their extents, right sides that are packed once, and rows over threads.
+
+mod product;
+mod right_side;
+
+use udo_api::{Dim, Element, Error, ExecError, Node, Parallel, Shape, TensorDesc};
+
+use crate::family::elementwise::{Broadcast, broadcast_shapes};
+use crate::family::partition;
+use crate::number::Number;
+
+pub(crate) use product::Product;
+pub(crate) use right_side::RightSide;
+
+#[derive(Clone, Copy)]
+enum Side {
+    Left,
+    Right,
+}
+
+/// The dimension that an operand adds to the result, the one that is summed over, and the batch.
+fn split(x: &TensorDesc, side: Side) -> Result<(Option<Dim>, Dim, Shape), Error> {
+    let dims: Vec<Dim> = x.full_shape().iter().collect();
+    Ok(match (dims.as_slice(), side) {
+        ([], _) => return Err(Error::new(format!("an input is {x}, wanted rank 1 or more"))),
+        ([depth], _) => (None, *depth, Shape::SCALAR),
+        ([batch @ .., rows, depth], Side::Left) => (Some(*rows), *depth, Shape::of_dims(batch)?),
+        ([batch @ .., depth, cols], Side::Right) => (Some(*cols), *depth, Shape::of_dims(batch)?),
+    })
+}
+
+/// Operands that do not multiply.
+pub(crate) fn misfit(a: &TensorDesc, b: &TensorDesc) -> Error {
+    Error::new(format!("inputs are {a} and {b}, which do not multiply"))
+}
+
+/// The shape of the products of `a` and `b`, batched over the axes before the last two.
+pub(crate) fn output_shape(a: &TensorDesc, b: &TensorDesc) -> Result<Shape, Error> {
+    let (rows, depth, a_batch) = split(a, Side::Left)?;
+    let (cols, b_depth, b_batch) = split(b, Side::Right)?;
+    if depth.bound() != b_depth.bound() {
+        return Err(misfit(a, b));
+    }
+    let batch = broadcast_shapes(a_batch, b_batch)?;
+    Shape::of_dims(&batch.iter().chain(rows).chain(cols).collect::<Vec<_>>())
+}
+
+/// The extents of every product of a batch, and which matrices meet.
+pub(crate) struct Products {
+    pub(crate) batch: Broadcast,
+    pub(crate) rows: usize,
+    pub(crate) depth: usize,
+    pub(crate) cols: usize,
+    /// Right sides.
+    pub(crate) rights: usize,
+}
+
+impl Products {
+    /// The products of the inputs at these ports.
+    pub(crate) fn read(node: &Node<'_>, [a, b]: [usize; 2]) -> Result<Self, Error> {
+        let (a, b) = (node.input(a)?, node.input(b)?);
+        let (rows, depth, a_batch) = split(&a, Side::Left)?;
+        let (cols, _, b_batch) = split(&b, Side::Right)?;
+        let batch = Broadcast::of(a_batch.dims(), b_batch.dims()).ok_or_else(|| misfit(&a, &b))?;
+        let rights = b_batch.dims().iter().product();
+        let extent = |dim: Option<Dim>| dim.map_or(1, Dim::bound);
+        Ok(Self { batch, rows: extent(rows), depth: depth.bound(), cols: extent(cols), rights })
+    }
+
+    /// Calls `row` with a left row, a right side and a row of the result, for every row, on several threads where
+    /// there is much to do.
+    pub(crate) fn each_row<A: Element, B: Element, Y: Element>(
+        &self,
+        parallel: Parallel<'_>,
+        (a, b): (&[A], &[B]),
+        y: &mut [Y],
+        row: impl Fn(&[A], &[B], &mut [Y]) + Sync,
+    ) -> Result<(), ExecError> {
+        let &Self { rows, depth, cols, .. } = self;
+        if rows * cols == 0 {
+            return Ok(());
+        }
+        let work = rows.saturating_mul(depth).saturating_mul(cols);
+        let height = rows.div_ceil(partition::threads(parallel, work));
+        for ([a_at, b_at], y) in self.batch.positions().zip(y.chunks_exact_mut(rows * cols)) {
+            let a = &a[a_at * rows * depth..][..rows * depth];
+            let b = &b[b_at * depth * cols..][..depth * cols];
+            parallel.chunks_mut(y, height * cols, |piece, y| {
+                for (i, y) in y.chunks_exact_mut(cols).enumerate() {
+                    row(&a[(piece * height + i) * depth..][..depth], b, y);
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// `y = a b` for one row `a`, term by term.
+pub(crate) fn multiply_row<T: Number>(a: &[T], b: &[T], y: &mut [T]) {
+    y.fill(T::ZERO);
+    for (&a, b) in a.iter().zip(b.chunks_exact(y.len())) {
+        for (y, &b) in y.iter_mut().zip(b) {
+            *y = y.add(a.mul(b));
+        }
+    }
+}

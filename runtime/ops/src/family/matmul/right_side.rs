@@ -1,0 +1,67 @@
+//! Right sides of f32 products, packed once where they are constant.
+
+use udo_api::{Error, ExecError, FinalizeCx, Inputs, Packed, PackedConstants};
+
+use super::Product;
+
+/// One or several right sides of a shape, one after the other in an input.
+pub(crate) struct RightSide {
+    port: usize,
+    pub(crate) product: Product,
+    /// Absent where they come with each run.
+    packed: Option<Packed<f32>>,
+}
+
+impl RightSide {
+    /// The `count` right sides of input `port`.
+    pub(crate) fn read(
+        cx: &FinalizeCx<'_>,
+        port: usize,
+        product: Product,
+        count: usize,
+    ) -> Result<Self, Error> {
+        let packed = match cx.constant::<f32>(port)? {
+            Some(_) => {
+                let len = count * product.packed_len();
+                Some(cx.pack(&[port], &product.recipe(), len, Product::fill)?)
+            }
+            None => None,
+        };
+        Ok(Self { port, product, packed })
+    }
+
+    pub(crate) fn is_packed(&self) -> bool {
+        self.packed.is_some()
+    }
+
+    /// Elements of scratch in which to pack one that comes with a run.
+    pub(crate) fn scratch_len(&self) -> usize {
+        if self.is_packed() { 0 } else { self.product.packed_len() }
+    }
+
+    /// Right side `at`, packed; in `own`, where it comes with the run.
+    pub(crate) fn get<'a>(
+        &self,
+        inputs: &Inputs<'_>,
+        packed: &PackedConstants<'a>,
+        at: usize,
+        own: &'a mut [f32],
+    ) -> Result<&'a [f32], ExecError> {
+        if let Some(constant) = self.packed {
+            let len = self.product.packed_len();
+            return Ok(&packed.get(constant)?[at * len..][..len]);
+        }
+        self.product.pack(self.unpacked(inputs, at)?, own);
+        Ok(own)
+    }
+
+    /// Right side `at` as it lies in the input.
+    pub(crate) fn unpacked<'a>(
+        &self,
+        inputs: &Inputs<'a>,
+        at: usize,
+    ) -> Result<&'a [f32], ExecError> {
+        let len = self.product.depth * self.product.cols;
+        Ok(&inputs.get::<f32>(self.port)?[at * len..][..len])
+    }
+}

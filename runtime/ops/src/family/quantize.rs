@@ -1,0 +1,168 @@
+//! What operators share that convert between numbers and quantized values: where scales and zero points lie, and the
+//! runs of elements under each.
+
+use udo_api::{DType, Element, Error, ExecError, Io, Node, Param, TypeSet, Value, types};
+
+use crate::family::axes::AxisSplit;
+use crate::family::partition::{GRAIN, row_grain};
+
+/// The quantized types that have an encoding.
+pub(crate) const TYPES: TypeSet = types::U8.or(types::I8).or(types::U16).or(types::I16);
+
+/// Where the scales lie.
+pub(crate) const AXIS: Param = Param::scalar("axis", DType::I64).default(Value::int(1));
+/// How many neighbours along the axis have one scale.
+pub(crate) const BLOCK_SIZE: Param = Param::scalar("block_size", DType::I64).default(Value::int(0));
+/// The type of the result.
+pub(crate) const OUTPUT_DTYPE: Param =
+    Param::scalar("output_dtype", DType::I64).default(Value::int(0));
+
+/// The scales and zero points of a node whose inputs are elements, scale and zero point.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scales {
+    place: Place,
+    has_zero: bool,
+}
+
+/// Where scales and zero points lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// One per position of an axis, or one for all elements.
+    PerAxis(AxisSplit),
+    /// One for so many neighbours along an axis.
+    PerBlock(AxisSplit, usize),
+}
+
+impl Scales {
+    /// Where the node's scales lie.
+    pub(crate) fn read(node: &Node<'_>) -> Result<Self, Error> {
+        Ok(Self { place: place(node)?, has_zero: node.has_input(2) })
+    }
+
+    /// Calls `body` for each run of elements under one scale, with the scale and the zero point, on several threads
+    /// where there are many.
+    pub(crate) fn each_run<X: Element, Z: Element, Y: Element>(
+        self,
+        io: Io<'_>,
+        body: impl Fn(&[X], f32, Z, &mut [Y]) + Sync,
+    ) -> Result<(), ExecError> {
+        let Io { inputs, mut outputs, parallel, .. } = io;
+        let (x, scales) = (inputs.get::<X>(0)?, inputs.get::<f32>(1)?);
+        let zeros = if self.has_zero { inputs.get::<Z>(2)? } else { &[] };
+        let y = outputs.take::<Y>(0)?;
+        let run = |at: usize, x: &[X], y: &mut [Y]| {
+            body(x, scales[at], zeros.get(at).copied().unwrap_or_default(), y);
+        };
+        let inner = self.place.inner();
+        if inner >= y.len() && matches!(self.place, Place::PerAxis(_)) {
+            return parallel.chunks_mut(y, GRAIN, |piece, y| {
+                run(0, &x[piece * GRAIN..][..y.len()], y);
+                Ok(())
+            });
+        }
+        let grain = row_grain(inner);
+        parallel.chunks_mut(y, grain, |piece, y| {
+            let rows = x[piece * grain..].chunks_exact(inner).zip(y.chunks_exact_mut(inner));
+            for ((x, y), row) in rows.zip(piece * grain / inner..) {
+                self.place.each_scale(row, x, y, run);
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Place {
+    /// Elements behind the axis.
+    fn inner(self) -> usize {
+        let (Self::PerAxis(split) | Self::PerBlock(split, _)) = self;
+        split.inner
+    }
+
+    /// Calls `run` with the place of each scale of what lies behind position `row` of the axis.
+    fn each_scale<X, Y>(
+        self,
+        row: usize,
+        x: &[X],
+        y: &mut [Y],
+        run: impl Fn(usize, &[X], &mut [Y]),
+    ) {
+        match self {
+            Self::PerAxis(split) => run(row % split.len, x, y),
+            Self::PerBlock(split, block) => {
+                let blocks = split.len.div_ceil(block);
+                let first = (row / split.len * blocks + row % split.len / block) * split.inner;
+                for (i, (x, y)) in x.chunks(1).zip(y.chunks_mut(1)).enumerate() {
+                    run(first + i, x, y);
+                }
+            }
+        }
+    }
+}
+
+fn place(node: &Node<'_>) -> Result<Place, Error> {
+    let (x, scale) = (node.input(0)?, node.input(1)?);
+    if node.has_input(2) && node.input(2)?.len() != scale.len() {
+        let zero = node.input(2)?;
+        return Err(Error::new(format!(
+            "the zero point is {zero}, the scale {scale}, wanted one size"
+        )));
+    }
+    let block = node.int("block_size")?;
+    if block != 0 {
+        return per_block(node, block);
+    }
+    if scale.rank() == 0 || scale.shape() == [1] {
+        return Ok(Place::PerAxis(AxisSplit { outer: 1, len: 1, inner: x.len() }));
+    }
+    let axis = node.axis("axis", x.rank())?;
+    let split = AxisSplit::at(x.shape(), axis);
+    if scale.rank() != 1 || scale.len() != split.len {
+        return Err(Error::new(format!(
+            "the scale is {scale}, wanted one per position of axis {axis} of {x}"
+        )));
+    }
+    Ok(Place::PerAxis(split))
+}
+
+fn per_block(node: &Node<'_>, block: i64) -> Result<Place, Error> {
+    let (x, scale) = (node.input(0)?, node.input(1)?);
+    let block = usize::try_from(block).map_err(|_| {
+        Error::new(format!("parameter \"block_size\" is {block}, wanted 0 or more"))
+    })?;
+    let axis = node.axis("axis", x.rank())?;
+    let mut wanted = x.shape().to_vec();
+    if let Some(extent) = wanted.get_mut(axis) {
+        *extent = extent.div_ceil(block);
+    }
+    let zero_fits = !node.has_input(2) || node.input(2)?.shape() == wanted;
+    if scale.shape() != wanted || !zero_fits {
+        return Err(Error::new(format!(
+            "the scale is {scale}, wanted scale and zero point of shape {wanted:?}: one per {block} positions of axis {axis} of {x}"
+        )));
+    }
+    Ok(Place::PerBlock(AxisSplit::at(x.shape(), axis), block))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{bench, noise, tensor};
+
+    #[test]
+    fn runs_are_shared_out() {
+        let dims = [6, 5, GRAIN / 8 + 3];
+        let x: Vec<f32> = noise(dims.iter().product()).iter().map(|x| x * 100.0).collect();
+        let scales = [0.5f32, 1.0, 0.25, 2.0, 4.0];
+        for count in [1, 5] {
+            let zeros: Vec<i8> = (0..count as i8).collect();
+            let run = bench("QuantizeLinear").threads(3).input(tensor(&dims, &x));
+            let run = run.input(tensor(&[count], &scales[..count]));
+            let y = run.input(tensor(&[count], &zeros)).one().values::<i8>();
+            for (at, (x, y)) in x.iter().zip(y).enumerate() {
+                let channel = at / dims[2] % dims[1] % count;
+                let wanted = (x / scales[channel]).round_ties_even() + f32::from(zeros[channel]);
+                assert_eq!(y, wanted.clamp(-128.0, 127.0) as i8, "{x} at {at}");
+            }
+        }
+    }
+}
