@@ -116,10 +116,12 @@ fn chain(op: &str, registry: &mut Registry) -> Session {
 fn chain_on(op: &str, registry: &mut Registry, threads: NonZero<usize>) -> Session {
     let options = Options { threads, ..Options::default() };
     let mut graph = Graph::new("chain");
-    let mut value = graph.add_input("x", DType::F32, [DimSpec::Fixed(16)]);
+    let x = graph.add_input("x", DType::F32, [DimSpec::Fixed(16)]);
+    let operands = if op == "Add" { 2 } else { 1 };
+    let mut value = x;
     for index in 0..NODES {
         let next = graph.add_value(&format!("v{index}"));
-        graph.add_node(Node::new(op, 21, &[value], &[next]));
+        graph.add_node(Node::new(op, 21, &[value, x][..operands], &[next]));
         value = next;
     }
     graph.outputs.push(value);
@@ -176,6 +178,7 @@ fn main() {
         ("Scale, Rust package", chain("Scale", &mut open("rust"))),
         ("Scale, C package", chain("Scale", &mut open("c"))),
         ("Relu, built in", chain("Relu", &mut Registry::builtin().unwrap())),
+        ("Add, built in", chain("Add", &mut Registry::builtin().unwrap())),
     ];
     let medians = measure(&mut chains);
     println!("{NODES} nodes over 16 floats, median of {RUNS} runs");
@@ -188,7 +191,7 @@ fn main() {
     let mut forks = [("fork", chain_on("Fork", &mut linked, two))];
     println!("  a parallel-for on two threads: {:.0} ns", measure(&mut forks)[0]);
     println!("  opening a package: {:.2} ms, median of {COPIES} copies", opening(folder.path()));
-    let figures: Vec<String> = ["linked", "package", "c", "relu"]
+    let figures: Vec<String> = ["linked", "package", "c", "relu", "add"]
         .iter()
         .zip(&medians)
         .map(|(name, ns)| format!("{name}={ns:.2}"))

@@ -37,8 +37,8 @@ impl Mixed {
         Self(|[a, b]| {
             of_type!(a, [F32 = f32, F64 = f64, I32 = i32, I64 = i64], T => {
                 of_number!(b, U => {
-                    let run: Run = |fixed, io| {
-                        execute(fixed, io, |a: T, b: U| T::of(B::F64(a.to_f64(), b.to_f64())))
+                    let run: Run = |plan, io| {
+                        execute(plan, io, |a: T, b: U| T::of(B::F64(a.to_f64(), b.to_f64())))
                     };
                     run
                 })
@@ -46,9 +46,6 @@ impl Mixed {
         })
     }
 }
-
-/// A kernel's execute, for the types of its operands.
-type Run = fn(Option<&Broadcast>, Io<'_>) -> Result<(), ExecError>;
 
 /// The operator that `B` is the function of.
 pub(crate) const fn binary<B: Binary>() -> Def {
@@ -112,13 +109,28 @@ pub(super) fn plan(cx: &FinalizeCx<'_>) -> Result<Option<Broadcast>, Error> {
     Ok(None)
 }
 
-/// The plan of finalize, or that of this run.
-pub(super) fn plan_of_run(fixed: Option<&Broadcast>, io: &Io<'_>) -> Result<Broadcast, ExecError> {
-    if let Some(plan) = fixed {
-        return Ok(*plan);
+/// A kernel's execute, for the types of its operands.
+pub(super) type Run = fn(&Broadcast, &mut Io<'_>) -> Result<(), ExecError>;
+
+/// Calls `run` with the plan of finalize, or with that of this run.
+#[inline]
+pub(super) fn run_with(
+    fixed: Option<&Broadcast>,
+    mut io: Io<'_>,
+    run: Run,
+) -> Result<(), ExecError> {
+    match fixed {
+        Some(plan) => run(plan, &mut io),
+        None => run_bounded(io, run),
     }
+}
+
+#[cold]
+fn run_bounded(mut io: Io<'_>, run: Run) -> Result<(), ExecError> {
     let plan = Broadcast::of(io.inputs.shape(0)?, io.inputs.shape(1)?);
-    plan.ok_or(ExecError::of(Status::BAD_VALUE))
+    let plan = plan.ok_or(ExecError::of(Status::BAD_VALUE))?;
+    run(&plan, &mut io)?;
+    io.outputs.set_shape(0, plan.shape())
 }
 
 /// The function `B` of numbers, on the CPU.
@@ -145,7 +157,7 @@ impl<B: Binary> Kernel for PairKernel<B> {
         let run = match B::MIXED {
             Some(Mixed(of)) if a != b => of([a, b])?,
             _ => of_number!(a, T => {
-                let run: Run = |fixed, io| execute(fixed, io, B::of::<T>);
+                let run: Run = |plan, io| execute(plan, io, B::of::<T>);
                 run
             })?,
         };
@@ -153,23 +165,20 @@ impl<B: Binary> Kernel for PairKernel<B> {
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
-        (self.run)(self.fixed.as_ref(), io)
+        run_with(self.fixed.as_ref(), io, self.run)
     }
 }
 
 fn execute<T: Number, U: Number>(
-    fixed: Option<&Broadcast>,
-    mut io: Io<'_>,
+    plan: &Broadcast,
+    io: &mut Io<'_>,
     of: impl Fn(T, U) -> T + Sync,
 ) -> Result<(), ExecError> {
-    let plan = plan_of_run(fixed, &io)?;
     let b = io.inputs.get::<U>(1)?;
-    let parallel = io.parallel;
     match io.pair::<T>(0, 0)? {
-        Pair::Apart(a, y) => plan.apply_shared(parallel, a, b, y, of)?,
-        Pair::Same(y) => plan.apply_in_place_shared(parallel, y, b, of)?,
+        Pair::Apart(a, y) => plan.apply_shared(io.parallel, a, b, y, of),
+        Pair::Same(y) => plan.apply_in_place_shared(io.parallel, y, b, of),
     }
-    io.outputs.set_shape(0, plan.shape())
 }
 
 /// The function `B` of what 8-bit quantized values stand for, on the DSP.

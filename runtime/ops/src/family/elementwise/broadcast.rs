@@ -26,47 +26,43 @@ pub(crate) fn broadcast_shapes(a: Shape, b: Shape) -> Result<Shape, Error> {
     Shape::of_dims(&dims)
 }
 
-/// How the elements of two tensors meet, with neighbouring axes merged.
+/// How the elements of `N` tensors meet, with neighbouring axes merged.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Broadcast {
+pub(crate) struct Broadcast<const N: usize = 2> {
     out_rank: usize,
     out_dims: Axes,
     rank: usize,
     dims: Axes,
-    a: Axes,
-    b: Axes,
+    /// 0 along an axis on which a tensor repeats.
+    strides: [Axes; N],
 }
 
-impl Broadcast {
+impl<const N: usize> Broadcast<N> {
     /// Nothing if the shapes do not broadcast.
-    pub(crate) fn of(a: &[usize], b: &[usize]) -> Option<Self> {
-        let out_rank = a.len().max(b.len());
+    pub(crate) fn of_all(shapes: [&[usize]; N]) -> Option<Self> {
+        let out_rank = shapes.iter().map(|dims| dims.len()).max().unwrap_or(0);
         let mut plan = Self {
             out_rank,
             out_dims: [1; MAX_RANK],
             rank: 0,
             dims: [1; MAX_RANK],
-            a: [0; MAX_RANK],
-            b: [0; MAX_RANK],
+            strides: [[0; MAX_RANK]; N],
         };
-        let mut repeats = [(false, false); MAX_RANK];
+        let mut repeats = [[false; N]; MAX_RANK];
         for axis in 0..out_rank {
-            let at = |dims: &[usize]| {
-                (axis + dims.len())
-                    .checked_sub(out_rank)
-                    .and_then(|i| dims.get(i))
-                    .map_or(1, |&d| d)
-            };
-            let (x, y) = (at(a), at(b));
-            if x != y && x != 1 && y != 1 {
+            let sizes = shapes.map(|dims| {
+                let own = (axis + dims.len()).checked_sub(out_rank).and_then(|i| dims.get(i));
+                own.map_or(1, |&size| size)
+            });
+            let dim = sizes.into_iter().find(|&size| size != 1).unwrap_or(1);
+            if sizes.iter().any(|&size| size != dim && size != 1) {
                 return None;
             }
-            let dim = if x == 1 { y } else { x };
             *plan.out_dims.get_mut(axis)? = dim;
             if dim == 1 {
                 continue;
             }
-            let repeat = (x == 1, y == 1);
+            let repeat = sizes.map(|size| size == 1);
             if plan.rank > 0 && repeats[plan.rank - 1] == repeat {
                 plan.dims[plan.rank - 1] *= dim;
             } else {
@@ -76,13 +72,14 @@ impl Broadcast {
             }
         }
         plan.rank = plan.rank.max(1);
-        let (mut a_step, mut b_step) = (1, 1);
+        let mut strides = [1; N];
         for axis in (0..plan.rank).rev() {
-            let (repeat_a, repeat_b) = repeats[axis];
-            plan.a[axis] = if repeat_a { 0 } else { a_step };
-            plan.b[axis] = if repeat_b { 0 } else { b_step };
-            a_step *= if repeat_a { 1 } else { plan.dims[axis] };
-            b_step *= if repeat_b { 1 } else { plan.dims[axis] };
+            for (tensor, stride) in strides.iter_mut().enumerate() {
+                if !repeats[axis][tensor] {
+                    plan.strides[tensor][axis] = *stride;
+                    *stride *= plan.dims[axis];
+                }
+            }
         }
         Some(plan)
     }
@@ -94,18 +91,56 @@ impl Broadcast {
 
     /// Elements of the result.
     pub(crate) fn len(&self) -> usize {
-        self.shape().iter().product()
+        self.dims[..self.rank].iter().product()
     }
 
     /// Where each element of the result has its operands.
-    pub(crate) fn positions(&self) -> StridedIter<2> {
-        StridedIter::new(&self.dims[..self.rank], [self.a, self.b])
+    pub(crate) fn positions(&self) -> StridedIter<N> {
+        StridedIter::new(&self.dims[..self.rank], self.strides)
     }
 
-    fn rows(&self) -> (usize, usize, usize, StridedIter<2>) {
+    /// Calls `body` with each row of the result, where its operands start, and how far apart their elements are.
+    fn each_row<Y>(&self, y: &mut [Y], mut body: impl FnMut([usize; N], [usize; N], &mut [Y])) {
         let inner = self.rank - 1;
-        let walk = StridedIter::new(&self.dims[..inner], [self.a, self.b]);
-        (self.dims[inner], self.a[inner], self.b[inner], walk)
+        let (cols, steps) = (self.dims[inner], self.strides.map(|strides| strides[inner]));
+        if inner == 0 {
+            return body([0; N], steps, &mut y[..cols]);
+        }
+        let rows = StridedIter::new(&self.dims[..inner], self.strides);
+        for (at, y) in rows.zip(y.chunks_exact_mut(cols.max(1))) {
+            body(at, steps, y);
+        }
+    }
+
+    /// Calls `body` with parts of the result, where their operands start, and their elements, on several threads
+    /// where there are many.
+    fn share<Y: Element>(
+        &self,
+        parallel: Parallel<'_>,
+        y: &mut [Y],
+        body: impl Fn(&Self, [usize; N], &mut [Y]) + Sync,
+    ) -> Result<(), ExecError> {
+        let len = self.len();
+        let y = &mut y[..len];
+        if len <= GRAIN {
+            body(self, [0; N], y);
+            return Ok(());
+        }
+        let inner: usize = self.dims[1..self.rank].iter().product();
+        let grain = GRAIN.div_ceil(inner);
+        parallel.chunks_mut(y, grain * inner, |piece, y| {
+            let mut part = *self;
+            part.dims[0] = y.len() / inner;
+            body(&part, self.strides.map(|strides| piece * grain * strides[0]), y);
+            Ok(())
+        })
+    }
+}
+
+impl Broadcast {
+    /// Nothing if the shapes do not broadcast.
+    pub(crate) fn of(a: &[usize], b: &[usize]) -> Option<Self> {
+        Self::of_all([a, b])
     }
 
     /// `y[i] = f(a[..], b[..])` for every element of the result.
@@ -116,19 +151,15 @@ impl Broadcast {
         y: &mut [Y],
         f: impl Fn(A, B) -> Y,
     ) {
-        let (cols, a_step, b_step, rows) = self.rows();
-        if cols == 0 {
-            return;
-        }
-        for ([a_at, b_at], y) in rows.zip(y.chunks_exact_mut(cols)) {
+        self.each_row(y, |[a_at, b_at], steps, y| {
             let (a, b) = (&a[a_at..], &b[b_at..]);
-            match (a_step, b_step) {
-                (0, 0) => y.iter_mut().for_each(|y| *y = f(a[0], b[0])),
-                (0, _) => y.iter_mut().zip(b).for_each(|(y, &b)| *y = f(a[0], b)),
-                (_, 0) => y.iter_mut().zip(a).for_each(|(y, &a)| *y = f(a, b[0])),
-                (..) => y.iter_mut().zip(a).zip(b).for_each(|((y, &a), &b)| *y = f(a, b)),
+            match steps {
+                [0, 0] => y.iter_mut().for_each(|y| *y = f(a[0], b[0])),
+                [0, _] => y.iter_mut().zip(b).for_each(|(y, &b)| *y = f(a[0], b)),
+                [_, 0] => y.iter_mut().zip(a).for_each(|(y, &a)| *y = f(a, b[0])),
+                [_, _] => y.iter_mut().zip(a).zip(b).for_each(|((y, &a), &b)| *y = f(a, b)),
             }
-        }
+        });
     }
 
     /// The same, shared out among threads.
@@ -140,15 +171,7 @@ impl Broadcast {
         y: &mut [Y],
         f: impl Fn(A, B) -> Y + Sync,
     ) -> Result<(), ExecError> {
-        let Some(grain) = self.grain() else {
-            self.apply(a, b, y, f);
-            return Ok(());
-        };
-        parallel.chunks_mut(&mut y[..self.len()], grain * self.inner(), |piece, y| {
-            let (part, [a_at, b_at]) = self.part(piece * grain, y.len());
-            part.apply(&a[a_at..], &b[b_at..], y, &f);
-            Ok(())
-        })
+        self.share(parallel, y, |part, [a_at, b_at], y| part.apply(&a[a_at..], &b[b_at..], y, &f))
     }
 
     /// [`Self::apply_in_place`], shared out among threads where no element of `a` repeats.
@@ -159,37 +182,15 @@ impl Broadcast {
         b: &[B],
         f: impl Fn(T, B) -> T + Sync,
     ) -> Result<(), ExecError> {
-        let Some(grain) = self.grain().filter(|_| !self.repeats_a()) else {
-            self.apply_in_place(y, b, f);
+        if self.repeats_a() {
+            self.apply_backwards(y, b, f);
             return Ok(());
-        };
-        parallel.chunks_mut(&mut y[..self.len()], grain * self.inner(), |piece, y| {
-            let (part, [_, b_at]) = self.part(piece * grain, y.len());
-            part.apply_in_place(y, &b[b_at..], &f);
-            Ok(())
-        })
-    }
-
-    /// Places along the first axis that a thread takes at a time; nothing where one takes all.
-    fn grain(&self) -> Option<usize> {
-        let grain = GRAIN.div_ceil(self.inner().max(1));
-        (grain < self.dims[0]).then_some(grain)
-    }
-
-    /// Elements of the result at a place along the first axis.
-    fn inner(&self) -> usize {
-        self.dims[1..self.rank].iter().product()
+        }
+        self.share(parallel, y, |part, [_, b_at], y| part.apply_in_place(y, &b[b_at..], &f))
     }
 
     fn repeats_a(&self) -> bool {
-        self.a[..self.rank].contains(&0)
-    }
-
-    /// `len` elements of the result from place `first` along the first axis on, and where their operands are.
-    fn part(&self, first: usize, len: usize) -> (Self, [usize; 2]) {
-        let mut part = *self;
-        part.dims[0] = len / self.inner().max(1);
-        (part, [first * self.a[0], first * self.b[0]])
+        self.strides[0][..self.rank].contains(&0)
     }
 
     /// The same where `y` holds the elements of `a`.
@@ -202,20 +203,16 @@ impl Broadcast {
         if self.repeats_a() {
             return self.apply_backwards(y, b, f);
         }
-        let (cols, _, b_step, rows) = self.rows();
-        if cols == 0 {
-            return;
-        }
-        for ([_, b_at], y) in rows.zip(y.chunks_exact_mut(cols)) {
+        self.each_row(y, |[_, b_at], [_, step], y| {
             let b = &b[b_at..];
-            if b_step == 0 {
+            if step == 0 {
                 for y in y {
                     *y = f(*y, b[0]);
                 }
             } else {
                 y.iter_mut().zip(b).for_each(|(y, &b)| *y = f(*y, b));
             }
-        }
+        });
     }
 
     /// A bounded `a` may turn out shorter than the result. No element of it lies behind the place
@@ -226,8 +223,8 @@ impl Broadcast {
             for axis in (0..self.rank).rev() {
                 let at = rest % self.dims[axis];
                 rest /= self.dims[axis];
-                a_at += at * self.a[axis];
-                b_at += at * self.b[axis];
+                a_at += at * self.strides[0][axis];
+                b_at += at * self.strides[1][axis];
             }
             y[i] = f(y[a_at], b[b_at]);
         }
@@ -243,7 +240,7 @@ mod tests {
         let plan = Broadcast::of(&[2, 3, 4, 5], &[3, 1, 1]).unwrap();
         assert_eq!(plan.shape(), [2, 3, 4, 5]);
         assert_eq!(
-            (plan.rank, &plan.dims[..3], &plan.b[..3]),
+            (plan.rank, &plan.dims[..3], &plan.strides[1][..3]),
             (3, &[2, 3, 20][..], &[0, 1, 0][..])
         );
         assert!(Broadcast::of(&[2, 3], &[2]).is_none());

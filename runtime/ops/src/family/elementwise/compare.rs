@@ -9,7 +9,7 @@ use udo_api::{
 };
 
 use super::Broadcast;
-use super::binary::{ARITHMETIC, IN, broadcast_inputs, plan, plan_of_run};
+use super::binary::{ARITHMETIC, IN, Run, broadcast_inputs, plan, run_with};
 use super::gpu::CompareGpu;
 use crate::Def;
 use crate::number::Number;
@@ -57,7 +57,7 @@ impl<C: Compare> Kernels<C> {
 struct NumberKernel<C> {
     fixed: Option<Broadcast>,
     /// For the type of the elements.
-    run: fn(Option<&Broadcast>, Io<'_>) -> Result<(), ExecError>,
+    run: Run,
     of: PhantomData<fn() -> C>,
 }
 
@@ -76,19 +76,14 @@ impl<C: Compare> Kernel for NumberKernel<C> {
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
-        (self.run)(self.fixed.as_ref(), io)
+        run_with(self.fixed.as_ref(), io, self.run)
     }
 }
 
-fn execute<C: Compare, T: Number>(
-    fixed: Option<&Broadcast>,
-    mut io: Io<'_>,
-) -> Result<(), ExecError> {
-    let plan = plan_of_run(fixed, &io)?;
+fn execute<C: Compare, T: Number>(plan: &Broadcast, io: &mut Io<'_>) -> Result<(), ExecError> {
     let (a, b) = (io.inputs.get::<T>(0)?, io.inputs.get::<T>(1)?);
     let y = io.outputs.take::<Bool>(0)?;
-    plan.apply_shared(io.parallel, a, b, y, |a, b| Bool::from(C::of(a, b)))?;
-    io.outputs.set_shape(0, plan.shape())
+    plan.apply_shared(io.parallel, a, b, y, |a, b| Bool::from(C::of(a, b)))
 }
 
 /// The comparison `C` of what 8-bit quantized values stand for, on the DSP.
