@@ -111,6 +111,18 @@ mod tests {
     }
 
     #[test]
+    fn what_operators_share_lies_in_a_family() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src");
+        let mut files: Vec<_> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        files.sort();
+        let wanted = ["def.rs", "family", "lib.rs", "number.rs", "ops", "ops.rs", "testing.rs"];
+        assert_eq!(files, wanted);
+    }
+
+    #[test]
     fn every_op_has_a_cpu_kernel_and_every_kernel_its_op() {
         for Def { op, kernels, .. } in DEFS {
             let name = op.schema().name();

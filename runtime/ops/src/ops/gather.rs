@@ -76,7 +76,11 @@ impl Movement for Gather {
             let (mut block, mut at) = (piece * slices / count, piece * slices % count);
             for y in y.chunks_exact_mut(inner) {
                 let from = (block * len + indices.position(at, len)?) * inner;
-                y.copy_from_slice(&data[from..][..inner]);
+                match y {
+                    // A copy of one element is a call for others.
+                    [y] => *y = data[from],
+                    y => y.copy_from_slice(&data[from..][..inner]),
+                }
                 at += 1;
                 if at == count {
                     (block, at) = (block + 1, 0);

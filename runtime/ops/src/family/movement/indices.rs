@@ -33,6 +33,9 @@ impl<'a> Indices<'a> {
             Self::I32(values) => i64::from(values[at]),
             Self::I64(values) => values[at],
         };
-        resolve_axis(index, extent).ok_or(ExecError::bad_value(index, at))
+        match usize::try_from(index) {
+            Ok(index) if index < extent => Ok(index),
+            _ => resolve_axis(index, extent).ok_or(ExecError::bad_value(index, at)),
+        }
     }
 }

@@ -54,15 +54,15 @@ impl<C: Cell> Kernel for Recurrent<C> {
         };
         let [y, last_hidden, last_memory] = [take(Y)?, take(LAST_HIDDEN)?, take(LAST_MEMORY)?];
         let lens = self.scratch_lens();
-        let mut room = |len: usize| scratch.take::<f32>(len);
+        let mut take = |len: usize| scratch.take::<f32>(len);
         let mut rows = Rows {
-            hidden: room(lens[0])?,
-            memory: room(lens[1])?,
-            gates: room(lens[2])?,
-            input: room(lens[3])?,
+            hidden: take(lens[0])?,
+            memory: take(lens[1])?,
+            gates: take(lens[2])?,
+            input: take(lens[3])?,
         };
-        let own_input = room(self.input.scratch_len())?;
-        let own_state = room(self.state.scratch_len())?;
+        let own_input = take(self.input.scratch_len())?;
+        let own_state = take(self.state.scratch_len())?;
         let lengths = if self.inputs[LENGTHS] { inputs.get::<i32>(LENGTHS)? } else { &[] };
         check(lengths, steps)?;
         // Steps behind the end of a sequence are 0.
