@@ -54,6 +54,7 @@ ops! {
     tanh,
     transpose,
     unsqueeze,
+    r#where,
 }
 
 /// Every operator.

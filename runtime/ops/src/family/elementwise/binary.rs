@@ -4,11 +4,12 @@ use std::marker::PhantomData;
 
 use udo_api::{
     Code, Core, DType, Encoding, Error, ExecError, Facts, FinalizeCx, InPlace, InferCx, Io, Kernel,
-    KernelDef, KernelFlags, Node, Op, OpSchema, Pair, Port, Shape, Status, TensorDesc, TypeRule,
-    TypeSet, input, input_like, output_like, types,
+    KernelDef, KernelFlags, Node, Op, OpSchema, Pair, Port, Shape, TensorDesc, TypeRule, TypeSet,
+    input, input_like, output_like, types,
 };
 
 use super::gpu::BinaryGpu;
+use super::operands::{Run, plan, run_with};
 use super::{Broadcast, broadcast_shapes};
 use crate::Def;
 use crate::number::Number;
@@ -95,42 +96,6 @@ struct Kernels<B>(PhantomData<fn() -> B>);
 impl<B: Binary> Kernels<B> {
     const ALL: &'static [KernelDef] =
         &[PairKernel::<B>::DEF, BinaryGpu::<B>::DEF, QuantKernel::<B>::DEF];
-}
-
-/// How operands meet if all extents are known; bounded ones are left to each run.
-pub(super) fn plan(cx: &FinalizeCx<'_>) -> Result<Option<Broadcast>, Error> {
-    let (a, b) = (cx.input(0)?.full_shape(), cx.input(1)?.full_shape());
-    if a.is_fixed() && b.is_fixed() {
-        let plan = Broadcast::of(a.dims(), b.dims());
-        return plan
-            .map(Some)
-            .ok_or_else(|| Error::new(format!("shapes {a} and {b} do not broadcast")));
-    }
-    Ok(None)
-}
-
-/// A kernel's execute, for the types of its operands.
-pub(super) type Run = fn(&Broadcast, &mut Io<'_>) -> Result<(), ExecError>;
-
-/// Calls `run` with the plan of finalize, or with that of this run.
-#[inline]
-pub(super) fn run_with(
-    fixed: Option<&Broadcast>,
-    mut io: Io<'_>,
-    run: Run,
-) -> Result<(), ExecError> {
-    match fixed {
-        Some(plan) => run(plan, &mut io),
-        None => run_bounded(io, run),
-    }
-}
-
-#[cold]
-fn run_bounded(mut io: Io<'_>, run: Run) -> Result<(), ExecError> {
-    let plan = Broadcast::of(io.inputs.shape(0)?, io.inputs.shape(1)?);
-    let plan = plan.ok_or(ExecError::of(Status::BAD_VALUE))?;
-    run(&plan, &mut io)?;
-    io.outputs.set_shape(0, plan.shape())
 }
 
 /// The function `B` of numbers, on the CPU.

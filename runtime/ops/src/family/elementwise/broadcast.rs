@@ -231,6 +231,33 @@ impl Broadcast {
     }
 }
 
+impl Broadcast<3> {
+    /// `y[i] = f(a[..], b[..], c[..])` for every element of the result, shared out among threads.
+    pub(crate) fn apply_shared<A: Element, B: Element, C: Element, Y: Element>(
+        &self,
+        parallel: Parallel<'_>,
+        (a, b, c): (&[A], &[B], &[C]),
+        y: &mut [Y],
+        f: impl Fn(A, B, C) -> Y + Sync,
+    ) -> Result<(), ExecError> {
+        self.share(parallel, y, |part, [a_at, b_at, c_at], y| {
+            let (a, b, c) = (&a[a_at..], &b[b_at..], &c[c_at..]);
+            part.each_row(y, |[a_at, b_at, c_at], steps, y| {
+                let (a, b, c) = (&a[a_at..], &b[b_at..], &c[c_at..]);
+                if steps == [1; 3] {
+                    let operands = a.iter().zip(b).zip(c);
+                    y.iter_mut().zip(operands).for_each(|(y, ((&a, &b), &c))| *y = f(a, b, c));
+                    return;
+                }
+                let [a_step, b_step, c_step] = steps;
+                for (i, y) in y.iter_mut().enumerate() {
+                    *y = f(a[i * a_step], b[i * b_step], c[i * c_step]);
+                }
+            });
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

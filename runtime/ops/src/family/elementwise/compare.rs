@@ -9,8 +9,9 @@ use udo_api::{
 };
 
 use super::Broadcast;
-use super::binary::{ARITHMETIC, IN, Run, broadcast_inputs, plan, run_with};
+use super::binary::{ARITHMETIC, IN, broadcast_inputs};
 use super::gpu::CompareGpu;
+use super::operands::{Run, plan, run_with};
 use crate::Def;
 use crate::number::Number;
 

@@ -4,11 +4,10 @@ use std::marker::PhantomData;
 
 use udo_api::{
     Bool, Buffers, Error, ExecError, FinalizeCx, GpuArg, GpuKernel, KernelDef, KernelInfo,
-    TensorDesc, TypeRule, TypeSet, WorkItem, WorkItemFn, input, input_like, output, output_like,
-    types,
+    TypeRule, TypeSet, WorkItem, WorkItemFn, input, input_like, output, output_like, types,
 };
 
-use super::{Binary, Compare, Unary};
+use super::{Binary, Compare, Ternary, Unary};
 use crate::family::source::Source;
 
 const REAL: TypeSet = types::F32.or(types::F16);
@@ -57,7 +56,7 @@ impl<U: Unary> GpuKernel for UnaryGpu<U> {
 
 /// The function `B` of two operands of one shape, or one of them with one element.
 pub(super) struct BinaryGpu<B> {
-    pairs: Pairs,
+    pairs: Operands<2>,
     of: PhantomData<fn() -> B>,
 }
 
@@ -86,7 +85,7 @@ impl<B: Binary> GpuKernel for BinaryGpu<B> {
     });
 
     fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        Ok(Self { pairs: Pairs::of(cx)?, of: PhantomData })
+        Ok(Self { pairs: Operands::of(cx)?, of: PhantomData })
     }
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
@@ -97,7 +96,7 @@ impl<B: Binary> GpuKernel for BinaryGpu<B> {
 
 /// The comparison `C` of two operands of one shape, or one of them with one element.
 pub(super) struct CompareGpu<C> {
-    pairs: Pairs,
+    pairs: Operands<2>,
     of: PhantomData<fn() -> C>,
 }
 
@@ -126,7 +125,7 @@ impl<C: Compare> GpuKernel for CompareGpu<C> {
     });
 
     fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        Ok(Self { pairs: Pairs::of(cx)?, of: PhantomData })
+        Ok(Self { pairs: Operands::of(cx)?, of: PhantomData })
     }
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
@@ -135,27 +134,81 @@ impl<C: Compare> GpuKernel for CompareGpu<C> {
     }
 }
 
-/// Where a work item has its operands.
-struct Pairs {
-    len: usize,
-    /// 0 repeats an operand's only element.
-    steps: [u8; 2],
+/// One of two elements, by the truth in the first operand; each has one shape, or one element.
+pub(super) struct TernaryGpu<F> {
+    operands: Operands<3>,
+    of: PhantomData<fn() -> F>,
 }
 
-impl Pairs {
+impl<F: Ternary> TernaryGpu<F> {
+    const SOURCE: Source = Source::of(&[
+        "__kernel void udo_ternary(__global const uchar *cs, __global const UDO_STORAGE *as,\n",
+        "                          __global const UDO_STORAGE *bs, __global UDO_STORAGE *ys,\n",
+        "                          const uint c_step, const uint a_step, const uint b_step) {\n",
+        "    const size_t i = get_global_id(0);\n",
+        "    const bool c = cs[i * c_step] != 0;\n",
+        "    const float a = UDO_LOAD(as, i * a_step), b = UDO_LOAD(bs, i * b_step);\n",
+        "    UDO_STORE(ys, i, ",
+        F::OPENCL,
+        ");\n}\n",
+    ]);
+    const TEXT: &'static str = Self::SOURCE.text();
+
+    pub(super) const DEF: KernelDef = {
+        const RULES: &[TypeRule] =
+            &[input(0, types::BOOL), input(1, REAL), input_like(2, 1), output_like(0, 1)];
+        KernelDef::gpu::<Self>(F::NAME).types(RULES)
+    };
+}
+
+impl<F: Ternary> GpuKernel for TernaryGpu<F> {
+    const WORK_ITEM: Option<WorkItemFn<Self>> = Some(|kernel, item, buffers| {
+        let [i, ..] = item.global_id;
+        let [c, a, b] = kernel.operands.steps.map(|step| i * usize::from(step));
+        let truth = buffers.get::<Bool>(0, c)?.get();
+        buffers.store(0, i, F::of(truth, buffers.load(1, a)?, buffers.load(2, b)?))
+    });
+
+    fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        Ok(Self { operands: Operands::of(cx)?, of: PhantomData })
+    }
+
+    fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
+        info.set_source(Self::TEXT, "udo_ternary", "");
+        self.operands.describe(info)
+    }
+}
+
+/// Where a work item has its operands.
+struct Operands<const N: usize> {
+    len: usize,
+    /// 0 repeats an operand's only element.
+    steps: [u8; N],
+}
+
+impl<const N: usize> Operands<N> {
     fn of(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let y = cx.output(0)?;
-        let step = |operand: TensorDesc| match operand.len() {
-            1 => Ok(0),
-            len if len == y.len() => Ok(1),
-            _ => Err(Error::new(format!("an input is {operand}, wanted {y} or one element"))),
-        };
-        Ok(Self { len: y.len(), steps: [step(cx.input(0)?)?, step(cx.input(1)?)?] })
+        let mut steps = [0; N];
+        for (port, step) in steps.iter_mut().enumerate() {
+            let operand = cx.input(port)?;
+            *step = match operand.len() {
+                1 => 0,
+                len if len == y.len() => 1,
+                _ => {
+                    return Err(Error::new(format!(
+                        "an input is {operand}, wanted {y} or one element"
+                    )));
+                }
+            };
+        }
+        Ok(Self { len: y.len(), steps })
     }
 
     fn describe(&self, info: &mut KernelInfo) -> Result<(), Error> {
-        info.push_arg(GpuArg::input(0))?;
-        info.push_arg(GpuArg::input(1))?;
+        for port in 0..N {
+            info.push_arg(GpuArg::input(port as u32))?;
+        }
         info.push_arg(GpuArg::output(0))?;
         for step in self.steps {
             info.push_arg(GpuArg::u32(u32::from(step)))?;
@@ -163,7 +216,9 @@ impl Pairs {
         info.set_global_size([self.len, 1, 1]);
         Ok(())
     }
+}
 
+impl Operands<2> {
     fn load(&self, item: WorkItem, buffers: &Buffers<'_>) -> Result<(f32, f32), ExecError> {
         let [i, ..] = item.global_id;
         let [a_step, b_step] = self.steps.map(usize::from);

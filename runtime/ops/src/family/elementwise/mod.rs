@@ -5,7 +5,9 @@ mod broadcast;
 mod compare;
 mod each;
 mod gpu;
+mod operands;
 mod table;
+mod ternary;
 mod unary;
 
 use udo_api::{Error, InferCx};
@@ -15,6 +17,7 @@ pub(crate) use binary::{Binary, Mixed, binary};
 pub(crate) use broadcast::{Broadcast, broadcast_shapes};
 pub(crate) use compare::{Compare, compare};
 pub(crate) use each::{Extents, each};
+pub(crate) use ternary::{Ternary, ternary};
 pub(crate) use unary::{Curve, Slices, Unary, unary};
 
 /// Shape inference of an operator whose output is like its input.

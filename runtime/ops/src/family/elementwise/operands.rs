@@ -1,0 +1,45 @@
+//! How the operands of a node meet: as finalize knows, or as each run says.
+
+use udo_api::{Error, ExecError, FinalizeCx, Io, Status};
+
+use super::Broadcast;
+
+/// How the first `N` inputs meet if all extents are known; bounded ones are left to each run.
+pub(super) fn plan<const N: usize>(cx: &FinalizeCx<'_>) -> Result<Option<Broadcast<N>>, Error> {
+    let inputs = (0..N).map(|port| cx.input(port)).collect::<Result<Vec<_>, _>>()?;
+    if inputs.iter().any(|input| !input.full_shape().is_fixed()) {
+        return Ok(None);
+    }
+    let plan = Broadcast::of_all(std::array::from_fn(|port| inputs[port].shape()));
+    plan.map(Some).ok_or_else(|| {
+        let shapes: Vec<_> = inputs.iter().map(|input| input.full_shape().to_string()).collect();
+        Error::new(format!("shapes {} do not broadcast", shapes.join(" and ")))
+    })
+}
+
+/// A kernel's execute, for the types of its operands.
+pub(super) type Run<const N: usize = 2> = fn(&Broadcast<N>, &mut Io<'_>) -> Result<(), ExecError>;
+
+/// Calls `run` with the plan of finalize, or with that of this run.
+#[inline]
+pub(super) fn run_with<const N: usize>(
+    fixed: Option<&Broadcast<N>>,
+    mut io: Io<'_>,
+    run: Run<N>,
+) -> Result<(), ExecError> {
+    match fixed {
+        Some(plan) => run(plan, &mut io),
+        None => run_bounded(io, run),
+    }
+}
+
+#[cold]
+fn run_bounded<const N: usize>(mut io: Io<'_>, run: Run<N>) -> Result<(), ExecError> {
+    let mut shapes: [&[usize]; N] = [&[]; N];
+    for (port, shape) in shapes.iter_mut().enumerate() {
+        *shape = io.inputs.shape(port)?;
+    }
+    let plan = Broadcast::of_all(shapes).ok_or(ExecError::of(Status::BAD_VALUE))?;
+    run(&plan, &mut io)?;
+    io.outputs.set_shape(0, plan.shape())
+}

@@ -1,0 +1,256 @@
+//! Operators of a truth and two elements, which broadcast as numpy's do.
+
+use std::marker::PhantomData;
+
+use udo_api::{
+    Bool, Code, Core, Element, Encoding, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel,
+    KernelDef, KernelFlags, Op, OpSchema, Port, TensorDesc, TypeRule, TypeSet, input, input_like,
+    output_like, types,
+};
+
+use super::gpu::TernaryGpu;
+use super::operands::{Run, plan, run_with};
+use super::{Broadcast, broadcast_shapes};
+use crate::Def;
+
+/// A function of a truth and two elements. Its family has schema, inference, kernels for every core, and tests.
+pub(crate) trait Ternary: Send + Sync + 'static {
+    const NAME: &'static str;
+    /// The names of the inputs and the output.
+    const PORTS: [&'static str; 4];
+    /// An OpenCL expression of the truth `c` and the floats `a` and `b`.
+    const OPENCL: &'static str;
+
+    /// The function itself.
+    fn of<T: Element>(c: bool, a: T, b: T) -> T;
+}
+
+/// The operator that `F` is the function of.
+pub(crate) const fn ternary<F: Ternary>() -> Def {
+    let def = Def::of::<Described<F>>(Kernels::<F>::ALL);
+    #[cfg(test)]
+    let def = def.tested(tests::all::<F>);
+    def
+}
+
+struct Described<F>(PhantomData<fn() -> F>);
+
+impl<F: Ternary> Op for Described<F> {
+    const SCHEMA: OpSchema = OpSchema::new(
+        F::NAME,
+        &[
+            Port::required(F::PORTS[0], types::BOOL),
+            Port::required(F::PORTS[1], types::ANY),
+            Port::required(F::PORTS[2], types::ANY),
+        ],
+        &[Port::required(F::PORTS[3], types::ANY)],
+        &[],
+    )
+    .facts(Facts::ELEMENTWISE);
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let [c, a, b] = [cx.input(0)?, cx.input(1)?, cx.input(2)?];
+        let Some(dtype) = a.dtype().filter(|_| a.dtype() == b.dtype()) else {
+            return Err(Error::new(format!("inputs are {a} and {b}, wanted one element type")));
+        };
+        let shape = broadcast_shapes(a.full_shape(), b.full_shape())?;
+        let shape = broadcast_shapes(c.full_shape(), shape)?;
+        cx.set_output(0, TensorDesc::new(dtype, shape))
+    }
+}
+
+struct Kernels<F>(PhantomData<fn() -> F>);
+
+impl<F: Ternary> Kernels<F> {
+    const ALL: &'static [KernelDef] =
+        &[AnyKernel::<F>::DEF, TernaryGpu::<F>::DEF, QuantKernel::<F>::DEF];
+}
+
+/// The function `F` of elements of any type, on the CPU.
+struct AnyKernel<F> {
+    fixed: Option<Broadcast<3>>,
+    run: Run<3>,
+    of: PhantomData<fn() -> F>,
+}
+
+impl<F: Ternary> AnyKernel<F> {
+    const DEF: KernelDef = {
+        const RULES: &[TypeRule] =
+            &[input(0, types::BOOL), input(1, types::ANY), input_like(2, 1), output_like(0, 1)];
+        KernelDef::new::<Self>(F::NAME, Core::CPU).types(RULES).flags(KernelFlags::BOUNDED)
+    };
+}
+
+impl<F: Ternary> Kernel for AnyKernel<F> {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let run = of_any!(cx.input(1)?.dtype(), T => {
+            let run: Run<3> = |plan, io| execute(plan, io, F::of::<T>);
+            run
+        })?;
+        Ok(Self { fixed: plan(cx)?, run, of: PhantomData })
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        run_with(self.fixed.as_ref(), io, self.run)
+    }
+}
+
+fn execute<T: Element>(
+    plan: &Broadcast<3>,
+    io: &mut Io<'_>,
+    of: impl Fn(bool, T, T) -> T + Sync,
+) -> Result<(), ExecError> {
+    let operands = (io.inputs.get::<Bool>(0)?, io.inputs.get::<T>(1)?, io.inputs.get::<T>(2)?);
+    let y = io.outputs.take::<T>(0)?;
+    plan.apply_shared(io.parallel, operands, y, |c, a, b| of(c.get(), a, b))
+}
+
+/// The function `F` of what 8-bit quantized values stand for, on the DSP.
+struct QuantKernel<F> {
+    plan: Broadcast<3>,
+    encodings: [Encoding; 3],
+    /// For the type of the values.
+    run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
+    of: PhantomData<fn() -> F>,
+}
+
+impl<F: Ternary> QuantKernel<F> {
+    const DEF: KernelDef = {
+        const QUANTIZED: TypeSet = types::U8.or(types::I8);
+        const RULES: &[TypeRule] =
+            &[input(0, types::BOOL), input(1, QUANTIZED), input_like(2, 1), output_like(0, 1)];
+        KernelDef::new::<Self>(F::NAME, Core::DSP_V68).types(RULES)
+    };
+}
+
+impl<F: Ternary> Kernel for QuantKernel<F> {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let wanted = |what: &str| Error::new(format!("{what} has no encoding"));
+        let encodings = [
+            cx.input(1)?.encoding().ok_or_else(|| wanted("input 1"))?,
+            cx.input(2)?.encoding().ok_or_else(|| wanted("input 2"))?,
+            cx.output(0)?.encoding().ok_or_else(|| wanted("output 0"))?,
+        ];
+        let plan =
+            plan(cx)?.ok_or_else(|| Error::new("an input is bounded, wanted fixed shapes"))?;
+        let run =
+            of_type!(cx.input(1)?.dtype(), [U8 = u8, I8 = i8], T => execute_quantized::<F, T>)?;
+        Ok(Self { plan, encodings, run, of: PhantomData })
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        (self.run)(self, io)
+    }
+}
+
+fn execute_quantized<F: Ternary, T: Code>(
+    kernel: &QuantKernel<F>,
+    mut io: Io<'_>,
+) -> Result<(), ExecError> {
+    let [a_is, b_is, y_is] = kernel.encodings;
+    execute::<T>(&kernel.plan, &mut io, |c, a, b| {
+        y_is.quantize(F::of(c, a_is.dequantize(a), b_is.dequantize(b)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use udo_api::{Dim, F16};
+
+    use super::*;
+    use crate::family::partition::GRAIN;
+    use crate::testing::{Bench, Tensor, bench, noise, tensor};
+
+    /// What every member is tested for.
+    pub(super) fn all<F: Ternary>(name: &str) {
+        println!("{name}: a family member");
+        three_shapes_broadcast::<F>();
+        every_type_is_taken::<F>();
+        large_tensors_are_shared_out::<F>();
+        bounded_shapes_are_those_of_the_run::<F>();
+        quantized_values_are_taken_for_what_they_stand_for::<F>();
+        misfits_are_named::<F>();
+    }
+
+    fn truths(of: &[u8]) -> Vec<Bool> {
+        of.iter().map(|&c| Bool::from(c != 0)).collect()
+    }
+
+    fn node<F: Ternary>(c: Tensor, a: Tensor, b: Tensor) -> Bench {
+        bench(F::NAME).input(c).input(a).input(b)
+    }
+
+    fn three_shapes_broadcast<F: Ternary>() {
+        let c = truths(&[1, 0]);
+        let (a, b) = ([1f32, 2.0, 3.0], [-1f32, -2.0, -3.0, -4.0, -5.0, -6.0]);
+        let y = node::<F>(tensor(&[2, 1], &c), tensor(&[3], &a), tensor(&[2, 3], &b)).one();
+        let wanted: Vec<f32> = (0..6).map(|i| F::of(c[i / 3].get(), a[i % 3], b[i])).collect();
+        assert_eq!((y.dims(), y.values::<f32>()), (vec![2, 3], wanted));
+        let c = truths(&[1, 0, 0]);
+        for core in [Core::CPU, Core::GPU] {
+            let (c_of, a_of) = (tensor(&[3], &c), tensor(&[3], &a));
+            let y = node::<F>(c_of, a_of, tensor(&[], &[7f32])).on(core).one();
+            let wanted: Vec<f32> = (0..3).map(|i| F::of(c[i].get(), a[i], 7.0)).collect();
+            assert_eq!(y.values::<f32>(), wanted, "{core}");
+        }
+        let halves = |x: [f32; 3]| tensor(&[3], &x.map(F16::from_f32));
+        let y = node::<F>(tensor(&[3], &c), halves(a), halves([0.5; 3])).on(Core::GPU).one();
+        let wanted: Vec<F16> =
+            (0..3).map(|i| F16::from_f32(F::of(c[i].get(), a[i], 0.5))).collect();
+        assert_eq!(y.values::<F16>(), wanted);
+        let empty = node::<F>(tensor(&[1], &c[..1]), tensor::<i8>(&[0], &[]), tensor(&[], &[1i8]));
+        assert_eq!(empty.one().dims(), [0]);
+    }
+
+    fn every_type_is_taken<F: Ternary>() {
+        fn check<F: Ternary, T: Element + PartialEq>(a: T, b: T) {
+            let c = truths(&[1, 0]);
+            let y = node::<F>(tensor(&[2], &c), tensor(&[], &[a]), tensor(&[2], &[b; 2])).one();
+            assert_eq!(y.values::<T>(), [F::of(true, a, b), F::of(false, a, b)]);
+        }
+        check::<F, _>(1f64, -2.0);
+        check::<F, _>(F16(3), F16(4));
+        check::<F, _>(Bool::from(true), Bool::from(false));
+        check::<F, _>(7u8, 9);
+        check::<F, _>(-7i16, 9);
+        check::<F, _>(i64::MIN, i64::MAX);
+    }
+
+    fn large_tensors_are_shared_out<F: Ternary>() {
+        let (rows, cols) = (GRAIN / 3, 7);
+        let (a, b) = (noise(rows * cols), noise(cols));
+        let c: Vec<Bool> = (0..rows).map(|i| Bool::from(i % 3 == 0)).collect();
+        let c_of = tensor(&[rows, 1], &c);
+        let y = node::<F>(c_of, tensor(&[rows, cols], &a), tensor(&[cols], &b)).threads(3).one();
+        let of = |i: usize| F::of(c[i / cols].get(), a[i], b[i % cols]);
+        assert!(y.values::<f32>() == (0..a.len()).map(of).collect::<Vec<_>>());
+    }
+
+    fn bounded_shapes_are_those_of_the_run<F: Ternary>() {
+        let c = truths(&[1, 0]);
+        let a = tensor(&[2], &[1i32, 2]).bounded(&[Dim::UpTo(5)]);
+        let y =
+            node::<F>(tensor(&[2], &c).bounded(&[Dim::UpTo(5)]), a, tensor(&[1], &[9i32])).one();
+        assert_eq!(y.desc().full_shape().to_string(), "[<=5]");
+        assert_eq!(y.values::<i32>(), [F::of(true, 1, 9), F::of(false, 2, 9)]);
+    }
+
+    fn quantized_values_are_taken_for_what_they_stand_for<F: Ternary>() {
+        let c = tensor(&[2], &truths(&[1, 0]));
+        let a = tensor(&[2], &[10u8, 20]).encoded(0.5, 0);
+        let run = node::<F>(c, a, tensor(&[], &[12u8]).encoded(1.0, 2)).on(Core::DSP_V68);
+        let y_is = Encoding { scale: 0.25, zero_point: 1 };
+        let y = run.clone().output_encoding(0, y_is.scale, y_is.zero_point).one();
+        let wanted = [F::of(true, 5.0f32, 10.0), F::of(false, 10.0, 10.0)];
+        assert_eq!(y.values::<u8>(), wanted.map(|y| y_is.quantize::<u8>(y)));
+        assert_eq!(run.error(), "output 0 has no encoding");
+    }
+
+    fn misfits_are_named<F: Ternary>() {
+        let c = || tensor(&[2], &truths(&[1, 0]));
+        let run = node::<F>(c(), tensor(&[2], &[1f32; 2]), tensor(&[2], &[1f64; 2]));
+        assert_eq!(run.error(), "inputs are f32[2] and f64[2], wanted one element type");
+        let run = node::<F>(c(), tensor(&[3], &[1f32; 3]), tensor(&[], &[1f32]));
+        assert_eq!(run.error(), "shapes [2] and [3] do not broadcast");
+    }
+}
