@@ -19,11 +19,8 @@ impl Pool for AveragePool {
     const TYPES: TypeSet = types::F32.or(types::F64).or(types::F16);
     const PARAMS: &'static [Param] =
         &[Param::scalar("count_include_pad", DType::I64).default(Value::int(0))];
-    const KERNELS: &'static [KernelDef] = &[
-        pixels::<Self, f32>(),
-        windows::<Self, f32>(Core::CPU),
-        windows::<Self, f64>(Core::CPU),
-    ];
+    const KERNELS: &'static [KernelDef] =
+        &[pixels::<Self, f32>(), windows::<Self, f32>(Core::CPU), windows::<Self, f64>(Core::CPU)];
     const TEST: fn(&[f64]) -> f64 = |x| x.iter().sum::<f64>() / x.len() as f64;
 
     fn read(cx: &FinalizeCx<'_>, window: &Window) -> Result<Self, Error> {

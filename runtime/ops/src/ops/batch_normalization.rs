@@ -1,8 +1,8 @@
 //! Each channel less its mean, over its deviation, scaled and moved: with statistics that the model holds.
 
 use udo_api::{
-    DType, Error, ExecError, FinalizeCx, InferCx, Inputs, OpSchema, Param, Port, TypeRule,
-    Value, input, input_like, output_like, types,
+    DType, Error, ExecError, FinalizeCx, InferCx, Inputs, OpSchema, Param, Port, TypeRule, Value,
+    input, input_like, output_like, types,
 };
 
 use crate::Def;
@@ -40,20 +40,22 @@ impl ChannelNorm for BatchNormalization {
     );
 
     const RULES: &'static [TypeRule] = &[
-    input(0, types::F32),
-    input_like(1, 0),
-    input_like(2, 0),
-    input_like(3, 0),
-    input_like(4, 0),
-    output_like(0, 0),
-];
+        input(0, types::F32),
+        input_like(1, 0),
+        input_like(2, 0),
+        input_like(3, 0),
+        input_like(4, 0),
+        output_like(0, 0),
+    ];
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         if cx.flag("training_mode")? {
             return Err(Error::new("parameter \"training_mode\" is 1, which asks for training"));
         }
         if cx.output_count() > 1 {
-            return Err(Error::new("output 1 is a statistic of the batch, which asks for training"));
+            return Err(Error::new(
+                "output 1 is a statistic of the batch, which asks for training",
+            ));
         }
         let x = cx.input(0)?;
         let channels = x.full_shape().dim(1).map_or(1, udo_api::Dim::bound);

@@ -1,9 +1,8 @@
 //! Each element, no less than one bound and no more than another.
 
 use udo_api::{
-    Core, Error, ExecError, Facts, FinalizeCx, InPlace, InferCx, Inputs, Io, Kernel,
-    KernelDef, KernelFlags, Op, OpSchema, Port, TypeSet, input, input_like,
-    output_like, types,
+    Core, Error, ExecError, Facts, FinalizeCx, InPlace, InferCx, Inputs, Io, Kernel, KernelDef,
+    KernelFlags, Op, OpSchema, Port, TypeSet, input, input_like, output_like, types,
 };
 
 use crate::Def;
@@ -87,10 +86,10 @@ fn execute<T: Number>(kernel: &Clipped, io: Io<'_>) -> Result<(), ExecError> {
         io,
         |x, y| y.iter_mut().zip(x).for_each(|(y, &x)| *y = clip(x)),
         |y| {
- for y in y {
- *y = clip(*y);
- }
- },
+            for y in y {
+                *y = clip(*y);
+            }
+        },
     )
 }
 

@@ -1,8 +1,8 @@
 //! Tensors one after the other along an axis.
 
 use udo_api::{
-    DType, Dim, Element, Error, ExecError, Facts, FinalizeCx, InferCx, Io, OpSchema, Param,
-    Port, Shape, TensorDesc, types,
+    DType, Dim, Element, Error, ExecError, Facts, FinalizeCx, InferCx, Io, OpSchema, Param, Port,
+    Shape, TensorDesc, types,
 };
 
 use crate::Def;
@@ -76,12 +76,7 @@ impl Movement for Concat {
     }
 }
 
-fn misfit(
-    index: usize,
-    found: &TensorDesc,
-    first: &TensorDesc,
-    axis: usize,
-) -> Error {
+fn misfit(index: usize, found: &TensorDesc, first: &TensorDesc, axis: usize) -> Error {
     Error::new(format!("input {index} is {found}, wanted {first} but for axis {axis}"))
 }
 

@@ -4,8 +4,7 @@ use std::marker::PhantomData;
 
 use udo_api::{
     AcceptCx, Core, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op,
-    OpSchema, Packed, Port, TypeRule, Workspace, input, input_like,
-    output_like, types,
+    OpSchema, Packed, Port, TypeRule, Workspace, input, input_like, output_like, types,
 };
 
 use crate::Def;

@@ -1,8 +1,8 @@
 //! The input unchanged, as dropout is for training.
 
 use udo_api::{
-    Bool, Core, DType, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel,
-    KernelDef, Op, OpSchema, Param, Port, TypeSet, input, output_like, types,
+    Bool, Core, DType, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op,
+    OpSchema, Param, Port, TypeSet, input, output_like, types,
 };
 
 use crate::Def;
@@ -27,9 +27,7 @@ impl Op for Dropout {
             Port::optional("training_mode", types::BOOL),
         ],
         &[Port::required("output", TYPES), Port::optional("mask", types::BOOL)],
-        &[
-            Param::scalar("seed", DType::I64).optional(),
-        ],
+        &[Param::scalar("seed", DType::I64).optional()],
     )
     .facts(Facts::VIEW);
 

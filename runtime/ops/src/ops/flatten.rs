@@ -12,8 +12,7 @@ struct Flatten;
 impl View for Flatten {
     const NAME: &'static str = "Flatten";
     const PORTS: [&'static str; 2] = ["input", "output"];
-    const PARAMS: &'static [Param] =
-        &[Param::scalar("axis", DType::I64).default(Value::int(1))];
+    const PARAMS: &'static [Param] = &[Param::scalar("axis", DType::I64).default(Value::int(1))];
     const EXAMPLES: &'static [Example] = &[
         Example::of(&[2, 3, 4], &[1, 24]).int("axis", 0),
         Example::of(&[2, 3, 4], &[2, 12]),

@@ -7,8 +7,8 @@ use udo_api::{
 
 use crate::Def;
 use crate::family::axes::AxisSplit;
-use crate::family::partition::GRAIN;
 use crate::family::movement::{Example, Indices, Movement, Setting, kernel, movement};
+use crate::family::partition::GRAIN;
 
 pub(crate) const DEF: Def = movement::<Gather>();
 

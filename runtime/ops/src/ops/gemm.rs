@@ -2,8 +2,8 @@
 
 use udo_api::{
     AcceptCx, Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op,
-    OpSchema, Param, Port, Shape, TensorDesc, Value, Workspace, input, input_like,
-    output_like, types,
+    OpSchema, Param, Port, Shape, TensorDesc, Value, Workspace, input, input_like, output_like,
+    types,
 };
 use udo_simd::gemm_f32::Layout;
 use udo_simd::rows::transpose;
@@ -139,7 +139,8 @@ impl GemmF32 {
             Some(_) | None => Own::Pass,
         };
         let free = own == Own::Nothing;
-        let takes = Takes { bias: free.then_some(1), residual: matches!(own, Own::Nothing | Own::Bias) };
+        let takes =
+            Takes { bias: free.then_some(1), residual: matches!(own, Own::Nothing | Own::Bias) };
         let (count, mut fused) = takes.leading(if own == Own::Pass { &[] } else { cx.epilogue() });
         match own {
             Own::Bias => fused.bias = Some(2),
@@ -327,11 +328,17 @@ mod tests {
             [(&[7], 1.0, 2), (&[3, 7], 1.0, 0), (&[7], 2.0, 0), (&[3, 1], 1.0, 0), (&[], 1.0, 0)];
         for (dims, beta, wanted) in cases {
             let c = tensor(dims, &c[..dims.iter().product()]);
-            let plain =
-                || bench("Gemm").input(a.clone()).constant(b.clone()).input(c.clone()).float("beta", beta);
+            let plain = || {
+                bench("Gemm")
+                    .input(a.clone())
+                    .constant(b.clone())
+                    .input(c.clone())
+                    .float("beta", beta)
+            };
             let sums = plain().one().values::<f32>();
             let run = plain().then_residual(tensor(&[3, 7], &residual));
-            let after = run.then_activation(udo_api::Activation::Relu).run().unwrap().swap_remove(0);
+            let after =
+                run.then_activation(udo_api::Activation::Relu).run().unwrap().swap_remove(0);
             assert_eq!(after.epilogue_steps, wanted, "{dims:?}");
             let ends = sums.iter().zip(&residual).map(|(sum, r)| (sum + r).max(0.0));
             let ends: Vec<f32> = if wanted == 0 { sums.clone() } else { ends.collect() };

@@ -27,7 +27,8 @@ impl RowNorm for LayerNormalization {
     const TEST: RowReference = |x, [scale, bias], epsilon| {
         let mean = x.iter().sum::<f64>() / x.len() as f64;
         let variance = x.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / x.len() as f64;
-        let scaled = x.iter().zip(scale).map(|(x, scale)| (x - mean) / (variance + epsilon).sqrt() * scale);
+        let scaled =
+            x.iter().zip(scale).map(|(x, scale)| (x - mean) / (variance + epsilon).sqrt() * scale);
         scaled.enumerate().map(|(at, y)| y + bias.get(at).unwrap_or(&0.0)).collect()
     };
 

@@ -1,16 +1,16 @@
 //! Each element over a power of the squares around it in the neighbouring channels.
 
 use udo_api::{
-    Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op,
-    OpSchema, Param, Port, Value, input, output_like, types,
+    Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op, OpSchema,
+    Param, Port, Value, input, output_like, types,
 };
 use udo_simd::rows::{Lrn, lrn};
 
 use crate::Def;
-use crate::family::elementwise::infer_like_input;
-use crate::family::partition::row_grain;
-use crate::family::layout::LayoutPorts;
 use crate::family::axes::AxisSplit;
+use crate::family::elementwise::infer_like_input;
+use crate::family::layout::LayoutPorts;
+use crate::family::partition::row_grain;
 
 pub(crate) const DEF: Def = Def::of::<Normalization>(KERNELS);
 
@@ -34,8 +34,7 @@ impl Op for Normalization {
             Param::scalar("bias", DType::F32).default(Value::float(1.0)),
             Param::scalar("size", DType::I64),
         ],
-    )
-;
+    );
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let x = cx.input(0)?;

@@ -60,7 +60,8 @@ struct Floats {
 impl Floats {
     /// What it can do before it stores products with a right side of two axes or more.
     fn takes(cx: &AcceptCx<'_>) -> Result<Takes, Error> {
-        let axis = cx.output(0)?.rank().checked_sub(1).filter(|_| cx.input(1).is_ok_and(|b| b.rank() > 1));
+        let axis =
+            cx.output(0)?.rank().checked_sub(1).filter(|_| cx.input(1).is_ok_and(|b| b.rank() > 1));
         Ok(Takes { bias: axis, residual: true })
     }
 

@@ -31,8 +31,7 @@ enum Order {
 
 impl Pool for MaxPool {
     const NAME: &'static str = "MaxPool";
-    const TYPES: TypeSet =
-        types::F32.or(types::F64).or(types::F16).or(types::U8).or(types::I8);
+    const TYPES: TypeSet = types::F32.or(types::F64).or(types::F16).or(types::U8).or(types::I8);
     const MORE_OUTPUTS: &'static [Port] = &[Port::optional("Indices", types::I64)];
     const PARAMS: &'static [Param] =
         &[Param::scalar("storage_order", DType::I64).default(Value::int(0))];

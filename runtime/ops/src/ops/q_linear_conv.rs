@@ -3,8 +3,8 @@
 use std::marker::PhantomData;
 
 use udo_api::{
-    Code, Core, Error, ExecError, FinalizeCx, InferCx, Inputs, Io, Kernel, KernelDef, Node,
-    Op, OpSchema, Packed, Port, TensorDesc, TypeRule, Workspace, input, output, types,
+    Code, Core, Error, ExecError, FinalizeCx, InferCx, Inputs, Io, Kernel, KernelDef, Node, Op,
+    OpSchema, Packed, Port, TensorDesc, TypeRule, Workspace, input, output, types,
 };
 use udo_simd::conv_u8::MAX_K;
 
@@ -23,7 +23,9 @@ const KERNELS: &[KernelDef] =
 const RULES: &[TypeRule] = &[input(0, TYPES), input(3, TYPES), output(0, TYPES)];
 
 const fn kernel<L: Layout>() -> KernelDef {
-    KernelDef::new::<QuantizedConv<L>>("QLinearConv", Core::CPU).types(RULES).flags(L::PORTS.flags())
+    KernelDef::new::<QuantizedConv<L>>("QLinearConv", Core::CPU)
+        .types(RULES)
+        .flags(L::PORTS.flags())
 }
 
 const TYPES: udo_api::TypeSet = types::U8.or(types::I8);
@@ -57,8 +59,7 @@ impl Op for QLinearConv {
         ],
         &[Port::required("y", TYPES)],
         PARAMS,
-    )
-;
+    );
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let shape = conv::infer_shape(cx, X, W)?;
@@ -136,7 +137,8 @@ impl<L: Layout> Kernel for QuantizedConv<L> {
     fn workspace(&self) -> Workspace {
         let ScratchLens { values, bordered, padding, unconverted } = self.plan.scratch_lens();
         let images = Workspace::of::<u8>(values).and::<u8>(bordered).and::<u8>(padding);
-        let columns = images.and::<u8>(unconverted).and::<f32>(self.channels).and::<i8>(self.channels);
+        let columns =
+            images.and::<u8>(unconverted).and::<f32>(self.channels).and::<i8>(self.channels);
         let [signed, packed] = self.packing_lens();
         columns.and::<i8>(signed).and::<i8>(packed)
     }
@@ -165,7 +167,10 @@ fn per_channel(node: &Node<'_>, port: usize, channels: usize) -> Result<usize, E
     }
 }
 
-fn pack<T: Code>(cx: &FinalizeCx<'_>, plan: &QuantizedConvPlan) -> Result<Option<Packed<i8>>, Error> {
+fn pack<T: Code>(
+    cx: &FinalizeCx<'_>,
+    plan: &QuantizedConvPlan,
+) -> Result<Option<Packed<i8>>, Error> {
     if cx.constant::<T>(W)?.is_none() {
         return Ok(None);
     }

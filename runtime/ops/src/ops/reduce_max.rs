@@ -33,7 +33,8 @@ mod tests {
                 assert!(y.values::<f64>()[0].is_nan(), "at {at} of {dims:?}");
             }
         }
-        let column = bench("ReduceMax").input(tensor(&[3, 2], &[1.0, 2.0, f32::NAN, 0.0, 3.0, 4.0]));
+        let column =
+            bench("ReduceMax").input(tensor(&[3, 2], &[1.0, 2.0, f32::NAN, 0.0, 3.0, 4.0]));
         let y = column.constant(tensor(&[1], &[0i64])).one().values::<f32>();
         assert!(y[0].is_nan() && y[1] > 3.5, "{y:?}");
     }

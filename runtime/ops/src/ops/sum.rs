@@ -1,8 +1,8 @@
 //! Sum of any number of tensors, with broadcasting.
 
 use udo_api::{
-    Core, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpSchema,
-    Port, TypeSet, input, output_like, types,
+    Core, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpSchema, Port,
+    TypeSet, input, output_like, types,
 };
 
 use crate::Def;
