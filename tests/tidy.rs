@@ -113,7 +113,6 @@ const PATTERNS: &[&str] = &["runtime/src/pass/patterns/", "runtime/src/resolve/u
 const NAMED_OPS: &[(&str, &str)] = &[
     // The host's own kernels, called as what they do is.
     ("runtime/src/cores/order.rs", "Transpose"),
-    // What a fused node is bound to.
     // Where a schema wants channels last, such nodes are put in.
     ("runtime/src/resolve/channel_last.rs", "Transpose"),
 ];

@@ -15,7 +15,7 @@ use udo_host::{ExecuteFn, failure, program_guard};
 use crate::cores::Memory;
 use crate::exit_guard;
 use crate::memory::{Budget, Buffer, OutOfMemory, Tensor, elements, elements_mut};
-use crate::plan::{Largest, Operand, Place, Plan, Step, Walk};
+use crate::plan::{Largest, Operand, Place, Plan, ShapeId, Step, Walk, WindowPlace};
 use crate::thread_pool::Pool;
 
 /// Why a run failed. The session can run again.
@@ -113,6 +113,8 @@ pub struct Session {
     tensors: Vec<SharedArg>,
     args: Vec<ExecArgs>,
     calls: Vec<Call>,
+    /// The tensor of the step that says each shape.
+    said_by: BTreeMap<ShapeId, usize>,
     /// Producer and consumer of each bounded value, in the order of the steps.
     shapes: Vec<(usize, usize)>,
     /// Each bounded tensor, and its extents at their bounds.
@@ -231,6 +233,7 @@ impl Session {
             tensors: Vec::new(),
             args: Vec::with_capacity(plan.steps.len()),
             calls: Vec::with_capacity(plan.steps.len()),
+            said_by: BTreeMap::new(),
             shapes: Vec::new(),
             bounds: Vec::new(),
             first_tensor: Vec::with_capacity(plan.steps.len()),
@@ -251,9 +254,9 @@ impl Session {
             for operand in step.inputs.iter().chain(&step.outputs) {
                 let data = self.address(operand);
                 let mut arg = TensorArg::new(&operand.desc, data);
-                if let Some(rows) = operand.rows {
-                    arg.data = arg.data.wrapping_add(rows.offset_bytes);
-                    arg = arg.with_row_stride(rows.stride);
+                let element = operand.desc.dtype().map_or(1, DType::size_bytes);
+                if let Some(pitch) = self.place(operand).and_then(|place| place.pitch) {
+                    arg = arg.with_row_stride(pitch / element);
                 }
                 if let Some(other) = operand.in_place {
                     arg = arg.paired_with(other);
@@ -266,13 +269,20 @@ impl Session {
         }
     }
 
+    /// Where an operand lies, if it is in an arena.
+    fn place(&self, operand: &Operand) -> Option<&WindowPlace> {
+        self.plan.windows.get(operand.window()?.0)
+    }
+
     /// The first byte of an operand; null for one that is left out.
     fn address(&self, operand: &Operand) -> *mut u8 {
         match &operand.place {
             None => std::ptr::null_mut(),
             Some(Place::Constant(tensor)) => tensor.bytes().as_ptr().cast_mut(),
-            Some(Place::Slot(slot)) => {
-                let Some(place) = self.plan.slots.get(slot.0) else { return std::ptr::null_mut() };
+            Some(Place::Window(window)) => {
+                let Some(place) = self.plan.windows.get(window.0) else {
+                    return std::ptr::null_mut();
+                };
                 self.arenas[place.memory as usize].as_ptr().wrapping_add(place.offset)
             }
         }
@@ -320,13 +330,16 @@ impl Session {
 
     /// Notes where each bounded shape goes once its step has said it.
     fn link_shapes(&mut self, plan: &Plan) {
-        for (step, operands) in plan.steps.iter().enumerate() {
-            for (port, operand) in operands.inputs.iter().enumerate() {
-                let Some((producer, output)) = operand.shaped_by else { continue };
-                let inputs = plan.steps.get(producer).map_or(0, |s| s.inputs.len());
-                let from = self.first_tensor[producer] + inputs + output;
-                self.shapes.push((from, self.first_tensor[step] + port));
-            }
+        let all = || plan.steps.iter().zip(&self.first_tensor);
+        for (step, first) in all() {
+            let outputs = step.outputs.iter().zip(first + step.inputs.len()..);
+            self.said_by.extend(outputs.filter_map(|(output, at)| Some((output.shape?, at))));
+        }
+        for (step, &first) in all() {
+            let reads = step.inputs.iter().zip(first..);
+            let said =
+                |(input, at): (&Operand, usize)| Some((*self.said_by.get(&input.shape?)?, at));
+            self.shapes.extend(reads.filter_map(said));
         }
         self.shapes.sort_unstable();
     }
@@ -450,8 +463,8 @@ impl Session {
     fn bytes_of<'a>(&'a self, operand: &'a Operand) -> &'a [u8] {
         match &operand.place {
             Some(Place::Constant(tensor)) => tensor.bytes(),
-            Some(Place::Slot(slot)) => {
-                let place = self.plan.slots.get(slot.0);
+            Some(Place::Window(window)) => {
+                let place = self.plan.windows.get(window.0);
                 let start = place.map_or(0, |p| p.offset);
                 let arena = place.map_or(&[][..], |p| self.arenas[p.memory as usize].bytes());
                 arena.get(start..start + operand.desc.size_bytes()).unwrap_or_default()
@@ -471,7 +484,7 @@ impl Session {
         if port.operand.desc.dtype() != Some(T::DTYPE) {
             return Err(wrong());
         }
-        let place = port.operand.slot().and_then(|s| plan.slots.get(s.0)).ok_or_else(wrong)?;
+        let place = port.operand.window().and_then(|w| plan.windows.get(w.0)).ok_or_else(wrong)?;
         let end = place.offset + port.operand.desc.size_bytes();
         let bytes = self.arenas[place.memory as usize]
             .bytes_mut()
@@ -498,7 +511,7 @@ impl Session {
         {
             return Err(wrong());
         }
-        let place = port.operand.slot().and_then(|s| plan.slots.get(s.0)).ok_or_else(wrong)?;
+        let place = port.operand.window().and_then(|w| plan.windows.get(w.0)).ok_or_else(wrong)?;
         let end = place.offset + tensor.bytes().len();
         let bytes = self.arenas[place.memory as usize]
             .bytes_mut()
@@ -518,13 +531,9 @@ impl Session {
     }
 
     fn shaped(&self, operand: &Operand) -> TensorDesc {
-        let Some((step, output)) = operand.shaped_by else { return operand.desc };
-        let inputs = self.plan.steps.get(step).map_or(0, |s| s.inputs.len());
-        let arg = self
-            .first_tensor
-            .get(step)
-            .and_then(|first| self.tensors.get(first + inputs + output))
-            .map(SharedArg::read);
+        let Some(shape) = operand.shape else { return operand.desc };
+        let said_by = self.said_by.get(&shape).and_then(|&tensor| self.tensors.get(tensor));
+        let arg = said_by.map(SharedArg::read);
         let shape = arg.and_then(|a| udo_api::Shape::new(a.dims.get(..a.rank)?).ok());
         shape.map_or(operand.desc, |s| operand.desc.with_shape(s))
     }

@@ -148,6 +148,8 @@ fn joins_along_any_axis_follow() {
         (-1, vec![0., 1., 2., 0., 1., 2., 4., 5., 6., 5., 6., 7.]),
         (0, vec![0., 1., 2., 4., 5., 6., 0., 1., 2., 5., 6., 7.]),
     ] {
+        // Channels last, the extents before the width are 1, so parts lie one behind the other.
+        let is_free = axis != 1;
         let mut net = Net::new(&[1, 2, 1, 3]);
         let a = net.node("Channel", &[net.x], &[]);
         let b = net.node("Channel", &[a], &[]);
@@ -155,8 +157,9 @@ fn joins_along_any_axis_follow() {
         let y = net.node("Relu", &[both], &[]);
         let (outputs, steps) = net.run(&[y], CPU);
         assert_eq!(outputs[0], wanted, "axis {axis}");
-        assert_eq!(steps.len(), 6, "{steps:?}");
-        assert!(steps[3].starts_with("Concat") && steps[5].starts_with("Transpose"), "{steps:?}");
+        let joins = steps.iter().filter(|step| step.starts_with("Concat")).count();
+        assert_eq!(joins, usize::from(!is_free), "{steps:?}");
+        assert_eq!(steps.len(), 5 + joins, "{steps:?}");
     }
 }
 

@@ -33,7 +33,7 @@ extern "C" {
 #define UDO_ABI_MINOR 0u
 /* Initializes the version in the head of a package's table. */
 #define UDO_ABI_VERSION {UDO_ABI_MAJOR, UDO_ABI_MINOR}
-#define UDO_ABI_FINGERPRINT UINT64_C(0xf6ed871a6b180565)
+#define UDO_ABI_FINGERPRINT UINT64_C(0x2e883bfd79356194)
 #define UDO_SDK_VERSION "0.1.0"
 #define UDO_MAX_RANK 8
 #define UDO_MAX_GPU_ARGS 24
@@ -374,6 +374,20 @@ typedef struct udo_pack_request {
 #define UDO_ISA_AVX512 2u
 #define UDO_ISA_AMX 3u
 
+#define UDO_TIE_SAME 1u            /* the output is the input's elements under another shape or the same */
+#define UDO_TIE_OUTPUT_IN_INPUT 2u /* the output is a part of the input */
+#define UDO_TIE_INPUT_IN_OUTPUT 3u /* the input is a part of the output */
+
+/* An input and an output that hold the same elements, so that the host may have them share memory. */
+typedef struct udo_tie {
+    uint32_t kind;
+    uint32_t input;
+    uint32_t output;
+    uint32_t axis;   /* along which a part lies in the whole; it has all of the others */
+    uint64_t offset; /* where the part starts on that axis */
+    uint64_t reserved[2];
+} udo_tie;
+
 /* What the host does for a kernel that is being finalized. */
 typedef struct udo_host_table {
     void *ctx;
@@ -384,7 +398,10 @@ typedef struct udo_host_table {
     uint32_t threads; /* that work on a call at most */
     uint32_t isa;     /* of the host's own kernels: UDO_ISA_* */
     size_t fast_memory_bytes;
-    uint64_t reserved_words[2];
+    /* [finalize-time] Notes that an input and an output hold the same elements. A kernel that ties all of its outputs may
+     * not be called at all. */
+    udo_status (*tie)(void *ctx, const udo_tie *tie);
+    uint64_t reserved_words[1];
 } udo_host_table;
 
 #define UDO_EPILOGUE_BIAS 1u       /* adds input `input`, a vector along `axis` of the output */

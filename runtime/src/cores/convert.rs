@@ -1,7 +1,7 @@
 //! Values that change cores: copied, quantized, dequantized, or stored in another width.
 
 use udo_api::{
-    Code, Core, DType, Encoding, Error, ExecError, F16, FinalizeCx, Io, Kernel, KernelDef,
+    Code, Core, DType, Element, Encoding, Error, ExecError, F16, FinalizeCx, Io, Kernel, KernelDef,
     KernelFlags, Shape, Status, TensorDesc,
 };
 
@@ -81,6 +81,38 @@ macro_rules! with_any {
             U8 u8, U16 u16, U32 u32, U64 u64, Bool udo_api::Bool
         ])
     };
+}
+
+/// The kernel that copies a value to where the planner wants its rows.
+pub(crate) const COPY: KernelDef =
+    KernelDef::new::<Copy>("Copy", Core::CPU).flags(KernelFlags::ROWS_STRIDED);
+
+/// Row by row, on as many threads as there are.
+struct Copy {
+    run: fn(Io<'_>) -> Result<(), ExecError>,
+}
+
+impl Kernel for Copy {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let x = cx.input(0)?;
+        let unknown = Err(Error::new(format!("no way to copy {x}")));
+        let run = with_any!(x.dtype(), T => Ok(copy_rows::<T> as fn(Io<'_>) -> _), else unknown)?;
+        Ok(Self { run })
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        (self.run)(io)
+    }
+}
+
+fn copy_rows<T: Element>(io: Io<'_>) -> Result<(), ExecError> {
+    let Io { inputs, mut outputs, parallel, .. } = io;
+    let (x, mut y) = (inputs.rows::<T>(0)?, outputs.take_rows::<T>(0)?);
+    parallel.rows_mut(&mut y, |row, y| {
+        let x = x.get(row).filter(|x| x.len() == y.len());
+        y.copy_from_slice(x.ok_or(ExecError::of(Status::BAD_CALL))?);
+        Ok(())
+    })
 }
 
 const PLAIN: Encoding = Encoding { scale: 1.0, zero_point: 0 };

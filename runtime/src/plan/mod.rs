@@ -1,22 +1,24 @@
 //! A placed graph as a flat list of steps over planned memory.
 
 mod gap;
-mod join;
 mod largest;
 mod layout;
 mod options;
 mod pack;
 mod report;
+mod tie;
 mod values;
+mod windows;
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use udo_api::{Core, KernelFlags, TensorDesc};
+use udo_api::abi::Tie;
+use udo_api::{Core, TensorDesc};
 use udo_host::FinalizedKernel;
 
-use crate::cores::{Memory, Profile};
+use crate::cores::{Memory, Profile, machine};
 use crate::exit_guard::{self, PackageCall};
 use crate::memory::{MAX_BYTES, Tensor};
 use crate::place::Placement;
@@ -26,19 +28,20 @@ use crate::thread_pool::Pool;
 pub use largest::Largest;
 pub use options::PlanOptions;
 pub use report::{CoreMemory, NodeReport, Report, StepReport};
+pub(crate) use windows::WindowId;
 
 /// Where a tensor's elements lie.
 #[derive(Clone, Debug)]
 pub(crate) enum Place {
-    /// In a slot of the plan.
-    Slot(SlotId),
+    /// In a window of the plan.
+    Window(WindowId),
     /// In the model.
     Constant(Tensor),
 }
 
-/// A piece of an arena that one or more tensors share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SlotId(pub(crate) usize);
+/// The extents of a bounded value, which one step says in each run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ShapeId(pub(crate) usize);
 
 /// One tensor of a step.
 #[derive(Clone, Debug)]
@@ -47,28 +50,17 @@ pub(crate) struct Operand {
     pub(crate) place: Option<Place>,
     /// The other port of an in-place pair.
     pub(crate) in_place: Option<u16>,
-    /// The step output that says this run's extents, where dimensions are bounded.
-    pub(crate) shaped_by: Option<(usize, usize)>,
-    /// How its rows lie among those of a wider tensor, where it is a part of one.
-    pub(crate) rows: Option<RowsWithin>,
-}
-
-/// The rows of a tensor that lie inside the rows of a wider one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RowsWithin {
-    /// Bytes from the start of the slot to the first row.
-    pub(crate) offset_bytes: usize,
-    /// Elements from one row to the next.
-    pub(crate) stride: usize,
+    /// This run's extents, where dimensions are bounded.
+    pub(crate) shape: Option<ShapeId>,
 }
 
 impl Operand {
     const ABSENT: Self =
-        Self { desc: TensorDesc::ABSENT, place: None, in_place: None, shaped_by: None, rows: None };
+        Self { desc: TensorDesc::ABSENT, place: None, in_place: None, shape: None };
 
-    pub(crate) fn slot(&self) -> Option<SlotId> {
+    pub(crate) fn window(&self) -> Option<WindowId> {
         match self.place {
-            Some(Place::Slot(slot)) => Some(slot),
+            Some(Place::Window(window)) => Some(window),
             Some(Place::Constant(_)) | None => None,
         }
     }
@@ -90,8 +82,8 @@ pub(crate) enum Purpose {
 #[derive(Debug)]
 pub(crate) struct Step {
     pub(crate) kernel: FinalizedKernel,
-    /// Whether its output is its inputs side by side.
-    pub(crate) joins: bool,
+    /// Its inputs and outputs that hold the same elements.
+    ties: Vec<Tie>,
     pub(crate) purpose: Purpose,
     pub(crate) name: String,
     pub(crate) op: String,
@@ -103,10 +95,6 @@ pub(crate) struct Step {
 }
 
 impl Step {
-    fn operands_mut(&mut self) -> impl Iterator<Item = &mut Operand> {
-        self.inputs.iter_mut().chain(&mut self.outputs)
-    }
-
     /// A call of its kernel, as an exit from within is reported.
     pub(crate) fn call(&self, function: &'static str) -> PackageCall<'_> {
         let core = Some(self.core);
@@ -148,11 +136,13 @@ pub(crate) struct Port {
     pub(crate) operand: Operand,
 }
 
-/// A slot's place in its memory's arena.
+/// A window's place in its memory's arena.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SlotPlace {
+pub(crate) struct WindowPlace {
     pub(crate) memory: Memory,
     pub(crate) offset: usize,
+    /// Bytes from one row to the next, where rows lie apart.
+    pub(crate) pitch: Option<usize>,
 }
 
 /// A model ready to run: steps, and where everything lies.
@@ -161,7 +151,7 @@ pub struct Plan {
     pub(crate) steps: Vec<Step>,
     pub(crate) inputs: Vec<Port>,
     pub(crate) outputs: Vec<Port>,
-    pub(crate) slots: Vec<SlotPlace>,
+    pub(crate) windows: Vec<WindowPlace>,
     pub(crate) arena_bytes: [usize; 3],
     pub(crate) scratch_bytes: [usize; 3],
     largest: Largest,
@@ -272,28 +262,28 @@ impl Plan {
         pack::all(&mut placement, registry, pool)?;
         let profile = placement.profile;
         let report = report::Nodes::of(&placement, registry);
-        let mut drawn = values::draw(placement, registry, pool.width())?;
+        let threads = pool.width();
+        let mut drawn = values::draw(placement, registry, threads)?;
         drawn.steps.iter().try_for_each(check_ports)?;
-        if options.elides_joins {
-            join::elide(&mut drawn);
-        }
+        let machine = machine(Core::CPU, &profile, threads);
+        tie::unify(&mut drawn, options, |desc| values::copy(desc, machine))?;
         gap::insert(&mut drawn, options.row_gap);
         let scratch_bytes = scratch(&drawn.steps, &profile)?;
-        let lifetimes = layout::Lifetimes::of(&mut drawn, options);
+        let layout = layout::Layout::of(&drawn);
         let largest = Largest::of(&drawn.inputs, &drawn.steps);
-        let placed = lifetimes.place();
-        let (slots, arena_bytes) = placed.map_err(|memory| PlanError::TooLarge {
+        let placed = layout.place(&drawn.windows);
+        let (windows, arena_bytes) = placed.map_err(|memory| PlanError::TooLarge {
             memory: memory.name(),
             largest: largest.clone(),
         })?;
-        let report = report.finish(&drawn, &lifetimes, arena_bytes, scratch_bytes);
+        let report = report.finish(&drawn, &layout, arena_bytes, scratch_bytes);
         let values::Drawn { steps, inputs, outputs, .. } = drawn;
         let fill = options.fill;
         Ok(Self {
             steps,
             inputs,
             outputs,
-            slots,
+            windows,
             arena_bytes,
             scratch_bytes,
             largest,
@@ -326,26 +316,6 @@ impl Plan {
     pub fn outputs(&self) -> impl Iterator<Item = (&str, &TensorDesc)> {
         self.outputs.iter().map(|p| (p.name.as_str(), &p.operand.desc))
     }
-}
-
-/// Whether everything that touches `slot`, but for the step `except`, can work on rows that lie apart:
-/// in the shape of `desc`, fixed, and not yet inside another tensor.
-fn takes_strided_rows(
-    drawn: &values::Drawn,
-    except: Option<usize>,
-    slot: SlotId,
-    desc: &TensorDesc,
-) -> bool {
-    let ports = drawn.inputs.iter().chain(&drawn.outputs);
-    let outside = ports.map(|p| &p.operand).any(|o| o.slot() == Some(slot));
-    let touches = |step: &Step| step.operands().any(|o| o.slot() == Some(slot));
-    let in_shape = |o: &Operand| o.rows.is_none() && o.desc.full_shape() == desc.full_shape();
-    let fits = |o: &Operand| o.slot() != Some(slot) || in_shape(o);
-    let mut others =
-        drawn.steps.iter().enumerate().filter(|(i, s)| Some(*i) != except && touches(s));
-    let strided = |s: &Step| s.kernel.flags().has(KernelFlags::ROWS_STRIDED);
-    let all_fit = others.all(|(_, s)| strided(s) && s.operands().all(fits));
-    !outside && desc.full_shape().is_fixed() && all_fit
 }
 
 fn check_ports(step: &Step) -> Result<(), PlanError> {

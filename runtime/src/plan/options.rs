@@ -5,7 +5,7 @@
 pub struct PlanOptions {
     /// Whether outputs take the place of inputs that die, where kernels allow it.
     pub reuses_inputs: bool,
-    /// Whether joins are left out whose parts can be written in place.
+    /// Whether parts lie in their wholes, so that joins and splits are left out.
     pub elides_joins: bool,
     /// Elements between the rows of each value that only kernels for strided rows touch.
     pub row_gap: usize,

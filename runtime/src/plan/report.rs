@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use udo_api::Core;
 
-use super::layout::Lifetimes;
+use super::layout::Layout;
 use super::values::Drawn;
 use super::{Place, Purpose, Step};
 use crate::cores::Memory;
@@ -119,7 +119,7 @@ impl Nodes {
     pub(super) fn finish(
         mut self,
         drawn: &Drawn,
-        lifetimes: &Lifetimes,
+        layout: &Layout,
         arena_bytes: [usize; 3],
         scratch_bytes: [usize; 3],
     ) -> Report {
@@ -133,7 +133,7 @@ impl Nodes {
         let memories = Memory::ALL.into_iter().map(|memory| CoreMemory {
             memory: memory.name(),
             arena_bytes: arena_bytes[memory as usize],
-            live_bytes: lifetimes.largest_live_set(memory),
+            live_bytes: layout.largest_live_set(memory),
             scratch_bytes: scratch_bytes[memory as usize],
             constant_bytes: constant_bytes(drawn, memory),
             packed_bytes: packed_bytes(drawn, memory),

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
-use udo_api::{Core, DType, Facts, KernelDef, TensorDesc};
-use udo_host::{Machine, NodeDesc, PlacedNode, finalize};
+use udo_api::{Core, DType, Facts, KernelDef, KernelFlags, TensorDesc};
+use udo_host::{FinalizedKernel, Machine, NodeDesc, PlacedNode, finalize};
 
-use super::{Operand, Place, PlanError, Port, Purpose, SlotId, Step};
+use super::windows::{Region, Windows};
+use super::{Operand, Place, PlanError, Port, Purpose, ShapeId, Step, tie};
 use crate::cores::order::{constant, turner};
 use crate::cores::{Form, Memory, Order, convert, machine};
 use crate::graph::{Source, ValueId};
@@ -13,13 +14,15 @@ use crate::place::{Choice, PlacedKernel, Placement};
 use crate::registry::Registry;
 use crate::resolve::TypedGraph;
 
-/// Steps and slots, before slots have places.
+/// Steps and windows, before windows have places.
+#[derive(Default)]
 pub(super) struct Drawn {
     pub(super) steps: Vec<Step>,
     pub(super) inputs: Vec<Port>,
     pub(super) outputs: Vec<Port>,
-    /// Memory and size of each slot.
-    pub(super) slots: Vec<(Memory, usize)>,
+    pub(super) windows: Windows,
+    /// How many bounded values there are.
+    shapes: usize,
 }
 
 /// A form of a value, in a memory.
@@ -43,8 +46,7 @@ pub(super) fn draw(
     threads: usize,
 ) -> Result<Drawn, PlanError> {
     let Placement { resolved, choices, profile } = placement;
-    let drawn =
-        Drawn { steps: Vec::new(), inputs: Vec::new(), outputs: Vec::new(), slots: Vec::new() };
+    let drawn = Drawn::default();
     let mut drawing = Drawing {
         graph: &resolved.graph,
         registry,
@@ -62,13 +64,47 @@ pub(super) fn draw(
         }
     }
     drawing.graph_outputs()?;
-    Ok(drawing.drawn)
+    let mut drawn = drawing.drawn;
+    drawn.note_lives();
+    Ok(drawn)
+}
+
+impl Drawn {
+    /// Says of each window when it is touched, and by whom.
+    fn note_lives(&mut self) {
+        let Self { steps, inputs, outputs, windows, .. } = self;
+        let end = steps.len();
+        for (at, step) in steps.iter().enumerate() {
+            let takes_pitch = step.kernel.flags().has(KernelFlags::ROWS_STRIDED);
+            for operand in step.operands() {
+                let Some(window) = operand.window() else { continue };
+                let rows = windows.get(window).map(|window| window.region);
+                windows.touch(window, at, takes_pitch && rows == Some(region(&operand.desc)));
+            }
+        }
+        for window in inputs.iter().filter_map(|port| port.operand.window()) {
+            // Inputs stay from run to run.
+            windows.touch(window, 0, false);
+            windows.touch(window, end, false);
+            windows.set_port(window);
+        }
+        for window in outputs.iter().filter_map(|port| port.operand.window()) {
+            windows.touch(window, end, false);
+            windows.set_port(window);
+        }
+    }
 }
 
 impl Drawing<'_> {
-    fn slot(&mut self, memory: Memory, bytes: usize) -> Place {
-        self.drawn.slots.push((memory, bytes));
-        Place::Slot(SlotId(self.drawn.slots.len() - 1))
+    fn window(&mut self, memory: Memory, desc: &TensorDesc) -> Place {
+        Place::Window(self.drawn.windows.add(memory, region(desc)))
+    }
+
+    /// A number for the extents of a tensor, if it is bounded.
+    fn shape(&mut self, desc: &TensorDesc) -> Option<ShapeId> {
+        let is_fixed = desc.full_shape().is_fixed();
+        self.drawn.shapes += usize::from(!is_fixed);
+        (!is_fixed).then_some(ShapeId(self.drawn.shapes))
     }
 
     fn keep(&mut self, value: ValueId, memory: Memory, order: Order, operand: Operand) {
@@ -83,7 +119,7 @@ impl Drawing<'_> {
             let place = match &value.value.source {
                 Source::Computed => continue,
                 Source::Constant(tensor) => Place::Constant(tensor.clone()),
-                Source::Input(_) => self.slot(Memory::Host, desc.size_bytes()),
+                Source::Input(_) => self.window(Memory::Host, &desc),
             };
             let operand = Operand { desc, place: Some(place), ..Operand::ABSENT };
             self.keep(id, Memory::Host, Order::Model, operand);
@@ -118,10 +154,12 @@ impl Drawing<'_> {
                 };
                 Operand { desc: form.desc, place: Some(Place::Constant(tensor)), ..Operand::ABSENT }
             }
-            Some(Place::Slot(_)) | None if order == form.order => {
+            Some(Place::Window(_)) | None if order == form.order => {
                 self.moved(&name, memory, &form.desc, &source, &convert::MOVE)?
             }
-            Some(Place::Slot(_)) | None => self.turned(id, &name, memory, form, order, &source)?,
+            Some(Place::Window(_)) | None => {
+                self.turned(id, &name, memory, form, order, &source)?
+            }
         };
         self.keep(id, memory, form.order, operand.clone());
         Ok(operand)
@@ -171,15 +209,14 @@ impl Drawing<'_> {
             value: value.to_owned(),
             reason: refusal.to_string(),
         })?;
-        let place = self.slot(memory, form.size_bytes());
-        let step = self.drawn.steps.len();
-        let shaped_by = (!form.full_shape().is_fixed()).then_some((step, 0));
-        let operand = Operand { desc: *form, place: Some(place), shaped_by, ..Operand::ABSENT };
+        let place = Some(self.window(memory, form));
+        let shape = self.shape(form);
+        let operand = Operand { desc: *form, place, shape, in_place: None };
         self.drawn.steps.push(Step {
             kernel,
             name: value.to_owned(),
             purpose: Purpose::Move,
-            joins: false,
+            ties: Vec::new(),
             op: by.op().to_owned(),
             package: String::new(),
             core: Core::CPU,
@@ -213,34 +250,34 @@ impl Drawing<'_> {
                 None => Operand::ABSENT,
             });
         }
-        if bound.op.schema().known_facts().has(Facts::VIEW)
+        let facts = bound.op.schema().known_facts();
+        if facts.has(Facts::VIEW)
             && let [output] = placed.outputs.as_slice()
-            && let Some(view) = as_view(&inputs, &output.form)
+            && let Some(view) = constant_view(&inputs, &output.form)
             && let Some(id) = output.value
         {
             self.keep(id, Memory::of(core), output.form.order, view);
             return Ok(());
         }
-        let step = self.drawn.steps.len();
         let mut outputs = Vec::with_capacity(placed.outputs.len());
-        for (port, output) in placed.outputs.iter().enumerate() {
+        for output in &placed.outputs {
             let Some(id) = output.value else {
                 outputs.push(Operand::ABSENT);
                 continue;
             };
             let desc = output.form.desc;
-            let place = self.slot(Memory::of(core), desc.size_bytes());
-            let shaped_by = (!desc.full_shape().is_fixed()).then_some((step, port));
-            let operand = Operand { desc, place: Some(place), shaped_by, ..Operand::ABSENT };
+            let place = Some(self.window(Memory::of(core), &desc));
+            let shape = self.shape(&desc);
+            let operand = Operand { desc, place, shape, in_place: None };
             self.keep(id, Memory::of(core), output.form.order, operand.clone());
             outputs.push(operand);
         }
         self.drawn.steps.push(Step {
             thread_guard: placed.entry.thread_guard,
             package: self.registry.package_name(placed.package()).to_owned(),
+            ties: tie::of(facts, placed.kernel.ties(), &inputs, &outputs),
             kernel: placed.kernel,
             purpose: Purpose::Node { index },
-            joins: bound.op.schema().known_facts().has(Facts::JOINS),
             name: node.name.clone(),
             op: node.op.clone(),
             core,
@@ -261,17 +298,30 @@ impl Drawing<'_> {
     }
 }
 
-/// The output of a node that only renames its input's bytes, if the forms allow it.
-fn as_view(inputs: &[Operand], output: &Form) -> Option<Operand> {
+/// The output of a node that only renames a constant's bytes, if the forms allow it.
+fn constant_view(inputs: &[Operand], output: &Form) -> Option<Operand> {
     let (input, form) = (inputs.first()?, output.desc);
-    let fixed = input.desc.full_shape().is_fixed() && form.full_shape().is_fixed();
+    let Some(Place::Constant(tensor)) = &input.place else { return None };
     let same = input.desc.dtype() == form.dtype() && input.desc.size_bytes() == form.size_bytes();
-    if !fixed || !same || input.desc.encoding() != form.encoding() {
+    if !form.full_shape().is_fixed() || !same || input.desc.encoding() != form.encoding() {
         return None;
     }
-    let place = match input.place.clone()? {
-        Place::Constant(tensor) => Place::Constant(tensor.reshaped(form.full_shape()).ok()?),
-        slot @ Place::Slot(_) => slot,
-    };
+    let place = Place::Constant(tensor.reshaped(form.full_shape()).ok()?);
     Some(Operand { desc: form, place: Some(place), ..Operand::ABSENT })
+}
+
+/// A tensor's bytes in rows along its last axis.
+pub(super) fn region(desc: &TensorDesc) -> Region {
+    let row = desc.shape().last().copied().unwrap_or(1);
+    let element = desc.dtype().map_or(0, DType::size_bytes);
+    Region::dense(desc.size_bytes(), row.saturating_mul(element))
+}
+
+/// The kernel that copies a tensor, whose rows may lie apart.
+pub(super) fn copy(desc: &TensorDesc, machine: Machine) -> Result<FinalizedKernel, PlanError> {
+    let (inputs, constants) = (vec![*desc], vec![None]);
+    let node = NodeDesc { inputs, constants, params: &[], output_count: 1, opset: 0 };
+    let placed = PlacedNode::new(node, Core::CPU, &[*desc]);
+    finalize(&convert::COPY, &placed, machine)
+        .map_err(|refusal| PlanError::Move { value: desc.to_string(), reason: refusal.to_string() })
 }

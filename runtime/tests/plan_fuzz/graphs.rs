@@ -76,6 +76,9 @@ const RECIPES: &[Recipe] = &[
     Maker::fork,
     Maker::fork,
     Maker::split,
+    Maker::split,
+    Maker::rest,
+    Maker::rest,
     Maker::bound,
     Maker::on_gpu,
     Maker::quantize,
@@ -259,9 +262,13 @@ impl Maker {
         self.node("Transpose", &[x.id], &[("perm", Attr::Ints(perm))], &[&dims]);
     }
 
-    /// The axis of a join: the last, or the channels.
+    /// The axis of a join: the last, the channels, or any.
     fn join_axis(&mut self, x: &Operand) -> Option<usize> {
-        if x.rank() == 4 && self.random.once_in(2) { Some(1) } else { x.rank().checked_sub(1) }
+        match self.random.below(5) {
+            0 | 1 if x.rank() == 4 => Some(1),
+            2 if x.rank() > 0 => Some(self.random.below(x.rank())),
+            _ => x.rank().checked_sub(1),
+        }
     }
 
     fn joined(&mut self, parts: &[Operand], axis: usize) {
@@ -394,17 +401,33 @@ impl Maker {
         self.node("Fork", &[x.id], &[], &[&x.dims, &x.dims]);
     }
 
+    /// An axis with several places, and one of them that is not the first.
+    fn cut(&mut self, x: &Operand) -> Option<(usize, usize)> {
+        let long: Vec<usize> = (0..x.rank()).filter(|&axis| x.dims[axis] > 1).collect();
+        let axis = *long.get(self.random.below(long.len().max(1)))?;
+        Some((axis, 1 + self.random.below(x.dims[axis] - 1)))
+    }
+
     fn split(&mut self, x: &Operand) {
-        let Some(&cols) = x.dims.last().filter(|&&cols| cols > 1) else { return };
-        let first = 1 + self.random.below(cols - 1);
-        let sizes = [first, cols - first];
+        let Some((axis, first)) = self.cut(x) else { return };
+        let sizes = [first, x.dims[axis] - first];
         let [left, right] = sizes.map(|size| {
             let mut dims = x.dims.clone();
-            dims[x.rank() - 1] = size;
+            dims[axis] = size;
             dims
         });
         let sizes = self.constant(&[2], &sizes.map(|s| i64::try_from(s).unwrap()));
-        self.node("Split", &[x.id, sizes], &[("axis", Attr::Int(-1))], &[&left, &right]);
+        let axis = i64::try_from(axis).unwrap();
+        self.node("Split", &[x.id, sizes], &[("axis", Attr::Int(axis))], &[&left, &right]);
+    }
+
+    /// What is left of a value without the first places along an axis.
+    fn rest(&mut self, x: &Operand) {
+        let Some((axis, start)) = self.cut(x) else { return };
+        let mut dims = x.dims.clone();
+        dims[axis] -= start;
+        let [axis, start] = [axis, start].map(|n| Attr::Int(i64::try_from(n).unwrap()));
+        self.node("Rest", &[x.id], &[("axis", axis), ("start", start)], &[&dims]);
     }
 
     fn bound(&mut self, x: &Operand) {

@@ -3,9 +3,9 @@
 
 use udo_api::types::{F32, U8};
 use udo_api::{
-    Buffers, Core, Dim, Error, ExecError, Facts, FinalizeCx, GpuKernel, InPlace, InferCx, Io,
-    Kernel, KernelDef, KernelFlags, KernelInfo, Op, OpDef, OpSchema, PackageV1, Pair, Port, Quant,
-    QuantMut, Scratch, Shape, WorkItem, WorkItemFn, dsp_kernel, input, output,
+    Buffers, Core, DType, Dim, Error, ExecError, Facts, FinalizeCx, GpuKernel, InPlace, InferCx,
+    Io, Kernel, KernelDef, KernelFlags, KernelInfo, Node, Op, OpDef, OpSchema, PackageV1, Pair,
+    Param, Port, Quant, QuantMut, Scratch, Shape, WorkItem, WorkItemFn, dsp_kernel, input, output,
 };
 
 const FIRST: InPlace = InPlace { input: 0, output: 0 };
@@ -25,6 +25,7 @@ pub(crate) static PACKAGE: PackageV1 = PackageV1::new("Fuzz", "1.0.0")
         OpDef::of::<Fork>(),
         OpDef::of::<Positive>(),
         OpDef::of::<Flat>(),
+        OpDef::of::<Rest>(),
     ])
     .kernels(&[
         KernelDef::new::<TwiceF32>("Twice", Core::CPU)
@@ -48,6 +49,7 @@ pub(crate) static PACKAGE: PackageV1 = PackageV1::new("Fuzz", "1.0.0")
             .in_place(&[FIRST, InPlace { input: 0, output: 1 }]),
         KernelDef::new::<PositiveF32>("Positive", Core::CPU).flags(KernelFlags::BOUNDED),
         KernelDef::new::<FlatF32>("Flat", Core::CPU).in_place(&[FIRST]),
+        KernelDef::new::<RestF32>("Rest", Core::CPU),
     ])
     .guarded();
 
@@ -382,6 +384,61 @@ impl Kernel for FlatF32 {
     fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
         if let Pair::Apart(x, y) = io.pair::<f32>(0, 0)? {
             y.copy_from_slice(x);
+        }
+        Ok(())
+    }
+}
+
+/// What is left of a tensor from a place of an axis on; a part of it, as its kernel says.
+struct Rest;
+
+impl Rest {
+    fn read(node: &Node<'_>) -> Result<[usize; 2], Error> {
+        let start = usize::try_from(node.int("start")?).map_err(|e| Error::new(e.to_string()))?;
+        Ok([node.axis("axis", node.input(0)?.rank())?, start])
+    }
+}
+
+impl Op for Rest {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "Rest",
+        IN,
+        OUT,
+        &[Param::scalar("axis", DType::I64), Param::scalar("start", DType::I64)],
+    );
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let [axis, start] = Self::read(cx)?;
+        let x = cx.input(0)?;
+        let mut dims: Vec<Dim> = x.full_shape().iter().collect();
+        match dims[axis] {
+            Dim::Fixed(n) => dims[axis] = Dim::Fixed(n - start),
+            Dim::UpTo(_) => return Err(Error::new("wanted a fixed axis")),
+        }
+        cx.set_output(0, x.with_shape(Shape::of_dims(&dims)?))
+    }
+}
+
+struct RestF32 {
+    /// Elements of what is cut, of what is left, and of what is not taken of each.
+    lens: [usize; 3],
+}
+
+impl Kernel for RestF32 {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let [axis, start] = Rest::read(cx)?;
+        cx.tie_output_in_input(0, 0, axis, start)?;
+        let inner: usize = cx.input(0)?.shape()[axis + 1..].iter().product();
+        let extents = [cx.input(0)?.shape()[axis], cx.output(0)?.shape()[axis], start];
+        Ok(Self { lens: extents.map(|extent| extent * inner) })
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io { inputs, mut outputs, .. } = io;
+        let [from, to, skip] = self.lens;
+        let (x, y) = (inputs.get::<f32>(0)?, outputs.take::<f32>(0)?);
+        for (x, y) in x.chunks_exact(from.max(1)).zip(y.chunks_exact_mut(to.max(1))) {
+            y.copy_from_slice(&x[skip..][..to]);
         }
         Ok(())
     }

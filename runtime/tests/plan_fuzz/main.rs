@@ -191,6 +191,12 @@ fn note(report: &Report, case: &Case, options: &Options, met: &mut Met) {
         ("outputs in place", report.steps.iter().map(|s| s.in_place.len()).sum()),
         ("joins", all),
         ("joins left out", left_out),
+        ("copies of parts", steps(&|s| s.op == "Copy")),
+        ("parts in place", {
+            let cuts = |op: &str| ["Split", "Rest"].contains(&op);
+            let all = case.graph.nodes.iter().filter(|node| cuts(&node.op)).count();
+            all - steps(&|s| cuts(&s.op))
+        }),
         ("views", nodes(&|n| n.is_view)),
         ("fused nodes", nodes(&|n| n.fused_into.is_some())),
         ("nodes on another core", nodes(&|n| n.fell_back)),

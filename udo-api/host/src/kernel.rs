@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use udo_api::abi::{
     AcceptArgs, ExecArgs, FinalizeArgs, Finalized, KernelInfo, KernelVTable, ParallelTable, Span,
-    TensorArg, kernel_vtable,
+    TensorArg, Tie, kernel_vtable, ties,
 };
 use udo_api::{InPlace, Kernel, KernelDef, KernelFlags, Status, Workspace};
 
@@ -28,6 +28,7 @@ pub struct FinalizedKernel {
     workspace: Workspace,
     jobs: Vec<Job>,
     kept: Vec<usize>,
+    ties: Vec<Tie>,
     packed: Vec<Arc<Buffer>>,
     spans: Vec<Span>,
 }
@@ -66,6 +67,7 @@ impl FinalizedKernel {
             workspace,
             jobs: Vec::new(),
             kept: Vec::new(),
+            ties: Vec::new(),
             packed: Vec::new(),
             spans: Vec::new(),
         }
@@ -84,6 +86,11 @@ impl FinalizedKernel {
     /// The outputs that may take the place of an input.
     pub fn in_place_pairs(&self) -> &'static [InPlace] {
         self.in_place
+    }
+
+    /// The inputs and outputs of which it says that they hold the same elements.
+    pub fn ties(&self) -> &[Tie] {
+        &self.ties
     }
 
     /// Whether execute reads input `input`, rather than only what was packed of it.
@@ -241,7 +248,16 @@ pub fn finalize(
         let message = "finalize sets reserved fields".to_owned();
         return Err(Refusal { status: Status::BAD_CALL, message });
     }
-    let (jobs, kept) = packing.into_parts();
+    let (jobs, kept, ties) = packing.into_parts();
+    if let Some(tie) = ties.iter().find(|tie| !is_sound(tie, placed)) {
+        // SAFETY: finalize made `made.state`, and nobody has it but us.
+        unsafe { (vtable.free)(made.state) };
+        let Tie { kind, input, output, axis, offset, .. } = tie;
+        let message = format!(
+            "finalize ties output {output} to input {input} by kind {kind} at {offset} of axis {axis}, which cannot be"
+        );
+        return Err(Refusal { status: Status::BAD_CALL, message });
+    }
     Ok(FinalizedKernel {
         vtable,
         in_place: def.in_place_pairs(),
@@ -250,7 +266,35 @@ pub fn finalize(
         workspace: made.workspace,
         jobs,
         kept,
+        ties,
         packed: Vec::new(),
         spans: Vec::new(),
     })
+}
+
+/// Whether the two sides of a tie can hold the same elements.
+fn is_sound(tie: &Tie, placed: &PlacedNode<'_>) -> bool {
+    let input = placed.node.inputs.get(tie.input as usize);
+    let output = placed.outputs.get(tie.output as usize);
+    let (Some(input), Some(output)) = (input, output) else { return false };
+    let (part, whole) = match tie.kind {
+        ties::SAME => return tie.reserved == [0; 2] && input.len() == output.len(),
+        ties::OUTPUT_IN_INPUT => (output.shape(), input.shape()),
+        ties::INPUT_IN_OUTPUT => (input.shape(), output.shape()),
+        _ => return false,
+    };
+    let axis = tie.axis as usize;
+    let mut extents = part.iter().zip(whole).enumerate();
+    let fits = |(at, (part, whole)): (usize, (&usize, &usize))| {
+        if at != axis {
+            return part == whole;
+        }
+        let end = usize::try_from(tie.offset).ok().and_then(|offset| offset.checked_add(*part));
+        end.is_some_and(|end| end <= *whole)
+    };
+    tie.reserved == [0; 2]
+        && axis < whole.len()
+        && part.len() == whole.len()
+        && input.dtype() == output.dtype()
+        && extents.all(fits)
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use udo_api::abi::{HostTable, PackArgs, PackFn, PackRequest, PackSource, Span};
+use udo_api::abi::{HostTable, PackArgs, PackFn, PackRequest, PackSource, Span, Tie};
 use udo_api::{Encoding, Status, TensorDesc};
 
 use crate::node::{ErrorText, Machine, refuse};
@@ -162,6 +162,7 @@ impl Job {
 pub(crate) struct Packing {
     jobs: RefCell<Vec<Job>>,
     kept: RefCell<Vec<usize>>,
+    ties: RefCell<Vec<Tie>>,
 }
 
 impl Packing {
@@ -170,12 +171,12 @@ impl Packing {
         let ctx = (&raw const *self).cast_mut().cast();
         let Machine { threads, isa, fast_memory_bytes } = machine;
         let isa = isa.code();
-        HostTable { ctx, pack, keep, threads, isa, fast_memory_bytes, reserved_words: [0; 2] }
+        HostTable { ctx, pack, keep, threads, isa, fast_memory_bytes, tie, reserved_words: [0; 1] }
     }
 
-    /// What the kernel asked to have packed, and the inputs that it reads all the same.
-    pub(crate) fn into_parts(self) -> (Vec<Job>, Vec<usize>) {
-        (self.jobs.into_inner(), self.kept.into_inner())
+    /// What the kernel asked to have packed, the inputs that it reads all the same, and what it ties.
+    pub(crate) fn into_parts(self) -> (Vec<Job>, Vec<usize>, Vec<Tie>) {
+        (self.jobs.into_inner(), self.kept.into_inner(), self.ties.into_inner())
     }
 }
 
@@ -218,5 +219,14 @@ unsafe extern "C" fn keep(ctx: *mut c_void, input: u32) -> u32 {
     // SAFETY: `ctx` is the `Packing` that `finalize` holds for the call.
     let packing = unsafe { &*ctx.cast::<Packing>() };
     packing.kept.borrow_mut().push(input as usize);
+    Status::OK.code()
+}
+
+// SAFETY: called by way of `Packing::table` alone, whose `ctx` is a `Packing`.
+unsafe extern "C" fn tie(ctx: *mut c_void, tie: *const Tie) -> u32 {
+    // SAFETY: `ctx` is the `Packing` that `finalize` holds for the call.
+    let packing = unsafe { &*ctx.cast::<Packing>() };
+    // SAFETY: the package passes one tie for the call.
+    packing.ties.borrow_mut().push(unsafe { *tie });
     Status::OK.code()
 }

@@ -7,7 +7,7 @@ use std::ops::Deref;
 
 use super::node::slice_or_empty;
 use super::pack::{self, FillFn};
-use super::{AcceptArgs, EpilogueStep, FinalizeArgs, HostTable, Node};
+use super::{AcceptArgs, EpilogueStep, FinalizeArgs, HostTable, Node, Tie, ties};
 use crate::{Core, Element, Error, Isa, Packed, Status, TensorDesc};
 
 /// What a kernel sees of a node that it might compute.
@@ -186,6 +186,69 @@ impl<'a> FinalizeCx<'a> {
         match Status::from_code(unsafe { (host.keep)(host.ctx, port) }) {
             Status::OK => Ok(()),
             status => Err(Error::new(format!("keeping input {input}: the host {status}"))),
+        }
+    }
+
+    /// Says that output `output` is input `input`'s elements, in their order, under another shape or the same. The host
+    /// may have them share memory, and leave out calls of a kernel that ties all of its outputs.
+    ///
+    /// # Errors
+    /// The host does not take it.
+    pub fn tie_same(&self, input: usize, output: usize) -> Result<(), Error> {
+        self.tie(ties::SAME, input, output, [0; 2])
+    }
+
+    /// Says that output `output` is the part of input `input` that starts at `offset` of `axis`; as
+    /// [`FinalizeCx::tie_same`].
+    ///
+    /// # Errors
+    /// The host does not take it.
+    pub fn tie_output_in_input(
+        &self,
+        output: usize,
+        input: usize,
+        axis: usize,
+        offset: usize,
+    ) -> Result<(), Error> {
+        self.tie(ties::OUTPUT_IN_INPUT, input, output, [axis, offset])
+    }
+
+    /// Says that input `input` is the part of output `output` that starts at `offset` of `axis`, and that all parts which
+    /// are tied make up the output; as [`FinalizeCx::tie_same`].
+    ///
+    /// # Errors
+    /// The host does not take it.
+    pub fn tie_input_in_output(
+        &self,
+        input: usize,
+        output: usize,
+        axis: usize,
+        offset: usize,
+    ) -> Result<(), Error> {
+        self.tie(ties::INPUT_IN_OUTPUT, input, output, [axis, offset])
+    }
+
+    fn tie(
+        &self,
+        kind: u32,
+        input: usize,
+        output: usize,
+        [axis, offset]: [usize; 2],
+    ) -> Result<(), Error> {
+        let Some(host) = self.table() else { return Ok(()) };
+        let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let tie = Tie {
+            kind,
+            input: number(input),
+            output: number(output),
+            axis: number(axis),
+            offset: offset as u64,
+            reserved: [0; 2],
+        };
+        // SAFETY: `ctx` is the one that came with the table, and `tie` outlives the call.
+        match Status::from_code(unsafe { (host.tie)(host.ctx, &raw const tie) }) {
+            Status::OK => Ok(()),
+            status => Err(Error::new(format!("tying output {output} to input {input}: {status}"))),
         }
     }
 

@@ -43,7 +43,7 @@ pub use span::{RawStr, Slice, Span, Table, Value, ValueKind};
 pub use tables::{
     ErrorSink, ExecArgs, FinalizeArgs, Finalized, GpuArg, GpuArgKind, GpuTable, HostTable,
     InferArgs, KernelInfo, KernelVTable, MAX_GPU_ARGS, NodeArgs, PackArgs, PackFn, PackRequest,
-    PackSource, ParallelTable, ParamValue, TensorArg, arg_flags,
+    PackSource, ParallelTable, ParamValue, TensorArg, Tie, arg_flags, ties,
 };
 pub use threads::Parallel;
 pub use version::{ABI_VERSION, AbiVersion, NEEDS};
@@ -78,6 +78,7 @@ pub const LAYOUTS: &[Layout] = &[
     PackSource::LAYOUT,
     PackArgs::LAYOUT,
     PackRequest::LAYOUT,
+    Tie::LAYOUT,
     HostTable::LAYOUT,
     EpilogueStep::LAYOUT,
     AcceptArgs::LAYOUT,

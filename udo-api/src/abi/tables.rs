@@ -142,6 +142,36 @@ abi_struct! {
     }
 }
 
+/// Values of [`Tie::kind`].
+pub mod ties {
+    /// The output is the input's elements, in their order, under another shape or the same.
+    pub const SAME: u32 = 1;
+    /// The output is a part of the input.
+    pub const OUTPUT_IN_INPUT: u32 = 2;
+    /// The input is a part of the output.
+    pub const INPUT_IN_OUTPUT: u32 = 3;
+}
+
+abi_struct! {
+    /// What a kernel says of an input and an output that hold the same elements, so that the host may have them share
+    /// memory.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Tie {
+        /// See [`ties`].
+        pub kind: u32,
+        /// The input.
+        pub input: u32,
+        /// The output.
+        pub output: u32,
+        /// The axis along which a part lies in the whole; it has all of the others.
+        pub axis: u32,
+        /// Where the part starts on that axis.
+        pub offset: u64,
+        /// Zero.
+        pub reserved: [u64; 2],
+    }
+}
+
 abi_struct! {
     /// What the host does for a kernel that is being finalized.
     #[derive(Debug)]
@@ -164,8 +194,12 @@ abi_struct! {
         pub isa: u32,
         /// Bytes of the core's own fast memory; 0 where it has none.
         pub fast_memory_bytes: usize,
+        /// `[finalize-time]` Notes that an input and an output hold the same elements. A kernel that ties all of its
+        /// outputs may not be called at all.
+        // SAFETY: only a type; who calls through it keeps to what is written above.
+        pub tie: unsafe extern "C" fn(ctx: *mut c_void, tie: *const Tie) -> u32,
         /// Zero.
-        pub reserved_words: [u64; 2],
+        pub reserved_words: [u64; 1],
     }
 }
 

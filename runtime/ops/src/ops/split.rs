@@ -63,8 +63,14 @@ impl Movement for Split {
 
     fn plan(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let x = cx.input(0)?;
+        let axis = cx.axis("axis", x.rank())?;
+        let mut offset = 0;
+        for index in 0..cx.output_count() {
+            cx.tie_output_in_input(index, 0, axis, offset)?;
+            offset += cx.output(index)?.shape().get(axis).copied().unwrap_or(0);
+        }
         let parts = (0..cx.output_count()).map(|index| cx.output(index));
-        Strips::along(cx.axis("axis", x.rank())?, &x, parts).map(Self)
+        Strips::along(axis, &x, parts).map(Self)
     }
 
     fn execute<T: Element>(&self, io: Io<'_>) -> Result<(), ExecError> {

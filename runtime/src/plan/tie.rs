@@ -1,0 +1,275 @@
+//! Ties between a step's inputs and outputs: elements that both hold, and outputs that may overwrite inputs. Where their
+//! windows can be in one buffer, there is less to copy and less to hold.
+//!
+//! Ties are walked by benefit. A step all of whose outputs are where they should be is dropped; one of which some are gets
+//! a copy for each of the others.
+
+use udo_api::abi::{Tie, ties};
+use udo_api::{Facts, InPlace, TensorDesc};
+
+use super::values::{Drawn, region};
+use super::windows::{Share, WindowId, Within};
+use super::{FinalizedKernel, Operand, Place, PlanError, PlanOptions, Purpose, Step};
+
+/// One input and one output of a step that hold the same elements.
+#[derive(Clone, Copy, Debug)]
+struct Same {
+    step: usize,
+    tie: Tie,
+    bytes: usize,
+}
+
+/// What a kernel ties, and what the facts of its operator say of any kernel.
+pub(super) fn of(
+    facts: Facts,
+    declared: &[Tie],
+    inputs: &[Operand],
+    outputs: &[Operand],
+) -> Vec<Tie> {
+    if !declared.is_empty() {
+        return declared.to_vec();
+    }
+    let none = Tie { kind: ties::SAME, input: 0, output: 0, axis: 0, offset: 0, reserved: [0; 2] };
+    match (inputs.first(), outputs) {
+        (Some(input), [output]) if facts.has(Facts::VIEW) => {
+            let is_same = input.desc.size_bytes() == output.desc.size_bytes();
+            if is_same { vec![none] } else { Vec::new() }
+        }
+        (_, [output]) if facts.has(Facts::JOINS) => {
+            joined(inputs, &output.desc).unwrap_or_default()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The parts of an output that is its inputs side by side.
+fn joined(inputs: &[Operand], output: &TensorDesc) -> Option<Vec<Tie>> {
+    let whole = output.shape();
+    let present = || inputs.iter().enumerate().filter(|(_, input)| !input.desc.is_absent());
+    let is_along = |axis: usize| {
+        let alike = present().all(|(_, input)| {
+            let part = input.desc.shape();
+            let mut others = part.iter().zip(whole).enumerate();
+            part.len() == whole.len() && others.all(|(at, (p, w))| at == axis || p == w)
+        });
+        let sum: usize = present().filter_map(|(_, input)| input.desc.shape().get(axis)).sum();
+        alike && whole.get(axis) == Some(&sum)
+    };
+    let axis = (0..whole.len()).find(|&axis| is_along(axis))?;
+    let mut offset = 0;
+    let tie = |(port, input): (usize, &Operand)| {
+        let (input_port, axis_number) = (u32::try_from(port).ok()?, u32::try_from(axis).ok()?);
+        let at = offset;
+        offset += *input.desc.shape().get(axis)? as u64;
+        Some(Tie {
+            kind: ties::INPUT_IN_OUTPUT,
+            input: input_port,
+            output: 0,
+            axis: axis_number,
+            offset: at,
+            reserved: [0; 2],
+        })
+    };
+    present().map(tie).collect()
+}
+
+/// Has windows share memory where they can, and drops steps that have nothing left to do.
+pub(super) fn unify(
+    drawn: &mut Drawn,
+    options: &PlanOptions,
+    mut copy: impl FnMut(&TensorDesc) -> Result<FinalizedKernel, PlanError>,
+) -> Result<(), PlanError> {
+    let done = unify_same(drawn, options);
+    if options.reuses_inputs {
+        overwrite(drawn, &done);
+    }
+    rewrite(drawn, &done, &mut copy)
+}
+
+/// The ties of each step whose two sides are in one place now.
+fn unify_same(drawn: &mut Drawn, options: &PlanOptions) -> Vec<Vec<Tie>> {
+    let mut wanted: Vec<Same> = Vec::new();
+    for (step, at) in drawn.steps.iter().zip(0..) {
+        let sized = step.ties.iter().map(|&tie| {
+            let part = part_of(step, &tie).map_or(0, |part| part.desc.size_bytes());
+            Same { step: at, tie, bytes: part }
+        });
+        wanted.extend(sized.filter(|_| ties_all_outputs(at, step)));
+    }
+    // Views first: nothing stands in their way that they would not make larger.
+    wanted.sort_by_key(|same| (same.tie.kind != ties::SAME, std::cmp::Reverse(same.bytes)));
+    let mut done = vec![Vec::new(); drawn.steps.len()];
+    for Same { step, tie, .. } in wanted {
+        if (tie.kind == ties::SAME || options.elides_joins) && unify_one(drawn, step, &tie) {
+            done[step].push(tie);
+            if done[step].len() == drawn.steps[step].ties.len() {
+                drawn.windows.drop_step(step);
+            }
+        }
+    }
+    done
+}
+
+/// Whether a step need not run where its ties hold, and each of them can be had by a copy.
+fn ties_all_outputs(at: usize, step: &Step) -> bool {
+    let is_tied = |port: usize| step.ties.iter().any(|tie| tie.output as usize == port);
+    let mut outputs = step.outputs.iter().enumerate();
+    let can_copy = |tie: &Tie| {
+        let sides = sides(step, tie);
+        sides.and_then(|(part, whole)| within(at, tie, &part.desc, &whole.desc)).is_some()
+    };
+    !step.ties.is_empty()
+        && outputs.all(|(port, o)| o.desc.is_absent() || is_tied(port))
+        && step.ties.iter().all(can_copy)
+}
+
+/// The smaller side of a tie.
+fn part_of<'a>(step: &'a Step, tie: &Tie) -> Option<&'a Operand> {
+    sides(step, tie).map(|(part, _)| part)
+}
+
+/// The smaller and the larger side of a tie.
+fn sides<'a>(step: &'a Step, tie: &Tie) -> Option<(&'a Operand, &'a Operand)> {
+    let input = step.inputs.get(tie.input as usize)?;
+    let output = step.outputs.get(tie.output as usize)?;
+    Some(if tie.kind == ties::INPUT_IN_OUTPUT { (input, output) } else { (output, input) })
+}
+
+/// Where the part lies in the whole, if both are fixed and the part is one run of bytes, or of the rows of the whole.
+fn within(step: usize, tie: &Tie, part: &TensorDesc, whole: &TensorDesc) -> Option<Within> {
+    let fixed = part.full_shape().is_fixed() && whole.full_shape().is_fixed();
+    let alike = part.dtype() == whole.dtype() && part.encoding() == whole.encoding();
+    if !fixed || !alike {
+        return None;
+    }
+    if tie.kind == ties::SAME {
+        return Some(Within { step, offset: 0, pitch: None });
+    }
+    let element = part.dtype()?.size_bytes();
+    let (axis, dims) = (tie.axis as usize, whole.shape());
+    let (outer, inner) = (dims.get(..axis)?, dims.get(axis + 1..)?);
+    let inner_bytes = inner.iter().try_fold(element, |n, &dim| n.checked_mul(dim))?;
+    let offset = usize::try_from(tie.offset).ok()?.checked_mul(inner_bytes)?;
+    if outer.iter().all(|&dim| dim == 1) {
+        return Some(Within { step, offset, pitch: None });
+    }
+    let pitch = dims.get(axis)?.checked_mul(element)?;
+    inner.is_empty().then_some(Within { step, offset, pitch: Some(pitch) })
+}
+
+fn unify_one(drawn: &mut Drawn, step: usize, tie: &Tie) -> bool {
+    let Some((part, whole)) = drawn.steps.get(step).and_then(|s| sides(s, tie)) else {
+        return false;
+    };
+    let (Some(p), Some(w)) = (part.window(), whole.window()) else { return false };
+    let Some(within) = within(step, tie, &part.desc, &whole.desc) else { return false };
+    // What lies alike in two orders of dimensions may have other rows in the one that is joined.
+    let rows = drawn.windows.get(p).map(|window| window.region.row);
+    if within.pitch.is_some() && rows != Some(region(&part.desc).row) {
+        return false;
+    }
+    let has_port = [p, w].map(|id| drawn.windows.buffer_of(id).is_none_or(|b| b.has_port));
+    // What the caller reads or writes is somewhere else in each run.
+    if tie.kind != ties::SAME && has_port.contains(&true) {
+        return false;
+    }
+    drawn.windows.unify(p, w, within, Share::Content)
+}
+
+/// Puts outputs in the place of inputs that die there, the largest first.
+fn overwrite(drawn: &mut Drawn, done: &[Vec<Tie>]) {
+    let mut wanted: Vec<(usize, InPlace, usize)> = Vec::new();
+    for (at, step) in drawn.steps.iter().enumerate() {
+        if matches!(step.purpose, Purpose::Node { .. }) && done[at].is_empty() {
+            let sized = step.kernel.in_place_pairs().iter().filter_map(|&pair| {
+                Some((at, pair, step.outputs.get(usize::from(pair.output))?.desc.size_bytes()))
+            });
+            wanted.extend(sized);
+        }
+    }
+    wanted.sort_by_key(|(.., bytes)| std::cmp::Reverse(*bytes));
+    for (at, pair, _) in wanted {
+        let Some((from, to)) = overwritable(drawn, at, pair) else { continue };
+        let within = Within { step: at, offset: 0, pitch: None };
+        if !drawn.windows.unify(from, to, within, Share::Overwrite { at }) {
+            continue;
+        }
+        let step = &mut drawn.steps[at];
+        if let Some(input) = step.inputs.get_mut(usize::from(pair.input)) {
+            input.in_place = Some(pair.output);
+        }
+        if let Some(output) = step.outputs.get_mut(usize::from(pair.output)) {
+            output.in_place = Some(pair.input);
+        }
+    }
+}
+
+/// The windows of a pair, if the output fits the input's place exactly, and nothing of the call is elsewhere pitched.
+fn overwritable(drawn: &Drawn, at: usize, pair: InPlace) -> Option<(WindowId, WindowId)> {
+    let step = drawn.steps.get(at)?;
+    let input = step.inputs.get(usize::from(pair.input))?;
+    let output = step.outputs.get(usize::from(pair.output))?;
+    let (from, to) = (input.window()?, output.window()?);
+    let once = step.operands().filter(|o| o.window() == Some(from)).count() == 1;
+    let free = input.in_place.is_none() && output.in_place.is_none();
+    let alike = input.desc.dtype() == output.desc.dtype()
+        && input.desc.full_shape() == output.desc.full_shape()
+        && input.desc.full_shape().is_fixed();
+    let dense = |operand: &Operand| {
+        let window = operand.window().and_then(|id| drawn.windows.get(id));
+        window.is_none_or(|window| window.region.is_dense())
+    };
+    (once && free && alike && from != to && step.operands().all(dense)).then_some((from, to))
+}
+
+/// Takes out steps whose outputs are all in place, and copies what is missing where only some are.
+fn rewrite(
+    drawn: &mut Drawn,
+    done: &[Vec<Tie>],
+    copy: &mut impl FnMut(&TensorDesc) -> Result<FinalizedKernel, PlanError>,
+) -> Result<(), PlanError> {
+    let steps = std::mem::take(&mut drawn.steps);
+    for (at, (step, done)) in steps.into_iter().zip(done).enumerate() {
+        if done.is_empty() {
+            drawn.steps.push(step);
+            continue;
+        }
+        let missing: Vec<Tie> =
+            step.ties.iter().filter(|tie| !done.contains(tie)).copied().collect();
+        for tie in missing {
+            if part_of(&step, &tie).is_some_and(|part| part.desc.size_bytes() == 0) {
+                continue;
+            }
+            let (input, output) = copied(drawn, at, &step, &tie)
+                .ok_or_else(|| PlanError::Broken(format!("a part of node {:?}", step.name)))?;
+            let kernel = copy(&input.desc)?;
+            drawn.steps.push(Step {
+                kernel,
+                ties: Vec::new(),
+                purpose: step.purpose.clone(),
+                name: step.name.clone(),
+                op: "Copy".to_owned(),
+                package: String::new(),
+                core: udo_api::Core::CPU,
+                thread_guard: None,
+                inputs: vec![input],
+                outputs: vec![output],
+            });
+        }
+    }
+    Ok(())
+}
+
+/// What a copy reads and writes for a tie whose sides are in two places.
+fn copied(drawn: &mut Drawn, at: usize, step: &Step, tie: &Tie) -> Option<(Operand, Operand)> {
+    let (part, whole) = sides(step, tie)?;
+    let within = within(at, tie, &part.desc, &whole.desc)?;
+    let region = region(&part.desc);
+    let id = drawn.windows.add_part(whole.window()?, region, within, at)?;
+    let there = Operand { place: Some(Place::Window(id)), in_place: None, ..part.clone() };
+    Some(if tie.kind == ties::INPUT_IN_OUTPUT {
+        (part.clone(), there)
+    } else {
+        (there, part.clone())
+    })
+}

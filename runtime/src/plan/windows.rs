@@ -1,0 +1,516 @@
+//! Where values lie, and which may share memory.
+//!
+//! A window is a value's place in one memory and form: a buffer, where in it, and how far its rows lie apart. Windows
+//! come into one buffer in two ways. They hold the same elements where they meet, as a view, or a part in its whole: then
+//! they have one *content*. Or one is dead before the other is written.
+
+use crate::cores::Memory;
+
+/// A place for one value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WindowId(pub(crate) usize);
+
+/// The steps between which a window holds something; both ends count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Life {
+    pub(super) first: usize,
+    pub(super) last: usize,
+}
+
+impl Life {
+    pub(super) fn meets(self, other: Self) -> bool {
+        self.first <= other.last && other.first <= self.last
+    }
+
+    /// The life that has both.
+    fn and(self, other: Self) -> Self {
+        Self { first: self.first.min(other.first), last: self.last.max(other.last) }
+    }
+}
+
+/// Rows of bytes in a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Region {
+    /// Bytes before the first row.
+    pub(super) offset: usize,
+    pub(super) rows: usize,
+    /// Bytes of a row.
+    pub(super) row: usize,
+    /// Bytes from one row to the next.
+    pub(super) pitch: usize,
+}
+
+impl Region {
+    /// `bytes` behind each other, in rows of `row`.
+    pub(super) fn dense(bytes: usize, row: usize) -> Self {
+        let row = if row == 0 { bytes } else { row };
+        Self { offset: 0, rows: bytes.checked_div(row).unwrap_or(0), row, pitch: row }
+    }
+
+    pub(super) fn is_dense(&self) -> bool {
+        self.pitch == self.row || self.rows <= 1
+    }
+
+    fn is_empty(&self) -> bool {
+        self.rows == 0 || self.row == 0
+    }
+
+    /// The first byte behind the last row; none if no buffer has so many.
+    fn end(&self) -> Option<usize> {
+        let last = self.rows.saturating_sub(1).checked_mul(self.pitch)?;
+        self.offset.checked_add(last)?.checked_add(if self.is_empty() { 0 } else { self.row })
+    }
+
+    /// Where the rows start on the line of `pitch` bytes that begins at `origin`.
+    fn column(&self, origin: usize, pitch: usize) -> usize {
+        (self.offset + pitch - origin % pitch) % pitch
+    }
+
+    /// Whether the two have bytes in common, or may have.
+    fn meets(&self, other: &Self) -> bool {
+        let (Some(end), Some(other_end)) = (self.end(), other.end()) else { return true };
+        let apart =
+            self.is_empty() || other.is_empty() || end <= other.offset || other_end <= self.offset;
+        if apart || self.pitch != other.pitch || self.is_dense() || other.is_dense() {
+            return !apart;
+        }
+        // Columns of one grid.
+        let distance = other.column(self.offset, self.pitch);
+        distance < self.row || distance + other.row > self.pitch
+    }
+
+    /// Whether all its bytes are certainly bytes of `other`.
+    fn is_in(&self, other: &Self) -> bool {
+        let (Some(end), Some(other_end)) = (self.end(), other.end()) else { return false };
+        if self.offset < other.offset || end > other_end {
+            return false;
+        }
+        let column = |pitch| self.column(other.offset, pitch);
+        other.is_dense()
+            || (self.pitch == other.pitch && column(other.pitch) + self.row <= other.row)
+    }
+}
+
+/// A value's place.
+#[derive(Clone, Debug)]
+pub(super) struct Window {
+    pub(super) buffer: usize,
+    pub(super) region: Region,
+    /// None where no step touches it.
+    pub(super) life: Option<Life>,
+    /// Windows of one content hold the same bytes where they meet.
+    content: usize,
+    /// The steps that touch it and cannot work on rows that lie apart.
+    dense_in: Vec<usize>,
+}
+
+/// A piece of an arena.
+#[derive(Clone, Debug)]
+pub(super) struct Buffer {
+    pub(super) memory: Memory,
+    pub(super) bytes: usize,
+    pub(super) windows: Vec<usize>,
+    /// Whether the caller reads or writes one of its windows.
+    pub(super) has_port: bool,
+}
+
+impl Buffer {
+    /// From its first window's first step to the last one's last.
+    pub(super) fn life(&self, windows: &[Window]) -> Option<Life> {
+        let lives = self.windows.iter().filter_map(|&w| windows.get(w)?.life);
+        lives.reduce(Life::and)
+    }
+}
+
+/// All windows, and the buffers that they are in.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Windows {
+    pub(super) all: Vec<Window>,
+    pub(super) buffers: Vec<Buffer>,
+}
+
+/// Why two windows would share memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Share {
+    /// They hold the same elements.
+    Content,
+    /// This step reads the part for the last time as it writes the whole.
+    Overwrite { at: usize },
+}
+
+/// Where a window would lie in another one, instead of what a step does.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Within {
+    /// The step.
+    pub(super) step: usize,
+    /// Bytes from the start of the other one.
+    pub(super) offset: usize,
+    /// Bytes from one row to the next, where that is not a row.
+    pub(super) pitch: Option<usize>,
+}
+
+/// The offsets of windows on a GPU are multiples of this, as devices ask of buffers inside buffers.
+const GPU_ALIGN_BYTES: usize = 128;
+
+impl Windows {
+    /// A window in a buffer of its own.
+    pub(super) fn add(&mut self, memory: Memory, region: Region) -> WindowId {
+        let (id, buffer) = (self.all.len(), self.buffers.len());
+        let bytes = region.end().unwrap_or(usize::MAX);
+        self.all.push(Window { buffer, region, life: None, content: id, dense_in: Vec::new() });
+        self.buffers.push(Buffer { memory, bytes, windows: vec![id], has_port: false });
+        WindowId(id)
+    }
+
+    /// A window of what lies at `within` of `whole`, held while step `at` runs.
+    pub(super) fn add_part(
+        &mut self,
+        whole: WindowId,
+        part: Region,
+        within: Within,
+        at: usize,
+    ) -> Option<WindowId> {
+        let Window { buffer, region, content, .. } = *self.get(whole)?;
+        let region = placed(part, region.offset.checked_add(within.offset)?, within.pitch);
+        let id = self.all.len();
+        let life = Some(Life { first: at, last: at });
+        self.all.push(Window { buffer, region, life, content, dense_in: Vec::new() });
+        self.buffers.get_mut(buffer)?.windows.push(id);
+        Some(WindowId(id))
+    }
+
+    pub(super) fn get(&self, id: WindowId) -> Option<&Window> {
+        self.all.get(id.0)
+    }
+
+    pub(super) fn buffer_of(&self, id: WindowId) -> Option<&Buffer> {
+        self.buffers.get(self.get(id)?.buffer)
+    }
+
+    /// Says that step `step` touches a window, by a call that can or cannot work on rows that lie apart.
+    pub(super) fn touch(&mut self, id: WindowId, step: usize, takes_pitch: bool) {
+        let Some(window) = self.all.get_mut(id.0) else { return };
+        let now = Life { first: step, last: step };
+        window.life = Some(window.life.map_or(now, |life| life.and(now)));
+        if !takes_pitch {
+            window.dense_in.push(step);
+        }
+    }
+
+    /// Lets the rows of a window lie as `spaced` says, if it is alone in its buffer, and all that touch it take that.
+    pub(super) fn space(&mut self, id: WindowId, spaced: impl Fn(Region) -> Option<Region>) {
+        let Some(window) = self.all.get_mut(id.0) else { return };
+        let Some(buffer) = self.buffers.get_mut(window.buffer) else { return };
+        let is_alone = buffer.windows == [id.0] && !buffer.has_port && window.dense_in.is_empty();
+        let fresh = is_alone && window.region.pitch == window.region.row;
+        let region = spaced(window.region).filter(|region| fresh && !region.is_empty());
+        if let Some((region, bytes)) = region.and_then(|region| Some((region, region.end()?))) {
+            (window.region, buffer.bytes) = (region, bytes);
+        }
+    }
+
+    /// Says that the caller reads or writes a window.
+    pub(super) fn set_port(&mut self, id: WindowId) {
+        let buffer = self.get(id).map(|window| window.buffer);
+        if let Some(buffer) = buffer.and_then(|at| self.buffers.get_mut(at)) {
+            buffer.has_port = true;
+        }
+    }
+
+    /// Says that step `step` does not run.
+    pub(super) fn drop_step(&mut self, step: usize) {
+        for window in &mut self.all {
+            window.dense_in.retain(|&other| other != step);
+        }
+    }
+
+    /// Puts `part` into `whole`, or the buffer of the one into that of the other, if both can be there; whether they
+    /// are.
+    pub(super) fn unify(
+        &mut self,
+        part: WindowId,
+        whole: WindowId,
+        within: Within,
+        share: Share,
+    ) -> bool {
+        let (Some(p), Some(w)) = (self.get(part), self.get(whole)) else { return false };
+        let Some(offset) = w.region.offset.checked_add(within.offset) else { return false };
+        let target = placed(p.region, offset, within.pitch);
+        if p.buffer == w.buffer {
+            return share == Share::Content && p.region == target;
+        }
+        let memory = |window: &Window| self.buffers.get(window.buffer).map(|b| b.memory);
+        if memory(p) != memory(w) {
+            return false;
+        }
+        let goes = Pair { part, whole, meet: target, share };
+        if within.pitch.is_some() {
+            return self.pitch_into(&goes, within.step);
+        }
+        if !p.region.is_dense() {
+            return false;
+        }
+        let (from, to, own) = (p.buffer, w.buffer, p.region);
+        self.shift_into(&goes, from, to, [own.offset, target.offset])
+            || self.shift_into(&Pair { meet: own, ..goes }, to, from, [target.offset, own.offset])
+    }
+
+    /// Moves all windows of the part's buffer, which are of its shape, to where both meet.
+    fn pitch_into(&mut self, goes: &Pair, step: usize) -> bool {
+        let (Some(p), Some(w)) = (self.get(goes.part), self.get(goes.whole)) else { return false };
+        let (from, to, shape) = (p.buffer, w.buffer, p.region);
+        let is_alike = |&id: &usize| {
+            let takes = |window: &Window| window.dense_in.iter().all(|&other| other == step);
+            self.all.get(id).is_some_and(|window| window.region == shape && takes(window))
+        };
+        let Some(buffer) = self.buffers.get(from) else { return false };
+        if !w.region.is_dense() || !shape.is_dense() || !buffer.windows.iter().all(is_alike) {
+            return false;
+        }
+        let moved = buffer.windows.iter().map(|&id| (id, goes.meet)).collect();
+        self.move_into(goes, from, to, moved)
+    }
+
+    /// Moves all windows of buffer `from` into buffer `to`, so that the first byte comes where the second one is.
+    fn shift_into(&mut self, goes: &Pair, from: usize, to: usize, [byte, at]: [usize; 2]) -> bool {
+        let Some(buffer) = self.buffers.get(from) else { return false };
+        let moved = buffer.windows.iter().map(|&id| {
+            let region = self.all.get(id)?.region;
+            let offset = region.offset.checked_add(at)?.checked_sub(byte)?;
+            Some((id, Region { offset, ..region }))
+        });
+        let Some(moved) = moved.collect() else { return false };
+        self.move_into(goes, from, to, moved)
+    }
+
+    fn move_into(
+        &mut self,
+        goes: &Pair,
+        from: usize,
+        to: usize,
+        moved: Vec<(usize, Region)>,
+    ) -> bool {
+        let (Some(source), Some(target)) = (self.buffers.get(from), self.buffers.get(to)) else {
+            return false;
+        };
+        let fits = |region: &Region| {
+            let aligned =
+                target.memory != Memory::Gpu || region.offset.is_multiple_of(GPU_ALIGN_BYTES);
+            aligned && region.end().is_some_and(|end| end <= target.bytes)
+        };
+        let stays = |id: &usize| Some((*id, self.all.get(*id)?.region));
+        let staying: Vec<(usize, Region)> = target.windows.iter().filter_map(stays).collect();
+        let free = |&(id, region): &(usize, Region)| {
+            fits(&region) && staying.iter().all(|other| self.may_meet(goes, (id, region), *other))
+        };
+        if !moved.iter().all(free) {
+            return false;
+        }
+        let has_port = source.has_port;
+        let contents = (self.content(goes.part), self.content(goes.whole));
+        for (id, region) in moved {
+            if let Some(window) = self.all.get_mut(id) {
+                (window.buffer, window.region) = (to, region);
+            }
+        }
+        let windows = self.buffers.get_mut(from).map(|b| std::mem::take(&mut b.windows));
+        if let Some(target) = self.buffers.get_mut(to) {
+            target.windows.extend(windows.unwrap_or_default());
+            target.has_port |= has_port;
+        }
+        if let (Share::Content, (Some(part), Some(whole))) = (goes.share, contents) {
+            for window in self.all.iter_mut().filter(|window| window.content == part) {
+                window.content = whole;
+            }
+        }
+        true
+    }
+
+    fn content(&self, id: WindowId) -> Option<usize> {
+        self.get(id).map(|window| window.content)
+    }
+
+    /// Whether two windows can be in one buffer, the first moved there.
+    fn may_meet(&self, goes: &Pair, moved: (usize, Region), stays: (usize, Region)) -> bool {
+        let (Some(a), Some(b)) = (self.all.get(moved.0), self.all.get(stays.0)) else {
+            return false;
+        };
+        if !moved.1.meets(&stays.1) {
+            return true;
+        }
+        let contents = [Some(a.content), Some(b.content)];
+        let (part, whole) = (self.content(goes.part), self.content(goes.whole));
+        let are_theirs = contents == [part, whole] || contents == [whole, part];
+        if goes.share == Share::Content && are_theirs {
+            // From now on they are of one content, whenever they live.
+            return moved.1.is_in(&goes.meet) || stays.1.is_in(&goes.meet);
+        }
+        let (Some(a_life), Some(b_life)) = (a.life, b.life) else { return true };
+        if !a_life.meets(b_life) {
+            return true;
+        }
+        match goes.share {
+            Share::Content => false,
+            Share::Overwrite { at } => {
+                let life = |id: WindowId| self.get(id).and_then(|window| window.life);
+                let ends = life(goes.part).is_some_and(|life| life.last == at);
+                let begins = life(goes.whole).is_some_and(|life| life.first == at);
+                let pair = [goes.part.0, goes.whole.0];
+                let is_pair = pair == [moved.0, stays.0] || pair == [stays.0, moved.0];
+                is_pair && ends && begins
+            }
+        }
+    }
+}
+
+/// Two windows that would share memory.
+#[derive(Clone, Copy)]
+struct Pair {
+    part: WindowId,
+    whole: WindowId,
+    /// Where both would be.
+    meet: Region,
+    share: Share,
+}
+
+/// `region` at another place, its rows further apart where they are to be.
+fn placed(region: Region, offset: usize, pitch: Option<usize>) -> Region {
+    Region { offset, pitch: pitch.unwrap_or(region.pitch), ..region }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn region(offset: usize, rows: usize, row: usize, pitch: usize) -> Region {
+        Region { offset, rows, row, pitch }
+    }
+
+    #[test]
+    fn columns_of_one_grid_meet_where_they_overlap() {
+        let left = region(0, 4, 3, 10);
+        for (other, meets) in [
+            (region(3, 4, 7, 10), false),
+            (region(2, 4, 7, 10), true),
+            // The next line, and around the end of one.
+            (region(13, 3, 7, 10), false),
+            (region(8, 3, 3, 10), true),
+            (region(33, 1, 5, 5), false),
+            (region(32, 1, 5, 5), true),
+            (region(5, 4, 2, 9), true),
+            (region(0, 0, 3, 10), false),
+        ] {
+            assert_eq!((left.meets(&other), other.meets(&left)), (meets, meets), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_region_is_in_what_has_all_its_bytes() {
+        let all = region(10, 4, 10, 10);
+        let column = region(12, 4, 3, 10);
+        assert!(column.is_in(&all) && !all.is_in(&column));
+        assert!(region(13, 3, 2, 10).is_in(&column));
+        assert!(!region(14, 3, 2, 10).is_in(&column));
+        assert!(!region(0, 4, 10, 10).is_in(&all));
+        assert!(region(20, 1, 10, 10).is_in(&all));
+    }
+
+    /// Windows of so many bytes, alive from and to these steps.
+    fn windows<const N: usize>(all: [(usize, usize, usize); N]) -> (Windows, [WindowId; N]) {
+        let mut windows = Windows::default();
+        let ids = all.map(|(bytes, first, last)| {
+            let id = windows.add(Memory::Host, Region::dense(bytes, 4));
+            windows.touch(id, first, true);
+            windows.touch(id, last, true);
+            id
+        });
+        (windows, ids)
+    }
+
+    fn at(offset: usize) -> Within {
+        Within { step: 9, offset, pitch: None }
+    }
+
+    #[test]
+    fn a_part_has_one_place() {
+        let (mut all, [part, whole]) = windows([(8, 0, 2), (16, 2, 3)]);
+        assert!(all.unify(part, whole, at(8), Share::Content));
+        assert_eq!(all.get(part).unwrap().region.offset, 8);
+        // The same value again is a copy, unless it is there already.
+        assert!(!all.unify(part, whole, at(0), Share::Content));
+        assert!(all.unify(part, whole, at(8), Share::Content));
+        let buffer = all.buffer_of(whole).unwrap();
+        assert_eq!(buffer.life(&all.all), Some(Life { first: 0, last: 3 }));
+    }
+
+    #[test]
+    fn the_smaller_buffer_goes_into_the_larger_one() {
+        // A value is a part of one whole and then, in front, of a smaller one.
+        let (mut all, [x, large, small]) = windows([(8, 0, 4), (32, 1, 2), (12, 4, 5)]);
+        assert!(all.unify(x, large, at(16), Share::Content));
+        assert!(!all.unify(x, small, at(0), Share::Content), "what is beside x is not the same");
+        let (mut all, [x, large, view]) = windows([(8, 0, 4), (32, 1, 2), (8, 2, 6)]);
+        assert!(all.unify(x, large, at(16), Share::Content));
+        assert!(all.unify(view, x, at(0), Share::Content));
+        assert_eq!(all.get(view).unwrap().region.offset, 16);
+    }
+
+    /// Two wholes with a part in common never hold the same beside it, even if they never live at once.
+    #[test]
+    fn wholes_agree_or_stay_apart() {
+        let (mut all, [a, b, first, c, second]) =
+            windows([(8, 0, 3), (8, 1, 7), (16, 3, 3), (8, 7, 8), (16, 8, 9)]);
+        assert!(all.unify(a, first, at(0), Share::Content));
+        assert!(all.unify(b, first, at(8), Share::Content));
+        assert!(!all.unify(b, second, at(8), Share::Content));
+        assert!(all.unify(c, second, at(0), Share::Content));
+        assert_ne!(all.get(first).unwrap().buffer, all.get(second).unwrap().buffer);
+    }
+
+    #[test]
+    fn rows_lie_apart_where_all_calls_take_it() {
+        let within = Within { step: 9, offset: 4, pitch: Some(12) };
+        let (mut all, [part, whole]) = windows([(16, 0, 2), (48, 2, 3)]);
+        all.touch(part, 1, false);
+        assert!(!all.unify(part, whole, within, Share::Content));
+        all.drop_step(1);
+        // The step that joins them need not.
+        all.touch(part, 9, false);
+        assert!(all.unify(part, whole, within, Share::Content));
+        assert_eq!(all.get(part).unwrap().region, region(4, 4, 4, 12));
+    }
+
+    #[test]
+    fn an_output_overwrites_what_dies_with_its_step() {
+        let over = Share::Overwrite { at: 2 };
+        let (mut all, [x, y]) = windows([(8, 0, 2), (8, 2, 3)]);
+        assert!(all.unify(x, y, at(0), over));
+        // Somebody reads it later, or it is there under another name.
+        let (mut all, [x, y]) = windows([(8, 0, 3), (8, 2, 3)]);
+        assert!(!all.unify(x, y, at(0), over));
+        let (mut all, [x, view, y]) = windows([(8, 0, 2), (8, 1, 2), (8, 2, 3)]);
+        assert!(all.unify(view, x, at(0), Share::Content));
+        assert!(!all.unify(x, y, at(0), over));
+        let (mut all, [x, view, y]) = windows([(8, 0, 2), (8, 1, 1), (8, 2, 3)]);
+        assert!(all.unify(view, x, at(0), Share::Content));
+        assert!(all.unify(x, y, at(0), over));
+        // Its place is in a whole, whose other part is there by then.
+        let (mut all, [x, y, z, whole]) = windows([(8, 0, 2), (8, 2, 5), (8, 1, 5), (16, 5, 6)]);
+        assert!(all.unify(y, whole, at(8), Share::Content));
+        assert!(all.unify(z, whole, at(0), Share::Content));
+        assert!(all.unify(x, y, at(0), over));
+        assert_eq!(all.get(x).unwrap().region.offset, 8);
+    }
+
+    #[test]
+    fn memories_stay_apart_and_devices_are_aligned_for() {
+        let (mut all, [x, _]) = windows([(8, 0, 1), (8, 1, 2)]);
+        let gpu = all.add(Memory::Gpu, Region::dense(256, 4));
+        all.touch(gpu, 1, true);
+        assert!(!all.unify(x, gpu, at(0), Share::Content));
+        let part = all.add(Memory::Gpu, Region::dense(128, 4));
+        all.touch(part, 0, true);
+        assert!(!all.unify(part, gpu, at(64), Share::Content));
+        assert!(all.unify(part, gpu, at(128), Share::Content));
+    }
+}
