@@ -59,7 +59,7 @@ const UNSAFE: &[&str] = &[
     "runtime/src/exit_guard.rs",
     "runtime/src/package/copy.rs",
     "runtime/src/package/open.rs",
-    "runtime/src/session.rs",
+    "runtime/src/session/",
     "runtime/src/thread_pool/",
     "udo-api/host/src/",
     "udo-api/src/abi/",

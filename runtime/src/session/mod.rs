@@ -1,6 +1,8 @@
 //! The memory of one stream of runs, and the walk over the plan.
 
-use std::cell::{Cell, UnsafeCell};
+mod extents;
+
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -17,6 +19,8 @@ use crate::exit_guard;
 use crate::memory::{Budget, Buffer, OutOfMemory, Tensor, elements, elements_mut};
 use crate::plan::{Largest, Operand, Place, Plan, ShapeId, Step, Walk, WindowPlace};
 use crate::thread_pool::Pool;
+
+use extents::{Extents, SharedArg, pass_shapes};
 
 /// Why a run failed. The session can run again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -125,60 +129,6 @@ pub struct Session {
     pool: Arc<Pool>,
 }
 
-/// The extents of a tensor in one run.
-#[derive(Clone, Copy)]
-struct Extents {
-    dims: [usize; 8],
-    rank: usize,
-    len: usize,
-    row_stride: usize,
-}
-
-impl Extents {
-    fn of(arg: &TensorArg) -> Self {
-        Self {
-            dims: arg.dims,
-            rank: usize::from(arg.rank),
-            len: arg.len,
-            row_stride: arg.row_stride,
-        }
-    }
-
-    /// Whether the parts agree with each other; a package may have written them.
-    fn is_possible(&self) -> bool {
-        let dims = self.dims.get(..self.rank).unwrap_or_default();
-        dims.iter().try_fold(1usize, |n, &d| n.checked_mul(d)) == Some(self.len)
-    }
-}
-
-/// One tensor of a call, which kernels reach through pointers from run to run.
-#[repr(transparent)]
-struct SharedArg(UnsafeCell<TensorArg>);
-
-impl SharedArg {
-    /// The argument between calls.
-    fn at_rest(&self) -> &TensorArg {
-        // SAFETY: the cell is this session's; kernels write to it only while they execute, and none does now.
-        unsafe { &*self.0.get() }
-    }
-
-    fn read(&self) -> Extents {
-        Extents::of(self.at_rest())
-    }
-
-    fn capacity(&self) -> usize {
-        self.at_rest().capacity
-    }
-
-    fn write(&self, extents: Extents) {
-        // SAFETY: as in `at_rest`, and a session belongs to one thread at a time.
-        let arg = unsafe { &mut *self.0.get() };
-        arg.dims = extents.dims;
-        arg.len = extents.len;
-        arg.row_stride = extents.row_stride;
-    }
-}
-
 /// A library's thread guard, and the steps that want it.
 struct Guard {
     of_thread: extern "C" fn() -> *mut GuardCell,
@@ -264,7 +214,7 @@ impl Session {
                 if arg.bounded != 0 {
                     self.bounds.push((self.tensors.len(), Extents::of(&arg)));
                 }
-                self.tensors.push(SharedArg(UnsafeCell::new(arg)));
+                self.tensors.push(SharedArg::new(arg));
             }
         }
     }
@@ -568,20 +518,6 @@ impl Session {
             wanted: desc.to_string(),
         })
     }
-}
-
-/// Copies the extents that a step said to everything that reads them; false if they are impossible.
-fn pass_shapes(tensors: &[SharedArg], shapes: &[(usize, usize)], from: u32, to: u32) -> bool {
-    let range = from as usize..to as usize;
-    for &(producer, consumer) in shapes.get(range).unwrap_or_default() {
-        let Some(said) = tensors.get(producer).map(SharedArg::read) else { return false };
-        let Some(arg) = tensors.get(consumer).filter(|_| said.is_possible()) else { return false };
-        if said.len > arg.capacity() {
-            return false;
-        }
-        arg.write(said);
-    }
-    true
 }
 
 fn find<'a>(
