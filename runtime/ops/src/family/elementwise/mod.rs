@@ -6,6 +6,7 @@ mod compare;
 mod each;
 mod gpu;
 mod operands;
+mod repeated;
 mod table;
 mod ternary;
 mod unary;
@@ -17,6 +18,7 @@ pub(crate) use binary::{Binary, Mixed, binary};
 pub(crate) use broadcast::{Broadcast, broadcast_shapes};
 pub(crate) use compare::{Compare, compare};
 pub(crate) use each::{Extents, each};
+pub(crate) use repeated::{Repeated, repeated};
 pub(crate) use ternary::{Ternary, ternary};
 pub(crate) use unary::{Curve, Slices, Unary, unary};
 

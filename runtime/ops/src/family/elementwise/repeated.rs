@@ -1,0 +1,211 @@
+//! Operators of any number of operands, which broadcast as numpy's do: a function of two numbers, again and again.
+
+use std::marker::PhantomData;
+
+use udo_api::{
+    Core, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpSchema, Port,
+    TensorDesc, TypeRule, TypeSet, input, output_like,
+};
+
+use super::{Broadcast, broadcast_shapes};
+use crate::Def;
+use crate::number::Number;
+
+/// A function of two numbers that is called again for each further operand. Its family has schema, inference, a
+/// kernel for the CPU, and tests.
+pub(crate) trait Repeated: Send + Sync + 'static {
+    const NAME: &'static str;
+    /// The name of the output.
+    const OUTPUT: &'static str;
+    /// The types that the CPU computes.
+    const TYPES: TypeSet;
+    /// The same in `f64`, which tests hold the function against.
+    #[cfg_attr(not(test), expect(dead_code, reason = "tests hold the function against it"))]
+    const TEST: fn(f64, f64) -> f64;
+
+    /// The function itself.
+    fn of<T: Number>(a: T, b: T) -> T;
+}
+
+/// The operator that `R` is the function of.
+pub(crate) const fn repeated<R: Repeated>() -> Def {
+    let def = Def::of::<Described<R>>(Kernels::<R>::ALL);
+    #[cfg(test)]
+    let def = def.tested(tests::all::<R>);
+    def
+}
+
+struct Described<R>(PhantomData<fn() -> R>);
+
+impl<R: Repeated> Op for Described<R> {
+    const SCHEMA: OpSchema = OpSchema::new(
+        R::NAME,
+        &[Port::required("data_0", R::TYPES).repeated()],
+        &[Port::required(R::OUTPUT, R::TYPES)],
+        &[],
+    )
+    .facts(Facts::ELEMENTWISE);
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let first = cx.input(0)?;
+        let mut shape = first.full_shape();
+        for port in 1..cx.input_count() {
+            let next = cx.input(port)?;
+            if next.dtype() != first.dtype() {
+                return Err(Error::new(format!(
+                    "input {port} is {next}, wanted the type of {first}"
+                )));
+            }
+            shape = broadcast_shapes(shape, next.full_shape())?;
+        }
+        cx.set_output(0, first.with_shape(shape))
+    }
+}
+
+struct Kernels<R>(PhantomData<fn() -> R>);
+
+impl<R: Repeated> Kernels<R> {
+    const ALL: &'static [KernelDef] = &[NumberKernel::<R>::DEF];
+}
+
+/// The function `R` of numbers, on the CPU.
+struct NumberKernel<R> {
+    start: Start,
+    /// How each further operand meets the result so far.
+    further: Vec<Broadcast>,
+    run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
+    of: PhantomData<fn() -> R>,
+}
+
+/// What the result is before further operands are taken in.
+enum Start {
+    /// The first operand.
+    First(Broadcast),
+    /// The function of the first two, which have the shape of the result together.
+    FirstTwo(Broadcast),
+}
+
+impl Start {
+    fn of(inputs: &[TensorDesc], y: &TensorDesc) -> Option<Self> {
+        if let [a, b, ..] = inputs {
+            let pair = Broadcast::of(a.shape(), b.shape())?;
+            if pair.shape() == y.shape() {
+                return Some(Self::FirstTwo(pair));
+            }
+        }
+        Broadcast::of(y.shape(), inputs.first()?.shape()).map(Self::First)
+    }
+
+    /// Operands that are in it.
+    fn operands(&self) -> usize {
+        match self {
+            Self::First(_) => 1,
+            Self::FirstTwo(_) => 2,
+        }
+    }
+}
+
+impl<R: Repeated> NumberKernel<R> {
+    const RULES: &'static [TypeRule] = &[input(0, R::TYPES), output_like(0, 0)];
+    const DEF: KernelDef = KernelDef::new::<Self>(R::NAME, Core::CPU).types(Self::RULES);
+}
+
+impl<R: Repeated> Kernel for NumberKernel<R> {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let y = cx.output(0)?;
+        let misfit = || Error::new(format!("an input does not broadcast to {y}"));
+        let inputs =
+            (0..cx.input_count()).map(|port| cx.input(port)).collect::<Result<Vec<_>, _>>()?;
+        let start = Start::of(&inputs, &y).ok_or_else(misfit)?;
+        let further = inputs.iter().skip(start.operands());
+        let further = further.map(|x| Broadcast::of(y.shape(), x.shape()));
+        let further = further.collect::<Option<Vec<_>>>().ok_or_else(misfit)?;
+        let run = of_number!(y.dtype(), T => execute::<R, T>)?;
+        Ok(Self { start, further, run, of: PhantomData })
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        (self.run)(self, io)
+    }
+}
+
+fn execute<R: Repeated, T: Number>(kernel: &NumberKernel<R>, io: Io<'_>) -> Result<(), ExecError> {
+    let Io { inputs, mut outputs, parallel, .. } = io;
+    let y = outputs.take::<T>(0)?;
+    let first = inputs.get::<T>(0)?;
+    match &kernel.start {
+        Start::First(plan) => plan.apply_in_place_shared(parallel, y, first, |_, x| x)?,
+        Start::FirstTwo(plan) => {
+            plan.apply_shared(parallel, first, inputs.get::<T>(1)?, y, R::of)?;
+        }
+    }
+    for (port, plan) in (kernel.start.operands()..).zip(&kernel.further) {
+        plan.apply_in_place_shared(parallel, y, inputs.get::<T>(port)?, R::of)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::family::partition::GRAIN;
+    use crate::testing::{assert_near, bench, noise, tensor};
+
+    /// What every member is tested for.
+    pub(super) fn all<R: Repeated>(name: &str) {
+        println!("{name}: a family member");
+        one_to_many_operands_broadcast::<R>();
+        large_tensors_are_shared_out::<R>();
+        every_type_is_computed::<R>();
+        misfits_are_named::<R>();
+    }
+
+    fn one_to_many_operands_broadcast<R: Repeated>() {
+        let (x, row, column) = ([1f32, 2.0, 30.0, 40.0], [10f32, 20.0], [15f32, 25.0]);
+        let of = |a: f32, b: f32| R::TEST(a.into(), b.into()) as f32;
+        let [x_is, row_is, column_is] =
+            [tensor(&[2, 2], &x), tensor(&[2], &row), tensor(&[2, 1], &column)];
+        let run = bench(R::NAME).input(x_is.clone());
+        assert_eq!(run.clone().one().values::<f32>(), x);
+        let y = run.clone().input(x_is).one();
+        assert_eq!(y.values::<f32>(), x.map(|x| of(x, x)));
+        let y = run.input(row_is.clone()).input(column_is.clone()).one();
+        let wanted: Vec<f32> = (0..4).map(|i| of(of(x[i], row[i % 2]), column[i / 2])).collect();
+        assert_eq!(y.values::<f32>(), wanted);
+        let y = bench(R::NAME).input(row_is.clone()).input(row_is).input(column_is).one();
+        let wanted: Vec<f32> =
+            (0..4).map(|i| of(of(row[i % 2], row[i % 2]), column[i / 2])).collect();
+        assert_eq!((y.dims(), y.values::<f32>()), (vec![2, 2], wanted));
+    }
+
+    fn large_tensors_are_shared_out<R: Repeated>() {
+        let len = 2 * GRAIN + 7;
+        let (a, b, c) = (noise(3 * len), noise(len), noise(2));
+        let run = bench(R::NAME).threads(3).input(tensor(&[1, len], &b));
+        let y = run.input(tensor(&[2, len], &a[..2 * len])).input(tensor(&[2, 1], &c)).one();
+        let of = |i: usize| R::TEST(R::TEST(b[i % len].into(), a[i].into()), c[i / len].into());
+        assert_near(&y.values::<f32>(), &(0..2 * len).map(of).collect::<Vec<_>>(), 1e-6);
+    }
+
+    fn every_type_is_computed<R: Repeated>() {
+        let y = bench(R::NAME).input(tensor(&[1], &[0.5f64])).input(tensor(&[1], &[-3f64])).one();
+        assert_near(&y.values::<f64>(), &[R::TEST(0.5, -3.0)], 0.0);
+        let ints = bench(R::NAME).input(tensor(&[2], &[5u8, 6])).input(tensor(&[1], &[7u8]));
+        if R::TYPES.has(udo_api::DType::U8) {
+            let wanted = [R::TEST(5.0, 7.0) as u8, R::TEST(6.0, 7.0) as u8];
+            assert_eq!(ints.one().values::<u8>(), wanted);
+        } else {
+            assert_eq!(ints.error(), "no kernel on cpu takes u8[2], u8[1]");
+        }
+    }
+
+    fn misfits_are_named<R: Repeated>() {
+        let run = bench(R::NAME).input(tensor(&[2], &[1f32, 2.0]));
+        assert_eq!(
+            run.clone().input(tensor(&[1], &[1f64])).error(),
+            "input 1 is f64[1], wanted the type of f32[2]"
+        );
+        let error = run.input(tensor(&[3], &[1f32, 2.0, 3.0])).error();
+        assert_eq!(error, "shapes [2] and [3] do not broadcast");
+    }
+}
