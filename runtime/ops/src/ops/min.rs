@@ -1,0 +1,36 @@
+//! The least of any number of tensors, with broadcasting. A NaN is less than any number.
+
+use udo_api::{TypeSet, types};
+
+use crate::Def;
+use crate::family::elementwise::{Repeated, repeated};
+use crate::family::reduce::{Accumulate, Least};
+use crate::number::Number;
+
+pub(crate) const DEF: Def = repeated::<Min>();
+
+struct Min;
+
+impl Repeated for Min {
+    const NAME: &'static str = "Min";
+    const OUTPUT: &'static str = "min";
+    const TYPES: TypeSet = types::F32.or(types::F64).or(types::INTS);
+    const TEST: fn(f64, f64) -> f64 = f64::min;
+
+    #[inline]
+    fn of<T: Number>(a: T, b: T) -> T {
+        Least::take(a, b)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{assert_near, bench, tensor};
+
+    #[test]
+    fn a_nan_stays_on_either_side() {
+        let run = bench("Min").input(tensor(&[2], &[f32::NAN, 1.0]));
+        let y = run.input(tensor(&[2], &[1.0, f32::NAN])).one();
+        assert_near(&y.values::<f32>(), &[f64::NAN; 2], 0.0);
+    }
+}
