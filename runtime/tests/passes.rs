@@ -15,7 +15,7 @@ static GUARD: GuardAlloc = GuardAlloc;
 #[test]
 fn graphs_become_what_their_files_say() {
     texts::check("passes", |graph| {
-        let registry = Registry::builtin().unwrap();
+        let mut registry = Registry::builtin().unwrap();
         let mut resolved = registry.resolve(graph, &BindOptions::default()).unwrap();
         pass::run(&mut resolved.graph, &registry).unwrap();
         resolved.graph.to_string()

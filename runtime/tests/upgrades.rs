@@ -20,7 +20,7 @@ static GUARD: GuardAlloc = GuardAlloc;
 #[test]
 fn nodes_become_what_their_files_say() {
     texts::check("upgrades", |graph| {
-        let registry = Registry::builtin().unwrap();
+        let mut registry = Registry::builtin().unwrap();
         let resolved = registry.resolve(graph, &BindOptions::default()).unwrap();
         resolved.graph.verify().unwrap();
         resolved.graph.to_string()

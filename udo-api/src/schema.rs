@@ -354,6 +354,9 @@ impl Facts {
     /// Output 0 is the inputs side by side along one axis. If a parameter `axis` says which, CPU kernels may get
     /// operands that lie channels last, with the axis there.
     pub const JOINS: Self = Self(1 << 7);
+    /// The outputs are what inputs and parameters make them, each time alike, and nothing else happens. So a node all of
+    /// whose inputs are in the model may be computed once, by a kernel of the CPU, before any run.
+    pub const PURE: Self = Self(1 << 8);
 
     /// The facts of either.
     #[must_use]
@@ -362,7 +365,7 @@ impl Facts {
     }
 
     /// Every fact that means something here.
-    pub const KNOWN: Self = Self(0x87);
+    pub const KNOWN: Self = Self(0x187);
 
     /// The bits; a foreign table may have some that mean nothing here.
     pub const fn bits(self) -> u32 {
@@ -483,6 +486,13 @@ impl OpDef {
     /// The entry for `O`.
     pub const fn of<O: Op>() -> Self {
         Self { schema: O::SCHEMA, infer: infer_shim::<O>, reserved: [0; 2] }
+    }
+
+    /// The same with these facts as well.
+    #[must_use]
+    pub const fn and_facts(mut self, facts: Facts) -> Self {
+        self.schema.facts = self.schema.facts.or(facts);
+        self
     }
 
     /// The schema.

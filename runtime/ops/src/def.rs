@@ -1,6 +1,6 @@
 //! What the table of operators holds.
 
-use udo_api::{KernelDef, Op, OpDef};
+use udo_api::{Facts, KernelDef, Op, OpDef};
 
 /// An operator with its kernels.
 #[derive(Clone, Copy)]
@@ -13,10 +13,10 @@ pub(crate) struct Def {
 }
 
 impl Def {
-    /// An operator of no family.
+    /// An operator of no family. Like all of them so far, it is pure.
     pub(crate) const fn of<O: Op>(kernels: &'static [KernelDef]) -> Self {
         Self {
-            op: OpDef::of::<O>(),
+            op: OpDef::of::<O>().and_facts(Facts::PURE),
             kernels,
             #[cfg(test)]
             test: None,

@@ -59,7 +59,9 @@ impl<'a> Candidate<'a> {
 
     /// The name of its operator, if that is a built-in one: those of packages are never replaced.
     pub fn op(&self) -> Option<&'static str> {
-        let own = self.registry.is_builtin(self.bound.package) && !self.bound.is_alias;
+        let own = self.registry.is_builtin(self.bound.package)
+            && !self.bound.is_alias
+            && !self.bound.is_folded;
         own.then(|| self.bound.op.schema().name())
     }
 
@@ -122,6 +124,9 @@ impl<'a> Candidate<'a> {
         loop {
             let producer = self.uses.producer(value).filter(|_| are_all)?;
             let bound = self.graph.node(producer).ok()?;
+            if bound.is_folded {
+                return None;
+            }
             let host = self.uses.host(value).or((!bound.is_alias).then_some(producer));
             if let Some(node) = host {
                 return Some(Host { node, aliases });
@@ -147,6 +152,9 @@ impl<'a> Candidate<'a> {
 
     /// Whether a value is there before `node` runs.
     pub fn is_before(&self, value: ValueId, node: NodeId) -> bool {
+        if self.graph.known(Some(value)).is_some() {
+            return true;
+        }
         match self.graph.value(value).map(|v| &v.value.source) {
             Ok(Source::Computed) => self.uses.maker(value).is_some_and(|maker| maker < node),
             Ok(Source::Constant(_) | Source::Input(_)) => true,

@@ -130,6 +130,8 @@ pub enum Choice {
     },
     /// Nobody: a pass left its output the same as its first input.
     Alias,
+    /// Nobody: what it makes is known.
+    Folded,
 }
 
 /// A graph in which every node has a core.
@@ -224,6 +226,10 @@ pub(crate) fn assign(
     let mut choices = Vec::with_capacity(graph.nodes.len());
     let mut made = Made { values: vec![None; graph.values.len()], stored_by: HashMap::new() };
     for (id, bound) in graph.node_ids().zip(&graph.nodes) {
+        if bound.is_folded {
+            choices.push(Choice::Folded);
+            continue;
+        }
         let output = bound.node.output(0);
         if let Some(&of) = output.and_then(|value| made.stored_by.get(&value)) {
             choices.push(Choice::Epilogue { of });

@@ -26,7 +26,7 @@ pub(super) fn all(
         .enumerate()
         .filter_map(|(node, choice)| match choice {
             Choice::Kernel(placed) if placed.kernel.pack_count() > 0 => Some((node, placed)),
-            Choice::Kernel(_) | Choice::Epilogue { .. } | Choice::Alias => None,
+            Choice::Kernel(_) | Choice::Epilogue { .. } | Choice::Alias | Choice::Folded => None,
         })
         .map(|(node, placed)| Mutex::new((node, placed, None)))
         .collect();

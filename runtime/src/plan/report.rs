@@ -12,7 +12,7 @@ use crate::cores::Memory;
 use crate::graph::{Node, ValueId};
 use crate::place::{Choice, CoreRefusal, Operand, PlacedKernel, Placement};
 use crate::registry::Registry;
-use crate::resolve::TypedGraph;
+use crate::resolve::{BoundNode, TypedGraph};
 
 /// What runs where and why, and how much memory it takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +52,8 @@ pub struct NodeReport {
     pub is_view: bool,
     /// The node whose kernel does its work, where that is another one's.
     pub fused_into: Option<String>,
+    /// Whether no step computes it, because it was computed when the model was compiled, on the CPU.
+    pub is_folded: bool,
 }
 
 /// One call of a kernel.
@@ -106,6 +108,7 @@ impl Nodes {
             let node = match choice {
                 Choice::Kernel(placed) => computed(&bound.node, placed, registry),
                 Choice::Epilogue { of } => fused(&bound.node, nodes.get(of.index()), graph),
+                Choice::Folded => folded(bound, graph, registry),
                 Choice::Alias => {
                     let before = bound.node.input(0).and_then(|x| graph.producer(x));
                     fused(&bound.node, before.and_then(|id| nodes.get(id.index())), graph)
@@ -125,7 +128,8 @@ impl Nodes {
     ) -> Report {
         for (index, node) in self.nodes.iter_mut().enumerate() {
             let computes = |s: &Step| matches!(s.purpose, Purpose::Node { index: i } if i == index);
-            node.is_view = node.fused_into.is_none() && !drawn.steps.iter().any(computes);
+            let is_elsewhere = node.is_folded || node.fused_into.is_some();
+            node.is_view = !is_elsewhere && !drawn.steps.iter().any(computes);
             if node.is_view {
                 node.backend = None;
             }
@@ -166,7 +170,14 @@ fn computed(node: &Node, placed: &PlacedKernel, registry: &Registry) -> NodeRepo
         fell_back: placed.fell_back,
         is_view: false,
         fused_into: None,
+        is_folded: false,
     }
+}
+
+/// A node that was computed with the model.
+fn folded(bound: &BoundNode, graph: &TypedGraph, registry: &Registry) -> NodeReport {
+    let package = registry.package_name(bound.package).to_owned();
+    NodeReport { package, is_folded: true, ..fused(&bound.node, None, graph) }
 }
 
 /// A node whose work is done where `by` is.
@@ -188,6 +199,7 @@ fn fused(node: &Node, by: Option<&NodeReport>, graph: &TypedGraph) -> NodeReport
         fell_back: false,
         is_view: false,
         fused_into: into,
+        is_folded: false,
     }
 }
 

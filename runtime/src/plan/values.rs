@@ -60,7 +60,7 @@ pub(super) fn draw(
         match choice {
             Choice::Kernel(placed) => drawing.node(index, *placed)?,
             Choice::Alias => drawing.alias(index),
-            Choice::Epilogue { .. } => {}
+            Choice::Epilogue { .. } | Choice::Folded => {}
         }
     }
     drawing.graph_outputs()?;
@@ -116,10 +116,10 @@ impl Drawing<'_> {
         for (index, value) in self.graph.values.iter().enumerate() {
             let id = ValueId::at(index);
             let desc = value.desc;
-            let place = match &value.value.source {
-                Source::Computed => continue,
-                Source::Constant(tensor) => Place::Constant(tensor.clone()),
-                Source::Input(_) => self.window(Memory::Host, &desc),
+            let place = match (&value.value.source, self.graph.known(Some(id))) {
+                (_, Some(tensor)) => Place::Constant(tensor.clone()),
+                (Source::Computed | Source::Constant(_), None) => continue,
+                (Source::Input(_), None) => self.window(Memory::Host, &desc),
             };
             let operand = Operand { desc, place: Some(place), ..Operand::ABSENT };
             self.keep(id, Memory::Host, Order::Model, operand);

@@ -57,7 +57,7 @@ impl ChannelLast {
                 .input(index)
                 .is_some_and(|p| p.rank4_layout() == Layout::Nhwc && !p.wants_static());
             let Some(value) = node.input(index).filter(|_| asks) else { continue };
-            if graph.desc(Some(value)).rank() != 4 || graph.known(Some(value)).is_some() {
+            if graph.desc(Some(value)).rank() != 4 || graph.constant(value).is_some() {
                 continue;
             }
             let twin = self.twins.get(&value).copied().unwrap_or_else(|| {
@@ -105,6 +105,7 @@ impl ChannelLast {
         let mut transposes = Vec::new();
         for StandIn { port, wanted, made, opset } in outputs {
             let desc = graph.desc(Some(made));
+            let folded = graph.known(Some(made)).cloned();
             if desc.rank() == 4 {
                 let name = format!("{}.from_nhwc", name(graph, wanted));
                 transposes.push(transpose(name, opset, made, wanted, TO_SECOND));
@@ -117,7 +118,7 @@ impl ChannelLast {
                 *output = Some(wanted);
             }
             if let Some(value) = graph.values.get_mut(wanted.index()) {
-                value.desc = desc;
+                (value.desc, value.folded) = (desc, folded);
             }
         }
         transposes

@@ -1,8 +1,10 @@
-//! Binds each node to an operator, checks it against the schema, and infers every type and shape.
+//! Binds each node to an operator, checks it against the schema, infers every type and shape, and computes what is
+//! known before any run.
 
 mod channel_last;
 mod choose;
 mod defaults;
+mod fold;
 mod params;
 mod typed;
 mod upgrade;
@@ -128,7 +130,11 @@ impl Registry {
     ///
     /// # Errors
     /// A node that no operator takes as it is; the error names node, operator and port.
-    pub fn resolve(&self, graph: Graph, options: &BindOptions) -> Result<Resolved, ResolveError> {
+    pub fn resolve(
+        &mut self,
+        graph: Graph,
+        options: &BindOptions,
+    ) -> Result<Resolved, ResolveError> {
         let Graph { name, nodes, values, inputs, outputs } = graph;
         let values = values.into_iter().map(|value| typed(value, options));
         let values = values.collect::<Result<_, _>>()?;
@@ -161,11 +167,12 @@ impl Registry {
             }
         }
         turned.sweep(&mut graph);
+        self.unfold(&mut graph);
         Ok(Resolved { graph, notices })
     }
 
     /// Adds a node that the runtime itself puts in, of a built-in operator.
-    fn bind_builtin(&self, graph: &mut TypedGraph, node: Node) -> Result<(), ResolveError> {
+    fn bind_builtin(&mut self, graph: &mut TypedGraph, node: Node) -> Result<(), ResolveError> {
         let entry = self.ops_named(&node.op).find(|op| self.is_builtin(op.package)).copied();
         let entry = entry.ok_or_else(|| ResolveError::UnknownOp {
             node: node.name.clone(),
@@ -175,14 +182,22 @@ impl Registry {
         self.bind(graph, node, entry)
     }
 
-    fn bind(&self, graph: &mut TypedGraph, node: Node, entry: OpEntry) -> Result<(), ResolveError> {
+    /// Adds a node whose operator is `entry`, and folds it if it can be.
+    fn bind(
+        &mut self,
+        graph: &mut TypedGraph,
+        node: Node,
+        entry: OpEntry,
+    ) -> Result<(), ResolveError> {
         let call = PackageCall {
             package: self.package_name(entry.package),
             op: entry.def.schema().name(),
             core: None,
             function: "infer",
         };
-        exit_guard::during(&call, || graph.bind(node, entry))
+        exit_guard::during(&call, || graph.bind(node, entry))?;
+        self.fold(graph);
+        Ok(())
     }
 }
 
@@ -202,8 +217,8 @@ impl TypedGraph {
             }
         }
         let OpEntry { package, def: op } = entry;
-        let epilogue = Vec::new();
-        self.nodes.push(BoundNode { node, package, op, params, epilogue, is_alias: false });
+        let (epilogue, is_alias, is_folded) = (Vec::new(), false, false);
+        self.nodes.push(BoundNode { node, package, op, params, epilogue, is_alias, is_folded });
         Ok(())
     }
 
@@ -293,7 +308,7 @@ fn typed(value: Value, options: &BindOptions) -> Result<TypedValue, ResolveError
             TensorDesc::new(*dtype, shape)
         }
     };
-    Ok(TypedValue { value, desc, quantized: None })
+    Ok(TypedValue { value, desc, quantized: None, folded: None })
 }
 
 fn open_dim(dim: &DimSpec) -> String {

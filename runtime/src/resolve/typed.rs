@@ -28,6 +28,8 @@ pub struct BoundNode {
     pub epilogue: Vec<EpilogueNode>,
     /// Whether the node before does its work, so that its output is its input, wherever that is.
     pub is_alias: bool,
+    /// Whether its outputs are known, as it has been computed, so that no run has to.
+    pub is_folded: bool,
 }
 
 /// The work of one or more nodes that the kernel of an earlier one may do before it stores its output.
@@ -60,8 +62,11 @@ impl GraphNode for BoundNode {
         &self.node
     }
 
-    /// That it is an alias, or what its kernel may do for nodes behind it.
+    /// That it is folded or an alias, or what its kernel may do for nodes behind it.
     fn remark(&self) -> Option<String> {
+        if self.is_folded {
+            return Some("folded".to_owned());
+        }
         if self.is_alias {
             return Some("done by the node before".to_owned());
         }
@@ -92,6 +97,8 @@ pub struct TypedValue {
     pub desc: TensorDesc,
     /// The numbers that stand for it on fixed-point cores, where the model says which.
     pub quantized: Option<Quantized>,
+    /// Its elements, if it is what a folded node makes.
+    pub folded: Option<Tensor>,
 }
 
 /// An element type, and what its elements stand for.
@@ -130,9 +137,10 @@ impl TypedGraph {
         value.and_then(|v| self.values.get(v.index())).map_or(TensorDesc::ABSENT, |v| v.desc)
     }
 
-    /// The elements of a value that are known before any run.
+    /// The elements of a value that are known before any run: those of constants, and of what folded nodes make.
     pub fn known(&self, value: Option<ValueId>) -> Option<&Tensor> {
-        self.constant(value?)
+        let folded = || self.values.get(value?.index())?.folded.as_ref();
+        self.constant(value?).or_else(folded)
     }
 
     /// How fixed-point cores may store a value.
@@ -154,7 +162,7 @@ impl TypedGraph {
     fn add_typed(&mut self, name: &str, source: Source, desc: TensorDesc) -> ValueId {
         let id = ValueId::at(self.values.len());
         let value = Value { name: name.to_owned(), source, declared: None };
-        self.values.push(TypedValue { value, desc, quantized: None });
+        self.values.push(TypedValue { value, desc, quantized: None, folded: None });
         id
     }
 

@@ -8,6 +8,7 @@ mod call;
 mod kernel;
 pub mod memory;
 mod node;
+mod once;
 mod pack;
 mod param;
 
@@ -15,5 +16,6 @@ pub use call::{Failure, failure, program_guard};
 pub use kernel::{ExecuteFn, FinalizedKernel, accept, finalize};
 pub use memory::{Budget, Buffer, Limit, OutOfMemory};
 pub use node::{Machine, NodeDesc, PlacedNode, Refusal, infer};
+pub use once::{Once, once};
 pub use pack::{ConstantId, PackStore, Source};
 pub use param::ParamSetting;

@@ -45,6 +45,7 @@ fn say(report: &Report) {
         let (inputs, outputs) = (node.inputs.join(", "), node.outputs.join(", "));
         let view = match &node.fused_into {
             Some(into) => format!(", fused into {into}"),
+            None if node.is_folded => ", folded: computed with the model".to_owned(),
             None if node.is_view => ", elided: its bytes are its inputs'".to_owned(),
             None => String::new(),
         };
@@ -109,7 +110,7 @@ fn to_json(report: &Report) -> Value {
             json!({
                 "name": n.name, "op": n.op, "package": n.package, "core": n.core.to_string(), "inputs": n.inputs,
                 "outputs": n.outputs, "refusals": refusals, "fell_back": n.fell_back, "view": n.is_view,
-                "fused_into": n.fused_into,
+                "fused_into": n.fused_into, "folded": n.is_folded,
                 "backend": n.backend,
             })
         })

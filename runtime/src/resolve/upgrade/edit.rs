@@ -11,7 +11,7 @@ use crate::resolve::TypedGraph;
 
 /// A node that is being upgraded, in the graph of all that runs before it.
 pub(super) struct Edit<'a> {
-    pub(super) registry: &'a Registry,
+    pub(super) registry: &'a mut Registry,
     pub(super) graph: &'a mut TypedGraph,
     pub(super) node: &'a mut Node,
     pub(super) behind: &'a mut Vec<Node>,

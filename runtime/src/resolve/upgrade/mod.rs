@@ -136,7 +136,7 @@ impl Registry {
     /// Brings a node of a built-in operator into its newest form, adding nodes before it and constants to the graph;
     /// returns the nodes to be added behind it.
     pub(super) fn upgrade(
-        &self,
+        &mut self,
         graph: &mut TypedGraph,
         node: &mut Node,
     ) -> Result<Vec<Node>, ResolveError> {

@@ -1,0 +1,238 @@
+//! Nodes that are computed with the model, as their inputs are known and their operators pure.
+//!
+//! A result above [`SMALL_BYTES`] is kept only where it is smaller than what it is made of, or where all who read it
+//! pack it, so that it goes again.
+
+use std::collections::BTreeSet;
+use std::ptr;
+
+use udo_api::{
+    Core, DType, Facts, KernelDef, KernelFlags, OpSchema, Port, Side, TensorDesc, TypeRule,
+    TypeSet, Wanted,
+};
+use udo_host::{ConstantId, Once, PlacedNode, finalize, once, program_guard};
+
+use super::{BoundNode, TypedGraph};
+use crate::cores::{Profile, machine};
+use crate::exit_guard::{self, PackageCall};
+use crate::graph::{NodeId, PerValue, ValueId};
+use crate::memory::Tensor;
+use crate::registry::{KernelEntry, Registry};
+
+/// The most bytes that a node makes which is folded whatever becomes of them.
+const SMALL_BYTES: usize = 1 << 20;
+
+impl Registry {
+    /// Computes the node that was added last, if that can be; one whose kernel fails stays for the run to say so.
+    pub(super) fn fold(&mut self, graph: &mut TypedGraph) {
+        let Some(bound) = graph.nodes.last().filter(|bound| graph.is_foldable(bound)) else {
+            return;
+        };
+        let kernels = self.kernels_of(bound);
+        let mut fits = kernels.iter().filter(|entry| graph.fits(bound, entry.def));
+        let made = graph.view_of(bound).map(|view| vec![Some(view)]);
+        let made = made.or_else(|| fits.find_map(|entry| self.compute(graph, bound, entry)));
+        let Some(made) = made else { return };
+        let outputs = bound.node.outputs.clone();
+        for (value, tensor) in outputs.into_iter().zip(made) {
+            let slot = value.and_then(|value| graph.values.get_mut(value.index()));
+            if let (Some(value), Some(tensor)) = (slot, tensor) {
+                value.desc = value.desc.with_shape(tensor.desc().full_shape());
+                value.folded = Some(tensor);
+            }
+        }
+        if let Some(bound) = graph.nodes.last_mut() {
+            bound.is_folded = true;
+        }
+    }
+
+    /// Leaves large results to the run, unless those who read them pack them.
+    pub(super) fn unfold(&mut self, graph: &mut TypedGraph) {
+        let is_large = |bound: &BoundNode| bound.is_folded && !graph.is_small(bound);
+        if !graph.nodes.iter().any(is_large) {
+            return;
+        }
+        let readers = graph.consumers();
+        for id in (0..graph.nodes.len()).rev().map(NodeId::at) {
+            let Ok(bound) = graph.node(id) else { continue };
+            if bound.is_folded && !graph.is_small(bound) && !self.goes_again(graph, id, &readers) {
+                graph.unfold(id);
+            }
+        }
+    }
+
+    /// Whether nobody needs what a folded node makes once the model is planned.
+    fn goes_again(
+        &mut self,
+        graph: &TypedGraph,
+        id: NodeId,
+        readers: &PerValue<Vec<(NodeId, usize)>>,
+    ) -> bool {
+        let Ok(bound) = graph.node(id) else { return false };
+        bound.node.outputs.iter().flatten().all(|&value| {
+            let readers = readers.get(value).map_or(&[][..], Vec::as_slice);
+            let mut readers =
+                readers.iter().filter_map(|&(id, port)| Some((graph.node(id).ok()?, port)));
+            !graph.outputs.contains(&value)
+                && readers.all(|(reader, port)| {
+                    let is_static = reader.op.schema().input(port).is_some_and(Port::wants_static);
+                    reader.is_folded || is_static || self.is_packed(graph, reader, port)
+                })
+        })
+    }
+
+    /// Whether the kernel that the CPU has for a node packs an input, and does not read it then.
+    fn is_packed(&mut self, graph: &TypedGraph, bound: &BoundNode, port: usize) -> bool {
+        let kernels = self.kernels_of(bound);
+        let mut fits = kernels.iter().filter(|entry| graph.fits(bound, entry.def));
+        let made = fits.find_map(|entry| {
+            let call = self.call(bound, "finalize");
+            exit_guard::during(&call, || finalize(entry.def, &graph.placed(bound), host()).ok())
+        });
+        made.is_some_and(|kernel| !kernel.reads(port))
+    }
+
+    /// The kernels of the CPU for a node's operator; none where their library is not there.
+    fn kernels_of(&mut self, bound: &BoundNode) -> Vec<KernelEntry> {
+        let kernels = self.kernels_for(bound.package, Core::CPU).unwrap_or_default();
+        kernels.iter().filter(|entry| ptr::eq(entry.op, bound.op)).copied().collect()
+    }
+
+    fn call<'a>(&'a self, bound: &BoundNode, function: &'static str) -> PackageCall<'a> {
+        let (package, op) = (self.package_name(bound.package), bound.op.schema().name());
+        PackageCall { package, op, core: Some(Core::CPU), function }
+    }
+
+    /// What a kernel makes of a node whose inputs are known.
+    fn compute(
+        &self,
+        graph: &TypedGraph,
+        bound: &BoundNode,
+        entry: &KernelEntry,
+    ) -> Option<Vec<Option<Tensor>>> {
+        let id = |tensor: Option<&Tensor>| tensor.map_or(u64::MAX, Tensor::id);
+        let tensors = bound.node.inputs.iter().map(|&value| graph.known(value));
+        let node = Once {
+            placed: graph.placed(bound),
+            ids: tensors.map(|tensor| ConstantId { tensor: id(tensor), format: 0 }).collect(),
+            machine: host(),
+            thread_guard: entry.thread_guard.unwrap_or(program_guard),
+        };
+        let call = self.call(bound, "execute");
+        let made = exit_guard::during(&call, || once(entry.def, &node, self.packs()));
+        let tensor = |made: Option<_>| {
+            let Some((desc, buffer)): Option<(TensorDesc, _)> = made else { return Some(None) };
+            Tensor::from_buffer(desc.dtype()?, desc.full_shape(), buffer).ok().map(Some)
+        };
+        made.ok()?.into_iter().map(tensor).collect()
+    }
+}
+
+fn host() -> udo_host::Machine {
+    machine(Core::CPU, &Profile::default(), 1)
+}
+
+impl TypedGraph {
+    /// Whether a node would always make the same, which is known then.
+    fn is_foldable(&self, bound: &BoundNode) -> bool {
+        let is_pure = bound.op.schema().known_facts().has(Facts::PURE);
+        let makes = bound.node.outputs.iter().any(Option::is_some);
+        let mut inputs = bound.node.inputs.iter().filter(|value| value.is_some());
+        let is_known = inputs.all(|&value| self.known(value).is_some());
+        let mut outputs = bound.node.outputs.iter().map(|&value| self.desc(value));
+        // How large a bounded one is, only its call says.
+        let is_fixed = outputs.all(|desc| desc.full_shape().is_fixed());
+        is_pure && makes && is_known && (is_fixed || self.is_small(bound))
+    }
+
+    /// Whether what a node makes takes little memory, less than what it is made of, or none but a constant's.
+    fn is_small(&self, bound: &BoundNode) -> bool {
+        let bytes = |values: &[Option<ValueId>]| {
+            let distinct: BTreeSet<_> = values.iter().copied().collect();
+            distinct
+                .into_iter()
+                .fold(0usize, |sum, v| sum.saturating_add(self.desc(v).size_bytes()))
+        };
+        let made = bytes(&bound.node.outputs);
+        match bound.op.schema().known_facts().has(Facts::VIEW) {
+            _ if made <= SMALL_BYTES => true,
+            true => bound.node.input(0).is_some_and(|x| self.constant(x).is_some()),
+            false => made < bytes(&bound.node.inputs),
+        }
+    }
+
+    /// What a node makes that only gives its input another shape.
+    fn view_of(&self, bound: &BoundNode) -> Option<Tensor> {
+        let [Some(_)] = bound.node.outputs[..] else { return None };
+        let desc = self.desc(bound.node.output(0));
+        let x = self.known(bound.node.input(0))?;
+        let is_view = bound.op.schema().known_facts().has(Facts::VIEW);
+        let is_alike = Some(x.dtype()) == desc.dtype() && desc.full_shape().is_fixed();
+        if is_view && is_alike { x.reshaped(desc.full_shape()).ok() } else { None }
+    }
+
+    /// The node as a kernel of the CPU sees it.
+    fn placed<'a>(&'a self, bound: &'a BoundNode) -> PlacedNode<'a> {
+        let outputs: Vec<_> = bound.node.outputs.iter().map(|&value| self.desc(value)).collect();
+        PlacedNode::new(self.view(&bound.node, &bound.params), Core::CPU, &outputs)
+    }
+
+    /// Whether a kernel of the CPU takes a node's tensors as they are.
+    fn fits(&self, bound: &BoundNode, kernel: &KernelDef) -> bool {
+        let descs = |values: &[Option<ValueId>]| -> Vec<TensorDesc> {
+            values.iter().map(|&value| self.desc(value)).collect()
+        };
+        let (inputs, outputs) = (descs(&bound.node.inputs), descs(&bound.node.outputs));
+        let flags = kernel.known_flags();
+        let turns =
+            [KernelFlags::CHANNELS_LAST_IN, KernelFlags::CHANNELS_LAST_OUT].map(|f| flags.has(f));
+        let is_fixed = outputs.iter().all(|desc| desc.full_shape().is_fixed());
+        let takes = |side: Side, descs: &[TensorDesc]| {
+            let mut descs = descs.iter().enumerate();
+            descs.all(|(index, desc)| {
+                desc.is_absent()
+                    || desc.is_in(types(bound.op.schema(), kernel, side, index, &inputs))
+            })
+        };
+        turns == [false, false]
+            && (is_fixed || flags.has(KernelFlags::BOUNDED))
+            && takes(Side::Input, &inputs)
+            && takes(Side::Output, &outputs)
+    }
+
+    fn unfold(&mut self, id: NodeId) {
+        let Some(bound) = self.nodes.get_mut(id.index()) else { return };
+        bound.is_folded = false;
+        for value in bound.node.outputs.iter().flatten() {
+            if let Some(value) = self.values.get_mut(value.index()) {
+                value.folded = None;
+            }
+        }
+    }
+}
+
+/// The types that a kernel of the CPU takes at a port.
+fn types(
+    schema: &OpSchema,
+    kernel: &KernelDef,
+    side: Side,
+    index: usize,
+    inputs: &[TensorDesc],
+) -> TypeSet {
+    let (port, count) = match side {
+        Side::Input => (schema.input(index), schema.inputs().len()),
+        Side::Output => (schema.output(index), schema.outputs().len()),
+    };
+    let declared = port.map_or(TypeSet::EMPTY, |port| port.types_on(Core::CPU));
+    // The rule of a repeated port is that of its first tensor.
+    let first = index.min(count.saturating_sub(1));
+    let mut rules = kernel.type_rules().iter();
+    let rule = rules.find(|rule| rule.side() == Some(side) && rule.port() == first);
+    match rule.map(TypeRule::wanted) {
+        Some(Wanted::Types(types)) => types,
+        Some(Wanted::SameAsInput(other)) => {
+            inputs.get(other).and_then(TensorDesc::dtype).map_or(declared, DType::set)
+        }
+        None => declared,
+    }
+}
