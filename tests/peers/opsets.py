@@ -126,6 +126,8 @@ def cases():
     for op, y in [("Relu", np.maximum(X, 0)), ("Sigmoid", 1 / (1 + np.exp(-X))),
                   ("Tanh", np.tanh(X))]:
         yield Case(op, 6, [X], [y], consumed_inputs=[0])
+    yield Case("Max", 6, [X, -X], [np.abs(X)], consumed_inputs=[0, 0])
+    yield Case("Min", 6, [X, -X], [-np.abs(X)], consumed_inputs=[0, 0])
     yield Case("Sum", 6, [X, X], [X + X], consumed_inputs=[0, 0])
     exps = positive(2, 3, 4)
     for op, reduced in [("L1", np.abs(exps).sum), ("L2", lambda a: np.sqrt((exps ** 2).sum(a))),

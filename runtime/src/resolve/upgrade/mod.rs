@@ -73,6 +73,8 @@ pub const UPGRADES: &[Upgrade] = &[
     onnx("Greater", 7, By(broadcast::align)),
     onnx("LSTM", 7, Drop("output_sequence")),
     onnx("Less", 7, By(broadcast::align)),
+    onnx("Max", 6, Drop("consumed_inputs")),
+    onnx("Min", 6, Drop("consumed_inputs")),
     onnx("Mul", 6, Drop("consumed_inputs")),
     onnx("Mul", 7, By(broadcast::align)),
     onnx("Pow", 7, By(broadcast::align)),
