@@ -111,6 +111,11 @@ impl Tensor {
         self.data.bytes()
     }
 
+    /// The buffer that clones share.
+    pub(crate) fn buffer(&self) -> &Arc<Buffer> {
+        &self.data
+    }
+
     /// The elements, or nothing if they are not of type `T`.
     pub fn get<T: Element>(&self) -> Option<&[T]> {
         if self.dtype() == T::DTYPE { elements(self.bytes()) } else { None }

@@ -33,7 +33,7 @@ extern "C" {
 #define UDO_ABI_MINOR 0u
 /* Initializes the version in the head of a package's table. */
 #define UDO_ABI_VERSION {UDO_ABI_MAJOR, UDO_ABI_MINOR}
-#define UDO_ABI_FINGERPRINT UINT64_C(0x2e883bfd79356194)
+#define UDO_ABI_FINGERPRINT UINT64_C(0x81fb0e0e2e29709a)
 #define UDO_SDK_VERSION "0.1.0"
 #define UDO_MAX_RANK 8
 #define UDO_MAX_GPU_ARGS 24
@@ -149,6 +149,7 @@ typedef struct udo_doubles {
 #define UDO_VALUE_TEXT 3u
 #define UDO_VALUE_INTS 4u
 #define UDO_VALUE_FLOATS 5u
+#define UDO_VALUE_TENSOR 6u /* of parameters only */
 typedef struct udo_value {
     uint32_t kind;
     uint32_t reserved;
@@ -217,14 +218,15 @@ typedef struct udo_ports {
 
 #define UDO_PARAM_SCALAR 1u
 #define UDO_PARAM_TEXT 2u
-#define UDO_PARAM_TENSOR 3u
+#define UDO_PARAM_TENSOR 3u /* a list of numbers */
+#define UDO_PARAM_TYPED_TENSOR 4u /* keeps the model's type and shape: says `types`, and no `dtype` */
 typedef struct udo_param {
     udo_str name;
     udo_str attribute; /* of models, where it has another name */
     uint32_t kind;
     uint32_t flags;
     uint32_t dtype;
-    uint32_t reserved_word;
+    udo_type_set types;
     udo_value default_value;
     uint64_t reserved[2];
 } udo_param;
@@ -267,7 +269,8 @@ typedef struct udo_param_value {
     uint32_t reserved;
     int64_t int_value;
     double float_value;
-    udo_span data;
+    udo_span data; /* UTF-8, int64_t, double, or the elements of a tensor */
+    const udo_tensor_desc *desc; /* of a tensor */
 } udo_param_value;
 
 typedef struct udo_node_args {

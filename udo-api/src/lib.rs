@@ -23,8 +23,8 @@ pub use crate::core::{Core, CoreKind, Isa};
 pub use abi::{
     AcceptCx, Activation, Buffers, EpilogueOp, EpilogueStep, Extents, FillFn, FinalizeCx, GpuArg,
     InferCx, Inputs, Io, KernelInfo, LibraryRef, Node, Outputs, PackageV1, Packed, PackedConstants,
-    Pair, Parallel, Rows, RowsMut, Scratch, Sources, Value, ValueKind, WorkItem, bytes_of,
-    bytes_of_mut, resolve_axis,
+    Pair, Parallel, ParamTensor, Rows, RowsMut, Scratch, Sources, Value, ValueKind, WorkItem,
+    bytes_of, bytes_of_mut, resolve_axis,
 };
 pub use dsp::{Code, DspCall, DspParam, Quant, QuantMut};
 pub use dtype::{Bf16, Bool, DType, Element, F16, TypeSet, types};

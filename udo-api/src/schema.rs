@@ -223,6 +223,28 @@ pub enum ParamKind {
     Text,
     /// A list of numbers.
     Tensor,
+    /// A tensor with the element type and the shape that the model gives it.
+    TypedTensor,
+}
+
+impl ParamKind {
+    /// Every kind, in the order of their codes.
+    pub const ALL: [Self; 4] = [Self::Scalar, Self::Text, Self::Tensor, Self::TypedTensor];
+
+    /// The word for it in manifests.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Scalar => "scalar",
+            Self::Text => "text",
+            Self::Tensor => "list",
+            Self::TypedTensor => "tensor",
+        }
+    }
+
+    /// The kind that `name` is the word for.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
 }
 
 abi_struct! {
@@ -234,7 +256,7 @@ abi_struct! {
         kind: u32,
         flags: u32,
         dtype: u32,
-        reserved_word: u32,
+        types: TypeSet,
         default: Value,
         reserved: [u64; 2],
     }
@@ -248,7 +270,7 @@ impl Param {
             kind,
             flags: 0,
             dtype: dtype.code() as u32,
-            reserved_word: 0,
+            types: TypeSet::EMPTY,
             default: Value::NONE,
             reserved: [0; 2],
         }
@@ -267,6 +289,12 @@ impl Param {
     /// A list of numbers, required until given a default.
     pub const fn tensor(name: &'static str, dtype: DType) -> Self {
         Self::of(3, name, dtype)
+    }
+
+    /// A tensor of one of these types, which keeps its type and its shape; required until made optional. A list of numbers
+    /// that a package works with in a type of its own is a [`Param::tensor`].
+    pub const fn typed_tensor(name: &'static str, types: TypeSet) -> Self {
+        Self { dtype: 0, types, ..Self::of(4, name, DType::F32) }
     }
 
     /// The attribute of models that gives the parameter its value, where that has another name: one
@@ -308,16 +336,31 @@ impl Param {
             1 => Some(ParamKind::Scalar),
             2 => Some(ParamKind::Text),
             3 => Some(ParamKind::Tensor),
+            4 => Some(ParamKind::TypedTensor),
             _ => None,
         }
     }
 
-    /// The element type; nothing for a code that this version does not know.
+    /// The element type; nothing for a tensor that keeps its own, and for a code that this version does not know.
     pub const fn dtype(&self) -> Option<DType> {
         match self.dtype.to_le_bytes() {
             [code, 0, 0, 0] => DType::from_code(code),
             _ => None,
         }
+    }
+
+    /// The element types that it takes: one but for a tensor that keeps its own.
+    pub const fn types(&self) -> TypeSet {
+        match self.dtype() {
+            Some(dtype) => dtype.set(),
+            None => self.types,
+        }
+    }
+
+    /// Whether a foreign table says types where its kind has none, or none where it has some.
+    pub const fn has_stray_types(&self) -> bool {
+        let keeps_its_own = matches!(self.kind(), Some(ParamKind::TypedTensor));
+        self.types.is_empty() == keeps_its_own || (self.dtype == 0) != keeps_its_own
     }
 
     /// Whether a node may leave it out.

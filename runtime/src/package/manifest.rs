@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 use udo_api::abi::{AbiVersion, NEEDS, PanicStrategy};
-use udo_api::{Core, DType, Side, TypeSet, Wanted};
+use udo_api::{Core, DType, ParamKind, Side, TypeSet, Wanted};
 
 use super::elf::Elf;
 use super::json::Node;
@@ -106,10 +106,10 @@ pub struct ManifestParam {
     pub name: String,
     /// The attribute of models that gives its value.
     pub attribute: String,
-    /// Its element type.
-    pub dtype: DType,
-    /// Whether it holds a list.
-    pub is_list: bool,
+    /// What it holds.
+    pub kind: ParamKind,
+    /// The element types that it takes: one but for a tensor that keeps its own.
+    pub types: TypeSet,
     /// Whether a node may leave it out.
     pub is_optional: bool,
 }
@@ -292,7 +292,7 @@ fn port(node: &Node<'_>) -> Result<ManifestPort, String> {
 }
 
 fn param(node: &Node<'_>) -> Result<ManifestParam, String> {
-    let dtype = node.member("type")?;
+    let kind = node.member("kind")?;
     let name = node.text("name")?;
     let attribute = match node.optional("attribute")? {
         Some(_) => node.text("attribute")?,
@@ -301,8 +301,11 @@ fn param(node: &Node<'_>) -> Result<ManifestParam, String> {
     Ok(ManifestParam {
         name: name.to_owned(),
         attribute: attribute.to_owned(),
-        dtype: element_type(&dtype)?,
-        is_list: node.truth("list")?,
+        kind: kind
+            .as_text()
+            .and_then(ParamKind::from_name)
+            .ok_or_else(|| kind.complain("a kind of parameter, such as \"scalar\""))?,
+        types: type_set(node)?,
         is_optional: node.truth("optional")?,
     })
 }

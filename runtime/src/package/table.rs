@@ -132,13 +132,21 @@ fn check_types(set: TypeSet) -> Result<(), String> {
 fn check_param(param: &Param) -> Result<(), String> {
     raw(param, "Param")?;
     let Some(kind) = param.kind() else {
-        return Err("its kind is not known, wanted scalar, text or tensor".to_owned());
+        let known = ParamKind::ALL.map(ParamKind::name).join(", ");
+        return Err(format!("its kind is not known, wanted one of {known}"));
     };
     if param.has_unknown_flags() {
         return Err("it sets flags that this version does not know".to_owned());
     }
-    if param.dtype().is_none() {
-        return Err("its type is not known".to_owned());
+    if param.has_stray_types() {
+        return Err(format!("it does not say types as a {} does", kind.name()));
+    }
+    match kind {
+        ParamKind::TypedTensor => check_types(param.types())?,
+        ParamKind::Scalar | ParamKind::Text | ParamKind::Tensor if param.dtype().is_none() => {
+            return Err("its type is not known".to_owned());
+        }
+        ParamKind::Scalar | ParamKind::Text | ParamKind::Tensor => {}
     }
     let fits = match param.default_value() {
         ValueKind::None => true,

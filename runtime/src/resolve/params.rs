@@ -1,7 +1,9 @@
 //! A node's parameters: checked against the schema, defaulted, owned.
 
+use std::sync::Arc;
+
 use udo_api::{DType, OpSchema, Param, ParamKind};
-use udo_host::ParamSetting;
+use udo_host::{ParamSetting, TensorSetting};
 
 use crate::cores::Order;
 use crate::graph::{Attr, Node};
@@ -90,31 +92,39 @@ fn convert(param: &Param, attr: &Attr) -> Result<ParamSetting, String> {
                 _ => None,
             }
         }
+        (Some(ParamKind::TypedTensor), Attr::Tensor(tensor))
+            if param.types().has(tensor.dtype()) =>
+        {
+            TensorSetting::new(*tensor.desc(), Arc::clone(tensor.buffer()))
+                .map(ParamSetting::Tensor)
+        }
         _ => None,
     };
     setting.ok_or_else(|| {
         let wanted = match (param.kind(), wants_float) {
-            (Some(ParamKind::Text), _) => "text",
-            (Some(ParamKind::Scalar), true) => "a number",
-            (Some(ParamKind::Scalar), false) => "an integer",
-            (Some(ParamKind::Tensor), true) => "a list of numbers",
-            (Some(ParamKind::Tensor), false) => "a list of integers",
-            (None, _) => "a kind that this version does not know",
+            (Some(ParamKind::Text), _) => "text".to_owned(),
+            (Some(ParamKind::Scalar), true) => "a number".to_owned(),
+            (Some(ParamKind::Scalar), false) => "an integer".to_owned(),
+            (Some(ParamKind::Tensor), true) => "a list of numbers".to_owned(),
+            (Some(ParamKind::Tensor), false) => "a list of integers".to_owned(),
+            (Some(ParamKind::TypedTensor), _) => format!("a tensor of {}", param.types()),
+            (None, _) => "a kind that this version does not know".to_owned(),
         };
         format!("attribute {:?} is {}, wanted {wanted}", param.attribute_name(), kind_of(attr))
     })
 }
 
-fn kind_of(attr: &Attr) -> &'static str {
-    match attr {
+fn kind_of(attr: &Attr) -> String {
+    let kind = match attr {
         Attr::Int(_) => "an integer",
         Attr::Float(_) => "a real number",
         Attr::Text(_) => "text",
         Attr::Ints(_) => "a list of integers",
         Attr::Floats(_) => "a list of real numbers",
         Attr::Texts(_) => "a list of texts",
-        Attr::Tensor(_) => "a tensor",
-    }
+        Attr::Tensor(tensor) => return format!("a tensor of {}", tensor.dtype()),
+    };
+    kind.to_owned()
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a real parameter written as an integer is small")]

@@ -3,7 +3,7 @@
 use std::fs;
 
 use tempfile::tempdir;
-use udo_api::{Core, DType, Side, Wanted, types};
+use udo_api::{Core, ParamKind, Side, Wanted, types};
 use udo_runtime::package::index::IndexEntry;
 use udo_runtime::package::{Contents, Listing, Manifest, ManifestRule, Tier, host_target, inspect};
 
@@ -18,7 +18,8 @@ fn manifests_say_what_the_tables_hold() {
     assert_eq!(reg.libraries[0].core, Core::CPU);
     let op = &reg.ops[0];
     assert_eq!((op.name.as_str(), op.inputs[0].types), ("Scale", types::F32));
-    assert_eq!((op.params[0].dtype, op.params[0].is_optional), (DType::F32, true));
+    assert!(op.params[0].is_optional);
+    assert_eq!((op.params[0].kind, op.params[0].types), (ParamKind::Scalar, types::F32));
 
     let cpu = Manifest::read(&scale().cpu).unwrap().unwrap();
     assert!(cpu.is_implementation() && !reg.is_implementation());

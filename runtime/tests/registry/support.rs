@@ -131,7 +131,7 @@ pub(crate) fn quoted(text: impl AsRef<Path>) -> String {
 /// The manifest that the C fixture would have; `kernels` and `libraries` are JSON.
 pub(crate) fn c_manifest(kernels: &str, libraries: &str) -> String {
     format!(
-        r#"{{"abi_version":"{ABI_VERSION}","fingerprint":"{FINGERPRINT:016x}","needs":[],"package":"CScale","version":"0.3.0","sdk_version":"{sdk}","target":"{target}","heap":"unchecked","ops":[{{"name":"Scale","domain":"","inputs":[{{"name":"x","types":["f32"],"optional":false,"static":false,"repeated":false}}],"outputs":[{{"name":"y","types":["f32"],"optional":false,"static":false,"repeated":false}}],"params":[{{"name":"factor","type":"f32","list":false,"optional":true}}]}}],"kernels":[{kernels}],"libraries":[{libraries}]}}
+        r#"{{"abi_version":"{ABI_VERSION}","fingerprint":"{FINGERPRINT:016x}","needs":[],"package":"CScale","version":"0.3.0","sdk_version":"{sdk}","target":"{target}","heap":"unchecked","ops":[{{"name":"Scale","domain":"","inputs":[{{"name":"x","types":["f32"],"optional":false,"static":false,"repeated":false}}],"outputs":[{{"name":"y","types":["f32"],"optional":false,"static":false,"repeated":false}}],"params":[{{"name":"factor","kind":"scalar","types":["f32"],"optional":true}}]}}],"kernels":[{kernels}],"libraries":[{libraries}]}}
 "#,
         sdk = udo_api::SDK_VERSION,
         target = host_target(),

@@ -49,9 +49,21 @@ const CASES: &[(&str, &str)] = &[
     ),
     (
         "params[0].kind = 9",
-        "operator \"Scale\": parameter \"factor\": its kind is not known, wanted scalar, text or tensor",
+        "operator \"Scale\": parameter \"factor\": its kind is not known, wanted one of scalar, text, list, tensor",
     ),
     ("params[0].dtype = 99", "operator \"Scale\": parameter \"factor\": its type is not known"),
+    (
+        "params[0].types = UDO_SET(UDO_F32)",
+        "operator \"Scale\": parameter \"factor\": it does not say types as a scalar does",
+    ),
+    (
+        "params[0].kind = UDO_PARAM_TYPED_TENSOR; params[0].dtype = 0",
+        "operator \"Scale\": parameter \"factor\": it does not say types as a tensor does",
+    ),
+    (
+        "params[0].kind = UDO_PARAM_TYPED_TENSOR; params[0].dtype = 0; params[0].types = UDO_SET(UDO_STR)",
+        "operator \"Scale\": parameter \"factor\": its types are 0x4000, wanted types of tensors",
+    ),
     (
         "params[0].default_value.kind = UDO_VALUE_INTS",
         "operator \"Scale\": parameter \"factor\": its default does not fit its kind, Scalar",

@@ -18,4 +18,4 @@ pub use memory::{Budget, Buffer, Limit, OutOfMemory};
 pub use node::{Machine, NodeDesc, PlacedNode, Refusal, infer};
 pub use once::{Once, once};
 pub use pack::{ConstantId, PackStore, Source};
-pub use param::ParamSetting;
+pub use param::{ParamSetting, TensorSetting};

@@ -1,7 +1,11 @@
 //! Values of parameters, owned by the host.
 
-use udo_api::Param;
-use udo_api::abi::{ParamValue, Span, ValueKind};
+use std::sync::Arc;
+
+use udo_api::abi::{ParamValue, Span, ValueKind, param_kinds};
+use udo_api::{Param, TensorDesc};
+
+use crate::Buffer;
 
 /// One parameter's value.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,6 +22,29 @@ pub enum ParamSetting {
     Ints(Vec<i64>),
     /// Real numbers.
     Floats(Vec<f64>),
+    /// A tensor of the model's own type and shape.
+    Tensor(TensorSetting),
+}
+
+/// A tensor that is a parameter's value; clones share its elements.
+#[derive(Clone, Debug)]
+pub struct TensorSetting {
+    desc: TensorDesc,
+    data: Arc<Buffer>,
+}
+
+impl TensorSetting {
+    /// The tensor that `desc` describes, with its elements in `data`; nothing where there are more or fewer.
+    pub fn new(desc: TensorDesc, data: Arc<Buffer>) -> Option<Self> {
+        let fits = !desc.is_absent() && desc.size_bytes() == data.len();
+        fits.then_some(Self { desc, data })
+    }
+}
+
+impl PartialEq for TensorSetting {
+    fn eq(&self, other: &Self) -> bool {
+        self.desc == other.desc && self.data.bytes() == other.data.bytes()
+    }
 }
 
 impl ParamSetting {
@@ -33,27 +60,38 @@ impl ParamSetting {
         }
     }
 
-    /// The form that crosses the ABI; its spans are valid while the setting is.
+    /// The form that crosses the ABI; its pointers are valid while the setting stays where it is.
     pub(crate) fn to_abi(&self, name: &'static str) -> ParamValue {
-        let name = Span { ptr: name.as_ptr(), bytes: name.len() };
-        let none = ParamValue { name, kind: 0, reserved: 0, int: 0, float: 0.0, data: Span::NONE };
+        let none = ParamValue {
+            name: span(name.as_bytes()),
+            kind: param_kinds::ABSENT,
+            reserved: 0,
+            int: 0,
+            float: 0.0,
+            data: Span::NONE,
+            desc: std::ptr::null(),
+        };
         match self {
             Self::Absent => none,
-            Self::Int(int) => ParamValue { kind: 1, int: *int, ..none },
-            Self::Float(float) => ParamValue { kind: 2, float: *float, ..none },
+            Self::Int(int) => ParamValue { kind: param_kinds::INT, int: *int, ..none },
+            Self::Float(float) => ParamValue { kind: param_kinds::FLOAT, float: *float, ..none },
             Self::Text(text) => {
-                ParamValue { kind: 3, data: Span { ptr: text.as_ptr(), bytes: text.len() }, ..none }
+                ParamValue { kind: param_kinds::TEXT, data: span(text.as_bytes()), ..none }
             }
-            Self::Ints(ints) => ParamValue {
-                kind: 4,
-                data: Span { ptr: ints.as_ptr().cast(), bytes: size_of_val(&**ints) },
-                ..none
-            },
-            Self::Floats(floats) => ParamValue {
-                kind: 5,
-                data: Span { ptr: floats.as_ptr().cast(), bytes: size_of_val(&**floats) },
+            Self::Ints(ints) => ParamValue { kind: param_kinds::INTS, data: span(ints), ..none },
+            Self::Floats(floats) => {
+                ParamValue { kind: param_kinds::FLOATS, data: span(floats), ..none }
+            }
+            Self::Tensor(TensorSetting { desc, data }) => ParamValue {
+                kind: param_kinds::TENSOR,
+                data: span(data.bytes()),
+                desc: &raw const *desc,
                 ..none
             },
         }
     }
+}
+
+fn span<T>(items: &[T]) -> Span {
+    Span { ptr: items.as_ptr().cast(), bytes: size_of_val(items) }
 }

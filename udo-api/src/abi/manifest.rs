@@ -236,13 +236,13 @@ const fn write_param(out: &mut Writer<'_>, param: &Param) {
     out.string(param.name());
     out.key(false, "attribute");
     out.string(param.attribute_name());
-    out.key(false, "type");
-    out.string(match param.dtype() {
-        Some(dtype) => dtype.name(),
+    out.key(false, "kind");
+    out.string(match param.kind() {
+        Some(kind) => kind.name(),
         None => "unknown",
     });
-    out.key(false, "list");
-    out.truth(matches!(param.kind(), Some(crate::schema::ParamKind::Tensor)));
+    out.key(false, "types");
+    write_types(out, param.types());
     out.key(false, "optional");
     out.truth(param.is_optional());
     out.byte(b'}');

@@ -16,6 +16,7 @@ mod manifest;
 mod node;
 mod pack;
 mod package;
+mod param;
 mod shim;
 mod span;
 mod tables;
@@ -38,12 +39,13 @@ pub use manifest::{MANIFEST_SECTION, PanicStrategy, manifest_bytes, manifest_len
 pub use node::{InferCx, Node, resolve_axis};
 pub use pack::{FillFn, Packed, PackedConstants, Sources};
 pub use package::{C_QUERY_SYMBOL, LibraryRef, PackageV1, QueryFn};
+pub use param::{ParamTensor, ParamValue, param_kinds};
 pub use shim::{gpu_vtable, infer_shim, kernel_vtable};
 pub use span::{RawStr, Slice, Span, Table, Value, ValueKind};
 pub use tables::{
     ErrorSink, ExecArgs, FinalizeArgs, Finalized, GpuArg, GpuArgKind, GpuTable, HostTable,
     InferArgs, KernelInfo, KernelVTable, MAX_GPU_ARGS, NodeArgs, PackArgs, PackFn, PackRequest,
-    PackSource, ParallelTable, ParamValue, TensorArg, Tie, arg_flags, ties,
+    PackSource, ParallelTable, TensorArg, Tie, arg_flags, ties,
 };
 pub use threads::Parallel;
 pub use version::{ABI_VERSION, AbiVersion, NEEDS};

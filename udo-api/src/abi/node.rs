@@ -3,7 +3,8 @@
 use std::fmt;
 use std::ops::Deref;
 
-use super::{InferArgs, NodeArgs, ParamValue, Span};
+use super::param::wrong_kind;
+use super::{InferArgs, NodeArgs, ParamTensor, ParamValue, Span, param_kinds};
 use crate::{DType, Element, Error, TensorDesc};
 
 /// The parts of a node that are known before any run.
@@ -125,14 +126,13 @@ impl<'a> Node<'a> {
     fn param(&self, name: &str) -> Option<&'a ParamValue> {
         self.params.iter().find(|p| {
             // SAFETY: the host passed the name's bytes for as long as the call.
-            let bytes: &[u8] = unsafe { slice_or_empty(p.name.ptr, p.name.bytes) };
-            bytes == name.as_bytes()
+            unsafe { p.name() == name.as_bytes() }
         })
     }
 
     fn present(&self, name: &str) -> Result<&'a ParamValue, Error> {
         match self.param(name) {
-            Some(p) if p.kind != 0 => Ok(p),
+            Some(p) if p.kind != param_kinds::ABSENT => Ok(p),
             Some(_) => Err(Error::new(format!("parameter {name:?} is missing"))),
             None => Err(Error::new(format!("parameter {name:?} is not in the schema"))),
         }
@@ -140,7 +140,7 @@ impl<'a> Node<'a> {
 
     /// Whether the node, or the schema's default, gives the parameter a value.
     pub fn has_param(&self, name: &str) -> bool {
-        self.param(name).is_some_and(|p| p.kind != 0)
+        self.param(name).is_some_and(|p| p.kind != param_kinds::ABSENT)
     }
 
     /// An integer parameter.
@@ -149,7 +149,7 @@ impl<'a> Node<'a> {
     /// The parameter has no value, or another kind of value.
     pub fn int(&self, name: &str) -> Result<i64, Error> {
         let param = self.present(name)?;
-        if param.kind == 1 {
+        if param.kind == param_kinds::INT {
             Ok(param.int)
         } else {
             Err(wrong_kind(name, param.kind, "an integer"))
@@ -175,8 +175,8 @@ impl<'a> Node<'a> {
     pub fn float(&self, name: &str) -> Result<f64, Error> {
         let param = self.present(name)?;
         match param.kind {
-            1 => Ok(param.int as f64),
-            2 => Ok(param.float),
+            param_kinds::INT => Ok(param.int as f64),
+            param_kinds::FLOAT => Ok(param.float),
             kind => Err(wrong_kind(name, kind, "a number")),
         }
     }
@@ -196,7 +196,7 @@ impl<'a> Node<'a> {
     /// The parameter has no value, or another kind of value.
     pub fn text(&self, name: &str) -> Result<&'a str, Error> {
         let param = self.present(name)?;
-        if param.kind != 3 {
+        if param.kind != param_kinds::TEXT {
             return Err(wrong_kind(name, param.kind, "text"));
         }
         // SAFETY: the host passed this many bytes for as long as the call.
@@ -211,7 +211,7 @@ impl<'a> Node<'a> {
     /// The parameter has no value, or another kind of value.
     pub fn ints(&self, name: &str) -> Result<&'a [i64], Error> {
         let param = self.present(name)?;
-        if param.kind != 4 {
+        if param.kind != param_kinds::INTS {
             return Err(wrong_kind(name, param.kind, "integers"));
         }
         // SAFETY: the host passed aligned `i64`s for as long as the call.
@@ -224,11 +224,25 @@ impl<'a> Node<'a> {
     /// The parameter has no value, or another kind of value.
     pub fn floats(&self, name: &str) -> Result<&'a [f64], Error> {
         let param = self.present(name)?;
-        if param.kind != 5 {
+        if param.kind != param_kinds::FLOATS {
             return Err(wrong_kind(name, param.kind, "real numbers"));
         }
         // SAFETY: the host passed aligned `f64`s for as long as the call.
         Ok(unsafe { slice_or_empty(param.data.ptr.cast(), param.data.bytes / 8) })
+    }
+
+    /// A parameter that is a tensor of the model's own type and shape.
+    ///
+    /// # Errors
+    /// The parameter has no value, or another kind of value.
+    pub fn tensor(&self, name: &str) -> Result<ParamTensor<'a>, Error> {
+        let param = self.present(name)?;
+        if param.kind != param_kinds::TENSOR {
+            return Err(wrong_kind(name, param.kind, "a tensor"));
+        }
+        // SAFETY: the host passed name, description and elements, aligned to 64 bytes, for as long as the call.
+        unsafe { ParamTensor::from_raw(param) }
+            .ok_or_else(|| Error::new(format!("parameter {name:?} is a broken tensor")))
     }
 
     /// An integer parameter that counts axes of a rank-`rank` tensor, from the end where negative.
@@ -250,18 +264,6 @@ pub fn resolve_axis(axis: i64, rank: usize) -> Option<usize> {
     let rank = i64::try_from(rank).ok()?;
     let resolved = if axis < 0 { axis + rank } else { axis };
     usize::try_from(resolved).ok().filter(|_| resolved < rank)
-}
-
-fn wrong_kind(name: &str, found: u32, wanted: &str) -> Error {
-    let found = match found {
-        1 => "an integer",
-        2 => "a real number",
-        3 => "text",
-        4 => "integers",
-        5 => "real numbers",
-        _ => "of an unknown kind",
-    };
-    Error::new(format!("parameter {name:?} is {found}, wanted {wanted}"))
 }
 
 /// What shape inference sees of a node, and where it puts its answer.

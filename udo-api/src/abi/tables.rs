@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::fmt;
 
-use super::{AcceptArgs, EpilogueStep, RawStr, Span};
+use super::{AcceptArgs, EpilogueStep, ParamValue, RawStr, Span};
 use crate::guard::GuardCell;
 use crate::kernel::Workspace;
 use crate::{Core, DType, Encoding, TensorDesc};
@@ -19,25 +19,6 @@ abi_struct! {
         pub write: unsafe extern "C" fn(ctx: *mut c_void, text: *const u8, bytes: usize),
         /// Zero.
         pub reserved_words: [u64; 4],
-    }
-}
-
-abi_struct! {
-    /// One parameter of a node, checked against the schema and defaulted.
-    #[derive(Clone, Copy, Debug)]
-    pub struct ParamValue {
-        /// The parameter's name.
-        pub name: Span,
-        /// 0 absent, 1 int, 2 float, 3 text, 4 ints, 5 floats.
-        pub kind: u32,
-        /// Zero.
-        pub reserved: u32,
-        /// The value of kind 1.
-        pub int: i64,
-        /// The value of kind 2.
-        pub float: f64,
-        /// The values of kinds 3 to 5: UTF-8, `i64` or `f64`.
-        pub data: Span,
     }
 }
 

@@ -225,6 +225,15 @@ impl Bench {
         self.param(name, ParamSetting::Floats(values.to_vec()))
     }
 
+    /// A parameter that is a tensor with a type and shape of its own.
+    ///
+    /// # Panics
+    /// There is no memory for its elements.
+    #[must_use]
+    pub fn tensor(self, name: &'static str, value: &Tensor) -> Self {
+        self.param(name, ParamSetting::Tensor(value.setting()))
+    }
+
     fn param(mut self, name: &'static str, setting: ParamSetting) -> Self {
         self.params.push((name, setting));
         self

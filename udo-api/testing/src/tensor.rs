@@ -1,9 +1,11 @@
 //! Tensors with their elements, in memory that shows where a kernel wrote beyond it.
 
+use std::sync::Arc;
+
 use udo_api::abi::TensorArg;
 use udo_api::{DType, Dim, Element, Encoding, Shape, TensorDesc};
 use udo_host::memory::{bytes_of, elements};
-use udo_host::{Buffer, OutOfMemory};
+use udo_host::{Buffer, OutOfMemory, TensorSetting};
 
 /// What lies behind every tensor and between rows that lie apart.
 const UNTOUCHED: u8 = 0xa5;
@@ -162,6 +164,13 @@ impl Tensor {
     /// Type, shape with its bounds, and encoding.
     pub fn desc(&self) -> TensorDesc {
         self.desc
+    }
+
+    /// The same elements as a parameter's value.
+    pub(crate) fn setting(&self) -> TensorSetting {
+        let data = Arc::new(given(Buffer::of(self.bytes())));
+        TensorSetting::new(self.desc, data)
+            .unwrap_or_else(|| panic!("a parameter has the elements of its bounds"))
     }
 
     /// The extents in this run.

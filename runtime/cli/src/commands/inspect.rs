@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::{Value, json};
-use udo_api::{Side, Wanted};
+use udo_api::{Side, TypeSet, Wanted};
 use udo_runtime::package::{Contents, InspectedLibrary, Listing, Manifest, ManifestPort, inspect};
 
 use super::Run;
@@ -103,7 +103,7 @@ fn say_manifest(m: &Manifest) {
             ports.iter().map(|p| format!("{}: {}", p.name, p.types)).collect::<Vec<_>>().join(", ")
         };
         let params: Vec<String> =
-            op.params.iter().map(|p| format!("{}: {}", p.name, p.dtype)).collect();
+            op.params.iter().map(|p| format!("{}: {}", p.name, p.types)).collect();
         let params =
             if params.is_empty() { String::new() } else { format!(" [{}]", params.join(", ")) };
         outln!("  op       {}({}){params} -> {}", op.name, ports(&op.inputs), ports(&op.outputs));
@@ -147,13 +147,13 @@ fn library_json(library: &InspectedLibrary) -> Value {
 }
 
 fn manifest_json(m: &Manifest) -> Value {
+    let types = |set: TypeSet| set.iter().map(udo_api::DType::name).collect::<Vec<_>>();
     let ports = |ports: &[ManifestPort]| -> Vec<Value> {
-        let types = |p: &ManifestPort| p.types.iter().map(udo_api::DType::name).collect::<Vec<_>>();
         ports
             .iter()
             .map(|p| {
                 json!({
-                    "name": p.name, "types": types(p), "optional": p.is_optional, "static": p.is_static,
+                    "name": p.name, "types": types(p.types), "optional": p.is_optional, "static": p.is_static,
                     "repeated": p.is_repeated,
                 })
             })
@@ -166,7 +166,11 @@ fn manifest_json(m: &Manifest) -> Value {
             let params: Vec<Value> = op
                 .params
                 .iter()
-                .map(|p| json!({ "name": p.name, "type": p.dtype.name(), "list": p.is_list, "optional": p.is_optional }))
+                .map(|p| {
+                    json!({
+                        "name": p.name, "kind": p.kind.name(), "types": types(p.types), "optional": p.is_optional,
+                    })
+                })
                 .collect();
             json!({
                 "name": op.name, "domain": op.domain, "inputs": ports(&op.inputs), "outputs": ports(&op.outputs),
