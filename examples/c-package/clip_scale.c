@@ -86,7 +86,7 @@ static const udo_op_def ops[] = {{
     .infer = infer,
 }};
 
-static const udo_type_rule rules[] = {
+static const udo_port_rule rules[] = {
     {.side = UDO_SIDE_INPUT, .port = 0, .types = UDO_SET(UDO_F32), .same_as = UDO_NOT_SAME},
     {.side = UDO_SIDE_OUTPUT, .port = 0, .same_as = 0},
 };
@@ -94,7 +94,7 @@ static const udo_in_place pairs[] = {{.input = 0, .output = 0}};
 static const udo_kernel_def kernels[] = {{
     .op = UDO_TEXT("ClipScale"),
     .core = {UDO_CPU, 0},
-    .types = UDO_SLICE(rules),
+    .ports = UDO_SLICE(rules),
     .in_place = UDO_SLICE(pairs),
     .cost = UDO_COST_FAST,
     .vtable = &vtable,

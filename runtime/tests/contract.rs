@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use udo_api::types::F32;
 use udo_api::{
     Core, DType, Dim, Error, ExecError, Facts, FinalizeCx, GuardAlloc, InPlace, InferCx, Io,
-    Kernel, KernelDef, KernelFlags, Op, OpDef, OpSchema, PackageV1, Packed, Pair, Port, Shape,
+    Kernel, KernelDef, Op, OpDef, OpSchema, PackageV1, Packed, Pair, Port, Shape, any_input,
+    any_output,
 };
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node, ValueId};
 use udo_runtime::memory::Tensor;
@@ -27,12 +28,15 @@ static PACKAGE: PackageV1 = PackageV1::new("Contract", "1.0.0")
         OpDef::of::<Careless>(),
     ])
     .kernels(&[
-        KernelDef::new::<TwiceF32>("Twice", Core::CPU).flags(KernelFlags::ROWS_STRIDED),
+        KernelDef::new::<TwiceF32>("Twice", Core::CPU)
+            .ports(&[any_input(0).pitched(), any_output(0).pitched()]),
         KernelDef::new::<BesideF32>("Beside", Core::CPU),
-        KernelDef::new::<CountedF32>("Counted", Core::CPU).flags(KernelFlags::BOUNDED),
+        KernelDef::new::<CountedF32>("Counted", Core::CPU)
+            .ports(&[any_input(0).bounded(), any_output(0).bounded()]),
         KernelDef::new::<PlusF32>("Plus", Core::CPU).in_place(&[InPlace { input: 0, output: 0 }]),
         KernelDef::new::<ScaledF32>("Scaled", Core::CPU),
-        KernelDef::new::<PositiveF32>("Positive", Core::CPU).flags(KernelFlags::BOUNDED),
+        KernelDef::new::<PositiveF32>("Positive", Core::CPU)
+            .ports(&[any_input(0).bounded(), any_output(0).bounded()]),
         KernelDef::new::<TwiceF32>("Careless", Core::CPU),
     ])
     .guarded();
@@ -448,7 +452,8 @@ fn a_bounded_output_wants_a_kernel_that_says_its_extent() {
     .unwrap();
     let error = Model::compile(graph, &mut own(), &Options::default()).unwrap_err().to_string();
     assert!(
-        error.ends_with("output \"y\" is f32[<=5], and the kernel does not declare BOUNDED"),
+        error
+            .ends_with("output \"y\" is f32[<=5], and the kernel does not take bounded ones there"),
         "{error}"
     );
 }

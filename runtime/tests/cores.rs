@@ -20,9 +20,9 @@ static GUARD: GuardAlloc = GuardAlloc;
 
 static PACKAGE: PackageV1 =
     PackageV1::new("Cores", "1.0.0").ops(&[OpDef::of::<Double>()]).kernels(&[
-        KernelDef::new::<DoubleDsp>("Double", Core::dsp(66)).types(&[input(0, U8), output(0, U8)]),
-        KernelDef::new::<GreedyDsp>("Double", Core::dsp(73)).types(&[input(0, U8), output(0, U8)]),
-        KernelDef::gpu::<DoubleGpu>("Double").types(&[input(0, F32.or(F16)), output_like(0, 0)]),
+        KernelDef::new::<DoubleDsp>("Double", Core::dsp(66)).ports(&[input(0, U8), output(0, U8)]),
+        KernelDef::new::<GreedyDsp>("Double", Core::dsp(73)).ports(&[input(0, U8), output(0, U8)]),
+        KernelDef::gpu::<DoubleGpu>("Double").ports(&[input(0, F32.or(F16)), output_like(0, 0)]),
     ]);
 
 /// Twice its input, on the DSP and the GPU only.

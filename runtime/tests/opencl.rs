@@ -29,9 +29,9 @@ static GUARD: GuardAlloc = GuardAlloc;
 static PACKAGE: PackageV1 = PackageV1::new("Scaling", "1.0.0")
     .ops(&[OpDef::of::<Affine>(), OpDef::of::<DeviceAffine>(), OpDef::of::<Copy>()])
     .kernels(&[
-        KernelDef::gpu::<AffineGpu>("Affine").types(&[input(0, F32.or(F16)), output_like(0, 0)]),
+        KernelDef::gpu::<AffineGpu>("Affine").ports(&[input(0, F32.or(F16)), output_like(0, 0)]),
         KernelDef::gpu::<DeviceOnly>("DeviceAffine")
-            .types(&[input(0, F32.or(F16)), output_like(0, 0)]),
+            .ports(&[input(0, F32.or(F16)), output_like(0, 0)]),
         KernelDef::new::<CopyF32>("Copy", Core::GPU),
     ])
     .guarded();

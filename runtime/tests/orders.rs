@@ -3,8 +3,8 @@
 
 use udo_api::types::F32;
 use udo_api::{
-    Core, DType, Error, GuardAlloc, InferCx, KernelDef, KernelFlags, Op, OpDef, OpSchema,
-    PackageV1, Port, Shape,
+    Core, DType, Error, GuardAlloc, InferCx, KernelDef, Op, OpDef, OpSchema, PackageV1, Port,
+    PortRule, Shape, any_input, any_output,
 };
 use udo_runtime::cores::{OpenCl, Profile};
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node, ValueId};
@@ -21,12 +21,12 @@ use number::NumberF32;
 #[global_allocator]
 static GUARD: GuardAlloc = GuardAlloc;
 
-const BOTH: KernelFlags = KernelFlags::CHANNELS_LAST_IN.or(KernelFlags::CHANNELS_LAST_OUT);
+const BOTH: &[PortRule] = &[any_input(0).channels_last(), any_output(0).channels_last()];
 
 static PACKAGE: PackageV1 = PackageV1::new("Orders", "1.0.0")
     .ops(&[OpDef::of::<Number<'C'>>(), OpDef::of::<Number<'W'>>()])
     .kernels(&[
-        KernelDef::new::<NumberF32>("Channel", Core::CPU).flags(BOTH),
+        KernelDef::new::<NumberF32>("Channel", Core::CPU).ports(BOTH),
         KernelDef::new::<NumberF32>("Column", Core::CPU),
     ])
     .guarded();

@@ -4,8 +4,8 @@
 use udo_api::types::F32;
 use udo_api::{
     Core, DType, Dim, Error, ExecError, FinalizeCx, GpuKernel, GuardAlloc, InferCx, Io, Kernel,
-    KernelDef, KernelFlags, KernelInfo, Op, OpDef, OpSchema, PackageV1, Port, Quant, QuantMut,
-    Scratch, Shape, Status, WorkItemFn, dsp_kernel,
+    KernelDef, KernelInfo, Op, OpDef, OpSchema, PackageV1, Port, PortRule, Quant, QuantMut,
+    Scratch, Shape, Status, WorkItemFn, any_input, any_output, dsp_kernel,
 };
 use udo_runtime::cores::{OpenCl, Profile};
 use udo_runtime::graph::{DimSpec, Graph, Node};
@@ -20,6 +20,8 @@ static GUARD: GuardAlloc = GuardAlloc;
 /// Enough outputs that some have no bit in the masks of a call.
 const MANY: usize = 70;
 
+const BOUNDED: &[PortRule] = &[any_input(0).bounded(), any_output(0).bounded()];
+
 static PACKAGE: PackageV1 = PackageV1::new("Promises", "1.0.0")
     .ops(&[
         OpDef::of::<Lazy>(),
@@ -31,10 +33,10 @@ static PACKAGE: PackageV1 = PackageV1::new("Promises", "1.0.0")
     ])
     .kernels(&[
         KernelDef::new::<Nothing>("Lazy", Core::CPU),
-        KernelDef::new::<SilentCpu>("Silent", Core::CPU).flags(KernelFlags::BOUNDED),
-        KernelDef::gpu::<SilentGpu>("Silent").flags(KernelFlags::BOUNDED),
-        KernelDef::new::<SilentDsp>("Silent", Core::DSP_V68).flags(KernelFlags::BOUNDED),
-        KernelDef::new::<PositiveDsp>("Positive", Core::DSP_V68).flags(KernelFlags::BOUNDED),
+        KernelDef::new::<SilentCpu>("Silent", Core::CPU).ports(BOUNDED),
+        KernelDef::gpu::<SilentGpu>("Silent").ports(BOUNDED),
+        KernelDef::new::<SilentDsp>("Silent", Core::DSP_V68).ports(BOUNDED),
+        KernelDef::new::<PositiveDsp>("Positive", Core::DSP_V68).ports(BOUNDED),
         KernelDef::new::<AllButOne<MANY>>("Many", Core::CPU),
         KernelDef::new::<AllButOne<66>>("Missed", Core::CPU),
         KernelDef::new::<Nothing>("Empty", Core::CPU),

@@ -33,7 +33,7 @@ extern "C" {
 #define UDO_ABI_MINOR 0u
 /* Initializes the version in the head of a package's table. */
 #define UDO_ABI_VERSION {UDO_ABI_MAJOR, UDO_ABI_MINOR}
-#define UDO_ABI_FINGERPRINT UINT64_C(0x81fb0e0e2e29709a)
+#define UDO_ABI_FINGERPRINT UINT64_C(0xf444d272cc168d74)
 #define UDO_SDK_VERSION "0.1.0"
 #define UDO_MAX_RANK 8
 #define UDO_MAX_GPU_ARGS 24
@@ -304,21 +304,29 @@ typedef struct udo_op_defs {
     uint32_t item_bytes;
 } udo_op_defs;
 
-/* The types that a kernel takes on one port. */
+/* What a kernel takes on one port. Without a rule: what the schema takes, in the operator's order of dimensions, with
+ * fixed dimensions, and no rows that lie apart. */
 #define UDO_SIDE_INPUT 0u
 #define UDO_SIDE_OUTPUT 1u
 #define UDO_NOT_SAME UINT32_MAX
-typedef struct udo_type_rule {
+#define UDO_PORT_AS_GIVEN 0u      /* dimensions in the order of the operator */
+#define UDO_PORT_CHANNELS_LAST 1u /* batch, height, width, channels */
+#define UDO_ACCEPTS_PITCHED 1u    /* rows may lie further apart than they are long */
+#define UDO_ACCEPTS_BOUNDED (1u << 1)
+typedef struct udo_port_rule {
     uint16_t side;
     uint16_t port;
-    udo_type_set types;
-    uint32_t same_as; /* the input whose type it has, or UDO_NOT_SAME */
-} udo_type_rule;
+    udo_type_set types; /* 0: those of the schema */
+    uint32_t same_as;   /* the input whose type it has, or UDO_NOT_SAME */
+    uint32_t layout;
+    uint32_t accepts;
+    uint32_t reserved[3];
+} udo_port_rule;
 
-typedef struct udo_type_rules {
-    const udo_type_rule *ptr;
+typedef struct udo_port_rules {
+    const udo_port_rule *ptr;
     size_t len;
-} udo_type_rules;
+} udo_port_rules;
 
 /* An output that may take the place of an input. */
 typedef struct udo_in_place {
@@ -549,12 +557,6 @@ typedef struct udo_kernel_vtable {
     uint64_t reserved_words[3];
 } udo_kernel_vtable;
 
-#define UDO_ROWS_STRIDED 1u
-#define UDO_BOUNDED (1u << 1)
-#define UDO_HVX (1u << 2)
-#define UDO_CHANNELS_LAST_IN (1u << 3) /* its first input is given as batch, height, width, channels */
-#define UDO_CHANNELS_LAST_OUT (1u << 4) /* and so is its first output */
-
 #define UDO_COST_FREE 0u
 #define UDO_COST_FAST 1u
 #define UDO_COST_SNAIL 2u
@@ -564,11 +566,9 @@ typedef struct udo_kernel_def {
     udo_str op;
     udo_str domain; /* of the operator; empty where its name is enough */
     udo_core core;
-    uint32_t flags;
-    udo_type_rules types;
-    udo_in_places in_place;
     uint32_t cost;
-    uint32_t reserved_word;
+    udo_port_rules ports;
+    udo_in_places in_place;
     const udo_kernel_vtable *vtable;
     uint64_t reserved[4];
 } udo_kernel_def;

@@ -81,9 +81,11 @@ impl Workspace {
     }
 }
 
-/// What a [`TypeRule`] asks of its port.
+/// Which types a [`PortRule`] asks of its port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
+    /// Those that the schema takes.
+    AsDeclared,
     /// One of these types.
     Types(TypeSet),
     /// The type of this input.
@@ -99,19 +101,53 @@ pub enum Side {
     Output,
 }
 
+const PITCHED: u32 = 1;
+const BOUNDED: u32 = 1 << 1;
+
 abi_struct! {
-    /// The types that a kernel takes on one port; ports without a rule take what the schema takes.
+    /// What a kernel takes on one port. On ports without a rule it takes what the schema takes, in the order of dimensions
+    /// of the operator, with fixed dimensions, and no rows that lie apart.
     #[derive(Clone, Copy)]
-    pub struct TypeRule {
+    pub struct PortRule {
         side: u16,
         port: u16,
         types: TypeSet,
         same_as: u32,
+        layout: u32,
+        accepts: u32,
+        reserved: [u32; 3],
     }
 }
 
-impl TypeRule {
+impl PortRule {
     const NOT_SAME: u32 = u32::MAX;
+    const NHWC: u32 = 1;
+
+    const fn of(side: u16, port: u16, types: TypeSet, same_as: u32) -> Self {
+        Self { side, port, types, same_as, layout: 0, accepts: 0, reserved: [0; 3] }
+    }
+
+    /// Rows of the tensor may lie further apart than they are long; `Inputs::rows` and `Outputs::take_rows` read them.
+    #[must_use]
+    pub const fn pitched(mut self) -> Self {
+        self.accepts |= PITCHED;
+        self
+    }
+
+    /// Dimensions of the tensor may be bounded; the kernel says the extents of a bounded output in each call.
+    #[must_use]
+    pub const fn bounded(mut self) -> Self {
+        self.accepts |= BOUNDED;
+        self
+    }
+
+    /// The tensor comes channels last: where the operator says batch, channels, height and width, the kernel sees
+    /// batch, height, width and channels. It gets no node whose tensor has another rank, or bounded dimensions.
+    #[must_use]
+    pub const fn channels_last(mut self) -> Self {
+        self.layout = Self::NHWC;
+        self
+    }
 
     /// Which side the port is on; nothing for a code that this version does not know.
     pub const fn side(&self) -> Option<Side> {
@@ -127,40 +163,73 @@ impl TypeRule {
         self.port as usize
     }
 
-    /// What the rule asks for.
+    /// Which types it asks for.
     pub const fn wanted(&self) -> Wanted {
-        if self.same_as == Self::NOT_SAME {
-            Wanted::Types(self.types)
-        } else {
+        if self.same_as != Self::NOT_SAME {
             Wanted::SameAsInput(self.same_as as usize)
+        } else if self.types.is_empty() {
+            Wanted::AsDeclared
+        } else {
+            Wanted::Types(self.types)
         }
+    }
+
+    /// Whether rows may lie apart.
+    pub const fn takes_pitched(&self) -> bool {
+        self.accepts & PITCHED != 0
+    }
+
+    /// Whether dimensions may be bounded.
+    pub const fn takes_bounded(&self) -> bool {
+        self.accepts & BOUNDED != 0
+    }
+
+    /// Whether the tensor comes channels last.
+    pub const fn is_channels_last(&self) -> bool {
+        self.layout == Self::NHWC
+    }
+
+    /// Whether a foreign table says what means nothing here.
+    pub const fn has_unknown_parts(&self) -> bool {
+        let [a, b, c] = self.reserved;
+        self.layout > Self::NHWC || self.accepts & !(PITCHED | BOUNDED) != 0 || (a | b | c) != 0
     }
 }
 
-impl fmt::Debug for TypeRule {
+impl fmt::Debug for PortRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} {} {:?}", self.side(), self.port, self.wanted())
     }
 }
 
 /// Input `port` is one of `types`.
-pub const fn input(port: u16, types: TypeSet) -> TypeRule {
-    TypeRule { side: 0, port, types, same_as: TypeRule::NOT_SAME }
+pub const fn input(port: u16, types: TypeSet) -> PortRule {
+    PortRule::of(0, port, types, PortRule::NOT_SAME)
 }
 
 /// Output `port` is one of `types`.
-pub const fn output(port: u16, types: TypeSet) -> TypeRule {
-    TypeRule { side: 1, port, types, same_as: TypeRule::NOT_SAME }
+pub const fn output(port: u16, types: TypeSet) -> PortRule {
+    PortRule::of(1, port, types, PortRule::NOT_SAME)
 }
 
 /// Input `port` has the type of input `other`.
-pub const fn input_like(port: u16, other: u16) -> TypeRule {
-    TypeRule { side: 0, port, types: TypeSet::EMPTY, same_as: other as u32 }
+pub const fn input_like(port: u16, other: u16) -> PortRule {
+    PortRule::of(0, port, TypeSet::EMPTY, other as u32)
 }
 
 /// Output `port` has the type of input `other`.
-pub const fn output_like(port: u16, other: u16) -> TypeRule {
-    TypeRule { side: 1, port, types: TypeSet::EMPTY, same_as: other as u32 }
+pub const fn output_like(port: u16, other: u16) -> PortRule {
+    PortRule::of(1, port, TypeSet::EMPTY, other as u32)
+}
+
+/// Input `port` is of any type that the schema takes.
+pub const fn any_input(port: u16) -> PortRule {
+    input(port, TypeSet::EMPTY)
+}
+
+/// Output `port` is of any type that the schema takes.
+pub const fn any_output(port: u16) -> PortRule {
+    output(port, TypeSet::EMPTY)
 }
 
 abi_struct! {
@@ -171,47 +240,6 @@ abi_struct! {
         pub input: u16,
         /// The output.
         pub output: u16,
-    }
-}
-
-/// What a kernel can do, one bit each.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(transparent)]
-pub struct KernelFlags(u32);
-
-impl KernelFlags {
-    /// Nothing special.
-    pub const NONE: Self = Self(0);
-    /// Reads and writes tensors whose rows lie apart.
-    pub const ROWS_STRIDED: Self = Self(1);
-    /// Takes tensors with bounded dimensions, and sets the shape of each bounded output.
-    pub const BOUNDED: Self = Self(1 << 1);
-    /// Uses the vector units of a DSP.
-    pub const HVX: Self = Self(1 << 2);
-    /// Reads its first input channels last: where the operator says batch, channels, height and width, the
-    /// kernel sees batch, height, width and channels. It gets no node whose first input has another
-    /// rank, or bounded dimensions.
-    pub const CHANNELS_LAST_IN: Self = Self(1 << 3);
-    /// Writes its first output channels last; as for [`Self::CHANNELS_LAST_IN`].
-    pub const CHANNELS_LAST_OUT: Self = Self(1 << 4);
-
-    /// The flags of either.
-    #[must_use]
-    pub const fn or(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
-    /// Every flag that means something here.
-    pub const KNOWN: Self = Self(0x1f);
-
-    /// The bits; a foreign table may have some that mean nothing here.
-    pub const fn bits(self) -> u32 {
-        self.0
-    }
-
-    /// Whether all flags of `other` are among these.
-    pub const fn has(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
     }
 }
 
@@ -236,11 +264,9 @@ abi_struct! {
         op: RawStr,
         domain: RawStr,
         core: Core,
-        flags: KernelFlags,
-        types: Slice<TypeRule>,
-        in_place: Slice<InPlace>,
         cost: u32,
-        reserved_word: u32,
+        ports: Slice<PortRule>,
+        in_place: Slice<InPlace>,
         vtable: &'static KernelVTable,
         reserved: [u64; 4],
     }
@@ -252,11 +278,9 @@ impl KernelDef {
             op: RawStr::new(op),
             domain: RawStr::EMPTY,
             core,
-            flags: KernelFlags::NONE,
-            types: Slice::new(&[]),
-            in_place: Slice::new(&[]),
             cost: Cost::Glacial as u32,
-            reserved_word: 0,
+            ports: Slice::new(&[]),
+            in_place: Slice::new(&[]),
             vtable,
             reserved: [0; 4],
         }
@@ -279,10 +303,10 @@ impl KernelDef {
         self
     }
 
-    /// The types that the kernel takes, port by port.
+    /// What the kernel takes, port by port.
     #[must_use]
-    pub const fn types(mut self, rules: &'static [TypeRule]) -> Self {
-        self.types = Slice::new(rules);
+    pub const fn ports(mut self, rules: &'static [PortRule]) -> Self {
+        self.ports = Slice::new(rules);
         self
     }
 
@@ -290,13 +314,6 @@ impl KernelDef {
     #[must_use]
     pub const fn in_place(mut self, pairs: &'static [InPlace]) -> Self {
         self.in_place = Slice::new(pairs);
-        self
-    }
-
-    /// What the kernel can do.
-    #[must_use]
-    pub const fn flags(mut self, flags: KernelFlags) -> Self {
-        self.flags = self.flags.or(flags);
         self
     }
 
@@ -322,9 +339,21 @@ impl KernelDef {
         self.core
     }
 
-    /// The types that the kernel takes.
-    pub const fn type_rules(&self) -> &'static [TypeRule] {
-        self.types.get()
+    /// What the kernel takes on its ports.
+    pub const fn port_rules(&self) -> &'static [PortRule] {
+        self.ports.get()
+    }
+
+    /// The rule for tensor `index` of a side on which the schema has `declared` ports; the last of them may be repeated.
+    pub fn port_rule(
+        &self,
+        side: Side,
+        index: usize,
+        declared: usize,
+    ) -> Option<&'static PortRule> {
+        let port = index.min(declared.saturating_sub(1));
+        let mut rules = self.port_rules().iter();
+        rules.find(|rule| rule.side() == Some(side) && rule.port() == port)
     }
 
     /// The outputs that may take the place of an input.
@@ -332,14 +361,9 @@ impl KernelDef {
         self.in_place.get()
     }
 
-    /// What the kernel can do.
-    pub const fn known_flags(&self) -> KernelFlags {
-        self.flags
-    }
-
-    /// Whether a foreign table sets flags or a cost that mean nothing here.
-    pub const fn has_unknown_flags(&self) -> bool {
-        self.flags.bits() & !KernelFlags::KNOWN.bits() != 0 || self.cost > Cost::Glacial as u32
+    /// Whether a foreign table sets a cost that means nothing here.
+    pub const fn has_unknown_cost(&self) -> bool {
+        self.cost > Cost::Glacial as u32
     }
 
     /// How long the kernel takes.

@@ -32,8 +32,8 @@ pub use error::{Error, ExecError, Status};
 pub use gpu::{GpuKernel, WorkItemFn};
 pub use guard::GuardAlloc;
 pub use kernel::{
-    Cost, InPlace, Kernel, KernelDef, KernelFlags, Side, TypeRule, Wanted, Workspace, input,
-    input_like, output, output_like,
+    Cost, InPlace, Kernel, KernelDef, PortRule, Side, Wanted, Workspace, any_input, any_output,
+    input, input_like, output, output_like,
 };
 pub use schema::{
     CoreTypes, Facts, Layout, Op, OpDef, OpSchema, Param, ParamKind, Port, Quantization,

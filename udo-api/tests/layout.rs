@@ -29,6 +29,7 @@ const FROZEN: &[&str] = &[
     "Param",
     "ParamValue",
     "Port",
+    "PortRule",
     "RawStr",
     "Shape",
     "Slice",
@@ -36,7 +37,6 @@ const FROZEN: &[&str] = &[
     "Table",
     "TensorArg",
     "TensorDesc",
-    "TypeRule",
     "Value",
     "Workspace",
 ];

@@ -57,7 +57,7 @@ pub(crate) fn cpu(op: &Op) -> OpView {
     view.type_name.push_str(dtype(main.unwrap_or(DataType::Float32)));
     "the CPU".clone_into(&mut view.title);
     let mut used =
-        vec!["Core", "Error", "ExecError", "FinalizeCx", "Io", "Kernel", "KernelDef", "TypeRule"];
+        vec!["Core", "Error", "ExecError", "FinalizeCx", "Io", "Kernel", "KernelDef", "PortRule"];
     let rules = fixed_rules(op, Core::Cpu, &mut used);
     let entry = kernel_entry(&view, "KernelDef::new", Core::Cpu);
     view.tables = tables(&entry, rules);
@@ -72,7 +72,7 @@ pub(crate) fn dsp(op: &Op, arch: u16) -> OpView {
     view.type_name.push_str("Dsp");
     view.title = format!("the DSP V{arch}");
     let mut used =
-        vec!["Core", "Cost", "ExecError", "KernelDef", "Scratch", "TypeRule", "dsp_kernel"];
+        vec!["Core", "Cost", "ExecError", "KernelDef", "Scratch", "PortRule", "dsp_kernel"];
     let rules = fixed_rules(op, core, &mut used);
     let entry =
         kernel_entry(&view, "KernelDef::new", core).then("cost", [Expr::atom("Cost::Snail")]);
@@ -144,7 +144,7 @@ pub(crate) fn gpu(op: &Op) -> OpView {
         "GpuKernel",
         "KernelDef",
         "KernelInfo",
-        "TypeRule",
+        "PortRule",
         "WorkItem",
         "WorkItemFn",
     ];
@@ -153,7 +153,7 @@ pub(crate) fn gpu(op: &Op) -> OpView {
         Expr::call(format!("KernelDef::gpu::<{}>", view.type_name), [Expr::text(&view.name)]);
     let source = Expr::text(&format!("../../kernels/{}.cl", view.module));
     view.tables = [
-        tables(&entry.then("types", [Expr::atom("TYPES")]), rules),
+        tables(&entry.then("ports", [Expr::atom("PORTS")]), rules),
         constant("const SOURCE: &str", &Expr::call("include_str!", [source])),
         constant("const KERNEL_NAME: &str", &Expr::text(&format!("{}_kernel", view.module))),
     ]
@@ -193,12 +193,12 @@ fn variable(name: &str) -> String {
 
 fn kernel_entry(view: &OpView, path: &str, core: Core) -> Expr {
     let args = [Expr::text(&view.name), Expr::atom(core_code(core))];
-    Expr::call(format!("{path}::<{}>", view.type_name), args).then("types", [Expr::atom("TYPES")])
+    Expr::call(format!("{path}::<{}>", view.type_name), args).then("ports", [Expr::atom("PORTS")])
 }
 
 fn tables(entry: &Expr, rules: Vec<Expr>) -> String {
     let entry = constant("pub(crate) const KERNEL: KernelDef", entry);
-    let rules = constant("const TYPES: &[TypeRule]", &Expr::Array(rules));
+    let rules = constant("const PORTS: &[PortRule]", &Expr::Array(rules));
     format!("{entry}\n\n{rules}")
 }
 

@@ -2,14 +2,14 @@
 
 use udo_api::{
     Code, Core, DType, Element, Encoding, Error, ExecError, F16, FinalizeCx, Io, Kernel, KernelDef,
-    KernelFlags, Shape, Status, TensorDesc,
+    Shape, Status, TensorDesc, any_input, any_output,
 };
 
 use crate::memory::{Budget, OutOfMemory, Tensor, elements, elements_mut};
 
 /// The kernel that moves a value; the planner inserts it where a value crosses cores.
-pub(crate) const MOVE: KernelDef =
-    KernelDef::new::<Move>("Move", Core::CPU).flags(KernelFlags::BOUNDED);
+pub(crate) const MOVE: KernelDef = KernelDef::new::<Move>("Move", Core::CPU)
+    .ports(&[any_input(0).bounded(), any_output(0).bounded()]);
 
 /// A number in some storage.
 trait Stored: udo_api::Element {
@@ -84,8 +84,8 @@ macro_rules! with_any {
 }
 
 /// The kernel that copies a value to where the planner wants its rows.
-pub(crate) const COPY: KernelDef =
-    KernelDef::new::<Copy>("Copy", Core::CPU).flags(KernelFlags::ROWS_STRIDED);
+pub(crate) const COPY: KernelDef = KernelDef::new::<Copy>("Copy", Core::CPU)
+    .ports(&[any_input(0).pitched(), any_output(0).pitched()]);
 
 /// Row by row, on as many threads as there are.
 struct Copy {

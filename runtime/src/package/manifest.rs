@@ -318,7 +318,7 @@ fn kernel(node: &Node<'_>) -> Result<ManifestKernel, String> {
             None => String::new(),
         },
         core: node.core("core")?,
-        rules: node.list("types", rule)?,
+        rules: node.list("ports", rule)?,
     })
 }
 
@@ -330,8 +330,10 @@ fn rule(node: &Node<'_>) -> Result<ManifestRule, String> {
     };
     let wanted = if node.optional("same_as_input")?.is_some() {
         Wanted::SameAsInput(index(node, "same_as_input")?)
-    } else {
+    } else if node.optional("types")?.is_some() {
         Wanted::Types(type_set(node)?)
+    } else {
+        Wanted::AsDeclared
     };
     Ok(ManifestRule { side, port: index(node, "port")?, wanted })
 }

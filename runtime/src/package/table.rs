@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use udo_api::abi::{LAYOUTS, Layout, LibraryRef, ValueKind};
 use udo_api::{
-    Core, CoreKind, Facts, KernelDef, KernelFlags, OpDef, OpSchema, Param, ParamKind, Port, Side,
-    TypeRule, TypeSet, Wanted, types,
+    Core, CoreKind, Facts, KernelDef, OpDef, OpSchema, Param, ParamKind, Port, PortRule, Side,
+    TypeSet, Wanted, types,
 };
 
 use super::copy::{Tables, raw_fault};
@@ -176,29 +176,17 @@ fn check_kernel(kernel: &KernelDef, ops: &[OpDef]) -> Result<(), String> {
         raw(gpu, "GpuTable")?;
     }
     check_core(kernel.core())?;
-    if kernel.has_unknown_flags() {
-        return Err("it sets flags or a cost that this version does not know".to_owned());
+    if kernel.has_unknown_cost() {
+        return Err("it has a cost that this version does not know".to_owned());
     }
-    let indexed = kernel.vtable().gpu.is_some();
-    let strided = kernel.known_flags().has(KernelFlags::ROWS_STRIDED);
-    if indexed && (strided || !kernel.in_place_pairs().is_empty()) {
-        return Err(
-            "it is a GPU kernel, which works neither in place nor on strided rows".to_owned()
-        );
+    let is_gpu = kernel.vtable().gpu.is_some();
+    let is_pitched = kernel.port_rules().iter().any(PortRule::takes_pitched);
+    if is_gpu && (is_pitched || !kernel.in_place_pairs().is_empty()) {
+        return Err("it is a GPU kernel, which works neither in place nor on rows that lie apart"
+            .to_owned());
     }
     let schema = operator_of(kernel, ops)?.schema();
-    let turned = [
-        (KernelFlags::CHANNELS_LAST_IN, schema.input(0)),
-        (KernelFlags::CHANNELS_LAST_OUT, schema.output(0)),
-    ];
-    let twice = |(flag, port): &(KernelFlags, Option<&Port>)| {
-        kernel.known_flags().has(*flag)
-            && port.is_some_and(|p| p.rank4_layout() != udo_api::Layout::AsGiven)
-    };
-    if turned.iter().any(twice) {
-        return Err("it wants channels last, and its operator says an order of its own".to_owned());
-    }
-    for rule in kernel.type_rules() {
+    for rule in kernel.port_rules() {
         check_rule(rule, schema)?;
     }
     for pair in kernel.in_place_pairs() {
@@ -231,15 +219,23 @@ pub(crate) fn operator_of<'a>(kernel: &KernelDef, ops: &'a [OpDef]) -> Result<&'
     }
 }
 
-fn check_rule(rule: &TypeRule, schema: &OpSchema) -> Result<(), String> {
+fn check_rule(rule: &PortRule, schema: &OpSchema) -> Result<(), String> {
     let port = rule.port();
-    let (side, known) = match rule.side() {
-        Some(Side::Input) => ("input", schema.input(port).is_some()),
-        Some(Side::Output) => ("output", schema.output(port).is_some()),
+    let (side, declared) = match rule.side() {
+        Some(Side::Input) => ("input", schema.input(port)),
+        Some(Side::Output) => ("output", schema.output(port)),
         None => return Err("a rule is for neither an input nor an output".to_owned()),
     };
-    if !known {
+    let Some(declared) = declared else {
         return Err(format!("a rule is for {side} {port}, which the operator lacks"));
+    };
+    if rule.has_unknown_parts() {
+        return Err(format!("the rule for {side} {port} says what this version does not know"));
+    }
+    if rule.is_channels_last() && declared.rank4_layout() != udo_api::Layout::AsGiven {
+        return Err(format!(
+            "the rule for {side} {port} wants channels last, and its operator says an order of its own"
+        ));
     }
     match rule.wanted() {
         Wanted::Types(set) => {
@@ -251,7 +247,7 @@ fn check_rule(rule: &TypeRule, schema: &OpSchema) -> Result<(), String> {
         Wanted::SameAsInput(other) if side == "input" && other >= port => Err(format!(
             "the rule for input {port} wants the type of input {other}, wanted an input before it"
         )),
-        Wanted::SameAsInput(_) => Ok(()),
+        Wanted::AsDeclared | Wanted::SameAsInput(_) => Ok(()),
     }
 }
 

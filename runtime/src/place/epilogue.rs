@@ -26,7 +26,9 @@ impl Site<'_> {
         if !self.bound.epilogue.is_empty() {
             // Ports of the operator that the node leaves out stay left out.
             let own = self.bound.op.schema().inputs().len().max(ports.inputs.len());
-            ports.inputs.resize(own, Operand { value: None, form: Form::ABSENT });
+            ports
+                .inputs
+                .resize(own, Operand { value: None, form: Form::ABSENT, takes_pitch: false });
         }
         for step in &self.bound.epilogue {
             let Some(output) = self.push_step(kernel, core, ports, step) else { break };
@@ -69,17 +71,18 @@ impl Site<'_> {
         let order = ports.outputs.first()?.form.order;
         let value = step.makes.last().copied();
         let form = self.form(kernel, core, Side::Output, 0, value, &ports.inputs).ok()?;
-        let output = Operand { value, form: form.turned(order)? };
+        let takes_pitch = ports.outputs.first()?.takes_pitch;
+        let output = Operand { value, form: form.turned(order)?, takes_pitch };
         let input = ports.inputs.len();
         let op = match step.step {
             Step::Bias { vector, axis } => {
                 let form = Form::of(*self.forms(core, Some(vector)).first()?);
-                ports.inputs.push(Operand { value: Some(vector), form });
+                ports.inputs.push(Operand { value: Some(vector), form, takes_pitch: false });
                 EpilogueOp::Bias { input, axis: order.axis(axis) }
             }
             Step::Residual(tensor) => {
                 let form = self.residual(core, tensor, &output.form, order)?;
-                ports.inputs.push(Operand { value: Some(tensor), form });
+                ports.inputs.push(Operand { value: Some(tensor), form, takes_pitch: false });
                 EpilogueOp::Residual { input }
             }
             Step::Activation(activation) => EpilogueOp::Activation(activation),

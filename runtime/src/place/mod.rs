@@ -86,6 +86,8 @@ pub(crate) struct Operand {
     pub(crate) value: Option<ValueId>,
     /// How it comes to the kernel.
     pub(crate) form: Form,
+    /// Whether the kernel can work on rows of it that lie apart.
+    pub(crate) takes_pitch: bool,
 }
 
 /// A node that a kernel computes.

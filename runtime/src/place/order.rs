@@ -1,6 +1,6 @@
 //! In which order of dimensions a kernel gets its tensors.
 
-use udo_api::{Core, Facts, KernelDef, KernelFlags, Layout, Port};
+use udo_api::{Core, Facts, KernelDef, Layout, Port, PortRule, Side};
 
 use super::Operand;
 use super::ports::Ports;
@@ -23,20 +23,24 @@ impl Site<'_> {
         core: Core,
         ports: &mut Ports,
     ) -> Result<(), String> {
-        let flags = kernel.known_flags();
-        let wanted = [
-            ("input", flags.has(KernelFlags::CHANNELS_LAST_IN), ports.inputs.first_mut()),
-            ("output", flags.has(KernelFlags::CHANNELS_LAST_OUT), ports.outputs.first_mut()),
-        ];
-        if wanted.iter().any(|(_, wanted, _)| *wanted) {
-            for (side, wanted, operand) in wanted {
-                let Some(operand) = operand.filter(|_| wanted) else { continue };
-                if !turn(operand, Order::ChannelsLast) {
-                    let found = operand.form.desc;
-                    return Err(format!("{side} 0 is {found}, wanted four fixed dimensions"));
-                }
+        let is_last = |side: Side, index: usize| {
+            self.rule(kernel, side, index).is_some_and(PortRule::is_channels_last)
+        };
+        let inputs = ports.inputs.iter_mut().enumerate().map(|(at, o)| (Side::Input, at, o));
+        let outputs = ports.outputs.iter_mut().enumerate().map(|(at, o)| (Side::Output, at, o));
+        let mut asks = false;
+        for (side, index, operand) in inputs.chain(outputs) {
+            if operand.form.desc.is_absent() || !is_last(side, index) {
+                continue;
             }
-        } else if Memory::of(core) == Memory::Host {
+            asks = true;
+            if !turn(operand, Order::ChannelsLast) {
+                let side = if side == Side::Input { "input" } else { "output" };
+                let found = operand.form.desc;
+                return Err(format!("{side} {index} is {found}, wanted four fixed dimensions"));
+            }
+        }
+        if !asks && Memory::of(core) == Memory::Host {
             self.follow(ports);
         }
         Ok(())

@@ -1,12 +1,12 @@
 //! In which types and forms a kernel would get a node's tensors.
 
-use udo_api::{Core, DType, EpilogueStep, KernelDef, KernelFlags, Port, Side, TensorDesc, Wanted};
+use udo_api::{Core, DType, EpilogueStep, KernelDef, Port, PortRule, Side, TensorDesc};
 
 use super::Operand;
 use super::site::Site;
 use crate::cores::{Form, forms};
 use crate::graph::ValueId;
-use crate::resolve::Params;
+use crate::resolve::{Params, port_rule, port_types};
 
 /// A node's tensors as one kernel would get them.
 pub(super) struct Ports {
@@ -33,11 +33,15 @@ impl Site<'_> {
             Ports { inputs: Vec::new(), outputs: Vec::new(), params: None, epilogue: Vec::new() };
         for (index, &value) in self.node.inputs.iter().enumerate() {
             let form = self.form(kernel, core, Side::Input, index, value, &ports.inputs)?;
-            ports.inputs.push(Operand { value, form });
+            let rule = self.rule(kernel, Side::Input, index);
+            let takes_pitch = rule.is_some_and(PortRule::takes_pitched);
+            ports.inputs.push(Operand { value, form, takes_pitch });
         }
         for (index, &value) in self.node.outputs.iter().enumerate() {
             let form = self.form(kernel, core, Side::Output, index, value, &ports.inputs)?;
-            ports.outputs.push(Operand { value, form });
+            let rule = self.rule(kernel, Side::Output, index);
+            let takes_pitch = rule.is_some_and(PortRule::takes_pitched);
+            ports.outputs.push(Operand { value, form, takes_pitch });
         }
         self.check_bounds(kernel, &ports)?;
         self.order(kernel, core, &mut ports)?;
@@ -46,28 +50,43 @@ impl Site<'_> {
 
     fn check_bounds(&self, kernel: &KernelDef, ports: &Ports) -> Result<(), String> {
         let schema = self.bound.op.schema();
-        let takes_bounds = kernel.known_flags().has(KernelFlags::BOUNDED);
-        let bounded = |operand: &Operand| !operand.form.desc.full_shape().is_fixed();
-        if let Some(index) = ports.inputs.iter().position(bounded).filter(|_| !takes_bounds) {
+        let is_refused = |side: Side, index: usize, operand: &Operand| {
+            let rule = self.rule(kernel, side, index);
+            let is_bounded = !operand.form.desc.full_shape().is_fixed();
+            is_bounded && !rule.is_some_and(PortRule::takes_bounded)
+        };
+        let mut inputs = ports.inputs.iter().enumerate();
+        let refused = inputs.find(|(index, input)| is_refused(Side::Input, *index, input));
+        if let Some((index, input)) = refused {
             let name = schema.input(index).map_or("?", Port::name);
-            let found = ports.inputs[index].form.desc;
+            let found = input.form.desc;
             return Err(format!(
                 "input {name:?} is {found}, and the kernel wants fixed dimensions"
             ));
         }
-        if let Some(index) = ports.outputs.iter().position(bounded) {
+        for (index, output) in ports.outputs.iter().enumerate() {
             let refuse = |why: &str| {
                 let name = schema.output(index).map_or("?", Port::name);
-                Err(format!("output {name:?} is {}, and {why}", ports.outputs[index].form.desc))
+                Err(format!("output {name:?} is {}, and {why}", output.form.desc))
             };
-            if !takes_bounds {
-                return refuse("the kernel does not declare BOUNDED");
+            if is_refused(Side::Output, index, output) {
+                return refuse("the kernel does not take bounded ones there");
             }
-            if kernel.vtable().gpu.is_some() {
+            if kernel.vtable().gpu.is_some() && !output.form.desc.full_shape().is_fixed() {
                 return refuse("a GPU kernel cannot say its extents");
             }
         }
         Ok(())
+    }
+
+    /// What the kernel says of a port.
+    pub(super) fn rule(
+        &self,
+        kernel: &KernelDef,
+        side: Side,
+        index: usize,
+    ) -> Option<&'static PortRule> {
+        port_rule(self.bound.op.schema(), kernel, side, index)
     }
 
     /// The form in which `value` comes to a port, in the model's order of dimensions.
@@ -81,24 +100,13 @@ impl Site<'_> {
         inputs: &[Operand],
     ) -> Result<Form, String> {
         let schema = self.bound.op.schema();
-        let (ports, port) = match side {
-            Side::Input => (schema.inputs().len(), schema.input(index)),
-            Side::Output => (schema.outputs().len(), schema.output(index)),
+        let port = match side {
+            Side::Input => schema.input(index),
+            Side::Output => schema.output(index),
         };
         let (Some(_), Some(port)) = (value, port) else { return Ok(Form::ABSENT) };
-        // The rule of a repeated port is that of its first tensor.
-        let rule_port = index.min(ports.saturating_sub(1));
-        let rule =
-            kernel.type_rules().iter().find(|r| r.side() == Some(side) && r.port() == rule_port);
-        let types = match rule.map(udo_api::TypeRule::wanted) {
-            Some(Wanted::Types(types)) => types,
-            // An input that is left out says nothing.
-            Some(Wanted::SameAsInput(other)) => inputs
-                .get(other)
-                .and_then(|operand| operand.form.desc.dtype())
-                .map_or(port.types_on(core), DType::set),
-            None => port.types_on(core),
-        };
+        let dtype = |port: usize| inputs.get(port).and_then(|input| input.form.desc.dtype());
+        let types = port_types(schema, kernel, core, (side, index), dtype);
         let forms = self.forms(core, value);
         if let Some(form) = forms.iter().find(|f| f.is_in(types)) {
             return Ok(Form::of(*form));

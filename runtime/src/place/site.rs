@@ -165,7 +165,7 @@ impl Site<'_> {
         ports: &Ports,
         registry: &Registry,
     ) -> Result<Vec<Option<Constant>>, Refusal> {
-        let made = |&Operand { value, form }: &Operand| {
+        let made = |&Operand { value, form, .. }: &Operand| {
             let Some(tensor) = self.graph.known(value) else { return Ok(None) };
             let id = ConstantId { tensor: tensor.id(), format: form.order as u64 };
             match constant(tensor, &self.graph.desc(value), &form, registry.packs().budget()) {

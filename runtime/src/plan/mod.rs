@@ -52,11 +52,18 @@ pub(crate) struct Operand {
     pub(crate) in_place: Option<u16>,
     /// This run's extents, where dimensions are bounded.
     pub(crate) shape: Option<ShapeId>,
+    /// Whether the step can work on rows that lie apart.
+    takes_pitch: bool,
 }
 
 impl Operand {
-    const ABSENT: Self =
-        Self { desc: TensorDesc::ABSENT, place: None, in_place: None, shape: None };
+    const ABSENT: Self = Self {
+        desc: TensorDesc::ABSENT,
+        place: None,
+        in_place: None,
+        shape: None,
+        takes_pitch: false,
+    };
 
     pub(crate) fn window(&self) -> Option<WindowId> {
         match self.place {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use udo_api::{Core, DType, Facts, KernelDef, KernelFlags, TensorDesc};
+use udo_api::{Core, DType, Facts, KernelDef, TensorDesc};
 use udo_host::{FinalizedKernel, Machine, NodeDesc, PlacedNode, finalize};
 
 use super::windows::{Region, Windows};
@@ -75,11 +75,11 @@ impl Drawn {
         let Self { steps, inputs, outputs, windows, .. } = self;
         let end = steps.len();
         for (at, step) in steps.iter().enumerate() {
-            let takes_pitch = step.kernel.flags().has(KernelFlags::ROWS_STRIDED);
             for operand in step.operands() {
                 let Some(window) = operand.window() else { continue };
                 let rows = windows.get(window).map(|window| window.region);
-                windows.touch(window, at, takes_pitch && rows == Some(region(&operand.desc)));
+                let is_alike = rows == Some(region(&operand.desc));
+                windows.touch(window, at, operand.takes_pitch && is_alike);
             }
         }
         for window in inputs.iter().filter_map(|port| port.operand.window()) {
@@ -211,7 +211,7 @@ impl Drawing<'_> {
         })?;
         let place = Some(self.window(memory, form));
         let shape = self.shape(form);
-        let operand = Operand { desc: *form, place, shape, in_place: None };
+        let operand = Operand { desc: *form, place, shape, ..Operand::ABSENT };
         self.drawn.steps.push(Step {
             kernel,
             name: value.to_owned(),
@@ -246,7 +246,10 @@ impl Drawing<'_> {
         let mut inputs = Vec::with_capacity(placed.inputs.len());
         for (port, input) in placed.inputs.iter().enumerate() {
             inputs.push(match input.value.filter(|_| placed.kernel.reads(port)) {
-                Some(id) => self.need(id, core, &input.form)?,
+                Some(id) => {
+                    let operand = self.need(id, core, &input.form)?;
+                    Operand { takes_pitch: input.takes_pitch, ..operand }
+                }
                 None => Operand::ABSENT,
             });
         }
@@ -268,9 +271,9 @@ impl Drawing<'_> {
             let desc = output.form.desc;
             let place = Some(self.window(Memory::of(core), &desc));
             let shape = self.shape(&desc);
-            let operand = Operand { desc, place, shape, in_place: None };
+            let operand = Operand { desc, place, shape, ..Operand::ABSENT };
             self.keep(id, Memory::of(core), output.form.order, operand.clone());
-            outputs.push(operand);
+            outputs.push(Operand { takes_pitch: output.takes_pitch, ..operand });
         }
         self.drawn.steps.push(Step {
             thread_guard: placed.entry.thread_guard,

@@ -6,13 +6,10 @@
 use std::collections::BTreeSet;
 use std::ptr;
 
-use udo_api::{
-    Core, DType, Facts, KernelDef, KernelFlags, OpSchema, Port, Side, TensorDesc, TypeRule,
-    TypeSet, Wanted,
-};
+use udo_api::{Core, Facts, KernelDef, Port, PortRule, Side, TensorDesc};
 use udo_host::{ConstantId, Once, PlacedNode, finalize, once, program_guard};
 
-use super::{BoundNode, TypedGraph};
+use super::{BoundNode, TypedGraph, port_rule, port_types};
 use crate::cores::{Profile, machine};
 use crate::exit_guard::{self, PackageCall};
 use crate::graph::{NodeId, PerValue, ValueId};
@@ -183,21 +180,19 @@ impl TypedGraph {
             values.iter().map(|&value| self.desc(value)).collect()
         };
         let (inputs, outputs) = (descs(&bound.node.inputs), descs(&bound.node.outputs));
-        let flags = kernel.known_flags();
-        let turns =
-            [KernelFlags::CHANNELS_LAST_IN, KernelFlags::CHANNELS_LAST_OUT].map(|f| flags.has(f));
-        let is_fixed = outputs.iter().all(|desc| desc.full_shape().is_fixed());
+        let schema = bound.op.schema();
         let takes = |side: Side, descs: &[TensorDesc]| {
-            let mut descs = descs.iter().enumerate();
+            let mut descs = descs.iter().enumerate().filter(|(_, desc)| !desc.is_absent());
             descs.all(|(index, desc)| {
-                desc.is_absent()
-                    || desc.is_in(types(bound.op.schema(), kernel, side, index, &inputs))
+                let rule = port_rule(schema, kernel, side, index);
+                let is_fixed = desc.full_shape().is_fixed();
+                let dtype = |port: usize| inputs.get(port).and_then(TensorDesc::dtype);
+                desc.is_in(port_types(schema, kernel, Core::CPU, (side, index), dtype))
+                    && !rule.is_some_and(PortRule::is_channels_last)
+                    && (is_fixed || rule.is_some_and(PortRule::takes_bounded))
             })
         };
-        turns == [false, false]
-            && (is_fixed || flags.has(KernelFlags::BOUNDED))
-            && takes(Side::Input, &inputs)
-            && takes(Side::Output, &outputs)
+        takes(Side::Input, &inputs) && takes(Side::Output, &outputs)
     }
 
     fn unfold(&mut self, id: NodeId) {
@@ -208,31 +203,5 @@ impl TypedGraph {
                 value.folded = None;
             }
         }
-    }
-}
-
-/// The types that a kernel of the CPU takes at a port.
-fn types(
-    schema: &OpSchema,
-    kernel: &KernelDef,
-    side: Side,
-    index: usize,
-    inputs: &[TensorDesc],
-) -> TypeSet {
-    let (port, count) = match side {
-        Side::Input => (schema.input(index), schema.inputs().len()),
-        Side::Output => (schema.output(index), schema.outputs().len()),
-    };
-    let declared = port.map_or(TypeSet::EMPTY, |port| port.types_on(Core::CPU));
-    // The rule of a repeated port is that of its first tensor.
-    let first = index.min(count.saturating_sub(1));
-    let mut rules = kernel.type_rules().iter();
-    let rule = rules.find(|rule| rule.side() == Some(side) && rule.port() == first);
-    match rule.map(TypeRule::wanted) {
-        Some(Wanted::Types(types)) => types,
-        Some(Wanted::SameAsInput(other)) => {
-            inputs.get(other).and_then(TensorDesc::dtype).map_or(declared, DType::set)
-        }
-        None => declared,
     }
 }

@@ -6,6 +6,7 @@ mod choose;
 mod defaults;
 mod fold;
 mod params;
+mod rule;
 mod typed;
 mod upgrade;
 
@@ -22,6 +23,7 @@ use crate::registry::{OpEntry, Registry};
 use channel_last::ChannelLast;
 use defaults::fill_defaults;
 pub use params::Params;
+pub(crate) use rule::{port_rule, port_types};
 pub use typed::{BoundNode, EpilogueNode, Quantized, Step, TypedGraph, TypedValue};
 pub use udo_host::ParamSetting;
 pub use upgrade::{UPGRADES, Upgrade};

@@ -4,12 +4,17 @@
 use udo_api::types::{F32, U8};
 use udo_api::{
     Buffers, Core, DType, Dim, Error, ExecError, Facts, FinalizeCx, GpuKernel, InPlace, InferCx,
-    Io, Kernel, KernelDef, KernelFlags, KernelInfo, Node, Op, OpDef, OpSchema, PackageV1, Pair,
-    Param, Port, Quant, QuantMut, Scratch, Shape, WorkItem, WorkItemFn, dsp_kernel, input, output,
+    Io, Kernel, KernelDef, KernelInfo, Node, Op, OpDef, OpSchema, PackageV1, Pair, Param, Port,
+    PortRule, Quant, QuantMut, Scratch, Shape, WorkItem, WorkItemFn, any_input, any_output,
+    dsp_kernel, input, output,
 };
 
 const FIRST: InPlace = InPlace { input: 0, output: 0 };
-const BOTH: KernelFlags = KernelFlags::CHANNELS_LAST_IN.or(KernelFlags::CHANNELS_LAST_OUT);
+const LAST_IN: PortRule = any_input(0).channels_last();
+const LAST_OUT: PortRule = any_output(0).channels_last();
+const PITCHED: &[PortRule] =
+    &[any_input(0).pitched(), any_output(0).pitched(), any_output(1).pitched()];
+const BOUNDED: &[PortRule] = &[any_input(0).bounded(), any_output(0).bounded()];
 
 pub(crate) static PACKAGE: PackageV1 = PackageV1::new("Fuzz", "1.0.0")
     .ops(&[
@@ -29,25 +34,25 @@ pub(crate) static PACKAGE: PackageV1 = PackageV1::new("Fuzz", "1.0.0")
     ])
     .kernels(&[
         KernelDef::new::<TwiceF32>("Twice", Core::CPU)
-            .flags(KernelFlags::ROWS_STRIDED)
+            .ports(PITCHED.split_at(2).0)
             .in_place(&[FIRST]),
         KernelDef::gpu::<TwiceGpu>("TwiceOnGpu"),
         KernelDef::new::<TwiceF32>("TwiceOnDsp", Core::CPU),
         KernelDef::new::<TwiceDsp>("TwiceOnDsp", Core::DSP_V68)
-            .types(&[input(0, U8), output(0, U8)]),
-        KernelDef::new::<ChannelF32>("Channel", Core::CPU).flags(BOTH).in_place(&[FIRST]),
-        KernelDef::new::<OneSideF32<true>>("ChannelIn", Core::CPU)
-            .flags(KernelFlags::CHANNELS_LAST_IN),
-        KernelDef::new::<OneSideF32<false>>("ChannelOut", Core::CPU)
-            .flags(KernelFlags::CHANNELS_LAST_OUT),
+            .ports(&[input(0, U8), output(0, U8)]),
+        KernelDef::new::<ChannelF32>("Channel", Core::CPU)
+            .ports(&[LAST_IN, LAST_OUT])
+            .in_place(&[FIRST]),
+        KernelDef::new::<OneSideF32<true>>("ChannelIn", Core::CPU).ports(&[LAST_IN]),
+        KernelDef::new::<OneSideF32<false>>("ChannelOut", Core::CPU).ports(&[LAST_OUT]),
         KernelDef::new::<BesideF32>("Beside", Core::CPU),
-        KernelDef::new::<BesideF32>("BesideStrided", Core::CPU).flags(KernelFlags::ROWS_STRIDED),
+        KernelDef::new::<BesideF32>("BesideStrided", Core::CPU).ports(PITCHED.split_at(2).0),
         KernelDef::new::<WeightedF32>("Weighted", Core::CPU)
             .in_place(&[FIRST, InPlace { input: 1, output: 0 }]),
         KernelDef::new::<ForkF32>("Fork", Core::CPU)
-            .flags(KernelFlags::ROWS_STRIDED)
+            .ports(PITCHED)
             .in_place(&[FIRST, InPlace { input: 0, output: 1 }]),
-        KernelDef::new::<PositiveF32>("Positive", Core::CPU).flags(KernelFlags::BOUNDED),
+        KernelDef::new::<PositiveF32>("Positive", Core::CPU).ports(BOUNDED),
         KernelDef::new::<FlatF32>("Flat", Core::CPU).in_place(&[FIRST]),
         KernelDef::new::<RestF32>("Rest", Core::CPU),
     ])

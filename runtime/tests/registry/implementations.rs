@@ -235,7 +235,7 @@ fn a_wrong_implementation_library_never_runs() {
     let mut registry = Registry::new();
     let id = registry.open(&dist).unwrap();
     let canary = folder.path().join("canary");
-    let manifest = c_manifest("{\"op\":\"Scale\",\"core\":\"cpu\",\"types\":[]}", "");
+    let manifest = c_manifest("{\"op\":\"Scale\",\"core\":\"cpu\",\"ports\":[]}", "");
     let definitions = [("KERNELS", "{UDO_CPU, 0}"), ("CANARY", &quoted(&canary))];
     let stray = c_package_with_manifest(folder.path(), &manifest, &definitions);
     fs::copy(stray, dist.join(SCALE_CPU)).unwrap();

@@ -38,7 +38,7 @@ fn a_c_package_opens_with_and_without_a_manifest() {
     let folder = tempdir().unwrap();
     let plain = folder.path().join("plain/libUdoCScaleReg.so");
     c_package(&plain, &[("KERNELS", "{UDO_CPU, 0}")]);
-    let kernels = r#"{"op":"Scale","core":"cpu","types":[]}"#;
+    let kernels = r#"{"op":"Scale","core":"cpu","ports":[]}"#;
     let manifest = c_manifest(kernels, "");
     let told = c_package_with_manifest(folder.path(), &manifest, &[("KERNELS", "{UDO_CPU, 0}")]);
     for path in [plain, told] {
@@ -399,7 +399,7 @@ fn a_manifest_that_lies_is_refused() {
         ),
         (
             "\"kernels\":[]",
-            "\"kernels\":[{\"op\":\"Scale\",\"core\":\"gpu\",\"types\":[]}]",
+            "\"kernels\":[{\"op\":\"Scale\",\"core\":\"gpu\",\"ports\":[]}]",
             "kernels \"\" in its table, and \"Scale:gpu\"",
         ),
     ];

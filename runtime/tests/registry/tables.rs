@@ -89,8 +89,12 @@ const CASES: &[(&str, &str)] = &[
     ("rules[0].side = 5", "kernel 0 (\"Scale\"): a rule is for neither an input nor an output"),
     ("rules[0].port = 3", "kernel 0 (\"Scale\"): a rule is for input 3, which the operator lacks"),
     (
-        "rules[0].types = 0",
-        "kernel 0 (\"Scale\"): the rule for input 0: it takes no type, wanted at least one",
+        "rules[0].types = 1u << 30",
+        "kernel 0 (\"Scale\"): the rule for input 0: its types are 0x40000000, wanted types of tensors",
+    ),
+    (
+        "rules[0].accepts = 1u << 9",
+        "kernel 0 (\"Scale\"): the rule for input 0 says what this version does not know",
     ),
     (
         "rules[1].same_as = 2",
@@ -101,13 +105,10 @@ const CASES: &[(&str, &str)] = &[
         "kernel 0 (\"Scale\"): it works in place from input 0 to output 1, which the operator lacks",
     ),
     (
-        "outputs[0].flags |= UDO_LAYOUT_NHWC; kernels[0].flags |= UDO_CHANNELS_LAST_OUT",
-        "kernel 0 (\"Scale\"): it wants channels last, and its operator says an order of its own",
+        "outputs[0].flags |= UDO_LAYOUT_NHWC; rules[1].layout = UDO_PORT_CHANNELS_LAST",
+        "kernel 0 (\"Scale\"): the rule for output 0 wants channels last, and its operator says an order of its own",
     ),
-    (
-        "kernels[0].flags = 1u << 9",
-        "kernel 0 (\"Scale\"): it sets flags or a cost that this version does not know",
-    ),
+    ("kernels[0].cost = 9", "kernel 0 (\"Scale\"): it has a cost that this version does not know"),
     (
         "libraries[0].file = (udo_str)UDO_TEXT(\"../x.so\")",
         "library \"../x.so\": wanted a path inside the package's folder",

@@ -9,7 +9,7 @@ use udo_api::abi::{
     AcceptArgs, ExecArgs, FinalizeArgs, Finalized, KernelInfo, KernelVTable, ParallelTable, Span,
     TensorArg, Tie, kernel_vtable, ties,
 };
-use udo_api::{InPlace, Kernel, KernelDef, KernelFlags, Status, Workspace};
+use udo_api::{InPlace, Kernel, KernelDef, Status, Workspace};
 
 use crate::node::{ErrorText, RawNode, refuse};
 use crate::pack::{Job, Packing, Source};
@@ -23,7 +23,6 @@ pub type ExecuteFn = unsafe extern "C" fn(args: *const ExecArgs) -> u32;
 pub struct FinalizedKernel {
     vtable: &'static KernelVTable,
     in_place: &'static [InPlace],
-    flags: KernelFlags,
     state: *mut c_void,
     workspace: Workspace,
     jobs: Vec<Job>,
@@ -62,7 +61,6 @@ impl FinalizedKernel {
         Self {
             vtable: kernel_vtable::<K>(),
             in_place: &[],
-            flags: KernelFlags::NONE,
             state: Box::into_raw(Box::new(kernel)).cast(),
             workspace,
             jobs: Vec::new(),
@@ -76,11 +74,6 @@ impl FinalizedKernel {
     /// The scratch that it wants.
     pub fn workspace(&self) -> Workspace {
         self.workspace
-    }
-
-    /// What it can do.
-    pub fn flags(&self) -> KernelFlags {
-        self.flags
     }
 
     /// The outputs that may take the place of an input.
@@ -261,7 +254,6 @@ pub fn finalize(
     Ok(FinalizedKernel {
         vtable,
         in_place: def.in_place_pairs(),
-        flags: def.known_flags(),
         state: made.state,
         workspace: made.workspace,
         jobs,

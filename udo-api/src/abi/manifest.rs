@@ -4,7 +4,7 @@
 
 use super::version::need;
 use super::{LibraryRef, PackageV1};
-use crate::kernel::{KernelDef, Side, TypeRule, Wanted};
+use crate::kernel::{KernelDef, PortRule, Side, Wanted};
 use crate::schema::{OpDef, Param, Port};
 use crate::{Core, CoreKind, DType, TypeSet};
 
@@ -255,12 +255,12 @@ const fn write_kernel(out: &mut Writer<'_>, kernel: &KernelDef) {
     out.string(kernel.domain());
     out.key(false, "core");
     write_core(out, kernel.core());
-    out.key(false, "types");
-    list!(out, kernel.type_rules(), write_rule);
+    out.key(false, "ports");
+    list!(out, kernel.port_rules(), write_rule);
     out.byte(b'}');
 }
 
-const fn write_rule(out: &mut Writer<'_>, rule: &TypeRule) {
+const fn write_rule(out: &mut Writer<'_>, rule: &PortRule) {
     out.key(true, "side");
     out.string(match rule.side() {
         Some(Side::Input) => "input",
@@ -270,6 +270,7 @@ const fn write_rule(out: &mut Writer<'_>, rule: &TypeRule) {
     out.key(false, "port");
     out.number(rule.port() as u64);
     match rule.wanted() {
+        Wanted::AsDeclared => {}
         Wanted::Types(types) => {
             out.key(false, "types");
             write_types(out, types);

@@ -68,7 +68,7 @@ pub const LAYOUTS: &[Layout] = &[
     crate::schema::CoreTypes::LAYOUT,
     crate::schema::OpSchema::LAYOUT,
     crate::schema::OpDef::LAYOUT,
-    crate::kernel::TypeRule::LAYOUT,
+    crate::kernel::PortRule::LAYOUT,
     crate::kernel::InPlace::LAYOUT,
     crate::kernel::Workspace::LAYOUT,
     crate::kernel::KernelDef::LAYOUT,

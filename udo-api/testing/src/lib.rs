@@ -25,7 +25,7 @@
 //! }
 //!
 //! const KERNEL: KernelDef =
-//!     KernelDef::new::<Doubled>("Doubled", Core::CPU).types(&[input(0, types::F32), output_like(0, 0)]);
+//!     KernelDef::new::<Doubled>("Doubled", Core::CPU).ports(&[input(0, types::F32), output_like(0, 0)]);
 //!
 //! let bench = Bench::kernel(KERNEL).input(tensor(&[3], &[1f32, -2.0, 0.5])).like_input();
 //! assert_near(&bench.one().values::<f32>(), &[2.0, -4.0, 1.0], 1e-6);

@@ -1,6 +1,6 @@
 //! A bench's kernels, each in every way that it may be called.
 
-use udo_api::{CoreKind, Isa, KernelDef, KernelFlags, Side, TensorDesc, TypeRule, Wanted};
+use udo_api::{CoreKind, Isa, KernelDef, PortRule, Side, TensorDesc, Wanted};
 use udo_host::{
     ConstantId, FinalizedKernel, Machine, NodeDesc, PackStore, ParamSetting, PlacedNode, Source,
     accept, finalize,
@@ -27,18 +27,10 @@ impl Bench {
         let params = self.settings()?;
         let outputs = self.outputs_of(&params)?;
         let inputs = self.descs();
-        let bounded = inputs.iter().chain(&outputs).any(|d| !d.full_shape().is_fixed());
         let mut refused = None;
         let mut outcomes = Vec::new();
         for kernel in self.kernels.iter().filter(|k| self.fits(k, &inputs, &outputs)) {
-            let flags = kernel.known_flags();
-            let last = [KernelFlags::CHANNELS_LAST_IN, KernelFlags::CHANNELS_LAST_OUT]
-                .map(|flag| flags.has(flag));
-            let is_odd = bounded && !flags.has(KernelFlags::BOUNDED);
-            if is_odd || (last.contains(&true) && (inputs[0].rank() != 4 || bounded)) {
-                continue;
-            }
-            match self.run_kernel(kernel, &params, &outputs, last) {
+            match self.run_kernel(kernel, &params, &outputs) {
                 Ok(outcome) => outcomes.push(outcome),
                 // Another kernel may be for such nodes.
                 Err(fault @ Fault::Finalize(_)) => refused = Some(fault),
@@ -58,17 +50,23 @@ impl Bench {
         def: &KernelDef,
         params: &[(&'static str, ParamSetting)],
         outputs: &[TensorDesc],
-        [last_in, last_out]: [bool; 2],
     ) -> Result<Outcome, Fault> {
         let mut inputs = self.inputs.clone();
         let mut outputs = outputs.to_vec();
-        if let Some(Some(x)) = inputs.first_mut().filter(|_| last_in) {
-            x.tensor = x.tensor.permuted([0, 2, 3, 1]);
+        let is_last = |side: Side, port: usize| {
+            self.rule(def, side, port).is_some_and(PortRule::is_channels_last)
+        };
+        for (port, input) in inputs.iter_mut().enumerate() {
+            if let Some(input) = input.as_mut().filter(|_| is_last(Side::Input, port)) {
+                input.tensor = input.tensor.permuted([0, 2, 3, 1]);
+            }
         }
-        if last_out {
-            outputs[0] = permuted(&outputs[0], [0, 2, 3, 1]);
+        for (port, output) in outputs.iter_mut().enumerate() {
+            if is_last(Side::Output, port) {
+                *output = permuted(output, [0, 2, 3, 1]);
+            }
         }
-        let steps = self.place_epilogue(&mut inputs, &outputs, last_out);
+        let steps = self.place_epilogue(&mut inputs, &outputs, is_last(Side::Output, 0));
         let node = NodeDesc {
             inputs: descs(&inputs),
             constants: constants(&inputs),
@@ -103,8 +101,7 @@ impl Bench {
         for (way, name) in [(Way::InPlace, "in place"), (Way::Pitched, "over rows that lie apart")]
         {
             let bounded = node.inputs.iter().chain(&outputs).any(|d| !d.full_shape().is_fixed());
-            let takes_pitched = def.known_flags().has(KernelFlags::ROWS_STRIDED) && !bounded;
-            if way == Way::Pitched && !takes_pitched {
+            if way == Way::Pitched && bounded {
                 continue;
             }
             let other = self.call(def, &kernel, inputs, &outputs, way)?;
@@ -114,8 +111,10 @@ impl Bench {
                 return Err(Fault::Broken(what));
             }
         }
-        if last_out {
-            outcome.outputs[0] = outcome.outputs[0].permuted([0, 3, 1, 2]);
+        for (port, output) in outcome.outputs.iter_mut().enumerate() {
+            if is_last(Side::Output, port) {
+                *output = output.permuted([0, 3, 1, 2]);
+            }
         }
         Ok(outcome)
     }
@@ -128,18 +127,19 @@ impl Bench {
         outputs: &[TensorDesc],
         way: Way,
     ) -> Result<Outcome, Fault> {
-        let pitched = |input: &Input| match way {
-            Way::Pitched if !input.is_constant => input.tensor.pitched(3),
-            _ => input.tensor.clone(),
+        let takes_pitched = |side: Side, port: usize| {
+            way == Way::Pitched && self.rule(def, side, port).is_some_and(PortRule::takes_pitched)
         };
         let read = |(port, input): (usize, &Option<Input>)| {
-            input.as_ref().filter(|_| kernel.reads(port)).map(pitched)
+            let input = input.as_ref().filter(|_| kernel.reads(port))?;
+            let pitched = !input.is_constant && takes_pitched(Side::Input, port);
+            Some(if pitched { input.tensor.pitched(3) } else { input.tensor.clone() })
         };
         let tensors: Vec<_> = inputs.iter().enumerate().map(read).collect();
         let mut outputs: Vec<_> = outputs.iter().map(|desc| Tensor::zeros(*desc)).collect();
         let mut in_place = Vec::new();
-        if way == Way::Pitched {
-            for output in &mut outputs {
+        for (port, output) in outputs.iter_mut().enumerate() {
+            if takes_pitched(Side::Output, port) {
                 *output = output.pitched(5);
             }
         }
@@ -176,22 +176,36 @@ impl Bench {
         })
     }
 
-    /// Whether the kernel is for the core and takes such types.
+    /// Whether the kernel is for the core and takes such tensors.
     fn fits(&self, kernel: &KernelDef, inputs: &[TensorDesc], outputs: &[TensorDesc]) -> bool {
-        let fits = |rule: &TypeRule| {
-            let found = match rule.side() {
-                Some(Side::Input) => inputs.get(rule.port()),
-                Some(Side::Output) => outputs.get(rule.port()),
-                None => None,
-            };
-            let Some(found) = found.filter(|d| !d.is_absent()) else { return true };
-            match rule.wanted() {
-                Wanted::Types(types) => found.is_in(types),
-                Wanted::SameAsInput(other) => {
-                    inputs.get(other).is_none_or(|other| other.dtype() == found.dtype())
-                }
-            }
+        let fits = |side: Side| {
+            let tensors = if side == Side::Input { inputs } else { outputs };
+            let mut all = tensors.iter().enumerate().filter(|(_, desc)| !desc.is_absent());
+            all.all(|(port, found)| {
+                let rule = self.rule(kernel, side, port);
+                let is_fixed = found.full_shape().is_fixed();
+                let has_type = match rule.map(PortRule::wanted) {
+                    Some(Wanted::Types(types)) => found.is_in(types),
+                    Some(Wanted::SameAsInput(other)) => {
+                        inputs.get(other).is_none_or(|other| other.dtype() == found.dtype())
+                    }
+                    Some(Wanted::AsDeclared) | None => true,
+                };
+                let is_last = rule.is_some_and(PortRule::is_channels_last);
+                has_type
+                    && (is_fixed || rule.is_some_and(PortRule::takes_bounded))
+                    && (!is_last || (is_fixed && found.rank() == 4))
+            })
         };
-        kernel.core().runs_on(self.core) && kernel.type_rules().iter().all(fits)
+        kernel.core().runs_on(self.core) && fits(Side::Input) && fits(Side::Output)
+    }
+
+    /// What the kernel says of a port.
+    fn rule(&self, kernel: &KernelDef, side: Side, port: usize) -> Option<&'static PortRule> {
+        let declared = self.op.as_ref().map_or(usize::MAX, |op| match side {
+            Side::Input => op.schema().inputs().len(),
+            Side::Output => op.schema().outputs().len(),
+        });
+        kernel.port_rule(side, port, declared)
     }
 }

@@ -130,6 +130,7 @@ fn side(side: Side) -> &'static str {
 
 fn wanted(wanted: Wanted) -> String {
     match wanted {
+        Wanted::AsDeclared => "as declared".to_owned(),
         Wanted::Types(types) => types.to_string(),
         Wanted::SameAsInput(input) => format!("as input {input}"),
     }
@@ -187,7 +188,7 @@ fn manifest_json(m: &Manifest) -> Value {
                 .iter()
                 .map(|r| json!({ "side": side(r.side), "port": r.port, "types": wanted(r.wanted) }))
                 .collect();
-            json!({ "op": k.op, "core": k.core.to_string(), "types": types })
+            json!({ "op": k.op, "core": k.core.to_string(), "ports": types })
         })
         .collect();
     let libraries: Vec<Value> =

@@ -1,6 +1,6 @@
 //! The order of dimensions in which kernels take images: as operators describe them, or channels last.
 
-use udo_api::{Error, KernelFlags, Shape, TensorDesc};
+use udo_api::{Error, PortRule, Shape, Side, TensorDesc};
 
 /// Whether the first input and the first output of a kernel have their channels last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,11 +14,21 @@ impl LayoutPorts {
     pub(crate) const OUTPUT: Self = Self { input: false, output: true };
     pub(crate) const BOTH: Self = Self { input: true, output: true };
 
-    /// What a kernel says of itself.
-    pub(crate) const fn flags(self) -> KernelFlags {
-        let input = if self.input { KernelFlags::CHANNELS_LAST_IN } else { KernelFlags::NONE };
-        let output = if self.output { KernelFlags::CHANNELS_LAST_OUT } else { KernelFlags::NONE };
-        input.or(output)
+    /// The rules of a kernel's ports, with these layouts.
+    pub(crate) const fn of<const N: usize>(self, mut rules: [PortRule; N]) -> [PortRule; N] {
+        let mut at = 0;
+        while at < N {
+            let is_last = match (rules[at].side(), rules[at].port()) {
+                (Some(Side::Input), 0) => self.input,
+                (Some(Side::Output), 0) => self.output,
+                _ => false,
+            };
+            if is_last {
+                rules[at] = rules[at].channels_last();
+            }
+            at += 1;
+        }
+        rules
     }
 
     /// An input as the operator describes it, from what the kernel gets.

@@ -4,8 +4,7 @@ use std::marker::PhantomData;
 
 use udo_api::{
     Core, Element, Error, ExecError, Facts, FinalizeCx, InPlace, InferCx, Io, Kernel, KernelDef,
-    KernelFlags, Node, Op, OpSchema, Pair, Param, Port, Shape, TensorDesc, TypeRule, input,
-    output_like, types,
+    Node, Op, OpSchema, Pair, Param, Port, PortRule, Shape, TensorDesc, input, output_like, types,
 };
 
 use crate::Def;
@@ -76,15 +75,17 @@ impl<V: View> Described<V> {
     const OUT: &'static [Port] = &[Port::required(V::PORTS[1], types::ANY)];
     const KERNELS: &'static [KernelDef] = {
         let keeps_shape = V::FACTS.has(Facts::ELEMENTWISE);
-        let flags = if keeps_shape { KernelFlags::BOUNDED } else { KernelFlags::NONE };
-        &[kernel(V::NAME, Core::CPU).flags(flags), kernel(V::NAME, Core::DSP_V68)]
+        let rules = if keeps_shape { BOUNDED } else { FIXED };
+        &[kernel(V::NAME, Core::CPU).ports(rules), kernel(V::NAME, Core::DSP_V68).ports(FIXED)]
     };
 }
 
 const fn kernel(op: &'static str, core: Core) -> KernelDef {
-    const RULES: &[TypeRule] = &[input(0, types::ANY), output_like(0, 0)];
-    KernelDef::new::<Copied>(op, core).types(RULES).in_place(IN_PLACE)
+    KernelDef::new::<Copied>(op, core).in_place(IN_PLACE)
 }
+
+const FIXED: &[PortRule] = &[input(0, types::ANY), output_like(0, 0)];
+const BOUNDED: &[PortRule] = &[input(0, types::ANY).bounded(), output_like(0, 0).bounded()];
 
 /// A view may be where its input is.
 pub(crate) const IN_PLACE: &[InPlace] = &[InPlace { input: 0, output: 0 }];

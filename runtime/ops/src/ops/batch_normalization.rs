@@ -1,8 +1,8 @@
 //! Each channel less its mean, over its deviation, scaled and moved: with statistics that the model holds.
 
 use udo_api::{
-    DType, Error, ExecError, FinalizeCx, InferCx, Inputs, OpSchema, Param, Port, TypeRule, Value,
-    input, input_like, output_like, types,
+    DType, Error, ExecError, FinalizeCx, InferCx, Inputs, OpSchema, Param, Port, Value,
+    types,
 };
 
 use crate::Def;
@@ -38,15 +38,6 @@ impl ChannelNorm for BatchNormalization {
             Param::scalar("training_mode", DType::I64).default(Value::int(0)),
         ],
     );
-
-    const RULES: &'static [TypeRule] = &[
-        input(0, types::F32),
-        input_like(1, 0),
-        input_like(2, 0),
-        input_like(3, 0),
-        input_like(4, 0),
-        output_like(0, 0),
-    ];
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         if cx.flag("training_mode")? {

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use udo_api::{
     Bf16, Bool, Core, DType, Element, Error, ExecError, F16, Facts, FinalizeCx, InferCx, Io,
-    Kernel, KernelDef, KernelFlags, Op, OpSchema, Param, Port, Value, types,
+    Kernel, KernelDef, Op, OpSchema, Param, Port, Value, any_input, any_output, types,
 };
 
 use crate::Def;
@@ -12,7 +12,7 @@ use crate::Def;
 pub(crate) const DEF: Def = Def::of::<Cast>(KERNELS);
 
 const KERNELS: &[KernelDef] =
-    &[KernelDef::new::<Convert>("Cast", Core::CPU).flags(KernelFlags::BOUNDED)];
+    &[KernelDef::new::<Convert>("Cast", Core::CPU).ports(&[any_input(0).bounded(), any_output(0).bounded()])];
 
 struct Cast;
 

@@ -2,7 +2,7 @@
 
 use udo_api::{
     Core, Error, ExecError, Facts, FinalizeCx, InPlace, InferCx, Inputs, Io, Kernel, KernelDef,
-    KernelFlags, Op, OpSchema, Port, TypeSet, input, input_like, output_like, types,
+    Op, OpSchema, Port, TypeSet, input, input_like, output_like, types,
 };
 
 use crate::Def;
@@ -12,9 +12,13 @@ use crate::number::Number;
 pub(crate) const DEF: Def = Def::of::<Clip>(KERNELS);
 
 const KERNELS: &[KernelDef] = &[KernelDef::new::<Clipped>("Clip", Core::CPU)
-    .types(&[input(0, TYPES), input_like(1, 0), input_like(2, 0), output_like(0, 0)])
-    .in_place(&[InPlace { input: 0, output: 0 }])
-    .flags(KernelFlags::BOUNDED.or(KernelFlags::ROWS_STRIDED))];
+    .ports(&[
+        input(0, TYPES).bounded().pitched(),
+        input_like(1, 0),
+        input_like(2, 0),
+        output_like(0, 0).bounded().pitched(),
+    ])
+    .in_place(&[InPlace { input: 0, output: 0 }])];
 
 const TYPES: TypeSet = types::F32.or(types::F64).or(types::INTS);
 

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use udo_api::{
     AcceptCx, Core, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op,
-    OpSchema, Packed, Port, TypeRule, Workspace, input, input_like, output_like, types,
+    OpSchema, Packed, Port, PortRule, Workspace, input, input_like, output_like, types,
 };
 
 use crate::Def;
@@ -17,11 +17,8 @@ pub(crate) const DEF: Def = Def::of::<Convolution>(KERNELS);
 const KERNELS: &[KernelDef] =
     &[kernel::<FewChannels>(), kernel::<ChannelsLast>(), kernel::<ChannelsSecond>()];
 
-const RULES: &[TypeRule] =
-    &[input(0, types::F32), input_like(1, 0), input_like(2, 0), output_like(0, 0)];
-
 const fn kernel<L: Layout>() -> KernelDef {
-    KernelDef::new::<ConvF32<L>>("Conv", Core::CPU).types(RULES).flags(L::PORTS.flags())
+    KernelDef::new::<ConvF32<L>>("Conv", Core::CPU).ports(ConvF32::<L>::RULES)
 }
 
 const TYPES: udo_api::TypeSet = types::F32.or(types::F16);
@@ -49,6 +46,11 @@ struct ConvF32<L> {
     /// Absent where the weights come with each run.
     weights: Option<Packed<f32>>,
     fused: Fused,
+}
+
+impl<L: Layout> ConvF32<L> {
+    const RULES: &'static [PortRule] =
+        &L::PORTS.of([input(0, types::F32), input_like(1, 0), input_like(2, 0), output_like(0, 0)]);
 }
 
 impl<L> ConvF32<L> {

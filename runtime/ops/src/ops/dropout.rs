@@ -11,7 +11,7 @@ use crate::family::shape::{Copied, IN_PLACE};
 pub(crate) const DEF: Def = Def::of::<Dropout>(KERNELS);
 
 const KERNELS: &[KernelDef] = &[KernelDef::new::<Kept>("Dropout", Core::CPU)
-    .types(&[input(0, TYPES), output_like(0, 0)])
+    .ports(&[input(0, TYPES), output_like(0, 0)])
     .in_place(IN_PLACE)];
 
 const TYPES: TypeSet = types::F32.or(types::F64).or(types::F16);

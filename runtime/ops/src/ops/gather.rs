@@ -1,8 +1,8 @@
 //! The slices along an axis that indices ask for.
 
 use udo_api::{
-    Core, DType, Dim, Element, Error, ExecError, FinalizeCx, InferCx, Io, KernelDef, KernelFlags,
-    MAX_RANK, OpSchema, Param, Port, Shape, TypeRule, Value, input, output_like, types,
+    Core, DType, Dim, Element, Error, ExecError, FinalizeCx, InferCx, Io, KernelDef,
+    MAX_RANK, OpSchema, Param, Port, Shape, PortRule, Value, input, output_like, types,
 };
 
 use crate::Def;
@@ -12,7 +12,11 @@ use crate::family::partition::GRAIN;
 
 pub(crate) const DEF: Def = movement::<Gather>();
 
-const RULES: &[TypeRule] = &[input(0, types::ANY), input(1, types::INDEX), output_like(0, 0)];
+const RULES: &[PortRule] = &[
+    input(0, types::ANY).bounded(),
+    input(1, types::INDEX).bounded(),
+    output_like(0, 0).bounded(),
+];
 
 struct Gather {
     axis: usize,
@@ -26,7 +30,7 @@ impl Movement for Gather {
         &[Param::scalar("axis", DType::I64).default(Value::int(0))],
     );
     const KERNELS: &'static [KernelDef] =
-        &[kernel::<Self>(Core::CPU).types(RULES).flags(KernelFlags::BOUNDED)];
+        &[kernel::<Self>(Core::CPU).ports(RULES)];
     const EXAMPLES: &'static [Example] = &[
         Example {
             inputs: &[&[2, 3]],

@@ -15,13 +15,13 @@ use crate::family::matmul::{Product, RightSide};
 pub(crate) const DEF: Def = Def::of::<Gemm>(KERNELS);
 
 const KERNELS: &[KernelDef] = &[
-    KernelDef::new::<GemmF32>("Gemm", Core::CPU).types(&[
+    KernelDef::new::<GemmF32>("Gemm", Core::CPU).ports(&[
         input(0, types::F32),
         input_like(1, 0),
         input_like(2, 0),
         output_like(0, 0),
     ]),
-    KernelDef::new::<GemmF64>("Gemm", Core::CPU).types(&[
+    KernelDef::new::<GemmF64>("Gemm", Core::CPU).ports(&[
         input(0, types::F64),
         input_like(1, 0),
         input_like(2, 0),

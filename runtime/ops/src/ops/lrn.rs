@@ -16,9 +16,8 @@ pub(crate) const DEF: Def = Def::of::<Normalization>(KERNELS);
 
 const KERNELS: &[KernelDef] = &[
     KernelDef::new::<Pixels>("LRN", Core::CPU)
-        .types(&[input(0, types::F32), output_like(0, 0)])
-        .flags(LayoutPorts::BOTH.flags()),
-    KernelDef::new::<Planes>("LRN", Core::CPU).types(&[input(0, types::F32), output_like(0, 0)]),
+        .ports(&LayoutPorts::BOTH.of([input(0, types::F32), output_like(0, 0)])),
+    KernelDef::new::<Planes>("LRN", Core::CPU).ports(&[input(0, types::F32), output_like(0, 0)]),
 ];
 
 struct Normalization;

@@ -15,12 +15,12 @@ use crate::number::Number;
 pub(crate) const DEF: Def = Def::of::<MatMul>(KERNELS);
 
 const KERNELS: &[KernelDef] = &[
-    KernelDef::new::<Floats>("MatMul", Core::CPU).types(&[
+    KernelDef::new::<Floats>("MatMul", Core::CPU).ports(&[
         input(0, types::F32),
         input_like(1, 0),
         output_like(0, 0),
     ]),
-    KernelDef::new::<Plain>("MatMul", Core::CPU).types(&[
+    KernelDef::new::<Plain>("MatMul", Core::CPU).ports(&[
         input(0, OTHERS),
         input_like(1, 0),
         output_like(0, 0),

@@ -2,7 +2,7 @@
 
 use udo_api::{
     Bf16, Bool, Core, DType, Dim, Element, Error, ExecError, F16, FinalizeCx, InferCx, Io, Kernel,
-    KernelDef, KernelFlags, Op, OpSchema, Port, Shape, TensorDesc, input, output, types,
+    KernelDef, Op, OpSchema, Port, Shape, TensorDesc, input, output, types,
 };
 
 use crate::Def;
@@ -11,8 +11,7 @@ use crate::family::axes::{Axes, StridedIter};
 pub(crate) const DEF: Def = Def::of::<NonZero>(KERNELS);
 
 const KERNELS: &[KernelDef] = &[KernelDef::new::<Positions>("NonZero", Core::CPU)
-    .types(&[input(0, types::ANY), output(0, types::I64)])
-    .flags(KernelFlags::BOUNDED)];
+    .ports(&[input(0, types::ANY).bounded(), output(0, types::I64).bounded()])];
 
 struct NonZero;
 

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use udo_api::{
     Code, Core, Error, ExecError, FinalizeCx, InferCx, Inputs, Io, Kernel, KernelDef, Node, Op,
-    OpSchema, Packed, Port, TensorDesc, TypeRule, Workspace, input, output, types,
+    OpSchema, Packed, Port, TensorDesc, PortRule, Workspace, input, output, types,
 };
 use udo_simd::conv_u8::MAX_K;
 
@@ -20,12 +20,13 @@ pub(crate) const DEF: Def = Def::of::<QLinearConv>(KERNELS);
 const KERNELS: &[KernelDef] =
     &[kernel::<FewChannels>(), kernel::<ChannelsLast>(), kernel::<ChannelsSecond>()];
 
-const RULES: &[TypeRule] = &[input(0, TYPES), input(3, TYPES), output(0, TYPES)];
+impl<L: Layout> QuantizedConv<L> {
+    const RULES: &'static [PortRule] =
+        &L::PORTS.of([input(0, TYPES), input(3, TYPES), output(0, TYPES)]);
+}
 
 const fn kernel<L: Layout>() -> KernelDef {
-    KernelDef::new::<QuantizedConv<L>>("QLinearConv", Core::CPU)
-        .types(RULES)
-        .flags(L::PORTS.flags())
+    KernelDef::new::<QuantizedConv<L>>("QLinearConv", Core::CPU).ports(QuantizedConv::<L>::RULES)
 }
 
 const TYPES: udo_api::TypeSet = types::U8.or(types::I8);

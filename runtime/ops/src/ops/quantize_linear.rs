@@ -13,7 +13,7 @@ use crate::family::quantize::{AXIS, BLOCK_SIZE, OUTPUT_DTYPE, Scales, TYPES};
 pub(crate) const DEF: Def = Def::of::<QuantizeLinear>(KERNELS);
 
 const KERNELS: &[KernelDef] = &[KernelDef::new::<Quantize>("QuantizeLinear", Core::CPU)
-    .types(&[input(0, types::F32), input(1, types::F32)])];
+    .ports(&[input(0, types::F32), input(1, types::F32)])];
 
 struct QuantizeLinear;
 

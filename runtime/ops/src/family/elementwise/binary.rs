@@ -4,8 +4,8 @@ use std::marker::PhantomData;
 
 use udo_api::{
     Code, Core, DType, Encoding, Error, ExecError, Facts, FinalizeCx, InPlace, InferCx, Io, Kernel,
-    KernelDef, KernelFlags, Node, Op, OpSchema, Pair, Port, Shape, TensorDesc, TypeRule, TypeSet,
-    input, input_like, output_like, types,
+    KernelDef, Node, Op, OpSchema, Pair, Port, PortRule, Shape, TensorDesc, TypeSet, input,
+    input_like, output_like, types,
 };
 
 use super::gpu::BinaryGpu;
@@ -107,12 +107,19 @@ struct PairKernel<B> {
 
 impl<B: Binary> PairKernel<B> {
     const DEF: KernelDef = {
-        const ALIKE: &[TypeRule] = &[input(0, ARITHMETIC), input_like(1, 0), output_like(0, 0)];
-        const MIXED: &[TypeRule] = &[input(0, ARITHMETIC), input(1, ARITHMETIC), output_like(0, 0)];
+        const ALIKE: &[PortRule] = &[
+            input(0, ARITHMETIC).bounded(),
+            input_like(1, 0).bounded(),
+            output_like(0, 0).bounded(),
+        ];
+        const MIXED: &[PortRule] = &[
+            input(0, ARITHMETIC).bounded(),
+            input(1, ARITHMETIC).bounded(),
+            output_like(0, 0).bounded(),
+        ];
         KernelDef::new::<Self>(B::NAME, Core::CPU)
-            .types(if B::MIXED.is_some() { MIXED } else { ALIKE })
+            .ports(if B::MIXED.is_some() { MIXED } else { ALIKE })
             .in_place(&[InPlace { input: 0, output: 0 }])
-            .flags(KernelFlags::BOUNDED)
     };
 }
 
@@ -158,8 +165,8 @@ struct QuantKernel<B> {
 impl<B: Binary> QuantKernel<B> {
     const DEF: KernelDef = {
         const QUANTIZED: TypeSet = types::U8.or(types::I8);
-        const RULES: &[TypeRule] = &[input(0, QUANTIZED), input_like(1, 0), output_like(0, 0)];
-        KernelDef::new::<Self>(B::NAME, Core::DSP_V68).types(RULES)
+        const RULES: &[PortRule] = &[input(0, QUANTIZED), input_like(1, 0), output_like(0, 0)];
+        KernelDef::new::<Self>(B::NAME, Core::DSP_V68).ports(RULES)
     };
 }
 

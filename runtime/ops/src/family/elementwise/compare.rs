@@ -4,8 +4,7 @@ use std::marker::PhantomData;
 
 use udo_api::{
     Bool, Code, Core, DType, Encoding, Error, ExecError, FinalizeCx, InferCx, Io, Kernel,
-    KernelDef, KernelFlags, Op, OpSchema, Port, TensorDesc, TypeRule, TypeSet, input, input_like,
-    output, types,
+    KernelDef, Op, OpSchema, Port, PortRule, TensorDesc, TypeSet, input, input_like, output, types,
 };
 
 use super::Broadcast;
@@ -64,9 +63,12 @@ struct NumberKernel<C> {
 
 impl<C: Compare> NumberKernel<C> {
     const DEF: KernelDef = {
-        const RULES: &[TypeRule] =
-            &[input(0, ARITHMETIC), input_like(1, 0), output(0, types::BOOL)];
-        KernelDef::new::<Self>(C::NAME, Core::CPU).types(RULES).flags(KernelFlags::BOUNDED)
+        const RULES: &[PortRule] = &[
+            input(0, ARITHMETIC).bounded(),
+            input_like(1, 0).bounded(),
+            output(0, types::BOOL).bounded(),
+        ];
+        KernelDef::new::<Self>(C::NAME, Core::CPU).ports(RULES)
     };
 }
 
@@ -99,8 +101,8 @@ struct QuantKernel<C> {
 impl<C: Compare> QuantKernel<C> {
     const DEF: KernelDef = {
         const QUANTIZED: TypeSet = types::U8.or(types::I8);
-        const RULES: &[TypeRule] = &[input(0, QUANTIZED), input_like(1, 0), output(0, types::BOOL)];
-        KernelDef::new::<Self>(C::NAME, Core::DSP_V68).types(RULES)
+        const RULES: &[PortRule] = &[input(0, QUANTIZED), input_like(1, 0), output(0, types::BOOL)];
+        KernelDef::new::<Self>(C::NAME, Core::DSP_V68).ports(RULES)
     };
 }
 

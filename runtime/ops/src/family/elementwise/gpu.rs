@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use udo_api::{
     Bool, Buffers, Error, ExecError, FinalizeCx, GpuArg, GpuKernel, KernelDef, KernelInfo,
-    TypeRule, TypeSet, WorkItem, WorkItemFn, input, input_like, output, output_like, types,
+    PortRule, TypeSet, WorkItem, WorkItemFn, input, input_like, output, output_like, types,
 };
 
 use super::{Binary, Compare, Ternary, Unary};
@@ -30,8 +30,8 @@ impl<U: Unary> UnaryGpu<U> {
     const TEXT: &'static str = Self::SOURCE.text();
 
     pub(super) const DEF: KernelDef = {
-        const RULES: &[TypeRule] = &[input(0, REAL), output_like(0, 0)];
-        KernelDef::gpu::<Self>(U::NAME).types(RULES)
+        const RULES: &[PortRule] = &[input(0, REAL), output_like(0, 0)];
+        KernelDef::gpu::<Self>(U::NAME).ports(RULES)
     };
 }
 
@@ -73,8 +73,8 @@ impl<B: Binary> BinaryGpu<B> {
     const TEXT: &'static str = Self::SOURCE.text();
 
     pub(super) const DEF: KernelDef = {
-        const RULES: &[TypeRule] = &[input(0, REAL), input_like(1, 0), output_like(0, 0)];
-        KernelDef::gpu::<Self>(B::NAME).types(RULES)
+        const RULES: &[PortRule] = &[input(0, REAL), input_like(1, 0), output_like(0, 0)];
+        KernelDef::gpu::<Self>(B::NAME).ports(RULES)
     };
 }
 
@@ -113,8 +113,8 @@ impl<C: Compare> CompareGpu<C> {
     const TEXT: &'static str = Self::SOURCE.text();
 
     pub(super) const DEF: KernelDef = {
-        const RULES: &[TypeRule] = &[input(0, REAL), input_like(1, 0), output(0, types::BOOL)];
-        KernelDef::gpu::<Self>(C::NAME).types(RULES)
+        const RULES: &[PortRule] = &[input(0, REAL), input_like(1, 0), output(0, types::BOOL)];
+        KernelDef::gpu::<Self>(C::NAME).ports(RULES)
     };
 }
 
@@ -155,9 +155,9 @@ impl<F: Ternary> TernaryGpu<F> {
     const TEXT: &'static str = Self::SOURCE.text();
 
     pub(super) const DEF: KernelDef = {
-        const RULES: &[TypeRule] =
+        const RULES: &[PortRule] =
             &[input(0, types::BOOL), input(1, REAL), input_like(2, 1), output_like(0, 1)];
-        KernelDef::gpu::<Self>(F::NAME).types(RULES)
+        KernelDef::gpu::<Self>(F::NAME).ports(RULES)
     };
 }
 

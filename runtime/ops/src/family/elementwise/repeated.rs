@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use udo_api::{
     Core, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpSchema, Port,
-    TensorDesc, TypeRule, TypeSet, input, output_like,
+    PortRule, TensorDesc, TypeSet, input, output_like,
 };
 
 use super::{Broadcast, broadcast_shapes};
@@ -106,8 +106,8 @@ impl Start {
 }
 
 impl<R: Repeated> NumberKernel<R> {
-    const RULES: &'static [TypeRule] = &[input(0, R::TYPES), output_like(0, 0)];
-    const DEF: KernelDef = KernelDef::new::<Self>(R::NAME, Core::CPU).types(Self::RULES);
+    const RULES: &'static [PortRule] = &[input(0, R::TYPES), output_like(0, 0)];
+    const DEF: KernelDef = KernelDef::new::<Self>(R::NAME, Core::CPU).ports(Self::RULES);
 }
 
 impl<R: Repeated> Kernel for NumberKernel<R> {

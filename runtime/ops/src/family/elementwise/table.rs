@@ -3,8 +3,8 @@
 use std::marker::PhantomData;
 
 use udo_api::{
-    Code, Core, Encoding, Error, ExecError, FinalizeCx, InPlace, Io, Kernel, KernelDef,
-    KernelFlags, TensorDesc, TypeRule, bytes_of, bytes_of_mut, input, output_like,
+    Code, Core, Encoding, Error, ExecError, FinalizeCx, InPlace, Io, Kernel, KernelDef, PortRule,
+    TensorDesc, bytes_of, bytes_of_mut, input, output_like,
 };
 use udo_simd::rows;
 
@@ -19,12 +19,12 @@ pub(super) struct Table<U, T> {
 }
 
 impl<U: Unary, T: Code> Table<U, T> {
-    const RULES: &'static [TypeRule] = &[input(0, T::DTYPE.set()), output_like(0, 0)];
+    const RULES: &'static [PortRule] =
+        &[input(0, T::DTYPE.set()).bounded().pitched(), output_like(0, 0).bounded().pitched()];
 
     pub(super) const DEF: KernelDef = KernelDef::new::<Self>(U::NAME, Core::DSP_V68)
-        .types(Self::RULES)
-        .in_place(&[InPlace { input: 0, output: 0 }])
-        .flags(KernelFlags::BOUNDED.or(KernelFlags::ROWS_STRIDED));
+        .ports(Self::RULES)
+        .in_place(&[InPlace { input: 0, output: 0 }]);
 }
 
 impl<U: Unary, T: Code> Kernel for Table<U, T> {

@@ -4,8 +4,8 @@ use std::marker::PhantomData;
 
 use udo_api::{
     Bool, Code, Core, Element, Encoding, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel,
-    KernelDef, KernelFlags, Op, OpSchema, Port, TensorDesc, TypeRule, TypeSet, input, input_like,
-    output_like, types,
+    KernelDef, Op, OpSchema, Port, PortRule, TensorDesc, TypeSet, input, input_like, output_like,
+    types,
 };
 
 use super::gpu::TernaryGpu;
@@ -75,9 +75,13 @@ struct AnyKernel<F> {
 
 impl<F: Ternary> AnyKernel<F> {
     const DEF: KernelDef = {
-        const RULES: &[TypeRule] =
-            &[input(0, types::BOOL), input(1, types::ANY), input_like(2, 1), output_like(0, 1)];
-        KernelDef::new::<Self>(F::NAME, Core::CPU).types(RULES).flags(KernelFlags::BOUNDED)
+        const RULES: &[PortRule] = &[
+            input(0, types::BOOL).bounded(),
+            input(1, types::ANY).bounded(),
+            input_like(2, 1).bounded(),
+            output_like(0, 1).bounded(),
+        ];
+        KernelDef::new::<Self>(F::NAME, Core::CPU).ports(RULES)
     };
 }
 
@@ -117,9 +121,9 @@ struct QuantKernel<F> {
 impl<F: Ternary> QuantKernel<F> {
     const DEF: KernelDef = {
         const QUANTIZED: TypeSet = types::U8.or(types::I8);
-        const RULES: &[TypeRule] =
+        const RULES: &[PortRule] =
             &[input(0, types::BOOL), input(1, QUANTIZED), input_like(2, 1), output_like(0, 1)];
-        KernelDef::new::<Self>(F::NAME, Core::DSP_V68).types(RULES)
+        KernelDef::new::<Self>(F::NAME, Core::DSP_V68).ports(RULES)
     };
 }
 

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use udo_api::{
     Core, Element, Error, ExecError, Facts, FinalizeCx, InPlace, InferCx, Io, Kernel, KernelDef,
-    KernelFlags, Op, OpSchema, Port, TypeRule, TypeSet, input, output_like, types,
+    Op, OpSchema, Port, PortRule, TypeSet, input, output_like, types,
 };
 
 use super::gpu::UnaryGpu;
@@ -201,9 +201,8 @@ ints!(i8, i16, i32, i64);
 /// The CPU kernel that applies `A` to elements of type `T`.
 const fn cpu<A: Apply<T>, T: Element>(op: &'static str) -> KernelDef {
     KernelDef::new::<Map<A, T>>(op, Core::CPU)
-        .types(Map::<A, T>::RULES)
+        .ports(Map::<A, T>::RULES)
         .in_place(&[InPlace { input: 0, output: 0 }])
-        .flags(KernelFlags::BOUNDED.or(KernelFlags::ROWS_STRIDED))
 }
 
 struct Map<A, T> {
@@ -212,7 +211,8 @@ struct Map<A, T> {
 }
 
 impl<A, T: Element> Map<A, T> {
-    const RULES: &'static [TypeRule] = &[input(0, T::DTYPE.set()), output_like(0, 0)];
+    const RULES: &'static [PortRule] =
+        &[input(0, T::DTYPE.set()).bounded().pitched(), output_like(0, 0).bounded().pitched()];
 }
 
 impl<A: Apply<T>, T: Element> Kernel for Map<A, T> {

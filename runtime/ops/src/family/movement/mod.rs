@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 
 use udo_api::{
     Core, Element, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpSchema,
-    TypeRule, input, output_like, types,
+    PortRule, input, output_like, types,
 };
 
 use crate::Def;
@@ -73,8 +73,8 @@ impl<M: Movement> Op for Described<M> {
 
 /// The kernel that moves elements of any type on `core`.
 pub(crate) const fn kernel<M: Movement>(core: Core) -> KernelDef {
-    const RULES: &[TypeRule] = &[input(0, types::ANY), output_like(0, 0)];
-    KernelDef::new::<Moved<M>>(M::SCHEMA.name(), core).types(RULES)
+    const RULES: &[PortRule] = &[input(0, types::ANY), output_like(0, 0)];
+    KernelDef::new::<Moved<M>>(M::SCHEMA.name(), core).ports(RULES)
 }
 
 struct Moved<M> {

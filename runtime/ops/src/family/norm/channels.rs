@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use udo_api::{
     Core, Error, ExecError, FinalizeCx, InferCx, Inputs, Io, Kernel, KernelDef, Op, OpSchema,
-    Parallel, TypeRule, Workspace,
+    Parallel, PortRule, Workspace, any_input, any_output,
 };
 
 use crate::Def;
@@ -15,7 +15,6 @@ use crate::family::partition::row_grain;
 /// What channels are scaled by. Its family has kernels for `f32` with the channels second or last, and threading.
 pub(crate) trait ChannelNorm: Sized + Send + Sync + 'static {
     const SCHEMA: OpSchema;
-    const RULES: &'static [TypeRule];
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error>;
 
@@ -44,9 +43,7 @@ impl<N: ChannelNorm> Described<N> {
 }
 
 const fn kernel<N: ChannelNorm, L: Layout>() -> KernelDef {
-    KernelDef::new::<Scaled<N, L>>(N::SCHEMA.name(), Core::CPU)
-        .types(N::RULES)
-        .flags(L::PORTS.flags())
+    KernelDef::new::<Scaled<N, L>>(N::SCHEMA.name(), Core::CPU).ports(Scaled::<N, L>::RULES)
 }
 
 impl<N: ChannelNorm> Op for Described<N> {
@@ -61,6 +58,10 @@ struct Scaled<N, L> {
     norm: N,
     split: AxisSplit,
     layout: PhantomData<L>,
+}
+
+impl<N, L: Layout> Scaled<N, L> {
+    const RULES: &'static [PortRule] = &L::PORTS.of([any_input(0), any_output(0)]);
 }
 
 impl<N: ChannelNorm, L: Layout> Kernel for Scaled<N, L> {

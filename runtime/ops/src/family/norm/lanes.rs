@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use udo_api::{
     Core, DType, Element, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op,
-    OpSchema, Param, Port, TypeRule, TypeSet, input, output_like, types,
+    OpSchema, Param, Port, PortRule, TypeSet, input, output_like, types,
 };
 
 use crate::Def;
@@ -45,12 +45,12 @@ struct Described<N>(PhantomData<fn() -> N>);
 
 impl<N: LaneNorm> Described<N> {
     const KERNELS: &'static [KernelDef] =
-        &[KernelDef::new::<Lanes<N>>(N::NAME, Core::CPU).types(RULES)];
+        &[KernelDef::new::<Lanes<N>>(N::NAME, Core::CPU).ports(RULES)];
 }
 
 const COMPUTED: TypeSet = types::F32.or(types::F64);
 const TYPES: TypeSet = COMPUTED.or(types::F16);
-const RULES: &[TypeRule] = &[input(0, COMPUTED), output_like(0, 0)];
+const RULES: &[PortRule] = &[input(0, COMPUTED), output_like(0, 0)];
 
 impl<N: LaneNorm> Op for Described<N> {
     const SCHEMA: OpSchema = OpSchema::new(

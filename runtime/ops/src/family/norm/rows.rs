@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use udo_api::{
     Core, DType, Dim, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpSchema,
-    Param, Port, Shape, TensorDesc, TypeRule, Value, input, input_like, output_like, types,
+    Param, Port, PortRule, Shape, TensorDesc, Value, input, input_like, output_like, types,
 };
 
 use crate::Def;
@@ -45,10 +45,10 @@ struct Described<N>(PhantomData<fn() -> N>);
 impl<N: RowNorm> Described<N> {
     const KERNELS: &'static [KernelDef] =
         &[KernelDef::new::<Rows<N>>(N::NAME, Core::CPU)
-            .types(RULES.split_at(1 + N::INPUTS.len()).0)];
+            .ports(RULES.split_at(1 + N::INPUTS.len()).0)];
 }
 
-const RULES: &[TypeRule] =
+const RULES: &[PortRule] =
     &[input(0, types::F32), output_like(0, 0), input_like(1, 0), input_like(2, 0)];
 
 impl<N: RowNorm> Op for Described<N> {

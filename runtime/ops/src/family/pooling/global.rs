@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use udo_api::{
     Code, Core, Dim, Element, Encoding, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel,
-    KernelDef, Op, OpSchema, Port, Shape, TensorDesc, TypeRule, TypeSet, input, output_like, types,
+    KernelDef, Op, OpSchema, Port, PortRule, Shape, TensorDesc, TypeSet, input, output_like, types,
 };
 use udo_simd::pooling::Image;
 
@@ -43,19 +43,18 @@ struct Described<P>(PhantomData<fn() -> P>);
 impl<P: GlobalPool> Described<P> {
     const KERNELS: &'static [KernelDef] = &[
         KernelDef::new::<Pixels<P>>(P::NAME, Core::CPU)
-            .types(rules::<f32>())
-            .flags(LayoutPorts::BOTH.flags()),
-        KernelDef::new::<Planes<F32<P>, f32>>(P::NAME, Core::CPU).types(rules::<f32>()),
-        KernelDef::new::<Planes<F64<P>, f64>>(P::NAME, Core::CPU).types(rules::<f64>()),
-        KernelDef::new::<Quantized<P, u8>>(P::NAME, Core::DSP_V68).types(rules::<u8>()),
-        KernelDef::new::<Quantized<P, i8>>(P::NAME, Core::DSP_V68).types(rules::<i8>()),
+            .ports(&LayoutPorts::BOTH.of([input(0, types::F32), output_like(0, 0)])),
+        KernelDef::new::<Planes<F32<P>, f32>>(P::NAME, Core::CPU).ports(rules::<f32>()),
+        KernelDef::new::<Planes<F64<P>, f64>>(P::NAME, Core::CPU).ports(rules::<f64>()),
+        KernelDef::new::<Quantized<P, u8>>(P::NAME, Core::DSP_V68).ports(rules::<u8>()),
+        KernelDef::new::<Quantized<P, i8>>(P::NAME, Core::DSP_V68).ports(rules::<i8>()),
     ];
 }
 
-const fn rules<T: Element>() -> &'static [TypeRule] {
+const fn rules<T: Element>() -> &'static [PortRule] {
     struct Of<T>(PhantomData<fn() -> T>);
     impl<T: Element> Of<T> {
-        const RULES: &'static [TypeRule] = &[input(0, T::DTYPE.set()), output_like(0, 0)];
+        const RULES: &'static [PortRule] = &[input(0, T::DTYPE.set()), output_like(0, 0)];
     }
     Of::<T>::RULES
 }

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 use udo_api::{
-    Core, Element, Error, ExecError, FinalizeCx, Io, Kernel, KernelDef, Node, TypeRule, input,
+    Core, Element, Error, ExecError, FinalizeCx, Io, Kernel, KernelDef, Node, PortRule, input,
     output_like,
 };
 use udo_simd::indirect;
@@ -29,9 +29,7 @@ pub(crate) struct Images {
 
 /// The kernel that pools images of `T` whose channels are last.
 pub(crate) const fn pixels<P: PoolImage<T>, T: Element>() -> KernelDef {
-    KernelDef::new::<Pixels<P, T>>(P::NAME, Core::CPU)
-        .types(Pixels::<P, T>::RULES)
-        .flags(LayoutPorts::BOTH.flags())
+    KernelDef::new::<Pixels<P, T>>(P::NAME, Core::CPU).ports(Pixels::<P, T>::RULES)
 }
 
 struct Pixels<P, T> {
@@ -41,7 +39,8 @@ struct Pixels<P, T> {
 }
 
 impl<P, T: Element> Pixels<P, T> {
-    const RULES: &'static [TypeRule] = &[input(0, T::DTYPE.set()), output_like(0, 0)];
+    const RULES: &'static [PortRule] =
+        &LayoutPorts::BOTH.of([input(0, T::DTYPE.set()), output_like(0, 0)]);
 }
 
 impl Images {

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use udo_api::{
     Core, DType, Dim, Element, Error, ExecError, Facts, FinalizeCx, InferCx, Inputs, Io, Kernel,
-    KernelDef, Node, Op, OpSchema, Outputs, Param, Port, TensorDesc, TypeRule, TypeSet, Value,
+    KernelDef, Node, Op, OpSchema, Outputs, Param, Port, PortRule, TensorDesc, TypeSet, Value,
     Workspace, input, output_like,
 };
 
@@ -119,7 +119,7 @@ pub(super) fn window(node: &Node<'_>, x: &TensorDesc) -> Result<Window, Error> {
 
 /// The kernel on `core` that pools elements of type `T`.
 pub(crate) const fn windows<P: FoldWindow<T>, T: Element>(core: Core) -> KernelDef {
-    KernelDef::new::<Windows<P, T>>(P::NAME, core).types(Windows::<P, T>::RULES)
+    KernelDef::new::<Windows<P, T>>(P::NAME, core).ports(Windows::<P, T>::RULES)
 }
 
 /// The most threads that share the channels, as each has a line of its own.
@@ -132,7 +132,7 @@ struct Windows<P, T> {
 }
 
 impl<P, T: Element> Windows<P, T> {
-    const RULES: &'static [TypeRule] = &[input(0, T::DTYPE.set()), output_like(0, 0)];
+    const RULES: &'static [PortRule] = &[input(0, T::DTYPE.set()), output_like(0, 0)];
 }
 
 impl<P: FoldWindow<T>, T: Element> Kernel for Windows<P, T> {

@@ -8,8 +8,8 @@ mod tests;
 use std::marker::PhantomData;
 
 use udo_api::{
-    Core, DType, Error, InferCx, KernelDef, Node, Op, OpSchema, Param, Port, Shape, TensorDesc,
-    TypeRule, Value, input, types,
+    Core, DType, Error, InferCx, KernelDef, Node, Op, OpSchema, Param, Port, PortRule, Shape,
+    TensorDesc, Value, input, types,
 };
 
 use crate::Def;
@@ -72,7 +72,7 @@ const Y: usize = 0;
 const LAST_HIDDEN: usize = 1;
 const LAST_MEMORY: usize = 2;
 
-const RULES: &[TypeRule] = &[input(0, types::F32)];
+const RULES: &[PortRule] = &[input(0, types::F32)];
 
 /// The parameters of every cell.
 const PARAMS: [Param; 7] = [
@@ -89,7 +89,7 @@ struct Described<C>(PhantomData<fn() -> C>);
 
 impl<C: Cell> Described<C> {
     const KERNELS: &'static [KernelDef] =
-        &[KernelDef::new::<Recurrent<C>>(C::NAME, Core::CPU).types(RULES)];
+        &[KernelDef::new::<Recurrent<C>>(C::NAME, Core::CPU).ports(RULES)];
     const MEMORY: [&'static str; 2] = match C::MEMORY {
         Some(names) => names,
         None => [""; 2],

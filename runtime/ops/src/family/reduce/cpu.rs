@@ -3,8 +3,8 @@
 use std::marker::PhantomData;
 
 use udo_api::{
-    Bool, Core, Error, ExecError, FinalizeCx, Io, Kernel, KernelDef, KernelFlags, TypeRule,
-    bytes_of, bytes_of_mut, input, output_like, types,
+    Bool, Core, Error, ExecError, FinalizeCx, Io, Kernel, KernelDef, PortRule, bytes_of,
+    bytes_of_mut, input, output_like, types,
 };
 use udo_simd::{fold, fold_columns, fold_rows};
 
@@ -102,9 +102,9 @@ pub(super) struct Numbers<R> {
 }
 
 impl<R: Reduce> Numbers<R> {
-    const RULES: &'static [TypeRule] = &[input(0, R::By::TYPES), output_like(0, 0)];
-    pub(super) const DEF: KernelDef =
-        KernelDef::new::<Self>(R::NAME, Core::CPU).types(Self::RULES).flags(KernelFlags::BOUNDED);
+    const RULES: &'static [PortRule] =
+        &[input(0, R::By::TYPES).bounded(), output_like(0, 0).bounded()];
+    pub(super) const DEF: KernelDef = KernelDef::new::<Self>(R::NAME, Core::CPU).ports(Self::RULES);
 }
 
 impl<R: Reduce> Kernel for Numbers<R> {
@@ -156,8 +156,8 @@ pub(super) struct Truths<R> {
 
 impl<R: Reduce> Truths<R> {
     pub(super) const DEF: KernelDef = {
-        const RULES: &[TypeRule] = &[input(0, types::BOOL), output_like(0, 0)];
-        KernelDef::new::<Self>(R::NAME, Core::CPU).types(RULES).flags(KernelFlags::BOUNDED)
+        const RULES: &[PortRule] = &[input(0, types::BOOL).bounded(), output_like(0, 0).bounded()];
+        KernelDef::new::<Self>(R::NAME, Core::CPU).ports(RULES)
     };
 }
 

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use udo_api::{
-    Code, Core, Encoding, Error, ExecError, FinalizeCx, Io, Kernel, KernelDef, TypeRule, TypeSet,
+    Code, Core, Encoding, Error, ExecError, FinalizeCx, Io, Kernel, KernelDef, PortRule, TypeSet,
     input, output_like, types,
 };
 
@@ -22,8 +22,8 @@ pub(super) struct QuantKernel<R> {
 impl<R: Reduce> QuantKernel<R> {
     pub(super) const DEF: KernelDef = {
         const QUANTIZED: TypeSet = types::U8.or(types::I8);
-        const RULES: &[TypeRule] = &[input(0, QUANTIZED), output_like(0, 0)];
-        KernelDef::new::<Self>(R::NAME, Core::DSP_V68).types(RULES)
+        const RULES: &[PortRule] = &[input(0, QUANTIZED), output_like(0, 0)];
+        KernelDef::new::<Self>(R::NAME, Core::DSP_V68).ports(RULES)
     };
 }
 

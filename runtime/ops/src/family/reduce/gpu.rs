@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use udo_api::{
-    Error, FinalizeCx, GpuArg, GpuKernel, KernelDef, KernelInfo, TypeRule, WorkItemFn, input,
+    Error, FinalizeCx, GpuArg, GpuKernel, KernelDef, KernelInfo, PortRule, WorkItemFn, input,
     output_like, types,
 };
 
@@ -36,8 +36,8 @@ impl<R: Reduce> ReduceGpu<R> {
     const TEXT: &'static str = Self::SOURCE.text();
 
     pub(super) const DEF: KernelDef = {
-        const RULES: &[TypeRule] = &[input(0, types::F32.or(types::F16)), output_like(0, 0)];
-        KernelDef::gpu::<Self>(R::NAME).types(RULES)
+        const RULES: &[PortRule] = &[input(0, types::F32.or(types::F16)), output_like(0, 0)];
+        KernelDef::gpu::<Self>(R::NAME).ports(RULES)
     };
 }
 

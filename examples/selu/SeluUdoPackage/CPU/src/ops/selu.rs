@@ -8,15 +8,15 @@
 //! softmax, and it is written like any other.
 
 use udo_api::{
-    Core, Error, ExecError, FinalizeCx, InPlace, Io, Kernel, KernelDef, Pair, TypeRule, input,
+    Core, Error, ExecError, FinalizeCx, InPlace, Io, Kernel, KernelDef, Pair, PortRule, input,
     output, types,
 };
 
 pub(crate) const KERNEL: KernelDef = KernelDef::new::<SeluF32>("Selu", Core::CPU)
-    .types(TYPES)
+    .ports(PORTS)
     .in_place(IN_PLACE);
 
-const TYPES: &[TypeRule] = &[input(0, types::F32), output(0, types::F32)];
+const PORTS: &[PortRule] = &[input(0, types::F32), output(0, types::F32)];
 
 const IN_PLACE: &[InPlace] = &[InPlace {
     input: 0,

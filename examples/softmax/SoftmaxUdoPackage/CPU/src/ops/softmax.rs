@@ -4,13 +4,13 @@
 //! Softmax on the CPU, along the last axis: `exp(x - max) / sum(exp(x - max))`.
 
 use udo_api::{
-    Core, Error, ExecError, FinalizeCx, Io, Kernel, KernelDef, TypeRule, input, output, types,
+    Core, Error, ExecError, FinalizeCx, Io, Kernel, KernelDef, PortRule, input, output, types,
 };
 
 pub(crate) const KERNEL: KernelDef =
-    KernelDef::new::<SoftmaxF32>("Softmax", Core::CPU).types(TYPES);
+    KernelDef::new::<SoftmaxF32>("Softmax", Core::CPU).ports(PORTS);
 
-const TYPES: &[TypeRule] = &[input(0, types::F32), output(0, types::F32)];
+const PORTS: &[PortRule] = &[input(0, types::F32), output(0, types::F32)];
 
 /// What `finalize` works out for `execute`; freed by `Drop`.
 struct SoftmaxF32 {

@@ -4,15 +4,15 @@
 //! Softmax on the DSP V68, along the last axis, over 8-bit codes.
 
 use udo_api::{
-    Core, Cost, ExecError, KernelDef, Quant, QuantMut, Scratch, TypeRule, dsp_kernel, input,
+    Core, Cost, ExecError, KernelDef, PortRule, Quant, QuantMut, Scratch, dsp_kernel, input,
     output, types,
 };
 
 pub(crate) const KERNEL: KernelDef = KernelDef::new::<SoftmaxDsp>("Softmax", Core::dsp(68))
-    .types(TYPES)
+    .ports(PORTS)
     .cost(Cost::Snail);
 
-const TYPES: &[TypeRule] = &[input(0, types::U8), output(0, types::U8)];
+const PORTS: &[PortRule] = &[input(0, types::U8), output(0, types::U8)];
 
 dsp_kernel!(SoftmaxDsp = softmax_impl(out: [u8], in: [u8], params: {}));
 

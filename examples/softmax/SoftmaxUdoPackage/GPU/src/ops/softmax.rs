@@ -4,13 +4,13 @@
 //! Softmax on the GPU, along the last axis: one work item computes one row.
 
 use udo_api::{
-    Buffers, Error, ExecError, FinalizeCx, GpuArg, GpuKernel, KernelDef, KernelInfo, TypeRule,
+    Buffers, Error, ExecError, FinalizeCx, GpuArg, GpuKernel, KernelDef, KernelInfo, PortRule,
     WorkItem, WorkItemFn, input, output_like, types,
 };
 
-pub(crate) const KERNEL: KernelDef = KernelDef::gpu::<SoftmaxGpu>("Softmax").types(TYPES);
+pub(crate) const KERNEL: KernelDef = KernelDef::gpu::<SoftmaxGpu>("Softmax").ports(PORTS);
 
-const TYPES: &[TypeRule] = &[input(0, types::F32.or(types::F16)), output_like(0, 0)];
+const PORTS: &[PortRule] = &[input(0, types::F32.or(types::F16)), output_like(0, 0)];
 
 const SOURCE: &str = include_str!("../../kernels/softmax.cl");
 

@@ -6,19 +6,17 @@
 //! anything.
 
 use udo_api::{
-    Core, Error, ExecError, FinalizeCx, Io, Kernel, KernelDef, KernelFlags, TypeRule, input,
-    output, types,
+    Core, Error, ExecError, FinalizeCx, Io, Kernel, KernelDef, PortRule, input, output, types,
 };
 
-pub(crate) const KERNEL: KernelDef = KernelDef::new::<TopKAboveF32>("TopKAbove", Core::CPU)
-    .types(TYPES)
-    // The outputs are bounded, and execute says their extents.
-    .flags(KernelFlags::BOUNDED);
+pub(crate) const KERNEL: KernelDef =
+    KernelDef::new::<TopKAboveF32>("TopKAbove", Core::CPU).ports(PORTS);
 
-const TYPES: &[TypeRule] = &[
+/// The outputs are bounded, and execute says their extents.
+const PORTS: &[PortRule] = &[
     input(0, types::F32),
-    output(0, types::F32),
-    output(1, types::I32),
+    output(0, types::F32).bounded(),
+    output(1, types::I32).bounded(),
 ];
 
 /// What `finalize` works out for `execute`; freed by `Drop`.

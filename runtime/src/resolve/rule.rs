@@ -1,0 +1,38 @@
+//! What a kernel takes on a port: by its own rule, or as the operator's schema says.
+
+use udo_api::{Core, DType, KernelDef, OpSchema, PortRule, Side, TypeSet, Wanted};
+
+/// What the kernel says of a port.
+pub(crate) fn port_rule(
+    schema: &OpSchema,
+    kernel: &KernelDef,
+    side: Side,
+    index: usize,
+) -> Option<&'static PortRule> {
+    let declared = match side {
+        Side::Input => schema.inputs().len(),
+        Side::Output => schema.outputs().len(),
+    };
+    kernel.port_rule(side, index, declared)
+}
+
+/// The types that the kernel takes on a port of `core`, where its inputs have these types.
+pub(crate) fn port_types(
+    schema: &OpSchema,
+    kernel: &KernelDef,
+    core: Core,
+    (side, index): (Side, usize),
+    input: impl Fn(usize) -> Option<DType>,
+) -> TypeSet {
+    let port = match side {
+        Side::Input => schema.input(index),
+        Side::Output => schema.output(index),
+    };
+    let declared = port.map_or(TypeSet::EMPTY, |port| port.types_on(core));
+    match port_rule(schema, kernel, side, index).map(PortRule::wanted) {
+        Some(Wanted::Types(types)) => types,
+        // An input that is left out says nothing.
+        Some(Wanted::SameAsInput(other)) => input(other).map_or(declared, DType::set),
+        Some(Wanted::AsDeclared) | None => declared,
+    }
+}
