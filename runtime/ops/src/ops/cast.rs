@@ -123,12 +123,12 @@ sources! {
     Bf16, x => x.to_f32(), x.to_f32();
     i8, x => x, x as f32;
     i16, x => x, x as f32;
-    i32, x => x, x as f32;
-    i64, x => x, x as f32;
+    i32, x => x, round_to_odd(f64::from(x));
+    i64, x => x, round_to_odd(few_digits(x.unsigned_abs()).copysign(x as f64));
     u8, x => x, x as f32;
     u16, x => x, x as f32;
-    u32, x => x, x as f32;
-    u64, x => x, x as f32;
+    u32, x => x, round_to_odd(f64::from(x));
+    u64, x => x, round_to_odd(few_digits(x));
     Bool, x => u8::from(x.get()), f32::from(u8::from(x.get()));
 }
 
@@ -144,6 +144,16 @@ fn round_to_odd(x: f64) -> f32 {
         Some(Ordering::Greater) => f32::from_bits(bits - 1),
         Some(Ordering::Equal) | None => nearest,
     }
+}
+
+/// An integer of 48 digits at most that rounds to half as many as the given one does: the last one says whether any
+/// behind it was not 0.
+fn few_digits(x: u64) -> f64 {
+    const CUT: u64 = 0xffff;
+    if x >> 48 == 0 {
+        return x as f64;
+    }
+    ((x & !CUT) | (u64::from(x & CUT != 0) << CUT.count_ones())) as f64
 }
 
 /// A type that any other becomes.
@@ -220,5 +230,17 @@ mod tests {
     fn unknown_types_are_named() {
         let error = bench("Cast").input(tensor(&[1], &[0f32])).int("to", 8).error();
         assert_eq!(error, "parameter \"to\" is 8, which is no known type");
+    }
+    #[test]
+    fn integers_are_rounded_once() {
+        // Just above the middle of two such numbers, but the nearest f32, or f64, is the middle itself.
+        let y = bench("Cast").input(tensor(&[1], &[(1i32 << 30) + (1 << 22) + 1])).int("to", 16);
+        assert_eq!(y.one().values::<Bf16>(), [Bf16(0x4e81)]);
+        let x = [(1i64 << 32) + (1 << 24) + 1, -(1 << 62) - (1 << 54) - 1];
+        let y = bench("Cast").input(tensor(&[2], &x)).int("to", 16).one();
+        assert_eq!(y.values::<Bf16>(), [Bf16(0x4f81), Bf16(0xde81)]);
+        let x = [(1u64 << 63) + (1 << 55) + 1, 1 << 63, u64::MAX];
+        let y = bench("Cast").input(tensor(&[3], &x)).int("to", 16).one();
+        assert_eq!(y.values::<Bf16>(), [Bf16(0x5f01), Bf16(0x5f00), Bf16(0x5f80)]);
     }
 }
