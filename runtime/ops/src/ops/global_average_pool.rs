@@ -2,6 +2,7 @@
 
 use udo_api::{Code, Encoding};
 use udo_simd::pooling::{Image, global_average};
+use udo_simd::rows;
 
 use crate::Def;
 use crate::family::pooling::{GlobalPool, global_pool};
@@ -13,7 +14,7 @@ struct GlobalAveragePool;
 
 impl GlobalPool for GlobalAveragePool {
     const NAME: &'static str = "GlobalAveragePool";
-    const F32: fn(&[f32]) -> f32 = mean;
+    const F32: fn(&[f32]) -> f32 = |x| rows::sum(x) / x.len() as f32;
     const F64: fn(&[f64]) -> f64 = mean;
 
     fn pixels(x: Image<'_, f32>, pixels: usize, y: &mut [f32]) {
@@ -28,4 +29,17 @@ impl GlobalPool for GlobalAveragePool {
 
 fn mean<T: Real>(x: &[T]) -> T {
     x.iter().fold(T::ZERO, |sum, &x| sum.add(x)).div(T::of(x.len() as f64))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{assert_near, bench, tensor};
+
+    #[test]
+    fn means_of_many_elements_keep_their_digits() {
+        let len = 1 << 20;
+        let x: Vec<f32> = (0..2 * len).map(|i| if i < len { 0.1 } else { 1000.7 }).collect();
+        let y = bench("GlobalAveragePool").input(tensor(&[1, 2, len], &x)).one().values::<f32>();
+        assert_near(&[y[0] / x[0], y[1] / x[len]], &[1.0; 2], 4e-6);
+    }
 }
