@@ -190,7 +190,7 @@ impl Tensor {
     }
 
     /// The bytes of the elements in this run.
-    pub(crate) fn bytes(&self) -> &[u8] {
+    pub fn bytes(&self) -> &[u8] {
         &self.memory.bytes()[..self.dims.iter().product::<usize>() * self.element_bytes()]
     }
 

@@ -11,6 +11,8 @@ pub(crate) mod layout;
 pub(crate) mod matmul;
 pub(crate) mod movement;
 pub(crate) mod norm;
+#[cfg(test)]
+pub(crate) mod numerics;
 pub(crate) mod partition;
 pub(crate) mod pooling;
 pub(crate) mod quantize;

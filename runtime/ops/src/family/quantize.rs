@@ -146,6 +146,9 @@ fn per_block(node: &Node<'_>, block: i64) -> Result<Place, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use udo_api::{Code, Encoding};
+
+    use crate::family::numerics::{LENGTHS, SUBNORMAL, edges, settled_on_any_threads};
     use crate::testing::{bench, noise, tensor};
 
     #[test]
@@ -163,6 +166,50 @@ mod tests {
                 let wanted = (x / scales[channel]).round_ties_even() + f32::from(zeros[channel]);
                 assert_eq!(y, wanted.clamp(-128.0, 127.0) as i8, "{x} at {at}");
             }
+        }
+    }
+    /// Halves of a step, the ends of the type and beyond, and what is no number.
+    fn numbers(encoding: Encoding, from: usize, len: usize) -> Vec<f32> {
+        let halves = (-300..300).map(|i| (i as f32 + 0.5) * encoding.scale);
+        let ends = edges(0, 13).into_iter().chain([1e30, -1e30, SUBNORMAL]);
+        halves.chain(ends).cycle().skip(from).take(len).collect()
+    }
+
+    fn quantized_as_one_by_one<T: Code + PartialEq + std::fmt::Debug>(scale: f32, zero_point: T) {
+        let encoding = Encoding { scale, zero_point: zero_point.to_i32() };
+        for (len, from) in LENGTHS.into_iter().flat_map(|len| [0, 290, 590].map(|at| (len, at))) {
+            let x = numbers(encoding, from, len);
+            let run = bench("QuantizeLinear").input(tensor(&[len], &x));
+            let run = run.input(tensor(&[], &[scale])).input(tensor(&[], &[zero_point]));
+            let wanted: Vec<T> = x.iter().map(|&x| encoding.quantize(x)).collect();
+            let y = settled_on_any_threads(&run).values::<T>();
+            assert_eq!(y, wanted, "{x:?} by {encoding:?}");
+        }
+    }
+
+    /// Half to even, saturating, and a NaN the least value, in vectors as in the one formula of the contract.
+    #[test]
+    fn numbers_at_the_ends_are_quantized_as_one_by_one() {
+        for scale in [0.5f32, 0.1, 3.0, 1e-38, 1e38] {
+            quantized_as_one_by_one(scale, 128u8);
+            quantized_as_one_by_one(scale, -3i8);
+            quantized_as_one_by_one(scale, 40_000u16);
+            quantized_as_one_by_one(scale, 0i16);
+        }
+        let encoding = Encoding { scale: 1.0, zero_point: 7 };
+        let x = [0.5, 1.5, -0.5, 2.5, f32::NAN, f32::INFINITY, f32::NEG_INFINITY, SUBNORMAL];
+        assert_eq!(x.map(|x| encoding.quantize::<i8>(x)), [7, 9, 7, 9, -128, 127, -128, 7]);
+    }
+
+    #[test]
+    fn what_values_stand_for_is_rounded_once() {
+        let x: Vec<i8> = (i8::MIN..=i8::MAX).collect();
+        for (scale, zero) in [(0.1f32, -128i8), (0.1, 127), (SUBNORMAL, 1), (f32::MAX, 0)] {
+            let run = bench("DequantizeLinear").input(tensor(&[256], &x));
+            let run = run.input(tensor(&[], &[scale])).input(tensor(&[], &[zero]));
+            let exact = |x: i8| f64::from(i32::from(x) - i32::from(zero)) * f64::from(scale);
+            let wanted: Vec<f32> = x.iter().map(|&x| exact(x) as f32).collect();
+            assert_eq!(settled_on_any_threads(&run).values::<f32>(), wanted);
         }
     }
 }

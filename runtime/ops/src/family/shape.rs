@@ -142,6 +142,8 @@ fn copy<T: Element>(io: &mut Io<'_>) -> Result<(), ExecError> {
 
 #[cfg(test)]
 mod tests {
+    use udo_api::F16;
+
     use super::*;
     use crate::testing::{Bench, bench, tensor};
 
@@ -176,6 +178,9 @@ mod tests {
             };
             let y = run(tensor(from, &bytes));
             assert_eq!((y.dims().as_slice(), y.values::<u8>()), (to, bytes.clone()), "{}", V::NAME);
+            // Those of NaNs that signal among them.
+            let bits: Vec<F16> = bytes.iter().map(|&x| F16(0xfc01 + u16::from(x))).collect();
+            assert_eq!(run(tensor(from, &bits)).values::<F16>(), bits, "{}", V::NAME);
             let y = run(tensor(from, &doubles));
             assert_eq!((y.dims().as_slice(), y.values()), (to, doubles.clone()), "{}", V::NAME);
         }

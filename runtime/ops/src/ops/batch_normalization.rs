@@ -84,6 +84,7 @@ impl ChannelNorm for BatchNormalization {
 
 #[cfg(test)]
 mod tests {
+    use crate::family::numerics::{EDGES, bits, of_kernels, settled_on_any_threads};
     use crate::testing::{Bench, assert_near, bench, noise, tensor};
 
     fn run(dims: &[usize], channels: usize) -> Bench {
@@ -132,5 +133,20 @@ mod tests {
         let error = run(&[1, 2], 2).outputs(3).error();
         assert_eq!(error, "output 1 is a statistic of the batch, which asks for training");
         assert_eq!(run(&[1, 2], 3).error(), "input 1 is f32[3], wanted [2]");
+    }
+    #[test]
+    fn each_element_is_computed_for_itself() {
+        let x: Vec<f32> = EDGES.iter().copied().cycle().take(2 * 5 * 13).collect();
+        let mut run = bench("BatchNormalization").input(tensor(&[2, 5, 1, 13], &x));
+        for of in [1f32, 0.0, 0.0, 1.0] {
+            run = run.constant(tensor(&[5], &[of; 5]));
+        }
+        let run = run.float("epsilon", 0.0);
+        settled_on_any_threads(&run);
+        // A bias is added to it, so zeros lose their sign.
+        let wanted: Vec<f32> = x.iter().map(|x| x + 0.0).collect();
+        for y in of_kernels(&run) {
+            assert_eq!(bits(&y), bits(&wanted));
+        }
     }
 }

@@ -118,6 +118,7 @@ impl Planes {
 
 #[cfg(test)]
 mod tests {
+    use crate::family::numerics::{of_kernels, settled_on_any_threads, with};
     use crate::testing::{assert_near, bench, noise, tensor};
 
     #[test]
@@ -152,5 +153,29 @@ mod tests {
         assert_eq!(run.error(), "parameter \"size\" is 0, wanted 1 or more");
         let run = bench("LRN").input(tensor(&[1], &[1f32])).int("size", 1);
         assert_eq!(run.error(), "input 0 is f32[1], wanted rank 2 or more");
+    }
+    #[test]
+    fn a_nan_stays_in_the_windows_that_see_it() {
+        for (channels, inner) in [(7, 6), (40, 3), (19, 100)] {
+            let x = noise(channels * inner);
+            let run = |x: &[f32]| {
+                bench("LRN").input(tensor(&[1, channels, 1, inner], x)).int("size", 4)
+            };
+            settled_on_any_threads(&run(&x));
+            let plain = of_kernels(&run(&x));
+            for at in [0, 3 * inner, x.len() - 1] {
+                // A window ends two channels behind its own.
+                let sees = |i: usize| {
+                    let window = (i / inner).saturating_sub(1)..i / inner + 3;
+                    i % inner == at % inner && window.contains(&(at / inner))
+                };
+                for (y, plain) in of_kernels(&run(&with(&x, at, f32::NAN))).iter().zip(&plain) {
+                    for (i, (y, plain)) in y.iter().zip(plain).enumerate() {
+                        let found = if sees(i) { y.is_nan() } else { y.to_bits() == plain.to_bits() };
+                        assert!(found, "{channels} channels with a NaN at {at}: {y} at {i}");
+                    }
+                }
+            }
+        }
     }
 }

@@ -12,7 +12,7 @@ impl Unary for Relu {
     const F64: Option<fn(f64) -> f64> = Some(|x| if x < 0.0 { 0.0 } else { x });
     const INTS: Option<fn(i64) -> i64> = Some(|x| x.max(0));
     const OPENCL: &'static str = "x < 0.0f ? 0.0f : x";
-    const TEST: Curve = Curve::of(|x| x.max(0.0)).within(0.0);
+    const TEST: Curve = Curve::of(|x| if x < 0.0 { 0.0 } else { x }).within(0.0);
 
     #[inline]
     fn of(x: f32) -> f32 {

@@ -4,6 +4,8 @@ mod images;
 mod packing;
 mod plan;
 mod quantized;
+#[cfg(test)]
+mod tests;
 
 use udo_api::{DType, Dim, Error, InferCx, Node, Param, Shape, TensorDesc, Value};
 

@@ -208,6 +208,9 @@ mod tests {
 
     use super::*;
     use crate::family::elementwise::GRAIN;
+    use crate::family::numerics::{
+        EDGES, LENGTHS, assert_rounded, bits, edges, pairs_of_i8, settled_on_any_threads, wrapped,
+    };
     use crate::testing::{Tensor, assert_near, bench, noise, tensor};
 
     /// What every member is tested for; `bench` adds calls in place.
@@ -220,6 +223,9 @@ mod tests {
         the_gpu_takes_scalars_and_halves::<B>();
         misfits_are_named::<B>();
         operands_of_two_types_are_computed_with_in_f64::<B>();
+        edges_are_those_of_the_function::<B>();
+        an_element_has_its_bits_however_operands_meet::<B>();
+        integers_wrap_and_are_0_over_0::<B>();
     }
 
     /// Operands that no function is undefined for.
@@ -358,5 +364,44 @@ mod tests {
         assert_eq!(y.values::<i64>(), wanted);
         let error = pair::<B>(tensor(&[1], &[1u8]), tensor(&[1], &[1f32])).error();
         assert_eq!(error, "the element type is u8, which the kernel does not take");
+    }
+    fn edges_are_those_of_the_function<B: Binary>() {
+        let count = EDGES.len();
+        let (rows, cols) = (tensor(&[count, 1], &EDGES), tensor(&[count], &EDGES));
+        let y = pair::<B>(rows, cols).one().values::<f32>();
+        for (i, y) in y.into_iter().enumerate() {
+            let (a, b) = (EDGES[i / count], EDGES[i % count]);
+            // A NaN stays, but where the function has one value whatever that operand is.
+            let of = format!("{} of {a:e} and {b:e}", B::NAME);
+            assert_rounded(y, B::F64(a.into(), b.into()), 1e-6, &of);
+        }
+    }
+
+    fn an_element_has_its_bits_however_operands_meet<B: Binary>() {
+        for (len, second) in LENGTHS.into_iter().flat_map(|len| EDGES.map(|b| (len, b))) {
+            let (a, b) = (tensor(&[len], &edges(0, len)), tensor(&[len], &vec![second; len]));
+            let one = tensor(&[], &[second]);
+            let column = |x: &Tensor| tensor(&[len, 1], &x.values::<f32>());
+            let wanted = bits(&pair::<B>(a.clone(), b.clone()).one().values());
+            let y = pair::<B>(a.clone(), one.clone()).one();
+            assert_eq!(bits(&y.values()), wanted, "{len} with {second:e}");
+            let y = pair::<B>(column(&a), tensor(&[1, 2], &[second; 2])).one().values::<f32>();
+            let y: Vec<f32> = y.into_iter().step_by(2).collect();
+            assert_eq!(bits(&y), wanted, "a column of {len} with {second:e}");
+            let wanted = bits(&pair::<B>(b, a.clone()).one().values());
+            assert_eq!(bits(&pair::<B>(one, a).one().values()), wanted, "{second:e} with {len}");
+        }
+        let len = 2 * GRAIN + 7;
+        let a = tensor(&[len], &edges(0, len));
+        settled_on_any_threads(&pair::<B>(a, tensor(&[1], &[2.5f32])));
+    }
+
+    fn integers_wrap_and_are_0_over_0<B: Binary>() {
+        let (a, b) = pairs_of_i8();
+        let y = pair::<B>(tensor(&[a.len()], &a), tensor(&[b.len()], &b)).one().values::<i8>();
+        for ((&a, &b), y) in a.iter().zip(&b).zip(y) {
+            let wanted = wrapped(B::F64(a.into(), b.into())).unwrap_or(y);
+            assert_eq!(y, wanted, "{} of {a} and {b}", B::NAME);
+        }
     }
 }

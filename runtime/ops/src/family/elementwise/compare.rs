@@ -143,6 +143,7 @@ mod tests {
 
     use super::*;
     use crate::family::elementwise::GRAIN;
+    use crate::family::numerics::{EDGES, LENGTHS, edges};
     use crate::testing::{bench, tensor};
 
     const A: [f32; 6] = [0.0, -0.0, 1.5, -2.0, f32::NAN, f32::INFINITY];
@@ -152,6 +153,7 @@ mod tests {
     pub(super) fn all<C: Compare>(name: &str) {
         println!("{name}: a family member");
         every_pair_is_compared::<C>();
+        edges_are_compared_as_in_f64::<C>();
         integers_and_bounded_shapes_are_compared::<C>();
         quantized_values_are_compared_by_what_they_stand_for::<C>();
         let error = bench(C::NAME).input(tensor(&[2], &[1i8; 2])).input(tensor(&[3], &[1i8; 3]));
@@ -197,5 +199,23 @@ mod tests {
         let wanted = truths([5.0f32, 10.0, 15.0].map(|a| C::of(a, 10.0)));
         assert_eq!(y.values::<Bool>(), wanted);
         assert_eq!(run.input(tensor(&[], &[8i8])).error(), "input 1 has no encoding");
+    }
+    /// Zeros are equal whatever their signs, numbers next to zero are not zero, and with a NaN nothing is true.
+    fn edges_are_compared_as_in_f64<C: Compare>() {
+        let wide = |a: f32, b: f32| {
+            let of = C::of(f64::from(a), f64::from(b));
+            assert!(!of || !(a.is_nan() || b.is_nan()), "{} of {a} and {b}", C::NAME);
+            of
+        };
+        for (len, second) in LENGTHS.into_iter().flat_map(|len| EDGES.map(|b| (len, b))) {
+            let x = edges(3, len);
+            let (a, b) = (tensor(&[len], &x), tensor(&[1], &[second]));
+            let y = bench(C::NAME).input(a.clone()).input(b.clone()).one();
+            let wanted = truths(x.iter().map(|&x| wide(x, second)));
+            assert_eq!(y.values::<Bool>(), wanted, "{len} with {second:e}");
+            let y = bench(C::NAME).input(b).input(a).one();
+            let wanted = truths(x.iter().map(|&x| wide(second, x)));
+            assert_eq!(y.values::<Bool>(), wanted, "{second:e} with {len}");
+        }
     }
 }

@@ -148,6 +148,7 @@ fn execute<R: Repeated, T: Number>(kernel: &NumberKernel<R>, io: Io<'_>) -> Resu
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::family::numerics::{EDGES, bits, pairs_of_i8, settled_on_any_threads, wrapped};
     use crate::family::partition::GRAIN;
     use crate::testing::{assert_near, bench, noise, tensor};
 
@@ -158,6 +159,8 @@ mod tests {
         large_tensors_are_shared_out::<R>();
         every_type_is_computed::<R>();
         misfits_are_named::<R>();
+        edges_are_those_of_the_function::<R>();
+        integers_wrap::<R>();
     }
 
     fn one_to_many_operands_broadcast<R: Repeated>() {
@@ -182,7 +185,8 @@ mod tests {
         let len = 2 * GRAIN + 7;
         let (a, b, c) = (noise(3 * len), noise(len), noise(2));
         let run = bench(R::NAME).threads(3).input(tensor(&[1, len], &b));
-        let y = run.input(tensor(&[2, len], &a[..2 * len])).input(tensor(&[2, 1], &c)).one();
+        let run = run.input(tensor(&[2, len], &a[..2 * len])).input(tensor(&[2, 1], &c));
+        let y = settled_on_any_threads(&run);
         let of = |i: usize| R::TEST(R::TEST(b[i % len].into(), a[i].into()), c[i / len].into());
         assert_near(&y.values::<f32>(), &(0..2 * len).map(of).collect::<Vec<_>>(), 1e-6);
     }
@@ -207,5 +211,34 @@ mod tests {
         );
         let error = run.input(tensor(&[3], &[1f32, 2.0, 3.0])).error();
         assert_eq!(error, "shapes [2] and [3] do not broadcast");
+    }
+    fn edges_are_those_of_the_function<R: Repeated>() {
+        let count = EDGES.len();
+        let rows: Vec<f32> = (0..count * count).map(|i| EDGES[i / count]).collect();
+        let cols: Vec<f32> = (0..count * count).map(|i| EDGES[i % count]).collect();
+        let (a, b) = (tensor(&[rows.len()], &rows), tensor(&[rows.len()], &cols));
+        for third in EDGES {
+            let run = bench(R::NAME).input(a.clone()).input(b.clone());
+            let y = run.input(tensor(&[1], &[third])).one().values::<f32>();
+            let of = |a: f32, b: f32| R::of(f64::from(a), f64::from(b)) as f32;
+            let wanted: Vec<f32> =
+                rows.iter().zip(&cols).map(|(&a, &b)| of(of(a, b), third)).collect();
+            assert_eq!(bits(&y), bits(&wanted), "{} with {third:e}", R::NAME);
+            for ((a, b), y) in rows.iter().zip(&cols).zip(y) {
+                let is_nan = a.is_nan() || b.is_nan() || third.is_nan();
+                assert!(!is_nan || y.is_nan(), "{} of {a}, {b} and {third}", R::NAME);
+            }
+        }
+    }
+
+    fn integers_wrap<R: Repeated>() {
+        if !R::TYPES.has(udo_api::DType::I8) {
+            return;
+        }
+        let (a, b) = pairs_of_i8();
+        let run = bench(R::NAME).input(tensor(&[a.len()], &a)).input(tensor(&[b.len()], &b));
+        let wanted = a.iter().zip(&b).map(|(&a, &b)| wrapped(R::TEST(a.into(), b.into())));
+        let wanted: Option<Vec<i8>> = wanted.collect();
+        assert_eq!(Some(run.one().values::<i8>()), wanted);
     }
 }

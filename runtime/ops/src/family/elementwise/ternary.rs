@@ -162,6 +162,7 @@ mod tests {
     use udo_api::{Dim, F16};
 
     use super::*;
+    use crate::family::numerics::edges;
     use crate::family::partition::GRAIN;
     use crate::testing::{Bench, Tensor, bench, noise, tensor};
 
@@ -174,6 +175,7 @@ mod tests {
         bounded_shapes_are_those_of_the_run::<F>();
         quantized_values_are_taken_for_what_they_stand_for::<F>();
         misfits_are_named::<F>();
+        elements_keep_their_bits::<F>();
     }
 
     fn truths(of: &[u8]) -> Vec<Bool> {
@@ -256,5 +258,15 @@ mod tests {
         assert_eq!(run.error(), "inputs are f32[2] and f64[2], wanted one element type");
         let run = node::<F>(c(), tensor(&[3], &[1f32; 3]), tensor(&[], &[1f32]));
         assert_eq!(run.error(), "shapes [2] and [3] do not broadcast");
+    }
+    fn elements_keep_their_bits<F: Ternary>() {
+        // NaNs that signal, and have digits of their own, among them.
+        let a: Vec<f32> = (0..67).map(|i| f32::from_bits(0xff80_0001 + i)).collect();
+        let (b, c) = (edges(0, 67), [true, false].map(Bool::from));
+        let c: Vec<Bool> = c.iter().copied().cycle().take(67).collect();
+        let y = node::<F>(tensor(&[67], &c), tensor(&[67], &a), tensor(&[67], &b)).one();
+        let wanted = (0..67).map(|i| F::of(c[i].get(), a[i].to_bits(), b[i].to_bits()));
+        let y: Vec<u32> = y.values::<f32>().into_iter().map(f32::to_bits).collect();
+        assert_eq!(y, wanted.collect::<Vec<_>>());
     }
 }

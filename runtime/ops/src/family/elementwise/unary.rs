@@ -230,6 +230,9 @@ mod tests {
     use udo_api::{Code, Dim, Encoding, F16, bytes_of_mut};
 
     use super::*;
+    use crate::family::numerics::{
+        EDGES, LENGTHS, assert_rounded, bits, edges, settled_on_any_threads,
+    };
     use crate::family::partition::GRAIN;
     use crate::testing::{assert_near, bench, tensor};
 
@@ -241,6 +244,8 @@ mod tests {
         quantized_values_are_those_of_a_table::<u8, U>(128);
         quantized_values_are_those_of_a_table::<i8, U>(-3);
         integers_are_computed::<U>();
+        edges_are_those_of_the_curve::<U>();
+        an_element_has_its_bits_wherever_it_lies::<U>();
     }
 
     fn points<U: Unary>() -> (Vec<f64>, Vec<f64>) {
@@ -310,10 +315,37 @@ mod tests {
 
     fn integers_are_computed<U: Unary>() {
         let Some(of) = U::INTS else { return };
+        let x: Vec<i8> = (i8::MIN..=i8::MAX).collect();
+        let y = bench(U::NAME).input(tensor(&[256], &x)).one();
+        assert_eq!(y.values::<i8>(), x.iter().map(|&x| of(x.into()) as i8).collect::<Vec<_>>());
         let x = [i16::MIN, -5, 0, 5, i16::MAX];
         let y = bench(U::NAME).input(tensor(&[5], &x)).one();
         assert_eq!(y.values::<i16>(), x.map(|x| of(i64::from(x)) as i16));
         let y = bench(U::NAME).input(tensor(&[1], &[i64::MIN])).one();
         assert_eq!(y.values::<i64>(), [of(i64::MIN)]);
+    }
+    fn edges_are_those_of_the_curve<U: Unary>() {
+        let y = bench(U::NAME).input(tensor(&[EDGES.len()], &EDGES)).one().values::<f32>();
+        for (x, y) in EDGES.into_iter().zip(y) {
+            let exact = match U::TEST.reference {
+                Reference::Function(of) => of(x.into()),
+                Reference::Points(_) => U::of(x).into(),
+            };
+            let of = format!("{} of {x:e}", U::NAME);
+            assert!(!x.is_nan() || y.is_nan(), "{of} is {y}");
+            assert_rounded(y, exact, U::TEST.tolerance, &of);
+        }
+    }
+
+    fn an_element_has_its_bits_wherever_it_lies<U: Unary>() {
+        let alone = |x: f32| bench(U::NAME).input(tensor(&[], &[x])).one().values::<f32>()[0];
+        let wanted = bits(&EDGES.map(alone));
+        for (len, first) in LENGTHS.into_iter().flat_map(|len| [0, 5].map(|first| (len, first))) {
+            let y = bench(U::NAME).input(tensor(&[len], &edges(first, len))).one();
+            let wanted = wanted.iter().copied().cycle().skip(first).take(len);
+            assert_eq!(bits(&y.values()), wanted.collect::<Vec<_>>(), "{len} from {first} on");
+        }
+        let len = 2 * GRAIN + 7;
+        settled_on_any_threads(&bench(U::NAME).input(tensor(&[len], &edges(0, len))));
     }
 }

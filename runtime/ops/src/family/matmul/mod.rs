@@ -2,6 +2,8 @@
 
 mod product;
 mod right_side;
+#[cfg(test)]
+mod tests;
 
 use udo_api::{Dim, Element, Error, ExecError, Node, Parallel, Shape, TensorDesc};
 

@@ -95,7 +95,7 @@ impl<M: Movement> Kernel for Moved<M> {
 
 #[cfg(test)]
 mod tests {
-    use udo_api::Bool;
+    use udo_api::{Bool, F16};
 
     use super::*;
     use crate::number::Number;
@@ -111,6 +111,9 @@ mod tests {
             check(name, example, kernel.core(), u8::of);
             check(name, example, kernel.core(), i16::of);
             check(name, example, kernel.core(), f32::of);
+            // Elements keep their bits: signs of zeros, and what differs between NaNs that signal.
+            check(name, example, kernel.core(), |number| F16(0xfc01 + number as u16));
+            check(name, example, kernel.core(), |number| if number < 1.0 { -0.0 } else { number });
             check(name, example, kernel.core(), i64::of);
             check(name, example, kernel.core(), |number| Bool((number as u8) & 1));
         }
@@ -130,12 +133,15 @@ mod tests {
             Setting::Int(value) => run.int(name, value),
             Setting::Ints(values) => run.ints(name, values),
         });
-        let found = Bench::all(run);
-        let found: Vec<_> = found.iter().map(|y: &Tensor| (y.dims(), y.values::<T>())).collect();
+        let of_node = Bench::all(run);
+        let found: Vec<_> = of_node.iter().map(|y: &Tensor| (y.dims(), y.values::<T>())).collect();
         let wanted = example.outputs.iter();
         let wanted: Vec<_> = wanted
             .map(|(dims, places)| (dims.to_vec(), places.iter().map(of).collect::<Vec<T>>()))
             .collect();
         assert_eq!(found, wanted, "{name} of {} on {core}", T::DTYPE);
+        for (y, (_, wanted)) in of_node.iter().zip(&wanted) {
+            assert!(y.bytes() == udo_api::bytes_of(wanted), "{name} of {} on {core}", T::DTYPE);
+        }
     }
 }

@@ -123,6 +123,7 @@ impl<N: LaneNorm> Lanes<N> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::family::numerics::{settled_on_any_threads, with};
     use crate::family::partition::GRAIN;
     use crate::testing::{Bench, assert_near, bench, noise, tensor};
 
@@ -131,6 +132,7 @@ mod tests {
         println!("{name}: a family member");
         lanes_lie_along_any_axis::<N>();
         lanes_are_shared_out::<N>();
+        what_is_no_number_stays_in_its_lane::<N>();
     }
 
     fn wanted<N: LaneNorm>(x: &[f64], AxisSplit { outer, len, inner }: AxisSplit) -> Vec<f64> {
@@ -173,5 +175,23 @@ mod tests {
         check::<N>(&dims, last, |run| run.threads(3));
         let middle = AxisSplit { outer: dims[0], len: dims[1], inner: dims[2] };
         check::<N>(&dims, middle, |run| run.threads(3).int("axis", 1));
+    }
+    fn what_is_no_number_stays_in_its_lane<N: LaneNorm>() {
+        for dims in [[3, 5, 2], [4, 3, 67], [2, 2, 2000]] {
+            let x = noise(dims.iter().product());
+            for axis in 0..3usize {
+                let AxisSplit { len, inner, .. } = AxisSplit::at(&dims, axis);
+                let lane = |at: usize| (at / (len * inner), at % inner);
+                let run =
+                    |x: &[f32]| bench(N::NAME).input(tensor(&dims, x)).int("axis", axis as i64);
+                let plain = settled_on_any_threads(&run(&x)).values::<f32>();
+                for (at, number) in [(0, f32::NAN), (x.len() - 1, f32::NAN), (1, f32::INFINITY)] {
+                    let y = run(&with(&x, at, number)).one().values::<f32>();
+                    let others = (0..x.len()).filter(|&i| lane(i) != lane(at));
+                    others.for_each(|i| assert_eq!(y[i].to_bits(), plain[i].to_bits()));
+                    assert!(y[at].is_nan(), "{} of {number} in {dims:?} is {}", N::NAME, y[at]);
+                }
+            }
+        }
     }
 }

@@ -138,6 +138,7 @@ impl<N: RowNorm> Kernel for Rows<N> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::family::numerics::{settled_on_any_threads, with};
     use crate::family::partition::GRAIN;
     use crate::testing::{assert_near, bench, noise, tensor};
 
@@ -155,6 +156,26 @@ mod tests {
         assert_eq!(error, "input 1 is f32[3], wanted 2 elements");
         let run = run.input(tensor(&[2], &[1f32; 2])).int("stash_type", 11);
         assert_eq!(run.error(), "parameter \"stash_type\" is 11, wanted 1, f32");
+        what_is_no_number_stays_in_its_row::<N>();
+    }
+
+    fn what_is_no_number_stays_in_its_row<N: RowNorm>() {
+        for dims in [[6, 5], [3, 67], [5, 2000]] {
+            let x = noise(dims[0] * dims[1]);
+            let run = |x: &[f32]| {
+                let run = bench(N::NAME).input(tensor(&dims, x));
+                run.input(tensor(&dims[1..], &vec![1.5f32; dims[1]]))
+            };
+            let plain = settled_on_any_threads(&run(&x)).values::<f32>();
+            for (at, number) in [(1, f32::NAN), (x.len() - 1, f32::NAN), (0, f32::INFINITY)] {
+                let y = run(&with(&x, at, number)).one().values::<f32>();
+                for (i, (y, plain)) in y.iter().zip(&plain).enumerate() {
+                    let is_row = i / dims[1] == at / dims[1];
+                    let found = if is_row { y.is_nan() } else { y.to_bits() == plain.to_bits() };
+                    assert!(found, "{} with {number} at {at} of {dims:?}: {y}", N::NAME);
+                }
+            }
+        }
     }
 
     fn check<N: RowNorm>(dims: [usize; 3], axis: i64, place: usize, has_bias: bool) {

@@ -189,6 +189,7 @@ impl<P: GlobalPool, T: Code> Kernel for Quantized<P, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::family::numerics::{SUBNORMAL, of_kernels, settled_on_any_threads, with};
     use crate::testing::{assert_near, bench, noise, tensor};
 
     /// What every member is tested for.
@@ -200,6 +201,7 @@ mod tests {
             channels_become_one_element::<P>(dims);
         }
         quantized_channels_do::<P>();
+        a_nan_stays_in_its_channel::<P>();
         let error = bench(P::NAME).input(tensor(&[2, 2], &[1f32; 4])).error();
         assert_eq!(error, "input 0 is f32[2,2], wanted rank 3 or more");
         let error = bench(P::NAME).input(tensor::<f32>(&[1, 2, 0, 2], &[])).error();
@@ -234,5 +236,26 @@ mod tests {
                 Encoding { scale: 0.75, zero_point: 9 }.quantize::<u8>((P::F64)(&numbers) as f32);
             assert_eq!(y, wanted);
         }
+    }
+    fn a_nan_stays_in_its_channel<P: GlobalPool>() {
+        for dims in [[2, 3, 2, 2], [1, 19, 5, 7], [3, 40, 30, 31]] {
+            let (x, plane) = (noise(dims.iter().product()), dims[2] * dims[3]);
+            let run = |x: &[f32]| bench(P::NAME).input(tensor(&dims, x));
+            settled_on_any_threads(&run(&x));
+            let plain = of_kernels(&run(&x));
+            for at in [0, plane + 1, x.len() - 1] {
+                for (y, plain) in of_kernels(&run(&with(&x, at, f32::NAN))).iter().zip(&plain) {
+                    for (i, (y, plain)) in y.iter().zip(plain).enumerate() {
+                        let is_own = i == at / plane;
+                        let found =
+                            if is_own { y.is_nan() } else { y.to_bits() == plain.to_bits() };
+                        assert!(found, "{} with a NaN at {at} of {dims:?}: {y} at {i}", P::NAME);
+                    }
+                }
+            }
+        }
+        let x = [SUBNORMAL, -SUBNORMAL, f32::INFINITY, f32::NEG_INFINITY];
+        let y = bench(P::NAME).input(tensor(&[1, 4, 1], &x)).one();
+        assert_eq!(y.values::<f32>(), x, "{}", P::NAME);
     }
 }

@@ -249,6 +249,7 @@ pub(crate) fn fold_places<S>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::family::numerics::{SUBNORMAL, of_kernels, settled_on_any_threads, with};
     use crate::testing::{Bench, assert_near, bench, noise, tensor};
 
     /// Windows over two axes of one extent.
@@ -281,6 +282,7 @@ mod tests {
             windows_match_the_definition::<P>(case, out);
         }
         lines_and_volumes_have_windows::<P>();
+        a_nan_stays_in_its_windows::<P>();
     }
 
     fn given(
@@ -337,5 +339,36 @@ mod tests {
         assert_near(&y.values::<f32>(), &wanted, 1e-6);
         let error = bench(P::NAME).input(tensor(&[2], &x[..2])).ints("kernel_shape", &[]).error();
         assert_eq!(error, "input 0 is f32[2], wanted rank 3 to 5");
+    }
+    /// In every layout and on any number of threads; what is infinite or next to zero is a number like any other.
+    fn a_nan_stays_in_its_windows<P: Pool>() {
+        for (channels, extent) in [(2, 5), (19, 9), (35, 11)] {
+            let dims = [2, channels, extent, extent];
+            let out = extent - 2;
+            let x = noise(dims.iter().product());
+            let run =
+                |x: &[f32]| bench(P::NAME).input(tensor(&dims, x)).ints("kernel_shape", &[3, 3]);
+            settled_on_any_threads(&run(&x));
+            let plain = of_kernels(&run(&x));
+            for at in [0, extent + 1, x.len() / 2 + 2, x.len() - 1] {
+                let (plane, row, col) = (at / (extent * extent), at / extent % extent, at % extent);
+                let sees = |i: usize| {
+                    let (r, c) = (i / out % out, i % out);
+                    i / (out * out) == plane
+                        && (r..r + 3).contains(&row)
+                        && (c..c + 3).contains(&col)
+                };
+                for (y, plain) in of_kernels(&run(&with(&x, at, f32::NAN))).iter().zip(&plain) {
+                    for (i, (y, plain)) in y.iter().zip(plain).enumerate() {
+                        let found =
+                            if sees(i) { y.is_nan() } else { y.to_bits() == plain.to_bits() };
+                        assert!(found, "{} with a NaN at {at} of {dims:?}: {y} at {i}", P::NAME);
+                    }
+                }
+            }
+        }
+        let x = [SUBNORMAL, -SUBNORMAL, f32::INFINITY, f32::NEG_INFINITY];
+        let y = bench(P::NAME).input(tensor(&[1, 1, 4], &x)).ints("kernel_shape", &[1]).one();
+        assert_eq!(y.values::<f32>(), x, "{}", P::NAME);
     }
 }

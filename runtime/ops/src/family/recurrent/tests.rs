@@ -3,6 +3,7 @@
 use udo_api::ExecError;
 
 use super::{Cell, FIRST_HIDDEN, LENGTHS};
+use crate::family::numerics::with;
 use crate::testing::{Bench, Tensor, bench, noise, tensor};
 
 const STEPS: usize = 4;
@@ -18,6 +19,7 @@ pub(super) fn all<C: Cell>(name: &str) {
     the_batch_may_come_first::<C>();
     sequences_end_where_they_say::<C>();
     states_go_on_where_others_ended::<C>();
+    a_nan_stays_in_its_row_from_its_step_on::<C>();
     let error = node::<C>(x(), &[0], Bench::input).float("clip", 1.0).error();
     assert_eq!(error, "parameter \"clip\" is given, wanted the default");
     let error = node::<C>(x(), &[0], Bench::input).int("hidden_size", 2).error();
@@ -140,4 +142,17 @@ fn states_go_on_where_others_ended<C: Cell>() {
     let found = outputs::<C>(run);
     assert_eq!(found[0][..3 * STATE], whole[0][STATE..]);
     assert_eq!(found[1..], whole[1..]);
+}
+
+fn a_nan_stays_in_its_row_from_its_step_on<C: Cell>() {
+    let plain = outputs::<C>(node::<C>(x(), &[0], Bench::input));
+    assert_eq!(outputs::<C>(node::<C>(x(), &[0], Bench::input)), plain, "two runs differ");
+    let (step, row) = (1, 2);
+    let at = (step * BATCH + row) * WIDTH + 1;
+    let y = outputs::<C>(node::<C>(steps(&with(&numbers(), at, f32::NAN)), &[0], Bench::input));
+    for (i, (y, plain)) in y[0].iter().zip(&plain[0]).enumerate() {
+        let is_hit = i / STATE >= step && i / HIDDEN % BATCH == row;
+        let found = if is_hit { y.is_nan() } else { y.to_bits() == plain.to_bits() };
+        assert!(found, "{}: {y} at {i}", C::NAME);
+    }
 }

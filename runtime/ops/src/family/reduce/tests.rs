@@ -3,6 +3,7 @@
 use udo_api::{Bool, Core, F16};
 
 use super::*;
+use crate::family::numerics::{SUBNORMAL, assert_rounded, settled_on_any_threads, with};
 use crate::family::partition::GRAIN;
 use crate::testing::{Bench, assert_near, bench, noise, tensor};
 
@@ -16,6 +17,9 @@ pub(super) fn all<R: Reduce>(name: &str) {
     quantized_values_are_reduced_by_what_they_stand_for::<R>();
     truths_are_reduced::<R>();
     axes_come_in_any_form::<R>();
+    a_nan_stays_wherever_it_is::<R>();
+    edges_are_those_of_the_definition::<R>();
+    integers_wrap::<R>();
 }
 
 /// Numbers that every reduction is near the same of in any order.
@@ -82,10 +86,9 @@ fn large_tensors_are_shared_out<R: Reduce>() {
     ] {
         let x: Vec<f32> = numbers(dims.iter().product()).iter().map(|x| x.abs().sqrt()).collect();
         let wanted = wanted::<R>(&dims, &axes, &doubles(&x));
-        for threads in [1, 3] {
-            let y = along(bench(R::NAME).threads(threads).input(tensor(&dims, &x)), &axes).one();
-            assert_near(&y.values::<f32>(), &wanted, 2e-5);
-        }
+        // A number is made by one thread, so their count decides nothing.
+        let run = along(bench(R::NAME).input(tensor(&dims, &x)), &axes);
+        assert_near(&settled_on_any_threads(&run).values::<f32>(), &wanted, 2e-5);
     }
 }
 
@@ -170,4 +173,57 @@ fn axes_come_in_any_form<R: Reduce>() {
     }
     let error = run().input(tensor(&[1], &[0i64])).error();
     assert_eq!(error, "input 1, the axes, is not known before the run");
+}
+
+/// In `f32` and `f64`, along rows that are short and long, and along columns; nothing else becomes one.
+fn a_nan_stays_wherever_it_is<R: Reduce>() {
+    for (dims, axis) in [([2, 3], 1), ([2, 70], 1), ([2, 5001], 1), ([70, 2], 0), ([33, 19], 0)] {
+        let x: Vec<f32> = numbers(dims[0] * dims[1]).iter().map(|x| x.abs()).collect();
+        let kept = |at: usize| if axis == 1 { at / dims[1] } else { at % dims[1] };
+        let run = |x: &[f32]| along(bench(R::NAME).input(tensor(&dims, x)), &[axis]);
+        let plain = run(&x).one().values::<f32>();
+        for at in [0, 1, dims[1], x.len() / 2, x.len() - 1] {
+            let x = with(&x, at, f32::NAN);
+            let y = run(&x).one().values::<f32>();
+            for (i, (y, plain)) in y.iter().zip(&plain).enumerate() {
+                let found = if i == kept(at) { y.is_nan() } else { y.to_bits() == plain.to_bits() };
+                assert!(found, "{} with a NaN at {at} of {dims:?}: {y} at {i}", R::NAME);
+            }
+            let y = along(bench(R::NAME).input(tensor(&dims, &doubles(&x))), &[axis]).one();
+            let is_nan = |(i, y): (usize, f64)| y.is_nan() == (i == kept(at));
+            assert!(y.values::<f64>().into_iter().enumerate().all(is_nan), "{}", R::NAME);
+        }
+    }
+}
+
+fn edges_are_those_of_the_definition<R: Reduce>() {
+    let infinity = f32::INFINITY;
+    for x in [[infinity, 1.0, 2.0], [1.0, -infinity, 2.0], [infinity, -infinity, 1.0]] {
+        for copies in [1, 6, 41] {
+            let x = x.repeat(copies);
+            let y = along(bench(R::NAME).input(tensor(&[x.len()], &x)), &[0]).one();
+            let of = format!("{} of {x:?}", R::NAME);
+            assert_rounded(y.values::<f32>()[0], R::TEST(&doubles(&x)), 1e-5, &of);
+        }
+    }
+    // Squares of such numbers are no numbers of the type.
+    let least = f64::MIN_POSITIVE / 2.0;
+    if R::TEST(&[least]).to_bits() == least.to_bits() {
+        let y = bench(R::NAME).input(tensor(&[1], &[SUBNORMAL])).one();
+        assert_eq!(y.values::<f32>(), [SUBNORMAL], "{}", R::NAME);
+        let y = bench(R::NAME).input(tensor(&[1], &[least])).one();
+        assert_eq!(y.values::<f64>(), [least], "{}", R::NAME);
+    }
+}
+
+/// Integers are taken in as those of more bits would be, and then lose the bits that are too many.
+fn integers_wrap<R: Reduce>() {
+    if !R::By::TYPES.has(DType::I32) {
+        return;
+    }
+    for x in [[i32::MAX, 1, 2], [i32::MIN, -1, 0], [i32::MIN, 0, 0], [1 << 20, 1 << 20, 3]] {
+        let wide = x.iter().fold(R::By::none::<i64>(), |y, &x| R::By::take(y, i64::from(x)));
+        let y = bench(R::NAME).input(tensor(&[3], &x)).one();
+        assert_eq!(y.values::<i32>(), [R::end(wide as i32, 3)], "{} of {x:?}", R::NAME);
+    }
 }

@@ -1,0 +1,88 @@
+//! What convolutions promise of numbers, by each algorithm and in each layout.
+
+use crate::family::numerics::{SUBNORMAL, of_kernels, settled, with};
+use crate::testing::{Bench, assert_near, bench, noise, tensor};
+
+const EXTENT: usize = 9;
+
+/// A convolution of 3 by 3 whose images are padded by 1.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    channels: usize,
+    outputs: usize,
+    groups: usize,
+    /// Pixels around one that is no number that may become none as well.
+    leak: usize,
+}
+
+const CASES: [Case; 3] = [
+    // A product of gathered rows, one by tiles of Winograd's, and filters of one channel.
+    Case { channels: 3, outputs: 5, groups: 1, leak: 0 },
+    Case { channels: 48, outputs: 64, groups: 1, leak: 5 },
+    Case { channels: 20, outputs: 20, groups: 20, leak: 0 },
+];
+
+impl Case {
+    fn x(&self) -> Vec<f32> {
+        noise(self.channels * EXTENT * EXTENT)
+    }
+
+    fn run(&self, x: &[f32]) -> Bench {
+        let dims = [self.outputs, self.channels / self.groups, 3, 3];
+        let w = tensor(&dims, &noise(dims.iter().product()));
+        let run = bench("Conv").input(tensor(&[1, self.channels, EXTENT, EXTENT], x));
+        run.constant(w).int("group", self.groups as i64).ints("pads", &[1; 4])
+    }
+}
+
+#[test]
+fn runs_agree_and_threads_within_the_bound_of_a_sum() {
+    for case in CASES {
+        let x = case.x();
+        let one = settled(&case.run(&x)).values::<f32>();
+        let one: Vec<f64> = one.into_iter().map(f64::from).collect();
+        for threads in [2, 3, 8] {
+            let y = settled(&case.run(&x).threads(threads)).values::<f32>();
+            assert_near(&y, &one, 1e-5);
+        }
+    }
+}
+
+#[test]
+fn a_nan_reaches_what_depends_on_it_and_by_winograd_its_tiles() {
+    for case in CASES {
+        let (x, plain) = (case.x(), of_kernels(&case.run(&case.x())));
+        for at in [0, 4 * EXTENT + 4, EXTENT * EXTENT + EXTENT - 1] {
+            let (channel, row, col) = (at / (EXTENT * EXTENT), at / EXTENT % EXTENT, at % EXTENT);
+            let apart =
+                |i: usize| (i / EXTENT % EXTENT).abs_diff(row).max((i % EXTENT).abs_diff(col));
+            let own = |i: usize| case.groups == 1 || i / (EXTENT * EXTENT) == channel;
+            for (y, plain) in of_kernels(&case.run(&with(&x, at, f32::NAN))).iter().zip(&plain) {
+                for (i, (y, plain)) in y.iter().zip(plain).enumerate() {
+                    let of = format!("{case:?} with a NaN at {at}: {y} at {i}");
+                    if own(i) && apart(i) <= 1 {
+                        assert!(y.is_nan(), "{of}");
+                    } else if !own(i) || apart(i) > 1 + case.leak {
+                        assert_eq!(y.to_bits(), plain.to_bits(), "{of}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn subnormal_numbers_are_kept_and_sums_overflow_to_infinity() {
+    for groups in [1, 2] {
+        let x = [SUBNORMAL, f32::MAX, -SUBNORMAL, -f32::MAX];
+        for (factor, wanted) in [
+            (1f32, x),
+            (2.0, [2.0 * SUBNORMAL, f32::INFINITY, -2.0 * SUBNORMAL, f32::NEG_INFINITY]),
+        ] {
+            let run = bench("Conv").input(tensor(&[1, groups, 1, 4], &x.repeat(groups)));
+            let w = tensor(&[groups, 1, 1, 1], &vec![factor; groups]);
+            let y = run.input(w).int("group", groups as i64).one();
+            assert_eq!(y.values::<f32>(), wanted.repeat(groups), "{groups} groups by {factor}");
+        }
+    }
+}

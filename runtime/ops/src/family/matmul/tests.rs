@@ -1,0 +1,71 @@
+//! What products of matrices promise of numbers, packed and as they lie.
+
+use crate::family::numerics::{SUBNORMAL, settled, with};
+use crate::testing::{Bench, Tensor, assert_near, bench, noise, tensor};
+
+/// Every operator that multiplies matrices of `f32`.
+const MEMBERS: [&str; 2] = ["MatMul", "Gemm"];
+/// Rows, depth and columns of products that run in each way there is.
+const SIZES: [[usize; 3]; 4] = [[1, 37, 50], [3, 9, 17], [33, 40, 65], [70, 800, 19]];
+
+/// The product with a right side that is packed before the run, or comes with it.
+fn products(op: &'static str, a: Tensor, b: &Tensor) -> [Bench; 2] {
+    let run = bench(op).input(a);
+    [run.clone().constant(b.clone()), run.input(b.clone())]
+}
+
+fn of_size([rows, depth, cols]: [usize; 3]) -> (Vec<f32>, Vec<f32>) {
+    (noise(rows * depth), noise(depth * cols))
+}
+
+#[test]
+fn runs_agree_and_threads_within_the_bound_of_a_sum() {
+    for (op, size) in MEMBERS.into_iter().flat_map(|op| SIZES.map(|size| (op, size))) {
+        let ([rows, depth, cols], (a, b)) = (size, of_size(size));
+        let runs = products(op, tensor(&[rows, depth], &a), &tensor(&[depth, cols], &b));
+        let one: Vec<f64> = settled(&runs[0]).values::<f32>().into_iter().map(f64::from).collect();
+        for (run, threads) in runs.iter().flat_map(|run| [1, 2, 3, 8].map(|n| (run, n))) {
+            let y = settled(&run.clone().threads(threads)).values::<f32>();
+            assert_near(&y, &one, 1e-5);
+        }
+    }
+}
+
+#[test]
+fn a_nan_reaches_its_row_or_its_column() {
+    for (op, size) in MEMBERS.into_iter().flat_map(|op| SIZES.map(|size| (op, size))) {
+        let ([rows, depth, cols], (a, b)) = (size, of_size(size));
+        let check = |a: &[f32], b: &[f32], is_hit: &dyn Fn(usize) -> bool| {
+            let (of_a, of_b) = (tensor(&[rows, depth], a), tensor(&[depth, cols], b));
+            for run in products(op, of_a, &of_b) {
+                for (i, y) in run.one().values::<f32>().into_iter().enumerate() {
+                    assert_eq!(y.is_nan(), is_hit(i), "{op} of {size:?}: {y} at {i}");
+                }
+            }
+        };
+        for at in [0, depth - 1, rows * depth - 1] {
+            check(&with(&a, at, f32::NAN), &b, &|i| i / cols == at / depth);
+        }
+        for at in [0, cols - 1, depth * cols - 1] {
+            check(&a, &with(&b, at, f32::NAN), &|i| i % cols == at % cols);
+        }
+    }
+}
+
+#[test]
+fn subnormal_numbers_are_kept_and_sums_overflow_to_infinity() {
+    let a = [SUBNORMAL, -SUBNORMAL, f32::MAX, f32::MIN];
+    for op in MEMBERS {
+        for run in products(op, tensor(&[4, 1], &a), &tensor(&[1, 2], &[1f32, 2.0])) {
+            let wanted: Vec<f32> = a.iter().flat_map(|&a| [a, 2.0 * a]).collect();
+            assert_eq!(run.one().values::<f32>(), wanted, "{op}");
+        }
+    }
+}
+
+#[test]
+fn integers_wrap() {
+    let a = tensor(&[1, 2], &[i32::MAX, 1]);
+    let y = bench("MatMul").input(a).input(tensor(&[2, 2], &[1, 2, 1, 3])).one();
+    assert_eq!(y.values::<i32>(), [i32::MIN, 1]);
+}

@@ -1,0 +1,98 @@
+//! Numbers at the ends of their types, and what every family promises of results, for the tests of families. The
+//! promises are written down in `docs/numerics.md`.
+
+use crate::testing::{Bench, Tensor};
+
+/// The least number that is not zero and has all its digits, halved: it is kept, never taken for 0.
+pub(crate) const SUBNORMAL: f32 = f32::MIN_POSITIVE / 2.0;
+
+/// Numbers that formulas go wrong at.
+pub(crate) const EDGES: [f32; 13] = [
+    f32::NAN,
+    f32::INFINITY,
+    f32::NEG_INFINITY,
+    0.0,
+    -0.0,
+    SUBNORMAL,
+    -SUBNORMAL,
+    f32::MAX,
+    f32::MIN,
+    1.0,
+    -1.0,
+    2.5,
+    -0.75,
+];
+
+/// Lengths of whole vectors of any instruction set, and of what is left of one.
+pub(crate) const LENGTHS: [usize; 7] = [1, 3, 8, 16, 17, 31, 67];
+
+/// So many numbers at the ends of their types, from one of them on.
+pub(crate) fn edges(first: usize, len: usize) -> Vec<f32> {
+    EDGES.iter().copied().cycle().skip(first).take(len).collect()
+}
+
+/// Each number as its bits, every NaN as the same: which one it is, is promised nowhere.
+pub(crate) fn bits(x: &[f32]) -> Vec<u32> {
+    x.iter().map(|x| if x.is_nan() { f32::NAN } else { *x }.to_bits()).collect()
+}
+
+/// The only output of a node that has the same bits in each of two runs.
+#[track_caller]
+pub(crate) fn settled(run: &Bench) -> Tensor {
+    let y = run.clone().one();
+    assert!(y.bytes() == run.clone().one().bytes(), "two runs differ");
+    y
+}
+
+/// The only output of a node that has the same bits in each of two runs, and on any number of threads.
+#[track_caller]
+pub(crate) fn settled_on_any_threads(run: &Bench) -> Tensor {
+    let y = settled(run);
+    for threads in [2, 3, 8] {
+        let other = settled(&run.clone().threads(threads));
+        assert!(y.bytes() == other.bytes(), "{threads} threads differ from one");
+    }
+    y
+}
+
+/// What each kernel that takes the node makes of its first output: one for every layout.
+#[track_caller]
+pub(crate) fn of_kernels(run: &Bench) -> Vec<Vec<f32>> {
+    let kernels = run.run().unwrap_or_else(|fault| panic!("{fault}"));
+    kernels.iter().map(|kernel| kernel.outputs[0].values()).collect()
+}
+
+/// Asserts that a number is what one in `f64` rounds to: a NaN where that is one, infinite where it is, a zero of its
+/// sign, and within `tolerance` of it otherwise, relative to it however small it is.
+#[track_caller]
+pub(crate) fn assert_rounded(found: f32, exact: f64, tolerance: f64, of: &str) {
+    let wanted = exact as f32;
+    let same = found.to_bits() == wanted.to_bits() || found.is_nan() && wanted.is_nan();
+    let apart = (f64::from(found) - f64::from(wanted)).abs();
+    // Numbers that are not normal have fewer digits.
+    let bound = tolerance * f64::from(wanted).abs() + 2.0 * f64::from(f32::from_bits(1));
+    let is_near = found.is_finite() && wanted.is_finite() && wanted != 0.0 && apart <= bound;
+    assert!(same || is_near, "{of} is {found:e}, wanted {wanted:e}");
+}
+
+/// Each pair of the 8-bit integers.
+pub(crate) fn pairs_of_i8() -> (Vec<i8>, Vec<i8>) {
+    let all = || i8::MIN..=i8::MAX;
+    all().flat_map(|a| all().map(move |b| (a, b))).unzip()
+}
+
+/// Numbers of which the one at `place` is another.
+pub(crate) fn with(x: &[f32], place: usize, number: f32) -> Vec<f32> {
+    let mut x = x.to_vec();
+    x[place] = number;
+    x
+}
+
+/// What an 8-bit integer becomes of an exact result: it loses its fraction, then wraps; of what is not finite, 0.
+/// Nothing where `f64` cannot hold the exact result.
+pub(crate) fn wrapped(exact: f64) -> Option<i8> {
+    if !exact.is_finite() {
+        return Some(0);
+    }
+    (exact.abs() < (1u64 << 53) as f64).then_some(exact as i64 as i8)
+}
