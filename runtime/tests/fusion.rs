@@ -462,14 +462,26 @@ fn a_convolution_adds_bias_and_residual_and_applies_a_function() {
 
 #[test]
 fn a_residual_that_is_made_later_is_added_by_the_later_node() {
+    for op in ["Add", "Sum"] {
+        let mut net = Net::new();
+        let first = net.conv(net.x);
+        let second = net.conv(first);
+        let third = net.conv(first);
+        let y = net.node(op, &[second, third]);
+        let (outputs, steps) = net.run(&[y], "builtin");
+        assert_eq!(outputs[0], [-2., 4., -6., 8.]);
+        assert_eq!(steps, ["Conv", "Conv", "Conv"]);
+    }
+}
+
+#[test]
+fn sums_of_three_stay() {
     let mut net = Net::new();
-    let first = net.conv(net.x);
-    let second = net.conv(first);
-    let third = net.conv(first);
-    let y = net.node("Add", &[second, third]);
+    let sums = net.conv(net.x);
+    let y = net.node("Sum", &[sums, net.x, net.x]);
     let (outputs, steps) = net.run(&[y], "builtin");
-    assert_eq!(outputs[0], [-2., 4., -6., 8.]);
-    assert_eq!(steps, ["Conv", "Conv", "Conv"]);
+    assert_eq!(outputs[0], [-1., 2., -3., 4.]);
+    assert_eq!(steps, ["Conv", "Sum"]);
 }
 
 #[test]

@@ -18,6 +18,7 @@ pub(in crate::pass) fn attach(node: &Candidate<'_>) -> Option<Fusion> {
         "Clip" => activation(node, clip(node)?),
         "Mul" => silu(node),
         "Add" => bias(node).or_else(|| residual(node)),
+        "Sum" if node.node().node.inputs.len() == 2 => bias(node).or_else(|| residual(node)),
         _ => None,
     }
 }
