@@ -3,11 +3,12 @@
 
 mod support;
 
+use udo_api::abi::RawStr;
 use udo_api::{
     Bool, Core, Error, ExecError, F16, FinalizeCx, GuardAlloc, InferCx, Io, Kernel, KernelDef,
     Node, Op, OpDef, OpSchema, PackageV1, Param, Port, Shape, TensorDesc, types,
 };
-use udo_api::{DType, bytes_of};
+use udo_api::{DType, Value, bytes_of};
 use udo_runtime::graph::Attr;
 use udo_runtime::memory::Tensor;
 use udo_runtime::model::Options;
@@ -75,12 +76,52 @@ impl Kernel for HeldAny {
     }
 }
 
+/// How many letters each text has.
+struct Letters;
+
+impl Op for Letters {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "Letters",
+        &[Port::required("x", types::F32)],
+        &[Port::required("y", types::I32)],
+        &[Param::texts("of").default(Value::texts(&[RawStr::new("some"), RawStr::new("")]))],
+    );
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let count = cx.texts("of")?.len();
+        cx.set_output(0, TensorDesc::new(DType::I32, Shape::new(&[count])?))
+    }
+}
+
+struct LettersAny(Vec<i32>);
+
+impl Kernel for LettersAny {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let len = |text: &str| i32::try_from(text.chars().count());
+        let lens = cx.texts("of")?.into_iter().map(len).collect::<Result<_, _>>();
+        lens.map(Self).map_err(|_| Error::new("a text is too long"))
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let mut outputs = io.outputs;
+        outputs.take::<i32>(0)?.copy_from_slice(&self.0);
+        Ok(())
+    }
+}
+
 static PACKAGE: PackageV1 = PackageV1::new("Params", "1.0.0")
-    .ops(&[OpDef::of::<Held>()])
-    .kernels(&[KernelDef::new::<HeldAny>("Held", Core::CPU)]);
+    .ops(&[OpDef::of::<Held>(), OpDef::of::<Letters>()])
+    .kernels(&[
+        KernelDef::new::<HeldAny>("Held", Core::CPU),
+        KernelDef::new::<LettersAny>("Letters", Core::CPU),
+    ]);
 
 fn held(attrs: &[(&str, Attr)]) -> Result<Tensor, String> {
-    let graph = one_node("Held", 1, DType::F32, &[1], attrs);
+    run("Held", attrs)
+}
+
+fn run(op: &str, attrs: &[(&str, Attr)]) -> Result<Tensor, String> {
+    let graph = one_node(op, 1, DType::F32, &[1], attrs);
     let model = compile(graph, &PACKAGE, &Options::default()).map_err(|e| e.to_string())?;
     let mut session = model.session().unwrap();
     session.run().unwrap();
@@ -120,4 +161,21 @@ fn what_is_no_tensor_of_the_types_asked_for_is_refused() {
         );
         assert_eq!(held(&[("value", attr)]).unwrap_err(), wanted);
     }
+}
+
+#[test]
+fn texts_arrive_in_their_order() {
+    let texts = |texts: &[&str]| Attr::Texts(texts.iter().map(|&t| t.to_owned()).collect());
+    let cases: [(Attr, &[i32]); 3] = [
+        (texts(&["a", "", "größer"]), &[1, 0, 6]),
+        (texts(&[]), &[]),
+        (Attr::Ints(Vec::new()), &[]),
+    ];
+    for (attr, wanted) in cases {
+        assert_eq!(run("Letters", &[("of", attr)]).unwrap().get::<i32>(), Some(wanted));
+    }
+    assert_eq!(run("Letters", &[]).unwrap().get::<i32>(), Some(&[4, 0][..]), "the default");
+    let error = run("Letters", &[("of", Attr::Text("a".to_owned()))]).unwrap_err();
+    let wanted = "attribute \"of\" is text, wanted a list of texts";
+    assert_eq!(error, format!("node \"the_letters\" (Letters): {wanted}"));
 }

@@ -33,7 +33,7 @@ extern "C" {
 #define UDO_ABI_MINOR 0u
 /* Initializes the version in the head of a package's table. */
 #define UDO_ABI_VERSION {UDO_ABI_MAJOR, UDO_ABI_MINOR}
-#define UDO_ABI_FINGERPRINT UINT64_C(0xf444d272cc168d74)
+#define UDO_ABI_FINGERPRINT UINT64_C(0x0a8cafd0150f9ccb)
 #define UDO_SDK_VERSION "0.1.0"
 #define UDO_MAX_RANK 8
 #define UDO_MAX_GPU_ARGS 24
@@ -137,6 +137,11 @@ typedef struct udo_int64s {
     size_t len;
 } udo_int64s;
 
+typedef struct udo_strs {
+    const udo_str *ptr;
+    size_t len;
+} udo_strs;
+
 typedef struct udo_doubles {
     const double *ptr;
     size_t len;
@@ -150,6 +155,7 @@ typedef struct udo_doubles {
 #define UDO_VALUE_INTS 4u
 #define UDO_VALUE_FLOATS 5u
 #define UDO_VALUE_TENSOR 6u /* of parameters only */
+#define UDO_VALUE_TEXTS 7u
 typedef struct udo_value {
     uint32_t kind;
     uint32_t reserved;
@@ -158,6 +164,8 @@ typedef struct udo_value {
     udo_str text;
     udo_int64s ints;
     udo_doubles floats;
+    udo_strs texts;
+    uint64_t reserved_words[2];
 } udo_value;
 
 /* Extents, outermost first. Bit n of `bounded`: dims[n] is an upper bound. */
@@ -220,6 +228,7 @@ typedef struct udo_ports {
 #define UDO_PARAM_TEXT 2u
 #define UDO_PARAM_TENSOR 3u /* a list of numbers */
 #define UDO_PARAM_TYPED_TENSOR 4u /* keeps the model's type and shape: says `types`, and no `dtype` */
+#define UDO_PARAM_TEXTS 5u
 typedef struct udo_param {
     udo_str name;
     udo_str attribute; /* of models, where it has another name */
@@ -269,7 +278,7 @@ typedef struct udo_param_value {
     uint32_t reserved;
     int64_t int_value;
     double float_value;
-    udo_span data; /* UTF-8, int64_t, double, or the elements of a tensor */
+    udo_span data; /* UTF-8, int64_t, double, elements of a tensor, or udo_span of UTF-8 */
     const udo_tensor_desc *desc; /* of a tensor */
 } udo_param_value;
 

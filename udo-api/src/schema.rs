@@ -225,11 +225,14 @@ pub enum ParamKind {
     Tensor,
     /// A tensor with the element type and the shape that the model gives it.
     TypedTensor,
+    /// A list of texts.
+    Texts,
 }
 
 impl ParamKind {
     /// Every kind, in the order of their codes.
-    pub const ALL: [Self; 4] = [Self::Scalar, Self::Text, Self::Tensor, Self::TypedTensor];
+    pub const ALL: [Self; 5] =
+        [Self::Scalar, Self::Text, Self::Tensor, Self::TypedTensor, Self::Texts];
 
     /// The word for it in manifests.
     pub const fn name(self) -> &'static str {
@@ -238,6 +241,7 @@ impl ParamKind {
             Self::Text => "text",
             Self::Tensor => "list",
             Self::TypedTensor => "tensor",
+            Self::Texts => "texts",
         }
     }
 
@@ -291,6 +295,11 @@ impl Param {
         Self::of(3, name, dtype)
     }
 
+    /// A list of texts, required until given a default.
+    pub const fn texts(name: &'static str) -> Self {
+        Self::of(5, name, DType::Str)
+    }
+
     /// A tensor of one of these types, which keeps its type and its shape; required until made optional. A list of numbers
     /// that a package works with in a type of its own is a [`Param::tensor`].
     pub const fn typed_tensor(name: &'static str, types: TypeSet) -> Self {
@@ -337,6 +346,7 @@ impl Param {
             2 => Some(ParamKind::Text),
             3 => Some(ParamKind::Tensor),
             4 => Some(ParamKind::TypedTensor),
+            5 => Some(ParamKind::Texts),
             _ => None,
         }
     }

@@ -143,15 +143,15 @@ fn check_param(param: &Param) -> Result<(), String> {
     }
     match kind {
         ParamKind::TypedTensor => check_types(param.types())?,
-        ParamKind::Scalar | ParamKind::Text | ParamKind::Tensor if param.dtype().is_none() => {
-            return Err("its type is not known".to_owned());
+        ParamKind::Scalar | ParamKind::Text | ParamKind::Tensor | ParamKind::Texts => {
+            param.dtype().ok_or("its type is not known")?;
         }
-        ParamKind::Scalar | ParamKind::Text | ParamKind::Tensor => {}
     }
     let fits = match param.default_value() {
         ValueKind::None => true,
         ValueKind::Int(_) | ValueKind::Float(_) => kind == ParamKind::Scalar,
         ValueKind::Str(_) => kind == ParamKind::Text,
+        ValueKind::Strs(_) => kind == ParamKind::Texts,
         ValueKind::Ints(_) | ValueKind::Floats(_) => kind == ParamKind::Tensor,
     };
     if fits { Ok(()) } else { Err(format!("its default does not fit its kind, {kind:?}")) }

@@ -42,7 +42,9 @@ fn default_tensor(port: &Port) -> Result<Tensor, String> {
         ValueKind::Ints(values) => {
             (values.iter().map(|&v| real(v)).collect(), Shape::new(&[values.len()]))
         }
-        ValueKind::None | ValueKind::Str(_) => return Err(fail(&"it is no number")),
+        ValueKind::None | ValueKind::Str(_) | ValueKind::Strs(_) => {
+            return Err(fail(&"it is no number"));
+        }
     };
     let shape = shape.map_err(|e| fail(&e))?;
     convert::from_numbers(dtype, shape, &numbers).map_err(|e| fail(&e))

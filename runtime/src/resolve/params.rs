@@ -68,6 +68,11 @@ impl Params {
 fn convert(param: &Param, attr: &Attr) -> Result<ParamSetting, String> {
     let wants_float = param.dtype().is_some_and(DType::is_float);
     let setting = match (param.kind(), attr) {
+        (Some(ParamKind::Texts), Attr::Texts(texts)) => Some(ParamSetting::Texts(texts.clone())),
+        // A list without items says nothing of its kind where a graph is read from text.
+        (Some(ParamKind::Texts), Attr::Ints(ints)) if ints.is_empty() => {
+            Some(ParamSetting::Texts(Vec::new()))
+        }
         (Some(ParamKind::Text), Attr::Text(text)) => Some(ParamSetting::Text(text.clone())),
         (Some(ParamKind::Scalar), Attr::Int(int)) if wants_float => {
             Some(ParamSetting::Float(to_float(*int)))
@@ -103,6 +108,7 @@ fn convert(param: &Param, attr: &Attr) -> Result<ParamSetting, String> {
     setting.ok_or_else(|| {
         let wanted = match (param.kind(), wants_float) {
             (Some(ParamKind::Text), _) => "text".to_owned(),
+            (Some(ParamKind::Texts), _) => "a list of texts".to_owned(),
             (Some(ParamKind::Scalar), true) => "a number".to_owned(),
             (Some(ParamKind::Scalar), false) => "an integer".to_owned(),
             (Some(ParamKind::Tensor), true) => "a list of numbers".to_owned(),

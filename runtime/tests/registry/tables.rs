@@ -49,7 +49,7 @@ const CASES: &[(&str, &str)] = &[
     ),
     (
         "params[0].kind = 9",
-        "operator \"Scale\": parameter \"factor\": its kind is not known, wanted one of scalar, text, list, tensor",
+        "operator \"Scale\": parameter \"factor\": its kind is not known, wanted one of scalar, text, list, tensor, texts",
     ),
     ("params[0].dtype = 99", "operator \"Scale\": parameter \"factor\": its type is not known"),
     (

@@ -85,6 +85,8 @@ pub struct Machine {
 pub(crate) struct RawNode {
     constants: Vec<Span>,
     params: Vec<ParamValue>,
+    /// What parameters that are lists of texts point to.
+    _texts: Vec<Vec<Span>>,
     sink: ErrorSink,
 }
 
@@ -131,9 +133,12 @@ impl RawNode {
             Some([]) => Span { ptr: EMPTY_CONSTANT.0.as_ptr(), bytes: 0 },
             Some(bytes) => Span { ptr: bytes.as_ptr(), bytes: bytes.len() },
         };
+        let mut texts = Vec::new();
+        let params = node.params.iter().map(|(name, setting)| setting.to_abi(name, &mut texts));
         Self {
             constants: node.constants.iter().copied().map(span).collect(),
-            params: node.params.iter().map(|(name, setting)| setting.to_abi(name)).collect(),
+            params: params.collect(),
+            _texts: texts,
             sink: errors.sink(),
         }
     }

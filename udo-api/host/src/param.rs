@@ -24,6 +24,8 @@ pub enum ParamSetting {
     Floats(Vec<f64>),
     /// A tensor of the model's own type and shape.
     Tensor(TensorSetting),
+    /// Texts.
+    Texts(Vec<String>),
 }
 
 /// A tensor that is a parameter's value; clones share its elements.
@@ -57,11 +59,15 @@ impl ParamSetting {
             ValueKind::Str(text) => Self::Text(text.to_owned()),
             ValueKind::Ints(ints) => Self::Ints(ints.to_vec()),
             ValueKind::Floats(floats) => Self::Floats(floats.to_vec()),
+            ValueKind::Strs(texts) => {
+                Self::Texts(texts.iter().map(|text| text.get().to_owned()).collect())
+            }
         }
     }
 
-    /// The form that crosses the ABI; its pointers are valid while the setting stays where it is.
-    pub(crate) fn to_abi(&self, name: &'static str) -> ParamValue {
+    /// The form that crosses the ABI; its pointers are valid while the setting stays where it is, and what it puts into
+    /// `lists` is there.
+    pub(crate) fn to_abi(&self, name: &'static str, lists: &mut Vec<Vec<Span>>) -> ParamValue {
         let none = ParamValue {
             name: span(name.as_bytes()),
             kind: param_kinds::ABSENT,
@@ -88,6 +94,12 @@ impl ParamSetting {
                 desc: &raw const *desc,
                 ..none
             },
+            Self::Texts(texts) => {
+                let texts: Vec<Span> = texts.iter().map(|text| span(text.as_bytes())).collect();
+                let data = span(&texts);
+                lists.push(texts);
+                ParamValue { kind: param_kinds::TEXTS, data, ..none }
+            }
         }
     }
 }

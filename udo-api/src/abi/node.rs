@@ -199,10 +199,22 @@ impl<'a> Node<'a> {
         if param.kind != param_kinds::TEXT {
             return Err(wrong_kind(name, param.kind, "text"));
         }
-        // SAFETY: the host passed this many bytes for as long as the call.
-        let bytes = unsafe { slice_or_empty(param.data.ptr, param.data.bytes) };
-        std::str::from_utf8(bytes)
-            .map_err(|_| Error::new(format!("parameter {name:?} is no UTF-8")))
+        utf8(name, &param.data)
+    }
+
+    /// A parameter that is a list of texts.
+    ///
+    /// # Errors
+    /// The parameter has no value, or another kind of value.
+    pub fn texts(&self, name: &str) -> Result<Vec<&'a str>, Error> {
+        let param = self.present(name)?;
+        if param.kind != param_kinds::TEXTS {
+            return Err(wrong_kind(name, param.kind, "texts"));
+        }
+        let count = param.data.bytes / size_of::<Span>();
+        // SAFETY: the host passed aligned spans for as long as the call.
+        let spans: &'a [Span] = unsafe { slice_or_empty(param.data.ptr.cast(), count) };
+        spans.iter().map(|span| utf8(name, span)).collect()
     }
 
     /// A parameter that is a list of integers.
@@ -257,6 +269,13 @@ impl<'a> Node<'a> {
             ))
         })
     }
+}
+
+/// A text of parameter `name`.
+fn utf8<'a>(name: &str, text: &Span) -> Result<&'a str, Error> {
+    // SAFETY: the host passed this many bytes for as long as the call.
+    let bytes = unsafe { slice_or_empty(text.ptr, text.bytes) };
+    std::str::from_utf8(bytes).map_err(|_| Error::new(format!("parameter {name:?} is no UTF-8")))
 }
 
 /// The axis that `axis` means in a tensor of rank `rank`: negative numbers count from the end.

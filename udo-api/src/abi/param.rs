@@ -20,6 +20,8 @@ pub mod param_kinds {
     pub const FLOATS: u32 = 5;
     /// Elements in `data`, of the type and shape in `desc`.
     pub const TENSOR: u32 = 6;
+    /// [`Span`]s of UTF-8, in `data`.
+    pub const TEXTS: u32 = 7;
 }
 
 abi_struct! {
@@ -115,6 +117,7 @@ pub(super) fn wrong_kind(name: &str, found: u32, wanted: &str) -> Error {
         param_kinds::INTS => "integers",
         param_kinds::FLOATS => "real numbers",
         param_kinds::TENSOR => "a tensor",
+        param_kinds::TEXTS => "texts",
         _ => "of an unknown kind",
     };
     Error::new(format!("parameter {name:?} is {found}, wanted {wanted}"))

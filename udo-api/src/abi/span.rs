@@ -39,6 +39,12 @@ impl RawStr {
     }
 }
 
+impl PartialEq for RawStr {
+    fn eq(&self, other: &Self) -> bool {
+        self.get() == other.get()
+    }
+}
+
 impl fmt::Debug for RawStr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self.get(), f)
@@ -192,6 +198,8 @@ pub enum ValueKind {
     Ints(&'static [i64]),
     /// Real numbers.
     Floats(&'static [f64]),
+    /// Texts.
+    Strs(&'static [RawStr]),
 }
 
 abi_struct! {
@@ -205,6 +213,8 @@ abi_struct! {
         text: RawStr,
         ints: Slice<i64>,
         floats: Slice<f64>,
+        texts: Slice<RawStr>,
+        reserved_words: [u64; 2],
     }
 }
 
@@ -218,6 +228,8 @@ impl Value {
         text: RawStr::EMPTY,
         ints: Slice::new(&[]),
         floats: Slice::new(&[]),
+        texts: Slice::new(&[]),
+        reserved_words: [0; 2],
     };
 
     /// An integer.
@@ -245,6 +257,11 @@ impl Value {
         Self { kind: 5, floats: Slice::new(values), ..Self::NONE }
     }
 
+    /// Texts.
+    pub const fn texts(values: &'static [RawStr]) -> Self {
+        Self { kind: 7, texts: Slice::new(values), ..Self::NONE }
+    }
+
     /// What it holds; nothing for a kind that this version does not know.
     pub const fn get(&self) -> ValueKind {
         match self.kind {
@@ -253,6 +270,7 @@ impl Value {
             3 => ValueKind::Str(self.text.get()),
             4 => ValueKind::Ints(self.ints.get()),
             5 => ValueKind::Floats(self.floats.get()),
+            7 => ValueKind::Strs(self.texts.get()),
             _ => ValueKind::None,
         }
     }

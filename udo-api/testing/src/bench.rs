@@ -213,6 +213,12 @@ impl Bench {
         self.param(name, ParamSetting::Text(value.to_owned()))
     }
 
+    /// A parameter of several texts.
+    #[must_use]
+    pub fn texts(self, name: &'static str, values: &[&str]) -> Self {
+        self.param(name, ParamSetting::Texts(values.iter().map(|&v| v.to_owned()).collect()))
+    }
+
     /// A parameter of several integers.
     #[must_use]
     pub fn ints(self, name: &'static str, values: &[i64]) -> Self {

@@ -16,6 +16,7 @@ impl Cell for Lstm {
     const GATES: usize = 4;
     const MEMORY: Option<[&'static str; 2]> = Some(["initial_c", "Y_c"]);
     const PEEPHOLES: (usize, &'static str) = (3, "P");
+    const ACTIVATIONS: &'static [&'static str] = &["Sigmoid", "Tanh", "Tanh"];
     const PARAMS: &'static [Param] =
         &[Param::scalar("input_forget", DType::I64).default(Value::int(0))];
 

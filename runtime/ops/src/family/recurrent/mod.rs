@@ -26,6 +26,8 @@ pub(crate) trait Cell: Sized + Send + Sync + 'static {
     const MEMORY: Option<[&'static str; 2]> = None;
     /// Weights of the memory for each of its elements, and the name of that input; none is 0.
     const PEEPHOLES: (usize, &'static str) = (0, "");
+    /// What the activations of a direction must be where a node says them.
+    const ACTIVATIONS: &'static [&'static str];
     /// Parameters besides those of every cell, one at most.
     const PARAMS: &'static [Param] = &[];
 
@@ -78,7 +80,7 @@ const RULES: &[PortRule] = &[input(0, types::F32)];
 const PARAMS: [Param; 7] = [
     Param::tensor("activation_alpha", DType::F32).optional(),
     Param::tensor("activation_beta", DType::F32).optional(),
-    Param::text("activations").optional(),
+    Param::texts("activations").optional(),
     Param::scalar("clip", DType::F32).optional(),
     Param::text("direction").default(Value::text("forward")),
     Param::scalar("hidden_size", DType::I64).optional(),
@@ -133,6 +135,7 @@ impl<C: Cell> Op for Described<C> {
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         C::read(cx)?;
         let sizes = Sizes::read(cx, Counts::of::<C>())?;
+        check_activations::<C>(cx, sizes.dirs)?;
         let [y, last] = sizes.output_shapes();
         for (port, dims) in [(Y, &y), (LAST_HIDDEN, &last), (LAST_MEMORY, &last)] {
             if port < cx.output_count() {
@@ -140,5 +143,27 @@ impl<C: Cell> Op for Described<C> {
             }
         }
         Ok(())
+    }
+}
+
+/// Refuses activations other than those of the cell, in each direction.
+fn check_activations<C: Cell>(node: &Node<'_>, dirs: usize) -> Result<(), Error> {
+    if !node.has_param("activations") {
+        return Ok(());
+    }
+    let (found, per_direction) = (node.texts("activations")?, C::ACTIVATIONS.len());
+    if found.len() != dirs * per_direction {
+        return Err(Error::new(format!(
+            "parameter \"activations\" has {} texts, wanted {per_direction} for each of {dirs} directions",
+            found.len()
+        )));
+    }
+    // Their names count without case, as other runtimes take them.
+    let wanted = C::ACTIVATIONS.iter().cycle();
+    match found.iter().zip(wanted).find(|(found, wanted)| !found.eq_ignore_ascii_case(wanted)) {
+        None => Ok(()),
+        Some((found, wanted)) => Err(Error::new(format!(
+            "parameter \"activations\" has {found:?}, wanted {wanted:?} in its place"
+        ))),
     }
 }

@@ -22,8 +22,29 @@ pub(super) fn all<C: Cell>(name: &str) {
     a_nan_stays_in_its_row_from_its_step_on::<C>();
     let error = node::<C>(x(), &[0], Bench::input).float("clip", 1.0).error();
     assert_eq!(error, "parameter \"clip\" is given, wanted the default");
+    activations_are_those_of_the_cell::<C>();
     let error = node::<C>(x(), &[0], Bench::input).int("hidden_size", 2).error();
     assert!(error.starts_with("parameter \"hidden_size\" is 2, input 2 is f32["), "{error}");
+}
+
+fn activations_are_those_of_the_cell<C: Cell>() {
+    let run = |names: &[&str]| {
+        let run = node::<C>(x(), &[0, 1], Bench::input).text("direction", "bidirectional");
+        run.texts("activations", names)
+    };
+    let mut names = [C::ACTIVATIONS, C::ACTIVATIONS].concat();
+    let silent = node::<C>(x(), &[0, 1], Bench::input).text("direction", "bidirectional");
+    assert_eq!(outputs::<C>(run(&names)), outputs::<C>(silent));
+    let error = run(C::ACTIVATIONS).error();
+    let count = C::ACTIVATIONS.len();
+    let wanted = format!("wanted {count} for each of 2 directions");
+    assert_eq!(error, format!("parameter \"activations\" has {count} texts, {wanted}"));
+    let last = std::mem::replace(&mut names[2 * count - 1], "Relu");
+    let error = run(&names).error();
+    assert_eq!(
+        error,
+        format!("parameter \"activations\" has \"Relu\", wanted {last:?} in its place")
+    );
 }
 
 fn numbers() -> Vec<f32> {
