@@ -5,8 +5,8 @@ use udo_api::guard::thread_heap_calls;
 use udo_api::types::{F16, F32, U8};
 use udo_api::{
     Buffers, Core, DType, Error, ExecError, FinalizeCx, GpuArg, GpuKernel, GuardAlloc, InferCx,
-    Kernel, KernelDef, KernelInfo, Op, OpDef, OpSchema, PackageV1, Port, Quant, QuantMut, Scratch,
-    Shape, WorkItem, WorkItemFn, Workspace, dsp_kernel, input, output, output_like,
+    Kernel, KernelDef, KernelInfo, Launch, Op, OpDef, OpSchema, PackageV1, Port, Quant, QuantMut,
+    Scratch, Shape, WorkItem, WorkItemFn, Workspace, dsp_kernel, input, output, output_like,
 };
 use udo_runtime::cores::{GpuStorage, OpenCl};
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node, ValueId};
@@ -89,9 +89,8 @@ impl GpuKernel for DoubleGpu {
     }
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
-        info.push_arg(GpuArg::input(0))?;
-        info.push_arg(GpuArg::output(0))?;
-        info.set_global_size([self.len, 1, 1]);
+        let launch = Launch::new("", "double").args([GpuArg::input(0), GpuArg::output(0)]);
+        info.push_launch(launch.global_size([self.len, 1, 1]));
         Ok(())
     }
 }

@@ -33,10 +33,9 @@ extern "C" {
 #define UDO_ABI_MINOR 0u
 /* Initializes the version in the head of a package's table. */
 #define UDO_ABI_VERSION {UDO_ABI_MAJOR, UDO_ABI_MINOR}
-#define UDO_ABI_FINGERPRINT UINT64_C(0x0a8cafd0150f9ccb)
+#define UDO_ABI_FINGERPRINT UINT64_C(0x5d090260398274bd)
 #define UDO_SDK_VERSION "0.1.0"
 #define UDO_MAX_RANK 8
-#define UDO_MAX_GPU_ARGS 24
 
 #if defined(__GNUC__)
 #define UDO_EXPORT __attribute__((visibility("default")))
@@ -526,28 +525,43 @@ typedef struct udo_exec_args {
 #define UDO_GPU_ARG_I32 3u
 #define UDO_GPU_ARG_U32 4u
 #define UDO_GPU_ARG_F32 5u
+#define UDO_GPU_ARG_SCRATCH 6u /* bits: which, in the order in which the sink was told of them */
+#define UDO_GPU_ARG_LOCAL 7u   /* bits: bytes of local memory */
+#define UDO_GPU_ARG_PACKED 8u  /* bits: the number that `pack` wrote */
 typedef struct udo_gpu_arg {
     uint32_t kind;
-    uint32_t bits;
+    uint32_t reserved;
+    uint64_t bits; /* a port, the bits of a number, or as above */
 } udo_gpu_arg;
 
-/* How a device runs a GPU kernel. */
-typedef struct udo_kernel_info {
-    udo_str source;
-    udo_str name;
-    udo_str options;
-    udo_gpu_arg args[UDO_MAX_GPU_ARGS];
-    uint32_t arg_count;
-    uint32_t has_local;
+/* One launch of a GPU kernel; what it points to is valid for the call that passes it. */
+typedef struct udo_gpu_launch {
+    udo_span source; /* OpenCL C */
+    udo_span name;   /* of the kernel in the source */
+    udo_span options;
+    const udo_gpu_arg *args;
+    size_t arg_count;
     size_t global[3];
     size_t local[3];
-    uint64_t reserved[4];
-} udo_kernel_info;
+    uint32_t has_local; /* 1: `local` means something; 0: the device chooses */
+    uint32_t reserved;
+    uint64_t reserved_words[4];
+} udo_gpu_launch;
+
+/* Where a GPU kernel says what a device runs: its scratch, then its launches in order. */
+typedef struct udo_gpu_sink {
+    void *ctx; /* handed back to every function */
+    /* [finalize-time] Notes the next scratch: a buffer of so many bytes that all launches of a call share. */
+    udo_status (*scratch)(void *ctx, size_t bytes);
+    /* [finalize-time] Notes the next launch. */
+    udo_status (*launch)(void *ctx, const udo_gpu_launch *launch);
+    uint64_t reserved_words[4];
+} udo_gpu_sink;
 
 typedef struct udo_gpu_table {
-    /* [finalize-time, heap-free] Copies out how a device runs the kernel. */
-    udo_status (*info)(const void *state, udo_kernel_info *info);
-    uint32_t has_work_item; /* whether execute computes the kernel on the host */
+    /* [finalize-time] Says what a device runs. */
+    udo_status (*info)(const void *state, const udo_gpu_sink *sink);
+    uint32_t work_items; /* how many launches execute computes on the host: all of them, or 0 */
     uint32_t reserved;
     uint64_t reserved_words[4];
 } udo_gpu_table;

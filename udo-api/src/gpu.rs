@@ -1,6 +1,8 @@
-//! GPU kernels: OpenCL C source, how it is launched, and the same kernel as one Rust work item.
+//! GPU kernels: OpenCL C source, how it is launched, and the same kernel as Rust work items.
 
-use crate::abi::{Buffers, GpuArg, KernelInfo, MAX_GPU_ARGS, RawStr, WorkItem};
+use std::borrow::Cow;
+
+use crate::abi::{Buffers, GpuArg, WorkItem};
 use crate::{AcceptCx, Error, ExecError, FinalizeCx};
 
 /// The Rust form of one work item: no barriers, no local memory.
@@ -8,8 +10,11 @@ pub type WorkItemFn<K> = fn(&K, WorkItem, &Buffers<'_>) -> Result<(), ExecError>
 
 /// One operator on the GPU. The execute workflow is the runtime's.
 pub trait GpuKernel: Sized + Send + Sync + 'static {
-    /// The same kernel as a function of one work item, for an emulated GPU.
+    /// The same kernel as a function of one work item, for an emulated GPU; where there is one launch.
     const WORK_ITEM: Option<WorkItemFn<Self>> = None;
+
+    /// One such function for each launch. Those of a launch have all returned before the next one's start.
+    const WORK_ITEMS: &'static [WorkItemFn<Self>] = Self::WORK_ITEM.as_slice();
 
     /// How many leading steps of the node's epilogue the kernel does; as [`Kernel::accept`](crate::Kernel::accept).
     ///
@@ -26,87 +31,90 @@ pub trait GpuKernel: Sized + Send + Sync + 'static {
     /// Shapes or parameters that the kernel does not take; the message says which.
     fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error>;
 
-    /// Says how a device runs the kernel: source, arguments, global and local size.
+    /// Says how a device runs the kernel: one launch or more, in order, and the scratch that they share.
     ///
     /// # Errors
-    /// More arguments than a kernel takes, or a size of 0.
+    /// The launches cannot be said; the message says why.
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error>;
 }
 
-impl KernelInfo {
-    pub(crate) const EMPTY: Self = Self {
-        source: RawStr::EMPTY,
-        name: RawStr::EMPTY,
-        options: RawStr::EMPTY,
-        args: [GpuArg::NONE; MAX_GPU_ARGS],
-        arg_count: 0,
-        has_local: 0,
-        global: [1; 3],
-        local: [1; 3],
-        reserved: [0; 4],
-    };
+/// How a device runs a GPU kernel.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct KernelInfo {
+    /// The launches, in order.
+    pub launches: Vec<Launch>,
+    /// The bytes of each scratch.
+    pub scratch: Vec<usize>,
+}
 
-    /// The OpenCL C source, the name of the kernel in it, and the build options.
+impl KernelInfo {
+    /// Adds the next launch, which starts when those before it are done.
+    pub fn push_launch(&mut self, launch: Launch) {
+        self.launches.push(launch);
+    }
+
+    /// Adds the next scratch: a buffer of `bytes` bytes that lives for a call, and holds anything at first. Launches
+    /// name it by its number, from 0: [`GpuArg::scratch`].
+    pub fn push_scratch(&mut self, bytes: usize) {
+        self.scratch.push(bytes);
+    }
+}
+
+/// One launch: a kernel of a source, its arguments, and its work items.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Launch {
+    /// OpenCL C.
+    pub source: Cow<'static, str>,
+    /// The name of the kernel in the source.
+    pub name: Cow<'static, str>,
+    /// The build options.
+    pub options: Cow<'static, str>,
+    /// The arguments in order.
+    pub args: Vec<GpuArg>,
+    /// How many work items there are along each axis.
+    pub global_size: [usize; 3],
+    /// How many of them make a group, if the kernel cares.
+    pub local_size: Option<[usize; 3]>,
+}
+
+impl Launch {
+    /// One work item of kernel `name` in `source`, without arguments or build options.
     ///
     /// The runtime adds `-DUDO_STORAGE=float` or `-DUDO_STORAGE=half`, and the macros
     /// `UDO_LOAD(p, i)` and `UDO_STORE(p, i, v)`, so that one source serves both kinds of storage.
-    pub fn set_source(&mut self, source: &'static str, name: &'static str, options: &'static str) {
-        self.source = RawStr::new(source);
-        self.name = RawStr::new(name);
-        self.options = RawStr::new(options);
+    pub fn new(source: impl Into<Cow<'static, str>>, name: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            source: source.into(),
+            name: name.into(),
+            options: Cow::Borrowed(""),
+            args: Vec::new(),
+            global_size: [1; 3],
+            local_size: None,
+        }
     }
 
-    /// Adds the next argument.
-    ///
-    /// # Errors
-    /// More than 24 arguments.
-    pub fn push_arg(&mut self, arg: GpuArg) -> Result<(), Error> {
-        let Some(slot) = self.args.get_mut(self.arg_count as usize) else {
-            return Err(Error::new(format!("a GPU kernel takes at most {MAX_GPU_ARGS} arguments")));
-        };
-        *slot = arg;
-        self.arg_count += 1;
-        Ok(())
+    /// With these build options.
+    #[must_use]
+    pub fn options(self, options: impl Into<Cow<'static, str>>) -> Self {
+        Self { options: options.into(), ..self }
     }
 
-    /// How many work items there are along each axis.
-    pub const fn set_global_size(&mut self, size: [usize; 3]) {
-        self.global = size;
+    /// With these arguments, behind those that it has.
+    #[must_use]
+    pub fn args(mut self, args: impl IntoIterator<Item = GpuArg>) -> Self {
+        self.args.extend(args);
+        self
     }
 
-    /// How many work items make a group along each axis; the device's choice where not set.
-    pub const fn set_local_size(&mut self, size: [usize; 3]) {
-        self.local = size;
-        self.has_local = 1;
+    /// With so many work items along each axis. Launches over none are left out.
+    #[must_use]
+    pub fn global_size(self, size: [usize; 3]) -> Self {
+        Self { global_size: size, ..self }
     }
 
-    /// The OpenCL C source.
-    pub const fn source(&self) -> &'static str {
-        self.source.get()
-    }
-
-    /// The name of the kernel in the source.
-    pub const fn name(&self) -> &'static str {
-        self.name.get()
-    }
-
-    /// The build options.
-    pub const fn options(&self) -> &'static str {
-        self.options.get()
-    }
-
-    /// The arguments in order.
-    pub fn args(&self) -> &[GpuArg] {
-        self.args.get(..self.arg_count as usize).unwrap_or(&[])
-    }
-
-    /// How many work items there are along each axis.
-    pub const fn global_size(&self) -> [usize; 3] {
-        self.global
-    }
-
-    /// How many work items make a group along each axis, if the kernel cares.
-    pub fn local_size(&self) -> Option<[usize; 3]> {
-        (self.has_local != 0).then_some(self.local)
+    /// With groups of so many work items along each axis; the device's choice where not said.
+    #[must_use]
+    pub fn local_size(self, size: [usize; 3]) -> Self {
+        Self { local_size: Some(size), ..self }
     }
 }

@@ -22,14 +22,14 @@ mod shape;
 pub use crate::core::{Core, CoreKind, Isa};
 pub use abi::{
     AcceptCx, Activation, Buffers, EpilogueOp, EpilogueStep, Extents, FillFn, FinalizeCx, GpuArg,
-    InferCx, Inputs, Io, KernelInfo, LibraryRef, Node, Outputs, PackageV1, Packed, PackedConstants,
-    Pair, Parallel, ParamTensor, Rows, RowsMut, Scratch, Sources, Value, ValueKind, WorkItem,
-    bytes_of, bytes_of_mut, resolve_axis,
+    InferCx, Inputs, Io, LibraryRef, Node, Outputs, PackageV1, Packed, PackedConstants, Pair,
+    Parallel, ParamTensor, Rows, RowsMut, Scratch, Sources, Value, ValueKind, WorkItem, bytes_of,
+    bytes_of_mut, resolve_axis,
 };
 pub use dsp::{Code, DspCall, DspParam, Quant, QuantMut};
 pub use dtype::{Bf16, Bool, DType, Element, F16, TypeSet, types};
 pub use error::{Error, ExecError, Status};
-pub use gpu::{GpuKernel, WorkItemFn};
+pub use gpu::{GpuKernel, KernelInfo, Launch, WorkItemFn};
 pub use guard::GuardAlloc;
 pub use kernel::{
     Cost, InPlace, Kernel, KernelDef, PortRule, Side, Wanted, Workspace, any_input, any_output,

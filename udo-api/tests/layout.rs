@@ -24,6 +24,7 @@ const FROZEN: &[&str] = &[
     "AbiVersion",
     "Core",
     "Encoding",
+    "GpuArg",
     "InPlace",
     "NodeArgs",
     "Param",

@@ -144,6 +144,7 @@ pub(crate) fn gpu(op: &Op) -> OpView {
         "GpuKernel",
         "KernelDef",
         "KernelInfo",
+        "Launch",
         "PortRule",
         "WorkItem",
         "WorkItemFn",

@@ -1,7 +1,7 @@
 //! GPU kernels on a real OpenCL device, which is looked for once, when the first GPU kernel needs it.
 //!
-//! A [`DeviceKernel`] is a package's OpenCL C kernel, compiled for one node, with device memory for
-//! the node's tensors. It is an ordinary [`Kernel`] to the rest of the runtime, and a run of it uses
+//! A [`DeviceKernel`] is a package's launches of OpenCL C kernels, compiled for one node, with device memory for
+//! the node's tensors, its scratch and its packed constants. It is an ordinary [`Kernel`] to the rest of the runtime, and a run of it uses
 //! no Rust heap; what the driver allocates on its own side is the driver's.
 
 mod build;
@@ -20,15 +20,16 @@ use opencl3::kernel::Kernel as ClKernel;
 use opencl3::memory::{Buffer, CL_MEM_READ_ONLY, CL_MEM_READ_WRITE, ClMem, cl_mem_flags};
 use opencl3::platform::get_platforms;
 use opencl3::types::{CL_NON_BLOCKING, cl_uint};
-use udo_api::abi::{GpuArgKind, KernelInfo};
+use udo_api::abi::GpuArgKind;
 use udo_api::{
-    Bf16, Bool, DType, Element, Error, ExecError, F16, FinalizeCx, Inputs, Io, Kernel, Outputs,
-    Status, TensorDesc,
+    Bf16, Bool, DType, Element, Error, ExecError, F16, FinalizeCx, Inputs, Io, Kernel, KernelInfo,
+    Outputs, PackedConstants, Status, TensorDesc,
 };
 
 use crate::memory::bytes_of;
 pub use error::OpenClError;
 use error::from;
+use source::Ports;
 
 /// The OpenCL device of this process.
 ///
@@ -108,43 +109,89 @@ impl Device {
         &self.driver
     }
 
-    /// Compiles a kernel for a node with these inputs and outputs, and takes device memory for them.
+    /// Compiles the launches of a node with these inputs and outputs, and takes device memory for them, for their
+    /// scratch, and for packed constants of so many bytes.
     ///
-    /// The local size that the kernel asks for is used where it divides the global size and the
+    /// The local size that a launch asks for is used where it divides the global size and the
     /// device takes it; the driver picks one otherwise.
     ///
     /// # Errors
-    /// The source does not build, has no such kernel, or its parameters do not fit the arguments.
+    /// A source does not build, has no such kernel, or its parameters do not fit the arguments.
     pub fn compile(
         &'static self,
         info: &KernelInfo,
         inputs: &[TensorDesc],
         outputs: &[TensorDesc],
+        packed_bytes: &[usize],
     ) -> Result<DeviceKernel, OpenClError> {
-        let kernel = build::kernel(self, info, inputs, outputs)?;
-        let local = build::group(self, info, &kernel)?;
-        let args = build::arguments(info, &kernel, inputs, outputs)?;
-        let global = info.global_size();
-        let mut launch = Launch { kernel, global, local, inputs: Vec::new(), outputs: Vec::new() };
-        for (index, arg) in (0..).zip(args) {
-            match arg {
-                GpuArgKind::Input(port) => {
-                    let desc = source::desc_of(inputs, port);
-                    let wire = self.wire(&mut launch.inputs, port, desc, CL_MEM_READ_ONLY)?;
-                    launch.pass(index, wire)?;
-                }
-                GpuArgKind::Output(port) => {
-                    let desc = source::desc_of(outputs, port);
-                    let wire = self.wire(&mut launch.outputs, port, desc, CL_MEM_READ_WRITE)?;
-                    launch.pass(index, wire)?;
-                }
-                GpuArgKind::I32(value) => launch.pass(index, value)?,
-                GpuArgKind::U32(value) => launch.pass(index, value)?,
-                GpuArgKind::F32(value) => launch.pass(index, value)?,
+        let ports = Ports { inputs, outputs };
+        let scratch: Result<Vec<_>, _> =
+            info.scratch.iter().map(|&bytes| self.zeroed(bytes, CL_MEM_READ_WRITE)).collect();
+        let mut work = Work { scratch: scratch?, ..Work::default() };
+        let mut programs = build::Programs::default();
+        for launch in &info.launches {
+            let kernel = programs.kernel(self, launch, ports)?;
+            let local = build::group(self, launch, &kernel)?;
+            let args = build::arguments(launch, &kernel, ports)?;
+            let step = Step { kernel, global: launch.global_size, local };
+            for (index, arg) in (0..).zip(args) {
+                self.pass(&mut work, &step, index, arg, ports, packed_bytes)?;
             }
+            work.steps.push(step);
         }
         self.queue.finish().map_err(from("clFinish"))?;
-        Ok(DeviceKernel { device: self, launch: Mutex::new(launch) })
+        Ok(DeviceKernel { device: self, work: Mutex::new(work) })
+    }
+
+    /// Sets an argument, for all runs.
+    fn pass(
+        &self,
+        work: &mut Work,
+        step: &Step,
+        index: cl_uint,
+        arg: GpuArgKind,
+        ports: Ports<'_>,
+        packed_bytes: &[usize],
+    ) -> Result<(), OpenClError> {
+        let number = |index: u32| usize::try_from(index).unwrap_or(usize::MAX);
+        match arg {
+            GpuArgKind::Input(port) => {
+                let desc = source::desc_of(ports.inputs, port);
+                step.pass(index, self.wire(&mut work.inputs, port, desc, CL_MEM_READ_ONLY)?)
+            }
+            GpuArgKind::Output(port) => {
+                let desc = source::desc_of(ports.outputs, port);
+                step.pass(index, self.wire(&mut work.outputs, port, desc, CL_MEM_READ_WRITE)?)
+            }
+            GpuArgKind::Scratch(scratch) => {
+                let buffer = work.scratch.get(number(scratch));
+                step.pass(index, buffer.map_or(std::ptr::null_mut(), ClMem::get))
+            }
+            GpuArgKind::Packed(constant) => {
+                let bytes = packed_bytes.get(number(constant)).copied().unwrap_or(0);
+                step.pass(index, self.packed(&mut work.packed, constant, bytes)?)
+            }
+            GpuArgKind::Local(bytes) => step.pass_local(index, bytes),
+            GpuArgKind::I32(value) => step.pass(index, value),
+            GpuArgKind::U32(value) => step.pass(index, value),
+            GpuArgKind::F32(value) => step.pass(index, value),
+        }
+    }
+
+    /// The buffer of a packed constant, made the first time that an argument names it.
+    fn packed(
+        &self,
+        packed: &mut Vec<PackedWire>,
+        index: u32,
+        bytes: usize,
+    ) -> Result<*mut c_void, OpenClError> {
+        if let Some(wire) = packed.iter().find(|wire| wire.index == index) {
+            return Ok(wire.buffer.get());
+        }
+        let buffer = self.zeroed(bytes, CL_MEM_READ_ONLY)?;
+        let handle = buffer.get();
+        packed.push(PackedWire { index, bytes, buffer });
+        Ok(handle)
     }
 
     /// The buffer of a port, made the first time that an argument names it; null for a port that is left out.
@@ -182,22 +229,22 @@ impl Device {
     }
 }
 
-/// A package's OpenCL kernel, compiled for one node.
+/// A package's OpenCL kernels, compiled for one node.
 ///
-/// Sessions share it: one launch at a time holds its device memory. OpenCL's errors in a run come
+/// Sessions share them: one run at a time holds the device memory. OpenCL's errors in a run come
 /// as [`Status::DEVICE`], with the number of the [`DeviceCall`] and of the reason.
 #[derive(Debug)]
 pub struct DeviceKernel {
     device: &'static Device,
-    launch: Mutex<Launch>,
+    work: Mutex<Work>,
 }
 
 /// The calls of a run, as an [`ExecError`] numbers them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceCall {
-    /// Copying an input to the device.
+    /// Copying an input or a packed constant to the device.
     Write = 1,
-    /// Starting the kernel.
+    /// Starting a kernel.
     Launch = 2,
     /// Copying an output from the device.
     Read = 3,
@@ -268,43 +315,51 @@ struct Wire<A> {
     buffer: Buffer<u8>,
 }
 
-/// A kernel whose arguments are set once and for all.
+/// A packed constant and its memory on the device.
 #[derive(Debug)]
-struct Launch {
+struct PackedWire {
+    index: u32,
+    bytes: usize,
+    buffer: Buffer<u8>,
+}
+
+/// A launch whose arguments are set once and for all.
+#[derive(Debug)]
+struct Step {
     kernel: ClKernel,
     global: [usize; 3],
     local: Option<[usize; 3]>,
-    inputs: Vec<Wire<Load>>,
-    outputs: Vec<Wire<Store>>,
 }
 
-impl Launch {
-    /// Sets an argument to a number, or to the handle of a buffer that the launch owns.
+/// The launches of a node, in order, and the device memory that they share.
+#[derive(Debug, Default)]
+struct Work {
+    steps: Vec<Step>,
+    inputs: Vec<Wire<Load>>,
+    outputs: Vec<Wire<Store>>,
+    packed: Vec<PackedWire>,
+    /// Whether the packed constants are on the device.
+    is_loaded: bool,
+    scratch: Vec<Buffer<u8>>,
+}
+
+impl Step {
+    /// Sets an argument to a number, or to the handle of a buffer that lives as long as the launch.
     fn pass<T: Copy>(&self, index: cl_uint, value: T) -> Result<(), OpenClError> {
         // SAFETY: OpenCL copies the value, checks index and size, and `compile` has checked the kind;
-        // a buffer lives as long as the kernel.
+        // a buffer is in the same `Work` as the kernel.
         unsafe { self.kernel.set_arg(index, &value) }.map_err(from("clSetKernelArg"))
     }
 
-    /// Enqueues one run over memory that must stay as it is until the queue is finished.
-    fn enqueue(
-        &mut self,
-        queue: &CommandQueue,
-        inputs: &Inputs<'_>,
-        outputs: &mut Outputs<'_>,
-    ) -> Result<(), ExecError> {
-        for wire in &mut self.inputs {
-            let bytes = (wire.access.0)(inputs, wire.port)?;
-            if bytes.len() > wire.bytes {
-                return Err(ExecError::of(Status::BAD_CALL));
-            }
-            if !bytes.is_empty() {
-                // SAFETY: the bytes fit the buffer, and stay until the caller has finished the queue.
-                let done = unsafe {
-                    queue.enqueue_write_buffer(&mut wire.buffer, CL_NON_BLOCKING, 0, bytes, &[])
-                };
-                done.map_err(failed(DeviceCall::Write))?;
-            }
+    /// Sets an argument to local memory.
+    fn pass_local(&self, index: cl_uint, bytes: usize) -> Result<(), OpenClError> {
+        // SAFETY: OpenCL checks index and size, and `compile` has checked that the parameter is local.
+        unsafe { self.kernel.set_arg_local_buffer(index, bytes) }.map_err(from("clSetKernelArg"))
+    }
+
+    fn enqueue(&self, queue: &CommandQueue) -> Result<(), ExecError> {
+        if self.global.contains(&0) {
+            return Ok(());
         }
         let local = self.local.as_ref().map_or(std::ptr::null(), |group| group.as_ptr());
         let (kernel, global) = (self.kernel.get(), self.global.as_ptr());
@@ -313,6 +368,48 @@ impl Launch {
             queue.enqueue_nd_range_kernel(kernel, 3, std::ptr::null(), global, local, &[])
         };
         done.map_err(failed(DeviceCall::Launch))?;
+        Ok(())
+    }
+}
+
+/// Enqueues a copy to the device, of bytes that must stay as they are until the queue is finished.
+fn write(
+    queue: &CommandQueue,
+    buffer: &mut Buffer<u8>,
+    room: usize,
+    bytes: &[u8],
+) -> Result<(), ExecError> {
+    if bytes.len() > room {
+        return Err(ExecError::of(Status::BAD_CALL));
+    }
+    if !bytes.is_empty() {
+        // SAFETY: the bytes fit the buffer, and stay until the caller has finished the queue.
+        let done = unsafe { queue.enqueue_write_buffer(buffer, CL_NON_BLOCKING, 0, bytes, &[]) };
+        done.map_err(failed(DeviceCall::Write))?;
+    }
+    Ok(())
+}
+
+impl Work {
+    /// Enqueues one run over memory that must stay as it is until the queue is finished.
+    fn enqueue(
+        &mut self,
+        queue: &CommandQueue,
+        inputs: &Inputs<'_>,
+        outputs: &mut Outputs<'_>,
+        packed: &PackedConstants<'_>,
+    ) -> Result<(), ExecError> {
+        if !self.is_loaded {
+            for wire in &mut self.packed {
+                write(queue, &mut wire.buffer, wire.bytes, packed.bytes(wire.index)?)?;
+            }
+        }
+        for wire in &mut self.inputs {
+            write(queue, &mut wire.buffer, wire.bytes, (wire.access.0)(inputs, wire.port)?)?;
+        }
+        for step in &self.steps {
+            step.enqueue(queue)?;
+        }
         for wire in &self.outputs {
             let bytes = (wire.access.0)(outputs, wire.port)?;
             if bytes.len() > wire.bytes {
@@ -337,9 +434,9 @@ fn failed(call: DeviceCall) -> impl Fn(ClError) -> ExecError {
 }
 
 impl DeviceKernel {
-    fn lock(&self) -> MutexGuard<'_, Launch> {
-        // Nothing in a launch breaks when a run is cut short: every run writes its inputs anew.
-        self.launch.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Work> {
+        // Nothing breaks when a run is cut short: every run writes its inputs anew.
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -349,15 +446,17 @@ impl Kernel for DeviceKernel {
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
-        let Io { inputs, mut outputs, .. } = io;
-        let mut launch = self.lock();
-        if launch.global.contains(&0) {
+        let Io { inputs, mut outputs, packed, .. } = io;
+        let mut work = self.lock();
+        if work.steps.iter().all(|step| step.global.contains(&0)) {
             return Ok(());
         }
         let queue = &self.device.queue;
-        let enqueued = launch.enqueue(queue, &inputs, &mut outputs);
+        let enqueued = work.enqueue(queue, &inputs, &mut outputs, &packed);
         // Also after a failure: what was enqueued before it still uses the memory of this run.
         let finished = queue.finish().map_err(failed(DeviceCall::Finish));
-        enqueued.and(finished)
+        let outcome = enqueued.and(finished);
+        work.is_loaded |= outcome.is_ok();
+        outcome
     }
 }

@@ -206,6 +206,7 @@ fn failure(refusal: &Refusal) -> String {
     let when = "in finalize";
     match refusal.status {
         Status::NOT_IMPLEMENTED => format!("{} {when}", refusal.status),
+        Status::BAD_CALL => format!("breaks the contract {when}: {}", refusal.message),
         _ => format!("{refusal} {when}"),
     }
 }

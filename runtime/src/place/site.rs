@@ -143,7 +143,8 @@ impl Site<'_> {
         };
         let info = found.kernel.gpu_info().ok_or(OpenClError::NoDescription);
         let [inputs, outputs] = ports.descs();
-        let kernel = info.and_then(|info| device.compile(&info, &inputs, &outputs));
+        let packed = found.kernel.packed_bytes();
+        let kernel = info.and_then(|info| device.compile(info, &inputs, &outputs, &packed));
         let kernel = kernel.map_err(|source| PlaceError::Device {
             node: self.node.name.clone(),
             op: self.node.op.clone(),
@@ -154,7 +155,7 @@ impl Site<'_> {
         Ok(Ok(OnBackend {
             // The host's own code runs, so the host's heap is what is guarded.
             entry: KernelEntry { thread_guard: None, ..found.entry },
-            kernel: FinalizedKernel::hosted(kernel),
+            kernel: found.kernel.hosted_by(kernel),
             backend: Some(format!("opencl: {}", device.name())),
         }))
     }

@@ -4,8 +4,8 @@
 use udo_api::types::{F32, U8};
 use udo_api::{
     Buffers, Core, DType, Dim, Error, ExecError, Facts, FinalizeCx, GpuKernel, InPlace, InferCx,
-    Io, Kernel, KernelDef, KernelInfo, Node, Op, OpDef, OpSchema, PackageV1, Pair, Param, Port,
-    PortRule, Quant, QuantMut, Scratch, Shape, WorkItem, WorkItemFn, any_input, any_output,
+    Io, Kernel, KernelDef, KernelInfo, Launch, Node, Op, OpDef, OpSchema, PackageV1, Pair, Param,
+    Port, PortRule, Quant, QuantMut, Scratch, Shape, WorkItem, WorkItemFn, any_input, any_output,
     dsp_kernel, input, output,
 };
 
@@ -115,7 +115,7 @@ impl GpuKernel for TwiceGpu {
     }
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
-        info.set_global_size([self.len, 1, 1]);
+        info.push_launch(Launch::new("", "twice").global_size([self.len, 1, 1]));
         Ok(())
     }
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::process::Command;
 
 use tempfile::tempdir;
-use udo_api::abi::{ABI_VERSION, C_QUERY_SYMBOL, FINGERPRINT, LAYOUTS, MAX_GPU_ARGS};
+use udo_api::abi::{ABI_VERSION, C_QUERY_SYMBOL, FINGERPRINT, LAYOUTS};
 use udo_api::{DType, SDK_VERSION, Status};
 
 use crate::support::*;
@@ -52,7 +52,6 @@ fn checks() -> String {
     check("UDO_ABI_MINOR".to_owned(), u64::from(ABI_VERSION.minor));
     check("UDO_ABI_FINGERPRINT".to_owned(), FINGERPRINT);
     check("UDO_MAX_RANK".to_owned(), udo_api::MAX_RANK as u64);
-    check("UDO_MAX_GPU_ARGS".to_owned(), MAX_GPU_ARGS as u64);
     for dtype in DType::ALL {
         check(format!("UDO_{}", dtype.name().to_uppercase()), u64::from(dtype.code()));
     }

@@ -2,15 +2,15 @@
 
 use std::ffi::c_void;
 use std::fmt;
-use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use udo_api::abi::{
-    AcceptArgs, ExecArgs, FinalizeArgs, Finalized, KernelInfo, KernelVTable, ParallelTable, Span,
+    AcceptArgs, ExecArgs, FinalizeArgs, Finalized, GpuArgKind, KernelVTable, ParallelTable, Span,
     TensorArg, Tie, kernel_vtable, ties,
 };
-use udo_api::{InPlace, Kernel, KernelDef, Status, Workspace};
+use udo_api::{InPlace, Kernel, KernelDef, KernelInfo, Status, Workspace};
 
+use crate::launch;
 use crate::node::{ErrorText, RawNode, refuse};
 use crate::pack::{Job, Packing, Source};
 use crate::{Buffer, Machine, PackStore, PlacedNode, Refusal};
@@ -28,6 +28,7 @@ pub struct FinalizedKernel {
     jobs: Vec<Job>,
     kept: Vec<usize>,
     ties: Vec<Tie>,
+    gpu_info: Option<KernelInfo>,
     packed: Vec<Arc<Buffer>>,
     spans: Vec<Span>,
 }
@@ -66,9 +67,19 @@ impl FinalizedKernel {
             jobs: Vec::new(),
             kept: Vec::new(),
             ties: Vec::new(),
+            gpu_info: None,
             packed: Vec::new(),
             spans: Vec::new(),
         }
+    }
+
+    /// A kernel that the host made itself to run in the place of this one, with the packed constants of this one.
+    #[must_use]
+    pub fn hosted_by<K: Kernel>(mut self, kernel: K) -> Self {
+        let mut hosted = Self::hosted(kernel);
+        hosted.jobs = std::mem::take(&mut self.jobs);
+        hosted.kept = std::mem::take(&mut self.kept);
+        hosted
     }
 
     /// The scratch that it wants.
@@ -162,17 +173,17 @@ impl FinalizedKernel {
 
     /// Whether it is a GPU kernel that can run on the host.
     pub fn has_work_item(&self) -> Option<bool> {
-        self.vtable.gpu.map(|gpu| gpu.has_work_item != 0)
+        self.vtable.gpu.map(|gpu| gpu.work_items != 0)
     }
 
-    /// How a device runs it, if it is a GPU kernel.
-    pub fn gpu_info(&self) -> Option<KernelInfo> {
-        let gpu = self.vtable.gpu?;
-        let mut info = MaybeUninit::<KernelInfo>::zeroed();
-        // SAFETY: `state` is this kernel's, and `info` has room for one description.
-        let status = unsafe { (gpu.info)(self.state, info.as_mut_ptr()) };
-        // SAFETY: zero is a value of every field, whatever the callee filled in.
-        (status == Status::OK.code()).then(|| unsafe { info.assume_init() })
+    /// How a device runs it, if it is a GPU kernel: arguments name what is there.
+    pub fn gpu_info(&self) -> Option<&KernelInfo> {
+        self.gpu_info.as_ref()
+    }
+
+    /// The bytes of each packed constant that it asked for.
+    pub fn packed_bytes(&self) -> Vec<usize> {
+        self.jobs.iter().map(Job::bytes).collect()
     }
 }
 
@@ -235,23 +246,9 @@ pub fn finalize(
     // all of them and `made` outlive the call.
     let status = unsafe { (vtable.finalize)(&raw const args, &raw mut made) };
     refuse(status, errors.into())?;
-    if made.workspace.has_unknown_flags() || made.reserved != [0; 4] {
-        // SAFETY: finalize made `made.state`, and nobody has it but us.
-        unsafe { (vtable.free)(made.state) };
-        let message = "finalize sets reserved fields".to_owned();
-        return Err(Refusal { status: Status::BAD_CALL, message });
-    }
     let (jobs, kept, ties) = packing.into_parts();
-    if let Some(tie) = ties.iter().find(|tie| !is_sound(tie, placed)) {
-        // SAFETY: finalize made `made.state`, and nobody has it but us.
-        unsafe { (vtable.free)(made.state) };
-        let Tie { kind, input, output, axis, offset, .. } = tie;
-        let message = format!(
-            "finalize ties output {output} to input {input} by kind {kind} at {offset} of axis {axis}, which cannot be"
-        );
-        return Err(Refusal { status: Status::BAD_CALL, message });
-    }
-    Ok(FinalizedKernel {
+    // From here on, who leaves frees the state.
+    let mut kernel = FinalizedKernel {
         vtable,
         in_place: def.in_place_pairs(),
         state: made.state,
@@ -259,9 +256,34 @@ pub fn finalize(
         jobs,
         kept,
         ties,
+        gpu_info: None,
         packed: Vec::new(),
         spans: Vec::new(),
-    })
+    };
+    if made.workspace.has_unknown_flags() || made.reserved != [0; 4] {
+        let message = "finalize sets reserved fields".to_owned();
+        return Err(Refusal { status: Status::BAD_CALL, message });
+    }
+    if let Some(tie) = kernel.ties.iter().find(|tie| !is_sound(tie, placed)) {
+        let Tie { kind, input, output, axis, offset, .. } = tie;
+        let message = format!(
+            "finalize ties output {output} to input {input} by kind {kind} at {offset} of axis {axis}, which cannot be"
+        );
+        return Err(Refusal { status: Status::BAD_CALL, message });
+    }
+    if let Some(gpu) = vtable.gpu {
+        // SAFETY: `state` is what this kernel's finalize made.
+        let info = unsafe { launch::info(gpu, kernel.state, placed, kernel.jobs.len()) }?;
+        // What a launch takes, it reads, packed or not.
+        kernel.kept.extend(info.launches.iter().flat_map(|launch| &launch.args).filter_map(
+            |arg| match arg.get() {
+                Some(GpuArgKind::Input(port)) => usize::try_from(port).ok(),
+                Some(_) | None => None,
+            },
+        ));
+        kernel.gpu_info = Some(info);
+    }
+    Ok(kernel)
 }
 
 /// Whether the two sides of a tie can hold the same elements.

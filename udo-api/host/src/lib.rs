@@ -6,6 +6,7 @@
 
 mod call;
 mod kernel;
+mod launch;
 pub mod memory;
 mod node;
 mod once;

@@ -96,6 +96,10 @@ impl Job {
         &self.inputs
     }
 
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// The packed constant, made of `sources` unless `store` has it.
     pub(crate) fn run(
         &self,

@@ -11,6 +11,7 @@ mod door;
 mod epilogue;
 mod export;
 mod finalize;
+mod gpu;
 mod io;
 mod manifest;
 mod node;
@@ -33,6 +34,7 @@ pub use bytes::{bytes_of, bytes_of_mut};
 pub use door::{DoorError, PackageRoot, PackageRoot_Ref, open_rust_door};
 pub use epilogue::{AcceptArgs, Activation, EpilogueOp, EpilogueStep};
 pub use finalize::{AcceptCx, FinalizeCx};
+pub use gpu::{GpuArg, GpuArgKind, GpuLaunch, GpuSink, GpuTable};
 pub use io::{Extents, Inputs, Io, Outputs, Pair, Rows, RowsMut, Scratch};
 pub use layout::{Field, Layout};
 pub use manifest::{MANIFEST_SECTION, PanicStrategy, manifest_bytes, manifest_len};
@@ -43,9 +45,8 @@ pub use param::{ParamTensor, ParamValue, param_kinds};
 pub use shim::{gpu_vtable, infer_shim, kernel_vtable};
 pub use span::{RawStr, Slice, Span, Table, Value, ValueKind};
 pub use tables::{
-    ErrorSink, ExecArgs, FinalizeArgs, Finalized, GpuArg, GpuArgKind, GpuTable, HostTable,
-    InferArgs, KernelInfo, KernelVTable, MAX_GPU_ARGS, NodeArgs, PackArgs, PackFn, PackRequest,
-    PackSource, ParallelTable, TensorArg, Tie, arg_flags, ties,
+    ErrorSink, ExecArgs, FinalizeArgs, Finalized, HostTable, InferArgs, KernelVTable, NodeArgs,
+    PackArgs, PackFn, PackRequest, PackSource, ParallelTable, TensorArg, Tie, arg_flags, ties,
 };
 pub use threads::Parallel;
 pub use version::{ABI_VERSION, AbiVersion, NEEDS};
@@ -90,7 +91,8 @@ pub const LAYOUTS: &[Layout] = &[
     ParallelTable::LAYOUT,
     ExecArgs::LAYOUT,
     GpuArg::LAYOUT,
-    KernelInfo::LAYOUT,
+    GpuLaunch::LAYOUT,
+    GpuSink::LAYOUT,
     GpuTable::LAYOUT,
     KernelVTable::LAYOUT,
     LibraryRef::LAYOUT,

@@ -121,6 +121,13 @@ pub struct Packed<T> {
     marker: PhantomData<fn() -> T>,
 }
 
+impl<T> Packed<T> {
+    /// Its number among the kernel's packed constants.
+    pub(super) const fn index(self) -> u32 {
+        self.index
+    }
+}
+
 /// The constants that finalize packed, in the host's memory.
 #[derive(Clone, Copy)]
 pub struct PackedConstants<'a> {
@@ -144,11 +151,25 @@ impl<'a> PackedConstants<'a> {
     /// # Errors
     /// Another kernel's packed constant.
     pub fn get<T: Element>(&self, packed: Packed<T>) -> Result<&'a [T], ExecError> {
-        let port = u64::from(packed.index);
-        let missing = ExecError::with(Status::NO_SUCH_PORT, [port, self.spans.len() as u64]);
-        let span = self.spans.get(packed.index as usize).ok_or(missing)?;
+        let span = self.span(packed.index)?;
         // SAFETY: packed buffers are 64-byte aligned, initialised, and immutable once packed; any
         // bit pattern is an element.
         Ok(unsafe { slice_or_empty(span.ptr.cast(), span.bytes / size_of::<T>()) })
+    }
+
+    /// The bytes of the kernel's packed constant of this number.
+    ///
+    /// # Errors
+    /// There is no such packed constant.
+    pub fn bytes(&self, index: u32) -> Result<&'a [u8], ExecError> {
+        let span = self.span(index)?;
+        // SAFETY: as in `get`, for the bytes of the elements.
+        Ok(unsafe { slice_or_empty(span.ptr, span.bytes) })
+    }
+
+    fn span(&self, index: u32) -> Result<&'a Span, ExecError> {
+        let detail = [u64::from(index), self.spans.len() as u64];
+        let missing = ExecError::with(Status::NO_SUCH_PORT, detail);
+        self.spans.get(index as usize).ok_or(missing)
     }
 }

@@ -2,10 +2,11 @@
 
 use std::ffi::c_void;
 
+use super::gpu;
 use super::watch::guarded;
-use super::work::{GpuState, run_range};
+use super::work::{GpuState, run_launches};
 use super::{
-    AcceptArgs, ErrorSink, ExecArgs, FinalizeArgs, Finalized, GpuTable, InferArgs, KernelInfo,
+    AcceptArgs, ErrorSink, ExecArgs, FinalizeArgs, Finalized, GpuSink, GpuTable, InferArgs,
     KernelVTable,
 };
 use crate::guard;
@@ -151,9 +152,10 @@ pub const fn kernel_vtable<K: Kernel>() -> &'static KernelVTable {
 struct GpuFns<K>(K);
 
 impl<K: GpuKernel> GpuFns<K> {
+    #[expect(clippy::cast_possible_truncation, reason = "a kernel has few launches")]
     const GPU: GpuTable = GpuTable {
         info: Self::info,
-        has_work_item: K::WORK_ITEM.is_some() as u32,
+        work_items: K::WORK_ITEMS.len() as u32,
         reserved: 0,
         reserved_words: [0; 4],
     };
@@ -174,21 +176,26 @@ impl<K: GpuKernel> GpuFns<K> {
     unsafe extern "C" fn finalize(args: *const FinalizeArgs, out: *mut Finalized) -> u32 {
         // SAFETY: the host keeps to the ABI.
         unsafe {
-            finalize_with(args, out, |cx| Ok((GpuState::<K>::finalize(cx)?, Workspace::NONE)))
+            finalize_with(args, out, |cx| {
+                let state = GpuState::<K>::finalize(cx)?;
+                let workspace = state.workspace();
+                Ok((state, workspace))
+            })
         }
     }
 
     unsafe extern "C" fn execute(args: *const ExecArgs) -> u32 {
         // SAFETY: the host keeps to the ABI, and finalize made a `GpuState<K>`.
-        unsafe { guarded::<GpuState<K>>(args, |state, io| run_range(state, io)) }
+        unsafe { guarded::<GpuState<K>>(args, |state, io| run_launches(state, io)) }
     }
 
-    unsafe extern "C" fn info(state: *const c_void, info: *mut KernelInfo) -> u32 {
+    unsafe extern "C" fn info(state: *const c_void, sink: *const GpuSink) -> u32 {
         // SAFETY: the host passes what finalize made.
         let state = unsafe { &*state.cast::<GpuState<K>>() };
-        // SAFETY: the host passes room for one.
-        unsafe { info.write(state.info) };
-        Status::OK.code()
+        // SAFETY: the host passes a sink that is valid for the call.
+        let sink = unsafe { &*sink };
+        // SAFETY: as above.
+        unsafe { gpu::send(&state.info, sink) }.code()
     }
 }
 

@@ -1,9 +1,8 @@
 //! The tables that packages hand out and the argument blocks that the host hands in.
 
 use std::ffi::c_void;
-use std::fmt;
 
-use super::{AcceptArgs, EpilogueStep, ParamValue, RawStr, Span};
+use super::{AcceptArgs, EpilogueStep, GpuTable, ParamValue, Span};
 use crate::guard::GuardCell;
 use crate::kernel::Workspace;
 use crate::{Core, DType, Encoding, TensorDesc};
@@ -408,111 +407,6 @@ impl ExecArgs {
             let untaken = untaken | u64::from(is_there && arg.capacity > 0) << port;
             [untaken, unsaid | u64::from(is_there && arg.bounded != 0) << port]
         })
-    }
-}
-
-/// The most arguments that an OpenCL kernel of a package takes.
-pub const MAX_GPU_ARGS: usize = 24;
-
-/// What a [`GpuArg`] passes.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum GpuArgKind {
-    /// The buffer of an input.
-    Input(u32),
-    /// The buffer of an output.
-    Output(u32),
-    /// A 32-bit signed integer.
-    I32(i32),
-    /// A 32-bit unsigned integer.
-    U32(u32),
-    /// A 32-bit real number.
-    F32(f32),
-}
-
-abi_struct! {
-    /// One argument of an OpenCL kernel.
-    #[derive(Clone, Copy)]
-    pub struct GpuArg {
-        kind: u32,
-        bits: u32,
-    }
-}
-
-impl GpuArg {
-    pub(crate) const NONE: Self = Self { kind: 0, bits: 0 };
-
-    /// The buffer of input `port`.
-    pub const fn input(port: u32) -> Self {
-        Self { kind: 1, bits: port }
-    }
-
-    /// The buffer of output `port`.
-    pub const fn output(port: u32) -> Self {
-        Self { kind: 2, bits: port }
-    }
-
-    /// A 32-bit signed integer.
-    pub const fn i32(value: i32) -> Self {
-        Self { kind: 3, bits: value.cast_unsigned() }
-    }
-
-    /// A 32-bit unsigned integer.
-    pub const fn u32(value: u32) -> Self {
-        Self { kind: 4, bits: value }
-    }
-
-    /// A 32-bit real number.
-    pub const fn f32(value: f32) -> Self {
-        Self { kind: 5, bits: value.to_bits() }
-    }
-
-    /// What it passes, or nothing for a kind that this version does not know.
-    pub const fn get(self) -> Option<GpuArgKind> {
-        match self.kind {
-            1 => Some(GpuArgKind::Input(self.bits)),
-            2 => Some(GpuArgKind::Output(self.bits)),
-            3 => Some(GpuArgKind::I32(self.bits.cast_signed())),
-            4 => Some(GpuArgKind::U32(self.bits)),
-            5 => Some(GpuArgKind::F32(f32::from_bits(self.bits))),
-            _ => None,
-        }
-    }
-}
-
-impl fmt::Debug for GpuArg {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.get(), f)
-    }
-}
-
-abi_struct! {
-    /// How a device runs a GPU kernel.
-    #[derive(Clone, Copy, Debug)]
-    pub struct KernelInfo {
-        pub(crate) source: RawStr,
-        pub(crate) name: RawStr,
-        pub(crate) options: RawStr,
-        pub(crate) args: [GpuArg; MAX_GPU_ARGS],
-        pub(crate) arg_count: u32,
-        pub(crate) has_local: u32,
-        pub(crate) global: [usize; 3],
-        pub(crate) local: [usize; 3],
-        pub(crate) reserved: [u64; 4],
-    }
-}
-
-abi_struct! {
-    /// What a GPU kernel has beyond an ordinary one.
-    #[derive(Clone, Copy, Debug)]
-    pub struct GpuTable {
-        /// `[finalize-time, heap-free]` Copies out how a device runs the kernel.
-        pub info: unsafe extern "C" fn(state: *const c_void, info: *mut KernelInfo) -> u32,
-        /// Whether `execute` can run the kernel's `work_item` on the host: 0 or 1.
-        pub has_work_item: u32,
-        /// Zero.
-        pub reserved: u32,
-        /// Zero.
-        pub reserved_words: [u64; 4],
     }
 }
 

@@ -4,8 +4,11 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-use super::{GpuArg, Io, KernelInfo, TensorArg};
-use crate::{Bf16, DType, Element, Error, ExecError, F16, FinalizeCx, GpuKernel, Status};
+use super::{Io, PackedConstants, Parallel, TensorArg};
+use crate::{
+    Bf16, DType, Element, Error, ExecError, F16, FinalizeCx, GpuKernel, KernelInfo, Packed, Status,
+    WorkItemFn, Workspace,
+};
 
 /// Which work item a call is, and how many there are, along each axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +23,9 @@ pub struct WorkItem {
 pub(super) struct GpuState<K> {
     kernel: K,
     pub(super) info: KernelInfo,
+    /// Where each scratch starts, and how many bytes it has.
+    scratch: Vec<[usize; 2]>,
+    scratch_bytes: usize,
 }
 
 impl<K: GpuKernel> GpuState<K> {
@@ -31,17 +37,37 @@ impl<K: GpuKernel> GpuState<K> {
                 "it has {count} outputs, a GPU kernel at most {MAX_OUTPUTS}"
             )));
         }
-        let mut info = KernelInfo::EMPTY;
+        let mut info = KernelInfo::default();
         kernel.set_kernel_info(&mut info)?;
-        let sizes = info.global_size();
-        if sizes.iter().try_fold(1usize, |n, &s| n.checked_mul(s)).is_none() {
-            return Err(Error::new(format!("the global size {sizes:?} is too large")));
+        for sizes in info.launches.iter().map(|launch| launch.global_size) {
+            if sizes.iter().try_fold(1usize, |n, &s| n.checked_mul(s)).is_none() {
+                return Err(Error::new(format!("the global size {sizes:?} is too large")));
+            }
         }
-        Ok(Self { kernel, info })
+        let mut scratch = Vec::with_capacity(info.scratch.len());
+        let mut end = 0usize;
+        for &bytes in &info.scratch {
+            let start = end.checked_next_multiple_of(Workspace::ALIGN_BYTES);
+            let next = start.and_then(|start| start.checked_add(bytes));
+            let (Some(start), Some(next)) = (start, next) else {
+                return Err(Error::new(format!(
+                    "its scratch, {:?} bytes, is too large",
+                    info.scratch
+                )));
+            };
+            scratch.push([start, bytes]);
+            end = next;
+        }
+        Ok(Self { kernel, info, scratch, scratch_bytes: end })
+    }
+
+    /// Room for each scratch.
+    pub(super) fn workspace(&self) -> Workspace {
+        Workspace::of::<u8>(self.scratch_bytes)
     }
 }
 
-/// The buffers of a launch, in the order of the node's inputs and outputs.
+/// The buffers of a call, in the order of the node's inputs and outputs, and what else its launches share.
 ///
 /// All work items may touch all elements, so each access is one relaxed atomic: work items that
 /// write to one element race as they would on a device, but never break the program.
@@ -53,13 +79,17 @@ struct Shared<'a> {
     inputs: super::Inputs<'a>,
     outputs: [TensorArg; MAX_OUTPUTS],
     output_count: usize,
+    packed: PackedConstants<'a>,
+    /// The host's scratch, in which each of `scratch` starts and ends.
+    scratch_ptr: *mut u8,
+    scratch: &'a [[usize; 2]],
     marker: PhantomData<&'a mut [u8]>,
 }
 
 /// The most outputs that the emulated GPU hands to a kernel.
 const MAX_OUTPUTS: usize = 8;
 
-// SAFETY: inputs are read only, and outputs are reached through atomics alone.
+// SAFETY: inputs and packed constants are read only, outputs and scratch are reached through atomics alone.
 unsafe impl Sync for Shared<'_> {}
 
 impl fmt::Debug for Buffers<'_> {
@@ -87,6 +117,21 @@ impl Buffers<'_> {
         let count = self.io.output_count;
         let found = self.io.outputs.get(..count).and_then(|outputs| outputs.get(port));
         found.ok_or(ExecError::with(Status::NO_SUCH_PORT, [port as u64, count as u64]))
+    }
+
+    /// Where element `index` of scratch `scratch` lies.
+    fn scratch<T: Element>(&self, scratch: usize, index: usize) -> Result<*mut T, ExecError> {
+        let (all, ptr) = (self.io.scratch, self.io.scratch_ptr);
+        let missing = ExecError::with(Status::NO_SUCH_PORT, [scratch as u64, all.len() as u64]);
+        let &[start, bytes] = all.get(scratch).ok_or(missing)?;
+        let len = bytes / size_of::<T>();
+        if index >= len {
+            return Err(ExecError::with(Status::BAD_VALUE, [index as u64, len as u64]));
+        }
+        // SAFETY: the host's scratch has room for every scratch, this one from `start` on.
+        let first = unsafe { ptr.add(start) }.cast::<T>();
+        // SAFETY: the element lies within the bytes of this one.
+        Ok(unsafe { first.add(index) })
     }
 
     /// Element `index` of input `port`.
@@ -118,6 +163,40 @@ impl Buffers<'_> {
         // SAFETY: `at` is an aligned element of an output, which is reached through atomics alone.
         unsafe { atomic_write(at, value) };
         Ok(())
+    }
+
+    /// Element `index` of scratch `scratch` as last written by any work item of the call.
+    ///
+    /// # Errors
+    /// No such scratch or element.
+    pub fn get_scratch<T: Element>(&self, scratch: usize, index: usize) -> Result<T, ExecError> {
+        let at = self.scratch::<T>(scratch, index)?;
+        // SAFETY: `at` is an element of scratch, aligned to 64 bytes, which is reached through atomics alone.
+        Ok(unsafe { atomic_read(at) })
+    }
+
+    /// Writes element `index` of scratch `scratch`.
+    ///
+    /// # Errors
+    /// No such scratch or element.
+    pub fn set_scratch<T: Element>(
+        &self,
+        scratch: usize,
+        index: usize,
+        value: T,
+    ) -> Result<(), ExecError> {
+        let at = self.scratch::<T>(scratch, index)?;
+        // SAFETY: `at` is an element of scratch, aligned to 64 bytes, which is reached through atomics alone.
+        unsafe { atomic_write(at, value) };
+        Ok(())
+    }
+
+    /// The elements of a packed constant.
+    ///
+    /// # Errors
+    /// Another kernel's packed constant.
+    pub fn packed<T: Element>(&self, packed: Packed<T>) -> Result<&[T], ExecError> {
+        self.io.packed.get(packed)
     }
 
     /// Element `index` of floating-point input `port`, whatever its storage.
@@ -195,10 +274,12 @@ unsafe fn atomic_write<T: Element>(at: *mut T, value: T) {
     }
 }
 
-/// Runs every work item of a launch, shared out over the host's threads.
-pub(super) fn run_range<K: GpuKernel>(state: &GpuState<K>, io: Io<'_>) -> Result<(), ExecError> {
-    let Some(work_item) = K::WORK_ITEM else { return Err(ExecError::of(Status::NO_WORK_ITEM)) };
-    let Io { inputs, mut outputs, parallel, .. } = io;
+/// Runs every work item of every launch, one launch after the other, each shared out over the host's threads.
+pub(super) fn run_launches<K: GpuKernel>(state: &GpuState<K>, io: Io<'_>) -> Result<(), ExecError> {
+    if K::WORK_ITEMS.is_empty() {
+        return Err(ExecError::of(Status::NO_WORK_ITEM));
+    }
+    let Io { inputs, mut outputs, mut scratch, parallel, packed } = io;
     let output_count = outputs.len();
     if output_count > MAX_OUTPUTS {
         return Err(ExecError::with(
@@ -212,30 +293,39 @@ pub(super) fn run_range<K: GpuKernel>(state: &GpuState<K>, io: Io<'_>) -> Result
             *slot = outputs.take_raw(port)?;
         }
     }
-    let shared = Shared { inputs, outputs: taken, output_count, marker: PhantomData };
+    let shared = Shared {
+        inputs,
+        outputs: taken,
+        output_count,
+        packed,
+        scratch_ptr: scratch.take::<u8>(state.scratch_bytes)?.as_mut_ptr(),
+        scratch: &state.scratch,
+        marker: PhantomData,
+    };
     let buffers = Buffers { io: &shared };
-    let size = state.info.global_size();
-    let total: usize = size.iter().product();
+    for (launch, &work_item) in state.info.launches.iter().zip(K::WORK_ITEMS) {
+        run_range(&state.kernel, work_item, launch.global_size, &buffers, parallel)?;
+    }
+    Ok(())
+}
+
+/// Runs every work item of a launch.
+fn run_range<K: GpuKernel>(
+    kernel: &K,
+    work_item: WorkItemFn<K>,
+    global_size: [usize; 3],
+    buffers: &Buffers<'_>,
+    parallel: Parallel<'_>,
+) -> Result<(), ExecError> {
+    let total: usize = global_size.iter().product();
     // A few pieces per thread even out work items of unequal length.
     let piece = total.div_ceil(parallel.width() * 4).max(1);
     parallel.run(total.div_ceil(piece), |index| {
         for item in index * piece..total.min((index + 1) * piece) {
-            let [width, height, _] = size;
+            let [width, height, _] = global_size;
             let global_id = [item % width, item / width % height, item / (width * height)];
-            work_item(&state.kernel, WorkItem { global_id, global_size: size }, &buffers)?;
+            work_item(kernel, WorkItem { global_id, global_size }, buffers)?;
         }
         Ok(())
     })
-}
-
-impl GpuArg {
-    /// Whether the argument names a port that the node does not have.
-    pub fn is_beyond(self, inputs: usize, outputs: usize) -> bool {
-        match self.get() {
-            Some(super::GpuArgKind::Input(port)) => port as usize >= inputs,
-            Some(super::GpuArgKind::Output(port)) => port as usize >= outputs,
-            Some(_) => false,
-            None => true,
-        }
-    }
 }

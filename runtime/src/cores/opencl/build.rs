@@ -1,76 +1,90 @@
 //! From a package's source to a kernel whose arguments and work groups fit.
 
-use opencl3::kernel::Kernel as ClKernel;
+use opencl3::kernel::{CL_KERNEL_ARG_ADDRESS_LOCAL, Kernel as ClKernel};
 use opencl3::program::Program;
-use udo_api::TensorDesc;
-use udo_api::abi::{GpuArgKind, KernelInfo};
+use udo_api::Launch;
+use udo_api::abi::GpuArgKind;
 
 use super::error::from;
-use super::{Device, OpenClError, source};
+use super::source::{self, Ports};
+use super::{Device, OpenClError};
 
-/// Builds the source and finds the kernel in it.
-pub(super) fn kernel(
-    device: &Device,
-    info: &KernelInfo,
-    inputs: &[TensorDesc],
-    outputs: &[TensorDesc],
-) -> Result<ClKernel, OpenClError> {
-    let name = info.name();
-    if name.is_empty() || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
-        return Err(OpenClError::BadText { what: "kernel name", text: name.to_owned() });
+/// The programs of a node; launches of one source and one set of options share one.
+#[derive(Default)]
+pub(super) struct Programs<'a> {
+    built: Vec<(&'a Launch, Program)>,
+}
+
+impl<'a> Programs<'a> {
+    /// Builds the source, unless an earlier launch has, and finds the kernel in it.
+    pub(super) fn kernel(
+        &mut self,
+        device: &Device,
+        launch: &'a Launch,
+        ports: Ports<'_>,
+    ) -> Result<ClKernel, OpenClError> {
+        let name = &*launch.name;
+        if name.is_empty() || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
+            return Err(OpenClError::BadText { what: "kernel name", text: name.to_owned() });
+        }
+        let is_same =
+            |earlier: &Launch| earlier.source == launch.source && earlier.options == launch.options;
+        let earlier = self.built.iter().position(|(earlier, _)| is_same(earlier));
+        let program = if let Some((_, program)) = earlier.and_then(|index| self.built.get(index)) {
+            program
+        } else {
+            let program = program(device, launch, ports)?;
+            &self.built.push_mut((launch, program)).1
+        };
+        let names = program.kernel_names().trim_matches('\0');
+        if !names.split(';').any(|n| n == name) {
+            return Err(OpenClError::NoKernel { kernel: name.to_owned(), found: names.to_owned() });
+        }
+        ClKernel::create(program, name).map_err(from("clCreateKernel"))
     }
-    let options = format!("{} -cl-kernel-arg-info", info.options());
+}
+
+/// Builds the source of a launch.
+fn program(device: &Device, launch: &Launch, ports: Ports<'_>) -> Result<Program, OpenClError> {
+    let options = format!("{} -cl-kernel-arg-info", launch.options);
     if options.contains('\0') {
         return Err(OpenClError::BadText { what: "build options", text: options });
     }
-    let text = source::with_prelude(info.source(), name, inputs, outputs);
+    let text = source::with_prelude(&launch.source, &launch.name, ports);
     let program = Program::create_from_source(&device.context, &text);
     let mut program = program.map_err(from("clCreateProgramWithSource"))?;
     let id = device.id.id();
     if let Err(error) = program.build(&[id], &options) {
         let log = program.get_build_log(id).unwrap_or_default();
         let log = log.trim_matches(['\0', '\n', ' ']).to_owned();
-        return Err(if log.is_empty() {
-            from("clBuildProgram")(error)
-        } else {
-            OpenClError::Build { kernel: name.to_owned(), device: device.name.clone(), log }
-        });
+        if log.is_empty() {
+            return Err(from("clBuildProgram")(error));
+        }
+        let (kernel, device) = (launch.name.to_string(), device.name.clone());
+        return Err(OpenClError::Build { kernel, device, log });
     }
-    let names = program.kernel_names().trim_matches('\0');
-    if !names.split(';').any(|n| n == name) {
-        return Err(OpenClError::NoKernel { kernel: name.to_owned(), found: names.to_owned() });
-    }
-    ClKernel::create(&program, name).map_err(from("clCreateKernel"))
+    Ok(program)
 }
 
 /// The arguments of a launch, each checked against its parameter.
 pub(super) fn arguments(
-    info: &KernelInfo,
+    launch: &Launch,
     kernel: &ClKernel,
-    inputs: &[TensorDesc],
-    outputs: &[TensorDesc],
+    ports: Ports<'_>,
 ) -> Result<Vec<GpuArgKind>, OpenClError> {
-    let name = || info.name().to_owned();
+    let name = || launch.name.to_string();
     let wanted = kernel.num_args().map_err(from("clGetKernelInfo"))?;
     let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
-    let found = info.args().len();
+    let found = launch.args.len();
     if wanted != found {
         return Err(OpenClError::ArgumentCount { kernel: name(), found, wanted });
     }
-    let checked = (0..).zip(info.args()).map(|(index, arg)| {
-        let describe = |kind| source::describe(kind, inputs, outputs);
+    let checked = (0..).zip(&launch.args).map(|(index, arg)| {
         let (found, wanted) = match arg.get() {
             None => ("of an unknown kind".to_owned(), "a port or a number".to_owned()),
-            Some(kind) if arg.is_beyond(inputs.len(), outputs.len()) => {
-                let has = format!("one of {} inputs and {} outputs", inputs.len(), outputs.len());
-                (describe(kind), has)
-            }
-            // Drivers may keep no types of parameters.
-            Some(kind) => match kernel.get_arg_type_name(index) {
-                Ok(parameter) if !source::fits(&parameter, kind, inputs, outputs) => {
-                    (describe(kind), format!("{:?}", parameter.trim()))
-                }
-                Ok(_) | Err(_) => return Ok(kind),
+            Some(kind) => match misfit(kernel, index, kind, ports) {
+                None => return Ok(kind),
+                Some(wanted) => (source::describe(kind, ports), wanted),
             },
         };
         Err(OpenClError::Argument { kernel: name(), index, found, wanted })
@@ -78,13 +92,26 @@ pub(super) fn arguments(
     checked.collect()
 }
 
+/// What the kernel's parameter takes, where that is not the argument. Drivers may keep nothing of parameters.
+fn misfit(kernel: &ClKernel, index: u32, arg: GpuArgKind, ports: Ports<'_>) -> Option<String> {
+    let parameter = kernel.get_arg_type_name(index).ok()?;
+    let parameter = parameter.trim();
+    let is_local = matches!(arg, GpuArgKind::Local(_));
+    let space = kernel.get_arg_address_qualifier(index).ok()?;
+    if (space == CL_KERNEL_ARG_ADDRESS_LOCAL) != is_local {
+        let of = if is_local { "not local" } else { "local" };
+        return Some(format!("{parameter:?}, which is {of}"));
+    }
+    (!source::fits(parameter, arg, ports)).then(|| format!("{parameter:?}"))
+}
+
 /// The size of a work group; nothing where the driver picks one.
 pub(super) fn group(
     device: &Device,
-    info: &KernelInfo,
+    launch: &Launch,
     kernel: &ClKernel,
 ) -> Result<Option<[usize; 3]>, OpenClError> {
-    let (id, global) = (device.id.id(), info.global_size());
+    let (id, global) = (device.id.id(), launch.global_size);
     let divides = |group: [usize; 3]| global.iter().zip(group).all(|(&n, g)| g != 0 && n % g == 0);
     let failed = from("clGetKernelWorkGroupInfo");
     let compiled = kernel.get_compile_work_group_size(id).map_err(&failed)?;
@@ -93,7 +120,7 @@ pub(super) fn group(
     {
         let group = [x, y, z];
         if !divides(group) {
-            return Err(OpenClError::Group { kernel: info.name().to_owned(), group, global });
+            return Err(OpenClError::Group { kernel: launch.name.to_string(), group, global });
         }
         return Ok(Some(group));
     }
@@ -103,5 +130,5 @@ pub(super) fn group(
         let items = group.iter().try_fold(1usize, |n, &g| n.checked_mul(g));
         items.is_some_and(|n| n <= most) && group.iter().zip(&limits).all(|(g, limit)| g <= limit)
     };
-    Ok(info.local_size().filter(|&group| divides(group) && taken(group)))
+    Ok(launch.local_size.filter(|&group| divides(group) && taken(group)))
 }

@@ -3,6 +3,13 @@
 use udo_api::abi::GpuArgKind;
 use udo_api::{DType, TensorDesc};
 
+/// The tensors of a node.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ports<'a> {
+    pub(super) inputs: &'a [TensorDesc],
+    pub(super) outputs: &'a [TensorDesc],
+}
+
 /// The storage of a node's floating-point tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Storage {
@@ -12,7 +19,7 @@ enum Storage {
 
 impl Storage {
     /// That of the first output; where it is no `float` or `half`, of the first port that is.
-    fn of(inputs: &[TensorDesc], outputs: &[TensorDesc]) -> Self {
+    fn of(Ports { inputs, outputs }: Ports<'_>) -> Self {
         let storage = |desc: &TensorDesc| match desc.dtype() {
             Some(DType::F32) => Some(Self::Float),
             Some(DType::F16) => Some(Self::Half),
@@ -39,27 +46,25 @@ impl Storage {
 }
 
 /// The author's source after the prelude, with the author's line numbers under the kernel's name.
-pub(super) fn with_prelude(
-    source: &str,
-    name: &str,
-    inputs: &[TensorDesc],
-    outputs: &[TensorDesc],
-) -> String {
-    format!("{}#line 1 \"{name}\"\n{source}", Storage::of(inputs, outputs).prelude())
+pub(super) fn with_prelude(source: &str, name: &str, ports: Ports<'_>) -> String {
+    format!("{}#line 1 \"{name}\"\n{source}", Storage::of(ports).prelude())
 }
 
 /// What an argument passes, in the words of a message.
-pub(super) fn describe(arg: GpuArgKind, inputs: &[TensorDesc], outputs: &[TensorDesc]) -> String {
+pub(super) fn describe(arg: GpuArgKind, ports: Ports<'_>) -> String {
     let port = |side: &str, port: u32, descs: &[TensorDesc]| {
         let dtype = desc_of(descs, port).and_then(TensorDesc::dtype);
         format!("{side} {port} of {}", dtype.map_or("nothing", DType::name))
     };
     match arg {
-        GpuArgKind::Input(index) => port("input", index, inputs),
-        GpuArgKind::Output(index) => port("output", index, outputs),
+        GpuArgKind::Input(index) => port("input", index, ports.inputs),
+        GpuArgKind::Output(index) => port("output", index, ports.outputs),
         GpuArgKind::I32(value) => format!("the i32 {value}"),
         GpuArgKind::U32(value) => format!("the u32 {value}"),
         GpuArgKind::F32(value) => format!("the f32 {value}"),
+        GpuArgKind::Scratch(index) => format!("scratch {index}"),
+        GpuArgKind::Local(bytes) => format!("{bytes} bytes of local memory"),
+        GpuArgKind::Packed(index) => format!("packed constant {index}"),
     }
 }
 
@@ -71,16 +76,15 @@ pub(super) fn desc_of(descs: &[TensorDesc], port: u32) -> Option<&TensorDesc> {
 ///
 /// Elements of one size may be read as another type, as bit tricks do. Types that the source
 /// defines itself are the author's business.
-pub(super) fn fits(
-    name: &str,
-    arg: GpuArgKind,
-    inputs: &[TensorDesc],
-    outputs: &[TensorDesc],
-) -> bool {
+pub(super) fn fits(name: &str, arg: GpuArgKind, ports: Ports<'_>) -> bool {
     let pointee = name.trim().strip_suffix('*');
     let desc = match arg {
-        GpuArgKind::Input(port) => desc_of(inputs, port),
-        GpuArgKind::Output(port) => desc_of(outputs, port),
+        GpuArgKind::Input(port) => desc_of(ports.inputs, port),
+        GpuArgKind::Output(port) => desc_of(ports.outputs, port),
+        // Bytes, which the source reads as it likes.
+        GpuArgKind::Scratch(_) | GpuArgKind::Local(_) | GpuArgKind::Packed(_) => {
+            return pointee.is_some();
+        }
         GpuArgKind::I32(_) | GpuArgKind::U32(_) => {
             return pointee.is_none() && matches!(scalar(name), None | Some((4, Number::Integer)));
         }
@@ -141,7 +145,8 @@ mod tests {
             (vec![TensorDesc::ABSENT, f16], vec![TensorDesc::ABSENT], Storage::Half),
         ];
         for (inputs, outputs, storage) in cases {
-            assert_eq!(Storage::of(&inputs, &outputs), storage, "{inputs:?} {outputs:?}");
+            let ports = Ports { inputs: &inputs, outputs: &outputs };
+            assert_eq!(Storage::of(ports), storage, "{inputs:?} {outputs:?}");
         }
     }
 
@@ -166,9 +171,16 @@ mod tests {
             ("int", GpuArgKind::F32(1.0), false),
             ("float*", GpuArgKind::F32(1.0), false),
             ("index_t", GpuArgKind::U32(1), true),
+            ("float*", GpuArgKind::Scratch(0), true),
+            ("float", GpuArgKind::Scratch(0), false),
+            ("pixel*", GpuArgKind::Local(16), true),
+            ("int", GpuArgKind::Local(16), false),
+            ("char4*", GpuArgKind::Packed(0), true),
+            ("uint", GpuArgKind::Packed(0), false),
         ];
+        let ports = Ports { inputs: &inputs, outputs: &[] };
         for (name, arg, fit) in cases {
-            assert_eq!(fits(name, arg, &inputs, &[]), fit, "{name} {arg:?}");
+            assert_eq!(fits(name, arg, ports), fit, "{name} {arg:?}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use udo_api::{
-    Bool, Buffers, Error, ExecError, FinalizeCx, GpuArg, GpuKernel, KernelDef, KernelInfo,
+    Bool, Buffers, Error, ExecError, FinalizeCx, GpuArg, GpuKernel, KernelDef, KernelInfo, Launch,
     PortRule, TypeSet, WorkItem, WorkItemFn, input, input_like, output, output_like, types,
 };
 
@@ -46,10 +46,9 @@ impl<U: Unary> GpuKernel for UnaryGpu<U> {
     }
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
-        info.set_source(Self::TEXT, "udo_unary", "");
-        info.push_arg(GpuArg::input(0))?;
-        info.push_arg(GpuArg::output(0))?;
-        info.set_global_size([self.len, 1, 1]);
+        let launch =
+            Launch::new(Self::TEXT, "udo_unary").args([GpuArg::input(0), GpuArg::output(0)]);
+        info.push_launch(launch.global_size([self.len, 1, 1]));
         Ok(())
     }
 }
@@ -89,8 +88,8 @@ impl<B: Binary> GpuKernel for BinaryGpu<B> {
     }
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
-        info.set_source(Self::TEXT, "udo_binary", "");
-        self.pairs.describe(info)
+        info.push_launch(self.pairs.launch(Self::TEXT, "udo_binary"));
+        Ok(())
     }
 }
 
@@ -129,8 +128,8 @@ impl<C: Compare> GpuKernel for CompareGpu<C> {
     }
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
-        info.set_source(Self::TEXT, "udo_compare", "");
-        self.pairs.describe(info)
+        info.push_launch(self.pairs.launch(Self::TEXT, "udo_compare"));
+        Ok(())
     }
 }
 
@@ -174,8 +173,8 @@ impl<F: Ternary> GpuKernel for TernaryGpu<F> {
     }
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
-        info.set_source(Self::TEXT, "udo_ternary", "");
-        self.operands.describe(info)
+        info.push_launch(self.operands.launch(Self::TEXT, "udo_ternary"));
+        Ok(())
     }
 }
 
@@ -205,16 +204,13 @@ impl<const N: usize> Operands<N> {
         Ok(Self { len: y.len(), steps })
     }
 
-    fn describe(&self, info: &mut KernelInfo) -> Result<(), Error> {
-        for port in 0..N {
-            info.push_arg(GpuArg::input(port as u32))?;
-        }
-        info.push_arg(GpuArg::output(0))?;
-        for step in self.steps {
-            info.push_arg(GpuArg::u32(u32::from(step)))?;
-        }
-        info.set_global_size([self.len, 1, 1]);
-        Ok(())
+    fn launch(&self, source: &'static str, name: &'static str) -> Launch {
+        let steps = self.steps.map(|step| GpuArg::u32(u32::from(step)));
+        Launch::new(source, name)
+            .args((0..).take(N).map(GpuArg::input))
+            .args([GpuArg::output(0)])
+            .args(steps)
+            .global_size([self.len, 1, 1])
     }
 }
 

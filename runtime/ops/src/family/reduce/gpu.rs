@@ -3,8 +3,8 @@
 use std::marker::PhantomData;
 
 use udo_api::{
-    Error, FinalizeCx, GpuArg, GpuKernel, KernelDef, KernelInfo, PortRule, WorkItemFn, input,
-    output_like, types,
+    Error, FinalizeCx, GpuArg, GpuKernel, KernelDef, KernelInfo, Launch, PortRule, WorkItemFn,
+    input, output_like, types,
 };
 
 use super::accumulate::Accumulate;
@@ -60,15 +60,13 @@ impl<R: Reduce> GpuKernel for ReduceGpu<R> {
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
         let AxisSplit { outer, len, inner } = self.around;
-        info.set_source(Self::TEXT, "udo_reduce", "");
-        info.push_arg(GpuArg::input(0))?;
-        info.push_arg(GpuArg::output(0))?;
-        for extent in [len, inner] {
-            let extent = u32::try_from(extent);
-            let extent = extent.map_err(|_| Error::new("an extent has more than 32 bits"))?;
-            info.push_arg(GpuArg::u32(extent))?;
-        }
-        info.set_global_size([outer * inner, 1, 1]);
+        let extent = |extent: usize| match u32::try_from(extent) {
+            Ok(extent) => Ok(GpuArg::u32(extent)),
+            Err(_) => Err(Error::new("an extent has more than 32 bits")),
+        };
+        let args = [GpuArg::input(0), GpuArg::output(0), extent(len)?, extent(inner)?];
+        let launch = Launch::new(Self::TEXT, "udo_reduce").args(args);
+        info.push_launch(launch.global_size([outer * inner, 1, 1]));
         Ok(())
     }
 }

@@ -4,8 +4,8 @@
 //! Softmax on the GPU, along the last axis: one work item computes one row.
 
 use udo_api::{
-    Buffers, Error, ExecError, FinalizeCx, GpuArg, GpuKernel, KernelDef, KernelInfo, PortRule,
-    WorkItem, WorkItemFn, input, output_like, types,
+    Buffers, Error, ExecError, FinalizeCx, GpuArg, GpuKernel, KernelDef, KernelInfo, Launch,
+    PortRule, WorkItem, WorkItemFn, input, output_like, types,
 };
 
 pub(crate) const KERNEL: KernelDef = KernelDef::gpu::<SoftmaxGpu>("Softmax").ports(PORTS);
@@ -41,11 +41,9 @@ impl GpuKernel for SoftmaxGpu {
     }
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
-        info.set_source(SOURCE, KERNEL_NAME, "");
-        info.push_arg(GpuArg::input(0))?;
-        info.push_arg(GpuArg::output(0))?;
-        info.push_arg(GpuArg::u32(self.cols))?;
-        info.set_global_size([self.rows, 1, 1]);
+        let args = [GpuArg::input(0), GpuArg::output(0), GpuArg::u32(self.cols)];
+        let launch = Launch::new(SOURCE, KERNEL_NAME).args(args);
+        info.push_launch(launch.global_size([self.rows, 1, 1]));
         Ok(())
     }
 }

@@ -1,0 +1,127 @@
+//! What a GPU kernel says of its launches, copied out and checked.
+
+use std::ffi::c_void;
+
+use udo_api::abi::{GpuArg, GpuArgKind, GpuLaunch, GpuSink, GpuTable};
+use udo_api::{KernelInfo, Launch, Status};
+
+use crate::{PlacedNode, Refusal};
+
+/// What a kernel has said so far.
+#[derive(Default)]
+struct Said {
+    info: KernelInfo,
+    fault: Option<String>,
+}
+
+/// How a device runs the kernel behind `state`, which has `packed` packed constants.
+///
+/// # Errors
+/// The kernel does not say it, or says what cannot be.
+///
+/// # Safety
+/// `state` must be what the finalize that belongs to `gpu` made.
+pub(crate) unsafe fn info(
+    gpu: &GpuTable,
+    state: *const c_void,
+    placed: &PlacedNode<'_>,
+    packed: usize,
+) -> Result<KernelInfo, Refusal> {
+    let mut said = Said::default();
+    let sink = GpuSink { ctx: (&raw mut said).cast(), scratch, launch, reserved_words: [0; 4] };
+    // SAFETY: the caller vouches for `state`; `sink` and what it leads to outlive the call.
+    let status = unsafe { (gpu.info)(state, &raw const sink) };
+    let Said { info, fault } = said;
+    let checked = match fault {
+        Some(fault) => Err(fault),
+        None if status != Status::OK.code() => {
+            Err("it does not say how a device runs it".to_owned())
+        }
+        None => check(&info, gpu.work_items, placed, packed),
+    };
+    checked.map_err(|message| Refusal { status: Status::BAD_CALL, message })?;
+    Ok(info)
+}
+
+// SAFETY: called by way of the sink of `info` alone, whose `ctx` is a `Said`.
+unsafe extern "C" fn scratch(ctx: *mut c_void, bytes: usize) -> u32 {
+    // SAFETY: `ctx` is the `Said` that `info` holds for the call.
+    let said = unsafe { &mut *ctx.cast::<Said>() };
+    said.info.push_scratch(bytes);
+    Status::OK.code()
+}
+
+// SAFETY: called by way of the sink of `info` alone, whose `ctx` is a `Said`.
+unsafe extern "C" fn launch(ctx: *mut c_void, launch: *const GpuLaunch) -> u32 {
+    // SAFETY: `ctx` is the `Said` that `info` holds for the call.
+    let said = unsafe { &mut *ctx.cast::<Said>() };
+    // SAFETY: the package passes one launch for the call.
+    let raw = unsafe { &*launch };
+    // SAFETY: what it points to is there for the call.
+    match unsafe { raw.to_launch() } {
+        Ok(launch) => {
+            said.info.push_launch(launch);
+            Status::OK.code()
+        }
+        Err(error) => {
+            let launch = said.info.launches.len();
+            said.fault.get_or_insert_with(|| format!("launch {launch}: {error}"));
+            Status::BAD_CALL.code()
+        }
+    }
+}
+
+/// Why the launches cannot be.
+fn check(
+    info: &KernelInfo,
+    work_items: u32,
+    placed: &PlacedNode<'_>,
+    packed: usize,
+) -> Result<(), String> {
+    let count = info.launches.len();
+    if count == 0 {
+        return Err("it has no launch, wanted one or more".to_owned());
+    }
+    if work_items != 0 && work_items as usize != count {
+        return Err(format!("it has {count} launches, with work items for {work_items}"));
+    }
+    let limits = [placed.node.inputs.len(), placed.outputs.len(), info.scratch.len(), packed];
+    let has_elements = placed.outputs.iter().any(|desc| !desc.is_absent() && !desc.is_empty());
+    for (index, launch) in info.launches.iter().enumerate() {
+        let fault = |fault| format!("launch {index} {fault}");
+        check_sizes(launch, has_elements).map_err(fault)?;
+        for (index, &arg) in launch.args.iter().enumerate() {
+            check_arg(arg, limits).map_err(|why| fault(format!("has argument {index}: {why}")))?;
+        }
+    }
+    Ok(())
+}
+
+fn check_sizes(launch: &Launch, has_elements: bool) -> Result<(), String> {
+    let global = launch.global_size;
+    if global.contains(&0) && has_elements {
+        return Err(format!("has {global:?} work items, though an output has elements"));
+    }
+    match launch.local_size {
+        Some(local) if local.contains(&0) => Err(format!("has groups of {local:?} work items")),
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn check_arg(arg: GpuArg, [inputs, outputs, scratch, packed]: [usize; 4]) -> Result<(), String> {
+    let (what, index, count) = match arg.get() {
+        None => return Err("of an unknown kind".to_owned()),
+        Some(GpuArgKind::Local(0)) => return Err("local memory of 0 bytes".to_owned()),
+        Some(
+            GpuArgKind::I32(_) | GpuArgKind::U32(_) | GpuArgKind::F32(_) | GpuArgKind::Local(_),
+        ) => return Ok(()),
+        Some(GpuArgKind::Input(index)) => ("input", index, inputs),
+        Some(GpuArgKind::Output(index)) => ("output", index, outputs),
+        Some(GpuArgKind::Scratch(index)) => ("scratch", index, scratch),
+        Some(GpuArgKind::Packed(index)) => ("packed constant", index, packed),
+    };
+    if (index as usize) < count {
+        return Ok(());
+    }
+    Err(format!("{what} {index}, of which there are {count}"))
+}

@@ -1,0 +1,242 @@
+//! How GPU kernels tell the host what a device runs.
+
+use std::ffi::c_void;
+use std::fmt;
+
+use super::node::slice_or_empty;
+use super::{Packed, Span};
+use crate::gpu::{KernelInfo, Launch};
+use crate::{Error, Status};
+
+/// What a [`GpuArg`] passes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum GpuArgKind {
+    /// The buffer of an input.
+    Input(u32),
+    /// The buffer of an output.
+    Output(u32),
+    /// A 32-bit signed integer.
+    I32(i32),
+    /// A 32-bit unsigned integer.
+    U32(u32),
+    /// A 32-bit real number.
+    F32(f32),
+    /// A buffer of scratch, by its number.
+    Scratch(u32),
+    /// So many bytes of local memory.
+    Local(usize),
+    /// A packed constant, by its number among the kernel's.
+    Packed(u32),
+}
+
+abi_struct! {
+    /// One argument of an OpenCL kernel.
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    pub struct GpuArg {
+        kind: u32,
+        reserved: u32,
+        bits: u64,
+    }
+}
+
+impl GpuArg {
+    const fn of(kind: u32, bits: u64) -> Self {
+        Self { kind, reserved: 0, bits }
+    }
+
+    const fn of_word(kind: u32, bits: u32) -> Self {
+        // `u64::from` is not const.
+        Self::of(kind, bits as u64)
+    }
+
+    /// The buffer of input `port`.
+    pub const fn input(port: u32) -> Self {
+        Self::of_word(1, port)
+    }
+
+    /// The buffer of output `port`.
+    pub const fn output(port: u32) -> Self {
+        Self::of_word(2, port)
+    }
+
+    /// A 32-bit signed integer.
+    pub const fn i32(value: i32) -> Self {
+        Self::of_word(3, value.cast_unsigned())
+    }
+
+    /// A 32-bit unsigned integer.
+    pub const fn u32(value: u32) -> Self {
+        Self::of_word(4, value)
+    }
+
+    /// A 32-bit real number.
+    pub const fn f32(value: f32) -> Self {
+        Self::of_word(5, value.to_bits())
+    }
+
+    /// Scratch `index`, counted in the order of [`KernelInfo::push_scratch`].
+    pub const fn scratch(index: u32) -> Self {
+        Self::of_word(6, index)
+    }
+
+    /// Local memory of `bytes` bytes, which each group has for itself.
+    pub const fn local(bytes: usize) -> Self {
+        Self::of(7, bytes as u64)
+    }
+
+    /// A constant that the kernel packed.
+    pub const fn packed<T>(packed: Packed<T>) -> Self {
+        Self::of_word(8, packed.index())
+    }
+
+    /// What it passes, or nothing for a kind or a number that this version does not know.
+    pub fn get(self) -> Option<GpuArgKind> {
+        if self.reserved != 0 {
+            return None;
+        }
+        if self.kind == 7 {
+            return usize::try_from(self.bits).ok().map(GpuArgKind::Local);
+        }
+        let word = u32::try_from(self.bits).ok()?;
+        Some(match self.kind {
+            1 => GpuArgKind::Input(word),
+            2 => GpuArgKind::Output(word),
+            3 => GpuArgKind::I32(word.cast_signed()),
+            4 => GpuArgKind::U32(word),
+            5 => GpuArgKind::F32(f32::from_bits(word)),
+            6 => GpuArgKind::Scratch(word),
+            8 => GpuArgKind::Packed(word),
+            _ => return None,
+        })
+    }
+}
+
+impl fmt::Debug for GpuArg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.get(), f)
+    }
+}
+
+abi_struct! {
+    /// One launch of a GPU kernel; what it points to is valid for the call that passes it.
+    #[derive(Debug)]
+    pub struct GpuLaunch {
+        /// OpenCL C.
+        pub source: Span,
+        /// The name of the kernel in the source.
+        pub name: Span,
+        /// The build options.
+        pub options: Span,
+        /// `arg_count` arguments.
+        pub args: *const GpuArg,
+        /// How many arguments the kernel takes.
+        pub arg_count: usize,
+        /// How many work items there are along each axis.
+        pub global: [usize; 3],
+        /// How many of them make a group, where `has_local` is 1.
+        pub local: [usize; 3],
+        /// Whether `local` means something; the device chooses where it does not.
+        pub has_local: u32,
+        /// Zero.
+        pub reserved: u32,
+        /// Zero.
+        pub reserved_words: [u64; 4],
+    }
+}
+
+abi_struct! {
+    /// Where a GPU kernel says what a device runs: its scratch, then its launches in order.
+    #[derive(Debug)]
+    pub struct GpuSink {
+        /// Handed back to every function.
+        pub ctx: *mut c_void,
+        /// `[finalize-time]` Notes the next scratch: a buffer of so many bytes that all launches of a call share.
+        // SAFETY: only a type; who calls through it keeps to what is written above.
+        pub scratch: unsafe extern "C" fn(ctx: *mut c_void, bytes: usize) -> u32,
+        /// `[finalize-time]` Notes the next launch.
+        // SAFETY: only a type; who calls through it keeps to what is written above.
+        pub launch: unsafe extern "C" fn(ctx: *mut c_void, launch: *const GpuLaunch) -> u32,
+        /// Zero.
+        pub reserved_words: [u64; 4],
+    }
+}
+
+abi_struct! {
+    /// What a GPU kernel has beyond an ordinary one.
+    #[derive(Clone, Copy, Debug)]
+    pub struct GpuTable {
+        /// `[finalize-time]` Says what a device runs.
+        pub info: unsafe extern "C" fn(state: *const c_void, sink: *const GpuSink) -> u32,
+        /// How many launches `execute` computes on the host: all of them, or 0.
+        pub work_items: u32,
+        /// Zero.
+        pub reserved: u32,
+        /// Zero.
+        pub reserved_words: [u64; 4],
+    }
+}
+
+fn span<T>(elements: &[T]) -> Span {
+    Span { ptr: elements.as_ptr().cast(), bytes: size_of_val(elements) }
+}
+
+/// Says to `sink` what `info` holds.
+///
+/// # Safety
+/// `sink` must be as the ABI says.
+pub(super) unsafe fn send(info: &KernelInfo, sink: &GpuSink) -> Status {
+    for &bytes in &info.scratch {
+        // SAFETY: `ctx` is the one that came with the function.
+        let status = unsafe { (sink.scratch)(sink.ctx, bytes) };
+        if status != Status::OK.code() {
+            return Status::from_code(status);
+        }
+    }
+    for launch in &info.launches {
+        let raw = GpuLaunch {
+            source: span(launch.source.as_bytes()),
+            name: span(launch.name.as_bytes()),
+            options: span(launch.options.as_bytes()),
+            args: launch.args.as_ptr(),
+            arg_count: launch.args.len(),
+            global: launch.global_size,
+            local: launch.local_size.unwrap_or([0; 3]),
+            has_local: u32::from(launch.local_size.is_some()),
+            reserved: 0,
+            reserved_words: [0; 4],
+        };
+        // SAFETY: `ctx` is the one that came with the function, and `raw` points to what `launch` holds.
+        let status = unsafe { (sink.launch)(sink.ctx, &raw const raw) };
+        if status != Status::OK.code() {
+            return Status::from_code(status);
+        }
+    }
+    Status::OK
+}
+
+impl GpuLaunch {
+    /// The launch with its texts and arguments copied out.
+    ///
+    /// # Errors
+    /// A text is not UTF-8, or a reserved field is set.
+    ///
+    /// # Safety
+    /// What it points to must be there, as many as its counts say.
+    pub unsafe fn to_launch(&self) -> Result<Launch, Error> {
+        let text = |span: &Span, what: &str| {
+            // SAFETY: the caller vouches for `span.bytes` bytes at `span.ptr`.
+            let bytes = unsafe { slice_or_empty(span.ptr, span.bytes) };
+            let text = std::str::from_utf8(bytes);
+            text.map(str::to_owned).map_err(|_| Error::new(format!("its {what} is not UTF-8")))
+        };
+        if self.reserved != 0 || self.reserved_words != [0; 4] || self.has_local > 1 {
+            return Err(Error::new("it sets reserved fields"));
+        }
+        let launch = Launch::new(text(&self.source, "source")?, text(&self.name, "kernel name")?)
+            .options(text(&self.options, "build options")?)
+            // SAFETY: the caller vouches for `arg_count` arguments at `args`.
+            .args(unsafe { slice_or_empty(self.args, self.arg_count) }.iter().copied())
+            .global_size(self.global);
+        Ok(if self.has_local == 1 { launch.local_size(self.local) } else { launch })
+    }
+}
