@@ -1,100 +1,22 @@
-//! Each element, no less than one bound and no more than another.
-
-use udo_api::{
-    Core, Error, ExecError, Facts, FinalizeCx, InPlace, InferCx, Inputs, Io, Kernel, KernelDef,
-    Op, OpSchema, Port, TypeSet, input, input_like, output_like, types,
-};
+//! Each element, no less than one bound and no more than another. A NaN is neither, and stays.
 
 use crate::Def;
-use crate::family::elementwise::{Extents, each, infer_like_input};
+use crate::family::elementwise::{Limited, limited};
 use crate::number::Number;
 
-pub(crate) const DEF: Def = Def::of::<Clip>(KERNELS);
-
-const KERNELS: &[KernelDef] = &[KernelDef::new::<Clipped>("Clip", Core::CPU)
-    .ports(&[
-        input(0, TYPES).bounded().pitched(),
-        input_like(1, 0),
-        input_like(2, 0),
-        output_like(0, 0).bounded().pitched(),
-    ])
-    .in_place(&[InPlace { input: 0, output: 0 }])];
-
-const TYPES: TypeSet = types::F32.or(types::F64).or(types::INTS);
+pub(crate) const DEF: Def = limited::<Clip>();
 
 struct Clip;
 
-impl Op for Clip {
-    const SCHEMA: OpSchema = OpSchema::new(
-        "Clip",
-        &[
-            Port::required("input", TYPES),
-            Port::optional("min", TYPES),
-            Port::optional("max", TYPES),
-        ],
-        &[Port::required("output", TYPES)],
-        &[],
-    )
-    .facts(Facts::ELEMENTWISE);
+impl Limited for Clip {
+    const NAME: &'static str = "Clip";
+    const LIMITS: [&'static str; 2] = ["min", "max"];
 
-    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
-        for port in 1..cx.input_count() {
-            if cx.has_input(port) && cx.input(port)?.len() != 1 {
-                let found = cx.input(port)?;
-                return Err(Error::new(format!("input {port} is {found}, wanted one element")));
-            }
-        }
-        infer_like_input(cx)
-    }
-}
-
-struct Clipped {
-    /// Which bounds are inputs.
-    given: [bool; 2],
-    extents: Extents,
-    run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
-}
-
-impl Kernel for Clipped {
-    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let run = of_number!(cx.input(0)?.dtype(), T => execute::<T>)?;
-        let given = [1, 2].map(|port| cx.has_input(port));
-        Ok(Self { given, extents: Extents::of(cx)?, run })
-    }
-
-    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
-        (self.run)(self, io)
-    }
-}
-
-impl Clipped {
-    fn bound<T: Number>(&self, inputs: &Inputs<'_>, side: usize) -> Result<T, ExecError> {
-        if self.given[side] {
-            let found = inputs.get::<T>(side + 1)?.first().copied();
-            return found.ok_or(ExecError::of(udo_api::Status::BAD_CALL));
-        }
-        Ok(T::of([f64::NEG_INFINITY, f64::INFINITY][side]))
-    }
-}
-
-fn execute<T: Number>(kernel: &Clipped, io: Io<'_>) -> Result<(), ExecError> {
-    let low = kernel.bound::<T>(&io.inputs, 0)?;
-    let high = kernel.bound::<T>(&io.inputs, 1)?;
-    // NaN is neither less nor more, and stays.
-    let clip = |x: T| {
+    #[inline]
+    fn of<T: Number>(x: T, low: T, high: T) -> T {
         let x = if x < low { low } else { x };
         if x > high { high } else { x }
-    };
-    each::<T>(
-        kernel.extents,
-        io,
-        |x, y| y.iter_mut().zip(x).for_each(|(y, &x)| *y = clip(x)),
-        |y| {
-            for y in y {
-                *y = clip(*y);
-            }
-        },
-    )
+    }
 }
 
 #[cfg(test)]
@@ -129,21 +51,5 @@ mod tests {
         let run = bench("Clip").input(tensor(&[2], &[-9i32, 9]));
         let y = run.input(tensor(&[], &[5i32])).input(tensor(&[], &[3i32])).one();
         assert_eq!(y.values::<i32>(), [3, 3]);
-    }
-
-    #[test]
-    fn bounds_are_single_elements() {
-        let run = bench("Clip").input(tensor(&[2], &[1f32, 2.0]));
-        let error = run.input(tensor(&[2], &[0f32, 1.0])).error();
-        assert_eq!(error, "input 1 is f32[2], wanted one element");
-    }
-
-    #[test]
-    fn large_tensors_are_shared_out() {
-        let x: Vec<i32> = (-50_000..50_000).collect();
-        let run = bench("Clip").threads(3).input(tensor(&[100_000], &x));
-        let y = run.input(tensor(&[], &[-5i32])).input(tensor(&[], &[40_000i32])).one();
-        let wanted: Vec<i32> = x.iter().map(|&x| x.clamp(-5, 40_000)).collect();
-        assert_eq!(y.values::<i32>(), wanted);
     }
 }

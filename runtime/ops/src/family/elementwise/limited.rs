@@ -1,0 +1,187 @@
+//! Operators of one operand and of two limits, inputs of one element that may be left out.
+
+use std::marker::PhantomData;
+
+use udo_api::{
+    Core, Error, ExecError, Facts, FinalizeCx, InPlace, InferCx, Inputs, Io, Kernel, KernelDef, Op,
+    OpSchema, Port, Status, TypeSet, input, input_like, output_like,
+};
+
+use super::binary::ARITHMETIC;
+use super::{Extents, each, infer_like_input};
+use crate::Def;
+use crate::number::Number;
+
+/// A function of a number and of a lower and an upper limit. Its family has schema, inference, a kernel for the CPU, and
+/// tests.
+pub(crate) trait Limited: Send + Sync + 'static {
+    const NAME: &'static str;
+    /// The names of the limits.
+    const LIMITS: [&'static str; 2];
+
+    /// The function itself. A limit that is left out is the lowest number of the type, or the highest.
+    fn of<T: Number>(x: T, low: T, high: T) -> T;
+}
+
+/// The operator that `L` is the function of.
+pub(crate) const fn limited<L: Limited>() -> Def {
+    let def = Def::of::<Described<L>>(Described::<L>::KERNELS);
+    #[cfg(test)]
+    let def = def.tested(tests::all::<L>);
+    def
+}
+
+const TYPES: TypeSet = ARITHMETIC;
+
+struct Described<L>(PhantomData<fn() -> L>);
+
+impl<L: Limited> Described<L> {
+    const KERNELS: &'static [KernelDef] = &[NumberKernel::<L>::DEF];
+}
+
+impl<L: Limited> Op for Described<L> {
+    const SCHEMA: OpSchema = OpSchema::new(
+        L::NAME,
+        &[
+            Port::required("input", TYPES),
+            Port::optional(L::LIMITS[0], TYPES),
+            Port::optional(L::LIMITS[1], TYPES),
+        ],
+        &[Port::required("output", TYPES)],
+        &[],
+    )
+    .facts(Facts::ELEMENTWISE);
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        for port in 1..cx.input_count() {
+            if cx.has_input(port) && cx.input(port)?.len() != 1 {
+                let found = cx.input(port)?;
+                return Err(Error::new(format!("input {port} is {found}, wanted one element")));
+            }
+        }
+        infer_like_input(cx)
+    }
+}
+
+/// The function `L` of numbers, on the CPU.
+struct NumberKernel<L> {
+    /// Which limits are inputs.
+    given: [bool; 2],
+    extents: Extents,
+    run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
+    of: PhantomData<fn() -> L>,
+}
+
+impl<L: Limited> NumberKernel<L> {
+    const DEF: KernelDef = KernelDef::new::<Self>(L::NAME, Core::CPU)
+        .ports(&[
+            input(0, TYPES).bounded().pitched(),
+            input_like(1, 0),
+            input_like(2, 0),
+            output_like(0, 0).bounded().pitched(),
+        ])
+        .in_place(&[InPlace { input: 0, output: 0 }]);
+}
+
+impl<L: Limited> Kernel for NumberKernel<L> {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let run = of_number!(cx.input(0)?.dtype(), T => execute::<L, T>)?;
+        let given = [1, 2].map(|port| cx.has_input(port));
+        Ok(Self { given, extents: Extents::of(cx)?, run, of: PhantomData })
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        (self.run)(self, io)
+    }
+}
+
+impl<L> NumberKernel<L> {
+    fn limit<T: Number>(&self, inputs: &Inputs<'_>, side: usize) -> Result<T, ExecError> {
+        if self.given[side] {
+            let found = inputs.get::<T>(side + 1)?.first().copied();
+            return found.ok_or(ExecError::of(Status::BAD_CALL));
+        }
+        Ok([T::LOWEST, T::HIGHEST][side])
+    }
+}
+
+fn execute<L: Limited, T: Number>(kernel: &NumberKernel<L>, io: Io<'_>) -> Result<(), ExecError> {
+    let low = kernel.limit::<T>(&io.inputs, 0)?;
+    let high = kernel.limit::<T>(&io.inputs, 1)?;
+    each::<T>(
+        kernel.extents,
+        io,
+        |x, y| y.iter_mut().zip(x).for_each(|(y, &x)| *y = L::of(x, low, high)),
+        |y| {
+            for y in y {
+                *y = L::of(*y, low, high);
+            }
+        },
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use udo_api::Dim;
+
+    use super::*;
+    use crate::family::numerics::{EDGES, LENGTHS, bits, edges, settled_on_any_threads};
+    use crate::family::partition::GRAIN;
+    use crate::testing::{bench, tensor};
+
+    /// What every member is tested for; `bench` adds calls in place and over rows that lie apart.
+    pub(super) fn all<L: Limited>(name: &str) {
+        println!("{name}: a family member");
+        edges_are_those_of_the_function::<L>();
+        limits_may_be_left_out::<L>();
+        large_and_bounded_tensors_are_computed::<L>();
+        let run = bench(L::NAME).input(tensor(&[2], &[1f32, 2.0]));
+        let error = run.input(tensor(&[2], &[0f32, 1.0])).error();
+        assert_eq!(error, "input 1 is f32[2], wanted one element");
+    }
+
+    fn edges_are_those_of_the_function<L: Limited>() {
+        for (len, low) in LENGTHS.into_iter().flat_map(|len| EDGES.map(|low| (len, low))) {
+            for high in EDGES {
+                let x = edges(2, len);
+                let run = bench(L::NAME).input(tensor(&[len], &x)).input(tensor(&[], &[low]));
+                let y = run.input(tensor(&[1], &[high])).one().values::<f32>();
+                let wanted: Vec<f32> = x.iter().map(|&x| L::of(x, low, high)).collect();
+                assert_eq!(bits(&y), bits(&wanted), "{len} between {low:e} and {high:e}");
+                let stays = x.iter().zip(&y).all(|(x, y)| !x.is_nan() || y.is_nan());
+                assert!(stays, "{} of a NaN between {low:e} and {high:e}", L::NAME);
+            }
+        }
+    }
+
+    fn limits_may_be_left_out<L: Limited>() {
+        let x = [i8::MIN, -3, 0, 5, i8::MAX];
+        for given in [[false, false], [true, false], [false, true], [true, true]] {
+            let [low, high] = [-2i8, 4];
+            let add = |run: crate::testing::Bench, is_given, limit| {
+                if is_given { run.input(tensor(&[], &[limit])) } else { run.absent() }
+            };
+            let run = add(bench(L::NAME).input(tensor(&[5], &x)), given[0], low);
+            let y = add(run, given[1], high).one().values::<i8>();
+            let low = if given[0] { low } else { i8::MIN };
+            let high = if given[1] { high } else { i8::MAX };
+            assert_eq!(y, x.map(|x| L::of(x, low, high)), "{given:?}");
+        }
+    }
+
+    fn large_and_bounded_tensors_are_computed<L: Limited>() {
+        let x: Vec<i32> = (-GRAIN.cast_signed() as i32..2 * GRAIN as i32).collect();
+        let limits = |run: crate::testing::Bench| {
+            run.input(tensor(&[], &[-5i32])).input(tensor(&[], &[40_000i32]))
+        };
+        let y = settled_on_any_threads(&limits(bench(L::NAME).input(tensor(&[x.len()], &x))));
+        let wanted: Vec<i32> = x.iter().map(|&x| L::of(x, -5, 40_000)).collect();
+        assert!(y.values::<i32>() == wanted);
+        let y = limits(bench(L::NAME).input(tensor(&[2], &[-9i32, 9]).bounded(&[Dim::UpTo(7)])));
+        let y = y.one();
+        assert_eq!(
+            (y.dims(), y.values::<i32>()),
+            (vec![2], [-9, 9].map(|x| L::of(x, -5, 40_000)).to_vec())
+        );
+    }
+}
