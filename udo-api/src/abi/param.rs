@@ -20,7 +20,7 @@ pub mod param_kinds {
     pub const FLOATS: u32 = 5;
     /// Elements in `data`, of the type and shape in `desc`.
     pub const TENSOR: u32 = 6;
-    /// [`Span`]s of UTF-8, in `data`.
+    /// [`Span`](super::Span)s of UTF-8, in `data`.
     pub const TEXTS: u32 = 7;
 }
 
