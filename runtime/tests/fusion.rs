@@ -434,7 +434,7 @@ fn kernels_that_take_what_they_do_not_do_are_refused() {
             &["Deaf", "Relu"][..],
             "cpu: accept took 1 steps of the epilogue, and finalize did not ask for them",
         ),
-        (&["Greedy", "Relu"], "accept takes 2 steps of an epilogue that has 1 in finalize"),
+        (&["Greedy", "Relu"], "accept takes 2 steps of an epilogue that has 1"),
         (&["Choosy"], "cpu: rank 4, wanted 2"),
     ] {
         let refusal = compile(ops).unwrap_err().to_string();

@@ -1,8 +1,7 @@
 //! Each channel less its mean, over its deviation, scaled and moved: with statistics that the model holds.
 
 use udo_api::{
-    DType, Error, ExecError, FinalizeCx, InferCx, Inputs, OpSchema, Param, Port, Value,
-    types,
+    DType, Error, ExecError, FinalizeCx, InferCx, Inputs, OpSchema, Param, Port, Value, types,
 };
 
 use crate::Def;

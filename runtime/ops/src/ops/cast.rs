@@ -11,8 +11,8 @@ use crate::Def;
 
 pub(crate) const DEF: Def = Def::of::<Cast>(KERNELS);
 
-const KERNELS: &[KernelDef] =
-    &[KernelDef::new::<Convert>("Cast", Core::CPU).ports(&[any_input(0).bounded(), any_output(0).bounded()])];
+const KERNELS: &[KernelDef] = &[KernelDef::new::<Convert>("Cast", Core::CPU)
+    .ports(&[any_input(0).bounded(), any_output(0).bounded()])];
 
 struct Cast;
 

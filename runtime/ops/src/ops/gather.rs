@@ -1,8 +1,8 @@
 //! The slices along an axis that indices ask for.
 
 use udo_api::{
-    Core, DType, Dim, Element, Error, ExecError, FinalizeCx, InferCx, Io, KernelDef,
-    MAX_RANK, OpSchema, Param, Port, Shape, PortRule, Value, input, output_like, types,
+    Core, DType, Dim, Element, Error, ExecError, FinalizeCx, InferCx, Io, KernelDef, MAX_RANK,
+    OpSchema, Param, Port, PortRule, Shape, Value, input, output_like, types,
 };
 
 use crate::Def;
@@ -29,8 +29,7 @@ impl Movement for Gather {
         &[Port::required("output", types::ANY)],
         &[Param::scalar("axis", DType::I64).default(Value::int(0))],
     );
-    const KERNELS: &'static [KernelDef] =
-        &[kernel::<Self>(Core::CPU).ports(RULES)];
+    const KERNELS: &'static [KernelDef] = &[kernel::<Self>(Core::CPU).ports(RULES)];
     const EXAMPLES: &'static [Example] = &[
         Example {
             inputs: &[&[2, 3]],

@@ -158,9 +158,8 @@ mod tests {
     fn a_nan_stays_in_the_windows_that_see_it() {
         for (channels, inner) in [(7, 6), (40, 3), (19, 100)] {
             let x = noise(channels * inner);
-            let run = |x: &[f32]| {
-                bench("LRN").input(tensor(&[1, channels, 1, inner], x)).int("size", 4)
-            };
+            let run =
+                |x: &[f32]| bench("LRN").input(tensor(&[1, channels, 1, inner], x)).int("size", 4);
             settled_on_any_threads(&run(&x));
             let plain = of_kernels(&run(&x));
             for at in [0, 3 * inner, x.len() - 1] {
@@ -171,7 +170,8 @@ mod tests {
                 };
                 for (y, plain) in of_kernels(&run(&with(&x, at, f32::NAN))).iter().zip(&plain) {
                     for (i, (y, plain)) in y.iter().zip(plain).enumerate() {
-                        let found = if sees(i) { y.is_nan() } else { y.to_bits() == plain.to_bits() };
+                        let found =
+                            if sees(i) { y.is_nan() } else { y.to_bits() == plain.to_bits() };
                         assert!(found, "{channels} channels with a NaN at {at}: {y} at {i}");
                     }
                 }

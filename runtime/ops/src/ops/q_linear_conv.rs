@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use udo_api::{
     Code, Core, Error, ExecError, FinalizeCx, InferCx, Inputs, Io, Kernel, KernelDef, Node, Op,
-    OpSchema, Packed, Port, TensorDesc, PortRule, Workspace, input, output, types,
+    OpSchema, Packed, Port, PortRule, TensorDesc, Workspace, input, output, types,
 };
 use udo_simd::conv_u8::MAX_K;
 
