@@ -7,7 +7,7 @@ use std::ops::Deref;
 
 use super::node::slice_or_empty;
 use super::pack::{self, FillFn};
-use super::{AcceptArgs, EpilogueStep, FinalizeArgs, HostTable, Node, Tie, ties};
+use super::{AcceptArgs, EpilogueStep, FinalizeArgs, HostTable, Node, NodeArgs, Tie, ties};
 use crate::{Core, Element, Error, Isa, Packed, Status, TensorDesc};
 
 /// What a kernel sees of a node that it might compute.
@@ -41,13 +41,27 @@ impl<'a> AcceptCx<'a> {
     /// # Safety
     /// The pointers of `args`, and those behind them, must be valid for `'a`.
     pub(super) unsafe fn from_raw(args: &'a AcceptArgs) -> Self {
+        // SAFETY: `outputs` and `epilogue` have as many elements as the counts beside them say, by the caller's promise.
+        unsafe { Self::of(&args.node, args.outputs, args.core, args.epilogue, args.epilogue_count) }
+    }
+
+    /// # Safety
+    /// The pointers of `node`, and those behind them, must be valid for `'a`; `outputs` must point to as many
+    /// descriptions as the node has outputs, and `epilogue` to `count` steps.
+    unsafe fn of(
+        node: &'a NodeArgs,
+        outputs: *const TensorDesc,
+        core: Core,
+        epilogue: *const EpilogueStep,
+        count: u32,
+    ) -> Self {
         // SAFETY: as promised by the caller.
-        let node = unsafe { Node::from_raw(&args.node) };
-        // SAFETY: `outputs` has as many elements as the node has outputs, by the caller's promise.
-        let outputs = unsafe { slice_or_empty(args.outputs, node.output_count()) };
-        // SAFETY: `epilogue` has `epilogue_count` elements, by the caller's promise.
-        let epilogue = unsafe { slice_or_empty(args.epilogue, args.epilogue_count as usize) };
-        Self { node, outputs, core: args.core, epilogue, is_epilogue_read: Cell::new(false) }
+        let node = unsafe { Node::from_raw(node) };
+        // SAFETY: as promised by the caller.
+        let outputs = unsafe { slice_or_empty(outputs, node.output_count()) };
+        // SAFETY: as promised by the caller.
+        let epilogue = unsafe { slice_or_empty(epilogue, count as usize) };
+        Self { node, outputs, core, epilogue, is_epilogue_read: Cell::new(false) }
     }
 
     /// Whether the node has output `index`.
@@ -103,14 +117,9 @@ impl<'a> FinalizeCx<'a> {
     /// # Safety
     /// The pointers of `args`, and those behind them, must be valid for `'a`.
     pub(super) unsafe fn from_raw(args: &'a FinalizeArgs) -> Self {
-        // SAFETY: as promised by the caller.
-        let node = unsafe { Node::from_raw(&args.node) };
-        // SAFETY: `outputs` has as many elements as the node has outputs, by the caller's promise.
-        let outputs = unsafe { slice_or_empty(args.outputs, node.output_count()) };
-        // SAFETY: `epilogue` has `epilogue_count` elements, by the caller's promise.
-        let epilogue = unsafe { slice_or_empty(args.epilogue, args.epilogue_count as usize) };
-        let is_epilogue_read = Cell::new(false);
-        let accepted = AcceptCx { node, outputs, core: args.core, epilogue, is_epilogue_read };
+        let FinalizeArgs { node, outputs, core, epilogue, epilogue_count, .. } = args;
+        // SAFETY: `outputs` and `epilogue` have as many elements as the counts beside them say, by the caller's promise.
+        let accepted = unsafe { AcceptCx::of(node, *outputs, *core, *epilogue, *epilogue_count) };
         Self { accepted, args }
     }
 
