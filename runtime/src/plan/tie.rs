@@ -90,11 +90,12 @@ pub(super) fn unify(
 fn unify_same(drawn: &mut Drawn, options: &PlanOptions) -> Vec<Vec<Tie>> {
     let mut wanted: Vec<Same> = Vec::new();
     for (step, at) in drawn.steps.iter().zip(0..) {
-        let sized = step.ties.iter().map(|&tie| {
-            let part = part_of(step, &tie).map_or(0, |part| part.desc.size_bytes());
-            Same { step: at, tie, bytes: part }
-        });
-        wanted.extend(sized.filter(|_| ties_all_outputs(at, step)));
+        if ties_all_outputs(at, step) {
+            wanted.extend(step.ties.iter().map(|&tie| {
+                let bytes = part_of(step, &tie).map_or(0, |part| part.desc.size_bytes());
+                Same { step: at, tie, bytes }
+            }));
+        }
     }
     // Views first: nothing stands in their way that they would not make larger.
     wanted.sort_by_key(|same| (same.tie.kind != ties::SAME, std::cmp::Reverse(same.bytes)));
