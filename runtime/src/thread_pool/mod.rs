@@ -191,6 +191,7 @@ struct Meeting<'a> {
 
 /// # Safety
 /// `ctx` points to a [`Meeting`].
+// SAFETY: a team alone calls it, with the `Meeting` that it was started for.
 unsafe extern "C" fn attend(ctx: *const c_void, _: usize) {
     // SAFETY: `ctx` points to a `Meeting`, as the caller promises.
     let meeting = unsafe { &*ctx.cast::<Meeting<'_>>() };
@@ -206,6 +207,7 @@ unsafe extern "C" fn attend(ctx: *const c_void, _: usize) {
 /// # Safety
 /// `ctx` points to the [`Team`] of a pool that lives, and `task` may be called on any thread with `task_ctx` and
 /// a number below `count` until this returns.
+// SAFETY: called by way of the pool's table alone, whose `ctx` is its team.
 unsafe extern "C" fn run(ctx: *const c_void, count: usize, task: Task, task_ctx: *const c_void) {
     // SAFETY: `ctx` points to a `Team`, as the caller promises.
     let team = unsafe { &*ctx.cast::<Team>() };

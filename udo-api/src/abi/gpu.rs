@@ -166,6 +166,7 @@ abi_struct! {
     #[derive(Clone, Copy, Debug)]
     pub struct GpuTable {
         /// `[finalize-time]` Says what a device runs.
+        // SAFETY: only a type; who calls through it keeps to what is written above.
         pub info: unsafe extern "C" fn(state: *const c_void, sink: *const GpuSink) -> u32,
         /// How many launches `execute` computes on the host: all of them, or 0.
         pub work_items: u32,

@@ -39,6 +39,7 @@ pub(super) unsafe fn report(
 ///
 /// # Safety
 /// `args` must point to arguments that are valid as the ABI says.
+// SAFETY: called by the host alone, with arguments as the ABI says.
 pub unsafe extern "C" fn infer_shim<O: Op>(args: *const InferArgs) -> u32 {
     // SAFETY: `args` points to the arguments of this call.
     let args = unsafe { &*args };
@@ -99,6 +100,7 @@ unsafe fn accept_with(
 }
 
 /// `[finalize-time]` Frees what finalize made.
+// SAFETY: called by the host alone, once, with what finalize of the same `S` made.
 unsafe extern "C" fn free<S>(state: *mut c_void) {
     // SAFETY: the host hands back, once, what `finalize_with` made with the same `S`.
     let state = unsafe { Box::from_raw(state.cast::<S>()) };
@@ -122,6 +124,7 @@ impl<K: Kernel> KernelFns<K> {
         reserved_words: [0; 3],
     };
 
+    // SAFETY: called by the host alone, with a node and room for a number as the ABI says.
     unsafe extern "C" fn accept(args: *const AcceptArgs, steps: *mut u32) -> u32 {
         // SAFETY: the host keeps to the ABI.
         unsafe { accept_with(args, steps, K::accept) }
@@ -168,6 +171,7 @@ impl<K: GpuKernel> GpuFns<K> {
         reserved_words: [0; 3],
     };
 
+    // SAFETY: called by the host alone, with a node and room for a number as the ABI says.
     unsafe extern "C" fn accept(args: *const AcceptArgs, steps: *mut u32) -> u32 {
         // SAFETY: the host keeps to the ABI.
         unsafe { accept_with(args, steps, K::accept) }

@@ -63,7 +63,7 @@ impl<'a> Inputs<'a> {
         Ok(unsafe { slice_or_empty(arg.data.cast(), arg.len) })
     }
 
-    /// Input `port` row by row; for kernels that declare `ROWS_STRIDED`.
+    /// Input `port` row by row; for ports that a kernel's rules call pitched.
     ///
     /// # Errors
     /// No such input, another type, or one half of an in-place pair.
@@ -76,7 +76,7 @@ impl<'a> Inputs<'a> {
         Ok(Rows { data: arg.data.cast(), shape: RowShape::of(arg), marker: PhantomData })
     }
 
-    /// Whether the rows of input `port` lie behind each other; for kernels that declare `ROWS_STRIDED`.
+    /// Whether the rows of input `port` lie behind each other; for ports that a kernel's rules call pitched.
     ///
     /// # Errors
     /// No such input.

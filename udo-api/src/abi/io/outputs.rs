@@ -76,7 +76,7 @@ impl<'a> Outputs<'a> {
         self.arg(port).is_ok()
     }
 
-    /// Whether the rows of output `port` lie behind each other; for kernels that declare `ROWS_STRIDED`.
+    /// Whether the rows of output `port` lie behind each other; for ports that a kernel's rules call pitched.
     ///
     /// # Errors
     /// No such output.
@@ -145,7 +145,7 @@ impl<'a> Outputs<'a> {
         Ok(unsafe { std::slice::from_raw_parts_mut(arg.data.cast(), arg.capacity) })
     }
 
-    /// Output `port` row by row; for kernels that declare `ROWS_STRIDED`.
+    /// Output `port` row by row; for ports that a kernel's rules call pitched.
     ///
     /// # Errors
     /// No such output, another type, one half of an in-place pair, or taken before.
