@@ -15,6 +15,48 @@ pub enum CoreKind {
     Hta,
 }
 
+/// What is said of a kind of processor, in one place.
+struct KindRow {
+    /// The number that crosses the ABI.
+    code: u16,
+    /// The name, as command lines and manifests write it.
+    name: &'static str,
+    /// The architecture that the bare name means; 0 for a kind that has none.
+    default_arch: u16,
+    /// Whether it has a small fast memory of its own.
+    has_fast_memory: bool,
+}
+
+impl CoreKind {
+    /// Every kind.
+    pub const ALL: &[Self] = &[Self::Cpu, Self::Gpu, Self::Dsp, Self::Hta];
+
+    const fn row(self) -> KindRow {
+        let (code, name, default_arch, has_fast_memory) = match self {
+            Self::Cpu => (1, "cpu", 0, false),
+            Self::Gpu => (2, "gpu", 0, false),
+            Self::Dsp => (3, "dsp", 68, true),
+            Self::Hta => (4, "hta", 0, false),
+        };
+        KindRow { code, name, default_arch, has_fast_memory }
+    }
+
+    /// The lower-case name, without an architecture.
+    pub const fn name(self) -> &'static str {
+        self.row().name
+    }
+
+    /// Whether processors of this kind differ by architecture.
+    pub const fn has_archs(self) -> bool {
+        self.row().default_arch != 0
+    }
+
+    /// Whether processors of this kind have a small fast memory, which kernels take as scratch.
+    pub const fn has_fast_memory(self) -> bool {
+        self.row().has_fast_memory
+    }
+}
+
 /// An instruction set of the host's processor; each contains those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Isa {
@@ -57,28 +99,37 @@ abi_struct! {
 
 impl Core {
     /// The host's processor.
-    pub const CPU: Self = Self { kind: 1, arch: 0 };
+    pub const CPU: Self = Self::of(CoreKind::Cpu);
     /// An OpenCL device.
-    pub const GPU: Self = Self { kind: 2, arch: 0 };
+    pub const GPU: Self = Self::of(CoreKind::Gpu);
     /// The DSP that `dsp` means where no architecture is given.
-    pub const DSP_V68: Self = Self::dsp(68);
+    pub const DSP_V68: Self = Self::of(CoreKind::Dsp);
     /// The tensor accelerator.
-    pub const HTA: Self = Self { kind: 4, arch: 0 };
+    pub const HTA: Self = Self::of(CoreKind::Hta);
+    /// How cores that take user operators are called, for messages.
+    pub const NAMES: &str = "cpu, gpu, dsp or dsp:vNN";
+
+    /// The core that the bare name of a kind means.
+    const fn of(kind: CoreKind) -> Self {
+        let KindRow { code, default_arch, .. } = kind.row();
+        Self { kind: code, arch: default_arch }
+    }
 
     /// A DSP of architecture `arch`, such as 68 for v68.
     pub const fn dsp(arch: u16) -> Self {
-        Self { kind: 3, arch }
+        Self { arch, ..Self::DSP_V68 }
     }
 
     /// The kind, or nothing if a foreign table holds a kind that this version does not know.
     pub const fn kind(self) -> Option<CoreKind> {
-        match self.kind {
-            1 => Some(CoreKind::Cpu),
-            2 => Some(CoreKind::Gpu),
-            3 => Some(CoreKind::Dsp),
-            4 => Some(CoreKind::Hta),
-            _ => None,
+        let mut rest = CoreKind::ALL;
+        while let [kind, after @ ..] = rest {
+            if kind.row().code == self.kind {
+                return Some(*kind);
+            }
+            rest = after;
         }
+        None
     }
 
     /// The architecture of a DSP; 0 for every other kind.
@@ -94,23 +145,22 @@ impl Core {
     /// The core called `name`: `cpu`, `gpu`, `hta`, `dsp` (v68) or `dsp:vNN`, in any case.
     pub fn from_name(name: &str) -> Option<Self> {
         let name = name.to_ascii_lowercase();
-        match name.as_str() {
-            "cpu" => Some(Self::CPU),
-            "gpu" => Some(Self::GPU),
-            "hta" => Some(Self::HTA),
-            "dsp" => Some(Self::DSP_V68),
-            _ => name.strip_prefix("dsp:v")?.parse().ok().map(Self::dsp),
-        }
+        CoreKind::ALL.iter().find_map(|&kind| match name.strip_prefix(kind.name())? {
+            "" => Some(Self::of(kind)),
+            arch if kind.has_archs() => {
+                let arch = arch.strip_prefix(":v")?.parse().ok()?;
+                Some(Self { arch, ..Self::of(kind) })
+            }
+            _ => None,
+        })
     }
 }
 
 impl fmt::Display for Core {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind() {
-            Some(CoreKind::Cpu) => f.pad("cpu"),
-            Some(CoreKind::Gpu) => f.pad("gpu"),
-            Some(CoreKind::Hta) => f.pad("hta"),
-            Some(CoreKind::Dsp) => f.pad(&format!("dsp:v{}", self.arch)),
+            Some(kind) if kind.has_archs() => f.pad(&format!("{}:v{}", kind.name(), self.arch)),
+            Some(kind) => f.pad(kind.name()),
             None => f.pad(&format!("core{}:{}", self.kind, self.arch)),
         }
     }
@@ -128,11 +178,16 @@ mod tests {
 
     #[test]
     fn names_lead_back_to_their_core() {
-        for core in [Core::CPU, Core::GPU, Core::HTA, Core::DSP_V68, Core::dsp(75)] {
+        for &kind in CoreKind::ALL {
+            let core = Core::of(kind);
+            assert_eq!(core.kind(), Some(kind));
             assert_eq!(Core::from_name(&core.to_string()), Some(core));
+            assert_eq!(Core::from_name(kind.name()), Some(core));
         }
+        assert_eq!(Core::dsp(75).to_string(), "dsp:v75");
+        assert_eq!(Core::from_name("dsp:v75"), Some(Core::dsp(75)));
         assert_eq!(Core::from_name("DSP"), Some(Core::DSP_V68));
-        for wrong in ["", "npu", "dsp:", "dsp:68", "dsp:v", "dsp:v70000"] {
+        for wrong in ["", "npu", "cpu:v1", "gpux", "dsp:", "dsp:68", "dsp:v", "dsp:v70000"] {
             assert_eq!(Core::from_name(wrong), None, "{wrong:?}");
         }
     }

@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use udo_api::{Core, CoreKind, Status};
+use udo_api::{Core, Status};
 use udo_generator::names::module_name;
 use udo_runtime::cores::{GpuStorage, Profile};
 use udo_runtime::import::{self, ImportOptions};
 use udo_runtime::memory::Limit;
 use udo_runtime::model::{CompileError, Model, Options};
+use udo_runtime::package::source_folder;
 use udo_runtime::place::{Fallback, PlaceOptions};
 use udo_runtime::registry::Registry;
 use udo_runtime::resolve::BindOptions;
@@ -77,7 +78,7 @@ pub(crate) enum StorageFlag {
 }
 
 fn parse_core(text: &str) -> Result<Core, String> {
-    Core::from_name(text).ok_or_else(|| "wanted cpu, gpu, dsp or dsp:vNN".to_owned())
+    Core::from_name(text).ok_or_else(|| format!("wanted {}", Core::NAMES))
 }
 
 fn parse_pair(text: &str) -> Result<(String, String), String> {
@@ -243,12 +244,7 @@ pub(crate) fn run_failure(error: RunError, registry: &Registry) -> Failure {
 fn edit_help(registry: &Registry, package: &str, op: &str, core: Option<Core>) -> String {
     let folder = registry.packages().find(|p| p.name == package).and_then(|p| p.path.as_deref());
     let folder = folder.and_then(Path::parent).and_then(Path::parent);
-    let part = match core.and_then(|c| Some((c, c.kind()?))) {
-        Some((_, CoreKind::Cpu)) => "CPU".to_owned(),
-        Some((_, CoreKind::Gpu)) => "GPU".to_owned(),
-        Some((core, CoreKind::Dsp | CoreKind::Hta)) => format!("DSP_V{}", core.arch()),
-        None => "reg".to_owned(),
-    };
+    let part = core.and_then(source_folder).unwrap_or_else(|| "reg".to_owned());
     let file = format!("src/ops/{}.rs", module_name(op));
     let path = folder.unwrap_or(Path::new("")).join(&part);
     // V65 and V66 packages have one crate per operator.

@@ -2,12 +2,15 @@
 
 #[macro_use]
 pub(crate) mod convert;
+mod memory;
 pub mod opencl;
 pub(crate) mod order;
 
 use udo_api::{Core, CoreKind, DType, Isa, TensorDesc};
 use udo_host::Machine;
 
+pub use memory::Memory;
+pub(crate) use memory::PerMemory;
 pub use order::{Form, Order};
 
 /// How the GPU stores floating-point values.
@@ -47,38 +50,87 @@ impl Default for Profile {
     }
 }
 
-/// A memory that values live in. Cores of one kind share one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Memory {
-    /// The host's.
-    Host,
-    /// The GPU's.
-    Gpu,
-    /// The DSP's.
-    Dsp,
+/// What the host knows of one kind of core.
+#[derive(Debug)]
+pub(crate) struct CoreRow {
+    /// The kind; its name and architectures stand in the contract.
+    pub(crate) kind: CoreKind,
+    /// The memory that values lie in there.
+    memory: Memory,
+    /// How values are stored there.
+    storage: Storage,
+    /// What libraries of kernels for it are called; none if it takes no user operators.
+    pub(crate) libraries: Option<Libraries>,
 }
 
-impl Memory {
-    /// Every memory, in order.
-    pub const ALL: [Self; 3] = [Self::Host, Self::Gpu, Self::Dsp];
+/// How values are stored on a core, where its kernels take that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Storage {
+    /// As in the model.
+    Model,
+    /// Floating-point values as the profile says.
+    Profile,
+    /// Quantized, where the model states an encoding.
+    Quantized,
+}
 
-    /// The memory of a core.
-    pub fn of(core: Core) -> Self {
-        match core.kind() {
-            Some(CoreKind::Gpu) => Self::Gpu,
-            Some(CoreKind::Dsp | CoreKind::Hta) => Self::Dsp,
-            Some(CoreKind::Cpu) | None => Self::Host,
-        }
-    }
+/// What libraries of a package for a core are called.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Libraries {
+    /// Behind the package's name.
+    pub(crate) suffix: &'static str,
+    /// The first architecture whose operators share a library; below it, each operator has its own.
+    pub(crate) one_op_below: u16,
+}
 
-    /// The lower-case name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Host => "host",
-            Self::Gpu => "gpu",
-            Self::Dsp => "dsp",
-        }
+impl Libraries {
+    const fn all_ops(suffix: &'static str) -> Self {
+        Self { suffix, one_op_below: 0 }
     }
+}
+
+/// Every kind of core.
+const CORES: &[CoreRow] = &[
+    CoreRow {
+        kind: CoreKind::Cpu,
+        memory: Memory::Host,
+        storage: Storage::Model,
+        libraries: Some(Libraries::all_ops("Cpu")),
+    },
+    CoreRow {
+        kind: CoreKind::Gpu,
+        memory: Memory::Gpu,
+        storage: Storage::Profile,
+        libraries: Some(Libraries::all_ops("Gpu")),
+    },
+    CoreRow {
+        kind: CoreKind::Dsp,
+        memory: Memory::Dsp,
+        storage: Storage::Quantized,
+        libraries: Some(Libraries { suffix: "Dsp", one_op_below: 68 }),
+    },
+    CoreRow {
+        kind: CoreKind::Hta,
+        memory: Memory::Dsp,
+        storage: Storage::Quantized,
+        libraries: None,
+    },
+];
+
+/// What the host knows of a core; nothing if its kind is not known.
+pub(crate) fn row(core: Core) -> Option<&'static CoreRow> {
+    let kind = core.kind()?;
+    CORES.iter().find(|row| row.kind == kind)
+}
+
+/// Bytes of a core's fast memory, if it has one.
+pub(crate) fn fast_memory(core: Core, profile: &Profile) -> Option<usize> {
+    core.kind().filter(|kind| kind.has_fast_memory()).map(|_| profile.vtcm_bytes)
+}
+
+/// Whether values are stored quantized on a core.
+pub(crate) fn is_quantized(core: Core) -> bool {
+    row(core).is_some_and(|row| row.storage == Storage::Quantized)
 }
 
 /// What kernels on `core` are told of where they run.
@@ -89,37 +141,41 @@ pub(crate) fn machine(core: Core, profile: &Profile, threads: usize) -> Machine 
         udo_simd::Isa::Avx512 { .. } => Isa::Avx512,
         udo_simd::Isa::Amx { .. } => Isa::Amx,
     };
-    let fast_memory_bytes = if Memory::of(core) == Memory::Dsp { profile.vtcm_bytes } else { 0 };
+    let fast_memory_bytes = fast_memory(core, profile).unwrap_or(0);
     Machine { threads: u32::try_from(threads).unwrap_or(u32::MAX), isa, fast_memory_bytes }
 }
 
-/// The forms that a value can take on `core`, the preferred one first.
+/// How a value can be stored on `core`, the preferred way first.
 ///
-/// `desc` is the value in the model, `fixed` its fixed-point form if an encoding is known.
+/// `desc` is the value in the model, `quantized` the same with its encoding if one is known.
 pub(crate) fn forms(
     core: Core,
     desc: &TensorDesc,
-    fixed: Option<&TensorDesc>,
+    quantized: Option<&TensorDesc>,
     profile: &Profile,
 ) -> Vec<TensorDesc> {
-    let mut forms = Vec::with_capacity(2);
-    match core.kind() {
-        Some(CoreKind::Gpu)
-            if desc.dtype() == Some(DType::F32) && profile.gpu_storage == GpuStorage::F16 =>
-        {
-            forms.push(desc.with_dtype(DType::F16));
+    let preferred = match row(core).map_or(Storage::Model, |row| row.storage) {
+        Storage::Model => None,
+        Storage::Profile => {
+            let is_f32 = desc.dtype() == Some(DType::F32);
+            let half = (is_f32 && profile.gpu_storage == GpuStorage::F16).then_some(DType::F16);
+            half.map(|half| desc.with_dtype(half))
         }
-        Some(CoreKind::Dsp | CoreKind::Hta) => forms.extend(fixed.copied()),
-        Some(CoreKind::Cpu | CoreKind::Gpu) | None => {}
-    }
-    forms.push(*desc);
-    forms
+        Storage::Quantized => quantized.copied(),
+    };
+    preferred.into_iter().chain([*desc]).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use udo_api::{Encoding, Shape};
+
+    #[test]
+    fn every_kind_of_core_has_one_row() {
+        let kinds: Vec<CoreKind> = CORES.iter().map(|row| row.kind).collect();
+        assert_eq!(kinds, CoreKind::ALL);
+    }
 
     #[test]
     fn each_core_prefers_its_own_form() {

@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use udo_api::{Core, CoreKind};
+use udo_api::Core;
 
 use super::OpenError;
 use super::index::{Index, LibraryKind};
+use crate::cores;
 
 /// The folder of a package that `udo build` gathers its libraries in.
 pub const DIST_FOLDER: &str = "dist";
@@ -20,15 +21,22 @@ pub fn registration_file(package: &str) -> String {
 /// DSPs before v68 have one library per operator: `op` says which, and is not looked at otherwise.
 /// Nothing for cores that take no user operators.
 pub fn implementation_file(package: &str, core: Core, op: &str) -> Option<String> {
-    match core.kind()? {
-        CoreKind::Cpu => Some(format!("libUdo{package}ImplCpu.so")),
-        CoreKind::Gpu => Some(format!("libUdo{package}ImplGpu.so")),
-        CoreKind::Dsp if core.arch() < 68 => {
-            Some(format!("dsp_v{}/libUdo{package}ImplDsp_{op}.so", core.arch()))
-        }
-        CoreKind::Dsp => Some(format!("dsp_v{}/libUdo{package}ImplDsp.so", core.arch())),
-        CoreKind::Hta => None,
+    let libraries = cores::row(core)?.libraries?;
+    let op = if core.arch() < libraries.one_op_below { format!("_{op}") } else { String::new() };
+    let file = format!("libUdo{package}Impl{}{op}.so", libraries.suffix);
+    match source_folder(core)?.to_ascii_lowercase() {
+        folder if core.arch() > 0 => Some(format!("{folder}/{file}")),
+        _ => Some(file),
     }
+}
+
+/// The folder of a package that holds the sources of its kernels for `core`.
+///
+/// Nothing for cores that take no user operators.
+pub fn source_folder(core: Core) -> Option<String> {
+    let row = cores::row(core).filter(|row| row.libraries.is_some())?;
+    let name = row.kind.name().to_ascii_uppercase();
+    Some(if row.kind.has_archs() { format!("{name}_V{}", core.arch()) } else { name })
 }
 
 pub(super) fn is_registration_name(name: &str) -> bool {
@@ -127,5 +135,8 @@ mod tests {
         assert_eq!(file(Core::DSP_V68).unwrap(), "dsp_v68/libUdoPImplDsp.so");
         assert_eq!(file(Core::dsp(66)).unwrap(), "dsp_v66/libUdoPImplDsp_Add.so");
         assert_eq!(file(Core::HTA), None);
+        let sources = [Core::CPU, Core::GPU, Core::dsp(66), Core::HTA].map(source_folder);
+        let sources: Vec<_> = sources.iter().map(Option::as_deref).collect();
+        assert_eq!(sources, [Some("CPU"), Some("GPU"), Some("DSP_V66"), None]);
     }
 }

@@ -22,7 +22,7 @@ use udo_api::Core;
 use udo_api::guard::GuardCell;
 
 pub use discover::{Discovery, Found, Skipped, discover};
-pub use dist::{DIST_FOLDER, implementation_file, registration_file};
+pub use dist::{DIST_FOLDER, implementation_file, registration_file, source_folder};
 pub use error::{LoadReport, OpenError};
 pub use inspect::{Contents, InspectedLibrary, Inspection, Listing, inspect};
 pub use manifest::{

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use udo_api::abi::{LAYOUTS, Layout, LibraryRef, ValueKind};
 use udo_api::{
-    Core, CoreKind, Facts, KernelDef, OpDef, OpSchema, Param, ParamKind, Port, PortRule, Side,
-    TypeSet, Wanted, types,
+    Core, Facts, KernelDef, OpDef, OpSchema, Param, ParamKind, Port, PortRule, Side, TypeSet,
+    Wanted, types,
 };
 
 use super::copy::{Tables, raw_fault};
@@ -158,15 +158,18 @@ fn check_param(param: &Param) -> Result<(), String> {
 }
 
 fn check_core(core: Core) -> Result<(), String> {
-    match core.kind() {
-        Some(CoreKind::Dsp) if core.arch() == 0 => {
-            Err("its core is a DSP without an architecture".to_owned())
+    let Some(kind) = core.kind() else {
+        return Err(format!("its core is {core}, which is not known"));
+    };
+    match (kind.has_archs(), core.arch()) {
+        (true, 0) => {
+            let name = kind.name().to_ascii_uppercase();
+            Err(format!("its core is a {name} without an architecture"))
         }
-        Some(CoreKind::Cpu | CoreKind::Gpu | CoreKind::Hta) if core.arch() != 0 => {
+        (false, 1..) => {
             Err(format!("its core is {core} with architecture {}, wanted 0", core.arch()))
         }
-        Some(_) => Ok(()),
-        None => Err(format!("its core is {core}, which is not known")),
+        _ => Ok(()),
     }
 }
 

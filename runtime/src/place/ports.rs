@@ -4,7 +4,7 @@ use udo_api::{Core, DType, EpilogueStep, KernelDef, Port, PortRule, Side, Tensor
 
 use super::Operand;
 use super::site::Site;
-use crate::cores::{Form, forms};
+use crate::cores::{Form, forms, is_quantized};
 use crate::graph::ValueId;
 use crate::resolve::{Params, port_rule, port_types};
 
@@ -119,7 +119,7 @@ impl Site<'_> {
         let is_unencoded = desc.dtype().is_some_and(DType::is_float)
             && self.graph.quantized(value).is_none()
             && forms.len() == 1;
-        let is_fixed_point = !types.has(DType::F32) && !types.is_empty() && core.arch() > 0;
+        let is_fixed_point = !types.has(DType::F32) && !types.is_empty() && is_quantized(core);
         let hint = if is_unencoded && is_fixed_point {
             ", and the model has no encoding for it"
         } else {

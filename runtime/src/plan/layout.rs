@@ -7,7 +7,7 @@
 use super::WindowPlace;
 use super::values::Drawn;
 use super::windows::{Buffer, Life, Region, Window, Windows};
-use crate::cores::Memory;
+use crate::cores::{Memory, PerMemory};
 use crate::memory::{ALIGN_BYTES, MAX_BYTES};
 
 /// The buffers, and when each is in use.
@@ -34,7 +34,7 @@ impl Layout {
     pub(super) fn place(
         &self,
         windows: &Windows,
-    ) -> Result<(Vec<WindowPlace>, [usize; 3]), Memory> {
+    ) -> Result<(Vec<WindowPlace>, PerMemory<usize>), Memory> {
         let (offsets, arenas) = self.offsets()?;
         let place = |window: &Window| {
             let Region { offset, pitch, .. } = window.region;
@@ -48,12 +48,12 @@ impl Layout {
     }
 
     /// The offset of each buffer, and the bytes of each arena.
-    fn offsets(&self) -> Result<(Vec<usize>, [usize; 3]), Memory> {
+    fn offsets(&self) -> Result<(Vec<usize>, PerMemory<usize>), Memory> {
         let mut order: Vec<usize> = (0..self.buffers.len()).collect();
         order.sort_by_key(|&at| (std::cmp::Reverse(self.buffers[at].1), at));
         let mut places = vec![0; self.buffers.len()];
         let mut settled: Vec<usize> = Vec::new();
-        let mut arenas = [0usize; 3];
+        let mut arenas = PerMemory::<usize>::default();
         for at in order {
             let (memory, bytes) = self.buffers[at];
             let Some(life) = self.lives[at].filter(|_| bytes > 0) else { continue };
@@ -70,7 +70,7 @@ impl Layout {
             let end = offset.checked_add(bytes).filter(|&e| e <= MAX_BYTES).ok_or(memory)?;
             places[at] = offset;
             settled.push(at);
-            let arena = &mut arenas[memory as usize];
+            let arena = &mut arenas[memory];
             *arena = end.max(*arena);
         }
         Ok((places, arenas))
@@ -131,7 +131,7 @@ mod tests {
             let (places, arenas) = layout(&buffers).offsets().unwrap();
             for (i, a) in buffers.iter().enumerate() {
                 assert_eq!(places[i] % ALIGN_BYTES, 0);
-                assert!(places[i] + a.0 <= arenas[0]);
+                assert!(places[i] + a.0 <= arenas[Memory::Host]);
                 for (j, b) in buffers.iter().enumerate().skip(i + 1) {
                     let together = a.1 <= b.2 && b.1 <= a.2 && a.0 > 0 && b.0 > 0;
                     let apart = places[i] + a.0 <= places[j] || places[j] + b.0 <= places[i];
@@ -145,7 +145,8 @@ mod tests {
     fn a_chain_takes_two_buffers() {
         let chain: Vec<_> = (0..10).map(|i| (640, i, i + 1)).collect();
         let layout = layout(&chain);
-        assert_eq!(layout.offsets().unwrap().1, [1280, 0, 0]);
+        let arenas = layout.offsets().unwrap().1;
+        assert_eq!(Memory::ALL.map(|memory| arenas[memory]), [1280, 0, 0]);
         assert_eq!(layout.largest_live_set(Memory::Host), 1280);
     }
 }

@@ -18,7 +18,7 @@ use udo_api::abi::Tie;
 use udo_api::{Core, TensorDesc};
 use udo_host::FinalizedKernel;
 
-use crate::cores::{Memory, Profile, machine};
+use crate::cores::{Memory, PerMemory, Profile, fast_memory, machine};
 use crate::exit_guard::{self, PackageCall};
 use crate::memory::{MAX_BYTES, Tensor};
 use crate::place::Placement;
@@ -159,8 +159,8 @@ pub struct Plan {
     pub(crate) inputs: Vec<Port>,
     pub(crate) outputs: Vec<Port>,
     pub(crate) windows: Vec<WindowPlace>,
-    pub(crate) arena_bytes: [usize; 3],
-    pub(crate) scratch_bytes: [usize; 3],
+    pub(crate) arena_bytes: PerMemory<usize>,
+    pub(crate) scratch_bytes: PerMemory<usize>,
     largest: Largest,
     /// What each byte of the arenas and of scratch is before the first run.
     pub(crate) fill: u8,
@@ -306,7 +306,10 @@ impl Plan {
 
     /// Bytes of the arenas and the scratch that each session takes.
     pub fn session_bytes(&self) -> usize {
-        self.arena_bytes.iter().chain(&self.scratch_bytes).fold(0, |all, &n| all.saturating_add(n))
+        self.arena_bytes
+            .iter()
+            .chain(self.scratch_bytes.iter())
+            .fold(0, |all, &n| all.saturating_add(n))
     }
 
     /// What takes the most of them.
@@ -345,18 +348,17 @@ fn check_ports(step: &Step) -> Result<(), PlanError> {
 }
 
 /// Bytes of scratch per memory: steps run one after the other, so each memory needs its largest.
-fn scratch(steps: &[Step], profile: &Profile) -> Result<[usize; 3], PlanError> {
-    let mut bytes = [0; 3];
+fn scratch(steps: &[Step], profile: &Profile) -> Result<PerMemory<usize>, PlanError> {
+    let mut bytes = PerMemory::default();
     for step in steps {
-        let memory = Memory::of(step.core);
         let workspace = step.kernel.workspace();
-        let limit = if memory == Memory::Dsp { profile.vtcm_bytes } else { usize::MAX };
+        let limit = fast_memory(step.core, profile).unwrap_or(usize::MAX);
         let wanted = if workspace.wants_all_vtcm() { limit } else { workspace.bytes() };
         if wanted > limit.min(MAX_BYTES) {
             let node = step.name.clone();
             return Err(PlanError::Scratch { node, core: step.core, wanted, available: limit });
         }
-        let slot = &mut bytes[memory as usize];
+        let slot = &mut bytes[Memory::of(step.core)];
         *slot = wanted.max(*slot);
     }
     Ok(bytes)

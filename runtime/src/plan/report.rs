@@ -8,7 +8,7 @@ use udo_api::Core;
 use super::layout::Layout;
 use super::values::Drawn;
 use super::{Place, Purpose, Step};
-use crate::cores::Memory;
+use crate::cores::{Memory, PerMemory};
 use crate::graph::{Node, ValueId};
 use crate::place::{Choice, CoreRefusal, Operand, PlacedKernel, Placement};
 use crate::registry::Registry;
@@ -123,8 +123,8 @@ impl Nodes {
         mut self,
         drawn: &Drawn,
         layout: &Layout,
-        arena_bytes: [usize; 3],
-        scratch_bytes: [usize; 3],
+        arena_bytes: PerMemory<usize>,
+        scratch_bytes: PerMemory<usize>,
     ) -> Report {
         for (index, node) in self.nodes.iter_mut().enumerate() {
             let computes = |s: &Step| matches!(s.purpose, Purpose::Node { index: i } if i == index);
@@ -136,9 +136,9 @@ impl Nodes {
         }
         let memories = Memory::ALL.into_iter().map(|memory| CoreMemory {
             memory: memory.name(),
-            arena_bytes: arena_bytes[memory as usize],
+            arena_bytes: arena_bytes[memory],
             live_bytes: layout.largest_live_set(memory),
-            scratch_bytes: scratch_bytes[memory as usize],
+            scratch_bytes: scratch_bytes[memory],
             constant_bytes: constant_bytes(drawn, memory),
             packed_bytes: packed_bytes(drawn, memory),
         });

@@ -14,7 +14,7 @@ use udo_api::guard::{GuardCell, heap_calls};
 use udo_api::{Core, DType, Element, ExecError, Status, TensorDesc};
 use udo_host::{ExecuteFn, failure, program_guard};
 
-use crate::cores::Memory;
+use crate::cores::{Memory, PerMemory};
 use crate::exit_guard;
 use crate::memory::{Budget, Buffer, OutOfMemory, Tensor, elements, elements_mut};
 use crate::plan::{Largest, Operand, Place, Plan, ShapeId, Step, Walk, WindowPlace};
@@ -112,8 +112,8 @@ struct Call {
 pub struct Session {
     plan: Arc<Plan>,
     // Kernels hold pointers into these; nothing moves or frees them before the session goes.
-    arenas: [Buffer; 3],
-    scratch: [Buffer; 3],
+    arenas: PerMemory<Buffer>,
+    scratch: PerMemory<Buffer>,
     tensors: Vec<SharedArg>,
     args: Vec<ExecArgs>,
     calls: Vec<Call>,
@@ -173,9 +173,9 @@ impl Session {
             }
             Ok(buffer)
         };
-        let take = |[host, gpu, dsp]: [usize; 3]| Ok([filled(host)?, filled(gpu)?, filled(dsp)?]);
-        let (arenas, scratch) = take(plan.arena_bytes)
-            .and_then(|arenas| Ok((arenas, take(plan.scratch_bytes)?)))
+        let arenas = plan.arena_bytes.try_map(&filled);
+        let (arenas, scratch) = arenas
+            .and_then(|arenas| Ok((arenas, plan.scratch_bytes.try_map(&filled)?)))
             .map_err(|memory| SessionError::of(&plan, memory))?;
         let mut session = Self {
             arenas,
@@ -233,7 +233,7 @@ impl Session {
                 let Some(place) = self.plan.windows.get(window.0) else {
                     return std::ptr::null_mut();
                 };
-                self.arenas[place.memory as usize].as_ptr().wrapping_add(place.offset)
+                self.arenas[place.memory].as_ptr().wrapping_add(place.offset)
             }
         }
     }
@@ -251,7 +251,7 @@ impl Session {
                 tensors.wrapping_add(self.first_tensor[index]),
                 (step.inputs.len(), step.outputs.len()),
                 owed,
-                &self.scratch[Memory::of(step.core) as usize],
+                &self.scratch[Memory::of(step.core)],
                 self.pool.table(),
             ));
             let of_thread = step.thread_guard.unwrap_or(program_guard);
@@ -416,7 +416,7 @@ impl Session {
             Some(Place::Window(window)) => {
                 let place = self.plan.windows.get(window.0);
                 let start = place.map_or(0, |p| p.offset);
-                let arena = place.map_or(&[][..], |p| self.arenas[p.memory as usize].bytes());
+                let arena = place.map_or(&[][..], |p| self.arenas[p.memory].bytes());
                 arena.get(start..start + operand.desc.size_bytes()).unwrap_or_default()
             }
             None => &[],
@@ -436,10 +436,8 @@ impl Session {
         }
         let place = port.operand.window().and_then(|w| plan.windows.get(w.0)).ok_or_else(wrong)?;
         let end = place.offset + port.operand.desc.size_bytes();
-        let bytes = self.arenas[place.memory as usize]
-            .bytes_mut()
-            .get_mut(place.offset..end)
-            .ok_or_else(wrong)?;
+        let bytes =
+            self.arenas[place.memory].bytes_mut().get_mut(place.offset..end).ok_or_else(wrong)?;
         elements_mut(bytes).ok_or_else(wrong)
     }
 
@@ -463,10 +461,8 @@ impl Session {
         }
         let place = port.operand.window().and_then(|w| plan.windows.get(w.0)).ok_or_else(wrong)?;
         let end = place.offset + tensor.bytes().len();
-        let bytes = self.arenas[place.memory as usize]
-            .bytes_mut()
-            .get_mut(place.offset..end)
-            .ok_or_else(wrong)?;
+        let bytes =
+            self.arenas[place.memory].bytes_mut().get_mut(place.offset..end).ok_or_else(wrong)?;
         bytes.copy_from_slice(tensor.bytes());
         Ok(())
     }

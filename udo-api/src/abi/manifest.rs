@@ -6,7 +6,7 @@ use super::version::need;
 use super::{LibraryRef, PackageV1};
 use crate::kernel::{KernelDef, PortRule, Side, Wanted};
 use crate::schema::{OpDef, Param, Port};
-use crate::{Core, CoreKind, DType, TypeSet};
+use crate::{Core, DType, TypeSet};
 
 /// The linker section that holds the manifest.
 pub const MANIFEST_SECTION: &str = ".udo.manifest";
@@ -292,17 +292,15 @@ const fn write_library(out: &mut Writer<'_>, library: &LibraryRef) {
 }
 
 const fn write_core(out: &mut Writer<'_>, core: Core) {
-    match core.kind() {
-        Some(CoreKind::Cpu) => out.string("cpu"),
-        Some(CoreKind::Gpu) => out.string("gpu"),
-        Some(CoreKind::Hta) => out.string("hta"),
-        Some(CoreKind::Dsp) => {
-            out.raw("\"dsp:v");
-            out.number(core.arch() as u64);
-            out.byte(b'"');
-        }
-        None => out.string("unknown"),
+    let Some(kind) = core.kind() else { return out.string("unknown") };
+    if !kind.has_archs() {
+        return out.string(kind.name());
     }
+    out.byte(b'"');
+    out.raw(kind.name());
+    out.raw(":v");
+    out.number(core.arch() as u64);
+    out.byte(b'"');
 }
 
 const fn write_types(out: &mut Writer<'_>, types: TypeSet) {

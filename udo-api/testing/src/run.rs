@@ -82,8 +82,8 @@ impl Bench {
         let taken = inputs.len() - all + self.epilogue_inputs(epilogue_steps);
         placed.node.inputs.truncate(taken);
         placed.node.constants.truncate(taken);
-        let is_dsp = self.core.kind() == Some(CoreKind::Dsp);
-        let fast_memory_bytes = if is_dsp { VTCM_BYTES } else { 0 };
+        let has_fast_memory = self.core.kind().is_some_and(CoreKind::has_fast_memory);
+        let fast_memory_bytes = if has_fast_memory { VTCM_BYTES } else { 0 };
         // No instruction set is promised beyond what every machine has.
         let machine = Machine { threads: self.threads, isa: Isa::Portable, fast_memory_bytes };
         let mut kernel = finalize(def, &placed, machine).map_err(Fault::Finalize)?;
