@@ -14,10 +14,13 @@ use udo_runtime::package::index::{self, Index, LibraryKind};
 const SOFTMAX: &str = r#"{"UdoPackage_0": {"UDO_PACKAGE_NAME": "SoftmaxUdoPackage", "Operators": [
     {"type": "Softmax", "core_types": ["CPU", "GPU", "DSP"], "dsp_arch_types": ["v66", "v68"],
      "inputs": [{"name": "Placeholder", "quantization_mode": "TF", "per_core_data_types":
-        {"CPU": "FLOAT_32", "GPU": "FLOAT_32", "DSP": "UINT_8"}}],
+        {"CPU": "FLOAT_32", "GPU": "FLOAT_32", "DSP": "UINT_8"}},
+        {"name": "Mask", "data_type": "UINT_8", "static": true, "default_value": []}],
      "outputs": [{"name": "Output", "quantization_mode": "TF", "per_core_data_types":
         {"CPU": "FLOAT_32", "GPU": "FLOAT_32", "DSP": "UINT_8"}}],
-     "scalar_params": [{"name": "axisSize", "data_type": "INT_32", "default_value": -1}]}]}}"#;
+     "scalar_params": [{"name": "axisSize", "data_type": "INT_32", "default_value": -1},
+        {"name": "mode", "data_type": "STRING", "default_value": "exact"}],
+     "tensor_params": [{"name": "bias", "data_type": "FLOAT_32", "default_value": [0.5]}]}]}}"#;
 
 /// A folder with a config in it.
 struct Desk {

@@ -249,6 +249,19 @@ pub(crate) fn untouched_macro(name: &str, head: &str, parts: &[String]) -> Strin
     format!("{name}!({head}({inner}{}\n));", parts.join(&format!(",{inner}")))
 }
 
+/// `head { fields }` as an argument of such a macro, a field per line where that is too long.
+pub(crate) fn fields(head: &str, fields: &[String]) -> String {
+    if fields.is_empty() {
+        return format!("{head}{{}}");
+    }
+    let line = format!("{head}{{ {} }}", fields.join(", "));
+    if INDENT + line.len() <= WIDTH {
+        return line;
+    }
+    let inner = new_line(2 * INDENT);
+    format!("{head}{{{inner}{}{}}}", fields.join(&format!(",{inner}")), new_line(INDENT))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

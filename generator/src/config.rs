@@ -69,6 +69,17 @@ impl Tensor {
     pub fn type_on(&self, core: Core) -> Option<DataType> {
         self.types.iter().find(|entry| entry.core == core).map(|entry| entry.dtype)
     }
+
+    /// Whether a node that leaves it out gets nothing in its place: the default is a list without values.
+    pub(crate) fn is_absent_by_default(&self) -> bool {
+        self.default.as_ref().is_some_and(|value| value.values().is_empty())
+    }
+
+    /// Whether its default is of real numbers.
+    pub(crate) fn has_real_default(&self) -> bool {
+        let values = self.default.as_ref().map_or(&[][..], DefaultValue::values);
+        values.iter().any(|value| matches!(value, Scalar::Float(_)))
+    }
 }
 
 /// The element type of a tensor on one core.
@@ -109,6 +120,16 @@ pub enum DefaultValue {
     Scalar(Scalar),
     /// A flat list of values, possibly empty.
     List(Vec<Scalar>),
+}
+
+impl DefaultValue {
+    /// Its values, one or several.
+    pub(crate) fn values(&self) -> &[Scalar] {
+        match self {
+            Self::Scalar(value) => std::slice::from_ref(value),
+            Self::List(values) => values,
+        }
+    }
 }
 
 /// A core that an implementation library is written for.

@@ -83,8 +83,6 @@ pub(crate) struct OpView {
     pub(crate) args: Vec<GpuArgView>,
     /// The parameters of the OpenCL function, comma-separated.
     pub(crate) cl_params: String,
-    /// Parameters that a plain function is not given.
-    pub(crate) left_out: Vec<String>,
 }
 
 /// One buffer of an OpenCL kernel.
@@ -110,7 +108,6 @@ impl OpView {
             outputs: (0..op.outputs.len()).collect(),
             args: Vec::new(),
             cl_params: String::new(),
-            left_out: Vec::new(),
         }
     }
 }

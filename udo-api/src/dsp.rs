@@ -7,62 +7,15 @@
     reason = "saturating between codes and numbers is what this file does"
 )]
 
-use crate::{Element, Encoding, Error, ExecError, Extents, FinalizeCx, Io, Scratch};
+mod params;
+mod ports;
 
-/// A fixed-point input: codes, shape, and what a code means.
-#[derive(Clone, Copy, Debug)]
-pub struct Quant<'a, T> {
-    /// The codes, outermost dimension first.
-    pub data: &'a [T],
-    /// The extents in this run.
-    pub shape: &'a [usize],
-    /// What a code means; scale 1 and zero point 0 where the tensor has no encoding.
-    pub encoding: Encoding,
-}
+pub use params::{DspKept, DspParam, DspScalar, Texts, TypedTensor};
+pub use ports::{
+    DspCall, DspCheck, DspPort, Quant, QuantMut, Quants, QuantsMut, only_the_last_is_repeated,
+};
 
-/// A fixed-point output: room for codes, and what a code will mean.
-#[derive(Debug)]
-pub struct QuantMut<'a, T> {
-    /// The codes, to be written; a bounded output comes at its bound.
-    pub data: &'a mut [T],
-    /// What a code means; scale 1 and zero point 0 where the tensor has no encoding.
-    pub encoding: Encoding,
-    extents: Extents<'a>,
-}
-
-const PLAIN: Encoding = Encoding { scale: 1.0, zero_point: 0 };
-
-impl<'a, T: Element> Quant<'a, T> {
-    fn of(io: &Io<'a>, port: usize) -> Result<Self, ExecError> {
-        Ok(Self {
-            data: io.inputs.get(port)?,
-            shape: io.inputs.shape(port)?,
-            encoding: io.inputs.encoding(port).unwrap_or(PLAIN),
-        })
-    }
-}
-
-impl<'a, T: Element> QuantMut<'a, T> {
-    fn of(io: &mut Io<'a>, port: usize) -> Result<Self, ExecError> {
-        let encoding = io.outputs.encoding(port).unwrap_or(PLAIN);
-        let (data, extents) = io.outputs.take_bounded(port)?;
-        Ok(Self { data, encoding, extents })
-    }
-
-    /// The extents: the bounds, or what [`QuantMut::set_shape`] made of them.
-    pub fn shape(&self) -> &[usize] {
-        self.extents.get()
-    }
-
-    /// Says the extents of a bounded output in this run. The elements stay where they were written; each
-    /// bounded extent may shrink, and the others stay as they are.
-    ///
-    /// # Errors
-    /// Another rank, or an extent that may not be.
-    pub fn set_shape(&mut self, dims: &[usize]) -> Result<(), ExecError> {
-        self.extents.set(dims)
-    }
-}
+use crate::{Element, Encoding};
 
 /// A code as a number, and the nearest code to a number.
 pub trait Code: Element {
@@ -106,79 +59,9 @@ impl Encoding {
     }
 }
 
-/// A scalar parameter of a DSP function.
-pub trait DspParam: Copy + Send + Sync + 'static {
-    /// Reads the parameter called `name`.
-    ///
-    /// # Errors
-    /// The parameter has no value, or another kind of value.
-    fn read(cx: &FinalizeCx<'_>, name: &str) -> Result<Self, Error>;
-}
-
-impl DspParam for f32 {
-    fn read(cx: &FinalizeCx<'_>, name: &str) -> Result<Self, Error> {
-        cx.float32(name)
-    }
-}
-
-impl DspParam for i32 {
-    fn read(cx: &FinalizeCx<'_>, name: &str) -> Result<Self, Error> {
-        let value = cx.int(name)?;
-        Self::try_from(value)
-            .map_err(|_| Error::new(format!("parameter {name:?} is {value}, wanted 32 bits")))
-    }
-}
-
-impl DspParam for bool {
-    fn read(cx: &FinalizeCx<'_>, name: &str) -> Result<Self, Error> {
-        cx.flag(name)
-    }
-}
-
-/// Hands out the arguments of a DSP function one after the other; used by [`dsp_kernel`](crate::dsp_kernel).
-#[derive(Debug)]
-pub struct DspCall<'a> {
-    io: Io<'a>,
-    next_output: usize,
-    next_input: usize,
-}
-
-impl<'a> DspCall<'a> {
-    /// The arguments of one call.
-    pub fn new(io: Io<'a>) -> Self {
-        Self { io, next_output: 0, next_input: 0 }
-    }
-
-    /// The next output.
-    ///
-    /// # Errors
-    /// No such output, or another type.
-    pub fn output<T: Element>(&mut self) -> Result<QuantMut<'a, T>, ExecError> {
-        let port = self.next_output;
-        self.next_output += 1;
-        QuantMut::of(&mut self.io, port)
-    }
-
-    /// The next input.
-    ///
-    /// # Errors
-    /// No such input, or another type.
-    pub fn input<T: Element>(&mut self) -> Result<Quant<'a, T>, ExecError> {
-        let port = self.next_input;
-        self.next_input += 1;
-        Quant::of(&self.io, port)
-    }
-
-    /// The fast memory.
-    pub fn vtcm(self) -> Scratch<'a> {
-        self.io.scratch
-    }
-}
-
 /// Makes a kernel type of a plain function, to be registered with `KernelDef::new`.
 ///
-/// The function takes outputs, inputs, scalar parameters (`f32`, `i32` or `bool`) and the fast
-/// memory (VTCM), in this order:
+/// The function takes outputs, inputs, parameters and the fast memory (VTCM), in this order:
 ///
 /// ```
 /// use udo_api::{ExecError, Quant, QuantMut, Scratch, dsp_kernel};
@@ -199,7 +82,42 @@ impl<'a> DspCall<'a> {
 /// # fn main() {}
 /// ```
 ///
-/// A parameter whose name is no variable's name is written `axis_size: i32 = "axisSize"`.
+/// A port is said by its element type `T`:
+///
+/// | port | an input comes as | an output comes as |
+/// |---|---|---|
+/// | `T` | [`Quant`] | [`QuantMut`] |
+/// | `Option<T>`, which a node may leave out | `Option<Quant>` | `Option<QuantMut>` |
+/// | `[T]`, repeated; the last one only | [`Quants`] | [`QuantsMut`] |
+///
+/// A parameter is said by the type that the function takes: a number, `bool`, `&str`, a slice of numbers, [`Texts`],
+/// [`TypedTensor`], or an `Option` of one of these where a node may leave it out. All are read in finalize, which
+/// refuses a node whose tensors or parameters are not what the function takes. A parameter whose name is no variable's
+/// name is written `axis_size: i32 = "axisSize"`.
+///
+/// ```
+/// use udo_api::{ExecError, Quant, QuantMut, Quants, Scratch, dsp_kernel};
+///
+/// dsp_kernel!(BlendDsp = blend_impl(
+///     out: [u8],
+///     in: [Option<i32>, [u8]],
+///     params: { mode: &str, weights: &[f32], limit: Option<i32> }
+/// ));
+///
+/// fn blend_impl(
+///     out: QuantMut<'_, u8>,
+///     bias: Option<Quant<'_, i32>>,
+///     images: Quants<'_, u8>,
+///     mode: &str,
+///     weights: &[f32],
+///     limit: Option<i32>,
+///     _vtcm: Scratch<'_>,
+/// ) -> Result<(), ExecError> {
+///     # let _ = (out, bias, images, mode, weights, limit);
+///     Err(ExecError::not_implemented())
+/// }
+/// # fn main() {}
+/// ```
 #[macro_export]
 macro_rules! dsp_kernel {
     (@name $param:ident) => {
@@ -209,19 +127,27 @@ macro_rules! dsp_kernel {
         $name
     };
     ($kernel:ident = $function:ident(
-        out: [$($out:ty),*], in: [$($in:ty),*],
-        params: { $($param:ident: $ty:ty $(= $name:literal)?),* }
+        out: [$($out:ty),* $(,)?], in: [$($in:ty),* $(,)?],
+        params: { $($param:ident: $ty:ty $(= $name:literal)?),* $(,)? }
     )) => {
         #[derive(Debug)]
         struct $kernel {
-            $($param: $ty,)*
+            $($param: <fn($ty) as $crate::DspParam>::Kept,)*
         }
+
+        const _: () = {
+            $crate::only_the_last_is_repeated(&[$(<$out as $crate::DspPort>::IS_REPEATED),*]);
+            $crate::only_the_last_is_repeated(&[$(<$in as $crate::DspPort>::IS_REPEATED),*]);
+        };
 
         impl $crate::Kernel for $kernel {
             fn finalize(cx: &$crate::FinalizeCx<'_>) -> ::core::result::Result<Self, $crate::Error> {
-                let _ = cx;
+                let mut ports = $crate::DspCheck::new(cx);
+                $(ports.output::<$out>()?;)*
+                $(ports.input::<$in>()?;)*
+                ports.finish()?;
                 ::core::result::Result::Ok(Self {
-                    $($param: <$ty as $crate::DspParam>::read(
+                    $($param: $crate::DspKept::read(
                         cx,
                         $crate::dsp_kernel!(@name $param $($name)?),
                     )?,)*
@@ -237,7 +163,7 @@ macro_rules! dsp_kernel {
                 $function(
                     $(call.output::<$out>()?,)*
                     $(call.input::<$in>()?,)*
-                    $(self.$param,)*
+                    $($crate::DspKept::give(&self.$param),)*
                     call.vtcm(),
                 )
             }

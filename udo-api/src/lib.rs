@@ -26,7 +26,10 @@ pub use abi::{
     Parallel, ParamTensor, Rows, RowsMut, Scratch, Sources, Value, ValueKind, WorkItem, bytes_of,
     bytes_of_mut, resolve_axis,
 };
-pub use dsp::{Code, DspCall, DspParam, Quant, QuantMut};
+pub use dsp::{
+    Code, DspCall, DspCheck, DspKept, DspParam, DspPort, DspScalar, Quant, QuantMut, Quants,
+    QuantsMut, Texts, TypedTensor, only_the_last_is_repeated,
+};
 pub use dtype::{Bf16, Bool, DType, Element, F16, TypeSet, types};
 pub use error::{Error, ExecError, Status};
 pub use gpu::{GpuKernel, KernelInfo, Launch, WorkItemFn};

@@ -2,7 +2,7 @@
 
 use super::{GpuArgView, LibraryView, OpView, core_code, dtype, element, library, type_set_code};
 use crate::{
-    code::{Expr, constant, import, signature, untouched_macro},
+    code::{Expr, constant, fields, import, signature, untouched_macro},
     config::{Core, DataType, Family, Op, Package, Tensor},
     names,
 };
@@ -80,54 +80,86 @@ pub(crate) fn dsp(op: &Op, arch: u16) -> OpView {
 
     let suffix = if core.is_one_op_per_library() { "execute_op" } else { "impl" };
     let function = format!("{}_{suffix}", view.module);
-    let types = |tensors: &[Tensor]| -> Vec<&'static str> {
-        let of = |tensor: &Tensor| element(tensor.type_on(core).unwrap_or(DataType::Uint8));
-        tensors.iter().map(of).collect()
+    let outputs = ports(&op.outputs, core, "QuantMut", &mut used);
+    let inputs = ports(&op.inputs, core, "Quant", &mut used);
+    let params = dsp_params(op);
+
+    let tensors = outputs.iter().chain(&inputs).map(|port| port.argument.clone());
+    let mut arguments: Vec<String> = tensors.collect();
+    arguments.extend(params.iter().map(|(field, of, _)| format!("_{field}: {of}")));
+    arguments.push("_vtcm: Scratch<'_>".to_owned());
+    view.signature = signature(&function, &arguments, "Result<(), ExecError>");
+
+    let list = |ports: &[DspPort]| -> String {
+        ports.iter().map(|port| port.entry.as_str()).collect::<Vec<_>>().join(", ")
     };
-    let (outputs, inputs) = (types(&op.outputs), types(&op.inputs));
-    if outputs.iter().chain(&inputs).any(|name| *name == "F16") {
-        used.push("F16");
-    }
-    let mut params = Vec::new();
-    for (view_type, tensors, types) in
-        [("QuantMut", &op.outputs, &outputs), ("Quant", &op.inputs, &inputs)]
-    {
-        for (tensor, of) in tensors.iter().zip(types) {
-            params.push(format!("_{}: {view_type}<'_, {of}>", variable(&tensor.name)));
-            used.push(view_type);
-        }
-    }
-    let mut fields = Vec::new();
-    for param in &op.scalar_params {
-        let of = match param.dtype.family() {
-            Family::Float(_) => "f32",
-            Family::Integer(..) => "i32",
-            Family::Fixed | Family::Text => {
-                view.left_out.push(param.name.clone());
-                continue;
-            }
-        };
-        let field = variable(&param.name);
-        params.push(format!("_{field}: {of}"));
-        let name = if field == param.name { String::new() } else { format!(" = {:?}", param.name) };
-        fields.push(format!("{field}: {of}{name}"));
-    }
-    view.left_out.extend(op.tensor_params.iter().map(|tensor| tensor.name.clone()));
-    params.push("_vtcm: Scratch<'_>".to_owned());
-    view.signature = signature(&function, &params, "Result<(), ExecError>");
-    let fields =
-        if fields.is_empty() { "{}".to_owned() } else { format!("{{ {} }}", fields.join(", ")) };
-    view.registration = untouched_macro(
-        "dsp_kernel",
-        &format!("{} = {function}", view.type_name),
-        &[
-            format!("out: [{}]", outputs.join(", ")),
-            format!("in: [{}]", inputs.join(", ")),
-            format!("params: {fields}"),
-        ],
-    );
+    let params = params.into_iter().map(|(field, of, name)| {
+        let name = if field == name { String::new() } else { format!(" = {name:?}") };
+        format!("{field}: {of}{name}")
+    });
+    let parts = [
+        format!("out: [{}]", list(&outputs)),
+        format!("in: [{}]", list(&inputs)),
+        fields("params: ", &params.collect::<Vec<_>>()),
+    ];
+    let head = format!("{} = {function}", view.type_name);
+    view.registration = untouched_macro("dsp_kernel", &head, &parts);
     view.imports = import("udo_api", &used);
     view
+}
+
+/// A port of a DSP function.
+struct DspPort {
+    /// What says it in `dsp_kernel!`.
+    entry: String,
+    argument: String,
+}
+
+fn ports(
+    tensors: &[Tensor],
+    core: Core,
+    view: &'static str,
+    used: &mut Vec<&'static str>,
+) -> Vec<DspPort> {
+    let port = |tensor: &Tensor| {
+        let of = element(tensor.type_on(core).unwrap_or(DataType::Uint8));
+        used.push(view);
+        if of == "F16" {
+            used.push("F16");
+        }
+        let (mut entry, mut given) = (of.to_owned(), format!("{view}<'_, {of}>"));
+        if tensor.is_absent_by_default() {
+            entry = format!("Option<{entry}>");
+            given = format!("Option<{given}>");
+        }
+        DspPort { entry, argument: format!("_{}: {given}", variable(&tensor.name)) }
+    };
+    tensors.iter().map(port).collect()
+}
+
+/// The parameters of a DSP function: the variable, its type, and the parameter's name.
+fn dsp_params(op: &Op) -> Vec<(String, String, &str)> {
+    let scalars = op.scalar_params.iter().map(|param| {
+        let of = match param.dtype.family() {
+            Family::Text => "&str",
+            Family::Float(_) | Family::Fixed => "f32",
+            Family::Integer(..) => element(param.dtype),
+        };
+        (variable(&param.name), of.to_owned(), param.name.as_str())
+    });
+    let lists = op.tensor_params.iter().map(|tensor| {
+        (variable(&tensor.name), format!("&[{}]", list_element(tensor)), tensor.name.as_str())
+    });
+    scalars.chain(lists).collect()
+}
+
+/// The type in which a list arrives: the one that the schema says, which is that of the first core.
+fn list_element(tensor: &Tensor) -> &'static str {
+    let dtype = tensor.types.first().map_or(DataType::Float32, |entry| entry.dtype);
+    match dtype.family() {
+        Family::Integer(..) if !tensor.has_real_default() => element(dtype),
+        Family::Integer(..) | Family::Float(_) | Family::Fixed | Family::Text => "f32",
+    }
 }
 
 /// An operator on the GPU: OpenCL C, and one work item of it in Rust.

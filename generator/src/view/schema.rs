@@ -121,11 +121,7 @@ impl Schema {
             }
             per_core.push((*core, set));
         }
-        let is_absent_by_default = match &tensor.default {
-            Some(DefaultValue::List(values)) => values.is_empty(),
-            Some(DefaultValue::Scalar(_)) | None => false,
-        };
-        let kind = if is_absent_by_default { "Port::optional" } else { "Port::required" };
+        let kind = if tensor.is_absent_by_default() { "Port::optional" } else { "Port::required" };
         let types = Expr::atom(type_set_code(&all));
         let mut port = Expr::call(kind, [Expr::text(&tensor.name), types]);
         if per_core.iter().any(|(_, set)| set.len() != all.len()) {
@@ -156,8 +152,14 @@ impl Schema {
         if tensor.repeated {
             port = port.then("repeated", []);
         }
-        if let Some(default) = tensor.default.as_ref().filter(|_| !is_absent_by_default) {
-            port = port.then("default", [self.value(key, tensor, default, &mut lists)]);
+        match &tensor.default {
+            Some(DefaultValue::Scalar(value)) => {
+                port = port.then("default", [self.scalar(value)]);
+            }
+            Some(DefaultValue::List(values)) if !values.is_empty() => {
+                port = port.then("default", [self.list_value(key, tensor, values, &mut lists)]);
+            }
+            Some(DefaultValue::List(_)) | None => {}
         }
         self.add(key, "Port", &port, lists);
     }
@@ -183,28 +185,24 @@ impl Schema {
         let data_type = tensor.types.first().map_or(DataType::Float32, |entry| entry.dtype);
         let mut expr =
             Expr::call("Param::tensor", [Expr::text(&tensor.name), dtype_code(data_type)]);
-        if let Some(value) = &tensor.default {
-            expr = expr.then("default", [self.value(key, tensor, value, &mut lists)]);
+        if let Some(default) = &tensor.default {
+            let values = default.values();
+            expr = expr.then("default", [self.list_value(key, tensor, values, &mut lists)]);
         }
         self.add(key, "Param", &expr, lists);
     }
 
-    /// A default of a tensor; a list has a constant of its own, so that no chain is broken inside.
-    fn value(
+    /// A list of default values; it has a constant of its own, so that no chain is broken inside.
+    fn list_value(
         &mut self,
         key: &str,
         tensor: &Tensor,
-        value: &DefaultValue,
+        items: &[Scalar],
         lists: &mut Vec<String>,
     ) -> Expr {
-        let items = match value {
-            DefaultValue::Scalar(value) => return self.scalar(value),
-            DefaultValue::List(items) => items,
-        };
         self.used.push("Value");
         // Where cores differ, the values say more than the type on the first core.
-        let is_float = items.iter().any(|item| matches!(item, Scalar::Float(_)))
-            || (items.is_empty() && family(tensor).is_float());
+        let is_float = tensor.has_real_default() || (items.is_empty() && family(tensor).is_float());
         let (path, of) =
             if is_float { ("Value::floats", "&[f64]") } else { ("Value::ints", "&[i64]") };
         let codes = items.iter().map(|item| match item {

@@ -134,13 +134,24 @@ impl<'a> Node<'a> {
         match self.param(name) {
             Some(p) if p.kind != param_kinds::ABSENT => Ok(p),
             Some(_) => Err(Error::new(format!("parameter {name:?} is missing"))),
-            None => Err(Error::new(format!("parameter {name:?} is not in the schema"))),
+            None => Err(undeclared(name)),
         }
     }
 
     /// Whether the node, or the schema's default, gives the parameter a value.
     pub fn has_param(&self, name: &str) -> bool {
         self.param(name).is_some_and(|p| p.kind != param_kinds::ABSENT)
+    }
+
+    /// As [`Node::has_param`], for parameters that the schema must have.
+    ///
+    /// # Errors
+    /// The schema has no such parameter.
+    pub(crate) fn is_param_given(&self, name: &str) -> Result<bool, Error> {
+        match self.param(name) {
+            Some(param) => Ok(param.kind != param_kinds::ABSENT),
+            None => Err(undeclared(name)),
+        }
     }
 
     /// An integer parameter.
@@ -269,6 +280,10 @@ impl<'a> Node<'a> {
             ))
         })
     }
+}
+
+fn undeclared(name: &str) -> Error {
+    Error::new(format!("parameter {name:?} is not in the schema"))
 }
 
 /// A text of parameter `name`.

@@ -1,0 +1,270 @@
+//! The parameters of a DSP function: read and checked in finalize, kept by the kernel, handed out without the heap.
+
+use std::fmt;
+
+use crate::{Element, Error, FinalizeCx};
+
+/// The type of a parameter of a DSP function, as in `fn(&[f32])`: a function type, since it alone may leave out
+/// lifetimes where [`dsp_kernel!`](crate::dsp_kernel) makes fields of it.
+#[diagnostic::on_unimplemented(
+    message = "a DSP function takes no parameter of the type in `{Self}`",
+    note = "numbers, `bool`, `&str`, slices of numbers, `Texts<'_>`, `TypedTensor<'_, T>`, and `Option`s of these"
+)]
+pub trait DspParam {
+    /// What the kernel keeps of it.
+    type Kept: DspKept;
+}
+
+/// A parameter as a kernel keeps it.
+pub trait DspKept: fmt::Debug + Send + Sync + Sized + 'static {
+    /// What the function is given.
+    type Given<'k>;
+
+    /// Reads the parameter called `name`.
+    ///
+    /// # Errors
+    /// The parameter has no value, or another kind of value.
+    fn read(cx: &FinalizeCx<'_>, name: &str) -> Result<Self, Error>;
+
+    /// The parameter for one call.
+    fn give(&self) -> Self::Given<'_>;
+}
+
+/// A number or truth value of a parameter.
+pub trait DspScalar: Copy + fmt::Debug + Send + Sync + 'static {
+    /// Reads the parameter called `name`.
+    ///
+    /// # Errors
+    /// The parameter has no value, or another kind of value.
+    fn read(cx: &FinalizeCx<'_>, name: &str) -> Result<Self, Error>;
+
+    /// Reads the list called `name`.
+    ///
+    /// # Errors
+    /// The parameter has no value, or another kind of value.
+    fn read_list(cx: &FinalizeCx<'_>, name: &str) -> Result<Box<[Self]>, Error>;
+}
+
+/// The texts of a parameter.
+#[derive(Clone, Copy)]
+pub struct Texts<'k> {
+    texts: &'k [Box<str>],
+}
+
+impl<'k> Texts<'k> {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.texts.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.texts.is_empty()
+    }
+
+    /// Text `index`.
+    pub fn get(&self, index: usize) -> Option<&'k str> {
+        self.texts.get(index).map(AsRef::as_ref)
+    }
+
+    /// All of them, in order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &'k str> + use<'k> {
+        self.texts.iter().map(AsRef::as_ref)
+    }
+}
+
+impl fmt::Debug for Texts<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.texts).finish()
+    }
+}
+
+/// A parameter that is a tensor of the type `T`.
+#[derive(Clone, Copy, Debug)]
+pub struct TypedTensor<'k, T> {
+    /// The elements, outermost dimension first.
+    pub data: &'k [T],
+    /// The extents.
+    pub shape: &'k [usize],
+}
+
+/// The texts of a parameter as a kernel keeps them.
+#[derive(Debug)]
+pub struct KeptTexts(Box<[Box<str>]>);
+
+/// A tensor parameter as a kernel keeps it.
+#[derive(Debug)]
+pub struct KeptTensor<T> {
+    data: Box<[T]>,
+    shape: Box<[usize]>,
+}
+
+impl<T: DspScalar> DspKept for T {
+    type Given<'k> = T;
+
+    fn read(cx: &FinalizeCx<'_>, name: &str) -> Result<T, Error> {
+        DspScalar::read(cx, name)
+    }
+
+    fn give(&self) -> T {
+        *self
+    }
+}
+
+impl<T: DspScalar> DspKept for Box<[T]> {
+    type Given<'k> = &'k [T];
+
+    fn read(cx: &FinalizeCx<'_>, name: &str) -> Result<Self, Error> {
+        T::read_list(cx, name)
+    }
+
+    fn give(&self) -> &[T] {
+        self
+    }
+}
+
+impl DspKept for Box<str> {
+    type Given<'k> = &'k str;
+
+    fn read(cx: &FinalizeCx<'_>, name: &str) -> Result<Self, Error> {
+        cx.text(name).map(Box::from)
+    }
+
+    fn give(&self) -> &str {
+        self
+    }
+}
+
+impl DspKept for KeptTexts {
+    type Given<'k> = Texts<'k>;
+
+    fn read(cx: &FinalizeCx<'_>, name: &str) -> Result<Self, Error> {
+        Ok(Self(cx.texts(name)?.into_iter().map(Box::from).collect()))
+    }
+
+    fn give(&self) -> Texts<'_> {
+        Texts { texts: &self.0 }
+    }
+}
+
+impl<T: Element> DspKept for KeptTensor<T> {
+    type Given<'k> = TypedTensor<'k, T>;
+
+    fn read(cx: &FinalizeCx<'_>, name: &str) -> Result<Self, Error> {
+        let tensor = cx.tensor(name)?;
+        Ok(Self { data: tensor.get()?.into(), shape: tensor.desc().shape().into() })
+    }
+
+    fn give(&self) -> TypedTensor<'_, T> {
+        TypedTensor { data: &self.data, shape: &self.shape }
+    }
+}
+
+impl<K: DspKept> DspKept for Option<K> {
+    type Given<'k> = Option<K::Given<'k>>;
+
+    fn read(cx: &FinalizeCx<'_>, name: &str) -> Result<Self, Error> {
+        cx.is_param_given(name)?.then(|| K::read(cx, name)).transpose()
+    }
+
+    fn give(&self) -> Option<K::Given<'_>> {
+        self.as_ref().map(K::give)
+    }
+}
+
+/// What [`DspKept`]s stand for, and for the same where a node may leave it out.
+macro_rules! kept {
+    ($([$($of:tt)*] $given:ty => $kept:ty;)*) => {$(
+        impl $($of)* DspParam for fn($given) {
+            type Kept = $kept;
+        }
+
+        impl $($of)* DspParam for fn(Option<$given>) {
+            type Kept = Option<$kept>;
+        }
+    )*};
+}
+
+kept! {
+    [] &str => Box<str>;
+    [] Texts<'_> => KeptTexts;
+    [<T: Element>] TypedTensor<'_, T> => KeptTensor<T>;
+}
+
+macro_rules! scalars {
+    ($($scalar:ty: $read:ident, $read_list:ident;)*) => {$(
+        impl DspScalar for $scalar {
+            fn read(cx: &FinalizeCx<'_>, name: &str) -> Result<Self, Error> {
+                $read(cx, name)
+            }
+
+            fn read_list(cx: &FinalizeCx<'_>, name: &str) -> Result<Box<[Self]>, Error> {
+                $read_list(cx, name)
+            }
+        }
+
+        kept! {
+            [] $scalar => $scalar;
+            [] &[$scalar] => Box<[$scalar]>;
+        }
+    )*};
+}
+
+scalars! {
+    f32: float32, floats32;
+    f64: float, floats;
+    bool: flag, flags;
+    i8: int, ints;
+    i16: int, ints;
+    i32: int, ints;
+    i64: int, ints;
+    u8: int, ints;
+    u16: int, ints;
+    u32: int, ints;
+    u64: int, ints;
+}
+
+fn float(cx: &FinalizeCx<'_>, name: &str) -> Result<f64, Error> {
+    cx.float(name)
+}
+
+fn float32(cx: &FinalizeCx<'_>, name: &str) -> Result<f32, Error> {
+    cx.float32(name)
+}
+
+fn flag(cx: &FinalizeCx<'_>, name: &str) -> Result<bool, Error> {
+    cx.flag(name)
+}
+
+fn int<T: TryFrom<i64> + Element>(cx: &FinalizeCx<'_>, name: &str) -> Result<T, Error> {
+    narrow(name, cx.int(name)?)
+}
+
+fn narrow<T: TryFrom<i64> + Element>(name: &str, value: i64) -> Result<T, Error> {
+    let refuse = |_| Error::new(format!("parameter {name:?} is {value}, wanted {}", T::DTYPE));
+    T::try_from(value).map_err(refuse)
+}
+
+fn flags(cx: &FinalizeCx<'_>, name: &str) -> Result<Box<[bool]>, Error> {
+    Ok(cx.ints(name)?.iter().map(|&int| int != 0).collect())
+}
+
+fn ints<T: TryFrom<i64> + Element>(cx: &FinalizeCx<'_>, name: &str) -> Result<Box<[T]>, Error> {
+    cx.ints(name)?.iter().map(|&int| narrow(name, int)).collect()
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "rounding is what is asked for")]
+fn floats32(cx: &FinalizeCx<'_>, name: &str) -> Result<Box<[f32]>, Error> {
+    Ok(floats(cx, name)?.iter().map(|&float| float as f32).collect())
+}
+
+/// A list of real numbers; integers will do.
+#[expect(clippy::cast_precision_loss, reason = "real numbers written as integers are small")]
+fn floats(cx: &FinalizeCx<'_>, name: &str) -> Result<Box<[f64]>, Error> {
+    let refusal = match cx.floats(name) {
+        Ok(list) => return Ok(list.into()),
+        Err(refusal) => refusal,
+    };
+    let list = cx.ints(name).map_err(|_| refusal)?;
+    Ok(list.iter().map(|&int| int as f64).collect())
+}

@@ -1,0 +1,345 @@
+//! The tensors of a DSP function: which of a node's ports they are, and the views that the function gets.
+
+use std::marker::PhantomData;
+
+use crate::{
+    DType, Element, Encoding, Error, ExecError, Extents, FinalizeCx, Inputs, Io, Outputs, Scratch,
+    Status, TensorDesc,
+};
+
+/// A fixed-point input: codes, shape, and what a code means.
+#[derive(Clone, Copy, Debug)]
+pub struct Quant<'a, T> {
+    /// The codes, outermost dimension first.
+    pub data: &'a [T],
+    /// The extents in this run.
+    pub shape: &'a [usize],
+    /// What a code means; scale 1 and zero point 0 where the tensor has no encoding.
+    pub encoding: Encoding,
+}
+
+/// A fixed-point output: room for codes, and what a code will mean.
+#[derive(Debug)]
+pub struct QuantMut<'a, T> {
+    /// The codes, to be written; a bounded output comes at its bound.
+    pub data: &'a mut [T],
+    /// What a code means; scale 1 and zero point 0 where the tensor has no encoding.
+    pub encoding: Encoding,
+    extents: Extents<'a>,
+}
+
+const PLAIN: Encoding = Encoding { scale: 1.0, zero_point: 0 };
+
+impl<'a, T: Element> Quant<'a, T> {
+    fn of(inputs: Inputs<'a>, port: usize) -> Result<Self, ExecError> {
+        Ok(Self {
+            data: inputs.get(port)?,
+            shape: inputs.shape(port)?,
+            encoding: inputs.encoding(port).unwrap_or(PLAIN),
+        })
+    }
+}
+
+impl<'a, T: Element> QuantMut<'a, T> {
+    fn of(outputs: &mut Outputs<'a>, port: usize) -> Result<Self, ExecError> {
+        let encoding = outputs.encoding(port).unwrap_or(PLAIN);
+        let (data, extents) = outputs.take_bounded(port)?;
+        Ok(Self { data, encoding, extents })
+    }
+
+    /// The extents: the bounds, or what [`QuantMut::set_shape`] made of them.
+    pub fn shape(&self) -> &[usize] {
+        self.extents.get()
+    }
+
+    /// Says the extents of a bounded output in this run. The elements stay where they were written; each
+    /// bounded extent may shrink, and the others stay as they are.
+    ///
+    /// # Errors
+    /// Another rank, or an extent that may not be.
+    pub fn set_shape(&mut self, dims: &[usize]) -> Result<(), ExecError> {
+        self.extents.set(dims)
+    }
+}
+
+/// The tensors of a repeated input.
+#[derive(Clone, Copy, Debug)]
+pub struct Quants<'a, T> {
+    inputs: Inputs<'a>,
+    first: usize,
+    elements: PhantomData<&'a [T]>,
+}
+
+impl<'a, T: Element> Quants<'a, T> {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.inputs.len().saturating_sub(self.first)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Tensor `index` of these.
+    ///
+    /// # Errors
+    /// No such tensor.
+    pub fn get(&self, index: usize) -> Result<Quant<'a, T>, ExecError> {
+        Quant::of(self.inputs, self.first.saturating_add(index))
+    }
+}
+
+/// The tensors of a repeated output. Each is handed out once, and has to be.
+#[derive(Debug)]
+pub struct QuantsMut<'a, T> {
+    outputs: Outputs<'a>,
+    first: usize,
+    elements: PhantomData<&'a mut [T]>,
+}
+
+impl<'a, T: Element> QuantsMut<'a, T> {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.outputs.len().saturating_sub(self.first)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Tensor `index` of these, to be written.
+    ///
+    /// # Errors
+    /// No such tensor, or taken before.
+    pub fn take(&mut self, index: usize) -> Result<QuantMut<'a, T>, ExecError> {
+        QuantMut::of(&mut self.outputs, self.first.saturating_add(index))
+    }
+}
+
+/// What stands for a port in [`dsp_kernel!`](crate::dsp_kernel): `T` for one that every node has, `Option<T>` for one
+/// that a node may leave out, `[T]` for a repeated one.
+pub trait DspPort {
+    /// The element type.
+    const DTYPE: DType;
+    /// Whether a node may leave the port out.
+    const IS_OPTIONAL: bool = false;
+    /// Whether the port stands for all tensors that are left.
+    const IS_REPEATED: bool = false;
+    /// What the function gets of an input.
+    type Input<'a>;
+    /// What the function gets of an output.
+    type Output<'a>;
+
+    /// The input at the call's place.
+    ///
+    /// # Errors
+    /// The input is not there, or has another type.
+    fn input<'a>(call: &mut DspCall<'a>) -> Result<Self::Input<'a>, ExecError>;
+
+    /// The output at the call's place.
+    ///
+    /// # Errors
+    /// The output is not there, or has another type.
+    fn output<'a>(call: &mut DspCall<'a>) -> Result<Self::Output<'a>, ExecError>;
+}
+
+impl<T: Element> DspPort for T {
+    const DTYPE: DType = T::DTYPE;
+    type Input<'a> = Quant<'a, T>;
+    type Output<'a> = QuantMut<'a, T>;
+
+    fn input<'a>(call: &mut DspCall<'a>) -> Result<Quant<'a, T>, ExecError> {
+        Quant::of(call.inputs, call.next_input())
+    }
+
+    fn output<'a>(call: &mut DspCall<'a>) -> Result<QuantMut<'a, T>, ExecError> {
+        let port = call.next_output();
+        QuantMut::of(call.outputs()?, port)
+    }
+}
+
+impl<T: Element> DspPort for Option<T> {
+    const DTYPE: DType = T::DTYPE;
+    const IS_OPTIONAL: bool = true;
+    type Input<'a> = Option<Quant<'a, T>>;
+    type Output<'a> = Option<QuantMut<'a, T>>;
+
+    fn input<'a>(call: &mut DspCall<'a>) -> Result<Self::Input<'a>, ExecError> {
+        let port = call.next_input();
+        call.inputs.has(port).then(|| Quant::of(call.inputs, port)).transpose()
+    }
+
+    fn output<'a>(call: &mut DspCall<'a>) -> Result<Self::Output<'a>, ExecError> {
+        let port = call.next_output();
+        let outputs = call.outputs()?;
+        outputs.has(port).then(|| QuantMut::of(outputs, port)).transpose()
+    }
+}
+
+impl<T: Element> DspPort for [T] {
+    const DTYPE: DType = T::DTYPE;
+    const IS_REPEATED: bool = true;
+    type Input<'a> = Quants<'a, T>;
+    type Output<'a> = QuantsMut<'a, T>;
+
+    fn input<'a>(call: &mut DspCall<'a>) -> Result<Quants<'a, T>, ExecError> {
+        Ok(Quants { inputs: call.inputs, first: call.next_input(), elements: PhantomData })
+    }
+
+    fn output<'a>(call: &mut DspCall<'a>) -> Result<QuantsMut<'a, T>, ExecError> {
+        let first = call.next_output();
+        // Nothing comes after a repeated output: `only_the_last_is_repeated`.
+        let outputs = call.outputs.take().ok_or(ExecError::of(Status::BAD_CALL))?;
+        Ok(QuantsMut { outputs, first, elements: PhantomData })
+    }
+}
+
+/// Hands out the arguments of a DSP function one after the other; used by [`dsp_kernel!`](crate::dsp_kernel).
+#[derive(Debug)]
+pub struct DspCall<'a> {
+    inputs: Inputs<'a>,
+    outputs: Option<Outputs<'a>>,
+    scratch: Scratch<'a>,
+    next_output: usize,
+    next_input: usize,
+}
+
+impl<'a> DspCall<'a> {
+    /// The arguments of one call.
+    pub fn new(io: Io<'a>) -> Self {
+        let Io { inputs, outputs, scratch, .. } = io;
+        Self { inputs, outputs: Some(outputs), scratch, next_output: 0, next_input: 0 }
+    }
+
+    /// The next output.
+    ///
+    /// # Errors
+    /// No such output, or another type.
+    pub fn output<P: DspPort + ?Sized>(&mut self) -> Result<P::Output<'a>, ExecError> {
+        P::output(self)
+    }
+
+    /// The next input.
+    ///
+    /// # Errors
+    /// No such input, or another type.
+    pub fn input<P: DspPort + ?Sized>(&mut self) -> Result<P::Input<'a>, ExecError> {
+        P::input(self)
+    }
+
+    /// The fast memory.
+    pub fn vtcm(self) -> Scratch<'a> {
+        self.scratch
+    }
+
+    fn next_input(&mut self) -> usize {
+        let port = self.next_input;
+        self.next_input += 1;
+        port
+    }
+
+    fn next_output(&mut self) -> usize {
+        let port = self.next_output;
+        self.next_output += 1;
+        port
+    }
+
+    fn outputs(&mut self) -> Result<&mut Outputs<'a>, ExecError> {
+        self.outputs.as_mut().ok_or(ExecError::of(Status::BAD_CALL))
+    }
+}
+
+/// Holds the ports of a node against the arguments of a DSP function before any run; used by
+/// [`dsp_kernel!`](crate::dsp_kernel).
+#[derive(Debug)]
+pub struct DspCheck<'a> {
+    cx: &'a FinalizeCx<'a>,
+    next_output: usize,
+    next_input: usize,
+}
+
+impl<'a> DspCheck<'a> {
+    /// The ports of this node.
+    pub fn new(cx: &'a FinalizeCx<'a>) -> Self {
+        Self { cx, next_output: 0, next_input: 0 }
+    }
+
+    /// The next output of the function, or all that are left.
+    ///
+    /// # Errors
+    /// The node leaves out what the function wants, or has another type there.
+    pub fn output<P: DspPort + ?Sized>(&mut self) -> Result<(), Error> {
+        let (first, count) = (self.next_output, self.cx.output_count());
+        self.next_output = after::<P>(first, count);
+        (first..self.next_output).try_for_each(|port| {
+            let found = self.cx.has_output(port).then(|| self.cx.output(port)).transpose()?;
+            check::<P>("output", port, found)
+        })
+    }
+
+    /// The next input of the function, or all that are left.
+    ///
+    /// # Errors
+    /// The node leaves out what the function wants, or has another type there.
+    pub fn input<P: DspPort + ?Sized>(&mut self) -> Result<(), Error> {
+        let (first, count) = (self.next_input, self.cx.input_count());
+        self.next_input = after::<P>(first, count);
+        (first..self.next_input).try_for_each(|port| {
+            let found = self.cx.has_input(port).then(|| self.cx.input(port)).transpose()?;
+            check::<P>("input", port, found)
+        })
+    }
+
+    /// The node has no tensors besides.
+    ///
+    /// # Errors
+    /// The node has an input or output that the function does not get.
+    pub fn finish(self) -> Result<(), Error> {
+        let Self { cx, next_input, next_output } = self;
+        let extra_input = (next_input..cx.input_count()).find(|&port| cx.has_input(port));
+        let extra_output = (next_output..cx.output_count()).find(|&port| cx.has_output(port));
+        let (side, port) = match (extra_input, extra_output) {
+            (Some(port), _) => ("input", port),
+            (None, Some(port)) => ("output", port),
+            (None, None) => return Ok(()),
+        };
+        Err(Error::new(format!("the node has {side} {port}, which the function does not take")))
+    }
+}
+
+/// The port after `P`, which stands at `first` of `count`.
+fn after<P: DspPort + ?Sized>(first: usize, count: usize) -> usize {
+    if P::IS_REPEATED { count.max(first) } else { first + 1 }
+}
+
+fn check<P: DspPort + ?Sized>(
+    side: &str,
+    port: usize,
+    found: Option<TensorDesc>,
+) -> Result<(), Error> {
+    let Some(found) = found else {
+        if P::IS_OPTIONAL {
+            return Ok(());
+        }
+        return Err(Error::new(format!("{side} {port} is missing, wanted {}", P::DTYPE)));
+    };
+    if found.dtype() == Some(P::DTYPE) {
+        return Ok(());
+    }
+    let found = found.dtype().map_or("of an unknown type", DType::name);
+    Err(Error::new(format!("{side} {port} is {found}, wanted {}", P::DTYPE)))
+}
+
+/// Refuses, while the package is compiled, a repeated port with others behind it; used by
+/// [`dsp_kernel!`](crate::dsp_kernel).
+///
+/// # Panics
+/// A port before the last is repeated.
+pub const fn only_the_last_is_repeated(mut ports: &[bool]) {
+    while let [is_repeated, rest @ ..] = ports {
+        assert!(!*is_repeated || rest.is_empty(), "a repeated port has others behind it");
+        ports = rest;
+    }
+}
