@@ -113,9 +113,9 @@ const PATTERNS: &[&str] = &["runtime/src/pass/patterns/", "runtime/src/resolve/u
 /// Operators that the runtime names elsewhere, and why.
 const NAMED_OPS: &[(&str, &str)] = &[
     // The host's own kernels, called as what they do is.
-    ("runtime/src/cores/order.rs", "Transpose"),
+    ("runtime/src/cores/relayout.rs", "Transpose"),
     // Where a schema wants channels last, such nodes are put in.
-    ("runtime/src/resolve/channel_last.rs", "Transpose"),
+    ("runtime/src/resolve/tensor_layout.rs", "Transpose"),
 ];
 
 const LICENCES: &[&str] =

@@ -179,9 +179,9 @@ fn the_dsp_holds_codes_with_the_encodings_that_the_model_states() {
         [
             "QuantizeLinear cpu f32[4]->u8[4]",
             "DequantizeLinear cpu u8[4]->f32[4]",
-            "Move cpu f32[4]->u8[4]",
+            "Transfer cpu f32[4]->u8[4]",
             "Double dsp:v68 u8[4]->u8[4]",
-            "Move cpu u8[4]->f32[4]",
+            "Transfer cpu u8[4]->f32[4]",
             "QuantizeLinear cpu f32[4]->u8[4]",
             "DequantizeLinear cpu u8[4]->f32[4]",
         ]
@@ -279,7 +279,7 @@ fn the_gpu_may_store_halves() {
     assert_eq!(run(&model), [-2.0, 0.125, 1.0, 6.0]);
     assert_eq!(
         steps(&model),
-        ["Move cpu f32[4]->f32[4]", "Double gpu f32[4]->f32[4]", "Move cpu f32[4]->f32[4]"],
+        ["Transfer cpu f32[4]->f32[4]", "Double gpu f32[4]->f32[4]", "Transfer cpu f32[4]->f32[4]"],
         "its memory is its own"
     );
     let mut halves = gpu;

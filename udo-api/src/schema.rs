@@ -16,7 +16,7 @@ pub trait Op: 'static {
 }
 
 /// The order of a rank-4 tensor's dimensions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Layout {
     /// As in the model.
     #[default]
@@ -25,6 +25,13 @@ pub enum Layout {
     Nhwc,
     /// Batch, channels, height, width.
     Nchw,
+}
+
+impl Layout {
+    /// The axes of an NCHW tensor in the order of NHWC, as a transpose takes them.
+    pub const NHWC_AXES: [usize; 4] = [0, 2, 3, 1];
+    /// The axes of an NHWC tensor in the order of NCHW.
+    pub const NCHW_AXES: [usize; 4] = [0, 3, 1, 2];
 }
 
 /// How a port's fixed-point values stand for real ones.

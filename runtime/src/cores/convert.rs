@@ -7,8 +7,8 @@ use udo_api::{
 
 use crate::memory::{Budget, OutOfMemory, Tensor, elements, elements_mut};
 
-/// The kernel that moves a value; the planner inserts it where a value crosses cores.
-pub(crate) const MOVE: KernelDef = KernelDef::new::<Move>("Move", Core::CPU)
+/// The kernel that brings a value into another memory or type; the planner inserts it where a value crosses cores.
+pub(crate) const TRANSFER: KernelDef = KernelDef::new::<Transfer>("Transfer", Core::CPU)
     .ports(&[any_input(0).bounded(), any_output(0).bounded()]);
 
 /// A number in some storage.
@@ -117,17 +117,17 @@ fn copy_rows<T: Element>(io: Io<'_>) -> Result<(), ExecError> {
 
 const PLAIN: Encoding = Encoding { scale: 1.0, zero_point: 0 };
 
-/// From one form of a value to another.
+/// From one type and encoding of a value to another.
 #[derive(Debug)]
-struct Move {
+struct Transfer {
     from: (Option<DType>, Encoding),
     to: (Option<DType>, Encoding),
     copies: bool,
 }
 
-impl Move {
+impl Transfer {
     fn between(from: &TensorDesc, to: &TensorDesc) -> Result<Self, Error> {
-        let form = |desc: &TensorDesc| (desc.dtype(), desc.encoding().unwrap_or(PLAIN));
+        let stored = |desc: &TensorDesc| (desc.dtype(), desc.encoding().unwrap_or(PLAIN));
         let copies =
             from.dtype() == to.dtype() && (from.encoding() == to.encoding() || !is_code(to));
         let known =
@@ -137,7 +137,7 @@ impl Move {
         if !copies && !converts {
             return Err(Error::new(format!("no way from {from} to {to}")));
         }
-        Ok(Self { from: form(from), to: form(to), copies })
+        Ok(Self { from: stored(from), to: stored(to), copies })
     }
 }
 
@@ -151,7 +151,7 @@ fn convert<S: Stored, D: Stored>(src: &[S], from: Encoding, dst: &mut [D], to: E
     }
 }
 
-impl Kernel for Move {
+impl Kernel for Transfer {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         Self::between(&cx.input(0)?, &cx.output(0)?)
     }
@@ -180,29 +180,29 @@ impl Kernel for Move {
     }
 }
 
-/// Why there is no constant in another form.
+/// Why there is no constant in another format.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum ConstantError {
-    /// There is no way from one form to the other.
+    /// There is no way from one format to the other.
     #[error(transparent)]
     NoWay(#[from] Error),
     /// There is no memory for it.
-    #[error("the constant in the form that its reader takes {0}")]
+    #[error("the constant in the format that its reader takes {0}")]
     Memory(#[from] OutOfMemory),
 }
 
-/// A constant in another form, made once before any run, out of `budget`.
+/// A constant of another type and encoding, made once before any run, out of `budget`.
 ///
 /// # Errors
-/// There is no way from one form to the other, or no memory.
+/// There is no way from the one to the other, or no memory.
 pub(crate) fn constant(
     tensor: &Tensor,
     from: &TensorDesc,
     to: &TensorDesc,
     budget: &Budget,
 ) -> Result<Tensor, ConstantError> {
-    let Move { from: (from_type, from_encoding), to: (to_type, to_encoding), copies } =
-        Move::between(from, to)?;
+    let Transfer { from: (from_type, from_encoding), to: (to_type, to_encoding), copies } =
+        Transfer::between(from, to)?;
     if copies {
         return Ok(tensor.clone());
     }
@@ -260,7 +260,7 @@ mod tests {
     const HALVES: Encoding = Encoding { scale: 0.5, zero_point: 2 };
 
     #[test]
-    fn constants_change_their_form() {
+    fn constants_change_their_type() {
         let budget = &Budget::default();
         let floats =
             Tensor::of::<f32>(Shape::new(&[4]).unwrap(), &[-1.0, 0.0, 0.25, 1000.0]).unwrap();
@@ -275,13 +275,13 @@ mod tests {
     }
 
     #[test]
-    fn a_constant_in_another_form_wants_memory() {
+    fn a_constant_of_another_type_wants_memory() {
         let floats = Tensor::zeros(DType::F32, Shape::new(&[4]).unwrap()).unwrap();
         let budget = &Budget::new(Limit::Asked(7));
         let error = constant(&floats, &desc(DType::F32), &desc(DType::F16), budget).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "the constant in the form that its reader takes wants 8 bytes of memory, and 0 of the 7 that \
+            "the constant in the format that its reader takes wants 8 bytes of memory, and 0 of the 7 that \
              max_memory allows are taken"
         );
     }

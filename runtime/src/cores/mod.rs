@@ -2,16 +2,18 @@
 
 #[macro_use]
 pub(crate) mod convert;
+mod format;
 mod memory;
 pub mod opencl;
-pub(crate) mod order;
+pub(crate) mod relayout;
 
 use udo_api::{Core, CoreKind, DType, Isa, TensorDesc};
 use udo_host::Machine;
 
+pub use format::Format;
+pub(crate) use format::axis_in;
 pub use memory::Memory;
 pub(crate) use memory::PerMemory;
-pub use order::{Form, Order};
 
 /// How the GPU stores floating-point values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -148,7 +150,7 @@ pub(crate) fn machine(core: Core, profile: &Profile, threads: usize) -> Machine 
 /// How a value can be stored on `core`, the preferred way first.
 ///
 /// `desc` is the value in the model, `quantized` the same with its encoding if one is known.
-pub(crate) fn forms(
+pub(crate) fn descs_on(
     core: Core,
     desc: &TensorDesc,
     quantized: Option<&TensorDesc>,
@@ -178,19 +180,19 @@ mod tests {
     }
 
     #[test]
-    fn each_core_prefers_its_own_form() {
+    fn each_core_prefers_its_own_storage() {
         let desc = TensorDesc::new(DType::F32, Shape::new(&[8]).unwrap());
-        let fixed =
+        let quantized =
             desc.with_dtype(DType::U8).with_encoding(Encoding { scale: 0.1, zero_point: 3 });
         let profile = Profile { gpu_storage: GpuStorage::F16, ..Profile::default() };
-        let first = |core| forms(core, &desc, Some(&fixed), &profile)[0];
+        let first = |core| descs_on(core, &desc, Some(&quantized), &profile)[0];
         assert_eq!(first(Core::CPU), desc);
         assert_eq!(first(Core::GPU).dtype(), Some(DType::F16));
-        assert_eq!(first(Core::DSP_V68), fixed);
+        assert_eq!(first(Core::DSP_V68), quantized);
         assert_eq!(
-            forms(Core::DSP_V68, &desc, None, &profile),
+            descs_on(Core::DSP_V68, &desc, None, &profile),
             [desc],
-            "no encoding, no fixed form"
+            "no encoding, nothing quantized"
         );
     }
 }

@@ -4,9 +4,9 @@ use udo_api::{Core, EpilogueOp, EpilogueStep, KernelDef, Side};
 use udo_host::{Refusal, accept};
 
 use super::ports::Ports;
-use super::site::Site;
+use super::unplaced::Unplaced;
 use super::{Constant, Operand};
-use crate::cores::{Form, Order};
+use crate::cores::{Format, axis_in};
 use crate::exit_guard::{self, PackageCall};
 use crate::graph::{Source, ValueId};
 use crate::resolve::{EpilogueNode, Step};
@@ -19,7 +19,7 @@ pub(super) struct Offer {
     after: Vec<(Operand, usize)>,
 }
 
-impl Site<'_> {
+impl Unplaced<'_> {
     /// Adds the steps of the epilogue that the kernel could be asked to do, with their tensors.
     pub(super) fn offer(&self, kernel: &KernelDef, core: Core, ports: &mut Ports) -> Offer {
         let mut offer = Offer { own: ports.outputs.first().copied(), after: Vec::new() };
@@ -28,7 +28,7 @@ impl Site<'_> {
             let own = self.bound.op.schema().inputs().len().max(ports.inputs.len());
             ports
                 .inputs
-                .resize(own, Operand { value: None, form: Form::ABSENT, takes_pitch: false });
+                .resize(own, Operand { value: None, format: Format::ABSENT, takes_pitch: false });
         }
         for step in &self.bound.epilogue {
             let Some(output) = self.push_step(kernel, core, ports, step) else { break };
@@ -68,35 +68,35 @@ impl Site<'_> {
         ports: &mut Ports,
         step: &EpilogueNode,
     ) -> Option<Operand> {
-        let order = ports.outputs.first()?.form.order;
+        let layout = ports.outputs.first()?.format.layout();
         let value = step.makes.last().copied();
-        let form = self.form(kernel, core, Side::Output, 0, value, &ports.inputs).ok()?;
+        let format = self.format(kernel, core, Side::Output, 0, value, &ports.inputs).ok()?;
         let takes_pitch = ports.outputs.first()?.takes_pitch;
-        let output = Operand { value, form: form.turned(order)?, takes_pitch };
+        let output = Operand { value, format: format.in_layout(layout)?, takes_pitch };
         let input = ports.inputs.len();
         let op = match step.step {
             Step::Bias { vector, axis } => {
-                let form = Form::of(*self.forms(core, Some(vector)).first()?);
-                ports.inputs.push(Operand { value: Some(vector), form, takes_pitch: false });
-                EpilogueOp::Bias { input, axis: order.axis(axis) }
+                let format = Format::of(*self.descs_on(core, Some(vector)).first()?);
+                ports.inputs.push(Operand { value: Some(vector), format, takes_pitch: false });
+                EpilogueOp::Bias { input, axis: axis_in(layout, axis)? }
             }
             Step::Residual(tensor) => {
-                let form = self.residual(core, tensor, &output.form, order)?;
-                ports.inputs.push(Operand { value: Some(tensor), form, takes_pitch: false });
+                let format = self.residual(core, tensor, &output.format)?;
+                ports.inputs.push(Operand { value: Some(tensor), format, takes_pitch: false });
                 EpilogueOp::Residual { input }
             }
             Step::Activation(activation) => EpilogueOp::Activation(activation),
         };
-        ports.epilogue.push(EpilogueStep::new(op, output.form.desc));
+        ports.epilogue.push(EpilogueStep::new(op, output.format.desc));
         Some(output)
     }
 
-    /// The form of a tensor that is added to an output, if it is known by now and has the output's type.
-    fn residual(&self, core: Core, value: ValueId, output: &Form, order: Order) -> Option<Form> {
+    /// The format of a tensor that is added to an output, if it is known by now and has the output's type.
+    fn residual(&self, core: Core, value: ValueId, output: &Format) -> Option<Format> {
         let source = &self.graph.value(value).ok()?.value.source;
-        let is_known = !matches!(source, Source::Computed) || self.made.knows(value);
-        let forms = self.forms(core, Some(value));
-        let form = forms.into_iter().find(|form| form.dtype() == output.desc.dtype())?;
-        Form::of(form).turned(order).filter(|_| is_known)
+        let is_known = !matches!(source, Source::Computed) || self.produced.knows(value);
+        let descs = self.descs_on(core, Some(value));
+        let desc = descs.into_iter().find(|desc| desc.dtype() == output.desc.dtype())?;
+        Format::of(desc).in_layout(output.layout()).filter(|_| is_known)
     }
 }

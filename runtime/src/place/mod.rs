@@ -1,9 +1,9 @@
 //! Which core runs each node, with which kernel, and why the others do not.
 
 mod epilogue;
-mod order;
+mod layout;
 mod ports;
-mod site;
+mod unplaced;
 
 use std::collections::HashMap;
 
@@ -11,14 +11,14 @@ use udo_api::{Core, Status, TensorDesc};
 use udo_host::{ConstantId, FinalizedKernel, Refusal, Source};
 
 use crate::cores::opencl::OpenClError;
-use crate::cores::{Form, Profile};
+use crate::cores::{Format, Profile};
 use crate::graph::{NodeId, ValueId};
 use crate::memory::Tensor;
 use crate::package::{OpenError, PackageId};
 use crate::registry::{KernelEntry, Registry};
 use crate::resolve::Resolved;
 
-use site::Site;
+use unplaced::Unplaced;
 
 /// What happens to a node that none of the cores asked for takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,13 +69,13 @@ pub struct CoreRefusal {
 pub(crate) struct Constant {
     id: ConstantId,
     tensor: Tensor,
-    form: TensorDesc,
+    desc: TensorDesc,
 }
 
 impl Constant {
     /// What is packed of it.
     pub(crate) fn source(&self) -> Source<'_> {
-        Source { id: self.id, desc: self.form, bytes: self.tensor.bytes() }
+        Source { id: self.id, desc: self.desc, bytes: self.tensor.bytes() }
     }
 }
 
@@ -85,7 +85,7 @@ pub(crate) struct Operand {
     /// The value; none where the node leaves the port out.
     pub(crate) value: Option<ValueId>,
     /// How it comes to the kernel.
-    pub(crate) form: Form,
+    pub(crate) format: Format,
     /// Whether the kernel can work on rows of it that lie apart.
     pub(crate) takes_pitch: bool,
 }
@@ -101,7 +101,7 @@ pub struct PlacedKernel {
     pub kernel: FinalizedKernel,
     /// What a GPU kernel runs on: `opencl: <device>` or `work items on host threads`.
     pub backend: Option<String>,
-    /// Each input that is known before the run, in its form.
+    /// Each input that is known before the run, in its format.
     pub(crate) constants: Vec<Option<Constant>>,
     /// The node's inputs, then those of the steps of its epilogue that the kernel does.
     pub(crate) inputs: Vec<Operand>,
@@ -227,29 +227,31 @@ pub(crate) fn assign(
     }
     let graph = &resolved.graph;
     let mut choices = Vec::with_capacity(graph.nodes.len());
-    let mut made = Made { values: vec![None; graph.values.len()], stored_by: HashMap::new() };
+    let mut produced =
+        Produced { values: vec![None; graph.values.len()], stored_by: HashMap::new() };
     for (id, bound) in graph.node_ids().zip(&graph.nodes) {
         if bound.is_folded {
             choices.push(Choice::Folded);
             continue;
         }
         let output = bound.node.output(0);
-        if let Some(&of) = output.and_then(|value| made.stored_by.get(&value)) {
+        if let Some(&of) = output.and_then(|value| produced.stored_by.get(&value)) {
             choices.push(Choice::Epilogue { of });
             continue;
         }
         if bound.is_alias {
-            made.note(output, made.of(bound.node.input(0)));
+            produced.note(output, produced.of(bound.node.input(0)));
             choices.push(Choice::Alias);
             continue;
         }
-        let site = Site { graph, made: &made, node: &bound.node, bound, options, threads };
-        let (placed, steps) = site.choose(registry)?;
+        let unplaced =
+            Unplaced { graph, produced: &produced, node: &bound.node, bound, options, threads };
+        let (placed, steps) = unplaced.choose(registry)?;
         for output in &placed.outputs {
-            made.note(output.value, Some((placed.core, output.form)));
+            produced.note(output.value, Some((placed.core, output.format)));
         }
         for value in bound.epilogue.iter().take(steps).flat_map(|step| &step.makes) {
-            made.stored_by.insert(*value, id);
+            produced.stored_by.insert(*value, id);
         }
         choices.push(Choice::Kernel(Box::new(placed)));
     }
@@ -257,15 +259,15 @@ pub(crate) fn assign(
 }
 
 /// What is known of values whose nodes have been placed.
-struct Made {
-    /// Where and how each value is made, if a node makes it.
-    values: Vec<Option<(Core, Form)>>,
+struct Produced {
+    /// Where and in which format each value is produced, if a node produces it.
+    values: Vec<Option<(Core, Format)>>,
     /// The nodes whose kernels do the work of those that would make these values.
     stored_by: HashMap<ValueId, NodeId>,
 }
 
-impl Made {
-    fn of(&self, value: Option<ValueId>) -> Option<(Core, Form)> {
+impl Produced {
+    fn of(&self, value: Option<ValueId>) -> Option<(Core, Format)> {
         self.values.get(value?.index()).copied().flatten()
     }
 
@@ -273,7 +275,7 @@ impl Made {
         self.of(Some(value)).is_some()
     }
 
-    fn note(&mut self, value: Option<ValueId>, how: Option<(Core, Form)>) {
+    fn note(&mut self, value: Option<ValueId>, how: Option<(Core, Format)>) {
         if let Some(slot) = value.and_then(|v| self.values.get_mut(v.index())) {
             *slot = how;
         }

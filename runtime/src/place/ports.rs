@@ -1,10 +1,10 @@
-//! In which types and forms a kernel would get a node's tensors.
+//! In which formats a kernel would get a node's tensors.
 
 use udo_api::{Core, DType, EpilogueStep, KernelDef, Port, PortRule, Side, TensorDesc};
 
 use super::Operand;
-use super::site::Site;
-use crate::cores::{Form, forms, is_quantized};
+use super::unplaced::Unplaced;
+use crate::cores::{Format, descs_on, is_quantized};
 use crate::graph::ValueId;
 use crate::resolve::{Params, port_rule, port_types};
 
@@ -21,30 +21,30 @@ pub(super) struct Ports {
 impl Ports {
     /// The descriptions of the inputs, and of the outputs.
     pub(super) fn descs(&self) -> [Vec<TensorDesc>; 2] {
-        let descs = |operands: &[Operand]| operands.iter().map(|o| o.form.desc).collect();
+        let descs = |operands: &[Operand]| operands.iter().map(|o| o.format.desc).collect();
         [descs(&self.inputs), descs(&self.outputs)]
     }
 }
 
-impl Site<'_> {
+impl Unplaced<'_> {
     /// What `kernel` would get on `core`, or why it does not take the node.
     pub(super) fn ports(&self, kernel: &KernelDef, core: Core) -> Result<Ports, String> {
         let mut ports =
             Ports { inputs: Vec::new(), outputs: Vec::new(), params: None, epilogue: Vec::new() };
         for (index, &value) in self.node.inputs.iter().enumerate() {
-            let form = self.form(kernel, core, Side::Input, index, value, &ports.inputs)?;
+            let format = self.format(kernel, core, Side::Input, index, value, &ports.inputs)?;
             let rule = self.rule(kernel, Side::Input, index);
             let takes_pitch = rule.is_some_and(PortRule::takes_pitched);
-            ports.inputs.push(Operand { value, form, takes_pitch });
+            ports.inputs.push(Operand { value, format, takes_pitch });
         }
         for (index, &value) in self.node.outputs.iter().enumerate() {
-            let form = self.form(kernel, core, Side::Output, index, value, &ports.inputs)?;
+            let format = self.format(kernel, core, Side::Output, index, value, &ports.inputs)?;
             let rule = self.rule(kernel, Side::Output, index);
             let takes_pitch = rule.is_some_and(PortRule::takes_pitched);
-            ports.outputs.push(Operand { value, form, takes_pitch });
+            ports.outputs.push(Operand { value, format, takes_pitch });
         }
         self.check_bounds(kernel, &ports)?;
-        self.order(kernel, core, &mut ports)?;
+        self.set_layouts(kernel, core, &mut ports)?;
         Ok(ports)
     }
 
@@ -52,14 +52,14 @@ impl Site<'_> {
         let schema = self.bound.op.schema();
         let is_refused = |side: Side, index: usize, operand: &Operand| {
             let rule = self.rule(kernel, side, index);
-            let is_bounded = !operand.form.desc.full_shape().is_fixed();
+            let is_bounded = !operand.format.desc.full_shape().is_fixed();
             is_bounded && !rule.is_some_and(PortRule::takes_bounded)
         };
         let mut inputs = ports.inputs.iter().enumerate();
         let refused = inputs.find(|(index, input)| is_refused(Side::Input, *index, input));
         if let Some((index, input)) = refused {
             let name = schema.input(index).map_or("?", Port::name);
-            let found = input.form.desc;
+            let found = input.format.desc;
             return Err(format!(
                 "input {name:?} is {found}, and the kernel wants fixed dimensions"
             ));
@@ -67,12 +67,12 @@ impl Site<'_> {
         for (index, output) in ports.outputs.iter().enumerate() {
             let refuse = |why: &str| {
                 let name = schema.output(index).map_or("?", Port::name);
-                Err(format!("output {name:?} is {}, and {why}", output.form.desc))
+                Err(format!("output {name:?} is {}, and {why}", output.format.desc))
             };
             if is_refused(Side::Output, index, output) {
                 return refuse("the kernel does not take bounded ones there");
             }
-            if kernel.vtable().gpu.is_some() && !output.form.desc.full_shape().is_fixed() {
+            if kernel.vtable().gpu.is_some() && !output.format.desc.full_shape().is_fixed() {
                 return refuse("a GPU kernel cannot say its extents");
             }
         }
@@ -89,8 +89,8 @@ impl Site<'_> {
         port_rule(self.bound.op.schema(), kernel, side, index)
     }
 
-    /// The form in which `value` comes to a port, in the model's order of dimensions.
-    pub(super) fn form(
+    /// The format in which `value` comes to a port, in the model's layout.
+    pub(super) fn format(
         &self,
         kernel: &KernelDef,
         core: Core,
@@ -98,18 +98,18 @@ impl Site<'_> {
         index: usize,
         value: Option<ValueId>,
         inputs: &[Operand],
-    ) -> Result<Form, String> {
+    ) -> Result<Format, String> {
         let schema = self.bound.op.schema();
         let port = match side {
             Side::Input => schema.input(index),
             Side::Output => schema.output(index),
         };
-        let (Some(_), Some(port)) = (value, port) else { return Ok(Form::ABSENT) };
-        let dtype = |port: usize| inputs.get(port).and_then(|input| input.form.desc.dtype());
+        let (Some(_), Some(port)) = (value, port) else { return Ok(Format::ABSENT) };
+        let dtype = |port: usize| inputs.get(port).and_then(|input| input.format.desc.dtype());
         let types = port_types(schema, kernel, core, (side, index), dtype);
-        let forms = self.forms(core, value);
-        if let Some(form) = forms.iter().find(|f| f.is_in(types)) {
-            return Ok(Form::of(*form));
+        let descs = self.descs_on(core, value);
+        if let Some(desc) = descs.iter().find(|desc| desc.is_in(types)) {
+            return Ok(Format::of(*desc));
         }
         let what = match side {
             Side::Input => "input",
@@ -118,7 +118,7 @@ impl Site<'_> {
         let desc = self.graph.desc(value);
         let is_unencoded = desc.dtype().is_some_and(DType::is_float)
             && self.graph.quantized(value).is_none()
-            && forms.len() == 1;
+            && descs.len() == 1;
         let is_fixed_point = !types.has(DType::F32) && !types.is_empty() && is_quantized(core);
         let hint = if is_unencoded && is_fixed_point {
             ", and the model has no encoding for it"
@@ -128,9 +128,9 @@ impl Site<'_> {
         Err(format!("{what} {:?} is {desc}, wanted {types}{hint}", port.name()))
     }
 
-    /// The forms that a value can take on `core`, the preferred one first.
-    pub(super) fn forms(&self, core: Core, value: Option<ValueId>) -> Vec<TensorDesc> {
-        let fixed = value.and_then(|v| self.graph.values.get(v.index())?.quantized_desc());
-        forms(core, &self.graph.desc(value), fixed.as_ref(), &self.options.profile)
+    /// How a value can be stored on `core`, the preferred way first.
+    pub(super) fn descs_on(&self, core: Core, value: Option<ValueId>) -> Vec<TensorDesc> {
+        let quantized = value.and_then(|v| self.graph.values.get(v.index())?.quantized_desc());
+        descs_on(core, &self.graph.desc(value), quantized.as_ref(), &self.options.profile)
     }
 }

@@ -1,13 +1,13 @@
 //! A placed graph as a flat list of steps over planned memory.
 
+mod arena;
 mod gap;
 mod largest;
-mod layout;
+mod lower;
 mod options;
 mod pack;
 mod report;
 mod tie;
-mod values;
 mod windows;
 
 use std::fmt;
@@ -81,8 +81,8 @@ pub(crate) enum Purpose {
         /// The node's place in the graph.
         index: usize,
     },
-    /// It moves a value into another core's memory or form.
-    Move,
+    /// It brings a value into another core's memory, or another format.
+    Transfer,
 }
 
 /// One call of a kernel.
@@ -208,9 +208,9 @@ pub enum PlanError {
         /// What the packer said.
         refusal: udo_host::Refusal,
     },
-    /// A value cannot be moved to where it is needed.
+    /// A value cannot be brought to where it is needed.
     #[error("value {value:?}: {reason}")]
-    Move {
+    Transfer {
         /// The value.
         value: String,
         /// Why not.
@@ -259,7 +259,7 @@ impl Plan {
     /// Lays out a placed graph.
     ///
     /// # Errors
-    /// A kernel wants more scratch than its core has or does not pack, or a value cannot be moved.
+    /// A kernel wants more scratch than its core has or does not pack, or a value cannot be brought to where it is needed.
     pub(crate) fn build(
         mut placement: Placement,
         registry: &Registry,
@@ -270,21 +270,21 @@ impl Plan {
         let profile = placement.profile;
         let report = report::Nodes::of(&placement, registry);
         let threads = pool.width();
-        let mut drawn = values::draw(placement, registry, threads)?;
-        drawn.steps.iter().try_for_each(check_ports)?;
+        let mut lowered = lower::lower(placement, registry, threads)?;
+        lowered.steps.iter().try_for_each(check_ports)?;
         let machine = machine(Core::CPU, &profile, threads);
-        tie::unify(&mut drawn, options, |desc| values::copy(desc, machine))?;
-        gap::insert(&mut drawn, options.row_gap);
-        let scratch_bytes = scratch(&drawn.steps, &profile)?;
-        let layout = layout::Layout::of(&drawn);
-        let largest = Largest::of(&drawn.inputs, &drawn.steps);
-        let placed = layout.place(&drawn.windows);
+        tie::unify(&mut lowered, options, |desc| lower::copy(desc, machine))?;
+        gap::insert(&mut lowered, options.row_gap);
+        let scratch_bytes = scratch(&lowered.steps, &profile)?;
+        let arenas = arena::Arenas::of(&lowered);
+        let largest = Largest::of(&lowered.inputs, &lowered.steps);
+        let placed = arenas.place(&lowered.windows);
         let (windows, arena_bytes) = placed.map_err(|memory| PlanError::TooLarge {
             memory: memory.name(),
             largest: largest.clone(),
         })?;
-        let report = report.finish(&drawn, &layout, arena_bytes, scratch_bytes);
-        let values::Drawn { steps, inputs, outputs, .. } = drawn;
+        let report = report.finish(&lowered, &arenas, arena_bytes, scratch_bytes);
+        let lower::Lowered { steps, inputs, outputs, .. } = lowered;
         let fill = options.fill;
         Ok(Self {
             steps,

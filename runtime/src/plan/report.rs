@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use udo_api::Core;
 
-use super::layout::Layout;
-use super::values::Drawn;
+use super::arena::Arenas;
+use super::lower::Lowered;
 use super::{Place, Purpose, Step};
 use crate::cores::{Memory, PerMemory};
 use crate::graph::{Node, ValueId};
@@ -59,11 +59,11 @@ pub struct NodeReport {
 /// One call of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepReport {
-    /// The node's name, or the value's where the step moves one.
+    /// The node's name, or the value's where the step transfers one.
     pub name: String,
-    /// The operator type; `Move` for a step that moves a value.
+    /// The operator type; `Transfer` for a step that brings a value into another memory or type.
     pub op: String,
-    /// The package of the kernel; empty for a step that moves a value.
+    /// The package of the kernel; empty for a step that transfers a value.
     pub package: String,
     /// The core that runs it.
     pub core: Core,
@@ -88,7 +88,7 @@ pub struct CoreMemory {
     pub live_bytes: usize,
     /// Scratch.
     pub scratch_bytes: usize,
-    /// Constants as the model has them, or in the core's form.
+    /// Constants as the model has them, or as the core stores them.
     pub constant_bytes: usize,
     /// Constants that kernels packed; each shared buffer counts once.
     pub packed_bytes: usize,
@@ -121,15 +121,15 @@ impl Nodes {
 
     pub(super) fn finish(
         mut self,
-        drawn: &Drawn,
-        layout: &Layout,
+        lowered: &Lowered,
+        arenas: &Arenas,
         arena_bytes: PerMemory<usize>,
         scratch_bytes: PerMemory<usize>,
     ) -> Report {
         for (index, node) in self.nodes.iter_mut().enumerate() {
             let computes = |s: &Step| matches!(s.purpose, Purpose::Node { index: i } if i == index);
             let is_elsewhere = node.is_folded || node.fused_into.is_some();
-            node.is_view = !is_elsewhere && !drawn.steps.iter().any(computes);
+            node.is_view = !is_elsewhere && !lowered.steps.iter().any(computes);
             if node.is_view {
                 node.backend = None;
             }
@@ -137,10 +137,10 @@ impl Nodes {
         let memories = Memory::ALL.into_iter().map(|memory| CoreMemory {
             memory: memory.name(),
             arena_bytes: arena_bytes[memory],
-            live_bytes: layout.largest_live_set(memory),
+            live_bytes: arenas.largest_live_set(memory),
             scratch_bytes: scratch_bytes[memory],
-            constant_bytes: constant_bytes(drawn, memory),
-            packed_bytes: packed_bytes(drawn, memory),
+            constant_bytes: constant_bytes(lowered, memory),
+            packed_bytes: packed_bytes(lowered, memory),
         });
         let used = |m: &CoreMemory| {
             m.memory == Memory::Host.name()
@@ -149,7 +149,7 @@ impl Nodes {
         Report {
             notices: self.notices,
             nodes: self.nodes,
-            steps: drawn.steps.iter().map(step_report).collect(),
+            steps: lowered.steps.iter().map(step_report).collect(),
             memories: memories.filter(used).collect(),
         }
     }
@@ -157,7 +157,7 @@ impl Nodes {
 
 /// A node that its own kernel computes.
 fn computed(node: &Node, placed: &PlacedKernel, registry: &Registry) -> NodeReport {
-    let texts = |operands: &[Operand]| operands.iter().map(|o| o.form.to_string()).collect();
+    let texts = |operands: &[Operand]| operands.iter().map(|o| o.format.to_string()).collect();
     NodeReport {
         name: node.name.clone(),
         op: node.op.clone(),
@@ -222,10 +222,10 @@ fn step_report(step: &Step) -> StepReport {
 }
 
 /// Constants that several steps read count once.
-fn constant_bytes(drawn: &Drawn, memory: Memory) -> usize {
+fn constant_bytes(lowered: &Lowered, memory: Memory) -> usize {
     let mut sizes = BTreeMap::new();
     for operand in
-        drawn.steps.iter().filter(|s| Memory::of(s.core) == memory).flat_map(Step::operands)
+        lowered.steps.iter().filter(|s| Memory::of(s.core) == memory).flat_map(Step::operands)
     {
         if let Some(Place::Constant(tensor)) = &operand.place {
             sizes.insert(tensor.bytes().as_ptr().addr(), tensor.bytes().len());
@@ -234,9 +234,9 @@ fn constant_bytes(drawn: &Drawn, memory: Memory) -> usize {
     sizes.values().sum()
 }
 
-fn packed_bytes(drawn: &Drawn, memory: Memory) -> usize {
+fn packed_bytes(lowered: &Lowered, memory: Memory) -> usize {
     let mut sizes = BTreeMap::new();
-    for step in drawn.steps.iter().filter(|s| Memory::of(s.core) == memory) {
+    for step in lowered.steps.iter().filter(|s| Memory::of(s.core) == memory) {
         for buffer in step.kernel.packed() {
             sizes.insert(Arc::as_ptr(buffer).addr(), buffer.len());
         }

@@ -7,7 +7,7 @@
 use udo_api::abi::{Tie, ties};
 use udo_api::{Facts, InPlace, TensorDesc};
 
-use super::values::{Drawn, region};
+use super::lower::{Lowered, region};
 use super::windows::{Share, WindowId, Within};
 use super::{FinalizedKernel, Operand, Place, PlanError, PlanOptions, Purpose, Step};
 
@@ -75,21 +75,21 @@ fn joined(inputs: &[Operand], output: &TensorDesc) -> Option<Vec<Tie>> {
 
 /// Has windows share memory where they can, and drops steps that have nothing left to do.
 pub(super) fn unify(
-    drawn: &mut Drawn,
+    lowered: &mut Lowered,
     options: &PlanOptions,
     mut copy: impl FnMut(&TensorDesc) -> Result<FinalizedKernel, PlanError>,
 ) -> Result<(), PlanError> {
-    let done = unify_same(drawn, options);
+    let done = unify_same(lowered, options);
     if options.reuses_inputs {
-        overwrite(drawn, &done);
+        overwrite(lowered, &done);
     }
-    rewrite(drawn, &done, &mut copy)
+    rewrite(lowered, &done, &mut copy)
 }
 
 /// The ties of each step whose two sides are in one place now.
-fn unify_same(drawn: &mut Drawn, options: &PlanOptions) -> Vec<Vec<Tie>> {
+fn unify_same(lowered: &mut Lowered, options: &PlanOptions) -> Vec<Vec<Tie>> {
     let mut wanted: Vec<Same> = Vec::new();
-    for (step, at) in drawn.steps.iter().zip(0..) {
+    for (step, at) in lowered.steps.iter().zip(0..) {
         if ties_all_outputs(at, step) {
             wanted.extend(step.ties.iter().map(|&tie| {
                 let bytes = part_of(step, &tie).map_or(0, |part| part.desc.size_bytes());
@@ -99,12 +99,12 @@ fn unify_same(drawn: &mut Drawn, options: &PlanOptions) -> Vec<Vec<Tie>> {
     }
     // Views first: nothing stands in their way that they would not make larger.
     wanted.sort_by_key(|same| (same.tie.kind != ties::SAME, std::cmp::Reverse(same.bytes)));
-    let mut done = vec![Vec::new(); drawn.steps.len()];
+    let mut done = vec![Vec::new(); lowered.steps.len()];
     for Same { step, tie, .. } in wanted {
-        if (tie.kind == ties::SAME || options.elides_joins) && unify_one(drawn, step, &tie) {
+        if (tie.kind == ties::SAME || options.elides_joins) && unify_one(lowered, step, &tie) {
             done[step].push(tie);
-            if done[step].len() == drawn.steps[step].ties.len() {
-                drawn.windows.drop_step(step);
+            if done[step].len() == lowered.steps[step].ties.len() {
+                lowered.windows.drop_step(step);
             }
         }
     }
@@ -158,29 +158,29 @@ fn within(step: usize, tie: &Tie, part: &TensorDesc, whole: &TensorDesc) -> Opti
     inner.is_empty().then_some(Within { step, offset, pitch: Some(pitch) })
 }
 
-fn unify_one(drawn: &mut Drawn, step: usize, tie: &Tie) -> bool {
-    let Some((part, whole)) = drawn.steps.get(step).and_then(|s| sides(s, tie)) else {
+fn unify_one(lowered: &mut Lowered, step: usize, tie: &Tie) -> bool {
+    let Some((part, whole)) = lowered.steps.get(step).and_then(|s| sides(s, tie)) else {
         return false;
     };
     let (Some(p), Some(w)) = (part.window(), whole.window()) else { return false };
     let Some(within) = within(step, tie, &part.desc, &whole.desc) else { return false };
     // What lies alike in two orders of dimensions may have other rows in the one that is joined.
-    let rows = drawn.windows.get(p).map(|window| window.region.row);
+    let rows = lowered.windows.get(p).map(|window| window.region.row);
     if within.pitch.is_some() && rows != Some(region(&part.desc).row) {
         return false;
     }
-    let has_port = [p, w].map(|id| drawn.windows.buffer_of(id).is_none_or(|b| b.has_port));
+    let has_port = [p, w].map(|id| lowered.windows.buffer_of(id).is_none_or(|b| b.has_port));
     // What the caller reads or writes is somewhere else in each run.
     if tie.kind != ties::SAME && has_port.contains(&true) {
         return false;
     }
-    drawn.windows.unify(p, w, within, Share::Content)
+    lowered.windows.unify(p, w, within, Share::Content)
 }
 
 /// Puts outputs in the place of inputs that die there, the largest first.
-fn overwrite(drawn: &mut Drawn, done: &[Vec<Tie>]) {
+fn overwrite(lowered: &mut Lowered, done: &[Vec<Tie>]) {
     let mut wanted: Vec<(usize, InPlace, usize)> = Vec::new();
-    for (at, step) in drawn.steps.iter().enumerate() {
+    for (at, step) in lowered.steps.iter().enumerate() {
         if matches!(step.purpose, Purpose::Node { .. }) && done[at].is_empty() {
             let sized = step.kernel.in_place_pairs().iter().filter_map(|&pair| {
                 Some((at, pair, step.outputs.get(usize::from(pair.output))?.desc.size_bytes()))
@@ -190,12 +190,12 @@ fn overwrite(drawn: &mut Drawn, done: &[Vec<Tie>]) {
     }
     wanted.sort_by_key(|(.., bytes)| std::cmp::Reverse(*bytes));
     for (at, pair, _) in wanted {
-        let Some((from, to)) = overwritable(drawn, at, pair) else { continue };
+        let Some((from, to)) = overwritable(lowered, at, pair) else { continue };
         let within = Within { step: at, offset: 0, pitch: None };
-        if !drawn.windows.unify(from, to, within, Share::Overwrite { at }) {
+        if !lowered.windows.unify(from, to, within, Share::Overwrite { at }) {
             continue;
         }
-        let step = &mut drawn.steps[at];
+        let step = &mut lowered.steps[at];
         if let Some(input) = step.inputs.get_mut(usize::from(pair.input)) {
             input.in_place = Some(pair.output);
         }
@@ -206,8 +206,8 @@ fn overwrite(drawn: &mut Drawn, done: &[Vec<Tie>]) {
 }
 
 /// The windows of a pair, if the output fits the input's place exactly, and nothing of the call is elsewhere pitched.
-fn overwritable(drawn: &Drawn, at: usize, pair: InPlace) -> Option<(WindowId, WindowId)> {
-    let step = drawn.steps.get(at)?;
+fn overwritable(lowered: &Lowered, at: usize, pair: InPlace) -> Option<(WindowId, WindowId)> {
+    let step = lowered.steps.get(at)?;
     let input = step.inputs.get(usize::from(pair.input))?;
     let output = step.outputs.get(usize::from(pair.output))?;
     let (from, to) = (input.window()?, output.window()?);
@@ -217,7 +217,7 @@ fn overwritable(drawn: &Drawn, at: usize, pair: InPlace) -> Option<(WindowId, Wi
         && input.desc.full_shape() == output.desc.full_shape()
         && input.desc.full_shape().is_fixed();
     let dense = |operand: &Operand| {
-        let window = operand.window().and_then(|id| drawn.windows.get(id));
+        let window = operand.window().and_then(|id| lowered.windows.get(id));
         window.is_none_or(|window| window.region.is_dense())
     };
     (once && free && alike && from != to && step.operands().all(dense)).then_some((from, to))
@@ -225,14 +225,14 @@ fn overwritable(drawn: &Drawn, at: usize, pair: InPlace) -> Option<(WindowId, Wi
 
 /// Takes out steps whose outputs are all in place, and copies what is missing where only some are.
 fn rewrite(
-    drawn: &mut Drawn,
+    lowered: &mut Lowered,
     done: &[Vec<Tie>],
     copy: &mut impl FnMut(&TensorDesc) -> Result<FinalizedKernel, PlanError>,
 ) -> Result<(), PlanError> {
-    let steps = std::mem::take(&mut drawn.steps);
+    let steps = std::mem::take(&mut lowered.steps);
     for (at, (step, done)) in steps.into_iter().zip(done).enumerate() {
         if done.is_empty() {
-            drawn.steps.push(step);
+            lowered.steps.push(step);
             continue;
         }
         let missing: Vec<Tie> =
@@ -241,10 +241,10 @@ fn rewrite(
             if part_of(&step, &tie).is_some_and(|part| part.desc.size_bytes() == 0) {
                 continue;
             }
-            let (input, output) = copied(drawn, at, &step, &tie)
+            let (input, output) = copied(lowered, at, &step, &tie)
                 .ok_or_else(|| PlanError::Broken(format!("a part of node {:?}", step.name)))?;
             let kernel = copy(&input.desc)?;
-            drawn.steps.push(Step {
+            lowered.steps.push(Step {
                 kernel,
                 ties: Vec::new(),
                 purpose: step.purpose.clone(),
@@ -262,11 +262,11 @@ fn rewrite(
 }
 
 /// What a copy reads and writes for a tie whose sides are in two places.
-fn copied(drawn: &mut Drawn, at: usize, step: &Step, tie: &Tie) -> Option<(Operand, Operand)> {
+fn copied(lowered: &mut Lowered, at: usize, step: &Step, tie: &Tie) -> Option<(Operand, Operand)> {
     let (part, whole) = sides(step, tie)?;
     let within = within(at, tie, &part.desc, &whole.desc)?;
     let region = region(&part.desc);
-    let id = drawn.windows.add_part(whole.window()?, region, within, at)?;
+    let id = lowered.windows.add_part(whole.window()?, region, within, at)?;
     let there = Operand { place: Some(Place::Window(id)), in_place: None, ..part.clone() };
     Some(if tie.kind == ties::INPUT_IN_OUTPUT {
         (part.clone(), there)

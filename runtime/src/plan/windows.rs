@@ -1,6 +1,6 @@
 //! Where values lie, and which may share memory.
 //!
-//! A window is a value's place in one memory and form: a buffer, where in it, and how far its rows lie apart. Windows
+//! A window is a value's place in one memory and format: a buffer, where in it, and how far its rows lie apart. Windows
 //! come into one buffer in two ways. They hold the same elements where they meet, as a view, or a part in its whole: then
 //! they have one *content*. Or one is dead before the other is written.
 

@@ -1,12 +1,12 @@
 //! Binds each node to an operator, checks it against the schema, infers every type and shape, and computes what is
 //! known before any run.
 
-mod channel_last;
 mod choose;
 mod defaults;
 mod fold;
 mod params;
 mod rule;
+mod tensor_layout;
 mod typed;
 mod upgrade;
 
@@ -20,10 +20,10 @@ use crate::graph::{DimSpec, Graph, Node, Source, TensorType, Value};
 use crate::memory::Tensor;
 use crate::registry::{OpEntry, Registry};
 
-use channel_last::ChannelLast;
 use defaults::fill_defaults;
 pub use params::Params;
 pub(crate) use rule::{port_rule, port_types};
+use tensor_layout::NhwcValues;
 pub use typed::{BoundNode, EpilogueNode, Quantized, Step, TypedGraph, TypedValue};
 pub use udo_host::ParamSetting;
 pub use upgrade::{UPGRADES, Upgrade};
@@ -143,7 +143,7 @@ impl Registry {
         let mut graph =
             Graph { name, nodes: Vec::with_capacity(nodes.len()), values, inputs, outputs };
         let mut notices = Vec::new();
-        let mut turned = ChannelLast::default();
+        let mut layouts = NhwcValues::default();
         for mut node in nodes {
             let (entry, notice) = self.choose(&node, options)?;
             if let Some(notice) = notice.filter(|n| !notices.contains(n)) {
@@ -154,13 +154,13 @@ impl Registry {
             } else {
                 Vec::new()
             };
-            for transpose in turned.before(&mut graph, &mut node, entry.def.schema()) {
+            for transpose in layouts.convert_inputs(&mut graph, &mut node, entry.def.schema()) {
                 let (entry, _) = self.choose(&transpose, options)?;
                 self.bind(&mut graph, transpose, entry)?;
             }
-            let outputs = ChannelLast::stand_in(&mut graph, &mut node, entry.def.schema());
+            let outputs = NhwcValues::nhwc_outputs(&mut graph, &mut node, entry.def.schema());
             self.bind(&mut graph, node, entry)?;
-            for transpose in turned.after(&mut graph, outputs) {
+            for transpose in layouts.convert_outputs(&mut graph, outputs) {
                 let (entry, _) = self.choose(&transpose, options)?;
                 self.bind(&mut graph, transpose, entry)?;
             }
@@ -168,7 +168,7 @@ impl Registry {
                 self.bind_builtin(&mut graph, node)?;
             }
         }
-        turned.sweep(&mut graph);
+        layouts.remove_unread(&mut graph);
         self.unfold(&mut graph);
         Ok(Resolved { graph, notices })
     }

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use udo_api::{DType, OpSchema, Param, ParamKind};
+use udo_api::{DType, Layout, OpSchema, Param, ParamKind};
 use udo_host::{ParamSetting, TensorSetting};
 
-use crate::cores::Order;
+use crate::cores::axis_in;
 use crate::graph::{Attr, Node};
 
 /// All parameters of a schema, in its order.
@@ -15,15 +15,15 @@ pub struct Params {
 }
 
 impl Params {
-    /// The same with `axis`, which counts those of a tensor of rank 4, as where that has its channels
-    /// last; none if there is no such axis.
-    pub(crate) fn turned(&self) -> Option<Self> {
-        let mut turned = self.clone();
-        let axis = turned.settings.iter_mut().find(|(name, _)| *name == "axis");
+    /// The same with `axis`, which counts those of a tensor of rank 4, as where that lies in `layout`; none if there
+    /// is no such axis.
+    pub(crate) fn in_layout(&self, layout: Layout) -> Option<Self> {
+        let mut params = self.clone();
+        let axis = params.settings.iter_mut().find(|(name, _)| *name == "axis");
         let (_, ParamSetting::Int(axis)) = axis? else { return None };
         let place = usize::try_from(if *axis < 0 { axis.checked_add(4)? } else { *axis }).ok()?;
-        *axis = i64::try_from(Order::ChannelsLast.axis(place)).ok().filter(|_| place < 4)?;
-        Some(turned)
+        *axis = i64::try_from(axis_in(layout, place)?).ok()?;
+        Some(params)
     }
 
     /// Name and value of each parameter.

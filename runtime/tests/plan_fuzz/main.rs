@@ -201,7 +201,7 @@ fn note(report: &Report, case: &Case, options: &Options, met: &mut Met) {
         ("fused nodes", nodes(&|n| n.fused_into.is_some())),
         ("nodes on another core", nodes(&|n| n.fell_back)),
         ("layouts converted", steps(&|s| s.op == "Transpose" && s.package.is_empty())),
-        ("values moved", steps(&|s| s.op == "Move")),
+        ("values transferred", steps(&|s| s.op == "Transfer")),
         ("bounded values", steps(&|s| s.outputs.iter().any(|o| o.contains("<=")))),
         ("steps on the GPU", steps(&|s| s.core == Core::GPU)),
         ("steps on the DSP", steps(&|s| s.core == Core::DSP_V68)),

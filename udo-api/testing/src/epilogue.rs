@@ -1,6 +1,6 @@
 //! What a bench has kernels do to their first output before they store it.
 
-use udo_api::{Activation, EpilogueOp, EpilogueStep, TensorDesc};
+use udo_api::{Activation, EpilogueOp, EpilogueStep, Layout, TensorDesc};
 
 use crate::bench::{Bench, Input};
 use crate::tensor::Tensor;
@@ -61,7 +61,7 @@ impl Bench {
                 }
                 Step::Residual(tensor) => {
                     let tensor =
-                        if is_last { tensor.permuted([0, 2, 3, 1]) } else { tensor.clone() };
+                        if is_last { tensor.permuted(Layout::NHWC_AXES) } else { tensor.clone() };
                     inputs.push(Some(Input { tensor, is_constant: false }));
                     EpilogueOp::Residual { input }
                 }

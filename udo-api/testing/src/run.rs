@@ -1,6 +1,6 @@
 //! A bench's kernels, each in every way that it may be called.
 
-use udo_api::{CoreKind, Isa, KernelDef, PortRule, Side, TensorDesc, Wanted};
+use udo_api::{CoreKind, Isa, KernelDef, Layout, PortRule, Side, TensorDesc, Wanted};
 use udo_host::{
     ConstantId, FinalizedKernel, Machine, NodeDesc, PackStore, ParamSetting, PlacedNode, Source,
     accept, finalize,
@@ -58,12 +58,12 @@ impl Bench {
         };
         for (port, input) in inputs.iter_mut().enumerate() {
             if let Some(input) = input.as_mut().filter(|_| is_last(Side::Input, port)) {
-                input.tensor = input.tensor.permuted([0, 2, 3, 1]);
+                input.tensor = input.tensor.permuted(Layout::NHWC_AXES);
             }
         }
         for (port, output) in outputs.iter_mut().enumerate() {
             if is_last(Side::Output, port) {
-                *output = permuted(output, [0, 2, 3, 1]);
+                *output = permuted(output, Layout::NHWC_AXES);
             }
         }
         let steps = self.place_epilogue(&mut inputs, &outputs, is_last(Side::Output, 0));
@@ -113,7 +113,7 @@ impl Bench {
         }
         for (port, output) in outcome.outputs.iter_mut().enumerate() {
             if is_last(Side::Output, port) {
-                *output = output.permuted([0, 3, 1, 2]);
+                *output = output.permuted(Layout::NCHW_AXES);
             }
         }
         Ok(outcome)

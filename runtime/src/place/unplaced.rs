@@ -5,11 +5,11 @@ use udo_host::{ConstantId, FinalizedKernel, NodeDesc, PlacedNode, Refusal, final
 
 use super::ports::Ports;
 use super::{
-    Constant, CoreRefusal, Fallback, Made, Operand, PlaceError, PlaceOptions, PlacedKernel,
+    Constant, CoreRefusal, Fallback, Operand, PlaceError, PlaceOptions, PlacedKernel, Produced,
 };
 use crate::cores::convert::ConstantError;
 use crate::cores::opencl::{self, OpenClError};
-use crate::cores::order::constant;
+use crate::cores::relayout::constant;
 use crate::cores::{OpenCl, machine};
 use crate::exit_guard::{self, PackageCall};
 use crate::graph::Node;
@@ -17,9 +17,9 @@ use crate::registry::{KernelEntry, Registry};
 use crate::resolve::{BoundNode, TypedGraph};
 
 /// One node that looks for its core.
-pub(super) struct Site<'a> {
+pub(super) struct Unplaced<'a> {
     pub(super) graph: &'a TypedGraph,
-    pub(super) made: &'a Made,
+    pub(super) produced: &'a Produced,
     pub(super) node: &'a Node,
     pub(super) bound: &'a BoundNode,
     pub(super) options: &'a PlaceOptions,
@@ -27,7 +27,7 @@ pub(super) struct Site<'a> {
 }
 
 /// A kernel, and what it runs on.
-struct OnBackend {
+struct BackendKernel {
     entry: KernelEntry,
     kernel: FinalizedKernel,
     backend: Option<String>,
@@ -36,7 +36,7 @@ struct OnBackend {
 /// A kernel that took a node, and how many steps of its epilogue it does.
 type Taken = (PlacedKernel, usize);
 
-impl Site<'_> {
+impl Unplaced<'_> {
     pub(super) fn choose(&self, registry: &mut Registry) -> Result<Taken, PlaceError> {
         let options = self.options;
         let mut refusals = Vec::new();
@@ -92,7 +92,7 @@ impl Site<'_> {
             Err(reason) => return Ok(Err(reason)),
         };
         let (kernel, constants) = match self.finalize(&entry, core, &mut ports, registry) {
-            Ok(made) => made,
+            Ok(finalized) => finalized,
             Err(refusal) if refusal.status == Status::FAILED => return Ok(Err(refusal.message)),
             Err(refusal) => {
                 let (node, op) = (self.node.name.clone(), self.node.op.clone());
@@ -100,8 +100,9 @@ impl Site<'_> {
                 return Err(PlaceError::Finalize { node, op, package, core, refusal });
             }
         };
-        let found = self.back(OnBackend { entry, kernel, backend: None }, &ports, registry)?;
-        Ok(found.map(|OnBackend { entry, kernel, backend }| {
+        let found =
+            self.on_backend(BackendKernel { entry, kernel, backend: None }, &ports, registry)?;
+        Ok(found.map(|BackendKernel { entry, kernel, backend }| {
             let Ports { inputs, outputs, epilogue, .. } = ports;
             let (refusals, fell_back) = (Vec::new(), false);
             let placed = PlacedKernel {
@@ -120,12 +121,12 @@ impl Site<'_> {
     }
 
     /// Gives a GPU kernel the device if there is one, else the host's threads; others stay as they are.
-    fn back(
+    fn on_backend(
         &self,
-        found: OnBackend,
+        found: BackendKernel,
         ports: &Ports,
         registry: &Registry,
-    ) -> Result<Result<OnBackend, String>, PlaceError> {
+    ) -> Result<Result<BackendKernel, String>, PlaceError> {
         let Some(has_work_item) = found.kernel.has_work_item() else { return Ok(Ok(found)) };
         let device = match self.options.profile.opencl {
             OpenCl::Auto => opencl::find().map_err(ToString::to_string),
@@ -135,7 +136,7 @@ impl Site<'_> {
             Ok(device) => device,
             Err(_) if has_work_item => {
                 let backend = Some("work items on host threads".to_owned());
-                return Ok(Ok(OnBackend { backend, ..found }));
+                return Ok(Ok(BackendKernel { backend, ..found }));
             }
             Err(why) => {
                 return Ok(Err(format!("neither an OpenCL device nor a work_item ({why})")));
@@ -152,7 +153,7 @@ impl Site<'_> {
             device: device.name().to_owned(),
             source: Box::new(source),
         })?;
-        Ok(Ok(OnBackend {
+        Ok(Ok(BackendKernel {
             // The host's own code runs, so the host's heap is what is guarded.
             entry: KernelEntry { thread_guard: None, ..found.entry },
             kernel: found.kernel.hosted_by(kernel),
@@ -160,24 +161,24 @@ impl Site<'_> {
         }))
     }
 
-    /// Each input that is known before the run, in the form of its port.
+    /// Each input that is known before the run, in the format of its port.
     fn constants(
         &self,
         ports: &Ports,
         registry: &Registry,
     ) -> Result<Vec<Option<Constant>>, Refusal> {
-        let made = |&Operand { value, form, .. }: &Operand| {
+        let constant_of = |&Operand { value, format, .. }: &Operand| {
             let Some(tensor) = self.graph.known(value) else { return Ok(None) };
-            let id = ConstantId { tensor: tensor.id(), format: form.order as u64 };
-            match constant(tensor, &self.graph.desc(value), &form, registry.packs().budget()) {
-                Ok(tensor) => Ok(Some(Constant { id, tensor, form: form.desc })),
+            let id = ConstantId { tensor: tensor.id(), format: format.layout() as u64 };
+            match constant(tensor, &self.graph.desc(value), &format, registry.packs().budget()) {
+                Ok(tensor) => Ok(Some(Constant { id, tensor, desc: format.desc })),
                 Err(ConstantError::NoWay(_)) => Ok(None),
                 Err(error @ ConstantError::Memory(_)) => {
                     Err(Refusal { status: Status::FAILED, message: error.to_string() })
                 }
             }
         };
-        ports.inputs.iter().map(made).collect()
+        ports.inputs.iter().map(constant_of).collect()
     }
 
     /// The node as a kernel sees it.

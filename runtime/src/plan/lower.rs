@@ -1,14 +1,14 @@
-//! Draws the steps of a placed graph: each value in each form and memory that some step needs.
+//! Lowers a placed graph to steps: each value in each format and memory that some step needs.
 
 use std::collections::HashMap;
 
-use udo_api::{Core, DType, Facts, KernelDef, TensorDesc};
+use udo_api::{Core, DType, Facts, KernelDef, Layout, TensorDesc};
 use udo_host::{FinalizedKernel, Machine, NodeDesc, PlacedNode, finalize};
 
 use super::windows::{Region, Windows};
 use super::{Operand, Place, PlanError, Port, Purpose, ShapeId, Step, tie};
-use crate::cores::order::{constant, turner};
-use crate::cores::{Form, Memory, Order, convert, machine};
+use crate::cores::relayout::{constant, relayout};
+use crate::cores::{Format, Memory, convert, machine};
 use crate::graph::{Source, ValueId};
 use crate::place::{Choice, PlacedKernel, Placement};
 use crate::registry::Registry;
@@ -16,7 +16,7 @@ use crate::resolve::TypedGraph;
 
 /// Steps and windows, before windows have places.
 #[derive(Default)]
-pub(super) struct Drawn {
+pub(super) struct Lowered {
     pub(super) steps: Vec<Step>,
     pub(super) inputs: Vec<Port>,
     pub(super) outputs: Vec<Port>,
@@ -25,51 +25,51 @@ pub(super) struct Drawn {
     shapes: usize,
 }
 
-/// A form of a value, in a memory.
-type Key = (ValueId, Memory, Option<DType>, Order);
+/// A value in a memory, of a type, in a layout.
+type Key = (ValueId, Memory, Option<DType>, Layout);
 
-struct Drawing<'a> {
+struct Lowering<'a> {
     graph: &'a TypedGraph,
     registry: &'a Registry,
-    /// What moves are told of where they run.
+    /// What transfers are told of where they run.
     machine: Machine,
-    held: HashMap<Key, Operand>,
-    /// The first form that each value took.
-    home: HashMap<ValueId, (Memory, Order, Operand)>,
-    drawn: Drawn,
+    materialized: HashMap<Key, Operand>,
+    /// How each value is produced.
+    origin: HashMap<ValueId, (Memory, Layout, Operand)>,
+    lowered: Lowered,
 }
 
-/// Draws all steps.
-pub(super) fn draw(
+/// Lowers all nodes.
+pub(super) fn lower(
     placement: Placement,
     registry: &Registry,
     threads: usize,
-) -> Result<Drawn, PlanError> {
+) -> Result<Lowered, PlanError> {
     let Placement { resolved, choices, profile } = placement;
-    let drawn = Drawn::default();
-    let mut drawing = Drawing {
+    let lowered = Lowered::default();
+    let mut lowering = Lowering {
         graph: &resolved.graph,
         registry,
         machine: machine(Core::CPU, &profile, threads),
-        held: HashMap::new(),
-        home: HashMap::new(),
-        drawn,
+        materialized: HashMap::new(),
+        origin: HashMap::new(),
+        lowered,
     };
-    drawing.sources();
+    lowering.sources();
     for (index, choice) in choices.into_iter().enumerate() {
         match choice {
-            Choice::Kernel(placed) => drawing.node(index, *placed)?,
-            Choice::Alias => drawing.alias(index),
+            Choice::Kernel(placed) => lowering.node(index, *placed)?,
+            Choice::Alias => lowering.alias(index),
             Choice::Epilogue { .. } | Choice::Folded => {}
         }
     }
-    drawing.graph_outputs()?;
-    let mut drawn = drawing.drawn;
-    drawn.note_lives();
-    Ok(drawn)
+    lowering.graph_outputs()?;
+    let mut lowered = lowering.lowered;
+    lowered.note_lives();
+    Ok(lowered)
 }
 
-impl Drawn {
+impl Lowered {
     /// Says of each window when it is touched, and by whom.
     fn note_lives(&mut self) {
         let Self { steps, inputs, outputs, windows, .. } = self;
@@ -95,21 +95,21 @@ impl Drawn {
     }
 }
 
-impl Drawing<'_> {
+impl Lowering<'_> {
     fn window(&mut self, memory: Memory, desc: &TensorDesc) -> Place {
-        Place::Window(self.drawn.windows.add(memory, region(desc)))
+        Place::Window(self.lowered.windows.add(memory, region(desc)))
     }
 
     /// A number for the extents of a tensor, if it is bounded.
     fn shape(&mut self, desc: &TensorDesc) -> Option<ShapeId> {
         let is_fixed = desc.full_shape().is_fixed();
-        self.drawn.shapes += usize::from(!is_fixed);
-        (!is_fixed).then_some(ShapeId(self.drawn.shapes))
+        self.lowered.shapes += usize::from(!is_fixed);
+        (!is_fixed).then_some(ShapeId(self.lowered.shapes))
     }
 
-    fn keep(&mut self, value: ValueId, memory: Memory, order: Order, operand: Operand) {
-        self.home.entry(value).or_insert_with(|| (memory, order, operand.clone()));
-        self.held.insert((value, memory, operand.desc.dtype(), order), operand);
+    fn keep(&mut self, value: ValueId, memory: Memory, layout: Layout, operand: Operand) {
+        self.origin.entry(value).or_insert_with(|| (memory, layout, operand.clone()));
+        self.materialized.insert((value, memory, operand.desc.dtype(), layout), operand);
     }
 
     fn sources(&mut self) {
@@ -122,11 +122,11 @@ impl Drawing<'_> {
                 (Source::Input(_), None) => self.window(Memory::Host, &desc),
             };
             let operand = Operand { desc, place: Some(place), ..Operand::ABSENT };
-            self.keep(id, Memory::Host, Order::Model, operand);
+            self.keep(id, Memory::Host, Layout::AsGiven, operand);
         }
         for &id in &self.graph.inputs {
-            if let Some((_, _, operand)) = self.home.get(&id) {
-                self.drawn.inputs.push(Port { name: self.name(id), operand: operand.clone() });
+            if let Some((_, _, operand)) = self.origin.get(&id) {
+                self.lowered.inputs.push(Port { name: self.name(id), operand: operand.clone() });
             }
         }
     }
@@ -135,87 +135,94 @@ impl Drawing<'_> {
         self.graph.value(id).map_or_else(|_| String::new(), |v| v.value.name.clone())
     }
 
-    /// The value in the form and memory asked for, moved and turned there if need be.
-    fn need(&mut self, id: ValueId, core: Core, form: &Form) -> Result<Operand, PlanError> {
+    /// The value in the format that a step on `core` needs, in its memory: converted and transferred if need be.
+    fn need(&mut self, id: ValueId, core: Core, format: &Format) -> Result<Operand, PlanError> {
         let memory = Memory::of(core);
-        if let Some(operand) = self.held.get(&(id, memory, form.desc.dtype(), form.order)) {
+        if let Some(operand) =
+            self.materialized.get(&(id, memory, format.desc.dtype(), format.layout()))
+        {
             return Ok(operand.clone());
         }
         let name = self.name(id);
-        let fail = |reason: String| PlanError::Move { value: name.clone(), reason };
-        let Some((_, order, source)) = self.home.get(&id).cloned() else {
+        let fail = |reason: String| PlanError::Transfer { value: name.clone(), reason };
+        let Some((_, layout, source)) = self.origin.get(&id).cloned() else {
             return Err(fail("nothing produces it".to_owned()));
         };
         let operand = match &source.place {
             Some(Place::Constant(tensor)) => {
                 let tensor = {
                     let budget = self.registry.packs().budget();
-                    constant(tensor, &source.desc, form, budget).map_err(|e| fail(e.to_string()))?
+                    constant(tensor, &source.desc, format, budget)
+                        .map_err(|e| fail(e.to_string()))?
                 };
-                Operand { desc: form.desc, place: Some(Place::Constant(tensor)), ..Operand::ABSENT }
+                Operand {
+                    desc: format.desc,
+                    place: Some(Place::Constant(tensor)),
+                    ..Operand::ABSENT
+                }
             }
-            Some(Place::Window(_)) | None if order == form.order => {
-                self.moved(&name, memory, &form.desc, &source, &convert::MOVE)?
+            Some(Place::Window(_)) | None if layout == format.layout() => {
+                self.transferred(&name, memory, &format.desc, &source, &convert::TRANSFER)?
             }
             Some(Place::Window(_)) | None => {
-                self.turned(id, &name, memory, form, order, &source)?
+                self.converted(id, &name, memory, format, layout, &source)?
             }
         };
-        self.keep(id, memory, form.order, operand.clone());
+        self.keep(id, memory, format.layout(), operand.clone());
         Ok(operand)
     }
 
-    /// The value in another order than it is made in, which is `order`: turned on the host.
-    fn turned(
+    /// The value in another layout than it is produced in, which is `layout`: converted on the host.
+    fn converted(
         &mut self,
         id: ValueId,
         name: &str,
         memory: Memory,
-        form: &Form,
-        order: Order,
+        format: &Format,
+        layout: Layout,
         source: &Operand,
     ) -> Result<Operand, PlanError> {
-        let odd = || PlanError::Move {
+        let odd = || PlanError::Transfer {
             value: name.to_owned(),
-            reason: format!("{} has no other order", source.desc),
+            reason: format!("{} has no other layout", source.desc),
         };
         if memory != Memory::Host {
-            let here = Form { desc: source.desc, order }.turned(form.order).ok_or_else(odd)?;
+            let produced = Format::with_layout(source.desc, layout);
+            let here = produced.in_layout(format.layout()).ok_or_else(odd)?;
             let here = self.need(id, Core::CPU, &here)?;
-            return self.moved(name, memory, &form.desc, &here, &convert::MOVE);
+            return self.transferred(name, memory, &format.desc, &here, &convert::TRANSFER);
         }
-        let other = form.turned(order).ok_or_else(odd)?;
+        let other = format.in_layout(layout).ok_or_else(odd)?;
         let other = self.need(id, Core::CPU, &other)?;
-        if form.lies_alike() {
-            return Ok(Operand { desc: form.desc, ..other });
+        if format.has_same_bytes() {
+            return Ok(Operand { desc: format.desc, ..other });
         }
-        self.moved(name, memory, &form.desc, &other, turner(form.order))
+        self.transferred(name, memory, &format.desc, &other, relayout(format.layout()))
     }
 
-    /// Adds the step that moves a value.
-    fn moved(
+    /// Adds the step that brings a value into another memory or format.
+    fn transferred(
         &mut self,
         value: &str,
         memory: Memory,
-        form: &TensorDesc,
+        desc: &TensorDesc,
         source: &Operand,
         by: &KernelDef,
     ) -> Result<Operand, PlanError> {
         let inputs = vec![source.desc];
         let node =
             NodeDesc { inputs, constants: vec![None], params: &[], output_count: 1, opset: 0 };
-        let placed = PlacedNode::new(node, Core::CPU, &[*form]);
-        let kernel = finalize(by, &placed, self.machine).map_err(|refusal| PlanError::Move {
-            value: value.to_owned(),
-            reason: refusal.to_string(),
+        let placed = PlacedNode::new(node, Core::CPU, &[*desc]);
+        let kernel = finalize(by, &placed, self.machine).map_err(|refusal| {
+            PlanError::Transfer { value: value.to_owned(), reason: refusal.to_string() }
         })?;
-        let place = Some(self.window(memory, form));
-        let shape = self.shape(form);
-        let operand = Operand { desc: *form, place, shape, ..Operand::ABSENT };
-        self.drawn.steps.push(Step {
+        let place = Some(self.window(memory, desc));
+        let shape = self.shape(desc);
+        let operand = Operand { desc: *desc, place, shape, ..Operand::ABSENT };
+        self.lowered.steps.push(Step {
             kernel,
             name: value.to_owned(),
-            purpose: Purpose::Move,
+            purpose: Purpose::Transfer,
             ties: Vec::new(),
             op: by.op().to_owned(),
             package: String::new(),
@@ -231,9 +238,9 @@ impl Drawing<'_> {
     fn alias(&mut self, index: usize) {
         let Some(bound) = self.graph.nodes.get(index) else { return };
         let (x, y) = (bound.node.input(0), bound.node.output(0));
-        let home = x.and_then(|x| self.home.get(&x).cloned());
-        if let (Some(y), Some((memory, order, operand))) = (y, home) {
-            self.keep(y, memory, order, operand);
+        let origin = x.and_then(|x| self.origin.get(&x).cloned());
+        if let (Some(y), Some((memory, layout, operand))) = (y, origin) {
+            self.keep(y, memory, layout, operand);
         }
     }
 
@@ -247,7 +254,7 @@ impl Drawing<'_> {
         for (port, input) in placed.inputs.iter().enumerate() {
             inputs.push(match input.value.filter(|_| placed.kernel.reads(port)) {
                 Some(id) => {
-                    let operand = self.need(id, core, &input.form)?;
+                    let operand = self.need(id, core, &input.format)?;
                     Operand { takes_pitch: input.takes_pitch, ..operand }
                 }
                 None => Operand::ABSENT,
@@ -256,10 +263,10 @@ impl Drawing<'_> {
         let facts = bound.op.schema().known_facts();
         if facts.has(Facts::VIEW)
             && let [output] = placed.outputs.as_slice()
-            && let Some(view) = constant_view(&inputs, &output.form)
+            && let Some(view) = constant_view(&inputs, &output.format)
             && let Some(id) = output.value
         {
-            self.keep(id, Memory::of(core), output.form.order, view);
+            self.keep(id, Memory::of(core), output.format.layout(), view);
             return Ok(());
         }
         let mut outputs = Vec::with_capacity(placed.outputs.len());
@@ -268,14 +275,14 @@ impl Drawing<'_> {
                 outputs.push(Operand::ABSENT);
                 continue;
             };
-            let desc = output.form.desc;
+            let desc = output.format.desc;
             let place = Some(self.window(Memory::of(core), &desc));
             let shape = self.shape(&desc);
             let operand = Operand { desc, place, shape, ..Operand::ABSENT };
-            self.keep(id, Memory::of(core), output.form.order, operand.clone());
+            self.keep(id, Memory::of(core), output.format.layout(), operand.clone());
             outputs.push(Operand { takes_pitch: output.takes_pitch, ..operand });
         }
-        self.drawn.steps.push(Step {
+        self.lowered.steps.push(Step {
             thread_guard: placed.entry.thread_guard,
             package: self.registry.package_name(placed.package()).to_owned(),
             ties: tie::of(facts, placed.kernel.ties(), &inputs, &outputs),
@@ -294,23 +301,23 @@ impl Drawing<'_> {
         let graph = self.graph;
         for &id in &graph.outputs {
             let desc = graph.desc(Some(id));
-            let operand = self.need(id, Core::CPU, &Form::of(desc))?;
-            self.drawn.outputs.push(Port { name: self.name(id), operand });
+            let operand = self.need(id, Core::CPU, &Format::of(desc))?;
+            self.lowered.outputs.push(Port { name: self.name(id), operand });
         }
         Ok(())
     }
 }
 
-/// The output of a node that only renames a constant's bytes, if the forms allow it.
-fn constant_view(inputs: &[Operand], output: &Form) -> Option<Operand> {
-    let (input, form) = (inputs.first()?, output.desc);
+/// The output of a node that only renames a constant's bytes, if the formats allow it.
+fn constant_view(inputs: &[Operand], output: &Format) -> Option<Operand> {
+    let (input, desc) = (inputs.first()?, output.desc);
     let Some(Place::Constant(tensor)) = &input.place else { return None };
-    let same = input.desc.dtype() == form.dtype() && input.desc.size_bytes() == form.size_bytes();
-    if !form.full_shape().is_fixed() || !same || input.desc.encoding() != form.encoding() {
+    let same = input.desc.dtype() == desc.dtype() && input.desc.size_bytes() == desc.size_bytes();
+    if !desc.full_shape().is_fixed() || !same || input.desc.encoding() != desc.encoding() {
         return None;
     }
-    let place = Place::Constant(tensor.reshaped(form.full_shape()).ok()?);
-    Some(Operand { desc: form, place: Some(place), ..Operand::ABSENT })
+    let place = Place::Constant(tensor.reshaped(desc.full_shape()).ok()?);
+    Some(Operand { desc, place: Some(place), ..Operand::ABSENT })
 }
 
 /// A tensor's bytes in rows along its last axis.
@@ -325,6 +332,8 @@ pub(super) fn copy(desc: &TensorDesc, machine: Machine) -> Result<FinalizedKerne
     let (inputs, constants) = (vec![*desc], vec![None]);
     let node = NodeDesc { inputs, constants, params: &[], output_count: 1, opset: 0 };
     let placed = PlacedNode::new(node, Core::CPU, &[*desc]);
-    finalize(&convert::COPY, &placed, machine)
-        .map_err(|refusal| PlanError::Move { value: desc.to_string(), reason: refusal.to_string() })
+    finalize(&convert::COPY, &placed, machine).map_err(|refusal| PlanError::Transfer {
+        value: desc.to_string(),
+        reason: refusal.to_string(),
+    })
 }

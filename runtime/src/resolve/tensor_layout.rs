@@ -1,7 +1,7 @@
-//! Gives operators that ask for channel-last activations (`tensor_layout: NHWC`) what they ask for.
+//! Gives operators that ask for NHWC activations (`tensor_layout: NHWC`) what they ask for.
 //!
 //! ONNX keeps channels second. Rank-4 activations of such a port are transposed on the way in and
-//! back on the way out; neighbours that both want channels last hand over without a transpose.
+//! back on the way out; between neighbours that both want NHWC there is no transpose.
 
 use std::collections::HashMap;
 
@@ -10,31 +10,28 @@ use udo_api::{Layout, OpSchema};
 use super::{BoundNode, TypedGraph};
 use crate::graph::{Attr, Node, ValueId};
 
-/// Batch, channels, height, width to batch, height, width, channels.
-const TO_LAST: [i64; 4] = [0, 2, 3, 1];
-/// And back.
-const TO_SECOND: [i64; 4] = [0, 3, 1, 2];
-
-/// The values that exist channel-last as well.
+/// The values that exist in NHWC as well.
 #[derive(Debug, Default)]
-pub(super) struct ChannelLast {
-    twins: HashMap<ValueId, ValueId>,
-    /// Outputs of transposes that may turn out to be unread.
-    back: Vec<ValueId>,
+pub(super) struct NhwcValues {
+    /// That of each value which has one.
+    nhwc: HashMap<ValueId, ValueId>,
+    /// Outputs of transposes from NHWC, which may be unread in the end.
+    from_nhwc: Vec<ValueId>,
 }
 
-/// An output that its operator makes channel-last.
-pub(super) struct StandIn {
+/// An output that its operator writes in NHWC.
+pub(super) struct NhwcOutput {
     port: usize,
-    wanted: ValueId,
-    made: ValueId,
+    given: ValueId,
+    nhwc: ValueId,
     opset: u32,
 }
 
-fn transpose(name: String, opset: u32, from: ValueId, to: ValueId, perm: [i64; 4]) -> Node {
+fn transpose(name: String, opset: u32, from: ValueId, to: ValueId, perm: [usize; 4]) -> Node {
     let mut node = Node::new("Transpose", opset, &[from], &[to]);
     node.name = name;
-    node.attrs.push(("perm".to_owned(), Attr::Ints(perm.to_vec())));
+    let perm = perm.into_iter().filter_map(|axis| i64::try_from(axis).ok()).collect();
+    node.attrs.push(("perm".to_owned(), Attr::Ints(perm)));
     node
 }
 
@@ -42,10 +39,10 @@ fn name(graph: &TypedGraph, id: ValueId) -> String {
     graph.value(id).map_or_else(|_| String::new(), |v| v.value.name.clone())
 }
 
-impl ChannelLast {
-    /// Makes `node` read channel-last activations where its schema asks for them; returns the
+impl NhwcValues {
+    /// Makes `node` read NHWC activations where its schema asks for them; returns the
     /// transposes that must run before it.
-    pub(super) fn before(
+    pub(super) fn convert_inputs(
         &mut self,
         graph: &mut TypedGraph,
         node: &mut Node,
@@ -60,64 +57,68 @@ impl ChannelLast {
             if graph.desc(Some(value)).rank() != 4 || graph.constant(value).is_some() {
                 continue;
             }
-            let twin = self.twins.get(&value).copied().unwrap_or_else(|| {
+            let nhwc = self.nhwc.get(&value).copied().unwrap_or_else(|| {
                 let given = name(graph, value);
-                let twin = graph.add_value(&format!("{given}.nhwc"));
+                let nhwc = graph.add_value(&format!("{given}.nhwc"));
                 transposes.push(transpose(
                     format!("{given}.to_nhwc"),
                     node.opset,
                     value,
-                    twin,
-                    TO_LAST,
+                    nhwc,
+                    Layout::NHWC_AXES,
                 ));
-                self.twins.insert(value, twin);
-                twin
+                self.nhwc.insert(value, nhwc);
+                nhwc
             });
             if let Some(input) = node.inputs.get_mut(index) {
-                *input = Some(twin);
+                *input = Some(nhwc);
             }
         }
         transposes
     }
 
-    /// Makes `node` write its channel-last outputs to values of their own.
-    pub(super) fn stand_in(
+    /// Makes `node` write its NHWC outputs to values of their own.
+    pub(super) fn nhwc_outputs(
         graph: &mut TypedGraph,
         node: &mut Node,
         schema: &OpSchema,
-    ) -> Vec<StandIn> {
-        let mut stand_ins = Vec::new();
+    ) -> Vec<NhwcOutput> {
+        let mut outputs = Vec::new();
         for port in 0..node.outputs.len() {
             let asks = schema.output(port).is_some_and(|p| p.rank4_layout() == Layout::Nhwc);
-            let Some(wanted) = node.output(port).filter(|_| asks) else { continue };
-            let made = graph.add_value(&format!("{}.nhwc", name(graph, wanted)));
+            let Some(given) = node.output(port).filter(|_| asks) else { continue };
+            let nhwc = graph.add_value(&format!("{}.nhwc", name(graph, given)));
             if let Some(output) = node.outputs.get_mut(port) {
-                *output = Some(made);
+                *output = Some(nhwc);
             }
-            stand_ins.push(StandIn { port, wanted, made, opset: node.opset });
+            outputs.push(NhwcOutput { port, given, nhwc, opset: node.opset });
         }
-        stand_ins
+        outputs
     }
 
     /// The transposes that must run after the node that was bound last. Outputs that turned out
     /// not to have rank 4 become the node's own again.
-    pub(super) fn after(&mut self, graph: &mut TypedGraph, outputs: Vec<StandIn>) -> Vec<Node> {
+    pub(super) fn convert_outputs(
+        &mut self,
+        graph: &mut TypedGraph,
+        outputs: Vec<NhwcOutput>,
+    ) -> Vec<Node> {
         let mut transposes = Vec::new();
-        for StandIn { port, wanted, made, opset } in outputs {
-            let desc = graph.desc(Some(made));
-            let folded = graph.known(Some(made)).cloned();
+        for NhwcOutput { port, given, nhwc, opset } in outputs {
+            let desc = graph.desc(Some(nhwc));
+            let folded = graph.known(Some(nhwc)).cloned();
             if desc.rank() == 4 {
-                let name = format!("{}.from_nhwc", name(graph, wanted));
-                transposes.push(transpose(name, opset, made, wanted, TO_SECOND));
-                self.twins.insert(wanted, made);
-                self.back.push(wanted);
+                let name = format!("{}.from_nhwc", name(graph, given));
+                transposes.push(transpose(name, opset, nhwc, given, Layout::NCHW_AXES));
+                self.nhwc.insert(given, nhwc);
+                self.from_nhwc.push(given);
                 continue;
             }
             let output = graph.nodes.last_mut().and_then(|n| n.node.outputs.get_mut(port));
             if let Some(output) = output {
-                *output = Some(wanted);
+                *output = Some(given);
             }
-            if let Some(value) = graph.values.get_mut(wanted.index()) {
+            if let Some(value) = graph.values.get_mut(given.index()) {
                 (value.desc, value.folded) = (desc, folded);
             }
         }
@@ -125,8 +126,8 @@ impl ChannelLast {
     }
 
     /// Takes out the transposes whose output nobody reads.
-    pub(super) fn sweep(&self, graph: &mut TypedGraph) {
-        for unread in &self.back {
+    pub(super) fn remove_unread(&self, graph: &mut TypedGraph) {
+        for unread in &self.from_nhwc {
             let mut read = graph.nodes.iter().flat_map(|n| &n.node.inputs);
             let read = read.any(|i| *i == Some(*unread));
             if read || graph.outputs.contains(unread) {

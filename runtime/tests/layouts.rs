@@ -55,7 +55,7 @@ struct Net {
 
 impl Net {
     fn new(dims: &[usize]) -> Self {
-        let mut graph = Graph::new("orders");
+        let mut graph = Graph::new("layouts");
         let x = graph.add_input("x", DType::F32, dims.iter().map(|&d| DimSpec::Fixed(d)));
         Self { graph, x }
     }
@@ -99,7 +99,7 @@ impl Net {
 const CPU: &[Core] = &[Core::CPU];
 
 #[test]
-fn a_kernel_gets_its_order_and_the_model_keeps_its_own() {
+fn a_kernel_gets_its_layout_and_the_model_keeps_its_own() {
     let mut net = Net::new(&[2, 2, 1, 3]);
     let y = net.node("Channel", &[net.x], &[]);
     let (outputs, steps) = net.run(&[y], CPU);
@@ -122,10 +122,10 @@ fn elementwise_nodes_follow() {
     let y = net.node("Channel", &[sum], &[]);
     let (outputs, steps) = net.run(&[y], CPU);
     assert_eq!(outputs[0], [1110., 1212., 1314., 1129., 1231., 1333.]);
-    let turns: Vec<bool> = steps.iter().map(|s| s.starts_with("Transpose")).collect();
-    let count = turns.len();
-    assert_eq!((count, turns[0], turns[count - 1]), (9, true, true), "{steps:?}");
-    assert_eq!(turns.into_iter().filter(|&t| t).count(), 2, "{steps:?}");
+    let transposes: Vec<bool> = steps.iter().map(|s| s.starts_with("Transpose")).collect();
+    let count = transposes.len();
+    assert_eq!((count, transposes[0], transposes[count - 1]), (9, true, true), "{steps:?}");
+    assert_eq!(transposes.into_iter().filter(|&t| t).count(), 2, "{steps:?}");
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn joined_channels_are_written_in_place() {
 }
 
 #[test]
-fn everyone_else_gets_the_order_of_the_model() {
+fn everyone_else_gets_the_layout_of_the_model() {
     let mut net = Net::new(&[1, 2, 1, 3]);
     let a = net.node("Channel", &[net.x], &[]);
     let column = net.node("Column", &[a], &[]);
@@ -191,12 +191,12 @@ fn everyone_else_gets_the_order_of_the_model() {
     assert_eq!(outputs[0], [0., 2., 4., 4., 6., 8.]);
     assert_eq!(outputs[1], [0., 1., 2., 4., 5., 6.]);
     assert_eq!(outputs[2], outputs[1]);
-    let turns = steps.iter().filter(|s| s.starts_with("Transpose")).count();
-    assert_eq!(turns, 2, "there and back, once: {steps:?}");
+    let transposes = steps.iter().filter(|s| s.starts_with("Transpose")).count();
+    assert_eq!(transposes, 2, "there and back, once: {steps:?}");
 }
 
 #[test]
-fn other_cores_get_the_order_of_the_model() {
+fn other_cores_get_the_layout_of_the_model() {
     let mut net = Net::new(&[1, 2, 1, 3]);
     let a = net.node("Channel", &[net.x], &[]);
     let positive = net.node("Relu", &[a], &[]);
@@ -205,11 +205,11 @@ fn other_cores_get_the_order_of_the_model() {
     assert_eq!(outputs[0], [0., 1., 2., 5., 6., 7.]);
     let ops: Vec<&str> = steps.iter().filter_map(|s| s.split(' ').next()).collect();
     let round = ["Transpose", "Channel", "Transpose"];
-    assert_eq!(ops, [&round[..], &["Move", "Relu", "Move"], &round].concat());
+    assert_eq!(ops, [&round[..], &["Transfer", "Relu", "Transfer"], &round].concat());
 }
 
 #[test]
-fn one_channel_or_one_pixel_lies_alike_in_both_orders() {
+fn one_channel_or_one_pixel_has_the_same_bytes_in_both_layouts() {
     for (dims, wanted) in
         [([2, 1, 1, 3], [0., 1., 2., 3., 4., 5.]), ([1, 6, 1, 1], [0., 2., 4., 6., 8., 10.])]
     {

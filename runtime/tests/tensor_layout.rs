@@ -55,7 +55,7 @@ fn run(dims: &[usize], ops: usize) -> (Vec<f32>, Vec<String>) {
 }
 
 #[test]
-fn rank_4_activations_are_turned_and_turned_back() {
+fn rank_4_activations_are_transposed_and_transposed_back() {
     let (y, steps) = run(&[1, 2, 1, 3], 1);
     assert_eq!(y, [0.0, 0.0, 0.0, 1.0, 1.0, 1.0], "the last axis was the channels");
     assert_eq!(steps, ["Transpose f32[1,1,3,2]", "Number f32[1,1,3,2]", "Transpose f32[1,2,1,3]"]);

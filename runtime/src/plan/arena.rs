@@ -5,22 +5,22 @@
 //! for its whole life.
 
 use super::WindowPlace;
-use super::values::Drawn;
+use super::lower::Lowered;
 use super::windows::{Buffer, Life, Region, Window, Windows};
 use crate::cores::{Memory, PerMemory};
 use crate::memory::{ALIGN_BYTES, MAX_BYTES};
 
 /// The buffers, and when each is in use.
-pub(super) struct Layout {
+pub(super) struct Arenas {
     buffers: Vec<(Memory, usize)>,
     lives: Vec<Option<Life>>,
     steps: usize,
 }
 
-impl Layout {
+impl Arenas {
     /// Works out every buffer's life.
-    pub(super) fn of(drawn: &Drawn) -> Self {
-        let Windows { all, buffers } = &drawn.windows;
+    pub(super) fn of(lowered: &Lowered) -> Self {
+        let Windows { all, buffers } = &lowered.windows;
         let lives: Vec<_> = buffers.iter().map(|buffer| buffer.life(all)).collect();
         let steps = lives.iter().flatten().map(|life| life.last).max().unwrap_or(0);
         let size = |buffer: &Buffer| (buffer.memory, buffer.bytes);
@@ -104,8 +104,8 @@ fn lowest_gap(taken: &[(usize, usize)], bytes: usize) -> usize {
 mod tests {
     use super::*;
 
-    fn layout(buffers: &[(usize, usize, usize)]) -> Layout {
-        Layout {
+    fn layout(buffers: &[(usize, usize, usize)]) -> Arenas {
+        Arenas {
             buffers: buffers.iter().map(|&(bytes, ..)| (Memory::Host, bytes)).collect(),
             lives: buffers.iter().map(|&(_, first, last)| Some(Life { first, last })).collect(),
             steps: buffers.iter().map(|s| s.2).max().unwrap_or(0),
