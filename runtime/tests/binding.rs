@@ -109,6 +109,11 @@ fn attr(name: &str, value: Attr) -> impl FnOnce(&mut Graph, &mut Node) {
     move |_, node| node.attrs.push((name, value))
 }
 
+/// A graph of its own.
+fn held() -> Attr {
+    Attr::Graph(Box::new(Graph::new("held")))
+}
+
 #[test]
 fn a_package_takes_the_nodes_of_a_built_in_type_and_the_run_says_so() {
     let (built_in, notices) = run(graph(|_, _| {}), &[], &Options::default()).unwrap();
@@ -177,6 +182,15 @@ fn a_node_that_does_not_fit_its_schema_is_refused_by_name() {
             graph(attr("axes", Attr::Int(1))),
             "attribute \"axes\" is an integer, wanted a list of integers",
         ),
+        (
+            graph(attr("body", held())),
+            "attribute \"body\" is not a parameter of operator Relu, which has slope, steps, mode, axes",
+        ),
+        (graph(attr("mode", held())), "attribute \"mode\" is a graph, wanted text"),
+        (
+            graph(attr("axes", Attr::Graphs(Vec::new()))),
+            "attribute \"axes\" is a list of graphs, wanted a list of integers",
+        ),
         (graph(attr("mode", Attr::Text("wild".to_owned()))), "mode is \"wild\", wanted \"plain\""),
         (graph(computed), "input \"shift\" is computed, and the operator wants it in the model"),
         (graph(|_, node| node.inputs.clear()), "input \"x\" is missing"),
@@ -198,6 +212,12 @@ fn unknown_operators_and_open_shapes_say_what_to_do() {
     assert_eq!(error.to_string(), "node \"act\": no package has an operator \"Swish\"");
     let CompileError::Resolve(error) = error else { unreachable!("it is about binding") };
     assert!(error.help().unwrap().contains("--package"));
+    let branch = graph(|_, node| {
+        "Branch".clone_into(&mut node.op);
+        node.attrs.push(("then_branch".to_owned(), held()));
+    });
+    let error = refusal(branch, &[]);
+    assert_eq!(error, "node \"act\": no package has an operator \"Branch\"");
 
     let mut open = Graph::new("open");
     let x =

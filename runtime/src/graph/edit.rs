@@ -1,4 +1,4 @@
-//! Edits that leave a graph valid, or leave it as it was.
+//! Edits that leave a graph valid, or leave it as it was. What graphs in nodes capture is read by these nodes.
 
 use super::{Graph, GraphError, GraphNode, GraphValue, NodeId, ValueId};
 

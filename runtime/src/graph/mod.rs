@@ -2,8 +2,12 @@
 //!
 //! Knows nothing of file formats, of what operators mean, or of cores.
 
+mod cursor;
 mod edit;
+mod error;
 mod literal;
+mod maps;
+mod node;
 mod order;
 mod parse;
 mod text;
@@ -15,7 +19,13 @@ use udo_api::{DType, TensorDesc};
 
 use crate::memory::Tensor;
 
+pub use error::GraphError;
+pub use maps::PerValue;
+pub use node::{Attr, Capture, Held, Node, Read};
 pub use parse::ParseError;
+
+/// The most graphs that may lie around one, each in an attribute of a node of the next.
+pub const MAX_DEPTH: usize = 16;
 
 /// A model's nodes and values; nodes stand in an order in which they can run.
 ///
@@ -23,6 +33,10 @@ pub use parse::ParseError;
 /// imported, with operators and shapes in [`crate::resolve::TypedGraph`].
 ///
 /// Values that nothing uses any more may stay in the table, so that ids outlive rewrites.
+///
+/// An attribute of a node may hold a graph: the node's operator says when it runs and on what. Ids in it are its own. What
+/// it reads of the graph around it is listed in `captures`; what it reads from further out, each graph between captures
+/// as well.
 #[derive(Clone, Debug)]
 pub struct Graph<N = Node, V = Value> {
     /// What to call the graph in messages.
@@ -31,9 +45,11 @@ pub struct Graph<N = Node, V = Value> {
     pub nodes: Vec<N>,
     /// The values; a [`ValueId`] is a place in here.
     pub values: Vec<V>,
-    /// What a run is given, in the model's order.
+    /// What a run is given, or the node that holds the graph, in the model's order.
     pub inputs: Vec<ValueId>,
-    /// What a run gives back, in the model's order.
+    /// What the graph reads of the one around it.
+    pub captures: Vec<Capture>,
+    /// What a run gives back, or the node that holds the graph gets, in the model's order.
     pub outputs: Vec<ValueId>,
 }
 
@@ -105,74 +121,6 @@ impl ValueId {
     }
 }
 
-/// One use of an operator.
-#[derive(Clone, Debug)]
-pub struct Node {
-    /// What to call the node in messages; not necessarily unique.
-    pub name: String,
-    /// The operator's type name.
-    pub op: String,
-    /// The operator's domain; empty for ONNX's own operators.
-    pub domain: String,
-    /// The version of the operator set that the node was written against.
-    pub opset: u32,
-    /// What it reads; `None` where an optional input is left out.
-    pub inputs: Vec<Option<ValueId>>,
-    /// What it makes; `None` where an optional output is left out.
-    pub outputs: Vec<Option<ValueId>>,
-    /// Its attributes by name, in the model's order.
-    pub attrs: Vec<(String, Attr)>,
-}
-
-impl Node {
-    /// A node of ONNX's own domain, without attributes and not yet named.
-    pub fn new(op: &str, opset: u32, inputs: &[ValueId], outputs: &[ValueId]) -> Self {
-        Self {
-            name: String::new(),
-            op: op.to_owned(),
-            domain: String::new(),
-            opset,
-            inputs: inputs.iter().copied().map(Some).collect(),
-            outputs: outputs.iter().copied().map(Some).collect(),
-            attrs: Vec::new(),
-        }
-    }
-
-    /// The attribute called `name`.
-    pub fn attr(&self, name: &str) -> Option<&Attr> {
-        self.attrs.iter().find(|(n, _)| n == name).map(|(_, attr)| attr)
-    }
-
-    /// Input `index`, or nothing where the node leaves it out.
-    pub fn input(&self, index: usize) -> Option<ValueId> {
-        self.inputs.get(index).copied().flatten()
-    }
-
-    /// Output `index`, or nothing where the node leaves it out.
-    pub fn output(&self, index: usize) -> Option<ValueId> {
-        self.outputs.get(index).copied().flatten()
-    }
-}
-
-/// What an attribute holds; the file's narrower floats are widened, exactly.
-#[derive(Clone, Debug)]
-pub enum Attr {
-    /// A whole number.
-    Int(i64),
-    /// A real number.
-    Float(f64),
-    /// A text.
-    Text(String),
-    /// Whole numbers.
-    Ints(Vec<i64>),
-    /// Real numbers.
-    Floats(Vec<f64>),
-    /// Texts.
-    Texts(Vec<String>),
-    /// A tensor.
-    Tensor(Tensor),
-}
-
 /// A tensor that some node, the caller or the model itself makes.
 #[derive(Clone, Debug)]
 pub struct Value {
@@ -180,7 +128,8 @@ pub struct Value {
     pub name: String,
     /// Where its elements come from.
     pub source: Source,
-    /// What the model says of a value that a node makes; inference has the last word.
+    /// What the model says of a value that a node makes, or is given to a graph inside another; inference has the
+    /// last word.
     pub declared: Option<TensorType>,
 }
 
@@ -193,6 +142,8 @@ pub enum Source {
     Constant(Tensor),
     /// A node.
     Computed,
+    /// The graph around this one: the value is one of [`Graph::inputs`] or [`Graph::captures`].
+    Outer,
 }
 
 /// An element type and what is said of the extents, outermost first.
@@ -228,78 +179,6 @@ pub enum DimSpec {
     Unknown,
 }
 
-/// Why a graph is not one that can run.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum GraphError {
-    /// An id names no value.
-    #[error("{place} is value {}, wanted one of the graph's {count}", id.0)]
-    NoSuchValue {
-        /// Where the id stands.
-        place: String,
-        /// The id.
-        id: ValueId,
-        /// How many values there are.
-        count: usize,
-    },
-    /// An id names no node.
-    #[error("there is no node {}, wanted one of the graph's {count}", id.0)]
-    NoSuchNode {
-        /// The id.
-        id: NodeId,
-        /// How many nodes there are.
-        count: usize,
-    },
-    /// A value is made more than once.
-    #[error("node {node:?} makes value {value:?}, which already comes from {first}")]
-    TwoProducers {
-        /// The value.
-        value: String,
-        /// The node that makes it again.
-        node: String,
-        /// Where it came from first.
-        first: String,
-    },
-    /// A value is used that nothing makes.
-    #[error("{place} is value {value:?}, which nothing makes")]
-    NoProducer {
-        /// Who uses it.
-        place: String,
-        /// The value.
-        value: String,
-    },
-    /// A node stands before one that it reads from.
-    #[error("node {node:?} reads value {value:?}, which a later node makes")]
-    OutOfOrder {
-        /// The reading node.
-        node: String,
-        /// The value.
-        value: String,
-    },
-    /// Nodes wait for each other.
-    #[error("nodes wait for each other: {}", text::cycle(nodes))]
-    Cycle {
-        /// The nodes' names, each reading from the one before, the first from the last.
-        nodes: Vec<String>,
-    },
-    /// Two inputs, or two outputs, have one name.
-    #[error("two {kind} are called {name:?}, wanted different names")]
-    SameName {
-        /// `inputs` or `outputs`.
-        kind: &'static str,
-        /// The name.
-        name: String,
-    },
-    /// The list of inputs and the values' sources disagree.
-    #[error("value {value:?} {found}, wanted inputs listed and nothing else")]
-    InputList {
-        /// The value.
-        value: String,
-        /// How they disagree.
-        found: &'static str,
-    },
-}
-
 impl Graph {
     /// A graph with nothing in it.
     pub fn new(name: &str) -> Self {
@@ -308,6 +187,7 @@ impl Graph {
             nodes: Vec::new(),
             values: Vec::new(),
             inputs: Vec::new(),
+            captures: Vec::new(),
             outputs: Vec::new(),
         }
     }
@@ -323,6 +203,23 @@ impl Graph {
         let id = self.add(name, Source::Input(TensorType { dtype, dims }));
         self.inputs.push(id);
         id
+    }
+
+    /// Adds a value that the node which holds this graph gives it.
+    pub fn add_parameter(&mut self, name: &str, declared: Option<TensorType>) -> ValueId {
+        let id = self.add(name, Source::Outer);
+        if let Some(value) = self.values.last_mut() {
+            value.declared = declared;
+        }
+        self.inputs.push(id);
+        id
+    }
+
+    /// Adds a value that is one of the graph around this one.
+    pub fn add_capture(&mut self, name: &str, outer: ValueId) -> ValueId {
+        let inner = self.add(name, Source::Outer);
+        self.captures.push(Capture { inner, outer });
+        inner
     }
 
     /// Adds a value that the model holds.
@@ -382,7 +279,7 @@ impl<N: GraphNode, V: GraphValue> Graph<N, V> {
     pub fn constant(&self, id: ValueId) -> Option<&Tensor> {
         match &self.values.get(id.index())?.value().source {
             Source::Constant(tensor) => Some(tensor),
-            Source::Input(_) | Source::Computed => None,
+            Source::Input(_) | Source::Computed | Source::Outer => None,
         }
     }
 
@@ -401,30 +298,6 @@ impl<N: GraphNode, V: GraphValue> Graph<N, V> {
         (0..self.values.len()).map(ValueId::at)
     }
 
-    /// The node that makes each value.
-    pub fn producers(&self) -> PerValue<Option<NodeId>> {
-        let mut producers = PerValue::filled(self, None);
-        for (id, node) in self.node_ids().zip(&self.nodes) {
-            for &output in node.node().outputs.iter().flatten() {
-                producers.set(output, Some(id));
-            }
-        }
-        producers
-    }
-
-    /// The nodes that read each value, with the input that they read it as.
-    pub fn consumers(&self) -> PerValue<Vec<(NodeId, usize)>> {
-        let mut consumers = PerValue::filled(self, Vec::new());
-        for (id, node) in self.node_ids().zip(&self.nodes) {
-            for (port, input) in node.node().inputs.iter().enumerate() {
-                if let Some(readers) = input.and_then(|value| consumers.get_mut(value)) {
-                    readers.push((id, port));
-                }
-            }
-        }
-        consumers
-    }
-
     /// Puts producers before consumers and otherwise keeps the order; node ids change.
     ///
     /// # Errors
@@ -435,41 +308,6 @@ impl<N: GraphNode, V: GraphValue> Graph<N, V> {
         self.nodes =
             order.into_iter().filter_map(|at| nodes.get_mut(at).and_then(Option::take)).collect();
         Ok(())
-    }
-}
-
-/// One `T` for each value of a graph.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PerValue<T>(Vec<T>);
-
-impl<T: Clone> PerValue<T> {
-    /// The same `T` for each value of `graph`.
-    pub fn filled<N, V>(graph: &Graph<N, V>, with: T) -> Self {
-        Self(vec![with; graph.values.len()])
-    }
-}
-
-impl<T> PerValue<T> {
-    /// What is kept for this value; nothing if it came after the list was made.
-    pub fn get(&self, id: ValueId) -> Option<&T> {
-        self.0.get(id.index())
-    }
-
-    /// What is kept for this value, to be changed.
-    pub fn get_mut(&mut self, id: ValueId) -> Option<&mut T> {
-        self.0.get_mut(id.index())
-    }
-
-    /// Keeps `with` for this value, if it is one of the list's.
-    pub fn set(&mut self, id: ValueId, with: T) {
-        if let Some(slot) = self.get_mut(id) {
-            *slot = with;
-        }
-    }
-
-    /// All of them, with the values that they are kept for.
-    pub fn iter(&self) -> impl Iterator<Item = (ValueId, &T)> {
-        self.0.iter().enumerate().map(|(index, kept)| (ValueId::at(index), kept))
     }
 }
 
@@ -486,7 +324,8 @@ impl fmt::Display for Attr {
 }
 
 impl<N: GraphNode, V: GraphValue> fmt::Display for Graph<N, V> {
-    /// The whole graph as text, a line for each node; the same graph always gives the same text.
+    /// The whole graph as text, a line for each node and for those of graphs in it; the same graph always gives the
+    /// same text.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         text::graph(self, f)
     }

@@ -39,11 +39,8 @@ pub(super) fn topological<N: GraphNode, V: GraphValue>(
 /// For each node the places of those that it reads from, one for each reading.
 fn sources<N: GraphNode, V: GraphValue>(graph: &Graph<N, V>) -> Vec<Vec<usize>> {
     let producers = graph.producers();
-    let of = |input| producers.get(input).copied().flatten();
-    let places = |inputs: &[Option<_>]| {
-        inputs.iter().flatten().filter_map(|&i| of(i)).map(super::NodeId::index).collect()
-    };
-    graph.nodes.iter().map(|node| places(&node.node().inputs)).collect()
+    let place = |(_, value)| producers.get(value).copied().flatten().map(super::NodeId::index);
+    graph.nodes.iter().map(|node| node.node().reads().filter_map(place).collect()).collect()
 }
 
 /// The names along one cycle; every node that still waits reads from another that does.

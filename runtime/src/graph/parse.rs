@@ -1,12 +1,10 @@
 //! Reads the text form of a graph.
 
 use std::collections::HashMap;
+use std::iter::{Enumerate, Peekable};
 
-use udo_api::{DType, Shape};
-
-use super::text::is_plain;
-use super::{Attr, DimSpec, Graph, GraphError, Node, TensorType, ValueId, literal};
-use crate::memory::Tensor;
+use super::cursor::{Cursor, Wanted};
+use super::{Attr, Graph, GraphError, MAX_DEPTH, Node, TensorType, ValueId};
 
 /// Why a text is not a graph.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -28,46 +26,180 @@ pub enum ParseError {
 }
 
 impl Graph {
-    /// The graph of a text as [`Graph`]'s `Display` writes it. Values are told apart by their names.
+    /// The graph of a text as [`Graph`]'s `Display` writes it. Values are told apart by their names, in each graph.
     ///
     /// # Errors
     /// The first line that is none, or why the lines make no graph.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
-        let mut reading = Reading { graph: Self::new(""), ids: HashMap::new() };
-        for (index, line) in text.lines().enumerate() {
-            let mut cursor = Cursor { rest: line };
-            reading.line(&mut cursor).map_err(|wanted| ParseError::Line {
-                line: index + 1,
-                found: cursor.rest.trim_start().to_owned(),
-                wanted,
-            })?;
+        let mut lines = Lines { rest: text.lines().enumerate().peekable() };
+        let mut reading = Reading::new("", 0);
+        while let Some(line) = lines.next_in(None) {
+            reading.line(line, &mut lines, None)?;
         }
         reading.graph.verify()?;
         Ok(reading.graph)
     }
 }
 
+/// The lines that are left.
+struct Lines<'a> {
+    rest: Peekable<Enumerate<std::str::Lines<'a>>>,
+}
+
+#[derive(Clone, Copy)]
+struct Line<'a> {
+    text: &'a str,
+    /// Counted from 1.
+    number: usize,
+    /// How far it is indented.
+    indent: usize,
+}
+
+impl<'a> Lines<'a> {
+    /// The next line that is not empty, if it is indented more than `head`.
+    fn next_in(&mut self, head: Option<Line<'_>>) -> Option<Line<'a>> {
+        while self.rest.next_if(|(_, text)| text.trim().is_empty()).is_some() {}
+        let (index, text) = *self.rest.peek()?;
+        let indent = text.chars().take_while(|c| c.is_whitespace()).count();
+        if head.is_some_and(|head| indent <= head.indent) {
+            return None;
+        }
+        self.rest.next();
+        Some(Line { text, number: index + 1, indent })
+    }
+}
+
+impl<'a> Line<'a> {
+    /// What `read` makes of the whole line.
+    fn read<T>(
+        self,
+        read: impl FnOnce(&mut Cursor<'a>) -> Result<T, Wanted>,
+    ) -> Result<T, ParseError> {
+        let mut cursor = Cursor { rest: self.text };
+        let made = read(&mut cursor).and_then(|made| cursor.end().map(|()| made));
+        made.map_err(|wanted| ParseError::Line {
+            line: self.number,
+            found: cursor.rest.trim_start().to_owned(),
+            wanted,
+        })
+    }
+}
+
+/// A graph, as far as it has been read.
 struct Reading {
     graph: Graph,
     ids: HashMap<String, ValueId>,
+    /// How many graphs lie around it.
+    depth: usize,
+    /// How far its last node is indented.
+    node_indent: Option<usize>,
 }
 
-/// What was wanted where a line does not read on.
-type Wanted = String;
+/// The first line of what an attribute of the last node holds; the rest is indented more.
+struct Head {
+    attribute: String,
+    /// The name of a graph; none of several graphs.
+    name: Option<String>,
+}
 
 impl Reading {
-    fn line(&mut self, line: &mut Cursor<'_>) -> Result<(), Wanted> {
-        let whole = line.rest;
-        if whole.trim().is_empty() {
-            return Ok(());
+    fn new(name: &str, depth: usize) -> Self {
+        Self { graph: Graph::new(name), ids: HashMap::new(), depth, node_indent: None }
+    }
+
+    /// Reads a line, and those that belong to it.
+    fn line<'a>(
+        &mut self,
+        line: Line<'a>,
+        lines: &mut Lines<'a>,
+        outer: Option<&mut Self>,
+    ) -> Result<(), ParseError> {
+        let head = line.read(|cursor| match self.head(cursor, line.indent)? {
+            Some(head) => Ok(Some(head)),
+            None => self.words(cursor, line.indent, outer).map(|()| None),
+        })?;
+        let Some(Head { attribute, name }) = head else { return Ok(()) };
+        let attr = match name {
+            Some(name) => Attr::Graph(Box::new(self.inner(&name, line, lines)?)),
+            None => Attr::Graphs(self.inners(line, lines)?),
+        };
+        if let Some(node) = self.graph.nodes.last_mut() {
+            node.attrs.push((attribute, attr));
         }
+        Ok(())
+    }
+
+    /// The graph behind `head`.
+    fn inner<'a>(
+        &mut self,
+        name: &str,
+        head: Line<'a>,
+        lines: &mut Lines<'a>,
+    ) -> Result<Graph, ParseError> {
+        let mut inner = Self::new(name, self.depth + 1);
+        while let Some(line) = lines.next_in(Some(head)) {
+            inner.line(line, lines, Some(self))?;
+        }
+        Ok(inner.graph)
+    }
+
+    /// The graphs behind `head`.
+    fn inners<'a>(
+        &mut self,
+        head: Line<'a>,
+        lines: &mut Lines<'a>,
+    ) -> Result<Vec<Graph>, ParseError> {
+        let mut graphs = Vec::new();
+        while let Some(line) = lines.next_in(Some(head)) {
+            let name = line.read(|cursor| {
+                let whole = cursor.rest;
+                if cursor.plain() == "graph" {
+                    return cursor.word();
+                }
+                cursor.rest = whole;
+                Err("\"graph\" and a name".to_owned())
+            })?;
+            graphs.push(self.inner(&name, line, lines)?);
+        }
+        Ok(graphs)
+    }
+
+    /// Reads the first line of graphs, if it is one.
+    fn head(&mut self, line: &mut Cursor<'_>, indent: usize) -> Result<Option<Head>, Wanted> {
+        let whole = line.rest;
+        let attribute = line.word_before_colon();
+        let (Ok(attribute), of @ ("graph" | "graphs")) = (attribute, line.plain()) else {
+            line.rest = whole;
+            return Ok(None);
+        };
+        if self.node_indent.is_none_or(|node| node >= indent) {
+            line.rest = whole;
+            return Err("a node above that is indented less".to_owned());
+        }
+        if self.depth == MAX_DEPTH {
+            line.rest = whole;
+            return Err(format!("at most {MAX_DEPTH} graphs inside each other"));
+        }
+        let name = if of == "graph" { Some(line.word()?) } else { None };
+        Ok(Some(Head { attribute, name }))
+    }
+
+    fn words(
+        &mut self,
+        line: &mut Cursor<'_>,
+        indent: usize,
+        outer: Option<&mut Self>,
+    ) -> Result<(), Wanted> {
+        let whole = line.rest;
         // The names of values may be these words too.
         match line.word()?.as_str() {
-            "graph" if line.starts_word() => self.graph.name = line.word()?,
-            "input" if line.starts_word() => {
-                let name = line.word_before_colon()?;
-                let TensorType { dtype, dims } = line.tensor_type()?;
-                let id = self.graph.add_input(&name, dtype, dims);
+            "graph" if self.depth == 0 && line.starts_word() => self.graph.name = line.word()?,
+            "input" if line.starts_word() => self.input(line)?,
+            "capture" if line.starts_word() => {
+                let outer = outer.ok_or("a graph around this one, to capture from")?;
+                let name = line.word()?;
+                let of = if line.eat("=") { outer.id(&line.word()?) } else { outer.id(&name) };
+                let id = self.graph.add_capture(&name, of);
                 self.ids.insert(name, id);
             }
             "constant" if line.starts_word() => {
@@ -84,9 +216,27 @@ impl Reading {
             _ => {
                 line.rest = whole;
                 self.node(line)?;
+                self.node_indent = Some(indent);
             }
         }
-        line.end()
+        Ok(())
+    }
+
+    /// A run's input has a type, one that a node gives may have none.
+    fn input(&mut self, line: &mut Cursor<'_>) -> Result<(), Wanted> {
+        let (name, id);
+        if self.depth == 0 {
+            name = line.word_before_colon()?;
+            let TensorType { dtype, dims } = line.tensor_type()?;
+            id = self.graph.add_input(&name, dtype, dims);
+        } else {
+            let is_typed;
+            (name, is_typed) = line.maybe_typed()?;
+            let declared = if is_typed { Some(line.tensor_type()?) } else { None };
+            id = self.graph.add_parameter(&name, declared);
+        }
+        self.ids.insert(name, id);
+        Ok(())
     }
 
     fn node(&mut self, line: &mut Cursor<'_>) -> Result<(), Wanted> {
@@ -122,13 +272,9 @@ impl Reading {
     fn made(&mut self, line: &mut Cursor<'_>) -> Result<Vec<Option<ValueId>>, Wanted> {
         line.list(|line| {
             let is_quoted = line.starts("\"");
-            let mut name = line.word()?;
-            let typed = if is_quoted { line.eat(":") } else { name.ends_with(':') };
-            if typed && !is_quoted {
-                name.pop();
-            }
+            let (name, is_typed) = line.maybe_typed()?;
             let id = self.value(&name, is_quoted);
-            if typed {
+            if is_typed {
                 let declared = Some(line.tensor_type()?);
                 // How fixed-point cores may store it follows from the nodes.
                 if line.eat("~") {
@@ -155,223 +301,12 @@ impl Reading {
         if name == "_" && !is_quoted {
             return None;
         }
+        Some(self.id(name))
+    }
+
+    /// The value of this name, which some node makes if it is not known yet.
+    fn id(&mut self, name: &str) -> ValueId {
         let graph = &mut self.graph;
-        Some(*self.ids.entry(name.to_owned()).or_insert_with(|| graph.add_value(name)))
+        *self.ids.entry(name.to_owned()).or_insert_with(|| graph.add_value(name))
     }
-}
-
-/// What is left of a line.
-struct Cursor<'a> {
-    rest: &'a str,
-}
-
-impl<'a> Cursor<'a> {
-    fn starts(&mut self, with: &str) -> bool {
-        self.rest = self.rest.trim_start();
-        self.rest.starts_with(with)
-    }
-
-    fn starts_word(&mut self) -> bool {
-        self.starts("\"") || self.rest.starts_with(is_plain)
-    }
-
-    fn eat(&mut self, token: &str) -> bool {
-        self.rest = self.rest.trim_start();
-        let rest = self.rest.strip_prefix(token);
-        self.rest = rest.unwrap_or(self.rest);
-        rest.is_some()
-    }
-
-    fn expect(&mut self, token: &str) -> Result<(), Wanted> {
-        if self.eat(token) { Ok(()) } else { Err(format!("{token:?}")) }
-    }
-
-    fn end(&mut self) -> Result<(), Wanted> {
-        if self.rest.trim().is_empty() { Ok(()) } else { Err("the end of the line".to_owned()) }
-    }
-
-    /// The characters up to the first that no plain word has.
-    fn plain(&mut self) -> &'a str {
-        self.rest = self.rest.trim_start();
-        let end = self.rest.find(|c| !is_plain(c)).unwrap_or(self.rest.len());
-        let (word, rest) = self.rest.split_at(end);
-        self.rest = rest;
-        word
-    }
-
-    /// A plain or a quoted word.
-    fn word(&mut self) -> Result<String, Wanted> {
-        if self.starts("\"") {
-            return self.text();
-        }
-        match self.plain() {
-            "" => Err("a name".to_owned()),
-            word => Ok(word.to_owned()),
-        }
-    }
-
-    fn word_before_colon(&mut self) -> Result<String, Wanted> {
-        let is_quoted = self.starts("\"");
-        let mut word = self.word()?;
-        if is_quoted {
-            self.expect(":")?;
-        } else if word.pop() != Some(':') {
-            return Err("\":\" and a type".to_owned());
-        }
-        Ok(word)
-    }
-
-    /// A domain, if there is one, and the name of an operator.
-    fn operator(&mut self) -> Result<(String, String), Wanted> {
-        let is_quoted = self.starts("\"");
-        let word = self.word()?;
-        if is_quoted {
-            return if self.eat(":") {
-                Ok((word, self.word()?))
-            } else {
-                Ok((String::new(), word))
-            };
-        }
-        match word.split_once(':') {
-            Some((domain, "")) => Ok((domain.to_owned(), self.word()?)),
-            Some((domain, op)) => Ok((domain.to_owned(), op.to_owned())),
-            None => Ok((String::new(), word)),
-        }
-    }
-
-    /// A text in quotes, escaped as Rust does.
-    fn text(&mut self) -> Result<String, Wanted> {
-        self.expect("\"")?;
-        let unended = || "a closing quote".to_owned();
-        let mut text = String::new();
-        let mut chars = self.rest.chars();
-        loop {
-            text.push(match chars.next().ok_or_else(unended)? {
-                '"' => break,
-                '\\' => escaped(&mut chars).ok_or("an escape as Rust writes it")?,
-                c => c,
-            });
-        }
-        self.rest = chars.as_str();
-        Ok(text)
-    }
-
-    /// One item or more, with commas between them.
-    fn list<T>(
-        &mut self,
-        mut item: impl FnMut(&mut Self) -> Result<T, Wanted>,
-    ) -> Result<Vec<T>, Wanted> {
-        let mut items = vec![item(self)?];
-        while self.eat(",") {
-            items.push(item(self)?);
-        }
-        Ok(items)
-    }
-
-    fn dtype(&mut self) -> Result<DType, Wanted> {
-        let before = self.rest;
-        DType::from_name(self.plain()).ok_or_else(|| {
-            self.rest = before;
-            "an element type".to_owned()
-        })
-    }
-
-    fn tensor_type(&mut self) -> Result<TensorType, Wanted> {
-        let dtype = self.dtype()?;
-        self.expect("[")?;
-        let mut dims = Vec::new();
-        if !self.starts("]") {
-            dims = self.list(Self::dim)?;
-        }
-        self.expect("]")?;
-        Ok(TensorType { dtype, dims })
-    }
-
-    fn dim(&mut self) -> Result<DimSpec, Wanted> {
-        // At most so many, as the types of a run's values say it.
-        if self.eat("?") || self.eat("<=") && !self.plain().is_empty() {
-            return Ok(DimSpec::Unknown);
-        }
-        let is_quoted = self.starts("\"");
-        let word = self.word()?;
-        let number = if is_quoted { None } else { word.parse().ok() };
-        Ok(number.map_or(DimSpec::Named(word), DimSpec::Fixed))
-    }
-
-    fn tensor(&mut self) -> Result<Tensor, Wanted> {
-        let TensorType { dtype, dims } = self.tensor_type()?;
-        let extent = |dim: &DimSpec| match dim {
-            DimSpec::Fixed(n) => Some(*n),
-            DimSpec::Named(_) | DimSpec::Unknown => None,
-        };
-        let dims: Option<Vec<usize>> = dims.iter().map(extent).collect();
-        let shape = dims.and_then(|dims| Shape::new(&dims).ok()).ok_or("fixed dimensions")?;
-        if !self.eat("{") {
-            // Only nothing goes without saying.
-            let nothing = shape.is_empty();
-            return literal::tensor(dtype, shape, &[])
-                .ok()
-                .filter(|_| nothing)
-                .ok_or_else(|| "\"{\" and the elements".to_owned());
-        }
-        let words = self.list(|cursor| Ok(cursor.plain()))?;
-        self.expect("}")?;
-        literal::tensor(dtype, shape, &words)
-    }
-
-    fn attr(&mut self) -> Result<Attr, Wanted> {
-        if self.starts("\"") {
-            return Ok(Attr::Text(self.text()?));
-        }
-        if self.eat("[") {
-            return self.attrs();
-        }
-        let before = self.rest;
-        let word = self.plain();
-        if let Ok(int) = word.parse() {
-            return Ok(Attr::Int(int));
-        }
-        if let Ok(float) = word.parse() {
-            return Ok(Attr::Float(float));
-        }
-        self.rest = before;
-        Ok(Attr::Tensor(self.tensor()?))
-    }
-
-    /// The rest of a list of one kind; one without items is of integers.
-    fn attrs(&mut self) -> Result<Attr, Wanted> {
-        if self.eat("]") {
-            return Ok(Attr::Ints(Vec::new()));
-        }
-        if self.starts("\"") {
-            let texts = self.list(Self::text)?;
-            self.expect("]")?;
-            return Ok(Attr::Texts(texts));
-        }
-        let words = self.list(|cursor| Ok(cursor.plain()))?;
-        self.expect("]")?;
-        if let Ok(ints) = words.iter().map(|word| word.parse()).collect() {
-            return Ok(Attr::Ints(ints));
-        }
-        let floats = words.iter().map(|word| word.parse()).collect::<Result<_, _>>();
-        floats.map(Attr::Floats).map_err(|_| "numbers".to_owned())
-    }
-}
-
-/// What an escape stands for, behind its backslash.
-fn escaped(chars: &mut std::str::Chars<'_>) -> Option<char> {
-    Some(match chars.next()? {
-        'n' => '\n',
-        'r' => '\r',
-        't' => '\t',
-        '0' => '\0',
-        'u' => {
-            let rest = chars.as_str().strip_prefix('{')?;
-            let (digits, rest) = rest.split_once('}')?;
-            *chars = rest.chars();
-            char::from_u32(u32::from_str_radix(digits, 16).ok()?)?
-        }
-        c @ ('"' | '\'' | '\\') => c,
-        _ => return None,
-    })
 }

@@ -52,7 +52,10 @@ fn maps_lead_from_values_to_nodes() {
         [None, None, Some(NodeId(0)), Some(NodeId(1))]
     );
     let consumers = graph.consumers();
-    assert_eq!(consumers.get(w), Some(&vec![(NodeId(0), 1), (NodeId(1), 2)]));
+    assert_eq!(
+        consumers.get(w),
+        Some(&vec![(NodeId(0), Read::Input(1)), (NodeId(1), Read::Input(2))])
+    );
     assert_eq!(consumers.get(y), Some(&vec![]));
     assert_eq!(graph.value_named("h"), Some(h));
     assert_eq!(graph.constant(w).map(Tensor::dims), Some(&[4, 2][..]));
@@ -107,11 +110,11 @@ fn the_verifier_says_what_is_wrong() {
         (|g| g.inputs.push(ValueId(0)), r#"two inputs are called "x", wanted different names"#),
         (
             |g| g.inputs.clear(),
-            r#"value "x" is an input that is not listed, wanted inputs listed and nothing else"#,
+            r#"value "x" is an input that is not listed, wanted inputs and captures listed, and nothing else"#,
         ),
         (
             |g| g.inputs.push(ValueId(1)),
-            r#"value "w 1" is listed as an input, but is none, wanted inputs listed and nothing else"#,
+            r#"value "w 1" is listed as an input, but is none, wanted inputs and captures listed, and nothing else"#,
         ),
         (
             |g| g.nodes[0].inputs.push(Some(ValueId(7))),
@@ -230,3 +233,5 @@ fn edits_leave_a_graph_valid_or_as_it_was() {
     assert_eq!(graph.producer(b), Some(second));
     assert_eq!(graph.producer(x), None);
 }
+
+mod held;

@@ -3,26 +3,56 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::literal::literal;
-use super::{Attr, DimSpec, Graph, GraphNode, GraphValue, Source, TensorType, ValueId};
+use super::{
+    Attr, DimSpec, Graph, GraphNode, GraphValue, Node, PerValue, Source, TensorType, ValueId,
+};
 
+/// A graph that nothing encloses.
 pub(super) fn graph<N: GraphNode, V: GraphValue>(
     graph: &Graph<N, V>,
     f: &mut Formatter<'_>,
 ) -> fmt::Result {
     writeln!(f, "graph {:?}", graph.name)?;
-    for value in graph.values.iter().map(V::value) {
+    lines(graph, 2, &|id| format!("<no value {}>", id.0), f)
+}
+
+/// What stands in a graph, each line indented by `indent`; `outer` is how the graph around calls its values.
+fn lines<N: GraphNode, V: GraphValue>(
+    graph: &Graph<N, V>,
+    indent: usize,
+    outer: &dyn Fn(ValueId) -> String,
+    f: &mut Formatter<'_>,
+) -> fmt::Result {
+    let mut captures = PerValue::filled(graph, None);
+    for capture in &graph.captures {
+        captures.set(capture.inner, Some(outer(capture.outer)));
+    }
+    for ((_, captured), value) in captures.iter().zip(&graph.values) {
+        let value = value.value();
         let name = Word(&value.name);
-        match &value.source {
-            Source::Input(of) => writeln!(f, "  input {name}: {of}")?,
-            Source::Constant(tensor) => writeln!(f, "  constant {name}: {}", literal(tensor))?,
-            Source::Computed => {}
-        }
+        let line = match (&value.source, captured) {
+            (Source::Input(of), _) => format!("input {name}: {of}"),
+            (Source::Constant(tensor), _) => format!("constant {name}: {}", literal(tensor)),
+            (Source::Outer, Some(outer)) if *outer == name.to_string() => format!("capture {name}"),
+            (Source::Outer, Some(outer)) => format!("capture {name} = {outer}"),
+            (Source::Outer, None) => match &value.declared {
+                Some(of) => format!("input {name}: {of}"),
+                None => format!("input {name}"),
+            },
+            (Source::Computed, _) => continue,
+        };
+        writeln!(f, "{:indent$}{line}", "")?;
     }
     for of in &graph.nodes {
+        write!(f, "{:indent$}", "")?;
         node(graph, of, f)?;
+        held(graph, of.node(), indent + 2, f)?;
+    }
+    if graph.outputs.is_empty() {
+        return Ok(());
     }
     let outputs = graph.outputs.iter().map(|&id| Name(graph, Some(id)));
-    writeln!(f, "  output {}", List(outputs.collect()))
+    writeln!(f, "{:indent$}output {}", "", List(outputs.collect()))
 }
 
 fn node<N: GraphNode, V: GraphValue>(
@@ -32,13 +62,14 @@ fn node<N: GraphNode, V: GraphValue>(
 ) -> fmt::Result {
     let node = of.node();
     let made = node.outputs.iter().map(|&id| Made(Name(graph, id)));
-    write!(f, "  {} = ", List(made.collect()))?;
+    write!(f, "{} = ", List(made.collect()))?;
     if !node.domain.is_empty() {
         write!(f, "{}:", Part(&node.domain))?;
     }
     let read = node.inputs.iter().map(|&id| Name(graph, id));
     write!(f, "{}@{}({})", Part(&node.op), node.opset, List(read.collect()))?;
-    for (name, attr) in &node.attrs {
+    let holds_none = |attr: &Attr| !matches!(attr, Attr::Graph(_) | Attr::Graphs(_));
+    for (name, attr) in node.attrs.iter().filter(|(_, attr)| holds_none(attr)) {
         write!(f, " {}={attr}", Word(name))?;
     }
     write!(f, " # {}", Word(&node.name))?;
@@ -46,6 +77,40 @@ fn node<N: GraphNode, V: GraphValue>(
         Some(remark) => writeln!(f, ", {remark}"),
         None => writeln!(f),
     }
+}
+
+/// The graphs that a node of `graph` holds: they stand behind all its other attributes.
+fn held<N: GraphNode, V: GraphValue>(
+    graph: &Graph<N, V>,
+    node: &Node,
+    indent: usize,
+    f: &mut Formatter<'_>,
+) -> fmt::Result {
+    let outer = |id| Name(graph, Some(id)).to_string();
+    for (name, attr) in &node.attrs {
+        let name = Word(name);
+        match attr {
+            Attr::Graph(inner) => {
+                writeln!(f, "{:indent$}{name}: graph {:?}", "", inner.name)?;
+                lines(inner, indent + 2, &outer, f)?;
+            }
+            Attr::Graphs(inners) => {
+                writeln!(f, "{:indent$}{name}: graphs", "")?;
+                for inner in inners {
+                    writeln!(f, "{:1$}graph {2:?}", "", indent + 2, inner.name)?;
+                    lines(inner, indent + 4, &outer, f)?;
+                }
+            }
+            Attr::Int(_)
+            | Attr::Float(_)
+            | Attr::Text(_)
+            | Attr::Ints(_)
+            | Attr::Floats(_)
+            | Attr::Texts(_)
+            | Attr::Tensor(_) => {}
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn tensor_type(of: &TensorType, f: &mut Formatter<'_>) -> fmt::Result {
@@ -70,6 +135,8 @@ pub(super) fn attr(attr: &Attr, f: &mut Formatter<'_>) -> fmt::Result {
         Attr::Floats(values) => write!(f, "{values:?}"),
         Attr::Texts(values) => write!(f, "{values:?}"),
         Attr::Tensor(tensor) => write!(f, "{}", literal(tensor)),
+        Attr::Graph(graph) => write!(f, "graph {:?}", graph.name),
+        Attr::Graphs(graphs) => write!(f, "{} graphs", graphs.len()),
     }
 }
 

@@ -2,26 +2,43 @@
 
 use std::collections::HashSet;
 
-use super::{Graph, GraphError, GraphNode, GraphValue, Node, PerValue, Source, ValueId};
+use super::{
+    Capture, Graph, GraphError, GraphNode, GraphValue, Held, MAX_DEPTH, Node, PerValue, Read,
+    Source, ValueId,
+};
 
 impl<N: GraphNode, V: GraphValue> Graph<N, V> {
     /// Checks that ids name something, that every value in use is made once and before it is
-    /// read, and that inputs and outputs can be told apart by name.
+    /// read, that inputs and outputs can be told apart by name, and the same of all graphs that nodes hold, which may
+    /// lie [`MAX_DEPTH`] deep. Their outputs are told apart by place alone.
     ///
     /// # Errors
     /// The first thing that is not so.
     pub fn verify(&self) -> Result<(), GraphError> {
-        self.verify_inputs()?;
-        let mut made = PerValue::filled(self, false);
-        for node in &self.nodes {
-            self.verify_reads(node.node(), &made)?;
-            self.verify_makes(node.node(), &mut made)?;
-        }
-        self.verify_outputs(&made)
+        self.verify_at(0)
     }
 
-    fn verify_inputs(&self) -> Result<(), GraphError> {
-        let mut listed = PerValue::filled(self, false);
+    /// The same of a graph in `depth` others.
+    fn verify_at(&self, depth: usize) -> Result<(), GraphError> {
+        self.verify_lists(depth)?;
+        let mut made = PerValue::filled(self, false);
+        for node in self.nodes.iter().map(N::node) {
+            self.verify_reads(node, &made)?;
+            for Held { attribute, index, graph } in node.graphs() {
+                let verified = if depth < MAX_DEPTH {
+                    graph.verify_at(depth + 1)
+                } else {
+                    Err(GraphError::TooDeep { place: String::new() })
+                };
+                verified.map_err(|error| error.inside(&node.name, attribute, index))?;
+            }
+            self.verify_makes(node, &mut made)?;
+        }
+        self.verify_outputs(depth, &made)
+    }
+
+    fn verify_lists(&self, depth: usize) -> Result<(), GraphError> {
+        let mut listed = PerValue::filled(self, Listed::Nowhere);
         let mut names = HashSet::new();
         for (index, &id) in self.inputs.iter().enumerate() {
             let value = self.value_at(id, || format!("input {index}"))?.value();
@@ -29,31 +46,37 @@ impl<N: GraphNode, V: GraphValue> Graph<N, V> {
                 let name = value.name.clone();
                 return Err(GraphError::SameName { kind: "inputs", name });
             }
-            listed.set(id, true);
+            listed.set(id, Listed::Input);
         }
-        for (id, value) in self.value_ids().zip(&self.values) {
+        for (index, &Capture { inner, .. }) in self.captures.iter().enumerate() {
+            let value = self.value_at(inner, || format!("capture {index}"))?.value();
+            if listed.get(inner) != Some(&Listed::Nowhere) {
+                let value = value.name.clone();
+                return Err(GraphError::List { value, found: "is captured and listed before" });
+            }
+            listed.set(inner, Listed::Capture);
+        }
+        for ((_, listed), value) in listed.iter().zip(&self.values) {
             let value = value.value();
-            let is_input = matches!(value.source, Source::Input(_));
-            let found = match (is_input, listed.get(id) == Some(&true)) {
-                (true, false) => "is an input that is not listed",
-                (false, true) => "is listed as an input, but is none",
-                (true, true) | (false, false) => continue,
-            };
-            return Err(GraphError::InputList { value: value.name.clone(), found });
+            if let Some(found) = listed.misfit(&value.source, depth) {
+                return Err(GraphError::List { value: value.name.clone(), found });
+            }
         }
         Ok(())
     }
 
     fn verify_reads(&self, node: &Node, made: &PerValue<bool>) -> Result<(), GraphError> {
-        for (port, input) in node.inputs.iter().enumerate() {
-            let &Some(input) = input else { continue };
-            let place = || format!("node {:?} input {port}", node.name);
-            let value = self.value_at(input, place)?.value();
-            if !matches!(value.source, Source::Computed) || made.get(input) == Some(&true) {
+        for (read, id) in node.reads() {
+            let place = || match read {
+                Read::Input(port) => format!("node {:?} input {port}", node.name),
+                Read::Capture => format!("a capture of node {:?}", node.name),
+            };
+            let value = self.value_at(id, place)?.value();
+            if !matches!(value.source, Source::Computed) || made.get(id) == Some(&true) {
                 continue;
             }
             let name = value.name.clone();
-            return Err(match self.first_producer(input) {
+            return Err(match self.first_producer(id) {
                 Some(_) => GraphError::OutOfOrder { node: node.name.clone(), value: name },
                 None => GraphError::NoProducer { place: place(), value: name },
             });
@@ -69,6 +92,7 @@ impl<N: GraphNode, V: GraphValue> Graph<N, V> {
             let first = match (&value.source, made.get(output)) {
                 (Source::Input(_), _) => "the caller".to_owned(),
                 (Source::Constant(_), _) => "the model".to_owned(),
+                (Source::Outer, _) => "the graph around it".to_owned(),
                 (Source::Computed, Some(true)) => {
                     let first = self.first_producer(output);
                     first.map_or_else(String::new, |n| format!("node {:?}", n.name))
@@ -88,12 +112,12 @@ impl<N: GraphNode, V: GraphValue> Graph<N, V> {
         self.nodes.iter().map(N::node).find(|n| n.outputs.contains(&Some(value)))
     }
 
-    fn verify_outputs(&self, made: &PerValue<bool>) -> Result<(), GraphError> {
+    fn verify_outputs(&self, depth: usize, made: &PerValue<bool>) -> Result<(), GraphError> {
         let mut names = HashSet::new();
         for (index, &id) in self.outputs.iter().enumerate() {
             let place = || format!("output {index}");
             let value = self.value_at(id, place)?.value();
-            if !names.insert(&value.name) {
+            if depth == 0 && !names.insert(&value.name) {
                 let name = value.name.clone();
                 return Err(GraphError::SameName { kind: "outputs", name });
             }
@@ -103,5 +127,34 @@ impl<N: GraphNode, V: GraphValue> Graph<N, V> {
             }
         }
         Ok(())
+    }
+}
+
+/// Which of a graph's lists a value is in.
+#[derive(Clone, Copy, PartialEq)]
+enum Listed {
+    Nowhere,
+    Input,
+    Capture,
+}
+
+impl Listed {
+    /// What is wrong about a value of this source, in a graph that lies in `depth` others, if something is.
+    fn misfit(self, source: &Source, depth: usize) -> Option<&'static str> {
+        match (self, source) {
+            (Self::Input, Source::Input(_)) if depth == 0 => None,
+            (Self::Input | Self::Capture, Source::Outer) if depth > 0 => None,
+            (Self::Nowhere, Source::Constant(_) | Source::Computed) => None,
+            (_, Source::Input(_)) if depth > 0 => {
+                Some("is a run's input in a graph that a node holds")
+            }
+            (_, Source::Outer) if depth == 0 => {
+                Some("is of a graph around this one, and there is none")
+            }
+            (Self::Nowhere, Source::Input(_)) => Some("is an input that is not listed"),
+            (Self::Nowhere, Source::Outer) => Some("is of the graph around, and is not listed"),
+            (Self::Input, _) => Some("is listed as an input, but is none"),
+            (Self::Capture, _) => Some("is listed as a capture, but is none"),
+        }
     }
 }

@@ -454,7 +454,7 @@ fn external_elements_never_come_from_elsewhere() {
 fn held_bytes(graph: &Graph) -> usize {
     let of = |source: &Source| match source {
         Source::Constant(tensor) => tensor.bytes().len(),
-        Source::Input(_) | Source::Computed => 0,
+        Source::Input(_) | Source::Computed | Source::Outer => 0,
     };
     graph.values.iter().map(|v| of(&v.source) + v.name.len()).sum()
 }

@@ -157,7 +157,7 @@ impl<'a> Candidate<'a> {
         }
         match self.graph.value(value).map(|v| &v.value.source) {
             Ok(Source::Computed) => self.uses.maker(value).is_some_and(|maker| maker < node),
-            Ok(Source::Constant(_) | Source::Input(_)) => true,
+            Ok(Source::Constant(_) | Source::Input(_) | Source::Outer) => true,
             Err(_) => false,
         }
     }
@@ -234,7 +234,7 @@ impl Uses {
                     *maker = Some(id);
                 }
             }
-            for value in bound.node.inputs.iter().flatten() {
+            for (_, value) in bound.node.reads() {
                 if let Some(readers) = readers.get_mut(value.index()) {
                     readers.push(Some(id));
                 }

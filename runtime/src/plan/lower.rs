@@ -118,7 +118,7 @@ impl Lowering<'_> {
             let desc = value.desc;
             let place = match (&value.value.source, self.graph.known(Some(id))) {
                 (_, Some(tensor)) => Place::Constant(tensor.clone()),
-                (Source::Computed | Source::Constant(_), None) => continue,
+                (Source::Computed | Source::Constant(_) | Source::Outer, None) => continue,
                 (Source::Input(_), None) => self.window(Memory::Host, &desc),
             };
             let operand = Operand { desc, place: Some(place), ..Operand::ABSENT };

@@ -12,7 +12,7 @@ use udo_host::{ConstantId, Once, PlacedNode, finalize, once, program_guard};
 use super::{BoundNode, TypedGraph, port_rule, port_types};
 use crate::cores::{Profile, machine};
 use crate::exit_guard::{self, PackageCall};
-use crate::graph::{NodeId, PerValue, ValueId};
+use crate::graph::{NodeId, PerValue, Read, ValueId};
 use crate::memory::Tensor;
 use crate::registry::{KernelEntry, Registry};
 
@@ -63,17 +63,22 @@ impl Registry {
         &mut self,
         graph: &TypedGraph,
         id: NodeId,
-        readers: &PerValue<Vec<(NodeId, usize)>>,
+        readers: &PerValue<Vec<(NodeId, Read)>>,
     ) -> bool {
         let Ok(bound) = graph.node(id) else { return false };
         bound.node.outputs.iter().flatten().all(|&value| {
             let readers = readers.get(value).map_or(&[][..], Vec::as_slice);
             let mut readers =
-                readers.iter().filter_map(|&(id, port)| Some((graph.node(id).ok()?, port)));
+                readers.iter().filter_map(|&(id, read)| Some((graph.node(id).ok()?, read)));
             !graph.outputs.contains(&value)
-                && readers.all(|(reader, port)| {
-                    let is_static = reader.op.schema().input(port).is_some_and(Port::wants_static);
-                    reader.is_folded || is_static || self.is_packed(graph, reader, port)
+                && readers.all(|(reader, read)| match read {
+                    _ if reader.is_folded => true,
+                    Read::Input(port) => {
+                        let schema = reader.op.schema();
+                        let is_static = schema.input(port).is_some_and(Port::wants_static);
+                        is_static || self.is_packed(graph, reader, port)
+                    }
+                    Read::Capture => false,
                 })
         })
     }
@@ -134,8 +139,7 @@ impl TypedGraph {
     fn is_foldable(&self, bound: &BoundNode) -> bool {
         let is_pure = bound.op.schema().known_facts().has(Facts::PURE);
         let makes = bound.node.outputs.iter().any(Option::is_some);
-        let mut inputs = bound.node.inputs.iter().filter(|value| value.is_some());
-        let is_known = inputs.all(|&value| self.known(value).is_some());
+        let is_known = bound.node.reads().all(|(_, value)| self.known(Some(value)).is_some());
         let mut outputs = bound.node.outputs.iter().map(|&value| self.desc(value));
         // How large a bounded one is, only its call says.
         let is_fixed = outputs.all(|desc| desc.full_shape().is_fixed());

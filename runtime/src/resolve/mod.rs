@@ -137,11 +137,11 @@ impl Registry {
         graph: Graph,
         options: &BindOptions,
     ) -> Result<Resolved, ResolveError> {
-        let Graph { name, nodes, values, inputs, outputs } = graph;
+        let Graph { name, nodes, values, inputs, captures, outputs } = graph;
         let values = values.into_iter().map(|value| typed(value, options));
         let values = values.collect::<Result<_, _>>()?;
-        let mut graph =
-            Graph { name, nodes: Vec::with_capacity(nodes.len()), values, inputs, outputs };
+        let bound = Vec::with_capacity(nodes.len());
+        let mut graph = Graph { name, nodes: bound, values, inputs, captures, outputs };
         let mut notices = Vec::new();
         let mut layouts = NhwcValues::default();
         for mut node in nodes {
@@ -298,7 +298,8 @@ impl TypedGraph {
 /// A value with what is known of it before any node is looked at.
 fn typed(value: Value, options: &BindOptions) -> Result<TypedValue, ResolveError> {
     let desc = match &value.source {
-        Source::Computed => TensorDesc::ABSENT,
+        // Of the graph around one that a node holds, it is known only with that node.
+        Source::Computed | Source::Outer => TensorDesc::ABSENT,
         Source::Constant(tensor) => *tensor.desc(),
         Source::Input(TensorType { dtype, dims }) => {
             let asked = options.shapes.get(&value.name);

@@ -129,6 +129,8 @@ fn kind_of(attr: &Attr) -> String {
         Attr::Floats(_) => "a list of real numbers",
         Attr::Texts(_) => "a list of texts",
         Attr::Tensor(tensor) => return format!("a tensor of {}", tensor.dtype()),
+        Attr::Graph(_) => "a graph",
+        Attr::Graphs(_) => "a list of graphs",
     };
     kind.to_owned()
 }

@@ -1,0 +1,109 @@
+//! Why a graph is none that can run.
+
+use super::{MAX_DEPTH, NodeId, ValueId, text};
+
+/// Why a graph is not one that can run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum GraphError {
+    /// An id names no value.
+    #[error("{place} is value {}, wanted one of the graph's {count}", id.0)]
+    NoSuchValue {
+        /// Where the id stands.
+        place: String,
+        /// The id.
+        id: ValueId,
+        /// How many values there are.
+        count: usize,
+    },
+    /// An id names no node.
+    #[error("there is no node {}, wanted one of the graph's {count}", id.0)]
+    NoSuchNode {
+        /// The id.
+        id: NodeId,
+        /// How many nodes there are.
+        count: usize,
+    },
+    /// A value is made more than once.
+    #[error("node {node:?} makes value {value:?}, which already comes from {first}")]
+    TwoProducers {
+        /// The value.
+        value: String,
+        /// The node that makes it again.
+        node: String,
+        /// Where it came from first.
+        first: String,
+    },
+    /// A value is used that nothing makes.
+    #[error("{place} is value {value:?}, which nothing makes")]
+    NoProducer {
+        /// Who uses it.
+        place: String,
+        /// The value.
+        value: String,
+    },
+    /// A node stands before one that it reads from.
+    #[error("node {node:?} reads value {value:?}, which a later node makes")]
+    OutOfOrder {
+        /// The reading node.
+        node: String,
+        /// The value.
+        value: String,
+    },
+    /// Nodes wait for each other.
+    #[error("nodes wait for each other: {}", text::cycle(nodes))]
+    Cycle {
+        /// The nodes' names, each reading from the one before, the first from the last.
+        nodes: Vec<String>,
+    },
+    /// Two inputs, or two outputs, have one name.
+    #[error("two {kind} are called {name:?}, wanted different names")]
+    SameName {
+        /// `inputs` or `outputs`.
+        kind: &'static str,
+        /// The name.
+        name: String,
+    },
+    /// The lists of inputs and of captures, and the values' sources, disagree.
+    #[error("value {value:?} {found}, wanted inputs and captures listed, and nothing else")]
+    List {
+        /// The value.
+        value: String,
+        /// How they disagree.
+        found: &'static str,
+    },
+    /// A graph that a node holds is not one that can run.
+    #[error("{place}: {reason}")]
+    Inside {
+        /// The node and its attribute.
+        place: String,
+        /// Why.
+        reason: Box<GraphError>,
+    },
+    /// Graphs lie too deep in each other.
+    #[error(
+        "{place} has more than {MAX_DEPTH} graphs inside each other, wanted at most {MAX_DEPTH}"
+    )]
+    TooDeep {
+        /// The outermost node and its attribute.
+        place: String,
+    },
+}
+
+impl GraphError {
+    /// The same, said of a graph that the node called `node` holds.
+    pub(crate) fn inside(self, node: &str, attribute: &str, index: Option<usize>) -> Self {
+        let place = held_place(node, attribute, index);
+        match self {
+            // Where the outermost graph is says enough, and the way to the innermost one is long.
+            Self::TooDeep { .. } => Self::TooDeep { place },
+            reason => Self::Inside { place, reason: Box::new(reason) },
+        }
+    }
+}
+
+/// The place of a graph in a node, in messages.
+pub(crate) fn held_place(node: &str, attribute: &str, index: Option<usize>) -> String {
+    let place = format!("node {node:?} attribute {attribute:?}");
+    index.map_or(place.clone(), |index| format!("{place} graph {index}"))
+}

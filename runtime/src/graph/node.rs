@@ -1,0 +1,142 @@
+//! Nodes, and the graphs in their attributes.
+
+use super::{Graph, ValueId};
+use crate::memory::Tensor;
+
+/// One use of an operator.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// What to call the node in messages; not necessarily unique.
+    pub name: String,
+    /// The operator's type name.
+    pub op: String,
+    /// The operator's domain; empty for ONNX's own operators.
+    pub domain: String,
+    /// The version of the operator set that the node was written against.
+    pub opset: u32,
+    /// What it reads; `None` where an optional input is left out.
+    pub inputs: Vec<Option<ValueId>>,
+    /// What it makes; `None` where an optional output is left out.
+    pub outputs: Vec<Option<ValueId>>,
+    /// Its attributes by name, in the model's order.
+    pub attrs: Vec<(String, Attr)>,
+}
+
+impl Node {
+    /// A node of ONNX's own domain, without attributes and not yet named.
+    pub fn new(op: &str, opset: u32, inputs: &[ValueId], outputs: &[ValueId]) -> Self {
+        Self {
+            name: String::new(),
+            op: op.to_owned(),
+            domain: String::new(),
+            opset,
+            inputs: inputs.iter().copied().map(Some).collect(),
+            outputs: outputs.iter().copied().map(Some).collect(),
+            attrs: Vec::new(),
+        }
+    }
+
+    /// The attribute called `name`.
+    pub fn attr(&self, name: &str) -> Option<&Attr> {
+        self.attrs.iter().find(|(n, _)| n == name).map(|(_, attr)| attr)
+    }
+
+    /// Input `index`, or nothing where the node leaves it out.
+    pub fn input(&self, index: usize) -> Option<ValueId> {
+        self.inputs.get(index).copied().flatten()
+    }
+
+    /// Output `index`, or nothing where the node leaves it out.
+    pub fn output(&self, index: usize) -> Option<ValueId> {
+        self.outputs.get(index).copied().flatten()
+    }
+
+    /// The graphs in its attributes, in order.
+    pub fn graphs(&self) -> impl Iterator<Item = Held<'_>> {
+        self.attrs.iter().flat_map(|(attribute, attr)| {
+            let is_list = matches!(attr, Attr::Graphs(_));
+            let held = move |(index, graph)| {
+                let index = is_list.then_some(index);
+                Held { attribute, index, graph }
+            };
+            attr.graphs().iter().enumerate().map(held)
+        })
+    }
+
+    /// All that it reads: its inputs, then what graphs in its attributes capture, once for each time.
+    pub fn reads(&self) -> impl Iterator<Item = (Read, ValueId)> {
+        let inputs = self.inputs.iter().enumerate();
+        let inputs = inputs.filter_map(|(port, input)| Some((Read::Input(port), (*input)?)));
+        let captures = self.graphs().flat_map(|held| &held.graph.captures);
+        inputs.chain(captures.map(|capture| (Read::Capture, capture.outer)))
+    }
+}
+
+/// What an attribute holds; the file's narrower floats are widened, exactly.
+#[derive(Clone, Debug)]
+pub enum Attr {
+    /// A whole number.
+    Int(i64),
+    /// A real number.
+    Float(f64),
+    /// A text.
+    Text(String),
+    /// Whole numbers.
+    Ints(Vec<i64>),
+    /// Real numbers.
+    Floats(Vec<f64>),
+    /// Texts.
+    Texts(Vec<String>),
+    /// A tensor.
+    Tensor(Tensor),
+    /// A graph.
+    Graph(Box<Graph>),
+    /// Graphs.
+    Graphs(Vec<Graph>),
+}
+
+impl Attr {
+    /// The graphs in it.
+    pub fn graphs(&self) -> &[Graph] {
+        match self {
+            Self::Graph(graph) => std::slice::from_ref(graph),
+            Self::Graphs(graphs) => graphs,
+            Self::Int(_)
+            | Self::Float(_)
+            | Self::Text(_)
+            | Self::Ints(_)
+            | Self::Floats(_)
+            | Self::Texts(_)
+            | Self::Tensor(_) => &[],
+        }
+    }
+}
+
+/// A value that a graph reads of the one around it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capture {
+    /// The value in the graph; its source is [`Source::Outer`](super::Source::Outer).
+    pub inner: ValueId,
+    /// The value in the graph around.
+    pub outer: ValueId,
+}
+
+/// A graph in an attribute of a node.
+#[derive(Clone, Copy, Debug)]
+pub struct Held<'a> {
+    /// The attribute's name.
+    pub attribute: &'a str,
+    /// Its place in the attribute, where that is a list.
+    pub index: Option<usize>,
+    /// The graph.
+    pub graph: &'a Graph,
+}
+
+/// As what a node reads a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Read {
+    /// As this input.
+    Input(usize),
+    /// As what a graph in one of its attributes captures.
+    Capture,
+}
