@@ -1,4 +1,4 @@
-//! Edits that leave a graph valid, or leave it as it was. What graphs in nodes capture is read by these nodes.
+//! Edits that leave a graph valid, or leave it as it was. What a subgraph captures is read by its node.
 
 use super::{Graph, GraphError, GraphNode, GraphValue, NodeId, ValueId};
 

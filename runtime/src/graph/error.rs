@@ -72,7 +72,7 @@ pub enum GraphError {
         /// How they disagree.
         found: &'static str,
     },
-    /// A graph that a node holds is not one that can run.
+    /// A subgraph is not one that can run.
     #[error("{place}: {reason}")]
     Inside {
         /// The node and its attribute.
@@ -80,10 +80,8 @@ pub enum GraphError {
         /// Why.
         reason: Box<GraphError>,
     },
-    /// Graphs lie too deep in each other.
-    #[error(
-        "{place} has more than {MAX_DEPTH} graphs inside each other, wanted at most {MAX_DEPTH}"
-    )]
+    /// Subgraphs are nested too deep.
+    #[error("{place}: subgraphs are nested more than {MAX_DEPTH} deep, wanted at most {MAX_DEPTH}")]
     TooDeep {
         /// The outermost node and its attribute.
         place: String,
@@ -91,9 +89,9 @@ pub enum GraphError {
 }
 
 impl GraphError {
-    /// The same, said of a graph that the node called `node` holds.
+    /// The same, said of a subgraph of the node called `node`.
     pub(crate) fn inside(self, node: &str, attribute: &str, index: Option<usize>) -> Self {
-        let place = held_place(node, attribute, index);
+        let place = subgraph_place(node, attribute, index);
         match self {
             // Where the outermost graph is says enough, and the way to the innermost one is long.
             Self::TooDeep { .. } => Self::TooDeep { place },
@@ -102,8 +100,8 @@ impl GraphError {
     }
 }
 
-/// The place of a graph in a node, in messages.
-pub(crate) fn held_place(node: &str, attribute: &str, index: Option<usize>) -> String {
+/// The place of a subgraph in messages.
+pub(crate) fn subgraph_place(node: &str, attribute: &str, index: Option<usize>) -> String {
     let place = format!("node {node:?} attribute {attribute:?}");
     index.map_or(place.clone(), |index| format!("{place} graph {index}"))
 }

@@ -14,7 +14,7 @@ impl<N: GraphNode, V: GraphValue> Graph<N, V> {
         producers
     }
 
-    /// The nodes that read each value, themselves or in graphs that they hold, and as what; once for each time.
+    /// The nodes that read each value, themselves or in subgraphs, and as what; once for each time.
     pub fn consumers(&self) -> PerValue<Vec<(NodeId, Read)>> {
         let mut consumers = PerValue::filled(self, Vec::new());
         for (id, node) in self.node_ids().zip(&self.nodes) {

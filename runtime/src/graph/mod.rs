@@ -20,11 +20,12 @@ use udo_api::{DType, TensorDesc};
 use crate::memory::Tensor;
 
 pub use error::GraphError;
+pub(crate) use error::subgraph_place;
 pub use maps::PerValue;
-pub use node::{Attr, Capture, Held, Node, Read};
+pub use node::{Attr, Capture, Node, Read, Subgraph};
 pub use parse::ParseError;
 
-/// The most graphs that may lie around one, each in an attribute of a node of the next.
+/// How deep subgraphs may be nested.
 pub const MAX_DEPTH: usize = 16;
 
 /// A model's nodes and values; nodes stand in an order in which they can run.
@@ -34,8 +35,8 @@ pub const MAX_DEPTH: usize = 16;
 ///
 /// Values that nothing uses any more may stay in the table, so that ids outlive rewrites.
 ///
-/// An attribute of a node may hold a graph: the node's operator says when it runs and on what. Ids in it are its own. What
-/// it reads of the graph around it is listed in `captures`; what it reads from further out, each graph between captures
+/// An attribute of a node may hold a subgraph: the node's operator says when it runs and on what. Ids in it are its own.
+/// What it reads of the outer graph is listed in `captures`; what it reads from further out, each graph on the way captures
 /// as well.
 #[derive(Clone, Debug)]
 pub struct Graph<N = Node, V = Value> {
@@ -45,11 +46,11 @@ pub struct Graph<N = Node, V = Value> {
     pub nodes: Vec<N>,
     /// The values; a [`ValueId`] is a place in here.
     pub values: Vec<V>,
-    /// What a run is given, or the node that holds the graph, in the model's order.
+    /// What a run is given, or a node gives its subgraph, in the model's order.
     pub inputs: Vec<ValueId>,
-    /// What the graph reads of the one around it.
+    /// What a subgraph reads of the outer graph.
     pub captures: Vec<Capture>,
-    /// What a run gives back, or the node that holds the graph gets, in the model's order.
+    /// What a run gives back, or a subgraph its node, in the model's order.
     pub outputs: Vec<ValueId>,
 }
 
@@ -128,8 +129,7 @@ pub struct Value {
     pub name: String,
     /// Where its elements come from.
     pub source: Source,
-    /// What the model says of a value that a node makes, or is given to a graph inside another; inference has the
-    /// last word.
+    /// What the model says of a value that a node makes, or gives its subgraph; inference has the last word.
     pub declared: Option<TensorType>,
 }
 
@@ -142,7 +142,7 @@ pub enum Source {
     Constant(Tensor),
     /// A node.
     Computed,
-    /// The graph around this one: the value is one of [`Graph::inputs`] or [`Graph::captures`].
+    /// The outer graph of this subgraph: the value is one of [`Graph::inputs`] or [`Graph::captures`].
     Outer,
 }
 
@@ -205,7 +205,7 @@ impl Graph {
         id
     }
 
-    /// Adds a value that the node which holds this graph gives it.
+    /// Adds a value that the node of this subgraph gives it.
     pub fn add_parameter(&mut self, name: &str, declared: Option<TensorType>) -> ValueId {
         let id = self.add(name, Source::Outer);
         if let Some(value) = self.values.last_mut() {
@@ -215,7 +215,7 @@ impl Graph {
         id
     }
 
-    /// Adds a value that is one of the graph around this one.
+    /// Adds a value that is the value `outer` of the outer graph.
     pub fn add_capture(&mut self, name: &str, outer: ValueId) -> ValueId {
         let inner = self.add(name, Source::Outer);
         self.captures.push(Capture { inner, outer });
@@ -324,7 +324,7 @@ impl fmt::Display for Attr {
 }
 
 impl<N: GraphNode, V: GraphValue> fmt::Display for Graph<N, V> {
-    /// The whole graph as text, a line for each node and for those of graphs in it; the same graph always gives the
+    /// The whole graph as text, a line for each node and for those of its subgraphs; the same graph always gives the
     /// same text.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         text::graph(self, f)

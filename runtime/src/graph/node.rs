@@ -1,4 +1,4 @@
-//! Nodes, and the graphs in their attributes.
+//! Nodes and their subgraphs.
 
 use super::{Graph, ValueId};
 use crate::memory::Tensor;
@@ -52,22 +52,22 @@ impl Node {
     }
 
     /// The graphs in its attributes, in order.
-    pub fn graphs(&self) -> impl Iterator<Item = Held<'_>> {
+    pub fn subgraphs(&self) -> impl Iterator<Item = Subgraph<'_>> {
         self.attrs.iter().flat_map(|(attribute, attr)| {
             let is_list = matches!(attr, Attr::Graphs(_));
-            let held = move |(index, graph)| {
+            let subgraph = move |(index, graph)| {
                 let index = is_list.then_some(index);
-                Held { attribute, index, graph }
+                Subgraph { attribute, index, graph }
             };
-            attr.graphs().iter().enumerate().map(held)
+            attr.graphs().iter().enumerate().map(subgraph)
         })
     }
 
-    /// All that it reads: its inputs, then what graphs in its attributes capture, once for each time.
+    /// All that it reads: its inputs, then what its subgraphs capture, once for each time.
     pub fn reads(&self) -> impl Iterator<Item = (Read, ValueId)> {
         let inputs = self.inputs.iter().enumerate();
         let inputs = inputs.filter_map(|(port, input)| Some((Read::Input(port), (*input)?)));
-        let captures = self.graphs().flat_map(|held| &held.graph.captures);
+        let captures = self.subgraphs().flat_map(|subgraph| &subgraph.graph.captures);
         inputs.chain(captures.map(|capture| (Read::Capture, capture.outer)))
     }
 }
@@ -112,18 +112,18 @@ impl Attr {
     }
 }
 
-/// A value that a graph reads of the one around it.
+/// A value that a subgraph reads of the outer graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capture {
-    /// The value in the graph; its source is [`Source::Outer`](super::Source::Outer).
+    /// The value in the subgraph; its source is [`Source::Outer`](super::Source::Outer).
     pub inner: ValueId,
-    /// The value in the graph around.
+    /// The value in the outer graph.
     pub outer: ValueId,
 }
 
 /// A graph in an attribute of a node.
 #[derive(Clone, Copy, Debug)]
-pub struct Held<'a> {
+pub struct Subgraph<'a> {
     /// The attribute's name.
     pub attribute: &'a str,
     /// Its place in the attribute, where that is a list.
@@ -137,6 +137,6 @@ pub struct Held<'a> {
 pub enum Read {
     /// As this input.
     Input(usize),
-    /// As what a graph in one of its attributes captures.
+    /// As what one of its subgraphs captures.
     Capture,
 }

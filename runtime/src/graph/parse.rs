@@ -89,7 +89,7 @@ impl<'a> Line<'a> {
 struct Reading {
     graph: Graph,
     ids: HashMap<String, ValueId>,
-    /// How many graphs lie around it.
+    /// How deep it is nested.
     depth: usize,
     /// How far its last node is indented.
     node_indent: Option<usize>,
@@ -178,7 +178,7 @@ impl Reading {
         }
         if self.depth == MAX_DEPTH {
             line.rest = whole;
-            return Err(format!("at most {MAX_DEPTH} graphs inside each other"));
+            return Err(format!("subgraphs nested at most {MAX_DEPTH} deep"));
         }
         let name = if of == "graph" { Some(line.word()?) } else { None };
         Ok(Some(Head { attribute, name }))
@@ -196,7 +196,7 @@ impl Reading {
             "graph" if self.depth == 0 && line.starts_word() => self.graph.name = line.word()?,
             "input" if line.starts_word() => self.input(line)?,
             "capture" if line.starts_word() => {
-                let outer = outer.ok_or("a graph around this one, to capture from")?;
+                let outer = outer.ok_or("an outer graph to capture from")?;
                 let name = line.word()?;
                 let of = if line.eat("=") { outer.id(&line.word()?) } else { outer.id(&name) };
                 let id = self.graph.add_capture(&name, of);

@@ -234,4 +234,4 @@ fn edits_leave_a_graph_valid_or_as_it_was() {
     assert_eq!(graph.producer(x), None);
 }
 
-mod held;
+mod subgraphs;

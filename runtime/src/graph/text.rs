@@ -7,7 +7,7 @@ use super::{
     Attr, DimSpec, Graph, GraphNode, GraphValue, Node, PerValue, Source, TensorType, ValueId,
 };
 
-/// A graph that nothing encloses.
+/// A graph that is no subgraph.
 pub(super) fn graph<N: GraphNode, V: GraphValue>(
     graph: &Graph<N, V>,
     f: &mut Formatter<'_>,
@@ -16,7 +16,7 @@ pub(super) fn graph<N: GraphNode, V: GraphValue>(
     lines(graph, 2, &|id| format!("<no value {}>", id.0), f)
 }
 
-/// What stands in a graph, each line indented by `indent`; `outer` is how the graph around calls its values.
+/// What stands in a graph, each line indented by `indent`; `outer` is how the outer graph calls its values.
 fn lines<N: GraphNode, V: GraphValue>(
     graph: &Graph<N, V>,
     indent: usize,
@@ -46,7 +46,7 @@ fn lines<N: GraphNode, V: GraphValue>(
     for of in &graph.nodes {
         write!(f, "{:indent$}", "")?;
         node(graph, of, f)?;
-        held(graph, of.node(), indent + 2, f)?;
+        subgraphs(graph, of.node(), indent + 2, f)?;
     }
     if graph.outputs.is_empty() {
         return Ok(());
@@ -79,8 +79,8 @@ fn node<N: GraphNode, V: GraphValue>(
     }
 }
 
-/// The graphs that a node of `graph` holds: they stand behind all its other attributes.
-fn held<N: GraphNode, V: GraphValue>(
+/// The subgraphs of a node of `graph`, which stand behind all its other attributes.
+fn subgraphs<N: GraphNode, V: GraphValue>(
     graph: &Graph<N, V>,
     node: &Node,
     indent: usize,

@@ -3,14 +3,14 @@
 use std::collections::HashSet;
 
 use super::{
-    Capture, Graph, GraphError, GraphNode, GraphValue, Held, MAX_DEPTH, Node, PerValue, Read,
-    Source, ValueId,
+    Capture, Graph, GraphError, GraphNode, GraphValue, MAX_DEPTH, Node, PerValue, Read, Source,
+    Subgraph, ValueId,
 };
 
 impl<N: GraphNode, V: GraphValue> Graph<N, V> {
     /// Checks that ids name something, that every value in use is made once and before it is
-    /// read, that inputs and outputs can be told apart by name, and the same of all graphs that nodes hold, which may
-    /// lie [`MAX_DEPTH`] deep. Their outputs are told apart by place alone.
+    /// read, that inputs and outputs can be told apart by name, and the same of all subgraphs, which may be
+    /// nested [`MAX_DEPTH`] deep. Their outputs are told apart by place alone.
     ///
     /// # Errors
     /// The first thing that is not so.
@@ -18,13 +18,13 @@ impl<N: GraphNode, V: GraphValue> Graph<N, V> {
         self.verify_at(0)
     }
 
-    /// The same of a graph in `depth` others.
+    /// The same of a graph that is nested so deep.
     fn verify_at(&self, depth: usize) -> Result<(), GraphError> {
         self.verify_lists(depth)?;
         let mut made = PerValue::filled(self, false);
         for node in self.nodes.iter().map(N::node) {
             self.verify_reads(node, &made)?;
-            for Held { attribute, index, graph } in node.graphs() {
+            for Subgraph { attribute, index, graph } in node.subgraphs() {
                 let verified = if depth < MAX_DEPTH {
                     graph.verify_at(depth + 1)
                 } else {
@@ -92,7 +92,7 @@ impl<N: GraphNode, V: GraphValue> Graph<N, V> {
             let first = match (&value.source, made.get(output)) {
                 (Source::Input(_), _) => "the caller".to_owned(),
                 (Source::Constant(_), _) => "the model".to_owned(),
-                (Source::Outer, _) => "the graph around it".to_owned(),
+                (Source::Outer, _) => "the outer graph".to_owned(),
                 (Source::Computed, Some(true)) => {
                     let first = self.first_producer(output);
                     first.map_or_else(String::new, |n| format!("node {:?}", n.name))
@@ -139,20 +139,16 @@ enum Listed {
 }
 
 impl Listed {
-    /// What is wrong about a value of this source, in a graph that lies in `depth` others, if something is.
+    /// What is wrong about a value of this source, in a graph nested so deep, if something is.
     fn misfit(self, source: &Source, depth: usize) -> Option<&'static str> {
         match (self, source) {
             (Self::Input, Source::Input(_)) if depth == 0 => None,
             (Self::Input | Self::Capture, Source::Outer) if depth > 0 => None,
             (Self::Nowhere, Source::Constant(_) | Source::Computed) => None,
-            (_, Source::Input(_)) if depth > 0 => {
-                Some("is a run's input in a graph that a node holds")
-            }
-            (_, Source::Outer) if depth == 0 => {
-                Some("is of a graph around this one, and there is none")
-            }
+            (_, Source::Input(_)) if depth > 0 => Some("is a run's input in a subgraph"),
+            (_, Source::Outer) if depth == 0 => Some("is of an outer graph, and there is none"),
             (Self::Nowhere, Source::Input(_)) => Some("is an input that is not listed"),
-            (Self::Nowhere, Source::Outer) => Some("is of the graph around, and is not listed"),
+            (Self::Nowhere, Source::Outer) => Some("is of the outer graph, and is not listed"),
             (Self::Input, _) => Some("is listed as an input, but is none"),
             (Self::Capture, _) => Some("is listed as a capture, but is none"),
         }

@@ -4,16 +4,19 @@
 //! good is for the registry to judge.
 #![deny(clippy::as_conversions)]
 
+mod attribute;
+mod graph;
 mod model;
 pub mod proto;
 mod tensor;
+mod types;
 
-use std::fmt::Display;
+use std::fmt::{Arguments, Display};
 use std::path::{Path, PathBuf};
 
 pub use tensor::{code_of, dtype_of, tensor_pb, tensor_to_pb, to_proto};
 
-use crate::graph::{Graph, GraphError};
+use crate::graph::{Graph, GraphError, subgraph_place};
 
 /// How to read a model.
 #[derive(Clone, Debug, Default)]
@@ -81,25 +84,45 @@ pub enum ImportError {
 }
 
 impl ImportError {
-    fn malformed(place: &str, found: impl Display, wanted: impl Display) -> Self {
+    fn malformed(place: Arguments<'_>, found: impl Display, wanted: impl Display) -> Self {
         let (found, wanted) = (found.to_string(), wanted.to_string());
-        Self::Malformed { place: place.to_owned(), found, wanted }
+        Self::Malformed { place: place.to_string(), found, wanted }
     }
 
-    fn unsupported(place: &str, found: impl Display, wanted: impl Display) -> Self {
+    fn unsupported(place: Arguments<'_>, found: impl Display, wanted: impl Display) -> Self {
         let (found, wanted) = (found.to_string(), wanted.to_string());
-        Self::Unsupported { place: place.to_owned(), found, wanted }
+        Self::Unsupported { place: place.to_string(), found, wanted }
+    }
+
+    /// The same, said of a subgraph of the node called `node`.
+    fn inside(self, node: &str, attribute: &str, index: Option<usize>) -> Self {
+        let within = |place| format!("{}: {place}", subgraph_place(node, attribute, index));
+        match self {
+            Self::NotOnnx { name, wanted, reason } => {
+                Self::NotOnnx { name: within(name), wanted, reason }
+            }
+            Self::Malformed { place, found, wanted } => {
+                Self::Malformed { place: within(place), found, wanted }
+            }
+            Self::Unsupported { place, found, wanted } => {
+                Self::Unsupported { place: within(place), found, wanted }
+            }
+            Self::Graph(error) => Self::Graph(error.inside(node, attribute, index)),
+            // They name the file, and what the user said.
+            Self::Read { .. } | Self::NoSuchDim { .. } => self,
+        }
     }
 }
 
 /// The graph in the bytes of an ONNX file; `name` is what to call it in messages.
 ///
 /// `Constant` nodes become constants, as do inputs that the model has elements for. Optional
-/// inputs and outputs left out at a node's end are dropped.
+/// inputs and outputs left out at a node's end are dropped. Subgraphs capture what they read of outer
+/// graphs; a name that a subgraph has for a value of its own means that one in all of it.
 ///
 /// # Errors
 /// Bytes that are no model, a model that breaks ONNX's rules, or one with something in it that
-/// the graph cannot say: subgraphs, functions, sequences, sparse tensors, texts, narrow floats.
+/// the graph cannot say: functions, sequences, sparse tensors, texts, narrow floats.
 pub fn onnx(bytes: &[u8], name: &str, options: &ImportOptions) -> Result<Graph, ImportError> {
     model::graph(bytes, name, options)
 }

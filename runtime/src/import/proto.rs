@@ -1,7 +1,7 @@
 //! ONNX's protobuf messages, as far as they are read here; other fields are skipped.
 //!
-//! Messages that are only ever refused stay bytes, so that reading never recurses. Numbers and
-//! texts that a file leaves out are 0 and empty. See `onnx.proto` for the field numbers.
+//! Messages that may hold each other stay bytes, as do those that are only ever refused, so that reading never recurses:
+//! a subgraph is read by itself. Numbers and texts that a file leaves out are 0 and empty. See `onnx.proto` for the field numbers.
 
 use prost::Message;
 
@@ -114,6 +114,9 @@ pub struct AttributeProto {
     /// A tensor.
     #[prost(message, optional, tag = "5")]
     pub t: Option<TensorProto>,
+    /// A graph, a [`GraphProto`].
+    #[prost(bytes = "vec", optional, tag = "6")]
+    pub g: Option<Vec<u8>>,
     /// Real numbers.
     #[prost(float, repeated, tag = "7")]
     pub floats: Vec<f32>,
@@ -123,6 +126,9 @@ pub struct AttributeProto {
     /// Texts.
     #[prost(bytes = "vec", repeated, tag = "9")]
     pub strings: Vec<Vec<u8>>,
+    /// Graphs, each a [`GraphProto`].
+    #[prost(bytes = "vec", repeated, tag = "11")]
+    pub graphs: Vec<Vec<u8>>,
     /// Which of the fields counts, as one of the constants here; 0 in files of the oldest format.
     #[prost(int32, tag = "20")]
     pub r#type: i32,
@@ -142,12 +148,16 @@ impl AttributeProto {
     pub const STRING: i32 = 3;
     /// The type of a tensor.
     pub const TENSOR: i32 = 4;
+    /// The type of a graph.
+    pub const GRAPH: i32 = 5;
     /// The type of a list of real numbers.
     pub const FLOATS: i32 = 6;
     /// The type of a list of whole numbers.
     pub const INTS: i32 = 7;
     /// The type of a list of texts.
     pub const STRINGS: i32 = 8;
+    /// The type of a list of graphs.
+    pub const GRAPHS: i32 = 10;
 
     fn typed(name: &str, r#type: i32) -> Self {
         Self { name: name.to_owned(), r#type, ..Self::default() }
@@ -187,6 +197,17 @@ impl AttributeProto {
     /// A tensor.
     pub fn tensor(name: &str, value: TensorProto) -> Self {
         Self { t: Some(value), ..Self::typed(name, Self::TENSOR) }
+    }
+
+    /// A graph.
+    pub fn graph(name: &str, value: &GraphProto) -> Self {
+        Self { g: Some(value.encode_to_vec()), ..Self::typed(name, Self::GRAPH) }
+    }
+
+    /// Graphs.
+    pub fn graphs(name: &str, values: &[GraphProto]) -> Self {
+        let graphs = values.iter().map(Message::encode_to_vec).collect();
+        Self { graphs, ..Self::typed(name, Self::GRAPHS) }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Tensors of ONNX files: element types, and elements in one of five places.
 
+use std::fmt::Arguments;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Component, Path};
@@ -52,7 +53,7 @@ pub fn code_of(dtype: DType) -> i32 {
 }
 
 /// The element type with this code, or a refusal that calls the type by ONNX's name.
-pub(super) fn dtype_at(place: &str, code: i32) -> Result<DType, ImportError> {
+pub(super) fn dtype_at(place: Arguments<'_>, code: i32) -> Result<DType, ImportError> {
     const OTHERS: [&str; 19] = [
         "string",
         "",
@@ -86,7 +87,7 @@ pub(super) fn dtype_at(place: &str, code: i32) -> Result<DType, ImportError> {
 
 /// The tensor of a message; elements in another file lie in `folder`.
 pub(super) fn tensor(
-    place: &str,
+    place: Arguments<'_>,
     proto: &TensorProto,
     folder: Option<&Path>,
 ) -> Result<Tensor, ImportError> {
@@ -108,7 +109,7 @@ pub(super) fn tensor(
     }
 }
 
-fn shape(place: &str, dims: &[i64]) -> Result<Shape, ImportError> {
+fn shape(place: Arguments<'_>, dims: &[i64]) -> Result<Shape, ImportError> {
     let negative = |_| {
         ImportError::malformed(place, format!("shape {dims:?}"), "extents that are not negative")
     };
@@ -118,14 +119,14 @@ fn shape(place: &str, dims: &[i64]) -> Result<Shape, ImportError> {
 }
 
 /// The shape with these extents, if a tensor may have it.
-pub(super) fn shape_of(place: &str, extents: &[usize]) -> Result<Shape, ImportError> {
+pub(super) fn shape_of(place: Arguments<'_>, extents: &[usize]) -> Result<Shape, ImportError> {
     const WANTED: &str = "at most 8 dimensions, and elements that an address can count";
     Shape::new(extents)
         .map_err(|_| ImportError::unsupported(place, format!("shape {extents:?}"), WANTED))
 }
 
 fn inline(
-    place: &str,
+    place: Arguments<'_>,
     proto: &TensorProto,
     dtype: DType,
     shape: Shape,
@@ -193,7 +194,11 @@ fn inline(
     made.map_err(|e| size_error(place, &e))
 }
 
-fn narrow<To, From>(place: &str, dtype: DType, wide: &[From]) -> Result<Vec<To>, ImportError>
+fn narrow<To, From>(
+    place: Arguments<'_>,
+    dtype: DType,
+    wide: &[From],
+) -> Result<Vec<To>, ImportError>
 where
     From: Copy + std::fmt::Display,
     To: TryFrom<From>,
@@ -206,7 +211,12 @@ where
     wide.iter().map(one).collect()
 }
 
-fn from_raw(place: &str, dtype: DType, shape: Shape, raw: &[u8]) -> Result<Tensor, ImportError> {
+fn from_raw(
+    place: Arguments<'_>,
+    dtype: DType,
+    shape: Shape,
+    raw: &[u8],
+) -> Result<Tensor, ImportError> {
     // A byte of any value but 0 is true; here every true is 1.
     let made = if dtype == DType::Bool {
         Tensor::of(shape, &raw.iter().map(|&b| Bool::from(b != 0)).collect::<Vec<_>>())
@@ -216,7 +226,7 @@ fn from_raw(place: &str, dtype: DType, shape: Shape, raw: &[u8]) -> Result<Tenso
     made.map_err(|e| size_error(place, &e))
 }
 
-fn size_error(place: &str, error: &TensorError) -> ImportError {
+fn size_error(place: Arguments<'_>, error: &TensorError) -> ImportError {
     let TensorError::Size(SizeError { found, wanted, dtype, shape }) = error else {
         return ImportError::malformed(place, error, "less");
     };
@@ -231,7 +241,7 @@ struct Location<'a> {
 }
 
 fn location<'a>(
-    place: &str,
+    place: Arguments<'_>,
     entries: &'a [StringStringEntryProto],
 ) -> Result<Location<'a>, ImportError> {
     let number = |key: &str, text: &str| {
@@ -258,7 +268,7 @@ fn location<'a>(
 }
 
 fn external(
-    place: &str,
+    place: Arguments<'_>,
     entries: &[StringStringEntryProto],
     dtype: DType,
     shape: Shape,
@@ -308,11 +318,10 @@ pub fn tensor_pb(bytes: &[u8]) -> Result<Tensor, ImportError> {
         wanted: "TensorProto",
         reason: e.to_string(),
     })?;
-    let place = match proto.name.as_str() {
-        "" => "the tensor".to_owned(),
-        name => format!("tensor {name:?}"),
-    };
-    tensor(&place, &proto, None)
+    match proto.name.as_str() {
+        "" => tensor(format_args!("the tensor"), &proto, None),
+        name => tensor(format_args!("tensor {name:?}"), &proto, None),
+    }
 }
 
 /// The message that stands for `tensor` in ONNX files.

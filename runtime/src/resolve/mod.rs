@@ -298,7 +298,7 @@ impl TypedGraph {
 /// A value with what is known of it before any node is looked at.
 fn typed(value: Value, options: &BindOptions) -> Result<TypedValue, ResolveError> {
     let desc = match &value.source {
-        // Of the graph around one that a node holds, it is known only with that node.
+        // What a subgraph is given is known with its node.
         Source::Computed | Source::Outer => TensorDesc::ABSENT,
         Source::Constant(tensor) => *tensor.desc(),
         Source::Input(TensorType { dtype, dims }) => {

@@ -1,4 +1,4 @@
-//! Graphs in attributes of nodes: text, order, verifier, edits.
+//! Subgraphs: text, order, verifier, edits.
 
 use super::*;
 
@@ -42,7 +42,7 @@ fn nested() -> Graph {
 }
 
 /// The graph of an attribute, to be changed.
-fn held<'a>(graph: &'a mut Graph, node: usize, attribute: &str) -> &'a mut Graph {
+fn inner<'a>(graph: &'a mut Graph, node: usize, attribute: &str) -> &'a mut Graph {
     let (_, attr) = graph.nodes[node].attrs.iter_mut().find(|(name, _)| name == attribute).unwrap();
     match attr {
         Attr::Graph(graph) => graph,
@@ -66,13 +66,14 @@ fn deep(depth: usize) -> Graph {
 }
 
 #[test]
-fn the_text_has_a_block_for_each_graph_and_reads_back() {
+fn the_text_has_a_block_for_each_subgraph_and_reads_back() {
     let graph = nested();
     assert_eq!(graph.to_string(), NESTED);
     let branch = &graph.nodes[1];
-    let places: Vec<_> = branch.graphs().map(|held| (held.attribute, held.index)).collect();
+    let places: Vec<_> = branch.subgraphs().map(|inner| (inner.attribute, inner.index)).collect();
     assert_eq!(places, [("then_branch", None), ("else_branch", None)]);
-    let ways: Vec<_> = graph.nodes[2].graphs().map(|held| (held.attribute, held.index)).collect();
+    let ways: Vec<_> =
+        graph.nodes[2].subgraphs().map(|inner| (inner.attribute, inner.index)).collect();
     assert_eq!(ways, [("ways", Some(0)), ("ways", Some(1))]);
     assert_eq!(graph.nodes[2].attr("none").unwrap().to_string(), "0 graphs");
     assert_eq!(branch.attr("else_branch").unwrap().to_string(), r#"graph "else""#);
@@ -90,11 +91,11 @@ fn the_text_has_a_block_for_each_graph_and_reads_back() {
 }
 
 #[test]
-fn lines_are_of_the_graph_around_those_indented_more() {
+fn a_block_ends_where_a_line_is_indented_less() {
     let text =
         "input c: bool[]\ny = If@16(c)\n b: graph g\n      capture c\n\n   output c\n output y\n";
     let graph = Graph::parse(text).unwrap();
-    let inner = graph.nodes[0].graphs().next().unwrap().graph;
+    let inner = graph.nodes[0].subgraphs().next().unwrap().graph;
     assert_eq!((inner.captures.len(), &inner.outputs), (1, &vec![ValueId(0)]));
     assert_eq!(graph.outputs, [ValueId(1)]);
 }
@@ -114,7 +115,7 @@ fn a_malformed_block_is_refused_by_line() {
             "y = If@1()\n  b: graphs\n    a = Neg@1(x)\n",
             "line 3: found \"a = Neg@1(x)\", wanted \"graph\" and a name",
         ),
-        ("capture x\n", "line 1: found \"x\", wanted a graph around this one, to capture from"),
+        ("capture x\n", "line 1: found \"x\", wanted an outer graph to capture from"),
         ("y = If@1()\n  b: graph g\n    capture x =\n", "line 3: found \"\", wanted a name"),
         ("y = If@1()\n  b: graph g\n    graph again\n", "line 3: found \"again\", wanted \"=\""),
         (
@@ -136,7 +137,7 @@ fn a_malformed_block_is_refused_by_line() {
 }
 
 #[test]
-fn captures_are_reads_of_the_node_that_holds_the_graph() {
+fn captures_are_reads_of_the_node_of_the_subgraph() {
     let graph = nested();
     let [c, x, h, y] = ["c", "x", "h", "y"].map(|name| graph.value_named(name).unwrap());
     let readers = graph.consumers();
@@ -148,7 +149,7 @@ fn captures_are_reads_of_the_node_that_holds_the_graph() {
 }
 
 #[test]
-fn nodes_are_sorted_behind_what_their_graphs_capture() {
+fn nodes_are_sorted_behind_what_their_subgraphs_capture() {
     let mut graph = nested();
     graph.nodes.reverse();
     let (node, value) = ("Pick_2".to_owned(), "y".to_owned());
@@ -157,13 +158,13 @@ fn nodes_are_sorted_behind_what_their_graphs_capture() {
     assert_eq!(graph.to_string(), NESTED);
 
     let y = graph.value_named("y").unwrap();
-    held(&mut graph, 1, "else_branch").add_capture("y", y);
+    inner(&mut graph, 1, "else_branch").add_capture("y", y);
     let error = graph.sort().unwrap_err().to_string();
     assert_eq!(error, r#"nodes wait for each other: "branch" -> "branch""#);
 }
 
 #[test]
-fn edits_keep_what_graphs_capture() {
+fn edits_keep_what_subgraphs_capture() {
     let mut graph = nested();
     let [x, h] = ["x", "h"].map(|name| graph.value_named(name).unwrap());
     let (neg, branch) = (NodeId(0), NodeId(1));
@@ -190,63 +191,61 @@ fn the_verifier_says_what_is_wrong_inside() {
     let body = format!(r#"{inside}node "Loop_0" attribute "body": "#);
     let cases: [(Break, String); 11] = [
         (
-            |g| held(held(g, 1, "then_branch"), 0, "body").nodes.clear(),
+            |g| inner(inner(g, 1, "then_branch"), 0, "body").nodes.clear(),
             format!(r#"{body}output 1 is value "sum", which nothing makes"#),
         ),
         (
-            |g| held(held(g, 1, "then_branch"), 0, "body").inputs.truncate(2),
-            format!(r#"{body}value "carried" is of the graph around, and is not listed, {listed}"#),
+            |g| inner(inner(g, 1, "then_branch"), 0, "body").inputs.truncate(2),
+            format!(r#"{body}value "carried" is of the outer graph, and is not listed, {listed}"#),
         ),
         (
-            |g| held(g, 1, "then_branch").captures[1].inner = ValueId(0),
+            |g| inner(g, 1, "then_branch").captures[1].inner = ValueId(0),
             format!(r#"{inside}value "inner x" is captured and listed before, {listed}"#),
         ),
         (
-            |g| held(g, 1, "then_branch").captures[0].inner = ValueId(3),
+            |g| inner(g, 1, "then_branch").captures[0].inner = ValueId(3),
             format!(
-                r#"{inside}value "inner x" is of the graph around, and is not listed, {listed}"#
+                r#"{inside}value "inner x" is of the outer graph, and is not listed, {listed}"#
             ),
         ),
         (
-            |g| held(g, 1, "then_branch").captures[0].inner = ValueId(90),
+            |g| inner(g, 1, "then_branch").captures[0].inner = ValueId(90),
             format!("{inside}capture 0 is value 90, wanted one of the graph's 5"),
         ),
         (
-            |g| held(g, 1, "then_branch").captures[0].outer = ValueId(90),
+            |g| inner(g, 1, "then_branch").captures[0].outer = ValueId(90),
             r#"a capture of node "branch" is value 90, wanted one of the graph's 6"#.to_owned(),
         ),
         (
             |g| {
                 let capture = Capture { inner: ValueId(3), outer: ValueId(0) };
-                held(g, 1, "then_branch").captures.push(capture);
+                inner(g, 1, "then_branch").captures.push(capture);
             },
             format!(r#"{inside}value "trips" is listed as a capture, but is none, {listed}"#),
         ),
         (
             |g| {
-                held(g, 1, "then_branch").add_input("in", DType::F32, []);
+                inner(g, 1, "then_branch").add_input("in", DType::F32, []);
             },
-            format!(
-                r#"{inside}value "in" is a run's input in a graph that a node holds, {listed}"#
-            ),
+            format!(r#"{inside}value "in" is a run's input in a subgraph, {listed}"#),
         ),
         (
-            |g| held(g, 1, "then_branch").nodes[0].outputs.push(Some(ValueId(1))),
+            |g| inner(g, 1, "then_branch").nodes[0].outputs.push(Some(ValueId(1))),
             format!(
-                r#"{inside}node "Loop_0" makes value "h", which already comes from the graph around it"#
+                r#"{inside}node "Loop_0" makes value "h", which already comes from the outer graph"#
             ),
         ),
         (
             |g| {
                 g.add_parameter("p", None);
             },
-            format!(r#"value "p" is of a graph around this one, and there is none, {listed}"#),
+            format!(r#"value "p" is of an outer graph, and there is none, {listed}"#),
         ),
         (
             |g| {
                 g.add_capture("p", ValueId(0));
             },
-            format!(r#"value "p" is of a graph around this one, and there is none, {listed}"#),
+            format!(r#"value "p" is of an outer graph, and there is none, {listed}"#),
         ),
     ];
     for (break_it, expected) in cases {
@@ -257,7 +256,7 @@ fn the_verifier_says_what_is_wrong_inside() {
 }
 
 #[test]
-fn graphs_lie_in_each_other_up_to_a_depth() {
+fn subgraphs_are_nested_up_to_a_depth() {
     let graph = deep(MAX_DEPTH);
     assert_eq!(graph.verify(), Ok(()));
     let text = graph.to_string();
@@ -265,10 +264,10 @@ fn graphs_lie_in_each_other_up_to_a_depth() {
 
     let graph = deep(MAX_DEPTH + 1);
     let error = graph.verify().unwrap_err().to_string();
-    let expected = r#"node "If_0" attribute "body" has more than 16 graphs inside each other, wanted at most 16"#;
+    let expected = r#"node "If_0" attribute "body": subgraphs are nested more than 16 deep, wanted at most 16"#;
     assert_eq!(error, expected);
     let error = Graph::parse(&graph.to_string()).unwrap_err().to_string();
     let expected =
-        "line 35: found \"body: graph \\\"leaf\\\"\", wanted at most 16 graphs inside each other";
+        "line 35: found \"body: graph \\\"leaf\\\"\", wanted subgraphs nested at most 16 deep";
     assert_eq!(error, expected);
 }

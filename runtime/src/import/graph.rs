@@ -1,0 +1,330 @@
+//! Graphs of ONNX files: names become ids, and what a graph cannot say is refused.
+//!
+//! A subgraph knows the values of all outer graphs by their names. What it reads of them becomes a capture of each graph on
+//! the way. A name that a subgraph gives to a value of its own means this one in all of it, whatever goes by it further out:
+//! ONNX asks for different names, but there are files with the same, and ONNX Runtime reads them so.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt::Arguments;
+use std::mem;
+
+use prost::Message;
+
+use super::ImportError;
+use super::attribute;
+use super::model::{Model, domain};
+use super::proto::{AttributeProto, GraphProto, NodeProto, ValueInfoProto};
+use super::tensor::tensor;
+use super::types::{check_dims, tensor_type};
+use crate::graph::{Attr, Graph, GraphError, MAX_DEPTH, Node, Source, ValueId};
+use crate::memory::Tensor;
+
+/// A graph that is being read, and its outer ones.
+pub(super) struct Import<'a> {
+    model: &'a Model<'a>,
+    level: Level,
+    /// The outer graphs, the outermost first.
+    outer: Vec<Level>,
+}
+
+/// A graph, as far as it has been read, and which value each name stands for.
+struct Level {
+    graph: Graph,
+    ids: HashMap<String, ValueId>,
+}
+
+impl Level {
+    fn new(name: &str) -> Self {
+        Self { graph: Graph::new(name), ids: HashMap::new() }
+    }
+
+    /// Makes `name` stand for `id`.
+    fn define(&mut self, name: &str, id: ValueId, place: Arguments<'_>) -> Result<(), ImportError> {
+        if name.is_empty() {
+            return Err(ImportError::malformed(place, "no name", "one"));
+        }
+        if self.ids.insert(name.to_owned(), id).is_some() {
+            let found = format!("a second value called {name:?}");
+            return Err(ImportError::malformed(place, found, "different names"));
+        }
+        Ok(())
+    }
+
+    /// Makes `name` stand for a value of the outer graph.
+    fn capture(&mut self, name: &str, outer: ValueId) -> ValueId {
+        let inner = self.graph.add_capture(name, outer);
+        self.ids.insert(name.to_owned(), inner);
+        inner
+    }
+}
+
+/// What to call a node in messages: its name, or its operator and place.
+fn node_name(index: usize, node: &NodeProto) -> String {
+    match node.name.as_str() {
+        "" => format!("{}_{index}", node.op_type),
+        name => name.to_owned(),
+    }
+}
+
+impl<'a> Import<'a> {
+    pub(super) fn new(name: &str, model: &'a Model<'a>) -> Self {
+        Self { model, level: Level::new(name), outer: Vec::new() }
+    }
+
+    /// The model's graph; it has not been verified.
+    pub(super) fn whole(mut self, proto: GraphProto) -> Result<Graph, ImportError> {
+        self.read(proto)?;
+        Ok(self.level.graph)
+    }
+
+    fn read(&mut self, mut proto: GraphProto) -> Result<(), ImportError> {
+        self.constants(&mut proto)?;
+        self.inputs(&proto)?;
+        for (index, node) in self.values_of_nodes(mem::take(&mut proto.node))? {
+            self.node(index, node)?;
+        }
+        self.outputs(&proto)?;
+        self.declared(&proto)?;
+        self.level.graph.sort()?;
+        Ok(())
+    }
+
+    /// The graph in an attribute of a node.
+    fn subgraph(
+        &mut self,
+        bytes: Vec<u8>,
+        (node, attribute): (&str, &str),
+        index: Option<usize>,
+    ) -> Result<Graph, ImportError> {
+        self.inner(bytes).map_err(|error| error.inside(node, attribute, index))
+    }
+
+    fn inner(&mut self, bytes: Vec<u8>) -> Result<Graph, ImportError> {
+        if self.outer.len() >= MAX_DEPTH {
+            return Err(GraphError::TooDeep { place: String::new() }.into());
+        }
+        let proto = GraphProto::decode(&*bytes).map_err(|e| ImportError::NotOnnx {
+            name: "the graph".to_owned(),
+            wanted: "GraphProto",
+            reason: e.to_string(),
+        })?;
+        // The message has subgraphs of its own.
+        drop(bytes);
+        self.outer.push(mem::replace(&mut self.level, Level::new(&proto.name)));
+        self.read(proto)?;
+        let outer = self.outer.pop().unwrap_or_else(|| Level::new(""));
+        Ok(mem::replace(&mut self.level, outer).graph)
+    }
+
+    fn is_inside(&self) -> bool {
+        !self.outer.is_empty()
+    }
+
+    fn constants(&mut self, proto: &mut GraphProto) -> Result<(), ImportError> {
+        if let Some(sparse) = proto.sparse_initializer.first() {
+            let name = sparse.values.as_ref().map_or("", |v| &v.name);
+            let place = format_args!("initializer {name:?}");
+            return Err(ImportError::unsupported(place, "a sparse tensor", "a dense one"));
+        }
+        // Taken one by one, so that no more than one tensor is held twice.
+        for initializer in std::mem::take(&mut proto.initializer) {
+            let name = &initializer.name;
+            let place = format_args!("initializer {name:?}");
+            let tensor = tensor(place, &initializer, self.model.options.folder.as_deref())?;
+            let id = self.level.graph.add_constant(name, tensor);
+            self.level.define(name, id, place)?;
+        }
+        Ok(())
+    }
+
+    fn inputs(&mut self, proto: &GraphProto) -> Result<(), ImportError> {
+        let mut listed = HashSet::new();
+        for input in &proto.input {
+            let name = &input.name;
+            let place = format_args!("input {name:?}");
+            if !listed.insert(name) {
+                return Err(ImportError::malformed(place, "a second of its name", "one"));
+            }
+            // Files of the first formats list every constant as an input too.
+            let Level { graph, ids } = &self.level;
+            if let Some(constant) = ids.get(name).and_then(|&id| graph.constant(id)) {
+                self.same_type(place, input, constant)?;
+                continue;
+            }
+            let of = tensor_type(place, input, self.model.options)?;
+            let id = match of {
+                of if self.is_inside() => self.level.graph.add_parameter(name, of),
+                Some(of) => self.level.graph.add_input(name, of.dtype, of.dims),
+                None => {
+                    return Err(ImportError::unsupported(place, "an unknown type or rank", "both"));
+                }
+            };
+            self.level.define(name, id, place)?;
+        }
+        if self.is_inside() { Ok(()) } else { check_dims(proto, self.model.options) }
+    }
+
+    fn same_type(
+        &self,
+        place: Arguments<'_>,
+        input: &ValueInfoProto,
+        constant: &Tensor,
+    ) -> Result<(), ImportError> {
+        match tensor_type(place, input, self.model.options)? {
+            Some(of) if !of.admits(constant.desc()) => {
+                let desc = constant.desc();
+                let found = format!("type {of}");
+                let wanted =
+                    format!("its initializer's, {}{}", constant.dtype(), desc.full_shape());
+                Err(ImportError::malformed(place, found, wanted))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Gives every node's outputs an id, so that nodes may stand in any order; the nodes that
+    /// are left are not `Constant`, which are values already.
+    fn values_of_nodes(
+        &mut self,
+        nodes: Vec<NodeProto>,
+    ) -> Result<Vec<(usize, NodeProto)>, ImportError> {
+        let folder = self.model.options.folder.as_deref();
+        let mut left = Vec::new();
+        for (index, node) in nodes.into_iter().enumerate() {
+            let called = node_name(index, &node);
+            let place = format_args!("node {called:?}");
+            if node.op_type == "Constant" && domain(&node.domain).is_empty() {
+                let [name] = node.output.as_slice() else {
+                    let found = format!("{} outputs", node.output.len());
+                    return Err(ImportError::malformed(place, found, "one"));
+                };
+                let tensor = attribute::constant(place, &node, folder)?;
+                let id = self.level.graph.add_constant(name, tensor);
+                self.level.define(name, id, place)?;
+                continue;
+            }
+            for name in node.output.iter().filter(|name| !name.is_empty()) {
+                let id = self.level.graph.add_value(name);
+                self.level.define(name, id, place)?;
+            }
+            left.push((index, node));
+        }
+        Ok(left)
+    }
+
+    fn node(&mut self, index: usize, proto: NodeProto) -> Result<(), ImportError> {
+        let name = node_name(index, &proto);
+        let place = format_args!("node {name:?}");
+        let (op, domain) = (proto.op_type.as_str(), domain(&proto.domain));
+        if self.model.functions.contains(&(domain, op)) {
+            let found = format!("operator {op:?}, a function of the model,");
+            return Err(ImportError::unsupported(
+                place,
+                found,
+                "the function's nodes in its place",
+            ));
+        }
+        if op.is_empty() {
+            return Err(ImportError::malformed(place, "no operator", "one"));
+        }
+        let opset = self.model.opsets.version(place, domain)?;
+        let (op, domain) = (op.to_owned(), domain.to_owned());
+        let inputs = self.ids_of(place, "input", &proto.input)?;
+        let outputs = self.ids_of(place, "output", &proto.output)?;
+        let attrs = self.attrs(&name, proto.attribute)?;
+        self.level.graph.add_node(Node { name, op, domain, opset, inputs, outputs, attrs });
+        Ok(())
+    }
+
+    fn attrs(
+        &mut self,
+        node: &str,
+        protos: Vec<AttributeProto>,
+    ) -> Result<Vec<(String, Attr)>, ImportError> {
+        let mut names = HashSet::new();
+        let again = protos.iter().find(|proto| !names.insert(proto.name.as_str()));
+        if let Some(again) = again {
+            let found = format!("a second attribute {:?}", again.name);
+            let place = format_args!("node {node:?}");
+            return Err(ImportError::malformed(place, found, "different names"));
+        }
+        protos.into_iter().map(|proto| self.attr(node, proto)).collect()
+    }
+
+    fn attr(
+        &mut self,
+        node: &str,
+        mut proto: AttributeProto,
+    ) -> Result<(String, Attr), ImportError> {
+        let name = mem::take(&mut proto.name);
+        let place = format_args!("node {node:?} attribute {name:?}");
+        let attr = match attribute::type_of(&proto) {
+            AttributeProto::GRAPH => {
+                let Some(bytes) = proto.g else {
+                    return Err(ImportError::malformed(place, "no graph", "one"));
+                };
+                Attr::Graph(Box::new(self.subgraph(bytes, (node, &name), None)?))
+            }
+            AttributeProto::GRAPHS => {
+                let graphs = proto.graphs.into_iter().enumerate();
+                let graphs =
+                    graphs.map(|(at, bytes)| self.subgraph(bytes, (node, &name), Some(at)));
+                Attr::Graphs(graphs.collect::<Result<_, _>>()?)
+            }
+            _ => attribute::attr(place, &proto, self.model.options.folder.as_deref())?,
+        };
+        Ok((name, attr))
+    }
+
+    fn ids_of(
+        &mut self,
+        place: Arguments<'_>,
+        kind: &str,
+        names: &[String],
+    ) -> Result<Vec<Option<ValueId>>, ImportError> {
+        let given = names.iter().rposition(|name| !name.is_empty()).map_or(0, |last| last + 1);
+        let id = |(port, name): (usize, &String)| {
+            if name.is_empty() {
+                return Ok(None);
+            }
+            self.id(name, || format!("{place} {kind} {port}")).map(Some)
+        };
+        names.iter().take(given).enumerate().map(id).collect()
+    }
+
+    /// The value of this name; one of a graph further out is captured by all from there on.
+    fn id(&mut self, name: &str, place: impl Fn() -> String) -> Result<ValueId, ImportError> {
+        if let Some(id) = self.level.ids.get(name) {
+            return Ok(*id);
+        }
+        let knows = |level: &Level| level.ids.get(name).copied();
+        let mut around = self.outer.iter().enumerate().rev();
+        let Some((at, id)) = around.find_map(|(at, level)| Some((at, knows(level)?))) else {
+            return Err(GraphError::NoProducer { place: place(), value: name.to_owned() }.into());
+        };
+        let inner = self.outer.iter_mut().skip(at + 1).chain([&mut self.level]);
+        Ok(inner.fold(id, |id, level| level.capture(name, id)))
+    }
+
+    fn outputs(&mut self, proto: &GraphProto) -> Result<(), ImportError> {
+        for (index, output) in proto.output.iter().enumerate() {
+            let id = self.id(&output.name, || format!("output {index}"))?;
+            self.level.graph.outputs.push(id);
+        }
+        Ok(())
+    }
+
+    /// Keeps what the model says of the types of values that nodes make.
+    fn declared(&mut self, proto: &GraphProto) -> Result<(), ImportError> {
+        for value in proto.value_info.iter().chain(&proto.output) {
+            let place = format_args!("value {:?}", value.name);
+            let Some(&id) = self.level.ids.get(&value.name) else { continue };
+            let Some(of) = tensor_type(place, value, self.model.options)? else { continue };
+            let value = self.level.graph.values.get_mut(id.index());
+            if let Some(value) = value.filter(|v| matches!(v.source, Source::Computed)) {
+                value.declared = Some(of);
+            }
+        }
+        Ok(())
+    }
+}
