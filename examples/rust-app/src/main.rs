@@ -51,7 +51,7 @@ fn run(path: &Path, package: Option<&Path>, cores: &str) -> Result<(), Box<dyn E
         registry.open(package)?;
     }
 
-    let graph = import::onnx_file(path, &ImportOptions::default())?;
+    let graph = import::file(path, &ImportOptions::default())?;
     let place = PlaceOptions { cores: parse_cores(cores)?, ..PlaceOptions::default() };
     let model = Model::compile(graph, &mut registry, &Options { place, ..Options::default() })?;
     for notice in &model.report().notices {

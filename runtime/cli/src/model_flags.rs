@@ -145,7 +145,7 @@ impl ModelFlags {
         let start = Instant::now();
         let mut registry = open(&self.packages)?;
         let import = ImportOptions { dims: self.dim.clone(), ..ImportOptions::default() };
-        let graph = import::onnx_file(&self.model, &import)?;
+        let graph = import::file(&self.model, &import)?;
         let compiled = Model::compile(graph, &mut registry, &self.options());
         let model = compiled.map_err(|error| compile_failure(error, &registry))?;
         Ok(Loaded { model, registry, load_time: start.elapsed() })

@@ -17,7 +17,7 @@ pub(crate) fn read(path: &Path, wanted: &TensorDesc) -> Result<Tensor, Failure> 
     let bytes = std::fs::read(path).map_err(|e| named(path, e))?;
     match path.extension().and_then(|e| e.to_str()) {
         Some("npy") => npy::read(&bytes).map_err(|e| named(path, e)),
-        Some("pb") => import::tensor_pb(&bytes).map_err(|e| named(path, e)),
+        Some("pb") => import::onnx::tensor_pb(&bytes).map_err(|e| named(path, e)),
         Some("raw" | "bin") => {
             let dtype = wanted.dtype().unwrap_or(DType::F32);
             Tensor::from_bytes(dtype, wanted.full_shape(), &bytes).map_err(|e| named(path, e))

@@ -1,22 +1,17 @@
-//! ONNX files in, graphs out.
+//! Models of files in, graphs out: a folder for each format, and a row of [`IMPORTERS`].
 //!
 //! Knows what files say, not what operators mean: which operators, attributes and shapes are
 //! good is for the registry to judge.
 #![deny(clippy::as_conversions)]
 
-mod attribute;
-mod graph;
-mod model;
-pub mod proto;
-mod tensor;
-mod types;
+mod error;
+pub mod onnx;
 
-use std::fmt::{Arguments, Display};
 use std::path::{Path, PathBuf};
 
-pub use tensor::{code_of, dtype_of, tensor_pb, tensor_to_pb, to_proto};
+use crate::graph::Graph;
 
-use crate::graph::{Graph, GraphError, subgraph_place};
+pub use error::ImportError;
 
 /// How to read a model.
 #[derive(Clone, Debug, Default)]
@@ -27,118 +22,62 @@ pub struct ImportOptions {
     pub folder: Option<PathBuf>,
 }
 
-/// Why a file gave no graph.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ImportError {
-    /// A file cannot be read.
-    #[error("cannot read {path:?}")]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: std::io::Error,
-    },
-    /// The bytes are not the message that they should be.
-    #[error("{name} is not an ONNX {wanted}, or only part of one: {reason}")]
-    NotOnnx {
-        /// What the bytes are called.
-        name: String,
-        /// The message wanted.
-        wanted: &'static str,
-        /// What stopped the reader.
-        reason: String,
-    },
-    /// The file breaks ONNX's rules.
-    #[error("{place}: {found}, wanted {wanted}")]
-    Malformed {
-        /// Where in the model.
-        place: String,
-        /// What is there.
-        found: String,
-        /// What should be.
-        wanted: String,
-    },
-    /// The file is good, but has something in it that this runtime does not do.
-    #[error("{place}: {found} is not supported, wanted {wanted}")]
-    Unsupported {
-        /// Where in the model.
-        place: String,
-        /// What is there.
-        found: String,
-        /// What could be.
-        wanted: String,
-    },
-    /// An extent was given for a dimension that the model does not have.
-    #[error("no input has a dimension called {name:?}, wanted one of {known:?}")]
-    NoSuchDim {
-        /// The name given.
-        name: String,
-        /// The names in the model, in its order.
-        known: Vec<String>,
-    },
-    /// The nodes do not make a graph that can run.
-    #[error(transparent)]
-    Graph(#[from] GraphError),
+/// A format of model files.
+#[derive(Clone, Copy, Debug)]
+pub struct Importer {
+    /// What to call the format.
+    pub name: &'static str,
+    /// What names of its files have behind their last dot.
+    pub suffixes: &'static [&'static str],
+    /// Whether bytes start as such a file does.
+    pub sniff: fn(&[u8]) -> bool,
+    /// The graph in the bytes of such a file, verified; the text is what to call it in messages.
+    pub import: fn(&[u8], &str, &ImportOptions) -> Result<Graph, ImportError>,
 }
 
-impl ImportError {
-    fn malformed(place: Arguments<'_>, found: impl Display, wanted: impl Display) -> Self {
-        let (found, wanted) = (found.to_string(), wanted.to_string());
-        Self::Malformed { place: place.to_string(), found, wanted }
-    }
+/// Every format that is read.
+pub const IMPORTERS: &[Importer] =
+    &[Importer { name: "ONNX", suffixes: &["onnx"], sniff: onnx::sniff, import: onnx::import }];
 
-    fn unsupported(place: Arguments<'_>, found: impl Display, wanted: impl Display) -> Self {
-        let (found, wanted) = (found.to_string(), wanted.to_string());
-        Self::Unsupported { place: place.to_string(), found, wanted }
-    }
-
-    /// The same, said of a subgraph of the node called `node`.
-    fn inside(self, node: &str, attribute: &str, index: Option<usize>) -> Self {
-        let within = |place| format!("{}: {place}", subgraph_place(node, attribute, index));
-        match self {
-            Self::NotOnnx { name, wanted, reason } => {
-                Self::NotOnnx { name: within(name), wanted, reason }
-            }
-            Self::Malformed { place, found, wanted } => {
-                Self::Malformed { place: within(place), found, wanted }
-            }
-            Self::Unsupported { place, found, wanted } => {
-                Self::Unsupported { place: within(place), found, wanted }
-            }
-            Self::Graph(error) => Self::Graph(error.inside(node, attribute, index)),
-            // They name the file, and what the user said.
-            Self::Read { .. } | Self::NoSuchDim { .. } => self,
-        }
-    }
-}
-
-/// The graph in the bytes of an ONNX file; `name` is what to call it in messages.
-///
-/// `Constant` nodes become constants, as do inputs that the model has elements for. Optional
-/// inputs and outputs left out at a node's end are dropped. Subgraphs capture what they read of outer
-/// graphs; a name that a subgraph has for a value of its own means that one in all of it.
+/// The graph in a model's file, which is called after the file.
 ///
 /// # Errors
-/// Bytes that are no model, a model that breaks ONNX's rules, or one with something in it that
-/// the graph cannot say: functions, sequences, sparse tensors, texts, narrow floats.
-pub fn onnx(bytes: &[u8], name: &str, options: &ImportOptions) -> Result<Graph, ImportError> {
-    model::graph(bytes, name, options)
-}
-
-/// The graph in an ONNX file, which is called after the file.
-///
-/// # Errors
-/// A file that cannot be read, and as for [`onnx`].
-pub fn onnx_file(path: &Path, options: &ImportOptions) -> Result<Graph, ImportError> {
+/// A file that cannot be read, and as for [`bytes`].
+pub fn file(path: &Path, options: &ImportOptions) -> Result<Graph, ImportError> {
     let unreadable = |source| ImportError::Read { path: path.to_owned(), source };
-    let bytes = std::fs::read(path).map_err(unreadable)?;
+    let read = std::fs::read(path).map_err(unreadable)?;
     let mut options = options.clone();
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
     options.folder.get_or_insert_with(|| parent.unwrap_or(Path::new(".")).to_owned());
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
-    onnx(&bytes, &name, &options)
+    bytes(&read, &name, &options)
+}
+
+/// The graph in the bytes of a model's file. The suffix of `name` says the format; where it is none that is known, the
+/// bytes do.
+///
+/// # Errors
+/// No known format, and what its importer refuses.
+pub fn bytes(bytes: &[u8], name: &str, options: &ImportOptions) -> Result<Graph, ImportError> {
+    let suffix = Path::new(name).extension().and_then(|suffix| suffix.to_str());
+    let is_named = |suffix: &str| {
+        let has = |of: &Importer| of.suffixes.iter().any(|own| own.eq_ignore_ascii_case(suffix));
+        IMPORTERS.iter().find(|importer| has(importer))
+    };
+    let sniffed = || IMPORTERS.iter().find(|importer| (importer.sniff)(bytes));
+    match suffix.and_then(is_named).or_else(sniffed) {
+        Some(importer) => (importer.import)(bytes, name, options),
+        None => Err(ImportError::UnknownFormat { name: name.to_owned() }),
+    }
+}
+
+/// The formats and their suffixes, in words.
+fn formats() -> String {
+    let format = |importer: &Importer| {
+        let suffixes = importer.suffixes.iter().map(|suffix| format!(".{suffix}"));
+        format!("{} ({})", importer.name, suffixes.collect::<Vec<_>>().join(", "))
+    };
+    IMPORTERS.iter().map(format).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

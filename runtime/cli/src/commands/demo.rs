@@ -151,10 +151,10 @@ fn write_all(dir: &Path, files: &[Bundled]) -> Result<(), Failure> {
 }
 
 fn run_stages(dir: &Path, package: &Path) -> Result<Vec<Stage>, Failure> {
-    let graph = import::onnx_file(&dir.join("model/model.onnx"), &ImportOptions::default())?;
+    let graph = import::file(&dir.join("model/model.onnx"), &ImportOptions::default())?;
     let recorded = |file: &str| -> Result<Tensor, Failure> {
         let bytes = fs::read(dir.join("model/test_data_set_0").join(file))?;
-        Ok(import::tensor_pb(&bytes)?)
+        Ok(import::onnx::tensor_pb(&bytes)?)
     };
     let (input, output) = (recorded("input_0.pb")?, recorded("output_0.pb")?);
     let mut registry = open(&[package.to_owned()])?;

@@ -15,9 +15,9 @@ pub(super) fn graph(
     name: &str,
     options: &ImportOptions,
 ) -> Result<Graph, ImportError> {
-    let not_onnx = |reason: String| ImportError::NotOnnx {
+    let not_onnx = |reason: String| ImportError::WrongBytes {
         name: format!("{name:?}"),
-        wanted: "ModelProto",
+        wanted: "an ONNX ModelProto",
         reason,
     };
     let mut model = ModelProto::decode(bytes).map_err(|e| not_onnx(e.to_string()))?;

@@ -313,9 +313,9 @@ fn external(
 /// Bytes that are no such file, an element type that no tensor holds, or elements that do not
 /// agree with type and shape.
 pub fn tensor_pb(bytes: &[u8]) -> Result<Tensor, ImportError> {
-    let proto = TensorProto::decode(bytes).map_err(|e| ImportError::NotOnnx {
+    let proto = TensorProto::decode(bytes).map_err(|e| ImportError::WrongBytes {
         name: "the tensor".to_owned(),
-        wanted: "TensorProto",
+        wanted: "an ONNX TensorProto",
         reason: e.to_string(),
     })?;
     match proto.name.as_str() {

@@ -134,7 +134,7 @@ fn subgraphs_capture_what_they_read() {
     assert_eq!(Graph::parse(expected).unwrap().to_string(), expected);
 
     let dims = vec![("n".to_owned(), 4)];
-    let graph = onnx(&branching().to_bytes(), "m", &ImportOptions { dims, ..options() }).unwrap();
+    let graph = import(&branching().to_bytes(), "m", &ImportOptions { dims, ..options() }).unwrap();
     let text = graph.to_string();
     assert!(text.contains("input carried: f32[4]\n"), "{text}");
 }
@@ -263,7 +263,7 @@ fn a_subgraph_cannot_read_what_its_node_makes_and_constants_have_none() {
 
 #[test]
 fn subgraphs_are_nested_up_to_a_depth() {
-    let graph = onnx(&deep(16), "m", &options()).unwrap();
+    let graph = import(&deep(16), "m", &options()).unwrap();
     let text = graph.to_string();
     assert_eq!(text.matches("capture x\n").count(), 16, "{text}");
     assert_eq!(Graph::parse(&text).unwrap().to_string(), text);
@@ -271,7 +271,7 @@ fn subgraphs_are_nested_up_to_a_depth() {
     let expected =
         r#"node "If_0" attribute "b": subgraphs are nested more than 16 deep, wanted at most 16"#;
     for depth in [17, 1000] {
-        let error = onnx(&deep(depth), "m", &options()).unwrap_err().to_string();
+        let error = import(&deep(depth), "m", &options()).unwrap_err().to_string();
         assert_eq!(error, expected);
     }
 }
@@ -283,16 +283,16 @@ fn elements_of_a_subgraph_may_lie_in_another_file() {
         key: key.to_owned(),
         value: value.to_owned(),
     };
-    let read = |file: &str| {
+    let read = |elements: &str| {
         let mut inner = body();
         let scale = &mut inner.initializer[0];
         scale.float_data.clear();
         scale.data_location = 1;
-        scale.external_data = vec![entry("location", file)];
+        scale.external_data = vec![entry("location", elements)];
         inner.node[1].input[1] = "x".to_owned();
         let path = outside.folder.join("model/m.onnx");
         std::fs::write(&path, holding(&[("b", &inner)]).to_bytes()).unwrap();
-        onnx_file(&path, &options())
+        file(&path, &options())
     };
     let graph = read("w.bin").unwrap();
     let inner = graph.nodes[0].subgraphs().next().unwrap().graph;

@@ -103,9 +103,9 @@ impl<'a> Import<'a> {
         if self.outer.len() >= MAX_DEPTH {
             return Err(GraphError::TooDeep { place: String::new() }.into());
         }
-        let proto = GraphProto::decode(&*bytes).map_err(|e| ImportError::NotOnnx {
+        let proto = GraphProto::decode(&*bytes).map_err(|e| ImportError::WrongBytes {
             name: "the graph".to_owned(),
-            wanted: "GraphProto",
+            wanted: "an ONNX GraphProto",
             reason: e.to_string(),
         })?;
         // The message has subgraphs of its own.

@@ -1,0 +1,34 @@
+//! ONNX files.
+
+mod attribute;
+mod graph;
+mod model;
+pub mod proto;
+mod tensor;
+mod types;
+
+use super::{ImportError, ImportOptions};
+use crate::graph::Graph;
+
+pub use tensor::{code_of, dtype_of, tensor_pb, tensor_to_pb, to_proto};
+
+/// Whether bytes start as writers start an ONNX file: with the version of its format, which is small.
+pub fn sniff(bytes: &[u8]) -> bool {
+    matches!(bytes, [0x08, 1..=0x7f, ..])
+}
+
+/// The graph in the bytes of an ONNX file; `name` is what to call it in messages.
+///
+/// `Constant` nodes become constants, as do inputs that the model has elements for. Optional
+/// inputs and outputs left out at a node's end are dropped. Subgraphs capture what they read of outer
+/// graphs; a name that a subgraph has for a value of its own means that one in all of it.
+///
+/// # Errors
+/// Bytes that are no model, a model that breaks ONNX's rules, or one with something in it that
+/// the graph cannot say: functions, sequences, sparse tensors, texts, narrow floats.
+pub fn import(bytes: &[u8], name: &str, options: &ImportOptions) -> Result<Graph, ImportError> {
+    model::graph(bytes, name, options)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,534 @@
+//! Tests of the importer: models are written with the same messages that it reads.
+
+use std::path::PathBuf;
+
+use prost::Message;
+use udo_api::{Bf16, Bool, DType, F16, Shape};
+
+use super::proto::{
+    AttributeProto, DimensionProto, FunctionProto, GraphProto, ModelProto, NodeProto,
+    OperatorSetIdProto, SparseTensorProto, StringStringEntryProto, TensorProto, TypeProto,
+    ValueInfoProto,
+};
+use super::*;
+use crate::graph::{Node, Source};
+use crate::import::file;
+use crate::memory::Tensor;
+
+mod subgraphs;
+
+const F32: i32 = 1;
+
+fn options() -> ImportOptions {
+    ImportOptions::default()
+}
+
+fn floats(name: &str, dims: &[i64], values: &[f32]) -> TensorProto {
+    TensorProto {
+        name: name.to_owned(),
+        dims: dims.to_vec(),
+        data_type: F32,
+        float_data: values.to_vec(),
+        ..TensorProto::default()
+    }
+}
+
+fn value(name: &str, dims: &[i64]) -> ValueInfoProto {
+    ValueInfoProto::tensor(name, F32, dims.iter().map(|&d| DimensionProto::fixed(d)).collect())
+}
+
+/// A model with one of everything that can be read.
+fn small() -> ModelProto {
+    let mut conv = NodeProto::new("Conv", &["x", "w", ""], &["h"]);
+    conv.attribute = vec![
+        AttributeProto::ints("pads", &[1, 1, 1, 1]),
+        AttributeProto::text("auto_pad", "NOTSET"),
+        AttributeProto::float("beta", 0.5),
+    ];
+    let mut twist = NodeProto::new("Twist", &["h", "", "c"], &["y", ""]);
+    twist.name = "twist".to_owned();
+    twist.domain = "com.acme".to_owned();
+    twist.attribute = vec![
+        AttributeProto::int("k", -3),
+        AttributeProto::floats("scales", &[0.5, 2.0]),
+        AttributeProto::texts("modes", &["a", "b"]),
+        AttributeProto::tensor("table", floats("", &[2], &[1.0, 2.0])),
+    ];
+    let mut constant = NodeProto::new("Constant", &[], &["c"]);
+    constant.attribute = vec![AttributeProto::ints("value_ints", &[5, 6])];
+    let x = ["batch", "", "h"].map(DimensionProto::named);
+    let graph = GraphProto {
+        node: vec![twist, constant, conv],
+        name: "main".to_owned(),
+        initializer: vec![floats("w", &[1, 2], &[0.25, -1.0])],
+        input: vec![ValueInfoProto::tensor("x", F32, x.to_vec()), value("w", &[1, 2])],
+        output: vec![value("y", &[1])],
+        value_info: vec![value("h", &[1, 2, 3]), value("gone", &[1])],
+        ..GraphProto::default()
+    };
+    ModelProto {
+        ir_version: 8,
+        graph: Some(graph),
+        opset_import: vec![
+            OperatorSetIdProto::new("ai.onnx", 17),
+            OperatorSetIdProto::new("com.acme", 2),
+        ],
+        ..ModelProto::default()
+    }
+}
+
+fn read(model: &ModelProto) -> Result<Graph, ImportError> {
+    import(&model.to_bytes(), "small", &options())
+}
+
+#[test]
+fn a_model_becomes_a_sorted_graph() {
+    let expected = r#"graph "small"
+  constant w: f32[1,2]{0.25, -1.0}
+  input x: f32[batch,?,h]
+  constant c: i64[2]{5, 6}
+  h: f32[1,2,3] = Conv@17(x, w) pads=[1, 1, 1, 1] auto_pad="NOTSET" beta=0.5 # Conv_2
+  y: f32[1] = com.acme:Twist@2(h, _, c) k=-3 scales=[0.5, 2.0] modes=["a", "b"] table=f32[2]{1.0, 2.0} # twist
+  output y
+"#;
+    let graph = read(&small()).unwrap();
+    assert_eq!(graph.to_string(), expected);
+    let w = graph.value_named("w").and_then(|w| graph.constant(w)).unwrap();
+    assert_eq!(w.get::<f32>(), Some(&[0.25, -1.0][..]));
+    let h = graph.value(graph.value_named("h").unwrap()).unwrap();
+    assert_eq!(h.declared.as_ref().map(ToString::to_string).as_deref(), Some("f32[1,2,3]"));
+}
+
+#[test]
+fn named_dimensions_can_be_given_extents() {
+    let with = |name: &str, extent| {
+        let dims = vec![(name.to_owned(), extent)];
+        import(&small().to_bytes(), "small", &ImportOptions { dims, ..options() })
+    };
+    let graph = with("batch", 4).unwrap();
+    let x = graph.value(graph.inputs[0]).unwrap();
+    let Source::Input(of) = &x.source else { panic!("x is an input") };
+    assert_eq!(of.to_string(), "f32[4,?,h]");
+    let expected = r#"no input has a dimension called "bach", wanted one of ["batch", "h"]"#;
+    assert_eq!(with("bach", 4).unwrap_err().to_string(), expected);
+}
+
+#[test]
+fn files_of_the_first_format_need_no_opset_and_no_attribute_types() {
+    let mut model = small();
+    model.ir_version = 1;
+    model.opset_import.clear();
+    let graph = model.graph.as_mut().unwrap();
+    for node in &mut graph.node {
+        node.domain.clear();
+        for attribute in &mut node.attribute {
+            attribute.r#type = AttributeProto::UNDEFINED;
+        }
+    }
+    let text = read(&model).unwrap().to_string();
+    assert!(
+        text.contains("h: f32[1,2,3] = Conv@1(x, w) pads=[1, 1, 1, 1] auto_pad=\"NOTSET\""),
+        "{text}"
+    );
+    assert!(text.contains("table=f32[2]"), "{text}");
+}
+
+#[test]
+fn constants_come_from_every_attribute_that_can_hold_one() {
+    let cases = [
+        (AttributeProto::tensor("value", floats("", &[1, 1], &[3.0])), "f32[1,1]{3.0}"),
+        (AttributeProto::int("value_int", 3), "i64[]{3}"),
+        (AttributeProto::ints("value_ints", &[]), "i64[0]"),
+        (AttributeProto::float("value_float", 0.1), "f32[]{0.1}"),
+        (AttributeProto::floats("value_floats", &[0.1, 0.2]), "f32[2]{0.1, 0.2}"),
+    ];
+    for (attribute, expected) in cases {
+        let mut model = small();
+        model.graph.as_mut().unwrap().node[1].attribute = vec![attribute];
+        let text = read(&model).unwrap().to_string();
+        assert!(text.contains(&format!("  constant c: {expected}\n")), "{text}");
+    }
+}
+
+type Break = fn(&mut GraphProto);
+
+fn refuses(cases: &[(Break, &str)]) {
+    for (break_it, expected) in cases {
+        let mut model = small();
+        break_it(model.graph.as_mut().unwrap());
+        assert_eq!(read(&model).unwrap_err().to_string(), *expected);
+    }
+}
+
+#[test]
+fn bad_graphs_are_refused_by_place() {
+    refuses(&[
+        (
+            |g| g.node[2].input[0] = "z".to_owned(),
+            r#"node "Conv_2" input 0 is value "z", which nothing makes"#,
+        ),
+        (
+            |g| g.node[2].output[0] = "x".to_owned(),
+            r#"node "Conv_2": a second value called "x", wanted different names"#,
+        ),
+        (
+            |g| g.node[2].input[0] = "y".to_owned(),
+            r#"nodes wait for each other: "Conv_2" -> "twist" -> "Conv_2""#,
+        ),
+        (|g| g.output[0].name.clear(), r#"output 0 is value "", which nothing makes"#),
+        (
+            |g| g.output.push(value("y", &[])),
+            r#"two outputs are called "y", wanted different names"#,
+        ),
+        (|g| g.input.push(value("x", &[])), r#"input "x": a second of its name, wanted one"#),
+        (
+            |g| g.initializer.push(floats("w", &[], &[1.0])),
+            r#"initializer "w": a second value called "w", wanted different names"#,
+        ),
+        (
+            |g| g.input[1] = value("w", &[3, 2]),
+            r#"input "w": type f32[3,2], wanted its initializer's, f32[1,2]"#,
+        ),
+        (
+            |g| g.input[0].r#type = None,
+            r#"input "x": an unknown type or rank is not supported, wanted both"#,
+        ),
+        (
+            |g| {
+                let r#type = TypeProto { sequence_type: Some(vec![]), ..TypeProto::default() };
+                g.input[0].r#type = Some(r#type);
+            },
+            r#"input "x": a sequence is not supported, wanted a tensor"#,
+        ),
+        (
+            |g| g.value_info[0] = ValueInfoProto::tensor("h", 22, vec![]),
+            r#"value "h": element type int4 is not supported, wanted a float, an integer of 8 bits or more, or bool"#,
+        ),
+        (
+            |g| g.node[2].attribute[0].r#type = 5,
+            r#"node "Conv_2" attribute "pads": no graph, wanted one"#,
+        ),
+        (
+            |g| g.node[2].attribute[1].name = "pads".to_owned(),
+            r#"node "Conv_2": a second attribute "pads", wanted different names"#,
+        ),
+        (
+            |g| g.node[2].attribute[1].s = Some(vec![0xff]),
+            r#"node "Conv_2" attribute "auto_pad": bytes that are no text, wanted UTF-8"#,
+        ),
+        (
+            |g| g.node[1].attribute = vec![AttributeProto::text("value_string", "t")],
+            r#"node "Constant_1": attribute "value_string" is not supported, wanted one attribute value, value_float(s) or value_int(s)"#,
+        ),
+        (
+            |g| g.node[0].domain = "org.other".to_owned(),
+            r#"node "twist": domain "org.other", which the model does not import, wanted an opset import for it"#,
+        ),
+    ]);
+}
+
+#[test]
+fn bad_constants_are_refused_by_name() {
+    refuses(&[
+        (
+            |g| g.initializer[0].data_type = 8,
+            r#"initializer "w": element type string is not supported, wanted a float, an integer of 8 bits or more, or bool"#,
+        ),
+        (
+            |g| g.initializer[0].data_type = 99,
+            r#"initializer "w": element type 99 is not supported, wanted a float, an integer of 8 bits or more, or bool"#,
+        ),
+        (
+            |g| g.initializer[0].dims = vec![i64::MAX, 0, i64::MAX],
+            r#"initializer "w": shape [9223372036854775807, 0, 9223372036854775807] is not supported, wanted at most 8 dimensions, and elements that an address can count"#,
+        ),
+        (
+            |g| g.initializer[0].dims = vec![-1],
+            r#"initializer "w": shape [-1], wanted extents that are not negative"#,
+        ),
+        (
+            |g| g.initializer[0].dims = vec![1 << 40],
+            r#"initializer "w": 8 bytes, wanted 4398046511104 for f32[1099511627776]"#,
+        ),
+        (
+            |g| g.initializer[0].int32_data = vec![1, 2],
+            r#"initializer "w": elements in float_data and int32_data, wanted f32 in float_data or raw_data"#,
+        ),
+        (
+            |g| g.initializer[0].data_type = 7,
+            r#"initializer "w": elements in float_data, wanted i64 in int64_data or raw_data"#,
+        ),
+        (
+            |g| g.initializer[0].segment = Some(vec![]),
+            r#"initializer "w": a tensor's segment, a sequence or an optional value is not supported, wanted a whole tensor"#,
+        ),
+        (
+            |g| g.initializer[0].data_location = 1,
+            r#"initializer "w": external location "", wanted a file in the model's folder"#,
+        ),
+        (
+            |g| {
+                let values = g.initializer.pop();
+                g.sparse_initializer = vec![SparseTensorProto { values }];
+            },
+            r#"initializer "w": a sparse tensor is not supported, wanted a dense one"#,
+        ),
+    ]);
+}
+
+#[test]
+fn functions_and_bad_opsets_are_refused() {
+    let mut model = small();
+    let (name, domain) = ("Twist".to_owned(), "com.acme".to_owned());
+    model.functions = vec![FunctionProto { name, domain }];
+    let expected = "node \"twist\": operator \"Twist\", a function of the model, is not supported, \
+                    wanted the function's nodes in its place";
+    assert_eq!(read(&model).unwrap_err().to_string(), expected);
+
+    let mut model = small();
+    model.opset_import[0].version = 0;
+    let expected = r#"opset import "ai.onnx": version 0, wanted a positive number"#;
+    assert_eq!(read(&model).unwrap_err().to_string(), expected);
+    model.opset_import[0].version = 12;
+    model.opset_import.push(OperatorSetIdProto::new("", 13));
+    let expected = r#"opset import "": version 13 after another, wanted one version for a domain"#;
+    assert_eq!(read(&model).unwrap_err().to_string(), expected);
+}
+
+#[test]
+fn bytes_that_are_no_model_are_refused() {
+    let of = |bytes: &[u8]| import(bytes, "m.onnx", &options()).unwrap_err().to_string();
+    let expected = "\"m.onnx\" is not an ONNX ModelProto, or only part of one: it has no graph";
+    assert_eq!(of(b""), expected);
+    let starts = "\"m.onnx\" is not an ONNX ModelProto, or only part of one: ";
+    for bytes in [&b"PK\x03\x04 a zip file"[..], b"{\"json\": true}", b"\x93NUMPY"] {
+        let error = of(bytes);
+        assert!(error.starts_with(starts), "{error}");
+    }
+}
+
+#[test]
+fn every_element_type_reads_back() {
+    let line = Shape::new(&[2]).unwrap();
+    let tensors = [
+        Tensor::of(line, &[0.5f32, f32::NAN]).unwrap(),
+        Tensor::of(line, &[0.5f64, -0.0]).unwrap(),
+        Tensor::of(line, &[F16::from_f32(0.5), F16::from_f32(-2.0)]).unwrap(),
+        Tensor::of(line, &[Bf16::from_f32(0.5), Bf16::from_f32(-2.0)]).unwrap(),
+        Tensor::of(line, &[-1i8, 1]).unwrap(),
+        Tensor::of(line, &[-1i16, 1]).unwrap(),
+        Tensor::of(line, &[-1i32, 1]).unwrap(),
+        Tensor::of(line, &[-1i64, 1]).unwrap(),
+        Tensor::of(line, &[1u8, 200]).unwrap(),
+        Tensor::of(line, &[1u16, 60000]).unwrap(),
+        Tensor::of(line, &[1u32, u32::MAX]).unwrap(),
+        Tensor::of(line, &[1u64, u64::MAX]).unwrap(),
+        Tensor::of(line, &[Bool::from(true), Bool::from(false)]).unwrap(),
+        Tensor::of(Shape::SCALAR, &[7i64]).unwrap(),
+        Tensor::zeros(DType::F32, Shape::new(&[3, 0]).unwrap()).unwrap(),
+    ];
+    for tensor in &tensors {
+        let back = tensor_pb(&tensor_to_pb(tensor, "t")).unwrap();
+        assert_eq!(back.desc(), tensor.desc());
+        assert_eq!(back.bytes(), tensor.bytes());
+    }
+    for dtype in DType::ALL.into_iter().filter(|&t| t != DType::Str) {
+        assert_eq!(dtype_of(code_of(dtype)), Some(dtype));
+    }
+}
+
+#[test]
+fn narrow_elements_come_from_wide_fields() {
+    let of = |dtype, ints: &[i32]| {
+        let dims = vec![i64::try_from(ints.len()).unwrap()];
+        let (data_type, int32_data) = (code_of(dtype), ints.to_vec());
+        tensor_pb(&TensorProto { dims, data_type, int32_data, ..Default::default() }.to_bytes())
+    };
+    let get = |dtype, ints: &[i32]| of(dtype, ints).unwrap().bytes().to_vec();
+    assert_eq!(get(DType::I8, &[-1, 127]), [0xff, 0x7f]);
+    assert_eq!(get(DType::U8, &[255]), [0xff]);
+    assert_eq!(get(DType::I16, &[-2]), [0xfe, 0xff]);
+    assert_eq!(get(DType::U16, &[65535]), [0xff, 0xff]);
+    assert_eq!(get(DType::F16, &[0x3c00]), [0x00, 0x3c]);
+    assert_eq!(get(DType::Bf16, &[0x3f80]), [0x80, 0x3f]);
+    assert_eq!(get(DType::Bool, &[0, 7]), [0, 1]);
+    let error = of(DType::I8, &[128]).unwrap_err().to_string();
+    assert_eq!(error, "the tensor: element 128, wanted an i8");
+
+    let (dims, uint64_data) = (vec![1], vec![1 << 32]);
+    let proto = TensorProto { dims, data_type: 12, uint64_data, ..Default::default() };
+    let error = tensor_pb(&proto.to_bytes()).unwrap_err().to_string();
+    assert_eq!(error, "the tensor: element 4294967296, wanted an u32");
+
+    let (dims, raw_data) = (vec![2], vec![0, 9]);
+    let proto = TensorProto { dims, data_type: 9, raw_data, ..Default::default() };
+    assert_eq!(tensor_pb(&proto.to_bytes()).unwrap().bytes(), [0, 1]);
+}
+
+/// A folder with files of external elements, and a model that reads them as a test says.
+struct Outside {
+    folder: PathBuf,
+}
+
+impl Drop for Outside {
+    fn drop(&mut self) {
+        let _gone = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl Outside {
+    fn new(test: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("udo-import-{}-{test}", std::process::id()));
+        let bytes: Vec<u8> = [9.0f32, 0.25, -1.0].iter().flat_map(|f| f.to_le_bytes()).collect();
+        std::fs::create_dir_all(folder.join("model")).unwrap();
+        std::fs::write(folder.join("model/w.bin"), &bytes).unwrap();
+        std::fs::write(folder.join("secret.bin"), &bytes).unwrap();
+        Self { folder }
+    }
+
+    fn read(&self, entries: &[(&str, &str)]) -> Result<Graph, ImportError> {
+        let mut model = small();
+        let w = &mut model.graph.as_mut().unwrap().initializer[0];
+        w.float_data.clear();
+        w.data_location = 1;
+        let entry = |&(key, value): &(&str, &str)| StringStringEntryProto {
+            key: key.to_owned(),
+            value: value.to_owned(),
+        };
+        w.external_data = entries.iter().map(entry).collect();
+        let path = self.folder.join("model/m.onnx");
+        std::fs::write(&path, model.to_bytes()).unwrap();
+        file(&path, &options())
+    }
+}
+
+#[test]
+fn elements_may_lie_in_a_file_next_to_the_model() {
+    let outside = Outside::new("near");
+    let at = [("location", "./w.bin"), ("offset", "4"), ("length", "8"), ("checksum", "?")];
+    for entries in [&at[..], &at[..2]] {
+        let graph = outside.read(entries).unwrap();
+        assert_eq!(graph.name, "m.onnx");
+        let w = graph.value_named("w").and_then(|w| graph.constant(w)).unwrap();
+        assert_eq!(w.get::<f32>(), Some(&[0.25, -1.0][..]));
+    }
+}
+
+#[test]
+fn external_elements_never_come_from_elsewhere() {
+    let outside = Outside::new("far");
+    let place = r#"initializer "w": "#;
+    let elsewhere = |name: &str| {
+        let error = outside.read(&[("location", name), ("offset", "4")]).unwrap_err().to_string();
+        let wanted = "wanted a file in the model's folder";
+        assert_eq!(error, format!("{place}external location {name:?}, {wanted}"));
+    };
+    elsewhere("../secret.bin");
+    elsewhere("");
+    elsewhere(".");
+    elsewhere(outside.folder.join("model/w.bin").to_str().unwrap());
+    #[cfg(unix)]
+    {
+        let link = outside.folder.join("model/link.bin");
+        std::os::unix::fs::symlink("../secret.bin", link).unwrap();
+        elsewhere("link.bin");
+    }
+
+    let cases = [
+        (("offset", "5"), r#"12 bytes in "w.bin", wanted 8 from byte 5"#),
+        (
+            ("offset", "18446744073709551615"),
+            r#"12 bytes in "w.bin", wanted 8 from byte 18446744073709551615"#,
+        ),
+        (("offset", "-1"), r#"external offset "-1", wanted a number of bytes"#),
+        (("length", "12"), "12 external bytes, wanted 8 for f32[1,2]"),
+    ];
+    for (entry, expected) in cases {
+        let error = outside.read(&[("location", "w.bin"), entry]).unwrap_err().to_string();
+        assert_eq!(error, format!("{place}{expected}"));
+    }
+    assert!(matches!(outside.read(&[("location", "no.bin")]), Err(ImportError::Read { .. })));
+
+    let bytes = std::fs::read(outside.folder.join("model/m.onnx")).unwrap();
+    let error = import(&bytes, "m.onnx", &options()).unwrap_err().to_string();
+    let wanted = "is not supported, wanted a model that was read from a folder";
+    assert_eq!(error, format!("{place}external data in \"no.bin\" {wanted}"));
+}
+
+/// Bytes of all constants, and of the names, in a graph and its subgraphs.
+fn held_bytes(graph: &Graph) -> usize {
+    let of = |source: &Source| match source {
+        Source::Constant(tensor) => tensor.bytes().len(),
+        Source::Input(_) | Source::Computed | Source::Outer => 0,
+    };
+    let inside = graph.nodes.iter().flat_map(Node::subgraphs);
+    let inside: usize = inside.map(|inner| held_bytes(inner.graph)).sum();
+    inside + graph.values.iter().map(|v| of(&v.source) + v.name.len()).sum::<usize>()
+}
+
+/// Reads the starts of a good file, and what becomes of it by random changes.
+fn break_all(good: &[u8]) {
+    let check = |bytes: &[u8]| {
+        if let Ok(graph) = import(bytes, "m", &options()) {
+            // One byte of a packed list can stand for an element of eight.
+            assert!(held_bytes(&graph) <= 8 * bytes.len());
+            assert_eq!(graph.verify(), Ok(()));
+            assert!(!graph.to_string().is_empty());
+        }
+    };
+    for end in 0..good.len() {
+        check(&good[..end]);
+    }
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let mut next = |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        usize::try_from(state >> 33).unwrap() % below
+    };
+    for _ in 0..20_000 {
+        let mut bad = good.to_vec();
+        for _ in 0..=next(3) {
+            let at = next(bad.len());
+            match next(4) {
+                0 => bad[at] = u8::try_from(next(256)).unwrap(),
+                1 => bad[at] ^= 1 << next(8),
+                2 => drop(bad.remove(at)),
+                _ => bad.insert(at, [0x00, 0xff, 0x7f, 0x80][next(4)]),
+            }
+        }
+        check(&bad);
+    }
+}
+
+#[test]
+fn broken_files_never_panic_and_hold_no_more_than_they_bring() {
+    break_all(&small().to_bytes());
+}
+
+#[test]
+fn broken_tensor_files_never_panic() {
+    let good = tensor_to_pb(&Tensor::zeros(DType::I16, Shape::new(&[2, 3]).unwrap()).unwrap(), "t");
+    for end in 0..good.len() {
+        assert!(tensor_pb(&good[..end]).is_err(), "cut at {end}");
+    }
+    for at in 0..good.len() {
+        for byte in 0..=u8::MAX {
+            let mut bad = good.clone();
+            bad[at] = byte;
+            if let Ok(tensor) = tensor_pb(&bad) {
+                assert!(tensor.bytes().len() <= 8 * bad.len());
+            }
+        }
+    }
+}
+
+#[test]
+fn unread_fields_are_skipped() {
+    let mut bytes = small().to_bytes();
+    // Field 6, the documentation, holding bytes that are not UTF-8; and a field that is not known.
+    bytes.extend([0x32, 2, 0xff, 0xfe, 0xfa, 0x3e, 1, 0]);
+    let graph = import(&bytes, "small", &options()).unwrap();
+    assert_eq!(graph.to_string(), read(&small()).unwrap().to_string());
+    assert_eq!(ModelProto::decode(&bytes[..]).unwrap(), small());
+}
