@@ -85,7 +85,7 @@ impl Op for Beside {
         &[Port::required("y", F32)],
         &[],
     )
-    .facts(Facts::JOINS);
+    .facts(Facts::CONCAT);
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let first = cx.input(0)?;
@@ -134,7 +134,7 @@ impl Op for Counted {
         &[Port::required("y", F32)],
         &[],
     )
-    .facts(Facts::JOINS);
+    .facts(Facts::CONCAT);
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let first = cx.input(0)?;
@@ -322,7 +322,7 @@ fn close(found: &[f32], wanted: &[f32]) {
 }
 
 #[test]
-fn a_join_of_rows_happens_where_its_parts_are_made() {
+fn a_concat_of_rows_happens_where_its_parts_are_made() {
     let graph = Graph::parse(
         "graph join
           input x: f32[2,3]
@@ -346,7 +346,7 @@ fn a_join_of_rows_happens_where_its_parts_are_made() {
 }
 
 #[test]
-fn a_join_of_parts_that_others_need_dense_is_a_copy() {
+fn a_concat_of_parts_that_others_need_dense_is_a_copy() {
     let graph = Graph::parse(
         "graph join
           input x: f32[1,2]
@@ -367,7 +367,7 @@ fn a_join_of_parts_that_others_need_dense_is_a_copy() {
 }
 
 #[test]
-fn a_join_of_a_joined_tensor_or_of_a_view_gives_the_same_numbers() {
+fn a_concat_of_a_concatenated_tensor_or_of_a_view_gives_the_same_numbers() {
     let graph = Graph::parse(
         "graph nested
           input x: f32[2,2]
@@ -407,7 +407,7 @@ fn a_join_of_a_joined_tensor_or_of_a_view_gives_the_same_numbers() {
 }
 
 #[test]
-fn a_join_that_says_its_extent_runs_and_all_its_readers_get_that_extent() {
+fn a_concat_that_says_its_extent_runs_and_all_its_readers_get_that_extent() {
     let graph = Graph::parse(
         "graph join
           input x: f32[2]

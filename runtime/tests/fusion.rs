@@ -319,7 +319,7 @@ fn the_operator_of_a_package_is_not_replaced() {
 }
 
 #[test]
-fn parts_of_a_join_are_written_by_their_activation() {
+fn parts_of_a_concat_are_written_by_their_activation() {
     let mut net = Net::new();
     let (a, b) = (net.conv(net.x), net.conv(net.x));
     let (a, b) = (net.node("Relu", &[a]), net.node("Relu", &[b]));

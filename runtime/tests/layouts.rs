@@ -157,9 +157,9 @@ fn joins_along_any_axis_follow() {
         let y = net.node("Relu", &[both], &[]);
         let (outputs, steps) = net.run(&[y], CPU);
         assert_eq!(outputs[0], wanted, "axis {axis}");
-        let joins = steps.iter().filter(|step| step.starts_with("Concat")).count();
-        assert_eq!(joins, usize::from(!is_free), "{steps:?}");
-        assert_eq!(steps.len(), 5 + joins, "{steps:?}");
+        let concats = steps.iter().filter(|step| step.starts_with("Concat")).count();
+        assert_eq!(concats, usize::from(!is_free), "{steps:?}");
+        assert_eq!(steps.len(), 5 + concats, "{steps:?}");
     }
 }
 

@@ -248,7 +248,7 @@ typedef struct udo_params {
 #define UDO_FACT_VIEW 1u
 #define UDO_FACT_ELEMENTWISE (1u << 1)
 #define UDO_FACT_SAME_ENCODING (1u << 2)
-#define UDO_FACT_JOINS (1u << 7)
+#define UDO_FACT_CONCAT (1u << 7)
 #define UDO_FACT_PURE (1u << 8)
 
 typedef struct udo_op_schema {

@@ -407,13 +407,13 @@ impl Facts {
     /// Output 0 is input 0's bytes under another shape.
     pub const VIEW: Self = Self(1);
     /// Every output element depends on the input elements at its own place, after broadcasting. So where its
-    /// operands lie channels last, CPU kernels get them, and its outputs, in that order.
+    /// operands lie channels last, CPU kernels get them, and its outputs, in that layout.
     pub const ELEMENTWISE: Self = Self(1 << 1);
     /// Fixed-point outputs take the encoding of input 0.
     pub const SAME_ENCODING: Self = Self(1 << 2);
     /// Output 0 is the inputs side by side along one axis. If a parameter `axis` says which, CPU kernels may get
     /// operands that lie channels last, with the axis there.
-    pub const JOINS: Self = Self(1 << 7);
+    pub const CONCAT: Self = Self(1 << 7);
     /// The outputs are what inputs and parameters make them, each time alike, and nothing else happens. So a node all of
     /// whose inputs are in the model may be computed once, by a kernel of the CPU, before any run.
     pub const PURE: Self = Self(1 << 8);

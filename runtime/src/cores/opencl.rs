@@ -376,10 +376,10 @@ impl Step {
 fn write(
     queue: &CommandQueue,
     buffer: &mut Buffer<u8>,
-    room: usize,
+    capacity: usize,
     bytes: &[u8],
 ) -> Result<(), ExecError> {
-    if bytes.len() > room {
+    if bytes.len() > capacity {
         return Err(ExecError::of(Status::BAD_CALL));
     }
     if !bytes.is_empty() {

@@ -237,7 +237,7 @@ fn check_rule(rule: &PortRule, schema: &OpSchema) -> Result<(), String> {
     }
     if rule.is_channels_last() && declared.rank4_layout() != udo_api::Layout::AsGiven {
         return Err(format!(
-            "the rule for {side} {port} wants channels last, and its operator says an order of its own"
+            "the rule for {side} {port} wants channels last, and its operator says a layout of its own"
         ));
     }
     match rule.wanted() {

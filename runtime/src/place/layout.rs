@@ -61,7 +61,7 @@ impl Unplaced<'_> {
             return;
         }
         let facts = schema.known_facts();
-        let (concatenates, elementwise) = (facts.has(Facts::JOINS), facts.has(Facts::ELEMENTWISE));
+        let (concatenates, elementwise) = (facts.has(Facts::CONCAT), facts.has(Facts::ELEMENTWISE));
         if !concatenates && !elementwise {
             return;
         }

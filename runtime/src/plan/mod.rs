@@ -114,13 +114,13 @@ impl Step {
 }
 
 /// Where a run is, for who asks when it ends too early.
-pub(crate) struct Walk<'a> {
+pub(crate) struct Progress<'a> {
     steps: &'a [Step],
     step: AtomicUsize,
 }
 
-impl<'a> Walk<'a> {
-    pub(crate) fn over(steps: &'a [Step]) -> Self {
+impl<'a> Progress<'a> {
+    pub(crate) fn of(steps: &'a [Step]) -> Self {
         Self { steps, step: AtomicUsize::new(0) }
     }
 
@@ -129,7 +129,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-impl fmt::Display for Walk<'_> {
+impl fmt::Display for Progress<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(step) = self.steps.get(self.step.load(Ordering::Relaxed)) else { return Ok(()) };
         step.call("execute").fmt(f)

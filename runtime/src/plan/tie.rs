@@ -35,15 +35,15 @@ pub(super) fn of(
             let is_same = input.desc.size_bytes() == output.desc.size_bytes();
             if is_same { vec![none] } else { Vec::new() }
         }
-        (_, [output]) if facts.has(Facts::JOINS) => {
-            joined(inputs, &output.desc).unwrap_or_default()
+        (_, [output]) if facts.has(Facts::CONCAT) => {
+            concat_ties(inputs, &output.desc).unwrap_or_default()
         }
         _ => Vec::new(),
     }
 }
 
 /// The parts of an output that is its inputs side by side.
-fn joined(inputs: &[Operand], output: &TensorDesc) -> Option<Vec<Tie>> {
+fn concat_ties(inputs: &[Operand], output: &TensorDesc) -> Option<Vec<Tie>> {
     let whole = output.shape();
     let present = || inputs.iter().enumerate().filter(|(_, input)| !input.desc.is_absent());
     let is_along = |axis: usize| {
@@ -101,7 +101,7 @@ fn unify_same(lowered: &mut Lowered, options: &PlanOptions) -> Vec<Vec<Tie>> {
     wanted.sort_by_key(|same| (same.tie.kind != ties::SAME, std::cmp::Reverse(same.bytes)));
     let mut done = vec![Vec::new(); lowered.steps.len()];
     for Same { step, tie, .. } in wanted {
-        if (tie.kind == ties::SAME || options.elides_joins) && unify_one(lowered, step, &tie) {
+        if (tie.kind == ties::SAME || options.elides_concats) && unify_one(lowered, step, &tie) {
             done[step].push(tie);
             if done[step].len() == lowered.steps[step].ties.len() {
                 lowered.windows.drop_step(step);
@@ -164,7 +164,7 @@ fn unify_one(lowered: &mut Lowered, step: usize, tie: &Tie) -> bool {
     };
     let (Some(p), Some(w)) = (part.window(), whole.window()) else { return false };
     let Some(within) = within(step, tie, &part.desc, &whole.desc) else { return false };
-    // What lies alike in two orders of dimensions may have other rows in the one that is joined.
+    // What has the same bytes in two layouts may have other rows in the one that is a part.
     let rows = lowered.windows.get(p).map(|window| window.region.row);
     if within.pitch.is_some() && rows != Some(region(&part.desc).row) {
         return false;

@@ -474,7 +474,7 @@ mod tests {
         all.touch(part, 1, false);
         assert!(!all.unify(part, whole, within, Share::Content));
         all.drop_step(1);
-        // The step that joins them need not.
+        // The step that concatenates them need not.
         all.touch(part, 9, false);
         assert!(all.unify(part, whole, within, Share::Content));
         assert_eq!(all.get(part).unwrap().region, region(4, 4, 4, 12));

@@ -1,4 +1,4 @@
-//! The memory of one stream of runs, and the walk over the plan.
+//! The memory of one stream of runs, and the calls of its steps.
 
 mod extents;
 
@@ -17,7 +17,7 @@ use udo_host::{ExecuteFn, failure, program_guard};
 use crate::cores::{Memory, PerMemory};
 use crate::exit_guard;
 use crate::memory::{Budget, Buffer, OutOfMemory, Tensor, elements, elements_mut};
-use crate::plan::{Largest, Operand, Place, Plan, ShapeId, Step, Walk, WindowPlace};
+use crate::plan::{Largest, Operand, Place, Plan, Progress, ShapeId, Step, WindowPlace};
 use crate::thread_pool::Pool;
 
 use extents::{Extents, SharedArg, pass_shapes};
@@ -100,7 +100,7 @@ pub struct StepProfile {
     pub heap_calls: u64,
 }
 
-/// What the walk needs of a step: the call, and where bounded shapes go afterwards.
+/// What a run needs of a step: the call, and where bounded shapes go afterwards.
 #[derive(Clone, Copy)]
 struct Call {
     execute: ExecuteFn,
@@ -301,14 +301,14 @@ impl Session {
     pub fn run(&mut self) -> Result<(), RunError> {
         self.enter_thread();
         self.reset_bounds();
-        let walk = Walk::over(&self.plan.steps);
-        exit_guard::during(&walk, || self.walk(&walk))
+        let progress = Progress::of(&self.plan.steps);
+        exit_guard::during(&progress, || self.run_steps(&progress))
     }
 
-    fn walk(&self, walk: &Walk<'_>) -> Result<(), RunError> {
+    fn run_steps(&self, progress: &Progress<'_>) -> Result<(), RunError> {
         let mut shaped = 0;
         for (index, call) in self.calls.iter().enumerate() {
-            walk.at(index);
+            progress.at(index);
             // SAFETY: the arguments point into memory of this session, laid out by its plan.
             let status = unsafe { (call.execute)(call.args) };
             if status != Status::OK.code() {
@@ -331,14 +331,18 @@ impl Session {
     pub fn run_profiled(&mut self, profile: &mut [StepProfile]) -> Result<(), RunError> {
         self.enter_thread();
         self.reset_bounds();
-        let walk = Walk::over(&self.plan.steps);
-        exit_guard::during(&walk, || self.walk_profiled(&walk, profile))
+        let progress = Progress::of(&self.plan.steps);
+        exit_guard::during(&progress, || self.profile_steps(&progress, profile))
     }
 
-    fn walk_profiled(&self, walk: &Walk<'_>, profile: &mut [StepProfile]) -> Result<(), RunError> {
+    fn profile_steps(
+        &self,
+        progress: &Progress<'_>,
+        profile: &mut [StepProfile],
+    ) -> Result<(), RunError> {
         let mut shaped = 0;
         for (index, call) in self.calls.iter().enumerate() {
-            walk.at(index);
+            progress.at(index);
             let heap = heap_calls();
             let start = Instant::now();
             // SAFETY: as in `run`.
@@ -405,7 +409,7 @@ impl Session {
         }
     }
 
-    /// The plan that the session walks.
+    /// The plan that the session runs.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }

@@ -122,7 +122,7 @@ fn a_long_call_does_not_hold_up_the_others() {
 }
 
 #[test]
-fn threads_take_their_own_shares_first() {
+fn threads_take_their_own_partitions_first() {
     const CALLS: usize = 11;
     for threads in 1..=4 {
         let pool = Pool::new(NonZero::new(threads).unwrap()).unwrap();
@@ -144,12 +144,15 @@ fn threads_take_their_own_shares_first() {
             (0..=threads).map(|i| pool.team.partitions.start(CALLS, i)).collect();
         assert_eq!((begins[0], begins[threads]), (0, CALLS));
         let firsts: Vec<_> = begins[..threads].iter().map(|&first| taker(first)).collect();
-        for (share, first) in firsts.iter().enumerate() {
-            let len = begins[share + 1] - begins[share];
+        for (partition, first) in firsts.iter().enumerate() {
+            let len = begins[partition + 1] - begins[partition];
             assert!((CALLS / threads..=CALLS.div_ceil(threads)).contains(&len), "{begins:?}");
-            assert!(!firsts[..share].contains(first), "{threads} threads: two shares begun by one");
+            assert!(
+                !firsts[..partition].contains(first),
+                "{threads} threads: two partitions begun by one"
+            );
         }
-        assert_eq!(firsts[0], thread::current().id(), "the caller has the first share");
+        assert_eq!(firsts[0], thread::current().id(), "the caller has the first partition");
     }
 }
 
@@ -157,20 +160,23 @@ fn threads_take_their_own_shares_first() {
 fn pieces_have_rooms_of_their_own() {
     for threads in 1..=3 {
         let pool = Pool::new(NonZero::new(threads).unwrap()).unwrap();
-        let (mut data, mut room) = ([0u32; 50], [0u32; 40]);
-        let fill = |index: usize, piece: &mut [u32], room: &mut [u32]| {
+        let (mut data, mut workspace) = ([0u32; 50], [0u32; 40]);
+        let fill = |index: usize, chunk: &mut [u32], workspace: &mut [u32]| {
             let index = u32::try_from(index).unwrap();
-            room.fill(index + 1);
-            piece.copy_from_slice(room);
+            workspace.fill(index + 1);
+            chunk.copy_from_slice(workspace);
             Ok(())
         };
         let parallel = pool.parallel();
-        assert_eq!(parallel.chunks_mut_with(&mut data, 5, &mut room, 5, fill), Err(too_short()));
+        assert_eq!(
+            parallel.chunks_mut_with(&mut data, 5, &mut workspace, 5, fill),
+            Err(too_short())
+        );
         assert_eq!(data, [0; 50], "nothing ran");
-        let (data, room) = (&mut data[..40], &mut room[..]);
-        assert_eq!(parallel.chunks_mut_with(data, 5, room, 5, fill), Ok(()));
+        let (data, workspace) = (&mut data[..40], &mut workspace[..]);
+        assert_eq!(parallel.chunks_mut_with(data, 5, workspace, 5, fill), Ok(()));
         let wanted: Vec<u32> = (0..40).map(|i| i / 5 + 1).collect();
-        assert_eq!((&*data, &*room), (&wanted[..], &wanted[..]));
+        assert_eq!((&*data, &*workspace), (&wanted[..], &wanted[..]));
     }
 }
 

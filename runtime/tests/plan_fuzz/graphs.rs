@@ -37,7 +37,7 @@ impl Operand {
     }
 
     /// Whether both could be parts of one join along `axis`.
-    fn joins(&self, other: &Self, axis: usize) -> bool {
+    fn concatenates_with(&self, other: &Self, axis: usize) -> bool {
         let alike = |at: usize| at == axis || self.dims[at] == other.dims[at];
         !other.bounded && other.rank() == self.rank() && (0..self.rank()).all(alike)
     }
@@ -289,7 +289,8 @@ impl Maker {
 
     fn join(&mut self, x: &Operand) {
         let Some(axis) = self.join_axis(x) else { return };
-        let mates: Vec<_> = self.values.iter().filter(|v| x.joins(v, axis)).cloned().collect();
+        let mates: Vec<_> =
+            self.values.iter().filter(|v| x.concatenates_with(v, axis)).cloned().collect();
         let mut parts = vec![x.clone()];
         for _ in 0..=self.random.below(3) {
             parts.push(self.random.pick(&mates));
@@ -297,10 +298,11 @@ impl Maker {
         self.joined(&parts, axis);
     }
 
-    /// Parts that nobody else reads, mostly; such joins can be left out.
+    /// Parts that nobody else reads, mostly; such concats can be left out.
     fn join_of_fresh_parts(&mut self, x: &Operand) {
         let Some(axis) = self.join_axis(x) else { return };
-        let mates: Vec<_> = self.values.iter().filter(|v| x.joins(v, axis)).cloned().collect();
+        let mates: Vec<_> =
+            self.values.iter().filter(|v| x.concatenates_with(v, axis)).cloned().collect();
         let mut parts = Vec::new();
         for index in 0..2 + self.random.below(3) {
             let from = if index == 0 { x.clone() } else { self.random.pick(&mates) };
@@ -325,7 +327,8 @@ impl Maker {
             parts.extend(self.random.once_in(2).then_some(other));
         }
         let read_after = self.random.pick(&parts);
-        let parts: Vec<_> = parts.iter().filter(|p| x.joins(p, axis)).cloned().collect();
+        let parts: Vec<_> =
+            parts.iter().filter(|p| x.concatenates_with(p, axis)).cloned().collect();
         if parts.is_empty() {
             return;
         }

@@ -211,7 +211,7 @@ struct Beside<const STRIDED: bool>;
 impl<const STRIDED: bool> Op for Beside<STRIDED> {
     const SCHEMA: OpSchema =
         OpSchema::new(if STRIDED { "BesideStrided" } else { "Beside" }, SEVERAL, OUT, &[])
-            .facts(Facts::JOINS);
+            .facts(Facts::CONCAT);
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let first = cx.input(0)?;

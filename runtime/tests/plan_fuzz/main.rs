@@ -99,7 +99,7 @@ fn options(random: &mut Random) -> Options {
     };
     let plan = PlanOptions {
         reuses_inputs: !random.once_in(4),
-        elides_joins: !random.once_in(4),
+        elides_concats: !random.once_in(4),
         row_gap: if random.once_in(3) { 1 + random.below(3) } else { 0 },
         fill: if random.once_in(4) { 0 } else { 0xff },
     };
@@ -176,21 +176,21 @@ fn steps(report: &Report) -> String {
 
 /// Counts what the plan has in it.
 fn note(report: &Report, case: &Case, options: &Options, met: &mut Met) {
-    let joins = |op: &str| ["Beside", "BesideStrided", "Concat"].contains(&op);
-    let all = case.graph.nodes.iter().filter(|node| joins(&node.op)).count();
+    let concats = |op: &str| ["Beside", "BesideStrided", "Concat"].contains(&op);
+    let all = case.graph.nodes.iter().filter(|node| concats(&node.op)).count();
     let steps = |is: &dyn Fn(&udo_runtime::plan::StepReport) -> bool| {
         report.steps.iter().filter(|step| is(step)).count()
     };
     let nodes = |is: &dyn Fn(&udo_runtime::plan::NodeReport) -> bool| {
         report.nodes.iter().filter(|node| is(node)).count()
     };
-    let left_out = all - steps(&|s| joins(&s.op));
+    let left_out = all - steps(&|s| concats(&s.op));
     for (what, times) in [
         ("graphs", 1),
         ("graphs with gaps between rows", usize::from(options.plan.row_gap > 0)),
         ("outputs in place", report.steps.iter().map(|s| s.in_place.len()).sum()),
-        ("joins", all),
-        ("joins left out", left_out),
+        ("concats", all),
+        ("concats elided", left_out),
         ("copies of parts", steps(&|s| s.op == "Copy")),
         ("parts in place", {
             let cuts = |op: &str| ["Split", "Rest"].contains(&op);

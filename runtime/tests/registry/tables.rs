@@ -106,7 +106,7 @@ const CASES: &[(&str, &str)] = &[
     ),
     (
         "outputs[0].flags |= UDO_LAYOUT_NHWC; rules[1].layout = UDO_PORT_CHANNELS_LAST",
-        "kernel 0 (\"Scale\"): the rule for output 0 wants channels last, and its operator says an order of its own",
+        "kernel 0 (\"Scale\"): the rule for output 0 wants channels last, and its operator says a layout of its own",
     ),
     ("kernels[0].cost = 9", "kernel 0 (\"Scale\"): it has a cost that this version does not know"),
     (

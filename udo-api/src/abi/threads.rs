@@ -74,8 +74,8 @@ impl<'a> Parallel<'a> {
         if failure.error.status == Status::OK { Ok(()) } else { Err(failure.error) }
     }
 
-    /// Cuts `data` into pieces of `len` elements, the last perhaps shorter, and calls `body` with
-    /// each piece and its number, in any order, on any thread. A `len` of 0 counts as 1.
+    /// Cuts `data` into chunks of `len` elements, the last perhaps shorter, and calls `body` with
+    /// each chunk and its number, in any order, on any thread. A `len` of 0 counts as 1.
     ///
     /// # Errors
     /// As [`Parallel::run`].
@@ -86,29 +86,29 @@ impl<'a> Parallel<'a> {
     {
         let len = len.max(1);
         let total = data.len();
-        let pieces = Pieces { data: data.as_mut_ptr(), marker: PhantomData };
+        let chunks = Chunks { data: data.as_mut_ptr(), marker: PhantomData };
         self.run(total.div_ceil(len), |index| {
             let start = index * len;
-            // SAFETY: `index` is below the number of pieces, so `start` is inside the slice.
-            let first = unsafe { pieces.at(start) };
-            // SAFETY: pieces do not overlap, and each number is called once, so this one is ours.
+            // SAFETY: `index` is below the number of chunks, so `start` is inside the slice.
+            let first = unsafe { chunks.at(start) };
+            // SAFETY: chunks do not overlap, and each number is called once, so this one is ours.
             body(index, unsafe { std::slice::from_raw_parts_mut(first, len.min(total - start)) })
         })
     }
 }
 
 impl Parallel<'_> {
-    /// As [`Parallel::chunks_mut`], with `room_len` elements of `room` for each piece, which no other piece
+    /// As [`Parallel::chunks_mut`], with `workspace_len` elements of `workspace` for each chunk, which no other chunk
     /// has.
     ///
     /// # Errors
-    /// As [`Parallel::run`], and if `room` is too short for all pieces.
+    /// As [`Parallel::run`], and if `workspace` is too short for all chunks.
     pub fn chunks_mut_with<T, R, F>(
         &self,
         data: &mut [T],
         len: usize,
-        room: &mut [R],
-        room_len: usize,
+        workspace: &mut [R],
+        workspace_len: usize,
         body: F,
     ) -> Result<(), ExecError>
     where
@@ -117,17 +117,18 @@ impl Parallel<'_> {
         F: Fn(usize, &mut [T], &mut [R]) -> Result<(), ExecError> + Sync,
     {
         let count = data.len().div_ceil(len.max(1));
-        let wanted = count.saturating_mul(room_len);
-        if wanted > room.len() {
-            let bytes = [wanted, room.len()].map(|len| len.saturating_mul(size_of::<R>()) as u64);
+        let wanted = count.saturating_mul(workspace_len);
+        if wanted > workspace.len() {
+            let bytes =
+                [wanted, workspace.len()].map(|len| len.saturating_mul(size_of::<R>()) as u64);
             return Err(ExecError::with(Status::SCRATCH_EXCEEDED, bytes));
         }
-        let rooms = Pieces { data: room.as_mut_ptr(), marker: PhantomData };
-        self.chunks_mut(data, len, |index, piece| {
-            // SAFETY: `index` is below the number of pieces, for all of which there is room.
-            let first = unsafe { rooms.at(index * room_len) };
-            // SAFETY: rooms do not overlap, and each number is called once, so this one is ours.
-            body(index, piece, unsafe { std::slice::from_raw_parts_mut(first, room_len) })
+        let workspaces = Chunks { data: workspace.as_mut_ptr(), marker: PhantomData };
+        self.chunks_mut(data, len, |index, chunk| {
+            // SAFETY: `index` is below the number of chunks, for all of which there is workspace.
+            let first = unsafe { workspaces.at(index * workspace_len) };
+            // SAFETY: workspaces do not overlap, and each number is called once, so this one is ours.
+            body(index, chunk, unsafe { std::slice::from_raw_parts_mut(first, workspace_len) })
         })
     }
 
@@ -142,12 +143,12 @@ impl Parallel<'_> {
     {
         let count = rows.len();
         let (data, cols, stride) = rows.parts();
-        let pieces = Pieces { data, marker: PhantomData };
+        let chunks = Chunks { data, marker: PhantomData };
         let each = count.div_ceil(self.width().saturating_mul(ROW_GRAINS)).max(1);
         self.run(count.div_ceil(each), |grain| {
             for index in grain * each..count.min((grain + 1) * each) {
                 // SAFETY: `index` is below the number of rows, which lie inside the host's buffer.
-                let first = unsafe { pieces.at(index * stride) };
+                let first = unsafe { chunks.at(index * stride) };
                 // SAFETY: rows do not overlap, and each number comes once, so this one is ours.
                 body(index, unsafe { std::slice::from_raw_parts_mut(first, cols) })?;
             }
@@ -159,16 +160,16 @@ impl Parallel<'_> {
 /// Grains of rows for each thread, so that one that starts late takes fewer.
 const ROW_GRAINS: usize = 4;
 
-/// A slice that several threads cut pieces from.
-struct Pieces<'a, T> {
+/// A slice that several threads cut chunks from.
+struct Chunks<'a, T> {
     data: *mut T,
     marker: PhantomData<&'a mut [T]>,
 }
 
-// SAFETY: threads get disjoint pieces, as if `chunks_mut` had sent each to its thread.
-unsafe impl<T: Send> Sync for Pieces<'_, T> {}
+// SAFETY: threads get disjoint chunks, as if `chunks_mut` had sent each to its thread.
+unsafe impl<T: Send> Sync for Chunks<'_, T> {}
 
-impl<T> Pieces<'_, T> {
+impl<T> Chunks<'_, T> {
     /// # Safety
     /// `offset` must lie inside the slice.
     unsafe fn at(&self, offset: usize) -> *mut T {

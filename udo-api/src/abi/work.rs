@@ -318,10 +318,10 @@ fn run_range<K: GpuKernel>(
     parallel: Parallel<'_>,
 ) -> Result<(), ExecError> {
     let total: usize = global_size.iter().product();
-    // A few pieces per thread even out work items of unequal length.
-    let piece = total.div_ceil(parallel.width() * 4).max(1);
-    parallel.run(total.div_ceil(piece), |index| {
-        for item in index * piece..total.min((index + 1) * piece) {
+    // A few grains per thread even out work items of unequal length.
+    let grain = total.div_ceil(parallel.width() * 4).max(1);
+    parallel.run(total.div_ceil(grain), |index| {
+        for item in index * grain..total.min((index + 1) * grain) {
             let [width, height, _] = global_size;
             let global_id = [item % width, item / width % height, item / (width * height)];
             work_item(kernel, WorkItem { global_id, global_size }, buffers)?;

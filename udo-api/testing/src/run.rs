@@ -1,4 +1,4 @@
-//! A bench's kernels, each in every way that it may be called.
+//! A bench's kernels, each in every mode in which it may be called.
 
 use udo_api::{CoreKind, Isa, KernelDef, Layout, PortRule, Side, TensorDesc, Wanted};
 use udo_host::{
@@ -10,9 +10,9 @@ use crate::bench::{Bench, Fault, Input, Outcome, constants, descs};
 use crate::call::{Broken, Caller, VTCM_BYTES, execute};
 use crate::tensor::{Tensor, permuted};
 
-/// The ways in which a kernel may be called.
+/// How a kernel's tensors lie in a call.
 #[derive(Clone, Copy, PartialEq)]
-enum Way {
+enum CallMode {
     Apart,
     InPlace,
     Pitched,
@@ -44,7 +44,7 @@ impl Bench {
         Ok(outcomes)
     }
 
-    /// One kernel in every way that it may be called.
+    /// One kernel in every mode in which it may be called.
     fn run_kernel(
         &self,
         def: &KernelDef,
@@ -96,15 +96,16 @@ impl Bench {
         };
         kernel.pack(source, &PackStore::default()).map_err(Fault::Finalize)?;
         let inputs = &inputs[..taken];
-        let mut outcome = self.call(def, &kernel, inputs, &outputs, Way::Apart)?;
+        let mut outcome = self.call(def, &kernel, inputs, &outputs, CallMode::Apart)?;
         outcome.epilogue_steps = epilogue_steps;
-        for (way, name) in [(Way::InPlace, "in place"), (Way::Pitched, "over rows that lie apart")]
+        for (mode, name) in
+            [(CallMode::InPlace, "in place"), (CallMode::Pitched, "over rows that lie apart")]
         {
             let bounded = node.inputs.iter().chain(&outputs).any(|d| !d.full_shape().is_fixed());
-            if way == Way::Pitched && bounded {
+            if mode == CallMode::Pitched && bounded {
                 continue;
             }
-            let other = self.call(def, &kernel, inputs, &outputs, way)?;
+            let other = self.call(def, &kernel, inputs, &outputs, mode)?;
             let pairs = outcome.outputs.iter().zip(&other.outputs);
             if pairs.into_iter().any(|(a, b)| a.dims() != b.dims() || a.bytes() != b.bytes()) {
                 let what = format!("the kernel for {} computes something else {name}", def.core());
@@ -125,10 +126,11 @@ impl Bench {
         kernel: &FinalizedKernel,
         inputs: &[Option<Input>],
         outputs: &[TensorDesc],
-        way: Way,
+        mode: CallMode,
     ) -> Result<Outcome, Fault> {
         let takes_pitched = |side: Side, port: usize| {
-            way == Way::Pitched && self.rule(def, side, port).is_some_and(PortRule::takes_pitched)
+            mode == CallMode::Pitched
+                && self.rule(def, side, port).is_some_and(PortRule::takes_pitched)
         };
         let read = |(port, input): (usize, &Option<Input>)| {
             let input = input.as_ref().filter(|_| kernel.reads(port))?;
@@ -143,7 +145,7 @@ impl Bench {
                 *output = output.pitched(5);
             }
         }
-        for pair in def.in_place_pairs().iter().filter(|_| way == Way::InPlace) {
+        for pair in def.in_place_pairs().iter().filter(|_| mode == CallMode::InPlace) {
             let input = inputs.get(usize::from(pair.input)).and_then(Option::as_ref);
             let Some(input) = input.filter(|input| !input.is_constant) else { continue };
             let Some(output) = outputs.get_mut(usize::from(pair.output)) else { continue };

@@ -55,15 +55,15 @@ impl Scales {
         };
         let inner = self.place.inner();
         if inner >= y.len() && matches!(self.place, Place::PerAxis(_)) {
-            return parallel.chunks_mut(y, GRAIN, |piece, y| {
-                run(0, &x[piece * GRAIN..][..y.len()], y);
+            return parallel.chunks_mut(y, GRAIN, |chunk, y| {
+                run(0, &x[chunk * GRAIN..][..y.len()], y);
                 Ok(())
             });
         }
         let grain = row_grain(inner);
-        parallel.chunks_mut(y, grain, |piece, y| {
-            let rows = x[piece * grain..].chunks_exact(inner).zip(y.chunks_exact_mut(inner));
-            for ((x, y), row) in rows.zip(piece * grain / inner..) {
+        parallel.chunks_mut(y, grain, |chunk, y| {
+            let rows = x[chunk * grain..].chunks_exact(inner).zip(y.chunks_exact_mut(inner));
+            for ((x, y), row) in rows.zip(chunk * grain / inner..) {
                 self.place.each_scale(row, x, y, run);
             }
             Ok(())

@@ -19,7 +19,7 @@ impl Movement for Concat {
         &[Port::required("concat_result", types::ANY)],
         &[Param::scalar("axis", DType::I64)],
     )
-    .facts(Facts::JOINS);
+    .facts(Facts::CONCAT);
     const EXAMPLES: &'static [Example] = &[
         Example {
             inputs: &[&[2, 1], &[2, 2], &[2, 1]],

@@ -75,8 +75,8 @@ impl Movement for Gather {
         }
         // A bounded output has room for more than the run's elements.
         let y = &mut y[..outer * count * inner];
-        parallel.chunks_mut(y, slices * inner, |piece, y| {
-            let (mut block, mut at) = (piece * slices / count, piece * slices % count);
+        parallel.chunks_mut(y, slices * inner, |chunk, y| {
+            let (mut block, mut at) = (chunk * slices / count, chunk * slices % count);
             for y in y.chunks_exact_mut(inner) {
                 let from = (block * len + indices.position(at, len)?) * inner;
                 match y {

@@ -69,8 +69,8 @@ impl Kernel for Pixels {
         let Io { inputs, mut outputs, parallel, .. } = io;
         let (x, y) = (inputs.get::<f32>(0)?, outputs.take::<f32>(0)?);
         let grain = row_grain(self.channels);
-        parallel.chunks_mut(y, grain, |piece, y| {
-            lrn(&x[piece * grain..][..y.len()], self.channels, &self.lrn, y);
+        parallel.chunks_mut(y, grain, |chunk, y| {
+            lrn(&x[chunk * grain..][..y.len()], self.channels, &self.lrn, y);
             Ok(())
         })
     }
@@ -93,8 +93,8 @@ impl Kernel for Planes {
         let AxisSplit { len, inner, .. } = self.split;
         let image = len * inner;
         let grain = row_grain(image);
-        parallel.chunks_mut(y, grain, |piece, y| {
-            let images = x[piece * grain..].chunks_exact(image).zip(y.chunks_exact_mut(image));
+        parallel.chunks_mut(y, grain, |chunk, y| {
+            let images = x[chunk * grain..].chunks_exact(image).zip(y.chunks_exact_mut(image));
             images.for_each(|(x, y)| self.image(x, y));
             Ok(())
         })

@@ -8,9 +8,9 @@ use crate::resolve::Step;
 
 /// The node before that might do this one's work, where nobody else reads what lies between.
 pub(in crate::pass) fn attach(node: &Candidate<'_>) -> Option<Fusion> {
-    // A join is elided where the last step before it writes its part, which costs no more than a pass over memory.
-    let joined = node.behind().is_some_and(|reader| reader.facts().has(Facts::JOINS));
-    if joined || !node.makes_one_fixed() {
+    // A concat is elided where the last step before it writes its part, which costs no more than a pass over memory.
+    let is_part = node.behind().is_some_and(|reader| reader.facts().has(Facts::CONCAT));
+    if is_part || !node.makes_one_fixed() {
         return None;
     }
     match node.op()? {

@@ -58,8 +58,8 @@ fn transpose<T: Element + Bits>(
     y: &mut [T],
 ) -> Result<(), ExecError> {
     let grain = transpose_grain([rows, cols], parallel.width());
-    parallel.chunks_mut(y, grain.saturating_mul(rows), |piece, y| {
-        transpose_part(&x[piece * grain..], cols, [rows, y.len() / rows], y, rows);
+    parallel.chunks_mut(y, grain.saturating_mul(rows), |chunk, y| {
+        transpose_part(&x[chunk * grain..], cols, [rows, y.len() / rows], y, rows);
         Ok(())
     })
 }

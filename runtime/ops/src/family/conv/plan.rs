@@ -166,8 +166,8 @@ impl ConvPlan {
         match &self.algorithm {
             Algorithm::Indirect { plan, table, .. } => {
                 let height = plan.rows().div_ceil(grains);
-                parallel.chunks_mut(y, height * outputs, |piece, y| {
-                    let first = piece * height;
+                parallel.chunks_mut(y, height * outputs, |chunk, y| {
+                    let first = chunk * height;
                     let rows = first..first + y.len() / outputs;
                     let epilogue = from(epilogue, first);
                     plan.run(x, inputs, table, packed, rows, y, outputs, &epilogue);
@@ -176,8 +176,8 @@ impl ConvPlan {
             }
             Algorithm::Depthwise(shape) => {
                 let lines = self.images.lines.div_ceil(grains);
-                parallel.chunks_mut(y, lines * line, |piece, y| {
-                    let first = piece * lines;
+                parallel.chunks_mut(y, lines * line, |chunk, y| {
+                    let first = chunk * lines;
                     let rows = first..first + y.len() / line;
                     let Epilogue { bias, activation, .. } = epilogue;
                     let weights = Weights { packed, bias, activation };
@@ -192,8 +192,8 @@ impl ConvPlan {
                     .div_ceil(partition::threads(parallel, self.images.work).min(WINOGRAD_THREADS));
                 let workspace_len = winograd::workspace_len(*tile, layer);
                 let len = lines * tile.size() * line;
-                parallel.chunks_mut_with(y, len, workspace, workspace_len, |piece, y, workspace| {
-                    let rows = piece * lines..all.min((piece + 1) * lines);
+                parallel.chunks_mut_with(y, len, workspace, workspace_len, |chunk, y, workspace| {
+                    let rows = chunk * lines..all.min((chunk + 1) * lines);
                     let first = winograd::pixel_rows(*tile, layer, rows.clone()).start;
                     let epilogue = from(epilogue, first * layer.output[1]);
                     winograd::conv(*tile, layer, rows, x, packed, y, &epilogue, workspace);

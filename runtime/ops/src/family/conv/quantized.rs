@@ -223,7 +223,7 @@ impl QuantizedConvPlan {
             let values = self.values::<A>(parallel, x, values)?;
             let values = match &self.algorithm {
                 Algorithm::Indirect { border: Some(border), .. } => {
-                    border.around(values, inputs, x_zero, bordered)?;
+                    border.pad(values, inputs, x_zero, bordered)?;
                     &*bordered
                 }
                 _ => values,
@@ -274,9 +274,9 @@ impl QuantizedConvPlan {
             Algorithm::Indirect { shape, table, .. } => {
                 let taps = shape.taps / shape.run;
                 let height = self.images.pixels[1].div_ceil(grains);
-                parallel.chunks_mut(y, height * outputs, |piece, y| {
+                parallel.chunks_mut(y, height * outputs, |chunk, y| {
                     let rows = y.len() / outputs;
-                    let table = &table[piece * height * taps..][..rows * taps];
+                    let table = &table[chunk * height * taps..][..rows * taps];
                     let input =
                         Input { codes: values, stride: inputs, zero_point: x_zero, padding };
                     let filter = conv_u8::Filter { shape: *shape, packed, zero_points: w_zeros };
@@ -289,8 +289,8 @@ impl QuantizedConvPlan {
             }
             Algorithm::Depthwise(shape) => {
                 let lines = self.images.lines.div_ceil(grains);
-                parallel.chunks_mut(y, lines * line, |piece, y| {
-                    let rows = piece * lines..piece * lines + y.len() / line;
+                parallel.chunks_mut(y, lines * line, |chunk, y| {
+                    let rows = chunk * lines..chunk * lines + y.len() / line;
                     let filter =
                         Codes { packed, zero_point: x_zero, zero_points: w_zeros, bias, scales };
                     let x = Image { data: values, stride: inputs };
@@ -335,13 +335,7 @@ impl Border {
     }
 
     /// Copies an image into its border.
-    fn around(
-        &self,
-        image: &[u8],
-        channels: usize,
-        fill: u8,
-        to: &mut [u8],
-    ) -> Result<(), ExecError> {
+    fn pad(&self, image: &[u8], channels: usize, fill: u8, to: &mut [u8]) -> Result<(), ExecError> {
         let fits = conv_u8::pad(image, self.size, channels, self.before, self.after, fill, to);
         if fits { Ok(()) } else { Err(ExecError::of(Status::BAD_CALL)) }
     }

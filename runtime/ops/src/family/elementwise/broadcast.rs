@@ -128,10 +128,10 @@ impl<const N: usize> Broadcast<N> {
         }
         let inner: usize = self.dims[1..self.rank].iter().product();
         let grain = GRAIN.div_ceil(inner);
-        parallel.chunks_mut(y, grain * inner, |piece, y| {
+        parallel.chunks_mut(y, grain * inner, |chunk, y| {
             let mut part = *self;
             part.dims[0] = y.len() / inner;
-            body(&part, self.strides.map(|strides| piece * grain * strides[0]), y);
+            body(&part, self.strides.map(|strides| chunk * grain * strides[0]), y);
             Ok(())
         })
     }

@@ -50,8 +50,8 @@ fn share<T: Element>(
         Pair::Apart(x, y) => {
             // A bounded output has room for more than the run's elements.
             let len = x.len().min(y.len());
-            io.parallel.chunks_mut(&mut y[..len], GRAIN, |piece, y| {
-                apart(&x[piece * GRAIN..][..y.len()], y);
+            io.parallel.chunks_mut(&mut y[..len], GRAIN, |chunk, y| {
+                apart(&x[chunk * GRAIN..][..y.len()], y);
                 Ok(())
             })?;
         }

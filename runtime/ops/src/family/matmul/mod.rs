@@ -87,9 +87,9 @@ impl Products {
         for ([a_at, b_at], y) in self.batch.positions().zip(y.chunks_exact_mut(rows * cols)) {
             let a = &a[a_at * rows * depth..][..rows * depth];
             let b = &b[b_at * depth * cols..][..depth * cols];
-            parallel.chunks_mut(y, height * cols, |piece, y| {
+            parallel.chunks_mut(y, height * cols, |chunk, y| {
                 for (i, y) in y.chunks_exact_mut(cols).enumerate() {
-                    row(&a[(piece * height + i) * depth..][..depth], b, y);
+                    row(&a[(chunk * height + i) * depth..][..depth], b, y);
                 }
                 Ok(())
             })?;

@@ -73,8 +73,8 @@ impl Product {
             return self.row(parallel, grains, a, packed, y, epilogue);
         }
         let height = rows.div_ceil(grains);
-        parallel.chunks_mut(&mut y[..rows * cols], height * cols, |piece, y| {
-            let (first, count) = (piece * height, y.len() / cols);
+        parallel.chunks_mut(&mut y[..rows * cols], height * cols, |chunk, y| {
+            let (first, count) = (chunk * height, y.len() / cols);
             let a = &a[first * depth..][..count * depth];
             let residual = epilogue.residual.map(|(data, ld)| (&data[first * ld..], ld));
             let epilogue = Epilogue { residual, ..*epilogue };
@@ -95,8 +95,8 @@ impl Product {
     ) -> Result<(), ExecError> {
         let &Self { depth, cols, .. } = self;
         let columns = columns_of_piece(cols, grains);
-        parallel.chunks_mut(&mut y[..cols], columns, |piece, y| {
-            let first = piece * columns;
+        parallel.chunks_mut(&mut y[..cols], columns, |chunk, y| {
+            let first = chunk * columns;
             let bias = epilogue.bias.map(|bias| &bias[first..]);
             let residual = epilogue.residual.map(|(data, ld)| (&data[first..], ld));
             let epilogue = Epilogue { bias, residual, ..*epilogue };

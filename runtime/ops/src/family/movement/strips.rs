@@ -33,10 +33,10 @@ impl Strips {
         parts: impl Fn(usize) -> Result<&'a [T], ExecError> + Sync,
     ) -> Result<(), ExecError> {
         let rows = (GRAIN / self.row.max(1)).max(1);
-        parallel.chunks_mut(y, rows * self.row, |piece, y| {
+        parallel.chunks_mut(y, rows * self.row, |chunk, y| {
             let mut start = 0;
             for (index, &width) in self.widths.iter().enumerate() {
-                let x = &parts(index)?[piece * rows * width..];
+                let x = &parts(index)?[chunk * rows * width..];
                 for (row, y) in y.chunks_exact_mut(self.row).enumerate() {
                     y[start..][..width].copy_from_slice(&x[row * width..][..width]);
                 }
@@ -57,8 +57,8 @@ impl Strips {
         for (index, &width) in self.widths.iter().enumerate() {
             let y = parts(index)?;
             let rows = (GRAIN / width.max(1)).max(1);
-            parallel.chunks_mut(y, rows * width, |piece, y| {
-                let x = x.get(piece * rows * self.row + start..).unwrap_or(&[]);
+            parallel.chunks_mut(y, rows * width, |chunk, y| {
+                let x = x.get(chunk * rows * self.row + start..).unwrap_or(&[]);
                 for (x, y) in x.chunks(self.row.max(1)).zip(y.chunks_exact_mut(width.max(1))) {
                     y.copy_from_slice(&x[..width]);
                 }

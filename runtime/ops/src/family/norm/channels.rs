@@ -96,8 +96,8 @@ fn scale(
 ) -> Result<(), ExecError> {
     if inner == 1 {
         let grain = row_grain(len);
-        return parallel.chunks_mut(y, grain, |piece, y| {
-            let x = &x[piece * grain..][..y.len()];
+        return parallel.chunks_mut(y, grain, |chunk, y| {
+            let x = &x[chunk * grain..][..y.len()];
             for (x, y) in x.chunks_exact(len).zip(y.chunks_exact_mut(len)) {
                 let by = factors.iter().zip(terms);
                 y.iter_mut().zip(x).zip(by).for_each(|((y, x), (f, t))| *y = x * f + t);
@@ -106,9 +106,9 @@ fn scale(
         });
     }
     let grain = row_grain(inner);
-    parallel.chunks_mut(y, grain, |piece, y| {
-        let planes = x[piece * grain..].chunks_exact(inner).zip(y.chunks_exact_mut(inner));
-        for ((x, y), plane) in planes.zip(piece * grain / inner..) {
+    parallel.chunks_mut(y, grain, |chunk, y| {
+        let planes = x[chunk * grain..].chunks_exact(inner).zip(y.chunks_exact_mut(inner));
+        for ((x, y), plane) in planes.zip(chunk * grain / inner..) {
             let (factor, term) = (factors[plane % len], terms[plane % len]);
             y.iter_mut().zip(x).for_each(|(y, x)| *y = x * factor + term);
         }

@@ -104,8 +104,8 @@ impl<N: LaneNorm> Lanes<N> {
     ) -> Result<(), ExecError> {
         let (x, y) = (io.inputs.get::<T>(0)?, io.outputs.take::<T>(0)?);
         let grain = row_grain(self.split.len * self.split.inner);
-        io.parallel.chunks_mut(y, grain, |piece, y| {
-            body(&x[piece * grain..][..y.len()], y);
+        io.parallel.chunks_mut(y, grain, |chunk, y| {
+            body(&x[chunk * grain..][..y.len()], y);
             Ok(())
         })
     }

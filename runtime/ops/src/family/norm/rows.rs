@@ -119,14 +119,14 @@ impl<N: RowNorm> Kernel for Rows<N> {
             return Ok(());
         }
         let grain = row_grain(row);
-        parallel.chunks_mut(outputs.take::<f32>(0)?, grain, |piece, y| {
-            N::rows(&x[piece * grain..][..y.len()], scale, bias, epsilon, y);
+        parallel.chunks_mut(outputs.take::<f32>(0)?, grain, |chunk, y| {
+            N::rows(&x[chunk * grain..][..y.len()], scale, bias, epsilon, y);
             Ok(())
         })?;
         for &at in &self.statistics {
             let rows = grain / row;
-            parallel.chunks_mut(outputs.take::<f32>(1 + at)?, rows, |piece, y| {
-                let x = x[piece * grain..].chunks_exact(row);
+            parallel.chunks_mut(outputs.take::<f32>(1 + at)?, rows, |chunk, y| {
+                let x = x[chunk * grain..].chunks_exact(row);
                 x.zip(y).for_each(|(x, y)| *y = N::STATISTICS[at](x, epsilon));
                 Ok(())
             })?;

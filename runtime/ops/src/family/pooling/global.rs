@@ -104,8 +104,8 @@ impl<P: GlobalPool> Kernel for Pixels<P> {
         let (x, y) = (io.inputs.get::<f32>(0)?, io.outputs.take::<f32>(0)?);
         let image = positions * channels;
         let images = row_grain(image).checked_div(image).unwrap_or(1);
-        io.parallel.chunks_mut(y, images * channels, |piece, y| {
-            let x = x[piece * images * image..].chunks_exact(image);
+        io.parallel.chunks_mut(y, images * channels, |chunk, y| {
+            let x = x[chunk * images * image..].chunks_exact(image);
             for (data, y) in x.zip(y.chunks_exact_mut(channels)) {
                 P::pixels(Image { data, stride: channels }, positions, y);
             }
@@ -150,8 +150,8 @@ impl<P: Plane<T>, T: Element> Kernel for Planes<P, T> {
     fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
         let (x, y) = (io.inputs.get::<T>(0)?, io.outputs.take::<T>(0)?);
         let planes = row_grain(self.plane) / self.plane;
-        io.parallel.chunks_mut(y, planes, |piece, y| {
-            let x = x[piece * planes * self.plane..].chunks_exact(self.plane);
+        io.parallel.chunks_mut(y, planes, |chunk, y| {
+            let x = x[chunk * planes * self.plane..].chunks_exact(self.plane);
             y.iter_mut().zip(x).for_each(|(y, x)| *y = P::of(x));
             Ok(())
         })

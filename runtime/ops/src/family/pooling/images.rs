@@ -78,8 +78,8 @@ impl<P: PoolImage<T>, T: Element> Kernel for Pixels<P, T> {
         let count = lines.div_ceil(partition::threads(parallel, work));
         for (image, y) in y.chunks_exact_mut(line * lines).enumerate() {
             let data = &x[image * from * channels..][..from * channels];
-            parallel.chunks_mut(y, count * line, |piece, y| {
-                let rows = piece * count..piece * count + y.len() / line;
+            parallel.chunks_mut(y, count * line, |chunk, y| {
+                let rows = chunk * count..chunk * count + y.len() / line;
                 self.pool.pool(&self.images, Image { data, stride: *channels }, rows, y);
                 Ok(())
             })?;

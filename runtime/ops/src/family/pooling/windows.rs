@@ -155,8 +155,8 @@ impl<P: FoldWindow<T>, T: Element> Kernel for Windows<P, T> {
             let work = y.len().saturating_mul(self.window.kernel.iter().product());
             let planes = y.len() / out_len;
             let count = planes.div_ceil(partition::threads(parallel, work).min(MOST_THREADS));
-            parallel.chunks_mut_with(y, count * out_len, lines, cols, |piece, y, line| {
-                self.fold(&x[piece * count * in_len..], y, line);
+            parallel.chunks_mut_with(y, count * out_len, lines, cols, |chunk, y, line| {
+                self.fold(&x[chunk * count * in_len..], y, line);
                 Ok(())
             })?;
         }

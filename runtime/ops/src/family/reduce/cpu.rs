@@ -139,8 +139,8 @@ fn reduce_shared<R: Reduce, T: Lane>(
     io: &Io<'_>,
 ) -> Result<(), ExecError> {
     let (grain, count) = (plan.grain(), plan.count());
-    io.parallel.chunks_mut(y, grain, |piece, y| {
-        plan.fold::<R::By, T>(x, piece * grain, y);
+    io.parallel.chunks_mut(y, grain, |chunk, y| {
+        plan.fold::<R::By, T>(x, chunk * grain, y);
         for y in y {
             *y = R::end(*y, count);
         }

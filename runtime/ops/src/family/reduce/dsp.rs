@@ -48,8 +48,8 @@ fn execute<R: Reduce, T: Code>(kernel: &QuantKernel<R>, mut io: Io<'_>) -> Resul
     let QuantKernel { plan, encodings: [x_is, y_is], .. } = kernel;
     let (x, y) = (io.inputs.get::<T>(0)?, io.outputs.take::<T>(0)?);
     let (grain, count) = (plan.grain(), plan.count());
-    io.parallel.chunks_mut(y, grain, |piece, y| {
-        for (place, y) in (piece * grain..).zip(y) {
+    io.parallel.chunks_mut(y, grain, |chunk, y| {
+        for (place, y) in (chunk * grain..).zip(y) {
             let numbers = plan.elements(place).map(|at| f64::from(x_is.dequantize(x[at])));
             let end = R::end(numbers.fold(R::By::none(), R::By::take), count);
             *y = y_is.quantize(end as f32);

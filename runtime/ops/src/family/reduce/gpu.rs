@@ -13,7 +13,7 @@ use crate::family::axes::AxisSplit;
 use crate::family::source::Source;
 
 pub(super) struct ReduceGpu<R> {
-    around: AxisSplit,
+    split: AxisSplit,
     of: PhantomData<fn() -> R>,
 }
 
@@ -43,7 +43,7 @@ impl<R: Reduce> ReduceGpu<R> {
 
 impl<R: Reduce> GpuKernel for ReduceGpu<R> {
     const WORK_ITEM: Option<WorkItemFn<Self>> = Some(|kernel, item, buffers| {
-        let ([i, ..], AxisSplit { len, inner, .. }) = (item.global_id, kernel.around);
+        let ([i, ..], AxisSplit { len, inner, .. }) = (item.global_id, kernel.split);
         let first = i / inner * inner * len + i % inner;
         let mut y = R::By::none::<f32>();
         for k in 0..len {
@@ -53,13 +53,13 @@ impl<R: Reduce> GpuKernel for ReduceGpu<R> {
     });
 
     fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let around = ReducedAxes::of(cx)?.plan(cx.input(0)?.shape()).around();
-        let around = around.ok_or_else(|| Error::new("the axes are apart, wanted neighbours"))?;
-        Ok(Self { around, of: PhantomData })
+        let split = ReducedAxes::of(cx)?.plan(cx.input(0)?.shape()).axis_split();
+        let split = split.ok_or_else(|| Error::new("the axes are apart, wanted neighbours"))?;
+        Ok(Self { split, of: PhantomData })
     }
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
-        let AxisSplit { outer, len, inner } = self.around;
+        let AxisSplit { outer, len, inner } = self.split;
         let extent = |extent: usize| match u32::try_from(extent) {
             Ok(extent) => Ok(GpuArg::u32(extent)),
             Err(_) => Err(Error::new("an extent has more than 32 bits")),

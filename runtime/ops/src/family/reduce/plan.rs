@@ -147,7 +147,7 @@ impl Plan {
     }
 
     /// The one run of axes that are reduced, if there is no other.
-    pub(super) fn around(&self) -> Option<AxisSplit> {
+    pub(super) fn axis_split(&self) -> Option<AxisSplit> {
         let is_one = self.reduced.rank == 0 && self.kept.rank <= 1;
         is_one.then(|| AxisSplit { outer: self.kept.len(), len: self.count(), inner: self.width })
     }
@@ -163,7 +163,7 @@ impl Plan {
 
     /// Writes the elements of the result from `first` on to `y`.
     pub(super) fn fold<A: Accumulate, T: Lane>(&self, x: &[T], first: usize, y: &mut [T]) {
-        if self.width == 1 && self.around().is_some() {
+        if self.width == 1 && self.axis_split().is_some() {
             return T::rows::<A>(&x[first * self.block..][..y.len() * self.block], self.block, y);
         }
         let (mut place, mut left) = (first, y);
