@@ -33,7 +33,7 @@ extern "C" {
 #define UDO_ABI_MINOR 0u
 /* Initializes the version in the head of a package's table. */
 #define UDO_ABI_VERSION {UDO_ABI_MAJOR, UDO_ABI_MINOR}
-#define UDO_ABI_FINGERPRINT UINT64_C(0x5d090260398274bd)
+#define UDO_ABI_FINGERPRINT UINT64_C(0x7dcecfdc5f8aef26)
 #define UDO_SDK_VERSION "0.1.0"
 #define UDO_MAX_RANK 8
 
@@ -167,11 +167,13 @@ typedef struct udo_value {
     uint64_t reserved_words[2];
 } udo_value;
 
-/* Extents, outermost first. Bit n of `bounded`: dims[n] is an upper bound. */
+/* Extents, outermost first. Bit n of `bounded`: dims[n] is an upper bound. Bit n of `open`: dims[n] may be another number
+ * in another plan of the model. */
 typedef struct udo_shape {
     uint8_t rank;
     uint8_t bounded;
-    uint8_t reserved[6];
+    uint8_t open;
+    uint8_t reserved[5];
     size_t dims[UDO_MAX_RANK];
 } udo_shape;
 
@@ -469,6 +471,22 @@ typedef struct udo_finalized {
     uint64_t reserved[4];
 } udo_finalized;
 
+typedef struct udo_needs_args {
+    const void *state; /* what finalize made */
+    const struct udo_tensor_arg *inputs; /* without elements; bounded ones at their bounds */
+    uint32_t input_count; /* with those of the epilogue */
+    uint32_t reserved;
+    const udo_error_sink *errors;
+    uint64_t reserved_words[4];
+} udo_needs_args;
+
+/* What execute needs for inputs of some extents: no more than for larger ones. */
+typedef struct udo_needed_bytes {
+    udo_workspace scratch; /* in place of what finalize said */
+    size_t geometry_bytes; /* that `prepare` fills */
+    uint64_t reserved_words[3];
+} udo_needed_bytes;
+
 #define UDO_ARG_ABSENT 1u
 #define UDO_ARG_TAKEN 2u
 #define UDO_ARG_PITCHED 4u /* rows lie further apart than they are long */
@@ -518,6 +536,8 @@ typedef struct udo_exec_args {
     uint16_t reserved;
     uint64_t untaken; /* a bit per output that must be written */
     uint64_t unsaid;  /* a bit per bounded output, whose extents must be said */
+    uint8_t *geometry; /* 64-byte aligned; what `prepare` filled, in a call of it what it is to fill, zeroed at first */
+    size_t geometry_bytes;
 } udo_exec_args;
 
 #define UDO_GPU_ARG_INPUT 1u
@@ -577,7 +597,12 @@ typedef struct udo_kernel_vtable {
     /* [finalize-time, thread-safe] Writes how many leading steps of an epilogue the kernel does, or refuses the node;
      * null: none. */
     udo_status (*accept)(const udo_accept_args *args, uint32_t *steps);
-    uint64_t reserved_words[3];
+    /* [finalize-time, thread-safe] Writes what execute needs for inputs of these extents; null: what finalize said. */
+    udo_status (*needs)(const udo_needs_args *args, udo_needed_bytes *needs);
+    /* [execute-time, thread-safe, heap-free] Fills the geometry for the extents of the inputs, whose elements it must not
+     * touch: before the first execute, and when an extent changes. Null where `needs` asks for none. */
+    udo_status (*prepare)(const udo_exec_args *args);
+    uint64_t reserved_words[1];
 } udo_kernel_vtable;
 
 #define UDO_COST_FREE 0u

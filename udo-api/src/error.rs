@@ -91,8 +91,8 @@ statuses! {
     HEAP_USE = 3, "used the heap in execute";
     /// The callee panicked.
     PANICKED = 4, "panicked";
-    /// More scratch was asked for than `workspace` declared.
-    SCRATCH_EXCEEDED = 5, "asked for more scratch than workspace() declared";
+    /// More scratch or geometry was asked for than `workspace` or `needs` declared.
+    SCRATCH_EXCEEDED = 5, "asked for more scratch or geometry than it declared";
     /// A port that the node does not have was asked for.
     NO_SUCH_PORT = 6, "asked for a port that the node does not have";
     /// A port was read or written as a type that it does not have.
@@ -247,7 +247,7 @@ mod tests {
         let cases = [
             (
                 ExecError::with(Status::SCRATCH_EXCEEDED, [256, 64]),
-                "asked for more scratch than workspace() declared: wanted 256 bytes, 64 are left",
+                "asked for more scratch or geometry than it declared: wanted 256 bytes, 64 are left",
             ),
             (
                 ExecError::with(Status::WRONG_TYPE, [1, 9]),

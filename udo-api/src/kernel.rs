@@ -3,7 +3,10 @@
 use std::fmt;
 
 use crate::abi::{KernelVTable, RawStr, Slice, gpu_vtable, kernel_vtable};
-use crate::{AcceptCx, Core, Element, Error, ExecError, FinalizeCx, GpuKernel, Io, TypeSet};
+use crate::{
+    AcceptCx, Core, Element, Error, ExecError, FinalizeCx, GpuKernel, InputShapes, Io, Scratch,
+    TypeSet,
+};
 
 /// One operator on one core for fixed types; freeing it is `Drop`.
 pub trait Kernel: Sized + Send + Sync + 'static {
@@ -24,9 +27,31 @@ pub trait Kernel: Sized + Send + Sync + 'static {
     /// Shapes or parameters that the kernel does not take; the message says which.
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error>;
 
-    /// The scratch that execute will take.
+    /// The scratch that execute will take, where that does not depend on extents that finalize did not know.
     fn workspace(&self) -> Workspace {
         Workspace::NONE
+    }
+
+    /// The scratch that execute takes, and the geometry that [`Kernel::prepare`] fills, for inputs of these extents. Asked
+    /// once per plan, with the bounds of dimensions that are bounded: smaller extents must not need more.
+    ///
+    /// # Errors
+    /// Extents that the kernel does not take, or beyond memory.
+    fn needs(&self, inputs: InputShapes<'_>) -> Result<Needs, Error> {
+        let _ = inputs;
+        Ok(Needs { scratch: self.workspace(), geometry: Workspace::NONE })
+    }
+
+    /// Fills the geometry: what execute reads that follows from the extents of the inputs and from no element, such as a
+    /// table of where each row of a product begins. Called before the first execute and whenever an extent is another
+    /// than in the call before; execute takes the same pieces in the same order from [`Io::geometry`]. Uses no heap,
+    /// no locks and no system calls.
+    ///
+    /// # Errors
+    /// Extents that the kernel does not take.
+    fn prepare(&self, inputs: InputShapes<'_>, geometry: Scratch<'_>) -> Result<(), ExecError> {
+        let _ = (inputs, geometry);
+        Ok(())
     }
 
     /// Computes. Uses no heap, no locks and no system calls, and may run on several threads at once.
@@ -79,6 +104,15 @@ impl Workspace {
     pub const fn wants_all_vtcm(self) -> bool {
         self.flags & 1 != 0
     }
+}
+
+/// What a kernel needs for inputs of some extents, beside its tensors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Needs {
+    /// What [`Kernel::execute`] takes from its scratch.
+    pub scratch: Workspace,
+    /// What [`Kernel::prepare`] fills, and execute reads.
+    pub geometry: Workspace,
 }
 
 /// Which types a [`PortRule`] asks of its port.

@@ -21,10 +21,10 @@ mod shape;
 
 pub use crate::core::{Core, CoreKind, Isa};
 pub use abi::{
-    AcceptCx, Activation, Buffers, EpilogueOp, EpilogueStep, Extents, FillFn, FinalizeCx, GpuArg,
-    InferCx, Inputs, Io, LibraryRef, Node, Outputs, PackageV1, Packed, PackedConstants, Pair,
-    Parallel, ParamTensor, Rows, RowsMut, Scratch, Sources, Value, ValueKind, WorkItem, bytes_of,
-    bytes_of_mut, resolve_axis,
+    AcceptCx, Activation, Buffers, EpilogueOp, EpilogueStep, Extents, FillFn, FinalizeCx, Geometry,
+    GpuArg, InferCx, InputShapes, Inputs, Io, LibraryRef, Node, Outputs, PackageV1, Packed,
+    PackedConstants, Pair, Parallel, ParamTensor, Rows, RowsMut, Scratch, Sources, Value,
+    ValueKind, WorkItem, bytes_of, bytes_of_mut, resolve_axis,
 };
 pub use dsp::{
     Code, DspCall, DspCheck, DspKept, DspParam, DspPort, DspScalar, Quant, QuantMut, Quants,
@@ -35,8 +35,8 @@ pub use error::{Error, ExecError, Status};
 pub use gpu::{GpuKernel, KernelInfo, Launch, WorkItemFn};
 pub use guard::GuardAlloc;
 pub use kernel::{
-    Cost, InPlace, Kernel, KernelDef, PortRule, Side, Wanted, Workspace, any_input, any_output,
-    input, input_like, output, output_like,
+    Cost, InPlace, Kernel, KernelDef, Needs, PortRule, Side, Wanted, Workspace, any_input,
+    any_output, input, input_like, output, output_like,
 };
 pub use schema::{
     CoreTypes, Facts, Layout, Op, OpDef, OpSchema, Param, ParamKind, Port, Quantization,

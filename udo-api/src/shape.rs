@@ -10,8 +10,11 @@ pub const MAX_RANK: usize = 8;
 /// One dimension: known exactly, or known never to be larger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dim {
-    /// This many elements in every run.
+    /// This many elements in every run of the model.
     Fixed(usize),
+    /// This many elements in every run of this plan, and maybe another number in the next plan of the same model: what
+    /// plans share, such as packed constants, must not depend on it.
+    Open(usize),
     /// At most this many elements; each run says how many.
     UpTo(usize),
 }
@@ -20,25 +23,62 @@ impl Dim {
     /// The extent, or its upper bound.
     pub const fn bound(self) -> usize {
         match self {
-            Self::Fixed(n) | Self::UpTo(n) => n,
+            Self::Fixed(n) | Self::Open(n) | Self::UpTo(n) => n,
+        }
+    }
+
+    /// The extent, unless each run says it.
+    pub const fn exact(self) -> Option<usize> {
+        match self {
+            Self::Fixed(n) | Self::Open(n) => Some(n),
+            Self::UpTo(_) => None,
+        }
+    }
+
+    /// An extent that follows from this one, and is as certain.
+    #[must_use]
+    pub const fn with(self, extent: usize) -> Self {
+        match self {
+            Self::Fixed(_) => Self::Fixed(extent),
+            Self::Open(_) => Self::Open(extent),
+            Self::UpTo(_) => Self::UpTo(extent),
+        }
+    }
+
+    /// An extent that follows from this one and `other`, and is as certain as the less certain one.
+    #[must_use]
+    pub const fn with_both(self, other: Self, extent: usize) -> Self {
+        match (self, other) {
+            (Self::UpTo(_), _) | (_, Self::Fixed(_)) => self.with(extent),
+            _ => other.with(extent),
         }
     }
 }
 
 abi_struct! {
-    /// The extents of a tensor, outermost first; a bit per dimension says whether it is an upper bound.
-    #[derive(Clone, Copy, PartialEq, Eq)]
+    /// The extents of a tensor, outermost first; bits per dimension say whether it is an upper bound, or open. Shapes that
+    /// differ in what is open alone are equal: they mean the same for a plan.
+    #[derive(Clone, Copy)]
     pub struct Shape {
         rank: u8,
         bounded: u8,
-        reserved: [u8; 6],
+        open: u8,
+        reserved: [u8; 5],
         dims: [usize; 8],
     }
 }
 
+impl PartialEq for Shape {
+    fn eq(&self, other: &Self) -> bool {
+        (self.bounded, self.dims()) == (other.bounded, other.dims())
+    }
+}
+
+impl Eq for Shape {}
+
 impl Shape {
     /// The shape of a scalar.
-    pub const SCALAR: Self = Self { rank: 0, bounded: 0, reserved: [0; 6], dims: [0; 8] };
+    pub const SCALAR: Self = Self { rank: 0, bounded: 0, open: 0, reserved: [0; 5], dims: [0; 8] };
 
     /// A shape with these extents, all fixed.
     ///
@@ -80,6 +120,7 @@ impl Shape {
         if let Some(slot) = self.dims.get_mut(at) {
             *slot = dim.bound();
             self.bounded |= u8::from(matches!(dim, Dim::UpTo(_))) << at;
+            self.open |= u8::from(matches!(dim, Dim::Open(_))) << at;
             self.rank += 1;
         }
     }
@@ -97,7 +138,11 @@ impl Shape {
     /// The dimension at `axis`.
     pub fn dim(&self, axis: usize) -> Option<Dim> {
         let extent = *self.dims().get(axis)?;
-        Some(if self.bounded >> axis & 1 == 1 { Dim::UpTo(extent) } else { Dim::Fixed(extent) })
+        Some(match (self.bounded >> axis & 1, self.open >> axis & 1) {
+            (1, _) => Dim::UpTo(extent),
+            (_, 1) => Dim::Open(extent),
+            _ => Dim::Fixed(extent),
+        })
     }
 
     /// All dimensions, outermost first.
@@ -105,7 +150,7 @@ impl Shape {
         (0..self.rank()).filter_map(|axis| self.dim(axis))
     }
 
-    /// Whether no dimension is merely bounded.
+    /// Whether no dimension is merely bounded; those that are open are known in a plan.
     pub fn is_fixed(&self) -> bool {
         self.bounded == 0
     }
@@ -118,8 +163,9 @@ impl Shape {
     /// Whether the fields of a foreign shape are ones that a constructor could have made.
     fn is_sound(&self) -> bool {
         let rank = usize::from(self.rank);
-        let beyond = u32::from(self.bounded) >> rank.min(MAX_RANK);
-        rank <= MAX_RANK && beyond == 0 && self.reserved == [0; 6] && self.checked_len().is_ok()
+        let beyond = u32::from(self.bounded | self.open) >> rank.min(MAX_RANK);
+        let is_clear = self.bounded & self.open == 0 && self.reserved == [0; 5];
+        rank <= MAX_RANK && beyond == 0 && is_clear && self.checked_len().is_ok()
     }
 
     /// Elements in a tensor of this shape, or the most there can be.
@@ -154,7 +200,7 @@ impl fmt::Display for Shape {
         for (axis, dim) in self.iter().enumerate() {
             let comma = if axis == 0 { "" } else { "," };
             match dim {
-                Dim::Fixed(n) => write!(f, "{comma}{n}")?,
+                Dim::Fixed(n) | Dim::Open(n) => write!(f, "{comma}{n}")?,
                 Dim::UpTo(n) => write!(f, "{comma}<={n}")?,
             }
         }
@@ -319,6 +365,27 @@ mod tests {
         assert!(Shape::new(&[1; 9]).is_err());
         assert!(Shape::new(&[usize::MAX, 2]).is_err());
         assert!(Shape::new(&[usize::MAX, 0, 2]).is_err(), "overflow hides behind a zero");
+    }
+
+    #[test]
+    fn open_dimensions_are_known_in_a_plan() {
+        let open = Shape::of_dims(&[Dim::Open(2), Dim::Fixed(6)]).unwrap();
+        assert_eq!(open.iter().collect::<Vec<_>>(), [Dim::Open(2), Dim::Fixed(6)]);
+        assert!(open.is_fixed() && open.is_sound());
+        assert_eq!(open, Shape::new(&[2, 6]).unwrap());
+        assert_eq!(open.to_string(), "[2,6]");
+        assert!(!Shape { bounded: 1, ..open }.is_sound(), "open and bounded");
+        assert!(!Shape { open: 4, ..open }.is_sound(), "beyond the rank");
+    }
+
+    #[test]
+    fn what_follows_from_two_dimensions_is_as_certain_as_the_less_certain() {
+        let dims = [Dim::Fixed(1), Dim::Open(2), Dim::UpTo(3)];
+        for (i, a) in dims.into_iter().enumerate() {
+            for (j, b) in dims.into_iter().enumerate() {
+                assert_eq!(a.with_both(b, 7), dims[i.max(j)].with(7), "{a:?} and {b:?}");
+            }
+        }
     }
 
     #[test]

@@ -51,9 +51,9 @@ impl Format {
         if self.layout == layout {
             return Some(*self);
         }
-        let dims: [usize; 4] = self.desc.shape().try_into().ok()?;
-        let shape = Shape::new(&axes.map(|axis| dims[axis])).ok();
-        let shape = shape.filter(|_| self.desc.full_shape().is_fixed())?;
+        let dims: Vec<_> = self.desc.full_shape().iter().collect();
+        let dims: [_; 4] = dims.try_into().ok()?;
+        let shape = Shape::of_dims(&axes.map(|axis| dims[axis])).ok().filter(Shape::is_fixed)?;
         Some(Self { desc: self.desc.with_shape(shape), layout })
     }
 

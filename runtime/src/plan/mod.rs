@@ -196,16 +196,18 @@ pub enum PlanError {
         /// Bytes that the core has.
         available: usize,
     },
-    /// A kernel does not pack its constants.
-    #[error("node {node:?}: package {package}'s {op} {refusal} while it packs its constants")]
-    Pack {
+    /// A kernel does not pack its constants, or does not take its shapes.
+    #[error("node {node:?}: package {package}'s {op} {refusal} while it {during}")]
+    Prepare {
         /// The node.
         node: String,
         /// Its operator type.
         op: String,
         /// The kernel's package.
         package: String,
-        /// What the packer said.
+        /// What it was doing.
+        during: &'static str,
+        /// What it said.
         refusal: udo_host::Refusal,
     },
     /// A value cannot be brought to where it is needed.
@@ -304,12 +306,17 @@ impl Plan {
         &self.report
     }
 
-    /// Bytes of the arenas and the scratch that each session takes.
+    /// Bytes of the arenas, the scratch and the geometry that each session takes.
     pub fn session_bytes(&self) -> usize {
-        self.arena_bytes
-            .iter()
-            .chain(self.scratch_bytes.iter())
-            .fold(0, |all, &n| all.saturating_add(n))
+        let memories = self.arena_bytes.iter().chain(self.scratch_bytes.iter()).copied();
+        memories.chain(self.geometry().map(|(_, bytes)| bytes)).fold(0, usize::saturating_add)
+    }
+
+    /// The steps whose geometry each session fills, as extents change from run to run, and its bytes.
+    pub(crate) fn geometry(&self) -> impl Iterator<Item = (usize, usize)> {
+        let wanting = |(_, step): &(usize, &Step)| step.kernel.prepare_fn().is_some();
+        let steps = self.steps.iter().enumerate().filter(wanting);
+        steps.map(|(at, step)| (at, step.kernel.geometry_bytes()))
     }
 
     /// What takes the most of them.

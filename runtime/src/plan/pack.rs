@@ -1,9 +1,10 @@
-//! Makes the constants that kernels asked to have packed, on the threads of the model.
+//! Makes what kernels read beside their tensors, on the threads of the model: the constants that they asked to have
+//! packed, and what follows from extents that never change.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use udo_host::Refusal;
+use udo_host::{FinalizedKernel, Refusal, program_guard};
 
 use super::PlanError;
 use crate::exit_guard::{self, PackageCall};
@@ -11,10 +12,10 @@ use crate::place::{Choice, PlacedKernel, Placement};
 use crate::registry::Registry;
 use crate::thread_pool::Pool;
 
-/// Packs for every kernel of a placed graph.
+/// Packs for every kernel of a placed graph, and prepares it where its shapes are fixed.
 ///
 /// # Errors
-/// The first node, in the order of the graph, whose packer refuses or panics.
+/// The first node, in the order of the graph, whose packer or kernel refuses or panics.
 pub(super) fn all(
     placement: &mut Placement,
     registry: &Registry,
@@ -25,7 +26,7 @@ pub(super) fn all(
         .iter_mut()
         .enumerate()
         .filter_map(|(node, choice)| match choice {
-            Choice::Kernel(placed) if placed.kernel.pack_count() > 0 => Some((node, placed)),
+            Choice::Kernel(placed) if is_wanting(&placed.kernel) => Some((node, placed)),
             Choice::Kernel(_) | Choice::Epilogue { .. } | Choice::Alias | Choice::Folded => None,
         })
         .map(|(node, placed)| Mutex::new((node, placed, None)))
@@ -33,30 +34,41 @@ pub(super) fn all(
     let next = AtomicUsize::new(0);
     let work = || {
         while let Some(job) = wanting.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let (_, placed, refusal) = &mut *job.lock().unwrap_or_else(PoisonError::into_inner);
-            *refusal = pack(placed, registry).err();
+            let (_, placed, failed) = &mut *job.lock().unwrap_or_else(PoisonError::into_inner);
+            *failed = pack(placed, registry).err();
         }
     };
     pool.on_every_thread(&work);
     let outcomes =
         wanting.into_iter().map(|job| job.into_inner().unwrap_or_else(PoisonError::into_inner));
     let failed =
-        outcomes.into_iter().find_map(|(node, placed, refusal)| Some((node, placed, refusal?)));
-    let Some((at, placed, refusal)) = failed else { return Ok(()) };
+        outcomes.into_iter().find_map(|(node, placed, failed)| Some((node, placed, failed?)));
+    let Some((at, placed, (during, refusal))) = failed else { return Ok(()) };
     let package = registry.package_name(placed.package()).to_owned();
     let node = placement.resolved.graph.nodes.get(at);
     let (node, op) =
         node.map_or_else(Default::default, |n| (n.node.name.clone(), n.node.op.clone()));
-    Err(PlanError::Pack { node, op, package, refusal })
+    Err(PlanError::Prepare { node, op, package, during, refusal })
 }
 
-fn pack(placed: &mut PlacedKernel, registry: &Registry) -> Result<(), Refusal> {
+/// What a kernel refused, and with what words.
+type Failed = (&'static str, Refusal);
+
+fn is_wanting(kernel: &FinalizedKernel) -> bool {
+    kernel.pack_count() > 0 || kernel.geometry_bytes() > 0
+}
+
+fn pack(placed: &mut PlacedKernel, registry: &Registry) -> Result<(), Failed> {
     let package = registry.package_name(placed.package());
     let PlacedKernel { kernel, constants, entry, core, .. } = placed;
     let call = PackageCall { package, op: entry.def.op(), core: Some(*core), function: "a packer" };
     let source = |input: usize| Some(constants.get(input)?.as_ref()?.source());
-    exit_guard::during(&call, || kernel.pack(source, registry.packs()))?;
+    let packed = exit_guard::during(&call, || kernel.pack(source, registry.packs()));
+    packed.map_err(|refusal| ("packs its constants", refusal))?;
     // What nobody reads any more need not stay.
     constants.clear();
-    Ok(())
+    let call = PackageCall { function: "prepare", ..call };
+    let (budget, guard) = (registry.packs().budget(), entry.thread_guard.unwrap_or(program_guard));
+    let prepared = exit_guard::during(&call, || kernel.prepare(budget, guard));
+    prepared.map_err(|refusal| ("prepares for its shapes", refusal))
 }

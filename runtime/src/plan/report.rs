@@ -92,6 +92,8 @@ pub struct CoreMemory {
     pub constant_bytes: usize,
     /// Constants that kernels packed; each shared buffer counts once.
     pub packed_bytes: usize,
+    /// What kernels derived from the shapes of their tensors.
+    pub geometry_bytes: usize,
 }
 
 /// The part that is known from the placement.
@@ -141,10 +143,12 @@ impl Nodes {
             scratch_bytes: scratch_bytes[memory],
             constant_bytes: constant_bytes(lowered, memory),
             packed_bytes: packed_bytes(lowered, memory),
+            geometry_bytes: steps_of(lowered, memory).map(|s| s.kernel.geometry_bytes()).sum(),
         });
         let used = |m: &CoreMemory| {
             m.memory == Memory::Host.name()
                 || m.arena_bytes + m.scratch_bytes + m.constant_bytes + m.packed_bytes > 0
+                || m.geometry_bytes > 0
         };
         Report {
             notices: self.notices,
@@ -221,12 +225,14 @@ fn step_report(step: &Step) -> StepReport {
     }
 }
 
+fn steps_of(lowered: &Lowered, memory: Memory) -> impl Iterator<Item = &Step> {
+    lowered.steps.iter().filter(move |step| Memory::of(step.core) == memory)
+}
+
 /// Constants that several steps read count once.
 fn constant_bytes(lowered: &Lowered, memory: Memory) -> usize {
     let mut sizes = BTreeMap::new();
-    for operand in
-        lowered.steps.iter().filter(|s| Memory::of(s.core) == memory).flat_map(Step::operands)
-    {
+    for operand in steps_of(lowered, memory).flat_map(Step::operands) {
         if let Some(Place::Constant(tensor)) = &operand.place {
             sizes.insert(tensor.bytes().as_ptr().addr(), tensor.bytes().len());
         }
@@ -236,7 +242,7 @@ fn constant_bytes(lowered: &Lowered, memory: Memory) -> usize {
 
 fn packed_bytes(lowered: &Lowered, memory: Memory) -> usize {
     let mut sizes = BTreeMap::new();
-    for step in lowered.steps.iter().filter(|s| Memory::of(s.core) == memory) {
+    for step in steps_of(lowered, memory) {
         for buffer in step.kernel.packed() {
             sizes.insert(Arc::as_ptr(buffer).addr(), buffer.len());
         }

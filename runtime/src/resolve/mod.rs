@@ -12,7 +12,7 @@ mod upgrade;
 
 use std::collections::BTreeMap;
 
-use udo_api::{OpDef, Port, Shape, TensorDesc};
+use udo_api::{Dim, OpDef, Port, Shape, TensorDesc};
 use udo_host::{NodeDesc, Refusal, infer};
 
 use crate::exit_guard::{self, PackageCall};
@@ -335,6 +335,12 @@ fn input_shape(dims: &[DimSpec], asked: Option<&[usize]>) -> Option<Shape> {
         DimSpec::Fixed(fixed) => *fixed == n,
         DimSpec::Named(_) | DimSpec::Unknown => true,
     };
-    let same = dims.len() == asked.len() && dims.iter().zip(asked).all(agrees);
-    if same { Shape::new(asked).ok() } else { None }
+    if dims.len() != asked.len() || !dims.iter().zip(asked).all(agrees) {
+        return None;
+    }
+    let said = dims.iter().zip(asked).map(|(spec, &n)| match spec {
+        DimSpec::Fixed(_) => Dim::Fixed(n),
+        DimSpec::Named(_) | DimSpec::Unknown => Dim::Open(n),
+    });
+    Shape::of_dims(&said.collect::<Vec<_>>()).ok()
 }

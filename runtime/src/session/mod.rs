@@ -1,6 +1,7 @@
 //! The memory of one stream of runs, and the calls of its steps.
 
 mod extents;
+mod geometry;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -21,6 +22,7 @@ use crate::plan::{Largest, Operand, Place, Plan, Progress, ShapeId, Step, Window
 use crate::thread_pool::Pool;
 
 use extents::{Extents, SharedArg, pass_shapes};
+use geometry::StepGeometry;
 
 /// Why a run failed. The session can run again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -106,6 +108,8 @@ struct Call {
     execute: ExecuteFn,
     args: *const ExecArgs,
     shapes_end: u32,
+    /// 1 + the number of the step's geometry, where extents change from run to run; else 0.
+    geometry: u32,
 }
 
 /// One call after another, over memory of its own. A session belongs to one thread at a time.
@@ -114,6 +118,7 @@ pub struct Session {
     // Kernels hold pointers into these; nothing moves or frees them before the session goes.
     arenas: PerMemory<Buffer>,
     scratch: PerMemory<Buffer>,
+    geometry: Vec<StepGeometry>,
     tensors: Vec<SharedArg>,
     args: Vec<ExecArgs>,
     calls: Vec<Call>,
@@ -180,6 +185,7 @@ impl Session {
         let mut session = Self {
             arenas,
             scratch,
+            geometry: Vec::new(),
             tensors: Vec::new(),
             args: Vec::with_capacity(plan.steps.len()),
             calls: Vec::with_capacity(plan.steps.len()),
@@ -193,8 +199,26 @@ impl Session {
             plan,
         };
         session.lay_tensors();
+        session.lay_geometry(budget)?;
         session.lay_calls();
         Ok(session)
+    }
+
+    /// Takes memory for what steps derive from extents that change.
+    fn lay_geometry(&mut self, budget: &Budget) -> Result<(), SessionError> {
+        let plan = Arc::clone(&self.plan);
+        for (index, bytes) in plan.geometry() {
+            let buffer = budget.zeroed(bytes).map_err(|memory| SessionError::of(&plan, memory))?;
+            let (Some(step), Some(&first)) = (plan.steps.get(index), self.first_tensor.get(index))
+            else {
+                continue;
+            };
+            let inputs = first..first + step.inputs.len();
+            if let Some(prepare) = step.kernel.prepare_fn() {
+                self.geometry.push(StepGeometry::new(prepare, inputs, buffer));
+            }
+        }
+        Ok(())
     }
 
     fn lay_tensors(&mut self) {
@@ -261,7 +285,12 @@ impl Session {
         self.guards = guards.into_values().collect();
         self.link_shapes(&plan);
         let mut shapes_end = 0;
+        let mut geometry = (1u32..).zip(&self.geometry);
         for (index, step) in plan.steps.iter().enumerate() {
+            let own = step.kernel.prepare_fn().and_then(|_| geometry.next());
+            if let (Some((_, own)), Some(args)) = (own, self.args.get_mut(index)) {
+                (args.geometry, args.geometry_bytes) = own.bytes();
+            }
             let produced = self.shapes[shapes_end..]
                 .iter()
                 .take_while(|(from, _)| self.step_of(*from) == index);
@@ -270,6 +299,7 @@ impl Session {
                 execute: step.kernel.execute_fn(),
                 args: &raw const self.args[index],
                 shapes_end: u32::try_from(shapes_end).unwrap_or(u32::MAX),
+                geometry: own.map_or(0, |(number, _)| number),
             });
         }
     }
@@ -309,6 +339,9 @@ impl Session {
         let mut shaped = 0;
         for (index, call) in self.calls.iter().enumerate() {
             progress.at(index);
+            if call.geometry != 0 {
+                self.prepare(index, call)?;
+            }
             // SAFETY: the arguments point into memory of this session, laid out by its plan.
             let status = unsafe { (call.execute)(call.args) };
             if status != Status::OK.code() {
@@ -322,6 +355,16 @@ impl Session {
             }
         }
         Ok(())
+    }
+
+    /// Has a step derive what it needs from the extents of this run.
+    fn prepare(&self, index: usize, call: &Call) -> Result<(), RunError> {
+        let Some(geometry) = self.geometry.get(call.geometry as usize - 1) else { return Ok(()) };
+        // SAFETY: the arguments are this step's, and point into `tensors`.
+        match unsafe { geometry.update(&self.tensors, call.args) } {
+            status if status == Status::OK.code() => Ok(()),
+            status => Err(self.failure(index, status)),
+        }
     }
 
     /// Runs the model once and notes what each step took.
@@ -345,6 +388,9 @@ impl Session {
             progress.at(index);
             let heap = heap_calls();
             let start = Instant::now();
+            if call.geometry != 0 {
+                self.prepare(index, call)?;
+            }
             // SAFETY: as in `run`.
             let status = unsafe { (call.execute)(call.args) };
             if let Some(step) = profile.get_mut(index) {

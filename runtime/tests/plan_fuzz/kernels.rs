@@ -417,8 +417,8 @@ impl Op for Rest {
         let x = cx.input(0)?;
         let mut dims: Vec<Dim> = x.full_shape().iter().collect();
         match dims[axis] {
-            Dim::Fixed(n) => dims[axis] = Dim::Fixed(n - start),
             Dim::UpTo(_) => return Err(Error::new("wanted a fixed axis")),
+            known => dims[axis] = known.with(known.bound() - start),
         }
         cx.set_output(0, x.with_shape(Shape::of_dims(&dims)?))
     }

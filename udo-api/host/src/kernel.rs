@@ -8,12 +8,14 @@ use udo_api::abi::{
     AcceptArgs, ExecArgs, FinalizeArgs, Finalized, GpuArgKind, KernelVTable, ParallelTable, Span,
     TensorArg, Tie, kernel_vtable, ties,
 };
+use udo_api::guard::GuardCell;
 use udo_api::{InPlace, Kernel, KernelDef, KernelInfo, Status, Workspace};
 
+use crate::geometry::{self, Geometry};
 use crate::launch;
 use crate::node::{ErrorText, RawNode, refuse};
 use crate::pack::{Job, Packing, Source};
-use crate::{Buffer, Machine, PackStore, PlacedNode, Refusal};
+use crate::{Budget, Buffer, Machine, PackStore, PlacedNode, Refusal};
 
 /// `[execute-time, thread-safe, heap-free]` Runs a kernel once.
 // SAFETY: only a type; who calls through it passes arguments as `FinalizedKernel::exec_args` makes them.
@@ -25,6 +27,7 @@ pub struct FinalizedKernel {
     in_place: &'static [InPlace],
     state: *mut c_void,
     workspace: Workspace,
+    geometry: Option<Geometry>,
     jobs: Vec<Job>,
     kept: Vec<usize>,
     ties: Vec<Tie>,
@@ -56,7 +59,7 @@ impl Drop for FinalizedKernel {
 }
 
 impl FinalizedKernel {
-    /// A kernel that the host made itself, behind the same functions as those of packages.
+    /// A kernel that the host made itself, without geometry, behind the same functions as those of packages.
     pub fn hosted<K: Kernel>(kernel: K) -> Self {
         let workspace = kernel.workspace();
         Self {
@@ -64,6 +67,7 @@ impl FinalizedKernel {
             in_place: &[],
             state: Box::into_raw(Box::new(kernel)).cast(),
             workspace,
+            geometry: None,
             jobs: Vec::new(),
             kept: Vec::new(),
             ties: Vec::new(),
@@ -85,6 +89,34 @@ impl FinalizedKernel {
     /// The scratch that it wants.
     pub fn workspace(&self) -> Workspace {
         self.workspace
+    }
+
+    /// Bytes of its geometry: what follows from the extents of its inputs.
+    pub fn geometry_bytes(&self) -> usize {
+        self.geometry.as_ref().map_or(0, |geometry| geometry.bytes)
+    }
+
+    /// Fills the geometry, where extents never change; elsewhere each session calls [`FinalizedKernel::prepare_fn`].
+    ///
+    /// # Errors
+    /// The kernel refuses the extents or panics, or `budget` has no such memory.
+    pub fn prepare(
+        &mut self,
+        budget: &Budget,
+        thread_guard: extern "C" fn() -> *mut GuardCell,
+    ) -> Result<(), Refusal> {
+        let state = self.state;
+        if let Some(geometry) = self.geometry.as_mut().filter(|geometry| geometry.is_fixed()) {
+            geometry.filled = Some(geometry.fill(state, budget, thread_guard())?);
+        }
+        Ok(())
+    }
+
+    /// The function that fills the geometry in the arguments of a call for the extents of its inputs; nothing where there is
+    /// none, or where it is filled once for all.
+    pub fn prepare_fn(&self) -> Option<ExecuteFn> {
+        let geometry = self.geometry.as_ref()?;
+        (!geometry.is_fixed()).then_some(geometry.prepare)
     }
 
     /// The outputs that may take the place of an input.
@@ -141,7 +173,7 @@ impl FinalizedKernel {
     }
 
     /// The arguments of a call over `inputs` and `outputs` tensors that lie behind each other at `tensors`;
-    /// the calling thread's guard is still to be filled in. `owed` is what [`ExecArgs::owed`] says of the outputs.
+    /// the calling thread's guard is still to be filled in, and so is geometry that is not filled once for all. `owed` is what [`ExecArgs::owed`] says of the outputs.
     ///
     /// The arguments are valid while the kernel, the scratch and what the pointers lead to stay where they are.
     pub fn exec_args(
@@ -154,6 +186,7 @@ impl FinalizedKernel {
     ) -> ExecArgs {
         let count = |n: usize| u16::try_from(n).unwrap_or(u16::MAX);
         let wants_all = self.workspace.wants_all_vtcm();
+        let filled = self.geometry.as_ref().and_then(|geometry| geometry.filled.as_ref());
         ExecArgs {
             state: self.state,
             tensors,
@@ -168,6 +201,8 @@ impl FinalizedKernel {
             reserved: 0,
             untaken,
             unsaid,
+            geometry: filled.map_or(std::ptr::null_mut(), Buffer::as_ptr),
+            geometry_bytes: filled.map_or(0, Buffer::len),
         }
     }
 
@@ -253,6 +288,7 @@ pub fn finalize(
         in_place: def.in_place_pairs(),
         state: made.state,
         workspace: made.workspace,
+        geometry: None,
         jobs,
         kept,
         ties,
@@ -271,6 +307,8 @@ pub fn finalize(
         );
         return Err(Refusal { status: Status::BAD_CALL, message });
     }
+    (kernel.workspace, kernel.geometry) =
+        geometry::needs(vtable, kernel.state, &placed.node.inputs, kernel.workspace)?;
     if let Some(gpu) = vtable.gpu {
         // SAFETY: `state` is what this kernel's finalize made.
         let info = unsafe { launch::info(gpu, kernel.state, placed, kernel.jobs.len()) }?;

@@ -5,6 +5,7 @@
 //! slice of settings. The runtime walks a plan with it; tests run one kernel.
 
 mod call;
+mod geometry;
 mod kernel;
 mod launch;
 pub mod memory;

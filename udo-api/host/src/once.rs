@@ -42,6 +42,7 @@ pub fn once(
         Some(Source { id: *ids.get(port)?, desc, bytes })
     };
     kernel.pack(source, store)?;
+    kernel.prepare(store.budget(), *thread_guard)?;
     let take = |bytes: usize| store.budget().zeroed(bytes).map_err(out_of_memory);
     let buffers = placed.outputs.iter().map(|desc| take(desc.size_bytes()));
     let buffers = buffers.collect::<Result<Vec<_>, _>>()?;

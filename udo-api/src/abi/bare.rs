@@ -2,9 +2,8 @@
 //! measure what those cost. Packages built so count as unguarded.
 
 use super::ExecArgs;
-use super::io::Owed;
 use crate::guard::{self, GuardCell};
-use crate::{ExecError, Io, Status};
+use crate::{ExecError, Status};
 
 /// None: hosts treat the package as one that nobody watches.
 pub(super) const THREAD_GUARD: Option<extern "C" fn() -> *mut GuardCell> = None;
@@ -14,19 +13,15 @@ pub(super) const THREAD_GUARD: Option<extern "C" fn() -> *mut GuardCell> = None;
 /// # Safety
 /// `args` must be valid as the ABI says, and `args.state` be a `*const S` from finalize.
 #[inline]
-pub(super) unsafe fn guarded<S>(
+pub(super) unsafe fn watched<S>(
     args: *const ExecArgs,
-    body: impl FnOnce(&S, Io<'_>) -> Result<(), ExecError>,
+    body: impl FnOnce(&S, &ExecArgs) -> Result<(), ExecError>,
 ) -> u32 {
     // SAFETY: as promised by the caller.
     let args = unsafe { &*args };
-    let owed = Owed::of(args);
     // SAFETY: `state` is the `S` that finalize made, which the host frees after the last call.
     let state = unsafe { &*args.state.cast::<S>() };
-    // SAFETY: the host keeps `tensors`, `packed` and `parallel` valid during the call.
-    let io = unsafe { Io::from_raw(args, &owed) };
-    // SAFETY: the views of `tensors` ended with `body`.
-    match body(state, io).and_then(|()| unsafe { owed.check(args) }) {
+    match body(state, args) {
         Ok(()) => Status::OK.code(),
         Err(error) => guard::with_this_thread(|cell| cell.settle(error)).code(),
     }

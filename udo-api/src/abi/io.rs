@@ -1,6 +1,7 @@
 //! The tensors of one call as typed views.
 
 mod check;
+mod geometry;
 mod inputs;
 mod outputs;
 mod owed;
@@ -9,7 +10,8 @@ mod scratch;
 
 use std::marker::PhantomData;
 
-pub use inputs::Inputs;
+pub use geometry::Geometry;
+pub use inputs::{InputShapes, Inputs};
 pub use outputs::{Extents, Outputs};
 pub(super) use owed::Owed;
 pub use rows::{Rows, RowsMut};
@@ -33,6 +35,8 @@ pub struct Io<'a> {
     pub parallel: Parallel<'a>,
     /// The constants that finalize packed.
     pub packed: PackedConstants<'a>,
+    /// What prepare filled for the extents of this run's inputs.
+    pub geometry: Geometry<'a>,
 }
 
 /// The two sides of an in-place pair: apart, or the same memory.
@@ -42,6 +46,18 @@ pub enum Pair<'a, T> {
     Apart(&'a [T], &'a mut [T]),
     /// The output holds the input's elements, to be replaced.
     Same(&'a mut [T]),
+}
+
+/// The extents of the inputs, and the geometry to fill for them.
+///
+/// # Safety
+/// `args.tensors` must point to `input_count` arguments, and `args.geometry` to `geometry_bytes` bytes that nothing else
+/// refers to for `'a`.
+pub(super) unsafe fn to_prepare(args: &ExecArgs) -> (InputShapes<'_>, Scratch<'_>) {
+    // SAFETY: as promised by the caller.
+    let inputs = unsafe { slice_or_empty(args.tensors, usize::from(args.input_count)) };
+    let geometry = Scratch { ptr: args.geometry, left: args.geometry_bytes, marker: PhantomData };
+    (InputShapes { args: inputs }, geometry)
 }
 
 impl<'a> Io<'a> {
@@ -69,6 +85,11 @@ impl<'a> Io<'a> {
             // SAFETY: the functions of the table keep to the ABI during the call.
             parallel: unsafe { Parallel::of_table(parallel) },
             packed: PackedConstants::of(packed),
+            geometry: Geometry {
+                ptr: args.geometry,
+                left: args.geometry_bytes,
+                marker: PhantomData,
+            },
         }
     }
 

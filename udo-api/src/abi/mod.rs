@@ -35,7 +35,7 @@ pub use door::{DoorError, PackageRoot, PackageRoot_Ref, open_rust_door};
 pub use epilogue::{AcceptArgs, Activation, EpilogueOp, EpilogueStep};
 pub use finalize::{AcceptCx, FinalizeCx};
 pub use gpu::{GpuArg, GpuArgKind, GpuLaunch, GpuSink, GpuTable};
-pub use io::{Extents, Inputs, Io, Outputs, Pair, Rows, RowsMut, Scratch};
+pub use io::{Extents, Geometry, InputShapes, Inputs, Io, Outputs, Pair, Rows, RowsMut, Scratch};
 pub use layout::{Field, Layout};
 pub use manifest::{MANIFEST_SECTION, PanicStrategy, manifest_bytes, manifest_len};
 pub use node::{InferCx, Node, resolve_axis};
@@ -45,8 +45,9 @@ pub use param::{ParamTensor, ParamValue, param_kinds};
 pub use shim::{gpu_vtable, infer_shim, kernel_vtable};
 pub use span::{RawStr, Slice, Span, Table, Value, ValueKind};
 pub use tables::{
-    ErrorSink, ExecArgs, FinalizeArgs, Finalized, HostTable, InferArgs, KernelVTable, NodeArgs,
-    PackArgs, PackFn, PackRequest, PackSource, ParallelTable, TensorArg, Tie, arg_flags, ties,
+    ErrorSink, ExecArgs, FinalizeArgs, Finalized, HostTable, InferArgs, KernelVTable, NeededBytes,
+    NeedsArgs, NodeArgs, PackArgs, PackFn, PackRequest, PackSource, ParallelTable, TensorArg, Tie,
+    arg_flags, ties,
 };
 pub use threads::Parallel;
 pub use version::{ABI_VERSION, AbiVersion, NEEDS};
@@ -87,6 +88,8 @@ pub const LAYOUTS: &[Layout] = &[
     AcceptArgs::LAYOUT,
     FinalizeArgs::LAYOUT,
     Finalized::LAYOUT,
+    NeedsArgs::LAYOUT,
+    NeededBytes::LAYOUT,
     TensorArg::LAYOUT,
     ParallelTable::LAYOUT,
     ExecArgs::LAYOUT,

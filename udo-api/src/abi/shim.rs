@@ -3,14 +3,19 @@
 use std::ffi::c_void;
 
 use super::gpu;
-use super::watch::guarded;
+use super::io::{Owed, to_prepare};
+use super::node::slice_or_empty;
+use super::watch::watched;
 use super::work::{GpuState, run_launches};
 use super::{
     AcceptArgs, ErrorSink, ExecArgs, FinalizeArgs, Finalized, GpuSink, GpuTable, InferArgs,
-    KernelVTable,
+    InputShapes, Io, KernelVTable, NeededBytes, NeedsArgs,
 };
 use crate::guard;
-use crate::{AcceptCx, Error, FinalizeCx, GpuKernel, InferCx, Kernel, Op, Status, Workspace};
+use crate::{
+    AcceptCx, Error, ExecError, FinalizeCx, GpuKernel, InferCx, Kernel, Needs, Op, Status,
+    Workspace,
+};
 
 /// Runs `body`, sends its error to the sink, and answers with its status.
 ///
@@ -99,6 +104,27 @@ unsafe fn accept_with(
     unsafe { report(args.node.errors, ask) }
 }
 
+/// `[execute-time, thread-safe, heap-free]` Runs a kernel once, and sees that it does all that a call owes.
+///
+/// # Safety
+/// `args` must be valid as the ABI says, and `args.state` be a `*const S` from finalize.
+#[inline]
+unsafe fn execute_with<S>(
+    args: *const ExecArgs,
+    body: impl FnOnce(&S, Io<'_>) -> Result<(), ExecError>,
+) -> u32 {
+    let body = |state: &S, args: &ExecArgs| {
+        let owed = Owed::of(args);
+        // SAFETY: the host keeps `tensors`, `packed`, `geometry` and `parallel` valid during the call.
+        let io = unsafe { Io::from_raw(args, &owed) };
+        body(state, io)?;
+        // SAFETY: the views of `tensors` ended with `body`.
+        unsafe { owed.check(args) }
+    };
+    // SAFETY: as promised by the caller.
+    unsafe { watched::<S>(args, body) }
+}
+
 /// `[finalize-time]` Frees what finalize made.
 // SAFETY: called by the host alone, once, with what finalize of the same `S` made.
 unsafe extern "C" fn free<S>(state: *mut c_void) {
@@ -121,7 +147,9 @@ impl<K: Kernel> KernelFns<K> {
         free: free::<K>,
         gpu: None,
         accept: Some(Self::accept),
-        reserved_words: [0; 3],
+        needs: Some(Self::needs),
+        prepare: Some(Self::prepare),
+        reserved_words: [0; 1],
     };
 
     // SAFETY: called by the host alone, with a node and room for a number as the ABI says.
@@ -131,19 +159,46 @@ impl<K: Kernel> KernelFns<K> {
     }
 
     unsafe extern "C" fn finalize(args: *const FinalizeArgs, out: *mut Finalized) -> u32 {
+        // What it needs is asked apart.
+        let make = |cx: &FinalizeCx<'_>| Ok((K::finalize(cx)?, Workspace::NONE));
         // SAFETY: the host keeps to the ABI.
-        unsafe {
-            finalize_with(args, out, |cx| {
-                let kernel = K::finalize(cx)?;
-                let workspace = kernel.workspace();
-                Ok((kernel, workspace))
-            })
-        }
+        unsafe { finalize_with(args, out, make) }
+    }
+
+    // SAFETY: called by the host alone, with what finalize made, inputs and room as the ABI says.
+    unsafe extern "C" fn needs(args: *const NeedsArgs, needs: *mut NeededBytes) -> u32 {
+        // SAFETY: the host passes arguments that are valid for the call.
+        let args = unsafe { &*args };
+        // SAFETY: finalize made a `K`.
+        let kernel = unsafe { &*args.state.cast::<K>() };
+        // SAFETY: `inputs` points to `input_count` arguments.
+        let inputs = unsafe { slice_or_empty(args.inputs, args.input_count as usize) };
+        // SAFETY: the host passes room for one answer.
+        let out = unsafe { &mut *needs };
+        let ask = || {
+            let Needs { scratch, geometry } = kernel.needs(InputShapes { args: inputs })?;
+            let geometry_bytes = geometry.bytes();
+            *out = NeededBytes { scratch, geometry_bytes, reserved_words: [0; 3] };
+            Ok(())
+        };
+        // SAFETY: the sink is null or valid for the call.
+        unsafe { report(args.errors, ask) }
+    }
+
+    // SAFETY: called by the host alone, with arguments as the ABI says.
+    unsafe extern "C" fn prepare(args: *const ExecArgs) -> u32 {
+        let fill = |kernel: &K, args: &ExecArgs| {
+            // SAFETY: `tensors` points to the arguments, and `geometry` to bytes that are the call's to fill.
+            let (inputs, geometry) = unsafe { to_prepare(args) };
+            kernel.prepare(inputs, geometry)
+        };
+        // SAFETY: the host keeps to the ABI, and finalize made a `K`.
+        unsafe { watched::<K>(args, fill) }
     }
 
     unsafe extern "C" fn execute(args: *const ExecArgs) -> u32 {
         // SAFETY: the host keeps to the ABI, and finalize made a `K`.
-        unsafe { guarded::<K>(args, K::execute) }
+        unsafe { execute_with::<K>(args, K::execute) }
     }
 }
 
@@ -168,7 +223,9 @@ impl<K: GpuKernel> GpuFns<K> {
         free: free::<GpuState<K>>,
         gpu: Some(&Self::GPU),
         accept: Some(Self::accept),
-        reserved_words: [0; 3],
+        needs: None,
+        prepare: None,
+        reserved_words: [0; 1],
     };
 
     // SAFETY: called by the host alone, with a node and room for a number as the ABI says.
@@ -190,7 +247,7 @@ impl<K: GpuKernel> GpuFns<K> {
 
     unsafe extern "C" fn execute(args: *const ExecArgs) -> u32 {
         // SAFETY: the host keeps to the ABI, and finalize made a `GpuState<K>`.
-        unsafe { guarded::<GpuState<K>>(args, |state, io| run_launches(state, io)) }
+        unsafe { execute_with::<GpuState<K>>(args, |state, io| run_launches(state, io)) }
     }
 
     unsafe extern "C" fn info(state: *const c_void, sink: *const GpuSink) -> u32 {

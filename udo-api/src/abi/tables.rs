@@ -217,6 +217,38 @@ abi_struct! {
     }
 }
 
+abi_struct! {
+    /// The arguments of [`KernelVTable::needs`].
+    #[derive(Debug)]
+    pub struct NeedsArgs {
+        /// What finalize made.
+        pub state: *const c_void,
+        /// `input_count` inputs without elements; bounded ones at their bounds.
+        pub inputs: *const TensorArg,
+        /// The node's inputs, absent ones and those of its epilogue included.
+        pub input_count: u32,
+        /// Zero.
+        pub reserved: u32,
+        /// Where errors go.
+        pub errors: *const ErrorSink,
+        /// Zero.
+        pub reserved_words: [u64; 4],
+    }
+}
+
+abi_struct! {
+    /// What execute needs for inputs of some extents.
+    #[derive(Clone, Copy, Debug)]
+    pub struct NeededBytes {
+        /// The scratch, in place of what finalize said.
+        pub scratch: Workspace,
+        /// Bytes that prepare fills.
+        pub geometry_bytes: usize,
+        /// Zero.
+        pub reserved_words: [u64; 3],
+    }
+}
+
 /// Bits of [`TensorArg::flags`]; without any, a tensor is one dense run of elements of its own.
 pub mod arg_flags {
     /// The node leaves the port out.
@@ -396,6 +428,10 @@ abi_struct! {
         pub untaken: u64,
         /// A bit for each of the first 64 outputs whose extents a call must say: those that are bounded.
         pub unsaid: u64,
+        /// What `prepare` filled for these extents, aligned to 64; in a call of it, what it is to fill, zeroed at first.
+        pub geometry: *mut u8,
+        /// Bytes of geometry.
+        pub geometry_bytes: usize,
     }
 }
 
@@ -425,7 +461,14 @@ abi_struct! {
         /// `[finalize-time, thread-safe]` Writes how many leading steps of an epilogue the kernel does for the node,
         /// or refuses the node; null: none.
         pub accept: Option<unsafe extern "C" fn(args: *const AcceptArgs, steps: *mut u32) -> u32>,
+        /// `[finalize-time, thread-safe]` Writes what execute needs for inputs of these extents, which is no more than for
+        /// larger ones; null: what finalize said.
+        pub needs:
+            Option<unsafe extern "C" fn(args: *const NeedsArgs, needs: *mut NeededBytes) -> u32>,
+        /// `[execute-time, thread-safe, heap-free]` Fills the geometry for the extents of the inputs, whose elements it must
+        /// not touch; called before the first execute and when an extent changes. Null where `needs` asks for none.
+        pub prepare: Option<unsafe extern "C" fn(args: *const ExecArgs) -> u32>,
         /// Zero.
-        pub reserved_words: [u64; 3],
+        pub reserved_words: [u64; 1],
     }
 }

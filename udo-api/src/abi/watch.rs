@@ -1,9 +1,8 @@
 //! Every call of a kernel: inside the heap-free region, with panics caught.
 
 use super::ExecArgs;
-use super::io::Owed;
 use crate::guard::{self, GuardCell};
-use crate::{ExecError, Io, Status};
+use crate::{ExecError, Status};
 
 /// The cell of this library on a thread: what makes a package a guarded one.
 pub(super) const THREAD_GUARD: Option<extern "C" fn() -> *mut GuardCell> = Some(thread_guard);
@@ -18,25 +17,20 @@ extern "C" fn thread_guard() -> *mut GuardCell {
 /// # Safety
 /// `args` must be valid as the ABI says, and `args.state` be a `*const S` from finalize.
 #[inline]
-pub(super) unsafe fn guarded<S>(
+pub(super) unsafe fn watched<S>(
     args: *const ExecArgs,
-    body: impl FnOnce(&S, Io<'_>) -> Result<(), ExecError>,
+    body: impl FnOnce(&S, &ExecArgs) -> Result<(), ExecError>,
 ) -> u32 {
     // SAFETY: as promised by the caller.
     let args = unsafe { &*args };
     let own = if args.guard.is_null() { guard::this_thread() } else { args.guard };
     // SAFETY: the host passes this thread's cell, which lives as long as the thread.
     let cell: &GuardCell = unsafe { &*own };
-    let owed = Owed::of(args);
     cell.enter();
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         // SAFETY: `state` is the `S` that finalize made, which the host frees after the last call.
         let state = unsafe { &*args.state.cast::<S>() };
-        // SAFETY: the host keeps `tensors`, `packed` and `parallel` valid during the call.
-        let io = unsafe { Io::from_raw(args, &owed) };
-        body(state, io)?;
-        // SAFETY: the views of `tensors` ended with `body`.
-        unsafe { owed.check(args) }
+        body(state, args)
     }));
     let used = cell.leave();
     match outcome {

@@ -279,7 +279,7 @@ pub(super) fn run_launches<K: GpuKernel>(state: &GpuState<K>, io: Io<'_>) -> Res
     if K::WORK_ITEMS.is_empty() {
         return Err(ExecError::of(Status::NO_WORK_ITEM));
     }
-    let Io { inputs, mut outputs, mut scratch, parallel, packed } = io;
+    let Io { inputs, mut outputs, mut scratch, parallel, packed, .. } = io;
     let output_count = outputs.len();
     if output_count > MAX_OUTPUTS {
         return Err(ExecError::with(

@@ -71,7 +71,18 @@ pub(crate) fn execute(
     // The buffer has some bytes more.
     call.scratch_bytes = wanted;
     call.guard = (caller.thread_guard)();
+    let geometry = Memory::zeroed(kernel.geometry_bytes());
     let before = heap_calls();
+    if let Some(prepare) = kernel.prepare_fn() {
+        call.geometry = geometry.buffer().as_ptr();
+        call.geometry_bytes = kernel.geometry_bytes();
+        // SAFETY: as below; `geometry` is the call's to fill, and outlives it.
+        let status = unsafe { prepare(&raw const call) };
+        if status != Status::OK.code() {
+            // SAFETY: `call.guard` is this thread's cell, and the call that used it has returned.
+            return Err(Broken::Failed(unsafe { failure(status, call.guard) }));
+        }
+    }
     // SAFETY: `call` points to `args`, whose tensors lie in memory of `inputs` and `outputs` that nothing else
     // refers to, to `scratch`, and to the kernel's constants; all of them outlive the call.
     let status = unsafe { (kernel.execute_fn())(&raw const call) };
@@ -79,6 +90,9 @@ pub(crate) fn execute(
     if status != Status::OK.code() {
         // SAFETY: `call.guard` is this thread's cell, and the call that used it has returned.
         return Err(Broken::Failed(unsafe { failure(status, call.guard) }));
+    }
+    if !geometry.is_whole() {
+        return Err(Broken::Wrote("the kernel writes beyond its geometry".to_owned()));
     }
     if !scratch.is_whole() {
         return Err(Broken::Wrote("the kernel writes beyond its scratch".to_owned()));

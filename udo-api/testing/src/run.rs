@@ -94,7 +94,9 @@ impl Bench {
             let id = ConstantId { tensor: port as u64, format: 0 };
             Some(Source { id, desc, bytes })
         };
-        kernel.pack(source, &PackStore::default()).map_err(Fault::Finalize)?;
+        let store = PackStore::default();
+        kernel.pack(source, &store).map_err(Fault::Finalize)?;
+        kernel.prepare(store.budget(), self.thread_guard).map_err(Fault::Finalize)?;
         let inputs = &inputs[..taken];
         let mut outcome = self.call(def, &kernel, inputs, &outputs, CallMode::Apart)?;
         outcome.epilogue_steps = epilogue_steps;

@@ -84,10 +84,11 @@ fn say(report: &Report) {
     }
     outln!("memory (bytes):");
     let memories = report.memories.iter().map(|m| {
-        let bytes =
-            [m.arena_bytes, m.live_bytes, m.scratch_bytes, m.constant_bytes, m.packed_bytes];
-        let [arena, live, scratch, constants, packed] = bytes.map(|n| n.to_string());
-        [m.memory.to_owned(), arena, live, scratch, constants, packed]
+        let activations = [m.arena_bytes, m.live_bytes, m.scratch_bytes].map(|n| n.to_string());
+        let derived = [m.constant_bytes, m.packed_bytes, m.geometry_bytes].map(|n| n.to_string());
+        let [arena, live, scratch] = activations;
+        let [constants, packed, geometry] = derived;
+        [m.memory.to_owned(), arena, live, scratch, constants, packed, geometry]
     });
     let columns = [
         Left(""),
@@ -96,6 +97,7 @@ fn say(report: &Report) {
         Right("scratch"),
         Right("constants"),
         Right("packed"),
+        Right("geometry"),
     ];
     outln!("{}", table(columns, memories.collect()));
 }
@@ -132,7 +134,7 @@ fn to_json(report: &Report) -> Value {
             json!({
                 "memory": m.memory, "arena_bytes": m.arena_bytes, "live_bytes": m.live_bytes,
                 "scratch_bytes": m.scratch_bytes, "constant_bytes": m.constant_bytes,
-                "packed_bytes": m.packed_bytes,
+                "packed_bytes": m.packed_bytes, "geometry_bytes": m.geometry_bytes,
             })
         })
         .collect();

@@ -33,9 +33,9 @@ impl LayoutPorts {
 
     /// An input as the operator describes it, from what the kernel gets.
     pub(crate) fn described(self, x: &TensorDesc) -> Result<TensorDesc, Error> {
-        match x.shape() {
-            &[batch, height, width, channels] if self.input => {
-                Ok(x.with_shape(Shape::new(&[batch, channels, height, width])?))
+        match x.full_shape().iter().collect::<Vec<_>>()[..] {
+            [batch, height, width, channels] if self.input => {
+                Ok(x.with_shape(Shape::of_dims(&[batch, channels, height, width])?))
             }
             _ => Ok(*x),
         }

@@ -131,10 +131,7 @@ impl Window {
         let rank = x.rank().saturating_sub(2).min(3);
         let mut dims = vec![full.dim(0).unwrap_or(Dim::Fixed(1)), channels];
         for (axis, &extent) in self.output[3 - rank..].iter().enumerate() {
-            dims.push(match full.dim(axis + 2) {
-                Some(Dim::UpTo(_)) => Dim::UpTo(extent),
-                Some(Dim::Fixed(_)) | None => Dim::Fixed(extent),
-            });
+            dims.push(full.dim(axis + 2).unwrap_or(Dim::Fixed(1)).with(extent));
         }
         Shape::of_dims(&dims)
     }

@@ -50,8 +50,7 @@ impl Movement for Concat {
             let fits = next.dtype() == first.dtype() && next.rank() == first.rank();
             for (at, (dim, other)) in dims.iter_mut().zip(next.full_shape().iter()).enumerate() {
                 *dim = match (*dim, other) {
-                    (Dim::Fixed(a), Dim::Fixed(b)) if at == axis => Dim::Fixed(a.saturating_add(b)),
-                    (a, b) if at == axis => Dim::UpTo(a.bound().saturating_add(b.bound())),
+                    (a, b) if at == axis => a.with_both(b, a.bound().saturating_add(b.bound())),
                     (a, b) if fits && a.bound() == b.bound() => a,
                     _ => return Err(misfit(index, &next, &first, axis)),
                 };

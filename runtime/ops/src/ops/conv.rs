@@ -3,12 +3,13 @@
 use std::marker::PhantomData;
 
 use udo_api::{
-    AcceptCx, Core, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op,
-    OpSchema, Packed, Port, PortRule, Workspace, input, input_like, output_like, types,
+    AcceptCx, Core, Error, ExecError, FinalizeCx, InferCx, InputShapes, Io, Kernel, KernelDef,
+    Needs, Node, Op, OpSchema, Packed, Port, PortRule, Scratch, Status, Workspace, input,
+    input_like, output_like, types,
 };
 
 use crate::Def;
-use crate::family::conv::{self, Conv, ConvPlan, F32Packing, PARAMS};
+use crate::family::conv::{self, Conv, ConvPlan, F32Packing, PARAMS, Weights};
 use crate::family::epilogue::{Fused, Takes};
 use crate::family::layout::{ChannelsLast, ChannelsSecond, FewChannels, Layout};
 
@@ -107,8 +108,18 @@ impl<L: Layout> Kernel for ConvF32<L> {
         images.and::<f32>(self.packed_len())
     }
 
+    fn needs(&self, _: InputShapes<'_>) -> Result<Needs, Error> {
+        let geometry = Workspace::of::<u32>(self.plan.table_len());
+        Ok(Needs { scratch: self.workspace(), geometry })
+    }
+
+    fn prepare(&self, _: InputShapes<'_>, mut geometry: Scratch<'_>) -> Result<(), ExecError> {
+        let is_filled = self.plan.fill(geometry.take(self.plan.table_len())?);
+        is_filled.then_some(()).ok_or(ExecError::of(Status::BAD_VALUE))
+    }
+
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
-        let Io { inputs, mut outputs, mut scratch, parallel, packed } = io;
+        let Io { inputs, mut outputs, mut scratch, parallel, packed, mut geometry } = io;
         let [input, output, workspace] = self.plan.scratch_lens();
         let images = [scratch.take(input)?, scratch.take(output)?, scratch.take(workspace)?];
         let own = scratch.take::<f32>(self.packed_len())?;
@@ -120,7 +131,9 @@ impl<L: Layout> Kernel for ConvF32<L> {
         };
         let x = inputs.get::<f32>(0)?;
         let epilogue = self.fused.epilogue(&inputs, self.plan.outputs())?;
-        self.plan.run(parallel, x, weights, epilogue, images, outputs.take::<f32>(0)?)
+        let table = geometry.take(self.plan.table_len())?;
+        let weights = Weights { packed: weights, table, epilogue };
+        self.plan.run(parallel, x, weights, images, outputs.take::<f32>(0)?)
     }
 }
 

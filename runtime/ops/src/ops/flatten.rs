@@ -30,10 +30,10 @@ impl View for Flatten {
         let dims: Vec<Dim> = x.full_shape().iter().collect();
         let merged = |dims: &[Dim]| {
             let len = dims.iter().try_fold(1usize, |n, d| n.checked_mul(d.bound()));
-            let fixed = dims.iter().all(|d| matches!(d, Dim::Fixed(_)));
             let len =
                 len.ok_or_else(|| Error::new(format!("input 0 is {x}, which is too large")))?;
-            Ok::<_, Error>(if fixed { Dim::Fixed(len) } else { Dim::UpTo(len) })
+            let all = dims.iter().fold(Dim::Fixed(1), |all, &dim| all.with_both(dim, len));
+            Ok::<_, Error>(all.with(len))
         };
         let (before, after) = dims.split_at(axis);
         Shape::of_dims(&[merged(before)?, merged(after)?])

@@ -197,7 +197,7 @@ impl Kernel for GemmF32 {
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
-        let Io { inputs, mut outputs, mut scratch, parallel, packed } = io;
+        let Io { inputs, mut outputs, mut scratch, parallel, packed, .. } = io;
         let [left_len, right_len] = self.scratch_lens();
         let (left, right) = (scratch.take::<f32>(left_len)?, scratch.take::<f32>(right_len)?);
         let Product { rows, depth, cols, .. } = self.b.product;

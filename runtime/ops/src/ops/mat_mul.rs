@@ -100,7 +100,7 @@ impl Kernel for Floats {
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
-        let Io { inputs, mut outputs, mut scratch, parallel, packed } = io;
+        let Io { inputs, mut outputs, mut scratch, parallel, packed, .. } = io;
         let product = &self.b.product;
         let &Product { rows, depth, cols, .. } = product;
         let (a, y) = (inputs.get::<f32>(0)?, outputs.take::<f32>(0)?);

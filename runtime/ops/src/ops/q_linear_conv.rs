@@ -3,8 +3,9 @@
 use std::marker::PhantomData;
 
 use udo_api::{
-    Code, Core, Error, ExecError, FinalizeCx, InferCx, Inputs, Io, Kernel, KernelDef, Node, Op,
-    OpSchema, Packed, Port, PortRule, TensorDesc, Workspace, input, output, types,
+    Code, Core, Error, ExecError, FinalizeCx, InferCx, InputShapes, Inputs, Io, Kernel, KernelDef,
+    Needs, Node, Op, OpSchema, Packed, Port, PortRule, Status, TensorDesc, Workspace, input,
+    output, types,
 };
 use udo_simd::conv_u8::MAX_K;
 
@@ -144,6 +145,20 @@ impl<L: Layout> Kernel for QuantizedConv<L> {
         columns.and::<i8>(signed).and::<i8>(packed)
     }
 
+    fn needs(&self, _: InputShapes<'_>) -> Result<Needs, Error> {
+        let geometry = Workspace::of::<u32>(self.plan.table_len());
+        Ok(Needs { scratch: self.workspace(), geometry })
+    }
+
+    fn prepare(
+        &self,
+        _: InputShapes<'_>,
+        mut geometry: udo_api::Scratch<'_>,
+    ) -> Result<(), ExecError> {
+        let is_filled = self.plan.fill(geometry.take(self.plan.table_len())?);
+        is_filled.then_some(()).ok_or(ExecError::of(Status::BAD_VALUE))
+    }
+
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
         (self.run)(self, io)
     }
@@ -180,14 +195,14 @@ fn pack<T: Code>(
 }
 
 fn first<T: udo_api::Element>(inputs: &Inputs<'_>, port: usize) -> Result<T, ExecError> {
-    inputs.get::<T>(port)?.first().copied().ok_or(ExecError::of(udo_api::Status::BAD_CALL))
+    inputs.get::<T>(port)?.first().copied().ok_or(ExecError::of(Status::BAD_CALL))
 }
 
 fn execute<L: Layout, A: QuantizedInput, B: Code, C: QuantizedOutput>(
     kernel: &QuantizedConv<L>,
     io: Io<'_>,
 ) -> Result<(), ExecError> {
-    let Io { inputs, mut outputs, mut scratch, parallel, packed } = io;
+    let Io { inputs, mut outputs, mut scratch, parallel, packed, mut geometry } = io;
     let lens = kernel.plan.scratch_lens();
     let images = Scratch {
         values: scratch.take(lens.values)?,
@@ -215,6 +230,7 @@ fn execute<L: Layout, A: QuantizedInput, B: Code, C: QuantizedOutput>(
         x: inputs.get::<A>(X)?,
         x_zero: first::<A>(&inputs, X_ZERO)?,
         packed: weights,
+        table: geometry.take(kernel.plan.table_len())?,
         w_zeros,
         bias: if kernel.has_bias { inputs.get::<i32>(BIAS)? } else { &[] },
         scales,

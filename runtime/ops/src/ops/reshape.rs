@@ -49,16 +49,26 @@ fn resolve(from: Shape, wanted: &[i64], allow_zero: bool) -> Result<Shape, Error
         let known =
             known.filter(|&n| n != 0 && from.len().is_multiple_of(n)).ok_or_else(refused)?;
         let left = from.len() / known;
-        // Bounds that no 0 carries over end up here.
-        let bounds = |dims: &mut dyn Iterator<Item = Dim>| {
-            dims.filter(|d| matches!(d, Dim::UpTo(_))).count()
-        };
-        let all_kept = bounds(&mut from.iter()) == bounds(&mut dims.iter().copied());
-        let dim = dims.get_mut(axis).ok_or_else(refused)?;
-        *dim = if all_kept { Dim::Fixed(left) } else { Dim::UpTo(left) };
+        let certainty = least_certain(from, &dims);
+        *dims.get_mut(axis).ok_or_else(refused)? = certainty.with(left);
     }
     let shape = Shape::of_dims(&dims)?;
     if shape.len() == from.len() { Ok(shape) } else { Err(refused()) }
+}
+
+/// How certain an extent is that takes what `dims` leave of `from`: bounds and open dimensions that none of them carries
+/// over end up there.
+fn least_certain(from: Shape, dims: &[Dim]) -> Dim {
+    let left = |is: fn(&Dim) -> bool| {
+        from.iter().filter(is).count() > dims.iter().filter(|d| is(d)).count()
+    };
+    if left(|dim| matches!(dim, Dim::UpTo(_))) {
+        Dim::UpTo(0)
+    } else if left(|dim| matches!(dim, Dim::Open(_))) {
+        Dim::Open(0)
+    } else {
+        Dim::Fixed(0)
+    }
 }
 
 #[cfg(test)]
@@ -93,5 +103,10 @@ mod tests {
         let from = Shape::of_dims(&[Dim::UpTo(6), Dim::Fixed(4)]).unwrap();
         assert_eq!(resolve(from, &[0, 2, -1], false).unwrap().to_string(), "[<=6,2,2]");
         assert_eq!(resolve(from, &[-1, 2], false).unwrap().to_string(), "[<=12,2]");
+        let from = Shape::of_dims(&[Dim::Open(6), Dim::Fixed(4)]).unwrap();
+        let dims =
+            |wanted: &[i64]| resolve(from, wanted, false).unwrap().iter().collect::<Vec<_>>();
+        assert_eq!(dims(&[0, 2, -1]), [Dim::Open(6), Dim::Fixed(2), Dim::Fixed(2)]);
+        assert_eq!(dims(&[-1, 2]), [Dim::Open(12), Dim::Fixed(2)]);
     }
 }

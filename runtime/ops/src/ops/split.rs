@@ -51,11 +51,11 @@ impl Movement for Split {
         let x = cx.input(0)?;
         let axis = cx.axis("axis", x.rank())?;
         let mut dims: Vec<Dim> = x.full_shape().iter().collect();
-        let Some(Dim::Fixed(extent)) = dims.get(axis).copied() else {
+        let Some(extent) = dims.get(axis).and_then(|dim| dim.exact()) else {
             return Err(Error::new(format!("input 0 is {x}, wanted a fixed axis {axis}")));
         };
         for (index, len) in lengths(cx, extent)?.into_iter().enumerate() {
-            dims[axis] = Dim::Fixed(len);
+            dims[axis] = dims[axis].with(len);
             cx.set_output(index, x.with_shape(Shape::of_dims(&dims)?))?;
         }
         Ok(())

@@ -28,11 +28,11 @@ impl View for Squeeze {
         let dims: Vec<Dim> = x.full_shape().iter().collect();
         let dropped = match AXES.read(node)? {
             Some(axes) => resolve_axes(&axes, dims.len())
-                .filter(|dropped| dropped.iter().all(|&axis| dims[axis] == Dim::Fixed(1)))
+                .filter(|dropped| dropped.iter().all(|&axis| dims[axis].exact() == Some(1)))
                 .ok_or_else(|| {
                     Error::new(format!("axes {axes:?} of {x} are not axes of one element"))
                 })?,
-            None => (0..dims.len()).filter(|&axis| dims[axis] == Dim::Fixed(1)).collect(),
+            None => (0..dims.len()).filter(|&axis| dims[axis].exact() == Some(1)).collect(),
         };
         let kept = dims.iter().enumerate().filter(|(axis, _)| !dropped.contains(axis));
         Shape::of_dims(&kept.map(|(_, &dim)| dim).collect::<Vec<_>>())

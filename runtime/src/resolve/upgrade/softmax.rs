@@ -16,7 +16,7 @@ pub(super) fn flatten(edit: &mut Edit<'_>) -> Result<(), String> {
     let first = first.ok_or_else(|| format!("attribute \"axis\" is {axis}, input 0 is {x}"))?;
     let shape = x.full_shape();
     let wide: Vec<usize> =
-        (first..rank).filter(|&at| shape.dim(at) != Some(Dim::Fixed(1))).collect();
+        (first..rank).filter(|&at| shape.dim(at).and_then(Dim::exact) != Some(1)).collect();
     let only = match wide[..] {
         [] => rank.checked_sub(1).filter(|&last| first <= last),
         [only] => Some(only),

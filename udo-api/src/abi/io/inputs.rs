@@ -9,6 +9,41 @@ use crate::abi::node::slice_or_empty;
 use crate::abi::{TensorArg, arg_flags};
 use crate::{DType, Element, Encoding, ExecError, Status};
 
+/// The extents of inputs that have no elements yet.
+#[derive(Clone, Copy, Debug)]
+pub struct InputShapes<'a> {
+    pub(in crate::abi) args: &'a [TensorArg],
+}
+
+impl<'a> InputShapes<'a> {
+    /// The extents of input `port`, or their bounds where there is no run yet.
+    ///
+    /// # Errors
+    /// No such input.
+    pub fn get(&self, port: usize) -> Result<&'a [usize], ExecError> {
+        arg(self.args, port).map(TensorArg::shape)
+    }
+
+    /// How many inputs there are, absent ones included.
+    pub fn len(&self) -> usize {
+        self.args.len()
+    }
+
+    /// Whether there are no inputs.
+    pub fn is_empty(&self) -> bool {
+        self.args.is_empty()
+    }
+}
+
+/// The input at `port`, if the node has it.
+#[inline]
+fn arg(args: &[TensorArg], port: usize) -> Result<&TensorArg, ExecError> {
+    match args.get(port) {
+        Some(arg) if arg.flags & arg_flags::ABSENT == 0 => Ok(arg),
+        _ => Err(no_such_port(port, args.len())),
+    }
+}
+
 /// The inputs of a call.
 #[derive(Clone, Copy)]
 pub struct Inputs<'a> {
@@ -30,10 +65,7 @@ impl fmt::Debug for Inputs<'_> {
 impl<'a> Inputs<'a> {
     #[inline]
     pub(super) fn arg(&self, port: usize) -> Result<&'a TensorArg, ExecError> {
-        match self.args.get(port) {
-            Some(arg) if arg.flags & arg_flags::ABSENT == 0 => Ok(arg),
-            _ => Err(no_such_port(port, self.args.len())),
-        }
+        arg(self.args, port)
     }
 
     /// How many inputs there are, absent ones included.

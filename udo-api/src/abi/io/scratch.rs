@@ -4,7 +4,8 @@ use std::marker::PhantomData;
 
 use crate::{Element, ExecError, Status, Workspace};
 
-/// A bump arena over the scratch that `workspace` declared. What it holds at first is unspecified.
+/// A bump arena over the scratch that `workspace` or `needs` declared, whose contents at first are unspecified, or over
+/// the geometry that `prepare` is to fill, which is zeroed.
 #[derive(Debug)]
 pub struct Scratch<'a> {
     pub(super) ptr: *mut u8,
@@ -16,20 +17,13 @@ impl<'a> Scratch<'a> {
     /// The next `len` elements, aligned to 64 bytes.
     ///
     /// # Errors
-    /// More than `workspace` declared.
+    /// More than was declared.
     pub fn take<T: Element>(&mut self, len: usize) -> Result<&'a mut [T], ExecError> {
-        let wanted = len.saturating_mul(size_of::<T>());
-        if wanted > self.left {
-            return Err(ExecError::with(
-                Status::SCRATCH_EXCEEDED,
-                [wanted as u64, self.left as u64],
-            ));
-        }
+        let step = step::<T>(len, self.left)?;
         if len == 0 {
             return Ok(&mut []);
         }
         let data = self.ptr;
-        let step = wanted.next_multiple_of(Workspace::ALIGN_BYTES).min(self.left);
         // SAFETY: `step` is at most what is left of the host's buffer.
         self.ptr = unsafe { self.ptr.add(step) };
         self.left -= step;
@@ -42,4 +36,13 @@ impl<'a> Scratch<'a> {
     pub fn left_bytes(&self) -> usize {
         self.left
     }
+}
+
+/// Bytes from a piece of `len` elements to the next, in a buffer that has `left` bytes left.
+pub(super) fn step<T: Element>(len: usize, left: usize) -> Result<usize, ExecError> {
+    let wanted = len.saturating_mul(size_of::<T>());
+    if wanted > left {
+        return Err(ExecError::with(Status::SCRATCH_EXCEEDED, [wanted as u64, left as u64]));
+    }
+    Ok(wanted.next_multiple_of(Workspace::ALIGN_BYTES).min(left))
 }

@@ -13,7 +13,7 @@ use crate::family::window::{Rounding, Window};
 
 pub(crate) use images::Images;
 pub(crate) use packing::{F32Packing, QuantizedPacking};
-pub(crate) use plan::ConvPlan;
+pub(crate) use plan::{ConvPlan, Weights};
 pub(crate) use quantized::{
     Operands, QuantizedConvPlan, QuantizedInput, QuantizedOutput, Scratch, ScratchLens, signed,
 };
@@ -36,6 +36,8 @@ pub(crate) struct Conv {
     pub(crate) groups: usize,
     pub(crate) inputs: usize,
     pub(crate) outputs: usize,
+    /// Whether the images of another plan of the model may have another size, for which weights are packed alike.
+    pub(crate) is_open: bool,
 }
 
 /// The output's shape for input `x` and weights `w`.
@@ -64,7 +66,8 @@ impl Conv {
             return Err(wrong(&format!("the channels do not fit {groups} groups")));
         }
         let window = Window::read(node, x, kernel, Rounding::Floor)?;
-        Ok(Self { window, batch, groups, inputs, outputs: outputs / groups })
+        let is_open = x.full_shape().iter().skip(2).any(|dim| !matches!(dim, Dim::Fixed(_)));
+        Ok(Self { window, batch, groups, inputs, outputs: outputs / groups, is_open })
     }
 
     /// Whether each channel has filters of its own.
@@ -84,12 +87,4 @@ impl Conv {
             pixels[1].checked_mul(channels[1])?.checked_mul(self.inputs.checked_mul(taps)?)?;
         Some(Images { window, batch: self.batch, channels, pixels, lines, work })
     }
-}
-
-/// Memory for a table, if there is memory for it: a model decides how large it is.
-fn table(len: usize) -> Option<Vec<u32>> {
-    let mut table = Vec::new();
-    table.try_reserve_exact(len).ok()?;
-    table.resize(len, 0);
-    Some(table)
 }

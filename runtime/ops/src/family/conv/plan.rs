@@ -3,17 +3,20 @@
 
 use udo_api::{ExecError, Parallel};
 use udo_simd::conv_f32::{Method, Plan, Shape};
-use udo_simd::depthwise::{self, Image, Weights};
+use udo_simd::depthwise::{self, Image};
 use udo_simd::gemm_f32::Epilogue;
 use udo_simd::indirect::Window;
 use udo_simd::winograd::{self, Layer, Tile};
 
-use super::{Conv, F32Packing, Images, table};
+use super::{Conv, F32Packing, Images};
 use crate::family::layout::LayoutPorts;
 use crate::family::partition;
 
 /// The most threads that share an image by Winograd's algorithm, as each has a workspace of its own.
 const WINOGRAD_THREADS: usize = 4;
+
+/// The images by which an algorithm is chosen that is to serve all sizes: Winograd's pays from 14 by 14 pixels on.
+const ANY_SIZE: [usize; 2] = [28; 2];
 
 /// A convolution of f32 with all that it needs but weights.
 pub(crate) struct ConvPlan {
@@ -22,13 +25,21 @@ pub(crate) struct ConvPlan {
     ports: LayoutPorts,
 }
 
+/// What an image is convolved with.
+#[derive(Clone, Copy)]
+pub(crate) struct Weights<'a> {
+    pub(crate) packed: &'a [f32],
+    /// Where each tap lies, as [`ConvPlan::fill`] makes it.
+    pub(crate) table: &'a [u32],
+    pub(crate) epilogue: Epilogue<'a>,
+}
+
 enum Algorithm {
     /// A product whose rows a table gathers.
     Indirect {
         plan: Box<Plan>,
         /// Groups, outputs and channels of a group, taps.
         shape: [usize; 4],
-        table: Vec<u32>,
     },
     Winograd {
         tile: Tile,
@@ -48,14 +59,12 @@ impl ConvPlan {
             let shape = depthwise::Shape { window, channels: groups, multiplier: outputs };
             depthwise::packed_len(window.taps()?, channels[1])?;
             Algorithm::Depthwise(shape)
-        } else if let Some(algorithm) = winograd(&images, groups).filter(|_| is_constant) {
+        } else if let Some(algorithm) = winograd(&images, conv).filter(|_| is_constant) {
             algorithm
         } else {
             let shape = Shape { window, channels: inputs, outputs, groups };
             let plan = Box::new(Plan::new(&shape)?);
-            let mut table = table(plan.table_len())?;
-            plan.fill(&mut table).then_some(())?;
-            Algorithm::Indirect { plan, shape: [groups, outputs, inputs, window.taps()?], table }
+            Algorithm::Indirect { plan, shape: [groups, outputs, inputs, window.taps()?] }
         };
         Some(Self { algorithm, images, ports })
     }
@@ -99,6 +108,22 @@ impl ConvPlan {
         [input, if self.ports.output { 0 } else { output }, workspace]
     }
 
+    /// Entries of the table of where each tap lies.
+    pub(crate) fn table_len(&self) -> usize {
+        match &self.algorithm {
+            Algorithm::Indirect { plan, .. } => plan.table_len(),
+            Algorithm::Winograd { .. } | Algorithm::Depthwise(_) => 0,
+        }
+    }
+
+    /// Fills the table; false if a position is beyond memory.
+    pub(crate) fn fill(&self, table: &mut [u32]) -> bool {
+        match &self.algorithm {
+            Algorithm::Indirect { plan, .. } => plan.fill(table),
+            Algorithm::Winograd { .. } | Algorithm::Depthwise(_) => true,
+        }
+    }
+
     /// Channels of an output image.
     pub(crate) fn outputs(&self) -> usize {
         self.images.channels[1]
@@ -114,11 +139,11 @@ impl ConvPlan {
         &self,
         parallel: Parallel<'_>,
         x: &[f32],
-        packed: &[f32],
-        epilogue: Epilogue<'_>,
+        weights: Weights<'_>,
         [converted, unconverted, workspace]: [&mut [f32]; 3],
         y: &mut [f32],
     ) -> Result<(), ExecError> {
+        let Weights { epilogue, .. } = weights;
         let Images { batch, channels: [inputs, outputs], pixels: [from, to], .. } = self.images;
         if outputs * to == 0 {
             return Ok(());
@@ -127,7 +152,7 @@ impl ConvPlan {
             let x = &x[image * inputs * from..][..inputs * from];
             let residual =
                 epilogue.residual.map(|(data, pixel)| (&data[image * outputs * to..], pixel));
-            let epilogue = Epilogue { residual, ..epilogue };
+            let weights = Weights { epilogue: Epilogue { residual, ..epilogue }, ..weights };
             let x = match &self.algorithm {
                 Algorithm::Indirect { plan, .. } if plan.method() == Method::Runs => {
                     let strides = if self.ports.input { [inputs, 1] } else { [1, from] };
@@ -141,9 +166,9 @@ impl ConvPlan {
                 }
             };
             if self.ports.output {
-                self.image(parallel, x, packed, epilogue, y, workspace)?;
+                self.image(parallel, x, weights, y, workspace)?;
             } else {
-                self.image(parallel, x, packed, epilogue, unconverted, workspace)?;
+                self.image(parallel, x, weights, unconverted, workspace)?;
                 self.images.put_channels_second(parallel, unconverted, y)?;
             }
         }
@@ -155,8 +180,7 @@ impl ConvPlan {
         &self,
         parallel: Parallel<'_>,
         x: &[f32],
-        packed: &[f32],
-        epilogue: Epilogue<'_>,
+        Weights { packed, table, epilogue }: Weights<'_>,
         y: &mut [f32],
         workspace: &mut [f32],
     ) -> Result<(), ExecError> {
@@ -164,7 +188,7 @@ impl ConvPlan {
         let line = self.images.line_len();
         let grains = partition::grains(parallel, self.images.work, partition::F32_PRODUCTS);
         match &self.algorithm {
-            Algorithm::Indirect { plan, table, .. } => {
+            Algorithm::Indirect { plan, .. } => {
                 let height = plan.rows().div_ceil(grains);
                 parallel.chunks_mut(y, height * outputs, |chunk, y| {
                     let first = chunk * height;
@@ -180,7 +204,7 @@ impl ConvPlan {
                     let first = chunk * lines;
                     let rows = first..first + y.len() / line;
                     let Epilogue { bias, activation, .. } = epilogue;
-                    let weights = Weights { packed, bias, activation };
+                    let weights = depthwise::Weights { packed, bias, activation };
                     let x = Image { data: x, stride: inputs };
                     depthwise::depthwise(shape, x, &weights, rows, y, outputs);
                     Ok(())
@@ -219,8 +243,9 @@ fn packed_len(shape: &depthwise::Shape) -> usize {
     depthwise::packed_len(taps(shape), shape.channels * shape.multiplier).unwrap_or(0)
 }
 
-/// Winograd's algorithm, where it takes the shape and is faster.
-fn winograd(images: &Images, groups: usize) -> Option<Algorithm> {
+/// Winograd's algorithm, where it takes the shape and is faster; where images of several sizes share weights, by one size
+/// for all.
+fn winograd(images: &Images, &Conv { groups, is_open, .. }: &Conv) -> Option<Algorithm> {
     let Window { input, output, kernel, strides, dilations, pads } = images.window;
     let plain = kernel == [1, 3, 3] && strides == [1; 3] && dilations == [1; 3];
     let flat = input[0] == 1 && output[0] == 1 && pads[0] == 0;
@@ -235,7 +260,8 @@ fn winograd(images: &Images, groups: usize) -> Option<Algorithm> {
         channels: images.channels,
         pixels: images.channels,
     };
-    match winograd::choose(&layer) {
+    let any = Layer { input: ANY_SIZE, output: ANY_SIZE, ..layer };
+    match winograd::choose(if is_open { &any } else { &layer }) {
         winograd::Algorithm::Direct => None,
         winograd::Algorithm::Winograd(tile) => Some(Algorithm::Winograd { tile, layer }),
     }

@@ -9,7 +9,7 @@ use udo_simd::gemm_u8;
 use udo_simd::indirect::Window;
 use udo_simd::rows;
 
-use super::{Conv, Images, QuantizedPacking, table};
+use super::{Conv, Images, QuantizedPacking};
 use crate::family::layout::LayoutPorts;
 use crate::family::partition;
 
@@ -29,7 +29,8 @@ enum Algorithm {
     /// A product whose rows a table gathers, from the image or from a copy with a border.
     Indirect {
         shape: Shape,
-        table: Vec<u32>,
+        /// The window whose taps are gathered.
+        gathered: Window,
         border: Option<Border>,
     },
     Depthwise(depthwise::Shape),
@@ -51,6 +52,8 @@ pub(crate) struct Operands<'a, A, C> {
     pub(crate) x: &'a [A],
     pub(crate) x_zero: A,
     pub(crate) packed: &'a [i8],
+    /// Where each run of taps lies, as [`QuantizedConvPlan::fill`] makes it.
+    pub(crate) table: &'a [u32],
     /// One for each output channel.
     pub(crate) w_zeros: &'a [i8],
     pub(crate) bias: &'a [i32],
@@ -158,9 +161,8 @@ impl QuantizedConvPlan {
             let run = if border.is_some() { window.kernel[2] } else { 1 };
             let shape = Shape { groups, channels: inputs, outputs, taps, run };
             shape.packed_len()?;
-            let mut table = table(gathered.table_len()?)?;
-            gathered.fill(&mut table).then_some(())?;
-            Algorithm::Indirect { shape, table, border }
+            gathered.table_len()?;
+            Algorithm::Indirect { shape, gathered, border }
         };
         Some(Self { algorithm, images, ports, flips: A::FLIP != 0 })
     }
@@ -188,6 +190,23 @@ impl QuantizedConvPlan {
         }
     }
 
+    /// Entries of the table of where each run of taps lies.
+    pub(crate) fn table_len(&self) -> usize {
+        // `of` has seen that there is a length.
+        match &self.algorithm {
+            Algorithm::Indirect { gathered, .. } => gathered.table_len().unwrap_or(0),
+            Algorithm::Depthwise(_) => 0,
+        }
+    }
+
+    /// Fills the table; false if a position is beyond memory.
+    pub(crate) fn fill(&self, table: &mut [u32]) -> bool {
+        match &self.algorithm {
+            Algorithm::Indirect { gathered, .. } => gathered.fill(table),
+            Algorithm::Depthwise(_) => true,
+        }
+    }
+
     /// The lengths of [`Scratch`].
     pub(crate) fn scratch_lens(&self) -> ScratchLens {
         let [values, unconverted] = self.images.lens();
@@ -209,7 +228,8 @@ impl QuantizedConvPlan {
         parallel: Parallel<'_>,
         operands: Operands<'_, A, C>,
     ) -> Result<(), ExecError> {
-        let Operands { x, x_zero, packed, w_zeros, bias, scales, y, y_zero, scratch } = operands;
+        let Operands { x, x_zero, packed, table, w_zeros, bias, scales, y, y_zero, scratch } =
+            operands;
         let Scratch { values, bordered, padding, unconverted } = scratch;
         let Images { batch, channels: [inputs, outputs], pixels: [from, to], .. } = self.images;
         if outputs * to == 0 {
@@ -228,7 +248,7 @@ impl QuantizedConvPlan {
                 }
                 _ => values,
             };
-            let run = Run { values, padding, x_zero, packed, w_zeros, bias, scales, y_zero };
+            let run = Run { values, padding, x_zero, packed, table, w_zeros, bias, scales, y_zero };
             if self.ports.output {
                 self.image(parallel, &run, y)?;
             } else {
@@ -266,12 +286,12 @@ impl QuantizedConvPlan {
         run: &Run<'_, C>,
         y: &mut [C],
     ) -> Result<(), ExecError> {
-        let Run { values, padding, x_zero, packed, w_zeros, bias, scales, y_zero } = *run;
+        let Run { values, padding, x_zero, packed, table, w_zeros, bias, scales, y_zero } = *run;
         let [inputs, outputs] = self.images.channels;
         let line = self.images.line_len();
         let grains = partition::grains(parallel, self.images.work, partition::U8_PRODUCTS);
         match &self.algorithm {
-            Algorithm::Indirect { shape, table, .. } => {
+            Algorithm::Indirect { shape, .. } => {
                 let taps = shape.taps / shape.run;
                 let height = self.images.pixels[1].div_ceil(grains);
                 parallel.chunks_mut(y, height * outputs, |chunk, y| {
@@ -347,6 +367,7 @@ struct Run<'a, C> {
     padding: &'a [u8],
     x_zero: u8,
     packed: &'a [i8],
+    table: &'a [u32],
     w_zeros: &'a [i8],
     bias: &'a [i32],
     scales: &'a [f32],

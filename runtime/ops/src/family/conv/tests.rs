@@ -1,6 +1,9 @@
 //! What convolutions promise of numbers, by each algorithm and in each layout.
 
+use super::{Conv, ConvPlan};
+use crate::family::layout::LayoutPorts;
 use crate::family::numerics::{SUBNORMAL, of_kernels, settled, with};
+use crate::family::window::Window;
 use crate::testing::{Bench, assert_near, bench, noise, tensor};
 
 const EXTENT: usize = 9;
@@ -84,5 +87,27 @@ fn subnormal_numbers_are_kept_and_sums_overflow_to_infinity() {
             let y = run.input(w).int("group", groups as i64).one();
             assert_eq!(y.values::<f32>(), wanted.repeat(groups), "{groups} groups by {factor}");
         }
+    }
+}
+
+#[test]
+fn weights_of_images_of_open_extents_are_packed_alike() {
+    let recipe = |side: usize, is_open: bool| {
+        let window = Window {
+            input: [1, side, side],
+            output: [1, side, side],
+            kernel: [1, 3, 3],
+            strides: [1; 3],
+            dilations: [1; 3],
+            pads: [0, 1, 1],
+            end_pads: [0, 1, 1],
+        };
+        let conv = Conv { window, batch: 1, groups: 1, inputs: 48, outputs: 64, is_open };
+        let plan = ConvPlan::of(&conv, true, LayoutPorts::BOTH).unwrap();
+        (plan.recipe(), plan.packed_len())
+    };
+    assert_ne!(recipe(1, false), recipe(56, false), "what is fastest differs");
+    for side in [1, 4, 56] {
+        assert_eq!(recipe(side, true), recipe(224, true), "{side} pixels");
     }
 }

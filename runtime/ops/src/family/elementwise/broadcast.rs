@@ -13,14 +13,14 @@ pub(crate) fn broadcast_shapes(a: Shape, b: Shape) -> Result<Shape, Error> {
     };
     let dims: Vec<Dim> = (0..rank)
         .map(|axis| match (at(a, axis), at(b, axis)) {
-            (Dim::Fixed(1), other) | (other, Dim::Fixed(1)) => Ok(other),
-            (Dim::Fixed(x), Dim::Fixed(y)) if x == y => Ok(Dim::Fixed(x)),
-            (Dim::Fixed(_), Dim::Fixed(_)) => {
-                Err(Error::new(format!("shapes {a} and {b} do not broadcast")))
+            (one, other) | (other, one) if one.exact() == Some(1) => {
+                Ok(other.with_both(one, other.bound()))
             }
-            // In each run the bounded one is 1 or the same.
-            (Dim::Fixed(x), Dim::UpTo(_)) | (Dim::UpTo(_), Dim::Fixed(x)) => Ok(Dim::Fixed(x)),
             (Dim::UpTo(x), Dim::UpTo(y)) => Ok(Dim::UpTo(x.max(y))),
+            // In each run the bounded one is 1 or the same.
+            (known, Dim::UpTo(_)) | (Dim::UpTo(_), known) => Ok(known),
+            (x, y) if x.bound() == y.bound() => Ok(x.with_both(y, x.bound())),
+            _ => Err(Error::new(format!("shapes {a} and {b} do not broadcast"))),
         })
         .collect::<Result<_, _>>()?;
     Shape::of_dims(&dims)

@@ -46,7 +46,7 @@ impl<C: Cell> Kernel for Recurrent<C> {
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
-        let Io { inputs, mut outputs, mut scratch, parallel, packed } = io;
+        let Io { inputs, mut outputs, mut scratch, parallel, packed, .. } = io;
         let sizes = &self.sizes;
         let Sizes { steps, batch, hidden, dirs, .. } = *sizes;
         let mut take = |port: usize| {

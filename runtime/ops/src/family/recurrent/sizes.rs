@@ -1,6 +1,6 @@
 //! The extents of a recurrent node, and where steps, rows and directions lie.
 
-use udo_api::{Dim, Error, Node};
+use udo_api::{Error, Node};
 
 use super::{BIAS, Cell, FIRST_HIDDEN, FIRST_MEMORY, LENGTHS, PEEPHOLES, R, W, X};
 
@@ -54,7 +54,7 @@ impl Sizes {
         let (&[a, b, width], &[_, _, hidden]) = (x.shape(), r.shape()) else {
             return Err(Error::new(format!("inputs are {x} and {r}, wanted rank 3")));
         };
-        if !x.full_shape().iter().all(|dim| matches!(dim, Dim::Fixed(_))) {
+        if !x.full_shape().is_fixed() {
             return Err(Error::new(format!("input {X} is {x}, wanted a fixed shape")));
         }
         let (steps, batch) = if batch_first { (b, a) } else { (a, b) };

@@ -1,0 +1,113 @@
+//! What a finalized kernel needs for the extents of its inputs.
+
+use std::ffi::c_void;
+use std::ptr;
+
+use udo_api::abi::{ExecArgs, KernelVTable, NeededBytes, NeedsArgs, TensorArg};
+use udo_api::guard::GuardCell;
+use udo_api::{Status, TensorDesc, Workspace};
+
+use crate::kernel::ExecuteFn;
+use crate::node::{ErrorText, refuse};
+use crate::{Budget, Buffer, Refusal, failure};
+
+/// What a kernel fills before it executes, and the inputs that it is filled for.
+#[derive(Debug)]
+pub(crate) struct Geometry {
+    pub(crate) prepare: ExecuteFn,
+    pub(crate) bytes: usize,
+    inputs: Vec<TensorDesc>,
+    /// Filled once, where no extent ever changes.
+    pub(crate) filled: Option<Buffer>,
+}
+
+impl Geometry {
+    /// Whether no extent changes from run to run.
+    pub(crate) fn is_fixed(&self) -> bool {
+        self.inputs.iter().all(|desc| desc.full_shape().is_fixed())
+    }
+
+    /// Fills it for inputs at their bounds.
+    pub(crate) fn fill(
+        &self,
+        state: *const c_void,
+        budget: &Budget,
+        guard: *mut GuardCell,
+    ) -> Result<Buffer, Refusal> {
+        let buffer = budget
+            .zeroed(self.bytes)
+            .map_err(|error| Refusal { status: Status::FAILED, message: error.to_string() })?;
+        let mut inputs = without_elements(&self.inputs);
+        let args = ExecArgs {
+            state,
+            tensors: inputs.as_mut_ptr(),
+            packed: ptr::null(),
+            scratch: ptr::null_mut(),
+            scratch_bytes: 0,
+            guard,
+            parallel: ptr::null(),
+            input_count: u16::try_from(inputs.len()).unwrap_or(u16::MAX),
+            output_count: 0,
+            packed_count: 0,
+            reserved: 0,
+            untaken: 0,
+            unsaid: 0,
+            geometry: buffer.as_ptr(),
+            geometry_bytes: self.bytes,
+        };
+        // SAFETY: `args` points to `inputs` and to `bytes` writable bytes of `buffer` that are nobody else's yet; both
+        // outlive the call, and `state` is what finalize made.
+        let status = unsafe { (self.prepare)(&raw const args) };
+        if status == Status::OK.code() {
+            return Ok(buffer);
+        }
+        // SAFETY: `guard` is this thread's cell, and the call that used it has returned.
+        let failure = unsafe { failure(status, guard) };
+        Err(Refusal { status: Status::FAILED, message: failure.to_string() })
+    }
+}
+
+/// Asks a finalized kernel what it needs for inputs at their bounds: its scratch, and its geometry if it has one.
+/// `said` is the scratch that finalize said, for kernels that cannot be asked.
+pub(crate) fn needs(
+    vtable: &KernelVTable,
+    state: *const c_void,
+    descs: &[TensorDesc],
+    said: Workspace,
+) -> Result<(Workspace, Option<Geometry>), Refusal> {
+    let Some(ask) = vtable.needs else { return Ok((said, None)) };
+    let inputs = without_elements(descs);
+    let mut errors = ErrorText::default();
+    let sink = errors.sink();
+    let args = NeedsArgs {
+        state,
+        inputs: inputs.as_ptr(),
+        input_count: u32::try_from(inputs.len()).unwrap_or(u32::MAX),
+        reserved: 0,
+        errors: &raw const sink,
+        reserved_words: [0; 4],
+    };
+    let mut needed =
+        NeededBytes { scratch: Workspace::NONE, geometry_bytes: 0, reserved_words: [0; 3] };
+    // SAFETY: `args` points to `inputs` and `sink`; they and `needed` outlive the call, and `state` is what finalize made.
+    let status = unsafe { ask(&raw const args, &raw mut needed) };
+    refuse(status, errors.into())?;
+    let NeededBytes { scratch, geometry_bytes: bytes, reserved_words } = needed;
+    let bad = |message: &str| Refusal { status: Status::BAD_CALL, message: message.to_owned() };
+    if scratch.has_unknown_flags() || reserved_words != [0; 3] {
+        return Err(bad("needs sets reserved fields"));
+    }
+    let geometry = match (bytes, vtable.prepare) {
+        (0, _) => None,
+        (_, None) => return Err(bad("needs asks for geometry, and there is no prepare")),
+        (_, Some(prepare)) => {
+            Some(Geometry { prepare, bytes, inputs: descs.to_vec(), filled: None })
+        }
+    };
+    Ok((scratch, geometry))
+}
+
+/// Inputs at their bounds, without elements.
+fn without_elements(descs: &[TensorDesc]) -> Vec<TensorArg> {
+    descs.iter().map(|desc| TensorArg::new(desc, ptr::null_mut())).collect()
+}

@@ -1,0 +1,39 @@
+//! What a kernel knows of the extents of a run beforehand.
+
+use std::marker::PhantomData;
+
+use super::scratch::step;
+use crate::{Element, ExecError};
+
+/// What `prepare` filled, to be taken piece by piece in the same order.
+#[derive(Clone, Copy, Debug)]
+pub struct Geometry<'a> {
+    pub(super) ptr: *const u8,
+    pub(super) left: usize,
+    pub(super) marker: PhantomData<&'a [u8]>,
+}
+
+// SAFETY: the host's bytes behind `ptr` are only read during a call, so any thread may.
+unsafe impl Send for Geometry<'_> {}
+// SAFETY: sharing gives only the reads that sending does.
+unsafe impl Sync for Geometry<'_> {}
+
+impl<'a> Geometry<'a> {
+    /// The next `len` elements.
+    ///
+    /// # Errors
+    /// More than `needs` declared.
+    pub fn take<T: Element>(&mut self, len: usize) -> Result<&'a [T], ExecError> {
+        let step = step::<T>(len, self.left)?;
+        if len == 0 {
+            return Ok(&[]);
+        }
+        let data = self.ptr;
+        // SAFETY: `step` is at most what is left of the host's buffer.
+        self.ptr = unsafe { self.ptr.add(step) };
+        self.left -= step;
+        // SAFETY: the buffer starts 64-byte aligned and moves on in steps of 64, so the `len` elements that `step` saw
+        // room for are aligned; the host zeroed them, `prepare` filled them, and nobody writes to them during the call.
+        Ok(unsafe { std::slice::from_raw_parts(data.cast(), len) })
+    }
+}
