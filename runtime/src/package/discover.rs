@@ -1,10 +1,11 @@
-//! Finds packages under a folder by their manifests; nothing is run.
+//! Finds packages under a folder by their manifests and indexes; nothing is run.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use walkdir::{DirEntry, WalkDir};
 
+use super::index::Index;
 use super::{Manifest, OpenError, dist};
 
 /// The packages under a folder, in the order of their paths.
@@ -90,10 +91,15 @@ impl Discovery {
     }
 }
 
+/// The manifest of the registration library at `path`, whose package is as its folder's index says, if it has one.
 fn usable_manifest(path: &Path) -> Result<Option<Manifest>, OpenError> {
     let manifest = Manifest::read(path)?;
     if let Some(manifest) = &manifest {
         manifest.check(path)?;
+    }
+    let folder = dist::folder_of(path);
+    if let Some(index) = Index::read(folder)? {
+        index.check_all(folder, path)?;
     }
     Ok(manifest)
 }

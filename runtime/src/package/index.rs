@@ -100,6 +100,19 @@ impl Index {
         }
     }
 
+    /// Refuses a package of which a library that lies in `folder` is not as this index says.
+    pub(super) fn check_all(&self, folder: &Path, registration: &Path) -> Result<(), OpenError> {
+        self.check_file(folder, registration)?;
+        let others = self.libraries.iter().map(|library| folder.join(&library.file));
+        let mut present = others.filter(|path| path != registration && path.exists());
+        present.try_for_each(|path| self.check_file(folder, &path))
+    }
+
+    /// Refuses a library that is not as the index of `folder` says, by what is in its file.
+    pub(super) fn check_file(&self, folder: &Path, path: &Path) -> Result<(), OpenError> {
+        self.check(folder, path, &sha256(path)?)
+    }
+
     /// The entry of the library at `file`, a path relative to the index.
     pub(super) fn entry(&self, file: &str) -> Option<&IndexEntry> {
         self.libraries.iter().find(|library| Path::new(&library.file) == Path::new(file))

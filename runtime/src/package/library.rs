@@ -122,7 +122,7 @@ pub(crate) fn implementation(
     if let Some(folder) = &package.folder
         && let Some(index) = Index::read(folder)?
     {
-        index.check(folder, path, &index::sha256(path)?)?;
+        index.check_file(folder, path)?;
     }
     let table = candidate.load()?;
     check_origin(package, path, [table.name, table.version, table.sdk_version])?;

@@ -71,6 +71,44 @@ fn what_cannot_be_used_is_skipped_with_a_reason() {
 }
 
 #[test]
+fn packages_that_are_not_as_their_index_says_are_skipped() {
+    let folder = tempdir().unwrap();
+    let dist_of = |name: &str| {
+        let dist = scale_package(&folder.path().join(name));
+        scale_index(&dist).write(&dist).unwrap();
+        dist
+    };
+    let good = dist_of("good");
+    let incomplete = dist_of("incomplete");
+    fs::remove_file(incomplete.join(SCALE_CPU)).unwrap();
+    for (name, file) in [("kernels", SCALE_CPU), ("schema", SCALE_REG)] {
+        let path = dist_of(name).join(file);
+        let built = fs::read(&path).unwrap();
+        fs::write(&path, [&built[..], b"garbage"].concat()).unwrap();
+    }
+    let unlisted = dist_of("unlisted");
+    let mut index = scale_index(&unlisted);
+    index.libraries.retain(|library| library.file != SCALE_REG);
+    index.write(&unlisted).unwrap();
+    fs::write(dist_of("wrong").join("index.json"), "{}").unwrap();
+
+    let found = discover(folder.path());
+    let paths: Vec<_> = found.packages.iter().map(|p| p.path.clone()).collect();
+    assert_eq!(paths, [good.join(SCALE_REG), incomplete.join(SCALE_REG)]);
+    let wanted = [
+        ("kernels", "ImplCpu.so\" has the SHA-256 "),
+        ("schema", "Reg.so\" has the SHA-256 "),
+        ("unlisted", "Reg.so\" is not among those in "),
+        ("wrong", "index.json"),
+    ];
+    assert_eq!(found.skipped.len(), wanted.len(), "{:?}", found.skipped);
+    for (skipped, (name, reason)) in found.skipped.iter().zip(wanted) {
+        assert_eq!(skipped.path, folder.path().join(name).join("dist").join(SCALE_REG));
+        assert!(skipped.reason.contains(reason), "{skipped:?}");
+    }
+}
+
+#[test]
 fn a_folder_that_is_not_there_is_reported() {
     let folder = tempdir().unwrap();
     let found = discover(&folder.path().join("gone"));
