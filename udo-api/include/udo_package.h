@@ -230,6 +230,7 @@ typedef struct udo_ports {
 #define UDO_PARAM_TENSOR 3u /* a list of numbers */
 #define UDO_PARAM_TYPED_TENSOR 4u /* keeps the model's type and shape: says `types`, and no `dtype` */
 #define UDO_PARAM_TEXTS 5u
+#define UDO_PARAM_GRAPH 6u /* of the host's own operators alone */
 typedef struct udo_param {
     udo_str name;
     udo_str attribute; /* of models, where it has another name */

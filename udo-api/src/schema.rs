@@ -234,12 +234,14 @@ pub enum ParamKind {
     TypedTensor,
     /// A list of texts.
     Texts,
+    /// A graph.
+    Graph,
 }
 
 impl ParamKind {
     /// Every kind, in the order of their codes.
-    pub const ALL: [Self; 5] =
-        [Self::Scalar, Self::Text, Self::Tensor, Self::TypedTensor, Self::Texts];
+    pub const ALL: [Self; 6] =
+        [Self::Scalar, Self::Text, Self::Tensor, Self::TypedTensor, Self::Texts, Self::Graph];
 
     /// The word for it in manifests.
     pub const fn name(self) -> &'static str {
@@ -249,6 +251,7 @@ impl ParamKind {
             Self::Tensor => "list",
             Self::TypedTensor => "tensor",
             Self::Texts => "texts",
+            Self::Graph => "graph",
         }
     }
 
@@ -307,6 +310,11 @@ impl Param {
         Self::of(5, name, DType::Str)
     }
 
+    /// A graph, which the host runs and no kernel sees; required until made optional. Only built-in operators have some.
+    pub const fn graph(name: &'static str) -> Self {
+        Self { dtype: 0, ..Self::of(6, name, DType::F32) }
+    }
+
     /// A tensor of one of these types, which keeps its type and its shape; required until made optional. A list of numbers
     /// that a package works with in a type of its own is a [`Param::tensor`].
     pub const fn typed_tensor(name: &'static str, types: TypeSet) -> Self {
@@ -354,11 +362,12 @@ impl Param {
             3 => Some(ParamKind::Tensor),
             4 => Some(ParamKind::TypedTensor),
             5 => Some(ParamKind::Texts),
+            6 => Some(ParamKind::Graph),
             _ => None,
         }
     }
 
-    /// The element type; nothing for a tensor that keeps its own, and for a code that this version does not know.
+    /// The element type; nothing for a tensor that keeps its own, for a graph, and for a code that this version does not know.
     pub const fn dtype(&self) -> Option<DType> {
         match self.dtype.to_le_bytes() {
             [code, 0, 0, 0] => DType::from_code(code),
@@ -377,7 +386,8 @@ impl Param {
     /// Whether a foreign table says types where its kind has none, or none where it has some.
     pub const fn has_stray_types(&self) -> bool {
         let keeps_its_own = matches!(self.kind(), Some(ParamKind::TypedTensor));
-        self.types.is_empty() == keeps_its_own || (self.dtype == 0) != keeps_its_own
+        let has_none = keeps_its_own || matches!(self.kind(), Some(ParamKind::Graph));
+        self.types.is_empty() == keeps_its_own || (self.dtype == 0) != has_none
     }
 
     /// Whether a node may leave it out.

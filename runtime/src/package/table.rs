@@ -31,7 +31,8 @@ pub(super) fn check(table: &Tables, ops: &[OpDef]) -> Result<(), String> {
                 if domain.is_empty() { String::new() } else { format!(" of domain {domain:?}") };
             return Err(format!("operator {name:?}{of} is in it twice"));
         }
-        check_op(op).map_err(|reason| format!("operator {name:?}: {reason}"))?;
+        let checked = check_op(op).and_then(|()| check_graphs(table.name, op));
+        checked.map_err(|reason| format!("operator {name:?}: {reason}"))?;
     }
     for (at, kernel) in table.kernels.iter().enumerate() {
         let name = kernel.op();
@@ -143,6 +144,7 @@ fn check_param(param: &Param) -> Result<(), String> {
     }
     match kind {
         ParamKind::TypedTensor => check_types(param.types())?,
+        ParamKind::Graph => {}
         ParamKind::Scalar | ParamKind::Text | ParamKind::Tensor | ParamKind::Texts => {
             param.dtype().ok_or("its type is not known")?;
         }
@@ -155,6 +157,19 @@ fn check_param(param: &Param) -> Result<(), String> {
         ValueKind::Ints(_) | ValueKind::Floats(_) => kind == ParamKind::Tensor,
     };
     if fits { Ok(()) } else { Err(format!("its default does not fit its kind, {kind:?}")) }
+}
+
+/// Only the runtime itself runs subgraphs, so that operators of packages cannot have any.
+fn check_graphs(package: &str, op: &OpDef) -> Result<(), String> {
+    let mut params = op.schema().params().iter();
+    let graph = params.find(|param| param.kind() == Some(ParamKind::Graph));
+    match graph.filter(|_| package != udo_ops::PACKAGE.name()) {
+        Some(param) => {
+            let name = param.name();
+            Err(format!("parameter {name:?}: it is a graph, which built-in operators alone take"))
+        }
+        None => Ok(()),
+    }
 }
 
 fn check_core(core: Core) -> Result<(), String> {

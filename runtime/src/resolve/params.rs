@@ -103,6 +103,8 @@ fn convert(param: &Param, attr: &Attr) -> Result<ParamSetting, String> {
             TensorSetting::new(*tensor.desc(), Arc::clone(tensor.buffer()))
                 .map(ParamSetting::Tensor)
         }
+        // The node has it; kernels do not see it.
+        (Some(ParamKind::Graph), Attr::Graph(_)) => Some(ParamSetting::Absent),
         _ => None,
     };
     setting.ok_or_else(|| {
@@ -114,6 +116,7 @@ fn convert(param: &Param, attr: &Attr) -> Result<ParamSetting, String> {
             (Some(ParamKind::Tensor), true) => "a list of numbers".to_owned(),
             (Some(ParamKind::Tensor), false) => "a list of integers".to_owned(),
             (Some(ParamKind::TypedTensor), _) => format!("a tensor of {}", param.types()),
+            (Some(ParamKind::Graph), _) => "a graph".to_owned(),
             (None, _) => "a kind that this version does not know".to_owned(),
         };
         format!("attribute {:?} is {}, wanted {wanted}", param.attribute_name(), kind_of(attr))
@@ -138,4 +141,39 @@ fn kind_of(attr: &Attr) -> String {
 #[expect(clippy::cast_precision_loss, reason = "a real parameter written as an integer is small")]
 fn to_float(int: i64) -> f64 {
     int as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use udo_api::{Port, types};
+
+    use super::*;
+    use crate::graph::Graph;
+
+    const CHOICE: OpSchema = OpSchema::new(
+        "Choice",
+        &[],
+        &[Port::required("y", types::F32)],
+        &[Param::graph("body"), Param::graph("other").optional()],
+    );
+
+    fn params(attrs: Vec<(String, Attr)>) -> Result<Params, String> {
+        Params::of(&Node { attrs, ..Node::new("Choice", 1, &[], &[]) }, &CHOICE)
+    }
+
+    #[test]
+    fn a_graph_is_the_nodes_and_no_kernel_sees_it() {
+        let graph = || Attr::Graph(Box::new(Graph::new("g")));
+        let absent = [("body", ParamSetting::Absent), ("other", ParamSetting::Absent)];
+        let body = || ("body".to_owned(), graph());
+        assert_eq!(params(vec![body()]).unwrap().settings(), absent);
+        assert_eq!(params(vec![("other".to_owned(), graph()), body()]).unwrap().settings(), absent);
+
+        let missing = "attribute \"body\" is missing, and it has no default";
+        assert_eq!(params(vec![("other".to_owned(), graph())]).unwrap_err(), missing);
+        let wrong = "attribute \"body\" is an integer, wanted a graph";
+        assert_eq!(params(vec![("body".to_owned(), Attr::Int(1))]).unwrap_err(), wrong);
+        let several = "attribute \"body\" is a list of graphs, wanted a graph";
+        assert_eq!(params(vec![("body".to_owned(), Attr::Graphs(vec![]))]).unwrap_err(), several);
+    }
 }

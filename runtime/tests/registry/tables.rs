@@ -49,7 +49,7 @@ const CASES: &[(&str, &str)] = &[
     ),
     (
         "params[0].kind = 9",
-        "operator \"Scale\": parameter \"factor\": its kind is not known, wanted one of scalar, text, list, tensor, texts",
+        "operator \"Scale\": parameter \"factor\": its kind is not known, wanted one of scalar, text, list, tensor, texts, graph",
     ),
     ("params[0].dtype = 99", "operator \"Scale\": parameter \"factor\": its type is not known"),
     (
@@ -63,6 +63,14 @@ const CASES: &[(&str, &str)] = &[
     (
         "params[0].kind = UDO_PARAM_TYPED_TENSOR; params[0].dtype = 0; params[0].types = UDO_SET(UDO_STR)",
         "operator \"Scale\": parameter \"factor\": its types are 0x4000, wanted types of tensors",
+    ),
+    (
+        "params[0].kind = UDO_PARAM_GRAPH; params[0].dtype = 0; params[0].default_value.kind = 0",
+        "operator \"Scale\": parameter \"factor\": it is a graph, which built-in operators alone take",
+    ),
+    (
+        "params[0].kind = UDO_PARAM_GRAPH",
+        "operator \"Scale\": parameter \"factor\": it does not say types as a graph does",
     ),
     (
         "params[0].default_value.kind = UDO_VALUE_INTS",
