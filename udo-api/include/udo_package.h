@@ -33,7 +33,7 @@ extern "C" {
 #define UDO_ABI_MINOR 0u
 /* Initializes the version in the head of a package's table. */
 #define UDO_ABI_VERSION {UDO_ABI_MAJOR, UDO_ABI_MINOR}
-#define UDO_ABI_FINGERPRINT UINT64_C(0x7dcecfdc5f8aef26)
+#define UDO_ABI_FINGERPRINT UINT64_C(0x394a940fbe2c147b)
 #define UDO_SDK_VERSION "0.1.0"
 #define UDO_MAX_RANK 8
 
@@ -183,14 +183,36 @@ typedef struct udo_encoding {
     int32_t zero_point;
 } udo_encoding;
 
-/* What is known of a tensor before a run. An absent one has dtype 0. */
+typedef struct udo_floats {
+    const float *ptr;
+    size_t len;
+} udo_floats;
+
+typedef struct udo_int32s {
+    const int32_t *ptr;
+    size_t len;
+} udo_int32s;
+
+/* A scale and a zero point for each position of one axis: as many as the axis is long. What the host passes stays as it is
+ * for the life of the process; what shape inference writes is copied by the host once it has returned. */
+typedef struct udo_axis_encoding {
+    uint32_t axis;
+    uint32_t reserved;
+    udo_floats scales;
+    udo_int32s zero_points;
+    uint64_t reserved_words[3];
+} udo_axis_encoding;
+
+/* What is known of a tensor before a run. An absent one has dtype 0. A fixed-point one has one encoding (`has_encoding` is
+ * 1) or one per axis (`axis_encoding` is not null), never both. */
 typedef struct udo_tensor_desc {
     udo_shape shape;
     uint8_t dtype;
     uint8_t has_encoding;
     uint8_t reserved[6];
     udo_encoding encoding;
-    uint64_t reserved_words[4];
+    const udo_axis_encoding *axis_encoding;
+    uint64_t reserved_words[3];
 } udo_tensor_desc;
 
 typedef struct udo_core_types {
@@ -316,7 +338,7 @@ typedef struct udo_op_defs {
 } udo_op_defs;
 
 /* What a kernel takes on one port. Without a rule: what the schema takes, in the operator's order of dimensions, with
- * fixed dimensions, and no rows that lie apart. */
+ * fixed dimensions, no rows that lie apart, and no encoding per axis. */
 #define UDO_SIDE_INPUT 0u
 #define UDO_SIDE_OUTPUT 1u
 #define UDO_NOT_SAME UINT32_MAX
@@ -324,6 +346,7 @@ typedef struct udo_op_defs {
 #define UDO_PORT_CHANNELS_LAST 1u /* batch, height, width, channels */
 #define UDO_ACCEPTS_PITCHED 1u    /* rows may lie further apart than they are long */
 #define UDO_ACCEPTS_BOUNDED (1u << 1)
+#define UDO_ACCEPTS_PER_AXIS (1u << 2) /* the tensor may have an encoding per axis */
 typedef struct udo_port_rule {
     uint16_t side;
     uint16_t port;
@@ -507,7 +530,8 @@ typedef struct udo_tensor_arg {
     uint16_t has_encoding;
     udo_encoding encoding;
     size_t dims[UDO_MAX_RANK];
-    uint64_t reserved_words[2];
+    const udo_axis_encoding *axis_encoding; /* null unless the tensor has an encoding per axis */
+    uint64_t reserved_words[1];
 } udo_tensor_arg;
 
 /* The host's parallel-for. */

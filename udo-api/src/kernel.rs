@@ -137,10 +137,11 @@ pub enum Side {
 
 const PITCHED: u32 = 1;
 const BOUNDED: u32 = 1 << 1;
+const PER_AXIS: u32 = 1 << 2;
 
 abi_struct! {
     /// What a kernel takes on one port. On ports without a rule it takes what the schema takes, in the order of dimensions
-    /// of the operator, with fixed dimensions, and no rows that lie apart.
+    /// of the operator, with fixed dimensions, no rows that lie apart, and no encoding per axis.
     #[derive(Clone, Copy)]
     pub struct PortRule {
         side: u16,
@@ -172,6 +173,16 @@ impl PortRule {
     #[must_use]
     pub const fn bounded(mut self) -> Self {
         self.accepts |= BOUNDED;
+        self
+    }
+
+    /// The tensor may have an encoding for each position of an axis; the kernel asks [`TensorDesc::axis_encoding`] for it. A
+    /// kernel without this gets no such tensor.
+    ///
+    /// [`TensorDesc::axis_encoding`]: crate::TensorDesc::axis_encoding
+    #[must_use]
+    pub const fn per_axis(mut self) -> Self {
+        self.accepts |= PER_AXIS;
         self
     }
 
@@ -218,6 +229,11 @@ impl PortRule {
         self.accepts & BOUNDED != 0
     }
 
+    /// Whether the tensor may have an encoding per axis.
+    pub const fn takes_per_axis(&self) -> bool {
+        self.accepts & PER_AXIS != 0
+    }
+
     /// Whether the tensor comes channels last.
     pub const fn is_channels_last(&self) -> bool {
         self.layout == Self::NHWC
@@ -226,7 +242,9 @@ impl PortRule {
     /// Whether a foreign table says what means nothing here.
     pub const fn has_unknown_parts(&self) -> bool {
         let [a, b, c] = self.reserved;
-        self.layout > Self::NHWC || self.accepts & !(PITCHED | BOUNDED) != 0 || (a | b | c) != 0
+        self.layout > Self::NHWC
+            || self.accepts & !(PITCHED | BOUNDED | PER_AXIS) != 0
+            || (a | b | c) != 0
     }
 }
 

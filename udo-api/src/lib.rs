@@ -12,6 +12,7 @@ pub mod abi;
 mod core;
 mod dsp;
 mod dtype;
+mod encoding;
 mod error;
 mod gpu;
 pub mod guard;
@@ -31,6 +32,7 @@ pub use dsp::{
     QuantsMut, Texts, TypedTensor, only_the_last_is_repeated,
 };
 pub use dtype::{Bf16, Bool, DType, Element, F16, TypeSet, types};
+pub use encoding::{AxisEncoding, Encoding, Encodings};
 pub use error::{Error, ExecError, Status};
 pub use gpu::{GpuKernel, KernelInfo, Launch, WorkItemFn};
 pub use guard::GuardAlloc;
@@ -41,7 +43,7 @@ pub use kernel::{
 pub use schema::{
     CoreTypes, Facts, Layout, Op, OpDef, OpSchema, Param, ParamKind, Port, Quantization,
 };
-pub use shape::{Dim, Encoding, MAX_RANK, Shape, TensorDesc};
+pub use shape::{Dim, MAX_RANK, Shape, TensorDesc};
 
 /// The version of this crate, which libraries carry in their manifests.
 pub const SDK_VERSION: &str = env!("CARGO_PKG_VERSION");

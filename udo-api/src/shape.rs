@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{DType, Error, TypeSet};
+use crate::{AxisEncoding, DType, Encoding, Error, TypeSet};
 
 /// The highest rank that a tensor may have.
 pub const MAX_RANK: usize = 8;
@@ -215,17 +215,6 @@ impl fmt::Debug for Shape {
 }
 
 abi_struct! {
-    /// How a fixed-point tensor stands for real numbers: `real = scale * (q - zero_point)`.
-    #[derive(Clone, Copy, Debug, PartialEq)]
-    pub struct Encoding {
-        /// The real width of one step.
-        pub scale: f32,
-        /// The code that stands for 0.
-        pub zero_point: i32,
-    }
-}
-
-abi_struct! {
     /// What is known of a tensor before a run: type, shape, and encoding if it has one.
     #[derive(Clone, Copy, PartialEq)]
     pub struct TensorDesc {
@@ -234,19 +223,23 @@ abi_struct! {
         has_encoding: u8,
         reserved: [u8; 6],
         encoding: Encoding,
-        reserved_words: [u64; 4],
+        axis_encoding: Option<&'static AxisEncoding>,
+        reserved_words: [u64; 3],
     }
 }
 
 impl TensorDesc {
+    const NO_ENCODING: Encoding = Encoding { scale: 0.0, zero_point: 0 };
+
     /// The description of an input or output that a node leaves out.
     pub const ABSENT: Self = Self {
         shape: Shape::SCALAR,
         dtype: 0,
         has_encoding: 0,
         reserved: [0; 6],
-        encoding: Encoding { scale: 0.0, zero_point: 0 },
-        reserved_words: [0; 4],
+        encoding: Self::NO_ENCODING,
+        axis_encoding: None,
+        reserved_words: [0; 3],
     };
 
     /// A tensor of this type and shape, with no encoding.
@@ -254,11 +247,18 @@ impl TensorDesc {
         Self { shape, dtype: dtype.code(), ..Self::ABSENT }
     }
 
-    /// The same tensor with an encoding.
+    /// The same tensor with one encoding for all of its elements.
     #[must_use]
     pub const fn with_encoding(mut self, encoding: Encoding) -> Self {
-        self.has_encoding = 1;
-        self.encoding = encoding;
+        (self.has_encoding, self.encoding, self.axis_encoding) = (1, encoding, None);
+        self
+    }
+
+    /// The same tensor with an encoding for each position of an axis.
+    #[must_use]
+    pub const fn with_axis_encoding(mut self, encoding: &'static AxisEncoding) -> Self {
+        (self.has_encoding, self.encoding) = (0, Self::NO_ENCODING);
+        self.axis_encoding = Some(encoding);
         self
     }
 
@@ -268,11 +268,35 @@ impl TensorDesc {
         Self::new(dtype, self.shape)
     }
 
-    /// The same tensor with another shape.
+    /// A tensor with another shape, and with the encoding, if that is one for all elements. Of one per axis, only who
+    /// computes the tensor knows the axis: [`TensorDesc::with_axis_encoding`] says it.
     #[must_use]
     pub const fn with_shape(mut self, shape: Shape) -> Self {
+        (self.shape, self.axis_encoding) = (shape, None);
+        self
+    }
+
+    /// The same tensor with the extents that its bounded dimensions have in one run.
+    #[must_use]
+    pub const fn with_extents(mut self, shape: Shape) -> Self {
         self.shape = shape;
         self
+    }
+
+    /// The tensor whose axis `i` is axis `order[i]` of this one, with the encoding; none where `order` does not name each
+    /// axis once.
+    pub fn transposed(&self, order: &[usize]) -> Option<Self> {
+        let dims = order.iter().map(|&axis| self.shape.dim(axis)).collect::<Option<Vec<_>>>()?;
+        let names_all = (0..self.rank()).all(|axis| order.contains(&axis));
+        let shape =
+            Shape::of_dims(&dims).ok().filter(|_| names_all && dims.len() == self.rank())?;
+        let mut turned = self.with_shape(shape);
+        if let Some(encoding) = self.axis_encoding {
+            let axis = order.iter().position(|&axis| axis == encoding.axis())?;
+            let (scales, zero_points) = (encoding.scales(), encoding.zero_points());
+            turned.axis_encoding = Some(AxisEncoding::of(axis, scales, zero_points).ok()?);
+        }
+        Some(turned)
     }
 
     /// The element type, or nothing for an absent tensor.
@@ -283,8 +307,26 @@ impl TensorDesc {
     /// Whether the fields of a foreign description mean something.
     pub fn is_sound(&self) -> bool {
         let typed = self.dtype == 0 || self.dtype().is_some_and(|t| t.size_bytes() > 0);
-        let plain = self.reserved == [0; 6] && self.reserved_words == [0; 4];
-        typed && plain && self.has_encoding <= 1 && self.shape.is_sound()
+        let plain = self.reserved == [0; 6] && self.reserved_words == [0; 3];
+        typed
+            && plain
+            && self.has_encoding <= 1
+            && self.shape.is_sound()
+            && self.check_encoding().is_ok()
+    }
+
+    /// Whether the encoding per axis, if there is one, can be that of the tensor.
+    ///
+    /// # Errors
+    /// It cannot be; the message says why.
+    pub fn check_encoding(&self) -> Result<(), Error> {
+        match self.axis_encoding {
+            Some(_) if self.has_encoding != 0 => {
+                Err(Error::new("a tensor has an encoding, and one per axis"))
+            }
+            Some(encoding) => encoding.check(self.dtype(), &self.shape),
+            None => Ok(()),
+        }
     }
 
     /// Whether the node leaves this port out.
@@ -327,9 +369,15 @@ impl TensorDesc {
         self.dtype().map_or(0, |t| self.len().saturating_mul(t.size_bytes()))
     }
 
-    /// The encoding, if the tensor is fixed point.
+    /// The encoding, if the tensor is fixed point and all of its elements have one.
     pub fn encoding(&self) -> Option<Encoding> {
         (self.has_encoding != 0).then_some(self.encoding)
+    }
+
+    /// The encoding for each position of an axis, if the tensor is fixed point and has such. Kernels get it on ports whose
+    /// rules say [`per_axis`](crate::PortRule::per_axis), and only there.
+    pub const fn axis_encoding(&self) -> Option<&'static AxisEncoding> {
+        self.axis_encoding
     }
 }
 

@@ -22,6 +22,7 @@ const CODES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/abi/codes.txt");
 /// Structures that lie in arrays or inside others, where growing would move what follows.
 const FROZEN: &[&str] = &[
     "AbiVersion",
+    "AxisEncoding",
     "Core",
     "Encoding",
     "GpuArg",

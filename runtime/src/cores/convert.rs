@@ -1,15 +1,15 @@
 //! Values that change cores: copied, quantized, dequantized, or stored in another width.
 
 use udo_api::{
-    Code, Core, DType, Element, Encoding, Error, ExecError, F16, FinalizeCx, Io, Kernel, KernelDef,
-    Shape, Status, TensorDesc, any_input, any_output,
+    Code, Core, DType, Element, Encoding, Encodings, Error, ExecError, F16, FinalizeCx, Io, Kernel,
+    KernelDef, Shape, Status, TensorDesc, any_input, any_output,
 };
 
 use crate::memory::{Budget, OutOfMemory, Tensor, elements, elements_mut};
 
 /// The kernel that brings a value into another memory or type; the planner inserts it where a value crosses cores.
 pub(crate) const TRANSFER: KernelDef = KernelDef::new::<Transfer>("Transfer", Core::CPU)
-    .ports(&[any_input(0).bounded(), any_output(0).bounded()]);
+    .ports(&[any_input(0).bounded().per_axis(), any_output(0).bounded().per_axis()]);
 
 /// A number in some storage.
 trait Stored: udo_api::Element {
@@ -85,7 +85,7 @@ macro_rules! with_any {
 
 /// The kernel that copies a value to where the planner wants its rows.
 pub(crate) const COPY: KernelDef = KernelDef::new::<Copy>("Copy", Core::CPU)
-    .ports(&[any_input(0).pitched(), any_output(0).pitched()]);
+    .ports(&[any_input(0).pitched().per_axis(), any_output(0).pitched().per_axis()]);
 
 /// Row by row, on as many threads as there are.
 struct Copy {
@@ -115,24 +115,26 @@ fn copy_rows<T: Element>(io: Io<'_>) -> Result<(), ExecError> {
     })
 }
 
-const PLAIN: Encoding = Encoding { scale: 1.0, zero_point: 0 };
+const PLAIN: Encodings = Encodings::PerTensor(Encoding { scale: 1.0, zero_point: 0 });
 
 /// From one type and encoding of a value to another.
 #[derive(Debug)]
 struct Transfer {
-    from: (Option<DType>, Encoding),
-    to: (Option<DType>, Encoding),
+    from: (Option<DType>, Encodings),
+    to: (Option<DType>, Encodings),
     copies: bool,
 }
 
 impl Transfer {
     fn between(from: &TensorDesc, to: &TensorDesc) -> Result<Self, Error> {
-        let stored = |desc: &TensorDesc| (desc.dtype(), desc.encoding().unwrap_or(PLAIN));
+        from.check_encoding()?;
+        to.check_encoding()?;
+        let stored = |desc: &TensorDesc| (desc.dtype(), desc.encodings().unwrap_or(PLAIN));
         let copies =
-            from.dtype() == to.dtype() && (from.encoding() == to.encoding() || !is_code(to));
+            from.dtype() == to.dtype() && (from.encodings() == to.encodings() || !is_code(to));
         let known =
             |desc: &TensorDesc| with_stored!(desc.dtype(), T => size_of::<T>() > 0, else false);
-        let coded = |desc: &TensorDesc| !is_code(desc) || desc.encoding().is_some();
+        let coded = |desc: &TensorDesc| !is_code(desc) || desc.encodings().is_some();
         let converts = known(from) && known(to) && coded(from) && coded(to);
         if !copies && !converts {
             return Err(Error::new(format!("no way from {from} to {to}")));
@@ -145,9 +147,42 @@ fn is_code(desc: &TensorDesc) -> bool {
     !matches!(desc.dtype(), Some(DType::F32 | DType::F16))
 }
 
-fn convert<S: Stored, D: Stored>(src: &[S], from: Encoding, dst: &mut [D], to: Encoding) {
-    for (d, s) in dst.iter_mut().zip(src) {
-        *d = D::store(s.load(from), to);
+/// Runs of elements that have one encoding: how long they are, where the elements have these extents.
+fn run_len(encodings: Encodings, dims: &[usize], len: usize) -> usize {
+    match encodings {
+        Encodings::PerTensor(_) => len,
+        Encodings::PerAxis(encoding) => {
+            dims.get(encoding.axis() + 1..).map_or(len, |inner| inner.iter().product())
+        }
+    }
+}
+
+/// The encoding of the elements in run `run`.
+fn encoding_of(encodings: Encodings, run: usize) -> Encoding {
+    match encodings {
+        Encodings::PerTensor(encoding) => encoding,
+        // `check_encoding` left no axis without positions but where there are no elements.
+        Encodings::PerAxis(encoding) => encoding
+            .at(run.checked_rem(encoding.count()).unwrap_or(0))
+            .unwrap_or(Encoding { scale: 1.0, zero_point: 0 }),
+    }
+}
+
+/// Converts elements whose extents are `dims`, by the encodings at their places.
+fn convert<S: Stored, D: Stored>(
+    (src, from): (&[S], Encodings),
+    (dst, to): (&mut [D], Encodings),
+    dims: &[usize],
+) {
+    let [from_run, to_run] = [from, to].map(|e| run_len(e, dims, src.len()).max(1));
+    // One of the two is a multiple of the other: both end with the last axes.
+    let run = from_run.min(to_run);
+    for (at, (src, dst)) in src.chunks(run).zip(dst.chunks_mut(run)).enumerate() {
+        let from = encoding_of(from, at * run / from_run);
+        let to = encoding_of(to, at * run / to_run);
+        for (d, s) in dst.iter_mut().zip(src) {
+            *d = D::store(s.load(from), to);
+        }
     }
 }
 
@@ -174,7 +209,8 @@ impl Kernel for Transfer {
             }, else unknown);
         }
         with_stored!(self.from.0, S => with_stored!(self.to.0, D => {
-            convert::<S, D>(inputs.get(0)?, self.from.1, outputs.take(0)?, self.to.1);
+            let dst = outputs.take(0)?;
+            convert::<S, D>((inputs.get(0)?, self.from.1), (dst, self.to.1), dims);
             Ok(())
         }, else unknown), else unknown)
     }
@@ -201,7 +237,7 @@ pub(crate) fn constant(
     to: &TensorDesc,
     budget: &Budget,
 ) -> Result<Tensor, ConstantError> {
-    let Transfer { from: (from_type, from_encoding), to: (to_type, to_encoding), copies } =
+    let Transfer { from: (from_type, from_encodings), to: (to_type, to_encodings), copies } =
         Transfer::between(from, to)?;
     if copies {
         return Ok(tensor.clone());
@@ -211,7 +247,7 @@ pub(crate) fn constant(
     with_stored!(from_type, S => with_stored!(to_type, D => {
         let src = elements::<S>(tensor.bytes()).ok_or_else(broken)?;
         let dst = elements_mut::<D>(buffer.bytes_mut()).ok_or_else(broken)?;
-        convert(src, from_encoding, dst, to_encoding);
+        convert((src, from_encodings), (dst, to_encodings), to.shape());
     }, else return Err(broken().into())), else return Err(broken().into()));
     let made = Tensor::from_buffer(to_type.unwrap_or(DType::U8), to.full_shape(), buffer);
     Ok(made.map_err(|e| Error::new(e.to_string()))?)
@@ -249,56 +285,4 @@ pub(crate) fn from_numbers(dtype: DType, shape: Shape, numbers: &[f64]) -> Resul
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::memory::Limit;
-
-    fn desc(dtype: DType) -> TensorDesc {
-        TensorDesc::new(dtype, Shape::new(&[4]).unwrap())
-    }
-
-    const HALVES: Encoding = Encoding { scale: 0.5, zero_point: 2 };
-
-    #[test]
-    fn constants_change_their_type() {
-        let budget = &Budget::default();
-        let floats =
-            Tensor::of::<f32>(Shape::new(&[4]).unwrap(), &[-1.0, 0.0, 0.25, 1000.0]).unwrap();
-        let codes = desc(DType::U8).with_encoding(HALVES);
-        let quantized = constant(&floats, &desc(DType::F32), &codes, budget).unwrap();
-        assert_eq!(quantized.get::<u8>(), Some(&[0, 2, 2, 255][..]));
-        let back = constant(&quantized, &codes, &desc(DType::F32), budget).unwrap();
-        assert_eq!(back.get::<f32>(), Some(&[-1.0, 0.0, 0.0, 126.5][..]));
-        let halves = constant(&floats, &desc(DType::F32), &desc(DType::F16), budget).unwrap();
-        assert_eq!(halves.dtype(), DType::F16);
-        assert_eq!(budget.taken(), 4 + 16 + 8);
-    }
-
-    #[test]
-    fn a_constant_of_another_type_wants_memory() {
-        let floats = Tensor::zeros(DType::F32, Shape::new(&[4]).unwrap()).unwrap();
-        let budget = &Budget::new(Limit::Asked(7));
-        let error = constant(&floats, &desc(DType::F32), &desc(DType::F16), budget).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "the constant in the format that its reader takes wants 8 bytes of memory, and 0 of the 7 that \
-             max_memory allows are taken"
-        );
-    }
-
-    #[test]
-    fn codes_without_an_encoding_are_refused() {
-        let floats = Tensor::zeros(DType::F32, Shape::new(&[4]).unwrap()).unwrap();
-        let budget = &Budget::default();
-        let error = constant(&floats, &desc(DType::F32), &desc(DType::U8), budget).unwrap_err();
-        assert_eq!(error.to_string(), "no way from f32[4] to u8[4]");
-    }
-
-    #[test]
-    fn numbers_fill_any_type() {
-        for dtype in DType::ALL.into_iter().filter(|&t| t != DType::Str) {
-            let tensor = from_numbers(dtype, Shape::new(&[2]).unwrap(), &[0.0, 1.0]).unwrap();
-            assert_eq!(tensor.dtype(), dtype);
-        }
-    }
-}
+mod tests;

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use udo_api::{Layout, Shape, TensorDesc};
+use udo_api::{Layout, TensorDesc};
 
 /// How a value comes to a kernel.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -51,10 +51,8 @@ impl Format {
         if self.layout == layout {
             return Some(*self);
         }
-        let dims: Vec<_> = self.desc.full_shape().iter().collect();
-        let dims: [_; 4] = dims.try_into().ok()?;
-        let shape = Shape::of_dims(&axes.map(|axis| dims[axis])).ok().filter(Shape::is_fixed)?;
-        Some(Self { desc: self.desc.with_shape(shape), layout })
+        let desc = self.desc.transposed(&axes).filter(|desc| desc.full_shape().is_fixed())?;
+        Some(Self { desc, layout })
     }
 
     /// Whether both layouts of the value have the same bytes.
@@ -89,7 +87,7 @@ pub(crate) fn axis_in(layout: Layout, axis: usize) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use udo_api::{DType, Dim};
+    use udo_api::{AxisEncoding, DType, Dim, Shape};
 
     fn format(dims: &[usize]) -> Format {
         Format::of(TensorDesc::new(DType::F32, Shape::new(dims).unwrap()))
@@ -106,6 +104,16 @@ mod tests {
         let axes: Vec<_> = (0..5).map(|axis| axis_in(Layout::Nhwc, axis)).collect();
         assert_eq!(axes, [Some(0), Some(3), Some(1), Some(2), None]);
         assert!(!image.has_same_bytes() && format(&[2, 1, 5, 7]).has_same_bytes());
+    }
+
+    #[test]
+    fn an_encoding_follows_its_axis() {
+        let encoding = AxisEncoding::of(1, &[1.0, 2.0, 4.0], &[0, 1, 2]).unwrap();
+        let desc = format(&[2, 3, 5, 7]).desc.with_dtype(DType::U8).with_axis_encoding(encoding);
+        let last = Format::of(desc).in_layout(Layout::Nhwc).unwrap();
+        let found = last.desc.axis_encoding().unwrap();
+        assert_eq!((found.axis(), found.scales()), (3, encoding.scales()));
+        assert_eq!(last.in_layout(Layout::AsGiven), Some(Format::of(desc)));
     }
 
     #[test]

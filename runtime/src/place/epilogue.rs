@@ -9,7 +9,7 @@ use super::{Constant, Operand};
 use crate::cores::{Format, axis_in};
 use crate::exit_guard::{self, PackageCall};
 use crate::graph::{Source, ValueId};
-use crate::resolve::{EpilogueNode, Step};
+use crate::resolve::{EpilogueNode, Step, takes_encoding};
 
 /// The steps that a kernel is asked to do.
 pub(super) struct Offer {
@@ -76,7 +76,8 @@ impl Unplaced<'_> {
         let input = ports.inputs.len();
         let op = match step.step {
             Step::Bias { vector, axis } => {
-                let format = Format::of(*self.descs_on(core, Some(vector)).first()?);
+                let mut descs = self.descs_on(core, Some(vector)).into_iter();
+                let format = Format::of(descs.find(|desc| takes_encoding(None, desc))?);
                 ports.inputs.push(Operand { value: Some(vector), format, takes_pitch: false });
                 EpilogueOp::Bias { input, axis: axis_in(layout, axis)? }
             }
@@ -96,7 +97,9 @@ impl Unplaced<'_> {
         let source = &self.graph.value(value).ok()?.value.source;
         let is_known = !matches!(source, Source::Computed) || self.produced.knows(value);
         let descs = self.descs_on(core, Some(value));
-        let desc = descs.into_iter().find(|desc| desc.dtype() == output.desc.dtype())?;
+        let desc = descs
+            .into_iter()
+            .find(|desc| desc.dtype() == output.desc.dtype() && takes_encoding(None, desc))?;
         Format::of(desc).in_layout(output.layout()).filter(|_| is_known)
     }
 }

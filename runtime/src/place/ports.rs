@@ -1,12 +1,14 @@
 //! In which formats a kernel would get a node's tensors.
 
-use udo_api::{Core, DType, EpilogueStep, KernelDef, Port, PortRule, Side, TensorDesc};
+use udo_api::{
+    AxisEncoding, Core, DType, EpilogueStep, KernelDef, Port, PortRule, Side, TensorDesc,
+};
 
 use super::Operand;
 use super::unplaced::Unplaced;
 use crate::cores::{Format, descs_on, is_quantized};
 use crate::graph::ValueId;
-use crate::resolve::{Params, port_rule, port_types};
+use crate::resolve::{Params, port_rule, port_types, takes_encoding};
 
 /// A node's tensors as one kernel would get them.
 pub(super) struct Ports {
@@ -108,13 +110,23 @@ impl Unplaced<'_> {
         let dtype = |port: usize| inputs.get(port).and_then(|input| input.format.desc.dtype());
         let types = port_types(schema, kernel, core, (side, index), dtype);
         let descs = self.descs_on(core, value);
-        if let Some(desc) = descs.iter().find(|desc| desc.is_in(types)) {
+        let rule = self.rule(kernel, side, index);
+        let mut fitting = descs.iter().filter(|desc| desc.is_in(types));
+        if let Some(desc) = fitting.clone().find(|desc| takes_encoding(rule, desc)) {
             return Ok(Format::of(*desc));
         }
         let what = match side {
             Side::Input => "input",
             Side::Output => "output",
         };
+        if let Some(found) = fitting.next() {
+            let axis = found.axis_encoding().map_or(0, AxisEncoding::axis);
+            return Err(format!(
+                "{what} {:?} is {found} with an encoding for each position of axis {axis}, and the kernel takes one per \
+                 tensor",
+                port.name()
+            ));
+        }
         let desc = self.graph.desc(value);
         let is_unencoded = desc.dtype().is_some_and(DType::is_float)
             && self.graph.quantized(value).is_none()

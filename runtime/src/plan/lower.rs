@@ -313,7 +313,7 @@ fn constant_view(inputs: &[Operand], output: &Format) -> Option<Operand> {
     let (input, desc) = (inputs.first()?, output.desc);
     let Some(Place::Constant(tensor)) = &input.place else { return None };
     let same = input.desc.dtype() == desc.dtype() && input.desc.size_bytes() == desc.size_bytes();
-    if !desc.full_shape().is_fixed() || !same || input.desc.encoding() != desc.encoding() {
+    if !desc.full_shape().is_fixed() || !same || input.desc.encodings() != desc.encodings() {
         return None;
     }
     let place = Place::Constant(tensor.reshaped(desc.full_shape()).ok()?);

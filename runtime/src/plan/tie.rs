@@ -139,7 +139,7 @@ fn sides<'a>(step: &'a Step, tie: &Tie) -> Option<(&'a Operand, &'a Operand)> {
 /// Where the part lies in the whole, if both are fixed and the part is one run of bytes, or of the rows of the whole.
 fn within(step: usize, tie: &Tie, part: &TensorDesc, whole: &TensorDesc) -> Option<Within> {
     let fixed = part.full_shape().is_fixed() && whole.full_shape().is_fixed();
-    let alike = part.dtype() == whole.dtype() && part.encoding() == whole.encoding();
+    let alike = part.dtype() == whole.dtype() && part.encodings() == whole.encodings();
     if !fixed || !alike {
         return None;
     }

@@ -9,7 +9,7 @@ use std::ptr;
 use udo_api::{Core, Facts, KernelDef, Port, PortRule, Side, TensorDesc};
 use udo_host::{ConstantId, Once, PlacedNode, finalize, once, program_guard};
 
-use super::{BoundNode, TypedGraph, port_rule, port_types};
+use super::{BoundNode, TypedGraph, port_rule, port_types, takes_encoding};
 use crate::cores::{Profile, machine};
 use crate::exit_guard::{self, PackageCall};
 use crate::graph::{NodeId, PerValue, Read, ValueId};
@@ -34,7 +34,7 @@ impl Registry {
         for (value, tensor) in outputs.into_iter().zip(made) {
             let slot = value.and_then(|value| graph.values.get_mut(value.index()));
             if let (Some(value), Some(tensor)) = (slot, tensor) {
-                value.desc = value.desc.with_shape(tensor.desc().full_shape());
+                value.desc = value.desc.with_extents(tensor.desc().full_shape());
                 value.folded = Some(tensor);
             }
         }
@@ -194,6 +194,7 @@ impl TypedGraph {
                 desc.is_in(port_types(schema, kernel, Core::CPU, (side, index), dtype))
                     && !rule.is_some_and(PortRule::is_channels_last)
                     && (is_fixed || rule.is_some_and(PortRule::takes_bounded))
+                    && takes_encoding(rule, desc)
             })
         };
         takes(Side::Input, &inputs) && takes(Side::Output, &outputs)

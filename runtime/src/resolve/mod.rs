@@ -22,7 +22,7 @@ use crate::registry::{OpEntry, Registry};
 
 use defaults::fill_defaults;
 pub use params::Params;
-pub(crate) use rule::{port_rule, port_types};
+pub(crate) use rule::{port_rule, port_types, takes_encoding};
 use tensor_layout::NhwcValues;
 pub use typed::{BoundNode, EpilogueNode, Quantized, Step, TypedGraph, TypedValue};
 pub use udo_host::ParamSetting;

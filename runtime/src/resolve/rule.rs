@@ -1,6 +1,6 @@
 //! What a kernel takes on a port: by its own rule, or as the operator's schema says.
 
-use udo_api::{Core, DType, KernelDef, OpSchema, PortRule, Side, TypeSet, Wanted};
+use udo_api::{Core, DType, KernelDef, OpSchema, PortRule, Side, TensorDesc, TypeSet, Wanted};
 
 /// What the kernel says of a port.
 pub(crate) fn port_rule(
@@ -35,4 +35,9 @@ pub(crate) fn port_types(
         Some(Wanted::SameAsInput(other)) => input(other).map_or(declared, DType::set),
         Some(Wanted::AsDeclared) | None => declared,
     }
+}
+
+/// Whether a kernel with this rule for a port takes the encoding of a tensor there.
+pub(crate) fn takes_encoding(rule: Option<&PortRule>, desc: &TensorDesc) -> bool {
+    desc.axis_encoding().is_none() || rule.is_some_and(PortRule::takes_per_axis)
 }

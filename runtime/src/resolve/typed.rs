@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use udo_api::{Activation, DType, Encoding, OpDef, TensorDesc};
+use udo_api::{Activation, DType, Encoding, Encodings, OpDef, TensorDesc};
 
 use super::Params;
 use crate::graph::{Graph, GraphNode, GraphValue, Node, NodeId, Source, Value, ValueId};
@@ -107,14 +107,31 @@ pub struct Quantized {
     /// The element type.
     pub dtype: DType,
     /// What its elements stand for.
-    pub encoding: Encoding,
+    pub encodings: Encodings,
+}
+
+impl fmt::Display for Quantized {
+    /// `u8:0.5:128`, and `i8:axis0:0.5:0/0.25:3/..` for encodings along axis 0, of which the first few are said.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let dtype = self.dtype;
+        let encoding = match self.encodings {
+            Encodings::PerTensor(Encoding { scale, zero_point }) => {
+                return write!(f, "{dtype}:{scale:?}:{zero_point}");
+            }
+            Encodings::PerAxis(encoding) => encoding,
+        };
+        let pairs = encoding.scales().iter().zip(encoding.zero_points()).take(4);
+        let said: Vec<_> = pairs.map(|(scale, zero)| format!("{scale:?}:{zero}")).collect();
+        let more = if encoding.count() > said.len() { "/.." } else { "" };
+        write!(f, "{dtype}:axis{}:{}{more}", encoding.axis(), said.join("/"))
+    }
 }
 
 impl TypedValue {
     /// The value as fixed-point cores may store it.
     pub fn quantized_desc(&self) -> Option<TensorDesc> {
-        let Quantized { dtype, encoding } = self.quantized?;
-        Some(self.desc.with_dtype(dtype).with_encoding(encoding))
+        let Quantized { dtype, encodings } = self.quantized?;
+        Some(self.desc.with_dtype(dtype).with_encodings(encodings))
     }
 }
 
@@ -124,10 +141,10 @@ impl GraphValue for TypedValue {
     }
 
     fn type_text(&self) -> Option<String> {
-        let Some(Quantized { dtype, encoding }) = self.quantized else {
+        let Some(quantized) = self.quantized else {
             return (!self.desc.is_absent()).then(|| self.desc.to_string());
         };
-        Some(format!("{}~{dtype}:{:?}:{}", self.desc, encoding.scale, encoding.zero_point))
+        Some(format!("{}~{quantized}", self.desc))
     }
 }
 

@@ -531,7 +531,7 @@ impl Session {
         let said_by = self.said_by.get(&shape).and_then(|&tensor| self.tensors.get(tensor));
         let arg = said_by.map(SharedArg::read);
         let shape = arg.and_then(|a| udo_api::Shape::new(a.dims.get(..a.rank)?).ok());
-        shape.map_or(operand.desc, |s| operand.desc.with_shape(s))
+        shape.map_or(operand.desc, |s| operand.desc.with_extents(s))
     }
 
     /// The elements of an output after the last run.

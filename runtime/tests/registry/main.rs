@@ -3,6 +3,7 @@
 
 mod builtin;
 mod discover;
+mod encodings;
 mod firewall;
 mod header;
 mod implementations;

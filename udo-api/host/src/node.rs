@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::fmt;
 
 use udo_api::abi::{ErrorSink, InferArgs, NodeArgs, ParamValue, Span};
-use udo_api::{Core, EpilogueStep, Isa, OpDef, Status, TensorDesc};
+use udo_api::{AxisEncoding, Core, EpilogueStep, Isa, OpDef, Status, TensorDesc};
 
 use crate::ParamSetting;
 
@@ -180,12 +180,24 @@ pub fn infer(op: &OpDef, node: &NodeDesc<'_>) -> Result<Vec<TensorDesc>, Refusal
     // counts say, and to `output_count` outputs; all of them outlive the call.
     let status = unsafe { (op.infer_fn())(&raw const args) };
     refuse(status, errors.into())?;
-    match outputs.iter().position(|desc| !desc.is_sound()) {
-        None => Ok(outputs),
-        Some(index) => {
+    for (index, output) in outputs.iter_mut().enumerate() {
+        *output = kept(output).map_err(|why| {
             let message =
-                format!("shape inference leaves the description of output {index} broken");
-            Err(Refusal { status: Status::BAD_CALL, message })
-        }
+                format!("shape inference leaves the description of output {index} broken{why}");
+            Refusal { status: Status::BAD_CALL, message }
+        })?;
     }
+    Ok(outputs)
+}
+
+/// What a package says of a tensor, with an encoding per axis in memory of the host's, or what is wrong with it.
+fn kept(desc: &TensorDesc) -> Result<TensorDesc, String> {
+    desc.check_encoding().map_err(|why| format!(": {why}"))?;
+    if !desc.is_sound() {
+        return Err(String::new());
+    }
+    let Some(encoding) = desc.axis_encoding() else { return Ok(*desc) };
+    AxisEncoding::of(encoding.axis(), encoding.scales(), encoding.zero_points())
+        .map(|kept| desc.with_axis_encoding(kept))
+        .map_err(|why| format!(": {why}"))
 }

@@ -109,7 +109,7 @@ fn said(
         message: format!("the extents said of {desc} are not within it"),
     };
     let dims = arg.dims.get(..usize::from(arg.rank)).ok_or_else(broken)?;
-    let desc = desc.with_shape(Shape::new(dims).map_err(|_| broken())?);
+    let desc = desc.with_extents(Shape::new(dims).map_err(|_| broken())?);
     let bytes = buffer.bytes().get(..desc.size_bytes()).ok_or_else(broken)?;
     let mut exact = store.budget().zeroed(bytes.len()).map_err(out_of_memory)?;
     exact.bytes_mut().copy_from_slice(bytes);

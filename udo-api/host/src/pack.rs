@@ -6,7 +6,7 @@ use std::ffi::c_void;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use udo_api::abi::{HostTable, PackArgs, PackFn, PackRequest, PackSource, Span, Tie};
-use udo_api::{Encoding, Status, TensorDesc};
+use udo_api::{Encoding, Encodings, Status, TensorDesc};
 
 use crate::node::{ErrorText, Machine, refuse};
 use crate::{Budget, Buffer, Refusal};
@@ -121,10 +121,7 @@ impl Job {
             key.extend([id.tensor, id.format]);
             key.extend([desc.dtype().map_or(0, |t| u64::from(t.code())), number(desc.rank())]);
             key.extend(desc.shape().iter().copied().map(number));
-            key.push(u64::from(desc.encoding().is_some()));
-            if let Some(Encoding { scale, zero_point }) = desc.encoding() {
-                key.extend([scale.to_bits(), zero_point.cast_unsigned()].map(u64::from));
-            }
+            push_encodings(&mut key, desc.encodings());
         }
         key
     }
@@ -158,6 +155,23 @@ impl Job {
         let status = unsafe { (self.fill)(&raw const args) };
         refuse(status, errors.into())?;
         Ok(buffer)
+    }
+}
+
+fn push_encodings(key: &mut Key, encodings: Option<Encodings>) {
+    let word = |scale: f32, zero_point: i32| {
+        u64::from(scale.to_bits()) << 32 | u64::from(zero_point.cast_unsigned())
+    };
+    match encodings {
+        None => key.push(0),
+        Some(Encodings::PerTensor(Encoding { scale, zero_point })) => {
+            key.extend([1, word(scale, zero_point)]);
+        }
+        Some(Encodings::PerAxis(encoding)) => {
+            key.extend([2, encoding.axis() as u64, encoding.count() as u64]);
+            let pairs = encoding.scales().iter().zip(encoding.zero_points());
+            key.extend(pairs.map(|(&scale, &zero_point)| word(scale, zero_point)));
+        }
     }
 }
 
@@ -233,4 +247,55 @@ unsafe extern "C" fn tie(ctx: *mut c_void, tie: *const Tie) -> u32 {
     // SAFETY: the package passes one tie for the call.
     packing.ties.borrow_mut().push(unsafe { *tie });
     Status::OK.code()
+}
+
+#[cfg(test)]
+mod tests {
+    use udo_api::{AxisEncoding, DType, Shape};
+
+    use super::*;
+
+    // SAFETY: as `PackFn` asks; it reads nothing.
+    unsafe extern "C" fn nothing(_: *const PackArgs) -> u32 {
+        Status::OK.code()
+    }
+
+    /// The key of a constant with these encodings.
+    fn key(encodings: Option<Encodings>) -> Key {
+        let desc = TensorDesc::new(DType::I8, Shape::new(&[2, 2]).unwrap());
+        let desc = encodings.map_or(desc, |encodings| desc.with_encodings(encodings));
+        let id = ConstantId { tensor: 1, format: 0 };
+        let body = std::ptr::null();
+        let job = Job { inputs: vec![0], recipe: vec![7], bytes: 4, fill: nothing, body };
+        job.key(&[Source { id, desc, bytes: &[1, 2, 3, 4] }])
+    }
+
+    #[test]
+    fn what_encodings_say_tells_packed_constants_apart() {
+        let along = |axis: usize, scales: &[f32], zero_points: &[i32]| {
+            Some(Encodings::PerAxis(AxisEncoding::of(axis, scales, zero_points).unwrap()))
+        };
+        let whole = |scale: f32, zero_point: i32| {
+            Some(Encodings::PerTensor(Encoding { scale, zero_point }))
+        };
+        let cases = [
+            None,
+            whole(1.0, 0),
+            whole(2.0, 0),
+            whole(1.0, -1),
+            along(0, &[1.0, 2.0], &[0, 0]),
+            along(1, &[1.0, 2.0], &[0, 0]),
+            along(1, &[2.0, 1.0], &[0, 0]),
+            along(1, &[1.0, 2.0], &[0, -1]),
+        ];
+        for (at, encodings) in cases.into_iter().enumerate() {
+            for (other_at, other) in cases.into_iter().enumerate() {
+                assert_eq!(
+                    key(encodings) == key(other),
+                    at == other_at,
+                    "{encodings:?}, {other:?}"
+                );
+            }
+        }
+    }
 }

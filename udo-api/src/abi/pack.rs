@@ -39,7 +39,8 @@ impl<'a> Sources<'a> {
         Ok(self.source(index)?.desc)
     }
 
-    /// The encoding of source `index`, if it is fixed point.
+    /// The encoding of source `index`, if it is fixed point and all of its elements have one. [`Sources::desc`] has one per
+    /// axis.
     ///
     /// # Errors
     /// There is no such source.

@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use super::{AcceptArgs, EpilogueStep, GpuTable, ParamValue, Span};
 use crate::guard::GuardCell;
 use crate::kernel::Workspace;
-use crate::{Core, DType, Encoding, TensorDesc};
+use crate::{AxisEncoding, Core, DType, Encoding, TensorDesc};
 
 abi_struct! {
     /// Where a callee writes the message of an error.
@@ -289,8 +289,10 @@ abi_struct! {
         pub encoding: Encoding,
         /// The extents in this run.
         pub dims: [usize; 8],
+        /// The encoding for each position of an axis, if the tensor has such.
+        pub axis_encoding: Option<&'static AxisEncoding>,
         /// Zero.
-        pub reserved_words: [u64; 2],
+        pub reserved_words: [u64; 1],
     }
 }
 
@@ -309,7 +311,8 @@ impl TensorArg {
         has_encoding: 0,
         encoding: Encoding { scale: 0.0, zero_point: 0 },
         dims: [0; 8],
-        reserved_words: [0; 2],
+        axis_encoding: None,
+        reserved_words: [0; 1],
     };
 
     /// The tensor that `desc` describes, dense, at its bounds, with its elements at `data`.
@@ -332,6 +335,7 @@ impl TensorArg {
             has_encoding: u16::from(desc.encoding().is_some()),
             encoding: desc.encoding().unwrap_or(Self::ABSENT.encoding),
             dims,
+            axis_encoding: desc.axis_encoding(),
             ..Self::ABSENT
         }
     }

@@ -3,8 +3,8 @@
 use std::marker::PhantomData;
 
 use crate::{
-    DType, Element, Encoding, Error, ExecError, Extents, FinalizeCx, Inputs, Io, Outputs, Scratch,
-    Status, TensorDesc,
+    AxisEncoding, DType, Element, Encoding, Error, ExecError, Extents, FinalizeCx, Inputs, Io,
+    Outputs, Scratch, Status, TensorDesc,
 };
 
 /// A fixed-point input: codes, shape, and what a code means.
@@ -14,8 +14,10 @@ pub struct Quant<'a, T> {
     pub data: &'a [T],
     /// The extents in this run.
     pub shape: &'a [usize],
-    /// What a code means; scale 1 and zero point 0 where the tensor has no encoding.
+    /// What a code means; scale 1 and zero point 0 where the tensor has no encoding, or one per axis.
     pub encoding: Encoding,
+    /// What a code means at each position of an axis, on ports whose rules say [`per_axis`](crate::PortRule::per_axis).
+    pub axis_encoding: Option<&'static AxisEncoding>,
 }
 
 /// A fixed-point output: room for codes, and what a code will mean.
@@ -23,8 +25,10 @@ pub struct Quant<'a, T> {
 pub struct QuantMut<'a, T> {
     /// The codes, to be written; a bounded output comes at its bound.
     pub data: &'a mut [T],
-    /// What a code means; scale 1 and zero point 0 where the tensor has no encoding.
+    /// What a code will mean; scale 1 and zero point 0 where the tensor has no encoding, or one per axis.
     pub encoding: Encoding,
+    /// What a code will mean at each position of an axis, as for [`Quant`].
+    pub axis_encoding: Option<&'static AxisEncoding>,
     extents: Extents<'a>,
 }
 
@@ -36,6 +40,7 @@ impl<'a, T: Element> Quant<'a, T> {
             data: inputs.get(port)?,
             shape: inputs.shape(port)?,
             encoding: inputs.encoding(port).unwrap_or(PLAIN),
+            axis_encoding: inputs.axis_encoding(port).ok(),
         })
     }
 }
@@ -43,8 +48,9 @@ impl<'a, T: Element> Quant<'a, T> {
 impl<'a, T: Element> QuantMut<'a, T> {
     fn of(outputs: &mut Outputs<'a>, port: usize) -> Result<Self, ExecError> {
         let encoding = outputs.encoding(port).unwrap_or(PLAIN);
+        let axis_encoding = outputs.axis_encoding(port).ok();
         let (data, extents) = outputs.take_bounded(port)?;
-        Ok(Self { data, encoding, extents })
+        Ok(Self { data, encoding, axis_encoding, extents })
     }
 
     /// The extents: the bounds, or what [`QuantMut::set_shape`] made of them.

@@ -4,7 +4,8 @@ use std::fmt;
 
 use udo_api::guard::GuardCell;
 use udo_api::{
-    Core, DType, Encoding, KernelDef, OpDef, PackageV1, Shape, Status, TensorDesc, Workspace,
+    AxisEncoding, Core, DType, Encoding, Encodings, KernelDef, OpDef, PackageV1, Shape, Status,
+    TensorDesc, Workspace,
 };
 use udo_host::{Failure, NodeDesc, ParamSetting, Refusal, infer, program_guard};
 
@@ -24,7 +25,7 @@ pub struct Bench {
     pub(crate) params: Vec<(&'static str, ParamSetting)>,
     pub(crate) output_count: usize,
     pub(crate) described: Vec<Described>,
-    pub(crate) encodings: Vec<(usize, Encoding)>,
+    pub(crate) encodings: Vec<(usize, Encodings)>,
     pub(crate) threads: u32,
     pub(crate) epilogue: Vec<Step>,
 }
@@ -77,6 +78,13 @@ pub enum Fault {
         /// The inputs.
         inputs: Vec<String>,
     },
+    /// A kernel is for such tensors, but not with an encoding per axis there.
+    PerAxis {
+        /// The port.
+        port: String,
+        /// The tensor.
+        found: String,
+    },
     /// A kernel refuses the node.
     Finalize(Refusal),
     /// A kernel failed.
@@ -91,7 +99,7 @@ impl Fault {
         match self {
             Self::Infer(refusal) | Self::Finalize(refusal) => Some(refusal.status),
             Self::Execute(failure) => Some(failure.error.status),
-            Self::Setup(_) | Self::NoKernel { .. } | Self::Broken(_) => None,
+            Self::Setup(_) | Self::NoKernel { .. } | Self::PerAxis { .. } | Self::Broken(_) => None,
         }
     }
 }
@@ -104,6 +112,10 @@ impl fmt::Display for Fault {
             Self::NoKernel { core, inputs } => {
                 write!(f, "no kernel on {core} takes {}", inputs.join(", "))
             }
+            Self::PerAxis { port, found } => write!(
+                f,
+                "{port} is {found} with an encoding per axis, and the kernel's rule for it does not say per_axis"
+            ),
             Self::Execute(failure) => failure.fmt(f),
         }
     }
@@ -269,7 +281,27 @@ impl Bench {
     /// Scale and zero point of a fixed-point output.
     #[must_use]
     pub fn output_encoding(mut self, port: usize, scale: f32, zero_point: i32) -> Self {
-        self.encodings.push((port, Encoding { scale, zero_point }));
+        self.encodings.push((port, Encodings::PerTensor(Encoding { scale, zero_point })));
+        self
+    }
+
+    /// A scale and a zero point for each position of an axis of a fixed-point output.
+    ///
+    /// # Panics
+    /// They are no encoding.
+    #[must_use]
+    #[track_caller]
+    pub fn output_axis_encoding(
+        mut self,
+        port: usize,
+        axis: usize,
+        scales: &[f32],
+        zero_points: &[i32],
+    ) -> Self {
+        match AxisEncoding::of(axis, scales, zero_points) {
+            Ok(encoding) => self.encodings.push((port, Encodings::PerAxis(encoding))),
+            Err(error) => panic!("{error}"),
+        }
         self
     }
 
@@ -384,11 +416,12 @@ impl Bench {
             let node = NodeDesc { inputs, constants, params, output_count, opset };
             outputs = infer(op, &node).map_err(Fault::Infer)?;
         }
-        for (port, encoding) in &self.encodings {
+        for (port, encodings) in &self.encodings {
             let Some(output) = outputs.get_mut(*port) else {
                 return Err(Fault::Setup(format!("there is no output {port} to have an encoding")));
             };
-            *output = output.with_encoding(*encoding);
+            *output = output.with_encodings(*encodings);
+            output.check_encoding().map_err(|error| Fault::Setup(error.to_string()))?;
         }
         Ok(outputs)
     }

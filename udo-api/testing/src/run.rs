@@ -30,6 +30,10 @@ impl Bench {
         let mut refused = None;
         let mut outcomes = Vec::new();
         for kernel in self.kernels.iter().filter(|k| self.fits(k, &inputs, &outputs)) {
+            if let Some(fault) = self.per_axis_fault(kernel, &inputs, &outputs) {
+                refused = Some(fault);
+                continue;
+            }
             match self.run_kernel(kernel, &params, &outputs) {
                 Ok(outcome) => outcomes.push(outcome),
                 // Another kernel may be for such nodes.
@@ -202,6 +206,24 @@ impl Bench {
             })
         };
         kernel.core().runs_on(self.core) && fits(Side::Input) && fits(Side::Output)
+    }
+
+    /// Why the kernel does not take the encodings of the tensors, if it does not.
+    fn per_axis_fault(
+        &self,
+        kernel: &KernelDef,
+        inputs: &[TensorDesc],
+        outputs: &[TensorDesc],
+    ) -> Option<Fault> {
+        let inputs = inputs.iter().enumerate().map(|(port, desc)| (Side::Input, port, *desc));
+        let outputs = outputs.iter().enumerate().map(|(port, desc)| (Side::Output, port, *desc));
+        let mut refused = inputs.chain(outputs).filter(|&(side, port, desc)| {
+            let takes = self.rule(kernel, side, port).is_some_and(PortRule::takes_per_axis);
+            desc.axis_encoding().is_some() && !takes
+        });
+        let (side, port, found) = refused.next()?;
+        let side = if side == Side::Input { "input" } else { "output" };
+        Some(Fault::PerAxis { port: format!("{side} {port}"), found: found.to_string() })
     }
 
     /// What the kernel says of a port.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use udo_api::abi::TensorArg;
-use udo_api::{DType, Dim, Element, Encoding, Shape, TensorDesc};
+use udo_api::{AxisEncoding, DType, Dim, Element, Encoding, Shape, TensorDesc};
 use udo_host::memory::{bytes_of, elements};
 use udo_host::{Buffer, OutOfMemory, TensorSetting};
 
@@ -98,6 +98,22 @@ impl Tensor {
         self
     }
 
+    /// The same elements as fixed-point numbers with a scale and a zero point for each position of an axis.
+    ///
+    /// # Panics
+    /// They cannot be the encoding of such a tensor.
+    #[must_use]
+    #[track_caller]
+    pub fn encoded_per_axis(mut self, axis: usize, scales: &[f32], zero_points: &[i32]) -> Self {
+        let encoding = AxisEncoding::of(axis, scales, zero_points);
+        let encoded = encoding.map(|encoding| self.desc.with_axis_encoding(encoding));
+        match encoded.and_then(|desc| desc.check_encoding().map(|()| desc)) {
+            Ok(desc) => self.desc = desc,
+            Err(error) => panic!("{error}"),
+        }
+        self
+    }
+
     /// The same elements in a tensor that may hold more.
     ///
     /// # Panics
@@ -105,7 +121,7 @@ impl Tensor {
     #[must_use]
     #[track_caller]
     pub fn bounded(self, dims: &[Dim]) -> Self {
-        let desc = self.desc.with_shape(shape(Shape::of_dims(dims)));
+        let desc = self.desc.with_extents(shape(Shape::of_dims(dims)));
         let mut memory = Memory::zeroed(desc.size_bytes());
         memory.bytes_mut()[..self.memory.len].copy_from_slice(self.memory.bytes());
         Self::dense(desc, &self.dims, memory)
@@ -227,7 +243,7 @@ impl Tensor {
 
 /// The same with its axes in another order.
 pub(crate) fn permuted(desc: &TensorDesc, order: [usize; 4]) -> TensorDesc {
-    desc.with_shape(fixed(&order.map(|axis| desc.shape()[axis])))
+    desc.transposed(&order).unwrap_or_else(|| panic!("{desc} has no axes {order:?}"))
 }
 
 #[track_caller]

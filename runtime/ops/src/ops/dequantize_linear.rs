@@ -12,7 +12,8 @@ use crate::family::quantize::{self, AXIS, BLOCK_SIZE, OUTPUT_DTYPE, Scales};
 pub(crate) const DEF: Def = Def::of::<DequantizeLinear>(KERNELS);
 
 const KERNELS: &[KernelDef] = &[KernelDef::new::<Dequantize>("DequantizeLinear", Core::CPU)
-    .ports(&[input(0, TYPES), input(1, types::F32), input_like(2, 0)])];
+    // Its scales are inputs, whatever is known of the tensor.
+    .ports(&[input(0, TYPES).per_axis(), input(1, types::F32), input_like(2, 0)])];
 
 const TYPES: TypeSet = quantize::TYPES.or(types::I32);
 

@@ -1,9 +1,10 @@
 //! Reads the encodings of values from the model's `QuantizeLinear` and `DequantizeLinear` nodes.
 //!
 //! A real value that comes out of a dequantize node, or that quantize nodes of one encoding alone read, has the
-//! encoding that the node states. A fixed-point core may then hold it as quantized values.
+//! encoding that the node states, per tensor or per axis. A fixed-point core may then hold it as quantized values.
 
-use udo_api::{DType, Element, Encoding, Facts};
+use udo_api::{AxisEncoding, DType, Element, Encoding, Encodings, Facts, resolve_axis};
+use udo_host::ParamSetting;
 
 use crate::graph::ValueId;
 use crate::memory::Tensor;
@@ -24,7 +25,8 @@ fn encodings(graph: &TypedGraph) -> Vec<Option<Quantized>> {
     }
     // An operator that keeps an encoding copies quantized values, whatever its output's reader would like.
     for bound in graph.nodes.iter().filter(|bound| keeps_encoding(bound)) {
-        known.set(bound.node.output(0), known.get(bound.node.input(0)));
+        let kept = known.get(bound.node.input(0)).filter(|kept| known.is_kept(bound, *kept));
+        known.set(bound.node.output(0), kept);
     }
     for bound in graph.nodes.iter().rev() {
         if keeps_encoding(bound) || bound.node.op == "QuantizeLinear" {
@@ -94,36 +96,67 @@ impl Known<'_> {
     fn asked_by(&self, bound: &BoundNode) -> Option<Quantized> {
         match bound.node.op.as_str() {
             "QuantizeLinear" => self.stated(bound, bound.node.output(0)),
-            _ if keeps_encoding(bound) => self.get(bound.node.output(0)),
+            _ if keeps_encoding(bound) => {
+                self.get(bound.node.output(0)).filter(|kept| self.is_kept(bound, *kept))
+            }
             _ => None,
+        }
+    }
+
+    /// Whether what an operator that keeps encodings reads and what it makes can both have this one. Where an axis ends
+    /// up is known of views of the same shape only.
+    fn is_kept(&self, bound: &BoundNode, quantized: Quantized) -> bool {
+        let shape = |value| self.graph.desc(value).full_shape();
+        match quantized.encodings {
+            Encodings::PerTensor(_) => true,
+            Encodings::PerAxis(_) => {
+                bound.op.schema().known_facts().has(Facts::VIEW)
+                    && shape(bound.node.input(0)) == shape(bound.node.output(0))
+            }
         }
     }
 
     /// The encoding that a quantize or dequantize node states.
     fn stated(&self, bound: &BoundNode, stored: Option<ValueId>) -> Option<Quantized> {
-        let scale = one::<f32>(self.graph.known(bound.node.input(1))?)?;
-        let zero_point = match bound.node.input(2) {
-            None => 0,
-            Some(value) => one_quantized(self.graph.known(Some(value))?)?,
+        let scales = self.graph.known(bound.node.input(1))?;
+        let numbers = scales.get::<f32>()?;
+        let zero_points = match bound.node.input(2) {
+            None => vec![0; numbers.len()],
+            Some(value) => integers(self.graph.known(Some(value))?)?,
         };
-        let dtype = self.graph.desc(stored).dtype()?;
-        let encoding = Encoding { scale, zero_point };
-        (scale.is_finite() && scale > 0.0).then_some(Quantized { dtype, encoding })
+        let desc = self.graph.desc(stored);
+        let encodings = if let (&[scale], &[zero_point]) = (numbers, zero_points.as_slice()) {
+            let is_one = scale.is_finite() && scale > 0.0;
+            is_one.then_some(Encodings::PerTensor(Encoding { scale, zero_point }))?
+        } else {
+            let is_vector = scales.desc().rank() == 1 && param(bound, "block_size") == Some(0);
+            let axis = resolve_axis(param(bound, "axis").filter(|_| is_vector)?, desc.rank())?;
+            Encodings::PerAxis(AxisEncoding::of(axis, numbers, &zero_points).ok()?)
+        };
+        desc.with_encodings(encodings).check_encoding().ok()?;
+        Some(Quantized { dtype: desc.dtype()?, encodings })
     }
 }
 
-fn one<T: Element>(tensor: &Tensor) -> Option<T> {
-    match tensor.get::<T>()? {
-        [value] => Some(*value),
+/// An integer parameter of a node.
+fn param(bound: &BoundNode, name: &str) -> Option<i64> {
+    match bound.params.settings().iter().find(|(known, _)| *known == name)? {
+        (_, ParamSetting::Int(value)) => Some(*value),
         _ => None,
     }
 }
 
-fn one_quantized(tensor: &Tensor) -> Option<i32> {
-    one::<u8>(tensor)
-        .map(i32::from)
-        .or_else(|| one::<i8>(tensor).map(i32::from))
-        .or_else(|| one::<u16>(tensor).map(i32::from))
-        .or_else(|| one::<i16>(tensor).map(i32::from))
-        .or_else(|| one::<i32>(tensor))
+/// The elements of a tensor of quantized values.
+fn integers(tensor: &Tensor) -> Option<Vec<i32>> {
+    fn of<T: Element>(tensor: &Tensor) -> Option<Vec<i32>>
+    where
+        i32: From<T>,
+    {
+        tensor.get::<T>().map(|values| values.iter().copied().map(i32::from).collect())
+    }
+    of::<u8>(tensor)
+        .or_else(|| of::<i8>(tensor))
+        .or_else(|| of::<u16>(tensor))
+        .or_else(|| of::<i16>(tensor))
+        .or_else(|| of::<i32>(tensor))
 }

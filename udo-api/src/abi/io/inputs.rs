@@ -7,7 +7,7 @@ use super::check::{check, check_alone, check_type, no_such_port};
 use super::rows::{RowShape, Rows};
 use crate::abi::node::slice_or_empty;
 use crate::abi::{TensorArg, arg_flags};
-use crate::{DType, Element, Encoding, ExecError, Status};
+use crate::{AxisEncoding, DType, Element, Encoding, ExecError, Status};
 
 /// The extents of inputs that have no elements yet.
 #[derive(Clone, Copy, Debug)]
@@ -139,6 +139,14 @@ impl<'a> Inputs<'a> {
     pub fn encoding(&self, port: usize) -> Result<Encoding, ExecError> {
         let arg = self.arg(port)?;
         if arg.has_encoding == 0 { Err(ExecError::of(Status::BAD_CALL)) } else { Ok(arg.encoding) }
+    }
+
+    /// The encoding of fixed-point input `port` for each position of an axis.
+    ///
+    /// # Errors
+    /// No such input, or it has none per axis.
+    pub fn axis_encoding(&self, port: usize) -> Result<&'static AxisEncoding, ExecError> {
+        self.arg(port)?.axis_encoding.ok_or(ExecError::of(Status::BAD_CALL))
     }
 
     pub(in crate::abi) fn raw(&self, port: usize) -> Result<&'a TensorArg, ExecError> {

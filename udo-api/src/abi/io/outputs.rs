@@ -7,7 +7,7 @@ use super::check::{check, check_alone, check_type, no_such_port};
 use super::owed::{OWED_BITS, Owed};
 use super::rows::{RowShape, RowsMut};
 use crate::abi::{TensorArg, arg_flags};
-use crate::{DType, Element, Encoding, ExecError, Status};
+use crate::{AxisEncoding, DType, Element, Encoding, ExecError, Status};
 
 /// The outputs of a call. Each is handed out once, and has to be.
 pub struct Outputs<'a> {
@@ -185,6 +185,14 @@ impl<'a> Outputs<'a> {
         if arg.has_encoding == 0 { Err(ExecError::of(Status::BAD_CALL)) } else { Ok(arg.encoding) }
     }
 
+    /// The encoding of fixed-point output `port` for each position of an axis.
+    ///
+    /// # Errors
+    /// No such output, or it has none per axis.
+    pub fn axis_encoding(&self, port: usize) -> Result<&'static AxisEncoding, ExecError> {
+        self.arg(port)?.axis_encoding.ok_or(ExecError::of(Status::BAD_CALL))
+    }
+
     /// Says the extents of bounded output `port` in this run. The elements stay where they were
     /// written; each bounded extent may shrink, and the others stay as they are.
     ///
@@ -198,7 +206,7 @@ impl<'a> Outputs<'a> {
     pub(in crate::abi) fn take_raw(&mut self, port: usize) -> Result<TensorArg, ExecError> {
         check_alone(self.arg(port)?, port)?;
         self.note_taken(port)?;
-        Ok(TensorArg { reserved_words: [0; 2], ..*self.arg(port)? })
+        Ok(TensorArg { reserved_words: [0; 1], ..*self.arg(port)? })
     }
 }
 

@@ -1,0 +1,78 @@
+//! Encodings per axis that a package in C states and reads.
+
+use tempfile::tempdir;
+use udo_api::{DType, Shape, TensorDesc};
+use udo_host::{NodeDesc, infer};
+use udo_runtime::graph::{DimSpec, Graph, Node};
+use udo_runtime::model::{Model, Options};
+use udo_runtime::registry::Registry;
+
+use crate::support::*;
+
+/// The C fixture with an output of these scales.
+fn registry(folder: &std::path::Path, scales: &str) -> Registry {
+    let path = folder.join("libUdoCScaleReg.so");
+    c_package(&path, &[("KERNELS", "{UDO_CPU, 0}"), ("SCALES", scales)]);
+    let mut registry = Registry::builtin().unwrap();
+    registry.open(&path).unwrap();
+    registry
+}
+
+fn of_two() -> TensorDesc {
+    TensorDesc::new(DType::F32, Shape::new(&[2]).unwrap())
+}
+
+/// What the package says of its output where the input is `x`.
+fn inferred(registry: &Registry, x: TensorDesc) -> Result<TensorDesc, String> {
+    let op = registry.ops_named("Scale").next().unwrap().def;
+    let (inputs, constants) = (vec![x], vec![None]);
+    let node = NodeDesc { inputs, constants, params: &[], output_count: 1, opset: 0 };
+    infer(op, &node).map(|outputs| outputs[0]).map_err(|refusal| refusal.to_string())
+}
+
+#[test]
+fn what_a_package_says_of_an_axis_is_copied() {
+    let folder = tempdir().unwrap();
+    let registry = registry(folder.path(), "0.5f,0.25f");
+    let first = inferred(&registry, of_two()).unwrap();
+    let second = inferred(&registry, of_two()).unwrap();
+    assert_eq!(first.axis_encoding().unwrap().scales(), [1.0, 0.5]);
+    assert_eq!(second.axis_encoding().unwrap().scales(), [2.0, 1.0], "the package writes it anew");
+}
+
+#[test]
+fn what_a_package_says_of_an_axis_is_checked() {
+    let folder = tempdir().unwrap();
+    let cases = [
+        ("1.0f", "has 1 scales for axis 0 of i8[2], wanted 2"),
+        ("1.0f,-1.0f", "has scale -2 at 1, wanted a finite one above 0"),
+    ];
+    for (at, (scales, wanted)) in cases.into_iter().enumerate() {
+        let registry = registry(&folder.path().join(at.to_string()), scales);
+        let error = inferred(&registry, of_two()).unwrap_err();
+        assert!(
+            error.ends_with(&format!("output 0 broken: an encoding per axis {wanted}")),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn a_kernel_in_c_reads_the_scales_of_an_axis() {
+    let folder = tempdir().unwrap();
+    let mut registry = registry(folder.path(), "0.5f,0.25f");
+    let mut graph = Graph::new("scaled");
+    let x = graph.add_input("x", DType::F32, [DimSpec::Fixed(2)]);
+    let y = graph.add_value("y");
+    graph.add_node(Node::new("Scale", 21, &[x], &[y]));
+    graph.outputs.push(y);
+    let model = Model::compile(graph, &mut registry, &Options::default()).unwrap();
+    let mut session = model.session().unwrap();
+    session.input_mut::<f32>("x").unwrap().copy_from_slice(&[3.0, -4.0]);
+    session.run().unwrap();
+    let scales = session.output_desc("y").unwrap().axis_encoding().unwrap().scales();
+    let wanted: Vec<f32> = [6.0, -8.0].iter().zip(scales).map(|(x, scale)| x / scale).collect();
+    let found: Vec<f32> =
+        session.output::<i8>("y").unwrap().iter().map(|&q| f32::from(q)).collect();
+    assert_eq!(found, wanted);
+}
