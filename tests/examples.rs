@@ -1,6 +1,8 @@
 //! The examples as their readers use them: built, run, and right.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod support;
+
 use std::{
     path::{Path, PathBuf},
     process::{Command, Output},
@@ -8,6 +10,7 @@ use std::{
 };
 
 use serde_json::Value;
+use support::{cargo, root};
 
 /// An example package, and the model that it comes with.
 struct Example {
@@ -99,10 +102,6 @@ impl Built {
         udo.arg(&self.model);
         udo
     }
-}
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
 }
 
 /// The folder that this test was built in.
@@ -212,6 +211,19 @@ fn generated_files_are_what_the_generator_prints() {
             let files = report[change].as_array().unwrap();
             assert!(files.is_empty(), "{}: {change} {files:?}", example.package);
         }
+    }
+}
+
+#[test]
+fn kernels_pass_their_own_tests() {
+    for (example, kernels) in [(SOFTMAX, 3), (SELU, 1), (TOPK, 1)] {
+        let mut tests = cargo("test", &example.dir().join(example.package));
+        let (said, progress) = works(tests.arg("--locked"));
+        assert!(!progress.contains("warning"), "{progress}");
+        // The registration library has none.
+        let tested = said.lines().filter(|line| line.starts_with("running ")).count();
+        let idle = said.lines().filter(|line| *line == "running 0 tests").count();
+        assert_eq!((tested, idle), (kernels + 1, 1), "{said}");
     }
 }
 

@@ -5,12 +5,11 @@
 //! holds too, in this order; `..` stands for anything. A `rust` block is a module of its own.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::{
-    env, fs,
-    os::unix::fs::symlink,
-    path::{Path, PathBuf},
-    process::Command,
-};
+mod support;
+
+use std::{fs, os::unix::fs::symlink, path::Path, process::Command};
+
+use support::{cargo, packages_target, root};
 
 const GUIDE: &str = include_str!("../docs/write-a-package.md");
 
@@ -41,10 +40,6 @@ fn blocks() -> Vec<Block> {
     }
     assert!(!is_open, "the last block has no end");
     blocks
-}
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
 }
 
 /// A folder that looks like the root of a built checkout as far as the guide uses it.
@@ -97,6 +92,8 @@ fn commands_do_what_the_guide_says() {
     let dir = checkout();
     let mut sh = Command::new("sh");
     sh.arg("-c").arg(script(&commands)).current_dir(dir.path()).env_remove("UDO_ROOT");
+    // Where packages are built; tests of packages find the dependencies built.
+    sh.env("CARGO_TARGET_DIR", packages_target()).env("CARGO_NET_OFFLINE", "true");
     sh.env_remove("MAKEFLAGS").env_remove("CFLAGS");
     let is_done = sh.status().unwrap().success();
 
@@ -133,12 +130,7 @@ fn rust_compiles_without_a_warning() {
     fs::write(dir.path().join("src/lib.rs"), source).unwrap();
     fs::write(dir.path().join("Cargo.toml"), manifest).unwrap();
     fs::copy(root().join("Cargo.lock"), dir.path().join("Cargo.lock")).unwrap();
-    // Where packages are built the dependencies are too.
-    let target =
-        env::var_os("UDO_TARGET_DIR").map_or_else(|| root().join("target/packages"), PathBuf::from);
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--quiet", "--release", "--offline", "--target-dir"]).arg(target);
-    let output = cargo.current_dir(dir.path()).output().unwrap();
+    let output = cargo("build", dir.path()).args(["--quiet", "--release"]).output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");
 }

@@ -1,6 +1,8 @@
 //! `udo new` and `udo build` as a user runs them: config in, package out, libraries in `dist/`.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod support;
+
 use std::{
     ffi::OsStr,
     fs,
@@ -8,6 +10,7 @@ use std::{
     process::{Command, Output},
 };
 
+use support::{cargo, root};
 use tempfile::TempDir;
 use udo_runtime::package::index::{self, Index, LibraryKind};
 
@@ -127,6 +130,24 @@ fn a_config_becomes_libraries_and_an_index() {
     let built = serde_json::json!(["libUdoWholePackReg.so", "libUdoWholePackImplGpu.so"]);
     assert_eq!(report["built"], built);
     assert_eq!(desk.index("WholePack"), index);
+}
+
+#[test]
+fn fresh_packages_pass_their_own_tests() {
+    let config = include_str!("../generator/tests/configs/all_kinds.json");
+    let desk = Desk::new(config);
+    desk.works(&["new", "-p", "c.json"]);
+    let package = desk.path("AllKindsPackage");
+    fs::copy(root().join("Cargo.lock"), package.join("Cargo.lock")).unwrap();
+    let output = cargo("test", &package).output().unwrap();
+    let (out, err) = words(&output);
+    assert_eq!(output.status.code(), Some(0), "{out}\n{err}");
+    assert!(!err.contains("warning"), "{err}");
+    // Resample on the CPU, the GPU and two DSPs, Requantize on the CPU and one.
+    for (op, cores) in [("resample", 4), ("requantize", 2)] {
+        let test = format!("test ops::{op}::tests::is_not_implemented_yet ... ok");
+        assert_eq!(out.lines().filter(|line| *line == test).count(), cores, "{out}");
+    }
 }
 
 #[test]

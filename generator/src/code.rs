@@ -202,6 +202,16 @@ pub(crate) fn constant(head: &str, value: &Expr) -> String {
     format!("{skip}{head} = {};", value.print(0, column, 1))
 }
 
+/// `let name = value;` so many blocks deep.
+pub(crate) fn binding(name: &str, value: &Expr, depth: usize) -> String {
+    let (indent, head) = (depth * INDENT, format!("let {name} = "));
+    let column = indent + head.len();
+    let margin = format!("{:indent$}", "");
+    let skip =
+        if value.is_odd(column) { format!("{margin}#[rustfmt::skip]\n") } else { String::new() };
+    format!("{skip}{margin}{head}{};", value.print(indent, column, 1))
+}
+
 /// `use path::{names};` with the names sorted.
 pub(crate) fn import(path: &str, names: &[&str]) -> String {
     let mut names = names.to_vec();

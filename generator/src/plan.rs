@@ -85,6 +85,7 @@ pub fn plan(package: &Package, options: &Options<'_>) -> Result<Tree, TreeError>
         sdk_version: env!("CARGO_PKG_VERSION"),
         configs: configs.iter().map(|file| file.path.as_str()).collect::<Vec<_>>().join(", "),
         udo_api: toml_string(options.udo_api),
+        udo_testing: toml_string(&format!("{}/testing", options.udo_api)),
         targets: targets(&views),
         libraries: views,
     };

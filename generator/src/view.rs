@@ -2,6 +2,7 @@
 
 mod kernel;
 mod schema;
+mod test;
 
 use serde::Serialize;
 
@@ -24,6 +25,8 @@ pub(crate) struct PackageView {
     pub(crate) configs: String,
     /// The folder of `udo-api`, as a TOML string.
     pub(crate) udo_api: String,
+    /// The folder of `udo-testing`, likewise.
+    pub(crate) udo_testing: String,
     /// The registration library, then the implementation libraries.
     pub(crate) libraries: Vec<LibraryView>,
     /// The same libraries, for `make`: `cpu`, `gpu` and `dsp`, each with the crates it builds.
@@ -83,6 +86,19 @@ pub(crate) struct OpView {
     pub(crate) args: Vec<GpuArgView>,
     /// The parameters of the OpenCL function, comma-separated.
     pub(crate) cl_params: String,
+    /// The test of its kernel, if it is a kernel's file.
+    pub(crate) test: Option<TestView>,
+}
+
+/// The test of a kernel.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct TestView {
+    /// The names of `udo-api` that it uses.
+    pub(crate) types: String,
+    /// The statement that sets it up.
+    pub(crate) bench: String,
+    /// What to assert once the kernel computes.
+    pub(crate) wanted: String,
 }
 
 /// One buffer of an OpenCL kernel.
@@ -108,6 +124,7 @@ impl OpView {
             outputs: (0..op.outputs.len()).collect(),
             args: Vec::new(),
             cl_params: String::new(),
+            test: core.map(|core| test::test(op, core)),
         }
     }
 }

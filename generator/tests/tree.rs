@@ -6,7 +6,7 @@ use std::{fmt::Write as _, fs, path::Path, process::Command};
 use udo_generator::{File, Mode, Options, Owner, Source, Templates, Tree, plan, read};
 
 const CONFIGS: &[&str] = &[
-    "dsp_params.json",
+    "all_kinds.json",
     "old_dsp.json",
     "several_ops.json",
     "softmax_htp.json",
@@ -67,11 +67,11 @@ fn one_library_per_operator_on_old_dsps() {
 }
 
 #[test]
-fn dsp_functions_take_what_a_config_says() {
-    let tree = only_tree("dsp_params.json");
-    insta::assert_snapshot!(printed(&tree, |path| path.starts_with("DSP")
-        && path.ends_with("ops/resample.rs")
-        || path.contains("/schema/")));
+fn functions_take_what_a_config_says_and_tests_give_it() {
+    let tree = only_tree("all_kinds.json");
+    insta::assert_snapshot!(printed(&tree, |path| {
+        path.starts_with("DSP_V68/src/ops/") || path == "GPU/src/ops/resample.rs"
+    }));
 }
 
 #[test]

@@ -154,7 +154,7 @@ fn dsp_params(op: &Op) -> Vec<(String, String, &str)> {
 }
 
 /// The type in which a list arrives: the one that the schema says, which is that of the first core.
-fn list_element(tensor: &Tensor) -> &'static str {
+pub(super) fn list_element(tensor: &Tensor) -> &'static str {
     let dtype = tensor.types.first().map_or(DataType::Float32, |entry| entry.dtype);
     match dtype.family() {
         Family::Integer(..) if !tensor.has_real_default() => element(dtype),

@@ -242,7 +242,7 @@ fn family(tensor: &Tensor) -> Family {
     tensor.types.first().map_or(Family::Float(0.0), |entry| entry.dtype.family())
 }
 
-fn is_quantized(tensor: &Tensor) -> bool {
+pub(super) fn is_quantized(tensor: &Tensor) -> bool {
     tensor.quantization == Some(QuantizationMode::Tf)
         || tensor.types.iter().any(|entry| entry.dtype.family() == Family::Fixed)
 }

@@ -4,14 +4,14 @@ use std::fmt;
 
 use udo_api::guard::GuardCell;
 use udo_api::{
-    AxisEncoding, Core, DType, Encoding, Encodings, KernelDef, OpDef, PackageV1, Shape, Status,
-    TensorDesc, Workspace,
+    AxisEncoding, Core, DType, Element, Encoding, Encodings, KernelDef, OpDef, PackageV1, Shape,
+    Status, TensorDesc, Workspace,
 };
 use udo_host::{Failure, NodeDesc, ParamSetting, Refusal, infer, program_guard};
 
 use crate::assert_near;
 use crate::epilogue::Step;
-use crate::tensor::Tensor;
+use crate::tensor::{Tensor, fixed};
 
 /// One node of an operator or kernel, to be run.
 #[derive(Clone, Debug)]
@@ -269,6 +269,16 @@ impl Bench {
     pub fn output(mut self, dtype: DType, shape: Shape) -> Self {
         self.described.push(Described::As(TensorDesc::new(dtype, shape)));
         self
+    }
+
+    /// The next output of a kernel alone has elements of `T` and these extents.
+    ///
+    /// # Panics
+    /// Too many dimensions.
+    #[must_use]
+    #[track_caller]
+    pub fn output_of<T: Element>(self, dims: &[usize]) -> Self {
+        self.output(T::DTYPE, fixed(dims))
     }
 
     /// The next output of a kernel alone has type and shape of the first input.

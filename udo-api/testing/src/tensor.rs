@@ -247,7 +247,7 @@ pub(crate) fn permuted(desc: &TensorDesc, order: [usize; 4]) -> TensorDesc {
 }
 
 #[track_caller]
-fn fixed(dims: &[usize]) -> Shape {
+pub(crate) fn fixed(dims: &[usize]) -> Shape {
     shape(Shape::new(dims))
 }
 

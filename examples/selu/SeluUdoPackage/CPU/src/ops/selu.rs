@@ -66,3 +66,21 @@ impl SeluF32 {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use udo_testing::{Bench, assert_near, tensor};
+
+    use super::KERNEL;
+
+    #[test]
+    fn each_side_of_zero_has_its_formula() {
+        let bench = Bench::kernel(KERNEL)
+            .input(tensor(&[5], &[2f32, 0.0, -0.0, -1e-6, f32::NEG_INFINITY]))
+            .float("alpha", 1.5)
+            .float("gamma", 2.0)
+            .like_input();
+        let wanted = [4.0, 0.0, 0.0, -3e-6, -3.0];
+        assert_near(&bench.one().values::<f32>(), &wanted, 1e-9);
+    }
+}

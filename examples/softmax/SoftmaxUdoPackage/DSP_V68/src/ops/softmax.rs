@@ -57,3 +57,22 @@ fn exp_f32(x: f32) -> f32 {
     }
     sum * f32::from_bits(((n + 127) as u32) << 23)
 }
+
+#[cfg(test)]
+mod tests {
+    use udo_testing::{Bench, tensor};
+
+    use super::KERNEL;
+
+    #[test]
+    fn shares_are_the_nearest_codes() {
+        // The real numbers 1 to 4, then four that are alike.
+        let codes = tensor(&[2, 4], &[12u8, 14, 16, 18, 255, 255, 255, 255]);
+        let bench = Bench::kernel(KERNEL)
+            .input(codes.encoded(0.5, 10))
+            .like_input()
+            .output_encoding(0, 1.0 / 256.0, 0);
+        let shares = bench.one();
+        assert_eq!(shares.values::<u8>(), [8, 22, 61, 165, 64, 64, 64, 64]);
+    }
+}

@@ -65,3 +65,22 @@ fn work_item(kernel: &SoftmaxGpu, item: WorkItem, buffers: &Buffers<'_>) -> Resu
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use udo_testing::{Bench, assert_near, tensor};
+
+    use super::KERNEL;
+
+    #[test]
+    fn rows_become_shares_however_large_their_numbers_are() {
+        let x = [1f32, 2.0, 3.0, 4.0, 1e30, 1e30, 1e30, 1e30];
+        let bench = Bench::kernel(KERNEL)
+            .input(tensor(&[2, 4], &x))
+            .like_input();
+        let wanted = [
+            0.0320586, 0.0871443, 0.2368828, 0.6439143, 0.25, 0.25, 0.25, 0.25,
+        ];
+        assert_near(&bench.one().values::<f32>(), &wanted, 1e-6);
+    }
+}

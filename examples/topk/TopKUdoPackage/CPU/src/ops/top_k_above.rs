@@ -70,3 +70,35 @@ fn top(x: &[f32], threshold: f32, values: &mut [f32], indices: &mut [i32]) -> us
     }
     found
 }
+
+#[cfg(test)]
+mod tests {
+    use udo_api::{DType, Dim, Shape};
+    use udo_testing::{Bench, tensor};
+
+    use super::KERNEL;
+
+    /// The values and indices found among `x`, at most three of them above 1.
+    fn found(x: &[f32]) -> (Vec<f32>, Vec<i32>) {
+        let at_most = Shape::of_dims(&[Dim::UpTo(3)]).unwrap();
+        let outputs = Bench::kernel(KERNEL)
+            .input(tensor(&[x.len()], x))
+            .float("threshold", 1.0)
+            .output(DType::F32, at_most)
+            .output(DType::I32, at_most)
+            .all();
+        (outputs[0].values(), outputs[1].values())
+    }
+
+    #[test]
+    fn the_largest_come_first_and_of_equal_ones_the_earlier() {
+        let (values, indices) = found(&[2.0, 5.0, 1.0, 5.0, f32::NAN, 3.0]);
+        assert_eq!((values, indices), (vec![5.0, 5.0, 3.0], vec![1, 3, 5]));
+    }
+
+    #[test]
+    fn fewer_than_asked_for_is_what_there_is() {
+        assert_eq!(found(&[0.5, 1.5]), (vec![1.5], vec![1]));
+        assert_eq!(found(&[0.5, 1.0]), (vec![], vec![]));
+    }
+}

@@ -1,0 +1,123 @@
+//! The test that an operator's file ends with: the kernel on small tensors, called as a runtime calls it.
+
+use super::{TestView, element, kernel::list_element, schema::is_quantized};
+use crate::{
+    code::{Expr, binding, import},
+    config::{Core, DataType, Family, Op, Scalar, ScalarParam, Tensor},
+};
+
+/// The test of `op` on `core`.
+pub(super) fn test(op: &Op, core: Core) -> TestView {
+    let mut bench = Expr::call("Bench::kernel", [Expr::atom("KERNEL")]);
+    for input in &op.inputs {
+        let method = if input.is_static { "constant" } else { "input" };
+        bench = bench.then(method, [Expr::atom(tensor(input, core))]);
+    }
+    for param in &op.scalar_params {
+        let (method, value) = scalar(param);
+        bench = bench.then(method, [Expr::text(&param.name), Expr::atom(value)]);
+    }
+    for param in &op.tensor_params {
+        let (method, values) = list(param);
+        bench = bench.then(method, [Expr::text(&param.name), Expr::atom(values)]);
+    }
+    let first = op.inputs.first().map(|input| type_on(input, core));
+    for (port, output) in op.outputs.iter().enumerate() {
+        let of = type_on(output, core);
+        if first == Some(of) {
+            bench = bench.then("like_input", []);
+            continue;
+        }
+        bench = bench.then(output_of(of), [Expr::atom("&[4]")]);
+        if is_encoded(output, core) {
+            let encoding = [port.to_string(), "0.5".to_owned(), "0".to_owned()];
+            bench = bench.then("output_encoding", encoding.map(Expr::atom));
+        }
+    }
+    let has_halves = op.inputs.iter().any(|input| type_on(input, core) == "F16");
+    let types: &[&str] = if has_halves { &["F16", "Status"] } else { &["Status"] };
+    TestView {
+        types: import("udo_api", types),
+        bench: binding("bench", &bench, 2),
+        wanted: wanted(op, core),
+    }
+}
+
+/// The type of a port's elements; a GPU gets its real numbers in the wider storage.
+fn type_on(tensor: &Tensor, core: Core) -> &'static str {
+    let dtype = tensor.type_on(core).unwrap_or(DataType::Float32);
+    match (core, dtype.family()) {
+        (Core::Gpu, Family::Float(_)) => "f32",
+        (Core::Cpu | Core::Gpu | Core::Dsp(_), _) => element(dtype),
+    }
+}
+
+fn is_encoded(tensor: &Tensor, core: Core) -> bool {
+    is_quantized(tensor) && !matches!(type_on(tensor, core), "f32" | "F16")
+}
+
+fn tensor(tensor: &Tensor, core: Core) -> String {
+    let mut values = match type_on(tensor, core) {
+        "F16" => "tensor(&[4], &[1.0, 2.0, 3.0, 4.0].map(F16::from_f32))".to_owned(),
+        "f32" => "tensor(&[4], &[1f32, 2.0, 3.0, 4.0])".to_owned(),
+        of => format!("tensor(&[4], &[1{of}, 2, 3, 4])"),
+    };
+    if is_encoded(tensor, core) {
+        values.push_str(".encoded(0.5, 0)");
+    }
+    values
+}
+
+/// The method that gives a parameter its value, and the value: the default, or 1.
+fn scalar(param: &ScalarParam) -> (&'static str, String) {
+    let default = param.default.as_ref();
+    match param.dtype.family() {
+        Family::Text => ("text", default.map_or_else(|| "\"\"".to_owned(), literal)),
+        Family::Integer(..) => ("int", default.map_or_else(|| "1".to_owned(), literal)),
+        Family::Float(_) | Family::Fixed => {
+            ("float", default.map_or_else(|| "1.0".to_owned(), literal))
+        }
+    }
+}
+
+fn list(param: &Tensor) -> (&'static str, String) {
+    let (method, one) =
+        if list_element(param) == "f32" { ("floats", "1.0") } else { ("ints", "1") };
+    let values = match &param.default {
+        Some(default) => default.values().iter().map(literal).collect::<Vec<_>>().join(", "),
+        None => one.to_owned(),
+    };
+    (method, format!("&[{values}]"))
+}
+
+fn literal(value: &Scalar) -> String {
+    match value {
+        Scalar::Int(value) => value.to_string(),
+        Scalar::Float(value) => format!("{value:?}"),
+        Scalar::Text(value) => format!("{value:?}"),
+    }
+}
+
+/// What an author asserts of the first output.
+fn wanted(op: &Op, core: Core) -> String {
+    let of = op.outputs.first().map_or("f32", |output| type_on(output, core));
+    let output = if op.outputs.len() == 1 { "bench.one()" } else { "bench.all()[0]" };
+    match of {
+        "f32" => format!("udo_testing::assert_near(&{output}.values::<f32>(), &[..], 1e-6);"),
+        "F16" => format!("assert_eq!({output}.values::<udo_api::F16>(), [..]);"),
+        _ => format!("assert_eq!({output}.values::<{of}>(), [..]);"),
+    }
+}
+
+fn output_of(of: &'static str) -> &'static str {
+    match of {
+        "f32" => "output_of::<f32>",
+        "F16" => "output_of::<udo_api::F16>",
+        "u8" => "output_of::<u8>",
+        "u16" => "output_of::<u16>",
+        "u32" => "output_of::<u32>",
+        "i8" => "output_of::<i8>",
+        "i16" => "output_of::<i16>",
+        _ => "output_of::<i32>",
+    }
+}
