@@ -180,7 +180,7 @@ fn every_breach_is_reported_and_the_next_run_works() {
         (
             "scratch",
             Status::SCRATCH_EXCEEDED,
-            "asked for more scratch than workspace() declared: wanted 68 bytes, 64 are left",
+            "asked for more scratch or geometry than it declared: wanted 68 bytes, 64 are left",
         ),
         ("port", Status::NO_SUCH_PORT, "asked for a port that the node does not have: port 3 of 1"),
         (
