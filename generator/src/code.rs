@@ -288,17 +288,17 @@ mod tests {
 
     #[test]
     fn long_tables_have_an_entry_per_line() {
-        let items = vec![port("x"), port("y").then("is_static", [])];
+        let items = vec![port("x"), port("y").then("constant", [])];
         let want = "const A: &[Port] = &[\n    Port::required(\"x\", types::F32),\n    \
-                    Port::required(\"y\", types::F32).is_static(),\n];";
+                    Port::required(\"y\", types::F32).constant(),\n];";
         assert_eq!(constant("const A: &[Port]", &Expr::Array(items)), want);
     }
 
     #[test]
     fn long_chains_have_a_call_per_line() {
-        let long = port(&"n".repeat(30)).then("is_static", []).then("repeated", []);
+        let long = port(&"n".repeat(30)).then("constant", []).then("repeated", []);
         let want = format!(
-            "const A: &[Port] = &[\n    Port::required({:?}, types::F32)\n        .is_static()\n        \
+            "const A: &[Port] = &[\n    Port::required({:?}, types::F32)\n        .constant()\n        \
              .repeated(),\n];",
             "n".repeat(30)
         );

@@ -22,7 +22,7 @@ impl Op for Relu {
         "Relu",
         &[
             Port::required("x", F32),
-            Port::optional("shift", F32).is_static().default(Value::floats(&[0.5])),
+            Port::optional("shift", F32).constant().default(Value::floats(&[0.5])),
         ],
         &[Port::required("y", F32)],
         &[
@@ -149,7 +149,7 @@ fn several_packages_of_one_type_need_a_choice() {
 }
 
 #[test]
-fn left_out_parameters_and_static_inputs_take_their_defaults() {
+fn left_out_parameters_and_constant_inputs_take_their_defaults() {
     let given = graph(|graph, node| {
         let shift = graph
             .add_constant("shift", Tensor::of::<f32>(Shape::new(&[1]).unwrap(), &[10.0]).unwrap());

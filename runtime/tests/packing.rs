@@ -28,7 +28,7 @@ struct Scaled;
 impl Op for Scaled {
     const SCHEMA: OpSchema = OpSchema::new(
         "Scaled",
-        &[Port::required("x", F32), Port::required("w", F32).is_static()],
+        &[Port::required("x", F32), Port::required("w", F32).constant()],
         &[Port::required("y", F32)],
         &[
             Param::scalar("factor", DType::F32).default(Value::float(1.0)),

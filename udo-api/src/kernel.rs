@@ -140,8 +140,8 @@ const BOUNDED: u32 = 1 << 1;
 const PER_AXIS: u32 = 1 << 2;
 
 abi_struct! {
-    /// What a kernel takes on one port. On ports without a rule it takes what the schema takes, in the order of dimensions
-    /// of the operator, with fixed dimensions, no rows that lie apart, and no encoding per axis.
+    /// What a kernel takes on one port. On ports without a rule it takes what the schema takes, in the layout of the
+    /// operator, with fixed dimensions, no rows that lie apart, and no encoding per axis.
     #[derive(Clone, Copy)]
     pub struct PortRule {
         side: u16,

@@ -32,6 +32,14 @@ impl Layout {
     pub const NHWC_AXES: [usize; 4] = [0, 2, 3, 1];
     /// The axes of an NHWC tensor in the order of NCHW.
     pub const NCHW_AXES: [usize; 4] = [0, 3, 1, 2];
+
+    /// Where an axis of an operator's tensor is in this layout; none if nothing in it has such an axis.
+    pub fn axis(self, axis: usize) -> Option<usize> {
+        match self {
+            Self::Nhwc => Self::NHWC_AXES.iter().position(|&a| a == axis),
+            Self::AsGiven | Self::Nchw => Some(axis),
+        }
+    }
 }
 
 /// How a port's fixed-point values stand for real ones.
@@ -114,7 +122,7 @@ impl Port {
 
     /// The input's data is in the model.
     #[must_use]
-    pub const fn is_static(self) -> Self {
+    pub const fn constant(self) -> Self {
         self.flag(STATIC)
     }
 
@@ -143,7 +151,7 @@ impl Port {
         self
     }
 
-    /// The value of a static input that a node leaves out.
+    /// The value of a constant input that a node leaves out.
     #[must_use]
     pub const fn default(mut self, value: Value) -> Self {
         self.default = value;
@@ -181,7 +189,7 @@ impl Port {
     }
 
     /// Whether the input's data must be in the model.
-    pub const fn wants_static(&self) -> bool {
+    pub const fn wants_constant(&self) -> bool {
         self.flags & STATIC != 0
     }
 
@@ -215,7 +223,7 @@ impl Port {
         }
     }
 
-    /// The value of a static input that a node leaves out.
+    /// The value of a constant input that a node leaves out.
     pub const fn default_value(&self) -> ValueKind {
         self.default.get()
     }

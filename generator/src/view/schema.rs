@@ -147,7 +147,7 @@ impl Schema {
             port = port.then("quantization", [Expr::atom("Quantization::Tf")]);
         }
         if tensor.is_static {
-            port = port.then("is_static", []);
+            port = port.then("constant", []);
         }
         if tensor.repeated {
             port = port.then("repeated", []);

@@ -76,14 +76,6 @@ pub(super) fn images(dims: &[usize], layout: Layout) -> [usize; 3] {
     }
 }
 
-/// Where an axis of a value is in a layout; none if nothing in that layout has such an axis.
-pub(crate) fn axis_in(layout: Layout, axis: usize) -> Option<usize> {
-    match layout {
-        Layout::Nhwc => Layout::NHWC_AXES.iter().position(|&a| a == axis),
-        Layout::AsGiven | Layout::Nchw => Some(axis),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -101,7 +93,7 @@ mod tests {
         assert_eq!(last.in_layout(Layout::AsGiven), Some(image));
         assert_eq!(last.in_layout(Layout::Nchw), Some(image));
         assert_eq!((image.images(), last.images()), ([2, 3, 35], [2, 35, 3]));
-        let axes: Vec<_> = (0..5).map(|axis| axis_in(Layout::Nhwc, axis)).collect();
+        let axes: Vec<_> = (0..5).map(|axis| Layout::Nhwc.axis(axis)).collect();
         assert_eq!(axes, [Some(0), Some(3), Some(1), Some(2), None]);
         assert!(!image.has_same_bytes() && format(&[2, 1, 5, 7]).has_same_bytes());
     }

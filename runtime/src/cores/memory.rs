@@ -26,6 +26,15 @@ impl Memory {
         row(core).map_or(Self::Host, |row| row.memory)
     }
 
+    /// What the offset of a tensor inside another's buffer is a multiple of.
+    pub(crate) fn part_align_bytes(self) -> usize {
+        match self {
+            Self::Host | Self::Dsp => 1,
+            // As devices ask of buffers inside buffers.
+            Self::Gpu => 128,
+        }
+    }
+
     /// The lower-case name.
     pub fn name(self) -> &'static str {
         match self {

@@ -11,7 +11,6 @@ use udo_api::{Core, CoreKind, DType, Isa, TensorDesc};
 use udo_host::Machine;
 
 pub use format::Format;
-pub(crate) use format::axis_in;
 pub use memory::Memory;
 pub(crate) use memory::PerMemory;
 

@@ -6,7 +6,7 @@ use udo_host::{Refusal, accept};
 use super::ports::Ports;
 use super::unplaced::Unplaced;
 use super::{Constant, Operand};
-use crate::cores::{Format, axis_in};
+use crate::cores::Format;
 use crate::exit_guard::{self, PackageCall};
 use crate::graph::{Source, ValueId};
 use crate::resolve::{EpilogueNode, Step, takes_encoding};
@@ -79,7 +79,7 @@ impl Unplaced<'_> {
                 let mut descs = self.descs_on(core, Some(vector)).into_iter();
                 let format = Format::of(descs.find(|desc| takes_encoding(None, desc))?);
                 ports.inputs.push(Operand { value: Some(vector), format, takes_pitch: false });
-                EpilogueOp::Bias { input, axis: axis_in(layout, axis)? }
+                EpilogueOp::Bias { input, axis: layout.axis(axis)? }
             }
             Step::Residual(tensor) => {
                 let format = self.residual(core, tensor, &output.format)?;

@@ -149,9 +149,6 @@ pub(super) struct Within {
     pub(super) pitch: Option<usize>,
 }
 
-/// The offsets of windows on a GPU are multiples of this, as devices ask of buffers inside buffers.
-const GPU_ALIGN_BYTES: usize = 128;
-
 impl Windows {
     /// A window in a buffer of its own.
     pub(super) fn add(&mut self, memory: Memory, region: Region) -> WindowId {
@@ -294,8 +291,7 @@ impl Windows {
             return false;
         };
         let fits = |region: &Region| {
-            let aligned =
-                target.memory != Memory::Gpu || region.offset.is_multiple_of(GPU_ALIGN_BYTES);
+            let aligned = region.offset.is_multiple_of(target.memory.part_align_bytes());
             aligned && region.end().is_some_and(|end| end <= target.bytes)
         };
         let stays = |id: &usize| Some((*id, self.all.get(*id)?.region));

@@ -75,8 +75,8 @@ impl Registry {
                     _ if reader.is_folded => true,
                     Read::Input(port) => {
                         let schema = reader.op.schema();
-                        let is_static = schema.input(port).is_some_and(Port::wants_static);
-                        is_static || self.is_packed(graph, reader, port)
+                        let is_constant = schema.input(port).is_some_and(Port::wants_constant);
+                        is_constant || self.is_packed(graph, reader, port)
                     }
                     Read::Capture => false,
                 })

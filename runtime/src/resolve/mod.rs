@@ -278,7 +278,7 @@ impl TypedGraph {
             if value.is_some() && !desc.is_in(port.types()) {
                 return Err(format!("input {:?} is {desc}, wanted {}", port.name(), port.types()));
             }
-            if value.is_some() && port.wants_static() && self.known(value).is_none() {
+            if value.is_some() && port.wants_constant() && self.known(value).is_none() {
                 return Err(format!(
                     "input {:?} is computed, and the operator wants it in the model",
                     port.name()

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use udo_api::{DType, Layout, OpSchema, Param, ParamKind};
 use udo_host::{ParamSetting, TensorSetting};
 
-use crate::cores::axis_in;
 use crate::graph::{Attr, Node};
 
 /// All parameters of a schema, in its order.
@@ -22,7 +21,7 @@ impl Params {
         let axis = params.settings.iter_mut().find(|(name, _)| *name == "axis");
         let (_, ParamSetting::Int(axis)) = axis? else { return None };
         let place = usize::try_from(if *axis < 0 { axis.checked_add(4)? } else { *axis }).ok()?;
-        *axis = i64::try_from(axis_in(layout, place)?).ok()?;
+        *axis = i64::try_from(layout.axis(place)?).ok()?;
         Some(params)
     }
 

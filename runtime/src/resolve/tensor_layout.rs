@@ -52,7 +52,7 @@ impl NhwcValues {
         for index in 0..node.inputs.len() {
             let asks = schema
                 .input(index)
-                .is_some_and(|p| p.rank4_layout() == Layout::Nhwc && !p.wants_static());
+                .is_some_and(|p| p.rank4_layout() == Layout::Nhwc && !p.wants_constant());
             let Some(value) = node.input(index).filter(|_| asks) else { continue };
             if graph.desc(Some(value)).rank() != 4 || graph.constant(value).is_some() {
                 continue;

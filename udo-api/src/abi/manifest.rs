@@ -225,7 +225,7 @@ const fn write_port(out: &mut Writer<'_>, port: &Port) {
     out.key(false, "optional");
     out.truth(port.is_optional());
     out.key(false, "static");
-    out.truth(port.wants_static());
+    out.truth(port.wants_constant());
     out.key(false, "repeated");
     out.truth(port.is_repeated());
     out.byte(b'}');

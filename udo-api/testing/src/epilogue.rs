@@ -13,9 +13,6 @@ pub(crate) enum Step {
     Activation(Activation),
 }
 
-/// Where the axes of a tensor of rank 4 are once its channels lie last.
-const CHANNELS_LAST: [usize; 4] = [0, 3, 1, 2];
-
 impl Bench {
     /// With a constant vector that kernels add along `axis` of the first output, as the next step of the epilogue.
     #[must_use]
@@ -45,7 +42,7 @@ impl Bench {
         &self,
         inputs: &mut Vec<Option<Input>>,
         outputs: &[TensorDesc],
-        is_last: bool,
+        layout: Layout,
     ) -> Vec<EpilogueStep> {
         if let (Some(op), false) = (&self.op, self.epilogue.is_empty()) {
             inputs.resize_with(inputs.len().max(op.schema().inputs().len()), || None);
@@ -56,12 +53,13 @@ impl Bench {
             let op = match step {
                 Step::Bias { axis, tensor } => {
                     inputs.push(Some(Input { tensor: tensor.clone(), is_constant: true }));
-                    let axis = if is_last { CHANNELS_LAST[*axis] } else { *axis };
-                    EpilogueOp::Bias { input, axis }
+                    EpilogueOp::Bias { input, axis: layout.axis(*axis).unwrap_or(*axis) }
                 }
                 Step::Residual(tensor) => {
-                    let tensor =
-                        if is_last { tensor.permuted(Layout::NHWC_AXES) } else { tensor.clone() };
+                    let tensor = match layout {
+                        Layout::Nhwc => tensor.permuted(Layout::NHWC_AXES),
+                        Layout::AsGiven | Layout::Nchw => tensor.clone(),
+                    };
                     inputs.push(Some(Input { tensor, is_constant: false }));
                     EpilogueOp::Residual { input }
                 }

@@ -70,7 +70,8 @@ impl Bench {
                 *output = permuted(output, Layout::NHWC_AXES);
             }
         }
-        let steps = self.place_epilogue(&mut inputs, &outputs, is_last(Side::Output, 0));
+        let layout = if is_last(Side::Output, 0) { Layout::Nhwc } else { Layout::AsGiven };
+        let steps = self.place_epilogue(&mut inputs, &outputs, layout);
         let node = NodeDesc {
             inputs: descs(&inputs),
             constants: constants(&inputs),

@@ -14,7 +14,7 @@ pub(crate) struct IntsArgument {
 impl IntsArgument {
     /// The input.
     pub(crate) const fn port(self) -> Port {
-        Port::optional(self.name, types::I64).is_static()
+        Port::optional(self.name, types::I64).constant()
     }
 
     /// The integers, which the node must state.

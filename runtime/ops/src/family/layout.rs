@@ -1,4 +1,4 @@
-//! The order of dimensions in which kernels take images: as operators describe them, or channels last.
+//! The layouts in which kernels take images: as operators describe them, or channels last.
 
 use udo_api::{Error, PortRule, Shape, Side, TensorDesc};
 
@@ -59,14 +59,14 @@ impl Layout for ChannelsLast {
     const PORTS: LayoutPorts = LayoutPorts::BOTH;
 }
 
-/// Any number of dimensions, in the order of the operator.
+/// Any number of dimensions, in the layout of the operator.
 pub(crate) struct ChannelsSecond;
 
 impl Layout for ChannelsSecond {
     const PORTS: LayoutPorts = LayoutPorts::NEITHER;
 }
 
-/// Images of so few channels that they are copied anyway, in the order in which a model gets them.
+/// Images of so few channels that they are copied anyway, in the layout in which a model gets them.
 pub(crate) struct FewChannels;
 
 impl FewChannels {
