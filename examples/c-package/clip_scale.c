@@ -65,7 +65,8 @@ static udo_status execute(const udo_exec_args *args) {
     return UDO_OK;
 }
 
-static const udo_kernel_vtable vtable = {.finalize = finalize, .execute = execute, .free = free};
+static const udo_kernel_vtable vtable = {
+    .size = sizeof(udo_kernel_vtable), .finalize = finalize, .execute = execute, .free = free};
 
 static const udo_port inputs[] = {{.name = UDO_TEXT("x"), .types = UDO_SET(UDO_F32)}};
 static const udo_port outputs[] = {{.name = UDO_TEXT("y"), .types = UDO_SET(UDO_F32)}};

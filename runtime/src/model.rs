@@ -3,6 +3,8 @@
 use std::num::NonZero;
 use std::sync::Arc;
 
+use udo_api::guard::LibraryGuard;
+
 use crate::graph::Graph;
 use crate::memory::{Budget, Limit};
 use crate::pass::{self, PassError};
@@ -92,12 +94,12 @@ impl Model {
         let plan = Plan::build(placement, registry, &options.plan, &pool)?;
         SessionError::look_ahead(&plan, &budget)?;
         // A package's library has thread-local state that the system makes at a thread's first use of it.
-        let mut guards: Vec<_> = plan.steps.iter().filter_map(|step| step.thread_guard).collect();
-        guards.sort_unstable_by_key(|guard| *guard as usize);
-        guards.dedup_by_key(|guard| *guard as usize);
+        let mut guards: Vec<_> = plan.steps.iter().filter_map(|step| step.guard).collect();
+        guards.sort_unstable_by_key(LibraryGuard::id);
+        guards.dedup_by_key(|guard| guard.id());
         pool.on_every_thread(&|| {
             for guard in &guards {
-                guard();
+                guard.cell();
             }
         });
         Ok(Self { plan: Arc::new(plan), pool: Arc::new(pool), budget })

@@ -6,14 +6,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use udo_api::abi::PackageV1;
+use udo_api::guard::LibraryGuard;
 use udo_api::{Core, KernelDef, OpDef};
 
 use udo_host::Budget;
 pub use udo_host::{FinalizedKernel, PackStore, Refusal};
 
-use crate::package::{
-    self, Closed, OpenError, Package, PackageId, PackageLibrary, Tables, ThreadGuard, Tier,
-};
+use crate::package::{self, Closed, OpenError, Package, PackageId, PackageLibrary, Tables, Tier};
 
 /// An operator of an open package.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +33,7 @@ pub struct KernelEntry {
     /// The kernel.
     pub def: &'static KernelDef,
     /// The heap guard of the library that holds the kernel, if it has one.
-    pub thread_guard: Option<ThreadGuard>,
+    pub guard: Option<LibraryGuard>,
 }
 
 /// All operators that a model may use, and the packages they come from.
@@ -201,7 +200,7 @@ impl Registry {
             name: tables.name.to_owned(),
             version: tables.version.to_owned(),
             sdk_version: tables.sdk_version.to_owned(),
-            tier: Tier::of(tables.thread_guard),
+            tier: Tier::of(tables.guard),
             libraries: package::libraries_of(&tables, path.as_deref()),
             path,
             sha256,
@@ -251,9 +250,9 @@ fn entries(
     tables: &Tables,
     ops: &'static [OpDef],
 ) -> impl Iterator<Item = KernelEntry> + use<> {
-    let thread_guard = tables.thread_guard;
+    let guard = tables.guard;
     tables.kernels.iter().filter_map(move |def| {
         let op = package::operator_of(def, ops).ok()?;
-        Some(KernelEntry { package, op, def, thread_guard })
+        Some(KernelEntry { package, op, def, guard })
     })
 }

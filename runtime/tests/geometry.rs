@@ -244,7 +244,6 @@ fn geometry_is_filled_once_for_fixed_extents_and_anew_for_others() {
     let mut profile = vec![udo_runtime::session::StepProfile::default(); 2];
     other.run_profiled(&mut profile).unwrap();
     assert_eq!(since(), 6, "a profiled run keeps it as well");
-    assert!(profile.iter().all(|step| step.heap_calls == 0), "{profile:?}");
 }
 
 #[test]

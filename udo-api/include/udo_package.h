@@ -33,7 +33,7 @@ extern "C" {
 #define UDO_ABI_MINOR 0u
 /* Initializes the version in the head of a package's table. */
 #define UDO_ABI_VERSION {UDO_ABI_MAJOR, UDO_ABI_MINOR}
-#define UDO_ABI_FINGERPRINT UINT64_C(0x394a940fbe2c147b)
+#define UDO_ABI_FINGERPRINT UINT64_C(0xa58b24eb4df35b26)
 #define UDO_SDK_VERSION "0.1.0"
 #define UDO_MAX_RANK 8
 
@@ -289,6 +289,8 @@ typedef struct udo_op_schema {
 
 /* Where a callee writes the message of an error. */
 typedef struct udo_error_sink {
+    uint32_t size; /* sizeof, in the version of who made it */
+    uint32_t reserved;
     void *ctx;
     /* [finalize-time] Appends UTF-8 text. */
     void (*write)(void *ctx, const uint8_t *text, size_t bytes);
@@ -319,6 +321,8 @@ typedef struct udo_node_args {
 } udo_node_args;
 
 typedef struct udo_infer_args {
+    uint32_t size; /* sizeof, in the version of who made it */
+    uint32_t reserved;
     udo_node_args node;
     udo_tensor_desc *outputs; /* node.output_count, to be filled in */
     uint64_t reserved_words[4];
@@ -382,6 +386,14 @@ typedef struct udo_workspace {
 /* One thread's heap guard. Opaque: a C package has none and passes null. */
 typedef struct udo_guard_cell udo_guard_cell;
 
+/* What a failed call left in the guard of a Rust package's thread. */
+typedef struct udo_guard_report {
+    uint64_t detail[2];
+    size_t message_bytes;
+    uint8_t message[216];
+    uint64_t reserved_words[4];
+} udo_guard_report;
+
 /* A constant that a packed one is made of. */
 typedef struct udo_pack_source {
     udo_tensor_desc desc;
@@ -389,6 +401,8 @@ typedef struct udo_pack_source {
 } udo_pack_source;
 
 typedef struct udo_pack_args {
+    uint32_t size; /* sizeof, in the version of who made it */
+    uint32_t reserved;
     const void *body;
     const uint64_t *recipe;
     size_t recipe_len;
@@ -405,6 +419,8 @@ typedef udo_status (*udo_pack_fn)(const udo_pack_args *args);
 
 /* A packed constant that a kernel asks for while it is finalized. */
 typedef struct udo_pack_request {
+    uint32_t size; /* sizeof, in the version of who made it */
+    uint32_t reserved;
     const uint32_t *inputs; /* numbers of constant inputs */
     size_t input_count;
     const uint64_t *recipe; /* numbers that, with the sources, decide every byte */
@@ -426,23 +442,27 @@ typedef struct udo_pack_request {
 
 /* An input and an output that hold the same elements, so that the host may have them share memory. */
 typedef struct udo_tie {
+    uint32_t size; /* sizeof, in the version of who made it */
     uint32_t kind;
     uint32_t input;
     uint32_t output;
-    uint32_t axis;   /* along which a part lies in the whole; it has all of the others */
+    uint32_t axis; /* along which a part lies in the whole; it has all of the others */
+    uint32_t reserved;
     uint64_t offset; /* where the part starts on that axis */
-    uint64_t reserved[2];
+    uint64_t reserved_words[2];
 } udo_tie;
 
 /* What the host does for a kernel that is being finalized. */
 typedef struct udo_host_table {
+    uint32_t size; /* sizeof, in the version of who made it */
+    uint32_t threads; /* that work on a call at most */
+    uint32_t isa;     /* of the host's own kernels: UDO_ISA_* */
+    uint32_t reserved;
     void *ctx;
     /* [finalize-time] Notes a packed constant; writes its number among the kernel's to `index`. */
     udo_status (*pack)(void *ctx, const udo_pack_request *request, uint32_t *index);
     /* [finalize-time] Notes that execute reads constant input `input` although it is packed. */
     udo_status (*keep)(void *ctx, uint32_t input);
-    uint32_t threads; /* that work on a call at most */
-    uint32_t isa;     /* of the host's own kernels: UDO_ISA_* */
     size_t fast_memory_bytes;
     /* [finalize-time] Notes that an input and an output hold the same elements. A kernel that ties all of its outputs may
      * not be called at all. */
@@ -471,6 +491,8 @@ typedef struct udo_epilogue_step {
 } udo_epilogue_step;
 
 typedef struct udo_accept_args {
+    uint32_t size; /* sizeof, in the version of who made it */
+    uint32_t reserved;
     udo_node_args node; /* with the inputs of all steps behind all that the operator has */
     const udo_tensor_desc *outputs;
     udo_core core;
@@ -480,6 +502,8 @@ typedef struct udo_accept_args {
 } udo_accept_args;
 
 typedef struct udo_finalize_args {
+    uint32_t size; /* sizeof, in the version of who made it */
+    uint32_t reserved;
     udo_node_args node; /* with the inputs of the steps that the kernel took behind all that the operator has */
     const udo_tensor_desc *outputs; /* the first one as it is after those steps */
     udo_core core;
@@ -496,10 +520,10 @@ typedef struct udo_finalized {
 } udo_finalized;
 
 typedef struct udo_needs_args {
+    uint32_t size; /* sizeof, in the version of who made it */
+    uint32_t input_count; /* with those of the epilogue */
     const void *state; /* what finalize made */
     const struct udo_tensor_arg *inputs; /* without elements; bounded ones at their bounds */
-    uint32_t input_count; /* with those of the epilogue */
-    uint32_t reserved;
     const udo_error_sink *errors;
     uint64_t reserved_words[4];
 } udo_needs_args;
@@ -536,9 +560,9 @@ typedef struct udo_tensor_arg {
 
 /* The host's parallel-for. */
 typedef struct udo_parallel_table {
-    const void *ctx;
+    uint32_t size; /* sizeof, in the version of who made it */
     uint32_t width;
-    uint32_t reserved;
+    const void *ctx;
     /* [execute-time, heap-free] Calls `task(task_ctx, i)` once for each i below `count`, on any
      * thread, and returns when all are done. */
     void (*run)(const void *ctx, size_t count, void (*task)(const void *task_ctx, size_t index),
@@ -548,6 +572,9 @@ typedef struct udo_parallel_table {
 
 /* The arguments of execute: less than two cache lines. */
 typedef struct udo_exec_args {
+    uint32_t size; /* sizeof, in the version of who made it */
+    uint16_t input_count;
+    uint16_t output_count;
     const void *state;
     udo_tensor_arg *tensors; /* inputs, then outputs */
     const udo_span *packed;
@@ -555,14 +582,12 @@ typedef struct udo_exec_args {
     size_t scratch_bytes;
     udo_guard_cell *guard;
     const udo_parallel_table *parallel; /* null where there is one thread */
-    uint16_t input_count;
-    uint16_t output_count;
-    uint16_t packed_count;
-    uint16_t reserved;
     uint64_t untaken; /* a bit per output that must be written */
     uint64_t unsaid;  /* a bit per bounded output, whose extents must be said */
     uint8_t *geometry; /* 64-byte aligned; what `prepare` filled, in a call of it what it is to fill, zeroed at first */
     size_t geometry_bytes;
+    uint16_t packed_count;
+    uint16_t reserved[3];
 } udo_exec_args;
 
 #define UDO_GPU_ARG_INPUT 1u
@@ -581,6 +606,8 @@ typedef struct udo_gpu_arg {
 
 /* One launch of a GPU kernel; what it points to is valid for the call that passes it. */
 typedef struct udo_gpu_launch {
+    uint32_t size; /* sizeof, in the version of who made it */
+    uint32_t has_local; /* 1: `local` means something; 0: the device chooses */
     udo_span source; /* OpenCL C */
     udo_span name;   /* of the kernel in the source */
     udo_span options;
@@ -588,13 +615,13 @@ typedef struct udo_gpu_launch {
     size_t arg_count;
     size_t global[3];
     size_t local[3];
-    uint32_t has_local; /* 1: `local` means something; 0: the device chooses */
-    uint32_t reserved;
     uint64_t reserved_words[4];
 } udo_gpu_launch;
 
 /* Where a GPU kernel says what a device runs: its scratch, then its launches in order. */
 typedef struct udo_gpu_sink {
+    uint32_t size; /* sizeof, in the version of who made it */
+    uint32_t reserved;
     void *ctx; /* handed back to every function */
     /* [finalize-time] Notes the next scratch: a buffer of so many bytes that all launches of a call share. */
     udo_status (*scratch)(void *ctx, size_t bytes);
@@ -604,14 +631,16 @@ typedef struct udo_gpu_sink {
 } udo_gpu_sink;
 
 typedef struct udo_gpu_table {
+    uint32_t size; /* sizeof, in the version of who made it */
+    uint32_t work_items; /* how many launches execute computes on the host: all of them, or 0 */
     /* [finalize-time] Says what a device runs. */
     udo_status (*info)(const void *state, const udo_gpu_sink *sink);
-    uint32_t work_items; /* how many launches execute computes on the host: all of them, or 0 */
-    uint32_t reserved;
     uint64_t reserved_words[4];
 } udo_gpu_table;
 
 typedef struct udo_kernel_vtable {
+    uint32_t size; /* sizeof, in the version of who made it */
+    uint32_t reserved;
     /* [finalize-time] Makes the kernel; on success `out->state` is the caller's to free. */
     udo_status (*finalize)(const udo_finalize_args *args, udo_finalized *out);
     /* [execute-time, thread-safe, heap-free] Runs the kernel once. */
@@ -678,8 +707,9 @@ typedef struct udo_package_v1 {
     udo_op_defs ops;
     udo_kernel_defs kernels;
     udo_library_refs libraries;
-    udo_guard_cell *(*thread_guard)(void); /* null */
-    uint64_t reserved[8];
+    udo_guard_cell *(*guard_cell)(void);             /* null */
+    void (*guard_report)(udo_guard_report *report); /* null */
+    uint64_t reserved[7];
 } udo_package_v1;
 
 /* The table of that major version; null if there is none. */

@@ -18,16 +18,109 @@ use crate::{ExecError, Status};
 /// Bytes that a panic's message may take.
 const MESSAGE_BYTES: usize = 216;
 
+/// One thread's state of the heap firewall. Only the library that owns it, or a copy of this crate in it, looks inside.
+pub struct GuardCell {
+    armed: Cell<u32>,
+    capturing: Cell<u32>,
+    uses: Cell<u64>,
+    first_bytes: Cell<u64>,
+    detail: Cell<[u64; 2]>,
+    message_bytes: Cell<usize>,
+    message: UnsafeCell<[u8; MESSAGE_BYTES]>,
+}
+
 abi_struct! {
-    /// One thread's state of the heap firewall, in the library that owns it.
-    pub struct GuardCell {
-        armed: Cell<u32>,
-        capturing: Cell<u32>,
-        uses: Cell<u64>,
-        first_bytes: Cell<u64>,
-        detail: Cell<[u64; 2]>,
-        message_bytes: Cell<usize>,
-        message: UnsafeCell<[u8; 216]>,
+    /// What a failed call left in its guard.
+    #[derive(Clone, Copy)]
+    pub struct GuardReport {
+        detail: [u64; 2],
+        message_bytes: usize,
+        message: [u8; 216],
+        reserved_words: [u64; 4],
+    }
+}
+
+impl fmt::Debug for GuardReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("GuardReport").field(&self.detail).field(&self.message()).finish()
+    }
+}
+
+impl GuardReport {
+    /// Nothing.
+    const NONE: Self = Self {
+        detail: [0; 2],
+        message_bytes: 0,
+        message: [0; MESSAGE_BYTES],
+        reserved_words: [0; 4],
+    };
+
+    /// The numbers of the [`ExecError`].
+    pub const fn detail(&self) -> [u64; 2] {
+        self.detail
+    }
+
+    /// The panic's message, empty if there was none.
+    pub fn message(&self) -> String {
+        let bytes = self.message.get(..self.message_bytes).unwrap_or_default();
+        String::from_utf8_lossy(bytes).into_owned()
+    }
+}
+
+/// `[finalize-time, thread-safe]` The calling thread's cell of a library.
+pub type CellFn = extern "C" fn() -> *mut GuardCell;
+
+/// `[finalize-time, thread-safe]` Takes what a failed call on this thread left in the library's cell, and clears it.
+// SAFETY: only a type; who calls through it passes room for a report.
+pub type ReportFn = unsafe extern "C" fn(report: *mut GuardReport);
+
+/// How a host reaches a library's guard on the calling thread.
+#[derive(Clone, Copy, Debug)]
+pub struct LibraryGuard {
+    cell: CellFn,
+    report: ReportFn,
+}
+
+/// The guard of the program or library that this is compiled into.
+pub const OWN_GUARD: LibraryGuard = LibraryGuard { cell: own_cell, report: own_report };
+
+extern "C" fn own_cell() -> *mut GuardCell {
+    this_thread()
+}
+
+// SAFETY: called by the host, with room for a report.
+unsafe extern "C" fn own_report(report: *mut GuardReport) {
+    let taken = with_this_thread(GuardCell::take_report);
+    // SAFETY: the host passes room for a report of this version or a later one, which begins alike.
+    unsafe { report.write(taken) };
+}
+
+impl LibraryGuard {
+    /// The guard that a library's table says.
+    pub const fn new(cell: CellFn, report: ReportFn) -> Self {
+        Self { cell, report }
+    }
+
+    /// The calling thread's cell, for the arguments of calls.
+    pub fn cell(&self) -> *mut GuardCell {
+        (self.cell)()
+    }
+
+    /// What tells this library from others.
+    pub fn id(&self) -> usize {
+        self.cell as usize
+    }
+
+    pub(crate) const fn parts(self) -> (CellFn, ReportFn) {
+        (self.cell, self.report)
+    }
+
+    /// Takes what a failed call on this thread left, and clears it.
+    pub fn take_report(&self) -> GuardReport {
+        let mut report = GuardReport::NONE;
+        // SAFETY: the library wrote no more than a report of its version, as long as which this one is at least.
+        unsafe { (self.report)(&raw mut report) };
+        report
     }
 }
 
@@ -38,15 +131,6 @@ impl fmt::Debug for GuardCell {
             .field("uses", &self.uses)
             .finish_non_exhaustive()
     }
-}
-
-/// What a failed call left in its guard.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report {
-    /// The numbers of the [`ExecError`].
-    pub detail: [u64; 2],
-    /// The panic's message, empty if there was none.
-    pub message: String,
 }
 
 /// What guarded calls leave behind on one thread.
@@ -132,9 +216,17 @@ impl GuardCell {
         outcome.map_err(discard).ok()
     }
 
-    /// Takes what a failed call left, and clears it. [host, after a call on the same thread]
-    pub fn take_report(&self) -> Report {
-        Report { detail: self.detail.replace([0; 2]), message: self.take_message() }
+    /// Takes what a failed call left, and clears it.
+    fn take_report(&self) -> GuardReport {
+        let message_bytes = self.message_bytes.replace(0);
+        // SAFETY: the cell is its thread's own, and nobody else holds a reference into it.
+        let message = unsafe { *self.message.get() };
+        GuardReport {
+            detail: self.detail.replace([0; 2]),
+            message_bytes,
+            message,
+            ..GuardReport::NONE
+        }
     }
 
     pub(crate) fn take_message(&self) -> String {
@@ -343,7 +435,7 @@ mod tests {
         cell.note(100);
         assert!(cell.leave());
         assert_eq!(cell.settle(ExecError::of(Status::OK)), Status::HEAP_USE);
-        assert_eq!(cell.take_report().detail, [2, 24]);
+        assert_eq!(cell.take_report().detail(), [2, 24]);
         cell.enter();
         assert!(!cell.leave(), "the report clears the count");
     }
@@ -352,7 +444,7 @@ mod tests {
     fn long_messages_are_cut_at_a_character() {
         let cell = GuardCell::new();
         cell.write_message(format_args!("{}", "ä".repeat(200)));
-        let message = cell.take_report().message;
+        let message = cell.take_report().message();
         assert_eq!(message, "ä".repeat(MESSAGE_BYTES / 2));
     }
 }

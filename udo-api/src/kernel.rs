@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::abi::{KernelVTable, RawStr, Slice, gpu_vtable, kernel_vtable};
+use crate::abi::{KernelVTable, RawStr, Slice, StaticPtr, gpu_vtable, kernel_vtable};
 use crate::{
     AcceptCx, Core, Element, Error, ExecError, FinalizeCx, GpuKernel, InputShapes, Io, Scratch,
     TypeSet,
@@ -319,7 +319,7 @@ abi_struct! {
         cost: u32,
         ports: Slice<PortRule>,
         in_place: Slice<InPlace>,
-        vtable: &'static KernelVTable,
+        vtable: StaticPtr<KernelVTable>,
         reserved: [u64; 4],
     }
 }
@@ -333,7 +333,7 @@ impl KernelDef {
             cost: Cost::Glacial as u32,
             ports: Slice::new(&[]),
             in_place: Slice::new(&[]),
-            vtable,
+            vtable: StaticPtr::new(vtable),
             reserved: [0; 4],
         }
     }
@@ -428,8 +428,25 @@ impl KernelDef {
         }
     }
 
-    /// The functions.
-    pub const fn vtable(&self) -> &'static KernelVTable {
-        self.vtable
+    /// The functions; nothing in a foreign entry without any.
+    pub const fn vtable(&self) -> Option<&'static KernelVTable> {
+        self.vtable.get()
+    }
+
+    /// Whether it is a kernel of the GPU's own kind.
+    pub fn is_gpu(&self) -> bool {
+        self.vtable().is_some_and(|vtable| vtable.gpu.get().is_some())
+    }
+
+    /// Where a package of any version says that the functions are.
+    pub const fn raw_vtable(&self) -> *const KernelVTable {
+        self.vtable.raw()
+    }
+
+    /// The same entry with its functions in a table of this version.
+    #[must_use]
+    pub const fn copied_to(mut self, vtable: &'static KernelVTable) -> Self {
+        self.vtable = StaticPtr::new(vtable);
+        self
     }
 }

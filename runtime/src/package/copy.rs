@@ -6,10 +6,12 @@
 
 use std::mem::MaybeUninit;
 
-use udo_api::abi::{ABI_VERSION, AbiVersion, LAYOUTS, Layout, LibraryRef, NEEDS, PackageV1, Table};
+use udo_api::abi::{
+    ABI_VERSION, AbiVersion, Block, GpuTable, KernelVTable, LAYOUTS, Layout, LibraryRef, NEEDS,
+    PackageV1, StaticPtr, Table, copy_block,
+};
+use udo_api::guard::LibraryGuard;
 use udo_api::{KernelDef, OpDef};
-
-use super::ThreadGuard;
 
 /// More entries than any package has; a count beyond it is a broken table.
 const ENTRIES_MAX: usize = 1 << 16;
@@ -26,7 +28,7 @@ pub(crate) struct Tables {
     pub(crate) ops: &'static [OpDef],
     pub(crate) kernels: &'static [KernelDef],
     pub(crate) libraries: &'static [LibraryRef],
-    pub(crate) thread_guard: Option<ThreadGuard>,
+    pub(crate) guard: Option<LibraryGuard>,
 }
 
 /// What tables of all versions begin with.
@@ -59,7 +61,14 @@ impl Tables {
         // SAFETY: the tables are those of a package that keeps to its version, as the caller promises.
         let ops = unsafe { items(package.raw_ops(), "operator", "OpDef") }?;
         // SAFETY: as for the operators.
-        let kernels = unsafe { items(package.raw_kernels(), "kernel", "KernelDef") }?;
+        let mut kernels = unsafe { items(package.raw_kernels(), "kernel", "KernelDef") }?;
+        for (at, kernel) in kernels.iter_mut().enumerate() {
+            // SAFETY: what a kernel points to is as the package's version says, as the caller promises.
+            let functions = unsafe { functions(kernel) };
+            let functions = functions.map_err(|fault| format!("kernel {at}: {fault}"))?;
+            // Kernels are referred to for as long as the process lives, as their libraries are.
+            *kernel = kernel.copied_to(Box::leak(Box::new(functions)));
+        }
         // SAFETY: as for the operators.
         let libraries = unsafe { items(package.raw_libraries(), "library", "LibraryRef") }?;
         Ok(Self {
@@ -70,7 +79,7 @@ impl Tables {
             ops: ops.leak(),
             kernels: kernels.leak(),
             libraries: libraries.leak(),
-            thread_guard: package.thread_guard(),
+            guard: package.guard()?,
         })
     }
 }
@@ -145,6 +154,45 @@ unsafe fn items<T: 'static>(table: Table<T>, what: &str, layout: &str) -> Result
         items.push(unsafe { item.assume_init() });
     }
     Ok(items)
+}
+
+/// The functions of a kernel of the package's.
+///
+/// # Safety
+/// What `kernel` points to is as its version says.
+unsafe fn functions(kernel: &KernelDef) -> Result<KernelVTable, String> {
+    // SAFETY: as promised by the caller.
+    let mut functions = unsafe { block(kernel.raw_vtable(), "KernelVTable") }?;
+    if !functions.gpu.raw().is_null() {
+        // SAFETY: as promised by the caller.
+        let gpu: GpuTable = unsafe { block(functions.gpu.raw(), "GpuTable") }?;
+        functions.gpu = StaticPtr::new(Box::leak(Box::new(gpu)));
+    }
+    Ok(functions)
+}
+
+/// A foreign block whose layout has the name `name`.
+///
+/// # Safety
+/// `from` is null or points to a block as its version says.
+unsafe fn block<T: Block>(from: *const T, name: &str) -> Result<T, String> {
+    if from.is_null() || !from.is_aligned() {
+        return Err(format!("its {name} is null or not aligned"));
+    }
+    let layout = LAYOUTS.iter().find(|l| l.name == name && l.size == size_of::<T>());
+    let layout = layout.ok_or_else(|| format!("the layout of a {name} is not known"))?;
+    // SAFETY: as promised by the caller.
+    let block = unsafe { copy_block(from) };
+    let block = block.ok_or_else(|| {
+        // SAFETY: blocks of every version begin with their size, as the caller promises.
+        let found = unsafe { from.cast::<u32>().read() };
+        format!("its {name} has {found} bytes, wanted {} to {}", T::FIRST_BYTES, size_of::<T>())
+    })?;
+    match fault_in(block.as_ptr().cast(), layout) {
+        Some(fault) => Err(fault),
+        // SAFETY: `fault_in` found no null where the type wants a function; its other fields are numbers and raw pointers.
+        None => Ok(unsafe { block.assume_init() }),
+    }
 }
 
 /// What a foreign structure that one of a table's items refers to must not hold; as for the items.

@@ -4,11 +4,12 @@ use std::path::Path;
 
 use serde_json::Value;
 use udo_api::abi::{AbiVersion, NEEDS, PanicStrategy};
+use udo_api::guard::LibraryGuard;
 use udo_api::{Core, DType, ParamKind, Side, TypeSet, Wanted};
 
+use super::OpenError;
 use super::elf::Elf;
 use super::json::Node;
-use super::{OpenError, ThreadGuard};
 
 /// The processor and system that packages must be built for, as in `x86_64-linux`.
 pub fn host_target() -> String {
@@ -27,8 +28,8 @@ pub enum Tier {
 
 impl Tier {
     /// The tier that a library with this guard offers.
-    pub fn of(thread_guard: Option<ThreadGuard>) -> Self {
-        if thread_guard.is_some() { Self::Trapped } else { Self::Unchecked }
+    pub fn of(guard: Option<LibraryGuard>) -> Self {
+        if guard.is_some() { Self::Trapped } else { Self::Unchecked }
     }
 
     /// The name, as in manifests.

@@ -19,7 +19,6 @@ mod table;
 use std::path::PathBuf;
 
 use udo_api::Core;
-use udo_api::guard::GuardCell;
 
 pub use discover::{Discovery, Found, Skipped, discover};
 pub use dist::{DIST_FOLDER, implementation_file, registration_file, source_folder};
@@ -38,9 +37,6 @@ pub(crate) use table::operator_of;
 /// Stands for a package of one registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PackageId(pub(crate) u32);
-
-/// The function that gives the calling thread's heap guard of one library.
-pub type ThreadGuard = extern "C" fn() -> *mut GuardCell;
 
 /// A package that is open.
 #[derive(Clone, Debug)]

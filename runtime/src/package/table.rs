@@ -189,15 +189,11 @@ fn check_core(core: Core) -> Result<(), String> {
 }
 
 fn check_kernel(kernel: &KernelDef, ops: &[OpDef]) -> Result<(), String> {
-    raw(kernel.vtable(), "KernelVTable")?;
-    if let Some(gpu) = kernel.vtable().gpu {
-        raw(gpu, "GpuTable")?;
-    }
     check_core(kernel.core())?;
     if kernel.has_unknown_cost() {
         return Err("it has a cost that this version does not know".to_owned());
     }
-    let is_gpu = kernel.vtable().gpu.is_some();
+    let is_gpu = kernel.is_gpu();
     let is_pitched = kernel.port_rules().iter().any(PortRule::takes_pitched);
     if is_gpu && (is_pitched || !kernel.in_place_pairs().is_empty()) {
         return Err("it is a GPU kernel, which works neither in place nor on rows that lie apart"

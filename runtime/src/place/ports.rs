@@ -74,7 +74,7 @@ impl Unplaced<'_> {
             if is_refused(Side::Output, index, output) {
                 return refuse("the kernel does not take bounded ones there");
             }
-            if kernel.vtable().gpu.is_some() && !output.format.desc.full_shape().is_fixed() {
+            if kernel.is_gpu() && !output.format.desc.full_shape().is_fixed() {
                 return refuse("a GPU kernel cannot say its extents");
             }
         }

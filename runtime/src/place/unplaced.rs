@@ -155,7 +155,7 @@ impl Unplaced<'_> {
         })?;
         Ok(Ok(BackendKernel {
             // The host's own code runs, so the host's heap is what is guarded.
-            entry: KernelEntry { thread_guard: None, ..found.entry },
+            entry: KernelEntry { guard: None, ..found.entry },
             kernel: found.kernel.hosted_by(kernel),
             backend: Some(format!("opencl: {}", device.name())),
         }))

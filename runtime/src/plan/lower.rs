@@ -227,7 +227,7 @@ impl Lowering<'_> {
             op: by.op().to_owned(),
             package: String::new(),
             core: Core::CPU,
-            thread_guard: None,
+            guard: None,
             inputs: vec![source.clone()],
             outputs: vec![operand.clone()],
         });
@@ -283,7 +283,7 @@ impl Lowering<'_> {
             outputs.push(Operand { takes_pitch: output.takes_pitch, ..operand });
         }
         self.lowered.steps.push(Step {
-            thread_guard: placed.entry.thread_guard,
+            guard: placed.entry.guard,
             package: self.registry.package_name(placed.package()).to_owned(),
             ties: tie::of(facts, placed.kernel.ties(), &inputs, &outputs),
             kernel: placed.kernel,

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use udo_api::abi::Tie;
+use udo_api::guard::LibraryGuard;
 use udo_api::{Core, TensorDesc};
 use udo_host::FinalizedKernel;
 
@@ -96,7 +97,7 @@ pub(crate) struct Step {
     pub(crate) op: String,
     pub(crate) package: String,
     pub(crate) core: Core,
-    pub(crate) thread_guard: Option<extern "C" fn() -> *mut udo_api::guard::GuardCell>,
+    pub(crate) guard: Option<LibraryGuard>,
     pub(crate) inputs: Vec<Operand>,
     pub(crate) outputs: Vec<Operand>,
 }

@@ -4,7 +4,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use udo_host::{FinalizedKernel, Refusal, program_guard};
+use udo_api::guard::OWN_GUARD;
+use udo_host::{FinalizedKernel, Refusal};
 
 use super::PlanError;
 use crate::exit_guard::{self, PackageCall};
@@ -68,7 +69,7 @@ fn pack(placed: &mut PlacedKernel, registry: &Registry) -> Result<(), Failed> {
     // What nobody reads any more need not stay.
     constants.clear();
     let call = PackageCall { function: "prepare", ..call };
-    let (budget, guard) = (registry.packs().budget(), entry.thread_guard.unwrap_or(program_guard));
+    let (budget, guard) = (registry.packs().budget(), entry.guard.unwrap_or(OWN_GUARD));
     let prepared = exit_guard::during(&call, || kernel.prepare(budget, guard));
     prepared.map_err(|refusal| ("prepares for its shapes", refusal))
 }

@@ -29,7 +29,16 @@ pub(super) fn of(
     if !declared.is_empty() {
         return declared.to_vec();
     }
-    let none = Tie { kind: ties::SAME, input: 0, output: 0, axis: 0, offset: 0, reserved: [0; 2] };
+    let none = Tie {
+        size: Tie::SIZE,
+        kind: ties::SAME,
+        input: 0,
+        output: 0,
+        axis: 0,
+        reserved: 0,
+        offset: 0,
+        reserved_words: [0; 2],
+    };
     match (inputs.first(), outputs) {
         (Some(input), [output]) if facts.has(Facts::VIEW) => {
             let is_same = input.desc.size_bytes() == output.desc.size_bytes();
@@ -62,12 +71,14 @@ fn concat_ties(inputs: &[Operand], output: &TensorDesc) -> Option<Vec<Tie>> {
         let at = offset;
         offset += *input.desc.shape().get(axis)? as u64;
         Some(Tie {
+            size: Tie::SIZE,
             kind: ties::INPUT_IN_OUTPUT,
             input: input_port,
             output: 0,
             axis: axis_number,
+            reserved: 0,
             offset: at,
-            reserved: [0; 2],
+            reserved_words: [0; 2],
         })
     };
     present().map(tie).collect()
@@ -252,7 +263,7 @@ fn rewrite(
                 op: "Copy".to_owned(),
                 package: String::new(),
                 core: udo_api::Core::CPU,
-                thread_guard: None,
+                guard: None,
                 inputs: vec![input],
                 outputs: vec![output],
             });

@@ -6,8 +6,9 @@
 use std::collections::BTreeSet;
 use std::ptr;
 
+use udo_api::guard::OWN_GUARD;
 use udo_api::{Core, Facts, KernelDef, Port, PortRule, Side, TensorDesc};
-use udo_host::{ConstantId, Once, PlacedNode, finalize, once, program_guard};
+use udo_host::{ConstantId, Once, PlacedNode, finalize, once};
 
 use super::{BoundNode, TypedGraph, port_rule, port_types, takes_encoding};
 use crate::cores::{Profile, machine};
@@ -118,7 +119,7 @@ impl Registry {
             placed: graph.placed(bound),
             ids: tensors.map(|tensor| ConstantId { tensor: id(tensor), format: 0 }).collect(),
             machine: host(),
-            thread_guard: entry.thread_guard.unwrap_or(program_guard),
+            guard: entry.guard.unwrap_or(OWN_GUARD),
         };
         let call = self.call(bound, "execute");
         let made = exit_guard::during(&call, || once(entry.def, &node, self.packs()));

@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use udo_api::abi::{ExecArgs, TensorArg};
-use udo_api::guard::{GuardCell, heap_calls};
+use udo_api::guard::{LibraryGuard, OWN_GUARD, heap_calls};
 use udo_api::{Core, DType, Element, ExecError, Status, TensorDesc};
-use udo_host::{ExecuteFn, failure, program_guard};
+use udo_host::{ExecuteFn, failure};
 
 use crate::cores::{Memory, PerMemory};
 use crate::exit_guard;
@@ -136,7 +136,7 @@ pub struct Session {
 
 /// A library's thread guard, and the steps that want it.
 struct Guard {
-    of_thread: extern "C" fn() -> *mut GuardCell,
+    of_library: LibraryGuard,
     steps: Vec<usize>,
 }
 
@@ -278,9 +278,9 @@ impl Session {
                 &self.scratch[Memory::of(step.core)],
                 self.pool.table(),
             ));
-            let of_thread = step.thread_guard.unwrap_or(program_guard);
-            let guard = guards.entry(of_thread as usize);
-            guard.or_insert_with(|| Guard { of_thread, steps: Vec::new() }).steps.push(index);
+            let of_library = step.guard.unwrap_or(OWN_GUARD);
+            let guard = guards.entry(of_library.id());
+            guard.or_insert_with(|| Guard { of_library, steps: Vec::new() }).steps.push(index);
         }
         self.guards = guards.into_values().collect();
         self.link_shapes(&plan);
@@ -424,7 +424,7 @@ impl Session {
         }
         self.thread = thread;
         for guard in &self.guards {
-            let cell = (guard.of_thread)();
+            let cell = guard.of_library.cell();
             for &step in &guard.steps {
                 if let Some(args) = self.args.get_mut(step) {
                     args.guard = cell;
@@ -440,10 +440,8 @@ impl Session {
 
     #[cold]
     fn failure(&self, index: usize, status: u32) -> RunError {
-        let guard = self.args.get(index).map_or(std::ptr::null_mut(), |args| args.guard);
-        // SAFETY: `guard` is this thread's or null, and the call that used it has returned.
-        let failure = unsafe { failure(status, guard) };
         let step = self.plan.steps.get(index);
+        let failure = failure(status, step.and_then(|step| step.guard).unwrap_or(OWN_GUARD));
         let name = |pick: fn(&Step) -> &str| step.map_or("", pick).into();
         RunError {
             node: name(|s| &s.name),

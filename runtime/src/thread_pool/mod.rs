@@ -121,9 +121,9 @@ impl Pool {
         let wanted = threads.get();
         let team = Arc::new(Team::new(wanted));
         let table = Box::new(ParallelTable {
-            ctx: Arc::as_ptr(&team).cast(),
+            size: ParallelTable::SIZE,
             width: u32::try_from(wanted).unwrap_or(u32::MAX),
-            reserved: 0,
+            ctx: Arc::as_ptr(&team).cast(),
             run,
             reserved_words: [0; 4],
         });

@@ -21,9 +21,9 @@ fn kernels_come_from_the_library_of_their_core_with_its_guard() {
         let kernels = registry.kernels_for(id, Core::CPU).unwrap();
         assert_eq!(kernels.len(), 1);
         assert_eq!((kernels[0].def.op(), kernels[0].def.core()), ("Scale", Core::CPU));
-        let guard = kernels[0].thread_guard.unwrap();
-        assert!(!guard().is_null());
-        assert_eq!(guard(), guard(), "a thread has one guard");
+        let guard = kernels[0].guard.unwrap();
+        assert!(!guard.cell().is_null());
+        assert_eq!(guard.cell(), guard.cell(), "a thread has one guard");
     }
     assert!(registry.kernels_for(id, Core::GPU).unwrap().is_empty(), "nothing for it, no error");
 }

@@ -5,6 +5,7 @@ mod builtin;
 mod discover;
 mod encodings;
 mod firewall;
+mod frozen;
 mod header;
 mod implementations;
 mod inspect;

@@ -48,7 +48,7 @@ fn a_c_package_opens_with_and_without_a_manifest() {
         assert_eq!((package.name.as_str(), package.tier), ("CScale", Tier::Unchecked));
         let kernels = registry.kernels_for(id, Core::CPU).unwrap();
         assert_eq!(kernels.len(), 1);
-        assert!(kernels[0].thread_guard.is_none());
+        assert!(kernels[0].guard.is_none());
     }
 }
 

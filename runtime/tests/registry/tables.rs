@@ -13,7 +13,7 @@ const CASES: &[(&str, &str)] = &[
     ("package.ops.item_bytes = 0", "each operator of it has 0 bytes, wanted 144"),
     ("package.ops.item_bytes += 8", "each operator of it has 152 bytes, wanted 144"),
     ("package.kernels.ptr = NULL", "its table of kind kernel is null or not aligned"),
-    ("package.reserved[7] = 1", "a reserved field of its table is not zero"),
+    ("package.reserved[6] = 1", "a reserved field of its table is not zero"),
     ("package.name.len = 0", "its package name is \"\", wanted an identifier"),
     ("package.name.ptr = \"9lives\"", "its package name is \"9lives\", wanted an identifier"),
     ("package.ops.len = 1 << 20", "it has 1048576 entries of kind operator, wanted at most 65536"),
@@ -76,10 +76,26 @@ const CASES: &[(&str, &str)] = &[
         "params[0].default_value.kind = UDO_VALUE_INTS",
         "operator \"Scale\": parameter \"factor\": its default does not fit its kind, Scalar",
     ),
-    ("kernels[0].vtable = NULL", "kernel 0: field \"vtable\" of KernelDef is null"),
+    ("kernels[0].vtable = NULL", "kernel 0: its KernelVTable is null or not aligned"),
     (
         "static udo_kernel_vtable broken; kernels[0].vtable = &broken",
-        "kernel 0 (\"Scale\"): field \"finalize\" of KernelVTable is null",
+        "kernel 0: its KernelVTable has 0 bytes, wanted 72 to 72",
+    ),
+    (
+        "static udo_kernel_vtable broken = {.size = sizeof(broken)}; kernels[0].vtable = &broken",
+        "kernel 0: field \"finalize\" of KernelVTable is null",
+    ),
+    (
+        "static udo_kernel_vtable broken; broken = vtable; broken.reserved = 1; kernels[0].vtable = &broken",
+        "kernel 0: reserved field \"reserved\" of KernelVTable is not zero",
+    ),
+    (
+        "static udo_gpu_table gpu = {.size = 7}; static udo_kernel_vtable broken; broken = vtable; broken.gpu = &gpu; kernels[0].vtable = &broken",
+        "kernel 0: its GpuTable has 7 bytes, wanted 48 to 48",
+    ),
+    (
+        "package.guard_report = (void (*)(udo_guard_report *))free",
+        "its table has one of the two functions of a guard, wanted both or none",
     ),
     ("kernels[0].core.kind = 9", "kernel 0 (\"Scale\"): its core is core9:0, which is not known"),
     (

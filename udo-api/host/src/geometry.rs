@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::ptr;
 
 use udo_api::abi::{ExecArgs, KernelVTable, NeededBytes, NeedsArgs, TensorArg};
-use udo_api::guard::GuardCell;
+use udo_api::guard::LibraryGuard;
 use udo_api::{Status, TensorDesc, Workspace};
 
 use crate::kernel::ExecuteFn;
@@ -32,24 +32,25 @@ impl Geometry {
         &self,
         state: *const c_void,
         budget: &Budget,
-        guard: *mut GuardCell,
+        guard: LibraryGuard,
     ) -> Result<Buffer, Refusal> {
         let buffer = budget
             .zeroed(self.bytes)
             .map_err(|error| Refusal { status: Status::FAILED, message: error.to_string() })?;
         let mut inputs = without_elements(&self.inputs);
         let args = ExecArgs {
+            size: ExecArgs::SIZE,
             state,
             tensors: inputs.as_mut_ptr(),
             packed: ptr::null(),
             scratch: ptr::null_mut(),
             scratch_bytes: 0,
-            guard,
+            guard: guard.cell(),
             parallel: ptr::null(),
             input_count: u16::try_from(inputs.len()).unwrap_or(u16::MAX),
             output_count: 0,
             packed_count: 0,
-            reserved: 0,
+            reserved: [0; 3],
             untaken: 0,
             unsaid: 0,
             geometry: buffer.as_ptr(),
@@ -61,9 +62,7 @@ impl Geometry {
         if status == Status::OK.code() {
             return Ok(buffer);
         }
-        // SAFETY: `guard` is this thread's cell, and the call that used it has returned.
-        let failure = unsafe { failure(status, guard) };
-        Err(Refusal { status: Status::FAILED, message: failure.to_string() })
+        Err(Refusal { status: Status::FAILED, message: failure(status, guard).to_string() })
     }
 }
 
@@ -80,10 +79,10 @@ pub(crate) fn needs(
     let mut errors = ErrorText::default();
     let sink = errors.sink();
     let args = NeedsArgs {
+        size: NeedsArgs::SIZE,
         state,
         inputs: inputs.as_ptr(),
         input_count: u32::try_from(inputs.len()).unwrap_or(u32::MAX),
-        reserved: 0,
         errors: &raw const sink,
         reserved_words: [0; 4],
     };

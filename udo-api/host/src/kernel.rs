@@ -8,7 +8,7 @@ use udo_api::abi::{
     AcceptArgs, ExecArgs, FinalizeArgs, Finalized, GpuArgKind, KernelVTable, ParallelTable, Span,
     TensorArg, Tie, kernel_vtable, ties,
 };
-use udo_api::guard::GuardCell;
+use udo_api::guard::LibraryGuard;
 use udo_api::{InPlace, Kernel, KernelDef, KernelInfo, Status, Workspace};
 
 use crate::geometry::{self, Geometry};
@@ -100,14 +100,10 @@ impl FinalizedKernel {
     ///
     /// # Errors
     /// The kernel refuses the extents or panics, or `budget` has no such memory.
-    pub fn prepare(
-        &mut self,
-        budget: &Budget,
-        thread_guard: extern "C" fn() -> *mut GuardCell,
-    ) -> Result<(), Refusal> {
+    pub fn prepare(&mut self, budget: &Budget, guard: LibraryGuard) -> Result<(), Refusal> {
         let state = self.state;
         if let Some(geometry) = self.geometry.as_mut().filter(|geometry| geometry.is_fixed()) {
-            geometry.filled = Some(geometry.fill(state, budget, thread_guard())?);
+            geometry.filled = Some(geometry.fill(state, budget, guard)?);
         }
         Ok(())
     }
@@ -188,6 +184,7 @@ impl FinalizedKernel {
         let wants_all = self.workspace.wants_all_vtcm();
         let filled = self.geometry.as_ref().and_then(|geometry| geometry.filled.as_ref());
         ExecArgs {
+            size: ExecArgs::SIZE,
             state: self.state,
             tensors,
             packed: self.spans.as_ptr(),
@@ -198,7 +195,7 @@ impl FinalizedKernel {
             input_count: count(inputs),
             output_count: count(outputs),
             packed_count: count(self.spans.len()),
-            reserved: 0,
+            reserved: [0; 3],
             untaken,
             unsaid,
             geometry: filled.map_or(std::ptr::null_mut(), Buffer::as_ptr),
@@ -208,7 +205,7 @@ impl FinalizedKernel {
 
     /// Whether it is a GPU kernel that can run on the host.
     pub fn has_work_item(&self) -> Option<bool> {
-        self.vtable.gpu.map(|gpu| gpu.work_items != 0)
+        self.vtable.gpu.get().map(|gpu| gpu.work_items != 0)
     }
 
     /// How a device runs it, if it is a GPU kernel: arguments name what is there.
@@ -227,10 +224,12 @@ impl FinalizedKernel {
 /// # Errors
 /// The kernel refuses the node, or takes more steps than there are.
 pub fn accept(def: &KernelDef, placed: &PlacedNode<'_>) -> Result<usize, Refusal> {
-    let Some(ask) = def.vtable().accept else { return Ok(0) };
+    let Some(ask) = def.vtable().and_then(|vtable| vtable.accept) else { return Ok(0) };
     let mut errors = ErrorText::default();
     let raw = RawNode::new(&placed.node, &mut errors);
     let args = AcceptArgs {
+        size: AcceptArgs::SIZE,
+        reserved: 0,
         node: raw.args(&placed.node),
         outputs: placed.outputs.as_ptr(),
         core: placed.core,
@@ -263,10 +262,15 @@ pub fn finalize(
 ) -> Result<FinalizedKernel, Refusal> {
     let mut errors = ErrorText::default();
     let raw = RawNode::new(&placed.node, &mut errors);
-    let vtable = def.vtable();
+    let Some(vtable) = def.vtable() else {
+        let message = "the kernel has no functions".to_owned();
+        return Err(Refusal { status: Status::BAD_CALL, message });
+    };
     let packing = Packing::default();
     let host = packing.table(machine);
     let args = FinalizeArgs {
+        size: FinalizeArgs::SIZE,
+        reserved: 0,
         node: raw.args(&placed.node),
         outputs: placed.outputs.as_ptr(),
         core: placed.core,
@@ -309,7 +313,7 @@ pub fn finalize(
     }
     (kernel.workspace, kernel.geometry) =
         geometry::needs(vtable, kernel.state, &placed.node.inputs, kernel.workspace)?;
-    if let Some(gpu) = vtable.gpu {
+    if let Some(gpu) = vtable.gpu.get() {
         // SAFETY: `state` is what this kernel's finalize made.
         let info = unsafe { launch::info(gpu, kernel.state, placed, kernel.jobs.len()) }?;
         // What a launch takes, it reads, packed or not.
@@ -329,8 +333,9 @@ fn is_sound(tie: &Tie, placed: &PlacedNode<'_>) -> bool {
     let input = placed.node.inputs.get(tie.input as usize);
     let output = placed.outputs.get(tie.output as usize);
     let (Some(input), Some(output)) = (input, output) else { return false };
+    let is_clear = tie.reserved == 0 && tie.reserved_words == [0; 2];
     let (part, whole) = match tie.kind {
-        ties::SAME => return tie.reserved == [0; 2] && input.len() == output.len(),
+        ties::SAME => return is_clear && input.len() == output.len(),
         ties::OUTPUT_IN_INPUT => (output.shape(), input.shape()),
         ties::INPUT_IN_OUTPUT => (input.shape(), output.shape()),
         _ => return false,
@@ -344,7 +349,7 @@ fn is_sound(tie: &Tie, placed: &PlacedNode<'_>) -> bool {
         let end = usize::try_from(tie.offset).ok().and_then(|offset| offset.checked_add(*part));
         end.is_some_and(|end| end <= *whole)
     };
-    tie.reserved == [0; 2]
+    is_clear
         && axis < whole.len()
         && part.len() == whole.len()
         && input.dtype() == output.dtype()

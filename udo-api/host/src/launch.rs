@@ -2,8 +2,8 @@
 
 use std::ffi::c_void;
 
-use udo_api::abi::{GpuArg, GpuArgKind, GpuLaunch, GpuSink, GpuTable};
-use udo_api::{KernelInfo, Launch, Status};
+use udo_api::abi::{GpuArg, GpuArgKind, GpuLaunch, GpuSink, GpuTable, read_block};
+use udo_api::{Error, KernelInfo, Launch, Status};
 
 use crate::{PlacedNode, Refusal};
 
@@ -28,7 +28,14 @@ pub(crate) unsafe fn info(
     packed: usize,
 ) -> Result<KernelInfo, Refusal> {
     let mut said = Said::default();
-    let sink = GpuSink { ctx: (&raw mut said).cast(), scratch, launch, reserved_words: [0; 4] };
+    let sink = GpuSink {
+        size: GpuSink::SIZE,
+        reserved: 0,
+        ctx: (&raw mut said).cast(),
+        scratch,
+        launch,
+        reserved_words: [0; 4],
+    };
     // SAFETY: the caller vouches for `state`; `sink` and what it leads to outlive the call.
     let status = unsafe { (gpu.info)(state, &raw const sink) };
     let Said { info, fault } = said;
@@ -56,9 +63,10 @@ unsafe extern "C" fn launch(ctx: *mut c_void, launch: *const GpuLaunch) -> u32 {
     // SAFETY: `ctx` is the `Said` that `info` holds for the call.
     let said = unsafe { &mut *ctx.cast::<Said>() };
     // SAFETY: the package passes one launch for the call.
-    let raw = unsafe { &*launch };
+    let raw = unsafe { read_block(launch) };
     // SAFETY: what it points to is there for the call.
-    match unsafe { raw.to_launch() } {
+    let copied = raw.map(|raw| unsafe { raw.to_launch() });
+    match copied.unwrap_or_else(|| Err(Error::new("it has a size that no version says"))) {
         Ok(launch) => {
             said.info.push_launch(launch);
             Status::OK.code()

@@ -14,7 +14,7 @@ mod once;
 mod pack;
 mod param;
 
-pub use call::{Failure, failure, program_guard};
+pub use call::{Failure, failure};
 pub use kernel::{ExecuteFn, FinalizedKernel, accept, finalize};
 pub use memory::{Budget, Buffer, Limit, OutOfMemory};
 pub use node::{Machine, NodeDesc, PlacedNode, Refusal, infer};

@@ -109,7 +109,7 @@ impl ErrorText {
     /// Where a callee writes; valid while `self` stays where it is and is not touched.
     pub(crate) fn sink(&mut self) -> ErrorSink {
         let ctx = std::ptr::from_mut(&mut self.0).cast();
-        ErrorSink { ctx, write: append, reserved_words: [0; 4] }
+        ErrorSink { size: ErrorSink::SIZE, reserved: 0, ctx, write: append, reserved_words: [0; 4] }
     }
 }
 
@@ -174,8 +174,13 @@ pub fn infer(op: &OpDef, node: &NodeDesc<'_>) -> Result<Vec<TensorDesc>, Refusal
     let mut errors = ErrorText::default();
     let mut outputs = vec![TensorDesc::ABSENT; node.output_count];
     let raw = RawNode::new(node, &mut errors);
-    let args =
-        InferArgs { node: raw.args(node), outputs: outputs.as_mut_ptr(), reserved_words: [0; 4] };
+    let args = InferArgs {
+        size: InferArgs::SIZE,
+        reserved: 0,
+        node: raw.args(node),
+        outputs: outputs.as_mut_ptr(),
+        reserved_words: [0; 4],
+    };
     // SAFETY: `args` points to the descriptions, spans and parameters of `node` and `raw`, as many as its
     // counts say, and to `output_count` outputs; all of them outlive the call.
     let status = unsafe { (op.infer_fn())(&raw const args) };

@@ -3,7 +3,7 @@
 use std::ptr;
 
 use udo_api::abi::{ExecArgs, TensorArg};
-use udo_api::guard::GuardCell;
+use udo_api::guard::LibraryGuard;
 use udo_api::{KernelDef, Shape, Status, TensorDesc};
 
 use crate::memory::OutOfMemory;
@@ -21,7 +21,7 @@ pub struct Once<'a> {
     /// Where the kernel runs: on the calling thread alone.
     pub machine: Machine,
     /// The heap guard of the library that holds the kernel.
-    pub thread_guard: extern "C" fn() -> *mut GuardCell,
+    pub guard: LibraryGuard,
 }
 
 /// What the kernel that `def` stands for makes of a node, as many elements as it says; nothing for outputs that the
@@ -34,7 +34,7 @@ pub fn once(
     node: &Once<'_>,
     store: &PackStore,
 ) -> Result<Vec<Option<(TensorDesc, Buffer)>>, Refusal> {
-    let Once { placed, ids, machine, thread_guard } = node;
+    let Once { placed, ids, machine, guard } = node;
     let inputs = inputs(placed)?;
     let mut kernel = finalize(def, placed, *machine)?;
     let source = |port: usize| {
@@ -42,7 +42,7 @@ pub fn once(
         Some(Source { id: *ids.get(port)?, desc, bytes })
     };
     kernel.pack(source, store)?;
-    kernel.prepare(store.budget(), *thread_guard)?;
+    kernel.prepare(store.budget(), *guard)?;
     let take = |bytes: usize| store.budget().zeroed(bytes).map_err(out_of_memory);
     let buffers = placed.outputs.iter().map(|desc| take(desc.size_bytes()));
     let buffers = buffers.collect::<Result<Vec<_>, _>>()?;
@@ -59,13 +59,12 @@ pub fn once(
     let ports = (inputs.len(), buffers.len());
     let owed = ExecArgs::owed(args.iter().skip(ports.0));
     let mut call = kernel.exec_args(args.as_mut_ptr(), ports, owed, &scratch, ptr::null());
-    call.guard = thread_guard();
+    call.guard = guard.cell();
     // SAFETY: `call` points to `args`, whose tensors lie in constants of their size, which are only read, and in `buffers`
     // of theirs, and to `scratch` and the kernel's constants; all of them outlive the call.
     let status = unsafe { (kernel.execute_fn())(&raw const call) };
     if status != Status::OK.code() {
-        // SAFETY: `call.guard` is this thread's cell, and the call that used it has returned.
-        let failure = unsafe { failure(status, call.guard) };
+        let failure = failure(status, *guard);
         return Err(Refusal { status: Status::FAILED, message: failure.to_string() });
     }
     let made = placed.outputs.iter().zip(buffers).zip(args.iter().skip(ports.0));

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use udo_api::abi::{HostTable, PackArgs, PackFn, PackRequest, PackSource, Span, Tie};
+use udo_api::abi::{HostTable, PackArgs, PackFn, PackRequest, PackSource, Span, Tie, read_block};
 use udo_api::{Encoding, Encodings, Status, TensorDesc};
 
 use crate::node::{ErrorText, Machine, refuse};
@@ -140,6 +140,8 @@ impl Job {
         let mut errors = ErrorText::default();
         let sink = errors.sink();
         let args = PackArgs {
+            size: PackArgs::SIZE,
+            reserved: 0,
             body: self.body,
             recipe: self.recipe.as_ptr(),
             recipe_len: self.recipe.len(),
@@ -189,7 +191,18 @@ impl Packing {
         let ctx = (&raw const *self).cast_mut().cast();
         let Machine { threads, isa, fast_memory_bytes } = machine;
         let isa = isa.code();
-        HostTable { ctx, pack, keep, threads, isa, fast_memory_bytes, tie, reserved_words: [0; 1] }
+        HostTable {
+            size: HostTable::SIZE,
+            reserved: 0,
+            ctx,
+            pack,
+            keep,
+            threads,
+            isa,
+            fast_memory_bytes,
+            tie,
+            reserved_words: [0; 1],
+        }
     }
 
     /// What the kernel asked to have packed, the inputs that it reads all the same, and what it ties.
@@ -213,7 +226,8 @@ unsafe extern "C" fn pack(ctx: *mut c_void, request: *const PackRequest, index: 
     // SAFETY: `ctx` is the `Packing` that `finalize` holds for the call.
     let packing = unsafe { &*ctx.cast::<Packing>() };
     // SAFETY: the package passes one request for the call.
-    let request = unsafe { &*request };
+    let Some(request) = (unsafe { read_block(request) }) else { return Status::BAD_CALL.code() };
+    let Some(fill) = request.fill else { return Status::BAD_CALL.code() };
     // SAFETY: `inputs` points to `input_count` numbers for the call.
     let inputs = unsafe { slice(request.inputs, request.input_count) };
     // SAFETY: `recipe` points to `recipe_len` numbers for the call.
@@ -224,7 +238,7 @@ unsafe extern "C" fn pack(ctx: *mut c_void, request: *const PackRequest, index: 
         inputs: inputs.iter().map(|&input| input as usize).collect(),
         recipe: recipe.to_vec(),
         bytes: request.bytes,
-        fill: request.fill,
+        fill,
         body: request.body,
     });
     // SAFETY: the package passes room for one number at `index`.
@@ -245,7 +259,8 @@ unsafe extern "C" fn tie(ctx: *mut c_void, tie: *const Tie) -> u32 {
     // SAFETY: `ctx` is the `Packing` that `finalize` holds for the call.
     let packing = unsafe { &*ctx.cast::<Packing>() };
     // SAFETY: the package passes one tie for the call.
-    packing.ties.borrow_mut().push(unsafe { *tie });
+    let Some(tie) = (unsafe { read_block(tie) }) else { return Status::BAD_CALL.code() };
+    packing.ties.borrow_mut().push(tie);
     Status::OK.code()
 }
 

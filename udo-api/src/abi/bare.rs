@@ -2,11 +2,11 @@
 //! measure what those cost. Packages built so count as unguarded.
 
 use super::ExecArgs;
-use crate::guard::{self, GuardCell};
+use crate::guard::{self, LibraryGuard};
 use crate::{ExecError, Status};
 
 /// None: hosts treat the package as one that nobody watches.
-pub(super) const THREAD_GUARD: Option<extern "C" fn() -> *mut GuardCell> = None;
+pub(super) const LIBRARY_GUARD: Option<LibraryGuard> = None;
 
 /// `[execute-time, thread-safe]` Runs `body`.
 ///

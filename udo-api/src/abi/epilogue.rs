@@ -113,6 +113,10 @@ abi_struct! {
     /// The arguments of `accept`.
     #[derive(Debug)]
     pub struct AcceptArgs {
+        /// Bytes of this structure in the version of who made it.
+        pub size: u32,
+        /// Zero.
+        pub reserved: u32,
         /// The node, with the inputs of all steps behind all that the operator has; those that the node leaves out are absent.
         pub node: NodeArgs,
         /// `node.output_count` descriptions, without any step.

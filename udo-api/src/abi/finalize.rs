@@ -247,12 +247,14 @@ impl<'a> FinalizeCx<'a> {
         let Some(host) = self.table() else { return Ok(()) };
         let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let tie = Tie {
+            size: Tie::SIZE,
             kind,
             input: number(input),
             output: number(output),
             axis: number(axis),
+            reserved: 0,
             offset: offset as u64,
-            reserved: [0; 2],
+            reserved_words: [0; 2],
         };
         // SAFETY: `ctx` is the one that came with the table, and `tie` outlives the call.
         match Status::from_code(unsafe { (host.tie)(host.ctx, &raw const tie) }) {

@@ -119,8 +119,12 @@ impl fmt::Debug for GpuArg {
 
 abi_struct! {
     /// One launch of a GPU kernel; what it points to is valid for the call that passes it.
-    #[derive(Debug)]
+    #[derive(Clone, Copy, Debug)]
     pub struct GpuLaunch {
+        /// Bytes of this structure in the version of who made it.
+        pub size: u32,
+        /// Whether `local` means something; the device chooses where it does not.
+        pub has_local: u32,
         /// OpenCL C.
         pub source: Span,
         /// The name of the kernel in the source.
@@ -135,10 +139,6 @@ abi_struct! {
         pub global: [usize; 3],
         /// How many of them make a group, where `has_local` is 1.
         pub local: [usize; 3],
-        /// Whether `local` means something; the device chooses where it does not.
-        pub has_local: u32,
-        /// Zero.
-        pub reserved: u32,
         /// Zero.
         pub reserved_words: [u64; 4],
     }
@@ -148,6 +148,10 @@ abi_struct! {
     /// Where a GPU kernel says what a device runs: its scratch, then its launches in order.
     #[derive(Debug)]
     pub struct GpuSink {
+        /// Bytes of this structure in the version of who made it.
+        pub size: u32,
+        /// Zero.
+        pub reserved: u32,
         /// Handed back to every function.
         pub ctx: *mut c_void,
         /// `[finalize-time]` Notes the next scratch: a buffer of so many bytes that all launches of a call share.
@@ -165,13 +169,13 @@ abi_struct! {
     /// What a GPU kernel has beyond an ordinary one.
     #[derive(Clone, Copy, Debug)]
     pub struct GpuTable {
+        /// Bytes of this structure in the version of who made it.
+        pub size: u32,
+        /// How many launches `execute` computes on the host: all of them, or 0.
+        pub work_items: u32,
         /// `[finalize-time]` Says what a device runs.
         // SAFETY: only a type; who calls through it keeps to what is written above.
         pub info: unsafe extern "C" fn(state: *const c_void, sink: *const GpuSink) -> u32,
-        /// How many launches `execute` computes on the host: all of them, or 0.
-        pub work_items: u32,
-        /// Zero.
-        pub reserved: u32,
         /// Zero.
         pub reserved_words: [u64; 4],
     }
@@ -195,6 +199,8 @@ pub(super) unsafe fn send(info: &KernelInfo, sink: &GpuSink) -> Status {
     }
     for launch in &info.launches {
         let raw = GpuLaunch {
+            size: GpuLaunch::SIZE,
+            has_local: u32::from(launch.local_size.is_some()),
             source: span(launch.source.as_bytes()),
             name: span(launch.name.as_bytes()),
             options: span(launch.options.as_bytes()),
@@ -202,8 +208,6 @@ pub(super) unsafe fn send(info: &KernelInfo, sink: &GpuSink) -> Status {
             arg_count: launch.args.len(),
             global: launch.global_size,
             local: launch.local_size.unwrap_or([0; 3]),
-            has_local: u32::from(launch.local_size.is_some()),
-            reserved: 0,
             reserved_words: [0; 4],
         };
         // SAFETY: `ctx` is the one that came with the function, and `raw` points to what `launch` holds.
@@ -230,7 +234,7 @@ impl GpuLaunch {
             let text = std::str::from_utf8(bytes);
             text.map(str::to_owned).map_err(|_| Error::new(format!("its {what} is not UTF-8")))
         };
-        if self.reserved != 0 || self.reserved_words != [0; 4] || self.has_local > 1 {
+        if self.reserved_words != [0; 4] || self.has_local > 1 {
             return Err(Error::new("it sets reserved fields"));
         }
         let launch = Launch::new(text(&self.source, "source")?, text(&self.name, "kernel name")?)

@@ -44,6 +44,10 @@ macro_rules! abi_struct {
         }
 
         impl $(<$g>)? $name $(<$g>)? {
+            /// Its bytes in this version, as blocks that begin with their size say it.
+            #[expect(clippy::cast_possible_truncation, reason = "it has a few hundred bytes")]
+            pub const SIZE: u32 = size_of::<Self>() as u32;
+
             /// Where each field lies.
             pub(crate) const LAYOUT: $crate::abi::Layout = $crate::abi::Layout {
                 name: stringify!($name),

@@ -167,7 +167,7 @@ const fn write_package(out: &mut Writer<'_>, package: &PackageV1, panics: PanicS
     out.string_body(std::env::consts::OS);
     out.byte(b'"');
     out.key(false, "heap");
-    out.string(if package.thread_guard.is_some() { "trapped" } else { "unchecked" });
+    out.string(if package.guard_cell.is_some() { "trapped" } else { "unchecked" });
     out.key(false, "panic");
     out.string(panics.name());
     out.key(false, "ops");

@@ -6,6 +6,7 @@
 
 #[macro_use]
 mod layout;
+mod block;
 mod bytes;
 mod door;
 mod epilogue;
@@ -30,6 +31,7 @@ mod work;
 #[doc(hidden)]
 pub use abi_stable;
 
+pub use block::{Block, copy_block, read_block};
 pub use bytes::{bytes_of, bytes_of_mut};
 pub use door::{DoorError, PackageRoot, PackageRoot_Ref, open_rust_door};
 pub use epilogue::{AcceptArgs, Activation, EpilogueOp, EpilogueStep};
@@ -43,7 +45,7 @@ pub use pack::{FillFn, Packed, PackedConstants, Sources};
 pub use package::{C_QUERY_SYMBOL, LibraryRef, PackageV1, QueryFn};
 pub use param::{ParamTensor, ParamValue, param_kinds};
 pub use shim::{gpu_vtable, infer_shim, kernel_vtable};
-pub use span::{RawStr, Slice, Span, Table, Value, ValueKind};
+pub use span::{RawStr, Slice, Span, StaticPtr, Table, Value, ValueKind};
 pub use tables::{
     ErrorSink, ExecArgs, FinalizeArgs, Finalized, HostTable, InferArgs, KernelVTable, NeededBytes,
     NeedsArgs, NodeArgs, PackArgs, PackFn, PackRequest, PackSource, ParallelTable, TensorArg, Tie,
@@ -75,7 +77,7 @@ pub const LAYOUTS: &[Layout] = &[
     crate::kernel::InPlace::LAYOUT,
     crate::kernel::Workspace::LAYOUT,
     crate::kernel::KernelDef::LAYOUT,
-    crate::guard::GuardCell::LAYOUT,
+    crate::guard::GuardReport::LAYOUT,
     ErrorSink::LAYOUT,
     ParamValue::LAYOUT,
     NodeArgs::LAYOUT,

@@ -74,12 +74,14 @@ pub(super) fn request<D: Element>(
     fill: FillFn<D>,
 ) -> Result<Packed<D>, Error> {
     let request = PackRequest {
+        size: PackRequest::SIZE,
+        reserved: 0,
         inputs: inputs.as_ptr(),
         input_count: inputs.len(),
         recipe: recipe.as_ptr(),
         recipe_len: recipe.len(),
         bytes,
-        fill: fill_packed::<D>,
+        fill: Some(fill_packed::<D>),
         body: fill as *const c_void,
         reserved_words: [0; 4],
     };

@@ -2,7 +2,7 @@
 
 use super::{ABI_VERSION, AbiVersion, RawStr, Table};
 use crate::Core;
-use crate::guard::GuardCell;
+use crate::guard::{CellFn, LibraryGuard, ReportFn};
 use crate::kernel::KernelDef;
 use crate::schema::OpDef;
 
@@ -61,8 +61,9 @@ abi_struct! {
         pub(crate) ops: Table<OpDef>,
         pub(crate) kernels: Table<KernelDef>,
         pub(crate) libraries: Table<LibraryRef>,
-        pub(crate) thread_guard: Option<extern "C" fn() -> *mut GuardCell>,
-        pub(crate) reserved: [u64; 8],
+        pub(crate) guard_cell: Option<CellFn>,
+        pub(crate) guard_report: Option<ReportFn>,
+        pub(crate) reserved: [u64; 7],
     }
 }
 
@@ -81,8 +82,9 @@ impl PackageV1 {
             ops: Table::new(&[]),
             kernels: Table::new(&[]),
             libraries: Table::new(&[]),
-            thread_guard: None,
-            reserved: [0; 8],
+            guard_cell: None,
+            guard_report: None,
+            reserved: [0; 7],
         }
     }
 
@@ -110,7 +112,11 @@ impl PackageV1 {
     /// The same table with the heap guard of the library or program that this is compiled into.
     #[must_use]
     pub const fn guarded(mut self) -> Self {
-        self.thread_guard = super::watch::THREAD_GUARD;
+        if let Some(guard) = super::watch::LIBRARY_GUARD {
+            let (cell, report) = guard.parts();
+            self.guard_cell = Some(cell);
+            self.guard_report = Some(report);
+        }
         self
     }
 
@@ -171,8 +177,15 @@ impl PackageV1 {
         self.libraries
     }
 
-    /// The function that gives the calling thread's heap guard, if the library has one.
-    pub const fn thread_guard(&self) -> Option<extern "C" fn() -> *mut GuardCell> {
-        self.thread_guard
+    /// How to reach the library's heap guard, if it has one.
+    ///
+    /// # Errors
+    /// It names only one of the two functions for that.
+    pub const fn guard(&self) -> Result<Option<LibraryGuard>, &'static str> {
+        match (self.guard_cell, self.guard_report) {
+            (Some(cell), Some(report)) => Ok(Some(LibraryGuard::new(cell, report))),
+            (None, None) => Ok(None),
+            _ => Err("its table has one of the two functions of a guard, wanted both or none"),
+        }
     }
 }

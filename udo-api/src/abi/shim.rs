@@ -9,7 +9,7 @@ use super::watch::watched;
 use super::work::{GpuState, run_launches};
 use super::{
     AcceptArgs, ErrorSink, ExecArgs, FinalizeArgs, Finalized, GpuSink, GpuTable, InferArgs,
-    InputShapes, Io, KernelVTable, NeededBytes, NeedsArgs,
+    InputShapes, Io, KernelVTable, NeededBytes, NeedsArgs, StaticPtr,
 };
 use crate::guard;
 use crate::{
@@ -142,10 +142,12 @@ struct KernelFns<K>(K);
 
 impl<K: Kernel> KernelFns<K> {
     const TABLE: KernelVTable = KernelVTable {
+        size: KernelVTable::SIZE,
+        reserved: 0,
         finalize: Self::finalize,
         execute: Self::execute,
         free: free::<K>,
-        gpu: None,
+        gpu: StaticPtr::NULL,
         accept: Some(Self::accept),
         needs: Some(Self::needs),
         prepare: Some(Self::prepare),
@@ -212,16 +214,18 @@ struct GpuFns<K>(K);
 impl<K: GpuKernel> GpuFns<K> {
     #[expect(clippy::cast_possible_truncation, reason = "a kernel has few launches")]
     const GPU: GpuTable = GpuTable {
-        info: Self::info,
+        size: GpuTable::SIZE,
         work_items: K::WORK_ITEMS.len() as u32,
-        reserved: 0,
+        info: Self::info,
         reserved_words: [0; 4],
     };
     const TABLE: KernelVTable = KernelVTable {
+        size: KernelVTable::SIZE,
+        reserved: 0,
         finalize: Self::finalize,
         execute: Self::execute,
         free: free::<GpuState<K>>,
-        gpu: Some(&Self::GPU),
+        gpu: StaticPtr::new(&Self::GPU),
         accept: Some(Self::accept),
         needs: None,
         prepare: None,

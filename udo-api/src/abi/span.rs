@@ -94,6 +94,46 @@ impl<T: fmt::Debug + 'static> fmt::Debug for Slice<T> {
     }
 }
 
+/// A pointer to a structure in static memory, or null. A package's may be shorter than this version's, so a host copies
+/// it before it looks at it.
+#[repr(transparent)]
+#[derive(Debug)]
+pub struct StaticPtr<T>(*const T);
+
+// SAFETY: what it points to is static and immutable, so it is as shareable as a reference to it.
+unsafe impl<T: Sync> Send for StaticPtr<T> {}
+// SAFETY: as for `Send`: nobody writes what `ptr` points to.
+unsafe impl<T: Sync> Sync for StaticPtr<T> {}
+
+impl<T> Clone for StaticPtr<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for StaticPtr<T> {}
+
+impl<T: 'static> StaticPtr<T> {
+    /// Null.
+    pub const NULL: Self = Self(std::ptr::null());
+
+    /// A structure of this version.
+    pub const fn new(to: &'static T) -> Self {
+        Self(to)
+    }
+
+    /// The structure; nothing for null.
+    pub const fn get(&self) -> Option<&'static T> {
+        // SAFETY: null, or a static structure of this version: one of this build, or the loader's copy of a package's.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// Where a package of any version says that it is.
+    pub const fn raw(&self) -> *const T {
+        self.0
+    }
+}
+
 abi_struct! {
     /// A package's table in static memory. Its items are as large as they were for the version that the package
     /// was built with, so a host of a later version copies them out one by one and never reads them as a slice.

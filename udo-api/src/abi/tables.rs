@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use super::{AcceptArgs, EpilogueStep, GpuTable, ParamValue, Span};
+use super::{AcceptArgs, EpilogueStep, GpuTable, ParamValue, Span, StaticPtr};
 use crate::guard::GuardCell;
 use crate::kernel::Workspace;
 use crate::{AxisEncoding, Core, DType, Encoding, TensorDesc};
@@ -11,6 +11,10 @@ abi_struct! {
     /// Where a callee writes the message of an error.
     #[derive(Debug)]
     pub struct ErrorSink {
+        /// Bytes of this structure in the version of who made it.
+        pub size: u32,
+        /// Zero.
+        pub reserved: u32,
         /// Handed back to `write`.
         pub ctx: *mut c_void,
         /// `[finalize-time]` Appends UTF-8 text.
@@ -50,6 +54,10 @@ abi_struct! {
     /// The arguments of shape inference.
     #[derive(Debug)]
     pub struct InferArgs {
+        /// Bytes of this structure in the version of who made it.
+        pub size: u32,
+        /// Zero.
+        pub reserved: u32,
         /// The node.
         pub node: NodeArgs,
         /// `node.output_count` descriptions to fill in.
@@ -74,6 +82,10 @@ abi_struct! {
     /// The arguments of a [`PackFn`].
     #[derive(Debug)]
     pub struct PackArgs {
+        /// Bytes of this structure in the version of who made it.
+        pub size: u32,
+        /// Zero.
+        pub reserved: u32,
         /// [`PackRequest::body`].
         pub body: *const c_void,
         /// `recipe_len` numbers, those of the request.
@@ -101,8 +113,12 @@ pub type PackFn = unsafe extern "C" fn(args: *const PackArgs) -> u32;
 
 abi_struct! {
     /// A packed constant that a kernel asks for while it is finalized.
-    #[derive(Debug)]
+    #[derive(Clone, Copy, Debug)]
     pub struct PackRequest {
+        /// Bytes of this structure in the version of who made it.
+        pub size: u32,
+        /// Zero.
+        pub reserved: u32,
         /// `input_count` numbers of constant inputs.
         pub inputs: *const u32,
         /// How many inputs there are.
@@ -114,7 +130,7 @@ abi_struct! {
         /// Bytes of the packed constant.
         pub bytes: usize,
         /// Fills it, after finalize has returned, on any thread.
-        pub fill: PackFn,
+        pub fill: Option<PackFn>,
         /// Static data that `fill` gets back.
         pub body: *const c_void,
         /// Zero.
@@ -137,6 +153,8 @@ abi_struct! {
     /// memory.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Tie {
+        /// Bytes of this structure in the version of who made it.
+        pub size: u32,
         /// See [`ties`].
         pub kind: u32,
         /// The input.
@@ -145,10 +163,12 @@ abi_struct! {
         pub output: u32,
         /// The axis along which a part lies in the whole; it has all of the others.
         pub axis: u32,
+        /// Zero.
+        pub reserved: u32,
         /// Where the part starts on that axis.
         pub offset: u64,
         /// Zero.
-        pub reserved: [u64; 2],
+        pub reserved_words: [u64; 2],
     }
 }
 
@@ -156,6 +176,14 @@ abi_struct! {
     /// What the host does for a kernel that is being finalized.
     #[derive(Debug)]
     pub struct HostTable {
+        /// Bytes of this structure in the version of who made it.
+        pub size: u32,
+        /// How many threads work on a call at most.
+        pub threads: u32,
+        /// The instruction set that kernels of the host's own use: the code of an [`Isa`](crate::Isa).
+        pub isa: u32,
+        /// Zero.
+        pub reserved: u32,
         /// Handed back to every function.
         pub ctx: *mut c_void,
         /// `[finalize-time]` Notes a packed constant; writes its number among the kernel's to `index`.
@@ -168,10 +196,6 @@ abi_struct! {
         /// `[finalize-time]` Notes that execute reads constant input `input` although it is packed.
         // SAFETY: only a type; who calls through it keeps to what is written above.
         pub keep: unsafe extern "C" fn(ctx: *mut c_void, input: u32) -> u32,
-        /// How many threads work on a call at most.
-        pub threads: u32,
-        /// The instruction set that kernels of the host's own use: the code of an [`Isa`](crate::Isa).
-        pub isa: u32,
         /// Bytes of the core's own fast memory; 0 where it has none.
         pub fast_memory_bytes: usize,
         /// `[finalize-time]` Notes that an input and an output hold the same elements. A kernel that ties all of its
@@ -187,6 +211,10 @@ abi_struct! {
     /// The arguments of finalize.
     #[derive(Debug)]
     pub struct FinalizeArgs {
+        /// Bytes of this structure in the version of who made it.
+        pub size: u32,
+        /// Zero.
+        pub reserved: u32,
         /// The node.
         pub node: NodeArgs,
         /// `node.output_count` descriptions.
@@ -221,14 +249,14 @@ abi_struct! {
     /// The arguments of [`KernelVTable::needs`].
     #[derive(Debug)]
     pub struct NeedsArgs {
+        /// Bytes of this structure in the version of who made it.
+        pub size: u32,
+        /// The node's inputs, absent ones and those of its epilogue included.
+        pub input_count: u32,
         /// What finalize made.
         pub state: *const c_void,
         /// `input_count` inputs without elements; bounded ones at their bounds.
         pub inputs: *const TensorArg,
-        /// The node's inputs, absent ones and those of its epilogue included.
-        pub input_count: u32,
-        /// Zero.
-        pub reserved: u32,
         /// Where errors go.
         pub errors: *const ErrorSink,
         /// Zero.
@@ -381,12 +409,12 @@ abi_struct! {
     /// The host's parallel-for.
     #[derive(Debug)]
     pub struct ParallelTable {
-        /// Handed back to `run`.
-        pub ctx: *const c_void,
+        /// Bytes of this structure in the version of who made it.
+        pub size: u32,
         /// How many threads work at once, the caller included.
         pub width: u32,
-        /// Zero.
-        pub reserved: u32,
+        /// Handed back to `run`.
+        pub ctx: *const c_void,
         /// `[execute-time, heap-free]` Calls `task(task_ctx, i)` once for each i below `count`, on any
         /// thread, and returns when all are done.
         // SAFETY: only a type; who calls through it keeps to what is written above.
@@ -406,6 +434,12 @@ abi_struct! {
     /// The arguments of execute: less than two cache lines.
     #[derive(Debug)]
     pub struct ExecArgs {
+        /// Bytes of this structure in the version of who made it.
+        pub size: u32,
+        /// Inputs in `tensors`.
+        pub input_count: u16,
+        /// Outputs in `tensors`.
+        pub output_count: u16,
         /// What finalize made.
         pub state: *const c_void,
         /// Inputs, then outputs.
@@ -420,14 +454,6 @@ abi_struct! {
         pub guard: *mut GuardCell,
         /// The parallel-for, or null where there is one thread.
         pub parallel: *const ParallelTable,
-        /// Inputs in `tensors`.
-        pub input_count: u16,
-        /// Outputs in `tensors`.
-        pub output_count: u16,
-        /// Packed constants in `packed`.
-        pub packed_count: u16,
-        /// Zero.
-        pub reserved: u16,
         /// A bit for each of the first 64 outputs that a call must take: those that are there and not empty.
         pub untaken: u64,
         /// A bit for each of the first 64 outputs whose extents a call must say: those that are bounded.
@@ -436,6 +462,10 @@ abi_struct! {
         pub geometry: *mut u8,
         /// Bytes of geometry.
         pub geometry_bytes: usize,
+        /// Packed constants in `packed`.
+        pub packed_count: u16,
+        /// Zero.
+        pub reserved: [u16; 3],
     }
 }
 
@@ -454,6 +484,10 @@ abi_struct! {
     /// The functions of one kernel.
     #[derive(Clone, Copy, Debug)]
     pub struct KernelVTable {
+        /// Bytes of this structure in the version of who made it.
+        pub size: u32,
+        /// Zero.
+        pub reserved: u32,
         /// `[finalize-time]` Makes the kernel; on success `out.state` is the caller's to free.
         pub finalize: unsafe extern "C" fn(args: *const FinalizeArgs, out: *mut Finalized) -> u32,
         /// `[execute-time, thread-safe, heap-free]` Runs the kernel once.
@@ -461,7 +495,7 @@ abi_struct! {
         /// `[finalize-time]` Frees what finalize made; called once, when no execute is running.
         pub free: unsafe extern "C" fn(state: *mut c_void),
         /// What a GPU kernel has beyond the others; null for all others.
-        pub gpu: Option<&'static GpuTable>,
+        pub gpu: StaticPtr<GpuTable>,
         /// `[finalize-time, thread-safe]` Writes how many leading steps of an epilogue the kernel does for the node,
         /// or refuses the node; null: none.
         pub accept: Option<unsafe extern "C" fn(args: *const AcceptArgs, steps: *mut u32) -> u32>,

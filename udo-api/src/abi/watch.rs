@@ -1,16 +1,11 @@
 //! Every call of a kernel: inside the heap-free region, with panics caught.
 
 use super::ExecArgs;
-use crate::guard::{self, GuardCell};
+use crate::guard::{self, GuardCell, LibraryGuard};
 use crate::{ExecError, Status};
 
-/// The cell of this library on a thread: what makes a package a guarded one.
-pub(super) const THREAD_GUARD: Option<extern "C" fn() -> *mut GuardCell> = Some(thread_guard);
-
-/// `[finalize-time, thread-safe]` The calling thread's cell of this library.
-extern "C" fn thread_guard() -> *mut GuardCell {
-    guard::this_thread()
-}
+/// The guard of this library: what makes a package a guarded one.
+pub(super) const LIBRARY_GUARD: Option<LibraryGuard> = Some(guard::OWN_GUARD);
 
 /// `[execute-time, thread-safe, heap-free]` Opens the heap-free region around `body`.
 ///

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use udo_api::guard::GuardCell;
+use udo_api::guard::{LibraryGuard, OWN_GUARD};
 use udo_api::{
     AxisEncoding, Core, DType, Element, Encoding, Encodings, KernelDef, OpDef, PackageV1, Shape,
     Status, TensorDesc, Workspace,
 };
-use udo_host::{Failure, NodeDesc, ParamSetting, Refusal, infer, program_guard};
+use udo_host::{Failure, NodeDesc, ParamSetting, Refusal, infer};
 
 use crate::assert_near;
 use crate::epilogue::Step;
@@ -18,7 +18,7 @@ use crate::tensor::{Tensor, fixed};
 pub struct Bench {
     pub(crate) op: Option<OpDef>,
     pub(crate) kernels: Vec<KernelDef>,
-    pub(crate) thread_guard: extern "C" fn() -> *mut GuardCell,
+    pub(crate) guard: LibraryGuard,
     pub(crate) core: Core,
     pub(crate) opset: u32,
     pub(crate) inputs: Vec<Option<Input>>,
@@ -134,8 +134,8 @@ impl Bench {
             panic!("package {} has no operator {op:?}", package.name());
         };
         let kernels = package.kernel_table().iter().filter(|kernel| kernel.op() == op);
-        let thread_guard = package.thread_guard().unwrap_or(program_guard);
-        Self { thread_guard, ..Self::new(Some(*def), kernels.copied().collect(), Core::CPU) }
+        let guard = package.guard().ok().flatten().unwrap_or(OWN_GUARD);
+        Self { guard, ..Self::new(Some(*def), kernels.copied().collect(), Core::CPU) }
     }
 
     /// An operator with these kernels, for one on the CPU.
@@ -152,7 +152,7 @@ impl Bench {
         Self {
             op,
             kernels,
-            thread_guard: program_guard,
+            guard: OWN_GUARD,
             core,
             opset: 21,
             inputs: Vec::new(),

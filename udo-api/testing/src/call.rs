@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use udo_api::Status;
 use udo_api::abi::{ExecArgs, ParallelTable, TensorArg};
-use udo_api::guard::{GuardCell, heap_calls};
+use udo_api::guard::{LibraryGuard, heap_calls};
 use udo_host::{Failure, FinalizedKernel, failure};
 
 use crate::tensor::{Memory, Tensor};
@@ -19,7 +19,7 @@ pub(crate) const VTCM_BYTES: usize = 4 << 20;
 #[derive(Clone, Copy)]
 pub(crate) struct Caller {
     pub(crate) threads: u32,
-    pub(crate) thread_guard: extern "C" fn() -> *mut GuardCell,
+    pub(crate) guard: LibraryGuard,
 }
 
 /// What a call that went well left behind.
@@ -58,9 +58,9 @@ pub(crate) fn execute(
     let mut scratch = Memory::zeroed(wanted);
     scratch.bytes_mut().fill(SCRATCH);
     let parallel = ParallelTable {
-        ctx: std::ptr::null(),
+        size: ParallelTable::SIZE,
         width: caller.threads,
-        reserved: 0,
+        ctx: std::ptr::null(),
         run: backwards,
         reserved_words: [0; 4],
     };
@@ -70,7 +70,7 @@ pub(crate) fn execute(
     let mut call = kernel.exec_args(args.as_mut_ptr(), ports, owed, scratch.buffer(), parallel);
     // The buffer has some bytes more.
     call.scratch_bytes = wanted;
-    call.guard = (caller.thread_guard)();
+    call.guard = caller.guard.cell();
     let geometry = Memory::zeroed(kernel.geometry_bytes());
     let before = heap_calls();
     if let Some(prepare) = kernel.prepare_fn() {
@@ -79,8 +79,7 @@ pub(crate) fn execute(
         // SAFETY: as below; `geometry` is the call's to fill, and outlives it.
         let status = unsafe { prepare(&raw const call) };
         if status != Status::OK.code() {
-            // SAFETY: `call.guard` is this thread's cell, and the call that used it has returned.
-            return Err(Broken::Failed(unsafe { failure(status, call.guard) }));
+            return Err(Broken::Failed(failure(status, caller.guard)));
         }
     }
     // SAFETY: `call` points to `args`, whose tensors lie in memory of `inputs` and `outputs` that nothing else
@@ -88,8 +87,7 @@ pub(crate) fn execute(
     let status = unsafe { (kernel.execute_fn())(&raw const call) };
     let heap_calls = heap_calls() - before;
     if status != Status::OK.code() {
-        // SAFETY: `call.guard` is this thread's cell, and the call that used it has returned.
-        return Err(Broken::Failed(unsafe { failure(status, call.guard) }));
+        return Err(Broken::Failed(failure(status, caller.guard)));
     }
     if !geometry.is_whole() {
         return Err(Broken::Wrote("the kernel writes beyond its geometry".to_owned()));

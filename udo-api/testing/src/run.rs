@@ -101,7 +101,7 @@ impl Bench {
         };
         let store = PackStore::default();
         kernel.pack(source, &store).map_err(Fault::Finalize)?;
-        kernel.prepare(store.budget(), self.thread_guard).map_err(Fault::Finalize)?;
+        kernel.prepare(store.budget(), self.guard).map_err(Fault::Finalize)?;
         let inputs = &inputs[..taken];
         let mut outcome = self.call(def, &kernel, inputs, &outputs, CallMode::Apart)?;
         outcome.epilogue_steps = epilogue_steps;
@@ -162,7 +162,7 @@ impl Bench {
                 in_place.push((pair.input, pair.output));
             }
         }
-        let caller = Caller { threads: self.threads, thread_guard: self.thread_guard };
+        let caller = Caller { threads: self.threads, guard: self.guard };
         let traces = execute(kernel, &tensors, &mut outputs, &in_place, caller);
         let traces = traces.map_err(|broken| match broken {
             Broken::Failed(failure) => Fault::Execute(failure),
