@@ -1,11 +1,11 @@
-//! What every call owes: each output taken, and the extents of each bounded one said, on every core.
+//! What kernels promise: each output taken, and the extents of each bounded one said, on every core, and what they cost.
 #![expect(clippy::unwrap_used, reason = "a graph that cannot be made fails the test")]
 
 use udo_api::types::F32;
 use udo_api::{
-    Core, DType, Dim, Error, ExecError, FinalizeCx, GpuKernel, GuardAlloc, InferCx, Io, Kernel,
-    KernelDef, KernelInfo, Launch, Op, OpDef, OpSchema, PackageV1, Port, PortRule, Quant, QuantMut,
-    Scratch, Shape, Status, WorkItemFn, any_input, any_output, dsp_kernel,
+    Core, Cost, DType, Dim, Error, ExecError, FinalizeCx, GpuKernel, GuardAlloc, InferCx, Io,
+    Kernel, KernelDef, KernelInfo, Launch, Op, OpDef, OpSchema, PackageV1, Port, PortRule, Quant,
+    QuantMut, Scratch, Shape, Status, WorkItemFn, any_input, any_output, dsp_kernel,
 };
 use udo_runtime::cores::{OpenCl, Profile};
 use udo_runtime::graph::{DimSpec, Graph, Node};
@@ -30,6 +30,7 @@ static PACKAGE: PackageV1 = PackageV1::new("Promises", "1.0.0")
         OpDef::of::<Many>(),
         OpDef::of::<Missed>(),
         OpDef::of::<Empty>(),
+        OpDef::of::<Costly>(),
     ])
     .kernels(&[
         KernelDef::new::<Nothing>("Lazy", Core::CPU),
@@ -40,6 +41,11 @@ static PACKAGE: PackageV1 = PackageV1::new("Promises", "1.0.0")
         KernelDef::new::<AllButOne<MANY>>("Many", Core::CPU),
         KernelDef::new::<AllButOne<66>>("Missed", Core::CPU),
         KernelDef::new::<Nothing>("Empty", Core::CPU),
+        KernelDef::new::<Filled<1>>("Costly", Core::CPU),
+        KernelDef::new::<Filled<2>>("Costly", Core::CPU).cost(Cost::Snail),
+        KernelDef::new::<Filled<0>>("Costly", Core::CPU).cost(Cost::Free),
+        KernelDef::new::<Filled<3>>("Costly", Core::CPU).cost(Cost::Fast),
+        KernelDef::new::<Filled<4>>("Costly", Core::CPU).cost(Cost::Fast),
     ])
     .guarded();
 
@@ -82,6 +88,22 @@ op!(Positive, Y, at_most_input);
 op!(Many, &[Port::required("ys", F32).repeated()], like_input);
 op!(Missed, &[Port::required("ys", F32).repeated()], like_input);
 op!(Empty, Y, empty);
+op!(Costly, Y, like_input);
+
+/// Fills its output with a number, and takes no node where that is 0.
+struct Filled<const N: u8>;
+
+impl<const N: u8> Kernel for Filled<N> {
+    fn finalize(_: &FinalizeCx<'_>) -> Result<Self, Error> {
+        if N == 0 { Err(Error::new("not this one")) } else { Ok(Self) }
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io { mut outputs, .. } = io;
+        outputs.take::<f32>(0)?.fill(f32::from(N));
+        Ok(())
+    }
+}
 
 /// Succeeds without a look at its arguments.
 struct Nothing;
@@ -202,6 +224,13 @@ fn session(op: &str, outputs: usize, core: Core) -> Result<Session, String> {
 fn failure(op: &str, outputs: usize, core: Core) -> (Status, String) {
     let error = session(op, outputs, core).unwrap().run().unwrap_err();
     (error.error.status, error.reason.to_string())
+}
+
+#[test]
+fn the_cheapest_kernel_that_takes_a_node_gets_it_and_the_first_of_those() {
+    let mut session = session("Costly", 1, Core::CPU).unwrap();
+    session.run().unwrap();
+    assert_eq!(session.output::<f32>("y0").unwrap(), [3.0; 4]);
 }
 
 #[test]

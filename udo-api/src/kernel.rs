@@ -295,7 +295,8 @@ abi_struct! {
     }
 }
 
-/// How long a kernel takes compared with others, as DSP registrations say it.
+/// How long a kernel takes compared with others, as DSP registrations say it: of those for one core that take a node, the
+/// first of the cheapest class gets it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cost {
     /// Nothing to speak of.

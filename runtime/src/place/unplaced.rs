@@ -65,10 +65,12 @@ impl Unplaced<'_> {
     ) -> Result<Result<Taken, String>, PlaceError> {
         let entries = registry.kernels_for(self.bound.package, core)?;
         let is_mine = |entry: &&KernelEntry| std::ptr::eq(entry.op, self.bound.op);
-        let mine: Vec<KernelEntry> = entries.iter().filter(is_mine).copied().collect();
+        let mut mine: Vec<KernelEntry> = entries.iter().filter(is_mine).copied().collect();
         if mine.is_empty() {
             return Ok(Err("no kernel".to_owned()));
         }
+        // The package's order decides among kernels of one class.
+        mine.sort_by_key(|entry| entry.def.cost_class());
         let mut reasons = Vec::new();
         for entry in mine {
             match self.try_kernel(entry, core, registry)? {
