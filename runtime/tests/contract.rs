@@ -14,6 +14,11 @@ use udo_runtime::memory::Tensor;
 use udo_runtime::model::{Model, Options};
 use udo_runtime::registry::Registry;
 
+#[path = "support/positive.rs"]
+mod positive;
+
+use positive::{Positive, PositiveF32};
+
 #[global_allocator]
 static GUARD: GuardAlloc = GuardAlloc;
 
@@ -35,8 +40,7 @@ static PACKAGE: PackageV1 = PackageV1::new("Contract", "1.0.0")
             .ports(&[any_input(0).bounded(), any_output(0).bounded()]),
         KernelDef::new::<PlusF32>("Plus", Core::CPU).in_place(&[InPlace { input: 0, output: 0 }]),
         KernelDef::new::<ScaledF32>("Scaled", Core::CPU),
-        KernelDef::new::<PositiveF32>("Positive", Core::CPU)
-            .ports(&[any_input(0).bounded(), any_output(0).bounded()]),
+        PositiveF32::DEF,
         KernelDef::new::<TwiceF32>("Careless", Core::CPU),
     ])
     .guarded();
@@ -254,20 +258,7 @@ impl Kernel for ScaledF32 {
     }
 }
 
-/// The positive elements of a vector: as many as there are.
-struct Positive;
-
-impl Op for Positive {
-    const SCHEMA: OpSchema =
-        OpSchema::new("Positive", &[Port::required("x", F32)], &[Port::required("y", F32)], &[]);
-
-    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
-        let x = cx.input(0)?;
-        cx.set_output(0, x.with_shape(Shape::of_dims(&[Dim::UpTo(x.len())])?))
-    }
-}
-
-/// The same, with a kernel that does not know that its output is bounded.
+/// As `Positive`, with a kernel that does not know that its output is bounded.
 struct Careless;
 
 impl Op for Careless {
@@ -276,25 +267,6 @@ impl Op for Careless {
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         Positive::infer(cx)
-    }
-}
-
-struct PositiveF32;
-
-impl Kernel for PositiveF32 {
-    fn finalize(_: &FinalizeCx<'_>) -> Result<Self, Error> {
-        Ok(Self)
-    }
-
-    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
-        let Io { inputs, mut outputs, .. } = io;
-        let y = outputs.take::<f32>(0)?;
-        let mut count = 0;
-        for &x in inputs.get::<f32>(0)?.iter().filter(|x| **x > 0.0) {
-            y[count] = x;
-            count += 1;
-        }
-        outputs.set_shape(0, &[count])
     }
 }
 

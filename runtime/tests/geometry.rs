@@ -6,13 +6,18 @@ use std::cell::Cell;
 use udo_api::types::F32;
 use udo_api::{
     Core, Dim, Error, ExecError, FinalizeCx, GuardAlloc, InferCx, InputShapes, Io, Kernel,
-    KernelDef, Needs, Op, OpDef, OpSchema, PackageV1, Port, Scratch, Shape, Status, Workspace,
+    KernelDef, Needs, Op, OpDef, OpSchema, PackageV1, Port, Scratch, Status, Workspace,
     any_input, any_output,
 };
 use udo_runtime::graph::Graph;
 use udo_runtime::model::{Model, Options};
 use udo_runtime::registry::Registry;
 use udo_runtime::session::Session;
+
+#[path = "support/positive.rs"]
+mod positive;
+
+use positive::{Positive, PositiveF32};
 
 #[global_allocator]
 static GUARD: GuardAlloc = GuardAlloc;
@@ -25,45 +30,13 @@ static PACKAGE: PackageV1 = PackageV1::new("Geometry", "1.0.0")
         OpDef::of::<Shown>(),
     ])
     .kernels(&[
-        KernelDef::new::<PositiveF32>("Positive", Core::CPU).ports(&[any_output(0).bounded()]),
+        PositiveF32::DEF,
         KernelDef::new::<BackwardsF32>("Backwards", Core::CPU)
             .ports(&[any_input(0).bounded(), any_output(0).bounded()]),
         KernelDef::new::<GreedyF32>("Greedy", Core::CPU),
         KernelDef::new::<ShownF32>("Shown", Core::CPU),
     ])
     .guarded();
-
-/// The positive elements of a vector: as many as there are.
-struct Positive;
-
-impl Op for Positive {
-    const SCHEMA: OpSchema =
-        OpSchema::new("Positive", &[Port::required("x", F32)], &[Port::required("y", F32)], &[]);
-
-    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
-        let x = cx.input(0)?;
-        cx.set_output(0, x.with_shape(Shape::of_dims(&[Dim::UpTo(x.len())])?))
-    }
-}
-
-struct PositiveF32;
-
-impl Kernel for PositiveF32 {
-    fn finalize(_: &FinalizeCx<'_>) -> Result<Self, Error> {
-        Ok(Self)
-    }
-
-    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
-        let Io { inputs, mut outputs, .. } = io;
-        let y = outputs.take::<f32>(0)?;
-        let mut count = 0;
-        for &x in inputs.get::<f32>(0)?.iter().filter(|x| **x > 0.0) {
-            y[count] = x;
-            count += 1;
-        }
-        outputs.set_shape(0, &[count])
-    }
-}
 
 /// A vector backwards, by a table of where each element comes from.
 struct Backwards;

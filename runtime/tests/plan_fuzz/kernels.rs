@@ -9,12 +9,13 @@ use udo_api::{
     dsp_kernel, input, output,
 };
 
+use super::positive::{Positive, PositiveF32};
+
 const FIRST: InPlace = InPlace { input: 0, output: 0 };
 const LAST_IN: PortRule = any_input(0).channels_last();
 const LAST_OUT: PortRule = any_output(0).channels_last();
 const PITCHED: &[PortRule] =
     &[any_input(0).pitched(), any_output(0).pitched(), any_output(1).pitched()];
-const BOUNDED: &[PortRule] = &[any_input(0).bounded(), any_output(0).bounded()];
 
 pub(crate) static PACKAGE: PackageV1 = PackageV1::new("Fuzz", "1.0.0")
     .ops(&[
@@ -52,7 +53,7 @@ pub(crate) static PACKAGE: PackageV1 = PackageV1::new("Fuzz", "1.0.0")
         KernelDef::new::<ForkF32>("Fork", Core::CPU)
             .ports(PITCHED)
             .in_place(&[FIRST, InPlace { input: 0, output: 1 }]),
-        KernelDef::new::<PositiveF32>("Positive", Core::CPU).ports(BOUNDED),
+        PositiveF32::DEF,
         KernelDef::new::<FlatF32>("Flat", Core::CPU).in_place(&[FIRST]),
         KernelDef::new::<RestF32>("Rest", Core::CPU),
     ])
@@ -333,37 +334,6 @@ impl Kernel for ForkF32 {
             }
         }
         Ok(())
-    }
-}
-
-/// The positive elements of a vector: as many as there are.
-struct Positive;
-
-impl Op for Positive {
-    const SCHEMA: OpSchema = OpSchema::new("Positive", IN, OUT, &[]);
-
-    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
-        let x = cx.input(0)?;
-        cx.set_output(0, x.with_shape(Shape::of_dims(&[Dim::UpTo(x.len())])?))
-    }
-}
-
-struct PositiveF32;
-
-impl Kernel for PositiveF32 {
-    fn finalize(_: &FinalizeCx<'_>) -> Result<Self, Error> {
-        Ok(Self)
-    }
-
-    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
-        let Io { inputs, mut outputs, .. } = io;
-        let y = outputs.take::<f32>(0)?;
-        let mut count = 0;
-        for (y, x) in y.iter_mut().zip(inputs.get::<f32>(0)?.iter().filter(|x| **x > 0.0)) {
-            *y = *x;
-            count += 1;
-        }
-        outputs.set_shape(0, &[count])
     }
 }
 

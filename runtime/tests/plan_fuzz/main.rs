@@ -6,6 +6,8 @@
 
 mod graphs;
 mod kernels;
+#[path = "../support/positive.rs"]
+mod positive;
 mod random;
 mod reference;
 
