@@ -6,8 +6,8 @@ use std::cell::Cell;
 use udo_api::types::F32;
 use udo_api::{
     Core, Dim, Error, ExecError, FinalizeCx, GuardAlloc, InferCx, InputShapes, Io, Kernel,
-    KernelDef, Needs, Op, OpDef, OpSchema, PackageV1, Port, Scratch, Status, Workspace,
-    any_input, any_output,
+    KernelDef, Needs, Op, OpDef, OpSchema, PackageV1, Port, Scratch, Status, Workspace, any_input,
+    any_output,
 };
 use udo_runtime::graph::Graph;
 use udo_runtime::model::{Model, Options};
