@@ -218,21 +218,57 @@ fn unknown_operators_and_open_shapes_say_what_to_do() {
     });
     let error = refusal(branch, &[]);
     assert_eq!(error, "node \"act\": no package has an operator \"Branch\"");
+}
 
-    let mut open = Graph::new("open");
-    let x =
-        open.add_input("x", DType::F32, [DimSpec::Named("batch".to_owned()), DimSpec::Fixed(2)]);
-    let y = open.add_value("y");
-    open.add_node(Node::new("Relu", 17, &[x], &[y]));
-    open.outputs.push(y);
-    let error = Model::compile(open.clone(), &mut registry(&[]), &Options::default())
-        .unwrap_err()
-        .to_string();
-    assert_eq!(error, "graph input \"x\" has the open shape batch,2, wanted a shape for it");
+/// What a model with the inputs `f32[batch,2]` and `f32[?]` says to shapes and to extents of named dimensions.
+fn opened(shapes: &[(&str, &[usize])], dims: &[(&str, usize)]) -> String {
+    let graph = Graph::parse(
+        "graph open\n input x: f32[batch,2]\n input s: f32[?]\n y = Mul@17(x, s)\n output y\n",
+    );
     let mut options = Options::default();
-    options.bind.shapes.insert("x".to_owned(), vec![3, 2]);
-    let model = Model::compile(open, &mut registry(&[]), &options).unwrap();
-    assert_eq!(model.plan().outputs().next().unwrap().1.to_string(), "f32[3,2]");
+    options.bind.shapes = shapes.iter().map(|(n, s)| ((*n).to_owned(), s.to_vec())).collect();
+    options.bind.dims = dims.iter().map(|(n, d)| ((*n).to_owned(), *d)).collect();
+    match Model::compile(graph.unwrap(), &mut registry(&[]), &options) {
+        Ok(model) => model.plan().outputs().next().unwrap().1.to_string(),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn open_shapes_and_dimensions_are_given_by_name() {
+    let s: (&str, &[usize]) = ("s", &[2]);
+    assert_eq!(opened(&[("x", &[3, 2]), s], &[]), "f32[3,2]");
+    assert_eq!(opened(&[s], &[("batch", 4)]), "f32[4,2]");
+    assert_eq!(opened(&[("x", &[4, 2]), s], &[("batch", 4)]), "f32[4,2]");
+    let refused: [(&[(&str, &[usize])], &[(&str, usize)], &str); 8] = [
+        (&[], &[], "graph input \"x\" has the open shape batch,2, wanted a shape for it"),
+        (&[], &[("batch", 4)], "graph input \"s\" has the open shape ?, wanted a shape for it"),
+        (
+            &[s],
+            &[("bach", 4)],
+            "no input has a dimension called \"bach\", wanted one of [\"batch\"]",
+        ),
+        (&[("t", &[1])], &[], "the model has no input \"t\", wanted one of [\"x\", \"s\"]"),
+        (
+            &[("x", &[3, 4]), s],
+            &[],
+            "graph input \"x\" is given the shape 3,4, wanted one of batch,2",
+        ),
+        (&[("x", &[3]), s], &[], "graph input \"x\" is given the shape 3, wanted one of batch,2"),
+        (
+            &[("x", &[3, 2]), s],
+            &[("batch", 4)],
+            "graph input \"x\" is given the shape 3,2, wanted one of batch,2",
+        ),
+        (
+            &[("x", &[usize::MAX, 2]), s],
+            &[],
+            "graph input \"x\" is given the shape 18446744073709551615,2, wanted one of batch,2",
+        ),
+    ];
+    for (shapes, dims, wanted) in refused {
+        assert_eq!(opened(shapes, dims), wanted);
+    }
 }
 
 /// `y = x + by`, in a domain of its own each.

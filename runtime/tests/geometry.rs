@@ -279,6 +279,7 @@ fn extents_that_the_model_leaves_open_are_told_through_operators() {
     registry.add_static(&PACKAGE).unwrap();
     let mut options = Options::default();
     options.bind.shapes.insert("x".to_owned(), vec![2, 3, 4, 8]);
+    options.bind.dims.insert("n".to_owned(), 2);
     let error = Model::compile(graph, &mut registry, &options).unwrap_err().to_string();
     assert!(error.contains("[Open(2), Open(48)]"), "{error}");
 }

@@ -122,7 +122,8 @@ impl ModelFlags {
     fn options(&self) -> Options {
         let bind = BindOptions {
             bind: self.bind.iter().cloned().collect(),
-            shapes: self.shape.iter().cloned().collect::<BTreeMap<_, _>>(),
+            shapes: self.shape.iter().cloned().collect(),
+            dims: self.dim.iter().cloned().collect(),
         };
         let gpu_storage = match self.gpu_storage {
             StorageFlag::F32 => GpuStorage::F32,
@@ -144,8 +145,7 @@ impl ModelFlags {
     pub(crate) fn load(&self) -> Result<Loaded, Failure> {
         let start = Instant::now();
         let mut registry = open(&self.packages)?;
-        let import = ImportOptions { dims: self.dim.clone(), ..ImportOptions::default() };
-        let graph = import::file(&self.model, &import)?;
+        let graph = import::file(&self.model, &ImportOptions::default())?;
         let compiled = Model::compile(graph, &mut registry, &self.options());
         let model = compiled.map_err(|error| compile_failure(error, &registry))?;
         Ok(Loaded { model, registry, load_time: start.elapsed() })

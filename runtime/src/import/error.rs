@@ -55,14 +55,6 @@ pub enum ImportError {
         /// What could be.
         wanted: String,
     },
-    /// An extent was given for a dimension that the model does not have.
-    #[error("no input has a dimension called {name:?}, wanted one of {known:?}")]
-    NoSuchDim {
-        /// The name given.
-        name: String,
-        /// The names in the model, in its order.
-        known: Vec<String>,
-    },
     /// The nodes do not make a graph that can run.
     #[error(transparent)]
     Graph(#[from] GraphError),
@@ -101,8 +93,8 @@ impl ImportError {
                 Self::Unsupported { place: within(place), found, wanted }
             }
             Self::Graph(error) => Self::Graph(error.inside(node, attribute, index)),
-            // They name the file, and what the user said.
-            Self::Read { .. } | Self::UnknownFormat { .. } | Self::NoSuchDim { .. } => self,
+            // They name the file.
+            Self::Read { .. } | Self::UnknownFormat { .. } => self,
         }
     }
 }

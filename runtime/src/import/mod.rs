@@ -16,8 +16,6 @@ pub use error::ImportError;
 /// How to read a model.
 #[derive(Clone, Debug, Default)]
 pub struct ImportOptions {
-    /// Extents for dimensions that the model only names.
-    pub dims: Vec<(String, usize)>,
     /// The folder where elements that the model keeps in other files lie; nothing refuses them.
     pub folder: Option<PathBuf>,
 }

@@ -4,6 +4,7 @@
 mod choose;
 mod defaults;
 mod fold;
+mod inputs;
 mod params;
 mod rule;
 mod tensor_layout;
@@ -12,11 +13,11 @@ mod upgrade;
 
 use std::collections::BTreeMap;
 
-use udo_api::{Dim, OpDef, Port, Shape, TensorDesc};
+use udo_api::{OpDef, Port, TensorDesc};
 use udo_host::{NodeDesc, Refusal, infer};
 
 use crate::exit_guard::{self, PackageCall};
-use crate::graph::{DimSpec, Graph, Node, Source, TensorType, Value};
+use crate::graph::{Graph, Node};
 use crate::memory::Tensor;
 use crate::registry::{OpEntry, Registry};
 
@@ -35,6 +36,8 @@ pub struct BindOptions {
     pub bind: BTreeMap<String, String>,
     /// Shapes of graph inputs whose dimensions the model leaves open.
     pub shapes: BTreeMap<String, Vec<usize>>,
+    /// Extents of dimensions that the model only names.
+    pub dims: BTreeMap<String, usize>,
 }
 
 /// A graph that is resolved.
@@ -96,6 +99,32 @@ pub enum ResolveError {
         /// Its dimensions as the model has them.
         dims: String,
     },
+    /// A shape was given that the model's input does not take.
+    #[error("graph input {input:?} is given the shape {found}, wanted one of {wanted}")]
+    WrongShape {
+        /// The input.
+        input: String,
+        /// The shape given.
+        found: String,
+        /// Its dimensions as the model has them.
+        wanted: String,
+    },
+    /// A shape was given for an input that the model does not have.
+    #[error("the model has no input {name:?}, wanted one of {known:?}")]
+    NoSuchInput {
+        /// The name given.
+        name: String,
+        /// The model's inputs.
+        known: Vec<String>,
+    },
+    /// An extent was given for a dimension that the model does not have.
+    #[error("no input has a dimension called {name:?}, wanted one of {known:?}")]
+    NoSuchDim {
+        /// The name given.
+        name: String,
+        /// The names in the model, in its order.
+        known: Vec<String>,
+    },
     /// The graph is not one: an id leads nowhere.
     #[error("the graph is broken: {0}")]
     Broken(String),
@@ -122,7 +151,11 @@ impl ResolveError {
             Self::OpenShape { input, .. } => {
                 Some(format!("give one with --shape {input}=1,3,224,224"))
             }
-            Self::Node { .. } | Self::Broken(_) => None,
+            Self::Node { .. }
+            | Self::WrongShape { .. }
+            | Self::NoSuchInput { .. }
+            | Self::NoSuchDim { .. }
+            | Self::Broken(_) => None,
         }
     }
 }
@@ -137,8 +170,9 @@ impl Registry {
         graph: Graph,
         options: &BindOptions,
     ) -> Result<Resolved, ResolveError> {
+        inputs::check(&graph, options)?;
         let Graph { name, nodes, values, inputs, captures, outputs } = graph;
-        let values = values.into_iter().map(|value| typed(value, options));
+        let values = values.into_iter().map(|value| inputs::typed(value, options));
         let values = values.collect::<Result<_, _>>()?;
         let bound = Vec::with_capacity(nodes.len());
         let mut graph = Graph { name, nodes: bound, values, inputs, captures, outputs };
@@ -293,54 +327,4 @@ impl TypedGraph {
         }
         Ok(())
     }
-}
-
-/// A value with what is known of it before any node is looked at.
-fn typed(value: Value, options: &BindOptions) -> Result<TypedValue, ResolveError> {
-    let desc = match &value.source {
-        // What a subgraph is given is known with its node.
-        Source::Computed | Source::Outer => TensorDesc::ABSENT,
-        Source::Constant(tensor) => *tensor.desc(),
-        Source::Input(TensorType { dtype, dims }) => {
-            let asked = options.shapes.get(&value.name);
-            let open = || ResolveError::OpenShape {
-                input: value.name.clone(),
-                dims: dims.iter().map(open_dim).collect::<Vec<_>>().join(","),
-            };
-            let shape = input_shape(dims, asked.map(Vec::as_slice)).ok_or_else(open)?;
-            TensorDesc::new(*dtype, shape)
-        }
-    };
-    Ok(TypedValue { value, desc, quantized: None, folded: None })
-}
-
-fn open_dim(dim: &DimSpec) -> String {
-    match dim {
-        DimSpec::Fixed(n) => n.to_string(),
-        DimSpec::Named(name) => name.clone(),
-        DimSpec::Unknown => "?".to_owned(),
-    }
-}
-
-/// The shape that the model gives an input, or the user where the model leaves it open.
-fn input_shape(dims: &[DimSpec], asked: Option<&[usize]>) -> Option<Shape> {
-    let Some(asked) = asked else {
-        let fixed = dims.iter().map(|d| match d {
-            DimSpec::Fixed(n) => Some(*n),
-            DimSpec::Named(_) | DimSpec::Unknown => None,
-        });
-        return Shape::new(&fixed.collect::<Option<Vec<_>>>()?).ok();
-    };
-    let agrees = |(spec, &n): (&DimSpec, &usize)| match spec {
-        DimSpec::Fixed(fixed) => *fixed == n,
-        DimSpec::Named(_) | DimSpec::Unknown => true,
-    };
-    if dims.len() != asked.len() || !dims.iter().zip(asked).all(agrees) {
-        return None;
-    }
-    let said = dims.iter().zip(asked).map(|(spec, &n)| match spec {
-        DimSpec::Fixed(_) => Dim::Fixed(n),
-        DimSpec::Named(_) | DimSpec::Unknown => Dim::Open(n),
-    });
-    Shape::of_dims(&said.collect::<Vec<_>>()).ok()
 }

@@ -53,10 +53,22 @@ pub(crate) fn cargo_fixture(name: &str, profile: &str, command: &str, flags: &[&
 
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("fixtures");
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args([command, "--offline", "--quiet", "--profile", profile]).args(flags);
+    // For a target said, so that flags which instrument code leave cargo's own helpers alone.
+    let of = host_triple();
+    cargo
+        .args([command, "--offline", "--quiet", "--profile", profile, "--target", &of])
+        .args(flags);
     cargo.current_dir(&folder);
     run(cargo.env("CARGO_TARGET_DIR", &target));
-    target.join(if profile == "dev" { "debug" } else { profile })
+    target.join(of).join(if profile == "dev" { "debug" } else { profile })
+}
+
+/// The target that the compiler builds for where none is said.
+fn host_triple() -> String {
+    let output = Command::new("rustc").arg("-vV").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
+    host.unwrap().to_owned()
 }
 
 /// The Rust fixture as `udo build` would gather it, in `folder/dist`.

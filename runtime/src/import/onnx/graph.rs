@@ -15,7 +15,7 @@ use super::attribute;
 use super::model::{Model, domain};
 use super::proto::{AttributeProto, GraphProto, NodeProto, ValueInfoProto};
 use super::tensor::tensor;
-use super::types::{check_dims, tensor_type};
+use super::types::tensor_type;
 use crate::graph::{Attr, Graph, GraphError, MAX_DEPTH, Node, Source, ValueId};
 use crate::memory::Tensor;
 
@@ -151,7 +151,7 @@ impl<'a> Import<'a> {
                 self.same_type(place, input, constant)?;
                 continue;
             }
-            let of = tensor_type(place, input, self.model.options)?;
+            let of = tensor_type(place, input)?;
             let id = match of {
                 of if self.is_inside() => self.level.graph.add_parameter(name, of),
                 Some(of) => self.level.graph.add_input(name, of.dtype, of.dims),
@@ -161,7 +161,7 @@ impl<'a> Import<'a> {
             };
             self.level.define(name, id, place)?;
         }
-        if self.is_inside() { Ok(()) } else { check_dims(proto, self.model.options) }
+        Ok(())
     }
 
     fn same_type(
@@ -170,7 +170,7 @@ impl<'a> Import<'a> {
         input: &ValueInfoProto,
         constant: &Tensor,
     ) -> Result<(), ImportError> {
-        match tensor_type(place, input, self.model.options)? {
+        match tensor_type(place, input)? {
             Some(of) if !of.admits(constant.desc()) => {
                 let desc = constant.desc();
                 let found = format!("type {of}");
@@ -319,7 +319,7 @@ impl<'a> Import<'a> {
         for value in proto.value_info.iter().chain(&proto.output) {
             let place = format_args!("value {:?}", value.name);
             let Some(&id) = self.level.ids.get(&value.name) else { continue };
-            let Some(of) = tensor_type(place, value, self.model.options)? else { continue };
+            let Some(of) = tensor_type(place, value)? else { continue };
             let value = self.level.graph.values.get_mut(id.index());
             if let Some(value) = value.filter(|v| matches!(v.source, Source::Computed)) {
                 value.declared = Some(of);

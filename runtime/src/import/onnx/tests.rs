@@ -100,20 +100,6 @@ fn a_model_becomes_a_sorted_graph() {
 }
 
 #[test]
-fn named_dimensions_can_be_given_extents() {
-    let with = |name: &str, extent| {
-        let dims = vec![(name.to_owned(), extent)];
-        import(&small().to_bytes(), "small", &ImportOptions { dims, ..options() })
-    };
-    let graph = with("batch", 4).unwrap();
-    let x = graph.value(graph.inputs[0]).unwrap();
-    let Source::Input(of) = &x.source else { panic!("x is an input") };
-    assert_eq!(of.to_string(), "f32[4,?,h]");
-    let expected = r#"no input has a dimension called "bach", wanted one of ["batch", "h"]"#;
-    assert_eq!(with("bach", 4).unwrap_err().to_string(), expected);
-}
-
-#[test]
 fn files_of_the_first_format_need_no_opset_and_no_attribute_types() {
     let mut model = small();
     model.ir_version = 1;

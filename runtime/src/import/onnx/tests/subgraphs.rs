@@ -132,11 +132,6 @@ fn subgraphs_capture_what_they_read() {
     assert_eq!(graph.to_string(), expected);
     assert_eq!(graph.verify(), Ok(()));
     assert_eq!(Graph::parse(expected).unwrap().to_string(), expected);
-
-    let dims = vec![("n".to_owned(), 4)];
-    let graph = import(&branching().to_bytes(), "m", &ImportOptions { dims, ..options() }).unwrap();
-    let text = graph.to_string();
-    assert!(text.contains("input carried: f32[4]\n"), "{text}");
 }
 
 #[test]
