@@ -220,8 +220,11 @@ fn unknown_operators_and_open_shapes_say_what_to_do() {
     assert_eq!(error, "node \"act\": no package has an operator \"Branch\"");
 }
 
+type Shapes<'a> = &'a [(&'a str, &'a [usize])];
+type Dims<'a> = &'a [(&'a str, usize)];
+
 /// What a model with the inputs `f32[batch,2]` and `f32[?]` says to shapes and to extents of named dimensions.
-fn opened(shapes: &[(&str, &[usize])], dims: &[(&str, usize)]) -> String {
+fn opened(shapes: Shapes<'_>, dims: Dims<'_>) -> String {
     let graph = Graph::parse(
         "graph open\n input x: f32[batch,2]\n input s: f32[?]\n y = Mul@17(x, s)\n output y\n",
     );
@@ -240,7 +243,7 @@ fn open_shapes_and_dimensions_are_given_by_name() {
     assert_eq!(opened(&[("x", &[3, 2]), s], &[]), "f32[3,2]");
     assert_eq!(opened(&[s], &[("batch", 4)]), "f32[4,2]");
     assert_eq!(opened(&[("x", &[4, 2]), s], &[("batch", 4)]), "f32[4,2]");
-    let refused: [(&[(&str, &[usize])], &[(&str, usize)], &str); 8] = [
+    let refused: [(Shapes<'_>, Dims<'_>, &str); 8] = [
         (&[], &[], "graph input \"x\" has the open shape batch,2, wanted a shape for it"),
         (&[], &[("batch", 4)], "graph input \"s\" has the open shape ?, wanted a shape for it"),
         (

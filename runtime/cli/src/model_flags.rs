@@ -1,6 +1,5 @@
 //! The flags that every command with a model shares.
 
-use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -24,7 +23,7 @@ use crate::output::{Failure, note};
 /// A model, the packages it needs, and where it runs.
 #[derive(Args, Debug)]
 pub(crate) struct ModelFlags {
-    /// The model: an ONNX file
+    /// The model: an ONNX file, or a printed graph
     pub(crate) model: PathBuf,
     /// A package with operators of your own: its folder, its dist folder or its registration library
     #[arg(long = "package", value_name = "PATH")]

@@ -15,6 +15,9 @@ pub(super) fn literal(tensor: &Tensor) -> impl Display {
     Literal(tensor)
 }
 
+/// The most elements that one word stands for: a text decides how many there are.
+const MOST_ALIKE: usize = 1 << 24;
+
 struct Literal<'a>(&'a Tensor);
 
 impl Display for Literal<'_> {
@@ -74,6 +77,9 @@ pub(super) fn tensor(dtype: DType, shape: Shape, words: &[&str]) -> Result<Tenso
         };
         let mut elements = words.iter().map(number).collect::<Result<Vec<T>, String>>()?;
         if let [all] = elements[..] {
+            if shape.len() > MOST_ALIKE {
+                return Err(format!("up to {MOST_ALIKE} elements that are the same"));
+            }
             elements = vec![all; shape.len()];
         }
         Tensor::of(shape, &elements).map_err(|e| e.to_string())

@@ -6,6 +6,7 @@
 
 mod error;
 pub mod onnx;
+mod text;
 
 use std::path::{Path, PathBuf};
 
@@ -34,8 +35,10 @@ pub struct Importer {
 }
 
 /// Every format that is read.
-pub const IMPORTERS: &[Importer] =
-    &[Importer { name: "ONNX", suffixes: &["onnx"], sniff: onnx::sniff, import: onnx::import }];
+pub const IMPORTERS: &[Importer] = &[
+    Importer { name: "ONNX", suffixes: &["onnx"], sniff: onnx::sniff, import: onnx::import },
+    Importer { name: "text", suffixes: &["graph"], sniff: text::sniff, import: text::import },
+];
 
 /// The graph in a model's file, which is called after the file.
 ///

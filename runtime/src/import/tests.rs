@@ -25,7 +25,8 @@ fn a_suffix_says_the_format_and_else_the_bytes() {
 #[test]
 fn an_unknown_file_is_refused_with_the_known_formats() {
     for (of, name) in [(&b""[..], "m"), (b"PK\x03\x04", "m.zip"), (b"\x08\x00", ".onnx")] {
-        let expected = format!("{name:?} is of no known format, wanted one of ONNX (.onnx)");
+        let expected =
+            format!("{name:?} is of no known format, wanted one of ONNX (.onnx), text (.graph)");
         assert_eq!(refusal(of, name), expected);
     }
     let path = std::env::temp_dir().join(format!("udo-format-{}.txt", std::process::id()));
@@ -35,6 +36,31 @@ fn an_unknown_file_is_refused_with_the_known_formats() {
     let name = path.file_name().unwrap().to_string_lossy().into_owned();
     assert!(matches!(error, ImportError::UnknownFormat { name: found } if found == name));
     assert!(matches!(file(&path, &ImportOptions::default()), Err(ImportError::Read { .. })));
+}
+
+#[test]
+fn a_printed_graph_is_a_model() {
+    let text =
+        "graph \"small\"\n  input x: f32[n,2]\n  y: f32[n,2] = Relu@17(x) # act\n  output y\n";
+    for name in ["m.graph", "m", "m.txt"] {
+        let graph = bytes(text.as_bytes(), name, &ImportOptions::default()).unwrap();
+        assert_eq!(graph.to_string(), text);
+    }
+    let cases: [(&[u8], &str); 4] = [
+        (b"graph g\n  input x: f32[2\n", "\"m.graph\", line 2: \"\", wanted \"]\""),
+        (
+            b"\xff",
+            "\"m.graph\" is not a graph in UTF-8, or only part of one: invalid utf-8 sequence of 1 bytes from index 0",
+        ),
+        (b"graph g\n  output y\n", "output 0 is value \"y\", which nothing makes"),
+        (
+            b"graph g\n  constant w: f32[99999999999]{1.0}\n",
+            "\"m.graph\", line 2: \"\", wanted up to 16777216 elements that are the same",
+        ),
+    ];
+    for (of, expected) in cases {
+        assert_eq!(refusal(of, "m.graph"), expected);
+    }
 }
 
 #[test]

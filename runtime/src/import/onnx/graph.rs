@@ -148,7 +148,7 @@ impl<'a> Import<'a> {
             // Files of the first formats list every constant as an input too.
             let Level { graph, ids } = &self.level;
             if let Some(constant) = ids.get(name).and_then(|&id| graph.constant(id)) {
-                self.same_type(place, input, constant)?;
+                same_type(place, input, constant)?;
                 continue;
             }
             let of = tensor_type(place, input)?;
@@ -162,24 +162,6 @@ impl<'a> Import<'a> {
             self.level.define(name, id, place)?;
         }
         Ok(())
-    }
-
-    fn same_type(
-        &self,
-        place: Arguments<'_>,
-        input: &ValueInfoProto,
-        constant: &Tensor,
-    ) -> Result<(), ImportError> {
-        match tensor_type(place, input)? {
-            Some(of) if !of.admits(constant.desc()) => {
-                let desc = constant.desc();
-                let found = format!("type {of}");
-                let wanted =
-                    format!("its initializer's, {}{}", constant.dtype(), desc.full_shape());
-                Err(ImportError::malformed(place, found, wanted))
-            }
-            Some(_) | None => Ok(()),
-        }
     }
 
     /// Gives every node's outputs an id, so that nodes may stand in any order; the nodes that
@@ -326,5 +308,22 @@ impl<'a> Import<'a> {
             }
         }
         Ok(())
+    }
+}
+
+/// Refuses an input whose type is not that of its initializer.
+fn same_type(
+    place: Arguments<'_>,
+    input: &ValueInfoProto,
+    constant: &Tensor,
+) -> Result<(), ImportError> {
+    match tensor_type(place, input)? {
+        Some(of) if !of.admits(constant.desc()) => {
+            let desc = constant.desc();
+            let found = format!("type {of}");
+            let wanted = format!("its initializer's, {}{}", constant.dtype(), desc.full_shape());
+            Err(ImportError::malformed(place, found, wanted))
+        }
+        Some(_) | None => Ok(()),
     }
 }
