@@ -16,6 +16,11 @@ use std::{
 use serde_json::Value;
 use udo_runtime::registry::Registry;
 
+#[path = "support/source.rs"]
+mod source;
+
+use source::{code, functions, has_unsafe, imports};
+
 /// Each crate, and which of ours it may import. Tests and benchmarks may import any.
 const FLOOR_PLAN: &[(&str, &[&str])] = &[
     ("udo-api", &[]),
@@ -53,6 +58,45 @@ const SIMD_LEVELS: &[&[&str]] = &[
     &["pooling"],
 ];
 
+/// Those of `udo-api`: words, what crosses, what authors get, what they write, and what ties that to what crosses.
+const API_LEVELS: &[&[&str]] = &[
+    &["dtype", "layout"],
+    &["core", "element", "error", "span"],
+    &["guard", "shape"],
+    &["encoding"],
+    &["tensor"],
+    &["abi"],
+    &["author"],
+    &["gpu", "kernel", "schema"],
+    &["dsp"],
+    &["export"],
+];
+
+/// The same inside of folders of `udo-api`.
+const API_FOLDERS: &[(&str, &[&[&str]])] = &[
+    (
+        "abi",
+        &[
+            &["node", "gpu", "value", "version"],
+            &["execute", "report", "schema"],
+            &["finalize"],
+            &["kernel"],
+            &["block", "package"],
+            &["fingerprint"],
+        ],
+    ),
+    (
+        "author",
+        &[
+            &["epilogue", "pack", "param", "rows", "workspace"],
+            &["node", "parallel"],
+            &["finalize", "infer", "io"],
+            &["work_items"],
+        ],
+    ),
+    ("export", &[&["bare", "door", "manifest", "watch"], &["package", "shim"], &["gpu"]]),
+];
+
 /// The files and folders with unsafe code. Tests may have some as well.
 const UNSAFE: &[&str] = &[
     "runtime/simd/src/",
@@ -64,7 +108,11 @@ const UNSAFE: &[&str] = &[
     "runtime/src/thread_pool/",
     "udo-api/host/src/",
     "udo-api/src/abi/",
+    "udo-api/src/author/",
+    "udo-api/src/element.rs",
+    "udo-api/src/export/",
     "udo-api/src/guard.rs",
+    "udo-api/src/span.rs",
     "udo-api/testing/src/call.rs",
 ];
 
@@ -104,7 +152,7 @@ const LONG_FUNCTIONS: &[(&str, &str)] = &[
 /// Public items that the documentation does not show, and why.
 const HIDDEN: &[(&str, &str)] = &[
     // What the export macro writes into packages names it.
-    ("udo-api/src/abi/mod.rs", "pub use abi_stable;"),
+    ("udo-api/src/export/mod.rs", "pub use abi_stable;"),
 ];
 
 /// The places of the runtime where operators have names.
@@ -166,30 +214,46 @@ fn built_in_operators_have_what_a_package_has() {
 
 #[test]
 fn modules_of_the_runtime_import_those_below_them() {
-    modules_import_those_below_them("runtime/src/", LEVELS);
+    modules_import_those_below_them("runtime/src/", "crate::", LEVELS);
 }
 
 #[test]
 fn modules_of_the_primitives_import_those_below_them() {
-    modules_import_those_below_them("runtime/simd/src/", SIMD_LEVELS);
+    modules_import_those_below_them("runtime/simd/src/", "crate::", SIMD_LEVELS);
     none(&paths(rust_files(), |file| {
         file.path.starts_with("runtime/simd/") && code(&file.text).contains("super::super")
     }));
 }
 
+#[test]
+fn modules_of_the_contract_import_those_below_them() {
+    modules_import_those_below_them("udo-api/src/", "crate::", API_LEVELS);
+    for (folder, levels) in API_FOLDERS {
+        let path = format!("udo-api/src/{folder}/");
+        modules_import_those_below_them(&path, &format!("crate::{folder}::"), levels);
+    }
+}
+
+/// Holds the modules in `folder`, whose paths begin with `root`, against the table of their levels.
 #[track_caller]
-fn modules_import_those_below_them(folder: &str, levels: &[&[&str]]) {
+fn modules_import_those_below_them(folder: &str, root: &str, levels: &[&[&str]]) {
     let level = |module: &str| levels.iter().position(|level| level.contains(&module));
     let mut faults = Vec::new();
     let mut seen = BTreeSet::new();
     for file in rust_files() {
         let Some(path) = file.path.strip_prefix(folder) else { continue };
         let module = path.split('/').next().unwrap_or(path).trim_end_matches(".rs");
-        if module == "lib" {
+        if matches!(module, "lib" | "mod") {
             continue;
         }
         seen.insert(module);
-        for import in imports(&code(&file.text)).iter().filter(|import| *import != module) {
+        let code = code(&file.text);
+        let mut imported = imports(&code, root);
+        // Further down, and in modules within a file, `super` is another module.
+        if root != "crate::" && !path.contains('/') {
+            imported.extend(imports(&code, "super::"));
+        }
+        for import in imported.iter().filter(|import| *import != module) {
             if level(import).is_none() || level(import) >= level(module) {
                 faults.push(format!("{}: {module} imports {import}", file.path));
             }
@@ -329,6 +393,11 @@ fn dependencies_have_licences_that_we_can_keep() {
 }
 
 #[test]
+fn a_licence_is_one_of_those_offered_for_each_part() {
+    assert!(is_allowed("(Foo OR MIT) AND Unicode-3.0") && !is_allowed("MIT AND Foo"));
+}
+
+#[test]
 fn dependencies_come_in_one_version() {
     let mut seen = BTreeSet::new();
     let several: BTreeSet<_> = packages()
@@ -353,27 +422,6 @@ fn the_reader_finds_its_way() {
         let is_heading = |line: &str| line.trim_start_matches('#').trim() == heading;
         assert!(changes.lines().any(is_heading), "CHANGELOG.md has no heading {heading:?}");
     }
-}
-
-#[test]
-fn functions_end_where_they_begin() {
-    let source = "fn a() {\n    fn b() {\n        1\n    }\n}\nfn c();\nfn d() -> [u8; 2] { [0; 2] }\n\
-        impl X {\n    pub(crate) fn e(\n        x: u8,\n    ) -> fn(u8) {\n    }\n}\n";
-    let found = functions(source);
-    let want =
-        [("a", 5), ("b", 3), ("d", 1), ("e", 4)].map(|(name, lines)| (name.to_owned(), lines));
-    assert_eq!(found, want);
-}
-
-#[test]
-fn comments_and_literals_are_not_code() {
-    let source = "a/*b*/ \"c\\\"\" 'd' '\\'' r#\"e\"\"#\n// f\n<'g>(h, r#type)";
-    assert_eq!(code(source), "a \"\" \"\" \"\" \"\"\n\n<'g>(h, r#type)");
-    assert!(!has_unsafe("// unsafe\nlet f: unsafe extern \"C\" fn();"));
-    assert!(has_unsafe("#[unsafe(no_mangle)]"));
-    let uses = "use crate::{a::{b, c}, d as e}; crate::f::g(); x_crate::h; use crate::i;";
-    assert_eq!(imports(uses), ["a", "d", "f", "i"]);
-    assert!(is_allowed("(Foo OR MIT) AND Unicode-3.0") && !is_allowed("MIT AND Foo"));
 }
 
 /// A text file of the tree.
@@ -449,113 +497,4 @@ fn text(value: &Value) -> &str {
 fn is_allowed(licence: &str) -> bool {
     let licence = licence.replace('/', " OR ").replace(['(', ')'], "");
     licence.split(" AND ").all(|part| part.split(" OR ").any(|one| LICENCES.contains(&one)))
-}
-
-/// Whether the file has unsafe code, rather than only the type of an unsafe function.
-fn has_unsafe(text: &str) -> bool {
-    let code = code(text).replace("unsafe extern \"\" fn(", "");
-    code.split(|c| !is_name(c)).any(|word| word == "unsafe")
-}
-
-fn is_name(c: char) -> bool {
-    c.is_alphanumeric() || c == '_'
-}
-
-/// The first name of every path that begins with `crate::`.
-fn imports(code: &str) -> Vec<String> {
-    let name = |path: &str| path.trim().split(|c| !is_name(c)).next().unwrap_or("").to_owned();
-    let mut names = Vec::new();
-    for (at, root) in code.match_indices("crate::") {
-        if code[..at].ends_with(|c| is_name(c) || c == '$') {
-            continue;
-        }
-        let path = &code[at + root.len()..];
-        let group = path.strip_prefix('{').unwrap_or_else(|| &path[..name(path).len()]);
-        let mut depth = 0_u32;
-        for piece in group.split_inclusive(['{', '}', ',']) {
-            if depth == 0 {
-                names.extend(Some(name(piece)).filter(|name| !name.is_empty()));
-            }
-            match piece.chars().last() {
-                Some('{') => depth += 1,
-                Some('}') if depth == 0 => break,
-                Some('}') => depth -= 1,
-                _ => {}
-            }
-        }
-    }
-    names
-}
-
-/// The functions with a body in this code, and how many lines each has.
-fn functions(code: &str) -> Vec<(String, usize)> {
-    let mut functions = Vec::new();
-    for (at, word) in code.match_indices("fn ") {
-        let name: String = code[at + word.len()..].chars().take_while(|&c| is_name(c)).collect();
-        if name.is_empty() || code[..at].ends_with(is_name) {
-            continue;
-        }
-        let (mut depth, mut brackets) = (0_u32, 0_i32);
-        let end = code[at..].char_indices().find_map(|(offset, c)| {
-            match c {
-                '(' | '[' => brackets += 1,
-                ')' | ']' => brackets -= 1,
-                '{' => depth += 1,
-                '}' if depth <= 1 => return Some((offset, depth == 1)),
-                '}' => depth -= 1,
-                ';' if depth == 0 && brackets == 0 => return Some((offset, false)),
-                _ => {}
-            }
-            None
-        });
-        if let Some((end, true)) = end {
-            functions.push((name, code[at..at + end].matches('\n').count() + 1));
-        }
-    }
-    functions
-}
-
-/// The code without its comments and without what its literals say, line by line.
-fn code(text: &str) -> String {
-    let mut code = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(first) = rest.chars().next() {
-        let (len, instead) = skipped(rest).unwrap_or((first.len_utf8(), &rest[..first.len_utf8()]));
-        code.push_str(instead);
-        code.extend(rest[..len].matches('\n').filter(|_| instead != "\n"));
-        rest = &rest[len..];
-    }
-    code
-}
-
-/// The length of the comment or literal that begins here, and what to write instead.
-fn skipped(rest: &str) -> Option<(usize, &'static str)> {
-    if rest.starts_with("//") {
-        return Some((rest.find('\n').unwrap_or(rest.len()), ""));
-    }
-    if rest.starts_with("/*") {
-        return Some((rest.find("*/").map_or(rest.len(), |at| at + 2), ""));
-    }
-    let raw = rest.strip_prefix('r').and_then(|raw| raw.split_once('"'));
-    if let Some((hashes, body)) = raw.filter(|(hashes, _)| hashes.chars().all(|c| c == '#')) {
-        let body_len = body.find(&format!("\"{hashes}")).unwrap_or(body.len());
-        return Some((rest.len().min(body_len + 3 + 2 * hashes.len()), "\"\""));
-    }
-    let mut chars = rest.chars();
-    match (chars.next()?, chars.next()?, chars.next()?) {
-        ('"', ..) => Some((quoted(rest, '"'), "\"\"")),
-        ('\'', '\\', _) | ('\'', _, '\'') => Some((quoted(rest, '\''), "\"\"")),
-        _ => None,
-    }
-}
-
-/// The length of a literal with its quotes.
-fn quoted(rest: &str, quote: char) -> usize {
-    let mut is_escaped = false;
-    let end = rest.char_indices().skip(1).find(|&(_, c)| {
-        let is_end = c == quote && !is_escaped;
-        is_escaped = c == '\\' && !is_escaped;
-        is_end
-    });
-    end.map_or(rest.len(), |(at, _)| at + 1)
 }

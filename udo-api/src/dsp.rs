@@ -15,7 +15,8 @@ pub use ports::{
     DspCall, DspCheck, DspPort, Quant, QuantMut, Quants, QuantsMut, only_the_last_is_repeated,
 };
 
-use crate::{Element, Encoding};
+use crate::element::Element;
+use crate::encoding::Encoding;
 
 /// A code as a number, and the nearest code to a number.
 pub trait Code: Element {

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, PoisonError};
 
-use crate::abi::Slice;
-use crate::{DType, Dim, Error, Shape, TensorDesc};
+use crate::dtype::DType;
+use crate::error::Error;
+use crate::shape::{Dim, Shape};
+use crate::span::Slice;
 
 abi_struct! {
     /// How a fixed-point tensor stands for real numbers: `real = scale * (q - zero_point)`.
@@ -185,32 +187,9 @@ pub enum Encodings {
     PerAxis(&'static AxisEncoding),
 }
 
-impl TensorDesc {
-    /// The same tensor with these encodings.
-    #[must_use]
-    pub const fn with_encodings(self, encodings: Encodings) -> Self {
-        match encodings {
-            Encodings::PerTensor(encoding) => self.with_encoding(encoding),
-            Encodings::PerAxis(encoding) => self.with_axis_encoding(encoding),
-        }
-    }
-
-    /// What its elements stand for, per tensor or per axis, if it is fixed point.
-    pub fn encodings(&self) -> Option<Encodings> {
-        match self.axis_encoding() {
-            Some(encoding) => Some(Encodings::PerAxis(encoding)),
-            None => self.encoding().map(Encodings::PerTensor),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn shape(dims: &[Dim]) -> Shape {
-        Shape::of_dims(dims).unwrap()
-    }
 
     #[test]
     fn equal_encodings_are_kept_once() {
@@ -240,73 +219,5 @@ mod tests {
             let error = AxisEncoding::of(0, scales, zero_points).unwrap_err();
             assert_eq!(error.to_string(), format!("an encoding per axis {wanted}"));
         }
-    }
-
-    #[test]
-    fn an_encoding_fits_its_tensor() {
-        use Dim::{Fixed, UpTo};
-        let dims = shape(&[UpTo(2), Fixed(3)]);
-        let cases = [
-            (DType::I8, 1, [0, -128, 127], None),
-            (
-                DType::U8,
-                1,
-                [0, -1, 0],
-                Some("of u8[<=2,3] has zero point -1 at 1, which u8 cannot hold"),
-            ),
-            (
-                DType::I16,
-                1,
-                [0, 0, 1 << 15],
-                Some("of i16[<=2,3] has zero point 32768 at 2, which i16 cannot hold"),
-            ),
-            (DType::F32, 1, [0; 3], Some("is that of f32[<=2,3], wanted u8, i8, u16, i16 or i32")),
-            (DType::I8, 2, [0; 3], Some("is along axis 2 of i8[<=2,3]")),
-            (DType::I8, 0, [0; 3], Some("is along axis 0 of i8[<=2,3], which is bounded")),
-        ];
-        for (dtype, axis, zero_points, wanted) in cases {
-            let encoding = AxisEncoding::of(axis, &[1.0; 3], &zero_points).unwrap();
-            let desc = TensorDesc::new(dtype, dims).with_axis_encoding(encoding);
-            let found = desc.check_encoding().err().map(|error| error.to_string());
-            assert_eq!(found, wanted.map(|what| format!("an encoding per axis {what}")));
-            assert_eq!(desc.is_sound(), wanted.is_none());
-        }
-        let desc = TensorDesc::new(DType::I8, shape(&[Fixed(2), Fixed(2)]));
-        let desc = desc.with_axis_encoding(AxisEncoding::of(1, &[1.0; 3], &[0; 3]).unwrap());
-        let error = desc.check_encoding().unwrap_err().to_string();
-        assert_eq!(error, "an encoding per axis has 3 scales for axis 1 of i8[2,2], wanted 2");
-    }
-
-    #[test]
-    fn a_tensor_has_one_encoding_or_one_per_axis() {
-        let plain = TensorDesc::new(DType::U8, Shape::new(&[2, 3, 4]).unwrap());
-        let whole = Encoding { scale: 0.5, zero_point: 7 };
-        let axis = AxisEncoding::of(1, &[1.0, 2.0, 4.0], &[1, 2, 3]).unwrap();
-        assert_eq!(plain.encodings(), None);
-        let per_tensor = plain.with_axis_encoding(axis).with_encoding(whole);
-        assert_eq!((per_tensor.encoding(), per_tensor.axis_encoding()), (Some(whole), None));
-        let per_axis = plain.with_encoding(whole).with_axis_encoding(axis);
-        assert_eq!((per_axis.encoding(), per_axis.axis_encoding()), (None, Some(axis)));
-        assert_ne!(per_axis, plain, "another encoding is another description");
-        assert_eq!(plain.with_encodings(Encodings::PerAxis(axis)), per_axis);
-        assert_eq!(plain.with_encodings(Encodings::PerTensor(whole)), per_tensor);
-        // Only who computes the other tensor knows where its axis would be.
-        assert_eq!(per_axis.with_shape(Shape::new(&[4, 3, 2]).unwrap()).encodings(), None);
-        assert_eq!(per_axis.with_dtype(DType::I8).encodings(), None);
-        let turned = per_axis.transposed(&[2, 0, 1]).unwrap();
-        assert_eq!((turned.shape(), turned.axis_encoding().unwrap().axis()), (&[4, 2, 3][..], 2));
-        assert_eq!(turned.transposed(&[1, 2, 0]), Some(per_axis));
-        for order in [&[0, 1][..], &[0, 1, 3], &[0, 1, 1]] {
-            assert_eq!(per_axis.transposed(order), None, "{order:?}");
-        }
-    }
-
-    #[test]
-    fn extents_of_one_run_leave_the_encoding() {
-        let bounded = shape(&[Dim::UpTo(5), Dim::Fixed(2)]);
-        let axis = AxisEncoding::of(1, &[1.0, 2.0], &[0, 0]).unwrap();
-        let desc = TensorDesc::new(DType::I8, bounded).with_axis_encoding(axis);
-        let now = desc.with_extents(Shape::new(&[3, 2]).unwrap());
-        assert_eq!((now.shape(), now.axis_encoding()), (&[3, 2][..], Some(axis)));
     }
 }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::dtype::DType;
+
 /// Why an operator or kernel cannot be used as asked; made before any run, so it may say as much as it likes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
@@ -204,10 +206,7 @@ impl fmt::Display for ExecError {
             Status::NO_SUCH_PORT => write!(f, ": port {a} of {b}"),
             Status::WRONG_TYPE => {
                 let name = |code: u64| {
-                    u8::try_from(code)
-                        .ok()
-                        .and_then(crate::DType::from_code)
-                        .map_or("?", crate::DType::name)
+                    u8::try_from(code).ok().and_then(DType::from_code).map_or("?", DType::name)
                 };
                 write!(f, ": wanted {}, found {}", name(a), name(b))
             }

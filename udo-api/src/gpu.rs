@@ -2,13 +2,59 @@
 
 use std::borrow::Cow;
 
-use crate::abi::{Buffers, GpuArg, WorkItem};
-use crate::{AcceptCx, Error, ExecError, FinalizeCx};
+use crate::abi::GpuArg;
+use crate::author::{AcceptCx, Buffers, FinalizeCx, Packed, WorkItem};
+use crate::error::{Error, ExecError};
 
 /// The Rust form of one work item: no barriers, no local memory.
 pub type WorkItemFn<K> = fn(&K, WorkItem, &Buffers<'_>) -> Result<(), ExecError>;
 
 /// One operator on the GPU. The execute workflow is the runtime's.
+///
+/// ```
+/// use udo_api::{
+///     Buffers, Core, Error, ExecError, FinalizeCx, GpuArg, GpuKernel, KernelDef, KernelInfo, Launch,
+///     WorkItem, WorkItemFn,
+/// };
+///
+/// const KERNEL: KernelDef = KernelDef::gpu::<LeakyReluGpu>("LeakyRelu");
+///
+/// const SOURCE: &str = "
+///     kernel void leaky_relu(global const UDO_STORAGE *x, global UDO_STORAGE *y, float alpha) {
+///         size_t i = get_global_id(0);
+///         float v = UDO_LOAD(x, i);
+///         UDO_STORE(y, i, v < 0 ? alpha * v : v);
+///     }";
+///
+/// struct LeakyReluGpu {
+///     alpha: f32,
+///     len: usize,
+/// }
+///
+/// impl GpuKernel for LeakyReluGpu {
+///     const WORK_ITEM: Option<WorkItemFn<Self>> = Some(Self::work_item);
+///
+///     fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+///         Ok(Self { alpha: cx.float32("alpha")?, len: cx.input(0)?.len() })
+///     }
+///
+///     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
+///         let args = [GpuArg::input(0), GpuArg::output(0), GpuArg::f32(self.alpha)];
+///         let launch = Launch::new(SOURCE, "leaky_relu").args(args);
+///         info.push_launch(launch.global_size([self.len, 1, 1]));
+///         Ok(())
+///     }
+/// }
+///
+/// impl LeakyReluGpu {
+///     fn work_item(&self, item: WorkItem, io: &Buffers<'_>) -> Result<(), ExecError> {
+///         let [i, ..] = item.global_id;
+///         let v = io.load(0, i)?;
+///         io.store(0, i, if v < 0.0 { self.alpha * v } else { v })
+///     }
+/// }
+/// # assert_eq!(KERNEL.core(), Core::GPU);
+/// ```
 pub trait GpuKernel: Sized + Send + Sync + 'static {
     /// The same kernel as a function of one work item, for an emulated GPU; where there is one launch.
     const WORK_ITEM: Option<WorkItemFn<Self>> = None;
@@ -116,5 +162,12 @@ impl Launch {
     #[must_use]
     pub fn local_size(self, size: [usize; 3]) -> Self {
         Self { local_size: Some(size), ..self }
+    }
+}
+
+impl GpuArg {
+    /// A constant that the kernel packed.
+    pub const fn packed<T>(packed: Packed<T>) -> Self {
+        Self::of_word(8, packed.index())
     }
 }

@@ -13,7 +13,7 @@ use std::panic::PanicHookInfo;
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::{ExecError, Status};
+use crate::error::{ExecError, Status};
 
 /// Bytes that a panic's message may take.
 const MESSAGE_BYTES: usize = 216;

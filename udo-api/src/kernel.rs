@@ -2,13 +2,61 @@
 
 use std::fmt;
 
-use crate::abi::{KernelVTable, RawStr, Slice, StaticPtr, gpu_vtable, kernel_vtable};
-use crate::{
-    AcceptCx, Core, Element, Error, ExecError, FinalizeCx, GpuKernel, InputShapes, Io, Scratch,
-    TypeSet,
-};
+use crate::abi::{InPlace, KernelDef, KernelVTable, PortRule, Workspace};
+use crate::author::{AcceptCx, FinalizeCx, InputShapes, Io, Scratch};
+use crate::core::Core;
+use crate::dtype::TypeSet;
+use crate::error::{Error, ExecError};
+use crate::span::{RawStr, Slice, StaticPtr};
 
 /// One operator on one core for fixed types; freeing it is `Drop`.
+///
+/// ```
+/// use udo_api::{
+///     Core, Error, ExecError, FinalizeCx, Io, Kernel, KernelDef, Workspace, input, output_like, types,
+/// };
+///
+/// const KERNEL: KernelDef = KernelDef::new::<SoftmaxF32>("Softmax", Core::CPU)
+///     .ports(&[input(0, types::F32), output_like(0, 0)]);
+///
+/// /// Softmax over the last axis.
+/// struct SoftmaxF32 {
+///     cols: usize,
+/// }
+///
+/// impl Kernel for SoftmaxF32 {
+///     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+///         match *cx.input(0)?.shape() {
+///             [.., cols] if cols > 0 => Ok(Self { cols }),
+///             _ => Err(Error::new("the input has no last axis with elements")),
+///         }
+///     }
+///
+///     fn workspace(&self) -> Workspace {
+///         Workspace::of::<f32>(self.cols)
+///     }
+///
+///     fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
+///         let x = io.inputs.get::<f32>(0)?;
+///         let y = io.outputs.take::<f32>(0)?;
+///         let powers = io.scratch.take::<f32>(self.cols)?;
+///         for (x, y) in x.chunks_exact(self.cols).zip(y.chunks_exact_mut(self.cols)) {
+///             let max = x.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+///             for (power, x) in powers.iter_mut().zip(x) {
+///                 *power = (x - max).exp();
+///             }
+///             let sum: f32 = powers.iter().sum();
+///             for (y, power) in y.iter_mut().zip(&*powers) {
+///                 *y = power / sum;
+///             }
+///         }
+///         Ok(())
+///     }
+/// }
+/// # assert_eq!((KERNEL.op(), KERNEL.core()), ("Softmax", Core::CPU));
+/// ```
+///
+/// The crate `udo-testing` runs such a kernel without a model.
 pub trait Kernel: Sized + Send + Sync + 'static {
     /// How many leading steps of the node's epilogue ([`AcceptCx::epilogue`]) the kernel does before it stores its
     /// first output; finalize then sees those. Asked while the model is placed, before anything is finalized, so it is
@@ -61,51 +109,6 @@ pub trait Kernel: Sized + Send + Sync + 'static {
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError>;
 }
 
-abi_struct! {
-    /// The scratch of one call: bytes, and how they are aligned.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub struct Workspace {
-        bytes: usize,
-        flags: u64,
-    }
-}
-
-impl Workspace {
-    /// No scratch.
-    pub const NONE: Self = Self { bytes: 0, flags: 0 };
-    /// All of the core's fast memory (VTCM), however much that is. DSP cores only.
-    pub const ALL_VTCM: Self = Self { bytes: 0, flags: 1 };
-    /// The alignment of scratch, and of each piece taken from it, in bytes.
-    pub const ALIGN_BYTES: usize = 64;
-
-    /// Room for `len` elements of type `T`.
-    pub const fn of<T: Element>(len: usize) -> Self {
-        Self { bytes: len.saturating_mul(size_of::<T>()), flags: 0 }
-    }
-
-    /// Room for `self`, then for `len` elements of type `T`.
-    #[must_use]
-    pub const fn and<T: Element>(self, len: usize) -> Self {
-        let start = self.bytes.saturating_add(Self::ALIGN_BYTES - 1) & !(Self::ALIGN_BYTES - 1);
-        Self { bytes: start.saturating_add(len.saturating_mul(size_of::<T>())), flags: self.flags }
-    }
-
-    /// Bytes in all.
-    pub const fn bytes(self) -> usize {
-        self.bytes
-    }
-
-    /// Whether a foreign kernel sets flags that mean nothing here.
-    pub const fn has_unknown_flags(self) -> bool {
-        self.flags > 1
-    }
-
-    /// Whether all of the core's fast memory is wanted.
-    pub const fn wants_all_vtcm(self) -> bool {
-        self.flags & 1 != 0
-    }
-}
-
 /// What a kernel needs for inputs of some extents, beside its tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Needs {
@@ -138,21 +141,6 @@ pub enum Side {
 const PITCHED: u32 = 1;
 const BOUNDED: u32 = 1 << 1;
 const PER_AXIS: u32 = 1 << 2;
-
-abi_struct! {
-    /// What a kernel takes on one port. On ports without a rule it takes what the schema takes, in the layout of the
-    /// operator, with fixed dimensions, no rows that lie apart, and no encoding per axis.
-    #[derive(Clone, Copy)]
-    pub struct PortRule {
-        side: u16,
-        port: u16,
-        types: TypeSet,
-        same_as: u32,
-        layout: u32,
-        accepts: u32,
-        reserved: [u32; 3],
-    }
-}
 
 impl PortRule {
     const NOT_SAME: u32 = u32::MAX;
@@ -284,17 +272,6 @@ pub const fn any_output(port: u16) -> PortRule {
     output(port, TypeSet::EMPTY)
 }
 
-abi_struct! {
-    /// An output that may take the place of an input.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub struct InPlace {
-        /// The input.
-        pub input: u16,
-        /// The output.
-        pub output: u16,
-    }
-}
-
 /// How long a kernel takes compared with others, as DSP registrations say it: of those for one core that take a node, the
 /// first of the cheapest class gets it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -310,23 +287,12 @@ pub enum Cost {
     Glacial,
 }
 
-abi_struct! {
-    /// An entry of a package's kernel table.
-    #[derive(Clone, Copy, Debug)]
-    pub struct KernelDef {
-        op: RawStr,
-        domain: RawStr,
-        core: Core,
-        cost: u32,
-        ports: Slice<PortRule>,
-        in_place: Slice<InPlace>,
-        vtable: StaticPtr<KernelVTable>,
-        reserved: [u64; 4],
-    }
-}
-
 impl KernelDef {
-    const fn with_vtable(op: &'static str, core: Core, vtable: &'static KernelVTable) -> Self {
+    pub(crate) const fn with_vtable(
+        op: &'static str,
+        core: Core,
+        vtable: &'static KernelVTable,
+    ) -> Self {
         Self {
             op: RawStr::new(op),
             domain: RawStr::EMPTY,
@@ -337,16 +303,6 @@ impl KernelDef {
             vtable: StaticPtr::new(vtable),
             reserved: [0; 4],
         }
-    }
-
-    /// `K` computes the operator `op` on `core`.
-    pub const fn new<K: Kernel>(op: &'static str, core: Core) -> Self {
-        Self::with_vtable(op, core, kernel_vtable::<K>())
-    }
-
-    /// `K` computes the operator `op` on the GPU.
-    pub const fn gpu<K: GpuKernel>(op: &'static str) -> Self {
-        Self::with_vtable(op, Core::GPU, gpu_vtable::<K>())
     }
 
     /// The domain of the operator, where the package has operators of this name in several.

@@ -1,9 +1,37 @@
 //! What an operator is: ports, parameters, and the facts that passes read.
 
-use crate::abi::{InferArgs, RawStr, Slice, Value, ValueKind, infer_shim};
-use crate::{Core, DType, Error, InferCx, TypeSet};
+use crate::abi::{CoreTypes, Facts, InferArgs, OpDef, OpSchema, Param, Port, Value, ValueKind};
+use crate::author::InferCx;
+use crate::core::Core;
+use crate::dtype::{DType, TypeSet};
+use crate::error::Error;
+use crate::span::{RawStr, Slice};
 
 /// An operator: its schema and its shape inference. No data is seen here.
+///
+/// ```
+/// use udo_api::{DType, Error, Facts, InferCx, Op, OpDef, OpSchema, Param, Port, Value, types};
+///
+/// const OP: OpDef = OpDef::of::<LeakyRelu>();
+///
+/// struct LeakyRelu;
+///
+/// impl Op for LeakyRelu {
+///     const SCHEMA: OpSchema = OpSchema::new(
+///         "LeakyRelu",
+///         &[Port::required("x", types::FLOATS)],
+///         &[Port::required("y", types::FLOATS)],
+///         &[Param::scalar("alpha", DType::F32).default(Value::float(0.01))],
+///     )
+///     .facts(Facts::ELEMENTWISE.or(Facts::PURE));
+///
+///     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+///         let x = cx.input(0)?;
+///         cx.set_output(0, x)
+///     }
+/// }
+/// # assert_eq!(OP.schema().params().len(), 1);
+/// ```
 pub trait Op: 'static {
     /// Ports, parameters and facts.
     const SCHEMA: OpSchema;
@@ -58,15 +86,6 @@ const REPEATED: u32 = 1 << 2;
 const LAYOUT_SHIFT: u32 = 8;
 const QUANTIZATION_SHIFT: u32 = 12;
 
-abi_struct! {
-    /// The element types that a port takes on one core.
-    #[derive(Clone, Copy, Debug)]
-    pub struct CoreTypes {
-        core: Core,
-        types: TypeSet,
-    }
-}
-
 impl CoreTypes {
     /// On `core` the port takes these types.
     pub const fn new(core: Core, types: TypeSet) -> Self {
@@ -81,19 +100,6 @@ impl CoreTypes {
     /// The types.
     pub const fn types(&self) -> TypeSet {
         self.types
-    }
-}
-
-abi_struct! {
-    /// An input or output of an operator.
-    #[derive(Clone, Copy, Debug)]
-    pub struct Port {
-        name: RawStr,
-        types: TypeSet,
-        flags: u32,
-        per_core: Slice<CoreTypes>,
-        default: Value,
-        reserved: [u64; 2],
     }
 }
 
@@ -269,21 +275,6 @@ impl ParamKind {
     }
 }
 
-abi_struct! {
-    /// A parameter (attribute) of an operator.
-    #[derive(Clone, Copy, Debug)]
-    pub struct Param {
-        name: RawStr,
-        attribute: RawStr,
-        kind: u32,
-        flags: u32,
-        dtype: u32,
-        types: TypeSet,
-        default: Value,
-        reserved: [u64; 2],
-    }
-}
-
 impl Param {
     const fn of(kind: u32, name: &'static str, dtype: DType) -> Self {
         Self {
@@ -414,11 +405,6 @@ impl Param {
     }
 }
 
-/// What passes may rely on, one bit each.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(transparent)]
-pub struct Facts(u32);
-
 impl Facts {
     /// Nothing.
     pub const NONE: Self = Self(0);
@@ -453,21 +439,6 @@ impl Facts {
     /// Whether all facts of `other` are among these.
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
-    }
-}
-
-abi_struct! {
-    /// What an operator is, apart from how any core computes it.
-    #[derive(Clone, Copy, Debug)]
-    pub struct OpSchema {
-        name: RawStr,
-        domain: RawStr,
-        inputs: Slice<Port>,
-        outputs: Slice<Port>,
-        params: Slice<Param>,
-        facts: Facts,
-        reserved_word: u32,
-        reserved: [u64; 4],
     }
 }
 
@@ -550,22 +521,7 @@ fn port_at(ports: &'static [Port], index: usize) -> Option<&'static Port> {
     ports.get(index).or_else(|| ports.last().filter(|p| p.is_repeated()))
 }
 
-abi_struct! {
-    /// An entry of a package's operator table.
-    #[derive(Clone, Copy, Debug)]
-    pub struct OpDef {
-        schema: OpSchema,
-        infer: unsafe extern "C" fn(args: *const InferArgs) -> u32,
-        reserved: [u64; 2],
-    }
-}
-
 impl OpDef {
-    /// The entry for `O`.
-    pub const fn of<O: Op>() -> Self {
-        Self { schema: O::SCHEMA, infer: infer_shim::<O>, reserved: [0; 2] }
-    }
-
     /// The same with these facts as well.
     #[must_use]
     pub const fn and_facts(mut self, facts: Facts) -> Self {

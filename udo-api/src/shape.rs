@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{AxisEncoding, DType, Encoding, Error, TypeSet};
+use crate::error::Error;
 
 /// The highest rank that a tensor may have.
 pub const MAX_RANK: usize = 8;
@@ -161,7 +161,7 @@ impl Shape {
     }
 
     /// Whether the fields of a foreign shape are ones that a constructor could have made.
-    fn is_sound(&self) -> bool {
+    pub(crate) fn is_sound(&self) -> bool {
         let rank = usize::from(self.rank);
         let beyond = u32::from(self.bounded | self.open) >> rank.min(MAX_RANK);
         let is_clear = self.bounded & self.open == 0 && self.reserved == [0; 5];
@@ -214,188 +214,6 @@ impl fmt::Debug for Shape {
     }
 }
 
-abi_struct! {
-    /// What is known of a tensor before a run: type, shape, and encoding if it has one.
-    #[derive(Clone, Copy, PartialEq)]
-    pub struct TensorDesc {
-        shape: Shape,
-        dtype: u8,
-        has_encoding: u8,
-        reserved: [u8; 6],
-        encoding: Encoding,
-        axis_encoding: Option<&'static AxisEncoding>,
-        reserved_words: [u64; 3],
-    }
-}
-
-impl TensorDesc {
-    const NO_ENCODING: Encoding = Encoding { scale: 0.0, zero_point: 0 };
-
-    /// The description of an input or output that a node leaves out.
-    pub const ABSENT: Self = Self {
-        shape: Shape::SCALAR,
-        dtype: 0,
-        has_encoding: 0,
-        reserved: [0; 6],
-        encoding: Self::NO_ENCODING,
-        axis_encoding: None,
-        reserved_words: [0; 3],
-    };
-
-    /// A tensor of this type and shape, with no encoding.
-    pub const fn new(dtype: DType, shape: Shape) -> Self {
-        Self { shape, dtype: dtype.code(), ..Self::ABSENT }
-    }
-
-    /// The same tensor with one encoding for all of its elements.
-    #[must_use]
-    pub const fn with_encoding(mut self, encoding: Encoding) -> Self {
-        (self.has_encoding, self.encoding, self.axis_encoding) = (1, encoding, None);
-        self
-    }
-
-    /// The same tensor with an encoding for each position of an axis.
-    #[must_use]
-    pub const fn with_axis_encoding(mut self, encoding: &'static AxisEncoding) -> Self {
-        (self.has_encoding, self.encoding) = (0, Self::NO_ENCODING);
-        self.axis_encoding = Some(encoding);
-        self
-    }
-
-    /// The same tensor with another element type and no encoding.
-    #[must_use]
-    pub const fn with_dtype(self, dtype: DType) -> Self {
-        Self::new(dtype, self.shape)
-    }
-
-    /// A tensor with another shape, and with the encoding, if that is one for all elements. Of one per axis, only who
-    /// computes the tensor knows the axis: [`TensorDesc::with_axis_encoding`] says it.
-    #[must_use]
-    pub const fn with_shape(mut self, shape: Shape) -> Self {
-        (self.shape, self.axis_encoding) = (shape, None);
-        self
-    }
-
-    /// The same tensor with the extents that its bounded dimensions have in one run.
-    #[must_use]
-    pub const fn with_extents(mut self, shape: Shape) -> Self {
-        self.shape = shape;
-        self
-    }
-
-    /// The tensor whose axis `i` is axis `order[i]` of this one, with the encoding; none where `order` does not name each
-    /// axis once.
-    pub fn transposed(&self, order: &[usize]) -> Option<Self> {
-        let dims = order.iter().map(|&axis| self.shape.dim(axis)).collect::<Option<Vec<_>>>()?;
-        let names_all = (0..self.rank()).all(|axis| order.contains(&axis));
-        let shape =
-            Shape::of_dims(&dims).ok().filter(|_| names_all && dims.len() == self.rank())?;
-        let mut turned = self.with_shape(shape);
-        if let Some(encoding) = self.axis_encoding {
-            let axis = order.iter().position(|&axis| axis == encoding.axis())?;
-            let (scales, zero_points) = (encoding.scales(), encoding.zero_points());
-            turned.axis_encoding = Some(AxisEncoding::of(axis, scales, zero_points).ok()?);
-        }
-        Some(turned)
-    }
-
-    /// The element type, or nothing for an absent tensor.
-    pub const fn dtype(&self) -> Option<DType> {
-        DType::from_code(self.dtype)
-    }
-
-    /// Whether the fields of a foreign description mean something.
-    pub fn is_sound(&self) -> bool {
-        let typed = self.dtype == 0 || self.dtype().is_some_and(|t| t.size_bytes() > 0);
-        let plain = self.reserved == [0; 6] && self.reserved_words == [0; 3];
-        typed
-            && plain
-            && self.has_encoding <= 1
-            && self.shape.is_sound()
-            && self.check_encoding().is_ok()
-    }
-
-    /// Whether the encoding per axis, if there is one, can be that of the tensor.
-    ///
-    /// # Errors
-    /// It cannot be; the message says why.
-    pub fn check_encoding(&self) -> Result<(), Error> {
-        match self.axis_encoding {
-            Some(_) if self.has_encoding != 0 => {
-                Err(Error::new("a tensor has an encoding, and one per axis"))
-            }
-            Some(encoding) => encoding.check(self.dtype(), &self.shape),
-            None => Ok(()),
-        }
-    }
-
-    /// Whether the node leaves this port out.
-    pub const fn is_absent(&self) -> bool {
-        self.dtype == 0
-    }
-
-    /// Whether the tensor is there and its type is in `types`.
-    pub fn is_in(&self, types: TypeSet) -> bool {
-        self.dtype().is_some_and(|t| types.has(t))
-    }
-
-    /// The extents; an upper bound where a dimension is bounded.
-    pub fn shape(&self) -> &[usize] {
-        self.shape.dims()
-    }
-
-    /// The shape with its bounds.
-    pub const fn full_shape(&self) -> Shape {
-        self.shape
-    }
-
-    /// How many dimensions there are.
-    pub fn rank(&self) -> usize {
-        self.shape.rank()
-    }
-
-    /// Elements, or the most there can be.
-    pub fn len(&self) -> usize {
-        self.shape.len()
-    }
-
-    /// Whether the tensor holds nothing.
-    pub fn is_empty(&self) -> bool {
-        self.shape.is_empty()
-    }
-
-    /// Bytes of the elements, or the most there can be.
-    pub fn size_bytes(&self) -> usize {
-        self.dtype().map_or(0, |t| self.len().saturating_mul(t.size_bytes()))
-    }
-
-    /// The encoding, if the tensor is fixed point and all of its elements have one.
-    pub fn encoding(&self) -> Option<Encoding> {
-        (self.has_encoding != 0).then_some(self.encoding)
-    }
-
-    /// The encoding for each position of an axis, if the tensor is fixed point and has such. Kernels get it on ports whose
-    /// rules say [`per_axis`](crate::PortRule::per_axis), and only there.
-    pub const fn axis_encoding(&self) -> Option<&'static AxisEncoding> {
-        self.axis_encoding
-    }
-}
-
-impl fmt::Display for TensorDesc {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.dtype() {
-            None => f.write_str("absent"),
-            Some(dtype) => write!(f, "{dtype}{}", self.shape),
-        }
-    }
-}
-
-impl fmt::Debug for TensorDesc {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -442,6 +260,5 @@ mod tests {
         assert_eq!(shape.to_string(), "[2,<=6]");
         assert_eq!(shape.dim(1), Some(Dim::UpTo(6)));
         assert!(!shape.is_fixed());
-        assert_eq!(TensorDesc::new(DType::I64, shape).to_string(), "i64[2,<=6]");
     }
 }

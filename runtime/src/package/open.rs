@@ -6,7 +6,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
-use udo_api::abi::{ABI_VERSION, C_QUERY_SYMBOL, PackageV1, QueryFn, open_rust_door};
+use udo_api::abi::{ABI_VERSION, C_QUERY_SYMBOL, PackageV1, QueryFn};
+use udo_api::export::open_rust_door;
 
 use super::copy::Tables;
 use super::elf::Elf;

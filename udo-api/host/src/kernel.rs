@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use udo_api::abi::{
     AcceptArgs, ExecArgs, FinalizeArgs, Finalized, GpuArgKind, KernelVTable, ParallelTable, Span,
-    TensorArg, Tie, kernel_vtable, ties,
+    TensorArg, Tie, ties,
 };
+use udo_api::export::kernel_vtable;
 use udo_api::guard::LibraryGuard;
 use udo_api::{InPlace, Kernel, KernelDef, KernelInfo, Status, Workspace};
 

@@ -2,7 +2,9 @@
 
 use std::mem::MaybeUninit;
 
-use super::{GpuLaunch, GpuTable, KernelVTable, PackRequest, Tie};
+use super::finalize::{PackRequest, Tie};
+use super::gpu::{GpuLaunch, GpuTable};
+use super::kernel::KernelVTable;
 
 /// A structure that packages make and hosts read: it begins with its size, a `u32`, and later versions add fields behind
 /// those of this one.
@@ -67,7 +69,7 @@ pub unsafe fn read_block<T: Block>(from: *const T) -> Option<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::abi::ABI_VERSION;
+    use crate::abi::version::ABI_VERSION;
 
     /// A block of two words, of which the first version had one.
     #[repr(C)]

@@ -1,12 +1,9 @@
-//! How GPU kernels tell the host what a device runs.
+//! What crosses of GPU kernels: how they tell the host what a device runs.
 
 use std::ffi::c_void;
 use std::fmt;
 
-use super::node::slice_or_empty;
-use super::{Packed, Span};
-use crate::gpu::{KernelInfo, Launch};
-use crate::{Error, Status};
+use crate::span::Span;
 
 /// What a [`GpuArg`] passes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -44,7 +41,7 @@ impl GpuArg {
         Self { kind, reserved: 0, bits }
     }
 
-    const fn of_word(kind: u32, bits: u32) -> Self {
+    pub(crate) const fn of_word(kind: u32, bits: u32) -> Self {
         // `u64::from` is not const.
         Self::of(kind, bits as u64)
     }
@@ -74,7 +71,7 @@ impl GpuArg {
         Self::of_word(5, value.to_bits())
     }
 
-    /// Scratch `index`, counted in the order of [`KernelInfo::push_scratch`].
+    /// Scratch `index`, counted in the order of [`KernelInfo::push_scratch`](crate::KernelInfo::push_scratch).
     pub const fn scratch(index: u32) -> Self {
         Self::of_word(6, index)
     }
@@ -82,11 +79,6 @@ impl GpuArg {
     /// Local memory of `bytes` bytes, which each group has for itself.
     pub const fn local(bytes: usize) -> Self {
         Self::of(7, bytes as u64)
-    }
-
-    /// A constant that the kernel packed.
-    pub const fn packed<T>(packed: Packed<T>) -> Self {
-        Self::of_word(8, packed.index())
     }
 
     /// What it passes, or nothing for a kind or a number that this version does not know.
@@ -178,70 +170,5 @@ abi_struct! {
         pub info: unsafe extern "C" fn(state: *const c_void, sink: *const GpuSink) -> u32,
         /// Zero.
         pub reserved_words: [u64; 4],
-    }
-}
-
-fn span<T>(elements: &[T]) -> Span {
-    Span { ptr: elements.as_ptr().cast(), bytes: size_of_val(elements) }
-}
-
-/// Says to `sink` what `info` holds.
-///
-/// # Safety
-/// `sink` must be as the ABI says.
-pub(super) unsafe fn send(info: &KernelInfo, sink: &GpuSink) -> Status {
-    for &bytes in &info.scratch {
-        // SAFETY: `ctx` is the one that came with the function.
-        let status = unsafe { (sink.scratch)(sink.ctx, bytes) };
-        if status != Status::OK.code() {
-            return Status::from_code(status);
-        }
-    }
-    for launch in &info.launches {
-        let raw = GpuLaunch {
-            size: GpuLaunch::SIZE,
-            has_local: u32::from(launch.local_size.is_some()),
-            source: span(launch.source.as_bytes()),
-            name: span(launch.name.as_bytes()),
-            options: span(launch.options.as_bytes()),
-            args: launch.args.as_ptr(),
-            arg_count: launch.args.len(),
-            global: launch.global_size,
-            local: launch.local_size.unwrap_or([0; 3]),
-            reserved_words: [0; 4],
-        };
-        // SAFETY: `ctx` is the one that came with the function, and `raw` points to what `launch` holds.
-        let status = unsafe { (sink.launch)(sink.ctx, &raw const raw) };
-        if status != Status::OK.code() {
-            return Status::from_code(status);
-        }
-    }
-    Status::OK
-}
-
-impl GpuLaunch {
-    /// The launch with its texts and arguments copied out.
-    ///
-    /// # Errors
-    /// A text is not UTF-8, or a reserved field is set.
-    ///
-    /// # Safety
-    /// What it points to must be there, as many as its counts say.
-    pub unsafe fn to_launch(&self) -> Result<Launch, Error> {
-        let text = |span: &Span, what: &str| {
-            // SAFETY: the caller vouches for `span.bytes` bytes at `span.ptr`.
-            let bytes = unsafe { slice_or_empty(span.ptr, span.bytes) };
-            let text = std::str::from_utf8(bytes);
-            text.map(str::to_owned).map_err(|_| Error::new(format!("its {what} is not UTF-8")))
-        };
-        if self.reserved_words != [0; 4] || self.has_local > 1 {
-            return Err(Error::new("it sets reserved fields"));
-        }
-        let launch = Launch::new(text(&self.source, "source")?, text(&self.name, "kernel name")?)
-            .options(text(&self.options, "build options")?)
-            // SAFETY: the caller vouches for `arg_count` arguments at `args`.
-            .args(unsafe { slice_or_empty(self.args, self.arg_count) }.iter().copied())
-            .global_size(self.global);
-        Ok(if self.has_local == 1 { launch.local_size(self.local) } else { launch })
     }
 }

@@ -17,8 +17,8 @@ abi_struct! {
 /// The version of the binary contract that this crate was built for.
 pub const ABI_VERSION: AbiVersion = AbiVersion { major: 2, minor: 0 };
 
-/// The fingerprints of this major version's earlier minor versions, from 0 on.
-const EARLIER: &[u64] = &[];
+/// The version of this crate, which libraries carry in their manifests.
+pub const SDK_VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// What a package may need of its host beyond the contract itself, by bit of [`PackageV1`](super::PackageV1)'s
 /// `needs`. A host refuses a package that needs what it does not list.
@@ -29,18 +29,6 @@ impl AbiVersion {
     pub const fn reads(self, package: Self) -> bool {
         self.major == package.major && package.minor <= self.minor
     }
-
-    /// The fingerprint that libraries of this version carry; nothing if this crate cannot read it.
-    pub const fn fingerprint(self) -> Option<u64> {
-        if !ABI_VERSION.reads(self) {
-            return None;
-        }
-        if self.minor == ABI_VERSION.minor {
-            return Some(super::FINGERPRINT);
-        }
-        let minor = self.minor as usize;
-        if minor < EARLIER.len() { Some(EARLIER[minor]) } else { None }
-    }
 }
 
 impl fmt::Display for AbiVersion {
@@ -48,14 +36,6 @@ impl fmt::Display for AbiVersion {
         write!(f, "{}.{}", self.major, self.minor)
     }
 }
-
-/// The name of need number `bit`, as in manifests.
-pub(crate) const fn need(bit: usize) -> Option<&'static str> {
-    if bit < NEEDS.len() { Some(NEEDS[bit]) } else { None }
-}
-
-const _: () =
-    assert!(EARLIER.len() == ABI_VERSION.minor as usize, "one for each earlier minor version");
 
 #[cfg(test)]
 mod tests {
@@ -67,8 +47,5 @@ mod tests {
         let reads = |major, minor| host.reads(AbiVersion { major, minor });
         assert_eq!([reads(2, 0), reads(2, 1), reads(2, 2)], [true, true, false]);
         assert_eq!([reads(1, 0), reads(3, 0)], [false, false]);
-        assert_eq!(ABI_VERSION.fingerprint(), Some(crate::abi::FINGERPRINT));
-        let newer = AbiVersion { minor: ABI_VERSION.minor + 1, ..ABI_VERSION };
-        assert_eq!(newer.fingerprint(), None);
     }
 }

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use crate::{Element, Error, FinalizeCx};
+use crate::author::FinalizeCx;
+use crate::element::Element;
+use crate::error::Error;
 
 /// The type of a parameter of a DSP function, as in `fn(&[f32])`: a function type, since it alone may leave out
 /// lifetimes where [`dsp_kernel!`](crate::dsp_kernel) makes fields of it.

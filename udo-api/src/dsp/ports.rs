@@ -2,10 +2,12 @@
 
 use std::marker::PhantomData;
 
-use crate::{
-    AxisEncoding, DType, Element, Encoding, Error, ExecError, Extents, FinalizeCx, Inputs, Io,
-    Outputs, Scratch, Status, TensorDesc,
-};
+use crate::author::{Extents, FinalizeCx, Inputs, Io, Outputs, Scratch};
+use crate::dtype::DType;
+use crate::element::Element;
+use crate::encoding::{AxisEncoding, Encoding};
+use crate::error::{Error, ExecError, Status};
+use crate::tensor::TensorDesc;
 
 /// A fixed-point input: codes, shape, and what a code means.
 #[derive(Clone, Copy, Debug)]

@@ -1,9 +1,9 @@
 //! Calls of kernels without guard and panic catch, in place of `watch.rs` under `--cfg udo_unguarded`: to
 //! measure what those cost. Packages built so count as unguarded.
 
-use super::ExecArgs;
+use crate::abi::ExecArgs;
+use crate::error::{ExecError, Status};
 use crate::guard::{self, LibraryGuard};
-use crate::{ExecError, Status};
 
 /// None: hosts treat the package as one that nobody watches.
 pub(super) const LIBRARY_GUARD: Option<LibraryGuard> = None;

@@ -1,7 +1,9 @@
 //! What a tensor must be to be handed out as it was asked for.
 
 use crate::abi::TensorArg;
-use crate::{DType, Element, ExecError, Status};
+use crate::dtype::DType;
+use crate::element::Element;
+use crate::error::{ExecError, Status};
 
 pub(super) fn wrong_type(wanted: DType, found: &TensorArg) -> ExecError {
     ExecError::with(Status::WRONG_TYPE, [u64::from(wanted.code()), u64::from(found.dtype)])

@@ -5,9 +5,12 @@ use std::marker::PhantomData;
 
 use super::check::{check, check_alone, check_type, no_such_port};
 use super::owed::{OWED_BITS, Owed};
-use super::rows::{RowShape, RowsMut};
 use crate::abi::{TensorArg, arg_flags};
-use crate::{AxisEncoding, DType, Element, Encoding, ExecError, Status};
+use crate::author::rows::{RowShape, RowsMut};
+use crate::dtype::DType;
+use crate::element::Element;
+use crate::encoding::{AxisEncoding, Encoding};
+use crate::error::{ExecError, Status};
 
 /// The outputs of a call. Each is handed out once, and has to be.
 pub struct Outputs<'a> {
@@ -203,7 +206,7 @@ impl<'a> Outputs<'a> {
         self.extents(port).set(dims)
     }
 
-    pub(in crate::abi) fn take_raw(&mut self, port: usize) -> Result<TensorArg, ExecError> {
+    pub(in crate::author) fn take_raw(&mut self, port: usize) -> Result<TensorArg, ExecError> {
         check_alone(self.arg(port)?, port)?;
         self.note_taken(port)?;
         Ok(TensorArg { reserved_words: [0; 1], ..*self.arg(port)? })

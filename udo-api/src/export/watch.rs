@@ -1,8 +1,8 @@
 //! Every call of a kernel: inside the heap-free region, with panics caught.
 
-use super::ExecArgs;
+use crate::abi::ExecArgs;
+use crate::error::{ExecError, Status};
 use crate::guard::{self, GuardCell, LibraryGuard};
-use crate::{ExecError, Status};
 
 /// The guard of this library: what makes a package a guarded one.
 pub(super) const LIBRARY_GUARD: Option<LibraryGuard> = Some(guard::OWN_GUARD);

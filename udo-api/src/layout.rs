@@ -49,11 +49,11 @@ macro_rules! abi_struct {
             pub const SIZE: u32 = size_of::<Self>() as u32;
 
             /// Where each field lies.
-            pub(crate) const LAYOUT: $crate::abi::Layout = $crate::abi::Layout {
+            pub(crate) const LAYOUT: $crate::layout::Layout = $crate::layout::Layout {
                 name: stringify!($name),
                 size: size_of::<Self>(),
                 align: align_of::<Self>(),
-                fields: &[$($crate::abi::Field {
+                fields: &[$($crate::layout::Field {
                     name: stringify!($field),
                     ty: stringify!($ty),
                     offset: std::mem::offset_of!(Self, $field),

@@ -1,14 +1,15 @@
-//! The emulated GPU's execute workflow: work items over buffers that all of them may touch.
+//! Work items of the emulated GPU, and the buffers that all of them may touch.
 
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-use super::{Io, PackedConstants, Parallel, TensorArg};
-use crate::{
-    Bf16, DType, Element, Error, ExecError, F16, FinalizeCx, GpuKernel, KernelInfo, Packed, Status,
-    WorkItemFn, Workspace,
-};
+use super::io::{Inputs, Io};
+use super::pack::{Packed, PackedConstants};
+use crate::abi::{TensorArg, Workspace};
+use crate::dtype::DType;
+use crate::element::{Bf16, Element, F16};
+use crate::error::{ExecError, Status};
 
 /// Which work item a call is, and how many there are, along each axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,78 +20,85 @@ pub struct WorkItem {
     pub global_size: [usize; 3],
 }
 
-/// A finalized GPU kernel.
-pub(super) struct GpuState<K> {
-    kernel: K,
-    pub(super) info: KernelInfo,
-    /// Where each scratch starts, and how many bytes it has.
-    scratch: Vec<[usize; 2]>,
-    scratch_bytes: usize,
-}
-
-impl<K: GpuKernel> GpuState<K> {
-    pub(super) fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let kernel = K::operation(cx)?;
-        if cx.output_count() > MAX_OUTPUTS {
-            let count = cx.output_count();
-            return Err(Error::new(format!(
-                "it has {count} outputs, a GPU kernel at most {MAX_OUTPUTS}"
-            )));
-        }
-        let mut info = KernelInfo::default();
-        kernel.set_kernel_info(&mut info)?;
-        for sizes in info.launches.iter().map(|launch| launch.global_size) {
-            if sizes.iter().try_fold(1usize, |n, &s| n.checked_mul(s)).is_none() {
-                return Err(Error::new(format!("the global size {sizes:?} is too large")));
-            }
-        }
-        let mut scratch = Vec::with_capacity(info.scratch.len());
-        let mut end = 0usize;
-        for &bytes in &info.scratch {
-            let start = end.checked_next_multiple_of(Workspace::ALIGN_BYTES);
-            let next = start.and_then(|start| start.checked_add(bytes));
-            let (Some(start), Some(next)) = (start, next) else {
-                return Err(Error::new(format!(
-                    "its scratch, {:?} bytes, is too large",
-                    info.scratch
-                )));
-            };
-            scratch.push([start, bytes]);
-            end = next;
-        }
-        Ok(Self { kernel, info, scratch, scratch_bytes: end })
-    }
-
-    /// Room for each scratch.
-    pub(super) fn workspace(&self) -> Workspace {
-        Workspace::of::<u8>(self.scratch_bytes)
-    }
-}
-
 /// The buffers of a call, in the order of the node's inputs and outputs, and what else its launches share.
 ///
 /// All work items may touch all elements, so each access is one relaxed atomic: work items that
 /// write to one element race as they would on a device, but never break the program.
 pub struct Buffers<'a> {
-    io: &'a Shared<'a>,
+    io: &'a SharedBuffers<'a>,
 }
 
-struct Shared<'a> {
-    inputs: super::Inputs<'a>,
+/// What the work items of all launches of a call share.
+pub(crate) struct SharedBuffers<'a> {
+    inputs: Inputs<'a>,
     outputs: [TensorArg; MAX_OUTPUTS],
     output_count: usize,
     packed: PackedConstants<'a>,
-    /// The host's scratch, in which each of `scratch` starts and ends.
+    /// The host's scratch, of as many bytes as `scratch` says.
     scratch_ptr: *mut u8,
-    scratch: &'a [[usize; 2]],
+    scratch: &'a ScratchBuffers,
     marker: PhantomData<&'a mut [u8]>,
 }
 
 /// The most outputs that the emulated GPU hands to a kernel.
-const MAX_OUTPUTS: usize = 8;
+pub(crate) const MAX_OUTPUTS: usize = 8;
 
 // SAFETY: inputs and packed constants are read only, outputs and scratch are reached through atomics alone.
-unsafe impl Sync for Shared<'_> {}
+unsafe impl Sync for SharedBuffers<'_> {}
+
+impl<'a> SharedBuffers<'a> {
+    /// The buffers of a call, all of whose outputs are taken.
+    ///
+    /// # Errors
+    /// The call has more outputs than [`MAX_OUTPUTS`], rows that lie apart, or too little scratch.
+    pub(crate) fn of(io: Io<'a>, scratch: &'a ScratchBuffers) -> Result<Self, ExecError> {
+        let Io { inputs, mut outputs, scratch: mut room, packed, .. } = io;
+        let output_count = outputs.len();
+        if output_count > MAX_OUTPUTS {
+            let counts = [output_count as u64, MAX_OUTPUTS as u64];
+            return Err(ExecError::with(Status::NO_SUCH_PORT, counts));
+        }
+        let mut taken = [const { TensorArg::ABSENT }; MAX_OUTPUTS];
+        for (port, slot) in taken.iter_mut().take(output_count).enumerate() {
+            if outputs.has(port) {
+                *slot = outputs.take_raw(port)?;
+            }
+        }
+        let scratch_ptr = room.take::<u8>(scratch.bytes)?.as_mut_ptr();
+        let marker = PhantomData;
+        Ok(Self { inputs, outputs: taken, output_count, packed, scratch_ptr, scratch, marker })
+    }
+
+    /// What a work item gets of them.
+    pub(crate) const fn buffers(&self) -> Buffers<'_> {
+        Buffers { io: self }
+    }
+}
+
+/// Where each scratch buffer of a GPU kernel lies in the scratch of a call.
+pub(crate) struct ScratchBuffers {
+    /// Where each starts, and its bytes.
+    places: Vec<[usize; 2]>,
+    bytes: usize,
+}
+
+impl ScratchBuffers {
+    /// Buffers of these sizes in bytes; none where memory has no such addresses.
+    pub(crate) fn of(sizes: &[usize]) -> Option<Self> {
+        let (mut places, mut end) = (Vec::with_capacity(sizes.len()), 0_usize);
+        for &bytes in sizes {
+            let start = end.checked_next_multiple_of(Workspace::ALIGN_BYTES)?;
+            places.push([start, bytes]);
+            end = start.checked_add(bytes)?;
+        }
+        Some(Self { places, bytes: end })
+    }
+
+    /// Room for all of them.
+    pub(crate) const fn workspace(&self) -> Workspace {
+        Workspace::of::<u8>(self.bytes)
+    }
+}
 
 impl fmt::Debug for Buffers<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -121,7 +129,7 @@ impl Buffers<'_> {
 
     /// Where element `index` of scratch `scratch` lies.
     fn scratch<T: Element>(&self, scratch: usize, index: usize) -> Result<*mut T, ExecError> {
-        let (all, ptr) = (self.io.scratch, self.io.scratch_ptr);
+        let (all, ptr) = (&self.io.scratch.places, self.io.scratch_ptr);
         let missing = ExecError::with(Status::NO_SUCH_PORT, [scratch as u64, all.len() as u64]);
         let &[start, bytes] = all.get(scratch).ok_or(missing)?;
         let len = bytes / size_of::<T>();
@@ -272,60 +280,4 @@ unsafe fn atomic_write<T: Element>(at: *mut T, value: T) {
         4 => write!(AtomicU32),
         _ => write!(AtomicU64),
     }
-}
-
-/// Runs every work item of every launch, one launch after the other, each shared out over the host's threads.
-pub(super) fn run_launches<K: GpuKernel>(state: &GpuState<K>, io: Io<'_>) -> Result<(), ExecError> {
-    if K::WORK_ITEMS.is_empty() {
-        return Err(ExecError::of(Status::NO_WORK_ITEM));
-    }
-    let Io { inputs, mut outputs, mut scratch, parallel, packed, .. } = io;
-    let output_count = outputs.len();
-    if output_count > MAX_OUTPUTS {
-        return Err(ExecError::with(
-            Status::NO_SUCH_PORT,
-            [output_count as u64, MAX_OUTPUTS as u64],
-        ));
-    }
-    let mut taken = [const { TensorArg::ABSENT }; MAX_OUTPUTS];
-    for (port, slot) in taken.iter_mut().take(output_count).enumerate() {
-        if outputs.has(port) {
-            *slot = outputs.take_raw(port)?;
-        }
-    }
-    let shared = Shared {
-        inputs,
-        outputs: taken,
-        output_count,
-        packed,
-        scratch_ptr: scratch.take::<u8>(state.scratch_bytes)?.as_mut_ptr(),
-        scratch: &state.scratch,
-        marker: PhantomData,
-    };
-    let buffers = Buffers { io: &shared };
-    for (launch, &work_item) in state.info.launches.iter().zip(K::WORK_ITEMS) {
-        run_range(&state.kernel, work_item, launch.global_size, &buffers, parallel)?;
-    }
-    Ok(())
-}
-
-/// Runs every work item of a launch.
-fn run_range<K: GpuKernel>(
-    kernel: &K,
-    work_item: WorkItemFn<K>,
-    global_size: [usize; 3],
-    buffers: &Buffers<'_>,
-    parallel: Parallel<'_>,
-) -> Result<(), ExecError> {
-    let total: usize = global_size.iter().product();
-    // A few grains per thread even out work items of unequal length.
-    let grain = total.div_ceil(parallel.width() * 4).max(1);
-    parallel.run(total.div_ceil(grain), |index| {
-        for item in index * grain..total.min((index + 1) * grain) {
-            let [width, height, _] = global_size;
-            let global_id = [item % width, item / width % height, item / (width * height)];
-            work_item(kernel, WorkItem { global_id, global_size }, buffers)?;
-        }
-        Ok(())
-    })
 }

@@ -6,9 +6,11 @@ use std::marker::PhantomData;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{ParallelTable, RowsMut};
+use super::rows::RowsMut;
+use crate::abi::ParallelTable;
+use crate::element::Element;
+use crate::error::{ExecError, Status};
 use crate::guard::{self, GuardCell, Traces};
-use crate::{Element, ExecError, Status};
 
 /// The host's heap-free parallel-for.
 #[derive(Clone, Copy)]

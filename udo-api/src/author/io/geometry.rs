@@ -3,7 +3,8 @@
 use std::marker::PhantomData;
 
 use super::scratch::step;
-use crate::{Element, ExecError};
+use crate::element::Element;
+use crate::error::ExecError;
 
 /// What `prepare` filled, to be taken piece by piece in the same order.
 #[derive(Clone, Copy, Debug)]

@@ -2,15 +2,15 @@
 
 use std::cell::Cell;
 
-use crate::abi::node::slice_or_empty;
 use crate::abi::{ExecArgs, TensorArg, arg_flags};
-use crate::{ExecError, Status};
+use crate::error::{ExecError, Status};
+use crate::span::slice_or_empty;
 
 /// What a call has still to do before it may succeed: a bit per output.
 ///
 /// Outputs past the 64th are flagged in their arguments, and may not be bounded.
 #[derive(Debug)]
-pub(in crate::abi) struct Owed {
+pub(crate) struct Owed {
     pub(super) untaken: Cell<u64>,
     pub(super) unsaid: Cell<u64>,
 }
@@ -20,7 +20,7 @@ pub(super) const OWED_BITS: usize = 64;
 
 impl Owed {
     #[inline]
-    pub(in crate::abi) const fn of(args: &ExecArgs) -> Self {
+    pub(crate) const fn of(args: &ExecArgs) -> Self {
         Self { untaken: Cell::new(args.untaken), unsaid: Cell::new(args.unsaid) }
     }
 
@@ -37,7 +37,7 @@ impl Owed {
     /// # Safety
     /// `args.tensors` must point to `input_count + output_count` arguments that nobody writes to meanwhile.
     #[inline]
-    pub(in crate::abi) unsafe fn check(&self, args: &ExecArgs) -> Result<(), ExecError> {
+    pub(crate) unsafe fn check(&self, args: &ExecArgs) -> Result<(), ExecError> {
         let (untaken, unsaid) = (self.untaken.get(), self.unsaid.get());
         if untaken | unsaid != 0 {
             let (status, left) = match untaken {

@@ -2,33 +2,12 @@
 //!
 //! JSON, written at compile time from the same table that the doors hand out.
 
-use super::version::need;
-use super::{LibraryRef, PackageV1};
-use crate::kernel::{KernelDef, PortRule, Side, Wanted};
-use crate::schema::{OpDef, Param, Port};
-use crate::{Core, DType, TypeSet};
-
-/// The linker section that holds the manifest.
-pub const MANIFEST_SECTION: &str = ".udo.manifest";
-
-/// What a panic does in a library.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PanicStrategy {
-    /// It unwinds, and is caught before it reaches the host.
-    Unwind,
-    /// It ends the process.
-    Abort,
-}
-
-impl PanicStrategy {
-    /// The name, as in manifests.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Unwind => "unwind",
-            Self::Abort => "abort",
-        }
-    }
-}
+use crate::abi::{
+    KernelDef, LibraryRef, NEEDS, OpDef, PackageV1, PanicStrategy, Param, Port, PortRule,
+};
+use crate::core::Core;
+use crate::dtype::{DType, TypeSet};
+use crate::kernel::{Side, Wanted};
 
 /// Bytes of the manifest of `package`.
 pub const fn manifest_len(package: &PackageV1, panics: PanicStrategy) -> usize {
@@ -200,6 +179,11 @@ const fn write_needs(out: &mut Writer<'_>, needs: u64) {
         bit += 1;
     }
     out.byte(b']');
+}
+
+/// The name of need number `bit`, as in manifests.
+const fn need(bit: usize) -> Option<&'static str> {
+    if bit < NEEDS.len() { Some(NEEDS[bit]) } else { None }
 }
 
 const fn write_op(out: &mut Writer<'_>, op: &OpDef) {

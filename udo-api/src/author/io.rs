@@ -5,7 +5,6 @@ mod geometry;
 mod inputs;
 mod outputs;
 mod owed;
-mod rows;
 mod scratch;
 
 use std::marker::PhantomData;
@@ -13,13 +12,15 @@ use std::marker::PhantomData;
 pub use geometry::Geometry;
 pub use inputs::{InputShapes, Inputs};
 pub use outputs::{Extents, Outputs};
-pub(super) use owed::Owed;
-pub use rows::{Rows, RowsMut};
+pub(crate) use owed::Owed;
 pub use scratch::Scratch;
 
-use super::node::slice_or_empty;
-use super::{ExecArgs, PackedConstants};
-use crate::{Element, ExecError, Parallel, Status};
+use super::pack::PackedConstants;
+use super::parallel::Parallel;
+use crate::abi::ExecArgs;
+use crate::element::Element;
+use crate::error::{ExecError, Status};
+use crate::span::slice_or_empty;
 use check::check_type;
 
 /// Everything that one call of a kernel may touch.
@@ -53,7 +54,7 @@ pub enum Pair<'a, T> {
 /// # Safety
 /// `args.tensors` must point to `input_count` arguments, and `args.geometry` to `geometry_bytes` bytes that nothing else
 /// refers to for `'a`.
-pub(super) unsafe fn to_prepare(args: &ExecArgs) -> (InputShapes<'_>, Scratch<'_>) {
+pub(crate) unsafe fn to_prepare(args: &ExecArgs) -> (InputShapes<'_>, Scratch<'_>) {
     // SAFETY: as promised by the caller.
     let inputs = unsafe { slice_or_empty(args.tensors, usize::from(args.input_count)) };
     let geometry = Scratch { ptr: args.geometry, left: args.geometry_bytes, marker: PhantomData };
@@ -65,7 +66,7 @@ impl<'a> Io<'a> {
     /// The pointers of `args`, and those behind them, must be valid for `'a` as the ABI says: each
     /// output's memory is reached through nothing else but the input that it is paired with.
     #[inline]
-    pub(super) unsafe fn from_raw(args: &'a ExecArgs, owed: &'a Owed) -> Self {
+    pub(crate) unsafe fn from_raw(args: &'a ExecArgs, owed: &'a Owed) -> Self {
         let inputs = usize::from(args.input_count);
         let outputs = usize::from(args.output_count);
         // SAFETY: `tensors` points to `input_count` arguments, then to those of the outputs.

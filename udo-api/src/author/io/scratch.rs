@@ -2,7 +2,9 @@
 
 use std::marker::PhantomData;
 
-use crate::{Element, ExecError, Status, Workspace};
+use crate::abi::Workspace;
+use crate::element::Element;
+use crate::error::{ExecError, Status};
 
 /// A bump arena over the scratch that `workspace` or `needs` declared, whose contents at first are unspecified, or over
 /// the geometry that `prepare` is to fill, which is zeroed.

@@ -1,49 +1,11 @@
-//! The value of a parameter as it crosses to a package.
+//! Parameters that are tensors, and refusals of parameters of another kind.
 
-use super::Span;
-use super::node::slice_or_empty;
-use crate::{DType, Element, Error, TensorDesc};
-
-/// Values of [`ParamValue::kind`].
-pub mod param_kinds {
-    /// The node gives none, and the schema has no default.
-    pub const ABSENT: u32 = 0;
-    /// An integer or truth value, in `int`.
-    pub const INT: u32 = 1;
-    /// A real number, in `float`.
-    pub const FLOAT: u32 = 2;
-    /// UTF-8, in `data`.
-    pub const TEXT: u32 = 3;
-    /// `i64`s, in `data`.
-    pub const INTS: u32 = 4;
-    /// `f64`s, in `data`.
-    pub const FLOATS: u32 = 5;
-    /// Elements in `data`, of the type and shape in `desc`.
-    pub const TENSOR: u32 = 6;
-    /// [`Span`](super::Span)s of UTF-8, in `data`.
-    pub const TEXTS: u32 = 7;
-}
-
-abi_struct! {
-    /// One parameter of a node, checked against the schema and defaulted.
-    #[derive(Clone, Copy, Debug)]
-    pub struct ParamValue {
-        /// The parameter's name.
-        pub name: Span,
-        /// See [`param_kinds`].
-        pub kind: u32,
-        /// Zero.
-        pub reserved: u32,
-        /// The value of an integer.
-        pub int: i64,
-        /// The value of a real number.
-        pub float: f64,
-        /// The values of all other kinds, aligned for what they are; a tensor's elements to 64 bytes.
-        pub data: Span,
-        /// Type and shape of a tensor; null for all other kinds.
-        pub desc: *const TensorDesc,
-    }
-}
+use crate::abi::{ParamValue, param_kinds};
+use crate::dtype::DType;
+use crate::element::Element;
+use crate::error::Error;
+use crate::span::slice_or_empty;
+use crate::tensor::TensorDesc;
 
 impl ParamValue {
     /// The bytes of the name.

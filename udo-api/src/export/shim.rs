@@ -1,43 +1,32 @@
-//! The functions that packages export, generic over the author's types and compiled into the package.
+//! The functions behind operators and kernels, generic over the author's types and compiled into the package.
 
 use std::ffi::c_void;
 
-use super::gpu;
-use super::io::{Owed, to_prepare};
-use super::node::slice_or_empty;
 use super::watch::watched;
-use super::work::{GpuState, run_launches};
-use super::{
-    AcceptArgs, ErrorSink, ExecArgs, FinalizeArgs, Finalized, GpuSink, GpuTable, InferArgs,
-    InputShapes, Io, KernelVTable, NeededBytes, NeedsArgs, StaticPtr,
+use crate::abi::{
+    AcceptArgs, ExecArgs, FinalizeArgs, Finalized, InferArgs, KernelDef, KernelVTable, NeededBytes,
+    NeedsArgs, OpDef, Workspace, report,
 };
+use crate::author::{AcceptCx, FinalizeCx, InferCx, InputShapes, Io, Owed, to_prepare};
+use crate::core::Core;
+use crate::error::{Error, ExecError};
 use crate::guard;
-use crate::{
-    AcceptCx, Error, ExecError, FinalizeCx, GpuKernel, InferCx, Kernel, Needs, Op, Status,
-    Workspace,
-};
+use crate::kernel::{Kernel, Needs};
+use crate::schema::Op;
+use crate::span::{StaticPtr, slice_or_empty};
 
-/// Runs `body`, sends its error to the sink, and answers with its status.
-///
-/// # Safety
-/// `errors` must be null or valid for the call.
-pub(super) unsafe fn report(
-    errors: *const ErrorSink,
-    body: impl FnOnce() -> Result<(), Error>,
-) -> u32 {
-    let (status, message) = guard::with_this_thread(|cell| match cell.capture(body) {
-        Some(Ok(())) => (Status::OK, String::new()),
-        Some(Err(error)) => (error.status(), error.message().to_owned()),
-        None => (Status::PANICKED, cell.take_message()),
-    });
-    if status != Status::OK {
-        // SAFETY: as promised by the caller.
-        if let Some(sink) = unsafe { errors.as_ref() } {
-            // SAFETY: the sink takes any UTF-8 during the call.
-            unsafe { (sink.write)(sink.ctx, message.as_ptr(), message.len()) };
-        }
+impl OpDef {
+    /// The entry for `O`.
+    pub const fn of<O: Op>() -> Self {
+        Self { schema: O::SCHEMA, infer: infer_shim::<O>, reserved: [0; 2] }
     }
-    status.code()
+}
+
+impl KernelDef {
+    /// `K` computes the operator `op` on `core`.
+    pub const fn new<K: Kernel>(op: &'static str, core: Core) -> Self {
+        Self::with_vtable(op, core, kernel_vtable::<K>())
+    }
 }
 
 /// `[describe-time, thread-safe]` Shape inference for `O`.
@@ -45,7 +34,7 @@ pub(super) unsafe fn report(
 /// # Safety
 /// `args` must point to arguments that are valid as the ABI says.
 // SAFETY: called by the host alone, with arguments as the ABI says.
-pub unsafe extern "C" fn infer_shim<O: Op>(args: *const InferArgs) -> u32 {
+unsafe extern "C" fn infer_shim<O: Op>(args: *const InferArgs) -> u32 {
     // SAFETY: `args` points to the arguments of this call.
     let args = unsafe { &*args };
     // SAFETY: what `args` points to has as many elements as its counts say, until this returns.
@@ -58,7 +47,7 @@ pub unsafe extern "C" fn infer_shim<O: Op>(args: *const InferArgs) -> u32 {
 ///
 /// # Safety
 /// `args` and `out` must be valid as the ABI says.
-unsafe fn finalize_with<S>(
+pub(super) unsafe fn finalize_with<S>(
     args: *const FinalizeArgs,
     out: *mut Finalized,
     make: impl FnOnce(&FinalizeCx<'_>) -> Result<(S, Workspace), Error>,
@@ -84,7 +73,7 @@ unsafe fn finalize_with<S>(
 ///
 /// # Safety
 /// `args` and `steps` must be valid as the ABI says.
-unsafe fn accept_with(
+pub(super) unsafe fn accept_with(
     args: *const AcceptArgs,
     steps: *mut u32,
     accept: impl FnOnce(&AcceptCx<'_>) -> Result<usize, Error>,
@@ -109,7 +98,7 @@ unsafe fn accept_with(
 /// # Safety
 /// `args` must be valid as the ABI says, and `args.state` be a `*const S` from finalize.
 #[inline]
-unsafe fn execute_with<S>(
+pub(super) unsafe fn execute_with<S>(
     args: *const ExecArgs,
     body: impl FnOnce(&S, Io<'_>) -> Result<(), ExecError>,
 ) -> u32 {
@@ -127,7 +116,7 @@ unsafe fn execute_with<S>(
 
 /// `[finalize-time]` Frees what finalize made.
 // SAFETY: called by the host alone, once, with what finalize of the same `S` made.
-unsafe extern "C" fn free<S>(state: *mut c_void) {
+pub(super) unsafe extern "C" fn free<S>(state: *mut c_void) {
     // SAFETY: the host hands back, once, what `finalize_with` made with the same `S`.
     let state = unsafe { Box::from_raw(state.cast::<S>()) };
     // A destructor that panics must not unwind into the host; there is nobody to tell.
@@ -207,64 +196,4 @@ impl<K: Kernel> KernelFns<K> {
 /// The functions of an ordinary kernel.
 pub const fn kernel_vtable<K: Kernel>() -> &'static KernelVTable {
     &KernelFns::<K>::TABLE
-}
-
-struct GpuFns<K>(K);
-
-impl<K: GpuKernel> GpuFns<K> {
-    #[expect(clippy::cast_possible_truncation, reason = "a kernel has few launches")]
-    const GPU: GpuTable = GpuTable {
-        size: GpuTable::SIZE,
-        work_items: K::WORK_ITEMS.len() as u32,
-        info: Self::info,
-        reserved_words: [0; 4],
-    };
-    const TABLE: KernelVTable = KernelVTable {
-        size: KernelVTable::SIZE,
-        reserved: 0,
-        finalize: Self::finalize,
-        execute: Self::execute,
-        free: free::<GpuState<K>>,
-        gpu: StaticPtr::new(&Self::GPU),
-        accept: Some(Self::accept),
-        needs: None,
-        prepare: None,
-        reserved_words: [0; 1],
-    };
-
-    // SAFETY: called by the host alone, with a node and room for a number as the ABI says.
-    unsafe extern "C" fn accept(args: *const AcceptArgs, steps: *mut u32) -> u32 {
-        // SAFETY: the host keeps to the ABI.
-        unsafe { accept_with(args, steps, K::accept) }
-    }
-
-    unsafe extern "C" fn finalize(args: *const FinalizeArgs, out: *mut Finalized) -> u32 {
-        // SAFETY: the host keeps to the ABI.
-        unsafe {
-            finalize_with(args, out, |cx| {
-                let state = GpuState::<K>::finalize(cx)?;
-                let workspace = state.workspace();
-                Ok((state, workspace))
-            })
-        }
-    }
-
-    unsafe extern "C" fn execute(args: *const ExecArgs) -> u32 {
-        // SAFETY: the host keeps to the ABI, and finalize made a `GpuState<K>`.
-        unsafe { execute_with::<GpuState<K>>(args, |state, io| run_launches(state, io)) }
-    }
-
-    unsafe extern "C" fn info(state: *const c_void, sink: *const GpuSink) -> u32 {
-        // SAFETY: the host passes what finalize made.
-        let state = unsafe { &*state.cast::<GpuState<K>>() };
-        // SAFETY: the host passes a sink that is valid for the call.
-        let sink = unsafe { &*sink };
-        // SAFETY: as above.
-        unsafe { gpu::send(&state.info, sink) }.code()
-    }
-}
-
-/// The functions of a GPU kernel.
-pub const fn gpu_vtable<K: GpuKernel>() -> &'static KernelVTable {
-    &GpuFns::<K>::TABLE
 }

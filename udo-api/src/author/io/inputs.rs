@@ -4,15 +4,18 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use super::check::{check, check_alone, check_type, no_such_port};
-use super::rows::{RowShape, Rows};
-use crate::abi::node::slice_or_empty;
 use crate::abi::{TensorArg, arg_flags};
-use crate::{AxisEncoding, DType, Element, Encoding, ExecError, Status};
+use crate::author::rows::{RowShape, Rows};
+use crate::dtype::DType;
+use crate::element::Element;
+use crate::encoding::{AxisEncoding, Encoding};
+use crate::error::{ExecError, Status};
+use crate::span::slice_or_empty;
 
 /// The extents of inputs that have no elements yet.
 #[derive(Clone, Copy, Debug)]
 pub struct InputShapes<'a> {
-    pub(in crate::abi) args: &'a [TensorArg],
+    pub(crate) args: &'a [TensorArg],
 }
 
 impl<'a> InputShapes<'a> {
@@ -149,7 +152,7 @@ impl<'a> Inputs<'a> {
         self.arg(port)?.axis_encoding.ok_or(ExecError::of(Status::BAD_CALL))
     }
 
-    pub(in crate::abi) fn raw(&self, port: usize) -> Result<&'a TensorArg, ExecError> {
+    pub(in crate::author) fn raw(&self, port: usize) -> Result<&'a TensorArg, ExecError> {
         let arg = self.arg(port)?;
         check_alone(arg, port)?;
         Ok(arg)

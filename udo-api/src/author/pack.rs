@@ -4,10 +4,13 @@ use std::ffi::c_void;
 use std::fmt;
 use std::marker::PhantomData;
 
-use super::node::slice_or_empty;
-use super::shim::report;
-use super::{HostTable, PackArgs, PackRequest, PackSource, Span};
-use crate::{DType, Element, Encoding, Error, ExecError, Status, TensorDesc};
+use crate::abi::{HostTable, PackArgs, PackRequest, PackSource, report};
+use crate::dtype::DType;
+use crate::element::Element;
+use crate::encoding::Encoding;
+use crate::error::{Error, ExecError, Status};
+use crate::span::{Span, slice_or_empty};
+use crate::tensor::TensorDesc;
 
 /// Fills a packed constant: recipe, sources, elements to write.
 pub type FillFn<D> = fn(&[u64], &Sources<'_>, &mut [D]) -> Result<(), Error>;
@@ -126,7 +129,7 @@ pub struct Packed<T> {
 
 impl<T> Packed<T> {
     /// Its number among the kernel's packed constants.
-    pub(super) const fn index(self) -> u32 {
+    pub(crate) const fn index(self) -> u32 {
         self.index
     }
 }

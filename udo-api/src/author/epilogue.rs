@@ -1,7 +1,7 @@
 //! What passes would have a kernel do to its first output before it stores it.
 
-use super::NodeArgs;
-use crate::{Core, TensorDesc};
+use crate::abi::EpilogueStep;
+use crate::tensor::TensorDesc;
 
 /// What one step of an epilogue does to each element of the output.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,20 +43,6 @@ const RELU: u32 = 1;
 const CLIP: u32 = 2;
 const SILU: u32 = 3;
 const GELU: u32 = 4;
-
-abi_struct! {
-    /// One step of an epilogue.
-    #[derive(Clone, Copy, Debug)]
-    pub struct EpilogueStep {
-        kind: u32,
-        input: u32,
-        axis: u32,
-        function: u32,
-        numbers: [f64; 2],
-        output: TensorDesc,
-        reserved: [u64; 5],
-    }
-}
 
 impl EpilogueStep {
     /// `op`, after which the node's first output is what `output` says.
@@ -106,29 +92,6 @@ impl EpilogueStep {
     /// The node's first output after the step.
     pub fn output(&self) -> &TensorDesc {
         &self.output
-    }
-}
-
-abi_struct! {
-    /// The arguments of `accept`.
-    #[derive(Debug)]
-    pub struct AcceptArgs {
-        /// Bytes of this structure in the version of who made it.
-        pub size: u32,
-        /// Zero.
-        pub reserved: u32,
-        /// The node, with the inputs of all steps behind all that the operator has; those that the node leaves out are absent.
-        pub node: NodeArgs,
-        /// `node.output_count` descriptions, without any step.
-        pub outputs: *const TensorDesc,
-        /// The core that the kernel would run on.
-        pub core: Core,
-        /// How many steps there are.
-        pub epilogue_count: u32,
-        /// `epilogue_count` steps, in order.
-        pub epilogue: *const EpilogueStep,
-        /// Zero.
-        pub reserved_words: [u64; 4],
     }
 }
 

@@ -14,7 +14,7 @@ use abi_stable::library::{LibraryError, RootModule, lib_header_from_path};
 use abi_stable::prefix_type::PrefixTypeTrait;
 use abi_stable::sabi_types::VersionStrings;
 
-use super::PackageV1;
+use crate::abi::PackageV1;
 
 /// The root module of a Rust package: one reference to its table.
 #[repr(C)]

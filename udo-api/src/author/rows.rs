@@ -2,8 +2,8 @@
 
 use std::marker::PhantomData;
 
-use crate::Element;
 use crate::abi::TensorArg;
+use crate::element::Element;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RowShape {
@@ -74,7 +74,7 @@ unsafe impl<T: Element> Send for RowsMut<'_, T> {}
 
 impl<T: Element> RowsMut<'_, T> {
     /// First element, columns and stride, for the parallel-for to cut.
-    pub(in crate::abi) fn parts(&mut self) -> (*mut T, usize, usize) {
+    pub(super) fn parts(&mut self) -> (*mut T, usize, usize) {
         (self.data, self.shape.cols, self.shape.stride)
     }
 

@@ -1,0 +1,135 @@
+//! What Rust code says, without a parser: its imports, its functions, and whether it is unsafe.
+
+/// Whether the file has unsafe code, rather than only the type of an unsafe function.
+pub(crate) fn has_unsafe(text: &str) -> bool {
+    let code = code(text).replace("unsafe extern \"\" fn(", "");
+    code.split(|c| !is_name(c)).any(|word| word == "unsafe")
+}
+
+fn is_name(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+/// The first name of every path behind `root`, such as `crate::`.
+pub(crate) fn imports(code: &str, root: &str) -> Vec<String> {
+    let name = |path: &str| path.trim().split(|c| !is_name(c)).next().unwrap_or("").to_owned();
+    let mut names = Vec::new();
+    for (at, _) in code.match_indices(root) {
+        if code[..at].ends_with(|c| is_name(c) || c == '$') {
+            continue;
+        }
+        let path = &code[at + root.len()..];
+        let group = path.strip_prefix('{').unwrap_or_else(|| &path[..name(path).len()]);
+        let mut depth = 0_u32;
+        for piece in group.split_inclusive(['{', '}', ',']) {
+            if depth == 0 {
+                names.extend(Some(name(piece)).filter(|name| !name.is_empty()));
+            }
+            match piece.chars().last() {
+                Some('{') => depth += 1,
+                Some('}') if depth == 0 => break,
+                Some('}') => depth -= 1,
+                _ => {}
+            }
+        }
+    }
+    names
+}
+
+/// The functions with a body in this code, and how many lines each has.
+pub(crate) fn functions(code: &str) -> Vec<(String, usize)> {
+    let mut functions = Vec::new();
+    for (at, word) in code.match_indices("fn ") {
+        let name: String = code[at + word.len()..].chars().take_while(|&c| is_name(c)).collect();
+        if name.is_empty() || code[..at].ends_with(is_name) {
+            continue;
+        }
+        let (mut depth, mut brackets) = (0_u32, 0_i32);
+        let end = code[at..].char_indices().find_map(|(offset, c)| {
+            match c {
+                '(' | '[' => brackets += 1,
+                ')' | ']' => brackets -= 1,
+                '{' => depth += 1,
+                '}' if depth <= 1 => return Some((offset, depth == 1)),
+                '}' => depth -= 1,
+                ';' if depth == 0 && brackets == 0 => return Some((offset, false)),
+                _ => {}
+            }
+            None
+        });
+        if let Some((end, true)) = end {
+            functions.push((name, code[at..at + end].matches('\n').count() + 1));
+        }
+    }
+    functions
+}
+
+/// The code without its comments and without what its literals say, line by line.
+pub(crate) fn code(text: &str) -> String {
+    let mut code = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let (len, instead) = skipped(rest).unwrap_or((first.len_utf8(), &rest[..first.len_utf8()]));
+        code.push_str(instead);
+        code.extend(rest[..len].matches('\n').filter(|_| instead != "\n"));
+        rest = &rest[len..];
+    }
+    code
+}
+
+/// The length of the comment or literal that begins here, and what to write instead.
+fn skipped(rest: &str) -> Option<(usize, &'static str)> {
+    if rest.starts_with("//") {
+        return Some((rest.find('\n').unwrap_or(rest.len()), ""));
+    }
+    if rest.starts_with("/*") {
+        return Some((rest.find("*/").map_or(rest.len(), |at| at + 2), ""));
+    }
+    let raw = rest.strip_prefix('r').and_then(|raw| raw.split_once('"'));
+    if let Some((hashes, body)) = raw.filter(|(hashes, _)| hashes.chars().all(|c| c == '#')) {
+        let body_len = body.find(&format!("\"{hashes}")).unwrap_or(body.len());
+        return Some((rest.len().min(body_len + 3 + 2 * hashes.len()), "\"\""));
+    }
+    let mut chars = rest.chars();
+    match (chars.next()?, chars.next()?, chars.next()?) {
+        ('"', ..) => Some((quoted(rest, '"'), "\"\"")),
+        ('\'', '\\', _) | ('\'', _, '\'') => Some((quoted(rest, '\''), "\"\"")),
+        _ => None,
+    }
+}
+
+/// The length of a literal with its quotes.
+fn quoted(rest: &str, quote: char) -> usize {
+    let mut is_escaped = false;
+    let end = rest.char_indices().skip(1).find(|&(_, c)| {
+        let is_end = c == quote && !is_escaped;
+        is_escaped = c == '\\' && !is_escaped;
+        is_end
+    });
+    end.map_or(rest.len(), |(at, _)| at + 1)
+}
+
+#[test]
+fn functions_end_where_they_begin() {
+    let source = "fn a() {\n    fn b() {\n        1\n    }\n}\nfn c();\nfn d() -> [u8; 2] { [0; 2] }\n\
+        impl X {\n    pub(crate) fn e(\n        x: u8,\n    ) -> fn(u8) {\n    }\n}\n";
+    let found = functions(source);
+    let want =
+        [("a", 5), ("b", 3), ("d", 1), ("e", 4)].map(|(name, lines)| (name.to_owned(), lines));
+    assert_eq!(found, want);
+}
+
+#[test]
+fn comments_and_literals_are_not_code() {
+    let source = "a/*b*/ \"c\\\"\" 'd' '\\'' r#\"e\"\"#\n// f\n<'g>(h, r#type)";
+    assert_eq!(code(source), "a \"\" \"\" \"\" \"\"\n\n<'g>(h, r#type)");
+    assert!(!has_unsafe("// unsafe\nlet f: unsafe extern \"C\" fn();"));
+    assert!(has_unsafe("#[unsafe(no_mangle)]"));
+    let uses = "use crate::{a::{b, c}, d as e}; crate::f::g(); x_crate::h; use crate::i;";
+    assert_eq!(imports(uses, "crate::"), ["a", "d", "f", "i"]);
+    assert_eq!(
+        imports("use crate::a::{b::C, d}; use super::*; super::e::F", "crate::a::"),
+        ["b", "d"]
+    );
+    assert_eq!(imports("use super::*; super::e::F", "super::"), ["e"]);
+}

@@ -1,0 +1,28 @@
+//! How an error of a callee crosses: its status, and its message through a sink.
+
+use super::node::ErrorSink;
+use crate::error::{Error, Status};
+use crate::guard;
+
+/// Runs `body`, sends its error to the sink, and answers with its status.
+///
+/// # Safety
+/// `errors` must be null or valid for the call.
+pub(crate) unsafe fn report(
+    errors: *const ErrorSink,
+    body: impl FnOnce() -> Result<(), Error>,
+) -> u32 {
+    let (status, message) = guard::with_this_thread(|cell| match cell.capture(body) {
+        Some(Ok(())) => (Status::OK, String::new()),
+        Some(Err(error)) => (error.status(), error.message().to_owned()),
+        None => (Status::PANICKED, cell.take_message()),
+    });
+    if status != Status::OK {
+        // SAFETY: as promised by the caller.
+        if let Some(sink) = unsafe { errors.as_ref() } {
+            // SAFETY: the sink takes any UTF-8 during the call.
+            unsafe { (sink.write)(sink.ctx, message.as_ptr(), message.len()) };
+        }
+    }
+    status.code()
+}

@@ -1,0 +1,278 @@
+//! A kernel's node as the kernel sees it before any run: while it is asked whether it takes the node, and while it
+//! is finalized.
+
+use std::cell::Cell;
+use std::fmt;
+use std::ops::Deref;
+
+use super::node::Node;
+use super::pack::{self, FillFn, Packed};
+use crate::abi::{AcceptArgs, EpilogueStep, FinalizeArgs, HostTable, NodeArgs, Tie, ties};
+use crate::core::{Core, Isa};
+use crate::element::Element;
+use crate::error::{Error, Status};
+use crate::span::slice_or_empty;
+use crate::tensor::TensorDesc;
+
+/// What a kernel sees of a node that it might compute.
+pub struct AcceptCx<'a> {
+    node: Node<'a>,
+    outputs: &'a [TensorDesc],
+    core: Core,
+    epilogue: &'a [EpilogueStep],
+    is_epilogue_read: Cell<bool>,
+}
+
+impl fmt::Debug for AcceptCx<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AcceptCx")
+            .field("node", &self.node)
+            .field("outputs", &self.outputs)
+            .field("epilogue", &self.epilogue)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a> Deref for AcceptCx<'a> {
+    type Target = Node<'a>;
+
+    fn deref(&self) -> &Node<'a> {
+        &self.node
+    }
+}
+
+impl<'a> AcceptCx<'a> {
+    /// # Safety
+    /// The pointers of `args`, and those behind them, must be valid for `'a`.
+    pub(crate) unsafe fn from_raw(args: &'a AcceptArgs) -> Self {
+        // SAFETY: `outputs` and `epilogue` have as many elements as the counts beside them say, by the caller's promise.
+        unsafe { Self::of(&args.node, args.outputs, args.core, args.epilogue, args.epilogue_count) }
+    }
+
+    /// # Safety
+    /// The pointers of `node`, and those behind them, must be valid for `'a`; `outputs` must point to as many
+    /// descriptions as the node has outputs, and `epilogue` to `count` steps.
+    unsafe fn of(
+        node: &'a NodeArgs,
+        outputs: *const TensorDesc,
+        core: Core,
+        epilogue: *const EpilogueStep,
+        count: u32,
+    ) -> Self {
+        // SAFETY: as promised by the caller.
+        let node = unsafe { Node::from_raw(node) };
+        // SAFETY: as promised by the caller.
+        let outputs = unsafe { slice_or_empty(outputs, node.output_count()) };
+        // SAFETY: as promised by the caller.
+        let epilogue = unsafe { slice_or_empty(epilogue, count as usize) };
+        Self { node, outputs, core, epilogue, is_epilogue_read: Cell::new(false) }
+    }
+
+    /// Whether the node has output `index`.
+    pub fn has_output(&self, index: usize) -> bool {
+        self.outputs.get(index).is_some_and(|d| !d.is_absent())
+    }
+
+    /// The description of output `index`; in finalize, of the first one after all steps of the epilogue.
+    ///
+    /// # Errors
+    /// The node leaves that output out.
+    pub fn output(&self, index: usize) -> Result<TensorDesc, Error> {
+        match self.outputs.get(index) {
+            Some(desc) if !desc.is_absent() => Ok(*desc),
+            _ => Err(Error::new(format!("output {index} is missing"))),
+        }
+    }
+
+    /// The core that the kernel is for.
+    pub fn core(&self) -> Core {
+        self.core
+    }
+
+    /// What is done, step by step, to the first output before it is stored: in accept, all that the kernel might take;
+    /// in finalize, what it took. The inputs of steps are behind all that the operator has.
+    pub fn epilogue(&self) -> &'a [EpilogueStep] {
+        self.is_epilogue_read.set(true);
+        self.epilogue
+    }
+}
+
+/// What a kernel sees of its node while it is finalized.
+pub struct FinalizeCx<'a> {
+    accepted: AcceptCx<'a>,
+    args: &'a FinalizeArgs,
+}
+
+impl fmt::Debug for FinalizeCx<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("FinalizeCx").field(&self.accepted).finish()
+    }
+}
+
+impl<'a> Deref for FinalizeCx<'a> {
+    type Target = AcceptCx<'a>;
+
+    fn deref(&self) -> &AcceptCx<'a> {
+        &self.accepted
+    }
+}
+
+impl<'a> FinalizeCx<'a> {
+    /// # Safety
+    /// The pointers of `args`, and those behind them, must be valid for `'a`.
+    pub(crate) unsafe fn from_raw(args: &'a FinalizeArgs) -> Self {
+        let FinalizeArgs { node, outputs, core, epilogue, epilogue_count, .. } = args;
+        // SAFETY: `outputs` and `epilogue` have as many elements as the counts beside them say, by the caller's promise.
+        let accepted = unsafe { AcceptCx::of(node, *outputs, *core, *epilogue, *epilogue_count) };
+        Self { accepted, args }
+    }
+
+    /// Refuses a kernel that took steps and never looked at them: it would lose them.
+    pub(crate) fn check_epilogue(&self) -> Result<(), Error> {
+        match self.accepted.epilogue.len() {
+            0 => Ok(()),
+            _ if self.accepted.is_epilogue_read.get() => Ok(()),
+            count => Err(Error::new(format!(
+                "accept took {count} steps of the epilogue, and finalize did not ask for them"
+            ))),
+        }
+    }
+
+    /// How many threads work on a call at most.
+    pub fn threads(&self) -> usize {
+        self.table().map_or(1, |host| host.threads.max(1) as usize)
+    }
+
+    /// The instruction set that the host's own kernels use, if this version knows it.
+    pub fn isa(&self) -> Option<Isa> {
+        Isa::from_code(self.table()?.isa)
+    }
+
+    /// Bytes of the core's own fast memory, such as a DSP's VTCM; 0 where it has none.
+    pub fn fast_memory_bytes(&self) -> usize {
+        self.table().map_or(0, |host| host.fast_memory_bytes)
+    }
+
+    /// Packs constant inputs into `len` elements that the host owns, shares between nodes, models and sessions,
+    /// and may cache.
+    ///
+    /// `fill` gets the recipe, the inputs in the order in which they are named, and a zeroed buffer aligned to 64
+    /// bytes. It captures nothing: whatever decides the elements, apart from the inputs, is a number of the recipe.
+    /// Nodes whose inputs and recipes are the same share one buffer. It runs after finalize has returned, on any
+    /// thread, and may allocate. Recipes must not depend on dimensions that are bounded.
+    ///
+    /// A packed input is absent in execute, so that its own elements need not stay in memory, unless
+    /// [`FinalizeCx::keep`] says otherwise.
+    ///
+    /// # Errors
+    /// An input is not constant, or there are more elements than memory has addresses.
+    pub fn pack<D: Element>(
+        &self,
+        inputs: &[usize],
+        recipe: &[u64],
+        len: usize,
+        fill: FillFn<D>,
+    ) -> Result<Packed<D>, Error> {
+        let mut ports = Vec::with_capacity(inputs.len());
+        for &input in inputs {
+            let is_constant = self.is_constant(input);
+            let port = u32::try_from(input).ok().filter(|_| is_constant).ok_or_else(|| {
+                Error::new(format!("input {input} is not constant, so it cannot be packed"))
+            })?;
+            ports.push(port);
+        }
+        let bytes = len.checked_mul(size_of::<D>()).ok_or_else(|| {
+            Error::new(format!("packing into {len} elements is more than memory can hold"))
+        })?;
+        pack::request(self.host()?, &ports, recipe, bytes, fill)
+    }
+
+    /// Says that execute reads constant input `input` although it is packed.
+    ///
+    /// # Errors
+    /// The input is not constant.
+    pub fn keep(&self, input: usize) -> Result<(), Error> {
+        let host = self.host()?;
+        let port = u32::try_from(input).ok().filter(|_| self.is_constant(input));
+        let port = port.ok_or_else(|| Error::new(format!("input {input} is not constant")))?;
+        // SAFETY: `ctx` is the one that came with the table.
+        match Status::from_code(unsafe { (host.keep)(host.ctx, port) }) {
+            Status::OK => Ok(()),
+            status => Err(Error::new(format!("keeping input {input}: the host {status}"))),
+        }
+    }
+
+    /// Says that output `output` is input `input`'s elements, in their order, under another shape or the same. The host
+    /// may have them share memory, and leave out calls of a kernel that ties all of its outputs.
+    ///
+    /// # Errors
+    /// The host does not take it.
+    pub fn tie_same(&self, input: usize, output: usize) -> Result<(), Error> {
+        self.tie(ties::SAME, input, output, [0; 2])
+    }
+
+    /// Says that output `output` is the part of input `input` that starts at `offset` of `axis`; as
+    /// [`FinalizeCx::tie_same`].
+    ///
+    /// # Errors
+    /// The host does not take it.
+    pub fn tie_output_in_input(
+        &self,
+        output: usize,
+        input: usize,
+        axis: usize,
+        offset: usize,
+    ) -> Result<(), Error> {
+        self.tie(ties::OUTPUT_IN_INPUT, input, output, [axis, offset])
+    }
+
+    /// Says that input `input` is the part of output `output` that starts at `offset` of `axis`, and that all parts which
+    /// are tied make up the output; as [`FinalizeCx::tie_same`].
+    ///
+    /// # Errors
+    /// The host does not take it.
+    pub fn tie_input_in_output(
+        &self,
+        input: usize,
+        output: usize,
+        axis: usize,
+        offset: usize,
+    ) -> Result<(), Error> {
+        self.tie(ties::INPUT_IN_OUTPUT, input, output, [axis, offset])
+    }
+
+    fn tie(
+        &self,
+        kind: u32,
+        input: usize,
+        output: usize,
+        [axis, offset]: [usize; 2],
+    ) -> Result<(), Error> {
+        let Some(host) = self.table() else { return Ok(()) };
+        let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let tie = Tie {
+            size: Tie::SIZE,
+            kind,
+            input: number(input),
+            output: number(output),
+            axis: number(axis),
+            reserved: 0,
+            offset: offset as u64,
+            reserved_words: [0; 2],
+        };
+        // SAFETY: `ctx` is the one that came with the table, and `tie` outlives the call.
+        match Status::from_code(unsafe { (host.tie)(host.ctx, &raw const tie) }) {
+            Status::OK => Ok(()),
+            status => Err(Error::new(format!("tying output {output} to input {input}: {status}"))),
+        }
+    }
+
+    fn table(&self) -> Option<&HostTable> {
+        // SAFETY: the host's table, if there is one, is valid for the call.
+        unsafe { self.args.host.as_ref() }
+    }
+
+    fn host(&self) -> Result<&HostTable, Error> {
+        self.table().ok_or_else(|| Error::new("the host offers no packing"))
+    }
+}

@@ -1,0 +1,54 @@
+//! A node while the shapes of its outputs are inferred.
+
+use std::ops::Deref;
+
+use super::node::Node;
+use crate::abi::InferArgs;
+use crate::error::Error;
+use crate::tensor::TensorDesc;
+
+/// What shape inference sees of a node, and where it puts its answer.
+#[derive(Debug)]
+pub struct InferCx<'a> {
+    node: Node<'a>,
+    outputs: &'a mut [TensorDesc],
+}
+
+impl<'a> Deref for InferCx<'a> {
+    type Target = Node<'a>;
+
+    fn deref(&self) -> &Node<'a> {
+        &self.node
+    }
+}
+
+impl<'a> InferCx<'a> {
+    /// # Safety
+    /// The pointers of `args`, and those behind them, must be valid for `'a`, `outputs` for writes too.
+    pub(crate) unsafe fn from_raw(args: &'a InferArgs) -> Self {
+        // SAFETY: as promised by the caller.
+        let node = unsafe { Node::from_raw(&args.node) };
+        let outputs: &mut [TensorDesc] = if node.output_count() == 0 || args.outputs.is_null() {
+            &mut []
+        } else {
+            // SAFETY: as promised by the caller.
+            unsafe { std::slice::from_raw_parts_mut(args.outputs, node.output_count()) }
+        };
+        Self { node, outputs }
+    }
+
+    /// Says what output `index` is. An output that the node leaves out may be described all the same.
+    ///
+    /// # Errors
+    /// The operator has no such output.
+    pub fn set_output(&mut self, index: usize, desc: TensorDesc) -> Result<(), Error> {
+        let count = self.outputs.len();
+        let Some(output) = self.outputs.get_mut(index) else {
+            return Err(Error::new(format!(
+                "shape inference describes output {index}, the node has {count}"
+            )));
+        };
+        *output = desc;
+        Ok(())
+    }
+}

@@ -1,0 +1,42 @@
+//! What an author's functions are given: contexts before a run, and views of a call's tensors in it.
+//!
+//! | where | what | who gets it |
+//! |---|---|---|
+//! | `infer` | [`InferCx`] | [`Op::infer`](crate::Op::infer) |
+//! | `node` | [`Node`]: tensors, constants and parameters of a node, which all contexts deref to | all but execute |
+//! | `param` | [`ParamTensor`], a parameter that is a tensor | who asks a [`Node`] for one |
+//! | `finalize` | [`AcceptCx`], [`FinalizeCx`] | `accept` and `finalize` of [`Kernel`](crate::Kernel) and [`GpuKernel`](crate::GpuKernel) |
+//! | `epilogue` | [`EpilogueOp`], [`Activation`]: what a kernel may do to its output before it stores it | who asks [`AcceptCx::epilogue`] |
+//! | `pack` | [`Packed`], [`Sources`], [`PackedConstants`]: constants in a layout of the kernel's own | [`FinalizeCx::pack`], its function, execute |
+//! | `workspace` | what a kernel says of its scratch and geometry | the host |
+//! | `io`, `rows` | [`Io`]: inputs, outputs, scratch, geometry | [`Kernel::execute`](crate::Kernel::execute) |
+//! | `parallel` | [`Parallel`], the host's threads | execute, in [`Io`] |
+//! | `work_items` | [`WorkItem`], [`Buffers`] | work items of a [`GpuKernel`](crate::GpuKernel) |
+//!
+//! All of it reads the structures of [`abi`](crate::abi), so that authors write no unsafe code, and knows none of
+//! the traits, which are built on it.
+
+mod epilogue;
+mod finalize;
+mod infer;
+mod io;
+mod node;
+mod pack;
+mod parallel;
+mod param;
+mod rows;
+mod work_items;
+mod workspace;
+
+pub use epilogue::{Activation, EpilogueOp};
+pub use finalize::{AcceptCx, FinalizeCx};
+pub use infer::InferCx;
+pub use io::{Extents, Geometry, InputShapes, Inputs, Io, Outputs, Pair, Scratch};
+pub(crate) use io::{Owed, to_prepare};
+pub use node::{Node, resolve_axis};
+pub use pack::{FillFn, Packed, PackedConstants, Sources};
+pub use parallel::Parallel;
+pub use param::ParamTensor;
+pub use rows::{Rows, RowsMut};
+pub use work_items::{Buffers, WorkItem};
+pub(crate) use work_items::{MAX_OUTPUTS, ScratchBuffers, SharedBuffers};

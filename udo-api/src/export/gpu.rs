@@ -1,0 +1,207 @@
+//! GPU kernels: the functions behind them, what they tell the host, and their work items on the emulated GPU.
+
+use std::ffi::c_void;
+
+use super::shim::{accept_with, execute_with, finalize_with, free};
+use crate::abi::{
+    AcceptArgs, ExecArgs, FinalizeArgs, Finalized, GpuLaunch, GpuSink, GpuTable, KernelDef,
+    KernelVTable, Workspace,
+};
+use crate::author::{
+    Buffers, FinalizeCx, Io, MAX_OUTPUTS, Parallel, ScratchBuffers, SharedBuffers, WorkItem,
+};
+use crate::core::Core;
+use crate::error::{Error, ExecError, Status};
+use crate::gpu::{GpuKernel, KernelInfo, Launch, WorkItemFn};
+use crate::span::{Span, StaticPtr, slice_or_empty};
+
+impl KernelDef {
+    /// `K` computes the operator `op` on the GPU.
+    pub const fn gpu<K: GpuKernel>(op: &'static str) -> Self {
+        Self::with_vtable(op, Core::GPU, gpu_vtable::<K>())
+    }
+}
+
+struct GpuFns<K>(K);
+
+impl<K: GpuKernel> GpuFns<K> {
+    #[expect(clippy::cast_possible_truncation, reason = "a kernel has few launches")]
+    const GPU: GpuTable = GpuTable {
+        size: GpuTable::SIZE,
+        work_items: K::WORK_ITEMS.len() as u32,
+        info: Self::info,
+        reserved_words: [0; 4],
+    };
+    const TABLE: KernelVTable = KernelVTable {
+        size: KernelVTable::SIZE,
+        reserved: 0,
+        finalize: Self::finalize,
+        execute: Self::execute,
+        free: free::<GpuState<K>>,
+        gpu: StaticPtr::new(&Self::GPU),
+        accept: Some(Self::accept),
+        needs: None,
+        prepare: None,
+        reserved_words: [0; 1],
+    };
+
+    // SAFETY: called by the host alone, with a node and room for a number as the ABI says.
+    unsafe extern "C" fn accept(args: *const AcceptArgs, steps: *mut u32) -> u32 {
+        // SAFETY: the host keeps to the ABI.
+        unsafe { accept_with(args, steps, K::accept) }
+    }
+
+    unsafe extern "C" fn finalize(args: *const FinalizeArgs, out: *mut Finalized) -> u32 {
+        // SAFETY: the host keeps to the ABI.
+        unsafe { finalize_with(args, out, GpuState::<K>::finalize) }
+    }
+
+    unsafe extern "C" fn execute(args: *const ExecArgs) -> u32 {
+        // SAFETY: the host keeps to the ABI, and finalize made a `GpuState<K>`.
+        unsafe { execute_with::<GpuState<K>>(args, |state, io| run_launches(state, io)) }
+    }
+
+    unsafe extern "C" fn info(state: *const c_void, sink: *const GpuSink) -> u32 {
+        // SAFETY: the host passes what finalize made.
+        let state = unsafe { &*state.cast::<GpuState<K>>() };
+        // SAFETY: the host passes a sink that is valid for the call.
+        let sink = unsafe { &*sink };
+        // SAFETY: as above.
+        unsafe { send(&state.info, sink) }.code()
+    }
+}
+
+/// The functions of a GPU kernel.
+const fn gpu_vtable<K: GpuKernel>() -> &'static KernelVTable {
+    &GpuFns::<K>::TABLE
+}
+
+/// A finalized GPU kernel.
+struct GpuState<K> {
+    kernel: K,
+    info: KernelInfo,
+    scratch: ScratchBuffers,
+}
+
+impl<K: GpuKernel> GpuState<K> {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<(Self, Workspace), Error> {
+        let kernel = K::operation(cx)?;
+        if cx.output_count() > MAX_OUTPUTS {
+            let count = cx.output_count();
+            return Err(Error::new(format!(
+                "it has {count} outputs, a GPU kernel at most {MAX_OUTPUTS}"
+            )));
+        }
+        let mut info = KernelInfo::default();
+        kernel.set_kernel_info(&mut info)?;
+        for sizes in info.launches.iter().map(|launch| launch.global_size) {
+            if sizes.iter().try_fold(1usize, |n, &s| n.checked_mul(s)).is_none() {
+                return Err(Error::new(format!("the global size {sizes:?} is too large")));
+            }
+        }
+        let scratch = ScratchBuffers::of(&info.scratch).ok_or_else(|| {
+            Error::new(format!("its scratch, {:?} bytes, is too large", info.scratch))
+        })?;
+        let workspace = scratch.workspace();
+        Ok((Self { kernel, info, scratch }, workspace))
+    }
+}
+
+/// Runs every work item of every launch, one launch after the other, each shared out over the host's threads.
+fn run_launches<K: GpuKernel>(state: &GpuState<K>, io: Io<'_>) -> Result<(), ExecError> {
+    if K::WORK_ITEMS.is_empty() {
+        return Err(ExecError::of(Status::NO_WORK_ITEM));
+    }
+    let parallel = io.parallel;
+    let shared = SharedBuffers::of(io, &state.scratch)?;
+    for (launch, &work_item) in state.info.launches.iter().zip(K::WORK_ITEMS) {
+        run_range(&state.kernel, work_item, launch.global_size, &shared.buffers(), parallel)?;
+    }
+    Ok(())
+}
+
+/// Runs every work item of a launch.
+fn run_range<K: GpuKernel>(
+    kernel: &K,
+    work_item: WorkItemFn<K>,
+    global_size: [usize; 3],
+    buffers: &Buffers<'_>,
+    parallel: Parallel<'_>,
+) -> Result<(), ExecError> {
+    let total: usize = global_size.iter().product();
+    // A few grains per thread even out work items of unequal length.
+    let grain = total.div_ceil(parallel.width() * 4).max(1);
+    parallel.run(total.div_ceil(grain), |index| {
+        for item in index * grain..total.min((index + 1) * grain) {
+            let [width, height, _] = global_size;
+            let global_id = [item % width, item / width % height, item / (width * height)];
+            work_item(kernel, WorkItem { global_id, global_size }, buffers)?;
+        }
+        Ok(())
+    })
+}
+
+fn span<T>(elements: &[T]) -> Span {
+    Span { ptr: elements.as_ptr().cast(), bytes: size_of_val(elements) }
+}
+
+/// Says to `sink` what `info` holds.
+///
+/// # Safety
+/// `sink` must be as the ABI says.
+unsafe fn send(info: &KernelInfo, sink: &GpuSink) -> Status {
+    for &bytes in &info.scratch {
+        // SAFETY: `ctx` is the one that came with the function.
+        let status = unsafe { (sink.scratch)(sink.ctx, bytes) };
+        if status != Status::OK.code() {
+            return Status::from_code(status);
+        }
+    }
+    for launch in &info.launches {
+        let raw = GpuLaunch {
+            size: GpuLaunch::SIZE,
+            has_local: u32::from(launch.local_size.is_some()),
+            source: span(launch.source.as_bytes()),
+            name: span(launch.name.as_bytes()),
+            options: span(launch.options.as_bytes()),
+            args: launch.args.as_ptr(),
+            arg_count: launch.args.len(),
+            global: launch.global_size,
+            local: launch.local_size.unwrap_or([0; 3]),
+            reserved_words: [0; 4],
+        };
+        // SAFETY: `ctx` is the one that came with the function, and `raw` points to what `launch` holds.
+        let status = unsafe { (sink.launch)(sink.ctx, &raw const raw) };
+        if status != Status::OK.code() {
+            return Status::from_code(status);
+        }
+    }
+    Status::OK
+}
+
+impl GpuLaunch {
+    /// The launch with its texts and arguments copied out.
+    ///
+    /// # Errors
+    /// A text is not UTF-8, or a reserved field is set.
+    ///
+    /// # Safety
+    /// What it points to must be there, as many as its counts say.
+    pub unsafe fn to_launch(&self) -> Result<Launch, Error> {
+        let text = |span: &Span, what: &str| {
+            // SAFETY: the caller vouches for `span.bytes` bytes at `span.ptr`.
+            let bytes = unsafe { slice_or_empty(span.ptr, span.bytes) };
+            let text = std::str::from_utf8(bytes);
+            text.map(str::to_owned).map_err(|_| Error::new(format!("its {what} is not UTF-8")))
+        };
+        if self.reserved_words != [0; 4] || self.has_local > 1 {
+            return Err(Error::new("it sets reserved fields"));
+        }
+        let launch = Launch::new(text(&self.source, "source")?, text(&self.name, "kernel name")?)
+            .options(text(&self.options, "build options")?)
+            // SAFETY: the caller vouches for `arg_count` arguments at `args`.
+            .args(unsafe { slice_or_empty(self.args, self.arg_count) }.iter().copied())
+            .global_size(self.global);
+        Ok(if self.has_local == 1 { launch.local_size(self.local) } else { launch })
+    }
+}

@@ -1,0 +1,292 @@
+//! What is known of a tensor before a run.
+
+use std::fmt;
+
+use crate::dtype::{DType, TypeSet};
+use crate::encoding::{AxisEncoding, Encoding, Encodings};
+use crate::error::Error;
+use crate::shape::Shape;
+
+abi_struct! {
+    /// What is known of a tensor before a run: type, shape, and encoding if it has one.
+    #[derive(Clone, Copy, PartialEq)]
+    pub struct TensorDesc {
+        shape: Shape,
+        dtype: u8,
+        has_encoding: u8,
+        reserved: [u8; 6],
+        encoding: Encoding,
+        axis_encoding: Option<&'static AxisEncoding>,
+        reserved_words: [u64; 3],
+    }
+}
+
+impl TensorDesc {
+    const NO_ENCODING: Encoding = Encoding { scale: 0.0, zero_point: 0 };
+
+    /// The description of an input or output that a node leaves out.
+    pub const ABSENT: Self = Self {
+        shape: Shape::SCALAR,
+        dtype: 0,
+        has_encoding: 0,
+        reserved: [0; 6],
+        encoding: Self::NO_ENCODING,
+        axis_encoding: None,
+        reserved_words: [0; 3],
+    };
+
+    /// A tensor of this type and shape, with no encoding.
+    pub const fn new(dtype: DType, shape: Shape) -> Self {
+        Self { shape, dtype: dtype.code(), ..Self::ABSENT }
+    }
+
+    /// The same tensor with one encoding for all of its elements.
+    #[must_use]
+    pub const fn with_encoding(mut self, encoding: Encoding) -> Self {
+        (self.has_encoding, self.encoding, self.axis_encoding) = (1, encoding, None);
+        self
+    }
+
+    /// The same tensor with an encoding for each position of an axis.
+    #[must_use]
+    pub const fn with_axis_encoding(mut self, encoding: &'static AxisEncoding) -> Self {
+        (self.has_encoding, self.encoding) = (0, Self::NO_ENCODING);
+        self.axis_encoding = Some(encoding);
+        self
+    }
+
+    /// The same tensor with another element type and no encoding.
+    #[must_use]
+    pub const fn with_dtype(self, dtype: DType) -> Self {
+        Self::new(dtype, self.shape)
+    }
+
+    /// A tensor with another shape, and with the encoding, if that is one for all elements. Of one per axis, only who
+    /// computes the tensor knows the axis: [`TensorDesc::with_axis_encoding`] says it.
+    #[must_use]
+    pub const fn with_shape(mut self, shape: Shape) -> Self {
+        (self.shape, self.axis_encoding) = (shape, None);
+        self
+    }
+
+    /// The same tensor with the extents that its bounded dimensions have in one run.
+    #[must_use]
+    pub const fn with_extents(mut self, shape: Shape) -> Self {
+        self.shape = shape;
+        self
+    }
+
+    /// The tensor whose axis `i` is axis `order[i]` of this one, with the encoding; none where `order` does not name each
+    /// axis once.
+    pub fn transposed(&self, order: &[usize]) -> Option<Self> {
+        let dims = order.iter().map(|&axis| self.shape.dim(axis)).collect::<Option<Vec<_>>>()?;
+        let names_all = (0..self.rank()).all(|axis| order.contains(&axis));
+        let shape =
+            Shape::of_dims(&dims).ok().filter(|_| names_all && dims.len() == self.rank())?;
+        let mut turned = self.with_shape(shape);
+        if let Some(encoding) = self.axis_encoding {
+            let axis = order.iter().position(|&axis| axis == encoding.axis())?;
+            let (scales, zero_points) = (encoding.scales(), encoding.zero_points());
+            turned.axis_encoding = Some(AxisEncoding::of(axis, scales, zero_points).ok()?);
+        }
+        Some(turned)
+    }
+
+    /// The element type, or nothing for an absent tensor.
+    pub const fn dtype(&self) -> Option<DType> {
+        DType::from_code(self.dtype)
+    }
+
+    /// Whether the fields of a foreign description mean something.
+    pub fn is_sound(&self) -> bool {
+        let typed = self.dtype == 0 || self.dtype().is_some_and(|t| t.size_bytes() > 0);
+        let plain = self.reserved == [0; 6] && self.reserved_words == [0; 3];
+        typed
+            && plain
+            && self.has_encoding <= 1
+            && self.shape.is_sound()
+            && self.check_encoding().is_ok()
+    }
+
+    /// Whether the encoding per axis, if there is one, can be that of the tensor.
+    ///
+    /// # Errors
+    /// It cannot be; the message says why.
+    pub fn check_encoding(&self) -> Result<(), Error> {
+        match self.axis_encoding {
+            Some(_) if self.has_encoding != 0 => {
+                Err(Error::new("a tensor has an encoding, and one per axis"))
+            }
+            Some(encoding) => encoding.check(self.dtype(), &self.shape),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether the node leaves this port out.
+    pub const fn is_absent(&self) -> bool {
+        self.dtype == 0
+    }
+
+    /// Whether the tensor is there and its type is in `types`.
+    pub fn is_in(&self, types: TypeSet) -> bool {
+        self.dtype().is_some_and(|t| types.has(t))
+    }
+
+    /// The extents; an upper bound where a dimension is bounded.
+    pub fn shape(&self) -> &[usize] {
+        self.shape.dims()
+    }
+
+    /// The shape with its bounds.
+    pub const fn full_shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// How many dimensions there are.
+    pub fn rank(&self) -> usize {
+        self.shape.rank()
+    }
+
+    /// Elements, or the most there can be.
+    pub fn len(&self) -> usize {
+        self.shape.len()
+    }
+
+    /// Whether the tensor holds nothing.
+    pub fn is_empty(&self) -> bool {
+        self.shape.is_empty()
+    }
+
+    /// Bytes of the elements, or the most there can be.
+    pub fn size_bytes(&self) -> usize {
+        self.dtype().map_or(0, |t| self.len().saturating_mul(t.size_bytes()))
+    }
+
+    /// The encoding, if the tensor is fixed point and all of its elements have one.
+    pub fn encoding(&self) -> Option<Encoding> {
+        (self.has_encoding != 0).then_some(self.encoding)
+    }
+
+    /// The encoding for each position of an axis, if the tensor is fixed point and has such. Kernels get it on ports whose
+    /// rules say [`per_axis`](crate::PortRule::per_axis), and only there.
+    pub const fn axis_encoding(&self) -> Option<&'static AxisEncoding> {
+        self.axis_encoding
+    }
+
+    /// The same tensor with these encodings.
+    #[must_use]
+    pub const fn with_encodings(self, encodings: Encodings) -> Self {
+        match encodings {
+            Encodings::PerTensor(encoding) => self.with_encoding(encoding),
+            Encodings::PerAxis(encoding) => self.with_axis_encoding(encoding),
+        }
+    }
+
+    /// What its elements stand for, per tensor or per axis, if it is fixed point.
+    pub fn encodings(&self) -> Option<Encodings> {
+        match self.axis_encoding() {
+            Some(encoding) => Some(Encodings::PerAxis(encoding)),
+            None => self.encoding().map(Encodings::PerTensor),
+        }
+    }
+}
+
+impl fmt::Display for TensorDesc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.dtype() {
+            None => f.write_str("absent"),
+            Some(dtype) => write!(f, "{dtype}{}", self.shape),
+        }
+    }
+}
+
+impl fmt::Debug for TensorDesc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shape::Dim;
+
+    fn shape(dims: &[Dim]) -> Shape {
+        Shape::of_dims(dims).unwrap()
+    }
+
+    #[test]
+    fn descriptions_print_type_and_shape() {
+        let bounded = shape(&[Dim::Fixed(2), Dim::UpTo(6)]);
+        assert_eq!(TensorDesc::new(DType::I64, bounded).to_string(), "i64[2,<=6]");
+        assert_eq!(TensorDesc::ABSENT.to_string(), "absent");
+    }
+
+    #[test]
+    fn an_encoding_fits_its_tensor() {
+        use Dim::{Fixed, UpTo};
+        let dims = shape(&[UpTo(2), Fixed(3)]);
+        let cases = [
+            (DType::I8, 1, [0, -128, 127], None),
+            (
+                DType::U8,
+                1,
+                [0, -1, 0],
+                Some("of u8[<=2,3] has zero point -1 at 1, which u8 cannot hold"),
+            ),
+            (
+                DType::I16,
+                1,
+                [0, 0, 1 << 15],
+                Some("of i16[<=2,3] has zero point 32768 at 2, which i16 cannot hold"),
+            ),
+            (DType::F32, 1, [0; 3], Some("is that of f32[<=2,3], wanted u8, i8, u16, i16 or i32")),
+            (DType::I8, 2, [0; 3], Some("is along axis 2 of i8[<=2,3]")),
+            (DType::I8, 0, [0; 3], Some("is along axis 0 of i8[<=2,3], which is bounded")),
+        ];
+        for (dtype, axis, zero_points, wanted) in cases {
+            let encoding = AxisEncoding::of(axis, &[1.0; 3], &zero_points).unwrap();
+            let desc = TensorDesc::new(dtype, dims).with_axis_encoding(encoding);
+            let found = desc.check_encoding().err().map(|error| error.to_string());
+            assert_eq!(found, wanted.map(|what| format!("an encoding per axis {what}")));
+            assert_eq!(desc.is_sound(), wanted.is_none());
+        }
+        let desc = TensorDesc::new(DType::I8, shape(&[Fixed(2), Fixed(2)]));
+        let desc = desc.with_axis_encoding(AxisEncoding::of(1, &[1.0; 3], &[0; 3]).unwrap());
+        let error = desc.check_encoding().unwrap_err().to_string();
+        assert_eq!(error, "an encoding per axis has 3 scales for axis 1 of i8[2,2], wanted 2");
+    }
+
+    #[test]
+    fn a_tensor_has_one_encoding_or_one_per_axis() {
+        let plain = TensorDesc::new(DType::U8, Shape::new(&[2, 3, 4]).unwrap());
+        let whole = Encoding { scale: 0.5, zero_point: 7 };
+        let axis = AxisEncoding::of(1, &[1.0, 2.0, 4.0], &[1, 2, 3]).unwrap();
+        assert_eq!(plain.encodings(), None);
+        let per_tensor = plain.with_axis_encoding(axis).with_encoding(whole);
+        assert_eq!((per_tensor.encoding(), per_tensor.axis_encoding()), (Some(whole), None));
+        let per_axis = plain.with_encoding(whole).with_axis_encoding(axis);
+        assert_eq!((per_axis.encoding(), per_axis.axis_encoding()), (None, Some(axis)));
+        assert_ne!(per_axis, plain, "another encoding is another description");
+        assert_eq!(plain.with_encodings(Encodings::PerAxis(axis)), per_axis);
+        assert_eq!(plain.with_encodings(Encodings::PerTensor(whole)), per_tensor);
+        // Only who computes the other tensor knows where its axis would be.
+        assert_eq!(per_axis.with_shape(Shape::new(&[4, 3, 2]).unwrap()).encodings(), None);
+        assert_eq!(per_axis.with_dtype(DType::I8).encodings(), None);
+        let turned = per_axis.transposed(&[2, 0, 1]).unwrap();
+        assert_eq!((turned.shape(), turned.axis_encoding().unwrap().axis()), (&[4, 2, 3][..], 2));
+        assert_eq!(turned.transposed(&[1, 2, 0]), Some(per_axis));
+        for order in [&[0, 1][..], &[0, 1, 3], &[0, 1, 1]] {
+            assert_eq!(per_axis.transposed(order), None, "{order:?}");
+        }
+    }
+
+    #[test]
+    fn extents_of_one_run_leave_the_encoding() {
+        let bounded = shape(&[Dim::UpTo(5), Dim::Fixed(2)]);
+        let axis = AxisEncoding::of(1, &[1.0, 2.0], &[0, 0]).unwrap();
+        let desc = TensorDesc::new(DType::I8, bounded).with_axis_encoding(axis);
+        let now = desc.with_extents(Shape::new(&[3, 2]).unwrap());
+        assert_eq!((now.shape(), now.axis_encoding()), (&[3, 2][..], Some(axis)));
+    }
+}
