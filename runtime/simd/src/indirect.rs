@@ -1,12 +1,12 @@
-//! Tables of where each tap of each window lies, so that a convolution is a matrix product whose rows of
+//! Indirection tables: where each tap of each window lies, so that a convolution is a matrix product whose rows of
 //! `A` are gathered (Dukhan, "The Indirect Convolution Algorithm", 2019).
 //!
 //! A table has a row for each output pixel and a column for each tap. An entry is the index of an input
-//! pixel within one image, row-major over the spatial axes, or [`OUTSIDE`]. It is the same for all images
+//! pixel within one image, row-major over the spatial axes, or [`PADDING`]. It is the same for all images
 //! of a batch, all groups and all element types, and is made once.
 
 /// The entry of a tap in the padding: a kernel reads its row of zeros instead.
-pub const OUTSIDE: u32 = u32::MAX;
+pub const PADDING: u32 = u32::MAX;
 
 /// Windows over up to three spatial axes, the slowest first; an axis that is not there has extent 1,
 /// kernel 1, stride 1, dilation 1 and no padding.
@@ -107,10 +107,10 @@ impl Window {
             let padded = at[axis] * self.strides[axis] + tap[axis] * self.dilations[axis];
             match padded.checked_sub(self.pads[axis]) {
                 Some(place) if place < self.input[axis] => pixel = pixel * self.input[axis] + place,
-                _ => return OUTSIDE,
+                _ => return PADDING,
             }
         }
-        u32::try_from(pixel).unwrap_or(OUTSIDE)
+        u32::try_from(pixel).unwrap_or(PADDING)
     }
 
     /// Whether the last tap of the last window along an axis has a position.
@@ -144,7 +144,7 @@ mod tests {
     fn taps_in_the_padding_are_outside() {
         let table = filled(&Window::square([2, 3], 3, 1, 1));
         assert_eq!(table.len(), 6 * 9);
-        let none = OUTSIDE;
+        let none = PADDING;
         assert_eq!(table[..9], [none, none, none, none, 0, 1, none, 3, 4]);
         assert_eq!(table[5 * 9..], [1, 2, none, 4, 5, none, none, none, none]);
     }

@@ -1,7 +1,7 @@
 //! Compute primitives at the machine's limit: pure functions over slices, no allocation.
 //!
-//! One folder per primitive, with its portable, AVX2 and AVX-512 forms: written by hand where that is
-//! faster, else once over the trait [`Simd`]. Which form runs is decided once, by [`isa()`]. [`formula`] has
+//! One folder per primitive, with kernels in portable Rust, AVX2 and AVX-512: written by hand where that is
+//! faster, else once over the trait [`Simd`]. Which kernels run is decided once, by [`isa()`]. [`formula`] has
 //! drivers for formulas of one's own.
 //! Nothing here knows operators, tensors or the host, and nothing depends on them.
 //!

@@ -27,9 +27,9 @@ fn portable(steps: usize) -> f64 {
     (steps * 32 * 2) as f64
 }
 
-/// As [`peak_flops`] for products of 8-bit codes summed in 32 bits, in operations: two per product.
+/// As [`peak_flops`] for products of 8-bit values summed in 32 bits, in operations: two per product.
 ///
-/// AVX-512 forms take four products per lane and instruction. The others widen to 16 bits first, to be
+/// AVX-512 takes four products per lane and instruction. The others widen to 16 bits first, to be
 /// exact: two products per lane in AVX2.
 pub fn peak_ops8(steps: usize) -> f64 {
     match isa() {

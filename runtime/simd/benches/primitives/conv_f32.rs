@@ -3,7 +3,7 @@
 
 use std::hint::black_box;
 
-use udo_simd::conv_f32::{Method, Plan, Shape, Strides, Transposed};
+use udo_simd::conv_f32::{Algorithm, Plan, Shape, Strides, Transposed};
 use udo_simd::gemm_f32::Epilogue;
 use udo_simd::indirect::Window;
 
@@ -79,7 +79,7 @@ fn row(&(name, extent, input, output, kernel, stride, dilation, groups): &Layer)
     let label = format!("{name} {extent}x{extent}x{input}->{output}");
     harness::row(&label, Unit::Flops, work, || {
         plan.pad(a, [input, 1], workspace);
-        let a = if plan.method() == Method::Runs { &*workspace } else { &*a };
+        let a = if plan.algorithm() == Algorithm::IndirectRows { &*workspace } else { &*a };
         let rows = 0..plan.rows();
         plan.run(a, input, &table, packed, rows, c, output, &Epilogue::default());
         black_box(&mut *c);

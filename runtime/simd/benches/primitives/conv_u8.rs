@@ -1,9 +1,9 @@
-//! Rows of `conv_u8`: weights and table made beforehand, sums scaled back to codes.
+//! Rows of `conv_u8`: weights and table made beforehand, sums scaled back to values.
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on stops")]
 
 use std::hint::black_box;
 
-use udo_simd::conv_u8::{Batch, Filter, Input, Output, Shape, conv, pack, pad};
+use udo_simd::conv_u8::{Batch, Input, Output, Shape, Weights, conv, pack, pad};
 use udo_simd::indirect::Window;
 
 use crate::harness::{self, Lines, Summary, Unit, geomean, section};
@@ -67,8 +67,8 @@ fn row(name: &str, window: &Window, shape: Shape, border: Option<usize>) -> f64 
         }
         let codes = if border.is_some() { &*padded } else { &image };
         let input =
-            Input { codes: black_box(codes), stride: channels, zero_point: 9, padding: &padding };
-        let filter = Filter { shape, packed: black_box(&*packed), zero_points: &[] };
+            Input { data: black_box(codes), stride: channels, zero_point: 9, padding: &padding };
+        let filter = Weights { shape, packed: black_box(&*packed), zero_points: &[] };
         let output = Output::U8 { to: black_box(&mut *to), scales: &scales, zero_point: 128 };
         conv(&Batch::ONE, &input, &filter, black_box(&table), &bias, output, outputs).unwrap();
     })

@@ -7,7 +7,7 @@ use udo_simd::depthwise::{
     Activation, Codes, Image, Output, Shape, Weights, depthwise, depthwise_codes, pack, pack_codes,
     packed_codes_len, packed_len,
 };
-use udo_simd::indirect::{OUTSIDE, Window};
+use udo_simd::indirect::{PADDING, Window};
 use udo_simd::isa;
 
 use crate::harness::{self, Lines, Summary, Unit, geomean, section};
@@ -24,7 +24,7 @@ const SHAPES: &[(usize, usize, usize, usize)] = &[
     (56, 72, 5, 2),
 ];
 
-/// AVX-512 instructions that turn a vector of 16 sums into codes, on the ports of the products: two
+/// AVX-512 instructions that turn a vector of 16 sums into values, on the ports of the products: two
 /// conversions and a product, and a quarter of three packs, two additions and a flip.
 const REQUANTIZE: f64 = 4.5;
 /// Operations of a vector of products.
@@ -45,7 +45,7 @@ fn window(side: usize, kernel: usize, stride: usize) -> (Window, usize) {
     let window = Window::square([side, side], kernel, stride, kernel / 2);
     let mut table = vec![0; window.table_len().unwrap()];
     assert!(window.fill(&mut table));
-    (window, table.iter().filter(|&&pixel| pixel != OUTSIDE).count())
+    (window, table.iter().filter(|&&pixel| pixel != PADDING).count())
 }
 
 fn float((side, channels, kernel, stride): (usize, usize, usize, usize)) -> f64 {
@@ -84,7 +84,7 @@ fn codes((side, channels, kernel, stride): (usize, usize, usize, usize)) -> f64 
     let (bias, scales) = (vec![77; channels], vec![0.000_3; channels]);
     let (x, y, packed) = (x.slice(), y.slice(), packed.slice());
     let name = format!("u8 {side}x{side}x{channels}, {kernel}x{kernel} by {stride}");
-    // What turns sums into codes takes the place of products.
+    // What turns sums into values takes the place of products.
     let codes = if isa().is_avx512() { outputs as f64 / 16.0 * REQUANTIZE * PRODUCTS } else { 0.0 };
     let (bytes, ops) = ((inputs + outputs) as f64, (2 * taps * channels) as f64 + codes);
     harness::bound(&name, "bytes", bytes, (Unit::Ops8, ops), || {

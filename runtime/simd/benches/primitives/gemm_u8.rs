@@ -1,4 +1,4 @@
-//! Rows of `gemm_u8`: weights packed beforehand, sums scaled back to codes.
+//! Rows of `gemm_u8`: weights packed beforehand, sums scaled back to values.
 //!
 //! Under each row, the sums alone next to `rten-gemm`'s, which must be the same numbers.
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on stops")]
@@ -7,7 +7,7 @@ use std::hint::black_box;
 
 use rten_gemm::{BiasVector, GemmExecutor, GemmInputA, GemmInputB, GemmOptions, QuantParams};
 use rten_tensor::NdTensorView;
-use udo_simd::gemm_u8::{Left, Output, Right, Strides, gemm_on, pack_b, packed_len};
+use udo_simd::gemm_u8::{Lhs, Output, Rhs, Strides, gemm_on, pack_b, packed_len};
 use udo_simd::{Isa, isa};
 
 use crate::harness::{self, Lines, Summary, Unit, geomean, section};
@@ -37,7 +37,7 @@ const FULLY_CONNECTED: (usize, usize, usize) = (1000, 1, 2048);
 /// What stands for zero on the left.
 const ZERO_POINT: u8 = 9;
 
-/// AVX-512 instructions that a vector of 16 sums takes to become codes, on the ports of the products: two
+/// AVX-512 instructions that a vector of 16 sums takes to become values, on the ports of the products: two
 /// conversions and a product, and a quarter of two packs to 16 bits, one to 8, a permutation and a flip.
 /// At a depth of 32, whose products take 8, they alone leave 65 %.
 const REQUANTIZE: f64 = 4.25;
@@ -62,7 +62,7 @@ pub(crate) fn run(summary: &mut Summary) {
     }
 }
 
-/// The share of the products where codes take [`REQUANTIZE`] besides.
+/// The share of the products where values take [`REQUANTIZE`] besides.
 fn bound(products: f64) -> f64 {
     products / (products + REQUANTIZE)
 }
@@ -158,7 +158,7 @@ fn sides<'a>(
     n: usize,
     m: usize,
     k: usize,
-) -> (Left<'a, u8>, Right<'a>) {
-    let left = Left { codes: black_box(codes), rows: m, stride: k, zero_point: ZERO_POINT };
-    (left, Right { packed: black_box(packed), k, n, zero_points: &[] })
+) -> (Lhs<'a, u8>, Rhs<'a>) {
+    let left = Lhs { data: black_box(codes), rows: m, stride: k, zero_point: ZERO_POINT };
+    (left, Rhs { packed: black_box(packed), k, n, zero_points: &[] })
 }

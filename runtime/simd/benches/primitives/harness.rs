@@ -17,7 +17,7 @@ use udo_simd::{peak_flops, peak_ops8};
 pub(crate) enum Unit {
     /// Floating-point operations, against multiply-adds that stay in registers.
     Flops,
-    /// Operations on 8-bit codes, against products that stay in registers.
+    /// Operations on 8-bit values, against products that stay in registers.
     Ops8,
     /// Bytes read and written, against a copy of as many.
     Bytes,

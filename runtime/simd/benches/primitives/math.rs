@@ -1,6 +1,6 @@
 //! Rows of `math` and of the primitives over rows: shares of the limit that binds them.
 //!
-//! Behind each row's bytes stands how many slots of the two ports for vectors the AVX-512 form takes
+//! Behind each row's bytes stands how many slots of the two ports for vectors the AVX-512 code takes
 //! for 16 elements: one per instruction, or what those take that keep a port longer (the estimates of
 //! reciprocal roots 3; divisions 20 and roots 24, as they do not overlap), two per shuffle where
 //! shuffles are more than half, as only one of the ports has them.
@@ -39,7 +39,7 @@ const TRANSPOSES: [(&str, Axes); 4] = [
 ];
 
 /// What takes as long as so many issues of a vector instruction: a multiply-add of 16 lanes each. Only the
-/// AVX-512 forms are counted.
+/// AVX-512 kernels are counted.
 fn issues(vectors: f64) -> (Unit, f64) {
     (Unit::Flops, if isa().is_avx512() { vectors * 32.0 } else { 0.0 })
 }
@@ -138,7 +138,7 @@ fn bytes_rows(len: usize, place: &str, transposes: &mut Vec<f64>) {
         let (shape, perm) = axes(len);
         let area: usize = shape.iter().product();
         let name = format!("transpose u8, {name}");
-        // Two slots for each of the 64 shuffles of 16 vectors of 64 codes.
+        // Two slots for each of the 64 shuffles of 16 vectors of 64 values.
         transposes.push(bound(
             &name,
             place,

@@ -110,8 +110,8 @@ fn codes(pool: &Pool, (n, m, k): (usize, usize, usize)) -> f64 {
     let product = |first: usize, to: &mut [u8]| {
         let rows = to.len() / n;
         let codes = &a[first * k..][..rows * k];
-        let left = gemm_u8::Left { codes, rows, stride: k, zero_point: 9 };
-        let right = gemm_u8::Right { packed, k, n, zero_points: &[] };
+        let left = gemm_u8::Lhs { data: codes, rows, stride: k, zero_point: 9 };
+        let right = gemm_u8::Rhs { packed, k, n, zero_points: &[] };
         let output = gemm_u8::Output::U8 { to, scales: &[0.000_3], zero_point: 128 };
         gemm_u8::gemm(&left, &right, &[77], output, n).unwrap();
     };

@@ -15,7 +15,7 @@ mod tests;
 mod transposed;
 
 pub use pack::Strides;
-pub use plan::{Method, Plan};
+pub use plan::{Algorithm, Plan};
 pub use transposed::Transposed;
 
 use crate::indirect::Window;

@@ -1,7 +1,7 @@
 //! Where weights lie before they are packed.
 
 use super::Shape;
-use crate::gemm_f32::Forms;
+use crate::gemm_f32::MicroKernels;
 
 /// How many elements lie between weights that are neighbours along each axis; taps are row-major.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl Strides {
     /// Packs all groups for a list of taps. `out` has a packed matrix per group.
     pub(super) fn pack(
         &self,
-        forms: &Forms,
+        kernels: &MicroKernels,
         shape: &Shape,
         weights: &[f32],
         taps: &(impl Iterator<Item = usize> + Clone),
@@ -48,7 +48,7 @@ impl Strides {
     ) {
         let Shape { channels, outputs, groups, .. } = *shape;
         let k = taps.clone().count() * channels;
-        let len = forms.packed_len(k, outputs);
+        let len = kernels.packed_len(k, outputs);
         if len == 0 {
             return;
         }
@@ -58,7 +58,7 @@ impl Strides {
                 (0..channels).map(move |channel| tap * self.tap + channel * self.channel)
             });
             let out = &mut out[group * len..][..len];
-            forms.pack_rows(k, outputs, &rows, |row, col| weights[row + col * self.output], out);
+            kernels.pack_rows(k, outputs, &rows, |row, col| weights[row + col * self.output], out);
         }
     }
 }

@@ -3,33 +3,33 @@
 use std::ops::Range;
 
 use super::{Shape, Strides};
-use crate::gemm_f32::{Epilogue, Forms, Gather, Order, forms};
+use crate::gemm_f32::{Epilogue, IndirectA, MicroKernels, RowMap, kernels};
 use crate::indirect::Window;
 use crate::isa::{Isa, isa};
 
 /// The most input channels with which the taps of a row of the kernel are read as one run.
 const FEW: usize = 4;
 
-/// What a convolution comes to.
+/// How a convolution is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method {
-    /// A plain product: one tap, and the output pixels are the input pixels.
-    Product,
-    /// A table of where each tap lies in the image.
-    Taps,
-    /// A table of where each row of taps lies in a padded copy of the image, where the taps of a row
+pub enum Algorithm {
+    /// A plain matrix product: one tap, and the output pixels are the input pixels.
+    Gemm,
+    /// Indirect GEMM, with a table of where each tap lies in the image.
+    Indirect,
+    /// Indirect GEMM, with a table of where each row of taps lies in a padded copy of the image, where the taps of a row
     /// are one run of memory. For up to 4 channels in one group: with as many more, the copy costs more than
     /// the longer runs save.
-    Runs,
+    IndirectRows,
 }
 
 /// A convolution ready to run, but for its memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    forms: &'static Forms,
+    kernels: &'static MicroKernels,
     shape: Shape,
-    method: Method,
-    /// Of the table: where the runs of the padded image are if the method is that.
+    algorithm: Algorithm,
+    /// Of the table: where the rows of taps are in the padded image if the algorithm is that.
     window: Window,
     taps: usize,
     rows: usize,
@@ -60,14 +60,15 @@ impl Plan {
         out: &mut [f32],
     ) {
         let shape = Shape { window: Window::line(taps), channels, outputs, groups };
-        let forms = narrow(outputs);
-        let (packed, zeros) = out.split_at_mut(groups * forms.packed_len(taps * channels, outputs));
-        Strides::onnx(&shape).pack(forms, &shape, weights, &(0..taps), packed);
+        let kernels = narrow(outputs);
+        let (packed, zeros) =
+            out.split_at_mut(groups * kernels.packed_len(taps * channels, outputs));
+        Strides::onnx(&shape).pack(kernels, &shape, weights, &(0..taps), packed);
         zeros.fill(0.0);
     }
 
-    /// A plan in the form given.
-    pub fn of(forms: &'static Forms, shape: &Shape) -> Option<Self> {
+    /// A plan for these micro-kernels.
+    pub fn of(kernels: &'static MicroKernels, shape: &Shape) -> Option<Self> {
         let Shape { window, channels, outputs, groups } = *shape;
         let taps = window.taps()?;
         let all_channels = groups.checked_mul(channels)?;
@@ -76,35 +77,35 @@ impl Plan {
         groups.checked_mul(padded_outputs)?;
         taps.checked_mul(channels)?.checked_mul(padded_outputs)?;
         window.table_len()?.checked_mul(all_channels)?;
-        let method = method(shape);
-        let (table, run) = match method {
-            Method::Product | Method::Taps => (window, 1),
-            Method::Runs => (padded(&window)?, window.kernel[2]),
+        let algorithm = algorithm(shape);
+        let (table, run) = match algorithm {
+            Algorithm::Gemm | Algorithm::Indirect => (window, 1),
+            Algorithm::IndirectRows => (padded(&window)?, window.kernel[2]),
         };
-        let len = forms.packed_len(taps * channels, outputs);
-        let workspace_len = match method {
-            Method::Product | Method::Taps => 0,
-            Method::Runs => table.input_len()?.checked_mul(channels)?,
+        let len = kernels.packed_len(taps * channels, outputs);
+        let workspace_len = match algorithm {
+            Algorithm::Gemm | Algorithm::Indirect => 0,
+            Algorithm::IndirectRows => table.input_len()?.checked_mul(channels)?,
         };
         let weights_len = groups.checked_mul(len)?;
         weights_len.checked_add(all_channels * run)?;
         Some(Self {
-            forms,
+            kernels,
             shape: *shape,
-            method,
+            algorithm,
             window: table,
             taps: table.taps()?,
             rows: window.rows()?,
-            table_len: if method == Method::Product { 0 } else { table.table_len()? },
+            table_len: if algorithm == Algorithm::Gemm { 0 } else { table.table_len()? },
             weights_len,
             zeros_len: all_channels * run,
             workspace_len,
         })
     }
 
-    /// What the convolution comes to.
-    pub fn method(&self) -> Method {
-        self.method
+    /// How the convolution is computed.
+    pub fn algorithm(&self) -> Algorithm {
+        self.algorithm
     }
 
     /// Output pixels.
@@ -121,9 +122,9 @@ impl Plan {
     /// position may be beyond `usize`.
     #[must_use]
     pub fn fill(&self, table: &mut [u32]) -> bool {
-        match self.method {
-            Method::Product => table.is_empty(),
-            Method::Taps | Method::Runs => self.window.fill(table),
+        match self.algorithm {
+            Algorithm::Gemm => table.is_empty(),
+            Algorithm::Indirect | Algorithm::IndirectRows => self.window.fill(table),
         }
     }
 
@@ -141,7 +142,7 @@ impl Plan {
     pub fn pack(&self, weights: &[f32], strides: &Strides, out: &mut [f32]) {
         let (packed, zeros) = out[..self.packed_len()].split_at_mut(self.weights_len);
         let taps = self.shape.window.kernel.iter().product();
-        strides.pack(self.forms, &self.shape, weights, &(0..taps), packed);
+        strides.pack(self.kernels, &self.shape, weights, &(0..taps), packed);
         zeros.fill(0.0);
     }
 
@@ -217,15 +218,16 @@ impl Plan {
         let Shape { channels, outputs, groups, .. } = self.shape;
         assert!(rows.start <= rows.end && rows.end <= self.rows, "rows are not of the output");
         let (packed, zeros) = packed[..self.packed_len()].split_at(self.weights_len);
-        let (lda, channels) = match self.method {
-            Method::Product => return self.product(a, lda, packed, rows, c, ldc, epilogue),
-            Method::Taps => (lda, channels),
-            Method::Runs => (channels, channels * self.shape.window.kernel[2]),
+        let (lda, channels) = match self.algorithm {
+            Algorithm::Gemm => return self.product(a, lda, packed, rows, c, ldc, epilogue),
+            Algorithm::Indirect => (lda, channels),
+            Algorithm::IndirectRows => (channels, channels * self.shape.window.kernel[2]),
         };
         let table = &table[rows.start * self.taps..rows.end * self.taps];
-        let order = Order::lines(self.window.output[2].max(1), rows.start);
-        let gather = Gather { a, lda, table, taps: self.taps, channels, groups, zeros, order };
-        self.forms.gather(&gather, rows.len(), packed, outputs, c, ldc, epilogue);
+        let row_map = RowMap::lines(self.window.output[2].max(1), rows.start);
+        let indirect =
+            IndirectA { a, lda, table, taps: self.taps, channels, groups, zeros, row_map };
+        self.kernels.igemm(&indirect, rows.len(), packed, outputs, c, ldc, epilogue);
     }
 
     #[expect(clippy::too_many_arguments, reason = "those of `run`")]
@@ -252,7 +254,17 @@ impl Plan {
             let bias = epilogue.bias.map(|bias| &bias[group * n..]);
             let residual = epilogue.residual.map(|(data, ld)| (&data[group * n..], ld));
             let epilogue = Epilogue { bias, residual, ..*epilogue };
-            self.forms.gemm(a, lda, rows.len(), k, packed, n, &mut c[group * n..], ldc, &epilogue);
+            self.kernels.gemm(
+                a,
+                lda,
+                rows.len(),
+                k,
+                packed,
+                n,
+                &mut c[group * n..],
+                ldc,
+                &epilogue,
+            );
         }
     }
 }
@@ -266,20 +278,20 @@ fn interleave<const N: usize>(planes: [&[f32]; N], pixels: &mut [f32]) {
     }
 }
 
-/// The form in use, but AVX2's where its registers hold all outputs of a group: it loads more of the smaller
+/// The micro-kernels in use, but AVX2's where its registers hold all outputs of a group: it loads more of the smaller
 /// registers per cycle.
-pub(super) fn narrow(outputs: usize) -> &'static Forms {
-    forms(if outputs <= 8 { isa().min(Isa::Avx2) } else { isa() })
+pub(super) fn narrow(outputs: usize) -> &'static MicroKernels {
+    kernels(if outputs <= 8 { isa().min(Isa::Avx2) } else { isa() })
 }
 
-fn method(shape: &Shape) -> Method {
+fn algorithm(shape: &Shape) -> Algorithm {
     let Window { input, output, kernel, strides, dilations, pads } = shape.window;
     let same = kernel == [1; 3] && strides == [1; 3] && pads == [0; 3] && input == output;
     let run = shape.groups == 1 && kernel[2] > 1 && dilations[2] == 1 && shape.channels > 0;
     match (same, run && shape.channels <= FEW) {
-        (true, _) => Method::Product,
-        (false, true) => Method::Runs,
-        (false, false) => Method::Taps,
+        (true, _) => Algorithm::Gemm,
+        (false, true) => Algorithm::IndirectRows,
+        (false, false) => Algorithm::Indirect,
     }
 }
 

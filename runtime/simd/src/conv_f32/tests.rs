@@ -1,8 +1,8 @@
-//! Every form against a naive convolution.
+//! Every instruction set against a naive convolution.
 
 use super::*;
 use crate::gemm_f32;
-use crate::gemm_f32::{Activation, Epilogue, forms};
+use crate::gemm_f32::{Activation, Epilogue, kernels};
 use crate::indirect::Window;
 use crate::isa::Isa;
 use crate::testing::Guarded;
@@ -181,8 +181,8 @@ fn parts(len: usize, count: usize) -> Vec<std::ops::Range<usize>> {
     (0..count).map(|i| len * i / count..len * (i + 1) / count).collect()
 }
 
-fn check(forms: &'static gemm_f32::Forms, shape: &Shape, strides: &Strides, with: With) {
-    let plan = Plan::of(forms, shape).unwrap();
+fn check(kernels: &'static gemm_f32::MicroKernels, shape: &Shape, strides: &Strides, with: With) {
+    let plan = Plan::of(kernels, shape).unwrap();
     let mut memory = Memory::new(shape, with.gap);
     let mut table = Guarded::of(&vec![9; plan.table_len()]);
     assert!(plan.fill(table.slice()));
@@ -193,14 +193,14 @@ fn check(forms: &'static gemm_f32::Forms, shape: &Shape, strides: &Strides, with
     plan.pad(&memory.a, [lda, 1], workspace.slice());
     for rows in parts(plan.rows(), with.parts) {
         let (a, c, epilogue) = memory.part(rows.start, with);
-        let a = if plan.method() == Method::Runs { &workspace[..] } else { a };
+        let a = if plan.algorithm() == Algorithm::IndirectRows { &workspace[..] } else { a };
         plan.run(a, lda, &table, &packed, rows, c, ldc, &epilogue);
     }
     memory.check(shape, strides, &conv_reads(&shape.window), with);
 }
 
-fn check_transposed(forms: &'static gemm_f32::Forms, shape: &Shape, with: With) {
-    let plan = Transposed::of(forms, shape).unwrap();
+fn check_transposed(kernels: &'static gemm_f32::MicroKernels, shape: &Shape, with: With) {
+    let plan = Transposed::of(kernels, shape).unwrap();
     let mut memory = Memory::new(shape, with.gap);
     let mut table = Guarded::of(&vec![9; plan.table_len()]);
     assert!(plan.fill(table.slice()));
@@ -215,21 +215,21 @@ fn check_transposed(forms: &'static gemm_f32::Forms, shape: &Shape, with: With) 
     memory.check(shape, &strides, &transposed_reads(&shape.window), with);
 }
 
-fn every_form() -> impl Iterator<Item = &'static gemm_f32::Forms> {
-    Isa::available().iter().map(|&isa| forms(isa))
+fn every_form() -> impl Iterator<Item = &'static gemm_f32::MicroKernels> {
+    Isa::available().iter().map(|&isa| kernels(isa))
 }
 
-fn both_ways(forms: &'static gemm_f32::Forms, shape: &Shape) {
-    check(forms, shape, &Strides::onnx(shape), PLAIN);
-    check(forms, shape, &Strides::hwio(shape), ALL);
+fn both_ways(kernels: &'static gemm_f32::MicroKernels, shape: &Shape) {
+    check(kernels, shape, &Strides::onnx(shape), PLAIN);
+    check(kernels, shape, &Strides::hwio(shape), ALL);
 }
 
 #[test]
 fn convolutions_are_right_at_every_remainder_of_channels() {
-    for forms in every_form() {
+    for kernels in every_form() {
         for channels in [1, 2, 7, 8, 9, 16, 31] {
             for outputs in [1, 2, 7, 8, 9, 15, 16, 17, 33, 47, 48, 49, 64, 65, 97] {
-                both_ways(forms, &shape(square(5, 3, 1, 1), channels, outputs, 1));
+                both_ways(kernels, &shape(square(5, 3, 1, 1), channels, outputs, 1));
             }
         }
     }
@@ -237,14 +237,14 @@ fn convolutions_are_right_at_every_remainder_of_channels() {
 
 #[test]
 fn convolutions_are_right_at_every_extent_and_stride() {
-    for forms in every_form() {
+    for kernels in every_form() {
         for extent in [1, 2, 3, 7, 8, 13, 14, 17] {
             for kernel in [1, 2, 3, 5] {
                 for stride in [1, 2, 3] {
                     for pad in [0, 1, 2] {
                         for channels in [3, 12] {
                             let window = square(extent, kernel, stride, pad);
-                            both_ways(forms, &shape(window, channels, 10, 1));
+                            both_ways(kernels, &shape(window, channels, 10, 1));
                         }
                     }
                 }
@@ -255,7 +255,7 @@ fn convolutions_are_right_at_every_extent_and_stride() {
 
 #[test]
 fn convolutions_are_right_over_three_axes_with_dilations_and_groups() {
-    for forms in every_form() {
+    for kernels in every_form() {
         for (groups, channels, outputs) in [(1, 3, 5), (1, 9, 40), (2, 4, 8), (3, 5, 17), (8, 1, 1)]
         {
             for dilations in [[1; 3], [1, 2, 1], [2, 1, 3]] {
@@ -265,7 +265,7 @@ fn convolutions_are_right_over_three_axes_with_dilations_and_groups() {
                     ([3, 9, 2], [3, 1, 2], [2, 1, 1]),
                 ] {
                     let window = Window { dilations, ..window(input, kernel, strides) };
-                    both_ways(forms, &shape(window, channels, outputs, groups));
+                    both_ways(kernels, &shape(window, channels, outputs, groups));
                 }
             }
         }
@@ -274,7 +274,7 @@ fn convolutions_are_right_over_three_axes_with_dilations_and_groups() {
 
 #[test]
 fn convolutions_are_right_when_rows_taps_and_channels_come_in_blocks() {
-    for forms in every_form() {
+    for kernels in every_form() {
         for (window, channels, outputs, groups) in [
             (square(29, 3, 1, 1), 5, 20, 2),
             (square(20, 11, 1, 5), 9, 7, 1),
@@ -285,28 +285,28 @@ fn convolutions_are_right_when_rows_taps_and_channels_come_in_blocks() {
             (square(48, 1, 1, 0), 3, 2, 2),
             (square(96, 1, 2, 0), 4, 3, 1),
         ] {
-            both_ways(forms, &shape(window, channels, outputs, groups));
+            both_ways(kernels, &shape(window, channels, outputs, groups));
         }
     }
 }
 
 #[test]
 fn windows_beyond_the_image_are_padding() {
-    for forms in every_form() {
+    for kernels in every_form() {
         let far = Window { pads: [0, 9, 9], output: [1, 4, 30], ..square(4, 3, 1, 0) };
         for channels in [2, 20] {
-            both_ways(forms, &shape(far, channels, 18, 1));
-            both_ways(forms, &shape(Window { output: [1, 1, 2], ..far }, channels, 18, 1));
+            both_ways(kernels, &shape(far, channels, 18, 1));
+            both_ways(kernels, &shape(Window { output: [1, 1, 2], ..far }, channels, 18, 1));
         }
         let silu = With { activation: Activation::Silu, ..ALL };
         let shape = shape(far, 11, 33, 1);
-        check(forms, &shape, &Strides::onnx(&shape), silu);
+        check(kernels, &shape, &Strides::onnx(&shape), silu);
     }
 }
 
 #[test]
 fn transposed_convolutions_are_right() {
-    for forms in every_form() {
+    for kernels in every_form() {
         for (extent, kernel, stride, pad) in [
             (5, 3, 1, 1),
             (5, 4, 2, 1),
@@ -324,8 +324,8 @@ fn transposed_convolutions_are_right() {
                     window.output = [1, output, output];
                     window.dilations = [1, dilation, dilation];
                     let shape = shape(window, channels, outputs, groups);
-                    check_transposed(forms, &shape, PLAIN);
-                    check_transposed(forms, &shape, ALL);
+                    check_transposed(kernels, &shape, PLAIN);
+                    check_transposed(kernels, &shape, ALL);
                 }
             }
         }
@@ -334,7 +334,7 @@ fn transposed_convolutions_are_right() {
 
 #[test]
 fn transposed_convolutions_are_right_over_three_axes() {
-    for forms in every_form() {
+    for kernels in every_form() {
         for strides in [[2, 3, 1], [1, 2, 4], [3, 1, 2]] {
             let input = [3, 4, 5];
             let kernel = [2, 3, 3];
@@ -342,7 +342,7 @@ fn transposed_convolutions_are_right_over_three_axes() {
             let window =
                 Window { input, output, kernel, strides, dilations: [1; 3], pads: [1, 0, 1] };
             for parts in [1, 2, 5, 40] {
-                check_transposed(forms, &shape(window, 6, 9, 2), With { parts, ..ALL });
+                check_transposed(kernels, &shape(window, 6, 9, 2), With { parts, ..ALL });
             }
         }
     }
@@ -350,7 +350,7 @@ fn transposed_convolutions_are_right_over_three_axes() {
 
 #[test]
 fn nothing_to_sum_is_the_epilogue() {
-    for forms in every_form() {
+    for kernels in every_form() {
         for shape in [
             shape(square(4, 3, 1, 1), 0, 5, 2),
             shape(Window { kernel: [1, 0, 3], ..square(4, 3, 1, 1) }, 5, 5, 1),
@@ -360,26 +360,26 @@ fn nothing_to_sum_is_the_epilogue() {
             shape(Window { output: [1, 0, 4], ..square(4, 3, 1, 1) }, 5, 5, 1),
             shape(Window { input: [1, 0, 4], ..square(4, 3, 1, 1) }, 12, 5, 1),
         ] {
-            check(forms, &shape, &Strides::onnx(&shape), PLAIN);
-            check(forms, &shape, &Strides::onnx(&shape), ALL);
-            check_transposed(forms, &shape, PLAIN);
-            check_transposed(forms, &shape, ALL);
+            check(kernels, &shape, &Strides::onnx(&shape), PLAIN);
+            check(kernels, &shape, &Strides::onnx(&shape), ALL);
+            check_transposed(kernels, &shape, PLAIN);
+            check_transposed(kernels, &shape, ALL);
         }
     }
 }
 
 #[test]
 fn methods_are_as_documented() {
-    let method = |window: Window, channels: usize, groups: usize| {
-        Plan::new(&shape(window, channels, 8, groups)).unwrap().method()
+    let algorithm = |window: Window, channels: usize, groups: usize| {
+        Plan::new(&shape(window, channels, 8, groups)).unwrap().algorithm()
     };
-    assert_eq!(method(square(8, 1, 1, 0), 16, 2), Method::Product);
-    assert_eq!(method(square(8, 1, 2, 0), 16, 1), Method::Taps);
-    assert_eq!(method(square(8, 1, 1, 1), 16, 1), Method::Taps);
-    assert_eq!(method(square(8, 3, 2, 1), 3, 1), Method::Runs);
-    assert_eq!(method(square(8, 3, 2, 1), 3, 2), Method::Taps);
+    assert_eq!(algorithm(square(8, 1, 1, 0), 16, 2), Algorithm::Gemm);
+    assert_eq!(algorithm(square(8, 1, 2, 0), 16, 1), Algorithm::Indirect);
+    assert_eq!(algorithm(square(8, 1, 1, 1), 16, 1), Algorithm::Indirect);
+    assert_eq!(algorithm(square(8, 3, 2, 1), 3, 1), Algorithm::IndirectRows);
+    assert_eq!(algorithm(square(8, 3, 2, 1), 3, 2), Algorithm::Indirect);
     let dilated = Window { dilations: [1, 1, 2], ..square(8, 3, 2, 1) };
-    assert_eq!(method(dilated, 3, 1), Method::Taps);
+    assert_eq!(algorithm(dilated, 3, 1), Algorithm::Indirect);
 }
 
 #[test]
@@ -426,11 +426,11 @@ fn shapes_beyond_memory_have_no_plan() {
 
 #[test]
 fn convolutions_make_no_thread_heap_calls() {
-    for forms in every_form() {
+    for kernels in every_form() {
         let (taps, runs) =
             (shape(square(9, 3, 1, 1), 40, 50, 2), shape(square(9, 3, 2, 1), 3, 9, 1));
         for shape in [taps, runs] {
-            let plan = Plan::of(forms, &shape).unwrap();
+            let plan = Plan::of(kernels, &shape).unwrap();
             let weights = noise(9 * 40 * 100);
             let a = noise(81 * 80);
             let mut packed = vec![0.0; plan.packed_len()];
@@ -451,7 +451,7 @@ fn convolutions_make_no_thread_heap_calls() {
             assert!(quiet, "each of many convolutions called the heap");
         }
         let shape = shape(square(9, 3, 2, 1), 40, 50, 2);
-        let plan = Transposed::of(forms, &shape).unwrap();
+        let plan = Transposed::of(kernels, &shape).unwrap();
         let (weights, a) = (noise(9 * 40 * 100), noise(81 * 80));
         let mut packed = vec![0.0; plan.packed_len()];
         let mut table = vec![0; plan.table_len()];

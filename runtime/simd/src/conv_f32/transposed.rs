@@ -8,8 +8,8 @@ use std::ops::Range;
 
 use super::plan::narrow;
 use super::{Shape, Strides};
-use crate::gemm_f32::{Epilogue, Forms, Gather, Order};
-use crate::indirect::{OUTSIDE, Window};
+use crate::gemm_f32::{Epilogue, IndirectA, MicroKernels, RowMap};
+use crate::indirect::{PADDING, Window};
 
 /// A transposed convolution ready to run, but for its memory.
 ///
@@ -18,7 +18,7 @@ use crate::indirect::{OUTSIDE, Window};
 /// other.
 #[derive(Clone, Copy, Debug)]
 pub struct Transposed {
-    forms: &'static Forms,
+    kernels: &'static MicroKernels,
     shape: Shape,
     table_len: usize,
     /// Elements of the packed weights before the row of zeros.
@@ -52,8 +52,8 @@ impl Transposed {
         Self::of(narrow(shape.outputs), shape)
     }
 
-    /// A plan in the form given.
-    pub fn of(forms: &'static Forms, shape: &Shape) -> Option<Self> {
+    /// A plan for these micro-kernels.
+    pub fn of(kernels: &'static MicroKernels, shape: &Shape) -> Option<Self> {
         let Shape { window, channels, outputs, groups } = *shape;
         let Window { output, kernel, strides, dilations, pads, .. } = window;
         if strides.contains(&0) {
@@ -69,7 +69,7 @@ impl Transposed {
         most.checked_mul(window.taps()?)?.checked_add(zeros)?;
         window.table_len()?;
         window.taps()?.checked_mul(channels)?.checked_mul(padded)?;
-        let mut plan = Self { forms, shape: *shape, table_len: 0, weights_len: 0 };
+        let mut plan = Self { kernels, shape: *shape, table_len: 0, weights_len: 0 };
         let (table, packed) = plan.phases().fold((0, 0), |(table, packed), phase| {
             (table + phase.table_len(), packed + phase.packed_len)
         });
@@ -123,7 +123,7 @@ impl Transposed {
         for phase in self.phases() {
             let taps = self.taps(phase.at).map(|[d, r, c]| (d * rows + r) * cols + c);
             let out = &mut packed[phase.packed..][..phase.packed_len];
-            strides.pack(self.forms, &self.shape, weights, &taps, out);
+            strides.pack(self.kernels, &self.shape, weights, &taps, out);
         }
         zeros.fill(0.0);
     }
@@ -160,7 +160,7 @@ impl Transposed {
         for phase in self.phases() {
             let [_, rows, cols] = phase.extents;
             let [from, to] = [lines.start, lines.end].map(|line| self.before(&phase, line) * cols);
-            let order = Order {
+            let row_map = RowMap {
                 width: cols,
                 lines: rows,
                 steps: [
@@ -174,9 +174,9 @@ impl Transposed {
             };
             let taps = phase.taps;
             let table = &table[phase.table + from * taps..phase.table + to * taps];
-            let gather = Gather { a, lda, table, taps, channels, groups, zeros, order };
+            let indirect = IndirectA { a, lda, table, taps, channels, groups, zeros, row_map };
             let packed = &packed[phase.packed..][..phase.packed_len];
-            self.forms.gather(&gather, to - from, packed, outputs, c, ldc, epilogue);
+            self.kernels.igemm(&indirect, to - from, packed, outputs, c, ldc, epilogue);
         }
     }
 
@@ -200,7 +200,7 @@ impl Transposed {
         positions(ends).map(move |at| {
             let extents = [0, 1, 2].map(|axis| (output[axis] - at[axis]).div_ceil(strides[axis]));
             let taps = (0..3).map(|axis| plan.axis_taps(at, axis).count()).product();
-            let packed_len = groups * plan.forms.packed_len(taps * channels, outputs);
+            let packed_len = groups * plan.kernels.packed_len(taps * channels, outputs);
             let phase = Phase { at, extents, taps, table, packed, packed_len };
             table += phase.table_len();
             packed += packed_len;
@@ -233,10 +233,10 @@ impl Transposed {
             let padded = at[axis] + place[axis] * strides[axis] + pads[axis];
             match padded.checked_sub(tap[axis] * dilations[axis]).map(|x| x / strides[axis]) {
                 Some(place) if place < input[axis] => pixel = pixel * input[axis] + place,
-                _ => return OUTSIDE,
+                _ => return PADDING,
             }
         }
-        u32::try_from(pixel).unwrap_or(OUTSIDE)
+        u32::try_from(pixel).unwrap_or(PADDING)
     }
 }
 

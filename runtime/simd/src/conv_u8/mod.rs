@@ -1,4 +1,4 @@
-//! Convolutions of 8-bit codes (or u16 codes) with i8 weights and exact integer sums, over pixels whose
+//! Convolutions of 8-bit (or u16) quantized values with i8 weights and exact integer sums, over pixels whose
 //! channels are adjacent.
 //!
 //! A convolution is the product of [`gemm_u8`](super::gemm_u8) with rows that a table of
@@ -29,9 +29,9 @@ mod tests;
 
 use std::fmt;
 
-use crate::gemm_u8::{Depth, Forms, Product, Rows, forms, holds, pack_panels, panels_len};
-pub use crate::gemm_u8::{MAX_K, MAX_K_U16_SUMS, Output, Then};
-use crate::indirect::OUTSIDE;
+pub use crate::gemm_u8::{Activation, MAX_K, MAX_K_U16_SUMS, Output};
+use crate::gemm_u8::{Depth, MicroKernels, Product, Rows, holds, kernels, pack_panels, panels_len};
+use crate::indirect::PADDING;
 use crate::isa::isa;
 
 /// The shape of a convolution's weights.
@@ -96,12 +96,12 @@ pub fn pack(weights: &[i8], shape: &Shape, to: &mut [i8]) -> bool {
 
 /// Weights as [`pack`] wrote them.
 #[derive(Clone, Copy, Debug)]
-pub struct Filter<'a> {
+pub struct Weights<'a> {
     /// Their shape.
     pub shape: Shape,
     /// [`Shape::packed_len`] elements; fastest if they begin at a multiple of 64 bytes.
     pub packed: &'a [i8],
-    /// The codes that stand for zero: none where all are 0, one for all outputs, or one for each.
+    /// The values that stand for zero: none where all are 0, one for all outputs, or one for each.
     pub zero_points: &'a [i8],
 }
 
@@ -109,10 +109,10 @@ pub struct Filter<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Input<'a, T> {
     /// Pixel by pixel, each pixel's channels adjacent, the groups behind each other.
-    pub codes: &'a [T],
+    pub data: &'a [T],
     /// From a pixel to the next, in elements.
     pub stride: usize,
-    /// The code that stands for zero.
+    /// The value that stands for zero.
     pub zero_point: T,
     /// What a tap outside reads, [`Shape::padding_len`] elements; may be empty if no tap is outside.
     pub padding: &'a [T],
@@ -141,7 +141,7 @@ pub enum ConvError {
     /// A sum has more products than [`MAX_K`], or than [`MAX_K_U16_SUMS`] where that holds.
     TooDeep,
     /// The weights have another length than their shape says, or the shape contradicts itself.
-    Filter,
+    Weights,
     /// The table has no whole rows, or names a pixel that the input does not have.
     Table,
     /// A tap is outside, and the row of padding is too short.
@@ -156,7 +156,7 @@ impl fmt::Display for ConvError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::TooDeep => "a window has more products than its sums hold",
-            Self::Filter => "the weights are not as long as their shape says",
+            Self::Weights => "the weights are not as long as their shape says",
             Self::Table => "the table names pixels that the input does not have",
             Self::Padding => "the row of padding is too short",
             Self::Columns => "scales, zero points or bias fit neither all outputs nor each",
@@ -170,7 +170,7 @@ impl std::error::Error for ConvError {}
 /// Convolves each image of the batch: for each row of `table`, a pixel of `groups * outputs` channels,
 /// `stride` elements behind the one before. `bias` has no element, one, or one for each output channel.
 ///
-/// With input codes `x` of zero point `zx`, weights `w` of zero point `zw` for each output, the sum is
+/// With input values `x` of zero point `zx`, weights `w` of zero point `zw` for each output, the sum is
 /// `bias + Σ (x - zx) * (w - zw)` over the taps and channels, exact as for
 /// [`gemm`](super::gemm_u8::gemm()).
 ///
@@ -180,16 +180,16 @@ impl std::error::Error for ConvError {}
 pub fn conv(
     batch: &Batch,
     input: &Input<'_, u8>,
-    filter: &Filter<'_>,
+    weights: &Weights<'_>,
     table: &[u32],
     bias: &[i32],
     output: Output<'_>,
     stride: usize,
 ) -> Result<(), ConvError> {
-    conv_by(forms(isa()), batch, input, filter, table, bias, output, stride)
+    conv_by(kernels(isa()), batch, input, weights, table, bias, output, stride)
 }
 
-/// As [`conv`] for u16 codes; slower.
+/// As [`conv`] for u16 values; slower.
 ///
 /// # Errors
 ///
@@ -197,52 +197,52 @@ pub fn conv(
 pub fn conv_u16(
     batch: &Batch,
     input: &Input<'_, u16>,
-    filter: &Filter<'_>,
+    weights: &Weights<'_>,
     table: &[u32],
     bias: &[i32],
     output: Output<'_>,
     stride: usize,
 ) -> Result<(), ConvError> {
-    conv_u16_by(forms(isa()), batch, input, filter, table, bias, output, stride)
+    conv_u16_by(kernels(isa()), batch, input, weights, table, bias, output, stride)
 }
 
-#[expect(clippy::too_many_arguments, reason = "those of `conv`, and the forms")]
+#[expect(clippy::too_many_arguments, reason = "those of `conv`, and the kernels")]
 fn conv_by(
-    forms: &'static Forms,
+    kernels: &'static MicroKernels,
     batch: &Batch,
     input: &Input<'_, u8>,
-    filter: &Filter<'_>,
+    weights: &Weights<'_>,
     table: &[u32],
     bias: &[i32],
     mut output: Output<'_>,
     stride: usize,
 ) -> Result<(), ConvError> {
-    let checked = check(batch, input, filter, table, bias, &output, stride)?;
-    checked.each(forms, batch, input, filter, table, bias, |product, at| {
-        // SAFETY: `forms` names only what this machine has; `check` made sure that the pixels of the
+    let checked = check(batch, input, weights, table, bias, &output, stride)?;
+    checked.each(kernels, batch, input, weights, table, bias, |product, at| {
+        // SAFETY: `kernels` hands out only what this machine has; `check` made sure that the pixels of the
         // table lie in the image, and that the weights are as long as their shape says.
         unsafe { product.run(checked.rows, &mut output, at, stride) }
     });
     Ok(())
 }
 
-#[expect(clippy::too_many_arguments, reason = "those of `conv_u16`, and the forms")]
+#[expect(clippy::too_many_arguments, reason = "those of `conv_u16`, and the kernels")]
 fn conv_u16_by(
-    forms: &'static Forms,
+    kernels: &'static MicroKernels,
     batch: &Batch,
     input: &Input<'_, u16>,
-    filter: &Filter<'_>,
+    weights: &Weights<'_>,
     table: &[u32],
     bias: &[i32],
     mut output: Output<'_>,
     stride: usize,
 ) -> Result<(), ConvError> {
-    let checked = check(batch, input, filter, table, bias, &output, stride)?;
+    let checked = check(batch, input, weights, table, bias, &output, stride)?;
     let depth = checked.depth.taps * checked.depth.channels;
     if matches!(output, Output::I32(_)) && depth > MAX_K_U16_SUMS {
         return Err(ConvError::TooDeep);
     }
-    checked.each(forms, batch, input, filter, table, bias, |product, at| {
+    checked.each(kernels, batch, input, weights, table, bias, |product, at| {
         // SAFETY: as for `conv_by`.
         unsafe { product.run_wide(checked.rows, &mut output, at, stride) }
     });
@@ -262,34 +262,34 @@ impl Checked {
     #[expect(clippy::too_many_arguments, reason = "a piece of the functions above")]
     fn each<T: Copy>(
         self,
-        forms: &'static Forms,
+        kernels: &'static MicroKernels,
         batch: &Batch,
         input: &Input<'_, T>,
-        filter: &Filter<'_>,
+        weights: &Weights<'_>,
         table: &[u32],
         bias: &[i32],
         mut body: impl FnMut(&Product<'_, T>, usize),
     ) {
-        let Shape { groups, channels, outputs, .. } = filter.shape;
+        let Shape { groups, channels, outputs, .. } = weights.shape;
         if self.rows == 0 {
             return;
         }
         for (group, packed) in
-            (0..groups).zip(filter.packed.chunks((filter.packed.len() / groups.max(1)).max(1)))
+            (0..groups).zip(weights.packed.chunks((weights.packed.len() / groups.max(1)).max(1)))
         {
             for image in 0..batch.count {
                 let product = Product {
-                    forms,
-                    codes: &input.codes[(image * batch.input)
+                    kernels,
+                    data: &input.data[(image * batch.input)
                         .saturating_add(group * channels)
-                        .min(input.codes.len())..],
+                        .min(input.data.len())..],
                     zero_point: input.zero_point,
                     rows: Rows::Table { table, stride: input.stride, padding: input.padding },
                     depth: self.depth,
                     packed,
                     n: outputs,
                     column: group * outputs,
-                    zero_points: filter.zero_points,
+                    zero_points: weights.zero_points,
                     bias,
                 };
                 body(&product, image * batch.output + group * outputs);
@@ -301,22 +301,22 @@ impl Checked {
 fn check<T>(
     batch: &Batch,
     input: &Input<'_, T>,
-    filter: &Filter<'_>,
+    weights: &Weights<'_>,
     table: &[u32],
     bias: &[i32],
     output: &Output<'_>,
     stride: usize,
 ) -> Result<Checked, ConvError> {
-    let shape = &filter.shape;
-    let depth = shape.depth().ok_or(ConvError::Filter)?;
+    let shape = &weights.shape;
+    let depth = shape.depth().ok_or(ConvError::Weights)?;
     if depth.taps.checked_mul(depth.channels).is_none_or(|depth| depth > MAX_K) {
         return Err(ConvError::TooDeep);
     }
-    if shape.packed_len() != Some(filter.packed.len()) {
-        return Err(ConvError::Filter);
+    if shape.packed_len() != Some(weights.packed.len()) {
+        return Err(ConvError::Weights);
     }
-    let n = shape.groups.checked_mul(shape.outputs).ok_or(ConvError::Filter)?;
-    if !output.fits(n, filter.zero_points, bias) {
+    let n = shape.groups.checked_mul(shape.outputs).ok_or(ConvError::Weights)?;
+    if !output.fits(n, weights.zero_points, bias) {
         return Err(ConvError::Columns);
     }
     if !table.len().is_multiple_of(depth.taps) {
@@ -327,9 +327,9 @@ fn check<T>(
         return Ok(Checked { depth, rows: 0 });
     }
     // The channels of a pixel, or of a run of pixels.
-    let width = shape.groups.checked_mul(depth.channels).ok_or(ConvError::Filter)?;
+    let width = shape.groups.checked_mul(depth.channels).ok_or(ConvError::Weights)?;
     let before = (batch.count - 1).checked_mul(batch.input).ok_or(ConvError::Table)?;
-    let room = input.codes.len().checked_sub(before).and_then(|len| len.checked_sub(width));
+    let room = input.data.len().checked_sub(before).and_then(|len| len.checked_sub(width));
     let pixels =
         room.map_or(0, |room| room.checked_div(input.stride).map_or(usize::MAX, |n| n + 1));
     // An entry outside is the highest there is, and 0 when 1 is added.
@@ -342,7 +342,7 @@ fn check<T>(
         return Err(ConvError::Table);
     }
     let padding_len = shape.padding_len().unwrap_or(usize::MAX);
-    if highest == OUTSIDE && input.padding.len() < padding_len {
+    if highest == PADDING && input.padding.len() < padding_len {
         return Err(ConvError::Padding);
     }
     let image = (rows - 1).checked_mul(stride).and_then(|start| start.checked_add(n));

@@ -1,4 +1,4 @@
-//! Every form against sums of 64 bits, tap by tap.
+//! Every instruction set against sums of 64 bits, tap by tap.
 
 use super::*;
 use crate::indirect::Window;
@@ -25,7 +25,7 @@ impl Random {
     }
 }
 
-/// A convolution and what goes with it; codes are at most 255 where they are for `conv`.
+/// A convolution and what goes with it; values are at most 255 where they are for `conv`.
 struct Case {
     shape: Shape,
     batch: Batch,
@@ -90,7 +90,7 @@ impl Case {
             let entry = self.table[row * (taps / run) + tap / run];
             for channel in 0..channels {
                 let weight = self.weights[(column * channels + channel) * taps + tap];
-                let code = if entry == OUTSIDE {
+                let code = if entry == PADDING {
                     self.zero
                 } else {
                     let pixel = image * self.batch.input + entry as usize * self.pixel;
@@ -103,7 +103,7 @@ impl Case {
         sum
     }
 
-    /// Runs every form with every output against the sums; `wide` with codes of 16 bits.
+    /// Runs every instruction set with every output against the sums; `wide` with values of 16 bits.
     fn check(&self, wide: bool) {
         let Self { shape, batch, stride, .. } = *self;
         let n = shape.groups * shape.outputs;
@@ -120,19 +120,19 @@ impl Case {
         let (padding8, padding16) = (Guarded::of(&narrow), Guarded::of(&padding));
         let table = Guarded::of(&self.table);
         let input8 = Input {
-            codes: &codes8,
+            data: &codes8,
             stride: self.pixel,
             zero_point: self.zero as u8,
             padding: &padding8,
         };
         let input16 = Input {
-            codes: &codes16,
+            data: &codes16,
             stride: self.pixel,
             zero_point: self.zero,
             padding: &padding16,
         };
         let zero_points = &self.weight_zeros;
-        let filter = Filter { shape, packed: packed.slice(), zero_points };
+        let filter = Weights { shape, packed: packed.slice(), zero_points };
         let place = |at: usize| {
             let (image, within) =
                 if batch.count == 1 { (0, at) } else { (at / batch.output, at % batch.output) };
@@ -144,11 +144,11 @@ impl Case {
         for &isa in Isa::available() {
             let label = format!("{isa:?} {shape:?} {batch:?} rows {rows} wide {wide}");
             self.compare(&sums, wide, &label, |output| {
-                let (forms, bias) = (forms(isa), &self.bias);
+                let (kernels, bias) = (kernels(isa), &self.bias);
                 if wide {
-                    conv_u16_by(forms, &batch, &input16, &filter, &table, bias, output, stride)
+                    conv_u16_by(kernels, &batch, &input16, &filter, &table, bias, output, stride)
                 } else {
-                    conv_by(forms, &batch, &input8, &filter, &table, bias, output, stride)
+                    conv_by(kernels, &batch, &input8, &filter, &table, bias, output, stride)
                 }
             });
         }
@@ -182,8 +182,12 @@ impl Case {
         }
 
         let mut to = Guarded::of(&vec![7f32; len]);
-        let (bias, then) = (&[0.25], Then::Relu);
-        assert_eq!(run(Output::F32 { to: to.slice(), scales, bias, then }), Ok(()), "{label}");
+        let (bias, activation) = (&[0.25], Activation::Relu);
+        assert_eq!(
+            run(Output::F32 { to: to.slice(), scales, bias, activation }),
+            Ok(()),
+            "{label}"
+        );
         for (at, (found, sum)) in to.iter().zip(sums).enumerate() {
             let wanted = sum.map_or(7.0, |(sum, column)| {
                 let number = sum as f32 * scale(column) + 0.25;
@@ -272,7 +276,7 @@ fn any_table_over_the_pixels_gives_its_sums() {
             let (taps, pixels) = (1 + random.below(6), 1 + random.below(9));
             let rows = random.of(&[0, 1, 2, 6, 7, 8, 9, 13]);
             let entry = |random: &mut Random| match random.below(5) {
-                0 => OUTSIDE,
+                0 => PADDING,
                 1 => pixels as u32 - 1,
                 _ => random.below(pixels) as u32,
             };
@@ -310,8 +314,8 @@ fn runs_of_a_padded_image_are_its_taps() {
         let mut packed = vec![0; shape.packed_len().unwrap()];
         assert!(pack(&weights, &shape, &mut packed));
         let padding = vec![zero; shape.padding_len().unwrap()];
-        let input = Input { codes, stride: channels, zero_point: zero, padding: &padding };
-        let filter = Filter { shape, packed: &packed, zero_points: &[3] };
+        let input = Input { data: codes, stride: channels, zero_point: zero, padding: &padding };
+        let filter = Weights { shape, packed: &packed, zero_points: &[3] };
         let mut sums = vec![0; window.rows().unwrap() * outputs];
         let output = Output::I32(&mut sums);
         assert_eq!(conv(&Batch::ONE, &input, &filter, table, &[], output, outputs), Ok(()));
@@ -363,33 +367,33 @@ fn arguments_that_contradict_each_other_are_refused() {
     let packed = vec![0; shape.packed_len().unwrap()];
     let run = |shape: Shape, packed: &[i8], codes: usize, padding: usize, table: &[u32]| {
         let (codes, padding) = (vec![0u8; codes], vec![0; padding]);
-        let input = Input { codes: &codes, stride: 6, zero_point: 0, padding: &padding };
-        let filter = Filter { shape, packed, zero_points: &[] };
+        let input = Input { data: &codes, stride: 6, zero_point: 0, padding: &padding };
+        let filter = Weights { shape, packed, zero_points: &[] };
         let mut to = [0; 4];
         conv(&Batch::ONE, &input, &filter, table, &[], Output::I32(&mut to), 2)
     };
     assert_eq!(run(shape, &packed, 11, 0, &[0, 1, 1, 1]), Ok(()));
-    assert_eq!(run(shape, &packed, 11, 8, &[0, OUTSIDE, 1, 1]), Ok(()));
-    assert_eq!(run(shape, &packed, 0, 8, &[OUTSIDE; 4]), Ok(()));
-    assert_eq!(run(shape, &packed, 11, 7, &[0, OUTSIDE, 1, 1]), Err(ConvError::Padding));
+    assert_eq!(run(shape, &packed, 11, 8, &[0, PADDING, 1, 1]), Ok(()));
+    assert_eq!(run(shape, &packed, 0, 8, &[PADDING; 4]), Ok(()));
+    assert_eq!(run(shape, &packed, 11, 7, &[0, PADDING, 1, 1]), Err(ConvError::Padding));
     assert_eq!(run(shape, &packed, 11, 8, &[0, 1, 2, 1]), Err(ConvError::Table));
-    assert_eq!(run(shape, &packed, 11, 8, &[0, 1, OUTSIDE - 1, 1]), Err(ConvError::Table));
-    assert_eq!(run(shape, &packed, 4, 8, &[0, OUTSIDE]), Err(ConvError::Table));
+    assert_eq!(run(shape, &packed, 11, 8, &[0, 1, PADDING - 1, 1]), Err(ConvError::Table));
+    assert_eq!(run(shape, &packed, 4, 8, &[0, PADDING]), Err(ConvError::Table));
     assert_eq!(run(shape, &packed, 11, 8, &[0, 1, 1]), Err(ConvError::Table));
     assert_eq!(run(shape, &packed, 11, 8, &[0; 6]), Err(ConvError::Output));
-    assert_eq!(run(shape, &packed[1..], 11, 8, &[0; 4]), Err(ConvError::Filter));
-    assert_eq!(run(Shape { taps: 0, ..shape }, &packed, 11, 8, &[]), Err(ConvError::Filter));
-    assert_eq!(run(Shape { run: 0, ..shape }, &packed, 11, 8, &[]), Err(ConvError::Filter));
+    assert_eq!(run(shape, &packed[1..], 11, 8, &[0; 4]), Err(ConvError::Weights));
+    assert_eq!(run(Shape { taps: 0, ..shape }, &packed, 11, 8, &[]), Err(ConvError::Weights));
+    assert_eq!(run(Shape { run: 0, ..shape }, &packed, 11, 8, &[]), Err(ConvError::Weights));
     let grouped = Shape { run: 2, groups: 2, ..shape };
-    assert_eq!(run(grouped, &packed, 11, 8, &[]), Err(ConvError::Filter));
+    assert_eq!(run(grouped, &packed, 11, 8, &[]), Err(ConvError::Weights));
     let deep = Shape { taps: MAX_K, ..shape };
     assert_eq!(run(deep, &packed, 11, 8, &[]), Err(ConvError::TooDeep));
-    let input = Input { codes: &[0u8; 11], stride: 6, zero_point: 0, padding: &[] };
-    let filter = Filter { shape, packed: &packed, zero_points: &[0; 3] };
+    let input = Input { data: &[0u8; 11], stride: 6, zero_point: 0, padding: &[] };
+    let filter = Weights { shape, packed: &packed, zero_points: &[0; 3] };
     let mut to = [0; 8];
     let done = conv(&Batch::ONE, &input, &filter, &[0, 1], &[], Output::I32(&mut to), 2);
     assert_eq!(done, Err(ConvError::Columns));
-    let filter = Filter { zero_points: &[], ..filter };
+    let filter = Weights { zero_points: &[], ..filter };
     let batched = |batch: Batch| {
         let mut to = [0; 8];
         conv(&batch, &input, &filter, &[0, 0], &[], Output::I32(&mut to), 2)
@@ -418,15 +422,18 @@ fn no_convolution_uses_the_heap() {
         let before = udo_api::guard::thread_heap_calls();
         assert!(window.fill(&mut table));
         assert!(pack(&weights, &shape, &mut packed));
-        let filter = Filter { shape, packed: &packed, zero_points: &[1] };
+        let filter = Weights { shape, packed: &packed, zero_points: &[1] };
         for &isa in Isa::available() {
-            let (forms, batch) = (forms(isa), &Batch::ONE);
-            let input = Input { codes: &codes8, stride: 7, zero_point: 3, padding: &[3; 8] };
+            let (kernels, batch) = (kernels(isa), &Batch::ONE);
+            let input = Input { data: &codes8, stride: 7, zero_point: 3, padding: &[3; 8] };
             let output = Output::U8 { to: &mut to, scales: &[0.1], zero_point: 1 };
-            assert_eq!(conv_by(forms, batch, &input, &filter, &table, &[], output, 40), Ok(()));
-            let input = Input { codes: &codes16, stride: 7, zero_point: 3, padding: &[3; 8] };
+            assert_eq!(conv_by(kernels, batch, &input, &filter, &table, &[], output, 40), Ok(()));
+            let input = Input { data: &codes16, stride: 7, zero_point: 3, padding: &[3; 8] };
             let output = Output::U8 { to: &mut to, scales: &[0.1], zero_point: 1 };
-            assert_eq!(conv_u16_by(forms, batch, &input, &filter, &table, &[], output, 40), Ok(()));
+            assert_eq!(
+                conv_u16_by(kernels, batch, &input, &filter, &table, &[], output, 40),
+                Ok(())
+            );
         }
         udo_api::guard::thread_heap_calls() == before
     });
@@ -438,15 +445,15 @@ fn the_stride_of_a_single_pixel_does_not_matter() {
     let shape = one_group(64, 5, 3);
     let mut packed = vec![0; shape.packed_len().unwrap()];
     assert!(pack(&[1; 64 * 5 * 3], &shape, &mut packed));
-    let filter = Filter { shape, packed: &packed, zero_points: &[] };
+    let filter = Weights { shape, packed: &packed, zero_points: &[] };
     let (codes, padding) = (Guarded::of(&[1; 64]), Guarded::of(&[0; 64]));
-    let table = [OUTSIDE, 0, 0].repeat(20);
+    let table = [PADDING, 0, 0].repeat(20);
     for &isa in Isa::available() {
         for stride in [0, 64, usize::MAX / 2, usize::MAX] {
-            let input = Input { codes: &codes, stride, zero_point: 0, padding: &padding };
-            let (forms, mut to) = (forms(isa), [0; 100]);
+            let input = Input { data: &codes, stride, zero_point: 0, padding: &padding };
+            let (kernels, mut to) = (kernels(isa), [0; 100]);
             let output = Output::I32(&mut to);
-            let done = conv_by(forms, &Batch::ONE, &input, &filter, &table, &[], output, 5);
+            let done = conv_by(kernels, &Batch::ONE, &input, &filter, &table, &[], output, 5);
             assert_eq!((done, to), (Ok(()), [128; 100]), "{isa:?} stride {stride}");
         }
     }

@@ -1,4 +1,4 @@
-//! Every form against sums of `f64` or `i64`, on fenced memory.
+//! Every instruction set against sums of `f64` or `i64`, on fenced memory.
 
 use std::ops::Range;
 
@@ -57,7 +57,7 @@ fn pixels(window: &Window, rows: Range<usize>) -> Vec<Vec<(usize, usize)>> {
         let mut taps = Vec::new();
         for tap in 0..depth * tall * wide {
             let pixel = window.pixel(at, [tap / (tall * wide), tap / wide % tall, tap % wide]);
-            if pixel != crate::indirect::OUTSIDE {
+            if pixel != crate::indirect::PADDING {
                 taps.push((tap, pixel as usize));
             }
         }

@@ -11,8 +11,8 @@ use std::arch::x86_64::{
 };
 use std::marker::PhantomData;
 
-use super::source::{Gathered, Pixels, Source, Strided};
-use super::{Forms, Tile, TileFn};
+use super::source::{Indirect, Pixels, Source, Strided};
+use super::{MicroKernel, MicroKernels, Tile};
 use crate::isa::Isa;
 
 const LANES: usize = 8;
@@ -21,11 +21,11 @@ const STEPS: usize = 4;
 /// How far ahead a single row reads weights, in elements.
 const STREAM: usize = 1024;
 
-pub(super) static FORMS: Forms = Forms {
+pub(super) static KERNELS: MicroKernels = MicroKernels {
     lanes: LANES,
     panel: 2,
     strided: Table::<Strided>::TILES,
-    gathered: Table::<Gathered>::TILES,
+    indirect: Table::<Indirect>::TILES,
     isa: Isa::Avx2,
     resolve,
 };
@@ -34,7 +34,7 @@ pub(super) static FORMS: Forms = Forms {
 struct Table<S>(PhantomData<S>);
 
 impl<S: Source> Table<S> {
-    const TILES: &'static [&'static [TileFn]] = &[
+    const TILES: &'static [&'static [MicroKernel]] = &[
         &[
             tile::<1, 1, S>,
             tile::<2, 1, S>,
@@ -71,7 +71,7 @@ unsafe fn tile<const R: usize, const V: usize, S: Source>(tile: &Tile) {
         // SAFETY: this function's own promise, with one row.
         sums[0] = unsafe { row::<V, S>(tile, sums[0]) };
     }
-    let (mut b, mut ahead) = (tile.b, tile.ahead);
+    let (mut b, mut prefetch) = (tile.b, tile.prefetch);
     let taps = if R == 1 { 0 } else { S::taps(tile) };
     for tap in 0..taps {
         // SAFETY: the table of this function is the source's, and the tile has `R` rows and this tap.
@@ -104,8 +104,8 @@ unsafe fn tile<const R: usize, const V: usize, S: Source>(tile: &Tile) {
                 *weights = unsafe { _mm256_loadu_ps(b.add(v * LANES)) };
             }
             b = b.wrapping_add(V * LANES);
-            _mm_prefetch::<_MM_HINT_T1>(ahead.cast());
-            ahead = ahead.wrapping_add(16);
+            _mm_prefetch::<_MM_HINT_T1>(prefetch.cast());
+            prefetch = prefetch.wrapping_add(16);
             for (row, sums) in rows.iter().zip(&mut sums) {
                 // SAFETY: each row has `depth` elements per tap.
                 let a = _mm256_set1_ps(unsafe { *row.add(step) });

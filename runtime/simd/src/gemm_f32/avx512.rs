@@ -13,8 +13,8 @@ use std::arch::x86_64::{
 };
 use std::marker::PhantomData;
 
-use super::source::{Gathered, Pixels, Source, Strided};
-use super::{Forms, Tile, TileFn};
+use super::source::{Indirect, Pixels, Source, Strided};
+use super::{MicroKernel, MicroKernels, Tile};
 use crate::isa::Isa;
 
 const LANES: usize = 16;
@@ -25,11 +25,11 @@ const STEPS: usize = 4;
 /// How far ahead a single row reads weights, in elements.
 const STREAM: usize = 1024;
 
-pub(super) static FORMS: Forms = Forms {
+pub(super) static KERNELS: MicroKernels = MicroKernels {
     lanes: LANES,
     panel: 3,
     strided: Table::<Strided>::TILES,
-    gathered: Table::<Gathered>::TILES,
+    indirect: Table::<Indirect>::TILES,
     isa: Isa::Avx512,
     resolve,
 };
@@ -38,7 +38,7 @@ pub(super) static FORMS: Forms = Forms {
 struct Table<S>(PhantomData<S>);
 
 impl<S: Source> Table<S> {
-    const TILES: &'static [&'static [TileFn]] = &[
+    const TILES: &'static [&'static [MicroKernel]] = &[
         &[
             tile::<1, 1, S>,
             tile::<2, 1, S>,
@@ -115,7 +115,7 @@ unsafe fn tile<const R: usize, const V: usize, S: Source>(tile: &Tile) {
         // SAFETY: this function's own promise, with one row.
         sums[0] = unsafe { row::<V, S>(tile, sums[0]) };
     }
-    let (mut b, mut ahead) = (tile.b, tile.ahead);
+    let (mut b, mut prefetch) = (tile.b, tile.prefetch);
     let taps = if R == 1 { 0 } else { S::taps(tile) };
     for tap in 0..taps {
         // SAFETY: the table of this function is the source's, and the tile has `R` rows and this tap.
@@ -133,8 +133,8 @@ unsafe fn tile<const R: usize, const V: usize, S: Source>(tile: &Tile) {
                 _mm_prefetch::<_MM_HINT_T0>(b.wrapping_add((NEAR * V + v) * LANES).cast());
             }
             b = b.wrapping_add(V * LANES);
-            _mm_prefetch::<_MM_HINT_T1>(ahead.cast());
-            ahead = ahead.wrapping_add(LANES);
+            _mm_prefetch::<_MM_HINT_T1>(prefetch.cast());
+            prefetch = prefetch.wrapping_add(LANES);
             for (row, sums) in rows.iter().zip(&mut sums) {
                 // SAFETY: each row has `depth` elements per tap.
                 let a = _mm512_set1_ps(unsafe { *row.add(step) });

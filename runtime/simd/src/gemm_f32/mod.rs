@@ -5,7 +5,8 @@
 //! is packed depends on the instruction set, not on the number of rows. Bias, residual and activation
 //! are applied while a tile of `C` is in registers. A caller with several threads splits the rows.
 //!
-//! Rows of `A` may also be gathered, run by run, by a table: see [`Gather`], which convolutions rest on.
+//! Rows of `A` may also be gathered, run by run, by a table (indirect GEMM): see [`IndirectA`], which convolutions
+//! rest on.
 
 use crate::isa::{Isa, isa};
 
@@ -13,11 +14,11 @@ use crate::isa::{Isa, isa};
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
-mod drive;
+mod driver;
 mod epilogue;
-mod gather;
+mod igemm;
 #[cfg(test)]
-mod gather_tests;
+mod igemm_tests;
 mod pack;
 mod portable;
 mod source;
@@ -26,32 +27,33 @@ mod tests;
 
 pub use crate::math::Activation;
 pub use epilogue::Epilogue;
-pub use gather::{Gather, Order};
+pub use igemm::{IndirectA, RowMap};
 pub use pack::Layout;
 
 use source::Pixels;
 
-/// The product in the form of one instruction set. What one form packs, only the same form reads.
+/// The micro-kernels of one instruction set (BLIS' word: what computes one tile of `C` in registers), and how
+/// they want `B` packed. What is packed for one instruction set, only the same reads.
 #[derive(Debug)]
-pub struct Forms {
+pub struct MicroKernels {
     /// Columns in one register.
     lanes: usize,
     /// Registers per row of most panels.
     panel: usize,
     /// By registers per row less one, then by rows less one: a tile whose rows of `A` are strided.
-    strided: &'static [&'static [TileFn]],
-    /// The same for rows of `A` that are gathered.
-    gathered: &'static [&'static [TileFn]],
+    strided: &'static [&'static [MicroKernel]],
+    /// The same for rows of `A` that a table gathers.
+    indirect: &'static [&'static [MicroKernel]],
     isa: Isa,
     /// Entries of a table to pointers.
     resolve: ResolveFn,
 }
 
-/// Computes one tile. The machine must have the form's instruction set, and the pointers of the tile
+/// A micro-kernel: computes one tile. The machine must have the instruction set, and the pointers of the tile
 /// must be good for the elements that it names.
-type TileFn = unsafe fn(&Tile);
+type MicroKernel = unsafe fn(&Tile);
 
-/// Writes a pointer for each entry. The machine must have the form's instruction set.
+/// Writes a pointer for each entry. The machine must have the instruction set.
 type ResolveFn = unsafe fn(&Pixels, &[u32], &mut [*const f32]);
 
 /// One tile of `C`: some rows by some registers, both known to the function that computes it.
@@ -74,8 +76,8 @@ struct Tile {
     depth: usize,
     /// `depth` rows per tap of whole registers, without gaps.
     b: *const f32,
-    /// What to bring closer meanwhile, a cache line per step of depth. It is never read.
-    ahead: *const f32,
+    /// What to prefetch meanwhile, a cache line per step of depth. It is never read.
+    prefetch: *const f32,
     c: *mut f32,
     ldc: usize,
     /// Columns of `C`: the last register counts in part, the others in full.
@@ -88,34 +90,34 @@ struct Tile {
     clamp: Option<(f32, f32)>,
 }
 
-/// The forms for an instruction set, which must be one that the machine has: see [`Isa::available`].
+/// The micro-kernels of an instruction set, which must be one that the machine has: see [`Isa::available`].
 ///
 /// # Panics
 ///
 /// If the machine does not have the instruction set.
-pub fn forms(isa: Isa) -> &'static Forms {
+pub fn kernels(isa: Isa) -> &'static MicroKernels {
     assert!(Isa::available().contains(&isa), "this machine does not have the instruction set");
     match isa {
-        Isa::Portable => &portable::FORMS,
+        Isa::Portable => &portable::KERNELS,
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => &avx2::FORMS,
+        Isa::Avx2 => &avx2::KERNELS,
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 | Isa::Amx => &avx512::FORMS,
+        Isa::Avx512 | Isa::Amx => &avx512::KERNELS,
         #[cfg(not(target_arch = "x86_64"))]
-        _ => &portable::FORMS,
+        _ => &portable::KERNELS,
     }
 }
 
-/// The forms for the instruction set in use.
-fn chosen() -> &'static Forms {
+/// The micro-kernels of the instruction set in use.
+fn chosen() -> &'static MicroKernels {
     match isa() {
-        Isa::Portable => &portable::FORMS,
+        Isa::Portable => &portable::KERNELS,
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => &avx2::FORMS,
+        Isa::Avx2 => &avx2::KERNELS,
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 | Isa::Amx => &avx512::FORMS,
+        Isa::Avx512 | Isa::Amx => &avx512::KERNELS,
         #[cfg(not(target_arch = "x86_64"))]
-        _ => &portable::FORMS,
+        _ => &portable::KERNELS,
     }
 }
 
@@ -169,10 +171,10 @@ pub fn gemv(x: &[f32], k: usize, packed: &[f32], n: usize, y: &mut [f32], epilog
     chosen().gemm(x, k, 1, k, packed, n, y, n, epilogue);
 }
 
-/// Columns of each piece but the last, if `B` is to be cut into so many at most: a piece from column `j` on is
+/// Columns of each chunk but the last, if `B` is to be cut into so many at most: a chunk from column `j` on is
 /// itself a packed matrix, from `j * k` on.
-pub fn columns_of_piece(n: usize, pieces: usize) -> usize {
-    chosen().columns_of_piece(n, pieces)
+pub fn columns_of_chunk(n: usize, chunks: usize) -> usize {
+    chosen().columns_of_chunk(n, chunks)
 }
 
 /// How the matrices of a batch lie: each so many elements behind the one before.
@@ -208,7 +210,7 @@ pub fn gemm_batched(
     ldc: usize,
     epilogue: &Epilogue<'_>,
 ) {
-    let forms = chosen();
+    let kernels = chosen();
     if m == 0 || n == 0 {
         return;
     }
@@ -216,6 +218,6 @@ pub fn gemm_batched(
         let residual = epilogue.residual.map(|(data, ld)| (&data[i * batch.residual..], ld));
         let epilogue = Epilogue { residual, ..*epilogue };
         let (a, packed) = (&a[i * batch.a..], &packed[i * batch.packed..]);
-        forms.gemm(a, lda, m, k, packed, n, &mut c[i * batch.c..], ldc, &epilogue);
+        kernels.gemm(a, lda, m, k, packed, n, &mut c[i * batch.c..], ldc, &epilogue);
     }
 }

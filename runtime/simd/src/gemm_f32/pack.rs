@@ -2,7 +2,7 @@
 //!
 //! A panel starts at its first column times `k`, and columns beyond the last are zeros.
 
-use super::Forms;
+use super::MicroKernels;
 
 /// How a matrix to pack lies in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,8 +13,8 @@ pub enum Layout {
     Transposed,
 }
 
-impl Forms {
-    /// [`packed_len`](super::packed_len) in this form.
+impl MicroKernels {
+    /// [`packed_len`](super::packed_len) for these kernels.
     ///
     /// # Panics
     ///
@@ -25,19 +25,19 @@ impl Forms {
         len.unwrap_or(0)
     }
 
-    /// [`columns_of_piece`](super::columns_of_piece) in this form.
-    pub fn columns_of_piece(&self, n: usize, pieces: usize) -> usize {
+    /// [`columns_of_chunk`](super::columns_of_chunk) for these kernels.
+    pub fn columns_of_chunk(&self, n: usize, chunks: usize) -> usize {
         let width = self.panel * self.lanes;
-        // A last piece of so few would have been part of the panel before it.
+        // A last chunk of so few would have been part of the panel before it.
         let few = self.strided.len().saturating_sub(self.panel) * self.lanes;
-        let mut columns = n.div_ceil(pieces.max(1)).next_multiple_of(width);
+        let mut columns = n.div_ceil(chunks.max(1)).next_multiple_of(width);
         while columns < n && (1..=few).contains(&(n % columns)) {
             columns += width;
         }
         columns
     }
 
-    /// [`pack_b`](super::pack_b) in this form.
+    /// [`pack_b`](super::pack_b) for these kernels.
     ///
     /// # Panics
     ///
@@ -68,7 +68,7 @@ impl Forms {
     }
 }
 
-impl Forms {
+impl MicroKernels {
     /// Packs a `k` x `n` matrix whose element in a row and a column `get` knows; rows have the names that
     /// `rows` gives them.
     ///

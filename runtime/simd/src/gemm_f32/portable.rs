@@ -6,17 +6,17 @@
 
 use std::marker::PhantomData;
 
-use super::source::{Gathered, Pixels, Source, Strided};
-use super::{Forms, Tile, TileFn};
+use super::source::{Indirect, Pixels, Source, Strided};
+use super::{MicroKernel, MicroKernels, Tile};
 use crate::isa::Isa;
 
 const LANES: usize = 8;
 
-pub(super) static FORMS: Forms = Forms {
+pub(super) static KERNELS: MicroKernels = MicroKernels {
     lanes: LANES,
     panel: 2,
     strided: Table::<Strided>::TILES,
-    gathered: Table::<Gathered>::TILES,
+    indirect: Table::<Indirect>::TILES,
     isa: Isa::Portable,
     resolve,
 };
@@ -25,7 +25,7 @@ pub(super) static FORMS: Forms = Forms {
 struct Table<S>(PhantomData<S>);
 
 impl<S: Source> Table<S> {
-    const TILES: &'static [&'static [TileFn]] = &[
+    const TILES: &'static [&'static [MicroKernel]] = &[
         &[tile::<1, 1, S>, tile::<2, 1, S>, tile::<3, 1, S>, tile::<4, 1, S>],
         &[tile::<1, 2, S>, tile::<2, 2, S>, tile::<3, 2, S>, tile::<4, 2, S>],
     ];

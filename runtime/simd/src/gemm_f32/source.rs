@@ -19,7 +19,7 @@ pub(super) trait Source {
 pub(super) struct Strided;
 
 /// Rows that a list of pointers names.
-pub(super) struct Gathered;
+pub(super) struct Indirect;
 
 impl Source for Strided {
     fn taps(_: &Tile) -> usize {
@@ -33,7 +33,7 @@ impl Source for Strided {
     }
 }
 
-impl Source for Gathered {
+impl Source for Indirect {
     fn taps(tile: &Tile) -> usize {
         tile.taps
     }

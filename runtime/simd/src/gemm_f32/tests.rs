@@ -1,4 +1,4 @@
-//! Every form against a naive product.
+//! Every instruction set against a naive product.
 #![expect(clippy::float_cmp, reason = "numbers that are exact, or infinite")]
 
 use super::*;
@@ -76,10 +76,11 @@ fn erf(x: f64) -> f64 {
     value.copysign(x)
 }
 
-/// Runs the case in a form on fenced memory, and compares each element. A sum of `k` products is off
+/// Runs the case by the kernels of an instruction set on fenced memory, and compares each element. A sum of
+/// `k` products is off
 /// by at most `(k + 3) eps sum |a b|`, bias and residual counted; the activations have slopes up to
 /// 1.2, and their own error on top.
-fn check(forms: &Forms, case: Case) {
+fn check(kernels: &MicroKernels, case: Case) {
     let Case { m, k, n, gap, layout, with, activation } = case;
     let (lda, ldc, ldr) = (k + gap, n + gap, n + 2 * gap);
     let (b_rows, b_cols) = if layout == Layout::Rows { (k, n) } else { (n, k) };
@@ -92,8 +93,8 @@ fn check(forms: &Forms, case: Case) {
     let bias = noise(n);
     let residual: Vec<f32> = noise(len(m, n, ldr)).iter().map(|x| 2.0 * x).collect();
 
-    let mut packed = Guarded::of(&vec![f32::NAN; forms.packed_len(k, n)]);
-    forms.pack_b(Guarded::of(&b).slice(), ldb, layout, k, n, packed.slice());
+    let mut packed = Guarded::of(&vec![f32::NAN; kernels.packed_len(k, n)]);
+    kernels.pack_b(Guarded::of(&b).slice(), ldb, layout, k, n, packed.slice());
     let mut c = Guarded::of(&vec![-7.5; len(m, n, ldc)]);
     let (mut fenced_a, mut fenced_bias, mut fenced_residual) =
         (Guarded::of(&a), Guarded::of(&bias), Guarded::of(&residual));
@@ -102,7 +103,7 @@ fn check(forms: &Forms, case: Case) {
         residual: with.1.then_some((fenced_residual.slice(), ldr)),
         activation,
     };
-    forms.gemm(fenced_a.slice(), lda, m, k, packed.slice(), n, c.slice(), ldc, &epilogue);
+    kernels.gemm(fenced_a.slice(), lda, m, k, packed.slice(), n, c.slice(), ldc, &epilogue);
 
     for (at, &found) in c.slice().iter().enumerate() {
         let (i, j) = (at / ldc, at % ldc);
@@ -128,17 +129,17 @@ fn check(forms: &Forms, case: Case) {
     }
 }
 
-fn every_form() -> impl Iterator<Item = &'static Forms> {
-    Isa::available().iter().map(|&isa| forms(isa))
+fn every_form() -> impl Iterator<Item = &'static MicroKernels> {
+    Isa::available().iter().map(|&isa| kernels(isa))
 }
 
 #[test]
 fn products_are_right_at_every_remainder() {
-    for forms in every_form() {
+    for kernels in every_form() {
         for &m in ROWS {
             for &n in COLS {
                 for &k in DEPTHS {
-                    check(forms, Case::plain(m, k, n));
+                    check(kernels, Case::plain(m, k, n));
                 }
             }
         }
@@ -147,14 +148,14 @@ fn products_are_right_at_every_remainder() {
 
 #[test]
 fn products_are_right_when_depth_and_rows_come_in_blocks() {
-    for forms in every_form() {
+    for kernels in every_form() {
         for (m, k, n) in [(17, 385, 50), (23, 769, 17), (64, 1153, 65), (9, 2000, 5), (1, 1001, 99)]
         {
             for with in [(false, false), (true, true)] {
-                check(forms, Case { gap: 3, with, ..Case::plain(m, k, n) });
+                check(kernels, Case { gap: 3, with, ..Case::plain(m, k, n) });
             }
         }
-        check(forms, Case { gap: 1, with: (true, true), ..Case::plain(1100, 9, 19) });
+        check(kernels, Case { gap: 1, with: (true, true), ..Case::plain(1100, 9, 19) });
     }
 }
 
@@ -168,13 +169,13 @@ fn epilogues_and_strides_are_right() {
         Activation::Silu,
         Activation::Gelu,
     ];
-    for forms in every_form() {
+    for kernels in every_form() {
         for activation in activations {
             for layout in [Layout::Rows, Layout::Transposed] {
                 for with in [(false, false), (true, false), (false, true), (true, true)] {
                     for (m, k, n) in [(1, 37, 61), (11, 6, 64), (29, 401, 53)] {
                         for gap in [0, 5] {
-                            check(forms, Case { m, k, n, gap, layout, with, activation });
+                            check(kernels, Case { m, k, n, gap, layout, with, activation });
                         }
                     }
                 }
@@ -185,11 +186,11 @@ fn epilogues_and_strides_are_right() {
 
 #[test]
 fn random_shapes_are_right() {
-    for forms in every_form() {
+    for kernels in every_form() {
         for numbers in noise(300).chunks_exact(3) {
             let [m, k, n] = [0, 1, 2].map(|i| (numbers[i].abs() * 90.0) as usize);
             check(
-                forms,
+                kernels,
                 Case { gap: k % 3, with: (m % 2 == 0, n % 2 == 0), ..Case::plain(m, k, n) },
             );
         }
@@ -198,16 +199,16 @@ fn random_shapes_are_right() {
 
 #[test]
 fn curves_are_right_over_their_whole_range() {
-    for forms in every_form() {
+    for kernels in every_form() {
         let x: Vec<f32> = noise(4000).iter().map(|x| x * x * x * 100.0).collect();
         let x =
             [&x[..], &[0.0, -0.0, 1e-30, -1e-30, 88.0, 95.0, -86.0, 1e30, f32::INFINITY]].concat();
-        let mut one = vec![0.0; forms.packed_len(1, 1)];
-        forms.pack_b(&[1.0], 1, Layout::Rows, 1, 1, &mut one);
+        let mut one = vec![0.0; kernels.packed_len(1, 1)];
+        kernels.pack_b(&[1.0], 1, Layout::Rows, 1, 1, &mut one);
         for activation in [Activation::Silu, Activation::Gelu] {
             let mut y = vec![0.0; x.len()];
             let epilogue = Epilogue { activation, ..Epilogue::default() };
-            forms.gemm(&x, 1, x.len(), 1, &one, 1, &mut y, 1, &epilogue);
+            kernels.gemm(&x, 1, x.len(), 1, &one, 1, &mut y, 1, &epilogue);
             for (&x, &y) in x.iter().zip(&y) {
                 let wanted = activate(activation, x.into());
                 let own = if activation == Activation::Gelu { 3e-7 * x.abs() } else { 0.0 };
@@ -221,11 +222,11 @@ fn curves_are_right_over_their_whole_range() {
 
 #[test]
 fn what_is_not_finite_reaches_its_row_alone() {
-    for forms in every_form() {
+    for kernels in every_form() {
         for (m, k, n) in [(9, 21, 70), (1, 21, 70), (30, 800, 33)] {
             let b = vec![1.0; k * n];
-            let mut packed = vec![0.0; forms.packed_len(k, n)];
-            forms.pack_b(&b, n, Layout::Rows, k, n, &mut packed);
+            let mut packed = vec![0.0; kernels.packed_len(k, n)];
+            kernels.pack_b(&b, n, Layout::Rows, k, n, &mut packed);
             for (value, activation) in [
                 (f32::NAN, Activation::None),
                 (f32::NAN, Activation::Relu),
@@ -241,7 +242,7 @@ fn what_is_not_finite_reaches_its_row_alone() {
                 a[(m - 1) * k + k / 2] = value;
                 let mut c = vec![0.0; m * n];
                 let epilogue = Epilogue { activation, ..Epilogue::default() };
-                forms.gemm(&a, k, m, k, &packed, n, &mut c, n, &epilogue);
+                kernels.gemm(&a, k, m, k, &packed, n, &mut c, n, &epilogue);
                 let (others, row) = c.split_at((m - 1) * n);
                 assert!(others.iter().all(|x| x.is_finite()), "{activation:?}");
                 let same =
@@ -254,13 +255,13 @@ fn what_is_not_finite_reaches_its_row_alone() {
 
 #[test]
 fn nothing_times_nothing_is_the_epilogue() {
-    for forms in every_form() {
+    for kernels in every_form() {
         let mut c = [1.0; 6];
         let bias = Epilogue { bias: Some(&[2.0, -3.0]), ..Epilogue::default() };
-        forms.gemm(&[], 0, 3, 0, &[], 2, &mut c, 2, &bias);
+        kernels.gemm(&[], 0, 3, 0, &[], 2, &mut c, 2, &bias);
         assert_eq!(c, [2.0, -3.0, 2.0, -3.0, 2.0, -3.0]);
-        forms.gemm(&[], 4, 0, 4, &vec![0.0; forms.packed_len(4, 2)], 2, &mut [], 2, &bias);
-        forms.gemm(&[0.0; 12], 4, 3, 4, &[], 0, &mut [], 0, &bias);
+        kernels.gemm(&[], 4, 0, 4, &vec![0.0; kernels.packed_len(4, 2)], 2, &mut [], 2, &bias);
+        kernels.gemm(&[0.0; 12], 4, 3, 4, &[], 0, &mut [], 0, &bias);
     }
 }
 
@@ -317,15 +318,15 @@ fn slices_too_short_are_refused() {
 fn products_make_no_thread_heap_calls() {
     let (m, k, n) = (33, 500, 70);
     let (a, b) = (noise(m * k), noise(k * n));
-    for forms in every_form() {
-        let mut packed = vec![0.0; forms.packed_len(k, n)];
+    for kernels in every_form() {
+        let mut packed = vec![0.0; kernels.packed_len(k, n)];
         let mut c = vec![0.0; m * n];
         let epilogue = Epilogue { activation: Activation::Silu, ..Epilogue::default() };
         // Other tests call the heap meanwhile, should the count not be this thread's own.
         let quiet = (0..1000).any(|_| {
             let before = udo_api::guard::thread_heap_calls();
-            forms.pack_b(&b, n, Layout::Rows, k, n, &mut packed);
-            forms.gemm(&a, k, m, k, &packed, n, &mut c, n, &epilogue);
+            kernels.pack_b(&b, n, Layout::Rows, k, n, &mut packed);
+            kernels.gemm(&a, k, m, k, &packed, n, &mut c, n, &epilogue);
             udo_api::guard::thread_heap_calls() == before
         });
         assert!(quiet, "each of many products called the heap");
@@ -334,11 +335,11 @@ fn products_make_no_thread_heap_calls() {
 
 #[test]
 fn products_may_be_deeper_than_a_block() {
-    for forms in Isa::available().iter().map(|&isa| forms(isa)) {
+    for kernels in Isa::available().iter().map(|&isa| kernels(isa)) {
         let k = (1 << 17) + 1;
-        let (a, packed) = (vec![1.0; k], vec![1.0; forms.packed_len(k, 1)]);
+        let (a, packed) = (vec![1.0; k], vec![1.0; kernels.packed_len(k, 1)]);
         let mut c = [0.0];
-        forms.gemm(&a, k, 1, k, &packed, 1, &mut c, 1, &Epilogue::default());
+        kernels.gemm(&a, k, 1, k, &packed, 1, &mut c, 1, &Epilogue::default());
         assert_eq!(c, [k as f32]);
     }
 }
@@ -347,26 +348,26 @@ fn products_may_be_deeper_than_a_block() {
 fn pieces_of_columns_are_packed_matrices() {
     const DEPTH: usize = 19;
     for &isa in Isa::available() {
-        let forms = forms(isa);
+        let kernels = kernels(isa);
         for n in COLS.iter().copied().chain([144, 145, 160, 161, 192, 193, 500, 1000]) {
             let (x, b, bias) = (noise(DEPTH), noise(DEPTH * n), noise(n));
-            let mut packed = vec![0.0; forms.packed_len(DEPTH, n)];
-            forms.pack_b(&b, n, Layout::Rows, DEPTH, n, &mut packed);
+            let mut packed = vec![0.0; kernels.packed_len(DEPTH, n)];
+            kernels.pack_b(&b, n, Layout::Rows, DEPTH, n, &mut packed);
             let product = |packed: &[f32], bias: &[f32], y: &mut [f32]| {
                 let (epilogue, n) = (Epilogue { bias: Some(bias), ..Epilogue::default() }, y.len());
-                forms.gemm(&x, DEPTH, 1, DEPTH, packed, n, y, n, &epilogue);
+                kernels.gemm(&x, DEPTH, 1, DEPTH, packed, n, y, n, &epilogue);
             };
             let mut whole = vec![0.0; n];
             product(&packed, &bias, &mut whole);
-            for pieces in 1..6 {
-                let columns = forms.columns_of_piece(n, pieces);
+            for chunks in 1..6 {
+                let columns = kernels.columns_of_chunk(n, chunks);
                 let mut y = vec![0.0; n];
-                assert!(y.chunks(columns).len() <= pieces, "{isa:?} {n} {pieces}");
-                for (piece, y) in y.chunks_mut(columns).enumerate() {
-                    let first = piece * columns;
+                assert!(y.chunks(columns).len() <= chunks, "{isa:?} {n} {chunks}");
+                for (chunk, y) in y.chunks_mut(columns).enumerate() {
+                    let first = chunk * columns;
                     product(&packed[first * DEPTH..], &bias[first..], y);
                 }
-                assert_eq!(y, whole, "{isa:?} {n} {pieces}");
+                assert_eq!(y, whole, "{isa:?} {n} {chunks}");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! AVX2: products of codes widened to 16 bits, which do not saturate, sums modulo 2^32.
+//! AVX2: products of values widened to 16 bits, which do not saturate, sums modulo 2^32.
 #![cfg_attr(
     not(test),
     expect(clippy::wildcard_imports, reason = "the intrinsics have names of their own")
@@ -6,10 +6,12 @@
 
 use std::arch::x86_64::*;
 
-use super::{Columns, Forms, LANES, Out, Sums, TALLEST, Tile, idle, pack::LINE, requant};
+use super::{
+    Accumulators, Columns, LANES, MR, MicroKernels, Out, Tile, no_op, pack::LINE, requant,
+};
 
-pub(super) static FORMS: Forms =
-    Forms { tiles, sum, enter: idle, leave: idle, tallest: TALLEST, fallback: None };
+pub(super) static KERNELS: MicroKernels =
+    MicroKernels { tiles, sum, configure: no_op, release: no_op, mr: MR, fallback: None };
 
 /// # Safety
 ///
@@ -17,7 +19,7 @@ pub(super) static FORMS: Forms =
 /// rows of the columns.
 #[target_feature(enable = "avx2")]
 unsafe fn tiles(tile: &Tile, columns: &Columns, out: Out, stride: usize) {
-    let mut sums = Sums::new();
+    let mut sums = Accumulators::new();
     tile.each(out, stride, |tile, out| {
         // SAFETY: the tile names rows and weights that are there, and `out` is good for its rows of the
         // columns.
@@ -30,8 +32,8 @@ unsafe fn tiles(tile: &Tile, columns: &Columns, out: Out, stride: usize) {
 }
 
 #[target_feature(enable = "avx2")]
-unsafe fn sum(codes: &[u8]) -> i32 {
-    requant::sum(codes)
+unsafe fn sum(values: &[u8]) -> i32 {
+    requant::sum(values)
 }
 
 /// Adds the products to the sums.
@@ -40,7 +42,7 @@ unsafe fn sum(codes: &[u8]) -> i32 {
 ///
 /// As of [`tiles`].
 #[target_feature(enable = "avx2")]
-unsafe fn multiply(tile: &Tile, sums: &mut Sums) {
+unsafe fn multiply(tile: &Tile, sums: &mut Accumulators) {
     for eight in 0..tile.vectors * 2 {
         let mut row = 0;
         while row < tile.rows {
@@ -65,17 +67,17 @@ unsafe fn multiply(tile: &Tile, sums: &mut Sums) {
 ///
 /// As of [`multiply`]; `ROWS` rows from `row` on are within the tile, and so are the columns.
 #[target_feature(enable = "avx2")]
-unsafe fn rows<const ROWS: usize>(tile: &Tile, row: usize, eight: usize, sums: &mut Sums) {
+unsafe fn rows<const ROWS: usize>(tile: &Tile, row: usize, eight: usize, sums: &mut Accumulators) {
     // The columns are within the tile.
     let mut b = tile.b.wrapping_add(eight * (LINE / 2));
-    // Each column's sum is in two lanes: of the codes 0 and 1 of a group, and of 2 and 3.
+    // Each column's sum is in two lanes: of the values 0 and 1 of a group, and of 2 and 3.
     let mut totals = [[_mm256_setzero_si256(); 2]; ROWS];
     for tap in 0..tile.taps {
         // SAFETY: the rows and the tap are of the tile.
-        let a: [*const u8; ROWS] = std::array::from_fn(|i| unsafe { tile.codes(row + i, tap) });
+        let a: [*const u8; ROWS] = std::array::from_fn(|i| unsafe { tile.tap_ptr(row + i, tap) });
         for group in 0..tile.groups + usize::from(tile.tail > 0) {
             // SAFETY: `Tile` says that the group is readable; this is half of a vector.
-            let codes = unsafe {
+            let weights = unsafe {
                 [
                     _mm256_cvtepi8_epi16(_mm_loadu_si128(b.cast())),
                     _mm256_cvtepi8_epi16(_mm_loadu_si128(b.add(LANES).cast())),
@@ -84,15 +86,15 @@ unsafe fn rows<const ROWS: usize>(tile: &Tile, row: usize, eight: usize, sums: &
             for (a, totals) in a.iter().zip(&mut totals) {
                 let from = a.wrapping_add(group * 4);
                 let four = if group < tile.groups {
-                    // SAFETY: `Tile` says that these four codes are readable.
+                    // SAFETY: `Tile` says that these four values are readable.
                     unsafe { from.cast::<i32>().read_unaligned() }
                 } else {
-                    // SAFETY: `Tile` says that the row has `tail` more codes.
+                    // SAFETY: `Tile` says that the row has `tail` more values.
                     i32::from_le_bytes(unsafe { tile.tail(from) })
                 };
                 let four = _mm256_cvtepu8_epi16(_mm_set1_epi32(four));
-                for (total, &codes) in totals.iter_mut().zip(&codes) {
-                    *total = _mm256_add_epi32(*total, _mm256_madd_epi16(four, codes));
+                for (total, &weights) in totals.iter_mut().zip(&weights) {
+                    *total = _mm256_add_epi32(*total, _mm256_madd_epi16(four, weights));
                 }
             }
             b = b.wrapping_add(tile.vectors * LINE);

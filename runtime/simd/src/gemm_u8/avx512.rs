@@ -2,7 +2,7 @@
 //! until they are written.
 //!
 //! Products and requantization share two ports. A vector of 16 sums takes an instruction per group of 4
-//! of the depth, and 4.25 to 4.75 more to become codes: at a depth of 32 that is a third of the time.
+//! of the depth, and 4.25 to 4.75 more to become values: at a depth of 32 that is a third of the time.
 #![cfg_attr(
     not(test),
     expect(clippy::wildcard_imports, reason = "the intrinsics have names of their own")
@@ -11,12 +11,12 @@
 use std::arch::x86_64::*;
 
 use super::{
-    Columns, Forms, LANES, OUTSIDE, Out, Sums, TALLEST, Then, Tile, WIDTH, idle, pack::LINE,
-    requant,
+    Accumulators, Activation, Columns, LANES, MAX_NR, MR, MicroKernels, Out, PADDING, Tile, no_op,
+    pack::LINE, requant,
 };
 
-pub(super) static FORMS: Forms =
-    Forms { tiles, sum, enter: idle, leave: idle, tallest: TALLEST, fallback: None };
+pub(super) static KERNELS: MicroKernels =
+    MicroKernels { tiles, sum, configure: no_op, release: no_op, mr: MR, fallback: None };
 
 type Run = unsafe fn(&Tile, &Columns, Out, usize);
 
@@ -43,13 +43,13 @@ const NEAR_PANEL: usize = 16 << 10;
 /// rows of the columns.
 unsafe fn tiles(tile: &Tile, columns: &Columns, out: Out, stride: usize) {
     let run = RUNS[tile.vectors - 1][tile.rows - 1];
-    if matches!(out, Out::Codes(..)) && !columns.shrink {
-        let mut sums = Sums::new();
+    if matches!(out, Out::U8(..)) && !columns.shrink {
+        let mut sums = Accumulators::new();
         tile.each(out, stride, |tile, out| {
-            // SAFETY: the tile names rows and weights that are there; `sums` has a row of `WIDTH` for each,
+            // SAFETY: the tile names rows and weights that are there; `sums` has a row of `MAX_NR` for each,
             // and `out` is good for them.
             unsafe {
-                run(tile, columns, Out::Sums(sums.0.as_mut_ptr().cast()), WIDTH);
+                run(tile, columns, Out::I32(sums.0.as_mut_ptr().cast()), MAX_NR);
                 finish(&sums, tile.rows, columns, out, stride);
             }
         });
@@ -64,14 +64,14 @@ unsafe fn tiles(tile: &Tile, columns: &Columns, out: Out, stride: usize) {
 ///
 /// As of [`tiles`].
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-unsafe fn finish(sums: &Sums, rows: usize, columns: &Columns, out: Out, stride: usize) {
+unsafe fn finish(sums: &Accumulators, rows: usize, columns: &Columns, out: Out, stride: usize) {
     // SAFETY: `out` is good for `rows` rows of the columns, `stride` apart.
     unsafe { requant::finish(&sums.0[..rows], columns, out, stride) }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-pub(super) unsafe fn sum(codes: &[u8]) -> i32 {
-    requant::sum(codes)
+pub(super) unsafe fn sum(values: &[u8]) -> i32 {
+    requant::sum(values)
 }
 
 /// # Safety
@@ -84,7 +84,7 @@ unsafe fn run<const ROWS: usize, const VECTORS: usize>(
     out: Out,
     stride: usize,
 ) {
-    let Tile { stride: apart, mut ahead, .. } = *tile;
+    let Tile { stride: apart, mut prefetch, .. } = *tile;
     let steps = tile.taps * (tile.groups + usize::from(tile.tail > 0)) * LINE;
     let deep = steps * VECTORS > NEAR_PANEL;
     let (mut first, mut table, mut row_sums, mut out) = (tile.a, tile.table, tile.row_sums, out);
@@ -113,8 +113,8 @@ unsafe fn run<const ROWS: usize, const VECTORS: usize>(
         let next = first.wrapping_add(if plain { ROWS * apart } else { 0 });
         let mut b = tile.b;
         // Past the end of the next panel, this one is as good as any.
-        let mut bring = if ahead < tile.ahead_end { ahead } else { b };
-        ahead = ahead.wrapping_add(steps);
+        let mut bring = if prefetch < tile.prefetch_end { prefetch } else { b };
+        prefetch = prefetch.wrapping_add(steps);
         for tap in 0..tile.taps {
             let mut a = [first; ROWS];
             for (i, a) in a.iter_mut().enumerate() {
@@ -124,10 +124,10 @@ unsafe fn run<const ROWS: usize, const VECTORS: usize>(
                     // SAFETY: the table has an entry for each tap of each row.
                     let entry = unsafe { *table.add(i * tile.taps + tap) };
                     let inside = first.wrapping_add((entry as usize).wrapping_mul(apart));
-                    if entry == OUTSIDE { tile.padding } else { inside }
+                    if entry == PADDING { tile.padding } else { inside }
                 };
             }
-            // SAFETY: `Tile` says that the rows have so many codes, and the panel so many groups.
+            // SAFETY: `Tile` says that the rows have so many values, and the panel so many groups.
             unsafe {
                 if deep {
                     products::<ROWS, VECTORS, true>(&a, b, tile.groups, bring, &mut totals);
@@ -141,13 +141,13 @@ unsafe fn run<const ROWS: usize, const VECTORS: usize>(
                 for (i, row) in totals.iter_mut().enumerate() {
                     let from = a[i].wrapping_add(tile.groups * 4);
                     let keep = (1 << tile.tail) - 1;
-                    // SAFETY: `Tile` says that the row has `tail` more codes, and no others are read.
+                    // SAFETY: `Tile` says that the row has `tail` more values, and no others are read.
                     let four = unsafe { _mm_maskz_loadu_epi8(keep, from.cast()) };
                     let four = _mm512_broadcastd_epi32(four);
                     for (v, total) in row.iter_mut().enumerate() {
                         // SAFETY: `Tile` says that the tail's group is readable.
-                        let codes = unsafe { _mm512_loadu_si512(b.add(v * LINE).cast()) };
-                        *total = _mm512_dpbusd_epi32(*total, four, codes);
+                        let weights = unsafe { _mm512_loadu_si512(b.add(v * LINE).cast()) };
+                        *total = _mm512_dpbusd_epi32(*total, four, weights);
                     }
                 }
                 b = b.wrapping_add(VECTORS * LINE);
@@ -170,7 +170,7 @@ unsafe fn run<const ROWS: usize, const VECTORS: usize>(
 ///
 /// # Safety
 ///
-/// The caller has the features of [`run`]; the rows have so many groups of codes, and so has `b` of
+/// The caller has the features of [`run`]; the rows have so many groups of values, and so has `b` of
 /// vectors.
 #[inline(always)]
 unsafe fn products<const ROWS: usize, const VECTORS: usize, const FETCH: bool>(
@@ -183,9 +183,9 @@ unsafe fn products<const ROWS: usize, const VECTORS: usize, const FETCH: bool>(
     for group in 0..groups {
         // SAFETY: the group is one of those that the caller promised; what is fetched is not read.
         unsafe {
-            let mut codes = [_mm512_setzero_si512(); VECTORS];
-            for (v, codes) in codes.iter_mut().enumerate() {
-                *codes = _mm512_loadu_si512(b.add(v * LINE).cast());
+            let mut weights = [_mm512_setzero_si512(); VECTORS];
+            for (v, weights) in weights.iter_mut().enumerate() {
+                *weights = _mm512_loadu_si512(b.add(v * LINE).cast());
                 if FETCH {
                     _mm_prefetch::<_MM_HINT_T0>(b.wrapping_add((NEAR * VECTORS + v) * LINE));
                 }
@@ -197,8 +197,8 @@ unsafe fn products<const ROWS: usize, const VECTORS: usize, const FETCH: bool>(
             bring = bring.wrapping_add(LINE);
             for (a, row) in a.iter().zip(totals.iter_mut()) {
                 let four = _mm512_set1_epi32(a.add(group * 4).cast::<i32>().read_unaligned());
-                for (total, &codes) in row.iter_mut().zip(&codes) {
-                    *total = _mm512_dpbusd_epi32(*total, four, codes);
+                for (total, &weights) in row.iter_mut().zip(&weights) {
+                    *total = _mm512_dpbusd_epi32(*total, four, weights);
                 }
             }
         }
@@ -208,7 +208,7 @@ unsafe fn products<const ROWS: usize, const VECTORS: usize, const FETCH: bool>(
 /// # Safety
 ///
 /// The caller has the features of [`run`]; `out` is good for so many rows of the columns, and those fit
-/// the vectors; for codes all scales are below 1.
+/// the vectors; for values all scales are below 1.
 #[inline(always)]
 pub(super) unsafe fn write<const ROWS: usize, const VECTORS: usize>(
     totals: [[__m512i; VECTORS]; ROWS],
@@ -219,7 +219,7 @@ pub(super) unsafe fn write<const ROWS: usize, const VECTORS: usize>(
     // SAFETY: `out` is good for `ROWS` rows of the columns, `stride` apart; the masks keep to the columns.
     unsafe {
         match out {
-            Out::Sums(to) => {
+            Out::I32(to) => {
                 for (i, row) in totals.iter().enumerate() {
                     for (v, &total) in row.iter().enumerate() {
                         let to = to.wrapping_add(i * stride + v * LANES);
@@ -227,9 +227,9 @@ pub(super) unsafe fn write<const ROWS: usize, const VECTORS: usize>(
                     }
                 }
             }
-            Out::Numbers(to, then) => numbers(totals, columns, to, then, stride),
-            Out::Codes(to, zero_point, flip) => {
-                codes(totals, columns, to, zero_point - 128, flip ^ 128, stride);
+            Out::F32(to, activation) => numbers(totals, columns, to, activation, stride),
+            Out::U8(to, zero_point, flip) => {
+                quantized(totals, columns, to, zero_point - 128, flip ^ 128, stride);
             }
         }
     }
@@ -249,15 +249,15 @@ unsafe fn numbers<const ROWS: usize, const VECTORS: usize>(
     totals: [[__m512i; VECTORS]; ROWS],
     columns: &Columns,
     to: *mut f32,
-    then: Then,
+    activation: Activation,
     stride: usize,
 ) {
     // SAFETY: `out` is good for `ROWS` rows of the columns; columns have 4 vectors of everything, and the
     // masks keep to them.
     unsafe {
-        let lowest = _mm512_set1_ps(match then {
-            Then::Write => f32::NEG_INFINITY,
-            Then::Relu => 0.0,
+        let lowest = _mm512_set1_ps(match activation {
+            Activation::None => f32::NEG_INFINITY,
+            Activation::Relu => 0.0,
         });
         for v in 0..VECTORS {
             let scale = _mm512_load_ps(columns.scales.as_ptr().add(v * LANES));
@@ -273,13 +273,13 @@ unsafe fn numbers<const ROWS: usize, const VECTORS: usize>(
     }
 }
 
-/// Codes of i8 with their zero point, and then with `flip`.
+/// Values of i8 with their zero point, and then with `flip`.
 ///
 /// # Safety
 ///
 /// As of [`write()`].
 #[inline(always)]
-unsafe fn codes<const ROWS: usize, const VECTORS: usize>(
+unsafe fn quantized<const ROWS: usize, const VECTORS: usize>(
     totals: [[__m512i; VECTORS]; ROWS],
     columns: &Columns,
     to: *mut u8,
@@ -294,24 +294,24 @@ unsafe fn codes<const ROWS: usize, const VECTORS: usize>(
         let shift = zero_point != 0;
         let zero_point = _mm512_set1_epi16(zero_point);
         let flip = _mm512_set1_epi8(flip.cast_signed());
-        let keep = if columns.count == WIDTH { u64::MAX } else { (1 << columns.count) - 1 };
+        let keep = if columns.count == MAX_NR { u64::MAX } else { (1 << columns.count) - 1 };
         for (i, row) in totals.iter().enumerate() {
-            let mut codes = [_mm512_setzero_si512(); 4];
+            let mut values = [_mm512_setzero_si512(); 4];
             for (v, &total) in row.iter().enumerate() {
                 let scale = _mm512_load_ps(columns.scales.as_ptr().add(v * LANES));
                 // NaN becomes i32::MIN.
-                codes[v] = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_cvtepi32_ps(total), scale));
+                values[v] = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_cvtepi32_ps(total), scale));
             }
             // Saturating to i16 before the zero point is added changes nothing that fits 8 bits.
-            let mut low = _mm512_packs_epi32(codes[0], codes[1]);
-            let mut high = _mm512_packs_epi32(codes[2], codes[3]);
+            let mut low = _mm512_packs_epi32(values[0], values[1]);
+            let mut high = _mm512_packs_epi32(values[2], values[3]);
             if shift {
                 low = _mm512_adds_epi16(low, zero_point);
                 high = _mm512_adds_epi16(high, zero_point);
             }
-            let codes = _mm512_permutexvar_epi32(order, _mm512_packs_epi16(low, high));
+            let values = _mm512_permutexvar_epi32(order, _mm512_packs_epi16(low, high));
             let to = to.wrapping_add(i * stride);
-            _mm512_mask_storeu_epi8(to.cast(), keep, _mm512_xor_si512(codes, flip));
+            _mm512_mask_storeu_epi8(to.cast(), keep, _mm512_xor_si512(values, flip));
         }
     }
 }

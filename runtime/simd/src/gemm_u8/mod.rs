@@ -1,12 +1,12 @@
-//! Matrix products of 8-bit codes with exact integer sums: u8 (or u16) times i8, the left side row
+//! Matrix products of 8-bit quantized values with exact integer sums: u8 (or u16) times i8, the left side row
 //! by row as it lies in memory, the right side packed beforehand, the sums finished on the way out.
 //!
-//! With left codes `a` of zero point `za`, right codes `b` with a zero point `zb` for each column,
+//! With left values `a` of zero point `za`, right values `b` with a zero point `zb` for each column,
 //! `sum[i][j] = bias[j] + Σ (a[i][k] - za) * (b[k][j] - zb[j])`, exact while it fits an i32 and
 //! modulo 2^32 if only the bias takes it beyond. [`Output`] says what becomes of the sums. Every
 //! instruction set gives the same bits. Nothing allocates.
 //!
-//! Unsigned weights are the same product with 128 taken off the codes and off their zero points.
+//! Unsigned weights are the same product with 128 taken off the values and off their zero points.
 //!
 //! A caller with several threads splits the rows; to split the columns, it packs each part by itself.
 
@@ -22,7 +22,7 @@ mod amx;
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
-mod drive;
+mod driver;
 mod pack;
 mod portable;
 mod product;
@@ -35,7 +35,7 @@ mod wide;
 
 use std::fmt;
 
-use crate::indirect::OUTSIDE;
+use crate::indirect::PADDING;
 use crate::isa::{Isa, isa};
 pub use pack::{Strides, pack_b, packed_len};
 pub(super) use pack::{pack_panels, panels_len};
@@ -47,25 +47,25 @@ pub use wide::gemm_u16;
 /// i32.
 pub const MAX_K: usize = 33_025;
 
-/// The deepest product of u16 codes that may give its sums as i32, in elements of k.
+/// The deepest product of u16 values that may give its sums as i32, in elements of k.
 pub const MAX_K_U16_SUMS: usize = 128;
 
-/// Codes on the left: `rows` rows of as many codes as the right side is deep.
+/// The left side: `rows` rows of as many values as the right side is deep.
 #[derive(Clone, Copy, Debug)]
-pub struct Left<'a, T> {
-    /// Row by row, each row's codes adjacent.
-    pub codes: &'a [T],
+pub struct Lhs<'a, T> {
+    /// Row by row, each row's values adjacent.
+    pub data: &'a [T],
     /// How many rows.
     pub rows: usize,
     /// From a row to the next, in elements; at least the depth.
     pub stride: usize,
-    /// The code that stands for zero.
+    /// The value that stands for zero.
     pub zero_point: T,
 }
 
-/// Codes on the right, `[k, n]`.
+/// The right side, `[k, n]`.
 #[derive(Clone, Copy, Debug)]
-pub struct Right<'a> {
+pub struct Rhs<'a> {
     /// What [`pack_b`] wrote, [`packed_len`] elements; fastest if it begins at a multiple of 64
     /// bytes.
     pub packed: &'a [i8],
@@ -73,7 +73,7 @@ pub struct Right<'a> {
     pub k: usize,
     /// How many columns.
     pub n: usize,
-    /// The codes that stand for zero: none where all are 0, one for all columns, or one for each.
+    /// The values that stand for zero: none where all are 0, one for all columns, or one for each.
     pub zero_points: &'a [i8],
 }
 
@@ -92,43 +92,43 @@ pub enum Output<'a> {
         scales: &'a [f32],
         /// In the unit of the result.
         bias: &'a [f32],
-        /// What happens after that.
-        then: Then,
+        /// What is done after that.
+        activation: Activation,
     },
     /// `sum * scale`, rounded half to even, plus the zero point, saturated; NaN gives 0.
     U8 {
-        /// Where the codes go.
+        /// Where the values go.
         to: &'a mut [u8],
         /// The scales of both sides multiplied, over the scale of the result.
         scales: &'a [f32],
-        /// The code that stands for zero.
+        /// The value that stands for zero.
         zero_point: u8,
     },
     /// The same, signed; NaN gives -128.
     I8 {
-        /// Where the codes go.
+        /// Where the values go.
         to: &'a mut [i8],
         /// The scales of both sides multiplied, over the scale of the result.
         scales: &'a [f32],
-        /// The code that stands for zero.
+        /// The value that stands for zero.
         zero_point: i8,
     },
     /// The same, 16 bits wide; NaN gives 0.
     U16 {
-        /// Where the codes go.
+        /// Where the values go.
         to: &'a mut [u16],
         /// The scales of both sides multiplied, over the scale of the result.
         scales: &'a [f32],
-        /// The code that stands for zero.
+        /// The value that stands for zero.
         zero_point: u16,
     },
 }
 
-/// What happens to a number before it is written.
+/// What is done to a number before it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Then {
+pub enum Activation {
     /// Nothing.
-    Write,
+    None,
     /// Negative numbers become 0.
     Relu,
 }
@@ -139,10 +139,10 @@ pub enum Then {
 pub enum GemmError {
     /// The depth is beyond [`MAX_K`], or beyond [`MAX_K_U16_SUMS`] where that holds.
     TooDeep,
-    /// The left side has fewer codes than its rows need, or its rows overlap.
-    Left,
+    /// The left side has fewer values than its rows need, or its rows overlap.
+    Lhs,
     /// The right side has another length than [`packed_len`] of its shape.
-    Right,
+    Rhs,
     /// Scales, zero points or a bias are neither for all columns nor for each.
     Columns,
     /// The output has fewer elements than its rows need, or its rows overlap.
@@ -153,8 +153,8 @@ impl fmt::Display for GemmError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::TooDeep => "the depth is beyond what i32 sums hold",
-            Self::Left => "the left side is shorter than its rows",
-            Self::Right => "the right side is not as long as its shape says",
+            Self::Lhs => "the left side is shorter than its rows",
+            Self::Rhs => "the right side is not as long as its shape says",
             Self::Columns => "scales, zero points or bias fit neither all columns nor each",
             Self::Output => "the output is shorter than its rows",
         })
@@ -167,29 +167,29 @@ impl std::error::Error for GemmError {}
 const LANES: usize = 16;
 /// The widest tile, in vectors.
 const MAX_VECTORS: usize = 4;
-/// The tallest tile, by its width in vectors less 1: 24 sums stay in registers.
-const TALLEST: [usize; MAX_VECTORS] = [8, 8, 8, 6];
-const MAX_ROWS: usize = 8;
-const WIDTH: usize = MAX_VECTORS * LANES;
+/// Rows of the tallest tile, by its width in vectors less 1: 24 sums stay in registers.
+const MR: [usize; MAX_VECTORS] = [8, 8, 8, 6];
+const MAX_MR: usize = 8;
+const MAX_NR: usize = MAX_VECTORS * LANES;
 
 /// The sums of a row of a tile.
-type Row = [i32; WIDTH];
+type Row = [i32; MAX_NR];
 
 /// The sums of a tile.
 #[repr(align(64))]
-struct Sums([[i32; WIDTH]; MAX_ROWS]);
+struct Accumulators([[i32; MAX_NR]; MAX_MR]);
 
-impl Sums {
+impl Accumulators {
     fn new() -> Self {
-        Self([[0; WIDTH]; MAX_ROWS])
+        Self([[0; MAX_NR]; MAX_MR])
     }
 }
 
-/// What a kernel multiplies: `count` times `rows` rows of `taps` times `4 * groups + tail` codes with `vectors`
+/// What a kernel multiplies: `count` times `rows` rows of `taps` times `4 * groups + tail` values with `vectors`
 /// times 16 columns.
 ///
-/// The codes of a tap begin at `a` plus the row times `stride`, or plus the tap's entry in `table`
-/// times `stride` unless that is null; a tap outside reads `padding`. So many codes are readable there.
+/// The values of a tap begin at `a` plus the row times `stride`, or plus the tap's entry in `table`
+/// times `stride` unless that is null; a tap outside reads `padding`. So many values are readable there.
 /// `b` is good for 64 bytes for each vector of each group, tails included.
 #[derive(Clone, Copy)]
 struct Tile {
@@ -205,19 +205,19 @@ struct Tile {
     vectors: usize,
     b: *const i8,
     /// What to fetch while at it, and where that ends; any address, for it is never read.
-    ahead: *const i8,
-    ahead_end: *const i8,
-    /// The sum of the codes of each row, if the columns have zero points.
+    prefetch: *const i8,
+    prefetch_end: *const i8,
+    /// The sum of the values of each row, if the columns have zero points.
     row_sums: *const i32,
 }
 
 /// Where a tile goes, and as what.
 #[derive(Clone, Copy)]
 enum Out {
-    Sums(*mut i32),
-    Numbers(*mut f32, Then),
-    /// With the zero point as of u8, and what to flip in the codes afterwards.
-    Codes(*mut u8, i16, u8),
+    I32(*mut i32),
+    F32(*mut f32, Activation),
+    /// With the zero point as of u8, and what to flip in the values afterwards.
+    U8(*mut u8, i16, u8),
 }
 
 impl Out {
@@ -225,24 +225,24 @@ impl Out {
     #[inline(always)]
     fn skip(self, by: usize) -> Self {
         match self {
-            Self::Sums(to) => Self::Sums(to.wrapping_add(by)),
-            Self::Numbers(to, then) => Self::Numbers(to.wrapping_add(by), then),
-            Self::Codes(to, zero_point, flip) => Self::Codes(to.wrapping_add(by), zero_point, flip),
+            Self::I32(to) => Self::I32(to.wrapping_add(by)),
+            Self::F32(to, activation) => Self::F32(to.wrapping_add(by), activation),
+            Self::U8(to, zero_point, flip) => Self::U8(to.wrapping_add(by), zero_point, flip),
         }
     }
 }
 
-/// One instruction set's functions; what they need of the machine makes them unsafe to call.
-pub(crate) struct Forms {
+/// The micro-kernels of one instruction set; what they need of the machine makes them unsafe to call.
+pub(crate) struct MicroKernels {
     /// Computes tiles below each other and writes them, with so many elements from a row to the next.
     tiles: unsafe fn(&Tile, &Columns, Out, usize),
-    /// The sum of codes.
+    /// The sum of values.
     sum: unsafe fn(&[u8]) -> i32,
     /// What a thread does before and after its tiles.
-    enter: unsafe fn(),
-    leave: unsafe fn(),
-    /// The tallest tile, by its width in vectors less 1.
-    tallest: [usize; MAX_VECTORS],
+    configure: unsafe fn(),
+    release: unsafe fn(),
+    /// Rows of the tallest tile, by its width in vectors less 1.
+    mr: [usize; MAX_VECTORS],
     fallback: Option<Fallback>,
 }
 
@@ -250,59 +250,61 @@ pub(crate) struct Forms {
 struct Fallback {
     rows: usize,
     groups: usize,
-    forms: &'static Forms,
+    kernels: &'static MicroKernels,
 }
 
-impl Forms {
+impl MicroKernels {
     /// The faster ones for so many rows and groups.
-    fn of(&'static self, rows: usize, groups: usize) -> &'static Self {
+    fn for_size(&'static self, rows: usize, groups: usize) -> &'static Self {
         match &self.fallback {
-            Some(fallback) if rows <= fallback.rows || groups <= fallback.groups => fallback.forms,
+            Some(fallback) if rows <= fallback.rows || groups <= fallback.groups => {
+                fallback.kernels
+            }
             _ => self,
         }
     }
 
-    /// Those that hold sums as [`Sums`] does.
+    /// Those that hold sums as [`Accumulators`] does.
     fn small(&'static self) -> &'static Self {
-        self.of(0, 0)
+        self.for_size(0, 0)
     }
 }
 
-/// A thread that is at its tiles.
-struct Entered(&'static Forms);
+/// A thread that is configured for its tiles, until this is dropped.
+struct Configured(&'static MicroKernels);
 
-impl Entered {
+impl Configured {
     /// # Safety
     ///
-    /// The forms are of this machine.
-    unsafe fn new(forms: &'static Forms) -> Self {
-        // SAFETY: the forms are of this machine.
-        unsafe { (forms.enter)() };
-        Self(forms)
+    /// The kernels are those of an instruction set that this machine has.
+    unsafe fn new(kernels: &'static MicroKernels) -> Self {
+        // SAFETY: the kernels are those of an instruction set that this machine has.
+        unsafe { (kernels.configure)() };
+        Self(kernels)
     }
 }
 
-impl Drop for Entered {
+impl Drop for Configured {
     fn drop(&mut self) {
-        // SAFETY: whoever made this promised it.
-        unsafe { (self.0.leave)() }
+        // SAFETY: `new` got kernels of an instruction set that this machine has, and has configured the thread.
+        unsafe { (self.0.release)() }
     }
 }
 
 /// Nothing to do before or after.
-fn idle() {}
+fn no_op() {}
 
-/// The functions for `isa`, or for the best that this machine has where that is less.
-pub(super) fn forms(isa: Isa) -> &'static Forms {
+/// The micro-kernels for `isa`, or for the best that this machine has where that is less.
+pub(super) fn kernels(isa: Isa) -> &'static MicroKernels {
     let best = Isa::available().last().copied().unwrap_or(Isa::Portable);
     match isa.min(best) {
         #[cfg(target_arch = "x86_64")]
-        Isa::Amx => &amx::FORMS,
+        Isa::Amx => &amx::KERNELS,
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 => &avx512::FORMS,
+        Isa::Avx512 => &avx512::KERNELS,
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => &avx2::FORMS,
-        _ => &portable::FORMS,
+        Isa::Avx2 => &avx2::KERNELS,
+        _ => &portable::KERNELS,
     }
 }
 
@@ -313,13 +315,13 @@ pub(super) fn forms(isa: Isa) -> &'static Forms {
 ///
 /// Refuses arguments that contradict each other; nothing is written then.
 pub fn gemm(
-    left: &Left<'_, u8>,
-    right: &Right<'_>,
+    lhs: &Lhs<'_, u8>,
+    rhs: &Rhs<'_>,
     bias: &[i32],
     output: Output<'_>,
     stride: usize,
 ) -> Result<(), GemmError> {
-    gemm_on(isa(), left, right, bias, output, stride)
+    gemm_on(isa(), lhs, rhs, bias, output, stride)
 }
 
 /// As [`gemm`] by an instruction set, or by the best that this machine has where that is less.
@@ -329,62 +331,62 @@ pub fn gemm(
 /// As `gemm`.
 pub fn gemm_on(
     isa: Isa,
-    left: &Left<'_, u8>,
-    right: &Right<'_>,
+    lhs: &Lhs<'_, u8>,
+    rhs: &Rhs<'_>,
     bias: &[i32],
     mut output: Output<'_>,
     stride: usize,
 ) -> Result<(), GemmError> {
-    check(left, right, bias, &output, stride)?;
-    let product = product(forms(isa), left, right, bias);
-    // SAFETY: `forms` names only what this machine has; `check` made sure that the rows and the columns
+    check(lhs, rhs, bias, &output, stride)?;
+    let product = product(kernels(isa), lhs, rhs, bias);
+    // SAFETY: `kernels` hands out only what this machine has; `check` made sure that the rows and the columns
     // lie in their slices.
-    unsafe { product.run(left.rows, &mut output, 0, stride) };
+    unsafe { product.run(lhs.rows, &mut output, 0, stride) };
     Ok(())
 }
 
 /// The product of two matrices.
 fn product<'a, T: Copy>(
-    forms: &'static Forms,
-    left: &Left<'a, T>,
-    right: &Right<'a>,
+    kernels: &'static MicroKernels,
+    lhs: &Lhs<'a, T>,
+    rhs: &Rhs<'a>,
     bias: &'a [i32],
 ) -> Product<'a, T> {
     Product {
-        forms,
-        codes: left.codes,
-        zero_point: left.zero_point,
-        rows: Rows::Apart(left.stride),
-        depth: Depth { taps: 1, channels: right.k },
-        packed: right.packed,
-        n: right.n,
+        kernels,
+        data: lhs.data,
+        zero_point: lhs.zero_point,
+        rows: Rows::Apart(lhs.stride),
+        depth: Depth { taps: 1, channels: rhs.k },
+        packed: rhs.packed,
+        n: rhs.n,
         column: 0,
-        zero_points: right.zero_points,
+        zero_points: rhs.zero_points,
         bias,
     }
 }
 
 fn check<T>(
-    left: &Left<'_, T>,
-    right: &Right<'_>,
+    lhs: &Lhs<'_, T>,
+    rhs: &Rhs<'_>,
     bias: &[i32],
     output: &Output<'_>,
     stride: usize,
 ) -> Result<(), GemmError> {
-    let (n, k) = (right.n, right.k);
+    let (n, k) = (rhs.n, rhs.k);
     if k > MAX_K {
         return Err(GemmError::TooDeep);
     }
-    if !output.fits(n, right.zero_points, bias) {
+    if !output.fits(n, rhs.zero_points, bias) {
         return Err(GemmError::Columns);
     }
-    if packed_len(k, n) != Some(right.packed.len()) {
-        return Err(GemmError::Right);
+    if packed_len(k, n) != Some(rhs.packed.len()) {
+        return Err(GemmError::Rhs);
     }
-    if !holds(left.codes.len(), left.rows, left.stride, k) {
-        return Err(GemmError::Left);
+    if !holds(lhs.data.len(), lhs.rows, lhs.stride, k) {
+        return Err(GemmError::Lhs);
     }
-    if holds(output.len(), left.rows, stride, n) { Ok(()) } else { Err(GemmError::Output) }
+    if holds(output.len(), lhs.rows, stride, n) { Ok(()) } else { Err(GemmError::Output) }
 }
 
 impl Output<'_> {

@@ -1,4 +1,4 @@
-//! The packed right side: panels of mostly 64 columns, each the sums of its columns and then its codes
+//! The packed right side: panels of mostly 64 columns, each the sums of its columns and then its values
 //! in groups of 4 of the depth, as `vpdpbusd` takes them.
 
 use super::{Depth, LANES};
@@ -49,12 +49,12 @@ pub fn pack_b(b: &[i8], strides: Strides, k: usize, n: usize, to: &mut [i8]) -> 
     true
 }
 
-/// Fills `to`, of [`panels_len`] elements, with the codes for each column, tap and channel.
+/// Fills `to`, of [`panels_len`] elements, with the values for each column, tap and channel.
 pub(crate) fn pack_panels(
     depth: Depth,
     n: usize,
     mut to: &mut [i8],
-    code: impl Fn(usize, usize, usize) -> i8,
+    weight: impl Fn(usize, usize, usize) -> i8,
 ) {
     let groups = depth.channels.div_ceil(4);
     let mut left = n.div_ceil(LANES);
@@ -63,18 +63,18 @@ pub(crate) fn pack_panels(
         let columns = width(left) * LANES;
         let len = (depth.taps * groups + 1) * columns * 4;
         let (panel, rest) = to.split_at_mut(len);
-        let (sums, codes) = panel.split_at_mut(columns * 4);
-        codes.fill(0);
+        let (sums, weights) = panel.split_at_mut(columns * 4);
+        weights.fill(0);
         for column in 0..columns {
             // Modulo 2^32, as the sums of a product that is too deep are refused there.
             let mut total = 0i32;
             let is_there = first + column < n && groups > 0;
             for tap in 0..if is_there { depth.taps } else { 0 } {
                 for channel in 0..depth.channels {
-                    let code = code(first + column, tap, channel);
+                    let weight = weight(first + column, tap, channel);
                     let group = tap * groups + channel / 4;
-                    codes[(group * columns + column) * 4 + channel % 4] = code;
-                    total = total.wrapping_add(i32::from(code));
+                    weights[(group * columns + column) * 4 + channel % 4] = weight;
+                    total = total.wrapping_add(i32::from(weight));
                 }
             }
             sums[column * 4..][..4].copy_from_slice(&total.to_ne_bytes().map(u8::cast_signed));
@@ -88,7 +88,7 @@ pub(crate) fn pack_panels(
 /// A panel of a packed right side, and what is behind it.
 pub(super) struct Panel<'a> {
     sums: &'a [i8],
-    pub(super) codes: &'a [i8],
+    pub(super) weights: &'a [i8],
     pub(super) rest: &'a [i8],
 }
 
@@ -97,11 +97,11 @@ impl<'a> Panel<'a> {
     pub(super) fn new(packed: &'a [i8], depth: Depth, first: usize, vectors: usize) -> Self {
         let len = (depth.taps * depth.channels.div_ceil(4) + 1) * LINE;
         let (panel, rest) = packed[first * len..].split_at(vectors * len);
-        let (sums, codes) = panel.split_at(vectors * LINE);
-        Self { sums, codes, rest }
+        let (sums, weights) = panel.split_at(vectors * LINE);
+        Self { sums, weights, rest }
     }
 
-    /// The sum of the codes of each column.
+    /// The sum of the values of each column.
     pub(super) fn sums(&self) -> impl Iterator<Item = i32> {
         let (sums, _) = self.sums.as_chunks::<4>();
         sums.iter().map(|bytes| i32::from_ne_bytes(bytes.map(i8::cast_unsigned)))

@@ -1,15 +1,23 @@
 //! Plain Rust.
 
-use super::{Columns, Forms, LANES, Out, Sums, TALLEST, Tile, idle, pack::LINE, requant};
+use super::{
+    Accumulators, Columns, LANES, MR, MicroKernels, Out, Tile, no_op, pack::LINE, requant,
+};
 
-pub(super) static FORMS: Forms =
-    Forms { tiles, sum: requant::sum, enter: idle, leave: idle, tallest: TALLEST, fallback: None };
+pub(super) static KERNELS: MicroKernels = MicroKernels {
+    tiles,
+    sum: requant::sum,
+    configure: no_op,
+    release: no_op,
+    mr: MR,
+    fallback: None,
+};
 
 /// # Safety
 ///
 /// `tile` keeps its word, and `out` is good for its rows of the columns.
 unsafe fn tiles(tile: &Tile, columns: &Columns, out: Out, stride: usize) {
-    let mut sums = Sums::new();
+    let mut sums = Accumulators::new();
     tile.each(out, stride, |tile, out| {
         // SAFETY: the tile names rows and weights that are there, and `out` is good for its rows of the
         // columns.
@@ -24,19 +32,19 @@ unsafe fn tiles(tile: &Tile, columns: &Columns, out: Out, stride: usize) {
 /// # Safety
 ///
 /// `tile` keeps its word.
-unsafe fn multiply(tile: &Tile, sums: &mut Sums) {
+unsafe fn multiply(tile: &Tile, sums: &mut Accumulators) {
     let groups = tile.groups + usize::from(tile.tail > 0);
     for (row, sums) in sums.0[..tile.rows].iter_mut().enumerate() {
         for tap in 0..tile.taps {
             // SAFETY: the row and the tap are of the tile.
-            let a = unsafe { tile.codes(row, tap) };
+            let a = unsafe { tile.tap_ptr(row, tap) };
             for group in 0..groups {
                 let from = a.wrapping_add(group * 4);
                 let a = if group < tile.groups {
-                    // SAFETY: `Tile` says that the row has these four codes.
+                    // SAFETY: `Tile` says that the row has these four values.
                     unsafe { from.cast::<[u8; 4]>().read() }
                 } else {
-                    // SAFETY: `Tile` says that the row has `tail` more codes.
+                    // SAFETY: `Tile` says that the row has `tail` more values.
                     unsafe { tile.tail(from) }
                 };
                 let a = a.map(i32::from);

@@ -1,8 +1,8 @@
-//! A product of codes: what is multiplied, and where its rows lie.
+//! A product of quantized values: what is multiplied, and where its rows lie.
 
-use super::Forms;
+use super::MicroKernels;
 
-/// How deep a product is: so many codes at each of so many places. Places are groups of 4 codes
+/// How deep a product is: so many values at each of so many places. Places are groups of 4 values
 /// apart in the packed right side.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Depth {
@@ -11,13 +11,13 @@ pub(crate) struct Depth {
 }
 
 impl Depth {
-    /// The groups of 4 codes; none if that is beyond memory.
+    /// The groups of 4 values; none if that is beyond memory.
     pub(crate) fn groups(self) -> Option<usize> {
         self.taps.checked_mul(self.channels.div_ceil(4))
     }
 }
 
-/// Where the codes of a row lie.
+/// Where the values of a row lie.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Rows<'a, T> {
     /// So many elements behind those of the row before; for a depth of one tap.
@@ -27,15 +27,15 @@ pub(crate) enum Rows<'a, T> {
         table: &'a [u32],
         /// Elements from a pixel to the next.
         stride: usize,
-        /// What a tap outside reads: the codes of a tap, in whole groups.
+        /// What a tap outside reads: the values of a tap, in whole groups.
         padding: &'a [T],
     },
 }
 
 /// A product that is known to lie within its slices.
 pub(crate) struct Product<'a, T> {
-    pub(crate) forms: &'static Forms,
-    pub(crate) codes: &'a [T],
+    pub(crate) kernels: &'static MicroKernels,
+    pub(crate) data: &'a [T],
     pub(crate) zero_point: T,
     pub(crate) rows: Rows<'a, T>,
     pub(crate) depth: Depth,

@@ -1,17 +1,17 @@
-//! What becomes of sums on their way out, and the numbers for each column.
+//! Requantization of sums before they are stored, and the numbers for each column.
 
 use super::pack::Panel;
 use super::product::Product;
-use super::{LANES, Out, Output, Row, Sums, Then, Tile, WIDTH};
+use super::{Accumulators, Activation, LANES, MAX_NR, Out, Output, Row, Tile};
 
 /// The numbers for each column of a tile; those beyond the last column are 0.
 #[repr(C, align(64))]
 pub(super) struct Columns {
     /// What the sums begin with.
-    pub(super) start: [i32; WIDTH],
-    pub(super) scales: [f32; WIDTH],
-    pub(super) bias: [f32; WIDTH],
-    pub(super) zero_points: [i32; WIDTH],
+    pub(super) start: [i32; MAX_NR],
+    pub(super) scales: [f32; MAX_NR],
+    pub(super) bias: [f32; MAX_NR],
+    pub(super) zero_points: [i32; MAX_NR],
     /// Whether there are zero points, so that the sums of rows count.
     pub(super) shifted: bool,
     /// How many columns there are.
@@ -24,10 +24,10 @@ impl Columns {
     /// Of the columns of `vectors` vectors from `vector` on, with sums that begin with nothing.
     pub(super) fn plain<T>(product: &Product<'_, T>, vector: usize, vectors: usize) -> Self {
         Self {
-            start: [0; WIDTH],
-            scales: [0.0; WIDTH],
-            bias: [0.0; WIDTH],
-            zero_points: [0; WIDTH],
+            start: [0; MAX_NR],
+            scales: [0.0; MAX_NR],
+            bias: [0.0; MAX_NR],
+            zero_points: [0; MAX_NR],
             shifted: false,
             count: (vectors * LANES).min(product.n - vector * LANES),
             shrink: false,
@@ -44,26 +44,26 @@ impl Columns {
         let Product { depth, zero_points: zeros, bias, .. } = *product;
         let first = product.column + vector * LANES;
         let panel = Panel::new(product.packed, depth, vector, vectors);
-        let codes = (depth.taps * depth.channels) as i32;
+        let k = (depth.taps * depth.channels) as i32;
         let left_zero = i32::from(product.zero_point);
         let mut columns = Self::plain(product, vector, vectors);
         let count = columns.count;
         columns.shifted = !zeros.is_empty();
-        spread(&mut columns.zero_points[..count], zeros, first, i32::from);
-        spread(&mut columns.start[..count], bias, first, |bias| bias);
+        broadcast(&mut columns.zero_points[..count], zeros, first, i32::from);
+        broadcast(&mut columns.start[..count], bias, first, |bias| bias);
         let starts = columns.start[..count].iter_mut().zip(&columns.zero_points);
         for ((start, zero), total) in starts.zip(panel.sums()) {
-            let total = total.wrapping_sub(codes.wrapping_mul(*zero));
+            let total = total.wrapping_sub(k.wrapping_mul(*zero));
             *start = start.wrapping_sub(left_zero.wrapping_mul(total));
         }
         match output {
             Output::I32(_) => {}
             Output::F32 { scales, bias, .. } => {
-                spread(&mut columns.scales[..count], scales, first, |scale| scale);
-                spread(&mut columns.bias[..count], bias, first, |bias| bias);
+                broadcast(&mut columns.scales[..count], scales, first, |scale| scale);
+                broadcast(&mut columns.bias[..count], bias, first, |bias| bias);
             }
             Output::U8 { scales, .. } | Output::I8 { scales, .. } | Output::U16 { scales, .. } => {
-                spread(&mut columns.scales[..count], scales, first, |scale| scale);
+                broadcast(&mut columns.scales[..count], scales, first, |scale| scale);
             }
         }
         columns.shrink = columns.scales.iter().all(|scale| scale.abs() < 1.0);
@@ -77,7 +77,7 @@ impl Columns {
     ///
     /// `tile` keeps its word.
     #[inline(always)]
-    pub(super) unsafe fn begin(&self, tile: &Tile, sums: &mut Sums) {
+    pub(super) unsafe fn begin(&self, tile: &Tile, sums: &mut Accumulators) {
         for (row, sums) in sums.0[..tile.rows].iter_mut().enumerate() {
             *sums = self.start;
             if self.shifted {
@@ -92,7 +92,7 @@ impl Columns {
 }
 
 /// Fills `to` with the elements of `from` from `first` on, with its only one, or not at all.
-fn spread<T: Copy, U: Copy>(to: &mut [U], from: &[T], first: usize, as_is: impl Fn(T) -> U) {
+fn broadcast<T: Copy, U: Copy>(to: &mut [U], from: &[T], first: usize, as_is: impl Fn(T) -> U) {
     match from {
         [] => {}
         [one] => to.fill(as_is(*one)),
@@ -103,18 +103,18 @@ fn spread<T: Copy, U: Copy>(to: &mut [U], from: &[T], first: usize, as_is: impl 
 /// The ONNX rule: scale, round half to even, add the zero point, saturate; NaN becomes the lowest.
 #[inline(always)]
 pub(super) fn requantize(sum: f32, scale: f32, zero_point: f32, highest: f32) -> f32 {
-    let code = (sum * scale).round_ties_even() + zero_point;
-    let code = if code >= 0.0 { code } else { 0.0 };
-    if code > highest { highest } else { code }
+    let value = (sum * scale).round_ties_even() + zero_point;
+    let value = if value >= 0.0 { value } else { 0.0 };
+    if value > highest { highest } else { value }
 }
 
 /// `sum * scale + bias`, rounded twice.
 #[inline(always)]
-pub(super) fn dequantize(sum: f32, scale: f32, bias: f32, then: Then) -> f32 {
+pub(super) fn dequantize(sum: f32, scale: f32, bias: f32, activation: Activation) -> f32 {
     let number = sum * scale + bias;
-    match then {
-        Then::Relu if number < 0.0 => 0.0,
-        Then::Relu | Then::Write => number,
+    match activation {
+        Activation::Relu if number < 0.0 => 0.0,
+        Activation::Relu | Activation::None => number,
     }
 }
 
@@ -130,19 +130,19 @@ pub(super) unsafe fn finish(sums: &[Row], columns: &Columns, out: Out, stride: u
         let skip = row * stride;
         let numbers = sums.iter().zip(columns.scales.iter().zip(&columns.bias));
         match out {
-            Out::Sums(to) => {
+            Out::I32(to) => {
                 // SAFETY: `out` is good for `count` columns of this row, `skip` elements behind `to`.
                 let to = unsafe { std::slice::from_raw_parts_mut(to.add(skip), count) };
                 to.copy_from_slice(&sums[..count]);
             }
-            Out::Numbers(to, then) => {
+            Out::F32(to, activation) => {
                 // SAFETY: `out` is good for `count` columns of this row, `skip` elements behind `to`.
                 let to = unsafe { std::slice::from_raw_parts_mut(to.add(skip), count) };
                 for (to, (sum, (scale, bias))) in to.iter_mut().zip(numbers) {
-                    *to = dequantize(*sum as f32, *scale, *bias, then);
+                    *to = dequantize(*sum as f32, *scale, *bias, activation);
                 }
             }
-            Out::Codes(to, zero_point, flip) => {
+            Out::U8(to, zero_point, flip) => {
                 // SAFETY: `out` is good for `count` columns of this row, `skip` elements behind `to`.
                 let to = unsafe { std::slice::from_raw_parts_mut(to.add(skip), count) };
                 let zero_point = f32::from(zero_point);
@@ -170,8 +170,8 @@ pub(super) fn finish_u16(
     }
 }
 
-/// The sum of codes, modulo 2^32.
+/// The sum of values, modulo 2^32.
 #[inline(always)]
-pub(super) fn sum(codes: &[u8]) -> i32 {
-    codes.iter().fold(0, |sum, &code| sum.wrapping_add(i32::from(code)))
+pub(super) fn sum(values: &[u8]) -> i32 {
+    values.iter().fold(0, |sum, &value| sum.wrapping_add(i32::from(value)))
 }

@@ -1,4 +1,4 @@
-//! Every form against sums of 64 bits.
+//! Every instruction set against sums of 64 bits.
 
 use super::{wide::gemm_u16_by, *};
 use crate::testing::Guarded;
@@ -19,7 +19,7 @@ impl Random {
     }
 }
 
-/// A product and what goes with it; left codes are at most 255 where they are for `gemm`.
+/// A product and what goes with it; left values are at most 255 where they are for `gemm`.
 struct Case {
     m: usize,
     n: usize,
@@ -51,7 +51,7 @@ impl Case {
         let columns = |random: &mut Random| [0, 1, n][random.below(3)];
         let (zeros, biases) = (columns(random), columns(random));
         let some = if random.below(2) == 0 { 1 } else { n };
-        // About as much as brings the sums into the range of codes; some far beyond, some odd.
+        // About as much as brings the sums into the range of values; some far beyond, some odd.
         let unit = 1.0 / (f32::from(highest) * (k.max(1) as f32).sqrt());
         let scale = |random: &mut Random| match random.below(40) {
             0 => f32::NAN,
@@ -85,7 +85,7 @@ impl Case {
         products.sum::<i64>() + i64::from(pick(&self.bias, column).unwrap_or(0))
     }
 
-    /// Runs every form with every output against the sums; `wide` with codes of 16 bits.
+    /// Runs every instruction set with every output against the sums; `wide` with values of 16 bits.
     fn check(&self, wide: bool) {
         let Self { m, n, k, stride, .. } = *self;
         let len = (m * stride).saturating_sub(stride - n);
@@ -94,15 +94,15 @@ impl Case {
         assert!(pack_b(b.slice(), Strides { k: n, n: 1 }, k, n, packed.slice()));
         let narrow: Vec<u8> = self.a.iter().map(|&a| a as u8).collect();
         let (mut a8, mut a16) = (Guarded::of(&narrow), Guarded::of(&self.a));
-        let left8 = Left {
-            codes: &*a8.slice(),
+        let left8 = Lhs {
+            data: &*a8.slice(),
             rows: m,
             stride: self.a_stride,
             zero_point: self.a_zero as u8,
         };
         let left16 =
-            Left { codes: &*a16.slice(), rows: m, stride: self.a_stride, zero_point: self.a_zero };
-        let right = Right { packed: packed.slice(), k, n, zero_points: &self.b_zeros };
+            Lhs { data: &*a16.slice(), rows: m, stride: self.a_stride, zero_point: self.a_zero };
+        let right = Rhs { packed: packed.slice(), k, n, zero_points: &self.b_zeros };
         let sums: Vec<i64> = (0..m * n).map(|i| self.sum(i / n.max(1), i % n.max(1))).collect();
         let scale = |i: usize| pick(&self.scales, i % n).unwrap();
         let coded = |i: usize, zero: f32| (sums[i] as f32 * scale(i)).round_ties_even() + zero;
@@ -110,7 +110,7 @@ impl Case {
         for &isa in Isa::available() {
             let run = |output: Output<'_>| {
                 if wide {
-                    gemm_u16_by(forms(isa), &left16, &right, &self.bias, output, stride)
+                    gemm_u16_by(kernels(isa), &left16, &right, &self.bias, output, stride)
                 } else {
                     gemm_on(isa, &left8, &right, &self.bias, output, stride)
                 }
@@ -127,13 +127,20 @@ impl Case {
                 same(to.slice(), n, stride, 7, &label, |i| sums[i] as i32);
             }
 
-            for then in [Then::Write, Then::Relu] {
+            for activation in [Activation::None, Activation::Relu] {
                 let mut to = Guarded::of(&vec![7f32; len]);
-                assert_eq!(run(Output::F32 { to: to.slice(), scales, bias: &fbias, then }), Ok(()));
+                assert_eq!(
+                    run(Output::F32 { to: to.slice(), scales, bias: &fbias, activation }),
+                    Ok(())
+                );
                 let bits: Vec<u32> = to.slice().iter().map(|v| canonical(*v)).collect();
                 same(&bits, n, stride, 7f32.to_bits(), &label, |i| {
                     let value = sums[i] as f32 * scale(i) + 0.25;
-                    canonical(if then == Then::Relu && value < 0.0 { 0.0 } else { value })
+                    canonical(if activation == Activation::Relu && value < 0.0 {
+                        0.0
+                    } else {
+                        value
+                    })
                 });
             }
 
@@ -265,8 +272,8 @@ fn halves_round_to_even() {
     let mut packed = vec![0; packed_len(k, n).unwrap()];
     assert!(pack_b(&case.b, Strides { k: n, n: 1 }, k, n, &mut packed));
     let mut to = [0i8; 48];
-    let left = Left { codes: &[1u8], rows: 1, stride: 1, zero_point: 0 };
-    let right = Right { packed: &packed, k, n, zero_points: &[] };
+    let left = Lhs { data: &[1u8], rows: 1, stride: 1, zero_point: 0 };
+    let right = Rhs { packed: &packed, k, n, zero_points: &[] };
     gemm(&left, &right, &[], Output::I8 { to: &mut to, scales: &[0.5], zero_point: 0 }, n).unwrap();
     // Of -1.5, -1, -0.5, 0, 0.5, 1, 1.5, 2, 2.5.
     assert_eq!(to[21..30], [-2, -1, 0, 0, 0, 1, 2, 2, 2]);
@@ -291,19 +298,19 @@ fn arguments_that_contradict_each_other_are_refused() {
     let (k, n) = (3, 2);
     let packed = vec![0; packed_len(k, n).unwrap()];
     let run = |codes: &[u8], stride: usize, packed: &[i8], k: usize, zero_points: &[i8]| {
-        let left = Left { codes, rows: 2, stride, zero_point: 0 };
-        let right = Right { packed, k, n, zero_points };
+        let left = Lhs { data: codes, rows: 2, stride, zero_point: 0 };
+        let right = Rhs { packed, k, n, zero_points };
         gemm(&left, &right, &[], Output::I32(&mut [0; 4]), n)
     };
     assert_eq!(run(&[0; 6], 3, &packed, k, &[]), Ok(()));
-    assert_eq!(run(&[0; 5], 3, &packed, k, &[]), Err(GemmError::Left));
-    assert_eq!(run(&[0; 6], 2, &packed, k, &[]), Err(GemmError::Left));
-    assert_eq!(run(&[0; 6], usize::MAX, &packed, k, &[]), Err(GemmError::Left));
-    assert_eq!(run(&[0; 6], 3, &packed[1..], k, &[]), Err(GemmError::Right));
+    assert_eq!(run(&[0; 5], 3, &packed, k, &[]), Err(GemmError::Lhs));
+    assert_eq!(run(&[0; 6], 2, &packed, k, &[]), Err(GemmError::Lhs));
+    assert_eq!(run(&[0; 6], usize::MAX, &packed, k, &[]), Err(GemmError::Lhs));
+    assert_eq!(run(&[0; 6], 3, &packed[1..], k, &[]), Err(GemmError::Rhs));
     assert_eq!(run(&[0; 6], 3, &packed, k, &[0; 3]), Err(GemmError::Columns));
     assert_eq!(run(&[0; 6], 3, &packed, MAX_K + 1, &[]), Err(GemmError::TooDeep));
-    let left = Left { codes: &[0u8; 6], rows: 2, stride: 3, zero_point: 0 };
-    let right = Right { packed: &packed, k, n, zero_points: &[] };
+    let left = Lhs { data: &[0u8; 6], rows: 2, stride: 3, zero_point: 0 };
+    let right = Rhs { packed: &packed, k, n, zero_points: &[] };
     let mut to = [0; 3];
     assert_eq!(gemm(&left, &right, &[], Output::I32(&mut to), n), Err(GemmError::Output));
     assert_eq!(packed_len(usize::MAX, usize::MAX), None);
@@ -320,14 +327,14 @@ fn no_product_uses_the_heap() {
     let clean = (0..1000).any(|_| {
         let before = udo_api::guard::thread_heap_calls();
         assert!(pack_b(&b, Strides { k: n, n: 1 }, k, n, &mut packed));
-        let right = Right { packed: &packed, k, n, zero_points: &[1] };
+        let right = Rhs { packed: &packed, k, n, zero_points: &[1] };
         for &isa in Isa::available() {
-            let left = Left { codes: &a8, rows: m, stride: k, zero_point: 3 };
+            let left = Lhs { data: &a8, rows: m, stride: k, zero_point: 3 };
             let output = Output::U8 { to: &mut to, scales: &[0.1], zero_point: 1 };
             assert_eq!(gemm_on(isa, &left, &right, &[], output, n), Ok(()));
-            let left = Left { codes: &a16, rows: m, stride: k, zero_point: 3 };
+            let left = Lhs { data: &a16, rows: m, stride: k, zero_point: 3 };
             let output = Output::U8 { to: &mut to, scales: &[0.1], zero_point: 1 };
-            assert_eq!(gemm_u16_by(forms(isa), &left, &right, &[], output, n), Ok(()));
+            assert_eq!(gemm_u16_by(kernels(isa), &left, &right, &[], output, n), Ok(()));
         }
         udo_api::guard::thread_heap_calls() == before
     });
@@ -339,8 +346,8 @@ fn the_stride_of_a_single_row_does_not_matter() {
     let (k, n) = (4, 20);
     let mut packed = vec![0; packed_len(k, n).unwrap()];
     assert!(pack_b(&[1; 80], Strides { k: n, n: 1 }, k, n, &mut packed));
-    let left = Left { codes: &[1; 4], rows: 1, stride: 0, zero_point: 0 };
-    let right = Right { packed: &packed, k, n, zero_points: &[] };
+    let left = Lhs { data: &[1; 4], rows: 1, stride: 0, zero_point: 0 };
+    let right = Rhs { packed: &packed, k, n, zero_points: &[] };
     for stride in [0, 1, 16, usize::MAX] {
         let mut to = [9; 20];
         let output = Output::U16 { to: &mut to, scales: &[1.0], zero_point: 0 };

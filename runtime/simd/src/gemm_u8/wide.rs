@@ -1,12 +1,12 @@
-//! Products of u16 codes: their bytes are multiplied apart, and the sums put together in 64 bits.
+//! Products of u16 values: their bytes are multiplied apart, and the sums put together in 64 bits.
 
 use super::{
-    Columns, Forms, GemmError, LANES, Left, MAX_K_U16_SUMS, Out, Output, Product, Right, Rows,
-    Sums, Tile, WIDTH, check, forms, isa,
+    Accumulators, Columns, GemmError, LANES, Lhs, MAX_K_U16_SUMS, MAX_NR, MicroKernels, Out,
+    Output, Product, Rhs, Rows, Tile, check, isa, kernels,
     pack::{LINE, Panel, width},
     product, requant,
 };
-use crate::indirect::OUTSIDE;
+use crate::indirect::PADDING;
 
 /// The most rows of a tile: each takes two of a kernel's.
 const ROWS: usize = 3;
@@ -15,7 +15,7 @@ const GROUPS: usize = 256;
 /// The bytes of a tile's rows, the low ones of a row before its high ones.
 type Bytes = [[[u8; 4]; GROUPS]; ROWS * 2];
 
-/// As [`gemm`](super::gemm) for u16 codes on the left; slower.
+/// As [`gemm`](super::gemm) for u16 values on the left; slower.
 ///
 /// Sums are exact in 64 bits, and go from there to f32 or, for [`Output::I32`], to i32.
 ///
@@ -23,30 +23,30 @@ type Bytes = [[[u8; 4]; GROUPS]; ROWS * 2];
 ///
 /// As `gemm`, and if the sums are wanted and the depth is beyond [`MAX_K_U16_SUMS`].
 pub fn gemm_u16(
-    left: &Left<'_, u16>,
-    right: &Right<'_>,
+    lhs: &Lhs<'_, u16>,
+    rhs: &Rhs<'_>,
     bias: &[i32],
     output: Output<'_>,
     stride: usize,
 ) -> Result<(), GemmError> {
-    gemm_u16_by(forms(isa()), left, right, bias, output, stride)
+    gemm_u16_by(kernels(isa()), lhs, rhs, bias, output, stride)
 }
 
 pub(super) fn gemm_u16_by(
-    forms: &'static Forms,
-    left: &Left<'_, u16>,
-    right: &Right<'_>,
+    kernels: &'static MicroKernels,
+    lhs: &Lhs<'_, u16>,
+    rhs: &Rhs<'_>,
     bias: &[i32],
     mut output: Output<'_>,
     stride: usize,
 ) -> Result<(), GemmError> {
-    check(left, right, bias, &output, stride)?;
-    if matches!(output, Output::I32(_)) && right.k > MAX_K_U16_SUMS {
+    check(lhs, rhs, bias, &output, stride)?;
+    if matches!(output, Output::I32(_)) && rhs.k > MAX_K_U16_SUMS {
         return Err(GemmError::TooDeep);
     }
-    let product = product(forms, left, right, bias);
-    // SAFETY: `forms` names only what this machine has, and `check` compared the packed side's length.
-    unsafe { product.run_wide(left.rows, &mut output, 0, stride) };
+    let product = product(kernels, lhs, rhs, bias);
+    // SAFETY: `kernels` hands out only what this machine has, and `check` compared the packed side's length.
+    unsafe { product.run_wide(lhs.rows, &mut output, 0, stride) };
     Ok(())
 }
 
@@ -55,7 +55,8 @@ impl Product<'_, u16> {
     ///
     /// # Safety
     ///
-    /// The forms are of this machine, and `packed` is as long as the depth and the columns say.
+    /// The kernels are those of an instruction set that this machine has, and `packed` is as long as the depth and
+    /// the columns say.
     pub(crate) unsafe fn run_wide(
         &self,
         count: usize,
@@ -97,7 +98,8 @@ impl Product<'_, u16> {
     ///
     /// # Safety
     ///
-    /// The forms are of this machine; the rows are of the product, and the panel is as wide as said.
+    /// The kernels are those of an instruction set that this machine has; the rows are of the product, and the panel
+    /// is as wide as said.
     unsafe fn totals(
         &self,
         first: usize,
@@ -106,11 +108,11 @@ impl Product<'_, u16> {
         panel: &Panel<'_>,
         vectors: usize,
         bytes: &mut Bytes,
-    ) -> [[i64; WIDTH]; ROWS] {
-        let mut totals = [[0; WIDTH]; ROWS];
-        let mut sums = Sums::new();
-        for (part, codes) in panel.codes.chunks(GROUPS * vectors * LINE).enumerate() {
-            let groups = codes.len() / (vectors * LINE);
+    ) -> [[i64; MAX_NR]; ROWS] {
+        let mut totals = [[0; MAX_NR]; ROWS];
+        let mut sums = Accumulators::new();
+        for (part, weights) in panel.weights.chunks(GROUPS * vectors * LINE).enumerate() {
+            let groups = weights.len() / (vectors * LINE);
             for row in 0..rows {
                 let (low, high) = bytes[row * 2..].split_at_mut(1);
                 let both = low[0].iter_mut().zip(&mut high[0]).take(groups);
@@ -129,15 +131,15 @@ impl Product<'_, u16> {
                 count: 1,
                 rows: rows * 2,
                 vectors,
-                b: codes.as_ptr(),
-                ahead: codes.as_ptr(),
-                ahead_end: codes.as_ptr(),
+                b: weights.as_ptr(),
+                prefetch: weights.as_ptr(),
+                prefetch_end: weights.as_ptr(),
                 row_sums: std::ptr::null(),
             };
-            let out = Out::Sums(sums.0.as_mut_ptr().cast());
-            // SAFETY: `forms` names only what this machine has; the rows are those of `bytes`, the groups
+            let out = Out::I32(sums.0.as_mut_ptr().cast());
+            // SAFETY: `kernels` hands out only what this machine has; the rows are those of `bytes`, the groups
             // those of `codes`, and the sums have room for each row of the columns.
-            unsafe { (self.forms.small().tiles)(&tile, columns, out, WIDTH) };
+            unsafe { (self.kernels.small().tiles)(&tile, columns, out, MAX_NR) };
             for (totals, sums) in totals.iter_mut().zip(sums.0.chunks_exact(2)) {
                 for ((total, low), high) in totals.iter_mut().zip(&sums[0]).zip(&sums[1]) {
                     *total += i64::from(*low) + (i64::from(*high) << 8);
@@ -147,39 +149,39 @@ impl Product<'_, u16> {
         totals
     }
 
-    /// The codes of a tap of a row.
+    /// The values of a tap of a row.
     fn tap(&self, row: usize, tap: usize) -> &[u16] {
         let width = self.depth.channels;
         match self.rows {
-            Rows::Apart(stride) => &self.codes[row * stride..][..width],
+            Rows::Apart(stride) => &self.data[row * stride..][..width],
             Rows::Table { table, stride, padding } => match table[row * self.depth.taps + tap] {
-                OUTSIDE => &padding[..width],
-                entry => &self.codes[entry as usize * stride..][..width],
+                PADDING => &padding[..width],
+                entry => &self.data[entry as usize * stride..][..width],
             },
         }
     }
 
-    /// The low and the high bytes of a group of 4 codes, with zeros behind the last of a tap.
+    /// The low and the high bytes of a group of 4 values, with zeros behind the last of a tap.
     fn group(&self, row: usize, group: usize) -> ([u8; 4], [u8; 4]) {
         let groups = self.depth.channels.div_ceil(4);
-        let codes = &self.tap(row, group / groups)[group % groups * 4..];
+        let values = &self.tap(row, group / groups)[group % groups * 4..];
         let mut bytes = ([0; 4], [0; 4]);
-        for (code, (low, high)) in codes.iter().zip(bytes.0.iter_mut().zip(&mut bytes.1)) {
-            [*low, *high] = code.to_le_bytes();
+        for (value, (low, high)) in values.iter().zip(bytes.0.iter_mut().zip(&mut bytes.1)) {
+            [*low, *high] = value.to_le_bytes();
         }
         bytes
     }
 
     fn wide_sum(&self, row: usize) -> i64 {
         let taps = (0..self.depth.taps).flat_map(|tap| self.tap(row, tap));
-        taps.map(|&code| i64::from(code)).sum()
+        taps.map(|&value| i64::from(value)).sum()
     }
 
-    /// The sum of a row and a column, from that of their products and those of their codes.
+    /// The sum of a row and a column, from that of their products and those of their values.
     fn sum(&self, column: usize, total: i64, row_sum: i64, column_sum: i32) -> i64 {
         let zero = i64::from(of(self.zero_points, column).unwrap_or(0));
-        let codes = (self.depth.taps * self.depth.channels) as i64;
-        let column_sum = i64::from(column_sum) - codes * zero;
+        let k = (self.depth.taps * self.depth.channels) as i64;
+        let column_sum = i64::from(column_sum) - k * zero;
         let bias = i64::from(of(self.bias, column).unwrap_or(0));
         bias + total - zero * row_sum - i64::from(self.zero_point) * column_sum
     }
@@ -190,9 +192,9 @@ fn write(output: &mut Output<'_>, at: usize, column: usize, sum: i64) {
     let scale = |scales: &[f32]| of(scales, column).unwrap_or(0.0);
     match output {
         Output::I32(to) => to[at] = sum as i32,
-        Output::F32 { to, scales, bias, then } => {
+        Output::F32 { to, scales, bias, activation } => {
             let bias = of(bias, column).unwrap_or(0.0);
-            to[at] = requant::dequantize(sum as f32, scale(scales), bias, *then);
+            to[at] = requant::dequantize(sum as f32, scale(scales), bias, *activation);
         }
         Output::U8 { to, scales, zero_point } => {
             let zero_point = f32::from(*zero_point);
@@ -200,8 +202,8 @@ fn write(output: &mut Output<'_>, at: usize, column: usize, sum: i64) {
         }
         Output::I8 { to, scales, zero_point } => {
             let zero_point = f32::from(*zero_point) + 128.0;
-            let code = requant::requantize(sum as f32, scale(scales), zero_point, 255.0) as u8;
-            to[at] = (code ^ 128).cast_signed();
+            let value = requant::requantize(sum as f32, scale(scales), zero_point, 255.0) as u8;
+            to[at] = (value ^ 128).cast_signed();
         }
         Output::U16 { to, scales, zero_point } => {
             let zero = f32::from(*zero_point);

@@ -18,7 +18,7 @@ unsafe extern "C" {
     fn syscall(number: c_long, ...) -> c_long;
 }
 
-/// Whether the machine has AMX for codes of 8 bits, and the system lets this process use it from now on.
+/// Whether the machine has AMX for values of 8 bits, and the system lets this process use it from now on.
 pub(super) fn is_granted() -> bool {
     static GRANTED: OnceLock<bool> = OnceLock::new();
     *GRANTED.get_or_init(|| has_amx() && ask())

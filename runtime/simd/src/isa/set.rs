@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use super::amx;
 
-/// An instruction set that the primitives have forms for, the better one greater.
+/// An instruction set that the primitives have kernels for, the better one greater.
 ///
 /// Who has one, from [`isa()`] or [`Isa::available`], knows that the machine has it: other crates cannot
 /// name one that it may lack.
@@ -19,7 +19,7 @@ pub enum Isa {
     /// x86-64 with AVX-512 F, BW, DQ, VL and VNNI.
     #[non_exhaustive]
     Avx512,
-    /// The same, and AMX for products of 8-bit codes.
+    /// The same, and AMX for products of 8-bit values.
     #[non_exhaustive]
     Amx,
 }
@@ -42,7 +42,7 @@ impl Isa {
         self >= Self::Avx512
     }
 
-    /// Whether products of 8-bit codes go by AMX.
+    /// Whether products of 8-bit values go by AMX.
     pub fn is_amx(self) -> bool {
         self == Self::Amx
     }
@@ -64,7 +64,7 @@ impl Isa {
     }
 }
 
-/// The instruction set in use: the best that the machine has, or a lesser one that the environment
+/// The instruction set in use: the best that the machine has, or a lower one that the environment
 /// variable `UDO_ISA` (`portable`, `avx2`, `avx512`, `amx`) asks for.
 pub fn isa() -> Isa {
     static CHOSEN: OnceLock<Isa> = OnceLock::new();

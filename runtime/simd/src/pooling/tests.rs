@@ -1,4 +1,4 @@
-//! Every form against values of `f64` or `i64`, on fenced memory.
+//! Every instruction set against values of `f64` or `i64`, on fenced memory.
 
 use super::bytes::{Bytes, Quotient};
 use super::codes::{Average, average_on, max_on};
@@ -61,7 +61,7 @@ fn pixels(window: &Window, rows: Range<usize>, behind: [usize; 3]) -> Vec<(Vec<u
         for tap in 0..depth * tall * wide {
             let tap = [tap / (tall * wide), tap / wide % tall, tap % wide];
             let pixel = window.pixel(at, tap);
-            if pixel != crate::indirect::OUTSIDE {
+            if pixel != crate::indirect::PADDING {
                 inside.push(pixel as usize);
             }
             padded += usize::from((0..3).all(|i| {

@@ -39,7 +39,7 @@ pub fn dequantize<Q: Quantized>(x: &[Q], scale: f32, zero_point: Q, y: &mut [f32
     convert(isa(), Dequantize { scale, zero_point }, x, y);
 }
 
-/// The bits of signed codes.
+/// The bits of signed values.
 pub fn bits(codes: &[i8]) -> &[u8] {
     // SAFETY: both types have the same size and take any bits.
     unsafe { std::slice::from_raw_parts(codes.as_ptr().cast(), codes.len()) }

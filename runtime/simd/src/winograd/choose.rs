@@ -50,7 +50,7 @@ pub(super) fn choose_on(isa: Isa, layer: &Layer) -> Algorithm {
     for tile in [Tile::Two, Tile::Four] {
         let tiles =
             super::tile_rows(tile, layer).saturating_mul(layer.output[1].div_ceil(tile.size()));
-        let blocks = tiles.div_ceil(super::drive::block_len(tile, layer.channels));
+        let blocks = tiles.div_ceil(super::driver::block_len(tile, layer.channels));
         let starts = tile.points() as f64 * blocks as f64 * START;
         let cost = cost(tile.points(), tiles, blocks, TRANSFORM) + starts;
         if cost < best.0 {

@@ -28,7 +28,7 @@
 //! number, where a direct sum is finite.
 
 mod choose;
-mod drive;
+mod driver;
 mod pack;
 #[expect(clippy::inline_always, reason = "takes on the features of its caller")]
 mod points;
@@ -201,7 +201,7 @@ pub fn conv(
 }
 
 fn packed_len_on(isa: Isa, tile: Tile, channels: [usize; 2]) -> usize {
-    let one = gemm_f32::forms(isa).packed_len(channels[0], channels[1]);
+    let one = gemm_f32::kernels(isa).packed_len(channels[0], channels[1]);
     let len = one.checked_next_multiple_of(LINE).and_then(|one| one.checked_mul(tile.points()));
     assert!(len.is_some(), "the packed weights are larger than memory");
     len.unwrap_or(0)
@@ -222,7 +222,7 @@ fn pack_on(
     );
     let packed = packed_len_on(isa, tile, channels);
     let (out, workspace) = (&mut out[..packed], &mut workspace[..count]);
-    pack::pack(gemm_f32::forms(isa), tile, weights, channels, out, workspace);
+    pack::pack(gemm_f32::kernels(isa), tile, weights, channels, out, workspace);
 }
 
 /// Elements of a cache line.

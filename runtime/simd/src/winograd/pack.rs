@@ -2,11 +2,11 @@
 
 use super::Tile;
 use super::points::{Filter, Transform};
-use crate::gemm_f32::{Forms, Layout};
+use crate::gemm_f32::{Layout, MicroKernels};
 
 /// As [`pack`](super::pack()); the slices are as long as they must be.
 pub(super) fn pack(
-    products: &Forms,
+    products: &MicroKernels,
     tile: Tile,
     weights: &[f32],
     [inputs, outputs]: [usize; 2],

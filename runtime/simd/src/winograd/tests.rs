@@ -1,4 +1,4 @@
-//! Every form against a naive sum.
+//! Every instruction set against a naive sum.
 
 use super::points::{Filter, Transform};
 use super::*;
@@ -81,7 +81,7 @@ impl Numbers {
     }
 }
 
-/// Runs a case in a form, in ranges of rows, on fenced memory.
+/// Runs a case by the kernels of an instruction set, in ranges of rows, on fenced memory.
 fn run(isa: Isa, case: Case, numbers: &Numbers) -> Vec<f32> {
     let Case { layer, tile, with, activation, step, edge } = case;
     let [c, k] = layer.channels;

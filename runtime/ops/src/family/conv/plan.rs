@@ -2,7 +2,7 @@
 //! is converted, convolved by what suits its shape, and converted back.
 
 use udo_api::{ExecError, Parallel};
-use udo_simd::conv_f32::{Method, Plan, Shape};
+use udo_simd::conv_f32::{self, Plan, Shape};
 use udo_simd::depthwise::{self, Image};
 use udo_simd::gemm_f32::Epilogue;
 use udo_simd::indirect::Window;
@@ -93,7 +93,9 @@ impl ConvPlan {
     pub(crate) fn scratch_lens(&self) -> [usize; 3] {
         let [input, output] = self.images.lens();
         let input = match &self.algorithm {
-            Algorithm::Indirect { plan, .. } if plan.method() == Method::Runs => {
+            Algorithm::Indirect { plan, .. }
+                if plan.algorithm() == conv_f32::Algorithm::IndirectRows =>
+            {
                 plan.workspace_len()
             }
             _ if self.ports.input => 0,
@@ -154,7 +156,9 @@ impl ConvPlan {
                 epilogue.residual.map(|(data, pixel)| (&data[image * outputs * to..], pixel));
             let weights = Weights { epilogue: Epilogue { residual, ..epilogue }, ..weights };
             let x = match &self.algorithm {
-                Algorithm::Indirect { plan, .. } if plan.method() == Method::Runs => {
+                Algorithm::Indirect { plan, .. }
+                    if plan.algorithm() == conv_f32::Algorithm::IndirectRows =>
+                {
                     let strides = if self.ports.input { [inputs, 1] } else { [1, from] };
                     plan.pad(x, strides, converted);
                     &*converted

@@ -297,9 +297,8 @@ impl QuantizedConvPlan {
                 parallel.chunks_mut(y, height * outputs, |chunk, y| {
                     let rows = y.len() / outputs;
                     let table = &table[chunk * height * taps..][..rows * taps];
-                    let input =
-                        Input { codes: values, stride: inputs, zero_point: x_zero, padding };
-                    let filter = conv_u8::Filter { shape: *shape, packed, zero_points: w_zeros };
+                    let input = Input { data: values, stride: inputs, zero_point: x_zero, padding };
+                    let filter = conv_u8::Weights { shape: *shape, packed, zero_points: w_zeros };
                     let mut done = Ok(());
                     C::product(y, scales, y_zero, |y| {
                         done = conv_u8::conv(&Batch::ONE, &input, &filter, table, bias, y, outputs);

@@ -1,7 +1,7 @@
 //! Products of f32 matrices on the primitives: packed right sides, rows over threads.
 
 use udo_api::{Error, ExecError, Parallel, Sources};
-use udo_simd::gemm_f32::{Epilogue, Layout, columns_of_piece, gemm, gemv, pack_b, packed_len};
+use udo_simd::gemm_f32::{Epilogue, Layout, columns_of_chunk, gemm, gemv, pack_b, packed_len};
 
 use crate::family::partition;
 use crate::number::wrong_recipe;
@@ -94,7 +94,7 @@ impl Product {
         epilogue: &Epilogue<'_>,
     ) -> Result<(), ExecError> {
         let &Self { depth, cols, .. } = self;
-        let columns = columns_of_piece(cols, grains);
+        let columns = columns_of_chunk(cols, grains);
         parallel.chunks_mut(&mut y[..cols], columns, |chunk, y| {
             let first = chunk * columns;
             let bias = epilogue.bias.map(|bias| &bias[first..]);

@@ -1,8 +1,8 @@
-//! AMX: an instruction multiplies 16 rows of 64 codes with 16 columns, eight times what AVX-512 does in
+//! AMX: an instruction multiplies 16 rows of 64 values with 16 columns, eight times what AVX-512 does in
 //! that time.
 //!
 //! The tile registers take 16 rows of a panel at a time, some steps of 64 of the depth. Between the steps,
-//! AVX-512 brings the codes of the next rows together and ends the rows before, so that neither waits for
+//! AVX-512 brings the values of the next rows together and ends the rows before, so that neither waits for
 //! the other.
 
 #![expect(
@@ -11,8 +11,8 @@
     reason = "steps and vectors are part of their loop; loops of constant counts, to be unrolled"
 )]
 
-mod copy;
-mod ending;
+mod epilogue;
+mod pack_a;
 mod registers;
 
 use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
@@ -20,21 +20,21 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use super::pack::LINE;
-use super::{Columns, Fallback, Forms, MAX_VECTORS, Out, Row, Tile, avx512};
-use copy::{Codes, Copy};
-use ending::Ending;
+use super::{Columns, Fallback, MAX_VECTORS, MicroKernels, Out, Row, Tile, avx512};
+use epilogue::Epilogue;
+use pack_a::{PackA, TileRows};
 use registers::{STEP, TILE};
 
-pub(super) static FORMS: Forms = Forms {
+pub(super) static KERNELS: MicroKernels = MicroKernels {
     tiles,
     sum: avx512::sum,
-    enter: registers::enter,
-    leave: registers::leave,
-    tallest: [usize::MAX; MAX_VECTORS],
-    fallback: Some(Fallback { rows: 6, groups: 4, forms: &avx512::FORMS }),
+    configure: registers::configure,
+    release: registers::release,
+    mr: [usize::MAX; MAX_VECTORS],
+    fallback: Some(Fallback { rows: 6, groups: 4, kernels: &avx512::KERNELS }),
 };
 
-/// Groups of 4 codes in a step.
+/// Groups of 4 values in a step.
 const GROUPS: usize = STEP / 4;
 /// Rows and steps that are multiplied before the next, so that the weights of these steps stay in the
 /// first-level cache.
@@ -46,19 +46,19 @@ const STEPS: usize = 6;
 struct Scratch {
     sums: [Row; ROWS],
     /// Of the rows at hand and of the next.
-    codes: [[Codes; STEPS]; 2],
+    packed_a: [[TileRows; STEPS]; 2],
     /// The groups of the last step, and zeros behind them.
     weights: [[i8; LINE]; GROUPS * MAX_VECTORS],
 }
 
 /// # Safety
 ///
-/// The machine has what [`super::Isa::Amx`] says, this thread is between `enter` and `leave`, `tile` keeps
+/// The machine has what [`super::Isa::Amx`] says, this thread is between `configure` and `release`, `tile` keeps
 /// its word, and `out` is good for its rows of the columns.
 unsafe fn tiles(tile: &Tile, columns: &Columns, out: Out, stride: usize) {
     let mut scratch = MaybeUninit::uninit();
     let tile = Tile { rows: tile.count * tile.rows, count: 1, ..*tile };
-    // SAFETY: this thread has entered; the tile names rows and weights that are there, and `out` is good
+    // SAFETY: the tile registers are configured; the tile names rows and weights that are there, and `out` is good
     // for its rows of the columns.
     unsafe {
         match tile.vectors {
@@ -76,16 +76,16 @@ struct Run<'a, const VECTORS: usize> {
     /// Steps of the depth, and how many of them have all their groups.
     steps: usize,
     whole: usize,
-    /// Rows at the end whose steps would read past the last code.
+    /// Rows at the end whose steps would read past the last value.
     spare: usize,
     sums: *mut Row,
-    codes: [*mut [Codes; STEPS]; 2],
+    packed_a: [*mut [TileRows; STEPS]; 2],
     /// Of the last step, if it has not all its groups.
     weights: *const i8,
 }
 
-/// Where the codes of 16 rows lie: from a row to the next, and from a step to the next, in bytes.
-struct Left {
+/// Where the values of 16 rows lie: from a row to the next, and from a step to the next, in bytes.
+struct Lhs {
     first: *const u8,
     apart: usize,
     step: usize,
@@ -102,9 +102,9 @@ impl<'a, const VECTORS: usize> Run<'a, VECTORS> {
         let over = steps * STEP - tile.taps * (tile.groups * 4 + tile.tail);
         let scratch = scratch.as_mut_ptr();
         // SAFETY: these are places of the scratch.
-        let (sums, codes, weights) = unsafe {
-            let codes = &raw mut (*scratch).codes;
-            ((&raw mut (*scratch).sums), codes, (&raw mut (*scratch).weights).cast::<i8>())
+        let (sums, packed_a, weights) = unsafe {
+            let packed_a = &raw mut (*scratch).packed_a;
+            ((&raw mut (*scratch).sums), packed_a, (&raw mut (*scratch).weights).cast::<i8>())
         };
         if rest > 0 {
             let line = VECTORS * LINE;
@@ -121,7 +121,7 @@ impl<'a, const VECTORS: usize> Run<'a, VECTORS> {
             whole,
             spare: over.div_ceil(tile.stride.max(1)),
             sums: sums.cast(),
-            codes: [codes.cast(), codes.cast::<[Codes; STEPS]>().wrapping_add(1)],
+            packed_a: [packed_a.cast(), packed_a.cast::<[TileRows; STEPS]>().wrapping_add(1)],
             weights,
         }
     }
@@ -133,10 +133,10 @@ impl<'a, const VECTORS: usize> Run<'a, VECTORS> {
     unsafe fn all(&self, columns: &Columns, out: Out, stride: usize) {
         let each = self.steps.div_ceil(self.steps.div_ceil(STEPS));
         // What there is to fetch of the next panel.
-        let mut ahead = self.tile.ahead;
+        let mut prefetch = self.tile.prefetch;
         for top in (0..self.tile.rows).step_by(ROWS) {
             let rows = top..(top + ROWS).min(self.tile.rows);
-            let mut ending = Ending::<VECTORS> {
+            let mut epilogue = Epilogue::<VECTORS> {
                 tile: self.tile,
                 columns,
                 out,
@@ -147,12 +147,12 @@ impl<'a, const VECTORS: usize> Run<'a, VECTORS> {
             };
             for first in (0..self.steps).step_by(each) {
                 let steps = first..(first + each).min(self.steps);
-                // SAFETY: this thread has entered; the rows and steps are those of the tile, and fit the
+                // SAFETY: the tile registers are configured; the rows and steps are those of the tile, and fit the
                 // scratch.
-                unsafe { self.part(rows.clone(), steps, &mut ending, &mut ahead) }
+                unsafe { self.part(rows.clone(), steps, &mut epilogue, &mut prefetch) }
             }
             // SAFETY: the sums of all rows are there.
-            unsafe { ending.some(TILE) };
+            unsafe { epilogue.write_rows(TILE) };
         }
     }
 
@@ -167,48 +167,48 @@ impl<'a, const VECTORS: usize> Run<'a, VECTORS> {
         &self,
         rows: Range<usize>,
         steps: Range<usize>,
-        ending: &mut Ending<'_, VECTORS>,
-        ahead: &mut *const i8,
+        epilogue: &mut Epilogue<'_, VECTORS>,
+        prefetch: &mut *const i8,
     ) {
         let count = steps.len();
-        // SAFETY: the codes, sums and weights that are read were written before, or are the tile's; what
+        // SAFETY: the values, sums and weights that are read were written before, or are the tile's; what
         // is fetched is not read.
         unsafe {
-            if let Some(mut copy) = self.copy(rows.start, steps.start) {
+            if let Some(mut pack) = self.pack(rows.start, steps.start) {
                 for s in 0..count {
-                    copy.step(&mut (*self.codes[0])[s]);
+                    pack.step(&mut (*self.packed_a[0])[s]);
                 }
             }
             for (i, row) in rows.clone().step_by(TILE).enumerate() {
                 let sums = self.sums.add(row - rows.start);
-                let left = self.left(row, steps.start, self.codes[i % 2]);
+                let left = self.left(row, steps.start, self.packed_a[i % 2]);
                 let next = row + TILE;
-                let mut copy = if next < rows.end { self.copy(next, steps.start) } else { None };
+                let mut pack = if next < rows.end { self.pack(next, steps.start) } else { None };
                 if steps.start == 0 {
-                    registers::load::<VECTORS>(ending.columns.start.as_ptr(), 0);
+                    registers::load::<VECTORS>(epilogue.columns.start.as_ptr(), 0);
                 } else {
                     registers::load::<VECTORS>(sums.cast(), size_of::<Row>());
                 }
                 for s in 0..count {
                     let at = left.first.wrapping_add(s * left.step);
                     registers::step::<VECTORS>(at, left.apart, self.weights(steps.start + s));
-                    if let Some(copy) = &mut copy {
-                        copy.step(&mut (*self.codes[(i + 1) % 2])[s]);
+                    if let Some(pack) = &mut pack {
+                        pack.step(&mut (*self.packed_a[(i + 1) % 2])[s]);
                     } else if self.tile.table.is_null() {
                         self.fetch(next, steps.start + s);
                     }
-                    if *ahead < self.tile.ahead_end {
+                    if *prefetch < self.tile.prefetch_end {
                         for line in 0..GROUPS {
-                            _mm_prefetch::<_MM_HINT_T1>(ahead.wrapping_add(line * LINE));
+                            _mm_prefetch::<_MM_HINT_T1>(prefetch.wrapping_add(line * LINE));
                         }
-                        *ahead = ahead.wrapping_add(GROUPS * LINE);
+                        *prefetch = prefetch.wrapping_add(GROUPS * LINE);
                     }
-                    ending.some((s + 1) * 4 / count * 4 - s * 4 / count * 4);
+                    epilogue.write_rows((s + 1) * 4 / count * 4 - s * 4 / count * 4);
                 }
-                ending.some(TILE);
+                epilogue.write_rows(TILE);
                 registers::store::<VECTORS>(sums);
                 if steps.end == self.steps {
-                    ending.rows.end = next.min(rows.end);
+                    epilogue.rows.end = next.min(rows.end);
                 }
             }
         }
@@ -228,22 +228,22 @@ impl<'a, const VECTORS: usize> Run<'a, VECTORS> {
         self.tile.table.is_null() && row + TILE + self.spare <= self.tile.rows
     }
 
-    /// The copy that 16 rows need.
-    fn copy(&self, row: usize, step: usize) -> Option<Copy<'a>> {
-        (!self.is_ready(row)).then(|| Copy::new(self.tile, row, step))
+    /// The packing that 16 rows need.
+    fn pack(&self, row: usize, step: usize) -> Option<PackA<'a>> {
+        (!self.is_ready(row)).then(|| PackA::new(self.tile, row, step))
     }
 
     /// Where 16 rows lie: in their place, or where they were copied to.
-    fn left(&self, row: usize, step: usize, copied: *mut [Codes; STEPS]) -> Left {
+    fn left(&self, row: usize, step: usize, copied: *mut [TileRows; STEPS]) -> Lhs {
         if self.is_ready(row) {
             let first = self.tile.a.wrapping_add(row * self.tile.stride + step * STEP);
-            Left { first, apart: self.tile.stride, step: STEP }
+            Lhs { first, apart: self.tile.stride, step: STEP }
         } else {
-            Left { first: copied.cast::<u8>(), apart: STEP, step: size_of::<Codes>() }
+            Lhs { first: copied.cast::<u8>(), apart: STEP, step: size_of::<TileRows>() }
         }
     }
 
-    /// Brings the codes of a step of 16 rows closer, as rows far apart are no stream to the machine.
+    /// Brings the values of a step of 16 rows closer, as rows far apart are no stream to the machine.
     #[inline(always)]
     fn fetch(&self, row: usize, step: usize) {
         // There need not be such rows, nor need their places be ones that `usize` holds.

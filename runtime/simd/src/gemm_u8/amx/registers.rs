@@ -9,7 +9,7 @@ use crate::gemm_u8::{Row, pack::LINE};
 
 /// Rows of a register.
 pub(super) const TILE: usize = 16;
-/// Codes in a row of a register.
+/// Values in a row of a register.
 pub(super) const STEP: usize = 64;
 
 /// The shapes of the registers: "Intel 64 and IA-32 Architectures Software Developer's Manual", volume 1, 18.2.
@@ -31,22 +31,22 @@ static CONFIG: Config = Config {
     rows: [16, 16, 16, 16, 16, 16, 16, 16, 0, 0, 0, 0, 0, 0, 0, 0],
 };
 
-/// Gives this thread its registers.
+/// Configures the tile registers of this thread.
 ///
 /// # Safety
 ///
 /// The machine has AMX, and the process may use it.
-pub(super) unsafe fn enter() {
+pub(super) unsafe fn configure() {
     // SAFETY: the configuration is one that every machine with AMX has.
     unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const CONFIG, options(nostack, readonly)) }
 }
 
-/// Gives the registers back, so that the system need not keep them for the thread.
+/// Releases the registers, so that the system need not keep them for the thread.
 ///
 /// # Safety
 ///
-/// As of [`enter`].
-pub(super) unsafe fn leave() {
+/// As of [`configure`].
+pub(super) unsafe fn release() {
     // SAFETY: this changes nothing but the registers.
     unsafe { asm!("tilerelease", options(nostack, nomem)) }
 }
@@ -58,7 +58,7 @@ pub(super) unsafe fn leave() {
 /// As of [`step`], and the lines are readable.
 #[inline(always)]
 pub(super) unsafe fn load<const VECTORS: usize>(from: *const i32, apart: usize) {
-    // SAFETY: this thread has entered, and 16 lines of sums are readable at `from`, `apart` bytes apart.
+    // SAFETY: the tile registers are configured, and 16 lines of sums are readable at `from`, `apart` bytes apart.
     unsafe {
         asm!(
             "tileloadd tmm0, [{from} + {apart}]",
@@ -80,15 +80,15 @@ pub(super) unsafe fn load<const VECTORS: usize>(from: *const i32, apart: usize) 
     }
 }
 
-/// Adds the products of 16 rows of 64 codes, `apart` bytes from row to row, with 16 groups of `VECTORS`
+/// Adds the products of 16 rows of 64 values, `apart` bytes from row to row, with 16 groups of `VECTORS`
 /// lines of weights.
 ///
 /// # Safety
 ///
-/// This thread is between [`enter`] and [`leave`]; the codes and the weights are readable.
+/// This thread is between [`configure`] and [`release`]; the values and the weights are readable.
 #[inline(always)]
 pub(super) unsafe fn step<const VECTORS: usize>(a: *const u8, apart: usize, b: *const i8) {
-    // SAFETY: this thread has entered; 16 lines of codes are readable at `a`, `apart` bytes apart, and 16
+    // SAFETY: the tile registers are configured; 16 lines of values are readable at `a`, `apart` bytes apart, and 16
     // times `VECTORS` lines of weights at `b`.
     unsafe {
         asm!(
@@ -126,7 +126,7 @@ pub(super) unsafe fn step<const VECTORS: usize>(a: *const u8, apart: usize, b: *
 /// As of [`step`], and there are 16 rows of sums at `to`.
 #[inline(always)]
 pub(super) unsafe fn store<const VECTORS: usize>(to: *mut Row) {
-    // SAFETY: this thread has entered, and 16 rows of sums are writable at `to`.
+    // SAFETY: the tile registers are configured, and 16 rows of sums are writable at `to`.
     unsafe {
         asm!(
             "tilestored [{to} + {apart}], tmm0",

@@ -1,5 +1,5 @@
-//! Rows of the left side copied next to each other: those that a table gathers, and those at the end of
-//! the codes, which may not be read in whole steps.
+//! Rows of the left side packed next to each other: those that a table gathers, and those at the end of
+//! the values, which may not be read in whole steps.
 
 use std::arch::x86_64::{
     _mm256_maskz_loadu_epi32, _mm512_add_epi64, _mm512_cmpeq_epi64_mask, _mm512_cvtepu32_epi64,
@@ -9,24 +9,24 @@ use std::arch::x86_64::{
 use std::ptr::with_exposed_provenance;
 
 use super::registers::{STEP, TILE};
-use crate::gemm_u8::{OUTSIDE, Tile};
+use crate::gemm_u8::{PADDING, Tile};
 
 /// Taps whose pixels are looked up at a time.
 const TAPS: usize = 8;
 
-/// The codes of 16 rows in a step of the depth.
+/// The values of 16 rows in a step of the depth.
 #[repr(C, align(64))]
-pub(super) struct Codes([[u8; STEP]; TILE]);
+pub(super) struct TileRows([[u8; STEP]; TILE]);
 
-/// Copies rows of a tile, one step after the other, with zeros behind the depth.
-pub(super) struct Copy<'a> {
+/// Packs rows of a tile, one step after the other, with zeros behind the depth.
+pub(super) struct PackA<'a> {
     tile: &'a Tile,
     row: usize,
     height: usize,
-    /// Codes of a tap, and with those that make its last group whole.
+    /// Values of a tap, and with those that make its last group whole.
     width: usize,
     padded: usize,
-    /// Where the copy stands.
+    /// Where the packing stands.
     tap: usize,
     within: usize,
     /// Where taps begin, of the eight that were looked up last.
@@ -38,7 +38,7 @@ pub(super) struct Copy<'a> {
 #[repr(align(64))]
 struct Pixels([[usize; TAPS]; TILE]);
 
-impl<'a> Copy<'a> {
+impl<'a> PackA<'a> {
     /// Of at most 16 rows from `row` on, from a step of the depth on.
     pub(super) fn new(tile: &'a Tile, row: usize, step: usize) -> Self {
         let width = tile.groups * 4 + tile.tail;
@@ -56,14 +56,14 @@ impl<'a> Copy<'a> {
         }
     }
 
-    /// Copies the next step.
+    /// Packs the next step.
     ///
     /// # Safety
     ///
     /// The tile keeps its word and has these rows; the machine has the features.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    pub(super) unsafe fn step(&mut self, to: &mut Codes) {
+    pub(super) unsafe fn step(&mut self, to: &mut TileRows) {
         let mut place = 0;
         while place < STEP && self.tap < self.tile.taps {
             if self.tap / TAPS != self.looked_up {
@@ -78,22 +78,22 @@ impl<'a> Copy<'a> {
             let rows = to.0.iter_mut().zip(from).take(self.height);
             if real == STEP {
                 for (to, from) in rows {
-                    // SAFETY: the tap has so many codes from there on.
+                    // SAFETY: the tap has so many values from there on.
                     unsafe {
-                        let codes = _mm512_loadu_si512(from.wrapping_add(self.within).cast());
-                        _mm512_store_si512(to.as_mut_ptr().cast(), codes);
+                        let values = _mm512_loadu_si512(from.wrapping_add(self.within).cast());
+                        _mm512_store_si512(to.as_mut_ptr().cast(), values);
                     }
                 }
             } else {
                 let load = (1u64 << real) - 1;
                 let store = u64::MAX >> (STEP - piece) << place;
                 for (to, from) in rows {
-                    // SAFETY: the row has `real` codes at `from + within`, and a line has room from `place`
+                    // SAFETY: the row has `real` values at `from + within`, and a line has room from `place`
                     // on; the masks keep to both.
                     unsafe {
                         let from = from.wrapping_add(self.within).wrapping_sub(place);
-                        let codes = _mm512_maskz_loadu_epi8(load << place, from.cast());
-                        _mm512_mask_storeu_epi8(to.as_mut_ptr().cast(), store, codes);
+                        let values = _mm512_maskz_loadu_epi8(load << place, from.cast());
+                        _mm512_mask_storeu_epi8(to.as_mut_ptr().cast(), store, values);
                     }
                 }
             }
@@ -135,7 +135,7 @@ impl<'a> Copy<'a> {
         let each = |number: usize| _mm512_set1_epi64(number.cast_signed() as i64);
         let (first, stride) = (each(tile.a.expose_provenance()), each(tile.stride));
         let (padding, outside) =
-            (each(tile.padding.expose_provenance()), _mm512_set1_epi64(OUTSIDE.into()));
+            (each(tile.padding.expose_provenance()), _mm512_set1_epi64(PADDING.into()));
         for (i, pixels) in pixels {
             // SAFETY: the table has an entry for each tap of each row; the mask keeps to the taps.
             unsafe {

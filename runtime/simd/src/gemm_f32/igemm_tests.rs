@@ -1,7 +1,7 @@
-//! Every form against a naive product of gathered rows.
+//! Every instruction set against a naive product of gathered rows.
 
 use super::*;
-use crate::indirect::OUTSIDE;
+use crate::indirect::PADDING;
 use crate::testing::Guarded;
 use crate::testing::noise;
 
@@ -15,17 +15,17 @@ struct Case {
     channels: usize,
     groups: usize,
     n: usize,
-    order: Order,
+    row_map: RowMap,
 }
 
 /// Rows of `C` one after the other, in one line.
-fn dense() -> Order {
-    Order::lines(usize::MAX, 0)
+fn dense() -> RowMap {
+    RowMap::lines(usize::MAX, 0)
 }
 
 /// The numbers of an unknown order.
 fn entries(len: usize, pixels: usize) -> Vec<u32> {
-    let odd = [OUTSIDE, pixels as u32, OUTSIDE - 1, pixels as u32 + 1, 1 << 31];
+    let odd = [PADDING, pixels as u32, PADDING - 1, pixels as u32 + 1, 1 << 31];
     let entry = |(i, x): (usize, f32)| match i % 7 {
         0 => odd[i / 7 % odd.len()],
         _ => ((x.abs() * 1e6) as usize % pixels.max(1)) as u32,
@@ -33,25 +33,25 @@ fn entries(len: usize, pixels: usize) -> Vec<u32> {
     noise(len).into_iter().enumerate().map(entry).collect()
 }
 
-/// Runs the case in a form on fenced memory, and compares each element.
-fn check(forms: &Forms, case: Case) {
-    let Case { pixels, lda, m, taps, channels, groups, n, order } = case;
+/// Runs the case by the kernels of an instruction set on fenced memory, and compares each element.
+fn check(kernels: &MicroKernels, case: Case) {
+    let Case { pixels, lda, m, taps, channels, groups, n, row_map } = case;
     let (all, cols, k) = (groups * channels, groups * n, taps * channels);
     let ldc = cols + 1;
     let mut a = Guarded::of(&noise(if pixels == 0 { 0 } else { (pixels - 1) * lda + all }));
     let mut table = Guarded::of(&entries(m * taps, pixels));
     let mut zeros = Guarded::of(&vec![0.0; all]);
     let b = noise(groups * k * n);
-    let len = forms.packed_len(k, n);
+    let len = kernels.packed_len(k, n);
     let mut packed = Guarded::of(&vec![f32::NAN; groups * len]);
     for group in 0..groups {
         let b = &b[group * k * n..][..k * n];
-        forms.pack_b(b, n, Layout::Rows, k, n, &mut packed[group * len..]);
+        kernels.pack_b(b, n, Layout::Rows, k, n, &mut packed[group * len..]);
     }
-    let places: Vec<usize> = (0..m).map(|row| order.place(row).unwrap()).collect();
+    let places: Vec<usize> = (0..m).map(|row| row_map.place(row).unwrap()).collect();
     let last = places.iter().max().unwrap() * ldc + cols;
     let mut c = Guarded::of(&vec![-7.5; last]);
-    let gather = Gather {
+    let indirect = IndirectA {
         a: a.slice(),
         lda,
         table: table.slice(),
@@ -59,9 +59,9 @@ fn check(forms: &Forms, case: Case) {
         channels,
         groups,
         zeros: zeros.slice(),
-        order,
+        row_map,
     };
-    forms.gather(&gather, m, packed.slice(), n, c.slice(), ldc, &Epilogue::default());
+    kernels.igemm(&indirect, m, packed.slice(), n, c.slice(), ldc, &Epilogue::default());
     let mut wanted = vec![None; last];
     for (row, place) in places.iter().enumerate() {
         for col in 0..cols {
@@ -72,7 +72,7 @@ fn check(forms: &Forms, case: Case) {
                 let entry = table[row * taps + tap];
                 let pixel = entry as usize;
                 // Pixels that all start at the same element never end.
-                if pixel < pixels || (lda == 0 && entry != OUTSIDE) {
+                if pixel < pixels || (lda == 0 && entry != PADDING) {
                     let a = a[pixel * lda + group * channels + channel];
                     let product = f64::from(a) * f64::from(b[(group * k + l) * n + j]);
                     sum += product;
@@ -93,20 +93,20 @@ fn check(forms: &Forms, case: Case) {
     }
 }
 
-fn every_form() -> impl Iterator<Item = &'static Forms> {
-    Isa::available().iter().map(|&isa| forms(isa))
+fn every_form() -> impl Iterator<Item = &'static MicroKernels> {
+    Isa::available().iter().map(|&isa| kernels(isa))
 }
 
 #[test]
 fn entries_that_name_no_pixel_are_zeros() {
-    for forms in every_form() {
+    for kernels in every_form() {
         for pixels in [0, 1, 2, 50] {
             for (taps, channels) in [(1, 1), (3, 5), (9, 16), (5, 33)] {
                 for lda in [channels * 2, channels * 2 + 3] {
                     for (m, n) in [(1, 3), (13, 16), (50, 65)] {
                         let case =
-                            Case { pixels, lda, m, taps, channels, groups: 2, n, order: dense() };
-                        check(forms, case);
+                            Case { pixels, lda, m, taps, channels, groups: 2, n, row_map: dense() };
+                        check(kernels, case);
                     }
                 }
             }
@@ -116,7 +116,7 @@ fn entries_that_name_no_pixel_are_zeros() {
 
 #[test]
 fn pixels_may_overlap() {
-    for forms in every_form() {
+    for kernels in every_form() {
         for lda in [0, 1, 3] {
             let case = Case {
                 pixels: 40,
@@ -126,22 +126,22 @@ fn pixels_may_overlap() {
                 channels: 7,
                 groups: 1,
                 n: 20,
-                order: dense(),
+                row_map: dense(),
             };
-            check(forms, case);
+            check(kernels, case);
         }
     }
 }
 
 #[test]
 fn any_number_of_taps_is_right() {
-    for forms in every_form() {
+    for kernels in every_form() {
         for taps in [63, 64, 65, 127, 129, 500, 3000] {
             for m in [1, 40, 70] {
-                let order = Order::lines(7, 3);
+                let row_map = RowMap::lines(7, 3);
                 check(
-                    forms,
-                    Case { pixels: 9, lda: 2, m, taps, channels: 2, groups: 1, n: 9, order },
+                    kernels,
+                    Case { pixels: 9, lda: 2, m, taps, channels: 2, groups: 1, n: 9, row_map },
                 );
             }
         }
@@ -150,11 +150,11 @@ fn any_number_of_taps_is_right() {
 
 #[test]
 fn rows_lie_where_the_order_says() {
-    for forms in every_form() {
+    for kernels in every_form() {
         for width in [1, 2, 7, 14, 16, 33, 3000] {
             for first in [0, 1, 20] {
                 for steps in [[500, 100, 1], [40 * width, 2 * width, 2], [9 * width, width, 1]] {
-                    let order = Order { width, lines: 3, steps, first, start: 5, origin: 2 };
+                    let row_map = RowMap { width, lines: 3, steps, first, start: 5, origin: 2 };
                     let case = Case {
                         pixels: 30,
                         lda: 4,
@@ -163,9 +163,9 @@ fn rows_lie_where_the_order_says() {
                         channels: 4,
                         groups: 1,
                         n: 34,
-                        order,
+                        row_map,
                     };
-                    check(forms, case);
+                    check(kernels, case);
                 }
             }
         }
@@ -174,19 +174,19 @@ fn rows_lie_where_the_order_says() {
 
 #[test]
 fn what_is_not_finite_reaches_the_rows_that_read_it() {
-    for forms in every_form() {
+    for kernels in every_form() {
         for value in [f32::NAN, f32::INFINITY] {
             let mut a = vec![0.5; 20 * 4];
             a[9 * 4 + 1] = value;
             let table: Vec<u32> =
-                (0..40).map(|i| if i % 2 == 0 { i / 2 } else { OUTSIDE }).collect();
+                (0..40).map(|i| if i % 2 == 0 { i / 2 } else { PADDING }).collect();
             let (taps, channels, n) = (2, 4, 18);
             let b = vec![1.0; 8 * n];
-            let mut packed = vec![0.0; forms.packed_len(8, n)];
-            forms.pack_b(&b, n, Layout::Rows, 8, n, &mut packed);
+            let mut packed = vec![0.0; kernels.packed_len(8, n)];
+            kernels.pack_b(&b, n, Layout::Rows, 8, n, &mut packed);
             let mut c = vec![0.0; 20 * n];
             let zeros = [0.0; 4];
-            let gather = Gather {
+            let indirect = IndirectA {
                 a: &a,
                 lda: 4,
                 table: &table,
@@ -194,9 +194,9 @@ fn what_is_not_finite_reaches_the_rows_that_read_it() {
                 channels,
                 groups: 1,
                 zeros: &zeros,
-                order: dense(),
+                row_map: dense(),
             };
-            forms.gather(&gather, 20, &packed, n, &mut c, n, &Epilogue::default());
+            kernels.igemm(&indirect, 20, &packed, n, &mut c, n, &Epilogue::default());
             for (i, row) in c.chunks_exact(n).enumerate() {
                 assert!(row.iter().all(|x| x.is_finite() == (i != 9)), "row {i} is {row:?}");
             }
@@ -212,9 +212,9 @@ fn slices_too_short_for_gathered_rows_are_refused() {
             let (a, table, zeros) = ([0.0; 12], vec![0; table], vec![0.0; zeros]);
             let (packed, residual, mut c) = (vec![0.0; packed], vec![0.0; residual], vec![0.0; c]);
             // Four rows in lines of two, the lines three apart.
-            let order =
-                Order { width: 2, lines: 9, steps: [0, 3, 1], first: 0, start: 0, origin: 0 };
-            let gather = Gather {
+            let row_map =
+                RowMap { width: 2, lines: 9, steps: [0, 3, 1], first: 0, start: 0, origin: 0 };
+            let indirect = IndirectA {
                 a: &a,
                 lda: 3,
                 table: &table,
@@ -222,10 +222,10 @@ fn slices_too_short_for_gathered_rows_are_refused() {
                 channels: 3,
                 groups: 1,
                 zeros: &zeros,
-                order,
+                row_map,
             };
             let epilogue = Epilogue { residual: Some((&residual, 9)), ..Epilogue::default() };
-            forms(isa()).gather(&gather, 4, &packed, 9, &mut c, 9, &epilogue);
+            kernels(isa()).igemm(&indirect, 4, &packed, 9, &mut c, 9, &epilogue);
         })
         .is_err()
     };

@@ -59,7 +59,7 @@ impl Plan {
         let packed = &packed[..packed_len_on(self.isa, self.tile, self.layer.channels)];
         let workspace = &mut workspace[..self.workspace_len()];
         let (transformed, sums) = workspace.split_at_mut(self.inputs.point * points);
-        let products = gemm_f32::forms(self.isa);
+        let products = gemm_f32::kernels(self.isa);
         let matrix = packed.len() / points;
         let whole = rows.start * self.across..rows.end * self.across;
         for (first, tiles) in blocks(whole, self.most) {

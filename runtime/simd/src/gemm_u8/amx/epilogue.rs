@@ -1,4 +1,4 @@
-//! What becomes of sums that the tile registers wrote.
+//! The epilogue: what becomes of sums that the tile registers wrote.
 
 use std::arch::x86_64::{
     _mm512_load_si512, _mm512_mullo_epi32, _mm512_set1_epi32, _mm512_setzero_si512,
@@ -9,7 +9,7 @@ use std::ops::Range;
 use crate::gemm_u8::{Columns, LANES, Out, Row, Tile, avx512, requant};
 
 /// Rows whose sums are complete, some of which are written already.
-pub(super) struct Ending<'a, const VECTORS: usize> {
+pub(super) struct Epilogue<'a, const VECTORS: usize> {
     pub(super) tile: &'a Tile,
     pub(super) columns: &'a Columns,
     pub(super) out: Out,
@@ -21,7 +21,7 @@ pub(super) struct Ending<'a, const VECTORS: usize> {
     pub(super) rows: Range<usize>,
 }
 
-impl<const VECTORS: usize> Ending<'_, VECTORS> {
+impl<const VECTORS: usize> Epilogue<'_, VECTORS> {
     /// Writes at most so many rows.
     ///
     /// # Safety
@@ -29,7 +29,7 @@ impl<const VECTORS: usize> Ending<'_, VECTORS> {
     /// The sums of the rows that are left are there, and `out` is good for all rows of the columns.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    pub(super) unsafe fn some(&mut self, count: usize) {
+    pub(super) unsafe fn write_rows(&mut self, count: usize) {
         let count = count.min(self.rows.len());
         if count == 0 {
             return;
@@ -47,7 +47,7 @@ impl<const VECTORS: usize> Ending<'_, VECTORS> {
                     self.shift(sums, *self.tile.row_sums.add(row + i));
                 }
             }
-            if matches!(out, Out::Codes(..)) && !columns.shrink {
+            if matches!(out, Out::U8(..)) && !columns.shrink {
                 requant::finish(sums, columns, out, stride);
                 return;
             }
@@ -62,7 +62,7 @@ impl<const VECTORS: usize> Ending<'_, VECTORS> {
         }
     }
 
-    /// Takes the columns' zero points times the sum of the row's codes off.
+    /// Takes the columns' zero points times the sum of the row's values off.
     #[target_feature(enable = "avx512f")]
     fn shift(&self, sums: &mut Row, row_sum: i32) {
         let row_sum = _mm512_set1_epi32(row_sum);
@@ -81,7 +81,7 @@ impl<const VECTORS: usize> Ending<'_, VECTORS> {
 
 /// # Safety
 ///
-/// As of [`Ending::some`], for these rows.
+/// As of [`Epilogue::write_rows`], for these rows.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 unsafe fn write<const ROWS: usize, const VECTORS: usize>(

@@ -1,4 +1,4 @@
-//! Products whose rows of `A` are gathered by a table: convolutions without im2col.
+//! Indirect GEMM: products whose rows of `A` are gathered by a table, for convolutions without im2col.
 //!
 //! For each block of rows the table becomes a list of pointers, once for all groups and panels. The depth
 //! of a product is then walked tap by tap; taps that are padding for all rows of a tile are left out.
@@ -6,9 +6,9 @@
 use std::ops::Range;
 use std::ptr::null;
 
-use super::drive::{holds, ranges};
+use super::driver::{holds, ranges};
 use super::source::Pixels;
-use super::{Epilogue, Forms, Tile};
+use super::{Epilogue, MicroKernels, Tile};
 
 /// Pointers that a block of rows has room for: 16 KiB on the stack.
 const POINTERS: usize = 2048;
@@ -23,13 +23,13 @@ const LINE: usize = 16;
 
 /// Rows of `A`: each is the channels of one pixel per tap, one tap after the other.
 #[derive(Clone, Copy, Debug)]
-pub struct Gather<'a> {
+pub struct IndirectA<'a> {
     /// Pixels with the channels of all groups.
     pub a: &'a [f32],
     /// Elements from a pixel to the next. Pixels may overlap.
     pub lda: usize,
     /// By rows, then by taps: the index of a pixel. An index that is not of a pixel within `a`, such as
-    /// [`OUTSIDE`](crate::indirect::OUTSIDE), stands for zeros.
+    /// [`PADDING`](crate::indirect::PADDING), stands for zeros.
     pub table: &'a [u32],
     /// Columns of the table.
     pub taps: usize,
@@ -40,27 +40,27 @@ pub struct Gather<'a> {
     /// A zero per channel of all groups.
     pub zeros: &'a [f32],
     /// Which row of `C` each row is.
-    pub order: Order,
+    pub row_map: RowMap,
 }
 
 /// Where rows of the table lie in `C`: the rows are lines of some pixels, and planes of some lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Order {
+pub struct RowMap {
     /// Rows of the table in a line.
     pub width: usize,
     /// Lines of a plane.
     pub lines: usize,
     /// Rows of `C` from a plane, a line and a row of the table to the next one.
     pub steps: [usize; 3],
-    /// The first row that the table given has, of all rows of the order.
+    /// The first row that the table given has, of all rows of the map.
     pub first: usize,
-    /// The row of `C` of the very first row of the order.
+    /// The row of `C` of the very first row of the map.
     pub start: usize,
     /// The first row that the `C` given has.
     pub origin: usize,
 }
 
-impl Order {
+impl RowMap {
     /// Row by row in lines of `width`, from row `first` on.
     pub fn lines(width: usize, first: usize) -> Self {
         Self { width, lines: usize::MAX, steps: [0, width, 1], first, start: 0, origin: first }
@@ -108,18 +108,18 @@ impl Order {
     }
 }
 
-impl Forms {
+impl MicroKernels {
     /// `C = epilogue(A x B)` with `A` of `m` rows as gathered, and for each group a `B` of
-    /// `taps * channels` x `n` as packed by this form, one behind the other. Columns of the groups lie
+    /// `taps * channels` x `n` as packed for these kernels, one behind the other. Columns of the groups lie
     /// side by side in `C`, in the bias and in the residual.
     ///
     /// # Panics
     ///
     /// If a slice is too short for its matrix, or rows of `C` are not `groups * n` apart.
     #[expect(clippy::too_many_arguments, reason = "the arguments of BLAS, in its order")]
-    pub fn gather(
+    pub fn igemm(
         &self,
-        a: &Gather<'_>,
+        a: &IndirectA<'_>,
         m: usize,
         packed: &[f32],
         n: usize,
@@ -139,24 +139,24 @@ impl Forms {
         assert!(all.is_some_and(|len| len <= packed.len()), "packed B is too short");
         let cols = a.groups.saturating_mul(n);
         assert!(epilogue.bias.is_none_or(|bias| bias.len() >= cols), "the bias is too short");
-        let order = a.order;
-        assert!(order.width > 0 && order.lines > 0, "lines and planes are not empty");
-        assert!(order.first.checked_add(m).is_some(), "the order has no such rows");
+        let row_map = a.row_map;
+        assert!(row_map.width > 0 && row_map.lines > 0, "lines and planes are not empty");
+        assert!(row_map.first.checked_add(m).is_some(), "C has no such rows");
         assert!(ldc >= cols || m == 1, "rows of C overlap");
-        assert!(order.fits(m, c, cols, ldc), "C is too short");
+        assert!(row_map.fits(m, c, cols, ldc), "C is too short");
         let residual = epilogue.residual;
         assert!(
-            residual.is_none_or(|(data, ld)| order.fits(m, data, cols, ld)),
+            residual.is_none_or(|(data, ld)| row_map.fits(m, data, cols, ld)),
             "the residual is too short"
         );
-        Product { forms: self, a, packed, len: len.unwrap_or(0), n, ldc, epilogue }.run(m, c);
+        Product { kernels: self, a, packed, len: len.unwrap_or(0), n, ldc, epilogue }.run(m, c);
     }
 }
 
 /// A product whose slices are known to be long enough.
 struct Product<'a> {
-    forms: &'a Forms,
-    a: &'a Gather<'a>,
+    kernels: &'a MicroKernels,
+    a: &'a IndirectA<'a>,
     packed: &'a [f32],
     /// Elements of the packed weights of one group.
     len: usize,
@@ -191,7 +191,7 @@ struct Depth {
 
 impl Product<'_> {
     fn run(&self, m: usize, c: &mut [f32]) {
-        let Gather { a, lda, table, taps, channels, groups, zeros, order } = *self.a;
+        let IndirectA { a, lda, table, taps, channels, groups, zeros, row_map } = *self.a;
         let pixel = groups * channels;
         let count = a.len().checked_sub(pixel).map_or(0, |rest| match rest.checked_div(lda) {
             Some(steps) => u32::try_from(steps + 1).unwrap_or(u32::MAX),
@@ -202,10 +202,10 @@ impl Product<'_> {
         let some_taps = taps.div_ceil(taps.div_ceil(MAX_TAPS).max(1)).max(1);
         let cached = MAX_BLOCK / pixel.max(1);
         let most = (POINTERS / some_taps).min(cached.max(POINTERS / MAX_TAPS));
-        let step = order.step(m, most);
+        let step = row_map.step(m, most);
         let mut row = 0;
         while row < m {
-            let rows = row..m.min(row.saturating_add(step - (order.first + row) % step));
+            let rows = row..m.min(row.saturating_add(step - (row_map.first + row) % step));
             let mut tap = 0;
             loop {
                 let taps = tap..taps.min(tap + some_taps);
@@ -233,20 +233,20 @@ impl Product<'_> {
         let all = self.a.taps;
         if taps.len() == all {
             let entries = &table[rows.start * all..rows.end * all];
-            // SAFETY: `Forms` are handed out only for what the machine has.
-            unsafe { (self.forms.resolve)(pixels, entries, pointers) };
+            // SAFETY: `kernels` hands out only what the machine has.
+            unsafe { (self.kernels.resolve)(pixels, entries, pointers) };
         } else {
             for (row, pointers) in rows.zip(pointers.chunks_exact_mut(taps.len())) {
                 let entries = &table[row * all..][taps.clone()];
                 // SAFETY: as for the whole table: `entries` are those of the row's taps, and `pointers` has
                 // one for each.
-                unsafe { (self.forms.resolve)(pixels, entries, pointers) };
+                unsafe { (self.kernels.resolve)(pixels, entries, pointers) };
             }
         }
     }
 
     fn block(&self, block: &Block<'_>, c: &mut [f32]) {
-        let Gather { channels, groups, .. } = *self.a;
+        let IndirectA { channels, groups, .. } = *self.a;
         let parts = channels.div_ceil(MAX_DEPTH).max(1);
         let part = channels.div_ceil(parts);
         let all = block.taps.len();
@@ -256,10 +256,10 @@ impl Product<'_> {
             part => MAX_DEPTH / part,
         };
         for group in 0..groups {
-            let mut left = self.n.div_ceil(self.forms.lanes);
+            let mut left = self.n.div_ceil(self.kernels.lanes);
             let mut col = 0;
             while left > 0 {
-                let registers = self.forms.panel(left);
+                let registers = self.kernels.panel(left);
                 let panel = Panel { group, col, registers };
                 let mut done = false;
                 for (tap, count) in ranges(block.taps.len(), taps.max(1)) {
@@ -273,19 +273,19 @@ impl Product<'_> {
                     let taps = block.taps.start..block.taps.start;
                     self.tiles(block, panel, &Depth { taps, channel: 0, channels: 0 }, c);
                 }
-                col += registers * self.forms.lanes;
+                col += registers * self.kernels.lanes;
                 left -= registers;
             }
         }
     }
 
     fn tiles(&self, block: &Block<'_>, panel: Panel, depth: &Depth, c: &mut [f32]) {
-        let Self { forms, ldc, epilogue, .. } = *self;
-        let Gather { channels, order, taps, .. } = *self.a;
+        let Self { kernels, ldc, epilogue, .. } = *self;
+        let IndirectA { channels, row_map, taps, .. } = *self.a;
         let Panel { group, col, registers } = panel;
-        let width = registers * forms.lanes;
+        let width = registers * kernels.lanes;
         let cols = width.min(self.n - col);
-        let tiles = forms.gathered[registers - 1];
+        let tiles = kernels.indirect[registers - 1];
         let k = depth.taps.start * channels + depth.channel;
         let end = depth.taps.end.saturating_sub(1) * channels + depth.channel + depth.channels;
         let (first, last) = (k == 0, end == taps * channels || depth.taps.is_empty());
@@ -296,17 +296,18 @@ impl Product<'_> {
         let len = depth.taps.len() * depth.channels;
         let next = b.wrapping_add(len * width);
         let lines = len * width / LINE;
-        let mut brought = 0;
+        let mut prefetched = 0;
         let per_row = block.taps.len();
-        for line in order.lines_of(block.rows.clone(), tiles.len()) {
+        for line in row_map.lines_of(block.rows.clone(), tiles.len()) {
             for (row, rows) in ranges(line.len(), tiles.len()) {
                 let row = line.start + row;
-                let ahead = if brought < lines { next.wrapping_add(brought * LINE) } else { b };
-                brought += len;
-                let place = order.place(row).unwrap_or(0);
+                let prefetch =
+                    if prefetched < lines { next.wrapping_add(prefetched * LINE) } else { b };
+                prefetched += len;
+                let place = row_map.place(row).unwrap_or(0);
                 let pixels =
                     (row - block.rows.start) * per_row + depth.taps.start - block.taps.start;
-                let step = order.steps[2];
+                let step = row_map.steps[2];
                 let to = c[place * ldc + all_cols..].as_mut_ptr();
                 let (add, ld_add) = match (first, epilogue.residual) {
                     (false, _) => (to.cast_const(), ldc * step),
@@ -323,7 +324,7 @@ impl Product<'_> {
                     taps: depth.taps.len(),
                     depth: depth.channels,
                     b,
-                    ahead,
+                    prefetch,
                     c: to,
                     ldc: ldc * step,
                     cols,
@@ -333,16 +334,16 @@ impl Product<'_> {
                     clamp: epilogue.activation.clamp().filter(|_| last),
                 };
                 let curve = epilogue.activation.curve().filter(|_| last);
-                // SAFETY: `Forms` are handed out only for what the machine has. `Forms::gather` checked
+                // SAFETY: `kernels` hands out only what the machine has. `MicroKernels::igemm` checked
                 // that all rows and columns lie within `C`, the residual, the bias and packed `B`, and
                 // `Pixels::resolve` makes pointers only to pixels with all channels of all groups.
-                unsafe { forms.run(tiles[rows - 1], &tile, rows, curve) };
+                unsafe { kernels.run(tiles[rows - 1], &tile, rows, curve) };
             }
         }
     }
 }
 
-impl Order {
+impl RowMap {
     /// Rows from a block to the next: at most `most`, whole lines if there is room for one.
     fn step(&self, m: usize, most: usize) -> usize {
         let Some(lines) = most.checked_div(self.width).filter(|&lines| lines > 0) else {
@@ -358,7 +359,7 @@ impl Order {
     fn lines_of(self, rows: Range<usize>, height: usize) -> impl Iterator<Item = Range<usize>> {
         let full = self.width.div_ceil(height).saturating_mul(height);
         let whole = self.is_dense() && self.width.saturating_mul(8) < full.saturating_mul(7);
-        let order = if whole { Self { width: usize::MAX, ..self } } else { self };
-        order.cut(rows)
+        let row_map = if whole { Self { width: usize::MAX, ..self } } else { self };
+        row_map.cut(rows)
     }
 }

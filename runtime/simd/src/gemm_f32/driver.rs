@@ -1,8 +1,9 @@
-//! Cuts a product into tiles, after checking that all of them lie within the slices.
+//! The loops around the micro-kernels: cuts a product into tiles, after checking that all of them lie within the
+//! slices.
 
 use std::ptr::null;
 
-use super::{Epilogue, Forms, Tile, TileFn};
+use super::{Epilogue, MicroKernel, MicroKernels, Tile};
 use crate::math::Curve;
 
 /// The most steps of depth at once: `C` is added to once more per block of so many.
@@ -17,7 +18,7 @@ const SMALL_BLOCK: usize = 1 << 12;
 /// Elements of a cache line.
 const LINE: usize = 16;
 
-impl Forms {
+impl MicroKernels {
     /// Registers per row of the next panel, when so many are left: mostly `panel`, but one more rather
     /// than a panel of one, which is limited by loads and reads `A` again.
     pub(super) fn panel(&self, left: usize) -> usize {
@@ -28,16 +29,17 @@ impl Forms {
     ///
     /// # Safety
     ///
-    /// `compute` must be this form's for as many rows, and the pointers of the tile good for what it names.
+    /// `compute` must be one of these kernels, for as many rows, and the tile's `a`, `b` and `c` point to as many rows,
+    /// steps of depth and columns as it says.
     #[inline]
     pub(super) unsafe fn run(
         &self,
-        compute: TileFn,
+        compute: MicroKernel,
         tile: &Tile,
         rows: usize,
         curve: Option<Curve>,
     ) {
-        // SAFETY: `compute` is this form's for as many rows; the tile's `a`, `b` and `c` are good for its
+        // SAFETY: `compute` is one of these kernels, for as many rows; the tile's `a`, `b` and `c` are good for its
         // depth, rows and columns.
         unsafe { compute(tile) };
         let Some(curve) = curve else { return };
@@ -49,7 +51,7 @@ impl Forms {
         }
     }
 
-    /// [`gemm`](super::gemm) in this form.
+    /// [`gemm`](super::gemm) for these kernels.
     ///
     /// # Panics
     ///
@@ -80,7 +82,7 @@ impl Forms {
             residual.is_none_or(|(data, ld)| holds(data, m, n, ld)),
             "the residual is too short"
         );
-        Product { forms: self, a, lda, k, packed, n, ldc, epilogue }.run(m, c);
+        Product { kernels: self, a, lda, k, packed, n, ldc, epilogue }.run(m, c);
     }
 }
 
@@ -92,7 +94,7 @@ pub(super) fn holds(data: &[f32], rows: usize, cols: usize, stride: usize) -> bo
 
 /// A product whose slices are known to be long enough.
 struct Product<'a> {
-    forms: &'a Forms,
+    kernels: &'a MicroKernels,
     a: &'a [f32],
     lda: usize,
     k: usize,
@@ -121,7 +123,7 @@ struct Panel {
 impl Product<'_> {
     fn run(&self, m: usize, c: &mut [f32]) {
         // Few rows use each panel once, so that there is nothing to keep in cache: better one long read.
-        let one_tile = m <= self.forms.strided[self.forms.panel - 1].len();
+        let one_tile = m <= self.kernels.strided[self.kernels.panel - 1].len();
         let parts = if one_tile { 1 } else { self.k.div_ceil(MAX_DEPTH).max(1) };
         let depth = self.k.div_ceil(parts).next_multiple_of(8).min(self.k);
         let small = self.k.saturating_mul(self.n) <= SMALL_WEIGHTS;
@@ -141,33 +143,34 @@ impl Product<'_> {
     }
 
     fn block(&self, block: Block, c: &mut [f32]) {
-        let mut left = self.n.div_ceil(self.forms.lanes);
+        let mut left = self.n.div_ceil(self.kernels.lanes);
         let mut col = 0;
         while left > 0 {
-            let registers = self.forms.panel(left);
+            let registers = self.kernels.panel(left);
             self.panel(block, Panel { col, registers }, c);
-            col += registers * self.forms.lanes;
+            col += registers * self.kernels.lanes;
             left -= registers;
         }
     }
 
     fn panel(&self, block: Block, panel: Panel, c: &mut [f32]) {
-        let Self { forms, lda, ldc, epilogue, .. } = *self;
+        let Self { kernels, lda, ldc, epilogue, .. } = *self;
         let Panel { col, registers } = panel;
-        let width = registers * forms.lanes;
+        let width = registers * kernels.lanes;
         let cols = width.min(self.n - col);
-        let tiles = forms.strided[registers - 1];
+        let tiles = kernels.strided[registers - 1];
         let (first, last) = (block.k == 0, block.k + block.depth == self.k);
         let bias = epilogue.bias.filter(|_| first).map_or(null(), |bias| bias[col..].as_ptr());
         let b = self.packed[col * self.k + block.k * width..].as_ptr();
         // Columns before a panel times `k` is where it starts, and the next one is mostly as wide.
         let next = b.wrapping_add(self.k * width);
         let lines = block.depth * width / LINE;
-        let mut brought = 0;
+        let mut prefetched = 0;
         for (row, rows) in ranges(block.rows, tiles.len()) {
             let row = block.row + row;
-            let ahead = if brought < lines { next.wrapping_add(brought * LINE) } else { b };
-            brought += block.depth;
+            let prefetch =
+                if prefetched < lines { next.wrapping_add(prefetched * LINE) } else { b };
+            prefetched += block.depth;
             let to = c[row * ldc + col..].as_mut_ptr();
             let (add, ld_add) = match (first, epilogue.residual) {
                 (false, _) => (to.cast_const(), ldc),
@@ -184,7 +187,7 @@ impl Product<'_> {
                 taps: 1,
                 depth: block.depth,
                 b,
-                ahead,
+                prefetch,
                 c: to,
                 ldc,
                 cols,
@@ -194,9 +197,9 @@ impl Product<'_> {
                 clamp: epilogue.activation.clamp().filter(|_| last),
             };
             let curve = epilogue.activation.curve().filter(|_| last);
-            // SAFETY: `Forms` are handed out only for what the machine has, and `Forms::gemm` checked
+            // SAFETY: `kernels` hands out only what the machine has, and `MicroKernels::gemm` checked
             // that all rows and columns of the product lie within the slices.
-            unsafe { forms.run(tiles[rows - 1], &tile, rows, curve) };
+            unsafe { kernels.run(tiles[rows - 1], &tile, rows, curve) };
         }
     }
 }

@@ -1,9 +1,11 @@
-//! Cuts a product into tiles.
+//! The loops around the micro-kernels: cuts a product into tiles.
 
 use super::pack::{self, LINE};
 use super::product::{Product, Rows};
 use super::requant::{self, Columns};
-use super::{Entered, LANES, MAX_ROWS, MAX_VECTORS, OUTSIDE, Out, Output, Sums, Tile, WIDTH};
+use super::{
+    Accumulators, Configured, LANES, MAX_MR, MAX_NR, MAX_VECTORS, Out, Output, PADDING, Tile,
+};
 
 /// Rows are taken in blocks of at most so many, and so many bytes of the left side.
 const BLOCK_ROWS: usize = 512;
@@ -23,8 +25,8 @@ impl Product<'_, u8> {
     ///
     /// # Safety
     ///
-    /// The forms are of this machine. All codes of the rows are within `codes`, as is each pixel that a
-    /// table names, and `packed` is as long as the depth and the columns say.
+    /// The kernels are those of an instruction set that this machine has. All values of the rows are within `data`,
+    /// as is each pixel that a table names, and `packed` is as long as the depth and the columns say.
     pub(crate) unsafe fn run(
         &self,
         count: usize,
@@ -36,11 +38,12 @@ impl Product<'_, u8> {
             Rows::Apart(_) => self.depth.channels,
             Rows::Table { stride, .. } => stride,
         };
-        let block = (BLOCK_BYTES / bytes.max(1)).clamp(4 * MAX_ROWS, BLOCK_ROWS);
+        let block = (BLOCK_BYTES / bytes.max(1)).clamp(4 * MAX_MR, BLOCK_ROWS);
         let mut row_sums = [0; BLOCK_ROWS];
-        // SAFETY: the forms are of this machine.
-        let _entered =
-            unsafe { Entered::new(self.forms.of(count, self.depth.groups().unwrap_or(0))) };
+        // SAFETY: the kernels are those of an instruction set that this machine has.
+        let _configured = unsafe {
+            Configured::new(self.kernels.for_size(count, self.depth.groups().unwrap_or(0)))
+        };
         for row in (0..count).step_by(block) {
             let rows = block.min(count - row);
             if !self.zero_points.is_empty() {
@@ -53,7 +56,7 @@ impl Product<'_, u8> {
             while left > 0 {
                 let vectors = pack::width(left);
                 let block = Block { row, rows, vector, vectors };
-                // SAFETY: the rows and columns of the block are within the product, whose codes and weights
+                // SAFETY: the rows and columns of the block are within the product, whose values and weights
                 // lie in their slices.
                 unsafe { self.panel(block, &row_sums, output, at + row * stride, stride) };
                 vector += vectors;
@@ -76,16 +79,17 @@ impl Product<'_, u8> {
         let Block { row, rows, vector, vectors } = block;
         let columns = Columns::new(self, vector, vectors, output);
         let panel = pack::Panel::new(self.packed, self.depth, vector, vectors);
-        let (b, lines) = (panel.codes.as_ptr(), panel.codes.len() / LINE);
+        let (b, lines) = (panel.weights.as_ptr(), panel.weights.len() / LINE);
         // The next panel is mostly as wide; behind the last there is none to bring.
         let next = panel.rest.as_ptr();
         let lines = lines.min(panel.rest.len() / LINE);
         let steps = self.depth.taps * self.depth.channels.div_ceil(4);
         let at = at + vector * LANES;
-        let mut sums = Sums::new();
+        let mut sums = Accumulators::new();
         let single = matches!(output, Output::U16 { .. });
-        let forms = if single { self.forms.small() } else { self.forms.of(rows, steps) };
-        let tiles = rows.div_ceil(forms.tallest[vectors - 1]);
+        let kernels =
+            if single { self.kernels.small() } else { self.kernels.for_size(rows, steps) };
+        let tiles = rows.div_ceil(kernels.mr[vectors - 1]);
         // Tiles of a block differ by one row at most.
         let (height, taller) = (rows / tiles, rows % tiles);
         let (mut done, mut index) = (0, 0);
@@ -100,7 +104,7 @@ impl Product<'_, u8> {
                 (self.depth.channels / 4, self.depth.channels % 4)
             };
             let (a, stride_a, table, padding) = self.place(row + done);
-            let brought = (index * steps).min(lines) * LINE;
+            let prefetched = (index * steps).min(lines) * LINE;
             let tile = Tile {
                 a,
                 stride: stride_a,
@@ -113,28 +117,28 @@ impl Product<'_, u8> {
                 rows: height,
                 vectors,
                 b,
-                ahead: next.wrapping_add(brought),
-                ahead_end: next.wrapping_add(lines * LINE),
+                prefetch: next.wrapping_add(prefetched),
+                prefetch_end: next.wrapping_add(lines * LINE),
                 row_sums: row_sums[done..].as_ptr(),
             };
             let at = at + done * stride;
             let (to, to_stride) = match output {
-                Output::I32(to) => (Out::Sums(to[at..].as_mut_ptr()), stride),
-                Output::F32 { to, then, .. } => {
-                    (Out::Numbers(to[at..].as_mut_ptr(), *then), stride)
+                Output::I32(to) => (Out::I32(to[at..].as_mut_ptr()), stride),
+                Output::F32 { to, activation, .. } => {
+                    (Out::F32(to[at..].as_mut_ptr(), *activation), stride)
                 }
                 Output::U8 { to, zero_point, .. } => {
-                    (Out::Codes(to[at..].as_mut_ptr(), i16::from(*zero_point), 0), stride)
+                    (Out::U8(to[at..].as_mut_ptr(), i16::from(*zero_point), 0), stride)
                 }
                 Output::I8 { to, zero_point, .. } => {
                     let zero = i16::from(*zero_point) + 128;
-                    (Out::Codes(to[at..].as_mut_ptr().cast(), zero, 128), stride)
+                    (Out::U8(to[at..].as_mut_ptr().cast(), zero, 128), stride)
                 }
-                Output::U16 { .. } => (Out::Sums(sums.0.as_mut_ptr().cast()), WIDTH),
+                Output::U16 { .. } => (Out::I32(sums.0.as_mut_ptr().cast()), MAX_NR),
             };
             // SAFETY: by the caller's promise the rows and the columns lie in their slices, and the
             // slice that begins at `at` holds the rows of the output.
-            unsafe { (forms.tiles)(&tile, &columns, to, to_stride) };
+            unsafe { (kernels.tiles)(&tile, &columns, to, to_stride) };
             if let Output::U16 { to, zero_point, .. } = output {
                 requant::finish_u16(
                     &sums.0[..height],
@@ -149,28 +153,28 @@ impl Product<'_, u8> {
         }
     }
 
-    /// What a tile reads from a row on: codes, their stride, the table and the padding.
+    /// What a tile reads from a row on: values, their stride, the table and the padding.
     fn place(&self, row: usize) -> (*const u8, usize, *const u32, *const u8) {
         match self.rows {
             Rows::Apart(stride) => {
-                let from = (row * stride).min(self.codes.len());
-                (self.codes[from..].as_ptr(), stride, std::ptr::null(), std::ptr::null())
+                let from = (row * stride).min(self.data.len());
+                (self.data[from..].as_ptr(), stride, std::ptr::null(), std::ptr::null())
             }
             Rows::Table { table, stride, padding } => {
                 let table = table[row * self.depth.taps..].as_ptr();
-                (self.codes.as_ptr(), stride, table, padding.as_ptr())
+                (self.data.as_ptr(), stride, table, padding.as_ptr())
             }
         }
     }
 
-    /// Whether so many rows may read whole groups of 4 codes, even where the depth ends within one: what
-    /// is behind the last code is multiplied by 0.
+    /// Whether so many rows may read whole groups of 4 values, even where the depth ends within one: what
+    /// is behind the last value is multiplied by 0.
     fn whole(&self, row: usize, count: usize) -> bool {
         let width = self.depth.channels.next_multiple_of(4);
         if width == self.depth.channels {
             return true;
         }
-        let Some(last) = self.codes.len().checked_sub(width) else { return false };
+        let Some(last) = self.data.len().checked_sub(width) else { return false };
         match self.rows {
             Rows::Apart(stride) => (row + count - 1) * stride <= last,
             Rows::Table { table, stride, .. } => {
@@ -183,18 +187,18 @@ impl Product<'_, u8> {
         }
     }
 
-    /// The sum of the codes of a row.
+    /// The sum of the values of a row.
     fn row_sum(&self, row: usize) -> i32 {
         let width = self.depth.channels;
-        // SAFETY: `forms` names only what this machine has.
-        let sum = |codes: &[u8]| unsafe { (self.forms.sum)(codes) };
+        // SAFETY: `kernels` hands out only what this machine has.
+        let sum = |values: &[u8]| unsafe { (self.kernels.sum)(values) };
         match self.rows {
-            Rows::Apart(stride) => sum(&self.codes[row * stride..][..width]),
+            Rows::Apart(stride) => sum(&self.data[row * stride..][..width]),
             Rows::Table { table, stride, padding } => {
                 let entries = &table[row * self.depth.taps..][..self.depth.taps];
                 let pixels = entries.iter().map(|&entry| match entry {
-                    OUTSIDE => sum(&padding[..width]),
-                    entry => sum(&self.codes[entry as usize * stride..][..width]),
+                    PADDING => sum(&padding[..width]),
+                    entry => sum(&self.data[entry as usize * stride..][..width]),
                 });
                 pixels.fold(0, i32::wrapping_add)
             }
@@ -219,40 +223,40 @@ impl Tile {
         }
     }
 
-    /// Where the codes of a tap of a row begin.
+    /// Where the values of a tap of a row begin.
     ///
     /// # Safety
     ///
     /// The row and the tap are of the tile.
     #[inline(always)]
-    pub(super) unsafe fn codes(&self, row: usize, tap: usize) -> *const u8 {
+    pub(super) unsafe fn tap_ptr(&self, row: usize, tap: usize) -> *const u8 {
         if self.table.is_null() {
             return self.a.wrapping_add(row * self.stride);
         }
         // SAFETY: the table has an entry for each tap of each row.
         let entry = unsafe { *self.table.add(row * self.taps + tap) };
-        if entry == OUTSIDE {
+        if entry == PADDING {
             self.padding
         } else {
             self.a.wrapping_add(entry as usize * self.stride)
         }
     }
 
-    /// The last codes of a tap, fewer than 4, and zeros behind them.
+    /// The last values of a tap, fewer than 4, and zeros behind them.
     ///
     /// # Safety
     ///
-    /// There are `tail` codes at `from`.
+    /// There are `tail` values at `from`.
     #[inline(always)]
     pub(super) unsafe fn tail(&self, from: *const u8) -> [u8; 4] {
         let mut four = [0; 4];
-        for (i, code) in four[..self.tail].iter_mut().enumerate() {
-            // SAFETY: `tail` codes are readable at `from`, and `i` is below that.
-            *code = unsafe { from.add(i).read() };
+        for (i, value) in four[..self.tail].iter_mut().enumerate() {
+            // SAFETY: `tail` values are readable at `from`, and `i` is below that.
+            *value = unsafe { from.add(i).read() };
         }
         four
     }
 }
 
 /// The most vectors of a tile are those that a row of sums has.
-const _: () = assert!(MAX_VECTORS * LANES == WIDTH);
+const _: () = assert!(MAX_VECTORS * LANES == MAX_NR);
