@@ -6,7 +6,7 @@ use udo_api::{
     Core, DType, Error, ExecError, FinalizeCx, Inputs, KernelDef, Outputs, Param, Port, TypeSet,
     Value, types,
 };
-use udo_simd::pooling::{Image, max_pool, max_pool_codes};
+use udo_simd::pooling::{Image, max_pool, max_pool_u8};
 
 use crate::Def;
 use crate::family::pooling::{
@@ -66,7 +66,7 @@ impl PoolImage<f32> for MaxPool {
 
 impl PoolImage<u8> for MaxPool {
     fn pool(&self, images: &Images, x: Image<'_, u8>, rows: Range<usize>, y: &mut [u8]) {
-        max_pool_codes(&images.window, images.channels, x, rows, y, images.channels);
+        max_pool_u8(&images.window, images.channels, x, rows, y, images.channels);
     }
 }
 

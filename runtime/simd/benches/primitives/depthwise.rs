@@ -4,8 +4,8 @@
 use std::hint::black_box;
 
 use udo_simd::depthwise::{
-    Activation, Codes, Image, Output, Shape, Weights, depthwise, depthwise_codes, pack, pack_codes,
-    packed_codes_len, packed_len,
+    Activation, Image, Output, QuantizedWeights, Shape, Weights, depthwise, depthwise_u8, pack,
+    pack_u8, packed_len, packed_len_u8,
 };
 use udo_simd::indirect::{PADDING, Window};
 use udo_simd::isa;
@@ -79,8 +79,8 @@ fn codes((side, channels, kernel, stride): (usize, usize, usize, usize)) -> f64 
     x.slice().iter_mut().enumerate().for_each(|(i, x)| *x = (i % 251) as u8);
     let weights: Vec<i8> =
         (-128..=127).cycle().step_by(37).take(window.taps().unwrap() * channels).collect();
-    let mut packed = Lines::new(packed_codes_len(window.kernel, channels).unwrap());
-    pack_codes(&weights, window.kernel, channels, packed.slice());
+    let mut packed = Lines::new(packed_len_u8(window.kernel, channels).unwrap());
+    pack_u8(&weights, window.kernel, channels, packed.slice());
     let (bias, scales) = (vec![77; channels], vec![0.000_3; channels]);
     let (x, y, packed) = (x.slice(), y.slice(), packed.slice());
     let name = format!("u8 {side}x{side}x{channels}, {kernel}x{kernel} by {stride}");
@@ -88,9 +88,15 @@ fn codes((side, channels, kernel, stride): (usize, usize, usize, usize)) -> f64 
     let codes = if isa().is_avx512() { outputs as f64 / 16.0 * REQUANTIZE * PRODUCTS } else { 0.0 };
     let (bytes, ops) = ((inputs + outputs) as f64, (2 * taps * channels) as f64 + codes);
     harness::bound(&name, "bytes", bytes, (Unit::Ops8, ops), || {
-        let codes = Codes { packed, zero_point: 9, zero_points: &[], bias: &bias, scales: &scales };
+        let codes = QuantizedWeights {
+            packed,
+            zero_point: 9,
+            zero_points: &[],
+            bias: &bias,
+            scales: &scales,
+        };
         let x = Image { data: black_box(&*x), stride: channels };
         let output = Output::U8 { to: black_box(&mut *y), zero_point: 128 };
-        depthwise_codes(&shape, x, &codes, 0..window.output[1], output, channels);
+        depthwise_u8(&shape, x, &codes, 0..window.output[1], output, channels);
     })
 }

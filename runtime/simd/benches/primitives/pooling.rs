@@ -4,8 +4,8 @@ use std::hint::black_box;
 
 use udo_simd::indirect::Window;
 use udo_simd::pooling::{
-    Divisor, Image, average_pool, average_pool_codes, global_average, global_sums, max_pool,
-    max_pool_codes,
+    Divisor, Image, average_pool, average_pool_u8, global_average, global_sums, max_pool,
+    max_pool_u8,
 };
 
 use crate::harness::{self, Lines, Summary, Unit, geomean, section};
@@ -45,11 +45,11 @@ pub(crate) fn run(summary: &mut Summary) {
             }),
             harness::row(&format!("max u8 {label}"), Unit::Bytes, codes, || {
                 let (x, y) = (black_box(x_codes), black_box(&mut *y_codes));
-                max_pool_codes(&window, channels, x, 0..rows, y, channels);
+                max_pool_u8(&window, channels, x, 0..rows, y, channels);
             }),
             harness::row(&format!("average u8 {label}"), Unit::Bytes, codes, || {
                 let (x, y) = (black_box(x_codes), black_box(&mut *y_codes));
-                average_pool_codes(&window, channels, x, Divisor::Inside, 0, 0..rows, y, channels);
+                average_pool_u8(&window, channels, x, Divisor::Inside, 0, 0..rows, y, channels);
             }),
         ]);
     }

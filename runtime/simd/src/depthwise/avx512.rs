@@ -1,6 +1,6 @@
-//! Kernels of 3 x 3 and 5 x 5 of 8-bit codes in AVX-512: walks along output rows.
+//! Kernels of 3 x 3 and 5 x 5 of 8-bit values in AVX-512: passes along output rows.
 //!
-//! As in the walks of `f32`, each input column is loaded once. Four rows of it are interleaved, so that a
+//! As in the passes of `f32`, each input column is loaded once. Four rows of it are interleaved, so that a
 //! `vpdpbusd` takes up four taps of 16 channels; that shares the shuffles among all windows that the
 //! column is part of. Packing the results is the same shuffle backwards.
 
@@ -14,9 +14,9 @@ use std::arch::x86_64::{
     _mm512_unpacklo_epi16, _mm512_xor_si512,
 };
 
-use super::code_job::{Form, Job, STRIP, first_channel};
+use super::quantized_job::{Job, STRIP, VectorLayout, first_channel};
 
-/// Vectors of sums that a vector of codes has.
+/// Vectors of sums that a vector of values has.
 const QUADS: usize = 4;
 /// The largest f32 that fits an i32.
 const MAX_I32: f32 = 2_147_483_520.0;
@@ -30,7 +30,7 @@ const ONES: [i32; 5] = [0, 1, 0x101, 0x1_0101, 0x101_0101];
 ///
 /// The machine has AVX-512 with VNNI, the job has passed the door, and its kernel is of this form.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-pub(super) unsafe fn walks<
+pub(super) unsafe fn row_passes<
     const K: usize,
     const STRIDE: usize,
     const GROUPS: usize,
@@ -39,7 +39,8 @@ pub(super) unsafe fn walks<
     job: &Job<'_>,
 ) {
     for strip in 0..job.channels.div_ceil(STRIP) {
-        let strip = Strip::new(job, strip, Form { k: K, groups: GROUPS, rows: packed_rows(K) });
+        let strip =
+            Strip::new(job, strip, VectorLayout { k: K, groups: GROUPS, rows: packed_rows(K) });
         // SAFETY: this function has the instructions; the job was checked, and its packed weights have the
         // form `K`, `GROUPS`.
         unsafe {
@@ -65,11 +66,11 @@ struct Strip<'a> {
     mask: __mmask64,
     weights: *const i8,
     start: [__m512i; QUADS],
-    /// The weights' codes for zero, and whether there are any but 0.
+    /// The weights' zero points, and whether there are any but 0.
     zeros: [__m512i; QUADS],
     has_zeros: bool,
     scales: [__m512; QUADS],
-    /// The output's code for zero, and what to flip in its codes.
+    /// The output's zero point, and what to flip in its values.
     zero_point: __m512i,
     flip: __m512i,
     /// Whether all scales are below 1, so that a scaled sum fits an i32 as the sum did.
@@ -80,27 +81,27 @@ struct Strip<'a> {
 
 impl<'a> Strip<'a> {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq")]
-    fn new(job: &'a Job<'a>, strip: usize, form: Form) -> Self {
+    fn new(job: &'a Job<'a>, strip: usize, layout: VectorLayout) -> Self {
         let first = first_channel(strip, job.channels);
         let count = STRIP.min(job.channels - first);
-        let packed = &job.codes.packed[strip * form.strip_len()..][..form.strip_len()];
+        let packed = &job.weights.packed[strip * layout.strip_len()..][..layout.strip_len()];
         let (mut bias, mut scales) = ([0i32; STRIP], [0f32; STRIP]);
-        if !job.codes.bias.is_empty() {
-            bias[..count].copy_from_slice(&job.codes.bias[first..first + count]);
+        if !job.weights.bias.is_empty() {
+            bias[..count].copy_from_slice(&job.weights.bias[first..first + count]);
         }
-        scales[..count].copy_from_slice(&job.codes.scales[first..first + count]);
+        scales[..count].copy_from_slice(&job.weights.scales[first..first + count]);
         let mut zeros = [0i32; STRIP];
-        if !job.codes.zero_points.is_empty() {
-            for (to, &zero) in zeros.iter_mut().zip(&job.codes.zero_points[first..][..count]) {
+        if !job.weights.zero_points.is_empty() {
+            for (to, &zero) in zeros.iter_mut().zip(&job.weights.zero_points[first..][..count]) {
                 *to = zero.into();
             }
         }
         // What the zero points of input and weights make of each other, for every tap.
-        let taps = i32::from(job.codes.zero_point) * (form.k * form.k) as i32;
+        let taps = i32::from(job.weights.zero_point) * (layout.k * layout.k) as i32;
         for (bias, zero) in bias.iter_mut().zip(zeros) {
             *bias = bias.wrapping_add(taps * zero);
         }
-        let zero = _mm512_set1_epi32(job.codes.zero_point.into());
+        let zero = _mm512_set1_epi32(job.weights.zero_point.into());
         let mut start = [zero; QUADS];
         for (i, start) in start.iter_mut().enumerate() {
             // SAFETY: a strip's totals are 4 vectors.
@@ -120,7 +121,7 @@ impl<'a> Strip<'a> {
             zero_point: _mm512_set1_epi16(job.y_zero),
             flip: _mm512_set1_epi8(job.flip.cast_signed()),
             shrink: scales.iter().all(|scale| scale.abs() < 1.0),
-            padding: [job.codes.zero_point; STRIP],
+            padding: [job.weights.zero_point; STRIP],
         }
     }
 
@@ -128,8 +129,8 @@ impl<'a> Strip<'a> {
     ///
     /// # Safety
     ///
-    /// As for [`walks`]; with `WHOLE`, the strip has 64 channels. Without `ZEROS`, the weights' codes for
-    /// zero are 0; with it, `R` is 1.
+    /// As for [`row_passes`]; with `WHOLE`, the strip has 64 channels. Without `ZEROS`, the weights' zero points
+    /// are 0; with it, `R` is 1.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
     unsafe fn rows<
         const K: usize,
@@ -145,11 +146,11 @@ impl<'a> Strip<'a> {
         while row < self.job.rows.end {
             if row + R <= self.job.rows.end {
                 // SAFETY: rows `row..row + R` are of the job, whose pixels and weights lie where it says.
-                unsafe { self.walk::<K, STRIDE, GROUPS, R, WHOLE, ZEROS>(row) };
+                unsafe { self.pass::<K, STRIDE, GROUPS, R, WHOLE, ZEROS>(row) };
                 row += R;
             } else {
                 // SAFETY: row `row` is of the job, whose pixels and weights lie where it says.
-                unsafe { self.walk::<K, STRIDE, GROUPS, 1, WHOLE, ZEROS>(row) };
+                unsafe { self.pass::<K, STRIDE, GROUPS, 1, WHOLE, ZEROS>(row) };
                 row += 1;
             }
         }
@@ -161,7 +162,7 @@ impl<'a> Strip<'a> {
     ///
     /// As for [`Self::rows`], and the job has those rows.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-    unsafe fn walk<
+    unsafe fn pass<
         const K: usize,
         const STRIDE: usize,
         const GROUPS: usize,
@@ -191,11 +192,11 @@ impl<'a> Strip<'a> {
         // Output columns that share an input column, the one that is complete next first.
         let live = K.div_ceil(STRIDE);
         let mut sums = [[self.start; R]; K];
-        // Of codes under each window, for the weights' zero points.
+        // Of values under each window, for the weights' zero points.
         let mut totals = [[_mm512_set1_epi32(0); QUADS]; K];
         // The last `STRIDE` columns of the first window that is complete, which lies before the image.
         let mut col = (K - STRIDE).wrapping_sub(left.wrapping_add((live - 1) * STRIDE));
-        let padding = _mm512_set1_epi8(job.codes.zero_point.cast_signed());
+        let padding = _mm512_set1_epi8(job.weights.zero_point.cast_signed());
         for done in 0..live - 1 + across {
             for s in 0..STRIDE {
                 for group in 0..GROUPS {
@@ -252,14 +253,14 @@ impl<'a> Strip<'a> {
                             sums[q] = _mm512_sub_epi32(sums[q], zeros);
                         }
                     }
-                    let codes = self.requantize(sums);
+                    let values = self.requantize(sums);
                     let to = to.wrapping_add(r * across * job.y_stride);
                     // SAFETY: the strip's channels of a pixel of the output.
                     unsafe {
                         if WHOLE {
-                            _mm512_storeu_si512(to.cast(), codes);
+                            _mm512_storeu_si512(to.cast(), values);
                         } else {
-                            _mm512_mask_storeu_epi8(to.cast(), self.mask, codes);
+                            _mm512_mask_storeu_epi8(to.cast(), self.mask, values);
                         }
                     }
                 }
@@ -277,22 +278,22 @@ impl<'a> Strip<'a> {
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw")]
     fn requantize(&self, sums: [__m512i; QUADS]) -> __m512i {
-        let mut codes = sums;
+        let mut values = sums;
         for i in 0..QUADS {
-            let code = _mm512_mul_ps(_mm512_cvtepi32_ps(sums[i]), self.scales[i]);
+            let value = _mm512_mul_ps(_mm512_cvtepi32_ps(sums[i]), self.scales[i]);
             // NaN comes through as the second operand and, like what is too low, becomes i32::MIN.
-            let code =
-                if self.shrink { code } else { _mm512_min_ps(_mm512_set1_ps(MAX_I32), code) };
-            codes[i] = _mm512_cvtps_epi32(code);
+            let value =
+                if self.shrink { value } else { _mm512_min_ps(_mm512_set1_ps(MAX_I32), value) };
+            values[i] = _mm512_cvtps_epi32(value);
         }
         // Saturating to i16 before the zero point is added changes nothing that fits 8 bits.
-        let low = _mm512_adds_epi16(_mm512_packs_epi32(codes[0], codes[1]), self.zero_point);
-        let high = _mm512_adds_epi16(_mm512_packs_epi32(codes[2], codes[3]), self.zero_point);
+        let low = _mm512_adds_epi16(_mm512_packs_epi32(values[0], values[1]), self.zero_point);
+        let high = _mm512_adds_epi16(_mm512_packs_epi32(values[2], values[3]), self.zero_point);
         _mm512_xor_si512(_mm512_packus_epi16(low, high), self.flip)
     }
 }
 
-/// Four codes of each channel next to each other; every fourth run of four channels in each vector.
+/// Four values of each channel next to each other; every fourth run of four channels in each vector.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn interleave([a, b, c, d]: [__m512i; 4]) -> [__m512i; QUADS] {

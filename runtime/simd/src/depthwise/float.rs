@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use super::float_job::{Job, STRIP, first_channel};
 use super::general::General;
-use super::walk::Walks;
-use super::{Activation, Image, Shape, place};
+use super::row_pass::RowPasses;
+use super::{Activation, Image, Shape, bounds};
 use crate::isa::{Isa, dispatch, isa};
 
 /// Elements of input and output beyond which they do not stay in a second-level cache.
@@ -81,14 +81,14 @@ pub(super) fn depthwise_on(
 ) {
     let window = &shape.window;
     let outputs = shape.outputs().unwrap_or(usize::MAX);
-    assert!(place::is_sound(window), "positions that `usize` holds, and dilations");
-    assert!(place::rows(window).is_some_and(|all| rows.end <= all), "rows of the window");
+    assert!(bounds::is_sound(window), "positions that `usize` holds, and dilations");
+    assert!(bounds::rows(window).is_some_and(|all| rows.end <= all), "rows of the window");
     assert!(
-        place::holds(x.data.len(), window.input_len(), x.stride, shape.channels),
+        bounds::holds(x.data.len(), window.input_len(), x.stride, shape.channels),
         "an input that holds its pixels"
     );
     let pixels = rows.len().checked_mul(window.output[2]);
-    assert!(place::holds(y.len(), pixels, y_stride, outputs), "an output that holds its pixels");
+    assert!(bounds::holds(y.len(), pixels, y_stride, outputs), "an output that holds its pixels");
     let packed = window.taps().and_then(|taps| packed_len(taps, outputs));
     assert_eq!(packed, Some(weights.packed.len()), "packed weights of this shape");
     assert!(weights.bias.is_none_or(|bias| bias.len() == outputs), "a bias per output channel");
@@ -99,7 +99,7 @@ pub(super) fn depthwise_on(
         shape,
         x: x.data.as_ptr(),
         x_stride: x.stride,
-        far: x.data.len().saturating_add(y.len()) > FAR,
+        exceeds_l2: x.data.len().saturating_add(y.len()) > FAR,
         weights: weights.packed.as_ptr(),
         bias: weights.bias.map_or(std::ptr::null(), <[f32]>::as_ptr),
         activation: weights.activation,
@@ -117,10 +117,10 @@ pub(super) fn depthwise_on(
         && window.input[1] * window.input[2] > 0
         && outputs >= STRIP;
     match (window.kernel, window.strides) {
-        ([_, 3, 3], [_, 1, 1]) if plain => dispatch(isa, Walks::<3, 1>(&job)),
-        ([_, 3, 3], [_, 2, 2]) if plain => dispatch(isa, Walks::<3, 2>(&job)),
-        ([_, 5, 5], [_, 1, 1]) if plain => dispatch(isa, Walks::<5, 1>(&job)),
-        ([_, 5, 5], [_, 2, 2]) if plain => dispatch(isa, Walks::<5, 2>(&job)),
+        ([_, 3, 3], [_, 1, 1]) if plain => dispatch(isa, RowPasses::<3, 1>(&job)),
+        ([_, 3, 3], [_, 2, 2]) if plain => dispatch(isa, RowPasses::<3, 2>(&job)),
+        ([_, 5, 5], [_, 1, 1]) if plain => dispatch(isa, RowPasses::<5, 1>(&job)),
+        ([_, 5, 5], [_, 2, 2]) if plain => dispatch(isa, RowPasses::<5, 2>(&job)),
         _ => dispatch(isa, General(&job)),
     }
 }

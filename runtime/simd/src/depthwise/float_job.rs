@@ -20,7 +20,7 @@ pub(super) struct Job<'a> {
     pub(super) x: *const f32,
     pub(super) x_stride: usize,
     /// Whether input and output are beyond the second-level cache.
-    pub(super) far: bool,
+    pub(super) exceeds_l2: bool,
     /// Strip after strip, each with its lanes for each tap.
     pub(super) weights: *const f32,
     /// A number per channel, or null.

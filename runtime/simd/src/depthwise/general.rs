@@ -1,7 +1,7 @@
 //! Any window: pixel by pixel, over the taps that lie in the image.
 
+use super::bounds;
 use super::float_job::{Job, STRIP};
-use super::place;
 use crate::isa::{SimdOp, Vector};
 
 /// Strips whose sums are taken at the same time.
@@ -57,7 +57,7 @@ impl Pixel {
     #[inline(always)]
     fn new(job: &Job<'_>, at: [usize; 3]) -> Self {
         let window = &job.shape.window;
-        Self { taps: [0, 1, 2].map(|axis| place::inside(window, axis, at[axis])), at }
+        Self { taps: [0, 1, 2].map(|axis| bounds::inside(window, axis, at[axis])), at }
     }
 }
 
@@ -85,11 +85,11 @@ fn sum<S: Vector, const V: usize>(
     }
     let [planes, rows, cols] = &pixel.taps;
     for i in planes.clone() {
-        let plane = place::pixel(window, 0, pixel.at[0], i) * window.input[1];
+        let plane = bounds::pixel(window, 0, pixel.at[0], i) * window.input[1];
         for j in rows.clone() {
-            let row = (plane + place::pixel(window, 1, pixel.at[1], j)) * window.input[2];
+            let row = (plane + bounds::pixel(window, 1, pixel.at[1], j)) * window.input[2];
             for k in cols.clone() {
-                let index = row + place::pixel(window, 2, pixel.at[2], k);
+                let index = row + bounds::pixel(window, 2, pixel.at[2], k);
                 let from = job.x.wrapping_add(index * job.x_stride);
                 let tap = (i * window.kernel[1] + j) * window.kernel[2] + k;
                 let taps = weights.wrapping_add(tap * STRIP);
@@ -100,7 +100,7 @@ fn sum<S: Vector, const V: usize>(
                         let x = if job.shape.multiplier == 1 {
                             load(simd, from.add(c + v * STRIP), len)
                         } else {
-                            spread(simd, from, c, job.shape.multiplier, len)
+                            repeat_channels(simd, from, c, job.shape.multiplier, len)
                         };
                         *sum = simd.fma(x, simd.load(taps.add(v * strip_len)), *sum);
                     }
@@ -138,7 +138,7 @@ unsafe fn load<S: Vector>(simd: S, from: *const f32, len: usize) -> S::F {
 ///
 /// The input pixel at `from` has them.
 #[inline(always)]
-unsafe fn spread<S: Vector>(
+unsafe fn repeat_channels<S: Vector>(
     simd: S,
     from: *const f32,
     c: usize,

@@ -2,7 +2,7 @@
 //!
 //! Images are NHWC: a pixel is its channels, adjacent, and pixels lie a stride apart. Vectors run over
 //! channels, so that neither windows nor strides shuffle lanes. Square kernels of 3 and 5 at strides 1
-//! and 2 walk along output rows, with the sums of all windows that an input column is part of in
+//! and 2 go along output rows in passes, with the sums of all windows that an input column is part of in
 //! registers, or go tile by tile where caches do badly with that; every other window, and a multiplier,
 //! run pixel by pixel over the taps in the image.
 //!
@@ -17,8 +17,7 @@
     reason = "an address and the access to it are one step; loops of constant counts, to be unrolled"
 )]
 mod avx512;
-mod code_job;
-mod codes;
+pub(super) mod bounds;
 mod float;
 #[expect(clippy::inline_always, reason = "takes on the features of its caller")]
 mod float_job;
@@ -28,13 +27,21 @@ mod float_job;
     reason = "takes on the features of its caller; an address and the access to it are one step"
 )]
 mod general;
-pub(super) mod place;
 #[expect(
     clippy::inline_always,
     clippy::multiple_unsafe_ops_per_block,
     reason = "takes on the features of its caller; an address and the access to it are one step"
 )]
-mod plain;
+mod general_u8;
+mod quantized;
+mod quantized_job;
+#[expect(
+    clippy::inline_always,
+    clippy::multiple_unsafe_ops_per_block,
+    clippy::needless_range_loop,
+    reason = "takes on the features of its caller; loops of constant counts, to be unrolled"
+)]
+mod row_pass;
 #[cfg(test)]
 mod tests;
 #[expect(
@@ -44,19 +51,12 @@ mod tests;
     reason = "takes on the features of its caller; loops of constant counts, to be unrolled"
 )]
 mod tile;
-#[expect(
-    clippy::inline_always,
-    clippy::multiple_unsafe_ops_per_block,
-    clippy::needless_range_loop,
-    reason = "takes on the features of its caller; loops of constant counts, to be unrolled"
-)]
-mod walk;
 
 pub use crate::gemm_f32::Activation;
 use crate::indirect::Window;
-pub use code_job::Codes;
-pub use codes::{MAX_TAPS, Output, depthwise_codes, pack_codes, packed_codes_len};
 pub use float::{Weights, depthwise, pack, packed_len};
+pub use quantized::{MAX_TAPS, Output, depthwise_u8, pack_u8, packed_len_u8};
+pub use quantized_job::QuantizedWeights;
 
 /// What is convolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use super::codes::depthwise_codes_on;
 use super::float::depthwise_on;
+use super::quantized::depthwise_u8_on;
 use super::*;
 use crate::indirect::Window;
 use crate::isa::Isa;
@@ -90,7 +90,7 @@ fn activate(activation: Activation, x: f64) -> f64 {
     }
 }
 
-/// Checks a window in every form: `gap` elements lie between pixels, and `rows` are computed.
+/// Checks a window on every instruction set: `gap` elements lie between pixels, and `rows` are computed.
 fn check(shape: Shape, gap: usize, rows: Range<usize>, bias: bool, activation: Activation) {
     let window = &shape.window;
     let outputs = shape.outputs().unwrap();
@@ -195,7 +195,7 @@ fn rows_are_the_ones_asked_for() {
         for start in 0..window.output[1] {
             for end in start..=window.output[1] {
                 check(shape, 2, start..end, true, Activation::Clamp(-0.25, 0.5));
-                check_codes(shape, 2, start..end, false, true);
+                check_u8(shape, 2, start..end, false, true);
             }
         }
     }
@@ -236,7 +236,7 @@ fn sums_do_not_depend_on_how_rows_are_split() {
 fn large_images_are_right() {
     let shape = Shape { window: Window::square([70, 75], 3, 1, 1), channels: 100, multiplier: 1 };
     check(shape, 0, 0..70, true, Activation::None);
-    check_codes(shape, 0, 0..70, true, false);
+    check_u8(shape, 0, 0..70, true, false);
 }
 
 #[test]
@@ -280,8 +280,8 @@ fn what_is_not_finite_reaches_its_windows_alone() {
     }
 }
 
-/// Checks a window of codes in every form.
-fn check_codes(shape: Shape, gap: usize, rows: Range<usize>, zeros: bool, signed: bool) {
+/// Checks a window of values on every instruction set.
+fn check_u8(shape: Shape, gap: usize, rows: Range<usize>, zeros: bool, signed: bool) {
     let window = &shape.window;
     let outputs = shape.outputs().unwrap();
     let (x_stride, y_stride) = (shape.channels + gap, outputs + 2 * gap);
@@ -303,14 +303,14 @@ fn check_codes(shape: Shape, gap: usize, rows: Range<usize>, zeros: bool, signed
     if gap > 2 {
         scales[0] = f32::NAN;
     }
-    let mut packed = Guarded::of(&vec![99; packed_codes_len(window.kernel, outputs).unwrap()]);
-    pack_codes(Guarded::of(&weights).slice(), window.kernel, outputs, packed.slice());
+    let mut packed = Guarded::of(&vec![99; packed_len_u8(window.kernel, outputs).unwrap()]);
+    pack_u8(Guarded::of(&weights).slice(), window.kernel, outputs, packed.slice());
     let (zero_point, y_zero) = (131u8, if signed { -3 } else { 77 });
     let wanted = pixels(window, rows.clone());
     for &isa in Isa::available() {
         let (mut x, mut zero_points, mut bias_of, mut scales_of) =
             (Guarded::of(&x), Guarded::of(zero_points), Guarded::of(&bias), Guarded::of(&scales));
-        let codes = Codes {
+        let codes = QuantizedWeights {
             packed: packed.slice(),
             zero_point,
             zero_points: zero_points.slice(),
@@ -325,7 +325,7 @@ fn check_codes(shape: Shape, gap: usize, rows: Range<usize>, zeros: bool, signed
         } else {
             Output::U8 { to: y.slice(), zero_point: y_zero as u8 }
         };
-        depthwise_codes_on(isa, &shape, image, &codes, rows.clone(), output, y_stride);
+        depthwise_u8_on(isa, &shape, image, &codes, rows.clone(), output, y_stride);
         for at in 0..y.len() {
             let found = if signed { i32::from(y_signed[at]) } else { i32::from(y[at]) };
             let (pixel, c) = (at / y_stride, at % y_stride);
@@ -353,11 +353,11 @@ fn codes_are_right_for_every_window() {
     for window in windows() {
         for (i, channels) in [1, 5, 19, 64, 70].into_iter().enumerate() {
             let shape = Shape { window, channels, multiplier: 1 };
-            check_codes(shape, i % 4, all_rows(&window), i == 2, i % 2 == 0);
+            check_u8(shape, i % 4, all_rows(&window), i == 2, i % 2 == 0);
         }
         for (channels, multiplier) in [(1, 3), (3, 7), (17, 5)] {
             let shape = Shape { window, channels, multiplier };
-            check_codes(shape, 1, all_rows(&window), channels == 3, true);
+            check_u8(shape, 1, all_rows(&window), channels == 3, true);
         }
     }
 }
@@ -369,8 +369,8 @@ fn codes_are_right_for_every_number_of_channels() {
             for gap in [0, 3] {
                 let window = Window::square([7, 6], kernel, stride, kernel / 2);
                 let shape = Shape { window, channels, multiplier: 1 };
-                check_codes(shape, gap, all_rows(&window), false, gap == 0);
-                check_codes(shape, gap, all_rows(&window), true, gap != 0);
+                check_u8(shape, gap, all_rows(&window), false, gap == 0);
+                check_u8(shape, gap, all_rows(&window), true, gap != 0);
             }
         }
     }
@@ -382,17 +382,22 @@ fn extreme_codes_are_exact() {
         let window = Window::square([6, 6], 5, 1, 2);
         let shape = Shape { window, channels: 64, multiplier: 1 };
         for (x, weight, zero_point) in [(255, -128, 0), (0, -128, 255), (255, 127, 0)] {
-            let mut packed = vec![0; packed_codes_len(window.kernel, 64).unwrap()];
-            pack_codes(&vec![weight; 25 * 64], window.kernel, 64, &mut packed);
+            let mut packed = vec![0; packed_len_u8(window.kernel, 64).unwrap()];
+            pack_u8(&vec![weight; 25 * 64], window.kernel, 64, &mut packed);
             let product = (i32::from(x) - i32::from(zero_point)) * i32::from(weight);
-            // A code for each tap in the window.
+            // A value for each tap in the window.
             let scales = [1.0 / product as f32; 64];
-            let codes =
-                Codes { packed: &packed, zero_point, zero_points: &[], bias: &[], scales: &scales };
+            let codes = QuantizedWeights {
+                packed: &packed,
+                zero_point,
+                zero_points: &[],
+                bias: &[],
+                scales: &scales,
+            };
             let (image, mut to) = (vec![x; 36 * 64], vec![0; 36 * 64]);
             let output = Output::U8 { to: &mut to, zero_point: 3 };
             let image = Image { data: &image, stride: 64 };
-            depthwise_codes_on(isa, &shape, image, &codes, 0..6, output, 64);
+            depthwise_u8_on(isa, &shape, image, &codes, 0..6, output, 64);
             let inside = [3, 4, 5, 5, 4, 3];
             for (i, &code) in to.iter().enumerate() {
                 let taps = inside[i / 64 / 6] * inside[i / 64 % 6];
@@ -409,8 +414,8 @@ fn slices_too_short_are_refused() {
     let refused = |x: usize, packed: usize, bias: usize, y: usize, rows: Range<usize>| {
         let codes = std::panic::catch_unwind(|| {
             let (packed, bias) =
-                (vec![0; packed_codes_len([1, packed, 3], 6).unwrap()], vec![0; bias]);
-            let codes = Codes {
+                (vec![0; packed_len_u8([1, packed, 3], 6).unwrap()], vec![0; bias]);
+            let codes = QuantizedWeights {
                 packed: &packed,
                 zero_point: 0,
                 zero_points: &[],
@@ -419,7 +424,7 @@ fn slices_too_short_are_refused() {
             };
             let image = Image { data: &vec![0; x], stride: 6 };
             let output = Output::U8 { to: &mut vec![0; y], zero_point: 0 };
-            depthwise_codes(&shape, image, &codes, rows.clone(), output, 6);
+            depthwise_u8(&shape, image, &codes, rows.clone(), output, 6);
         });
         let floats = std::panic::catch_unwind(|| {
             let (packed, bias) = (vec![0.0; packed * 3 * 16], vec![0.0; bias]);
@@ -447,7 +452,7 @@ fn convolutions_make_no_thread_heap_calls() {
     let (x_codes, weight_codes) = (vec![7; 81 * 70], vec![-3; 9 * 70]);
     let (mut y, mut y_codes) = (vec![0.0; 81 * 70], vec![0; 81 * 70]);
     let mut packed = vec![0.0; packed_len(9, 70).unwrap()];
-    let mut packed_codes = vec![0; packed_codes_len([1, 3, 3], 70).unwrap()];
+    let mut packed_codes = vec![0; packed_len_u8([1, 3, 3], 70).unwrap()];
     let scales = vec![0.5; 70];
     for &isa in Isa::available() {
         // Other tests call the heap meanwhile, should the count not be this thread's own.
@@ -457,8 +462,8 @@ fn convolutions_make_no_thread_heap_calls() {
             let weights = Weights { packed: &packed, bias: None, activation: Activation::Silu };
             let image = Image { data: &x, stride: 70 };
             depthwise_on(isa, &shape, image, &weights, 0..9, &mut y, 70);
-            pack_codes(&weight_codes, [1, 3, 3], 70, &mut packed_codes);
-            let codes = Codes {
+            pack_u8(&weight_codes, [1, 3, 3], 70, &mut packed_codes);
+            let codes = QuantizedWeights {
                 packed: &packed_codes,
                 zero_point: 1,
                 zero_points: &[],
@@ -467,7 +472,7 @@ fn convolutions_make_no_thread_heap_calls() {
             };
             let image = Image { data: &x_codes, stride: 70 };
             let output = Output::U8 { to: &mut y_codes, zero_point: 0 };
-            depthwise_codes_on(isa, &shape, image, &codes, 0..9, output, 70);
+            depthwise_u8_on(isa, &shape, image, &codes, 0..9, output, 70);
             udo_api::guard::thread_heap_calls() == before
         });
         assert!(quiet, "each of many convolutions called the heap");
@@ -480,8 +485,8 @@ fn the_stride_of_a_single_pixel_does_not_matter() {
     let (x, x_codes) = (noise(70), [200; 70]);
     let mut packed = vec![0.0; packed_len(9, 70).unwrap()];
     pack(&noise(9 * 70), 9, 70, &mut packed);
-    let mut packed_codes = vec![0; packed_codes_len([1, 3, 3], 70).unwrap()];
-    pack_codes(&[5; 9 * 70], [1, 3, 3], 70, &mut packed_codes);
+    let mut packed_codes = vec![0; packed_len_u8([1, 3, 3], 70).unwrap()];
+    pack_u8(&[5; 9 * 70], [1, 3, 3], 70, &mut packed_codes);
     for &isa in Isa::available() {
         let floats = [0, 70].map(|stride| {
             let mut y = vec![0.0; 70];
@@ -492,7 +497,7 @@ fn the_stride_of_a_single_pixel_does_not_matter() {
         });
         assert_eq!(floats[0], floats[1], "{isa:?}");
         let mut y = [0; 70];
-        let codes = Codes {
+        let codes = QuantizedWeights {
             packed: &packed_codes,
             zero_point: 0,
             zero_points: &[],
@@ -501,7 +506,7 @@ fn the_stride_of_a_single_pixel_does_not_matter() {
         };
         let image = Image { data: &x_codes, stride: 0 };
         let output = Output::U8 { to: &mut y, zero_point: 0 };
-        depthwise_codes_on(isa, &shape, image, &codes, 0..1, output, 0);
+        depthwise_u8_on(isa, &shape, image, &codes, 0..1, output, 0);
         assert_eq!(y, [100; 70], "{isa:?}");
     }
 }

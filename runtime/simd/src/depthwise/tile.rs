@@ -1,7 +1,7 @@
 //! Kernels of 3 x 3 at stride 1, pixel by pixel: tiles of the output, each with all of its channels in
 //! sequence.
 //!
-//! A walk touches a line or so of each pixel before it takes the next. Where pixels lie a large power of
+//! A pass touches a line or so of each pixel before it takes the next. Where pixels lie a large power of
 //! two apart, those lines share a few sets of the first cache and evict each other while they are on
 //! their way; where the image lies in memory, they are no stream. A tile reads every pixel as a stream,
 //! and reads some of them again for the next tile.
@@ -17,14 +17,14 @@ const STRIPS: usize = 16;
 /// Elements between pixels of which 48 KiB in 12 ways hold no more than 48 pixels' lines.
 const CONFLICT: usize = 256;
 
-/// Whether tiles are faster than walks, and at most one row or column on each side lies in the padding.
+/// Whether tiles are faster than passes, and at most one row or column on each side lies in the padding.
 #[inline(always)]
 pub(super) fn suits(job: &Job<'_>) -> bool {
     let window = &job.shape.window;
     let close = |axis: usize| {
         window.pads[axis] <= 1 && window.output[axis] < window.input[axis] + window.pads[axis]
     };
-    (job.far || job.x_stride.is_multiple_of(CONFLICT)) && close(1) && close(2)
+    (job.exceeds_l2 || job.x_stride.is_multiple_of(CONFLICT)) && close(1) && close(2)
 }
 
 /// All rows.

@@ -1,4 +1,4 @@
-//! Vectors of 8-bit codes, their maxima, and averages of them in 16 bits.
+//! Vectors of 8-bit values, their maxima, and averages of them in 16 bits.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{
@@ -11,13 +11,13 @@ use std::arch::x86_64::{
     _mm512_storeu_si512, _mm512_sub_epi16,
 };
 
-/// A vector of codes.
+/// A vector of values.
 ///
 /// # Safety
 ///
-/// Whoever uses one has its instruction set; pointers have memory for `LEN` codes.
-pub(super) trait Bytes: Copy {
-    /// A 16-bit sum of each code.
+/// Whoever uses one has its instruction set; pointers have memory for `LEN` values.
+pub(super) trait ByteVector: Copy {
+    /// A 16-bit sum of each value.
     type Sums: Copy;
 
     const LEN: usize;
@@ -49,7 +49,7 @@ pub(super) trait Bytes: Copy {
     unsafe fn divide(sums: Self::Sums, by: Quotient) -> Self;
 }
 
-/// Division of 16-bit sums of codes, rounded half to even, in 16 bits.
+/// Division of 16-bit sums of values, rounded half to even, in 16 bits.
 ///
 /// Of a small divisor, the product with the inverse, rounded up, is rounded half up: its error stays
 /// below a step of the sum. What is odd then is taken again of a sum that is less by 1, which makes a
@@ -74,7 +74,7 @@ impl Quotient {
     /// The greatest divisor.
     pub(super) const MOST: usize = 128;
 
-    /// By `divisor`, from 1 to [`Self::MOST`], of sums of codes with `padding` added, which together are
+    /// By `divisor`, from 1 to [`Self::MOST`], of sums of values with `padding` added, which together are
     /// at most 255 times the divisor.
     pub(super) fn by(divisor: usize, padding: usize) -> Self {
         let even = u16::from(divisor.is_multiple_of(2));
@@ -110,7 +110,7 @@ impl Quotient {
 }
 
 /// Plain Rust.
-impl<const N: usize> Bytes for [u8; N] {
+impl<const N: usize> ByteVector for [u8; N] {
     type Sums = [u16; N];
 
     const LEN: usize = N;
@@ -121,7 +121,7 @@ impl<const N: usize> Bytes for [u8; N] {
     }
     #[inline(always)]
     unsafe fn load(from: *const u8) -> Self {
-        // SAFETY: `LEN` codes are readable at `from`; arrays of bytes need no alignment.
+        // SAFETY: `LEN` values are readable at `from`; arrays of bytes need no alignment.
         unsafe { from.cast::<Self>().read() }
     }
     #[inline(always)]
@@ -130,7 +130,7 @@ impl<const N: usize> Bytes for [u8; N] {
     }
     #[inline(always)]
     unsafe fn store(self, to: *mut u8) {
-        // SAFETY: `LEN` codes are writable at `to`; arrays of bytes need no alignment.
+        // SAFETY: `LEN` values are writable at `to`; arrays of bytes need no alignment.
         unsafe { to.cast::<Self>().write(self) }
     }
     #[inline(always)]
@@ -155,8 +155,8 @@ macro_rules! register {
         $product:ident, $round:ident
     ) => {
         #[cfg(target_arch = "x86_64")]
-        impl Bytes for $vector {
-            /// Of all codes, pairs of them as 16-bit numbers, modulo 2^16; and of every second code. The
+        impl ByteVector for $vector {
+            /// Of all values, pairs of them as 16-bit numbers, modulo 2^16; and of every second value. The
             /// sums of the others are what is left of the first.
             type Sums = [Self; 2];
 
@@ -169,7 +169,7 @@ macro_rules! register {
             }
             #[inline(always)]
             unsafe fn load(from: *const u8) -> Self {
-                // SAFETY: the caller has the instruction set, and `LEN` codes at `from` to read.
+                // SAFETY: the caller has the instruction set, and `LEN` values at `from` to read.
                 unsafe { $load(from.cast()) }
             }
             #[inline(always)]
@@ -179,7 +179,7 @@ macro_rules! register {
             }
             #[inline(always)]
             unsafe fn store(self, to: *mut u8) {
-                // SAFETY: the caller has the instruction set, and `LEN` codes at `to` to write.
+                // SAFETY: the caller has the instruction set, and `LEN` values at `to` to write.
                 unsafe { $store(to.cast(), self) }
             }
             #[inline(always)]

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use super::fold::{Fold, Folds, suits};
-use super::{Divisor, Image, Job, Window, place};
+use super::separable::{Fold, Separable, suits};
+use super::{Divisor, Image, Job, Window, bounds};
 use crate::isa::{Isa, SimdOp, Vector, dispatch, isa};
 
 /// Vectors that are pooled at the same time.
@@ -46,7 +46,10 @@ pub fn average_pool(
 }
 
 /// The average with a divisor, or else the greatest.
-#[expect(clippy::too_many_arguments, reason = "the arguments of `average_pool`, and the form")]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the arguments of `average_pool`, and the instruction set"
+)]
 pub(super) fn pool_on(
     isa: Isa,
     window: &Window,
@@ -83,7 +86,7 @@ impl<const MAX: bool> SimdOp for Rows<'_, MAX> {
         // Where windows share less than half, a buffer costs more than what it saves.
         if suits(fold, job) && job.window.strides[2] < job.window.kernel[2].div_ceil(2) {
             // SAFETY: who has `simd` has the instructions; the door has been passed.
-            unsafe { Folds { fold, job, x: self.x, y: self.y }.run() }
+            unsafe { Separable { fold, job, x: self.x, y: self.y }.run() }
             return;
         }
         let mut to = self.y;
@@ -118,16 +121,16 @@ struct FloatFold<S, const MAX: bool> {
 
 impl<S: Vector, const MAX: bool> Fold for FloatFold<S, MAX> {
     type Item = f32;
-    type Part = S::F;
+    type Acc = S::F;
     /// The inverse of the divisor in two parts, both above 0; or the divisor.
-    type End = [S::F; 2];
+    type Scale = [S::F; 2];
 
     const LEN: usize = S::LANES;
     const IS_WIDE: bool = S::FUSED;
     const ASSOCIATIVE: bool = MAX;
 
     #[inline(always)]
-    unsafe fn none(self) -> S::F {
+    unsafe fn identity(self) -> S::F {
         self.simd.splat(if MAX { f32::NEG_INFINITY } else { 0.0 })
     }
     #[inline(always)]
@@ -136,7 +139,7 @@ impl<S: Vector, const MAX: bool> Fold for FloatFold<S, MAX> {
         unsafe { self.simd.load(from) }
     }
     #[inline(always)]
-    unsafe fn join(self, one: S::F, next: S::F) -> S::F {
+    unsafe fn combine(self, one: S::F, next: S::F) -> S::F {
         if MAX { max(self.simd, next, one) } else { self.simd.add(one, next) }
     }
     #[inline(always)]
@@ -144,7 +147,7 @@ impl<S: Vector, const MAX: bool> Fold for FloatFold<S, MAX> {
         self.divisor
     }
     #[inline(always)]
-    unsafe fn end(self, divisor: usize, _: usize) -> Self::End {
+    unsafe fn scale(self, divisor: usize, _: usize) -> Self::Scale {
         let inverse = 1.0 / divisor as f64;
         // With both of them above 0, infinity remains what it is.
         let high = (inverse as f32).next_down();
@@ -153,7 +156,7 @@ impl<S: Vector, const MAX: bool> Fold for FloatFold<S, MAX> {
         parts.map(|part| self.simd.splat(part))
     }
     #[inline(always)]
-    unsafe fn store(self, whole: S::F, [high, low]: Self::End, to: *mut f32) {
+    unsafe fn store(self, whole: S::F, [high, low]: Self::Scale, to: *mut f32) {
         let simd = self.simd;
         let y = if MAX {
             whole
@@ -190,11 +193,11 @@ impl<const MAX: bool> Rows<'_, MAX> {
         let mut pooled = [start; V];
         let [planes, rows, cols] = pixel.taps;
         for i in planes.clone() {
-            let plane = place::pixel(window, 0, pixel.at[0], i) * window.input[1];
+            let plane = bounds::pixel(window, 0, pixel.at[0], i) * window.input[1];
             for j in rows.clone() {
-                let row = (plane + place::pixel(window, 1, pixel.at[1], j)) * window.input[2];
+                let row = (plane + bounds::pixel(window, 1, pixel.at[1], j)) * window.input[2];
                 for k in cols.clone() {
-                    let index = row + place::pixel(window, 2, pixel.at[2], k);
+                    let index = row + bounds::pixel(window, 2, pixel.at[2], k);
                     let from = self.x.wrapping_add(index * job.x_stride + c);
                     for (v, pooled) in pooled.iter_mut().enumerate() {
                         // SAFETY: the pixel lies in the image, and has `len` channels there.

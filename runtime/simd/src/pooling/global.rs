@@ -1,7 +1,7 @@
 //! Averages and sums over all pixels of an image.
 
 use super::quads::Quads;
-use super::{Image, place};
+use super::{Image, bounds};
 use crate::isa::{Isa, SimdOp, Vector, dispatch, isa};
 
 /// Vectors that are added up at the same time.
@@ -23,11 +23,11 @@ pub fn global_average(x: Image<'_, f32>, pixels: usize, y: &mut [f32]) {
 }
 
 pub(super) fn global_average_on(isa: Isa, x: Image<'_, f32>, pixels: usize, y: &mut [f32]) {
-    assert!(place::holds(x.data.len(), Some(pixels), x.stride, y.len()), "an image of its pixels");
+    assert!(bounds::holds(x.data.len(), Some(pixels), x.stride, y.len()), "an image of its pixels");
     dispatch(isa, Averages { x, pixels, y });
 }
 
-/// The sum of each channel's codes over `pixels` pixels, modulo 2^32; `y` has an element per channel.
+/// The sum of each channel's values over `pixels` pixels, modulo 2^32; `y` has an element per channel.
 ///
 /// # Panics
 ///
@@ -37,7 +37,7 @@ pub fn global_sums(x: Image<'_, u8>, pixels: usize, y: &mut [u32]) {
 }
 
 pub(super) fn global_sums_on(isa: Isa, x: Image<'_, u8>, pixels: usize, y: &mut [u32]) {
-    assert!(place::holds(x.data.len(), Some(pixels), x.stride, y.len()), "an image of its pixels");
+    assert!(bounds::holds(x.data.len(), Some(pixels), x.stride, y.len()), "an image of its pixels");
     dispatch(isa, Sums { x, pixels, y });
 }
 
@@ -138,15 +138,15 @@ impl SimdOp for Sums<'_> {
         }
         tail.fill(0);
         for pixel in 0..pixels {
-            let codes = &x.data[pixel * x.stride + c..];
-            for (sum, &code) in tail.iter_mut().zip(codes) {
-                *sum = sum.wrapping_add(code.into());
+            let values = &x.data[pixel * x.stride + c..];
+            for (sum, &value) in tail.iter_mut().zip(values) {
+                *sum = sum.wrapping_add(value.into());
             }
         }
     }
 }
 
-/// The sums of `V` vectors of codes from channel `c` on.
+/// The sums of `V` vectors of values from channel `c` on.
 #[inline(always)]
 fn block<S: Vector, const V: usize>(
     simd: S,
@@ -159,13 +159,13 @@ fn block<S: Vector, const V: usize>(
     let mut from = x.data.as_ptr().wrapping_add(c);
     let mut left = pixels;
     while left > 0 {
-        let count = left.min(Quads::<S>::MOST);
+        let count = left.min(Quads::<S>::MAX_COUNT);
         let mut sums = [Quads::new(simd); V];
         for _ in 0..count {
             for (v, sums) in sums.iter_mut().enumerate() {
                 // SAFETY: the pixel has the channels of all vectors, as `y` has.
-                let codes = unsafe { simd.load(from.add(v * 4 * S::LANES).cast()) };
-                sums.add(simd, simd.bits(codes));
+                let values = unsafe { simd.load(from.add(v * 4 * S::LANES).cast()) };
+                sums.add(simd, simd.bits(values));
             }
             from = from.wrapping_add(x.stride);
         }

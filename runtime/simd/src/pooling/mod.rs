@@ -1,7 +1,7 @@
 //! Pooling: maxima and averages over windows, and averages over whole images.
 //!
 //! Images are NHWC: a pixel is its channels, adjacent, and pixels lie a stride apart; vectors run over
-//! channels. Windows of codes, and those of `f32` that overlap by more than half, are pooled down the
+//! channels. Windows of 8-bit values, and those of `f32` that overlap by more than half, are pooled down the
 //! columns first and then across, so that what they share is added or compared once. Padding is never
 //! part of a maximum. As in `depthwise`, a function computes output rows `rows` of one image: those of
 //! the window's second axis, for one plane of the first axis after the other; what it writes begins with
@@ -14,19 +14,7 @@ mod bytes;
     clippy::multiple_unsafe_ops_per_block,
     reason = "takes on the features of its caller; an address and the access to it are one step"
 )]
-mod codes;
-#[expect(
-    clippy::inline_always,
-    clippy::multiple_unsafe_ops_per_block,
-    reason = "takes on the features of its caller; an address and the access to it are one step"
-)]
 mod float;
-#[expect(
-    clippy::inline_always,
-    clippy::multiple_unsafe_ops_per_block,
-    reason = "takes on the features of its caller; an address and the access to it are one step"
-)]
-mod fold;
 #[expect(
     clippy::inline_always,
     clippy::multiple_unsafe_ops_per_block,
@@ -35,17 +23,29 @@ mod fold;
 mod global;
 #[expect(clippy::inline_always, reason = "takes on the features of its caller")]
 mod quads;
+#[expect(
+    clippy::inline_always,
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "takes on the features of its caller; an address and the access to it are one step"
+)]
+mod quantized;
+#[expect(
+    clippy::inline_always,
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "takes on the features of its caller; an address and the access to it are one step"
+)]
+mod separable;
 #[cfg(test)]
 mod tests;
 
 use std::ops::Range;
 
 pub use crate::depthwise::Image;
-use crate::depthwise::place;
+use crate::depthwise::bounds;
 use crate::indirect::Window;
-pub use codes::{average_pool_codes, max_pool_codes};
 pub use float::{average_pool, max_pool};
 pub use global::{global_average, global_sums};
+pub use quantized::{average_pool_u8, max_pool_u8};
 
 /// What an average divides by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,13 +92,13 @@ impl<'a> Job<'a> {
         y_len: usize,
         y_stride: usize,
     ) -> Option<Self> {
-        assert!(place::is_sound(window), "positions that `usize` holds, and dilations");
+        assert!(bounds::is_sound(window), "positions that `usize` holds, and dilations");
         assert!(window.taps().is_some(), "taps that `usize` holds");
-        assert!(place::rows(window).is_some_and(|all| rows.end <= all), "rows of the window");
+        assert!(bounds::rows(window).is_some_and(|all| rows.end <= all), "rows of the window");
         let pixels = window.input_len();
-        assert!(place::holds(x.data.len(), pixels, x.stride, channels), "an input of its pixels");
+        assert!(bounds::holds(x.data.len(), pixels, x.stride, channels), "an input of its pixels");
         let pixels = rows.len().checked_mul(window.output[2]);
-        assert!(place::holds(y_len, pixels, y_stride, channels), "an output of its pixels");
+        assert!(bounds::holds(y_len, pixels, y_stride, channels), "an output of its pixels");
         let some = !rows.is_empty() && window.output[2] > 0 && channels > 0;
         let rows = (rows.start, rows.end);
         some.then_some(Self { window, channels, x_stride: x.stride, rows, y_stride })
@@ -113,7 +113,7 @@ impl<'a> Job<'a> {
         }
         let [_, height, width] = window.input;
         let [plane, row, col] =
-            [0, 1, 2].map(|axis| place::pixel(window, axis, at[axis], taps[axis].start));
+            [0, 1, 2].map(|axis| bounds::pixel(window, axis, at[axis], taps[axis].start));
         let [planes, rows, cols] = window.dilations;
         let first = ((plane * height + row) * width + col) * self.x_stride;
         // Of an axis with a single tap there is no next one, wherever that would be.
@@ -128,11 +128,11 @@ impl<'a> Job<'a> {
     fn row(&self, row: usize) -> ([usize; 2], [Range<usize>; 3]) {
         let height = self.window.output[1];
         let at = [row / height, row % height];
-        (at, [place::inside(self.window, 0, at[0]), place::inside(self.window, 1, at[1]), 0..0])
+        (at, [bounds::inside(self.window, 0, at[0]), bounds::inside(self.window, 1, at[1]), 0..0])
     }
 
     /// The taps in the image along the row, of the window at an output column.
     fn along(&self, col: usize) -> Range<usize> {
-        place::inside(self.window, 2, col)
+        bounds::inside(self.window, 2, col)
     }
 }

@@ -1,9 +1,9 @@
-//! Sums of 8-bit codes, four to a lane.
+//! Sums of 8-bit values, four to a lane.
 
 use crate::isa::Vector;
 
-/// Sums of vectors of four codes per lane, without a shuffle: those of the second and fourth codes in
-/// 16 bits each, and those of all four codes as if each vector were of 32-bit numbers, modulo 2^32, of
+/// Sums of vectors of four values per lane, without a shuffle: those of the second and fourth values in
+/// 16 bits each, and those of all four values as if each vector were of 32-bit numbers, modulo 2^32, of
 /// which the others are what is left.
 #[derive(Clone, Copy)]
 pub(super) struct Quads<S: Vector> {
@@ -12,8 +12,8 @@ pub(super) struct Quads<S: Vector> {
 }
 
 impl<S: Vector> Quads<S> {
-    /// The most codes whose sum fits 16 bits.
-    pub(super) const MOST: usize = 257;
+    /// The most values whose sum fits 16 bits.
+    pub(super) const MAX_COUNT: usize = 257;
 
     #[inline(always)]
     pub(super) fn new(simd: S) -> Self {
@@ -21,13 +21,13 @@ impl<S: Vector> Quads<S> {
     }
 
     #[inline(always)]
-    pub(super) fn add(&mut self, simd: S, codes: S::I) {
-        let odd = simd.and(simd.shr::<8>(codes), simd.splat_i(0x00ff_00ff));
-        self.all = simd.add_i(self.all, codes);
+    pub(super) fn add(&mut self, simd: S, values: S::I) {
+        let odd = simd.and(simd.shr::<8>(values), simd.splat_i(0x00ff_00ff));
+        self.all = simd.add_i(self.all, values);
         self.odd = simd.add_i(self.odd, odd);
     }
 
-    /// The sums of the first codes of each lane, of the second ones, and so on.
+    /// The sums of the first values of each lane, of the second ones, and so on.
     #[inline(always)]
     pub(super) fn sums(self, simd: S) -> [S::I; 4] {
         let even = simd.sub_i(self.all, simd.shl::<8>(self.odd));

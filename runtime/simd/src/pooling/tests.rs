@@ -1,9 +1,9 @@
 //! Every instruction set against values of `f64` or `i64`, on fenced memory.
 
-use super::bytes::{Bytes, Quotient};
-use super::codes::{Average, average_on, max_on};
+use super::bytes::{ByteVector, Quotient};
 use super::float::pool_on;
 use super::global::{global_average_on, global_sums_on};
+use super::quantized::{Average, average_on, max_on};
 use super::*;
 use crate::isa::Isa;
 use crate::testing::Guarded;
@@ -215,7 +215,7 @@ fn halves_are_rounded_to_even() {
     for (codes, wanted) in [([0, 1], 0), ([1, 2], 2), ([2, 3], 2), ([254, 255], 254)] {
         let mut y = [0];
         let x = Image { data: &codes, stride: 1 };
-        average_pool_codes(&window, 1, x, Divisor::Inside, 0, 0..1, &mut y, 1);
+        average_pool_u8(&window, 1, x, Divisor::Inside, 0, 0..1, &mut y, 1);
         assert_eq!(y, [wanted]);
     }
 }

@@ -118,7 +118,7 @@ impl QuantizedPacking {
                 debug_assert!(fits, "weights of the shape");
             }
             Self::Depthwise { kernel, channels } => {
-                depthwise::pack_codes(workspace, kernel, channels, packed);
+                depthwise::pack_u8(workspace, kernel, channels, packed);
             }
         }
     }

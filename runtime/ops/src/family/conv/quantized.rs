@@ -4,7 +4,7 @@
 use udo_api::{Code, Element, ExecError, Parallel, Status};
 use udo_simd::Bits;
 use udo_simd::conv_u8::{self, Batch, Input, MAX_K, Shape};
-use udo_simd::depthwise::{self, Codes, Image};
+use udo_simd::depthwise::{self, Image, QuantizedWeights};
 use udo_simd::gemm_u8;
 use udo_simd::indirect::Window;
 use udo_simd::rows;
@@ -150,7 +150,7 @@ impl QuantizedConvPlan {
         let taps = window.taps()?;
         inputs.checked_mul(taps).filter(|&depth| depth <= MAX_K)?;
         let algorithm = if inputs == 1 && groups > 1 {
-            depthwise::packed_codes_len(window.kernel, channels[1])?;
+            depthwise::packed_len_u8(window.kernel, channels[1])?;
             Algorithm::Depthwise(depthwise::Shape { window, channels: groups, multiplier: outputs })
         } else {
             let (border, gathered) =
@@ -173,7 +173,7 @@ impl QuantizedConvPlan {
         match &self.algorithm {
             Algorithm::Indirect { shape, .. } => shape.packed_len(),
             Algorithm::Depthwise(shape) => {
-                depthwise::packed_codes_len(shape.window.kernel, self.images.channels[1])
+                depthwise::packed_len_u8(shape.window.kernel, self.images.channels[1])
             }
         }
         .unwrap_or(0)
@@ -310,11 +310,16 @@ impl QuantizedConvPlan {
                 let lines = self.images.lines.div_ceil(grains);
                 parallel.chunks_mut(y, lines * line, |chunk, y| {
                     let rows = chunk * lines..chunk * lines + y.len() / line;
-                    let filter =
-                        Codes { packed, zero_point: x_zero, zero_points: w_zeros, bias, scales };
+                    let filter = QuantizedWeights {
+                        packed,
+                        zero_point: x_zero,
+                        zero_points: w_zeros,
+                        bias,
+                        scales,
+                    };
                     let x = Image { data: values, stride: inputs };
                     C::depthwise(y, y_zero, |y| {
-                        depthwise::depthwise_codes(shape, x, &filter, rows, y, outputs);
+                        depthwise::depthwise_u8(shape, x, &filter, rows, y, outputs);
                     });
                     Ok(())
                 })

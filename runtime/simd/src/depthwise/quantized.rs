@@ -1,42 +1,42 @@
-//! 8-bit codes: what is checked, packed and chosen before the loops.
+//! 8-bit values: what is checked, packed and chosen before the loops.
 
 use std::ops::Range;
 
 #[cfg(target_arch = "x86_64")]
 use super::avx512;
-use super::code_job::{Codes, Form, Job, QUAD, STRIP, first_channel};
-use super::plain::Plain;
-use super::{Image, Shape, place};
+use super::general_u8::GeneralU8;
+use super::quantized_job::{Job, QUAD, QuantizedWeights, STRIP, VectorLayout, first_channel};
+use super::{Image, Shape, bounds};
 use crate::isa::{Isa, dispatch, isa};
 
 /// The most taps of a window: with more, a sum of products of 255 and 255 may not fit an i32.
 pub const MAX_TAPS: usize = 33_025;
 
-/// Where the codes go: pixels of output rows.
+/// Where the values go: pixels of output rows.
 #[derive(Debug)]
 pub enum Output<'a> {
     /// Unsigned.
     U8 {
         /// The first pixel of the first row comes first.
         to: &'a mut [u8],
-        /// The code for zero.
+        /// The zero point.
         zero_point: u8,
     },
     /// Signed.
     I8 {
         /// The first pixel of the first row comes first.
         to: &'a mut [i8],
-        /// The code for zero.
+        /// The zero point.
         zero_point: i8,
     },
 }
 
 /// The elements that kernels for `channels` output channels take when packed; none if that is beyond
 /// memory, or if the kernel has more than [`MAX_TAPS`].
-pub fn packed_codes_len(kernel: [usize; 3], channels: usize) -> Option<usize> {
+pub fn packed_len_u8(kernel: [usize; 3], channels: usize) -> Option<usize> {
     let taps = kernel[0].checked_mul(kernel[1])?.checked_mul(kernel[2])?;
-    let strips = match Form::of(kernel) {
-        Some(form) => channels.div_ceil(STRIP).checked_mul(form.strip_len())?,
+    let strips = match VectorLayout::of(kernel) {
+        Some(layout) => channels.div_ceil(STRIP).checked_mul(layout.strip_len())?,
         None => 0,
     };
     let len = taps.checked_mul(channels)?.checked_add(strips)?;
@@ -44,13 +44,13 @@ pub fn packed_codes_len(kernel: [usize; 3], channels: usize) -> Option<usize> {
 }
 
 /// Packs kernels, `[output channels, 1, taps..]` as in ONNX. The result is the same for every
-/// instruction set. Unsigned weights are signed ones with 128 taken off the codes and the zero points.
+/// instruction set. Unsigned weights are signed ones with 128 taken off the values and the zero points.
 ///
 /// # Panics
 ///
-/// If `weights` does not have an element per tap and channel, or `packed` not [`packed_codes_len`].
-pub fn pack_codes(weights: &[i8], kernel: [usize; 3], channels: usize, packed: &mut [i8]) {
-    assert_eq!(Some(packed.len()), packed_codes_len(kernel, channels), "room for the weights");
+/// If `weights` does not have an element per tap and channel, or `packed` not [`packed_len_u8`].
+pub fn pack_u8(weights: &[i8], kernel: [usize; 3], channels: usize, packed: &mut [i8]) {
+    assert_eq!(Some(packed.len()), packed_len_u8(kernel, channels), "room for the weights");
     let taps = kernel[0] * kernel[1] * kernel[2];
     assert_eq!(Some(weights.len()), taps.checked_mul(channels), "a weight per tap and channel");
     let (strips, plain) = packed.split_at_mut(packed.len() - weights.len());
@@ -59,8 +59,8 @@ pub fn pack_codes(weights: &[i8], kernel: [usize; 3], channels: usize, packed: &
             *plain = weights[channel * taps + tap];
         }
     }
-    let Some(form) = Form::of(kernel) else { return };
-    for (strip, to) in strips.chunks_exact_mut(form.strip_len()).enumerate() {
+    let Some(layout) = VectorLayout::of(kernel) else { return };
+    for (strip, to) in strips.chunks_exact_mut(layout.strip_len()).enumerate() {
         to.fill(0);
         let first = first_channel(strip, channels);
         let (totals, quads) = to.split_at_mut(QUAD * STRIP);
@@ -70,10 +70,10 @@ pub fn pack_codes(weights: &[i8], kernel: [usize; 3], channels: usize, packed: &
             let total: i32 = weights.iter().map(|&weight| i32::from(weight)).sum();
             totals[place..place + QUAD].copy_from_slice(&total.to_ne_bytes().map(u8::cast_signed));
             for (tap, &weight) in weights.iter().enumerate() {
-                for r in 0..form.rows {
-                    // The row of the walk's input that the tap is at for its output row `r`.
-                    let row = tap / form.k + r;
-                    let at = (row / QUAD * form.k + tap % form.k) * form.rows + r;
+                for r in 0..layout.rows {
+                    // The row of the pass's input that the tap is at for its output row `r`.
+                    let row = tap / layout.k + r;
+                    let at = (row / QUAD * layout.k + tap % layout.k) * layout.rows + r;
                     quads[at * QUAD * STRIP + place + row % QUAD] = weight;
                 }
             }
@@ -87,10 +87,10 @@ pub(super) fn place_of(channel: usize) -> usize {
     channel / 4 % 4 * 16 + channel / 16 * 4 + channel % 4
 }
 
-/// Convolves the image `x` and writes output rows `rows`, all of their pixels, whose codes lie `stride`
+/// Convolves the image `x` and writes output rows `rows`, all of their pixels, whose values lie `stride`
 /// elements apart.
 ///
-/// Windows of 3 x 3 and 5 x 5 without dilation or multiplier have a vector form, which is fastest where
+/// Windows of 3 x 3 and 5 x 5 without dilation or multiplier have a vector kernel, which is fastest where
 /// the weights' zero points are all 0.
 ///
 /// # Panics
@@ -98,22 +98,22 @@ pub(super) fn place_of(channel: usize) -> usize {
 /// If a slice is too short, pixels overlap, rows are not the window's, the packed weights are not of
 /// this shape, a dilation is 0, a position is beyond what `usize` holds, or the window has more than
 /// [`MAX_TAPS`].
-pub fn depthwise_codes(
+pub fn depthwise_u8(
     shape: &Shape,
     x: Image<'_, u8>,
-    codes: &Codes<'_>,
+    weights: &QuantizedWeights<'_>,
     rows: Range<usize>,
     output: Output<'_>,
     stride: usize,
 ) {
-    depthwise_codes_on(isa(), shape, x, codes, rows, output, stride);
+    depthwise_u8_on(isa(), shape, x, weights, rows, output, stride);
 }
 
-pub(super) fn depthwise_codes_on(
+pub(super) fn depthwise_u8_on(
     isa: Isa,
     shape: &Shape,
     x: Image<'_, u8>,
-    codes: &Codes<'_>,
+    weights: &QuantizedWeights<'_>,
     rows: Range<usize>,
     output: Output<'_>,
     stride: usize,
@@ -123,42 +123,42 @@ pub(super) fn depthwise_codes_on(
     let fits = |len: usize| len == 0 || len == outputs;
     let (y, y_len, y_zero, flip) = match output {
         Output::U8 { to, zero_point } => (to.as_mut_ptr(), to.len(), i16::from(zero_point), 0),
-        // Signed codes are unsigned ones 128 higher.
+        // Signed values are unsigned ones 128 higher.
         Output::I8 { to, zero_point } => {
             (to.as_mut_ptr().cast(), to.len(), i16::from(zero_point) + 128, 128)
         }
     };
-    assert!(place::is_sound(window), "positions that `usize` holds, and dilations");
-    assert!(place::rows(window).is_some_and(|all| rows.end <= all), "rows of the window");
+    assert!(bounds::is_sound(window), "positions that `usize` holds, and dilations");
+    assert!(bounds::rows(window).is_some_and(|all| rows.end <= all), "rows of the window");
     assert!(
-        place::holds(x.data.len(), window.input_len(), x.stride, shape.channels),
+        bounds::holds(x.data.len(), window.input_len(), x.stride, shape.channels),
         "an input that holds its pixels"
     );
     let pixels = rows.len().checked_mul(window.output[2]);
-    assert!(place::holds(y_len, pixels, stride, outputs), "an output that holds its pixels");
-    let packed = packed_codes_len(window.kernel, outputs);
-    assert_eq!(packed, Some(codes.packed.len()), "packed weights of this shape");
-    assert!(fits(codes.bias.len()) && fits(codes.zero_points.len()), "a number per channel");
-    assert_eq!(codes.scales.len(), outputs, "a scale per output channel");
+    assert!(bounds::holds(y_len, pixels, stride, outputs), "an output that holds its pixels");
+    let packed = packed_len_u8(window.kernel, outputs);
+    assert_eq!(packed, Some(weights.packed.len()), "packed weights of this shape");
+    assert!(fits(weights.bias.len()) && fits(weights.zero_points.len()), "a number per channel");
+    assert_eq!(weights.scales.len(), outputs, "a scale per output channel");
     if rows.is_empty() || window.output[2] == 0 || outputs == 0 {
         return;
     }
-    let job = Job { shape, x, codes, rows, y, y_stride: stride, y_zero, flip, channels: outputs };
+    let job = Job { shape, x, weights, rows, y, y_stride: stride, y_zero, flip, channels: outputs };
     let best = Isa::available().last().copied().unwrap_or(Isa::Portable);
     match isa.min(best) {
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 | Isa::Amx if job.has_vector_form() => {
+        Isa::Avx512 | Isa::Amx if job.has_vector_kernel() => {
             match (window.kernel[1], window.strides[1]) {
                 // SAFETY: the machine has it, as `best` says; the door has been passed.
-                (3, 1) => unsafe { avx512::walks::<3, 1, 1, 2>(&job) },
+                (3, 1) => unsafe { avx512::row_passes::<3, 1, 1, 2>(&job) },
                 // SAFETY: the machine has it, and the job was checked.
-                (3, _) => unsafe { avx512::walks::<3, 2, 1, 1>(&job) },
+                (3, _) => unsafe { avx512::row_passes::<3, 2, 1, 1>(&job) },
                 // SAFETY: the machine has it, and the job was checked.
-                (_, 1) => unsafe { avx512::walks::<5, 1, 2, 1>(&job) },
+                (_, 1) => unsafe { avx512::row_passes::<5, 1, 2, 1>(&job) },
                 // SAFETY: the machine has it, and the job was checked.
-                _ => unsafe { avx512::walks::<5, 2, 2, 1>(&job) },
+                _ => unsafe { avx512::row_passes::<5, 2, 2, 1>(&job) },
             }
         }
-        isa => dispatch(isa, Plain(&job)),
+        isa => dispatch(isa, GeneralU8(&job)),
     }
 }

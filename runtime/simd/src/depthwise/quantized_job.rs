@@ -1,29 +1,29 @@
-//! 8-bit codes: what the loops work on.
+//! 8-bit values: what the loops work on.
 
 use std::ops::Range;
 
 use super::{Image, Shape};
 use crate::indirect::Window;
 
-/// Channels of a vector of codes.
+/// Channels of a vector of values.
 pub(super) const STRIP: usize = 64;
-/// The codes that a vector multiplies for each of its sums.
+/// The values that a vector multiplies for each of its sums.
 pub(super) const QUAD: usize = 4;
 
-/// The kernels of 8-bit codes, and what becomes of the sums.
+/// The kernels of 8-bit values, and what becomes of the sums.
 ///
 /// A sum is `bias + Σ (x - zero_point) * (weight - weight's zero point)`, exact while it fits an i32,
-/// and modulo 2^32 if the bias takes it beyond. Its code is `sum * scale`, rounded half to even, plus
-/// the output's zero point, saturated; a NaN becomes the least code. Every instruction set gives the
+/// and modulo 2^32 if the bias takes it beyond. Its value is `sum * scale`, rounded half to even, plus
+/// the output's zero point, saturated; a NaN becomes the least value. Every instruction set gives the
 /// same bits.
 #[derive(Clone, Copy, Debug)]
-pub struct Codes<'a> {
-    /// What [`pack_codes`](super::pack_codes) wrote, [`packed_codes_len`](super::packed_codes_len) elements; fastest if it begins at a multiple of
-    /// 64 bytes.
+pub struct QuantizedWeights<'a> {
+    /// What [`pack_u8`](super::pack_u8) wrote, [`packed_len_u8`](super::packed_len_u8) elements; fastest if it
+    /// begins at a multiple of 64 bytes.
     pub packed: &'a [i8],
-    /// The input's code for zero, which the padding has.
+    /// The input's zero point, which the padding has.
     pub zero_point: u8,
-    /// The weights' codes for zero: none where all are 0, or one per output channel.
+    /// The weights' zero points: none where all are 0, or one per output channel.
     pub zero_points: &'a [i8],
     /// None, or one per output channel.
     pub bias: &'a [i32],
@@ -31,16 +31,16 @@ pub struct Codes<'a> {
     pub scales: &'a [f32],
 }
 
-/// Kernels that have a vector form: their width, rows of input that a vector of sums takes up in groups
-/// of four, and output rows at a time.
+/// How the weights of windows that have a vector kernel are packed: their width, groups of four input rows that a
+/// vector of sums takes up, and output rows at a time.
 #[derive(Clone, Copy)]
-pub(super) struct Form {
+pub(super) struct VectorLayout {
     pub(super) k: usize,
     pub(super) groups: usize,
     pub(super) rows: usize,
 }
 
-impl Form {
+impl VectorLayout {
     pub(super) fn of(kernel: [usize; 3]) -> Option<Self> {
         match kernel {
             [1, 3, 3] => Some(Self { k: 3, groups: 1, rows: 2 }),
@@ -67,12 +67,12 @@ pub(super) fn first_channel(strip: usize, channels: usize) -> usize {
 pub(super) struct Job<'a> {
     pub(super) shape: &'a Shape,
     pub(super) x: Image<'a, u8>,
-    pub(super) codes: &'a Codes<'a>,
+    pub(super) weights: &'a QuantizedWeights<'a>,
     pub(super) rows: Range<usize>,
     /// The first of the rows.
     pub(super) y: *mut u8,
     pub(super) y_stride: usize,
-    /// The output's code for zero as of unsigned codes, and what to flip in them afterwards.
+    /// The output's zero point as of unsigned values, and what to flip in them afterwards.
     pub(super) y_zero: i16,
     pub(super) flip: u8,
     /// Output channels.
@@ -80,9 +80,9 @@ pub(super) struct Job<'a> {
 }
 
 impl Job<'_> {
-    pub(super) fn has_vector_form(&self) -> bool {
+    pub(super) fn has_vector_kernel(&self) -> bool {
         let Window { input, output, kernel, strides, dilations, pads } = self.shape.window;
-        Form::of(kernel).is_some()
+        VectorLayout::of(kernel).is_some()
             && (input[0], output[0], pads[0], self.shape.multiplier) == (1, 1, 0, 1)
             && input[1] * input[2] > 0
             && dilations[1..] == [1, 1]
@@ -91,7 +91,7 @@ impl Job<'_> {
 
     /// The weights by taps, each with all output channels.
     pub(super) fn plain(&self) -> &[i8] {
-        let packed = self.codes.packed;
+        let packed = self.weights.packed;
         let taps = self.shape.window.kernel.iter().product::<usize>();
         &packed[packed.len() - taps * self.channels..]
     }

@@ -1,12 +1,12 @@
-//! 8-bit codes over windows.
+//! 8-bit values over windows.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{__m256i, __m512i};
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use super::bytes::{Bytes, Quotient};
-use super::fold::{Fold, Folds, suits};
+use super::bytes::{ByteVector, Quotient};
+use super::separable::{Fold, Separable, suits};
 use super::{Divisor, Image, Job, Window};
 use crate::isa::{Isa, SimdOp, Vector, dispatch, isa};
 
@@ -15,13 +15,13 @@ const LANES: usize = 16;
 /// The most taps whose sum is exact in `f32`.
 const MAX_TAPS: usize = (1 << 24) / 255;
 
-/// The greatest code of each window, 0 where no tap lies in the image. Signed codes are unsigned ones
+/// The greatest value of each window, 0 where no tap lies in the image. Signed values are unsigned ones
 /// whose highest bit is flipped.
 ///
 /// # Panics
 ///
 /// As [`super::max_pool`].
-pub fn max_pool_codes(
+pub fn max_pool_u8(
     window: &Window,
     channels: usize,
     x: Image<'_, u8>,
@@ -43,22 +43,22 @@ pub(super) fn max_on(
 ) {
     if let Some(job) = Job::new(window, channels, &x, rows, y.len(), y_stride) {
         let (x, y) = (x.data.as_ptr(), y.as_mut_ptr());
-        if !in_steps(isa, Maxima, &job, x, y) {
+        if !separably(isa, Maxima, &job, x, y) {
             // SAFETY: the door has been passed.
-            unsafe { each_maximum(&job, x, y) }
+            unsafe { maxima_by_pixel(&job, x, y) }
         }
     }
 }
 
-/// The average code of each window: the sum as `f32` over the divisor, rounded half to even. The padding
-/// that a divisor counts has the code `padding`, which is the input's code for zero; so have windows with
+/// The average value of each window: the sum as `f32` over the divisor, rounded half to even. The padding
+/// that a divisor counts has the value `padding`, which is the input's zero point; so have windows with
 /// no tap that counts. Every instruction set gives the same bits.
 ///
 /// # Panics
 ///
 /// As [`super::max_pool`], or if the window has more than 65793 taps, whose sum may not be exact.
-#[expect(clippy::too_many_arguments, reason = "as `average_pool`, and the code of the padding")]
-pub fn average_pool_codes(
+#[expect(clippy::too_many_arguments, reason = "as `average_pool`, and the value of the padding")]
+pub fn average_pool_u8(
     window: &Window,
     channels: usize,
     x: Image<'_, u8>,
@@ -71,14 +71,14 @@ pub fn average_pool_codes(
     average_on(isa(), window, channels, x, Average { divisor, padding }, rows, y, y_stride);
 }
 
-/// What an average divides by, and the code of the padding.
+/// What an average divides by, and the value of the padding.
 #[derive(Clone, Copy)]
 pub(super) struct Average {
     pub(super) divisor: Divisor,
     pub(super) padding: u8,
 }
 
-#[expect(clippy::too_many_arguments, reason = "the arguments of `average_pool_codes`")]
+#[expect(clippy::too_many_arguments, reason = "the arguments of `average_pool_u8`")]
 pub(super) fn average_on(
     isa: Isa,
     window: &Window,
@@ -93,7 +93,7 @@ pub(super) fn average_on(
         assert!(window.taps().is_some_and(|taps| taps <= MAX_TAPS), "taps whose sum is exact");
         let (x, y) = (x.data.as_ptr(), y.as_mut_ptr());
         let few = window.taps().is_some_and(|taps| taps <= Quotient::MOST);
-        if !(few && in_steps(isa, average, &job, x, y)) {
+        if !(few && separably(isa, average, &job, x, y)) {
             dispatch(isa, Averages { job, x, y, average });
         }
     }
@@ -120,30 +120,30 @@ impl Pixel {
     }
 }
 
-/// What windows of codes come to, for any vector.
+/// How windows of 8-bit values are pooled, for any vector.
 trait Pool: Copy {
-    type On<B: Bytes>: Fold<Item = u8>;
+    type WithVector<B: ByteVector>: Fold<Item = u8>;
 
-    /// This, of vectors of a kind.
-    fn on<B: Bytes>(self) -> Self::On<B>;
+    /// The fold by vectors `B`.
+    fn with_vector<B: ByteVector>(self) -> Self::WithVector<B>;
 }
 
-/// The greatest codes.
+/// The greatest values.
 #[derive(Clone, Copy)]
 struct Maxima;
 
 impl Pool for Maxima {
-    type On<B: Bytes> = MaximaOf<B>;
+    type WithVector<B: ByteVector> = MaximaOf<B>;
 
-    fn on<B: Bytes>(self) -> MaximaOf<B> {
+    fn with_vector<B: ByteVector>(self) -> MaximaOf<B> {
         MaximaOf(PhantomData)
     }
 }
 
 impl Pool for Average {
-    type On<B: Bytes> = AveragesOf<B>;
+    type WithVector<B: ByteVector> = AveragesOf<B>;
 
-    fn on<B: Bytes>(self) -> AveragesOf<B> {
+    fn with_vector<B: ByteVector>(self) -> AveragesOf<B> {
         AveragesOf(self, PhantomData)
     }
 }
@@ -151,27 +151,27 @@ impl Pool for Average {
 #[derive(Clone, Copy)]
 struct MaximaOf<B>(PhantomData<B>);
 
-impl<B: Bytes> Fold for MaximaOf<B> {
+impl<B: ByteVector> Fold for MaximaOf<B> {
     type Item = u8;
-    type Part = B;
-    type End = ();
+    type Acc = B;
+    type Scale = ();
 
     const LEN: usize = B::LEN;
     const IS_WIDE: bool = B::LEN > 16;
     const ASSOCIATIVE: bool = true;
 
     #[inline(always)]
-    unsafe fn none(self) -> B {
+    unsafe fn identity(self) -> B {
         // SAFETY: the caller has the instruction set of `B`; no memory is touched.
         unsafe { B::zero() }
     }
     #[inline(always)]
     unsafe fn load(self, from: *const u8) -> B {
-        // SAFETY: the caller has the instruction set of `B`, and `LEN` codes at `from` to read.
+        // SAFETY: the caller has the instruction set of `B`, and `LEN` values at `from` to read.
         unsafe { B::load(from) }
     }
     #[inline(always)]
-    unsafe fn join(self, one: B, next: B) -> B {
+    unsafe fn combine(self, one: B, next: B) -> B {
         // SAFETY: the caller has the instruction set of `B`; no memory is touched.
         unsafe { one.max(next) }
     }
@@ -180,10 +180,10 @@ impl<B: Bytes> Fold for MaximaOf<B> {
         Divisor::Inside
     }
     #[inline(always)]
-    unsafe fn end(self, _: usize, _: usize) {}
+    unsafe fn scale(self, _: usize, _: usize) {}
     #[inline(always)]
     unsafe fn store(self, whole: B, (): (), to: *mut u8) {
-        // SAFETY: the caller has the instruction set of `B`, and `LEN` codes at `to` to write.
+        // SAFETY: the caller has the instruction set of `B`, and `LEN` values at `to` to write.
         unsafe { whole.store(to) }
     }
 }
@@ -191,27 +191,27 @@ impl<B: Bytes> Fold for MaximaOf<B> {
 #[derive(Clone, Copy)]
 struct AveragesOf<B>(Average, PhantomData<B>);
 
-impl<B: Bytes> Fold for AveragesOf<B> {
+impl<B: ByteVector> Fold for AveragesOf<B> {
     type Item = u8;
-    type Part = B::Sums;
-    type End = Quotient;
+    type Acc = B::Sums;
+    type Scale = Quotient;
 
     const LEN: usize = B::LEN;
     const IS_WIDE: bool = B::LEN > 16;
     const ASSOCIATIVE: bool = true;
 
     #[inline(always)]
-    unsafe fn none(self) -> B::Sums {
+    unsafe fn identity(self) -> B::Sums {
         // SAFETY: the caller has the instruction set of `B`; no memory is touched.
         unsafe { B::zero().sums() }
     }
     #[inline(always)]
     unsafe fn load(self, from: *const u8) -> B::Sums {
-        // SAFETY: the caller has the instruction set of `B`, and `LEN` codes at `from` to read.
+        // SAFETY: the caller has the instruction set of `B`, and `LEN` values at `from` to read.
         unsafe { B::load(from).sums() }
     }
     #[inline(always)]
-    unsafe fn join(self, one: B::Sums, next: B::Sums) -> B::Sums {
+    unsafe fn combine(self, one: B::Sums, next: B::Sums) -> B::Sums {
         // SAFETY: the caller has the instruction set of `B`; no memory is touched.
         unsafe { B::add(one, next) }
     }
@@ -220,40 +220,40 @@ impl<B: Bytes> Fold for AveragesOf<B> {
         self.0.divisor
     }
     #[inline(always)]
-    unsafe fn end(self, divisor: usize, inside: usize) -> Quotient {
+    unsafe fn scale(self, divisor: usize, inside: usize) -> Quotient {
         Quotient::by(divisor, divisor.saturating_sub(inside) * usize::from(self.0.padding))
     }
     #[inline(always)]
     unsafe fn store(self, whole: B::Sums, end: Quotient, to: *mut u8) {
-        // SAFETY: the caller has the instruction set of `B`, and `LEN` codes at `to` to write.
+        // SAFETY: the caller has the instruction set of `B`, and `LEN` values at `to` to write.
         unsafe { B::divide(whole, end).store(to) }
     }
 }
 
 /// Pools a job whose pixels lie where `x` and `y` say, by vectors that it has channels for; whether there
 /// are such.
-fn in_steps(isa: Isa, pool: impl Pool, job: &Job<'_>, x: *const u8, y: *mut u8) -> bool {
+fn separably(isa: Isa, pool: impl Pool, job: &Job<'_>, x: *const u8, y: *mut u8) -> bool {
     let best = Isa::available().last().copied().unwrap_or(Isa::Portable);
     let isa = isa.min(best);
     #[cfg(target_arch = "x86_64")]
-    if isa >= Isa::Avx512 && job.channels >= <__m512i as Bytes>::LEN {
-        let fold = pool.on::<__m512i>();
+    if isa >= Isa::Avx512 && job.channels >= <__m512i as ByteVector>::LEN {
+        let fold = pool.with_vector::<__m512i>();
         // SAFETY: the machine has it, as `best` says; the door has been passed.
-        return suits(fold, job) && unsafe { avx512(Folds { fold, job, x, y }) };
+        return suits(fold, job) && unsafe { avx512(Separable { fold, job, x, y }) };
     }
     #[cfg(target_arch = "x86_64")]
-    if isa >= Isa::Avx2 && job.channels >= <__m256i as Bytes>::LEN {
-        let fold = pool.on::<__m256i>();
+    if isa >= Isa::Avx2 && job.channels >= <__m256i as ByteVector>::LEN {
+        let fold = pool.with_vector::<__m256i>();
         // SAFETY: `isa` says that the machine has AVX2; the job suits the fold, and its pixels lie at `x`
         // and `y`.
-        return suits(fold, job) && unsafe { avx2(Folds { fold, job, x, y }) };
+        return suits(fold, job) && unsafe { avx2(Separable { fold, job, x, y }) };
     }
-    let fold = pool.on::<[u8; 16]>();
+    let fold = pool.with_vector::<[u8; 16]>();
     if !suits(fold, job) {
         return false;
     }
     // SAFETY: every machine has plain Rust; the door has been passed.
-    unsafe { Folds { fold, job, x, y }.run() }
+    unsafe { Separable { fold, job, x, y }.run() }
     true
 }
 
@@ -262,10 +262,10 @@ fn in_steps(isa: Isa, pool: impl Pool, job: &Job<'_>, x: *const u8, y: *mut u8) 
 /// The machine has AVX-512 F and BW, the job suits the fold, and pixels lie where they should.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw")]
-unsafe fn avx512(folds: Folds<'_, impl Fold>) -> bool {
+unsafe fn avx512(separable: Separable<'_, impl Fold>) -> bool {
     // SAFETY: this function has the instructions; the job suits the fold, and its pixels lie at its `x` and
     // `y`.
-    unsafe { folds.run() }
+    unsafe { separable.run() }
     true
 }
 
@@ -274,10 +274,10 @@ unsafe fn avx512(folds: Folds<'_, impl Fold>) -> bool {
 /// The machine has AVX2, the job suits the fold, and pixels lie where they should.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-unsafe fn avx2(folds: Folds<'_, impl Fold>) -> bool {
+unsafe fn avx2(separable: Separable<'_, impl Fold>) -> bool {
     // SAFETY: this function has the instructions; the job suits the fold, and its pixels lie at its `x` and
     // `y`.
-    unsafe { folds.run() }
+    unsafe { separable.run() }
     true
 }
 
@@ -286,7 +286,7 @@ unsafe fn avx2(folds: Folds<'_, impl Fold>) -> bool {
 /// # Safety
 ///
 /// Pixels lie where they should.
-unsafe fn each_maximum(job: &Job<'_>, x: *const u8, y: *mut u8) {
+unsafe fn maxima_by_pixel(job: &Job<'_>, x: *const u8, y: *mut u8) {
     let mut to = y;
     for row in job.rows.0..job.rows.1 {
         let ([plane, row], mut taps) = job.row(row);
@@ -302,9 +302,9 @@ unsafe fn each_maximum(job: &Job<'_>, x: *const u8, y: *mut u8) {
                     for _ in 0..pixel.taps[2] {
                         let from = x.wrapping_add(at);
                         // SAFETY: the pixel lies in the image, and has the channels.
-                        let codes = unsafe { std::slice::from_raw_parts(from, job.channels) };
-                        for (best, &code) in best.iter_mut().zip(codes) {
-                            *best = code.max(*best);
+                        let values = unsafe { std::slice::from_raw_parts(from, job.channels) };
+                        for (best, &value) in best.iter_mut().zip(values) {
+                            *best = value.max(*best);
                         }
                         at = at.wrapping_add(pixel.steps[2]);
                     }
@@ -337,7 +337,7 @@ impl SimdOp for Averages<'_> {
                 let at = [plane, row, col];
                 let count = self.average.divisor.at(job.window, at, &taps);
                 let inside = taps[0].len() * taps[1].len() * taps[2].len();
-                // With nothing that counts, the divisor is 1 and the only code is the padding's.
+                // With nothing that counts, the divisor is 1 and the only value is the padding's.
                 let padding = count.saturating_sub(inside) as i32 * i32::from(self.average.padding);
                 let (count, inverse) = (count as f32, 1.0 / count as f32);
                 let sum = Sum { pixel: Pixel::new(job, at, &taps), count, inverse, padding };
@@ -361,9 +361,9 @@ struct Sum {
 }
 
 impl Sum {
-    /// The codes of sums.
+    /// The values of sums.
     #[inline(always)]
-    fn codes<S: Vector>(&self, simd: S, sums: S::I) -> S::I {
+    fn values<S: Vector>(&self, simd: S, sums: S::I) -> S::I {
         let sum = simd.int_to_float(simd.add_i(sums, simd.splat_i(self.padding)));
         let count = simd.splat(self.count);
         let average = if S::FUSED {
@@ -390,7 +390,7 @@ impl Averages<'_> {
                     let from = self.x.wrapping_add(at + c);
                     // SAFETY: the pixel lies in the image, and has `len` channels there; the lanes hold a
                     // vector.
-                    let codes = unsafe {
+                    let values = unsafe {
                         if len == S::LANES {
                             simd.load_u8(from)
                         } else {
@@ -399,19 +399,19 @@ impl Averages<'_> {
                             simd.load_u8(lanes.as_ptr())
                         }
                     };
-                    sums = simd.add_i(sums, codes);
+                    sums = simd.add_i(sums, values);
                     at = at.wrapping_add(sum.pixel.steps[2]);
                 }
             }
         }
-        let codes = sum.codes(simd, sums);
+        let values = sum.values(simd, sums);
         // SAFETY: the output pixel has `len` channels of the vector; the lanes hold one.
         unsafe {
             if len == S::LANES {
-                simd.store_u8(to.add(c), codes);
+                simd.store_u8(to.add(c), values);
             } else {
                 let mut lanes = [0; LANES];
-                simd.store_u8(lanes.as_mut_ptr(), codes);
+                simd.store_u8(lanes.as_mut_ptr(), values);
                 to.add(c).copy_from_nonoverlapping(lanes.as_ptr(), len);
             }
         }

@@ -1,6 +1,6 @@
-//! Square kernels of 3 and 5 at strides 1 and 2: walks along output rows.
+//! Square kernels of 3 and 5 at strides 1 and 2: passes along output rows.
 //!
-//! A walk computes a few output rows of 16 channels, from the first pixel to the last. Each input
+//! A pass computes a few output rows of 16 channels, from the first pixel to the last. Each input
 //! column is loaded once and added to every output column that wants it; those stay in registers until
 //! they are complete. So no border is special: columns of the padding are passed over, and rows of the
 //! padding read zeros. What an output adds up is in the same order however the rows are split.
@@ -13,15 +13,15 @@ use crate::isa::{SimdOp, Vector};
 /// What rows of the padding read.
 static ZEROS: [f32; STRIP] = [0.0; STRIP];
 
-/// The most output rows of a walk.
+/// The most output rows of a pass.
 const ROWS: usize = 4;
-/// The most input rows of a walk.
+/// The most input rows of a pass.
 const INPUT_ROWS: usize = (ROWS - 1) * 2 + 5;
 
 /// All rows under a kernel of `K` x `K`.
-pub(super) struct Walks<'a, const K: usize, const STRIDE: usize>(pub(super) &'a Job<'a>);
+pub(super) struct RowPasses<'a, const K: usize, const STRIDE: usize>(pub(super) &'a Job<'a>);
 
-impl<const K: usize, const STRIDE: usize> SimdOp for Walks<'_, K, STRIDE> {
+impl<const K: usize, const STRIDE: usize> SimdOp for RowPasses<'_, K, STRIDE> {
     type Out = ();
 
     #[inline(always)]
@@ -37,7 +37,7 @@ impl<const K: usize, const STRIDE: usize> SimdOp for Walks<'_, K, STRIDE> {
         let mut row = job.rows.start;
         while row < job.rows.end {
             let left = job.rows.end - row;
-            // Evenly, as walks of a row or so have too few sums to keep the arithmetic busy.
+            // Evenly, as passes of a row or so have too few sums to keep the arithmetic busy.
             let count = left.div_ceil(left.div_ceil(most));
             match count {
                 4 if most > 3 => strips::<S, K, STRIDE, 4>(simd, job, row),
@@ -51,7 +51,7 @@ impl<const K: usize, const STRIDE: usize> SimdOp for Walks<'_, K, STRIDE> {
     }
 }
 
-/// Output rows of a walk: as many as there are registers for their sums and for what they share.
+/// Output rows of a pass: as many as there are registers for their sums and for what they share.
 const fn most<S: Vector>(k: usize, stride: usize) -> usize {
     match (S::LANES, k, stride) {
         // Vectors of plain Rust are several registers each.
@@ -82,7 +82,7 @@ fn strips<S: Vector, const K: usize, const STRIDE: usize, const R: usize>(
     }
     let last = ((row + R - 1) * STRIDE).wrapping_sub(top);
     let is_inside = row * STRIDE >= top && last.saturating_add(K) <= height;
-    // The first row that the next walks read and these do not.
+    // The first row that the next passes read and these do not.
     let new = ((row + R - 1) * STRIDE).wrapping_add(K);
     let mut ahead = job.x.wrapping_add(new.wrapping_sub(top).wrapping_mul(width * job.x_stride));
     let across = job.shape.window.output[2];
@@ -98,9 +98,9 @@ fn strips<S: Vector, const K: usize, const STRIDE: usize, const R: usize>(
                 // SAFETY: strips lie within the channels.
                 unsafe { simd.load(job.bias.add(channel)) }
             };
-            let mut held = [[start; K]; K];
-            if holds::<S>(K) {
-                for (i, tap) in held.as_flattened_mut().iter_mut().enumerate() {
+            let mut tap_vectors = [[start; K]; K];
+            if keeps_taps::<S>(K) {
+                for (i, tap) in tap_vectors.as_flattened_mut().iter_mut().enumerate() {
                     // SAFETY: a strip has whole vectors for each tap.
                     *tap = unsafe { simd.load(taps.add(i * STRIP)) };
                 }
@@ -111,24 +111,24 @@ fn strips<S: Vector, const K: usize, const STRIDE: usize, const R: usize>(
                     from[i] = from[i].wrapping_add(channel);
                 }
             }
-            let mut walk = Walk::<S, K> {
+            let mut pass = RowPass::<S, K> {
                 job,
                 from,
                 step: rows.step,
                 pitch: width * job.x_stride,
                 ahead,
                 taps,
-                held,
+                tap_vectors,
                 start,
                 to: to.wrapping_add(channel),
             };
-            // What has too few registers anyway gains nothing from a form of its own.
+            // What has too few registers anyway gains nothing from a variant of its own.
             if is_inside && S::FUSED {
-                walk.run::<STRIDE, R, true>(simd);
+                pass.run::<STRIDE, R, true>(simd);
             } else {
-                walk.run::<STRIDE, R, false>(simd);
+                pass.run::<STRIDE, R, false>(simd);
             }
-            ahead = walk.ahead;
+            ahead = pass.ahead;
             lane += S::LANES;
         }
     }
@@ -152,18 +152,18 @@ fn prefetch(at: *const f32) {
 fn prefetch(_: *const f32) {}
 
 /// Whether taps are held in registers.
-const fn holds<S: Vector>(k: usize) -> bool {
+const fn keeps_taps<S: Vector>(k: usize) -> bool {
     k == 3 && S::LANES == 16
 }
 
-/// The input rows of a walk: where they begin, and how far their pixels lie apart.
+/// The input rows of a pass: where they begin, and how far their pixels lie apart.
 struct Rows {
     from: [*const f32; INPUT_ROWS],
     step: [usize; INPUT_ROWS],
 }
 
 /// One vector of channels of a few rows.
-struct Walk<'a, S: Vector, const K: usize> {
+struct RowPass<'a, S: Vector, const K: usize> {
     job: &'a Job<'a>,
     /// The input rows at the column that comes next, and how far the one after that is; if all of them
     /// lie in the image, the first row is enough.
@@ -171,18 +171,18 @@ struct Walk<'a, S: Vector, const K: usize> {
     step: [usize; INPUT_ROWS],
     /// From a row of the image to the next.
     pitch: usize,
-    /// Input of the next walks, in sequence: whatever order the walks themselves read in, the memory
+    /// Input of the next passes, in sequence: whatever order the passes themselves read in, the memory
     /// behind the caches sees a stream.
     ahead: *const f32,
     /// The taps of the strip, and their vectors where they are held in registers.
     taps: *const f32,
-    held: [[S::F; K]; K],
+    tap_vectors: [[S::F; K]; K],
     /// What sums start with.
     start: S::F,
     to: *mut f32,
 }
 
-impl<S: Vector, const K: usize> Walk<'_, S, K> {
+impl<S: Vector, const K: usize> RowPass<'_, S, K> {
     /// From the first column to the last. `INSIDE` means that all input rows lie in the image.
     #[inline(always)]
     fn run<const STRIDE: usize, const R: usize, const INSIDE: bool>(&mut self, simd: S) {
@@ -237,7 +237,7 @@ impl<S: Vector, const K: usize> Walk<'_, S, K> {
         if col >= self.job.shape.window.input[2] {
             return;
         }
-        if self.job.far {
+        if self.job.exceeds_l2 {
             for _ in 0..R * STRIDE {
                 prefetch(self.ahead);
                 self.ahead = self.ahead.wrapping_add(STRIP);
@@ -260,8 +260,8 @@ impl<S: Vector, const K: usize> Walk<'_, S, K> {
         for i in 0..K {
             for j in 0..live {
                 let Some(k) = (K - STRIDE + s).checked_sub(j * STRIDE) else { continue };
-                let tap = if holds::<S>(K) {
-                    self.held[i][k]
+                let tap = if keeps_taps::<S>(K) {
+                    self.tap_vectors[i][k]
                 } else {
                     // SAFETY: a strip has whole vectors for each tap.
                     unsafe { simd.load(self.taps.add((i * K + k) * STRIP)) }

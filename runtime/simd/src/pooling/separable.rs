@@ -1,4 +1,4 @@
-//! Windows in two steps: down the columns of the input, and then across them.
+//! Separable pooling: windows in two steps, down the columns of the input, and then across them.
 //!
 //! What the columns under a row of windows come to lies in a buffer that the first cache holds, so that
 //! an input is taken up once for all windows of the row, or once for two rows where they follow each
@@ -8,7 +8,7 @@
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use super::{Divisor, Job, place};
+use super::{Divisor, Job, bounds};
 
 /// Vectors of a pixel that are pooled at the same time.
 const VECTORS: usize = 4;
@@ -27,45 +27,45 @@ const NEAR: usize = 7 << 18;
 pub(super) trait Fold: Copy {
     /// An element of the input and the output.
     type Item: Copy;
-    /// What some taps come to.
-    type Part: Copy;
-    /// How the whole of a window becomes an output.
-    type End: Copy;
+    /// An accumulator: what some taps come to.
+    type Acc: Copy;
+    /// What the accumulator of a window is scaled by.
+    type Scale: Copy;
 
     /// Items of a vector.
     const LEN: usize;
     /// Whether there are registers for several vectors at a time.
     const IS_WIDE: bool;
-    /// Whether any bracketing of `join` has the same bits.
+    /// Whether any bracketing of `combine` has the same bits.
     const ASSOCIATIVE: bool;
 
-    /// What no tap comes to.
+    /// The accumulator of no tap.
     ///
     /// # Safety
     /// See the trait.
-    unsafe fn none(self) -> Self::Part;
+    unsafe fn identity(self) -> Self::Acc;
     /// # Safety
     /// See the trait.
-    unsafe fn load(self, from: *const Self::Item) -> Self::Part;
+    unsafe fn load(self, from: *const Self::Item) -> Self::Acc;
     /// # Safety
     /// See the trait.
-    unsafe fn join(self, one: Self::Part, next: Self::Part) -> Self::Part;
+    unsafe fn combine(self, one: Self::Acc, next: Self::Acc) -> Self::Acc;
     /// What a window is divided by, if it is.
     fn divisor(self) -> Divisor;
-    /// The end of a window with a divisor and so many taps in the image.
+    /// The scale of a window with a divisor and so many taps in the image.
     ///
     /// # Safety
     /// See the trait.
-    unsafe fn end(self, divisor: usize, inside: usize) -> Self::End;
+    unsafe fn scale(self, divisor: usize, inside: usize) -> Self::Scale;
     /// # Safety
     /// See the trait.
-    unsafe fn store(self, whole: Self::Part, end: Self::End, to: *mut Self::Item);
+    unsafe fn store(self, whole: Self::Acc, end: Self::Scale, to: *mut Self::Item);
 }
 
 /// Whether a job's windows can be pooled so.
 pub(super) fn suits<F: Fold>(_: F, job: &Job<'_>) -> bool {
     let window = job.window;
-    let buffer = BUFFER / (VECTORS * size_of::<F::Part>());
+    let buffer = BUFFER / (VECTORS * size_of::<F::Acc>());
     let span = span(job);
     job.channels >= F::LEN
         && window.kernel[2] > 0
@@ -85,7 +85,7 @@ struct Buffer([MaybeUninit<u8>; 2 * BUFFER]);
 
 /// A job whose pixels lie where `x` and `y` say.
 #[derive(Clone, Copy)]
-pub(super) struct Folds<'a, F: Fold> {
+pub(super) struct Separable<'a, F: Fold> {
     pub(super) fold: F,
     pub(super) job: &'a Job<'a>,
     pub(super) x: *const F::Item,
@@ -103,12 +103,12 @@ struct Band {
 }
 
 /// Output columns, and the input columns under them.
-struct Part {
+struct ColumnBlock {
     outputs: Range<usize>,
     inputs: Range<usize>,
 }
 
-impl<F: Fold> Folds<'_, F> {
+impl<F: Fold> Separable<'_, F> {
     /// # Safety
     ///
     /// The machine has the instructions of the fold, the job suits it, and pixels lie where they should.
@@ -165,9 +165,9 @@ impl<F: Fold> Folds<'_, F> {
     fn band(&self, row: usize) -> Band {
         let (job, window) = (self.job, self.job.window);
         let (at, mut taps) = job.row(row);
-        // Those along the row are `Part`'s.
+        // Those along the row are `ColumnBlock`'s.
         taps[2] = 0..usize::from(window.input[2] > 0);
-        let full = |at: usize| place::inside(window, 1, at) == (0..window.kernel[1]);
+        let full = |at: usize| bounds::inside(window, 1, at) == (0..window.kernel[1]);
         let two = row + 1 < job.rows.1
             && at[1] + 1 < window.output[1]
             && (2..=3).contains(&window.kernel[1])
@@ -179,7 +179,7 @@ impl<F: Fold> Folds<'_, F> {
         let plane = line.wrapping_mul(window.input[1]);
         let mut first = 0;
         if taps.iter().all(|taps| !taps.is_empty()) {
-            let [i, j] = [0, 1].map(|axis| place::pixel(window, axis, at[axis], taps[axis].start));
+            let [i, j] = [0, 1].map(|axis| bounds::pixel(window, axis, at[axis], taps[axis].start));
             first = i * plane + j * line;
         }
         let steps =
@@ -199,19 +199,19 @@ impl<F: Fold> Folds<'_, F> {
         cols: &Range<usize>,
         c: usize,
         to: *mut F::Item,
-        parts: *mut F::Part,
+        parts: *mut F::Acc,
     ) {
         let (job, window) = (self.job, self.job.window);
         let (stride, pad, width) = (window.strides[2], window.pads[2], window.input[2]);
         let across = window.output[2];
-        let (span, most) = (span(job), BUFFER / (V * size_of::<F::Part>()));
+        let (span, most) = (span(job), BUFFER / (V * size_of::<F::Acc>()));
         let to = to.wrapping_add(c);
         let mut col = cols.start;
         while col < cols.end {
             let count = (cols.end - col).min((most - span) / stride + 1);
             let start = (col * stride).saturating_sub(pad).min(width);
             let end = ((col + count - 1) * stride).saturating_add(span);
-            let part = Part {
+            let part = ColumnBlock {
                 outputs: col..col + count,
                 inputs: start..end.saturating_sub(pad).min(width),
             };
@@ -250,7 +250,7 @@ impl<F: Fold> Folds<'_, F> {
         band: &Band,
         mut from: *const F::Item,
         count: usize,
-        mut to: *mut F::Part,
+        mut to: *mut F::Acc,
     ) {
         let step = band.steps[1];
         for _ in 0..count {
@@ -261,7 +261,7 @@ impl<F: Fold> Folds<'_, F> {
                     let at = from.add(v * F::LEN);
                     let mut part = self.fold.load(at);
                     for row in 1..N {
-                        part = self.fold.join(part, self.fold.load(at.wrapping_add(row * step)));
+                        part = self.fold.combine(part, self.fold.load(at.wrapping_add(row * step)));
                     }
                     to.add(v).write(part);
                 }
@@ -282,7 +282,7 @@ impl<F: Fold> Folds<'_, F> {
         band: &Band,
         mut from: *const F::Item,
         count: usize,
-        mut to: [*mut F::Part; 2],
+        mut to: [*mut F::Acc; 2],
     ) {
         let (fold, step) = (self.fold, band.steps[1]);
         for _ in 0..count {
@@ -293,16 +293,16 @@ impl<F: Fold> Folds<'_, F> {
                     let at = from.add(v * F::LEN);
                     let load = |row: usize| fold.load(at.wrapping_add(row * step));
                     let (first, mut second) = (load(0), load(1));
-                    let mut upper = fold.join(first, second);
+                    let mut upper = fold.combine(first, second);
                     for row in 2..N {
                         let next = load(row);
-                        second = fold.join(second, next);
-                        upper = fold.join(if F::ASSOCIATIVE { first } else { upper }, {
+                        second = fold.combine(second, next);
+                        upper = fold.combine(if F::ASSOCIATIVE { first } else { upper }, {
                             if F::ASSOCIATIVE { second } else { next }
                         });
                     }
                     to[0].add(v).write(upper);
-                    to[1].add(v).write(fold.join(second, load(N)));
+                    to[1].add(v).write(fold.combine(second, load(N)));
                 }
             }
             from = from.wrapping_add(self.job.x_stride);
@@ -321,18 +321,18 @@ impl<F: Fold> Folds<'_, F> {
         band: &Band,
         mut from: *const F::Item,
         count: usize,
-        mut to: *mut F::Part,
+        mut to: *mut F::Acc,
     ) {
         for _ in 0..count {
             // SAFETY: a pixel at `from` has `V` vectors at every tap of the band, and the buffer at `to`
             // holds them.
             unsafe {
-                let mut parts = [self.fold.none(); V];
+                let mut parts = [self.fold.identity(); V];
                 for i in 0..band.taps[0].len() {
                     for j in 0..band.taps[1].len() {
                         let at = from.wrapping_add(i * band.steps[0] + j * band.steps[1]);
                         for (v, part) in parts.iter_mut().enumerate() {
-                            *part = self.fold.join(*part, self.fold.load(at.add(v * F::LEN)));
+                            *part = self.fold.combine(*part, self.fold.load(at.add(v * F::LEN)));
                         }
                     }
                 }
@@ -355,8 +355,8 @@ impl<F: Fold> Folds<'_, F> {
         &self,
         band: &Band,
         at: [usize; 2],
-        part: &Part,
-        from: *const F::Part,
+        part: &ColumnBlock,
+        from: *const F::Acc,
         to: *mut F::Item,
     ) {
         let window = self.job.window;
@@ -418,7 +418,7 @@ impl<F: Fold> Folds<'_, F> {
                     let at = from.add(v);
                     let mut whole = at.read();
                     for k in 1..taps {
-                        whole = self.fold.join(whole, at.add(k * step).read());
+                        whole = self.fold.combine(whole, at.add(k * step).read());
                     }
                     self.fold.store(whole, end, to.add(v * F::LEN));
                 }
@@ -443,10 +443,10 @@ impl<F: Fold> Folds<'_, F> {
         unsafe {
             let end = self.end(&columns.band.taps[0], [plane, row, col]);
             for v in 0..V {
-                let mut whole = self.fold.none();
+                let mut whole = self.fold.identity();
                 for k in self.job.along(col) {
-                    let column = place::pixel(window, 2, col, k) - columns.inputs;
-                    whole = self.fold.join(whole, columns.from.add(column * V + v).read());
+                    let column = bounds::pixel(window, 2, col, k) - columns.inputs;
+                    whole = self.fold.combine(whole, columns.from.add(column * V + v).read());
                 }
                 self.fold.store(whole, end, to.add(v * F::LEN));
             }
@@ -459,12 +459,12 @@ impl<F: Fold> Folds<'_, F> {
     ///
     /// The machine has the instructions of the fold.
     #[inline(always)]
-    unsafe fn end(&self, planes: &Range<usize>, at: [usize; 3]) -> F::End {
-        let rows = place::inside(self.job.window, 1, at[1]);
+    unsafe fn end(&self, planes: &Range<usize>, at: [usize; 3]) -> F::Scale {
+        let rows = bounds::inside(self.job.window, 1, at[1]);
         let taps = [planes.clone(), rows, self.job.along(at[2])];
         let divisor = self.fold.divisor().at(self.job.window, at, &taps);
         // SAFETY: the caller has the instruction set; no memory is touched.
-        unsafe { self.fold.end(divisor, taps.iter().map(Range::len).product()) }
+        unsafe { self.fold.scale(divisor, taps.iter().map(Range::len).product()) }
     }
 }
 
@@ -473,6 +473,6 @@ struct Columns<'a, F: Fold> {
     band: &'a Band,
     at: [usize; 2],
     inputs: usize,
-    from: *const F::Part,
+    from: *const F::Acc,
     to: *mut F::Item,
 }
