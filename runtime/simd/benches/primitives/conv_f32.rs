@@ -41,14 +41,14 @@ const TRANSPOSED: &[(&str, usize, usize, usize, usize)] =
 /// Prints the rows.
 pub(crate) fn run(summary: &mut Summary) {
     section("conv_f32: height x width x channels -> channels; padding counts as work");
-    let shares: Vec<f64> = RESNET.iter().map(row).collect();
+    let fractions: Vec<f64> = RESNET.iter().map(row).collect();
     for layer in OTHERS {
         row(layer);
     }
     TRANSPOSED.iter().for_each(transposed);
-    let share = geomean(&shares);
-    println!("  geometric mean of the first four {:>30.1} %", share * 100.0);
-    summary.add("conv3x3", share);
+    let fraction = geomean(&fractions);
+    println!("  geometric mean of the first four {:>30.1} %", fraction * 100.0);
+    summary.add("conv3x3", fraction);
 }
 
 fn fill(values: &mut [f32], period: usize) {

@@ -22,14 +22,14 @@ const LAYERS: &[(usize, usize, usize, usize)] = &[
 /// Prints the rows.
 pub(crate) fn run(summary: &mut Summary) {
     section("conv_u8: u8 x i8, requantized to u8; side x side x channels -> output channels");
-    let mut shares = Vec::new();
+    let mut fractions = Vec::new();
     for &(side, channels, outputs, stride) in LAYERS {
         let window = Window::square([side, side], 3, stride, 1);
         let shape = Shape { groups: 1, channels, outputs, taps: 9, run: 1 };
         let name = format!("3x3 {side}x{side}x{channels}->{outputs} stride {stride}");
-        shares.push(row(&name, &window, shape, None));
+        fractions.push(row(&name, &window, shape, None));
     }
-    let figure = geomean(&shares);
+    let figure = geomean(&fractions);
     println!("  geometric mean of 3x3: {:.1} %", figure * 100.0);
     summary.add("conv3x3_u8", figure);
     let window = Window::square([224, 224], 7, 2, 3);

@@ -34,9 +34,9 @@ const PRODUCTS: f64 = 128.0;
 pub(crate) fn run(summary: &mut Summary) {
     section("depthwise: a side of the input, channels, kernel, stride; against what binds");
     for (figure, row) in [("depthwise", float as fn(_) -> _), ("depthwise_u8", codes)] {
-        let shares: Vec<f64> = SHAPES.iter().map(|&shape| row(shape)).collect();
-        println!("  geometric mean {:.1} %", geomean(&shares) * 100.0);
-        summary.add(figure, geomean(&shares));
+        let fractions: Vec<f64> = SHAPES.iter().map(|&shape| row(shape)).collect();
+        println!("  geometric mean {:.1} %", geomean(&fractions) * 100.0);
+        summary.add(figure, geomean(&fractions));
     }
 }
 

@@ -40,13 +40,13 @@ pub(crate) fn run(summary: &mut Summary) {
     section("gemm_f32: channels x pixels x depth; then as a multiple of rten-gemm's rate");
     let rows: Vec<(f64, f64)> = SHAPES.iter().map(row).collect();
     row(&FC);
-    let (shares, ratios): (Vec<f64>, Vec<f64>) = rows.into_iter().unzip();
-    let (share, ratio) = (geomean(&shares), geomean(&ratios));
-    println!("  geometric means without the last {:>30.1} %  {ratio:.2} x", share * 100.0);
-    summary.add("f32_gemm", share);
+    let (fractions, ratios): (Vec<f64>, Vec<f64>) = rows.into_iter().unzip();
+    let (fraction, ratio) = (geomean(&fractions), geomean(&ratios));
+    println!("  geometric means without the last {:>30.1} %  {ratio:.2} x", fraction * 100.0);
+    summary.add("f32_gemm", fraction);
 }
 
-/// The share of the peak, and how many times as fast as rten-gemm.
+/// The fraction of the peak, and how many times as fast as rten-gemm.
 fn row(&(name, n, m, k): &(&str, usize, usize, usize)) -> (f64, f64) {
     let (mut a, mut packed, mut c) =
         (Lines::new(m * k), Lines::new(packed_len(k, n)), Lines::new(m * n));
@@ -57,7 +57,7 @@ fn row(&(name, n, m, k): &(&str, usize, usize, usize)) -> (f64, f64) {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
     let work = 2.0 * (m * n * k) as f64;
     let label = format!("{name} {n}x{m}x{k}");
-    let share = harness::row(&label, Unit::Flops, work, || {
+    let fraction = harness::row(&label, Unit::Flops, work, || {
         gemm(a, k, m, k, packed, n, c, n, &Epilogue::default());
         black_box(&mut *c);
     });
@@ -75,5 +75,5 @@ fn row(&(name, n, m, k): &(&str, usize, usize, usize)) -> (f64, f64) {
     };
     // On the one thread of the pool, as rten-gemm takes the pool that it is called on.
     let ratio = pool.install(|| harness::ratio("", own, other));
-    (share, ratio)
+    (fraction, ratio)
 }

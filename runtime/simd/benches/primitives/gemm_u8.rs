@@ -57,12 +57,12 @@ pub(crate) fn run(summary: &mut Summary) {
     let bound = geomean(&bounds);
     println!("  the most that the way from sums to codes leaves AVX-512: {:.1} %", bound * 100.0);
     if isa().is_amx() {
-        section("gemm_u8 by AMX, as a share of the peak of AVX-512; then as above");
+        section("gemm_u8 by AMX, as a fraction of the peak of AVX-512; then as above");
         summary.add("u8_gemm_amx", rows(isa()));
     }
 }
 
-/// The share of the products where values take [`REQUANTIZE`] besides.
+/// The fraction of the products where values take [`REQUANTIZE`] besides.
 fn bound(products: f64) -> f64 {
     products / (products + REQUANTIZE)
 }
@@ -72,14 +72,14 @@ fn rows(isa: Isa) -> f64 {
     let row = |&(name, n, m, k): &(&str, usize, usize, usize)| {
         let mut layer = Layer::new(n, m, k);
         let (name, work) = (format!("{name} {n}x{m}x{k}"), (2 * m * n * k) as f64);
-        let share = harness::row(&name, Unit::Ops8, work, || layer.codes(isa));
+        let fraction = harness::row(&name, Unit::Ops8, work, || layer.codes(isa));
         // On the one thread of the pool, as rten-gemm takes the pool that it is called on.
-        (share, pool.install(|| layer.ratio(isa)))
+        (fraction, pool.install(|| layer.ratio(isa)))
     };
-    let (shares, ratios): (Vec<f64>, Vec<f64>) = SHAPES.iter().map(row).unzip();
-    let (share, ratio) = (geomean(&shares), geomean(&ratios));
-    println!("  geometric means {:>46.1} %  {ratio:.2} x", share * 100.0);
-    share
+    let (fractions, ratios): (Vec<f64>, Vec<f64>) = SHAPES.iter().map(row).unzip();
+    let (fraction, ratio) = (geomean(&fractions), geomean(&ratios));
+    println!("  geometric means {:>46.1} %  {ratio:.2} x", fraction * 100.0);
+    fraction
 }
 
 /// A product, and room for what comes of it.

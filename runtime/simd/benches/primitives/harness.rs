@@ -1,8 +1,8 @@
-//! Times closures, and prints them as shares of a limit that is measured in turns with them.
+//! Times closures, and prints them as fractions of a limit that is sampled between them.
 //!
 //! The clock of a core follows the power that it draws: under matrix products it can be a tenth lower than
 //! under multiply-adds that stay in registers, and it rises a millisecond or two after the last product. So
-//! a limit has a short turn right behind each turn of what it limits, and with that the same clock.
+//! a limit has a short sample right behind each sample of what it limits, and with that the same clock.
 
 use std::hint::black_box;
 use std::marker::PhantomData;
@@ -27,13 +27,13 @@ pub(crate) enum Unit {
 #[derive(Default)]
 pub(crate) struct Summary(Vec<(String, f64)>);
 
-/// The least rounds of turns, and the least seconds of all of them.
+/// The least rounds of samples, and the least seconds of all of them.
 const ROUNDS: usize = 7;
 const SECONDS: f64 = 0.4;
-/// Seconds of a turn of what is measured, and of a turn of its limit.
-const TURN: f64 = 0.004;
-const LIMIT_TURN: f64 = 0.001;
-/// The least times that a turn is timed, so that the best is one of several for long calls as well.
+/// Seconds of a sample of what is measured, and of a sample of its limit.
+const SAMPLE: f64 = 0.004;
+const LIMIT_SAMPLE: f64 = 0.001;
+/// The least times that a sample is timed, so that the best is one of several for long calls as well.
 const TIMES: usize = 3;
 /// Steps of a peak: some 20 microseconds.
 const STEPS: usize = 4096;
@@ -56,16 +56,16 @@ pub(crate) fn section(title: &str) {
     println!("\n{title}");
 }
 
-/// Times `body`, which does `work` units, and prints a row; returns the share of the limit.
+/// Times `body`, which does `work` units, and prints a row; returns the fraction of the limit.
 pub(crate) fn row(name: &str, unit: Unit, work: f64, mut body: impl FnMut()) -> f64 {
     let mut limited = |limit: &mut dyn FnMut(), limit_work: f64| {
-        let (seconds, [times]) = turns(&mut body, [(limit, LIMIT_TURN)]);
+        let (seconds, [times]) = samples(&mut body, [(limit, LIMIT_SAMPLE)]);
         (seconds, work / limit_work * times)
     };
     let mut peak = |peak: fn(usize) -> f64| {
         limited(&mut || _ = black_box(peak(black_box(STEPS))), peak(STEPS))
     };
-    let (seconds, share) = match unit {
+    let (seconds, fraction) = match unit {
         Unit::Flops => peak(peak_flops),
         Unit::Ops8 => peak(peak_ops8),
         Unit::Bytes => {
@@ -81,12 +81,12 @@ pub(crate) fn row(name: &str, unit: Unit, work: f64, mut body: impl FnMut()) -> 
         Unit::Ops8 => "GOP/s",
         Unit::Bytes => "GB/s",
     };
-    println!("  {name:<44} {:>9.1} {label:<8} {:>5.1} %", work / seconds / 1e9, share * 100.0);
-    share
+    println!("  {name:<44} {:>9.1} {label:<8} {:>5.1} %", work / seconds / 1e9, fraction * 100.0);
+    fraction
 }
 
-/// Times `body`, which reads and writes `bytes` and does `ops` operations of a unit; prints its share of
-/// a copy of as many bytes, and its share of whichever of the two limits binds, which it returns.
+/// Times `body`, which reads and writes `bytes` and does `ops` operations of a unit; prints its fraction of
+/// a copy of as many bytes, and its fraction of whichever of the two limits binds, which it returns.
 /// `place` is where the bytes lie.
 pub(crate) fn bound(
     name: &str,
@@ -105,18 +105,18 @@ pub(crate) fn bound(
     let needed = ops / peak(STEPS);
     let mut compute = || _ = black_box(peak(black_box(STEPS)));
     let limits: [(&mut dyn FnMut(), f64); 2] =
-        [(&mut copy, LIMIT_TURN), (&mut compute, LIMIT_TURN)];
-    let (best, [memory, arithmetic]) = turns(&mut body, limits);
+        [(&mut copy, LIMIT_SAMPLE), (&mut compute, LIMIT_SAMPLE)];
+    let (best, [memory, arithmetic]) = samples(&mut body, limits);
     let arithmetic = arithmetic * needed;
-    let (share, limit) =
+    let (fraction, limit) =
         if arithmetic > memory { (arithmetic, "arithmetic") } else { (memory, place) };
     println!(
         "  {name:<30} {place:<8} {:>7.1} GB/s {:>6.1} % of a copy {:>6.1} % of {limit}",
         bytes / best / 1e9,
         memory * 100.0,
-        share * 100.0
+        fraction * 100.0
     );
-    share
+    fraction
 }
 
 /// Prints how many times as fast as `other` `body` is, and returns it.
@@ -128,13 +128,13 @@ pub(crate) fn ratio(name: &str, body: impl FnMut(), other: impl FnMut()) -> f64 
 
 /// How many times as fast as `other` `body` is.
 pub(crate) fn times(mut body: impl FnMut(), mut other: impl FnMut()) -> f64 {
-    let (_, [times]) = turns(&mut body, [(&mut other, TURN)]);
+    let (_, [times]) = samples(&mut body, [(&mut other, SAMPLE)]);
     times
 }
 
-/// The best seconds of a call of `body`, and how many times as long one of each limit takes, behind turns of
+/// The best seconds of a call of `body`, and how many times as long one of each limit takes, behind samples of
 /// `body` and for so many seconds: medians, as the clock and the neighbours change from one moment to the next.
-fn turns<const N: usize>(
+fn samples<const N: usize>(
     body: &mut dyn FnMut(),
     mut limits: [(&mut dyn FnMut(), f64); N],
 ) -> (f64, [f64; N]) {
@@ -146,8 +146,8 @@ fn turns<const N: usize>(
             break;
         }
         for ((limit, seconds), times) in limits.iter_mut().zip(&mut times) {
-            let own = turn(body, TURN);
-            times.push(turn(limit, *seconds) / own);
+            let own = sample(body, SAMPLE);
+            times.push(sample(limit, *seconds) / own);
             best = best.min(own);
         }
     }
@@ -158,8 +158,8 @@ fn turns<const N: usize>(
     (best, times.map(median))
 }
 
-/// Seconds of one call: the best of a turn of so many seconds, as noise only ever adds.
-fn turn(body: &mut dyn FnMut(), seconds: f64) -> f64 {
+/// Seconds of one call: the best of a sample of so many seconds, as noise only ever adds.
+fn sample(body: &mut dyn FnMut(), seconds: f64) -> f64 {
     body();
     let (mut best, mut calls) = (f64::INFINITY, 1u32);
     let start = Instant::now();
@@ -181,8 +181,8 @@ fn turn(body: &mut dyn FnMut(), seconds: f64) -> f64 {
 }
 
 /// The geometric mean.
-pub(crate) fn geomean(shares: &[f64]) -> f64 {
-    (shares.iter().map(|s| s.ln()).sum::<f64>() / shares.len().max(1) as f64).exp()
+pub(crate) fn geomean(fractions: &[f64]) -> f64 {
+    (fractions.iter().map(|s| s.ln()).sum::<f64>() / fractions.len().max(1) as f64).exp()
 }
 
 /// Memory for values as the engine's tensors have it.

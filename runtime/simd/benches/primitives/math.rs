@@ -1,4 +1,4 @@
-//! Rows of `math` and of the primitives over rows: shares of the limit that binds them.
+//! Rows of `math` and of the primitives over rows: fractions of the limit that binds them.
 //!
 //! Behind each row's bytes stands how many slots of the two ports for vectors the AVX-512 code takes
 //! for 16 elements: one per instruction, or what those take that keep a port longer (the estimates of
@@ -46,7 +46,7 @@ fn issues(vectors: f64) -> (Unit, f64) {
 
 /// Prints the rows.
 pub(crate) fn run(summary: &mut Summary) {
-    section("math and rows, as shares of the limit that binds");
+    section("math and rows, as fractions of the limit that binds");
     let (mut functions, mut softmax, mut norm, mut lrn) = (vec![], vec![], vec![], vec![]);
     let mut transposes = vec![];
     for (len, place) in LENS {

@@ -20,7 +20,7 @@ const GLOBAL: &[(usize, usize)] = &[(7, 1024), (7, 2048), (14, 512), (112, 32)];
 /// Prints the rows.
 pub(crate) fn run(summary: &mut Summary) {
     section("pooling: a side of the input, channels, kernel, stride; against a copy of the bytes");
-    let mut shares = Vec::new();
+    let mut fractions = Vec::new();
     for &(side, channels, kernel, stride) in SHAPES {
         let window = Window::square([side, side], kernel, stride, kernel / 3);
         let (rows, pixels) = (window.output[1], window.output[1] * window.output[2]);
@@ -35,7 +35,7 @@ pub(crate) fn run(summary: &mut Summary) {
         let x_codes = Image { data: &*x_codes.slice(), stride: channels };
         let codes = ((side * side + pixels) * channels) as f64;
         let label = format!("{side}x{side}x{channels}, {kernel}x{kernel} by {stride}");
-        shares.extend([
+        fractions.extend([
             harness::row(&format!("max f32 {label}"), Unit::Bytes, codes * 4.0, || {
                 max_pool(&window, channels, black_box(x), 0..rows, black_box(y), channels);
             }),
@@ -58,7 +58,7 @@ pub(crate) fn run(summary: &mut Summary) {
         let (x, codes) = (vec![0.5f32; len], vec![3u8; len]);
         let (mut y, mut sums) = (vec![0.0f32; channels], vec![0u32; channels]);
         let label = format!("{side}x{side}x{channels}");
-        shares.extend([
+        fractions.extend([
             harness::row(&format!("global f32 {label}"), Unit::Bytes, (len * 4) as f64, || {
                 let x = Image { data: black_box(&x[..]), stride: channels };
                 global_average(x, side * side, black_box(&mut y));
@@ -69,6 +69,6 @@ pub(crate) fn run(summary: &mut Summary) {
             }),
         ]);
     }
-    println!("  geometric mean {:.1} %", geomean(&shares) * 100.0);
-    summary.add("pooling", geomean(&shares));
+    println!("  geometric mean {:.1} %", geomean(&fractions) * 100.0);
+    summary.add("pooling", geomean(&fractions));
 }

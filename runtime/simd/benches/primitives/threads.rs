@@ -16,7 +16,7 @@ const SHAPES: [(usize, usize, usize); 5] =
     [(64, 3136, 576), (128, 784, 1152), (256, 3136, 64), (384, 512, 384), (1536, 512, 384)];
 
 /// Pieces for each thread: more than one, so that a thread that starts late takes less.
-const PIECES: usize = 2;
+const CHUNKS: usize = 2;
 
 /// How often everything is measured: a neighbour may hold the second core for seconds.
 const PASSES: usize = 3;
@@ -71,9 +71,9 @@ fn meet(pool: &Pool, pause: Duration) -> f64 {
     from.elapsed().as_secs_f64() * 1e6
 }
 
-/// Rows of each piece of `m`.
+/// Rows of each chunk of `m`.
 fn rows(pool: &Pool, m: usize) -> usize {
-    m.div_ceil(pool.width() * PIECES)
+    m.div_ceil(pool.width() * CHUNKS)
 }
 
 fn floats(pool: &Pool, (n, m, k): (usize, usize, usize)) -> f64 {
@@ -90,11 +90,11 @@ fn floats(pool: &Pool, (n, m, k): (usize, usize, usize)) -> f64 {
     };
     let rows = rows(pool, m);
     let both = || {
-        let done = pool.parallel().chunks_mut(black_box(&mut *shared), rows * n, |piece, c| {
-            product(piece * rows, c);
+        let done = pool.parallel().chunks_mut(black_box(&mut *shared), rows * n, |chunk, c| {
+            product(chunk * rows, c);
             Ok(())
         });
-        assert!(done.is_ok(), "a piece failed");
+        assert!(done.is_ok(), "a chunk failed");
     };
     times(both, || product(0, black_box(&mut *alone)))
 }
@@ -117,11 +117,11 @@ fn codes(pool: &Pool, (n, m, k): (usize, usize, usize)) -> f64 {
     };
     let rows = rows(pool, m);
     let both = || {
-        let done = pool.parallel().chunks_mut(black_box(&mut *shared), rows * n, |piece, to| {
-            product(piece * rows, to);
+        let done = pool.parallel().chunks_mut(black_box(&mut *shared), rows * n, |chunk, to| {
+            product(chunk * rows, to);
             Ok(())
         });
-        assert!(done.is_ok(), "a piece failed");
+        assert!(done.is_ok(), "a chunk failed");
     };
     times(both, || product(0, black_box(&mut *alone)))
 }

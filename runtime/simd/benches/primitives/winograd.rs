@@ -29,7 +29,7 @@ const LAYERS: [(&str, usize, usize); 6] = [
 pub(crate) fn run(summary: &mut Summary) {
     section(
         "winograd: the direct sum's operations over the time, which may pass the peak; then as a multiple\n\
-         of the direct sum's speed, and the share of the time that the products alone take",
+         of the direct sum's speed, and the fraction of the time that the products alone take",
     );
     let (mut ratios, mut chosen) = (Vec::new(), Vec::new());
     for (network, size, channels) in LAYERS {
@@ -62,8 +62,8 @@ fn row(name: &str, tile: Tile, layer: Layer) -> f64 {
     let pixels = height * width;
     let weights: Vec<f32> = (0..9 * c * k).map(|i| (i % 23) as f32 / 23.0 - 0.5).collect();
     let mut packed = Lines::new(winograd::packed_len(tile, layer.channels));
-    let mut room = vec![0.0; winograd::pack_workspace_len(layer.channels)];
-    winograd::pack(tile, &weights, layer.channels, packed.slice(), &mut room);
+    let mut workspace = vec![0.0; winograd::pack_workspace_len(layer.channels)];
+    winograd::pack(tile, &weights, layer.channels, packed.slice(), &mut workspace);
     let mut workspace = Lines::new(winograd::workspace_len(tile, &layer));
     let (mut x, mut y) = (numbers(pixels * c), Lines::new(pixels * k));
     let (x, y) = (x.slice(), y.slice());
@@ -78,7 +78,7 @@ fn row(name: &str, tile: Tile, layer: Layer) -> f64 {
     };
     harness::row(name, Unit::Flops, (18 * pixels * c * k) as f64, &mut own);
     let found = ratio("  of the direct sum", &mut own, || direct.run(x));
-    ratio("  products' share", own, || products.run(packed));
+    ratio("  products' fraction", own, || products.run(packed));
     found
 }
 

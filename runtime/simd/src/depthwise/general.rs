@@ -115,7 +115,7 @@ fn sum<S: Vector, const V: usize>(
             sum = simd.min(simd.splat(high), simd.max(simd.splat(low), sum));
         }
         // SAFETY: `len` channels of the vector lie within the output pixel.
-        unsafe { simd.store_head(to.add(c + v * STRIP), len, sum) }
+        unsafe { simd.store_tail(to.add(c + v * STRIP), len, sum) }
     }
 }
 
@@ -128,7 +128,7 @@ fn sum<S: Vector, const V: usize>(
 unsafe fn load<S: Vector>(simd: S, from: *const f32, len: usize) -> S::F {
     // SAFETY: `len` f32 are readable at `from`, a vector at most.
     unsafe {
-        if len == S::LANES { simd.load(from) } else { simd.load_head(from, len, simd.splat(0.0)) }
+        if len == S::LANES { simd.load(from) } else { simd.load_tail(from, len, simd.splat(0.0)) }
     }
 }
 
@@ -166,7 +166,7 @@ pub(super) fn curve<S: Vector>(simd: S, job: &Job<'_>) {
             // SAFETY: `len` channels of the vector lie within the output pixel.
             unsafe {
                 let x = load(simd, at, len);
-                simd.store_head(at, len, curve.of(simd, x));
+                simd.store_tail(at, len, curve.of(simd, x));
             }
             c += S::LANES;
         }

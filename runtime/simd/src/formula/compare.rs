@@ -1,6 +1,6 @@
 //! Comparisons, whose results are a byte for each element.
 
-use super::operand::{All, Each, Operand, Source, common_len};
+use super::operand::{Operand, Scalar, Slice, Source, common_len};
 use crate::isa::{Isa, Simd, SimdOp, Vector, dispatch, isa};
 
 /// A question about two numbers.
@@ -27,16 +27,18 @@ pub(super) fn compare2_on<F: Compare2>(isa: Isa, f: F, [a, b]: [Operand<'_>; 2],
     let len = common_len([a, b], y.len());
     let y = y.get_mut(..len).unwrap_or_default();
     match (a, b) {
-        (Operand::Each(a), Operand::Each(b)) => {
-            dispatch(isa, Bytes { f, a: Each(a.as_ptr()), b: Each(b.as_ptr()), y });
+        (Operand::Slice(a), Operand::Slice(b)) => {
+            dispatch(isa, Bytes { f, a: Slice(a.as_ptr()), b: Slice(b.as_ptr()), y });
         }
-        (Operand::Each(a), Operand::All(b)) => {
-            dispatch(isa, Bytes { f, a: Each(a.as_ptr()), b: All(b), y });
+        (Operand::Slice(a), Operand::Scalar(b)) => {
+            dispatch(isa, Bytes { f, a: Slice(a.as_ptr()), b: Scalar(b), y });
         }
-        (Operand::All(a), Operand::Each(b)) => {
-            dispatch(isa, Bytes { f, a: All(a), b: Each(b.as_ptr()), y });
+        (Operand::Scalar(a), Operand::Slice(b)) => {
+            dispatch(isa, Bytes { f, a: Scalar(a), b: Slice(b.as_ptr()), y });
         }
-        (Operand::All(a), Operand::All(b)) => dispatch(isa, Bytes { f, a: All(a), b: All(b), y }),
+        (Operand::Scalar(a), Operand::Scalar(b)) => {
+            dispatch(isa, Bytes { f, a: Scalar(a), b: Scalar(b), y });
+        }
     }
 }
 
@@ -68,7 +70,7 @@ impl<F: Compare2, A: Source, B: Source> SimdOp for Bytes<'_, F, A, B> {
         let rest = chunks.into_remainder();
         let len = rest.len();
         // SAFETY: both sources have `len` elements left from `i` on, less than a vector.
-        let (a, b) = unsafe { (a.read_head(simd, i, len), b.read_head(simd, i, len)) };
+        let (a, b) = unsafe { (a.read_tail(simd, i, len), b.read_tail(simd, i, len)) };
         let mut bytes = [0; 16];
         // SAFETY: a vector has 16 lanes at most.
         unsafe { simd.store_u8(bytes.as_mut_ptr(), answer(a, b)) }

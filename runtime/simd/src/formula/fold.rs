@@ -4,26 +4,26 @@ use crate::isa::{Isa, Simd, SimdOp, Vector, dispatch, isa};
 
 /// A formula that takes one number after another into a result.
 ///
-/// Numbers are folded in several runs side by side, which are joined at the end: how many depends on the
+/// Numbers are folded in several runs side by side, which are combined at the end: how many depends on the
 /// instruction set, so sums of floats may differ in their last bits between two of them.
 pub trait Fold: Copy {
-    /// What no numbers fold to; joined with a result it changes nothing.
-    const START: f32;
+    /// What no numbers fold to; combined with a result it changes nothing.
+    const IDENTITY: f32;
 
     /// The result with `x` taken in. Must be `#[inline(always)]`, as all that it calls.
     fn step<S: Simd>(self, s: S, so_far: S::F, x: S::F) -> S::F;
 
     /// The result of two runs. Must be `#[inline(always)]`, as all that it calls.
-    fn join<S: Simd>(self, s: S, a: S::F, b: S::F) -> S::F;
+    fn combine<S: Simd>(self, s: S, a: S::F, b: S::F) -> S::F;
 }
 
 /// Runs side by side, so that one step need not wait for another.
-const RUNS: usize = 4;
+const ACCUMULATORS: usize = 4;
 
 /// All numbers folded to one.
 #[inline]
 pub fn fold<F: Fold>(f: F, x: &[f32]) -> f32 {
-    let mut y = [F::START];
+    let mut y = [F::IDENTITY];
     dispatch(isa(), Rows { f, x, cols: x.len(), y: &mut y });
     y[0]
 }
@@ -36,7 +36,7 @@ pub fn fold_rows<F: Fold>(f: F, x: &[f32], cols: usize, y: &mut [f32]) {
     fold_rows_on(isa(), f, x, cols, y);
 }
 
-/// Every column of `x: [rows, y.len()]` taken into what `y` has for it: [`Fold::START`], or the result of
+/// Every column of `x: [rows, y.len()]` taken into what `y` has for it: [`Fold::IDENTITY`], or the result of
 /// rows before.
 ///
 /// What is behind the last whole row counts for the columns that it has.
@@ -80,34 +80,34 @@ impl<F: Fold> SimdOp for Rows<'_, F> {
 
 #[inline(always)]
 fn fold_row<S: Vector, F: Fold>(simd: S, f: F, row: &[f32]) -> f32 {
-    let start = simd.splat(F::START);
-    let mut runs = [start; RUNS];
-    let mut chunks = row.chunks_exact(RUNS * S::LANES);
+    let start = simd.splat(F::IDENTITY);
+    let mut accumulators = [start; ACCUMULATORS];
+    let mut chunks = row.chunks_exact(ACCUMULATORS * S::LANES);
     for chunk in chunks.by_ref() {
         let mut k = 0;
-        while k < RUNS {
-            // SAFETY: a chunk has `RUNS * S::LANES` numbers, and `k` is below `RUNS`.
+        while k < ACCUMULATORS {
+            // SAFETY: a chunk has `ACCUMULATORS * S::LANES` numbers, and `k` is below `ACCUMULATORS`.
             let x = unsafe { simd.load(chunk.as_ptr().add(k * S::LANES)) };
-            runs[k] = f.step(simd, runs[k], x);
+            accumulators[k] = f.step(simd, accumulators[k], x);
             k += 1;
         }
     }
     for chunk in chunks.remainder().chunks(S::LANES) {
         // SAFETY: the chunk has `chunk.len()` numbers, a vector at most.
-        let x = unsafe { simd.load_head(chunk.as_ptr(), chunk.len(), start) };
-        let next = f.step(simd, runs[0], x);
-        runs[0] = simd.select(first(simd, chunk.len()), next, runs[0]);
+        let x = unsafe { simd.load_tail(chunk.as_ptr(), chunk.len(), start) };
+        let next = f.step(simd, accumulators[0], x);
+        accumulators[0] = simd.select(first(simd, chunk.len()), next, accumulators[0]);
     }
-    let [a, b, c, d] = runs;
-    let mut lanes = simd.lanes(f.join(simd, f.join(simd, a, b), f.join(simd, c, d)));
-    // Upper halves are joined to lower ones until one lane is left.
+    let [a, b, c, d] = accumulators;
+    let mut lanes = simd.to_array(f.combine(simd, f.combine(simd, a, b), f.combine(simd, c, d)));
+    // Upper halves are combined with lower ones until one lane is left.
     let mut half = S::LANES / 2;
     while half > 0 {
-        let mut upper = [F::START; 16];
+        let mut upper = [F::IDENTITY; 16];
         for (upper, lane) in upper.iter_mut().zip(lanes.iter().skip(half).take(half)) {
             *upper = *lane;
         }
-        lanes = simd.lanes(f.join(simd, simd.of_lanes(lanes), simd.of_lanes(upper)));
+        lanes = simd.to_array(f.combine(simd, simd.of_array(lanes), simd.of_array(upper)));
         half /= 2;
     }
     lanes[0]
@@ -125,7 +125,7 @@ fn first<S: Simd>(simd: S, len: usize) -> S::M {
         }
         lanes
     };
-    simd.lt(simd.of_lanes(LANES), simd.splat(len as f32))
+    simd.lt(simd.of_array(LANES), simd.splat(len as f32))
 }
 
 struct Columns<'a, F> {
@@ -144,11 +144,11 @@ impl<F: Fold> SimdOp for Columns<'_, F> {
             for (x, y) in row.chunks(S::LANES).zip(y.chunks_mut(S::LANES)) {
                 let (len, zero) = (x.len().min(y.len()), simd.splat(0.0));
                 // SAFETY: both chunks have `len` numbers, a vector at most.
-                let x = unsafe { simd.load_head(x.as_ptr(), len, zero) };
+                let x = unsafe { simd.load_tail(x.as_ptr(), len, zero) };
                 // SAFETY: as for `x`.
-                let so_far = unsafe { simd.load_head(y.as_ptr(), len, zero) };
+                let so_far = unsafe { simd.load_tail(y.as_ptr(), len, zero) };
                 // SAFETY: `y` has `len` numbers to write.
-                unsafe { simd.store_head(y.as_mut_ptr(), len, f.step(simd, so_far, x)) }
+                unsafe { simd.store_tail(y.as_mut_ptr(), len, f.step(simd, so_far, x)) }
             }
         }
     }

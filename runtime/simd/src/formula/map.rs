@@ -1,6 +1,6 @@
 //! Formulas of one, two and three numbers, applied to slices.
 
-use super::operand::{All, Any, Each, Operand, Source, common_len};
+use super::operand::{Any, Operand, Scalar, Slice, Source, common_len};
 use crate::isa::{Isa, Simd, SimdOp, Vector, dispatch, isa};
 
 /// A formula of one number.
@@ -33,7 +33,7 @@ trait Lanes: Copy {
     ///
     /// # Safety
     /// Every source has `len` elements to read from `i` on; `len` is at most `S::LANES`.
-    unsafe fn head<S: Vector>(self, simd: S, i: usize, len: usize) -> S::F;
+    unsafe fn tail<S: Vector>(self, simd: S, i: usize, len: usize) -> S::F;
 }
 
 /// The sources of `lanes` have `len` elements to read, and `y` as many to write; each source is the memory
@@ -73,9 +73,9 @@ impl<L: Lanes> SimdOp for Map<L> {
         }
         if i < len {
             // SAFETY: the sources have `len - i` elements left from `i` on, less than a vector.
-            let x = unsafe { lanes.head(simd, i, len - i) };
+            let x = unsafe { lanes.tail(simd, i, len - i) };
             // SAFETY: so has `y`.
-            unsafe { simd.store_head(y.add(i), len - i, x) }
+            unsafe { simd.store_tail(y.add(i), len - i, x) }
         }
     }
 }
@@ -91,9 +91,9 @@ impl<F: Map1, A: Source> Lanes for Of1<F, A> {
     }
 
     #[inline(always)]
-    unsafe fn head<S: Vector>(self, simd: S, i: usize, len: usize) -> S::F {
+    unsafe fn tail<S: Vector>(self, simd: S, i: usize, len: usize) -> S::F {
         // SAFETY: the caller says that the source has `len` elements from `i` on.
-        self.0.of(simd, unsafe { self.1.read_head(simd, i, len) })
+        self.0.of(simd, unsafe { self.1.read_tail(simd, i, len) })
     }
 }
 
@@ -109,9 +109,9 @@ impl<F: Map2, A: Source, B: Source> Lanes for Of2<F, A, B> {
     }
 
     #[inline(always)]
-    unsafe fn head<S: Vector>(self, simd: S, i: usize, len: usize) -> S::F {
+    unsafe fn tail<S: Vector>(self, simd: S, i: usize, len: usize) -> S::F {
         // SAFETY: the caller says that both sources have `len` elements from `i` on.
-        let (a, b) = unsafe { (self.1.read_head(simd, i, len), self.2.read_head(simd, i, len)) };
+        let (a, b) = unsafe { (self.1.read_tail(simd, i, len), self.2.read_tail(simd, i, len)) };
         self.0.of(simd, a, b)
     }
 }
@@ -129,10 +129,10 @@ impl<F: Map3, A: Source> Lanes for Of3<F, A> {
     }
 
     #[inline(always)]
-    unsafe fn head<S: Vector>(self, simd: S, i: usize, len: usize) -> S::F {
+    unsafe fn tail<S: Vector>(self, simd: S, i: usize, len: usize) -> S::F {
         let [a, b, c] = self.1;
         // SAFETY: the caller says that all sources have `len` elements from `i` on.
-        let [a, b, c] = unsafe { [a, b, c].map(|from| from.read_head(simd, i, len)) };
+        let [a, b, c] = unsafe { [a, b, c].map(|from| from.read_tail(simd, i, len)) };
         self.0.of(simd, a, b, c)
     }
 }
@@ -154,13 +154,13 @@ pub fn map1_in_place<F: Map1>(f: F, x: &mut [f32]) {
 #[inline]
 pub(crate) fn map1_on<F: Map1>(isa: Isa, f: F, x: &[f32], y: &mut [f32]) {
     let len = common_len([x.into()], y.len());
-    dispatch(isa, Map { lanes: Of1(f, Each(x.as_ptr())), y: y.as_mut_ptr(), len });
+    dispatch(isa, Map { lanes: Of1(f, Slice(x.as_ptr())), y: y.as_mut_ptr(), len });
 }
 
 #[inline]
 pub(crate) fn map1_in_place_on<F: Map1>(isa: Isa, f: F, x: &mut [f32]) {
     let y = x.as_mut_ptr();
-    dispatch(isa, Map { lanes: Of1(f, Each(y)), y, len: x.len() });
+    dispatch(isa, Map { lanes: Of1(f, Slice(y)), y, len: x.len() });
 }
 
 /// `y[i] = f(a[i], b[i])`; either operand may be one number for all elements.
@@ -197,17 +197,17 @@ pub(super) fn map2_on<F: Map2>(isa: Isa, f: F, [a, b]: [Operand<'_>; 2], y: &mut
     let len = common_len([a, b], y.len());
     let to = y.as_mut_ptr();
     match (a, b) {
-        (Operand::Each(a), Operand::Each(b)) => {
-            let lanes = Of2(f, Each(a.as_ptr()), Each(b.as_ptr()));
+        (Operand::Slice(a), Operand::Slice(b)) => {
+            let lanes = Of2(f, Slice(a.as_ptr()), Slice(b.as_ptr()));
             dispatch(isa, Map { lanes, y: to, len });
         }
-        (Operand::Each(a), Operand::All(b)) => {
-            dispatch(isa, Map { lanes: Of2(f, Each(a.as_ptr()), All(b)), y: to, len });
+        (Operand::Slice(a), Operand::Scalar(b)) => {
+            dispatch(isa, Map { lanes: Of2(f, Slice(a.as_ptr()), Scalar(b)), y: to, len });
         }
-        (Operand::All(a), Operand::Each(b)) => {
-            dispatch(isa, Map { lanes: Of2(f, All(a), Each(b.as_ptr())), y: to, len });
+        (Operand::Scalar(a), Operand::Slice(b)) => {
+            dispatch(isa, Map { lanes: Of2(f, Scalar(a), Slice(b.as_ptr())), y: to, len });
         }
-        (Operand::All(a), Operand::All(_)) => {
+        (Operand::Scalar(a), Operand::Scalar(_)) => {
             y.fill(a);
             map2_in_place_on(isa, f, y, b);
         }
@@ -219,8 +219,10 @@ pub(super) fn map2_in_place_on<F: Map2>(isa: Isa, f: F, a: &mut [f32], b: Operan
     let len = common_len([b], a.len());
     let y = a.as_mut_ptr();
     match b {
-        Operand::Each(b) => dispatch(isa, Map { lanes: Of2(f, Each(y), Each(b.as_ptr())), y, len }),
-        Operand::All(b) => dispatch(isa, Map { lanes: Of2(f, Each(y), All(b)), y, len }),
+        Operand::Slice(b) => {
+            dispatch(isa, Map { lanes: Of2(f, Slice(y), Slice(b.as_ptr())), y, len });
+        }
+        Operand::Scalar(b) => dispatch(isa, Map { lanes: Of2(f, Slice(y), Scalar(b)), y, len }),
     }
 }
 
@@ -229,8 +231,10 @@ pub(super) fn map2_onto_on<F: Map2>(isa: Isa, f: F, a: Operand<'_>, b: &mut [f32
     let len = common_len([a], b.len());
     let y = b.as_mut_ptr();
     match a {
-        Operand::Each(a) => dispatch(isa, Map { lanes: Of2(f, Each(a.as_ptr()), Each(y)), y, len }),
-        Operand::All(a) => dispatch(isa, Map { lanes: Of2(f, All(a), Each(y)), y, len }),
+        Operand::Slice(a) => {
+            dispatch(isa, Map { lanes: Of2(f, Slice(a.as_ptr()), Slice(y)), y, len });
+        }
+        Operand::Scalar(a) => dispatch(isa, Map { lanes: Of2(f, Scalar(a), Slice(y)), y, len }),
     }
 }
 
@@ -272,5 +276,5 @@ pub(super) fn map3_in_place_on<F: Map3>(isa: Isa, f: F, a: &mut [f32], bc: [Oper
     let len = common_len(bc, a.len());
     let y = a.as_mut_ptr();
     let [b, c] = bc.map(Any::of);
-    dispatch(isa, Map { lanes: Of3(f, [Any::Each(Each(y)), b, c]), y, len });
+    dispatch(isa, Map { lanes: Of3(f, [Any::Slice(Slice(y)), b, c]), y, len });
 }

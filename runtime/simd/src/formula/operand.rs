@@ -6,20 +6,20 @@ use crate::isa::Vector;
 #[derive(Clone, Copy, Debug)]
 pub enum Operand<'a> {
     /// A number for each element.
-    Each(&'a [f32]),
+    Slice(&'a [f32]),
     /// One number for all elements.
-    All(f32),
+    Scalar(f32),
 }
 
 impl<'a> From<&'a [f32]> for Operand<'a> {
     fn from(numbers: &'a [f32]) -> Self {
-        Self::Each(numbers)
+        Self::Slice(numbers)
     }
 }
 
 impl From<f32> for Operand<'_> {
     fn from(number: f32) -> Self {
-        Self::All(number)
+        Self::Scalar(number)
     }
 }
 
@@ -27,8 +27,8 @@ impl Operand<'_> {
     /// How many elements it has a number for, if not for any.
     pub(super) fn len(&self) -> Option<usize> {
         match self {
-            Self::Each(numbers) => Some(numbers.len()),
-            Self::All(_) => None,
+            Self::Slice(numbers) => Some(numbers.len()),
+            Self::Scalar(_) => None,
         }
     }
 }
@@ -45,14 +45,14 @@ pub(super) trait Source: Copy {
     ///
     /// # Safety
     /// `len` elements from `i` on are readable; `len` is at most `S::LANES`.
-    unsafe fn read_head<S: Vector>(self, simd: S, i: usize, len: usize) -> S::F;
+    unsafe fn read_tail<S: Vector>(self, simd: S, i: usize, len: usize) -> S::F;
 }
 
 /// Numbers in a row in memory.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Each(pub(super) *const f32);
+pub(super) struct Slice(pub(super) *const f32);
 
-impl Source for Each {
+impl Source for Slice {
     #[inline(always)]
     unsafe fn read<S: Vector>(self, simd: S, i: usize) -> S::F {
         // SAFETY: the caller says that `S::LANES` numbers from `self.0 + i` on are readable.
@@ -60,24 +60,24 @@ impl Source for Each {
     }
 
     #[inline(always)]
-    unsafe fn read_head<S: Vector>(self, simd: S, i: usize, len: usize) -> S::F {
+    unsafe fn read_tail<S: Vector>(self, simd: S, i: usize, len: usize) -> S::F {
         // SAFETY: the caller says that `len` numbers from `self.0 + i` on are readable, and no more lanes.
-        unsafe { simd.load_head(self.0.add(i), len, simd.splat(1.0)) }
+        unsafe { simd.load_tail(self.0.add(i), len, simd.splat(1.0)) }
     }
 }
 
 /// The same number everywhere.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct All(pub(super) f32);
+pub(super) struct Scalar(pub(super) f32);
 
-impl Source for All {
+impl Source for Scalar {
     #[inline(always)]
     unsafe fn read<S: Vector>(self, simd: S, _: usize) -> S::F {
         simd.splat(self.0)
     }
 
     #[inline(always)]
-    unsafe fn read_head<S: Vector>(self, simd: S, _: usize, _: usize) -> S::F {
+    unsafe fn read_tail<S: Vector>(self, simd: S, _: usize, _: usize) -> S::F {
         simd.splat(self.0)
     }
 }
@@ -85,15 +85,15 @@ impl Source for All {
 /// Either, decided at run time.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Any {
-    Each(Each),
-    All(All),
+    Slice(Slice),
+    Scalar(Scalar),
 }
 
 impl Any {
     pub(super) fn of(operand: Operand<'_>) -> Self {
         match operand {
-            Operand::Each(numbers) => Self::Each(Each(numbers.as_ptr())),
-            Operand::All(number) => Self::All(All(number)),
+            Operand::Slice(numbers) => Self::Slice(Slice(numbers.as_ptr())),
+            Operand::Scalar(number) => Self::Scalar(Scalar(number)),
         }
     }
 }
@@ -103,19 +103,19 @@ impl Source for Any {
     unsafe fn read<S: Vector>(self, simd: S, i: usize) -> S::F {
         match self {
             // SAFETY: the caller's promise is that of `each`: `S::LANES` numbers from `i` on are readable.
-            Self::Each(each) => unsafe { each.read(simd, i) },
+            Self::Slice(each) => unsafe { each.read(simd, i) },
             // SAFETY: nothing is read from memory.
-            Self::All(all) => unsafe { all.read(simd, i) },
+            Self::Scalar(all) => unsafe { all.read(simd, i) },
         }
     }
 
     #[inline(always)]
-    unsafe fn read_head<S: Vector>(self, simd: S, i: usize, len: usize) -> S::F {
+    unsafe fn read_tail<S: Vector>(self, simd: S, i: usize, len: usize) -> S::F {
         match self {
             // SAFETY: the caller's promise is that of `each`: `len` numbers from `i` on are readable.
-            Self::Each(each) => unsafe { each.read_head(simd, i, len) },
+            Self::Slice(each) => unsafe { each.read_tail(simd, i, len) },
             // SAFETY: nothing is read from memory.
-            Self::All(all) => unsafe { all.read_head(simd, i, len) },
+            Self::Scalar(all) => unsafe { all.read_tail(simd, i, len) },
         }
     }
 }

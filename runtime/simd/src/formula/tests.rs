@@ -52,7 +52,7 @@ impl Compare2 for Le {
 struct Farthest;
 
 impl Fold for Farthest {
-    const START: f32 = 0.0;
+    const IDENTITY: f32 = 0.0;
 
     #[inline(always)]
     fn step<S: Simd>(self, s: S, so_far: S::F, x: S::F) -> S::F {
@@ -60,7 +60,7 @@ impl Fold for Farthest {
     }
 
     #[inline(always)]
-    fn join<S: Simd>(self, s: S, a: S::F, b: S::F) -> S::F {
+    fn combine<S: Simd>(self, s: S, a: S::F, b: S::F) -> S::F {
         s.max(a, b)
     }
 }
@@ -74,7 +74,7 @@ fn farthest<'a>(x: impl Iterator<Item = &'a f32>) -> f32 {
 struct Count;
 
 impl Fold for Count {
-    const START: f32 = 0.0;
+    const IDENTITY: f32 = 0.0;
 
     #[inline(always)]
     fn step<S: Simd>(self, s: S, so_far: S::F, _: S::F) -> S::F {
@@ -82,7 +82,7 @@ impl Fold for Count {
     }
 
     #[inline(always)]
-    fn join<S: Simd>(self, s: S, a: S::F, b: S::F) -> S::F {
+    fn combine<S: Simd>(self, s: S, a: S::F, b: S::F) -> S::F {
         s.add(a, b)
     }
 }
@@ -109,11 +109,11 @@ formula1!(Trunc, s, x => s.trunc(x));
 formula1!(Neg, s, x => s.neg(x));
 formula1!(Inside, s, x => {
     let (low, high) = (s.splat(-1.0), s.splat(1.0));
-    let beyond = s.either(s.lt(x, low), s.lt(high, x));
-    let inside = s.both(s.not(beyond), s.eq(x, x));
+    let beyond = s.mask_or(s.lt(x, low), s.lt(high, x));
+    let inside = s.mask_and(s.mask_not(beyond), s.eq(x, x));
     s.select(inside, x, s.splat(9.0))
 });
-formula1!(ByLanes, s, x => s.of_lanes(s.lanes(x).map(|x| x + 1.0)));
+formula1!(ByLanes, s, x => s.of_array(s.to_array(x).map(|x| x + 1.0)));
 
 fn cases() -> impl Iterator<Item = (Isa, usize)> {
     let lens = (0..70).chain([127, 128, 129, 300]);
@@ -125,27 +125,27 @@ fn formulas_of_two_numbers_take_slices_and_single_numbers() {
     let (a, b) = (noise(300), noise(601));
     for (isa, len) in cases() {
         let (a, b) = (Guarded::of(&a[..len]), Guarded::of(&b[301..][..len]));
-        let (of_a, of_b) = (Operand::Each(&a), Operand::Each(&b));
+        let (of_a, of_b) = (Operand::Slice(&a), Operand::Slice(&b));
         for (x, y) in [
             (of_a, of_b),
-            (of_a, Operand::All(0.7)),
-            (Operand::All(0.7), of_b),
-            (Operand::All(0.7), Operand::All(-3.0)),
+            (of_a, Operand::Scalar(0.7)),
+            (Operand::Scalar(0.7), of_b),
+            (Operand::Scalar(0.7), Operand::Scalar(-3.0)),
         ] {
             let number = |of: Operand<'_>, i: usize| match of {
-                Operand::Each(of) => of[i],
-                Operand::All(of) => of,
+                Operand::Slice(of) => of[i],
+                Operand::Scalar(of) => of,
             };
             let wanted: Vec<f32> = (0..len).map(|i| less2(number(x, i), number(y, i))).collect();
             let mut found = Guarded::of(&vec![9.0; len]);
             map2_on(isa, Less2, [x, y], &mut found);
             assert_eq!(*found, wanted, "{isa:?} {len}");
-            if let Operand::Each(x) = x {
+            if let Operand::Slice(x) = x {
                 let mut found = Guarded::of(x);
                 map2_in_place_on(isa, Less2, &mut found, y);
                 assert_eq!(*found, wanted, "{isa:?} {len} in place");
             }
-            if let Operand::Each(y) = y {
+            if let Operand::Slice(y) = y {
                 let mut found = Guarded::of(y);
                 map2_onto_on(isa, Less2, x, &mut found);
                 assert_eq!(*found, wanted, "{isa:?} {len} onto the second");
@@ -166,11 +166,16 @@ fn formulas_of_three_numbers_take_slices_and_single_numbers() {
         let a = Guarded::of(&a[..len]);
         let (b, c) = (Guarded::of(&b[400..][..len]), Guarded::of(&c[800..][..len]));
         let mut found = Guarded::of(&vec![9.0; len]);
-        map3_on(isa, Choose, [Operand::Each(&a), Operand::Each(&b), Operand::Each(&c)], &mut found);
+        map3_on(
+            isa,
+            Choose,
+            [Operand::Slice(&a), Operand::Slice(&b), Operand::Slice(&c)],
+            &mut found,
+        );
         let wanted: Vec<f32> = (0..len).map(|i| choose(a[i], b[i], c[i])).collect();
         assert_eq!(*found, wanted, "{isa:?} {len}");
         let mut found = Guarded::of(&a);
-        map3_in_place_on(isa, Choose, &mut found, [Operand::All(5.0), Operand::Each(&c)]);
+        map3_in_place_on(isa, Choose, &mut found, [Operand::Scalar(5.0), Operand::Slice(&c)]);
         let wanted: Vec<f32> = (0..len).map(|i| choose(a[i], 5.0, c[i])).collect();
         assert_eq!(*found, wanted, "{isa:?} {len} in place");
     }

@@ -19,7 +19,7 @@ macro_rules! ops {
 
 /// The mask of the first `len` lanes.
 #[inline(always)]
-fn head(len: usize) -> __m256i {
+fn tail_mask(len: usize) -> __m256i {
     // SAFETY: called by holders of a token only.
     unsafe {
         let lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
@@ -45,15 +45,15 @@ impl Simd for Avx2 {
         mul(a: __m256, b: __m256) -> __m256 = _mm256_mul_ps(a, b);
         div(a: __m256, b: __m256) -> __m256 = _mm256_div_ps(a, b);
         fma(a: __m256, b: __m256, c: __m256) -> __m256 = _mm256_fmadd_ps(a, b, c);
-        nfma(a: __m256, b: __m256, c: __m256) -> __m256 = _mm256_fnmadd_ps(a, b, c);
+        fnma(a: __m256, b: __m256, c: __m256) -> __m256 = _mm256_fnmadd_ps(a, b, c);
         sqrt(x: __m256) -> __m256 = _mm256_sqrt_ps(x);
         min(a: __m256, b: __m256) -> __m256 = _mm256_min_ps(a, b);
         max(a: __m256, b: __m256) -> __m256 = _mm256_max_ps(a, b);
         lt(a: __m256, b: __m256) -> __m256 = _mm256_cmp_ps::<_CMP_LT_OQ>(a, b);
         le(a: __m256, b: __m256) -> __m256 = _mm256_cmp_ps::<_CMP_LE_OQ>(a, b);
-        both(a: __m256, b: __m256) -> __m256 = _mm256_and_ps(a, b);
-        either(a: __m256, b: __m256) -> __m256 = _mm256_or_ps(a, b);
-        not(mask: __m256) -> __m256 = _mm256_xor_ps(mask, _mm256_castsi256_ps(_mm256_set1_epi32(-1)));
+        mask_and(a: __m256, b: __m256) -> __m256 = _mm256_and_ps(a, b);
+        mask_or(a: __m256, b: __m256) -> __m256 = _mm256_or_ps(a, b);
+        mask_not(mask: __m256) -> __m256 = _mm256_xor_ps(mask, _mm256_castsi256_ps(_mm256_set1_epi32(-1)));
         round(x: __m256) -> __m256 = _mm256_round_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(x);
         floor(x: __m256) -> __m256 = _mm256_floor_ps(x);
         ceil(x: __m256) -> __m256 = _mm256_ceil_ps(x);
@@ -98,12 +98,12 @@ impl Simd for Avx2 {
         unsafe { _mm256_srav_epi32(x, _mm256_set1_epi32(BY.cast_signed())) }
     }
     #[inline(always)]
-    fn of_lanes(self, lanes: [f32; 16]) -> Self::F {
+    fn of_array(self, lanes: [f32; 16]) -> Self::F {
         // SAFETY: `lanes` has 16 numbers to read, and a vector has 16 lanes at most.
         unsafe { self.load(lanes.as_ptr()) }
     }
     #[inline(always)]
-    fn lanes(self, x: Self::F) -> [f32; 16] {
+    fn to_array(self, x: Self::F) -> [f32; 16] {
         let mut lanes = [0.0; 16];
         // SAFETY: `lanes` has 16 numbers to write, and a vector has 16 lanes at most.
         unsafe { self.store(lanes.as_mut_ptr(), x) }
@@ -134,7 +134,7 @@ impl Vector for Avx2 {
             let all = _mm256_hadd_ps(ab, cd);
             _mm256_add_ps(all, _mm256_permute2f128_ps::<0x01>(all, all))
         };
-        spread4(x: __m256) -> [__m256; 4] = [
+        broadcast4(x: __m256) -> [__m256; 4] = [
             _mm256_permute_ps::<0x00>(x),
             _mm256_permute_ps::<0x55>(x),
             _mm256_permute_ps::<0xaa>(x),
@@ -157,8 +157,8 @@ impl Vector for Avx2 {
         unsafe { _mm256_storeu_ps(to, x) }
     }
     #[inline(always)]
-    unsafe fn load_head(self, from: *const f32, len: usize, fill: __m256) -> __m256 {
-        let mask = head(len);
+    unsafe fn load_tail(self, from: *const f32, len: usize, fill: __m256) -> __m256 {
+        let mask = tail_mask(len);
         // SAFETY: the mask covers what the caller promises; other lanes are not touched.
         unsafe {
             let x = _mm256_maskload_ps(from, mask);
@@ -166,9 +166,9 @@ impl Vector for Avx2 {
         }
     }
     #[inline(always)]
-    unsafe fn store_head(self, to: *mut f32, len: usize, x: __m256) {
+    unsafe fn store_tail(self, to: *mut f32, len: usize, x: __m256) {
         // SAFETY: the mask covers what the caller promises; other lanes are not touched.
-        unsafe { _mm256_maskstore_ps(to, head(len), x) }
+        unsafe { _mm256_maskstore_ps(to, tail_mask(len), x) }
     }
     #[inline(always)]
     unsafe fn load_u8(self, from: *const u8) -> __m256i {

@@ -38,7 +38,7 @@ macro_rules! combine4 {
 
 /// The mask of the first `len` lanes.
 #[inline(always)]
-fn head(len: usize) -> __mmask16 {
+fn tail_mask(len: usize) -> __mmask16 {
     ((1u32 << len) - 1) as __mmask16
 }
 
@@ -60,7 +60,7 @@ impl Simd for Avx512 {
         mul(a: __m512, b: __m512) -> __m512 = _mm512_mul_ps(a, b);
         div(a: __m512, b: __m512) -> __m512 = _mm512_div_ps(a, b);
         fma(a: __m512, b: __m512, c: __m512) -> __m512 = _mm512_fmadd_ps(a, b, c);
-        nfma(a: __m512, b: __m512, c: __m512) -> __m512 = _mm512_fnmadd_ps(a, b, c);
+        fnma(a: __m512, b: __m512, c: __m512) -> __m512 = _mm512_fnmadd_ps(a, b, c);
         sqrt(x: __m512) -> __m512 = _mm512_sqrt_ps(x);
         min(a: __m512, b: __m512) -> __m512 = _mm512_min_ps(a, b);
         max(a: __m512, b: __m512) -> __m512 = _mm512_max_ps(a, b);
@@ -106,27 +106,27 @@ impl Simd for Avx512 {
         unsafe { _mm512_srai_epi32::<BY>(x) }
     }
     #[inline(always)]
-    fn of_lanes(self, lanes: [f32; 16]) -> Self::F {
+    fn of_array(self, lanes: [f32; 16]) -> Self::F {
         // SAFETY: `lanes` has 16 numbers to read, and a vector has 16 lanes at most.
         unsafe { self.load(lanes.as_ptr()) }
     }
     #[inline(always)]
-    fn lanes(self, x: Self::F) -> [f32; 16] {
+    fn to_array(self, x: Self::F) -> [f32; 16] {
         let mut lanes = [0.0; 16];
         // SAFETY: `lanes` has 16 numbers to write, and a vector has 16 lanes at most.
         unsafe { self.store(lanes.as_mut_ptr(), x) }
         lanes
     }
     #[inline(always)]
-    fn both(self, a: __mmask16, b: __mmask16) -> __mmask16 {
+    fn mask_and(self, a: __mmask16, b: __mmask16) -> __mmask16 {
         a & b
     }
     #[inline(always)]
-    fn either(self, a: __mmask16, b: __mmask16) -> __mmask16 {
+    fn mask_or(self, a: __mmask16, b: __mmask16) -> __mmask16 {
         a | b
     }
     #[inline(always)]
-    fn not(self, mask: __mmask16) -> __mmask16 {
+    fn mask_not(self, mask: __mmask16) -> __mmask16 {
         !mask
     }
 
@@ -160,7 +160,7 @@ impl Vector for Avx512 {
             let all = _mm512_add_ps(all, _mm512_shuffle_f32x4::<0x4e>(all, all));
             _mm512_add_ps(all, _mm512_shuffle_f32x4::<0xb1>(all, all))
         };
-        spread4(x: __m512) -> [__m512; 4] = [
+        broadcast4(x: __m512) -> [__m512; 4] = [
             _mm512_permute_ps::<0x00>(x),
             _mm512_permute_ps::<0x55>(x),
             _mm512_permute_ps::<0xaa>(x),
@@ -183,14 +183,14 @@ impl Vector for Avx512 {
         unsafe { _mm512_storeu_ps(to, x) }
     }
     #[inline(always)]
-    unsafe fn load_head(self, from: *const f32, len: usize, fill: __m512) -> __m512 {
+    unsafe fn load_tail(self, from: *const f32, len: usize, fill: __m512) -> __m512 {
         // SAFETY: the mask covers what the caller promises; other lanes are not touched.
-        unsafe { _mm512_mask_loadu_ps(fill, head(len), from) }
+        unsafe { _mm512_mask_loadu_ps(fill, tail_mask(len), from) }
     }
     #[inline(always)]
-    unsafe fn store_head(self, to: *mut f32, len: usize, x: __m512) {
+    unsafe fn store_tail(self, to: *mut f32, len: usize, x: __m512) {
         // SAFETY: the mask covers what the caller promises; other lanes are not touched.
-        unsafe { _mm512_mask_storeu_ps(to, head(len), x) }
+        unsafe { _mm512_mask_storeu_ps(to, tail_mask(len), x) }
     }
     #[inline(always)]
     unsafe fn load_u8(self, from: *const u8) -> __m512i {
@@ -231,7 +231,7 @@ impl Vector for Avx512 {
     }
 
     #[inline(always)]
-    unsafe fn tile4_ahead(
+    unsafe fn tile4_prefetch(
         self,
         x: *const u32,
         x_stride: usize,
@@ -245,7 +245,7 @@ impl Vector for Avx512 {
     }
 
     #[inline(always)]
-    unsafe fn tile4_past(
+    unsafe fn tile4_stream(
         self,
         x: *const u32,
         x_stride: usize,
@@ -271,7 +271,7 @@ impl Vector for Avx512 {
         let mut four = 0;
         while four < cols {
             let wide = 4.min(cols - four);
-            let mask = head(wide) as __mmask8;
+            let mask = tail_mask(wide) as __mmask8;
             // Rows that there are not are taken from the last one, and not stored.
             macro_rules! row {
                 ($i:expr) => {
@@ -287,7 +287,7 @@ impl Vector for Avx512 {
                 let columns = columns4(unsafe { [row!(0), row!(1), row!(2), row!(3)] });
                 for column in columns.into_iter().take(wide) {
                     // SAFETY: the mask covers the rows of the tile; columns below `cols`.
-                    unsafe { _mm_mask_storeu_epi32(to.cast(), head(rows) as __mmask8, column) }
+                    unsafe { _mm_mask_storeu_epi32(to.cast(), tail_mask(rows) as __mmask8, column) }
                     to = to.wrapping_add(y_stride);
                 }
             } else {
@@ -306,7 +306,7 @@ impl Vector for Avx512 {
                     // SAFETY: the mask covers the rows of the tile; columns below `cols`.
                     unsafe {
                         let column = _mm512_castpd_ps(column);
-                        _mm512_mask_storeu_ps(to.cast(), head(rows), column);
+                        _mm512_mask_storeu_ps(to.cast(), tail_mask(rows), column);
                     }
                     to = to.wrapping_add(y_stride);
                 }
@@ -335,7 +335,7 @@ impl Vector for Avx512 {
     }
 
     #[inline(always)]
-    unsafe fn long1_past(self, x: *const u8, x_stride: usize, y: *mut u8, y_stride: usize) {
+    unsafe fn long1_stream(self, x: *const u8, x_stride: usize, y: *mut u8, y_stride: usize) {
         // SAFETY: `LONG1` rows of 16 bytes are readable at `x` and 16 of `LONG1` writable at `y`, at
         // lines; the token shows that the machine has the features.
         unsafe { long64::<true>(x, x_stride, y, y_stride) }

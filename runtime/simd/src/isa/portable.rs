@@ -90,7 +90,7 @@ impl Simd for Portable {
         self.add(self.mul(a, b), c)
     }
     #[inline(always)]
-    fn nfma(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F {
+    fn fnma(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F {
         self.sub(c, self.mul(a, b))
     }
     #[inline(always)]
@@ -179,12 +179,12 @@ impl Simd for Portable {
         x.into_iter().fold(f32::NEG_INFINITY, |best, x| if x > best { x } else { best })
     }
     #[inline(always)]
-    fn of_lanes(self, lanes: [f32; 16]) -> Self::F {
+    fn of_array(self, lanes: [f32; 16]) -> Self::F {
         // SAFETY: `lanes` has 16 numbers to read, and a vector has 16 lanes at most.
         unsafe { self.load(lanes.as_ptr()) }
     }
     #[inline(always)]
-    fn lanes(self, x: Self::F) -> [f32; 16] {
+    fn to_array(self, x: Self::F) -> [f32; 16] {
         let mut lanes = [0.0; 16];
         // SAFETY: `lanes` has 16 numbers to write, and a vector has 16 lanes at most.
         unsafe { self.store(lanes.as_mut_ptr(), x) }
@@ -211,15 +211,15 @@ impl Simd for Portable {
         both(a, b, |a, b| truth(a <= b))
     }
     #[inline(always)]
-    fn both(self, a: Self::M, b: Self::M) -> Self::M {
+    fn mask_and(self, a: Self::M, b: Self::M) -> Self::M {
         both(a, b, |a, b| a & b)
     }
     #[inline(always)]
-    fn either(self, a: Self::M, b: Self::M) -> Self::M {
+    fn mask_or(self, a: Self::M, b: Self::M) -> Self::M {
         both(a, b, |a, b| a | b)
     }
     #[inline(always)]
-    fn not(self, mask: Self::M) -> Self::M {
+    fn mask_not(self, mask: Self::M) -> Self::M {
         each(mask, |m| !m)
     }
 
@@ -250,7 +250,7 @@ impl Vector for Portable {
         unsafe { to.cast::<Self::F>().write_unaligned(x) }
     }
     #[inline(always)]
-    unsafe fn load_head(self, from: *const f32, len: usize, fill: Self::F) -> Self::F {
+    unsafe fn load_tail(self, from: *const f32, len: usize, fill: Self::F) -> Self::F {
         let mut x = fill;
         for (i, x) in x.iter_mut().enumerate().take(len) {
             // SAFETY: `i` is below `len`.
@@ -259,7 +259,7 @@ impl Vector for Portable {
         x
     }
     #[inline(always)]
-    unsafe fn store_head(self, to: *mut f32, len: usize, x: Self::F) {
+    unsafe fn store_tail(self, to: *mut f32, len: usize, x: Self::F) {
         for (i, x) in x.iter().enumerate().take(len) {
             // SAFETY: `i` is below `len`.
             unsafe { *to.add(i) = *x }

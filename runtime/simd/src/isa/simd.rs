@@ -31,9 +31,9 @@ pub trait Simd: sealed::Sealed + Copy + Send + Sync {
     /// `x` in every lane.
     fn splat_i(self, x: i32) -> Self::I;
     /// The first [`LANES`](Simd::LANES) of these numbers.
-    fn of_lanes(self, lanes: [f32; 16]) -> Self::F;
+    fn of_array(self, lanes: [f32; 16]) -> Self::F;
     /// The lanes, and zeros behind them.
-    fn lanes(self, x: Self::F) -> [f32; 16];
+    fn to_array(self, x: Self::F) -> [f32; 16];
 
     /// `a + b`.
     fn add(self, a: Self::F, b: Self::F) -> Self::F;
@@ -46,12 +46,12 @@ pub trait Simd: sealed::Sealed + Copy + Send + Sync {
     /// `a * b + c`, rounded once where the instruction set is [`FUSED`](Simd::FUSED), else twice.
     fn fma(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F;
     /// `c - a * b`, rounded as [`Simd::fma`].
-    fn nfma(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F;
+    fn fnma(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F;
     /// The square root; a NaN for negative numbers.
     fn sqrt(self, x: Self::F) -> Self::F;
-    /// The lesser one; `b` where either is a NaN, or both are zeros.
+    /// The smaller one; `b` where either is a NaN, or both are zeros.
     fn min(self, a: Self::F, b: Self::F) -> Self::F;
-    /// The greater one; `b` where either is a NaN, or both are zeros.
+    /// The larger one; `b` where either is a NaN, or both are zeros.
     fn max(self, a: Self::F, b: Self::F) -> Self::F;
     /// The nearest whole number, ties to even.
     fn round(self, x: Self::F) -> Self::F;
@@ -71,11 +71,11 @@ pub trait Simd: sealed::Sealed + Copy + Send + Sync {
     /// `a < b`.
     fn lt_i(self, a: Self::I, b: Self::I) -> Self::M;
     /// Where both masks are true.
-    fn both(self, a: Self::M, b: Self::M) -> Self::M;
+    fn mask_and(self, a: Self::M, b: Self::M) -> Self::M;
     /// Where one of the masks is true, or both are.
-    fn either(self, a: Self::M, b: Self::M) -> Self::M;
+    fn mask_or(self, a: Self::M, b: Self::M) -> Self::M;
     /// Where the mask is false.
-    fn not(self, mask: Self::M) -> Self::M;
+    fn mask_not(self, mask: Self::M) -> Self::M;
     /// `yes` where the mask is true, else `no`.
     fn select(self, mask: Self::M, yes: Self::F, no: Self::F) -> Self::F;
     /// Whether the mask is true in any lane.

@@ -179,8 +179,8 @@ pub(super) fn exp(simd: Avx512, x: __m512) -> __m512 {
     let magic = simd.splat(SIXTEENTHS);
     let at = simd.fma(x, simd.splat(std::f32::consts::LOG2_E), magic);
     let n = simd.sub(at, magic);
-    let r = simd.nfma(n, simd.splat(std::f32::consts::LN_2), x);
-    let r = simd.nfma(n, simd.splat(LN2_LOW), r);
+    let r = simd.fnma(n, simd.splat(std::f32::consts::LN_2), x);
+    let r = simd.fnma(n, simd.splat(LN2_LOW), r);
     // Where `n` is so large that `r` is senseless, any small number does: `n` decides. The lesser
     // size with the sign of the first; the other one for a NaN, which `n` then is as well.
     // SAFETY: the token shows that the machine has the instruction, which touches no memory.
@@ -252,7 +252,7 @@ pub(super) fn rsqrt(simd: Avx512, x: __m512) -> __m512 {
     // SAFETY: the token shows that the machine has the instructions, which touch no memory.
     unsafe {
         let y = _mm512_rsqrt14_ps(x);
-        let error = simd.nfma(simd.mul(x, y), y, simd.splat(1.0));
+        let error = simd.fnma(simd.mul(x, y), y, simd.splat(1.0));
         // Zeros and infinities have no error but a NaN, and the estimate is exact.
         let regular = _mm512_cmp_ps_mask::<_CMP_ORD_Q>(error, error);
         _mm512_mask3_fmadd_ps(simd.mul(y, simd.splat(0.5)), error, y, regular)

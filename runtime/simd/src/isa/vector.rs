@@ -24,10 +24,10 @@ pub(crate) trait Vector: Simd {
     ///
     /// # Safety
     /// See the trait.
-    unsafe fn load_head(self, from: *const f32, len: usize, fill: Self::F) -> Self::F;
+    unsafe fn load_tail(self, from: *const f32, len: usize, fill: Self::F) -> Self::F;
     /// # Safety
     /// See the trait.
-    unsafe fn store_head(self, to: *mut f32, len: usize, x: Self::F);
+    unsafe fn store_tail(self, to: *mut f32, len: usize, x: Self::F);
     /// # Safety
     /// See the trait.
     unsafe fn load_u8(self, from: *const u8) -> Self::I;
@@ -60,7 +60,7 @@ pub(crate) trait Vector: Simd {
     }
     /// Each of the first four lanes, of every four the same, in all lanes.
     #[inline(always)]
-    fn spread4(self, x: Self::F) -> [Self::F; 4] {
+    fn broadcast4(self, x: Self::F) -> [Self::F; 4] {
         let mut lanes = [0.0; 16];
         // SAFETY: a vector has 16 lanes at most.
         unsafe { self.store(lanes.as_mut_ptr(), x) }
@@ -88,7 +88,7 @@ pub(crate) trait Vector: Simd {
     /// # Safety
     /// As for [`Vector::tile4`].
     #[inline(always)]
-    unsafe fn tile4_ahead(
+    unsafe fn tile4_prefetch(
         self,
         x: *const u32,
         x_stride: usize,
@@ -167,12 +167,12 @@ pub(crate) trait Vector: Simd {
     /// `TILE1` rows of as many elements are readable and writable at these strides.
     unsafe fn tile1(self, x: *const u8, x_stride: usize, y: *mut u8, y_stride: usize);
 
-    /// As [`Vector::tile4_ahead`], past the caches where that can be; [`Vector::fence`] must follow.
+    /// As [`Vector::tile4_prefetch`], past the caches where that can be; [`Vector::fence`] must follow.
     ///
     /// # Safety
     /// As for [`Vector::tile4`]; the rows of `y` start at lines.
     #[inline(always)]
-    unsafe fn tile4_past(
+    unsafe fn tile4_stream(
         self,
         x: *const u32,
         x_stride: usize,
@@ -181,14 +181,14 @@ pub(crate) trait Vector: Simd {
         ahead: *const u32,
     ) {
         // SAFETY: `TILE4` rows of as many elements are readable at `x` and writable at `y`, at lines.
-        unsafe { self.tile4_ahead(x, x_stride, y, y_stride, [ahead, y.cast_const()]) }
+        unsafe { self.tile4_prefetch(x, x_stride, y, y_stride, [ahead, y.cast_const()]) }
     }
     /// As [`Vector::long1`], past the caches where that can be; [`Vector::fence`] must follow.
     ///
     /// # Safety
     /// As for [`Vector::long1`]; the rows of `y` start at lines.
     #[inline(always)]
-    unsafe fn long1_past(self, x: *const u8, x_stride: usize, y: *mut u8, y_stride: usize) {
+    unsafe fn long1_stream(self, x: *const u8, x_stride: usize, y: *mut u8, y_stride: usize) {
         // SAFETY: `LONG1` rows of 16 bytes are readable at `x` and 16 of `LONG1` writable at `y`, at
         // lines.
         unsafe { self.long1(x, x_stride, y, y_stride) }

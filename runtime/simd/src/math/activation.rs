@@ -92,8 +92,8 @@ impl SimdOp for OfSlice<'_> {
             let len = values.len();
             // SAFETY: the chunk has `len` values, at most a vector.
             unsafe {
-                let x = simd.load_head(values.as_ptr(), len, simd.splat(0.0));
-                simd.store_head(values.as_mut_ptr(), len, self.curve.of(simd, x));
+                let x = simd.load_tail(values.as_ptr(), len, simd.splat(0.0));
+                simd.store_tail(values.as_mut_ptr(), len, self.curve.of(simd, x));
             }
         }
     }
@@ -114,7 +114,7 @@ fn gelu<S: Vector>(simd: S, x: S::F) -> S::F {
     let t = simd.div(one, simd.fma(simd.splat(0.327_591_1), z, one));
     let sum =
         simd.poly(t, [1.061_405_429, -1.453_152_027, 1.421_413_741, -0.284_496_736, 0.254_829_592]);
-    let rest = simd.mul(simd.mul(sum, t), simd.exp(simd.nfma(z, z, zero)));
+    let rest = simd.mul(simd.mul(sum, t), simd.exp(simd.fnma(z, z, zero)));
     let share = simd.select(simd.lt(x, zero), rest, simd.sub(simd.splat(2.0), rest));
     simd.mul(simd.mul(simd.splat(0.5), x), share)
 }

@@ -206,7 +206,7 @@ impl<const MAX: bool> Rows<'_, MAX> {
                             if len == S::LANES {
                                 simd.load(from)
                             } else {
-                                simd.load_head(from, len, start)
+                                simd.load_tail(from, len, start)
                             }
                         };
                         *pooled = if MAX { max(simd, x, *pooled) } else { simd.add(x, *pooled) };
@@ -220,7 +220,7 @@ impl<const MAX: bool> Rows<'_, MAX> {
             // SAFETY: the output pixel has `len` channels of the vector.
             unsafe {
                 let to = to.add(c + v * S::LANES);
-                if len == S::LANES { simd.store(to, y) } else { simd.store_head(to, len, y) }
+                if len == S::LANES { simd.store(to, y) } else { simd.store_tail(to, len, y) }
             }
         }
     }

@@ -78,7 +78,7 @@ impl Averages<'_> {
             for _ in 0..count {
                 for (v, sum) in sums.iter_mut().enumerate() {
                     // SAFETY: the pixel has `len` channels of the vector.
-                    let x = unsafe { simd.load_head(from.add(v * S::LANES), len, zero) };
+                    let x = unsafe { simd.load_tail(from.add(v * S::LANES), len, zero) };
                     *sum = simd.add(*sum, x);
                 }
                 from = from.wrapping_add(self.x.stride);
@@ -93,7 +93,7 @@ impl Averages<'_> {
             // SAFETY: `y` has `len` channels of the vector.
             unsafe {
                 let to = self.y.as_mut_ptr().add(c + v * S::LANES);
-                simd.store_head(to, len, simd.div(*total, count));
+                simd.store_tail(to, len, simd.div(*total, count));
             }
         }
     }

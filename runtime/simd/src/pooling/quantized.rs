@@ -370,7 +370,7 @@ impl Sum {
             // Markstein's correction gives the quotient rounded as a division would.
             let inverse = simd.splat(self.inverse);
             let near = simd.mul(sum, inverse);
-            simd.fma(simd.nfma(near, count, sum), inverse, near)
+            simd.fma(simd.fnma(near, count, sum), inverse, near)
         } else {
             simd.div(sum, count)
         };

@@ -59,13 +59,13 @@ impl SimdOp for LayerNorm<'_> {
             };
         }
         // Vectors of plain Rust are several registers each.
-        let (held, wide) = (S::FUSED, S::LANES == 16);
-        let more = held && !wide;
+        let (in_registers, wide) = (S::FUSED, S::LANES == 16);
+        let more = in_registers && !wide;
         match cols.div_ceil(S::LANES) {
-            1 if held => short!(1),
-            2 if held => short!(2),
-            3 if held => short!(3),
-            4 if held => short!(4),
+            1 if in_registers => short!(1),
+            2 if in_registers => short!(2),
+            3 if in_registers => short!(3),
+            4 if in_registers => short!(4),
             5 if more => short!(5),
             6 if more => short!(6),
             7 if more => short!(7),
@@ -92,10 +92,10 @@ impl LayerNorm<'_> {
         while n < N {
             let i = n * S::LANES;
             // SAFETY: `count(n)` elements from `i` on lie within `scale`.
-            scales[n] = unsafe { head(simd, scale.as_ptr().add(i), count(n), zero) };
+            scales[n] = unsafe { load_tail(simd, scale.as_ptr().add(i), count(n), zero) };
             if !bias.is_empty() {
                 // SAFETY: `bias` is as long as `scale`.
-                biases[n] = unsafe { head(simd, bias.as_ptr().add(i), count(n), zero) };
+                biases[n] = unsafe { load_tail(simd, bias.as_ptr().add(i), count(n), zero) };
             }
             n += 1;
         }
@@ -128,7 +128,8 @@ impl LayerNorm<'_> {
                     while n < N {
                         let from = from.wrapping_add(at + n * S::LANES);
                         // SAFETY: `count(n)` elements of a row of `x`.
-                        let d = simd.sub(unsafe { head(simd, from, count(n), means[r]) }, means[r]);
+                        let d = simd
+                            .sub(unsafe { load_tail(simd, from, count(n), means[r]) }, means[r]);
                         ends[1][r] = if n == 0 { d } else { simd.add(ends[1][r], d) };
                         ends[2][r] = simd.fma(d, d, ends[2][r]);
                         deviations[r][n] = d;
@@ -143,7 +144,7 @@ impl LayerNorm<'_> {
                     while n < N {
                         let from = from.wrapping_add(at + n * S::LANES);
                         // SAFETY: `count(n)` elements of a row of `x`.
-                        let x = unsafe { head(simd, from, count(n), zero) };
+                        let x = unsafe { load_tail(simd, from, count(n), zero) };
                         ends[0][r] = if n == 0 { x } else { simd.add(ends[0][r], x) };
                         n += 1;
                     }
@@ -231,18 +232,18 @@ impl<S: Vector> Stats<S> {
     fn new(simd: S, rests: S::F, squares: S::F, cols: usize, epsilon: f32) -> Self {
         let (zero, part) = (simd.splat(0.0), simd.splat(1.0 / cols as f32));
         let rests = simd.mul(rests, part);
-        let variances = simd.nfma(rests, rests, simd.mul(squares, part));
+        let variances = simd.fnma(rests, rests, simd.mul(squares, part));
         let variances = simd.max(variances, zero);
         let factors = simd.rsqrt(simd.add(variances, simd.splat(epsilon)));
         let shifts = simd.mul(simd.sub(zero, rests), factors);
-        Self { factors: simd.spread4(factors), shifts: simd.spread4(shifts) }
+        Self { factors: simd.broadcast4(factors), shifts: simd.broadcast4(shifts) }
     }
 }
 
 /// The means of four rows, of their sums in every four lanes.
 #[inline(always)]
 fn means_of<S: Vector>(simd: S, sums: S::F, cols: usize) -> [S::F; 4] {
-    simd.spread4(simd.mul(sums, simd.splat(1.0 / cols as f32)))
+    simd.broadcast4(simd.mul(sums, simd.splat(1.0 / cols as f32)))
 }
 
 /// The sums of `R` rows in every four lanes, of the `U` that each has.
@@ -342,30 +343,30 @@ impl<S: Vector, const R: usize> Stages<'_, S, R> {
         let (mut values, mut k, mut b) = ([zero; R], zero, zero);
         if C {
             // SAFETY: `scale` is as long as a row.
-            k = unsafe { head(simd, self.scale.as_ptr().add(i), count, zero) };
+            k = unsafe { load_tail(simd, self.scale.as_ptr().add(i), count, zero) };
             if BIAS {
                 // SAFETY: `bias` is as long as a row.
-                b = unsafe { head(simd, self.bias.as_ptr().add(i), count, zero) };
+                b = unsafe { load_tail(simd, self.bias.as_ptr().add(i), count, zero) };
             }
         }
         let mut r = 0;
         while r < R {
             if C {
                 // SAFETY: the rows of `third` have `count` elements from `i` on in `self.x`.
-                let x = unsafe { head(simd, self.x.add(third[r] + i), count, zero) };
+                let x = unsafe { load_tail(simd, self.x.add(third[r] + i), count, zero) };
                 let d = simd.sub(x, self.means[1][r]);
                 let y = simd.fma(d, self.stats.factors[r], self.stats.shifts[r]);
                 values[r] = if BIAS { simd.fma(y, k, b) } else { simd.mul(y, k) };
             }
             if A {
                 // SAFETY: so have those of `first`.
-                let x = unsafe { head(simd, self.x.add(first[r] + i), count, zero) };
+                let x = unsafe { load_tail(simd, self.x.add(first[r] + i), count, zero) };
                 sums.values[r][u] = simd.add(sums.values[r][u], x);
             }
             if B {
                 let mean = self.means[0][r];
                 // SAFETY: so have those of `second`.
-                let x = unsafe { head(simd, self.x.add(second[r] + i), count, mean) };
+                let x = unsafe { load_tail(simd, self.x.add(second[r] + i), count, mean) };
                 let d = simd.sub(x, mean);
                 sums.rests[r][u] = simd.add(sums.rests[r][u], d);
                 sums.squares[r][u] = simd.fma(d, d, sums.squares[r][u]);
@@ -388,13 +389,13 @@ impl<S: Vector, const R: usize> Stages<'_, S, R> {
 /// # Safety
 /// `count` elements are readable.
 #[inline(always)]
-unsafe fn head<S: Vector>(simd: S, from: *const f32, count: usize, fill: S::F) -> S::F {
+unsafe fn load_tail<S: Vector>(simd: S, from: *const f32, count: usize, fill: S::F) -> S::F {
     if count == S::LANES {
         // SAFETY: `count` elements are readable at `from`, a whole vector.
         unsafe { simd.load(from) }
     } else {
         // SAFETY: `count` elements are readable at `from`, less than a vector.
-        unsafe { simd.load_head(from, count, fill) }
+        unsafe { simd.load_tail(from, count, fill) }
     }
 }
 
@@ -409,6 +410,6 @@ unsafe fn store<S: Vector>(simd: S, to: *mut f32, count: usize, x: S::F) {
         unsafe { simd.store(to, x) }
     } else {
         // SAFETY: `count` elements are writable at `to`, less than a vector.
-        unsafe { simd.store_head(to, count, x) }
+        unsafe { simd.store_tail(to, count, x) }
     }
 }

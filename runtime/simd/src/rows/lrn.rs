@@ -159,21 +159,21 @@ impl Rows<'_> {
                 }
             }
         } else {
-            let piece = BUFFER - 2 * gap;
+            let chunk = BUFFER - 2 * gap;
             let rows = self.x.chunks_exact(channels).zip(self.y.chunks_exact_mut(channels));
             for (x, y) in rows {
                 let mut from = 0;
                 while from < channels {
-                    // A piece and what its windows reach; before the first one there is nothing.
+                    // A chunk and what its windows reach; before the first one there is nothing.
                     let first = gap.saturating_sub(from);
                     buffer[..first].fill(0.0);
                     squares(simd, x, from.saturating_sub(gap), &mut buffer[first..]);
-                    let count = piece.min(channels - from);
+                    let count = chunk.min(channels - from);
                     let (x, y) = (&x[from..from + count], &mut y[from..from + count]);
                     let window = Window::new(self.before, self.behind, self.weight, self.bias);
                     let sums = &buffer[gap - self.before..];
                     window.normalize::<S, P, SIZE>(simd, power, x, sums, y);
-                    from += piece;
+                    from += chunk;
                 }
             }
         }
@@ -194,7 +194,7 @@ impl Rows<'_> {
                 let base = (sum * f64::from(self.weight) + f64::from(self.bias)) as f32;
                 let value = power.under(simd, simd.splat(x[c]), simd.splat(base));
                 // SAFETY: one element of the row.
-                unsafe { simd.store_head(y.as_mut_ptr().add(c), 1, value) }
+                unsafe { simd.store_tail(y.as_mut_ptr().add(c), 1, value) }
             }
         }
     }
@@ -212,7 +212,7 @@ fn squares<S: Vector>(simd: S, row: &[f32], from: usize, to: &mut [f32]) {
             unsafe { simd.load(row.as_ptr().add(from + i)) }
         } else if left > 0 {
             // SAFETY: `left` elements are left.
-            unsafe { simd.load_head(row.as_ptr().add(from + i), left, zero) }
+            unsafe { simd.load_tail(row.as_ptr().add(from + i), left, zero) }
         } else {
             zero
         };
@@ -268,10 +268,10 @@ impl Window {
                 unsafe { simd.store(y.as_mut_ptr().add(i), power.under(simd, x, base)) }
             } else {
                 // SAFETY: `len - i` elements are left.
-                let x = unsafe { simd.load_head(x.as_ptr().add(i), len - i, bias) };
+                let x = unsafe { simd.load_tail(x.as_ptr().add(i), len - i, bias) };
                 let value = power.under(simd, x, base);
                 // SAFETY: `y` has `len` elements as well.
-                unsafe { simd.store_head(y.as_mut_ptr().add(i), len - i, value) }
+                unsafe { simd.store_tail(y.as_mut_ptr().add(i), len - i, value) }
             }
             i += S::LANES;
         }

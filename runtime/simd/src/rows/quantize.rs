@@ -76,7 +76,7 @@ impl<Q: Quantized> Convert for Quantize<Q> {
             let (inverse, bound) = (simd.splat(self.inverse), simd.splat(262_144.0));
             let q = simd.max(simd.sub(simd.splat(0.0), bound), simd.mul(x, inverse));
             let q = simd.min(bound, q);
-            simd.fma(simd.nfma(q, scale, x), inverse, q)
+            simd.fma(simd.fnma(q, scale, x), inverse, q)
         } else {
             simd.div(x, scale)
         };

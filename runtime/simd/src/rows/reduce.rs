@@ -113,7 +113,7 @@ fn block_sum<S: Vector>(simd: S, row: &[f32]) -> f32 {
     while i < len {
         let count = S::LANES.min(len - i);
         // SAFETY: `count` elements from `i` on lie within the row.
-        sums[0] = simd.add(sums[0], unsafe { simd.load_head(at.add(i), count, zero) });
+        sums[0] = simd.add(sums[0], unsafe { simd.load_tail(at.add(i), count, zero) });
         i += S::LANES;
     }
     simd.sum(simd.add(simd.add(sums[0], sums[1]), simd.add(sums[2], sums[3])))
@@ -146,7 +146,7 @@ pub(super) fn extreme_of<S: Vector, const MAX: bool>(simd: S, row: &[f32], start
     while i < len {
         let count = S::LANES.min(len - i);
         // SAFETY: `count` elements from `i` on lie within the row.
-        let x = unsafe { simd.load_head(at.add(i), count, first) };
+        let x = unsafe { simd.load_tail(at.add(i), count, first) };
         best[0] = better::<S, MAX>(simd, x, best[0]);
         flaws[0] = flaw(simd, flaws[0], x);
         i += S::LANES;

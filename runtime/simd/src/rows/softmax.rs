@@ -13,8 +13,8 @@ const MEDIUM: usize = 1280;
 /// Elements of a row whose result and itself no longer fit the second cache.
 const LONG: usize = 128 << 10;
 
-/// Elements of the pieces of a long row that are read twice from the first cache.
-const PIECE: usize = 4096;
+/// Elements of the chunks of a long row that are read twice from the first cache.
+const CHUNK: usize = 4096;
 
 /// The softmax of every row of `x: [rows, cols]` in `y`, of the same shape; the relative error is
 /// 1e-6 and half a unit in the last place of `x - max`.
@@ -109,7 +109,7 @@ unsafe fn four<S: Vector, const N: usize>(
                 unsafe { simd.load(at) }
             } else {
                 // SAFETY: what is left of a row that there is.
-                unsafe { simd.load_head(at, last, nothing) }
+                unsafe { simd.load_tail(at, last, nothing) }
             };
             best[r] = simd.max(values[r][k], best[r]);
             k += 1;
@@ -129,25 +129,25 @@ unsafe fn four<S: Vector, const N: usize>(
         }
         r += 1;
     }
-    let mut shares = simd.sum4(sums);
+    let mut inverses = simd.sum4(sums);
     r = 0;
     while r < 4 {
-        shares[r] = 1.0 / shares[r];
+        inverses[r] = 1.0 / inverses[r];
         r += 1;
     }
     r = 0;
     while r < count.min(4) {
-        let share = simd.splat(shares[r]);
+        let inverse = simd.splat(inverses[r]);
         let mut k = 0;
         while k < N {
             let at = to.wrapping_add(r * cols + k * S::LANES);
-            let value = simd.mul(values[r][k], share);
+            let value = simd.mul(values[r][k], inverse);
             if k + 1 < N || last == S::LANES {
                 // SAFETY: `to` has as many rows: a whole vector of one.
                 unsafe { simd.store(at, value) }
             } else {
                 // SAFETY: what is left of a row that `to` has.
-                unsafe { simd.store_head(at, last, value) }
+                unsafe { simd.store_tail(at, last, value) }
             }
             k += 1;
         }
@@ -176,7 +176,7 @@ fn medium<S: Vector>(simd: S, x: &[f32], cols: usize, y: &mut [f32]) {
 #[inline(always)]
 fn group<S: Vector, const R: usize>(simd: S, x: [&[f32]; R], y: &mut [&mut [f32]; R]) {
     let zero = simd.splat(0.0);
-    let (mut max, mut sums, mut shares) = ([0.0; R], [zero; R], [0.0; R]);
+    let (mut max, mut sums, mut inverses) = ([0.0; R], [zero; R], [0.0; R]);
     let mut r = 0;
     while r < R {
         max[r] = greatest(simd, x[r]);
@@ -190,12 +190,12 @@ fn group<S: Vector, const R: usize>(simd: S, x: [&[f32]; R], y: &mut [&mut [f32]
     }
     r = 0;
     while r < R {
-        shares[r] = 1.0 / simd.sum(sums[r]);
+        inverses[r] = 1.0 / simd.sum(sums[r]);
         r += 1;
     }
     r = 0;
     while r < R {
-        multiply(simd, y[r], simd.splat(shares[r]));
+        multiply(simd, y[r], simd.splat(inverses[r]));
         r += 1;
     }
 }
@@ -221,9 +221,9 @@ fn multiply<S: Vector>(simd: S, y: &mut [f32], by: S::F) {
     while i < len {
         let count = S::LANES.min(len - i);
         // SAFETY: `count` elements are left.
-        let value = unsafe { simd.load_head(to.add(i), count, by) };
+        let value = unsafe { simd.load_tail(to.add(i), count, by) };
         // SAFETY: `count` elements of `y` are left from `i` on.
-        unsafe { simd.store_head(to.add(i), count, simd.mul(value, by)) }
+        unsafe { simd.store_tail(to.add(i), count, simd.mul(value, by)) }
         i += S::LANES;
     }
 }
@@ -232,16 +232,16 @@ fn multiply<S: Vector>(simd: S, y: &mut [f32], by: S::F) {
 fn long<S: Vector>(simd: S, x: &[f32], y: &mut [f32]) {
     let one = simd.splat(1.0);
     let (mut max, mut sum) = (f32::MIN, simd.splat(0.0));
-    for piece in x.chunks(PIECE) {
-        let best = greatest(simd, piece);
+    for chunk in x.chunks(CHUNK) {
+        let best = greatest(simd, chunk);
         if best > max {
             sum = simd.mul(sum, simd.exp(simd.splat(max - best)));
             max = best;
         }
-        sum = simd.add(sum, exponentials::<S, false>(simd, piece, simd.splat(max), one, &mut []));
+        sum = simd.add(sum, exponentials::<S, false>(simd, chunk, simd.splat(max), one, &mut []));
     }
-    let share = simd.splat(1.0 / simd.sum(sum));
-    let _ = exponentials::<S, true>(simd, x, simd.splat(max), share, y);
+    let inverse = simd.splat(1.0 / simd.sum(sum));
+    let _ = exponentials::<S, true>(simd, x, simd.splat(max), inverse, y);
 }
 
 /// The greatest that is not a NaN, but a finite number at least: what is less gives zeros.
@@ -263,7 +263,7 @@ fn greatest<S: Vector>(simd: S, row: &[f32]) -> f32 {
     while i < len {
         let count = S::LANES.min(len - i);
         // SAFETY: `count` elements from `i` on lie within the row.
-        best[0] = simd.max(unsafe { simd.load_head(at.add(i), count, least) }, best[0]);
+        best[0] = simd.max(unsafe { simd.load_tail(at.add(i), count, least) }, best[0]);
         i += S::LANES;
     }
     simd.max_lane(simd.max(simd.max(best[0], best[1]), simd.max(best[2], best[3])))
@@ -302,12 +302,12 @@ fn exponentials<S: Vector, const STORE: bool>(
     while i < len {
         let count = S::LANES.min(len - i);
         // SAFETY: `count` elements from `i` on lie within `len`.
-        let a = unsafe { simd.load_head(from.add(i), count, nothing) };
+        let a = unsafe { simd.load_tail(from.add(i), count, nothing) };
         let a = simd.exp(simd.sub(a, max));
         even = simd.add(even, a);
         if STORE {
             // SAFETY: `to` has `len` elements as well.
-            unsafe { simd.store_head(to.add(i), count, simd.mul(a, factor)) }
+            unsafe { simd.store_tail(to.add(i), count, simd.mul(a, factor)) }
         }
         i += S::LANES;
     }

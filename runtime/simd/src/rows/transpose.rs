@@ -14,7 +14,7 @@ const PAGE_BYTES: usize = 4096;
 
 /// Bytes of a result that goes past the caches: what they hold of so much is gone before anyone
 /// reads it. Tests want less of it.
-const PAST_BYTES: usize = if cfg!(test) { 1 << 20 } else { 32_000_000 };
+const STREAM_BYTES: usize = if cfg!(test) { 1 << 20 } else { 32_000_000 };
 
 /// Bytes of a line: who has read some of them reads the others as well before they are gone.
 const LINE_BYTES: usize = 64;
@@ -122,8 +122,8 @@ pub(super) fn transpose_part_on<T: Bits>(
 /// How many columns of a matrix, which are rows of its transpose, one of several threads takes at a time:
 /// all of them where a second thread is not worth it, else whole cache lines of `f32`.
 pub fn transpose_grain([rows, cols]: [usize; 2], threads: usize) -> usize {
-    let pieces = if rows.saturating_mul(cols) < SMALL { 1 } else { threads.max(1) };
-    cols.div_ceil(pieces).next_multiple_of(LINE_BYTES / size_of::<f32>())
+    let chunks = if rows.saturating_mul(cols) < SMALL { 1 } else { threads.max(1) };
+    cols.div_ceil(chunks).next_multiple_of(LINE_BYTES / size_of::<f32>())
 }
 
 /// The axes of the result, outermost first, without those of one element and with neighbours that
@@ -194,8 +194,8 @@ impl<T: Copy> SimdOp for Permute<T> {
             .iter()
             .chain([&last, &inner])
             .fold(size_of::<T>(), |bytes, axis| bytes.wrapping_mul(axis.extent));
-        let past = bytes >= PAST_BYTES;
-        let plane_of = Plane { rows: last, cols: inner, past };
+        let stream = bytes >= STREAM_BYTES;
+        let plane_of = Plane { rows: last, cols: inner, stream };
         // Planes that are small have nobody to read them ahead.
         let ahead = bytes > NEAR_BYTES && last.extent * inner.extent * size_of::<T>() <= PAGE_BYTES;
         let mut index = [0; MAX_RANK];
@@ -231,7 +231,7 @@ impl<T: Copy> SimdOp for Permute<T> {
                 break;
             }
         }
-        if past {
+        if stream {
             simd.fence();
         }
     }
@@ -243,21 +243,21 @@ struct Plane {
     rows: Axis,
     cols: Axis,
     /// Whether it is written past the caches.
-    past: bool,
+    stream: bool,
 }
 
 impl Plane {
     /// Reads a small plane ahead.
     #[inline(always)]
     fn prefetch<S: Vector, T>(self, simd: S, x: *const T, y: *mut T) {
-        let Self { rows, cols, past } = self;
+        let Self { rows, cols, stream } = self;
         let per_line = LINE_BYTES / size_of::<T>();
         for i in 0..rows.extent {
             for j in (0..cols.extent).step_by(per_line) {
                 simd.prefetch(x.wrapping_add(i * rows.from + j * cols.from).cast());
             }
         }
-        for j in 0..if past { 0 } else { cols.extent } {
+        for j in 0..if stream { 0 } else { cols.extent } {
             for i in (0..rows.extent).step_by(per_line) {
                 simd.prefetch(y.wrapping_add(j * cols.to + i).cast_const().cast());
             }
@@ -268,7 +268,7 @@ impl Plane {
     /// The elements that the axes reach are readable at `x` and writable at `y`.
     #[inline(always)]
     unsafe fn transpose<S: Vector, T: Copy>(self, simd: S, x: *const T, y: *mut T) {
-        let Self { rows, cols, past } = self;
+        let Self { rows, cols, stream } = self;
         let tiled = rows.to == 1 && cols.from == 1;
         let (tall, wide) = match size_of::<T>() {
             1 if tiled => (S::LONG1, LINE_BYTES),
@@ -342,7 +342,7 @@ impl Plane {
                     let next = if ahead == usize::MAX { None } else { Some(next) };
                     let tile = Tile { x, y, strides: [rows.from, cols.to] };
                     // SAFETY: so do the tile and its transpose, as `strides` are those of the matrix.
-                    unsafe { tile.transpose(simd, next, past && at_lines) }
+                    unsafe { tile.transpose(simd, next, stream && at_lines) }
                     at += 1;
                 }
                 let (i_done, j_done) = (i1.min(i0 + down * tall), j1.min(j0 + across * wide));
@@ -400,20 +400,20 @@ impl<T: Copy> Tile<T> {
     /// The tile is readable at `x` and writable at `y`; if it is to go past the caches, rows of `y`
     /// start at lines.
     #[inline(always)]
-    unsafe fn transpose<S: Vector>(self, simd: S, ahead: Option<Self>, past: bool) {
+    unsafe fn transpose<S: Vector>(self, simd: S, ahead: Option<Self>, stream: bool) {
         let Self { x, y, strides: [x_stride, y_stride] } = self;
         if size_of::<T>() == 4 {
             let (x, y) = (x.cast(), y.cast());
             // SAFETY: a tile of 4-byte elements is readable at `x` and writable at `y`.
             unsafe {
                 match ahead {
-                    _ if past => {
+                    _ if stream => {
                         let next = ahead.map_or(x, |next| next.x.cast());
-                        simd.tile4_past(x, x_stride, y, y_stride, next);
+                        simd.tile4_stream(x, x_stride, y, y_stride, next);
                     }
                     Some(next) => {
                         let next = [next.x.cast(), next.y.cast_const().cast()];
-                        simd.tile4_ahead(x, x_stride, y, y_stride, next);
+                        simd.tile4_prefetch(x, x_stride, y, y_stride, next);
                     }
                     None => simd.tile4(x, x_stride, y, y_stride),
                 }
@@ -425,7 +425,7 @@ impl<T: Copy> Tile<T> {
             while k < S::LONG1.max(LINE_BYTES) {
                 let row = k.min(S::LONG1 - 1) * x_stride;
                 simd.prefetch(next.x.wrapping_add(row).cast());
-                if !past {
+                if !stream {
                     let row = k.min(LINE_BYTES - 1) * y_stride;
                     simd.prefetch(next.y.wrapping_add(row).cast_const().cast());
                 }
@@ -437,8 +437,8 @@ impl<T: Copy> Tile<T> {
             // SAFETY: a tile is readable at `x` and writable at `y`; it is some times 16 columns.
             unsafe {
                 let (x, y) = (x.add(k).cast(), y.add(k * y_stride).cast());
-                if past {
-                    simd.long1_past(x, x_stride, y, y_stride);
+                if stream {
+                    simd.long1_stream(x, x_stride, y, y_stride);
                 } else {
                     simd.long1(x, x_stride, y, y_stride);
                 }

@@ -66,15 +66,15 @@ impl Transform<4, 6> for Filter<4, 6> {
         let (p, q) = (simd.splat(P), simd.splat(Q));
         let (p2, q2) = (simd.splat(P * P), simd.splat(Q * Q));
         let (sum, product) = (simd.splat(P * P + Q * Q), simd.splat(P * P * Q * Q));
-        let (even_p, odd_p) = (simd.nfma(q2, d[2], d[4]), simd.nfma(q2, d[1], d[3]));
-        let (even_q, odd_q) = (simd.nfma(p2, d[2], d[4]), simd.nfma(p2, d[1], d[3]));
+        let (even_p, odd_p) = (simd.fnma(q2, d[2], d[4]), simd.fnma(q2, d[1], d[3]));
+        let (even_q, odd_q) = (simd.fnma(p2, d[2], d[4]), simd.fnma(p2, d[1], d[3]));
         [
-            simd.fma(product, d[0], simd.nfma(sum, d[2], d[4])),
+            simd.fma(product, d[0], simd.fnma(sum, d[2], d[4])),
             simd.fma(p, odd_p, even_p),
-            simd.nfma(p, odd_p, even_p),
+            simd.fnma(p, odd_p, even_p),
             simd.fma(q, odd_q, even_q),
-            simd.nfma(q, odd_q, even_q),
-            simd.fma(product, d[1], simd.nfma(sum, d[3], d[5])),
+            simd.fnma(q, odd_q, even_q),
+            simd.fma(product, d[1], simd.fnma(sum, d[3], d[5])),
         ]
     }
 

@@ -76,7 +76,7 @@ impl Input<'_> {
                     let load = |i: usize, j: usize| {
                         let zero = simd.splat(0.0);
                         if window.has(i, j) {
-                            simd.load_head(window.at(i, j, whole), channels - whole, zero)
+                            simd.load_tail(window.at(i, j, whole), channels - whole, zero)
                         } else {
                             zero
                         }
@@ -253,7 +253,7 @@ impl Output<'_> {
                 unsafe { simd.load(at) }
             } else {
                 // SAFETY: `count` channels are readable at `at`, less than a vector.
-                unsafe { simd.load_head(at, count, zero) }
+                unsafe { simd.load_tail(at, count, zero) }
             }
         };
         if let Some(bias) = target.bias {
@@ -280,7 +280,7 @@ impl Output<'_> {
                         unsafe { simd.store(at, sum) }
                     } else {
                         // SAFETY: `count` channels of the pixel are writable at `at`, less than a vector.
-                        unsafe { simd.store_head(at, count, sum) }
+                        unsafe { simd.store_tail(at, count, sum) }
                     }
                 }
             }

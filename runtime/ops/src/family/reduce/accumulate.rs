@@ -37,7 +37,7 @@ macro_rules! sums {
         pub(crate) struct $name;
 
         impl Fold for $name {
-            const START: f32 = 0.0;
+            const IDENTITY: f32 = 0.0;
 
             #[inline(always)]
             fn step<S: Simd>(self, $s: S, $sum: S::F, $v: S::F) -> S::F {
@@ -45,7 +45,7 @@ macro_rules! sums {
             }
 
             #[inline(always)]
-            fn join<S: Simd>(self, s: S, a: S::F, b: S::F) -> S::F {
+            fn combine<S: Simd>(self, s: S, a: S::F, b: S::F) -> S::F {
                 s.add(a, b)
             }
         }
@@ -85,7 +85,7 @@ sums! {
 pub(crate) struct Product;
 
 impl Fold for Product {
-    const START: f32 = 1.0;
+    const IDENTITY: f32 = 1.0;
 
     #[inline(always)]
     fn step<S: Simd>(self, s: S, so_far: S::F, x: S::F) -> S::F {
@@ -93,7 +93,7 @@ impl Fold for Product {
     }
 
     #[inline(always)]
-    fn join<S: Simd>(self, s: S, a: S::F, b: S::F) -> S::F {
+    fn combine<S: Simd>(self, s: S, a: S::F, b: S::F) -> S::F {
         s.mul(a, b)
     }
 }
@@ -126,7 +126,7 @@ macro_rules! extremes {
         pub(crate) struct $name;
 
         impl Fold for $name {
-            const START: f32 = $start;
+            const IDENTITY: f32 = $start;
 
             #[inline(always)]
             fn step<S: Simd>(self, s: S, so_far: S::F, x: S::F) -> S::F {
@@ -135,7 +135,7 @@ macro_rules! extremes {
             }
 
             #[inline(always)]
-            fn join<S: Simd>(self, s: S, a: S::F, b: S::F) -> S::F {
+            fn combine<S: Simd>(self, s: S, a: S::F, b: S::F) -> S::F {
                 self.step(s, a, b)
             }
         }
@@ -180,7 +180,7 @@ extremes! {
 pub(crate) struct LogOfSumOfPowers;
 
 impl Fold for LogOfSumOfPowers {
-    const START: f32 = f32::NEG_INFINITY;
+    const IDENTITY: f32 = f32::NEG_INFINITY;
 
     #[inline(always)]
     fn step<S: Simd>(self, s: S, so_far: S::F, x: S::F) -> S::F {
@@ -191,7 +191,7 @@ impl Fold for LogOfSumOfPowers {
     }
 
     #[inline(always)]
-    fn join<S: Simd>(self, s: S, a: S::F, b: S::F) -> S::F {
+    fn combine<S: Simd>(self, s: S, a: S::F, b: S::F) -> S::F {
         self.step(s, a, b)
     }
 }

@@ -27,8 +27,8 @@ pub(in crate::isa) fn exp_less_one<S: Simd>(simd: S, x: S::F) -> S::F {
 #[inline(always)]
 fn reduced<S: Simd>(simd: S, x: S::F) -> (S::F, S::F) {
     let n = simd.round_small(simd.mul(x, simd.splat(std::f32::consts::LOG2_E)));
-    let r = simd.nfma(n, simd.splat(LN2_HIGH), x);
-    let r = simd.nfma(n, simd.splat(LN2_LOW), r);
+    let r = simd.fnma(n, simd.splat(LN2_HIGH), x);
+    let r = simd.fnma(n, simd.splat(LN2_LOW), r);
     let p = simd.poly(
         r,
         [1.987_569_1e-4, 1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5],

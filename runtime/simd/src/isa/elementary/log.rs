@@ -35,7 +35,7 @@ pub(in crate::isa) fn log_of<S: Simd>(simd: S, x: S::F) -> S::F {
         ],
     );
     let low = simd.fma(e, simd.splat(LN2_LOW), simd.mul(simd.mul(f, z), p));
-    let low = simd.nfma(z, simd.splat(0.5), low);
+    let low = simd.fnma(z, simd.splat(0.5), low);
     let y = simd.fma(e, simd.splat(LN2_HIGH), simd.add(f, low));
 
     let infinity = simd.splat(f32::INFINITY);

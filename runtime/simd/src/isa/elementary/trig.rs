@@ -59,7 +59,7 @@ fn less<S: Simd, const N: usize>(simd: S, x: S::F, n: S::F, parts: [f32; N]) -> 
     let mut r = x;
     let mut part = 0;
     while part < N {
-        r = simd.nfma(n, simd.splat(parts[part]), r);
+        r = simd.fnma(n, simd.splat(parts[part]), r);
         part += 1;
     }
     r
@@ -79,12 +79,12 @@ fn wave<S: Simd>(simd: S, r: S::F, n: S::I) -> S::F {
 #[inline(always)]
 fn large<S: Simd>(simd: S, x: S::F, y: S::F, quarters: u32) -> S::F {
     let (mut rests, mut counts) = ([0.0; 16], [0.0; 16]);
-    for ((x, r), n) in simd.lanes(x).iter().zip(&mut rests).zip(&mut counts) {
+    for ((x, r), n) in simd.to_array(x).iter().zip(&mut rests).zip(&mut counts) {
         if *x > LARGE {
             (*r, *n) = payne_hanek(*x, quarters);
         }
     }
-    let (r, n) = (simd.of_lanes(rests), simd.to_int(simd.of_lanes(counts)));
+    let (r, n) = (simd.of_array(rests), simd.to_int(simd.of_array(counts)));
     simd.select(simd.lt(simd.splat(LARGE), x), wave(simd, r, n), y)
 }
 
