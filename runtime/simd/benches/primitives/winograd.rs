@@ -36,13 +36,13 @@ pub(crate) fn run(summary: &mut Summary) {
         let layer = Layer::same(1, [size, size], [channels; 2]);
         let choice = winograd::choose(&layer);
         let mut best = 1.0;
-        for tile in [Tile::Four, Tile::Two] {
+        for tile in [Tile::F4x4, Tile::F2x2] {
             let name = format!("{network} {size}x{size}x{channels} {tile:?}");
             let found = row(&name, tile, layer);
             if choice == winograd::Algorithm::Winograd(tile) {
                 best = found;
             }
-            if network == "ResNet" && tile == Tile::Four {
+            if network == "ResNet" && tile == Tile::F4x4 {
                 ratios.push(found);
             }
         }

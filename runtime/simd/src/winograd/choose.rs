@@ -47,7 +47,7 @@ pub(super) fn choose_on(isa: Isa, layer: &Layer) -> Algorithm {
     };
     let pixels = layer.images.saturating_mul(layer.output[0]).saturating_mul(layer.output[1]);
     let mut best = (cost(9, pixels, 1, 0.0) / MARGIN, Algorithm::Direct);
-    for tile in [Tile::Two, Tile::Four] {
+    for tile in [Tile::F2x2, Tile::F4x4] {
         let tiles =
             super::tile_rows(tile, layer).saturating_mul(layer.output[1].div_ceil(tile.size()));
         let blocks = tiles.div_ceil(super::driver::block_len(tile, layer.channels));

@@ -16,14 +16,14 @@ const MIN_TILES: usize = 32;
 
 impl Plan {
     pub(super) fn new(isa: Isa, tile: Tile, layer: &Layer) -> Self {
-        let across = layer.output[1].div_ceil(tile.size());
-        let down = layer.output[0].div_ceil(tile.size());
-        let most = block_len(tile, layer.channels);
+        let tiles_per_row = layer.output[1].div_ceil(tile.size());
+        let tile_rows_per_image = layer.output[0].div_ceil(tile.size());
+        let max_tiles = block_len(tile, layer.channels);
         let rows = |channels: usize| {
             let row = channels.checked_next_multiple_of(LINE)?;
             // So that both halves of the workspace have a length, whatever the number of tiles.
-            most.checked_mul(row)?.checked_add(LINE)?.checked_mul(2 * tile.points())?;
-            let tiles = most.min(tile_rows(tile, layer).checked_mul(across)?);
+            max_tiles.checked_mul(row)?.checked_add(LINE)?.checked_mul(2 * tile.points())?;
+            let tiles = max_tiles.min(tile_rows(tile, layer).checked_mul(tiles_per_row)?);
             Some(Rows { row, point: ((tiles * row / LINE) | 1) * LINE })
         };
         let [inputs, outputs] = layer.channels.map(rows);
@@ -31,7 +31,16 @@ impl Plan {
         assert!(inputs.is_some() && outputs.is_some(), "the workspace is larger than memory");
         let none = Rows { row: 0, point: 0 };
         let (inputs, outputs) = (inputs.unwrap_or(none), outputs.unwrap_or(none));
-        Self { isa, tile, layer: *layer, across, down, most, inputs, outputs }
+        Self {
+            isa,
+            tile,
+            layer: *layer,
+            tiles_per_row,
+            tile_rows_per_image,
+            max_tiles,
+            inputs,
+            outputs,
+        }
     }
 
     pub(super) fn workspace_len(&self) -> usize {
@@ -61,8 +70,8 @@ impl Plan {
         let (transformed, sums) = workspace.split_at_mut(self.inputs.point * points);
         let products = gemm_f32::kernels(self.isa);
         let matrix = packed.len() / points;
-        let whole = rows.start * self.across..rows.end * self.across;
-        for (first, tiles) in blocks(whole, self.most) {
+        let whole = rows.start * self.tiles_per_row..rows.end * self.tiles_per_row;
+        for (first, tiles) in blocks(whole, self.max_tiles) {
             let to = transformed.as_mut_ptr();
             dispatch(self.isa, Input { plan: self, first, tiles, x: x.as_ptr(), to });
             for point in 0..points {
@@ -89,9 +98,9 @@ impl Plan {
         let [inputs, outputs] = layer.channels;
         let input = layer.images * layer.input[0] * layer.input[1];
         let count = pixels.len() * layer.output[1];
-        assert!(holds(x, input, inputs, layer.pixels[0]), "the input is too short");
-        assert!(holds(y, count, outputs, layer.pixels[1]), "the output is too short");
-        assert!(layer.pixels[1] >= outputs || count == 1, "output pixels overlap");
+        assert!(holds(x, input, inputs, layer.pixel_strides[0]), "the input is too short");
+        assert!(holds(y, count, outputs, layer.pixel_strides[1]), "the output is too short");
+        assert!(layer.pixel_strides[1] >= outputs || count == 1, "output pixels overlap");
         assert!(epilogue.bias.is_none_or(|bias| bias.len() >= outputs), "the bias is too short");
         assert!(
             epilogue.residual.is_none_or(|(data, pixel)| holds(data, count, outputs, pixel)),
@@ -117,14 +126,14 @@ fn blocks(tiles: Range<usize>, most: usize) -> impl Iterator<Item = (usize, usiz
 fn reaches(layer: &Layer) -> Option<()> {
     // The largest tile ends so far behind the last output.
     const BEHIND: usize = 8;
-    let pixel = layer.pixels[0];
+    let pixel = layer.pixel_strides[0];
     let row = layer.input[1].checked_mul(pixel)?;
     let far = |axis: usize, step: usize| {
         let input = layer.input[axis].checked_add(layer.pads[axis])?;
         input.max(layer.output[axis].checked_add(BEHIND)?).checked_mul(step)
     };
     far(0, row)?.checked_add(far(1, pixel)?)?;
-    for (size, pixel) in [layer.input, layer.output].into_iter().zip(layer.pixels) {
+    for (size, pixel) in [layer.input, layer.output].into_iter().zip(layer.pixel_strides) {
         layer.images.checked_mul(size[0])?.checked_mul(size[1])?.checked_mul(pixel)?;
     }
     Some(())

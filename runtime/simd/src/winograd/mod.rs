@@ -54,9 +54,9 @@ use crate::isa::{Isa, isa};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tile {
     /// `F(2x2, 3x3)`: 2 by 2.
-    Two,
+    F2x2,
     /// `F(4x4, 3x3)`: 4 by 4.
-    Four,
+    F4x4,
 }
 
 /// A convolution of 3 by 3. Images lie one behind the other, without gaps other than between pixels.
@@ -73,33 +73,33 @@ pub struct Layer {
     /// Channels of the input and of the output.
     pub channels: [usize; 2],
     /// Elements from an input pixel, and from an output pixel, to the next.
-    pub pixels: [usize; 2],
+    pub pixel_strides: [usize; 2],
 }
 
 impl Layer {
     /// A layer over images of height and width, padded by 1 on each side, without gaps between pixels.
     pub fn same(images: usize, size: [usize; 2], channels: [usize; 2]) -> Self {
-        Self { images, input: size, output: size, pads: [1, 1], channels, pixels: channels }
+        Self { images, input: size, output: size, pads: [1, 1], channels, pixel_strides: channels }
     }
 }
 
 impl Tile {
     /// Every tile.
-    pub const ALL: [Self; 2] = [Self::Two, Self::Four];
+    pub const ALL: [Self; 2] = [Self::F2x2, Self::F4x4];
 
     /// Output pixels along an axis.
     pub const fn size(self) -> usize {
         match self {
-            Self::Two => 2,
-            Self::Four => 4,
+            Self::F2x2 => 2,
+            Self::F4x4 => 4,
         }
     }
 
     /// By how much errors may grow: see the module.
     pub const fn growth(self) -> f64 {
         match self {
-            Self::Two => 64.0,
-            Self::Four => 564.0,
+            Self::F2x2 => 64.0,
+            Self::F4x4 => 564.0,
         }
     }
 
@@ -235,10 +235,10 @@ struct Plan {
     tile: Tile,
     layer: Layer,
     /// Tiles from the left to the right of an image, and from its top down.
-    across: usize,
-    down: usize,
+    tiles_per_row: usize,
+    tile_rows_per_image: usize,
     /// The most tiles of a block: those that are transformed before they are multiplied.
-    most: usize,
+    max_tiles: usize,
     /// How transformed tiles lie, and their products.
     inputs: Rows,
     outputs: Rows,
@@ -256,16 +256,20 @@ struct Rows {
 
 /// Where a tile of the output starts.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct TileOrigin {
     image: usize,
     row: usize,
     col: usize,
 }
 
 impl Plan {
-    fn place(&self, tile: usize) -> Place {
-        let (row, col) = (tile / self.across, tile % self.across);
+    fn origin(&self, tile: usize) -> TileOrigin {
+        let (row, col) = (tile / self.tiles_per_row, tile % self.tiles_per_row);
         let size = self.tile.size();
-        Place { image: row / self.down, row: row % self.down * size, col: col * size }
+        TileOrigin {
+            image: row / self.tile_rows_per_image,
+            row: row % self.tile_rows_per_image * size,
+            col: col * size,
+        }
     }
 }

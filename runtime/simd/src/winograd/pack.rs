@@ -16,8 +16,8 @@ pub(super) fn pack(
     let len = out.len() / tile.points();
     for point in 0..tile.points() {
         match tile {
-            Tile::Two => at_point(&Filter::<2, 4>::WEIGHTS, point, weights, matrix),
-            Tile::Four => at_point(&Filter::<4, 6>::WEIGHTS, point, weights, matrix),
+            Tile::F2x2 => at_point(&Filter::<2, 4>::WEIGHTS, point, weights, matrix),
+            Tile::F4x4 => at_point(&Filter::<4, 6>::WEIGHTS, point, weights, matrix),
         }
         let out = &mut out[point * len..][..len];
         products.pack_b(matrix, inputs, Layout::Transposed, inputs, outputs, out);

@@ -7,7 +7,7 @@ use crate::isa::{SimdOp, Vector, dispatch};
 use crate::testing::noise;
 use crate::testing::{Edge, Guarded};
 
-const TILES: [Tile; 2] = [Tile::Two, Tile::Four];
+const TILES: [Tile; 2] = [Tile::F2x2, Tile::F4x4];
 
 /// A layer to check.
 #[derive(Clone, Copy)]
@@ -70,9 +70,9 @@ impl Numbers {
     fn noise(layer: &Layer) -> Self {
         let [c, k] = layer.channels;
         let pixels = |size: [usize; 2]| layer.images * size[0] * size[1];
-        let ld = layer.pixels[1] + 3;
+        let ld = layer.pixel_strides[1] + 3;
         Self {
-            x: noise(len(pixels(layer.input), c, layer.pixels[0])),
+            x: noise(len(pixels(layer.input), c, layer.pixel_strides[0])),
             weights: noise(9 * c * k).iter().map(|w| 2.0 * w).collect(),
             bias: noise(k),
             residual: noise(len(pixels(layer.output), k, ld)),
@@ -92,7 +92,7 @@ fn run(isa: Isa, case: Case, numbers: &Numbers) -> Vec<f32> {
     let plan = Plan::new(isa, tile, &layer);
     let mut workspace = fenced(&vec![f32::NAN; plan.workspace_len()]);
     let (x, bias) = (fenced(&numbers.x), fenced(&numbers.bias));
-    let pixel = layer.pixels[1];
+    let pixel = layer.pixel_strides[1];
     let mut y = vec![-7.5; len(layer.images * layer.output[0] * layer.output[1], k, pixel)];
     let all = tile_rows(tile, &layer);
     let mut from = 0;
@@ -123,7 +123,7 @@ fn reads(case: Case, x: &[f32], image: usize, at: [usize; 2]) -> Vec<([f64; 9], 
         let col = col.checked_sub(layer.pads[1]).filter(|&col| col < layer.input[1]);
         let (Some(row), Some(col)) = (row, col) else { return 0.0 };
         let pixel = (image * layer.input[0] + row) * layer.input[1] + col;
-        f64::from(x[pixel * layer.pixels[0] + c])
+        f64::from(x[pixel * layer.pixel_strides[0] + c])
     };
     let corner = at.map(|at| at - at % tile.size());
     let channel = |c: usize| {
@@ -144,7 +144,7 @@ fn check(isa: Isa, case: Case, numbers: &Numbers) -> (f64, f64) {
     let eps = f64::from(f32::EPSILON);
     let growth = tile.growth() * (inputs as f64 + 20.0) * eps / 2.0;
     let (mut share, mut squares, mut direct) = (0.0f64, 0.0, 0.0);
-    for (pixel, y) in y.chunks(layer.pixels[1].max(1)).enumerate() {
+    for (pixel, y) in y.chunks(layer.pixel_strides[1].max(1)).enumerate() {
         let (row, col) = (pixel / layer.output[1], pixel % layer.output[1]);
         let at = [row % layer.output[0], col];
         let reads = reads(case, &numbers.x, row / layer.output[0], at);
@@ -234,7 +234,7 @@ fn epilogues_strides_images_and_ranges_are_right() {
                 for (step, gap, edge) in [(1, 0, Edge::End), (2, 5, Edge::Start), (5, 1, Edge::End)]
                 {
                     let layer = layer(3, [9, 6], [5, 19], [1; 4]);
-                    let layer = Layer { pixels: [5 + gap, 19 + 2 * gap], ..layer };
+                    let layer = Layer { pixel_strides: [5 + gap, 19 + 2 * gap], ..layer };
                     let case = Case { layer, tile, with, activation, step, edge };
                     check(isa, case, &Numbers::noise(&layer));
                 }
@@ -341,8 +341,8 @@ impl SimdOp for Growth {
 
     fn run<S: Vector>(self, simd: S) -> f64 {
         match self.0 {
-            Tile::Two => growth::<S, 2, 4>(simd),
-            Tile::Four => growth::<S, 4, 6>(simd),
+            Tile::F2x2 => growth::<S, 2, 4>(simd),
+            Tile::F4x4 => growth::<S, 4, 6>(simd),
         }
     }
 }
@@ -381,7 +381,7 @@ fn the_rule_follows_the_measurements() {
     let chosen = |size: usize, channels: [usize; 2]| {
         choose::choose_on(Isa::Avx512, &Layer::same(1, [size, size], channels))
     };
-    let (two, four) = (Algorithm::Winograd(Tile::Two), Algorithm::Winograd(Tile::Four));
+    let (two, four) = (Algorithm::Winograd(Tile::F2x2), Algorithm::Winograd(Tile::F4x4));
     for (size, channels) in
         [(56, 64), (28, 128), (14, 256), (112, 128), (28, 512), (7, 64), (14, 16)]
     {
@@ -405,19 +405,19 @@ fn the_rule_follows_the_measurements() {
 #[test]
 fn rows_of_pixels_are_those_of_the_tiles() {
     let layer = Layer { output: [10, 3], ..Layer::same(2, [10, 3], [1, 1]) };
-    assert_eq!(tile_rows(Tile::Four, &layer), 6);
-    assert_eq!(pixel_rows(Tile::Four, &layer, 0..3), 0..10);
-    assert_eq!(pixel_rows(Tile::Four, &layer, 2..4), 8..14);
-    assert_eq!(pixel_rows(Tile::Four, &layer, 5..6), 18..20);
-    assert_eq!(pixel_rows(Tile::Two, &layer, 4..10), 8..20);
-    assert_eq!(pixel_rows(Tile::Two, &layer, 10..10), 20..20);
+    assert_eq!(tile_rows(Tile::F4x4, &layer), 6);
+    assert_eq!(pixel_rows(Tile::F4x4, &layer, 0..3), 0..10);
+    assert_eq!(pixel_rows(Tile::F4x4, &layer, 2..4), 8..14);
+    assert_eq!(pixel_rows(Tile::F4x4, &layer, 5..6), 18..20);
+    assert_eq!(pixel_rows(Tile::F2x2, &layer, 4..10), 8..20);
+    assert_eq!(pixel_rows(Tile::F2x2, &layer, 10..10), 20..20);
 }
 
 #[test]
 fn what_does_not_fit_is_refused() {
-    let layer = Layer { pixels: [4, 9], ..Layer::same(2, [5, 6], [3, 8]) };
-    let (weights, packed) = (9 * 3 * 8, packed_len(Tile::Four, [3, 8]));
-    let (x, y, workspace) = (59 * 4 + 3, 59 * 9 + 8, workspace_len(Tile::Four, &layer));
+    let layer = Layer { pixel_strides: [4, 9], ..Layer::same(2, [5, 6], [3, 8]) };
+    let (weights, packed) = (9 * 3 * 8, packed_len(Tile::F4x4, [3, 8]));
+    let (x, y, workspace) = (59 * 4 + 3, 59 * 9 + 8, workspace_len(Tile::F4x4, &layer));
     let refused = |layer: Layer,
                    rows: Range<usize>,
                    [x, packed, y, bias, residual, workspace]: [usize; 6]| {
@@ -430,7 +430,7 @@ fn what_does_not_fit_is_refused() {
             };
             let (x, packed, mut y) = (vec![0.0; x], vec![0.0; packed], vec![0.0; y]);
             let mut workspace = vec![0.0; workspace];
-            conv(Tile::Four, &layer, rows, &x, &packed, &mut y, &epilogue, &mut workspace);
+            conv(Tile::F4x4, &layer, rows, &x, &packed, &mut y, &epilogue, &mut workspace);
         })
         .is_err()
     };
@@ -443,7 +443,7 @@ fn what_does_not_fit_is_refused() {
     }
     assert!(refused(layer, 0..5, enough));
     assert!(refused(layer, Range { start: 3, end: 2 }, enough));
-    assert!(refused(Layer { pixels: [4, 7], ..layer }, 0..4, enough));
+    assert!(refused(Layer { pixel_strides: [4, 7], ..layer }, 0..4, enough));
     assert!(refused(Layer { input: [usize::MAX / 8, 6], ..layer }, 0..4, enough));
     assert!(refused(Layer { pads: [usize::MAX, 0], ..layer }, 0..4, enough));
     assert!(refused(Layer { images: usize::MAX / 8, ..layer }, 0..4, enough));
@@ -451,7 +451,7 @@ fn what_does_not_fit_is_refused() {
     let refused = |weights: usize, out: usize, workspace: usize| {
         std::panic::catch_unwind(|| {
             let (mut out, mut workspace) = (vec![0.0; out], vec![0.0; workspace]);
-            pack(Tile::Four, &vec![0.0; weights], [3, 8], &mut out, &mut workspace);
+            pack(Tile::F4x4, &vec![0.0; weights], [3, 8], &mut out, &mut workspace);
         })
         .is_err()
     };

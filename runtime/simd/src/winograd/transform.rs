@@ -1,7 +1,7 @@
 //! The transforms of tiles, over vectors of channels.
 
 use super::points::{Filter, Transform};
-use super::{Place, Plan, Tile};
+use super::{Plan, Tile, TileOrigin};
 use crate::gemm_f32::Epilogue;
 use crate::isa::{SimdOp, Vector};
 
@@ -32,8 +32,8 @@ impl SimdOp for Input<'_> {
     #[inline(always)]
     fn run<S: Vector>(self, simd: S) {
         match self.plan.tile {
-            Tile::Two => self.each::<S, 2, 4>(simd),
-            Tile::Four => self.each::<S, 4, 6>(simd),
+            Tile::F2x2 => self.each::<S, 2, 4>(simd),
+            Tile::F4x4 => self.each::<S, 4, 6>(simd),
         }
     }
 }
@@ -48,7 +48,7 @@ impl Input<'_> {
         let channels = plan.layer.channels[0];
         let whole = channels - channels % S::LANES;
         for i in 0..self.tiles {
-            let window = self.window(plan.place(self.first + i));
+            let window = self.window(plan.origin(self.first + i));
             let to = self.to.wrapping_add(i * plan.inputs.row);
             let stride = plan.inputs.point;
             let inside = window.rows == [0, A] && window.cols == [0, A];
@@ -87,7 +87,7 @@ impl Input<'_> {
         }
     }
 
-    fn window(&self, place: Place) -> Window {
+    fn window(&self, origin: TileOrigin) -> Window {
         let layer = &self.plan.layer;
         let extent = self.plan.tile.extent();
         let axis = |axis: usize, at: usize| {
@@ -95,12 +95,12 @@ impl Input<'_> {
             let from = pad.saturating_sub(at).min(extent);
             [from, (input + pad).saturating_sub(at).clamp(from, extent)]
         };
-        let (rows, cols) = (axis(0, place.row), axis(1, place.col));
-        let pixel = layer.pixels[0];
+        let (rows, cols) = (axis(0, origin.row), axis(1, origin.col));
+        let pixel = layer.pixel_strides[0];
         let row = layer.input[1] * pixel;
-        let image = self.x.wrapping_add(place.image * layer.input[0] * row);
+        let image = self.x.wrapping_add(origin.image * layer.input[0] * row);
         let corner = image
-            .wrapping_add(place.row * row + place.col * pixel)
+            .wrapping_add(origin.row * row + origin.col * pixel)
             .wrapping_sub(layer.pads[0] * row + layer.pads[1] * pixel);
         Window { corner, row, pixel, rows, cols }
     }
@@ -184,8 +184,8 @@ impl SimdOp for Output<'_> {
     #[inline(always)]
     fn run<S: Vector>(self, simd: S) {
         match self.plan.tile {
-            Tile::Two => self.each::<S, 2, 4>(simd),
-            Tile::Four => self.each::<S, 4, 6>(simd),
+            Tile::F2x2 => self.each::<S, 2, 4>(simd),
+            Tile::F4x4 => self.each::<S, 4, 6>(simd),
         }
     }
 }
@@ -199,7 +199,7 @@ impl Output<'_> {
         let plan = self.plan;
         let channels = plan.layer.channels[1];
         for i in 0..self.tiles {
-            let target = self.target(plan.place(self.first + i));
+            let target = self.target(plan.origin(self.first + i));
             let from = self.from.wrapping_add(i * plan.outputs.row);
             for c in (0..channels).step_by(S::LANES) {
                 let count = S::LANES.min(channels - c);
@@ -212,12 +212,12 @@ impl Output<'_> {
         }
     }
 
-    fn target(&self, place: Place) -> Target {
+    fn target(&self, origin: TileOrigin) -> Target {
         let layer = &self.plan.layer;
         let size = self.plan.tile.size();
         let at =
-            (place.image * layer.output[0] + place.row - self.top) * layer.output[1] + place.col;
-        let pixel = layer.pixels[1];
+            (origin.image * layer.output[0] + origin.row - self.top) * layer.output[1] + origin.col;
+        let pixel = layer.pixel_strides[1];
         Target {
             y: self.y.wrapping_add(at * pixel),
             row: layer.output[1] * pixel,
@@ -226,8 +226,8 @@ impl Output<'_> {
                 (data.as_ptr().wrapping_add(at * pixel), layer.output[1] * pixel, pixel)
             }),
             bias: self.epilogue.bias.map(<[f32]>::as_ptr),
-            rows: size.min(layer.output[0] - place.row),
-            cols: size.min(layer.output[1] - place.col),
+            rows: size.min(layer.output[0] - origin.row),
+            cols: size.min(layer.output[1] - origin.col),
         }
     }
 

@@ -262,7 +262,7 @@ fn winograd(images: &Images, &Conv { groups, is_open, .. }: &Conv) -> Option<Alg
         output: [output[1], output[2]],
         pads: [pads[1], pads[2]],
         channels: images.channels,
-        pixels: images.channels,
+        pixel_strides: images.channels,
     };
     let any = Layer { input: ANY_SIZE, output: ANY_SIZE, ..layer };
     match winograd::choose(if is_open { &any } else { &layer }) {
