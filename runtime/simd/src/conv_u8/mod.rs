@@ -243,7 +243,8 @@ fn conv_u16_by(
         return Err(ConvError::TooDeep);
     }
     checked.each(kernels, batch, input, weights, table, bias, |product, at| {
-        // SAFETY: as for `conv_by`.
+        // SAFETY: `kernels` hands out only what this machine has; `check` made sure that the pixels of the
+        // table lie in the image, and that the weights are as long as their shape says.
         unsafe { product.run_wide(checked.rows, &mut output, at, stride) }
     });
     Ok(())
@@ -259,7 +260,7 @@ struct Checked {
 
 impl Checked {
     /// Does something for the product of each group of each image, and for where it goes.
-    #[expect(clippy::too_many_arguments, reason = "a piece of the functions above")]
+    #[expect(clippy::too_many_arguments, reason = "a part of the functions above")]
     fn each<T: Copy>(
         self,
         kernels: &'static MicroKernels,

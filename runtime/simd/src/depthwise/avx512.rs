@@ -28,7 +28,8 @@ const ONES: [i32; 5] = [0, 1, 0x101, 0x1_0101, 0x101_0101];
 ///
 /// # Safety
 ///
-/// The machine has AVX-512 with VNNI, the job has passed the door, and its kernel is of this form.
+/// The machine has AVX-512 with VNNI; `x`, `y` and the weights of the job are as long as its shape says, and its
+/// kernel is of this size.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 pub(super) unsafe fn row_passes<
     const K: usize,
@@ -41,8 +42,8 @@ pub(super) unsafe fn row_passes<
     for strip in 0..job.channels.div_ceil(STRIP) {
         let strip =
             Strip::new(job, strip, VectorLayout { k: K, groups: GROUPS, rows: packed_rows(K) });
-        // SAFETY: this function has the instructions; the job was checked, and its packed weights have the
-        // form `K`, `GROUPS`.
+        // SAFETY: this function has the instructions; `x`, `y` and the weights of the job are as long as its
+        // shape says, and packed for `K` and `GROUPS`.
         unsafe {
             match (strip.mask == u64::MAX, strip.has_zeros) {
                 (true, false) => strip.rows::<K, STRIDE, GROUPS, R, true, false>(),

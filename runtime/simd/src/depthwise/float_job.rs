@@ -13,7 +13,7 @@ pub(super) fn first_channel(strip: usize, channels: usize) -> usize {
     (strip * STRIP).min(channels.saturating_sub(STRIP))
 }
 
-/// What the loops work on. The door has checked that all pixels of the input and of the rows, the
+/// What the loops work on. `depthwise` has checked that all pixels of the input and of the rows, the
 /// weights and the bias lie where the pointers say.
 pub(super) struct Job<'a> {
     pub(super) shape: &'a Shape,

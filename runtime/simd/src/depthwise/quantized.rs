@@ -149,13 +149,13 @@ pub(super) fn depthwise_u8_on(
         #[cfg(target_arch = "x86_64")]
         Isa::Avx512 | Isa::Amx if job.has_vector_kernel() => {
             match (window.kernel[1], window.strides[1]) {
-                // SAFETY: the machine has it, as `best` says; the door has been passed.
+                // SAFETY: the machine has AVX-512, as `best` says; the asserts above hold `x`, `y` and the weights.
                 (3, 1) => unsafe { avx512::row_passes::<3, 1, 1, 2>(&job) },
-                // SAFETY: the machine has it, and the job was checked.
+                // SAFETY: the machine has AVX-512, as `best` says; the asserts above hold `x`, `y` and the weights.
                 (3, _) => unsafe { avx512::row_passes::<3, 2, 1, 1>(&job) },
-                // SAFETY: the machine has it, and the job was checked.
+                // SAFETY: the machine has AVX-512, as `best` says; the asserts above hold `x`, `y` and the weights.
                 (_, 1) => unsafe { avx512::row_passes::<5, 1, 2, 1>(&job) },
-                // SAFETY: the machine has it, and the job was checked.
+                // SAFETY: the machine has AVX-512, as `best` says; the asserts above hold `x`, `y` and the weights.
                 _ => unsafe { avx512::row_passes::<5, 2, 2, 1>(&job) },
             }
         }

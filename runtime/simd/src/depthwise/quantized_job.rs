@@ -62,8 +62,8 @@ pub(super) fn first_channel(strip: usize, channels: usize) -> usize {
     (strip * STRIP).min(channels.saturating_sub(STRIP))
 }
 
-/// What the loops work on. The door has checked that all pixels of the input and of the rows lie where
-/// they should, and that there are weights, scales and bias for all channels.
+/// What the loops work on. `depthwise_u8` has checked that all pixels of the input lie in `x`, that `y` has room
+/// for those of the rows, and that there are weights, scales and bias for all channels.
 pub(super) struct Job<'a> {
     pub(super) shape: &'a Shape,
     pub(super) x: Image<'a, u8>,

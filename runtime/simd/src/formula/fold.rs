@@ -145,7 +145,7 @@ impl<F: Fold> SimdOp for Columns<'_, F> {
                 let (len, zero) = (x.len().min(y.len()), simd.splat(0.0));
                 // SAFETY: both chunks have `len` numbers, a vector at most.
                 let x = unsafe { simd.load_tail(x.as_ptr(), len, zero) };
-                // SAFETY: as for `x`.
+                // SAFETY: `y`, of which a vector is left at most, has `len` numbers to read.
                 let so_far = unsafe { simd.load_tail(y.as_ptr(), len, zero) };
                 // SAFETY: `y` has `len` numbers to write.
                 unsafe { simd.store_tail(y.as_mut_ptr(), len, f.step(simd, so_far, x)) }

@@ -55,26 +55,26 @@ impl<L: Lanes> SimdOp for Map<L> {
         while i + 2 * S::LANES <= len {
             // SAFETY: two vectors from `i` on lie within the `len` elements of the sources.
             let a = unsafe { lanes.at(simd, i) };
-            // SAFETY: the second of the two.
+            // SAFETY: a vector from `i + S::LANES` on lies within the `len` elements of the sources.
             let b = unsafe { lanes.at(simd, i + S::LANES) };
             // SAFETY: two vectors from `i` on lie within the `len` elements of `y`, and have been read
             // where `y` is a source.
             unsafe { simd.store(y.add(i), a) }
-            // SAFETY: the second of the two.
+            // SAFETY: a vector from `i + S::LANES` on lies within the `len` elements of `y`.
             unsafe { simd.store(y.add(i + S::LANES), b) }
             i += 2 * S::LANES;
         }
         while i + S::LANES <= len {
             // SAFETY: a vector from `i` on lies within the `len` elements of the sources.
             let x = unsafe { lanes.at(simd, i) };
-            // SAFETY: it lies within the `len` elements of `y` as well.
+            // SAFETY: a vector from `i` on lies within the `len` elements of `y`.
             unsafe { simd.store(y.add(i), x) }
             i += S::LANES;
         }
         if i < len {
             // SAFETY: the sources have `len - i` elements left from `i` on, less than a vector.
             let x = unsafe { lanes.tail(simd, i, len - i) };
-            // SAFETY: so has `y`.
+            // SAFETY: `y` has `len - i` elements left from `i` on, less than a vector.
             unsafe { simd.store_tail(y.add(i), len - i, x) }
         }
     }

@@ -102,20 +102,20 @@ impl Source for Any {
     #[inline(always)]
     unsafe fn read<S: Vector>(self, simd: S, i: usize) -> S::F {
         match self {
-            // SAFETY: the caller's promise is that of `each`: `S::LANES` numbers from `i` on are readable.
-            Self::Slice(each) => unsafe { each.read(simd, i) },
+            // SAFETY: `S::LANES` numbers from `i` on of `slice` are readable, as the caller says.
+            Self::Slice(slice) => unsafe { slice.read(simd, i) },
             // SAFETY: nothing is read from memory.
-            Self::Scalar(all) => unsafe { all.read(simd, i) },
+            Self::Scalar(scalar) => unsafe { scalar.read(simd, i) },
         }
     }
 
     #[inline(always)]
     unsafe fn read_tail<S: Vector>(self, simd: S, i: usize, len: usize) -> S::F {
         match self {
-            // SAFETY: the caller's promise is that of `each`: `len` numbers from `i` on are readable.
-            Self::Slice(each) => unsafe { each.read_tail(simd, i, len) },
+            // SAFETY: `len` numbers from `i` on of `slice` are readable, `S::LANES` at most, as the caller says.
+            Self::Slice(slice) => unsafe { slice.read_tail(simd, i, len) },
             // SAFETY: nothing is read from memory.
-            Self::Scalar(all) => unsafe { all.read_tail(simd, i, len) },
+            Self::Scalar(scalar) => unsafe { scalar.read_tail(simd, i, len) },
         }
     }
 }

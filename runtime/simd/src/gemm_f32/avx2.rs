@@ -68,7 +68,7 @@ unsafe fn tile<const R: usize, const V: usize, S: Source>(tile: &Tile) {
     // SAFETY: a bias has a number for each column of the tile.
     let mut sums = [unsafe { bias(tile, masks) }; R];
     if R == 1 {
-        // SAFETY: this function's own promise, with one row.
+        // SAFETY: `R` is 1, and the tile's `a` (or table), `b` and `bias` are good for one row and `V` registers.
         sums[0] = unsafe { row::<V, S>(tile, sums[0]) };
     }
     let (mut b, mut prefetch) = (tile.b, tile.prefetch);
@@ -211,7 +211,7 @@ unsafe fn bias<const V: usize>(tile: &Tile, masks: [__m256i; V]) -> [__m256; V] 
     let mut bias = [_mm256_setzero_ps(); V];
     if !tile.bias.is_null() {
         for (v, bias) in bias.iter_mut().enumerate() {
-            // SAFETY: lanes outside the mask are not read, the others by the caller's promise are there.
+            // SAFETY: `tile.bias` has a number for each lane of the mask; the other lanes are not read.
             *bias = unsafe { _mm256_maskload_ps(tile.bias.wrapping_add(v * LANES), masks[v]) };
         }
     }

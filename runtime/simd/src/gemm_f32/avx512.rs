@@ -112,7 +112,7 @@ unsafe fn tile<const R: usize, const V: usize, S: Source>(tile: &Tile) {
         }
     }
     if R == 1 {
-        // SAFETY: this function's own promise, with one row.
+        // SAFETY: `R` is 1, and the tile's `a` (or table), `b` and `bias` are good for one row and `V` registers.
         sums[0] = unsafe { row::<V, S>(tile, sums[0]) };
     }
     let (mut b, mut prefetch) = (tile.b, tile.prefetch);
@@ -237,7 +237,7 @@ unsafe fn bias<const V: usize>(tile: &Tile, masks: [__mmask16; V]) -> [__m512; V
     let mut bias = [_mm512_setzero_ps(); V];
     if !tile.bias.is_null() {
         for (v, bias) in bias.iter_mut().enumerate() {
-            // SAFETY: lanes outside the mask are not read, the others by the caller's promise are there.
+            // SAFETY: `tile.bias` has a number for each lane of the mask; the other lanes are not read.
             *bias = unsafe { _mm512_maskz_loadu_ps(masks[v], tile.bias.wrapping_add(v * LANES)) };
         }
     }

@@ -45,7 +45,7 @@ impl MicroKernels {
         let Some(curve) = curve else { return };
         for row in 0..rows {
             let at = tile.c.wrapping_add(row * tile.ldc);
-            // SAFETY: `C` has so many rows with the columns of the tile, by the caller's promise.
+            // SAFETY: `tile.c` has `rows` rows of `tile.cols` columns, `ldc` apart, and `row` is below `rows`.
             let row = unsafe { std::slice::from_raw_parts_mut(at, tile.cols) };
             curve.apply(self.isa, row);
         }

@@ -233,13 +233,12 @@ impl Product<'_> {
         let all = self.a.taps;
         if taps.len() == all {
             let entries = &table[rows.start * all..rows.end * all];
-            // SAFETY: `kernels` hands out only what the machine has.
+            // SAFETY: `kernels` hands out only what the machine has; the slices are as long as they say.
             unsafe { (self.kernels.resolve)(pixels, entries, pointers) };
         } else {
             for (row, pointers) in rows.zip(pointers.chunks_exact_mut(taps.len())) {
                 let entries = &table[row * all..][taps.clone()];
-                // SAFETY: as for the whole table: `entries` are those of the row's taps, and `pointers` has
-                // one for each.
+                // SAFETY: `kernels` hands out only what the machine has; the slices are as long as they say.
                 unsafe { (self.kernels.resolve)(pixels, entries, pointers) };
             }
         }

@@ -45,7 +45,7 @@ impl Source for Indirect {
         let mut inside = false;
         for (i, row) in rows.iter_mut().enumerate() {
             let pixel = tile.pixels.wrapping_add(i * tile.ld_pixels + tap);
-            // SAFETY: by the caller's promise the list has `R` rows with this tap.
+            // SAFETY: the list at `tile.pixels` has `R` rows, `ld_pixels` apart, of more than `tap` pointers.
             let pixel = unsafe { *pixel };
             inside |= pixel != tile.zeros;
             *row = pixel.wrapping_add(tile.channel);

@@ -15,8 +15,8 @@ pub(super) static KERNELS: MicroKernels =
 
 /// # Safety
 ///
-/// The machine has what [`super::Isa::Avx2`] says, `tile` keeps its word, and `out` is good for its
-/// rows of the columns.
+/// The machine has what [`super::Isa::Avx2`] says, the pointers of `tile` are good for what [`Tile`] says, and
+/// `out` points to its `count * rows` rows of `columns.count` elements, `stride` apart.
 #[target_feature(enable = "avx2")]
 unsafe fn tiles(tile: &Tile, columns: &Columns, out: Out, stride: usize) {
     let mut sums = Accumulators::new();

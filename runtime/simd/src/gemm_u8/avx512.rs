@@ -39,8 +39,8 @@ const NEAR_PANEL: usize = 16 << 10;
 
 /// # Safety
 ///
-/// The machine has what [`super::Isa::Avx512`] says, `tile` keeps its word, and `out` is good for its
-/// rows of the columns.
+/// The machine has what [`super::Isa::Avx512`] says, the pointers of `tile` are good for what [`Tile`] says, and
+/// `out` points to its `count * rows` rows of `columns.count` elements, `stride` apart.
 unsafe fn tiles(tile: &Tile, columns: &Columns, out: Out, stride: usize) {
     let run = RUNS[tile.vectors - 1][tile.rows - 1];
     if matches!(out, Out::U8(..)) && !columns.shrink {
@@ -181,7 +181,8 @@ unsafe fn products<const ROWS: usize, const VECTORS: usize, const FETCH: bool>(
     totals: &mut [[__m512i; VECTORS]; ROWS],
 ) {
     for group in 0..groups {
-        // SAFETY: the group is one of those that the caller promised; what is fetched is not read.
+        // SAFETY: `group` is below `groups`: the rows at `a` have its 4 values, and `b` its `VECTORS` lines; what
+        // is fetched is not read.
         unsafe {
             let mut weights = [_mm512_setzero_si512(); VECTORS];
             for (v, weights) in weights.iter_mut().enumerate() {

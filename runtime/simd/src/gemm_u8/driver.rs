@@ -136,8 +136,8 @@ impl Product<'_, u8> {
                 }
                 Output::U16 { .. } => (Out::I32(sums.0.as_mut_ptr().cast()), MAX_NR),
             };
-            // SAFETY: by the caller's promise the rows and the columns lie in their slices, and the
-            // slice that begins at `at` holds the rows of the output.
+            // SAFETY: the tile's rows lie in `data` (or its table names pixels that do), its columns in `packed`;
+            // `to` has as many rows of as many columns, `to_stride` apart: the slice from `at` on was cut so.
             unsafe { (kernels.tiles)(&tile, &columns, to, to_stride) };
             if let Output::U16 { to, zero_point, .. } = output {
                 requant::finish_u16(

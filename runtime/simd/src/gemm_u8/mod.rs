@@ -308,7 +308,7 @@ pub(super) fn kernels(isa: Isa) -> &'static MicroKernels {
     }
 }
 
-/// Multiplies `left` `[rows, k]` by `right` `[k, n]`, adds `bias` (none, one or n elements) and
+/// Multiplies `lhs` `[rows, k]` by `rhs` `[k, n]`, adds `bias` (none, one or n elements) and
 /// writes `[rows, n]` to `output`, whose rows are `stride` elements apart.
 ///
 /// # Errors

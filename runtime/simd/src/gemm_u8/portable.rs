@@ -15,7 +15,8 @@ pub(super) static KERNELS: MicroKernels = MicroKernels {
 
 /// # Safety
 ///
-/// `tile` keeps its word, and `out` is good for its rows of the columns.
+/// The pointers of `tile` are good for what [`Tile`] says, and `out` points to its `count * rows` rows of
+/// `columns.count` elements, `stride` apart.
 unsafe fn tiles(tile: &Tile, columns: &Columns, out: Out, stride: usize) {
     let mut sums = Accumulators::new();
     tile.each(out, stride, |tile, out| {
@@ -31,7 +32,7 @@ unsafe fn tiles(tile: &Tile, columns: &Columns, out: Out, stride: usize) {
 
 /// # Safety
 ///
-/// `tile` keeps its word.
+/// The pointers of `tile` are good for what [`Tile`] says.
 unsafe fn multiply(tile: &Tile, sums: &mut Accumulators) {
     let groups = tile.groups + usize::from(tile.tail > 0);
     for (row, sums) in sums.0[..tile.rows].iter_mut().enumerate() {

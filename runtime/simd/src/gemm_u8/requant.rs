@@ -75,7 +75,7 @@ impl Columns {
     ///
     /// # Safety
     ///
-    /// `tile` keeps its word.
+    /// The pointers of `tile` are good for what [`Tile`] says.
     #[inline(always)]
     pub(super) unsafe fn begin(&self, tile: &Tile, sums: &mut Accumulators) {
         for (row, sums) in sums.0[..tile.rows].iter_mut().enumerate() {

@@ -138,7 +138,7 @@ impl Product<'_, u16> {
             };
             let out = Out::I32(sums.0.as_mut_ptr().cast());
             // SAFETY: `kernels` hands out only what this machine has; the rows are those of `bytes`, the groups
-            // those of `codes`, and the sums have room for each row of the columns.
+            // those of `weights`, and the sums have room for each row of the columns.
             unsafe { (self.kernels.small().tiles)(&tile, columns, out, MAX_NR) };
             for (totals, sums) in totals.iter_mut().zip(sums.0.chunks_exact(2)) {
                 for ((total, low), high) in totals.iter_mut().zip(&sums[0]).zip(&sums[1]) {

@@ -159,7 +159,7 @@ impl Vector for Avx2 {
     #[inline(always)]
     unsafe fn load_tail(self, from: *const f32, len: usize, fill: __m256) -> __m256 {
         let mask = tail_mask(len);
-        // SAFETY: the mask covers what the caller promises; other lanes are not touched.
+        // SAFETY: `len` f32 are readable at `from`; the mask keeps to them.
         unsafe {
             let x = _mm256_maskload_ps(from, mask);
             _mm256_blendv_ps(fill, x, _mm256_castsi256_ps(mask))
@@ -167,7 +167,7 @@ impl Vector for Avx2 {
     }
     #[inline(always)]
     unsafe fn store_tail(self, to: *mut f32, len: usize, x: __m256) {
-        // SAFETY: the mask covers what the caller promises; other lanes are not touched.
+        // SAFETY: `len` f32 are writable at `to`; the mask keeps to them.
         unsafe { _mm256_maskstore_ps(to, tail_mask(len), x) }
     }
     #[inline(always)]
@@ -325,9 +325,12 @@ unsafe fn long32(x: *const u8, x_stride: usize, y: *mut u8, y_stride: usize) {
 }
 
 /// 16 bytes from a row and from the one `APART` after it.
+///
+/// # Safety
+/// 16 bytes are readable at `x` and at `x + APART * stride`.
 #[inline(always)]
 unsafe fn lanes_of_rows<const APART: usize, T>(x: *const T, stride: usize) -> __m256i {
-    // SAFETY: two rows of the tile that the caller vouches for.
+    // SAFETY: 16 bytes are readable at `x` and at `x + APART * stride`.
     unsafe {
         let row = _mm256_castsi128_si256(_mm_loadu_si128(x.cast()));
         _mm256_inserti128_si256::<1>(row, _mm_loadu_si128(x.add(APART * stride).cast()))

@@ -184,12 +184,12 @@ impl Vector for Avx512 {
     }
     #[inline(always)]
     unsafe fn load_tail(self, from: *const f32, len: usize, fill: __m512) -> __m512 {
-        // SAFETY: the mask covers what the caller promises; other lanes are not touched.
+        // SAFETY: `len` f32 are readable at `from`; the mask keeps to them.
         unsafe { _mm512_mask_loadu_ps(fill, tail_mask(len), from) }
     }
     #[inline(always)]
     unsafe fn store_tail(self, to: *mut f32, len: usize, x: __m512) {
-        // SAFETY: the mask covers what the caller promises; other lanes are not touched.
+        // SAFETY: `len` f32 are writable at `to`; the mask keeps to them.
         unsafe { _mm512_mask_storeu_ps(to, tail_mask(len), x) }
     }
     #[inline(always)]
@@ -374,7 +374,7 @@ impl Vector for Avx512 {
     }
 }
 
-/// Transposes 16 rows of 16 elements, past the caches or not, and reads the tiles at `ahead` of `x` and
+/// Transposes 16 rows of 16 elements, by non-temporal stores or not, and reads the tiles at `ahead` of `x` and
 /// of `y` ahead if `AHEAD`; the latter not if `PAST`. Each row is read at once, as lines of rows far
 /// apart may share a place of the first cache. Not inlined, as there would be more multiples of the
 /// strides to keep from one tile to the next than there are registers.
@@ -478,10 +478,13 @@ fn columns_of_lanes([w0, w1, w2, w3]: [__m512i; 4]) -> [__m512d; 4] {
 }
 
 /// 16 bytes from four rows, each `APART` after the one before.
+///
+/// # Safety
+/// 16 bytes are readable at `x + i * APART * stride` for `i` from 0 to 3.
 #[inline(always)]
 unsafe fn lanes_of_rows<const APART: usize, T>(x: *const T, stride: usize) -> __m512i {
     let step = APART * stride;
-    // SAFETY: four rows of the tile that the caller vouches for.
+    // SAFETY: 16 bytes are readable at `x + i * step` for `i` from 0 to 3.
     unsafe {
         let row = _mm512_castsi128_si512(_mm_loadu_si128(x.cast()));
         let row = _mm512_inserti32x4::<1>(row, _mm_loadu_si128(x.add(step).cast()));

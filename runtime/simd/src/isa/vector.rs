@@ -167,7 +167,7 @@ pub(crate) trait Vector: Simd {
     /// `TILE1` rows of as many elements are readable and writable at these strides.
     unsafe fn tile1(self, x: *const u8, x_stride: usize, y: *mut u8, y_stride: usize);
 
-    /// As [`Vector::tile4_prefetch`], past the caches where that can be; [`Vector::fence`] must follow.
+    /// As [`Vector::tile4_prefetch`], by non-temporal stores where there are such; [`Vector::fence`] must follow.
     ///
     /// # Safety
     /// As for [`Vector::tile4`]; the rows of `y` start at lines.
@@ -183,7 +183,7 @@ pub(crate) trait Vector: Simd {
         // SAFETY: `TILE4` rows of as many elements are readable at `x` and writable at `y`, at lines.
         unsafe { self.tile4_prefetch(x, x_stride, y, y_stride, [ahead, y.cast_const()]) }
     }
-    /// As [`Vector::long1`], past the caches where that can be; [`Vector::fence`] must follow.
+    /// As [`Vector::long1`], by non-temporal stores where there are such; [`Vector::fence`] must follow.
     ///
     /// # Safety
     /// As for [`Vector::long1`]; the rows of `y` start at lines.
@@ -193,7 +193,7 @@ pub(crate) trait Vector: Simd {
         // lines.
         unsafe { self.long1(x, x_stride, y, y_stride) }
     }
-    /// Orders what went past the caches before all later writes.
+    /// Orders non-temporal stores before all later writes.
     #[inline(always)]
     fn fence(self) {}
 

@@ -85,7 +85,8 @@ impl<const MAX: bool> SimdOp for Rows<'_, MAX> {
         let fold = FloatFold::<S, MAX> { simd, divisor: self.divisor };
         // Where windows share less than half, a buffer costs more than what it saves.
         if suits(fold, job) && job.window.strides[2] < job.window.kernel[2].div_ceil(2) {
-            // SAFETY: who has `simd` has the instructions; the door has been passed.
+            // SAFETY: who has `simd` has the instructions; `Job::new` checked that the pixels of the job lie
+            // within `x` and `y`.
             unsafe { Separable { fold, job, x: self.x, y: self.y }.run() }
             return;
         }

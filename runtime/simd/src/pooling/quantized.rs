@@ -44,7 +44,7 @@ pub(super) fn max_on(
     if let Some(job) = Job::new(window, channels, &x, rows, y.len(), y_stride) {
         let (x, y) = (x.data.as_ptr(), y.as_mut_ptr());
         if !separably(isa, Maxima, &job, x, y) {
-            // SAFETY: the door has been passed.
+            // SAFETY: `Job::new` checked that the pixels of the job lie within `x` and `y`.
             unsafe { maxima_by_pixel(&job, x, y) }
         }
     }
@@ -238,7 +238,8 @@ fn separably(isa: Isa, pool: impl Pool, job: &Job<'_>, x: *const u8, y: *mut u8)
     #[cfg(target_arch = "x86_64")]
     if isa >= Isa::Avx512 && job.channels >= <__m512i as ByteVector>::LEN {
         let fold = pool.with_vector::<__m512i>();
-        // SAFETY: the machine has it, as `best` says; the door has been passed.
+        // SAFETY: the machine has AVX-512, as `best` says; the caller's `Job::new` checked that the pixels of the
+        // job lie within `x` and `y`.
         return suits(fold, job) && unsafe { avx512(Separable { fold, job, x, y }) };
     }
     #[cfg(target_arch = "x86_64")]
@@ -252,14 +253,15 @@ fn separably(isa: Isa, pool: impl Pool, job: &Job<'_>, x: *const u8, y: *mut u8)
     if !suits(fold, job) {
         return false;
     }
-    // SAFETY: every machine has plain Rust; the door has been passed.
+    // SAFETY: every machine has plain Rust; the caller's `Job::new` checked that the pixels of the job lie within
+    // `x` and `y`.
     unsafe { Separable { fold, job, x, y }.run() }
     true
 }
 
 /// # Safety
 ///
-/// The machine has AVX-512 F and BW, the job suits the fold, and pixels lie where they should.
+/// The machine has AVX-512 F and BW, the job suits the fold, and the pixels of its window lie within its `x` and `y`.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw")]
 unsafe fn avx512(separable: Separable<'_, impl Fold>) -> bool {
@@ -271,7 +273,7 @@ unsafe fn avx512(separable: Separable<'_, impl Fold>) -> bool {
 
 /// # Safety
 ///
-/// The machine has AVX2, the job suits the fold, and pixels lie where they should.
+/// The machine has AVX2, the job suits the fold, and the pixels of its window lie within its `x` and `y`.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 unsafe fn avx2(separable: Separable<'_, impl Fold>) -> bool {
@@ -285,7 +287,7 @@ unsafe fn avx2(separable: Separable<'_, impl Fold>) -> bool {
 ///
 /// # Safety
 ///
-/// Pixels lie where they should.
+/// The pixels of the job's windows lie within `x` and `y`.
 unsafe fn maxima_by_pixel(job: &Job<'_>, x: *const u8, y: *mut u8) {
     let mut to = y;
     for row in job.rows.0..job.rows.1 {
@@ -293,7 +295,7 @@ unsafe fn maxima_by_pixel(job: &Job<'_>, x: *const u8, y: *mut u8) {
         for col in 0..job.window.output[2] {
             taps[2] = job.along(col);
             let pixel = Pixel::new(job, [plane, row, col], &taps);
-            // SAFETY: the output pixel has so many channels.
+            // SAFETY: `to` is one of the job's output pixels in `y`, of `job.channels` bytes.
             let best = unsafe { std::slice::from_raw_parts_mut(to, job.channels) };
             best.fill(0);
             for i in 0..pixel.taps[0] {
@@ -301,7 +303,7 @@ unsafe fn maxima_by_pixel(job: &Job<'_>, x: *const u8, y: *mut u8) {
                     let mut at = pixel.row(i, j);
                     for _ in 0..pixel.taps[2] {
                         let from = x.wrapping_add(at);
-                        // SAFETY: the pixel lies in the image, and has the channels.
+                        // SAFETY: `at` is a pixel of the image that `x` holds, of `job.channels` bytes.
                         let values = unsafe { std::slice::from_raw_parts(from, job.channels) };
                         for (best, &value) in best.iter_mut().zip(values) {
                             *best = value.max(*best);

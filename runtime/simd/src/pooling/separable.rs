@@ -111,7 +111,8 @@ struct ColumnBlock {
 impl<F: Fold> Separable<'_, F> {
     /// # Safety
     ///
-    /// The machine has the instructions of the fold, the job suits it, and pixels lie where they should.
+    /// The machine has the instructions of the fold, the job suits it, and the pixels of its windows lie within `x`
+    /// and `y`.
     #[inline(always)]
     pub(super) unsafe fn run(&self) {
         let job = self.job;

@@ -342,10 +342,10 @@ impl<S: Vector, const R: usize> Stages<'_, S, R> {
         let zero = simd.splat(0.0);
         let (mut values, mut k, mut b) = ([zero; R], zero, zero);
         if C {
-            // SAFETY: `scale` is as long as a row.
+            // SAFETY: `scale` is as long as a row, which has `count` elements from `i` on.
             k = unsafe { load_tail(simd, self.scale.as_ptr().add(i), count, zero) };
             if BIAS {
-                // SAFETY: `bias` is as long as a row.
+                // SAFETY: `bias` is as long as a row, which has `count` elements from `i` on.
                 b = unsafe { load_tail(simd, self.bias.as_ptr().add(i), count, zero) };
             }
         }
@@ -359,13 +359,13 @@ impl<S: Vector, const R: usize> Stages<'_, S, R> {
                 values[r] = if BIAS { simd.fma(y, k, b) } else { simd.mul(y, k) };
             }
             if A {
-                // SAFETY: so have those of `first`.
+                // SAFETY: the rows of `first` have `count` elements from `i` on in `self.x`.
                 let x = unsafe { load_tail(simd, self.x.add(first[r] + i), count, zero) };
                 sums.values[r][u] = simd.add(sums.values[r][u], x);
             }
             if B {
                 let mean = self.means[0][r];
-                // SAFETY: so have those of `second`.
+                // SAFETY: the rows of `second` have `count` elements from `i` on in `self.x`.
                 let x = unsafe { load_tail(simd, self.x.add(second[r] + i), count, mean) };
                 let d = simd.sub(x, mean);
                 sums.rests[r][u] = simd.add(sums.rests[r][u], d);

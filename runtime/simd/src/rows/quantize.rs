@@ -40,9 +40,9 @@ pub fn dequantize<Q: Quantized>(x: &[Q], scale: f32, zero_point: Q, y: &mut [f32
 }
 
 /// The bits of signed values.
-pub fn bits(codes: &[i8]) -> &[u8] {
-    // SAFETY: both types have the same size and take any bits.
-    unsafe { std::slice::from_raw_parts(codes.as_ptr().cast(), codes.len()) }
+pub fn bits(values: &[i8]) -> &[u8] {
+    // SAFETY: the bytes are those of the slice; `i8` and `u8` are of one size and take any bits.
+    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), values.len()) }
 }
 
 #[derive(Clone, Copy, Debug)]

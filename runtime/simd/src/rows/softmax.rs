@@ -212,7 +212,7 @@ fn multiply<S: Vector>(simd: S, y: &mut [f32], by: S::F) {
             let at = unsafe { to.add(i + k * S::LANES) };
             // SAFETY: four vectors from `i` on lie within the `len` elements of `y`.
             let value = unsafe { simd.load(at) };
-            // SAFETY: they do so for writing as well.
+            // SAFETY: `at` is one of the four vectors of `y` from `i` on, which is ours to write.
             unsafe { simd.store(at, simd.mul(value, by)) }
             k += 1;
         }
@@ -285,16 +285,16 @@ fn exponentials<S: Vector, const STORE: bool>(
     let (mut even, mut odd) = (simd.splat(0.0), simd.splat(0.0));
     let mut i = 0;
     while i + 2 * S::LANES <= len {
-        // SAFETY: two vectors from `i` on lie within `len`.
+        // SAFETY: two vectors from `i` on lie within the `len` elements of `x`.
         let a = unsafe { simd.load(from.add(i)) };
-        // SAFETY: the second of the two vectors.
+        // SAFETY: a vector from `i + S::LANES` on lies within the `len` elements of `x`.
         let b = unsafe { simd.load(from.add(i + S::LANES)) };
         let (a, b) = (simd.exp(simd.sub(a, max)), simd.exp(simd.sub(b, max)));
         (even, odd) = (simd.add(even, a), simd.add(odd, b));
         if STORE {
-            // SAFETY: `to` has `len` elements as well.
+            // SAFETY: two vectors from `i` on lie within the `len` elements of `y`.
             unsafe { simd.store(to.add(i), simd.mul(a, factor)) }
-            // SAFETY: the second of the two vectors.
+            // SAFETY: a vector from `i + S::LANES` on lies within the `len` elements of `y`.
             unsafe { simd.store(to.add(i + S::LANES), simd.mul(b, factor)) }
         }
         i += 2 * S::LANES;
@@ -306,7 +306,7 @@ fn exponentials<S: Vector, const STORE: bool>(
         let a = simd.exp(simd.sub(a, max));
         even = simd.add(even, a);
         if STORE {
-            // SAFETY: `to` has `len` elements as well.
+            // SAFETY: `count` elements from `i` on lie within the `len` elements of `y`.
             unsafe { simd.store_tail(to.add(i), count, simd.mul(a, factor)) }
         }
         i += S::LANES;

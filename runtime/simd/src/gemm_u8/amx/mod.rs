@@ -53,8 +53,9 @@ struct Scratch {
 
 /// # Safety
 ///
-/// The machine has what [`super::Isa::Amx`] says, this thread is between `configure` and `release`, `tile` keeps
-/// its word, and `out` is good for its rows of the columns.
+/// The machine has what [`super::Isa::Amx`] says, this thread is between `configure` and `release`, the pointers of
+/// `tile` are good for what [`Tile`] says, and `out` points to its `count * rows` rows of `columns.count` elements,
+/// `stride` apart.
 unsafe fn tiles(tile: &Tile, columns: &Columns, out: Out, stride: usize) {
     let mut scratch = MaybeUninit::uninit();
     let tile = Tile { rows: tile.count * tile.rows, count: 1, ..*tile };
@@ -94,7 +95,7 @@ struct Lhs {
 impl<'a, const VECTORS: usize> Run<'a, VECTORS> {
     /// # Safety
     ///
-    /// `tile` keeps its word.
+    /// The pointers of `tile` are good for what [`Tile`] says.
     unsafe fn new(tile: &'a Tile, scratch: &'a mut MaybeUninit<Scratch>) -> Self {
         let groups = tile.taps * (tile.groups + usize::from(tile.tail > 0));
         let (whole, rest) = (groups / GROUPS, groups % GROUPS);

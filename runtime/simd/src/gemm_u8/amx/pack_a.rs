@@ -60,7 +60,7 @@ impl<'a> PackA<'a> {
     ///
     /// # Safety
     ///
-    /// The tile keeps its word and has these rows; the machine has the features.
+    /// The pointers of the tile are good for what [`Tile`] says, and it has these rows; the machine has the features.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     pub(super) unsafe fn step(&mut self, to: &mut TileRows) {
@@ -71,8 +71,8 @@ impl<'a> PackA<'a> {
                 // SAFETY: `tap` is below the tile's taps, whose entries its table has for these rows.
                 unsafe { self.look_up() };
             }
-            let piece = (self.padded - self.within).min(STEP - place);
-            let real = piece.min(self.width.saturating_sub(self.within));
+            let chunk = (self.padded - self.within).min(STEP - place);
+            let real = chunk.min(self.width.saturating_sub(self.within));
             let from =
                 self.pixels.0.iter().map(|row| with_exposed_provenance::<u8>(row[self.tap % TAPS]));
             let rows = to.0.iter_mut().zip(from).take(self.height);
@@ -86,7 +86,7 @@ impl<'a> PackA<'a> {
                 }
             } else {
                 let load = (1u64 << real) - 1;
-                let store = u64::MAX >> (STEP - piece) << place;
+                let store = u64::MAX >> (STEP - chunk) << place;
                 for (to, from) in rows {
                     // SAFETY: the row has `real` values at `from + within`, and a line has room from `place`
                     // on; the masks keep to both.
@@ -97,8 +97,8 @@ impl<'a> PackA<'a> {
                     }
                 }
             }
-            place += piece;
-            self.within += piece;
+            place += chunk;
+            self.within += chunk;
             if self.within == self.padded {
                 (self.tap, self.within) = (self.tap + 1, 0);
             }
