@@ -41,9 +41,8 @@ impl Product<'_, u8> {
         let block = (BLOCK_BYTES / bytes.max(1)).clamp(4 * MAX_MR, BLOCK_ROWS);
         let mut row_sums = [0; BLOCK_ROWS];
         // SAFETY: the kernels are those of an instruction set that this machine has.
-        let _configured = unsafe {
-            Configured::new(self.kernels.for_size(count, self.depth.groups().unwrap_or(0)))
-        };
+        let _configured =
+            unsafe { Configured::new(self.kernels.pick(count, self.depth.groups().unwrap_or(0))) };
         for row in (0..count).step_by(block) {
             let rows = block.min(count - row);
             if !self.zero_points.is_empty() {
@@ -87,8 +86,7 @@ impl Product<'_, u8> {
         let at = at + vector * LANES;
         let mut sums = Accumulators::new();
         let single = matches!(output, Output::U16 { .. });
-        let kernels =
-            if single { self.kernels.small() } else { self.kernels.for_size(rows, steps) };
+        let kernels = if single { self.kernels.small() } else { self.kernels.pick(rows, steps) };
         let tiles = rows.div_ceil(kernels.mr[vectors - 1]);
         // Tiles of a block differ by one row at most.
         let (height, taller) = (rows / tiles, rows % tiles);
@@ -140,13 +138,8 @@ impl Product<'_, u8> {
             // `to` has as many rows of as many columns, `to_stride` apart: the slice from `at` on was cut so.
             unsafe { (kernels.tiles)(&tile, &columns, to, to_stride) };
             if let Output::U16 { to, zero_point, .. } = output {
-                requant::finish_u16(
-                    &sums.0[..height],
-                    &columns,
-                    &mut to[at..],
-                    stride,
-                    *zero_point,
-                );
+                let (sums, to) = (&sums.0[..height], &mut to[at..]);
+                requant::finish_u16(sums, &columns, to, stride, *zero_point);
             }
             done += count * height;
             index += count;

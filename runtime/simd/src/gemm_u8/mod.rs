@@ -255,7 +255,7 @@ struct Fallback {
 
 impl MicroKernels {
     /// The faster ones for so many rows and groups.
-    fn for_size(&'static self, rows: usize, groups: usize) -> &'static Self {
+    fn pick(&'static self, rows: usize, groups: usize) -> &'static Self {
         match &self.fallback {
             Some(fallback) if rows <= fallback.rows || groups <= fallback.groups => {
                 fallback.kernels
@@ -266,7 +266,7 @@ impl MicroKernels {
 
     /// Those that hold sums as [`Accumulators`] does.
     fn small(&'static self) -> &'static Self {
-        self.for_size(0, 0)
+        self.pick(0, 0)
     }
 }
 
