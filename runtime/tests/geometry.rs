@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a graph that cannot be made fails the test")]
 
 use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use udo_api::types::F32;
 use udo_api::{
@@ -28,6 +29,8 @@ static PACKAGE: PackageV1 = PackageV1::new("Geometry", "1.0.0")
         OpDef::of::<Backwards>(),
         OpDef::of::<Greedy>(),
         OpDef::of::<Shown>(),
+        OpDef::of::<Weighed>(),
+        OpDef::of::<Boundless>(),
     ])
     .kernels(&[
         PositiveF32::DEF,
@@ -35,6 +38,10 @@ static PACKAGE: PackageV1 = PackageV1::new("Geometry", "1.0.0")
             .ports(&[any_input(0).bounded(), any_output(0).bounded()]),
         KernelDef::new::<GreedyF32>("Greedy", Core::CPU),
         KernelDef::new::<ShownF32>("Shown", Core::CPU),
+        KernelDef::new::<WeighedF32>("Weighed", Core::CPU)
+            .ports(&[any_input(0).bounded(), any_output(0).bounded()]),
+        KernelDef::new::<BoundlessF32>("Boundless", Core::CPU)
+            .ports(&[any_input(0).bounded(), any_output(0).bounded()]),
     ])
     .guarded();
 
@@ -164,6 +171,83 @@ impl Kernel for ShownF32 {
     }
 }
 
+/// Its first input; its second is packed.
+struct Weighed;
+
+impl Op for Weighed {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "Weighed",
+        &[Port::required("x", F32), Port::required("w", F32)],
+        &[Port::required("y", F32)],
+        &[],
+    );
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        Backwards::infer(cx)
+    }
+}
+
+/// Says in its geometry whether `needs` and `prepare` were told of its weights.
+struct WeighedF32 {
+    knew: AtomicBool,
+}
+
+impl Kernel for WeighedF32 {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        cx.pack::<f32>(&[1], &[], 1, |_, _, _| Ok(()))?;
+        Ok(Self { knew: AtomicBool::new(true) })
+    }
+
+    fn needs(&self, inputs: InputShapes<'_>) -> Result<Needs, Error> {
+        self.knew.store(inputs.get(1).is_ok(), Ordering::Relaxed);
+        Ok(Needs { scratch: Workspace::NONE, geometry: Workspace::of::<f32>(2) })
+    }
+
+    fn prepare(&self, inputs: InputShapes<'_>, mut geometry: Scratch<'_>) -> Result<(), ExecError> {
+        let known = [self.knew.load(Ordering::Relaxed), inputs.get(1).is_ok()];
+        geometry.take::<f32>(2)?.copy_from_slice(&known.map(|known| f32::from(u8::from(known))));
+        Ok(())
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io { inputs, mut outputs, mut geometry, .. } = io;
+        let dims = inputs.shape(0)?;
+        let y = outputs.take::<f32>(0)?;
+        for (y, known) in y.iter_mut().zip(geometry.take::<f32>(2)?) {
+            *y = *known;
+        }
+        outputs.set_shape(0, dims)
+    }
+}
+
+/// Its input, with more geometry than there is memory.
+struct Boundless;
+
+impl Op for Boundless {
+    const SCHEMA: OpSchema =
+        OpSchema::new("Boundless", &[Port::required("x", F32)], &[Port::required("y", F32)], &[]);
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        Backwards::infer(cx)
+    }
+}
+
+struct BoundlessF32;
+
+impl Kernel for BoundlessF32 {
+    fn finalize(_: &FinalizeCx<'_>) -> Result<Self, Error> {
+        Ok(Self)
+    }
+
+    fn needs(&self, _: InputShapes<'_>) -> Result<Needs, Error> {
+        Ok(Needs { scratch: Workspace::NONE, geometry: Workspace::of::<u64>(usize::MAX) })
+    }
+
+    fn execute(&self, _: Io<'_>) -> Result<(), ExecError> {
+        Err(ExecError::of(Status::BAD_CALL))
+    }
+}
+
 fn compile(text: &str) -> Result<Model, String> {
     let mut registry = Registry::builtin().unwrap();
     registry.add_static(&PACKAGE).unwrap();
@@ -258,6 +342,48 @@ fn a_run_whose_extents_are_refused_fails_and_the_next_one_prepares_again() {
         assert_eq!((&*error.node, error.error.status), ("Backwards_1", Status::BAD_VALUE));
     }
     assert_eq!(run(&mut session, &first(3)), [3.0, 2.0, 1.0]);
+}
+
+#[test]
+fn a_packed_input_is_absent_wherever_extents_are_told() {
+    for text in [
+        "graph fixed
+          input x: f32[2]
+          constant w: f32[3]{1, 2, 3}
+          y = Weighed@21(x, w)
+          output y
+        ",
+        "graph bounded
+          input x: f32[2]
+          constant w: f32[3]{1, 2, 3}
+          p = Positive@21(x)
+          y = Weighed@21(p, w)
+          output y
+        ",
+    ] {
+        let mut session = compile(text).unwrap().session().unwrap();
+        assert_eq!(run(&mut session, &[1.0, 2.0]), [0.0, 0.0], "{text}");
+    }
+}
+
+#[test]
+fn geometry_beyond_memory_is_refused_with_the_model() {
+    let text = |before: &str| {
+        format!(
+            "graph boundless
+              input x: f32[2]
+              {before}
+              a = Boundless@21(p)
+              y = Boundless@21(a)
+              output y
+            "
+        )
+    };
+    let error = compile(&text("p = Relu@21(x)")).unwrap_err();
+    assert!(error.contains("package Geometry's Boundless wants"), "{error}");
+    let error = compile(&text("p = Positive@21(x)")).unwrap_err();
+    let wanted = format!("a session wants {} bytes of memory", usize::MAX);
+    assert!(error.starts_with(&wanted), "{error}");
 }
 
 #[test]

@@ -143,7 +143,9 @@ impl Nodes {
             scratch_bytes: scratch_bytes[memory],
             constant_bytes: constant_bytes(lowered, memory),
             packed_bytes: packed_bytes(lowered, memory),
-            geometry_bytes: steps_of(lowered, memory).map(|s| s.kernel.geometry_bytes()).sum(),
+            geometry_bytes: steps_of(lowered, memory)
+                .map(|s| s.kernel.geometry_bytes())
+                .fold(0, usize::saturating_add),
         });
         let used = |m: &CoreMemory| {
             m.memory == Memory::Host.name()

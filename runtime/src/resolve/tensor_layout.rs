@@ -3,11 +3,11 @@
 //! ONNX keeps channels second. Rank-4 activations of such a port are transposed on the way in and
 //! back on the way out; between neighbours that both want NHWC there is no transpose.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use udo_api::{Layout, OpSchema};
 
-use super::{BoundNode, TypedGraph};
+use super::TypedGraph;
 use crate::graph::{Attr, Node, ValueId};
 
 /// The values that exist in NHWC as well.
@@ -127,16 +127,45 @@ impl NhwcValues {
 
     /// Takes out the transposes whose output nobody reads.
     pub(super) fn remove_unread(&self, graph: &mut TypedGraph) {
-        for unread in &self.from_nhwc {
-            let mut read = graph.nodes.iter().flat_map(|n| &n.node.inputs);
-            let read = read.any(|i| *i == Some(*unread));
-            if read || graph.outputs.contains(unread) {
-                continue;
+        let readers = graph.consumers();
+        let is_unread = |value: &ValueId| {
+            readers.get(*value).is_none_or(Vec::is_empty) && !graph.outputs.contains(value)
+        };
+        let unread: HashSet<_> = self.from_nhwc.iter().copied().filter(is_unread).collect();
+        let is_read = |made: ValueId| !unread.contains(&made);
+        graph.nodes.retain(|bound| bound.node.output(0).is_none_or(is_read));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::Graph;
+    use crate::registry::Registry;
+    use crate::resolve::BindOptions;
+
+    #[test]
+    fn a_transpose_stays_while_a_subgraph_captures_its_output() {
+        let text = "graph captured
+          input x: f32[1,2,2,3]
+          given = Transpose@21(x) perm=[0, 3, 1, 2]
+          y = Relu@21(x)
+          output y
+        ";
+        for (captures, nodes) in [(false, 1), (true, 2)] {
+            let graph = Graph::parse(text).unwrap();
+            let mut registry = Registry::builtin().unwrap();
+            let mut graph = registry.resolve(graph, &BindOptions::default()).unwrap().graph;
+            let given = graph.value_named("given").unwrap();
+            if captures {
+                let mut inner = Graph::new("inner");
+                inner.add_capture("given", given);
+                let attr = ("body".to_owned(), Attr::Graph(Box::new(inner)));
+                graph.nodes.last_mut().unwrap().node.attrs.push(attr);
             }
-            let made_by = |n: &BoundNode| n.node.outputs.first() == Some(&Some(*unread));
-            if let Some(index) = graph.nodes.iter().position(made_by) {
-                graph.nodes.remove(index);
-            }
+            let values = NhwcValues { nhwc: HashMap::new(), from_nhwc: vec![given] };
+            values.remove_unread(&mut graph);
+            assert_eq!(graph.nodes.len(), nodes);
         }
     }
 }

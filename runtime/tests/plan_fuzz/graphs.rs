@@ -16,6 +16,14 @@ pub(crate) struct Case {
     pub(crate) outputs: Vec<String>,
 }
 
+impl Case {
+    /// Whether it has filters of 3 by 3, which a convolution of images of open extents may pack for another algorithm.
+    pub(crate) fn has_wide_filters(&self) -> bool {
+        let mut constants = self.graph.value_ids().filter_map(|id| self.graph.constant(id));
+        constants.any(|constant| matches!(constant.dims(), [_, _, 3, 3]))
+    }
+}
+
 /// A value that a node can read.
 #[derive(Clone, Debug)]
 struct Operand {

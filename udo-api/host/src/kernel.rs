@@ -10,7 +10,7 @@ use udo_api::abi::{
 };
 use udo_api::export::kernel_vtable;
 use udo_api::guard::LibraryGuard;
-use udo_api::{InPlace, Kernel, KernelDef, KernelInfo, Status, Workspace};
+use udo_api::{InPlace, Kernel, KernelDef, KernelInfo, Status, TensorDesc, Workspace};
 
 use crate::geometry::{self, Geometry};
 use crate::launch;
@@ -312,8 +312,6 @@ pub fn finalize(
         );
         return Err(Refusal { status: Status::BAD_CALL, message });
     }
-    (kernel.workspace, kernel.geometry) =
-        geometry::needs(vtable, kernel.state, &placed.node.inputs, kernel.workspace)?;
     if let Some(gpu) = vtable.gpu.get() {
         // SAFETY: `state` is what this kernel's finalize made.
         let info = unsafe { launch::info(gpu, kernel.state, placed, kernel.jobs.len()) }?;
@@ -326,6 +324,15 @@ pub fn finalize(
         ));
         kernel.gpu_info = Some(info);
     }
+    // As in execute, inputs of which only what was packed is read are absent.
+    let mut inputs = placed.node.inputs.clone();
+    for (port, desc) in inputs.iter_mut().enumerate() {
+        if !kernel.reads(port) {
+            *desc = TensorDesc::ABSENT;
+        }
+    }
+    (kernel.workspace, kernel.geometry) =
+        geometry::needs(vtable, kernel.state, &inputs, kernel.workspace)?;
     Ok(kernel)
 }
 

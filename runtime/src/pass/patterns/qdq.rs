@@ -6,7 +6,7 @@
 use udo_api::{AxisEncoding, DType, Element, Encoding, Encodings, Facts, resolve_axis};
 use udo_host::ParamSetting;
 
-use crate::graph::ValueId;
+use crate::graph::{Read, ValueId};
 use crate::memory::Tensor;
 use crate::resolve::{BoundNode, Quantized, TypedGraph};
 
@@ -52,11 +52,11 @@ struct Known<'a> {
 fn readers(graph: &TypedGraph) -> Vec<Option<Vec<&BoundNode>>> {
     let mut readers = vec![Some(Vec::new()); graph.values.len()];
     for bound in &graph.nodes {
-        for (port, value) in bound.node.inputs.iter().enumerate() {
-            let Some(slot) = value.and_then(|v| readers.get_mut(v.index())) else { continue };
-            match slot {
-                Some(nodes) if port == 0 => nodes.push(bound),
-                _ => *slot = None,
+        for (read, value) in bound.node.reads() {
+            let Some(slot) = readers.get_mut(value.index()) else { continue };
+            match (slot.as_mut(), read) {
+                (Some(nodes), Read::Input(0)) => nodes.push(bound),
+                (_, Read::Input(_) | Read::Capture) => *slot = None,
             }
         }
     }
@@ -159,4 +159,38 @@ fn integers(tensor: &Tensor) -> Option<Vec<i32>> {
         .or_else(|| of::<u16>(tensor))
         .or_else(|| of::<i16>(tensor))
         .or_else(|| of::<i32>(tensor))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::{Attr, Graph};
+    use crate::registry::Registry;
+    use crate::resolve::BindOptions;
+
+    #[test]
+    fn a_value_that_a_subgraph_captures_is_not_stored_as_its_other_reader_asks() {
+        let text = "graph captured
+          input x: f32[2]
+          constant s: f32[]{0.5}
+          h = Identity@21(x)
+          q = QuantizeLinear@21(h, s)
+          y = Relu@21(x)
+          output q, y
+        ";
+        for captures in [false, true] {
+            let graph = Graph::parse(text).unwrap();
+            let mut registry = Registry::builtin().unwrap();
+            let mut graph = registry.resolve(graph, &BindOptions::default()).unwrap().graph;
+            let h = graph.value_named("h").unwrap();
+            if captures {
+                let mut inner = Graph::new("inner");
+                inner.add_capture("h", h);
+                let attr = ("body".to_owned(), Attr::Graph(Box::new(inner)));
+                graph.nodes.last_mut().unwrap().node.attrs.push(attr);
+            }
+            propagate(&mut graph);
+            assert_eq!(graph.quantized(Some(h)).is_none(), captures);
+        }
+    }
 }

@@ -1,5 +1,7 @@
 //! What convolutions promise of numbers, by each algorithm and in each layout.
 
+use udo_api::Dim;
+
 use super::{Conv, ConvPlan};
 use crate::family::layout::LayoutPorts;
 use crate::family::numerics::{SUBNORMAL, of_kernels, settled, with};
@@ -109,5 +111,51 @@ fn weights_of_images_of_open_extents_are_packed_alike() {
     assert_ne!(recipe(1, false), recipe(56, false), "what is fastest differs");
     for side in [1, 4, 56] {
         assert_eq!(recipe(side, true), recipe(224, true), "{side} pixels");
+    }
+}
+
+#[test]
+fn images_of_open_extents_of_any_size_match_the_definition() {
+    let (channels, outputs) = (48, 64);
+    let dims = [outputs, channels, 3, 3];
+    let w = noise(dims.iter().product());
+    for (size, pads) in [
+        ([1, 1], [1, 1, 1, 1]),
+        ([1, 1], [2, 0, 0, 2]),
+        ([1, 2], [1, 1, 2, 3]),
+        ([2, 1], [3, 3, 3, 3]),
+        ([3, 3], [0, 0, 0, 0]),
+        ([3, 3], [1, 1, 1, 1]),
+        ([5, 4], [0, 1, 2, 0]),
+        ([3, 7], [4, 5, 1, 0]),
+    ] {
+        let x = noise(2 * channels * size[0] * size[1]);
+        let out = [0, 1].map(|axis| size[axis] + pads[axis] + pads[axis + 2] - 2);
+        let pixel = |image: usize, channel: usize, [row, col]: [usize; 2]| {
+            let at = |[row, col]: [usize; 2]| {
+                ((image * channels + channel) * size[0] + row) * size[1] + col
+            };
+            let is_inside = row < size[0] && col < size[1];
+            if is_inside { f64::from(x[at([row, col])]) } else { 0.0 }
+        };
+        let mut wanted = Vec::new();
+        for i in 0..2 * outputs * out[0] * out[1] {
+            let (image, o) = (i / (outputs * out[0] * out[1]), i / (out[0] * out[1]) % outputs);
+            let (row, col) = (i / out[1] % out[0], i % out[1]);
+            let tap = |k: usize| {
+                let at =
+                    [(row + k / 3 % 3).wrapping_sub(pads[0]), (col + k % 3).wrapping_sub(pads[1])];
+                pixel(image, k / 9, at) * f64::from(w[o * channels * 9 + k])
+            };
+            wanted.push((0..channels * 9).map(tap).sum::<f64>());
+        }
+        let open = [2, channels, size[0], size[1]].map(Dim::Open);
+        let x = tensor(&[2, channels, size[0], size[1]], &x).bounded(&open);
+        for threads in [1, 3] {
+            let run = bench("Conv").input(x.clone()).constant(tensor(&dims, &w)).threads(threads);
+            let y = run.ints("pads", &pads.map(|p| p as i64)).one();
+            assert_eq!(y.dims(), [2, outputs, out[0], out[1]], "{size:?}, {pads:?}");
+            assert_near(&y.values::<f32>(), &wanted, 1e-4);
+        }
     }
 }
