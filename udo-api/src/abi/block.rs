@@ -45,7 +45,8 @@ unsafe impl Block for KernelVTable {
 pub unsafe fn copy_block<T: Block>(from: *const T) -> Option<MaybeUninit<T>> {
     // SAFETY: a block begins with its size, as the caller promises.
     let size = unsafe { from.cast::<u32>().read() };
-    if size < T::FIRST_BYTES || size as usize > size_of::<T>() {
+    let is_whole = (size as usize).is_multiple_of(align_of::<T>());
+    if size < T::FIRST_BYTES || size as usize > size_of::<T>() || !is_whole {
         return None;
     }
     let mut block = MaybeUninit::<T>::zeroed();
@@ -109,6 +110,7 @@ mod tests {
         assert_eq!(of(16), Some((7, 9)));
         assert_eq!(of(8), Some((7, 0)));
         assert_eq!(of(4), None, "no version was as short");
+        assert_eq!(of(12), None, "no version ends within a field");
         assert_eq!(of(24), None, "of a later version than the host's");
         assert_eq!(of(0), None);
     }

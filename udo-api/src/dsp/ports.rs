@@ -7,6 +7,7 @@ use crate::dtype::DType;
 use crate::element::Element;
 use crate::encoding::{AxisEncoding, Encoding};
 use crate::error::{Error, ExecError, Status};
+use crate::shape::MAX_RANK;
 use crate::tensor::TensorDesc;
 
 /// A fixed-point input: codes, shape, and what a code means.
@@ -32,6 +33,9 @@ pub struct QuantMut<'a, T> {
     /// What a code will mean at each position of an axis, as for [`Quant`].
     pub axis_encoding: Option<&'static AxisEncoding>,
     extents: Extents<'a>,
+    /// A copy: an empty output is handed out as often as asked for, and each says the extents for all.
+    dims: [usize; MAX_RANK],
+    rank: usize,
 }
 
 const PLAIN: Encoding = Encoding { scale: 1.0, zero_point: 0 };
@@ -51,13 +55,16 @@ impl<'a, T: Element> QuantMut<'a, T> {
     fn of(outputs: &mut Outputs<'a>, port: usize) -> Result<Self, ExecError> {
         let encoding = outputs.encoding(port).unwrap_or(PLAIN);
         let axis_encoding = outputs.axis_encoding(port).ok();
+        let shape = outputs.shape(port)?;
+        let (mut dims, rank) = ([0; MAX_RANK], shape.len());
+        dims.iter_mut().zip(shape).for_each(|(to, from)| *to = *from);
         let (data, extents) = outputs.take_bounded(port)?;
-        Ok(Self { data, encoding, axis_encoding, extents })
+        Ok(Self { data, encoding, axis_encoding, extents, dims, rank })
     }
 
     /// The extents: the bounds, or what [`QuantMut::set_shape`] made of them.
     pub fn shape(&self) -> &[usize] {
-        self.extents.get()
+        self.dims.get(..self.rank).unwrap_or_default()
     }
 
     /// Says the extents of a bounded output in this run. The elements stay where they were written; each
@@ -66,7 +73,9 @@ impl<'a, T: Element> QuantMut<'a, T> {
     /// # Errors
     /// Another rank, or an extent that may not be.
     pub fn set_shape(&mut self, dims: &[usize]) -> Result<(), ExecError> {
-        self.extents.set(dims)
+        self.extents.set(dims)?;
+        self.dims.iter_mut().zip(dims).for_each(|(to, from)| *to = *from);
+        Ok(())
     }
 }
 

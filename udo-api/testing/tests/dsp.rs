@@ -327,3 +327,27 @@ fn every_tensor_of_a_repeated_output_is_owed() {
     let error = kernel().int("missed", 1).like_input().like_input().like_input().error();
     assert!(error.contains("returned without having taken an output: port 2"), "{error}");
 }
+
+dsp_kernel!(AgainDsp = again(out: [[u8]], in: [u8], params: {}));
+
+/// Takes an empty output twice, and says its extents by one of the two while it looks at those of the other.
+fn again(
+    mut all: QuantsMut<'_, u8>,
+    _x: Quant<'_, u8>,
+    _vtcm: Scratch<'_>,
+) -> Result<(), ExecError> {
+    let (one, mut other) = (all.take(0)?, all.take(0)?);
+    let before = one.shape();
+    other.set_shape(&[3, 0])?;
+    assert_eq!((before, other.shape()), (&[5, 0][..], &[3, 0][..]));
+    Ok(())
+}
+
+#[test]
+fn what_is_borrowed_of_extents_stays_when_they_are_set() {
+    const RULES: &[PortRule] = &[output(0, types::U8).bounded()];
+    let bounded = Shape::of_dims(&[Dim::UpTo(5), Dim::Fixed(0)]).unwrap();
+    let kernel = Bench::kernel(KernelDef::new::<AgainDsp>("Again", V68).ports(RULES));
+    let y = kernel.input(codes([1, 2], 1.0)).output(DType::U8, bounded).one();
+    assert_eq!(y.dims(), [3, 0]);
+}

@@ -223,18 +223,11 @@ pub struct Extents<'a> {
 
 impl fmt::Debug for Extents<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Extents").field(&self.get()).finish()
+        f.debug_struct("Extents").field("port", &self.port).finish_non_exhaustive()
     }
 }
 
 impl Extents<'_> {
-    /// The extents: the bounds, or what [`Extents::set`] made of them.
-    pub fn get(&self) -> &[usize] {
-        // SAFETY: the argument outlives the call, and changes only through `set` or the `Outputs` that it
-        // came from, of which no borrow outlives its call.
-        unsafe { &*self.arg }.shape()
-    }
-
     /// Says the extents in this run; see [`Outputs::set_shape`].
     ///
     /// # Errors
