@@ -266,13 +266,62 @@ unsafe extern "C" fn tie(ctx: *mut c_void, tie: *const Tie) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use udo_api::{AxisEncoding, DType, Shape};
+    use udo_api::{AxisEncoding, DType, Isa, Shape};
 
     use super::*;
 
     // SAFETY: as `PackFn` asks; it reads nothing.
     unsafe extern "C" fn nothing(_: *const PackArgs) -> u32 {
         Status::OK.code()
+    }
+
+    #[test]
+    fn requests_and_ties_that_no_version_makes_are_refused() {
+        let packing = Packing::default();
+        let host = packing.table(Machine { threads: 1, isa: Isa::Portable, fast_memory_bytes: 0 });
+        let good = PackRequest {
+            size: PackRequest::SIZE,
+            reserved: 0,
+            // As many as `input_count` says, unless null.
+            inputs: std::ptr::null(),
+            input_count: 3,
+            recipe: std::ptr::null(),
+            recipe_len: 0,
+            bytes: 4,
+            fill: Some(nothing),
+            body: std::ptr::null(),
+            reserved_words: [0; 4],
+        };
+        let pack = |request: PackRequest| {
+            let mut index = 7;
+            // SAFETY: `ctx` is that of the table, and `request` and `index` outlive the call.
+            let status = unsafe { (host.pack)(host.ctx, &raw const request, &raw mut index) };
+            (Status::from_code(status), index)
+        };
+        assert_eq!(pack(good), (Status::OK, 0));
+        for size in [0, 4, PackRequest::SIZE - 4, PackRequest::SIZE + 8, u32::MAX] {
+            assert_eq!(pack(PackRequest { size, ..good }), (Status::BAD_CALL, 7), "{size} bytes");
+        }
+        assert_eq!(pack(PackRequest { fill: None, ..good }), (Status::BAD_CALL, 7));
+        let good = Tie {
+            size: Tie::SIZE,
+            kind: 0,
+            input: 0,
+            output: 0,
+            axis: 0,
+            reserved: 0,
+            offset: 0,
+            reserved_words: [0; 2],
+        };
+        for size in [0, 4, Tie::SIZE - 4, Tie::SIZE + 8, u32::MAX] {
+            let bad = Tie { size, ..good };
+            // SAFETY: as for `pack`.
+            let status = unsafe { (host.tie)(host.ctx, &raw const bad) };
+            assert_eq!(Status::from_code(status), Status::BAD_CALL, "{size} bytes");
+        }
+        let (jobs, _, ties) = packing.into_parts();
+        assert_eq!((jobs.len(), ties.len()), (1, 0), "what is refused is not kept");
+        assert!(jobs[0].inputs().is_empty());
     }
 
     /// The key of a constant with these encodings.
