@@ -73,17 +73,17 @@ impl Window {
         product(self.kernel)
     }
 
-    /// Entries of the table; none if that is beyond memory, or a pixel beyond what an entry names.
+    /// Entries of the table; none if that is beyond memory, or a pixel beyond what an entry names, or a position beyond
+    /// `usize`.
     pub fn table_len(&self) -> Option<usize> {
-        self.input_len()?;
+        self.input_len().filter(|_| (0..3).all(|axis| self.reaches(axis)))?;
         self.rows()?.checked_mul(self.taps()?)
     }
 
-    /// Fills the table, row by row. Returns whether it could: `table` must have
-    /// [`Self::table_len`] entries, and no position may be beyond `usize`.
+    /// Fills the table, row by row. Returns whether it could: `table` must have [`Self::table_len`] entries.
     #[must_use]
     pub fn fill(&self, table: &mut [u32]) -> bool {
-        if self.table_len() != Some(table.len()) || !(0..3).all(|axis| self.reaches(axis)) {
+        if self.table_len() != Some(table.len()) {
             return false;
         }
         if table.is_empty() {

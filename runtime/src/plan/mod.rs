@@ -109,6 +109,14 @@ impl Step {
         PackageCall { package: &self.package, op: &self.op, core, function }
     }
 
+    /// The place in the graph of the node that it computes.
+    fn node(&self) -> Option<usize> {
+        match self.purpose {
+            Purpose::Node { index } => Some(index),
+            Purpose::Transfer => None,
+        }
+    }
+
     fn operands(&self) -> impl Iterator<Item = &Operand> {
         self.inputs.iter().chain(&self.outputs)
     }

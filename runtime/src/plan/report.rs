@@ -1,13 +1,13 @@
 //! What a plan says of itself: placement with reasons, and memory to the byte.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use udo_api::Core;
 
 use super::arena::Arenas;
 use super::lower::Lowered;
-use super::{Place, Purpose, Step};
+use super::{Place, Step};
 use crate::cores::{Memory, PerMemory};
 use crate::graph::{Node, ValueId};
 use crate::place::{Choice, CoreRefusal, Operand, PlacedKernel, Placement};
@@ -128,10 +128,10 @@ impl Nodes {
         arena_bytes: PerMemory<usize>,
         scratch_bytes: PerMemory<usize>,
     ) -> Report {
+        let computed: BTreeSet<usize> = lowered.steps.iter().filter_map(Step::node).collect();
         for (index, node) in self.nodes.iter_mut().enumerate() {
-            let computes = |s: &Step| matches!(s.purpose, Purpose::Node { index: i } if i == index);
             let is_elsewhere = node.is_folded || node.fused_into.is_some();
-            node.is_view = !is_elsewhere && !lowered.steps.iter().any(computes);
+            node.is_view = !is_elsewhere && !computed.contains(&index);
             if node.is_view {
                 node.backend = None;
             }

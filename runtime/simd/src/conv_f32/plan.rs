@@ -118,8 +118,7 @@ impl Plan {
         self.table_len
     }
 
-    /// Fills the table. Returns whether it could: `table` must have [`Self::table_len`] entries, and no
-    /// position may be beyond `usize`.
+    /// Fills the table. Returns whether it could: `table` must have [`Self::table_len`] entries.
     #[must_use]
     pub fn fill(&self, table: &mut [u32]) -> bool {
         match self.algorithm {
