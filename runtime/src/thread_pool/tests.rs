@@ -17,6 +17,7 @@ struct Sum {
 
 /// # Safety
 /// `ctx` points to a `Sum` whose `nested` is null or the table of a pool that lives.
+// SAFETY: the tests pass it to `run` with such a `Sum`, which outlives the call.
 unsafe extern "C" fn add(ctx: *const c_void, index: usize) {
     // SAFETY: `ctx` points to a `Sum`, as the caller promises.
     let sum = unsafe { &*ctx.cast::<Sum>() };

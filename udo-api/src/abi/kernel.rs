@@ -59,22 +59,28 @@ abi_struct! {
         /// Zero.
         pub reserved: u32,
         /// `[finalize-time]` Makes the kernel; on success `out.state` is the caller's to free.
+        // SAFETY: only a type; who calls through it keeps to what is written above.
         pub finalize: unsafe extern "C" fn(args: *const FinalizeArgs, out: *mut Finalized) -> u32,
         /// `[execute-time, thread-safe, heap-free]` Runs the kernel once.
+        // SAFETY: only a type; who calls through it keeps to what is written above.
         pub execute: unsafe extern "C" fn(args: *const ExecArgs) -> u32,
         /// `[finalize-time]` Frees what finalize made; called once, when no execute is running.
+        // SAFETY: only a type; who calls through it keeps to what is written above.
         pub free: unsafe extern "C" fn(state: *mut c_void),
         /// What a GPU kernel has beyond the others; null for all others.
         pub gpu: StaticPtr<GpuTable>,
         /// `[finalize-time, thread-safe]` Writes how many leading steps of an epilogue the kernel does for the node,
         /// or refuses the node; null: none.
+        // SAFETY: only a type; who calls through it keeps to what is written above.
         pub accept: Option<unsafe extern "C" fn(args: *const AcceptArgs, steps: *mut u32) -> u32>,
         /// `[finalize-time, thread-safe]` Writes what execute needs for inputs of these extents, which is no more than for
         /// larger ones; null: what finalize said.
+        // SAFETY: only a type; who calls through it keeps to what is written above.
         pub needs:
             Option<unsafe extern "C" fn(args: *const NeedsArgs, needs: *mut NeededBytes) -> u32>,
         /// `[execute-time, thread-safe, heap-free]` Fills the geometry for the extents of the inputs, whose elements it must
         /// not touch; called before the first execute and when an extent changes. Null where `needs` asks for none.
+        // SAFETY: only a type; who calls through it keeps to what is written above.
         pub prepare: Option<unsafe extern "C" fn(args: *const ExecArgs) -> u32>,
         /// Zero.
         pub reserved_words: [u64; 1],
