@@ -7,7 +7,7 @@ use udo_api::guard::LibraryGuard;
 
 use crate::graph::Graph;
 use crate::memory::{Budget, Limit};
-use crate::pass::{self, PassError};
+use crate::pass::{self, Fired, PassError, PassOptions};
 use crate::place::{self, PlaceError, PlaceOptions};
 use crate::plan::{Plan, PlanError, PlanOptions, Report};
 use crate::registry::Registry;
@@ -20,6 +20,8 @@ use crate::thread_pool::{Pool, PoolError};
 pub struct Options {
     /// How nodes find their operators.
     pub bind: BindOptions,
+    /// Which passes rewrite the graph.
+    pub passes: PassOptions,
     /// How nodes find their cores.
     pub place: PlaceOptions,
     /// What the planner may do.
@@ -35,6 +37,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             bind: BindOptions::default(),
+            passes: PassOptions::default(),
             place: PlaceOptions::default(),
             plan: PlanOptions::default(),
             threads: NonZero::<usize>::MIN,
@@ -73,6 +76,7 @@ pub struct Model {
     plan: Arc<Plan>,
     pool: Arc<Pool>,
     budget: Budget,
+    fired: Arc<[Fired]>,
 }
 
 impl Model {
@@ -89,7 +93,7 @@ impl Model {
         let budget = Budget::new(options.max_memory.map_or_else(Limit::of_machine, Limit::Asked));
         registry.charge(budget.clone());
         let mut resolved = registry.resolve(graph, &options.bind)?;
-        pass::run(&mut resolved.graph, registry)?;
+        let fired = pass::run(&mut resolved.graph, registry, &options.passes)?.into();
         let placement = place::assign(resolved, registry, &options.place, pool.width())?;
         let plan = Plan::build(placement, registry, &options.plan, &pool)?;
         SessionError::look_ahead(&plan, &budget)?;
@@ -102,7 +106,7 @@ impl Model {
                 guard.cell();
             }
         });
-        Ok(Self { plan: Arc::new(plan), pool: Arc::new(pool), budget })
+        Ok(Self { plan: Arc::new(plan), pool: Arc::new(pool), budget, fired })
     }
 
     /// Memory for one stream of runs.
@@ -116,6 +120,11 @@ impl Model {
     /// The plan.
     pub fn plan(&self) -> &Plan {
         &self.plan
+    }
+
+    /// What each pass did, in the order in which they ran.
+    pub fn passes(&self) -> &[Fired] {
+        &self.fired
     }
 
     /// What runs where and why, and how much memory it takes.

@@ -5,7 +5,7 @@
 mod texts;
 
 use udo_api::GuardAlloc;
-use udo_runtime::pass::{self, PASSES};
+use udo_runtime::pass::{self, PASSES, PassOptions};
 use udo_runtime::registry::Registry;
 use udo_runtime::resolve::BindOptions;
 
@@ -17,9 +17,21 @@ fn graphs_become_what_their_files_say() {
     texts::check("passes", |graph| {
         let mut registry = Registry::builtin().unwrap();
         let mut resolved = registry.resolve(graph, &BindOptions::default()).unwrap();
-        pass::run(&mut resolved.graph, &registry).unwrap();
+        pass::run(&mut resolved.graph, &registry, &PassOptions::default()).unwrap();
         resolved.graph.to_string()
     });
+}
+
+#[test]
+fn skipped_passes_change_nothing() {
+    for text in texts::texts("passes") {
+        let mut registry = Registry::builtin().unwrap();
+        let mut resolved = registry.resolve(text.before(), &BindOptions::default()).unwrap();
+        let before = resolved.graph.to_string();
+        let fired = pass::run(&mut resolved.graph, &registry, &PassOptions::none()).unwrap();
+        assert!(fired.is_empty(), "{}", text.name);
+        assert_eq!(resolved.graph.to_string(), before, "{}", text.name);
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, ValueEnum};
 use udo_api::{Core, Status};
 use udo_generator::names::module_name;
@@ -12,6 +13,7 @@ use udo_runtime::import::{self, ImportOptions};
 use udo_runtime::memory::Limit;
 use udo_runtime::model::{CompileError, Model, Options};
 use udo_runtime::package::source_folder;
+use udo_runtime::pass::{PASSES, PassOptions};
 use udo_runtime::place::{Fallback, PlaceOptions};
 use udo_runtime::registry::Registry;
 use udo_runtime::resolve::BindOptions;
@@ -19,6 +21,9 @@ use udo_runtime::session::{RunError, Session};
 use udo_runtime::thread_pool::PoolError;
 
 use crate::output::{Failure, note};
+
+/// What `--skip-pass` calls all passes.
+const ALL: &str = "all";
 
 /// A model, the packages it needs, and where it runs.
 #[derive(Args, Debug)]
@@ -43,6 +48,9 @@ pub(crate) struct ModelFlags {
     /// The size of a dimension that the model only names
     #[arg(long, value_name = "NAME=SIZE", value_parser = parse_dim)]
     pub(crate) dim: Vec<(String, usize)>,
+    /// A pass that does not run, or all of them; `udo explain` lists what they do
+    #[arg(long, value_name = "PASS", value_parser = skipped_pass())]
+    pub(crate) skip_pass: Vec<String>,
     /// How many threads kernels may use
     #[arg(long, value_name = "N", default_value = "1")]
     pub(crate) threads: NonZero<usize>,
@@ -74,6 +82,12 @@ pub(crate) enum StorageFlag {
     F32,
     /// 16 bits, where the kernel takes them
     F16,
+}
+
+/// The names that `--skip-pass` takes.
+fn skipped_pass() -> PossibleValuesParser {
+    let passes = PASSES.iter().map(|pass| PossibleValue::new(pass.name).help(pass.does));
+    passes.chain([PossibleValue::new(ALL).help("all of them")]).collect::<Vec<_>>().into()
 }
 
 fn parse_core(text: &str) -> Result<Core, String> {
@@ -136,8 +150,13 @@ impl ModelFlags {
         let profile = Profile { vtcm_bytes, gpu_storage, ..Profile::default() };
         let cores = self.cores.clone();
         let place = PlaceOptions { cores, fallback, profile, ..PlaceOptions::default() };
+        let passes = if self.skip_pass.iter().any(|name| name == ALL) {
+            PassOptions::none()
+        } else {
+            PassOptions { skip: self.skip_pass.iter().cloned().collect() }
+        };
         let (threads, max_memory) = (self.threads, self.max_memory);
-        Options { bind, place, threads, max_memory, ..Options::default() }
+        Options { bind, passes, place, threads, max_memory, ..Options::default() }
     }
 
     /// Opens the packages, reads the model and compiles it.

@@ -3,6 +3,8 @@
 mod candidate;
 mod patterns;
 
+use std::collections::BTreeSet;
+
 use crate::graph::{GraphError, NodeId};
 use crate::registry::Registry;
 use crate::resolve::TypedGraph;
@@ -25,8 +27,8 @@ pub struct Pass {
 /// How a pass goes about it.
 #[derive(Clone, Copy, Debug)]
 pub enum Rewrite {
-    /// It looks at the whole graph.
-    Graph(fn(&mut TypedGraph)),
+    /// It looks at the whole graph, and says how often it found something.
+    Graph(fn(&mut TypedGraph) -> usize),
     /// It is asked of each node whether an earlier one can do its work.
     Fusion(fn(&Candidate<'_>) -> Option<Fusion>),
 }
@@ -61,30 +63,66 @@ pub struct PassError {
     pub source: GraphError,
 }
 
-/// Runs all passes; debug builds verify the graph after each.
+/// Which passes run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PassOptions {
+    /// The names of those that do not; a name of no pass is ignored.
+    pub skip: BTreeSet<String>,
+}
+
+impl PassOptions {
+    /// No pass runs, so every node is a step of its own.
+    pub fn none() -> Self {
+        Self { skip: PASSES.iter().map(|pass| pass.name.to_owned()).collect() }
+    }
+}
+
+/// What a pass did to a graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fired {
+    /// The pass.
+    pub pass: &'static str,
+    /// How many nodes or values it changed.
+    pub count: usize,
+}
+
+/// Runs the passes; debug builds verify the graph after each.
 ///
 /// # Errors
 /// A pass broke the graph, which is a fault of this library.
-pub fn run(graph: &mut TypedGraph, registry: &Registry) -> Result<(), PassError> {
-    for pass in PASSES {
-        match pass.rewrite {
+pub fn run(
+    graph: &mut TypedGraph,
+    registry: &Registry,
+    options: &PassOptions,
+) -> Result<Vec<Fired>, PassError> {
+    let mut fired = Vec::new();
+    for pass in PASSES.iter().filter(|pass| !options.skip.contains(pass.name)) {
+        let count = match pass.rewrite {
             Rewrite::Graph(rewrite) => rewrite(graph),
             Rewrite::Fusion(fusion) => fuse(graph, registry, fusion),
-        }
+        };
+        fired.push(Fired { pass: pass.name, count });
         if cfg!(debug_assertions) {
             graph.verify().map_err(|source| PassError { pass: pass.name, source })?;
         }
     }
-    Ok(())
+    Ok(fired)
 }
 
-/// Fuses every node for which `fusion` finds another to do its work.
-fn fuse(graph: &mut TypedGraph, registry: &Registry, fusion: fn(&Candidate<'_>) -> Option<Fusion>) {
+/// Fuses every node for which `fusion` finds another to do its work, and counts them.
+fn fuse(
+    graph: &mut TypedGraph,
+    registry: &Registry,
+    fusion: fn(&Candidate<'_>) -> Option<Fusion>,
+) -> usize {
+    let mut count = 0;
     let mut uses = Uses::of(graph);
     for id in (0..graph.nodes.len()).map(NodeId::at) {
         let found = Candidate::at(graph, registry, &uses, id).and_then(|node| fusion(&node));
         if let Some(found) = found {
             apply(graph, &mut uses, id, found);
+            count += 1;
         }
     }
+    count
 }

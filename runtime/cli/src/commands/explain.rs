@@ -2,6 +2,7 @@
 
 use clap::Args;
 use serde_json::{Value, json};
+use udo_runtime::pass::Fired;
 use udo_runtime::plan::Report;
 
 use super::Run;
@@ -26,19 +27,23 @@ pub(crate) struct Explain {
 impl Run for Explain {
     fn run(self) -> Outcome {
         let loaded = self.model.load()?;
-        let report = loaded.model.report();
+        let (report, passes) = (loaded.model.report(), loaded.model.passes());
         if self.json {
-            print_json(&to_json(report));
+            print_json(&to_json(report, passes));
         } else {
-            say(report);
+            say(report, passes);
         }
         Ok(())
     }
 }
 
-fn say(report: &Report) {
+fn say(report: &Report, passes: &[Fired]) {
     for notice in &report.notices {
         outln!("note: {notice}");
+    }
+    outln!("passes:");
+    for Fired { pass, count } in passes {
+        outln!("  {pass}: {count}");
     }
     outln!("nodes:");
     for node in &report.nodes {
@@ -102,7 +107,9 @@ fn say(report: &Report) {
     outln!("{}", table(columns, memories.collect()));
 }
 
-fn to_json(report: &Report) -> Value {
+fn to_json(report: &Report, passes: &[Fired]) -> Value {
+    let passes: Vec<Value> =
+        passes.iter().map(|fired| json!({ "name": fired.pass, "count": fired.count })).collect();
     let nodes: Vec<Value> = report
         .nodes
         .iter()
@@ -138,5 +145,7 @@ fn to_json(report: &Report) -> Value {
             })
         })
         .collect();
-    json!({ "notices": report.notices, "nodes": nodes, "steps": steps, "memories": memories })
+    json!({
+        "notices": report.notices, "passes": passes, "nodes": nodes, "steps": steps, "memories": memories,
+    })
 }

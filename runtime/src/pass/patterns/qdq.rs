@@ -10,12 +10,14 @@ use crate::graph::{Read, ValueId};
 use crate::memory::Tensor;
 use crate::resolve::{BoundNode, Quantized, TypedGraph};
 
-/// Says of each value how fixed-point cores may store it, where the model does.
-pub(in crate::pass) fn propagate(graph: &mut TypedGraph) {
+/// Says of each value how fixed-point cores may store it, where the model does, and how many those are.
+pub(in crate::pass) fn propagate(graph: &mut TypedGraph) -> usize {
     let known = encodings(graph);
+    let count = known.iter().flatten().count();
     for (value, quantized) in graph.values.iter_mut().zip(known) {
         value.quantized = quantized;
     }
+    count
 }
 
 fn encodings(graph: &TypedGraph) -> Vec<Option<Quantized>> {
