@@ -275,6 +275,7 @@ typedef struct udo_params {
 #define UDO_FACT_SAME_ENCODING (1u << 2)
 #define UDO_FACT_CONCAT (1u << 7)
 #define UDO_FACT_PURE (1u << 8)
+#define UDO_FACT_SHAPE_ONLY (1u << 9)
 
 typedef struct udo_op_schema {
     udo_str name;

@@ -421,6 +421,9 @@ impl Facts {
     /// The outputs are what inputs and parameters make them, each time alike, and nothing else happens. So a node all of
     /// whose inputs are in the model may be computed once, by a kernel of the CPU, before any run.
     pub const PURE: Self = Self(1 << 8);
+    /// The outputs follow from the extents of the inputs, whatever their elements are. So a pure node whose inputs' extents
+    /// are known is computed before any run, with inputs that have extents and no elements.
+    pub const SHAPE_ONLY: Self = Self(1 << 9);
 
     /// The facts of either.
     #[must_use]
@@ -429,7 +432,7 @@ impl Facts {
     }
 
     /// Every fact that means something here.
-    pub const KNOWN: Self = Self(0x187);
+    pub const KNOWN: Self = Self(0x387);
 
     /// The bits; a foreign table may have some that mean nothing here.
     pub const fn bits(self) -> u32 {

@@ -234,7 +234,9 @@ impl Uses {
                     *maker = Some(id);
                 }
             }
-            for (_, value) in bound.node.reads() {
+            // One that is folded may read the extents of what is only known in the run, which no fusion changes.
+            let reads = bound.node.reads().filter(|_| !bound.is_folded);
+            for (_, value) in reads {
                 if let Some(readers) = readers.get_mut(value.index()) {
                     readers.push(Some(id));
                 }

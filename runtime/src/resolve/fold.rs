@@ -1,4 +1,5 @@
-//! Nodes that are computed with the model, as their inputs are known and their operators pure.
+//! Nodes that are computed with the model, as their inputs are known and their operators pure. Of inputs that an operator
+//! reads the extents of, these are enough.
 //!
 //! A result above [`SMALL_BYTES`] is kept only where it is smaller than what it is made of, or where all who read it
 //! pack it, so that it goes again.
@@ -7,7 +8,7 @@ use std::collections::BTreeSet;
 use std::ptr;
 
 use udo_api::guard::OWN_GUARD;
-use udo_api::{Core, Facts, KernelDef, Port, PortRule, Side, TensorDesc};
+use udo_api::{Core, Dim, Facts, KernelDef, Port, PortRule, Side, TensorDesc};
 use udo_host::{ConstantId, Once, PlacedNode, finalize, once};
 
 use super::{BoundNode, TypedGraph, port_rule, port_types, takes_encoding};
@@ -31,12 +32,13 @@ impl Registry {
         let made = graph.view_of(bound).map(|view| vec![Some(view)]);
         let made = made.or_else(|| fits.find_map(|entry| self.compute(graph, bound, entry)));
         let Some(made) = made else { return };
+        let is_open = graph.follows_open(bound);
         let outputs = bound.node.outputs.clone();
         for (value, tensor) in outputs.into_iter().zip(made) {
             let slot = value.and_then(|value| graph.values.get_mut(value.index()));
             if let (Some(value), Some(tensor)) = (slot, tensor) {
                 value.desc = value.desc.with_extents(tensor.desc().full_shape());
-                value.folded = Some(tensor);
+                (value.folded, value.is_open) = (Some(tensor), is_open);
             }
         }
         if let Some(bound) = graph.nodes.last_mut() {
@@ -117,6 +119,7 @@ impl Registry {
         let tensors = bound.node.inputs.iter().map(|&value| graph.known(value));
         let node = Once {
             placed: graph.placed(bound),
+            is_shape_only: is_shape_only(bound),
             ids: tensors.map(|tensor| ConstantId { tensor: id(tensor), format: 0 }).collect(),
             machine: host(),
             guard: entry.guard.unwrap_or(OWN_GUARD),
@@ -131,6 +134,11 @@ impl Registry {
     }
 }
 
+/// Whether a node reads the extents of its inputs alone.
+fn is_shape_only(bound: &BoundNode) -> bool {
+    bound.op.schema().known_facts().has(Facts::SHAPE_ONLY)
+}
+
 fn host() -> udo_host::Machine {
     machine(Core::CPU, &Profile::default(), 1)
 }
@@ -140,11 +148,24 @@ impl TypedGraph {
     fn is_foldable(&self, bound: &BoundNode) -> bool {
         let is_pure = bound.op.schema().known_facts().has(Facts::PURE);
         let makes = bound.node.outputs.iter().any(Option::is_some);
-        let is_known = bound.node.reads().all(|(_, value)| self.known(Some(value)).is_some());
+        let is_shape_only = is_shape_only(bound);
+        let is_known = bound.node.reads().all(|(_, value)| {
+            let is_sized = is_shape_only && self.desc(Some(value)).full_shape().is_fixed();
+            is_sized || self.known(Some(value)).is_some()
+        });
         let mut outputs = bound.node.outputs.iter().map(|&value| self.desc(value));
         // How large a bounded one is, only its call says.
         let is_fixed = outputs.all(|desc| desc.full_shape().is_fixed());
         is_pure && makes && is_known && (is_fixed || self.is_small(bound))
+    }
+
+    /// Whether what a folded node makes may be another in the next plan.
+    fn follows_open(&self, bound: &BoundNode) -> bool {
+        let is_open = |dim: Dim| matches!(dim, Dim::Open(_));
+        bound.node.reads().any(|(_, value)| {
+            let extents = self.desc(Some(value)).full_shape();
+            self.is_open(Some(value)) || is_shape_only(bound) && extents.iter().any(is_open)
+        })
     }
 
     /// Whether what a node makes takes little memory, less than what it is made of, or none but a constant's.

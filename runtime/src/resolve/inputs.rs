@@ -43,7 +43,7 @@ pub(super) fn typed(value: Value, options: &BindOptions) -> Result<TypedValue, R
         // What a subgraph is given is known with its node.
         Source::Computed | Source::Outer => TensorDesc::ABSENT,
     };
-    Ok(TypedValue { value, desc, quantized: None, folded: None })
+    Ok(TypedValue { value, desc, quantized: None, folded: None, is_open: false })
 }
 
 /// The shape that the model gives an input, or the user where the model leaves it open.

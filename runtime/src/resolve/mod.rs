@@ -5,6 +5,7 @@ mod choose;
 mod defaults;
 mod fold;
 mod inputs;
+mod open;
 mod params;
 mod rule;
 mod tensor_layout;
@@ -246,7 +247,10 @@ impl TypedGraph {
         let params = Params::of(&node, entry.def.schema()).map_err(fail)?;
         fill_defaults(self, &mut node, entry.def).map_err(fail)?;
         self.check_inputs(&node, entry.def).map_err(fail)?;
-        let outputs = self.infer(&node, entry.def, &params).map_err(fail)?;
+        let mut outputs = self.infer(&node, entry.def, &params).map_err(fail)?;
+        if self.shapes_are_open(&node, entry.def, &params, &outputs) {
+            outputs.iter_mut().for_each(open::all);
+        }
         for (value, desc) in node.outputs.iter().zip(outputs) {
             if let Some(value) = value.and_then(|v| self.values.get_mut(v.index())) {
                 value.desc = desc;

@@ -106,7 +106,7 @@ impl NhwcValues {
         let mut transposes = Vec::new();
         for NhwcOutput { port, given, nhwc, opset } in outputs {
             let desc = graph.desc(Some(nhwc));
-            let folded = graph.known(Some(nhwc)).cloned();
+            let (folded, is_open) = (graph.known(Some(nhwc)).cloned(), graph.is_open(Some(nhwc)));
             if desc.rank() == 4 {
                 let name = format!("{}.from_nhwc", name(graph, given));
                 transposes.push(transpose(name, opset, nhwc, given, Layout::NCHW_AXES));
@@ -119,7 +119,7 @@ impl NhwcValues {
                 *output = Some(given);
             }
             if let Some(value) = graph.values.get_mut(given.index()) {
-                (value.desc, value.folded) = (desc, folded);
+                (value.desc, value.folded, value.is_open) = (desc, folded, is_open);
             }
         }
         transposes

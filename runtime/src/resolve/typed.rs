@@ -99,6 +99,8 @@ pub struct TypedValue {
     pub quantized: Option<Quantized>,
     /// Its elements, if it is what a folded node makes.
     pub folded: Option<Tensor>,
+    /// Whether those follow from extents that the model leaves open, so that the next plan may have others.
+    pub is_open: bool,
 }
 
 /// An element type, and what its elements stand for.
@@ -160,6 +162,11 @@ impl TypedGraph {
         self.constant(value?).or_else(folded)
     }
 
+    /// Whether the elements of a value are known, and may be others in the next plan.
+    pub(super) fn is_open(&self, value: Option<ValueId>) -> bool {
+        value.and_then(|v| self.values.get(v.index())).is_some_and(|v| v.is_open)
+    }
+
     /// How fixed-point cores may store a value.
     pub fn quantized(&self, value: Option<ValueId>) -> Option<Quantized> {
         self.values.get(value?.index())?.quantized
@@ -179,7 +186,8 @@ impl TypedGraph {
     fn add_typed(&mut self, name: &str, source: Source, desc: TensorDesc) -> ValueId {
         let id = ValueId::at(self.values.len());
         let value = Value { name: name.to_owned(), source, declared: None };
-        self.values.push(TypedValue { value, desc, quantized: None, folded: None });
+        let typed = TypedValue { value, desc, quantized: None, folded: None, is_open: false };
+        self.values.push(typed);
         id
     }
 

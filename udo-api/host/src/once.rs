@@ -14,8 +14,10 @@ use crate::{
 /// A node that is computed once.
 #[derive(Clone, Debug)]
 pub struct Once<'a> {
-    /// The node; all its inputs are constants.
+    /// The node; its inputs are constants, as far as it reads elements.
     pub placed: PlacedNode<'a>,
+    /// Whether it reads extents alone, so that inputs need no elements.
+    pub is_shape_only: bool,
     /// Which constants they are, one per input.
     pub ids: Vec<ConstantId>,
     /// Where the kernel runs: on the calling thread alone.
@@ -34,12 +36,12 @@ pub fn once(
     node: &Once<'_>,
     store: &PackStore,
 ) -> Result<Vec<Option<(TensorDesc, Buffer)>>, Refusal> {
-    let Once { placed, ids, machine, guard } = node;
-    let inputs = inputs(placed)?;
+    let Once { placed, is_shape_only, ids, machine, guard } = node;
+    let inputs = inputs(placed, *is_shape_only)?;
     let mut kernel = finalize(def, placed, *machine)?;
     let source = |port: usize| {
         let (desc, bytes) = (*inputs.get(port)?)?;
-        Some(Source { id: *ids.get(port)?, desc, bytes })
+        Some(Source { id: *ids.get(port)?, desc, bytes: bytes? })
     };
     kernel.pack(source, store)?;
     kernel.prepare(store.budget(), *guard)?;
@@ -49,7 +51,8 @@ pub fn once(
     let scratch = take(kernel.workspace().bytes())?;
     let read = |(port, input): (usize, &Input<'_>)| match input {
         Some((desc, bytes)) if kernel.reads(port) => {
-            TensorArg::new(desc, bytes.as_ptr().cast_mut())
+            let data = bytes.map_or(ptr::null(), <[u8]>::as_ptr);
+            TensorArg::new(desc, data.cast_mut())
         }
         Some(_) | None => TensorArg::ABSENT,
     };
@@ -60,8 +63,9 @@ pub fn once(
     let owed = ExecArgs::owed(args.iter().skip(ports.0));
     let mut call = kernel.exec_args(args.as_mut_ptr(), ports, owed, &scratch, ptr::null());
     call.guard = guard.cell();
-    // SAFETY: `call` points to `args`, whose tensors lie in constants of their size, which are only read, and in `buffers`
-    // of theirs, and to `scratch` and the kernel's constants; all of them outlive the call.
+    // SAFETY: `call` points to `args`, whose tensors lie in constants of their size, which are only read, or nowhere where the
+    // operator reads none of their elements, and in `buffers` of theirs, and to `scratch` and the kernel's constants; all of
+    // them outlive the call.
     let status = unsafe { (kernel.execute_fn())(&raw const call) };
     if status != Status::OK.code() {
         let failure = failure(status, *guard);
@@ -71,11 +75,11 @@ pub fn once(
     made.map(|((desc, buffer), arg)| said(desc, buffer, arg, store)).collect()
 }
 
-/// Description and elements; nothing where the node leaves the input out.
-type Input<'a> = Option<(TensorDesc, &'a [u8])>;
+/// Description, and elements where they are known; nothing where the node leaves the input out.
+type Input<'a> = Option<(TensorDesc, Option<&'a [u8]>)>;
 
-/// The inputs of a node, which must be known.
-fn inputs<'a>(placed: &PlacedNode<'a>) -> Result<Vec<Input<'a>>, Refusal> {
+/// The inputs of a node, whose elements must be known unless it reads extents alone.
+fn inputs<'a>(placed: &PlacedNode<'a>, is_shape_only: bool) -> Result<Vec<Input<'a>>, Refusal> {
     let bad = |message: String| Refusal { status: Status::BAD_CALL, message };
     let node = &placed.node;
     if node.inputs.len() != node.constants.len() {
@@ -84,7 +88,8 @@ fn inputs<'a>(placed: &PlacedNode<'a>) -> Result<Vec<Input<'a>>, Refusal> {
     let pairs = node.inputs.iter().zip(&node.constants).enumerate();
     let known = pairs.map(|(port, (desc, bytes))| match bytes {
         _ if desc.is_absent() => Ok(None),
-        Some(bytes) if bytes.len() == desc.size_bytes() => Ok(Some((*desc, *bytes))),
+        Some(bytes) if bytes.len() == desc.size_bytes() => Ok(Some((*desc, Some(*bytes)))),
+        None if is_shape_only && desc.full_shape().is_fixed() => Ok(Some((*desc, None))),
         Some(_) | None => Err(bad(format!("input {port}, {desc}, is not known"))),
     });
     known.collect()

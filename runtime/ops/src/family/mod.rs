@@ -7,6 +7,7 @@ pub(crate) mod axes;
 pub(crate) mod conv;
 pub(crate) mod elementwise;
 pub(crate) mod epilogue;
+pub(crate) mod extents;
 pub(crate) mod layout;
 pub(crate) mod matmul;
 pub(crate) mod movement;

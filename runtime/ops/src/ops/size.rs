@@ -1,0 +1,49 @@
+//! How many elements a tensor has.
+
+use udo_api::{Error, Node, Shape};
+
+use crate::Def;
+use crate::family::extents::{Extents, extents};
+
+pub(crate) const DEF: Def = extents::<Len>();
+
+struct Len;
+
+impl Extents for Len {
+    const NAME: &'static str = "Size";
+    const PORTS: [&'static str; 2] = ["data", "size"];
+
+    fn plan(_: &Node<'_>, _: usize) -> Result<Self, Error> {
+        Ok(Self)
+    }
+
+    fn shape(&self) -> Result<Shape, Error> {
+        Ok(Shape::SCALAR)
+    }
+
+    fn fill(&self, dims: &[usize], y: &mut [i64]) {
+        y.fill(dims.iter().product::<usize>() as i64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use udo_api::Dim;
+
+    use crate::testing::{bench, tensor};
+
+    #[test]
+    fn elements_are_counted() {
+        let of = |dims: &[usize]| {
+            let x = tensor(dims, &vec![0u8; dims.iter().product()]);
+            bench("Size").input(x).one().values::<i64>()
+        };
+        assert_eq!([of(&[2, 3]), of(&[]), of(&[4, 0])], [[6], [1], [0]]);
+    }
+
+    #[test]
+    fn those_of_a_bounded_tensor_are_those_of_the_run() {
+        let x = tensor(&[2, 3], &[0i8; 6]).bounded(&[Dim::Fixed(2), Dim::UpTo(9)]);
+        assert_eq!(bench("Size").input(x).one().values::<i64>(), [6]);
+    }
+}
