@@ -10,6 +10,7 @@ use udo_runtime::graph::{Attr, DimSpec, Graph, Node};
 use udo_runtime::memory::Tensor;
 use udo_runtime::model::{CompileError, Model, Options};
 use udo_runtime::registry::Registry;
+use udo_runtime::resolve::BindOptions;
 
 #[global_allocator]
 static GUARD: GuardAlloc = GuardAlloc;
@@ -335,6 +336,29 @@ fn a_package_may_have_one_name_in_several_domains() {
         session.input_mut::<f32>("x").unwrap()[0] = 10.0;
         session.run().unwrap();
         assert_eq!(session.output::<f32>("y").unwrap()[0].to_bits(), wanted.to_bits(), "{domain}");
+    }
+}
+
+#[test]
+fn built_in_operators_take_nodes_of_their_own_domain() {
+    let resolved = |node: &str| {
+        let text = format!(
+            "graph \"g\"\n  input x: u8[2]\n  constant s: f32[]{{0.5}}\n  y = {node}@1(x, s, _, s)\n  output y\n"
+        );
+        let graph = Graph::parse(&text).unwrap();
+        let resolved = Registry::builtin().unwrap().resolve(graph, &BindOptions::default());
+        let resolved = resolved.map_err(|e| e.to_string())?.graph;
+        Ok::<_, String>(resolved.nodes[0].op.schema().domain().to_owned())
+    };
+    assert_eq!(resolved("com.microsoft:QLinearSigmoid"), Ok("com.microsoft".to_owned()));
+    for (node, of) in
+        [("QLinearSigmoid", ""), ("com.acme:QLinearSigmoid", " of domain \"com.acme\"")]
+    {
+        let error = resolved(node).unwrap_err();
+        assert_eq!(
+            error,
+            format!("node \"QLinearSigmoid_0\": no package has an operator \"QLinearSigmoid\"{of}")
+        );
     }
 }
 

@@ -532,6 +532,13 @@ impl OpDef {
         self
     }
 
+    /// The same operator, bound only to nodes of this domain.
+    #[must_use]
+    pub const fn in_domain(mut self, domain: &'static str) -> Self {
+        self.schema = self.schema.in_domain(domain);
+        self
+    }
+
     /// The schema.
     pub const fn schema(&self) -> &OpSchema {
         &self.schema

@@ -31,11 +31,11 @@ impl Def {
     }
 }
 
-/// Declares a module per operator, and `DEFS`, the table of what they define.
+/// Declares a module per operator of a domain, and `DEFS`, the table of what they define.
 macro_rules! ops {
     ($($name:ident),* $(,)?) => {
         $(mod $name;)*
 
-        const DEFS: &[$crate::Def] = &[$($name::DEF),*];
+        pub(super) const DEFS: &[$crate::Def] = &[$($name::DEF),*];
     };
 }

@@ -1,6 +1,8 @@
-//! The tables: a line per operator, in the order of their names.
+//! The tables: one per domain, a line per operator in the order of their names.
 
 use udo_api::{KernelDef, OpDef};
+
+use crate::Def;
 
 ops! {
     add,
@@ -61,13 +63,34 @@ ops! {
     r#where,
 }
 
+/// Operators of ONNX Runtime's own domain, as models have them that it or its tools wrote.
+mod microsoft {
+    ops! {
+        q_linear_sigmoid,
+    }
+}
+
+/// Operators that passes put in.
+mod udo {
+    ops! {}
+}
+
+/// The operators of each domain; those of ONNX go by no name.
+const DOMAINS: [(&str, &[Def]); 3] =
+    [("", DEFS), ("com.microsoft", microsoft::DEFS), ("udo", udo::DEFS)];
+
 /// Every operator.
 pub(crate) const OPS: &[OpDef] = &{
-    let mut all = [DEFS[0].op; DEFS.len()];
-    let mut i = 0;
-    while i < all.len() {
-        all[i] = DEFS[i].op;
-        i += 1;
+    let mut all = [DEFS[0].op; op_count()];
+    let (mut to, mut domain) = (0, 0);
+    while domain < DOMAINS.len() {
+        let (name, defs) = DOMAINS[domain];
+        let mut i = 0;
+        while i < defs.len() {
+            all[to] = defs[i].op.in_domain(name);
+            (to, i) = (to + 1, i + 1);
+        }
+        domain += 1;
     }
     all
 };
@@ -75,24 +98,41 @@ pub(crate) const OPS: &[OpDef] = &{
 /// Every operator's kernels, one after the other.
 pub(crate) const KERNELS: &[KernelDef] = &{
     let mut all = [DEFS[0].kernels[0]; kernel_count()];
-    let (mut to, mut at) = (0, 0);
-    while at < DEFS.len() {
-        let mut i = 0;
-        while i < DEFS[at].kernels.len() {
-            all[to] = DEFS[at].kernels[i];
-            to += 1;
-            i += 1;
+    let (mut to, mut domain) = (0, 0);
+    while domain < DOMAINS.len() {
+        let (name, defs) = DOMAINS[domain];
+        let mut at = 0;
+        while at < defs.len() {
+            let mut i = 0;
+            while i < defs[at].kernels.len() {
+                all[to] = defs[at].kernels[i].in_domain(name);
+                (to, i) = (to + 1, i + 1);
+            }
+            at += 1;
         }
-        at += 1;
+        domain += 1;
     }
     all
 };
 
+const fn op_count() -> usize {
+    let (mut count, mut domain) = (0, 0);
+    while domain < DOMAINS.len() {
+        count += DOMAINS[domain].1.len();
+        domain += 1;
+    }
+    count
+}
+
 const fn kernel_count() -> usize {
-    let (mut count, mut at) = (0, 0);
-    while at < DEFS.len() {
-        count += DEFS[at].kernels.len();
-        at += 1;
+    let (mut count, mut domain) = (0, 0);
+    while domain < DOMAINS.len() {
+        let (defs, mut at) = (DOMAINS[domain].1, 0);
+        while at < defs.len() {
+            count += defs[at].kernels.len();
+            at += 1;
+        }
+        domain += 1;
     }
     count
 }
@@ -100,19 +140,42 @@ const fn kernel_count() -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Def;
+
+    /// The folder of a domain's operators, below that of ONNX's.
+    fn folder(domain: &str) -> String {
+        let folder = domain.rsplit('.').next().unwrap_or_default();
+        format!("{}/src/ops/{folder}", env!("CARGO_MANIFEST_DIR"))
+    }
+
+    fn defs() -> impl Iterator<Item = (&'static str, &'static Def)> {
+        DOMAINS.into_iter().flat_map(|(domain, defs)| defs.iter().map(move |def| (domain, def)))
+    }
 
     #[test]
     fn every_file_is_in_the_table() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/ops");
-        let mut files: Vec<String> = std::fs::read_dir(folder)
+        for (domain, defs) in DOMAINS {
+            // A domain without operators has no folder.
+            let entries = std::fs::read_dir(folder(domain)).into_iter().flatten();
+            let mut files: Vec<String> = entries
+                .map(|entry| entry.unwrap().path())
+                .filter(|path| path.extension().is_some_and(|end| end == "rs"))
+                .map(|path| path.file_stem().unwrap().to_str().unwrap().replace('_', ""))
+                .collect();
+            files.sort();
+            let ops = defs.iter().map(|def| def.op.schema().name().to_lowercase());
+            assert_eq!(ops.collect::<Vec<_>>(), files, "domain {domain:?}");
+        }
+    }
+
+    #[test]
+    fn every_folder_is_a_domain() {
+        let mut folders: Vec<_> = std::fs::read_dir(folder(""))
             .unwrap()
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .map(|name| name.trim_end_matches(".rs").replace('_', ""))
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.is_dir())
             .collect();
-        files.sort();
-        let ops: Vec<String> = OPS.iter().map(|op| op.schema().name().to_lowercase()).collect();
-        assert_eq!(ops, files);
+        folders.retain(|found| DOMAINS.iter().all(|(domain, _)| *found != *folder(domain)));
+        assert!(folders.is_empty(), "no domain lies in {folders:?}");
     }
 
     #[test]
@@ -129,7 +192,7 @@ mod tests {
 
     #[test]
     fn every_op_has_a_cpu_kernel_and_every_kernel_its_op() {
-        for Def { op, kernels, .. } in DEFS {
+        for (_, Def { op, kernels, .. }) in defs() {
             let name = op.schema().name();
             assert!(kernels.iter().any(|k| k.core() == udo_api::Core::CPU), "{name}");
             assert!(kernels.iter().all(|k| k.op() == name), "{name}");
@@ -137,10 +200,21 @@ mod tests {
     }
 
     #[test]
+    fn ops_and_kernels_are_of_the_domain_of_their_table() {
+        let named = |domain: &str| OPS.iter().filter(|op| op.schema().domain() == domain).count();
+        for (domain, defs) in DOMAINS {
+            assert_eq!(named(domain), defs.len(), "{domain:?}");
+            let kernels: usize = defs.iter().map(|def| def.kernels.len()).sum();
+            assert_eq!(KERNELS.iter().filter(|k| k.domain() == domain).count(), kernels);
+        }
+    }
+
+    #[test]
     fn members_pass_the_tests_of_their_family() {
-        for Def { op, test, .. } in DEFS {
+        for (domain, Def { op, test, .. }) in defs() {
+            let name = op.schema().name();
             if let Some(test) = test {
-                test(op.schema().name());
+                test(&if domain.is_empty() { name.to_owned() } else { format!("{domain}:{name}") });
             }
         }
     }

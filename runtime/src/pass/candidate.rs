@@ -57,9 +57,11 @@ impl<'a> Candidate<'a> {
         self.bound
     }
 
-    /// The name of its operator, if that is a built-in one: those of packages are never replaced.
+    /// The name of its operator, if that is a built-in one of ONNX's: those of packages are never replaced, and a
+    /// name in another domain means something else.
     pub fn op(&self) -> Option<&'static str> {
         let own = self.registry.is_builtin(self.bound.package)
+            && self.bound.op.schema().domain().is_empty()
             && !self.bound.is_alias
             && !self.bound.is_folded;
         own.then(|| self.bound.op.schema().name())

@@ -210,7 +210,10 @@ impl Registry {
 
     /// Adds a node that the runtime itself puts in, of a built-in operator.
     fn bind_builtin(&mut self, graph: &mut TypedGraph, node: Node) -> Result<(), ResolveError> {
-        let entry = self.ops_named(&node.op).find(|op| self.is_builtin(op.package)).copied();
+        let is_meant = |entry: &&OpEntry| {
+            self.is_builtin(entry.package) && entry.def.schema().domain() == node.domain
+        };
+        let entry = self.ops_named(&node.op).find(is_meant).copied();
         let entry = entry.ok_or_else(|| ResolveError::UnknownOp {
             node: node.name.clone(),
             op: node.op.clone(),

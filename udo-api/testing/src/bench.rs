@@ -124,16 +124,20 @@ impl fmt::Display for Fault {
 impl std::error::Error for Fault {}
 
 impl Bench {
-    /// Operator `op` of a package that is linked in, with all its kernels.
+    /// Operator `op` of a package that is linked in, with all its kernels; `domain:op` where it is one of a domain.
     ///
     /// # Panics
     /// The package has no such operator.
     #[track_caller]
     pub fn of(package: &PackageV1, op: &str) -> Self {
-        let Some(def) = package.op_table().iter().find(|def| def.schema().name() == op) else {
+        let (domain, name) = op.split_once(':').unwrap_or(("", op));
+        let is_meant =
+            |def: &&OpDef| def.schema().name() == name && def.schema().domain() == domain;
+        let Some(def) = package.op_table().iter().find(is_meant) else {
             panic!("package {} has no operator {op:?}", package.name());
         };
-        let kernels = package.kernel_table().iter().filter(|kernel| kernel.op() == op);
+        let kernels = package.kernel_table().iter();
+        let kernels = kernels.filter(|kernel| kernel.op() == name && kernel.domain() == domain);
         let guard = package.guard().ok().flatten().unwrap_or(OWN_GUARD);
         Self { guard, ..Self::new(Some(*def), kernels.copied().collect(), Core::CPU) }
     }

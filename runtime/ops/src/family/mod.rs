@@ -17,6 +17,7 @@ pub(crate) mod numerics;
 pub(crate) mod partition;
 pub(crate) mod pooling;
 pub(crate) mod quantize;
+pub(crate) mod quantized;
 pub(crate) mod recurrent;
 pub(crate) mod reduce;
 pub(crate) mod shape;

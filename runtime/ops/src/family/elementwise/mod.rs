@@ -21,6 +21,7 @@ pub(crate) use compare::{Compare, compare};
 pub(crate) use each::{Extents, each};
 pub(crate) use limited::{Limited, limited};
 pub(crate) use repeated::{Repeated, repeated};
+pub(crate) use table::{look_up, tabulate};
 pub(crate) use ternary::{Ternary, ternary};
 pub(crate) use unary::{Curve, Slices, Unary, unary};
 

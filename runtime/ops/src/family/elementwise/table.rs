@@ -1,4 +1,5 @@
-//! Functions of 8-bit quantized values on the DSP: what each of the 256 becomes is worked out in finalize.
+//! Functions of 8-bit quantized values by a table of what each of the 256 becomes; on the DSP it is worked out in
+//! finalize.
 
 use std::marker::PhantomData;
 
@@ -33,26 +34,40 @@ impl<U: Unary, T: Code> Kernel for Table<U, T> {
         let encoding =
             |desc: TensorDesc| desc.encoding().unwrap_or(Encoding { scale: 1.0, zero_point: 0 });
         let (x_is, y_is) = (encoding(cx.input(0)?), encoding(cx.output(0)?));
-        let mut x = [T::default(); 256];
-        for (bits, x) in (0..=u8::MAX).zip(bytes_of_mut(&mut x)) {
-            *x = bits;
-        }
-        let y = x.map(|x| y_is.quantize::<T>(U::of(x_is.dequantize(x))));
-        let mut bits = [0; 256];
-        bits.copy_from_slice(bytes_of(&y));
+        let bits = tabulate(|x: T| y_is.quantize(U::of(x_is.dequantize(x))));
         Ok(Self { bits, extents: Extents::of(cx)?, of: PhantomData })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
-        each::<T>(
-            self.extents,
-            io,
-            |x, y| rows::lookup(bytes_of(x), &self.bits, bytes_of_mut(y)),
-            |y| {
-                for y in bytes_of_mut(y) {
-                    *y = self.bits[usize::from(*y)];
-                }
-            },
-        )
+        look_up::<T>(&self.bits, self.extents, io)
     }
+}
+
+/// The bits of what each value becomes, by its own bits.
+pub(crate) fn tabulate<T: Code>(of: impl Fn(T) -> T) -> [u8; 256] {
+    let mut x = [T::default(); 256];
+    for (bits, x) in (0..=u8::MAX).zip(bytes_of_mut(&mut x)) {
+        *x = bits;
+    }
+    let mut bits = [0; 256];
+    bits.copy_from_slice(bytes_of(&x.map(of)));
+    bits
+}
+
+/// Makes of each element what the table says.
+pub(crate) fn look_up<T: Code>(
+    bits: &[u8; 256],
+    extents: Extents,
+    io: Io<'_>,
+) -> Result<(), ExecError> {
+    each::<T>(
+        extents,
+        io,
+        |x, y| rows::lookup(bytes_of(x), bits, bytes_of_mut(y)),
+        |y| {
+            for y in bytes_of_mut(y) {
+                *y = bits[usize::from(*y)];
+            }
+        },
+    )
 }

@@ -1,0 +1,65 @@
+//! Operators on 8-bit quantized values whose scales and zero points are inputs: they compute with what the values
+//! stand for, and quantize once.
+
+mod unary;
+
+use udo_api::{Code, Encoding, Error, ExecError, Inputs, Node, Status, TypeSet, types};
+
+pub(crate) use unary::{QuantizedUnary, quantized_unary};
+
+/// The types of quantized values.
+pub(crate) const VALUES: TypeSet = types::U8.or(types::I8);
+
+/// The ports of a scale and a zero point, each one for the whole of a tensor.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EncodingPorts {
+    pub(crate) scale: usize,
+    /// Left out, or beyond the inputs, where it is 0.
+    pub(crate) zero: usize,
+}
+
+impl EncodingPorts {
+    /// Refuses a scale or zero point that is not for the whole of a tensor of type `values`.
+    pub(crate) fn check(
+        self,
+        node: &Node<'_>,
+        values: Option<udo_api::DType>,
+    ) -> Result<(), Error> {
+        for port in [self.scale, self.zero] {
+            let is_there = port == self.scale || node.has_input(port);
+            if is_there && node.input(port)?.len() != 1 {
+                let found = node.input(port)?;
+                return Err(Error::new(format!(
+                    "input {port} is {found}, wanted one element for the whole tensor"
+                )));
+            }
+        }
+        if node.has_input(self.zero) && node.input(self.zero)?.dtype() != values {
+            let (port, found) = (self.zero, node.input(self.zero)?);
+            let wanted = values.map_or("absent", udo_api::DType::name);
+            return Err(Error::new(format!(
+                "input {port}, a zero point, is {found}, wanted {wanted} as its quantized values"
+            )));
+        }
+        Ok(())
+    }
+
+    /// The encoding of values of type `T`, if it is known before the run.
+    pub(crate) fn known<T: Code>(self, node: &Node<'_>) -> Result<Option<Encoding>, Error> {
+        let Some(&[scale]) = node.constant::<f32>(self.scale)? else { return Ok(None) };
+        if !node.has_input(self.zero) {
+            return Ok(Some(Encoding { scale, zero_point: 0 }));
+        }
+        let Some(&[zero]) = node.constant::<T>(self.zero)? else { return Ok(None) };
+        Ok(Some(Encoding { scale, zero_point: zero.to_i32() }))
+    }
+
+    /// The encoding of values of type `T` in a run.
+    pub(crate) fn read<T: Code>(self, inputs: &Inputs<'_>) -> Result<Encoding, ExecError> {
+        let &[scale] = inputs.get::<f32>(self.scale)? else {
+            return Err(ExecError::of(Status::BAD_CALL));
+        };
+        let zero = if inputs.has(self.zero) { inputs.get::<T>(self.zero)? } else { &[] };
+        Ok(Encoding { scale, zero_point: zero.first().map_or(0, |zero| zero.to_i32()) })
+    }
+}

@@ -1,0 +1,186 @@
+//! Functions of one quantized operand: a table of what each of the 256 values becomes.
+
+use std::marker::PhantomData;
+
+use udo_api::{
+    Code, Core, DType, Error, ExecError, FinalizeCx, InPlace, InferCx, Io, Kernel, KernelDef, Op,
+    OpSchema, Param, Port, Value, input, input_like, output_like, types,
+};
+
+use super::{EncodingPorts, VALUES};
+use crate::Def;
+use crate::family::elementwise::{Extents, infer_like_input, look_up, tabulate};
+
+/// A function of one number, on quantized values.
+pub(crate) trait QuantizedUnary: Send + Sync + 'static {
+    const NAME: &'static str;
+    /// What parameter `alpha` is where the node does not say, if there is one.
+    const ALPHA: Option<f64> = None;
+
+    /// The function itself.
+    fn of(x: f32, alpha: f32) -> f32;
+}
+
+/// The operator that `U` is the function of.
+pub(crate) const fn quantized_unary<U: QuantizedUnary>() -> Def {
+    let def = Def::of::<Described<U>>(Tabled::<U>::KERNELS);
+    #[cfg(test)]
+    let def = def.tested(tests::all::<U>);
+    def
+}
+
+const X: EncodingPorts = EncodingPorts { scale: 1, zero: 2 };
+const Y: EncodingPorts = EncodingPorts { scale: 3, zero: 4 };
+
+struct Described<U>(PhantomData<fn() -> U>);
+
+impl<U: QuantizedUnary> Described<U> {
+    const PARAMS: &'static [Param] = match U::ALPHA {
+        Some(alpha) => &[Param::scalar("alpha", DType::F32).default(Value::float(alpha))],
+        None => &[],
+    };
+}
+
+impl<U: QuantizedUnary> Op for Described<U> {
+    const SCHEMA: OpSchema = OpSchema::new(
+        U::NAME,
+        &[
+            Port::required("X", VALUES),
+            Port::required("X_scale", types::F32),
+            Port::optional("X_zero_point", VALUES),
+            Port::required("Y_scale", types::F32),
+            Port::optional("Y_zero_point", VALUES),
+        ],
+        &[Port::required("Y", VALUES)],
+        Self::PARAMS,
+    );
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        infer_like_input(cx)
+    }
+}
+
+struct Tabled<U> {
+    alpha: f32,
+    /// Worked out before any run, where the encodings are known.
+    bits: Option<[u8; 256]>,
+    extents: Extents,
+    run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
+    of: PhantomData<fn() -> U>,
+}
+
+impl<U: QuantizedUnary> Tabled<U> {
+    const KERNELS: &'static [KernelDef] = &[KernelDef::new::<Self>(U::NAME, Core::CPU)
+        .ports(&[
+            input(0, VALUES).bounded().pitched(),
+            input_like(2, 0),
+            input_like(4, 0),
+            output_like(0, 0).bounded().pitched(),
+        ])
+        .in_place(&[InPlace { input: 0, output: 0 }])];
+}
+
+impl<U: QuantizedUnary> Kernel for Tabled<U> {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let dtype = cx.input(0)?.dtype();
+        X.check(cx, dtype)?;
+        Y.check(cx, dtype)?;
+        let alpha = if U::ALPHA.is_some() { cx.float32("alpha")? } else { 0.0 };
+        let known = of_type!(dtype, [U8 = u8, I8 = i8], T => known::<U, T>(cx, alpha))?;
+        let run = of_type!(dtype, [U8 = u8, I8 = i8], T => execute::<U, T>)?;
+        Ok(Self { alpha, bits: known?, extents: Extents::of(cx)?, run, of: PhantomData })
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        (self.run)(self, io)
+    }
+}
+
+fn known<U: QuantizedUnary, T: Code>(
+    cx: &FinalizeCx<'_>,
+    alpha: f32,
+) -> Result<Option<[u8; 256]>, Error> {
+    let (x_is, y_is) = (X.known::<T>(cx)?, Y.known::<T>(cx)?);
+    Ok(x_is
+        .zip(y_is)
+        .map(|(x_is, y_is)| tabulate(|x: T| y_is.quantize::<T>(U::of(x_is.dequantize(x), alpha)))))
+}
+
+fn execute<U: QuantizedUnary, T: Code>(kernel: &Tabled<U>, io: Io<'_>) -> Result<(), ExecError> {
+    if let Some(bits) = &kernel.bits {
+        return look_up::<T>(bits, kernel.extents, io);
+    }
+    let (x_is, y_is) = (X.read::<T>(&io.inputs)?, Y.read::<T>(&io.inputs)?);
+    let bits = tabulate(|x: T| y_is.quantize::<T>(U::of(x_is.dequantize(x), kernel.alpha)));
+    look_up::<T>(&bits, kernel.extents, io)
+}
+
+#[cfg(test)]
+mod tests {
+    use udo_api::{Dim, Encoding, bytes_of_mut};
+
+    use super::*;
+    use crate::family::partition::GRAIN;
+    use crate::testing::{Tensor, bench, tensor};
+
+    /// What every member is tested for.
+    pub(super) fn all<U: QuantizedUnary>(name: &str) {
+        println!("{name}: a family member");
+        values_are_those_of_the_function::<U, u8>(name, 128, 3);
+        values_are_those_of_the_function::<U, i8>(name, -3, -128);
+        zero_points_may_be_left_out::<U>(name);
+        misfits_are_named(name);
+    }
+
+    fn values_are_those_of_the_function<
+        U: QuantizedUnary,
+        T: Code + PartialEq + std::fmt::Debug,
+    >(
+        name: &str,
+        x_zero: i32,
+        y_zero: i32,
+    ) {
+        let mut all = [T::default(); 256];
+        for (bits, x) in (0..=u8::MAX).zip(bytes_of_mut(&mut all)) {
+            *x = bits;
+        }
+        let alpha = U::ALPHA.map_or(0.0, |alpha| alpha as f32);
+        let (x_is, y_is) = (
+            Encoding { scale: 0.05, zero_point: x_zero },
+            Encoding { scale: 0.01, zero_point: y_zero },
+        );
+        let zero = |value: i32| tensor(&[], &[T::from_f32(value as f32)]);
+        let numbers =
+            [tensor(&[], &[x_is.scale]), zero(x_zero), tensor(&[1], &[y_is.scale]), zero(y_zero)];
+        let len = 2 * GRAIN + 7;
+        let x: Vec<T> = all.iter().copied().cycle().take(len).collect();
+        let wanted: Vec<T> =
+            x.iter().map(|&x| y_is.quantize(U::of(x_is.dequantize(x), alpha))).collect();
+        let x = tensor(&[1, len], &x);
+        let given = |feed: fn(crate::testing::Bench, Tensor) -> crate::testing::Bench| {
+            let run = bench(name).threads(3).input(x.clone());
+            numbers.clone().into_iter().fold(run, feed).one().values::<T>()
+        };
+        assert_eq!(given(crate::testing::Bench::input), wanted, "{name}");
+        assert_eq!(given(crate::testing::Bench::constant), wanted, "{name}");
+        let run = bench(name).input(tensor(&[2], &all[..2]).bounded(&[Dim::UpTo(70)]));
+        let y = numbers.into_iter().fold(run, crate::testing::Bench::input).one();
+        assert_eq!((y.dims(), y.values::<T>()), (vec![2], wanted[..2].to_vec()));
+    }
+
+    fn zero_points_may_be_left_out<U: QuantizedUnary>(name: &str) {
+        let run = bench(name).input(tensor(&[2], &[10u8, 200])).input(tensor(&[], &[0.1f32]));
+        let y = run.absent().input(tensor(&[], &[0.02f32])).one();
+        let alpha = U::ALPHA.map_or(0.0, |alpha| alpha as f32);
+        let [x_is, y_is] = [0.1, 0.02].map(|scale| Encoding { scale, zero_point: 0 });
+        let wanted = [10u8, 200].map(|x| y_is.quantize::<u8>(U::of(x_is.dequantize(x), alpha)));
+        assert_eq!(y.values::<u8>(), wanted);
+    }
+
+    fn misfits_are_named(name: &str) {
+        let scale = || tensor(&[], &[0.1f32]);
+        let run = bench(name).input(tensor(&[2], &[1u8, 2])).input(tensor(&[2], &[0.1f32; 2]));
+        let error = run.absent().input(scale()).error();
+        assert_eq!(error, "input 1 is f32[2], wanted one element for the whole tensor");
+    }
+}

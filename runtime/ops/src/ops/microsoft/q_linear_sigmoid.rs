@@ -1,0 +1,16 @@
+//! The logistic function of each quantized value.
+
+use crate::Def;
+use crate::family::quantized::{QuantizedUnary, quantized_unary};
+
+pub(crate) const DEF: Def = quantized_unary::<QLinearSigmoid>();
+
+struct QLinearSigmoid;
+
+impl QuantizedUnary for QLinearSigmoid {
+    const NAME: &'static str = "QLinearSigmoid";
+
+    fn of(x: f32, _: f32) -> f32 {
+        1.0 / (1.0 + (-x).exp())
+    }
+}

@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+"""Runs operators of the domain com.microsoft, and compares with ONNX Runtime.
+
+There is a case for each form of each operator. Values of integer types may lie one step from ONNX Runtime's, which rounds
+what it computes in another order. The exit code is 1 if one differs or is refused, or if an operator has no case.
+
+    python tests/peers/contrib.py --udo target/release/udo [--only NAME]
+
+needs: numpy, onnx, onnxruntime
+"""
+import argparse
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import helper, numpy_helper
+
+OPS = Path(__file__).parents[2] / "runtime/ops/src/ops/microsoft"
+NAME = re.compile(r'const NAME: &\'static str = "(\w+)"|OpSchema::new\(\s*"(\w+)"')
+
+RNG = np.random.default_rng(1)
+U8, I8 = np.uint8, np.int8
+
+
+def floats(*dims, low=-2, high=2):
+    return RNG.uniform(low, high, dims).astype(np.float32)
+
+
+def values(dtype, *dims):
+    ends = np.iinfo(dtype)
+    return RNG.integers(ends.min, ends.max + 1, dims).astype(dtype)
+
+
+def scale(value):
+    return np.array(value, np.float32)
+
+
+def zero(dtype, value):
+    return np.array(value, dtype)
+
+
+class Case:
+    """A node of `op`; inputs are fed but for those at the places in `held`, which the model holds, and those that are None."""
+
+    def __init__(self, op, inputs, outputs=1, held=(), **attrs):
+        self.op, self.inputs, self.held, self.attrs = op, inputs, held, attrs
+        self.outputs = [f"y{i}" for i in range(outputs)] if isinstance(outputs, int) else outputs
+
+    def name(self):
+        forms = [f"{x.dtype}{list(x.shape)}" for x in self.inputs if x is not None]
+        attrs = [f"{key}={value}" for key, value in self.attrs.items()]
+        return " ".join([self.op, *forms, *attrs])
+
+    def fed(self):
+        return {f"x{i}": x for i, x in enumerate(self.inputs) if x is not None and i not in self.held}
+
+    def model(self):
+        names = ["" if x is None else f"x{i}" for i, x in enumerate(self.inputs)]
+        node = helper.make_node(self.op, names, self.outputs, name="node",
+                                domain="com.microsoft", **self.attrs)
+        given = [helper.make_tensor_value_info(
+                     name, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
+                 for name, x in self.fed().items()]
+        held = [numpy_helper.from_array(self.inputs[i], f"x{i}") for i in self.held]
+        made = [onnx.ValueInfoProto(name=name) for name in self.outputs if name]
+        graph = helper.make_graph([node], "case", given, made, held)
+        opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+        return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+
+
+def unary(op, **attrs):
+    """A function of one operand, whose encodings are known before the run or come with it."""
+    for dtype, x_zero, y_zero in [(U8, 128, 3), (I8, -3, -100)]:
+        inputs = [values(dtype, 2, 300), scale(0.05), zero(dtype, x_zero), scale(0.02),
+                  zero(dtype, y_zero)]
+        yield Case(op, inputs, **attrs)
+        yield Case(op, inputs, held=[1, 2, 3, 4], **attrs)
+    yield Case(op, [values(U8, 7), scale(0.02), None, scale(0.01), None], **attrs)
+
+
+def cases():
+    yield from unary("QLinearSigmoid")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--udo", required=True, help="the program")
+    parser.add_argument("--only", default="", help="only operators with this in their name")
+    args = parser.parse_args()
+    wanted = [case for case in cases() if args.only in case.op]
+    faults = [] if args.only else [f"{op}: no case" for op in sorted(named() - {c.op for c in wanted})]
+    with tempfile.TemporaryDirectory() as scratch:
+        for at, case in enumerate(wanted):
+            work = Path(scratch) / str(at)
+            work.mkdir()
+            fault = difference(args.udo, case, work)
+            faults += [f"{case.name()}: {fault}"] if fault else []
+    print("\n".join([*faults, f"{len(wanted)} cases, {len(faults)} faults"]))
+    return 1 if faults else 0
+
+
+def named():
+    """The operators that there are."""
+    texts = [path.read_text() for path in OPS.glob("*.rs")]
+    return {next(filter(None, NAME.search(text).groups())) for text in texts}
+
+
+def difference(udo, case, work):
+    """What is wrong with the program's results, if anything."""
+    model, fed = case.model(), case.fed()
+    options = onnxruntime.SessionOptions()
+    # As the nodes are, without fusions of the optimizer.
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options,
+                                           providers=["CPUExecutionProvider"])
+    results = session.run(None, fed)
+    onnx.save(model, work / "model.onnx")
+    for i, x in enumerate(fed.values()):
+        (work / f"input_{i}.pb").write_bytes(numpy_helper.from_array(x).SerializeToString())
+    for i, y in enumerate(results):
+        (work / f"output_{i}.pb").write_bytes(numpy_helper.from_array(y).SerializeToString())
+    steps = [] if any(y.dtype.kind == "f" for y in results) else ["--rtol", "0", "--atol", "1"]
+    command = [udo, "verify", work / "model.onnx", "--data", work, *steps]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    return ran.stderr.strip() + ran.stdout.strip() if ran.returncode else None
+
+
+if __name__ == "__main__":
+    sys.exit(main())
