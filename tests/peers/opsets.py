@@ -149,6 +149,8 @@ def cases():
     yield Case("Split", 13, [X], [X[..., :1], X[..., 1:]], axis=2, split=[1, 3])
     yield Case("Split", 18, [X], [X[..., :2], X[..., 2:]], axis=2)
     yield Case("Squeeze", 13, [X[:, :1]], [X[:, 0]], axes=[1])
+    order = np.argsort(-X, 1, kind="stable")[:, :2]
+    yield Case("TopK", 10, [X], [np.take_along_axis(X, order, 1), order], k=2, axis=1, opset=1)
     yield Case("Unsqueeze", 13, [X], [X[None, ..., None]], axes=[0, 4])
 
 

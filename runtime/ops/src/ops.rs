@@ -6,12 +6,15 @@ use crate::Def;
 
 ops! {
     add,
+    arg_max,
+    arg_min,
     average_pool,
     batch_normalization,
     cast,
     clip,
     concat,
     conv,
+    cum_sum,
     dequantize_linear,
     div,
     dropout,
@@ -33,6 +36,7 @@ ops! {
     max_pool,
     min,
     mul,
+    non_max_suppression,
     non_zero,
     pow,
     q_linear_conv,
@@ -58,7 +62,9 @@ ops! {
     sub,
     sum,
     tanh,
+    top_k,
     transpose,
+    unique,
     unsqueeze,
     r#where,
 }

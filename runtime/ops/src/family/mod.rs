@@ -20,6 +20,7 @@ pub(crate) mod quantize;
 pub(crate) mod quantized;
 pub(crate) mod recurrent;
 pub(crate) mod reduce;
+pub(crate) mod select;
 pub(crate) mod shape;
 mod source;
 pub(crate) mod window;

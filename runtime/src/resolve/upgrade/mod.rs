@@ -11,6 +11,7 @@ mod dropout;
 mod edit;
 mod softmax;
 mod split;
+mod top_k;
 
 use super::{ResolveError, TypedGraph};
 use crate::graph::{Attr, Node};
@@ -100,6 +101,7 @@ pub const UPGRADES: &[Upgrade] = &[
     onnx("Sub", 7, By(broadcast::align)),
     onnx("Sum", 6, Drop("consumed_inputs")),
     onnx("Tanh", 6, Drop("consumed_inputs")),
+    onnx("TopK", 10, By(top_k::count_to_input)),
     onnx("Unsqueeze", 13, Input("axes")),
 ];
 

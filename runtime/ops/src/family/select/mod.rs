@@ -1,0 +1,6 @@
+//! Operators that go by the order of elements: which is the greatest, the first `k`, or the same as another.
+
+pub(crate) mod extreme;
+mod rank;
+
+pub(crate) use rank::{Ranked, least, positions_fit};

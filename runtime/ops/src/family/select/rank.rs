@@ -1,0 +1,165 @@
+//! The order of the elements of a type.
+
+use udo_api::{Bf16, Bool, Element, Error, F16};
+
+/// An element type with an order: a NaN is greater than every number and the same as another NaN, and the two zeros
+/// are one.
+pub(crate) trait Ranked: Element {
+    /// The largest rank that there may be: `u32::MAX`, or `u64::MAX`.
+    const MOST: u64;
+
+    /// Numbers that are in the same order as the elements.
+    fn rank(self) -> u64;
+
+    /// Whether it is greater than `other`.
+    #[inline]
+    fn above(self, other: Self) -> bool {
+        self.rank() > other.rank()
+    }
+
+    /// Whether it is less than `other`, where a NaN is less than every number.
+    #[inline]
+    fn below(self, other: Self) -> bool {
+        self.rank() < other.rank()
+    }
+}
+
+macro_rules! integers {
+    ($($t:ty, $most:ty, $lowest:expr;)*) => {$(
+        impl Ranked for $t {
+            const MOST: u64 = <$most>::MAX as u64;
+            #[inline]
+            fn rank(self) -> u64 { (self as $most ^ $lowest) as u64 }
+            #[inline]
+            fn above(self, other: Self) -> bool { self > other }
+            #[inline]
+            fn below(self, other: Self) -> bool { self < other }
+        }
+    )*};
+}
+
+integers! {
+    u8, u32, 0;
+    u16, u32, 0;
+    u32, u32, 0;
+    u64, u64, 0;
+    i8, u32, 1 << 31;
+    i16, u32, 1 << 31;
+    i32, u32, 1 << 31;
+    i64, u64, 1 << 63;
+}
+
+macro_rules! floats {
+    ($($t:ty, $bits:ty;)*) => {$(
+        impl Ranked for $t {
+            const MOST: u64 = <$bits>::MAX as u64;
+
+            #[inline]
+            fn rank(self) -> u64 {
+                if self.is_nan() {
+                    return Self::MOST;
+                }
+                // A sum with 0 is not the negative zero.
+                let bits = (self + 0.0).to_bits();
+                let sign = 1 << (<$bits>::BITS - 1);
+                (if bits & sign == 0 { bits | sign } else { !bits }) as u64
+            }
+
+            #[inline]
+            fn above(self, other: Self) -> bool { (self > other) | (self.is_nan() & !other.is_nan()) }
+
+            #[inline]
+            fn below(self, other: Self) -> bool { (self < other) | (self.is_nan() & !other.is_nan()) }
+        }
+    )*};
+}
+
+floats! {
+    f32, u32;
+    f64, u64;
+}
+
+macro_rules! halves {
+    ($($t:ty),*) => {$(
+        impl Ranked for $t {
+            const MOST: u64 = f32::MOST;
+            #[inline]
+            fn rank(self) -> u64 { self.to_f32().rank() }
+            #[inline]
+            fn above(self, other: Self) -> bool { self.to_f32().above(other.to_f32()) }
+            #[inline]
+            fn below(self, other: Self) -> bool { self.to_f32().below(other.to_f32()) }
+        }
+    )*};
+}
+
+halves!(F16, Bf16);
+
+impl Ranked for Bool {
+    const MOST: u64 = u32::MAX as u64;
+    #[inline]
+    fn rank(self) -> u64 {
+        u64::from(self.get())
+    }
+}
+
+/// The `count` least of `entries`, in order, which are moved to the front.
+pub(crate) fn least<E: Ord>(entries: &mut [E], count: usize) -> &[E] {
+    let count = count.min(entries.len());
+    if 0 < count && count < entries.len() {
+        entries.select_nth_unstable(count - 1);
+    }
+    let found = &mut entries[..count];
+    found.sort_unstable();
+    found
+}
+
+/// Refuses so many elements that their positions are no `u32`.
+pub(crate) fn positions_fit(len: usize) -> Result<(), Error> {
+    match u32::try_from(len) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(Error::new(format!("{len} elements are in order, wanted below 2^32"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn in_order<T: Ranked>(elements: &[T]) {
+        for (i, &a) in elements.iter().enumerate() {
+            for (j, &b) in elements.iter().enumerate() {
+                assert_eq!(a.rank().cmp(&b.rank()), i.cmp(&j), "{a:?} and {b:?}");
+                assert_eq!(a.above(b), i > j, "{a:?} above {b:?}");
+                assert!(a.rank() <= T::MOST);
+            }
+        }
+    }
+
+    #[test]
+    fn ranks_are_in_the_order_of_elements() {
+        in_order(&[i64::MIN, -1, 0, 1, i64::MAX]);
+        in_order(&[i8::MIN, -1, 0, 1, i8::MAX]);
+        in_order(&[0u16, 1, u16::MAX]);
+        in_order(&[f32::NEG_INFINITY, -1.5, -1e-40, 0.0, 1e-40, 2.0, f32::INFINITY, f32::NAN]);
+        in_order(&[f64::MIN, -0.5, 0.0, f64::MAX, -f64::NAN]);
+        in_order(&[-2.0, 0.5, 3.0, f32::NAN].map(F16::from_f32));
+        in_order(&[-2.0, 0.5, 3.0, f32::NAN].map(Bf16::from_f32));
+        in_order(&[Bool(0), Bool(1)]);
+        assert_eq!(((-0.0f32).rank(), (-0.0f32).above(0.0)), (0.0f32.rank(), false));
+    }
+
+    #[test]
+    fn a_nan_is_less_where_the_least_is_sought() {
+        assert!(f32::NAN.below(f32::NEG_INFINITY) && !1f64.below(f64::NAN) && 1f64.below(2.0));
+        assert!(!f32::NAN.below(f32::NAN) && F16::from_f32(f32::NAN).below(F16::from_f32(-1.0)));
+    }
+
+    #[test]
+    fn the_least_come_in_order() {
+        let mut entries = [5, 2, 9, 1, 7];
+        assert_eq!(least(&mut entries, 3), [1, 2, 5]);
+        assert!(least(&mut entries, 0).is_empty());
+        assert_eq!(least(&mut entries, 9), [1, 2, 5, 7, 9]);
+    }
+}

@@ -1,0 +1,19 @@
+//! Where along an axis the greatest element is.
+
+use crate::Def;
+use crate::family::select::Ranked;
+use crate::family::select::extreme::{Extreme, extreme};
+
+pub(crate) const DEF: Def = extreme::<ArgMax>();
+
+struct ArgMax;
+
+impl Extreme for ArgMax {
+    const NAME: &'static str = "ArgMax";
+    const TEST: fn(&[f64]) -> usize =
+        |x| (0..x.len()).fold(0, |b, i| if x[i] > x[b] { i } else { b });
+
+    fn wins<T: Ranked>(x: T, best: T) -> bool {
+        x.above(best)
+    }
+}

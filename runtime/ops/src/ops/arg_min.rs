@@ -1,0 +1,19 @@
+//! Where along an axis the least element is.
+
+use crate::Def;
+use crate::family::select::Ranked;
+use crate::family::select::extreme::{Extreme, extreme};
+
+pub(crate) const DEF: Def = extreme::<ArgMin>();
+
+struct ArgMin;
+
+impl Extreme for ArgMin {
+    const NAME: &'static str = "ArgMin";
+    const TEST: fn(&[f64]) -> usize =
+        |x| (0..x.len()).fold(0, |b, i| if x[i] < x[b] { i } else { b });
+
+    fn wins<T: Ranked>(x: T, best: T) -> bool {
+        x.below(best)
+    }
+}

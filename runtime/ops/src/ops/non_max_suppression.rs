@@ -1,0 +1,352 @@
+//! Boxes by their scores, without those that overlap one with a higher score.
+
+use udo_api::{
+    Core, DType, Dim, Error, ExecError, FinalizeCx, InferCx, Inputs, Io, Kernel, KernelDef, Op,
+    OpSchema, Param, Port, Shape, TensorDesc, Value, Workspace, input, output, types,
+};
+
+use crate::Def;
+use crate::family::partition::GRAIN;
+use crate::family::select::{Ranked, least, positions_fit};
+
+pub(crate) const DEF: Def = Def::of::<NonMaxSuppression>(KERNELS);
+
+const KERNELS: &[KernelDef] =
+    &[KernelDef::new::<Selected>("NonMaxSuppression", Core::CPU).ports(&[
+        input(0, types::F32).bounded(),
+        input(1, types::F32).bounded(),
+        input(2, types::I64),
+        input(3, types::F32),
+        input(4, types::F32),
+        output(0, types::I64).bounded(),
+    ])];
+
+struct NonMaxSuppression;
+
+impl Op for NonMaxSuppression {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "NonMaxSuppression",
+        &[
+            Port::required("boxes", types::F32),
+            Port::required("scores", types::F32),
+            Port::optional("max_output_boxes_per_class", types::I64),
+            Port::optional("iou_threshold", types::F32),
+            Port::optional("score_threshold", types::F32),
+        ],
+        &[Port::required("selected_indices", types::I64)],
+        &[Param::scalar("center_point_box", DType::I64).default(Value::int(0))],
+    );
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let (boxes, scores) = (cx.input(0)?, cx.input(1)?);
+        let fault = || {
+            Error::new(format!(
+                "input 0 is {boxes} and input 1 is {scores}, wanted [batches,boxes,4] and [batches,classes,boxes]"
+            ))
+        };
+        let (&[batches, count, 4], &[of_batches, classes, of_boxes]) =
+            (boxes.shape(), scores.shape())
+        else {
+            return Err(fault());
+        };
+        if (batches, count) != (of_batches, of_boxes) {
+            return Err(fault());
+        }
+        let most = if cx.has_input(2) {
+            cx.constant::<i64>(2)?.map_or(Some(count), |most| Some(limit(most, count)))
+        } else {
+            Some(0)
+        };
+        let lists = batches.checked_mul(classes);
+        let all = lists.zip(most).and_then(|(lists, most)| lists.checked_mul(most));
+        let all = all.ok_or_else(|| {
+            Error::new(format!("more boxes than memory has addresses: input 1 is {scores}"))
+        })?;
+        let shape = Shape::of_dims(&[Dim::UpTo(all), Dim::Fixed(3)])?;
+        cx.set_output(0, TensorDesc::new(DType::I64, shape))
+    }
+}
+
+/// How many of `count` boxes may be selected for a class.
+fn limit(most: &[i64], count: usize) -> usize {
+    let most = most.first().copied().unwrap_or(0).max(0);
+    usize::try_from(most).map_or(count, |most| most.min(count))
+}
+
+struct Selected {
+    boxes: Boxes,
+    /// Parts that threads take at once.
+    parts: usize,
+    /// The most boxes of a batch, and in all.
+    room: usize,
+    all: usize,
+}
+
+/// What the four numbers of a box are.
+#[derive(Clone, Copy, Debug)]
+enum Boxes {
+    /// Two corners that are opposite.
+    Corners,
+    /// The middle, width and height.
+    Middle,
+}
+
+/// Numbers of a box in the table: its least and greatest coordinates, and its area.
+const NUMBERS: usize = 5;
+
+impl Kernel for Selected {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let (boxes, scores) = (cx.input(0)?, cx.input(1)?);
+        let room = boxes.shape().get(1).copied().unwrap_or(0);
+        positions_fit(room)?;
+        let lists = scores.len() / room.max(1);
+        let parts = if scores.len() < GRAIN { 1 } else { cx.threads().min(lists).max(1) };
+        let of = if cx.flag("center_point_box")? { Boxes::Middle } else { Boxes::Corners };
+        Ok(Self { boxes: of, parts, room, all: boxes.len() / 4 })
+    }
+
+    fn workspace(&self) -> Workspace {
+        let entries = self.parts.saturating_mul(self.room);
+        Workspace::of::<f32>(self.all.saturating_mul(NUMBERS)).and::<u64>(entries)
+    }
+
+    fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
+        let (boxes, scores) = (io.inputs.get::<f32>(0)?, io.inputs.get::<f32>(1)?);
+        let (&[_, classes, count], dims) = (io.inputs.shape(1)?, io.inputs.shape(0)?) else {
+            return Err(ExecError::bad_value(0, 1));
+        };
+        // Extents that only a run says may differ.
+        if dims.get(1) != Some(&count)
+            || scores.len() / (classes * count).max(1) * count * 4 != boxes.len()
+        {
+            return Err(ExecError::bad_value(count as i64, 1));
+        }
+        let rule = Rule::of(&io.inputs, count)?;
+        let table = &mut io.scratch.take::<f32>(self.all * NUMBERS)?[..boxes.len() / 4 * NUMBERS];
+        io.parallel.chunks_mut(table, NUMBERS * GRAIN / 4, |chunk, table| {
+            let boxes = boxes[chunk * GRAIN..].as_chunks::<4>().0;
+            let table = table.as_chunks_mut::<NUMBERS>().0;
+            table.iter_mut().zip(boxes).for_each(|(to, from)| *to = self.boxes.corners(*from));
+            Ok(())
+        })?;
+        let table = table.as_chunks::<NUMBERS>().0;
+        let entries = io.scratch.take::<u64>(self.parts * self.room)?;
+        let y = io.outputs.take::<i64>(0)?;
+        let (lists, list_len) = (scores.len() / count.max(1), rule.most * 3);
+        let y = &mut y[..lists * list_len];
+        let of_part = lists.div_ceil(self.parts);
+        io.parallel.chunks_mut_with(
+            y,
+            of_part * list_len,
+            entries,
+            self.room,
+            |part, y, entries| {
+                for (list, y) in (part * of_part..).zip(y.chunks_exact_mut(list_len)) {
+                    let (batch, class) = (list / classes, list % classes);
+                    let boxes = &table[batch * count..][..count];
+                    let found = rule.select(boxes, &scores[list * count..][..count], entries, y);
+                    for (row, index) in y.as_chunks_mut::<3>().0.iter_mut().zip(0..) {
+                        *row = if index < found {
+                            [batch as i64, class as i64, row[2]]
+                        } else {
+                            [-1; 3]
+                        };
+                    }
+                }
+                Ok(())
+            },
+        )?;
+        let rows = y.as_chunks_mut::<3>().0;
+        let mut found = 0;
+        for at in 0..rows.len() {
+            if rows[at][0] >= 0 {
+                rows[found] = rows[at];
+                found += 1;
+            }
+        }
+        io.outputs.set_shape(0, &[found, 3])
+    }
+}
+
+impl Boxes {
+    fn corners(self, [a, b, c, d]: [f32; 4]) -> [f32; NUMBERS] {
+        let [left, top, right, bottom] = match self {
+            Self::Corners => [a.min(c), b.min(d), a.max(c), b.max(d)],
+            Self::Middle => [a - c / 2.0, b - d / 2.0, a + c / 2.0, b + d / 2.0],
+        };
+        [left, top, right, bottom, (right - left) * (bottom - top)]
+    }
+}
+
+/// Which boxes are selected.
+struct Rule {
+    most: usize,
+    most_overlap: f32,
+    least_score: Option<f32>,
+}
+
+impl Rule {
+    fn of(inputs: &Inputs<'_>, count: usize) -> Result<Self, ExecError> {
+        let number = |port: usize| -> Result<Option<f32>, ExecError> {
+            if !inputs.has(port) {
+                return Ok(None);
+            }
+            Ok(inputs.get::<f32>(port)?.first().copied())
+        };
+        let most = if inputs.has(2) { limit(inputs.get::<i64>(2)?, count) } else { 0 };
+        Ok(Self { most, most_overlap: number(3)?.unwrap_or(0.0), least_score: number(4)? })
+    }
+
+    /// Writes the positions of selected boxes to the third number of each row of `y`, and returns how many they are.
+    fn select(
+        &self,
+        boxes: &[[f32; NUMBERS]],
+        scores: &[f32],
+        entries: &mut [u64],
+        y: &mut [i64],
+    ) -> usize {
+        let mut count = 0;
+        for (at, &score) in (0u64..).zip(scores) {
+            if !score.is_nan() && self.least_score.is_none_or(|least| score > least) {
+                // The highest score comes first, and of several the first box.
+                entries[count] = (score.rank() ^ f32::MOST) << 32 | at;
+                count += 1;
+            }
+        }
+        let y = y.as_chunks_mut::<3>().0;
+        let (mut left, mut found, mut step) = (&mut entries[..count], 0, self.most.max(64));
+        // Most often the first few are enough, and the others need no order.
+        while !left.is_empty() && found < self.most {
+            let taken = step.min(left.len());
+            for entry in least(left, taken) {
+                let candidate = &boxes[*entry as u32 as usize];
+                let apart = |row: &[i64; 3]| {
+                    !overlap_more(&boxes[row[2] as usize], candidate, self.most_overlap)
+                };
+                if found < self.most && y[..found].iter().all(apart) {
+                    y[found][2] = i64::from(*entry as u32);
+                    found += 1;
+                }
+            }
+            left = left.split_at_mut(taken).1;
+            step *= 2;
+        }
+        found
+    }
+}
+
+/// Whether the area that two boxes share is more than `most` of what they cover together; boxes without an area
+/// share none.
+fn overlap_more(a: &[f32; NUMBERS], b: &[f32; NUMBERS], most: f32) -> bool {
+    let width = a[2].min(b[2]) - a[0].max(b[0]);
+    let height = a[3].min(b[3]) - a[1].max(b[1]);
+    if !(width > 0.0 && height > 0.0 && a[4] > 0.0 && b[4] > 0.0) {
+        return false;
+    }
+    let shared = width * height;
+    let covered = a[4] + b[4] - shared;
+    covered > 0.0 && shared / covered > most
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Bench, bench, noise, tensor};
+
+    /// Three that overlap by and by, and one apart.
+    const BOXES: [f32; 16] = [0., 0., 2., 2., 0., 1., 2., 3., 0., 2., 2., 4., 9., 9., 8., 8.];
+
+    fn run(classes: usize, scores: &[f32], most: i64) -> Bench {
+        let run = bench("NonMaxSuppression").input(tensor(&[1, 4, 4], &BOXES));
+        let run = run.input(tensor(&[1, classes, 4], scores));
+        run.constant(tensor(&[1], &[most])).constant(tensor(&[1], &[0.3f32]))
+    }
+
+    #[test]
+    fn what_overlaps_a_better_box_goes() {
+        let scores = [0.5, 0.9, 0.8, 0.1, 0.7, 0.2, 0.7, 0.0];
+        let y = run(2, &scores, 4).one();
+        assert_eq!(y.desc().full_shape().to_string(), "[<=8,3]");
+        let wanted = [[0, 0, 1], [0, 0, 3], [0, 1, 0], [0, 1, 2], [0, 1, 3]];
+        assert_eq!(y.values::<i64>(), wanted.concat());
+        let y = run(2, &scores, 1).constant(tensor(&[], &[0.75f32])).one();
+        assert_eq!((y.dims(), y.values::<i64>()), (vec![1, 3], vec![0, 0, 1]));
+        assert_eq!(run(2, &scores, 0).one().dims(), [0, 3]);
+    }
+
+    #[test]
+    fn boxes_may_have_a_middle() {
+        let boxes = tensor(&[1, 2, 4], &[1f32, 1.0, 2.0, 2.0, 1.5, 1.0, 2.0, 2.0]);
+        let run = |most: f32| {
+            let run = bench("NonMaxSuppression").int("center_point_box", 1).input(boxes.clone());
+            let run = run.input(tensor(&[1, 1, 2], &[0.5f32, 0.5])).input(tensor(&[], &[9i64]));
+            run.input(tensor(&[], &[most])).one().values::<i64>()
+        };
+        // They share 3 of 5.
+        assert_eq!((run(0.59), run(0.61)), (vec![0, 0, 0], vec![0, 0, 0, 0, 0, 1]));
+    }
+
+    #[test]
+    fn nothing_is_selected_unless_a_number_is_said() {
+        let run = bench("NonMaxSuppression").input(tensor(&[1, 4, 4], &BOXES));
+        assert_eq!(run.input(tensor(&[1, 1, 4], &[1f32; 4])).one().dims(), [0, 3]);
+        let y = self::run(1, &[0.5, f32::NAN, 0.1, f32::NAN], 9).one();
+        assert_eq!(y.values::<i64>(), [0, 0, 0, 0, 0, 2], "a NaN is no score");
+    }
+
+    #[test]
+    fn classes_are_shared_out() {
+        let (batches, classes, count) = (2, 9, 2000);
+        let boxes: Vec<f32> = noise(batches * count * 4);
+        let scores = noise(batches * classes * count);
+        let run = bench("NonMaxSuppression").input(tensor(&[batches, count, 4], &boxes));
+        let run = run.input(tensor(&[batches, classes, count], &scores));
+        let run = run.constant(tensor(&[], &[50i64])).constant(tensor(&[], &[0.1f32]));
+        let y = crate::family::numerics::settled_on_any_threads(&run).values::<i64>();
+        let number = |at: i64, n: usize| f64::from(boxes[at as usize * 4 + n]);
+        let mut wanted = Vec::new();
+        for (batch, class) in (0..2).flat_map(|b| (0..9).map(move |c| (b, c))) {
+            let scores = &scores[(batch * 9 + class) * 2000..][..2000];
+            let mut order: Vec<usize> = (0..2000).collect();
+            order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]));
+            let mut kept: Vec<i64> = Vec::new();
+            for at in order {
+                let at = (batch * 2000 + at) as i64;
+                let span = |i: i64, n: usize| {
+                    let (a, b) = (number(i, n), number(i, n + 2));
+                    (a.min(b), a.max(b))
+                };
+                let overlaps = |&other: &i64| {
+                    let shared: f64 = (0..2)
+                        .map(|n| {
+                            let (a, b) = (span(at, n), span(other, n));
+                            (a.1.min(b.1) - a.0.max(b.0)).max(0.0)
+                        })
+                        .product();
+                    let area = |i| (0..2).map(|n| span(i, n).1 - span(i, n).0).product::<f64>();
+                    shared / (area(at) + area(other) - shared) > f64::from(0.1f32)
+                };
+                if kept.len() < 50 && !kept.iter().any(overlaps) {
+                    kept.push(at);
+                }
+            }
+            for at in kept {
+                wanted.extend([batch as i64, class as i64, at - batch as i64 * 2000]);
+            }
+        }
+        assert_eq!(y, wanted);
+    }
+
+    #[test]
+    fn shapes_that_do_not_fit_are_refused() {
+        let run = bench("NonMaxSuppression").input(tensor(&[1, 4, 4], &BOXES));
+        assert_eq!(
+            run.input(tensor(&[1, 1, 3], &[0f32; 3])).error(),
+            "input 0 is f32[1,4,4] and input 1 is f32[1,1,3], wanted [batches,boxes,4] and [batches,classes,boxes]"
+        );
+        let boxes =
+            tensor(&[1, 2, 4], &[0f32; 8]).bounded(&[Dim::Fixed(1), Dim::UpTo(4), Dim::Fixed(4)]);
+        let run = bench("NonMaxSuppression").input(boxes).input(tensor(&[1, 1, 4], &[0f32; 4]));
+        assert_eq!(run.error(), ExecError::bad_value(4, 1).to_string());
+    }
+}

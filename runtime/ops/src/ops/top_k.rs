@@ -1,0 +1,250 @@
+//! The `k` greatest elements along an axis, or the least, and where they are.
+
+use udo_api::{
+    Core, DType, Dim, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, MAX_RANK, Op,
+    OpSchema, Param, Port, Shape, TensorDesc, Value, Workspace, input, output, output_like, types,
+};
+
+use crate::Def;
+use crate::family::axes::AxisSplit;
+use crate::family::partition::GRAIN;
+use crate::family::select::{Ranked, least, positions_fit};
+
+pub(crate) const DEF: Def = Def::of::<TopK>(KERNELS);
+
+const KERNELS: &[KernelDef] = &[KernelDef::new::<Best>("TopK", Core::CPU).ports(&[
+    input(0, types::NUMBERS).bounded(),
+    input(1, types::I64),
+    output_like(0, 0).bounded(),
+    output(1, types::I64).bounded(),
+])];
+
+struct TopK;
+
+impl Op for TopK {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "TopK",
+        &[Port::required("X", types::NUMBERS), Port::required("K", types::I64)],
+        &[Port::required("Values", types::NUMBERS), Port::required("Indices", types::I64)],
+        &[
+            Param::scalar("axis", DType::I64).default(Value::int(-1)),
+            Param::scalar("largest", DType::I64).default(Value::int(1)),
+            // In order is one of the orders that a node which does not ask for any may get.
+            Param::scalar("sorted", DType::I64).default(Value::int(1)),
+        ],
+    );
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let x = cx.input(0)?;
+        let axis = cx.axis("axis", x.rank())?;
+        let mut dims: Vec<Dim> = x.full_shape().iter().collect();
+        let extent = dims[axis].bound();
+        dims[axis] = match cx.constant_ints(1)?.as_deref() {
+            None => Dim::UpTo(extent),
+            Some(&[k]) => Dim::Fixed(count_of(k, extent).ok_or_else(|| {
+                let found = format!("input 1, the number of elements, is {k}");
+                Error::new(format!("{found}, wanted 0 to {extent} as input 0 is {x}"))
+            })?),
+            Some(all) => {
+                return Err(Error::new(format!("input 1 has {} numbers, wanted 1", all.len())));
+            }
+        };
+        let shape = Shape::of_dims(&dims)?;
+        cx.set_output(0, x.with_shape(shape))?;
+        cx.set_output(1, TensorDesc::new(DType::I64, shape))
+    }
+}
+
+/// `k` as a number of elements, if there are so many.
+fn count_of(k: i64, extent: usize) -> Option<usize> {
+    usize::try_from(k).ok().filter(|&k| k <= extent)
+}
+
+struct Best {
+    axis: usize,
+    is_greatest: bool,
+    /// Parts that threads take at once, each with room for an entry per element of the axis.
+    parts: usize,
+    /// Numbers of 64 bits that the entries of a part take.
+    room: usize,
+    run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
+}
+
+impl Kernel for Best {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let x = cx.input(0)?;
+        let axis = cx.axis("axis", x.rank())?;
+        let AxisSplit { outer, len, .. } = AxisSplit::at(x.shape(), axis);
+        positions_fit(len)?;
+        let (run, width) = of_any!(x.dtype(), T => (Self::execute_of::<T> as _, width::<T>()))?;
+        let parts = if x.len() < GRAIN { 1 } else { cx.threads().min(outer).max(1) };
+        let room = len * width;
+        Ok(Self { axis, is_greatest: cx.flag("largest")?, parts, room, run })
+    }
+
+    fn workspace(&self) -> Workspace {
+        Workspace::of::<u64>(self.parts.saturating_mul(self.room))
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        (self.run)(self, io)
+    }
+}
+
+/// Numbers of 64 bits in an entry: rank and position in one, or one each.
+const fn width<T: Ranked>() -> usize {
+    if T::MOST == u64::MAX { 2 } else { 1 }
+}
+
+impl Best {
+    fn execute_of<T: Ranked>(&self, mut io: Io<'_>) -> Result<(), ExecError> {
+        let (x, dims) = (io.inputs.get::<T>(0)?, io.inputs.shape(0)?);
+        let split @ AxisSplit { outer, len, inner } = AxisSplit::at(dims, self.axis);
+        let wanted = io.inputs.get::<i64>(1)?.first().copied().unwrap_or(0);
+        let k = count_of(wanted, len).ok_or(ExecError::bad_value(wanted, 0))?;
+        let values = io.outputs.take::<T>(0)?;
+        let indices = io.outputs.take::<i64>(1)?;
+        let entries = io.scratch.take::<u64>(self.parts * self.room)?;
+        let (values, indices) =
+            (&mut values[..outer * k * inner], &mut indices[..outer * k * inner]);
+        let blocks = outer.div_ceil(self.parts);
+        let block = k * inner;
+        io.parallel.chunks_mut_with(
+            indices,
+            blocks * block,
+            entries,
+            self.room,
+            |part, indices, entries| {
+                for (at, indices) in indices.chunks_exact_mut(block).enumerate() {
+                    let x = &x[(part * blocks + at) * len * inner..][..len * inner];
+                    (0..inner)
+                        .for_each(|i| self.lane(&x[i..], inner, k, entries, &mut indices[i..]));
+                }
+                Ok(())
+            },
+        )?;
+        let indices = &*indices;
+        io.parallel.chunks_mut(values, GRAIN, |chunk, values| {
+            let first = chunk * GRAIN;
+            for (place, value) in (first..).zip(values) {
+                let from = place / block * split.len + indices[place] as usize;
+                *value = x[from * inner + place % inner];
+            }
+            Ok(())
+        })?;
+        let mut extents = [0; MAX_RANK];
+        extents[..dims.len()].copy_from_slice(dims);
+        extents[self.axis] = k;
+        io.outputs.set_shape(0, &extents[..dims.len()])?;
+        io.outputs.set_shape(1, &extents[..dims.len()])
+    }
+
+    /// The positions of the best of `x[0]`, `x[step]`, ..; what comes first has the least rank, and of several
+    /// that are the same the first position.
+    fn lane<T: Ranked>(&self, x: &[T], step: usize, k: usize, entries: &mut [u64], y: &mut [i64]) {
+        let flip = if self.is_greatest { T::MOST } else { 0 };
+        let ranks = x.iter().step_by(step).map(|x| x.rank() ^ flip);
+        let y = y.iter_mut().step_by(step);
+        if width::<T>() == 1 {
+            let count = ranks.len();
+            let entries = &mut entries[..count];
+            entries.iter_mut().zip(ranks).zip(0..).for_each(|((e, rank), at)| *e = rank << 32 | at);
+            y.zip(least(entries, k)).for_each(|(y, entry)| *y = i64::from(*entry as u32));
+        } else {
+            let count = ranks.len();
+            let entries = &mut entries.as_chunks_mut::<2>().0[..count];
+            entries.iter_mut().zip(ranks).zip(0..).for_each(|((e, rank), at)| *e = [rank, at]);
+            y.zip(least(entries, k)).for_each(|(y, entry)| *y = entry[1] as i64);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use udo_api::F16;
+
+    use super::*;
+    use crate::family::numerics::settled_on_any_threads;
+    use crate::testing::{Bench, Tensor, bench, noise, tensor};
+
+    fn top(x: Tensor, k: i64) -> Bench {
+        bench("TopK").input(x).constant(tensor(&[1], &[k])).outputs(2)
+    }
+
+    #[test]
+    fn the_best_come_in_order_with_their_positions() {
+        let x = tensor(&[2, 4], &[1f32, 4.0, 4.0, -3.0, f32::NAN, 0.0, 8.0, -0.0]);
+        let y = top(x.clone(), 3).all();
+        assert_eq!(y[1].values::<i64>(), [1, 2, 0, 0, 2, 1]);
+        assert_eq!(y[0].values::<f32>()[..3], [4.0, 4.0, 1.0]);
+        let y = top(x, 3).int("largest", 0).all();
+        assert_eq!(y[1].values::<i64>(), [3, 0, 1, 1, 3, 2]);
+        assert_eq!(y[0].values::<f32>(), [-3.0, 1.0, 4.0, 0.0, -0.0, 8.0]);
+    }
+
+    #[test]
+    fn every_type_and_axis_has_an_order() {
+        let x = [3, -1, 7, 0, 7, 2];
+        for (axis, wanted) in [(0, [2, 4, 4, 2].as_slice()), (1, &[0, 1, 0, 1, 0, 1])] {
+            let run = |x| top(x, 2).int("axis", axis).all()[1].values::<i64>();
+            let wanted: Vec<i64> = match axis {
+                0 => wanted.iter().map(|at| at / 2).collect(),
+                _ => vec![0, 1, 0, 1, 0, 1],
+            };
+            assert_eq!(run(tensor(&[3, 2], &x.map(i64::from))), wanted);
+            assert_eq!(run(tensor(&[3, 2], &x.map(|x| x as i8))), wanted);
+            assert_eq!(run(tensor(&[3, 2], &x.map(f64::from))), wanted);
+            assert_eq!(run(tensor(&[3, 2], &x.map(|x| (x + 1) as u64))), wanted);
+            assert_eq!(run(tensor(&[3, 2], &x.map(|x| F16::from_f32(x as f32)))), wanted);
+        }
+    }
+
+    #[test]
+    fn lanes_are_shared_out() {
+        let (dims, k) = ([70, 301, 3], 17);
+        let x = noise(dims.iter().product());
+        let run = bench("TopK").input(tensor(&dims, &x)).int("axis", 1);
+        let run = run.constant(tensor(&[1], &[k as i64])).outputs(2);
+        let all = run.clone().all();
+        let (values, indices) = (all[0].values::<f32>(), all[1].values::<i64>());
+        for (o, i) in (0..70).flat_map(|o| (0..3).map(move |i| (o, i))) {
+            let mut lane: Vec<f32> = (0..301).map(|j| x[(o * 301 + j) * 3 + i]).collect();
+            for j in 0..k {
+                let place = (o * k + j) * 3 + i;
+                assert_eq!(values[place].to_bits(), lane[indices[place] as usize].to_bits());
+            }
+            lane.sort_by(|a, b| b.total_cmp(a));
+            let is_next = |j: usize| values[(o * k + j) * 3 + i].to_bits() == lane[j].to_bits();
+            assert!((0..k).all(is_next));
+        }
+        assert_eq!(run.threads(3).all()[1].values::<i64>(), indices);
+        let one = bench("TopK").input(tensor(&[70, 903], &x)).constant(tensor(&[1], &[4i64]));
+        settled_on_any_threads(&one.outputs(2));
+    }
+
+    #[test]
+    fn a_number_that_only_a_run_says_bounds_the_outputs() {
+        let x = tensor(&[2, 3], &[3i32, 1, 2, 6, 5, 4]);
+        let run = |k| bench("TopK").input(x.clone()).input(tensor(&[1], &[k])).outputs(2);
+        let y = run(2i64).all();
+        assert_eq!((y[0].dims(), y[0].values::<i32>()), (vec![2, 2], vec![3, 2, 6, 5]));
+        assert_eq!(y[1].desc().full_shape().to_string(), "[2,<=3]");
+        assert_eq!(run(0).all()[0].dims(), [2, 0]);
+        assert_eq!(run(4).error(), ExecError::bad_value(4, 0).to_string());
+        assert_eq!(run(-1).error(), ExecError::bad_value(-1, 0).to_string());
+    }
+
+    #[test]
+    fn more_than_there_are_is_refused() {
+        let run = |k: &[i64]| {
+            let x = tensor(&[2], &[1f32, 2.0]);
+            bench("TopK").input(x).constant(tensor(&[k.len()], k)).outputs(2).error()
+        };
+        let wanted = "input 1, the number of elements, is 3, wanted 0 to 2 as input 0 is f32[2]";
+        assert_eq!(run(&[3]), wanted);
+        assert_eq!(run(&[1, 1]), "input 1 has 2 numbers, wanted 1");
+        // The axis is shorter in the run than it may be.
+        let x = tensor(&[1], &[1f32]).bounded(&[Dim::UpTo(3)]);
+        assert_eq!(top(x, 2).error(), ExecError::bad_value(2, 0).to_string());
+    }
+}
