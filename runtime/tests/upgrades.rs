@@ -75,6 +75,7 @@ fn what_a_newer_node_cannot_say_is_refused_by_name() {
             "(Dropout): attribute \"is_test\" is 0, which asks for training",
         ),
         ("y = Softmax@11(x) axis=3 # n", "(Softmax): attribute \"axis\" is 3, input 0 is f32[2,2]"),
+        ("y = Upsample@9(x) # n", "(Resize): input 1, the scales, is missing"),
         (
             "y = Unsqueeze@11(x) axes=1 # n",
             "(Unsqueeze): attribute \"axes\" is 1, wanted a list of integers",

@@ -32,7 +32,7 @@ PROBE_OPSET = 21
 
 # Inputs that the operators want in the model, where the tests feed them.
 REDUCTIONS = ["L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare"]
-STATIC = {"Dropout": [2], "Reshape": [1], "Split": [1], "Squeeze": [1], "Unsqueeze": [1],
+STATIC = {"Dropout": [2], "Reshape": [1], "Resize": [1, 2, 3], "Split": [1], "Squeeze": [1], "Unsqueeze": [1],
           **{f"Reduce{of}": [1] for of in REDUCTIONS}}
 
 # What the program says no to by intent: a pattern of the message, and why.

@@ -140,6 +140,12 @@ def cases():
         yield Case("Reduce" + op, since, [exps], [reduced((0, 2))], axes=[0, -1], keepdims=0,
                    opset=since - 1)
     yield Case("Reshape", 5, [X], [X.reshape(4, 6)], shape=[4, -1], consumed_inputs=[0])
+    twice = np.array([1, 1, 2, 2], np.float32)
+    larger = IMAGE.repeat(2, 2).repeat(2, 3)
+    yield Case("Resize", 11, [IMAGE], [larger], [twice])
+    yield Case("Resize", 11, [larger], [IMAGE], [1 / twice])
+    yield Case("Upsample", 9, [IMAGE], [larger], scales=[1.0, 1.0, 2.0, 2.0])
+    yield Case("Upsample", 10, [IMAGE], [larger], [twice])
     for axis in range(3):
         yield Case("Softmax", 13, [X], [softmax(X, axis)], axis=axis)
     yield Case("Softmax", 13, [X], [softmax(X, 1)])

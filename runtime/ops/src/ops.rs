@@ -53,6 +53,7 @@ ops! {
     reduce_sum_square,
     relu,
     reshape,
+    resize,
     shape,
     sigmoid,
     size,

@@ -180,15 +180,14 @@ impl Registry {
         let mut notices = Vec::new();
         let mut layouts = NhwcValues::default();
         for mut node in nodes {
+            let mut behind = self.rename(&mut graph, &mut node)?;
             let (entry, notice) = self.choose(&node, options)?;
             if let Some(notice) = notice.filter(|n| !notices.contains(n)) {
                 notices.push(notice);
             }
-            let behind = if self.is_builtin(entry.package) {
-                self.upgrade(&mut graph, &mut node)?
-            } else {
-                Vec::new()
-            };
+            if self.is_builtin(entry.package) {
+                behind.splice(..0, self.upgrade(&mut graph, &mut node)?);
+            }
             for transpose in layouts.convert_inputs(&mut graph, &mut node, entry.def.schema()) {
                 let (entry, _) = self.choose(&transpose, options)?;
                 self.bind(&mut graph, transpose, entry)?;

@@ -20,6 +20,8 @@ pub(crate) mod quantize;
 pub(crate) mod quantized;
 pub(crate) mod recurrent;
 pub(crate) mod reduce;
+#[expect(clippy::inline_always, reason = "takes on the features of its caller")]
+pub(crate) mod resize;
 pub(crate) mod select;
 pub(crate) mod shape;
 mod source;

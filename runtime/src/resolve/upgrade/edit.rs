@@ -1,6 +1,6 @@
 //! What an upgrade may do to a node and around it.
 
-use udo_api::{Shape, TensorDesc};
+use udo_api::{DType, Shape, TensorDesc};
 
 use super::NEWEST;
 use crate::cores::convert;
@@ -55,6 +55,13 @@ impl Edit<'_> {
         })
     }
 
+    pub(super) fn take_floats(&mut self, name: &str) -> Result<Option<Vec<f64>>, String> {
+        self.take_as(name, "a list of numbers", |attr| match attr {
+            Attr::Floats(values) => Some(values.clone()),
+            _ => None,
+        })
+    }
+
     /// Takes an attribute off the node, which must be what `read` reads.
     fn take_as<T>(
         &mut self,
@@ -88,6 +95,19 @@ impl Edit<'_> {
         values: &[i64],
     ) -> Result<(), String> {
         self.set_constant(port, name, list(values)?);
+        Ok(())
+    }
+
+    /// Makes an input the constant list of these numbers, in single precision.
+    pub(super) fn set_floats(
+        &mut self,
+        port: usize,
+        name: &str,
+        values: &[f64],
+    ) -> Result<(), String> {
+        let shape = Shape::new(&[values.len()]).map_err(|e| e.to_string())?;
+        let tensor = convert::from_numbers(DType::F32, shape, values);
+        self.set_constant(port, name, tensor.map_err(|e| e.to_string())?);
         Ok(())
     }
 

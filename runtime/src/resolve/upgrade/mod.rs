@@ -9,6 +9,7 @@ mod cast;
 mod clip;
 mod dropout;
 mod edit;
+mod resize;
 mod softmax;
 mod split;
 mod top_k;
@@ -17,7 +18,7 @@ use super::{ResolveError, TypedGraph};
 use crate::graph::{Attr, Node};
 use crate::registry::Registry;
 
-use Change::{By, Default, Drop, Input};
+use Change::{By, Default, Drop, Input, Rename};
 use edit::Edit;
 
 /// The operator set of ONNX in whose form built-in operators take their nodes.
@@ -44,6 +45,8 @@ enum Change {
     Default(&'static str, i64),
     /// A list of integers becomes input 1.
     Input(&'static str),
+    /// The operator goes by another name.
+    Rename(&'static str),
     /// What takes more than one of these.
     By(fn(&mut Edit<'_>) -> Result<(), String>),
 }
@@ -92,6 +95,7 @@ pub const UPGRADES: &[Upgrade] = &[
     onnx("Relu", 6, Drop("consumed_inputs")),
     onnx("Reshape", 5, Drop("consumed_inputs")),
     onnx("Reshape", 5, Input("shape")),
+    onnx("Resize", 11, By(resize::state_coordinates)),
     onnx("Sigmoid", 6, Drop("consumed_inputs")),
     onnx("Softmax", 13, By(softmax::flatten)),
     onnx("Split", 13, Input("split")),
@@ -103,6 +107,8 @@ pub const UPGRADES: &[Upgrade] = &[
     onnx("Tanh", 6, Drop("consumed_inputs")),
     onnx("TopK", 10, By(top_k::count_to_input)),
     onnx("Unsqueeze", 13, Input("axes")),
+    onnx("Upsample", 9, By(resize::scales_to_input)),
+    onnx("Upsample", 10, Rename("Resize")),
 ];
 
 impl Upgrade {
@@ -130,6 +136,7 @@ impl Change {
                     edit.set_ints(1, name, &values)?;
                 }
             }
+            Rename(op) => op.clone_into(&mut edit.node.op),
             By(change) => change(edit)?,
         }
         Ok(())
@@ -137,9 +144,35 @@ impl Change {
 }
 
 impl Registry {
+    /// Gives a node whose operator is nobody's the name under which that is known now, in the form that it had when it
+    /// was renamed; returns the nodes to be added behind it.
+    pub(super) fn rename(
+        &mut self,
+        graph: &mut TypedGraph,
+        node: &mut Node,
+    ) -> Result<Vec<Node>, ResolveError> {
+        let is_renamed = |row: &Upgrade| matches!(row.change, Rename(_)) && row.takes(node);
+        if self.ops_named(&node.op).next().is_none() && UPGRADES.iter().any(is_renamed) {
+            return self.apply_upgrades(graph, node);
+        }
+        Ok(Vec::new())
+    }
+
     /// Brings a node of a built-in operator into its newest form, adding nodes before it and constants to the graph;
     /// returns the nodes to be added behind it.
     pub(super) fn upgrade(
+        &mut self,
+        graph: &mut TypedGraph,
+        node: &mut Node,
+    ) -> Result<Vec<Node>, ResolveError> {
+        let behind = self.apply_upgrades(graph, node)?;
+        if node.domain.is_empty() {
+            node.opset = node.opset.max(NEWEST);
+        }
+        Ok(behind)
+    }
+
+    fn apply_upgrades(
         &mut self,
         graph: &mut TypedGraph,
         node: &mut Node,
@@ -154,9 +187,6 @@ impl Registry {
                     reason,
                 })?;
             }
-        }
-        if node.domain.is_empty() {
-            node.opset = node.opset.max(NEWEST);
         }
         Ok(behind)
     }
@@ -173,7 +203,11 @@ mod tests {
         let registry = Registry::builtin().unwrap();
         for row in UPGRADES {
             assert!(row.since <= NEWEST, "{row:?}");
-            let known = registry.ops_named(row.op).any(|op| {
+            let op = UPGRADES.iter().find_map(|of| match of.change {
+                Rename(op) if of.op == row.op => Some(op),
+                _ => None,
+            });
+            let known = registry.ops_named(op.unwrap_or(row.op)).any(|op| {
                 registry.is_builtin(op.package) && op.def.schema().domain() == row.domain
             });
             assert!(known, "{row:?}");

@@ -1,0 +1,245 @@
+//! What a node asks for: how each axis changes, and how it is sampled.
+
+use udo_api::{DType, Dim, Error, Node, Param, Port, Shape, TensorDesc, Value, types};
+
+use super::axis::{Axis, Coordinates, Filter, Nearest, Sampling};
+use crate::family::axes::resolve_axes;
+
+/// The parameters of a node.
+pub(crate) const PARAMS: &[Param] = &[
+    Param::scalar("antialias", DType::I64).default(Value::int(0)),
+    Param::tensor("axes", DType::I64).optional(),
+    Param::text("coordinate_transformation_mode").default(Value::text("half_pixel")),
+    Param::scalar("cubic_coeff_a", DType::F32).default(Value::float(-0.75)),
+    Param::scalar("exclude_outside", DType::I64).default(Value::int(0)),
+    Param::scalar("extrapolation_value", DType::F32).default(Value::float(0.0)),
+    Param::text("keep_aspect_ratio_policy").default(Value::text("stretch")),
+    Param::text("mode").default(Value::text("nearest")),
+    Param::text("nearest_mode").default(Value::text("round_prefer_floor")),
+];
+
+/// Where the region lies; read in one mode only, so that it has to be known in none but that.
+pub(crate) const ROI: Port = Port::optional("roi", types::FLOATS);
+pub(crate) const SCALES: Port = Port::optional("scales", types::F32).constant();
+pub(crate) const SIZES: Port = Port::optional("sizes", types::I64).constant();
+
+/// The region that is all of an axis.
+const WHOLE: [f32; 2] = [0.0, 1.0];
+
+/// The scale of several axes from that of each; nothing where each keeps its own.
+type Policy = Option<fn(f32, f32) -> f32>;
+
+/// How a tensor is resized.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Plan {
+    pub(crate) sampling: Sampling,
+    /// For each axis how it changes; nothing where it stays as it is.
+    pub(crate) axes: Vec<Option<Axis>>,
+    /// What samples outside of the region become.
+    pub(crate) extrapolation: f64,
+}
+
+impl Plan {
+    /// What the node makes of `x`.
+    pub(crate) fn read(node: &Node<'_>, x: &TensorDesc) -> Result<Self, Error> {
+        let sampling = sampling(node)?;
+        let which = which_axes(node, x.rank())?;
+        let mut axes = extents(node, x, &which)?;
+        let is_region = sampling.coordinates == Coordinates::TfCropAndResize;
+        if is_region {
+            let roi = region(node, which.len())?;
+            for (axis, region) in axes.iter_mut().zip(roi) {
+                axis.region = region;
+            }
+        }
+        let mut all = vec![None; x.rank()];
+        for (&at, axis) in which.iter().zip(&axes) {
+            let is_whole = axis.region.map(f32::to_bits) == WHOLE.map(f32::to_bits);
+            let stays =
+                axis.from == axis.to && (axis.scale - 1.0).abs() <= f32::EPSILON && is_whole;
+            if !stays {
+                check(x, at, axis)?;
+                all[at] = Some(*axis);
+            }
+        }
+        let extrapolation = node.float("extrapolation_value")?;
+        Ok(Self { sampling, axes: all, extrapolation })
+    }
+
+    /// The shape of what `x` becomes.
+    pub(crate) fn shape(&self, x: &TensorDesc) -> Result<Shape, Error> {
+        let dims = x.full_shape();
+        let dims = dims.iter().zip(&self.axes);
+        let dims = dims.map(|(dim, axis)| axis.map_or(dim, |axis| dim.with(axis.to)));
+        Shape::of_dims(&dims.collect::<Vec<_>>())
+    }
+}
+
+/// Whether an axis can be resized so.
+fn check(x: &TensorDesc, at: usize, axis: &Axis) -> Result<(), Error> {
+    let wrong = |what: &str| Err(Error::new(format!("input 0 is {x}: axis {at} {what}")));
+    if matches!(x.full_shape().dim(at), Some(Dim::UpTo(_))) {
+        return wrong("is to be resized, wanted a fixed extent");
+    }
+    if axis.from == 0 && axis.to > 0 {
+        return wrong("has no elements, wanted at least one to sample");
+    }
+    if u32::try_from(axis.from.max(axis.to)).is_err() {
+        return wrong("is longer than a table can name, wanted less than 4294967296 elements");
+    }
+    Ok(())
+}
+
+/// What a text parameter stands for.
+fn choice<T: Copy>(node: &Node<'_>, name: &str, known: &[(&str, T)]) -> Result<T, Error> {
+    let found = node.text(name)?;
+    let chosen = known.iter().find(|(known, _)| *known == found);
+    chosen.map(|(_, value)| *value).ok_or_else(|| {
+        let known: Vec<&str> = known.iter().map(|(known, _)| *known).collect();
+        Error::new(format!("parameter {name:?} is {found:?}, wanted one of {}", known.join(", ")))
+    })
+}
+
+fn sampling(node: &Node<'_>) -> Result<Sampling, Error> {
+    let coordinates = choice(
+        node,
+        "coordinate_transformation_mode",
+        &[
+            ("half_pixel", Coordinates::HalfPixel),
+            ("half_pixel_symmetric", Coordinates::HalfPixelSymmetric),
+            ("pytorch_half_pixel", Coordinates::PytorchHalfPixel),
+            ("align_corners", Coordinates::AlignCorners),
+            ("asymmetric", Coordinates::Asymmetric),
+            // Of operator sets 11 and 12.
+            ("tf_half_pixel_for_nn", Coordinates::TfHalfPixelForNn),
+            ("tf_crop_and_resize", Coordinates::TfCropAndResize),
+        ],
+    )?;
+    let nearest = choice(
+        node,
+        "nearest_mode",
+        &[
+            ("round_prefer_floor", Nearest::RoundPreferFloor),
+            ("round_prefer_ceil", Nearest::RoundPreferCeil),
+            ("floor", Nearest::Floor),
+            ("ceil", Nearest::Ceil),
+        ],
+    )?;
+    let cubic = Filter::Cubic(node.float("cubic_coeff_a")?);
+    let filters =
+        [("nearest", Filter::Nearest(nearest)), ("linear", Filter::Linear), ("cubic", cubic)];
+    let filter = choice(node, "mode", &filters)?;
+    let antialias = node.flag("antialias")?;
+    if antialias && matches!(filter, Filter::Nearest(_)) {
+        return Err(Error::new(
+            "parameter \"antialias\" is 1, wanted 0 for mode \"nearest\", which has no filter",
+        ));
+    }
+    let excludes_outside = node.flag("exclude_outside")?;
+    Ok(Sampling { coordinates, filter, antialias, excludes_outside })
+}
+
+/// The axes that scales, sizes and regions are for, in their order.
+fn which_axes(node: &Node<'_>, rank: usize) -> Result<Vec<usize>, Error> {
+    if !node.has_param("axes") {
+        return Ok((0..rank).collect());
+    }
+    let axes = node.ints("axes")?;
+    resolve_axes(axes, rank).ok_or_else(|| {
+        Error::new(format!("parameter \"axes\" is {axes:?}, wanted different axes of rank {rank}"))
+    })
+}
+
+/// Whether the node gives input `port`; before operator set 13, an empty one was left out.
+fn gives(node: &Node<'_>, port: usize) -> Result<bool, Error> {
+    Ok(node.has_input(port) && !node.input(port)?.is_empty())
+}
+
+fn extents(node: &Node<'_>, x: &TensorDesc, which: &[usize]) -> Result<Vec<Axis>, Error> {
+    let count_is = |port: usize, found: usize| {
+        let wanted = which.len();
+        let wrong =
+            || format!("input {port} has {found} numbers, wanted one for each of {wanted} axes");
+        if found == wanted { Ok(()) } else { Err(Error::new(wrong())) }
+    };
+    let unknown = |port: usize| Error::new(format!("input {port} is not known before the run"));
+    let from: Vec<usize> = which.iter().map(|&at| x.shape()[at]).collect();
+    match (gives(node, 2)?, gives(node, 3)?) {
+        (true, false) => {
+            let scales = node.constant::<f32>(2)?.ok_or_else(|| unknown(2))?;
+            count_is(2, scales.len())?;
+            from.iter().zip(scales).map(|(&from, &scale)| scaled(from, scale)).collect()
+        }
+        (false, true) => {
+            let sizes = node.constant::<i64>(3)?.ok_or_else(|| unknown(3))?;
+            count_is(3, sizes.len())?;
+            sized(node, &from, sizes)
+        }
+        (true, true) => Err(Error::new("inputs 2 and 3 are both there, wanted scales or sizes")),
+        (false, false) => {
+            Err(Error::new("inputs 2 and 3 are both missing, wanted scales or sizes"))
+        }
+    }
+}
+
+fn scaled(from: usize, scale: f32) -> Result<Axis, Error> {
+    if !(scale.is_finite() && scale > 0.0) {
+        return Err(Error::new(format!("input 2 has the scale {scale}, wanted more than 0")));
+    }
+    let length = from as f32 * scale;
+    Ok(Axis { from, to: length.floor() as usize, scale, length, region: WHOLE })
+}
+
+/// Axes of these sizes, or of one scale that the sizes bound.
+fn sized(node: &Node<'_>, from: &[usize], sizes: &[i64]) -> Result<Vec<Axis>, Error> {
+    let wrong = || Error::new(format!("input 3 is {sizes:?}, wanted sizes from 0"));
+    let sizes: Option<Vec<usize>> = sizes.iter().map(|&size| usize::try_from(size).ok()).collect();
+    let sizes = sizes.ok_or_else(wrong)?;
+    let ratio =
+        |(&from, &to): (&usize, &usize)| if from == 0 { 1.0 } else { to as f32 / from as f32 };
+    let scales = from.iter().zip(&sizes).map(ratio);
+    let policies: [(&str, Policy); 3] =
+        [("stretch", None), ("not_larger", Some(f32::min)), ("not_smaller", Some(f32::max))];
+    let Some(bound) = choice(node, "keep_aspect_ratio_policy", &policies)? else {
+        let axes = scales.zip(from.iter().zip(&sizes)).map(|(scale, (&from, &to))| Axis {
+            from,
+            to,
+            scale,
+            length: to as f32,
+            region: WHOLE,
+        });
+        return Ok(axes.collect());
+    };
+    let scale = scales.reduce(bound).unwrap_or(1.0);
+    let axes = from.iter().map(|&from| {
+        let length = from as f32 * scale;
+        Axis { from, to: (length + 0.5).floor() as usize, scale, length, region: WHOLE }
+    });
+    Ok(axes.collect())
+}
+
+/// The region of each axis: all starts, then all ends.
+fn region(node: &Node<'_>, count: usize) -> Result<Vec<[f32; 2]>, Error> {
+    let wanted = || {
+        Error::new(format!(
+            "mode \"tf_crop_and_resize\" wants {} numbers in input 1, the roi, known before the run",
+            2 * count
+        ))
+    };
+    if !gives(node, 1)? {
+        return if count == 0 { Ok(Vec::new()) } else { Err(wanted()) };
+    }
+    let roi: Option<Vec<f32>> = match node.input(1)?.dtype() {
+        Some(DType::F64) => node.constant::<f64>(1)?.map(|x| x.iter().map(|&x| x as f32).collect()),
+        Some(DType::F16) => {
+            node.constant::<udo_api::F16>(1)?.map(|x| x.iter().map(|x| x.to_f32()).collect())
+        }
+        Some(DType::Bf16) => {
+            node.constant::<udo_api::Bf16>(1)?.map(|x| x.iter().map(|x| x.to_f32()).collect())
+        }
+        _ => node.constant::<f32>(1)?.map(<[f32]>::to_vec),
+    };
+    let roi = roi.filter(|roi| roi.len() == 2 * count).ok_or_else(wanted)?;
+    let (starts, ends) = roi.split_at(count);
+    Ok(starts.iter().zip(ends).map(|(&start, &end)| [start, end]).collect())
+}

@@ -1,0 +1,151 @@
+//! A tensor as rows, and the rows that a new one is made of.
+
+use udo_api::MAX_RANK;
+
+use super::axis::OUTSIDE;
+use super::plan::Plan;
+use crate::family::axes::Axes;
+use crate::number::Real;
+
+/// Which elements along an axis a new one is made of, and what they weigh.
+#[derive(Clone, Copy)]
+pub(super) struct Table<'a, W> {
+    pub(super) starts: &'a [u32],
+    /// As many for each start; none where new elements are copies.
+    pub(super) weights: &'a [W],
+    pub(super) taps: usize,
+}
+
+/// The table of each axis that is resized.
+pub(super) type Tables<'a, W> = [Option<Table<'a, W>>; MAX_RANK];
+
+/// How a tensor falls into rows: what lies from the last axis on that is resized.
+#[derive(Clone, Copy)]
+pub(super) struct Grid {
+    /// The axis along rows.
+    pub(super) axis: usize,
+    /// New extents of the axes before it, and how far their elements lie apart in the input.
+    to: Axes,
+    strides: Axes,
+    /// Elements of the axis before and after, each of which is so many elements of the tensor.
+    pub(super) from: usize,
+    pub(super) new: usize,
+    pub(super) inner: usize,
+}
+
+impl Grid {
+    /// Of an input with these extents.
+    pub(super) fn of(plan: &Plan, dims: &[usize]) -> Self {
+        let axis = plan.axes.iter().rposition(Option::is_some);
+        let axis = axis.unwrap_or(dims.len().saturating_sub(1));
+        let (mut to, mut strides) = ([1; MAX_RANK], [0; MAX_RANK]);
+        let mut stride = 1;
+        for (at, &dim) in dims.iter().enumerate().rev() {
+            to[at] = plan.axes[at].map_or(dim, |axis| axis.to);
+            strides[at] = stride;
+            stride *= dim;
+        }
+        let from = dims.get(axis).copied().unwrap_or(1);
+        let (new, inner) = (to[axis], if dims.is_empty() { 1 } else { strides[axis] });
+        Self { axis, to, strides, from, new, inner }
+    }
+
+    /// Elements of a row of the input.
+    pub(super) fn line_len(&self) -> usize {
+        self.from * self.inner
+    }
+
+    /// Elements of a new row.
+    pub(super) fn row_len(&self) -> usize {
+        self.new * self.inner
+    }
+
+    /// How many new rows there are.
+    pub(super) fn rows(&self) -> usize {
+        self.to[..self.axis].iter().product()
+    }
+
+    /// The extents of the output, for an input of this rank.
+    pub(super) fn dims(&self, rank: usize) -> &[usize] {
+        &self.to[..rank]
+    }
+
+    /// The rows of the input that new row `row` is made of; nothing if it lies outside of the region.
+    pub(super) fn sources<'a, W>(
+        &self,
+        row: usize,
+        tables: &Tables<'a, W>,
+    ) -> Option<Sources<'a, W>> {
+        let none: &[W] = &[];
+        let mut sources = Sources {
+            weights: [none; MAX_RANK],
+            strides: [0; MAX_RANK],
+            at: [0; MAX_RANK],
+            axes: 0,
+            offset: 0,
+            ended: false,
+        };
+        let mut rest = row;
+        for axis in (0..self.axis).rev() {
+            let place = rest % self.to[axis];
+            rest /= self.to[axis];
+            let Some(table) = &tables[axis] else {
+                sources.offset += place * self.strides[axis];
+                continue;
+            };
+            let start = table.starts[place];
+            if start == OUTSIDE {
+                return None;
+            }
+            sources.offset += start as usize * self.strides[axis];
+            if !table.weights.is_empty() {
+                sources.weights[sources.axes] = &table.weights[place * table.taps..][..table.taps];
+                sources.strides[sources.axes] = self.strides[axis];
+                sources.axes += 1;
+            }
+        }
+        Some(sources)
+    }
+}
+
+/// Yields where each row of the input starts that a new one is made of, and what it weighs; not those that weigh nothing.
+pub(super) struct Sources<'a, W> {
+    weights: [&'a [W]; MAX_RANK],
+    strides: Axes,
+    at: Axes,
+    axes: usize,
+    pub(super) offset: usize,
+    ended: bool,
+}
+
+impl<W: Real> Iterator for Sources<'_, W> {
+    type Item = (usize, W);
+
+    fn next(&mut self) -> Option<(usize, W)> {
+        while !self.ended {
+            let (mut offset, mut weight) = (self.offset, W::of(1.0));
+            for axis in 0..self.axes {
+                offset += self.at[axis] * self.strides[axis];
+                weight = weight.mul(self.weights[axis][self.at[axis]]);
+            }
+            self.advance();
+            if weight != W::ZERO {
+                return Some((offset, weight));
+            }
+        }
+        None
+    }
+}
+
+impl<W> Sources<'_, W> {
+    fn advance(&mut self) {
+        for axis in 0..self.axes {
+            self.at[axis] += 1;
+            if self.at[axis] < self.weights[axis].len() {
+                return;
+            }
+            self.at[axis] = 0;
+        }
+        self.ended = true;
+    }
+}

@@ -1,0 +1,199 @@
+//! Element types that are weighted and summed, and the type that this is done in.
+
+use udo_api::{Bf16, Element, F16};
+use udo_simd::{Map1, Map2, Map3, Simd, map1, map2, map2_in_place, map3_in_place};
+
+use crate::number::{Number, Real};
+
+/// Slices that are shorter are not worth a call.
+const SHORT: usize = 16;
+
+/// An element type that is weighted and summed.
+pub(super) trait Sample: Element {
+    /// The type in which it is.
+    type Wide: Real + Sample<Wide = Self::Wide>;
+
+    fn widen(self) -> Self::Wide;
+
+    /// The nearest element: integers round halves to even, and saturate.
+    fn narrow(wide: Self::Wide) -> Self;
+
+    /// The elements themselves, where they need not be widened.
+    fn wide(_: &[Self]) -> Option<&[Self::Wide]> {
+        None
+    }
+
+    fn wide_mut(_: &mut [Self]) -> Option<&mut [Self::Wide]> {
+        None
+    }
+
+    /// `y = x * weight`, or onto what `y` has.
+    fn weigh_one(so_far: Begun, x: &[Self], weight: Self::Wide, y: &mut [Self::Wide]) {
+        weigh_one(so_far, x, weight, y);
+    }
+
+    /// The same with two terms, one after the other.
+    fn weigh_two(so_far: Begun, x: [&[Self]; 2], by: [Self::Wide; 2], y: &mut [Self::Wide]) {
+        weigh_two(so_far, x, by, y);
+    }
+}
+
+/// Whether a sum has terms already.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Begun {
+    No,
+    Yes,
+}
+
+/// The weighted sum of some runs of `x`, each as long as `y`.
+pub(super) fn combine<T: Sample>(
+    x: &[T],
+    mut sources: impl Iterator<Item = (usize, T::Wide)>,
+    y: &mut [T::Wide],
+) {
+    let len = y.len();
+    let run = |start: usize| &x[start..][..len];
+    let mut so_far = Begun::No;
+    while let Some((a, of_a)) = sources.next() {
+        match sources.next() {
+            Some((b, of_b)) => T::weigh_two(so_far, [run(a), run(b)], [of_a, of_b], y),
+            None => T::weigh_one(so_far, run(a), of_a, y),
+        }
+        so_far = Begun::Yes;
+    }
+    if so_far == Begun::No {
+        y.fill(T::Wide::ZERO);
+    }
+}
+
+fn weigh_one<T: Sample>(so_far: Begun, x: &[T], weight: T::Wide, y: &mut [T::Wide]) {
+    for (y, x) in y.iter_mut().zip(x) {
+        let term = x.widen().mul(weight);
+        *y = if so_far == Begun::Yes { y.add(term) } else { term };
+    }
+}
+
+fn weigh_two<T: Sample>(
+    so_far: Begun,
+    [a, b]: [&[T]; 2],
+    [of_a, of_b]: [T::Wide; 2],
+    y: &mut [T::Wide],
+) {
+    for (y, (a, b)) in y.iter_mut().zip(a.iter().zip(b)) {
+        let term = a.widen().mul(of_a);
+        let first = if so_far == Begun::Yes { y.add(term) } else { term };
+        *y = first.add(b.widen().mul(of_b));
+    }
+}
+
+macro_rules! integers {
+    ($($t:ty: $wide:ty),*) => {$(
+        impl Sample for $t {
+            type Wide = $wide;
+            fn widen(self) -> $wide { self as $wide }
+            fn narrow(wide: $wide) -> Self { wide.round_ties_even() as Self }
+        }
+    )*};
+}
+
+integers!(i8: f32, u8: f32, i16: f32, u16: f32, i32: f64, u32: f64, i64: f64, u64: f64);
+
+macro_rules! halves {
+    ($($t:ty),*) => {$(
+        impl Sample for $t {
+            type Wide = f32;
+            fn widen(self) -> f32 { self.to_f32() }
+            fn narrow(wide: f32) -> Self { Self::from_f32(wide) }
+        }
+    )*};
+}
+
+halves!(F16, Bf16);
+
+impl Sample for f64 {
+    type Wide = f64;
+
+    fn widen(self) -> f64 {
+        self
+    }
+
+    fn narrow(wide: f64) -> f64 {
+        wide
+    }
+
+    fn wide(x: &[f64]) -> Option<&[f64]> {
+        Some(x)
+    }
+
+    fn wide_mut(y: &mut [f64]) -> Option<&mut [f64]> {
+        Some(y)
+    }
+}
+
+impl Sample for f32 {
+    type Wide = f32;
+
+    fn widen(self) -> f32 {
+        self
+    }
+
+    fn narrow(wide: f32) -> f32 {
+        wide
+    }
+
+    fn wide(x: &[f32]) -> Option<&[f32]> {
+        Some(x)
+    }
+
+    fn wide_mut(y: &mut [f32]) -> Option<&mut [f32]> {
+        Some(y)
+    }
+
+    fn weigh_one(so_far: Begun, x: &[f32], weight: f32, y: &mut [f32]) {
+        match so_far {
+            _ if y.len() < SHORT => weigh_one(so_far, x, weight, y),
+            Begun::No => map1(Weigh([weight]), x, y),
+            Begun::Yes => map2_in_place(Weigh([weight]), y, x),
+        }
+    }
+
+    fn weigh_two(so_far: Begun, [a, b]: [&[f32]; 2], by: [f32; 2], y: &mut [f32]) {
+        match so_far {
+            _ if y.len() < SHORT => weigh_two(so_far, [a, b], by, y),
+            Begun::No => map2(Weigh(by), a, b, y),
+            Begun::Yes => map3_in_place(Weigh(by), y, a, b),
+        }
+    }
+}
+
+/// Products and sums are rounded one by one, so that short slices get the same bits.
+#[derive(Clone, Copy)]
+struct Weigh<const N: usize>([f32; N]);
+
+impl Map1 for Weigh<1> {
+    #[inline(always)]
+    fn of<S: Simd>(self, s: S, x: S::F) -> S::F {
+        s.mul(x, s.splat(self.0[0]))
+    }
+}
+
+impl Map2 for Weigh<1> {
+    #[inline(always)]
+    fn of<S: Simd>(self, s: S, y: S::F, x: S::F) -> S::F {
+        s.add(y, s.mul(x, s.splat(self.0[0])))
+    }
+}
+
+impl Map2 for Weigh<2> {
+    #[inline(always)]
+    fn of<S: Simd>(self, s: S, a: S::F, b: S::F) -> S::F {
+        s.add(s.mul(a, s.splat(self.0[0])), s.mul(b, s.splat(self.0[1])))
+    }
+}
+
+impl Map3 for Weigh<2> {
+    #[inline(always)]
+    fn of<S: Simd>(self, s: S, y: S::F, a: S::F, b: S::F) -> S::F {
+        s.add(s.add(y, s.mul(a, s.splat(self.0[0]))), s.mul(b, s.splat(self.0[1])))
+    }
+}

@@ -1,0 +1,302 @@
+//! The elements at other places of the axes, or what lies between them.
+
+use udo_api::{Error, Facts, InferCx, KernelDef, Op, OpSchema, Port, types};
+
+use crate::Def;
+use crate::family::layout::{ChannelsLast, ChannelsSecond};
+use crate::family::resize::{self, PARAMS, Plan, ROI, SCALES, SIZES};
+
+pub(crate) const DEF: Def = Def::of::<Resize>(KERNELS);
+
+const NAME: &str = "Resize";
+const KERNELS: &[KernelDef] = &[
+    resize::kernel::<ChannelsLast>(NAME),
+    resize::kernel::<ChannelsSecond>(NAME),
+    resize::on_dsp::<ChannelsSecond>(NAME),
+];
+
+struct Resize;
+
+impl Op for Resize {
+    const SCHEMA: OpSchema = OpSchema::new(
+        NAME,
+        &[Port::required("X", types::ANY), ROI, SCALES, SIZES],
+        &[Port::required("Y", types::ANY)],
+        PARAMS,
+    )
+    .facts(Facts::SAME_ENCODING);
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let x = cx.input(0)?;
+        let shape = Plan::read(cx, &x)?.shape(&x)?;
+        cx.set_output(0, x.with_shape(shape))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use udo_api::{Bf16, Bool, Core, Dim, Element, Encoding, F16};
+
+    use super::*;
+    use crate::family::numerics::{of_kernels, settled_on_any_threads};
+    use crate::testing::{Bench, assert_near, bench, noise, tensor};
+
+    fn scaled(scales: &[f32]) -> impl Fn(Bench) -> Bench {
+        move |run| run.absent().constant(tensor(&[scales.len()], scales))
+    }
+
+    fn sized(sizes: &[i64]) -> impl Fn(Bench) -> Bench {
+        move |run| run.absent().absent().constant(tensor(&[sizes.len()], sizes))
+    }
+
+    fn resize<T: Element>(dims: &[usize], x: &[T], to: impl Fn(Bench) -> Bench) -> Bench {
+        to(bench(NAME).input(tensor(dims, x)))
+    }
+
+    /// One axis by half pixels, from the definition of the filters: elements beyond the edges are those at them.
+    fn line(x: &[f64], to: usize, is_cubic: bool) -> Vec<f64> {
+        let scale = to as f64 / x.len() as f64;
+        let weight = |d: f64| match d.abs() {
+            d if !is_cubic => (1.0 - d).max(0.0),
+            d if d <= 1.0 => 1.25 * d.powi(3) - 2.25 * d.powi(2) + 1.0,
+            d if d < 2.0 => -0.75 * d.powi(3) + 3.75 * d.powi(2) - 6.0 * d + 3.0,
+            _ => 0.0,
+        };
+        let at = |i: i64| x[i.clamp(0, x.len() as i64 - 1) as usize];
+        let sample = |i: usize| {
+            let place = (i as f64 + 0.5) / scale - 0.5;
+            let around = place.floor() as i64 - 1..place.floor() as i64 + 3;
+            around.map(|i| weight(i as f64 - place) * at(i)).sum()
+        };
+        (0..to).map(sample).collect()
+    }
+
+    /// The same along one axis of a tensor.
+    fn along(axis: usize, dims: &mut [usize], x: &[f64], to: usize, is_cubic: bool) -> Vec<f64> {
+        let inner: usize = dims[axis + 1..].iter().product();
+        let len = std::mem::replace(&mut dims[axis], to);
+        let mut y = vec![0.0; x.len() / len * to];
+        for outer in 0..x.len() / len / inner {
+            for i in 0..inner {
+                let from: Vec<f64> = (0..len).map(|k| x[(outer * len + k) * inner + i]).collect();
+                for (k, value) in line(&from, to, is_cubic).into_iter().enumerate() {
+                    y[(outer * to + k) * inner + i] = value;
+                }
+            }
+        }
+        y
+    }
+
+    #[test]
+    fn sums_match_the_definition_along_any_axes() {
+        let cases: [(&[usize], &[usize]); 8] = [
+            (&[1, 3, 5, 4], &[1, 3, 10, 8]),
+            (&[2, 35, 6, 7], &[2, 35, 4, 3]),
+            (&[2, 3, 4, 5], &[2, 3, 4, 9]),
+            (&[2, 3, 4, 5], &[2, 3, 7, 5]),
+            (&[2, 3, 4, 5], &[3, 2, 5, 4]),
+            (&[4], &[7]),
+            (&[1, 2, 3, 4, 3], &[1, 2, 5, 3, 7]),
+            (&[1, 2, 1, 1], &[1, 2, 3, 5]),
+        ];
+        for (from, to) in cases {
+            let x = noise(from.iter().product());
+            let sizes: Vec<i64> = to.iter().map(|&to| to as i64).collect();
+            for (mode, is_cubic) in [("linear", false), ("cubic", true)] {
+                let mut dims = from.to_vec();
+                let mut wanted: Vec<f64> = x.iter().copied().map(f64::from).collect();
+                for (axis, &to) in to.iter().enumerate().filter(|&(axis, to)| from[axis] != *to) {
+                    wanted = along(axis, &mut dims, &wanted, to, is_cubic);
+                }
+                for threads in [1, 3] {
+                    let run = resize(from, &x, sized(&sizes)).text("mode", mode).threads(threads);
+                    let y = run.one();
+                    assert_eq!(y.dims(), to);
+                    assert_near(&y.values::<f32>(), &wanted, 1e-5);
+                }
+                let wide: Vec<f64> = x.iter().copied().map(f64::from).collect();
+                let y = resize(from, &wide, sized(&sizes)).text("mode", mode).one();
+                assert_near(&y.values::<f64>(), &wanted, 1e-5);
+            }
+        }
+    }
+
+    fn copies<T: Element>(of: impl Fn(u8) -> T) {
+        let x: Vec<T> = (0..12).map(&of).collect();
+        let found = |y: crate::testing::Tensor, wanted: &[u8]| {
+            let wanted: Vec<T> = wanted.iter().map(|&i| of(i)).collect();
+            assert!(y.bytes() == udo_api::bytes_of(&wanted), "{}", T::DTYPE);
+        };
+        let twice = resize(&[1, 2, 2, 3], &x, scaled(&[1.0, 1.0, 2.0, 2.0])).one();
+        assert_eq!(twice.dims(), [1, 2, 4, 6]);
+        let rows = [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11]];
+        let wanted: Vec<u8> = rows
+            .iter()
+            .flat_map(|row| {
+                let row: Vec<u8> = row.iter().flat_map(|&i| [i, i]).collect();
+                [row.clone(), row].concat()
+            })
+            .collect();
+        found(twice, &wanted);
+        let run = resize(&[3, 4], &x, sized(&[2, 3]))
+            .text("coordinate_transformation_mode", "asymmetric");
+        found(run.text("nearest_mode", "floor").one(), &[0, 1, 2, 4, 5, 6]);
+        found(resize(&[12], &x, sized(&[12])).one(), &(0..12).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn the_nearest_elements_of_any_type_are_copied() {
+        copies(|i| i);
+        copies(i16::from);
+        copies(f32::from);
+        copies(f64::from);
+        copies(i64::from);
+        copies(|i| Bool(i % 2));
+        copies(|i| F16(0xfc01 + u16::from(i)));
+    }
+
+    #[test]
+    fn many_rows_are_shared_out() {
+        let (rows, cols) = (400, 301);
+        let x: Vec<i32> = (0..rows as i32 * cols as i32).collect();
+        let run = resize(&[rows, cols], &x, sized(&[777, 500]));
+        let y = run.clone().threads(3).one().values::<i32>();
+        assert_eq!(y, run.one().values::<i32>());
+        let place = |at: usize, from: usize, to: usize| {
+            let x = (at as f32 + 0.5) / (to as f32 / from as f32) - 0.5;
+            (x - 0.5).ceil().max(0.0) as usize
+        };
+        for (at, y) in y.into_iter().enumerate() {
+            let from = place(at / 500, rows, 777) * cols + place(at % 500, cols, 500);
+            assert_eq!(y, x[from], "{at}");
+        }
+        let x = noise(2 * 19 * 60 * 50);
+        let run = resize(&[2, 19, 60, 50], &x, sized(&[2, 19, 100, 90])).text("mode", "linear");
+        settled_on_any_threads(&run);
+        let layouts = of_kernels(&run);
+        assert!(layouts.len() == 2 && layouts[0] == layouts[1], "bits differ between layouts");
+    }
+
+    #[test]
+    fn integers_round_and_halves_are_stored() {
+        let linear = |run: Bench| scaled(&[2.0])(run).text("mode", "linear");
+        let x = [0u8, 3, 255];
+        let y = resize(&[3], &x, linear).one().values::<u8>();
+        assert_eq!(y, [0, 1, 2, 66, 192, 255]);
+        let cubic = |run: Bench| scaled(&[2.0])(run).text("mode", "cubic");
+        let y = resize(&[4], &[-128i8, -128, 127, 127], cubic).one().values::<i8>();
+        assert_eq!(y[0..2], [-128, -128]);
+        assert_eq!(y[6..], [127, 127], "saturated");
+        let y = resize(&[2], &[i64::from(i32::MAX) * 4, 0], linear).one().values::<i64>();
+        assert_eq!(y[1], i64::from(i32::MAX) * 3);
+        let y = resize(&[2], &[F16::from_f32(1.0), F16::from_f32(2.0)], linear).one();
+        assert_eq!(
+            y.values::<F16>().iter().map(|y| y.to_f32()).collect::<Vec<_>>(),
+            [1.0, 1.25, 1.75, 2.0]
+        );
+        let y = resize(&[2], &[Bf16::from_f32(1.0), Bf16::from_f32(2.0)], linear).one();
+        assert_eq!(y.values::<Bf16>()[1], Bf16::from_f32(1.25));
+        let error = resize(&[2], &[Bool(1), Bool(0)], linear).error();
+        assert_eq!(error, "the element type is bool, which the kernel does not take");
+    }
+
+    #[test]
+    fn quantized_values_keep_their_encoding() {
+        for (mode, wanted) in [("nearest", [10u8, 10, 20, 20]), ("linear", [10, 12, 18, 20])] {
+            let x = tensor(&[1, 1, 2], &[10u8, 20]).encoded(0.5, 10);
+            let run = scaled(&[1.0, 1.0, 2.0])(bench(NAME).on(Core::DSP_V68).input(x));
+            let y = run.text("mode", mode).output_encoding(0, 0.5, 10).one();
+            assert_eq!(y.values::<u8>(), wanted);
+            assert_eq!(y.desc().encoding(), Some(Encoding { scale: 0.5, zero_point: 10 }));
+        }
+    }
+
+    #[test]
+    fn samples_outside_of_the_region_are_the_value_asked_for() {
+        let x: Vec<f32> = (0..16u8).map(f32::from).collect();
+        let run = |mode: &str, sizes: &[i64]| {
+            let roi = [0.0f32, 0.0, 0.5, 0.5, 1.0, 1.0, 1.5, 1.5];
+            let run = bench(NAME).input(tensor(&[1, 1, 4, 4], &x)).constant(tensor(&[8], &roi));
+            let run = run.absent().constant(tensor(&[sizes.len()], sizes)).text("mode", mode);
+            let run = run.text("coordinate_transformation_mode", "tf_crop_and_resize");
+            run.float("extrapolation_value", 99.0)
+        };
+        for mode in ["nearest", "linear", "cubic"] {
+            // Rows and columns 1.5, 3 and 4.5.
+            let y = run(mode, &[1, 1, 3, 3]).one().values::<f32>();
+            assert_near(&[y[2], y[5], y[6], y[7], y[8]], &[99.0; 5], 0.0);
+            let first = if mode == "nearest" { 5.0 } else { 7.5 };
+            assert_near(&[y[0], y[4]], &[first, 15.0], 1e-5);
+        }
+        let error = run("linear", &[1, 1, 3]).error();
+        assert_eq!(error, "input 3 has 3 numbers, wanted one for each of 4 axes");
+        let run = resize(&[4], &x[..4], sized(&[2]));
+        let error = run.text("coordinate_transformation_mode", "tf_crop_and_resize").error();
+        assert_eq!(
+            error,
+            "mode \"tf_crop_and_resize\" wants 2 numbers in input 1, the roi, known before the run"
+        );
+    }
+
+    #[test]
+    fn sizes_may_bound_one_scale() {
+        let x = noise(24);
+        for (policy, wanted) in [("not_larger", [2, 4, 5]), ("not_smaller", [2, 6, 8])] {
+            let to = |run: Bench| {
+                run.absent().absent().constant(tensor(&[2], &[8i64, 4])).ints("axes", &[2, -2])
+            };
+            let run = resize(&[2, 3, 4], &x, to).text("keep_aspect_ratio_policy", policy);
+            assert_eq!(run.one().dims(), wanted, "{policy}");
+        }
+    }
+
+    #[test]
+    fn axes_that_stay_may_be_bounded() {
+        let x = tensor(&[2, 2], &[1f32, 2.0, 3.0, 4.0]).bounded(&[Dim::UpTo(5), Dim::Fixed(2)]);
+        for (mode, wanted) in [
+            ("nearest", [1.0, 1.0, 2.0, 2.0, 3.0, 3.0, 4.0, 4.0]),
+            ("linear", [1.0, 1.25, 1.75, 2.0, 3.0, 3.25, 3.75, 4.0]),
+        ] {
+            let y = scaled(&[1.0, 2.0])(bench(NAME).input(x.clone())).text("mode", mode).one();
+            assert_eq!(y.desc().full_shape().to_string(), "[<=5,4]");
+            assert_eq!((y.dims(), y.values::<f32>()), (vec![2, 4], wanted.to_vec()));
+        }
+        let error = scaled(&[2.0, 1.0])(bench(NAME).input(x)).error();
+        assert_eq!(error, "input 0 is f32[<=5,2]: axis 0 is to be resized, wanted a fixed extent");
+    }
+
+    #[test]
+    fn what_is_no_size_is_refused() {
+        let x = [1f32, 2.0];
+        let error = |run: Bench| run.error();
+        let neither = bench(NAME).input(tensor(&[2], &x));
+        assert_eq!(error(neither), "inputs 2 and 3 are both missing, wanted scales or sizes");
+        let both = scaled(&[1.0])(bench(NAME).input(tensor(&[2], &x)));
+        let both = both.constant(tensor(&[1], &[2i64]));
+        assert_eq!(error(both), "inputs 2 and 3 are both there, wanted scales or sizes");
+        for scale in [0.0, -1.0, f32::NAN, f32::INFINITY] {
+            let wanted = format!("input 2 has the scale {scale}, wanted more than 0");
+            assert_eq!(error(resize(&[2], &x, scaled(&[scale]))), wanted);
+        }
+        assert_eq!(error(resize(&[2], &x, sized(&[-1]))), "input 3 is [-1], wanted sizes from 0");
+        let none = error(resize::<f32>(&[0], &[], sized(&[2])));
+        assert_eq!(
+            none,
+            "input 0 is f32[0]: axis 0 has no elements, wanted at least one to sample"
+        );
+        let empty = resize::<f32>(&[0, 2], &[], scaled(&[1.0, 2.0])).one();
+        assert_eq!(empty.dims(), [0, 4]);
+        let run = resize(&[2], &x, sized(&[4])).text("mode", "area");
+        assert_eq!(
+            error(run),
+            "parameter \"mode\" is \"area\", wanted one of nearest, linear, cubic"
+        );
+        let run = resize(&[2], &x, sized(&[4])).int("antialias", 1);
+        assert_eq!(
+            error(run),
+            "parameter \"antialias\" is 1, wanted 0 for mode \"nearest\", which has no filter"
+        );
+        let run = resize(&[2], &x, sized(&[4])).ints("axes", &[1]);
+        assert_eq!(error(run), "parameter \"axes\" is [1], wanted different axes of rank 1");
+    }
+}
