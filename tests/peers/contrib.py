@@ -83,7 +83,42 @@ def unary(op, **attrs):
     yield Case(op, [values(U8, 7), scale(0.02), None, scale(0.01), None], **attrs)
 
 
+def products():
+    """Products of 8-bit integers, with their numbers per tensor and per column."""
+    for a_type, b_type in [(U8, U8), (U8, I8), (I8, I8)]:
+        for rows, depth, cols in [(1, 40, 300), (17, 65, 33)]:
+            a, b = values(a_type, 2, rows, depth), values(b_type, depth, cols)
+            numbers = [scale(0.02), floats(cols, low=0.01, high=0.02), zero(a_type, 5),
+                       values(b_type, cols), floats(cols)]
+            for held in [[1], []]:
+                yield Case("MatMulIntegerToFloat", [a, b, *numbers], held=held)
+            yield Case("MatMulIntegerToFloat", [a, b, scale(0.02), scale(0.1)], held=[1])
+    for b_type in [U8, I8]:
+        a, b = floats(2, 17, 65), values(b_type, 65, 33)
+        yield Case("DynamicQuantizeMatMul", [a, b, scale(0.02)], held=[1])
+        numbers = [floats(33, low=0.01, high=0.02), values(b_type, 33), floats(33)]
+        yield Case("DynamicQuantizeMatMul", [a, b, *numbers], held=[1])
+    yield from gemms()
+
+
+def gemms():
+    # ONNX Runtime has no product of a signed left and an unsigned right side.
+    for a_type, b_type in [(U8, U8), (U8, I8), (I8, I8)]:
+        for trans_a, trans_b in [(0, 0), (0, 1), (1, 0)]:
+            a = values(a_type, *((65, 17) if trans_a else (17, 65)))
+            b = values(b_type, *((33, 65) if trans_b else (65, 33)))
+            attrs = {"transA": trans_a, "transB": trans_b, "alpha": 0.5}
+            c = RNG.integers(-5000, 5000, 33).astype(np.int32)
+            one = [a, scale(0.02), zero(a_type, 3), b, scale(0.05), zero(b_type, 100), c]
+            columns = [a, scale(0.02), zero(a_type, 3), b, floats(33, low=0.01, high=0.02),
+                       values(b_type, 33), None]
+            for inputs in [one, columns]:
+                yield Case("QGemm", [*inputs, None, None], held=[3], **attrs)
+                yield Case("QGemm", [*inputs, scale(2.5), zero(a_type, 100)], **attrs)
+
+
 def cases():
+    yield from products()
     yield from unary("QLinearSigmoid")
 
 

@@ -14,10 +14,12 @@ ops! {
     clip,
     concat,
     conv,
+    conv_integer,
     cum_sum,
     dequantize_linear,
     div,
     dropout,
+    dynamic_quantize_linear,
     erf,
     flatten,
     gather,
@@ -32,6 +34,7 @@ ops! {
     lrn,
     lstm,
     mat_mul,
+    mat_mul_integer,
     max,
     max_pool,
     min,
@@ -40,6 +43,7 @@ ops! {
     non_zero,
     pow,
     q_linear_conv,
+    q_linear_mat_mul,
     quantize_linear,
     reduce_l1,
     reduce_l2,
@@ -73,6 +77,9 @@ ops! {
 /// Operators of ONNX Runtime's own domain, as models have them that it or its tools wrote.
 mod microsoft {
     ops! {
+        dynamic_quantize_mat_mul,
+        mat_mul_integer_to_float,
+        q_gemm,
         q_linear_sigmoid,
     }
 }

@@ -1,7 +1,8 @@
 //! What operators share that convert between numbers and quantized values: where scales and zero points lie, and the
 //! runs of elements under each.
 
-use udo_api::{DType, Element, Error, ExecError, Io, Node, Param, TypeSet, Value, types};
+use udo_api::{DType, Element, Error, ExecError, Io, Node, Parallel, Param, TypeSet, Value, types};
+use udo_simd::rows;
 
 use crate::family::axes::AxisSplit;
 use crate::family::partition::{GRAIN, row_grain};
@@ -141,6 +142,45 @@ fn per_block(node: &Node<'_>, block: i64) -> Result<Place, Error> {
         )));
     }
     Ok(Place::PerBlock(AxisSplit::at(x.shape(), axis), block))
+}
+
+/// Elements that are quantized by their own range, 0 included, as u8.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DynamicRange {
+    len: usize,
+}
+
+impl DynamicRange {
+    /// That of so many elements.
+    pub(crate) fn of(len: usize) -> Self {
+        Self { len }
+    }
+
+    /// Elements of scratch: the ends of the range of each part.
+    pub(crate) fn scratch_len(self) -> usize {
+        2 * self.len.div_ceil(GRAIN)
+    }
+
+    /// Scale and zero point of the elements. A NaN counts for nothing, and a range of nothing has scale 1.
+    pub(crate) fn encoding(
+        parallel: Parallel<'_>,
+        x: &[f32],
+        parts: &mut [f32],
+    ) -> Result<(f32, u8), ExecError> {
+        parallel.chunks_mut(parts, 2, |chunk, ends| {
+            let first = (chunk * GRAIN).min(x.len());
+            let x = &x[first..x.len().min(first + GRAIN)];
+            ends.copy_from_slice(&[rows::min(x), rows::max(x)]);
+            Ok(())
+        })?;
+        let ends = parts
+            .chunks_exact(2)
+            .fold([0f32; 2], |[low, high], ends| [low.min(ends[0]), high.max(ends[1])]);
+        let [low, high] = ends;
+        let scale = if low < high { (high - low) / 255.0 } else { 1.0 };
+        let zero = (-low / scale).round_ties_even().clamp(0.0, 255.0);
+        Ok((scale, zero as u8))
+    }
 }
 
 #[cfg(test)]

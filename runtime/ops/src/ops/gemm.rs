@@ -10,7 +10,7 @@ use udo_simd::rows::transpose;
 
 use crate::Def;
 use crate::family::epilogue::{Fused, Takes};
-use crate::family::matmul::{Product, RightSide};
+use crate::family::matmul::{GemmSizes, Product, RightSide};
 
 pub(crate) const DEF: Def = Def::of::<Gemm>(KERNELS);
 
@@ -47,58 +47,11 @@ impl Op for Gemm {
     );
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
-        let sizes = Sizes::read(cx)?;
+        let sizes = GemmSizes::read(cx, [0, 1, 2])?;
         let shape = Shape::new(&[sizes.rows, sizes.cols])?;
         let dtype = cx.input(0)?.dtype();
         cx.set_output(0, dtype.map_or(TensorDesc::ABSENT, |t| TensorDesc::new(t, shape)))
     }
-}
-
-#[derive(Clone, Copy)]
-struct Sizes {
-    rows: usize,
-    depth: usize,
-    cols: usize,
-    trans_a: bool,
-    trans_b: bool,
-    /// Elements of C from one row to the next, and from one column to the next.
-    c_steps: [usize; 2],
-}
-
-impl Sizes {
-    fn read(node: &Node<'_>) -> Result<Self, Error> {
-        let (a, b) = (node.input(0)?, node.input(1)?);
-        let (trans_a, trans_b) = (node.flag("transA")?, node.flag("transB")?);
-        let misfit = || {
-            Error::new(format!(
-                "inputs are {a} and {b} with transA {trans_a} and transB {trans_b}, which do not multiply"
-            ))
-        };
-        let (&[a0, a1], &[b0, b1]) = (a.shape(), b.shape()) else { return Err(misfit()) };
-        let (rows, depth) = if trans_a { (a1, a0) } else { (a0, a1) };
-        let (b_depth, cols) = if trans_b { (b1, b0) } else { (b0, b1) };
-        if depth != b_depth {
-            return Err(misfit());
-        }
-        let c_steps =
-            if node.has_input(2) { c_steps(&node.input(2)?, rows, cols)? } else { [0; 2] };
-        Ok(Self { rows, depth, cols, trans_a, trans_b, c_steps })
-    }
-}
-
-fn c_steps(c: &TensorDesc, rows: usize, cols: usize) -> Result<[usize; 2], Error> {
-    let (c_rows, c_cols) = match *c.shape() {
-        [] => (1, 1),
-        [n] => (1, n),
-        [m, n] => (m, n),
-        _ => (0, 0),
-    };
-    if (c_rows != rows && c_rows != 1) || (c_cols != cols && c_cols != 1) {
-        return Err(Error::new(format!(
-            "input 2 is {c}, wanted what broadcasts to [{rows},{cols}]"
-        )));
-    }
-    Ok([if c_rows == 1 { 0 } else { c_cols }, usize::from(c_cols != 1)])
 }
 
 /// `beta` and where C is.
@@ -110,7 +63,7 @@ struct Addend {
 }
 
 impl Addend {
-    fn read(cx: &Node<'_>, sizes: &Sizes) -> Result<Option<Self>, Error> {
+    fn read(cx: &Node<'_>, sizes: &GemmSizes) -> Result<Option<Self>, Error> {
         let beta = cx.float("beta")?;
         Ok(cx.has_input(2).then_some(Self { beta, steps: sizes.c_steps }))
     }
@@ -129,7 +82,7 @@ struct GemmF32 {
 impl GemmF32 {
     /// What it can do before it stores its sums, and what is left of the addend by then: what the product can add on its
     /// way out needs no pass of its own.
-    fn ending(cx: &AcceptCx<'_>, sizes: &Sizes) -> Result<Ending, Error> {
+    fn ending(cx: &AcceptCx<'_>, sizes: &GemmSizes) -> Result<Ending, Error> {
         let addend = Addend::read(cx, sizes)?;
         let is_plain = cx.float32("alpha")?.to_bits() == 1f32.to_bits();
         let own = match addend {
@@ -178,12 +131,12 @@ struct Ending {
 
 impl Kernel for GemmF32 {
     fn accept(cx: &AcceptCx<'_>) -> Result<usize, Error> {
-        Ok(Self::ending(cx, &Sizes::read(cx)?)?.count)
+        Ok(Self::ending(cx, &GemmSizes::read(cx, [0, 1, 2])?)?.count)
     }
 
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let sizes = Sizes::read(cx)?;
-        let Sizes { rows, depth, cols, trans_a, trans_b, .. } = sizes;
+        let sizes = GemmSizes::read(cx, [0, 1, 2])?;
+        let GemmSizes { rows, depth, cols, trans_a, trans_b, .. } = sizes;
         let right = if trans_b { Layout::Transposed } else { Layout::Rows };
         let product = Product { rows, depth, cols, right };
         let b = RightSide::read(cx, 1, product, 1)?;
@@ -232,20 +185,20 @@ impl Kernel for GemmF32 {
 
 /// In f64, as the definition says.
 struct GemmF64 {
-    sizes: Sizes,
+    sizes: GemmSizes,
     alpha: f64,
     addend: Option<Addend>,
 }
 
 impl Kernel for GemmF64 {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let sizes = Sizes::read(cx)?;
+        let sizes = GemmSizes::read(cx, [0, 1, 2])?;
         Ok(Self { sizes, alpha: cx.float("alpha")?, addend: Addend::read(cx, &sizes)? })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
         let Io { inputs, mut outputs, .. } = io;
-        let Sizes { rows, depth, cols, trans_a, trans_b, .. } = self.sizes;
+        let GemmSizes { rows, depth, cols, trans_a, trans_b, .. } = self.sizes;
         let (a, b) = (inputs.get::<f64>(0)?, inputs.get::<f64>(1)?);
         let c = if self.addend.is_some() { inputs.get::<f64>(2)? } else { &[] };
         let y = outputs.take::<f64>(0)?;

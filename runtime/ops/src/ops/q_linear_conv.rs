@@ -1,47 +1,12 @@
 //! Convolution of quantized values, with the sums scaled back to such.
 
-use std::marker::PhantomData;
-
-use udo_api::{
-    Code, Core, Error, ExecError, FinalizeCx, InferCx, InputShapes, Inputs, Io, Kernel, KernelDef,
-    Needs, Node, Op, OpSchema, Packed, Port, PortRule, Status, TensorDesc, Workspace, input,
-    output, types,
-};
-use udo_simd::conv_u8::MAX_K;
+use udo_api::{Error, InferCx, Op, OpSchema, Port, TensorDesc, types};
 
 use crate::Def;
-use crate::family::conv::{
-    self, Conv, Operands, PARAMS, QuantizedConvPlan, QuantizedInput, QuantizedOutput,
-    QuantizedPacking, Scratch, ScratchLens, signed,
-};
-use crate::family::layout::{ChannelsLast, ChannelsSecond, FewChannels, Layout};
+use crate::family::conv::{self, ConvPorts, IntegerConv, PARAMS, integer_conv};
+use crate::family::quantized::VALUES;
 
-pub(crate) const DEF: Def = Def::of::<QLinearConv>(KERNELS);
-
-const KERNELS: &[KernelDef] =
-    &[kernel::<FewChannels>(), kernel::<ChannelsLast>(), kernel::<ChannelsSecond>()];
-
-impl<L: Layout> QuantizedConv<L> {
-    const RULES: &'static [PortRule] =
-        &L::PORTS.of([input(0, TYPES), input(3, TYPES), output(0, TYPES)]);
-}
-
-const fn kernel<L: Layout>() -> KernelDef {
-    KernelDef::new::<QuantizedConv<L>>("QLinearConv", Core::CPU).ports(QuantizedConv::<L>::RULES)
-}
-
-const TYPES: udo_api::TypeSet = types::U8.or(types::I8);
-
-// The operator's inputs.
-const X: usize = 0;
-const X_SCALE: usize = 1;
-const X_ZERO: usize = 2;
-const W: usize = 3;
-const W_SCALE: usize = 4;
-const W_ZERO: usize = 5;
-const Y_SCALE: usize = 6;
-const Y_ZERO: usize = 7;
-const BIAS: usize = 8;
+pub(crate) const DEF: Def = integer_conv::<QLinearConv>();
 
 struct QLinearConv;
 
@@ -49,196 +14,39 @@ impl Op for QLinearConv {
     const SCHEMA: OpSchema = OpSchema::new(
         "QLinearConv",
         &[
-            Port::required("x", TYPES),
+            Port::required("x", VALUES),
             Port::required("x_scale", types::F32),
-            Port::required("x_zero_point", TYPES),
-            Port::required("w", TYPES),
+            Port::required("x_zero_point", VALUES),
+            Port::required("w", VALUES),
             Port::required("w_scale", types::F32),
-            Port::required("w_zero_point", TYPES),
+            Port::required("w_zero_point", VALUES),
             Port::required("y_scale", types::F32),
-            Port::required("y_zero_point", TYPES),
+            Port::required("y_zero_point", VALUES),
             Port::optional("B", types::I32),
         ],
-        &[Port::required("y", TYPES)],
+        &[Port::required("y", VALUES)],
         PARAMS,
     );
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
-        let shape = conv::infer_shape(cx, X, W)?;
-        let zero = cx.input(Y_ZERO)?;
+        let shape = conv::infer_shape(cx, 0, Self::PORTS.w)?;
+        let zero = cx.input(Self::PORTS.y_zero)?;
         cx.set_output(0, zero.dtype().map_or(zero, |t| TensorDesc::new(t, shape)))
     }
 }
 
-struct QuantizedConv<L> {
-    layout: PhantomData<L>,
-    plan: QuantizedConvPlan,
-    /// Output channels.
-    channels: usize,
-    /// Absent where the weights come with each run.
-    weights: Option<Packed<i8>>,
-    weights_len: usize,
-    /// How far apart the weights' scales and zero points lie: 0 where one serves all channels.
-    scale_step: usize,
-    zero_step: usize,
-    has_bias: bool,
-    run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
-}
-
-impl<L: Layout> Kernel for QuantizedConv<L> {
-    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let conv = Conv::read(cx, &L::PORTS.described(&cx.input(X)?)?, &cx.input(W)?)?;
-        let channels = conv.groups * conv.outputs;
-        for port in [X_SCALE, X_ZERO, Y_SCALE, Y_ZERO] {
-            per_channel(cx, port, 1)?;
-        }
-        let same =
-            |a: usize, b: usize| Ok::<_, Error>(cx.input(a)?.dtype() == cx.input(b)?.dtype());
-        if !(same(X, X_ZERO)? && same(W, W_ZERO)?) {
-            return Err(Error::new("a zero point has another type than its quantized values"));
-        }
-        let has_bias = cx.has_input(BIAS);
-        if has_bias && cx.input(BIAS)?.len() != channels {
-            let bias = cx.input(BIAS)?;
-            return Err(Error::new(format!("input {BIAS} is {bias}, wanted [{channels}]")));
-        }
-        let (zero_step, scale_step) =
-            (per_channel(cx, W_ZERO, channels)?, per_channel(cx, W_SCALE, channels)?);
-        let plan = of_type!(cx.input(X)?.dtype(), [U8 = u8, I8 = i8], A => {
-            QuantizedConvPlan::of::<A>(&conv, L::PORTS)
-        })?;
-        let plan = plan.ok_or_else(|| {
-            Error::new(format!(
-                "the convolution is larger than memory, or a window has more than {MAX_K} products"
-            ))
-        })?;
-        // Last, so that what is wrong with the node is said first.
-        L::check(conv.groups * conv.inputs)?;
-        let weight_type = cx.input(W)?.dtype();
-        let weights = of_type!(weight_type, [U8 = u8, I8 = i8], T => pack::<T>(cx, &plan))??;
-        let run = of_type!(cx.input(X)?.dtype(), [U8 = u8, I8 = i8], A => {
-            of_type!(weight_type, [U8 = u8, I8 = i8], B => {
-                of_type!(cx.output(0)?.dtype(), [U8 = u8, I8 = i8], C => execute::<L, A, B, C>)
-            })
-        })???;
-        let weights_len = cx.input(W)?.len();
-        let layout = PhantomData;
-        Ok(Self {
-            layout,
-            plan,
-            channels,
-            weights,
-            weights_len,
-            scale_step,
-            zero_step,
-            has_bias,
-            run,
-        })
-    }
-
-    fn workspace(&self) -> Workspace {
-        let ScratchLens { values, bordered, padding, unconverted } = self.plan.scratch_lens();
-        let images = Workspace::of::<u8>(values).and::<u8>(bordered).and::<u8>(padding);
-        let columns =
-            images.and::<u8>(unconverted).and::<f32>(self.channels).and::<i8>(self.channels);
-        let [signed, packed] = self.packing_lens();
-        columns.and::<i8>(signed).and::<i8>(packed)
-    }
-
-    fn needs(&self, _: InputShapes<'_>) -> Result<Needs, Error> {
-        let geometry = Workspace::of::<u32>(self.plan.table_len());
-        Ok(Needs { scratch: self.workspace(), geometry })
-    }
-
-    fn prepare(
-        &self,
-        _: InputShapes<'_>,
-        mut geometry: udo_api::Scratch<'_>,
-    ) -> Result<(), ExecError> {
-        let is_filled = self.plan.fill(geometry.take(self.plan.table_len())?);
-        is_filled.then_some(()).ok_or(ExecError::of(Status::BAD_VALUE))
-    }
-
-    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
-        (self.run)(self, io)
-    }
-}
-
-impl<L> QuantizedConv<L> {
-    /// Elements of scratch for weights that come with each run: made signed, and packed.
-    fn packing_lens(&self) -> [usize; 2] {
-        if self.weights.is_some() { [0; 2] } else { [self.weights_len, self.plan.packed_len()] }
-    }
-}
-
-/// The step from one channel's element of input `port` to the next.
-fn per_channel(node: &Node<'_>, port: usize, channels: usize) -> Result<usize, Error> {
-    match node.input(port)?.len() {
-        1 => Ok(0),
-        len if len == channels => Ok(1),
-        _ => {
-            let found = node.input(port)?;
-            Err(Error::new(format!("input {port} is {found}, wanted 1 or {channels} elements")))
-        }
-    }
-}
-
-fn pack<T: Code>(
-    cx: &FinalizeCx<'_>,
-    plan: &QuantizedConvPlan,
-) -> Result<Option<Packed<i8>>, Error> {
-    if cx.constant::<T>(W)?.is_none() {
-        return Ok(None);
-    }
-    let (recipe, len) = (plan.recipe().numbers(), plan.packed_len());
-    Ok(Some(cx.pack(&[W], &recipe, len, QuantizedPacking::fill::<T>)?))
-}
-
-fn first<T: udo_api::Element>(inputs: &Inputs<'_>, port: usize) -> Result<T, ExecError> {
-    inputs.get::<T>(port)?.first().copied().ok_or(ExecError::of(Status::BAD_CALL))
-}
-
-fn execute<L: Layout, A: QuantizedInput, B: Code, C: QuantizedOutput>(
-    kernel: &QuantizedConv<L>,
-    io: Io<'_>,
-) -> Result<(), ExecError> {
-    let Io { inputs, mut outputs, mut scratch, parallel, packed, mut geometry } = io;
-    let lens = kernel.plan.scratch_lens();
-    let images = Scratch {
-        values: scratch.take(lens.values)?,
-        bordered: scratch.take(lens.bordered)?,
-        padding: scratch.take(lens.padding)?,
-        unconverted: scratch.take::<C>(lens.unconverted)?,
+impl IntegerConv for QLinearConv {
+    const NAME: &'static str = "QLinearConv";
+    const PORTS: ConvPorts = ConvPorts {
+        x_scale: 1,
+        x_zero: 2,
+        w: 3,
+        w_scale: 4,
+        w_zero: 5,
+        y_scale: 6,
+        y_zero: 7,
+        bias: 8,
     };
-    let scales = scratch.take::<f32>(kernel.channels)?;
-    let w_zeros = scratch.take::<i8>(kernel.channels)?;
-    let [signed_len, packed_len] = kernel.packing_lens();
-    let (unpacked, own) = (scratch.take::<i8>(signed_len)?, scratch.take::<i8>(packed_len)?);
-    let weights = if let Some(weights) = kernel.weights {
-        packed.get(weights)?
-    } else {
-        kernel.plan.recipe().pack(inputs.get::<B>(W)?, unpacked, own);
-        &*own
-    };
-    let (x_scale, y_scale) = (first::<f32>(&inputs, X_SCALE)?, first::<f32>(&inputs, Y_SCALE)?);
-    let (w_scales, zeros) = (inputs.get::<f32>(W_SCALE)?, inputs.get::<B>(W_ZERO)?);
-    for (channel, (scale, zero)) in scales.iter_mut().zip(&mut *w_zeros).enumerate() {
-        *scale = x_scale * w_scales[channel * kernel.scale_step] / y_scale;
-        *zero = signed(zeros[channel * kernel.zero_step]);
-    }
-    let operands = Operands {
-        x: inputs.get::<A>(X)?,
-        x_zero: first::<A>(&inputs, X_ZERO)?,
-        packed: weights,
-        table: geometry.take(kernel.plan.table_len())?,
-        w_zeros,
-        bias: if kernel.has_bias { inputs.get::<i32>(BIAS)? } else { &[] },
-        scales,
-        y: outputs.take::<C>(0)?,
-        y_zero: first::<C>(&inputs, Y_ZERO)?,
-        scratch: images,
-    };
-    kernel.plan.run(parallel, operands)
 }
 
 #[cfg(test)]

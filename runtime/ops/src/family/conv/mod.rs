@@ -1,6 +1,7 @@
 //! Convolutions: how their parameters are read, by which algorithm they run, and how weights are packed for it.
 
 mod images;
+mod integer;
 mod packing;
 mod plan;
 mod quantized;
@@ -12,9 +13,11 @@ use udo_api::{DType, Dim, Error, InferCx, Node, Param, Shape, TensorDesc, Value}
 use crate::family::window::{Rounding, Window};
 
 pub(crate) use images::Images;
-pub(crate) use packing::{F32Packing, QuantizedPacking};
+pub(crate) use integer::{ConvPorts, IntegerConv, integer_conv};
+pub(crate) use packing::F32Packing;
+use packing::QuantizedPacking;
 pub(crate) use plan::{ConvPlan, Weights};
-pub(crate) use quantized::{
+use quantized::{
     Operands, QuantizedConvPlan, QuantizedInput, QuantizedOutput, Scratch, ScratchLens, signed,
 };
 

@@ -109,8 +109,10 @@ impl QuantizedInput for i8 {
     }
 }
 
-/// A quantized value that the primitives write.
+/// A quantized value that the primitives write, or a sum as it is.
 pub(crate) trait QuantizedOutput: Code + Bits {
+    /// Whether depthwise convolutions write it by passes of their own.
+    const HAS_DEPTHWISE: bool = true;
     fn product(to: &mut [Self], scales: &[f32], zero: Self, run: impl FnOnce(gemm_u8::Output<'_>));
     fn depthwise(to: &mut [Self], zero: Self, run: impl FnOnce(depthwise::Output<'_>));
 }
@@ -141,15 +143,29 @@ pub(crate) fn signed<B: Code>(value: B) -> i8 {
     (value.to_i32() - middle) as i8
 }
 
+impl QuantizedOutput for i32 {
+    const HAS_DEPTHWISE: bool = false;
+
+    fn product(to: &mut [Self], _: &[f32], _: Self, run: impl FnOnce(gemm_u8::Output<'_>)) {
+        run(gemm_u8::Output::I32(to));
+    }
+
+    /// No plan for it is depthwise.
+    fn depthwise(_: &mut [Self], _: Self, _: impl FnOnce(depthwise::Output<'_>)) {}
+}
+
 impl QuantizedConvPlan {
     /// The plan for a shape; none if it is beyond memory, or a window beyond what its sums hold.
-    pub(crate) fn of<A: QuantizedInput>(conv: &Conv, ports: LayoutPorts) -> Option<Self> {
+    pub(crate) fn of<A: QuantizedInput, C: QuantizedOutput>(
+        conv: &Conv,
+        ports: LayoutPorts,
+    ) -> Option<Self> {
         let images = conv.images()?;
         let Images { window, channels, .. } = images;
         let Conv { groups, inputs, outputs, .. } = *conv;
         let taps = window.taps()?;
         inputs.checked_mul(taps).filter(|&depth| depth <= MAX_K)?;
-        let algorithm = if inputs == 1 && groups > 1 {
+        let algorithm = if inputs == 1 && groups > 1 && C::HAS_DEPTHWISE {
             depthwise::packed_len_u8(window.kernel, channels[1])?;
             Algorithm::Depthwise(depthwise::Shape { window, channels: groups, multiplier: outputs })
         } else {

@@ -1,5 +1,7 @@
 //! Products of matrices: their extents, right sides that are packed once, and rows over threads.
 
+mod gemm;
+mod integer;
 mod product;
 mod right_side;
 #[cfg(test)]
@@ -11,6 +13,8 @@ use crate::family::elementwise::{Broadcast, broadcast_shapes};
 use crate::family::partition;
 use crate::number::Number;
 
+pub(crate) use gemm::GemmSizes;
+pub(crate) use integer::{IntegerProducts, OPERANDS, Ports, integer_products};
 pub(crate) use product::Product;
 pub(crate) use right_side::RightSide;
 

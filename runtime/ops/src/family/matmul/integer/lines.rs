@@ -1,0 +1,116 @@
+//! Scales and zero points of the operands of a product: one, one for each row or column, or such for each matrix.
+
+use udo_api::{Bf16, DType, Element, Error, ExecError, F16, Inputs, Node};
+
+/// Where the numbers of an input lie.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Lines {
+    /// The input, if the node has it.
+    port: Option<usize>,
+    /// Numbers for a matrix.
+    pub(super) count: usize,
+    /// Whether each matrix of a batch has its own.
+    pub(super) is_batched: bool,
+}
+
+/// Which lines of an operand have numbers of their own.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Along {
+    Rows,
+    Columns,
+}
+
+impl Lines {
+    /// The numbers at `port` for an operand of this shape.
+    pub(super) fn read(
+        node: &Node<'_>,
+        port: usize,
+        shape: &[usize],
+        along: Along,
+    ) -> Result<Self, Error> {
+        if !node.has_input(port) {
+            return Ok(Self::default());
+        }
+        let found = node.input(port)?;
+        let own = |count: usize, is_batched: bool| Self { port: Some(port), count, is_batched };
+        if found.len() == 1 {
+            return Ok(own(1, false));
+        }
+        let [batch @ .., rows, cols] = shape else { return Err(misfit(node, port, shape)) };
+        let (extent, line) = match along {
+            Along::Rows => (*rows, [*rows, 1]),
+            Along::Columns => (*cols, [1, *cols]),
+        };
+        let is_batched = batch.iter().product::<usize>() != 1;
+        match found.shape() {
+            [len] if *len == extent => Ok(own(extent, false)),
+            [outer @ .., r, c] if outer == batch && [*r, *c] == line => Ok(own(extent, is_batched)),
+            _ => Err(misfit(node, port, shape)),
+        }
+    }
+
+    pub(super) fn is_there(&self) -> bool {
+        self.port.is_some()
+    }
+
+    /// The numbers of matrix `at`; none if the node has no such input.
+    pub(super) fn get<'a, T: Element>(
+        &self,
+        inputs: &Inputs<'a>,
+        at: usize,
+    ) -> Result<&'a [T], ExecError> {
+        let Some(port) = self.port else { return Ok(&[]) };
+        self.of(inputs.get::<T>(port)?, at)
+    }
+
+    /// Those among the numbers of all matrices.
+    pub(super) fn of<'a, T>(&self, all: &'a [T], at: usize) -> Result<&'a [T], ExecError> {
+        let first = if self.is_batched { at * self.count } else { 0 };
+        let bad = || ExecError::of(udo_api::Status::BAD_CALL);
+        all.get(first..first + self.count).ok_or_else(bad)
+    }
+
+    /// The port, which the node has if [`Self::is_there`].
+    pub(super) fn port(&self) -> usize {
+        self.port.unwrap_or(usize::MAX)
+    }
+}
+
+/// Real numbers in any type that they are stored in.
+#[derive(Clone, Copy)]
+pub(super) enum Reals<'a> {
+    F32(&'a [f32]),
+    F16(&'a [F16]),
+    Bf16(&'a [Bf16]),
+}
+
+impl<'a> Reals<'a> {
+    /// The numbers of matrix `at`; none if the node has no such input.
+    pub(super) fn get(lines: &Lines, inputs: &Inputs<'a>, at: usize) -> Result<Self, ExecError> {
+        let Some(port) = lines.port else { return Ok(Self::F32(&[])) };
+        Ok(match inputs.dtype(port)? {
+            DType::F16 => Self::F16(lines.get(inputs, at)?),
+            DType::Bf16 => Self::Bf16(lines.get(inputs, at)?),
+            _ => Self::F32(lines.get(inputs, at)?),
+        })
+    }
+
+    /// The number of a line, where there may be one for all, or none.
+    pub(super) fn of(self, line: usize) -> Option<f32> {
+        fn of<T: Copy>(all: &[T], line: usize) -> Option<T> {
+            all.get(line).or(all.first()).copied()
+        }
+        match self {
+            Self::F32(all) => of(all, line),
+            Self::F16(all) => of(all, line).map(F16::to_f32),
+            Self::Bf16(all) => of(all, line).map(Bf16::to_f32),
+        }
+    }
+}
+
+fn misfit(node: &Node<'_>, port: usize, shape: &[usize]) -> Error {
+    let found = node.input(port).map_or_else(|_| String::new(), |found| found.to_string());
+    Error::new(format!(
+        "input {port} is {found}, wanted one element, or one for each row of a left or column of a right side {shape:?}"
+    ))
+}

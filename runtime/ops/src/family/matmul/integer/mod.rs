@@ -1,0 +1,393 @@
+//! Operators that multiply matrices of 8-bit integers: sums are exact, and stored as they are, as what they stand
+//! for, or quantized again.
+
+mod left;
+mod lines;
+mod product;
+#[cfg(test)]
+mod tests;
+
+use std::marker::PhantomData;
+
+use udo_api::{
+    Core, DType, Element, Error, ExecError, FinalizeCx, Inputs, Io, Kernel, KernelDef, Node,
+    Packed, PackedConstants, PortRule, TypeSet, Workspace, input, types,
+};
+use udo_simd::gemm_u8::Output;
+
+use super::{GemmSizes, Products};
+use crate::Def;
+use crate::family::elementwise::Broadcast;
+use left::{Left, bits};
+use lines::{Along, Lines, Reals};
+use product::{FLIP, Finish, Grid, IntegerProduct, Sides, make_signed};
+
+/// The types of operands.
+pub(crate) const OPERANDS: TypeSet = types::U8.or(types::I8);
+
+/// A port that an operator does not have.
+pub(crate) const NONE: usize = usize::MAX;
+
+/// Where an operator has what; what it has not is at [`NONE`].
+pub(crate) struct Ports {
+    pub(crate) a: usize,
+    pub(crate) b: usize,
+    pub(crate) a_scale: usize,
+    pub(crate) a_zero: usize,
+    pub(crate) b_scale: usize,
+    pub(crate) b_zero: usize,
+    pub(crate) y_scale: usize,
+    pub(crate) y_zero: usize,
+    /// `i32`, added to sums.
+    pub(crate) addend: usize,
+    /// `f32`, added to what they stand for, one for each column.
+    pub(crate) offset: usize,
+}
+
+impl Ports {
+    /// Operands alone.
+    pub(crate) const PLAIN: Self = Self {
+        a: 0,
+        b: 1,
+        a_scale: NONE,
+        a_zero: NONE,
+        b_scale: NONE,
+        b_zero: NONE,
+        y_scale: NONE,
+        y_zero: NONE,
+        addend: NONE,
+        offset: NONE,
+    };
+}
+
+/// An operator on two matrices of 8-bit integers: where it has what.
+pub(crate) trait IntegerProducts: udo_api::Op + Send + Sync + 'static {
+    const NAME: &'static str;
+    const PORTS: Ports;
+    /// Whether it has the parameters of Gemm.
+    const IS_GEMM: bool = false;
+    /// Whether its left side is `f32`, to be quantized by its own range.
+    const QUANTIZES: bool = false;
+}
+
+/// An element that sums are stored as.
+pub(crate) trait ProductOutput: Element {
+    fn output<'a>(to: &'a mut [Self], scales: &'a [f32], bias: &'a [f32], zero: Self)
+    -> Output<'a>;
+}
+
+/// The operator `O` with its kernel.
+pub(crate) const fn integer_products<O: IntegerProducts>() -> Def {
+    Def::of::<O>(IntegerKernel::<O>::KERNELS)
+}
+
+struct IntegerKernel<O> {
+    product: IntegerProduct,
+    batch: Broadcast,
+    left: Left,
+    /// Absent where right sides come with each run.
+    packed: Option<Packed<i8>>,
+    /// What to flip in the bits of right sides.
+    right_flip: u8,
+    alpha: f32,
+    numbers: Numbers,
+    /// From a row of the addend to the next, and how many columns it has.
+    addend: [usize; 2],
+    has_offset: bool,
+    run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
+    of: PhantomData<fn() -> O>,
+}
+
+/// Where scales and zero points lie.
+struct Numbers {
+    a_scale: Lines,
+    a_zero: Lines,
+    b_scale: Lines,
+    b_zero: Lines,
+    y_scale: Lines,
+    y_zero: Lines,
+}
+
+impl Numbers {
+    fn read<O: IntegerProducts>(cx: &FinalizeCx<'_>, sizes: &Sizes) -> Result<Self, Error> {
+        let Ports { a_scale, a_zero, b_scale, b_zero, y_scale, y_zero, .. } = O::PORTS;
+        let y = cx.output(0)?.shape().to_vec();
+        // What is one row or column without an axis of its own has numbers like any other.
+        let whole = |shape: &[usize]| match shape {
+            [] | [_] => vec![sizes.rows, sizes.cols],
+            shape => shape.to_vec(),
+        };
+        let left = |port| Lines::read(cx, port, &sizes.a, Along::Rows);
+        let right = |port| Lines::read(cx, port, &sizes.b, Along::Columns);
+        let result = |port| Lines::read(cx, port, &whole(&y), Along::Rows);
+        for (zero, of) in [(a_zero, O::PORTS.a), (b_zero, O::PORTS.b)] {
+            if cx.has_input(zero) && cx.input(zero)?.dtype() != cx.input(of)?.dtype() {
+                let (found, wanted) = (cx.input(zero)?, cx.input(of)?);
+                return Err(Error::new(format!(
+                    "input {zero} is {found}, wanted a zero point of the type of {wanted}"
+                )));
+            }
+        }
+        Ok(Self {
+            a_scale: left(a_scale)?,
+            a_zero: left(a_zero)?,
+            b_scale: right(b_scale)?,
+            b_zero: right(b_zero)?,
+            y_scale: result(y_scale)?,
+            y_zero: result(y_zero)?,
+        })
+    }
+
+    /// Whether numbers of rows differ, or of matrices.
+    fn are_of_rows(&self) -> bool {
+        [self.a_scale, self.a_zero, self.y_scale, self.y_zero].iter().any(|lines| lines.count > 1)
+    }
+
+    /// Rows and columns of the scales of a product.
+    fn scales(&self, cols: usize, rows: usize) -> [usize; 2] {
+        let per_row = self.a_scale.count > 1 || self.y_scale.count > 1;
+        let per_column = self.b_scale.count > 1;
+        [if per_row { rows } else { 1 }, if per_column { cols } else { 1 }]
+    }
+}
+
+/// The extents of a node's products, and the shapes of its operands as matrices.
+struct Sizes {
+    batch: Broadcast,
+    rows: usize,
+    depth: usize,
+    cols: usize,
+    rights: usize,
+    transposed: [bool; 2],
+    a: Vec<usize>,
+    b: Vec<usize>,
+    addend: [usize; 2],
+}
+
+impl Sizes {
+    fn read<O: IntegerProducts>(node: &Node<'_>) -> Result<Self, Error> {
+        let Ports { a, b, addend, .. } = O::PORTS;
+        if O::IS_GEMM {
+            let GemmSizes { rows, depth, cols, trans_a, trans_b, c_steps: [row_step, col_step] } =
+                GemmSizes::read(node, [a, b, addend])?;
+            let batch = Broadcast::of(&[], &[]).ok_or_else(|| Error::new("scalars broadcast"))?;
+            let width = if col_step == 1 { cols } else { 1 };
+            let addend = [row_step, if node.has_input(addend) { width } else { 0 }];
+            let (a, b) = (vec![rows, depth], vec![depth, cols]);
+            let transposed = [trans_a, trans_b];
+            return Ok(Self { batch, rows, depth, cols, rights: 1, transposed, a, b, addend });
+        }
+        let Products { batch, rows, depth, cols, rights } = Products::read(node, [a, b])?;
+        let (a, b) = (node.input(a)?, node.input(b)?);
+        let (a, b) = (a.shape(), b.shape());
+        let a = if a.len() == 1 { vec![1, depth] } else { a.to_vec() };
+        let b = if b.len() == 1 { vec![depth, 1] } else { b.to_vec() };
+        let (transposed, addend) = ([false; 2], [0; 2]);
+        Ok(Self { batch, rows, depth, cols, rights, transposed, a, b, addend })
+    }
+}
+
+impl<O: IntegerProducts> IntegerKernel<O> {
+    const RULES: &'static [PortRule] = &[
+        input(O::PORTS.a as u16, if O::QUANTIZES { types::F32 } else { OPERANDS }),
+        input(O::PORTS.b as u16, OPERANDS),
+    ];
+    const KERNELS: &'static [KernelDef] =
+        &[KernelDef::new::<Self>(O::NAME, Core::CPU).ports(Self::RULES)];
+
+    /// Elements of scratch: zero points of columns, scales, a right side made signed, and packed.
+    fn scratch_lens(&self) -> [usize; 4] {
+        let IntegerProduct { rows, depth, cols, .. } = self.product;
+        let [scale_rows, scale_cols] = self.numbers.scales(cols, rows);
+        let own =
+            if self.packed.is_some() { [0; 2] } else { [depth * cols, self.product.packed_len()] };
+        [cols, scale_rows * scale_cols, own[0], own[1]]
+    }
+}
+
+impl<O: IntegerProducts> Kernel for IntegerKernel<O> {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let mut sizes = Sizes::read::<O>(cx)?;
+        let numbers = Numbers::read::<O>(cx, &sizes)?;
+        if sizes.rights == 1 && !numbers.are_of_rows() {
+            // Every left side meets the same right side: together they are one tall left side.
+            sizes.rows *= sizes.batch.len();
+            let one = Broadcast::of(&[], &[]);
+            sizes.batch = one.ok_or_else(|| Error::new("scalars broadcast"))?;
+        }
+        let Sizes {
+            batch, rows, depth, cols, rights, transposed: [a_transposed, transposed], ..
+        } = sizes;
+        let product = IntegerProduct { rows, depth, cols, transposed };
+        product.check()?;
+        let port = O::PORTS.b;
+        let packed = if cx.is_constant(port) {
+            let len = rights * product.packed_len();
+            Some(cx.pack(&[port], &product.recipe(), len, IntegerProduct::fill)?)
+        } else {
+            None
+        };
+        let has_offset = cx.has_input(O::PORTS.offset);
+        if has_offset && cx.input(O::PORTS.offset)?.shape() != [cols] {
+            let (port, found) = (O::PORTS.offset, cx.input(O::PORTS.offset)?);
+            return Err(Error::new(format!("input {port} is {found}, wanted [{cols}]")));
+        }
+        let run = of_type!(
+            cx.output(0)?.dtype(),
+            [I32 = i32, F32 = f32, U8 = u8, I8 = i8],
+            Y => execute::<O, Y>
+        )?;
+        let left = Left::read(cx, O::PORTS.a, [rows, depth], a_transposed, numbers.a_zero)?;
+        let right_flip = if cx.input(port)?.dtype() == Some(DType::U8) { FLIP } else { 0 };
+        let alpha = if O::IS_GEMM { cx.float32("alpha")? } else { 1.0 };
+        let (addend, of) = (sizes.addend, PhantomData);
+        Ok(Self {
+            product,
+            batch,
+            left,
+            packed,
+            right_flip,
+            alpha,
+            numbers,
+            addend,
+            has_offset,
+            run,
+            of,
+        })
+    }
+
+    fn workspace(&self) -> Workspace {
+        let [zeros, scales, signed, packed] = self.scratch_lens();
+        let columns = self.left.workspace().and::<i8>(zeros).and::<f32>(scales);
+        columns.and::<i8>(signed).and::<i8>(packed)
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        (self.run)(self, io)
+    }
+}
+
+fn execute<O: IntegerProducts, Y: ProductOutput>(
+    kernel: &IntegerKernel<O>,
+    io: Io<'_>,
+) -> Result<(), ExecError> {
+    let Io { inputs, mut outputs, mut scratch, parallel, packed, .. } = io;
+    let y = outputs.take::<Y>(0)?;
+    let IntegerKernel { product, left, .. } = kernel;
+    if product.rows * product.cols == 0 {
+        return Ok(());
+    }
+    let mut values = left.take(&mut scratch)?;
+    let a_scale = left.start(&inputs, parallel, &mut values)?;
+    let [zeros_len, scales_len, signed_len, packed_len] = kernel.scratch_lens();
+    let zeros = scratch.take::<i8>(zeros_len)?;
+    let scales = scratch.take::<f32>(scales_len)?;
+    let mut own = Own { signed: scratch.take(signed_len)?, packed: scratch.take(packed_len)? };
+    for ([a_at, b_at], y) in
+        kernel.batch.positions().zip(y.chunks_exact_mut(product.rows * product.cols))
+    {
+        let b_zeros = kernel.right_zeros(&inputs, b_at, zeros)?;
+        kernel.scale(&inputs, [a_at, b_at], a_scale, scales)?;
+        let packed = kernel.right(&inputs, &packed, b_at, &mut own)?;
+        let (a, a_zeros) = left.get(&inputs, parallel, a_at, &mut values)?;
+        let sides = Sides { a, a_zeros, packed, b_zeros };
+        let finish = kernel.finish(&inputs, a_at, scales)?;
+        product.run(parallel, &sides, &finish, y)?;
+    }
+    Ok(())
+}
+
+/// Scratch for a right side that comes with the run.
+struct Own<'a> {
+    signed: &'a mut [i8],
+    packed: &'a mut [i8],
+}
+
+impl<O: IntegerProducts> IntegerKernel<O> {
+    /// The scales of the results of a product, as rows of columns.
+    fn scale(
+        &self,
+        inputs: &Inputs<'_>,
+        [a_at, b_at]: [usize; 2],
+        a_own: f32,
+        scales: &mut [f32],
+    ) -> Result<(), ExecError> {
+        let numbers = &self.numbers;
+        let a = Reals::get(&numbers.a_scale, inputs, a_at)?;
+        let b = Reals::get(&numbers.b_scale, inputs, b_at)?;
+        let y = Reals::get(&numbers.y_scale, inputs, a_at)?;
+        let cols = numbers.scales(self.product.cols, self.product.rows)[1];
+        for (row, scales) in scales.chunks_exact_mut(cols).enumerate() {
+            let (a, y) = (self.alpha * a.of(row).unwrap_or(a_own), y.of(row).unwrap_or(1.0));
+            for (col, scale) in scales.iter_mut().enumerate() {
+                *scale = a * b.of(col).unwrap_or(1.0) / y;
+            }
+        }
+        Ok(())
+    }
+
+    /// The zero points of a right side's columns: none where all are 0.
+    fn right_zeros<'a>(
+        &self,
+        inputs: &Inputs<'_>,
+        at: usize,
+        zeros: &'a mut [i8],
+    ) -> Result<&'a [i8], ExecError> {
+        let of = &self.numbers.b_zero;
+        let zeros = if of.is_there() {
+            let (all, flip) = bits(inputs, of.port())?;
+            let from = of.of(all, at)?;
+            make_signed(from, flip, zeros);
+            &zeros[..from.len()]
+        } else {
+            zeros[0] = self.right_flip.cast_signed();
+            &zeros[..1]
+        };
+        Ok(if zeros.iter().all(|&zero| zero == 0) { &[] } else { zeros })
+    }
+
+    /// A right side, packed; in `own`, where it comes with the run.
+    fn right<'a>(
+        &self,
+        inputs: &Inputs<'_>,
+        packed: &PackedConstants<'a>,
+        at: usize,
+        own: &'a mut Own<'_>,
+    ) -> Result<&'a [i8], ExecError> {
+        let IntegerProduct { depth, cols, .. } = self.product;
+        if let Some(constant) = self.packed {
+            let len = self.product.packed_len();
+            return Ok(&packed.get(constant)?[at * len..][..len]);
+        }
+        let (b, flip) = bits(inputs, O::PORTS.b)?;
+        let b = &b[at * depth * cols..][..depth * cols];
+        self.product.pack(b, flip, own.signed, own.packed);
+        Ok(own.packed)
+    }
+
+    fn finish<'a, Y: ProductOutput>(
+        &self,
+        inputs: &Inputs<'a>,
+        at: usize,
+        scales: &'a [f32],
+    ) -> Result<Finish<'a, Y>, ExecError> {
+        let IntegerProduct { rows, cols, .. } = self.product;
+        let [scale_rows, scale_cols] = self.numbers.scales(cols, rows);
+        let [row_step, width] = self.addend;
+        let bias = match width {
+            0 => Grid::NONE,
+            _ => Grid { data: inputs.get::<i32>(O::PORTS.addend)?, width, row_step },
+        };
+        let offset = if self.has_offset {
+            Grid { data: inputs.get(O::PORTS.offset)?, width: cols, row_step: 0 }
+        } else {
+            Grid::NONE
+        };
+        let row_step = if scale_rows > 1 { scale_cols } else { 0 };
+        let scales = Grid { data: scales, width: scale_cols, row_step };
+        // Of integers and of numbers there are no zero points.
+        let is_quantized = matches!(Y::DTYPE, DType::U8 | DType::I8);
+        let zeros = if is_quantized { self.numbers.y_zero.get::<Y>(inputs, at)? } else { &[] };
+        Ok(Finish { bias, scales, offset, zeros })
+    }
+}

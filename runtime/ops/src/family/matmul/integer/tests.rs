@@ -1,0 +1,235 @@
+//! Every form of operands, of their numbers and of results, next to sums in `i64`.
+
+use udo_api::{Code, Element};
+
+use crate::testing::{Bench, Tensor, assert_near, bench, tensor};
+
+/// Values all over their type.
+fn values<T: Code>(len: usize, seed: usize) -> Vec<T> {
+    let least = if T::DTYPE == u8::DTYPE { 0 } else { -128 };
+    (0..len)
+        .map(|i| T::from_f32((((i + seed) * 7919 % 65_521) % 256) as f32 + least as f32))
+        .collect()
+}
+
+/// `sum (a - a_zeros[row]) (b - b_zeros[column])`.
+fn sums<A: Code, B: Code>(
+    [rows, depth, cols]: [usize; 3],
+    (a, a_zeros): (&[A], &[A]),
+    (b, b_zeros): (&[B], &[B]),
+) -> Vec<i32> {
+    let of = |zeros: &[A], at: usize| i64::from(zeros[at % zeros.len()].to_i32());
+    let of_b = |zeros: &[B], at: usize| i64::from(zeros[at % zeros.len()].to_i32());
+    let mut sums = Vec::new();
+    for (m, n) in (0..rows).flat_map(|m| (0..cols).map(move |n| (m, n))) {
+        let term = |k: usize| {
+            (i64::from(a[m * depth + k].to_i32()) - of(a_zeros, m))
+                * (i64::from(b[k * cols + n].to_i32()) - of_b(b_zeros, n))
+        };
+        sums.push((0..depth).map(term).sum::<i64>() as i32);
+    }
+    sums
+}
+
+/// The run with its right side in the model, and with one that comes with it, on one thread and several.
+fn ways(run: &Bench, b: &Tensor, rest: &dyn Fn(Bench) -> Bench) -> Vec<Tensor> {
+    let mut all = Vec::new();
+    for threads in [1, 3] {
+        let run = run.clone().threads(threads);
+        all.push(rest(run.clone().constant(b.clone())).one());
+        all.push(rest(run.input(b.clone())).one());
+    }
+    all
+}
+
+fn are_exact<A: Code, B: Code>(size: [usize; 3], a_zeros: usize, b_zeros: usize) {
+    let [rows, depth, cols] = size;
+    let (a, b) = (values::<A>(rows * depth, 3), values::<B>(depth * cols, 11));
+    let (a_zeros, b_zeros) = (values::<A>(a_zeros, 100), values::<B>(b_zeros, 30));
+    let wanted = sums(size, (&a, &a_zeros), (&b, &b_zeros));
+    let run = bench("MatMulInteger").input(tensor(&[rows, depth], &a));
+    let zeros = |run: Bench| {
+        let run = run.input(tensor(&[a_zeros.len()], &a_zeros));
+        run.input(tensor(&[b_zeros.len()], &b_zeros))
+    };
+    for y in ways(&run, &tensor(&[depth, cols], &b), &zeros) {
+        assert_eq!(y.dims(), [rows, cols]);
+        assert_eq!(y.values::<i32>(), wanted, "{size:?} {} {}", A::DTYPE, B::DTYPE);
+    }
+}
+
+#[test]
+fn sums_are_exact_for_every_type_and_zero_point() {
+    for size @ [rows, _, cols] in
+        [[1, 5, 3], [1, 33, 700], [7, 64, 300], [40, 100, 65], [70, 300, 257], [2, 0, 3]]
+    {
+        for (a_zeros, b_zeros) in [(1, 1), (rows, cols), (1, cols), (rows, 1)] {
+            are_exact::<u8, u8>(size, a_zeros, b_zeros);
+            are_exact::<u8, i8>(size, a_zeros, b_zeros);
+            are_exact::<i8, u8>(size, a_zeros, b_zeros);
+            are_exact::<i8, i8>(size, a_zeros, b_zeros);
+        }
+    }
+}
+
+#[test]
+fn zero_points_that_are_left_out_are_zero() {
+    let (a, b) = (tensor(&[1, 2], &[1u8, 255]), tensor(&[2, 1], &[3u8, 2]));
+    assert_eq!(bench("MatMulInteger").input(a).input(b).one().values::<i32>(), [513]);
+    let (a, b) = (tensor(&[1, 2], &[-128i8, 2]), tensor(&[2, 1], &[-1i8, 2]));
+    assert_eq!(bench("MatMulInteger").input(a).input(b).one().values::<i32>(), [132]);
+}
+
+#[test]
+fn batches_have_zero_points_of_their_own() {
+    let (a, b) = (values::<u8>(2 * 3 * 4, 1), values::<i8>(2 * 4 * 5, 2));
+    let (a_zeros, b_zeros) = (values::<u8>(6, 9), values::<i8>(10, 8));
+    let run = bench("MatMulInteger").input(tensor(&[2, 3, 4], &a));
+    let numbers = |run: Bench| {
+        let run = run.input(tensor(&[2, 3, 1], &a_zeros));
+        run.input(tensor(&[2, 1, 5], &b_zeros))
+    };
+    let wanted: Vec<i32> = (0..2)
+        .flat_map(|i| {
+            let a = (&a[i * 12..][..12], &a_zeros[i * 3..][..3]);
+            sums([3, 4, 5], a, (&b[i * 20..][..20], &b_zeros[i * 5..][..5]))
+        })
+        .collect();
+    for y in ways(&run, &tensor(&[2, 4, 5], &b), &numbers) {
+        assert_eq!((y.dims(), y.values::<i32>()), (vec![2, 3, 5], wanted.clone()));
+    }
+}
+
+#[test]
+fn vectors_and_broadcast_batches_multiply() {
+    let (a, b) = (values::<u8>(2 * 3 * 4, 1), values::<u8>(4 * 5, 2));
+    let wanted = sums([6, 4, 5], (&a, &[0]), (&b, &[0]));
+    let y = bench("MatMulInteger").input(tensor(&[2, 1, 3, 4], &a)).input(tensor(&[4, 5], &b));
+    let y = y.one();
+    assert_eq!((y.dims(), y.values::<i32>()), (vec![2, 1, 3, 5], wanted.clone()));
+    let y = bench("MatMulInteger").input(tensor(&[4], &a[..4])).input(tensor(&[4, 5], &b)).one();
+    assert_eq!((y.dims(), y.values::<i32>()), (vec![5], wanted[..5].to_vec()));
+}
+
+#[test]
+fn results_are_quantized_by_rows_and_columns() {
+    let size @ [rows, depth, cols] = [5, 40, 70];
+    let (a, b) = (values::<u8>(rows * depth, 3), values::<i8>(depth * cols, 11));
+    let (a_zero, b_zeros) = ([120u8], values::<i8>(cols, 7));
+    let scales = |len: usize| -> Vec<f32> { (0..len).map(|i| 0.01 + 0.001 * i as f32).collect() };
+    let exact = sums(size, (&a, &a_zero), (&b, &b_zeros));
+    for (a_scales, y_scales) in [(1, 1), (rows, 1), (1, rows), (rows, rows)] {
+        let (of_a, of_b, of_y) = (scales(a_scales), scales(cols), scales(y_scales));
+        let y_zeros: Vec<u8> = (0..y_scales).map(|i| 100 + i as u8).collect();
+        let run = bench("QLinearMatMul").threads(2).input(tensor(&[rows, depth], &a));
+        let run = run.input(tensor(&[a_scales], &of_a)).input(tensor(&[], &a_zero));
+        let run = run.constant(tensor(&[depth, cols], &b)).input(tensor(&[cols], &of_b));
+        let run = run.input(tensor(&[cols], &b_zeros)).input(tensor(&[y_scales], &of_y));
+        let y = run.input(tensor(&[y_scales], &y_zeros)).one().values::<u8>();
+        for (at, (y, sum)) in y.into_iter().zip(&exact).enumerate() {
+            let (m, n) = (at / cols, at % cols);
+            let scale = of_a[m % a_scales] * of_b[n] / of_y[m % y_scales];
+            let zero = f32::from(y_zeros[m % y_scales]);
+            let wanted = ((*sum as f32 * scale).round_ties_even() + zero).clamp(0.0, 255.0);
+            assert_eq!(y, wanted as u8, "{a_scales} {y_scales} at {at}");
+        }
+    }
+}
+
+#[test]
+fn sums_stand_for_numbers_with_an_offset() {
+    let size @ [rows, depth, cols] = [4, 33, 20];
+    let (a, b) = (values::<i8>(rows * depth, 3), values::<u8>(depth * cols, 11));
+    let exact = sums(size, (&a, &[5]), (&b, &[0]));
+    let offset: Vec<f32> = (0..cols).map(|i| i as f32).collect();
+    let run = bench("com.microsoft:MatMulIntegerToFloat").input(tensor(&[rows, depth], &a));
+    let run = run.constant(tensor(&[depth, cols], &b)).input(tensor(&[], &[0.5f32]));
+    let run = run.input(tensor(&[1], &[0.25f32])).input(tensor(&[], &[5i8])).absent();
+    let y = run.input(tensor(&[cols], &offset)).one().values::<f32>();
+    let wanted =
+        exact.iter().enumerate().map(|(i, &sum)| 0.125 * f64::from(sum) + (i % cols) as f64);
+    assert_near(&y, &wanted.collect::<Vec<_>>(), 1e-6);
+}
+
+#[test]
+fn addends_broadcast_and_either_side_may_lie_transposed() {
+    let size @ [rows, depth, cols] = [3, 10, 7];
+    let (a, b) = (values::<i8>(rows * depth, 3), values::<i8>(depth * cols, 11));
+    let c: Vec<i32> = (0..21).map(|i| i * 100 - 900).collect();
+    let exact = sums(size, (&a, &[5]), (&b, &[-7]));
+    let turned = |x: &[i8], rows: usize, cols: usize| -> Vec<i8> {
+        (0..x.len()).map(|i| x[i % rows * cols + i / rows]).collect()
+    };
+    for (dims, at) in [
+        (vec![3, 7], (|i| i) as fn(usize) -> usize),
+        (vec![7], |i| i % 7),
+        (vec![3, 1], |i| i / 7),
+        (vec![], |_| 0),
+    ] {
+        for case in 0..4 {
+            let (trans_a, trans_b) = (case & 1, case >> 1);
+            let (a, a_dims) = match trans_a {
+                0 => (a.clone(), [rows, depth]),
+                _ => (turned(&a, rows, depth), [depth, rows]),
+            };
+            let (b, b_dims) = match trans_b {
+                0 => (b.clone(), [depth, cols]),
+                _ => (turned(&b, depth, cols), [cols, depth]),
+            };
+            let run = bench("com.microsoft:QGemm").input(tensor(&a_dims, &a));
+            let run = run.input(tensor(&[], &[0.5f32])).input(tensor(&[], &[5i8]));
+            let numbers = |run: Bench| {
+                let run = run.input(tensor(&[], &[0.5f32])).input(tensor(&[], &[-7i8]));
+                let run = run.input(tensor(&dims, &c[..dims.iter().product()]));
+                let run = run.int("transA", trans_a as i64).int("transB", trans_b as i64);
+                run.float("alpha", 2.0)
+            };
+            let wanted: Vec<f64> =
+                exact.iter().enumerate().map(|(i, sum)| 0.5 * f64::from(sum + c[at(i)])).collect();
+            for y in ways(&run, &tensor(&b_dims, &b), &numbers) {
+                assert_near(&y.values::<f32>(), &wanted, 1e-6);
+            }
+        }
+    }
+}
+
+#[test]
+fn left_sides_are_quantized_by_their_range() {
+    let [rows, depth, cols] = [6, 30, 9];
+    let a: Vec<f32> = (0..rows * depth).map(|i| (i * 37 % 256) as f32 * 0.5 - 20.0).collect();
+    let b = values::<i8>(depth * cols, 11);
+    // The range is 127.5, so that steps are halves.
+    let exact: Vec<f64> = (0..rows * cols)
+        .map(|i| {
+            let (m, n) = (i / cols, i % cols);
+            let term = |k: usize| f64::from(a[m * depth + k]) * f64::from(b[k * cols + n]);
+            0.25 * (0..depth).map(term).sum::<f64>()
+        })
+        .collect();
+    let run = bench("com.microsoft:DynamicQuantizeMatMul").input(tensor(&[2, 3, depth], &a));
+    let numbers = |run: Bench| run.input(tensor(&[], &[0.25f32]));
+    for y in ways(&run, &tensor(&[depth, cols], &b), &numbers) {
+        assert_eq!(y.dims(), [2, 3, cols]);
+        assert_near(&y.values::<f32>(), &exact, 1e-5);
+    }
+}
+
+#[test]
+fn misfits_are_named() {
+    let x = |dims: &[usize]| tensor(dims, &vec![1u8; dims.iter().product()]);
+    let run = || bench("MatMulInteger").input(x(&[2, 3])).input(x(&[3, 4]));
+    assert_eq!(
+        run().input(x(&[3])).error(),
+        "input 2 is u8[3], wanted one element, or one for each row of a left or column of a right side [2, 3]"
+    );
+    assert_eq!(
+        run().input(tensor(&[], &[1i8])).error(),
+        "input 2 is i8[], wanted a zero point of the type of u8[2,3]"
+    );
+    let run = bench("MatMulInteger").input(x(&[1, 40_000])).input(x(&[40_000, 1]));
+    assert_eq!(run.error(), "40000 products are summed up, of which 33025 fit the sums");
+    let run = bench("com.microsoft:QGemm").input(x(&[1, 1])).input(tensor(&[], &[1f32]));
+    let run = run.input(x(&[])).input(x(&[1, 1])).input(tensor(&[], &[1f32])).input(x(&[]));
+    let error = run.absent().input(tensor(&[], &[1f32])).error();
+    assert_eq!(error, "one of inputs 7 and 8, scale and zero point of the result, is missing");
+}

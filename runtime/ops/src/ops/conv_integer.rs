@@ -1,0 +1,93 @@
+//! Convolution of 8-bit integers without their zero points, as exact sums.
+
+use udo_api::{DType, Error, InferCx, Op, OpSchema, Port, TensorDesc, types};
+
+use crate::Def;
+use crate::family::conv::{self, ConvPorts, IntegerConv, PARAMS, integer_conv};
+use crate::family::quantized::VALUES;
+
+pub(crate) const DEF: Def = integer_conv::<ConvInteger>();
+
+struct ConvInteger;
+
+impl Op for ConvInteger {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "ConvInteger",
+        &[
+            Port::required("x", VALUES),
+            Port::required("w", VALUES),
+            Port::optional("x_zero_point", VALUES),
+            Port::optional("w_zero_point", VALUES),
+        ],
+        &[Port::required("y", types::I32)],
+        PARAMS,
+    );
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let shape = conv::infer_shape(cx, 0, Self::PORTS.w)?;
+        cx.set_output(0, TensorDesc::new(DType::I32, shape))
+    }
+}
+
+impl IntegerConv for ConvInteger {
+    const NAME: &'static str = "ConvInteger";
+    const PORTS: ConvPorts = ConvPorts { x_zero: 2, w_zero: 3, ..ConvPorts::PLAIN };
+}
+
+#[cfg(test)]
+mod tests {
+    use udo_api::Code;
+
+    use crate::testing::{bench, tensor};
+
+    fn values<T: Code>(len: usize, step: usize) -> Vec<T> {
+        let least = if T::DTYPE == udo_api::DType::U8 { 0.0 } else { -128.0 };
+        (0..len).map(|i| T::from_f32((i * step % 256) as f32 + least)).collect()
+    }
+
+    /// Images of 5 by 5 pixels with a border of one.
+    fn matches_the_definition<A: Code, B: Code>(channels: usize, outputs: usize, groups: usize) {
+        let x = values::<A>(channels * 25, 29);
+        let w = values::<B>(outputs * channels / groups * 9, 37);
+        let (x_zero, w_zeros) = (values::<A>(3, 50)[2], values::<B>(outputs, 11));
+        let (own, per_group) = (channels / groups, outputs / groups);
+        let mut wanted = Vec::new();
+        for (o, r, c) in (0..outputs * 25).map(|i| (i / 25, i / 5 % 5, i % 5)) {
+            let mut sum = 0;
+            for (i, k) in (0..own).flat_map(|i| (0..9).map(move |k| (i, k))) {
+                let (row, col) = ((r + k / 3).wrapping_sub(1), (c + k % 3).wrapping_sub(1));
+                if row < 5 && col < 5 {
+                    let x = x[(o / per_group * own + i) * 25 + row * 5 + col].to_i32();
+                    let w = w[(o * own + i) * 9 + k].to_i32();
+                    sum += (x - x_zero.to_i32()) * (w - w_zeros[o].to_i32());
+                }
+            }
+            wanted.push(sum);
+        }
+        for (threads, constant) in [(1, true), (3, true), (1, false)] {
+            let run = bench("ConvInteger").threads(threads).input(tensor(&[1, channels, 5, 5], &x));
+            let weights = tensor(&[outputs, own, 3, 3], &w);
+            let run = if constant { run.constant(weights) } else { run.input(weights) };
+            let run = run.input(tensor(&[], &[x_zero])).input(tensor(&[outputs], &w_zeros));
+            let y = run.ints("pads", &[1; 4]).int("group", groups as i64).one();
+            assert_eq!((y.dims(), y.values::<i32>()), (vec![1, outputs, 5, 5], wanted.clone()));
+        }
+    }
+
+    #[test]
+    fn sums_match_the_definition() {
+        for (channels, outputs, groups) in [(3, 5, 1), (20, 33, 1), (6, 4, 2), (8, 16, 8)] {
+            matches_the_definition::<u8, u8>(channels, outputs, groups);
+            matches_the_definition::<u8, i8>(channels, outputs, groups);
+            matches_the_definition::<i8, i8>(channels, outputs, groups);
+            matches_the_definition::<i8, u8>(channels, outputs, groups);
+        }
+    }
+
+    #[test]
+    fn zero_points_may_be_left_out() {
+        let run = bench("ConvInteger").input(tensor(&[1, 1, 1, 2], &[-3i8, 100]));
+        let y = run.input(tensor(&[1, 1, 1, 2], &[-1i8, 2])).one();
+        assert_eq!(y.values::<i32>(), [203]);
+    }
+}

@@ -1,0 +1,103 @@
+//! Real numbers as u8 of the scale and zero point that their own range asks for.
+
+use udo_api::{
+    Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpSchema, Port,
+    Shape, TensorDesc, Workspace, input, types,
+};
+use udo_simd::rows;
+
+use crate::Def;
+use crate::family::partition::GRAIN;
+use crate::family::quantize::DynamicRange;
+
+pub(crate) const DEF: Def = Def::of::<DynamicQuantizeLinear>(KERNELS);
+
+const KERNELS: &[KernelDef] =
+    &[KernelDef::new::<Quantize>("DynamicQuantizeLinear", Core::CPU)
+        .ports(&[input(0, types::F32)])];
+
+struct DynamicQuantizeLinear;
+
+impl Op for DynamicQuantizeLinear {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "DynamicQuantizeLinear",
+        &[Port::required("x", types::F32)],
+        &[
+            Port::required("y", types::U8),
+            Port::required("y_scale", types::F32),
+            Port::required("y_zero_point", types::U8),
+        ],
+        &[],
+    );
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let x = cx.input(0)?;
+        cx.set_output(0, x.with_dtype(DType::U8))?;
+        cx.set_output(1, TensorDesc::new(DType::F32, Shape::SCALAR))?;
+        cx.set_output(2, TensorDesc::new(DType::U8, Shape::SCALAR))
+    }
+}
+
+struct Quantize {
+    range: DynamicRange,
+}
+
+impl Kernel for Quantize {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        Ok(Self { range: DynamicRange::of(cx.input(0)?.len()) })
+    }
+
+    fn workspace(&self) -> Workspace {
+        Workspace::of::<f32>(self.range.scratch_len())
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io { inputs, mut outputs, mut scratch, parallel, .. } = io;
+        let x = inputs.get::<f32>(0)?;
+        let parts = scratch.take::<f32>(self.range.scratch_len())?;
+        let (scale, zero) = DynamicRange::encoding(parallel, x, parts)?;
+        outputs.take::<f32>(1)?.fill(scale);
+        outputs.take::<u8>(2)?.fill(zero);
+        parallel.chunks_mut(outputs.take::<u8>(0)?, GRAIN, |chunk, y| {
+            rows::quantize(&x[chunk * GRAIN..][..y.len()], scale, zero, y);
+            Ok(())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::family::partition::GRAIN;
+    use crate::testing::{bench, noise, tensor};
+
+    fn quantized(x: &[f32]) -> (Vec<u8>, f32, u8) {
+        let run = bench("DynamicQuantizeLinear").threads(3).input(tensor(&[x.len()], x));
+        let y = run.outputs(3).all();
+        (y[0].values(), y[1].values::<f32>()[0], y[2].values::<u8>()[0])
+    }
+
+    #[test]
+    fn the_range_and_zero_are_kept() {
+        for (x, zero) in [([-1f32, 0.5, 3.0], 64), ([1.0, 2.0, 4.0], 0), ([-4.0, -2.0, -1.0], 255)]
+        {
+            let (y, scale, found) = quantized(&x);
+            assert_eq!(found, zero, "{x:?}");
+            for (x, y) in x.iter().zip(y) {
+                let meant = (f32::from(y) - f32::from(found)) * scale;
+                assert!((meant - x).abs() <= scale / 2.0 + 1e-6, "{x} is {meant}");
+            }
+        }
+        assert_eq!(quantized(&[0.0; 3]), (vec![0; 3], 1.0, 0));
+        assert_eq!(quantized(&[]), (vec![], 1.0, 0));
+    }
+
+    #[test]
+    fn extremes_anywhere_count() {
+        for at in [0, GRAIN - 1, GRAIN, 2 * GRAIN + 4] {
+            let mut x = noise(2 * GRAIN + 5);
+            x[at] = 100.0;
+            let low = x.iter().copied().fold(0.0, f32::min);
+            assert_eq!(quantized(&x).1.to_bits(), ((100.0 - low) / 255.0f32).to_bits());
+        }
+    }
+}

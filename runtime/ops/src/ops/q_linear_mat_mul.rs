@@ -1,0 +1,50 @@
+//! Products of quantized matrices, with the sums scaled back to such.
+
+use udo_api::{Error, InferCx, Op, OpSchema, Port, TensorDesc, TypeSet, types};
+
+use crate::Def;
+use crate::family::matmul::{IntegerProducts, OPERANDS, Ports, integer_products, output_shape};
+
+pub(crate) const DEF: Def = integer_products::<QLinearMatMul>();
+
+const SCALES: TypeSet = types::F32.or(types::F16).or(types::BF16);
+
+struct QLinearMatMul;
+
+impl Op for QLinearMatMul {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "QLinearMatMul",
+        &[
+            Port::required("a", OPERANDS),
+            Port::required("a_scale", SCALES),
+            Port::required("a_zero_point", OPERANDS),
+            Port::required("b", OPERANDS),
+            Port::required("b_scale", SCALES),
+            Port::required("b_zero_point", OPERANDS),
+            Port::required("y_scale", SCALES),
+            Port::required("y_zero_point", OPERANDS),
+        ],
+        &[Port::required("y", OPERANDS)],
+        &[],
+    );
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let shape = output_shape(&cx.input(0)?, &cx.input(3)?)?;
+        let zero = cx.input(7)?;
+        cx.set_output(0, zero.dtype().map_or(zero, |t| TensorDesc::new(t, shape)))
+    }
+}
+
+impl IntegerProducts for QLinearMatMul {
+    const NAME: &'static str = "QLinearMatMul";
+    const PORTS: Ports = Ports {
+        a_scale: 1,
+        a_zero: 2,
+        b: 3,
+        b_scale: 4,
+        b_zero: 5,
+        y_scale: 6,
+        y_zero: 7,
+        ..Ports::PLAIN
+    };
+}
