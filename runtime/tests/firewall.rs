@@ -111,6 +111,9 @@ const WAYS: &[(&str, Way)] = &[
     ("scratch", |io| io.scratch.take::<f32>(17).map(drop)),
     ("port", |io| io.inputs.get::<f32>(3).map(drop)),
     ("type", |io| io.inputs.get::<i64>(0).map(drop)),
+    ("width", |io| io.inputs.get_bits::<u64>(0).map(drop)),
+    ("output-width", |io| io.outputs.take_bits::<u16>(0).map(drop)),
+    ("pair-width", |io| io.pair_bits::<u8>(0, 0).map(drop)),
     ("twice", |io| {
         io.outputs.take::<f32>(0)?;
         io.outputs.take::<f32>(0).map(drop)
@@ -187,6 +190,21 @@ fn every_breach_is_reported_and_the_next_run_works() {
             "type",
             Status::WRONG_TYPE,
             "used a port as a type that it does not have: wanted i64, found f32",
+        ),
+        (
+            "width",
+            Status::WRONG_TYPE,
+            "used a port as a type that it does not have: wanted u64, found f32",
+        ),
+        (
+            "output-width",
+            Status::WRONG_TYPE,
+            "used a port as a type that it does not have: wanted u16, found f32",
+        ),
+        (
+            "pair-width",
+            Status::WRONG_TYPE,
+            "used a port as a type that it does not have: wanted u8, found f32",
         ),
         ("twice", Status::OUTPUT_TAKEN, "took an output twice: port 0"),
         ("pair", Status::IN_PLACE, "used one port of an in-place pair on its own: port 0"),

@@ -19,20 +19,33 @@ pub trait Element:
 }
 
 macro_rules! elements {
-    ($($rust:ty => $dtype:ident),* $(,)?) => {$(
+    ($($rust:ty => $dtype:ident as $bits:ty),* $(,)?) => {$(
         impl sealed::Sealed for $rust {}
         impl Element for $rust {
             const DTYPE: DType = DType::$dtype;
         }
         const _: () = assert!(size_of::<$rust>() == DType::$dtype.size_bytes());
+        // What views of elements as their bits rest on.
+        const _: () = assert!(size_of::<$rust>() == size_of::<$bits>());
+        const _: () = assert!(align_of::<$rust>() == align_of::<$bits>());
     )*};
 }
 
 elements! {
-    f32 => F32, f64 => F64, F16 => F16, Bf16 => Bf16,
-    i8 => I8, i16 => I16, i32 => I32, i64 => I64,
-    u8 => U8, u16 => U16, u32 => U32, u64 => U64, Bool => Bool,
+    f32 => F32 as u32, f64 => F64 as u64, F16 => F16 as u16, Bf16 => Bf16 as u16,
+    i8 => I8 as u8, i16 => I16 as u16, i32 => I32 as u32, i64 => I64 as u64,
+    u8 => U8 as u8, u16 => U16 as u16, u32 => U32 as u32, u64 => U64 as u64,
+    Bool => Bool as u8,
 }
+
+/// An unsigned integer as which elements of every type of its size can be moved, whatever they mean: four types where
+/// a kernel would need one for each element type.
+pub trait Bits: Element {}
+
+impl Bits for u8 {}
+impl Bits for u16 {}
+impl Bits for u32 {}
+impl Bits for u64 {}
 
 /// An IEEE 754 binary16 number, held as its bits.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]

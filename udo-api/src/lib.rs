@@ -50,7 +50,7 @@ pub use dsp::{
     QuantsMut, Texts, TypedTensor, only_the_last_is_repeated,
 };
 pub use dtype::{DType, TypeSet, types};
-pub use element::{Bf16, Bool, Element, F16, bytes_of, bytes_of_mut};
+pub use element::{Bf16, Bits, Bool, Element, F16, bytes_of, bytes_of_mut};
 pub use encoding::{AxisEncoding, Encoding, Encodings};
 pub use error::{Error, ExecError, Status};
 pub use gpu::{GpuKernel, KernelInfo, Launch, WorkItemFn};

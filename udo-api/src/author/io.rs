@@ -17,11 +17,11 @@ pub use scratch::Scratch;
 
 use super::pack::PackedConstants;
 use super::parallel::Parallel;
-use crate::abi::ExecArgs;
-use crate::element::Element;
+use crate::abi::{ExecArgs, TensorArg};
+use crate::element::{Bits, Element};
 use crate::error::{ExecError, Status};
 use crate::span::slice_or_empty;
-use check::check_type;
+use check::{check_type, check_width};
 
 /// Everything that one call of a kernel may touch.
 #[derive(Debug)]
@@ -110,6 +110,23 @@ impl<'a> Io<'a> {
         self.in_place(input, output).map(Pair::Same)
     }
 
+    /// As [`Io::pair`], with elements as their bits, whichever of the types as wide as `B` they are.
+    ///
+    /// # Errors
+    /// As [`Io::pair`] for a type of another width.
+    pub fn pair_bits<B: Bits>(
+        &mut self,
+        input: usize,
+        output: usize,
+    ) -> Result<Pair<'a, B>, ExecError> {
+        if !self.outputs.arg(output)?.is_paired() {
+            let x = self.inputs.get_bits(input)?;
+            return Ok(Pair::Apart(x, self.outputs.take_bits(output)?));
+        }
+        check_width::<B>(self.paired(input, output)?)?;
+        self.outputs.hand_out(output).map(Pair::Same)
+    }
+
     /// The one slice behind an in-place pair: the input's elements, to be replaced by the output's.
     ///
     /// # Errors
@@ -120,12 +137,17 @@ impl<'a> Io<'a> {
         input: usize,
         output: usize,
     ) -> Result<&'a mut [T], ExecError> {
+        check_type::<T>(self.paired(input, output)?)?;
+        self.outputs.hand_out(output)
+    }
+
+    /// The argument of an output that is in the place of the input.
+    fn paired(&self, input: usize, output: usize) -> Result<&TensorArg, ExecError> {
         let paired = self.inputs.arg(input)?.in_place;
         let arg = self.outputs.arg(output)?;
         if usize::from(arg.in_place) != input + 1 || usize::from(paired) != output + 1 {
             return Err(ExecError::with(Status::IN_PLACE, [output as u64, 0]));
         }
-        check_type::<T>(arg)?;
-        self.outputs.hand_out(output)
+        Ok(arg)
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::abi::{ParamValue, param_kinds};
 use crate::dtype::DType;
-use crate::element::Element;
+use crate::element::{Bits, Element};
 use crate::error::Error;
 use crate::span::slice_or_empty;
 use crate::tensor::TensorDesc;
@@ -65,8 +65,26 @@ impl<'a> ParamTensor<'a> {
                 slice_or_empty(self.bytes.as_ptr().cast(), self.bytes.len() / size_of::<T>())
             });
         }
+        Err(self.wrong_type(T::DTYPE))
+    }
+
+    /// The elements as their bits, whichever of the types as wide as `B` they are.
+    ///
+    /// # Errors
+    /// The tensor is of a type of another width.
+    pub fn get_bits<B: Bits>(&self) -> Result<&'a [B], Error> {
+        if self.desc.dtype().is_some_and(|dtype| dtype.size_bytes() == size_of::<B>()) {
+            // SAFETY: `bytes` are elements of a type with the size of `B`, and so with its alignment, as `element` asserts.
+            return Ok(unsafe {
+                slice_or_empty(self.bytes.as_ptr().cast(), self.bytes.len() / size_of::<B>())
+            });
+        }
+        Err(self.wrong_type(B::DTYPE))
+    }
+
+    fn wrong_type(&self, wanted: DType) -> Error {
         let (name, found) = (self.name, self.desc.dtype().map_or("absent", DType::name));
-        Err(Error::new(format!("parameter {name:?} is a tensor of {found}, wanted {}", T::DTYPE)))
+        Error::new(format!("parameter {name:?} is a tensor of {found}, wanted {wanted}"))
     }
 }
 

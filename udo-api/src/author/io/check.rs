@@ -2,7 +2,7 @@
 
 use crate::abi::TensorArg;
 use crate::dtype::DType;
-use crate::element::Element;
+use crate::element::{Bits, Element};
 use crate::error::{ExecError, Status};
 
 pub(super) fn wrong_type(wanted: DType, found: &TensorArg) -> ExecError {
@@ -11,6 +11,12 @@ pub(super) fn wrong_type(wanted: DType, found: &TensorArg) -> ExecError {
 
 pub(super) fn check_type<T: Element>(arg: &TensorArg) -> Result<(), ExecError> {
     if arg.dtype == T::DTYPE.code() { Ok(()) } else { Err(wrong_type(T::DTYPE, arg)) }
+}
+
+/// Refuses a tensor whose elements are not as wide as `B`.
+pub(super) fn check_width<B: Bits>(arg: &TensorArg) -> Result<(), ExecError> {
+    let is_as_wide = |dtype: DType| dtype.size_bytes() == size_of::<B>();
+    if arg.dtype().is_some_and(is_as_wide) { Ok(()) } else { Err(wrong_type(B::DTYPE, arg)) }
 }
 
 /// Refuses what cannot be one slice of `T`; a tensor without flags of type `T` can.

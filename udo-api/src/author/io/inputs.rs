@@ -3,11 +3,11 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use super::check::{check, check_alone, check_type, no_such_port};
+use super::check::{check, check_alone, check_type, check_width, no_such_port};
 use crate::abi::{TensorArg, arg_flags};
 use crate::author::rows::{RowShape, Rows};
 use crate::dtype::DType;
-use crate::element::Element;
+use crate::element::{Bits, Element};
 use crate::encoding::{AxisEncoding, Encoding};
 use crate::error::{ExecError, Status};
 use crate::span::slice_or_empty;
@@ -95,6 +95,19 @@ impl<'a> Inputs<'a> {
         let arg = self.arg(port)?;
         check::<T>(arg, port)?;
         // SAFETY: the host gives `len` aligned elements, and nothing writes to them during the call.
+        Ok(unsafe { slice_or_empty(arg.data.cast(), arg.len) })
+    }
+
+    /// The elements of input `port` as their bits, whichever of the types as wide as `B` they are.
+    ///
+    /// # Errors
+    /// No such input, a type of another width, strided rows, or one half of an in-place pair.
+    pub fn get_bits<B: Bits>(&self, port: usize) -> Result<&'a [B], ExecError> {
+        let arg = self.arg(port)?;
+        check_alone(arg, port)?;
+        check_width::<B>(arg)?;
+        // SAFETY: the host gives `len` elements, to which nothing writes during the call, of a type with the size of `B`,
+        // and so with its alignment, as `element` asserts; every bit pattern is a `B`.
         Ok(unsafe { slice_or_empty(arg.data.cast(), arg.len) })
     }
 

@@ -3,12 +3,12 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use super::check::{check, check_alone, check_type, no_such_port};
+use super::check::{check, check_alone, check_type, check_width, no_such_port};
 use super::owed::{OWED_BITS, Owed};
 use crate::abi::{TensorArg, arg_flags};
 use crate::author::rows::{RowShape, RowsMut};
 use crate::dtype::DType;
-use crate::element::Element;
+use crate::element::{Bits, Element};
 use crate::encoding::{AxisEncoding, Encoding};
 use crate::error::{ExecError, Status};
 
@@ -97,6 +97,17 @@ impl<'a> Outputs<'a> {
         self.hand_out(port)
     }
 
+    /// The elements of output `port` as their bits, to be written, whichever of the types as wide as `B` they are.
+    ///
+    /// # Errors
+    /// No such output, a type of another width, strided rows, one half of an in-place pair, or taken before.
+    pub fn take_bits<B: Bits>(&mut self, port: usize) -> Result<&'a mut [B], ExecError> {
+        let arg = self.arg(port)?;
+        check_alone(arg, port)?;
+        check_width::<B>(arg)?;
+        self.hand_out(port)
+    }
+
     /// As [`Outputs::take`], with the extents apart, so that several bounded outputs can be held at once.
     ///
     /// Not for authors: a borrow from [`Outputs::shape`] must not be held while extents are set.
@@ -135,7 +146,7 @@ impl<'a> Outputs<'a> {
         Ok(())
     }
 
-    /// The whole memory of output `port`, whose type is `T`.
+    /// The whole memory of output `port`, whose type is `T` or, where `T` is the bits of elements, one as wide.
     #[inline]
     pub(super) fn hand_out<T: Element>(&mut self, port: usize) -> Result<&'a mut [T], ExecError> {
         self.note_taken(port)?;
@@ -143,8 +154,8 @@ impl<'a> Outputs<'a> {
         if arg.capacity == 0 || arg.data.is_null() {
             return Ok(&mut []);
         }
-        // SAFETY: the host gives each output memory of its own for `capacity` aligned elements, every
-        // bit pattern is an element, and `note_taken` lets it out once per call.
+        // SAFETY: the host gives each output memory of its own for `capacity` elements, aligned for all types of their
+        // size, every bit pattern is an element, and `note_taken` lets it out once per call.
         Ok(unsafe { std::slice::from_raw_parts_mut(arg.data.cast(), arg.capacity) })
     }
 
