@@ -116,6 +116,37 @@ fn pieces_are_read_where_they_lie() {
 }
 
 #[test]
+fn slices_along_one_axis_are_read_where_they_lie() {
+    let (outputs, steps) = run("graph g
+  input x: f32[4,2]
+  constant one: i64[1]{1}
+  constant three: i64[1]{3}
+  constant zero: i64[1]{0}
+  constant all: i64[1]{9}
+  a = Relu@17(x)
+  b = Slice@17(a, one, three)
+  c = Slice@17(a, zero, all)
+  y = Relu@17(b)
+  z = Relu@17(c)
+  output y
+  output z");
+    assert_eq!(outputs, [vec![2., 3., 4., 5.], (0u8..8).map(f32::from).collect()]);
+    assert_eq!(steps, ["Relu", "Relu", "Relu"]);
+    let (outputs, steps) = run("graph g
+  input x: f32[4,2]
+  constant first: i64[1]{3}
+  constant end: i64[1]{0}
+  constant axes: i64[1]{0}
+  constant steps: i64[1]{-2}
+  a = Relu@17(x)
+  b = Slice@17(a, first, end, axes, steps)
+  y = Relu@17(b)
+  output y");
+    assert_eq!(outputs, [vec![6., 7., 2., 3.]]);
+    assert_eq!(steps, ["Relu", "Slice", "Relu"]);
+}
+
+#[test]
 fn what_cannot_be_in_place_is_copied_by_itself() {
     // The input is the caller's, and one value is twice in the join.
     let (outputs, steps) = run("graph g

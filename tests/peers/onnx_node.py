@@ -33,6 +33,8 @@ PROBE_OPSET = 21
 # Inputs that the operators want in the model, where the tests feed them.
 REDUCTIONS = ["L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare"]
 STATIC = {"Dropout": [2], "Reshape": [1], "Resize": [1, 2, 3], "Split": [1], "Squeeze": [1], "Unsqueeze": [1],
+          "CenterCropPad": [1], "ConstantOfShape": [0], "Expand": [1], "OneHot": [1], "Pad": [1, 3],
+          "Range": [0, 1, 2], "Slice": [3], "Tile": [1],
           **{f"Reduce{of}": [1] for of in REDUCTIONS}}
 
 # What the program says no to by intent: a pattern of the message, and why.
@@ -222,6 +224,10 @@ def with_static_inputs(model, path, work):
     sets = sorted(path.parent.glob("test_data_set_*"))
     static = {node.input[i] for node in model.graph.node for i in STATIC.get(node.op_type, [])
               if i < len(node.input)}
+    # Nodes are in the order in which they run. What a shape is of need not be known for the shape.
+    for node in reversed(model.graph.node):
+        if static.intersection(node.output) and node.op_type not in ("Shape", "Size"):
+            static.update(node.input)
     names = [i.name for i in model.graph.input]
     if len(sets) != 1 or not static.intersection(names):
         return path, path.parent

@@ -129,6 +129,11 @@ def cases():
     yield Case("Max", 6, [X, -X], [np.abs(X)], consumed_inputs=[0, 0])
     yield Case("Min", 6, [X, -X], [-np.abs(X)], consumed_inputs=[0, 0])
     yield Case("Sum", 6, [X, X], [X + X], consumed_inputs=[0, 0])
+    around = np.pad(X, [(0, 0), (1, 0), (0, 2)], constant_values=0.5)
+    for since, name in [(2, "paddings"), (11, "pads")]:
+        yield Case("Pad", since, [X], [around], value=0.5, **{name: [0, 1, 0, 0, 0, 2]})
+    yield Case("Pad", 11, [X], [np.pad(X, [(0, 0), (0, 0), (2, 1)], "reflect")],
+               mode="reflect", pads=[0, 0, 2, 0, 0, 1], opset=2)
     exps = positive(2, 3, 4)
     for op, reduced in [("L1", np.abs(exps).sum), ("L2", lambda a: np.sqrt((exps ** 2).sum(a))),
                         ("LogSum", lambda a: np.log(exps.sum(a))),
@@ -146,6 +151,8 @@ def cases():
     yield Case("Resize", 11, [larger], [IMAGE], [1 / twice])
     yield Case("Upsample", 9, [IMAGE], [larger], scales=[1.0, 1.0, 2.0, 2.0])
     yield Case("Upsample", 10, [IMAGE], [larger], [twice])
+    yield Case("Slice", 10, [X], [X[:, 1:-1, 2:]], axes=[1, 2], starts=[1, 2], ends=[-1, 9])
+    yield Case("Slice", 10, [X], [X[1:, :2]], starts=[1, 0], ends=[2, 2], opset=1)
     for axis in range(3):
         yield Case("Softmax", 13, [X], [softmax(X, axis)], axis=axis)
     yield Case("Softmax", 13, [X], [softmax(X, 1)])

@@ -130,6 +130,35 @@ macro_rules! of_any {
     };
 }
 
+/// The arm's value with `$B` standing for the bits that elements of `$dtype` are as wide as; for what is done to elements
+/// of every type alike.
+macro_rules! of_width {
+    ($dtype:expr, $B:ident => $body:expr) => {
+        // A closure, so that functions of different types meet as pointers in one match.
+        (|| {
+            Ok(match $dtype.map(udo_api::DType::size_bytes) {
+                Some(1) => {
+                    type $B = u8;
+                    $body
+                }
+                Some(2) => {
+                    type $B = u16;
+                    $body
+                }
+                Some(4) => {
+                    type $B = u32;
+                    $body
+                }
+                Some(8) => {
+                    type $B = u64;
+                    $body
+                }
+                _ => return Err($crate::number::refuse_type($dtype)),
+            })
+        })()
+    };
+}
+
 /// As `of_type`, over every type that is a [`Number`].
 macro_rules! of_number {
     ($dtype:expr, $T:ident => $body:expr) => {

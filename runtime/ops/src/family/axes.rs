@@ -55,6 +55,17 @@ impl<const N: usize> Iterator for StridedIter<N> {
     }
 }
 
+/// Elements from a position to the next along each axis of a tensor.
+pub(crate) fn strides(dims: &[usize]) -> Axes {
+    let mut strides = [0; MAX_RANK];
+    let mut stride = 1;
+    for (axis, dim) in dims.iter().enumerate().rev() {
+        strides[axis] = stride;
+        stride *= dim;
+    }
+    strides
+}
+
 /// A tensor around one axis: elements before it, along it, and after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AxisSplit {

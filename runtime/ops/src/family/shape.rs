@@ -3,8 +3,8 @@
 use std::marker::PhantomData;
 
 use udo_api::{
-    Core, Element, Error, ExecError, Facts, FinalizeCx, InPlace, InferCx, Io, Kernel, KernelDef,
-    Node, Op, OpSchema, Pair, Param, Port, PortRule, Shape, TensorDesc, input, output_like, types,
+    Bits, Core, Error, ExecError, Facts, FinalizeCx, InPlace, InferCx, Io, Kernel, KernelDef, Node,
+    Op, OpSchema, Pair, Param, Port, PortRule, Shape, TensorDesc, input, output_like, types,
 };
 
 use crate::Def;
@@ -125,7 +125,7 @@ impl Kernel for Copied {
             return Err(Error::new(format!("input 0 is {x} and output 0 is {y}, wanted one size")));
         }
         let keeps_shape = x.full_shape() == y.full_shape();
-        Ok(Self { keeps_shape, run: of_any!(x.dtype(), T => copy::<T>)? })
+        Ok(Self { keeps_shape, run: of_width!(x.dtype(), B => copy::<B>)? })
     }
 
     fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
@@ -133,8 +133,8 @@ impl Kernel for Copied {
     }
 }
 
-fn copy<T: Element>(io: &mut Io<'_>) -> Result<(), ExecError> {
-    if let Pair::Apart(x, y) = io.pair::<T>(0, 0)? {
+fn copy<B: Bits>(io: &mut Io<'_>) -> Result<(), ExecError> {
+    if let Pair::Apart(x, y) = io.pair_bits::<B>(0, 0)? {
         y[..x.len()].copy_from_slice(x);
     }
     Ok(())

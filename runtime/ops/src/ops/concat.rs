@@ -1,7 +1,7 @@
 //! Tensors one after the other along an axis.
 
 use udo_api::{
-    DType, Dim, Element, Error, ExecError, Facts, FinalizeCx, InferCx, Io, OpSchema, Param, Port,
+    Bits, DType, Dim, Error, ExecError, Facts, FinalizeCx, InferCx, Io, OpSchema, Param, Port,
     Shape, TensorDesc, types,
 };
 
@@ -23,21 +23,21 @@ impl Movement for Concat {
     const EXAMPLES: &'static [Example] = &[
         Example {
             inputs: &[&[2, 1], &[2, 2], &[2, 1]],
-            ints: &[],
             params: &[("axis", Setting::Int(-1))],
             outputs: &[(&[2, 4], &[0, 2, 3, 6, 1, 4, 5, 7])],
+            ..Example::NONE
         },
         Example {
             inputs: &[&[1, 2], &[2, 2]],
-            ints: &[],
             params: &[("axis", Setting::Int(0))],
             outputs: &[(&[3, 2], &[0, 1, 2, 3, 4, 5])],
+            ..Example::NONE
         },
         Example {
             inputs: &[&[3, 0], &[3, 0]],
-            ints: &[],
             params: &[("axis", Setting::Int(1))],
             outputs: &[(&[3, 0], &[])],
+            ..Example::NONE
         },
     ];
 
@@ -69,9 +69,9 @@ impl Movement for Concat {
         Strips::along(cx.axis("axis", y.rank())?, &y, parts).map(Self)
     }
 
-    fn execute<T: Element>(&self, io: Io<'_>) -> Result<(), ExecError> {
+    fn execute<B: Bits>(&self, io: Io<'_>) -> Result<(), ExecError> {
         let Io { inputs, mut outputs, parallel, .. } = io;
-        self.0.join(parallel, outputs.take::<T>(0)?, |index| inputs.get(index))
+        self.0.join(parallel, outputs.take_bits::<B>(0)?, |index| inputs.get_bits(index))
     }
 }
 

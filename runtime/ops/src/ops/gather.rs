@@ -1,22 +1,16 @@
 //! The slices along an axis that indices ask for.
 
 use udo_api::{
-    Core, DType, Dim, Element, Error, ExecError, FinalizeCx, InferCx, Io, KernelDef, MAX_RANK,
-    OpSchema, Param, Port, PortRule, Shape, Value, input, output_like, types,
+    Bits, Core, DType, Dim, Error, ExecError, FinalizeCx, InferCx, Io, KernelDef, MAX_RANK,
+    OpSchema, Param, Port, Shape, Value, types,
 };
 
 use crate::Def;
 use crate::family::axes::AxisSplit;
-use crate::family::movement::{Example, Indices, Movement, Setting, kernel, movement};
+use crate::family::movement::{Example, INDEXED, Indices, Movement, Setting, kernel, movement};
 use crate::family::partition::GRAIN;
 
 pub(crate) const DEF: Def = movement::<Gather>();
-
-const RULES: &[PortRule] = &[
-    input(0, types::ANY).bounded(),
-    input(1, types::INDEX).bounded(),
-    output_like(0, 0).bounded(),
-];
 
 struct Gather {
     axis: usize,
@@ -29,25 +23,26 @@ impl Movement for Gather {
         &[Port::required("output", types::ANY)],
         &[Param::scalar("axis", DType::I64).default(Value::int(0))],
     );
-    const KERNELS: &'static [KernelDef] = &[kernel::<Self>(Core::CPU).ports(RULES)];
+    const KERNELS: &'static [KernelDef] = &[kernel::<Self>(Core::CPU).ports(INDEXED)];
     const EXAMPLES: &'static [Example] = &[
         Example {
             inputs: &[&[2, 3]],
             ints: &[(&[2, 1], &[0, -1])],
             params: &[("axis", Setting::Int(1))],
             outputs: &[(&[2, 2, 1], &[0, 2, 3, 5])],
+            ..Example::NONE
         },
         Example {
             inputs: &[&[2, 3]],
             ints: &[(&[], &[1])],
-            params: &[],
             outputs: &[(&[3], &[3, 4, 5])],
+            ..Example::NONE
         },
         Example {
             inputs: &[&[2, 0]],
             ints: &[(&[1], &[1])],
-            params: &[],
             outputs: &[(&[1, 0], &[])],
+            ..Example::NONE
         },
     ];
 
@@ -63,11 +58,11 @@ impl Movement for Gather {
         Ok(Self { axis: cx.axis("axis", cx.input(0)?.rank())? })
     }
 
-    fn execute<T: Element>(&self, io: Io<'_>) -> Result<(), ExecError> {
+    fn execute<B: Bits>(&self, io: Io<'_>) -> Result<(), ExecError> {
         let Io { inputs, mut outputs, parallel, .. } = io;
-        let (data, indices) = (inputs.get::<T>(0)?, Indices::get(&inputs, 1)?);
+        let (data, indices) = (inputs.get_bits::<B>(0)?, Indices::get(&inputs, 1)?);
         let (data_dims, index_dims) = (inputs.shape(0)?, inputs.shape(1)?);
-        let y = outputs.take::<T>(0)?;
+        let y = outputs.take_bits::<B>(0)?;
         let AxisSplit { outer, len, inner } = AxisSplit::at(data_dims, self.axis);
         let (count, slices) = (indices.len(), (GRAIN / inner.max(1)).max(1));
         if inner == 0 {

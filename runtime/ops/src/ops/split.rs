@@ -1,7 +1,7 @@
 //! A tensor cut along an axis.
 
 use udo_api::{
-    DType, Dim, Element, Error, ExecError, FinalizeCx, InferCx, Io, OpSchema, Param, Port, Shape,
+    Bits, DType, Dim, Error, ExecError, FinalizeCx, InferCx, Io, OpSchema, Param, Port, Shape,
     Value, types,
 };
 
@@ -32,18 +32,19 @@ impl Movement for Split {
             ints: &[(&[2], &[3, 2])],
             params: &[("axis", Setting::Int(-1))],
             outputs: &[(&[2, 3], &[0, 1, 2, 5, 6, 7]), (&[2, 2], &[3, 4, 8, 9])],
+            ..Example::NONE
         },
         Example {
             inputs: &[&[2, 5]],
-            ints: &[],
             params: &[("axis", Setting::Int(1)), ("num_outputs", Setting::Int(2))],
             outputs: &[(&[2, 3], &[0, 1, 2, 5, 6, 7]), (&[2, 2], &[3, 4, 8, 9])],
+            ..Example::NONE
         },
         Example {
             inputs: &[&[4, 1]],
             ints: &[(&[3], &[0, 1, 3])],
-            params: &[],
             outputs: &[(&[0, 1], &[]), (&[1, 1], &[0]), (&[3, 1], &[1, 2, 3])],
+            ..Example::NONE
         },
     ];
 
@@ -73,9 +74,9 @@ impl Movement for Split {
         Strips::along(axis, &x, parts).map(Self)
     }
 
-    fn execute<T: Element>(&self, io: Io<'_>) -> Result<(), ExecError> {
+    fn execute<B: Bits>(&self, io: Io<'_>) -> Result<(), ExecError> {
         let Io { inputs, mut outputs, parallel, .. } = io;
-        self.0.cut(parallel, inputs.get::<T>(0)?, |index| outputs.take(index))
+        self.0.cut(parallel, inputs.get_bits::<B>(0)?, |index| outputs.take_bits(index))
     }
 }
 

@@ -1,20 +1,16 @@
 //! The axes in another order.
 
 use udo_api::{
-    Core, DType, Dim, Element, Error, ExecError, Facts, FinalizeCx, InferCx, Io, KernelDef, Node,
-    OpSchema, Param, Port, Shape, bytes_of, bytes_of_mut, resolve_axis, types,
+    Bits, Core, DType, Dim, Error, ExecError, Facts, FinalizeCx, InferCx, Io, KernelDef, Node,
+    OpSchema, Param, Port, Shape, resolve_axis, types,
 };
-use udo_simd::rows;
 
 use crate::Def;
-use crate::family::movement::{Example, Movement, Setting, kernel, movement};
+use crate::family::movement::{Example, Movement, Permutation, Setting, kernel, movement};
 
 pub(crate) const DEF: Def = movement::<Transpose>();
 
-struct Transpose {
-    shape: Vec<usize>,
-    perm: Vec<usize>,
-}
+struct Transpose(Permutation);
 
 impl Movement for Transpose {
     const SCHEMA: OpSchema = OpSchema::new(
@@ -27,17 +23,12 @@ impl Movement for Transpose {
     const KERNELS: &'static [KernelDef] =
         &[kernel::<Self>(Core::CPU), kernel::<Self>(Core::DSP_V68)];
     const EXAMPLES: &'static [Example] = &[
-        Example {
-            inputs: &[&[2, 3]],
-            ints: &[],
-            params: &[],
-            outputs: &[(&[3, 2], &[0, 3, 1, 4, 2, 5])],
-        },
+        Example { inputs: &[&[2, 3]], outputs: &[(&[3, 2], &[0, 3, 1, 4, 2, 5])], ..Example::NONE },
         Example {
             inputs: &[&[2, 1, 3]],
-            ints: &[],
             params: &[("perm", Setting::Ints(&[1, -1, 0]))],
             outputs: &[(&[1, 3, 2], &[0, 3, 1, 4, 2, 5])],
+            ..Example::NONE
         },
     ];
 
@@ -51,25 +42,12 @@ impl Movement for Transpose {
 
     fn plan(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let x = cx.input(0)?;
-        Ok(Self { shape: x.shape().to_vec(), perm: permutation(cx, x.rank())? })
+        let perm = permutation(cx, x.rank())?;
+        Ok(Self(Permutation { shape: x.shape().to_vec(), perm }))
     }
 
-    fn execute<T: Element>(&self, mut io: Io<'_>) -> Result<(), ExecError> {
-        let (x, y) = (bytes_of(io.inputs.get::<T>(0)?), bytes_of_mut(io.outputs.take::<T>(0)?));
-        match size_of::<T>() {
-            1 => self.run::<1>(x, y),
-            2 => self.run::<2>(x, y),
-            4 => self.run::<4>(x, y),
-            _ => self.run::<8>(x, y),
-        }
-        Ok(())
-    }
-}
-
-impl Transpose {
-    fn run<const BYTES: usize>(&self, x: &[u8], y: &mut [u8]) {
-        let (x, y) = (x.as_chunks::<BYTES>().0, y.as_chunks_mut::<BYTES>().0);
-        rows::transpose(x, &self.shape, &self.perm, y);
+    fn execute<B: Bits>(&self, io: Io<'_>) -> Result<(), ExecError> {
+        self.0.execute::<B>(io)
     }
 }
 

@@ -9,7 +9,9 @@ mod cast;
 mod clip;
 mod dropout;
 mod edit;
+mod pad;
 mod resize;
+mod slice;
 mod softmax;
 mod split;
 mod top_k;
@@ -81,6 +83,8 @@ pub const UPGRADES: &[Upgrade] = &[
     onnx("Min", 6, Drop("consumed_inputs")),
     onnx("Mul", 6, Drop("consumed_inputs")),
     onnx("Mul", 7, By(broadcast::align)),
+    onnx("Pad", 2, By(pad::rename)),
+    onnx("Pad", 11, By(pad::attributes_to_inputs)),
     onnx("Pow", 7, By(broadcast::align)),
     onnx("ReduceL1", 18, Input("axes")),
     onnx("ReduceL2", 18, Input("axes")),
@@ -97,6 +101,7 @@ pub const UPGRADES: &[Upgrade] = &[
     onnx("Reshape", 5, Input("shape")),
     onnx("Resize", 11, By(resize::state_coordinates)),
     onnx("Sigmoid", 6, Drop("consumed_inputs")),
+    onnx("Slice", 10, By(slice::cuts_to_inputs)),
     onnx("Softmax", 13, By(softmax::flatten)),
     onnx("Split", 13, Input("split")),
     onnx("Split", 18, By(split::count_outputs)),

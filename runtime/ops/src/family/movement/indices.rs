@@ -26,13 +26,19 @@ impl<'a> Indices<'a> {
         }
     }
 
+    /// Index `at` as it is.
+    #[inline]
+    pub(crate) fn value(self, at: usize) -> i64 {
+        match self {
+            Self::I32(values) => i64::from(values[at]),
+            Self::I64(values) => values[at],
+        }
+    }
+
     /// The position, among `extent`, that index `at` means: a negative one counts from the end.
     #[inline]
     pub(crate) fn position(self, at: usize, extent: usize) -> Result<usize, ExecError> {
-        let index = match self {
-            Self::I32(values) => i64::from(values[at]),
-            Self::I64(values) => values[at],
-        };
+        let index = self.value(at);
         match usize::try_from(index) {
             Ok(index) if index < extent => Ok(index),
             _ => resolve_axis(index, extent).ok_or(ExecError::bad_value(index, at)),

@@ -1,19 +1,29 @@
 //! Operators that put elements, of whatever type, in other places.
 
+mod along;
+mod blocks;
 mod indices;
+mod permutation;
 mod strips;
+mod tuples;
+mod walks;
 
 use std::marker::PhantomData;
 
 use udo_api::{
-    Core, Element, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpSchema,
+    Bits, Core, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpSchema,
     PortRule, input, output_like, types,
 };
 
 use crate::Def;
 
+pub(crate) use along::{Along, check_along};
+pub(crate) use blocks::Blocks;
 pub(crate) use indices::Indices;
+pub(crate) use permutation::Permutation;
 pub(crate) use strips::Strips;
+pub(crate) use tuples::Tuples;
+pub(crate) use walks::{Beyond, Walk, Walks, tie_part};
 
 /// Where elements go. Its family has kernels for every element type, and tests.
 pub(crate) trait Movement: Sized + Send + Sync + 'static {
@@ -28,8 +38,8 @@ pub(crate) trait Movement: Sized + Send + Sync + 'static {
     /// Works out all that does not depend on the type of the elements.
     fn plan(cx: &FinalizeCx<'_>) -> Result<Self, Error>;
 
-    /// Writes every output.
-    fn execute<T: Element>(&self, io: Io<'_>) -> Result<(), ExecError>;
+    /// Writes every output, elements as their bits.
+    fn execute<B: Bits>(&self, io: Io<'_>) -> Result<(), ExecError>;
 }
 
 /// Where the elements of some tensors go. The elements of all inputs that move are numbered, one input after the other.
@@ -40,9 +50,17 @@ pub(crate) struct Example {
     pub(crate) inputs: &'static [&'static [usize]],
     /// Constant inputs behind them: their extents and integers.
     pub(crate) ints: &'static [(&'static [usize], &'static [i64])],
+    /// Constant lists of truths behind those.
+    pub(crate) truths: &'static [&'static [bool]],
     pub(crate) params: &'static [(&'static str, Setting)],
     /// The extents of the outputs, and the numbers of their elements.
     pub(crate) outputs: &'static [(&'static [usize], &'static [u8])],
+}
+
+impl Example {
+    /// Nothing.
+    pub(crate) const NONE: Self =
+        Self { inputs: &[], ints: &[], truths: &[], params: &[], outputs: &[] };
 }
 
 /// The value of a parameter.
@@ -51,6 +69,7 @@ pub(crate) struct Example {
 pub(crate) enum Setting {
     Int(i64),
     Ints(&'static [i64]),
+    Text(&'static str),
 }
 
 /// The operator that `M` says the movement of.
@@ -77,6 +96,17 @@ pub(crate) const fn kernel<M: Movement>(core: Core) -> KernelDef {
     KernelDef::new::<Moved<M>>(M::SCHEMA.name(), core).ports(RULES)
 }
 
+/// Elements may be bounded.
+pub(crate) const BOUNDED: &[PortRule] =
+    &[input(0, types::ANY).bounded(), output_like(0, 0).bounded()];
+
+/// Elements may be bounded, and the indices that are input 1.
+pub(crate) const INDEXED: &[PortRule] = &[
+    input(0, types::ANY).bounded(),
+    input(1, types::INDEX).bounded(),
+    output_like(0, 0).bounded(),
+];
+
 struct Moved<M> {
     plan: M,
     run: fn(&M, Io<'_>) -> Result<(), ExecError>,
@@ -84,7 +114,8 @@ struct Moved<M> {
 
 impl<M: Movement> Kernel for Moved<M> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let run = of_any!(cx.input(0)?.dtype(), T => M::execute::<T>)?;
+        let dtype = cx.input(0)?.dtype();
+        let run = of_width!(dtype, B => M::execute::<B>)?;
         Ok(Self { plan: M::plan(cx)?, run })
     }
 
@@ -95,7 +126,7 @@ impl<M: Movement> Kernel for Moved<M> {
 
 #[cfg(test)]
 mod tests {
-    use udo_api::{Bool, F16};
+    use udo_api::{Bool, Element, F16};
 
     use super::*;
     use crate::number::Number;
@@ -129,9 +160,14 @@ mod tests {
             first = end;
         }
         run = example.ints.iter().fold(run, |run, (dims, ints)| run.constant(tensor(dims, ints)));
+        for truths in example.truths {
+            let values: Vec<Bool> = truths.iter().map(|&truth| Bool::from(truth)).collect();
+            run = run.constant(tensor(&[values.len()], &values));
+        }
         let run = example.params.iter().fold(run, |run, &(name, setting)| match setting {
             Setting::Int(value) => run.int(name, value),
             Setting::Ints(values) => run.ints(name, values),
+            Setting::Text(value) => run.text(name, value),
         });
         let of_node = Bench::all(run);
         let found: Vec<_> = of_node.iter().map(|y: &Tensor| (y.dims(), y.values::<T>())).collect();

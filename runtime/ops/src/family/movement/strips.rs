@@ -1,6 +1,6 @@
 //! Rows that are strips side by side, as where tensors meet along an axis, or one is cut along it.
 
-use udo_api::{Element, Error, ExecError, Parallel, TensorDesc};
+use udo_api::{Bits, Error, ExecError, Parallel, TensorDesc};
 
 use crate::family::axes::AxisSplit;
 use crate::family::partition::GRAIN;
@@ -26,11 +26,11 @@ impl Strips {
     }
 
     /// Writes all strips of all rows of `y`; `parts` yields the tensors that they come from.
-    pub(crate) fn join<'a, T: Element>(
+    pub(crate) fn join<'a, B: Bits>(
         &self,
         parallel: Parallel<'_>,
-        y: &mut [T],
-        parts: impl Fn(usize) -> Result<&'a [T], ExecError> + Sync,
+        y: &mut [B],
+        parts: impl Fn(usize) -> Result<&'a [B], ExecError> + Sync,
     ) -> Result<(), ExecError> {
         let rows = (GRAIN / self.row.max(1)).max(1);
         parallel.chunks_mut(y, rows * self.row, |chunk, y| {
@@ -47,11 +47,11 @@ impl Strips {
     }
 
     /// Reads the strips of all rows of `x` into the tensors that `parts` yields, one after the other.
-    pub(crate) fn cut<'a, T: Element>(
+    pub(crate) fn cut<'a, B: Bits>(
         &self,
         parallel: Parallel<'_>,
-        x: &[T],
-        mut parts: impl FnMut(usize) -> Result<&'a mut [T], ExecError>,
+        x: &[B],
+        mut parts: impl FnMut(usize) -> Result<&'a mut [B], ExecError>,
     ) -> Result<(), ExecError> {
         let mut start = 0;
         for (index, &width) in self.widths.iter().enumerate() {

@@ -1,0 +1,82 @@
+//! Indices of which each means a place along an axis, at its own position on all others.
+
+use udo_api::{Error, ExecError, TensorDesc};
+
+use super::Indices;
+use crate::family::axes::{Axes, strides};
+
+/// Where indices mean places of a tensor.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Along {
+    /// Indices along the last axis.
+    pub(crate) row: usize,
+    /// How many rows of them there are.
+    pub(crate) rows: usize,
+    /// Extents of the axes before the last.
+    rank: usize,
+    dims: Axes,
+    /// Elements of the tensor from one position to the next; 0 along the axis of the indices.
+    strides: Axes,
+    last_stride: usize,
+    extent: usize,
+    stride: usize,
+}
+
+impl Along {
+    /// Places along `axis` of a tensor with extents `data`, for indices with extents `indices`.
+    pub(crate) fn of(axis: usize, data: &[usize], indices: &[usize]) -> Result<Self, ExecError> {
+        for (at, (&wanted, &extent)) in indices.iter().zip(data).enumerate() {
+            if at != axis && wanted > extent {
+                return Err(ExecError::bad_value(wanted as i64, at));
+            }
+        }
+        let mut steps = strides(data);
+        let stride = std::mem::replace(&mut steps[axis], 0);
+        let (&row, outer) = indices.split_last().unwrap_or((&1, &[]));
+        let mut dims = [1; udo_api::MAX_RANK];
+        dims.iter_mut().zip(outer).for_each(|(to, &extent)| *to = extent);
+        Ok(Self {
+            row,
+            rows: outer.iter().product(),
+            rank: outer.len(),
+            dims,
+            strides: steps,
+            last_stride: steps[outer.len()],
+            extent: data.get(axis).copied().unwrap_or(1),
+            stride,
+        })
+    }
+
+    /// The elements of the tensor that the indices of row `row` mean.
+    #[inline]
+    pub(crate) fn places<'a>(
+        &'a self,
+        indices: Indices<'a>,
+        row: usize,
+    ) -> impl Iterator<Item = Result<usize, ExecError>> + 'a {
+        let (mut left, mut first) = (row, 0);
+        for axis in (0..self.rank).rev() {
+            first += left % self.dims[axis] * self.strides[axis];
+            left /= self.dims[axis];
+        }
+        (0..self.row).map(move |at| {
+            let position = indices.position(row * self.row + at, self.extent)?;
+            Ok(first + at * self.last_stride + position * self.stride)
+        })
+    }
+}
+
+/// Refuses indices that have no place in `data`.
+pub(crate) fn check_along(
+    axis: usize,
+    data: &TensorDesc,
+    indices: &TensorDesc,
+) -> Result<(), Error> {
+    let mut extents = indices.shape().iter().zip(data.shape()).enumerate();
+    let fits = |(at, (wanted, extent)): (usize, (&usize, &usize))| at == axis || wanted <= extent;
+    if indices.rank() == data.rank() && extents.all(fits) {
+        return Ok(());
+    }
+    let wanted = format!("no more of any axis than {data} but for axis {axis}");
+    Err(Error::new(format!("input 1 is {indices}, wanted {wanted}")))
+}

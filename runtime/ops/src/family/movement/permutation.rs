@@ -1,0 +1,31 @@
+//! The axes of a tensor, or of one with the same elements, in another order.
+
+use udo_api::{Bits, ExecError, Io, bytes_of, bytes_of_mut};
+use udo_simd::rows;
+
+/// The axes of input 0 seen under a shape, in another order.
+#[derive(Clone, Debug)]
+pub(crate) struct Permutation {
+    pub(crate) shape: Vec<usize>,
+    /// The input's axis behind each of the output.
+    pub(crate) perm: Vec<usize>,
+}
+
+impl Permutation {
+    pub(crate) fn execute<B: Bits>(&self, mut io: Io<'_>) -> Result<(), ExecError> {
+        let (x, y) = (io.inputs.get_bits::<B>(0)?, io.outputs.take_bits::<B>(0)?);
+        let (x, y) = (bytes_of(x), bytes_of_mut(y));
+        match size_of::<B>() {
+            1 => self.run::<1>(x, y),
+            2 => self.run::<2>(x, y),
+            4 => self.run::<4>(x, y),
+            _ => self.run::<8>(x, y),
+        }
+        Ok(())
+    }
+
+    fn run<const BYTES: usize>(&self, x: &[u8], y: &mut [u8]) {
+        let (x, y) = (x.as_chunks::<BYTES>().0, y.as_chunks_mut::<BYTES>().0);
+        rows::transpose(x, &self.shape, &self.perm, y);
+    }
+}

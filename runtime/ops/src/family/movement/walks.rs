@@ -1,0 +1,357 @@
+//! Outputs each of whose axes is an axis of the input, walked along in steps: slices, repetitions, borders.
+
+use udo_api::{Bits, Error, ExecError, FinalizeCx, MAX_RANK, Parallel};
+
+use crate::family::partition::GRAIN;
+
+/// What lies before and behind the input along an axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Beyond {
+    /// A value of its own.
+    Fill,
+    /// The element at that end.
+    Edge,
+    /// The elements in reverse order, the one at the end not twice.
+    Reflect,
+    /// The elements from the other end on.
+    Wrap,
+}
+
+/// Which positions of an axis of the input those of the output are: every `step`-th from `start` on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Walk {
+    /// How many positions the output has.
+    pub(crate) len: usize,
+    /// Where the first one is, which may lie before the input, or behind it.
+    pub(crate) start: isize,
+    /// 0 repeats one position; other than 0 and 1 only where nothing lies beyond.
+    pub(crate) step: isize,
+    /// How many positions the input has.
+    pub(crate) input: usize,
+    /// The first one that counts, which `start` is counted from, and how many do.
+    pub(crate) from: usize,
+    pub(crate) extent: usize,
+    pub(crate) beyond: Beyond,
+}
+
+/// Positions of the output that come from the input in one way.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    len: usize,
+    /// The first one's position in the input; none for what has a value of its own.
+    from: Option<usize>,
+    way: Way,
+}
+
+/// How a run goes on.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Step(isize),
+    /// So many positions, again and again.
+    Cycle(usize),
+}
+
+impl Walk {
+    /// All of an axis.
+    pub(crate) const fn whole(extent: usize) -> Self {
+        Self {
+            len: extent,
+            start: 0,
+            step: 1,
+            input: extent,
+            from: 0,
+            extent,
+            beyond: Beyond::Fill,
+        }
+    }
+
+    /// `len` positions from `start` on, each `step` from the one before, all of them in the input.
+    pub(crate) const fn slice(extent: usize, start: usize, len: usize, step: isize) -> Self {
+        let step = if len > 1 { step } else { 1 };
+        Self { len, start: start as isize, step, ..Self::whole(extent) }
+    }
+
+    /// An axis so many times.
+    pub(crate) const fn times(extent: usize, times: usize) -> Self {
+        let len = extent.saturating_mul(times);
+        if extent == 1 && times != 1 {
+            return Self { len, step: 0, ..Self::whole(1) };
+        }
+        Self { len, beyond: Beyond::Wrap, ..Self::whole(extent) }
+    }
+
+    /// `len` positions of an axis of which the first `before` lie before it. Where they are negative, the input is cut.
+    pub(crate) fn padded(extent: usize, before: isize, len: usize, beyond: Beyond) -> Self {
+        let cut = before.min(0).unsigned_abs();
+        let start = -before.max(0);
+        // What is left of the input behind the cut, and not beyond the output's end where that is cut as well.
+        let left = extent.saturating_sub(cut);
+        let end = len.saturating_sub(start.unsigned_abs());
+        Self { len, start, step: 1, input: extent, from: cut, extent: left.min(end), beyond }
+    }
+
+    const fn is_whole(&self) -> bool {
+        let is_all = self.from == 0 && self.extent == self.input;
+        is_all && self.start == 0 && self.step == 1 && self.len == self.extent
+    }
+
+    /// Where the output is a run of neighbours in the input, the first one's position.
+    fn offset(&self) -> Option<usize> {
+        let start = usize::try_from(self.start).ok()?;
+        (self.step == 1 && start + self.len <= self.extent).then_some(self.from + start)
+    }
+
+    /// Whether elements are asked for beyond an input that has none.
+    const fn lacks_elements(&self) -> bool {
+        self.extent == 0 && self.len > 0 && !matches!(self.beyond, Beyond::Fill)
+    }
+
+    const fn repeats_one(&self) -> bool {
+        self.step == 0 && self.input == 1
+    }
+
+    /// Where position `at` of the output comes from.
+    fn source(&self, at: usize) -> Option<usize> {
+        self.run(at, 1).from
+    }
+
+    /// The run from position `at` of the output on, of at most `left` positions.
+    #[inline]
+    fn run(&self, at: usize, left: usize) -> Run {
+        let Self { start, step, extent, .. } = *self;
+        let (at, end) = (start + at as isize * step, extent as isize);
+        let here = |len: usize, from: isize, way: Way| Run {
+            len: len.min(left),
+            from: usize::try_from(from).ok().map(|from| self.from + from),
+            way,
+        };
+        if (0..end).contains(&at) {
+            return match step {
+                0 => here(left, at, Way::Cycle(1)),
+                1 if self.beyond == Beyond::Wrap && at == 0 && left > extent => {
+                    here(left, at, Way::Cycle(extent))
+                }
+                1.. => here(((end - at) as usize).div_ceil(step as usize), at, Way::Step(step)),
+                _ => here(at as usize / step.unsigned_abs() + 1, at, Way::Step(step)),
+            };
+        }
+        let until_input = if at < 0 { at.unsigned_abs() } else { left };
+        match self.beyond {
+            _ if extent == 0 => Run { len: left, from: None, way: Way::Step(1) },
+            Beyond::Fill => Run { len: until_input.min(left), from: None, way: Way::Step(1) },
+            Beyond::Edge => here(until_input, at.clamp(0, end - 1), Way::Cycle(1)),
+            Beyond::Reflect if extent == 1 => here(left, 0, Way::Cycle(1)),
+            Beyond::Wrap => {
+                let at = at.rem_euclid(end);
+                let way = if at == 0 { Way::Cycle(extent) } else { Way::Step(1) };
+                here(if at == 0 { left } else { (end - at) as usize }, at, way)
+            }
+            Beyond::Reflect => {
+                let period = 2 * (end - 1);
+                let at = at.rem_euclid(period);
+                if at < end - 1 {
+                    here((end - 1 - at) as usize, at, Way::Step(1))
+                } else {
+                    here((period - at) as usize, period - at, Way::Step(-1))
+                }
+            }
+        }
+    }
+
+    /// The walk along two neighbouring axes at once, if there is one.
+    fn with_inner(&self, inner: &Self) -> Option<Self> {
+        let whole = Self::whole(self.extent * inner.extent);
+        if self.is_whole() && inner.is_whole() {
+            return Some(whole);
+        }
+        let is_one = self.repeats_one() && inner.repeats_one();
+        is_one.then(|| Self { len: self.len * inner.len, step: 0, ..whole })
+    }
+}
+
+/// Says that output 0 is a part of input 0, or all of it, where the walks along its axes make it one.
+pub(crate) fn tie_part(
+    cx: &FinalizeCx<'_>,
+    walks: impl Iterator<Item = Walk>,
+) -> Result<(), Error> {
+    let mut cut = walks.enumerate().filter(|(_, walk)| !walk.is_whole());
+    match (cut.next(), cut.next()) {
+        (None, _) => cx.tie_same(0, 0),
+        (Some((axis, walk)), None) => match walk.offset() {
+            Some(offset) => cx.tie_output_in_input(0, 0, axis, offset),
+            None => Ok(()),
+        },
+        _ => Ok(()),
+    }
+}
+
+/// A walk for each axis of an output.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Walks {
+    /// How many walks there are; those along neighbouring axes are one where they can be.
+    rank: usize,
+    along: [Walk; MAX_RANK],
+    /// Elements behind each position of the last walk.
+    inner: usize,
+    len: usize,
+}
+
+impl Walks {
+    pub(crate) fn of(each: impl Iterator<Item = Walk>) -> Self {
+        let mut all = Self { rank: 0, along: [Walk::whole(1); MAX_RANK], inner: 1, len: 1 };
+        for walk in each.take(MAX_RANK) {
+            all.len *= walk.len;
+            let last = all.rank.checked_sub(1).map(|last| &mut all.along[last]);
+            if let Some((both, last)) = last.and_then(|last| Some((last.with_inner(&walk)?, last)))
+            {
+                *last = both;
+            } else {
+                all.along[all.rank] = walk;
+                all.rank += 1;
+            }
+        }
+        // The last one's elements lie behind each other if all of them are wanted.
+        if all.rank > 1 && all.along[all.rank - 1].is_whole() {
+            all.rank -= 1;
+            all.inner = all.along[all.rank].len;
+        }
+        all.rank = all.rank.max(1);
+        all
+    }
+
+    /// Writes `y`, which is longer where it is bounded.
+    pub(crate) fn copy<B: Bits>(
+        &self,
+        parallel: Parallel<'_>,
+        x: &[B],
+        y: &mut [B],
+        fill: B,
+    ) -> Result<(), ExecError> {
+        if self.len == 0 {
+            return Ok(());
+        }
+        if let Some(axis) = self.along.iter().position(Walk::lacks_elements) {
+            return Err(ExecError::bad_value(0, axis));
+        }
+        let blocks = (GRAIN / self.inner).max(1);
+        parallel.chunks_mut(&mut y[..self.len], blocks * self.inner, |chunk, y| {
+            self.copy_from(chunk * blocks, x, y, fill);
+            Ok(())
+        })
+    }
+
+    /// Writes `y`, which starts at position `first` of all that the last walk has in the output.
+    fn copy_from<B: Bits>(&self, first: usize, x: &[B], y: &mut [B], fill: B) {
+        let last = self.along[self.rank - 1];
+        let (mut rows, mut at) = (Rows::new(self, first / last.len), first % last.len);
+        let mut left = y;
+        while !left.is_empty() {
+            let row = ((last.len - at) * self.inner).min(left.len());
+            let (y, rest) = left.split_at_mut(row);
+            match rows.from() {
+                Some(from) => self.copy_row(at, &x[from..], y, fill),
+                None => y.fill(fill),
+            }
+            (left, at) = (rest, 0);
+            rows.next();
+        }
+    }
+
+    /// Writes part of a row of the output, from position `at` of the last walk on, from a row of the input.
+    fn copy_row<B: Bits>(&self, mut at: usize, x: &[B], mut y: &mut [B], fill: B) {
+        let (last, inner) = (&self.along[self.rank - 1], self.inner);
+        while !y.is_empty() {
+            let run = last.run(at, y.len() / inner);
+            let (part, rest) = y.split_at_mut(run.len * inner);
+            match run.from {
+                Some(from) => copy_run(&x[from * inner..], x, from, run.way, inner, part),
+                None => part.fill(fill),
+            }
+            at += run.len;
+            y = rest;
+        }
+    }
+}
+
+/// Writes one run: `x` from its first position on, which is `from` of `row`.
+fn copy_run<B: Bits>(x: &[B], row: &[B], from: usize, way: Way, inner: usize, y: &mut [B]) {
+    match way {
+        Way::Step(1) => y.copy_from_slice(&x[..y.len()]),
+        Way::Cycle(len) => cycle(&x[..len * inner], y),
+        Way::Step(step) if inner == 1 => {
+            let far = step.unsigned_abs();
+            if step > 0 {
+                y.iter_mut().zip(x.iter().step_by(far)).for_each(|(y, x)| *y = *x);
+            } else {
+                let back = row[..=from].iter().rev().step_by(far);
+                y.iter_mut().zip(back).for_each(|(y, x)| *y = *x);
+            }
+        }
+        Way::Step(step) => {
+            for (at, y) in y.chunks_exact_mut(inner).enumerate() {
+                let position = (from as isize + at as isize * step) as usize;
+                y.copy_from_slice(&row[position * inner..][..inner]);
+            }
+        }
+    }
+}
+
+/// Fills `y` with `x`, again and again.
+pub(crate) fn cycle<B: Bits>(x: &[B], y: &mut [B]) {
+    if let [x] = x {
+        return y.fill(*x);
+    }
+    let mut done = x.len().min(y.len());
+    y[..done].copy_from_slice(&x[..done]);
+    while done < y.len() && done > 0 {
+        let next = done.min(y.len() - done);
+        y.copy_within(..next, done);
+        done += next;
+    }
+}
+
+/// Where the rows of the input are that rows of the output come from, one row of the output after the other.
+struct Rows<'a> {
+    outer: &'a [Walk],
+    /// Elements of the input from a position to the next.
+    strides: [usize; MAX_RANK],
+    at: [usize; MAX_RANK],
+    from: [Option<usize>; MAX_RANK],
+}
+
+impl<'a> Rows<'a> {
+    fn new(walks: &'a Walks, first: usize) -> Self {
+        let (outer, last) = walks.along[..walks.rank].split_at(walks.rank - 1);
+        let mut rows =
+            Self { outer, strides: [0; MAX_RANK], at: [0; MAX_RANK], from: [Some(0); MAX_RANK] };
+        let mut stride = last.first().map_or(1, |last| last.input) * walks.inner;
+        let mut left = first;
+        for (axis, walk) in outer.iter().enumerate().rev() {
+            rows.strides[axis] = stride;
+            stride *= walk.input;
+            rows.put(axis, left % walk.len);
+            left /= walk.len;
+        }
+        rows
+    }
+
+    fn put(&mut self, axis: usize, at: usize) {
+        self.at[axis] = at;
+        self.from[axis] = self.outer[axis].source(at).map(|from| from * self.strides[axis]);
+    }
+
+    /// The first element of the row; none if all of it has a value of its own.
+    fn from(&self) -> Option<usize> {
+        self.from[..self.outer.len()].iter().try_fold(0, |sum, from| Some(sum + (*from)?))
+    }
+
+    fn next(&mut self) {
+        for (axis, walk) in self.outer.iter().enumerate().rev() {
+            let next = self.at[axis] + 1;
+            self.put(axis, if next == walk.len { 0 } else { next });
+            if next < walk.len {
+                break;
+            }
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! What becomes of an element on which an update falls, by element width: numbers are found in bits, and put back.
+
+use udo_api::{Bf16, Bits, DType, Error, F16, Node};
+
+use crate::number::{Number, refuse_type};
+
+/// What an update does to an element; a function of both of their bits.
+#[derive(Clone, Copy)]
+pub(crate) enum Combine {
+    /// Takes its place.
+    Replace,
+    By1(fn(u8, u8) -> u8),
+    By2(fn(u16, u16) -> u16),
+    By4(fn(u32, u32) -> u32),
+    By8(fn(u64, u64) -> u64),
+}
+
+/// Bits of elements that updates fall on.
+pub(crate) trait Width: Bits {
+    /// The function for elements of this width; none where updates take the place of elements.
+    fn function(combine: Combine) -> Option<fn(Self, Self) -> Self>;
+}
+
+macro_rules! widths {
+    ($($bits:ty => $variant:ident),*) => {$(
+        impl Width for $bits {
+            fn function(combine: Combine) -> Option<fn(Self, Self) -> Self> {
+                match combine {
+                    Combine::$variant(function) => Some(function),
+                    _ => None,
+                }
+            }
+        }
+    )*};
+}
+
+widths!(u8 => By1, u16 => By2, u32 => By4, u64 => By8);
+
+/// Two numbers become one.
+#[derive(Clone, Copy)]
+enum Reduction {
+    Add,
+    Mul,
+    Max,
+    Min,
+}
+
+/// The larger, or whichever is no number.
+fn larger<T: Number>(a: T, b: T) -> T {
+    if a > b || is_nan(a) { a } else { b }
+}
+
+/// The smaller, or whichever is no number.
+fn smaller<T: Number>(a: T, b: T) -> T {
+    if a < b || is_nan(a) { a } else { b }
+}
+
+#[expect(clippy::eq_op, reason = "only what is no number differs from itself")]
+fn is_nan<T: Number>(a: T) -> bool {
+    a != a
+}
+
+/// Functions of two numbers of type `$number`, which is `$of` the bits, and has `$bits_of`.
+macro_rules! of_bits {
+    ($reduction:expr, $variant:ident, $of:expr, $bits_of:expr) => {
+        Combine::$variant(match $reduction {
+            Reduction::Add => |a, b| $bits_of(Number::add($of(a), $of(b))),
+            Reduction::Mul => |a, b| $bits_of(Number::mul($of(a), $of(b))),
+            Reduction::Max => |a, b| $bits_of(larger($of(a), $of(b))),
+            Reduction::Min => |a, b| $bits_of(smaller($of(a), $of(b))),
+        })
+    };
+}
+
+impl Combine {
+    /// What the node's parameter `reduction` asks for, if its operator has one.
+    pub(crate) fn of(node: &Node<'_>) -> Result<Self, Error> {
+        if !node.has_param("reduction") {
+            return Ok(Self::Replace);
+        }
+        let reduction = match node.text("reduction")? {
+            "none" => return Ok(Self::Replace),
+            "add" => Reduction::Add,
+            "mul" => Reduction::Mul,
+            "max" => Reduction::Max,
+            "min" => Reduction::Min,
+            found => {
+                return Err(Error::new(format!(
+                    "parameter \"reduction\" is {found:?}, wanted none, add, mul, max or min"
+                )));
+            }
+        };
+        let dtype = node.input(0)?.dtype().ok_or_else(|| refuse_type(None))?;
+        Self::of_type(dtype, reduction).ok_or_else(|| refuse_type(Some(dtype)))
+    }
+
+    /// The function for elements of a type.
+    fn of_type(dtype: DType, by: Reduction) -> Option<Self> {
+        Some(match dtype {
+            DType::F32 => of_bits!(by, By4, f32::from_bits, f32::to_bits),
+            DType::F64 => of_bits!(by, By8, f64::from_bits, f64::to_bits),
+            DType::F16 => of_bits!(by, By2, |x| F16(x).to_f32(), |x| F16::from_f32(x).0),
+            DType::Bf16 => of_bits!(by, By2, |x| Bf16(x).to_f32(), |x| Bf16::from_f32(x).0),
+            DType::I8 => of_bits!(by, By1, u8::cast_signed, i8::cast_unsigned),
+            DType::I16 => of_bits!(by, By2, u16::cast_signed, i16::cast_unsigned),
+            DType::I32 => of_bits!(by, By4, u32::cast_signed, i32::cast_unsigned),
+            DType::I64 => of_bits!(by, By8, u64::cast_signed, i64::cast_unsigned),
+            DType::U8 => of_bits!(by, By1, u8::from, u8::from),
+            DType::U16 => of_bits!(by, By2, u16::from, u16::from),
+            DType::U32 => of_bits!(by, By4, u32::from, u32::from),
+            DType::U64 => of_bits!(by, By8, u64::from, u64::from),
+            // A sum of truths is whether there is one, a product whether all are.
+            DType::Bool => Self::By1(match by {
+                Reduction::Add | Reduction::Max => |a, b| u8::from(a | b != 0),
+                Reduction::Mul | Reduction::Min => |a, b| u8::from(a != 0 && b != 0),
+            }),
+            DType::Str => return None,
+        })
+    }
+}
+
+/// Has updates fall on elements, one on each.
+#[inline]
+pub(crate) fn combine_all<B: Width>(combine: Combine, y: &mut [B], updates: &[B]) {
+    match B::function(combine) {
+        None => y.copy_from_slice(updates),
+        Some(function) => {
+            y.iter_mut().zip(updates).for_each(|(y, &update)| *y = function(*y, update));
+        }
+    }
+}

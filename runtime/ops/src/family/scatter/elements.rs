@@ -1,0 +1,68 @@
+//! Updates each of which falls on a place along an axis, at its own position on all others.
+
+use std::marker::PhantomData;
+
+use udo_api::{Error, ExecError, Inputs, Node, OpSchema, Parallel};
+
+use super::{Combine, Scatter, Width};
+use crate::family::movement::{Along, Indices, check_along};
+
+/// An operator whose updates fall along its parameter `axis`.
+pub(crate) trait ScatterAlong: Send + Sync + 'static {
+    const SCHEMA: OpSchema;
+}
+
+/// Where the updates of operator `S` fall.
+pub(crate) struct Elements<S> {
+    axis: usize,
+    of: PhantomData<fn() -> S>,
+}
+
+impl<S: ScatterAlong> Scatter for Elements<S> {
+    const SCHEMA: OpSchema = S::SCHEMA;
+
+    fn plan(node: &Node<'_>) -> Result<Self, Error> {
+        let (data, indices, updates) = (node.input(0)?, node.input(1)?, node.input(2)?);
+        let axis = node.axis("axis", data.rank())?;
+        check_along(axis, &data, &indices)?;
+        if updates.shape() != indices.shape() {
+            return Err(Error::new(format!("input 2 is {updates}, input 1 is {indices}")));
+        }
+        Ok(Self { axis, of: PhantomData })
+    }
+
+    fn scatter<B: Width>(
+        &self,
+        inputs: &Inputs<'_>,
+        combine: Combine,
+        parallel: Parallel<'_>,
+        y: &mut [B],
+    ) -> Result<(), ExecError> {
+        let (indices, updates) = (Indices::get(inputs, 1)?, inputs.get_bits::<B>(2)?);
+        let (data_dims, dims) = (inputs.shape(0)?, inputs.shape(1)?);
+        if inputs.shape(2)? != dims {
+            return Err(ExecError::bad_value(updates.len() as i64, indices.len()));
+        }
+        let along = Along::of(self.axis, data_dims, dims)?;
+        let function = B::function(combine);
+        let rows = |rows: std::ops::Range<usize>, first: usize, y: &mut [B]| {
+            for row in rows {
+                let updates = &updates[row * along.row..][..along.row];
+                for (at, &update) in along.places(indices, row).zip(updates) {
+                    let y = &mut y[at? - first];
+                    *y = function.map_or(update, |function| function(*y, update));
+                }
+            }
+            Ok(())
+        };
+        let outermost = dims.first().copied().unwrap_or(1);
+        if self.axis == 0 || outermost == 0 {
+            return rows(0..along.rows, 0, y);
+        }
+        // Updates stay at their place on the outermost axis, so threads have no element in common.
+        let (each, block) = (along.rows / outermost, y.len() / data_dims[0].max(1));
+        parallel.chunks_mut(y, block, |at, y| {
+            if at < outermost { rows(at * each..(at + 1) * each, at * block, y) } else { Ok(()) }
+        })
+    }
+}

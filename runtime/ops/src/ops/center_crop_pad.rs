@@ -1,0 +1,121 @@
+//! A tensor with other extents around the same middle: what is too much is cut on both sides, what lacks is zero.
+
+use udo_api::{
+    Bits, Core, DType, Dim, Error, ExecError, FinalizeCx, InferCx, Io, KernelDef, Node, OpSchema,
+    Param, Port, Shape, TensorDesc, types,
+};
+
+use crate::Def;
+use crate::family::argument::IntsArgument;
+use crate::family::axes::resolve_axes;
+use crate::family::movement::{
+    Beyond, Example, Movement, Setting, Walk, Walks, kernel, movement, tie_part,
+};
+
+pub(crate) const DEF: Def = movement::<CenterCropPad>();
+
+const SHAPE: IntsArgument = IntsArgument { input: 1, name: "shape", what: "shape" };
+
+struct CenterCropPad(Walks);
+
+impl Movement for CenterCropPad {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "CenterCropPad",
+        &[Port::required("input_data", types::ANY), SHAPE.port()],
+        &[Port::required("output_data", types::ANY)],
+        &[Param::tensor("axes", DType::I64).optional()],
+    );
+    const KERNELS: &'static [KernelDef] = &[kernel::<Self>(Core::CPU)];
+    const EXAMPLES: &'static [Example] = &[
+        Example {
+            inputs: &[&[3, 4]],
+            ints: &[(&[2], &[2, 1])],
+            outputs: &[(&[2, 1], &[1, 5])],
+            ..Example::NONE
+        },
+        Example {
+            inputs: &[&[1, 5]],
+            ints: &[(&[1], &[2])],
+            params: &[("axes", Setting::Ints(&[-1]))],
+            outputs: &[(&[1, 2], &[1, 2])],
+            ..Example::NONE
+        },
+    ];
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let x = cx.input(0)?;
+        let shape = x.full_shape();
+        let lens = lens(cx, &x)?;
+        let dims = shape.iter().zip(lens).map(|(dim, len)| len.map_or(dim, Dim::Fixed));
+        cx.set_output(0, x.with_shape(Shape::of_dims(&dims.collect::<Vec<_>>())?))
+    }
+
+    fn plan(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let x = cx.input(0)?;
+        let each = x.shape().iter().zip(lens(cx, &x)?);
+        let walks: Vec<Walk> = each.map(|(&extent, len)| walk(extent, len)).collect();
+        tie_part(cx, walks.iter().copied())?;
+        Ok(Self(Walks::of(walks.into_iter())))
+    }
+
+    fn execute<B: Bits>(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io { inputs, mut outputs, parallel, .. } = io;
+        let (x, y) = (inputs.get_bits::<B>(0)?, outputs.take_bits::<B>(0)?);
+        self.0.copy(parallel, x, y, B::default())
+    }
+}
+
+/// An axis with its middle where it was; what is odd lacks, or lies, behind.
+fn walk(extent: usize, len: Option<usize>) -> Walk {
+    match len {
+        None => Walk::whole(extent),
+        Some(len) if len > extent => {
+            Walk::padded(extent, ((len - extent) / 2).cast_signed(), len, Beyond::Fill)
+        }
+        Some(len) => Walk::slice(extent, (extent - len) / 2, len, 1),
+    }
+}
+
+/// The extents wanted, of those axes that the node names.
+fn lens(node: &Node<'_>, x: &TensorDesc) -> Result<Vec<Option<usize>>, Error> {
+    let wanted = SHAPE.required(node)?;
+    let axes: Vec<i64> = if node.has_param("axes") {
+        node.ints("axes")?.to_vec()
+    } else {
+        (0..).take(x.rank()).collect()
+    };
+    let extents: Vec<usize> = wanted.iter().filter_map(|&n| usize::try_from(n).ok()).collect();
+    let found = resolve_axes(&axes, x.rank());
+    let found = found.filter(|axes| axes.len() == wanted.len() && extents.len() == wanted.len());
+    let found = found.ok_or_else(|| {
+        Error::new(format!(
+            "input 1 is {wanted:?}, wanted an extent for each of axes {axes:?} of {x}"
+        ))
+    })?;
+    let mut lens = vec![None; x.rank()];
+    found.into_iter().zip(extents).for_each(|(axis, len)| lens[axis] = Some(len));
+    Ok(lens)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{bench, tensor};
+
+    #[test]
+    fn what_lacks_is_zero_around_the_middle() {
+        let run = bench("CenterCropPad").input(tensor(&[3, 2], &[1i64, 2, 3, 4, 5, 6]));
+        let y = run.constant(tensor(&[2], &[2i64, 5])).one();
+        assert_eq!((y.dims(), y.values::<i64>()), (vec![2, 5], vec![0, 1, 2, 0, 0, 0, 3, 4, 0, 0]));
+    }
+
+    #[test]
+    fn extents_that_mean_nothing_are_refused() {
+        let run = |shape: &[i64]| {
+            let run = bench("CenterCropPad").input(tensor(&[1, 2], &[1u8, 2]));
+            run.constant(tensor(&[shape.len()], shape)).error()
+        };
+        let wanted = "wanted an extent for each of axes [0, 1] of u8[1,2]";
+        assert_eq!(run(&[1]), format!("input 1 is [1], {wanted}"));
+        assert_eq!(run(&[1, -1]), format!("input 1 is [1, -1], {wanted}"));
+    }
+}

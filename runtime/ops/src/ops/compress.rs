@@ -1,0 +1,146 @@
+//! The slices along an axis, or the elements, for which a condition holds.
+
+use udo_api::{
+    Bits, Bool, Core, DType, Dim, Error, ExecError, FinalizeCx, InferCx, Io, KernelDef, MAX_RANK,
+    OpSchema, Param, Port, PortRule, Shape, input, output_like, types,
+};
+
+use crate::Def;
+use crate::family::axes::AxisSplit;
+use crate::family::movement::{Example, Movement, Setting, kernel, movement};
+
+pub(crate) const DEF: Def = movement::<Compress>();
+
+const RULES: &[PortRule] =
+    &[input(0, types::ANY).bounded(), input(1, types::BOOL).bounded(), output_like(0, 0).bounded()];
+
+struct Compress {
+    /// None for all elements, one after the other.
+    axis: Option<usize>,
+}
+
+impl Movement for Compress {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "Compress",
+        &[Port::required("input", types::ANY), Port::required("condition", types::BOOL)],
+        &[Port::required("output", types::ANY)],
+        &[Param::scalar("axis", DType::I64).optional()],
+    );
+    const KERNELS: &'static [KernelDef] = &[kernel::<Self>(Core::CPU).ports(RULES)];
+    const EXAMPLES: &'static [Example] = &[
+        Example {
+            inputs: &[&[3, 2]],
+            truths: &[&[false, true, true]],
+            params: &[("axis", Setting::Int(0))],
+            outputs: &[(&[2, 2], &[2, 3, 4, 5])],
+            ..Example::NONE
+        },
+        Example {
+            inputs: &[&[3, 2]],
+            truths: &[&[false, true]],
+            params: &[("axis", Setting::Int(-1))],
+            outputs: &[(&[3, 1], &[1, 3, 5])],
+            ..Example::NONE
+        },
+        Example {
+            inputs: &[&[3, 2]],
+            truths: &[&[false, true, false, false, true]],
+            outputs: &[(&[2], &[1, 4])],
+            ..Example::NONE
+        },
+    ];
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let (x, condition) = (cx.input(0)?, cx.input(1)?);
+        if condition.rank() != 1 {
+            return Err(Error::new(format!("input 1 is {condition}, wanted a list")));
+        }
+        let mut dims: Vec<Dim> = x.full_shape().iter().collect();
+        let axis = if cx.has_param("axis") { Some(cx.axis("axis", x.rank())?) } else { None };
+        let all = match axis {
+            Some(axis) => dims[axis],
+            None => dims.drain(..).fold(Dim::Fixed(1), |all, dim| all.with_both(dim, x.len())),
+        };
+        let kept = match cx.constant::<Bool>(1)? {
+            Some(truths) => {
+                all.with(truths.iter().take(all.bound()).filter(|truth| truth.get()).count())
+            }
+            None => Dim::UpTo(condition.len().min(all.bound())),
+        };
+        match axis {
+            Some(axis) => dims[axis] = kept,
+            None => dims.push(kept),
+        }
+        cx.set_output(0, x.with_shape(Shape::of_dims(&dims)?))
+    }
+
+    fn plan(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let rank = cx.input(0)?.rank();
+        let axis = if cx.has_param("axis") { Some(cx.axis("axis", rank)?) } else { None };
+        Ok(Self { axis })
+    }
+
+    fn execute<B: Bits>(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io { inputs, mut outputs, .. } = io;
+        let (x, dims) = (inputs.get_bits::<B>(0)?, inputs.shape(0)?);
+        let flat = [x.len()];
+        let (axis, dims) = self.axis.map_or((0, &flat[..]), |axis| (axis, dims));
+        let AxisSplit { len, inner, .. } = AxisSplit::at(dims, axis);
+        let truths = inputs.get::<Bool>(1)?;
+        let truths = &truths[..truths.len().min(len)];
+        let mut left = outputs.take_bits::<B>(0)?;
+        for block in x.chunks_exact((len * inner).max(1)) {
+            let slices = block.chunks_exact(inner.max(1)).zip(truths);
+            for (slice, _) in slices.filter(|(_, truth)| truth.get()) {
+                let (y, rest) = left.split_at_mut(inner);
+                y.copy_from_slice(slice);
+                left = rest;
+            }
+        }
+        let mut extents = [0; MAX_RANK];
+        extents.iter_mut().zip(dims).for_each(|(to, &extent)| *to = extent);
+        extents[axis] = truths.iter().filter(|truth| truth.get()).count();
+        outputs.set_shape(0, &extents[..dims.len()])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Bench, bench, tensor};
+
+    fn given(truths: &[bool]) -> Bench {
+        let truths: Vec<Bool> = truths.iter().map(|&truth| Bool::from(truth)).collect();
+        let run = bench("Compress").input(tensor(&[2, 2], &[1u8, 2, 3, 4]));
+        run.input(tensor(&[truths.len()], &truths))
+    }
+
+    #[test]
+    fn what_is_kept_is_known_in_the_run() {
+        let y = given(&[true, false]).int("axis", 1).one();
+        assert_eq!(y.desc().full_shape().to_string(), "[2,<=2]");
+        assert_eq!((y.dims(), y.values::<u8>()), (vec![2, 1], vec![1, 3]));
+        let y = given(&[false, true, true]).one();
+        assert_eq!(y.desc().full_shape().to_string(), "[<=3]");
+        assert_eq!(y.values::<u8>(), [2, 3]);
+        let y = given(&[true, true, true, false, true, true]).one();
+        assert_eq!((y.dims(), y.values::<u8>()), (vec![3], vec![1, 2, 3]), "some are beyond");
+        assert_eq!(given(&[]).one().dims(), [0]);
+    }
+
+    #[test]
+    fn bounded_tensors_are_those_of_the_run() {
+        let x = tensor(&[1, 2], &[1i64, 2]).bounded(&[Dim::UpTo(3), Dim::Fixed(2)]);
+        let truths = tensor(&[3], &[Bool::from(true); 3]);
+        let y = bench("Compress").input(x).constant(truths).int("axis", 0).one();
+        assert_eq!(y.desc().full_shape().to_string(), "[<=3,2]");
+        assert_eq!((y.dims(), y.values::<i64>()), (vec![1, 2], vec![1, 2]));
+    }
+
+    #[test]
+    fn the_condition_is_a_list() {
+        let run = bench("Compress").input(tensor(&[1], &[1u8]));
+        let error = run.input(tensor(&[1, 1], &[Bool::from(true)])).error();
+        assert_eq!(error, "input 1 is bool[1,1], wanted a list");
+    }
+}

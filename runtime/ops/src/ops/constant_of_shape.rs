@@ -1,0 +1,133 @@
+//! A tensor of a shape that holds one value.
+
+use udo_api::{
+    Bits, Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op,
+    OpSchema, Param, ParamTensor, Port, Shape, TensorDesc, types,
+};
+
+use crate::Def;
+use crate::family::argument::IntsArgument;
+use crate::family::partition::GRAIN;
+
+pub(crate) const DEF: Def = Def::of::<ConstantOfShape>(KERNELS);
+
+const KERNELS: &[KernelDef] = &[KernelDef::new::<Filled>("ConstantOfShape", Core::CPU)];
+
+const SHAPE: IntsArgument = IntsArgument { input: 0, name: "input", what: "shape" };
+
+struct ConstantOfShape;
+
+impl Op for ConstantOfShape {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "ConstantOfShape",
+        &[SHAPE.port()],
+        &[Port::required("output", types::ANY)],
+        &[Param::typed_tensor("value", types::ANY).optional()],
+    );
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let wanted = SHAPE.required(cx)?;
+        let dims: Vec<usize> = wanted.iter().filter_map(|&n| usize::try_from(n).ok()).collect();
+        if dims.len() < wanted.len() {
+            return Err(Error::new(format!("input 0 is {wanted:?}, wanted extents")));
+        }
+        let dtype = match value(cx)? {
+            Some(value) => value.desc().dtype().unwrap_or(DType::F32),
+            None => DType::F32,
+        };
+        cx.set_output(0, TensorDesc::new(dtype, Shape::new(&dims)?))
+    }
+}
+
+/// The value, if the node states one.
+fn value<'a>(node: &Node<'a>) -> Result<Option<ParamTensor<'a>>, Error> {
+    if !node.has_param("value") {
+        return Ok(None);
+    }
+    let value = node.tensor("value")?;
+    if value.desc().len() != 1 {
+        let found = value.desc();
+        return Err(Error::new(format!("parameter \"value\" is {found}, wanted one element")));
+    }
+    Ok(Some(value))
+}
+
+struct Filled {
+    /// The bits of the value.
+    value: u64,
+    run: fn(u64, Io<'_>) -> Result<(), ExecError>,
+}
+
+impl Kernel for Filled {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let dtype = cx.output(0)?.dtype();
+        let value = match value(cx)? {
+            Some(value) => of_width!(dtype, B => bits_of::<B>(value)?)?,
+            None => None,
+        };
+        let run = of_width!(dtype, B => |value: u64, io: Io<'_>| fill(value as B, io))?;
+        Ok(Self { value: value.unwrap_or(0), run })
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        (self.run)(self.value, io)
+    }
+}
+
+fn bits_of<B: Bits + Into<u64>>(value: ParamTensor<'_>) -> Result<Option<u64>, Error> {
+    Ok(value.get_bits::<B>()?.first().map(|&bits| bits.into()))
+}
+
+fn fill<B: Bits>(value: B, mut io: Io<'_>) -> Result<(), ExecError> {
+    let y = io.outputs.take_bits::<B>(0)?;
+    io.parallel.chunks_mut(y, GRAIN, |_, y| {
+        y.fill(value);
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use udo_api::{Bool, Element, F16};
+
+    use crate::testing::{bench, tensor};
+
+    #[test]
+    fn every_element_is_the_value() {
+        fn check<T: Element>(value: T) {
+            let run = bench("ConstantOfShape").constant(tensor(&[2], &[2i64, 3]));
+            let y = run.tensor("value", &tensor(&[1], &[value])).one();
+            assert_eq!((y.dims(), y.values::<T>()), (vec![2, 3], vec![value; 6]));
+        }
+        check(-1.5f32);
+        check(1e300f64);
+        check(F16(0x7e01));
+        check(Bool::from(true));
+        check(200u8);
+        check(-7i16);
+        check(i64::MIN);
+    }
+
+    #[test]
+    fn without_a_value_it_is_zero() {
+        let shape = |ints: &[i64]| tensor(&[ints.len()], ints);
+        let y = bench("ConstantOfShape").constant(shape(&[3])).one();
+        assert_eq!(y.values::<f32>(), [0.0; 3]);
+        let y = bench("ConstantOfShape").constant(shape(&[])).one();
+        assert_eq!((y.dims(), y.values::<f32>()), (vec![], vec![0.0]));
+        let y = bench("ConstantOfShape").constant(shape(&[4, 0])).one();
+        assert_eq!(y.dims(), [4, 0]);
+        let y = bench("ConstantOfShape").constant(shape(&[300, 301])).threads(3).one();
+        assert_eq!(y.values::<f32>(), vec![0.0; 300 * 301]);
+    }
+
+    #[test]
+    fn shapes_and_values_that_are_none_are_refused() {
+        let run = |shape: &[i64]| bench("ConstantOfShape").constant(tensor(&[shape.len()], shape));
+        assert_eq!(run(&[2, -1]).error(), "input 0 is [2, -1], wanted extents");
+        let error = run(&[2]).tensor("value", &tensor(&[2], &[1f32, 2.0])).error();
+        assert_eq!(error, "parameter \"value\" is f32[2], wanted one element");
+        let error = bench("ConstantOfShape").input(tensor(&[1], &[2i64])).error();
+        assert_eq!(error, "input 0, the shape, is not known before the run");
+    }
+}

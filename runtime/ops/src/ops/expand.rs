@@ -1,0 +1,134 @@
+//! Elements repeated along axes of one, up to a shape that they broadcast to.
+
+use udo_api::{
+    Bits, Core, Error, ExecError, FinalizeCx, InferCx, Io, KernelDef, MAX_RANK, Node, OpSchema,
+    Port, Shape, types,
+};
+
+use crate::Def;
+use crate::family::argument::IntsArgument;
+use crate::family::elementwise::broadcast_shapes;
+use crate::family::movement::{BOUNDED, Example, Movement, Walk, Walks, kernel, movement};
+
+pub(crate) const DEF: Def = movement::<Expand>();
+
+const SHAPE: IntsArgument = IntsArgument { input: 1, name: "shape", what: "shape" };
+
+struct Expand {
+    /// The shape that elements are repeated up to, from the last axis on.
+    wanted: Shape,
+}
+
+impl Movement for Expand {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "Expand",
+        &[Port::required("input", types::ANY), SHAPE.port()],
+        &[Port::required("output", types::ANY)],
+        &[],
+    );
+    const KERNELS: &'static [KernelDef] = &[kernel::<Self>(Core::CPU).ports(BOUNDED)];
+    const EXAMPLES: &'static [Example] = &[
+        Example {
+            inputs: &[&[3, 1]],
+            ints: &[(&[3], &[2, 1, 2])],
+            outputs: &[(&[2, 3, 2], &[0, 0, 1, 1, 2, 2, 0, 0, 1, 1, 2, 2])],
+            ..Example::NONE
+        },
+        Example {
+            inputs: &[&[1, 3]],
+            ints: &[(&[2], &[3, 1])],
+            outputs: &[(&[3, 3], &[0, 1, 2, 0, 1, 2, 0, 1, 2])],
+            ..Example::NONE
+        },
+        Example {
+            inputs: &[&[]],
+            ints: &[(&[2], &[1, 2])],
+            outputs: &[(&[1, 2], &[0, 0])],
+            ..Example::NONE
+        },
+        Example {
+            inputs: &[&[2, 1]],
+            ints: &[(&[2], &[2, 0])],
+            outputs: &[(&[2, 0], &[])],
+            ..Example::NONE
+        },
+    ];
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let x = cx.input(0)?;
+        let shape = broadcast_shapes(x.full_shape(), wanted(cx)?)?;
+        cx.set_output(0, x.with_shape(shape))
+    }
+
+    fn plan(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        Ok(Self { wanted: wanted(cx)? })
+    }
+
+    fn execute<B: Bits>(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io { inputs, mut outputs, parallel, .. } = io;
+        let (x, dims, wanted) = (inputs.get_bits::<B>(0)?, inputs.shape(0)?, self.wanted.dims());
+        let rank = dims.len().max(wanted.len());
+        let at = |dims: &[usize], axis: usize| {
+            (axis + dims.len()).checked_sub(rank).map_or(1, |axis| dims[axis])
+        };
+        let mut walks = [Walk::whole(1); MAX_RANK];
+        let mut extents = [0; MAX_RANK];
+        for axis in 0..rank {
+            walks[axis] = match (at(dims, axis), at(wanted, axis)) {
+                (1, times) => Walk::times(1, times),
+                (extent, wanted) if wanted == 1 || wanted == extent => Walk::whole(extent),
+                (extent, _) => return Err(ExecError::bad_value(extent as i64, axis)),
+            };
+            extents[axis] = walks[axis].len;
+        }
+        let y = outputs.take_bits::<B>(0)?;
+        let walks = Walks::of(walks[..rank].iter().copied());
+        walks.copy(parallel, x, y, B::default())?;
+        outputs.set_shape(0, &extents[..rank])
+    }
+}
+
+fn wanted(node: &Node<'_>) -> Result<Shape, Error> {
+    let wanted = SHAPE.required(node)?;
+    let dims: Vec<usize> = wanted.iter().filter_map(|&dim| usize::try_from(dim).ok()).collect();
+    if dims.len() < wanted.len() {
+        return Err(Error::new(format!("input 1 is {wanted:?}, wanted extents")));
+    }
+    Shape::new(&dims)
+}
+
+#[cfg(test)]
+mod tests {
+    use udo_api::Dim;
+
+    use crate::testing::{bench, tensor};
+
+    #[test]
+    fn large_results_are_shared_out() {
+        let (rows, cols) = (300, 7);
+        let x: Vec<i32> = (0..cols * rows).collect();
+        let x = tensor(&[rows as usize, 1, cols as usize], &x);
+        let shape = tensor(&[4], &[2i64, 1, 50, 1]);
+        let y = bench("Expand").threads(3).input(x).constant(shape).one();
+        assert_eq!(y.dims(), [2, 300, 50, 7]);
+        let of = |at: i32| at / (50 * cols) % rows * cols + at % cols;
+        assert!(y.values::<i32>() == (0..2 * rows * 50 * cols).map(of).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn bounds_are_kept() {
+        let x = tensor(&[2, 1], &[1u8, 2]).bounded(&[Dim::UpTo(4), Dim::Fixed(1)]);
+        let y = bench("Expand").input(x).constant(tensor(&[2], &[1i64, 3])).one();
+        assert_eq!(y.desc().full_shape().to_string(), "[<=4,3]");
+        assert_eq!(y.values::<u8>(), [1, 1, 1, 2, 2, 2]);
+    }
+
+    #[test]
+    fn shapes_that_do_not_broadcast_are_refused() {
+        let run = |shape: [i64; 1]| {
+            bench("Expand").input(tensor(&[2], &[1u8, 2])).constant(tensor(&[1], &shape)).error()
+        };
+        assert_eq!(run([3]), "shapes [2] and [3] do not broadcast");
+        assert_eq!(run([-1]), "input 1 is [-1], wanted extents");
+    }
+}

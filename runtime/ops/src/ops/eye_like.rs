@@ -1,0 +1,128 @@
+//! A matrix with ones on a diagonal and zeros else, as large as another.
+
+use udo_api::{
+    Bf16, Bits, Core, DType, Error, ExecError, F16, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op,
+    OpSchema, Param, Port, TensorDesc, Value, types,
+};
+
+use super::cast::of_onnx;
+use crate::Def;
+
+pub(crate) const DEF: Def = Def::of::<EyeLike>(KERNELS);
+
+const KERNELS: &[KernelDef] = &[KernelDef::new::<Diagonal>("EyeLike", Core::CPU)];
+
+struct EyeLike;
+
+impl Op for EyeLike {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "EyeLike",
+        &[Port::required("input", types::ANY)],
+        &[Port::required("output", types::ANY)],
+        &[
+            Param::scalar("dtype", DType::I64).optional(),
+            Param::scalar("k", DType::I64).default(Value::int(0)),
+        ],
+    );
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let x = cx.input(0)?;
+        if x.rank() != 2 {
+            return Err(Error::new(format!("input 0 is {x}, wanted a matrix")));
+        }
+        let code = if cx.has_param("dtype") { Some(cx.int("dtype")?) } else { None };
+        let dtype = code.map_or(x.dtype(), of_onnx).ok_or_else(|| {
+            let code = code.unwrap_or(0);
+            Error::new(format!("parameter \"dtype\" is {code}, which is no known type"))
+        })?;
+        cx.set_output(0, TensorDesc::new(dtype, x.full_shape()))
+    }
+}
+
+struct Diagonal {
+    cols: usize,
+    /// How far the diagonal lies to the right.
+    k: i64,
+    /// The bits of a one.
+    one: u64,
+    run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
+}
+
+impl Kernel for Diagonal {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let y = cx.output(0)?;
+        let one = match y.dtype() {
+            Some(DType::F32) => u64::from(1f32.to_bits()),
+            Some(DType::F64) => 1f64.to_bits(),
+            Some(DType::F16) => u64::from(F16::from_f32(1.0).0),
+            Some(DType::Bf16) => u64::from(Bf16::from_f32(1.0).0),
+            _ => 1,
+        };
+        let run: fn(&Self, Io<'_>) -> _ = of_width!(y.dtype(), B => |kernel: &Self, io: Io<'_>| {
+            kernel.fill(kernel.one as B, io)
+        })?;
+        let cols = y.shape().last().copied().unwrap_or(0);
+        Ok(Self { cols, k: cx.int("k")?, one, run })
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        (self.run)(self, io)
+    }
+}
+
+impl Diagonal {
+    fn fill<B: Bits>(&self, one: B, mut io: Io<'_>) -> Result<(), ExecError> {
+        let y = io.outputs.take_bits::<B>(0)?;
+        y.fill(B::default());
+        for (row, y) in (0i64..).zip(y.chunks_exact_mut(self.cols.max(1))) {
+            let col = usize::try_from(row.saturating_add(self.k)).ok();
+            if let Some(y) = col.and_then(|col| y.get_mut(col)) {
+                *y = one;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use udo_api::{Bool, Element};
+
+    use super::*;
+    use crate::testing::{bench, tensor};
+
+    #[test]
+    fn ones_are_on_a_diagonal() {
+        let x = || tensor(&[2, 3], &[9i32; 6]);
+        let run = |k: i64| bench("EyeLike").input(x()).int("k", k).one().values::<i32>();
+        assert_eq!(run(0), [1, 0, 0, 0, 1, 0]);
+        assert_eq!(run(1), [0, 1, 0, 0, 0, 1]);
+        assert_eq!(run(-1), [0, 0, 0, 1, 0, 0]);
+        assert_eq!(run(i64::MAX), [0; 6]);
+        assert_eq!(run(i64::MIN), [0; 6]);
+        assert_eq!(bench("EyeLike").input(tensor(&[2, 0], &[0u8; 0])).one().dims(), [2, 0]);
+    }
+
+    #[test]
+    fn ones_are_of_the_type_wanted() {
+        fn check<T: Element>(code: i64, [zero, one]: [T; 2]) {
+            let run = bench("EyeLike").input(tensor(&[2, 2], &[7u16; 4])).int("dtype", code);
+            assert_eq!(run.one().values::<T>(), [one, zero, zero, one]);
+        }
+        check(1, [0f32, 1.0]);
+        check(2, [0u8, 1]);
+        check(7, [0i64, 1]);
+        check(9, [false, true].map(Bool::from));
+        check(10, [0.0, 1.0].map(F16::from_f32));
+        check(11, [0f64, 1.0]);
+        check(16, [0.0, 1.0].map(Bf16::from_f32));
+    }
+
+    #[test]
+    fn what_is_no_matrix_or_no_type_is_refused() {
+        let error = bench("EyeLike").input(tensor(&[2], &[1u8; 2])).error();
+        assert_eq!(error, "input 0 is u8[2], wanted a matrix");
+        let error = bench("EyeLike").input(tensor(&[1, 1], &[1u8])).int("dtype", 8).error();
+        assert_eq!(error, "parameter \"dtype\" is 8, which is no known type");
+    }
+}

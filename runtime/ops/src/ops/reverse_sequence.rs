@@ -1,0 +1,143 @@
+//! The first steps of each sequence in reverse order, as many as are said, those behind as they are.
+
+use udo_api::{
+    Bits, Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, KernelDef, OpSchema, Param, Port,
+    Value, types,
+};
+
+use crate::Def;
+use crate::family::movement::{Example, INDEXED, Indices, Movement, Setting, kernel, movement};
+use crate::family::partition::row_grain;
+
+pub(crate) const DEF: Def = movement::<ReverseSequence>();
+
+struct ReverseSequence {
+    /// 0 or 1, and the other is the axis of the batch.
+    time_axis: usize,
+}
+
+impl Movement for ReverseSequence {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "ReverseSequence",
+        &[Port::required("input", types::ANY), Port::required("sequence_lens", types::INDEX)],
+        &[Port::required("Y", types::ANY)],
+        &[
+            Param::scalar("batch_axis", DType::I64).default(Value::int(1)),
+            Param::scalar("time_axis", DType::I64).default(Value::int(0)),
+        ],
+    );
+    const KERNELS: &'static [KernelDef] = &[kernel::<Self>(Core::CPU).ports(INDEXED)];
+    const EXAMPLES: &'static [Example] = &[
+        Example {
+            inputs: &[&[3, 2]],
+            ints: &[(&[2], &[3, 2])],
+            outputs: &[(&[3, 2], &[4, 3, 2, 1, 0, 5])],
+            ..Example::NONE
+        },
+        Example {
+            inputs: &[&[2, 3, 2]],
+            ints: &[(&[2], &[2, 0])],
+            params: &[("batch_axis", Setting::Int(0)), ("time_axis", Setting::Int(1))],
+            outputs: &[(&[2, 3, 2], &[2, 3, 0, 1, 4, 5, 6, 7, 8, 9, 10, 11])],
+            ..Example::NONE
+        },
+    ];
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let (x, lens) = (cx.input(0)?, cx.input(1)?);
+        let axes = (cx.int("batch_axis")?, cx.int("time_axis")?);
+        let batch_axis = match axes {
+            (0, 1) => 0,
+            (1, 0) => 1,
+            _ => {
+                let wanted = "wanted 0 and 1, or 1 and 0";
+                return Err(Error::new(format!(
+                    "parameters \"batch_axis\" and \"time_axis\" are {axes:?}, {wanted}"
+                )));
+            }
+        };
+        let batch = x.shape().get(batch_axis).copied();
+        if x.rank() < 2 || lens.rank() != 1 || lens.shape().first().copied() != batch {
+            let wanted = format!("a length for each position of axis {batch_axis} of {x}");
+            return Err(Error::new(format!("input 1 is {lens}, wanted {wanted}")));
+        }
+        cx.set_output(0, x)
+    }
+
+    fn plan(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        Ok(Self { time_axis: usize::from(cx.int("time_axis")? != 0) })
+    }
+
+    fn execute<B: Bits>(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io { inputs, mut outputs, parallel, .. } = io;
+        let (x, dims) = (inputs.get_bits::<B>(0)?, inputs.shape(0)?);
+        let lens = Indices::get(&inputs, 1)?;
+        let &[outer, middle, ref behind @ ..] = dims else {
+            return Err(ExecError::bad_value(0, 0));
+        };
+        let inner: usize = behind.iter().product();
+        let (steps, batch) = if self.time_axis == 0 { (outer, middle) } else { (middle, outer) };
+        if lens.len() != batch {
+            return Err(ExecError::bad_value(lens.len() as i64, 0));
+        }
+        let y = &mut outputs.take_bits::<B>(0)?[..x.len()];
+        let grain = row_grain(inner);
+        parallel.chunks_mut(y, grain, |chunk, y| {
+            for (at, y) in y.chunks_exact_mut(inner).enumerate() {
+                let row = chunk * grain / inner + at;
+                let (i, j) = (row / middle, row % middle);
+                let (step, sequence) = if self.time_axis == 0 { (i, j) } else { (j, i) };
+                let len = lens.value(sequence);
+                let len = usize::try_from(len).ok().filter(|&len| len <= steps);
+                let len = len.ok_or(ExecError::bad_value(lens.value(sequence), sequence))?;
+                let from = if step < len { len - 1 - step } else { step };
+                let row = if self.time_axis == 0 { from * middle + j } else { i * middle + from };
+                y.copy_from_slice(&x[row * inner..][..inner]);
+            }
+            Ok(())
+        })?;
+        outputs.set_shape(0, dims)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Bench, bench, tensor};
+
+    fn given(lens: &[i64]) -> Bench {
+        let run = bench("ReverseSequence").input(tensor(&[2, 2], &[1u8, 2, 3, 4]));
+        run.input(tensor(&[lens.len()], lens))
+    }
+
+    #[test]
+    fn lengths_that_mean_nothing_are_refused() {
+        assert_eq!(given(&[3, 0]).error(), ExecError::bad_value(3, 0).to_string());
+        assert_eq!(given(&[0, -1]).error(), ExecError::bad_value(-1, 1).to_string());
+        let error = given(&[1]).error();
+        assert_eq!(
+            error,
+            "input 1 is i64[1], wanted a length for each position of axis 1 of u8[2,2]"
+        );
+        let error = given(&[1, 1]).int("batch_axis", 0).error();
+        let wanted = "wanted 0 and 1, or 1 and 0";
+        assert_eq!(
+            error,
+            format!("parameters \"batch_axis\" and \"time_axis\" are (0, 0), {wanted}")
+        );
+    }
+
+    #[test]
+    fn many_steps_are_shared_out() {
+        let x: Vec<i32> = (0..600 * 4 * 31).collect();
+        let lens: Vec<i64> = vec![600, 300, 1, 0];
+        let run = bench("ReverseSequence").threads(3).input(tensor(&[600, 4, 31], &x));
+        let y = run.input(tensor(&[4], &lens)).one().values::<i32>();
+        for (at, y) in y.into_iter().enumerate() {
+            let (step, sequence) = (at / 124, at / 31 % 4);
+            let len = lens[sequence] as usize;
+            let from = if step < len { len - 1 - step } else { step };
+            assert_eq!(y, (from * 124 + at % 124) as i32);
+        }
+    }
+}

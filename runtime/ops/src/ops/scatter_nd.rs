@@ -1,0 +1,113 @@
+//! Updates that each fall on the slice that a tuple of indices asks for.
+
+use udo_api::{Error, ExecError, Inputs, Node, OpSchema, Parallel, Param, Port, Value, types};
+
+use crate::Def;
+use crate::family::movement::{Indices, Tuples};
+use crate::family::scatter::{Combine, Scatter, Width, combine_all, scatter};
+
+pub(crate) const DEF: Def = scatter::<ScatterNd>();
+
+struct ScatterNd;
+
+impl Scatter for ScatterNd {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "ScatterND",
+        &[
+            Port::required("data", types::ANY),
+            Port::required("indices", types::INDEX),
+            Port::required("updates", types::ANY),
+        ],
+        &[Port::required("output", types::ANY)],
+        &[Param::text("reduction").default(Value::text("none"))],
+    );
+
+    fn plan(node: &Node<'_>) -> Result<Self, Error> {
+        let (data, indices, updates) = (node.input(0)?, node.input(1)?, node.input(2)?);
+        let fits = match indices.shape().split_last() {
+            Some((&depth, outer)) => data
+                .shape()
+                .get(depth..)
+                .is_some_and(|inner| updates.shape().iter().eq(outer.iter().chain(inner))),
+            None => false,
+        };
+        let message = || format!("input 1 is {indices} and input 2 {updates}, input 0 is {data}");
+        if fits { Ok(Self) } else { Err(Error::new(message())) }
+    }
+
+    fn scatter<B: Width>(
+        &self,
+        inputs: &Inputs<'_>,
+        combine: Combine,
+        _: Parallel<'_>,
+        y: &mut [B],
+    ) -> Result<(), ExecError> {
+        let (indices, updates) = (Indices::get(inputs, 1)?, inputs.get_bits::<B>(2)?);
+        let tuples = Tuples::of(inputs.shape(0)?, inputs.shape(1)?, 0);
+        if updates.len() != tuples.count * tuples.inner {
+            return Err(ExecError::bad_value(updates.len() as i64, tuples.count));
+        }
+        for at in 0..tuples.count {
+            let place = tuples.slice(indices, at)?;
+            let update = &updates[at * tuples.inner..][..tuples.inner];
+            combine_all(combine, &mut y[place..][..tuples.inner], update);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use udo_api::Dim;
+
+    use super::*;
+    use crate::testing::{Bench, bench, tensor};
+
+    fn given(indices: &[usize], of: &[i64], updates: &[usize]) -> Bench {
+        let data: Vec<u16> = (0..6).collect();
+        let values: Vec<u16> = (10..).take(updates.iter().product()).collect();
+        let run = bench("ScatterND").input(tensor(&[3, 2], &data));
+        run.input(tensor(indices, of)).input(tensor(updates, &values))
+    }
+
+    #[test]
+    fn updates_fall_on_slices_and_on_elements() {
+        let y = given(&[2, 1], &[-1, 0], &[2, 2]).one();
+        assert_eq!(y.values::<u16>(), [12, 13, 2, 3, 10, 11]);
+        let y = given(&[1, 2, 2], &[0, 1, -2, -2], &[1, 2]).one();
+        assert_eq!(y.values::<u16>(), [0, 10, 11, 3, 4, 5]);
+        let y = given(&[1, 0], &[], &[1, 3, 2]).one();
+        assert_eq!(y.values::<u16>(), [10, 11, 12, 13, 14, 15], "a tuple of none means everything");
+        assert_eq!(given(&[0, 1], &[], &[0, 2]).one().values::<u16>(), [0, 1, 2, 3, 4, 5]);
+    }
+
+    #[test]
+    fn several_updates_of_one_slice_fall_in_order() {
+        let run = || given(&[2, 1], &[1, 1], &[2, 2]);
+        assert_eq!(run().one().values::<u16>(), [0, 1, 12, 13, 4, 5]);
+        let sum = run().text("reduction", "add").one();
+        assert_eq!(sum.values::<u16>(), [0, 1, 24, 27, 4, 5]);
+        let product = run().text("reduction", "mul").one();
+        assert_eq!(product.values::<u16>(), [0, 1, 240, 429, 4, 5]);
+    }
+
+    #[test]
+    fn bounded_updates_are_those_of_the_run() {
+        let data = tensor(&[3], &[1i64, 2, 3]);
+        let indices = tensor(&[1, 1], &[2i64]).bounded(&[Dim::UpTo(4), Dim::Fixed(1)]);
+        let updates = tensor(&[1], &[9i64]).bounded(&[Dim::UpTo(4)]);
+        let y = bench("ScatterND").input(data).input(indices).input(updates).one();
+        assert_eq!(y.values::<i64>(), [1, 2, 9]);
+    }
+
+    #[test]
+    fn updates_that_do_not_fit_are_refused() {
+        let message = |indices: &str, updates: &str| {
+            format!("input 1 is i64{indices} and input 2 u16{updates}, input 0 is u16[3,2]")
+        };
+        assert_eq!(given(&[2, 1], &[0, 0], &[2, 3]).error(), message("[2,1]", "[2,3]"));
+        assert_eq!(given(&[1, 3], &[0, 0, 0], &[1]).error(), message("[1,3]", "[1]"));
+        let error = given(&[1, 1], &[3], &[1, 2]).error();
+        assert_eq!(error, ExecError::bad_value(3, 0).to_string());
+    }
+}

@@ -1,0 +1,310 @@
+//! From each of some axes the positions from a start to an end, in steps, backwards as well.
+
+use udo_api::{
+    Bits, Core, Dim, Error, ExecError, Facts, FinalizeCx, InferCx, Inputs, Io, KernelDef, MAX_RANK,
+    Node, OpSchema, Port, Shape, TensorDesc, types,
+};
+
+use crate::Def;
+use crate::family::argument::IntsArgument;
+use crate::family::axes::resolve_axes;
+use crate::family::movement::{
+    BOUNDED, Example, Indices, Movement, Walk, Walks, kernel, movement, tie_part,
+};
+
+pub(crate) const DEF: Def = movement::<Slice>();
+
+const AXES: IntsArgument = IntsArgument { input: 3, name: "axes", what: "axes" };
+/// The inputs that say from where to where, and how far apart.
+const CUTS: [usize; 3] = [1, 2, 4];
+
+struct Slice {
+    /// The axes that are cut, in the order in which their cuts are said.
+    axes: Vec<usize>,
+}
+
+impl Movement for Slice {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "Slice",
+        &[
+            Port::required("data", types::ANY),
+            Port::required("starts", types::INDEX),
+            Port::required("ends", types::INDEX),
+            Port::optional("axes", types::INDEX).constant(),
+            Port::optional("steps", types::INDEX),
+        ],
+        &[Port::required("output", types::ANY)],
+        &[],
+    )
+    .facts(Facts::SAME_ENCODING);
+    const KERNELS: &'static [KernelDef] =
+        &[kernel::<Self>(Core::CPU).ports(BOUNDED), kernel::<Self>(Core::DSP_V68)];
+    const EXAMPLES: &'static [Example] = &[
+        Example {
+            inputs: &[&[3, 4]],
+            ints: &[(&[2], &[1, 0]), (&[2], &[3, 4]), (&[2], &[0, 1]), (&[2], &[1, 2])],
+            outputs: &[(&[2, 2], &[4, 6, 8, 10])],
+            ..Example::NONE
+        },
+        Example {
+            inputs: &[&[2, 3, 2]],
+            ints: &[(&[1], &[-1]), (&[1], &[i64::MIN]), (&[1], &[-2]), (&[1], &[-1])],
+            outputs: &[(&[2, 3, 2], &[4, 5, 2, 3, 0, 1, 10, 11, 8, 9, 6, 7])],
+            ..Example::NONE
+        },
+        Example {
+            inputs: &[&[5]],
+            ints: &[(&[1], &[-2]), (&[1], &[0]), (&[1], &[0]), (&[1], &[-2])],
+            outputs: &[(&[2], &[3, 1])],
+            ..Example::NONE
+        },
+        Example {
+            inputs: &[&[2, 3]],
+            ints: &[(&[2], &[0, 1]), (&[2], &[i64::MAX, 2])],
+            outputs: &[(&[2, 1], &[1, 4])],
+            ..Example::NONE
+        },
+        Example {
+            inputs: &[&[2, 3]],
+            ints: &[(&[1], &[5]), (&[1], &[9])],
+            outputs: &[(&[0, 3], &[])],
+            ..Example::NONE
+        },
+    ];
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let x = cx.input(0)?;
+        let axes = axes(cx, &x)?;
+        let cuts = constant_cuts(cx)?;
+        let mut dims: Vec<Dim> = x.full_shape().iter().collect();
+        for (at, &axis) in axes.iter().enumerate() {
+            let extent = dims[axis].bound();
+            dims[axis] = match (&cuts, dims[axis].exact()) {
+                (Some(cuts), Some(extent)) => {
+                    dims[axis].with(cuts.get(at).map_or(extent, |cut| cut.walk(extent).len))
+                }
+                (Some(cuts), None) => Dim::UpTo(cuts.get(at).map_or(extent, |c| c.most(extent))),
+                (None, _) => Dim::UpTo(extent),
+            };
+        }
+        cx.set_output(0, x.with_shape(Shape::of_dims(&dims)?))
+    }
+
+    fn plan(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let x = cx.input(0)?;
+        let axes = axes(cx, &x)?;
+        if let Some(cuts) = constant_cuts(cx)?.filter(|_| x.full_shape().is_fixed()) {
+            let of = |axis: usize| axes.iter().position(|&a| a == axis).and_then(|at| cuts.get(at));
+            let walks = x.shape().iter().enumerate();
+            tie_part(cx, walks.map(|(axis, &extent)| walk(of(axis), extent)))?;
+        }
+        Ok(Self { axes })
+    }
+
+    fn execute<B: Bits>(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io { inputs, mut outputs, parallel, .. } = io;
+        let x = inputs.get_bits::<B>(0)?;
+        let dims = inputs.shape(0)?;
+        let mut walks = [Walk::whole(1); MAX_RANK];
+        walks.iter_mut().zip(dims).for_each(|(walk, &extent)| *walk = Walk::whole(extent));
+        for (at, &axis) in self.axes.iter().enumerate() {
+            walks[axis] = Cut::read(&inputs, at)?.walk(dims[axis]);
+        }
+        let walks = &walks[..dims.len()];
+        let y = outputs.take_bits::<B>(0)?;
+        Walks::of(walks.iter().copied()).copy(parallel, x, y, B::default())?;
+        let mut extents = [0; MAX_RANK];
+        extents.iter_mut().zip(walks).for_each(|(to, walk)| *to = walk.len);
+        outputs.set_shape(0, &extents[..walks.len()])
+    }
+}
+
+/// What is kept of one axis.
+#[derive(Clone, Copy, Debug)]
+struct Cut {
+    start: i64,
+    end: i64,
+    /// Not 0.
+    step: i64,
+}
+
+impl Cut {
+    /// The cut that the inputs of a run say in place `at`.
+    fn read(inputs: &Inputs<'_>, at: usize) -> Result<Self, ExecError> {
+        let [start, end] = [CUTS[0], CUTS[1]].map(|port| Ok(Indices::get(inputs, port)?.value(at)));
+        let step = if inputs.has(CUTS[2]) { Indices::get(inputs, CUTS[2])?.value(at) } else { 1 };
+        if step == 0 {
+            return Err(ExecError::bad_value(0, at));
+        }
+        Ok(Self { start: start?, end: end?, step })
+    }
+
+    fn walk(self, extent: usize) -> Walk {
+        let Self { start, end, step } = self;
+        let extent_i64 = i64::try_from(extent).unwrap_or(i64::MAX);
+        // The first and the last position that a start or an end can mean.
+        let (low, high) = if step > 0 { (0, extent_i64) } else { (-1, extent_i64 - 1) };
+        let position = |at: i64| {
+            let at = if at < 0 { at.saturating_add(extent_i64) } else { at };
+            at.clamp(low, high)
+        };
+        let (start, end) = (position(start), position(end));
+        let between = if step > 0 { end - start } else { start - end };
+        let between = usize::try_from(between).unwrap_or(0);
+        let far = usize::try_from(step.unsigned_abs()).unwrap_or(usize::MAX);
+        let step = isize::try_from(step).unwrap_or(isize::MAX);
+        Walk::slice(extent, usize::try_from(start).unwrap_or(0), between.div_ceil(far), step)
+    }
+
+    /// The most positions that it keeps of an axis of at most `bound`.
+    fn most(self, bound: usize) -> usize {
+        let Self { start, end, step } = self;
+        let far = usize::try_from(step.unsigned_abs()).unwrap_or(usize::MAX);
+        if step < 0 {
+            return bound.div_ceil(far);
+        }
+        let number = |n: i64| usize::try_from(n.unsigned_abs()).unwrap_or(usize::MAX);
+        let most = match (start < 0, end < 0) {
+            // Both are counted from one end, so a longer axis never has fewer between them.
+            (false, false) | (true, true) => return self.walk(bound).len,
+            (false, true) => bound.saturating_sub(number(start)).saturating_sub(number(end)),
+            (true, false) => bound.min(number(start)).min(number(end)),
+        };
+        most.div_ceil(far)
+    }
+}
+
+fn walk(cut: Option<&Cut>, extent: usize) -> Walk {
+    cut.map_or(Walk::whole(extent), |cut| cut.walk(extent))
+}
+
+/// The axes that are cut.
+fn axes(node: &Node<'_>, x: &TensorDesc) -> Result<Vec<usize>, Error> {
+    let starts = node.input(1)?;
+    let [Some(count)] = starts.full_shape().iter().map(Dim::exact).collect::<Vec<_>>()[..] else {
+        return Err(Error::new(format!("input 1, the starts, is {starts}, wanted a list")));
+    };
+    for port in CUTS.into_iter().filter(|&port| node.has_input(port)) {
+        let list = node.input(port)?;
+        if list.shape() != [count] {
+            return Err(Error::new(format!("input {port} is {list}, wanted {count} numbers")));
+        }
+    }
+    let wanted = AXES.read(node)?;
+    let wanted = wanted.unwrap_or_else(|| (0..).take(count).collect());
+    let axes = resolve_axes(&wanted, x.rank()).filter(|axes| axes.len() == count);
+    axes.ok_or_else(|| {
+        Error::new(format!("axes {wanted:?} are not {count} axes of {x}, each of them once"))
+    })
+}
+
+/// The cuts, if all of them are known before the run.
+fn constant_cuts(node: &Node<'_>) -> Result<Option<Vec<Cut>>, Error> {
+    let [starts, ends] = [node.constant_ints(CUTS[0])?, node.constant_ints(CUTS[1])?];
+    let steps = if node.has_input(CUTS[2]) { node.constant_ints(CUTS[2])? } else { Some(vec![]) };
+    let (Some(starts), Some(ends), Some(steps)) = (starts, ends, steps) else { return Ok(None) };
+    let steps = steps.iter().copied().chain(std::iter::repeat(1));
+    let cuts = starts.iter().zip(&ends).zip(steps);
+    let cuts: Vec<Cut> = cuts.map(|((&start, &end), step)| Cut { start, end, step }).collect();
+    match cuts.iter().position(|cut| cut.step == 0) {
+        Some(at) => Err(Error::new(format!("input 4 is 0 at {at}, wanted a step"))),
+        None => Ok(Some(cuts)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Bench, bench, tensor};
+
+    fn given(extent: usize, cut: [i64; 3]) -> Bench {
+        let x: Vec<u16> = (0..extent as u16).collect();
+        let [start, end, step] = cut.map(|number| tensor(&[1], &[number]));
+        let axes = tensor(&[1], &[0i64]);
+        let run = bench("Slice").input(tensor(&[extent], &x));
+        run.input(start).input(end).constant(axes).input(step)
+    }
+
+    /// What Python's slices keep, by their definition.
+    fn kept(extent: i64, [start, end, step]: [i64; 3]) -> Vec<u16> {
+        let from_end = |at: i64| if at < 0 { at.saturating_add(extent) } else { at };
+        let (mut at, end) = (from_end(start), from_end(end));
+        let mut found = Vec::new();
+        if step > 0 {
+            at = at.max(0);
+            while at < end.min(extent) {
+                found.push(at as u16);
+                at += step;
+            }
+        } else {
+            at = at.min(extent - 1);
+            while at > end.max(-1) {
+                found.push(at as u16);
+                at += step;
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn cuts_are_those_of_python_whenever_they_are_known() {
+        for extent in [0, 1, 5] {
+            for start in [-9, -5, -2, 0, 4, 9] {
+                for end in [i64::MIN, -6, -1, 0, 3, i64::MAX] {
+                    for step in [-7, -2, -1, 1, 3] {
+                        let cut = [start, end, step];
+                        let y = given(extent, cut).one();
+                        assert_eq!(y.desc().full_shape().to_string(), format!("[<={extent}]"));
+                        let wanted = kept(extent as i64, cut);
+                        assert_eq!(y.values::<u16>(), wanted, "{cut:?} of {extent}");
+                        let most = Cut { start, end, step }.most(extent);
+                        for shorter in 0..=extent {
+                            let len = kept(shorter as i64, cut).len();
+                            assert!(len <= most, "{cut:?} of {shorter}, at most {extent}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn bounds_shrink_with_what_is_cut() {
+        let list = |ints: &[i64]| tensor(&[ints.len()], ints);
+        let x = tensor(&[3, 2], &[1f32, 2.0, 3.0, 4.0, 5.0, 6.0])
+            .bounded(&[Dim::UpTo(6), Dim::Fixed(2)]);
+        let y = bench("Slice").input(x).constant(list(&[-4])).constant(list(&[2])).one();
+        assert_eq!(y.desc().full_shape().to_string(), "[<=2,2]");
+        assert_eq!(y.values::<f32>(), [1.0, 2.0, 3.0, 4.0]);
+    }
+
+    #[test]
+    fn large_slices_are_shared_out() {
+        let (rows, cols) = (700, 300);
+        let x: Vec<i32> = (0..rows * cols).collect();
+        let list = |ints: &[i64]| tensor(&[ints.len()], ints);
+        let run = bench("Slice").threads(3).input(tensor(&[rows as usize, cols as usize], &x));
+        let run = run.constant(list(&[690, 1])).constant(list(&[1, 200])).constant(list(&[0, 1]));
+        let y = run.constant(list(&[-3, 1])).one().values::<i32>();
+        let wanted =
+            (2..=690).rev().step_by(3).flat_map(|row| (1..200).map(move |c| row * cols + c));
+        assert_eq!(y, wanted.collect::<Vec<i32>>());
+    }
+
+    #[test]
+    fn cuts_that_mean_nothing_are_refused() {
+        let run = given(3, [0, 3, 0]);
+        assert_eq!(run.error(), ExecError::bad_value(0, 0).to_string());
+        let list = |ints: &[i64]| tensor(&[ints.len()], ints);
+        let run = |starts: &[i64], ends: &[i64]| {
+            let run = bench("Slice").input(tensor(&[2, 3], &[0u8; 6]));
+            run.constant(list(starts)).constant(list(ends))
+        };
+        let error = run(&[0], &[1, 2]).error();
+        assert_eq!(error, "input 2 is i64[2], wanted 1 numbers");
+        let error = run(&[0, 0], &[1, 2]).constant(list(&[1, -1])).error();
+        assert_eq!(error, "axes [1, -1] are not 2 axes of u8[2,3], each of them once");
+        let run = run(&[0], &[1]).constant(list(&[1])).constant(list(&[0]));
+        assert_eq!(run.error(), "input 4 is 0 at 0, wanted a step");
+    }
+}

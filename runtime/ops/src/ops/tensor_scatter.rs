@@ -1,0 +1,157 @@
+//! A cache of sequences with new steps written into each of them, from a position of its own on.
+
+use udo_api::{
+    DType, Error, ExecError, Inputs, Node, OpSchema, Parallel, Param, Port, PortRule, Value, input,
+    input_like, output_like, types,
+};
+
+use crate::Def;
+use crate::family::axes::AxisSplit;
+use crate::family::movement::Indices;
+use crate::family::scatter::{Combine, Scatter, Width, combine_all, scatter};
+
+pub(crate) const DEF: Def = scatter::<TensorScatter>();
+
+struct TensorScatter {
+    axis: usize,
+    past_the_end: PastTheEnd,
+}
+
+/// What becomes of steps that the cache has no room for.
+#[derive(Clone, Copy, PartialEq)]
+enum PastTheEnd {
+    Refused,
+    /// They go on from its start.
+    Wrapped,
+}
+
+impl Scatter for TensorScatter {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "TensorScatter",
+        &[
+            Port::required("past_cache", types::ANY),
+            Port::required("update", types::ANY),
+            Port::optional("write_indices", types::INDEX),
+        ],
+        &[Port::required("present_cache", types::ANY)],
+        &[
+            Param::text("mode").default(Value::text("linear")),
+            Param::scalar("axis", DType::I64).default(Value::int(-2)),
+        ],
+    );
+    const RULES: &'static [PortRule] = &[
+        input(0, types::ANY).bounded(),
+        input_like(1, 0).bounded(),
+        input(2, types::INDEX).bounded(),
+        output_like(0, 0).bounded(),
+    ];
+
+    fn plan(node: &Node<'_>) -> Result<Self, Error> {
+        let (cache, update) = (node.input(0)?, node.input(1)?);
+        let axis = node.axis("axis", cache.rank())?;
+        if axis == 0 {
+            return Err(Error::new("parameter \"axis\" is that of the batch"));
+        }
+        let mut extents = update.shape().iter().zip(cache.shape()).enumerate();
+        let fits =
+            |(at, (new, all)): (usize, (&usize, &usize))| new == all || at == axis && new < all;
+        if update.rank() != cache.rank() || !extents.all(fits) {
+            let wanted = format!("no more than {cache} along axis {axis}, and the same else");
+            return Err(Error::new(format!("input 1 is {update}, wanted {wanted}")));
+        }
+        let batch = &cache.shape()[..1];
+        if node.has_input(2) && node.input(2)?.shape() != batch {
+            let found = node.input(2)?;
+            return Err(Error::new(format!(
+                "input 2 is {found}, wanted one index for each of {batch:?}"
+            )));
+        }
+        let past_the_end = match node.text("mode")? {
+            "linear" => PastTheEnd::Refused,
+            "circular" => PastTheEnd::Wrapped,
+            mode => {
+                let wanted = "wanted linear or circular";
+                return Err(Error::new(format!("parameter \"mode\" is {mode:?}, {wanted}")));
+            }
+        };
+        Ok(Self { axis, past_the_end })
+    }
+
+    fn scatter<B: Width>(
+        &self,
+        inputs: &Inputs<'_>,
+        combine: Combine,
+        _: Parallel<'_>,
+        y: &mut [B],
+    ) -> Result<(), ExecError> {
+        let (cache_dims, update_dims) = (inputs.shape(0)?, inputs.shape(1)?);
+        let update = inputs.get_bits::<B>(1)?;
+        let AxisSplit { outer, len, inner } = AxisSplit::at(cache_dims, self.axis);
+        let new = update_dims[self.axis];
+        let starts = if inputs.has(2) { Some(Indices::get(inputs, 2)?) } else { None };
+        let batch = cache_dims[0];
+        if update.len() != outer * new * inner || starts.is_some_and(|s| s.len() != batch) {
+            return Err(ExecError::bad_value(update.len() as i64, 0));
+        }
+        if update.is_empty() {
+            return Ok(());
+        }
+        for (at, update) in update.chunks_exact(new * inner).enumerate() {
+            let sequence = at / (outer / batch);
+            let start = starts.map_or(0, |starts| starts.value(sequence));
+            let refused = ExecError::bad_value(start, sequence);
+            let from = usize::try_from(start).map_err(|_| refused)?;
+            let y = &mut y[at * len * inner..][..len * inner];
+            let (from, first) = match self.past_the_end {
+                PastTheEnd::Refused if from > len - new => return Err(refused),
+                PastTheEnd::Refused => (from, new),
+                PastTheEnd::Wrapped => (from % len, new.min(len - from % len)),
+            };
+            let (before_end, wrapped) = update.split_at(first * inner);
+            combine_all(combine, &mut y[from * inner..][..before_end.len()], before_end);
+            combine_all(combine, &mut y[..wrapped.len()], wrapped);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Bench, bench, tensor};
+
+    /// Two sequences of four steps of two numbers, and two new steps for each.
+    fn given(starts: &[i64]) -> Bench {
+        let update: Vec<i32> = (1..=8).collect();
+        let run = bench("TensorScatter").input(tensor(&[2, 4, 2], &[0i32; 16]));
+        run.input(tensor(&[2, 2, 2], &update)).input(tensor(&[starts.len()], starts))
+    }
+
+    #[test]
+    fn steps_are_written_from_where_each_sequence_is() {
+        let y = given(&[0, 2]).one().values::<i32>();
+        assert_eq!(y, [1, 2, 3, 4, 0, 0, 0, 0, 0, 0, 0, 0, 5, 6, 7, 8]);
+        let y = given(&[3, 5]).text("mode", "circular").one().values::<i32>();
+        assert_eq!(y, [3, 4, 0, 0, 0, 0, 1, 2, 0, 0, 5, 6, 7, 8, 0, 0]);
+        let run = bench("TensorScatter").input(tensor(&[1, 2, 2], &[0u8; 4]));
+        let y = run.input(tensor(&[1, 2, 1], &[7u8, 8])).int("axis", 2).one();
+        assert_eq!(y.values::<u8>(), [7, 0, 8, 0]);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let error = given(&[0, 3]).error();
+        assert_eq!(error, ExecError::bad_value(3, 1).to_string());
+        let error = given(&[-1, 0]).error();
+        assert_eq!(error, ExecError::bad_value(-1, 0).to_string());
+        let error = given(&[0]).error();
+        assert_eq!(error, "input 2 is i64[1], wanted one index for each of [2]");
+        let error = given(&[0, 0]).int("axis", 0).error();
+        assert_eq!(error, "parameter \"axis\" is that of the batch");
+        let error = given(&[0, 0]).int("axis", 2).error();
+        let wanted = "no more than i32[2,4,2] along axis 2, and the same else";
+        assert_eq!(error, format!("input 1 is i32[2,2,2], wanted {wanted}"));
+        let error = given(&[0, 0]).text("mode", "ring").error();
+        assert_eq!(error, "parameter \"mode\" is \"ring\", wanted linear or circular");
+    }
+}

@@ -1,0 +1,120 @@
+//! A tensor side by side with itself, along each axis so many times.
+
+use udo_api::{
+    Bits, Core, Dim, Error, ExecError, FinalizeCx, InferCx, Io, KernelDef, MAX_RANK, Node,
+    OpSchema, Port, Shape, TensorDesc, types,
+};
+
+use crate::Def;
+use crate::family::argument::IntsArgument;
+use crate::family::movement::{BOUNDED, Example, Movement, Walk, Walks, kernel, movement};
+
+pub(crate) const DEF: Def = movement::<Tile>();
+
+const REPEATS: IntsArgument = IntsArgument { input: 1, name: "repeats", what: "repeats" };
+
+struct Tile {
+    times: Vec<usize>,
+}
+
+impl Movement for Tile {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "Tile",
+        &[Port::required("input", types::ANY), REPEATS.port()],
+        &[Port::required("output", types::ANY)],
+        &[],
+    );
+    const KERNELS: &'static [KernelDef] = &[kernel::<Self>(Core::CPU).ports(BOUNDED)];
+    const EXAMPLES: &'static [Example] = &[
+        Example {
+            inputs: &[&[2, 2]],
+            ints: &[(&[2], &[2, 3])],
+            outputs: &[(
+                &[4, 6],
+                &[0, 1, 0, 1, 0, 1, 2, 3, 2, 3, 2, 3, 0, 1, 0, 1, 0, 1, 2, 3, 2, 3, 2, 3],
+            )],
+            ..Example::NONE
+        },
+        Example {
+            inputs: &[&[1, 2, 1]],
+            ints: &[(&[3], &[2, 1, 2])],
+            outputs: &[(&[2, 2, 2], &[0, 0, 1, 1, 0, 0, 1, 1])],
+            ..Example::NONE
+        },
+        Example {
+            inputs: &[&[2, 1]],
+            ints: &[(&[2], &[0, 3])],
+            outputs: &[(&[0, 3], &[])],
+            ..Example::NONE
+        },
+    ];
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let x = cx.input(0)?;
+        let times = times(cx, &x)?;
+        let shape = x.full_shape();
+        let dims = shape.iter().zip(times);
+        let dims = dims.map(|(dim, times)| dim.with(dim.bound().saturating_mul(times)));
+        cx.set_output(0, x.with_shape(Shape::of_dims(&dims.collect::<Vec<Dim>>())?))
+    }
+
+    fn plan(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        Ok(Self { times: times(cx, &cx.input(0)?)? })
+    }
+
+    fn execute<B: Bits>(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io { inputs, mut outputs, parallel, .. } = io;
+        let (x, dims) = (inputs.get_bits::<B>(0)?, inputs.shape(0)?);
+        let each = || dims.iter().zip(&self.times);
+        let walks = Walks::of(each().map(|(&extent, &times)| Walk::times(extent, times)));
+        walks.copy(parallel, x, outputs.take_bits::<B>(0)?, B::default())?;
+        let mut extents = [0; MAX_RANK];
+        extents.iter_mut().zip(each()).for_each(|(to, (extent, times))| *to = extent * times);
+        outputs.set_shape(0, &extents[..dims.len()])
+    }
+}
+
+/// How often each axis comes.
+fn times(node: &Node<'_>, x: &TensorDesc) -> Result<Vec<usize>, Error> {
+    let repeats = REPEATS.required(node)?;
+    let times: Vec<usize> = repeats.iter().filter_map(|&n| usize::try_from(n).ok()).collect();
+    if times.len() != x.rank() || repeats.len() != x.rank() {
+        let wanted = x.rank();
+        return Err(Error::new(format!("input 1 is {repeats:?}, wanted {wanted} counts for {x}")));
+    }
+    Ok(times)
+}
+
+#[cfg(test)]
+mod tests {
+    use udo_api::Dim;
+
+    use crate::testing::{bench, tensor};
+
+    #[test]
+    fn large_results_are_shared_out() {
+        let x: Vec<i32> = (0..3 * 5 * 2).collect();
+        let run = bench("Tile").threads(3).input(tensor(&[3, 5, 2], &x));
+        let y = run.constant(tensor(&[3], &[7i64, 3001, 2])).one();
+        assert_eq!(y.dims(), [21, 15005, 4]);
+        let of = |at: i32| at / (15005 * 4) % 3 * 10 + at / 4 % 5 * 2 + at % 2;
+        assert!(y.values::<i32>() == (0..21 * 15005 * 4).map(of).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn bounds_grow() {
+        let x = tensor(&[2], &[1i64, 2]).bounded(&[Dim::UpTo(3)]);
+        let y = bench("Tile").input(x).constant(tensor(&[1], &[2i64])).one();
+        assert_eq!(y.desc().full_shape().to_string(), "[<=6]");
+        assert_eq!(y.values::<i64>(), [1, 2, 1, 2]);
+    }
+
+    #[test]
+    fn there_is_a_count_for_each_axis() {
+        for repeats in [&[2i64][..], &[1, -1]] {
+            let run = bench("Tile").input(tensor(&[1, 2], &[1u8, 2]));
+            let error = run.constant(tensor(&[repeats.len()], repeats)).error();
+            assert_eq!(error, format!("input 1 is {repeats:?}, wanted 2 counts for u8[1,2]"));
+        }
+    }
+}

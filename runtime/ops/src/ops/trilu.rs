@@ -1,0 +1,124 @@
+//! The upper or the lower triangle of matrices, zeros beside it.
+
+use udo_api::{
+    Bits, Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, KernelDef, OpSchema, Param, Port,
+    Value, types,
+};
+
+use crate::Def;
+use crate::family::movement::{BOUNDED, Example, Indices, Movement, kernel, movement};
+use crate::family::partition::row_grain;
+
+pub(crate) const DEF: Def = movement::<Trilu>();
+
+struct Trilu {
+    keeps_upper: bool,
+}
+
+impl Movement for Trilu {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "Trilu",
+        &[Port::required("input", types::ANY), Port::optional("k", types::INDEX)],
+        &[Port::required("output", types::ANY)],
+        &[Param::scalar("upper", DType::I64).default(Value::int(1))],
+    );
+    const KERNELS: &'static [KernelDef] = &[kernel::<Self>(Core::CPU).ports(BOUNDED)];
+    const EXAMPLES: &'static [Example] = &[Example {
+        inputs: &[&[0, 2, 2]],
+        ints: &[(&[], &[1])],
+        outputs: &[(&[0, 2, 2], &[])],
+        ..Example::NONE
+    }];
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let x = cx.input(0)?;
+        if x.rank() < 2 {
+            return Err(Error::new(format!("input 0 is {x}, wanted matrices")));
+        }
+        if cx.has_input(1) && cx.input(1)?.len() != 1 {
+            let found = cx.input(1)?;
+            return Err(Error::new(format!("input 1 is {found}, wanted one element")));
+        }
+        cx.set_output(0, x)
+    }
+
+    fn plan(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        Ok(Self { keeps_upper: cx.flag("upper")? })
+    }
+
+    fn execute<B: Bits>(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io { inputs, mut outputs, parallel, .. } = io;
+        let (x, dims) = (inputs.get_bits::<B>(0)?, inputs.shape(0)?);
+        let &[.., rows, cols] = dims else { return Err(ExecError::bad_value(0, 0)) };
+        let k = if inputs.has(1) { Indices::get(&inputs, 1)?.value(0) } else { 0 };
+        let y = &mut outputs.take_bits::<B>(0)?[..x.len()];
+        let grain = row_grain(cols);
+        parallel.chunks_mut(y, grain, |chunk, y| {
+            let (start, first) = (chunk * grain, chunk * grain / cols);
+            for (at, y) in y.chunks_exact_mut(cols).enumerate() {
+                let x = &x[start + at * cols..][..cols];
+                // The first column on or above the diagonal; the last one on or below it is before the next.
+                let diagonal = ((first + at) % rows) as i64;
+                let column = |at: i64| usize::try_from(at.max(0)).map_or(cols, |at| at.min(cols));
+                let (zeros, kept) = if self.keeps_upper {
+                    let from = column(diagonal.saturating_add(k));
+                    (0..from, from..cols)
+                } else {
+                    let to = column(diagonal.saturating_add(k).saturating_add(1));
+                    (to..cols, 0..to)
+                };
+                y[zeros].fill(B::default());
+                y[kept.clone()].copy_from_slice(&x[kept]);
+            }
+            Ok(())
+        })?;
+        outputs.set_shape(0, dims)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use udo_api::F16;
+
+    use crate::testing::{Bench, bench, tensor};
+
+    #[test]
+    fn a_triangle_of_each_matrix_is_kept() {
+        let x: Vec<i32> = (1..=2 * 3 * 4).collect();
+        for upper in [0, 1] {
+            for k in [i64::MIN, -4, -3, -2, -1, 0, 1, 2, 3, 4, i64::MAX] {
+                let run = bench("Trilu").input(tensor(&[2, 3, 4], &x)).input(tensor(&[], &[k]));
+                let y = run.int("upper", upper).one().values::<i32>();
+                for (at, (y, x)) in y.into_iter().zip(&x).enumerate() {
+                    let (row, col) = ((at / 4 % 3) as i128, (at % 4) as i128);
+                    let above = col - row - i128::from(k);
+                    let is_kept = if upper == 1 { above >= 0 } else { above <= 0 };
+                    assert_eq!(y, if is_kept { *x } else { 0 }, "upper {upper}, k {k}, at {at}");
+                }
+            }
+        }
+        let halves = tensor(&[2, 2], &[F16(0x3c00); 4]);
+        assert_eq!(
+            bench("Trilu").input(halves).one().values::<F16>(),
+            [0x3c00, 0x3c00, 0, 0x3c00].map(F16)
+        );
+    }
+
+    #[test]
+    fn large_matrices_are_shared_out() {
+        let x = vec![1u8; 500 * 300];
+        let run = bench("Trilu").threads(3).input(tensor(&[500, 300], &x)).int("upper", 0);
+        let y = run.one().values::<u8>();
+        assert!(y.into_iter().enumerate().all(|(at, y)| y == u8::from(at % 300 <= at / 300)));
+    }
+
+    #[test]
+    fn what_is_no_matrix_is_refused() {
+        let given = |dims: &[usize]| -> Bench {
+            bench("Trilu").input(tensor(dims, &vec![0u8; dims.iter().product()]))
+        };
+        assert_eq!(given(&[2]).error(), "input 0 is u8[2], wanted matrices");
+        let error = given(&[2, 2]).input(tensor(&[2], &[0i64, 1])).error();
+        assert_eq!(error, "input 1 is i64[2], wanted one element");
+    }
+}

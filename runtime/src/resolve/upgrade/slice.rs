@@ -1,0 +1,12 @@
+//! From where to where a tensor is cut, which was in attributes.
+
+use super::edit::Edit;
+
+pub(super) fn cuts_to_inputs(edit: &mut Edit<'_>) -> Result<(), String> {
+    for (port, name) in [(1, "starts"), (2, "ends"), (3, "axes")] {
+        if let Some(values) = edit.take_ints(name)? {
+            edit.set_ints(port, name, &values)?;
+        }
+    }
+    Ok(())
+}
