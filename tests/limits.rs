@@ -8,28 +8,10 @@ use std::{
 
 use tempfile::TempDir;
 
-/// A field of a protobuf message that holds bytes.
-fn bytes(number: u8, content: &[u8]) -> Vec<u8> {
-    let mut field = vec![number << 3 | 2];
-    varint(content.len() as u64, &mut field);
-    field.extend(content);
-    field
-}
+#[path = "support/proto.rs"]
+mod proto;
 
-/// A field of a protobuf message that holds a number.
-fn int(number: u8, value: u64) -> Vec<u8> {
-    let mut field = vec![number << 3];
-    varint(value, &mut field);
-    field
-}
-
-fn varint(mut value: u64, to: &mut Vec<u8>) {
-    while value > 0x7f {
-        to.push(u8::try_from(value & 0x7f).unwrap() | 0x80);
-        value >>= 7;
-    }
-    to.push(u8::try_from(value).unwrap());
-}
+use proto::{bytes, int};
 
 /// A tensor of 32-bit floats, as a graph's input or output.
 fn port(name: &str, dims: &[u64]) -> Vec<u8> {

@@ -25,9 +25,8 @@ use udo_api::{
     OpDef, OpSchema, PackageV1, Param, Port, Value, types,
 };
 use udo_runtime::graph::{DimSpec, Graph, Node};
-use udo_runtime::model::{Model, Options};
+use udo_runtime::model::{Model, Options, Session};
 use udo_runtime::registry::Registry;
-use udo_runtime::session::Session;
 
 #[global_allocator]
 static GUARD: GuardAlloc = GuardAlloc;

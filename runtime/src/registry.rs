@@ -37,7 +37,9 @@ pub struct KernelEntry {
 }
 
 /// All operators that a model may use, and the packages they come from.
-#[derive(Debug, Default)]
+///
+/// A clone has the same packages, which stay loaded, and shares packed constants.
+#[derive(Clone, Debug, Default)]
 pub struct Registry {
     slots: Vec<Slot>,
     ops: Vec<OpEntry>,
@@ -45,7 +47,7 @@ pub struct Registry {
 }
 
 /// A package and what has been opened of it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Slot {
     package: Package,
     tables: Tables,

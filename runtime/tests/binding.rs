@@ -232,8 +232,12 @@ fn opened(shapes: Shapes<'_>, dims: Dims<'_>) -> String {
     let mut options = Options::default();
     options.bind.shapes = shapes.iter().map(|(n, s)| ((*n).to_owned(), s.to_vec())).collect();
     options.bind.dims = dims.iter().map(|(n, d)| ((*n).to_owned(), *d)).collect();
-    match Model::compile(graph.unwrap(), &mut registry(&[]), &options) {
-        Ok(model) => model.plan().outputs().next().unwrap().1.to_string(),
+    let prepared = Model::compile(graph.unwrap(), &mut registry(&[]), &options).and_then(|model| {
+        let mut session = model.session()?;
+        session.prepare(&[]).map(|()| session)
+    });
+    match prepared {
+        Ok(session) => session.plan().unwrap().outputs().next().unwrap().1.to_string(),
         Err(error) => error.to_string(),
     }
 }

@@ -8,10 +8,9 @@ use udo_api::{
     Param, Port, Quant, QuantMut, Quants, Scratch, Texts, Value, dsp_kernel,
 };
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node};
-use udo_runtime::model::{Model, Options};
+use udo_runtime::model::{Model, Options, Session};
 use udo_runtime::place::{Fallback, PlaceOptions};
 use udo_runtime::registry::Registry;
-use udo_runtime::session::Session;
 
 #[global_allocator]
 static GUARD: GuardAlloc = GuardAlloc;

@@ -19,8 +19,8 @@ use udo_api::{
     OpDef, OpSchema, PackageV1, Param, Port, Status, Workspace,
 };
 use udo_runtime::graph::Attr;
-use udo_runtime::model::Options;
-use udo_runtime::session::{RunError, Session};
+use udo_runtime::model::{Options, RunError, Session};
+use udo_runtime::session::StepError;
 use udo_runtime::thread_pool::Pool;
 
 #[global_allocator]
@@ -156,9 +156,12 @@ fn session(how: &str) -> Session {
     support::compile(graph, &PACKAGE, &options).expect("the graph compiles").session().unwrap()
 }
 
-fn run(session: &mut Session, first: f32) -> Result<(), RunError> {
+fn run(session: &mut Session, first: f32) -> Result<(), StepError> {
     session.input_mut::<f32>("a").unwrap()[0] = first;
-    session.run()
+    session.run().map_err(|error| match error {
+        RunError::Step(error) => error,
+        other => panic!("{other}"),
+    })
 }
 
 #[test]

@@ -11,9 +11,8 @@ use udo_api::{
     any_output,
 };
 use udo_runtime::graph::Graph;
-use udo_runtime::model::{Model, Options};
+use udo_runtime::model::{Model, Options, Session};
 use udo_runtime::registry::Registry;
-use udo_runtime::session::Session;
 
 #[path = "support/positive.rs"]
 mod positive;
@@ -339,6 +338,7 @@ fn a_run_whose_extents_are_refused_fails_and_the_next_one_prepares_again() {
     for _ in 0..2 {
         session.input_mut::<f32>("x").unwrap().copy_from_slice(&first(UNLUCKY));
         let error = session.run().unwrap_err();
+        let error = error.step().unwrap();
         assert_eq!((&*error.node, error.error.status), ("Backwards_1", Status::BAD_VALUE));
     }
     assert_eq!(run(&mut session, &first(3)), [3.0, 2.0, 1.0]);

@@ -87,7 +87,7 @@ fn an_output_that_no_machine_holds_is_refused_by_name() {
 #[test]
 fn sessions_share_what_a_model_may_have() {
     // Input, output and scratch, each at a multiple of 64.
-    let bytes = compile("Scratch", None).unwrap().plan().session_bytes();
+    let bytes = compile("Scratch", None).unwrap().plan().unwrap().session_bytes();
     assert_eq!(bytes, 64 + 64 + 5000);
     let error = compile("Scratch", Some(bytes - 1)).unwrap_err().to_string();
     let largest = "the scratch of node \"the_scratch\" (Scratch) takes 5000 of them";
@@ -133,7 +133,7 @@ fn packed_constants_count() {
     };
     let free = compile(None).unwrap();
     let packed: usize = free.report().memories.iter().map(|m| m.packed_bytes).sum();
-    let session = free.plan().session_bytes();
+    let session = free.plan().unwrap().session_bytes();
     assert!(packed >= 64 * 64 * 4, "{packed} bytes");
     // Constants that somebody has are shared, and count for the model that made them.
     drop(free);

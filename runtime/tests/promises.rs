@@ -9,10 +9,9 @@ use udo_api::{
 };
 use udo_runtime::cores::{OpenCl, Profile};
 use udo_runtime::graph::{DimSpec, Graph, Node};
-use udo_runtime::model::{Model, Options};
+use udo_runtime::model::{Model, Options, Session};
 use udo_runtime::place::{Fallback, PlaceOptions};
 use udo_runtime::registry::Registry;
-use udo_runtime::session::Session;
 
 #[global_allocator]
 static GUARD: GuardAlloc = GuardAlloc;
@@ -223,6 +222,7 @@ fn session(op: &str, outputs: usize, core: Core) -> Result<Session, String> {
 /// What one run of one node fails with.
 fn failure(op: &str, outputs: usize, core: Core) -> (Status, String) {
     let error = session(op, outputs, core).unwrap().run().unwrap_err();
+    let error = error.step().unwrap();
     (error.error.status, error.reason.to_string())
 }
 

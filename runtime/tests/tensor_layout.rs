@@ -50,7 +50,7 @@ fn run(dims: &[usize], ops: usize) -> (Vec<f32>, Vec<String>) {
     session.input_mut::<f32>("v0").unwrap().fill(0.0);
     session.run().unwrap();
     let ops = model.report().steps.iter().map(|s| format!("{} {}", s.op, s.outputs[0])).collect();
-    let name = model.plan().outputs().next().unwrap().0.to_owned();
+    let name = model.plan().unwrap().outputs().next().unwrap().0.to_owned();
     (session.output(&name).unwrap().to_vec(), ops)
 }
 

@@ -70,7 +70,8 @@ fn run(text: &str) -> (Vec<Vec<f32>>, Vec<String>) {
         *x = f32::from(i);
     }
     session.run().unwrap();
-    let outputs = model.plan().outputs().map(|(name, _)| session.output(name).unwrap().to_vec());
+    let outputs =
+        model.plan().unwrap().outputs().map(|(name, _)| session.output(name).unwrap().to_vec());
     let steps = model.report().steps.iter().map(|step| step.op.clone());
     (outputs.collect(), steps.collect())
 }

@@ -66,11 +66,11 @@ fn run(path: &Path, package: Option<&Path>, cores: &str) -> Result<(), Box<dyn E
 
     // The session owns all memory of its runs; nothing is allocated after this.
     let mut session = model.session()?;
-    for (name, _) in model.plan().inputs() {
-        session.input_mut::<f32>(name)?.fill(0.5);
+    for input in model.inputs() {
+        session.input_mut::<f32>(&input.name)?.fill(0.5);
     }
     session.run()?;
-    for (name, _) in model.plan().outputs() {
+    for name in model.outputs() {
         // The shape of this run: an output may have dimensions that each run decides.
         println!("{name}: {} {:?}", session.output_desc(name)?, session.output::<f32>(name)?);
     }

@@ -11,13 +11,13 @@ use udo_generator::names::module_name;
 use udo_runtime::cores::{GpuStorage, Profile};
 use udo_runtime::import::{self, ImportOptions};
 use udo_runtime::memory::Limit;
-use udo_runtime::model::{CompileError, Model, Options};
+use udo_runtime::model::{CompileError, Model, Options, RunError, Session};
 use udo_runtime::package::source_folder;
 use udo_runtime::pass::{PASSES, PassOptions};
 use udo_runtime::place::{Fallback, PlaceOptions};
+use udo_runtime::plan::Report;
 use udo_runtime::registry::Registry;
-use udo_runtime::resolve::BindOptions;
-use udo_runtime::session::{RunError, Session};
+use udo_runtime::resolve::{BindOptions, Input};
 use udo_runtime::thread_pool::PoolError;
 
 use crate::output::{Failure, note};
@@ -42,7 +42,7 @@ pub(crate) struct ModelFlags {
     /// The package that takes the nodes of a type which several packages have
     #[arg(long, value_name = "TYPE=PACKAGE", value_parser = parse_pair)]
     pub(crate) bind: Vec<(String, String)>,
-    /// The shape of an input whose dimensions the model leaves open
+    /// The shape of an input whose dimensions the model leaves open; where none is given it is that of the run's data
     #[arg(long, value_name = "NAME=1,3,224,224", value_parser = parse_shape)]
     pub(crate) shape: Vec<(String, Vec<usize>)>,
     /// The size of a dimension that the model only names
@@ -168,6 +168,16 @@ impl ModelFlags {
         let model = compiled.map_err(|error| compile_failure(error, &registry))?;
         Ok(Loaded { model, registry, load_time: start.elapsed() })
     }
+
+    /// The same for commands that have no inputs to take shapes from.
+    pub(crate) fn load_with_shapes(&self) -> Result<Loaded, Failure> {
+        let loaded = self.load()?;
+        let open = loaded.model.inputs().iter().map(Input::required).find_map(Result::err);
+        match open {
+            Some(error) => Err(compile_failure(error.into(), &loaded.registry)),
+            None => Ok(loaded),
+        }
+    }
 }
 
 /// The built-in operators and those of `packages`.
@@ -183,18 +193,18 @@ pub(crate) fn open(packages: &[PathBuf]) -> Result<Registry, Failure> {
 }
 
 /// Says what the user should know about how the model was bound and placed.
-pub(crate) fn say_notices(model: &Model) {
-    for notice in &model.report().notices {
+pub(crate) fn say_notices(report: &Report) {
+    for notice in &report.notices {
         note(notice);
     }
     let mut backends: Vec<&str> =
-        model.report().nodes.iter().filter_map(|n| n.backend.as_deref()).collect();
+        report.nodes.iter().filter_map(|n| n.backend.as_deref()).collect();
     backends.sort_unstable();
     backends.dedup();
     for backend in backends {
         note(format!("the GPU's kernels run by {backend}"));
     }
-    for node in model.report().nodes.iter().filter(|n| n.fell_back) {
+    for node in report.nodes.iter().filter(|n| n.fell_back) {
         let reasons: Vec<String> =
             node.refusals.iter().map(|r| format!("{}: {}", r.core, r.reason)).collect();
         note(format!("node {:?} fell back to the CPU ({})", node.name, reasons.join("; ")));
@@ -236,15 +246,30 @@ fn memory_help(limit: Limit) -> &'static str {
 }
 
 /// Memory for runs of the model.
-pub(crate) fn session(model: &Model) -> Result<Session, Failure> {
-    model.session().map_err(|error| {
-        let help = memory_help(error.memory.limit);
-        Failure::new(error).help(help)
-    })
+pub(crate) fn session(model: &Model, registry: &Registry) -> Result<Session, Failure> {
+    model.session().map_err(|error| compile_failure(error, registry))
+}
+
+/// Plans for the inputs as they are, and says so where that is news.
+pub(crate) fn prepare(session: &mut Session, loaded: &Loaded) -> Result<(), Failure> {
+    let before = session.replans();
+    session.prepare_inputs().map_err(|error| compile_failure(error, &loaded.registry))?;
+    if let Some(plan) = session.plan().filter(|_| session.replans() > before) {
+        let inputs: Vec<String> =
+            plan.inputs().map(|(name, desc)| format!("{name} {desc}")).collect();
+        note(format!("planned for {}", inputs.join(", ")));
+        say_notices(plan.report());
+    }
+    Ok(())
 }
 
 /// The failure for a run that stopped, with the next step.
 pub(crate) fn run_failure(error: RunError, registry: &Registry) -> Failure {
+    let error = match error {
+        RunError::Prepare(error) => return compile_failure(error, registry),
+        RunError::Step(error) => error,
+        other => return Failure::new(other),
+    };
     let help = match error.error.status {
         Status::NOT_IMPLEMENTED => edit_help(registry, &error.package, &error.op, Some(error.core)),
         Status::HEAP_USE => {

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use udo_api::{DType, TensorDesc};
 use udo_runtime::memory::Tensor;
+use udo_runtime::resolve::Input;
 use udo_runtime::{import, npy};
 
 use crate::output::{Failure, chain};
@@ -12,13 +13,24 @@ fn named(path: &Path, error: impl std::error::Error) -> Failure {
     Failure::new(format!("cannot read tensor {}: {}", path.display(), chain(&error)))
 }
 
+/// What an input takes, if its shape is known.
+pub(crate) fn desc_of(input: &Input) -> Option<TensorDesc> {
+    Some(TensorDesc::new(input.of.dtype, input.shape()?))
+}
+
 /// Reads a tensor; `.raw` files take type and shape from `wanted`.
-pub(crate) fn read(path: &Path, wanted: &TensorDesc) -> Result<Tensor, Failure> {
+pub(crate) fn read(path: &Path, wanted: Option<&TensorDesc>) -> Result<Tensor, Failure> {
     let bytes = std::fs::read(path).map_err(|e| named(path, e))?;
     match path.extension().and_then(|e| e.to_str()) {
         Some("npy") => npy::read(&bytes).map_err(|e| named(path, e)),
         Some("pb") => import::onnx::tensor_pb(&bytes).map_err(|e| named(path, e)),
         Some("raw" | "bin") => {
+            let unknown = || {
+                let text =
+                    format!("tensor {} has elements alone, and an open shape", path.display());
+                Failure::usage(text).help("give its shape with --shape, or name it .npy or .pb")
+            };
+            let wanted = wanted.ok_or_else(unknown)?;
             let dtype = wanted.dtype().unwrap_or(DType::F32);
             Tensor::from_bytes(dtype, wanted.full_shape(), &bytes).map_err(|e| named(path, e))
         }

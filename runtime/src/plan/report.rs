@@ -15,7 +15,7 @@ use crate::registry::Registry;
 use crate::resolve::{BoundNode, TypedGraph};
 
 /// What runs where and why, and how much memory it takes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// What the user should know about binding.
     pub notices: Vec<String>,

@@ -1,84 +1,185 @@
 //! What is known of a graph's values before any node is looked at, and the extents that the user gives inputs.
 
+use std::collections::BTreeMap;
+
 use udo_api::{Dim, Shape, TensorDesc};
 
 use super::{BindOptions, ResolveError, TypedValue};
-use crate::graph::{DimSpec, Graph, Source, TensorType, Value};
+use crate::graph::{DimSpec, Graph, Source, TensorType, Value, ValueId};
 
-/// Refuses extents for what the graph does not have.
-pub(super) fn check(graph: &Graph, options: &BindOptions) -> Result<(), ResolveError> {
-    let values = graph.inputs.iter().filter_map(|&id| graph.value(id).ok());
-    let inputs: Vec<(&str, &TensorType)> = values
-        .filter_map(|value| match &value.source {
-            Source::Input(of) => Some((value.name.as_str(), of)),
+/// An input of a model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Input {
+    /// Its name.
+    pub name: String,
+    /// Its type, with extents as far as they are known.
+    pub of: TensorType,
+}
+
+impl Input {
+    /// The inputs of a graph.
+    pub(crate) fn all(graph: &Graph) -> Vec<Self> {
+        let values = graph.inputs.iter().filter_map(|&id| graph.value(id).ok());
+        let input = |value: &Value| match &value.source {
+            Source::Input(of) => Some(Self { name: value.name.clone(), of: of.clone() }),
             Source::Computed | Source::Constant(_) | Source::Outer => None,
+        };
+        values.filter_map(input).collect()
+    }
+
+    /// The shape, if every extent is known.
+    pub fn shape(&self) -> Option<Shape> {
+        Shape::new(&self.extents()?).ok()
+    }
+
+    fn extents(&self) -> Option<Vec<usize>> {
+        let fixed = |dim: &DimSpec| match dim {
+            DimSpec::Fixed(extent) => Some(*extent),
+            DimSpec::Named(_) | DimSpec::Unknown => None,
+        };
+        self.of.dims.iter().map(fixed).collect()
+    }
+
+    /// The shape.
+    ///
+    /// # Errors
+    /// Some extent is not known.
+    pub fn required(&self) -> Result<Shape, ResolveError> {
+        self.shape().ok_or_else(|| {
+            let (input, dims) = (self.name.clone(), words(&self.of.dims));
+            ResolveError::OpenShape { input, dims }
         })
-        .collect();
-    if let Some(name) = options.shapes.keys().find(|name| !inputs.iter().any(|(n, _)| n == name)) {
-        let known = inputs.iter().map(|(name, _)| (*name).to_owned()).collect();
+    }
+
+    fn wrong(&self, found: &[usize]) -> ResolveError {
+        ResolveError::WrongShape {
+            input: self.name.clone(),
+            found: found.iter().map(usize::to_string).collect::<Vec<_>>().join(","),
+            wanted: words(&self.of.dims),
+        }
+    }
+}
+
+/// The inputs with what the user says of their extents: a dimension of a name has one extent wherever the name is.
+///
+/// # Errors
+/// Extents for what the model does not have, that it does not take, or that are not equal where they have to be.
+pub(crate) fn bind(inputs: &[Input], options: &BindOptions) -> Result<Vec<Input>, ResolveError> {
+    check_names(inputs, options)?;
+    let extents = extents(inputs, options)?;
+    let bound = |input: &Input| {
+        let asked = options.shapes.get(&input.name);
+        let dim = |(axis, spec): (usize, &DimSpec)| {
+            let named = match spec {
+                DimSpec::Named(name) => extents.get(name.as_str()).map(|extent| extent.is),
+                DimSpec::Fixed(_) | DimSpec::Unknown => None,
+            };
+            let asked = asked.and_then(|asked| asked.get(axis)).copied();
+            named.or(asked).map_or_else(|| spec.clone(), DimSpec::Fixed)
+        };
+        let dims: Vec<DimSpec> = input.of.dims.iter().enumerate().map(dim).collect();
+        let bound = Input { of: TensorType { dims, ..input.of }, name: input.name.clone() };
+        match bound.extents() {
+            Some(extents) if Shape::new(&extents).is_err() => Err(input.wrong(&extents)),
+            Some(_) | None => Ok(bound),
+        }
+    };
+    inputs.iter().map(bound).collect()
+}
+
+/// The extent of a name.
+struct Extent<'a> {
+    is: usize,
+    /// The input that says it; nothing if the user does.
+    said_by: Option<&'a str>,
+}
+
+/// What each name of a dimension stands for, as far as that is known.
+fn extents<'a>(
+    inputs: &'a [Input],
+    options: &'a BindOptions,
+) -> Result<BTreeMap<&'a str, Extent<'a>>, ResolveError> {
+    let given = options.dims.iter();
+    let given = given.map(|(name, &is)| (name.as_str(), Extent { is, said_by: None }));
+    let mut extents: BTreeMap<_, _> = given.collect();
+    for input in inputs {
+        let Some(asked) = options.shapes.get(&input.name) else { continue };
+        if asked.len() != input.of.dims.len() {
+            return Err(input.wrong(asked));
+        }
+        for (spec, &extent) in input.of.dims.iter().zip(asked) {
+            let known = match spec {
+                DimSpec::Unknown => continue,
+                DimSpec::Fixed(n) => &Extent { is: *n, said_by: None },
+                DimSpec::Named(name) => &*extents
+                    .entry(name)
+                    .or_insert(Extent { is: extent, said_by: Some(&input.name) }),
+            };
+            match (known.said_by, spec) {
+                _ if known.is == extent => {}
+                (Some(other), DimSpec::Named(name)) => {
+                    return Err(ResolveError::UnequalDims {
+                        name: name.clone(),
+                        inputs: [other.to_owned(), input.name.clone()],
+                        extents: [known.is, extent],
+                    });
+                }
+                _ => return Err(input.wrong(asked)),
+            }
+        }
+    }
+    Ok(extents)
+}
+
+/// Refuses extents for what the model does not have.
+fn check_names(inputs: &[Input], options: &BindOptions) -> Result<(), ResolveError> {
+    let has = |name: &&String| inputs.iter().any(|input| input.name == **name);
+    if let Some(name) = options.shapes.keys().find(|name| !has(name)) {
+        let known = inputs.iter().map(|input| input.name.clone()).collect();
         return Err(ResolveError::NoSuchInput { name: name.clone(), known });
     }
-    let mut known: Vec<&str> = Vec::new();
-    for dim in inputs.iter().flat_map(|(_, of)| &of.dims) {
+    let mut known: Vec<String> = Vec::new();
+    for dim in inputs.iter().flat_map(|input| &input.of.dims) {
         if let DimSpec::Named(name) = dim
-            && !known.contains(&name.as_str())
+            && !known.contains(name)
         {
-            known.push(name);
+            known.push(name.clone());
         }
     }
-    match options.dims.keys().find(|name| !known.contains(&name.as_str())) {
+    match options.dims.keys().find(|name| !known.contains(name)) {
+        Some(name) => Err(ResolveError::NoSuchDim { name: name.clone(), known }),
         None => Ok(()),
-        Some(name) => {
-            let known = known.into_iter().map(str::to_owned).collect();
-            Err(ResolveError::NoSuchDim { name: name.clone(), known })
-        }
     }
 }
 
-/// A value with what is known of it before any node is looked at.
-pub(super) fn typed(value: Value, options: &BindOptions) -> Result<TypedValue, ResolveError> {
-    let desc = match &value.source {
-        Source::Constant(tensor) => *tensor.desc(),
-        Source::Input(of) => TensorDesc::new(of.dtype, shape(&value.name, of, options)?),
-        // What a subgraph is given is known with its node.
-        Source::Computed | Source::Outer => TensorDesc::ABSENT,
-    };
-    Ok(TypedValue { value, desc, quantized: None, folded: None, is_open: false })
-}
-
-/// The shape that the model gives an input, or the user where the model leaves it open.
-fn shape(input: &str, of: &TensorType, options: &BindOptions) -> Result<Shape, ResolveError> {
-    let asked = options.shapes.get(input);
-    let wrong = |asked: &[usize]| ResolveError::WrongShape {
-        input: input.to_owned(),
-        found: asked.iter().map(usize::to_string).collect::<Vec<_>>().join(","),
-        wanted: words(&of.dims),
-    };
-    if let Some(asked) = asked.filter(|asked| asked.len() != of.dims.len()) {
-        return Err(wrong(asked));
-    }
-    let mut dims = Vec::with_capacity(of.dims.len());
-    for (axis, spec) in of.dims.iter().enumerate() {
-        let asked_here = asked.and_then(|asked| asked.get(axis)).copied();
-        let known = match spec {
-            DimSpec::Fixed(n) => Some(Dim::Fixed(*n)),
-            DimSpec::Named(name) => options.dims.get(name).map(|&n| Dim::Open(n)),
-            DimSpec::Unknown => None,
+/// The shapes of a graph's inputs; what the model leaves open is open.
+pub(super) fn shapes(
+    graph: &Graph,
+    options: &BindOptions,
+) -> Result<BTreeMap<ValueId, Shape>, ResolveError> {
+    let inputs = Input::all(graph);
+    let bound = bind(&inputs, options)?;
+    let mut shapes = BTreeMap::new();
+    for ((&id, input), bound) in graph.inputs.iter().zip(&inputs).zip(&bound) {
+        let dim = |(spec, extent): (&DimSpec, Dim)| match spec {
+            DimSpec::Fixed(_) => extent,
+            DimSpec::Named(_) | DimSpec::Unknown => Dim::Open(extent.bound()),
         };
-        dims.push(match (known, asked_here) {
-            (Some(known), Some(n)) if known.bound() != n => {
-                return Err(wrong(asked.map_or(&[], Vec::as_slice)));
-            }
-            (Some(known), _) => known,
-            (None, Some(n)) => Dim::Open(n),
-            (None, None) => {
-                let input = input.to_owned();
-                return Err(ResolveError::OpenShape { input, dims: words(&of.dims) });
-            }
-        });
+        let dims: Vec<Dim> = input.of.dims.iter().zip(bound.required()?.iter()).map(dim).collect();
+        shapes.insert(id, Shape::of_dims(&dims).map_err(|_| input.wrong(&[]))?);
     }
-    let extents: Vec<usize> = dims.iter().map(|dim| dim.bound()).collect();
-    Shape::of_dims(&dims).map_err(|_| wrong(&extents))
+    Ok(shapes)
+}
+
+/// A value with what is known of it before any node is looked at; an input has this shape.
+pub(super) fn typed(value: Value, shape: Option<&Shape>) -> TypedValue {
+    let desc = match (&value.source, shape) {
+        (Source::Constant(tensor), _) => *tensor.desc(),
+        (Source::Input(of), Some(shape)) => TensorDesc::new(of.dtype, *shape),
+        // What a subgraph is given is known with its node.
+        (Source::Input(_) | Source::Computed | Source::Outer, _) => TensorDesc::ABSENT,
+    };
+    TypedValue { value, desc, quantized: None, folded: None, is_open: false }
 }
 
 /// Dimensions in the words of a model.

@@ -18,11 +18,13 @@ use udo_api::{OpDef, Port, TensorDesc};
 use udo_host::{NodeDesc, Refusal, infer};
 
 use crate::exit_guard::{self, PackageCall};
-use crate::graph::{Graph, Node};
+use crate::graph::{Graph, Node, ValueId};
 use crate::memory::Tensor;
 use crate::registry::{OpEntry, Registry};
 
 use defaults::fill_defaults;
+pub use inputs::Input;
+pub(crate) use inputs::bind;
 pub use params::Params;
 pub(crate) use rule::{port_rule, port_types, takes_encoding};
 use tensor_layout::NhwcValues;
@@ -110,6 +112,19 @@ pub enum ResolveError {
         /// Its dimensions as the model has them.
         wanted: String,
     },
+    /// Two inputs have different extents where the model has one name for both.
+    #[error(
+        "dimension {name:?} is {} in input {:?} and {} in input {:?}, wanted one extent",
+        .extents[0], .inputs[0], .extents[1], .inputs[1]
+    )]
+    UnequalDims {
+        /// The name.
+        name: String,
+        /// The inputs.
+        inputs: [String; 2],
+        /// Its extents there.
+        extents: [usize; 2],
+    },
     /// A shape was given for an input that the model does not have.
     #[error("the model has no input {name:?}, wanted one of {known:?}")]
     NoSuchInput {
@@ -149,11 +164,17 @@ impl ResolveError {
             Self::WrongBind { .. } => {
                 Some("`udo inspect PACKAGE` lists what a package has".to_owned())
             }
-            Self::OpenShape { input, .. } => {
-                Some(format!("give one with --shape {input}=1,3,224,224"))
+            Self::OpenShape { input, dims } => {
+                let extent = |dim: &str| dim.parse().unwrap_or(1usize).to_string();
+                let example: Vec<String> = dims.split(',').map(extent).collect();
+                Some(format!(
+                    "give one as in --shape {input}={}, or the input itself",
+                    example.join(",")
+                ))
             }
             Self::Node { .. }
             | Self::WrongShape { .. }
+            | Self::UnequalDims { .. }
             | Self::NoSuchInput { .. }
             | Self::NoSuchDim { .. }
             | Self::Broken(_) => None,
@@ -171,10 +192,10 @@ impl Registry {
         graph: Graph,
         options: &BindOptions,
     ) -> Result<Resolved, ResolveError> {
-        inputs::check(&graph, options)?;
+        let shapes = inputs::shapes(&graph, options)?;
         let Graph { name, nodes, values, inputs, captures, outputs } = graph;
-        let values = values.into_iter().map(|value| inputs::typed(value, options));
-        let values = values.collect::<Result<_, _>>()?;
+        let values = (0..).map(ValueId::at).zip(values);
+        let values = values.map(|(id, value)| inputs::typed(value, shapes.get(&id))).collect();
         let bound = Vec::with_capacity(nodes.len());
         let mut graph = Graph { name, nodes: bound, values, inputs, captures, outputs };
         let mut notices = Vec::new();

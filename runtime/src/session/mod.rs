@@ -24,10 +24,10 @@ use crate::thread_pool::Pool;
 use extents::{Extents, SharedArg, pass_shapes};
 use geometry::StepGeometry;
 
-/// Why a run failed. The session can run again.
+/// Why a step of a run failed. The session can run again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("node {node:?}: package {package}'s {op} on {core} {reason}")]
-pub struct RunError {
+pub struct StepError {
     /// The node.
     pub node: Box<str>,
     /// Its operator type.
@@ -90,6 +90,25 @@ pub enum PortError {
         /// What the model has.
         wanted: String,
     },
+    /// The model leaves shapes open, and the session has met none.
+    #[error("{side} {name:?} has no shape yet, wanted shapes to prepare, or inputs and a run")]
+    NoShapes {
+        /// `input` or `output`.
+        side: &'static str,
+        /// The port's name.
+        name: String,
+    },
+}
+
+impl PortError {
+    pub(crate) fn no_such<'a>(
+        side: &'static str,
+        name: &str,
+        known: impl Iterator<Item = &'a str>,
+    ) -> Self {
+        let known = known.map(|name| format!("{name:?}")).collect();
+        Self::NoSuchPort { side, name: name.to_owned(), known }
+    }
 }
 
 /// What one step of a run took.
@@ -112,8 +131,8 @@ struct Call {
     geometry: u32,
 }
 
-/// One call after another, over memory of its own. A session belongs to one thread at a time.
-pub struct Session {
+/// A plan with memory of its own: one call after another. It belongs to one thread at a time.
+pub struct Prepared {
     plan: Arc<Plan>,
     // Kernels hold pointers into these; nothing moves or frees them before the session goes.
     arenas: PerMemory<Buffer>,
@@ -142,11 +161,11 @@ struct Guard {
 
 // SAFETY: every pointer leads into memory that the session owns or shares immutably, and the
 // guards of a thread are looked up again when another thread runs the session.
-unsafe impl Send for Session {}
+unsafe impl Send for Prepared {}
 
-impl fmt::Debug for Session {
+impl fmt::Debug for Prepared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Session({} steps)", self.calls.len())
+        write!(f, "Prepared({} steps)", self.calls.len())
     }
 }
 
@@ -164,7 +183,7 @@ fn this_thread() -> u64 {
     })
 }
 
-impl Session {
+impl Prepared {
     /// Takes the memory that `plan` asks for out of `budget`. Nothing is allocated after this.
     ///
     /// # Errors
@@ -328,14 +347,14 @@ impl Session {
     ///
     /// # Errors
     /// A kernel failed; the outputs are unspecified, and the session can run again.
-    pub fn run(&mut self) -> Result<(), RunError> {
+    pub fn run(&mut self) -> Result<(), StepError> {
         self.enter_thread();
         self.reset_bounds();
         let progress = Progress::of(&self.plan.steps);
         exit_guard::during(&progress, || self.run_steps(&progress))
     }
 
-    fn run_steps(&self, progress: &Progress<'_>) -> Result<(), RunError> {
+    fn run_steps(&self, progress: &Progress<'_>) -> Result<(), StepError> {
         let mut shaped = 0;
         for (index, call) in self.calls.iter().enumerate() {
             progress.at(index);
@@ -358,7 +377,7 @@ impl Session {
     }
 
     /// Has a step derive what it needs from the extents of this run.
-    fn prepare(&self, index: usize, call: &Call) -> Result<(), RunError> {
+    fn prepare(&self, index: usize, call: &Call) -> Result<(), StepError> {
         let Some(geometry) = self.geometry.get(call.geometry as usize - 1) else { return Ok(()) };
         // SAFETY: the arguments are this step's, and point into `tensors`.
         match unsafe { geometry.update(&self.tensors, call.args) } {
@@ -370,8 +389,8 @@ impl Session {
     /// Runs the model once and notes what each step took.
     ///
     /// # Errors
-    /// As [`Session::run`].
-    pub fn run_profiled(&mut self, profile: &mut [StepProfile]) -> Result<(), RunError> {
+    /// As [`Prepared::run`].
+    pub fn run_profiled(&mut self, profile: &mut [StepProfile]) -> Result<(), StepError> {
         self.enter_thread();
         self.reset_bounds();
         let progress = Progress::of(&self.plan.steps);
@@ -382,7 +401,7 @@ impl Session {
         &self,
         progress: &Progress<'_>,
         profile: &mut [StepProfile],
-    ) -> Result<(), RunError> {
+    ) -> Result<(), StepError> {
         let mut shaped = 0;
         for (index, call) in self.calls.iter().enumerate() {
             progress.at(index);
@@ -439,11 +458,11 @@ impl Session {
     }
 
     #[cold]
-    fn failure(&self, index: usize, status: u32) -> RunError {
+    fn failure(&self, index: usize, status: u32) -> StepError {
         let step = self.plan.steps.get(index);
         let failure = failure(status, step.and_then(|step| step.guard).unwrap_or(OWN_GUARD));
         let name = |pick: fn(&Step) -> &str| step.map_or("", pick).into();
-        RunError {
+        StepError {
             node: name(|s| &s.name),
             op: name(|s| &s.op),
             package: name(|s| &s.package),
@@ -471,48 +490,40 @@ impl Session {
         }
     }
 
-    /// The elements of an input, to be filled in before a run; they stay until written again.
-    ///
-    /// # Errors
-    /// The model has no such input, or one of another type.
-    pub fn input_mut<T: Element>(&mut self, name: &str) -> Result<&mut [T], PortError> {
-        let plan = Arc::clone(&self.plan);
-        let port = find("input", &plan.inputs, name)?;
-        let wrong = || wrong_type("input", name, T::DTYPE, &port.operand.desc);
-        if port.operand.desc.dtype() != Some(T::DTYPE) {
-            return Err(wrong());
-        }
-        let place = port.operand.window().and_then(|w| plan.windows.get(w.0)).ok_or_else(wrong)?;
-        let end = place.offset + port.operand.desc.size_bytes();
-        let bytes =
-            self.arenas[place.memory].bytes_mut().get_mut(place.offset..end).ok_or_else(wrong)?;
-        elements_mut(bytes).ok_or_else(wrong)
+    /// The bytes of the input at place `index`, as they are.
+    pub(crate) fn input_bytes(&self, index: usize) -> Option<&[u8]> {
+        self.plan.inputs.get(index).map(|port| self.bytes_of(&port.operand))
     }
 
-    /// Copies a tensor into an input.
-    ///
-    /// # Errors
-    /// The model has no such input, or one of another type or shape.
-    pub fn set_input(&mut self, name: &str, tensor: &Tensor) -> Result<(), PortError> {
-        let plan = Arc::clone(&self.plan);
-        let port = find("input", &plan.inputs, name)?;
-        let wanted = &port.operand.desc;
-        let wrong = || PortError::WrongTensor {
-            side: "input",
-            name: name.to_owned(),
-            found: tensor.desc().to_string(),
-            wanted: wanted.to_string(),
-        };
-        if tensor.dtype() != wanted.dtype().unwrap_or(DType::Str) || tensor.dims() != wanted.shape()
-        {
-            return Err(wrong());
+    /// A copy of the input at place `index`.
+    pub(crate) fn input_tensor(&self, index: usize) -> Option<Tensor> {
+        let desc = self.plan.inputs.get(index)?.operand.desc;
+        Tensor::from_bytes(desc.dtype()?, desc.full_shape(), self.input_bytes(index)?).ok()
+    }
+
+    /// Fills the input at place `index` with as many bytes as it has.
+    pub(crate) fn fill_input(&mut self, index: usize, from: &[u8]) {
+        let to = self.input_bytes_mut(index).filter(|to| to.len() == from.len());
+        if let Some(to) = to {
+            to.copy_from_slice(from);
         }
-        let place = port.operand.window().and_then(|w| plan.windows.get(w.0)).ok_or_else(wrong)?;
-        let end = place.offset + tensor.bytes().len();
-        let bytes =
-            self.arenas[place.memory].bytes_mut().get_mut(place.offset..end).ok_or_else(wrong)?;
-        bytes.copy_from_slice(tensor.bytes());
-        Ok(())
+    }
+
+    fn input_bytes_mut(&mut self, index: usize) -> Option<&mut [u8]> {
+        let operand = &self.plan.inputs.get(index)?.operand;
+        let WindowPlace { memory, offset, .. } = *self.plan.windows.get(operand.window()?.0)?;
+        let end = offset + operand.desc.size_bytes();
+        self.arenas[memory].bytes_mut().get_mut(offset..end)
+    }
+
+    /// The elements of the input at place `index`.
+    pub(crate) fn input_mut<T: Element>(&mut self, index: usize) -> Result<&mut [T], PortError> {
+        let plan = Arc::clone(&self.plan);
+        let port = plan.inputs.get(index);
+        let desc = port.map_or(TensorDesc::ABSENT, |port| port.operand.desc);
+        let name = port.map_or("", |port| port.name.as_str());
+        let bytes = self.input_bytes_mut(index).filter(|_| desc.dtype() == Some(T::DTYPE));
+        bytes.and_then(elements_mut).ok_or_else(|| wrong_type("input", name, T::DTYPE, &desc))
     }
 
     /// The type and shape of an output after the last run.
@@ -520,8 +531,15 @@ impl Session {
     /// # Errors
     /// The model has no such output.
     pub fn output_desc(&self, name: &str) -> Result<TensorDesc, PortError> {
-        let operand = &find("output", &self.plan.outputs, name)?.operand;
-        Ok(self.shaped(operand))
+        Ok(self.shaped(self.output_operand(name)?))
+    }
+
+    fn output_operand(&self, name: &str) -> Result<&Operand, PortError> {
+        let outputs = &self.plan.outputs;
+        let port = outputs.iter().find(|port| port.name == name);
+        port.map(|port| &port.operand).ok_or_else(|| {
+            PortError::no_such("output", name, outputs.iter().map(|port| port.name.as_str()))
+        })
     }
 
     fn shaped(&self, operand: &Operand) -> TensorDesc {
@@ -537,7 +555,7 @@ impl Session {
     /// # Errors
     /// The model has no such output, or one of another type.
     pub fn output<T: Element>(&self, name: &str) -> Result<&[T], PortError> {
-        let operand = &find("output", &self.plan.outputs, name)?.operand;
+        let operand = self.output_operand(name)?;
         let wrong = || wrong_type("output", name, T::DTYPE, &operand.desc);
         if operand.desc.dtype() != Some(T::DTYPE) {
             return Err(wrong());
@@ -551,7 +569,7 @@ impl Session {
     /// # Errors
     /// The model has no such output.
     pub fn output_tensor(&self, name: &str) -> Result<Tensor, PortError> {
-        let operand = &find("output", &self.plan.outputs, name)?.operand;
+        let operand = self.output_operand(name)?;
         let desc = self.shaped(operand);
         let dtype = desc.dtype().unwrap_or(DType::U8);
         let bytes = self.bytes_of(operand).get(..desc.size_bytes()).unwrap_or_default();
@@ -562,18 +580,6 @@ impl Session {
             wanted: desc.to_string(),
         })
     }
-}
-
-fn find<'a>(
-    side: &'static str,
-    ports: &'a [crate::plan::Port],
-    name: &str,
-) -> Result<&'a crate::plan::Port, PortError> {
-    ports.iter().find(|p| p.name == name).ok_or_else(|| PortError::NoSuchPort {
-        side,
-        name: name.to_owned(),
-        known: ports.iter().map(|p| format!("{:?}", p.name)).collect(),
-    })
 }
 
 fn wrong_type(side: &'static str, name: &str, found: DType, wanted: &TensorDesc) -> PortError {

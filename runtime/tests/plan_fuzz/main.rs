@@ -20,11 +20,10 @@ use udo_api::{Core, GuardAlloc, Shape};
 use udo_runtime::cores::{OpenCl, Profile};
 use udo_runtime::graph::{DimSpec, Source};
 use udo_runtime::memory::Tensor;
-use udo_runtime::model::{Model, Options};
+use udo_runtime::model::{Model, Options, Session};
 use udo_runtime::place::{Fallback, PlaceOptions};
 use udo_runtime::plan::{PlanOptions, Report};
 use udo_runtime::registry::Registry;
-use udo_runtime::session::Session;
 
 use graphs::Case;
 use random::Random;

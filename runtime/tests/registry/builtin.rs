@@ -60,7 +60,8 @@ fn results(registry: &mut Registry) -> Vec<Vec<u32>> {
         Model::compile(network(), registry, &Options::default()).unwrap().session().unwrap();
     session.input_mut::<f32>("image").unwrap().copy_from_slice(&noise(3, 432));
     session.run().unwrap();
-    let names: Vec<String> = session.plan().outputs().map(|(name, _)| name.to_owned()).collect();
+    let names: Vec<String> =
+        session.plan().unwrap().outputs().map(|(name, _)| name.to_owned()).collect();
     let bits =
         |name: &String| session.output::<f32>(name).unwrap().iter().map(|v| v.to_bits()).collect();
     names.iter().map(bits).collect()

@@ -45,7 +45,7 @@ fn a_loaded_package_is_watched_in_release_builds_too() {
         let mut session = compile(&library, how).unwrap().session().unwrap();
         session.input_mut::<f32>("x").unwrap().fill(1.0);
         let error = session.run().unwrap_err();
-        assert_eq!(error.error.status, status, "{how}: {error}");
+        assert_eq!(error.step().unwrap().error.status, status, "{how}: {error}");
         let text = error.to_string();
         assert!(text.starts_with(&format!("{node}{message}")), "{how}: {text}");
     }

@@ -37,11 +37,11 @@ type Key = Vec<u64>;
 /// A packed constant that may not have been made yet; locked while it is.
 type Slot = Arc<Mutex<Weak<Buffer>>>;
 
-/// Packed constants, for as long as some kernel has them.
-#[derive(Debug, Default)]
+/// Packed constants, for as long as some kernel has them. Clones share them, and each counts in a budget of its own.
+#[derive(Clone, Debug, Default)]
 pub struct PackStore {
     budget: Budget,
-    slots: Mutex<HashMap<Key, Slot>>,
+    slots: Arc<Mutex<HashMap<Key, Slot>>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use clap::Args;
 use serde_json::json;
+use udo_api::TensorDesc;
 use udo_api::guard::heap_calls;
 
 use super::Run;
@@ -54,14 +55,13 @@ impl Latency {
 
 impl Run for Bench {
     fn run(self) -> Outcome {
-        let loaded = self.model.load()?;
-        say_notices(&loaded.model);
-        let mut session = session(&loaded.model)?;
-        let inputs: Vec<_> =
-            session.plan().inputs().map(|(name, desc)| (name.to_owned(), *desc)).collect();
-        for (index, (name, desc)) in inputs.iter().enumerate() {
-            session
-                .set_input(name, &tensors::random(desc, self.seed.wrapping_add(index as u64))?)?;
+        let loaded = self.model.load_with_shapes()?;
+        say_notices(loaded.model.report());
+        let mut session = session(&loaded.model, &loaded.registry)?;
+        for (index, input) in loaded.model.inputs().iter().enumerate() {
+            let desc = TensorDesc::new(input.of.dtype, input.required()?);
+            let tensor = tensors::random(&desc, self.seed.wrapping_add(index as u64))?;
+            session.set_input(&input.name, &tensor)?;
         }
         let fail = |error| run_failure(error, &loaded.registry);
         // One run at least, so that lazily made things of the system are there.

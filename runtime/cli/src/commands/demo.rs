@@ -10,10 +10,10 @@ use udo_api::Core;
 use udo_runtime::graph::{Graph, Source, ValueId};
 use udo_runtime::import::{self, ImportOptions};
 use udo_runtime::memory::Tensor;
-use udo_runtime::model::{Model, Options};
+use udo_runtime::model::{Model, Options, Session};
 use udo_runtime::place::PlaceOptions;
 use udo_runtime::registry::Registry;
-use udo_runtime::session::{Session, StepProfile};
+use udo_runtime::session::StepProfile;
 
 use super::Run;
 use crate::model_flags::{compile_failure, open, run_failure, session};
@@ -203,10 +203,9 @@ impl Runner<'_> {
         let options = Options { place, ..Options::default() };
         let compiled = Model::compile(graph, self.registry, &options);
         let model = compiled.map_err(|error| compile_failure(error, self.registry))?;
-        let mut session = session(&model)?;
-        let name =
-            model.plan().inputs().next().map(|(name, _)| name.to_owned()).unwrap_or_default();
-        session.set_input(&name, self.input)?;
+        let mut session = session(&model, self.registry)?;
+        let name = model.inputs().first().map_or("", |input| input.name.as_str());
+        session.set_input(name, self.input)?;
         let mut profile = vec![StepProfile::default(); model.report().steps.len()];
         // Twice: the first run warms caches, and the second is shown.
         for _ in 0..2 {
@@ -214,16 +213,15 @@ impl Runner<'_> {
                 .run_profiled(&mut profile)
                 .map_err(|error| run_failure(error, self.registry))?;
         }
-        let outputs = outputs(&session)?;
+        let outputs = outputs(&model, &session)?;
         Ok((model, profile, outputs))
     }
 }
 
-fn outputs(session: &Session) -> Result<Outputs, Failure> {
-    let names: Vec<String> = session.plan().outputs().map(|(name, _)| name.to_owned()).collect();
+fn outputs(model: &Model, session: &Session) -> Result<Outputs, Failure> {
     let numbers =
-        |name: String| Ok((name.clone(), tensors::numbers(&session.output_tensor(&name)?)));
-    names.into_iter().map(numbers).collect()
+        |name: &String| Ok((name.clone(), tensors::numbers(&session.output_tensor(name)?)));
+    model.outputs().iter().map(numbers).collect()
 }
 
 /// The same graph with every value that a node makes as an output.

@@ -26,7 +26,7 @@ pub(crate) struct Explain {
 
 impl Run for Explain {
     fn run(self) -> Outcome {
-        let loaded = self.model.load()?;
+        let loaded = self.model.load_with_shapes()?;
         let (report, passes) = (loaded.model.report(), loaded.model.passes());
         if self.json {
             print_json(&to_json(report, passes));

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::json;
 use udo_runtime::memory::Tensor;
-use udo_runtime::session::{Session, StepProfile};
+use udo_runtime::model::{Model, Session};
+use udo_runtime::session::StepProfile;
 
 use super::Run;
-use crate::model_flags::{Loaded, ModelFlags, run_failure, say_notices, session};
+use crate::model_flags::{Loaded, ModelFlags, prepare, run_failure, say_notices, session};
 use crate::output::{Failure, Outcome, print_json};
 use crate::tensors;
 
@@ -53,19 +54,19 @@ type Feeds = Vec<(String, PathBuf)>;
 impl Run for RunModel {
     fn run(self) -> Outcome {
         let loaded = self.model.load()?;
-        say_notices(&loaded.model);
+        say_notices(loaded.model.report());
         let runs = self.runs(&loaded)?;
-        let mut session = session(&loaded.model)?;
+        let mut session = session(&loaded.model, &loaded.registry)?;
         let mut results = Vec::new();
         for (index, feeds) in runs.iter().enumerate() {
-            feed(&mut session, feeds)?;
+            feed(&mut session, &loaded.model, feeds)?;
             let times = step(&mut session, &loaded)?;
             let folder = match (&self.output_dir, &self.input_list) {
                 (Some(dir), Some(_)) => Some(dir.join(format!("Result_{index}"))),
                 (Some(dir), None) => Some(dir.clone()),
                 (None, _) => None,
             };
-            results.push(self.collect(&session, folder.as_deref())?);
+            results.push(self.collect(&session, loaded.model.outputs(), folder.as_deref())?);
             if let Some(path) = &self.profile {
                 write_profile(path, &session, &times)?;
             }
@@ -82,7 +83,8 @@ impl RunModel {
         let Some(list) = &self.input_list else { return Ok(vec![self.inputs.clone()]) };
         let text = std::fs::read_to_string(list)
             .map_err(|e| Failure::new(format!("cannot read input list {}: {e}", list.display())))?;
-        let names: Vec<&str> = loaded.model.plan().inputs().map(|(name, _)| name).collect();
+        let inputs = loaded.model.inputs();
+        let names: Vec<&str> = inputs.iter().map(|input| input.name.as_str()).collect();
         let lines = text
             .lines()
             .enumerate()
@@ -98,6 +100,7 @@ impl RunModel {
     fn collect(
         &self,
         session: &Session,
+        names: &[String],
         folder: Option<&Path>,
     ) -> Result<serde_json::Value, Failure> {
         if let Some(folder) = folder {
@@ -106,12 +109,10 @@ impl RunModel {
             })?;
         }
         let mut outputs = Vec::new();
-        let names: Vec<String> =
-            session.plan().outputs().map(|(name, _)| name.to_owned()).collect();
         for name in names {
-            let tensor = session.output_tensor(&name)?;
+            let tensor = session.output_tensor(name)?;
             let summary = Summary::of(&tensor);
-            let file = folder.map(|f| f.join(tensors::file_name(&name)));
+            let file = folder.map(|f| f.join(tensors::file_name(name)));
             if let Some(file) = &file {
                 tensors::write_npy(file, &tensor)?;
             }
@@ -148,23 +149,20 @@ fn parse_line(line: &str, names: &[&str]) -> Result<Feeds, String> {
 }
 
 /// Reads the files of one run into the session; every input must have one.
-fn feed(session: &mut Session, feeds: &Feeds) -> Result<(), Failure> {
-    let ports: Vec<_> =
-        session.plan().inputs().map(|(name, desc)| (name.to_owned(), *desc)).collect();
+fn feed(session: &mut Session, model: &Model, feeds: &Feeds) -> Result<(), Failure> {
     for (name, file) in feeds {
-        let desc = ports.iter().find(|(port, _)| port == name).map(|(_, desc)| *desc);
+        let input = model.inputs().iter().find(|input| input.name == *name);
         // An input that the model does not have is refused by name, whatever its file holds.
-        let tensor = match desc {
-            Some(desc) => tensors::read(file, &desc)?,
+        let tensor = match input {
+            Some(input) => tensors::read(file, tensors::desc_of(input).as_ref())?,
             None => Tensor::zeros(udo_api::DType::U8, udo_api::Shape::SCALAR)?,
         };
         session.set_input(name, &tensor)?;
     }
-    let missing: Vec<String> = ports
-        .iter()
-        .filter(|(port, _)| !feeds.iter().any(|(name, _)| name == port))
-        .map(|(port, desc)| format!("{port} ({desc})"))
-        .collect();
+    let is_fed = |name: &str| feeds.iter().any(|(fed, _)| fed == name);
+    let missing = model.inputs().iter().filter(|input| !is_fed(&input.name));
+    let missing: Vec<String> =
+        missing.map(|input| format!("{} ({})", input.name, input.of)).collect();
     if missing.is_empty() {
         return Ok(());
     }
@@ -173,14 +171,18 @@ fn feed(session: &mut Session, feeds: &Feeds) -> Result<(), Failure> {
 }
 
 fn step(session: &mut Session, loaded: &Loaded) -> Result<Vec<StepProfile>, Failure> {
-    let mut times = vec![StepProfile::default(); loaded.model.report().steps.len()];
+    prepare(session, loaded)?;
+    let steps = session.plan().map_or(0, |plan| plan.report().steps.len());
+    let mut times = vec![StepProfile::default(); steps];
     session.run_profiled(&mut times).map_err(|error| run_failure(error, &loaded.registry))?;
     Ok(times)
 }
 
 fn write_profile(path: &Path, session: &Session, times: &[StepProfile]) -> Result<(), Failure> {
-    let steps = session.plan().report().steps.iter().zip(times);
+    let steps = session.plan().map_or(&[][..], |plan| plan.report().steps.as_slice());
     let steps: Vec<_> = steps
+        .iter()
+        .zip(times)
         .map(|(step, profile)| {
             json!({
                 "name": step.name, "op": step.op, "package": step.package, "core": step.core.to_string(),

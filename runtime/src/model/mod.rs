@@ -1,0 +1,222 @@
+//! From a graph to something that runs: resolve, place, plan, for the shapes that are known and for those that are met.
+
+mod plans;
+mod session;
+
+use std::num::NonZero;
+use std::sync::Arc;
+
+use udo_api::Shape;
+
+use crate::graph::Graph;
+use crate::memory::{Budget, Limit};
+use crate::pass::{Fired, PassError, PassOptions};
+use crate::place::{PlaceError, PlaceOptions};
+use crate::plan::{Plan, PlanError, PlanOptions, Report};
+use crate::registry::Registry;
+use crate::resolve::{self, BindOptions, Input, ResolveError};
+use crate::session::{SessionError, StepError};
+use crate::thread_pool::{Pool, PoolError};
+
+use plans::{Planner, Plans, plan};
+pub use session::Session;
+
+/// What the user decides about a model.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How nodes find their operators.
+    pub bind: BindOptions,
+    /// Which passes rewrite the graph.
+    pub passes: PassOptions,
+    /// How nodes find their cores.
+    pub place: PlaceOptions,
+    /// What the planner may do.
+    pub plan: PlanOptions,
+    /// How many threads kernels may use.
+    pub threads: NonZero<usize>,
+    /// The most bytes that packed and converted constants, arenas and scratch of the model and all its sessions
+    /// take together; as many as the machine has where nothing is said. The model's file does not count.
+    pub max_memory: Option<usize>,
+    /// For how many shapes the model keeps plans, and each session memory, where extents are open: those that were
+    /// met last.
+    pub shapes_kept: NonZero<usize>,
+}
+
+/// Plans that are kept where nothing is said.
+const SHAPES_KEPT: NonZero<usize> = NonZero::<usize>::MIN.saturating_add(7);
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            bind: BindOptions::default(),
+            passes: PassOptions::default(),
+            place: PlaceOptions::default(),
+            plan: PlanOptions::default(),
+            threads: NonZero::<usize>::MIN,
+            max_memory: None,
+            shapes_kept: SHAPES_KEPT,
+        }
+    }
+}
+
+/// Why a graph cannot be made to run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CompileError {
+    /// A node has no operator, or does not fit it.
+    #[error(transparent)]
+    Resolve(#[from] ResolveError),
+    /// A pass broke the graph.
+    #[error(transparent)]
+    Pass(#[from] PassError),
+    /// A node has no core.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    /// The placed graph cannot be laid out.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// There are not as many threads as were asked for.
+    #[error(transparent)]
+    Threads(#[from] PoolError),
+    /// There would be no memory for a session.
+    #[error(transparent)]
+    Memory(#[from] SessionError),
+}
+
+/// Why a run failed. The session can run again.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// There is no plan for the shapes of the inputs.
+    #[error(transparent)]
+    Prepare(#[from] CompileError),
+    /// A kernel failed.
+    #[error(transparent)]
+    Step(#[from] StepError),
+}
+
+impl RunError {
+    /// The step that failed, if it came so far.
+    pub fn step(&self) -> Option<&StepError> {
+        match self {
+            Self::Step(error) => Some(error),
+            Self::Prepare(_) => None,
+        }
+    }
+}
+
+/// A graph ready to run; sessions share it, and so do clones.
+///
+/// One that leaves extents of its inputs open has a plan for each of the shapes that sessions met last.
+#[derive(Clone, Debug)]
+pub struct Model(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    /// With extents as far as they are known.
+    inputs: Vec<Input>,
+    outputs: Vec<String>,
+    plans: Plans,
+    shapes_kept: NonZero<usize>,
+    report: Report,
+    fired: Vec<Fired>,
+    pool: Arc<Pool>,
+    budget: Budget,
+}
+
+impl Model {
+    /// Binds, places and plans `graph`. What it leaves open of its inputs' extents, sessions plan for.
+    ///
+    /// # Errors
+    /// The first step that fails says why.
+    pub fn compile(
+        graph: Graph,
+        registry: &mut Registry,
+        options: &Options,
+    ) -> Result<Self, CompileError> {
+        let pool = Arc::new(Pool::new(options.threads)?);
+        let budget = Budget::new(options.max_memory.map_or_else(Limit::of_machine, Limit::Asked));
+        registry.charge(budget.clone());
+        let inputs = resolve::bind(&Input::all(&graph), &options.bind)?;
+        let values = graph.outputs.iter().filter_map(|&id| graph.value(id).ok());
+        let outputs = values.map(|value| value.name.clone()).collect();
+        let open: Vec<String> = inputs.iter().filter(|i| i.shape().is_none()).map(said).collect();
+        let (plans, report, fired) = if open.is_empty() {
+            let (plan, fired) = plan(graph, registry, options, &pool, &budget)?;
+            let report = plan.report().clone();
+            (Plans::One(Arc::new(plan)), report, fired)
+        } else {
+            let notice = format!("each new shape of {} is planned when it is met", open.join(", "));
+            let report = Report { notices: vec![notice], ..Report::default() };
+            let planner = Planner::new(graph, registry.clone(), options.clone());
+            (Plans::PerShapes(Box::new(planner)), report, Vec::new())
+        };
+        let shapes_kept = options.shapes_kept;
+        let inner = Inner { inputs, outputs, plans, shapes_kept, report, fired, pool, budget };
+        Ok(Self(Arc::new(inner)))
+    }
+
+    /// Memory for one stream of runs.
+    ///
+    /// # Errors
+    /// [`Options::max_memory`], the machine or the system has no such memory.
+    pub fn session(&self) -> Result<Session, CompileError> {
+        Session::new(Arc::clone(&self.0))
+    }
+
+    /// The inputs, with extents as far as they are known.
+    pub fn inputs(&self) -> &[Input] {
+        &self.0.inputs
+    }
+
+    /// The names of the outputs.
+    pub fn outputs(&self) -> &[String] {
+        &self.0.outputs
+    }
+
+    /// The plan, where there is one for good; else [`Session::plan`] has that for the shapes at hand.
+    pub fn plan(&self) -> Option<&Plan> {
+        match &self.0.plans {
+            Plans::One(plan) => Some(plan),
+            Plans::PerShapes(_) => None,
+        }
+    }
+
+    /// What each pass did, in the order in which they ran; nothing where extents are open.
+    pub fn passes(&self) -> &[Fired] {
+        &self.0.fired
+    }
+
+    /// What runs where and why, and how much memory it takes. Where extents are open it says which, and plans have
+    /// reports of their own.
+    pub fn report(&self) -> &Report {
+        &self.0.report
+    }
+}
+
+fn said(input: &Input) -> String {
+    format!("input {:?}, {}", input.name, input.of)
+}
+
+impl Inner {
+    fn plan_for(&self, shapes: &[Shape]) -> Result<Arc<Plan>, CompileError> {
+        match &self.plans {
+            Plans::One(plan) => Ok(Arc::clone(plan)),
+            Plans::PerShapes(planner) => {
+                planner.plan_for(&self.inputs, shapes, &self.pool, &self.budget)
+            }
+        }
+    }
+
+    /// Lets a plan go that sessions may make again; whether there was one.
+    fn forget(&self) -> bool {
+        match &self.plans {
+            Plans::One(_) => false,
+            Plans::PerShapes(planner) => planner.forget(),
+        }
+    }
+
+    fn shapes_kept(&self) -> usize {
+        self.shapes_kept.get()
+    }
+}

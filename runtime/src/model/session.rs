@@ -1,0 +1,304 @@
+//! A stream of runs over shapes that may change: a plan with memory of its own for each of those that were met last.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use udo_api::{Element, Shape, TensorDesc};
+
+use super::{CompileError, Inner, RunError};
+use crate::memory::Tensor;
+use crate::plan::Plan;
+use crate::resolve::{self, BindOptions, Input};
+use crate::session::{PortError, Prepared, StepProfile};
+
+/// The memory of one stream of runs. A session belongs to one thread at a time.
+///
+/// Where the model leaves extents open, it has memory for each of the shapes that it met last, as many as
+/// [`super::Options::shapes_kept`]. Inputs and outputs are those of the shapes at hand; an input whose shape stays
+/// keeps its elements when another one's changes.
+pub struct Session {
+    model: Arc<Inner>,
+    /// For each of the shapes met last; that for those at hand comes first.
+    met: Vec<Met>,
+    /// A tensor per input that has been set, and waits for a run where it has another shape than those at hand.
+    given: Vec<Given>,
+    replans: usize,
+}
+
+struct Met {
+    shapes: Vec<Shape>,
+    prepared: Prepared,
+}
+
+#[derive(Clone, Default)]
+struct Given {
+    tensor: Option<Tensor>,
+    waits: bool,
+}
+
+impl Given {
+    /// The tensor that the next run takes.
+    fn waiting(&self) -> Option<&Tensor> {
+        self.tensor.as_ref().filter(|_| self.waits)
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shapes: Vec<_> = self.met.iter().map(|met| &met.shapes).collect();
+        f.debug_struct("Session").field("shapes", &shapes).finish_non_exhaustive()
+    }
+}
+
+impl Session {
+    pub(super) fn new(model: Arc<Inner>) -> Result<Self, CompileError> {
+        let given = vec![Given::default(); model.inputs.len()];
+        let met = Vec::with_capacity(model.shapes_kept());
+        let mut session = Self { model, met, given, replans: 0 };
+        // Shapes that are known are prepared at once.
+        let shapes: Option<Vec<Shape>> = session.model.inputs.iter().map(Input::shape).collect();
+        if let Some(shapes) = shapes {
+            session.meet(&shapes)?;
+        }
+        Ok(session)
+    }
+
+    /// Plans for inputs of these shapes, and takes the memory, unless that is there from before. The shapes of other inputs are
+    /// known, or follow from these by the names of dimensions.
+    ///
+    /// # Errors
+    /// An input has no such shape or the model no such input, some shape is not known, the model cannot be
+    /// planned for them, or there is no memory.
+    pub fn prepare(&mut self, shapes: &[(&str, &[usize])]) -> Result<(), CompileError> {
+        let shapes = shapes.iter().map(|&(name, dims)| (name.to_owned(), dims.to_vec()));
+        let shapes = self.bound(shapes.collect())?;
+        self.turn_to(&shapes)
+    }
+
+    /// Plans for the inputs as they were set, which the next run does otherwise.
+    ///
+    /// # Errors
+    /// As [`Session::prepare`].
+    pub fn prepare_inputs(&mut self) -> Result<(), CompileError> {
+        if !self.met.is_empty() && !self.given.iter().any(|given| given.waits) {
+            return Ok(());
+        }
+        if let Some(at) = self.met.iter().position(|met| self.is_wanted(&met.shapes)) {
+            self.change_to(at);
+            return Ok(());
+        }
+        let now = self.met.first();
+        let asked = self.given.iter().enumerate().filter_map(|(index, given)| {
+            let now = now.and_then(|met| met.shapes.get(index));
+            let dims = given.waiting().map(Tensor::dims).or(now.map(Shape::dims))?;
+            Some((self.model.inputs.get(index)?.name.clone(), dims.to_vec()))
+        });
+        let shapes = self.bound(asked.collect())?;
+        self.replans += 1;
+        self.turn_to(&shapes)
+    }
+
+    /// How many runs met shapes that were not prepared, and planned first.
+    pub fn replans(&self) -> usize {
+        self.replans
+    }
+
+    fn bound(&self, shapes: BTreeMap<String, Vec<usize>>) -> Result<Vec<Shape>, CompileError> {
+        let options = BindOptions { shapes, ..BindOptions::default() };
+        let inputs = resolve::bind(&self.model.inputs, &options)?;
+        Ok(inputs.iter().map(Input::required).collect::<Result<_, _>>()?)
+    }
+
+    /// Whether the next run takes inputs of these shapes. Uses no heap.
+    fn is_wanted(&self, shapes: &[Shape]) -> bool {
+        let now = self.met.first().map(|met| met.shapes.as_slice());
+        let wanted = self.given.iter().enumerate().map(|(index, given)| {
+            let now = now.and_then(|now| now.get(index));
+            given.waiting().map(Tensor::dims).or(now.map(Shape::dims))
+        });
+        wanted.zip(shapes).all(|(wanted, shape)| wanted == Some(shape.dims()))
+    }
+
+    fn turn_to(&mut self, shapes: &[Shape]) -> Result<(), CompileError> {
+        match self.met.iter().position(|met| met.shapes == shapes) {
+            Some(at) => self.change_to(at),
+            None => self.meet(shapes)?,
+        }
+        Ok(())
+    }
+
+    /// Has memory that is there from before be that at hand. Uses no heap.
+    fn change_to(&mut self, at: usize) {
+        if let Some(met) = self.met.get_mut(..=at) {
+            met.rotate_right(1);
+        }
+        self.take_inputs(1);
+    }
+
+    /// Plans for `shapes` and takes the memory; where there is too little, that of other shapes goes.
+    fn meet(&mut self, shapes: &[Shape]) -> Result<(), CompileError> {
+        let prepared = loop {
+            match self.try_prepare(shapes) {
+                Ok(prepared) => break prepared,
+                Err(_) if self.model.budget.has_refused() && self.forget(shapes) => {}
+                Err(error) => return Err(error),
+            }
+        };
+        self.met.insert(0, Met { shapes: shapes.to_vec(), prepared });
+        self.take_inputs(1);
+        Ok(())
+    }
+
+    fn try_prepare(&mut self, shapes: &[Shape]) -> Result<Prepared, CompileError> {
+        let plan = self.model.plan_for(shapes)?;
+        while self.met.len() >= self.model.shapes_kept() && self.forget(shapes) {}
+        let Inner { pool, budget, .. } = &*self.model;
+        Ok(Prepared::new(plan, Arc::clone(pool), budget)?)
+    }
+
+    /// Gives the memory of the shapes back that were not met for longest; whether there were any. Inputs that have
+    /// the same shape among `next` wait for that.
+    fn forget(&mut self, next: &[Shape]) -> bool {
+        let has_forgotten = self.model.forget();
+        let Some(met) = self.met.pop() else { return has_forgotten };
+        if self.met.is_empty() {
+            for (index, given) in self.given.iter_mut().enumerate() {
+                let shape = next.get(index).filter(|shape| met.shapes.get(index) == Some(shape));
+                if let Some(tensor) = shape.and_then(|_| met.prepared.input_tensor(index))
+                    && !given.waits
+                {
+                    *given = Given { tensor: Some(tensor), waits: true };
+                }
+            }
+        }
+        true
+    }
+
+    /// Fills the inputs at hand from what waits for them, and from those of the shapes at place `before`.
+    fn take_inputs(&mut self, before: usize) {
+        let Some((now, others)) = self.met.split_first_mut() else { return };
+        let before = others.get(before - 1);
+        for (index, given) in self.given.iter_mut().enumerate() {
+            let Some(shape) = now.shapes.get(index) else { continue };
+            if let Some(tensor) = given.waiting() {
+                if tensor.dims() == shape.dims() {
+                    now.prepared.fill_input(index, tensor.bytes());
+                    given.waits = false;
+                }
+                continue;
+            }
+            let before = before.filter(|met| met.shapes.get(index) == Some(shape));
+            if let Some(bytes) = before.and_then(|met| met.prepared.input_bytes(index)) {
+                now.prepared.fill_input(index, bytes);
+            }
+        }
+    }
+
+    /// Runs the model once over the inputs as they are. Where they have shapes that are not prepared it plans for
+    /// them first; else it uses no heap unless it fails.
+    ///
+    /// # Errors
+    /// There is no plan for the shapes, as [`Session::prepare`] says, or a kernel failed; the outputs are unspecified then, and
+    /// the session can run again.
+    pub fn run(&mut self) -> Result<(), RunError> {
+        self.prepare_inputs()?;
+        match self.met.first_mut() {
+            Some(met) => Ok(met.prepared.run()?),
+            None => Ok(()),
+        }
+    }
+
+    /// Runs the model once and notes what each step took, as far as there is room.
+    ///
+    /// # Errors
+    /// As [`Session::run`].
+    pub fn run_profiled(&mut self, profile: &mut [StepProfile]) -> Result<(), RunError> {
+        self.prepare_inputs()?;
+        match self.met.first_mut() {
+            Some(met) => Ok(met.prepared.run_profiled(profile)?),
+            None => Ok(()),
+        }
+    }
+
+    /// The plan for the shapes at hand; none before there are any.
+    pub fn plan(&self) -> Option<&Plan> {
+        self.met.first().map(|met| met.prepared.plan())
+    }
+
+    fn at_hand(&self, name: &str) -> Result<&Prepared, PortError> {
+        let none = || PortError::NoShapes { side: "output", name: name.to_owned() };
+        self.met.first().map(|met| &met.prepared).ok_or_else(none)
+    }
+
+    /// The place of an input, and what it is.
+    fn input(&self, name: &str) -> Result<(usize, &Input), PortError> {
+        let inputs = &self.model.inputs;
+        let known = || inputs.iter().map(|input| input.name.as_str());
+        let input = inputs.iter().enumerate().find(|(_, input)| input.name == name);
+        input.ok_or_else(|| PortError::no_such("input", name, known()))
+    }
+
+    /// The elements of an input of the shapes at hand, to be filled in before a run; they stay until written again.
+    ///
+    /// # Errors
+    /// The model has no such input or one of another type, or no shapes are at hand.
+    pub fn input_mut<T: Element>(&mut self, name: &str) -> Result<&mut [T], PortError> {
+        let (at, _) = self.input(name)?;
+        if let Some(given) = self.given.get_mut(at) {
+            given.waits = false;
+        }
+        let none = || PortError::NoShapes { side: "input", name: name.to_owned() };
+        self.met.first_mut().ok_or_else(none)?.prepared.input_mut(at)
+    }
+
+    /// Copies a tensor into an input. One of another shape than those at hand waits for the next run, which plans for
+    /// its shape; its elements are shared until then.
+    ///
+    /// # Errors
+    /// The model has no such input, or one of another type, or of no such shape.
+    pub fn set_input(&mut self, name: &str, tensor: &Tensor) -> Result<(), PortError> {
+        let (at, input) = self.input(name)?;
+        if !input.of.admits(tensor.desc()) {
+            return Err(PortError::WrongTensor {
+                side: "input",
+                name: name.to_owned(),
+                found: tensor.desc().to_string(),
+                wanted: input.of.to_string(),
+            });
+        }
+        let Some(given) = self.given.get_mut(at) else { return Ok(()) };
+        match self.met.first_mut() {
+            Some(met) if met.shapes.get(at).map(Shape::dims) == Some(tensor.dims()) => {
+                met.prepared.fill_input(at, tensor.bytes());
+                given.waits = false;
+            }
+            Some(_) | None => *given = Given { tensor: Some(tensor.clone()), waits: true },
+        }
+        Ok(())
+    }
+
+    /// The type and shape of an output after the last run.
+    ///
+    /// # Errors
+    /// The model has no such output, or no shapes are at hand.
+    pub fn output_desc(&self, name: &str) -> Result<TensorDesc, PortError> {
+        self.at_hand(name)?.output_desc(name)
+    }
+
+    /// The elements of an output after the last run.
+    ///
+    /// # Errors
+    /// The model has no such output or one of another type, or no shapes are at hand.
+    pub fn output<T: Element>(&self, name: &str) -> Result<&[T], PortError> {
+        self.at_hand(name)?.output(name)
+    }
+
+    /// A copy of an output after the last run.
+    ///
+    /// # Errors
+    /// The model has no such output, or no shapes are at hand.
+    pub fn output_tensor(&self, name: &str) -> Result<Tensor, PortError> {
+        self.at_hand(name)?.output_tensor(name)
+    }
+}

@@ -1,0 +1,134 @@
+//! The commands on a model that leaves shapes open: they take them from the data, and say so.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output},
+};
+
+use tempfile::TempDir;
+use udo_api::Shape;
+use udo_runtime::memory::Tensor;
+use udo_runtime::npy;
+
+#[path = "support/proto.rs"]
+mod proto;
+
+use proto::{bytes, int};
+
+const MODEL: &str = "graph open
+  input x: f32[batch,2]
+  input s: f32[batch,?]
+  y = Mul@14(x, s)
+  output y
+";
+
+fn elements(dims: &[u64]) -> Vec<f32> {
+    (0u8..).take(usize::try_from(dims.iter().product::<u64>()).unwrap()).map(f32::from).collect()
+}
+
+/// A file with a tensor that counts from 0, times `factor`.
+fn write_pb(path: &Path, dims: &[u64], factor: f32) {
+    let elements: Vec<u8> =
+        elements(dims).iter().flat_map(|x| (x * factor).to_le_bytes()).collect();
+    let dims = dims.iter().flat_map(|&dim| int(1, dim));
+    let message: Vec<u8> = dims.chain(int(2, 1)).chain(bytes(9, &elements)).collect();
+    fs::write(path, message).unwrap();
+}
+
+fn write_npy(path: &Path, dims: &[u64]) {
+    let extents: Vec<usize> = dims.iter().map(|&dim| usize::try_from(dim).unwrap()).collect();
+    let tensor = Tensor::of(Shape::new(&extents).unwrap(), &elements(dims)).unwrap();
+    fs::write(path, npy::write(&tensor).unwrap()).unwrap();
+}
+
+/// A folder with the model, and two sets of data of different shapes.
+fn folder() -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("m.txt"), MODEL).unwrap();
+    for (set, batch) in [1, 3].into_iter().enumerate() {
+        let set = dir.path().join(format!("test_data_set_{set}"));
+        fs::create_dir(&set).unwrap();
+        write_pb(&set.join("input_0.pb"), &[batch, 2], 1.0);
+        write_pb(&set.join("input_1.pb"), &[batch, 1], 0.0);
+        write_pb(&set.join("output_0.pb"), &[batch, 2], 0.0);
+        write_npy(&dir.path().join(format!("x{batch}.npy")), &[batch, 2]);
+        write_npy(&dir.path().join(format!("s{batch}.npy")), &[batch, 1]);
+    }
+    dir
+}
+
+fn udo(dir: &TempDir, args: &[&str]) -> (Option<i32>, String, String) {
+    let mut udo = Command::new(env!("CARGO_BIN_EXE_udo"));
+    let Output { status, stdout, stderr } =
+        udo.args(args).current_dir(dir.path()).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (status.code(), text(stdout), text(stderr))
+}
+
+#[test]
+fn verify_takes_the_shapes_of_each_set() {
+    let (code, out, errors) = udo(&folder(), &["verify", "m.txt", "--data", "."]);
+    assert_eq!(code, Some(0), "{errors}");
+    assert_eq!(out.matches("y: ok").count(), 2, "{out}");
+    assert_eq!(
+        errors,
+        "note: each new shape of input \"x\", f32[batch,2], input \"s\", f32[batch,?] is planned when it is met\n\
+         note: planned for x f32[1,2], s f32[1,1]\n\
+         note: planned for x f32[3,2], s f32[3,1]\n"
+    );
+}
+
+#[test]
+fn run_takes_the_shapes_of_each_line() {
+    let dir = folder();
+    let lines = ["x:=x3.npy s:=s3.npy", "x:=x1.npy s:=s1.npy", "x:=x3.npy s:=s3.npy"];
+    fs::write(dir.path().join("list.txt"), lines.join("\n")).unwrap();
+    let (code, out, errors) = udo(&dir, &["run", "m.txt", "--input-list", "list.txt", "--json"]);
+    assert_eq!(code, Some(0), "{errors}");
+    let report: serde_json::Value = serde_json::from_str(&out).unwrap();
+    let outputs: Vec<_> =
+        report["runs"].as_array().unwrap().iter().map(|run| &run["outputs"][0]).collect();
+    let shapes: Vec<String> = outputs.iter().map(|y| y["shape"].to_string()).collect();
+    assert_eq!(shapes, ["[3,2]", "[1,2]", "[3,2]"]);
+    // 0, 1 times 0; 2, 3 times 1; 4, 5 times 2.
+    assert_eq!(outputs[2]["max"], 10.0);
+    assert_eq!(errors.matches("note: planned for").count(), 2, "{errors}");
+}
+
+#[test]
+fn shapes_that_do_not_agree_are_refused_by_name() {
+    let dir = folder();
+    let (code, _, errors) =
+        udo(&dir, &["run", "m.txt", "--input", "x=x3.npy", "--input", "s=s1.npy"]);
+    assert_eq!(code, Some(1));
+    let unequal =
+        "error: dimension \"batch\" is 3 in input \"x\" and 1 in input \"s\", wanted one extent\n";
+    assert!(errors.ends_with(unequal), "{errors}");
+    fs::write(dir.path().join("x.raw"), [0; 8]).unwrap();
+    let (code, _, errors) = udo(&dir, &["run", "m.txt", "--input", "x=x.raw"]);
+    assert_eq!(code, Some(2));
+    let raw = "error: tensor x.raw has elements alone, and an open shape\n\
+               help: give its shape with --shape, or name it .npy or .pb\n";
+    assert!(errors.ends_with(raw), "{errors}");
+}
+
+#[test]
+fn commands_without_data_say_which_shape_they_need() {
+    let dir = folder();
+    for command in ["bench", "explain"] {
+        let (code, _, errors) = udo(&dir, &[command, "m.txt"]);
+        assert_eq!(code, Some(1));
+        assert_eq!(
+            errors,
+            "error: graph input \"x\" has the open shape batch,2, wanted a shape for it\n\
+             help: give one as in --shape x=1,2, or the input itself\n"
+        );
+        let (_, _, errors) = udo(&dir, &[command, "m.txt", "--shape", "x=4,2"]);
+        assert!(errors.starts_with("error: graph input \"s\" has the open shape 4,?,"), "{errors}");
+        let (code, _, errors) =
+            udo(&dir, &[command, "m.txt", "--dim", "batch=4", "--shape", "s=4,2"]);
+        assert_eq!((code, errors.as_str()), (Some(0), ""));
+    }
+}
