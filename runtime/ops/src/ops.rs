@@ -18,6 +18,7 @@ ops! {
     constant_of_shape,
     conv,
     conv_integer,
+    conv_transpose,
     cum_sum,
     depth_to_space,
     dequantize_linear,

@@ -13,6 +13,16 @@ pub(crate) enum Rounding {
     Ceil,
 }
 
+/// Where padding comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Padding {
+    Explicit,
+    /// As much as a stride leaves of an input, the odd one behind.
+    SameUpper,
+    /// The same with the odd one in front.
+    SameLower,
+}
+
 /// Where windows lie over an input.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window {
@@ -42,6 +52,39 @@ impl Window {
         kernel: &[usize],
         rounding: Rounding,
     ) -> Result<Self, Error> {
+        let (mut window, mode) = Self::given(node, x, kernel)?;
+        for axis in 3 - kernel.len()..3 {
+            match mode {
+                Padding::Explicit => window.place_windows(axis, rounding)?,
+                Padding::SameUpper | Padding::SameLower => window.pad_to_same(axis, mode)?,
+            }
+        }
+        Ok(window)
+    }
+
+    /// The same of a transposed convolution, whose windows lie over its output: reads `output_padding` and `output_shape` as
+    /// well. Its pads are what is cut off of the output.
+    pub(crate) fn transposed(
+        node: &Node<'_>,
+        x: &TensorDesc,
+        kernel: &[usize],
+    ) -> Result<Self, Error> {
+        let (mut window, mode) = Self::given(node, x, kernel)?;
+        let rank = kernel.len();
+        let extra = if node.has_param("output_padding") {
+            sizes(node, "output_padding", rank, 0)?
+        } else {
+            vec![0; rank]
+        };
+        let wanted = output_shape(node, rank)?;
+        for (at, axis) in (3 - rank..3).enumerate() {
+            window.place_output(axis, mode, extra[at], wanted.as_ref().map(|wanted| wanted[at]))?;
+        }
+        Ok(window)
+    }
+
+    /// What a node states, with no output yet.
+    fn given(node: &Node<'_>, x: &TensorDesc, kernel: &[usize]) -> Result<(Self, Padding), Error> {
         let spatial = match x.shape() {
             [_, _, spatial @ ..] if (1..=3).contains(&spatial.len()) => spatial,
             _ => return Err(Error::new(format!("input 0 is {x}, wanted rank 3 to 5"))),
@@ -65,22 +108,19 @@ impl Window {
             pads: [0; 3],
             end_pads: [0; 3],
         };
-        let mode = if node.has_param("auto_pad") { node.text("auto_pad")? } else { "NOTSET" };
-        let first = 3 - rank;
-        if mode == "NOTSET" && node.has_param("pads") {
+        let auto_pad = if node.has_param("auto_pad") { node.text("auto_pad")? } else { "NOTSET" };
+        if auto_pad == "NOTSET" && node.has_param("pads") {
             let pads = sizes(node, "pads", 2 * rank, 0)?;
             let (begin, end) = pads.split_at(rank);
-            window.pads[first..].copy_from_slice(begin);
-            window.end_pads[first..].copy_from_slice(end);
+            window.pads[3 - rank..].copy_from_slice(begin);
+            window.end_pads[3 - rank..].copy_from_slice(end);
         }
-        for axis in first..3 {
-            match mode {
-                "NOTSET" | "VALID" => window.place_windows(axis, rounding)?,
-                "SAME_UPPER" | "SAME_LOWER" => window.pad_to_same(axis, mode == "SAME_LOWER")?,
-                _ => return Err(Error::new(format!("parameter \"auto_pad\" is {mode:?}"))),
-            }
+        match auto_pad {
+            "NOTSET" | "VALID" => Ok((window, Padding::Explicit)),
+            "SAME_UPPER" => Ok((window, Padding::SameUpper)),
+            "SAME_LOWER" => Ok((window, Padding::SameLower)),
+            _ => Err(Error::new(format!("parameter \"auto_pad\" is {auto_pad:?}"))),
         }
-        Ok(window)
     }
 
     /// Taps from the first to the last of a window, with the gaps between them.
@@ -114,14 +154,51 @@ impl Window {
         Ok(())
     }
 
-    fn pad_to_same(&mut self, axis: usize, lower: bool) -> Result<(), Error> {
+    /// Sets what a transposed convolution makes of an axis.
+    fn place_output(
+        &mut self,
+        axis: usize,
+        mode: Padding,
+        extra: usize,
+        wanted: Option<usize>,
+    ) -> Result<(), Error> {
+        let beyond = || Error::new("the output is larger than memory");
+        let full = self.input[axis].saturating_sub(1).checked_mul(self.strides[axis]);
+        let full = full.and_then(|n| n.checked_add(self.span(axis).ok()?));
+        let full = full.and_then(|n| n.checked_add(extra)).ok_or_else(beyond)?;
+        let wanted = match (wanted, mode) {
+            (None, Padding::SameUpper | Padding::SameLower) => {
+                Some(self.input[axis].checked_mul(self.strides[axis]).ok_or_else(beyond)?)
+            }
+            (wanted, _) => wanted,
+        };
+        if let Some(wanted) = wanted {
+            let total = full.saturating_sub(wanted);
+            let (less, rest) = (total / 2, total - total / 2);
+            let (begin, end) = if mode == Padding::SameUpper { (less, rest) } else { (rest, less) };
+            (self.pads[axis], self.end_pads[axis], self.output[axis]) = (begin, end, wanted);
+            return Ok(());
+        }
+        let cut = self.pads[axis].checked_add(self.end_pads[axis]);
+        let left = cut.and_then(|cut| full.checked_sub(cut)).filter(|&left| left > 0);
+        self.output[axis] = left.ok_or_else(|| {
+            Error::new(format!(
+                "the pads {:?} and {:?} cut off all of an output of {full}",
+                self.pads, self.end_pads
+            ))
+        })?;
+        Ok(())
+    }
+
+    fn pad_to_same(&mut self, axis: usize, padding: Padding) -> Result<(), Error> {
         let (extent, stride) = (self.input[axis], self.strides[axis]);
         let count = extent.div_ceil(stride);
         let needed = (count.saturating_sub(1) * stride).checked_add(self.span(axis)?);
         let total = needed.map_or(0, |n| n.saturating_sub(extent));
         let (less, more) = (total / 2, total - total / 2);
         self.output[axis] = count;
-        (self.pads[axis], self.end_pads[axis]) = if lower { (more, less) } else { (less, more) };
+        (self.pads[axis], self.end_pads[axis]) =
+            if padding == Padding::SameLower { (more, less) } else { (less, more) };
         Ok(())
     }
 
@@ -175,6 +252,16 @@ impl Window {
         let Self { input, output, kernel, strides, dilations, pads, .. } = *self;
         indirect::Window { input, output, kernel, strides, dilations, pads }
     }
+}
+
+/// The extents that a node asks for; it may give those of batch and channels before.
+fn output_shape(node: &Node<'_>, rank: usize) -> Result<Option<Vec<usize>>, Error> {
+    if !node.has_param("output_shape") {
+        return Ok(None);
+    }
+    let given = node.ints("output_shape")?.len();
+    let mut shape = sizes(node, "output_shape", if given == rank + 2 { given } else { rank }, 1)?;
+    Ok(Some(shape.split_off(shape.len() - rank)))
 }
 
 fn place(values: &[usize]) -> Spatial {

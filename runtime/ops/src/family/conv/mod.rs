@@ -1,5 +1,7 @@
 //! Convolutions: how their parameters are read, by which algorithm they run, and how weights are packed for it.
 
+mod double;
+mod float;
 mod images;
 mod integer;
 mod packing;
@@ -12,11 +14,11 @@ use udo_api::{DType, Dim, Error, InferCx, Node, Param, Shape, TensorDesc, Value}
 
 use crate::family::window::{Rounding, Window};
 
+pub(crate) use float::{FloatConv, float_conv};
 pub(crate) use images::Images;
 pub(crate) use integer::{ConvPorts, IntegerConv, integer_conv};
-pub(crate) use packing::F32Packing;
-use packing::QuantizedPacking;
-pub(crate) use plan::{ConvPlan, Weights};
+use packing::{F32Packing, QuantizedPacking};
+use plan::{ConvPlan, Weights};
 use quantized::{
     Operands, QuantizedConvPlan, QuantizedInput, QuantizedOutput, Scratch, ScratchLens, signed,
 };
@@ -31,9 +33,18 @@ pub(crate) const PARAMS: &[Param] = &[
     Param::tensor("strides", DType::I64).optional(),
 ];
 
+/// Which side of a convolution its windows lie over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Forward,
+    /// Over the output: what is the gradient of a convolution.
+    Transposed,
+}
+
 /// The shapes of a convolution; channels are per group.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Conv {
+    pub(crate) direction: Direction,
     pub(crate) window: Window,
     pub(crate) batch: usize,
     pub(crate) groups: usize,
@@ -46,15 +57,38 @@ pub(crate) struct Conv {
 /// The output's shape for input `x` and weights `w`.
 pub(crate) fn infer_shape(cx: &InferCx<'_>, x: usize, w: usize) -> Result<Shape, Error> {
     let (x, w) = (cx.input(x)?, cx.input(w)?);
-    let conv = Conv::read(cx, &x, &w)?;
-    conv.window.output_shape(&x, Dim::Fixed(conv.groups * conv.outputs))
+    output_shape(&Conv::read(cx, &x, &w)?, &x)
+}
+
+fn output_shape(conv: &Conv, x: &TensorDesc) -> Result<Shape, Error> {
+    let channels = conv.groups.checked_mul(conv.outputs);
+    let channels = channels.ok_or_else(|| Error::new("the channels are beyond memory"))?;
+    conv.window.output_shape(x, Dim::Fixed(channels))
 }
 
 impl Conv {
     /// Reads the parameters of a convolution of `x` with weights `w`.
     pub(crate) fn read(node: &Node<'_>, x: &TensorDesc, w: &TensorDesc) -> Result<Self, Error> {
+        Self::read_as(Direction::Forward, node, x, w)
+    }
+
+    /// The same of a transposed one.
+    pub(crate) fn read_transposed(
+        node: &Node<'_>,
+        x: &TensorDesc,
+        w: &TensorDesc,
+    ) -> Result<Self, Error> {
+        Self::read_as(Direction::Transposed, node, x, w)
+    }
+
+    fn read_as(
+        direction: Direction,
+        node: &Node<'_>,
+        x: &TensorDesc,
+        w: &TensorDesc,
+    ) -> Result<Self, Error> {
         let wrong = |what: &str| Error::new(format!("input is {x}, weights are {w}: {what}"));
-        let (&[batch, channels, ..], &[outputs, inputs, ref kernel @ ..]) = (x.shape(), w.shape())
+        let (&[batch, channels, ..], &[first, second, ref kernel @ ..]) = (x.shape(), w.shape())
         else {
             return Err(wrong("wanted rank 3 to 5"));
         };
@@ -65,17 +99,28 @@ impl Conv {
             }
         }
         let groups = usize::try_from(node.int("group")?).unwrap_or(0);
-        if groups == 0 || outputs % groups != 0 || inputs.checked_mul(groups) != Some(channels) {
+        // The channels of all groups come first, those of one second.
+        let (whole, inputs, outputs) = match direction {
+            Direction::Forward => (first, Some(second), first.checked_div(groups)),
+            Direction::Transposed => (first, first.checked_div(groups), Some(second)),
+        };
+        let (Some(inputs), Some(outputs)) = (inputs, outputs) else {
+            return Err(wrong(&format!("the channels do not fit {groups} groups")));
+        };
+        if whole % groups != 0 || inputs.checked_mul(groups) != Some(channels) {
             return Err(wrong(&format!("the channels do not fit {groups} groups")));
         }
-        let window = Window::read(node, x, kernel, Rounding::Floor)?;
+        let window = match direction {
+            Direction::Forward => Window::read(node, x, kernel, Rounding::Floor)?,
+            Direction::Transposed => Window::transposed(node, x, kernel)?,
+        };
         let is_open = x.full_shape().iter().skip(2).any(|dim| !matches!(dim, Dim::Fixed(_)));
-        Ok(Self { window, batch, groups, inputs, outputs: outputs / groups, is_open })
+        Ok(Self { direction, window, batch, groups, inputs, outputs, is_open })
     }
 
-    /// Whether each channel has filters of its own.
+    /// Whether each channel has filters of its own, whose windows lie over the input.
     pub(crate) fn is_depthwise(&self) -> bool {
-        self.inputs == 1 && self.groups > 1
+        self.direction == Direction::Forward && self.inputs == 1 && self.groups > 1
     }
 
     /// The images on both sides; none if they are beyond memory.
@@ -86,8 +131,12 @@ impl Conv {
         let pixels = [window.input_len()?, window.rows()?];
         let lines = window.output[0] * window.output[1];
         let taps = window.taps()?;
-        let work =
-            pixels[1].checked_mul(channels[1])?.checked_mul(self.inputs.checked_mul(taps)?)?;
+        // Those that windows lie at, each of which meets all taps.
+        let places = match self.direction {
+            Direction::Forward => pixels[1],
+            Direction::Transposed => pixels[0],
+        };
+        let work = places.checked_mul(channels[1])?.checked_mul(self.inputs.checked_mul(taps)?)?;
         Some(Images { window, batch: self.batch, channels, pixels, lines, work })
     }
 }

@@ -1,7 +1,8 @@
 //! How the weights of convolutions are packed: recipes that hold all that decides it, whatever the images.
 
 use udo_api::{Code, Error, Sources};
-use udo_simd::conv_f32::Plan;
+use udo_simd::conv_f32::{Plan, Shape, Strides, Transposed};
+use udo_simd::indirect::Window;
 use udo_simd::winograd::{self, Tile};
 use udo_simd::{conv_u8, depthwise};
 
@@ -17,31 +18,62 @@ pub(crate) enum F32Packing {
     Winograd(Tile, [usize; 2]),
     /// For filters of one channel.
     Depthwise { taps: usize, channels: usize },
+    /// For each phase of a transposed convolution.
+    Transposed(Shape),
 }
 
 impl F32Packing {
-    /// The recipe as numbers.
-    pub(crate) fn numbers(self) -> [u64; 5] {
-        let [kind, a, b, c, d] = match self {
-            Self::Indirect([groups, outputs, channels, taps]) => {
-                [0, groups, outputs, channels, taps]
-            }
-            Self::Winograd(tile, [inputs, outputs]) => [1, tile.size(), inputs, outputs, 0],
-            Self::Depthwise { taps, channels } => [2, taps, channels, 0, 0],
+    /// For the phases of a shape, in which the images matter only where they have fewer pixels than a stride.
+    pub(crate) fn transposed(shape: &Shape) -> Self {
+        let Window { output, kernel, strides, dilations, pads, .. } = shape.window;
+        let each = |of: fn(usize, usize) -> usize, a: [usize; 3]| {
+            [0, 1, 2].map(|at| of(a[at], strides[at]))
         };
-        [kind, a, b, c, d].map(|number| number as u64)
+        let window = Window {
+            input: [1; 3],
+            output: each(usize::min, output),
+            kernel,
+            strides,
+            dilations,
+            pads: each(|pad, stride| pad % stride.max(1), pads),
+        };
+        Self::Transposed(Shape { window, ..*shape })
+    }
+
+    /// The recipe as numbers.
+    pub(crate) fn numbers(self) -> Vec<u64> {
+        let numbers = match self {
+            Self::Indirect([groups, outputs, channels, taps]) => {
+                vec![0, groups, outputs, channels, taps]
+            }
+            Self::Winograd(tile, [inputs, outputs]) => vec![1, tile.size(), inputs, outputs],
+            Self::Depthwise { taps, channels } => vec![2, taps, channels],
+            Self::Transposed(Shape { window, channels, outputs, groups }) => {
+                let Window { output, kernel, strides, dilations, pads, .. } = window;
+                let axes = [output, kernel, strides, dilations, pads];
+                [&[3, channels, outputs, groups], axes.as_flattened()].concat()
+            }
+        };
+        numbers.into_iter().map(|number| number as u64).collect()
     }
 
     fn of(numbers: &[u64]) -> Option<Self> {
-        let &[kind, a, b, c, d] = numbers else { return None };
-        let [a, b, c, d] = [a, b, c, d].map(|number| number as usize);
-        match kind {
-            0 => Some(Self::Indirect([a, b, c, d])),
-            1 => {
-                let tile = Tile::ALL.into_iter().find(|tile| tile.size() == a)?;
-                Some(Self::Winograd(tile, [b, c]))
+        let numbers: Vec<usize> = numbers.iter().map(|&number| number as usize).collect();
+        match numbers[..] {
+            [0, groups, outputs, channels, taps] => {
+                Some(Self::Indirect([groups, outputs, channels, taps]))
             }
-            2 => Some(Self::Depthwise { taps: a, channels: b }),
+            [1, size, inputs, outputs] => {
+                let tile = Tile::ALL.into_iter().find(|tile| tile.size() == size)?;
+                Some(Self::Winograd(tile, [inputs, outputs]))
+            }
+            [2, taps, channels] => Some(Self::Depthwise { taps, channels }),
+            [3, channels, outputs, groups, ref axes @ ..] => {
+                let (axes, []) = axes.as_chunks::<3>() else { return None };
+                let &[output, kernel, strides, dilations, pads] = axes else { return None };
+                let window = Window { input: [1; 3], output, kernel, strides, dilations, pads };
+                Some(Self::Transposed(Shape { window, channels, outputs, groups }))
+            }
             _ => None,
         }
     }
@@ -55,6 +87,12 @@ impl F32Packing {
                 winograd::pack(tile, weights, channels, packed, &mut workspace);
             }
             Self::Depthwise { taps, channels } => depthwise::pack(weights, taps, channels, packed),
+            Self::Transposed(shape) => {
+                // There is a plan, as there was one for more pixels.
+                if let Some(plan) = Transposed::new(&shape) {
+                    plan.pack(weights, &Strides::onnx_transposed(&shape), packed);
+                }
+            }
         }
     }
 
@@ -147,12 +185,25 @@ mod tests {
             F32Packing::Winograd(Tile::ALL[0], [5, 6]),
             F32Packing::Winograd(Tile::ALL[1], [5, 6]),
             F32Packing::Depthwise { taps: 9, channels: 7 },
+            F32Packing::transposed(&Shape {
+                window: Window {
+                    input: [1, 5, 6],
+                    output: [1, 9, 11],
+                    kernel: [1, 3, 2],
+                    strides: [1, 2, 3],
+                    dilations: [1, 1, 2],
+                    pads: [0, 3, 1],
+                },
+                channels: 4,
+                outputs: 5,
+                groups: 2,
+            }),
         ];
         for recipe in floats {
             assert_eq!(F32Packing::of(&recipe.numbers()), Some(recipe));
         }
         assert_eq!(F32Packing::of(&[3, 0, 0, 0, 0]), None);
-        assert_eq!(F32Packing::of(&[1, 3, 0, 0, 0]), None, "no such tile");
+        assert_eq!(F32Packing::of(&[1, 3, 0, 0]), None, "no such tile");
         let shape = conv_u8::Shape { groups: 1, channels: 2, outputs: 3, taps: 4, run: 2 };
         let quantized = [
             QuantizedPacking::Indirect(shape),

@@ -2,13 +2,13 @@
 //! is converted, convolved by what suits its shape, and converted back.
 
 use udo_api::{ExecError, Parallel};
-use udo_simd::conv_f32::{self, Plan, Shape};
+use udo_simd::conv_f32::{self, Plan, Shape, Transposed};
 use udo_simd::depthwise::{self, Image};
 use udo_simd::gemm_f32::Epilogue;
 use udo_simd::indirect::Window;
 use udo_simd::winograd::{self, Layer, Tile};
 
-use super::{Conv, F32Packing, Images};
+use super::{Conv, Direction, F32Packing, Images};
 use crate::family::layout::LayoutPorts;
 use crate::family::partition;
 
@@ -41,6 +41,11 @@ enum Algorithm {
         /// Groups, outputs and channels of a group, taps.
         shape: [usize; 4],
     },
+    /// The same for each phase of the strides, by lines of output pixels.
+    Transposed {
+        plan: Box<Transposed>,
+        shape: Shape,
+    },
     Winograd {
         tile: Tile,
         layer: Layer,
@@ -52,9 +57,16 @@ impl ConvPlan {
     /// The plan for a shape; none if it is beyond memory. Weights that come with each run are not worth
     /// Winograd's transform.
     pub(crate) fn of(conv: &Conv, is_constant: bool, ports: LayoutPorts) -> Option<Self> {
-        let images = conv.images()?;
-        let Images { window, channels, .. } = images;
+        let mut images = conv.images()?;
         let Conv { groups, inputs, outputs, .. } = *conv;
+        if conv.direction == Direction::Transposed {
+            lines_of_one_pixel(&mut images);
+            let shape = Shape { window: images.window, channels: inputs, outputs, groups };
+            let plan = Box::new(Transposed::new(&shape)?);
+            let algorithm = Algorithm::Transposed { plan, shape };
+            return Some(Self { algorithm, images, ports });
+        }
+        let Images { window, channels, .. } = images;
         let algorithm = if conv.is_depthwise() {
             let shape = depthwise::Shape { window, channels: groups, multiplier: outputs };
             depthwise::packed_len(window.taps()?, channels[1])?;
@@ -73,6 +85,7 @@ impl ConvPlan {
     pub(crate) fn packed_len(&self) -> usize {
         match &self.algorithm {
             Algorithm::Indirect { plan, .. } => plan.packed_len(),
+            Algorithm::Transposed { plan, .. } => plan.packed_len(),
             Algorithm::Winograd { tile, layer } => winograd::packed_len(*tile, layer.channels),
             Algorithm::Depthwise(shape) => packed_len(shape),
         }
@@ -82,6 +95,7 @@ impl ConvPlan {
     pub(crate) fn recipe(&self) -> F32Packing {
         match &self.algorithm {
             Algorithm::Indirect { shape, .. } => F32Packing::Indirect(*shape),
+            Algorithm::Transposed { shape, .. } => F32Packing::transposed(shape),
             Algorithm::Winograd { tile, layer } => F32Packing::Winograd(*tile, layer.channels),
             Algorithm::Depthwise(shape) => {
                 F32Packing::Depthwise { taps: taps(shape), channels: self.images.channels[1] }
@@ -105,7 +119,9 @@ impl ConvPlan {
             Algorithm::Winograd { tile, layer } => {
                 WINOGRAD_THREADS * winograd::workspace_len(*tile, layer)
             }
-            Algorithm::Indirect { .. } | Algorithm::Depthwise(_) => 0,
+            Algorithm::Indirect { .. } | Algorithm::Transposed { .. } | Algorithm::Depthwise(_) => {
+                0
+            }
         };
         [input, if self.ports.output { 0 } else { output }, workspace]
     }
@@ -114,6 +130,7 @@ impl ConvPlan {
     pub(crate) fn table_len(&self) -> usize {
         match &self.algorithm {
             Algorithm::Indirect { plan, .. } => plan.table_len(),
+            Algorithm::Transposed { plan, .. } => plan.table_len(),
             Algorithm::Winograd { .. } | Algorithm::Depthwise(_) => 0,
         }
     }
@@ -122,6 +139,7 @@ impl ConvPlan {
     pub(crate) fn fill(&self, table: &mut [u32]) -> bool {
         match &self.algorithm {
             Algorithm::Indirect { plan, .. } => plan.fill(table),
+            Algorithm::Transposed { plan, .. } => plan.fill(table),
             Algorithm::Winograd { .. } | Algorithm::Depthwise(_) => true,
         }
     }
@@ -202,6 +220,16 @@ impl ConvPlan {
                     Ok(())
                 })
             }
+            Algorithm::Transposed { plan, .. } => {
+                let lines = plan.lines().div_ceil(grains);
+                parallel.chunks_mut(y, lines * line, |chunk, y| {
+                    let first = chunk * lines;
+                    let rows = first..first + y.len() / line;
+                    let epilogue = from(epilogue, first * line / outputs);
+                    plan.run(x, inputs, table, packed, rows, y, outputs, &epilogue);
+                    Ok(())
+                })
+            }
             Algorithm::Depthwise(shape) => {
                 let lines = self.images.lines.div_ceil(grains);
                 parallel.chunks_mut(y, lines * line, |chunk, y| {
@@ -229,6 +257,17 @@ impl ConvPlan {
                 })
             }
         }
+    }
+}
+
+/// Has the pixels of a signal lie below each other, so that threads may share its lines.
+fn lines_of_one_pixel(images: &mut Images) {
+    let Window { input, output, kernel, strides, dilations, pads } = &mut images.window;
+    if [input[1], output[1], kernel[1]] == [1; 3] && pads[1] == 0 {
+        for axes in [input, output, kernel, strides, dilations, pads] {
+            axes.swap(1, 2);
+        }
+        images.lines = images.window.output[0] * images.window.output[1];
     }
 }
 

@@ -2,7 +2,7 @@
 
 use udo_api::Dim;
 
-use super::{Conv, ConvPlan};
+use super::{Conv, ConvPlan, Direction};
 use crate::family::layout::LayoutPorts;
 use crate::family::numerics::{SUBNORMAL, of_kernels, settled, with};
 use crate::family::window::Window;
@@ -104,7 +104,9 @@ fn weights_of_images_of_open_extents_are_packed_alike() {
             pads: [0, 1, 1],
             end_pads: [0, 1, 1],
         };
-        let conv = Conv { window, batch: 1, groups: 1, inputs: 48, outputs: 64, is_open };
+        let direction = Direction::Forward;
+        let conv =
+            Conv { direction, window, batch: 1, groups: 1, inputs: 48, outputs: 64, is_open };
         let plan = ConvPlan::of(&conv, true, LayoutPorts::BOTH).unwrap();
         (plan.recipe(), plan.packed_len())
     };

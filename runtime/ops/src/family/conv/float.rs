@@ -1,0 +1,167 @@
+//! Operators that convolve floating-point numbers: of `f32` by the plan that suits the shape, of `f64` by the definition.
+
+use std::marker::PhantomData;
+
+use udo_api::{
+    AcceptCx, Core, Error, ExecError, FinalizeCx, InferCx, InputShapes, Io, Kernel, KernelDef,
+    Needs, Node, Op, OpSchema, Packed, Param, Port, PortRule, Scratch, Status, TensorDesc, TypeSet,
+    Workspace, input, input_like, output_like, types,
+};
+
+use super::double::ConvF64;
+use super::{Conv, ConvPlan, F32Packing, Weights, output_shape};
+use crate::Def;
+use crate::family::epilogue::{Fused, Takes};
+use crate::family::layout::{ChannelsLast, ChannelsSecond, FewChannels, Layout};
+
+/// What a node means. Its family has the schema, inference, kernels for images in any layout, fused steps and threading.
+pub(crate) trait FloatConv: Send + Sync + 'static {
+    const NAME: &'static str;
+    const PARAMS: &'static [Param];
+
+    /// Reads the parameters of a convolution of `x` with weights `w`.
+    fn read(node: &Node<'_>, x: &TensorDesc, w: &TensorDesc) -> Result<Conv, Error>;
+}
+
+/// The operator that `C` reads the nodes of.
+pub(crate) const fn float_conv<C: FloatConv>() -> Def {
+    Def::of::<Described<C>>(Described::<C>::KERNELS)
+}
+
+const TYPES: TypeSet = types::F32.or(types::F64).or(types::F16);
+
+struct Described<C>(PhantomData<fn() -> C>);
+
+impl<C: FloatConv> Described<C> {
+    const KERNELS: &'static [KernelDef] = &[
+        kernel::<C, FewChannels>(),
+        kernel::<C, ChannelsLast>(),
+        kernel::<C, ChannelsSecond>(),
+        KernelDef::new::<ConvF64<C>>(C::NAME, Core::CPU).ports(&[
+            input(0, types::F64),
+            input_like(1, 0),
+            input_like(2, 0),
+            output_like(0, 0),
+        ]),
+    ];
+}
+
+const fn kernel<C: FloatConv, L: Layout>() -> KernelDef {
+    KernelDef::new::<ConvF32<C, L>>(C::NAME, Core::CPU).ports(ConvF32::<C, L>::RULES)
+}
+
+impl<C: FloatConv> Op for Described<C> {
+    const SCHEMA: OpSchema = OpSchema::new(
+        C::NAME,
+        &[Port::required("X", TYPES), Port::required("W", TYPES), Port::optional("B", TYPES)],
+        &[Port::required("Y", TYPES)],
+        C::PARAMS,
+    );
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let (x, w) = (cx.input(0)?, cx.input(1)?);
+        let shape = output_shape(&C::read(cx, &x, &w)?, &x)?;
+        cx.set_output(0, x.dtype().map_or(x, |t| x.with_dtype(t)).with_shape(shape))
+    }
+}
+
+/// Whether the node has a bias, which must fit.
+pub(super) fn has_bias(node: &Node<'_>, conv: &Conv) -> Result<bool, Error> {
+    let channels = conv.groups * conv.outputs;
+    if node.has_input(2) && node.input(2)?.shape() != [channels] {
+        return Err(Error::new(format!("input 2 is {}, wanted [{channels}]", node.input(2)?)));
+    }
+    Ok(node.has_input(2))
+}
+
+struct ConvF32<C, L> {
+    of: PhantomData<fn() -> (C, L)>,
+    plan: ConvPlan,
+    /// Absent where the weights come with each run.
+    weights: Option<Packed<f32>>,
+    fused: Fused,
+}
+
+impl<C: FloatConv, L: Layout> ConvF32<C, L> {
+    const RULES: &'static [PortRule] =
+        &L::PORTS.of([input(0, types::F32), input_like(1, 0), input_like(2, 0), output_like(0, 0)]);
+}
+
+impl<C, L> ConvF32<C, L> {
+    /// Elements of scratch for weights that come with each run.
+    fn packed_len(&self) -> usize {
+        if self.weights.is_some() { 0 } else { self.plan.packed_len() }
+    }
+}
+
+impl<C: FloatConv, L: Layout> ConvF32<C, L> {
+    fn conv(node: &Node<'_>) -> Result<Conv, Error> {
+        C::read(node, &L::PORTS.described(&node.input(0)?)?, &node.input(1)?)
+    }
+
+    /// What it can do before it stores its output.
+    fn takes(node: &Node<'_>, conv: &Conv) -> Takes {
+        let axis = if L::PORTS.output { 3 } else { 1 };
+        let bias = (!node.has_input(2)).then_some(axis);
+        Takes { bias, residual: ConvPlan::takes_residual(conv, L::PORTS) }
+    }
+}
+
+impl<C: FloatConv, L: Layout> Kernel for ConvF32<C, L> {
+    fn accept(cx: &AcceptCx<'_>) -> Result<usize, Error> {
+        Ok(Self::takes(cx, &Self::conv(cx)?).leading(cx.epilogue()).0)
+    }
+
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let conv = Self::conv(cx)?;
+        let has_bias = has_bias(cx, &conv)?;
+        let is_constant = cx.constant::<f32>(1)?.is_some();
+        let plan = ConvPlan::of(&conv, is_constant, L::PORTS)
+            .ok_or_else(|| Error::new("the convolution is larger than memory"))?;
+        let (_, mut fused) = Self::takes(cx, &conv).leading(cx.epilogue());
+        fused.bias = fused.bias.or(has_bias.then_some(2));
+        // Last, so that what is wrong with the node is said first.
+        L::check(conv.groups * conv.inputs)?;
+        let weights = if is_constant {
+            let recipe = plan.recipe().numbers();
+            Some(cx.pack(&[1], &recipe, plan.packed_len(), F32Packing::fill)?)
+        } else {
+            None
+        };
+        Ok(Self { of: PhantomData, plan, weights, fused })
+    }
+
+    fn workspace(&self) -> Workspace {
+        let [input, output, workspace] = self.plan.scratch_lens();
+        let images = Workspace::of::<f32>(input).and::<f32>(output).and::<f32>(workspace);
+        images.and::<f32>(self.packed_len())
+    }
+
+    fn needs(&self, _: InputShapes<'_>) -> Result<Needs, Error> {
+        let geometry = Workspace::of::<u32>(self.plan.table_len());
+        Ok(Needs { scratch: self.workspace(), geometry })
+    }
+
+    fn prepare(&self, _: InputShapes<'_>, mut geometry: Scratch<'_>) -> Result<(), ExecError> {
+        let is_filled = self.plan.fill(geometry.take(self.plan.table_len())?);
+        is_filled.then_some(()).ok_or(ExecError::of(Status::BAD_VALUE))
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io { inputs, mut outputs, mut scratch, parallel, packed, mut geometry } = io;
+        let [input, output, workspace] = self.plan.scratch_lens();
+        let images = [scratch.take(input)?, scratch.take(output)?, scratch.take(workspace)?];
+        let own = scratch.take::<f32>(self.packed_len())?;
+        let weights = if let Some(weights) = self.weights {
+            packed.get(weights)?
+        } else {
+            self.plan.recipe().pack(inputs.get(1)?, own);
+            &*own
+        };
+        let x = inputs.get::<f32>(0)?;
+        let epilogue = self.fused.epilogue(&inputs, self.plan.outputs())?;
+        let table = geometry.take(self.plan.table_len())?;
+        let weights = Weights { packed: weights, table, epilogue };
+        self.plan.run(parallel, x, weights, images, outputs.take::<f32>(0)?)
+    }
+}
