@@ -105,6 +105,28 @@ def cases():
     yield from binary("Pow", np.power)
     yield from binary("Greater", np.greater)
     yield from binary("Less", np.less)
+    truths, some = X > 0, np.array([True, False, True])
+    for op, function in [("And", np.logical_and), ("Or", np.logical_or), ("Xor", np.logical_xor),
+                         ("Equal", np.equal)]:
+        spread = function(truths, some.reshape(3, 1))
+        yield Case(op, 7, [truths, some], [spread], axis=1, broadcast=1)
+    expm1 = lambda x: np.where(x < 0, np.expm1(x), x)
+    slopes = positive(3)
+    for op, y, given in [
+            ("Abs", np.abs(X), {}), ("Ceil", np.ceil(X), {}), ("Elu", expm1(X), {}),
+            ("Exp", np.exp(X), {}), ("Floor", np.floor(X), {}),
+            ("HardSigmoid", np.clip(0.2 * X + 0.5, 0, 1), {}),
+            ("LeakyRelu", np.where(X < 0, 0.5 * X, X), {"alpha": 0.5}), ("Neg", -X, {}),
+            ("Reciprocal", 1 / X, {}),
+            ("Selu", 1.0507 * np.where(X < 0, 1.6732 * expm1(X), X), {})]:
+        yield Case(op, 6, [X], [y.astype(np.float32)], consumed_inputs=[0], **given)
+    roots = positive(2, 3)
+    yield Case("Log", 6, [roots], [np.log(roots)], consumed_inputs=[0])
+    yield Case("Sqrt", 6, [roots], [np.sqrt(roots)], consumed_inputs=[0])
+    yield Case("Mean", 6, [X, -X, X], [X / 3], consumed_inputs=[0, 0, 0])
+    sloped = np.where(X < 0, slopes.reshape(3, 1) * X, X)
+    yield Case("PRelu", 6, [X], [sloped], [slopes], consumed_inputs=[0])
+    yield Case("PRelu", 7, [X], [sloped], [slopes])
     norm = [normalized(IMAGE)]
     for since, attrs in [(6, {"consumed_inputs": [0, 0, 0, 1, 1], "is_test": 1, "spatial": 1}),
                          (7, {"is_test": 1}), (9, {"spatial": 1}), (14, {"momentum": 0.5})]:

@@ -15,6 +15,7 @@
     clippy::many_single_char_names,
     reason = "formulas keep the letters of the specification"
 )]
+#![expect(clippy::inline_always, reason = "formulas take on the instructions of their caller")]
 #![forbid(unsafe_code)]
 
 #[macro_use]

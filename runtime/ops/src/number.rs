@@ -16,6 +16,8 @@ pub(crate) trait Number: Element + PartialOrd {
     fn mul(self, other: Self) -> Self;
     /// The quotient; of integers without its fraction, and 0 over 0.
     fn div(self, other: Self) -> Self;
+    /// What is left of the quotient without its fraction; of integers over 0, 0.
+    fn rem(self, other: Self) -> Self;
     /// The power; of integers to a negative exponent without its fraction, and 0 where that has 0 to divide by.
     fn pow(self, exponent: Self) -> Self;
 }
@@ -38,6 +40,8 @@ macro_rules! floats {
             fn mul(self, other: Self) -> Self { self * other }
             #[inline]
             fn div(self, other: Self) -> Self { self / other }
+            #[inline]
+            fn rem(self, other: Self) -> Self { self % other }
             #[inline]
             fn pow(self, exponent: Self) -> Self { self.powf(exponent) }
         }
@@ -63,6 +67,10 @@ macro_rules! integers {
             #[inline]
             fn div(self, other: Self) -> Self {
                 if other == 0 { 0 } else { self.wrapping_div(other) }
+            }
+            #[inline]
+            fn rem(self, other: Self) -> Self {
+                if other == 0 { 0 } else { self.wrapping_rem(other) }
             }
             #[inline]
             fn pow(self, exponent: Self) -> Self {
@@ -166,6 +174,21 @@ macro_rules! of_number {
             $dtype,
             [
                 F32 = f32, F64 = f64, I8 = i8, I16 = i16, I32 = i32, I64 = i64,
+                U8 = u8, U16 = u16, U32 = u32, U64 = u64,
+            ],
+            $T => $body
+        )
+    };
+}
+
+/// As `of_type`, over every type that has an arithmetic, or is stored for one.
+macro_rules! of_computed {
+    ($dtype:expr, $T:ident => $body:expr) => {
+        of_type!(
+            $dtype,
+            [
+                F32 = f32, F64 = f64, F16 = udo_api::F16, Bf16 = udo_api::Bf16,
+                I8 = i8, I16 = i16, I32 = i32, I64 = i64,
                 U8 = u8, U16 = u16, U32 = u32, U64 = u64,
             ],
             $T => $body

@@ -26,4 +26,5 @@ pub(crate) mod scatter;
 pub(crate) mod select;
 pub(crate) mod shape;
 mod source;
+pub(crate) mod special;
 pub(crate) mod window;

@@ -1,7 +1,9 @@
 //! Sum of two tensors, with broadcasting. Integers wrap.
 
+use udo_simd::Simd;
+
 use crate::Def;
-use crate::family::elementwise::{Binary, binary};
+use crate::family::elementwise::{Binary, Pairs, binary};
 use crate::number::Number;
 
 pub(crate) const DEF: Def = binary::<Add>();
@@ -10,12 +12,20 @@ struct Add;
 
 impl Binary for Add {
     const NAME: &'static str = "Add";
-    const OPENCL: &'static str = "a + b";
+    const OPENCL: Option<&'static str> = Some("a + b");
+}
+
+impl Pairs for Add {
     const F64: fn(f64, f64) -> f64 = |a, b| a + b;
 
     #[inline]
     fn of<T: Number>(a: T, b: T) -> T {
         a.add(b)
+    }
+
+    #[inline(always)]
+    fn lanes<S: Simd>(s: S, a: S::F, b: S::F) -> S::F {
+        s.add(a, b)
     }
 }
 

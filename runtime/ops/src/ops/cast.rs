@@ -60,7 +60,7 @@ pub(super) fn of_onnx(code: i64) -> Option<DType> {
     })
 }
 
-struct Convert(fn(Io<'_>) -> Result<(), ExecError>);
+pub(super) struct Convert(fn(Io<'_>) -> Result<(), ExecError>);
 
 impl Kernel for Convert {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {

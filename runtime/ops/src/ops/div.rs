@@ -1,7 +1,9 @@
 //! Quotient of two tensors, with broadcasting. Integers lose their fraction; over 0 they give 0.
 
+use udo_simd::Simd;
+
 use crate::Def;
-use crate::family::elementwise::{Binary, binary};
+use crate::family::elementwise::{Binary, Pairs, binary};
 use crate::number::Number;
 
 pub(crate) const DEF: Def = binary::<Div>();
@@ -10,12 +12,20 @@ struct Div;
 
 impl Binary for Div {
     const NAME: &'static str = "Div";
-    const OPENCL: &'static str = "a / b";
+    const OPENCL: Option<&'static str> = Some("a / b");
+}
+
+impl Pairs for Div {
     const F64: fn(f64, f64) -> f64 = |a, b| a / b;
 
     #[inline]
     fn of<T: Number>(a: T, b: T) -> T {
         a.div(b)
+    }
+
+    #[inline(always)]
+    fn lanes<S: Simd>(s: S, a: S::F, b: S::F) -> S::F {
+        s.div(a, b)
     }
 }
 

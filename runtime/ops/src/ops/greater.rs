@@ -1,7 +1,9 @@
 //! Whether each element is greater than the other operand's, with broadcasting. A NaN is not.
 
+use udo_simd::Simd;
+
 use crate::Def;
-use crate::family::elementwise::{Compare, compare};
+use crate::family::elementwise::{Compare, Question, compare};
 use crate::number::Number;
 
 pub(crate) const DEF: Def = compare::<Greater>();
@@ -11,9 +13,16 @@ struct Greater;
 impl Compare for Greater {
     const NAME: &'static str = "Greater";
     const OPENCL: &'static str = "a > b";
+}
 
+impl Question for Greater {
     #[inline]
     fn of<T: Number>(a: T, b: T) -> bool {
         a > b
+    }
+
+    #[inline(always)]
+    fn lanes<S: Simd>(s: S, a: S::F, b: S::F) -> S::M {
+        s.lt(b, a)
     }
 }

@@ -1,7 +1,9 @@
 //! `x * clamp(x / 6 + 1/2, 0, 1)` of each element.
 
+use udo_simd::Simd;
+
 use crate::Def;
-use crate::family::elementwise::{Curve, Unary, unary};
+use crate::family::elementwise::{Unary, unary};
 
 pub(crate) const DEF: Def = unary::<HardSwish>();
 
@@ -9,12 +11,12 @@ struct HardSwish;
 
 impl Unary for HardSwish {
     const NAME: &'static str = "HardSwish";
-    const F64: Option<fn(f64) -> f64> = Some(|x| x * (x / 6.0 + 0.5).clamp(0.0, 1.0));
+    const F64: fn(f64, [f64; 2]) -> f64 = |x, _| x * (x / 6.0 + 0.5).clamp(0.0, 1.0);
     const OPENCL: &'static str = "x * clamp(x / 6.0f + 0.5f, 0.0f, 1.0f)";
-    const TEST: Curve = Curve::of(|x| x * (x / 6.0 + 0.5).clamp(0.0, 1.0)).within(1e-6);
 
-    #[inline]
-    fn of(x: f32) -> f32 {
-        x * (x / 6.0 + 0.5).clamp(0.0, 1.0)
+    #[inline(always)]
+    fn lanes<S: Simd>(s: S, x: S::F, _: [f32; 2]) -> S::F {
+        let share = s.fma(x, s.splat(1.0 / 6.0), s.splat(0.5));
+        s.mul(x, s.min(s.splat(1.0), s.max(s.splat(0.0), share)))
     }
 }

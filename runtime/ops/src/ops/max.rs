@@ -1,9 +1,10 @@
 //! The greatest of any number of tensors, with broadcasting. A NaN is greater than any number.
 
 use udo_api::{TypeSet, types};
+use udo_simd::Simd;
 
 use crate::Def;
-use crate::family::elementwise::{Repeated, repeated};
+use crate::family::elementwise::{Pairs, Repeated, repeated};
 use crate::family::reduce::{Accumulate, Greatest};
 use crate::number::Number;
 
@@ -14,12 +15,20 @@ struct Max;
 impl Repeated for Max {
     const NAME: &'static str = "Max";
     const OUTPUT: &'static str = "max";
-    const TYPES: TypeSet = types::F32.or(types::F64).or(types::INTS);
-    const TEST: fn(f64, f64) -> f64 = f64::max;
+    const TYPES: TypeSet = types::NUMBERS;
+}
+
+impl Pairs for Max {
+    const F64: fn(f64, f64) -> f64 = Greatest::take;
 
     #[inline]
     fn of<T: Number>(a: T, b: T) -> T {
         Greatest::take(a, b)
+    }
+
+    #[inline(always)]
+    fn lanes<S: Simd>(s: S, a: S::F, b: S::F) -> S::F {
+        s.select(s.eq(a, a), s.max(a, b), a)
     }
 }
 

@@ -1,9 +1,10 @@
 //! The least of any number of tensors, with broadcasting. A NaN is less than any number.
 
 use udo_api::{TypeSet, types};
+use udo_simd::Simd;
 
 use crate::Def;
-use crate::family::elementwise::{Repeated, repeated};
+use crate::family::elementwise::{Pairs, Repeated, repeated};
 use crate::family::reduce::{Accumulate, Least};
 use crate::number::Number;
 
@@ -14,12 +15,20 @@ struct Min;
 impl Repeated for Min {
     const NAME: &'static str = "Min";
     const OUTPUT: &'static str = "min";
-    const TYPES: TypeSet = types::F32.or(types::F64).or(types::INTS);
-    const TEST: fn(f64, f64) -> f64 = f64::min;
+    const TYPES: TypeSet = types::NUMBERS;
+}
+
+impl Pairs for Min {
+    const F64: fn(f64, f64) -> f64 = Least::take;
 
     #[inline]
     fn of<T: Number>(a: T, b: T) -> T {
         Least::take(a, b)
+    }
+
+    #[inline(always)]
+    fn lanes<S: Simd>(s: S, a: S::F, b: S::F) -> S::F {
+        s.select(s.eq(a, a), s.min(a, b), a)
     }
 }
 

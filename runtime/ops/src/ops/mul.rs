@@ -1,7 +1,9 @@
 //! Product of two tensors, with broadcasting. Integers wrap.
 
+use udo_simd::Simd;
+
 use crate::Def;
-use crate::family::elementwise::{Binary, binary};
+use crate::family::elementwise::{Binary, Pairs, binary};
 use crate::number::Number;
 
 pub(crate) const DEF: Def = binary::<Mul>();
@@ -10,12 +12,20 @@ struct Mul;
 
 impl Binary for Mul {
     const NAME: &'static str = "Mul";
-    const OPENCL: &'static str = "a * b";
+    const OPENCL: Option<&'static str> = Some("a * b");
+}
+
+impl Pairs for Mul {
     const F64: fn(f64, f64) -> f64 = |a, b| a * b;
 
     #[inline]
     fn of<T: Number>(a: T, b: T) -> T {
         a.mul(b)
+    }
+
+    #[inline(always)]
+    fn lanes<S: Simd>(s: S, a: S::F, b: S::F) -> S::F {
+        s.mul(a, b)
     }
 }
 

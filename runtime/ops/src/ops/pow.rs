@@ -1,7 +1,11 @@
 //! Each element to the power of the other operand's, with broadcasting. The exponent may have a type of its own.
 
+use udo_simd::Simd;
+
 use crate::Def;
-use crate::family::elementwise::{Binary, Mixed, binary};
+use crate::family::elementwise::{
+    Binary, Mixed, MixedOf, Pairs, Rows, Side, binary, lane_by_lane, singles,
+};
 use crate::number::Number;
 
 pub(crate) const DEF: Def = binary::<Pow>();
@@ -10,18 +14,71 @@ struct Pow;
 
 impl Binary for Pow {
     const NAME: &'static str = "Pow";
-    const OPENCL: &'static str = "pow(a, b)";
+    const PORTS: [&'static str; 3] = ["X", "Y", "Z"];
+    const OPENCL: Option<&'static str> = Some("pow(a, b)");
+    const MIXED: Option<MixedOf> = Some(Mixed::of::<Self>);
+}
+
+impl Pairs for Pow {
     const F64: fn(f64, f64) -> f64 = f64::powf;
-    const MIXED: Option<Mixed> = Some(Mixed::of::<Self>());
 
     #[inline]
     fn of<T: Number>(a: T, b: T) -> T {
         a.pow(b)
     }
+
+    #[inline(always)]
+    fn lanes<S: Simd>(s: S, a: S::F, b: S::F) -> S::F {
+        lane_by_lane(s, a, b, power)
+    }
+
+    /// With few exponents, which most models have, by multiplication.
+    fn singles() -> Rows<f32> {
+        Rows {
+            apart: |a, b, y| match (a, b) {
+                (Side::Each(a), Side::One(exponent)) if is_short(exponent) => {
+                    y.copy_from_slice(a);
+                    few(y, exponent);
+                }
+                _ => (singles::<Self>().apart)(a, b, y),
+            },
+            onto: |y, b| match b {
+                Side::One(exponent) if is_short(exponent) => few(y, exponent),
+                _ => (singles::<Self>().onto)(y, b),
+            },
+        }
+    }
+}
+
+/// Whether there are products for it.
+fn is_short(exponent: f32) -> bool {
+    [2.0, 3.0, 0.5].contains(&exponent)
+}
+
+fn few(y: &mut [f32], exponent: f32) {
+    match exponent {
+        2.0 => y.iter_mut().for_each(|y| *y = power(*y, 2.0)),
+        3.0 => y.iter_mut().for_each(|y| *y = power(*y, 3.0)),
+        _ => y.iter_mut().for_each(|y| *y = power(*y, 0.5)),
+    }
+}
+
+/// The power, in which products are for few exponents wherever they stand, so that its bits do not depend on that.
+#[inline]
+fn power(x: f32, exponent: f32) -> f32 {
+    match exponent {
+        2.0 => x * x,
+        3.0 => x * x * x,
+        // Unlike a square root, of minus zero it is zero, and of minus infinity infinity.
+        0.5 if x != f32::NEG_INFINITY => (x + 0.0).sqrt(),
+        0.5 => f32::INFINITY,
+        _ => x.powf(exponent),
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use crate::family::numerics::{assert_rounded, bits};
     use crate::testing::{bench, tensor};
 
     #[test]
@@ -29,6 +86,22 @@ mod tests {
         let a = tensor(&[4], &[3i32, 2, -1, 1 << 16]);
         let run = bench("Pow").input(a).input(tensor(&[4], &[2i32, -1, -3, 2]));
         assert_eq!(run.one().values::<i32>(), [9, 0, -1, 0]);
+    }
+
+    #[test]
+    fn few_exponents_have_the_bits_of_their_formula_wherever_they_stand() {
+        let x = [0.3f32, -1.7, 1e20, -0.0, f32::INFINITY, f32::NEG_INFINITY, 1e-30, 7.0];
+        for exponent in [2.0f32, 3.0, 0.5] {
+            let one = bench("Pow").input(tensor(&[8], &x)).input(tensor(&[], &[exponent])).one();
+            let exponents = tensor(&[8], &[exponent; 8]);
+            let each = bench("Pow").input(tensor(&[8], &x)).input(exponents).one();
+            let [one, each] = [one, each].map(|y| bits(&y.values()));
+            assert_eq!(one, each, "to the {exponent}");
+            let wanted = x.map(|x| f64::from(x).powf(exponent.into()));
+            for (y, wanted) in one.into_iter().zip(wanted) {
+                assert_rounded(f32::from_bits(y), wanted, 2e-7, "a power");
+            }
+        }
     }
 
     #[test]

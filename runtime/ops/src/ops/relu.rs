@@ -1,7 +1,10 @@
 //! Negative elements become 0; a NaN stays.
 
+use udo_api::{TypeSet, types};
+use udo_simd::Simd;
+
 use crate::Def;
-use crate::family::elementwise::{Curve, Unary, unary};
+use crate::family::elementwise::{Unary, unary};
 
 pub(crate) const DEF: Def = unary::<Relu>();
 
@@ -9,14 +12,15 @@ struct Relu;
 
 impl Unary for Relu {
     const NAME: &'static str = "Relu";
-    const F64: Option<fn(f64) -> f64> = Some(|x| if x < 0.0 { 0.0 } else { x });
-    const INTS: Option<fn(i64) -> i64> = Some(|x| x.max(0));
+    const F64: fn(f64, [f64; 2]) -> f64 = |x, _| if x < 0.0 { 0.0 } else { x };
+    const INTS: TypeSet = types::SIGNED;
+    const INT: fn(i128, [f64; 2]) -> i128 = |x, _| x.max(0);
     const OPENCL: &'static str = "x < 0.0f ? 0.0f : x";
-    const TEST: Curve = Curve::of(|x| if x < 0.0 { 0.0 } else { x }).within(0.0);
+    const WITHIN: f64 = 0.0;
 
-    #[inline]
-    fn of(x: f32) -> f32 {
-        if x < 0.0 { 0.0 } else { x }
+    #[inline(always)]
+    fn lanes<S: Simd>(s: S, x: S::F, _: [f32; 2]) -> S::F {
+        s.select(s.lt(x, s.splat(0.0)), s.splat(0.0), x)
     }
 }
 

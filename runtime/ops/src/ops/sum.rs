@@ -1,9 +1,10 @@
 //! Sum of any number of tensors, with broadcasting.
 
 use udo_api::{TypeSet, types};
+use udo_simd::Simd;
 
 use crate::Def;
-use crate::family::elementwise::{Repeated, repeated};
+use crate::family::elementwise::{Pairs, Repeated, repeated};
 use crate::number::Number;
 
 pub(crate) const DEF: Def = repeated::<Sum>();
@@ -13,11 +14,19 @@ struct Sum;
 impl Repeated for Sum {
     const NAME: &'static str = "Sum";
     const OUTPUT: &'static str = "sum";
-    const TYPES: TypeSet = types::F32.or(types::F64);
-    const TEST: fn(f64, f64) -> f64 = |a, b| a + b;
+    const TYPES: TypeSet = types::FLOATS;
+}
+
+impl Pairs for Sum {
+    const F64: fn(f64, f64) -> f64 = |a, b| a + b;
 
     #[inline]
     fn of<T: Number>(a: T, b: T) -> T {
         a.add(b)
+    }
+
+    #[inline(always)]
+    fn lanes<S: Simd>(s: S, a: S::F, b: S::F) -> S::F {
+        s.add(a, b)
     }
 }

@@ -1,9 +1,9 @@
 //! The hyperbolic tangent of each element.
 
-use udo_simd::math;
+use udo_simd::Simd;
 
 use crate::Def;
-use crate::family::elementwise::{Curve, Slices, Unary, unary};
+use crate::family::elementwise::{Unary, unary};
 
 pub(crate) const DEF: Def = unary::<Tanh>();
 
@@ -11,13 +11,12 @@ struct Tanh;
 
 impl Unary for Tanh {
     const NAME: &'static str = "Tanh";
-    const F32: Option<Slices> = Some(Slices { apart: math::tanh, in_place: math::tanh_in_place });
-    const F64: Option<fn(f64) -> f64> = Some(f64::tanh);
+    const PORTS: [&'static str; 2] = ["input", "output"];
+    const F64: fn(f64, [f64; 2]) -> f64 = |x, _| x.tanh();
     const OPENCL: &'static str = "tanh(x)";
-    const TEST: Curve = Curve::of(f64::tanh).within(1e-6);
 
-    #[inline]
-    fn of(x: f32) -> f32 {
-        x.tanh()
+    #[inline(always)]
+    fn lanes<S: Simd>(s: S, x: S::F, _: [f32; 2]) -> S::F {
+        s.tanh(x)
     }
 }

@@ -1,5 +1,7 @@
 //! Vectors of 32-bit lanes: what every instruction set offers to formulas.
 
+use super::elementary;
+
 pub(super) mod sealed {
     /// What only this crate's instruction sets are.
     pub trait Sealed {}
@@ -125,6 +127,72 @@ pub trait Simd: sealed::Sealed + Copy + Send + Sync {
     fn cos(self, x: Self::F) -> Self::F;
     /// `1 / sqrt(x)`, to 1.5 ulp; infinite for zeros, with their sign, and a NaN for negative numbers.
     fn rsqrt(self, x: Self::F) -> Self::F;
+
+    /// `exp(x) - 1`, to 2 ulp.
+    #[inline(always)]
+    fn expm1(self, x: Self::F) -> Self::F {
+        elementary::exp::expm1_of(self, x)
+    }
+
+    /// `log(1 + x)`, to 2 ulp; a NaN below -1.
+    #[inline(always)]
+    fn log1p(self, x: Self::F) -> Self::F {
+        elementary::log::log1p_of(self, x)
+    }
+
+    /// The tangent of radians, to 4 ulp however large they are; a NaN for infinities.
+    #[inline(always)]
+    fn tan(self, x: Self::F) -> Self::F {
+        self.div(self.sin(x), self.cos(x))
+    }
+
+    /// The inverse sine, to 3 ulp; a NaN beyond 1.
+    #[inline(always)]
+    fn asin(self, x: Self::F) -> Self::F {
+        elementary::inverse::asin_of(self, x)
+    }
+
+    /// The inverse cosine, to 3 ulp; a NaN beyond 1.
+    #[inline(always)]
+    fn acos(self, x: Self::F) -> Self::F {
+        elementary::inverse::acos_of(self, x)
+    }
+
+    /// The inverse tangent, to 3 ulp.
+    #[inline(always)]
+    fn atan(self, x: Self::F) -> Self::F {
+        elementary::inverse::atan_of(self, x)
+    }
+
+    /// The hyperbolic sine, to 4 ulp.
+    #[inline(always)]
+    fn sinh(self, x: Self::F) -> Self::F {
+        elementary::hyperbolic::sinh_of(self, x)
+    }
+
+    /// The hyperbolic cosine, to 4 ulp.
+    #[inline(always)]
+    fn cosh(self, x: Self::F) -> Self::F {
+        elementary::hyperbolic::cosh_of(self, x)
+    }
+
+    /// The inverse hyperbolic sine, to 4 ulp.
+    #[inline(always)]
+    fn asinh(self, x: Self::F) -> Self::F {
+        elementary::hyperbolic::asinh_of(self, x)
+    }
+
+    /// The inverse hyperbolic cosine, to 4 ulp; a NaN below 1.
+    #[inline(always)]
+    fn acosh(self, x: Self::F) -> Self::F {
+        elementary::hyperbolic::acosh_of(self, x)
+    }
+
+    /// The inverse hyperbolic tangent, to 4 ulp; a NaN beyond 1.
+    #[inline(always)]
+    fn atanh(self, x: Self::F) -> Self::F {
+        elementary::hyperbolic::atanh_of(self, x)
+    }
 
     /// `-x`, also of zeros and NaNs.
     #[inline(always)]

@@ -68,4 +68,26 @@ functions! {
     cos, cos_in_place, Cos;
     /// `1 / sqrt(x)`, to 1.5 ulp; infinite for zeros, with their sign, and a NaN for negative numbers.
     rsqrt, rsqrt_in_place, Rsqrt;
+    /// `exp(x) - 1`, to 2 ulp.
+    expm1, expm1_in_place, Expm1;
+    /// `log(1 + x)`, to 2 ulp; a NaN below -1.
+    log1p, log1p_in_place, Log1p;
+    /// The tangent of radians, to 4 ulp however large they are; a NaN for infinities.
+    tan, tan_in_place, Tan;
+    /// The inverse sine, to 3 ulp; a NaN beyond 1.
+    asin, asin_in_place, Asin;
+    /// The inverse cosine, to 3 ulp; a NaN beyond 1.
+    acos, acos_in_place, Acos;
+    /// The inverse tangent, to 3 ulp.
+    atan, atan_in_place, Atan;
+    /// The hyperbolic sine, to 4 ulp.
+    sinh, sinh_in_place, Sinh;
+    /// The hyperbolic cosine, to 4 ulp.
+    cosh, cosh_in_place, Cosh;
+    /// The inverse hyperbolic sine, to 4 ulp.
+    asinh, asinh_in_place, Asinh;
+    /// The inverse hyperbolic cosine, to 4 ulp; a NaN below 1.
+    acosh, acosh_in_place, Acosh;
+    /// The inverse hyperbolic tangent, to 4 ulp; a NaN beyond 1.
+    atanh, atanh_in_place, Atanh;
 }

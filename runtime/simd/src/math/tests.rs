@@ -1,6 +1,9 @@
 //! The functions against `f64`, over all exponents.
 
-use super::{Cos, Erf, Exp, Log, Rsqrt, Sigmoid, Sin, Tanh};
+use super::{
+    Acos, Acosh, Asin, Asinh, Atan, Atanh, Cos, Cosh, Erf, Exp, Expm1, Log, Log1p, Rsqrt, Sigmoid,
+    Sin, Sinh, Tan, Tanh,
+};
 use crate::formula::{Map1, map1_in_place_on, map1_on};
 use crate::isa::Isa;
 use crate::testing::{Edge, Guarded};
@@ -134,6 +137,33 @@ fn cos_is_within_its_error() {
 #[test]
 fn rsqrt_is_within_its_error() {
     check(Rsqrt, 1.5, |x| 1.0 / x.sqrt());
+}
+
+#[test]
+fn tan_is_within_its_error() {
+    check(Tan, 4.0, f64::tan);
+}
+
+#[test]
+fn what_keeps_small_arguments_exact_is_within_its_error() {
+    check(Expm1, 2.0, f64::exp_m1);
+    check(Log1p, 2.0, f64::ln_1p);
+}
+
+#[test]
+fn inverse_functions_are_within_their_error() {
+    check(Asin, 3.0, f64::asin);
+    check(Acos, 3.0, f64::acos);
+    check(Atan, 3.0, f64::atan);
+}
+
+#[test]
+fn hyperbolic_functions_are_within_their_error() {
+    check(Sinh, 4.0, f64::sinh);
+    check(Cosh, 4.0, f64::cosh);
+    check(Asinh, 4.0, f64::asinh);
+    check(Acosh, 4.0, f64::acosh);
+    check(Atanh, 4.0, f64::atanh);
 }
 
 #[test]

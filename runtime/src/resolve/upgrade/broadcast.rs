@@ -19,3 +19,14 @@ pub(super) fn align(edit: &mut Edit<'_>) -> Result<(), String> {
     }
     edit.before(1, &Added { op: "Unsqueeze", list: Some(("axes", &added)), attr: None })
 }
+
+/// Gives slopes, one for each channel, axes for those of the first operand behind its channels.
+pub(super) fn slopes_of_channels(edit: &mut Edit<'_>) -> Result<(), String> {
+    let (x, slopes) = (edit.input(0), edit.input(1));
+    if slopes.rank() != 1 || slopes.len() == 1 || x.rank() < 3 {
+        return Ok(());
+    }
+    let added = (1..x.rank() - 1).map(i64::try_from).collect::<Result<Vec<_>, _>>();
+    let added = added.map_err(|_| format!("input 0 is {x}, which has too many axes"))?;
+    edit.before(1, &Added { op: "Unsqueeze", list: Some(("axes", &added)), attr: None })
+}

@@ -20,7 +20,7 @@ use super::{ResolveError, TypedGraph};
 use crate::graph::{Attr, Node};
 use crate::registry::Registry;
 
-use Change::{By, Default, Drop, Input, Rename};
+use Change::{By, Default, Drop, Input, Real, Rename};
 use edit::Edit;
 
 /// The operator set of ONNX in whose form built-in operators take their nodes.
@@ -45,6 +45,8 @@ enum Change {
     Drop(&'static str),
     /// An attribute that may be left out no longer may.
     Default(&'static str, i64),
+    /// Nodes that leave a real attribute out mean this number.
+    Real(&'static str, f64),
     /// A list of integers becomes input 1.
     Input(&'static str),
     /// The operator goes by another name.
@@ -59,13 +61,16 @@ const fn onnx(op: &'static str, since: u32, change: Change) -> Upgrade {
 
 /// Every upgrade: by operator, those of one operator in the order in which nodes take them.
 pub const UPGRADES: &[Upgrade] = &[
+    onnx("Abs", 6, Drop("consumed_inputs")),
     onnx("Add", 6, Drop("consumed_inputs")),
     onnx("Add", 7, By(broadcast::align)),
+    onnx("And", 7, By(broadcast::align)),
     onnx("BatchNormalization", 6, Drop("consumed_inputs")),
     onnx("BatchNormalization", 7, By(batch_norm::refuse_training)),
     onnx("BatchNormalization", 9, By(batch_norm::refuse_positions)),
     onnx("BatchNormalization", 14, By(batch_norm::refuse_statistics)),
     onnx("Cast", 6, By(cast::name_to_number)),
+    onnx("Ceil", 6, Drop("consumed_inputs")),
     onnx("Clip", 6, Drop("consumed_inputs")),
     onnx("Clip", 11, By(clip::bounds_to_inputs)),
     onnx("Concat", 4, Default("axis", 1)),
@@ -75,17 +80,30 @@ pub const UPGRADES: &[Upgrade] = &[
     onnx("Dropout", 7, By(dropout::refuse_training)),
     onnx("Dropout", 10, By(dropout::mask_of_numbers)),
     onnx("Dropout", 12, By(dropout::ratio_to_input)),
+    onnx("Elu", 6, Drop("consumed_inputs")),
+    onnx("Equal", 7, By(broadcast::align)),
+    onnx("Exp", 6, Drop("consumed_inputs")),
+    onnx("Floor", 6, Drop("consumed_inputs")),
     onnx("Gemm", 7, Drop("broadcast")),
     onnx("Greater", 7, By(broadcast::align)),
+    onnx("HardSigmoid", 6, Drop("consumed_inputs")),
     onnx("LSTM", 7, Drop("output_sequence")),
+    onnx("LeakyRelu", 6, Drop("consumed_inputs")),
     onnx("Less", 7, By(broadcast::align)),
+    onnx("Log", 6, Drop("consumed_inputs")),
     onnx("Max", 6, Drop("consumed_inputs")),
+    onnx("Mean", 6, Drop("consumed_inputs")),
     onnx("Min", 6, Drop("consumed_inputs")),
     onnx("Mul", 6, Drop("consumed_inputs")),
     onnx("Mul", 7, By(broadcast::align)),
+    onnx("Neg", 6, Drop("consumed_inputs")),
+    onnx("Or", 7, By(broadcast::align)),
+    onnx("PRelu", 6, Drop("consumed_inputs")),
+    onnx("PRelu", 7, By(broadcast::slopes_of_channels)),
     onnx("Pad", 2, By(pad::rename)),
     onnx("Pad", 11, By(pad::attributes_to_inputs)),
     onnx("Pow", 7, By(broadcast::align)),
+    onnx("Reciprocal", 6, Drop("consumed_inputs")),
     onnx("ReduceL1", 18, Input("axes")),
     onnx("ReduceL2", 18, Input("axes")),
     onnx("ReduceLogSum", 18, Input("axes")),
@@ -100,11 +118,15 @@ pub const UPGRADES: &[Upgrade] = &[
     onnx("Reshape", 5, Drop("consumed_inputs")),
     onnx("Reshape", 5, Input("shape")),
     onnx("Resize", 11, By(resize::state_coordinates)),
+    onnx("Selu", 6, Drop("consumed_inputs")),
+    onnx("Selu", 6, Real("alpha", 1.6732)),
+    onnx("Selu", 6, Real("gamma", 1.0507)),
     onnx("Sigmoid", 6, Drop("consumed_inputs")),
     onnx("Slice", 10, By(slice::cuts_to_inputs)),
     onnx("Softmax", 13, By(softmax::flatten)),
     onnx("Split", 13, Input("split")),
     onnx("Split", 18, By(split::count_outputs)),
+    onnx("Sqrt", 6, Drop("consumed_inputs")),
     onnx("Squeeze", 13, Input("axes")),
     onnx("Sub", 6, Drop("consumed_inputs")),
     onnx("Sub", 7, By(broadcast::align)),
@@ -114,6 +136,7 @@ pub const UPGRADES: &[Upgrade] = &[
     onnx("Unsqueeze", 13, Input("axes")),
     onnx("Upsample", 9, By(resize::scales_to_input)),
     onnx("Upsample", 10, Rename("Resize")),
+    onnx("Xor", 7, By(broadcast::align)),
 ];
 
 impl Upgrade {
@@ -134,6 +157,11 @@ impl Change {
             Default(name, value) => {
                 if edit.node.attr(name).is_none() {
                     edit.set(name, Attr::Int(value));
+                }
+            }
+            Real(name, value) => {
+                if edit.node.attr(name).is_none() {
+                    edit.set(name, Attr::Float(value));
                 }
             }
             Input(name) => {

@@ -3,7 +3,12 @@
 use udo_api::{Dim, Element, Error, ExecError, MAX_RANK, Parallel, Shape};
 
 use super::GRAIN;
+use super::rows::Side;
+use super::stored::BLOCK;
 use crate::family::axes::{Axes, StridedIter};
+
+/// Elements of a row that are not worth a call of their own.
+const SHORT: usize = 16;
 
 /// The shape of two broadcast tensors, bounded where either decides it and is bounded.
 pub(crate) fn broadcast_shapes(a: Shape, b: Shape) -> Result<Shape, Error> {
@@ -143,81 +148,99 @@ impl Broadcast {
         Self::of_all([a, b])
     }
 
-    /// `y[i] = f(a[..], b[..])` for every element of the result.
-    pub(crate) fn apply<A: Copy, B: Copy, Y>(
+    /// Calls `row` with each row of the result and of its operands, shared out among threads. Rows that are short are
+    /// taken many at a time.
+    pub(super) fn rows<A: Element, B: Element, Y: Element>(
         &self,
-        a: &[A],
-        b: &[B],
+        parallel: Parallel<'_>,
+        (a, b): (&[A], &[B]),
         y: &mut [Y],
-        f: impl Fn(A, B) -> Y,
-    ) {
-        self.each_row(y, |[a_at, b_at], steps, y| {
+        row: &(impl Fn(Side<'_, A>, Side<'_, B>, &mut [Y]) + Sync),
+    ) -> Result<(), ExecError> {
+        self.share(parallel, y, |part, [a_at, b_at], y| {
             let (a, b) = (&a[a_at..], &b[b_at..]);
-            match steps {
-                [0, 0] => y.iter_mut().for_each(|y| *y = f(a[0], b[0])),
-                [0, _] => y.iter_mut().zip(b).for_each(|(y, &b)| *y = f(a[0], b)),
-                [_, 0] => y.iter_mut().zip(a).for_each(|(y, &a)| *y = f(a, b[0])),
-                [_, _] => y.iter_mut().zip(a).zip(b).for_each(|((y, &a), &b)| *y = f(a, b)),
+            if part.has_short_rows() {
+                return part.short_rows((a, b), y, row);
             }
-        });
-    }
-
-    /// The same, shared out among threads.
-    pub(crate) fn apply_shared<A: Element, B: Element, Y: Element>(
-        &self,
-        parallel: Parallel<'_>,
-        a: &[A],
-        b: &[B],
-        y: &mut [Y],
-        f: impl Fn(A, B) -> Y + Sync,
-    ) -> Result<(), ExecError> {
-        self.share(parallel, y, |part, [a_at, b_at], y| part.apply(&a[a_at..], &b[b_at..], y, &f))
-    }
-
-    /// [`Self::apply_in_place`], shared out among threads where no element of `a` repeats.
-    pub(crate) fn apply_in_place_shared<T: Element, B: Element>(
-        &self,
-        parallel: Parallel<'_>,
-        y: &mut [T],
-        b: &[B],
-        f: impl Fn(T, B) -> T + Sync,
-    ) -> Result<(), ExecError> {
-        if self.repeats_a() {
-            self.apply_backwards(y, b, f);
-            return Ok(());
-        }
-        self.share(parallel, y, |part, [_, b_at], y| part.apply_in_place(y, &b[b_at..], &f))
-    }
-
-    fn repeats_a(&self) -> bool {
-        self.strides[0][..self.rank].contains(&0)
+            part.each_row(y, |[a_at, b_at], [a_step, b_step], y| {
+                let a = Side::of(&a[a_at..], a_step, y.len());
+                row(a, Side::of(&b[b_at..], b_step, y.len()), y);
+            });
+        })
     }
 
     /// The same where `y` holds the elements of `a`.
-    pub(crate) fn apply_in_place<T: Copy, B: Copy>(
+    pub(super) fn rows_in_place<A: Element, B: Element>(
         &self,
-        y: &mut [T],
+        parallel: Parallel<'_>,
+        y: &mut [A],
         b: &[B],
-        f: impl Fn(T, B) -> T,
-    ) {
-        if self.repeats_a() {
-            return self.apply_backwards(y, b, f);
+        row: &(impl Fn(&mut [A], Side<'_, B>) + Sync),
+    ) -> Result<(), ExecError> {
+        if self.strides[0][..self.rank].contains(&0) {
+            self.rows_backwards(y, b, row);
+            return Ok(());
         }
-        self.each_row(y, |[_, b_at], [_, step], y| {
+        self.share(parallel, y, |part, [_, b_at], y| {
             let b = &b[b_at..];
-            if step == 0 {
-                for y in y {
-                    *y = f(*y, b[0]);
-                }
-            } else {
-                y.iter_mut().zip(b).for_each(|(y, &b)| *y = f(*y, b));
+            if part.has_short_rows() {
+                return part.short_rows_in_place(y, b, row);
             }
-        });
+            part.each_row(y, |[_, b_at], [_, b_step], y| {
+                let b = Side::of(&b[b_at..], b_step, y.len());
+                row(y, b);
+            });
+        })
+    }
+
+    /// Whether a call for each row costs more than gathering the operands of many.
+    fn has_short_rows(&self) -> bool {
+        self.rank > 1 && self.dims[self.rank - 1] < SHORT
+    }
+
+    fn short_rows<A: Element, B: Element, Y>(
+        &self,
+        (a, b): (&[A], &[B]),
+        y: &mut [Y],
+        row: &impl Fn(Side<'_, A>, Side<'_, B>, &mut [Y]),
+    ) {
+        let (mut of_a, mut of_b) = ([A::default(); BLOCK], [B::default(); BLOCK]);
+        let mut positions = self.positions();
+        for y in y.chunks_mut(BLOCK) {
+            let (of_a, of_b) = (&mut of_a[..y.len()], &mut of_b[..y.len()]);
+            let to = of_a.iter_mut().zip(of_b.iter_mut());
+            for ((to_a, to_b), [a_at, b_at]) in to.zip(&mut positions) {
+                (*to_a, *to_b) = (a[a_at], b[b_at]);
+            }
+            row(Side::Each(of_a), Side::Each(of_b), y);
+        }
+    }
+
+    fn short_rows_in_place<A, B: Element>(
+        &self,
+        y: &mut [A],
+        b: &[B],
+        row: &impl Fn(&mut [A], Side<'_, B>),
+    ) {
+        let mut of_b = [B::default(); BLOCK];
+        let mut positions = self.positions();
+        for y in y.chunks_mut(BLOCK) {
+            let of_b = &mut of_b[..y.len()];
+            for (to, [_, at]) in of_b.iter_mut().zip(&mut positions) {
+                *to = b[at];
+            }
+            row(y, Side::Each(of_b));
+        }
     }
 
     /// A bounded `a` may turn out shorter than the result. No element of it lies behind the place
     /// that needs it, so from the last place on none is overwritten too early.
-    fn apply_backwards<T: Copy, B: Copy>(&self, y: &mut [T], b: &[B], f: impl Fn(T, B) -> T) {
+    fn rows_backwards<A: Element, B: Element>(
+        &self,
+        y: &mut [A],
+        b: &[B],
+        row: &impl Fn(&mut [A], Side<'_, B>),
+    ) {
         for i in (0..self.len()).rev() {
             let (mut rest, mut a_at, mut b_at) = (i, 0, 0);
             for axis in (0..self.rank).rev() {
@@ -226,7 +249,8 @@ impl Broadcast {
                 a_at += at * self.strides[0][axis];
                 b_at += at * self.strides[1][axis];
             }
-            y[i] = f(y[a_at], b[b_at]);
+            y[i] = y[a_at];
+            row(&mut y[i..=i], Side::One(b[b_at]));
         }
     }
 }
@@ -261,6 +285,7 @@ impl Broadcast<3> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::family::elementwise::rows::each_onto;
 
     #[test]
     fn neighbouring_axes_merge() {
@@ -277,7 +302,7 @@ mod tests {
     fn a_short_operand_in_place_is_read_before_it_is_overwritten() {
         let plan = Broadcast::of(&[2, 1], &[2, 3]).unwrap();
         let mut y = [10, 20, -1, -1, -1, -1];
-        plan.apply_in_place(&mut y, &[1, 2, 3, 4, 5, 6], |a, b| a + b);
+        plan.rows_backwards(&mut y, &[1, 2, 3, 4, 5, 6], &|y, b| each_onto(y, b, |a, b| a + b));
         assert_eq!(y, [11, 12, 13, 24, 25, 26]);
     }
 

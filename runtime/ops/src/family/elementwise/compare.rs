@@ -3,25 +3,24 @@
 use std::marker::PhantomData;
 
 use udo_api::{
-    Bool, Code, Core, DType, Encoding, Error, ExecError, FinalizeCx, InferCx, Io, Kernel,
+    Bool, Code, Core, DType, Element, Encoding, Error, ExecError, FinalizeCx, InferCx, Io, Kernel,
     KernelDef, Op, OpSchema, Port, PortRule, TensorDesc, TypeSet, input, input_like, output, types,
 };
 
 use super::Broadcast;
-use super::binary::{ARITHMETIC, IN, broadcast_inputs};
+use super::binary::broadcast_inputs;
 use super::gpu::CompareGpu;
 use super::operands::{Run, plan, run_with};
+use super::rows::{Computed, Question, Truths, truths_of_blocks};
 use crate::Def;
-use crate::number::Number;
 
-/// A comparison of two numbers. Its family has schema, inference, kernels for every core, and tests.
-pub(crate) trait Compare: Send + Sync + 'static {
+/// A comparison of two numbers as an operator. Its family has schema, inference, kernels for every core, and tests.
+pub(crate) trait Compare: Question {
     const NAME: &'static str;
+    /// The types that the CPU compares.
+    const TYPES: TypeSet = types::NUMBERS;
     /// An OpenCL expression of the floats `a` and `b`.
     const OPENCL: &'static str;
-
-    /// The comparison itself.
-    fn of<T: Number>(a: T, b: T) -> bool;
 }
 
 /// The operator that `C` is the comparison of.
@@ -34,10 +33,14 @@ pub(crate) const fn compare<C: Compare>() -> Def {
 
 struct Described<C>(PhantomData<fn() -> C>);
 
+impl<C: Compare> Described<C> {
+    const IN: &'static [Port] = &[Port::required("A", C::TYPES), Port::required("B", C::TYPES)];
+}
+
 impl<C: Compare> Op for Described<C> {
     const SCHEMA: OpSchema = {
         const OUT: &[Port] = &[Port::required("C", types::BOOL)];
-        OpSchema::new(C::NAME, IN, OUT, &[])
+        OpSchema::new(C::NAME, Self::IN, OUT, &[])
     };
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
@@ -62,19 +65,20 @@ struct NumberKernel<C> {
 }
 
 impl<C: Compare> NumberKernel<C> {
-    const DEF: KernelDef = {
-        const RULES: &[PortRule] = &[
-            input(0, ARITHMETIC).bounded(),
-            input_like(1, 0).bounded(),
-            output(0, types::BOOL).bounded(),
-        ];
-        KernelDef::new::<Self>(C::NAME, Core::CPU).ports(RULES)
-    };
+    const RULES: &'static [PortRule] = &[
+        input(0, C::TYPES).bounded(),
+        input_like(1, 0).bounded(),
+        output(0, types::BOOL).bounded(),
+    ];
+    const DEF: KernelDef = KernelDef::new::<Self>(C::NAME, Core::CPU).ports(Self::RULES);
 }
 
 impl<C: Compare> Kernel for NumberKernel<C> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let run = of_number!(cx.input(0)?.dtype(), T => execute::<C, T>)?;
+        let run = of_any!(cx.input(0)?.dtype(), T => {
+            let run: Run = |plan, io| execute::<T>(T::truths::<C>(), plan, io);
+            run
+        })?;
         Ok(Self { fixed: plan(cx)?, run, of: PhantomData })
     }
 
@@ -83,10 +87,10 @@ impl<C: Compare> Kernel for NumberKernel<C> {
     }
 }
 
-fn execute<C: Compare, T: Number>(plan: &Broadcast, io: &mut Io<'_>) -> Result<(), ExecError> {
-    let (a, b) = (io.inputs.get::<T>(0)?, io.inputs.get::<T>(1)?);
+fn execute<T: Element>(of: Truths<T>, plan: &Broadcast, io: &mut Io<'_>) -> Result<(), ExecError> {
+    let operands = (io.inputs.get::<T>(0)?, io.inputs.get::<T>(1)?);
     let y = io.outputs.take::<Bool>(0)?;
-    plan.apply_shared(io.parallel, a, b, y, |a, b| Bool::from(C::of(a, b)))
+    plan.rows(io.parallel, operands, y, &of)
 }
 
 /// The comparison `C` of what 8-bit quantized values stand for, on the DSP.
@@ -127,14 +131,20 @@ impl<C: Compare> Kernel for QuantKernel<C> {
 
 fn execute_quantized<C: Compare, T: Code>(
     kernel: &QuantKernel<C>,
+    io: Io<'_>,
+) -> Result<(), ExecError> {
+    quantized::<T>(&kernel.plan, kernel.encodings, f32::truths::<C>(), io)
+}
+
+fn quantized<T: Code>(
+    plan: &Broadcast,
+    encodings: [Encoding; 2],
+    of: Truths<f32>,
     mut io: Io<'_>,
 ) -> Result<(), ExecError> {
-    let [a_is, b_is] = kernel.encodings;
-    let (a, b) = (io.inputs.get::<T>(0)?, io.inputs.get::<T>(1)?);
+    let operands = (io.inputs.get::<T>(0)?, io.inputs.get::<T>(1)?);
     let y = io.outputs.take::<Bool>(0)?;
-    let of = |a, b| Bool::from(C::of(a_is.dequantize(a), b_is.dequantize(b)));
-    kernel.plan.apply(a, b, y, of);
-    Ok(())
+    plan.rows(io.parallel, operands, y, &|a, b, y| truths_of_blocks(encodings, of, a, b, y))
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use udo_api::{
     PortRule, TypeSet, WorkItem, WorkItemFn, input, input_like, output, output_like, types,
 };
 
+use super::unary::in_f64;
 use super::{Binary, Compare, Ternary, Unary};
 use crate::family::source::Source;
 
@@ -15,12 +16,14 @@ const REAL: TypeSet = types::F32.or(types::F16);
 /// The function `U` of each element.
 pub(super) struct UnaryGpu<U> {
     len: usize,
+    params: [f32; 2],
     of: PhantomData<fn() -> U>,
 }
 
 impl<U: Unary> UnaryGpu<U> {
     const SOURCE: Source = Source::of(&[
-        "__kernel void udo_unary(__global const UDO_STORAGE *xs, __global UDO_STORAGE *ys) {\n",
+        "__kernel void udo_unary(__global const UDO_STORAGE *xs, __global UDO_STORAGE *ys,\n",
+        "                        const float p, const float q) {\n",
         "    const size_t i = get_global_id(0);\n",
         "    const float x = UDO_LOAD(xs, i);\n",
         "    UDO_STORE(ys, i, ",
@@ -36,18 +39,19 @@ impl<U: Unary> UnaryGpu<U> {
 }
 
 impl<U: Unary> GpuKernel for UnaryGpu<U> {
-    const WORK_ITEM: Option<WorkItemFn<Self>> = Some(|_, item, buffers| {
+    const WORK_ITEM: Option<WorkItemFn<Self>> = Some(|kernel, item, buffers| {
         let [i, ..] = item.global_id;
-        buffers.store(0, i, U::of(buffers.load(0, i)?))
+        buffers.store(0, i, in_f64::<U>(buffers.load(0, i)?, kernel.params))
     });
 
     fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        Ok(Self { len: cx.output(0)?.len(), of: PhantomData })
+        Ok(Self { len: cx.output(0)?.len(), params: U::params(cx)?, of: PhantomData })
     }
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
         let launch =
             Launch::new(Self::TEXT, "udo_unary").args([GpuArg::input(0), GpuArg::output(0)]);
+        let launch = launch.args(self.params.map(GpuArg::f32));
         info.push_launch(launch.global_size([self.len, 1, 1]));
         Ok(())
     }
@@ -66,7 +70,10 @@ impl<B: Binary> BinaryGpu<B> {
         "    const size_t i = get_global_id(0);\n",
         "    const float a = UDO_LOAD(as, i * a_step), b = UDO_LOAD(bs, i * b_step);\n",
         "    UDO_STORE(ys, i, ",
-        B::OPENCL,
+        match B::OPENCL {
+            Some(expression) => expression,
+            None => "",
+        },
         ");\n}\n",
     ]);
     const TEXT: &'static str = Self::SOURCE.text();
@@ -80,7 +87,7 @@ impl<B: Binary> BinaryGpu<B> {
 impl<B: Binary> GpuKernel for BinaryGpu<B> {
     const WORK_ITEM: Option<WorkItemFn<Self>> = Some(|kernel, item, buffers| {
         let (a, b) = kernel.pairs.load(item, buffers)?;
-        buffers.store(0, item.global_id[0], B::of(a, b))
+        buffers.store(0, item.global_id[0], B::F64(a.into(), b.into()) as f32)
     });
 
     fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {

@@ -3,11 +3,12 @@
 use std::marker::PhantomData;
 
 use udo_api::{
-    Core, Error, ExecError, Facts, FinalizeCx, InPlace, InferCx, Inputs, Io, Kernel, KernelDef, Op,
-    OpSchema, Port, Status, TypeSet, input, input_like, output_like,
+    Bf16, Core, DType, Element, Error, ExecError, F16, Facts, FinalizeCx, InPlace, InferCx, Inputs,
+    Io, Kernel, KernelDef, Op, OpSchema, Port, Status, TypeSet, input, input_like, output_like,
+    types,
 };
 
-use super::binary::ARITHMETIC;
+use super::stored::{Stored, map_blocks, map_blocks_in_place};
 use super::{Extents, each, infer_like_input};
 use crate::Def;
 use crate::number::Number;
@@ -31,7 +32,7 @@ pub(crate) const fn limited<L: Limited>() -> Def {
     def
 }
 
-const TYPES: TypeSet = ARITHMETIC;
+const TYPES: TypeSet = types::NUMBERS;
 
 struct Described<L>(PhantomData<fn() -> L>);
 
@@ -85,7 +86,12 @@ impl<L: Limited> NumberKernel<L> {
 
 impl<L: Limited> Kernel for NumberKernel<L> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let run = of_number!(cx.input(0)?.dtype(), T => execute::<L, T>)?;
+        let dtype = cx.input(0)?.dtype();
+        let run = match dtype {
+            Some(DType::F16) => halves::<L, F16>,
+            Some(DType::Bf16) => halves::<L, Bf16>,
+            _ => of_number!(dtype, T => execute::<L, T>)?,
+        };
         let given = [1, 2].map(|port| cx.has_input(port));
         Ok(Self { given, extents: Extents::of(cx)?, run, of: PhantomData })
     }
@@ -96,18 +102,19 @@ impl<L: Limited> Kernel for NumberKernel<L> {
 }
 
 impl<L> NumberKernel<L> {
-    fn limit<T: Number>(&self, inputs: &Inputs<'_>, side: usize) -> Result<T, ExecError> {
-        if self.given[side] {
-            let found = inputs.get::<T>(side + 1)?.first().copied();
-            return found.ok_or(ExecError::of(Status::BAD_CALL));
+    /// A limit that is given, if it is.
+    fn limit<T: Element>(&self, inputs: &Inputs<'_>, side: usize) -> Result<Option<T>, ExecError> {
+        if !self.given[side] {
+            return Ok(None);
         }
-        Ok([T::LOWEST, T::HIGHEST][side])
+        let found = inputs.get::<T>(side + 1)?.first().copied();
+        found.map(Some).ok_or(ExecError::of(Status::BAD_CALL))
     }
 }
 
 fn execute<L: Limited, T: Number>(kernel: &NumberKernel<L>, io: Io<'_>) -> Result<(), ExecError> {
-    let low = kernel.limit::<T>(&io.inputs, 0)?;
-    let high = kernel.limit::<T>(&io.inputs, 1)?;
+    let low = kernel.limit::<T>(&io.inputs, 0)?.unwrap_or(T::LOWEST);
+    let high = kernel.limit::<T>(&io.inputs, 1)?.unwrap_or(T::HIGHEST);
     each::<T>(
         kernel.extents,
         io,
@@ -118,6 +125,17 @@ fn execute<L: Limited, T: Number>(kernel: &NumberKernel<L>, io: Io<'_>) -> Resul
             }
         },
     )
+}
+
+/// Computed in `f32`, in which limits that are left out are infinities.
+fn halves<L: Limited, T: Stored<f32>>(
+    kernel: &NumberKernel<L>,
+    io: Io<'_>,
+) -> Result<(), ExecError> {
+    let low = kernel.limit::<T>(&io.inputs, 0)?.map_or(f32::NEG_INFINITY, T::load);
+    let high = kernel.limit::<T>(&io.inputs, 1)?.map_or(f32::INFINITY, T::load);
+    let of = |block: &mut [f32]| block.iter_mut().for_each(|x| *x = L::of(*x, low, high));
+    each::<T>(kernel.extents, io, |x, y| map_blocks(x, y, of), |y| map_blocks_in_place(y, of))
 }
 
 #[cfg(test)]
@@ -134,6 +152,7 @@ mod tests {
         println!("{name}: a family member");
         edges_are_those_of_the_function::<L>();
         limits_may_be_left_out::<L>();
+        halves_are_computed::<L>();
         large_and_bounded_tensors_are_computed::<L>();
         let run = bench(L::NAME).input(tensor(&[2], &[1f32, 2.0]));
         let error = run.input(tensor(&[2], &[0f32, 1.0])).error();
@@ -167,6 +186,21 @@ mod tests {
             let high = if given[1] { high } else { i8::MAX };
             assert_eq!(y, x.map(|x| L::of(x, low, high)), "{given:?}");
         }
+    }
+
+    fn halves_are_computed<L: Limited>() {
+        let x = EDGES.map(F16::from_f32);
+        let run = bench(L::NAME).input(tensor(&[x.len()], &x));
+        let y = run.input(tensor(&[], &[F16::from_f32(-0.5)])).absent().one();
+        let wanted = x.map(|x| F16::from_f32(L::of(x.to_f32(), -0.5, f32::INFINITY)).to_f32());
+        let y: Vec<f32> = y.values::<F16>().into_iter().map(F16::to_f32).collect();
+        assert_eq!(bits(&y), bits(&wanted));
+        let x = EDGES.map(Bf16::from_f32);
+        let run = bench(L::NAME).input(tensor(&[x.len()], &x)).absent();
+        let y = run.input(tensor(&[], &[Bf16::from_f32(0.5)])).one();
+        let wanted = x.map(|x| L::of(x.to_f32(), f32::NEG_INFINITY, 0.5));
+        let y: Vec<f32> = y.values::<Bf16>().into_iter().map(Bf16::to_f32).collect();
+        assert_eq!(bits(&y), bits(&wanted));
     }
 
     fn large_and_bounded_tensors_are_computed<L: Limited>() {

@@ -6,8 +6,12 @@ mod compare;
 mod each;
 mod gpu;
 mod limited;
+mod logic;
 mod operands;
+mod predicate;
 mod repeated;
+mod rows;
+mod stored;
 mod table;
 mod ternary;
 mod unary;
@@ -15,15 +19,19 @@ mod unary;
 use udo_api::{Error, InferCx};
 
 pub(crate) use crate::family::partition::GRAIN;
-pub(crate) use binary::{Binary, Mixed, binary};
+pub(crate) use binary::{Binary, Mixed, MixedOf, Shapes, binary, run_of};
 pub(crate) use broadcast::{Broadcast, broadcast_shapes};
 pub(crate) use compare::{Compare, compare};
 pub(crate) use each::{Extents, each};
 pub(crate) use limited::{Limited, limited};
-pub(crate) use repeated::{Repeated, repeated};
+pub(crate) use logic::{Bitwise, Logic, bitwise, logic};
+pub(crate) use operands::Run;
+pub(crate) use predicate::{Predicate, predicate};
+pub(crate) use repeated::{End, Repeated, repeated};
+pub(crate) use rows::{Pairs, Question, Rows, Side, lane_by_lane, singles};
 pub(crate) use table::{look_up, tabulate};
 pub(crate) use ternary::{Ternary, ternary};
-pub(crate) use unary::{Curve, Slices, Unary, unary};
+pub(crate) use unary::{Unary, real, unary};
 
 /// Shape inference of an operator whose output is like its input.
 pub(crate) fn infer_like_input(cx: &mut InferCx<'_>) -> Result<(), Error> {

@@ -18,14 +18,14 @@ pub(super) fn plan<const N: usize>(cx: &FinalizeCx<'_>) -> Result<Option<Broadca
 }
 
 /// A kernel's execute, for the types of its operands.
-pub(super) type Run<const N: usize = 2> = fn(&Broadcast<N>, &mut Io<'_>) -> Result<(), ExecError>;
+pub(crate) type Run<const N: usize = 2> = fn(&Broadcast<N>, &mut Io<'_>) -> Result<(), ExecError>;
 
 /// Calls `run` with the plan of finalize, or with that of this run.
 #[inline]
 pub(super) fn run_with<const N: usize>(
     fixed: Option<&Broadcast<N>>,
     mut io: Io<'_>,
-    run: Run<N>,
+    run: impl Fn(&Broadcast<N>, &mut Io<'_>) -> Result<(), ExecError>,
 ) -> Result<(), ExecError> {
     match fixed {
         Some(plan) => run(plan, &mut io),
@@ -34,7 +34,10 @@ pub(super) fn run_with<const N: usize>(
 }
 
 #[cold]
-fn run_bounded<const N: usize>(mut io: Io<'_>, run: Run<N>) -> Result<(), ExecError> {
+fn run_bounded<const N: usize>(
+    mut io: Io<'_>,
+    run: impl Fn(&Broadcast<N>, &mut Io<'_>) -> Result<(), ExecError>,
+) -> Result<(), ExecError> {
     let mut shapes: [&[usize]; N] = [&[]; N];
     for (port, shape) in shapes.iter_mut().enumerate() {
         *shape = io.inputs.shape(port)?;

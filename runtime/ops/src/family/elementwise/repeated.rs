@@ -7,24 +7,32 @@ use udo_api::{
     PortRule, TensorDesc, TypeSet, input, output_like,
 };
 
-use super::{Broadcast, broadcast_shapes};
+use udo_simd::Simd;
+
+use super::rows::{Computed, Pairs, Rows, Side, each_onto};
+use super::stored::Stored;
+use super::{Broadcast, GRAIN, broadcast_shapes};
 use crate::Def;
 use crate::number::Number;
 
 /// A function of two numbers that is called again for each further operand. Its family has schema, inference, a
 /// kernel for the CPU, and tests.
-pub(crate) trait Repeated: Send + Sync + 'static {
+pub(crate) trait Repeated: Pairs {
     const NAME: &'static str;
     /// The name of the output.
     const OUTPUT: &'static str;
     /// The types that the CPU computes.
     const TYPES: TypeSet;
-    /// The same in `f64`, which tests hold the function against.
-    #[cfg_attr(not(test), expect(dead_code, reason = "tests hold the function against it"))]
-    const TEST: fn(f64, f64) -> f64;
+    /// What becomes of the last result.
+    const END: End = End::Itself;
+}
 
-    /// The function itself.
-    fn of<T: Number>(a: T, b: T) -> T;
+/// What becomes of the last result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Itself,
+    /// It is divided by the number of operands.
+    Mean,
 }
 
 /// The operator that `R` is the function of.
@@ -70,11 +78,17 @@ impl<R: Repeated> Kernels<R> {
 
 /// The function `R` of numbers, on the CPU.
 struct NumberKernel<R> {
+    operands: Operands,
+    run: fn(&Operands, Io<'_>) -> Result<(), ExecError>,
+    of: PhantomData<fn() -> R>,
+}
+
+/// How operands are taken in.
+struct Operands {
     start: Start,
     /// How each further operand meets the result so far.
     further: Vec<Broadcast>,
-    run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
-    of: PhantomData<fn() -> R>,
+    end: End,
 }
 
 /// What the result is before further operands are taken in.
@@ -120,33 +134,70 @@ impl<R: Repeated> Kernel for NumberKernel<R> {
         let further = inputs.iter().skip(start.operands());
         let further = further.map(|x| Broadcast::of(y.shape(), x.shape()));
         let further = further.collect::<Option<Vec<_>>>().ok_or_else(misfit)?;
-        let run = of_number!(y.dtype(), T => execute::<R, T>)?;
-        Ok(Self { start, further, run, of: PhantomData })
+        let run = of_computed!(y.dtype(), T => {
+            let run: fn(&Operands, Io<'_>) -> Result<(), ExecError> =
+                |operands, io| execute(operands, &T::rows::<R>(), &T::rows::<Quotient>(), io);
+            run
+        })?;
+        let operands = Operands { start, further, end: R::END };
+        Ok(Self { operands, run, of: PhantomData })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
-        (self.run)(self, io)
+        (self.run)(&self.operands, io)
     }
 }
 
-fn execute<R: Repeated, T: Number>(kernel: &NumberKernel<R>, io: Io<'_>) -> Result<(), ExecError> {
+fn execute<T: Stored<f64>>(
+    operands: &Operands,
+    of: &Rows<T>,
+    quotient: &Rows<T>,
+    io: Io<'_>,
+) -> Result<(), ExecError> {
     let Io { inputs, mut outputs, parallel, .. } = io;
     let y = outputs.take::<T>(0)?;
     let first = inputs.get::<T>(0)?;
-    match &kernel.start {
-        Start::First(plan) => plan.apply_in_place_shared(parallel, y, first, |_, x| x)?,
+    match &operands.start {
+        Start::First(plan) => {
+            plan.rows_in_place(parallel, y, first, &|y, x| each_onto(y, x, |_, x| x))?;
+        }
         Start::FirstTwo(plan) => {
-            plan.apply_shared(parallel, first, inputs.get::<T>(1)?, y, R::of)?;
+            plan.rows(parallel, (first, inputs.get::<T>(1)?), y, &of.apart)?;
         }
     }
-    for (port, plan) in (kernel.start.operands()..).zip(&kernel.further) {
-        plan.apply_in_place_shared(parallel, y, inputs.get::<T>(port)?, R::of)?;
+    for (port, plan) in (operands.start.operands()..).zip(&operands.further) {
+        plan.rows_in_place(parallel, y, inputs.get::<T>(port)?, &of.onto)?;
+    }
+    if operands.end == End::Mean {
+        let count = T::store(inputs.len() as f64);
+        parallel.chunks_mut(y, GRAIN, |_, y| {
+            (quotient.onto)(y, Side::One(count));
+            Ok(())
+        })?;
     }
     Ok(())
 }
 
+/// What a mean ends with.
+struct Quotient;
+
+impl Pairs for Quotient {
+    const F64: fn(f64, f64) -> f64 = |a, b| a / b;
+
+    fn of<T: Number>(a: T, b: T) -> T {
+        a.div(b)
+    }
+
+    #[inline(always)]
+    fn lanes<S: Simd>(s: S, a: S::F, b: S::F) -> S::F {
+        s.div(a, b)
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use udo_api::{Bf16, F16};
+
     use super::*;
     use crate::family::numerics::{EDGES, bits, pairs_of_i8, settled_on_any_threads, wrapped};
     use crate::family::partition::GRAIN;
@@ -163,21 +214,31 @@ mod tests {
         integers_wrap::<R>();
     }
 
+    /// What becomes of the function of so many operands.
+    fn ended<R: Repeated>(y: impl Into<f64>, operands: u8) -> f64 {
+        match R::END {
+            End::Itself => y.into(),
+            End::Mean => y.into() / f64::from(operands),
+        }
+    }
+
     fn one_to_many_operands_broadcast<R: Repeated>() {
         let (x, row, column) = ([1f32, 2.0, 30.0, 40.0], [10f32, 20.0], [15f32, 25.0]);
-        let of = |a: f32, b: f32| R::TEST(a.into(), b.into()) as f32;
+        let of = |a: f32, b: f32| R::F64(a.into(), b.into()) as f32;
         let [x_is, row_is, column_is] =
             [tensor(&[2, 2], &x), tensor(&[2], &row), tensor(&[2, 1], &column)];
         let run = bench(R::NAME).input(x_is.clone());
         assert_eq!(run.clone().one().values::<f32>(), x);
         let y = run.clone().input(x_is).one();
-        assert_eq!(y.values::<f32>(), x.map(|x| of(x, x)));
+        assert_eq!(y.values::<f32>(), x.map(|x| ended::<R>(of(x, x), 2) as f32));
         let y = run.input(row_is.clone()).input(column_is.clone()).one();
-        let wanted: Vec<f32> = (0..4).map(|i| of(of(x[i], row[i % 2]), column[i / 2])).collect();
+        let wanted: Vec<f32> =
+            (0..4).map(|i| ended::<R>(of(of(x[i], row[i % 2]), column[i / 2]), 3) as f32).collect();
         assert_eq!(y.values::<f32>(), wanted);
         let y = bench(R::NAME).input(row_is.clone()).input(row_is).input(column_is).one();
-        let wanted: Vec<f32> =
-            (0..4).map(|i| of(of(row[i % 2], row[i % 2]), column[i / 2])).collect();
+        let wanted: Vec<f32> = (0..4)
+            .map(|i| ended::<R>(of(of(row[i % 2], row[i % 2]), column[i / 2]), 3) as f32)
+            .collect();
         assert_eq!((y.dims(), y.values::<f32>()), (vec![2, 2], wanted));
     }
 
@@ -187,16 +248,27 @@ mod tests {
         let run = bench(R::NAME).threads(3).input(tensor(&[1, len], &b));
         let run = run.input(tensor(&[2, len], &a[..2 * len])).input(tensor(&[2, 1], &c));
         let y = settled_on_any_threads(&run);
-        let of = |i: usize| R::TEST(R::TEST(b[i % len].into(), a[i].into()), c[i / len].into());
+        let of = |i: usize| {
+            ended::<R>(R::F64(R::F64(b[i % len].into(), a[i].into()), c[i / len].into()), 3)
+        };
         assert_near(&y.values::<f32>(), &(0..2 * len).map(of).collect::<Vec<_>>(), 1e-6);
     }
 
     fn every_type_is_computed<R: Repeated>() {
         let y = bench(R::NAME).input(tensor(&[1], &[0.5f64])).input(tensor(&[1], &[-3f64])).one();
-        assert_near(&y.values::<f64>(), &[R::TEST(0.5, -3.0)], 0.0);
+        assert_near(&y.values::<f64>(), &[ended::<R>(R::F64(0.5, -3.0), 2)], 0.0);
+        for (a, b) in [(0.5f32, -3.0), (-2.0, 4.0)] {
+            let run = bench(R::NAME).input(tensor(&[1], &[F16::from_f32(a)]));
+            let y = run.input(tensor(&[1], &[F16::from_f32(b)])).one();
+            let wanted = F16::from_f32(ended::<R>(R::F64(a.into(), b.into()), 2) as f32);
+            assert_eq!(y.values::<F16>(), [wanted]);
+            let run = bench(R::NAME).input(tensor(&[1], &[Bf16::from_f32(a)]));
+            let y = run.input(tensor(&[1], &[Bf16::from_f32(b)])).one();
+            assert_near(&[y.values::<Bf16>()[0].to_f32()], &[wanted.to_f32().into()], 0.0);
+        }
         let ints = bench(R::NAME).input(tensor(&[2], &[5u8, 6])).input(tensor(&[1], &[7u8]));
         if R::TYPES.has(udo_api::DType::U8) {
-            let wanted = [R::TEST(5.0, 7.0) as u8, R::TEST(6.0, 7.0) as u8];
+            let wanted = [R::F64(5.0, 7.0) as u8, R::F64(6.0, 7.0) as u8];
             assert_eq!(ints.one().values::<u8>(), wanted);
         } else {
             assert_eq!(ints.error(), "no kernel on cpu takes u8[2], u8[1]");
@@ -220,9 +292,12 @@ mod tests {
         for third in EDGES {
             let run = bench(R::NAME).input(a.clone()).input(b.clone());
             let y = run.input(tensor(&[1], &[third])).one().values::<f32>();
-            let of = |a: f32, b: f32| R::of(f64::from(a), f64::from(b)) as f32;
-            let wanted: Vec<f32> =
-                rows.iter().zip(&cols).map(|(&a, &b)| of(of(a, b), third)).collect();
+            let of = |a: f32, b: f32| R::F64(f64::from(a), f64::from(b)) as f32;
+            let wanted: Vec<f32> = rows
+                .iter()
+                .zip(&cols)
+                .map(|(&a, &b)| ended::<R>(of(of(a, b), third), 3) as f32)
+                .collect();
             assert_eq!(bits(&y), bits(&wanted), "{} with {third:e}", R::NAME);
             for ((a, b), y) in rows.iter().zip(&cols).zip(y) {
                 let is_nan = a.is_nan() || b.is_nan() || third.is_nan();
@@ -237,7 +312,7 @@ mod tests {
         }
         let (a, b) = pairs_of_i8();
         let run = bench(R::NAME).input(tensor(&[a.len()], &a)).input(tensor(&[b.len()], &b));
-        let wanted = a.iter().zip(&b).map(|(&a, &b)| wrapped(R::TEST(a.into(), b.into())));
+        let wanted = a.iter().zip(&b).map(|(&a, &b)| wrapped(R::F64(a.into(), b.into())));
         let wanted: Option<Vec<i8>> = wanted.collect();
         assert_eq!(Some(run.one().values::<i8>()), wanted);
     }

@@ -9,38 +9,52 @@ use udo_api::{
 };
 use udo_simd::rows;
 
+use super::binary::QUANTIZED;
+use super::unary::in_f64;
 use super::{Extents, Unary, each};
 
-/// The function `U` of values of type `T`, which has 8 bits.
-pub(super) struct Table<U, T> {
+/// The function `U` of values of 8 bits.
+pub(super) struct Table<U> {
     /// The bits of the results by the bits of the argument.
     bits: [u8; 256],
     extents: Extents,
-    of: PhantomData<fn() -> (U, T)>,
+    /// For the type of the values.
+    run: fn(&[u8; 256], Extents, Io<'_>) -> Result<(), ExecError>,
+    of: PhantomData<fn() -> U>,
 }
 
-impl<U: Unary, T: Code> Table<U, T> {
-    const RULES: &'static [PortRule] =
-        &[input(0, T::DTYPE.set()).bounded().pitched(), output_like(0, 0).bounded().pitched()];
-
-    pub(super) const DEF: KernelDef = KernelDef::new::<Self>(U::NAME, Core::DSP_V68)
-        .ports(Self::RULES)
-        .in_place(&[InPlace { input: 0, output: 0 }]);
+impl<U: Unary> Table<U> {
+    pub(super) const DEF: KernelDef = {
+        const RULES: &[PortRule] =
+            &[input(0, QUANTIZED).bounded().pitched(), output_like(0, 0).bounded().pitched()];
+        KernelDef::new::<Self>(U::NAME, Core::DSP_V68)
+            .ports(RULES)
+            .in_place(&[InPlace { input: 0, output: 0 }])
+    };
 }
 
-impl<U: Unary, T: Code> Kernel for Table<U, T> {
+impl<U: Unary> Kernel for Table<U> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         // A value without an encoding is the number itself.
         let encoding =
             |desc: TensorDesc| desc.encoding().unwrap_or(Encoding { scale: 1.0, zero_point: 0 });
-        let (x_is, y_is) = (encoding(cx.input(0)?), encoding(cx.output(0)?));
-        let bits = tabulate(|x: T| y_is.quantize(U::of(x_is.dequantize(x))));
-        Ok(Self { bits, extents: Extents::of(cx)?, of: PhantomData })
+        let encodings = [encoding(cx.input(0)?), encoding(cx.output(0)?)];
+        let params = U::params(cx)?;
+        let of = |x| in_f64::<U>(x, params);
+        let (bits, run) = of_type!(cx.input(0)?.dtype(), [U8 = u8, I8 = i8], T => {
+            let run: fn(&[u8; 256], Extents, Io<'_>) -> Result<(), ExecError> = look_up::<T>;
+            (bits_of::<T>(encodings, &of), run)
+        })?;
+        Ok(Self { bits, extents: Extents::of(cx)?, run, of: PhantomData })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
-        look_up::<T>(&self.bits, self.extents, io)
+        (self.run)(&self.bits, self.extents, io)
     }
+}
+
+fn bits_of<T: Code>([x_is, y_is]: [Encoding; 2], of: &dyn Fn(f32) -> f32) -> [u8; 256] {
+    tabulate(|x: T| y_is.quantize(of(x_is.dequantize(x))))
 }
 
 /// The bits of what each value becomes, by its own bits.

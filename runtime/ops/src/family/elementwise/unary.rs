@@ -3,98 +3,81 @@
 use std::marker::PhantomData;
 
 use udo_api::{
-    Core, Element, Error, ExecError, Facts, FinalizeCx, InPlace, InferCx, Io, Kernel, KernelDef,
-    Op, OpSchema, Port, PortRule, TypeSet, input, output_like, types,
+    Bf16, Core, DType, Element, Error, ExecError, F16, Facts, FinalizeCx, InPlace, InferCx, Io,
+    Kernel, KernelDef, Op, OpSchema, Param, Port, PortRule, TypeSet, Value, input, output_like,
+    types,
 };
+use udo_simd::{Map1, Simd, map1, map1_in_place};
 
 use super::gpu::UnaryGpu;
+use super::stored::{Stored, map_blocks, map_blocks_in_place};
 use super::table::Table;
 use super::{Extents, each, infer_like_input};
 use crate::Def;
 
-/// A function of one number. Its family has schema, inference, kernels for every core, and tests.
+/// A function of one number, and of up to two that are parameters. Its family has schema, inference, kernels for every
+/// core, and tests.
 pub(crate) trait Unary: Send + Sync + 'static {
     const NAME: &'static str;
     /// The names of input and output.
     const PORTS: [&'static str; 2] = ["X", "Y"];
-    /// `of` for slices, where there is something faster than one element after the other.
-    const F32: Option<Slices> = None;
-    /// The function in `f64`, if the CPU computes it.
-    const F64: Option<fn(f64) -> f64> = None;
-    /// The function of signed integers, if the CPU computes it; what it makes of a type's numbers is one of them.
-    const INTS: Option<fn(i64) -> i64> = None;
-    /// An OpenCL expression of the float `x`.
+    /// Made by [`real`], unless [`Unary::params`] is written for others.
+    const PARAMS: &'static [Param] = &[];
+    /// The function in `f64`, which tests hold the other forms against.
+    const F64: fn(f64, [f64; 2]) -> f64;
+    /// The integers that the CPU computes.
+    const INTS: TypeSet = TypeSet::EMPTY;
+    /// The function of integers; what does not fit their type wraps.
+    const INT: fn(i128, [f64; 2]) -> i128 = |x, params| (Self::F64)(x as f64, params) as i128;
+    /// An OpenCL expression of the float `x`, and of the parameters `p` and `q`.
     const OPENCL: &'static str;
-    /// Where its values must lie.
+    /// How far the function of lanes may lie from the one in `f64`, relative to it.
     #[cfg_attr(not(test), expect(dead_code, reason = "tests hold the function against it"))]
-    const TEST: Curve;
+    const WITHIN: f64 = 1e-6;
 
-    /// The function itself.
-    fn of(x: f32) -> f32;
-}
-
-/// A function of slices of one length, and the same in place.
-#[derive(Clone, Copy)]
-pub(crate) struct Slices {
-    pub(crate) apart: fn(&[f32], &mut [f32]),
-    pub(crate) in_place: fn(&mut [f32]),
-}
-
-/// What the values of a function are held against.
-#[cfg_attr(not(test), expect(dead_code, reason = "tests hold the function against it"))]
-pub(crate) struct Curve {
-    reference: Reference,
-    tolerance: f64,
-}
-
-#[cfg_attr(not(test), expect(dead_code, reason = "tests hold the function against it"))]
-enum Reference {
-    Function(fn(f64) -> f64),
-    Points(&'static [(f64, f64)]),
-}
-
-impl Curve {
-    /// The same function in `f64`.
-    pub(crate) const fn of(reference: fn(f64) -> f64) -> Self {
-        Self { reference: Reference::Function(reference), tolerance: 0.0 }
+    /// The values of the parameters.
+    fn params(cx: &FinalizeCx<'_>) -> Result<[f32; 2], Error> {
+        let mut params = [0.0; 2];
+        for (value, param) in params.iter_mut().zip(Self::PARAMS) {
+            *value = cx.float32(param.name())?;
+        }
+        Ok(params)
     }
 
-    /// Points of it, for functions that `f64` does not have.
-    pub(crate) const fn through(points: &'static [(f64, f64)]) -> Self {
-        Self { reference: Reference::Points(points), tolerance: 0.0 }
-    }
+    /// The function of each lane.
+    fn lanes<S: Simd>(s: S, x: S::F, params: [f32; 2]) -> S::F;
+}
 
-    /// How far `f32` may lie from it, relative to it where that is above 1.
-    pub(crate) const fn within(mut self, tolerance: f64) -> Self {
-        self.tolerance = tolerance;
-        self
-    }
+/// A parameter that is a real number, and what it is where a node leaves it out.
+pub(crate) const fn real(name: &'static str, default: f32) -> Param {
+    Param::scalar(name, DType::F32).default(Value::float(default as f64))
 }
 
 /// The operator that `U` is the function of.
 pub(crate) const fn unary<U: Unary>() -> Def {
-    let def = Def::of::<Described<U>>(Kernels::<U>::TAKEN);
+    let def = Def::of::<Described<U>>(Kernels::<U>::ALL);
     #[cfg(test)]
     let def = def.tested(tests::all::<U>);
     def
 }
 
+/// The function in `f64`, rounded.
+pub(super) fn in_f64<U: Unary>(x: f32, params: [f32; 2]) -> f32 {
+    (U::F64)(x.into(), params.map(f64::from)) as f32
+}
+
 struct Described<U>(PhantomData<fn() -> U>);
 
 impl<U: Unary> Described<U> {
-    /// Quantized values are for the DSP alone; the GPU stores halves.
-    const TYPES: TypeSet = {
-        let types = types::F32.or(types::F16).or(types::U8).or(types::I8);
-        let types = if U::F64.is_some() { types.or(types::F64) } else { types };
-        if U::INTS.is_some() { types.or(types::SIGNED) } else { types }
-    };
+    /// Quantized values are for the DSP alone.
+    const TYPES: TypeSet = types::FLOATS.or(types::U8).or(types::I8).or(U::INTS);
     const IN: &'static [Port] = &[Port::required(U::PORTS[0], Self::TYPES)];
     const OUT: &'static [Port] = &[Port::required(U::PORTS[1], Self::TYPES)];
 }
 
 impl<U: Unary> Op for Described<U> {
     const SCHEMA: OpSchema =
-        OpSchema::new(U::NAME, Self::IN, Self::OUT, &[]).facts(Facts::ELEMENTWISE);
+        OpSchema::new(U::NAME, Self::IN, Self::OUT, U::PARAMS).facts(Facts::ELEMENTWISE);
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         infer_like_input(cx)
@@ -104,142 +87,158 @@ impl<U: Unary> Op for Described<U> {
 struct Kernels<U>(PhantomData<fn() -> U>);
 
 impl<U: Unary> Kernels<U> {
-    const REALS: [KernelDef; 5] = [
-        cpu::<F32<U>, f32>(U::NAME),
-        UnaryGpu::<U>::DEF,
-        Table::<U, u8>::DEF,
-        Table::<U, i8>::DEF,
-        cpu::<F64<U>, f64>(U::NAME),
-    ];
-    const INTS: [KernelDef; 4] = [
-        cpu::<Ints<U>, i8>(U::NAME),
-        cpu::<Ints<U>, i16>(U::NAME),
-        cpu::<Ints<U>, i32>(U::NAME),
-        cpu::<Ints<U>, i64>(U::NAME),
-    ];
-    /// Those of the types that the function is for.
-    const TAKEN: &'static [KernelDef] = match (U::F64.is_some(), U::INTS.is_some()) {
-        (false, false) => Self::REALS.split_at(4).0,
-        (true, false) => &Self::REALS,
-        (false, true) => {
-            let ([a, b, c, d, _], [e, f, g, h]) = (Self::REALS, Self::INTS);
-            &[a, b, c, d, e, f, g, h]
-        }
-        (true, true) => {
-            let ([a, b, c, d, e], [f, g, h, i]) = (Self::REALS, Self::INTS);
-            &[a, b, c, d, e, f, g, h, i]
-        }
-    };
+    const ALL: &'static [KernelDef] =
+        &[NumberKernel::<U>::DEF, UnaryGpu::<U>::DEF, Table::<U>::DEF];
 }
 
-/// A function of slices of one element type.
-trait Apply<T>: Send + Sync + 'static {
-    fn apart(x: &[T], y: &mut [T]);
-    fn in_place(y: &mut [T]);
-}
-
-struct F32<U>(PhantomData<fn() -> U>);
-
-impl<U: Unary> Apply<f32> for F32<U> {
-    fn apart(x: &[f32], y: &mut [f32]) {
-        match U::F32 {
-            Some(slices) => (slices.apart)(x, y),
-            None => y.iter_mut().zip(x).for_each(|(y, &x)| *y = U::of(x)),
-        }
-    }
-
-    fn in_place(y: &mut [f32]) {
-        match U::F32 {
-            Some(slices) => (slices.in_place)(y),
-            None => {
-                for y in y {
-                    *y = U::of(*y);
-                }
-            }
-        }
-    }
-}
-
-struct F64<U>(PhantomData<fn() -> U>);
-
-impl<U: Unary> Apply<f64> for F64<U> {
-    fn apart(x: &[f64], y: &mut [f64]) {
-        let of = U::F64.unwrap_or(|x| x);
-        y.iter_mut().zip(x).for_each(|(y, &x)| *y = of(x));
-    }
-
-    fn in_place(y: &mut [f64]) {
-        let of = U::F64.unwrap_or(|x| x);
-        for y in y {
-            *y = of(*y);
-        }
-    }
-}
-
-struct Ints<U>(PhantomData<fn() -> U>);
-
-macro_rules! ints {
-    ($($t:ty),*) => {$(
-        impl<U: Unary> Apply<$t> for Ints<U> {
-            fn apart(x: &[$t], y: &mut [$t]) {
-                let of = U::INTS.unwrap_or(|x| x);
-                y.iter_mut().zip(x).for_each(|(y, &x)| *y = of(i64::from(x)) as $t);
-            }
-
-            fn in_place(y: &mut [$t]) {
-                let of = U::INTS.unwrap_or(|x| x);
-                for y in y {
-                    *y = of(i64::from(*y)) as $t;
-                }
-            }
-        }
-    )*};
-}
-
-ints!(i8, i16, i32, i64);
-
-/// The CPU kernel that applies `A` to elements of type `T`.
-const fn cpu<A: Apply<T>, T: Element>(op: &'static str) -> KernelDef {
-    KernelDef::new::<Map<A, T>>(op, Core::CPU)
-        .ports(Map::<A, T>::RULES)
-        .in_place(&[InPlace { input: 0, output: 0 }])
-}
-
-struct Map<A, T> {
+/// The function `U` of numbers, on the CPU.
+struct NumberKernel<U> {
+    function: Function,
     extents: Extents,
-    of: PhantomData<fn() -> (A, T)>,
+    /// For the type of the elements.
+    run: Run,
+    of: PhantomData<fn() -> U>,
 }
 
-impl<A, T: Element> Map<A, T> {
-    const RULES: &'static [PortRule] =
-        &[input(0, T::DTYPE.set()).bounded().pitched(), output_like(0, 0).bounded().pitched()];
+impl<U: Unary> NumberKernel<U> {
+    const RULES: &'static [PortRule] = &[
+        input(0, types::FLOATS.or(U::INTS)).bounded().pitched(),
+        output_like(0, 0).bounded().pitched(),
+    ];
+    const DEF: KernelDef = KernelDef::new::<Self>(U::NAME, Core::CPU)
+        .ports(Self::RULES)
+        .in_place(&[InPlace { input: 0, output: 0 }]);
 }
 
-impl<A: Apply<T>, T: Element> Kernel for Map<A, T> {
+impl<U: Unary> Kernel for NumberKernel<U> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        Ok(Self { extents: Extents::of(cx)?, of: PhantomData })
+        let function = Function::of::<U>(U::params(cx)?);
+        let run = run_of(cx.input(0)?.dtype())?;
+        Ok(Self { function, extents: Extents::of(cx)?, run, of: PhantomData })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
-        each::<T>(self.extents, io, A::apart, A::in_place)
+        (self.run)(&self.function, self.extents, io)
     }
+}
+
+/// The forms of a function, and its parameters: what is the same for every member is compiled once.
+struct Function {
+    params: [f32; 2],
+    apart: fn(&[f32], &mut [f32], [f32; 2]),
+    in_place: fn(&mut [f32], [f32; 2]),
+    f64: fn(f64, [f64; 2]) -> f64,
+    int: fn(i128, [f64; 2]) -> i128,
+}
+
+impl Function {
+    fn of<U: Unary>(params: [f32; 2]) -> Self {
+        Self {
+            params,
+            apart: |x, y, params| map1(Lanes::<U>(params, PhantomData), x, y),
+            in_place: |y, params| map1_in_place(Lanes::<U>(params, PhantomData), y),
+            f64: U::F64,
+            int: U::INT,
+        }
+    }
+}
+
+struct Lanes<U>([f32; 2], PhantomData<fn() -> U>);
+
+impl<U> Clone for Lanes<U> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<U> Copy for Lanes<U> {}
+
+impl<U: Unary> Map1 for Lanes<U> {
+    #[inline(always)]
+    fn of<S: Simd>(self, s: S, x: S::F) -> S::F {
+        U::lanes(s, x, self.0)
+    }
+}
+
+/// A kernel's execute, for the type of its elements.
+type Run = fn(&Function, Extents, Io<'_>) -> Result<(), ExecError>;
+
+fn run_of(dtype: Option<DType>) -> Result<Run, Error> {
+    match dtype {
+        Some(DType::F32) => Ok(singles),
+        Some(DType::F64) => Ok(doubles),
+        Some(DType::F16) => Ok(halves::<F16>),
+        Some(DType::Bf16) => Ok(halves::<Bf16>),
+        _ => of_type!(
+            dtype,
+            [I8 = i8, I16 = i16, I32 = i32, I64 = i64, U8 = u8, U16 = u16, U32 = u32, U64 = u64],
+            T => ints::<T> as Run
+        ),
+    }
+}
+
+fn singles(function: &Function, extents: Extents, io: Io<'_>) -> Result<(), ExecError> {
+    let params = function.params;
+    each::<f32>(
+        extents,
+        io,
+        |x, y| (function.apart)(x, y, params),
+        |y| (function.in_place)(y, params),
+    )
+}
+
+fn halves<T: Stored<f32>>(
+    function: &Function,
+    extents: Extents,
+    io: Io<'_>,
+) -> Result<(), ExecError> {
+    let of = |block: &mut [f32]| (function.in_place)(block, function.params);
+    each::<T>(extents, io, |x, y| map_blocks(x, y, of), |y| map_blocks_in_place(y, of))
+}
+
+fn doubles(function: &Function, extents: Extents, io: Io<'_>) -> Result<(), ExecError> {
+    let params = function.params.map(f64::from);
+    each_by::<f64>(extents, io, |x| (function.f64)(x, params))
+}
+
+fn ints<T: Stored<i128>>(
+    function: &Function,
+    extents: Extents,
+    io: Io<'_>,
+) -> Result<(), ExecError> {
+    let params = function.params.map(f64::from);
+    each_by::<T>(extents, io, |x| T::store((function.int)(x.load(), params)))
+}
+
+fn each_by<T: Element>(
+    extents: Extents,
+    io: Io<'_>,
+    of: impl Fn(T) -> T + Sync,
+) -> Result<(), ExecError> {
+    each::<T>(
+        extents,
+        io,
+        |x, y| y.iter_mut().zip(x).for_each(|(y, &x)| *y = of(x)),
+        |y| y.iter_mut().for_each(|y| *y = of(*y)),
+    )
 }
 
 #[cfg(test)]
 mod tests {
-    use udo_api::{Code, Dim, Encoding, F16, bytes_of_mut};
+    use udo_api::{Code, Dim, Encoding, bytes_of_mut};
 
     use super::*;
     use crate::family::numerics::{
         EDGES, LENGTHS, assert_rounded, bits, edges, settled_on_any_threads,
     };
     use crate::family::partition::GRAIN;
-    use crate::testing::{assert_near, bench, tensor};
+    use crate::testing::{Bench, assert_near, bench, tensor};
 
     /// What every member is tested for; `bench` adds calls in place and over rows that lie apart.
     pub(super) fn all<U: Unary>(name: &str) {
         println!("{name}: a family member");
         lies_on_its_curve::<U>();
+        halves_are_computed_in_f32::<U>();
         is_shared_out_and_bounded::<U>();
         quantized_values_are_those_of_a_table::<u8, U>(128);
         quantized_values_are_those_of_a_table::<i8, U>(-3);
@@ -248,52 +247,94 @@ mod tests {
         an_element_has_its_bits_wherever_it_lies::<U>();
     }
 
-    fn points<U: Unary>() -> (Vec<f64>, Vec<f64>) {
-        match U::TEST.reference {
-            Reference::Function(of) => {
-                let mut x =
-                    vec![0.0, -0.0, f64::from(1e-30f32), f64::from(-1e-5f32), 100.0, -100.0];
-                x.extend((-400..=400).map(|i| f64::from(i) / 64.0));
-                (x.clone(), x.into_iter().map(of).collect())
+    /// Whether the parameters are two real numbers at most, which may be any.
+    fn takes_any<U: Unary>() -> bool {
+        let is_real = |param: &Param| param.kind() == Some(udo_api::ParamKind::Scalar);
+        !U::PARAMS.is_empty() && U::PARAMS.iter().all(is_real)
+    }
+
+    /// A node, and its parameters: those that it has where nothing is said, and others.
+    fn nodes<U: Unary>() -> Vec<(Bench, [f64; 2])> {
+        let mut defaults = [0.0; 2];
+        for (value, param) in defaults.iter_mut().zip(U::PARAMS) {
+            if let udo_api::ValueKind::Float(of) = param.default_value() {
+                *value = of;
             }
-            Reference::Points(points) => points.iter().copied().unzip(),
         }
+        let mut nodes = vec![(bench(U::NAME), defaults)];
+        if takes_any::<U>() {
+            let others = [0.75, 0.375];
+            let params = U::PARAMS.iter().zip(others);
+            let node = params.fold(bench(U::NAME), |node, (p, value)| node.float(p.name(), value));
+            nodes.push((node, others));
+        }
+        nodes
+    }
+
+    fn points() -> Vec<f64> {
+        let mut x = vec![0.0, -0.0, f64::from(1e-30f32), f64::from(-1e-5f32), 100.0, -100.0];
+        x.extend((-400..=400).map(|i| f64::from(i) / 64.0));
+        x
+    }
+
+    /// The function in `f64`, rounded as far as that what is too large is infinite.
+    fn exact<U: Unary>(x: f64, params: [f64; 2]) -> f64 {
+        let y = (U::F64)(x, params);
+        if (y as f32).is_infinite() { (y as f32).into() } else { y }
     }
 
     fn lies_on_its_curve<U: Unary>() {
-        let (x, wanted) = points::<U>();
+        let x = points();
         let dims = [1, x.len()];
         let floats: Vec<f32> = x.iter().map(|&x| x as f32).collect();
-        let tolerance = U::TEST.tolerance;
-        for core in [Core::CPU, Core::GPU] {
-            let y = bench(U::NAME).on(core).input(tensor(&dims, &floats)).one();
-            assert_near(&y.values::<f32>(), &wanted, tolerance);
+        for (node, params) in nodes::<U>() {
+            let wanted: Vec<f64> = x.iter().map(|&x| exact::<U>(x, params)).collect();
+            for core in [Core::CPU, Core::GPU] {
+                let y = node.clone().on(core).input(tensor(&dims, &floats)).one();
+                assert_near(&y.values::<f32>(), &wanted, U::WITHIN);
+            }
+            let wanted: Vec<f64> = x.iter().map(|&x| (U::F64)(x, params)).collect();
+            let y = node.input(tensor(&dims, &x)).one().values::<f64>();
+            assert_near(&y, &wanted, 0.0);
         }
-        let halves: Vec<F16> = floats.iter().map(|&x| F16::from_f32(x)).collect();
-        let y = bench(U::NAME).on(Core::GPU).input(tensor(&dims, &halves)).one();
-        let y: Vec<f32> = y.values::<F16>().into_iter().map(F16::to_f32).collect();
-        // What the function makes of the half next to x.
-        let wanted: Vec<f64> = halves.iter().map(|x| f64::from(U::of(x.to_f32()))).collect();
-        assert_near(&y, &wanted, 1e-3);
-        if let Some(of) = U::F64 {
-            let y = bench(U::NAME).input(tensor(&dims, &x)).one();
-            assert_eq!(y.values::<f64>(), x.iter().map(|&x| of(x)).collect::<Vec<_>>());
+    }
+
+    fn halves_are_computed_in_f32<U: Unary>() {
+        let x: Vec<F16> = points().into_iter().map(|x| F16::from_f32(x as f32)).collect();
+        let dims = [x.len()];
+        for (node, params) in nodes::<U>() {
+            let wanted = x.iter().map(|x| exact::<U>(x.to_f32().into(), params));
+            let wanted: Vec<f64> = wanted.collect();
+            for core in [Core::CPU, Core::GPU] {
+                let y = node.clone().on(core).input(tensor(&dims, &x)).one();
+                let y: Vec<f32> = y.values::<F16>().into_iter().map(F16::to_f32).collect();
+                let rounded = |&x: &f64| f64::from(F16::from_f32(x as f32).to_f32());
+                assert_near(&y, &wanted.iter().map(rounded).collect::<Vec<_>>(), 1e-3);
+            }
+            let x: Vec<Bf16> = x.iter().map(|x| Bf16::from_f32(x.to_f32())).collect();
+            let wanted = x.iter().map(|x| exact::<U>(x.to_f32().into(), params));
+            let wanted: Vec<f64> = wanted.collect();
+            let y = node.input(tensor(&dims, &x)).one();
+            let y: Vec<f32> = y.values::<Bf16>().into_iter().map(Bf16::to_f32).collect();
+            assert_near(&y, &wanted, 8e-3);
         }
     }
 
     fn is_shared_out_and_bounded<U: Unary>() {
-        let (points, wanted) = points::<U>();
+        let (node, params) = nodes::<U>().swap_remove(0);
+        let x = points();
+        let wanted: Vec<f64> = x.iter().map(|&x| exact::<U>(x, params)).collect();
         let len = 2 * GRAIN + 7;
         let of_all = |values: &[f64]| values.iter().copied().cycle().take(len).collect::<Vec<_>>();
-        let x: Vec<f32> = of_all(&points).into_iter().map(|x| x as f32).collect();
+        let x: Vec<f32> = of_all(&x).into_iter().map(|x| x as f32).collect();
         for threads in [1, 3] {
-            let y = bench(U::NAME).threads(threads).input(tensor(&[len], &x)).one();
-            assert_near(&y.values::<f32>(), &of_all(&wanted), U::TEST.tolerance);
+            let y = node.clone().threads(threads).input(tensor(&[len], &x)).one();
+            assert_near(&y.values::<f32>(), &of_all(&wanted), U::WITHIN);
         }
         let x = tensor(&[2], &x[..2]).bounded(&[Dim::UpTo(40_000)]);
-        let y = bench(U::NAME).input(x).one();
+        let y = node.input(x).one();
         assert_eq!(y.dims(), [2]);
-        assert_near(&y.values::<f32>(), &wanted[..2], U::TEST.tolerance);
+        assert_near(&y.values::<f32>(), &wanted[..2], U::WITHIN);
     }
 
     fn quantized_values_are_those_of_a_table<T: Code, U: Unary>(zero_point: i32) {
@@ -306,34 +347,49 @@ mod tests {
             Encoding { scale: 0.02, zero_point: zero_point - 1 },
         );
         let x = tensor(&[256], &all).encoded(x_is.scale, x_is.zero_point);
-        let run = bench(U::NAME).on(Core::DSP_V68).input(x);
-        let y = run.output_encoding(0, y_is.scale, y_is.zero_point).one();
-        let wanted: Vec<T> =
-            all.iter().map(|&x| y_is.quantize(U::of(x_is.dequantize(x)))).collect();
-        assert!(y.values::<T>() == wanted, "quantized values of {}", U::NAME);
+        for (node, params) in nodes::<U>() {
+            let run = node.on(Core::DSP_V68).input(x.clone());
+            let y = run.output_encoding(0, y_is.scale, y_is.zero_point).one();
+            let of = |x: f32| (U::F64)(x.into(), params) as f32;
+            let wanted: Vec<T> =
+                all.iter().map(|&x| y_is.quantize(of(x_is.dequantize(x)))).collect();
+            assert!(y.values::<T>() == wanted, "quantized values of {}", U::NAME);
+        }
     }
 
     fn integers_are_computed<U: Unary>() {
-        let Some(of) = U::INTS else { return };
-        let x: Vec<i8> = (i8::MIN..=i8::MAX).collect();
-        let y = bench(U::NAME).input(tensor(&[256], &x)).one();
-        assert_eq!(y.values::<i8>(), x.iter().map(|&x| of(x.into()) as i8).collect::<Vec<_>>());
-        let x = [i16::MIN, -5, 0, 5, i16::MAX];
-        let y = bench(U::NAME).input(tensor(&[5], &x)).one();
-        assert_eq!(y.values::<i16>(), x.map(|x| of(i64::from(x)) as i16));
-        let y = bench(U::NAME).input(tensor(&[1], &[i64::MIN])).one();
-        assert_eq!(y.values::<i64>(), [of(i64::MIN)]);
+        for dtype in types::INTS.iter() {
+            let result = of_type!(
+                Some(dtype),
+                [I8 = i8, I16 = i16, I32 = i32, I64 = i64, U8 = u8, U16 = u16, U32 = u32, U64 = u64],
+                T => integers_of_a_type_are_computed::<T, U>()
+            );
+            result.unwrap();
+        }
     }
+
+    fn integers_of_a_type_are_computed<T: Stored<i128> + crate::number::Number, U: Unary>() {
+        let x = [T::LOWEST, T::of(-5.0), T::ZERO, T::of(5.0), T::HIGHEST];
+        for (node, params) in nodes::<U>() {
+            let run = node.input(tensor(&[5], &x));
+            if U::INTS.has(T::DTYPE) {
+                let wanted = x.map(|x| T::store((U::INT)(x.load(), params)));
+                assert_eq!(run.one().values::<T>(), wanted, "{} of {}", U::NAME, T::DTYPE);
+            } else {
+                let error = run.error();
+                assert!(error.starts_with("no kernel on cpu takes"), "{error}");
+            }
+        }
+    }
+
     fn edges_are_those_of_the_curve<U: Unary>() {
-        let y = bench(U::NAME).input(tensor(&[EDGES.len()], &EDGES)).one().values::<f32>();
-        for (x, y) in EDGES.into_iter().zip(y) {
-            let exact = match U::TEST.reference {
-                Reference::Function(of) => of(x.into()),
-                Reference::Points(_) => U::of(x).into(),
-            };
-            let of = format!("{} of {x:e}", U::NAME);
-            assert!(!x.is_nan() || y.is_nan(), "{of} is {y}");
-            assert_rounded(y, exact, U::TEST.tolerance, &of);
+        for (node, params) in nodes::<U>() {
+            let y = node.input(tensor(&[EDGES.len()], &EDGES)).one().values::<f32>();
+            for (x, y) in EDGES.into_iter().zip(y) {
+                let of = format!("{} of {x:e}", U::NAME);
+                assert!(!x.is_nan() || y.is_nan(), "{of} is {y}");
+                assert_rounded(y, (U::F64)(x.into(), params), U::WITHIN, &of);
+            }
         }
     }
 

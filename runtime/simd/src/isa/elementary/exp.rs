@@ -23,6 +23,19 @@ pub(in crate::isa) fn exp_less_one<S: Simd>(simd: S, x: S::F) -> S::F {
     simd.fma(p, power, simd.sub(power, simd.splat(1.0)))
 }
 
+/// `exp(x) - 1` of every lane.
+#[inline(always)]
+pub(in crate::isa) fn expm1_of<S: Simd>(simd: S, x: S::F) -> S::F {
+    // Beyond these the result is infinite, or rounds to -1. A NaN stays, as the second operand.
+    let within = simd.min(simd.splat(89.0), simd.max(simd.splat(-18.0), x));
+    let (n, p) = reduced(simd, within);
+    // Half of it, as the power itself may be too large.
+    let power = simd.power(simd.to_int(simd.sub(n, simd.splat(1.0))));
+    let half = simd.fma(p, power, simd.sub(power, simd.splat(0.5)));
+    let tiny = simd.lt(simd.abs(x), simd.splat(1e-8));
+    simd.select(tiny, x, simd.add(half, half))
+}
+
 /// `n` and `exp(r) - 1` where `x = n ln 2 + r` and `n` is whole, and `r` in -0.35..=0.35.
 #[inline(always)]
 fn reduced<S: Simd>(simd: S, x: S::F) -> (S::F, S::F) {

@@ -44,3 +44,19 @@ pub(in crate::isa) fn log_of<S: Simd>(simd: S, x: S::F) -> S::F {
     let odd = simd.select(simd.eq(x, zero), simd.splat(f32::NEG_INFINITY), simd.splat(f32::NAN));
     simd.select(simd.lt(zero, x), y, odd)
 }
+
+/// `log(1 + x)` of every lane.
+#[inline(always)]
+pub(in crate::isa) fn log1p_of<S: Simd>(simd: S, x: S::F) -> S::F {
+    let one = simd.splat(1.0);
+    let sum = simd.add(one, x);
+    // What the sum lost of the smaller one.
+    let (size, is_large) = (simd.abs(x), simd.lt(one, x));
+    let lost =
+        simd.sub(simd.select(is_large, one, x), simd.sub(sum, simd.select(is_large, x, one)));
+    let y = simd.add(simd.log(sum), simd.div(lost, sum));
+    let y = simd.select(simd.lt(size, simd.splat(1e-8)), x, y);
+    // Where the quotient is of zeros or of infinities.
+    let ends = simd.mask_or(simd.eq(x, simd.splat(-1.0)), simd.eq(x, simd.splat(f32::INFINITY)));
+    simd.select(ends, simd.log(sum), y)
+}

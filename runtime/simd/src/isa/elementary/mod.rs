@@ -2,6 +2,8 @@
 
 pub(super) mod erf;
 pub(super) mod exp;
+pub(super) mod hyperbolic;
+pub(super) mod inverse;
 pub(super) mod log;
 pub(super) mod rsqrt;
 pub(super) mod sigmoid;

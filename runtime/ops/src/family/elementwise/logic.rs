@@ -1,0 +1,179 @@
+//! Operators that combine truths or the bits of integers of two operands, which broadcast as numpy's do.
+
+use std::marker::PhantomData;
+
+use udo_api::{
+    Bool, Core, DType, Error, ExecError, Facts, FinalizeCx, InPlace, InferCx, Io, Kernel,
+    KernelDef, Op, OpSchema, Param, Port, PortRule, TensorDesc, TypeSet, input, input_like,
+    output_like,
+};
+
+use super::Broadcast;
+use super::binary::broadcast_inputs;
+use super::operands::{Run, plan, run_with};
+use super::rows::{Rows, Side, each, each_onto, of_blocks, onto_blocks};
+use super::stored::{Plain, Stored};
+use crate::Def;
+
+/// An operator on truths or bits. Its family has schema, inference, a kernel for the CPU, and tests.
+pub(crate) trait Logic: Send + Sync + 'static {
+    const NAME: &'static str;
+    /// The names of inputs and output.
+    const PORTS: [&'static str; 3] = ["A", "B", "C"];
+    const TYPES: TypeSet;
+    const PARAMS: &'static [Param] = &[];
+
+    /// The function for elements of one type, which parameters may say.
+    fn of_type(cx: &FinalizeCx<'_>, dtype: Option<DType>) -> Result<Run, Error>;
+}
+
+/// A function of 64 bits, or of one that is a truth. What lies beyond the bits of a type is lost.
+pub(crate) trait Bitwise: 'static {
+    fn of(a: u64, b: u64) -> u64;
+}
+
+/// The function of `B` for elements of one type.
+pub(crate) fn bitwise<B: Bitwise>(dtype: Option<DType>) -> Result<Run, Error> {
+    if dtype == Some(DType::Bool) {
+        return Ok(|plan, io| truths::<B>().run(plan, io));
+    }
+    of_type!(
+        dtype,
+        [I8 = i8, I16 = i16, I32 = i32, I64 = i64, U8 = u8, U16 = u16, U32 = u32, U64 = u64],
+        T => {
+            let run: Run = |plan, io| bits::<B, T>().run(plan, io);
+            run
+        }
+    )
+}
+
+fn truths<B: Bitwise>() -> Rows<Bool> {
+    fn of<B: Bitwise>(a: Bool, b: Bool) -> Bool {
+        Bool::from(B::of(a.get().into(), b.get().into()) != 0)
+    }
+    Rows { apart: |a, b, y| each(a, b, y, of::<B>), onto: |y, b| each_onto(y, b, of::<B>) }
+}
+
+fn bits<B: Bitwise, T: Stored<u64>>() -> Rows<T> {
+    fn onto<B: Bitwise>(y: &mut [u64], b: Side<'_, u64>) {
+        each_onto(y, b, B::of);
+    }
+    Rows {
+        apart: |a, b, y| of_blocks([Plain; 3], onto::<B>, a, b, y),
+        onto: |y, b| onto_blocks(onto::<B>, y, b),
+    }
+}
+
+/// The operator of `L`.
+pub(crate) const fn logic<L: Logic>() -> Def {
+    let def = Def::of::<Described<L>>(LogicKernel::<L>::ALL);
+    #[cfg(test)]
+    let def = def.tested(tests::all::<L>);
+    def
+}
+
+struct Described<L>(PhantomData<fn() -> L>);
+
+impl<L: Logic> Op for Described<L> {
+    const SCHEMA: OpSchema = OpSchema::new(
+        L::NAME,
+        &[Port::required(L::PORTS[0], L::TYPES), Port::required(L::PORTS[1], L::TYPES)],
+        &[Port::required(L::PORTS[2], L::TYPES)],
+        L::PARAMS,
+    )
+    .facts(Facts::ELEMENTWISE);
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let (dtype, shape) = broadcast_inputs(cx)?;
+        cx.set_output(0, TensorDesc::new(dtype, shape))
+    }
+}
+
+/// The function `L` of truths or bits, on the CPU.
+struct LogicKernel<L> {
+    fixed: Option<Broadcast>,
+    run: Run,
+    of: PhantomData<fn() -> L>,
+}
+
+impl<L: Logic> LogicKernel<L> {
+    const RULES: &'static [PortRule] =
+        &[input(0, L::TYPES).bounded(), input_like(1, 0).bounded(), output_like(0, 0).bounded()];
+    const ALL: &'static [KernelDef] = &[KernelDef::new::<Self>(L::NAME, Core::CPU)
+        .ports(Self::RULES)
+        .in_place(&[InPlace { input: 0, output: 0 }])];
+}
+
+impl<L: Logic> Kernel for LogicKernel<L> {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let run = L::of_type(cx, cx.input(0)?.dtype())?;
+        Ok(Self { fixed: plan(cx)?, run, of: PhantomData })
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        run_with(self.fixed.as_ref(), io, self.run)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use udo_api::{Dim, Element};
+
+    use super::*;
+    use crate::family::numerics::settled_on_any_threads;
+    use crate::family::partition::GRAIN;
+    use crate::testing::{Bench, bench, tensor};
+
+    /// What every member is tested for; `bench` adds calls in place.
+    pub(super) fn all<L: Logic>(name: &str) {
+        println!("{name}: a family member");
+        if L::TYPES.has(DType::Bool) {
+            shapes_broadcast_and_are_shared_out::<L, Bool>(|i| Bool::from(i % 3 == 0));
+        }
+        if L::TYPES.has(DType::U8) {
+            shapes_broadcast_and_are_shared_out::<L, u8>(|i| (i % 7) as u8);
+            shapes_broadcast_and_are_shared_out::<L, u64>(|i| (i % 7) as u64);
+        }
+        if L::TYPES.has(DType::I8) {
+            shapes_broadcast_and_are_shared_out::<L, i16>(|i| (i % 7) as i16 - 3);
+        }
+        let dtype = if L::TYPES.has(DType::Bool) { "bool" } else { "u8" };
+        let run = |len: usize| tensor(&[len], &vec![0u8; len]);
+        let [a, b] = [2, 3].map(|len| match dtype {
+            "bool" => tensor(&[len], &vec![Bool::default(); len]),
+            _ => run(len),
+        });
+        let error = with_params::<L>().input(a).input(b).error();
+        assert_eq!(error, "shapes [2] and [3] do not broadcast");
+    }
+
+    /// A node that has what it must.
+    fn with_params<L: Logic>() -> Bench {
+        let must = L::PARAMS.iter().filter(|param| !param.is_optional());
+        must.fold(bench(L::NAME), |node, param| node.text(param.name(), "LEFT"))
+    }
+
+    /// All forms of broadcasting are those of pairs of scalars.
+    fn shapes_broadcast_and_are_shared_out<L: Logic, T: Element>(of: impl Fn(usize) -> T) {
+        let of_pair = |a: T, b: T| {
+            let run = with_params::<L>().input(tensor(&[], &[a])).input(tensor(&[], &[b]));
+            run.one().values::<T>()[0]
+        };
+        let seven: Vec<Vec<T>> =
+            (0..7).map(|a| (0..7).map(|b| of_pair(of(a), of(b))).collect()).collect();
+        let (rows, cols) = (GRAIN / 3, 7);
+        let a: Vec<T> = (0..rows * cols).map(|i| of(i % 7)).collect();
+        let b: Vec<T> = (0..cols).map(&of).collect();
+        let run = with_params::<L>().input(tensor(&[rows, cols], &a));
+        let y = settled_on_any_threads(&run.clone().input(tensor(&[cols], &b)));
+        let wanted: Vec<T> = (0..a.len()).map(|i| seven[i % 7][i % cols]).collect();
+        assert!(y.values::<T>() == wanted, "{} of {}", L::NAME, T::DTYPE);
+        let y = run.input(tensor(&[1], &[of(3)])).one();
+        let wanted: Vec<T> = (0..a.len()).map(|i| seven[i % 7][3]).collect();
+        assert!(y.values::<T>() == wanted, "{} of {} and a scalar", L::NAME, T::DTYPE);
+        let a = tensor(&[2, 1], &[of(1), of(2)]).bounded(&[Dim::UpTo(5), Dim::Fixed(1)]);
+        let y = with_params::<L>().input(a).input(tensor(&[20], &[of(4); 20])).one();
+        let wanted: Vec<T> = (0..40).map(|i| seven[1 + i / 20][4]).collect();
+        assert_eq!((y.dims(), y.values::<T>()), (vec![2, 20], wanted));
+    }
+}

@@ -1,0 +1,156 @@
+//! Operators of one operand that answer a question about each element.
+
+use std::marker::PhantomData;
+
+use udo_api::{
+    Bf16, Bool, Core, DType, Error, ExecError, F16, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op,
+    OpSchema, Param, Port, PortRule, TypeSet, input, output, types,
+};
+
+use super::GRAIN;
+use super::stored::Stored;
+use crate::Def;
+
+/// A question about a number. Its family has schema, inference, a kernel for the CPU, and tests.
+pub(crate) trait Predicate: Send + Sync + 'static {
+    const NAME: &'static str;
+    /// The types that it is asked about, of which `f64` holds every number.
+    const TYPES: TypeSet;
+    /// Truths, two at most.
+    const PARAMS: &'static [Param] = &[];
+
+    /// The question itself, as parameters put it.
+    fn of(x: f64, params: [bool; 2]) -> bool;
+}
+
+/// The operator that `P` is the question of.
+pub(crate) const fn predicate<P: Predicate>() -> Def {
+    let def = Def::of::<Described<P>>(Answers::<P>::KERNELS);
+    #[cfg(test)]
+    let def = def.tested(tests::all::<P>);
+    def
+}
+
+struct Described<P>(PhantomData<fn() -> P>);
+
+impl<P: Predicate> Op for Described<P> {
+    const SCHEMA: OpSchema = OpSchema::new(
+        P::NAME,
+        &[Port::required("X", P::TYPES)],
+        &[Port::required("Y", types::BOOL)],
+        P::PARAMS,
+    );
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let x = cx.input(0)?;
+        cx.set_output(0, x.with_dtype(DType::Bool))
+    }
+}
+
+/// The answers of `P`, on the CPU.
+struct Answers<P> {
+    params: [bool; 2],
+    /// For the type of the elements.
+    run: fn([bool; 2], Io<'_>) -> Result<(), ExecError>,
+    of: PhantomData<fn() -> P>,
+}
+
+impl<P: Predicate> Answers<P> {
+    const RULES: &'static [PortRule] =
+        &[input(0, P::TYPES).bounded(), output(0, types::BOOL).bounded()];
+    const KERNELS: &'static [KernelDef] =
+        &[KernelDef::new::<Self>(P::NAME, Core::CPU).ports(Self::RULES)];
+}
+
+impl<P: Predicate> Kernel for Answers<P> {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let mut params = [false; 2];
+        for (value, param) in params.iter_mut().zip(P::PARAMS) {
+            *value = cx.flag(param.name())?;
+        }
+        let run = of_type!(
+            cx.input(0)?.dtype(),
+            [F32 = f32, F64 = f64, F16 = F16, Bf16 = Bf16, Bool = Bool],
+            T => execute::<P, T> as fn([bool; 2], Io<'_>) -> Result<(), ExecError>
+        )?;
+        Ok(Self { params, run, of: PhantomData })
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        (self.run)(self.params, io)
+    }
+}
+
+fn execute<P: Predicate, T: Stored<f64>>(
+    params: [bool; 2],
+    mut io: Io<'_>,
+) -> Result<(), ExecError> {
+    let x = io.inputs.get::<T>(0)?;
+    let y = io.outputs.take::<Bool>(0)?;
+    // A bounded output has room for more than the run's elements.
+    let len = x.len().min(y.len());
+    io.parallel.chunks_mut(&mut y[..len], GRAIN, |chunk, y| {
+        let x = &x[chunk * GRAIN..];
+        y.iter_mut().zip(x).for_each(|(y, x)| *y = Bool::from(P::of(x.load(), params)));
+        Ok(())
+    })?;
+    io.outputs.set_shape(0, io.inputs.shape(0)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use udo_api::Dim;
+
+    use super::*;
+    use crate::family::numerics::{EDGES, edges, settled_on_any_threads};
+    use crate::testing::{bench, tensor};
+
+    /// What every member is tested for.
+    pub(super) fn all<P: Predicate>(name: &str) {
+        println!("{name}: a family member");
+        every_type_is_asked::<P>();
+        large_and_bounded_tensors_are_asked::<P>();
+    }
+
+    /// The question as it is where nothing is said: all parameters of members are true then.
+    fn wanted<P: Predicate>(x: impl IntoIterator<Item = f64>) -> Vec<Bool> {
+        x.into_iter().map(|x| Bool::from(P::of(x, [true; 2]))).collect()
+    }
+
+    fn ask<P: Predicate, T: Stored<f64>>(of: impl Fn(f32) -> T) {
+        let run = bench(P::NAME).input(tensor(&[EDGES.len()], &EDGES.map(&of)));
+        if P::TYPES.has(T::DTYPE) {
+            let wanted = wanted::<P>(EDGES.map(|x| of(x).load()));
+            assert_eq!(run.one().values::<Bool>(), wanted, "{} of {}", P::NAME, T::DTYPE);
+        } else {
+            let error = run.error();
+            assert!(error.starts_with("no kernel on cpu takes"), "{error}");
+        }
+    }
+
+    fn every_type_is_asked<P: Predicate>() {
+        ask::<P, _>(|x| x);
+        ask::<P, _>(f64::from);
+        ask::<P, _>(F16::from_f32);
+        ask::<P, _>(Bf16::from_f32);
+        ask::<P, _>(|x| Bool::from(x != 0.0));
+    }
+
+    fn large_and_bounded_tensors_are_asked<P: Predicate>() {
+        let x = edges(1, 2 * GRAIN + 7);
+        if P::TYPES.has(DType::F32) {
+            let y = settled_on_any_threads(&bench(P::NAME).input(tensor(&[x.len()], &x)));
+            assert!(y.values::<Bool>() == wanted::<P>(x.iter().map(|&x| f64::from(x))));
+        }
+        let x: Vec<Bool> = x.iter().map(|&x| Bool::from(x > 0.0)).collect();
+        if P::TYPES.has(DType::Bool) {
+            let y = settled_on_any_threads(&bench(P::NAME).input(tensor(&[x.len()], &x)));
+            assert!(y.values::<Bool>() == wanted::<P>(x.iter().map(|x| x.load())));
+            let y = bench(P::NAME).input(tensor(&[2], &x[..2]).bounded(&[Dim::UpTo(7)])).one();
+            assert_eq!(
+                (y.dims(), y.values::<Bool>()),
+                (vec![2], wanted::<P>([x[0].load(), x[1].load()]))
+            );
+        }
+    }
+}

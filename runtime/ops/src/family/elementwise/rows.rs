@@ -1,0 +1,273 @@
+//! Functions of two operands over the rows of a result: one for each type that is computed in, and for all others
+//! by blocks of those.
+
+use std::marker::PhantomData;
+
+use udo_api::{Bf16, Bool, Element, ExecError, F16, Io, Pair};
+use udo_simd::{Compare2, Map2, Operand, Simd, compare2, map2, map2_in_place};
+
+use super::Broadcast;
+use super::stored::{BLOCK, Codec, Plain};
+use crate::number::Number;
+
+/// One operand of a row: an element for each result, or one for all.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Side<'a, T> {
+    Each(&'a [T]),
+    One(T),
+}
+
+impl<'a> From<Side<'a, f32>> for Operand<'a> {
+    fn from(side: Side<'a, f32>) -> Self {
+        match side {
+            Side::Each(numbers) => Self::Slice(numbers),
+            Side::One(number) => Self::Scalar(number),
+        }
+    }
+}
+
+impl<'a, T: Element> Side<'a, T> {
+    /// Elements `step` apart, which is 0 or 1, for so many results.
+    pub(super) fn of(elements: &'a [T], step: usize, len: usize) -> Self {
+        if step == 0 { Self::One(elements[0]) } else { Self::Each(&elements[..len]) }
+    }
+
+    /// The elements of a block from `at` on, as what they stand for.
+    fn load<C: Element>(self, at: usize, to: &mut [C], codec: impl Codec<T, C>) -> Side<'_, C> {
+        match self {
+            Self::Each(x) => {
+                to.iter_mut().zip(&x[at..]).for_each(|(to, &x)| *to = codec.load(x));
+                Side::Each(to)
+            }
+            Self::One(x) => Side::One(codec.load(x)),
+        }
+    }
+}
+
+/// A function of two numbers.
+pub(crate) trait Pairs: Send + Sync + 'static {
+    /// The same in `f64`, which tests hold the other forms against.
+    const F64: fn(f64, f64) -> f64;
+
+    /// The function of numbers of any type but `f32`.
+    fn of<T: Number>(a: T, b: T) -> T;
+
+    /// The function of each lane.
+    fn lanes<S: Simd>(s: S, a: S::F, b: S::F) -> S::F;
+
+    /// The function of rows of `f32`.
+    fn singles() -> Rows<f32>
+    where
+        Self: Sized,
+    {
+        singles::<Self>()
+    }
+}
+
+/// A function of rows of `f32`, by its lanes.
+pub(crate) fn singles<P: Pairs>() -> Rows<f32> {
+    Rows {
+        apart: |a, b, y| map2(Lanes::<P>(PhantomData), a, b, y),
+        onto: |y, b| map2_in_place(Lanes::<P>(PhantomData), y, b),
+    }
+}
+
+/// A function of lanes where there is no vector code.
+#[inline(always)]
+pub(crate) fn lane_by_lane<S: Simd>(s: S, a: S::F, b: S::F, of: impl Fn(f32, f32) -> f32) -> S::F {
+    let (mut y, b) = (s.to_array(a), s.to_array(b));
+    for (y, b) in y.iter_mut().zip(b).take(S::LANES) {
+        *y = of(*y, b);
+    }
+    s.of_array(y)
+}
+
+/// A function of two rows, apart from the result and in place of the first.
+pub(crate) struct Rows<T> {
+    pub(crate) apart: fn(Side<'_, T>, Side<'_, T>, &mut [T]),
+    pub(crate) onto: fn(&mut [T], Side<'_, T>),
+}
+
+impl<T: Element> Rows<T> {
+    /// Inputs 0 and 1 to output 0, of which the first may be overwritten.
+    pub(super) fn run(&self, plan: &Broadcast, io: &mut Io<'_>) -> Result<(), ExecError> {
+        let b = io.inputs.get::<T>(1)?;
+        match io.pair::<T>(0, 0)? {
+            Pair::Apart(a, y) => plan.rows(io.parallel, (a, b), y, &self.apart),
+            Pair::Same(y) => plan.rows_in_place(io.parallel, y, b, &self.onto),
+        }
+    }
+}
+
+/// A type that there are functions of rows for.
+pub(super) trait Computed: Element {
+    fn rows<P: Pairs>() -> Rows<Self>;
+    fn truths<Q: Question>() -> Truths<Self>;
+}
+
+struct Lanes<P>(PhantomData<fn() -> P>);
+
+impl<P> Clone for Lanes<P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P> Copy for Lanes<P> {}
+
+impl<P: Pairs> Map2 for Lanes<P> {
+    #[inline(always)]
+    fn of<S: Simd>(self, s: S, a: S::F, b: S::F) -> S::F {
+        P::lanes(s, a, b)
+    }
+}
+
+impl<Q: Question> Compare2 for Lanes<Q> {
+    #[inline(always)]
+    fn of<S: Simd>(self, s: S, a: S::F, b: S::F) -> S::M {
+        Q::lanes(s, a, b)
+    }
+}
+
+impl Computed for f32 {
+    fn rows<P: Pairs>() -> Rows<Self> {
+        P::singles()
+    }
+
+    fn truths<Q: Question>() -> Truths<Self> {
+        |a, b, y| compare2(Lanes::<Q>(PhantomData), a, b, udo_api::bytes_of_mut(y))
+    }
+}
+
+macro_rules! computed {
+    ($($t:ty),*) => {$(
+        impl Computed for $t {
+            fn rows<P: Pairs>() -> Rows<Self> {
+                Rows { apart: |a, b, y| each(a, b, y, P::of), onto: |y, b| each_onto(y, b, P::of) }
+            }
+
+            fn truths<Q: Question>() -> Truths<Self> {
+                |a, b, y| each(a, b, y, |a, b| Bool::from(Q::of(a, b)))
+            }
+        }
+    )*};
+}
+
+computed!(f64, i64, u64);
+
+macro_rules! by_blocks {
+    ($($c:ty: $($t:ty),*;)*) => {$($(
+        impl Computed for $t {
+            fn rows<P: Pairs>() -> Rows<Self> {
+                Rows {
+                    apart: |a, b, y| of_blocks([Plain; 3], <$c>::rows::<P>().onto, a, b, y),
+                    onto: |y, b| onto_blocks(<$c>::rows::<P>().onto, y, b),
+                }
+            }
+
+            fn truths<Q: Question>() -> Truths<Self> {
+                |a, b, y| truths_of_blocks([Plain; 2], <$c>::truths::<Q>(), a, b, y)
+            }
+        }
+    )*)*};
+}
+
+by_blocks! {
+    f32: F16, Bf16;
+    i64: i8, i16, i32, u8, u16, u32, Bool;
+}
+
+/// `y[i] = f(a[i], b[i])`.
+#[inline]
+pub(super) fn each<T: Copy, Y: Copy>(
+    a: Side<'_, T>,
+    b: Side<'_, T>,
+    y: &mut [Y],
+    f: impl Fn(T, T) -> Y,
+) {
+    match (a, b) {
+        (Side::One(a), Side::One(b)) => y.fill(f(a, b)),
+        (Side::One(a), Side::Each(b)) => y.iter_mut().zip(b).for_each(|(y, &b)| *y = f(a, b)),
+        (Side::Each(a), Side::One(b)) => y.iter_mut().zip(a).for_each(|(y, &a)| *y = f(a, b)),
+        (Side::Each(a), Side::Each(b)) => {
+            y.iter_mut().zip(a).zip(b).for_each(|((y, &a), &b)| *y = f(a, b));
+        }
+    }
+}
+
+/// `y[i] = f(y[i], b[i])`.
+#[inline]
+pub(super) fn each_onto<T: Copy>(y: &mut [T], b: Side<'_, T>, f: impl Fn(T, T) -> T) {
+    match b {
+        Side::One(b) => y.iter_mut().for_each(|y| *y = f(*y, b)),
+        Side::Each(b) => y.iter_mut().zip(b).for_each(|(y, &b)| *y = f(*y, b)),
+    }
+}
+
+/// [`Rows::apart`] of what elements stand for.
+pub(super) fn of_blocks<T: Element, C: Element, K: Codec<T, C>>(
+    [a_is, b_is, y_is]: [K; 3],
+    onto: fn(&mut [C], Side<'_, C>),
+    a: Side<'_, T>,
+    b: Side<'_, T>,
+    y: &mut [T],
+) {
+    let (mut first, mut second) = ([C::default(); BLOCK], [C::default(); BLOCK]);
+    for (i, y) in y.chunks_mut(BLOCK).enumerate() {
+        let (to, at) = (&mut first[..y.len()], i * BLOCK);
+        let one = match a.load(at, to, a_is) {
+            Side::One(a) => Some(a),
+            Side::Each(_) => None,
+        };
+        if let Some(a) = one {
+            to.fill(a);
+        }
+        onto(to, b.load(at, &mut second[..y.len()], b_is));
+        y.iter_mut().zip(to).for_each(|(y, &mut number)| *y = y_is.store(number));
+    }
+}
+
+/// [`Rows::onto`] of what elements stand for.
+pub(super) fn onto_blocks<T: Element, C: Element>(
+    onto: fn(&mut [C], Side<'_, C>),
+    y: &mut [T],
+    b: Side<'_, T>,
+) where
+    Plain: Codec<T, C>,
+{
+    let (mut first, mut second) = ([C::default(); BLOCK], [C::default(); BLOCK]);
+    for (i, y) in y.chunks_mut(BLOCK).enumerate() {
+        let to = &mut first[..y.len()];
+        to.iter_mut().zip(&*y).for_each(|(to, &x)| *to = Plain.load(x));
+        onto(to, b.load(i * BLOCK, &mut second[..y.len()], Plain));
+        y.iter_mut().zip(to).for_each(|(y, &mut number)| *y = Plain.store(number));
+    }
+}
+
+/// A question about two numbers.
+pub(crate) trait Question: Send + Sync + 'static {
+    /// The question about numbers of any type but `f32`.
+    fn of<T: Number>(a: T, b: T) -> bool;
+
+    /// The question about each lane.
+    fn lanes<S: Simd>(s: S, a: S::F, b: S::F) -> S::M;
+}
+
+/// The answers for two rows.
+pub(super) type Truths<T> = fn(Side<'_, T>, Side<'_, T>, &mut [Bool]);
+
+/// The answers for what elements stand for.
+pub(super) fn truths_of_blocks<T: Element, C: Element, K: Codec<T, C>>(
+    [a_is, b_is]: [K; 2],
+    of: Truths<C>,
+    a: Side<'_, T>,
+    b: Side<'_, T>,
+    y: &mut [Bool],
+) {
+    let (mut first, mut second) = ([C::default(); BLOCK], [C::default(); BLOCK]);
+    for (i, y) in y.chunks_mut(BLOCK).enumerate() {
+        let at = i * BLOCK;
+        let a = a.load(at, &mut first[..y.len()], a_is);
+        of(a, b.load(at, &mut second[..y.len()], b_is), y);
+    }
+}

@@ -1,0 +1,25 @@
+//! Each element without its sign. The least integer of a type stays.
+
+use udo_api::{TypeSet, types};
+use udo_simd::Simd;
+
+use crate::Def;
+use crate::family::elementwise::{Unary, unary};
+
+pub(crate) const DEF: Def = unary::<Abs>();
+
+struct Abs;
+
+impl Unary for Abs {
+    const NAME: &'static str = "Abs";
+    const F64: fn(f64, [f64; 2]) -> f64 = |x, _| x.abs();
+    const INTS: TypeSet = types::INTS;
+    const INT: fn(i128, [f64; 2]) -> i128 = |x, _| x.abs();
+    const OPENCL: &'static str = "fabs(x)";
+    const WITHIN: f64 = 0.0;
+
+    #[inline(always)]
+    fn lanes<S: Simd>(s: S, x: S::F, _: [f32; 2]) -> S::F {
+        s.abs(x)
+    }
+}

@@ -1,0 +1,22 @@
+//! The inverse hyperbolic cosine of each element.
+
+use udo_simd::Simd;
+
+use crate::Def;
+use crate::family::elementwise::{Unary, unary};
+
+pub(crate) const DEF: Def = unary::<Acosh>();
+
+struct Acosh;
+
+impl Unary for Acosh {
+    const NAME: &'static str = "Acosh";
+    const PORTS: [&'static str; 2] = ["input", "output"];
+    const F64: fn(f64, [f64; 2]) -> f64 = |x, _| x.acosh();
+    const OPENCL: &'static str = "acosh(x)";
+
+    #[inline(always)]
+    fn lanes<S: Simd>(s: S, x: S::F, _: [f32; 2]) -> S::F {
+        s.acosh(x)
+    }
+}

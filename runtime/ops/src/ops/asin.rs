@@ -1,0 +1,22 @@
+//! The inverse sine of each element, in radians.
+
+use udo_simd::Simd;
+
+use crate::Def;
+use crate::family::elementwise::{Unary, unary};
+
+pub(crate) const DEF: Def = unary::<Asin>();
+
+struct Asin;
+
+impl Unary for Asin {
+    const NAME: &'static str = "Asin";
+    const PORTS: [&'static str; 2] = ["input", "output"];
+    const F64: fn(f64, [f64; 2]) -> f64 = |x, _| x.asin();
+    const OPENCL: &'static str = "asin(x)";
+
+    #[inline(always)]
+    fn lanes<S: Simd>(s: S, x: S::F, _: [f32; 2]) -> S::F {
+        s.asin(x)
+    }
+}

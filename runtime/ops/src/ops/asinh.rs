@@ -1,0 +1,22 @@
+//! The inverse hyperbolic sine of each element.
+
+use udo_simd::Simd;
+
+use crate::Def;
+use crate::family::elementwise::{Unary, unary};
+
+pub(crate) const DEF: Def = unary::<Asinh>();
+
+struct Asinh;
+
+impl Unary for Asinh {
+    const NAME: &'static str = "Asinh";
+    const PORTS: [&'static str; 2] = ["input", "output"];
+    const F64: fn(f64, [f64; 2]) -> f64 = |x, _| x.asinh();
+    const OPENCL: &'static str = "asinh(x)";
+
+    #[inline(always)]
+    fn lanes<S: Simd>(s: S, x: S::F, _: [f32; 2]) -> S::F {
+        s.asinh(x)
+    }
+}

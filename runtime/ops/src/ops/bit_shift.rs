@@ -1,0 +1,60 @@
+//! The bits of each integer further left or right, with broadcasting. Bits that leave the type are lost.
+
+use udo_api::{DType, Error, FinalizeCx, Param, TypeSet, types};
+
+use crate::Def;
+use crate::family::elementwise::{Bitwise, Logic, Run, bitwise, logic};
+
+pub(crate) const DEF: Def = logic::<BitShift>();
+
+struct BitShift;
+
+impl Logic for BitShift {
+    const NAME: &'static str = "BitShift";
+    const PORTS: [&'static str; 3] = ["X", "Y", "Z"];
+    const TYPES: TypeSet = types::UNSIGNED;
+    const PARAMS: &'static [Param] = &[Param::text("direction")];
+
+    fn of_type(cx: &FinalizeCx<'_>, dtype: Option<DType>) -> Result<Run, Error> {
+        match cx.text("direction")? {
+            "LEFT" => bitwise::<Left>(dtype),
+            "RIGHT" => bitwise::<Right>(dtype),
+            other => Err(Error::new(format!(
+                "parameter \"direction\" is {other:?}, wanted \"LEFT\" or \"RIGHT\""
+            ))),
+        }
+    }
+}
+
+struct Left;
+
+impl Bitwise for Left {
+    fn of(x: u64, by: u64) -> u64 {
+        if by < 64 { x << by } else { 0 }
+    }
+}
+
+struct Right;
+
+impl Bitwise for Right {
+    fn of(x: u64, by: u64) -> u64 {
+        if by < 64 { x >> by } else { 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{bench, tensor};
+
+    #[test]
+    fn bits_leave_at_either_end() {
+        let run = bench("BitShift").input(tensor(&[4], &[0x81u8, 3, 3, 255]));
+        let run = run.input(tensor(&[4], &[1u8, 0, 8, 200]));
+        let y = run.clone().text("direction", "LEFT").one();
+        assert_eq!(y.values::<u8>(), [2, 3, 0, 0]);
+        let y = run.clone().text("direction", "RIGHT").one();
+        assert_eq!(y.values::<u8>(), [0x40, 3, 0, 0]);
+        let error = run.text("direction", "UP").error();
+        assert_eq!(error, "parameter \"direction\" is \"UP\", wanted \"LEFT\" or \"RIGHT\"");
+    }
+}

@@ -1,0 +1,36 @@
+//! The bits that both integers have, with broadcasting.
+
+use udo_api::{DType, Error, FinalizeCx, TypeSet, types};
+
+use crate::Def;
+use crate::family::elementwise::{Bitwise, Logic, Run, bitwise, logic};
+
+pub(crate) const DEF: Def = logic::<BitwiseAnd>();
+
+struct BitwiseAnd;
+
+impl Logic for BitwiseAnd {
+    const NAME: &'static str = "BitwiseAnd";
+    const TYPES: TypeSet = types::INTS;
+
+    fn of_type(_: &FinalizeCx<'_>, dtype: Option<DType>) -> Result<Run, Error> {
+        bitwise::<Self>(dtype)
+    }
+}
+
+impl Bitwise for BitwiseAnd {
+    fn of(a: u64, b: u64) -> u64 {
+        a & b
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{bench, tensor};
+    #[test]
+    fn signs_are_bits_like_others() {
+        let run = bench("BitwiseAnd").input(tensor(&[3], &[0b1100i8, i8::MIN, 5]));
+        let y = run.input(tensor(&[3], &[0b1010i8, -1, -1])).one();
+        assert_eq!(y.values::<i8>(), [0b1000, -128, 5]);
+    }
+}

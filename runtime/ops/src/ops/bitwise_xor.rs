@@ -1,0 +1,36 @@
+//! The bits that one integer has and the other has not, with broadcasting.
+
+use udo_api::{DType, Error, FinalizeCx, TypeSet, types};
+
+use crate::Def;
+use crate::family::elementwise::{Bitwise, Logic, Run, bitwise, logic};
+
+pub(crate) const DEF: Def = logic::<BitwiseXor>();
+
+struct BitwiseXor;
+
+impl Logic for BitwiseXor {
+    const NAME: &'static str = "BitwiseXor";
+    const TYPES: TypeSet = types::INTS;
+
+    fn of_type(_: &FinalizeCx<'_>, dtype: Option<DType>) -> Result<Run, Error> {
+        bitwise::<Self>(dtype)
+    }
+}
+
+impl Bitwise for BitwiseXor {
+    fn of(a: u64, b: u64) -> u64 {
+        a ^ b
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{bench, tensor};
+    #[test]
+    fn signs_are_bits_like_others() {
+        let run = bench("BitwiseXor").input(tensor(&[3], &[0b1100i8, i8::MIN, 5]));
+        let y = run.input(tensor(&[3], &[0b1010i8, -1, -1])).one();
+        assert_eq!(y.values::<i8>(), [0b0110, 127, -6]);
+    }
+}

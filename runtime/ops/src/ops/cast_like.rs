@@ -1,0 +1,49 @@
+//! Each element as the type of another tensor.
+
+use udo_api::{
+    Core, DType, Error, InferCx, KernelDef, Op, OpSchema, Param, Port, Value, any_input,
+    any_output, types,
+};
+
+use super::cast::Convert;
+use crate::Def;
+
+pub(crate) const DEF: Def = Def::of::<CastLike>(KERNELS);
+
+const KERNELS: &[KernelDef] = &[KernelDef::new::<Convert>("CastLike", Core::CPU).ports(&[
+    any_input(0).bounded(),
+    any_input(1).bounded(),
+    any_output(0).bounded(),
+])];
+
+struct CastLike;
+
+impl Op for CastLike {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "CastLike",
+        &[Port::required("input", types::ANY), Port::required("target_type", types::ANY)],
+        &[Port::required("output", types::ANY)],
+        &[
+            // These two speak of 8-bit floating-point types only.
+            Param::scalar("saturate", DType::I64).default(Value::int(1)),
+            Param::text("round_mode").default(Value::text("up")),
+        ],
+    );
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let (x, like) = (cx.input(0)?, cx.input(1)?);
+        cx.set_output(0, like.dtype().map_or(x, |dtype| x.with_dtype(dtype)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{bench, tensor};
+
+    #[test]
+    fn elements_get_the_type_of_another_tensor_of_any_shape() {
+        let run = bench("CastLike").input(tensor(&[2, 2], &[1.9f32, -1.9, 0.0, 300.0]));
+        let y = run.input(tensor(&[3], &[0i16; 3])).one();
+        assert_eq!((y.dims(), y.values::<i16>()), (vec![2, 2], vec![1, -1, 0, 300]));
+    }
+}

@@ -1,0 +1,22 @@
+//! The least whole number that is not less than each element.
+
+use udo_simd::Simd;
+
+use crate::Def;
+use crate::family::elementwise::{Unary, unary};
+
+pub(crate) const DEF: Def = unary::<Ceil>();
+
+struct Ceil;
+
+impl Unary for Ceil {
+    const NAME: &'static str = "Ceil";
+    const F64: fn(f64, [f64; 2]) -> f64 = |x, _| x.ceil();
+    const OPENCL: &'static str = "ceil(x)";
+    const WITHIN: f64 = 0.0;
+
+    #[inline(always)]
+    fn lanes<S: Simd>(s: S, x: S::F, _: [f32; 2]) -> S::F {
+        s.ceil(x)
+    }
+}

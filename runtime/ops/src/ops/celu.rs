@@ -1,0 +1,26 @@
+//! `alpha (exp(x / alpha) - 1)` of negative elements.
+
+use udo_api::Param;
+use udo_simd::Simd;
+
+use crate::Def;
+use crate::family::elementwise::{Unary, real, unary};
+
+pub(crate) const DEF: Def = unary::<Celu>();
+
+struct Celu;
+
+impl Unary for Celu {
+    const NAME: &'static str = "Celu";
+    const PARAMS: &'static [Param] = &[real("alpha", 1.0)];
+    const F64: fn(f64, [f64; 2]) -> f64 =
+        |x, [alpha, _]| if x < 0.0 { alpha * (x / alpha).exp_m1() } else { x };
+    const OPENCL: &'static str = "x < 0.0f ? p * expm1(x / p) : x";
+
+    #[inline(always)]
+    fn lanes<S: Simd>(s: S, x: S::F, [alpha, _]: [f32; 2]) -> S::F {
+        let alpha = s.splat(alpha);
+        let below = s.mul(alpha, s.expm1(s.div(x, alpha)));
+        s.select(s.lt(x, s.splat(0.0)), below, x)
+    }
+}

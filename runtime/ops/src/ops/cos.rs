@@ -1,0 +1,22 @@
+//! The cosine of each element, in radians.
+
+use udo_simd::Simd;
+
+use crate::Def;
+use crate::family::elementwise::{Unary, unary};
+
+pub(crate) const DEF: Def = unary::<Cos>();
+
+struct Cos;
+
+impl Unary for Cos {
+    const NAME: &'static str = "Cos";
+    const PORTS: [&'static str; 2] = ["input", "output"];
+    const F64: fn(f64, [f64; 2]) -> f64 = |x, _| x.cos();
+    const OPENCL: &'static str = "cos(x)";
+
+    #[inline(always)]
+    fn lanes<S: Simd>(s: S, x: S::F, _: [f32; 2]) -> S::F {
+        s.cos(x)
+    }
+}

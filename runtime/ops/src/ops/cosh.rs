@@ -1,0 +1,22 @@
+//! The hyperbolic cosine of each element.
+
+use udo_simd::Simd;
+
+use crate::Def;
+use crate::family::elementwise::{Unary, unary};
+
+pub(crate) const DEF: Def = unary::<Cosh>();
+
+struct Cosh;
+
+impl Unary for Cosh {
+    const NAME: &'static str = "Cosh";
+    const PORTS: [&'static str; 2] = ["input", "output"];
+    const F64: fn(f64, [f64; 2]) -> f64 = |x, _| x.cosh();
+    const OPENCL: &'static str = "cosh(x)";
+
+    #[inline(always)]
+    fn lanes<S: Simd>(s: S, x: S::F, _: [f32; 2]) -> S::F {
+        s.cosh(x)
+    }
+}

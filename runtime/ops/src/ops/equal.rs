@@ -1,0 +1,30 @@
+//! Whether each element is equal to the other operand's, with broadcasting. A NaN is not.
+
+use udo_api::{TypeSet, types};
+use udo_simd::Simd;
+
+use crate::Def;
+use crate::family::elementwise::{Compare, Question, compare};
+use crate::number::Number;
+
+pub(crate) const DEF: Def = compare::<Equal>();
+
+struct Equal;
+
+impl Compare for Equal {
+    const NAME: &'static str = "Equal";
+    const TYPES: TypeSet = types::ANY;
+    const OPENCL: &'static str = "a == b";
+}
+
+impl Question for Equal {
+    #[inline]
+    fn of<T: Number>(a: T, b: T) -> bool {
+        a == b
+    }
+
+    #[inline(always)]
+    fn lanes<S: Simd>(s: S, a: S::F, b: S::F) -> S::M {
+        s.eq(a, b)
+    }
+}

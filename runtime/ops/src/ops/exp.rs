@@ -1,0 +1,22 @@
+//! The exponential function of each element.
+
+use udo_simd::Simd;
+
+use crate::Def;
+use crate::family::elementwise::{Unary, unary};
+
+pub(crate) const DEF: Def = unary::<Exp>();
+
+struct Exp;
+
+impl Unary for Exp {
+    const NAME: &'static str = "Exp";
+    const PORTS: [&'static str; 2] = ["input", "output"];
+    const F64: fn(f64, [f64; 2]) -> f64 = |x, _| x.exp();
+    const OPENCL: &'static str = "exp(x)";
+
+    #[inline(always)]
+    fn lanes<S: Simd>(s: S, x: S::F, _: [f32; 2]) -> S::F {
+        s.exp(x)
+    }
+}

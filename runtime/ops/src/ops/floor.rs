@@ -1,0 +1,22 @@
+//! The greatest whole number that is not greater than each element.
+
+use udo_simd::Simd;
+
+use crate::Def;
+use crate::family::elementwise::{Unary, unary};
+
+pub(crate) const DEF: Def = unary::<Floor>();
+
+struct Floor;
+
+impl Unary for Floor {
+    const NAME: &'static str = "Floor";
+    const F64: fn(f64, [f64; 2]) -> f64 = |x, _| x.floor();
+    const OPENCL: &'static str = "floor(x)";
+    const WITHIN: f64 = 0.0;
+
+    #[inline(always)]
+    fn lanes<S: Simd>(s: S, x: S::F, _: [f32; 2]) -> S::F {
+        s.floor(x)
+    }
+}

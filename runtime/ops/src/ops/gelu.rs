@@ -1,0 +1,87 @@
+//! `x` times the share of a normal distribution below it, exactly or by a hyperbolic tangent.
+
+use std::f64::consts::FRAC_1_SQRT_2;
+
+use udo_api::{Error, FinalizeCx, Param, Value};
+use udo_simd::Simd;
+
+use crate::Def;
+use crate::family::elementwise::{Unary, unary};
+use crate::family::special::erfc;
+
+pub(crate) const DEF: Def = unary::<Gelu>();
+
+/// `sqrt(2 / pi)`.
+const SCALE: f64 = 0.797_884_560_802_865_4;
+const CUBIC: f64 = 0.044_715;
+
+struct Gelu;
+
+impl Unary for Gelu {
+    const NAME: &'static str = "Gelu";
+    const PARAMS: &'static [Param] = &[Param::text("approximate").default(Value::text("none"))];
+    const F64: fn(f64, [f64; 2]) -> f64 = |x, [by_tanh, _]| {
+        if by_tanh == 0.0 {
+            0.5 * x * erfc(-x * FRAC_1_SQRT_2)
+        } else {
+            0.5 * x * (1.0 + (SCALE * (x + CUBIC * x * x * x)).tanh())
+        }
+    };
+    const OPENCL: &'static str = "p == 0.0f ? 0.5f * x * erfc(-0.70710678f * x) \
+         : 0.5f * x * (1.0f + tanh(0.79788456f * (x + 0.044715f * x * x * x)))";
+
+    /// 1 for the hyperbolic tangent.
+    fn params(cx: &FinalizeCx<'_>) -> Result<[f32; 2], Error> {
+        match cx.text("approximate")? {
+            "none" => Ok([0.0; 2]),
+            "tanh" => Ok([1.0, 0.0]),
+            other => Err(Error::new(format!(
+                "parameter \"approximate\" is {other:?}, wanted \"none\" or \"tanh\""
+            ))),
+        }
+    }
+
+    #[inline(always)]
+    fn lanes<S: Simd>(s: S, x: S::F, [by_tanh, _]: [f32; 2]) -> S::F {
+        let share = if by_tanh == 0.0 {
+            s.erf(s.mul(x, s.splat(FRAC_1_SQRT_2 as f32)))
+        } else {
+            let cube = s.mul(s.mul(x, x), x);
+            s.tanh(s.mul(s.splat(SCALE as f32), s.fma(s.splat(CUBIC as f32), cube, x)))
+        };
+        s.mul(s.mul(s.splat(0.5), x), s.add(s.splat(1.0), share))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use udo_api::Core;
+
+    use super::*;
+    use crate::testing::{assert_near, bench, tensor};
+
+    #[test]
+    fn the_approximation_is_asked_for_by_name() {
+        let x: Vec<f32> = (-80..=80).map(|i| i as f32 / 16.0).collect();
+        let node = bench("Gelu").input(tensor(&[x.len()], &x));
+        for (name, by_tanh) in [("none", 0.0), ("tanh", 1.0)] {
+            let wanted = x.iter().map(|&x| (Gelu::F64)(x.into(), [by_tanh, 0.0]));
+            let wanted: Vec<f64> = wanted.collect();
+            for core in [Core::CPU, Core::GPU] {
+                let y = node.clone().on(core).text("approximate", name).one();
+                assert_near(&y.values::<f32>(), &wanted, 1e-6);
+            }
+        }
+        let error = node.text("approximate", "erf").error();
+        assert_eq!(error, "parameter \"approximate\" is \"erf\", wanted \"none\" or \"tanh\"");
+    }
+
+    #[test]
+    fn both_are_at_known_points() {
+        for (params, wanted) in
+            [([0.0; 2], 0.841_344_746_068_542_9), ([1.0, 0.0], 0.841_191_990_607_766)]
+        {
+            assert!(((Gelu::F64)(1.0, params) - wanted).abs() < 1e-12, "{params:?}");
+        }
+    }
+}

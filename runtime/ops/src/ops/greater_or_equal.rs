@@ -1,0 +1,28 @@
+//! Whether each element is not less than the other operand's, with broadcasting. A NaN is neither.
+
+use udo_simd::Simd;
+
+use crate::Def;
+use crate::family::elementwise::{Compare, Question, compare};
+use crate::number::Number;
+
+pub(crate) const DEF: Def = compare::<GreaterOrEqual>();
+
+struct GreaterOrEqual;
+
+impl Compare for GreaterOrEqual {
+    const NAME: &'static str = "GreaterOrEqual";
+    const OPENCL: &'static str = "a >= b";
+}
+
+impl Question for GreaterOrEqual {
+    #[inline]
+    fn of<T: Number>(a: T, b: T) -> bool {
+        a >= b
+    }
+
+    #[inline(always)]
+    fn lanes<S: Simd>(s: S, a: S::F, b: S::F) -> S::M {
+        s.le(b, a)
+    }
+}

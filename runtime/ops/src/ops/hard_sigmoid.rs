@@ -1,0 +1,24 @@
+//! `clamp(alpha x + beta, 0, 1)` of each element.
+
+use udo_api::Param;
+use udo_simd::Simd;
+
+use crate::Def;
+use crate::family::elementwise::{Unary, real, unary};
+
+pub(crate) const DEF: Def = unary::<HardSigmoid>();
+
+struct HardSigmoid;
+
+impl Unary for HardSigmoid {
+    const NAME: &'static str = "HardSigmoid";
+    const PARAMS: &'static [Param] = &[real("alpha", 0.2), real("beta", 0.5)];
+    const F64: fn(f64, [f64; 2]) -> f64 = |x, [alpha, beta]| (alpha * x + beta).clamp(0.0, 1.0);
+    const OPENCL: &'static str = "clamp(p * x + q, 0.0f, 1.0f)";
+
+    #[inline(always)]
+    fn lanes<S: Simd>(s: S, x: S::F, [alpha, beta]: [f32; 2]) -> S::F {
+        let y = s.fma(s.splat(alpha), x, s.splat(beta));
+        s.min(s.splat(1.0), s.max(s.splat(0.0), y))
+    }
+}

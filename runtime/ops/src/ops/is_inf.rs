@@ -1,0 +1,41 @@
+//! Whether each element is infinite, of the signs that are asked for.
+
+use udo_api::{DType, Param, TypeSet, Value, types};
+
+use crate::Def;
+use crate::family::elementwise::{Predicate, predicate};
+
+pub(crate) const DEF: Def = predicate::<IsInf>();
+
+struct IsInf;
+
+impl Predicate for IsInf {
+    const NAME: &'static str = "IsInf";
+    const TYPES: TypeSet = types::FLOATS;
+    const PARAMS: &'static [Param] = &[
+        Param::scalar("detect_negative", DType::I64).default(Value::int(1)),
+        Param::scalar("detect_positive", DType::I64).default(Value::int(1)),
+    ];
+
+    fn of(x: f64, [negative, positive]: [bool; 2]) -> bool {
+        x == f64::INFINITY && positive || x == f64::NEG_INFINITY && negative
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use udo_api::Bool;
+
+    use crate::testing::{bench, tensor};
+
+    #[test]
+    fn each_sign_may_be_left_out() {
+        let x = tensor(&[3], &[f32::INFINITY, f32::NEG_INFINITY, f32::MAX]);
+        for (negative, positive) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+            let run = bench("IsInf").input(x.clone());
+            let y = run.int("detect_negative", negative).int("detect_positive", positive).one();
+            let wanted = [positive == 1, negative == 1, false].map(Bool::from);
+            assert_eq!(y.values::<Bool>(), wanted, "{negative} {positive}");
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! Whether each element is a NaN.
+
+use udo_api::{TypeSet, types};
+
+use crate::Def;
+use crate::family::elementwise::{Predicate, predicate};
+
+pub(crate) const DEF: Def = predicate::<IsNaN>();
+
+struct IsNaN;
+
+impl Predicate for IsNaN {
+    const NAME: &'static str = "IsNaN";
+    const TYPES: TypeSet = types::FLOATS;
+
+    fn of(x: f64, _: [bool; 2]) -> bool {
+        x.is_nan()
+    }
+}

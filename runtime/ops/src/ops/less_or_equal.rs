@@ -1,0 +1,28 @@
+//! Whether each element is not greater than the other operand's, with broadcasting. A NaN is neither.
+
+use udo_simd::Simd;
+
+use crate::Def;
+use crate::family::elementwise::{Compare, Question, compare};
+use crate::number::Number;
+
+pub(crate) const DEF: Def = compare::<LessOrEqual>();
+
+struct LessOrEqual;
+
+impl Compare for LessOrEqual {
+    const NAME: &'static str = "LessOrEqual";
+    const OPENCL: &'static str = "a <= b";
+}
+
+impl Question for LessOrEqual {
+    #[inline]
+    fn of<T: Number>(a: T, b: T) -> bool {
+        a <= b
+    }
+
+    #[inline(always)]
+    fn lanes<S: Simd>(s: S, a: S::F, b: S::F) -> S::M {
+        s.le(a, b)
+    }
+}

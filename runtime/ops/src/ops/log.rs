@@ -1,0 +1,22 @@
+//! The natural logarithm of each element; a NaN of negative ones.
+
+use udo_simd::Simd;
+
+use crate::Def;
+use crate::family::elementwise::{Unary, unary};
+
+pub(crate) const DEF: Def = unary::<Log>();
+
+struct Log;
+
+impl Unary for Log {
+    const NAME: &'static str = "Log";
+    const PORTS: [&'static str; 2] = ["input", "output"];
+    const F64: fn(f64, [f64; 2]) -> f64 = |x, _| x.ln();
+    const OPENCL: &'static str = "log(x)";
+
+    #[inline(always)]
+    fn lanes<S: Simd>(s: S, x: S::F, _: [f32; 2]) -> S::F {
+        s.log(x)
+    }
+}

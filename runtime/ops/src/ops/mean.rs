@@ -1,0 +1,33 @@
+//! Mean of any number of tensors, with broadcasting.
+
+use udo_api::{TypeSet, types};
+use udo_simd::Simd;
+
+use crate::Def;
+use crate::family::elementwise::{End, Pairs, Repeated, repeated};
+use crate::number::Number;
+
+pub(crate) const DEF: Def = repeated::<Mean>();
+
+struct Mean;
+
+impl Repeated for Mean {
+    const NAME: &'static str = "Mean";
+    const OUTPUT: &'static str = "mean";
+    const TYPES: TypeSet = types::FLOATS;
+    const END: End = End::Mean;
+}
+
+impl Pairs for Mean {
+    const F64: fn(f64, f64) -> f64 = |a, b| a + b;
+
+    #[inline]
+    fn of<T: Number>(a: T, b: T) -> T {
+        a.add(b)
+    }
+
+    #[inline(always)]
+    fn lanes<S: Simd>(s: S, a: S::F, b: S::F) -> S::F {
+        s.add(a, b)
+    }
+}

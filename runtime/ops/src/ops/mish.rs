@@ -1,0 +1,25 @@
+//! `x tanh(log(1 + exp(x)))` of each element.
+
+use udo_simd::Simd;
+
+use crate::Def;
+use crate::family::elementwise::{Unary, unary};
+
+pub(crate) const DEF: Def = unary::<Mish>();
+
+struct Mish;
+
+impl Unary for Mish {
+    const NAME: &'static str = "Mish";
+    const F64: fn(f64, [f64; 2]) -> f64 = |x, _| x * (x.max(0.0) + (-x.abs()).exp().ln_1p()).tanh();
+    const OPENCL: &'static str = "x * tanh(fmax(x, 0.0f) + log1p(exp(-fabs(x))))";
+
+    #[inline(always)]
+    fn lanes<S: Simd>(s: S, x: S::F, _: [f32; 2]) -> S::F {
+        // With e for the exponential, the hyperbolic tangent is n / (n + 2) of n = e (e + 2), and 1 from 20 on.
+        let e = s.exp(s.min(s.splat(20.0), x));
+        let two = s.splat(2.0);
+        let n = s.mul(e, s.add(e, two));
+        s.mul(x, s.div(n, s.add(n, two)))
+    }
+}

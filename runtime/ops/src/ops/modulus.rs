@@ -1,0 +1,74 @@
+//! What is left of a division, with broadcasting: with the sign of the divisor, or with that of the dividend
+//! if `fmod` says so, as it must of real numbers. Integers over 0 leave 0.
+
+use udo_api::{DType, Error, FinalizeCx, Param, Value};
+use udo_simd::Simd;
+
+use crate::Def;
+use crate::family::elementwise::{Binary, Pairs, Run, binary, lane_by_lane, run_of};
+use crate::number::Number;
+
+pub(crate) const DEF: Def = binary::<Mod>();
+
+struct Mod;
+
+impl Binary for Mod {
+    const NAME: &'static str = "Mod";
+    const PARAMS: &'static [Param] = &[Param::scalar("fmod", DType::I64).default(Value::int(0))];
+    const OPENCL: Option<&'static str> = None;
+
+    fn of_type(cx: &FinalizeCx<'_>, dtype: Option<DType>) -> Result<Run, Error> {
+        if cx.flag("fmod")? { run_of::<Rest>(dtype) } else { run_of::<Self>(dtype) }
+    }
+}
+
+/// With the sign of the divisor.
+impl Pairs for Mod {
+    const F64: fn(f64, f64) -> f64 = <Self as Pairs>::of;
+
+    #[inline]
+    fn of<T: Number>(a: T, b: T) -> T {
+        let rest = a.rem(b);
+        let has_other_sign = (rest < T::ZERO) != (b < T::ZERO);
+        if rest != T::ZERO && has_other_sign { rest.add(b) } else { rest }
+    }
+
+    #[inline(always)]
+    fn lanes<S: Simd>(s: S, a: S::F, b: S::F) -> S::F {
+        lane_by_lane(s, a, b, <Self as Pairs>::of)
+    }
+}
+
+/// With the sign of the dividend.
+struct Rest;
+
+impl Pairs for Rest {
+    const F64: fn(f64, f64) -> f64 = |a, b| a % b;
+
+    #[inline]
+    fn of<T: Number>(a: T, b: T) -> T {
+        a.rem(b)
+    }
+
+    #[inline(always)]
+    fn lanes<S: Simd>(s: S, a: S::F, b: S::F) -> S::F {
+        lane_by_lane(s, a, b, |a, b| a % b)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{bench, tensor};
+
+    #[test]
+    fn the_sign_is_that_of_the_divisor_or_of_the_dividend() {
+        let run = bench("Mod").input(tensor(&[6], &[-4i64, 7, 5, 4, -7, 8]));
+        let run = run.input(tensor(&[6], &[2i64, -3, 8, -2, 3, 0]));
+        assert_eq!(run.clone().one().values::<i64>(), [0, -2, 5, 0, 2, 0]);
+        assert_eq!(run.int("fmod", 1).one().values::<i64>(), [0, 1, 5, 0, -1, 0]);
+        let run = bench("Mod").input(tensor(&[2], &[-4.3f32, 7.2])).input(tensor(&[], &[2f32]));
+        assert_eq!(run.int("fmod", 1).one().values::<f32>(), [-4.3f32 % 2.0, 7.2f32 % 2.0]);
+        let run = bench("Mod").input(tensor(&[1], &[i8::MIN])).input(tensor(&[1], &[-1i8]));
+        assert_eq!(run.one().values::<i8>(), [0]);
+    }
+}

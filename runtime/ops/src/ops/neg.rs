@@ -1,0 +1,25 @@
+//! Each element with the other sign. The least integer of a type stays.
+
+use udo_api::{TypeSet, types};
+use udo_simd::Simd;
+
+use crate::Def;
+use crate::family::elementwise::{Unary, unary};
+
+pub(crate) const DEF: Def = unary::<Neg>();
+
+struct Neg;
+
+impl Unary for Neg {
+    const NAME: &'static str = "Neg";
+    const F64: fn(f64, [f64; 2]) -> f64 = |x, _| -x;
+    const INTS: TypeSet = types::SIGNED;
+    const INT: fn(i128, [f64; 2]) -> i128 = |x, _| -x;
+    const OPENCL: &'static str = "-x";
+    const WITHIN: f64 = 0.0;
+
+    #[inline(always)]
+    fn lanes<S: Simd>(s: S, x: S::F, _: [f32; 2]) -> S::F {
+        s.neg(x)
+    }
+}

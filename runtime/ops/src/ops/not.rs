@@ -1,0 +1,19 @@
+//! Whether each truth does not hold.
+
+use udo_api::{TypeSet, types};
+
+use crate::Def;
+use crate::family::elementwise::{Predicate, predicate};
+
+pub(crate) const DEF: Def = predicate::<Not>();
+
+struct Not;
+
+impl Predicate for Not {
+    const NAME: &'static str = "Not";
+    const TYPES: TypeSet = types::BOOL;
+
+    fn of(x: f64, _: [bool; 2]) -> bool {
+        x == 0.0
+    }
+}

@@ -1,0 +1,38 @@
+//! Whether one truth holds, or both do, with broadcasting.
+
+use udo_api::{DType, Error, FinalizeCx, TypeSet, types};
+
+use crate::Def;
+use crate::family::elementwise::{Bitwise, Logic, Run, bitwise, logic};
+
+pub(crate) const DEF: Def = logic::<Or>();
+
+struct Or;
+
+impl Logic for Or {
+    const NAME: &'static str = "Or";
+    const TYPES: TypeSet = types::BOOL;
+
+    fn of_type(_: &FinalizeCx<'_>, dtype: Option<DType>) -> Result<Run, Error> {
+        bitwise::<Self>(dtype)
+    }
+}
+
+impl Bitwise for Or {
+    fn of(a: u64, b: u64) -> u64 {
+        a | b
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{bench, tensor};
+    use udo_api::Bool;
+
+    #[test]
+    fn any_byte_but_0_is_true() {
+        let a = tensor(&[4], &[0, 0, 1, 255].map(Bool));
+        let y = bench("Or").input(a).input(tensor(&[4], &[0, 7, 0, 2].map(Bool))).one();
+        assert_eq!(y.bytes(), [0, 1, 1, 1]);
+    }
+}

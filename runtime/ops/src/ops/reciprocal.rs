@@ -1,0 +1,21 @@
+//! 1 over each element.
+
+use udo_simd::Simd;
+
+use crate::Def;
+use crate::family::elementwise::{Unary, unary};
+
+pub(crate) const DEF: Def = unary::<Reciprocal>();
+
+struct Reciprocal;
+
+impl Unary for Reciprocal {
+    const NAME: &'static str = "Reciprocal";
+    const F64: fn(f64, [f64; 2]) -> f64 = |x, _| 1.0 / x;
+    const OPENCL: &'static str = "1.0f / x";
+
+    #[inline(always)]
+    fn lanes<S: Simd>(s: S, x: S::F, _: [f32; 2]) -> S::F {
+        s.div(s.splat(1.0), x)
+    }
+}

@@ -1,0 +1,22 @@
+//! The whole number nearest to each element, ties to even.
+
+use udo_simd::Simd;
+
+use crate::Def;
+use crate::family::elementwise::{Unary, unary};
+
+pub(crate) const DEF: Def = unary::<Round>();
+
+struct Round;
+
+impl Unary for Round {
+    const NAME: &'static str = "Round";
+    const F64: fn(f64, [f64; 2]) -> f64 = |x, _| x.round_ties_even();
+    const OPENCL: &'static str = "rint(x)";
+    const WITHIN: f64 = 0.0;
+
+    #[inline(always)]
+    fn lanes<S: Simd>(s: S, x: S::F, _: [f32; 2]) -> S::F {
+        s.round(x)
+    }
+}

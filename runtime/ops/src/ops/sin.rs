@@ -1,0 +1,22 @@
+//! The sine of each element, in radians.
+
+use udo_simd::Simd;
+
+use crate::Def;
+use crate::family::elementwise::{Unary, unary};
+
+pub(crate) const DEF: Def = unary::<Sin>();
+
+struct Sin;
+
+impl Unary for Sin {
+    const NAME: &'static str = "Sin";
+    const PORTS: [&'static str; 2] = ["input", "output"];
+    const F64: fn(f64, [f64; 2]) -> f64 = |x, _| x.sin();
+    const OPENCL: &'static str = "sin(x)";
+
+    #[inline(always)]
+    fn lanes<S: Simd>(s: S, x: S::F, _: [f32; 2]) -> S::F {
+        s.sin(x)
+    }
+}

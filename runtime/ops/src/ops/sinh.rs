@@ -1,0 +1,22 @@
+//! The hyperbolic sine of each element.
+
+use udo_simd::Simd;
+
+use crate::Def;
+use crate::family::elementwise::{Unary, unary};
+
+pub(crate) const DEF: Def = unary::<Sinh>();
+
+struct Sinh;
+
+impl Unary for Sinh {
+    const NAME: &'static str = "Sinh";
+    const PORTS: [&'static str; 2] = ["input", "output"];
+    const F64: fn(f64, [f64; 2]) -> f64 = |x, _| x.sinh();
+    const OPENCL: &'static str = "sinh(x)";
+
+    #[inline(always)]
+    fn lanes<S: Simd>(s: S, x: S::F, _: [f32; 2]) -> S::F {
+        s.sinh(x)
+    }
+}

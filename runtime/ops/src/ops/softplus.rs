@@ -1,0 +1,22 @@
+//! `log(1 + exp(x))` of each element.
+
+use udo_simd::Simd;
+
+use crate::Def;
+use crate::family::elementwise::{Unary, unary};
+
+pub(crate) const DEF: Def = unary::<Softplus>();
+
+struct Softplus;
+
+impl Unary for Softplus {
+    const NAME: &'static str = "Softplus";
+    const F64: fn(f64, [f64; 2]) -> f64 = |x, _| x.max(0.0) + (-x.abs()).exp().ln_1p();
+    const OPENCL: &'static str = "fmax(x, 0.0f) + log1p(exp(-fabs(x)))";
+
+    #[inline(always)]
+    fn lanes<S: Simd>(s: S, x: S::F, _: [f32; 2]) -> S::F {
+        let rest = s.log1p(s.exp(s.neg(s.abs(x))));
+        s.add(s.max(s.splat(0.0), x), rest)
+    }
+}

@@ -1,0 +1,22 @@
+//! `x / (1 + |x|)` of each element.
+
+use udo_simd::Simd;
+
+use crate::Def;
+use crate::family::elementwise::{Unary, unary};
+
+pub(crate) const DEF: Def = unary::<Softsign>();
+
+struct Softsign;
+
+impl Unary for Softsign {
+    const NAME: &'static str = "Softsign";
+    const PORTS: [&'static str; 2] = ["input", "output"];
+    const F64: fn(f64, [f64; 2]) -> f64 = |x, _| x / (1.0 + x.abs());
+    const OPENCL: &'static str = "x / (1.0f + fabs(x))";
+
+    #[inline(always)]
+    fn lanes<S: Simd>(s: S, x: S::F, _: [f32; 2]) -> S::F {
+        s.div(x, s.add(s.splat(1.0), s.abs(x)))
+    }
+}

@@ -1,0 +1,21 @@
+//! The square root of each element; a NaN of negative ones.
+
+use udo_simd::Simd;
+
+use crate::Def;
+use crate::family::elementwise::{Unary, unary};
+
+pub(crate) const DEF: Def = unary::<Sqrt>();
+
+struct Sqrt;
+
+impl Unary for Sqrt {
+    const NAME: &'static str = "Sqrt";
+    const F64: fn(f64, [f64; 2]) -> f64 = |x, _| x.sqrt();
+    const OPENCL: &'static str = "sqrt(x)";
+
+    #[inline(always)]
+    fn lanes<S: Simd>(s: S, x: S::F, _: [f32; 2]) -> S::F {
+        s.sqrt(x)
+    }
+}

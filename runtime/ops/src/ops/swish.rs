@@ -1,0 +1,23 @@
+//! `x / (1 + exp(-alpha x))` of each element.
+
+use udo_api::Param;
+use udo_simd::Simd;
+
+use crate::Def;
+use crate::family::elementwise::{Unary, real, unary};
+
+pub(crate) const DEF: Def = unary::<Swish>();
+
+struct Swish;
+
+impl Unary for Swish {
+    const NAME: &'static str = "Swish";
+    const PARAMS: &'static [Param] = &[real("alpha", 1.0)];
+    const F64: fn(f64, [f64; 2]) -> f64 = |x, [alpha, _]| x / (1.0 + (-alpha * x).exp());
+    const OPENCL: &'static str = "x / (1.0f + exp(-p * x))";
+
+    #[inline(always)]
+    fn lanes<S: Simd>(s: S, x: S::F, [alpha, _]: [f32; 2]) -> S::F {
+        s.mul(x, s.sigmoid(s.mul(s.splat(alpha), x)))
+    }
+}

@@ -1,0 +1,22 @@
+//! The tangent of each element, in radians.
+
+use udo_simd::Simd;
+
+use crate::Def;
+use crate::family::elementwise::{Unary, unary};
+
+pub(crate) const DEF: Def = unary::<Tan>();
+
+struct Tan;
+
+impl Unary for Tan {
+    const NAME: &'static str = "Tan";
+    const PORTS: [&'static str; 2] = ["input", "output"];
+    const F64: fn(f64, [f64; 2]) -> f64 = |x, _| x.tan();
+    const OPENCL: &'static str = "tan(x)";
+
+    #[inline(always)]
+    fn lanes<S: Simd>(s: S, x: S::F, _: [f32; 2]) -> S::F {
+        s.div(s.sin(x), s.cos(x))
+    }
+}

@@ -1,0 +1,24 @@
+//! Elements up to alpha become 0; a NaN stays.
+
+use udo_api::Param;
+use udo_simd::Simd;
+
+use crate::Def;
+use crate::family::elementwise::{Unary, real, unary};
+
+pub(crate) const DEF: Def = unary::<ThresholdedRelu>();
+
+struct ThresholdedRelu;
+
+impl Unary for ThresholdedRelu {
+    const NAME: &'static str = "ThresholdedRelu";
+    const PARAMS: &'static [Param] = &[real("alpha", 1.0)];
+    const F64: fn(f64, [f64; 2]) -> f64 = |x, [alpha, _]| if x <= alpha { 0.0 } else { x };
+    const OPENCL: &'static str = "x <= p ? 0.0f : x";
+    const WITHIN: f64 = 0.0;
+
+    #[inline(always)]
+    fn lanes<S: Simd>(s: S, x: S::F, [alpha, _]: [f32; 2]) -> S::F {
+        s.select(s.le(x, s.splat(alpha)), s.splat(0.0), x)
+    }
+}
