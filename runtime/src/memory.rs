@@ -1,10 +1,13 @@
 //! Host memory: tensors, and the aligned buffers that they share.
 
+mod derived;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use udo_api::{DType, Element, Shape, TensorDesc};
 
+pub(crate) use derived::Derived;
 pub use udo_host::memory::{
     ALIGN_BYTES, Budget, Buffer, Limit, MAX_BYTES, OutOfMemory, bytes_of, elements, elements_mut,
 };

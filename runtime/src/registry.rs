@@ -7,11 +7,15 @@ use std::path::{Path, PathBuf};
 
 use udo_api::abi::PackageV1;
 use udo_api::guard::LibraryGuard;
-use udo_api::{Core, KernelDef, OpDef};
+use udo_api::{Core, Encodings, KernelDef, OpDef, TensorDesc};
 
 use udo_host::Budget;
 pub use udo_host::{FinalizedKernel, PackStore, Refusal};
 
+use crate::cores::Format;
+use crate::cores::convert::ConstantError;
+use crate::cores::relayout::constant;
+use crate::memory::{Derived, Tensor};
 use crate::package::{self, Closed, OpenError, Package, PackageId, PackageLibrary, Tables, Tier};
 
 /// An operator of an open package.
@@ -44,6 +48,8 @@ pub struct Registry {
     slots: Vec<Slot>,
     ops: Vec<OpEntry>,
     packs: PackStore,
+    /// What is made of constants, where several plans are made of one graph.
+    derived: Option<Derived>,
 }
 
 /// A package and what has been opened of it.
@@ -170,6 +176,44 @@ impl Registry {
     /// The packed constants that models of this registry share.
     pub fn packs(&self) -> &PackStore {
         &self.packs
+    }
+
+    /// The same for several plans of one graph, which share what they make of constants.
+    pub(crate) fn for_plans(&self) -> Self {
+        Self { derived: Some(Derived::default()), ..self.clone() }
+    }
+
+    /// What `compute` makes of constants; `key` says everything of it, or nothing where that takes too many words.
+    pub(crate) fn derived<E>(
+        &self,
+        key: impl FnOnce() -> Option<String>,
+        compute: impl FnOnce() -> Result<Vec<Option<Tensor>>, E>,
+    ) -> Result<Vec<Option<Tensor>>, E> {
+        match self.derived.as_ref().and_then(|derived| Some((derived, key()?))) {
+            Some((derived, key)) => derived.get(key, compute),
+            None => compute(),
+        }
+    }
+
+    /// A constant in another format.
+    ///
+    /// # Errors
+    /// There is no way from one format to the other, or no memory.
+    pub(crate) fn constant(
+        &self,
+        tensor: &Tensor,
+        from: &TensorDesc,
+        to: &Format,
+    ) -> Result<Tensor, ConstantError> {
+        let is_said = |desc: &TensorDesc| !matches!(desc.encodings(), Some(Encodings::PerAxis(_)));
+        let key = || {
+            let is_short = is_said(from) && is_said(&to.desc);
+            is_short.then(|| format!("{} {from:?} {to:?}", tensor.id()))
+        };
+        let convert =
+            || constant(tensor, from, to, self.packs.budget()).map(|made| vec![Some(made)]);
+        let made = self.derived(key, convert)?.pop().flatten();
+        Ok(made.unwrap_or_else(|| tensor.clone()))
     }
 
     /// Constants that are made from now on count in `budget`.

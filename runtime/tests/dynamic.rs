@@ -223,6 +223,43 @@ fn sessions_share_plans_and_plans_share_what_is_packed() {
 }
 
 #[test]
+fn constants_that_are_computed_with_each_plan_are_packed_once() {
+    // The weights come from integers, and the normalization goes into them; the second convolution has its own.
+    let text = "graph pictures
+  input x: f32[1,16,height,width]
+  constant stored: i8[32,16,3,3]{3}
+  constant scale: f32[]{0.25}
+  constant w: f32[8,32,1,1]{0.5}
+  constant ones: f32[32]{2.0}
+  constant zeros: f32[32]{0.125}
+  weights = DequantizeLinear@21(stored, scale) # weights
+  sums = Conv@22(x, weights) pads=[1, 1, 1, 1] # conv
+  normal = BatchNormalization@15(sums, ones, zeros, zeros, ones) # normal
+  y = Conv@22(normal, w) # y
+  output y
+";
+    let mut registry = Registry::builtin().unwrap();
+    let model =
+        Model::compile(Graph::parse(text).unwrap(), &mut registry, &Options::default()).unwrap();
+    let mut session = model.session().unwrap();
+    let taken = || registry.packs().budget().taken();
+    session.prepare(&[("x", &[1, 16, 12, 12])]).unwrap();
+    let report = session.plan().unwrap().report();
+    assert_eq!(report.nodes[0].name, "weights");
+    assert!(report.nodes[0].is_folded);
+    let has_step = report.steps.iter().any(|step| step.name == "normal");
+    assert!(!has_step, "the normalization goes into the convolution: {:?}", report.steps);
+    for side in [20, 12, 33] {
+        let before = taken();
+        session.prepare(&[("x", &[1, 16, side, side])]).unwrap();
+        let plan = session.plan().unwrap();
+        let geometry: usize = plan.report().memories.iter().map(|m| m.geometry_bytes).sum();
+        let own = if side == 12 { 0 } else { plan.session_bytes() + geometry };
+        assert_eq!(taken() - before, own, "{side}");
+    }
+}
+
+#[test]
 fn the_shapes_met_last_are_kept() {
     let options = Options { shapes_kept: NonZero::new(2).unwrap(), ..Options::default() };
     let model = model(PRODUCT, &options);

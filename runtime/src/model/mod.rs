@@ -148,7 +148,7 @@ impl Model {
         } else {
             let notice = format!("each new shape of {} is planned when it is met", open.join(", "));
             let report = Report { notices: vec![notice], ..Report::default() };
-            let planner = Planner::new(graph, registry.clone(), options.clone());
+            let planner = Planner::new(graph, registry, options.clone());
             (Plans::PerShapes(Box::new(planner)), report, Vec::new())
         };
         let shapes_kept = options.shapes_kept;

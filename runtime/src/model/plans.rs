@@ -48,8 +48,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Planner {
-    pub(super) fn new(graph: Graph, registry: Registry, options: Options) -> Self {
-        let (registry, kept) = (Mutex::new(registry), Mutex::new(Vec::new()));
+    pub(super) fn new(graph: Graph, registry: &Registry, options: Options) -> Self {
+        let (registry, kept) = (Mutex::new(registry.for_plans()), Mutex::new(Vec::new()));
         Self { graph, registry, options, kept }
     }
 

@@ -1,5 +1,7 @@
 //! What a fusion may ask of a node and its neighbours, and what comes of it.
 
+use std::convert::Infallible;
+
 use udo_api::{Element, Facts, TensorDesc};
 
 use crate::graph::{NodeId, Source, ValueId};
@@ -185,7 +187,13 @@ pub struct Host {
 }
 
 /// Does what was found for `fused`; whether anything changed.
-pub(super) fn apply(graph: &mut TypedGraph, uses: &mut Uses, fused: NodeId, fusion: Fusion) {
+pub(super) fn apply(
+    graph: &mut TypedGraph,
+    registry: &Registry,
+    uses: &mut Uses,
+    fused: NodeId,
+    fusion: Fusion,
+) {
     match fusion {
         Fusion::Epilogue { of, step } => {
             let (Some(&result), Some(host)) = (step.makes.last(), graph.nodes.get_mut(of.index()))
@@ -197,7 +205,13 @@ pub(super) fn apply(graph: &mut TypedGraph, uses: &mut Uses, fused: NodeId, fusi
         }
         Fusion::Constants { into, constants } => {
             let name = graph.node(fused).map_or_else(|_| String::new(), |b| b.node.name.clone());
-            for (port, tensor) in constants {
+            let made_of = |id: NodeId| graph.made_of(graph.node(id).ok()?);
+            let key = || Some(format!("{} {}", made_of(into)?, made_of(fused)?));
+            let (ports, tensors): (Vec<_>, Vec<_>) = constants.into_iter().unzip();
+            let all = || Ok::<_, Infallible>(tensors.into_iter().map(Some).collect());
+            let Ok(tensors) = registry.derived(key, all);
+            for (port, tensor) in ports.into_iter().zip(tensors) {
+                let Some(tensor) = tensor else { continue };
                 let value = graph.add_constant(&format!("{name}.{port}"), tensor);
                 let Some(bound) = graph.nodes.get_mut(into.index()) else { return };
                 let inputs = &mut bound.node.inputs;

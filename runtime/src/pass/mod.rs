@@ -120,7 +120,7 @@ fn fuse(
     for id in (0..graph.nodes.len()).map(NodeId::at) {
         let found = Candidate::at(graph, registry, &uses, id).and_then(|node| fusion(&node));
         if let Some(found) = found {
-            apply(graph, &mut uses, id, found);
+            apply(graph, registry, &mut uses, id, found);
             count += 1;
         }
     }

@@ -9,7 +9,6 @@ use super::{
 };
 use crate::cores::convert::ConstantError;
 use crate::cores::opencl::{self, OpenClError};
-use crate::cores::relayout::constant;
 use crate::cores::{OpenCl, machine};
 use crate::exit_guard::{self, PackageCall};
 use crate::graph::Node;
@@ -172,7 +171,7 @@ impl Unplaced<'_> {
         let constant_of = |&Operand { value, format, .. }: &Operand| {
             let Some(tensor) = self.graph.known(value) else { return Ok(None) };
             let id = ConstantId { tensor: tensor.id(), format: format.layout() as u64 };
-            match constant(tensor, &self.graph.desc(value), &format, registry.packs().budget()) {
+            match registry.constant(tensor, &self.graph.desc(value), &format) {
                 Ok(tensor) => Ok(Some(Constant { id, tensor, desc: format.desc })),
                 Err(ConstantError::NoWay(_)) => Ok(None),
                 Err(error @ ConstantError::Memory(_)) => {

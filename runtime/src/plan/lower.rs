@@ -7,7 +7,7 @@ use udo_host::{FinalizedKernel, Machine, NodeDesc, PlacedNode, finalize};
 
 use super::windows::{Region, Windows};
 use super::{Operand, Place, PlanError, Port, Purpose, ShapeId, Step, tie};
-use crate::cores::relayout::{constant, relayout};
+use crate::cores::relayout::relayout;
 use crate::cores::{Format, Memory, convert, machine};
 use crate::graph::{Source, ValueId};
 use crate::place::{Choice, PlacedKernel, Placement};
@@ -150,11 +150,8 @@ impl Lowering<'_> {
         };
         let operand = match &source.place {
             Some(Place::Constant(tensor)) => {
-                let tensor = {
-                    let budget = self.registry.packs().budget();
-                    constant(tensor, &source.desc, format, budget)
-                        .map_err(|e| fail(e.to_string()))?
-                };
+                let tensor = self.registry.constant(tensor, &source.desc, format);
+                let tensor = tensor.map_err(|e| fail(e.to_string()))?;
                 Operand {
                     desc: format.desc,
                     place: Some(Place::Constant(tensor)),

@@ -11,7 +11,7 @@ use udo_api::guard::OWN_GUARD;
 use udo_api::{Core, Dim, Facts, KernelDef, Port, PortRule, Side, TensorDesc};
 use udo_host::{ConstantId, Once, PlacedNode, finalize, once};
 
-use super::{BoundNode, TypedGraph, port_rule, port_types, takes_encoding};
+use super::{BoundNode, ParamSetting, TypedGraph, port_rule, port_types, takes_encoding};
 use crate::cores::{Profile, machine};
 use crate::exit_guard::{self, PackageCall};
 use crate::graph::{NodeId, PerValue, Read, ValueId};
@@ -29,10 +29,14 @@ impl Registry {
         };
         let kernels = self.kernels_of(bound);
         let mut fits = kernels.iter().filter(|entry| graph.fits(bound, entry.def));
-        let made = graph.view_of(bound).map(|view| vec![Some(view)]);
-        let made = made.or_else(|| fits.find_map(|entry| self.compute(graph, bound, entry)));
-        let Some(made) = made else { return };
         let is_open = graph.follows_open(bound);
+        let key = || graph.made_of(bound).filter(|_| !is_open);
+        let made = graph.view_of(bound).map(|view| vec![Some(view)]);
+        let made = made.or_else(|| {
+            let mut compute = || fits.find_map(|entry| self.compute(graph, bound, entry)).ok_or(());
+            self.derived(key, &mut compute).ok()
+        });
+        let Some(made) = made else { return };
         let outputs = bound.node.outputs.clone();
         for (value, tensor) in outputs.into_iter().zip(made) {
             let slot = value.and_then(|value| graph.values.get_mut(value.index()));
@@ -157,6 +161,27 @@ impl TypedGraph {
         // How large a bounded one is, only its call says.
         let is_fixed = outputs.all(|desc| desc.full_shape().is_fixed());
         is_pure && makes && is_known && (is_fixed || self.is_small(bound))
+    }
+
+    /// In words, what is known of a node that decides what is made of its constants; nothing where that takes too many.
+    pub(crate) fn made_of(&self, bound: &BoundNode) -> Option<String> {
+        let settings = bound.params.settings();
+        let is_long = |setting: &ParamSetting| matches!(setting, ParamSetting::Tensor(_));
+        if settings.iter().any(|(_, setting)| is_long(setting)) {
+            return None;
+        }
+        let input = |&value: &Option<ValueId>| match self.known(value) {
+            Some(tensor) => format!("{} {:?}", tensor.id(), tensor.dims()),
+            None if is_shape_only(bound) => self.desc(value).to_string(),
+            None => String::new(),
+        };
+        let inputs: Vec<String> = bound.node.inputs.iter().map(input).collect();
+        let op = ptr::from_ref(bound.op);
+        Some(format!(
+            "{op:?} {} {inputs:?} {settings:?} {:?}",
+            bound.node.opset,
+            bound.node.outputs.len()
+        ))
     }
 
     /// Whether what a folded node makes may be another in the next plan.

@@ -1,0 +1,96 @@
+//! Tensors that are made of others, for the plans of one model, which each make them.
+//!
+//! What is made in the same way of the same elements has the same id, so that plans share what they pack of it, and is
+//! the same tensor for as long as anybody has it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use udo_api::TensorDesc;
+
+use super::{Buffer, Tensor};
+
+/// What was made, by how it was made. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Derived(Arc<Mutex<HashMap<String, Vec<Option<Made>>>>>);
+
+/// A tensor, or what is left of it.
+#[derive(Clone, Debug)]
+struct Made {
+    desc: TensorDesc,
+    data: Weak<Buffer>,
+    id: u64,
+}
+
+impl Made {
+    fn of(tensor: &Tensor) -> Self {
+        Self { desc: tensor.desc, data: Arc::downgrade(&tensor.data), id: tensor.id }
+    }
+
+    fn tensor(&self) -> Option<Tensor> {
+        Some(Tensor { desc: self.desc, data: self.data.upgrade()?, id: self.id })
+    }
+}
+
+impl Derived {
+    /// The tensors that `compute` makes, of which `key` says everything, unless they are there already.
+    pub(crate) fn get<E>(
+        &self,
+        key: String,
+        compute: impl FnOnce() -> Result<Vec<Option<Tensor>>, E>,
+    ) -> Result<Vec<Option<Tensor>>, E> {
+        let known = self.lock().get(&key).cloned();
+        let tensor = |made: &Option<Made>| match made {
+            Some(made) => made.tensor().map(Some),
+            None => Some(None),
+        };
+        let all = known.as_ref().and_then(|known| known.iter().map(tensor).collect());
+        if let Some(all) = all {
+            return Ok(all);
+        }
+        let mut tensors = compute()?;
+        let known = known.unwrap_or_default();
+        for (tensor, known) in tensors.iter_mut().zip(known) {
+            if let (Some(tensor), Some(known)) = (tensor, known) {
+                tensor.id = known.id;
+            }
+        }
+        let made = tensors.iter().map(|tensor| tensor.as_ref().map(Made::of)).collect();
+        self.lock().insert(key, made);
+        Ok(tensors)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Vec<Option<Made>>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use udo_api::Shape;
+
+    use super::*;
+
+    #[test]
+    fn what_is_made_again_has_the_id_that_it_had() {
+        let derived = Derived::default();
+        let tensor = |x: f32| Tensor::of(Shape::SCALAR, &[x]).unwrap();
+        let get = |key: &str, x: f32| {
+            let made =
+                derived.get(key.to_owned(), || Ok::<_, Infallible>(vec![Some(tensor(x)), None]));
+            let [Some(made), None] = &made.unwrap()[..] else { panic!("one of two outputs") };
+            made.clone()
+        };
+        let first = get("a", 1.0);
+        let id = first.id();
+        assert_eq!(get("a", 2.0).get::<f32>(), Some(&[1.0][..]), "it is there already");
+        assert_ne!(get("b", 1.0).id(), id);
+        drop(first);
+        let again = get("a", 3.0);
+        assert_eq!((again.id(), again.get::<f32>()), (id, Some(&[3.0][..])));
+        let refused: Result<_, u8> = derived.get("c".to_owned(), || Err(7));
+        assert_eq!(refused.unwrap_err(), 7);
+    }
+}
