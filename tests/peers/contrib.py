@@ -9,7 +9,6 @@ what it computes in another order. The exit code is 1 if one differs or is refus
 needs: numpy, onnx, onnxruntime
 """
 import argparse
-import re
 import subprocess
 import sys
 import tempfile
@@ -21,7 +20,6 @@ import onnxruntime
 from onnx import helper, numpy_helper
 
 OPS = Path(__file__).parents[2] / "runtime/ops/src/ops/microsoft"
-NAME = re.compile(r'const NAME: &\'static str = "(\w+)"|OpSchema::new\(\s*"(\w+)"')
 
 RNG = np.random.default_rng(1)
 U8, I8 = np.uint8, np.int8
@@ -117,9 +115,70 @@ def gemms():
                 yield Case("QGemm", [*inputs, scale(2.5), zero(a_type, 100)], **attrs)
 
 
+def binary(op):
+    """Operands that broadcast, their encodings fed or held."""
+    for dtype, at in [(U8, 100), (I8, -20)]:
+        for a, b in [((2, 3, 40), (2, 3, 40)), ((2, 3, 40), (3, 1)), ((1, 40), (7, 1)), ((5,), ())]:
+            inputs = [values(dtype, *a), scale(0.05), zero(dtype, at), values(dtype, *b),
+                      scale(0.02), zero(dtype, at + 5), scale(0.06), zero(dtype, at - 7)]
+            yield Case(op, inputs)
+            yield Case(op, inputs, held=[1, 2, 3, 4, 5, 6, 7])
+
+
+def pools():
+    for dtype, at in [(U8, 100), (I8, -20)]:
+        numbers = [scale(0.05), zero(dtype, at), scale(0.02), zero(dtype, at + 5)]
+        for last in [0, 1]:
+            image = values(dtype, 2, *((9, 8, 5) if last else (5, 9, 8)))
+            yield Case("QLinearGlobalAveragePool", [image, *numbers], channels_last=last)
+            for attrs in [{}, {"pads": [1, 0, 1, 1], "strides": [2, 1]},
+                          {"pads": [1, 1, 1, 1], "count_include_pad": 1},
+                          {"strides": [2, 2], "ceil_mode": 1}]:
+                yield Case("QLinearAveragePool", [image, *numbers], kernel_shape=[3, 2],
+                           channels_last=last, **attrs)
+
+
+def softmaxes():
+    for dtype, least in [(U8, 0), (I8, -128)]:
+        numbers = [scale(0.05), zero(dtype, 3), scale(1 / 256), zero(dtype, least)]
+        for opset, axis in [(13, -1), (13, 1), (11, 1), (11, 2)]:
+            yield Case("QLinearSoftmax", [values(dtype, 3, 4, 50), *numbers], axis=axis, opset=opset)
+
+
+def concats():
+    for dtype, at in [(U8, 100), (I8, -20)]:
+        for axis in [0, 1, -1]:
+            parts = []
+            for extent, step in [(2, 0.05), (1, 0.02), (4, 0.03)]:
+                dims = [3, 5, 6]
+                dims[axis] = extent
+                parts += [values(dtype, *dims), scale(step), zero(dtype, at + extent)]
+            inputs = [scale(0.04), zero(dtype, at), *parts]
+            held = [i for i in range(len(inputs)) if i < 2 or i % 3 != 2]
+            yield Case("QLinearConcat", inputs, held=held, axis=axis)
+
+
+def linears():
+    for dtype in [U8, I8, np.uint16, np.int16]:
+        x = floats(2, 3, 40, low=-30, high=30)
+        steps, zeros = floats(3, low=0.01, high=0.2), values(dtype, 3)
+        yield Case("QuantizeLinear", [x, scale(0.1), zero(dtype, 3)])
+        yield Case("QuantizeLinear", [x, steps, zeros], axis=1)
+        q = values(dtype, 2, 3, 40)
+        yield Case("DequantizeLinear", [q, scale(0.1), zero(dtype, 3)])
+        yield Case("DequantizeLinear", [q, steps, zeros], axis=1)
+
+
 def cases():
     yield from products()
     yield from unary("QLinearSigmoid")
+    yield from unary("QLinearLeakyRelu", alpha=0.2)
+    yield from binary("QLinearAdd")
+    yield from binary("QLinearMul")
+    yield from pools()
+    yield from softmaxes()
+    yield from concats()
+    yield from linears()
 
 
 def main():
@@ -128,7 +187,8 @@ def main():
     parser.add_argument("--only", default="", help="only operators with this in their name")
     args = parser.parse_args()
     wanted = [case for case in cases() if args.only in case.op]
-    faults = [] if args.only else [f"{op}: no case" for op in sorted(named() - {c.op for c in wanted})]
+    without = named() - {spelled(case.op) for case in wanted}
+    faults = [] if args.only else [f"{op}: no case" for op in sorted(without)]
     with tempfile.TemporaryDirectory() as scratch:
         for at, case in enumerate(wanted):
             work = Path(scratch) / str(at)
@@ -139,10 +199,14 @@ def main():
     return 1 if faults else 0
 
 
+def spelled(op):
+    """An operator as its file is called, without what parts words."""
+    return op.lower()
+
+
 def named():
-    """The operators that there are."""
-    texts = [path.read_text() for path in OPS.glob("*.rs")]
-    return {next(filter(None, NAME.search(text).groups())) for text in texts}
+    """The operators that there are, as they are spelled."""
+    return {path.stem.replace("_", "") for path in OPS.glob("*.rs")}
 
 
 def difference(udo, case, work):

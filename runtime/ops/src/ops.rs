@@ -149,10 +149,19 @@ ops! {
 /// Operators of ONNX Runtime's own domain, as models have them that it or its tools wrote.
 mod microsoft {
     ops! {
+        dequantize_linear,
         dynamic_quantize_mat_mul,
         mat_mul_integer_to_float,
         q_gemm,
+        q_linear_add,
+        q_linear_average_pool,
+        q_linear_concat,
+        q_linear_global_average_pool,
+        q_linear_leaky_relu,
+        q_linear_mul,
         q_linear_sigmoid,
+        q_linear_softmax,
+        quantize_linear,
     }
 }
 

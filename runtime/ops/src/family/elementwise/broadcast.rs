@@ -117,6 +117,20 @@ impl<const N: usize> Broadcast<N> {
         }
     }
 
+    /// As [`Self::each_row`], on several threads where there are many elements.
+    pub(crate) fn each_row_shared<Y: Element>(
+        &self,
+        parallel: Parallel<'_>,
+        y: &mut [Y],
+        body: impl Fn([usize; N], [usize; N], &mut [Y]) + Sync,
+    ) -> Result<(), ExecError> {
+        self.share(parallel, y, |part, first, y| {
+            part.each_row(y, |at, steps, y| {
+                body(std::array::from_fn(|tensor| first[tensor] + at[tensor]), steps, y);
+            });
+        })
+    }
+
     /// Calls `body` with parts of the result, where their operands start, and their elements, on several threads
     /// where there are many.
     fn share<Y: Element>(

@@ -1,10 +1,14 @@
 //! Operators on 8-bit quantized values whose scales and zero points are inputs: they compute with what the values
 //! stand for, and quantize once.
 
+mod binary;
+mod mean;
 mod unary;
 
 use udo_api::{Code, Encoding, Error, ExecError, Inputs, Node, Status, TypeSet, types};
 
+pub(crate) use binary::{QuantizedBinary, quantized_binary};
+pub(crate) use mean::{QuantizedMean, quantized_mean, sliding, whole};
 pub(crate) use unary::{QuantizedUnary, quantized_unary};
 
 /// The types of quantized values.

@@ -1,0 +1,200 @@
+//! Functions of two quantized operands, with broadcasting.
+
+use std::marker::PhantomData;
+
+use udo_api::{
+    Code, Core, Encoding, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op,
+    OpSchema, Port, TensorDesc, input, input_like, output_like, types,
+};
+use udo_simd::rows::{self, Quantized};
+
+use super::{EncodingPorts, VALUES};
+use crate::Def;
+use crate::family::elementwise::{Broadcast, broadcast_shapes};
+
+/// A function of two numbers, on quantized values.
+pub(crate) trait QuantizedBinary: Send + Sync + 'static {
+    const NAME: &'static str;
+
+    /// The function itself.
+    fn of(a: f32, b: f32) -> f32;
+}
+
+/// The operator that `B` is the function of.
+pub(crate) const fn quantized_binary<B: QuantizedBinary>() -> Def {
+    let def = Def::of::<Described<B>>(Meeting::<B>::KERNELS);
+    #[cfg(test)]
+    let def = def.tested(tests::all::<B>);
+    def
+}
+
+const A: usize = 0;
+const B: usize = 3;
+const A_IS: EncodingPorts = EncodingPorts { scale: 1, zero: 2 };
+const B_IS: EncodingPorts = EncodingPorts { scale: 4, zero: 5 };
+const C_IS: EncodingPorts = EncodingPorts { scale: 6, zero: 7 };
+
+struct Described<F>(PhantomData<fn() -> F>);
+
+impl<F: QuantizedBinary> Op for Described<F> {
+    const SCHEMA: OpSchema = OpSchema::new(
+        F::NAME,
+        &[
+            Port::required("A", VALUES),
+            Port::required("A_scale", types::F32),
+            Port::optional("A_zero_point", VALUES),
+            Port::required("B", VALUES),
+            Port::required("B_scale", types::F32),
+            Port::optional("B_zero_point", VALUES),
+            Port::required("C_scale", types::F32),
+            Port::optional("C_zero_point", VALUES),
+        ],
+        &[Port::required("C", VALUES)],
+        &[],
+    );
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let (a, b) = (cx.input(A)?, cx.input(B)?);
+        let shape = broadcast_shapes(a.full_shape(), b.full_shape())?;
+        cx.set_output(0, a.dtype().map_or(a, |t| TensorDesc::new(t, shape)))
+    }
+}
+
+struct Meeting<F> {
+    plan: Broadcast,
+    run: fn(&Broadcast, Io<'_>) -> Result<(), ExecError>,
+    of: PhantomData<fn() -> F>,
+}
+
+impl<F: QuantizedBinary> Meeting<F> {
+    const KERNELS: &'static [KernelDef] = &[KernelDef::new::<Self>(F::NAME, Core::CPU).ports(&[
+        input(A as u16, VALUES),
+        input_like(B as u16, A as u16),
+        output_like(0, A as u16),
+    ])];
+}
+
+impl<F: QuantizedBinary> Kernel for Meeting<F> {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let (a, b) = (cx.input(A)?, cx.input(B)?);
+        for ports in [A_IS, B_IS, C_IS] {
+            ports.check(cx, a.dtype())?;
+        }
+        let misfit = || Error::new(format!("inputs are {a} and {b}, which do not broadcast"));
+        let plan = Broadcast::of(a.shape(), b.shape()).ok_or_else(misfit)?;
+        let run = of_type!(a.dtype(), [U8 = u8, I8 = i8], T => execute::<F, T>)?;
+        Ok(Self { plan, run, of: PhantomData })
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        (self.run)(&self.plan, io)
+    }
+}
+
+/// Elements whose numbers lie on the stack at a time.
+const CHUNK: usize = 1024;
+
+/// An operand, and what its values stand for.
+struct Operand<'a, T> {
+    values: &'a [T],
+    is: Encoding,
+    zero: T,
+}
+
+impl<T: Code + Quantized> Operand<'_, T> {
+    /// What the values from `at` on, `step` apart, stand for.
+    fn load(&self, at: usize, step: usize, to: &mut [f32]) {
+        match step {
+            0 => to.fill(self.is.dequantize(self.values[at])),
+            1 => rows::dequantize(&self.values[at..][..to.len()], self.is.scale, self.zero, to),
+            step => {
+                let values = self.values[at..].iter().step_by(step);
+                to.iter_mut().zip(values).for_each(|(to, &value)| *to = self.is.dequantize(value));
+            }
+        }
+    }
+}
+
+fn execute<F: QuantizedBinary, T: Code + Quantized>(
+    plan: &Broadcast,
+    io: Io<'_>,
+) -> Result<(), ExecError> {
+    let Io { inputs, mut outputs, parallel, .. } = io;
+    let operand = |port: usize, ports: EncodingPorts| {
+        let (values, is) = (inputs.get::<T>(port)?, ports.read::<T>(&inputs)?);
+        Ok::<_, ExecError>(Operand { values, is, zero: T::from_f32(is.zero_point as f32) })
+    };
+    let (a, b) = (operand(A, A_IS)?, operand(B, B_IS)?);
+    let c_is = C_IS.read::<T>(&inputs)?;
+    let c_zero = T::from_f32(c_is.zero_point as f32);
+    plan.each_row_shared(parallel, outputs.take::<T>(0)?, |at, steps, y| {
+        let (mut of_a, mut of_b) = ([0.0; CHUNK], [0.0; CHUNK]);
+        for (i, y) in y.chunks_mut(CHUNK).enumerate() {
+            let (of_a, of_b) = (&mut of_a[..y.len()], &mut of_b[..y.len()]);
+            a.load(at[0] + i * CHUNK * steps[0], steps[0], of_a);
+            b.load(at[1] + i * CHUNK * steps[1], steps[1], of_b);
+            of_a.iter_mut().zip(of_b).for_each(|(a, b)| *a = F::of(*a, *b));
+            rows::quantize(of_a, c_is.scale, c_zero, y);
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::family::partition::GRAIN;
+    use crate::testing::{Tensor, bench, tensor};
+
+    /// What every member is tested for.
+    pub(super) fn all<F: QuantizedBinary>(name: &str) {
+        println!("{name}: a family member");
+        let large = 2 * GRAIN / 6 + 5;
+        for (a_dims, b_dims) in [
+            (vec![2, 3, 4], vec![2, 3, 4]),
+            (vec![2, 3, 4], vec![4]),
+            (vec![2, 3, 1], vec![1, 1, 4]),
+            (vec![], vec![5]),
+            (vec![6, large], vec![6, 1]),
+            (vec![3, 1], vec![1, large]),
+            (vec![large, 6], vec![6]),
+            (vec![0, 3], vec![3]),
+        ] {
+            broadcasts::<F, u8>(name, &a_dims, &b_dims);
+            broadcasts::<F, i8>(name, &a_dims, &b_dims);
+        }
+        let run = bench(name).input(tensor(&[2], &[1u8, 2])).input(tensor(&[2], &[1f32; 2]));
+        let run = run.absent().input(tensor(&[1], &[1u8])).input(tensor(&[], &[1f32])).absent();
+        let error = run.input(tensor(&[], &[1f32])).error();
+        assert_eq!(error, "input 1 is f32[2], wanted one element for the whole tensor");
+    }
+
+    fn broadcasts<F: QuantizedBinary, T: Code + PartialEq + std::fmt::Debug>(
+        name: &str,
+        a_dims: &[usize],
+        b_dims: &[usize],
+    ) {
+        let values = |dims: &[usize], step: usize| -> Vec<T> {
+            let least = if T::DTYPE == udo_api::DType::U8 { 0.0 } else { -128.0 };
+            (0..dims.iter().product::<usize>())
+                .map(|i| T::from_f32((i * step % 256) as f32 + least))
+                .collect()
+        };
+        let (a, b) = (values(a_dims, 37), values(b_dims, 91));
+        let [a_is, b_is, c_is] = [(0.05, 100), (0.02, 3), (0.06, 90)]
+            .map(|(scale, zero_point)| Encoding { scale, zero_point });
+        let numbers = |is: Encoding| -> [Tensor; 2] {
+            [tensor(&[], &[is.scale]), tensor(&[1], &[T::from_f32(is.zero_point as f32)])]
+        };
+        let mut run = bench(name).threads(3).input(tensor(a_dims, &a));
+        run = numbers(a_is).into_iter().fold(run, crate::testing::Bench::input);
+        run = run.input(tensor(b_dims, &b));
+        run = numbers(b_is).into_iter().fold(run, crate::testing::Bench::constant);
+        let y = numbers(c_is).into_iter().fold(run, crate::testing::Bench::input).one();
+        let positions = Broadcast::of(a_dims, b_dims).unwrap();
+        let of = |[i, j]: [usize; 2]| {
+            c_is.quantize::<T>(F::of(a_is.dequantize(a[i]), b_is.dequantize(b[j])))
+        };
+        let wanted: Vec<T> = positions.positions().map(of).collect();
+        assert!(y.values::<T>() == wanted, "{name} of {a_dims:?} and {b_dims:?}");
+    }
+}

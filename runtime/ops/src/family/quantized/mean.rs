@@ -1,0 +1,205 @@
+//! Means of windows of quantized values, whose channels come second or last.
+
+use std::marker::PhantomData;
+
+use udo_api::{
+    Code, Core, DType, Dim, Element, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef,
+    Node, Op, OpSchema, Param, Port, Shape, TensorDesc, Value, input, input_like, output_like,
+    types,
+};
+
+use super::{EncodingPorts, VALUES};
+use crate::Def;
+use crate::family::partition::GRAIN;
+use crate::family::window::{Rounding, Window, sizes};
+
+/// Which windows an operator takes the means of.
+pub(crate) trait QuantizedMean: Send + Sync + 'static {
+    const NAME: &'static str;
+    /// Besides `channels_last`.
+    const PARAMS: &'static [Param];
+
+    /// The windows over `x`, whose channels come second.
+    fn window(node: &Node<'_>, x: &TensorDesc) -> Result<Window, Error>;
+
+    /// Whether padding counts as elements that are 0.
+    fn counts_padding(node: &Node<'_>) -> Result<bool, Error>;
+}
+
+/// The operator whose windows `M` says.
+pub(crate) const fn quantized_mean<M: QuantizedMean>() -> Def {
+    Def::of::<Described<M>>(Means::<M>::KERNELS)
+}
+
+/// The window that is all of an image.
+pub(crate) fn whole(x: &TensorDesc) -> Result<Window, Error> {
+    let spatial = x.shape().get(2..).filter(|dims| (1..=3).contains(&dims.len()));
+    let spatial =
+        spatial.ok_or_else(|| Error::new(format!("input 0 is {x}, wanted rank 3 to 5")))?;
+    let mut input = [1; 3];
+    input[3 - spatial.len()..].copy_from_slice(spatial);
+    let one = [1; 3];
+    Ok(Window {
+        input,
+        output: one,
+        kernel: input,
+        strides: one,
+        dilations: one,
+        pads: [0; 3],
+        end_pads: [0; 3],
+    })
+}
+
+/// The windows that parameters say, as those of pooling do.
+pub(crate) fn sliding(node: &Node<'_>, x: &TensorDesc) -> Result<Window, Error> {
+    let kernel = sizes(node, "kernel_shape", x.rank().saturating_sub(2), 1)?;
+    let rounding = if node.flag("ceil_mode")? { Rounding::Ceil } else { Rounding::Floor };
+    Window::read(node, x, &kernel, rounding)
+}
+
+const X: EncodingPorts = EncodingPorts { scale: 1, zero: 2 };
+const Y: EncodingPorts = EncodingPorts { scale: 3, zero: 4 };
+const CHANNELS_LAST: Param = Param::scalar("channels_last", DType::I64).default(Value::int(0));
+
+struct Described<M>(PhantomData<fn() -> M>);
+
+impl<M: QuantizedMean> Described<M> {
+    const PARAMS: [Param; 8] = {
+        let mut all = [CHANNELS_LAST; 8];
+        let mut i = 0;
+        while i < M::PARAMS.len() {
+            all[1 + i] = M::PARAMS[i];
+            i += 1;
+        }
+        all
+    };
+}
+
+impl<M: QuantizedMean> Op for Described<M> {
+    const SCHEMA: OpSchema = OpSchema::new(
+        M::NAME,
+        &[
+            Port::required("X", VALUES),
+            Port::required("x_scale", types::F32),
+            Port::optional("x_zero_point", VALUES),
+            Port::required("y_scale", types::F32),
+            Port::optional("y_zero_point", VALUES),
+        ],
+        &[Port::required("Y", VALUES)],
+        Self::PARAMS.split_at(1 + M::PARAMS.len()).0,
+    );
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let x = channels_second(cx)?;
+        let channels = x.full_shape().dim(1).unwrap_or(Dim::Fixed(1));
+        let shape = M::window(cx, &x)?.output_shape(&x, channels)?;
+        let mut dims: Vec<Dim> = shape.iter().collect();
+        if cx.flag("channels_last")? {
+            dims[1..].rotate_left(1);
+        }
+        let dims = Shape::of_dims(&dims)?;
+        cx.set_output(0, x.dtype().map_or(x, |t| TensorDesc::new(t, dims)))
+    }
+}
+
+/// Input 0 as if its channels came second.
+fn channels_second(node: &Node<'_>) -> Result<TensorDesc, Error> {
+    let x = node.input(0)?;
+    if x.rank() < 3 {
+        return Err(Error::new(format!("input 0 is {x}, wanted rank 3 to 5")));
+    }
+    let mut dims: Vec<Dim> = x.full_shape().iter().collect();
+    if node.flag("channels_last")? {
+        dims[1..].rotate_right(1);
+    }
+    let shape = Shape::of_dims(&dims)?;
+    Ok(x.dtype().map_or(x, |t| TensorDesc::new(t, shape)))
+}
+
+struct Means<M> {
+    window: Window,
+    channels: usize,
+    counts_padding: bool,
+    channels_last: bool,
+    run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
+    of: PhantomData<fn() -> M>,
+}
+
+impl<M: QuantizedMean> Means<M> {
+    const KERNELS: &'static [KernelDef] = &[KernelDef::new::<Self>(M::NAME, Core::CPU).ports(&[
+        input(0, VALUES),
+        input_like(2, 0),
+        input_like(4, 0),
+        output_like(0, 0),
+    ])];
+}
+
+impl<M: QuantizedMean> Kernel for Means<M> {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let x = channels_second(cx)?;
+        X.check(cx, x.dtype())?;
+        Y.check(cx, x.dtype())?;
+        Ok(Self {
+            window: M::window(cx, &x)?,
+            channels: x.shape()[1],
+            counts_padding: M::counts_padding(cx)?,
+            channels_last: cx.flag("channels_last")?,
+            run: of_type!(x.dtype(), [U8 = u8, I8 = i8], T => execute::<M, T>)?,
+            of: PhantomData,
+        })
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        (self.run)(self, io)
+    }
+}
+
+fn execute<M: QuantizedMean, T: Code>(kernel: &Means<M>, io: Io<'_>) -> Result<(), ExecError> {
+    let Io { inputs, mut outputs, parallel, .. } = io;
+    let x = inputs.get::<T>(0)?;
+    let (x_is, y_is) = (X.read::<T>(&inputs)?, Y.read::<T>(&inputs)?);
+    let taps: usize = kernel.window.kernel.iter().product();
+    let grain = GRAIN.div_ceil(taps.max(1));
+    parallel.chunks_mut(outputs.take::<T>(0)?, grain, |chunk, y| {
+        for (at, y) in (chunk * grain..).zip(y) {
+            let (sum, inside, all) = kernel.window_at(x, at);
+            // Padding stands for 0, as the zero point does.
+            let sum = sum - inside as i32 * x_is.zero_point;
+            let count = if kernel.counts_padding { all } else { inside };
+            *y = y_is.quantize(sum as f32 * x_is.scale / count.max(1) as f32);
+        }
+        Ok(())
+    })
+}
+
+impl<M> Means<M> {
+    /// The sum of the values of the window of element `at` of the result, and how many there are inside of the image
+    /// and of its padding.
+    fn window_at<T: Code + Element>(&self, x: &[T], at: usize) -> (i32, usize, usize) {
+        let Self { window, channels, .. } = self;
+        let (pixels, out_pixels) = (window.input_len(), window.output_len());
+        let (place, start, step) = if self.channels_last {
+            let image = at / (out_pixels * channels);
+            (at / channels % out_pixels, image * pixels * channels + at % channels, *channels)
+        } else {
+            (at % out_pixels, at / out_pixels * pixels, 1)
+        };
+        let [_, height, width] = window.output;
+        let out = [place / (height * width), place / width % height, place % width];
+        let [depth, rows, cols] = [0, 1, 2].map(|axis| window.taps(axis, out[axis]));
+        let [_, in_height, in_width] = window.input;
+        let mut sum = 0;
+        for d in 0..depth.len {
+            for r in 0..rows.len {
+                let d = depth.first + d * window.dilations[0];
+                let r = rows.first + r * window.dilations[1];
+                let first = start + ((d * in_height + r) * in_width + cols.first) * step;
+                let values =
+                    x.get(first..).unwrap_or(&[]).iter().step_by(step * window.dilations[2]);
+                sum += values.take(cols.len).map(|value| value.to_i32()).sum::<i32>();
+            }
+        }
+        let all = (0..3).map(|axis| window.padded_taps(axis, out[axis])).product();
+        (sum, depth.len * rows.len * cols.len, all)
+    }
+}

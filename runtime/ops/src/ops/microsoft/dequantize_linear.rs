@@ -1,0 +1,3 @@
+//! That of ONNX: the newest one takes all that this one does.
+
+pub(crate) use crate::ops::dequantize_linear::DEF;

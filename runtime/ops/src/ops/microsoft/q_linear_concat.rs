@@ -1,0 +1,132 @@
+//! Quantized tensors one after the other along an axis, brought to one scale and zero point.
+
+use udo_api::{
+    Code, Core, DType, Dim, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op,
+    OpSchema, Param, Port, Shape, TensorDesc, bytes_of, bytes_of_mut, output, types,
+};
+use udo_simd::rows;
+
+use crate::Def;
+use crate::family::axes::AxisSplit;
+use crate::family::elementwise::tabulate;
+use crate::family::partition::row_grain;
+use crate::family::quantized::{EncodingPorts, VALUES};
+
+pub(crate) const DEF: Def = Def::of::<QLinearConcat>(KERNELS);
+
+const KERNELS: &[KernelDef] =
+    &[KernelDef::new::<Parts>("QLinearConcat", Core::CPU).ports(&[output(0, VALUES)])];
+
+const Y: EncodingPorts = EncodingPorts { scale: 0, zero: 1 };
+/// Where the values, scales and zero points of what is joined begin.
+const FIRST: usize = 2;
+
+struct QLinearConcat;
+
+impl Op for QLinearConcat {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "QLinearConcat",
+        &[
+            Port::required("Y_scale", types::F32),
+            Port::required("Y_zero_point", VALUES),
+            Port::required("inputs", VALUES.or(types::F32)).repeated(),
+        ],
+        &[Port::required("Y", VALUES)],
+        &[Param::scalar("axis", DType::I64)],
+    );
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let (first, zero) = (cx.input(FIRST)?, cx.input(1)?);
+        let axis = cx.axis("axis", first.rank())?;
+        let mut dims: Vec<Dim> = first.full_shape().iter().collect();
+        dims[axis] = Dim::Fixed(0);
+        for port in (FIRST..cx.input_count()).step_by(3) {
+            let part = cx.input(port)?;
+            let same = |i: usize| i == axis || part.shape().get(i) == first.shape().get(i);
+            let fits = part.rank() == first.rank() && (0..first.rank()).all(same);
+            let is_triple = port + 2 < cx.input_count() && part.dtype() == zero.dtype();
+            if !(fits && is_triple) {
+                return Err(Error::new(format!(
+                    "input {port} is {part}, wanted values as {zero} that join {first} along axis {axis}, and behind them a scale and a zero point"
+                )));
+            }
+            dims[axis] = Dim::Fixed(dims[axis].bound().saturating_add(part.shape()[axis]));
+        }
+        let shape = Shape::of_dims(&dims)?;
+        cx.set_output(0, zero.dtype().map_or(zero, |t| TensorDesc::new(t, shape)))
+    }
+}
+
+struct Parts {
+    /// Elements of a part that lie together in the result.
+    runs: Vec<usize>,
+    run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
+}
+
+impl Kernel for Parts {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let y = cx.output(0)?;
+        Y.check(cx, y.dtype())?;
+        let axis = cx.axis("axis", y.rank())?;
+        let mut runs = Vec::new();
+        for port in (FIRST..cx.input_count()).step_by(3) {
+            EncodingPorts { scale: port + 1, zero: port + 2 }.check(cx, y.dtype())?;
+            let split = AxisSplit::at(cx.input(port)?.shape(), axis);
+            runs.push(split.len * split.inner);
+        }
+        let run = of_type!(y.dtype(), [U8 = u8, I8 = i8], T => execute::<T>)?;
+        Ok(Self { runs, run })
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        (self.run)(self, io)
+    }
+}
+
+fn execute<T: Code>(parts: &Parts, io: Io<'_>) -> Result<(), ExecError> {
+    let Io { inputs, mut outputs, parallel, .. } = io;
+    let y_is = Y.read::<T>(&inputs)?;
+    let y = outputs.take::<T>(0)?;
+    let row: usize = parts.runs.iter().sum();
+    let grain = row_grain(row);
+    parallel.chunks_mut(y, grain, |chunk, y| {
+        let first = chunk * grain / row.max(1);
+        let mut at = 0;
+        for (part, &run) in parts.runs.iter().enumerate() {
+            let port = FIRST + 3 * part;
+            let numbers = EncodingPorts { scale: port + 1, zero: port + 2 };
+            let x_is = numbers.read::<T>(&inputs)?;
+            let table = tabulate(|x: T| y_is.quantize::<T>(x_is.dequantize(x)));
+            let x = &inputs.get::<T>(port)?[first * run..];
+            for (x, y) in x.chunks_exact(run.max(1)).zip(y.chunks_exact_mut(row)) {
+                rows::lookup(bytes_of(x), &table, bytes_of_mut(&mut y[at..at + run]));
+            }
+            at += run;
+        }
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{bench, tensor};
+
+    #[test]
+    fn parts_are_brought_to_one_scale() {
+        let scale = |scale: f32| tensor(&[], &[scale]);
+        let run = || {
+            let run = bench("com.microsoft:QLinearConcat").threads(2).input(scale(0.5));
+            let run = run.input(tensor(&[], &[10u8])).input(tensor(&[2, 2], &[1u8, 2, 3, 4]));
+            run.input(scale(1.0)).input(tensor(&[], &[0u8]))
+        };
+        let y = run().input(tensor(&[2, 1], &[7u8, 200])).input(scale(0.25));
+        let y = y.input(tensor(&[], &[3u8])).int("axis", 1).one();
+        assert_eq!((y.dims(), y.values::<u8>()), (vec![2, 3], vec![12, 14, 12, 16, 18, 108]));
+        let error = run().input(tensor(&[3, 1], &[7u8; 3])).input(scale(0.25));
+        let error = error.input(tensor(&[], &[3u8])).int("axis", 1).error();
+        assert_eq!(
+            error,
+            "input 5 is u8[3,1], wanted values as u8[] that join u8[2,2] along axis 1, and behind them a scale and a zero point"
+        );
+    }
+}

@@ -1,0 +1,17 @@
+//! Quantized values, of which negative ones are made smaller.
+
+use crate::Def;
+use crate::family::quantized::{QuantizedUnary, quantized_unary};
+
+pub(crate) const DEF: Def = quantized_unary::<QLinearLeakyRelu>();
+
+struct QLinearLeakyRelu;
+
+impl QuantizedUnary for QLinearLeakyRelu {
+    const NAME: &'static str = "QLinearLeakyRelu";
+    const ALPHA: Option<f64> = Some(0.01);
+
+    fn of(x: f32, alpha: f32) -> f32 {
+        if x < 0.0 { alpha * x } else { x }
+    }
+}

@@ -1,0 +1,136 @@
+//! Shares of a whole: what quantized values stand for as powers of e, over their sum along an axis.
+
+use udo_api::{
+    Code, Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op,
+    OpSchema, Param, Port, Value, input, input_like, output_like, types,
+};
+
+use crate::Def;
+use crate::family::axes::AxisSplit;
+use crate::family::elementwise::infer_like_input;
+use crate::family::partition::row_grain;
+use crate::family::quantized::{EncodingPorts, VALUES};
+
+pub(crate) const DEF: Def = Def::of::<QLinearSoftmax>(KERNELS);
+
+const KERNELS: &[KernelDef] = &[KernelDef::new::<Shares>("QLinearSoftmax", Core::CPU).ports(&[
+    input(0, VALUES),
+    input_like(2, 0),
+    input_like(4, 0),
+    output_like(0, 0),
+])];
+
+const X: EncodingPorts = EncodingPorts { scale: 1, zero: 2 };
+const Y: EncodingPorts = EncodingPorts { scale: 3, zero: 4 };
+
+/// The operator set of ONNX from which on Softmax goes along one axis, instead of that and all behind it.
+const ONE_AXIS: i64 = 13;
+
+struct QLinearSoftmax;
+
+impl Op for QLinearSoftmax {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "QLinearSoftmax",
+        &[
+            Port::required("X", VALUES),
+            Port::required("X_scale", types::F32),
+            Port::optional("x_zero_point", VALUES),
+            Port::required("y_scale", types::F32),
+            Port::required("y_zero_point", VALUES),
+        ],
+        &[Port::required("Y", VALUES)],
+        &[
+            Param::scalar("axis", DType::I64).default(Value::int(-1)),
+            Param::scalar("opset", DType::I64),
+        ],
+    );
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        lanes(cx)?;
+        infer_like_input(cx)
+    }
+}
+
+/// The axis that sums go along, as neighbours at a stride.
+fn lanes(node: &Node<'_>) -> Result<AxisSplit, Error> {
+    let x = node.input(0)?;
+    let split = AxisSplit::at(x.shape(), node.axis("axis", x.rank())?);
+    if node.int("opset")? < ONE_AXIS {
+        return Ok(AxisSplit { len: split.len * split.inner, inner: 1, ..split });
+    }
+    Ok(split)
+}
+
+struct Shares {
+    lanes: AxisSplit,
+    run: fn(AxisSplit, Io<'_>) -> Result<(), ExecError>,
+}
+
+impl Kernel for Shares {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let dtype = cx.input(0)?.dtype();
+        X.check(cx, dtype)?;
+        Y.check(cx, dtype)?;
+        let run = of_type!(dtype, [U8 = u8, I8 = i8], T => execute::<T>)?;
+        Ok(Self { lanes: lanes(cx)?, run })
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        (self.run)(self.lanes, io)
+    }
+}
+
+fn execute<T: Code + Ord>(lanes: AxisSplit, io: Io<'_>) -> Result<(), ExecError> {
+    let Io { inputs, mut outputs, parallel, .. } = io;
+    let (x, y) = (inputs.get::<T>(0)?, outputs.take::<T>(0)?);
+    let (x_is, y_is) = (X.read::<T>(&inputs)?, Y.read::<T>(&inputs)?);
+    // By how far a value lies below the largest one.
+    let powers: [f32; 256] = std::array::from_fn(|below| (-(below as f32) * x_is.scale).exp());
+    let AxisSplit { len, inner, .. } = lanes;
+    let block = len * inner;
+    let grain = row_grain(block);
+    parallel.chunks_mut(y, grain, |chunk, y| {
+        let blocks = x[chunk * grain..].chunks_exact(block.max(1));
+        for (x, y) in blocks.zip(y.chunks_exact_mut(block.max(1))) {
+            for first in 0..inner {
+                let lane = || x[first..].iter().step_by(inner);
+                let Some(most) = lane().max() else { continue };
+                let power = |x: &T| powers[(most.to_i32() - x.to_i32()) as usize & 255];
+                let sum: f32 = lane().map(power).sum();
+                for (x, y) in lane().zip(y[first..].iter_mut().step_by(inner)) {
+                    *y = y_is.quantize(power(x) / sum);
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use udo_api::Encoding;
+
+    use crate::testing::{bench, tensor};
+
+    #[test]
+    fn shares_go_along_the_axis_or_all_behind_it() {
+        let x: Vec<i8> = (0..24).map(|i| (i * 37 % 100) as i8 - 50).collect();
+        let y_is = Encoding { scale: 1.0 / 256.0, zero_point: -128 };
+        // Extents and strides of what is summed up, for axis 1.
+        for (opset, inner) in [(13, 4), (11, 1)] {
+            let run =
+                bench("com.microsoft:QLinearSoftmax").threads(2).input(tensor(&[2, 3, 4], &x));
+            let run = run.input(tensor(&[], &[0.05f32])).input(tensor(&[], &[3i8]));
+            let run = run.input(tensor(&[], &[y_is.scale])).input(tensor(&[], &[-128i8]));
+            let y = run.int("axis", 1).int("opset", opset).one().values::<i8>();
+            for (at, y) in y.into_iter().enumerate() {
+                let block = at / 12 * 12;
+                let lane = |i: &usize| inner == 1 || i % 4 == at % 4;
+                let power = |i: usize| (f64::from(x[i]) * 0.05).exp();
+                let sum: f64 = (block..block + 12).filter(lane).map(power).sum();
+                let wanted: i8 = y_is.quantize((power(at) / sum) as f32);
+                assert!((i32::from(y) - i32::from(wanted)).abs() <= 1, "{y} for {wanted} at {at}");
+            }
+        }
+    }
+}
