@@ -51,7 +51,7 @@ const LEVELS: &[&[&str]] = &[
 /// Those of `udo-simd`.
 const SIMD_LEVELS: &[&[&str]] = &[
     &["bits", "indirect", "isa", "testing"],
-    &["formula", "peak"],
+    &["fft", "formula", "peak"],
     &["math"],
     &["gemm_f32", "gemm_u8", "rows"],
     &["conv_f32", "conv_u8", "depthwise", "winograd"],

@@ -35,6 +35,8 @@ REDUCTIONS = ["L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "
 STATIC = {"Dropout": [2], "Reshape": [1], "Resize": [1, 2, 3], "Split": [1], "Squeeze": [1], "Unsqueeze": [1],
           "CenterCropPad": [1], "ConstantOfShape": [0], "Expand": [1], "OneHot": [1], "Pad": [1, 3],
           "Range": [0, 1, 2], "Slice": [3], "Tile": [1],
+          "BlackmanWindow": [0], "DFT": [1, 2], "HammingWindow": [0], "HannWindow": [0],
+          "MelWeightMatrix": [0, 1], "STFT": [1, 3],
           **{f"Reduce{of}": [1] for of in REDUCTIONS}}
 
 # What the program says no to by intent: a pattern of the message, and why.

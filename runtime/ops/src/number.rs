@@ -1,6 +1,6 @@
 //! Element types with an arithmetic, and the way from a type's code to the Rust type.
 
-use udo_api::{DType, Element, Error};
+use udo_api::{Bf16, Bool, DType, Element, Error, F16};
 
 /// An element type that can be added and multiplied; integers wrap.
 pub(crate) trait Number: Element + PartialOrd {
@@ -100,6 +100,56 @@ fn wrapping_power(mut base: u64, mut exponent: u64) -> u64 {
 
 floats!(f32, f64);
 integers!(i8, i16, i32, i64, u8, u16, u32, u64);
+
+/// The type behind a number of ONNX's `TensorProto.DataType`.
+pub(crate) fn of_onnx(code: i64) -> Option<DType> {
+    Some(match code {
+        1 => DType::F32,
+        2 => DType::U8,
+        3 => DType::I8,
+        4 => DType::U16,
+        5 => DType::I16,
+        6 => DType::I32,
+        7 => DType::I64,
+        9 => DType::Bool,
+        10 => DType::F16,
+        11 => DType::F64,
+        12 => DType::U32,
+        13 => DType::U64,
+        16 => DType::Bf16,
+        _ => return None,
+    })
+}
+
+/// A type that real numbers are stored as: integers lose their fraction, and saturate.
+pub(crate) trait OfReal: Element {
+    fn of_real(number: f64) -> Self;
+}
+
+macro_rules! of_real {
+    ($($t:ty, $number:ident => $of:expr;)*) => {$(
+        impl OfReal for $t {
+            #[inline]
+            fn of_real($number: f64) -> Self { $of }
+        }
+    )*};
+}
+
+of_real! {
+    f32, x => x as Self;
+    f64, x => x;
+    F16, x => Self::from_f32(x as f32);
+    Bf16, x => Self::from_f32(x as f32);
+    i8, x => x as Self;
+    i16, x => x as Self;
+    i32, x => x as Self;
+    i64, x => x as Self;
+    u8, x => x as Self;
+    u16, x => x as Self;
+    u32, x => x as Self;
+    u64, x => x as Self;
+    Bool, x => Self::from(x != 0.0);
+}
 
 /// The refusal of a type that no arm is for.
 pub(crate) fn refuse_type(found: Option<DType>) -> Error {

@@ -23,6 +23,7 @@ mod bits;
 pub mod conv_f32;
 pub mod conv_u8;
 pub mod depthwise;
+pub mod fft;
 #[expect(
     clippy::inline_always,
     clippy::multiple_unsafe_ops_per_block,

@@ -25,6 +25,7 @@ pub(crate) mod resize;
 pub(crate) mod scatter;
 pub(crate) mod select;
 pub(crate) mod shape;
+pub(crate) mod signal;
 mod source;
 pub(crate) mod special;
 pub(crate) mod window;

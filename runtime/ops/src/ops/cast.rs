@@ -8,6 +8,7 @@ use udo_api::{
 };
 
 use crate::Def;
+pub(super) use crate::number::of_onnx;
 
 pub(crate) const DEF: Def = Def::of::<Cast>(KERNELS);
 
@@ -38,26 +39,6 @@ impl Op for Cast {
         let x = cx.input(0)?;
         cx.set_output(0, x.with_dtype(dtype))
     }
-}
-
-/// The type behind a number of ONNX's `TensorProto.DataType`.
-pub(super) fn of_onnx(code: i64) -> Option<DType> {
-    Some(match code {
-        1 => DType::F32,
-        2 => DType::U8,
-        3 => DType::I8,
-        4 => DType::U16,
-        5 => DType::I16,
-        6 => DType::I32,
-        7 => DType::I64,
-        9 => DType::Bool,
-        10 => DType::F16,
-        11 => DType::F64,
-        12 => DType::U32,
-        13 => DType::U64,
-        16 => DType::Bf16,
-        _ => return None,
-    })
 }
 
 pub(super) struct Convert(fn(Io<'_>) -> Result<(), ExecError>);

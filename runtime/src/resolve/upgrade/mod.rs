@@ -7,6 +7,7 @@ mod batch_norm;
 mod broadcast;
 mod cast;
 mod clip;
+mod dft;
 mod dropout;
 mod edit;
 mod pad;
@@ -74,6 +75,7 @@ pub const UPGRADES: &[Upgrade] = &[
     onnx("Clip", 6, Drop("consumed_inputs")),
     onnx("Clip", 11, By(clip::bounds_to_inputs)),
     onnx("Concat", 4, Default("axis", 1)),
+    onnx("DFT", 20, By(dft::axis_to_input)),
     onnx("Div", 6, Drop("consumed_inputs")),
     onnx("Div", 7, By(broadcast::align)),
     onnx("Dropout", 6, Drop("consumed_inputs")),

@@ -1,0 +1,270 @@
+//! Fourier transforms along lines of a tensor: which numbers go in, which come out, and how threads share them.
+
+use udo_api::{
+    Element, Error, ExecError, FinalizeCx, Packed, PackedConstants, Parallel, Scratch, Sources,
+    Workspace,
+};
+use udo_simd::fft::{Fft, Lane, RealFft};
+
+/// Transforms side by side.
+const LANES: usize = 16;
+/// The longest transform of which so many lie in a cache.
+const LONGEST: usize = 1 << 14;
+
+/// What is made of a line.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    /// Elements of the transform.
+    pub(crate) len: usize,
+    /// Numbers of each element that goes in: 1, or 2 of a complex one.
+    pub(crate) parts: usize,
+    pub(crate) is_inverse: bool,
+    /// Whether the spectrum is half of one, whose other half is its conjugate.
+    pub(crate) is_half: bool,
+}
+
+impl Wanted {
+    /// Elements of each line that comes out.
+    pub(crate) fn len_out(self) -> usize {
+        if self.is_half && !self.is_inverse { self.len / 2 + 1 } else { self.len }
+    }
+
+    /// Numbers of each of them.
+    pub(crate) fn parts_out(self) -> usize {
+        if self.is_half && self.is_inverse { 1 } else { 2 }
+    }
+}
+
+/// The lines of a tensor.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Line<'a, T> {
+    pub(crate) x: &'a [T],
+    /// Elements of a line, and numbers from one to the next.
+    pub(crate) len: usize,
+    pub(crate) step: usize,
+    /// Lines whose elements lie between each other's where they come out.
+    pub(crate) inner: usize,
+    /// What elements are multiplied by.
+    pub(crate) window: Option<&'a [T]>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Plan {
+    Complex(Fft),
+    Real(RealFft),
+}
+
+impl Plan {
+    fn of(len: usize, is_real: bool) -> Option<Self> {
+        if is_real { RealFft::new(len).map(Self::Real) } else { Fft::new(len).map(Self::Complex) }
+    }
+
+    fn memory_len(&self, lanes: usize) -> usize {
+        match self {
+            Self::Complex(fft) => fft.memory_len(lanes),
+            Self::Real(fft) => fft.memory_len(lanes),
+        }
+    }
+
+    fn table_len(&self) -> usize {
+        match self {
+            Self::Complex(fft) => fft.table_len(),
+            Self::Real(fft) => fft.table_len(),
+        }
+    }
+
+    fn run<T: Lane, const L: usize>(&self, table: &[T], data: &mut [T], beside: &mut [T]) {
+        match self {
+            Self::Complex(fft) => fft.run::<T, L>(table, data, beside),
+            Self::Real(fft) => fft.run::<T, L>(table, data, beside),
+        }
+    }
+}
+
+/// Transforms of one kind, with their table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Transform<T> {
+    wanted: Wanted,
+    plan: Plan,
+    table: Packed<T>,
+    lanes: usize,
+    /// Parts that threads take at once.
+    parts: usize,
+}
+
+impl<T: Lane + Element> Transform<T> {
+    /// A transform of `count` lines at most.
+    pub(crate) fn of(cx: &FinalizeCx<'_>, wanted: Wanted, count: usize) -> Result<Self, Error> {
+        let is_real = wanted.parts == 1 && !wanted.is_inverse;
+        let plan = Plan::of(wanted.len, is_real).ok_or_else(|| {
+            Error::new(format!("a transform of {} elements is beyond memory", wanted.len))
+        })?;
+        let recipe = [wanted.len as u64, is_real.into()];
+        let table = cx.pack(&[], &recipe, plan.table_len(), fill_table::<T>)?;
+        let lanes = if count < LANES / 4 || wanted.len > LONGEST { 1 } else { LANES };
+        Ok(Self { wanted, plan, table, lanes, parts: cx.threads().min(count).max(1) })
+    }
+
+    fn part_len(&self) -> usize {
+        2 * self.plan.memory_len(self.lanes)
+    }
+
+    pub(crate) fn workspace(&self) -> Workspace {
+        Workspace::of::<T>(self.parts.saturating_mul(self.part_len()))
+    }
+
+    /// Transforms lines `0..count`, which begin where `start` says, into `y`.
+    pub(crate) fn run(
+        &self,
+        line: Line<'_, T>,
+        start: impl Fn(usize) -> usize + Sync,
+        y: &mut [T],
+        (parallel, mut scratch, packed): (Parallel<'_>, Scratch<'_>, PackedConstants<'_>),
+    ) -> Result<(), ExecError> {
+        let table = packed.get(self.table)?;
+        let memory = scratch.take::<T>(self.parts * self.part_len())?;
+        let block = self.wanted.len_out() * self.wanted.parts_out() * line.inner;
+        let blocks = y.len() / block.max(1);
+        let mut each = blocks.div_ceil(self.parts);
+        if line.inner == 1 {
+            each = each.next_multiple_of(self.lanes).min(blocks);
+        }
+        parallel.chunks_mut_with(y, each * block, memory, self.part_len(), |part, y, memory| {
+            let first = part * each * line.inner;
+            let count = y.len() / block * line.inner;
+            for at in (0..count).step_by(self.lanes) {
+                let group = Group { transform: self, line: &line, table, first: at };
+                let lanes = self.lanes.min(count - at);
+                let start = |lane| start(first + at + lane);
+                if self.lanes == 1 {
+                    group.run::<1>(lanes, start, memory, y);
+                } else {
+                    group.run::<LANES>(lanes, start, memory, y);
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+fn fill_table<T: Lane>(recipe: &[u64], _: &Sources<'_>, table: &mut [T]) -> Result<(), Error> {
+    let plan = match *recipe {
+        [len, is_real] => usize::try_from(len).ok().and_then(|len| Plan::of(len, is_real == 1)),
+        _ => None,
+    };
+    match plan.ok_or_else(|| crate::number::wrong_recipe(recipe))? {
+        Plan::Complex(fft) => fft.fill(table),
+        Plan::Real(fft) => fft.fill(table),
+    }
+    Ok(())
+}
+
+/// Lines that are transformed side by side.
+struct Group<'a, T> {
+    transform: &'a Transform<T>,
+    line: &'a Line<'a, T>,
+    table: &'a [T],
+    /// The first of them, counted from the first of its part.
+    first: usize,
+}
+
+impl<T: Lane + Element> Group<'_, T> {
+    fn run<const L: usize>(
+        &self,
+        lanes: usize,
+        start: impl Fn(usize) -> usize,
+        memory: &mut [T],
+        y: &mut [T],
+    ) {
+        let Transform { wanted, plan, .. } = self.transform;
+        let (data, beside) = memory.split_at_mut(plan.memory_len(L));
+        for lane in 0..lanes {
+            self.load::<L>(lane, start(lane), data);
+        }
+        plan.run::<T, L>(self.table, data, &mut beside[..plan.memory_len(L)]);
+        let (len_out, parts) = (wanted.len_out(), wanted.parts_out());
+        let inner = self.line.inner;
+        for lane in 0..lanes {
+            let at = self.first + lane;
+            let to = &mut y[(at / inner * len_out * inner + at % inner) * parts..];
+            self.store::<L>(lane, data, to);
+        }
+    }
+
+    /// Element `k` of a line; zeros beyond its end.
+    fn element(&self, start: usize, k: usize) -> [T; 2] {
+        let Line { x, len, step, window, .. } = *self.line;
+        if k >= len || window.is_some_and(|window| k >= window.len()) {
+            return [T::default(); 2];
+        }
+        let at = start + k * step;
+        let parts =
+            [x[at], if self.transform.wanted.parts == 2 { x[at + 1] } else { T::default() }];
+        window.map_or(parts, |window| parts.map(|x| x * window[k]))
+    }
+
+    fn load<const L: usize>(&self, lane: usize, start: usize, data: &mut [T]) {
+        let Transform { wanted, plan, .. } = self.transform;
+        let data = data.as_chunks_mut::<L>().0;
+        let len = wanted.len;
+        if let Plan::Real(fft) = plan
+            && fft.is_halved()
+        {
+            // Even elements are real parts, odd ones imaginary parts, and so in order.
+            let known = self.line.len.min(len).min(self.line.window.map_or(len, <[T]>::len));
+            let x = self.line.x[start..].iter().step_by(self.line.step).take(known);
+            let (given, rest) = data[..len].split_at_mut(known);
+            match self.line.window {
+                Some(window) => {
+                    let of = |((to, &x), &w): ((&mut [T; L], &T), &T)| to[lane] = x * w;
+                    given.iter_mut().zip(x).zip(window).for_each(of);
+                }
+                None => given.iter_mut().zip(x).for_each(|(to, &x)| to[lane] = x),
+            }
+            return rest.iter_mut().for_each(|to| to[lane] = T::default());
+        }
+        let data = &mut data.as_chunks_mut::<2>().0[..len];
+        let mut put = |k: usize, [re, im]: [T; 2]| {
+            // With its parts swapped before and after, a transform is an inverse one.
+            let [re, im] = if wanted.is_inverse { [im, re] } else { [re, im] };
+            (data[k][0][lane], data[k][1][lane]) = (re, im);
+        };
+        if !(wanted.is_inverse && wanted.is_half) {
+            return (0..len).for_each(|k| put(k, self.element(start, k)));
+        }
+        for k in 0..=len / 2 {
+            let [re, im] = self.element(start, k);
+            let mirrored = (len - k) % len;
+            // What is its own conjugate is real.
+            let im = if mirrored == k { T::default() } else { im };
+            put(mirrored, [re, T::default() - im]);
+            put(k, [re, im]);
+        }
+    }
+
+    fn store<const L: usize>(&self, lane: usize, data: &[T], y: &mut [T]) {
+        let Transform { wanted, plan, .. } = self.transform;
+        let data = data.as_chunks::<L>().0.as_chunks::<2>().0;
+        let step = self.line.inner * wanted.parts_out();
+        let scale = T::of_f64(1.0 / wanted.len as f64);
+        if wanted.is_inverse && wanted.is_half {
+            for (y, x) in y.iter_mut().step_by(step).zip(&data[..wanted.len]) {
+                *y = x[1][lane] * scale;
+            }
+            return;
+        }
+        let whole = match plan {
+            Plan::Complex(_) => wanted.len_out(),
+            Plan::Real(fft) => fft.bins().min(wanted.len_out()),
+        };
+        for (y, x) in y.chunks_mut(step).zip(&data[..whole]) {
+            let [re, im] = [x[0][lane], x[1][lane]];
+            let parts = if wanted.is_inverse { [im * scale, re * scale] } else { [re, im] };
+            y[..2].copy_from_slice(&parts);
+        }
+        for k in whole..wanted.len_out() {
+            let [re, im] = data[wanted.len - k];
+            y[k * step..][..2].copy_from_slice(&[re[lane], T::default() - im[lane]]);
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Windows: weights that fall off to both ends.
+
+use std::f64::consts::TAU;
+use std::marker::PhantomData;
+
+use udo_api::{
+    Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op, OpSchema,
+    Param, Port, Shape, TensorDesc, Value, any_output, input, types,
+};
+
+use crate::Def;
+use crate::family::argument::IntsArgument;
+use crate::number::{OfReal, of_onnx};
+
+/// A window. Its family has schema, inference, a kernel for every type, and tests.
+pub(crate) trait Window: Send + Sync + 'static {
+    const NAME: &'static str;
+
+    /// The weight at `angle`, of the whole turn from one end to the other.
+    fn weight(angle: f64) -> f64;
+}
+
+/// The operator that makes the window `W`.
+pub(crate) const fn window<W: Window>() -> Def {
+    let def = Def::of::<Described<W>>(Described::<W>::KERNELS);
+    #[cfg(test)]
+    let def = def.tested(tests::all::<W>);
+    def
+}
+
+/// The parameter that says of which type an output is.
+pub(crate) const OUTPUT_TYPE: Param =
+    Param::scalar("output_datatype", DType::I64).default(Value::int(1));
+
+/// The type of a node's output.
+pub(crate) fn output_type(node: &Node<'_>) -> Result<DType, Error> {
+    let code = node.int("output_datatype")?;
+    of_onnx(code).filter(|dtype| types::NUMBERS.has(*dtype)).ok_or_else(|| {
+        Error::new(format!("parameter \"output_datatype\" is {code}, which is no type of numbers"))
+    })
+}
+
+const SIZE: IntsArgument = IntsArgument { input: 0, name: "size", what: "length" };
+
+struct Described<W>(PhantomData<fn() -> W>);
+
+impl<W: Window> Described<W> {
+    const KERNELS: &'static [KernelDef] = &[KernelDef::new::<Weights<W>>(W::NAME, Core::CPU)
+        .ports(&[input(0, types::INDEX), any_output(0)])];
+}
+
+impl<W: Window> Op for Described<W> {
+    const SCHEMA: OpSchema = OpSchema::new(
+        W::NAME,
+        &[Port::required(SIZE.name, types::INDEX).constant()],
+        &[Port::required("output", types::NUMBERS)],
+        &[OUTPUT_TYPE, Param::scalar("periodic", DType::I64).default(Value::int(1))],
+    );
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let found = SIZE.required(cx)?;
+        let [size] = found[..] else {
+            return Err(Error::new(format!("input 0, the length, is {found:?}, wanted a number")));
+        };
+        let len = usize::try_from(size).map_err(|_| {
+            Error::new(format!("input 0, the length, is {size}, wanted at least 0"))
+        })?;
+        cx.set_output(0, TensorDesc::new(output_type(cx)?, Shape::new(&[len])?))
+    }
+}
+
+struct Weights<W> {
+    is_periodic: bool,
+    run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
+    of: PhantomData<fn() -> W>,
+}
+
+impl<W: Window> Kernel for Weights<W> {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let run = of_any!(cx.output(0)?.dtype(), T => Self::execute_of::<T>)?;
+        Ok(Self { is_periodic: cx.flag("periodic")?, run, of: PhantomData })
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        (self.run)(self, io)
+    }
+}
+
+impl<W: Window> Weights<W> {
+    fn execute_of<T: OfReal>(&self, mut io: Io<'_>) -> Result<(), ExecError> {
+        let y = io.outputs.take::<T>(0)?;
+        // A window of one element is in its middle.
+        let turn = if self.is_periodic { y.len() } else { (y.len() - y.len().min(1)).max(2) };
+        let first = usize::from(y.len() == 1 && !self.is_periodic);
+        for (at, y) in (first..).zip(y) {
+            *y = T::of_real(W::weight(TAU * at as f64 / turn as f64));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use udo_api::F16;
+
+    use super::*;
+    use crate::testing::{Bench, assert_near, bench, tensor};
+
+    fn of<W: Window>(size: i64) -> Bench {
+        bench(W::NAME).constant(tensor(&[], &[size]))
+    }
+
+    /// What every member is tested for.
+    pub(super) fn all<W: Window>(name: &str) {
+        println!("{name}: a family member");
+        for size in [1, 2, 5, 400] {
+            let weights = |turn: i64| -> Vec<f64> {
+                (0..size).map(|at| W::weight(TAU * at as f64 / turn as f64)).collect()
+            };
+            assert_near(&of::<W>(size).one().values::<f32>(), &weights(size), 1e-7);
+            let y = of::<W>(size).int("periodic", 0).int("output_datatype", 11).one();
+            if size > 2 {
+                assert_near(&y.values::<f64>(), &weights(size - 1), 1e-15);
+                let halves = of::<W>(size).int("output_datatype", 10).one().values::<F16>();
+                let halves: Vec<f32> = halves.into_iter().map(F16::to_f32).collect();
+                assert_near(&halves, &weights(size), 1e-3);
+            }
+        }
+        let y = of::<W>(1).int("periodic", 0).one().values::<f32>();
+        assert_near(&y, &[1.0], 1e-6);
+        assert_eq!(of::<W>(0).int("output_datatype", 7).one().dims(), [0]);
+        assert_eq!(of::<W>(-1).error(), "input 0, the length, is -1, wanted at least 0");
+        let error = of::<W>(1).int("output_datatype", 8).error();
+        assert_eq!(error, "parameter \"output_datatype\" is 8, which is no type of numbers");
+        let error = bench(W::NAME).input(tensor(&[], &[4i32])).error();
+        assert_eq!(error, "input 0, the length, is not known before the run");
+    }
+}

@@ -1,0 +1,16 @@
+//! The window of Blackman, of two cosines.
+
+use crate::Def;
+use crate::family::signal::window::{Window, window};
+
+pub(crate) const DEF: Def = window::<BlackmanWindow>();
+
+struct BlackmanWindow;
+
+impl Window for BlackmanWindow {
+    const NAME: &'static str = "BlackmanWindow";
+
+    fn weight(angle: f64) -> f64 {
+        0.42 - 0.5 * angle.cos() + 0.08 * (2.0 * angle).cos()
+    }
+}

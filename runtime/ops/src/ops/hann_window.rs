@@ -1,0 +1,16 @@
+//! The window of Hann: half a cosine above its mean.
+
+use crate::Def;
+use crate::family::signal::window::{Window, window};
+
+pub(crate) const DEF: Def = window::<HannWindow>();
+
+struct HannWindow;
+
+impl Window for HannWindow {
+    const NAME: &'static str = "HannWindow";
+
+    fn weight(angle: f64) -> f64 {
+        0.5 - 0.5 * angle.cos()
+    }
+}

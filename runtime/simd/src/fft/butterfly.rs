@@ -1,0 +1,101 @@
+//! Complex numbers in lanes, and transforms of a few of them.
+
+use super::lane::Lane;
+
+/// Real parts, and imaginary parts.
+pub(super) type Complex<T, const L: usize> = [[T; L]; 2];
+
+#[inline(always)]
+fn both<T: Lane, const L: usize>(a: [T; L], b: [T; L], f: impl Fn(T, T) -> T) -> [T; L] {
+    let mut y = a;
+    let mut i = 0;
+    while i < L {
+        y[i] = f(a[i], b[i]);
+        i += 1;
+    }
+    y
+}
+
+#[inline(always)]
+pub(super) fn add<T: Lane, const L: usize>(a: Complex<T, L>, b: Complex<T, L>) -> Complex<T, L> {
+    [both(a[0], b[0], |a, b| a + b), both(a[1], b[1], |a, b| a + b)]
+}
+
+#[inline(always)]
+pub(super) fn sub<T: Lane, const L: usize>(a: Complex<T, L>, b: Complex<T, L>) -> Complex<T, L> {
+    [both(a[0], b[0], |a, b| a - b), both(a[1], b[1], |a, b| a - b)]
+}
+
+#[inline(always)]
+pub(super) fn negative<T: Lane, const L: usize>(a: [T; L]) -> [T; L] {
+    both(a, a, |a, _| T::default() - a)
+}
+
+/// `a` with both parts `by` times as large.
+#[inline(always)]
+pub(super) fn scale<T: Lane, const L: usize>(a: Complex<T, L>, by: T) -> Complex<T, L> {
+    [both(a[0], a[0], |a, _| a * by), both(a[1], a[1], |a, _| a * by)]
+}
+
+/// `a` times one complex number.
+#[inline(always)]
+pub(super) fn mul<T: Lane, const L: usize>(a: Complex<T, L>, [re, im]: [T; 2]) -> Complex<T, L> {
+    [both(a[0], a[1], |x, y| x * re - y * im), both(a[0], a[1], |x, y| x * im + y * re)]
+}
+
+/// `a - ib`.
+#[inline(always)]
+fn sub_i<T: Lane, const L: usize>(a: Complex<T, L>, b: Complex<T, L>) -> Complex<T, L> {
+    [both(a[0], b[1], |a, b| a + b), both(a[1], b[0], |a, b| a - b)]
+}
+
+/// `a + ib`.
+#[inline(always)]
+fn add_i<T: Lane, const L: usize>(a: Complex<T, L>, b: Complex<T, L>) -> Complex<T, L> {
+    [both(a[0], b[1], |a, b| a - b), both(a[1], b[0], |a, b| a + b)]
+}
+
+#[inline(always)]
+pub(super) fn of_2<T: Lane, const L: usize>([a, b]: [Complex<T, L>; 2]) -> [Complex<T, L>; 2] {
+    [add(a, b), sub(a, b)]
+}
+
+#[inline(always)]
+pub(super) fn of_3<T: Lane, const L: usize>([a, b, c]: [Complex<T, L>; 3]) -> [Complex<T, L>; 3] {
+    // sin(60 degrees).
+    let sine = T::of_f64(0.866_025_403_784_438_6);
+    let (sum, apart) = (add(b, c), scale(sub(b, c), sine));
+    let middle = sub(a, scale(sum, T::of_f64(0.5)));
+    [add(a, sum), sub_i(middle, apart), add_i(middle, apart)]
+}
+
+#[inline(always)]
+pub(super) fn of_4<T: Lane, const L: usize>(
+    [a, b, c, d]: [Complex<T, L>; 4],
+) -> [Complex<T, L>; 4] {
+    let (even, even_apart) = (add(a, c), sub(a, c));
+    let (odd, odd_apart) = (add(b, d), sub(b, d));
+    [add(even, odd), sub_i(even_apart, odd_apart), sub(even, odd), add_i(even_apart, odd_apart)]
+}
+
+#[inline(always)]
+pub(super) fn of_5<T: Lane, const L: usize>(
+    [a, b, c, d, e]: [Complex<T, L>; 5],
+) -> [Complex<T, L>; 5] {
+    // Cosines and sines of 72 and 144 degrees.
+    let (c1, c2) = (T::of_f64(0.309_016_994_374_947_45), T::of_f64(-0.809_016_994_374_947_5));
+    let (s1, s2) = (T::of_f64(0.951_056_516_295_153_5), T::of_f64(0.587_785_252_292_473_1));
+    let (outer, inner) = (add(b, e), add(c, d));
+    let (outer_apart, inner_apart) = (sub(b, e), sub(c, d));
+    let first = add(a, add(scale(outer, c1), scale(inner, c2)));
+    let second = add(a, add(scale(outer, c2), scale(inner, c1)));
+    let first_apart = add(scale(outer_apart, s1), scale(inner_apart, s2));
+    let second_apart = sub(scale(outer_apart, s2), scale(inner_apart, s1));
+    [
+        add(a, add(outer, inner)),
+        sub_i(first, first_apart),
+        sub_i(second, second_apart),
+        add_i(second, second_apart),
+        add_i(first, first_apart),
+    ]
+}

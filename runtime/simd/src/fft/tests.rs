@@ -1,0 +1,121 @@
+//! Every length next to the definition, and every instruction set next to plain Rust.
+
+use super::*;
+
+fn noise(len: usize) -> Vec<f64> {
+    let mut state = 7u64;
+    let next = || {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as f64 / f64::from(1 << 23) - 1.0
+    };
+    std::iter::repeat_with(next).take(len).collect()
+}
+
+/// The definition: complex elements, one after the other.
+fn exact(x: &[[f64; 2]]) -> Vec<[f64; 2]> {
+    let n = x.len();
+    let of = |k: usize| {
+        x.iter().enumerate().fold([0.0; 2], |[re, im], (i, [a, b])| {
+            let [c, s] = root(i as u128 * k as u128, n);
+            [re + a * c - b * s, im + a * s + b * c]
+        })
+    };
+    (0..n).map(of).collect()
+}
+
+fn signals(len: usize, lanes: usize) -> Vec<Vec<[f64; 2]>> {
+    let all = noise(2 * len * lanes);
+    (0..lanes).map(|lane| all[2 * len * lane..][..2 * len].as_chunks::<2>().0.to_vec()).collect()
+}
+
+fn spread<T: Lane, const L: usize>(signals: &[Vec<[f64; 2]>], memory: usize) -> Vec<T> {
+    let mut data = vec![T::of_f64(f64::NAN); memory];
+    for (lane, signal) in signals.iter().enumerate() {
+        for (k, parts) in signal.iter().enumerate() {
+            data[2 * L * k + lane] = T::of_f64(parts[0]);
+            data[2 * L * k + L + lane] = T::of_f64(parts[1]);
+        }
+    }
+    data
+}
+
+fn assert_spectra<T: Lane + Into<f64>, const L: usize>(
+    data: &[T],
+    wanted: &[Vec<[f64; 2]>],
+    bins: usize,
+    within: f64,
+) {
+    for (lane, wanted) in wanted.iter().enumerate() {
+        let size = wanted.iter().flatten().fold(1e-3f64, |size, x| size.max(x.abs()));
+        for (k, wanted) in wanted.iter().take(bins).enumerate() {
+            for (part, wanted) in wanted.iter().enumerate() {
+                let found: f64 = data[2 * L * k + L * part + lane].into();
+                let near = (found - wanted).abs() <= within * size;
+                assert!(near, "part {part} of {k} in lane {lane} is {found}, wanted {wanted}");
+            }
+        }
+    }
+}
+
+fn check<T: Lane + Into<f64>, const L: usize>(len: usize, within: f64) {
+    let fft = Fft::new(len).unwrap();
+    let signals = signals(len, L);
+    let wanted: Vec<_> = signals.iter().map(|signal| exact(signal)).collect();
+    let mut table = vec![T::default(); fft.table_len()];
+    fft.fill(&mut table);
+    for &isa in Isa::available() {
+        let mut data = spread::<T, L>(&signals, fft.memory_len(L));
+        let mut beside = vec![T::of_f64(f64::NAN); fft.memory_len(L)];
+        fft.run_on::<T, L>(isa, &table, &mut data, &mut beside);
+        assert_spectra::<T, L>(&data, &wanted, len, within);
+    }
+}
+
+#[test]
+fn transforms_of_every_length_are_those_of_the_definition() {
+    for len in (1..=67).chain([100, 128, 200, 211, 400, 509, 961]) {
+        check::<f32, 16>(len, 1e-6);
+        check::<f64, 16>(len, 1e-14);
+        check::<f64, 1>(len, 1e-14);
+    }
+}
+
+#[test]
+fn real_numbers_have_half_a_spectrum() {
+    for len in (1..=40).chain([64, 134, 400, 512, 962]) {
+        let fft = RealFft::new(len).unwrap();
+        let mut signals = signals(len, 4);
+        signals.iter_mut().flatten().for_each(|x| x[1] = 0.0);
+        let wanted: Vec<_> = signals.iter().map(|signal| exact(signal)).collect();
+        let given: Vec<Vec<[f64; 2]>> = if fft.is_halved() {
+            let halved = |x: &Vec<[f64; 2]>| x.chunks(2).map(|x| [x[0][0], x[1][0]]).collect();
+            signals.iter().map(halved).collect()
+        } else {
+            signals
+        };
+        let mut table = vec![0f32; fft.table_len()];
+        fft.fill(&mut table);
+        for &isa in Isa::available() {
+            let mut data = spread::<f32, 4>(&given, fft.memory_len(4));
+            let mut beside = vec![f32::NAN; fft.memory_len(4)];
+            fft.run_on::<f32, 4>(isa, &table, &mut data, &mut beside);
+            assert_spectra::<f32, 4>(&data, &wanted, fft.bins(), 1e-6);
+        }
+    }
+}
+
+#[test]
+fn large_primes_become_convolutions() {
+    let of = |len| Fft::new(len).unwrap();
+    assert!(!of(400).is_convolution() && !of(31 * 31).is_convolution());
+    assert_eq!((of(37).size, of(2 * 509).size), (128, 2048));
+    assert!(Fft::new(usize::MAX / 2).is_none());
+}
+
+#[test]
+fn a_transform_of_nothing_is_nothing() {
+    let fft = Fft::new(0).unwrap();
+    assert!(fft.is_empty());
+    fft.run::<f32, 4>(&[], &mut [], &mut []);
+}
