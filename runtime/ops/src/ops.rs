@@ -171,9 +171,14 @@ mod microsoft {
     }
 }
 
-/// Operators that passes put in.
+/// Operators that other formats have and ONNX has not, and those that passes put in.
 mod udo {
-    ops! {}
+    ops! {
+        batch_to_space,
+        channel_shuffle,
+        crop,
+        space_to_batch,
+    }
 }
 
 /// The operators of each domain; those of ONNX go by no name.

@@ -14,7 +14,7 @@ const KERNELS: &[KernelDef] = &[KernelDef::new::<Kept>("Dropout", Core::CPU)
     .ports(&[input(0, TYPES), output_like(0, 0)])
     .in_place(IN_PLACE)];
 
-const TYPES: TypeSet = types::F32.or(types::F64).or(types::F16);
+const TYPES: TypeSet = types::FLOATS;
 
 struct Dropout;
 

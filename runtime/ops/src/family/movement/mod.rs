@@ -18,7 +18,7 @@ use udo_api::{
 use crate::Def;
 
 pub(crate) use along::{Along, check_along};
-pub(crate) use blocks::Blocks;
+pub(crate) use blocks::{BatchBlocks, Blocks};
 pub(crate) use indices::Indices;
 pub(crate) use permutation::Permutation;
 pub(crate) use strips::Strips;

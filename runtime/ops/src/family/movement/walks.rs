@@ -24,7 +24,7 @@ pub(crate) struct Walk {
     pub(crate) len: usize,
     /// Where the first one is, which may lie before the input, or behind it.
     pub(crate) start: isize,
-    /// 0 repeats one position; other than 0 and 1 only where nothing lies beyond.
+    /// 0 repeats one position. Less than 0 only where nothing lies beyond, more than 1 only there or with a value of its own.
     pub(crate) step: isize,
     /// How many positions the input has.
     pub(crate) input: usize,
@@ -135,7 +135,8 @@ impl Walk {
                 _ => here(at as usize / step.unsigned_abs() + 1, at, Way::Step(step)),
             };
         }
-        let until_input = if at < 0 { at.unsigned_abs() } else { left };
+        let until_input =
+            if at < 0 { at.unsigned_abs().div_ceil(step.unsigned_abs().max(1)) } else { left };
         match self.beyond {
             _ if extent == 0 => Run { len: left, from: None, way: Way::Step(1) },
             Beyond::Fill => Run { len: until_input.min(left), from: None, way: Way::Step(1) },
@@ -238,6 +239,13 @@ impl Walks {
             self.copy_from(chunk * blocks, x, y, fill);
             Ok(())
         })
+    }
+
+    /// As [`Walks::copy`], on the thread that it is called on.
+    pub(crate) fn copy_alone<B: Bits>(&self, x: &[B], y: &mut [B], fill: B) {
+        if self.len > 0 {
+            self.copy_from(0, x, y, fill);
+        }
     }
 
     /// Writes `y`, which starts at position `first` of all that the last walk has in the output.

@@ -1,0 +1,119 @@
+//! The part of a tensor that is as large as another one, from an offset on.
+
+use udo_api::{
+    Bits, Core, DType, Dim, Error, ExecError, Facts, FinalizeCx, InferCx, Io, KernelDef, Node,
+    OpSchema, Param, Port, Shape, TensorDesc, Value, types,
+};
+
+use crate::Def;
+use crate::family::movement::{
+    Example, Movement, Setting, Walk, Walks, kernel, movement, tie_part,
+};
+
+pub(crate) const DEF: Def = movement::<Crop>();
+
+struct Crop(Walks);
+
+impl Movement for Crop {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "Crop",
+        &[Port::required("data", types::ANY), Port::required("reference", types::ANY)],
+        &[Port::required("output", types::ANY)],
+        &[
+            Param::scalar("axis", DType::I64).default(Value::int(2)),
+            Param::tensor("offset", DType::I64).optional(),
+        ],
+    )
+    .facts(Facts::SAME_ENCODING);
+    const KERNELS: &'static [KernelDef] =
+        &[kernel::<Self>(Core::CPU), kernel::<Self>(Core::DSP_V68)];
+    const EXAMPLES: &'static [Example] = &[
+        Example {
+            inputs: &[&[2, 3, 2], &[1, 2, 1]],
+            params: &[("axis", Setting::Int(1)), ("offset", Setting::Ints(&[1, 0]))],
+            outputs: &[(&[2, 2, 1], &[2, 4, 8, 10])],
+            ..Example::NONE
+        },
+        Example {
+            inputs: &[&[3, 3], &[2, 2]],
+            params: &[("axis", Setting::Int(-2)), ("offset", Setting::Ints(&[1]))],
+            outputs: &[(&[2, 2], &[4, 5, 7, 8])],
+            ..Example::NONE
+        },
+        Example {
+            inputs: &[&[3, 1], &[2, 1]],
+            params: &[("axis", Setting::Int(0))],
+            outputs: &[(&[2, 1], &[0, 1])],
+            ..Example::NONE
+        },
+    ];
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let x = cx.input(0)?;
+        let cut = walks(cx, &x)?;
+        let (from, to) = (x.full_shape(), cx.input(1)?.full_shape());
+        let dims = from.iter().zip(to.iter()).zip(cut);
+        let dims = dims.map(|((x, to), walk)| if walk.len == x.bound() { x } else { to });
+        cx.set_output(0, x.with_shape(Shape::of_dims(&dims.collect::<Vec<Dim>>())?))
+    }
+
+    fn plan(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let walks = walks(cx, &cx.input(0)?)?;
+        tie_part(cx, walks.iter().copied())?;
+        Ok(Self(Walks::of(walks.into_iter())))
+    }
+
+    fn execute<B: Bits>(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io { inputs, mut outputs, parallel, .. } = io;
+        let (x, y) = (inputs.get_bits::<B>(0)?, outputs.take_bits::<B>(0)?);
+        self.0.copy(parallel, x, y, B::default())
+    }
+}
+
+fn walks(node: &Node<'_>, x: &TensorDesc) -> Result<Vec<Walk>, Error> {
+    let (reference, axis) = (node.input(1)?, node.axis("axis", x.rank())?);
+    if reference.rank() != x.rank() {
+        return Err(Error::new(format!("input 1 is {reference}, input 0 is {x}")));
+    }
+    let offsets = if node.has_param("offset") { node.ints("offset")? } else { &[0] };
+    let offset = |at: usize| if offsets.len() == 1 { offsets.first() } else { offsets.get(at) };
+    if offsets.len() != 1 && offsets.len() != x.rank() - axis {
+        let count = x.rank() - axis;
+        return Err(Error::new(format!("offsets are {offsets:?}, wanted one, or {count}")));
+    }
+    let extents = x.shape().iter().zip(reference.shape()).enumerate();
+    let walk = |(at, (&extent, &len)): (usize, (&usize, &usize))| {
+        let Some(at) = at.checked_sub(axis) else { return Ok(Walk::whole(extent)) };
+        let start = offset(at).and_then(|&offset| usize::try_from(offset).ok());
+        let start = start.filter(|start| start.checked_add(len).is_some_and(|end| end <= extent));
+        let misfit = || {
+            Error::new(format!("input 0 is {x}, which has no {reference} at offsets {offsets:?}"))
+        };
+        Ok(Walk::slice(extent, start.ok_or_else(misfit)?, len, 1))
+    };
+    extents.map(walk).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{Bench, bench, tensor};
+
+    fn given(reference: &[usize], offsets: &[i64]) -> Bench {
+        let like = tensor(reference, &vec![0f32; reference.iter().product()]);
+        let run =
+            bench("udo:Crop").input(tensor(&[2, 2], &[1u8, 2, 3, 4])).input(like).int("axis", 0);
+        run.ints("offset", offsets)
+    }
+
+    #[test]
+    fn what_lies_beyond_is_refused() {
+        assert_eq!(given(&[1, 1], &[1, 0]).one().values::<u8>(), [3]);
+        let error = given(&[2, 1], &[1]).error();
+        assert_eq!(error, "input 0 is u8[2,2], which has no f32[2,1] at offsets [1]");
+        let error = given(&[1, 1], &[-1]).error();
+        assert_eq!(error, "input 0 is u8[2,2], which has no f32[1,1] at offsets [-1]");
+        let error = given(&[1, 1], &[0, 0, 0]).error();
+        assert_eq!(error, "offsets are [0, 0, 0], wanted one, or 2");
+        assert_eq!(given(&[1], &[0]).error(), "input 1 is f32[1], input 0 is u8[2,2]");
+    }
+}
