@@ -1,0 +1,342 @@
+//! An image, or a volume, sampled where a grid says.
+
+use udo_api::{
+    Core, DType, Dim, Element, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef,
+    MAX_RANK, Node, Op, OpSchema, Param, Port, PortRule, Shape, TypeSet, Value, input, output,
+    types,
+};
+
+use crate::Def;
+use crate::number::Number;
+
+pub(crate) const DEF: Def = Def::of::<GridSample>(KERNELS);
+
+const TYPES: TypeSet = types::F32.or(types::F64);
+
+const KERNELS: &[KernelDef] = &[
+    KernelDef::new::<Sampled<f32>>("GridSample", Core::CPU).ports(F32_RULES),
+    KernelDef::new::<Sampled<f64>>("GridSample", Core::CPU).ports(F64_RULES),
+];
+const F32_RULES: &[PortRule] = &[
+    input(0, types::F32).bounded(),
+    input(1, types::F32).bounded(),
+    output(0, types::F32).bounded(),
+];
+const F64_RULES: &[PortRule] = &[
+    input(0, types::F64).bounded(),
+    input(1, types::F64).bounded(),
+    output(0, types::F64).bounded(),
+];
+
+struct GridSample;
+
+impl Op for GridSample {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "GridSample",
+        &[Port::required("X", TYPES), Port::required("grid", TYPES)],
+        &[Port::required("Y", TYPES)],
+        &[
+            Param::scalar("align_corners", DType::I64).default(Value::int(0)),
+            Param::text("mode").default(Value::text("linear")),
+            Param::text("padding_mode").default(Value::text("zeros")),
+        ],
+    );
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let (x, grid) = (cx.input(0)?, cx.input(1)?);
+        Rule::of(cx)?;
+        let (image, places) = (x.full_shape(), grid.full_shape());
+        let fits = matches!(x.rank(), 4 | 5)
+            && grid.rank() == x.rank()
+            && places.dims().last() == Some(&(x.rank() - 2))
+            && places.dims().first() == image.dims().first();
+        if !fits {
+            return Err(Error::new(format!(
+                "input 0 is {x} and input 1 is {grid}, wanted an image or a volume and places in it"
+            )));
+        }
+        let dims: Vec<Dim> = image.iter().take(2).chain(places.iter().skip(1)).collect();
+        cx.set_output(0, x.with_shape(Shape::of_dims(&dims[..x.rank()])?))
+    }
+}
+
+/// How many elements around a place count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Nearest,
+    Linear,
+    Cubic,
+}
+
+/// What lies outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Padding {
+    Zeros,
+    Border,
+    Reflection,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Rule {
+    mode: Mode,
+    padding: Padding,
+    /// Whether -1 and 1 are the middles of the outermost elements, and not their edges.
+    aligns_corners: bool,
+}
+
+impl Rule {
+    fn of(node: &Node<'_>) -> Result<Self, Error> {
+        let mode = match node.text("mode")? {
+            "nearest" => Mode::Nearest,
+            "linear" | "bilinear" => Mode::Linear,
+            "cubic" | "bicubic" => Mode::Cubic,
+            other => {
+                return Err(Error::new(format!(
+                    "parameter \"mode\" is {other:?}, wanted \"nearest\", \"linear\" or \"cubic\""
+                )));
+            }
+        };
+        let padding = match node.text("padding_mode")? {
+            "zeros" => Padding::Zeros,
+            "border" => Padding::Border,
+            "reflection" => Padding::Reflection,
+            other => {
+                return Err(Error::new(format!(
+                    "parameter \"padding_mode\" is {other:?}, wanted \"zeros\", \"border\" or \"reflection\""
+                )));
+            }
+        };
+        Ok(Self { mode, padding, aligns_corners: node.flag("align_corners")? })
+    }
+
+    /// The position among `len` elements that `place`, from -1 to 1, means.
+    fn position(self, place: f64, len: usize) -> f64 {
+        let len = len as f64;
+        if self.aligns_corners {
+            f64::midpoint(place, 1.0) * (len - 1.0)
+        } else {
+            f64::midpoint((place + 1.0) * len, -1.0)
+        }
+    }
+
+    /// The element that `at` means, if it is not a zero.
+    fn element(self, at: f64, len: usize) -> Option<usize> {
+        let last = len as f64 - 1.0;
+        match self.padding {
+            Padding::Zeros => (0.0 <= at && at <= last).then_some(at as usize),
+            Padding::Border => Some(at.clamp(0.0, last) as usize),
+            Padding::Reflection => {
+                let edge = if self.aligns_corners { 0.0 } else { 0.5 };
+                let (low, span) = (-edge, last + 2.0 * edge);
+                let away = if span > 0.0 { (at - low).rem_euclid(2.0 * span) } else { 0.0 };
+                Some((low + away.min(2.0 * span - away)).clamp(0.0, last) as usize)
+            }
+        }
+    }
+
+    /// The elements along one axis that count, the first of them, and their weights.
+    fn weights(self, at: f64) -> (f64, [f64; 4], usize) {
+        let first = at.floor();
+        let t = at - first;
+        match self.mode {
+            Mode::Nearest => (at.round_ties_even(), [1.0, 0.0, 0.0, 0.0], 1),
+            Mode::Linear => (first, [1.0 - t, t, 0.0, 0.0], 2),
+            Mode::Cubic => {
+                (first - 1.0, [outer(1.0 + t), inner(t), inner(1.0 - t), outer(2.0 - t)], 4)
+            }
+        }
+    }
+}
+
+/// The cubic of Keys, with his `a`, up to one element away.
+fn inner(x: f64) -> f64 {
+    const A: f64 = -0.75;
+    ((A + 2.0) * x - (A + 3.0)) * x * x + 1.0
+}
+
+/// The same from one to two elements away.
+fn outer(x: f64) -> f64 {
+    const A: f64 = -0.75;
+    ((A * x - 5.0 * A) * x + 8.0 * A) * x - 4.0 * A
+}
+
+/// The most elements that count for a sample: four along each of three axes.
+const MOST: usize = 64;
+/// Samples whose weights are held for all channels.
+const BLOCK: usize = 16;
+
+/// The elements that count for a sample.
+#[derive(Clone, Copy)]
+struct Taps<T> {
+    count: usize,
+    offsets: [usize; MOST],
+    weights: [T; MOST],
+}
+
+impl<T: Number> Taps<T> {
+    const NONE: Self = Self { count: 0, offsets: [0; MOST], weights: [T::ZERO; MOST] };
+
+    /// Those around a place, whose last coordinate is that of the outermost axis.
+    fn find(&mut self, rule: Rule, dims: &[usize], place: &[T]) {
+        (self.count, self.offsets[0], self.weights[0]) = (1, 0, T::of(1.0));
+        for (&len, place) in dims.iter().zip(place.iter().rev()) {
+            let (first, weights, along) = rule.weights(rule.position(place.to_f64(), len));
+            let (before, mut made) = (*self, 0);
+            for (offset, weight) in before.offsets.iter().zip(before.weights).take(before.count) {
+                for (step, by) in weights.iter().enumerate().take(along) {
+                    if let Some(at) = rule.element(first + step as f64, len) {
+                        self.offsets[made] = offset * len + at;
+                        self.weights[made] = weight.mul(T::of(*by));
+                        made += 1;
+                    }
+                }
+            }
+            self.count = made;
+        }
+    }
+
+    fn of(&self, plane: &[T]) -> T {
+        let taps = self.offsets[..self.count].iter().zip(&self.weights);
+        taps.fold(T::ZERO, |sum, (&at, &weight)| sum.add(plane[at].mul(weight)))
+    }
+}
+
+struct Sampled<T> {
+    rule: Rule,
+    of: std::marker::PhantomData<fn() -> T>,
+}
+
+impl<T: Number + Element> Kernel for Sampled<T> {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let x = cx.input(0)?;
+        if x.shape().iter().skip(2).any(|&len| len == 0) && !cx.output(0)?.is_empty() {
+            return Err(Error::new(format!("input 0 is {x}, wanted elements to sample")));
+        }
+        Ok(Self { rule: Rule::of(cx)?, of: std::marker::PhantomData })
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io { inputs, mut outputs, parallel, .. } = io;
+        let (x, grid) = (inputs.get::<T>(0)?, inputs.get::<T>(1)?);
+        let (dims, grid_dims) = (inputs.shape(0)?, inputs.shape(1)?);
+        let y = outputs.take::<T>(0)?;
+        let (rank, channels, spatial) = (dims.len(), dims[1], &dims[2..]);
+        if dims[0] != grid_dims[0] || x.is_empty() && !grid.is_empty() && channels > 0 {
+            return Err(ExecError::bad_value(grid_dims[0] as i64, 1));
+        }
+        let plane: usize = spatial.iter().product();
+        let samples: usize = grid_dims[1..rank - 1].iter().product();
+        let planes = dims[0] * channels;
+        let each = planes.div_ceil(parallel.width()).max(1);
+        parallel.chunks_mut(&mut y[..planes * samples], each * samples, |part, y| {
+            let mut taps = [Taps::NONE; BLOCK];
+            let (mut at, mut left) = (part * each, y);
+            while !left.is_empty() {
+                // Channels of one image share their taps.
+                let run = (channels - at % channels).min(left.len() / samples);
+                let (part, behind) = left.split_at_mut(run * samples);
+                let grid = &grid[at / channels * samples * spatial.len()..];
+                for first in (0..samples).step_by(BLOCK) {
+                    let taps = &mut taps[..BLOCK.min(samples - first)];
+                    for (tap, place) in
+                        taps.iter_mut().zip(grid[first * spatial.len()..].chunks(spatial.len()))
+                    {
+                        tap.find(self.rule, spatial, place);
+                    }
+                    for (channel, y) in (at..).zip(part.chunks_exact_mut(samples)) {
+                        let plane = &x[channel * plane..][..plane];
+                        y[first..].iter_mut().zip(&*taps).for_each(|(y, taps)| *y = taps.of(plane));
+                    }
+                }
+                (at, left) = (at + run, behind);
+            }
+            Ok(())
+        })?;
+        let mut extents = [0; MAX_RANK];
+        extents[..2].copy_from_slice(&dims[..2]);
+        extents[2..rank].copy_from_slice(&grid_dims[1..rank - 1]);
+        outputs.set_shape(0, &extents[..rank])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::family::numerics::settled_on_any_threads;
+    use crate::testing::{Bench, assert_near, bench, noise, tensor};
+
+    fn row(places: &[f32]) -> Bench {
+        let grid: Vec<f32> = places.iter().flat_map(|&x| [x, 0.0]).collect();
+        let run = bench("GridSample").input(tensor(&[1, 1, 1, 4], &[1f32, 2.0, 4.0, 8.0]));
+        run.input(tensor(&[1, 1, places.len(), 2], &grid))
+    }
+
+    #[test]
+    fn places_between_elements_are_interpolated() {
+        // The middles of the four elements are at -0.75, -0.25, 0.25 and 0.75.
+        let y = |mode: &str| row(&[-0.75, 0.0, 0.5, 1.0]).text("mode", mode).one().values::<f32>();
+        assert_near(&y("linear"), &[1.0, 3.0, 6.0, 4.0], 1e-6);
+        assert_near(&y("bilinear"), &[1.0, 3.0, 6.0, 4.0], 1e-6);
+        assert_near(&y("nearest"), &[1.0, 4.0, 4.0, 0.0], 0.0);
+        assert_near(&y("cubic")[..2], &[1.0, 0.59375 * 6.0 - 0.09375 * 9.0], 1e-6);
+        let y = row(&[-1.0, 0.0, 1.0]).int("align_corners", 1).one();
+        assert_near(&y.values::<f32>(), &[1.0, 3.0, 8.0], 1e-6);
+    }
+
+    #[test]
+    fn outside_lies_what_the_padding_says() {
+        let y = |padding: &str| {
+            let run = row(&[-1.25, 1.25, 8.25]).text("padding_mode", padding);
+            run.text("mode", "nearest").one().values::<f32>()
+        };
+        assert_eq!(y("zeros"), [0.0, 0.0, 0.0]);
+        assert_eq!(y("border"), [1.0, 8.0, 8.0]);
+        assert_eq!(y("reflection"), [1.0, 8.0, 4.0]);
+        let y = row(&[f32::NAN, f32::INFINITY]).text("padding_mode", "reflection").one();
+        assert_eq!(y.dims(), [1, 1, 1, 2], "what is no place is no fault either");
+    }
+
+    #[test]
+    fn channels_and_volumes_are_shared_out() {
+        let (dims, places) = ([2, 5, 3, 4, 5], [2, 7, 3, 6, 3]);
+        let x = noise(dims.iter().product());
+        let grid = noise(places.iter().product());
+        let run = bench("GridSample").input(tensor(&dims, &x)).input(tensor(&places, &grid));
+        let y = settled_on_any_threads(&run);
+        assert_eq!(y.dims(), [2, 5, 7, 3, 6]);
+        let y = y.values::<f32>();
+        let mut wanted = Vec::new();
+        for (at, _) in y.iter().enumerate() {
+            let (image, sample) = (at / 126, at % 126);
+            let place = &grid[(image / 5 * 126 + sample) * 3..][..3];
+            let axis = |n: usize, len: f64| ((f64::from(place[2 - n]) + 1.0) * len - 1.0) / 2.0;
+            let at = [axis(0, 3.0), axis(1, 4.0), axis(2, 5.0)];
+            let all = (0..60).map(|i| (i, [i / 20, i / 5 % 4, i % 5]));
+            wanted.push(
+                all.map(|(i, of)| {
+                    let weights = (0..3).map(|n| (1.0 - (at[n] - of[n] as f64).abs()).max(0.0));
+                    f64::from(x[image * 60 + i]) * weights.product::<f64>()
+                })
+                .sum::<f64>(),
+            );
+        }
+        assert_near(&y, &wanted, 1e-5);
+    }
+
+    #[test]
+    fn what_is_no_grid_is_refused() {
+        let run = bench("GridSample").input(tensor(&[1, 1, 2, 2], &[0f32; 4]));
+        assert_eq!(
+            run.clone().input(tensor(&[1, 1, 1, 3], &[0f32; 3])).error(),
+            "input 0 is f32[1,1,2,2] and input 1 is f32[1,1,1,3], wanted an image or a volume and places in it"
+        );
+        let run = run.input(tensor(&[1, 1, 1, 2], &[0f32; 2]));
+        assert_eq!(
+            run.clone().text("mode", "best").error(),
+            "parameter \"mode\" is \"best\", wanted \"nearest\", \"linear\" or \"cubic\""
+        );
+        assert_eq!(
+            run.text("padding_mode", "none").error(),
+            "parameter \"padding_mode\" is \"none\", wanted \"zeros\", \"border\" or \"reflection\""
+        );
+    }
+}
