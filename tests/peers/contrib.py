@@ -179,6 +179,9 @@ def cases():
     yield from softmaxes()
     yield from concats()
     yield from linears()
+    yield Case("Gelu", [floats(3, 300, low=-6, high=6)])
+    yield Case("QuickGelu", [floats(3, 300, low=-6, high=6)])
+    yield Case("QuickGelu", [floats(70)], alpha=0.5)
 
 
 def main():

@@ -158,6 +158,7 @@ mod microsoft {
     ops! {
         dequantize_linear,
         dynamic_quantize_mat_mul,
+        gelu,
         mat_mul_integer_to_float,
         q_gemm,
         q_linear_add,
@@ -169,6 +170,7 @@ mod microsoft {
         q_linear_sigmoid,
         q_linear_softmax,
         quantize_linear,
+        quick_gelu,
     }
 }
 
@@ -179,6 +181,7 @@ mod udo {
         channel_shuffle,
         crop,
         space_to_batch,
+        squared_difference,
     }
 }
 

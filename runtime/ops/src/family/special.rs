@@ -1,6 +1,8 @@
-//! Functions that `f64` does not have.
+//! Functions that `f64` does not have, and what operators of several domains compute.
 
-use std::f64::consts::FRAC_2_SQRT_PI;
+use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
+
+use udo_simd::Simd;
 
 /// From here on the fraction is the better one.
 const FAR: f64 = 3.0;
@@ -13,6 +15,24 @@ pub(crate) fn erf(x: f64) -> f64 {
 /// `1 - erf(x)`, which keeps its digits far to the right.
 pub(crate) fn erfc(x: f64) -> f64 {
     if x < FAR { 1.0 - erf(x) } else { fraction(x) }
+}
+
+/// `x` times the share of a normal distribution below it.
+pub(crate) fn gelu(x: f64) -> f64 {
+    0.5 * x * erfc(-x * FRAC_1_SQRT_2)
+}
+
+/// The same of each lane.
+#[inline(always)]
+pub(crate) fn gelu_lanes<S: Simd>(s: S, x: S::F) -> S::F {
+    let share = s.erf(s.mul(x, s.splat(FRAC_1_SQRT_2 as f32)));
+    s.mul(s.mul(s.splat(0.5), x), s.add(s.splat(1.0), share))
+}
+
+/// `x / (1 + exp(-alpha x))` of each lane.
+#[inline(always)]
+pub(crate) fn swish_lanes<S: Simd>(s: S, x: S::F, alpha: f32) -> S::F {
+    s.mul(x, s.sigmoid(s.mul(s.splat(alpha), x)))
 }
 
 /// `2 / sqrt(pi) * exp(-x^2) * sum of 2^n x^(2n+1) / (2n+1)!!`: no term cancels another.

@@ -1,13 +1,11 @@
 //! `x` times the share of a normal distribution below it, exactly or by a hyperbolic tangent.
 
-use std::f64::consts::FRAC_1_SQRT_2;
-
 use udo_api::{Error, FinalizeCx, Param, Value};
 use udo_simd::Simd;
 
 use crate::Def;
 use crate::family::elementwise::{Unary, unary};
-use crate::family::special::erfc;
+use crate::family::special::{gelu, gelu_lanes};
 
 pub(crate) const DEF: Def = unary::<Gelu>();
 
@@ -22,7 +20,7 @@ impl Unary for Gelu {
     const PARAMS: &'static [Param] = &[Param::text("approximate").default(Value::text("none"))];
     const F64: fn(f64, [f64; 2]) -> f64 = |x, [by_tanh, _]| {
         if by_tanh == 0.0 {
-            0.5 * x * erfc(-x * FRAC_1_SQRT_2)
+            gelu(x)
         } else {
             0.5 * x * (1.0 + (SCALE * (x + CUBIC * x * x * x)).tanh())
         }
@@ -43,12 +41,11 @@ impl Unary for Gelu {
 
     #[inline(always)]
     fn lanes<S: Simd>(s: S, x: S::F, [by_tanh, _]: [f32; 2]) -> S::F {
-        let share = if by_tanh == 0.0 {
-            s.erf(s.mul(x, s.splat(FRAC_1_SQRT_2 as f32)))
-        } else {
-            let cube = s.mul(s.mul(x, x), x);
-            s.tanh(s.mul(s.splat(SCALE as f32), s.fma(s.splat(CUBIC as f32), cube, x)))
-        };
+        if by_tanh == 0.0 {
+            return gelu_lanes(s, x);
+        }
+        let cube = s.mul(s.mul(x, x), x);
+        let share = s.tanh(s.mul(s.splat(SCALE as f32), s.fma(s.splat(CUBIC as f32), cube, x)));
         s.mul(s.mul(s.splat(0.5), x), s.add(s.splat(1.0), share))
     }
 }

@@ -5,6 +5,7 @@ use udo_simd::Simd;
 
 use crate::Def;
 use crate::family::elementwise::{Unary, real, unary};
+use crate::family::special::swish_lanes;
 
 pub(crate) const DEF: Def = unary::<Swish>();
 
@@ -18,6 +19,6 @@ impl Unary for Swish {
 
     #[inline(always)]
     fn lanes<S: Simd>(s: S, x: S::F, [alpha, _]: [f32; 2]) -> S::F {
-        s.mul(x, s.sigmoid(s.mul(s.splat(alpha), x)))
+        swish_lanes(s, x, alpha)
     }
 }

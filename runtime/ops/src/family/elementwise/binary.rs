@@ -298,19 +298,19 @@ mod tests {
     /// What every member is tested for; `bench` adds calls in place.
     pub(super) fn all<B: Binary>(name: &str) {
         println!("{name}: a family member");
-        shapes_broadcast_from_either_side::<B>();
-        large_tensors_are_shared_out::<B>();
-        bounded_shapes_are_those_of_the_run::<B>();
+        shapes_broadcast_from_either_side::<B>(name);
+        large_tensors_are_shared_out::<B>(name);
+        bounded_shapes_are_those_of_the_run::<B>(name);
         if B::OPENCL.is_some() {
-            quantized_values_are_computed::<B>();
-            the_gpu_takes_scalars_and_halves::<B>();
+            quantized_values_are_computed::<B>(name);
+            the_gpu_takes_scalars_and_halves::<B>(name);
         }
-        halves_are_computed_in_f32::<B>();
-        misfits_are_named::<B>();
-        operands_of_two_types_are_computed_with_in_f64::<B>();
-        edges_are_those_of_the_function::<B>();
-        an_element_has_its_bits_however_operands_meet::<B>();
-        integers_wrap_and_are_0_over_0::<B>();
+        halves_are_computed_in_f32::<B>(name);
+        misfits_are_named::<B>(name);
+        operands_of_two_types_are_computed_with_in_f64::<B>(name);
+        edges_are_those_of_the_function::<B>(name);
+        an_element_has_its_bits_however_operands_meet::<B>(name);
+        integers_wrap_and_are_0_over_0::<B>(name);
     }
 
     /// Operands that no function is undefined for.
@@ -320,15 +320,15 @@ mod tests {
         (a, b.into_iter().map(|b| b + if b < 0.0 { -1.0 } else { 1.0 }).collect())
     }
 
-    fn pair<B: Binary>(a: Tensor, b: Tensor) -> crate::testing::Bench {
-        bench(B::NAME).input(a).input(b)
+    fn pair(name: &str, a: Tensor, b: Tensor) -> crate::testing::Bench {
+        bench(name).input(a).input(b)
     }
 
     fn wanted<B: Binary>(pairs: impl Iterator<Item = (f32, f32)>) -> Vec<f64> {
         pairs.map(|(a, b)| B::F64(f64::from(a), f64::from(b))).collect()
     }
 
-    fn shapes_broadcast_from_either_side<B: Binary>() {
+    fn shapes_broadcast_from_either_side<B: Binary>(name: &str) {
         let cases: [(&[usize], &[usize], &[usize]); 6] = [
             (&[2, 3], &[2, 3], &[2, 3]),
             (&[2, 3], &[3], &[2, 3]),
@@ -342,7 +342,7 @@ mod tests {
                 continue;
             }
             let (a, b) = operands(a_dims.iter().product(), b_dims.iter().product());
-            let y = pair::<B>(tensor(a_dims, &a), tensor(b_dims, &b)).one();
+            let y = pair(name, tensor(a_dims, &a), tensor(b_dims, &b)).one();
             assert_eq!(y.dims(), dims);
             let place = |own: &[usize], i: usize| {
                 let (mut rest, mut at, mut step) = (i, 0, 1);
@@ -361,7 +361,7 @@ mod tests {
         }
     }
 
-    fn large_tensors_are_shared_out<B: Binary>() {
+    fn large_tensors_are_shared_out<B: Binary>(name: &str) {
         let (rows, cols) = (2 * GRAIN / 5 + 7, 5);
         let len = rows * cols;
         for (a_dims, b_dims) in [
@@ -376,7 +376,7 @@ mod tests {
             }
             let (a_len, b_len) = (a_dims.iter().product(), b_dims.iter().product());
             let (a, b) = operands(a_len, b_len);
-            let y = pair::<B>(tensor(&a_dims, &a), tensor(&b_dims, &b)).threads(3).one();
+            let y = pair(name, tensor(&a_dims, &a), tensor(&b_dims, &b)).threads(3).one();
             let place = |len: usize, dims: &[usize], i: usize| match dims {
                 [_, 1] => i / cols,
                 _ => i % len,
@@ -387,24 +387,25 @@ mod tests {
         }
     }
 
-    fn bounded_shapes_are_those_of_the_run<B: Binary>() {
+    fn bounded_shapes_are_those_of_the_run<B: Binary>(name: &str) {
         let (values, row) = ([1i32, 2, 3, 4], [10i32, 20]);
         let a = tensor(&[2, 2], &values).bounded(&[Dim::UpTo(5), Dim::Fixed(2)]);
-        let y = pair::<B>(a, tensor(&[1, 2], &row)).one();
+        let y = pair(name, a, tensor(&[1, 2], &row)).one();
         assert_eq!(y.desc().full_shape().to_string(), "[<=5,2]");
         let wanted: Vec<i32> = (0..4).map(|i| <B as Pairs>::of(values[i], row[i % 2])).collect();
         assert_eq!((y.dims(), y.values::<i32>()), (vec![2, 2], wanted));
         let a = tensor(&[1], &[1i32]).bounded(&[Dim::UpTo(3)]);
         let b = tensor(&[3], &[1i32, 2, 3]).bounded(&[Dim::UpTo(3)]);
         let wanted: Vec<i32> = (1..4).map(|b| B::of(1, b)).collect();
-        assert_eq!(pair::<B>(a, b).one().values::<i32>(), wanted);
+        assert_eq!(pair(name, a, b).one().values::<i32>(), wanted);
     }
 
-    fn quantized_values_are_computed<B: Binary>() {
+    fn quantized_values_are_computed<B: Binary>(name: &str) {
         let (a, b) = ([12u8, 200, 3, 90], [7u8, 255]);
         let [a_is, b_is, y_is] = [(0.5, 10), (1.0, 5), (2.0, 3)]
             .map(|(scale, zero_point)| Encoding { scale, zero_point });
-        let run = pair::<B>(
+        let run = pair(
+            name,
             tensor(&[2, 2], &a).encoded(a_is.scale, a_is.zero_point),
             tensor(&[2, 1], &b).encoded(b_is.scale, b_is.zero_point),
         );
@@ -418,26 +419,26 @@ mod tests {
         assert_eq!(run.error(), "output 0 has no encoding");
     }
 
-    fn the_gpu_takes_scalars_and_halves<B: Binary>() {
+    fn the_gpu_takes_scalars_and_halves<B: Binary>(name: &str) {
         let (a, b) = operands(3, 3);
-        let y = pair::<B>(tensor(&[3], &a), tensor(&[], &b[..1])).on(Core::GPU).one();
+        let y = pair(name, tensor(&[3], &a), tensor(&[], &b[..1])).on(Core::GPU).one();
         let pairs = a.iter().map(|&a| (a, b[0]));
         assert_near(&y.values::<f32>(), &wanted::<B>(pairs), 1e-6);
         let halves = |values: &[f32]| values.iter().map(|&v| F16::from_f32(v)).collect::<Vec<_>>();
         let (a, b) = (halves(&a), halves(&b));
-        let y = pair::<B>(tensor(&[3], &a), tensor(&[3], &b)).on(Core::GPU).one();
+        let y = pair(name, tensor(&[3], &a), tensor(&[3], &b)).on(Core::GPU).one();
         let y: Vec<f32> = y.values::<F16>().into_iter().map(F16::to_f32).collect();
         let pairs = a.into_iter().zip(b).map(|(a, b)| (a.to_f32(), b.to_f32()));
         assert_near(&y, &wanted::<B>(pairs), 1e-3);
     }
 
-    fn halves_are_computed_in_f32<B: Binary>() {
+    fn halves_are_computed_in_f32<B: Binary>(name: &str) {
         let (a, b) = operands(600, 3);
         let (a, b): (Vec<_>, Vec<_>) = (
             a.into_iter().map(F16::from_f32).collect(),
             b.into_iter().map(F16::from_f32).collect(),
         );
-        let y = pair::<B>(tensor(&[200, 3], &a), tensor(&[3], &b)).one();
+        let y = pair(name, tensor(&[200, 3], &a), tensor(&[3], &b)).one();
         let y: Vec<f32> = y.values::<F16>().into_iter().map(F16::to_f32).collect();
         let pairs = (0..600).map(|i| (a[i].to_f32(), b[i % 3].to_f32()));
         let rounded = |y: f64| f64::from(F16::from_f32(y as f32).to_f32());
@@ -445,45 +446,45 @@ mod tests {
         assert_near(&y, &wanted_halves, 1e-3);
         let narrow = |x: &[F16]| x.iter().map(|x| Bf16::from_f32(x.to_f32())).collect::<Vec<_>>();
         let (a, b) = (narrow(&a), narrow(&b));
-        let y = pair::<B>(tensor(&[3, 200], &a), tensor(&[3, 1], &b)).one();
+        let y = pair(name, tensor(&[3, 200], &a), tensor(&[3, 1], &b)).one();
         let y: Vec<f32> = y.values::<Bf16>().into_iter().map(Bf16::to_f32).collect();
         let pairs = (0..600).map(|i| (a[i].to_f32(), b[i / 200].to_f32()));
         assert_near(&y, &wanted::<B>(pairs), 8e-3);
     }
 
-    fn misfits_are_named<B: Binary>() {
+    fn misfits_are_named<B: Binary>(name: &str) {
         let floats = |dims: &[usize]| tensor(dims, &vec![1f32; dims.iter().product()]);
-        let error = pair::<B>(floats(&[2]), floats(&[3])).error();
+        let error = pair(name, floats(&[2]), floats(&[3])).error();
         assert_eq!(error, "shapes [2] and [3] do not broadcast");
         if B::MIXED.is_none() {
-            let error = pair::<B>(floats(&[2]), tensor(&[2], &[1f64; 2])).error();
+            let error = pair(name, floats(&[2]), tensor(&[2], &[1f64; 2])).error();
             assert_eq!(error, "inputs are f32[2] and f64[2], wanted one element type");
         }
         if B::OPENCL.is_some() {
-            let error = pair::<B>(floats(&[2, 2]), floats(&[2])).on(Core::GPU).error();
+            let error = pair(name, floats(&[2, 2]), floats(&[2])).on(Core::GPU).error();
             assert_eq!(error, "an input is f32[2], wanted f32[2,2] or one element");
         }
     }
 
-    fn operands_of_two_types_are_computed_with_in_f64<B: Binary>() {
+    fn operands_of_two_types_are_computed_with_in_f64<B: Binary>(name: &str) {
         if B::MIXED.is_none() {
             return;
         }
         let (floats, ints) = ([0.3f32, -1.5, 2.0, 0.1], [3i64, -2, 0, -1]);
         let wanted: Vec<f64> = (0..4).map(|i| B::F64(floats[i].into(), ints[i] as f64)).collect();
-        let y = pair::<B>(tensor(&[4], &floats), tensor(&[4], &ints)).one();
+        let y = pair(name, tensor(&[4], &floats), tensor(&[4], &ints)).one();
         assert_near(&y.values::<f32>(), &wanted, 1e-6);
-        let y = pair::<B>(tensor(&[4], &ints), tensor(&[1], &[2.5f64])).one();
+        let y = pair(name, tensor(&[4], &ints), tensor(&[1], &[2.5f64])).one();
         let wanted: Vec<i64> = ints.iter().map(|&x| B::F64(x as f64, 2.5) as i64).collect();
         assert_eq!(y.values::<i64>(), wanted);
-        let error = pair::<B>(tensor(&[1], &[1u8]), tensor(&[1], &[1f32])).error();
+        let error = pair(name, tensor(&[1], &[1u8]), tensor(&[1], &[1f32])).error();
         assert_eq!(error, "the element type is u8, which the kernel does not take");
     }
-    fn edges_are_those_of_the_function<B: Binary>() {
+    fn edges_are_those_of_the_function<B: Binary>(name: &str) {
         let count = EDGES.len();
         let rows: Vec<f32> = (0..count * count).map(|i| EDGES[i / count]).collect();
         let (rows, cols) = (tensor(&[count, count], &rows), tensor(&[count], &EDGES));
-        let y = pair::<B>(rows, cols).one().values::<f32>();
+        let y = pair(name, rows, cols).one().values::<f32>();
         for (i, y) in y.into_iter().enumerate() {
             let (a, b) = (EDGES[i / count], EDGES[i % count]);
             // A NaN stays, but where the function has one value whatever that operand is.
@@ -492,31 +493,31 @@ mod tests {
         }
     }
 
-    fn an_element_has_its_bits_however_operands_meet<B: Binary>() {
+    fn an_element_has_its_bits_however_operands_meet<B: Binary>(name: &str) {
         for (len, second) in LENGTHS.into_iter().flat_map(|len| EDGES.map(|b| (len, b))) {
             let (a, b) = (tensor(&[len], &edges(0, len)), tensor(&[len], &vec![second; len]));
             let one = tensor(&[], &[second]);
             let column = |x: &Tensor| tensor(&[len, 1], &x.values::<f32>());
-            let wanted = bits(&pair::<B>(a.clone(), b.clone()).one().values());
-            let y = pair::<B>(a.clone(), one.clone()).one();
+            let wanted = bits(&pair(name, a.clone(), b.clone()).one().values());
+            let y = pair(name, a.clone(), one.clone()).one();
             assert_eq!(bits(&y.values()), wanted, "{len} with {second:e}");
             if B::SHAPES == Shapes::OfFirst {
                 continue;
             }
-            let y = pair::<B>(column(&a), tensor(&[1, 2], &[second; 2])).one().values::<f32>();
+            let y = pair(name, column(&a), tensor(&[1, 2], &[second; 2])).one().values::<f32>();
             let y: Vec<f32> = y.into_iter().step_by(2).collect();
             assert_eq!(bits(&y), wanted, "a column of {len} with {second:e}");
-            let wanted = bits(&pair::<B>(b, a.clone()).one().values());
-            assert_eq!(bits(&pair::<B>(one, a).one().values()), wanted, "{second:e} with {len}");
+            let wanted = bits(&pair(name, b, a.clone()).one().values());
+            assert_eq!(bits(&pair(name, one, a).one().values()), wanted, "{second:e} with {len}");
         }
         let len = 2 * GRAIN + 7;
         let a = tensor(&[len], &edges(0, len));
-        settled_on_any_threads(&pair::<B>(a, tensor(&[1], &[2.5f32])));
+        settled_on_any_threads(&pair(name, a, tensor(&[1], &[2.5f32])));
     }
 
-    fn integers_wrap_and_are_0_over_0<B: Binary>() {
+    fn integers_wrap_and_are_0_over_0<B: Binary>(name: &str) {
         let (a, b) = pairs_of_i8();
-        let y = pair::<B>(tensor(&[a.len()], &a), tensor(&[b.len()], &b)).one().values::<i8>();
+        let y = pair(name, tensor(&[a.len()], &a), tensor(&[b.len()], &b)).one().values::<i8>();
         for ((&a, &b), y) in a.iter().zip(&b).zip(y) {
             let wanted = wrapped(B::F64(a.into(), b.into())).unwrap_or(y);
             assert_eq!(y, wanted, "{} of {a} and {b}", B::NAME);

@@ -237,14 +237,14 @@ mod tests {
     /// What every member is tested for; `bench` adds calls in place and over rows that lie apart.
     pub(super) fn all<U: Unary>(name: &str) {
         println!("{name}: a family member");
-        lies_on_its_curve::<U>();
-        halves_are_computed_in_f32::<U>();
-        is_shared_out_and_bounded::<U>();
-        quantized_values_are_those_of_a_table::<u8, U>(128);
-        quantized_values_are_those_of_a_table::<i8, U>(-3);
-        integers_are_computed::<U>();
-        edges_are_those_of_the_curve::<U>();
-        an_element_has_its_bits_wherever_it_lies::<U>();
+        lies_on_its_curve::<U>(name);
+        halves_are_computed_in_f32::<U>(name);
+        is_shared_out_and_bounded::<U>(name);
+        quantized_values_are_those_of_a_table::<u8, U>(name, 128);
+        quantized_values_are_those_of_a_table::<i8, U>(name, -3);
+        integers_are_computed::<U>(name);
+        edges_are_those_of_the_curve::<U>(name);
+        an_element_has_its_bits_wherever_it_lies::<U>(name);
     }
 
     /// Whether the parameters are two real numbers at most, which may be any.
@@ -254,18 +254,18 @@ mod tests {
     }
 
     /// A node, and its parameters: those that it has where nothing is said, and others.
-    fn nodes<U: Unary>() -> Vec<(Bench, [f64; 2])> {
+    fn nodes<U: Unary>(name: &str) -> Vec<(Bench, [f64; 2])> {
         let mut defaults = [0.0; 2];
         for (value, param) in defaults.iter_mut().zip(U::PARAMS) {
             if let udo_api::ValueKind::Float(of) = param.default_value() {
                 *value = of;
             }
         }
-        let mut nodes = vec![(bench(U::NAME), defaults)];
+        let mut nodes = vec![(bench(name), defaults)];
         if takes_any::<U>() {
             let others = [0.75, 0.375];
             let params = U::PARAMS.iter().zip(others);
-            let node = params.fold(bench(U::NAME), |node, (p, value)| node.float(p.name(), value));
+            let node = params.fold(bench(name), |node, (p, value)| node.float(p.name(), value));
             nodes.push((node, others));
         }
         nodes
@@ -283,11 +283,11 @@ mod tests {
         if (y as f32).is_infinite() { (y as f32).into() } else { y }
     }
 
-    fn lies_on_its_curve<U: Unary>() {
+    fn lies_on_its_curve<U: Unary>(name: &str) {
         let x = points();
         let dims = [1, x.len()];
         let floats: Vec<f32> = x.iter().map(|&x| x as f32).collect();
-        for (node, params) in nodes::<U>() {
+        for (node, params) in nodes::<U>(name) {
             let wanted: Vec<f64> = x.iter().map(|&x| exact::<U>(x, params)).collect();
             for core in [Core::CPU, Core::GPU] {
                 let y = node.clone().on(core).input(tensor(&dims, &floats)).one();
@@ -299,10 +299,10 @@ mod tests {
         }
     }
 
-    fn halves_are_computed_in_f32<U: Unary>() {
+    fn halves_are_computed_in_f32<U: Unary>(name: &str) {
         let x: Vec<F16> = points().into_iter().map(|x| F16::from_f32(x as f32)).collect();
         let dims = [x.len()];
-        for (node, params) in nodes::<U>() {
+        for (node, params) in nodes::<U>(name) {
             let wanted = x.iter().map(|x| exact::<U>(x.to_f32().into(), params));
             let wanted: Vec<f64> = wanted.collect();
             for core in [Core::CPU, Core::GPU] {
@@ -320,8 +320,8 @@ mod tests {
         }
     }
 
-    fn is_shared_out_and_bounded<U: Unary>() {
-        let (node, params) = nodes::<U>().swap_remove(0);
+    fn is_shared_out_and_bounded<U: Unary>(name: &str) {
+        let (node, params) = nodes::<U>(name).swap_remove(0);
         let x = points();
         let wanted: Vec<f64> = x.iter().map(|&x| exact::<U>(x, params)).collect();
         let len = 2 * GRAIN + 7;
@@ -337,7 +337,7 @@ mod tests {
         assert_near(&y.values::<f32>(), &wanted[..2], U::WITHIN);
     }
 
-    fn quantized_values_are_those_of_a_table<T: Code, U: Unary>(zero_point: i32) {
+    fn quantized_values_are_those_of_a_table<T: Code, U: Unary>(name: &str, zero_point: i32) {
         let mut all = [T::default(); 256];
         for (bits, x) in (0..=u8::MAX).zip(bytes_of_mut(&mut all)) {
             *x = bits;
@@ -347,7 +347,7 @@ mod tests {
             Encoding { scale: 0.02, zero_point: zero_point - 1 },
         );
         let x = tensor(&[256], &all).encoded(x_is.scale, x_is.zero_point);
-        for (node, params) in nodes::<U>() {
+        for (node, params) in nodes::<U>(name) {
             let run = node.on(Core::DSP_V68).input(x.clone());
             let y = run.output_encoding(0, y_is.scale, y_is.zero_point).one();
             let of = |x: f32| (U::F64)(x.into(), params) as f32;
@@ -357,20 +357,22 @@ mod tests {
         }
     }
 
-    fn integers_are_computed<U: Unary>() {
+    fn integers_are_computed<U: Unary>(name: &str) {
         for dtype in types::INTS.iter() {
             let result = of_type!(
                 Some(dtype),
                 [I8 = i8, I16 = i16, I32 = i32, I64 = i64, U8 = u8, U16 = u16, U32 = u32, U64 = u64],
-                T => integers_of_a_type_are_computed::<T, U>()
+                T => integers_of_a_type_are_computed::<T, U>(name)
             );
             result.unwrap();
         }
     }
 
-    fn integers_of_a_type_are_computed<T: Stored<i128> + crate::number::Number, U: Unary>() {
+    fn integers_of_a_type_are_computed<T: Stored<i128> + crate::number::Number, U: Unary>(
+        name: &str,
+    ) {
         let x = [T::LOWEST, T::of(-5.0), T::ZERO, T::of(5.0), T::HIGHEST];
-        for (node, params) in nodes::<U>() {
+        for (node, params) in nodes::<U>(name) {
             let run = node.input(tensor(&[5], &x));
             if U::INTS.has(T::DTYPE) {
                 let wanted = x.map(|x| T::store((U::INT)(x.load(), params)));
@@ -382,8 +384,8 @@ mod tests {
         }
     }
 
-    fn edges_are_those_of_the_curve<U: Unary>() {
-        for (node, params) in nodes::<U>() {
+    fn edges_are_those_of_the_curve<U: Unary>(name: &str) {
+        for (node, params) in nodes::<U>(name) {
             let y = node.input(tensor(&[EDGES.len()], &EDGES)).one().values::<f32>();
             for (x, y) in EDGES.into_iter().zip(y) {
                 let of = format!("{} of {x:e}", U::NAME);
@@ -393,15 +395,15 @@ mod tests {
         }
     }
 
-    fn an_element_has_its_bits_wherever_it_lies<U: Unary>() {
-        let alone = |x: f32| bench(U::NAME).input(tensor(&[], &[x])).one().values::<f32>()[0];
+    fn an_element_has_its_bits_wherever_it_lies<U: Unary>(name: &str) {
+        let alone = |x: f32| bench(name).input(tensor(&[], &[x])).one().values::<f32>()[0];
         let wanted = bits(&EDGES.map(alone));
         for (len, first) in LENGTHS.into_iter().flat_map(|len| [0, 5].map(|first| (len, first))) {
-            let y = bench(U::NAME).input(tensor(&[len], &edges(first, len))).one();
+            let y = bench(name).input(tensor(&[len], &edges(first, len))).one();
             let wanted = wanted.iter().copied().cycle().skip(first).take(len);
             assert_eq!(bits(&y.values()), wanted.collect::<Vec<_>>(), "{len} from {first} on");
         }
         let len = 2 * GRAIN + 7;
-        settled_on_any_threads(&bench(U::NAME).input(tensor(&[len], &edges(0, len))));
+        settled_on_any_threads(&bench(name).input(tensor(&[len], &edges(0, len))));
     }
 }

@@ -1,0 +1,24 @@
+//! `x / (1 + exp(-alpha x))` of each element, with an alpha that comes near the exact Gelu.
+
+use udo_api::Param;
+use udo_simd::Simd;
+
+use crate::Def;
+use crate::family::elementwise::{Unary, real, unary};
+use crate::family::special::swish_lanes;
+
+pub(crate) const DEF: Def = unary::<QuickGelu>();
+
+struct QuickGelu;
+
+impl Unary for QuickGelu {
+    const NAME: &'static str = "QuickGelu";
+    const PARAMS: &'static [Param] = &[real("alpha", 1.702)];
+    const F64: fn(f64, [f64; 2]) -> f64 = |x, [alpha, _]| x / (1.0 + (-alpha * x).exp());
+    const OPENCL: &'static str = "x / (1.0f + exp(-p * x))";
+
+    #[inline(always)]
+    fn lanes<S: Simd>(s: S, x: S::F, [alpha, _]: [f32; 2]) -> S::F {
+        swish_lanes(s, x, alpha)
+    }
+}

@@ -1,0 +1,32 @@
+//! Square of the difference of two tensors, with broadcasting. Integers wrap.
+
+use udo_simd::Simd;
+
+use crate::Def;
+use crate::family::elementwise::{Binary, Pairs, binary};
+use crate::number::Number;
+
+pub(crate) const DEF: Def = binary::<SquaredDifference>();
+
+struct SquaredDifference;
+
+impl Binary for SquaredDifference {
+    const NAME: &'static str = "SquaredDifference";
+    const OPENCL: Option<&'static str> = Some("(a - b) * (a - b)");
+}
+
+impl Pairs for SquaredDifference {
+    const F64: fn(f64, f64) -> f64 = |a, b| (a - b) * (a - b);
+
+    #[inline]
+    fn of<T: Number>(a: T, b: T) -> T {
+        let difference = a.sub(b);
+        difference.mul(difference)
+    }
+
+    #[inline(always)]
+    fn lanes<S: Simd>(s: S, a: S::F, b: S::F) -> S::F {
+        let difference = s.sub(a, b);
+        s.mul(difference, difference)
+    }
+}
