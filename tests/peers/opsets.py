@@ -51,6 +51,13 @@ def normalized(x):
     return (x - mean) / np.sqrt(var + 1e-5) * scale + bias
 
 
+def grouped(x, groups, scale, bias):
+    """Each group of channels less its mean, over its deviation."""
+    rows = x.reshape(len(x), groups, -1)
+    normal = (rows - rows.mean(2, keepdims=True)) / np.sqrt(rows.var(2, keepdims=True) + 1e-5)
+    return (normal * scale.reshape(1, -1, 1) + bias.reshape(1, -1, 1)).reshape(x.shape)
+
+
 def lstm(x, w, r):
     """The last output of one step from nothing."""
     i, o, _, c = np.split(x[0] @ w[0].T, 4, axis=1)
@@ -146,6 +153,15 @@ def cases():
     yield Case("Dropout", 12, [X], [X], ratio=0.5)
     a, b, c = floats(2, 3), floats(3, 4), floats(4)
     yield Case("Gemm", 7, [a, b], [a @ b + c], [c], broadcast=1)
+    groups, scale, bias = floats(2, 4, 3), positive(2), floats(2)
+    yield Case("GroupNormalization", 21, [groups], [grouped(groups, 2, scale, bias)], [scale, bias],
+               num_groups=2, opset=18)
+    scale, bias = positive(3), floats(3)
+    yield Case("InstanceNormalization", 6, [IMAGE], [grouped(IMAGE, 3, scale, bias)], [scale, bias],
+               consumed_inputs=[0])
+    yield Case("LogSoftmax", 13, [X], [np.log(softmax(X, 1))])
+    yield Case("Hardmax", 13, [X], [np.eye(12, dtype=np.float32)[
+        X.reshape(2, 12).argmax(1)].reshape(X.shape)])
     x, w, r = floats(1, 1, 3), floats(1, 8, 3), floats(1, 8, 2)
     yield Case("LSTM", 7, [x], [lstm(x, w, r)], [w, r], hidden_size=2, output_sequence=1)
     for op, y in [("Relu", np.maximum(X, 0)), ("Sigmoid", 1 / (1 + np.exp(-X))),

@@ -256,6 +256,8 @@ macro_rules! of_code {
 /// A floating-point type that kernels compute in.
 pub(crate) trait Real: Number {
     fn exp(self) -> Self;
+    /// The natural logarithm.
+    fn ln(self) -> Self;
 }
 
 macro_rules! reals {
@@ -263,6 +265,8 @@ macro_rules! reals {
         impl Real for $t {
             #[inline]
             fn exp(self) -> Self { <$t>::exp(self) }
+            #[inline]
+            fn ln(self) -> Self { <$t>::ln(self) }
         }
     )*};
 }

@@ -11,6 +11,7 @@ pub(crate) mod extents;
 pub(crate) mod layout;
 pub(crate) mod matmul;
 pub(crate) mod movement;
+#[expect(clippy::inline_always, reason = "takes on the features of its caller")]
 pub(crate) mod norm;
 #[cfg(test)]
 pub(crate) mod numerics;

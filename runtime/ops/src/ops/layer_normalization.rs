@@ -4,7 +4,8 @@ use udo_api::{Port, types};
 use udo_simd::rows::layer_norm;
 
 use crate::Def;
-use crate::family::norm::{RowNorm, RowReference, row_norm};
+use crate::family::norm::{ROWS, RowNorm, RowReference, row_norm};
+use crate::number::Number;
 
 pub(crate) const DEF: Def = row_norm::<LayerNormalization>();
 
@@ -12,18 +13,14 @@ struct LayerNormalization;
 
 impl RowNorm for LayerNormalization {
     const NAME: &'static str = "LayerNormalization";
-    const INPUTS: &'static [Port] = &[
-        Port::required("X", types::F32),
-        Port::required("Scale", types::F32),
-        Port::optional("B", types::F32),
-    ];
+    const INPUTS: &'static [Port] =
+        &[Port::required("X", ROWS), Port::required("Scale", ROWS), Port::optional("B", ROWS)];
     const OUTPUTS: &'static [Port] = &[
-        Port::required("Y", types::F32),
+        Port::required("Y", ROWS),
         Port::optional("Mean", types::F32),
         Port::optional("InvStdDev", types::F32),
     ];
-    const STATISTICS: &'static [fn(&[f32], f32) -> f32] =
-        &[|x, _| mean(x) as f32, |x, epsilon| inverse_deviation(x, epsilon) as f32];
+    const STATISTICS: usize = 2;
     const TEST: RowReference = |x, [scale, bias], epsilon| {
         let mean = x.iter().sum::<f64>() / x.len() as f64;
         let variance = x.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / x.len() as f64;
@@ -35,16 +32,27 @@ impl RowNorm for LayerNormalization {
     fn rows(x: &[f32], scale: &[f32], bias: &[f32], epsilon: f32, y: &mut [f32]) {
         layer_norm(x, scale, bias, epsilon, y);
     }
+
+    fn row(x: &[f64], scale: &[f64], bias: &[f64], epsilon: f64, y: &mut [f64]) {
+        let (mean, inverse) = (mean(x), inverse_deviation(x, epsilon));
+        for (at, (y, (x, scale))) in y.iter_mut().zip(x.iter().zip(scale)).enumerate() {
+            *y = (x - mean) * inverse * scale + bias.get(at).unwrap_or(&0.0);
+        }
+    }
+
+    fn statistic<T: Number>(at: usize, x: &[T], epsilon: f64) -> f64 {
+        if at == 0 { mean(x) } else { inverse_deviation(x, epsilon) }
+    }
 }
 
-fn mean(x: &[f32]) -> f64 {
-    x.iter().copied().map(f64::from).sum::<f64>() / x.len() as f64
+fn mean<T: Number>(x: &[T]) -> f64 {
+    x.iter().map(|x| x.to_f64()).sum::<f64>() / x.len() as f64
 }
 
-fn inverse_deviation(x: &[f32], epsilon: f32) -> f64 {
+fn inverse_deviation<T: Number>(x: &[T], epsilon: f64) -> f64 {
     let mean = mean(x);
-    let squares: f64 = x.iter().map(|&x| (f64::from(x) - mean).powi(2)).sum();
-    1.0 / (squares / x.len() as f64 + f64::from(epsilon)).sqrt()
+    let squares: f64 = x.iter().map(|x| (x.to_f64() - mean).powi(2)).sum();
+    1.0 / (squares / x.len() as f64 + epsilon).sqrt()
 }
 
 #[cfg(test)]

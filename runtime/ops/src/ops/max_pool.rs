@@ -97,7 +97,7 @@ pub(super) fn larger<T: Number>(max: T, x: T) -> T {
 
 /// Whether an element takes the place of the largest so far: a NaN does, and gives it to nobody.
 #[inline]
-fn is_larger<T: Number>(x: T, max: T) -> bool {
+pub(super) fn is_larger<T: Number>(x: T, max: T) -> bool {
     let is_nan = |x: T| x.partial_cmp(&x).is_none();
     x > max || (is_nan(x) && !is_nan(max))
 }

@@ -111,7 +111,7 @@ impl Edit<'_> {
         Ok(())
     }
 
-    fn set_constant(&mut self, port: usize, name: &str, tensor: Tensor) {
+    pub(super) fn set_constant(&mut self, port: usize, name: &str, tensor: Tensor) {
         let id = self.graph.add_constant(&format!("{}.{name}", self.node.name), tensor);
         set_input(self.node, port, id);
     }

@@ -10,6 +10,7 @@ mod clip;
 mod dft;
 mod dropout;
 mod edit;
+mod group_norm;
 mod pad;
 mod resize;
 mod slice;
@@ -88,11 +89,15 @@ pub const UPGRADES: &[Upgrade] = &[
     onnx("Floor", 6, Drop("consumed_inputs")),
     onnx("Gemm", 7, Drop("broadcast")),
     onnx("Greater", 7, By(broadcast::align)),
+    onnx("GroupNormalization", 21, By(group_norm::per_channel)),
     onnx("HardSigmoid", 6, Drop("consumed_inputs")),
+    onnx("Hardmax", 13, By(softmax::flatten)),
+    onnx("InstanceNormalization", 6, Drop("consumed_inputs")),
     onnx("LSTM", 7, Drop("output_sequence")),
     onnx("LeakyRelu", 6, Drop("consumed_inputs")),
     onnx("Less", 7, By(broadcast::align)),
     onnx("Log", 6, Drop("consumed_inputs")),
+    onnx("LogSoftmax", 13, By(softmax::flatten)),
     onnx("Max", 6, Drop("consumed_inputs")),
     onnx("Mean", 6, Drop("consumed_inputs")),
     onnx("Min", 6, Drop("consumed_inputs")),

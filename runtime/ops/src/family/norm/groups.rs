@@ -1,0 +1,269 @@
+//! Operators that normalize groups of channels of each image, and scale and move each channel.
+
+use std::marker::PhantomData;
+
+use udo_api::{
+    Core, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op, OpSchema, Param,
+    Port, PortRule, input, input_like, output_like,
+};
+use udo_simd::{Fold, Map1, Simd, fold, map1, rows};
+
+use super::rows::ROWS;
+use crate::Def;
+use crate::family::axes::AxisSplit;
+use crate::family::elementwise::infer_like_input;
+use crate::family::partition::row_grain;
+use crate::number::Number;
+
+/// Which channels are a group. Its family has schema, inference, kernels for `f32` and `f64`, and threading.
+pub(crate) trait GroupNorm: Send + Sync + 'static {
+    const NAME: &'static str;
+    /// `epsilon` among them.
+    const PARAMS: &'static [Param];
+
+    /// How many groups so many channels fall into.
+    fn groups(node: &Node<'_>, channels: usize) -> Result<usize, Error>;
+}
+
+/// The operator that `N` says the groups of.
+pub(crate) const fn group_norm<N: GroupNorm>() -> Def {
+    Def::of::<Described<N>>(Described::<N>::KERNELS)
+}
+
+struct Described<N>(PhantomData<fn() -> N>);
+
+const RULES: &[PortRule] = &[input(0, ROWS), output_like(0, 0), input_like(1, 0), input_like(2, 0)];
+
+impl<N: GroupNorm> Described<N> {
+    const KERNELS: &'static [KernelDef] =
+        &[KernelDef::new::<Groups<N>>(N::NAME, Core::CPU).ports(RULES)];
+}
+
+impl<N: GroupNorm> Op for Described<N> {
+    const SCHEMA: OpSchema = OpSchema::new(
+        N::NAME,
+        &[Port::required("X", ROWS), Port::required("scale", ROWS), Port::required("bias", ROWS)],
+        &[Port::required("Y", ROWS)],
+        N::PARAMS,
+    );
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let x = cx.input(0)?;
+        let &[_, channels, ..] = x.shape() else {
+            return Err(Error::new(format!("input 0 is {x}, wanted rank 2 or more")));
+        };
+        for port in [1, 2] {
+            let found = cx.input(port)?;
+            if found.shape() != [channels] {
+                return Err(Error::new(format!("input {port} is {found}, wanted [{channels}]")));
+            }
+        }
+        let groups = N::groups(cx, channels)?;
+        if groups == 0 || channels % groups != 0 {
+            let wrong = format!("{channels} channels do not fall into {groups} groups");
+            return Err(Error::new(wrong));
+        }
+        infer_like_input(cx)
+    }
+}
+
+struct Groups<N> {
+    /// Channels of an image and of a group, and elements of each.
+    channels: usize,
+    group: usize,
+    plane: usize,
+    epsilon: f64,
+    run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
+    norm: PhantomData<fn() -> N>,
+}
+
+impl<N: GroupNorm> Kernel for Groups<N> {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let x = cx.input(0)?;
+        let AxisSplit { len: channels, inner: plane, .. } = AxisSplit::at(x.shape(), 1);
+        Ok(Self {
+            channels,
+            group: channels / N::groups(cx, channels)?.max(1),
+            plane,
+            epsilon: f64::from(cx.float32("epsilon")?),
+            run: of_type!(x.dtype(), [F32 = f32, F64 = f64], T => Self::run::<T>)?,
+            norm: PhantomData,
+        })
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        (self.run)(self, io)
+    }
+}
+
+impl<N: GroupNorm> Groups<N> {
+    fn run<T: Moments>(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io { inputs, mut outputs, parallel, .. } = io;
+        let &Self { channels, group, plane, epsilon, .. } = self;
+        let (x, scale, bias) = (inputs.get::<T>(0)?, inputs.get::<T>(1)?, inputs.get::<T>(2)?);
+        let y = outputs.take::<T>(0)?;
+        if y.is_empty() {
+            return Ok(());
+        }
+        let len = group * plane;
+        let grain = row_grain(len);
+        parallel.chunks_mut(y, grain, |chunk, y| {
+            let groups = x[chunk * grain..].chunks_exact(len).zip(y.chunks_exact_mut(len));
+            for ((x, y), at) in groups.zip(chunk * grain / len..) {
+                let mean = T::mean(x);
+                let inverse = 1.0 / (T::variance(x, mean) + epsilon).sqrt();
+                let first = at * group % channels;
+                let planes = x.chunks_exact(plane).zip(y.chunks_exact_mut(plane));
+                for ((x, y), channel) in planes.zip(first..) {
+                    let factor = T::of(inverse * scale[channel].to_f64());
+                    T::scale(x, [T::of(mean), factor, bias[channel]], y);
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Numbers whose mean and variance are taken.
+trait Moments: Number {
+    fn mean(x: &[Self]) -> f64;
+    fn variance(x: &[Self], mean: f64) -> f64;
+    /// `(x - mean) * factor + bias`.
+    fn scale(x: &[Self], by: [Self; 3], y: &mut [Self]);
+}
+
+/// Numbers that are added in `f32`, before their sums are in `f64`.
+const RUN: usize = 4096;
+
+impl Moments for f32 {
+    fn mean(x: &[f32]) -> f64 {
+        x.chunks(RUN).map(|x| f64::from(rows::sum(x))).sum::<f64>() / x.len() as f64
+    }
+
+    fn variance(x: &[f32], mean: f64) -> f64 {
+        let squares = SquaresAround(mean as f32);
+        x.chunks(RUN).map(|x| f64::from(fold(squares, x))).sum::<f64>() / x.len() as f64
+    }
+
+    fn scale(x: &[f32], [mean, factor, bias]: [f32; 3], y: &mut [f32]) {
+        map1(Scaled { mean, factor, bias }, x, y);
+    }
+}
+
+impl Moments for f64 {
+    fn mean(x: &[f64]) -> f64 {
+        x.iter().sum::<f64>() / x.len() as f64
+    }
+
+    fn variance(x: &[f64], mean: f64) -> f64 {
+        x.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / x.len() as f64
+    }
+
+    fn scale(x: &[f64], [mean, factor, bias]: [f64; 3], y: &mut [f64]) {
+        y.iter_mut().zip(x).for_each(|(y, x)| *y = (x - mean) * factor + bias);
+    }
+}
+
+/// The sum of squared distances.
+#[derive(Clone, Copy)]
+struct SquaresAround(f32);
+
+impl Fold for SquaresAround {
+    const IDENTITY: f32 = 0.0;
+
+    #[inline(always)]
+    fn step<S: Simd>(self, s: S, sum: S::F, x: S::F) -> S::F {
+        let apart = s.sub(x, s.splat(self.0));
+        s.fma(apart, apart, sum)
+    }
+
+    #[inline(always)]
+    fn combine<S: Simd>(self, s: S, a: S::F, b: S::F) -> S::F {
+        s.add(a, b)
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Scaled {
+    mean: f32,
+    factor: f32,
+    bias: f32,
+}
+
+impl Map1 for Scaled {
+    #[inline(always)]
+    fn of<S: Simd>(self, s: S, x: S::F) -> S::F {
+        s.fma(s.sub(x, s.splat(self.mean)), s.splat(self.factor), s.splat(self.bias))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::family::numerics::{settled_on_any_threads, with};
+    use crate::testing::{Bench, assert_near, bench, noise, tensor};
+
+    const DIMS: [usize; 4] = [2, 6, 3, 70];
+
+    fn run(op: &str, groups: usize, x: &[f32]) -> Bench {
+        let scale: Vec<f32> = (0..6u8).map(|c| f32::from(c) - 2.5).collect();
+        let bias: Vec<f32> = (0..6u8).map(|c| f32::from(c) * 0.5).collect();
+        let run = bench(op).input(tensor(&DIMS, x)).input(tensor(&[6], &scale));
+        let run = run.input(tensor(&[6], &bias)).float("epsilon", 1e-3);
+        if op == "GroupNormalization" { run.int("num_groups", groups as i64) } else { run }
+    }
+
+    fn naive(groups: usize, x: &[f64]) -> Vec<f64> {
+        let (plane, len) = (210, 6 / groups * 210);
+        let mut y = Vec::new();
+        for (at, x) in x.chunks(len).enumerate() {
+            let mean = x.iter().sum::<f64>() / len as f64;
+            let variance = x.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / len as f64;
+            for (i, x) in x.iter().enumerate() {
+                let channel = ((at * len + i) / plane % 6) as f64;
+                let normal = (x - mean) / (variance + f64::from(1e-3f32)).sqrt();
+                y.push(normal * (channel - 2.5) + channel * 0.5);
+            }
+        }
+        y
+    }
+
+    #[test]
+    fn groups_match_the_definition() {
+        let x: Vec<f32> = noise(DIMS.iter().product()).iter().map(|x| x * 3.0 + 50.0).collect();
+        let wide: Vec<f64> = x.iter().copied().map(f64::from).collect();
+        for groups in [1, 2, 3, 6] {
+            let wanted = naive(groups, &wide);
+            let y = settled_on_any_threads(&run("GroupNormalization", groups, &x));
+            assert_near(&y.values::<f32>(), &wanted, 1e-4);
+        }
+        let y = run("InstanceNormalization", 6, &x).threads(3).one();
+        assert_near(&y.values::<f32>(), &naive(6, &wide), 1e-4);
+        let ones = tensor(&[2], &[1f64; 2]);
+        let x = tensor(&[1, 2, 2], &[1f64, 3.0, -5.0, -9.0]);
+        let y = bench("InstanceNormalization").input(x).input(ones.clone()).input(ones);
+        let y = y.float("epsilon", 0.0).one().values::<f64>();
+        assert_near(&y, &[0.0, 2.0, 2.0, 0.0], 1e-12);
+    }
+
+    #[test]
+    fn a_nan_stays_in_its_group() {
+        let x = noise(DIMS.iter().product());
+        let plain = run("GroupNormalization", 2, &x).one().values::<f32>();
+        let y = run("GroupNormalization", 2, &with(&x, 700, f32::NAN)).one().values::<f32>();
+        for (at, (y, plain)) in y.iter().zip(&plain).enumerate() {
+            let found = if at / 630 == 1 { y.is_nan() } else { y.to_bits() == plain.to_bits() };
+            assert!(found, "{y} at {at}");
+        }
+    }
+
+    #[test]
+    fn misfits_are_refused() {
+        let x = noise(DIMS.iter().product());
+        let error = run("GroupNormalization", 4, &x).error();
+        assert_eq!(error, "6 channels do not fall into 4 groups");
+        let one = tensor(&[1], &[1f32]);
+        let run = bench("InstanceNormalization").input(tensor(&[1, 2, 1], &[1f32, 2.0]));
+        let error = run.input(one.clone()).input(one).error();
+        assert_eq!(error, "input 1 is f32[1], wanted [2]");
+    }
+}

@@ -1,0 +1,27 @@
+//! Some neighbouring channels of each image less their mean, over their deviation, each channel scaled and moved.
+
+use udo_api::{DType, Error, Node, Param, Value};
+
+use crate::Def;
+use crate::family::norm::{GroupNorm, group_norm};
+
+pub(crate) const DEF: Def = group_norm::<GroupNormalization>();
+
+struct GroupNormalization;
+
+impl GroupNorm for GroupNormalization {
+    const NAME: &'static str = "GroupNormalization";
+    const PARAMS: &'static [Param] = &[
+        Param::scalar("epsilon", DType::F32).default(Value::float(1e-5)),
+        Param::scalar("num_groups", DType::I64),
+        // The type to compute in: statistics are in f64 whatever it says.
+        Param::scalar("stash_type", DType::I64).default(Value::int(1)),
+    ];
+
+    fn groups(node: &Node<'_>, _: usize) -> Result<usize, Error> {
+        let groups = node.int("num_groups")?;
+        let wrong =
+            || Error::new(format!("parameter \"num_groups\" is {groups}, wanted 1 or more"));
+        usize::try_from(groups).ok().filter(|&groups| groups > 0).ok_or_else(wrong)
+    }
+}

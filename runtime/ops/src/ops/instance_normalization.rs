@@ -1,0 +1,20 @@
+//! Each channel of each image less its mean, over its deviation, scaled and moved.
+
+use udo_api::{DType, Error, Node, Param, Value};
+
+use crate::Def;
+use crate::family::norm::{GroupNorm, group_norm};
+
+pub(crate) const DEF: Def = group_norm::<InstanceNormalization>();
+
+struct InstanceNormalization;
+
+impl GroupNorm for InstanceNormalization {
+    const NAME: &'static str = "InstanceNormalization";
+    const PARAMS: &'static [Param] =
+        &[Param::scalar("epsilon", DType::F32).default(Value::float(1e-5))];
+
+    fn groups(_: &Node<'_>, channels: usize) -> Result<usize, Error> {
+        Ok(channels.max(1))
+    }
+}
