@@ -208,17 +208,52 @@ fn a_node_that_does_not_fit_its_schema_is_refused_by_name() {
 
 #[test]
 fn unknown_operators_and_open_shapes_say_what_to_do() {
-    let unknown = graph(|_, node| "Swish".clone_into(&mut node.op));
-    let error = run(unknown, &[], &Options::default()).unwrap_err();
-    assert_eq!(error.to_string(), "node \"act\": no package has an operator \"Swish\"");
+    let named = |op: &'static str| graph(move |_, node| op.clone_into(&mut node.op));
+    let error = run(named("Blend"), &[], &Options::default()).unwrap_err();
+    assert_eq!(error.to_string(), "node \"act\": no package has an operator \"Blend\"");
     let CompileError::Resolve(error) = error else { unreachable!("it is about binding") };
     assert!(error.help().unwrap().contains("--package"));
-    let branch = graph(|_, node| {
-        "Branch".clone_into(&mut node.op);
-        node.attrs.push(("then_branch".to_owned(), held()));
-    });
-    let error = refusal(branch, &[]);
-    assert_eq!(error, "node \"act\": no package has an operator \"Branch\"");
+    let of = |op: &'static str| refusal(named(op), &[]);
+    assert_eq!(
+        of("Sigmod"),
+        "node \"act\": no package has an operator \"Sigmod\", did you mean \"Sigmoid\"?"
+    );
+    assert_eq!(
+        of("relu"),
+        "node \"act\": no package has an operator \"relu\", did you mean \"Relu\"?"
+    );
+    assert_eq!(
+        of("StringSplit"),
+        "node \"act\": no package has an operator \"StringSplit\": it is ONNX's for strings, which are not supported"
+    );
+}
+
+#[test]
+fn every_missing_operator_is_named_at_once() {
+    let text = "graph lacking
+  input x: f32[batch,2]
+  a = Blend@17(x) # a
+  b = Relu@17(a) # b
+  c = Stir@17(b) # c
+    body: graph \"body\"
+      capture b
+      d = Blend@17(b) # d
+      output d
+  e = com.acme:Relux@1(c) # e
+  f = SequenceAt@17(e, e) # f
+  g = FlexAttention@17(f) # g
+  output g
+";
+    let graph = Graph::parse(text).unwrap();
+    let error = Model::compile(graph, &mut registry(&[]), &Options::default()).unwrap_err();
+    let wanted = [
+        "no package has an operator \"Blend\" (2 nodes, the first \"a\")",
+        "\"Stir\" (1 node, \"c\")",
+        "\"Relux\" (1 node, \"e\") of domain \"com.acme\", did you mean \"Relu\"?",
+        "\"SequenceAt\" (1 node, \"f\"): it is ONNX's for sequences, which are not supported",
+        "\"FlexAttention\" (1 node, \"g\")",
+    ];
+    assert_eq!(error.to_string(), wanted.join("; "));
 }
 
 type Shapes<'a> = &'a [(&'a str, &'a [usize])];

@@ -146,6 +146,7 @@ impl Model {
             let report = plan.report().clone();
             (Plans::One(Arc::new(plan)), report, fired)
         } else {
+            registry.find_operators(&graph, &options.bind)?;
             let notice = format!("each new shape of {} is planned when it is met", open.join(", "));
             let report = Report { notices: vec![notice], ..Report::default() };
             let planner = Planner::new(graph, registry, options.clone());

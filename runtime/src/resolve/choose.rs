@@ -1,6 +1,6 @@
 //! Which operator takes a node, where several could.
 
-use super::{BindOptions, ResolveError};
+use super::{BindOptions, MissingOp, ResolveError};
 use crate::graph::Node;
 use crate::package::PackageId;
 use crate::registry::{OpEntry, Registry};
@@ -37,10 +37,7 @@ impl Registry {
         let (built_in, packaged): (Vec<_>, Vec<_>) =
             candidates.into_iter().partition(|e| self.is_builtin(e.package));
         match (packaged.as_slice(), built_in.first()) {
-            ([], None) => {
-                let (name, op, domain) = (node.name.clone(), node.op.clone(), node.domain.clone());
-                Err(ResolveError::UnknownOp { node: name, op, domain })
-            }
+            ([], None) => Err(ResolveError::MissingOps { all: vec![MissingOp::of(node, self)] }),
             ([], Some(entry)) | ([entry], None) => Ok((*entry, None)),
             ([entry], Some(_)) => {
                 let notice = format!(

@@ -5,6 +5,7 @@ mod choose;
 mod defaults;
 mod fold;
 mod inputs;
+mod missing;
 mod open;
 mod params;
 mod rule;
@@ -25,6 +26,8 @@ use crate::registry::{OpEntry, Registry};
 use defaults::fill_defaults;
 pub use inputs::Input;
 pub(crate) use inputs::bind;
+use missing::List;
+pub use missing::MissingOp;
 pub use params::Params;
 pub(crate) use rule::{port_rule, port_types, takes_encoding};
 use tensor_layout::NhwcValues;
@@ -56,15 +59,11 @@ pub struct Resolved {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResolveError {
-    /// Nobody describes the operator.
-    #[error("node {node:?}: no package has an operator {op:?}{}", domain_note(.domain))]
-    UnknownOp {
-        /// The node.
-        node: String,
-        /// Its operator type.
-        op: String,
-        /// Its domain.
-        domain: String,
+    /// Nobody describes some of the operators.
+    #[error("{}", List(.all))]
+    MissingOps {
+        /// All of them, in the order of the graph.
+        all: Vec<MissingOp>,
     },
     /// Several packages describe the operator.
     #[error("node {node:?}: operator {op:?} is in packages {}", .packages.join(", "))]
@@ -146,17 +145,16 @@ pub enum ResolveError {
     Broken(String),
 }
 
-fn domain_note(domain: &str) -> String {
-    if domain.is_empty() { String::new() } else { format!(" of domain {domain:?}") }
-}
-
 impl ResolveError {
     /// What the user can do about it.
     pub fn help(&self) -> Option<String> {
         match self {
-            Self::UnknownOp { op, .. } => Some(format!(
-                "pass the package that has it with --package, or make one: `udo new` with a config whose type is {op:?}"
-            )),
+            Self::MissingOps { all } => {
+                let op = &all.iter().find(|missing| missing.is_of_a_package())?.op;
+                Some(format!(
+                    "pass the package that has it with --package, or make one: `udo new` with a config whose type is {op:?}"
+                ))
+            }
             Self::Ambiguous { op, packages, .. } => {
                 let first = packages.first().map_or("PACKAGE", String::as_str);
                 Some(format!("choose one with --bind {op}={first}"))
@@ -192,6 +190,7 @@ impl Registry {
         graph: Graph,
         options: &BindOptions,
     ) -> Result<Resolved, ResolveError> {
+        self.find_operators(&graph, options)?;
         let shapes = inputs::shapes(&graph, options)?;
         let Graph { name, nodes, values, inputs, captures, outputs } = graph;
         let values = (0..).map(ValueId::at).zip(values);
@@ -234,11 +233,8 @@ impl Registry {
             self.is_builtin(entry.package) && entry.def.schema().domain() == node.domain
         };
         let entry = self.ops_named(&node.op).find(is_meant).copied();
-        let entry = entry.ok_or_else(|| ResolveError::UnknownOp {
-            node: node.name.clone(),
-            op: node.op.clone(),
-            domain: node.domain.clone(),
-        })?;
+        let missing = || ResolveError::MissingOps { all: vec![MissingOp::of(&node, self)] };
+        let entry = entry.ok_or_else(missing)?;
         self.bind(graph, node, entry)
     }
 

@@ -39,8 +39,13 @@ fn dim(proto: &DimensionProto) -> DimSpec {
         // Some writers say -1 for an extent that they do not know.
         return usize::try_from(value).map_or(DimSpec::Unknown, DimSpec::Fixed);
     }
-    let name = proto.dim_param.as_deref().filter(|name| !name.is_empty());
+    let name = proto.dim_param.as_deref().filter(|name| is_name(name));
     name.map_or(DimSpec::Unknown, |name| DimSpec::Named(name.to_owned()))
+}
+
+/// Whether extents of this name are meant to be equal; some writers call all by a name that says that they are not known.
+fn is_name(name: &str) -> bool {
+    !matches!(name, "None" | "-1") && name.chars().any(char::is_alphanumeric)
 }
 
 fn other_type(proto: &TypeProto) -> Option<&'static str> {
@@ -51,4 +56,22 @@ fn other_type(proto: &TypeProto) -> Option<&'static str> {
         (proto.optional_type.is_some(), "an optional value"),
     ];
     found.iter().find(|(is, _)| *is).map(|(_, what)| *what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_say_nothing_are_no_names() {
+        let of = |name: &str| {
+            dim(&DimensionProto { dim_param: Some(name.to_owned()), ..DimensionProto::default() })
+        };
+        for name in ["?", "", "-1", "None", "*"] {
+            assert_eq!(of(name), DimSpec::Unknown, "{name:?}");
+        }
+        for name in ["batch", "N", "unk__12", "p2o.DynamicDimension.0", "长度", "?1"] {
+            assert_eq!(of(name), DimSpec::Named(name.to_owned()), "{name:?}");
+        }
+    }
 }

@@ -183,6 +183,11 @@ impl Change {
     }
 }
 
+/// Whether an operator of another name takes the node now.
+pub(super) fn renames(node: &Node) -> bool {
+    UPGRADES.iter().any(|row| matches!(row.change, Rename(_)) && row.takes(node))
+}
+
 impl Registry {
     /// Gives a node whose operator is nobody's the name under which that is known now, in the form that it had when it
     /// was renamed; returns the nodes to be added behind it.
@@ -191,8 +196,7 @@ impl Registry {
         graph: &mut TypedGraph,
         node: &mut Node,
     ) -> Result<Vec<Node>, ResolveError> {
-        let is_renamed = |row: &Upgrade| matches!(row.change, Rename(_)) && row.takes(node);
-        if self.ops_named(&node.op).next().is_none() && UPGRADES.iter().any(is_renamed) {
+        if self.ops_named(&node.op).next().is_none() && renames(node) {
             return self.apply_upgrades(graph, node);
         }
         Ok(Vec::new())

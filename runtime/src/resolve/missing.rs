@@ -1,0 +1,150 @@
+//! The operators of a model that nobody describes, all in one go, and whose they are.
+
+use std::fmt;
+
+use strsim::levenshtein;
+
+use super::{BindOptions, ResolveError, upgrade};
+use crate::graph::{Graph, Node};
+use crate::registry::Registry;
+
+/// An operator that nobody describes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MissingOp {
+    /// Its type.
+    pub op: String,
+    /// Its domain.
+    pub domain: String,
+    /// How many nodes of it there are, those in subgraphs included.
+    pub count: usize,
+    /// The first of them.
+    pub node: String,
+    /// The operator that there is whose name is nearly the same.
+    pub meant: Option<String>,
+}
+
+/// ONNX's operators, in lines that begin with what they need.
+const ONNX: &str = include_str!("onnx_operators.txt");
+
+/// What all operators need, and the runtime has.
+const TENSORS: &str = "tensors";
+
+/// What is said of ONNX's domains besides the one without a name.
+const DOMAINS: &[(&str, &str)] = &[
+    ("ai.onnx.ml", "ONNX's for classical machine learning, which is not supported"),
+    ("ai.onnx.preview", "ONNX's for trial, which is not supported"),
+    ("ai.onnx.preview.training", "ONNX's for training, which is not supported"),
+];
+
+impl MissingOp {
+    /// One node of an operator that nobody describes.
+    pub(super) fn of(node: &Node, registry: &Registry) -> Self {
+        let (op, domain) = (node.op.clone(), node.domain.clone());
+        let mut missing = Self { op, domain, count: 1, node: node.name.clone(), meant: None };
+        if missing.of_onnx().is_none() {
+            missing.meant = nearest(&missing.op, registry);
+        }
+        missing
+    }
+
+    /// What to say of an operator of ONNX's; nothing for others.
+    fn of_onnx(&self) -> Option<String> {
+        if !self.domain.is_empty() {
+            let domain = DOMAINS.iter().find(|(domain, _)| *domain == self.domain);
+            return domain.map(|(_, words)| (*words).to_owned());
+        }
+        let mut lines = ONNX.lines().filter_map(|line| line.split_once(": "));
+        let (needed, _) = lines.find(|(_, ops)| ops.split(' ').any(|op| op == self.op))?;
+        Some(match needed {
+            TENSORS => "ONNX's, not supported yet".to_owned(),
+            needed => format!("ONNX's for {needed}, which are not supported"),
+        })
+    }
+
+    /// Whether a package of the user's might have it.
+    pub fn is_of_a_package(&self) -> bool {
+        self.of_onnx().is_none()
+    }
+
+    fn note(&self) -> String {
+        let domain = match self.domain.as_str() {
+            "" => String::new(),
+            domain => format!(" of domain {domain:?}"),
+        };
+        match (self.of_onnx(), &self.meant) {
+            (Some(words), _) => format!("{domain}: it is {words}"),
+            (None, Some(meant)) => format!("{domain}, did you mean {meant:?}?"),
+            (None, None) => domain,
+        }
+    }
+}
+
+/// All of them: a node where there is one, else a list with how often each is wanted.
+pub(super) struct List<'a>(pub(super) &'a [MissingOp]);
+
+impl fmt::Display for List<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let [MissingOp { op, node, count: 1, .. }] = self.0 {
+            let note = self.0.first().map(MissingOp::note).unwrap_or_default();
+            return write!(f, "node {node:?}: no package has an operator {op:?}{note}");
+        }
+        for (at, missing) in self.0.iter().enumerate() {
+            let MissingOp { op, count, node, .. } = missing;
+            let nodes = if *count == 1 {
+                "1 node,".to_owned()
+            } else {
+                format!("{count} nodes, the first")
+            };
+            let (start, note) =
+                (if at == 0 { "no package has an operator" } else { ";" }, missing.note());
+            write!(f, "{start} {op:?} ({nodes} {node:?}){note}")?;
+        }
+        Ok(())
+    }
+}
+
+/// The operator there is whose name is closest, if one is close enough to be meant. Case is ignored.
+fn nearest(op: &str, registry: &Registry) -> Option<String> {
+    let (lower, limit) = (op.to_lowercase(), (op.chars().count() / 4).max(1));
+    let names = registry.ops().iter().map(|entry| entry.def.schema().name());
+    // One of the same name is of another domain.
+    let near = names.filter(|name| *name != op);
+    let near = near.map(|name| (levenshtein(&lower, &name.to_lowercase()), name));
+    let near = near.filter(|(edits, _)| *edits <= limit).min();
+    near.map(|(_, name)| name.to_owned())
+}
+
+impl Registry {
+    /// Refuses a graph with nodes that no operator takes, and names them all.
+    ///
+    /// # Errors
+    /// Operators that nobody describes, of the graph and of its subgraphs.
+    pub(crate) fn find_operators(
+        &self,
+        graph: &Graph,
+        options: &BindOptions,
+    ) -> Result<(), ResolveError> {
+        let mut all = Vec::new();
+        self.collect_missing(graph, options, &mut all);
+        if all.is_empty() { Ok(()) } else { Err(ResolveError::MissingOps { all }) }
+    }
+
+    fn collect_missing(&self, graph: &Graph, options: &BindOptions, all: &mut Vec<MissingOp>) {
+        for node in &graph.nodes {
+            for subgraph in node.subgraphs() {
+                self.collect_missing(subgraph.graph, options, all);
+            }
+            let chosen = self.choose(node, options);
+            let is_missing = matches!(chosen, Err(ResolveError::MissingOps { .. }));
+            if !is_missing || upgrade::renames(node) {
+                continue;
+            }
+            let is_alike =
+                |known: &&mut MissingOp| known.op == node.op && known.domain == node.domain;
+            match all.iter_mut().find(is_alike) {
+                Some(known) => known.count += 1,
+                None => all.push(MissingOp::of(node, self)),
+            }
+        }
+    }
+}
