@@ -2,6 +2,7 @@
 
     python tests/peers/quantized.py FOLDER
     python tests/peers/models.py --udo target/release/udo FOLDER/*.onnx
+    python tests/peers/quantized.py --floats FOLDER         # convolutions of f32 between codes, for udo bench
 
 Needs numpy and onnx. Images are 14 by 14 and 56 by 56 pixels, as in two stages of ResNet-50; weights are random.
 """
@@ -23,7 +24,25 @@ SCALE, ZERO_POINT = np.float32(0.02), np.uint8(128)
 SPREAD = 73.6
 
 
-def chain(side, layers):
+def layer(i, weights, kernel):
+    """A convolution of codes."""
+    names = [f"codes{i}", "scale", "zero", *weights, "scale", "zero", f"bias{i}"]
+    return [helper.make_node("QLinearConv", names, [f"codes{i + 1}"], pads=[kernel // 2] * 4)]
+
+
+def layer_of_floats(i, weights, kernel):
+    """A convolution of f32 and its Relu, between codes: what quantizers of floating-point models write."""
+    sums = [f"x{i}", f"real_w{i}", f"real_bias{i}"]
+    return [
+        helper.make_node("DequantizeLinear", [f"codes{i}", "scale", "zero"], [f"x{i}"]),
+        helper.make_node("DequantizeLinear", weights, [f"real_w{i}"], axis=0),
+        helper.make_node("Conv", sums, [f"sums{i}"], pads=[kernel // 2] * 4),
+        helper.make_node("Relu", [f"sums{i}"], [f"y{i}"]),
+        helper.make_node("QuantizeLinear", [f"y{i}", "scale", "zero"], [f"codes{i + 1}"]),
+    ]
+
+
+def chain(side, layers, make):
     """Quantize, convolve layer by layer, dequantize."""
     rng = np.random.default_rng(7)
     constants = {"scale": SCALE, "zero": ZERO_POINT}
@@ -36,16 +55,16 @@ def chain(side, layers):
         constants[f"w_scale{i}"] = scales.astype(np.float32)
         constants[f"w_zero{i}"] = np.zeros(outputs, np.int8)
         constants[f"bias{i}"] = rng.integers(-500, 500, outputs).astype(np.int32)
-        weights = [f"w{i}", f"w_scale{i}", f"w_zero{i}"]
-        names = [f"codes{i}", "scale", "zero", *weights, "scale", "zero", f"bias{i}"]
-        pads = [kernel // 2] * 4
-        nodes.append(helper.make_node("QLinearConv", names, [f"codes{i + 1}"], pads=pads))
+        constants[f"real_bias{i}"] = (constants[f"bias{i}"] * scales * SCALE).astype(np.float32)
+        nodes.extend(make(i, [f"w{i}", f"w_scale{i}", f"w_zero{i}"], kernel))
     nodes.append(
         helper.make_node("DequantizeLinear", [f"codes{len(layers)}", "scale", "zero"], ["y"])
     )
     image = ["x", [1, layers[0][0], side, side]], ["y", [1, layers[-1][1], side, side]]
     values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, dims) for name, dims in image]
-    tensors = [numpy_helper.from_array(np.asarray(a), name) for name, a in constants.items()]
+    read = {name for node in nodes for name in node.input}
+    constants = {name: np.asarray(a) for name, a in constants.items() if name in read}
+    tensors = [numpy_helper.from_array(a, name) for name, a in constants.items()]
     graph = helper.make_graph(nodes, "chain", values[:1], values[1:], tensors)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
 
@@ -53,10 +72,13 @@ def chain(side, layers):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="where the models go")
-    folder = parser.parse_args().folder
+    parser.add_argument("--floats", action="store_true", help="convolutions of f32 between codes")
+    arguments = parser.parse_args()
+    folder, floats = arguments.folder, arguments.floats
     folder.mkdir(parents=True, exist_ok=True)
     for name, (side, layers) in CHAINS.items():
-        onnx.save(chain(side, layers), folder / f"{name}.onnx")
+        make, name = (layer_of_floats, f"{name}_floats") if floats else (layer, name)
+        onnx.save(chain(side, layers, make), folder / f"{name}.onnx")
 
 
 if __name__ == "__main__":

@@ -9,6 +9,9 @@ use crate::memory::Tensor;
 use crate::registry::Registry;
 use crate::resolve::{BoundNode, EpilogueNode, ParamSetting, Step, TypedGraph};
 
+/// The most steps of an epilogue: chains of nodes may be long, and each of them has a list of those behind it.
+const MOST_STEPS: usize = 8;
+
 /// A node that may be fused into an earlier one.
 #[derive(Debug)]
 pub struct Candidate<'a> {
@@ -31,8 +34,8 @@ pub enum Fusion {
     },
     /// The kernel of an earlier node may do its work before it stores its output.
     Epilogue {
-        /// The earlier node.
-        of: NodeId,
+        /// The earlier nodes, of which the first whose kernel does all that lies between may.
+        of: Vec<NodeId>,
         /// What is done there.
         step: EpilogueNode,
     },
@@ -114,8 +117,8 @@ impl<'a> Candidate<'a> {
         }
     }
 
-    /// The node that might do this one's work before it stores its output: the one that makes an input that nobody else
-    /// reads, or whose epilogue so far does.
+    /// The nodes that might do this one's work before they store their output: the one that makes an input that nobody
+    /// else reads, and those whose epilogues so far do.
     pub fn host(&self, port: usize) -> Option<Host> {
         self.host_read_by(port, &[self.id])
     }
@@ -131,9 +134,10 @@ impl<'a> Candidate<'a> {
             if bound.is_folded {
                 return None;
             }
-            let host = self.uses.host(value).or((!bound.is_alias).then_some(producer));
-            if let Some(node) = host {
-                return Some(Host { node, aliases });
+            let mut nodes = self.uses.hosts(value).to_vec();
+            nodes.extend((!bound.is_alias).then_some(producer));
+            if !nodes.is_empty() {
+                return Some(Host { nodes, aliases });
             }
             aliases.insert(0, value);
             value = bound.node.input(0)?;
@@ -148,10 +152,13 @@ impl<'a> Candidate<'a> {
 
     /// The same where other nodes lie between, which make `values`.
     pub fn epilogue_through(&self, host: Host, values: &[ValueId], step: Step) -> Option<Fusion> {
-        let Host { node: of, aliases: mut makes } = host;
+        let Host { nodes: mut of, aliases: mut makes } = host;
         makes.extend(values);
         makes.push(self.bound.node.output(0)?);
-        Some(Fusion::Epilogue { of, step: EpilogueNode { makes, step } })
+        let has_room =
+            |id: &NodeId| self.graph.node(*id).is_ok_and(|host| host.epilogue.len() < MOST_STEPS);
+        of.retain(has_room);
+        (!of.is_empty()).then_some(Fusion::Epilogue { of, step: EpilogueNode { makes, step } })
     }
 
     /// Whether a value is there before `node` runs.
@@ -177,11 +184,11 @@ impl<'a> Candidate<'a> {
     }
 }
 
-/// A node that might do the work of a later one before it stores its output.
+/// Nodes that might do the work of a later one before they store their output.
 #[derive(Debug)]
 pub struct Host {
-    /// The node.
-    pub node: NodeId,
+    /// The nodes, from the first on: each may do what lies between it and the later one as well.
+    pub nodes: Vec<NodeId>,
     /// What nodes in between make that have nothing left to do.
     aliases: Vec<ValueId>,
 }
@@ -196,12 +203,12 @@ pub(super) fn apply(
 ) {
     match fusion {
         Fusion::Epilogue { of, step } => {
-            let (Some(&result), Some(host)) = (step.makes.last(), graph.nodes.get_mut(of.index()))
-            else {
-                return;
-            };
-            host.epilogue.push(step);
-            uses.set_host(result, of);
+            let Some(&result) = step.makes.last() else { return };
+            for host in &of {
+                let Some(host) = graph.nodes.get_mut(host.index()) else { return };
+                host.epilogue.push(step.clone());
+            }
+            uses.set_hosts(result, of);
         }
         Fusion::Constants { into, constants } => {
             let name = graph.node(fused).map_or_else(|_| String::new(), |b| b.node.name.clone());
@@ -229,8 +236,8 @@ pub(super) struct Uses {
     producers: Vec<Option<NodeId>>,
     /// The nodes that make them, as whichever output.
     makers: Vec<Option<NodeId>>,
-    /// The nodes of whose epilogue they are the result.
-    hosts: Vec<Option<NodeId>>,
+    /// The nodes of whose epilogues they are the result.
+    hosts: Vec<Vec<NodeId>>,
     /// Nothing stands for the caller.
     readers: Vec<Vec<Option<NodeId>>>,
 }
@@ -264,7 +271,7 @@ impl Uses {
                 readers.push(None);
             }
         }
-        let hosts = vec![None; count];
+        let hosts = vec![Vec::new(); count];
         Self { producers, makers, hosts, readers }
     }
 
@@ -290,13 +297,13 @@ impl Uses {
         self.makers.get(value.index()).copied().flatten()
     }
 
-    fn host(&self, value: ValueId) -> Option<NodeId> {
-        self.hosts.get(value.index()).copied().flatten()
+    fn hosts(&self, value: ValueId) -> &[NodeId] {
+        self.hosts.get(value.index()).map_or(&[], Vec::as_slice)
     }
 
-    fn set_host(&mut self, value: ValueId, host: NodeId) {
+    fn set_hosts(&mut self, value: ValueId, hosts: Vec<NodeId>) {
         if let Some(slot) = self.hosts.get_mut(value.index()) {
-            *slot = Some(host);
+            *slot = hosts;
         }
     }
 }

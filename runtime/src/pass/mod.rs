@@ -47,7 +47,7 @@ pub const PASSES: &[Pass] = &[
     },
     Pass {
         name: "epilogue",
-        does: "offers biases, residuals and activations to the kernel of the node before, to do before it stores",
+        does: "offers biases, residuals, activations and quantization to the kernels of the nodes before, to do before they store",
         rewrite: Rewrite::Fusion(epilogue::attach),
     },
 ];

@@ -1,6 +1,6 @@
 //! How many steps of a node's epilogue a kernel does.
 
-use udo_api::{Core, EpilogueOp, EpilogueStep, KernelDef, Side};
+use udo_api::{Core, DType, EpilogueOp, EpilogueStep, KernelDef, Side};
 use udo_host::{Refusal, accept};
 
 use super::ports::Ports;
@@ -31,7 +31,9 @@ impl Unplaced<'_> {
                 .resize(own, Operand { value: None, format: Format::ABSENT, takes_pitch: false });
         }
         for step in &self.bound.epilogue {
-            let Some(output) = self.push_step(kernel, core, ports, step) else { break };
+            let before = offer.after.last().map(|(output, _)| *output).or(offer.own);
+            let Some(before) = before else { break };
+            let Some(output) = self.push_step(kernel, core, ports, step, before) else { break };
             offer.after.push((output, ports.inputs.len()));
         }
         offer
@@ -60,19 +62,29 @@ impl Unplaced<'_> {
         Ok(())
     }
 
-    /// Adds a step with its tensor; what the first output is after it, or nothing if the kernel cannot have that.
+    /// Adds a step with its tensor; what the first output, which is what `before` says, is after it, or nothing if the
+    /// kernel cannot have that.
     fn push_step(
         &self,
         kernel: &KernelDef,
         core: Core,
         ports: &mut Ports,
         step: &EpilogueNode,
+        before: Operand,
     ) -> Option<Operand> {
-        let layout = ports.outputs.first()?.format.layout();
+        let layout = before.format.layout();
         let value = step.makes.last().copied();
-        let format = self.format(kernel, core, Side::Output, 0, value, &ports.inputs).ok()?;
-        let takes_pitch = ports.outputs.first()?.takes_pitch;
-        let output = Operand { value, format: format.in_layout(layout)?, takes_pitch };
+        let format = match step.step {
+            // Rules of ports speak of numbers. What is stored in fewer bits would be rounded twice.
+            Step::Quantize if before.format.desc.dtype() == Some(DType::F32) => {
+                Format::of(self.graph.desc(value))
+            }
+            Step::Quantize => return None,
+            Step::Bias { .. } | Step::Residual(_) | Step::Activation(_) => {
+                self.format(kernel, core, Side::Output, 0, value, &ports.inputs).ok()?
+            }
+        };
+        let output = Operand { value, format: format.in_layout(layout)?, ..before };
         let input = ports.inputs.len();
         let op = match step.step {
             Step::Bias { vector, axis } => {
@@ -87,6 +99,7 @@ impl Unplaced<'_> {
                 EpilogueOp::Residual { input }
             }
             Step::Activation(activation) => EpilogueOp::Activation(activation),
+            Step::Quantize => EpilogueOp::Quantize,
         };
         ports.epilogue.push(EpilogueStep::new(op, output.format.desc));
         Some(output)

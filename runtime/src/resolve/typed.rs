@@ -55,6 +55,8 @@ pub enum Step {
     Residual(ValueId),
     /// A function is applied.
     Activation(Activation),
+    /// Codes are stored in the place of numbers, of the type and encoding of the result.
+    Quantize,
 }
 
 impl GraphNode for BoundNode {
@@ -84,6 +86,7 @@ impl fmt::Display for Step {
             Self::Activation(Activation::Clip(low, high)) => write!(f, "clip to {low}..{high}"),
             Self::Activation(Activation::Silu) => f.write_str("silu"),
             Self::Activation(Activation::Gelu) => f.write_str("gelu"),
+            Self::Quantize => f.write_str("quantize"),
         }
     }
 }

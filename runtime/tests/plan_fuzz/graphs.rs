@@ -370,9 +370,10 @@ impl Maker {
         }
         let kernel = self.random.pick(&[1, 1, 3]);
         let sums = self.convolved(x, kernel);
-        match self.random.below(4) {
+        match self.random.below(5) {
             0 => self.normalize(&sums),
             1 => self.elementwise(&sums),
+            2 => self.quantized_sums(&sums),
             _ => {}
         }
     }
@@ -476,11 +477,36 @@ impl Maker {
     }
 
     /// The value as 8 bits hold it.
+    /// Sums, or what becomes of them, as codes of any type.
+    fn quantized_sums(&mut self, x: &Operand) {
+        let x = match self.random.below(3) {
+            0 => self.unary("Relu", x),
+            1 => {
+                let residual = self.any_like(x).id;
+                self.node("Add", &[x.id, residual], &[], &[&x.dims])
+            }
+            _ => x.clone(),
+        };
+        let zero_point = match self.random.below(4) {
+            0 => self.constant(&[], &[128u8]),
+            1 => self.constant(&[], &[-5i8]),
+            2 => self.constant(&[], &[40_000u16]),
+            _ => self.constant(&[], &[0i16]),
+        };
+        let scale = self.random.pick(&[0.01, 0.0625, 0.3]);
+        self.requantized_by(&x, scale, zero_point);
+    }
+
     fn requantized(&mut self, x: &Operand) -> Operand {
         let scale = self.random.pick(&[0.03125f32, 0.0625, 0.25]);
         let zero_point = self.random.pick(&[0u8, 100, 128]);
-        let scale = self.constant(&[], &[scale]);
         let zero_point = self.constant(&[], &[zero_point]);
+        self.requantized_by(x, scale, zero_point)
+    }
+
+    /// Codes of the zero point's type, and what they stand for.
+    fn requantized_by(&mut self, x: &Operand, scale: f32, zero_point: ValueId) -> Operand {
+        let scale = self.constant(&[], &[scale]);
         let codes = self.node("QuantizeLinear", &[x.id, scale, zero_point], &[], &[&x.dims]);
         // Codes are nobody else's business.
         self.values.pop();

@@ -240,6 +240,10 @@ fn note(report: &Report, case: &Case, options: &Options, met: &mut Met) {
         }),
         ("views", nodes(&|n| n.is_view)),
         ("fused nodes", nodes(&|n| n.fused_into.is_some())),
+        (
+            "codes stored by a node before",
+            nodes(&|n| n.fused_into.is_some() && n.op == "QuantizeLinear"),
+        ),
         ("nodes on another core", nodes(&|n| n.fell_back)),
         ("layouts converted", steps(&|s| s.op == "Transpose" && s.package.is_empty())),
         ("values transferred", steps(&|s| s.op == "Transfer")),

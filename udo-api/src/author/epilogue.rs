@@ -20,6 +20,9 @@ pub enum EpilogueOp {
     },
     /// Applies a function.
     Activation(Activation),
+    /// Stores codes in the place of numbers of f32, as [`Encoding::quantize`](crate::Encoding::quantize) makes them: of the
+    /// type and the one encoding that the step's output has. It is the last step.
+    Quantize,
 }
 
 /// A function that an epilogue applies to each element.
@@ -38,6 +41,7 @@ pub enum Activation {
 const BIAS: u32 = 1;
 const RESIDUAL: u32 = 2;
 const ACTIVATION: u32 = 3;
+const QUANTIZE: u32 = 4;
 
 const RELU: u32 = 1;
 const CLIP: u32 = 2;
@@ -71,6 +75,7 @@ impl EpilogueStep {
                 };
                 Self { kind: ACTIVATION, function, numbers, ..none }
             }
+            EpilogueOp::Quantize => Self { kind: QUANTIZE, ..none },
         }
     }
 
@@ -85,6 +90,7 @@ impl EpilogueStep {
             (ACTIVATION, CLIP) => Some(EpilogueOp::Activation(Activation::Clip(low, high))),
             (ACTIVATION, SILU) => Some(EpilogueOp::Activation(Activation::Silu)),
             (ACTIVATION, GELU) => Some(EpilogueOp::Activation(Activation::Gelu)),
+            (QUANTIZE, _) if self.output.encoding().is_some() => Some(EpilogueOp::Quantize),
             _ => None,
         }
     }
@@ -98,6 +104,9 @@ impl EpilogueStep {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dtype::DType;
+    use crate::encoding::Encoding;
+    use crate::shape::Shape;
 
     #[test]
     fn steps_cross_as_they_are() {
@@ -114,6 +123,15 @@ mod tests {
         }
         let known = EpilogueStep::new(ops[5], TensorDesc::ABSENT);
         assert_eq!(EpilogueStep { function: GELU + 1, ..known }.op(), None);
-        assert_eq!(EpilogueStep { kind: ACTIVATION + 1, ..known }.op(), None);
+        assert_eq!(EpilogueStep { kind: QUANTIZE + 1, ..known }.op(), None);
+    }
+
+    #[test]
+    fn codes_have_an_encoding() {
+        let plain = TensorDesc::new(DType::U8, Shape::new(&[2]).unwrap());
+        let encoded = plain.with_encoding(Encoding { scale: 0.5, zero_point: 3 });
+        assert_eq!(EpilogueStep::new(EpilogueOp::Quantize, plain).op(), None);
+        let step = EpilogueStep::new(EpilogueOp::Quantize, encoded);
+        assert_eq!((step.op(), step.output()), (Some(EpilogueOp::Quantize), &encoded));
     }
 }

@@ -1,6 +1,7 @@
 //! What a bench has kernels do to their first output before they store it.
 
-use udo_api::{Activation, EpilogueOp, EpilogueStep, Layout, TensorDesc};
+use udo_api::{Activation, DType, Encoding, EpilogueOp, EpilogueStep, Layout, TensorDesc};
+use udo_host::PlacedNode;
 
 use crate::bench::{Bench, Input};
 use crate::tensor::Tensor;
@@ -11,6 +12,16 @@ pub(crate) enum Step {
     Bias { axis: usize, tensor: Tensor },
     Residual(Tensor),
     Activation(Activation),
+    Quantize(DType, Encoding),
+}
+
+/// Leaves the node its first `count` steps, and its first output as it is after them.
+pub(crate) fn take_steps(placed: &mut PlacedNode<'_>, count: usize, outputs: &mut [TensorDesc]) {
+    placed.epilogue.truncate(count);
+    if let (Some(last), Some(output)) = (placed.epilogue.last(), outputs.first_mut()) {
+        *output = *last.output();
+    }
+    placed.outputs = outputs.to_vec();
 }
 
 impl Bench {
@@ -32,6 +43,12 @@ impl Bench {
         self.then(Step::Activation(activation))
     }
 
+    /// With codes that kernels store in the place of the numbers of the first output, as the last step of the epilogue.
+    #[must_use]
+    pub fn then_quantize(self, dtype: DType, scale: f32, zero_point: i32) -> Self {
+        self.then(Step::Quantize(dtype, Encoding { scale, zero_point }))
+    }
+
     fn then(mut self, step: Step) -> Self {
         self.epilogue.push(step);
         self
@@ -47,7 +64,7 @@ impl Bench {
         if let (Some(op), false) = (&self.op, self.epilogue.is_empty()) {
             inputs.resize_with(inputs.len().max(op.schema().inputs().len()), || None);
         }
-        let output = outputs.first().copied().unwrap_or(TensorDesc::ABSENT);
+        let mut output = outputs.first().copied().unwrap_or(TensorDesc::ABSENT);
         let place = |step: &Step| {
             let input = inputs.len();
             let op = match step {
@@ -64,6 +81,10 @@ impl Bench {
                     EpilogueOp::Residual { input }
                 }
                 Step::Activation(activation) => EpilogueOp::Activation(*activation),
+                Step::Quantize(dtype, encoding) => {
+                    output = output.with_dtype(*dtype).with_encoding(*encoding);
+                    EpilogueOp::Quantize
+                }
             };
             EpilogueStep::new(op, output)
         };
@@ -73,6 +94,6 @@ impl Bench {
     /// How many inputs the first `count` steps have.
     pub(crate) fn epilogue_inputs(&self, count: usize) -> usize {
         let steps = self.epilogue.iter().take(count);
-        steps.filter(|step| !matches!(step, Step::Activation(_))).count()
+        steps.filter(|step| matches!(step, Step::Bias { .. } | Step::Residual(_))).count()
     }
 }

@@ -8,6 +8,7 @@ use udo_host::{
 
 use crate::bench::{Bench, Fault, Input, Outcome, constants, descs};
 use crate::call::{Broken, Caller, VTCM_BYTES, execute};
+use crate::epilogue::take_steps;
 use crate::tensor::{Tensor, permuted};
 
 /// How a kernel's tensors lie in a call.
@@ -82,7 +83,7 @@ impl Bench {
         let mut placed = PlacedNode::new(node, self.core, &outputs);
         placed.epilogue = steps;
         let epilogue_steps = accept(def, &placed).map_err(Fault::Finalize)?;
-        placed.epilogue.truncate(epilogue_steps);
+        take_steps(&mut placed, epilogue_steps, &mut outputs);
         let all = self.epilogue_inputs(self.epilogue.len());
         let taken = inputs.len() - all + self.epilogue_inputs(epilogue_steps);
         placed.node.inputs.truncate(taken);

@@ -3,12 +3,15 @@
 use udo_api::{EpilogueOp, EpilogueStep, ExecError, Inputs};
 use udo_simd::gemm_f32::{self, Activation};
 
-/// Which steps a kernel can do: a bias, then a residual, then an activation.
+use super::results::Codes;
+
+/// Which steps a kernel can do: a bias, then a residual, then an activation, then codes in the place of numbers.
 #[derive(Clone, Copy)]
 pub(crate) struct Takes {
     /// The axis of the output along which a bias may lie.
     pub(crate) bias: Option<usize>,
     pub(crate) residual: bool,
+    pub(crate) codes: bool,
 }
 
 /// The steps that a kernel does, and the inputs that they have.
@@ -17,6 +20,8 @@ pub(crate) struct Fused {
     pub(crate) bias: Option<usize>,
     pub(crate) residual: Option<usize>,
     pub(crate) activation: Activation,
+    /// What is stored in the place of numbers.
+    pub(crate) codes: Option<Codes>,
 }
 
 impl Takes {
@@ -24,7 +29,7 @@ impl Takes {
     pub(crate) fn leading(self, steps: &[EpilogueStep]) -> (usize, Fused) {
         let mut fused = Fused::default();
         let mut count = 0;
-        for step in steps {
+        for (at, step) in steps.iter().enumerate() {
             let is_open = fused.activation == Activation::None;
             let may_add = is_open && fused.residual.is_none();
             match step.op() {
@@ -38,6 +43,10 @@ impl Takes {
                 }
                 Some(EpilogueOp::Activation(activation)) if is_open => {
                     fused.activation = in_f32(activation);
+                }
+                Some(EpilogueOp::Quantize) if self.codes => {
+                    fused.codes = Codes::asked_first(&steps[at..]);
+                    return (count + usize::from(fused.codes.is_some()), fused);
                 }
                 _ => break,
             }
@@ -71,7 +80,7 @@ fn in_f32(activation: udo_api::Activation) -> Activation {
 
 #[cfg(test)]
 mod tests {
-    use udo_api::{Activation as Function, TensorDesc};
+    use udo_api::{Activation as Function, DType, Encoding, Shape, TensorDesc};
 
     use super::*;
 
@@ -80,9 +89,12 @@ mod tests {
         let bias = EpilogueOp::Bias { input: 3, axis: 1 };
         let residual = EpilogueOp::Residual { input: 2 };
         let relu = EpilogueOp::Activation(Function::Relu);
-        let all = Takes { bias: Some(1), residual: true };
-        let none = Takes { bias: None, residual: false };
-        let cases: [(Takes, &[EpilogueOp], usize); 8] = [
+        let codes = EpilogueOp::Quantize;
+        let all = Takes { bias: Some(1), residual: true, codes: true };
+        let none = Takes { bias: None, residual: false, codes: false };
+        let encoding = Encoding { scale: 0.5, zero_point: 3 };
+        let output = TensorDesc::new(DType::U8, Shape::SCALAR).with_encoding(encoding);
+        let cases: [(Takes, &[EpilogueOp], usize); 11] = [
             (all, &[bias, residual, relu], 3),
             (all, &[bias, bias], 1),
             (all, &[residual, bias], 1),
@@ -91,16 +103,19 @@ mod tests {
             (all, &[EpilogueOp::Bias { input: 3, axis: 2 }, relu], 0),
             (none, &[relu, bias], 1),
             (none, &[residual, relu], 0),
+            (all, &[bias, residual, relu, codes], 4),
+            (all, &[codes, relu], 1),
+            (none, &[relu, codes], 1),
         ];
         for (takes, ops, wanted) in cases {
-            let steps: Vec<_> =
-                ops.iter().map(|&op| EpilogueStep::new(op, TensorDesc::ABSENT)).collect();
+            let steps: Vec<_> = ops.iter().map(|&op| EpilogueStep::new(op, output)).collect();
             let (count, fused) = takes.leading(&steps);
             assert_eq!(count, wanted, "{ops:?}");
             let has = |op| ops[..count].contains(&op);
             assert_eq!(fused.bias, has(bias).then_some(3), "{ops:?}");
             assert_eq!(fused.residual, has(residual).then_some(2), "{ops:?}");
             assert_eq!(fused.activation == Activation::Relu, has(relu), "{ops:?}");
+            assert_eq!(fused.codes, has(codes).then_some(Codes { dtype: DType::U8, encoding }));
         }
     }
 }

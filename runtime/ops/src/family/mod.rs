@@ -23,6 +23,7 @@ pub(crate) mod recurrent;
 pub(crate) mod reduce;
 #[expect(clippy::inline_always, reason = "takes on the features of its caller")]
 pub(crate) mod resize;
+pub(crate) mod results;
 pub(crate) mod scatter;
 pub(crate) mod select;
 pub(crate) mod shape;

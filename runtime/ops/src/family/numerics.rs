@@ -1,6 +1,8 @@
 //! Numbers at the ends of their types, and what every family promises of results, for the tests of families. The
 //! promises are written down in `docs/numerics.md`.
 
+use udo_api::{Code, DType, Element, Encoding};
+
 use crate::testing::{Bench, Tensor};
 
 /// The least number that is not zero and has all its digits, halved: it is kept, never taken for 0.
@@ -60,6 +62,41 @@ pub(crate) fn settled_on_any_threads(run: &Bench) -> Tensor {
 pub(crate) fn of_kernels(run: &Bench) -> Vec<Vec<f32>> {
     let kernels = run.run().unwrap_or_else(|fault| panic!("{fault}"));
     kernels.iter().map(|kernel| kernel.outputs[0].values()).collect()
+}
+
+/// Asserts that kernels which store codes in the place of numbers make them of the same numbers as without, whatever type
+/// they have, and that of the kernels that take the node so many do.
+#[track_caller]
+pub(crate) fn assert_codes(run: &Bench, takers: usize) {
+    codes_of::<u8>(run, DType::U8, 128, takers);
+    codes_of::<i8>(run, DType::I8, -3, takers);
+    codes_of::<u16>(run, DType::U16, 40_000, takers);
+    codes_of::<i16>(run, DType::I16, 0, takers);
+}
+
+#[track_caller]
+fn codes_of<T: Code + Element + PartialEq>(
+    run: &Bench,
+    dtype: DType,
+    zero_point: i32,
+    takers: usize,
+) {
+    let scale = if size_of::<T>() == 1 { 0.011 } else { 1e-4 };
+    let encoding = Encoding { scale, zero_point };
+    let numbers = of_kernels(run);
+    let quantized = run.clone().then_quantize(dtype, scale, zero_point).run();
+    let quantized = quantized.unwrap_or_else(|fault| panic!("{fault}"));
+    assert_eq!(quantized.len(), numbers.len(), "kernels");
+    let taken = quantized.iter().zip(numbers).filter(|(kernel, _)| kernel.epilogue_steps == 1);
+    let mut count = 0;
+    for (kernel, numbers) in taken {
+        let wanted: Vec<T> = numbers.into_iter().map(|x| encoding.quantize(x)).collect();
+        let found = kernel.outputs[0].values::<T>();
+        let differs = found.iter().zip(&wanted).position(|(found, wanted)| found != wanted);
+        assert_eq!((found.len(), differs), (wanted.len(), None), "codes of {dtype}");
+        count += 1;
+    }
+    assert_eq!(count, takers, "kernels that quantize");
 }
 
 /// Asserts that a number is what one in `f64` rounds to: a NaN where that is one, infinite where it is, a zero of its

@@ -25,6 +25,11 @@ pub(crate) fn threads(parallel: Parallel<'_>, work: usize) -> usize {
     if work < SMALL { 1 } else { parallel.width() }
 }
 
+/// The most grains that a model with so many threads has at a time.
+pub(crate) fn most_grains(threads: usize) -> usize {
+    threads.saturating_mul(GRAINS_PER_THREAD)
+}
+
 /// Grains to cut so many multiply-adds into, [`F32_PRODUCTS`] or [`U8_PRODUCTS`] each.
 pub(crate) fn grains(parallel: Parallel<'_>, work: usize, each: usize) -> usize {
     match threads(parallel, work) {

@@ -20,6 +20,7 @@ impl FloatConv for Convolution {
 
 #[cfg(test)]
 mod tests {
+    use crate::family::numerics::{assert_codes, of_kernels};
     use crate::testing::{assert_near, bench, noise, tensor};
 
     #[derive(Clone, Copy)]
@@ -149,6 +150,36 @@ mod tests {
     }
 
     #[test]
+    fn codes_are_those_of_the_numbers() {
+        // More pixels than a strip has; by a table, as a product, by Winograd's algorithm, filters of one channel, and a
+        // depth that comes in blocks.
+        let cases = [
+            Case { channels: 5, outputs: 40, kernel: [3, 3], stride: 2, pads: [1; 4], ..PLAIN },
+            Case { channels: 24, outputs: 70, kernel: [1, 1], ..PLAIN },
+            Case { channels: 48, outputs: 64, kernel: [3, 3], pads: [1; 4], ..PLAIN },
+            Case { channels: 20, outputs: 20, groups: 20, kernel: [3, 3], pads: [1; 4], ..PLAIN },
+            Case { channels: 900, outputs: 8, kernel: [1, 1], ..PLAIN },
+        ];
+        for Case { channels, outputs, groups, kernel: [kh, kw], pads, stride, .. } in cases {
+            let side = if channels > 500 { 20 } else { 40 };
+            let x = tensor(&[2, channels, side, side], &noise(2 * channels * side * side));
+            let dims = [outputs, channels / groups, kh, kw];
+            let w = tensor(&dims, &noise(dims.iter().product()));
+            for threads in [1, 3] {
+                let run = bench("Conv").threads(threads).input(x.clone()).constant(w.clone());
+                let run = run.int("group", groups as i64).ints("pads", &pads.map(|p| p as i64));
+                let run = run.ints("strides", &[stride as i64; 2]);
+                let run = run.constant(tensor(&[outputs], &noise(outputs)));
+                assert_codes(&run, of_kernels(&run).len() - 1);
+            }
+        }
+        let x = tensor(&[2, 5, 20, 20], &noise(4000));
+        let w = tensor(&[5, 7, 3, 3], &noise(315));
+        let run = bench("ConvTranspose").threads(3).input(x).constant(w).ints("strides", &[2; 2]);
+        assert_codes(&run, of_kernels(&run).len() - 1);
+    }
+
+    #[test]
     fn steps_of_an_epilogue_are_those_of_the_nodes_behind() {
         let cases = [
             Case { channels: 33, outputs: 17, kernel: [3, 3], pads: [1; 4], ..PLAIN },
@@ -194,6 +225,8 @@ mod tests {
                 let wanted: Vec<f32> = sums.map(|sum| sum.clamp(-0.5, 0.75)).collect();
                 assert_eq!(after.outputs[0].values::<f32>(), wanted, "case {number}");
             }
+            // All but the one whose images have their channels second.
+            assert_codes(&plain(), before.len() - 1);
             let most = after.iter().map(|after| after.epilogue_steps).max();
             let is_depthwise = groups == channels;
             assert_eq!(most, Some(if is_depthwise { 1 } else { 3 }), "case {number}");

@@ -11,6 +11,7 @@ use udo_simd::rows::transpose;
 use crate::Def;
 use crate::family::epilogue::{Fused, Takes};
 use crate::family::matmul::{GemmSizes, Product, RightSide};
+use crate::family::results::Results;
 
 pub(crate) const DEF: Def = Def::of::<Gemm>(KERNELS);
 
@@ -77,6 +78,7 @@ struct GemmF32 {
     alpha: f32,
     addend: Option<Addend>,
     fused: Fused,
+    strips_len: usize,
 }
 
 impl GemmF32 {
@@ -92,8 +94,11 @@ impl GemmF32 {
             Some(_) | None => Own::Pass,
         };
         let free = own == Own::Nothing;
-        let takes =
-            Takes { bias: free.then_some(1), residual: matches!(own, Own::Nothing | Own::Bias) };
+        let takes = Takes {
+            bias: free.then_some(1),
+            residual: matches!(own, Own::Nothing | Own::Bias),
+            codes: true,
+        };
         let (count, mut fused) = takes.leading(if own == Own::Pass { &[] } else { cx.epilogue() });
         match own {
             Own::Bias => fused.bias = Some(2),
@@ -103,10 +108,10 @@ impl GemmF32 {
         Ok(Ending { count, fused, addend: addend.filter(|_| own == Own::Pass) })
     }
 
-    /// Elements of scratch for the left side transposed, and for the right side packed.
-    fn scratch_lens(&self) -> [usize; 2] {
+    /// Elements of scratch for the left side transposed, for the right side packed, and for results that become codes.
+    fn scratch_lens(&self) -> [usize; 3] {
         let Product { rows, depth, .. } = self.b.product;
-        [if self.trans_a { rows * depth } else { 0 }, self.b.scratch_len()]
+        [if self.trans_a { rows * depth } else { 0 }, self.b.scratch_len(), self.strips_len]
     }
 }
 
@@ -141,18 +146,20 @@ impl Kernel for GemmF32 {
         let product = Product { rows, depth, cols, right };
         let b = RightSide::read(cx, 1, product, 1)?;
         let Ending { fused, addend, .. } = Self::ending(cx, &sizes)?;
-        Ok(Self { b, trans_a, alpha: cx.float32("alpha")?, addend, fused })
+        let strips_len = fused.codes.map_or(0, |_| product.strips_len(cx.threads()));
+        Ok(Self { b, trans_a, alpha: cx.float32("alpha")?, addend, fused, strips_len })
     }
 
     fn workspace(&self) -> Workspace {
-        let [left, right] = self.scratch_lens();
-        Workspace::of::<f32>(left).and::<f32>(right)
+        let [left, right, strips] = self.scratch_lens();
+        Workspace::of::<f32>(left).and::<f32>(right).and::<f32>(strips)
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
         let Io { inputs, mut outputs, mut scratch, parallel, packed, .. } = io;
-        let [left_len, right_len] = self.scratch_lens();
-        let (left, right) = (scratch.take::<f32>(left_len)?, scratch.take::<f32>(right_len)?);
+        let [left, right, strips] = self.scratch_lens();
+        let (left, right) = (scratch.take::<f32>(left)?, scratch.take::<f32>(right)?);
+        let strips = scratch.take::<f32>(strips)?;
         let Product { rows, depth, cols, .. } = self.b.product;
         let mut a = inputs.get::<f32>(0)?;
         if self.trans_a {
@@ -160,12 +167,15 @@ impl Kernel for GemmF32 {
             a = left;
         }
         let b = self.b.get(&inputs, &packed, 0, right)?;
-        let y = outputs.take::<f32>(0)?;
+        let mut y = Results::take(&mut outputs, self.fused.codes)?;
         if rows * cols == 0 {
             return Ok(());
         }
         let epilogue = self.fused.epilogue(&inputs, cols)?;
-        self.b.product.run(parallel, a, b, y, &epilogue)?;
+        let all = y.part(0, rows * cols);
+        self.b.product.run_to(parallel, a, b, all, &epilogue, strips)?;
+        // What is left are passes over numbers.
+        let Results::Numbers(y) = y else { return Ok(()) };
         if self.alpha.to_bits() != 1f32.to_bits() {
             for y in y.iter_mut() {
                 *y *= self.alpha;
@@ -220,6 +230,7 @@ impl Kernel for GemmF64 {
 
 #[cfg(test)]
 mod tests {
+    use crate::family::numerics::assert_codes;
     use crate::testing::{assert_near, bench, noise, tensor};
 
     #[test]
@@ -276,10 +287,15 @@ mod tests {
     fn steps_of_an_epilogue_are_those_of_the_nodes_behind() {
         let (a, b, c) = (tensor(&[3, 5], &noise(15)), tensor(&[5, 7], &noise(35)), noise(21));
         let residual = noise(21);
-        // The bias of the product, and how many steps are left to it.
-        let cases: [(&[usize], f64, usize); 5] =
-            [(&[7], 1.0, 2), (&[3, 7], 1.0, 0), (&[7], 2.0, 0), (&[3, 1], 1.0, 0), (&[], 1.0, 0)];
-        for (dims, beta, wanted) in cases {
+        // The bias of the product, how many steps are left to it, and whether it stores codes.
+        let cases: [(&[usize], f64, usize, usize); 5] = [
+            (&[7], 1.0, 2, 1),
+            (&[3, 7], 1.0, 0, 1),
+            (&[7], 2.0, 0, 0),
+            (&[3, 1], 1.0, 0, 0),
+            (&[], 1.0, 0, 0),
+        ];
+        for (dims, beta, wanted, takers) in cases {
             let c = tensor(dims, &c[..dims.iter().product()]);
             let plain = || {
                 bench("Gemm")
@@ -297,11 +313,15 @@ mod tests {
             let ends: Vec<f32> = if wanted == 0 { sums.clone() } else { ends.collect() };
             let ends: Vec<f64> = ends.into_iter().map(f64::from).collect();
             assert_near(&after.outputs[0].values::<f32>(), &ends, 1e-5);
+            assert_codes(&plain(), takers);
         }
         let plain = || bench("Gemm").input(a.clone()).constant(b.clone());
         let sums = plain().one().values::<f32>();
         let y = plain().then_bias(1, tensor(&[7], &residual[..7])).one().values::<f32>();
         let sums = sums.iter().enumerate().map(|(i, sum)| f64::from(sum + residual[i % 7]));
         assert_near(&y, &sums.collect::<Vec<_>>(), 1e-5);
+        assert_codes(&plain(), 1);
+        let transposed = bench("Gemm").input(tensor(&[5, 3], &noise(15))).input(b.clone());
+        assert_codes(&transposed.int("transA", 1), 1);
     }
 }

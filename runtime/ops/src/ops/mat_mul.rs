@@ -10,6 +10,7 @@ use crate::Def;
 use crate::family::elementwise::Broadcast;
 use crate::family::epilogue::{Fused, Takes};
 use crate::family::matmul::{Product, Products, RightSide, misfit, multiply_row, output_shape};
+use crate::family::results::Results;
 use crate::number::Number;
 
 pub(crate) const DEF: Def = Def::of::<MatMul>(KERNELS);
@@ -55,6 +56,7 @@ struct Floats {
     batch: Broadcast,
     b: RightSide,
     fused: Fused,
+    strips_len: usize,
 }
 
 impl Floats {
@@ -62,7 +64,7 @@ impl Floats {
     fn takes(cx: &AcceptCx<'_>) -> Result<Takes, Error> {
         let axis =
             cx.output(0)?.rank().checked_sub(1).filter(|_| cx.input(1).is_ok_and(|b| b.rank() > 1));
-        Ok(Takes { bias: axis, residual: true })
+        Ok(Takes { bias: axis, residual: true, codes: true })
     }
 
     /// Whether right sides are packed, before the run or in it.
@@ -70,8 +72,9 @@ impl Floats {
         self.b.is_packed() || self.b.product.is_worth_packing()
     }
 
-    fn scratch_len(&self) -> usize {
-        if self.packs() { self.b.scratch_len() } else { 0 }
+    /// Elements of scratch for a right side, and for results that become codes.
+    fn scratch_lens(&self) -> [usize; 2] {
+        [if self.packs() { self.b.scratch_len() } else { 0 }, self.strips_len]
     }
 }
 
@@ -92,33 +95,36 @@ impl Kernel for Floats {
         let product = Product { rows, depth, cols, right: Layout::Rows };
         let b = RightSide::read(cx, 1, product, rights)?;
         let (_, fused) = Self::takes(cx)?.leading(cx.epilogue());
-        Ok(Self { batch, b, fused })
+        let strips_len = fused.codes.map_or(0, |_| product.strips_len(cx.threads()));
+        Ok(Self { batch, b, fused, strips_len })
     }
 
     fn workspace(&self) -> Workspace {
-        Workspace::of::<f32>(self.scratch_len())
+        let [right, strips] = self.scratch_lens();
+        Workspace::of::<f32>(right).and::<f32>(strips)
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
         let Io { inputs, mut outputs, mut scratch, parallel, packed, .. } = io;
         let product = &self.b.product;
         let &Product { rows, depth, cols, .. } = product;
-        let (a, y) = (inputs.get::<f32>(0)?, outputs.take::<f32>(0)?);
+        let (a, mut y) = (inputs.get::<f32>(0)?, Results::take(&mut outputs, self.fused.codes)?);
         if rows * cols == 0 {
             return Ok(());
         }
-        let own = scratch.take::<f32>(self.scratch_len())?;
+        let [right, strips] = self.scratch_lens();
+        let (own, strips) = (scratch.take::<f32>(right)?, scratch.take::<f32>(strips)?);
         let epilogue = self.fused.epilogue(&inputs, cols)?;
-        let products = self.batch.positions().zip(y.chunks_exact_mut(rows * cols));
-        for (at, ([a_at, b_at], y)) in products.enumerate() {
+        for (at, [a_at, b_at]) in self.batch.positions().enumerate() {
+            let y = y.part(at * rows * cols, rows * cols);
             let a = &a[a_at * rows * depth..][..rows * depth];
             if self.packs() {
                 let residual =
                     epilogue.residual.map(|(data, row)| (&data[at * rows * cols..], row));
                 let epilogue = Epilogue { residual, ..epilogue };
                 let b = self.b.get(&inputs, &packed, b_at, &mut *own)?;
-                product.run(parallel, a, b, y, &epilogue)?;
-            } else {
+                product.run_to(parallel, a, b, y, &epilogue, strips)?;
+            } else if let Results::Numbers(y) = y {
                 product.run_unpacked(a, self.b.unpacked(&inputs, b_at)?, y);
             }
         }
@@ -155,6 +161,7 @@ fn execute<T: Number>(products: &Products, io: Io<'_>) -> Result<(), ExecError> 
 
 #[cfg(test)]
 mod tests {
+    use crate::family::numerics::assert_codes;
     use crate::testing::{assert_near, bench, noise, tensor};
 
     #[test]
@@ -223,6 +230,25 @@ mod tests {
     }
 
     #[test]
+    fn codes_are_those_of_the_numbers() {
+        // One row, several right sides, more rows than a strip has, and a depth that comes in blocks.
+        let cases: [(&[usize], &[usize]); 5] = [
+            (&[1, 40], &[40, 300]),
+            (&[2, 9, 17], &[2, 17, 5]),
+            (&[300, 20], &[20, 600]),
+            (&[130, 900], &[900, 33]),
+            (&[0, 5], &[5, 7]),
+        ];
+        for (a_dims, b_dims) in cases {
+            let (a, b) = (noise(a_dims.iter().product()), noise(b_dims.iter().product()));
+            for threads in [1, 3] {
+                let run = bench("MatMul").threads(threads).input(tensor(a_dims, &a));
+                assert_codes(&run.constant(tensor(b_dims, &b)), 1);
+            }
+        }
+    }
+
+    #[test]
     fn steps_of_an_epilogue_are_those_of_the_nodes_behind() {
         let (a, b) = (tensor(&[2, 3, 5], &noise(30)), tensor(&[5, 7], &noise(35)));
         let (bias, residual) = (noise(7), noise(42));
@@ -235,7 +261,10 @@ mod tests {
         let wanted: Vec<f64> = sums.into_iter().enumerate().map(finish).map(f64::from).collect();
         assert_near(&y.values::<f32>(), &wanted, 1e-5);
         // Right sides that come with each run are multiplied another way, and every left side its own.
-        let y = bench("MatMul").input(a).input(b).then_activation(udo_api::Activation::Relu);
+        assert_codes(&plain(), 1);
+        let run = bench("MatMul").input(a).input(b);
+        assert_codes(&run, 0);
+        let y = run.then_activation(udo_api::Activation::Relu);
         assert_eq!(y.run().unwrap()[0].epilogue_steps, 0);
         let (a, b) = (tensor(&[2, 3, 5], &noise(30)), tensor(&[2, 5, 7], &noise(70)));
         let plain = || bench("MatMul").input(a.clone()).constant(b.clone());

@@ -1,6 +1,6 @@
 //! What the kernel of a node might do for the nodes behind it before it stores its output.
 
-use udo_api::{Activation, Facts};
+use udo_api::{Activation, DType, Facts};
 
 use crate::graph::ValueId;
 use crate::pass::{Candidate, Fusion, Host};
@@ -8,12 +8,18 @@ use crate::resolve::Step;
 
 /// The node before that might do this one's work, where nobody else reads what lies between.
 pub(in crate::pass) fn attach(node: &Candidate<'_>) -> Option<Fusion> {
-    // A concat is elided where the last step before it writes its part, which costs no more than a pass over memory.
-    let is_part = node.behind().is_some_and(|reader| reader.facts().has(Facts::CONCAT));
-    if is_part || !node.makes_one_fixed() {
+    if !node.makes_one_fixed() {
         return None;
     }
-    match node.op()? {
+    let op = node.op()?;
+    if op == "QuantizeLinear" {
+        return quantize(node);
+    }
+    // A concat is elided where the last step before it writes its part, which costs no more than a pass over memory.
+    if node.behind().is_some_and(|reader| reader.facts().has(Facts::CONCAT)) {
+        return None;
+    }
+    match op {
         "Relu" => activation(node, Activation::Relu),
         "Clip" => activation(node, clip(node)?),
         "Mul" => silu(node),
@@ -21,6 +27,14 @@ pub(in crate::pass) fn attach(node: &Candidate<'_>) -> Option<Fusion> {
         "Sum" if node.node().node.inputs.len() == 2 => bias(node).or_else(|| residual(node)),
         _ => None,
     }
+}
+
+/// Codes under one scale that is known before the run.
+fn quantize(node: &Candidate<'_>) -> Option<Fusion> {
+    let scale = node.output().encoding()?.scale;
+    let is_real = node.input(0).dtype() == Some(DType::F32);
+    let fits = is_real && scale.is_finite() && scale > 0.0;
+    node.epilogue(node.host(0).filter(|_| fits)?, Step::Quantize)
 }
 
 fn activation(node: &Candidate<'_>, activation: Activation) -> Option<Fusion> {
@@ -75,15 +89,15 @@ fn vector(node: &Candidate<'_>, port: usize) -> Option<(ValueId, usize)> {
 /// The sum with a tensor that is there before the node that makes the other operand runs.
 fn residual(node: &Candidate<'_>) -> Option<Fusion> {
     [[0, 1], [1, 0]].into_iter().find_map(|[x, addend]| {
-        let host = host(node, x)?;
+        let mut host = host(node, x)?;
         let value = node.node().node.input(addend)?;
-        let fits = node.input(addend).full_shape() == node.output().full_shape()
-            && node.is_before(value, host.node);
+        host.nodes.retain(|&host| node.is_before(value, host));
+        let fits = node.input(addend).full_shape() == node.output().full_shape();
         node.epilogue(host, Step::Residual(value)).filter(|_| fits)
     })
 }
 
-/// The node that makes operand `port` of a sum, if the other operand does not make it larger.
+/// The nodes that make operand `port` of a sum, if the other operand does not make it larger.
 fn host(node: &Candidate<'_>, port: usize) -> Option<Host> {
     let is_whole = node.input(port).full_shape() == node.output().full_shape();
     node.host(port).filter(|_| is_whole)

@@ -13,6 +13,7 @@ use super::{Conv, ConvPlan, F32Packing, Weights, output_shape};
 use crate::Def;
 use crate::family::epilogue::{Fused, Takes};
 use crate::family::layout::{ChannelsLast, ChannelsSecond, FewChannels, Layout};
+use crate::family::results::Results;
 
 /// What a node means. Its family has the schema, inference, kernels for images in any layout, fused steps and threading.
 pub(crate) trait FloatConv: Send + Sync + 'static {
@@ -80,6 +81,8 @@ struct ConvF32<C, L> {
     /// Absent where the weights come with each run.
     weights: Option<Packed<f32>>,
     fused: Fused,
+    /// Elements of scratch for results that become codes.
+    strips_len: usize,
 }
 
 impl<C: FloatConv, L: Layout> ConvF32<C, L> {
@@ -88,6 +91,12 @@ impl<C: FloatConv, L: Layout> ConvF32<C, L> {
 }
 
 impl<C, L> ConvF32<C, L> {
+    /// Elements of scratch for input, output and workspace of the plan.
+    fn scratch_lens(&self) -> [usize; 3] {
+        let [input, output, workspace] = self.plan.scratch_lens();
+        [input, output, workspace.saturating_add(self.strips_len)]
+    }
+
     /// Elements of scratch for weights that come with each run.
     fn packed_len(&self) -> usize {
         if self.weights.is_some() { 0 } else { self.plan.packed_len() }
@@ -103,7 +112,8 @@ impl<C: FloatConv, L: Layout> ConvF32<C, L> {
     fn takes(node: &Node<'_>, conv: &Conv) -> Takes {
         let axis = if L::PORTS.output { 3 } else { 1 };
         let bias = (!node.has_input(2)).then_some(axis);
-        Takes { bias, residual: ConvPlan::takes_residual(conv, L::PORTS) }
+        // Of images whose channels come second, a pass over the converted ones quantizes as fast.
+        Takes { bias, residual: ConvPlan::takes_residual(conv, L::PORTS), codes: L::PORTS.output }
     }
 }
 
@@ -128,11 +138,12 @@ impl<C: FloatConv, L: Layout> Kernel for ConvF32<C, L> {
         } else {
             None
         };
-        Ok(Self { of: PhantomData, plan, weights, fused })
+        let strips_len = if fused.codes.is_some() { plan.strips_len(cx.threads()) } else { 0 };
+        Ok(Self { of: PhantomData, plan, weights, fused, strips_len })
     }
 
     fn workspace(&self) -> Workspace {
-        let [input, output, workspace] = self.plan.scratch_lens();
+        let [input, output, workspace] = self.scratch_lens();
         let images = Workspace::of::<f32>(input).and::<f32>(output).and::<f32>(workspace);
         images.and::<f32>(self.packed_len())
     }
@@ -149,7 +160,7 @@ impl<C: FloatConv, L: Layout> Kernel for ConvF32<C, L> {
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
         let Io { inputs, mut outputs, mut scratch, parallel, packed, mut geometry } = io;
-        let [input, output, workspace] = self.plan.scratch_lens();
+        let [input, output, workspace] = self.scratch_lens();
         let images = [scratch.take(input)?, scratch.take(output)?, scratch.take(workspace)?];
         let own = scratch.take::<f32>(self.packed_len())?;
         let weights = if let Some(weights) = self.weights {
@@ -162,6 +173,7 @@ impl<C: FloatConv, L: Layout> Kernel for ConvF32<C, L> {
         let epilogue = self.fused.epilogue(&inputs, self.plan.outputs())?;
         let table = geometry.take(self.plan.table_len())?;
         let weights = Weights { packed: weights, table, epilogue };
-        self.plan.run(parallel, x, weights, images, outputs.take::<f32>(0)?)
+        let y = Results::take(&mut outputs, self.fused.codes)?;
+        self.plan.run(parallel, x, weights, images, y)
     }
 }

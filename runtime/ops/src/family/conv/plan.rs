@@ -11,9 +11,16 @@ use udo_simd::winograd::{self, Layer, Tile};
 use super::{Conv, Direction, F32Packing, Images};
 use crate::family::layout::LayoutPorts;
 use crate::family::partition;
+use crate::family::results::{Cut, Results, strip_rows};
 
 /// The most threads that share an image by Winograd's algorithm, as each has a workspace of its own.
 const WINOGRAD_THREADS: usize = 4;
+
+/// The fewest pixels of a strip: a product of a few rows takes its terms in another order.
+const STRIP_PIXELS: usize = 64;
+
+/// The fewest lines of a strip: those of an input that several lines need are read again for each.
+const STRIP_LINES: usize = 4;
 
 /// The images by which an algorithm is chosen that is to serve all sizes: Winograd's pays from 14 by 14 pixels on.
 const ANY_SIZE: [usize; 2] = [28; 2];
@@ -144,6 +151,52 @@ impl ConvPlan {
         }
     }
 
+    /// Elements of workspace for results that become codes, on so many threads.
+    pub(crate) fn strips_len(&self, threads: usize) -> usize {
+        let cut = self.cut(1, 1);
+        match &self.algorithm {
+            Algorithm::Indirect { .. } | Algorithm::Transposed { .. } | Algorithm::Depthwise(_) => {
+                cut.strips_len(cut.height, partition::most_grains(threads))
+            }
+            Algorithm::Winograd { .. } => {
+                cut.row.saturating_mul(cut.height.saturating_add(WINOGRAD_THREADS))
+            }
+        }
+    }
+
+    /// How the rows of an image are cut, among so many grains or threads.
+    fn cut(&self, grains: usize, threads: usize) -> Cut {
+        let line = self.images.line_len();
+        match &self.algorithm {
+            Algorithm::Indirect { plan, .. } => {
+                let row = self.images.channels[1];
+                let (height, strip) = (plan.rows().div_ceil(grains), strip_rows(row, STRIP_PIXELS));
+                Cut { row, height, strip, workspace: 0 }
+            }
+            Algorithm::Transposed { plan, .. } => {
+                // Phases of the stride meet in lines that a strip would cut.
+                let height = plan.lines().div_ceil(grains);
+                Cut { row: line, height, strip: height, workspace: 0 }
+            }
+            Algorithm::Depthwise(_) => {
+                let (height, strip) =
+                    (self.images.lines.div_ceil(grains), strip_rows(line, STRIP_LINES));
+                Cut { row: line, height, strip, workspace: 0 }
+            }
+            Algorithm::Winograd { tile, layer } => {
+                let rows = winograd::tile_rows(*tile, layer);
+                let height = rows.div_ceil(threads.min(WINOGRAD_THREADS));
+                // Tiles meet in blocks that a strip would cut.
+                Cut {
+                    row: tile.size().saturating_mul(line),
+                    height,
+                    strip: height,
+                    workspace: winograd::workspace_len(*tile, layer),
+                }
+            }
+        }
+    }
+
     /// Channels of an output image.
     pub(crate) fn outputs(&self) -> usize {
         self.images.channels[1]
@@ -161,14 +214,15 @@ impl ConvPlan {
         x: &[f32],
         weights: Weights<'_>,
         [converted, unconverted, workspace]: [&mut [f32]; 3],
-        y: &mut [f32],
+        mut y: Results<'_>,
     ) -> Result<(), ExecError> {
         let Weights { epilogue, .. } = weights;
         let Images { batch, channels: [inputs, outputs], pixels: [from, to], .. } = self.images;
         if outputs * to == 0 {
             return Ok(());
         }
-        for (image, y) in (0..batch).zip(y.chunks_exact_mut(outputs * to)) {
+        for image in 0..batch {
+            let y = y.part(image * outputs * to, outputs * to);
             let x = &x[image * inputs * from..][..inputs * from];
             let residual =
                 epilogue.residual.map(|(data, pixel)| (&data[image * outputs * to..], pixel));
@@ -187,11 +241,13 @@ impl ConvPlan {
                     &*converted
                 }
             };
-            if self.ports.output {
-                self.image(parallel, x, weights, y, workspace)?;
-            } else {
-                self.image(parallel, x, weights, unconverted, workspace)?;
-                self.images.put_channels_second(parallel, unconverted, y)?;
+            match y {
+                Results::Numbers(y) if !self.ports.output => {
+                    let numbers = Results::Numbers(unconverted);
+                    self.image(parallel, x, weights, numbers, workspace)?;
+                    self.images.put_channels_second(parallel, unconverted, y)?;
+                }
+                y => self.image(parallel, x, weights, y, workspace)?,
             }
         }
         Ok(())
@@ -203,17 +259,17 @@ impl ConvPlan {
         parallel: Parallel<'_>,
         x: &[f32],
         Weights { packed, table, epilogue }: Weights<'_>,
-        y: &mut [f32],
+        y: Results<'_>,
         workspace: &mut [f32],
     ) -> Result<(), ExecError> {
         let [inputs, outputs] = self.images.channels;
-        let line = self.images.line_len();
-        let grains = partition::grains(parallel, self.images.work, partition::F32_PRODUCTS);
+        let cut = self.cut(
+            partition::grains(parallel, self.images.work, partition::F32_PRODUCTS),
+            partition::threads(parallel, self.images.work),
+        );
         match &self.algorithm {
             Algorithm::Indirect { plan, .. } => {
-                let height = plan.rows().div_ceil(grains);
-                parallel.chunks_mut(y, height * outputs, |chunk, y| {
-                    let first = chunk * height;
+                y.compute(parallel, cut, workspace, |first, y, _| {
                     let rows = first..first + y.len() / outputs;
                     let epilogue = from(epilogue, first);
                     plan.run(x, inputs, table, packed, rows, y, outputs, &epilogue);
@@ -221,35 +277,25 @@ impl ConvPlan {
                 })
             }
             Algorithm::Transposed { plan, .. } => {
-                let lines = plan.lines().div_ceil(grains);
-                parallel.chunks_mut(y, lines * line, |chunk, y| {
-                    let first = chunk * lines;
-                    let rows = first..first + y.len() / line;
-                    let epilogue = from(epilogue, first * line / outputs);
+                y.compute(parallel, cut, workspace, |first, y, _| {
+                    let rows = first..first + y.len() / cut.row;
+                    let epilogue = from(epilogue, first * cut.row / outputs);
                     plan.run(x, inputs, table, packed, rows, y, outputs, &epilogue);
                     Ok(())
                 })
             }
-            Algorithm::Depthwise(shape) => {
-                let lines = self.images.lines.div_ceil(grains);
-                parallel.chunks_mut(y, lines * line, |chunk, y| {
-                    let first = chunk * lines;
-                    let rows = first..first + y.len() / line;
-                    let Epilogue { bias, activation, .. } = epilogue;
-                    let weights = depthwise::Weights { packed, bias, activation };
-                    let x = Image { data: x, stride: inputs };
-                    depthwise::depthwise(shape, x, &weights, rows, y, outputs);
-                    Ok(())
-                })
-            }
+            Algorithm::Depthwise(shape) => y.compute(parallel, cut, workspace, |first, y, _| {
+                let rows = first..first + y.len() / cut.row;
+                let Epilogue { bias, activation, .. } = epilogue;
+                let weights = depthwise::Weights { packed, bias, activation };
+                let x = Image { data: x, stride: inputs };
+                depthwise::depthwise(shape, x, &weights, rows, y, outputs);
+                Ok(())
+            }),
             Algorithm::Winograd { tile, layer } => {
                 let all = winograd::tile_rows(*tile, layer);
-                let lines = all
-                    .div_ceil(partition::threads(parallel, self.images.work).min(WINOGRAD_THREADS));
-                let workspace_len = winograd::workspace_len(*tile, layer);
-                let len = lines * tile.size() * line;
-                parallel.chunks_mut_with(y, len, workspace, workspace_len, |chunk, y, workspace| {
-                    let rows = chunk * lines..all.min((chunk + 1) * lines);
+                y.compute(parallel, cut, workspace, |first, y, workspace| {
+                    let rows = first..all.min(first + cut.height);
                     let first = winograd::pixel_rows(*tile, layer, rows.clone()).start;
                     let epilogue = from(epilogue, first * layer.output[1]);
                     winograd::conv(*tile, layer, rows, x, packed, y, &epilogue, workspace);

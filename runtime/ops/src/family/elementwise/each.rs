@@ -1,8 +1,13 @@
 //! Calls of functions on the elements of a tensor.
 
-use udo_api::{Element, Error, ExecError, FinalizeCx, Io, Pair, Status};
+use udo_api::{Code, DType, Element, Encoding, Error, ExecError, FinalizeCx, Io, Pair, Status};
+use udo_simd::rows::Quantized;
 
 use super::GRAIN;
+use crate::family::results::{Codes, quantize};
+
+/// Numbers that are computed before they become codes: they stay in a first-level cache.
+const STRIP: usize = 1 << 10;
 
 /// Whether a run may have fewer elements than there is room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +78,54 @@ fn each_row<T: Element>(
     io.parallel.rows_mut(&mut y, |row, y| {
         let x = x.get(row).filter(|x| x.len() == y.len());
         apart(x.ok_or(ExecError::of(Status::BAD_CALL))?, y);
+        Ok(())
+    })
+}
+
+/// What a function makes of some numbers.
+type StripFn<'a> = &'a (dyn Fn(&[f32], &mut [f32]) + Sync);
+
+/// Calls the function on the elements of input 0, and stores what comes of them as codes.
+pub(crate) fn each_as_codes(
+    io: Io<'_>,
+    Codes { dtype, encoding }: Codes,
+    apart: StripFn<'_>,
+) -> Result<(), ExecError> {
+    match dtype {
+        DType::U8 => as_codes::<u8>(io, encoding, apart),
+        DType::I8 => as_codes::<i8>(io, encoding, apart),
+        DType::U16 => as_codes::<u16>(io, encoding, apart),
+        DType::I16 => as_codes::<i16>(io, encoding, apart),
+        _ => Err(ExecError::of(Status::WRONG_TYPE)),
+    }
+}
+
+fn as_codes<Q: Quantized + Code + Element>(
+    mut io: Io<'_>,
+    encoding: Encoding,
+    apart: StripFn<'_>,
+) -> Result<(), ExecError> {
+    let strips = |x: &[f32], y: &mut [Q]| {
+        let mut strip = [0.0; STRIP];
+        for (x, y) in x.chunks(STRIP).zip(y.chunks_mut(STRIP)) {
+            let strip = &mut strip[..x.len()];
+            apart(x, strip);
+            quantize(strip, encoding, y);
+        }
+    };
+    if let Ok(x) = io.inputs.get::<f32>(0)
+        && let Ok(y) = io.outputs.take::<Q>(0)
+    {
+        return io.parallel.chunks_mut(y, GRAIN, |chunk, y| {
+            strips(&x[chunk * GRAIN..][..y.len()], y);
+            Ok(())
+        });
+    }
+    // What does not lie in one piece was not taken.
+    let (x, mut y) = (io.inputs.rows::<f32>(0)?, io.outputs.take_rows::<Q>(0)?);
+    io.parallel.rows_mut(&mut y, |row, y| {
+        let x = x.get(row).filter(|x| x.len() == y.len());
+        strips(x.ok_or(ExecError::of(Status::BAD_CALL))?, y);
         Ok(())
     })
 }

@@ -3,17 +3,18 @@
 use std::marker::PhantomData;
 
 use udo_api::{
-    Bf16, Core, DType, Element, Error, ExecError, F16, Facts, FinalizeCx, InPlace, InferCx, Io,
-    Kernel, KernelDef, Op, OpSchema, Param, Port, PortRule, TypeSet, Value, input, output_like,
-    types,
+    AcceptCx, Bf16, Core, DType, Element, Error, ExecError, F16, Facts, FinalizeCx, InPlace,
+    InferCx, Io, Kernel, KernelDef, Op, OpSchema, Param, Port, PortRule, TypeSet, Value, input,
+    output_like, types,
 };
 use udo_simd::{Map1, Simd, map1, map1_in_place};
 
 use super::gpu::UnaryGpu;
 use super::stored::{Stored, map_blocks, map_blocks_in_place};
 use super::table::Table;
-use super::{Extents, each, infer_like_input};
+use super::{Extents, each, each_as_codes, infer_like_input};
 use crate::Def;
+use crate::family::results::Codes;
 
 /// A function of one number, and of up to two that are parameters. Its family has schema, inference, kernels for every
 /// core, and tests.
@@ -97,6 +98,8 @@ struct NumberKernel<U> {
     extents: Extents,
     /// For the type of the elements.
     run: Run,
+    /// What is stored in the place of numbers of f32.
+    codes: Option<Codes>,
     of: PhantomData<fn() -> U>,
 }
 
@@ -111,14 +114,24 @@ impl<U: Unary> NumberKernel<U> {
 }
 
 impl<U: Unary> Kernel for NumberKernel<U> {
+    fn accept(cx: &AcceptCx<'_>) -> Result<usize, Error> {
+        let is_f32 = cx.input(0)?.dtype() == Some(DType::F32);
+        Ok(usize::from(is_f32 && Codes::asked_first(cx.epilogue()).is_some()))
+    }
+
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let function = Function::of::<U>(U::params(cx)?);
         let run = run_of(cx.input(0)?.dtype())?;
-        Ok(Self { function, extents: Extents::of(cx)?, run, of: PhantomData })
+        let codes = Codes::asked_first(cx.epilogue());
+        Ok(Self { function, extents: Extents::of(cx)?, run, codes, of: PhantomData })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
-        (self.run)(&self.function, self.extents, io)
+        let Some(codes) = self.codes else {
+            return (self.run)(&self.function, self.extents, io);
+        };
+        let Function { apart, params, .. } = self.function;
+        each_as_codes(io, codes, &|x, y| apart(x, y, params))
     }
 }
 
@@ -229,10 +242,10 @@ mod tests {
 
     use super::*;
     use crate::family::numerics::{
-        EDGES, LENGTHS, assert_rounded, bits, edges, settled_on_any_threads,
+        EDGES, LENGTHS, assert_codes, assert_rounded, bits, edges, settled_on_any_threads,
     };
     use crate::family::partition::GRAIN;
-    use crate::testing::{Bench, assert_near, bench, tensor};
+    use crate::testing::{Bench, assert_near, bench, noise, tensor};
 
     /// What every member is tested for; `bench` adds calls in place and over rows that lie apart.
     pub(super) fn all<U: Unary>(name: &str) {
@@ -245,6 +258,19 @@ mod tests {
         integers_are_computed::<U>(name);
         edges_are_those_of_the_curve::<U>(name);
         an_element_has_its_bits_wherever_it_lies::<U>(name);
+        codes_are_those_of_the_numbers::<U>(name);
+    }
+
+    fn codes_are_those_of_the_numbers<U: Unary>(name: &str) {
+        let x: Vec<f32> = noise(GRAIN + 7).iter().map(|x| x * 3.0).collect();
+        assert_codes(&bench(name).threads(3).input(tensor(&[x.len()], &x)), 1);
+        for (node, _) in nodes::<U>(name) {
+            assert_codes(&node.clone().input(tensor(&[EDGES.len()], &EDGES)), 1);
+            assert_codes(&node.input(tensor(&[3, 5], &noise(15))), 1);
+        }
+        let y = bench(name).input(tensor(&[1], &[0.5f64]));
+        let y = y.then_quantize(DType::U8, 1.0, 0).run().unwrap();
+        assert_eq!(y[0].epilogue_steps, 0, "only f32 is quantized");
     }
 
     /// Whether the parameters are two real numbers at most, which may be any.

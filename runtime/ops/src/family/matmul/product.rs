@@ -4,10 +4,14 @@ use udo_api::{Error, ExecError, Parallel, Sources};
 use udo_simd::gemm_f32::{Epilogue, Layout, columns_of_chunk, gemm, gemv, pack_b, packed_len};
 
 use crate::family::partition;
+use crate::family::results::{Cut, Results, strip_rows};
 use crate::number::wrong_recipe;
 
 /// Left sides of fewer rows are done before the right side is packed.
 const WORTH_PACKING: usize = 4;
+
+/// The fewest rows of a strip of results that become codes: a product of a few takes its terms in another order.
+const STRIP_ROWS: usize = 64;
 
 /// `[rows, depth]` times `[depth, cols]`.
 #[derive(Clone, Copy, Debug)]
@@ -67,14 +71,30 @@ impl Product {
         y: &mut [f32],
         epilogue: &Epilogue<'_>,
     ) -> Result<(), ExecError> {
+        self.run_to(parallel, a, packed, Results::Numbers(y), epilogue, &mut [])
+    }
+
+    /// The same where results may become codes, with so many elements of scratch as [`Self::strips_len`] says.
+    pub(crate) fn run_to(
+        &self,
+        parallel: Parallel<'_>,
+        a: &[f32],
+        packed: &[f32],
+        mut y: Results<'_>,
+        epilogue: &Epilogue<'_>,
+        strips: &mut [f32],
+    ) -> Result<(), ExecError> {
         let &Self { rows, depth, cols, .. } = self;
         let grains = partition::grains(parallel, rows * depth * cols, partition::F32_PRODUCTS);
+        let (cut, y) = (self.cut(grains), y.part(0, rows * cols));
         if rows == 1 {
-            return self.row(parallel, grains, a, packed, y, epilogue);
+            return y.compute(parallel, cut, strips, |first, y, _| {
+                self.row(first, a, packed, y, epilogue);
+                Ok(())
+            });
         }
-        let height = rows.div_ceil(grains);
-        parallel.chunks_mut(&mut y[..rows * cols], height * cols, |chunk, y| {
-            let (first, count) = (chunk * height, y.len() / cols);
+        y.compute(parallel, cut, strips, |first, y, _| {
+            let count = y.len() / cols;
             let a = &a[first * depth..][..count * depth];
             let residual = epilogue.residual.map(|(data, ld)| (&data[first * ld..], ld));
             let epilogue = Epilogue { residual, ..*epilogue };
@@ -83,26 +103,30 @@ impl Product {
         })
     }
 
-    /// One row of a product, whose columns are shared out.
-    fn row(
-        &self,
-        parallel: Parallel<'_>,
-        grains: usize,
-        a: &[f32],
-        packed: &[f32],
-        y: &mut [f32],
-        epilogue: &Epilogue<'_>,
-    ) -> Result<(), ExecError> {
-        let &Self { depth, cols, .. } = self;
-        let columns = columns_of_chunk(cols, grains);
-        parallel.chunks_mut(&mut y[..cols], columns, |chunk, y| {
-            let first = chunk * columns;
-            let bias = epilogue.bias.map(|bias| &bias[first..]);
-            let residual = epilogue.residual.map(|(data, ld)| (&data[first..], ld));
-            let epilogue = Epilogue { bias, residual, ..*epilogue };
-            gemv(a, depth, &packed[first * depth..], y.len(), y, &epilogue);
-            Ok(())
-        })
+    /// Elements of scratch for results that become codes, on so many threads.
+    pub(crate) fn strips_len(&self, threads: usize) -> usize {
+        let cut = self.cut(1);
+        cut.strips_len(cut.height, partition::most_grains(threads))
+    }
+
+    /// How the rows of the result are cut among so many grains, or the columns of a single row.
+    fn cut(&self, grains: usize) -> Cut {
+        let &Self { rows, cols, .. } = self;
+        if rows == 1 {
+            let height = columns_of_chunk(cols, grains);
+            return Cut { row: 1, height, strip: height, workspace: 0 };
+        }
+        let (height, strip) = (rows.div_ceil(grains), strip_rows(cols, STRIP_ROWS));
+        Cut { row: cols, height, strip, workspace: 0 }
+    }
+
+    /// Columns of a product of one row, from `first` on.
+    fn row(&self, first: usize, a: &[f32], packed: &[f32], y: &mut [f32], epilogue: &Epilogue<'_>) {
+        let bias = epilogue.bias.map(|bias| &bias[first..]);
+        let residual = epilogue.residual.map(|(data, ld)| (&data[first..], ld));
+        let epilogue = Epilogue { bias, residual, ..*epilogue };
+        let packed = &packed[first * self.depth..];
+        gemv(a, self.depth, packed, y.len(), y, &epilogue);
     }
 
     /// `y = a b` with `b` as it lies, in rows.
