@@ -65,6 +65,12 @@ def lstm(x, w, r):
     return (sigmoid(o) * np.tanh(sigmoid(i) * np.tanh(c)))[None, None]
 
 
+def gru(x, w):
+    """The last output of one step from nothing."""
+    z, _, new = np.split(x[0] @ w[0].T, 3, axis=1)
+    return ((1 - 1 / (1 + np.exp(-z))) * np.tanh(new))[None, None]
+
+
 class Case:
     """A node that rows of `op` up to `since` change; constants are inputs that the model holds."""
 
@@ -164,6 +170,11 @@ def cases():
         X.reshape(2, 12).argmax(1)].reshape(X.shape)])
     x, w, r = floats(1, 1, 3), floats(1, 8, 3), floats(1, 8, 2)
     yield Case("LSTM", 7, [x], [lstm(x, w, r)], [w, r], hidden_size=2, output_sequence=1)
+    w, r = floats(1, 6, 3), floats(1, 6, 2)
+    yield Case("GRU", 7, [x], [gru(x, w)], [w, r], hidden_size=2, output_sequence=1)
+    w, r = floats(1, 2, 3), floats(1, 2, 2)
+    yield Case("RNN", 7, [x], [np.tanh(x[0] @ w[0].T)[None, None]], [w, r], hidden_size=2,
+               output_sequence=1)
     for op, y in [("Relu", np.maximum(X, 0)), ("Sigmoid", 1 / (1 + np.exp(-X))),
                   ("Tanh", np.tanh(X))]:
         yield Case(op, 6, [X], [y], consumed_inputs=[0])

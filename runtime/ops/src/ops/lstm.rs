@@ -1,14 +1,16 @@
 //! Long short-term memory over a sequence, forward, backward or both.
 
 use udo_api::{DType, Error, Node, Param, Value};
-use udo_simd::math;
 
 use crate::Def;
 use crate::family::recurrent::{Cell, Step, recurrent};
 
 pub(crate) const DEF: Def = recurrent::<Lstm>();
 
-struct Lstm;
+struct Lstm {
+    /// Whether the forget gate is what the input gate leaves.
+    couples: bool,
+}
 
 impl Cell for Lstm {
     const NAME: &'static str = "LSTM";
@@ -21,14 +23,12 @@ impl Cell for Lstm {
         &[Param::scalar("input_forget", DType::I64).default(Value::int(0))];
 
     fn read(node: &Node<'_>) -> Result<Self, Error> {
-        if node.flag("input_forget")? {
-            return Err(Error::new("parameter \"input_forget\" is not 0"));
-        }
-        Ok(Self)
+        Ok(Self { couples: node.flag("input_forget")? })
     }
 
     fn step(&self, step: Step<'_>) {
-        let Step { input, gates, hidden, memory, peepholes } = step;
+        let Step { input, gates, hidden, memory, peepholes, activations, .. } = step;
+        let &[of_gates, of_cell, of_memory] = activations else { return };
         gates.iter_mut().zip(input).for_each(|(gate, input)| *gate += input);
         let len = hidden.len();
         let (input, rest) = gates.split_at_mut(len);
@@ -39,15 +39,20 @@ impl Cell for Lstm {
         let [input_peep, output_peep, forget_peep] = [peep(), peep(), peep()];
         look(input, input_peep, memory);
         look(forget, forget_peep, memory);
-        math::sigmoid_in_place(input);
-        math::sigmoid_in_place(forget);
-        math::tanh_in_place(cell);
+        of_gates.apply_to_sums(input);
+        if self.couples {
+            forget.iter_mut().zip(&*input).for_each(|(forget, input)| *forget = 1.0 - input);
+        } else {
+            of_gates.apply_to_sums(forget);
+        }
+        of_cell.apply_to_sums(cell);
         let kept = input.iter().zip(&*cell).zip(&*forget);
         memory.iter_mut().zip(kept).for_each(|(c, ((i, g), f))| *c = f * *c + i * g);
         // The output gate sees the new state.
         look(output, output_peep, memory);
-        math::sigmoid_in_place(output);
-        math::tanh(memory, hidden);
+        of_gates.apply_to_sums(output);
+        hidden.copy_from_slice(memory);
+        of_memory.apply(hidden);
         hidden.iter_mut().zip(output).for_each(|(h, o)| *h *= *o);
     }
 }
@@ -87,7 +92,12 @@ mod tests {
     }
 
     /// Outputs of one direction and row of the batch, in the order of its steps, and its last state.
-    fn naive(node: &Node, dir: usize, row: usize, order: &[usize]) -> (Vec<[f64; 2]>, [f64; 2]) {
+    fn naive(
+        node: &Node,
+        [dir, row]: [usize; 2],
+        order: &[usize],
+        (couples, clip): (bool, f64),
+    ) -> (Vec<[f64; 2]>, [f64; 2]) {
         let (mut h, mut c, mut all) = ([0.0; 2], [0.0; 2], Vec::new());
         let at = |v: &[f32], i: usize| f64::from(v[i]);
         let sigmoid = |v: f64| 1.0 / (1.0 + (-v).exp());
@@ -104,9 +114,11 @@ mod tests {
             let sums: Vec<f64> = (0..8).map(sum).collect();
             for k in 0..HIDDEN {
                 let p = |gate: usize| at(&node.peepholes, dir * 6 + gate * 2 + k);
-                let (i, f) = (sigmoid(sums[k] + p(0) * c[k]), sigmoid(sums[4 + k] + p(2) * c[k]));
-                c[k] = f * c[k] + i * sums[6 + k].tanh();
-                h[k] = sigmoid(sums[2 + k] + p(1) * c[k]) * c[k].tanh();
+                let clipped = |sum: f64| sum.clamp(-clip, clip);
+                let i = sigmoid(clipped(sums[k] + p(0) * c[k]));
+                let f = if couples { 1.0 - i } else { sigmoid(clipped(sums[4 + k] + p(2) * c[k])) };
+                c[k] = f * c[k] + i * clipped(sums[6 + k]).tanh();
+                h[k] = sigmoid(clipped(sums[2 + k] + p(1) * c[k])) * c[k].tanh();
             }
             all.push(h);
         }
@@ -116,8 +128,15 @@ mod tests {
     #[test]
     fn every_direction_matches_the_definition() {
         let node = node();
-        for (direction, dirs) in [("forward", 1), ("reverse", 1), ("bidirectional", 2)] {
-            let y = bench("LSTM")
+        for (direction, dirs, couples, clip) in [
+            ("forward", 1, 0, None),
+            ("reverse", 1, 1, None),
+            ("forward", 1, 0, Some(0.2)),
+            ("bidirectional", 2, 1, Some(0.3)),
+        ] {
+            let run = bench("LSTM").int("input_forget", couples);
+            let run = clip.map_or(run.clone(), |clip| run.float("clip", clip));
+            let y = run
                 .input(tensor(&[STEPS, BATCH, WIDTH], &node.x))
                 .input(tensor(&[dirs, 8, WIDTH], &node.w[..dirs * 24]))
                 .input(tensor(&[dirs, 8, HIDDEN], &node.r[..dirs * 16]))
@@ -137,7 +156,8 @@ mod tests {
                 if direction == "reverse" || dir == 1 {
                     order.reverse();
                 }
-                let (all, c) = naive(&node, dir, row, &order);
+                let (all, c) =
+                    naive(&node, [dir, row], &order, (couples == 1, clip.unwrap_or(1e9)));
                 for (&step, h) in order.iter().zip(&all) {
                     let at = ((step * dirs + dir) * BATCH + row) * HIDDEN;
                     wanted[at..at + 2].copy_from_slice(h);
@@ -149,16 +169,5 @@ mod tests {
             assert_near(&y[1].values::<f32>(), &last_h, 1e-5);
             assert_near(&y[2].values::<f32>(), &last_c, 1e-5);
         }
-    }
-
-    #[test]
-    fn other_activations_are_refused() {
-        let node = node();
-        let run = bench("LSTM")
-            .input(tensor(&[STEPS, BATCH, WIDTH], &node.x))
-            .input(tensor(&[1, 8, WIDTH], &node.w[..24]))
-            .input(tensor(&[1, 8, HIDDEN], &node.r[..16]));
-        let error = run.float("clip", 1.0).error();
-        assert_eq!(error, "parameter \"clip\" is given, wanted the default");
     }
 }

@@ -6,8 +6,8 @@ use udo_api::{
 use udo_simd::gemm_f32::{Epilogue, Layout};
 
 use super::{
-    BIAS, Cell, Counts, FIRST_HIDDEN, FIRST_MEMORY, LAST_HIDDEN, LAST_MEMORY, LENGTHS, PEEPHOLES,
-    R, Sizes, Step, W, X, Y,
+    Activation, BIAS, Cell, Counts, FIRST_HIDDEN, FIRST_MEMORY, LAST_HIDDEN, LAST_MEMORY, LENGTHS,
+    PEEPHOLES, R, Sizes, Step, W, X, Y,
 };
 use crate::family::matmul::{Product, RightSide};
 
@@ -17,6 +17,10 @@ pub(super) struct Recurrent<C> {
     /// The weights of every direction.
     input: RightSide,
     state: RightSide,
+    /// The gate that is late, and the weights of every gate of every direction.
+    late: Option<(usize, RightSide)>,
+    /// Those of every direction.
+    activations: Vec<Activation>,
     /// Inputs and outputs that the node has.
     inputs: [bool; 8],
     outputs: [bool; 3],
@@ -33,16 +37,26 @@ impl<C: Cell> Kernel for Recurrent<C> {
             RightSide::read(cx, port, product, dirs)
         };
         let (input, state) = (weights(W, steps * batch, width)?, weights(R, batch, hidden)?);
+        let late = match cell.late() {
+            Some(gate) => {
+                let product =
+                    Product { rows: batch, depth: hidden, cols: hidden, right: Layout::Transposed };
+                Some((gate, RightSide::read(cx, R, product, dirs * C::GATES)?))
+            }
+            None => None,
+        };
+        let activations = Activation::read(cx, dirs, C::ACTIVATIONS)?;
         let inputs = std::array::from_fn(|port| cx.has_input(port));
         let outputs = std::array::from_fn(|port| cx.has_output(port));
-        Ok(Self { cell, sizes, input, state, inputs, outputs })
+        Ok(Self { cell, sizes, input, state, late, activations, inputs, outputs })
     }
 
     fn workspace(&self) -> Workspace {
-        let [hidden, memory, gates, sums] = self.scratch_lens();
+        let [hidden, memory, gates, sums, late] = self.scratch_lens();
         let states = Workspace::of::<f32>(hidden).and::<f32>(memory).and::<f32>(gates);
         let weights = states.and::<f32>(sums).and::<f32>(self.input.scratch_len());
-        weights.and::<f32>(self.state.scratch_len())
+        let weights = weights.and::<f32>(self.state.scratch_len());
+        weights.and::<f32>(late).and::<f32>(late).and::<f32>(self.own_late_len())
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -60,9 +74,12 @@ impl<C: Cell> Kernel for Recurrent<C> {
             memory: take(lens[1])?,
             gates: take(lens[2])?,
             input: take(lens[3])?,
+            seen: take(lens[4])?,
+            late: take(lens[4])?,
         };
         let own_input = take(self.input.scratch_len())?;
         let own_state = take(self.state.scratch_len())?;
+        let own_late = take(self.own_late_len())?;
         let lengths = if self.inputs[LENGTHS] { inputs.get::<i32>(LENGTHS)? } else { &[] };
         check(lengths, steps)?;
         // Steps behind the end of a sequence are 0.
@@ -71,8 +88,8 @@ impl<C: Cell> Kernel for Recurrent<C> {
             return Ok(());
         }
         for dir in 0..dirs {
-            let weights =
-                self.direction(&inputs, &packed, dir, [&mut *own_input, &mut *own_state])?;
+            let own = [&mut *own_input, &mut *own_state, &mut *own_late];
+            let weights = self.direction(&inputs, &packed, dir, own)?;
             self.start(&inputs, dir, &mut rows)?;
             let (x, bias) = (inputs.get::<f32>(X)?, biased(weights.input_bias));
             self.input.product.run(parallel, x, weights.input, rows.input, &bias)?;
@@ -113,6 +130,9 @@ struct Rows<'a> {
     gates: &'a mut [f32],
     /// Of all steps.
     input: &'a mut [f32],
+    /// What a late gate sees of hidden states, and its sums of that.
+    seen: &'a mut [f32],
+    late: &'a mut [f32],
 }
 
 /// The weights of a direction; empty where the node leaves them out.
@@ -122,15 +142,23 @@ struct Direction<'a> {
     input_bias: Option<&'a [f32]>,
     state_bias: Option<&'a [f32]>,
     peepholes: &'a [f32],
+    late: &'a [f32],
+    late_bias: Option<&'a [f32]>,
 }
 
 impl<C: Cell> Recurrent<C> {
     /// The lengths of the slices of [`Rows`].
-    fn scratch_lens(&self) -> [usize; 4] {
+    fn scratch_lens(&self) -> [usize; 5] {
         let Sizes { steps, batch, hidden, .. } = self.sizes;
         let gates = batch * C::GATES * hidden;
         let memory = if C::MEMORY.is_some() { batch * hidden } else { 0 };
-        [batch * hidden, memory, gates, steps * gates]
+        let late = if self.late.is_some() { batch * hidden } else { 0 };
+        [batch * hidden, memory, gates, steps * gates, late]
+    }
+
+    /// Elements of scratch for the weights of a late gate that come with the run.
+    fn own_late_len(&self) -> usize {
+        self.late.as_ref().map_or(0, |(_, weights)| weights.scratch_len())
     }
 
     fn optional<'a>(&self, inputs: &Inputs<'a>, port: usize) -> Result<&'a [f32], ExecError> {
@@ -142,19 +170,27 @@ impl<C: Cell> Recurrent<C> {
         inputs: &Inputs<'a>,
         packed: &PackedConstants<'a>,
         dir: usize,
-        [input, state]: [&'a mut [f32]; 2],
+        [input, state, late]: [&'a mut [f32]; 3],
     ) -> Result<Direction<'a>, ExecError> {
         let gates = C::GATES * self.sizes.hidden;
         let biases = self.optional(inputs, BIAS)?.get(dir * 2 * gates..(dir + 1) * 2 * gates);
         let (input_bias, state_bias) = biases.map(|biases| biases.split_at(gates)).unzip();
         let len = C::PEEPHOLES.0 * self.sizes.hidden;
         let peepholes = self.optional(inputs, PEEPHOLES)?;
+        let (mut late_weights, mut late_bias) = (&[][..], None);
+        if let Some((gate, weights)) = &self.late {
+            late_weights = weights.get(inputs, packed, dir * C::GATES + gate, late)?;
+            let hidden = self.sizes.hidden;
+            late_bias = state_bias.map(|bias| &bias[gate * hidden..][..hidden]);
+        }
         Ok(Direction {
             input: self.input.get(inputs, packed, dir, input)?,
             state: self.state.get(inputs, packed, dir, state)?,
             input_bias,
             state_bias,
             peepholes: peepholes.get(dir * len..(dir + 1) * len).unwrap_or(&[]),
+            late: late_weights,
+            late_bias,
         })
     }
 
@@ -186,30 +222,56 @@ impl<C: Cell> Recurrent<C> {
     ) -> Result<(), ExecError> {
         let sizes = &self.sizes;
         let Sizes { steps, batch, hidden, .. } = *sizes;
-        let gates = C::GATES * hidden;
         let bias = biased(weights.state_bias);
         let len = |row: usize| lengths.get(row).map_or(steps, |&len| len.max(0) as usize);
         for i in 0..(0..batch).map(len).max().unwrap_or(0) {
+            // The rows whose sequences have not ended, and the step that each takes.
+            let left = || {
+                (0..batch).filter_map(|row| {
+                    let left = len(row).checked_sub(i + 1)?;
+                    Some((row, if sizes.is_backward(dir) { left } else { i }))
+                })
+            };
             self.state.product.run(parallel, rows.hidden, weights.state, rows.gates, &bias)?;
-            let states = rows.hidden.chunks_exact_mut(hidden);
-            for ((row, hidden_row), own) in
-                states.enumerate().zip(rows.gates.chunks_exact_mut(gates))
-            {
-                let Some(left) = len(row).checked_sub(i + 1) else { continue };
-                let step = if sizes.is_backward(dir) { left } else { i };
-                self.cell.step(Step {
-                    input: &rows.input[sizes.x_row(step, row) * gates..][..gates],
-                    gates: own,
-                    hidden: hidden_row,
-                    memory: rows.memory.chunks_exact_mut(hidden).nth(row).unwrap_or_default(),
-                    peepholes: weights.peepholes,
-                });
+            if let Some((_, late)) = &self.late {
+                for (row, step) in left() {
+                    let (step, seen) = self.of_row(weights, rows, dir, [row, step]);
+                    self.cell.reset(step, seen);
+                }
+                let bias = biased(weights.late_bias);
+                late.product.run(parallel, rows.seen, weights.late, rows.late, &bias)?;
+            }
+            for (row, step) in left() {
+                self.cell.step(self.of_row(weights, rows, dir, [row, step]).0);
                 let at = sizes.y_at(step, dir, row);
                 if let Some(y) = y.get_mut(at..at + hidden) {
-                    y.copy_from_slice(hidden_row);
+                    y.copy_from_slice(&rows.hidden[row * hidden..][..hidden]);
                 }
             }
         }
         Ok(())
+    }
+
+    /// What a row has for a step of its sequence, and where it writes what a late gate sees.
+    fn of_row<'a>(
+        &'a self,
+        weights: &Direction<'a>,
+        rows: &'a mut Rows<'_>,
+        dir: usize,
+        [row, step]: [usize; 2],
+    ) -> (Step<'a>, &'a mut [f32]) {
+        let hidden = self.sizes.hidden;
+        let (own, gates) = (row * hidden..(row + 1) * hidden, C::GATES * hidden);
+        let count = C::ACTIVATIONS.len();
+        let step = Step {
+            input: &rows.input[self.sizes.x_row(step, row) * gates..][..gates],
+            gates: &mut rows.gates[row * gates..][..gates],
+            hidden: &mut rows.hidden[own.clone()],
+            memory: rows.memory.get_mut(own.clone()).unwrap_or_default(),
+            peepholes: weights.peepholes,
+            late: rows.late.get(own.clone()).unwrap_or_default(),
+            activations: &self.activations[dir * count..][..count],
+        };
+        (step, rows.seen.get_mut(own).unwrap_or_default())
     }
 }

@@ -1,5 +1,6 @@
 //! Operators that go along a sequence and keep a state.
 
+mod activations;
 mod kernel;
 mod sizes;
 #[cfg(test)]
@@ -13,6 +14,7 @@ use udo_api::{
 };
 
 use crate::Def;
+pub(crate) use activations::Activation;
 use kernel::Recurrent;
 use sizes::{Counts, Sizes};
 
@@ -26,13 +28,21 @@ pub(crate) trait Cell: Sized + Send + Sync + 'static {
     const MEMORY: Option<[&'static str; 2]> = None;
     /// Weights of the memory for each of its elements, and the name of that input; none is 0.
     const PEEPHOLES: (usize, &'static str) = (0, "");
-    /// What the activations of a direction must be where a node says them.
+    /// What the activations of a direction are where a node does not say them.
     const ACTIVATIONS: &'static [&'static str];
     /// Parameters besides those of every cell, one at most.
     const PARAMS: &'static [Param] = &[];
 
     /// Reads the parameters.
     fn read(node: &Node<'_>) -> Result<Self, Error>;
+
+    /// The gate whose state sums are made of what [`Cell::reset`] leaves of the hidden state, rather than of all of it.
+    fn late(&self) -> Option<usize> {
+        None
+    }
+
+    /// Writes what a late gate sees of the hidden state; the gates keep what is done to them.
+    fn reset(&self, _step: Step<'_>, _seen: &mut [f32]) {}
 
     /// Makes of a row's state that of the next step.
     fn step(&self, step: Step<'_>);
@@ -49,6 +59,10 @@ pub(crate) struct Step<'a> {
     pub(crate) memory: &'a mut [f32],
     /// Empty where the node leaves them out.
     pub(crate) peepholes: &'a [f32],
+    /// What the late gate has of the hidden state; empty where no gate is late.
+    pub(crate) late: &'a [f32],
+    /// As many as the cell has.
+    pub(crate) activations: &'a [Activation],
 }
 
 /// The operator that `C` is the cell of.
@@ -135,7 +149,7 @@ impl<C: Cell> Op for Described<C> {
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         C::read(cx)?;
         let sizes = Sizes::read(cx, Counts::of::<C>())?;
-        check_activations::<C>(cx, sizes.dirs)?;
+        Activation::read(cx, sizes.dirs, C::ACTIVATIONS)?;
         let [y, last] = sizes.output_shapes();
         for (port, dims) in [(Y, &y), (LAST_HIDDEN, &last), (LAST_MEMORY, &last)] {
             if port < cx.output_count() {
@@ -143,27 +157,5 @@ impl<C: Cell> Op for Described<C> {
             }
         }
         Ok(())
-    }
-}
-
-/// Refuses activations other than those of the cell, in each direction.
-fn check_activations<C: Cell>(node: &Node<'_>, dirs: usize) -> Result<(), Error> {
-    if !node.has_param("activations") {
-        return Ok(());
-    }
-    let (found, per_direction) = (node.texts("activations")?, C::ACTIVATIONS.len());
-    if found.len() != dirs * per_direction {
-        return Err(Error::new(format!(
-            "parameter \"activations\" has {} texts, wanted {per_direction} for each of {dirs} directions",
-            found.len()
-        )));
-    }
-    // Their names count without case, as other runtimes take them.
-    let wanted = C::ACTIVATIONS.iter().cycle();
-    match found.iter().zip(wanted).find(|(found, wanted)| !found.eq_ignore_ascii_case(wanted)) {
-        None => Ok(()),
-        Some((found, wanted)) => Err(Error::new(format!(
-            "parameter \"activations\" has {found:?}, wanted {wanted:?} in its place"
-        ))),
     }
 }

@@ -37,11 +37,6 @@ pub(super) struct Sizes {
 
 impl Sizes {
     pub(super) fn read(node: &Node<'_>, counts: Counts) -> Result<Self, Error> {
-        for name in ["activation_alpha", "activation_beta", "clip"] {
-            if node.has_param(name) {
-                return Err(Error::new(format!("parameter {name:?} is given, wanted the default")));
-            }
-        }
         let direction = match node.text("direction")? {
             "forward" => Direction::Forward,
             "reverse" => Direction::Reverse,

@@ -20,8 +20,8 @@ pub(super) fn all<C: Cell>(name: &str) {
     sequences_end_where_they_say::<C>();
     states_go_on_where_others_ended::<C>();
     a_nan_stays_in_its_row_from_its_step_on::<C>();
-    let error = node::<C>(x(), &[0], Bench::input).float("clip", 1.0).error();
-    assert_eq!(error, "parameter \"clip\" is given, wanted the default");
+    let error = node::<C>(x(), &[0], Bench::input).float("clip", -1.0).error();
+    assert_eq!(error, "parameter \"clip\" is -1, wanted 0 or more");
     activations_are_those_of_the_cell::<C>();
     let error = node::<C>(x(), &[0], Bench::input).int("hidden_size", 2).error();
     assert!(error.starts_with("parameter \"hidden_size\" is 2, input 2 is f32["), "{error}");
@@ -32,19 +32,23 @@ fn activations_are_those_of_the_cell<C: Cell>() {
         let run = node::<C>(x(), &[0, 1], Bench::input).text("direction", "bidirectional");
         run.texts("activations", names)
     };
-    let mut names = [C::ACTIVATIONS, C::ACTIVATIONS].concat();
+    let own = [C::ACTIVATIONS, C::ACTIVATIONS].concat();
+    let mut names = own.clone();
     let silent = node::<C>(x(), &[0, 1], Bench::input).text("direction", "bidirectional");
     assert_eq!(outputs::<C>(run(&names)), outputs::<C>(silent));
     let error = run(C::ACTIVATIONS).error();
     let count = C::ACTIVATIONS.len();
     let wanted = format!("wanted {count} for each of 2 directions");
     assert_eq!(error, format!("parameter \"activations\" has {count} texts, {wanted}"));
-    let last = std::mem::replace(&mut names[2 * count - 1], "Relu");
+    let silent = outputs::<C>(node::<C>(x(), &[0], Bench::input));
+    let clipped = |clip| outputs::<C>(node::<C>(x(), &[0], Bench::input).float("clip", clip));
+    assert_eq!(clipped(1e3), silent);
+    assert_ne!(clipped(0.1), silent);
+    names[2 * count - 1] = "Relu";
+    assert_ne!(outputs::<C>(run(&names))[0], outputs::<C>(run(&own))[0]);
+    names[2 * count - 1] = "Swish";
     let error = run(&names).error();
-    assert_eq!(
-        error,
-        format!("parameter \"activations\" has \"Relu\", wanted {last:?} in its place")
-    );
+    assert!(error.starts_with("parameter \"activations\" has \"Swish\", wanted Affine"), "{error}");
 }
 
 fn numbers() -> Vec<f32> {
