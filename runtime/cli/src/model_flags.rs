@@ -90,7 +90,7 @@ fn skipped_pass() -> PossibleValuesParser {
     passes.chain([PossibleValue::new(ALL).help("all of them")]).collect::<Vec<_>>().into()
 }
 
-fn parse_core(text: &str) -> Result<Core, String> {
+pub(crate) fn parse_core(text: &str) -> Result<Core, String> {
     Core::from_name(text).ok_or_else(|| format!("wanted {}", Core::NAMES))
 }
 

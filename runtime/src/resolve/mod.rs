@@ -2,6 +2,7 @@
 //! known before any run.
 
 mod choose;
+mod coverage;
 mod defaults;
 mod fold;
 mod inputs;
@@ -23,6 +24,7 @@ use crate::graph::{Graph, Node, ValueId};
 use crate::memory::Tensor;
 use crate::registry::{OpEntry, Registry};
 
+pub use coverage::Coverage;
 use defaults::fill_defaults;
 pub use inputs::Input;
 pub(crate) use inputs::bind;

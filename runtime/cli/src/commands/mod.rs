@@ -6,6 +6,7 @@ mod demo;
 mod explain;
 mod inspect;
 mod new;
+mod ops;
 mod run;
 mod verify;
 
@@ -22,6 +23,7 @@ const COMMANDS: &[Entry] = &[
     Entry::of::<verify::Verify>("verify"),
     Entry::of::<explain::Explain>("explain"),
     Entry::of::<bench::Bench>("bench"),
+    Entry::of::<ops::Ops>("ops"),
     Entry::of::<demo::Demo>("demo"),
 ];
 
