@@ -4,7 +4,7 @@
 #[path = "support/texts.rs"]
 mod texts;
 
-use udo_api::GuardAlloc;
+use udo_api::{Core, GuardAlloc};
 use udo_runtime::pass::{self, PASSES, PassOptions};
 use udo_runtime::registry::Registry;
 use udo_runtime::resolve::BindOptions;
@@ -17,7 +17,7 @@ fn graphs_become_what_their_files_say() {
     texts::check("passes", |graph| {
         let mut registry = Registry::builtin().unwrap();
         let mut resolved = registry.resolve(graph, &BindOptions::default()).unwrap();
-        pass::run(&mut resolved.graph, &registry, &PassOptions::default()).unwrap();
+        pass::run(&mut resolved.graph, &mut registry, &PassOptions::default(), Core::CPU).unwrap();
         resolved.graph.to_string()
     });
 }
@@ -28,7 +28,8 @@ fn skipped_passes_change_nothing() {
         let mut registry = Registry::builtin().unwrap();
         let mut resolved = registry.resolve(text.before(), &BindOptions::default()).unwrap();
         let before = resolved.graph.to_string();
-        let fired = pass::run(&mut resolved.graph, &registry, &PassOptions::none()).unwrap();
+        let fired =
+            pass::run(&mut resolved.graph, &mut registry, &PassOptions::none(), Core::CPU).unwrap();
         assert!(fired.is_empty(), "{}", text.name);
         assert_eq!(resolved.graph.to_string(), before, "{}", text.name);
     }

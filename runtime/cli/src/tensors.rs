@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use udo_api::{DType, TensorDesc};
+use udo_api::{DType, Shape, TensorDesc};
 use udo_runtime::memory::Tensor;
 use udo_runtime::resolve::Input;
 use udo_runtime::{import, npy};
@@ -11,11 +11,6 @@ use crate::output::{Failure, chain};
 
 fn named(path: &Path, error: impl std::error::Error) -> Failure {
     Failure::new(format!("cannot read tensor {}: {}", path.display(), chain(&error)))
-}
-
-/// What an input takes, if its shape is known.
-pub(crate) fn desc_of(input: &Input) -> Option<TensorDesc> {
-    Some(TensorDesc::new(input.of.dtype, input.shape()?))
 }
 
 /// Reads a tensor; `.raw` files take type and shape from `wanted`.
@@ -37,6 +32,14 @@ pub(crate) fn read(path: &Path, wanted: Option<&TensorDesc>) -> Result<Tensor, F
         _ => Err(Failure::usage(format!("tensor file {} has no known ending", path.display()))
             .help("name it .npy, .pb or .raw")),
     }
+}
+
+/// Reads what a model's input is to hold. A list of one number does for a number, as recorded data often has it.
+pub(crate) fn read_input(path: &Path, input: &Input) -> Result<Tensor, Failure> {
+    let desc = input.shape().map(|shape| TensorDesc::new(input.of.dtype, shape));
+    let tensor = read(path, desc.as_ref())?;
+    let is_number = input.of.dims.is_empty() && tensor.dims() == [1];
+    if is_number { tensor.reshaped(Shape::SCALAR).map_err(|e| named(path, e)) } else { Ok(tensor) }
 }
 
 /// Writes a tensor as `.npy`, over any file that was there.

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use udo_api::Shape;
 use udo_api::guard::LibraryGuard;
+use udo_api::{Core, Shape};
 
 use super::{CompileError, Options};
 use crate::graph::Graph;
@@ -102,7 +102,8 @@ pub(super) fn plan(
     budget: &Budget,
 ) -> Result<(Plan, Vec<Fired>), CompileError> {
     let mut resolved = registry.resolve(graph, &options.bind)?;
-    let fired = pass::run(&mut resolved.graph, registry, &options.passes)?;
+    let core = options.place.cores.first().copied().unwrap_or(Core::CPU);
+    let fired = pass::run(&mut resolved.graph, registry, &options.passes, core)?;
     let placement = place::assign(resolved, registry, &options.place, pool.width())?;
     let plan = Plan::build(placement, registry, &options.plan, pool)?;
     SessionError::look_ahead(&plan, budget)?;

@@ -9,11 +9,13 @@ use crate::memory::Tensor;
 use crate::registry::Registry;
 use crate::resolve::{BoundNode, EpilogueNode, ParamSetting, Step, TypedGraph};
 
+use super::uses::Uses;
+
 /// The most steps of an epilogue: chains of nodes may be long, and each of them has a list of those behind it.
 const MOST_STEPS: usize = 8;
 
 /// A node that may be fused into an earlier one.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Candidate<'a> {
     graph: &'a TypedGraph,
     registry: &'a Registry,
@@ -98,6 +100,35 @@ impl<'a> Candidate<'a> {
         Self::at(self.graph, self.registry, self.uses, id)
     }
 
+    /// The node that makes an input as its first output, whoever else reads that, if its operator is a built-in one.
+    pub fn maker(&self, port: usize) -> Option<Self> {
+        let id = self.uses.producer(self.input_id(port)?)?;
+        Self::at(self.graph, self.registry, self.uses, id)
+    }
+
+    /// The same, if its operator is `op`.
+    pub fn made_by(&self, port: usize, op: &str) -> Option<Self> {
+        self.maker(port).filter(|maker| maker.op() == Some(op))
+    }
+
+    /// What `found` finds for the first operand and the second, or else the other way about.
+    pub fn either<T>(found: impl Fn(usize, usize) -> Option<T>) -> Option<T> {
+        found(0, 1).or_else(|| found(1, 0))
+    }
+
+    /// An input.
+    pub fn input_id(&self, port: usize) -> Option<ValueId> {
+        self.bound.node.input(port)
+    }
+
+    /// The number that an input is, if it is a constant with one element of `f32`.
+    pub fn scalar(&self, port: usize) -> Option<f32> {
+        match self.constant::<f32>(port)? {
+            [number] => Some(*number),
+            _ => None,
+        }
+    }
+
     /// The elements of an input that is a constant.
     pub fn constant<T: Element>(&self, port: usize) -> Option<&'a [T]> {
         self.tensor(port)?.get()
@@ -113,6 +144,24 @@ impl<'a> Candidate<'a> {
         let mut settings = self.bound.params.settings().iter();
         match settings.find(|(n, _)| *n == name)? {
             (_, ParamSetting::Float(value)) => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// A parameter that is a text.
+    pub fn text(&self, name: &str) -> Option<&'a str> {
+        let mut settings = self.bound.params.settings().iter();
+        match settings.find(|(n, _)| *n == name)? {
+            (_, ParamSetting::Text(text)) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// An integer parameter.
+    pub fn int(&self, name: &str) -> Option<i64> {
+        let mut settings = self.bound.params.settings().iter();
+        match settings.find(|(n, _)| *n == name)? {
+            (_, ParamSetting::Int(value)) => Some(*value),
             _ => None,
         }
     }
@@ -226,84 +275,6 @@ pub(super) fn apply(
                 inputs[port] = Some(value);
             }
             graph.make_alias(fused);
-        }
-    }
-}
-
-/// Who makes and who reads each value.
-#[derive(Debug)]
-pub(super) struct Uses {
-    producers: Vec<Option<NodeId>>,
-    /// The nodes that make them, as whichever output.
-    makers: Vec<Option<NodeId>>,
-    /// The nodes of whose epilogues they are the result.
-    hosts: Vec<Vec<NodeId>>,
-    /// Nothing stands for the caller.
-    readers: Vec<Vec<Option<NodeId>>>,
-}
-
-impl Uses {
-    pub(super) fn of(graph: &TypedGraph) -> Self {
-        let count = graph.values.len();
-        let (mut producers, mut readers) = (vec![None; count], vec![Vec::new(); count]);
-        let mut makers = vec![None; count];
-        for (id, bound) in graph.node_ids().zip(&graph.nodes) {
-            let made = bound.node.output(0);
-            if let Some(producer) = made.and_then(|v| producers.get_mut(v.index())) {
-                *producer = Some(id);
-            }
-            for value in bound.node.outputs.iter().flatten() {
-                if let Some(maker) = makers.get_mut(value.index()) {
-                    *maker = Some(id);
-                }
-            }
-            // One that is folded may read the extents of what is only known in the run, which no fusion changes.
-            let reads = bound.node.reads().filter(|_| !bound.is_folded);
-            for (_, value) in reads {
-                if let Some(readers) = readers.get_mut(value.index()) {
-                    readers.push(Some(id));
-                }
-            }
-        }
-        // The caller reads outputs.
-        for value in &graph.outputs {
-            if let Some(readers) = readers.get_mut(value.index()) {
-                readers.push(None);
-            }
-        }
-        let hosts = vec![Vec::new(); count];
-        Self { producers, makers, hosts, readers }
-    }
-
-    /// The node whose first output the value is.
-    fn producer(&self, value: ValueId) -> Option<NodeId> {
-        self.producers.get(value.index()).copied().flatten()
-    }
-
-    fn only_reader(&self, value: ValueId) -> Option<NodeId> {
-        match self.readers.get(value.index())?[..] {
-            [reader] => reader,
-            _ => None,
-        }
-    }
-
-    /// Whether these nodes read the value, and nobody else.
-    fn are_readers(&self, value: ValueId, nodes: &[NodeId]) -> bool {
-        let readers = self.readers.get(value.index()).map_or(&[][..], Vec::as_slice);
-        readers.len() == nodes.len() && nodes.iter().all(|node| readers.contains(&Some(*node)))
-    }
-
-    fn maker(&self, value: ValueId) -> Option<NodeId> {
-        self.makers.get(value.index()).copied().flatten()
-    }
-
-    fn hosts(&self, value: ValueId) -> &[NodeId] {
-        self.hosts.get(value.index()).map_or(&[], Vec::as_slice)
-    }
-
-    fn set_hosts(&mut self, value: ValueId, hosts: Vec<NodeId>) {
-        if let Some(slot) = self.hosts.get_mut(value.index()) {
-            *slot = hosts;
         }
     }
 }

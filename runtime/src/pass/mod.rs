@@ -1,17 +1,24 @@
 //! Rewrites of a typed graph, a row each, in the order in which they run. Operators are named only under `patterns`.
 
 mod candidate;
+mod common;
 mod patterns;
+mod replace;
+mod unread;
+mod uses;
 
 use std::collections::BTreeSet;
+
+use udo_api::Core;
 
 use crate::graph::{GraphError, NodeId};
 use crate::registry::Registry;
 use crate::resolve::TypedGraph;
 
 pub use candidate::{Candidate, Fusion, Host};
-use candidate::{Uses, apply};
-use patterns::{batch_norm, epilogue, qdq};
+use patterns::{activations, batch_norm, epilogue, layer_norm, qdq, rms_norm};
+pub use replace::{Operand, Replacement};
+use uses::Uses;
 
 /// One rewrite.
 #[derive(Clone, Copy, Debug)]
@@ -29,12 +36,39 @@ pub struct Pass {
 pub enum Rewrite {
     /// It looks at the whole graph, and says how often it found something.
     Graph(fn(&mut TypedGraph) -> usize),
+    /// It is asked of each node, the last one first, whether another does what it does by way of nodes before it.
+    Pattern(fn(&Candidate<'_>) -> Option<Replacement>),
     /// It is asked of each node whether an earlier one can do its work.
     Fusion(fn(&Candidate<'_>) -> Option<Fusion>),
 }
 
 /// All passes, in order.
 pub const PASSES: &[Pass] = &[
+    Pass {
+        name: "unread",
+        does: "takes out nodes that make nothing which anybody reads",
+        rewrite: Rewrite::Graph(unread::remove),
+    },
+    Pass {
+        name: "common",
+        does: "computes once what several nodes compute of the same values",
+        rewrite: Rewrite::Graph(common::merge),
+    },
+    Pass {
+        name: "layer_norm",
+        does: "puts one node in the place of those that normalize rows step by step",
+        rewrite: Rewrite::Pattern(layer_norm::find),
+    },
+    Pass {
+        name: "rms_norm",
+        does: "puts one node in the place of those that divide rows by the root of their mean square",
+        rewrite: Rewrite::Pattern(rms_norm::find),
+    },
+    Pass {
+        name: "activations",
+        does: "puts one node in the place of those that compute GELU, SiLU, HardSwish or Mish",
+        rewrite: Rewrite::Pattern(activations::find),
+    },
     Pass {
         name: "encodings",
         does: "propagates the encodings that quantize and dequantize nodes state to the values around them",
@@ -86,19 +120,21 @@ pub struct Fired {
     pub count: usize,
 }
 
-/// Runs the passes; debug builds verify the graph after each.
+/// Runs the passes for a model that is to run on `core` first of all; debug builds verify the graph after each.
 ///
 /// # Errors
 /// A pass broke the graph, which is a fault of this library.
 pub fn run(
     graph: &mut TypedGraph,
-    registry: &Registry,
+    registry: &mut Registry,
     options: &PassOptions,
+    core: Core,
 ) -> Result<Vec<Fired>, PassError> {
     let mut fired = Vec::new();
     for pass in PASSES.iter().filter(|pass| !options.skip.contains(pass.name)) {
         let count = match pass.rewrite {
             Rewrite::Graph(rewrite) => rewrite(graph),
+            Rewrite::Pattern(pattern) => replace_all(graph, registry, core, pattern),
             Rewrite::Fusion(fusion) => fuse(graph, registry, fusion),
         };
         fired.push(Fired { pass: pass.name, count });
@@ -120,9 +156,32 @@ fn fuse(
     for id in (0..graph.nodes.len()).map(NodeId::at) {
         let found = Candidate::at(graph, registry, &uses, id).and_then(|node| fusion(&node));
         if let Some(found) = found {
-            apply(graph, registry, &mut uses, id, found);
+            candidate::apply(graph, registry, &mut uses, id, found);
             count += 1;
         }
     }
+    count
+}
+
+/// Puts a node in the place of every one for which `pattern` finds another, and counts them.
+fn replace_all(
+    graph: &mut TypedGraph,
+    registry: &mut Registry,
+    core: Core,
+    pattern: fn(&Candidate<'_>) -> Option<Replacement>,
+) -> usize {
+    let (mut count, mut gone) = (0, BTreeSet::new());
+    let mut uses = Uses::of(graph);
+    for id in (0..graph.nodes.len()).rev().map(NodeId::at) {
+        if gone.contains(&id) {
+            continue;
+        }
+        let found = Candidate::at(graph, registry, &uses, id).and_then(|node| pattern(&node));
+        if let Some(found) = found {
+            let at = (id, &mut gone);
+            count += usize::from(replace::apply(graph, &mut uses, registry, core, at, found));
+        }
+    }
+    replace::remove(graph, &gone);
     count
 }

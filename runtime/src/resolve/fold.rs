@@ -8,10 +8,10 @@ use std::collections::BTreeSet;
 use std::ptr;
 
 use udo_api::guard::OWN_GUARD;
-use udo_api::{Core, Dim, Facts, KernelDef, Port, PortRule, Side, TensorDesc};
+use udo_api::{Core, Dim, Facts, Port, TensorDesc};
 use udo_host::{ConstantId, Once, PlacedNode, finalize, once};
 
-use super::{BoundNode, ParamSetting, TypedGraph, port_rule, port_types, takes_encoding};
+use super::{BoundNode, ParamSetting, TypedGraph};
 use crate::cores::{Profile, machine};
 use crate::exit_guard::{self, PackageCall};
 use crate::graph::{NodeId, PerValue, Read, ValueId};
@@ -27,8 +27,8 @@ impl Registry {
         let Some(bound) = graph.nodes.last().filter(|bound| graph.is_foldable(bound)) else {
             return;
         };
-        let kernels = self.kernels_of(bound);
-        let mut fits = kernels.iter().filter(|entry| graph.fits(bound, entry.def));
+        let kernels = self.kernels_of(bound, Core::CPU);
+        let mut fits = kernels.iter().filter(|entry| graph.fits(bound, entry.def, Core::CPU));
         let is_open = graph.follows_open(bound);
         let key = || graph.made_of(bound).filter(|_| !is_open);
         let made = graph.view_of(bound).map(|view| vec![Some(view)]);
@@ -92,19 +92,13 @@ impl Registry {
 
     /// Whether the kernel that the CPU has for a node packs an input, and does not read it then.
     fn is_packed(&mut self, graph: &TypedGraph, bound: &BoundNode, port: usize) -> bool {
-        let kernels = self.kernels_of(bound);
-        let mut fits = kernels.iter().filter(|entry| graph.fits(bound, entry.def));
+        let kernels = self.kernels_of(bound, Core::CPU);
+        let mut fits = kernels.iter().filter(|entry| graph.fits(bound, entry.def, Core::CPU));
         let made = fits.find_map(|entry| {
             let call = self.call(bound, "finalize");
             exit_guard::during(&call, || finalize(entry.def, &graph.placed(bound), host()).ok())
         });
         made.is_some_and(|kernel| !kernel.reads(port))
-    }
-
-    /// The kernels of the CPU for a node's operator; none where their library is not there.
-    fn kernels_of(&mut self, bound: &BoundNode) -> Vec<KernelEntry> {
-        let kernels = self.kernels_for(bound.package, Core::CPU).unwrap_or_default();
-        kernels.iter().filter(|entry| ptr::eq(entry.op, bound.op)).copied().collect()
     }
 
     fn call<'a>(&'a self, bound: &BoundNode, function: &'static str) -> PackageCall<'a> {
@@ -223,28 +217,6 @@ impl TypedGraph {
     fn placed<'a>(&'a self, bound: &'a BoundNode) -> PlacedNode<'a> {
         let outputs: Vec<_> = bound.node.outputs.iter().map(|&value| self.desc(value)).collect();
         PlacedNode::new(self.view(&bound.node, &bound.params), Core::CPU, &outputs)
-    }
-
-    /// Whether a kernel of the CPU takes a node's tensors as they are.
-    fn fits(&self, bound: &BoundNode, kernel: &KernelDef) -> bool {
-        let descs = |values: &[Option<ValueId>]| -> Vec<TensorDesc> {
-            values.iter().map(|&value| self.desc(value)).collect()
-        };
-        let (inputs, outputs) = (descs(&bound.node.inputs), descs(&bound.node.outputs));
-        let schema = bound.op.schema();
-        let takes = |side: Side, descs: &[TensorDesc]| {
-            let mut descs = descs.iter().enumerate().filter(|(_, desc)| !desc.is_absent());
-            descs.all(|(index, desc)| {
-                let rule = port_rule(schema, kernel, side, index);
-                let is_fixed = desc.full_shape().is_fixed();
-                let dtype = |port: usize| inputs.get(port).and_then(TensorDesc::dtype);
-                desc.is_in(port_types(schema, kernel, Core::CPU, (side, index), dtype))
-                    && !rule.is_some_and(PortRule::is_channels_last)
-                    && (is_fixed || rule.is_some_and(PortRule::takes_bounded))
-                    && takes_encoding(rule, desc)
-            })
-        };
-        takes(Side::Input, &inputs) && takes(Side::Output, &outputs)
     }
 
     fn unfold(&mut self, id: NodeId) {

@@ -4,6 +4,7 @@
 mod choose;
 mod coverage;
 mod defaults;
+mod fits;
 mod fold;
 mod inputs;
 mod missing;
@@ -16,7 +17,7 @@ mod upgrade;
 
 use std::collections::BTreeMap;
 
-use udo_api::{OpDef, Port, TensorDesc};
+use udo_api::{Core, OpDef, Port, TensorDesc};
 use udo_host::{NodeDesc, Refusal, infer};
 
 use crate::exit_guard::{self, PackageCall};
@@ -35,6 +36,7 @@ pub(crate) use rule::{port_rule, port_types, takes_encoding};
 use tensor_layout::NhwcValues;
 pub use typed::{BoundNode, EpilogueNode, Quantized, Step, TypedGraph, TypedValue};
 pub use udo_host::ParamSetting;
+pub(crate) use upgrade::NEWEST;
 pub use upgrade::{UPGRADES, Upgrade};
 
 /// What the user decides about binding.
@@ -247,21 +249,64 @@ impl Registry {
         node: Node,
         entry: OpEntry,
     ) -> Result<(), ResolveError> {
+        let (bound, outputs) = self.bound(graph, node, entry)?;
+        graph.add(bound, outputs);
+        self.fold(graph);
+        Ok(())
+    }
+
+    /// A node whose operator is `entry`, checked, and what its outputs are.
+    fn bound(
+        &self,
+        graph: &mut TypedGraph,
+        node: Node,
+        entry: OpEntry,
+    ) -> Result<(BoundNode, Vec<TensorDesc>), ResolveError> {
         let call = PackageCall {
             package: self.package_name(entry.package),
             op: entry.def.schema().name(),
             core: None,
             function: "infer",
         };
-        exit_guard::during(&call, || graph.bind(node, entry))?;
-        self.fold(graph);
-        Ok(())
+        exit_guard::during(&call, || graph.bound(node, entry))
+    }
+
+    /// A node of a built-in operator that makes what `graph` has its outputs be, if `core` has a kernel for it.
+    pub(crate) fn replacement(
+        &mut self,
+        graph: &mut TypedGraph,
+        node: Node,
+        core: Core,
+    ) -> Option<BoundNode> {
+        let is_its =
+            |op: &&OpEntry| self.is_builtin(op.package) && op.def.schema().domain() == node.domain;
+        let entry = self.ops_named(&node.op).find(is_its).copied()?;
+        let (bound, outputs) = self.bound(graph, node, entry).ok()?;
+        let wanted = bound.node.outputs.iter().map(|&value| graph.desc(value));
+        let is_same = wanted.eq(outputs);
+        let kernels = self.kernels_of(&bound, core);
+        let fits = kernels.iter().any(|entry| graph.fits(&bound, entry.def, core));
+        (is_same && fits).then_some(bound)
     }
 }
 
 impl TypedGraph {
-    /// Adds a node whose operator is `entry`, checked, and says what its outputs are.
-    fn bind(&mut self, mut node: Node, entry: OpEntry) -> Result<(), ResolveError> {
+    /// Adds a node that makes outputs like these.
+    fn add(&mut self, bound: BoundNode, outputs: Vec<TensorDesc>) {
+        for (value, desc) in bound.node.outputs.iter().zip(outputs) {
+            if let Some(value) = value.and_then(|v| self.values.get_mut(v.index())) {
+                value.desc = desc;
+            }
+        }
+        self.nodes.push(bound);
+    }
+
+    /// A node whose operator is `entry`, checked, and what its outputs are.
+    fn bound(
+        &mut self,
+        mut node: Node,
+        entry: OpEntry,
+    ) -> Result<(BoundNode, Vec<TensorDesc>), ResolveError> {
         let (name, op) = (node.name.clone(), node.op.clone());
         let fail =
             |reason: String| ResolveError::Node { node: name.clone(), op: op.clone(), reason };
@@ -272,15 +317,10 @@ impl TypedGraph {
         if self.shapes_are_open(&node, entry.def, &params, &outputs) {
             outputs.iter_mut().for_each(open::all);
         }
-        for (value, desc) in node.outputs.iter().zip(outputs) {
-            if let Some(value) = value.and_then(|v| self.values.get_mut(v.index())) {
-                value.desc = desc;
-            }
-        }
         let OpEntry { package, def: op } = entry;
         let (epilogue, is_alias, is_folded) = (Vec::new(), false, false);
-        self.nodes.push(BoundNode { node, package, op, params, epilogue, is_alias, is_folded });
-        Ok(())
+        let bound = BoundNode { node, package, op, params, epilogue, is_alias, is_folded };
+        Ok((bound, outputs))
     }
 
     fn view<'a>(&'a self, node: &Node, params: &'a Params) -> NodeDesc<'a> {

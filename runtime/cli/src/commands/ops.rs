@@ -54,12 +54,13 @@ impl Run for Ops {
             let takes = |types: &TypeSet| self.dtype.map_or(!types.is_empty(), |t| types.has(t));
             op.types.iter().any(|(_, types)| takes(types))
         });
-        match (self.json, self.markdown) {
-            (true, _) => {
-                print_json(&json!({ "operators": ops.iter().map(to_json).collect::<Vec<_>>() }))
-            }
-            (_, true) => page(&ops),
-            _ => say(&cores, &ops),
+        if self.json {
+            let operators: Vec<Value> = ops.iter().map(to_json).collect();
+            print_json(&json!({ "operators": operators }));
+        } else if self.markdown {
+            page(&ops);
+        } else {
+            say(&cores, &ops);
         }
         Ok(())
     }

@@ -154,7 +154,7 @@ fn feed(session: &mut Session, model: &Model, feeds: &Feeds) -> Result<(), Failu
         let input = model.inputs().iter().find(|input| input.name == *name);
         // An input that the model does not have is refused by name, whatever its file holds.
         let tensor = match input {
-            Some(input) => tensors::read(file, tensors::desc_of(input).as_ref())?,
+            Some(input) => tensors::read_input(file, input)?,
             None => Tensor::zeros(udo_api::DType::U8, udo_api::Shape::SCALAR)?,
         };
         session.set_input(name, &tensor)?;

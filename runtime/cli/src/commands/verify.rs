@@ -152,8 +152,7 @@ fn data_sets(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
 fn feed(session: &mut Session, model: &Model, set: &Path) -> Result<(), Failure> {
     for (index, input) in model.inputs().iter().enumerate() {
         let file = set.join(format!("input_{index}.pb"));
-        let tensor = tensors::read(&file, tensors::desc_of(input).as_ref())?;
-        session.set_input(&input.name, &tensor)?;
+        session.set_input(&input.name, &tensors::read_input(&file, input)?)?;
     }
     Ok(())
 }

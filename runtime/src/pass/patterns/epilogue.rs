@@ -22,7 +22,8 @@ pub(in crate::pass) fn attach(node: &Candidate<'_>) -> Option<Fusion> {
     match op {
         "Relu" => activation(node, Activation::Relu),
         "Clip" => activation(node, clip(node)?),
-        "Mul" => silu(node),
+        "Gelu" if node.text("approximate") == Some("none") => activation(node, Activation::Gelu),
+        "Swish" if node.float("alpha") == Some(1.0) => activation(node, Activation::Silu),
         "Add" => bias(node).or_else(|| residual(node)),
         "Sum" if node.node().node.inputs.len() == 2 => bias(node).or_else(|| residual(node)),
         _ => None,
@@ -53,18 +54,6 @@ fn clip(node: &Candidate<'_>) -> Option<Activation> {
     let (low, high) = (bound(1, f64::NEG_INFINITY)?, bound(2, f64::INFINITY)?);
     let is_relu = low.to_bits() == 0 && high == f64::INFINITY;
     Some(if is_relu { Activation::Relu } else { Activation::Clip(low, high) })
-}
-
-/// `x * sigmoid(x)`.
-fn silu(node: &Candidate<'_>) -> Option<Fusion> {
-    [[0, 1], [1, 0]].into_iter().find_map(|[x, gate]| {
-        let sigmoid = node.before(gate).filter(|before| before.op() == Some("Sigmoid"))?;
-        let value = node.node().node.input(x)?;
-        let is_its = sigmoid.node().node.input(0) == Some(value);
-        let host = node.host_read_by(x, &[sigmoid.id(), node.id()]).filter(|_| is_its)?;
-        let gate = [node.node().node.input(gate)?];
-        node.epilogue_through(host, &gate, Step::Activation(Activation::Silu))
-    })
 }
 
 /// The sum with a constant that has one extent, which becomes a vector.

@@ -26,7 +26,7 @@ use Change::{By, Default, Drop, Input, Real, Rename};
 use edit::Edit;
 
 /// The operator set of ONNX in whose form built-in operators take their nodes.
-const NEWEST: u32 = 27;
+pub(crate) const NEWEST: u32 = 27;
 
 /// A change of an operator from one operator set to the next, and what it asks of nodes from before.
 #[derive(Clone, Copy, Debug)]

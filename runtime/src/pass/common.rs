@@ -1,0 +1,69 @@
+//! Nodes that compute what an earlier one has computed.
+
+use std::collections::{BTreeSet, HashMap};
+
+use udo_api::Facts;
+
+use super::replace;
+use crate::graph::{NodeId, Read, ValueId};
+use crate::resolve::{BoundNode, ParamSetting, TypedGraph};
+
+/// Has those who read the later ones read the first, takes the later ones out, and counts them.
+pub(super) fn merge(graph: &mut TypedGraph) -> usize {
+    let is_kept = kept(graph);
+    let (mut first, mut same) = (HashMap::new(), HashMap::new());
+    let mut gone = BTreeSet::new();
+    for index in 0..graph.nodes.len() {
+        let Some(bound) = graph.nodes.get_mut(index) else { break };
+        for input in bound.node.inputs.iter_mut().flatten() {
+            *input = same.get(input).copied().unwrap_or(*input);
+        }
+        let Some(key) = key(bound) else { continue };
+        let outputs = &bound.node.outputs;
+        match first.get(&key) {
+            None => drop(first.insert(key, outputs.clone())),
+            Some(_) if outputs.iter().flatten().any(|value| is_kept.contains(value)) => {}
+            Some(before) => {
+                let pairs = outputs.iter().zip(before);
+                same.extend(pairs.filter_map(|(later, first)| Some(((*later)?, (*first)?))));
+                gone.insert(NodeId::at(index));
+            }
+        }
+    }
+    replace::remove(graph, &gone);
+    gone.len()
+}
+
+/// Values that have to keep their ids: the caller's, and those that subgraphs read.
+fn kept(graph: &TypedGraph) -> BTreeSet<ValueId> {
+    let reads = graph.nodes.iter().flat_map(|bound| bound.node.reads());
+    let captured = reads.filter_map(|(read, value)| (read == Read::Capture).then_some(value));
+    captured.chain(graph.outputs.iter().copied()).collect()
+}
+
+/// What nodes that compute the same have in common.
+#[derive(PartialEq, Eq, Hash)]
+struct Key {
+    op: usize,
+    inputs: Vec<Option<ValueId>>,
+    /// Which outputs somebody asked for.
+    outputs: Vec<bool>,
+    /// The operator set and the parameters.
+    params: String,
+}
+
+/// What a node has in common with those that compute the same; nothing where that is not sure.
+fn key(bound: &BoundNode) -> Option<Key> {
+    let is_pure = bound.op.schema().known_facts().has(Facts::PURE);
+    // What tensors hold would take long to compare.
+    let is_plain =
+        !bound.params.settings().iter().any(|(_, s)| matches!(s, ParamSetting::Tensor(_)))
+            && bound.node.subgraphs().next().is_none();
+    if !is_pure || !is_plain || bound.is_folded {
+        return None;
+    }
+    let outputs = bound.node.outputs.iter().map(Option::is_some).collect();
+    let params = format!("{} {:?}", bound.node.opset, bound.params.settings());
+    let op = std::ptr::from_ref(bound.op).addr();
+    Some(Key { op, inputs: bound.node.inputs.clone(), outputs, params })
+}

@@ -1,0 +1,117 @@
+//! One node in the place of several.
+
+use std::collections::BTreeSet;
+
+use udo_api::Core;
+
+use super::uses::Uses;
+use crate::graph::{Attr, Node, NodeId, ValueId};
+use crate::memory::Tensor;
+use crate::registry::Registry;
+use crate::resolve::{NEWEST, TypedGraph};
+
+/// A node of a built-in operator that makes of its inputs what the candidate makes of them by way of other nodes, which are
+/// not needed then.
+#[derive(Debug)]
+pub struct Replacement {
+    /// The operator's domain; empty for ONNX's own.
+    pub domain: &'static str,
+    /// The operator.
+    pub op: &'static str,
+    /// Its inputs.
+    pub inputs: Vec<Operand>,
+    /// Its attributes.
+    pub attrs: Vec<(&'static str, Attr)>,
+}
+
+/// An input of a node that is put in.
+#[derive(Debug)]
+pub enum Operand {
+    /// It is left out.
+    Absent,
+    /// A value of the graph.
+    Value(ValueId),
+    /// A constant that is new.
+    Constant(Tensor),
+}
+
+/// Puts what was found for node `id` in its place, and notes in `gone` the nodes that are not needed any more. Leaves all as
+/// it is where somebody else reads what these make, or where `core` has no kernel that takes the new node.
+pub(super) fn apply(
+    graph: &mut TypedGraph,
+    uses: &mut Uses,
+    registry: &mut Registry,
+    core: Core,
+    (id, gone): (NodeId, &mut BTreeSet<NodeId>),
+    replacement: Replacement,
+) -> bool {
+    let Some(inside) = inside(graph, uses, id, &replacement) else { return false };
+    let Ok(root) = graph.node(id) else { return false };
+    let [Some(output)] = root.node.outputs[..] else { return false };
+    let name = root.node.name.clone();
+    let Replacement { domain, op, inputs, attrs } = replacement;
+    let values = graph.values.len();
+    let inputs = inputs.into_iter().enumerate().map(|(port, operand)| match operand {
+        Operand::Absent => None,
+        Operand::Value(value) => Some(value),
+        Operand::Constant(tensor) => Some(graph.add_constant(&format!("{name}.{port}"), tensor)),
+    });
+    let inputs = inputs.collect();
+    let attrs = attrs.into_iter().map(|(name, attr)| (name.to_owned(), attr)).collect();
+    let node = Node {
+        name: name.clone(),
+        domain: domain.to_owned(),
+        inputs,
+        attrs,
+        ..Node::new(op, NEWEST, &[], &[output])
+    };
+    let Some(bound) = registry.replacement(graph, node, core) else {
+        graph.values.truncate(values);
+        return false;
+    };
+    for &node in &inside {
+        if let Ok(old) = graph.node(node) {
+            uses.replace(node, old, None);
+        }
+    }
+    if let Some(slot) = graph.nodes.get_mut(id.index()) {
+        uses.replace(id, slot, Some(&bound));
+        *slot = bound;
+    }
+    gone.extend(inside);
+    true
+}
+
+/// The nodes by which the candidate comes from the new node's inputs, if nobody else reads what they make.
+fn inside(
+    graph: &TypedGraph,
+    uses: &Uses,
+    root: NodeId,
+    replacement: &Replacement,
+) -> Option<BTreeSet<NodeId>> {
+    let is_input = |value: ValueId| {
+        let is = |operand: &Operand| matches!(operand, Operand::Value(input) if *input == value);
+        replacement.inputs.iter().any(is) || graph.known(Some(value)).is_some()
+    };
+    let (mut inside, mut open) = (BTreeSet::new(), vec![root]);
+    while let Some(id) = open.pop() {
+        for (_, value) in graph.node(id).ok()?.node.reads().filter(|(_, value)| !is_input(*value)) {
+            // An input of the graph would be read by the new node.
+            let maker = uses.maker(value)?;
+            if inside.insert(maker) {
+                open.push(maker);
+            }
+        }
+    }
+    let is_one = |id: NodeId| id == root || inside.contains(&id);
+    let mut made = inside.iter().filter_map(|&id| graph.node(id).ok());
+    let is_own =
+        made.all(|bound| bound.node.outputs.iter().flatten().all(|&v| uses.is_within(v, is_one)));
+    is_own.then_some(inside)
+}
+
+/// Takes nodes out of the graph.
+pub(super) fn remove(graph: &mut TypedGraph, gone: &BTreeSet<NodeId>) {
+    let mut id = 0..;
+    graph.nodes.retain(|_| !id.next().is_some_and(|at| gone.contains(&NodeId::at(at))));
+}

@@ -1,0 +1,108 @@
+//! Who makes and who reads each value of a graph that is being rewritten.
+
+use crate::graph::{NodeId, ValueId};
+use crate::resolve::{BoundNode, TypedGraph};
+
+/// Who makes and who reads each value.
+#[derive(Debug)]
+pub(super) struct Uses {
+    producers: Vec<Option<NodeId>>,
+    /// The nodes that make them, as whichever output.
+    makers: Vec<Option<NodeId>>,
+    /// The nodes of whose epilogues they are the result.
+    hosts: Vec<Vec<NodeId>>,
+    /// Nothing stands for the caller.
+    readers: Vec<Vec<Option<NodeId>>>,
+    /// Which of them folded nodes read, which are no readers but name them.
+    named: Vec<bool>,
+}
+
+impl Uses {
+    pub(super) fn of(graph: &TypedGraph) -> Self {
+        let count = graph.values.len();
+        let (mut producers, mut readers) = (vec![None; count], vec![Vec::new(); count]);
+        let (mut makers, mut named) = (vec![None; count], vec![false; count]);
+        for (id, bound) in graph.node_ids().zip(&graph.nodes) {
+            let made = bound.node.output(0);
+            if let Some(producer) = made.and_then(|v| producers.get_mut(v.index())) {
+                *producer = Some(id);
+            }
+            for value in bound.node.outputs.iter().flatten() {
+                if let Some(maker) = makers.get_mut(value.index()) {
+                    *maker = Some(id);
+                }
+            }
+            // One that is folded may read the extents of what is only known in the run, which no fusion changes.
+            for (_, value) in bound.node.reads() {
+                let (Some(readers), Some(named)) =
+                    (readers.get_mut(value.index()), named.get_mut(value.index()))
+                else {
+                    continue;
+                };
+                if bound.is_folded { *named = true } else { readers.push(Some(id)) }
+            }
+        }
+        // The caller reads outputs.
+        for value in &graph.outputs {
+            if let Some(readers) = readers.get_mut(value.index()) {
+                readers.push(None);
+            }
+        }
+        let hosts = vec![Vec::new(); count];
+        Self { producers, makers, hosts, readers, named }
+    }
+
+    /// The node whose first output the value is.
+    pub(super) fn producer(&self, value: ValueId) -> Option<NodeId> {
+        self.producers.get(value.index()).copied().flatten()
+    }
+
+    pub(super) fn only_reader(&self, value: ValueId) -> Option<NodeId> {
+        match self.readers.get(value.index())?[..] {
+            [reader] => reader,
+            _ => None,
+        }
+    }
+
+    /// Whether these nodes read the value, and nobody else.
+    pub(super) fn are_readers(&self, value: ValueId, nodes: &[NodeId]) -> bool {
+        let readers = self.readers.get(value.index()).map_or(&[][..], Vec::as_slice);
+        readers.len() == nodes.len() && nodes.iter().all(|node| readers.contains(&Some(*node)))
+    }
+
+    pub(super) fn maker(&self, value: ValueId) -> Option<NodeId> {
+        self.makers.get(value.index()).copied().flatten()
+    }
+
+    pub(super) fn hosts(&self, value: ValueId) -> &[NodeId] {
+        self.hosts.get(value.index()).map_or(&[], Vec::as_slice)
+    }
+
+    pub(super) fn set_hosts(&mut self, value: ValueId, hosts: Vec<NodeId>) {
+        if let Some(slot) = self.hosts.get_mut(value.index()) {
+            *slot = hosts;
+        }
+    }
+
+    /// Whether nodes for which `is_one` holds are all that know of the value.
+    pub(super) fn is_within(&self, value: ValueId, is_one: impl Fn(NodeId) -> bool) -> bool {
+        let readers = self.readers.get(value.index()).map_or(&[][..], Vec::as_slice);
+        self.named.get(value.index()) != Some(&true)
+            && readers.iter().all(|reader| reader.is_some_and(&is_one))
+    }
+
+    /// Puts `new` in the place of node `id`, which was `old`.
+    pub(super) fn replace(&mut self, id: NodeId, old: &BoundNode, new: Option<&BoundNode>) {
+        for (_, value) in old.node.reads() {
+            if let Some(readers) = self.readers.get_mut(value.index()) {
+                readers.retain(|reader| *reader != Some(id));
+            }
+        }
+        for (_, value) in new.iter().flat_map(|new| new.node.reads()) {
+            // A value that the rewrite added has no list, as nobody asks who reads it.
+            if let Some(readers) = self.readers.get_mut(value.index()) {
+                readers.push(Some(id));
+            }
+        }
+    }
+}
