@@ -45,6 +45,7 @@ ops! {
     div,
     dropout,
     dynamic_quantize_linear,
+    einsum,
     elu,
     equal,
     erf,

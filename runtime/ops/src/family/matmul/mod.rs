@@ -1,5 +1,6 @@
 //! Products of matrices: their extents, right sides that are packed once, and rows over threads.
 
+mod contraction;
 mod gemm;
 mod integer;
 mod product;
@@ -13,6 +14,9 @@ use crate::family::elementwise::{Broadcast, broadcast_shapes};
 use crate::family::partition;
 use crate::number::Number;
 
+pub(crate) use contraction::{
+    Arrangement, Call, Contraction, Label, labeled, multiply, multiply_floats,
+};
 pub(crate) use gemm::GemmSizes;
 pub(crate) use integer::{IntegerProducts, OPERANDS, Ports, integer_products};
 pub(crate) use product::Product;

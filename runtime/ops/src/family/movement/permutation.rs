@@ -1,6 +1,6 @@
 //! The axes of a tensor, or of one with the same elements, in another order.
 
-use udo_api::{Bits, ExecError, Io, bytes_of, bytes_of_mut};
+use udo_api::{Bits, Element, ExecError, Io, bytes_of, bytes_of_mut};
 use udo_simd::rows;
 
 /// The axes of input 0 seen under a shape, in another order.
@@ -13,15 +13,19 @@ pub(crate) struct Permutation {
 
 impl Permutation {
     pub(crate) fn execute<B: Bits>(&self, mut io: Io<'_>) -> Result<(), ExecError> {
-        let (x, y) = (io.inputs.get_bits::<B>(0)?, io.outputs.take_bits::<B>(0)?);
+        self.copy(io.inputs.get_bits::<B>(0)?, io.outputs.take_bits::<B>(0)?);
+        Ok(())
+    }
+
+    /// Writes all of `y`.
+    pub(crate) fn copy<E: Element>(&self, x: &[E], y: &mut [E]) {
         let (x, y) = (bytes_of(x), bytes_of_mut(y));
-        match size_of::<B>() {
+        match size_of::<E>() {
             1 => self.run::<1>(x, y),
             2 => self.run::<2>(x, y),
             4 => self.run::<4>(x, y),
             _ => self.run::<8>(x, y),
         }
-        Ok(())
     }
 
     fn run<const BYTES: usize>(&self, x: &[u8], y: &mut [u8]) {

@@ -1,0 +1,429 @@
+//! Products of two tensors whose axes have labels, summed over those that nobody needs any more: batches of products of matrices.
+
+use udo_api::{
+    DType, Error, ExecError, FinalizeCx, MAX_RANK, Packed, PackedConstants, Parallel, Scratch,
+};
+use udo_simd::gemm_f32::{Epilogue, Layout, gemm};
+
+use super::{Product, multiply_row};
+use crate::family::axes::{Axes, StridedIter};
+use crate::family::movement::Permutation;
+use crate::family::partition::{self, GRAIN};
+use crate::number::Number;
+
+/// What an axis is called.
+pub(crate) type Label = u16;
+
+/// An axis with more or fewer positions than one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LabeledAxis {
+    pub(crate) label: Label,
+    len: usize,
+    /// Elements from one position to the next.
+    stride: usize,
+}
+
+/// The axes of a dense tensor, those with one position left out. Axes of one label are one axis, the diagonal of theirs.
+pub(crate) fn labeled(labels: &[Label], dims: &[usize]) -> Vec<LabeledAxis> {
+    let mut axes: Vec<LabeledAxis> = Vec::new();
+    let mut stride = 1;
+    for (&label, &len) in labels.iter().zip(dims).rev() {
+        if len != 1 {
+            match axes.iter_mut().find(|axis| axis.label == label) {
+                Some(found) => found.stride += stride,
+                None => axes.push(LabeledAxis { label, len, stride }),
+            }
+        }
+        stride *= len;
+    }
+    axes.reverse();
+    axes
+}
+
+fn find(axes: &[LabeledAxis], label: Label) -> Option<&LabeledAxis> {
+    axes.iter().find(|axis| axis.label == label)
+}
+
+fn count(axes: &[LabeledAxis]) -> usize {
+    axes.iter().map(|axis| axis.len).product()
+}
+
+fn is_dense(axes: &[LabeledAxis]) -> bool {
+    let mut stride = 1;
+    axes.iter().rev().all(|axis| {
+        let fits = axis.stride == stride;
+        stride *= axis.len;
+        fits
+    })
+}
+
+/// Extents and strides, as positions along them are counted by.
+#[derive(Clone, Debug)]
+struct Positions {
+    dims: Vec<usize>,
+    strides: Axes,
+}
+
+impl Positions {
+    fn of(axes: &[LabeledAxis]) -> Self {
+        let mut strides = [0; MAX_RANK];
+        strides.iter_mut().zip(axes).for_each(|(to, axis)| *to = axis.stride);
+        Self { dims: axes.iter().map(|axis| axis.len).collect(), strides }
+    }
+
+    fn len(&self) -> usize {
+        self.dims.iter().product()
+    }
+
+    /// The last axis, and those before it.
+    fn split_last(mut self) -> (Self, usize, usize) {
+        let len = self.dims.pop().unwrap_or(1);
+        let stride = self.strides[self.dims.len()];
+        (self, len, stride)
+    }
+}
+
+/// How a tensor comes to lie with the axes that are wanted, and no others.
+#[derive(Clone, Debug)]
+pub(crate) enum Arrangement {
+    /// It lies so.
+    Same,
+    Permuted(Permutation),
+    Summed(Sums),
+}
+
+/// Each element is a sum along axes that are not wanted, if only of one.
+#[derive(Clone, Debug)]
+pub(crate) struct Sums {
+    kept: Positions,
+    outer: Positions,
+    /// The positions of the innermost axis that is summed along, and how far they lie apart.
+    len: usize,
+    stride: usize,
+}
+
+impl Arrangement {
+    /// That of a tensor whose axes are to be those of `wanted`, in their order.
+    pub(crate) fn of(x: &[LabeledAxis], wanted: &[Label]) -> Self {
+        let kept: Vec<LabeledAxis> =
+            wanted.iter().filter_map(|&label| find(x, label)).copied().collect();
+        if kept.len() < x.len() || !is_dense(x) {
+            let others = x.iter().filter(|axis| !wanted.contains(&axis.label));
+            let summed = Positions::of(&others.copied().collect::<Vec<_>>());
+            let (outer, len, stride) = summed.split_last();
+            return Self::Summed(Sums { kept: Positions::of(&kept), outer, len, stride });
+        }
+        if kept == x {
+            return Self::Same;
+        }
+        let perm = kept.iter().filter_map(|axis| x.iter().position(|other| other == axis));
+        let shape = x.iter().map(|axis| axis.len).collect();
+        Self::Permuted(Permutation { shape, perm: perm.collect() })
+    }
+
+    pub(crate) fn is_same(&self) -> bool {
+        matches!(self, Self::Same)
+    }
+
+    /// Elements of scratch for it.
+    fn scratch_len(&self) -> usize {
+        match self {
+            Self::Same => 0,
+            Self::Permuted(permutation) => permutation.shape.iter().product(),
+            Self::Summed(sums) => sums.kept.len(),
+        }
+    }
+
+    /// Writes all of `y`.
+    pub(crate) fn write<T: Number>(
+        &self,
+        parallel: Parallel<'_>,
+        x: &[T],
+        y: &mut [T],
+    ) -> Result<(), ExecError> {
+        match self {
+            Self::Same => y.copy_from_slice(x),
+            Self::Permuted(permutation) => permutation.copy(x, y),
+            Self::Summed(sums) => sums.write(parallel, x, y)?,
+        }
+        Ok(())
+    }
+
+    /// The elements as they are wanted.
+    pub(crate) fn arranged<'a, T: Number>(
+        &self,
+        call: &mut Call<'a>,
+        x: &'a [T],
+    ) -> Result<&'a [T], ExecError> {
+        if self.is_same() {
+            return Ok(x);
+        }
+        let y = call.scratch.take::<T>(self.scratch_len())?;
+        self.write(call.parallel, x, y)?;
+        Ok(y)
+    }
+}
+
+impl Sums {
+    fn write<T: Number>(
+        &self,
+        parallel: Parallel<'_>,
+        x: &[T],
+        y: &mut [T],
+    ) -> Result<(), ExecError> {
+        if self.kept.dims.is_empty() {
+            y.fill(self.sum(x));
+            return Ok(());
+        }
+        let inner: usize = self.kept.dims[1..].iter().product();
+        let work = inner.saturating_mul(self.outer.len()).saturating_mul(self.len);
+        let grain = GRAIN.div_ceil(work.max(1));
+        parallel.chunks_mut(y, grain * inner, |chunk, y| {
+            let mut dims = [1; MAX_RANK];
+            dims[..self.kept.dims.len()].copy_from_slice(&self.kept.dims);
+            dims[0] = y.len() / inner.max(1);
+            let x = x.get(chunk * grain * self.kept.strides[0]..).unwrap_or_default();
+            let kept = StridedIter::new(&dims[..self.kept.dims.len()], [self.kept.strides]);
+            for (y, [at]) in y.iter_mut().zip(kept) {
+                *y = self.sum(x.get(at..).unwrap_or_default());
+            }
+            Ok(())
+        })
+    }
+
+    /// The sum of what lies from the start of `x` on.
+    fn sum<T: Number>(&self, x: &[T]) -> T {
+        let rows = StridedIter::new(&self.outer.dims, [self.outer.strides]);
+        rows.fold(T::ZERO, |sum, [at]| {
+            let row = x.get(at..).unwrap_or_default();
+            let row = if self.stride == 1 {
+                sum_of(&row[..self.len], |x| *x)
+            } else {
+                let row = row.iter().step_by(self.stride.max(1)).take(self.len);
+                row.fold(T::ZERO, |sum, &x| sum.add(x))
+            };
+            sum.add(row)
+        })
+    }
+}
+
+/// Sums that go on side by side, for speed and exactness.
+const LANES: usize = 8;
+
+fn sum_of<E, T: Number>(row: &[E], of: impl Fn(&E) -> T) -> T {
+    let (blocks, rest) = row.as_chunks::<LANES>();
+    let mut lanes = [T::ZERO; LANES];
+    for block in blocks {
+        lanes.iter_mut().zip(block).for_each(|(lane, x)| *lane = lane.add(of(x)));
+    }
+    let sum = rest.iter().fold(T::ZERO, |sum, x| sum.add(of(x)));
+    lanes.iter().fold(sum, |sum, &lane| sum.add(lane))
+}
+
+fn dot<T: Number>(a: &[T], b: &[T]) -> T {
+    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
+    let mut lanes = [T::ZERO; LANES];
+    for (a, b) in a.iter().zip(b) {
+        for ((lane, &a), &b) in lanes.iter_mut().zip(a).zip(b) {
+            *lane = lane.add(a.mul(b));
+        }
+    }
+    let rest = a_rest.iter().zip(b_rest).fold(T::ZERO, |sum, (&a, &b)| sum.add(a.mul(b)));
+    lanes.iter().fold(rest, |sum, &lane| sum.add(lane))
+}
+
+/// What a call has besides its tensors.
+pub(crate) struct Call<'a> {
+    pub(crate) parallel: Parallel<'a>,
+    pub(crate) scratch: Scratch<'a>,
+    pub(crate) packed: PackedConstants<'a>,
+}
+
+/// The product of a tensor with an input.
+pub(crate) struct Contraction {
+    pub(crate) left: Arrangement,
+    /// Where it is not packed.
+    pub(crate) right: Arrangement,
+    batch: usize,
+    product: Product,
+    way: Way,
+    /// The axes of the result, which is dense.
+    pub(crate) result: Vec<LabeledAxis>,
+}
+
+#[derive(Clone, Copy)]
+enum Way {
+    /// Term by term.
+    Plain,
+    /// On the primitives, with scratch for so many right sides at once.
+    Floats { packed: Option<Packed<f32>>, sides: usize },
+}
+
+/// Multiply-adds of a product that is not worth packing.
+const SMALL: usize = 1 << 9;
+
+impl Contraction {
+    /// That of `a` with the input at `port`, whose axes are `b`, summed over the labels that are not wanted.
+    pub(crate) fn of(
+        cx: &FinalizeCx<'_>,
+        a: &[LabeledAxis],
+        (port, b): (usize, &[LabeledAxis]),
+        is_wanted: impl Fn(Label) -> bool,
+    ) -> Result<Self, Error> {
+        let select = |of: &[LabeledAxis], other: &[LabeledAxis], is_shared: bool, is_kept: bool| {
+            let fits = |axis: &&LabeledAxis| {
+                find(other, axis.label).is_some() == is_shared && is_wanted(axis.label) == is_kept
+            };
+            of.iter().filter(fits).copied().collect::<Vec<_>>()
+        };
+        let (batch, depth) = (select(a, b, true, true), select(a, b, true, false));
+        let (rows, cols) = (select(a, b, false, true), select(b, a, false, true));
+        let labels = |parts: [&[LabeledAxis]; 3]| -> Vec<Label> {
+            parts.iter().flat_map(|part| part.iter().map(|axis| axis.label)).collect()
+        };
+        let mut product = Product {
+            rows: count(&rows),
+            depth: count(&depth),
+            cols: count(&cols),
+            right: Layout::Rows,
+        };
+        let mut right = Arrangement::of(b, &labels([&batch, &depth, &cols]));
+        let is_float = cx.input(port)?.dtype() == Some(DType::F32);
+        let work = product.rows.saturating_mul(product.depth).saturating_mul(product.cols);
+        let mut way = Way::Plain;
+        if is_float && product.cols > 1 && work >= SMALL {
+            let transposed = Arrangement::of(b, &labels([&batch, &cols, &depth]));
+            if transposed.is_same() && !right.is_same() {
+                (product.right, right) = (Layout::Transposed, transposed);
+            }
+            way = Way::floats(cx, port, &product, count(&batch), right.is_same())?;
+        }
+        if matches!(way, Way::Plain) && product.right == Layout::Transposed {
+            product.right = Layout::Rows;
+            right = Arrangement::of(b, &labels([&batch, &depth, &cols]));
+        }
+        let left = Arrangement::of(a, &labels([&batch, &rows, &depth]));
+        let lens: Vec<LabeledAxis> = [batch.as_slice(), &rows, &cols].concat();
+        if lens.len() > MAX_RANK {
+            let found = lens.len();
+            return Err(Error::new(format!(
+                "the product with input {port} has {found} axes, wanted {MAX_RANK} at most"
+            )));
+        }
+        let dims: Vec<usize> = lens.iter().map(|axis| axis.len).collect();
+        let result = labeled(&labels([&batch, &rows, &cols]), &dims);
+        Ok(Self { left, right, batch: count(&batch), product, way, result })
+    }
+
+    /// Elements of the result.
+    pub(crate) fn len(&self) -> usize {
+        count(&self.result)
+    }
+
+    /// Elements of scratch for operands, for the result (as many as said) and for the product, in the order in which they
+    /// are taken.
+    pub(crate) fn scratch(&self, result: usize) -> [usize; 4] {
+        let right = if self.is_packed() { 0 } else { self.right.scratch_len() };
+        [self.left.scratch_len(), right, result, self.sides_len()]
+    }
+
+    /// Whether the input was packed before the run, which has no operand for it.
+    pub(crate) fn is_packed(&self) -> bool {
+        matches!(self.way, Way::Floats { packed: Some(_), .. })
+    }
+
+    fn sides_len(&self) -> usize {
+        match self.way {
+            Way::Floats { packed: None, sides } => sides * self.product.packed_len(),
+            Way::Floats { .. } | Way::Plain => 0,
+        }
+    }
+}
+
+impl Way {
+    /// Whether, and how, products are done on the primitives.
+    fn floats(
+        cx: &FinalizeCx<'_>,
+        port: usize,
+        product: &Product,
+        batch: usize,
+        lies_so: bool,
+    ) -> Result<Self, Error> {
+        if lies_so && cx.is_constant(port) {
+            let len = batch * product.packed_len();
+            let packed = cx.pack(&[port], &product.recipe(), len, Product::fill)?;
+            return Ok(Self::Floats { packed: Some(packed), sides: 0 });
+        }
+        if product.rows > 1 && product.is_worth_packing() {
+            return Ok(Self::Floats { packed: None, sides: cx.threads().min(batch).max(1) });
+        }
+        Ok(Self::Plain)
+    }
+}
+
+/// Multiplies term by term.
+pub(crate) fn multiply<T: Number>(
+    step: &Contraction,
+    call: &mut Call<'_>,
+    (a, b): (&[T], &[T]),
+    y: &mut [T],
+) -> Result<(), ExecError> {
+    let Product { rows, depth, cols, .. } = step.product;
+    let all = step.batch * rows;
+    let work = all.saturating_mul(depth).saturating_mul(cols);
+    let height = all.div_ceil(partition::threads(call.parallel, work)).max(1);
+    call.parallel.chunks_mut(y, height * cols, |chunk, y| {
+        for (row, y) in (chunk * height..).zip(y.chunks_exact_mut(cols)) {
+            let a = &a[row * depth..][..depth];
+            let b = &b[row / rows * depth * cols..][..depth * cols];
+            if let [y] = y {
+                *y = dot(a, b);
+            } else {
+                multiply_row(a, b, y);
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Multiplies on the primitives where that is worth it.
+pub(crate) fn multiply_floats(
+    step: &Contraction,
+    call: &mut Call<'_>,
+    (a, b): (&[f32], &[f32]),
+    y: &mut [f32],
+) -> Result<(), ExecError> {
+    let Way::Floats { packed, sides } = step.way else { return multiply(step, call, (a, b), y) };
+    let (batch, product) = (step.batch, step.product);
+    let Product { rows, depth, cols, .. } = product;
+    let (len, epilogue) = (product.packed_len(), Epilogue::default());
+    let constant = packed.map(|packed| call.packed.get(packed)).transpose()?;
+    let own = call.scratch.take::<f32>(step.sides_len())?;
+    let side = |at: usize, own: &mut [f32]| match constant {
+        Some(_) => {}
+        None => product.pack(&b[at * depth * cols..][..depth * cols], own),
+    };
+    if batch < call.parallel.width() {
+        // Threads share the rows of each product.
+        for (at, y) in y.chunks_exact_mut(rows * cols).enumerate() {
+            side(at, own);
+            let right = constant.map_or(&*own, |all| &all[at * len..]);
+            product.run(call.parallel, &a[at * rows * depth..], &right[..len], y, &epilogue)?;
+        }
+        return Ok(());
+    }
+    let (each, own_len) = if constant.is_some() {
+        (batch.div_ceil(call.parallel.width()), 0)
+    } else {
+        (batch.div_ceil(sides), len)
+    };
+    call.parallel.chunks_mut_with(y, each * rows * cols, own, own_len, |part, y, own| {
+        for (at, y) in (part * each..).zip(y.chunks_exact_mut(rows * cols)) {
+            side(at, own);
+            let right = constant.map_or(&*own, |all| &all[at * len..]);
+            let a = &a[at * rows * depth..][..rows * depth];
+            gemm(a, depth, rows, depth, &right[..len], cols, y, cols, &epilogue);
+        }
+        Ok(())
+    })
+}

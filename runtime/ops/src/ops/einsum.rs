@@ -1,0 +1,403 @@
+//! Sums of products of elements, by the labels that an equation gives to the axes of tensors.
+
+use udo_api::{
+    Core, DType, Dim, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op,
+    OpSchema, Param, Port, Shape, TypeSet, Workspace, input, output_like, types,
+};
+
+use crate::Def;
+use crate::family::elementwise::broadcast_shapes;
+use crate::family::matmul::{
+    Arrangement, Call, Contraction, Label, labeled, multiply, multiply_floats,
+};
+use crate::number::Number;
+
+pub(crate) const DEF: Def = Def::of::<Einsum>(KERNELS);
+
+const TYPES: TypeSet = types::F32.or(types::F64).or(types::INTS);
+const KERNELS: &[KernelDef] =
+    &[KernelDef::new::<Summed>("Einsum", Core::CPU).ports(&[input(0, TYPES), output_like(0, 0)])];
+
+struct Einsum;
+
+impl Op for Einsum {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "Einsum",
+        &[Port::required("Inputs", TYPES).repeated()],
+        &[Port::required("Output", TYPES)],
+        &[Param::text("equation")],
+    );
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let equation = Equation::read(cx)?;
+        let first = cx.input(0)?;
+        for port in 1..cx.input_count() {
+            let next = cx.input(port)?;
+            if next.dtype() != first.dtype() {
+                return Err(Error::new(format!(
+                    "input {port} is {next}, wanted the type of {first}"
+                )));
+            }
+        }
+        let dims = equation.dims(cx)?;
+        cx.set_output(0, first.with_shape(Shape::of_dims(&dims)?))
+    }
+}
+
+/// Labels above all letters, for axes behind an ellipsis, which count from the last one.
+const ELLIPSIS: Label = 0x100;
+
+/// The labels of every axis.
+struct Equation {
+    inputs: Vec<Vec<Label>>,
+    output: Vec<Label>,
+}
+
+impl Equation {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        let text = node.text("equation")?;
+        let fault =
+            |what: String| Error::new(format!("parameter \"equation\" is {text:?}, {what}"));
+        let equation: String = text.chars().filter(|c| !c.is_whitespace()).collect();
+        let (left, right) = match equation.split_once("->") {
+            Some((left, right)) => (left, Some(right)),
+            None => (equation.as_str(), None),
+        };
+        let terms: Vec<&str> = left.split(',').collect();
+        if terms.len() != node.input_count() {
+            let found = node.input_count();
+            return Err(fault(format!("wanted a term for each of {found} inputs")));
+        }
+        let (mut inputs, mut longest) = (Vec::new(), 0);
+        for (port, term) in terms.into_iter().enumerate() {
+            let x = node.input(port)?;
+            let term = Term::read(term).map_err(fault)?;
+            let rest = x.rank().checked_sub(term.letters());
+            let rest = rest.filter(|&rest| term.behind.is_some() || rest == 0);
+            let rest = rest.ok_or_else(|| {
+                fault(format!("wanted a label for each axis of input {port}, which is {x}"))
+            })?;
+            longest = longest.max(rest);
+            inputs.push(term.labels(rest));
+        }
+        let output = match right {
+            Some(right) => Term::read(right).map_err(fault)?,
+            None => Term::implied(&inputs),
+        };
+        if output.behind.is_none() && longest > 0 {
+            return Err(fault("wanted an ellipsis in the output as well".to_owned()));
+        }
+        let output = output.labels(longest);
+        for (at, label) in output.iter().enumerate() {
+            let is_known = inputs.iter().any(|labels| labels.contains(label));
+            if !is_known || output[..at].contains(label) {
+                let letter = char::from(*label as u8);
+                return Err(fault(format!(
+                    "wanted label {letter:?} of the output once, and in an input"
+                )));
+            }
+        }
+        Ok(Self { inputs, output })
+    }
+
+    /// The extents of the output.
+    fn dims(&self, node: &Node<'_>) -> Result<Vec<Dim>, Error> {
+        let mut known: Vec<(Label, Shape)> = Vec::new();
+        for (port, labels) in self.inputs.iter().enumerate() {
+            let x = node.input(port)?;
+            for (axis, (&label, dim)) in labels.iter().zip(x.full_shape().iter()).enumerate() {
+                let own = Shape::of_dims(&[dim])?;
+                match known.iter_mut().find(|(other, _)| *other == label) {
+                    None => known.push((label, own)),
+                    Some((_, shape)) => {
+                        *shape = broadcast_shapes(*shape, own).map_err(|_| {
+                            Error::new(format!(
+                                "input {port} is {x}, and the label of its axis {axis} has {shape} elsewhere"
+                            ))
+                        })?;
+                    }
+                }
+            }
+        }
+        let of = |label: &Label| {
+            let found = known.iter().find(|(other, _)| other == label);
+            found.and_then(|(_, shape)| shape.dim(0)).unwrap_or(Dim::Fixed(1))
+        };
+        Ok(self.output.iter().map(of).collect())
+    }
+}
+
+/// The letters before an ellipsis, or all, and those behind it.
+struct Term {
+    before: Vec<Label>,
+    behind: Option<Vec<Label>>,
+}
+
+impl Term {
+    fn read(text: &str) -> Result<Self, String> {
+        let letters = |text: &str| -> Result<Vec<Label>, String> {
+            match text.chars().find(|c| !c.is_ascii_alphabetic()) {
+                Some(found) => Err(format!("where {found:?} is neither a letter nor an ellipsis")),
+                None => Ok(text.bytes().map(Label::from).collect()),
+            }
+        };
+        Ok(match text.split_once("...") {
+            Some((before, behind)) => {
+                Self { before: letters(before)?, behind: Some(letters(behind)?) }
+            }
+            None => Self { before: letters(text)?, behind: None },
+        })
+    }
+
+    /// That of an output which the equation leaves out: an ellipsis, then letters that come once, in their order.
+    fn implied(inputs: &[Vec<Label>]) -> Self {
+        let mut all: Vec<Label> =
+            inputs.iter().flatten().copied().filter(|&label| label < ELLIPSIS).collect();
+        all.sort_unstable();
+        let once = all.chunk_by(|a, b| a == b).filter(|same| same.len() == 1);
+        Self { before: Vec::new(), behind: Some(once.flatten().copied().collect()) }
+    }
+
+    fn letters(&self) -> usize {
+        self.before.len() + self.behind.as_ref().map_or(0, Vec::len)
+    }
+
+    /// The labels, with so many axes for the ellipsis.
+    fn labels(self, rest: usize) -> Vec<Label> {
+        let Self { mut before, behind } = self;
+        if let Some(behind) = behind {
+            before.extend((0..rest as Label).rev().map(|axis| ELLIPSIS + axis));
+            before.extend(behind);
+        }
+        before
+    }
+}
+
+/// The first input multiplied by each of the others.
+struct Summed {
+    steps: Vec<Contraction>,
+    end: Arrangement,
+    /// Bytes of an element.
+    size: usize,
+    run: Run,
+}
+
+type Run = fn(&Summed, Io<'_>) -> Result<(), ExecError>;
+
+impl Kernel for Summed {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let Equation { inputs, output } = Equation::read(cx)?;
+        let mut axes = Vec::new();
+        for (port, labels) in inputs.iter().enumerate() {
+            axes.push(labeled(labels, cx.input(port)?.shape()));
+        }
+        let mut rest = axes.as_slice();
+        let (mut steps, mut left): (Vec<Contraction>, _) = (Vec::new(), Vec::new());
+        for port in 0.. {
+            let Some((next, others)) = rest.split_first() else { break };
+            rest = others;
+            if port == 0 {
+                left.clone_from(next);
+                continue;
+            }
+            let step = Contraction::of(cx, &left, (port, next), |label| {
+                output.contains(&label) || rest.iter().flatten().any(|axis| axis.label == label)
+            })?;
+            left.clone_from(&step.result);
+            steps.push(step);
+        }
+        let dtype = cx.output(0)?.dtype();
+        let run = match dtype {
+            Some(DType::F32) => execute_floats,
+            other => of_number!(other, T => execute_plain::<T> as Run)?,
+        };
+        let size = dtype.map_or(1, DType::size_bytes);
+        Ok(Self { steps, end: Arrangement::of(&left, &output), size, run })
+    }
+
+    fn workspace(&self) -> Workspace {
+        self.steps.iter().enumerate().fold(Workspace::NONE, |workspace, (at, step)| {
+            let result = if self.is_last(at) { 0 } else { step.len() };
+            let pieces = step.scratch(result).into_iter().filter(|&len| len > 0);
+            pieces.fold(workspace, |all, len| all.and::<u8>(len.saturating_mul(self.size)))
+        })
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        (self.run)(self, io)
+    }
+}
+
+impl Summed {
+    /// Whether the output is the result of step `at` as it is.
+    fn is_last(&self, at: usize) -> bool {
+        at + 1 == self.steps.len() && self.end.is_same()
+    }
+}
+
+/// Writes the product of two operands that are arranged for it.
+type Multiply<T> = fn(&Contraction, &mut Call<'_>, (&[T], &[T]), &mut [T]) -> Result<(), ExecError>;
+
+fn execute_floats(plan: &Summed, io: Io<'_>) -> Result<(), ExecError> {
+    execute(plan, io, multiply_floats)
+}
+
+fn execute_plain<T: Number>(plan: &Summed, io: Io<'_>) -> Result<(), ExecError> {
+    execute::<T>(plan, io, multiply)
+}
+
+fn execute<T: Number>(plan: &Summed, io: Io<'_>, by: Multiply<T>) -> Result<(), ExecError> {
+    let Io { inputs, mut outputs, scratch, parallel, packed, .. } = io;
+    let mut call = Call { parallel, scratch, packed };
+    let mut y = Some(outputs.take::<T>(0)?);
+    if y.as_ref().is_some_and(|y| y.is_empty()) {
+        return Ok(());
+    }
+    let mut left = if plan.steps.is_empty() || inputs.has(0) { inputs.get::<T>(0)? } else { &[] };
+    for (at, step) in plan.steps.iter().enumerate() {
+        let a = step.left.arranged(&mut call, left)?;
+        let b = if step.is_packed() {
+            &[]
+        } else {
+            step.right.arranged(&mut call, inputs.get::<T>(at + 1)?)?
+        };
+        let to = match y.take_if(|_| plan.is_last(at)) {
+            Some(y) => y,
+            None => call.scratch.take::<T>(step.len())?,
+        };
+        by(step, &mut call, (a, b), to)?;
+        left = to;
+    }
+    y.map_or(Ok(()), |y| plan.end.write(parallel, left, y))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{Bench, Tensor, assert_near, bench, noise, tensor};
+
+    fn einsum(equation: &str, inputs: &[Tensor]) -> Bench {
+        inputs.iter().cloned().fold(bench("Einsum").text("equation", equation), Bench::input)
+    }
+
+    fn numbers(dims: &[usize], first: i64) -> Tensor {
+        let len = dims.iter().product::<usize>() as i64;
+        tensor(dims, &(first..first + len).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn equations_say_what_is_multiplied_and_summed() {
+        let (a, b) = (numbers(&[2, 2], 1), numbers(&[2, 2], 5));
+        let cases: [(&str, &[usize], &[i64]); 16] = [
+            ("ij->ji", &[2, 2], &[1, 3, 2, 4]),
+            (" i j -> ", &[], &[10]),
+            ("ij->i", &[2], &[3, 7]),
+            ("ij->j", &[2], &[4, 6]),
+            ("ii->i", &[2], &[1, 4]),
+            ("ii", &[], &[5]),
+            ("ba", &[2, 2], &[1, 3, 2, 4]),
+            ("...->...", &[2, 2], &[1, 2, 3, 4]),
+            ("...j", &[2, 2], &[1, 2, 3, 4]),
+            ("ij,jk", &[2, 2], &[19, 22, 43, 50]),
+            ("ij,kj->ik", &[2, 2], &[17, 23, 39, 53]),
+            ("ij,jk->ki", &[2, 2], &[19, 43, 22, 50]),
+            ("ij,ij->ij", &[2, 2], &[5, 12, 21, 32]),
+            ("ij,ij->", &[], &[70]),
+            ("ii,jj->ij", &[2, 2], &[5, 8, 20, 32]),
+            ("ij,kl->", &[], &[260]),
+        ];
+        for (equation, dims, wanted) in cases {
+            let count = equation.split(',').count();
+            let y = einsum(equation, &[a.clone(), b.clone()][..count]).one();
+            assert_eq!(
+                (y.dims(), y.values::<i64>()),
+                (dims.to_vec(), wanted.to_vec()),
+                "{equation}"
+            );
+        }
+        let run = [numbers(&[2, 3], 0), numbers(&[3], 1), numbers(&[2], 1)];
+        let y = einsum("ij,j,i->i", &run).one();
+        assert_eq!(y.values::<i64>(), [8, 52]);
+    }
+
+    #[test]
+    fn labels_of_one_position_and_ellipses_broadcast() {
+        let y = einsum("i,i->i", &[numbers(&[1], 2), numbers(&[3], 1)]).one();
+        assert_eq!(y.values::<i64>(), [2, 4, 6]);
+        let y = einsum("i,i->", &[numbers(&[1], 2), numbers(&[3], 1)]).one();
+        assert_eq!(y.values::<i64>(), [12]);
+        let y = einsum("...i,...->...", &[numbers(&[2, 1, 2], 1), numbers(&[3], 1)]).one();
+        assert_eq!((y.dims(), y.values::<i64>()), (vec![2, 3], vec![3, 6, 9, 7, 14, 21]));
+        let y = einsum("a...,b->...ba", &[numbers(&[2, 1], 1), numbers(&[2], 1)]).one();
+        assert_eq!((y.dims(), y.values::<i64>()), (vec![1, 2, 2], vec![1, 2, 2, 4]));
+        let y = einsum("ij,jk->ik", &[numbers(&[2, 0], 1), numbers(&[0, 3], 1)]).one();
+        assert_eq!((y.dims(), y.values::<i64>()), (vec![2, 3], vec![0; 6]));
+    }
+
+    #[test]
+    fn products_of_any_order_are_products_of_matrices() {
+        let cases: [(&str, &[usize], &[usize]); 7] = [
+            ("bhqd,bhkd->bhqk", &[2, 3, 17, 8], &[2, 3, 19, 8]),
+            ("bqhd,bkhd->bhqk", &[2, 17, 3, 8], &[2, 19, 3, 8]),
+            ("bhqk,bkhd->bqhd", &[2, 3, 9, 18], &[2, 18, 3, 16]),
+            ("bij,jk->bik", &[2, 33, 20], &[20, 40]),
+            ("bij,bjk->ik", &[3, 5, 20], &[3, 20, 40]),
+            ("ij,jk->ki", &[65, 30], &[30, 33]),
+            ("ij,kj->ik", &[1, 64], &[50, 64]),
+        ];
+        for (equation, a_dims, b_dims) in cases {
+            let (a, b) = (noise(a_dims.iter().product()), noise(b_dims.iter().product()));
+            let wide = |x: &[f32]| x.iter().map(|&x| f64::from(x)).collect::<Vec<_>>();
+            let exact =
+                einsum(equation, &[tensor(a_dims, &wide(&a)), tensor(b_dims, &wide(&b))]).one();
+            let (a, b) = (tensor(a_dims, &a), tensor(b_dims, &b));
+            for threads in [1, 3] {
+                let y = einsum(equation, &[a.clone(), b.clone()]).threads(threads).one();
+                let packed =
+                    einsum(equation, std::slice::from_ref(&a)).constant(b.clone()).threads(threads);
+                for y in [y, packed.one()] {
+                    assert_eq!(y.dims(), exact.dims(), "{equation}");
+                    assert_near(&y.values::<f32>(), &exact.values::<f64>(), 1e-5);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn large_sums_are_shared_out() {
+        let x: Vec<i32> = (0..70 * 90 * 40).map(|at| at % 7).collect();
+        let y = einsum("abc->ca", &[tensor(&[70, 90, 40], &x)]).threads(3).one();
+        let y = y.values::<i32>();
+        for (at, found) in y.iter().enumerate() {
+            let (c, a) = (at / 70, at % 70);
+            let wanted: i32 = (0..90).map(|b| x[(a * 90 + b) * 40 + c]).sum();
+            assert_eq!(*found, wanted, "at {c}, {a}");
+        }
+    }
+
+    #[test]
+    fn equations_that_mean_nothing_are_refused() {
+        let x = numbers(&[2, 3], 0);
+        let error =
+            |equation: &str, count: usize| einsum(equation, &vec![x.clone(); count]).error();
+        let cases = [
+            ("ij,jk->ik", 1, "wanted a term for each of 1 inputs"),
+            ("i->i", 1, "wanted a label for each axis of input 0, which is i64[2,3]"),
+            ("i...jk", 1, "wanted a label for each axis of input 0, which is i64[2,3]"),
+            ("i.j->ij", 1, "where '.' is neither a letter nor an ellipsis"),
+            ("......->", 1, "where '.' is neither a letter nor an ellipsis"),
+            ("ij->ii", 1, "wanted label 'i' of the output once, and in an input"),
+            ("ij->ik", 1, "wanted label 'k' of the output once, and in an input"),
+            ("i...->i", 1, "wanted an ellipsis in the output as well"),
+        ];
+        for (equation, count, why) in cases {
+            let wanted = format!("parameter \"equation\" is {equation:?}, {why}");
+            assert_eq!(error(equation, count), wanted);
+        }
+        assert_eq!(
+            error("ij,jk->ik", 2),
+            "input 1 is i64[2,3], and the label of its axis 0 has [3] elsewhere"
+        );
+        let run = einsum("i,i->i", &[numbers(&[2], 0)]).input(tensor(&[2], &[1f32; 2]));
+        assert_eq!(run.error(), "input 1 is f32[2], wanted the type of i64[2]");
+    }
+}
