@@ -235,6 +235,20 @@ mod tests {
     }
 
     #[test]
+    fn none_are_wanted_or_there() {
+        for (dims, axis) in [([70, 301, 3], 1), ([4, 2, 3], 0), ([2, 0, 3], 1), ([0, 5, 3], 1)] {
+            let x = tensor(&dims, &noise(dims.iter().product()));
+            let run = bench("TopK").input(x).int("axis", axis).outputs(2).threads(3);
+            let mut wanted = dims;
+            wanted[axis as usize] = 0;
+            for run in [run.clone().constant(tensor(&[1], &[0i64])), run.input(tensor(&[1], &[0i64]))] {
+                let y = run.all();
+                assert_eq!((y[0].dims(), y[1].dims()), (wanted.to_vec(), wanted.to_vec()));
+            }
+        }
+    }
+
+    #[test]
     fn more_than_there_are_is_refused() {
         let run = |k: &[i64]| {
             let x = tensor(&[2], &[1f32, 2.0]);

@@ -164,7 +164,7 @@ fn execute<M: QuantizedMean, T: Code>(kernel: &Means<M>, io: Io<'_>) -> Result<(
         for (at, y) in (chunk * grain..).zip(y) {
             let (sum, inside, all) = kernel.window_at(x, at);
             // Padding stands for 0, as the zero point does.
-            let sum = sum - inside as i32 * x_is.zero_point;
+            let sum = sum - inside as i64 * i64::from(x_is.zero_point);
             let count = if kernel.counts_padding { all } else { inside };
             *y = y_is.quantize(sum as f32 * x_is.scale / count.max(1) as f32);
         }
@@ -175,7 +175,7 @@ fn execute<M: QuantizedMean, T: Code>(kernel: &Means<M>, io: Io<'_>) -> Result<(
 impl<M> Means<M> {
     /// The sum of the values of the window of element `at` of the result, and how many there are inside of the image
     /// and of its padding.
-    fn window_at<T: Code + Element>(&self, x: &[T], at: usize) -> (i32, usize, usize) {
+    fn window_at<T: Code + Element>(&self, x: &[T], at: usize) -> (i64, usize, usize) {
         let Self { window, channels, .. } = self;
         let (pixels, out_pixels) = (window.input_len(), window.output_len());
         let (place, start, step) = if self.channels_last {
@@ -196,10 +196,26 @@ impl<M> Means<M> {
                 let first = start + ((d * in_height + r) * in_width + cols.first) * step;
                 let values =
                     x.get(first..).unwrap_or(&[]).iter().step_by(step * window.dilations[2]);
-                sum += values.take(cols.len).map(|value| value.to_i32()).sum::<i32>();
+                sum += values.take(cols.len).map(|value| i64::from(value.to_i32())).sum::<i64>();
             }
         }
         let all = (0..3).map(|axis| window.padded_taps(axis, out[axis])).product();
         (sum, depth.len * rows.len * cols.len, all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{bench, tensor};
+
+    #[test]
+    fn sums_of_large_windows_do_not_overflow() {
+        // More than so many values of 255 are beyond 32 bits.
+        let len = i32::MAX as usize / 255 + 2;
+        let [one, zero] = [tensor(&[], &[1f32]), tensor(&[], &[0u8])];
+        let run = bench("com.microsoft:QLinearGlobalAveragePool");
+        let run = run.input(tensor(&[1, 1, len], &vec![255u8; len]));
+        let run = run.input(one.clone()).input(zero.clone()).input(one).input(zero);
+        assert_eq!(run.one().values::<u8>(), [255]);
     }
 }
