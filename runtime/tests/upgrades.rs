@@ -70,6 +70,28 @@ fn what_a_newer_node_cannot_say_is_refused_by_name() {
             "(Cast): attribute \"to\" is \"COMPLEX64\", which is no known type",
         ),
         ("y = Clip@6(x) min=\"low\" # n", "(Clip): attribute \"min\" is \"low\", wanted a number"),
+        ("y = GlobalLpPool@2(x) # n", "(GlobalLpPool): input 0 is f32[2,2], wanted rank 3 or more"),
+        (
+            "y, deviation = SimplifiedLayerNormalization@17(x, w) # n",
+            "(SimplifiedLayerNormalization): output 1 is a statistic of rows, which asks for training",
+        ),
+        (
+            "y = com.microsoft:SkipLayerNormalization@1(x) # n",
+            "(SkipLayerNormalization): input 1 is missing",
+        ),
+        (
+            "y, mean = com.microsoft:SkipSimplifiedLayerNormalization@1(x, x, w) # n",
+            "(SkipSimplifiedLayerNormalization): output 1 is a statistic of rows, which asks for training",
+        ),
+        ("y = com.microsoft:BiasGelu@1(x) # n", "(BiasGelu): input 1 is missing"),
+        (
+            "y = com.microsoft:FusedMatMul@1(x, w) transA=0.5 # n",
+            "(FusedMatMul): attribute \"transA\" is 0.5, wanted an integer",
+        ),
+        (
+            "y = com.microsoft:BiasGelu@1(x, w) alpha=2.0 # n",
+            "(Gelu): attribute \"alpha\" is not a parameter of operator Gelu, which has approximate",
+        ),
         (
             "y = Dropout@6(x) is_test=0 # n",
             "(Dropout): attribute \"is_test\" is 0, which asks for training",

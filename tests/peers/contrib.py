@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Runs operators of the domain com.microsoft, and compares with ONNX Runtime.
+"""Runs operators of the domain com.microsoft and others that are ONNX Runtime's, and compares with it.
 
-There is a case for each form of each operator. Values of integer types may lie one step from ONNX Runtime's, which rounds
+There is a case for each form of each operator, those that resolve to a few others included. Values of integer types may lie one step from ONNX Runtime's, which rounds
 what it computes in another order. The exit code is 1 if one differs or is refused, or if an operator has no case.
 
     python tests/peers/contrib.py --udo target/release/udo [--only NAME]
@@ -9,6 +9,7 @@ what it computes in another order. The exit code is 1 if one differs or is refus
 needs: numpy, onnx, onnxruntime
 """
 import argparse
+import re
 import subprocess
 import sys
 import tempfile
@@ -19,7 +20,10 @@ import onnx
 import onnxruntime
 from onnx import helper, numpy_helper
 
-OPS = Path(__file__).parents[2] / "runtime/ops/src/ops/microsoft"
+RUNTIME = Path(__file__).parents[2] / "runtime"
+OPS = RUNTIME / "ops/src/ops/microsoft"
+UPGRADES = RUNTIME / "src/resolve/upgrade/mod.rs"
+COMPOSED = re.compile(r'composed\((?:MICROSOFT|""), "(\w+)"')
 
 RNG = np.random.default_rng(1)
 U8, I8 = np.uint8, np.int8
@@ -45,8 +49,9 @@ def zero(dtype, value):
 class Case:
     """A node of `op`; inputs are fed but for those at the places in `held`, which the model holds, and those that are None."""
 
-    def __init__(self, op, inputs, outputs=1, held=(), **attrs):
+    def __init__(self, op, inputs, outputs=1, held=(), domain="com.microsoft", **attrs):
         self.op, self.inputs, self.held, self.attrs = op, inputs, held, attrs
+        self.domain = domain
         self.outputs = [f"y{i}" for i in range(outputs)] if isinstance(outputs, int) else outputs
 
     def name(self):
@@ -60,7 +65,7 @@ class Case:
     def model(self):
         names = ["" if x is None else f"x{i}" for i, x in enumerate(self.inputs)]
         node = helper.make_node(self.op, names, self.outputs, name="node",
-                                domain="com.microsoft", **self.attrs)
+                                domain=self.domain, **self.attrs)
         given = [helper.make_tensor_value_info(
                      name, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
                  for name, x in self.fed().items()]
@@ -169,6 +174,63 @@ def linears():
         yield Case("DequantizeLinear", [q, steps, zeros], axis=1)
 
 
+def gelus():
+    """Functions of a sum with a bias, which may be left out of one of them."""
+    x, bias = floats(3, 2, 70, low=-6, high=6), floats(70)
+    for held in [[1], []]:
+        yield Case("BiasGelu", [x, bias], held=held)
+        yield Case("FastGelu", [x, bias], held=held)
+    yield Case("FastGelu", [x])
+
+
+def side(rows, cols, batch, trans, trans_batch):
+    """A matrix of each batch as a product takes it that transposes it."""
+    rows, cols = (cols, rows) if trans else (rows, cols)
+    return floats(rows, *batch, cols) if trans_batch else floats(*batch, rows, cols)
+
+
+def fused_products():
+    for trans_a, trans_b, batch_a, batch_b in np.ndindex(2, 2, 2, 2):
+        attrs = {"transA": trans_a, "transB": trans_b, "transBatchA": batch_a, "transBatchB": batch_b}
+        for batch in [(3,), (2, 3)]:
+            a = side(5, 17, batch, trans_a, batch_a)
+            b = side(17, 9, batch, trans_b, batch_b)
+            yield Case("FusedMatMul", [a, b], alpha=0.25, **attrs)
+        if not batch_a and not batch_b:
+            b = side(17, 9, (), trans_b, 0)
+            yield Case("FusedMatMul", [a, b], held=[1], **attrs)
+            yield Case("FusedMatMul", [side(5, 17, (), trans_a, 0), b], alpha=-2.0, **attrs)
+    for a, b in [(floats(17), floats(17)), (floats(17), floats(17, 9)), (floats(5, 17), floats(17))]:
+        yield Case("FusedMatMul", [a, b], alpha=3.0)
+
+
+def skips():
+    """Rows that are added, then normalized; the sum may be an output as well."""
+    rows, scale_of, beta, bias = [floats(2, 5, 70), floats(2, 5, 70)], *(floats(70) for _ in "sbb")
+    sum_too = ["y", "", "", "sum"]
+    for epsilon in [{}, {"epsilon": 0.125}]:
+        for last in [None, bias]:
+            for outputs in [1, sum_too]:
+                both = {"outputs": outputs, **epsilon}
+                yield Case("SkipLayerNormalization", [*rows, scale_of, beta, last], **both)
+                yield Case("SkipSimplifiedLayerNormalization", [*rows, scale_of, last], **both)
+    yield Case("SkipLayerNormalization", [*rows, scale_of], held=[2])
+    yield Case("SkipLayerNormalization", [rows[0], rows[1][:1], scale_of, beta], held=[2, 3])
+    yield Case("SimplifiedLayerNormalization", [rows[0], scale_of], domain="")
+    yield Case("SimplifiedLayerNormalization", [rows[0], floats(5, 70)], domain="", axis=1,
+               epsilon=0.125, stash_type=1)
+
+
+def onnx_functions():
+    """Operators of ONNX's that resolve to a few others."""
+    for dims in [(2, 3, 50), (2, 3, 9, 8), (1, 2, 3, 4, 5)]:
+        for p in [{}, {"p": 1}, {"p": 3}]:
+            yield Case("GlobalLpPool", [floats(*dims)], domain="", **p)
+    image = floats(3, 2, 9, 8)
+    for axes in [{}, {"axes": [2, 3]}, {"axes": [0, 1, 2, 3]}, {"axes": [-1]}]:
+        yield Case("MeanVarianceNormalization", [image], domain="", **axes)
+
+
 def cases():
     yield from products()
     yield from unary("QLinearSigmoid")
@@ -182,6 +244,10 @@ def cases():
     yield Case("Gelu", [floats(3, 300, low=-6, high=6)])
     yield Case("QuickGelu", [floats(3, 300, low=-6, high=6)])
     yield Case("QuickGelu", [floats(70)], alpha=0.5)
+    yield from gelus()
+    yield from fused_products()
+    yield from skips()
+    yield from onnx_functions()
 
 
 def main():
@@ -209,7 +275,8 @@ def spelled(op):
 
 def named():
     """The operators that there are, as they are spelled."""
-    return {path.stem.replace("_", "") for path in OPS.glob("*.rs")}
+    composed = COMPOSED.findall(UPGRADES.read_text(encoding="utf-8"))
+    return {path.stem.replace("_", "") for path in OPS.glob("*.rs")} | set(map(spelled, composed))
 
 
 def difference(udo, case, work):

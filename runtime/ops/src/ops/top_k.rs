@@ -241,7 +241,9 @@ mod tests {
             let run = bench("TopK").input(x).int("axis", axis).outputs(2).threads(3);
             let mut wanted = dims;
             wanted[axis as usize] = 0;
-            for run in [run.clone().constant(tensor(&[1], &[0i64])), run.input(tensor(&[1], &[0i64]))] {
+            for run in
+                [run.clone().constant(tensor(&[1], &[0i64])), run.input(tensor(&[1], &[0i64]))]
+            {
                 let y = run.all();
                 assert_eq!((y[0].dims(), y[1].dims()), (wanted.to_vec(), wanted.to_vec()));
             }

@@ -81,10 +81,16 @@ impl Edit<'_> {
 
     /// Makes an input a constant, with the type of input 0 and no dimensions.
     pub(super) fn set_number(&mut self, port: usize, name: &str, value: f64) -> Result<(), String> {
+        let number = self.number(name, value)?;
+        set_input(self.node, port, number);
+        Ok(())
+    }
+
+    /// A constant with the type of input 0 and no dimensions.
+    pub(super) fn number(&mut self, name: &str, value: f64) -> Result<ValueId, String> {
         let dtype = self.input(0).dtype().ok_or("input 0 is missing")?;
         let tensor = convert::from_numbers(dtype, Shape::SCALAR, &[value]);
-        self.set_constant(port, name, tensor.map_err(|e| e.to_string())?);
-        Ok(())
+        Ok(self.constant(name, tensor.map_err(|e| e.to_string())?))
     }
 
     /// Makes an input the constant list of these integers.
@@ -94,8 +100,14 @@ impl Edit<'_> {
         name: &str,
         values: &[i64],
     ) -> Result<(), String> {
-        self.set_constant(port, name, list(values)?);
+        let list = self.list(name, values)?;
+        set_input(self.node, port, list);
         Ok(())
+    }
+
+    /// The constant list of these integers.
+    pub(super) fn list(&mut self, name: &str, values: &[i64]) -> Result<ValueId, String> {
+        Ok(self.constant(name, list(values)?))
     }
 
     /// Makes an input the constant list of these numbers, in single precision.
@@ -112,13 +124,44 @@ impl Edit<'_> {
     }
 
     pub(super) fn set_constant(&mut self, port: usize, name: &str, tensor: Tensor) {
-        let id = self.graph.add_constant(&format!("{}.{name}", self.node.name), tensor);
+        let id = self.constant(name, tensor);
         set_input(self.node, port, id);
+    }
+
+    fn constant(&mut self, name: &str, tensor: Tensor) -> ValueId {
+        self.graph.add_constant(&format!("{}.{name}", self.node.name), tensor)
+    }
+
+    /// An input that the node may not leave out.
+    pub(super) fn required(&self, port: usize) -> Result<ValueId, String> {
+        self.node.input(port).ok_or_else(|| format!("input {port} is missing"))
+    }
+
+    /// Has a node of a built-in operator run before this one, and returns what it makes: an output of this node's, or
+    /// else a new value.
+    pub(super) fn first(
+        &mut self,
+        name: &str,
+        mut node: Node,
+        output: Option<ValueId>,
+    ) -> Result<ValueId, String> {
+        node.name = format!("{}.{name}", self.node.name);
+        let made = output.unwrap_or_else(|| self.graph.add_value(&node.name));
+        node.outputs = vec![Some(made)];
+        self.registry.bind_builtin(self.graph, node).map_err(|e| e.to_string())?;
+        Ok(made)
+    }
+
+    /// Makes the node one of another operator of ONNX's, with these inputs.
+    pub(super) fn end(&mut self, op: &str, inputs: &[ValueId]) {
+        let Node { inputs, op, opset, domain, .. } = new_node(op, inputs);
+        (self.node.inputs, self.node.op, self.node.opset) = (inputs, op, opset);
+        self.node.domain = domain;
     }
 
     /// Has an input go through a node of a built-in operator before.
     pub(super) fn before(&mut self, port: usize, added: &Added<'_>) -> Result<(), String> {
-        let from = self.node.input(port).ok_or_else(|| format!("input {port} is missing"))?;
+        let from = self.required(port)?;
         let (node, made) = self.added(added)?;
         let node = Node { inputs: [&[Some(from)], &*node.inputs].concat(), ..node };
         let node = Node { outputs: vec![Some(made)], ..node };
@@ -142,7 +185,7 @@ impl Edit<'_> {
 
     /// The node without its first input and its output, and a new value between it and this one.
     fn added(&mut self, added: &Added<'_>) -> Result<(Node, ValueId), String> {
-        let mut node = Node::new(added.op, NEWEST, &[], &[]);
+        let mut node = new_node(added.op, &[]);
         node.name = format!("{}.{}", self.node.name, added.op.to_lowercase());
         if let Some((name, values)) = added.list {
             let name = format!("{}.{name}", node.name);
@@ -162,6 +205,11 @@ pub(super) struct Added<'a> {
     pub(super) list: Option<(&'a str, &'a [i64])>,
     /// Its attribute, if it has one.
     pub(super) attr: Option<(&'a str, i64)>,
+}
+
+/// A node of an operator of ONNX's, whose name and output are still to come.
+pub(super) fn new_node(op: &str, inputs: &[ValueId]) -> Node {
+    Node::new(op, NEWEST, inputs, &[])
 }
 
 fn list(values: &[i64]) -> Result<Tensor, String> {

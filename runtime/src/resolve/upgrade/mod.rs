@@ -1,4 +1,5 @@
-//! Nodes of older operator sets, in the form that the newest one gives them: a row for each change of an operator.
+//! Nodes of older operator sets, in the form that the newest one gives them: a row for each change of an operator, and
+//! for each operator that is a few others.
 //!
 //! Only nodes of built-in operators are upgraded, which know no other form; a package gets nodes as the model has them.
 //! Besides this folder, operators have names in `pass/patterns` alone.
@@ -7,6 +8,7 @@ mod batch_norm;
 mod broadcast;
 mod cast;
 mod clip;
+mod composed;
 mod dft;
 mod dropout;
 mod edit;
@@ -22,11 +24,17 @@ use super::{ResolveError, TypedGraph};
 use crate::graph::{Attr, Node};
 use crate::registry::Registry;
 
-use Change::{By, Default, Drop, Input, Real, Rename};
+use Change::{By, Compose, Default, Drop, Input, Real, Rename};
 use edit::Edit;
 
 /// The operator set of ONNX in whose form built-in operators take their nodes.
 pub(crate) const NEWEST: u32 = 27;
+
+/// Of operators that are a few others, in every operator set.
+const EVER: u32 = u32::MAX;
+
+/// The domain of ONNX Runtime's own operators.
+const MICROSOFT: &str = "com.microsoft";
 
 /// A change of an operator from one operator set to the next, and what it asks of nodes from before.
 #[derive(Clone, Copy, Debug)]
@@ -53,12 +61,22 @@ enum Change {
     Input(&'static str),
     /// The operator goes by another name.
     Rename(&'static str),
+    /// The operator is a few others, the last of which the node becomes.
+    Compose(fn(&mut Edit<'_>) -> Result<(), String>),
     /// What takes more than one of these.
     By(fn(&mut Edit<'_>) -> Result<(), String>),
 }
 
 const fn onnx(op: &'static str, since: u32, change: Change) -> Upgrade {
     Upgrade { domain: "", op, since, change }
+}
+
+const fn composed(
+    domain: &'static str,
+    op: &'static str,
+    of: fn(&mut Edit<'_>) -> Result<(), String>,
+) -> Upgrade {
+    Upgrade { domain, op, since: EVER, change: Compose(of) }
 }
 
 /// Every upgrade: by operator, those of one operator in the order in which nodes take them.
@@ -89,6 +107,7 @@ pub const UPGRADES: &[Upgrade] = &[
     onnx("Floor", 6, Drop("consumed_inputs")),
     onnx("GRU", 7, Drop("output_sequence")),
     onnx("Gemm", 7, Drop("broadcast")),
+    composed("", "GlobalLpPool", composed::global_lp_pool),
     onnx("Greater", 7, By(broadcast::align)),
     onnx("GroupNormalization", 21, By(group_norm::per_channel)),
     onnx("HardSigmoid", 6, Drop("consumed_inputs")),
@@ -101,6 +120,7 @@ pub const UPGRADES: &[Upgrade] = &[
     onnx("LogSoftmax", 13, By(softmax::flatten)),
     onnx("Max", 6, Drop("consumed_inputs")),
     onnx("Mean", 6, Drop("consumed_inputs")),
+    composed("", "MeanVarianceNormalization", composed::mean_variance_norm),
     onnx("Min", 6, Drop("consumed_inputs")),
     onnx("Mul", 6, Drop("consumed_inputs")),
     onnx("Mul", 7, By(broadcast::align)),
@@ -131,6 +151,7 @@ pub const UPGRADES: &[Upgrade] = &[
     onnx("Selu", 6, Real("alpha", 1.6732)),
     onnx("Selu", 6, Real("gamma", 1.0507)),
     onnx("Sigmoid", 6, Drop("consumed_inputs")),
+    composed("", "SimplifiedLayerNormalization", composed::rms_norm),
     onnx("Slice", 10, By(slice::cuts_to_inputs)),
     onnx("Softmax", 13, By(softmax::flatten)),
     onnx("Split", 13, Input("split")),
@@ -146,6 +167,11 @@ pub const UPGRADES: &[Upgrade] = &[
     onnx("Upsample", 9, By(resize::scales_to_input)),
     onnx("Upsample", 10, Rename("Resize")),
     onnx("Xor", 7, By(broadcast::align)),
+    composed(MICROSOFT, "BiasGelu", composed::bias_gelu),
+    composed(MICROSOFT, "FastGelu", composed::fast_gelu),
+    composed(MICROSOFT, "FusedMatMul", composed::fused_mat_mul),
+    composed(MICROSOFT, "SkipLayerNormalization", composed::skip_layer_norm),
+    composed(MICROSOFT, "SkipSimplifiedLayerNormalization", composed::skip_rms_norm),
 ];
 
 impl Upgrade {
@@ -179,15 +205,15 @@ impl Change {
                 }
             }
             Rename(op) => op.clone_into(&mut edit.node.op),
-            By(change) => change(edit)?,
+            By(change) | Compose(change) => change(edit)?,
         }
         Ok(())
     }
 }
 
-/// Whether an operator of another name takes the node now.
+/// Whether operators of other names take the node now.
 pub(super) fn renames(node: &Node) -> bool {
-    UPGRADES.iter().any(|row| matches!(row.change, Rename(_)) && row.takes(node))
+    UPGRADES.iter().any(|row| matches!(row.change, Rename(_) | Compose(_)) && row.takes(node))
 }
 
 impl Registry {
@@ -248,6 +274,10 @@ mod tests {
         assert!(UPGRADES.is_sorted_by_key(order));
         let registry = Registry::builtin().unwrap();
         for row in UPGRADES {
+            if let Compose(_) = row.change {
+                assert!(registry.ops_named(row.op).next().is_none(), "{row:?}");
+                continue;
+            }
             assert!(row.since <= NEWEST, "{row:?}");
             let op = UPGRADES.iter().find_map(|of| match of.change {
                 Rename(op) if of.op == row.op => Some(op),
