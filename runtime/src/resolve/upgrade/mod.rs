@@ -178,7 +178,7 @@ impl Upgrade {
     /// Whether `node` is of the older form.
     pub fn takes(&self, node: &Node) -> bool {
         // A node without an operator set is a new one.
-        let is_older = (1..self.since).contains(&node.opset);
+        let is_older = self.since == EVER || (1..self.since).contains(&node.opset);
         is_older && node.op == self.op && node.domain == self.domain
     }
 }
