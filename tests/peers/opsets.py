@@ -71,8 +71,16 @@ def gru(x, w):
     return ((1 - 1 / (1 + np.exp(-z))) * np.tanh(new))[None, None]
 
 
+def adding():
+    """A subgraph that adds to a state, and gives it as well."""
+    infos = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [4]) for name in "abst"]
+    nodes = [helper.make_node("Add", ["a", "b"], ["s"]), helper.make_node("Identity", ["s"], ["t"])]
+    return helper.make_graph(nodes, "adding", infos[:2], infos[2:])
+
+
 class Case:
-    """A node that rows of `op` up to `since` change; constants are inputs that the model holds."""
+    """A node that rows of `op` up to `since` change; constants are inputs that the model holds, and an input that is None
+    is left out."""
 
     def __init__(self, op, since, inputs, outputs, constants=(), opset=None, **attrs):
         self.op, self.since, self.inputs, self.constants = op, since, inputs, list(constants)
@@ -81,8 +89,12 @@ class Case:
     def name(self):
         return f"{self.op}-{self.opset}"
 
+    def fed(self):
+        """Name and array of each input that is there."""
+        return [(f"x{i}", x) for i, x in enumerate(self.inputs) if x is not None]
+
     def model(self):
-        given = [f"x{i}" for i in range(len(self.inputs))]
+        given = ["" if x is None else f"x{i}" for i, x in enumerate(self.inputs)]
         held = [f"c{i}" for i in range(len(self.constants))]
         made = [f"y{i}" for i in range(len(self.outputs))]
         node = helper.make_node(self.op, given + held, made, name="node", **self.attrs)
@@ -91,8 +103,9 @@ class Case:
             kind = helper.np_dtype_to_tensor_dtype(array.dtype)
             return helper.make_tensor_value_info(name, kind, array.shape)
 
+        fed = self.fed() + list(zip(held, self.constants))
         graph = helper.make_graph(
-            [node], self.name(), [*map(info, given + held, self.inputs + self.constants)],
+            [node], self.name(), [info(name, array) for name, array in fed],
             [*map(info, made, self.outputs)],
             [numpy_helper.from_array(c, name) for c, name in zip(self.constants, held)])
         opsets = [helper.make_opsetid("", self.opset)]
@@ -211,6 +224,8 @@ def cases():
     yield Case("Softmax", 13, [IMAGE], [softmax(IMAGE, 1)], opset=1)
     pooled = floats(2, 5, 1, 1)
     yield Case("Softmax", 13, [pooled], [softmax(pooled, 1)], axis=-3, opset=11)
+    sums = X.cumsum(axis=1, dtype=np.float32)
+    yield Case("Scan", 9, [None, X[:, 0] * 0, X], [sums[:, -1], sums], body=adding(), num_scan_inputs=1, directions=[0])
     yield Case("Split", 13, [X], [X[..., :1], X[..., 1:]], axis=2, split=[1, 3])
     yield Case("Split", 18, [X], [X[..., :2], X[..., 2:]], axis=2)
     yield Case("Squeeze", 13, [X[:, :1]], [X[:, 0]], axes=[1])
@@ -225,14 +240,15 @@ def peer(case):
     options.log_severity_level = 4
     try:
         session = onnxruntime.InferenceSession(case.model().SerializeToString(), options)
-        return session.run(None, {f"x{i}": x for i, x in enumerate(case.inputs)})
+        return session.run(None, dict(case.fed()))
     except Exception:  # It has a class of its own for each reason, and all of them are fine.
         return None
 
 
 def verdict(udo, case, folder):
     """What is wrong, if something is."""
-    for name, arrays in [("input", case.inputs), ("output", case.outputs)]:
+    fed = [array for _, array in case.fed()]
+    for name, arrays in [("input", fed), ("output", case.outputs)]:
         for i, array in enumerate(arrays):
             tensor = numpy_helper.from_array(np.ascontiguousarray(array))
             (folder / f"{name}_{i}.pb").write_bytes(tensor.SerializeToString())

@@ -424,6 +424,18 @@ impl Facts {
     /// The outputs follow from the extents of the inputs, whatever their elements are. So a pure node whose inputs' extents
     /// are known is computed before any run, with inputs that have extents and no elements.
     pub const SHAPE_ONLY: Self = Self(1 << 9);
+    /// The host runs the first graph parameter where input 0 is true and the second one where it is not; the outputs are
+    /// what that one gives. Only built-in operators have this fact and the next two.
+    pub const BRANCHES: Self = Self(1 << 10);
+    /// The host runs the graph parameter for each trip: for as many as input 0 says, while input 1 and then the graph's
+    /// first output are true. The inputs behind are states, which go around; the outputs are the last states, then what
+    /// each trip gives, side by side along a new first axis.
+    pub const LOOP: Self = Self(1 << 11);
+    /// The host runs the graph parameter for each slice of the inputs along an axis, the first ones of which are states.
+    pub const SCAN: Self = Self(1 << 12);
+
+    /// Those by which the host runs graphs.
+    pub const CONTROL: Self = Self::BRANCHES.or(Self::LOOP).or(Self::SCAN);
 
     /// The facts of either.
     #[must_use]
@@ -432,11 +444,16 @@ impl Facts {
     }
 
     /// Every fact that means something here.
-    pub const KNOWN: Self = Self(0x387);
+    pub const KNOWN: Self = Self(0x1f87);
 
     /// The bits; a foreign table may have some that mean nothing here.
     pub const fn bits(self) -> u32 {
         self.0
+    }
+
+    /// Whether any fact of `other` is among these.
+    pub const fn has_any(self, other: Self) -> bool {
+        self.0 & other.0 != 0
     }
 
     /// Whether all facts of `other` are among these.

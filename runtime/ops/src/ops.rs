@@ -72,6 +72,7 @@ ops! {
     hard_sigmoid,
     hard_swish,
     identity,
+    r#if,
     instance_normalization,
     is_inf,
     is_nan,
@@ -83,6 +84,7 @@ ops! {
     log_softmax,
     lp_normalization,
     lp_pool,
+    r#loop,
     lrn,
     lstm,
     mat_mul,
@@ -126,6 +128,7 @@ ops! {
     rms_normalization,
     rnn,
     round,
+    scan,
     scatter,
     scatter_elements,
     scatter_nd,
@@ -318,7 +321,12 @@ mod tests {
     fn every_op_has_a_cpu_kernel_and_every_kernel_its_op() {
         for (_, Def { op, kernels, .. }) in defs() {
             let name = op.schema().name();
-            assert!(kernels.iter().any(|k| k.core() == udo_api::Core::CPU), "{name}");
+            let has_cpu_kernel = kernels.iter().any(|k| k.core() == udo_api::Core::CPU);
+            assert_eq!(
+                has_cpu_kernel,
+                !op.schema().known_facts().has_any(udo_api::Facts::CONTROL),
+                "{name}"
+            );
             assert!(kernels.iter().all(|k| k.op() == name), "{name}");
         }
     }

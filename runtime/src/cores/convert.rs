@@ -195,9 +195,7 @@ impl Kernel for Transfer {
         let Io { inputs, mut outputs, .. } = io;
         let unknown = Err(ExecError::of(Status::BAD_CALL));
         let dims = inputs.shape(0)?;
-        if outputs.shape(0)? != dims {
-            outputs.set_shape(0, dims)?;
-        }
+        outputs.set_shape(0, dims)?;
         if self.copies {
             return with_any!(self.from.0, T => {
                 let src = inputs.get::<T>(0)?;

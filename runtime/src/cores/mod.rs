@@ -6,6 +6,7 @@ mod format;
 mod memory;
 pub mod opencl;
 pub(crate) mod relayout;
+pub(crate) mod trips;
 
 use udo_api::{Core, CoreKind, DType, Isa, TensorDesc};
 use udo_host::Machine;

@@ -161,15 +161,22 @@ fn check_param(param: &Param) -> Result<(), String> {
 
 /// Only the runtime itself runs subgraphs, so that operators of packages cannot have any.
 fn check_graphs(package: &str, op: &OpDef) -> Result<(), String> {
-    let mut params = op.schema().params().iter();
-    let graph = params.find(|param| param.kind() == Some(ParamKind::Graph));
-    match graph.filter(|_| package != udo_ops::PACKAGE.name()) {
-        Some(param) => {
-            let name = param.name();
-            Err(format!("parameter {name:?}: it is a graph, which built-in operators alone take"))
-        }
-        None => Ok(()),
+    if package == udo_ops::PACKAGE.name() {
+        return Ok(());
     }
+    let mut params = op.schema().params().iter();
+    if let Some(param) = params.find(|param| param.kind() == Some(ParamKind::Graph)) {
+        let name = param.name();
+        return Err(format!(
+            "parameter {name:?}: it is a graph, which built-in operators alone take"
+        ));
+    }
+    if op.schema().known_facts().has_any(Facts::CONTROL) {
+        return Err(
+            "it states that its host runs graphs, which built-in operators alone have".to_owned()
+        );
+    }
+    Ok(())
 }
 
 fn check_core(core: Core) -> Result<(), String> {

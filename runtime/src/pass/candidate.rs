@@ -180,7 +180,7 @@ impl<'a> Candidate<'a> {
         loop {
             let producer = self.uses.producer(value).filter(|_| are_all)?;
             let bound = self.graph.node(producer).ok()?;
-            if bound.is_folded {
+            if bound.is_folded || bound.control.is_some() {
                 return None;
             }
             let mut nodes = self.uses.hosts(value).to_vec();

@@ -11,17 +11,31 @@ use crate::resolve::{BoundNode, ParamSetting, TypedGraph};
 /// Has those who read the later ones read the first, takes the later ones out, and counts them.
 pub(super) fn merge(graph: &mut TypedGraph) -> usize {
     let is_kept = kept(graph);
-    let (mut first, mut same) = (HashMap::new(), HashMap::new());
+    let mut same = HashMap::new();
+    // What has run before the node at hand for sure: of the graph, and of each subgraph that it is in.
+    let mut scopes: Vec<HashMap<Key, Vec<Option<ValueId>>>> = vec![HashMap::new()];
     let mut gone = BTreeSet::new();
-    for index in 0..graph.nodes.len() {
-        let Some(bound) = graph.nodes.get_mut(index) else { break };
+    for (index, bound) in graph.nodes.iter_mut().enumerate() {
         for input in bound.node.inputs.iter_mut().flatten() {
             *input = same.get(input).copied().unwrap_or(*input);
         }
+        if let Some(control) = &bound.control {
+            if !control.opens() {
+                scopes.pop();
+            }
+            if !control.ends() {
+                scopes.push(HashMap::new());
+            }
+            continue;
+        }
         let Some(key) = key(bound) else { continue };
         let outputs = &bound.node.outputs;
-        match first.get(&key) {
-            None => drop(first.insert(key, outputs.clone())),
+        match scopes.iter().find_map(|scope| scope.get(&key)) {
+            None => {
+                if let Some(scope) = scopes.last_mut() {
+                    scope.insert(key, outputs.clone());
+                }
+            }
             Some(_) if outputs.iter().flatten().any(|value| is_kept.contains(value)) => {}
             Some(before) => {
                 let pairs = outputs.iter().zip(before);

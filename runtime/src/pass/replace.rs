@@ -103,6 +103,12 @@ fn inside(
             }
         }
     }
+    // All of them have to run together.
+    let first = inside.first().map_or(root, |id| *id);
+    let between = graph.nodes.get(first.index()..root.index())?;
+    if between.iter().any(|bound| bound.control.is_some()) {
+        return None;
+    }
     let is_one = |id: NodeId| id == root || inside.contains(&id);
     let mut made = inside.iter().filter_map(|&id| graph.node(id).ok());
     let is_own =

@@ -6,7 +6,7 @@ use super::replace;
 use crate::graph::PerValue;
 use crate::resolve::TypedGraph;
 
-/// Takes them out, and counts them.
+/// Takes them out, and counts them. Those that say what runs when stay.
 pub(super) fn remove(graph: &mut TypedGraph) -> usize {
     let mut is_read = PerValue::filled(graph, false);
     for &output in &graph.outputs {
@@ -15,7 +15,8 @@ pub(super) fn remove(graph: &mut TypedGraph) -> usize {
     let mut gone = BTreeSet::new();
     for (id, bound) in graph.node_ids().zip(&graph.nodes).collect::<Vec<_>>().into_iter().rev() {
         let mut made = bound.node.outputs.iter().flatten();
-        if made.any(|&value| is_read.get(value) == Some(&true)) {
+        let is_needed = bound.control.is_some() || made.any(|&v| is_read.get(v) == Some(&true));
+        if is_needed {
             bound.node.reads().for_each(|(_, value)| is_read.set(value, true));
         } else {
             gone.insert(id);

@@ -134,6 +134,8 @@ pub enum Choice {
     Alias,
     /// Nobody: what it makes is known.
     Folded,
+    /// The host, which runs the nodes behind as it says.
+    Control,
 }
 
 /// A graph in which every node has a core.
@@ -232,6 +234,13 @@ pub(crate) fn assign(
     for (id, bound) in graph.node_ids().zip(&graph.nodes) {
         if bound.is_folded {
             choices.push(Choice::Folded);
+            continue;
+        }
+        if bound.control.is_some() {
+            for &output in &bound.node.outputs {
+                produced.note(output, Some((Core::CPU, Format::of(graph.desc(output)))));
+            }
+            choices.push(Choice::Control);
             continue;
         }
         let output = bound.node.output(0);

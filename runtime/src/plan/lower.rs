@@ -3,9 +3,11 @@
 use std::collections::HashMap;
 
 use udo_api::{Core, DType, Facts, KernelDef, Layout, TensorDesc};
-use udo_host::{FinalizedKernel, Machine, NodeDesc, PlacedNode, finalize};
+use udo_host::{FinalizedKernel, Machine, NodeDesc, PlacedNode, Refusal, finalize};
 
-use super::windows::{Region, Windows};
+use super::control::Frame;
+use super::jump::Jump;
+use super::windows::{Life, Region, Windows};
 use super::{Operand, Place, PlanError, Port, Purpose, ShapeId, Step, tie};
 use crate::cores::relayout::relayout;
 use crate::cores::{Format, Memory, convert, machine};
@@ -21,6 +23,10 @@ pub(super) struct Lowered {
     pub(super) inputs: Vec<Port>,
     pub(super) outputs: Vec<Port>,
     pub(super) windows: Windows,
+    /// Where a run may go on elsewhere than with the next step, in order.
+    pub(super) jumps: Vec<Jump>,
+    /// Steps that run again and again, inner ones first.
+    pub(super) repeated: Vec<Life>,
     /// How many bounded values there are.
     shapes: usize,
 }
@@ -28,15 +34,19 @@ pub(super) struct Lowered {
 /// A value in a memory, of a type, in a layout.
 type Key = (ValueId, Memory, Option<DType>, Layout);
 
-struct Lowering<'a> {
-    graph: &'a TypedGraph,
-    registry: &'a Registry,
+pub(super) struct Lowering<'a> {
+    pub(super) graph: &'a TypedGraph,
+    pub(super) registry: &'a Registry,
     /// What transfers are told of where they run.
-    machine: Machine,
+    pub(super) machine: Machine,
     materialized: HashMap<Key, Operand>,
+    /// What steps materialized, in order.
+    steps_made: Vec<Key>,
+    /// What the nodes that are lowered now are in, the outermost first.
+    pub(super) frames: Vec<Frame>,
     /// How each value is produced.
     origin: HashMap<ValueId, (Memory, Layout, Operand)>,
-    lowered: Lowered,
+    pub(super) lowered: Lowered,
 }
 
 /// Lowers all nodes.
@@ -52,6 +62,8 @@ pub(super) fn lower(
         registry,
         machine: machine(Core::CPU, &profile, threads),
         materialized: HashMap::new(),
+        steps_made: Vec::new(),
+        frames: Vec::new(),
         origin: HashMap::new(),
         lowered,
     };
@@ -60,6 +72,7 @@ pub(super) fn lower(
         match choice {
             Choice::Kernel(placed) => lowering.node(index, *placed)?,
             Choice::Alias => lowering.alias(index),
+            Choice::Control => lowering.control(index)?,
             Choice::Epilogue { .. } | Choice::Folded => {}
         }
     }
@@ -72,7 +85,7 @@ pub(super) fn lower(
 impl Lowered {
     /// Says of each window when it is touched, and by whom.
     fn note_lives(&mut self) {
-        let Self { steps, inputs, outputs, windows, .. } = self;
+        let Self { steps, inputs, outputs, windows, repeated, .. } = self;
         let end = steps.len();
         for (at, step) in steps.iter().enumerate() {
             for operand in step.operands() {
@@ -92,24 +105,50 @@ impl Lowered {
             windows.touch(window, end, false);
             windows.set_port(window);
         }
+        // What comes into a trip from before it, or leaves it, has to outlive all trips.
+        for &trip in repeated.iter() {
+            windows.outlive(trip);
+        }
     }
 }
 
 impl Lowering<'_> {
-    fn window(&mut self, memory: Memory, desc: &TensorDesc) -> Place {
+    pub(super) fn window(&mut self, memory: Memory, desc: &TensorDesc) -> Place {
         Place::Window(self.lowered.windows.add(memory, region(desc)))
     }
 
     /// A number for the extents of a tensor, if it is bounded.
-    fn shape(&mut self, desc: &TensorDesc) -> Option<ShapeId> {
+    pub(super) fn shape(&mut self, desc: &TensorDesc) -> Option<ShapeId> {
         let is_fixed = desc.full_shape().is_fixed();
         self.lowered.shapes += usize::from(!is_fixed);
         (!is_fixed).then_some(ShapeId(self.lowered.shapes))
     }
 
-    fn keep(&mut self, value: ValueId, memory: Memory, layout: Layout, operand: Operand) {
+    pub(super) fn keep(
+        &mut self,
+        value: ValueId,
+        memory: Memory,
+        layout: Layout,
+        operand: Operand,
+    ) {
         self.origin.entry(value).or_insert_with(|| (memory, layout, operand.clone()));
-        self.materialized.insert((value, memory, operand.desc.dtype(), layout), operand);
+        let key = (value, memory, operand.desc.dtype(), layout);
+        if operand.window().is_some() {
+            self.steps_made.push(key);
+        }
+        self.materialized.insert(key, operand);
+    }
+
+    /// How much has been materialized by now.
+    pub(super) fn mark(&self) -> usize {
+        self.steps_made.len()
+    }
+
+    /// Forgets what steps have materialized since `mark`, as they may not have run.
+    pub(super) fn leave(&mut self, mark: usize) {
+        for key in self.steps_made.drain(mark.min(self.steps_made.len())..) {
+            self.materialized.remove(&key);
+        }
     }
 
     fn sources(&mut self) {
@@ -131,12 +170,17 @@ impl Lowering<'_> {
         }
     }
 
-    fn name(&self, id: ValueId) -> String {
+    pub(super) fn name(&self, id: ValueId) -> String {
         self.graph.value(id).map_or_else(|_| String::new(), |v| v.value.name.clone())
     }
 
     /// The value in the format that a step on `core` needs, in its memory: converted and transferred if need be.
-    fn need(&mut self, id: ValueId, core: Core, format: &Format) -> Result<Operand, PlanError> {
+    pub(super) fn need(
+        &mut self,
+        id: ValueId,
+        core: Core,
+        format: &Format,
+    ) -> Result<Operand, PlanError> {
         let memory = Memory::of(core);
         if let Some(operand) =
             self.materialized.get(&(id, memory, format.desc.dtype(), format.layout()))
@@ -206,11 +250,7 @@ impl Lowering<'_> {
         source: &Operand,
         by: &KernelDef,
     ) -> Result<Operand, PlanError> {
-        let inputs = vec![source.desc];
-        let node =
-            NodeDesc { inputs, constants: vec![None], params: &[], output_count: 1, opset: 0 };
-        let placed = PlacedNode::new(node, Core::CPU, &[*desc]);
-        let kernel = finalize(by, &placed, self.machine).map_err(|refusal| {
+        let kernel = finalized(by, &source.desc, desc, self.machine).map_err(|refusal| {
             PlanError::Transfer { value: value.to_owned(), reason: refusal.to_string() }
         })?;
         let place = Some(self.window(memory, desc));
@@ -220,6 +260,7 @@ impl Lowering<'_> {
             kernel,
             name: value.to_owned(),
             purpose: Purpose::Transfer,
+            depth: self.frames.len(),
             ties: Vec::new(),
             op: by.op().to_owned(),
             package: String::new(),
@@ -285,6 +326,7 @@ impl Lowering<'_> {
             ties: tie::of(facts, placed.kernel.ties(), &inputs, &outputs),
             kernel: placed.kernel,
             purpose: Purpose::Node { index },
+            depth: self.frames.len(),
             name: node.name.clone(),
             op: node.op.clone(),
             core,
@@ -326,11 +368,20 @@ pub(super) fn region(desc: &TensorDesc) -> Region {
 
 /// The kernel that copies a tensor, whose rows may lie apart.
 pub(super) fn copy(desc: &TensorDesc, machine: Machine) -> Result<FinalizedKernel, PlanError> {
-    let (inputs, constants) = (vec![*desc], vec![None]);
-    let node = NodeDesc { inputs, constants, params: &[], output_count: 1, opset: 0 };
-    let placed = PlacedNode::new(node, Core::CPU, &[*desc]);
-    finalize(&convert::COPY, &placed, machine).map_err(|refusal| PlanError::Transfer {
+    finalized(&convert::COPY, desc, desc, machine).map_err(|refusal| PlanError::Transfer {
         value: desc.to_string(),
         reason: refusal.to_string(),
     })
+}
+
+/// One of the host's own kernels, from one tensor to another.
+pub(super) fn finalized(
+    by: &KernelDef,
+    from: &TensorDesc,
+    to: &TensorDesc,
+    machine: Machine,
+) -> Result<FinalizedKernel, Refusal> {
+    let (inputs, constants) = (vec![*from], vec![None]);
+    let node = NodeDesc { inputs, constants, params: &[], output_count: 1, opset: 0 };
+    finalize(by, &PlacedNode::new(node, Core::CPU, &[*to]), machine)
 }

@@ -1,7 +1,9 @@
 //! A placed graph as a flat list of steps over planned memory.
 
 mod arena;
+mod control;
 mod gap;
+mod jump;
 mod largest;
 mod lower;
 mod options;
@@ -26,6 +28,7 @@ use crate::place::Placement;
 use crate::registry::Registry;
 use crate::thread_pool::Pool;
 
+pub(crate) use jump::Jump;
 pub use largest::Largest;
 pub use options::PlanOptions;
 pub use report::{CoreMemory, NodeReport, Report, StepReport};
@@ -82,8 +85,13 @@ pub(crate) enum Purpose {
         /// The node's place in the graph.
         index: usize,
     },
-    /// It brings a value into another core's memory, or another format.
+    /// It brings a value into another core's memory, or another format, or where it is to be in the next trip.
     Transfer,
+    /// It brings what a branch gives to where either branch does.
+    Merge {
+        /// The first step of the branch.
+        since: usize,
+    },
 }
 
 /// One call of a kernel.
@@ -93,6 +101,8 @@ pub(crate) struct Step {
     /// Its inputs and outputs that hold the same elements.
     ties: Vec<Tie>,
     pub(crate) purpose: Purpose,
+    /// How many subgraphs it is in.
+    depth: usize,
     pub(crate) name: String,
     pub(crate) op: String,
     pub(crate) package: String,
@@ -113,8 +123,13 @@ impl Step {
     fn node(&self) -> Option<usize> {
         match self.purpose {
             Purpose::Node { index } => Some(index),
-            Purpose::Transfer => None,
+            Purpose::Transfer | Purpose::Merge { .. } => None,
         }
+    }
+
+    /// Whether it brings what a branch gives to where either branch does.
+    fn is_merge(&self) -> bool {
+        matches!(self.purpose, Purpose::Merge { .. })
     }
 
     fn operands(&self) -> impl Iterator<Item = &Operand> {
@@ -165,6 +180,8 @@ pub(crate) struct WindowPlace {
 #[derive(Debug)]
 pub struct Plan {
     pub(crate) steps: Vec<Step>,
+    /// Where a run may go on elsewhere than with the next step, in order.
+    pub(crate) jumps: Vec<Jump>,
     pub(crate) inputs: Vec<Port>,
     pub(crate) outputs: Vec<Port>,
     pub(crate) windows: Vec<WindowPlace>,
@@ -295,10 +312,11 @@ impl Plan {
             largest: largest.clone(),
         })?;
         let report = report.finish(&lowered, &arenas, arena_bytes, scratch_bytes);
-        let lower::Lowered { steps, inputs, outputs, .. } = lowered;
+        let lower::Lowered { steps, jumps, inputs, outputs, .. } = lowered;
         let fill = options.fill;
         Ok(Self {
             steps,
+            jumps,
             inputs,
             outputs,
             windows,

@@ -28,7 +28,11 @@ pub(super) fn all(
         .enumerate()
         .filter_map(|(node, choice)| match choice {
             Choice::Kernel(placed) if is_wanting(&placed.kernel) => Some((node, placed)),
-            Choice::Kernel(_) | Choice::Epilogue { .. } | Choice::Alias | Choice::Folded => None,
+            Choice::Kernel(_)
+            | Choice::Epilogue { .. }
+            | Choice::Alias
+            | Choice::Folded
+            | Choice::Control => None,
         })
         .map(|(node, placed)| Mutex::new((node, placed, None)))
         .collect();

@@ -12,7 +12,7 @@ use crate::cores::{Memory, PerMemory};
 use crate::graph::{Node, ValueId};
 use crate::place::{Choice, CoreRefusal, Operand, PlacedKernel, Placement};
 use crate::registry::Registry;
-use crate::resolve::{BoundNode, TypedGraph};
+use crate::resolve::{BoundNode, Control, TypedGraph};
 
 /// What runs where and why, and how much memory it takes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,6 +54,10 @@ pub struct NodeReport {
     pub fused_into: Option<String>,
     /// Whether no step computes it, because it was computed when the model was compiled, on the CPU.
     pub is_folded: bool,
+    /// What it says of the nodes behind it, if the host runs them as it says.
+    pub control: Option<&'static str>,
+    /// How many subgraphs it is in.
+    pub depth: usize,
 }
 
 /// One call of a kernel.
@@ -75,6 +79,8 @@ pub struct StepReport {
     pub in_place: Vec<(u16, usize)>,
     /// Bytes of scratch that it takes.
     pub scratch_bytes: usize,
+    /// How many subgraphs it is in.
+    pub depth: usize,
 }
 
 /// What one memory holds, in bytes.
@@ -106,6 +112,7 @@ impl Nodes {
     pub(super) fn of(placement: &Placement, registry: &Registry) -> Self {
         let graph = &placement.resolved.graph;
         let mut nodes: Vec<NodeReport> = Vec::with_capacity(graph.nodes.len());
+        let mut depth = 0usize;
         for (bound, choice) in graph.nodes.iter().zip(&placement.choices) {
             let node = match choice {
                 Choice::Kernel(placed) => computed(&bound.node, placed, registry),
@@ -115,8 +122,13 @@ impl Nodes {
                     let before = bound.node.input(0).and_then(|x| graph.producer(x));
                     fused(&bound.node, before.and_then(|id| nodes.get(id.index())), graph)
                 }
+                Choice::Control => controlled(bound, graph, registry),
             };
-            nodes.push(node);
+            let control = bound.control.as_ref();
+            let is_between = control.is_some_and(|control| !control.opens());
+            nodes.push(NodeReport { depth: depth.saturating_sub(usize::from(is_between)), ..node });
+            depth += usize::from(control.is_some_and(Control::opens));
+            depth = depth.saturating_sub(usize::from(control.is_some_and(Control::ends)));
         }
         Self { notices: placement.resolved.notices.clone(), nodes }
     }
@@ -130,7 +142,8 @@ impl Nodes {
     ) -> Report {
         let computed: BTreeSet<usize> = lowered.steps.iter().filter_map(Step::node).collect();
         for (index, node) in self.nodes.iter_mut().enumerate() {
-            let is_elsewhere = node.is_folded || node.fused_into.is_some();
+            let is_elsewhere =
+                node.is_folded || node.fused_into.is_some() || node.control.is_some();
             node.is_view = !is_elsewhere && !computed.contains(&index);
             if node.is_view {
                 node.backend = None;
@@ -177,6 +190,8 @@ fn computed(node: &Node, placed: &PlacedKernel, registry: &Registry) -> NodeRepo
         is_view: false,
         fused_into: None,
         is_folded: false,
+        control: None,
+        depth: 0,
     }
 }
 
@@ -184,6 +199,13 @@ fn computed(node: &Node, placed: &PlacedKernel, registry: &Registry) -> NodeRepo
 fn folded(bound: &BoundNode, graph: &TypedGraph, registry: &Registry) -> NodeReport {
     let package = registry.package_name(bound.package).to_owned();
     NodeReport { package, is_folded: true, ..fused(&bound.node, None, graph) }
+}
+
+/// A node that says what runs when.
+fn controlled(bound: &BoundNode, graph: &TypedGraph, registry: &Registry) -> NodeReport {
+    let control = bound.control.as_ref().map(Control::word);
+    let package = registry.package_name(bound.package).to_owned();
+    NodeReport { package, control, ..fused(&bound.node, None, graph) }
 }
 
 /// A node whose work is done where `by` is.
@@ -206,6 +228,8 @@ fn fused(node: &Node, by: Option<&NodeReport>, graph: &TypedGraph) -> NodeReport
         is_view: false,
         fused_into: into,
         is_folded: false,
+        control: None,
+        depth: 0,
     }
 }
 
@@ -224,6 +248,7 @@ fn step_report(step: &Step) -> StepReport {
             .filter_map(|(i, o)| Some((o.in_place?, i)))
             .collect(),
         scratch_bytes: step.kernel.workspace().bytes(),
+        depth: step.depth,
     }
 }
 

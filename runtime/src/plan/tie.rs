@@ -8,7 +8,7 @@ use udo_api::abi::{Tie, ties};
 use udo_api::{Facts, InPlace, TensorDesc};
 
 use super::lower::{Lowered, region};
-use super::windows::{Share, WindowId, Within};
+use super::windows::{Life, Share, WindowId, Within};
 use super::{FinalizedKernel, Operand, Place, PlanError, PlanOptions, Purpose, Step};
 
 /// One input and one output of a step that hold the same elements.
@@ -18,6 +18,18 @@ struct Same {
     tie: Tie,
     bytes: usize,
 }
+
+/// The first input and the first output hold the same elements.
+pub(super) const SAME: Tie = Tie {
+    size: Tie::SIZE,
+    kind: ties::SAME,
+    input: 0,
+    output: 0,
+    axis: 0,
+    reserved: 0,
+    offset: 0,
+    reserved_words: [0; 2],
+};
 
 /// What a kernel ties, and what the facts of its operator say of any kernel.
 pub(super) fn of(
@@ -29,20 +41,10 @@ pub(super) fn of(
     if !declared.is_empty() {
         return declared.to_vec();
     }
-    let none = Tie {
-        size: Tie::SIZE,
-        kind: ties::SAME,
-        input: 0,
-        output: 0,
-        axis: 0,
-        reserved: 0,
-        offset: 0,
-        reserved_words: [0; 2],
-    };
     match (inputs.first(), outputs) {
         (Some(input), [output]) if facts.has(Facts::VIEW) => {
             let is_same = input.desc.size_bytes() == output.desc.size_bytes();
-            if is_same { vec![none] } else { Vec::new() }
+            if is_same { vec![SAME] } else { Vec::new() }
         }
         (_, [output]) if facts.has(Facts::CONCAT) => {
             concat_ties(inputs, &output.desc).unwrap_or_default()
@@ -108,8 +110,12 @@ fn unify_same(lowered: &mut Lowered, options: &PlanOptions) -> Vec<Vec<Tie>> {
             }));
         }
     }
-    // Views first: nothing stands in their way that they would not make larger.
-    wanted.sort_by_key(|same| (same.tie.kind != ties::SAME, std::cmp::Reverse(same.bytes)));
+    // Views first: nothing stands in their way that they would not make larger. Results of branches last, as what is
+    // like them only while a branch runs must not come into their place afterwards.
+    let merges = |step: usize| lowered.steps.get(step).is_some_and(Step::is_merge);
+    wanted.sort_by_key(|same| {
+        (merges(same.step), same.tie.kind != ties::SAME, std::cmp::Reverse(same.bytes))
+    });
     let mut done = vec![Vec::new(); lowered.steps.len()];
     for Same { step, tie, .. } in wanted {
         if (tie.kind == ties::SAME || options.elides_concats) && unify_one(lowered, step, &tie) {
@@ -185,7 +191,20 @@ fn unify_one(lowered: &mut Lowered, step: usize, tie: &Tie) -> bool {
     if tie.kind != ties::SAME && has_port.contains(&true) {
         return false;
     }
+    if let Some(&Purpose::Merge { since }) = lowered.steps.get(step).map(|s| &s.purpose)
+        && !is_of_branch(lowered, w, Life { first: since, last: step })
+    {
+        return false;
+    }
     lowered.windows.unify(p, w, within, Share::Content)
+}
+
+/// Whether nothing that a window shares memory with is there before a branch, or after its last step.
+fn is_of_branch(lowered: &Lowered, id: WindowId, branch: Life) -> bool {
+    let windows = &lowered.windows;
+    let Some(buffer) = windows.buffer_of(id) else { return false };
+    let life = buffer.life(&windows.all);
+    !buffer.has_port && life.is_some_and(|l| branch.first <= l.first && l.last <= branch.last)
 }
 
 /// Puts outputs in the place of inputs that die there, the largest first.
@@ -241,7 +260,9 @@ fn rewrite(
     copy: &mut impl FnMut(&TensorDesc) -> Result<FinalizedKernel, PlanError>,
 ) -> Result<(), PlanError> {
     let steps = std::mem::take(&mut lowered.steps);
+    let mut starts = Vec::with_capacity(steps.len() + 1);
     for (at, (step, done)) in steps.into_iter().zip(done).enumerate() {
+        starts.push(lowered.steps.len());
         if done.is_empty() {
             lowered.steps.push(step);
             continue;
@@ -259,6 +280,7 @@ fn rewrite(
                 kernel,
                 ties: Vec::new(),
                 purpose: step.purpose.clone(),
+                depth: step.depth,
                 name: step.name.clone(),
                 op: "Copy".to_owned(),
                 package: String::new(),
@@ -269,6 +291,11 @@ fn rewrite(
             });
         }
     }
+    starts.push(lowered.steps.len());
+    for jump in &mut lowered.jumps {
+        *jump = jump.moved(&starts);
+    }
+    lowered.jumps.sort_by_key(|jump| jump.after);
     Ok(())
 }
 

@@ -102,6 +102,16 @@ pub(super) struct Window {
     content: usize,
     /// The steps that touch it and cannot work on rows that lie apart.
     dense_in: Vec<usize>,
+    /// The step that puts other elements there, for the next trip of steps that run again and again.
+    renewed_at: Option<usize>,
+}
+
+impl Window {
+    /// Whether other elements come here while `other` holds what is here.
+    fn is_renewed_in(&self, other: &Self) -> bool {
+        let lives = |at: usize| other.life.is_some_and(|life| life.first <= at && at <= life.last);
+        self.renewed_at.is_some_and(lives)
+    }
 }
 
 /// A piece of an arena.
@@ -154,7 +164,14 @@ impl Windows {
     pub(super) fn add(&mut self, memory: Memory, region: Region) -> WindowId {
         let (id, buffer) = (self.all.len(), self.buffers.len());
         let bytes = region.end().unwrap_or(usize::MAX);
-        self.all.push(Window { buffer, region, life: None, content: id, dense_in: Vec::new() });
+        self.all.push(Window {
+            buffer,
+            region,
+            life: None,
+            content: id,
+            dense_in: Vec::new(),
+            renewed_at: None,
+        });
         self.buffers.push(Buffer { memory, bytes, windows: vec![id], has_port: false });
         WindowId(id)
     }
@@ -171,7 +188,8 @@ impl Windows {
         let region = placed(part, region.offset.checked_add(within.offset)?, within.pitch);
         let id = self.all.len();
         let life = Some(Life { first: at, last: at });
-        self.all.push(Window { buffer, region, life, content, dense_in: Vec::new() });
+        let (dense_in, renewed_at) = (Vec::new(), None);
+        self.all.push(Window { buffer, region, life, content, dense_in, renewed_at });
         self.buffers.get_mut(buffer)?.windows.push(id);
         Some(WindowId(id))
     }
@@ -191,6 +209,22 @@ impl Windows {
         window.life = Some(window.life.map_or(now, |life| life.and(now)));
         if !takes_pitch {
             window.dense_in.push(step);
+        }
+    }
+
+    /// Says that step `step` puts other elements into a window.
+    pub(super) fn renew(&mut self, id: WindowId, step: usize) {
+        if let Some(window) = self.all.get_mut(id.0) {
+            window.renewed_at = Some(step);
+        }
+    }
+
+    /// Says that the steps of `trip` run again and again: what some of them touch and others do too outlives them all.
+    pub(super) fn outlive(&mut self, trip: Life) {
+        for life in self.all.iter_mut().filter_map(|window| window.life.as_mut()) {
+            if life.meets(trip) && life.and(trip) != trip {
+                *life = life.and(trip);
+            }
         }
     }
 
@@ -338,6 +372,9 @@ impl Windows {
         let (part, whole) = (self.content(goes.part), self.content(goes.whole));
         let are_theirs = contents == [part, whole] || contents == [whole, part];
         if goes.share == Share::Content && are_theirs {
+            if a.is_renewed_in(b) || b.is_renewed_in(a) {
+                return false;
+            }
             // From now on they are of one content, whenever they live.
             return moved.1.is_in(&goes.meet) || stays.1.is_in(&goes.meet);
         }

@@ -124,15 +124,29 @@ impl Registry {
         graph: &Graph,
         options: &BindOptions,
     ) -> Result<(), ResolveError> {
-        let mut all = Vec::new();
-        self.collect_missing(graph, options, &mut all);
+        let all = self.missing(graph, options);
         if all.is_empty() { Ok(()) } else { Err(ResolveError::MissingOps { all }) }
     }
 
-    fn collect_missing(&self, graph: &Graph, options: &BindOptions, all: &mut Vec<MissingOp>) {
+    /// The operators that nobody describes, of the graph and of its subgraphs.
+    pub(super) fn missing(&self, graph: &Graph, options: &BindOptions) -> Vec<MissingOp> {
+        let mut all = Vec::new();
+        self.collect_missing(graph, "", options, &mut all);
+        all
+    }
+
+    /// `way` is what leads from the outermost graph to this one.
+    fn collect_missing(
+        &self,
+        graph: &Graph,
+        way: &str,
+        options: &BindOptions,
+        all: &mut Vec<MissingOp>,
+    ) {
         for node in &graph.nodes {
             for subgraph in node.subgraphs() {
-                self.collect_missing(subgraph.graph, options, all);
+                let way = format!("{way}{}/{}/", node.name, subgraph.attribute);
+                self.collect_missing(subgraph.graph, &way, options, all);
             }
             let chosen = self.choose(node, options);
             let is_missing = matches!(chosen, Err(ResolveError::MissingOps { .. }));
@@ -141,9 +155,11 @@ impl Registry {
             }
             let is_alike =
                 |known: &&mut MissingOp| known.op == node.op && known.domain == node.domain;
-            match all.iter_mut().find(is_alike) {
-                Some(known) => known.count += 1,
-                None => all.push(MissingOp::of(node, self)),
+            if let Some(known) = all.iter_mut().find(is_alike) {
+                known.count += 1;
+            } else {
+                let missing = MissingOp::of(node, self);
+                all.push(MissingOp { node: format!("{way}{}", node.name), ..missing });
             }
         }
     }

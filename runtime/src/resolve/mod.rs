@@ -2,6 +2,7 @@
 //! known before any run.
 
 mod choose;
+mod control;
 mod coverage;
 mod defaults;
 mod fits;
@@ -25,6 +26,8 @@ use crate::graph::{Graph, Node, ValueId};
 use crate::memory::Tensor;
 use crate::registry::{OpEntry, Registry};
 
+use control::Form;
+pub use control::{Along, Control};
 pub use coverage::Coverage;
 use defaults::fill_defaults;
 pub use inputs::Input;
@@ -184,6 +187,15 @@ impl ResolveError {
     }
 }
 
+/// A graph while its nodes are bound one after the other.
+struct Binding<'a> {
+    options: &'a BindOptions,
+    /// What is bound by now, with all values.
+    graph: TypedGraph,
+    notices: Vec<String>,
+    layouts: NhwcValues,
+}
+
 impl Registry {
     /// Binds every node of `graph`, and infers every type and shape.
     ///
@@ -194,41 +206,55 @@ impl Registry {
         graph: Graph,
         options: &BindOptions,
     ) -> Result<Resolved, ResolveError> {
-        self.find_operators(&graph, options)?;
+        // A branch that is never taken may have some.
+        let missing = self.missing(&graph, options);
         let shapes = inputs::shapes(&graph, options)?;
         let Graph { name, nodes, values, inputs, captures, outputs } = graph;
         let values = (0..).map(ValueId::at).zip(values);
         let values = values.map(|(id, value)| inputs::typed(value, shapes.get(&id))).collect();
         let bound = Vec::with_capacity(nodes.len());
-        let mut graph = Graph { name, nodes: bound, values, inputs, captures, outputs };
-        let mut notices = Vec::new();
-        let mut layouts = NhwcValues::default();
-        for mut node in nodes {
-            let mut behind = self.rename(&mut graph, &mut node)?;
-            let (entry, notice) = self.choose(&node, options)?;
-            if let Some(notice) = notice.filter(|n| !notices.contains(n)) {
-                notices.push(notice);
-            }
-            if self.is_builtin(entry.package) {
-                behind.splice(..0, self.upgrade(&mut graph, &mut node)?);
-            }
-            for transpose in layouts.convert_inputs(&mut graph, &mut node, entry.def.schema()) {
-                let (entry, _) = self.choose(&transpose, options)?;
-                self.bind(&mut graph, transpose, entry)?;
-            }
-            let outputs = NhwcValues::nhwc_outputs(&mut graph, &mut node, entry.def.schema());
-            self.bind(&mut graph, node, entry)?;
-            for transpose in layouts.convert_outputs(&mut graph, outputs) {
-                let (entry, _) = self.choose(&transpose, options)?;
-                self.bind(&mut graph, transpose, entry)?;
-            }
-            for node in behind {
-                self.bind_builtin(&mut graph, node)?;
-            }
+        let graph = Graph { name, nodes: bound, values, inputs, captures, outputs };
+        let (notices, layouts) = (Vec::new(), NhwcValues::default());
+        let mut binding = Binding { options, graph, notices, layouts };
+        for node in nodes {
+            self.bind_next(&mut binding, node).map_err(|error| match error {
+                ResolveError::MissingOps { .. } => {
+                    ResolveError::MissingOps { all: missing.clone() }
+                }
+                other => other,
+            })?;
         }
+        let Binding { mut graph, notices, layouts, .. } = binding;
         layouts.remove_unread(&mut graph);
         self.unfold(&mut graph);
         Ok(Resolved { graph, notices })
+    }
+
+    /// Adds a node with its operator, and with what has to run before and behind it.
+    fn bind_next(&mut self, binding: &mut Binding<'_>, mut node: Node) -> Result<(), ResolveError> {
+        let mut behind = self.rename(&mut binding.graph, &mut node)?;
+        let (entry, notice) = self.choose(&node, binding.options)?;
+        if let Some(notice) = notice.filter(|n| !binding.notices.contains(n)) {
+            binding.notices.push(notice);
+        }
+        if self.is_builtin(entry.package) {
+            behind.splice(..0, self.upgrade(&mut binding.graph, &mut node)?);
+            if let Some(form) = Form::of(entry.def) {
+                return self.bind_control(binding, node, entry, form);
+            }
+        }
+        let Binding { options, graph, layouts, .. } = binding;
+        for transpose in layouts.convert_inputs(graph, &mut node, entry.def.schema()) {
+            let (entry, _) = self.choose(&transpose, options)?;
+            self.bind(graph, transpose, entry)?;
+        }
+        let outputs = NhwcValues::nhwc_outputs(graph, &mut node, entry.def.schema());
+        self.bind(graph, node, entry)?;
+        for transpose in layouts.convert_outputs(graph, outputs) {
+            let (entry, _) = self.choose(&transpose, options)?;
+            self.bind(graph, transpose, entry)?;
+        }
+        behind.into_iter().try_for_each(|node| self.bind_builtin(graph, node))
     }
 
     /// Adds a node that the runtime itself puts in, of a built-in operator.
@@ -318,8 +344,16 @@ impl TypedGraph {
             outputs.iter_mut().for_each(open::all);
         }
         let OpEntry { package, def: op } = entry;
-        let (epilogue, is_alias, is_folded) = (Vec::new(), false, false);
-        let bound = BoundNode { node, package, op, params, epilogue, is_alias, is_folded };
+        let bound = BoundNode {
+            node,
+            package,
+            op,
+            params,
+            epilogue: Vec::new(),
+            is_alias: false,
+            is_folded: false,
+            control: None,
+        };
         Ok((bound, outputs))
     }
 

@@ -11,7 +11,7 @@ use super::TypedGraph;
 use crate::graph::{Attr, Node, ValueId};
 
 /// The values that exist in NHWC as well.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct NhwcValues {
     /// That of each value which has one.
     nhwc: HashMap<ValueId, ValueId>,
@@ -123,6 +123,11 @@ impl NhwcValues {
             }
         }
         transposes
+    }
+
+    /// Forgets what has been made since `before`, in a subgraph that may not run.
+    pub(super) fn leave(&mut self, before: Self) {
+        self.nhwc = before.nhwc;
     }
 
     /// Takes out the transposes whose output nobody reads.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use udo_api::{Activation, DType, Encoding, Encodings, OpDef, TensorDesc};
 
-use super::Params;
+use super::{Control, Params};
 use crate::graph::{Graph, GraphNode, GraphValue, Node, NodeId, Source, Value, ValueId};
 use crate::memory::Tensor;
 use crate::package::PackageId;
@@ -30,6 +30,8 @@ pub struct BoundNode {
     pub is_alias: bool,
     /// Whether its outputs are known, as it has been computed, so that no run has to.
     pub is_folded: bool,
+    /// What it says of the nodes behind it, if it is one that says what runs when; no kernel computes it.
+    pub control: Option<Control>,
 }
 
 /// The work of one or more nodes that the kernel of an earlier one may do before it stores its output.
@@ -64,8 +66,11 @@ impl GraphNode for BoundNode {
         &self.node
     }
 
-    /// That it is folded or an alias, or what its kernel may do for nodes behind it.
+    /// What it says of nodes behind it, that it is folded or an alias, or what its kernel may do for nodes behind it.
     fn remark(&self) -> Option<String> {
+        if let Some(control) = &self.control {
+            return Some(control.word().to_owned());
+        }
         if self.is_folded {
             return Some("folded".to_owned());
         }

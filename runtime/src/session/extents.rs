@@ -2,6 +2,7 @@
 
 use std::cell::UnsafeCell;
 
+use udo_api::DType;
 use udo_api::abi::TensorArg;
 
 /// The extents of a tensor in one run.
@@ -47,6 +48,14 @@ impl SharedArg {
 
     pub(super) fn read(&self) -> Extents {
         Extents::of(self.at_rest())
+    }
+
+    /// The first element of a tensor of truths that has one, between calls.
+    pub(super) fn first_truth(&self) -> Option<bool> {
+        let arg = self.at_rest();
+        let is_there = arg.dtype == DType::Bool.code() && arg.len > 0 && !arg.data.is_null();
+        // SAFETY: the session laid the argument out over memory of its own, or of a constant, for `len` elements of a byte.
+        is_there.then(|| unsafe { arg.data.cast::<u8>().read() } != 0)
     }
 
     fn capacity(&self) -> usize {

@@ -1,17 +1,19 @@
 //! The memory of one stream of runs, and the calls of its steps.
 
+mod calls;
 mod extents;
 mod geometry;
+mod turn;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use udo_api::abi::{ExecArgs, TensorArg};
-use udo_api::guard::{LibraryGuard, OWN_GUARD, heap_calls};
+use udo_api::guard::{LibraryGuard, OWN_GUARD};
 use udo_api::{Core, DType, Element, ExecError, Status, TensorDesc};
 use udo_host::{ExecuteFn, failure};
 
@@ -21,8 +23,9 @@ use crate::memory::{Budget, Buffer, OutOfMemory, Tensor, elements, elements_mut}
 use crate::plan::{Largest, Operand, Place, Plan, Progress, ShapeId, Step, WindowPlace};
 use crate::thread_pool::Pool;
 
-use extents::{Extents, SharedArg, pass_shapes};
+use extents::{Extents, SharedArg};
 use geometry::StepGeometry;
+use turn::Turn;
 
 /// Why a step of a run failed. The session can run again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -141,12 +144,15 @@ pub struct Prepared {
     tensors: Vec<SharedArg>,
     args: Vec<ExecArgs>,
     calls: Vec<Call>,
-    /// The tensor of the step that says each shape.
-    said_by: BTreeMap<ShapeId, usize>,
+    turns: Vec<Turn>,
+    /// The tensors of the steps that say each shape. The first one has what the last of them said.
+    said_by: BTreeMap<ShapeId, Vec<usize>>,
     /// Producer and consumer of each bounded value, in the order of the steps.
     shapes: Vec<(usize, usize)>,
     /// Each bounded tensor, and its extents at their bounds.
     bounds: Vec<(usize, Extents)>,
+    /// The same of the bounded outputs of all steps.
+    output_bounds: Vec<(usize, Extents)>,
     first_tensor: Vec<usize>,
     guards: Vec<Guard>,
     thread: u64,
@@ -208,9 +214,11 @@ impl Prepared {
             tensors: Vec::new(),
             args: Vec::with_capacity(plan.steps.len()),
             calls: Vec::with_capacity(plan.steps.len()),
+            turns: Vec::new(),
             said_by: BTreeMap::new(),
             shapes: Vec::new(),
             bounds: Vec::new(),
+            output_bounds: Vec::new(),
             first_tensor: Vec::with_capacity(plan.steps.len()),
             guards: Vec::new(),
             thread: 0,
@@ -244,7 +252,7 @@ impl Prepared {
         let plan = Arc::clone(&self.plan);
         for step in &plan.steps {
             self.first_tensor.push(self.tensors.len());
-            for operand in step.inputs.iter().chain(&step.outputs) {
+            for (port, operand) in step.inputs.iter().chain(&step.outputs).enumerate() {
                 let data = self.address(operand);
                 let mut arg = TensorArg::new(&operand.desc, data);
                 let element = operand.desc.dtype().map_or(1, DType::size_bytes);
@@ -255,7 +263,9 @@ impl Prepared {
                     arg = arg.paired_with(other);
                 }
                 if arg.bounded != 0 {
-                    self.bounds.push((self.tensors.len(), Extents::of(&arg)));
+                    let bounds = (self.tensors.len(), Extents::of(&arg));
+                    self.bounds.push(bounds);
+                    self.output_bounds.extend((port >= step.inputs.len()).then_some(bounds));
                 }
                 self.tensors.push(SharedArg::new(arg));
             }
@@ -303,6 +313,8 @@ impl Prepared {
         }
         self.guards = guards.into_values().collect();
         self.link_shapes(&plan);
+        let outputs: Vec<usize> = self.output_bounds.iter().map(|(output, _)| *output).collect();
+        self.turns = Turn::all(&plan, &self.first_tensor, &outputs);
         let mut shapes_end = 0;
         let mut geometry = (1u32..).zip(&self.geometry);
         for (index, step) in plan.steps.iter().enumerate() {
@@ -332,13 +344,19 @@ impl Prepared {
         let all = || plan.steps.iter().zip(&self.first_tensor);
         for (step, first) in all() {
             let outputs = step.outputs.iter().zip(first + step.inputs.len()..);
-            self.said_by.extend(outputs.filter_map(|(output, at)| Some((output.shape?, at))));
+            for (shape, at) in outputs.filter_map(|(output, at)| Some((output.shape?, at))) {
+                self.said_by.entry(shape).or_default().push(at);
+            }
         }
         for (step, &first) in all() {
-            let reads = step.inputs.iter().zip(first..);
-            let said =
-                |(input, at): (&Operand, usize)| Some((*self.said_by.get(&input.shape?)?, at));
-            self.shapes.extend(reads.filter_map(said));
+            for (input, at) in step.inputs.iter().zip(first..) {
+                let said_by = input.shape.and_then(|shape| self.said_by.get(&shape));
+                self.shapes.extend(said_by.into_iter().flatten().map(|&says| (says, at)));
+            }
+        }
+        for said_by in self.said_by.values() {
+            let Some((&first, others)) = said_by.split_first() else { continue };
+            self.shapes.extend(others.iter().map(|&says| (says, first)));
         }
         self.shapes.sort_unstable();
     }
@@ -351,29 +369,7 @@ impl Prepared {
         self.enter_thread();
         self.reset_bounds();
         let progress = Progress::of(&self.plan.steps);
-        exit_guard::during(&progress, || self.run_steps(&progress))
-    }
-
-    fn run_steps(&self, progress: &Progress<'_>) -> Result<(), StepError> {
-        let mut shaped = 0;
-        for (index, call) in self.calls.iter().enumerate() {
-            progress.at(index);
-            if call.geometry != 0 {
-                self.prepare(index, call)?;
-            }
-            // SAFETY: the arguments point into memory of this session, laid out by its plan.
-            let status = unsafe { (call.execute)(call.args) };
-            if status != Status::OK.code() {
-                return Err(self.failure(index, status));
-            }
-            if call.shapes_end != shaped {
-                if !pass_shapes(&self.tensors, &self.shapes, shaped, call.shapes_end) {
-                    return Err(self.failure(index, Status::BOUND_EXCEEDED.code()));
-                }
-                shaped = call.shapes_end;
-            }
-        }
-        Ok(())
+        exit_guard::during(&progress, || self.walk(|calls| self.run_calls(calls, &progress)))
     }
 
     /// Has a step derive what it needs from the extents of this run.
@@ -386,7 +382,7 @@ impl Prepared {
         }
     }
 
-    /// Runs the model once and notes what each step took.
+    /// Runs the model once and notes what each step took, in all its calls.
     ///
     /// # Errors
     /// As [`Prepared::run`].
@@ -394,41 +390,19 @@ impl Prepared {
         self.enter_thread();
         self.reset_bounds();
         let progress = Progress::of(&self.plan.steps);
-        exit_guard::during(&progress, || self.profile_steps(&progress, profile))
-    }
-
-    fn profile_steps(
-        &self,
-        progress: &Progress<'_>,
-        profile: &mut [StepProfile],
-    ) -> Result<(), StepError> {
-        let mut shaped = 0;
-        for (index, call) in self.calls.iter().enumerate() {
-            progress.at(index);
-            let heap = heap_calls();
-            let start = Instant::now();
-            if call.geometry != 0 {
-                self.prepare(index, call)?;
-            }
-            // SAFETY: as in `run`.
-            let status = unsafe { (call.execute)(call.args) };
-            if let Some(step) = profile.get_mut(index) {
-                *step = StepProfile { time: start.elapsed(), heap_calls: heap_calls() - heap };
-            }
-            if status != Status::OK.code() {
-                return Err(self.failure(index, status));
-            }
-            if !pass_shapes(&self.tensors, &self.shapes, shaped, call.shapes_end) {
-                return Err(self.failure(index, Status::BOUND_EXCEEDED.code()));
-            }
-            shaped = call.shapes_end;
-        }
-        Ok(())
+        profile.fill(StepProfile::default());
+        exit_guard::during(&progress, || {
+            self.walk(|calls| self.profile_calls(calls, &progress, profile))
+        })
     }
 
     /// Puts every bounded tensor at its bounds, where a run starts.
     fn reset_bounds(&mut self) {
-        for &(tensor, extents) in &self.bounds {
+        self.to_bounds(&self.bounds);
+    }
+
+    fn to_bounds(&self, bounds: &[(usize, Extents)]) {
+        for &(tensor, extents) in bounds {
             if let Some(arg) = self.tensors.get(tensor) {
                 arg.write(extents);
             }
@@ -544,7 +518,8 @@ impl Prepared {
 
     fn shaped(&self, operand: &Operand) -> TensorDesc {
         let Some(shape) = operand.shape else { return operand.desc };
-        let said_by = self.said_by.get(&shape).and_then(|&tensor| self.tensors.get(tensor));
+        let said_by =
+            self.said_by.get(&shape).and_then(|said_by| self.tensors.get(*said_by.first()?));
         let arg = said_by.map(SharedArg::read);
         let shape = arg.and_then(|a| udo_api::Shape::new(a.dims.get(..a.rank)?).ok());
         shape.map_or(operand.desc, |s| operand.desc.with_extents(s))

@@ -69,6 +69,10 @@ const CASES: &[(&str, &str)] = &[
         "operator \"Scale\": parameter \"factor\": it is a graph, which built-in operators alone take",
     ),
     (
+        "ops[0].schema.facts = 1u << 10",
+        "operator \"Scale\": it states that its host runs graphs, which built-in operators alone have",
+    ),
+    (
         "params[0].kind = UDO_PARAM_GRAPH",
         "operator \"Scale\": parameter \"factor\": it does not say types as a graph does",
     ),

@@ -51,24 +51,26 @@ fn say(report: &Report, passes: &[Fired]) {
         let view = match &node.fused_into {
             Some(into) => format!(", fused into {into}"),
             None if node.is_folded => ", folded: computed with the model".to_owned(),
+            None if node.control.is_some() => format!(", {}", node.control.unwrap_or_default()),
             None if node.is_view => ", elided: its bytes are its inputs'".to_owned(),
             None => String::new(),
         };
+        let indent = "  ".repeat(node.depth);
         outln!(
-            "  {} ({}) on {} from {}: {inputs} -> {outputs}{view}",
+            "  {indent}{} ({}) on {} from {}: {inputs} -> {outputs}{view}",
             node.name,
             node.op,
             node.core,
             node.package
         );
         for refusal in &node.refusals {
-            outln!("    not on {}: {}", refusal.core, refusal.reason);
+            outln!("    {indent}not on {}: {}", refusal.core, refusal.reason);
         }
         if node.fell_back {
-            outln!("    fell back to the cpu");
+            outln!("    {indent}fell back to the cpu");
         }
         if let Some(backend) = &node.backend {
-            outln!("    by {backend}");
+            outln!("    {indent}by {backend}");
         }
     }
     outln!("steps:");
@@ -80,8 +82,9 @@ fn say(report: &Report, passes: &[Fired]) {
         } else {
             format!(", {} B scratch", step.scratch_bytes)
         };
+        let indent = "  ".repeat(step.depth);
         outln!(
-            "  {index}: {} {} [{}]: {inputs} -> {outputs}{place}{scratch}",
+            "  {indent}{index}: {} {} [{}]: {inputs} -> {outputs}{place}{scratch}",
             step.op,
             step.name,
             step.core
@@ -120,7 +123,7 @@ fn to_json(report: &Report, passes: &[Fired]) -> Value {
                 "name": n.name, "op": n.op, "package": n.package, "core": n.core.to_string(), "inputs": n.inputs,
                 "outputs": n.outputs, "refusals": refusals, "fell_back": n.fell_back, "view": n.is_view,
                 "fused_into": n.fused_into, "folded": n.is_folded,
-                "backend": n.backend,
+                "backend": n.backend, "control": n.control, "depth": n.depth,
             })
         })
         .collect();
@@ -130,7 +133,7 @@ fn to_json(report: &Report, passes: &[Fired]) -> Value {
         .map(|s| {
             json!({
                 "name": s.name, "op": s.op, "package": s.package, "core": s.core.to_string(), "inputs": s.inputs,
-                "outputs": s.outputs, "in_place": s.in_place, "scratch_bytes": s.scratch_bytes,
+                "outputs": s.outputs, "in_place": s.in_place, "scratch_bytes": s.scratch_bytes, "depth": s.depth,
             })
         })
         .collect();

@@ -4,6 +4,7 @@
 
 pub(crate) mod argument;
 pub(crate) mod axes;
+pub(crate) mod control;
 pub(crate) mod conv;
 pub(crate) mod elementwise;
 pub(crate) mod epilogue;

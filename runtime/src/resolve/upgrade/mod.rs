@@ -15,6 +15,7 @@ mod edit;
 mod group_norm;
 mod pad;
 mod resize;
+mod scan;
 mod slice;
 mod softmax;
 mod split;
@@ -147,6 +148,7 @@ pub const UPGRADES: &[Upgrade] = &[
     onnx("Reshape", 5, Drop("consumed_inputs")),
     onnx("Reshape", 5, Input("shape")),
     onnx("Resize", 11, By(resize::state_coordinates)),
+    onnx("Scan", 9, By(scan::over_batch)),
     onnx("Selu", 6, Drop("consumed_inputs")),
     onnx("Selu", 6, Real("alpha", 1.6732)),
     onnx("Selu", 6, Real("gamma", 1.0507)),

@@ -1,0 +1,84 @@
+//! The calls of a run, one after the other.
+
+use std::ops::Range;
+use std::time::Instant;
+
+use udo_api::Status;
+use udo_api::guard::heap_calls;
+
+use super::extents::pass_shapes;
+use super::{Prepared, StepError, StepProfile};
+use crate::plan::Progress;
+
+impl Prepared {
+    /// Has `run` run the calls of a run, as many at a time as follow each other.
+    #[inline]
+    pub(super) fn walk(
+        &self,
+        mut run: impl FnMut(Range<usize>) -> Result<(), StepError>,
+    ) -> Result<(), StepError> {
+        let (mut from, mut at) = (0, 0);
+        while let Some(turn) = self.turns.get(at) {
+            run(from..turn.end)?;
+            let is_back;
+            (from, at, is_back) = turn.follow(at, &self.tensors);
+            if is_back {
+                self.to_bounds(self.output_bounds.get(turn.again.clone()).unwrap_or_default());
+            }
+        }
+        run(from..self.calls.len())
+    }
+
+    pub(super) fn run_calls(
+        &self,
+        calls: Range<usize>,
+        progress: &Progress<'_>,
+    ) -> Result<(), StepError> {
+        let mut shaped = self.shaped_before(&calls);
+        let first = calls.start;
+        for (index, call) in self.calls.get(calls).unwrap_or_default().iter().enumerate() {
+            let index = first + index;
+            progress.at(index);
+            if call.geometry != 0 {
+                self.prepare(index, call)?;
+            }
+            // SAFETY: the arguments point into memory of this session, laid out by its plan.
+            let status = unsafe { (call.execute)(call.args) };
+            if status != Status::OK.code() {
+                return Err(self.failure(index, status));
+            }
+            if call.shapes_end != shaped {
+                if !pass_shapes(&self.tensors, &self.shapes, shaped, call.shapes_end) {
+                    return Err(self.failure(index, Status::BOUND_EXCEEDED.code()));
+                }
+                shaped = call.shapes_end;
+            }
+        }
+        Ok(())
+    }
+
+    /// How many bounded shapes the calls before these pass on.
+    fn shaped_before(&self, calls: &Range<usize>) -> u32 {
+        let before = calls.start.checked_sub(1).and_then(|before| self.calls.get(before));
+        before.map_or(0, |call| call.shapes_end)
+    }
+
+    /// Runs calls one after the other and adds to what is noted of each.
+    pub(super) fn profile_calls(
+        &self,
+        calls: Range<usize>,
+        progress: &Progress<'_>,
+        profile: &mut [StepProfile],
+    ) -> Result<(), StepError> {
+        for index in calls {
+            let (heap, start) = (heap_calls(), Instant::now());
+            let ran = self.run_calls(index..index + 1, progress);
+            if let Some(step) = profile.get_mut(index) {
+                step.time += start.elapsed();
+                step.heap_calls += heap_calls() - heap;
+            }
+            ran?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,90 @@
+//! Branches and trips: what they compute, under all plans alike, and what is refused.
+#![expect(clippy::unwrap_used, reason = "a graph that cannot be made fails the test")]
+
+mod branches;
+mod refusals;
+mod trips;
+
+use udo_api::GuardAlloc;
+use udo_api::guard::thread_heap_calls;
+use udo_runtime::graph::Graph;
+use udo_runtime::model::{Model, Options, Session};
+use udo_runtime::plan::PlanOptions;
+use udo_runtime::registry::Registry;
+
+#[global_allocator]
+static GUARD: GuardAlloc = GuardAlloc;
+
+/// What goes in under a name.
+enum Given<'a> {
+    Floats(&'a [f32]),
+    Ints(&'a [i64]),
+    Truth(bool),
+}
+
+fn compiled(text: &str, plan: PlanOptions) -> Model {
+    let options = Options { plan, ..Options::default() };
+    let graph = Graph::parse(text).unwrap();
+    Model::compile(graph, &mut Registry::builtin().unwrap(), &options).unwrap()
+}
+
+/// Whether planners may do what they can, with memory that begins as zeros and as NaNs.
+fn plans() -> impl Iterator<Item = PlanOptions> {
+    let all =
+        [(true, true, 0), (true, true, 3), (false, true, 0), (true, false, 0), (false, false, 0)];
+    all.into_iter().flat_map(|(reuses_inputs, elides_concats, row_gap)| {
+        let of = move |fill| PlanOptions { reuses_inputs, elides_concats, row_gap, fill };
+        [of(0), of(255)]
+    })
+}
+
+fn give(session: &mut Session, given: &[(&str, Given<'_>)]) {
+    for (name, given) in given {
+        match given {
+            Given::Floats(values) => {
+                session.input_mut::<f32>(name).unwrap().copy_from_slice(values);
+            }
+            Given::Ints(values) => session.input_mut::<i64>(name).unwrap().copy_from_slice(values),
+            Given::Truth(truth) => {
+                session.input_mut::<udo_api::Bool>(name).unwrap().fill((*truth).into());
+            }
+        }
+    }
+}
+
+/// Runs a graph under all plans, for each of the inputs in turn, without heap calls; its output `y` and the extents of it
+/// for each.
+#[track_caller]
+fn run(text: &str, runs: &[&[(&str, Given<'_>)]]) -> Vec<(Vec<f32>, Vec<usize>)> {
+    let mut first = None;
+    for plan in plans() {
+        let mut session = compiled(text, plan).session().unwrap();
+        let results: Vec<_> = runs
+            .iter()
+            .map(|given| {
+                give(&mut session, given);
+                let before = thread_heap_calls();
+                session.run().unwrap();
+                assert_eq!(thread_heap_calls(), before);
+                let dims = session.output_desc("y").unwrap().shape().to_vec();
+                (session.output::<f32>("y").unwrap().to_vec(), dims)
+            })
+            .collect();
+        match &first {
+            None => first = Some(results),
+            Some(first) => assert_eq!(first, &results, "{plan:?}"),
+        }
+    }
+    first.unwrap()
+}
+
+/// The elements of `y` for each of the inputs.
+#[track_caller]
+fn elements(text: &str, runs: &[&[(&str, Given<'_>)]]) -> Vec<Vec<f32>> {
+    run(text, runs).into_iter().map(|(elements, _)| elements).collect()
+}
+
+/// The steps of a plan: operator and depth.
+fn steps(model: &Model) -> Vec<(&str, usize)> {
+    model.report().steps.iter().map(|step| (step.op.as_str(), step.depth)).collect()
+}
