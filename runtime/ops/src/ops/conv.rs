@@ -20,8 +20,11 @@ impl FloatConv for Convolution {
 
 #[cfg(test)]
 mod tests {
+    use udo_api::{Bf16, F16};
+
+    use crate::family::elementwise::Stored;
     use crate::family::numerics::{assert_codes, of_kernels};
-    use crate::testing::{assert_near, bench, noise, tensor};
+    use crate::testing::{Bench, assert_near, bench, noise, tensor};
 
     #[derive(Clone, Copy)]
     struct Case {
@@ -147,6 +150,31 @@ mod tests {
         let run = bench("Conv").input(tensor::<f32>(&[0, 1, side, side], &[]));
         let run = run.input(tensor::<f32>(&[0, 1, side / 2, side / 2], &[]));
         assert_eq!(run.error(), "the convolution is larger than memory");
+    }
+
+    #[test]
+    fn elements_of_16_bits() {
+        fn check<T: Stored<f64>>(numbers: [&[f32]; 3], within: f64) {
+            let [x, w, bias]: [Vec<T>; 3] =
+                numbers.map(|x| x.iter().map(|&x| T::store(x.into())).collect());
+            let widen = |x: &Vec<T>| x.iter().map(|x| x.load() as f32).collect::<Vec<_>>();
+            let node = |run: Bench| run.int("group", 2).ints("pads", &[1; 4]);
+            let run = bench("Conv").input(tensor(&[3, 4, 5, 7], &widen(&x)));
+            let run = run.input(tensor(&[44, 2, 3, 3], &widen(&w)));
+            let wide = node(run.input(tensor(&[44], &widen(&bias)))).one().values::<f32>();
+            let wide: Vec<f64> = wide.into_iter().map(f64::from).collect();
+            for threads in [1, 3] {
+                let run = bench("Conv").threads(threads).input(tensor(&[3, 4, 5, 7], &x));
+                let run = run.input(tensor(&[44, 2, 3, 3], &w));
+                let y = node(run.input(tensor(&[44], &bias))).one().values::<T>();
+                assert_near(&widen(&y), &wide, within);
+            }
+        }
+
+        // More planes than parts that they are cut into.
+        let (x, w, bias) = (noise(3 * 4 * 35), noise(44 * 2 * 9), noise(44));
+        check::<F16>([&x, &w, &bias], 1e-3);
+        check::<Bf16>([&x, &w, &bias], 8e-3);
     }
 
     #[test]

@@ -29,7 +29,7 @@ impl FloatConv for ConvTranspose {
 
 #[cfg(test)]
 mod tests {
-    use udo_api::Activation;
+    use udo_api::{Activation, F16};
 
     use crate::testing::{Bench, assert_near, bench, noise, tensor};
 
@@ -137,6 +137,11 @@ mod tests {
             let run = bench("ConvTranspose").input(tensor(&dims, &wide(&x)));
             let y = node(case, axes, run.input(tensor(&filter, &wide(&w)))).one();
             assert_near(&y.values::<f64>(), &wanted, 1e-6);
+            let halve = |x: &[f32]| x.iter().copied().map(F16::from_f32).collect::<Vec<_>>();
+            let run = bench("ConvTranspose").threads(3).input(tensor(&dims, &halve(&x)));
+            let y = node(case, axes, run.input(tensor(&filter, &halve(&w)))).one();
+            let y: Vec<f32> = y.values::<F16>().into_iter().map(F16::to_f32).collect();
+            assert_near(&y, &wanted, 4e-3);
         }
     }
 

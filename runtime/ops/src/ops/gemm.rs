@@ -1,16 +1,18 @@
 //! `alpha * A * B + beta * C`, either matrix transposed.
 
 use udo_api::{
-    AcceptCx, Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op,
-    OpSchema, Param, Port, Shape, TensorDesc, Value, Workspace, input, input_like, output_like,
-    types,
+    AcceptCx, Bf16, Core, DType, Error, ExecError, F16, FinalizeCx, InferCx, Io, Kernel, KernelDef,
+    Node, Op, OpSchema, Param, Port, Shape, TensorDesc, Value, Workspace, input, input_like,
+    output_like, types,
 };
 use udo_simd::gemm_f32::Layout;
 use udo_simd::rows::transpose;
 
 use crate::Def;
+use crate::family::elementwise::Stored;
 use crate::family::epilogue::{Fused, Takes};
 use crate::family::matmul::{GemmSizes, Product, RightSide};
+use crate::family::partition;
 use crate::family::results::Results;
 
 pub(crate) const DEF: Def = Def::of::<Gemm>(KERNELS);
@@ -22,15 +24,17 @@ const KERNELS: &[KernelDef] = &[
         input_like(2, 0),
         output_like(0, 0),
     ]),
-    KernelDef::new::<GemmF64>("Gemm", Core::CPU).ports(&[
-        input(0, types::F64),
+    KernelDef::new::<Plain>("Gemm", Core::CPU).ports(&[
+        input(0, OTHERS),
         input_like(1, 0),
         input_like(2, 0),
         output_like(0, 0),
     ]),
 ];
 
-const TYPES: udo_api::TypeSet = types::F32.or(types::F64).or(types::F16);
+const INTEGERS: udo_api::TypeSet = types::INDEX.or(types::U32).or(types::U64);
+const OTHERS: udo_api::TypeSet = INTEGERS.or(types::F64).or(types::F16).or(types::BF16);
+const TYPES: udo_api::TypeSet = OTHERS.or(types::F32);
 
 struct Gemm;
 
@@ -193,43 +197,63 @@ impl Kernel for GemmF32 {
     }
 }
 
-/// In f64, as the definition says.
-struct GemmF64 {
+/// Of other types, in `f64` as the definition says.
+struct Plain {
     sizes: GemmSizes,
     alpha: f64,
     addend: Option<Addend>,
+    run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
 }
 
-impl Kernel for GemmF64 {
+impl Kernel for Plain {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let sizes = GemmSizes::read(cx, [0, 1, 2])?;
-        Ok(Self { sizes, alpha: cx.float("alpha")?, addend: Addend::read(cx, &sizes)? })
+        let run = of_type!(
+            cx.input(0)?.dtype(),
+            [F64 = f64, F16 = F16, Bf16 = Bf16, I32 = i32, I64 = i64, U32 = u32, U64 = u64],
+            T => Self::run::<T>
+        )?;
+        Ok(Self { sizes, alpha: cx.float("alpha")?, addend: Addend::read(cx, &sizes)?, run })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
-        let Io { inputs, mut outputs, .. } = io;
+        (self.run)(self, io)
+    }
+}
+
+impl Plain {
+    fn run<T: Stored<f64>>(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io { inputs, mut outputs, parallel, .. } = io;
         let GemmSizes { rows, depth, cols, trans_a, trans_b, .. } = self.sizes;
-        let (a, b) = (inputs.get::<f64>(0)?, inputs.get::<f64>(1)?);
-        let c = if self.addend.is_some() { inputs.get::<f64>(2)? } else { &[] };
-        let y = outputs.take::<f64>(0)?;
+        let (a, b) = (inputs.get::<T>(0)?, inputs.get::<T>(1)?);
+        let c = if self.addend.is_some() { inputs.get::<T>(2)? } else { &[] };
         let a_steps = if trans_a { [1, rows] } else { [depth, 1] };
         let b_steps = if trans_b { [1, depth] } else { [cols, 1] };
-        for (at, y) in y.iter_mut().enumerate() {
-            let (row, col) = (at / cols, at % cols);
-            let product = |k: usize| {
-                a[row * a_steps[0] + k * a_steps[1]] * b[k * b_steps[0] + col * b_steps[1]]
-            };
-            *y = self.alpha * (0..depth).map(product).sum::<f64>();
-            if let Some(Addend { beta, steps }) = self.addend {
-                *y += beta * c[row * steps[0] + col * steps[1]];
+        let work = rows.saturating_mul(depth).saturating_mul(cols);
+        let height = rows.div_ceil(partition::threads(parallel, work));
+        parallel.chunks_mut(outputs.take::<T>(0)?, height * cols, |chunk, y| {
+            for (at, y) in y.iter_mut().enumerate() {
+                let (row, col) = (chunk * height + at / cols, at % cols);
+                let product = |k: usize| {
+                    a[row * a_steps[0] + k * a_steps[1]].load()
+                        * b[k * b_steps[0] + col * b_steps[1]].load()
+                };
+                let mut sum = self.alpha * (0..depth).map(product).sum::<f64>();
+                if let Some(Addend { beta, steps }) = self.addend {
+                    sum += beta * c[row * steps[0] + col * steps[1]].load();
+                }
+                *y = T::store(sum);
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use udo_api::{Bf16, F16};
+
+    use crate::family::elementwise::Stored;
     use crate::family::numerics::assert_codes;
     use crate::testing::{assert_near, bench, noise, tensor};
 
@@ -281,6 +305,43 @@ mod tests {
         let run = bench("Gemm").input(tensor(&[1, 2], &[1f64, 2.0]));
         let y = run.input(tensor(&[2, 1], &[3f64, 4.0])).one();
         assert_near(&y.values::<f64>(), &[11.0], 1e-12);
+    }
+
+    #[test]
+    fn types_that_the_primitives_do_not_compute() {
+        // 2 * [1 2 3; 4 5 6] * [1 1; 2 0; 3 1] + [10 20].
+        fn check<T: Stored<f64>>(threads: u32) {
+            let of = |x: &[f64]| x.iter().map(|&x| T::store(x)).collect::<Vec<_>>();
+            let run = bench("Gemm").threads(threads);
+            let run = run.input(tensor(&[2, 3], &of(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])));
+            let run = run.input(tensor(&[2, 3], &of(&[1.0, 2.0, 3.0, 1.0, 0.0, 1.0])));
+            let y =
+                run.input(tensor(&[2], &of(&[10.0, 20.0]))).int("transB", 1).float("alpha", 2.0);
+            let y: Vec<f64> = y.one().values::<T>().into_iter().map(T::load).collect();
+            assert_eq!(y, [38.0, 28.0, 74.0, 40.0]);
+        }
+        check::<F16>(1);
+        check::<Bf16>(3);
+        check::<i32>(1);
+        check::<i64>(2);
+        check::<u32>(1);
+        check::<u64>(1);
+    }
+
+    #[test]
+    fn rows_of_halves_over_threads() {
+        let (rows, depth, cols) = (65, 50, 64);
+        let halves = |count| noise(count).into_iter().map(F16::from_f32).collect::<Vec<_>>();
+        let (a, b) = (halves(rows * depth), halves(depth * cols));
+        let widen = |x: &[F16]| x.iter().map(|x| x.to_f32()).collect::<Vec<_>>();
+        let run = bench("Gemm").input(tensor(&[rows, depth], &widen(&a)));
+        let wide = run.input(tensor(&[depth, cols], &widen(&b))).one().values::<f32>();
+        let wanted: Vec<f64> = wide.into_iter().map(f64::from).collect();
+        for threads in [1, 4] {
+            let run = bench("Gemm").threads(threads).input(tensor(&[rows, depth], &a));
+            let y = run.input(tensor(&[depth, cols], &b)).one().values::<F16>();
+            assert_near(&widen(&y), &wanted, 1e-3);
+        }
     }
 
     #[test]

@@ -1,15 +1,17 @@
 //! Products of matrices, batched over the axes before the last two.
 
 use udo_api::{
-    AcceptCx, Core, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpSchema,
-    Port, TensorDesc, Workspace, input, input_like, output_like, types,
+    AcceptCx, Bf16, Core, DType, Error, ExecError, F16, FinalizeCx, InferCx, Io, Kernel, KernelDef,
+    Op, OpSchema, Port, TensorDesc, Workspace, input, input_like, output_like, types,
 };
 use udo_simd::gemm_f32::{Epilogue, Layout};
 
 use crate::Def;
-use crate::family::elementwise::Broadcast;
+use crate::family::elementwise::{Broadcast, Stored};
 use crate::family::epilogue::{Fused, Takes};
-use crate::family::matmul::{Product, Products, RightSide, misfit, multiply_row, output_shape};
+use crate::family::matmul::{
+    Product, Products, RightSide, misfit, multiply_row, multiply_stored_row, output_shape,
+};
 use crate::family::results::Results;
 use crate::number::Number;
 
@@ -28,8 +30,9 @@ const KERNELS: &[KernelDef] = &[
     ]),
 ];
 
-const OTHERS: udo_api::TypeSet = types::F64.or(types::INDEX).or(types::U32).or(types::U64);
-const TYPES: udo_api::TypeSet = OTHERS.or(types::F32).or(types::F16);
+const EXACT: udo_api::TypeSet = types::F64.or(types::INDEX).or(types::U32).or(types::U64);
+const OTHERS: udo_api::TypeSet = EXACT.or(types::F16).or(types::BF16);
+const TYPES: udo_api::TypeSet = OTHERS.or(types::F32);
 
 struct MatMul;
 
@@ -132,7 +135,7 @@ impl Kernel for Floats {
     }
 }
 
-/// Products of every other number, as the definition says.
+/// Products of every other number, as the definition says; those of 16 bits are added up in `f32`.
 struct Plain {
     products: Products,
     run: fn(&Products, Io<'_>) -> Result<(), ExecError>,
@@ -140,11 +143,15 @@ struct Plain {
 
 impl Kernel for Plain {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let run = of_type!(
-            cx.input(0)?.dtype(),
-            [F64 = f64, I32 = i32, I64 = i64, U32 = u32, U64 = u64],
-            T => execute::<T>
-        )?;
+        let run = match cx.input(0)?.dtype() {
+            Some(DType::F16) => execute_stored::<F16>,
+            Some(DType::Bf16) => execute_stored::<Bf16>,
+            exact => of_type!(
+                exact,
+                [F64 = f64, I32 = i32, I64 = i64, U32 = u32, U64 = u64],
+                T => execute::<T>
+            )?,
+        };
         Ok(Self { products: Products::read(cx, [0, 1])?, run })
     }
 
@@ -159,8 +166,16 @@ fn execute<T: Number>(products: &Products, io: Io<'_>) -> Result<(), ExecError> 
     products.each_row(parallel, operands, outputs.take::<T>(0)?, multiply_row)
 }
 
+fn execute_stored<T: Stored<f32>>(products: &Products, io: Io<'_>) -> Result<(), ExecError> {
+    let Io { inputs, mut outputs, parallel, .. } = io;
+    let operands = (inputs.get::<T>(0)?, inputs.get::<T>(1)?);
+    products.each_row(parallel, operands, outputs.take::<T>(0)?, multiply_stored_row)
+}
+
 #[cfg(test)]
 mod tests {
+    use udo_api::{Bf16, F16};
+
     use crate::family::numerics::assert_codes;
     use crate::testing::{assert_near, bench, noise, tensor};
 
@@ -194,6 +209,27 @@ mod tests {
             wanted.push((0..4).map(term).sum());
         }
         assert_near(&y.values::<f32>(), &wanted, 1e-5);
+    }
+
+    #[test]
+    fn elements_of_16_bits_are_added_up_in_f32_and_rounded_once() {
+        // More columns than a block has, rows for several threads.
+        let (rows, depth, cols) = (7, 90, 300);
+        let halves = |count| noise(count).into_iter().map(F16::from_f32).collect::<Vec<_>>();
+        let (a, b) = (halves(rows * depth), halves(depth * cols));
+        let widen = |x: &[F16]| x.iter().map(|x| x.to_f32()).collect::<Vec<_>>();
+        let wide = bench("MatMul").input(tensor(&[rows, depth], &widen(&a)));
+        let wide = wide.input(tensor(&[depth, cols], &widen(&b))).one().values::<f32>();
+        for threads in [1, 3] {
+            let run = bench("MatMul").threads(threads).input(tensor(&[rows, depth], &a));
+            let y = run.input(tensor(&[depth, cols], &b)).one().values::<F16>();
+            let wanted: Vec<f64> = wide.iter().copied().map(f64::from).collect();
+            assert_near(&widen(&y), &wanted, 1e-3);
+        }
+        // Ones that are added one by one in bf16 stop at 256, from where neighbours are 2 apart.
+        let ones = vec![Bf16::from_f32(1.0); 259];
+        let y = bench("MatMul").input(tensor(&[259], &ones)).input(tensor(&[259, 1], &ones)).one();
+        assert_eq!(y.values::<Bf16>(), [Bf16::from_f32(260.0)]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use udo_api::{
     Workspace, input, input_like, output_like, types,
 };
 
-use super::double::ConvF64;
+use super::plain::PlainConv;
 use super::{Conv, ConvPlan, F32Packing, Weights, output_shape};
 use crate::Def;
 use crate::family::epilogue::{Fused, Takes};
@@ -29,7 +29,8 @@ pub(crate) const fn float_conv<C: FloatConv>() -> Def {
     Def::of::<Described<C>>(Described::<C>::KERNELS)
 }
 
-const TYPES: TypeSet = types::F32.or(types::F64).or(types::F16);
+const OTHERS: TypeSet = types::F64.or(types::F16).or(types::BF16);
+const TYPES: TypeSet = OTHERS.or(types::F32);
 
 struct Described<C>(PhantomData<fn() -> C>);
 
@@ -38,8 +39,8 @@ impl<C: FloatConv> Described<C> {
         kernel::<C, FewChannels>(),
         kernel::<C, ChannelsLast>(),
         kernel::<C, ChannelsSecond>(),
-        KernelDef::new::<ConvF64<C>>(C::NAME, Core::CPU).ports(&[
-            input(0, types::F64),
+        KernelDef::new::<PlainConv<C>>(C::NAME, Core::CPU).ports(&[
+            input(0, OTHERS),
             input_like(1, 0),
             input_like(2, 0),
             output_like(0, 0),

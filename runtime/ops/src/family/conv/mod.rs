@@ -1,10 +1,10 @@
 //! Convolutions: how their parameters are read, by which algorithm they run, and how weights are packed for it.
 
-mod double;
 mod float;
 mod images;
 mod integer;
 mod packing;
+mod plain;
 mod plan;
 mod quantized;
 #[cfg(test)]

@@ -29,6 +29,7 @@ pub(crate) use operands::Run;
 pub(crate) use predicate::{Predicate, predicate};
 pub(crate) use repeated::{End, Repeated, repeated};
 pub(crate) use rows::{Pairs, Question, Rows, Side, lane_by_lane, singles};
+pub(crate) use stored::{BLOCK, Stored};
 pub(crate) use table::{look_up, tabulate};
 pub(crate) use ternary::{Ternary, ternary};
 pub(crate) use unary::{Unary, real, unary};

@@ -4,10 +4,10 @@
 use udo_api::{Bf16, Bool, Code, Element, Encoding, F16};
 
 /// Elements that are computed together.
-pub(super) const BLOCK: usize = 256;
+pub(crate) const BLOCK: usize = 256;
 
 /// An element that a `C` is computed of; what does not fit wraps, or is rounded.
-pub(super) trait Stored<C>: Element {
+pub(crate) trait Stored<C>: Element {
     fn load(self) -> C;
     fn store(number: C) -> Self;
 }

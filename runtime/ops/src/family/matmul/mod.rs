@@ -10,7 +10,7 @@ mod tests;
 
 use udo_api::{Dim, Element, Error, ExecError, Node, Parallel, Shape, TensorDesc};
 
-use crate::family::elementwise::{Broadcast, broadcast_shapes};
+use crate::family::elementwise::{BLOCK, Broadcast, Stored, broadcast_shapes};
 use crate::family::partition;
 use crate::number::Number;
 
@@ -113,5 +113,22 @@ pub(crate) fn multiply_row<T: Number>(a: &[T], b: &[T], y: &mut [T]) {
         for (y, &b) in y.iter_mut().zip(b) {
             *y = y.add(a.mul(b));
         }
+    }
+}
+
+/// The same of elements that are added up in `f32`, and rounded once.
+pub(crate) fn multiply_stored_row<T: Stored<f32>>(a: &[T], b: &[T], y: &mut [T]) {
+    let cols = y.len();
+    let mut sums = [0.0; BLOCK];
+    for (block, y) in y.chunks_mut(BLOCK).enumerate() {
+        let sums = &mut sums[..y.len()];
+        sums.fill(0.0);
+        for (a, b) in a.iter().zip(b.chunks_exact(cols)) {
+            let a = a.load();
+            for (sum, b) in sums.iter_mut().zip(&b[block * BLOCK..]) {
+                *sum += a * b.load();
+            }
+        }
+        y.iter_mut().zip(sums).for_each(|(y, sum)| *y = T::store(*sum));
     }
 }

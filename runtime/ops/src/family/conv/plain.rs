@@ -1,35 +1,65 @@
-//! Convolutions of `f64`, by their definition.
+//! Convolutions of types that the primitives do not compute: by their definition, in `f64`.
 
 use std::marker::PhantomData;
 
-use udo_api::{Error, ExecError, FinalizeCx, Io, Kernel};
+use udo_api::{Bf16, Error, ExecError, F16, FinalizeCx, Io, Kernel, Workspace};
 
 use super::float::has_bias;
 use super::{Conv, Direction, FloatConv};
+use crate::family::elementwise::Stored;
 
-pub(super) struct ConvF64<C> {
+/// The most parts that outputs are cut into, each of which has sums of its own.
+const PARTS: usize = 64;
+
+pub(super) struct PlainConv<C> {
     conv: Conv,
     has_bias: bool,
+    run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
     of: PhantomData<fn() -> C>,
 }
 
-impl<C: FloatConv> Kernel for ConvF64<C> {
+impl<C: FloatConv> Kernel for PlainConv<C> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let conv = C::read(cx, &cx.input(0)?, &cx.input(1)?)?;
         conv.images().ok_or_else(|| Error::new("the convolution is larger than memory"))?;
-        Ok(Self { has_bias: has_bias(cx, &conv)?, conv, of: PhantomData })
+        let run = of_type!(
+            cx.input(0)?.dtype(),
+            [F64 = f64, F16 = F16, Bf16 = Bf16],
+            T => Self::run::<T>
+        )?;
+        Ok(Self { has_bias: has_bias(cx, &conv)?, conv, run, of: PhantomData })
+    }
+
+    fn workspace(&self) -> Workspace {
+        Workspace::of::<f64>(self.sums_len())
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
-        let Io { inputs, mut outputs, parallel, .. } = io;
-        let (x, w) = (inputs.get::<f64>(0)?, inputs.get::<f64>(1)?);
-        let bias = if self.has_bias { inputs.get::<f64>(2)? } else { &[] };
+        (self.run)(self, io)
+    }
+}
+
+impl<C> PlainConv<C> {
+    fn sums_len(&self) -> usize {
+        self.conv.window.output_len().saturating_mul(PARTS)
+    }
+
+    fn run<T: Stored<f64>>(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io { inputs, mut outputs, mut scratch, parallel, .. } = io;
+        let (x, w) = (inputs.get::<T>(0)?, inputs.get::<T>(1)?);
+        let bias = if self.has_bias { inputs.get::<T>(2)? } else { &[] };
         let channels = self.conv.groups * self.conv.outputs;
-        let plane = self.conv.window.output_len();
-        parallel.chunks_mut(outputs.take::<f64>(0)?, plane, |chunk, y| {
-            let channel = chunk % channels;
-            y.fill(bias.get(channel).copied().unwrap_or(0.0));
-            self.conv.add_plane(chunk / channels, channel, x, w, y);
+        let (y, sums) = (outputs.take::<T>(0)?, scratch.take::<f64>(self.sums_len())?);
+        let plane = self.conv.window.output_len().max(1);
+        let each = (y.len() / plane).div_ceil(PARTS);
+        parallel.chunks_mut_with(y, each * plane, sums, plane, |part, y, sums| {
+            for (at, y) in y.chunks_exact_mut(plane).enumerate() {
+                let (image, channel) =
+                    ((part * each + at) / channels, (part * each + at) % channels);
+                sums.fill(bias.get(channel).map_or(0.0, |bias| bias.load()));
+                self.conv.add_plane(image, channel, x, w, sums);
+                y.iter_mut().zip(&*sums).for_each(|(y, &sum)| *y = T::store(sum));
+            }
             Ok(())
         })
     }
@@ -37,7 +67,14 @@ impl<C: FloatConv> Kernel for ConvF64<C> {
 
 impl Conv {
     /// Adds the sums of an output channel of an image to its plane.
-    fn add_plane(&self, image: usize, channel: usize, x: &[f64], w: &[f64], y: &mut [f64]) {
+    fn add_plane<T: Stored<f64>>(
+        &self,
+        image: usize,
+        channel: usize,
+        x: &[T],
+        w: &[T],
+        y: &mut [f64],
+    ) {
         let &Self { direction, groups, inputs, outputs, window, .. } = self;
         let (group, output) = (channel / outputs, channel % outputs);
         let taps: usize = window.kernel.iter().product();
@@ -49,7 +86,8 @@ impl Conv {
                 Direction::Transposed => (group * inputs + input) * outputs + output,
             };
             for (tap, weight) in w[filter * taps..][..taps].iter().enumerate() {
-                self.each_pair(tap, |x_at, y_at| y[y_at] += weight * x[x_at]);
+                let weight = weight.load();
+                self.each_pair(tap, |x_at, y_at| y[y_at] += weight * x[x_at].load());
             }
         }
     }
