@@ -219,7 +219,11 @@ def cases():
     yield Case("Slice", 10, [X], [X[:, 1:-1, 2:]], axes=[1, 2], starts=[1, 2], ends=[-1, 9])
     yield Case("Slice", 10, [X], [X[1:, :2]], starts=[1, 0], ends=[2, 2], opset=1)
     for axis in range(3):
-        yield Case("Softmax", 13, [X], [softmax(X, axis)], axis=axis)
+        ramp = np.arange(16, dtype=np.float32).reshape(1, 1, 4, 4)
+    region = np.array([[0, 0, 2, 2]], np.float32)
+    yield Case("RoiAlign", 16, [ramp, region, np.zeros(1, np.int64)], [np.full((1, 1, 1, 1), 5, np.float32)],
+               sampling_ratio=1)
+    yield Case("Softmax", 13, [X], [softmax(X, axis)], axis=axis)
     yield Case("Softmax", 13, [X], [softmax(X, 1)])
     yield Case("Softmax", 13, [IMAGE], [softmax(IMAGE, 1)], opset=1)
     pooled = floats(2, 5, 1, 1)

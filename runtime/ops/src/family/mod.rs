@@ -22,6 +22,7 @@ pub(crate) mod quantize;
 pub(crate) mod quantized;
 pub(crate) mod recurrent;
 pub(crate) mod reduce;
+pub(crate) mod region;
 #[expect(clippy::inline_always, reason = "takes on the features of its caller")]
 pub(crate) mod resize;
 pub(crate) mod results;

@@ -7,6 +7,7 @@ use udo_api::{
 };
 
 use crate::Def;
+use crate::family::region::each_region;
 use crate::number::Number;
 
 pub(crate) const DEF: Def = Def::of::<GridSample>(KERNELS);
@@ -226,29 +227,21 @@ impl<T: Number + Element> Kernel for Sampled<T> {
         }
         let plane: usize = spatial.iter().product();
         let samples: usize = grid_dims[1..rank - 1].iter().product();
-        let planes = dims[0] * channels;
-        let each = planes.div_ceil(parallel.width()).max(1);
-        parallel.chunks_mut(&mut y[..planes * samples], each * samples, |part, y| {
+        let y = &mut y[..dims[0] * channels * samples];
+        each_region(parallel, (channels, samples), y, |image, first, y| {
+            // Channels of one image share their taps.
             let mut taps = [Taps::NONE; BLOCK];
-            let (mut at, mut left) = (part * each, y);
-            while !left.is_empty() {
-                // Channels of one image share their taps.
-                let run = (channels - at % channels).min(left.len() / samples);
-                let (part, behind) = left.split_at_mut(run * samples);
-                let grid = &grid[at / channels * samples * spatial.len()..];
-                for first in (0..samples).step_by(BLOCK) {
-                    let taps = &mut taps[..BLOCK.min(samples - first)];
-                    for (tap, place) in
-                        taps.iter_mut().zip(grid[first * spatial.len()..].chunks(spatial.len()))
-                    {
-                        tap.find(self.rule, spatial, place);
-                    }
-                    for (channel, y) in (at..).zip(part.chunks_exact_mut(samples)) {
-                        let plane = &x[channel * plane..][..plane];
-                        y[first..].iter_mut().zip(&*taps).for_each(|(y, taps)| *y = taps.of(plane));
-                    }
+            let grid = &grid[image * samples * spatial.len()..];
+            for start in (0..samples).step_by(BLOCK) {
+                let taps = &mut taps[..BLOCK.min(samples - start)];
+                let places = grid[start * spatial.len()..].chunks(spatial.len());
+                for (tap, place) in taps.iter_mut().zip(places) {
+                    tap.find(self.rule, spatial, place);
                 }
-                (at, left) = (at + run, behind);
+                for (channel, y) in (image * channels + first..).zip(y.chunks_exact_mut(samples)) {
+                    let plane = &x[channel * plane..][..plane];
+                    y[start..].iter_mut().zip(&*taps).for_each(|(y, taps)| *y = taps.of(plane));
+                }
             }
             Ok(())
         })?;

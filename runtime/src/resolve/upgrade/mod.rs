@@ -25,7 +25,7 @@ use super::{ResolveError, TypedGraph};
 use crate::graph::{Attr, Node};
 use crate::registry::Registry;
 
-use Change::{By, Compose, Default, Drop, Input, Real, Rename};
+use Change::{By, Compose, Default, Drop, Input, Real, Rename, Text};
 use edit::Edit;
 
 /// The operator set of ONNX in whose form built-in operators take their nodes.
@@ -58,6 +58,8 @@ enum Change {
     Default(&'static str, i64),
     /// Nodes that leave a real attribute out mean this number.
     Real(&'static str, f64),
+    /// Nodes that leave a text out mean this one.
+    Text(&'static str, &'static str),
     /// A list of integers becomes input 1.
     Input(&'static str),
     /// The operator goes by another name.
@@ -148,6 +150,7 @@ pub const UPGRADES: &[Upgrade] = &[
     onnx("Reshape", 5, Drop("consumed_inputs")),
     onnx("Reshape", 5, Input("shape")),
     onnx("Resize", 11, By(resize::state_coordinates)),
+    onnx("RoiAlign", 16, Text("coordinate_transformation_mode", "output_half_pixel")),
     onnx("Scan", 9, By(scan::over_batch)),
     onnx("Selu", 6, Drop("consumed_inputs")),
     onnx("Selu", 6, Real("alpha", 1.6732)),
@@ -199,6 +202,11 @@ impl Change {
             Real(name, value) => {
                 if edit.node.attr(name).is_none() {
                     edit.set(name, Attr::Float(value));
+                }
+            }
+            Text(name, value) => {
+                if edit.node.attr(name).is_none() {
+                    edit.set(name, Attr::Text(value.to_owned()));
                 }
             }
             Input(name) => {

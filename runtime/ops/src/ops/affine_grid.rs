@@ -1,0 +1,165 @@
+//! The grid of places that affine transforms make of an image's, or of a volume's: where `GridSample` looks.
+
+use std::marker::PhantomData;
+
+use udo_api::{
+    Core, DType, Dim, Element, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node,
+    Op, OpSchema, Param, Port, PortRule, Shape, TypeSet, Value, input, output, types,
+};
+
+use crate::Def;
+use crate::family::argument::IntsArgument;
+use crate::family::partition::row_grain;
+use crate::number::Number;
+
+pub(crate) const DEF: Def = Def::of::<AffineGrid>(KERNELS);
+
+const SIZE: IntsArgument = IntsArgument { input: 1, name: "size", what: "size" };
+const TYPES: TypeSet = types::F32.or(types::F64);
+const KERNELS: &[KernelDef] = &[
+    KernelDef::new::<Grid<f32>>("AffineGrid", Core::CPU).ports(&rules(types::F32)),
+    KernelDef::new::<Grid<f64>>("AffineGrid", Core::CPU).ports(&rules(types::F64)),
+];
+
+const fn rules(types: TypeSet) -> [PortRule; 3] {
+    [input(0, types), input(1, types::I64), output(0, types)]
+}
+
+struct AffineGrid;
+
+impl Op for AffineGrid {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "AffineGrid",
+        &[Port::required("theta", TYPES), SIZE.port()],
+        &[Port::required("grid", TYPES)],
+        &[Param::scalar("align_corners", DType::I64).default(Value::int(0))],
+    );
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let theta = cx.input(0)?;
+        let spatial = spatial(cx)?;
+        let first = theta.full_shape().dim(0);
+        let last = Dim::Fixed(spatial.len());
+        let dims: Vec<Dim> =
+            first.into_iter().chain(spatial.into_iter().map(Dim::Fixed)).chain([last]).collect();
+        cx.set_output(0, theta.with_shape(Shape::of_dims(&dims)?))
+    }
+}
+
+/// The extents of the grid, outermost first.
+fn spatial(node: &Node<'_>) -> Result<Vec<usize>, Error> {
+    let (theta, size) = (node.input(0)?, SIZE.required(node)?);
+    let sizes: Vec<usize> = size.iter().filter_map(|&n| usize::try_from(n).ok()).collect();
+    match (theta.shape(), sizes.as_slice()) {
+        (&[count, rows, cols], [batch, _, spatial @ ..])
+            if sizes.len() == size.len()
+                && matches!(spatial.len(), 2 | 3)
+                && (count, rows, cols) == (*batch, spatial.len(), spatial.len() + 1) =>
+        {
+            Ok(spatial.to_vec())
+        }
+        _ => Err(Error::new(format!(
+            "input 0 is {theta} and input 1 is {size:?}, wanted a transform for each image or volume of that size"
+        ))),
+    }
+}
+
+struct Grid<T> {
+    spatial: Vec<usize>,
+    aligns_corners: bool,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T> Grid<T> {
+    /// Where position `at` along an axis lies, from -1 to 1.
+    fn place(&self, at: usize, len: usize) -> f64 {
+        if !self.aligns_corners {
+            return (2 * at + 1) as f64 / len as f64 - 1.0;
+        }
+        // One position is in the middle.
+        if len == 1 { 0.0 } else { (2 * at) as f64 / (len - 1) as f64 - 1.0 }
+    }
+}
+
+impl<T: Number + Element> Kernel for Grid<T> {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        Ok(Self {
+            spatial: spatial(cx)?,
+            aligns_corners: cx.flag("align_corners")?,
+            of: PhantomData,
+        })
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io { inputs, mut outputs, parallel, .. } = io;
+        let (theta, y) = (inputs.get::<T>(0)?, outputs.take::<T>(0)?);
+        let axes = self.spatial.len();
+        let places: usize = self.spatial.iter().product();
+        let grain = row_grain(axes);
+        parallel.chunks_mut(y, grain, |chunk, y| {
+            for (at, y) in (chunk * grain / axes..).zip(y.chunks_exact_mut(axes)) {
+                let theta = &theta[at / places * axes * (axes + 1)..];
+                // The innermost axis comes first, and 1 for the addend last.
+                let (mut place, mut rest) = ([1.0; 4], at % places);
+                for (place, &len) in place.iter_mut().zip(self.spatial.iter().rev()) {
+                    *place = self.place(rest % len, len);
+                    rest /= len;
+                }
+                for (y, row) in y.iter_mut().zip(theta.chunks_exact(axes + 1)) {
+                    let terms = row.iter().zip(&place).map(|(by, place)| by.to_f64() * place);
+                    *y = T::of(terms.sum());
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{Bench, assert_near, bench, tensor};
+
+    fn grid(theta: &[f32], dims: &[usize], size: &[i64]) -> Bench {
+        let run = bench("AffineGrid").input(tensor(dims, theta));
+        run.constant(tensor(&[size.len()], size))
+    }
+
+    #[test]
+    fn places_are_transformed() {
+        let same = [1.0, 0.0, 0.0, 0.0, 1.0, 0.0];
+        let y = grid(&same, &[1, 2, 3], &[1, 3, 2, 2]).one();
+        assert_eq!(y.dims(), [1, 2, 2, 2]);
+        let wanted = [-0.5, -0.5, 0.5, -0.5, -0.5, 0.5, 0.5, 0.5];
+        assert_near(&y.values::<f32>(), &wanted, 1e-6);
+        let y = grid(&same, &[1, 2, 3], &[1, 3, 1, 3]).int("align_corners", 1).one();
+        assert_near(&y.values::<f32>(), &[-1.0, 0.0, 0.0, 0.0, 1.0, 0.0], 1e-6);
+        // The second image is twice as large and moved, x and y are exchanged.
+        let other = [0.0, 2.0, 1.0, 2.0, 0.0, -1.0];
+        let y = grid(&[same, other].concat(), &[2, 2, 3], &[2, 1, 1, 2]).one();
+        assert_near(&y.values::<f32>(), &[-0.5, 0.0, 0.5, 0.0, 1.0, -2.0, 1.0, 0.0], 1e-6);
+    }
+
+    #[test]
+    fn large_volumes_are_shared_out() {
+        let theta = [1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0];
+        let run = grid(&theta, &[1, 3, 4], &[1, 1, 20, 30, 50]).int("align_corners", 1).threads(3);
+        for (at, place) in run.one().values::<f32>().as_chunks::<3>().0.iter().enumerate() {
+            let along = |at: usize, len: usize| 2.0 * at as f64 / (len - 1) as f64 - 1.0;
+            let wanted = [along(at % 50, 50), along(at / 50 % 30, 30), along(at / 1500, 20)];
+            assert_near(place, &wanted, 1e-6);
+        }
+    }
+
+    #[test]
+    fn what_is_no_transform_is_refused() {
+        let why = "wanted a transform for each image or volume of that size";
+        assert_eq!(
+            grid(&[0.0; 6], &[1, 2, 3], &[2, 1, 4, 4]).error(),
+            format!("input 0 is f32[1,2,3] and input 1 is [2, 1, 4, 4], {why}")
+        );
+        assert_eq!(
+            grid(&[0.0; 6], &[1, 2, 3], &[1, 1, -1, 4]).error(),
+            format!("input 0 is f32[1,2,3] and input 1 is [1, 1, -1, 4], {why}")
+        );
+    }
+}

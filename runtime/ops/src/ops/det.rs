@@ -1,0 +1,159 @@
+//! The determinant of each matrix.
+
+use std::marker::PhantomData;
+
+use udo_api::{
+    Core, Dim, Element, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpSchema,
+    Port, PortRule, Shape, TypeSet, Workspace, input, output_like, types,
+};
+
+use crate::Def;
+use crate::number::Number;
+
+pub(crate) const DEF: Def = Def::of::<Det>(KERNELS);
+
+const TYPES: TypeSet = types::F32.or(types::F64);
+const KERNELS: &[KernelDef] = &[
+    KernelDef::new::<Eliminated<f32>>("Det", Core::CPU).ports(&rules(types::F32)),
+    KernelDef::new::<Eliminated<f64>>("Det", Core::CPU).ports(&rules(types::F64)),
+];
+
+const fn rules(types: TypeSet) -> [PortRule; 2] {
+    [input(0, types), output_like(0, 0)]
+}
+
+struct Det;
+
+impl Op for Det {
+    const SCHEMA: OpSchema =
+        OpSchema::new("Det", &[Port::required("X", TYPES)], &[Port::required("Y", TYPES)], &[]);
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let x = cx.input(0)?;
+        let dims: Vec<Dim> = x.full_shape().iter().collect();
+        match dims.as_slice() {
+            [batch @ .., rows, cols] if rows.bound() == cols.bound() => {
+                cx.set_output(0, x.with_shape(Shape::of_dims(batch)?))
+            }
+            _ => Err(Error::new(format!(
+                "input 0 is {x}, wanted matrices with as many rows as columns"
+            ))),
+        }
+    }
+}
+
+struct Eliminated<T> {
+    /// Rows of a matrix.
+    size: usize,
+    /// Matrices that are worked on at once.
+    parts: usize,
+    of: PhantomData<fn() -> T>,
+}
+
+/// Multiply-adds of matrices that one thread does alone.
+const SMALL: usize = 1 << 15;
+
+impl<T: Number + Element> Kernel for Eliminated<T> {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let size = cx.input(0)?.shape().last().copied().unwrap_or(0);
+        let count = cx.output(0)?.len();
+        let work = count.saturating_mul(size.saturating_pow(3));
+        let parts = if work < SMALL { 1 } else { cx.threads().min(count).max(1) };
+        Ok(Self { size, parts, of: PhantomData })
+    }
+
+    fn workspace(&self) -> Workspace {
+        Workspace::of::<f64>(self.parts.saturating_mul(self.size * self.size))
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io { inputs, mut outputs, mut scratch, parallel, .. } = io;
+        let (x, y) = (inputs.get::<T>(0)?, outputs.take::<T>(0)?);
+        let len = self.size * self.size;
+        let own = scratch.take::<f64>(self.parts * len)?;
+        let each = y.len().div_ceil(self.parts).max(1);
+        parallel.chunks_mut_with(y, each, own, len, |part, y, own| {
+            for (at, y) in (part * each..).zip(y) {
+                let matrix = &x[at * len..][..len];
+                own.iter_mut().zip(matrix).for_each(|(to, from)| *to = from.to_f64());
+                *y = T::of(eliminate(own, self.size));
+            }
+            Ok(())
+        })
+    }
+}
+
+/// The determinant of a matrix of `size` rows, which is left with nothing below its diagonal.
+fn eliminate(matrix: &mut [f64], size: usize) -> f64 {
+    let mut product = 1.0;
+    for at in 0..size {
+        let rows = &mut matrix[at * size..];
+        // The row with the largest number divides the others, so that none of them grows much.
+        let by_size =
+            |a: &usize, b: &usize| rows[a * size + at].abs().total_cmp(&rows[b * size + at].abs());
+        let largest = (0..size - at).max_by(by_size).unwrap_or(0);
+        let (first, others) = rows.split_at_mut(size);
+        if largest > 0 {
+            first.swap_with_slice(&mut others[(largest - 1) * size..][..size]);
+            product = -product;
+        }
+        let pivot = first[at];
+        product *= pivot;
+        if pivot == 0.0 {
+            // What is left has a column of zeros.
+            return product;
+        }
+        for row in others.chunks_exact_mut(size) {
+            let times = row[at] / pivot;
+            for (x, &above) in row[at..].iter_mut().zip(&first[at..]) {
+                *x -= times * above;
+            }
+        }
+    }
+    product
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{assert_near, bench, noise, tensor};
+
+    #[test]
+    fn determinants_of_small_matrices() {
+        let x = [2.0f32, 1.0, 3.0, 4.0, 0.0, 1.0, 1.0, 0.0, 1.0, 2.0, 2.0, 4.0, 0.0, 0.0, 0.0, 0.0];
+        let y = bench("Det").input(tensor(&[2, 2, 2, 2], &x)).one();
+        assert_eq!(y.dims(), [2, 2]);
+        assert_near(&y.values::<f32>(), &[5.0, -1.0, 0.0, 0.0], 1e-6);
+        let y = bench("Det").input(tensor(&[1, 1], &[-3f64])).one();
+        assert_eq!((y.dims(), y.values::<f64>()), (vec![], vec![-3.0]));
+        let y = bench("Det").input(tensor::<f32>(&[2, 0, 0], &[])).one();
+        assert_eq!(y.values::<f32>(), [1.0, 1.0], "of nothing it is 1");
+    }
+
+    #[test]
+    fn products_of_triangles_have_the_product_of_their_diagonals() {
+        let (count, size) = (9, 24);
+        let numbers = noise(count * size * size);
+        let (mut x, mut wanted) = (vec![0f64; count * size * size], Vec::new());
+        for (at, x) in x.chunks_exact_mut(size * size).enumerate() {
+            let number =
+                |row: usize, col: usize| f64::from(numbers[(at * size + row) * size + col]);
+            let lower = |row: usize, col: usize| if row == col { 1.0 } else { number(row, col) };
+            let upper = |row: usize, col: usize| if row == col { 1.5 } else { number(row, col) };
+            for (i, x) in x.iter_mut().enumerate() {
+                let (row, col) = (i / size, i % size);
+                *x = (0..=row.min(col)).map(|k| lower(row, k) * upper(k, col)).sum();
+            }
+            wanted.push(1.5f64.powi(size as i32));
+        }
+        for threads in [1, 3] {
+            let y = bench("Det").threads(threads).input(tensor(&[count, size, size], &x)).one();
+            assert_near(&y.values::<f64>(), &wanted, 1e-3);
+        }
+    }
+
+    #[test]
+    fn what_is_no_square_is_refused() {
+        let y = bench("Det").input(tensor(&[2, 3], &[0f32; 6]));
+        assert_eq!(y.error(), "input 0 is f32[2,3], wanted matrices with as many rows as columns");
+    }
+}

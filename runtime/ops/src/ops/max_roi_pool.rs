@@ -1,0 +1,174 @@
+//! Regions of images, each divided into cells of whole elements, of which the largest counts.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use udo_api::{
+    Core, DType, Element, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op,
+    OpSchema, Param, Port, PortRule, TypeSet, Value, input, output, types,
+};
+
+use crate::Def;
+use crate::family::region::{self, each_region, image_of};
+use crate::family::window::sizes;
+use crate::number::Number;
+
+pub(crate) const DEF: Def = Def::of::<MaxRoiPool>(KERNELS);
+
+const TYPES: TypeSet = types::F32.or(types::F64);
+const KERNELS: &[KernelDef] = &[
+    KernelDef::new::<Pooled<f32>>("MaxRoiPool", Core::CPU).ports(&rules(types::F32)),
+    KernelDef::new::<Pooled<f64>>("MaxRoiPool", Core::CPU).ports(&rules(types::F64)),
+];
+
+const fn rules(types: TypeSet) -> [PortRule; 3] {
+    [input(0, types).bounded(), input(1, types).bounded(), output(0, types).bounded()]
+}
+
+struct MaxRoiPool;
+
+impl Op for MaxRoiPool {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "MaxRoiPool",
+        &[Port::required("X", TYPES), Port::required("rois", TYPES)],
+        &[Port::required("Y", TYPES)],
+        &[
+            Param::tensor("pooled_shape", DType::I64),
+            Param::scalar("spatial_scale", DType::F32).default(Value::float(1.0)),
+        ],
+    );
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let y = region::output(cx, 5, cells(cx)?)?;
+        cx.set_output(0, y)
+    }
+}
+
+/// Rows and columns of cells.
+fn cells(node: &Node<'_>) -> Result<[usize; 2], Error> {
+    let found = sizes(node, "pooled_shape", 2, 1)?;
+    Ok([found[0], found[1]])
+}
+
+struct Pooled<T> {
+    cells: [usize; 2],
+    scale: f32,
+    of: PhantomData<fn() -> T>,
+}
+
+/// The elements of cell `at` along an axis. Cells overlap where they are no whole number of elements.
+fn elements([start, end]: [f32; 2], at: usize, cells: usize, extent: usize) -> Range<usize> {
+    let len = (end - start + 1.0).max(1.0);
+    let cell = len / cells as f32;
+    let clamp = |at: f32| (at + start).clamp(0.0, extent as f32) as usize;
+    clamp((at as f32 * cell).floor())..clamp(((at + 1) as f32 * cell).ceil())
+}
+
+impl<T: Number + Element> Kernel for Pooled<T> {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        Ok(Self { cells: cells(cx)?, scale: cx.float32("spatial_scale")?, of: PhantomData })
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io { inputs, mut outputs, parallel, .. } = io;
+        let (x, regions) = (inputs.get::<T>(0)?, inputs.get::<T>(1)?.as_chunks::<5>().0);
+        let &[images, channels, height, width] = inputs.shape(0)? else {
+            return Err(ExecError::bad_value(0, 0));
+        };
+        let ([rows, cols], area) = (self.cells, height * width);
+        let y = &mut outputs.take::<T>(0)?[..regions.len() * channels * rows * cols];
+        each_region(parallel, (channels, rows * cols), y, |region, first, y| {
+            let [index, place @ ..] = regions[region];
+            let image = image_of(index.to_f64() as i64, images, region)?;
+            let place = place.map(|at| (at.to_f64() as f32 * self.scale).round());
+            let [left, top, right, bottom] = place;
+            let x = &x[(image * channels + first) * area..];
+            for (channel, y) in y.chunks_exact_mut(rows * cols).enumerate() {
+                let x = &x[channel * area..][..area];
+                for (cell, y) in y.iter_mut().enumerate() {
+                    let down = elements([top, bottom], cell / cols, rows, height);
+                    let across = elements([left, right], cell % cols, cols, width);
+                    // A cell without elements is 0.
+                    let mut max =
+                        if down.is_empty() || across.is_empty() { T::ZERO } else { T::LOWEST };
+                    for row in down {
+                        let row = x[row * width..][..width].get(across.clone());
+                        for &x in row.unwrap_or_default() {
+                            max = if x > max { x } else { max };
+                        }
+                    }
+                    *y = max;
+                }
+            }
+            Ok(())
+        })?;
+        region::set_extents(&mut outputs, [regions.len(), channels], self.cells)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::family::numerics::settled_on_any_threads;
+    use crate::testing::{Bench, bench, noise, tensor};
+
+    /// The numbers from 0 to 15 in four rows, in two channels, and one region.
+    fn square(roi: [f32; 5]) -> Bench {
+        let x: Vec<f32> = (0..32u8).map(f32::from).collect();
+        let run = bench("MaxRoiPool").input(tensor(&[1, 2, 4, 4], &x));
+        run.input(tensor(&[1, 5], &roi))
+    }
+
+    #[test]
+    fn cells_have_their_largest_element() {
+        let y = |roi: [f32; 4], shape: &[i64]| {
+            let [a, b, c, d] = roi;
+            square([0.0, a, b, c, d]).ints("pooled_shape", shape).one().values::<f32>()
+        };
+        assert_eq!(
+            y([0.0, 0.0, 3.0, 3.0], &[2, 2]),
+            [5.0, 7.0, 13.0, 15.0, 21.0, 23.0, 29.0, 31.0]
+        );
+        assert_eq!(y([1.0, 1.0, 2.0, 2.0], &[1, 1]), [10.0, 26.0]);
+        // Three elements in two cells meet in the middle.
+        assert_eq!(y([0.0, 0.0, 2.0, 0.0], &[1, 2]), [1.0, 2.0, 17.0, 18.0]);
+        // Beyond the image there is nothing.
+        assert_eq!(y([8.0, 8.0, 9.0, 9.0], &[1, 1]), [0.0, 0.0]);
+        let run = square([0.0, 0.0, 0.0, 6.0, 6.0]).ints("pooled_shape", &[1, 1]);
+        assert_eq!(run.float("spatial_scale", 0.25).one().values::<f32>(), [10.0, 26.0]);
+    }
+
+    #[test]
+    fn regions_and_channels_are_shared_out() {
+        let x = noise(2 * 13 * 6 * 7);
+        let rois = [0f32, 0.0, 1.0, 5.0, 4.0, 1.0, 2.0, 0.0, 6.0, 5.0, 1.0, 1.0, 1.0, 1.0, 1.0];
+        let run =
+            bench("MaxRoiPool").input(tensor(&[2, 13, 6, 7], &x)).input(tensor(&[3, 5], &rois));
+        let y = settled_on_any_threads(&run.ints("pooled_shape", &[1, 1]));
+        assert_eq!(y.dims(), [3, 13, 1, 1]);
+        for (at, found) in y.values::<f32>().into_iter().enumerate() {
+            let roi = &rois[at / 13 * 5..][..5].iter().map(|&at| at as usize).collect::<Vec<_>>();
+            let x = &x[(roi[0] * 13 + at % 13) * 42..][..42];
+            let inside = (0..42).filter(|i| {
+                (roi[1]..=roi[3]).contains(&(i % 7)) && (roi[2]..=roi[4]).contains(&(i / 7))
+            });
+            let wanted = inside.map(|i| x[i]).fold(f32::MIN, f32::max);
+            assert_eq!(found.to_bits(), wanted.to_bits(), "at {at}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_region_is_refused() {
+        let run = bench("MaxRoiPool").input(tensor(&[1, 1, 2, 2], &[0f32; 4]));
+        let run = run.input(tensor(&[1, 4], &[0f32; 4])).ints("pooled_shape", &[1, 1]);
+        assert_eq!(
+            run.error(),
+            "input 0 is f32[1,1,2,2] and input 1 is f32[1,4], wanted images and 5 numbers for each region"
+        );
+        assert_eq!(
+            square([0.0; 5]).ints("pooled_shape", &[0, 1]).error(),
+            "parameter \"pooled_shape\" is [0, 1], wanted 2 numbers from 1"
+        );
+        let error = square([-1.0, 0.0, 0.0, 1.0, 1.0]).ints("pooled_shape", &[1, 1]).error();
+        assert!(error.contains("-1"), "{error}");
+    }
+}

@@ -1,0 +1,173 @@
+//! The elements that `MaxPool` took, back where they were, among zeros.
+
+use udo_api::{
+    Bits, Core, DType, Dim, Error, ExecError, FinalizeCx, InferCx, Io, KernelDef, MAX_RANK, Node,
+    OpSchema, Param, Port, PortRule, Shape, input, output_like, types,
+};
+
+use crate::Def;
+use crate::family::argument::IntsArgument;
+use crate::family::axes::{Axes, strides};
+use crate::family::movement::{Example, Movement, Setting, kernel, movement};
+use crate::family::partition::GRAIN;
+use crate::family::window::sizes;
+
+pub(crate) const DEF: Def = movement::<MaxUnpool>();
+
+const SHAPE: IntsArgument = IntsArgument { input: 2, name: "output_shape", what: "output's shape" };
+
+struct MaxUnpool {
+    /// The extents of what was pooled, which indices count in.
+    pooled: Vec<usize>,
+    /// Elements of the output from a position to the next.
+    strides: Axes,
+    /// Whether the output has these extents as well.
+    is_dense: bool,
+}
+
+impl Movement for MaxUnpool {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "MaxUnpool",
+        &[Port::required("X", types::ANY), Port::required("I", types::I64), SHAPE.port()],
+        &[Port::required("output", types::ANY)],
+        &[
+            Param::tensor("kernel_shape", DType::I64),
+            Param::tensor("pads", DType::I64).optional(),
+            Param::tensor("strides", DType::I64).optional(),
+        ],
+    );
+    const KERNELS: &'static [KernelDef] = {
+        const RULES: &[PortRule] =
+            &[input(0, types::ANY), input(1, types::I64), input(2, types::I64), output_like(0, 0)];
+        &[kernel::<Self>(Core::CPU).ports(RULES)]
+    };
+    const EXAMPLES: &'static [Example] = &[Example {
+        inputs: &[&[1, 2, 2]],
+        ints: &[(&[1, 2, 2], &[1, 3, 0, 2])],
+        params: &[("kernel_shape", Setting::Ints(&[1]))],
+        outputs: &[(&[1, 2, 2], &[2, 0, 3, 1])],
+        ..Example::NONE
+    }];
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let x = cx.input(0)?;
+        let (_, output) = extents(cx)?;
+        let dims: Vec<Dim> = output.into_iter().map(Dim::Fixed).collect();
+        cx.set_output(0, x.with_shape(Shape::of_dims(&dims)?))
+    }
+
+    fn plan(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let (pooled, output) = extents(cx)?;
+        Ok(Self { strides: strides(&output), is_dense: pooled == output, pooled })
+    }
+
+    fn execute<B: Bits>(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io { inputs, mut outputs, parallel, .. } = io;
+        let (x, places) = (inputs.get_bits::<B>(0)?, inputs.get::<i64>(1)?);
+        let y = outputs.take_bits::<B>(0)?;
+        parallel.chunks_mut(y, GRAIN, |_, y| {
+            y.fill(B::default());
+            Ok(())
+        })?;
+        let len: usize = self.pooled.iter().product();
+        for (at, (&x, &index)) in x.iter().zip(places).enumerate() {
+            let place = usize::try_from(index).ok().filter(|&place| place < len);
+            let place = place.ok_or(ExecError::bad_value(index, at))?;
+            y[if self.is_dense { place } else { self.place(place) }] = x;
+        }
+        Ok(())
+    }
+}
+
+impl MaxUnpool {
+    /// Where an element of what was pooled lies in a larger output.
+    fn place(&self, mut at: usize) -> usize {
+        let mut place = 0;
+        for (&extent, stride) in self.pooled.iter().zip(self.strides).rev() {
+            place += at % extent * stride;
+            at /= extent;
+        }
+        place
+    }
+}
+
+/// The extents of what was pooled, as far as the windows say, and of the output.
+fn extents(node: &Node<'_>) -> Result<(Vec<usize>, Vec<usize>), Error> {
+    let (x, indices) = (node.input(0)?, node.input(1)?);
+    if x.shape() != indices.shape() || !(3..=MAX_RANK).contains(&x.rank()) {
+        return Err(Error::new(format!(
+            "input 0 is {x} and input 1 is {indices}, wanted an index for each element of images"
+        )));
+    }
+    let rank = x.rank() - 2;
+    let stated = |name: &str, len: usize, least: usize| -> Result<Vec<usize>, Error> {
+        if node.has_param(name) { sizes(node, name, len, least) } else { Ok(vec![least; len]) }
+    };
+    let kernel = sizes(node, "kernel_shape", rank, 1)?;
+    let (strides, pads) = (stated("strides", rank, 1)?, stated("pads", 2 * rank, 0)?);
+    let mut pooled = x.shape().to_vec();
+    for (at, extent) in pooled[2..].iter_mut().enumerate() {
+        let full = extent.saturating_sub(1).saturating_mul(strides[at]).saturating_add(kernel[at]);
+        *extent = full.checked_sub(pads[at] + pads[rank + at]).ok_or_else(|| {
+            Error::new(format!("the pads {pads:?} cut off all of an output of {full}"))
+        })?;
+    }
+    let Some(wanted) = SHAPE.read(node)? else { return Ok((pooled.clone(), pooled)) };
+    let output: Vec<usize> = wanted.iter().filter_map(|&n| usize::try_from(n).ok()).collect();
+    let fits = output.len() == wanted.len()
+        && output.len() == pooled.len()
+        && output.iter().zip(&pooled).all(|(output, pooled)| output >= pooled);
+    if !fits {
+        return Err(Error::new(format!(
+            "input 2 is {wanted:?}, wanted a shape with room for {pooled:?}"
+        )));
+    }
+    Ok((pooled, output))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{Bench, bench, tensor};
+
+    fn unpool(indices: &[i64]) -> Bench {
+        let run = bench("MaxUnpool").input(tensor(&[1, 1, 2, 2], &[1f32, 2.0, 3.0, 4.0]));
+        let run = run.input(tensor(&[1, 1, 2, 2], indices));
+        run.ints("kernel_shape", &[2, 2]).ints("strides", &[2, 2])
+    }
+
+    #[test]
+    fn elements_lie_where_they_were() {
+        let y = unpool(&[5, 7, 13, 15]).one();
+        assert_eq!(y.dims(), [1, 1, 4, 4]);
+        let mut wanted = [0.0; 16];
+        (wanted[5], wanted[7], wanted[13], wanted[15]) = (1.0, 2.0, 3.0, 4.0);
+        assert_eq!(y.values::<f32>(), wanted);
+        let y = unpool(&[5, 7, 13, 15]).constant(tensor(&[4], &[1i64, 1, 5, 6])).one();
+        let mut wanted = [0.0; 30];
+        (wanted[7], wanted[9], wanted[19], wanted[21]) = (1.0, 2.0, 3.0, 4.0);
+        assert_eq!((y.dims(), y.values::<f32>()), (vec![1, 1, 5, 6], wanted.to_vec()));
+        let y = unpool(&[0, 0, 3, 1]).ints("pads", &[1, 1, 1, 1]).one();
+        assert_eq!(y.values::<f32>(), [2.0, 4.0, 0.0, 3.0], "the last one of several stays");
+    }
+
+    #[test]
+    fn what_has_no_place_is_refused() {
+        for index in [16, -1, i64::MIN] {
+            let error = unpool(&[0, index, 1, 2]).error();
+            assert!(error.contains(&index.to_string()), "{error}");
+        }
+        assert_eq!(
+            unpool(&[0; 4]).constant(tensor(&[4], &[1i64, 1, 3, 4])).error(),
+            "input 2 is [1, 1, 3, 4], wanted a shape with room for [1, 1, 4, 4]"
+        );
+        assert_eq!(
+            unpool(&[0; 4]).ints("pads", &[3, 0, 3, 0]).error(),
+            "the pads [3, 0, 3, 0] cut off all of an output of 4"
+        );
+        let run = bench("MaxUnpool").input(tensor(&[1, 1, 2], &[1f32, 2.0]));
+        assert_eq!(
+            run.input(tensor(&[1, 2, 1], &[0i64, 1])).ints("kernel_shape", &[2]).error(),
+            "input 0 is f32[1,1,2] and input 1 is i64[1,2,1], wanted an index for each element of images"
+        );
+    }
+}
