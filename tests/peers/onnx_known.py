@@ -15,6 +15,8 @@ FLOATS_8, BELOW_8, RANDOM = "8-bit floats", "types below 8 bits", "random number
 # Of the reasons of one test the first in this order is listed.
 OUT_OF_SCOPE = [STRINGS, SEQUENCES, OPTIONALS, TRAINING, LOSSES, FLOATS_8, BELOW_8, RANDOM]
 RANDOM_OPS = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
+# What the program says where a shape follows from numbers that are computed.
+OPEN = r"known only in the run|is computed, and the operator wants it|wanted a limit in the model|grows from trip"
 HEAD = "# ONNX's tests that do not pass, by name, and why; written by `onnx_node.py --bless`.\n"
 
 
@@ -36,7 +38,7 @@ def reason(model, said):
         return "operator not there yet: " + ", ".join(sorted(set(names)))
     if kernel := re.search(r"\((\w+)\) runs on none of the cores .*? is (\w+)\[", message):
         return f"no kernel of {kernel[1]} for {kernel[2]}"
-    if re.search(r"known only in the run|is computed, and the operator wants it", message):
+    if re.search(OPEN, message):
         return "output shape known only in the run"
     return message
 
