@@ -8,6 +8,11 @@ use udo_api::{
 /// Does nothing: where it stands, a run may go on elsewhere.
 pub(crate) struct Stand;
 
+/// Fails where the truth in input 0 is not the one that may be.
+pub(crate) struct Check {
+    pub(crate) taken: bool,
+}
+
 /// Says the number of the trip that comes, and whether it does.
 pub(crate) struct Trip {
     /// Whether it is the first one, whose number is 0; else the number is one more than it was.
@@ -73,6 +78,17 @@ impl Kernel for Stand {
 
     fn execute(&self, _: Io<'_>) -> Result<(), ExecError> {
         Ok(())
+    }
+}
+
+impl Kernel for Check {
+    fn finalize(_: &FinalizeCx<'_>) -> Result<Self, Error> {
+        Err(Error::new(HOSTED))
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let truth = io.inputs.get::<Bool>(0)?.first().ok_or(ExecError::of(Status::BAD_CALL))?.get();
+        if truth == self.taken { Ok(()) } else { Err(ExecError::bad_value(truth.into(), 0)) }
     }
 }
 

@@ -20,10 +20,10 @@ pub(super) fn merge(graph: &mut TypedGraph) -> usize {
             *input = same.get(input).copied().unwrap_or(*input);
         }
         if let Some(control) = &bound.control {
-            if !control.opens() {
+            if control.parts() || control.ends() {
                 scopes.pop();
             }
-            if !control.ends() {
+            if control.parts() || control.opens() {
                 scopes.push(HashMap::new());
             }
             continue;

@@ -12,7 +12,7 @@ use super::jump::{Jump, Test};
 use super::lower::{Lowering, finalized};
 use super::windows::Life;
 use super::{Operand, PlanError, Purpose, Step, tie};
-use crate::cores::trips::{Count, Slice, Slices, Stack, Stand, Trip};
+use crate::cores::trips::{Check, Count, Slice, Slices, Stack, Stand, Trip};
 use crate::cores::{Format, Memory, convert};
 use crate::graph::ValueId;
 use crate::resolve::{Along, BoundNode, Control};
@@ -55,6 +55,7 @@ impl Lowering<'_> {
             Control::If => self.open_branches(index, bound),
             Control::Else => self.open_second(index, bound),
             Control::EndIf => self.end_branches(bound),
+            Control::Check { taken, reason } => self.check(index, bound, *taken, reason),
             Control::Loop { slices } => self.open_trips(index, bound, slices),
             Control::EndLoop { stacks } => self.end_trips(index, bound, stacks),
         }
@@ -102,6 +103,23 @@ impl Lowering<'_> {
         self.land(jump);
         for (value, result) in bound.node.outputs.iter().zip(results) {
             self.keep_plain(*value, result);
+        }
+        Ok(())
+    }
+
+    /// Adds a step that fails where a run takes the branch that does not fit.
+    fn check(
+        &mut self,
+        index: usize,
+        bound: &BoundNode,
+        taken: bool,
+        reason: &str,
+    ) -> Result<(), PlanError> {
+        let condition = self.read(bound.node.input(0))?;
+        let kernel = FinalizedKernel::hosted(Check { taken });
+        let at = self.push(index, bound, kernel, vec![condition], Vec::new());
+        if let Some(step) = self.lowered.steps.get_mut(at) {
+            step.purpose = Purpose::Check { index, reason: reason.into() };
         }
         Ok(())
     }

@@ -85,6 +85,13 @@ pub(crate) enum Purpose {
         /// The node's place in the graph.
         index: usize,
     },
+    /// It fails where a run takes the branch of a node that does not fit.
+    Check {
+        /// The node's place in the graph.
+        index: usize,
+        /// Which branch that is, and why it does not fit.
+        reason: Box<str>,
+    },
     /// It brings a value into another core's memory, or another format, or where it is to be in the next trip.
     Transfer,
     /// It brings what a branch gives to where either branch does.
@@ -122,7 +129,7 @@ impl Step {
     /// The place in the graph of the node that it computes.
     fn node(&self) -> Option<usize> {
         match self.purpose {
-            Purpose::Node { index } => Some(index),
+            Purpose::Node { index } | Purpose::Check { index, .. } => Some(index),
             Purpose::Transfer | Purpose::Merge { .. } => None,
         }
     }

@@ -125,7 +125,7 @@ impl Nodes {
                 Choice::Control => controlled(bound, graph, registry),
             };
             let control = bound.control.as_ref();
-            let is_between = control.is_some_and(|control| !control.opens());
+            let is_between = control.is_some_and(|control| control.parts() || control.ends());
             nodes.push(NodeReport { depth: depth.saturating_sub(usize::from(is_between)), ..node });
             depth += usize::from(control.is_some_and(Control::opens));
             depth = depth.saturating_sub(usize::from(control.is_some_and(Control::ends)));

@@ -20,7 +20,7 @@ use udo_host::{ExecuteFn, failure};
 use crate::cores::{Memory, PerMemory};
 use crate::exit_guard;
 use crate::memory::{Budget, Buffer, OutOfMemory, Tensor, elements, elements_mut};
-use crate::plan::{Largest, Operand, Place, Plan, Progress, ShapeId, Step, WindowPlace};
+use crate::plan::{Largest, Operand, Place, Plan, Progress, Purpose, ShapeId, Step, WindowPlace};
 use crate::thread_pool::Pool;
 
 use extents::{Extents, SharedArg};
@@ -441,7 +441,10 @@ impl Prepared {
             op: name(|s| &s.op),
             package: name(|s| &s.package),
             core: step.map_or(Core::CPU, |s| s.core),
-            reason: failure.to_string().into(),
+            reason: match step.map(|step| &step.purpose) {
+                Some(Purpose::Check { reason, .. }) => reason.clone(),
+                _ => failure.to_string().into(),
+            },
             error: failure.error,
         }
     }

@@ -3,7 +3,7 @@
 use udo_runtime::plan::PlanOptions;
 
 use super::Given::{Floats, Truth};
-use super::{compiled, elements, run, steps};
+use super::{compiled, elements, give, run, steps};
 
 /// A choice between `first` and `second`, lines of branches that see `x`, `h` and `c`.
 fn choice(first: &str, second: &str, behind: &str) -> String {
@@ -204,4 +204,107 @@ fn branches_are_nested_and_share_memory() {
     assert_eq!(depths, [0, 1, 1, 2, 2, 1, 2, 1, 0, 1, 1, 0]);
     // The input, the output, and one tensor in between at a time.
     assert!(model.report().memories[0].arena_bytes <= 4 * 64 * 4, "{:?}", model.report().memories);
+}
+
+/// A branch that fits, one whose last node does not after others have been bound, and why.
+const FITS: &str = "capture x; k = Neg@13(x) # k; output k, x";
+const UNFIT: &str = "capture x; u = Unsqueeze@13(x, at) # u; v = Neg@13(u) # v; w = MatMul@13(v, x) # w; output w, x";
+
+/// A choice of two outputs, which are told apart and added.
+fn pair(first: &str, second: &str) -> String {
+    let branch = |lines: &str| {
+        let at = if lines.contains("at)") { "      constant at: i64[2]{0, 2}\n" } else { "" };
+        let lines = lines.replacen("capture x; ", &format!("capture x\n{at}      "), 1);
+        format!("      {}\n", lines.replace("; ", "\n      "))
+    };
+    format!(
+        "graph g\n  input c: bool[]\n  input x: f32[3]\n  p, q = If@16(c) # choice\n    then_branch: graph \"then\"\n{}    \
+         else_branch: graph \"else\"\n{}  s = Sub@14(p, q) # s\n  y = Add@14(s, x) # y\n  output y\n",
+        branch(first),
+        branch(second)
+    )
+}
+
+#[test]
+fn a_branch_that_does_not_fit_fails_where_it_is_taken() {
+    let x = [1.0, -2.0, 3.0];
+    for (text, taken, branch) in
+        [(pair(FITS, UNFIT), true, "else_branch"), (pair(UNFIT, FITS), false, "then_branch")]
+    {
+        let given = |truth| [("c", Truth(truth)), ("x", Floats(&x))];
+        assert_eq!(elements(&text, &[&given(taken)]), [[-1.0, 2.0, -3.0]]);
+        let model = compiled(&text, PlanOptions::default());
+        let reason = format!(
+            "takes its {branch:?}, which does not fit: node \"choice/{branch}/w\" (MatMul): "
+        );
+        let notices = &model.report().notices;
+        assert_eq!(notices.len(), 1, "{notices:?}");
+        let notice = format!("a run fails where node \"choice\" {reason}");
+        assert!(notices[0].starts_with(&notice), "{notices:?}");
+        let mut session = model.session().unwrap();
+        give(&mut session, &given(!taken));
+        let error = session.run().unwrap_err().to_string();
+        assert!(error.starts_with("node \"choice\": "), "{error}");
+        assert!(error.contains(&format!("If on cpu {reason}")), "{error}");
+        assert!(notices[0].ends_with(error.split_once(&reason).unwrap().1), "{error}");
+        // The session can run again.
+        give(&mut session, &given(taken));
+        session.run().unwrap();
+        assert_eq!(session.output::<f32>("y").unwrap(), [-1.0, 2.0, -3.0]);
+    }
+}
+
+#[test]
+fn nothing_is_left_of_a_branch_that_does_not_fit() {
+    for (text, branch) in [(pair(FITS, UNFIT), "then"), (pair(UNFIT, FITS), "else")] {
+        let model = compiled(&text, PlanOptions::default());
+        let nodes = &model.report().nodes;
+        let names: Vec<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
+        let way = |name: &str| format!("choice/{branch}_branch/{name}");
+        let wanted = ["choice", &way("k"), &way("output_0"), &way("output_1"), "s", "y"];
+        assert_eq!(names, wanted);
+        assert!(nodes.iter().all(|node| node.depth == 0), "{nodes:?}");
+        assert_eq!(steps(&model), [("If", 0), ("Neg", 0), ("Sub", 0), ("Add", 0)]);
+    }
+}
+
+#[test]
+fn a_branch_that_does_not_fit_is_met_only_where_its_node_runs() {
+    let text = "graph g
+  input c: bool[]
+  input d: bool[]
+  input x: f32[3]
+  y = If@16(c) # outer
+    then_branch: graph \"then\"
+      capture x
+      capture d
+      a = Neg@13(x) # a
+      r = If@16(d) # inner
+        then_branch: graph \"then\"
+          capture a
+          b = Add@14(a, a) # b
+          output b
+        else_branch: graph \"else\"
+          capture a
+          constant k: f32[2]{1.0, 2.0}
+          e = Add@14(a, k) # e
+          output e
+      n = Neg@13(r) # n
+      output n
+    else_branch: graph \"else\"
+      capture x
+      f = Neg@13(x) # f
+      output f
+  output y
+";
+    let given = |c, d| [("c", Truth(c)), ("d", Truth(d)), ("x", Floats(&[1.0, -2.0, 3.0]))];
+    let results = elements(text, &[&given(true, true), &given(false, false), &given(false, true)]);
+    assert_eq!(results, [[2.0, -4.0, 6.0], [-1.0, 2.0, -3.0], [-1.0, 2.0, -3.0]]);
+    let model = compiled(text, PlanOptions::default());
+    let wanted = [("If", 0), ("Neg", 1), ("If", 1), ("Add", 1), ("Neg", 1), ("If", 0), ("Neg", 1)];
+    assert_eq!(steps(&model), wanted);
+    let mut session = model.session().unwrap();
+    give(&mut session, &given(true, false));
+    let error = session.run().unwrap_err().to_string();
+    assert!(error.contains("node \"outer/then_branch/inner/else_branch/e\" (Add): "), "{error}");
 }

@@ -48,7 +48,11 @@ fn branches_that_give_different_things_are_refused() {
 
 #[test]
 fn a_node_inside_is_named_with_the_way_to_it() {
-    let text = branches("capture x; a = Relu@14(x, x) # relu; output a", "capture x; output x");
+    // Of branches that both do not fit, the first says why.
+    let text = branches(
+        "capture x; a = Relu@14(x, x) # relu; output a",
+        "capture x; a = Neg@13(x, x) # neg; output a",
+    );
     let wanted = "node \"pick/then_branch/relu\" (Relu): it has 2 inputs, the operator takes X";
     assert_eq!(refusal(&text), wanted);
     let text = branches("capture x; a = Mystery@14(x) # m; output a", "capture x; output x");

@@ -4,12 +4,20 @@ use udo_api::{Dim, Shape, TensorDesc};
 
 use super::body::Ends;
 use super::{Control, Parent, truth};
-use crate::graph::{Node, ValueId};
+use crate::graph::{Graph, Node, ValueId};
 use crate::registry::Registry;
-use crate::resolve::{Binding, ResolveError};
+use crate::resolve::{Binding, ResolveError, TypedGraph};
+
+/// What a run has to find where one branch does not fit.
+struct Check<'a> {
+    taken: bool,
+    /// The attribute of the branch that does not fit.
+    branch: &'a str,
+    unfit: ResolveError,
+}
 
 impl Registry {
-    /// Adds the branch that is taken, where that is known, or else both.
+    /// Adds the branch that is taken, where that is known, or else those that fit.
     pub(super) fn bind_branches(
         &mut self,
         binding: &mut Binding<'_>,
@@ -22,30 +30,73 @@ impl Registry {
         if let Some(taken) = binding.graph.known(condition).and_then(truth) {
             return self.bind_taken(binding, &parent, if taken { first } else { second });
         }
-        let ends = Ends::default();
+        let opened = binding.graph.nodes.len();
         binding.graph.nodes.push(parent.part(Control::If, vec![condition], Vec::new()));
-        let first = self.bind_body(binding, &parent, first, &ends)?;
+        let first = match self.bind_fitting(binding, &parent, first)? {
+            Ok(given) => given,
+            Err(unfit) => {
+                let Ok(given) = self.bind_fitting(binding, &parent, second)? else {
+                    return Err(unfit);
+                };
+                let check = Check { taken: false, branch: &attributes[0], unfit };
+                let only = (attributes[1].as_str(), given);
+                return self.keep_only(binding, &parent, opened, only, check);
+            }
+        };
         let read = read_outputs(&parent, &attributes[0], &first)?;
+        let parted = binding.graph.nodes.len();
         binding.graph.nodes.push(parent.part(Control::Else, read, Vec::new()));
-        let second = self.bind_body(binding, &parent, second, &ends)?;
-        let read = read_outputs(&parent, &attributes[1], &second)?;
-        for ((output, first), second) in parent.node.outputs.iter().zip(first).zip(second) {
-            let Some(output) = *output else { continue };
-            let descs = [first, second].map(|value| binding.graph.desc(Some(value)));
-            let name = binding.graph.name_of(output);
-            let desc = either(&descs).ok_or_else(|| {
-                let ([first, second], [of_first, of_second]) = (&descs, &attributes);
-                parent.refuse(format!(
-                    "output {name:?} is {first} by {of_first:?} and {second} by {of_second:?}, wanted one type and rank"
-                ))
-            })?;
-            if let Some(value) = binding.graph.values.get_mut(output.index()) {
-                value.desc = desc;
+        match self.bind_fitting(binding, &parent, second)? {
+            Ok(second) => join(&mut binding.graph, &parent, &attributes, [first, second]),
+            Err(unfit) => {
+                binding.graph.nodes.truncate(parted);
+                let check = Check { taken: true, branch: &attributes[1], unfit };
+                let only = (attributes[0].as_str(), first);
+                self.keep_only(binding, &parent, opened, only, check)
             }
         }
-        let outputs = parent.node.outputs.iter().flatten().copied().map(Some).collect();
-        binding.graph.nodes.push(parent.part(Control::EndIf, read, outputs));
-        Ok(())
+    }
+
+    /// Adds a branch, or nothing and says why where a node in it does not fit. An operator that nobody has is no such
+    /// reason: it is missing whatever the shapes are.
+    fn bind_fitting(
+        &mut self,
+        binding: &mut Binding<'_>,
+        parent: &Parent,
+        branch: (String, Graph),
+    ) -> Result<Result<Vec<ValueId>, ResolveError>, ResolveError> {
+        let Binding { graph, notices, layouts, .. } = &*binding;
+        let (nodes, values) = (graph.nodes.len(), graph.values.len());
+        let (notices, layouts) = (notices.len(), layouts.clone());
+        match self.bind_body(binding, parent, branch, &Ends::default()) {
+            Err(unfit @ ResolveError::Node { .. }) => {
+                binding.graph.nodes.truncate(nodes);
+                binding.graph.values.truncate(values);
+                binding.notices.truncate(notices);
+                binding.layouts = layouts;
+                Ok(Err(unfit))
+            }
+            other => other.map(Ok),
+        }
+    }
+
+    /// Has a branch that is there, behind the node at `opened`, stand for its node, as the other one does not fit.
+    fn keep_only(
+        &mut self,
+        binding: &mut Binding<'_>,
+        parent: &Parent,
+        opened: usize,
+        (attribute, given): (&str, Vec<ValueId>),
+        Check { taken, branch, unfit }: Check<'_>,
+    ) -> Result<(), ResolveError> {
+        let reason = format!("takes its {branch:?}, which does not fit: {unfit}");
+        let node = &parent.node.name;
+        binding.notices.push(format!("a run fails where node {node:?} {reason}"));
+        let check = Control::Check { taken, reason: reason.into() };
+        if let Some(node) = binding.graph.nodes.get_mut(opened) {
+            *node = parent.part(check, vec![parent.node.input(0)], Vec::new());
+        }
+        self.give_outputs(binding, parent, attribute, &given)
     }
 
     /// Adds a branch in the place of the node: the other one need not fit.
@@ -53,13 +104,24 @@ impl Registry {
         &mut self,
         binding: &mut Binding<'_>,
         parent: &Parent,
-        branch: (String, crate::graph::Graph),
+        branch: (String, Graph),
     ) -> Result<(), ResolveError> {
         let attribute = branch.0.clone();
         let ends = Ends { given: &[], wanted: &parent.node.outputs };
         let given = self.bind_body(binding, parent, branch, &ends)?;
-        read_outputs(parent, &attribute, &given)?;
-        for (port, (&output, given)) in parent.node.outputs.iter().zip(given).enumerate() {
+        self.give_outputs(binding, parent, &attribute, &given)
+    }
+
+    /// Makes what the only branch gives the outputs of the node.
+    fn give_outputs(
+        &mut self,
+        binding: &mut Binding<'_>,
+        parent: &Parent,
+        attribute: &str,
+        given: &[ValueId],
+    ) -> Result<(), ResolveError> {
+        read_outputs(parent, attribute, given)?;
+        for (port, (&output, &given)) in parent.node.outputs.iter().zip(given).enumerate() {
             let Some(output) = output.filter(|&output| output != given) else { continue };
             let mut node = Node::new("Identity", 0, &[given], &[output]);
             node.name = format!("{}/{attribute}/output_{port}", parent.node.name);
@@ -67,6 +129,33 @@ impl Registry {
         }
         Ok(())
     }
+}
+
+/// Ends branches that are both there: their outputs are those of the node.
+fn join(
+    graph: &mut TypedGraph,
+    parent: &Parent,
+    attributes: &[String; 2],
+    [first, second]: [Vec<ValueId>; 2],
+) -> Result<(), ResolveError> {
+    let read = read_outputs(parent, &attributes[1], &second)?;
+    for ((output, first), second) in parent.node.outputs.iter().zip(first).zip(second) {
+        let Some(output) = *output else { continue };
+        let descs = [first, second].map(|value| graph.desc(Some(value)));
+        let name = graph.name_of(output);
+        let desc = either(&descs).ok_or_else(|| {
+            let ([first, second], [of_first, of_second]) = (&descs, attributes);
+            parent.refuse(format!(
+                "output {name:?} is {first} by {of_first:?} and {second} by {of_second:?}, wanted one type and rank"
+            ))
+        })?;
+        if let Some(value) = graph.values.get_mut(output.index()) {
+            value.desc = desc;
+        }
+    }
+    let outputs = parent.node.outputs.iter().flatten().copied().map(Some).collect();
+    graph.nodes.push(parent.part(Control::EndIf, read, outputs));
+    Ok(())
 }
 
 /// What a branch gives for the outputs that somebody wants.

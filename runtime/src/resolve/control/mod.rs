@@ -25,6 +25,14 @@ pub enum Control {
     Else,
     /// What its inputs are, the second branch gives. Its outputs are what the branch gives that ran.
     EndIf,
+    /// A run fails here where its input is not `taken`: the branch for that does not fit. The other one is among the nodes
+    /// behind it, in the place of the node.
+    Check {
+        /// What the truth has to be.
+        taken: bool,
+        /// The branch that a run would take otherwise, and why it does not fit.
+        reason: Box<str>,
+    },
     /// The nodes up to [`Control::EndLoop`] run once per trip. Its inputs are how many trips there are at most and whether
     /// there is any, both optional, then states, then what is sliced; its outputs the number of the trip, then the states,
     /// then slices.
@@ -51,12 +59,18 @@ impl Control {
         matches!(self, Self::EndIf | Self::EndLoop { .. })
     }
 
+    /// Whether it ends what comes before it in a subgraph's node, and begins another part of it.
+    pub fn parts(&self) -> bool {
+        matches!(self, Self::Else)
+    }
+
     /// What it does, in a word or two.
     pub fn word(&self) -> &'static str {
         match self {
             Self::If => "branches",
             Self::Else => "second branch",
             Self::EndIf => "end of branches",
+            Self::Check { .. } => "only branch that fits",
             Self::Loop { .. } => "trips",
             Self::EndLoop { .. } => "end of a trip",
         }
