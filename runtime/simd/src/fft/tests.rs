@@ -105,6 +105,42 @@ fn real_numbers_have_half_a_spectrum() {
     }
 }
 
+/// How far the bin of a tone 100 dB below another one is off, relative to itself.
+fn error_of_a_small_bin(len: usize) -> f64 {
+    let (loud, quiet) = (len / 9, len / 3);
+    let tones = |i: usize| {
+        let [re, _] = root(i as u128 * loud as u128, len);
+        let [other, _] = root(i as u128 * quiet as u128, len);
+        f64::from((re + 1e-5 * other) as f32)
+    };
+    let signal: Vec<_> = (0..len).map(|i| [tones(i), 0.0]).collect();
+    let wanted = exact(&signal)[quiet];
+    let fft = RealFft::new(len).unwrap();
+    let signal = if fft.is_halved() {
+        signal.chunks(2).map(|x| [x[0][0], x[1][0]]).collect()
+    } else {
+        signal
+    };
+    let mut table = vec![0f32; fft.table_len()];
+    fft.fill(&mut table);
+    let error = |&isa: &Isa| {
+        let mut data = spread::<f32, 1>(std::slice::from_ref(&signal), fft.memory_len(1));
+        let mut beside = vec![f32::NAN; fft.memory_len(1)];
+        fft.run_on::<f32, 1>(isa, &table, &mut data, &mut beside);
+        let [re, im] = [0, 1].map(|part| f64::from(data[2 * quiet + part]) - wanted[part]);
+        re.hypot(im) / wanted[0].hypot(wanted[1])
+    };
+    Isa::available().iter().map(error).fold(0.0, f64::max)
+}
+
+#[test]
+fn a_small_bin_is_not_lost_beside_a_large_one() {
+    for len in [256, 375, 384, 400, 480, 512, 1024, 401, 509, 1018] {
+        let error = error_of_a_small_bin(len);
+        assert!(error < 5e-3, "a transform of {len} is off by {error}");
+    }
+}
+
 #[test]
 fn large_primes_become_convolutions() {
     let of = |len| Fft::new(len).unwrap();
