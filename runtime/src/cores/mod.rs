@@ -165,7 +165,10 @@ pub(crate) fn descs_on(
         }
         Storage::Quantized => quantized.copied(),
     };
-    preferred.into_iter().chain([*desc]).collect()
+    // What kernels do not compute in halves, they do in f32, which holds every half.
+    let is_half = matches!(desc.dtype(), Some(DType::F16 | DType::Bf16));
+    let widened = (is_half && !is_quantized(core)).then(|| desc.with_dtype(DType::F32));
+    preferred.into_iter().chain([*desc]).chain(widened).collect()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! How many steps of a node's epilogue a kernel does.
 
-use udo_api::{Core, DType, EpilogueOp, EpilogueStep, KernelDef, Side};
+use udo_api::{Core, DType, EpilogueOp, EpilogueStep, KernelDef, Side, TensorDesc};
 use udo_host::{Refusal, accept};
 
 use super::ports::Ports;
@@ -88,8 +88,10 @@ impl Unplaced<'_> {
         let input = ports.inputs.len();
         let op = match step.step {
             Step::Bias { vector, axis } => {
-                let mut descs = self.descs_on(core, Some(vector)).into_iter();
-                let format = Format::of(descs.find(|desc| takes_encoding(None, desc))?);
+                let descs = self.descs_on(core, Some(vector));
+                let mut descs = descs.iter().filter(|desc| takes_encoding(None, desc));
+                let is_alike = |desc: &&TensorDesc| desc.dtype() == output.format.desc.dtype();
+                let format = Format::of(*descs.clone().find(is_alike).or_else(|| descs.next())?);
                 ports.inputs.push(Operand { value: Some(vector), format, takes_pitch: false });
                 EpilogueOp::Bias { input, axis: layout.axis(axis)? }
             }

@@ -35,6 +35,7 @@ pub(crate) use inputs::bind;
 use missing::List;
 pub use missing::MissingOp;
 pub use params::Params;
+use rule::port_takes;
 pub(crate) use rule::{port_rule, port_types, takes_encoding};
 use tensor_layout::NhwcValues;
 pub use typed::{BoundNode, EpilogueNode, Quantized, Step, TypedGraph, TypedValue};
@@ -379,7 +380,7 @@ impl TypedGraph {
                     schema.outputs().len()
                 ));
             };
-            if value.is_some() && !desc.is_in(port.types()) {
+            if value.is_some() && !port_takes(port.types(), desc) {
                 return Err(format!(
                     "shape inference makes output {:?} {desc}, wanted {}",
                     port.name(),
@@ -408,7 +409,7 @@ impl TypedGraph {
                 ));
             };
             let desc = self.desc(value);
-            if value.is_some() && !desc.is_in(port.types()) {
+            if value.is_some() && !port_takes(port.types(), &desc) {
                 return Err(format!("input {:?} is {desc}, wanted {}", port.name(), port.types()));
             }
             if value.is_some() && port.wants_constant() && self.known(value).is_none() {

@@ -41,3 +41,9 @@ pub(crate) fn port_types(
 pub(crate) fn takes_encoding(rule: Option<&PortRule>, desc: &TensorDesc) -> bool {
     desc.axis_encoding().is_none() || rule.is_some_and(PortRule::takes_per_axis)
 }
+
+/// Whether a port of these types takes a tensor: one of halves goes where f32 does, as kernels get it so.
+pub(super) fn port_takes(types: TypeSet, desc: &TensorDesc) -> bool {
+    let is_half = matches!(desc.dtype(), Some(DType::F16 | DType::Bf16));
+    desc.is_in(types) || (is_half && types.has(DType::F32))
+}
