@@ -68,6 +68,40 @@ impl DType {
         Some(Self::ALL[code as usize - 1])
     }
 
+    /// The types in the order of the numbers that ONNX's `TensorProto.DataType` has for them, from 1 on; nothing for
+    /// complex numbers.
+    const ONNX: [Option<Self>; 16] = [
+        Some(Self::F32),
+        Some(Self::U8),
+        Some(Self::I8),
+        Some(Self::U16),
+        Some(Self::I16),
+        Some(Self::I32),
+        Some(Self::I64),
+        Some(Self::Str),
+        Some(Self::Bool),
+        Some(Self::F16),
+        Some(Self::F64),
+        Some(Self::U32),
+        Some(Self::U64),
+        None,
+        None,
+        Some(Self::Bf16),
+    ];
+
+    /// The type of tensors' elements that has this number in ONNX's files and in attributes such as `to`, or nothing if no
+    /// tensor here holds such elements.
+    pub fn from_onnx(number: i64) -> Option<Self> {
+        let at = usize::try_from(number).ok()?.checked_sub(1)?;
+        Self::ONNX.get(at).copied().flatten().filter(|dtype| dtype.size_bytes() > 0)
+    }
+
+    /// The number that the type has in ONNX's files.
+    pub fn onnx(self) -> i32 {
+        let before = Self::ONNX.iter().take_while(|dtype| **dtype != Some(self)).count();
+        i32::try_from(before + 1).unwrap_or(0)
+    }
+
     /// Bytes of one element; 0 for text, which no tensor holds.
     pub const fn size_bytes(self) -> usize {
         match self {
@@ -243,6 +277,13 @@ mod tests {
             assert_eq!(DType::from_code(dtype.code()), Some(dtype));
             assert_eq!(DType::from_name(dtype.name()), Some(dtype));
         }
+        for dtype in DType::ALL.into_iter().filter(|dtype| *dtype != DType::Str) {
+            assert_eq!(DType::from_onnx(dtype.onnx().into()), Some(dtype));
+        }
+        for number in [-1, 0, 8, 14, 15, 17, 99] {
+            assert_eq!(DType::from_onnx(number), None);
+        }
+        assert_eq!((DType::F32.onnx(), DType::Str.onnx(), DType::Bf16.onnx()), (1, 8, 16));
         assert_eq!(DType::from_code(0), None);
         assert_eq!(DType::from_code(15), None);
     }

@@ -101,26 +101,6 @@ fn wrapping_power(mut base: u64, mut exponent: u64) -> u64 {
 floats!(f32, f64);
 integers!(i8, i16, i32, i64, u8, u16, u32, u64);
 
-/// The type behind a number of ONNX's `TensorProto.DataType`.
-pub(crate) fn of_onnx(code: i64) -> Option<DType> {
-    Some(match code {
-        1 => DType::F32,
-        2 => DType::U8,
-        3 => DType::I8,
-        4 => DType::U16,
-        5 => DType::I16,
-        6 => DType::I32,
-        7 => DType::I64,
-        9 => DType::Bool,
-        10 => DType::F16,
-        11 => DType::F64,
-        12 => DType::U32,
-        13 => DType::U64,
-        16 => DType::Bf16,
-        _ => return None,
-    })
-}
-
 /// A type that real numbers are stored as: integers lose their fraction, and saturate.
 pub(crate) trait OfReal: Element {
     fn of_real(number: f64) -> Self;

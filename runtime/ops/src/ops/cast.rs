@@ -8,7 +8,6 @@ use udo_api::{
 };
 
 use crate::Def;
-pub(super) use crate::number::of_onnx;
 
 pub(crate) const DEF: Def = Def::of::<Cast>(KERNELS);
 
@@ -33,7 +32,7 @@ impl Op for Cast {
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let to = cx.int("to")?;
-        let dtype = of_onnx(to).ok_or_else(|| {
+        let dtype = DType::from_onnx(to).ok_or_else(|| {
             Error::new(format!("parameter \"to\" is {to}, which is no known type"))
         })?;
         let x = cx.input(0)?;
@@ -178,7 +177,7 @@ mod tests {
         for (from, to) in codes.iter().flat_map(|&a| codes.iter().map(move |&b| (a, b))) {
             let source = bench("Cast").input(tensor(&[3], &[0f32, 1.0, 1.0])).int("to", from).one();
             let target = bench("Cast").input(source).int("to", to).one();
-            assert_eq!(target.desc().dtype(), of_onnx(to));
+            assert_eq!(target.desc().dtype(), DType::from_onnx(to));
             let back = bench("Cast").input(target).int("to", 1).one();
             assert_eq!(back.values::<f32>(), [0.0, 1.0, 1.0], "{from} to {to}");
         }

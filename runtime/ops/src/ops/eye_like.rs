@@ -5,7 +5,6 @@ use udo_api::{
     OpSchema, Param, Port, TensorDesc, Value, types,
 };
 
-use super::cast::of_onnx;
 use crate::Def;
 
 pub(crate) const DEF: Def = Def::of::<EyeLike>(KERNELS);
@@ -31,7 +30,7 @@ impl Op for EyeLike {
             return Err(Error::new(format!("input 0 is {x}, wanted a matrix")));
         }
         let code = if cx.has_param("dtype") { Some(cx.int("dtype")?) } else { None };
-        let dtype = code.map_or(x.dtype(), of_onnx).ok_or_else(|| {
+        let dtype = code.map_or(x.dtype(), DType::from_onnx).ok_or_else(|| {
             let code = code.unwrap_or(0);
             Error::new(format!("parameter \"dtype\" is {code}, which is no known type"))
         })?;

@@ -6,7 +6,6 @@ use udo_api::{
 };
 use udo_simd::rows;
 
-use super::cast::of_onnx;
 use crate::Def;
 use crate::family::quantize::{AXIS, BLOCK_SIZE, OUTPUT_DTYPE, Scales, TYPES};
 
@@ -54,7 +53,7 @@ fn quantized_type(node: &Node<'_>) -> Result<DType, Error> {
     let found = match (zero, declared) {
         (Some(dtype), _) => Some(dtype),
         (None, 0) => Some(DType::U8),
-        (None, code) => of_onnx(code),
+        (None, code) => DType::from_onnx(code),
     };
     found.filter(|&t| TYPES.has(t)).ok_or_else(|| {
         Error::new(format!("parameter \"output_dtype\" is {declared}, wanted one of {TYPES}"))

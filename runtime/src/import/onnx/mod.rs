@@ -10,7 +10,7 @@ mod types;
 use super::{ImportError, ImportOptions};
 use crate::graph::Graph;
 
-pub use tensor::{code_of, dtype_of, tensor_pb, tensor_to_pb, to_proto};
+pub use tensor::{tensor_pb, tensor_to_pb, to_proto};
 
 /// Whether bytes start as writers start an ONNX file: with the version of its format, which is small.
 pub fn sniff(bytes: &[u8]) -> bool {

@@ -12,46 +12,6 @@ use super::ImportError;
 use super::proto::{StringStringEntryProto, TensorProto};
 use crate::memory::{SizeError, Tensor, TensorError};
 
-/// The element type with this code in ONNX files, or nothing for one that no tensor here holds.
-pub fn dtype_of(code: i32) -> Option<DType> {
-    Some(match code {
-        1 => DType::F32,
-        2 => DType::U8,
-        3 => DType::I8,
-        4 => DType::U16,
-        5 => DType::I16,
-        6 => DType::I32,
-        7 => DType::I64,
-        9 => DType::Bool,
-        10 => DType::F16,
-        11 => DType::F64,
-        12 => DType::U32,
-        13 => DType::U64,
-        16 => DType::Bf16,
-        _ => return None,
-    })
-}
-
-/// The code of an element type in ONNX files.
-pub fn code_of(dtype: DType) -> i32 {
-    match dtype {
-        DType::F32 => 1,
-        DType::U8 => 2,
-        DType::I8 => 3,
-        DType::U16 => 4,
-        DType::I16 => 5,
-        DType::I32 => 6,
-        DType::I64 => 7,
-        DType::Str => 8,
-        DType::Bool => 9,
-        DType::F16 => 10,
-        DType::F64 => 11,
-        DType::U32 => 12,
-        DType::U64 => 13,
-        DType::Bf16 => 16,
-    }
-}
-
 /// The element type with this code, or a refusal that calls the type by ONNX's name.
 pub(super) fn dtype_at(place: Arguments<'_>, code: i32) -> Result<DType, ImportError> {
     const OTHERS: [&str; 19] = [
@@ -75,7 +35,7 @@ pub(super) fn dtype_at(place: Arguments<'_>, code: i32) -> Result<DType, ImportE
         "uint2",
         "int2",
     ];
-    dtype_of(code).ok_or_else(|| {
+    DType::from_onnx(code.into()).ok_or_else(|| {
         let at = code.checked_sub(8).and_then(|at| usize::try_from(at).ok());
         let found = match at.and_then(|at| OTHERS.get(at)) {
             Some(name) if !name.is_empty() => format!("element type {name}"),
@@ -329,7 +289,7 @@ pub fn to_proto(tensor: &Tensor, name: &str) -> TensorProto {
     TensorProto {
         // No buffer has more bytes than an i64 can count.
         dims: tensor.dims().iter().map(|&d| i64::try_from(d).unwrap_or(i64::MAX)).collect(),
-        data_type: code_of(tensor.dtype()),
+        data_type: tensor.dtype().onnx(),
         name: name.to_owned(),
         raw_data: tensor.bytes().to_vec(),
         ..TensorProto::default()

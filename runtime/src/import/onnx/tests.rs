@@ -318,16 +318,13 @@ fn every_element_type_reads_back() {
         assert_eq!(back.desc(), tensor.desc());
         assert_eq!(back.bytes(), tensor.bytes());
     }
-    for dtype in DType::ALL.into_iter().filter(|&t| t != DType::Str) {
-        assert_eq!(dtype_of(code_of(dtype)), Some(dtype));
-    }
 }
 
 #[test]
 fn narrow_elements_come_from_wide_fields() {
-    let of = |dtype, ints: &[i32]| {
+    let of = |dtype: DType, ints: &[i32]| {
         let dims = vec![i64::try_from(ints.len()).unwrap()];
-        let (data_type, int32_data) = (code_of(dtype), ints.to_vec());
+        let (data_type, int32_data) = (dtype.onnx(), ints.to_vec());
         tensor_pb(&TensorProto { dims, data_type, int32_data, ..Default::default() }.to_bytes())
     };
     let get = |dtype, ints: &[i32]| of(dtype, ints).unwrap().bytes().to_vec();

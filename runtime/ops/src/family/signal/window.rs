@@ -10,7 +10,7 @@ use udo_api::{
 
 use crate::Def;
 use crate::family::argument::IntsArgument;
-use crate::number::{OfReal, of_onnx};
+use crate::number::OfReal;
 
 /// A window. Its family has schema, inference, a kernel for every type, and tests.
 pub(crate) trait Window: Send + Sync + 'static {
@@ -35,7 +35,7 @@ pub(crate) const OUTPUT_TYPE: Param =
 /// The type of a node's output.
 pub(crate) fn output_type(node: &Node<'_>) -> Result<DType, Error> {
     let code = node.int("output_datatype")?;
-    of_onnx(code).filter(|dtype| types::NUMBERS.has(*dtype)).ok_or_else(|| {
+    DType::from_onnx(code).filter(|dtype| types::NUMBERS.has(*dtype)).ok_or_else(|| {
         Error::new(format!("parameter \"output_datatype\" is {code}, which is no type of numbers"))
     })
 }
