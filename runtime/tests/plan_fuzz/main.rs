@@ -22,6 +22,7 @@ use udo_runtime::graph::{DimSpec, Source};
 use udo_runtime::memory::Tensor;
 use udo_runtime::model::{Model, Options, Session};
 use udo_runtime::place::{Fallback, PlaceOptions};
+use udo_runtime::pass::PassOptions;
 use udo_runtime::plan::{PlanOptions, Report};
 use udo_runtime::registry::Registry;
 
@@ -106,7 +107,10 @@ fn options(random: &mut Random) -> Options {
         fill: if random.once_in(4) { 0 } else { 0xff },
     };
     let threads = NonZero::new(1 + random.below(2)).unwrap();
-    Options { place, plan, threads, ..Options::default() }
+    // Those that leave no node out are compared with the nodes one by one; some of the others round otherwise.
+    let skip = ["unread", "common", "layer_norm", "rms_norm", "activations"];
+    let passes = PassOptions { skip: skip.map(str::to_owned).into() };
+    Options { passes, place, plan, threads, ..Options::default() }
 }
 
 fn try_one(seed: u64, met: &mut Met) -> Result<(), String> {
