@@ -21,8 +21,8 @@ use udo_runtime::cores::{OpenCl, Profile};
 use udo_runtime::graph::{DimSpec, Source};
 use udo_runtime::memory::Tensor;
 use udo_runtime::model::{Model, Options, Session};
-use udo_runtime::place::{Fallback, PlaceOptions};
 use udo_runtime::pass::PassOptions;
+use udo_runtime::place::{Fallback, PlaceOptions};
 use udo_runtime::plan::{PlanOptions, Report};
 use udo_runtime::registry::Registry;
 
