@@ -562,6 +562,8 @@ impl OpDef {
     }
 
     /// `[describe-time, thread-safe]` The shape inference.
+    // SAFETY: none is promised here; who calls it promises that `args` points at an `InferArgs` whose pointers and counts
+    // are those of one node, and that all of it outlives the call.
     pub const fn infer_fn(&self) -> unsafe extern "C" fn(args: *const InferArgs) -> u32 {
         self.infer
     }
