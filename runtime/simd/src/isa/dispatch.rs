@@ -1,6 +1,6 @@
 //! Work that is written once, over [`Vector`], and runs with the instructions chosen.
 
-use super::set::Isa;
+use super::set::{Isa, highest};
 use super::token::Portable;
 #[cfg(target_arch = "x86_64")]
 use super::token::{Avx2, Avx512};
@@ -17,16 +17,21 @@ pub(crate) trait SimdOp {
 /// Runs an op with the instructions of `isa`, or the best that this machine has.
 #[inline]
 pub(crate) fn dispatch<O: SimdOp>(isa: Isa, op: O) -> O::Out {
-    let best = Isa::available().last().copied().unwrap_or(Isa::Portable);
-    match isa.min(best) {
+    match isa.min(highest()) {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: the machine has it, as `best` says.
+        // SAFETY: the machine has it, as `highest` says.
         Isa::Avx512 | Isa::Amx => unsafe { dispatch_avx512(op) },
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: the machine has it, as `best` says.
+        // SAFETY: the machine has it, as `highest` says.
         Isa::Avx2 => unsafe { dispatch_avx2(op) },
-        _ => op.run(Portable),
+        _ => dispatch_portable(op),
     }
+}
+
+/// Apart from `dispatch`, so that there is one copy of it however often an op is called.
+#[inline(never)]
+fn dispatch_portable<O: SimdOp>(op: O) -> O::Out {
+    op.run(Portable)
 }
 
 #[cfg(target_arch = "x86_64")]

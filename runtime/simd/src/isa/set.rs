@@ -28,8 +28,7 @@ impl Isa {
     /// Every instruction set that this machine has, the worst first.
     pub fn available() -> &'static [Self] {
         let all = &[Self::Portable, Self::Avx2, Self::Avx512, Self::Amx];
-        let best = best(Self::Amx);
-        all.get(..=best as usize).unwrap_or(&all[..1])
+        all.get(..=highest() as usize).unwrap_or(&all[..1])
     }
 
     /// A number that tells them apart, for keys of what is packed for one of them.
@@ -64,8 +63,16 @@ impl Isa {
     }
 }
 
+/// The best that the machine has: one load, as small calls ask for it again and again.
+#[inline]
+pub(super) fn highest() -> Isa {
+    static HIGHEST: OnceLock<Isa> = OnceLock::new();
+    *HIGHEST.get_or_init(|| best(Isa::Amx))
+}
+
 /// The instruction set in use: the best that the machine has, or a lower one that the environment
 /// variable `UDO_ISA` (`portable`, `avx2`, `avx512`, `amx`) asks for.
+#[inline]
 pub fn isa() -> Isa {
     static CHOSEN: OnceLock<Isa> = OnceLock::new();
     *CHOSEN.get_or_init(|| {

@@ -40,6 +40,8 @@ pub(crate) struct Broadcast<const N: usize = 2> {
     dims: Axes,
     /// 0 along an axis on which a tensor repeats.
     strides: [Axes; N],
+    /// Whether the elements are few and meet along one axis: a call of them costs little more than itself.
+    is_few: bool,
 }
 
 impl<const N: usize> Broadcast<N> {
@@ -52,6 +54,7 @@ impl<const N: usize> Broadcast<N> {
             rank: 0,
             dims: [1; MAX_RANK],
             strides: [[0; MAX_RANK]; N],
+            is_few: false,
         };
         let mut repeats = [[false; N]; MAX_RANK];
         for axis in 0..out_rank {
@@ -86,6 +89,7 @@ impl<const N: usize> Broadcast<N> {
                 }
             }
         }
+        plan.is_few = plan.rank == 1 && plan.dims[0] <= GRAIN;
         Some(plan)
     }
 
@@ -164,7 +168,24 @@ impl Broadcast {
 
     /// Calls `row` with each row of the result and of its operands, shared out among threads. Rows that are short are
     /// taken many at a time.
+    #[inline]
     pub(super) fn rows<A: Element, B: Element, Y: Element>(
+        &self,
+        parallel: Parallel<'_>,
+        (a, b): (&[A], &[B]),
+        y: &mut [Y],
+        row: &(impl Fn(Side<'_, A>, Side<'_, B>, &mut [Y]) + Sync),
+    ) -> Result<(), ExecError> {
+        if self.is_few {
+            let (len, [a_step, b_step]) = (self.dims[0], self.strides.map(|strides| strides[0]));
+            row(Side::of(a, a_step, len), Side::of(b, b_step, len), &mut y[..len]);
+            return Ok(());
+        }
+        self.many_rows(parallel, (a, b), y, row)
+    }
+
+    #[inline(never)]
+    fn many_rows<A: Element, B: Element, Y: Element>(
         &self,
         parallel: Parallel<'_>,
         (a, b): (&[A], &[B]),
@@ -184,7 +205,24 @@ impl Broadcast {
     }
 
     /// The same where `y` holds the elements of `a`.
+    #[inline]
     pub(super) fn rows_in_place<A: Element, B: Element>(
+        &self,
+        parallel: Parallel<'_>,
+        y: &mut [A],
+        b: &[B],
+        row: &(impl Fn(&mut [A], Side<'_, B>) + Sync),
+    ) -> Result<(), ExecError> {
+        let (len, [a_step, b_step]) = (self.dims[0], self.strides.map(|strides| strides[0]));
+        if self.is_few && a_step == 1 {
+            row(&mut y[..len], Side::of(b, b_step, len));
+            return Ok(());
+        }
+        self.many_rows_in_place(parallel, y, b, row)
+    }
+
+    #[inline(never)]
+    fn many_rows_in_place<A: Element, B: Element>(
         &self,
         parallel: Parallel<'_>,
         y: &mut [A],

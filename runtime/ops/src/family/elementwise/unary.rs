@@ -4,15 +4,15 @@ use std::marker::PhantomData;
 
 use udo_api::{
     AcceptCx, Bf16, Core, DType, Element, Error, ExecError, F16, Facts, FinalizeCx, InPlace,
-    InferCx, Io, Kernel, KernelDef, Op, OpSchema, Param, Port, PortRule, TypeSet, Value, input,
-    output_like, types,
+    InferCx, Io, Kernel, KernelDef, Op, OpSchema, Pair, Param, Port, PortRule, TypeSet, Value,
+    input, output_like, types,
 };
 use udo_simd::{Map1, Simd, map1, map1_in_place};
 
 use super::gpu::UnaryGpu;
 use super::stored::{Stored, map_blocks, map_blocks_in_place};
 use super::table::Table;
-use super::{Extents, each, each_as_codes, infer_like_input};
+use super::{Extents, GRAIN, each, each_as_codes, infer_like_input};
 use crate::Def;
 use crate::family::results::Codes;
 
@@ -96,6 +96,8 @@ impl<U: Unary> Kernels<U> {
 struct NumberKernel<U> {
     function: Function,
     extents: Extents,
+    /// Whether there are few numbers of f32, of which a node costs little more than its call.
+    is_few: bool,
     /// For the type of the elements.
     run: Run,
     /// What is stored in the place of numbers of f32.
@@ -122,11 +124,27 @@ impl<U: Unary> Kernel for NumberKernel<U> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let function = Function::of::<U>(U::params(cx)?);
         let run = run_of(cx.input(0)?.dtype())?;
+        let (x, extents) = (cx.input(0)?, Extents::of(cx)?);
         let codes = Codes::asked_first(cx.epilogue());
-        Ok(Self { function, extents: Extents::of(cx)?, run, codes, of: PhantomData })
+        let is_few = codes.is_none()
+            && extents == Extents::Fixed
+            && x.dtype() == Some(DType::F32)
+            && x.len() <= GRAIN;
+        Ok(Self { function, extents, is_few, run, codes, of: PhantomData })
     }
 
-    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+    fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
+        // What does not lie in one piece is no pair, and nothing was taken.
+        if self.is_few
+            && let Ok(pair) = io.pair::<f32>(0, 0)
+        {
+            let of = Lanes::<U>(self.function.params, PhantomData);
+            match pair {
+                Pair::Apart(x, y) => map1(of, x, y),
+                Pair::Same(y) => map1_in_place(of, y),
+            }
+            return Ok(());
+        }
         let Some(codes) = self.codes else {
             return (self.run)(&self.function, self.extents, io);
         };
