@@ -263,6 +263,26 @@ pub(crate) fn prepare(session: &mut Session, loaded: &Loaded) -> Result<(), Fail
     Ok(())
 }
 
+/// Runs the model by `run`, and says what was planned meanwhile.
+pub(crate) fn run_and_say(
+    session: &mut Session,
+    loaded: &Loaded,
+    run: impl FnOnce(&mut Session) -> Result<(), RunError>,
+) -> Result<(), Failure> {
+    let before = session.replans();
+    run(session).map_err(|error| run_failure(error, &loaded.registry))?;
+    let planned = session.replans() - before;
+    for plan in session.plans().skip(1).take(planned) {
+        say_notices(plan.report());
+    }
+    match planned {
+        0 => {}
+        1 => note("planned 1 part in the run, for what it computed"),
+        n => note(format!("planned {n} parts in the run, for what it computed")),
+    }
+    Ok(())
+}
+
 /// The failure for a run that stopped, with the next step.
 pub(crate) fn run_failure(error: RunError, registry: &Registry) -> Failure {
     let error = match error {

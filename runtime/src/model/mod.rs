@@ -1,24 +1,23 @@
 //! From a graph to something that runs: resolve, place, plan, for the shapes that are known and for those that are met.
 
+mod behind;
 mod plans;
 mod session;
 
 use std::num::NonZero;
 use std::sync::Arc;
 
-use udo_api::Shape;
-
 use crate::graph::Graph;
-use crate::memory::{Budget, Limit};
+use crate::memory::{Budget, Limit, TensorError};
 use crate::pass::{Fired, PassError, PassOptions};
 use crate::place::{PlaceError, PlaceOptions};
 use crate::plan::{Plan, PlanError, PlanOptions, Report};
 use crate::registry::Registry;
-use crate::resolve::{self, BindOptions, Input, ResolveError};
+use crate::resolve::{self, Behind, BindOptions, Input, ResolveError};
 use crate::session::{SessionError, StepError};
 use crate::thread_pool::{Pool, PoolError};
 
-use plans::{Planner, Plans, plan};
+use plans::{Facts, Planned, Planner, Plans, plan};
 pub use session::Session;
 
 /// What the user decides about a model.
@@ -81,6 +80,9 @@ pub enum CompileError {
     /// There would be no memory for a session.
     #[error(transparent)]
     Memory(#[from] SessionError),
+    /// There is no memory for the elements that what is behind a plan wants to know.
+    #[error(transparent)]
+    Elements(#[from] TensorError),
 }
 
 /// Why a run failed. The session can run again.
@@ -142,14 +144,15 @@ impl Model {
         let outputs = values.map(|value| value.name.clone()).collect();
         let open: Vec<String> = inputs.iter().filter(|i| i.shape().is_none()).map(said).collect();
         let (plans, report, fired) = if open.is_empty() {
-            let (plan, fired) = plan(graph, registry, options, &pool, &budget)?;
-            let report = plan.report().clone();
-            (Plans::One(Arc::new(plan)), report, fired)
+            let mut made = plan(Behind::nothing(graph), registry, options, (&pool, &budget))?;
+            let (report, fired) = (made.plan.report().clone(), std::mem::take(&mut made.fired));
+            (Plans::One(made.shared(registry, (options, &pool, &budget))?), report, fired)
         } else {
             registry.find_operators(&graph, &options.bind)?;
             let notice = format!("each new shape of {} is planned when it is met", open.join(", "));
             let report = Report { notices: vec![notice], ..Report::default() };
-            let planner = Planner::new(graph, registry, options.clone());
+            let of = (options.clone(), Arc::clone(&pool), budget.clone());
+            let planner = Planner::new(graph, inputs.clone(), registry, of);
             (Plans::PerShapes(Box::new(planner)), report, Vec::new())
         };
         let shapes_kept = options.shapes_kept;
@@ -175,10 +178,11 @@ impl Model {
         &self.0.outputs
     }
 
-    /// The plan, where there is one for good; else [`Session::plan`] has that for the shapes at hand.
+    /// The plan, where there is one for good, of all that can be planned before a run; [`Session::plans`] has those
+    /// for the shapes and elements at hand.
     pub fn plan(&self) -> Option<&Plan> {
         match &self.0.plans {
-            Plans::One(plan) => Some(plan),
+            Plans::One(planned) => Some(&planned.plan),
             Plans::PerShapes(_) => None,
         }
     }
@@ -188,8 +192,8 @@ impl Model {
         &self.0.fired
     }
 
-    /// What runs where and why, and how much memory it takes. Where extents are open it says which, and plans have
-    /// reports of their own.
+    /// What runs where and why, and how much memory it takes. Where extents are open, or elements are wanted that only a
+    /// run says, it says which, and plans have reports of their own.
     pub fn report(&self) -> &Report {
         &self.0.report
     }
@@ -200,12 +204,10 @@ fn said(input: &Input) -> String {
 }
 
 impl Inner {
-    fn plan_for(&self, shapes: &[Shape]) -> Result<Arc<Plan>, CompileError> {
+    fn plan_for(&self, facts: &Facts) -> Result<Planned, CompileError> {
         match &self.plans {
-            Plans::One(plan) => Ok(Arc::clone(plan)),
-            Plans::PerShapes(planner) => {
-                planner.plan_for(&self.inputs, shapes, &self.pool, &self.budget)
-            }
+            Plans::One(planned) => Ok(planned.clone()),
+            Plans::PerShapes(planner) => planner.plan_for(facts),
         }
     }
 

@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use udo_api::{Element, Shape, TensorDesc};
 
+use super::behind::{Met, Watch};
+use super::plans::Facts;
 use super::{CompileError, Inner, RunError};
 use crate::memory::Tensor;
 use crate::plan::Plan;
@@ -26,11 +28,6 @@ pub struct Session {
     replans: usize,
 }
 
-struct Met {
-    shapes: Vec<Shape>,
-    prepared: Prepared,
-}
-
 #[derive(Clone, Default)]
 struct Given {
     tensor: Option<Tensor>,
@@ -46,7 +43,7 @@ impl Given {
 
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shapes: Vec<_> = self.met.iter().map(|met| &met.shapes).collect();
+        let shapes: Vec<_> = self.met.iter().map(|met| &met.facts.shapes).collect();
         f.debug_struct("Session").field("shapes", &shapes).finish_non_exhaustive()
     }
 }
@@ -84,13 +81,13 @@ impl Session {
         if !self.met.is_empty() && !self.given.iter().any(|given| given.waits) {
             return Ok(());
         }
-        if let Some(at) = self.met.iter().position(|met| self.is_wanted(&met.shapes)) {
+        if let Some(at) = self.met.iter().position(|met| self.is_wanted(&met.facts.shapes)) {
             self.change_to(at);
             return Ok(());
         }
         let now = self.met.first();
         let asked = self.given.iter().enumerate().filter_map(|(index, given)| {
-            let now = now.and_then(|met| met.shapes.get(index));
+            let now = now.and_then(|met| met.facts.shapes.get(index));
             let dims = given.waiting().map(Tensor::dims).or(now.map(Shape::dims))?;
             Some((self.model.inputs.get(index)?.name.clone(), dims.to_vec()))
         });
@@ -99,7 +96,8 @@ impl Session {
         self.turn_to(&shapes)
     }
 
-    /// How many runs met shapes that were not prepared, and planned first.
+    /// How many plans were made in runs: for shapes of inputs that were not prepared, and for computed elements that a part of
+    /// the model wants to know before it is planned.
     pub fn replans(&self) -> usize {
         self.replans
     }
@@ -112,7 +110,7 @@ impl Session {
 
     /// Whether the next run takes inputs of these shapes. Uses no heap.
     fn is_wanted(&self, shapes: &[Shape]) -> bool {
-        let now = self.met.first().map(|met| met.shapes.as_slice());
+        let now = self.met.first().map(|met| met.facts.shapes.as_slice());
         let wanted = self.given.iter().enumerate().map(|(index, given)| {
             let now = now.and_then(|now| now.get(index));
             given.waiting().map(Tensor::dims).or(now.map(Shape::dims))
@@ -121,7 +119,7 @@ impl Session {
     }
 
     fn turn_to(&mut self, shapes: &[Shape]) -> Result<(), CompileError> {
-        match self.met.iter().position(|met| met.shapes == shapes) {
+        match self.met.iter().position(|met| met.facts.shapes == shapes) {
             Some(at) => self.change_to(at),
             None => self.meet(shapes)?,
         }
@@ -138,23 +136,24 @@ impl Session {
 
     /// Plans for `shapes` and takes the memory; where there is too little, that of other shapes goes.
     fn meet(&mut self, shapes: &[Shape]) -> Result<(), CompileError> {
-        let prepared = loop {
-            match self.try_prepare(shapes) {
-                Ok(prepared) => break prepared,
+        let facts = Facts::of(shapes.to_vec());
+        let met = loop {
+            match self.try_meet(&facts) {
+                Ok(met) => break met,
                 Err(_) if self.model.budget.has_refused() && self.forget(shapes) => {}
                 Err(error) => return Err(error),
             }
         };
-        self.met.insert(0, Met { shapes: shapes.to_vec(), prepared });
+        self.met.insert(0, met);
         self.take_inputs(1);
         Ok(())
     }
 
-    fn try_prepare(&mut self, shapes: &[Shape]) -> Result<Prepared, CompileError> {
-        let plan = self.model.plan_for(shapes)?;
-        while self.met.len() >= self.model.shapes_kept() && self.forget(shapes) {}
+    fn try_meet(&mut self, facts: &Facts) -> Result<Met, CompileError> {
+        let planned = self.model.plan_for(facts)?;
+        while self.met.len() >= self.model.shapes_kept() && self.forget(&facts.shapes) {}
         let Inner { pool, budget, .. } = &*self.model;
-        Ok(Prepared::new(plan, Arc::clone(pool), budget)?)
+        Met::new(facts.clone(), planned, pool, budget)
     }
 
     /// Gives the memory of the shapes back that were not met for longest; whether there were any. Inputs that have
@@ -164,7 +163,8 @@ impl Session {
         let Some(met) = self.met.pop() else { return has_forgotten };
         if self.met.is_empty() {
             for (index, given) in self.given.iter_mut().enumerate() {
-                let shape = next.get(index).filter(|shape| met.shapes.get(index) == Some(shape));
+                let before = met.facts.shapes.get(index);
+                let shape = next.get(index).filter(|shape| before == Some(shape));
                 if let Some(tensor) = shape.and_then(|_| met.prepared.input_tensor(index))
                     && !given.waits
                 {
@@ -180,7 +180,7 @@ impl Session {
         let Some((now, others)) = self.met.split_first_mut() else { return };
         let before = others.get(before - 1);
         for (index, given) in self.given.iter_mut().enumerate() {
-            let Some(shape) = now.shapes.get(index) else { continue };
+            let Some(shape) = now.facts.shapes.get(index) else { continue };
             if let Some(tensor) = given.waiting() {
                 if tensor.dims() == shape.dims() {
                     now.prepared.fill_input(index, tensor.bytes());
@@ -188,25 +188,22 @@ impl Session {
                 }
                 continue;
             }
-            let before = before.filter(|met| met.shapes.get(index) == Some(shape));
+            let before = before.filter(|met| met.facts.shapes.get(index) == Some(shape));
             if let Some(bytes) = before.and_then(|met| met.prepared.input_bytes(index)) {
                 now.prepared.fill_input(index, bytes);
             }
         }
     }
 
-    /// Runs the model once over the inputs as they are. Where they have shapes that are not prepared it plans for
-    /// them first; else it uses no heap unless it fails.
+    /// Runs the model once over the inputs as they are. Where they have shapes that are not prepared, or a part of the model
+    /// wants elements of the part before that it did not meet lately, it plans for them first; else it uses no heap
+    /// unless it fails.
     ///
     /// # Errors
-    /// There is no plan for the shapes, as [`Session::prepare`] says, or a kernel failed; the outputs are unspecified then, and
-    /// the session can run again.
+    /// There is no plan for the shapes, as [`Session::prepare`] says, or for what the run computed, or a kernel failed; the
+    /// outputs are unspecified then, and the session can run again.
     pub fn run(&mut self) -> Result<(), RunError> {
-        self.prepare_inputs()?;
-        match self.met.first_mut() {
-            Some(met) => Ok(met.prepared.run()?),
-            None => Ok(()),
-        }
+        self.watched(Watch::Nothing)
     }
 
     /// Runs the model once and notes what each step took, as far as there is room.
@@ -214,21 +211,36 @@ impl Session {
     /// # Errors
     /// As [`Session::run`].
     pub fn run_profiled(&mut self, profile: &mut [StepProfile]) -> Result<(), RunError> {
-        self.prepare_inputs()?;
-        match self.met.first_mut() {
-            Some(met) => Ok(met.prepared.run_profiled(profile)?),
-            None => Ok(()),
-        }
+        self.watched(Watch::Profile(profile))
     }
 
-    /// The plan for the shapes at hand; none before there are any.
+    fn watched(&mut self, watch: Watch<'_>) -> Result<(), RunError> {
+        self.prepare_inputs()?;
+        if let Some(met) = self.met.first_mut() {
+            self.replans += met.run(watch)?;
+        }
+        Ok(())
+    }
+
+    /// The plan for the shapes at hand, of all that can be planned before a run; none before there are any.
     pub fn plan(&self) -> Option<&Plan> {
         self.met.first().map(|met| met.prepared.plan())
     }
 
+    /// The plans of the last run, in the order in which they ran: the first is [`Session::plan`], each other one is for
+    /// elements that those before it computed.
+    pub fn plans(&self) -> impl Iterator<Item = &Plan> {
+        self.met.first().into_iter().flat_map(Met::plans)
+    }
+
+    /// The part of the model that makes an output, for the shapes at hand.
     fn at_hand(&self, name: &str) -> Result<&Prepared, PortError> {
+        let outputs = &self.model.outputs;
+        if !outputs.iter().any(|output| output == name) {
+            return Err(PortError::no_such("output", name, outputs.iter().map(String::as_str)));
+        }
         let none = || PortError::NoShapes { side: "output", name: name.to_owned() };
-        self.met.first().map(|met| &met.prepared).ok_or_else(none)
+        self.met.first().and_then(|met| met.maker(name)).ok_or_else(none)
     }
 
     /// The place of an input, and what it is.
@@ -269,7 +281,7 @@ impl Session {
         }
         let Some(given) = self.given.get_mut(at) else { return Ok(()) };
         match self.met.first_mut() {
-            Some(met) if met.shapes.get(at).map(Shape::dims) == Some(tensor.dims()) => {
+            Some(met) if met.facts.shapes.get(at).map(Shape::dims) == Some(tensor.dims()) => {
                 met.prepared.fill_input(at, tensor.bytes());
                 given.waits = false;
             }

@@ -4,6 +4,7 @@
 mod choose;
 mod control;
 mod coverage;
+mod cut;
 mod defaults;
 mod fits;
 mod fold;
@@ -29,6 +30,8 @@ use crate::registry::{OpEntry, Registry};
 use control::Form;
 pub use control::{Along, Control};
 pub use coverage::Coverage;
+use cut::Cut;
+pub use cut::{Behind, Want};
 use defaults::fill_defaults;
 pub use inputs::Input;
 pub(crate) use inputs::bind;
@@ -61,6 +64,8 @@ pub struct Resolved {
     pub graph: TypedGraph,
     /// What the user should know, such as a package's operator in the place of a built-in one.
     pub notices: Vec<String>,
+    /// The nodes for which a run has to say elements first.
+    pub behind: Option<Behind>,
 }
 
 /// Why a graph cannot be bound.
@@ -101,6 +106,9 @@ pub enum ResolveError {
         /// What is wrong.
         reason: String,
     },
+    /// A node wants elements that are not known, so that it is resolved in the run.
+    #[error("node {:?} ({}): {}", .0.node, .0.op, .0.reason)]
+    Wants(Want),
     /// A graph input's shape is not known.
     #[error("graph input {input:?} has the open shape {dims}, wanted a shape for it")]
     OpenShape {
@@ -179,6 +187,7 @@ impl ResolveError {
                 ))
             }
             Self::Node { .. }
+            | Self::Wants(_)
             | Self::WrongShape { .. }
             | Self::UnequalDims { .. }
             | Self::NoSuchInput { .. }
@@ -195,16 +204,32 @@ struct Binding<'a> {
     graph: TypedGraph,
     notices: Vec<String>,
     layouts: NhwcValues,
+    /// How many subgraphs the node at hand is in that may not run, or run more than once.
+    depth: usize,
+    /// How many values there were outside of the trips that the node at hand is in.
+    trips: Option<usize>,
+    /// The nodes of a branch that surely runs, which come next.
+    taken: Vec<Node>,
 }
 
 impl Registry {
-    /// Binds every node of `graph`, and infers every type and shape.
+    /// Binds every node of `graph`, and infers every type and shape, as far as that goes before a run.
     ///
     /// # Errors
     /// A node that no operator takes as it is; the error names node, operator and port.
     pub fn resolve(
         &mut self,
         graph: Graph,
+        options: &BindOptions,
+    ) -> Result<Resolved, ResolveError> {
+        self.resolve_part(graph, &[], options)
+    }
+
+    /// The same of a part of a graph, some of whose constants may have other elements in the next plan.
+    pub(crate) fn resolve_part(
+        &mut self,
+        graph: Graph,
+        open: &[ValueId],
         options: &BindOptions,
     ) -> Result<Resolved, ResolveError> {
         // A branch that is never taken may have some.
@@ -214,21 +239,30 @@ impl Registry {
         let values = (0..).map(ValueId::at).zip(values);
         let values = values.map(|(id, value)| inputs::typed(value, shapes.get(&id))).collect();
         let bound = Vec::with_capacity(nodes.len());
-        let graph = Graph { name, nodes: bound, values, inputs, captures, outputs };
+        let mut graph = Graph { name, nodes: bound, values, inputs, captures, outputs };
+        graph.set_open(open);
         let (notices, layouts) = (Vec::new(), NhwcValues::default());
-        let mut binding = Binding { options, graph, notices, layouts };
-        for node in nodes {
-            self.bind_next(&mut binding, node).map_err(|error| match error {
-                ResolveError::MissingOps { .. } => {
-                    ResolveError::MissingOps { all: missing.clone() }
+        let (depth, trips, taken) = (0, None, Vec::new());
+        let mut binding = Binding { options, graph, notices, layouts, depth, trips, taken };
+        let mut cut = Cut::new(nodes);
+        while let Some(node) = cut.next() {
+            let (whole, mark) = (node.clone(), binding.mark());
+            match self.bind_next(&mut binding, node) {
+                Ok(()) => cut.come(std::mem::take(&mut binding.taken)),
+                Err(ResolveError::Wants(want)) => {
+                    cut.put_behind(&mut binding, (whole, mark), want)?;
                 }
-                other => other,
-            })?;
+                Err(ResolveError::MissingOps { .. }) => {
+                    return Err(ResolveError::MissingOps { all: missing });
+                }
+                Err(other) => return Err(other),
+            }
         }
         let Binding { mut graph, notices, layouts, .. } = binding;
+        let behind = cut.finish(&mut graph)?;
         layouts.remove_unread(&mut graph);
         self.unfold(&mut graph);
-        Ok(Resolved { graph, notices })
+        Ok(Resolved { graph, notices, behind })
     }
 
     /// Adds a node with its operator, and with what has to run before and behind it.
@@ -340,6 +374,7 @@ impl TypedGraph {
         let params = Params::of(&node, entry.def.schema()).map_err(fail)?;
         fill_defaults(self, &mut node, entry.def).map_err(fail)?;
         self.check_inputs(&node, entry.def).map_err(fail)?;
+        self.check_known(&node, entry.def)?;
         let mut outputs = self.infer(&node, entry.def, &params).map_err(fail)?;
         if self.shapes_are_open(&node, entry.def, &params, &outputs) {
             outputs.iter_mut().for_each(open::all);
@@ -412,12 +447,6 @@ impl TypedGraph {
             if value.is_some() && !port_takes(port.types(), &desc) {
                 return Err(format!("input {:?} is {desc}, wanted {}", port.name(), port.types()));
             }
-            if value.is_some() && port.wants_constant() && self.known(value).is_none() {
-                return Err(format!(
-                    "input {:?} is computed, and the operator wants it in the model",
-                    port.name()
-                ));
-            }
         }
         for (index, port) in schema.inputs().iter().enumerate() {
             let given = node.inputs.get(index).is_some_and(Option::is_some);
@@ -426,5 +455,20 @@ impl TypedGraph {
             }
         }
         Ok(())
+    }
+
+    /// Refuses inputs whose elements the operator wants and that are not known.
+    fn check_known(&self, node: &Node, op: &OpDef) -> Result<(), ResolveError> {
+        let inputs = node.inputs.iter().enumerate();
+        let wanted = inputs.filter_map(|(index, &value)| {
+            let port = op.schema().input(index)?;
+            (port.wants_constant() && self.known(value).is_none()).then_some((port, value?))
+        });
+        let (ports, values): (Vec<&Port>, Vec<ValueId>) = wanted.unzip();
+        let Some(port) = ports.first() else { return Ok(()) };
+        let reason =
+            format!("input {:?} is computed, and the operator wants it in the model", port.name());
+        let (node, op) = (node.name.clone(), node.op.clone());
+        Err(ResolveError::Wants(Want { node, op, reason, values }))
     }
 }

@@ -4,9 +4,18 @@ use udo_api::{Dim, OpDef, Shape, TensorDesc};
 use udo_host::infer;
 
 use super::{Params, TypedGraph};
-use crate::graph::Node;
+use crate::graph::{Node, ValueId};
 
 impl TypedGraph {
+    /// Marks constants that may have other elements in the next plan.
+    pub(super) fn set_open(&mut self, constants: &[ValueId]) {
+        for constant in constants {
+            if let Some(value) = self.values.get_mut(constant.index()) {
+                value.is_open = true;
+            }
+        }
+    }
+
     /// Whether the shapes that were inferred of a node's outputs follow from elements that the next plan may have others of.
     pub(super) fn shapes_are_open(
         &self,

@@ -1,6 +1,7 @@
 //! The memory of one stream of runs, and the calls of its steps.
 
 mod calls;
+mod carried;
 mod extents;
 mod geometry;
 mod turn;
@@ -23,6 +24,7 @@ use crate::memory::{Budget, Buffer, OutOfMemory, Tensor, elements, elements_mut}
 use crate::plan::{Largest, Operand, Place, Plan, Progress, Purpose, ShapeId, Step, WindowPlace};
 use crate::thread_pool::Pool;
 
+pub(crate) use carried::Carried;
 use extents::{Extents, SharedArg};
 use geometry::StepGeometry;
 use turn::Turn;

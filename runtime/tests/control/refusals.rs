@@ -83,7 +83,7 @@ fn trips_without_an_end_or_a_bound_are_refused() {
     let wanted = "node \"go\" (Loop): there is no limit to its trips and its condition stays true, so that it would never \
                   end";
     assert_eq!(refusal(&text), wanted);
-    let text = trips("_, y = Loop@16(n, _, x)", "input s: f32[2]; output on, s, s");
+    let text = trips("_, y = Loop@16(_, c, x)", "input s: f32[2]; capture c; output c, s, s");
     let wanted = "node \"go\" (Loop): output \"y\" is f32[2] of each trip, and the number of trips is computed, wanted a \
                   limit in the model";
     assert_eq!(refusal(&text), wanted);

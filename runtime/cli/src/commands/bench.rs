@@ -69,6 +69,7 @@ impl Run for Bench {
             session.run().map_err(fail)?;
         }
         let count = self.iterations as usize;
+        let warm_replans = session.replans();
         let mut times = Vec::with_capacity(count);
         let mut heap = 0;
         let bar = progress("running", count);
@@ -86,9 +87,11 @@ impl Run for Bench {
         drop(bar);
         times.sort_by(f64::total_cmp);
         let latency = Latency::of(&times);
-        let memories = &loaded.model.report().memories;
-        let arena: usize = memories.iter().map(|m| m.arena_bytes).sum();
-        let weights: usize = memories.iter().map(|m| m.constant_bytes + m.packed_bytes).sum();
+        let replans = session.replans() - warm_replans;
+        let memories = || session.plans().flat_map(|plan| &plan.report().memories);
+        let arena: usize = memories().map(|m| m.arena_bytes).sum();
+        let weights: usize = memories().map(|m| m.constant_bytes + m.packed_bytes).sum();
+        let parts = session.plans().count();
         let load_ms = loaded.load_time.as_secs_f64() * 1e3;
         #[expect(clippy::cast_precision_loss, reason = "a count for the eye")]
         let heap_per_run = heap as f64 / count as f64;
@@ -100,7 +103,7 @@ impl Run for Bench {
                     "min": latency.min, "median": latency.median, "p90": latency.p90, "p99": latency.p99,
                 },
                 "load_ms": load_ms, "allocations_per_run": heap_per_run, "arena_bytes": arena,
-                "weights_bytes": weights, "peak_rss_bytes": peak_rss_bytes(),
+                "weights_bytes": weights, "peak_rss_bytes": peak_rss_bytes(), "parts": parts, "replans": replans,
             }));
             return Ok(());
         }
@@ -119,6 +122,11 @@ impl Run for Bench {
         );
         outln!("  load ms: {load_ms:.2}   heap calls per run: {heap_per_run}");
         outln!("  arena bytes: {arena}   weights bytes: {weights}");
+        if parts > 1 {
+            outln!(
+                "  parts planned one after the other: {parts}   plans made in timed runs: {replans}"
+            );
+        }
         Ok(())
     }
 }

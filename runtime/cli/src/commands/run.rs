@@ -6,10 +6,11 @@ use clap::Args;
 use serde_json::json;
 use udo_runtime::memory::Tensor;
 use udo_runtime::model::{Model, Session};
+use udo_runtime::plan::StepReport;
 use udo_runtime::session::StepProfile;
 
 use super::Run;
-use crate::model_flags::{Loaded, ModelFlags, prepare, run_failure, say_notices, session};
+use crate::model_flags::{Loaded, ModelFlags, prepare, run_and_say, say_notices, session};
 use crate::output::{Failure, Outcome, print_json};
 use crate::tensors;
 
@@ -60,7 +61,8 @@ impl Run for RunModel {
         let mut results = Vec::new();
         for (index, feeds) in runs.iter().enumerate() {
             feed(&mut session, &loaded.model, feeds)?;
-            let times = step(&mut session, &loaded)?;
+            prepare(&mut session, &loaded)?;
+            let times = profiled(&mut session, &loaded)?;
             let folder = match (&self.output_dir, &self.input_list) {
                 (Some(dir), Some(_)) => Some(dir.join(format!("Result_{index}"))),
                 (Some(dir), None) => Some(dir.clone()),
@@ -170,18 +172,26 @@ fn feed(session: &mut Session, model: &Model, feeds: &Feeds) -> Result<(), Failu
         .help("give one with --input NAME=FILE"))
 }
 
-fn step(session: &mut Session, loaded: &Loaded) -> Result<Vec<StepProfile>, Failure> {
-    prepare(session, loaded)?;
-    let steps = session.plan().map_or(0, |plan| plan.report().steps.len());
-    let mut times = vec![StepProfile::default(); steps];
-    session.run_profiled(&mut times).map_err(|error| run_failure(error, &loaded.registry))?;
-    Ok(times)
+/// Runs the model; what each step took. Where some were planned in the run, they are timed in another one.
+fn profiled(session: &mut Session, loaded: &Loaded) -> Result<Vec<StepProfile>, Failure> {
+    let mut times = Vec::new();
+    loop {
+        let steps = steps(session).count();
+        if steps <= times.len() {
+            return Ok(times);
+        }
+        times.resize(steps, StepProfile::default());
+        run_and_say(session, loaded, |session| session.run_profiled(&mut times))?;
+    }
+}
+
+/// The steps of the last run.
+fn steps(session: &Session) -> impl Iterator<Item = &StepReport> {
+    session.plans().flat_map(|plan| &plan.report().steps)
 }
 
 fn write_profile(path: &Path, session: &Session, times: &[StepProfile]) -> Result<(), Failure> {
-    let steps = session.plan().map_or(&[][..], |plan| plan.report().steps.as_slice());
-    let steps: Vec<_> = steps
-        .iter()
+    let steps: Vec<_> = steps(session)
         .zip(times)
         .map(|(step, profile)| {
             json!({

@@ -8,7 +8,7 @@ use udo_runtime::memory::Tensor;
 use udo_runtime::model::{Model, Session};
 
 use super::Run;
-use crate::model_flags::{ModelFlags, prepare, run_failure, say_notices, session};
+use crate::model_flags::{ModelFlags, prepare, run_and_say, say_notices, session};
 use crate::output::{Failure, Outcome, print_json, progress};
 use crate::tensors::{self, Difference, Tolerance};
 
@@ -60,7 +60,7 @@ impl Run for Verify {
         for set in sets {
             feed(&mut session, &loaded.model, &set)?;
             prepare(&mut session, &loaded)?;
-            session.run().map_err(|error| run_failure(error, &loaded.registry))?;
+            run_and_say(&mut session, &loaded, Session::run)?;
             compared.extend(self.compare(&session, loaded.model.outputs(), &set)?);
             bar.advance(1);
         }

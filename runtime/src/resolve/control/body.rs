@@ -21,25 +21,37 @@ impl Registry {
         &mut self,
         binding: &mut Binding<'_>,
         parent: &Parent,
-        (attribute, body): (String, Graph),
+        body: (String, Graph),
         ends: &Ends<'_>,
     ) -> Result<Vec<ValueId>, ResolveError> {
-        if body.inputs.len() != ends.given.len() {
-            let (found, wanted) = (body.inputs.len(), ends.given.len());
-            return Err(parent.refuse(format!(
-                "its {attribute:?} has {found} inputs, wanted {wanted} as the node gives them"
-            )));
-        }
         let outside = binding.layouts.clone();
-        let way = format!("{}/{attribute}", parent.node.name);
-        let (nodes, outputs) = adopt(&mut binding.graph, &way, body, ends)
-            .ok_or_else(|| parent.refuse(format!("its {attribute:?} names no value")))?;
+        let (nodes, outputs) = open_body(&mut binding.graph, parent, body, ends)?;
+        binding.depth += 1;
         for node in nodes {
             self.bind_next(binding, node)?;
         }
+        binding.depth -= 1;
         binding.layouts.leave(outside);
         Ok(outputs)
     }
+}
+
+/// The nodes of a subgraph and its outputs, in the words of the graph around it, which gets its values.
+pub(super) fn open_body(
+    graph: &mut TypedGraph,
+    parent: &Parent,
+    (attribute, body): (String, Graph),
+    ends: &Ends<'_>,
+) -> Result<(Vec<Node>, Vec<ValueId>), ResolveError> {
+    if body.inputs.len() != ends.given.len() {
+        let (found, wanted) = (body.inputs.len(), ends.given.len());
+        return Err(parent.refuse(format!(
+            "its {attribute:?} has {found} inputs, wanted {wanted} as the node gives them"
+        )));
+    }
+    let way = format!("{}/{attribute}", parent.node.name);
+    adopt(graph, &way, body, ends)
+        .ok_or_else(|| parent.refuse(format!("its {attribute:?} names no value")))
 }
 
 /// Adds the values of a subgraph to the graph around it; its nodes and outputs in the words of that.

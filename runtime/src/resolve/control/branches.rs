@@ -2,7 +2,7 @@
 
 use udo_api::{Dim, Shape, TensorDesc};
 
-use super::body::Ends;
+use super::body::{Ends, open_body};
 use super::{Control, Parent, truth};
 use crate::graph::{Graph, Node, ValueId};
 use crate::registry::Registry;
@@ -47,7 +47,13 @@ impl Registry {
         let parted = binding.graph.nodes.len();
         binding.graph.nodes.push(parent.part(Control::Else, read, Vec::new()));
         match self.bind_fitting(binding, &parent, second)? {
-            Ok(second) => join(&mut binding.graph, &parent, &attributes, [first, second]),
+            Ok(second) => {
+                let joined = join(&mut binding.graph, &parent, &attributes, [first, second]);
+                joined.map_err(|error| match error {
+                    ResolveError::Wants(want) => binding.refused_in_trips(want),
+                    other => other,
+                })
+            }
             Err(unfit) => {
                 binding.graph.nodes.truncate(parted);
                 let check = Check { taken: true, branch: &attributes[1], unfit };
@@ -65,16 +71,24 @@ impl Registry {
         parent: &Parent,
         branch: (String, Graph),
     ) -> Result<Result<Vec<ValueId>, ResolveError>, ResolveError> {
-        let Binding { graph, notices, layouts, .. } = &*binding;
-        let (nodes, values) = (graph.nodes.len(), graph.values.len());
-        let (notices, layouts) = (notices.len(), layouts.clone());
+        let mark = binding.mark();
         match self.bind_body(binding, parent, branch, &Ends::default()) {
             Err(unfit @ ResolveError::Node { .. }) => {
-                binding.graph.nodes.truncate(nodes);
-                binding.graph.values.truncate(values);
-                binding.notices.truncate(notices);
-                binding.layouts = layouts;
+                binding.return_to(mark);
                 Ok(Err(unfit))
+            }
+            Err(ResolveError::Wants(mut want)) => {
+                if !want.values.iter().all(|&value| mark.has(value)) {
+                    // Once it is known which branch runs, that is no subgraph any more.
+                    want.values = parent.node.input(0).into_iter().collect();
+                }
+                match binding.refused_in_trips(want) {
+                    unfit @ ResolveError::Node { .. } => {
+                        binding.return_to(mark);
+                        Ok(Err(unfit))
+                    }
+                    other => Err(other),
+                }
             }
             other => other.map(Ok),
         }
@@ -96,7 +110,10 @@ impl Registry {
         if let Some(node) = binding.graph.nodes.get_mut(opened) {
             *node = parent.part(check, vec![parent.node.input(0)], Vec::new());
         }
-        self.give_outputs(binding, parent, attribute, &given)
+        for node in given_outputs(parent, attribute, &given)? {
+            self.bind_builtin(&mut binding.graph, node)?;
+        }
+        Ok(())
     }
 
     /// Adds a branch in the place of the node: the other one need not fit.
@@ -108,27 +125,31 @@ impl Registry {
     ) -> Result<(), ResolveError> {
         let attribute = branch.0.clone();
         let ends = Ends { given: &[], wanted: &parent.node.outputs };
-        let given = self.bind_body(binding, parent, branch, &ends)?;
-        self.give_outputs(binding, parent, &attribute, &given)
-    }
-
-    /// Makes what the only branch gives the outputs of the node.
-    fn give_outputs(
-        &mut self,
-        binding: &mut Binding<'_>,
-        parent: &Parent,
-        attribute: &str,
-        given: &[ValueId],
-    ) -> Result<(), ResolveError> {
-        read_outputs(parent, attribute, given)?;
-        for (port, (&output, &given)) in parent.node.outputs.iter().zip(given).enumerate() {
-            let Some(output) = output.filter(|&output| output != given) else { continue };
-            let mut node = Node::new("Identity", 0, &[given], &[output]);
-            node.name = format!("{}/{attribute}/output_{port}", parent.node.name);
-            self.bind_builtin(&mut binding.graph, node)?;
+        let (mut nodes, given) = open_body(&mut binding.graph, parent, branch, &ends)?;
+        nodes.extend(given_outputs(parent, &attribute, &given)?);
+        if binding.depth == 0 {
+            binding.taken = nodes;
+            return Ok(());
         }
-        Ok(())
+        nodes.into_iter().try_for_each(|node| self.bind_next(binding, node))
     }
+}
+
+/// The nodes that make what the only branch gives the outputs of the node.
+fn given_outputs(
+    parent: &Parent,
+    attribute: &str,
+    given: &[ValueId],
+) -> Result<Vec<Node>, ResolveError> {
+    read_outputs(parent, attribute, given)?;
+    let mut nodes = Vec::new();
+    for (port, (&output, &given)) in parent.node.outputs.iter().zip(given).enumerate() {
+        let Some(output) = output.filter(|&output| output != given) else { continue };
+        let mut node = Node::new("Identity", 0, &[given], &[output]);
+        node.name = format!("{}/{attribute}/output_{port}", parent.node.name);
+        nodes.push(node);
+    }
+    Ok(nodes)
 }
 
 /// Ends branches that are both there: their outputs are those of the node.
@@ -145,9 +166,13 @@ fn join(
         let name = graph.name_of(output);
         let desc = either(&descs).ok_or_else(|| {
             let ([first, second], [of_first, of_second]) = (&descs, attributes);
-            parent.refuse(format!(
+            let reason = format!(
                 "output {name:?} is {first} by {of_first:?} and {second} by {of_second:?}, wanted one type and rank"
-            ))
+            );
+            match parent.node.input(0).filter(|_| first.dtype() == second.dtype()) {
+                Some(condition) => parent.want(reason, vec![condition]),
+                None => parent.refuse(reason),
+            }
         })?;
         if let Some(value) = graph.values.get_mut(output.index()) {
             value.desc = desc;

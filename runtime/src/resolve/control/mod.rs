@@ -10,7 +10,7 @@ mod trips;
 
 use udo_api::{Bool, Facts, OpDef, Param, ParamKind};
 
-use super::{Binding, BoundNode, Params, ResolveError, TypedGraph};
+use super::{Binding, BoundNode, Params, ResolveError, TypedGraph, Want};
 use crate::graph::{Attr, Graph, Node, ValueId};
 use crate::memory::Tensor;
 use crate::registry::{OpEntry, Registry};
@@ -141,6 +141,12 @@ impl Parent {
         refusal(&self.node, reason)
     }
 
+    /// Refuses the node until the elements of `values` are known.
+    fn want(&self, reason: String, values: Vec<ValueId>) -> ResolveError {
+        let (node, op) = (self.node.name.clone(), self.node.op.clone());
+        ResolveError::Wants(Want { node, op, reason, values })
+    }
+
     /// A node in its place that does `control`.
     fn part(
         &self,
@@ -186,7 +192,7 @@ impl TypedGraph {
         Err(parent.refuse(format!("input {name:?} is {desc}, wanted one element")))
     }
 
-    fn name_of(&self, value: ValueId) -> &str {
+    pub(in crate::resolve) fn name_of(&self, value: ValueId) -> &str {
         self.values.get(value.index()).map_or("", |value| value.value.name.as_str())
     }
 }

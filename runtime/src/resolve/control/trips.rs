@@ -128,12 +128,19 @@ impl Registry {
         mut trips: Trips,
     ) -> Result<(), ResolveError> {
         let (attribute, body) = parent.next_graph()?;
+        let outside = binding.trips;
+        binding.trips = outside.or(Some(binding.graph.values.len()));
         let graph = &mut binding.graph;
         let (parent, given) = (&parent, Vec::new());
         let opening = Opening { graph, parent, attribute: &attribute, body: &body, given };
         let (given, before) = opening.open(&trips)?;
         let ends = Ends { given: &given, wanted: &[] };
-        let made = self.bind_body(binding, parent, (attribute.clone(), body), &ends)?;
+        let body = (attribute.clone(), body);
+        let made = self.bind_body(binding, parent, body, &ends).map_err(|error| match error {
+            ResolveError::Wants(want) => binding.refused_in_trips(want),
+            other => other,
+        })?;
+        binding.trips = outside;
         let graph = &mut binding.graph;
         let fixed = usize::from(trips.is_counted);
         let (next, rest) = made.split_at(fixed.min(made.len()));
@@ -171,7 +178,7 @@ impl Registry {
         for (port, (output, row)) in stacked.enumerate() {
             let along = stack_along(graph, parent, &trips.stacks, port, row)?;
             if let Some(output) = output {
-                let desc = stacked_desc(graph, parent, (output, row), along, trips.count)?;
+                let desc = stacked_desc(graph, parent, (output, row), along, &trips)?;
                 set_desc(graph, output, desc);
             }
             stacks.push(along);
@@ -321,20 +328,21 @@ fn stacked_desc(
     parent: &Parent,
     (output, row): (ValueId, ValueId),
     along: Along,
-    count: Count,
+    trips: &Trips,
 ) -> Result<TensorDesc, ResolveError> {
     let (name, desc) = (graph.name_of(output), graph.desc(Some(row)));
-    let refuse = |why: &str| {
-        Err(parent.refuse(format!("output {name:?} is {desc} of each trip, and {why}")))
-    };
+    let said = |why: &str| format!("output {name:?} is {desc} of each trip, and {why}");
+    let refuse = |why: &str| Err(parent.refuse(said(why)));
     if !desc.full_shape().is_fixed() {
         return refuse("each trip says its extents, wanted fixed ones");
     }
-    let extent = match count {
+    let extent = match trips.count {
         Count::Exactly(n) => Dim::Fixed(n),
         Count::AtMost(n) => Dim::UpTo(n),
         Count::Unknown => {
-            return refuse("the number of trips is computed, wanted a limit in the model");
+            let reason = "the number of trips is computed, wanted a limit in the model";
+            let Some(limit) = trips.limit else { return refuse(reason) };
+            return Err(parent.want(said(reason), vec![limit]));
         }
     };
     let mut dims: Vec<Dim> = desc.full_shape().iter().collect();

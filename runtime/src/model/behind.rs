@@ -1,0 +1,161 @@
+//! The part of a model that is planned once the part before it has said the elements that decide its shapes.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::plans::{Facts, Planned, Planner};
+use super::{CompileError, RunError};
+use crate::memory::Budget;
+use crate::plan::Plan;
+use crate::session::{Carried, Prepared, StepProfile};
+use crate::thread_pool::Pool;
+
+/// The memory of a plan, and what is behind it.
+pub(super) struct Met {
+    pub(super) facts: Facts,
+    pub(super) prepared: Prepared,
+    pub(super) behind: Option<Behind>,
+}
+
+/// What is behind a plan, with memory for each of the elements and shapes that it met last.
+pub(super) struct Behind {
+    planner: Arc<Planner>,
+    /// Where the part before has each input, then each value whose elements are wanted.
+    inputs: Vec<Carried>,
+    wanted: Vec<Carried>,
+    /// That for the elements at hand comes first.
+    met: Vec<Met>,
+}
+
+impl fmt::Debug for Behind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Behind").field("wanted", &self.planner.wanted).finish_non_exhaustive()
+    }
+}
+
+/// What a run of a plan is to do besides.
+pub(super) enum Watch<'a> {
+    Nothing,
+    /// Note what each step took, as far as there is room.
+    Profile(&'a mut [StepProfile]),
+}
+
+impl Met {
+    pub(super) fn new(
+        facts: Facts,
+        Planned { plan, behind }: Planned,
+        pool: &Arc<Pool>,
+        budget: &Budget,
+    ) -> Result<Self, CompileError> {
+        let prepared = Prepared::new(plan, Arc::clone(pool), budget)?;
+        let behind = behind.map(|planner| Behind::new(planner, &prepared));
+        Ok(Self { facts, prepared, behind })
+    }
+
+    /// Runs the plan and what is behind it; how many plans were made for that.
+    pub(super) fn run(&mut self, watch: Watch<'_>) -> Result<usize, RunError> {
+        let rest = match watch {
+            Watch::Nothing => {
+                self.prepared.run()?;
+                Watch::Nothing
+            }
+            Watch::Profile(profile) => {
+                let steps = self.prepared.plan().report().steps.len().min(profile.len());
+                let (own, rest) = profile.split_at_mut(steps);
+                self.prepared.run_profiled(own)?;
+                Watch::Profile(rest)
+            }
+        };
+        match &mut self.behind {
+            Some(behind) => behind.run(&self.prepared, rest),
+            None => Ok(0),
+        }
+    }
+
+    /// This and what is behind it, for the elements at hand.
+    fn parts(&self) -> impl Iterator<Item = &Prepared> {
+        std::iter::successors(Some(self), |met| met.next()).map(|met| &met.prepared)
+    }
+
+    fn next(&self) -> Option<&Self> {
+        self.behind.as_ref()?.met.first()
+    }
+
+    /// The plans at hand, in the order in which they run.
+    pub(super) fn plans(&self) -> impl Iterator<Item = &Plan> {
+        self.parts().map(Prepared::plan)
+    }
+
+    /// The part that makes an output.
+    pub(super) fn maker(&self, output: &str) -> Option<&Prepared> {
+        self.parts().find(|part| part.plan().outputs().any(|(name, _)| name == output))
+    }
+}
+
+impl Behind {
+    fn new(planner: Arc<Planner>, before: &Prepared) -> Self {
+        let carried = |name: &String| before.carried(name);
+        let inputs = planner.inputs.iter().map(|input| carried(&input.name)).collect();
+        let wanted = planner.wanted.iter().map(carried).collect();
+        let met = Vec::with_capacity(planner.shapes_kept());
+        Self { planner, inputs, wanted, met }
+    }
+
+    /// Runs over what `before` left. Where no plan is there for its elements and shapes one is made; else it uses no heap.
+    fn run(&mut self, before: &Prepared, watch: Watch<'_>) -> Result<usize, RunError> {
+        let at = self.met.iter().position(|met| self.is_for(&met.facts, before));
+        let planned = usize::from(at.is_none());
+        match at.and_then(|at| self.met.get_mut(..=at)) {
+            Some(met) => met.rotate_right(1),
+            None => self.meet(before)?,
+        }
+        let Some(met) = self.met.first_mut() else { return Ok(planned) };
+        for (index, &input) in self.inputs.iter().enumerate() {
+            met.prepared.fill_input(index, before.carried_bytes(input));
+        }
+        Ok(planned + met.run(watch)?)
+    }
+
+    /// Whether `facts` are what `before` left.
+    fn is_for(&self, facts: &Facts, before: &Prepared) -> bool {
+        let mut shapes = self.inputs.iter().zip(&facts.shapes);
+        let mut elements = self.wanted.iter().zip(&facts.elements);
+        let is_shape = |carried: Carried, dims| before.carried_desc(carried).shape() == dims;
+        shapes.all(|(&input, shape)| is_shape(input, shape.dims()))
+            && elements.all(|(&wanted, tensor)| {
+                is_shape(wanted, tensor.dims()) && before.carried_bytes(wanted) == tensor.bytes()
+            })
+    }
+
+    /// Plans for what `before` left and takes the memory; where there is too little, that of other elements goes.
+    #[cold]
+    fn meet(&mut self, before: &Prepared) -> Result<(), CompileError> {
+        let shape = |&input: &Carried| before.carried_desc(input).full_shape();
+        let elements = self.wanted.iter().map(|&wanted| before.carried_tensor(wanted));
+        let facts = Facts {
+            shapes: self.inputs.iter().map(shape).collect(),
+            elements: elements.collect::<Result<_, _>>()?,
+        };
+        let met = loop {
+            match self.try_meet(&facts) {
+                Ok(met) => break met,
+                Err(_) if self.planner.budget().has_refused() && self.forget() => {}
+                Err(error) => return Err(error),
+            }
+        };
+        self.met.insert(0, met);
+        Ok(())
+    }
+
+    fn try_meet(&mut self, facts: &Facts) -> Result<Met, CompileError> {
+        let planned = self.planner.plan_for(facts)?;
+        while self.met.len() >= self.planner.shapes_kept() && self.forget() {}
+        Met::new(facts.clone(), planned, self.planner.pool(), self.planner.budget())
+    }
+
+    /// Gives the memory of the elements back that were not met for longest; whether there were any.
+    fn forget(&mut self) -> bool {
+        let has_forgotten = self.planner.forget();
+        self.met.pop().is_some() || has_forgotten
+    }
+}

@@ -1,0 +1,235 @@
+//! Where a graph is cut: nodes that want elements which only a run says, and all that reads what these make, are a graph
+//! of their own. It is resolved once those elements are known, as if they were constants.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use udo_api::Dim;
+
+use super::tensor_layout::NhwcValues;
+use super::{Binding, ResolveError, TypedGraph};
+use crate::graph::{DimSpec, Graph, Node, Source, TensorType, Value, ValueId};
+
+/// The nodes of a graph that a run has to come to before they can be resolved.
+#[derive(Clone, Debug)]
+pub struct Behind {
+    /// These nodes. Its inputs are what it reads of the part before, of which only a run says the elements.
+    pub graph: Graph,
+    /// What else it reads of that: values whose elements have to be known to resolve it.
+    pub wanted: Vec<ValueId>,
+    /// Its constants that may have other elements in the next plan.
+    pub open: Vec<ValueId>,
+}
+
+impl Behind {
+    /// A graph of which everything can be resolved at once.
+    pub(crate) fn nothing(graph: Graph) -> Self {
+        Self { graph, wanted: Vec::new(), open: Vec::new() }
+    }
+}
+
+/// A node that wants elements which are not known, by values of the graph at hand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Want {
+    /// The node.
+    pub node: String,
+    /// Its operator type.
+    pub op: String,
+    /// What it wants.
+    pub reason: String,
+    /// Whose elements.
+    pub(super) values: Vec<ValueId>,
+}
+
+impl From<Want> for ResolveError {
+    /// What is said where elements are wanted that no part of the graph before makes.
+    fn from(Want { node, op, reason, .. }: Want) -> Self {
+        Self::Node { node, op, reason }
+    }
+}
+
+/// How far a graph was bound.
+pub(super) struct Mark {
+    nodes: usize,
+    values: usize,
+    notices: usize,
+    depth: usize,
+    trips: Option<usize>,
+    layouts: NhwcValues,
+}
+
+impl Mark {
+    /// Whether a value was there by then.
+    pub(super) fn has(&self, value: ValueId) -> bool {
+        value.index() < self.values
+    }
+}
+
+impl Binding<'_> {
+    pub(super) fn mark(&self) -> Mark {
+        Mark {
+            nodes: self.graph.nodes.len(),
+            values: self.graph.values.len(),
+            notices: self.notices.len(),
+            depth: self.depth,
+            trips: self.trips,
+            layouts: self.layouts.clone(),
+        }
+    }
+
+    /// Takes out what was added since.
+    pub(super) fn return_to(&mut self, mark: Mark) {
+        self.graph.nodes.truncate(mark.nodes);
+        self.graph.values.truncate(mark.values);
+        self.notices.truncate(mark.notices);
+        (self.depth, self.trips, self.layouts) = (mark.depth, mark.trips, mark.layouts);
+    }
+
+    /// Why a node is not resolved in the run either, if trips make what it wants: that is never known before them.
+    pub(super) fn refused_in_trips(&self, want: Want) -> ResolveError {
+        let is_made_there = |value: &ValueId| self.trips.is_some_and(|at| value.index() >= at);
+        if !want.values.iter().any(is_made_there) {
+            return ResolveError::Wants(want);
+        }
+        let reason = format!("{}, and each trip computes it anew", want.reason);
+        Want { reason, ..want }.into()
+    }
+
+    /// What was there at `mark` of what `values` are made of: what upgrades put in before a node is made of its inputs.
+    fn made_of(&self, values: &[ValueId], mark: &Mark) -> BTreeSet<ValueId> {
+        let mut wanted: BTreeSet<ValueId> = values.iter().copied().collect();
+        let since = self.graph.nodes.get(mark.nodes..).unwrap_or_default();
+        for bound in since.iter().rev() {
+            if bound.node.outputs.iter().flatten().any(|made| wanted.contains(made)) {
+                wanted.extend(bound.node.reads().map(|(_, value)| value));
+            }
+        }
+        wanted.retain(|&value| mark.has(value) && self.graph.known(Some(value)).is_none());
+        wanted
+    }
+}
+
+/// The nodes that are left to be bound, and those behind the cut.
+pub(super) struct Cut {
+    left: VecDeque<Node>,
+    nodes: Vec<Node>,
+    made: BTreeSet<ValueId>,
+    wanted: BTreeSet<ValueId>,
+}
+
+impl Cut {
+    pub(super) fn new(nodes: Vec<Node>) -> Self {
+        let (made, wanted) = (BTreeSet::new(), BTreeSet::new());
+        Self { left: nodes.into(), nodes: Vec::new(), made, wanted }
+    }
+
+    /// The next node that reads nothing from behind the cut.
+    pub(super) fn next(&mut self) -> Option<Node> {
+        while let Some(node) = self.left.pop_front() {
+            if !node.reads().any(|(_, value)| self.made.contains(&value)) {
+                return Some(node);
+            }
+            self.add(node);
+        }
+        None
+    }
+
+    /// Has nodes come next.
+    pub(super) fn come(&mut self, nodes: Vec<Node>) {
+        for node in nodes.into_iter().rev() {
+            self.left.push_front(node);
+        }
+    }
+
+    fn add(&mut self, node: Node) {
+        self.made.extend(node.outputs.iter().flatten());
+        self.nodes.push(node);
+    }
+
+    /// Takes out what was added for a node since `mark`, which goes behind the cut for what it wants.
+    pub(super) fn put_behind(
+        &mut self,
+        binding: &mut Binding<'_>,
+        (node, mark): (Node, Mark),
+        want: Want,
+    ) -> Result<(), ResolveError> {
+        let wanted = binding.made_of(&want.values, &mark);
+        if wanted.is_empty() {
+            return Err(want.into());
+        }
+        binding.return_to(mark);
+        let names: Vec<_> = wanted.iter().map(|&value| binding.graph.name_of(value)).collect();
+        let (names, Want { node: name, op, reason, .. }) = (names.join("\", \""), want);
+        binding.notices.push(format!(
+            "node {name:?} ({op}) and what is behind it is planned in the run, for the elements of \"{names}\": {reason}"
+        ));
+        self.wanted.extend(wanted);
+        self.add(node);
+        Ok(())
+    }
+
+    /// What is behind the cut, if there is one; `graph` gives it what it reads.
+    pub(super) fn finish(self, graph: &mut TypedGraph) -> Result<Option<Behind>, ResolveError> {
+        let Self { nodes, made, wanted, .. } = self;
+        if nodes.is_empty() {
+            return Ok(None);
+        }
+        let values = graph.values.iter().map(|value| value.value.clone());
+        let values = values.map(|value| match value.source {
+            Source::Input(_) => Value { source: Source::Computed, ..value },
+            Source::Constant(_) | Source::Computed | Source::Outer => value,
+        });
+        let values = values.collect();
+        let (inputs, captures) = (Vec::new(), Vec::new());
+        let (before, outputs) = graph.outputs.iter().partition(|output| !made.contains(output));
+        graph.outputs = before;
+        let name = graph.name.clone();
+        let reads = nodes.iter().flat_map(Node::reads).map(|(_, value)| value);
+        let read: BTreeSet<_> = reads.filter(|value| !made.contains(value)).collect();
+        let behind = Graph { name, nodes, values, inputs, captures, outputs };
+        let mut behind = Behind::nothing(behind);
+        for value in read {
+            behind.give(graph, value, wanted.contains(&value))?;
+        }
+        Ok(Some(behind))
+    }
+}
+
+impl Behind {
+    /// Has the part before give this one a value of its own.
+    fn give(
+        &mut self,
+        graph: &mut TypedGraph,
+        id: ValueId,
+        is_wanted: bool,
+    ) -> Result<(), ResolveError> {
+        let Some(value) = self.graph.values.get_mut(id.index()) else { return Ok(()) };
+        if let Some(tensor) = graph.known(Some(id)) {
+            value.source = Source::Constant(tensor.clone());
+            self.open.extend(graph.is_open(Some(id)).then_some(id));
+            return Ok(());
+        }
+        if !graph.inputs.contains(&id) && !graph.outputs.contains(&id) {
+            graph.outputs.push(id);
+        }
+        value.source = Source::Input(carried(graph, id, value)?);
+        let given = if is_wanted { &mut self.wanted } else { &mut self.graph.inputs };
+        given.push(id);
+        Ok(())
+    }
+}
+
+/// What the part behind is told of a value: extents that a run or the model's inputs say are open.
+fn carried(graph: &TypedGraph, id: ValueId, value: &Value) -> Result<TensorType, ResolveError> {
+    let desc = graph.desc(Some(id));
+    let Some(dtype) = desc.dtype().filter(|_| desc.encodings().is_none()) else {
+        let name = &value.name;
+        return Err(ResolveError::Broken(format!(
+            "{name:?} is {desc} and read behind nodes that are planned in the run, wanted a type without encodings"
+        )));
+    };
+    let dim = |dim: Dim| match dim {
+        Dim::Fixed(extent) => DimSpec::Fixed(extent),
+        Dim::Open(_) | Dim::UpTo(_) => DimSpec::Unknown,
+    };
+    Ok(TensorType { dtype, dims: desc.full_shape().iter().map(dim).collect() })
+}
