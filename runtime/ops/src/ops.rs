@@ -17,6 +17,7 @@ ops! {
     asinh,
     atan,
     atanh,
+    attention,
     average_pool,
     batch_normalization,
     bit_shift,

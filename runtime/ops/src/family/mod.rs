@@ -3,6 +3,7 @@
 //! A member is a file under `ops`, and says what is its own. What several families share lies next to them here.
 
 pub(crate) mod argument;
+pub(crate) mod attention;
 pub(crate) mod axes;
 pub(crate) mod control;
 pub(crate) mod conv;

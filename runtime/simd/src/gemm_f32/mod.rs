@@ -19,6 +19,7 @@ mod epilogue;
 mod igemm;
 #[cfg(test)]
 mod igemm_tests;
+#[expect(clippy::inline_always, reason = "takes on the features of its caller")]
 mod pack;
 mod portable;
 mod source;

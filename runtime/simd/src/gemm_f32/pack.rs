@@ -3,6 +3,8 @@
 //! A panel starts at its first column times `k`, and columns beyond the last are zeros.
 
 use super::MicroKernels;
+use super::driver::holds;
+use crate::isa::{SimdOp, Vector, dispatch};
 
 /// How a matrix to pack lies in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +63,11 @@ impl MicroKernels {
             let (panel, rest) = out.split_at_mut(k * width);
             match layout {
                 Layout::Rows => pack_rows(b, ldb, col, cols, panel, width),
-                Layout::Transposed => pack_transposed(b, ldb, col, cols, panel, width),
+                Layout::Transposed => {
+                    let b = &b[(col * ldb).min(b.len())..];
+                    assert!(holds(b, cols, k, ldb), "B is too short");
+                    dispatch(self.isa, Transposed { b, ldb, cols, panel, width, depth: k });
+                }
             }
             (out, col, left) = (rest, col + width, left - registers);
         }
@@ -108,24 +114,43 @@ fn pack_rows(b: &[f32], ldb: usize, col: usize, cols: usize, panel: &mut [f32], 
     }
 }
 
-fn pack_transposed(
-    b: &[f32],
+/// `cols` rows of `depth` elements, `ldb` apart, which lie within `b`, as the columns of a panel of `depth` rows of
+/// `width` elements, which has as many columns at least.
+struct Transposed<'a> {
+    b: &'a [f32],
     ldb: usize,
-    col: usize,
     cols: usize,
-    panel: &mut [f32],
+    depth: usize,
+    panel: &'a mut [f32],
     width: usize,
-) {
-    let k = panel.len() / width;
-    for i in 0..width {
-        if i < cols {
-            let from = &b[(col + i) * ldb..][..k];
-            for (row, &value) in panel.chunks_exact_mut(width).zip(from) {
-                row[i] = value;
-            }
-        } else {
+}
+
+impl SimdOp for Transposed<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Vector>(self, simd: S) {
+        let Self { b, ldb, cols, depth, panel, width } = self;
+        if cols < width {
             for row in panel.chunks_exact_mut(width) {
-                row[i] = 0.0;
+                row[cols..].fill(0.0);
+            }
+        }
+        let (from, to) = (b.as_ptr().cast::<u32>(), panel.as_mut_ptr().cast::<u32>());
+        for col in (0..cols).step_by(S::TILE4) {
+            for row in (0..depth).step_by(S::TILE4) {
+                let (x, y) =
+                    (from.wrapping_add(col * ldb + row), to.wrapping_add(row * width + col));
+                let (rows, steps) = (S::TILE4.min(cols - col), S::TILE4.min(depth - row));
+                if rows == S::TILE4 && steps == S::TILE4 {
+                    // SAFETY: so many rows from `col` on have as many elements from `row` on in `b`, and the
+                    // panel has as many rows of as many columns there.
+                    unsafe { simd.tile4(x, ldb, y, width) }
+                } else {
+                    // SAFETY: `rows` rows from `col` on have `steps` elements from `row` on in `b`, and the
+                    // panel has `steps` rows of `rows` columns there.
+                    unsafe { simd.part4(x, ldb, y, width, rows, steps) }
+                }
             }
         }
     }

@@ -280,21 +280,36 @@ fn exponentials<S: Vector, const STORE: bool>(
     y: &mut [f32],
 ) -> S::F {
     let len = if STORE { x.len().min(y.len()) } else { x.len() };
-    let (from, to) = (x.as_ptr(), y.as_mut_ptr());
+    // SAFETY: both have `len` elements, `y` where it is stored to.
+    unsafe { exponentials_to::<S, STORE>(simd, [max, factor], x.as_ptr(), y.as_mut_ptr(), len) }
+}
+
+/// The same for `len` elements from `from` on.
+///
+/// # Safety
+/// `len` elements are readable at `from` and, with `STORE`, writable at `to`, which may be `from`.
+#[inline(always)]
+unsafe fn exponentials_to<S: Vector, const STORE: bool>(
+    simd: S,
+    [max, factor]: [S::F; 2],
+    from: *const f32,
+    to: *mut f32,
+    len: usize,
+) -> S::F {
     let nothing = simd.splat(f32::NEG_INFINITY);
     let (mut even, mut odd) = (simd.splat(0.0), simd.splat(0.0));
     let mut i = 0;
     while i + 2 * S::LANES <= len {
-        // SAFETY: two vectors from `i` on lie within the `len` elements of `x`.
+        // SAFETY: two vectors from `i` on lie within the `len` elements at `from`.
         let a = unsafe { simd.load(from.add(i)) };
-        // SAFETY: a vector from `i + S::LANES` on lies within the `len` elements of `x`.
+        // SAFETY: a vector from `i + S::LANES` on lies within the `len` elements at `from`.
         let b = unsafe { simd.load(from.add(i + S::LANES)) };
         let (a, b) = (simd.exp(simd.sub(a, max)), simd.exp(simd.sub(b, max)));
         (even, odd) = (simd.add(even, a), simd.add(odd, b));
         if STORE {
-            // SAFETY: two vectors from `i` on lie within the `len` elements of `y`.
+            // SAFETY: two vectors from `i` on lie within the `len` elements at `to`.
             unsafe { simd.store(to.add(i), simd.mul(a, factor)) }
-            // SAFETY: a vector from `i + S::LANES` on lies within the `len` elements of `y`.
+            // SAFETY: a vector from `i + S::LANES` on lies within the `len` elements at `to`.
             unsafe { simd.store(to.add(i + S::LANES), simd.mul(b, factor)) }
         }
         i += 2 * S::LANES;
@@ -306,10 +321,92 @@ fn exponentials<S: Vector, const STORE: bool>(
         let a = simd.exp(simd.sub(a, max));
         even = simd.add(even, a);
         if STORE {
-            // SAFETY: `count` elements from `i` on lie within the `len` elements of `y`.
+            // SAFETY: `count` elements from `i` on lie within the `len` elements at `to`.
             unsafe { simd.store_tail(to.add(i), count, simd.mul(a, factor)) }
         }
         i += S::LANES;
     }
     simd.add(even, odd)
+}
+
+/// What a softmax knows of rows that it gets block by block.
+#[derive(Debug)]
+pub struct Running<'a> {
+    /// The greatest element of each row so far; [`f32::MIN`] at first.
+    pub max: &'a mut [f32],
+    /// The sum of each row's exponentials so far; 0 at first.
+    pub sum: &'a mut [f32],
+    /// What exponentials of the blocks before are to be multiplied by, now that a greater element may have turned up.
+    pub factor: &'a mut [f32],
+}
+
+/// The next block of columns of a softmax: every row of `x: [rows, cols]` becomes `exp(x - max)`, with the greatest
+/// element of this block and those before. Divided by the sum after the last block, exponentials are the softmax: the
+/// error is that of [`softmax()`], and as much again for each greater element that turned up in a later block.
+///
+/// A row with a NaN or plus infinity ends with a sum that is NaN, one of nothing but minus infinities with 0.
+pub fn softmax_block(x: &mut [f32], cols: usize, running: Running<'_>) {
+    softmax_block_on(isa(), x, cols, running);
+}
+
+pub(super) fn softmax_block_on(isa: Isa, x: &mut [f32], cols: usize, running: Running<'_>) {
+    dispatch(isa, Block { x, cols, running });
+}
+
+struct Block<'a> {
+    x: &'a mut [f32],
+    cols: usize,
+    running: Running<'a>,
+}
+
+impl SimdOp for Block<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Vector>(self, simd: S) {
+        let Self { x, cols, running: Running { max, sum, factor } } = self;
+        let mut fours = x.chunks_exact_mut(4 * cols.max(1));
+        let mut rows = 0..max.len().min(sum.len()).min(factor.len());
+        for x in fours.by_ref() {
+            let (a, b) = x.split_at_mut(2 * cols);
+            let ((a, b), (c, d)) = (a.split_at_mut(cols), b.split_at_mut(cols));
+            let Some(at) = rows.nth(3).map(|last| last - 3) else { return };
+            block_rows(simd, &mut [a, b, c, d], &mut max[at..], &mut sum[at..], &mut factor[at..]);
+        }
+        for x in fours.into_remainder().chunks_exact_mut(cols.max(1)) {
+            let Some(at) = rows.next() else { return };
+            block_rows(simd, &mut [x], &mut max[at..], &mut sum[at..], &mut factor[at..]);
+        }
+    }
+}
+
+/// The next block of some rows, of which the others are what is known at first.
+#[inline(always)]
+fn block_rows<S: Vector, const R: usize>(
+    simd: S,
+    x: &mut [&mut [f32]; R],
+    max: &mut [f32],
+    sum: &mut [f32],
+    factor: &mut [f32],
+) {
+    let (mut best, mut sums) = ([0.0; R], [simd.splat(0.0); R]);
+    let mut r = 0;
+    while r < R {
+        best[r] = simd.max_lane(simd.max(simd.splat(greatest(simd, x[r])), simd.splat(max[r])));
+        r += 1;
+    }
+    r = 0;
+    while r < R {
+        let (at, of) = (x[r].as_mut_ptr(), [simd.splat(best[r]), simd.splat(1.0)]);
+        // SAFETY: the row has as many elements, which are ours to write.
+        sums[r] = unsafe { exponentials_to::<S, true>(simd, of, at.cast_const(), at, x[r].len()) };
+        r += 1;
+    }
+    r = 0;
+    while r < R {
+        let before = simd.to_array(simd.exp(simd.splat(max[r] - best[r])))[0];
+        sum[r] = sum[r] * before + simd.sum(sums[r]);
+        (max[r], factor[r]) = (best[r], before);
+        r += 1;
+    }
 }

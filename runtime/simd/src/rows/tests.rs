@@ -6,7 +6,7 @@ use super::lookup::lookup_on;
 use super::lrn::{Lrn, lrn_on};
 use super::quantize::{Dequantize, Quantize, Quantized};
 use super::reduce::{Reduction, reduce, rows};
-use super::softmax::softmax_on;
+use super::softmax::{Running, softmax_block_on, softmax_on};
 use super::transpose::transpose_on;
 use crate::isa::Isa;
 use crate::testing::{Edge, Guarded};
@@ -242,6 +242,51 @@ fn softmax_of_long_rows_is_near_that_of_f64() {
             x[0] = f32::MIN;
             softmax_on(isa, &x, cols, &mut y);
             assert_eq!(y[0].to_bits(), 1f32.to_bits(), "{isa:?} {cols}");
+        }
+    }
+}
+
+#[test]
+fn softmax_of_blocks_is_that_of_whole_rows() {
+    for &isa in Isa::available() {
+        for (rows, blocks) in [(1, &[1][..]), (5, &[3, 70, 17]), (9, &[64, 64]), (4, &[2, 1, 200])]
+        {
+            let cols: usize = blocks.iter().sum();
+            let mut x: Vec<f32> = random(rows * cols, 5).iter().map(|x| x * 40.0 - 20.0).collect();
+            // Rows of nothing, and with what is no number, in their first and last block.
+            x[..cols].fill(f32::NEG_INFINITY);
+            if rows > 2 {
+                (x[cols], x[3 * cols - 1]) = (f32::NAN, f32::INFINITY);
+            }
+            let (mut max, mut sum, mut factor) =
+                (vec![f32::MIN; rows], vec![0.0; rows], vec![0.0; rows]);
+            let (mut found, mut from) = (vec![0.0f32; rows * cols], 0);
+            for &width in blocks {
+                let part = |row: usize| row * cols + from..row * cols + from + width;
+                let block: Vec<f32> = (0..rows).flat_map(|row| x[part(row)].to_vec()).collect();
+                let mut block = Guarded::new(&block, Edge::End);
+                let running = Running { max: &mut max, sum: &mut sum, factor: &mut factor };
+                softmax_block_on(isa, &mut block, width, running);
+                for (row, block) in block.chunks(width).enumerate() {
+                    found[row * cols..][..from].iter_mut().for_each(|y| *y *= factor[row]);
+                    found[part(row)].copy_from_slice(block);
+                }
+                from += width;
+            }
+            assert_eq!(sum[0].to_bits(), 0, "{isa:?}");
+            for row in 1..rows {
+                let (x, found) = (&x[row * cols..][..cols], &found[row * cols..][..cols]);
+                let wide: f64 = x.iter().map(|x| f64::from(*x).exp()).sum();
+                if !wide.is_finite() {
+                    assert!(sum[row].is_nan(), "{isa:?} {row}");
+                    continue;
+                }
+                for (x, y) in x.iter().zip(found) {
+                    let exact = f64::from(*x).exp() / wide;
+                    let near = (f64::from(y / sum[row]) - exact).abs() < 8e-6 * exact;
+                    assert!(near, "{isa:?} {rows} {blocks:?} {exact}");
+                }
+            }
         }
     }
 }

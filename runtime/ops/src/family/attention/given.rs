@@ -1,0 +1,149 @@
+//! What comes with a call: queries, and all keys and values, with those of earlier calls joined to them.
+
+use std::marker::PhantomData;
+
+use udo_api::{
+    Bool, Element, ExecError, FinalizeCx, Inputs, Outputs, Parallel, Scratch, Workspace,
+};
+
+use super::sizes::{Counts, Heads};
+use super::{K, MASK, PAST_KEY, PAST_VALUE, PRESENT_KEY, PRESENT_VALUE, Problem, Q, V};
+use super::{Mask, VALID_LENGTHS};
+
+/// Keys or values, and where all of them end up.
+#[derive(Clone, Copy, Debug)]
+struct Side<T> {
+    new: usize,
+    past: usize,
+    present: usize,
+    /// Elements of one of them.
+    elements: usize,
+    /// Elements of scratch that they are joined in.
+    room: usize,
+    of: PhantomData<fn() -> T>,
+}
+
+/// Keys and values.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sides<T>([Side<T>; 2]);
+
+impl<T: Element> Sides<T> {
+    pub(super) fn read(cx: &FinalizeCx<'_>, counts: &Counts) -> Self {
+        let side = |new: usize, past: usize, present: usize, elements: usize| {
+            // Who leaves out what all of them are needs them joined all the same.
+            let is_own = cx.has_input(past) && !cx.has_output(present);
+            let room = if is_own { counts.cache_len(elements) } else { 0 };
+            Side { new, past, present, elements, room, of: PhantomData }
+        };
+        Self([
+            side(K, PAST_KEY, PRESENT_KEY, counts.depth),
+            side(V, PAST_VALUE, PRESENT_VALUE, counts.width),
+        ])
+    }
+
+    /// What is taken from scratch, and then by others.
+    pub(super) fn workspace(&self) -> Workspace {
+        let [keys, values] = &self.0;
+        Workspace::of::<T>(keys.room).and::<T>(values.room)
+    }
+}
+
+/// Elements, and where the rows of heads lie among them.
+#[derive(Clone, Copy)]
+pub(super) struct Rows<'a, T> {
+    pub(super) data: &'a [T],
+    pub(super) heads: Heads,
+}
+
+impl<'a, T> Rows<'a, T> {
+    /// From a row of a head on, and elements from a row to the next.
+    pub(super) fn from(&self, [batch, head, row]: [usize; 3]) -> (&'a [T], usize) {
+        let step = self.heads.row;
+        (&self.data[self.heads.at(batch, head) + row * step..], step)
+    }
+}
+
+/// What comes with a call.
+pub(super) struct Given<'a, T> {
+    pub(super) q: Rows<'a, T>,
+    pub(super) keys: Rows<'a, T>,
+    pub(super) values: Rows<'a, T>,
+    /// The mask, if it is added to scores.
+    pub(super) numbers: &'a [T],
+    /// The mask, if it says which keys take part.
+    pub(super) truths: &'a [Bool],
+    valid: &'a [i64],
+    total: usize,
+}
+
+impl<'a, T: Element> Given<'a, T> {
+    pub(super) fn take(
+        problem: &Problem,
+        Sides([keys, values]): &Sides<T>,
+        inputs: &Inputs<'a>,
+        outputs: &mut Outputs<'a>,
+        scratch: &mut Scratch<'a>,
+        parallel: Parallel<'_>,
+    ) -> Result<Self, ExecError> {
+        let counts = &problem.counts;
+        let Counts { q_heads, queries, depth, is_packed, total, .. } = *counts;
+        let q = Rows {
+            data: inputs.get::<T>(Q)?,
+            heads: Heads::new(q_heads, queries, depth, is_packed),
+        };
+        let mut join = |side: &Side<T>| {
+            let own = scratch.take::<T>(side.room)?;
+            side.join(counts, inputs, outputs, own, parallel)
+        };
+        let (keys, values) = (join(keys)?, join(values)?);
+        let is_bool = problem.mask.map(|mask: Mask| mask.is_bool);
+        let numbers = if is_bool == Some(false) { inputs.get::<T>(MASK)? } else { &[] };
+        let truths = if is_bool == Some(true) { inputs.get::<Bool>(MASK)? } else { &[] };
+        let has_lengths = inputs.has(VALID_LENGTHS);
+        let valid = if has_lengths { inputs.get::<i64>(VALID_LENGTHS)? } else { &[] };
+        for (batch, &len) in valid.iter().enumerate() {
+            let fits = usize::try_from(len).is_ok_and(|len| len <= total);
+            fits.then_some(()).ok_or(ExecError::bad_value(len, batch))?;
+        }
+        Ok(Self { q, keys, values, numbers, truths, valid, total })
+    }
+
+    /// How many keys there are for a batch.
+    pub(super) fn valid(&self, batch: usize) -> usize {
+        self.valid.get(batch).map_or(self.total, |&len| usize::try_from(len).unwrap_or(0))
+    }
+}
+
+impl<T: Element> Side<T> {
+    /// All keys or values: those that came, or the output in which they follow those of earlier calls, or `own` for it.
+    fn join<'a>(
+        &self,
+        counts: &Counts,
+        inputs: &Inputs<'a>,
+        outputs: &mut Outputs<'a>,
+        own: &'a mut [T],
+        parallel: Parallel<'_>,
+    ) -> Result<Rows<'a, T>, ExecError> {
+        let &Counts { kv_heads, past, new, total, is_packed, .. } = counts;
+        let x = inputs.get::<T>(self.new)?;
+        let heads = Heads::new(kv_heads, new, self.elements, is_packed);
+        let has_present = outputs.has(self.present);
+        if !has_present && !inputs.has(self.past) {
+            return Ok(Rows { data: x, heads });
+        }
+        let to = if has_present { outputs.take::<T>(self.present)? } else { own };
+        let before = if past > 0 { inputs.get::<T>(self.past)? } else { &[] };
+        let (len, from_len) = (total * self.elements, past * self.elements);
+        parallel.chunks_mut(to, len, |at, to| {
+            let (old, to) = to.split_at_mut(from_len);
+            old.copy_from_slice(&before[at * from_len..][..from_len]);
+            let first = heads.at(at / kv_heads, at % kv_heads);
+            for (row, to) in to.chunks_exact_mut(self.elements.max(1)).enumerate() {
+                to.copy_from_slice(&x[first + row * heads.row..][..self.elements]);
+            }
+            Ok(())
+        })?;
+        let heads = Heads::new(kv_heads, total, self.elements, false);
+        Ok(Rows { data: to, heads })
+    }
+}

@@ -1,0 +1,292 @@
+//! The extents of an attention, and how its mask meets the scores.
+
+use udo_api::{DType, Dim, Error, Node, Shape, TensorDesc};
+
+use super::{K, MASK, PAST_KEY, PAST_VALUE, Q, V, VALID_LENGTHS};
+
+/// The extents of an attention.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sizes {
+    pub(crate) batch: Dim,
+    pub(crate) q_heads: Dim,
+    /// Heads of keys and values: each is that of as many neighbouring heads of queries.
+    pub(crate) kv_heads: Dim,
+    pub(crate) queries: Dim,
+    /// Keys before those of input 1.
+    pub(crate) past: Dim,
+    /// Keys of input 1.
+    pub(crate) new: Dim,
+    /// Elements of a query and of a key.
+    pub(crate) depth: Dim,
+    /// Elements of a value.
+    pub(crate) width: Dim,
+    /// Whether heads lie within rows: `[batch, length, heads * elements]` for `[batch, heads, length, elements]`.
+    pub(crate) is_packed: bool,
+}
+
+/// The same as numbers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Counts {
+    pub(super) batch: usize,
+    pub(super) q_heads: usize,
+    pub(super) kv_heads: usize,
+    pub(super) queries: usize,
+    pub(super) past: usize,
+    pub(super) new: usize,
+    /// All keys.
+    pub(super) total: usize,
+    pub(super) depth: usize,
+    pub(super) width: usize,
+    pub(super) is_packed: bool,
+}
+
+impl Counts {
+    /// Elements of all keys, or all values, whose own elements are so many.
+    pub(super) fn cache_len(&self, elements: usize) -> usize {
+        self.batch * self.kv_heads * self.total * elements
+    }
+
+    /// The head of keys that a head of queries meets.
+    pub(super) fn shared_head(&self, head: usize) -> usize {
+        head / (self.q_heads / self.kv_heads.max(1)).max(1)
+    }
+
+    /// Queries of all heads.
+    pub(super) fn rows(&self) -> usize {
+        self.batch * self.q_heads * self.queries
+    }
+
+    /// Which batch, head and query a row of the result is for.
+    pub(super) fn position(&self, row: usize) -> [usize; 3] {
+        let head = row / self.queries;
+        [head / self.q_heads, head % self.q_heads, row % self.queries]
+    }
+}
+
+/// One of the three inputs: batch, heads, length, elements of a head.
+struct Input([Dim; 4]);
+
+impl Input {
+    fn read(node: &Node<'_>, port: usize, heads: &str) -> Result<Self, Error> {
+        let x = node.input(port)?;
+        let dims: Vec<Dim> = x.full_shape().iter().collect();
+        let stated = node.has_param(heads).then(|| count(node, heads)).transpose()?;
+        match (dims.as_slice(), stated) {
+            (&[batch, heads, length, elements], None) => Ok(Self([batch, heads, length, elements])),
+            (&[batch, own, length, elements], Some(stated)) => {
+                if own.bound() != stated {
+                    return Err(Error::new(format!(
+                        "input {port} is {x}, and parameter {heads:?} is {stated}"
+                    )));
+                }
+                Ok(Self([batch, own, length, elements]))
+            }
+            (&[batch, length, hidden], Some(stated)) => {
+                if !hidden.bound().is_multiple_of(stated) {
+                    let wanted = format!("wanted rows of {stated} heads");
+                    return Err(Error::new(format!("input {port} is {x}, {wanted}")));
+                }
+                let elements = hidden.with(hidden.bound() / stated);
+                Ok(Self([batch, Dim::Fixed(stated), length, elements]))
+            }
+            (&[_, _, _], None) => {
+                Err(Error::new(format!("input {port} is {x}, which asks for parameter {heads:?}")))
+            }
+            _ => Err(Error::new(format!("input {port} is {x}, wanted rank 3 or 4"))),
+        }
+    }
+}
+
+fn count(node: &Node<'_>, name: &str) -> Result<usize, Error> {
+    let found = node.int(name)?;
+    usize::try_from(found).ok().filter(|&count| count > 0).ok_or_else(|| {
+        Error::new(format!("parameter {name:?} is {found}, wanted a number above 0"))
+    })
+}
+
+impl Sizes {
+    pub(crate) fn read(node: &Node<'_>) -> Result<Self, Error> {
+        let (q, k, v) = (node.input(Q)?, node.input(K)?, node.input(V)?);
+        if q.rank() != k.rank() || q.rank() != v.rank() {
+            return Err(Error::new(format!("inputs are {q}, {k} and {v}, wanted one rank")));
+        }
+        let Input([batch, q_heads, queries, depth]) = Input::read(node, Q, "q_num_heads")?;
+        let Input([k_batch, kv_heads, new, k_depth]) = Input::read(node, K, "kv_num_heads")?;
+        let Input([v_batch, v_heads, v_len, width]) = Input::read(node, V, "kv_num_heads")?;
+        let fits = [(batch, k_batch), (batch, v_batch), (kv_heads, v_heads), (new, v_len)];
+        let fits = fits.into_iter().chain([(depth, k_depth)]).all(|(a, b)| a.bound() == b.bound());
+        if !fits {
+            return Err(Error::new(format!("inputs are {q}, {k} and {v}, which do not fit")));
+        }
+        let (heads, shared) = (q_heads.bound(), kv_heads.bound());
+        if heads != shared && (shared == 0 || !heads.is_multiple_of(shared)) {
+            return Err(Error::new(format!(
+                "{heads} heads of queries are no multiple of {shared} heads of keys"
+            )));
+        }
+        if depth.bound() == 0 || width.bound() == 0 {
+            return Err(Error::new("heads have 0 elements, wanted 1 or more"));
+        }
+        let past = past(node, [batch, kv_heads, depth, width])?;
+        let is_packed = q.rank() == 3;
+        let sizes = Self { batch, q_heads, kv_heads, queries, past, new, depth, width, is_packed };
+        sizes.check_lengths(node)?;
+        Ok(sizes)
+    }
+
+    fn check_lengths(&self, node: &Node<'_>) -> Result<(), Error> {
+        if !node.has_input(VALID_LENGTHS) {
+            return Ok(());
+        }
+        let found = node.input(VALID_LENGTHS)?;
+        if found.shape() == [self.batch.bound()] {
+            return Ok(());
+        }
+        let wanted = format!("wanted a length for each of {}", self.batch.bound());
+        Err(Error::new(format!("input {VALID_LENGTHS} is {found}, {wanted}")))
+    }
+
+    /// The extents, or their bounds.
+    pub(super) fn counts(&self) -> Counts {
+        let past = self.past.bound();
+        Counts {
+            batch: self.batch.bound(),
+            q_heads: self.q_heads.bound(),
+            kv_heads: self.kv_heads.bound(),
+            queries: self.queries.bound(),
+            past,
+            new: self.new.bound(),
+            total: past.saturating_add(self.new.bound()),
+            depth: self.depth.bound(),
+            width: self.width.bound(),
+            is_packed: self.is_packed,
+        }
+    }
+
+    /// All keys.
+    pub(crate) fn total(&self) -> Dim {
+        let (past, new) = (self.past, self.new);
+        past.with_both(new, past.bound().saturating_add(new.bound()))
+    }
+
+    /// The shape of the result.
+    pub(crate) fn output(&self) -> Result<Shape, Error> {
+        let &Self { batch, q_heads, queries, width, .. } = self;
+        if !self.is_packed {
+            return Shape::of_dims(&[batch, q_heads, queries, width]);
+        }
+        let hidden = q_heads.bound().saturating_mul(width.bound());
+        Shape::of_dims(&[batch, queries, width.with_both(q_heads, hidden)])
+    }
+
+    /// The shape of all keys, or of all values, whose elements are as many.
+    pub(crate) fn cache(&self, elements: Dim) -> Result<Shape, Error> {
+        Shape::of_dims(&[self.batch, self.kv_heads, self.total(), elements])
+    }
+
+    /// The shape of the scores.
+    pub(crate) fn scores(&self) -> Result<Shape, Error> {
+        Shape::of_dims(&[self.batch, self.q_heads, self.queries, self.total()])
+    }
+}
+
+/// The length of the keys and values of earlier calls, which come together or not at all.
+fn past(node: &Node<'_>, [batch, kv_heads, depth, width]: [Dim; 4]) -> Result<Dim, Error> {
+    let (has_key, has_value) = (node.has_input(PAST_KEY), node.has_input(PAST_VALUE));
+    if !has_key && !has_value {
+        return Ok(Dim::Fixed(0));
+    }
+    let (key, value) = (node.input(PAST_KEY)?, node.input(PAST_VALUE)?);
+    let len = key.full_shape().dim(2).unwrap_or(Dim::Fixed(0));
+    let fits = |x: &TensorDesc, elements: Dim| {
+        x.shape() == [batch, kv_heads, len, elements].map(Dim::bound)
+    };
+    if fits(&key, depth) && fits(&value, width) {
+        return Ok(len);
+    }
+    let wanted = format!(
+        "wanted [{},{},length,{}] and [{},{},length,{}]",
+        batch.bound(),
+        kv_heads.bound(),
+        depth.bound(),
+        batch.bound(),
+        kv_heads.bound(),
+        width.bound()
+    );
+    Err(Error::new(format!("inputs {PAST_KEY} and {PAST_VALUE} are {key} and {value}, {wanted}")))
+}
+
+/// How a mask meets the scores.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mask {
+    /// Elements from one batch, head and query to the next; 0 where all meet the same.
+    strides: [usize; 3],
+    /// Keys that it is for; those behind take no part.
+    pub(super) len: usize,
+    /// Whether it says which keys take part, rather than what is added to scores.
+    pub(super) is_bool: bool,
+}
+
+impl Mask {
+    pub(super) fn read(node: &Node<'_>, sizes: &Sizes) -> Result<Option<Self>, Error> {
+        if !node.has_input(MASK) {
+            return Ok(None);
+        }
+        let mask = node.input(MASK)?;
+        let (dims, scores) = (mask.shape(), sizes.scores()?);
+        let all = scores.dims();
+        let misfit = || {
+            let wanted = format!("what broadcasts to {scores}, or has fewer keys");
+            Error::new(format!("input {MASK} is {mask}, wanted {wanted}"))
+        };
+        let (&len, outer) = dims.split_last().ok_or_else(misfit)?;
+        if outer.len() > 3 || len > all[3] {
+            return Err(misfit());
+        }
+        let (mut strides, mut stride) = ([0; 3], len);
+        for (axis, &extent) in (0..3).rev().zip(outer.iter().rev()) {
+            match extent {
+                1 => {}
+                _ if extent == all[axis] => strides[axis] = stride,
+                _ => return Err(misfit()),
+            }
+            stride = stride.saturating_mul(extent);
+        }
+        Ok(Some(Self { strides, len, is_bool: mask.dtype() == Some(DType::Bool) }))
+    }
+
+    /// Where the part for a batch, a head and a query starts.
+    pub(super) fn at(&self, position: [usize; 3]) -> usize {
+        self.strides.iter().zip(position).map(|(stride, at)| stride * at).sum()
+    }
+
+    /// Elements from the part of a query to that of the next one.
+    pub(super) fn step(&self) -> usize {
+        self.strides[2]
+    }
+}
+
+/// Where the rows of heads lie in a tensor.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Heads {
+    batch: usize,
+    head: usize,
+    /// Elements from a row to the next.
+    pub(super) row: usize,
+}
+
+impl Heads {
+    /// Heads of so many rows of so many elements, one after the other, or side by side in rows that all of them share.
+    pub(super) fn new(heads: usize, rows: usize, elements: usize, is_packed: bool) -> Self {
+        let batch = heads * rows * elements;
+        if is_packed {
+            return Self { batch, head: elements, row: heads * elements };
+        }
+        Self { batch, head: rows * elements, row: elements }
+    }
+
+    /// Where a head's rows start.
+    pub(super) fn at(&self, batch: usize, head: usize) -> usize {
+        batch * self.batch + head * self.head
+    }
+}

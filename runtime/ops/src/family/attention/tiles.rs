@@ -1,0 +1,529 @@
+//! Attention in single precision, tile by tile: a softmax runs over blocks of keys, and what earlier blocks gave is
+//! scaled whenever a greater score turns up (Dao et al., 2022).
+
+use udo_api::{Bf16, Element, Error, ExecError, F16, FinalizeCx, Io, Kernel, Parallel, Workspace};
+use udo_simd::gemm_f32::{Epilogue, Layout, gemm, pack_b, packed_len};
+use udo_simd::rows::{Running, softmax_block};
+use udo_simd::{Map1, Map2, Simd, map1_in_place, map2, map2_in_place};
+
+use super::given::{Given, Sides};
+use super::sizes::{Counts, Heads, Mask};
+use super::{Problem, SCORES, Sizes, Stage};
+use crate::family::elementwise::Stored;
+use crate::family::partition;
+
+/// Queries of a tile: what keys and values are packed for once.
+const QUERIES: usize = 64;
+/// The most elements of keys, values and scores that are at hand at once: half of a second-level cache of 1 MiB.
+const AT_HAND: usize = 1 << 17;
+/// Keys of a block are a multiple of so many, a register of any instruction set.
+const KEYS: usize = 16;
+
+/// A type that numbers are stored in, and computed of in `f32`.
+pub(crate) trait Storage: Element {
+    /// Whether there has to be room to widen in.
+    const IS_WIDENED: bool;
+
+    fn number(self) -> f32;
+    /// Rows of numbers that lie apart, in `room` where they are not stored as such; and how far apart they lie then.
+    fn widen<'a>(
+        x: (&'a [Self], usize),
+        extents: [usize; 2],
+        room: &'a mut [f32],
+    ) -> (&'a [f32], usize);
+    fn store(x: &[f32], y: &mut [Self]);
+    /// Results that are computed where they are stored.
+    fn in_place(y: &mut [Self]) -> Option<&mut [f32]>;
+}
+
+impl Storage for f32 {
+    const IS_WIDENED: bool = false;
+
+    fn number(self) -> f32 {
+        self
+    }
+
+    fn widen<'a>(x: (&'a [Self], usize), _: [usize; 2], _: &'a mut [f32]) -> (&'a [f32], usize) {
+        x
+    }
+
+    fn store(x: &[f32], y: &mut [Self]) {
+        y.copy_from_slice(x);
+    }
+
+    fn in_place(y: &mut [Self]) -> Option<&mut [f32]> {
+        Some(y)
+    }
+}
+
+macro_rules! halves {
+    ($($t:ty),*) => {$(
+        impl Storage for $t {
+            const IS_WIDENED: bool = true;
+
+            fn number(self) -> f32 {
+                self.load()
+            }
+
+            fn widen<'a>(
+                (x, step): (&'a [Self], usize),
+                [rows, cols]: [usize; 2],
+                room: &'a mut [f32],
+            ) -> (&'a [f32], usize) {
+                for (row, to) in room.chunks_exact_mut(cols.max(1)).take(rows).enumerate() {
+                    to.iter_mut().zip(&x[row * step..]).for_each(|(to, x)| *to = x.number());
+                }
+                (room, cols)
+            }
+
+            fn store(x: &[f32], y: &mut [Self]) {
+                y.iter_mut().zip(x).for_each(|(y, x)| *y = Stored::<f32>::store(*x));
+            }
+
+            fn in_place(_: &mut [Self]) -> Option<&mut [f32]> {
+                None
+            }
+        }
+    )*};
+}
+
+halves!(F16, Bf16);
+
+/// How the work is cut.
+#[derive(Clone, Copy, Debug)]
+struct Cut {
+    /// Queries of a tile.
+    queries: usize,
+    /// Keys of a block.
+    keys: usize,
+    /// The most parts that threads take.
+    parts: usize,
+    /// Elements of results that are not computed where they are stored.
+    results: usize,
+    lens: Lens,
+}
+
+/// Elements that a part of the work has of its own.
+#[derive(Clone, Copy, Debug)]
+struct Lens {
+    keys: usize,
+    values: usize,
+    queries: usize,
+    scores: usize,
+    mask: usize,
+    /// What earlier blocks gave, scaled.
+    before: usize,
+    /// Numbers that are stored as something else.
+    widened: usize,
+    /// A number for each query.
+    running: usize,
+}
+
+impl Lens {
+    fn of<T: Storage>(problem: &Problem, queries: usize, keys: usize) -> Self {
+        let Counts { depth, width, total, queries: all, .. } = problem.counts;
+        // Pieces start where lines do.
+        let len = |len: usize| len.next_multiple_of(KEYS);
+        let is_masked = problem.mask.is_some();
+        Self {
+            keys: len(packed_len(depth, keys)),
+            values: len(packed_len(keys, width)),
+            queries: len(queries * depth),
+            scores: len(queries * keys),
+            mask: if is_masked { len(queries * keys) } else { 0 },
+            before: if keys < total { len(queries * width) } else { 0 },
+            widened: if T::IS_WIDENED { len(keys * depth.max(width)) } else { 0 },
+            running: len(all),
+        }
+    }
+
+    fn sum(&self) -> usize {
+        let Self { keys, values, queries, scores, mask, before, widened, running } = self;
+        keys + values + queries + scores + mask + before + widened + 3 * running
+    }
+}
+
+/// What a part of the work has of its own.
+struct Own<'a> {
+    keys: &'a mut [f32],
+    values: &'a mut [f32],
+    queries: &'a mut [f32],
+    scores: &'a mut [f32],
+    mask: &'a mut [f32],
+    before: &'a mut [f32],
+    widened: &'a mut [f32],
+    max: &'a mut [f32],
+    sum: &'a mut [f32],
+    factor: &'a mut [f32],
+}
+
+impl<'a> Own<'a> {
+    fn of(lens: &Lens, mut all: &'a mut [f32]) -> Self {
+        let mut take = |len: usize| {
+            let (piece, rest) = std::mem::take(&mut all).split_at_mut(len);
+            all = rest;
+            piece
+        };
+        Self {
+            keys: take(lens.keys),
+            values: take(lens.values),
+            queries: take(lens.queries),
+            scores: take(lens.scores),
+            mask: take(lens.mask),
+            before: take(lens.before),
+            widened: take(lens.widened),
+            max: take(lens.running),
+            sum: take(lens.running),
+            factor: take(lens.running),
+        }
+    }
+}
+
+/// Attention of numbers that are computed in `f32`.
+pub(crate) struct Tiled<T> {
+    problem: Problem,
+    sides: Sides<T>,
+    cut: Cut,
+}
+
+impl<T: Storage> Kernel for Tiled<T> {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let problem = Problem::read(cx, &Sizes::read(cx)?)?;
+        let Counts { queries, total, depth, width, .. } = problem.counts;
+        let queries = queries.min(QUERIES);
+        let most = AT_HAND / (depth + width + queries).max(1) / KEYS * KEYS;
+        let blocks = total.div_ceil(most.max(KEYS)).max(1);
+        // Scores that are an output are there for all keys.
+        let keys = if cx.has_output(SCORES) { total } else { total.div_ceil(blocks) };
+        let keys = keys.next_multiple_of(KEYS).min(total);
+        let threads = cx.threads();
+        let parts = if threads == 1 { 1 } else { partition::most_grains(threads) };
+        let rows = problem.counts.rows();
+        let results = if is_in_place::<T>(&problem.counts) { 0 } else { rows * width };
+        let lens = Lens::of::<T>(&problem, queries, keys);
+        let cut = Cut { queries, keys, parts: parts.min(rows), results, lens };
+        Ok(Self { problem, sides: Sides::read(cx, &problem.counts), cut })
+    }
+
+    fn workspace(&self) -> Workspace {
+        let Cut { parts, results, lens, .. } = self.cut;
+        self.sides.workspace().and::<f32>(results).and::<f32>(parts.saturating_mul(lens.sum()))
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io { inputs, mut outputs, mut scratch, parallel, .. } = io;
+        let (problem, cut) = (&self.problem, &self.cut);
+        let given =
+            Given::take(problem, &self.sides, &inputs, &mut outputs, &mut scratch, parallel)?;
+        let y = outputs.take::<T>(0)?;
+        let read = if outputs.has(SCORES) { Some(outputs.take::<T>(SCORES)?) } else { None };
+        let results = scratch.take::<f32>(cut.results)?;
+        let own = scratch.take::<f32>(cut.parts * cut.lens.sum())?;
+        if is_in_place::<T>(&problem.counts) {
+            let Some(y) = T::in_place(y) else { return Ok(()) };
+            return self.compute(&given, parallel, y, read, own);
+        }
+        self.compute(&given, parallel, results, read, own)?;
+        self.store(parallel, results, y)
+    }
+}
+
+/// Whether results are computed where they are stored.
+fn is_in_place<T: Storage>(counts: &Counts) -> bool {
+    !T::IS_WIDENED && !counts.is_packed
+}
+
+impl<T: Storage> Tiled<T> {
+    /// The results of all heads, one after the other.
+    fn compute(
+        &self,
+        given: &Given<'_, T>,
+        parallel: Parallel<'_>,
+        results: &mut [f32],
+        read: Option<&mut [T]>,
+        own: &mut [f32],
+    ) -> Result<(), ExecError> {
+        let Counts { batch, q_heads, queries, total, depth, width, .. } = self.problem.counts;
+        let (heads, lens) = (batch * q_heads, &self.cut.lens);
+        if results.is_empty() {
+            return Ok(());
+        }
+        if let Some(read) = read {
+            self.part(given, 0, results, Some(read), &mut Own::of(lens, own));
+            return Ok(());
+        }
+        let work = heads * queries * total * (depth + width);
+        let grains = partition::grains(parallel, work, partition::F32_PRODUCTS);
+        let grains = grains.min(self.cut.parts);
+        // Whole heads, or else parts of one.
+        let rows = if grains <= heads {
+            heads.div_ceil(grains) * queries
+        } else {
+            queries.div_ceil(grains / heads)
+        };
+        parallel.chunks_mut_with(results, rows * width, own, lens.sum(), |part, results, own| {
+            self.part(given, part * rows, results, None, &mut Own::of(lens, own));
+            Ok(())
+        })
+    }
+
+    /// The results from a row on.
+    fn part(
+        &self,
+        given: &Given<'_, T>,
+        first: usize,
+        mut results: &mut [f32],
+        mut read: Option<&mut [T]>,
+        own: &mut Own<'_>,
+    ) {
+        let Counts { queries, total, width, .. } = self.problem.counts;
+        let mut row = first;
+        while !results.is_empty() {
+            let at = self.problem.counts.position(row);
+            let count = (queries - at[2]).min(results.len() / width);
+            let (y, rest) = results.split_at_mut(count * width);
+            let read = read.as_mut().map(|read| &mut read[row * total..][..count * total]);
+            self.head(given, at, y, read, own);
+            (results, row) = (rest, row + count);
+        }
+    }
+
+    /// The results of a head from a query on.
+    fn head(
+        &self,
+        given: &Given<'_, T>,
+        [batch, head, first]: [usize; 3],
+        y: &mut [f32],
+        mut read: Option<&mut [T]>,
+        own: &mut Own<'_>,
+    ) {
+        let Counts { total, width, .. } = self.problem.counts;
+        let queries = y.len() / width;
+        let valid = given.valid(batch);
+        let seen = self.problem.visible(valid, first + queries - 1);
+        let seen = if read.is_some() { total } else { seen };
+        own.max[..queries].fill(f32::MIN);
+        own.sum[..queries].fill(0.0);
+        y.fill(0.0);
+        for key in (0..seen).step_by(self.cut.keys.max(1)) {
+            let keys = self.cut.keys.min(seen - key);
+            self.pack(given, [batch, head, key], keys, own);
+            for from in (0..queries).step_by(self.cut.queries) {
+                let count = self.cut.queries.min(queries - from);
+                let tile = Tile { batch, head, query: first + from, count, key, keys, valid };
+                let is_seen = tile.visible(&self.problem, count - 1) > key;
+                if key > 0 && !is_seen && read.is_none() {
+                    continue;
+                }
+                let read = read.as_mut().map(|read| &mut read[from * total..][..count * total]);
+                self.scores(given, &tile, from, read, own);
+                tile.add_values(&mut y[from * width..][..count * width], own);
+            }
+        }
+        for (y, sum) in y.chunks_exact_mut(width).zip(&*own.sum) {
+            map2_in_place(Multiply, y, 1.0 / sum);
+        }
+    }
+
+    /// Packs the keys and values of a block.
+    fn pack(
+        &self,
+        given: &Given<'_, T>,
+        [batch, head, key]: [usize; 3],
+        keys: usize,
+        own: &mut Own<'_>,
+    ) {
+        let Counts { depth, width, .. } = self.problem.counts;
+        let at = [batch, self.problem.counts.shared_head(head), key];
+        let (x, step) = T::widen(given.keys.from(at), [keys, depth], own.widened);
+        pack_b(x, step, Layout::Transposed, depth, keys, own.keys);
+        let (x, step) = T::widen(given.values.from(at), [keys, width], own.widened);
+        pack_b(x, step, Layout::Rows, keys, width, own.values);
+    }
+
+    /// The exponentials of a tile's scores, and what they add up to; `from` is its first query among those at hand.
+    fn scores(
+        &self,
+        given: &Given<'_, T>,
+        tile: &Tile,
+        from: usize,
+        mut read: Option<&mut [T]>,
+        own: &mut Own<'_>,
+    ) {
+        let problem = &self.problem;
+        let Counts { depth, .. } = problem.counts;
+        let &Tile { batch, head, query, count, keys, .. } = tile;
+        let (q, step) = given.q.from([batch, head, query]);
+        for (row, to) in own.queries.chunks_exact_mut(depth).take(count).enumerate() {
+            let (q, _) = T::widen((&q[row * step..][..depth], depth), [1, depth], own.widened);
+            map2(Multiply, &q[..depth], problem.scale as f32, to);
+        }
+        let is_read = read.is_some();
+        let mut keep = |stage: Stage, scores: &[f32]| {
+            if let Some(read) = read.as_mut().filter(|_| problem.stage == stage) {
+                T::store(scores, read);
+            }
+        };
+        let mask = problem.mask.and_then(|mask| tile.mask(given, &mask, own.mask));
+        let is_early = matches!(problem.stage, Stage::Scaled | Stage::Capped) && is_read;
+        let scores = &mut own.scores[..count * keys];
+        // A product adds the mask as it stores, if nothing comes in between.
+        let is_added = problem.softcap <= 0.0 && !is_early;
+        let epilogue = Epilogue { residual: mask.filter(|_| is_added), ..Epilogue::default() };
+        gemm(own.queries, depth, count, depth, own.keys, keys, scores, keys, &epilogue);
+        keep(Stage::Scaled, scores);
+        if problem.softcap > 0.0 {
+            let cap = problem.softcap as f32;
+            map1_in_place(Softcap { cap, inverse: 1.0 / cap }, scores);
+        }
+        keep(Stage::Capped, scores);
+        if let Some((mask, step)) = mask.filter(|_| !is_added) {
+            for (row, scores) in scores.chunks_exact_mut(keys).enumerate() {
+                map2_in_place(Add, scores, &mask[row * step..][..keys]);
+            }
+        }
+        for (row, scores) in scores.chunks_exact_mut(keys).enumerate() {
+            let visible = tile.visible(problem, row).saturating_sub(tile.key).min(keys);
+            scores[visible..].fill(f32::NEG_INFINITY);
+        }
+        keep(Stage::Masked, scores);
+        let running = Running {
+            max: &mut own.max[from..][..count],
+            sum: &mut own.sum[from..][..count],
+            factor: &mut own.factor[..count],
+        };
+        softmax_block(scores, keys, running);
+        if is_read && problem.stage == Stage::Normalized {
+            // All keys are in one block then.
+            for (scores, sum) in scores.chunks_exact_mut(keys).zip(&mut own.sum[from..]) {
+                map2_in_place(Multiply, scores, 1.0 / *sum);
+                *sum = 1.0;
+            }
+        }
+        keep(Stage::Normalized, scores);
+    }
+
+    /// The results, in the order and the type of the output.
+    fn store(&self, parallel: Parallel<'_>, results: &[f32], y: &mut [T]) -> Result<(), ExecError> {
+        let Counts { q_heads, queries, width, is_packed, .. } = self.problem.counts;
+        if !is_packed {
+            return parallel.chunks_mut(y, partition::GRAIN, |chunk, y| {
+                T::store(&results[chunk * partition::GRAIN..][..y.len()], y);
+                Ok(())
+            });
+        }
+        let heads = Heads::new(q_heads, queries, width, false);
+        let row = q_heads * width;
+        let grain = partition::row_grain(row);
+        parallel.chunks_mut(y, grain, |chunk, y| {
+            for (at, y) in y.chunks_exact_mut(row).enumerate() {
+                let query = chunk * (grain / row) + at;
+                for (head, y) in y.chunks_exact_mut(width).enumerate() {
+                    let from = heads.at(query / queries, head) + query % queries * width;
+                    T::store(&results[from..][..width], y);
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Some queries of a head, and some keys.
+struct Tile {
+    batch: usize,
+    head: usize,
+    query: usize,
+    count: usize,
+    key: usize,
+    keys: usize,
+    /// How many keys there are for the batch.
+    valid: usize,
+}
+
+impl Tile {
+    /// How many keys take part for a query.
+    fn visible(&self, problem: &Problem, row: usize) -> usize {
+        problem.visible(self.valid, self.query + row)
+    }
+
+    /// What is added to the scores, and how far its rows lie apart.
+    fn mask<'a, T: Storage>(
+        &self,
+        given: &Given<'a, T>,
+        mask: &Mask,
+        room: &'a mut [f32],
+    ) -> Option<(&'a [f32], usize)> {
+        let &Self { batch, head, query, count, key, keys, .. } = self;
+        let cols = mask.len.checked_sub(key)?.min(keys);
+        let (from, step) = (mask.at([batch, head, query]) + key, mask.step());
+        let rows = if step == 0 { 1 } else { count };
+        if !mask.is_bool && cols == keys {
+            let (x, apart) = T::widen((&given.numbers[from..], step), [rows, keys], room);
+            return Some((x, if step == 0 { 0 } else { apart }));
+        }
+        for (row, to) in room.chunks_exact_mut(keys).take(rows).enumerate() {
+            let from = from + row * step;
+            // Keys that the mask is too short for take no part, whatever their scores are.
+            to[cols..].fill(0.0);
+            if mask.is_bool {
+                let truths = to.iter_mut().zip(&given.truths[from..][..cols]);
+                truths.for_each(|(to, x)| *to = if x.get() { 0.0 } else { f32::NEG_INFINITY });
+            } else {
+                let numbers = to.iter_mut().zip(&given.numbers[from..][..cols]);
+                numbers.for_each(|(to, x)| *to = x.number());
+            }
+        }
+        Some((room, if step == 0 { 0 } else { keys }))
+    }
+
+    /// Adds the block's values to the results of the blocks before, by their shares.
+    fn add_values(&self, y: &mut [f32], own: &mut Own<'_>) {
+        let &Self { count, keys, key, .. } = self;
+        let width = y.len() / count;
+        let mut epilogue = Epilogue::default();
+        if key > 0 {
+            let before = &mut own.before[..y.len()];
+            for ((to, y), factor) in
+                before.chunks_exact_mut(width).zip(y.chunks_exact(width)).zip(&*own.factor)
+            {
+                map2(Multiply, y, *factor, to);
+            }
+            epilogue.residual = Some((before, width));
+        }
+        gemm(own.scores, keys, count, keys, own.values, width, y, width, &epilogue);
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Multiply;
+
+impl Map2 for Multiply {
+    #[inline(always)]
+    fn of<S: Simd>(self, s: S, a: S::F, b: S::F) -> S::F {
+        s.mul(a, b)
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Add;
+
+impl Map2 for Add {
+    #[inline(always)]
+    fn of<S: Simd>(self, s: S, a: S::F, b: S::F) -> S::F {
+        s.add(a, b)
+    }
+}
+
+/// Numbers bent to lie between a bound and its negative.
+#[derive(Clone, Copy)]
+struct Softcap {
+    cap: f32,
+    inverse: f32,
+}
+
+impl Map1 for Softcap {
+    #[inline(always)]
+    fn of<S: Simd>(self, s: S, x: S::F) -> S::F {
+        s.mul(s.tanh(s.mul(x, s.splat(self.inverse))), s.splat(self.cap))
+    }
+}
