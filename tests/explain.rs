@@ -39,15 +39,15 @@ fn count(explained: &Value, pass: &str) -> Option<u64> {
 #[test]
 fn passes_say_how_often_they_fired() {
     let all = explained(&[]);
-    assert_eq!((count(&all, "epilogue"), count(&all, "batch_norm")), (Some(1), Some(0)));
+    assert_eq!((count(&all, "epilogue"), count(&all, "scales")), (Some(1), Some(0)));
     assert_eq!(all["steps"].as_array().unwrap().len(), 1);
 }
 
 #[test]
 fn a_skipped_pass_does_not_run() {
-    for (skip, batch_norm) in [("epilogue", Some(0)), ("all", None)] {
+    for (skip, scales) in [("epilogue", Some(0)), ("all", None)] {
         let less = explained(&["--skip-pass", skip]);
-        assert_eq!((count(&less, "epilogue"), count(&less, "batch_norm")), (None, batch_norm));
+        assert_eq!((count(&less, "epilogue"), count(&less, "scales")), (None, scales));
         assert_eq!(less["steps"].as_array().unwrap().len(), 2, "{skip}");
     }
 }
@@ -57,5 +57,5 @@ fn a_pass_that_there_is_not_is_wrong_usage() {
     let output = explain(&["--skip-pass", "epilog"]);
     assert_eq!(output.status.code(), Some(2));
     let errors = String::from_utf8(output.stderr).unwrap();
-    assert!(errors.contains("epilogue") && errors.contains("batch_norm"), "{errors}");
+    assert!(errors.contains("epilogue") && errors.contains("scales"), "{errors}");
 }

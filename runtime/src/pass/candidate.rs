@@ -1,5 +1,6 @@
 //! What a fusion may ask of a node and its neighbours, and what comes of it.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 
 use udo_api::{Element, Facts, TensorDesc};
@@ -27,10 +28,13 @@ pub struct Candidate<'a> {
 /// What becomes of a candidate.
 #[derive(Debug)]
 pub enum Fusion {
-    /// An earlier node does its work, with other constants; the candidate's output is its input.
+    /// Another node does its work, with other constants. Of an earlier one, its output is what that makes; a later one
+    /// reads what it did.
     Constants {
-        /// The earlier node.
+        /// The other node.
         into: NodeId,
+        /// What the candidate reads that is not constant.
+        of: ValueId,
         /// Its inputs that become constants.
         constants: Vec<(usize, Tensor)>,
     },
@@ -79,19 +83,48 @@ impl<'a> Candidate<'a> {
         self.bound.op.schema().known_facts()
     }
 
-    /// Whether the shape of its first output is known before any run, and nobody reads another one.
-    pub fn makes_one_fixed(&self) -> bool {
-        let outputs = &self.bound.node.outputs;
-        let others = outputs.iter().skip(1).any(Option::is_some);
-        !others && self.graph.desc(self.bound.node.output(0)).full_shape().is_fixed()
+    /// Whether nobody reads another output than the first.
+    pub fn makes_one(&self) -> bool {
+        !self.bound.node.outputs.iter().skip(1).any(Option::is_some)
     }
 
-    /// The node that makes an input, if this node alone reads it.
+    /// Whether the shape of its first output is known before any run, and nobody reads another one.
+    pub fn makes_one_fixed(&self) -> bool {
+        self.makes_one() && self.output().full_shape().is_fixed()
+    }
+
+    /// The node that makes an input, if this node alone reads it; where nodes between have nothing left to do, the one
+    /// before those.
     pub fn before(&self, port: usize) -> Option<Self> {
-        let value = self.bound.node.input(port)?;
-        let id = self.uses.producer(value)?;
-        let only = self.uses.only_reader(value) == Some(self.id);
-        Self::at(self.graph, self.registry, self.uses, id).filter(|_| only)
+        let (mut reader, mut value) = (self.id, self.bound.node.input(port)?);
+        loop {
+            let id = self.uses.producer(value)?;
+            let maker = Self::at(self.graph, self.registry, self.uses, id)?;
+            if self.uses.only_reader(value) != Some(reader) {
+                return None;
+            }
+            if !maker.bound.is_alias {
+                return Some(maker);
+            }
+            (reader, value) = (id, maker.bound.node.input(0)?);
+        }
+    }
+
+    /// Whether this node runs whenever `other` does, as no branch or loop begins or ends between them.
+    pub fn runs_with(&self, other: &Self) -> bool {
+        let (first, last) = (self.id.min(other.id), self.id.max(other.id));
+        let between = self.graph.nodes.get(first.index()..last.index());
+        between.is_some_and(|nodes| nodes.iter().all(|bound| bound.control.is_none()))
+    }
+
+    /// Whether nobody else reads an input.
+    pub fn reads_alone(&self, port: usize) -> bool {
+        self.input_id(port).is_some_and(|value| self.uses.has_one_reader(value))
+    }
+
+    /// Whether the model says how fixed-point cores store an input.
+    pub fn is_encoded(&self, port: usize) -> bool {
+        self.graph.quantized(self.input_id(port)).is_some()
     }
 
     /// The node that reads the first output, if there is one and no other.
@@ -162,6 +195,15 @@ impl<'a> Candidate<'a> {
         let mut settings = self.bound.params.settings().iter();
         match settings.find(|(n, _)| *n == name)? {
             (_, ParamSetting::Int(value)) => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// A parameter that is a list of integers, if the node says it.
+    pub fn ints(&self, name: &str) -> Option<&'a [i64]> {
+        let mut settings = self.bound.params.settings().iter();
+        match settings.find(|(n, _)| *n == name)? {
+            (_, ParamSetting::Ints(values)) => Some(values),
             _ => None,
         }
     }
@@ -242,12 +284,12 @@ pub struct Host {
     aliases: Vec<ValueId>,
 }
 
-/// Does what was found for `fused`; whether anything changed.
+/// Does what was found for `fused`, and notes it in `gone` if it is not needed any more.
 pub(super) fn apply(
     graph: &mut TypedGraph,
     registry: &Registry,
     uses: &mut Uses,
-    fused: NodeId,
+    (fused, gone): (NodeId, &mut BTreeSet<NodeId>),
     fusion: Fusion,
 ) {
     match fusion {
@@ -259,22 +301,39 @@ pub(super) fn apply(
             }
             uses.set_hosts(result, of);
         }
-        Fusion::Constants { into, constants } => {
+        Fusion::Constants { into, of, constants } => {
             let name = graph.node(fused).map_or_else(|_| String::new(), |b| b.node.name.clone());
             let made_of = |id: NodeId| graph.made_of(graph.node(id).ok()?);
             let key = || Some(format!("{} {}", made_of(into)?, made_of(fused)?));
             let (ports, tensors): (Vec<_>, Vec<_>) = constants.into_iter().unzip();
             let all = || Ok::<_, Infallible>(tensors.into_iter().map(Some).collect());
             let Ok(tensors) = registry.derived(key, all);
+            let Ok(mut bound) = graph.node(into).cloned() else { return };
             for (port, tensor) in ports.into_iter().zip(tensors) {
                 let Some(tensor) = tensor else { continue };
                 let value = graph.add_constant(&format!("{name}.{port}"), tensor);
-                let Some(bound) = graph.nodes.get_mut(into.index()) else { return };
                 let inputs = &mut bound.node.inputs;
                 inputs.resize(inputs.len().max(port + 1), None);
                 inputs[port] = Some(value);
             }
-            graph.make_alias(fused);
+            if into > fused {
+                let Ok(node) = graph.node(fused) else { return };
+                uses.replace(fused, node, None);
+                let made = node.node.output(0);
+                bound
+                    .node
+                    .inputs
+                    .iter_mut()
+                    .filter(|input| **input == made)
+                    .for_each(|input| *input = Some(of));
+                gone.insert(fused);
+            } else {
+                graph.make_alias(fused, of);
+            }
+            if let Some(slot) = graph.nodes.get_mut(into.index()) {
+                uses.replace(into, slot, Some(&bound));
+                *slot = bound;
+            }
         }
     }
 }

@@ -49,7 +49,7 @@ pub(super) fn merge(graph: &mut TypedGraph) -> usize {
 }
 
 /// Values that have to keep their ids: the caller's, and those that subgraphs read.
-fn kept(graph: &TypedGraph) -> BTreeSet<ValueId> {
+pub(super) fn kept(graph: &TypedGraph) -> BTreeSet<ValueId> {
     let reads = graph.nodes.iter().flat_map(|bound| bound.node.reads());
     let captured = reads.filter_map(|(read, value)| (read == Read::Capture).then_some(value));
     captured.chain(graph.outputs.iter().copied()).collect()

@@ -2,6 +2,7 @@
 
 mod candidate;
 mod common;
+mod elide;
 mod patterns;
 mod replace;
 mod unread;
@@ -11,12 +12,12 @@ use std::collections::BTreeSet;
 
 use udo_api::Core;
 
-use crate::graph::{GraphError, NodeId};
+use crate::graph::{GraphError, NodeId, ValueId};
 use crate::registry::Registry;
 use crate::resolve::TypedGraph;
 
 pub use candidate::{Candidate, Fusion, Host};
-use patterns::{activations, batch_norm, epilogue, layer_norm, qdq, rms_norm};
+use patterns::{activations, epilogue, layer_norm, pads, qdq, rms_norm, same, scales};
 pub use replace::{Operand, Replacement};
 use uses::Uses;
 
@@ -38,12 +39,19 @@ pub enum Rewrite {
     Graph(fn(&mut TypedGraph) -> usize),
     /// It is asked of each node, the last one first, whether another does what it does by way of nodes before it.
     Pattern(fn(&Candidate<'_>) -> Option<Replacement>),
-    /// It is asked of each node whether an earlier one can do its work.
+    /// It is asked of each node which value its output is.
+    Elision(fn(&Candidate<'_>) -> Option<ValueId>),
+    /// It is asked of each node whether another one can do its work.
     Fusion(fn(&Candidate<'_>) -> Option<Fusion>),
 }
 
 /// All passes, in order.
 pub const PASSES: &[Pass] = &[
+    Pass {
+        name: "same",
+        does: "takes out nodes whose output is an earlier value",
+        rewrite: Rewrite::Elision(same::find),
+    },
     Pass {
         name: "unread",
         does: "takes out nodes that make nothing which anybody reads",
@@ -70,14 +78,19 @@ pub const PASSES: &[Pass] = &[
         rewrite: Rewrite::Pattern(activations::find),
     },
     Pass {
+        name: "pads",
+        does: "has convolutions and poolings pad by themselves",
+        rewrite: Rewrite::Pattern(pads::find),
+    },
+    Pass {
         name: "encodings",
         does: "propagates the encodings that quantize and dequantize nodes state to the values around them",
         rewrite: Rewrite::Graph(qdq::propagate),
     },
     Pass {
-        name: "batch_norm",
-        does: "folds normalizations by constants into the weights of the convolution before",
-        rewrite: Rewrite::Fusion(batch_norm::fold),
+        name: "scales",
+        does: "folds normalizations, scales and biases by constants into the weights of the product before or behind",
+        rewrite: Rewrite::Fusion(scales::fold),
     },
     Pass {
         name: "epilogue",
@@ -135,6 +148,7 @@ pub fn run(
         let count = match pass.rewrite {
             Rewrite::Graph(rewrite) => rewrite(graph),
             Rewrite::Pattern(pattern) => replace_all(graph, registry, core, pattern),
+            Rewrite::Elision(find) => elide::elide(graph, registry, find),
             Rewrite::Fusion(fusion) => fuse(graph, registry, fusion),
         };
         fired.push(Fired { pass: pass.name, count });
@@ -151,15 +165,23 @@ fn fuse(
     registry: &Registry,
     fusion: fn(&Candidate<'_>) -> Option<Fusion>,
 ) -> usize {
-    let mut count = 0;
+    let (mut count, mut gone) = (0, BTreeSet::new());
     let mut uses = Uses::of(graph);
     for id in (0..graph.nodes.len()).map(NodeId::at) {
-        let found = Candidate::at(graph, registry, &uses, id).and_then(|node| fusion(&node));
-        if let Some(found) = found {
-            candidate::apply(graph, registry, &mut uses, id, found);
+        let mut next = Some(id);
+        while let Some(id) = next.take() {
+            let found = Candidate::at(graph, registry, &uses, id).and_then(|node| fusion(&node));
+            let Some(found) = found else { continue };
+            // What a later node reads now may be what it can do the work of as well.
+            next = match found {
+                Fusion::Constants { into, of, .. } if into > id => uses.producer(of),
+                Fusion::Constants { .. } | Fusion::Epilogue { .. } => None,
+            };
+            candidate::apply(graph, registry, &mut uses, (id, &mut gone), found);
             count += 1;
         }
     }
+    replace::remove(graph, &gone);
     count
 }
 

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use udo_api::Core;
+use udo_api::{Core, Param};
 
+use super::Candidate;
 use super::uses::Uses;
 use crate::graph::{Attr, Node, NodeId, ValueId};
 use crate::memory::Tensor;
@@ -22,6 +23,27 @@ pub struct Replacement {
     pub inputs: Vec<Operand>,
     /// Its attributes.
     pub attrs: Vec<(&'static str, Attr)>,
+}
+
+impl Replacement {
+    /// The candidate's own node once more, to be changed.
+    pub fn of(node: &Candidate<'_>) -> Option<Self> {
+        let (bound, schema) = (node.node(), node.node().op.schema());
+        let inputs = bound.node.inputs.iter();
+        let inputs = inputs.map(|input| input.map_or(Operand::Absent, Operand::Value)).collect();
+        let attr = |(name, attr): &(String, Attr)| {
+            let mut names = schema.params().iter().map(Param::attribute_name);
+            Some((names.find(|known| known == name)?, attr.clone()))
+        };
+        let attrs = bound.node.attrs.iter().map(attr).collect::<Option<_>>()?;
+        Some(Self { domain: schema.domain(), op: schema.name(), inputs, attrs })
+    }
+
+    /// Sets an attribute.
+    pub fn set(&mut self, name: &'static str, attr: Attr) {
+        self.attrs.retain(|(known, _)| *known != name);
+        self.attrs.push((name, attr));
+    }
 }
 
 /// An input of a node that is put in.

@@ -64,6 +64,11 @@ impl Uses {
         }
     }
 
+    /// Whether the value has one reader; so has one that a rewrite added, of which there is no list.
+    pub(super) fn has_one_reader(&self, value: ValueId) -> bool {
+        self.readers.get(value.index()).is_none_or(|readers| readers.len() == 1)
+    }
+
     /// Whether these nodes read the value, and nobody else.
     pub(super) fn are_readers(&self, value: ValueId, nodes: &[NodeId]) -> bool {
         let readers = self.readers.get(value.index()).map_or(&[][..], Vec::as_slice);

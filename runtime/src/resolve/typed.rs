@@ -199,11 +199,11 @@ impl TypedGraph {
         id
     }
 
-    /// Leaves a node nothing to do, which the node before does for it: its output is its first input, and fixed-point
+    /// Leaves a node nothing to do, which the node before does for it: its output is `of`, its only input, and fixed-point
     /// cores store that as they would the output.
-    pub fn make_alias(&mut self, id: NodeId) {
+    pub fn make_alias(&mut self, id: NodeId, of: ValueId) {
         let Some(bound) = self.nodes.get_mut(id.index()) else { return };
-        bound.node.inputs.truncate(1);
+        bound.node.inputs = vec![Some(of)];
         bound.node.outputs.truncate(1);
         (bound.params, bound.is_alias) = (Params::default(), true);
         let (x, y) = (bound.node.input(0), bound.node.output(0));

@@ -65,7 +65,7 @@ fn bias(node: &Candidate<'_>) -> Option<Fusion> {
 }
 
 /// A constant input and the axis of the output along which its elements lie.
-fn vector(node: &Candidate<'_>, port: usize) -> Option<(ValueId, usize)> {
+pub(super) fn vector(node: &Candidate<'_>, port: usize) -> Option<(ValueId, usize)> {
     let (desc, output) = (node.input(port), node.output());
     let dims = desc.shape();
     let long = dims.iter().position(|&dim| dim > 1)?;

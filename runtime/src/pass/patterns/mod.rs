@@ -1,9 +1,11 @@
 //! The passes that know operators by name.
 
 pub(super) mod activations;
-pub(super) mod batch_norm;
 pub(super) mod epilogue;
 pub(super) mod layer_norm;
+pub(super) mod pads;
 pub(super) mod qdq;
 pub(super) mod rms_norm;
 mod rows;
+pub(super) mod same;
+pub(super) mod scales;
