@@ -9,6 +9,7 @@ use udo_host::{FinalizedKernel, Refusal};
 
 use super::PlanError;
 use crate::exit_guard::{self, PackageCall};
+use crate::graph::PerValue;
 use crate::place::{Choice, PlacedKernel, Placement};
 use crate::registry::Registry;
 use crate::thread_pool::Pool;
@@ -22,6 +23,7 @@ pub(super) fn all(
     registry: &Registry,
     pool: &Pool,
 ) -> Result<(), PlanError> {
+    release(placement);
     let wanting: Vec<_> = placement
         .choices
         .iter_mut()
@@ -54,6 +56,33 @@ pub(super) fn all(
     let (node, op) =
         node.map_or_else(Default::default, |n| (n.node.name.clone(), n.node.op.clone()));
     Err(PlanError::Prepare { node, op, package, during, refusal })
+}
+
+/// Lets go of the constants that no step reads, so that each is there until its last packer is done.
+fn release(placement: &mut Placement) {
+    let Placement { resolved, choices, .. } = placement;
+    let graph = &mut resolved.graph;
+    let mut is_read = PerValue::filled(graph, false);
+    for &output in &graph.outputs {
+        is_read.set(output, true);
+    }
+    for (bound, choice) in graph.nodes.iter().zip(choices) {
+        match choice {
+            Choice::Kernel(placed) => {
+                let inputs = placed.inputs.iter().enumerate();
+                let read = inputs.filter(|&(port, _)| placed.kernel.reads(port));
+                read.filter_map(|(_, input)| input.value).for_each(|v| is_read.set(v, true));
+            }
+            Choice::Alias | Choice::Control => {
+                bound.node.reads().for_each(|(_, value)| is_read.set(value, true));
+            }
+            Choice::Epilogue { .. } | Choice::Folded => {}
+        }
+    }
+    let unread: Vec<_> = is_read.iter().filter(|&(_, read)| !read).map(|(v, _)| v).collect();
+    for value in unread {
+        graph.forget(value);
+    }
 }
 
 /// What a kernel refused, and with what words.

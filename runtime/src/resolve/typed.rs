@@ -191,6 +191,15 @@ impl TypedGraph {
         self.add_typed(name, Source::Constant(tensor), desc)
     }
 
+    /// Lets go of the elements of a value that nobody reads any more.
+    pub fn forget(&mut self, value: ValueId) {
+        let Some(typed) = self.values.get_mut(value.index()) else { return };
+        typed.folded = None;
+        if matches!(typed.value.source, Source::Constant(_)) {
+            typed.value.source = Source::Computed;
+        }
+    }
+
     fn add_typed(&mut self, name: &str, source: Source, desc: TensorDesc) -> ValueId {
         let id = ValueId::at(self.values.len());
         let value = Value { name: name.to_owned(), source, declared: None };

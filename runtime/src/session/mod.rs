@@ -200,6 +200,8 @@ impl Prepared {
         SessionError::look_ahead(&plan, budget)?;
         let filled = |bytes| {
             let mut buffer = budget.zeroed(bytes)?;
+            // The first run is not the one to wait for them.
+            buffer.populate();
             if plan.fill != 0 {
                 buffer.bytes_mut().fill(plan.fill);
             }

@@ -1,14 +1,15 @@
 //! Host memory: aligned buffers, and elements in bytes.
 
 mod budget;
+mod file;
 #[cfg_attr(target_os = "linux", path = "memory/machine.rs")]
 #[cfg_attr(not(target_os = "linux"), path = "memory/any_machine.rs")]
 mod machine;
-#[cfg_attr(target_os = "linux", path = "memory/huge_pages.rs")]
+#[cfg_attr(target_os = "linux", path = "memory/linux_pages.rs")]
 #[cfg_attr(not(target_os = "linux"), path = "memory/plain_pages.rs")]
 mod pages;
 
-use std::alloc::{Layout, alloc, dealloc};
+use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fmt;
 use std::ptr::NonNull;
 
@@ -16,19 +17,21 @@ use udo_api::Element;
 
 use budget::Lease;
 pub use budget::{Budget, Limit, OutOfMemory};
+pub use file::FileBytes;
 pub use udo_api::bytes_of;
 
 /// The alignment of every buffer, in bytes.
 pub const ALIGN_BYTES: usize = 64;
 
 /// The most bytes that a buffer can have.
-pub const MAX_BYTES: usize = isize::MAX.cast_unsigned() - (LARGE_BYTES - 1);
+pub const MAX_BYTES: usize = isize::MAX.cast_unsigned() - (2 * LARGE_BYTES - 1);
 
 /// The bytes of a large page, and the alignment of buffers that fill one.
 const LARGE_BYTES: usize = 2 << 20;
 
-/// Zeroed bytes, aligned to 64. Those of 2 MiB and more are aligned to that, and the system is asked for
-/// large pages: a convolution that streams its weights through 4 KiB pages waits for their addresses.
+/// Zeroed bytes, aligned to 64. Those of 2 MiB and more have pages of their own, aligned to that, and the system is asked for
+/// large ones: a convolution that streams its weights through 4 KiB pages waits for their addresses. Such pages come
+/// zeroed at their first use, and go back to the system with the buffer.
 pub struct Buffer {
     ptr: NonNull<u8>,
     len: usize,
@@ -53,10 +56,17 @@ impl Buffer {
     /// # Errors
     /// The system does not give them.
     pub fn zeroed(len: usize) -> Result<Self, OutOfMemory> {
-        let buffer = Self::allocate(len)?;
-        // SAFETY: `buffer.ptr` has just been allocated with `len` bytes.
-        unsafe { buffer.ptr.write_bytes(0, len) };
-        Ok(buffer)
+        let refused = OutOfMemory { wanted: len, taken: 0, limit: Limit::None };
+        let ptr = match len {
+            0 => Some(NonNull::dangling()),
+            LARGE_BYTES.. => pages::zeroed(len),
+            _ => {
+                let layout = Self::layout(len).ok_or(refused)?;
+                // SAFETY: the layout's size is not 0.
+                NonNull::new(unsafe { alloc_zeroed(layout) })
+            }
+        };
+        Ok(Self { ptr: ptr.ok_or(refused)?, len, lease: None })
     }
 
     /// A buffer that holds a copy of `bytes`.
@@ -64,27 +74,17 @@ impl Buffer {
     /// # Errors
     /// The system does not give as many.
     pub fn of(bytes: &[u8]) -> Result<Self, OutOfMemory> {
-        let buffer = Self::allocate(bytes.len())?;
-        // SAFETY: `buffer.ptr` has just been allocated with as many bytes, and nobody else refers to them.
-        unsafe { buffer.as_ptr().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        let mut buffer = Self::zeroed(bytes.len())?;
+        buffer.bytes_mut().copy_from_slice(bytes);
         Ok(buffer)
     }
 
-    /// Bytes that nobody has written yet; dangling for 0.
-    fn allocate(len: usize) -> Result<Self, OutOfMemory> {
-        if len == 0 {
-            return Ok(Self { ptr: NonNull::dangling(), len, lease: None });
+    /// Takes all its pages now, rather than each at its first use.
+    pub fn populate(&mut self) {
+        if self.len >= LARGE_BYTES {
+            // SAFETY: `pages::zeroed` gave the `len` bytes.
+            unsafe { pages::populate(self.ptr, self.len) };
         }
-        let refused = OutOfMemory { wanted: len, taken: 0, limit: Limit::None };
-        let Some(layout) = Self::layout(len) else { return Err(refused) };
-        // SAFETY: the layout's size is not 0.
-        let raw = unsafe { alloc(layout) };
-        let Some(ptr) = NonNull::new(raw) else { return Err(refused) };
-        if len >= LARGE_BYTES {
-            // Before the first write, which is when pages get their size.
-            pages::prefer_large(ptr, len / LARGE_BYTES * LARGE_BYTES);
-        }
-        Ok(Self { ptr, len, lease: None })
     }
 
     fn counted(self, lease: Lease) -> Self {
@@ -94,11 +94,7 @@ impl Buffer {
     }
 
     fn layout(len: usize) -> Option<Layout> {
-        if len == 0 {
-            return None;
-        }
-        let align = if len < LARGE_BYTES { ALIGN_BYTES } else { LARGE_BYTES };
-        Layout::from_size_align(len, align).ok()
+        Layout::from_size_align(len, ALIGN_BYTES).ok()
     }
 
     /// How many bytes there are.
@@ -131,9 +127,16 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        if let Some(layout) = Self::layout(self.len) {
-            // SAFETY: `allocate` took it with this very layout.
-            unsafe { dealloc(self.ptr.as_ptr(), layout) };
+        match self.len {
+            0 => {}
+            // SAFETY: `pages::zeroed` gave the `len` bytes, and every borrow of them has ended.
+            LARGE_BYTES.. => unsafe { pages::release_zeroed(self.ptr, self.len) },
+            len => {
+                if let Some(layout) = Self::layout(len) {
+                    // SAFETY: `zeroed` took it with this very layout.
+                    unsafe { dealloc(self.ptr.as_ptr(), layout) };
+                }
+            }
         }
     }
 }

@@ -1,6 +1,45 @@
-//! Pages as the system gives them.
+//! Memory as the allocator gives it, and no files as memory.
 
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::fs::File;
 use std::ptr::NonNull;
 
-/// There is nobody to ask.
-pub(super) fn prefer_large(_first: NonNull<u8>, _bytes: usize) {}
+use super::LARGE_BYTES;
+
+fn layout(bytes: usize) -> Option<Layout> {
+    Layout::from_size_align(bytes, LARGE_BYTES).ok()
+}
+
+/// `bytes` zeroed bytes, at least one, aligned to [`LARGE_BYTES`]; none where the system refuses.
+pub(super) fn zeroed(bytes: usize) -> Option<NonNull<u8>> {
+    // SAFETY: the layout's size is not 0.
+    NonNull::new(unsafe { alloc_zeroed(layout(bytes)?) })
+}
+
+/// The allocator has written them.
+///
+/// # Safety
+/// None is asked for.
+pub(super) unsafe fn populate(_at: NonNull<u8>, _bytes: usize) {}
+
+/// Gives back what [`zeroed`] gave for as many bytes.
+///
+/// # Safety
+/// Nobody refers to it.
+pub(super) unsafe fn release_zeroed(at: NonNull<u8>, bytes: usize) {
+    if let Some(layout) = layout(bytes) {
+        // SAFETY: `zeroed` took it with this very layout.
+        unsafe { dealloc(at.as_ptr(), layout) };
+    }
+}
+
+/// There is no such way.
+pub(super) fn file(_file: &File, _bytes: usize) -> Option<NonNull<u8>> {
+    None
+}
+
+/// Nothing was mapped.
+///
+/// # Safety
+/// None is asked for.
+pub(super) unsafe fn release(_at: NonNull<u8>, _bytes: usize) {}

@@ -1,0 +1,100 @@
+//! The bytes of a file, mapped where the system can do that.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::ptr::NonNull;
+
+use super::pages;
+
+/// All bytes of a file, to be read: mapped, so that they take no memory that the system could not take back, or read where
+/// they cannot be mapped.
+///
+/// A file that is cut short while it is mapped ends the process at the next look at what is gone. Writers that
+/// put a new file in its place do no harm.
+pub struct FileBytes(Bytes);
+
+enum Bytes {
+    Read(Vec<u8>),
+    Mapped { at: NonNull<u8>, len: usize },
+}
+
+// SAFETY: nobody writes what is mapped, and it is owned as a boxed slice would be.
+unsafe impl Send for FileBytes {}
+// SAFETY: as above.
+unsafe impl Sync for FileBytes {}
+
+impl fmt::Debug for FileBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FileBytes({} bytes)", self.as_ref().len())
+    }
+}
+
+impl FileBytes {
+    /// The bytes of `file` from its start on.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn of(file: &mut File) -> io::Result<Self> {
+        let of = file.metadata()?;
+        // Files that the system makes up as they are read say that they are empty.
+        let len = usize::try_from(of.len()).unwrap_or(0);
+        if of.is_file()
+            && len > 0
+            && let Some(at) = pages::file(file, len)
+        {
+            return Ok(Self(Bytes::Mapped { at, len }));
+        }
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        Ok(Self(Bytes::Read(bytes)))
+    }
+}
+
+impl AsRef<[u8]> for FileBytes {
+    fn as_ref(&self) -> &[u8] {
+        match &self.0 {
+            Bytes::Read(bytes) => bytes,
+            // SAFETY: the `len` bytes from `at` on are mapped for as long as `self` lives, and nobody writes them.
+            Bytes::Mapped { at, len } => unsafe { std::slice::from_raw_parts(at.as_ptr(), *len) },
+        }
+    }
+}
+
+impl Drop for FileBytes {
+    fn drop(&mut self) {
+        if let Bytes::Mapped { at, len } = self.0 {
+            // SAFETY: `pages::file` mapped these bytes, and every borrow of them has ended.
+            unsafe { pages::release(at, len) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_as_it_was_written() {
+        let folder = tempfile::tempdir().unwrap();
+        for len in [0usize, 1, 4095, 4096, 4097, 3 << 20] {
+            let path = folder.path().join(len.to_string());
+            let bytes: Vec<u8> = (0u8..251).cycle().take(len).collect();
+            File::create(&path).unwrap().write_all(&bytes).unwrap();
+            let read = FileBytes::of(&mut File::open(&path).unwrap()).unwrap();
+            assert_eq!(read.as_ref(), bytes, "{len} bytes");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_mapped_is_read() {
+        if cfg!(target_os = "linux") {
+            let read = FileBytes::of(&mut File::open("/proc/self/status").unwrap()).unwrap();
+            assert!(read.as_ref().starts_with(b"Name:"));
+        }
+        let folder = tempfile::tempdir().unwrap();
+        assert!(File::open(folder.path()).and_then(|mut file| FileBytes::of(&mut file)).is_err());
+    }
+}
