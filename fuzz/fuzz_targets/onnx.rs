@@ -5,7 +5,7 @@ use libfuzzer_sys::fuzz_target;
 use udo_runtime::import::{self, ImportOptions};
 
 fuzz_target!(|bytes: &[u8]| {
-    if let Ok(graph) = import::onnx::import(bytes, "bytes", &ImportOptions::default()) {
+    if let Ok(graph) = import::bytes(bytes, "bytes.onnx", &ImportOptions::default()) {
         std::hint::black_box(graph.to_string());
     }
 });

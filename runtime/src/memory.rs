@@ -1,23 +1,42 @@
-//! Host memory: tensors, and the aligned buffers that they share.
+//! Host memory: tensors, and the aligned buffers, or bytes of files, that they share.
 
 mod derived;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use prost::bytes::Bytes;
 use udo_api::{DType, Element, Shape, TensorDesc};
 
 pub(crate) use derived::Derived;
 pub use udo_host::memory::{
-    ALIGN_BYTES, Budget, Buffer, Limit, MAX_BYTES, OutOfMemory, bytes_of, elements, elements_mut,
+    ALIGN_BYTES, Budget, Buffer, FileBytes, Limit, MAX_BYTES, OutOfMemory, bytes_of, elements,
+    elements_mut,
 };
 
 /// A tensor with its elements; clones share them.
 #[derive(Clone, Debug)]
 pub struct Tensor {
     desc: TensorDesc,
-    data: Arc<Buffer>,
+    data: Data,
     id: u64,
+}
+
+/// Where a tensor's elements lie.
+#[derive(Clone, Debug)]
+enum Data {
+    Own(Arc<Buffer>),
+    /// In a file. They are aligned as a buffer's are.
+    File(Arc<Bytes>),
+}
+
+impl Data {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Own(buffer) => buffer.bytes(),
+            Self::File(bytes) => bytes,
+        }
+    }
 }
 
 /// A number that no other elements of the process have.
@@ -59,7 +78,7 @@ impl Tensor {
     /// The system does not give the memory.
     pub fn zeros(dtype: DType, shape: Shape) -> Result<Self, OutOfMemory> {
         let desc = TensorDesc::new(dtype, shape);
-        let data = Arc::new(Buffer::zeroed(desc.size_bytes())?);
+        let data = Data::Own(Arc::new(Buffer::zeroed(desc.size_bytes())?));
         Ok(Self { data, desc, id: next_id() })
     }
 
@@ -69,7 +88,16 @@ impl Tensor {
     /// Not as many bytes as type and shape ask for, or no memory for them.
     pub fn from_bytes(dtype: DType, shape: Shape, bytes: &[u8]) -> Result<Self, TensorError> {
         let desc = sized(dtype, shape, bytes.len())?;
-        Ok(Self { data: Arc::new(Buffer::of(bytes)?), desc, id: next_id() })
+        Ok(Self { data: Data::Own(Arc::new(Buffer::of(bytes)?)), desc, id: next_id() })
+    }
+
+    /// As [`Tensor::from_bytes`], of bytes that stay where they are if they are aligned as a buffer's are.
+    pub(crate) fn of_file(dtype: DType, shape: Shape, bytes: Bytes) -> Result<Self, TensorError> {
+        if bytes.is_empty() || !bytes.as_ptr().addr().is_multiple_of(ALIGN_BYTES) {
+            return Self::from_bytes(dtype, shape, &bytes);
+        }
+        let desc = sized(dtype, shape, bytes.len())?;
+        Ok(Self { data: Data::File(Arc::new(bytes)), desc, id: next_id() })
     }
 
     /// A tensor of the little-endian elements in `buffer`, outermost dimension first.
@@ -78,7 +106,7 @@ impl Tensor {
     /// Not as many bytes as type and shape ask for.
     pub fn from_buffer(dtype: DType, shape: Shape, buffer: Buffer) -> Result<Self, SizeError> {
         let desc = sized(dtype, shape, buffer.len())?;
-        Ok(Self { data: Arc::new(buffer), desc, id: next_id() })
+        Ok(Self { data: Data::Own(Arc::new(buffer)), desc, id: next_id() })
     }
 
     /// A tensor with these elements, outermost dimension first.
@@ -114,9 +142,12 @@ impl Tensor {
         self.data.bytes()
     }
 
-    /// The buffer that clones share.
-    pub(crate) fn buffer(&self) -> &Arc<Buffer> {
-        &self.data
+    /// The buffer that clones share, or a copy of what lies in a file.
+    pub(crate) fn buffer(&self) -> Result<Arc<Buffer>, OutOfMemory> {
+        match &self.data {
+            Data::Own(buffer) => Ok(Arc::clone(buffer)),
+            Data::File(bytes) => Buffer::of(bytes).map(Arc::new),
+        }
     }
 
     /// The elements, or nothing if they are not of type `T`.
@@ -129,8 +160,8 @@ impl Tensor {
     /// # Errors
     /// The shape has another number of elements.
     pub fn reshaped(&self, shape: Shape) -> Result<Self, SizeError> {
-        let desc = sized(self.dtype(), shape, self.data.len())?;
-        Ok(Self { desc, data: Arc::clone(&self.data), id: self.id })
+        let desc = sized(self.dtype(), shape, self.bytes().len())?;
+        Ok(Self { desc, ..self.clone() })
     }
 }
 

@@ -152,6 +152,16 @@ impl Registry {
         &self.ops
     }
 
+    /// The type names of packages' operators, and the domain of nodes that each takes; none where it takes those of any.
+    pub fn packaged_ops(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
+        let packaged = self.ops().iter().filter(|entry| !self.is_builtin(entry.package));
+        packaged.flat_map(|entry| {
+            let schema = entry.def.schema();
+            let own = Some(schema.domain()).filter(|domain| !domain.is_empty());
+            [(schema.name(), own), (schema.name(), Some(self.package_name(entry.package)))]
+        })
+    }
+
     /// All packages, in the order in which they were opened.
     pub fn packages(&self) -> impl Iterator<Item = &Package> {
         self.slots.iter().map(|slot| &slot.package)

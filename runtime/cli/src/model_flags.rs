@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use udo_api::{Core, Status};
 use udo_generator::names::module_name;
 use udo_runtime::cores::{GpuStorage, Profile};
-use udo_runtime::import::{self, ImportOptions};
+use udo_runtime::import::{self, ImportOptions, PackagedOp};
 use udo_runtime::memory::Limit;
 use udo_runtime::model::{CompileError, Model, Options, RunError, Session};
 use udo_runtime::package::source_folder;
@@ -163,7 +163,12 @@ impl ModelFlags {
     pub(crate) fn load(&self) -> Result<Loaded, Failure> {
         let start = Instant::now();
         let mut registry = open(&self.packages)?;
-        let graph = import::file(&self.model, &ImportOptions::default())?;
+        let packaged = registry.packaged_ops().map(|(name, domain)| PackagedOp {
+            name: name.to_owned(),
+            domain: domain.map(str::to_owned),
+        });
+        let options = ImportOptions { packaged: packaged.collect(), ..ImportOptions::default() };
+        let graph = import::file(&self.model, &options)?;
         let compiled = Model::compile(graph, &mut registry, &self.options());
         let model = compiled.map_err(|error| compile_failure(error, &registry))?;
         Ok(Loaded { model, registry, load_time: start.elapsed() })

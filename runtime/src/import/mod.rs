@@ -8,9 +8,13 @@ mod error;
 pub mod onnx;
 mod text;
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use prost::bytes::Bytes;
+
 use crate::graph::Graph;
+use crate::memory::FileBytes;
 
 pub use error::ImportError;
 
@@ -19,6 +23,50 @@ pub use error::ImportError;
 pub struct ImportOptions {
     /// The folder where elements that the model keeps in other files lie; nothing refuses them.
     pub folder: Option<PathBuf>,
+    /// The operators of packages, which go before functions that the model has for them.
+    pub packaged: Vec<PackagedOp>,
+}
+
+/// An operator that a package has.
+#[derive(Clone, Debug)]
+pub struct PackagedOp {
+    /// Its type name.
+    pub name: String,
+    /// The domain of the nodes that it takes; none where it takes those of any.
+    pub domain: Option<String>,
+}
+
+impl PackagedOp {
+    fn takes(&self, domain: &str, name: &str) -> bool {
+        self.name == name && self.domain.as_ref().is_none_or(|own| own == domain)
+    }
+}
+
+/// The bytes of a model's file, which clones share.
+#[derive(Clone, Debug)]
+pub struct ModelBytes(Bytes);
+
+impl ModelBytes {
+    /// A copy of bytes.
+    pub fn copy_of(bytes: &[u8]) -> Self {
+        Self(Bytes::copy_from_slice(bytes))
+    }
+
+    /// The bytes of a file, mapped where that can be.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn of(path: &Path) -> Result<Self, ImportError> {
+        let unreadable = |source| ImportError::Read { path: path.to_owned(), source };
+        let bytes = File::open(path).and_then(|mut file| FileBytes::of(&mut file));
+        Ok(Self(Bytes::from_owner(bytes.map_err(unreadable)?)))
+    }
+}
+
+impl AsRef<[u8]> for ModelBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
 }
 
 /// A format of model files.
@@ -31,7 +79,7 @@ pub struct Importer {
     /// Whether bytes start as such a file does.
     pub sniff: fn(&[u8]) -> bool,
     /// The graph in the bytes of such a file, verified; the text is what to call it in messages.
-    pub import: fn(&[u8], &str, &ImportOptions) -> Result<Graph, ImportError>,
+    pub import: Import,
 }
 
 /// Every format that is read.
@@ -42,16 +90,18 @@ pub const IMPORTERS: &[Importer] = &[
 
 /// The graph in a model's file, which is called after the file.
 ///
+/// The file has to stay as it is while it is read, and files that it keeps elements in for as long as the graph, or what is made
+/// of it, lives: they are mapped. A new file of the same name does no harm, a change of the old one does.
+///
 /// # Errors
 /// A file that cannot be read, and as for [`bytes`].
 pub fn file(path: &Path, options: &ImportOptions) -> Result<Graph, ImportError> {
-    let unreadable = |source| ImportError::Read { path: path.to_owned(), source };
-    let read = std::fs::read(path).map_err(unreadable)?;
+    let read = ModelBytes::of(path)?;
     let mut options = options.clone();
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
     options.folder.get_or_insert_with(|| parent.unwrap_or(Path::new(".")).to_owned());
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
-    bytes(&read, &name, &options)
+    choose(&read, &name)?(&read, &name, &options)
 }
 
 /// The graph in the bytes of a model's file. The suffix of `name` says the format; where it is none that is known, the
@@ -60,14 +110,23 @@ pub fn file(path: &Path, options: &ImportOptions) -> Result<Graph, ImportError> 
 /// # Errors
 /// No known format, and what its importer refuses.
 pub fn bytes(bytes: &[u8], name: &str, options: &ImportOptions) -> Result<Graph, ImportError> {
+    let bytes = ModelBytes::copy_of(bytes);
+    choose(&bytes, name)?(&bytes, name, options)
+}
+
+/// Reads a model.
+pub type Import = fn(&ModelBytes, &str, &ImportOptions) -> Result<Graph, ImportError>;
+
+/// What reads bytes that are called `name`.
+fn choose(bytes: &ModelBytes, name: &str) -> Result<Import, ImportError> {
     let suffix = Path::new(name).extension().and_then(|suffix| suffix.to_str());
     let is_named = |suffix: &str| {
         let has = |of: &Importer| of.suffixes.iter().any(|own| own.eq_ignore_ascii_case(suffix));
         IMPORTERS.iter().find(|importer| has(importer))
     };
-    let sniffed = || IMPORTERS.iter().find(|importer| (importer.sniff)(bytes));
+    let sniffed = || IMPORTERS.iter().find(|importer| (importer.sniff)(bytes.as_ref()));
     match suffix.and_then(is_named).or_else(sniffed) {
-        Some(importer) => (importer.import)(bytes, name, options),
+        Some(importer) => Ok(importer.import),
         None => Err(ImportError::UnknownFormat { name: name.to_owned() }),
     }
 }

@@ -1,6 +1,6 @@
 //! Graphs in the form in which they print, as bug reports and tests hold them.
 
-use super::{ImportError, ImportOptions};
+use super::{ImportError, ImportOptions, ModelBytes};
 use crate::graph::{Graph, ParseError};
 
 /// Whether bytes start as a printed graph does.
@@ -12,8 +12,12 @@ pub(super) fn sniff(bytes: &[u8]) -> bool {
 ///
 /// # Errors
 /// Bytes that are no text, a line that cannot be read, or a graph that cannot run.
-pub(super) fn import(bytes: &[u8], name: &str, _: &ImportOptions) -> Result<Graph, ImportError> {
-    let text = std::str::from_utf8(bytes).map_err(|error| ImportError::WrongBytes {
+pub(super) fn import(
+    bytes: &ModelBytes,
+    name: &str,
+    _: &ImportOptions,
+) -> Result<Graph, ImportError> {
+    let text = std::str::from_utf8(bytes.as_ref()).map_err(|error| ImportError::WrongBytes {
         name: format!("{name:?}"),
         wanted: "a graph in UTF-8",
         reason: error.to_string(),

@@ -6,9 +6,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use prost::bytes::Bytes;
 use udo_api::TensorDesc;
 
-use super::{Buffer, Tensor};
+use super::{Buffer, Data, Tensor};
 
 /// What was made, by how it was made. Clones share it.
 #[derive(Clone, Debug, Default)]
@@ -18,17 +19,31 @@ pub(crate) struct Derived(Arc<Mutex<HashMap<String, Vec<Option<Made>>>>>);
 #[derive(Clone, Debug)]
 struct Made {
     desc: TensorDesc,
-    data: Weak<Buffer>,
+    data: WeakData,
     id: u64,
+}
+
+#[derive(Clone, Debug)]
+enum WeakData {
+    Own(Weak<Buffer>),
+    File(Weak<Bytes>),
 }
 
 impl Made {
     fn of(tensor: &Tensor) -> Self {
-        Self { desc: tensor.desc, data: Arc::downgrade(&tensor.data), id: tensor.id }
+        let data = match &tensor.data {
+            Data::Own(buffer) => WeakData::Own(Arc::downgrade(buffer)),
+            Data::File(bytes) => WeakData::File(Arc::downgrade(bytes)),
+        };
+        Self { desc: tensor.desc, data, id: tensor.id }
     }
 
     fn tensor(&self) -> Option<Tensor> {
-        Some(Tensor { desc: self.desc, data: self.data.upgrade()?, id: self.id })
+        let data = match &self.data {
+            WeakData::Own(buffer) => Data::Own(buffer.upgrade()?),
+            WeakData::File(bytes) => Data::File(bytes.upgrade()?),
+        };
+        Some(Tensor { desc: self.desc, data, id: self.id })
     }
 }
 

@@ -1,7 +1,5 @@
 //! A node's parameters: checked against the schema, defaulted, owned.
 
-use std::sync::Arc;
-
 use udo_api::{DType, Layout, OpSchema, Param, ParamKind};
 use udo_host::{ParamSetting, TensorSetting};
 
@@ -99,8 +97,8 @@ fn convert(param: &Param, attr: &Attr) -> Result<ParamSetting, String> {
         (Some(ParamKind::TypedTensor), Attr::Tensor(tensor))
             if param.types().has(tensor.dtype()) =>
         {
-            TensorSetting::new(*tensor.desc(), Arc::clone(tensor.buffer()))
-                .map(ParamSetting::Tensor)
+            let buffer = tensor.buffer().map_err(|e| e.to_string())?;
+            TensorSetting::new(*tensor.desc(), buffer).map(ParamSetting::Tensor)
         }
         // The node has it; kernels do not see it.
         (Some(ParamKind::Graph), Attr::Graph(_)) => Some(ParamSetting::Absent),

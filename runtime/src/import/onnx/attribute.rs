@@ -1,21 +1,21 @@
 //! What attributes of nodes hold, but for graphs, and the tensors of `Constant` nodes.
 
 use std::fmt::Arguments;
-use std::path::Path;
 
 use udo_api::Shape;
 
 use super::ImportError;
+use super::external::Files;
 use super::proto::{AttributeProto, NodeProto};
 use super::tensor::{shape_of, tensor};
 use crate::graph::Attr;
 use crate::memory::Tensor;
 
-/// What an attribute holds that is no graph; elements in another file lie in `folder`.
+/// What an attribute holds that is no graph; elements in another file are among `files`.
 pub(super) fn attr(
     place: Arguments<'_>,
     proto: &AttributeProto,
-    folder: Option<&Path>,
+    files: &Files<'_>,
 ) -> Result<Attr, ImportError> {
     if !proto.ref_attr_name.is_empty() {
         let found = format!("a reference to attribute {:?}", proto.ref_attr_name);
@@ -32,7 +32,7 @@ pub(super) fn attr(
             Attr::Text(proto.s.as_ref().map_or_else(|| Ok(String::new()), text)?)
         }
         AttributeProto::TENSOR => match &proto.t {
-            Some(proto) => Attr::Tensor(tensor(place, proto, folder)?),
+            Some(proto) => Attr::Tensor(tensor(place, proto, files)?),
             None => return Err(ImportError::malformed(place, "no tensor", "one")),
         },
         AttributeProto::FLOATS => {
@@ -61,7 +61,7 @@ pub(super) fn attr(
 pub(super) fn constant(
     place: Arguments<'_>,
     node: &NodeProto,
-    folder: Option<&Path>,
+    files: &Files<'_>,
 ) -> Result<Tensor, ImportError> {
     const WANTED: &str = "one attribute value, value_float(s) or value_int(s)";
     let [attribute] = node.attribute.as_slice() else {
@@ -69,7 +69,7 @@ pub(super) fn constant(
         return Err(ImportError::malformed(place, found, WANTED));
     };
     let name = attribute.name.as_str();
-    let attr = attr(format_args!("{place} attribute {name:?}"), attribute, folder)?;
+    let attr = attr(format_args!("{place} attribute {name:?}"), attribute, files)?;
     let made = match (name, attr) {
         ("value", Attr::Tensor(tensor)) => return Ok(tensor),
         ("value_int", Attr::Int(value)) => Tensor::of(Shape::SCALAR, &[value]),

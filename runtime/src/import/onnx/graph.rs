@@ -9,11 +9,13 @@ use std::fmt::Arguments;
 use std::mem;
 
 use prost::Message;
+use prost::bytes::Bytes;
 
 use super::ImportError;
 use super::attribute;
+use super::function::{Call, Scope};
 use super::model::{Model, domain};
-use super::proto::{AttributeProto, GraphProto, NodeProto, ValueInfoProto};
+use super::proto::{AttributeProto, FunctionProto, GraphProto, NodeProto, ValueInfoProto};
 use super::tensor::tensor;
 use super::types::tensor_type;
 use crate::graph::{Attr, Graph, GraphError, MAX_DEPTH, Node, Source, ValueId};
@@ -22,15 +24,23 @@ use crate::memory::Tensor;
 /// A graph that is being read, and its outer ones.
 pub(super) struct Import<'a> {
     model: &'a Model<'a>,
-    level: Level,
+    pub(super) level: Level,
     /// The outer graphs, the outermost first.
-    outer: Vec<Level>,
+    pub(super) outer: Vec<Level>,
+    /// Whose nodes are being read.
+    pub(super) scope: Scope<'a>,
+    /// The functions that are being called, the first one first.
+    pub(super) calls: Vec<&'a FunctionProto>,
+    /// What the nodes that are read next make for the node that calls their function.
+    pub(super) made: HashMap<String, ValueId>,
+    /// How many nodes came from functions.
+    pub(super) inlined: usize,
 }
 
 /// A graph, as far as it has been read, and which value each name stands for.
-struct Level {
-    graph: Graph,
-    ids: HashMap<String, ValueId>,
+pub(super) struct Level {
+    pub(super) graph: Graph,
+    pub(super) ids: HashMap<String, ValueId>,
 }
 
 impl Level {
@@ -39,7 +49,12 @@ impl Level {
     }
 
     /// Makes `name` stand for `id`.
-    fn define(&mut self, name: &str, id: ValueId, place: Arguments<'_>) -> Result<(), ImportError> {
+    pub(super) fn define(
+        &mut self,
+        name: &str,
+        id: ValueId,
+        place: Arguments<'_>,
+    ) -> Result<(), ImportError> {
         if name.is_empty() {
             return Err(ImportError::malformed(place, "no name", "one"));
         }
@@ -58,17 +73,25 @@ impl Level {
     }
 }
 
-/// What to call a node in messages: its name, or its operator and place.
-fn node_name(index: usize, node: &NodeProto) -> String {
+/// What to call a node in messages: its name, or its operator and place; behind that of the node that calls its function.
+fn node_name(prefix: &str, index: usize, node: &NodeProto) -> String {
     match node.name.as_str() {
-        "" => format!("{}_{index}", node.op_type),
-        name => name.to_owned(),
+        "" => format!("{prefix}{}_{index}", node.op_type),
+        name => format!("{prefix}{name}"),
     }
 }
 
 impl<'a> Import<'a> {
     pub(super) fn new(name: &str, model: &'a Model<'a>) -> Self {
-        Self { model, level: Level::new(name), outer: Vec::new() }
+        Self {
+            model,
+            level: Level::new(name),
+            outer: Vec::new(),
+            scope: Scope::default(),
+            calls: Vec::new(),
+            made: HashMap::new(),
+            inlined: 0,
+        }
     }
 
     /// The model's graph; it has not been verified.
@@ -92,24 +115,22 @@ impl<'a> Import<'a> {
     /// The graph in an attribute of a node.
     fn subgraph(
         &mut self,
-        bytes: Vec<u8>,
+        bytes: Bytes,
         (node, attribute): (&str, &str),
         index: Option<usize>,
     ) -> Result<Graph, ImportError> {
         self.inner(bytes).map_err(|error| error.inside(node, attribute, index))
     }
 
-    fn inner(&mut self, bytes: Vec<u8>) -> Result<Graph, ImportError> {
+    fn inner(&mut self, bytes: Bytes) -> Result<Graph, ImportError> {
         if self.outer.len() >= MAX_DEPTH {
             return Err(GraphError::TooDeep { place: String::new() }.into());
         }
-        let proto = GraphProto::decode(&*bytes).map_err(|e| ImportError::WrongBytes {
+        let proto = GraphProto::decode(bytes).map_err(|e| ImportError::WrongBytes {
             name: "the graph".to_owned(),
             wanted: "an ONNX GraphProto",
             reason: e.to_string(),
         })?;
-        // The message has subgraphs of its own.
-        drop(bytes);
         self.outer.push(mem::replace(&mut self.level, Level::new(&proto.name)));
         self.read(proto)?;
         let outer = self.outer.pop().unwrap_or_else(|| Level::new(""));
@@ -130,7 +151,7 @@ impl<'a> Import<'a> {
         for initializer in std::mem::take(&mut proto.initializer) {
             let name = &initializer.name;
             let place = format_args!("initializer {name:?}");
-            let tensor = tensor(place, &initializer, self.model.options.folder.as_deref())?;
+            let tensor = tensor(place, &initializer, &self.model.files)?;
             let id = self.level.graph.add_constant(name, tensor);
             self.level.define(name, id, place)?;
         }
@@ -166,27 +187,30 @@ impl<'a> Import<'a> {
 
     /// Gives every node's outputs an id, so that nodes may stand in any order; the nodes that
     /// are left are not `Constant`, which are values already.
-    fn values_of_nodes(
+    pub(super) fn values_of_nodes(
         &mut self,
         nodes: Vec<NodeProto>,
     ) -> Result<Vec<(usize, NodeProto)>, ImportError> {
-        let folder = self.model.options.folder.as_deref();
         let mut left = Vec::new();
-        for (index, node) in nodes.into_iter().enumerate() {
-            let called = node_name(index, &node);
+        for (index, mut node) in nodes.into_iter().enumerate() {
+            let called = node_name(&self.scope.prefix, index, &node);
             let place = format_args!("node {called:?}");
             if node.op_type == "Constant" && domain(&node.domain).is_empty() {
                 let [name] = node.output.as_slice() else {
                     let found = format!("{} outputs", node.output.len());
                     return Err(ImportError::malformed(place, found, "one"));
                 };
-                let tensor = attribute::constant(place, &node, folder)?;
-                let id = self.level.graph.add_constant(name, tensor);
+                node.attribute = self.given(&called, node.attribute)?;
+                let tensor = attribute::constant(place, &node, &self.model.files)?;
+                let id = self.made_as(name);
+                if let Some(value) = self.level.graph.values.get_mut(id.index()) {
+                    value.source = Source::Constant(tensor);
+                }
                 self.level.define(name, id, place)?;
                 continue;
             }
             for name in node.output.iter().filter(|name| !name.is_empty()) {
-                let id = self.level.graph.add_value(name);
+                let id = self.made_as(name);
                 self.level.define(name, id, place)?;
             }
             left.push((index, node));
@@ -194,28 +218,32 @@ impl<'a> Import<'a> {
         Ok(left)
     }
 
-    fn node(&mut self, index: usize, proto: NodeProto) -> Result<(), ImportError> {
-        let name = node_name(index, &proto);
+    pub(super) fn node(&mut self, index: usize, mut proto: NodeProto) -> Result<(), ImportError> {
+        let name = node_name(&self.scope.prefix, index, &proto);
         let place = format_args!("node {name:?}");
-        let (op, domain) = (proto.op_type.as_str(), domain(&proto.domain));
-        if self.model.functions.contains(&(domain, op)) {
-            let found = format!("operator {op:?}, a function of the model,");
-            return Err(ImportError::unsupported(
-                place,
-                found,
-                "the function's nodes in its place",
-            ));
+        let attributes = self.given(&name, mem::take(&mut proto.attribute))?;
+        let inputs = self.ids_of(place, "input", &proto.input)?;
+        let outputs = self.ids_of(place, "output", &proto.output)?;
+        if let Some(function) = self.model.function_of(&proto) {
+            return self.call(Call { function, name: &name, inputs, outputs, attributes });
         }
+        let (op, domain) = (proto.op_type.as_str(), domain(&proto.domain));
         if op.is_empty() {
             return Err(ImportError::malformed(place, "no operator", "one"));
         }
-        let opset = self.model.opsets.version(place, domain)?;
+        let opset = self.version(place, domain)?;
         let (op, domain) = (op.to_owned(), domain.to_owned());
-        let inputs = self.ids_of(place, "input", &proto.input)?;
-        let outputs = self.ids_of(place, "output", &proto.output)?;
-        let attrs = self.attrs(&name, proto.attribute)?;
+        let attrs = self.attrs(&name, attributes)?;
         self.level.graph.add_node(Node { name, op, domain, opset, inputs, outputs, attrs });
         Ok(())
+    }
+
+    /// The version of an operator set where nodes are being read.
+    pub(super) fn version(&self, place: Arguments<'_>, domain: &str) -> Result<u32, ImportError> {
+        match self.scope.opsets.get(domain) {
+            Some(version) => Ok(version),
+            None => self.model.opsets.version(place, domain),
+        }
     }
 
     fn attrs(
@@ -253,7 +281,7 @@ impl<'a> Import<'a> {
                     graphs.map(|(at, bytes)| self.subgraph(bytes, (node, &name), Some(at)));
                 Attr::Graphs(graphs.collect::<Result<_, _>>()?)
             }
-            _ => attribute::attr(place, &proto, self.model.options.folder.as_deref())?,
+            _ => attribute::attr(place, &proto, &self.model.files)?,
         };
         Ok((name, attr))
     }
@@ -264,23 +292,29 @@ impl<'a> Import<'a> {
         kind: &str,
         names: &[String],
     ) -> Result<Vec<Option<ValueId>>, ImportError> {
-        let given = names.iter().rposition(|name| !name.is_empty()).map_or(0, |last| last + 1);
-        let id = |(port, name): (usize, &String)| {
-            if name.is_empty() {
+        let is_given = |name: &&String| !name.is_empty() && !self.is_left_out(name);
+        let given = names.iter().rposition(|name| is_given(&name)).map_or(0, |last| last + 1);
+        let is_given: Vec<bool> = names.iter().take(given).map(|name| is_given(&name)).collect();
+        let id = |(port, (name, is_given)): (usize, (&String, bool))| {
+            if !is_given {
                 return Ok(None);
             }
             self.id(name, || format!("{place} {kind} {port}")).map(Some)
         };
-        names.iter().take(given).enumerate().map(id).collect()
+        names.iter().zip(is_given).enumerate().map(id).collect()
     }
 
     /// The value of this name; one of a graph further out is captured by all from there on.
-    fn id(&mut self, name: &str, place: impl Fn() -> String) -> Result<ValueId, ImportError> {
+    pub(super) fn id(
+        &mut self,
+        name: &str,
+        place: impl Fn() -> String,
+    ) -> Result<ValueId, ImportError> {
         if let Some(id) = self.level.ids.get(name) {
             return Ok(*id);
         }
         let knows = |level: &Level| level.ids.get(name).copied();
-        let mut around = self.outer.iter().enumerate().rev();
+        let mut around = self.outer.iter().enumerate().skip(self.scope.hidden).rev();
         let Some((at, id)) = around.find_map(|(at, level)| Some((at, knows(level)?))) else {
             return Err(GraphError::NoProducer { place: place(), value: name.to_owned() }.into());
         };

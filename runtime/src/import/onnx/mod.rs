@@ -1,13 +1,15 @@
 //! ONNX files.
 
 mod attribute;
+mod external;
+mod function;
 mod graph;
 mod model;
 pub mod proto;
 mod tensor;
 mod types;
 
-use super::{ImportError, ImportOptions};
+use super::{ImportError, ImportOptions, ModelBytes, PackagedOp};
 use crate::graph::Graph;
 
 pub use tensor::{tensor_pb, tensor_to_pb, to_proto};
@@ -21,12 +23,17 @@ pub fn sniff(bytes: &[u8]) -> bool {
 ///
 /// `Constant` nodes become constants, as do inputs that the model has elements for. Optional
 /// inputs and outputs left out at a node's end are dropped. Subgraphs capture what they read of outer
-/// graphs; a name that a subgraph has for a value of its own means that one in all of it.
+/// graphs; a name that a subgraph has for a value of its own means that one in all of it. A node that calls a function of
+/// the model gives its place to the function's nodes, unless a package has an operator for it.
 ///
 /// # Errors
 /// Bytes that are no model, a model that breaks ONNX's rules, or one with something in it that
-/// the graph cannot say: functions, sequences, sparse tensors, texts, narrow floats.
-pub fn import(bytes: &[u8], name: &str, options: &ImportOptions) -> Result<Graph, ImportError> {
+/// the graph cannot say: sequences, sparse tensors, texts, narrow floats.
+pub fn import(
+    bytes: &ModelBytes,
+    name: &str,
+    options: &ImportOptions,
+) -> Result<Graph, ImportError> {
     model::graph(bytes, name, options)
 }
 

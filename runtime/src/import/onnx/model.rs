@@ -1,17 +1,19 @@
 //! The model of an ONNX file: what all graphs in it have in common.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt::Arguments;
 
 use prost::Message;
 
+use super::external::Files;
+use super::function::Functions;
 use super::graph::Import;
-use super::proto::{ModelProto, OperatorSetIdProto};
-use super::{ImportError, ImportOptions};
+use super::proto::{FunctionProto, ModelProto, NodeProto, OperatorSetIdProto};
+use super::{ImportError, ImportOptions, ModelBytes, PackagedOp};
 use crate::graph::Graph;
 
 pub(super) fn graph(
-    bytes: &[u8],
+    bytes: &ModelBytes,
     name: &str,
     options: &ImportOptions,
 ) -> Result<Graph, ImportError> {
@@ -20,31 +22,45 @@ pub(super) fn graph(
         wanted: "an ONNX ModelProto",
         reason,
     };
-    let mut model = ModelProto::decode(bytes).map_err(|e| not_onnx(e.to_string()))?;
+    let mut model = ModelProto::decode(bytes.0.clone()).map_err(|e| not_onnx(e.to_string()))?;
     let Some(graph) = model.graph.take() else {
         return Err(not_onnx("it has no graph".to_owned()));
     };
-    let functions = model.functions.iter().map(|f| (domain(&f.domain), f.name.as_str())).collect();
-    let opsets = Opsets::of(model.ir_version, &model.opset_import)?;
-    let graph = Import::new(name, &Model { options, opsets, functions }).whole(graph)?;
+    let functions = Functions::of(&model.functions)?;
+    let mut opsets = Opsets::of(&model.opset_import)?;
+    // Files of the first two formats may leave the list out.
+    if model.ir_version < 3 && model.opset_import.is_empty() {
+        opsets.versions.insert("", 1);
+    }
+    let files = Files::of(options.folder.as_deref());
+    let of = Model { files, opsets, functions, packaged: &options.packaged };
+    let graph = Import::new(name, &of).whole(graph)?;
     graph.verify()?;
     Ok(graph)
 }
 
 /// What all graphs of a model have in common.
 pub(super) struct Model<'a> {
-    pub(super) options: &'a ImportOptions,
+    pub(super) files: Files<'a>,
     pub(super) opsets: Opsets<'a>,
-    pub(super) functions: Functions<'a>,
+    functions: Functions<'a>,
+    packaged: &'a [PackagedOp],
 }
 
-/// The version of each operator set that a model uses.
+impl<'a> Model<'a> {
+    /// The function that a node calls, unless a package has the operator.
+    pub(super) fn function_of(&self, node: &NodeProto) -> Option<&'a FunctionProto> {
+        let domain = domain(&node.domain);
+        let function = self.functions.called_by(node);
+        function.filter(|_| !self.packaged.iter().any(|op| op.takes(domain, &node.op_type)))
+    }
+}
+
+/// The version of each operator set that a model, or a function, uses.
+#[derive(Default)]
 pub(super) struct Opsets<'a> {
     versions: HashMap<&'a str, u32>,
 }
-
-/// Operators that the model defines itself, by domain and name.
-type Functions<'a> = HashSet<(&'a str, &'a str)>;
 
 /// ONNX's own operators have a domain with two names.
 pub(super) fn domain(name: &str) -> &str {
@@ -52,12 +68,8 @@ pub(super) fn domain(name: &str) -> &str {
 }
 
 impl<'a> Opsets<'a> {
-    fn of(ir_version: i64, imports: &'a [OperatorSetIdProto]) -> Result<Self, ImportError> {
+    pub(super) fn of(imports: &'a [OperatorSetIdProto]) -> Result<Self, ImportError> {
         let mut versions = HashMap::new();
-        // Files of the first two formats may leave the list out.
-        if ir_version < 3 && imports.is_empty() {
-            versions.insert("", 1);
-        }
         for import in imports {
             let place = format_args!("opset import {:?}", import.domain);
             let version =
@@ -77,8 +89,12 @@ impl<'a> Opsets<'a> {
         Ok(Self { versions })
     }
 
+    pub(super) fn get(&self, domain: &str) -> Option<u32> {
+        self.versions.get(domain).copied()
+    }
+
     pub(super) fn version(&self, place: Arguments<'_>, domain: &str) -> Result<u32, ImportError> {
-        self.versions.get(domain).copied().ok_or_else(|| {
+        self.get(domain).ok_or_else(|| {
             let found = format!("domain {domain:?}, which the model does not import");
             ImportError::malformed(place, found, "an opset import for it")
         })

@@ -1,9 +1,10 @@
 //! ONNX's protobuf messages, as far as they are read here; other fields are skipped.
 //!
-//! Messages that may hold each other stay bytes, as do those that are only ever refused, so that reading never recurses:
+//! What is long stays in the bytes that it is read from. Messages that may hold each other stay bytes, as do those that are only ever refused, so that reading never recurses:
 //! a subgraph is read by itself. Numbers and texts that a file leaves out are 0 and empty. See `onnx.proto` for the field numbers.
 
 use prost::Message;
+use prost::bytes::Bytes;
 
 /// A model: the whole of an ONNX file.
 #[derive(Clone, PartialEq, Message)]
@@ -36,15 +37,36 @@ pub struct OperatorSetIdProto {
     pub version: i64,
 }
 
-/// The name of an operator that the model defines itself.
-#[derive(Clone, PartialEq, Eq, Message)]
+/// An operator that the model defines itself, by the nodes that stand for one of it.
+#[derive(Clone, PartialEq, Message)]
 pub struct FunctionProto {
     /// The operator's type name.
     #[prost(string, tag = "1")]
     pub name: String,
+    /// What the nodes call its inputs.
+    #[prost(string, repeated, tag = "4")]
+    pub input: Vec<String>,
+    /// What the nodes call its outputs.
+    #[prost(string, repeated, tag = "5")]
+    pub output: Vec<String>,
+    /// The names of attributes that have no default.
+    #[prost(string, repeated, tag = "6")]
+    pub attribute: Vec<String>,
+    /// The nodes.
+    #[prost(message, repeated, tag = "7")]
+    pub node: Vec<NodeProto>,
+    /// The version of each operator set that the nodes use.
+    #[prost(message, repeated, tag = "9")]
+    pub opset_import: Vec<OperatorSetIdProto>,
     /// The operator's domain.
     #[prost(string, tag = "10")]
     pub domain: String,
+    /// Attributes with their defaults.
+    #[prost(message, repeated, tag = "11")]
+    pub attribute_proto: Vec<AttributeProto>,
+    /// What tells it from others of its name and domain.
+    #[prost(string, tag = "13")]
+    pub overload: String,
 }
 
 /// A graph.
@@ -94,6 +116,9 @@ pub struct NodeProto {
     /// The operator's domain; empty for ONNX's own.
     #[prost(string, tag = "7")]
     pub domain: String,
+    /// Which of the model's functions of this name it is.
+    #[prost(string, tag = "8")]
+    pub overload: String,
 }
 
 /// An attribute of a node.
@@ -115,8 +140,8 @@ pub struct AttributeProto {
     #[prost(message, optional, tag = "5")]
     pub t: Option<TensorProto>,
     /// A graph, a [`GraphProto`].
-    #[prost(bytes = "vec", optional, tag = "6")]
-    pub g: Option<Vec<u8>>,
+    #[prost(bytes = "bytes", optional, tag = "6")]
+    pub g: Option<Bytes>,
     /// Real numbers.
     #[prost(float, repeated, tag = "7")]
     pub floats: Vec<f32>,
@@ -127,8 +152,8 @@ pub struct AttributeProto {
     #[prost(bytes = "vec", repeated, tag = "9")]
     pub strings: Vec<Vec<u8>>,
     /// Graphs, each a [`GraphProto`].
-    #[prost(bytes = "vec", repeated, tag = "11")]
-    pub graphs: Vec<Vec<u8>>,
+    #[prost(bytes = "bytes", repeated, tag = "11")]
+    pub graphs: Vec<Bytes>,
     /// Which of the fields counts, as one of the constants here; 0 in files of the oldest format.
     #[prost(int32, tag = "20")]
     pub r#type: i32,
@@ -201,12 +226,12 @@ impl AttributeProto {
 
     /// A graph.
     pub fn graph(name: &str, value: &GraphProto) -> Self {
-        Self { g: Some(value.encode_to_vec()), ..Self::typed(name, Self::GRAPH) }
+        Self { g: Some(value.encode_to_vec().into()), ..Self::typed(name, Self::GRAPH) }
     }
 
     /// Graphs.
     pub fn graphs(name: &str, values: &[GraphProto]) -> Self {
-        let graphs = values.iter().map(Message::encode_to_vec).collect();
+        let graphs = values.iter().map(|graph| graph.encode_to_vec().into()).collect();
         Self { graphs, ..Self::typed(name, Self::GRAPHS) }
     }
 }
@@ -239,8 +264,8 @@ pub struct TensorProto {
     #[prost(string, tag = "8")]
     pub name: String,
     /// Elements of any type, as little-endian bytes.
-    #[prost(bytes = "vec", tag = "9")]
-    pub raw_data: Vec<u8>,
+    #[prost(bytes = "bytes", tag = "9")]
+    pub raw_data: Bytes,
     /// Elements of type f64.
     #[prost(double, repeated, tag = "10")]
     pub double_data: Vec<f64>,

@@ -1,15 +1,14 @@
 //! Tensors of ONNX files: element types, and elements in one of five places.
 
 use std::fmt::Arguments;
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
-use std::path::{Component, Path};
 
 use prost::Message;
+use prost::bytes::Bytes;
 use udo_api::{Bf16, Bool, DType, F16, Shape};
 
 use super::ImportError;
-use super::proto::{StringStringEntryProto, TensorProto};
+use super::external::Files;
+use super::proto::TensorProto;
 use crate::memory::{SizeError, Tensor, TensorError};
 
 /// The element type with this code, or a refusal that calls the type by ONNX's name.
@@ -45,11 +44,11 @@ pub(super) fn dtype_at(place: Arguments<'_>, code: i32) -> Result<DType, ImportE
     })
 }
 
-/// The tensor of a message; elements in another file lie in `folder`.
+/// The tensor of a message; elements in another file are among `files`.
 pub(super) fn tensor(
     place: Arguments<'_>,
     proto: &TensorProto,
-    folder: Option<&Path>,
+    files: &Files<'_>,
 ) -> Result<Tensor, ImportError> {
     if proto.segment.is_some() {
         // What the files of ONNX's sequences and optional values look like too.
@@ -60,7 +59,7 @@ pub(super) fn tensor(
     let shape = shape(place, &proto.dims)?;
     match proto.data_location {
         0 => inline(place, proto, dtype, shape),
-        1 => external(place, &proto.external_data, dtype, shape, folder),
+        1 => files.tensor(place, &proto.external_data, dtype, shape),
         other => Err(ImportError::malformed(
             place,
             format!("data location {other}"),
@@ -171,7 +170,7 @@ where
     wide.iter().map(one).collect()
 }
 
-fn from_raw(
+pub(super) fn from_raw(
     place: Arguments<'_>,
     dtype: DType,
     shape: Shape,
@@ -186,85 +185,11 @@ fn from_raw(
     made.map_err(|e| size_error(place, &e))
 }
 
-fn size_error(place: Arguments<'_>, error: &TensorError) -> ImportError {
+pub(super) fn size_error(place: Arguments<'_>, error: &TensorError) -> ImportError {
     let TensorError::Size(SizeError { found, wanted, dtype, shape }) = error else {
         return ImportError::malformed(place, error, "less");
     };
     ImportError::malformed(place, format!("{found} bytes"), format!("{wanted} for {dtype}{shape}"))
-}
-
-/// Where in another file a tensor's elements lie.
-struct Location<'a> {
-    file: &'a str,
-    offset_bytes: u64,
-    length_bytes: Option<u64>,
-}
-
-fn location<'a>(
-    place: Arguments<'_>,
-    entries: &'a [StringStringEntryProto],
-) -> Result<Location<'a>, ImportError> {
-    let number = |key: &str, text: &str| {
-        text.parse::<u64>().map_err(|_| {
-            ImportError::malformed(place, format!("external {key} {text:?}"), "a number of bytes")
-        })
-    };
-    let mut at = Location { file: "", offset_bytes: 0, length_bytes: None };
-    for StringStringEntryProto { key, value } in entries {
-        match key.as_str() {
-            "location" => at.file = value,
-            "offset" => at.offset_bytes = number("offset", value)?,
-            "length" => at.length_bytes = Some(number("length", value)?),
-            // Checksums and whatever later versions add say nothing of where the bytes are.
-            _ => {}
-        }
-    }
-    let is_inside = |c| matches!(c, Component::Normal(_) | Component::CurDir);
-    if at.file.is_empty() || !Path::new(at.file).components().all(is_inside) {
-        let found = format!("external location {:?}", at.file);
-        return Err(ImportError::malformed(place, found, "a file in the model's folder"));
-    }
-    Ok(at)
-}
-
-fn external(
-    place: Arguments<'_>,
-    entries: &[StringStringEntryProto],
-    dtype: DType,
-    shape: Shape,
-    folder: Option<&Path>,
-) -> Result<Tensor, ImportError> {
-    let at = location(place, entries)?;
-    let Some(folder) = folder else {
-        let found = format!("external data in {:?}", at.file);
-        return Err(ImportError::unsupported(place, found, "a model that was read from a folder"));
-    };
-    let path = folder.join(at.file);
-    let unreadable = |source| ImportError::Read { path: path.clone(), source };
-    // Links may lead out of the folder even where the name does not.
-    let real = path.canonicalize().map_err(unreadable)?;
-    if !real.starts_with(folder.canonicalize().map_err(unreadable)?) || !real.is_file() {
-        let found = format!("external location {:?}", at.file);
-        return Err(ImportError::malformed(place, found, "a file in the model's folder"));
-    }
-    let mut file = File::open(&real).map_err(unreadable)?;
-    let file_bytes = file.metadata().map_err(unreadable)?.len();
-
-    let wanted = shape.len().saturating_mul(dtype.size_bytes());
-    let wanted_bytes = u64::try_from(wanted).unwrap_or(u64::MAX);
-    if let Some(found) = at.length_bytes.filter(|&found| found != wanted_bytes) {
-        let wanted = format!("{wanted} for {dtype}{shape}");
-        return Err(ImportError::malformed(place, format!("{found} external bytes"), wanted));
-    }
-    if at.offset_bytes.checked_add(wanted_bytes).is_none_or(|end| end > file_bytes) {
-        let found = format!("{file_bytes} bytes in {:?}", at.file);
-        let wanted = format!("{wanted} from byte {}", at.offset_bytes);
-        return Err(ImportError::malformed(place, found, wanted));
-    }
-    let mut bytes = vec![0; wanted];
-    file.seek(SeekFrom::Start(at.offset_bytes)).map_err(unreadable)?;
-    file.read_exact(&mut bytes).map_err(unreadable)?;
-    from_raw(place, dtype, shape, &bytes)
 }
 
 /// The tensor in the bytes of a `TensorProto` file, as ONNX's own test data has them.
@@ -279,8 +204,8 @@ pub fn tensor_pb(bytes: &[u8]) -> Result<Tensor, ImportError> {
         reason: e.to_string(),
     })?;
     match proto.name.as_str() {
-        "" => tensor(format_args!("the tensor"), &proto, None),
-        name => tensor(format_args!("tensor {name:?}"), &proto, None),
+        "" => tensor(format_args!("the tensor"), &proto, &Files::of(None)),
+        name => tensor(format_args!("tensor {name:?}"), &proto, &Files::of(None)),
     }
 }
 
@@ -291,7 +216,7 @@ pub fn to_proto(tensor: &Tensor, name: &str) -> TensorProto {
         dims: tensor.dims().iter().map(|&d| i64::try_from(d).unwrap_or(i64::MAX)).collect(),
         data_type: tensor.dtype().onnx(),
         name: name.to_owned(),
-        raw_data: tensor.bytes().to_vec(),
+        raw_data: Bytes::copy_from_slice(tensor.bytes()),
         ..TensorProto::default()
     }
 }

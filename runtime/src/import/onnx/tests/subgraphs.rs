@@ -212,7 +212,7 @@ fn bad_subgraphs_are_refused_by_path() {
             r#"node "Mul_0": domain "org.other", which the model does not import, wanted an opset import for it"#,
         ),
         (
-            |g| g.node[0].attribute = vec![AttributeProto { g: Some(vec![9, 9]), ..held() }],
+            |g| g.node[0].attribute = vec![AttributeProto { g: Some(vec![9, 9].into()), ..held() }],
             r#"node "Mul_0" attribute "a": the graph is not an ONNX GraphProto, or only part of one: "#,
         ),
         (
@@ -258,7 +258,7 @@ fn a_subgraph_cannot_read_what_its_node_makes_and_constants_have_none() {
 
 #[test]
 fn subgraphs_are_nested_up_to_a_depth() {
-    let graph = import(&deep(16), "m", &options()).unwrap();
+    let graph = import(&ModelBytes::copy_of(&deep(16)), "m", &options()).unwrap();
     let text = graph.to_string();
     assert_eq!(text.matches("capture x\n").count(), 16, "{text}");
     assert_eq!(Graph::parse(&text).unwrap().to_string(), text);
@@ -266,7 +266,8 @@ fn subgraphs_are_nested_up_to_a_depth() {
     let expected =
         r#"node "If_0" attribute "b": subgraphs are nested more than 16 deep, wanted at most 16"#;
     for depth in [17, 1000] {
-        let error = import(&deep(depth), "m", &options()).unwrap_err().to_string();
+        let error =
+            import(&ModelBytes::copy_of(&deep(depth)), "m", &options()).unwrap_err().to_string();
         assert_eq!(error, expected);
     }
 }
