@@ -68,6 +68,28 @@ fn udo(dir: &TempDir, args: &[&str]) -> (Option<i32>, String, String) {
 }
 
 #[test]
+fn bench_runs_the_sets_in_turn() {
+    let args = ["bench", "m.txt", "--data", ".", "--iterations", "6", "--json"];
+    let (code, out, errors) = udo(&folder(), &args);
+    assert_eq!(code, Some(0), "{errors}");
+    let said: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((&said["sets"], &said["iterations"]), (&2.into(), &6.into()));
+    assert_eq!(said["replans"], 0, "each has run before");
+    assert_eq!(said["allocations_per_run"], 0.0);
+    assert!(said["first_result_ms"].as_f64() >= said["load_ms"].as_f64(), "{out}");
+    assert_eq!(errors.matches("note: planned for").count(), 2, "{errors}");
+
+    let (code, _, errors) = udo(&folder(), &["bench", "m.txt", "--data", "none"]);
+    assert_eq!(code, Some(1));
+    assert!(errors.contains("error: cannot read folder none: "), "{errors}");
+    let (code, _, errors) = udo(&folder(), &["bench", "m.txt", "--data", ".", "--seed", "3"]);
+    assert_eq!(code, Some(2), "data has no seed: {errors}");
+    let (code, _, errors) = udo(&folder(), &["bench", "m.txt"]);
+    assert_eq!(code, Some(1));
+    assert!(errors.contains("open shape"), "{errors}");
+}
+
+#[test]
 fn verify_takes_the_shapes_of_each_set() {
     let (code, out, errors) = udo(&folder(), &["verify", "m.txt", "--data", "."]);
     assert_eq!(code, Some(0), "{errors}");

@@ -161,6 +161,8 @@ const PATTERNS: &[&str] = &["runtime/src/pass/patterns/", "runtime/src/resolve/u
 const NAMED_OPS: &[(&str, &str)] = &[
     // The host's own kernels, called as what they do is.
     ("runtime/src/cores/relayout.rs", "Transpose"),
+    // What a function gives that is an input of it goes through one.
+    ("runtime/src/import/onnx/function.rs", "Identity"),
     // What a branch that is taken gives and does not make goes through one.
     ("runtime/src/resolve/control/branches.rs", "Identity"),
     // Where a schema wants channels last, such nodes are put in.

@@ -10,7 +10,7 @@ use udo_api::{Core, Status};
 use udo_generator::names::module_name;
 use udo_runtime::cores::{GpuStorage, Profile};
 use udo_runtime::import::{self, ImportOptions, PackagedOp};
-use udo_runtime::memory::Limit;
+use udo_runtime::memory::{Limit, Tensor};
 use udo_runtime::model::{CompileError, Model, Options, RunError, Session};
 use udo_runtime::package::source_folder;
 use udo_runtime::pass::{PASSES, PassOptions};
@@ -20,7 +20,7 @@ use udo_runtime::registry::Registry;
 use udo_runtime::resolve::{BindOptions, Input};
 use udo_runtime::thread_pool::PoolError;
 
-use crate::output::{Failure, note};
+use crate::output::{Failure, Outcome, note};
 
 /// What `--skip-pass` calls all passes.
 const ALL: &str = "all";
@@ -253,6 +253,14 @@ fn memory_help(limit: Limit) -> &'static str {
 /// Memory for runs of the model.
 pub(crate) fn session(model: &Model, registry: &Registry) -> Result<Session, Failure> {
     model.session().map_err(|error| compile_failure(error, registry))
+}
+
+/// Copies a tensor into each input, in the order of the model's.
+pub(crate) fn set_inputs(session: &mut Session, model: &Model, set: &[Tensor]) -> Outcome {
+    for (input, tensor) in model.inputs().iter().zip(set) {
+        session.set_input(&input.name, tensor)?;
+    }
+    Ok(())
 }
 
 /// Plans for the inputs as they are, and says so where that is news.

@@ -1,9 +1,10 @@
 //! Tensors in files: `.npy`, `.pb` (ONNX `TensorProto`), `.raw` (elements alone).
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use udo_api::{DType, Shape, TensorDesc};
 use udo_runtime::memory::Tensor;
+use udo_runtime::model::Model;
 use udo_runtime::resolve::Input;
 use udo_runtime::{import, npy};
 
@@ -40,6 +41,30 @@ pub(crate) fn read_input(path: &Path, input: &Input) -> Result<Tensor, Failure> 
     let tensor = read(path, desc.as_ref())?;
     let is_number = input.of.dims.is_empty() && tensor.dims() == [1];
     if is_number { tensor.reshaped(Shape::SCALAR).map_err(|e| named(path, e)) } else { Ok(tensor) }
+}
+
+/// The folder itself, or the numbered sets in it.
+pub(crate) fn sets(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let fail = |e| Failure::new(format!("cannot read folder {}: {e}", folder.display()));
+    let mut sets = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(fail)? {
+        let path = entry.map_err(fail)?.path();
+        let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
+        if name.starts_with("test_data_set_") && path.is_dir() {
+            sets.push(path);
+        }
+    }
+    sets.sort();
+    if sets.is_empty() {
+        sets.push(folder.to_owned());
+    }
+    Ok(sets)
+}
+
+/// The recorded inputs of a model, in its order: `input_0.pb` and so on of a folder.
+pub(crate) fn read_set(folder: &Path, model: &Model) -> Result<Vec<Tensor>, Failure> {
+    let inputs = model.inputs().iter().enumerate();
+    inputs.map(|(at, input)| read_input(&folder.join(format!("input_{at}.pb")), input)).collect()
 }
 
 /// Writes a tensor as `.npy`, over any file that was there.

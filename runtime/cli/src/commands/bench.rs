@@ -1,23 +1,31 @@
 //! `udo bench`
 
-use std::time::Instant;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::json;
 use udo_api::TensorDesc;
 use udo_api::guard::heap_calls;
+use udo_runtime::memory::Tensor;
+use udo_runtime::model::{Model, Session};
 
 use super::Run;
-use crate::model_flags::{ModelFlags, run_failure, say_notices, session};
-use crate::output::{Outcome, print_json, progress};
+use crate::model_flags::{
+    Loaded, ModelFlags, prepare, run_failure, say_notices, session, set_inputs,
+};
+use crate::output::{Failure, Outcome, print_json, progress};
 use crate::tensors;
 
 /// Measure how long a model takes, and that it leaves the heap alone
 ///
-/// Inputs are pseudo-random from a seed. Times are of whole runs, in microseconds.
+/// Inputs are pseudo-random from a seed, or recorded ones: with --data, runs take the sets of a folder in turn, each of which
+/// has run before time is taken. Times are of whole runs, in microseconds, without what it takes to set inputs. What
+/// --json calls resident bytes is memory of the process's own, without the files that it maps.
 #[derive(Args, Debug)]
-#[command(after_help = "Example:
-  udo bench model.onnx --iterations 200 --threads 2 --json")]
+#[command(after_help = "Examples:
+  udo bench model.onnx --iterations 200 --threads 2 --json
+  udo bench model.onnx --data test_data_set_0              shapes come from the data where the model leaves them open")]
 pub(crate) struct Bench {
     #[command(flatten)]
     model: ModelFlags,
@@ -28,8 +36,11 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "W", default_value = "10")]
     warmup: u32,
     /// The seed of the inputs
-    #[arg(long, default_value = "1")]
+    #[arg(long, default_value = "1", conflicts_with = "data")]
     seed: u64,
+    /// A folder with recorded inputs, as `udo verify` takes it
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -53,31 +64,68 @@ impl Latency {
     }
 }
 
-impl Run for Bench {
-    fn run(self) -> Outcome {
-        let loaded = self.model.load_with_shapes()?;
-        say_notices(loaded.model.report());
-        let mut session = session(&loaded.model, &loaded.registry)?;
-        for (index, input) in loaded.model.inputs().iter().enumerate() {
+/// What timed runs took.
+struct Timed {
+    latency: Latency,
+    heap_per_run: f64,
+    replans: usize,
+}
+
+/// The tensors of one run, in the order of the model's inputs.
+type Set = Vec<Tensor>;
+
+impl Bench {
+    /// What runs take in turn: recorded sets, or one that is made up.
+    fn sets(&self, model: &Model) -> Result<Vec<Set>, Failure> {
+        if let Some(folder) = &self.data {
+            let sets = tensors::sets(folder)?;
+            return sets.iter().map(|set| tensors::read_set(set, model)).collect();
+        }
+        let made = model.inputs().iter().enumerate().map(|(index, input)| {
             let desc = TensorDesc::new(input.of.dtype, input.required()?);
-            let tensor = tensors::random(&desc, self.seed.wrapping_add(index as u64))?;
-            session.set_input(&input.name, &tensor)?;
+            tensors::random(&desc, self.seed.wrapping_add(index as u64))
+        });
+        Ok(vec![made.collect::<Result<_, _>>()?])
+    }
+
+    /// A session that has run once on each set, so that lazily made things of the system are there, and how long it took
+    /// from the model's file to the first result.
+    fn first(&self, loaded: &Loaded, sets: &[Set]) -> Result<(Session, Duration), Failure> {
+        let mut start = Instant::now();
+        let mut session = session(&loaded.model, &loaded.registry)?;
+        let mut first = loaded.load_time + start.elapsed();
+        let warmup = (self.warmup as usize).max(sets.len());
+        for (turn, set) in sets.iter().cycle().take(warmup).enumerate() {
+            set_inputs(&mut session, &loaded.model, set)?;
+            start = Instant::now();
+            prepare(&mut session, loaded)?;
+            session.run().map_err(|error| run_failure(error, &loaded.registry))?;
+            if turn == 0 {
+                first += start.elapsed();
+            }
         }
-        let fail = |error| run_failure(error, &loaded.registry);
-        // One run at least, so that lazily made things of the system are there.
-        for _ in 0..self.warmup.max(1) {
-            session.run().map_err(fail)?;
-        }
+        Ok((session, first))
+    }
+
+    fn timed(
+        &self,
+        loaded: &Loaded,
+        session: &mut Session,
+        sets: &[Set],
+    ) -> Result<Timed, Failure> {
         let count = self.iterations as usize;
-        let warm_replans = session.replans();
+        let before = session.replans();
         let mut times = Vec::with_capacity(count);
         let mut heap = 0;
         let bar = progress("running", count);
         // The bar is seldom drawn, as the run after that is slower.
         let grain = count.div_ceil(50);
-        for index in 1..=count {
+        for (index, set) in (1..=count).zip(sets.iter().cycle()) {
+            if sets.len() > 1 {
+                set_inputs(session, &loaded.model, set)?;
+            }
             let (before, start) = (heap_calls(), Instant::now());
-            session.run().map_err(fail)?;
+            session.run().map_err(|error| run_failure(error, &loaded.registry))?;
             times.push(start.elapsed().as_secs_f64() * 1e6);
             heap += heap_calls() - before;
             if index.is_multiple_of(grain) {
@@ -86,41 +134,49 @@ impl Run for Bench {
         }
         drop(bar);
         times.sort_by(f64::total_cmp);
-        let latency = Latency::of(&times);
-        let replans = session.replans() - warm_replans;
+        #[expect(clippy::cast_precision_loss, reason = "a count for the eye")]
+        let heap_per_run = heap as f64 / count as f64;
+        let replans = session.replans() - before;
+        Ok(Timed { latency: Latency::of(&times), heap_per_run, replans })
+    }
+}
+
+impl Run for Bench {
+    fn run(self) -> Outcome {
+        let loaded = match self.data {
+            Some(_) => self.model.load()?,
+            None => self.model.load_with_shapes()?,
+        };
+        say_notices(loaded.model.report());
+        let sets = self.sets(&loaded.model)?;
+        let (mut session, first) = self.first(&loaded, &sets)?;
+        let Timed { latency, heap_per_run, replans } = self.timed(&loaded, &mut session, &sets)?;
         let memories = || session.plans().flat_map(|plan| &plan.report().memories);
         let arena: usize = memories().map(|m| m.arena_bytes).sum();
         let weights: usize = memories().map(|m| m.constant_bytes + m.packed_bytes).sum();
         let parts = session.plans().count();
-        let load_ms = loaded.load_time.as_secs_f64() * 1e3;
-        #[expect(clippy::cast_precision_loss, reason = "a count for the eye")]
-        let heap_per_run = heap as f64 / count as f64;
+        let [load_ms, first_ms] = [loaded.load_time, first].map(|time| time.as_secs_f64() * 1e3);
+        let (count, threads) = (self.iterations, self.model.threads);
+        let Latency { min, median, p90, p99 } = latency;
         let cores: Vec<String> = self.model.cores.iter().map(ToString::to_string).collect();
         if self.json {
             print_json(&json!({
-                "model": self.model.model, "cores": cores, "threads": self.model.threads, "iterations": count,
-                "latency_us": {
-                    "min": latency.min, "median": latency.median, "p90": latency.p90, "p99": latency.p99,
-                },
-                "load_ms": load_ms, "allocations_per_run": heap_per_run, "arena_bytes": arena,
-                "weights_bytes": weights, "peak_rss_bytes": peak_rss_bytes(), "parts": parts, "replans": replans,
+                "model": self.model.model, "cores": cores, "threads": threads, "iterations": count,
+                "sets": sets.len(),
+                "latency_us": { "min": min, "median": median, "p90": p90, "p99": p99 },
+                "load_ms": load_ms, "first_result_ms": first_ms, "allocations_per_run": heap_per_run,
+                "arena_bytes": arena, "weights_bytes": weights,
+                "resident_bytes": held_bytes("RssAnon:"), "peak_rss_bytes": held_bytes("VmHWM:"),
+                "parts": parts, "replans": replans,
             }));
             return Ok(());
         }
+        let model = self.model.model.display();
+        outln!("{model} on {}, {threads} threads, {count} runs", cores.join(","));
+        outln!("  latency us: min {min:.2}  median {median:.2}  p90 {p90:.2}  p99 {p99:.2}");
         outln!(
-            "{} on {}, {} threads, {count} runs",
-            self.model.model.display(),
-            cores.join(","),
-            self.model.threads
+            "  load ms: {load_ms:.2}   to the first result: {first_ms:.2}   heap calls per run: {heap_per_run}"
         );
-        outln!(
-            "  latency us: min {:.2}  median {:.2}  p90 {:.2}  p99 {:.2}",
-            latency.min,
-            latency.median,
-            latency.p90,
-            latency.p99
-        );
-        outln!("  load ms: {load_ms:.2}   heap calls per run: {heap_per_run}");
         outln!("  arena bytes: {arena}   weights bytes: {weights}");
         if parts > 1 {
             outln!(
@@ -131,10 +187,10 @@ impl Run for Bench {
     }
 }
 
-/// The most memory that the process ever held, if the system says.
-fn peak_rss_bytes() -> Option<u64> {
+/// How much memory the process holds, or ever held, if the system says.
+fn held_bytes(what: &str) -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"))?;
+    let line = status.lines().find_map(|l| l.strip_prefix(what))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kib.checked_mul(1024)
 }

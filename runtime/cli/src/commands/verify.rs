@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::json;
 use udo_runtime::memory::Tensor;
-use udo_runtime::model::{Model, Session};
+use udo_runtime::model::Session;
 
 use super::Run;
-use crate::model_flags::{ModelFlags, prepare, run_and_say, say_notices, session};
+use crate::model_flags::{ModelFlags, prepare, run_and_say, say_notices, session, set_inputs};
 use crate::output::{Failure, Outcome, print_json, progress};
 use crate::tensors::{self, Difference, Tolerance};
 
@@ -55,10 +55,11 @@ impl Run for Verify {
         say_notices(loaded.model.report());
         let mut session = session(&loaded.model, &loaded.registry)?;
         let mut compared = Vec::new();
-        let sets = data_sets(&self.data)?;
+        let sets = tensors::sets(&self.data)?;
         let bar = progress("comparing", sets.len());
         for set in sets {
-            feed(&mut session, &loaded.model, &set)?;
+            let inputs = tensors::read_set(&set, &loaded.model)?;
+            set_inputs(&mut session, &loaded.model, &inputs)?;
             prepare(&mut session, &loaded)?;
             run_and_say(&mut session, &loaded, Session::run)?;
             compared.extend(self.compare(&session, loaded.model.outputs(), &set)?);
@@ -129,30 +130,4 @@ fn difference(found: &Tensor, wanted: &Tensor, tolerance: Tolerance) -> Result<D
         return Err(format!("it is {}, wanted {}", found.desc(), wanted.desc()));
     }
     Ok(tensors::compare(&tensors::numbers(found), &tensors::numbers(wanted), tolerance))
-}
-
-/// The folder itself, or the numbered sets in it.
-fn data_sets(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
-    let fail = |e| Failure::new(format!("cannot read folder {}: {e}", folder.display()));
-    let mut sets = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(fail)? {
-        let path = entry.map_err(fail)?.path();
-        let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
-        if name.starts_with("test_data_set_") && path.is_dir() {
-            sets.push(path);
-        }
-    }
-    sets.sort();
-    if sets.is_empty() {
-        sets.push(folder.to_owned());
-    }
-    Ok(sets)
-}
-
-fn feed(session: &mut Session, model: &Model, set: &Path) -> Result<(), Failure> {
-    for (index, input) in model.inputs().iter().enumerate() {
-        let file = set.join(format!("input_{index}.pb"));
-        session.set_input(&input.name, &tensors::read_input(&file, input)?)?;
-    }
-    Ok(())
 }

@@ -1,0 +1,138 @@
+"""How long models take from their files to their first results, and how much memory, next to ONNX Runtime.
+
+    python tests/peers/load.py --udo target/release/udo model.onnx [more.onnx ..] [--threads 2] [--rounds 5] [--json]
+
+Needs numpy and onnxruntime. Each engine loads each model in a new process, in turns; a first pair of turns is not counted.
+Prints, for each model, medians of the milliseconds to the first result and the median of the rounds' ratios; the largest
+memory that the process had and what it holds afterwards, without files that it maps, in MiB; and what UDO holds of weights,
+and in its arenas, in relation to the file. What Python with its modules takes is not ONNX Runtime's, and is taken off.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+MIB = 1 << 20
+
+
+def held():
+    """The largest resident memory so far, and the memory of its own that the process has now."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    of = {key: value for key, _, value in (line.partition(":") for line in lines)}
+    return [int(of[key].split()[0]) << 10 for key in ("VmHWM", "RssAnon")]
+
+
+def peer(path, threads):
+    """What this process, which is new, needs to load and run a model with ONNX Runtime."""
+    import numpy as np
+    import onnxruntime as ort
+
+    types = {"tensor(float)": np.float32, "tensor(int64)": np.int64, "tensor(int32)": np.int32}
+    types |= {"tensor(float16)": np.float16, "tensor(bool)": np.bool_, "tensor(uint8)": np.uint8}
+    before = held()
+    start = time.perf_counter()
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    loaded = time.perf_counter()
+    feeds = {}
+    for value in session.get_inputs():
+        shape = [dim if isinstance(dim, int) else 1 for dim in value.shape]
+        feeds[value.name] = np.ones(shape, types[value.type])
+    started = time.perf_counter()
+    session.run(None, feeds)
+    done = time.perf_counter()
+    peak, resident = (now - then for now, then in zip(held(), before))
+    ms = (loaded - start + done - started) * 1e3
+    shapes = {name: list(value.shape) for name, value in feeds.items()}
+    print(json.dumps({"ms": ms, "peak": peak, "resident": resident, "shapes": shapes}))
+
+
+def theirs(path, threads):
+    command = [sys.executable, __file__, "--peer", str(path), "--threads", str(threads)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"ONNX Runtime failed: {done.stderr.strip().splitlines()[-1]}")
+    return json.loads(done.stdout)
+
+
+def ours(udo, path, threads, shapes):
+    command = [udo, "bench", str(path), "--iterations", "1", "--warmup", "0", "--json"]
+    command += ["--threads", str(threads)]
+    for name, shape in shapes.items():
+        command += ["--shape", f"{name}={','.join(map(str, shape))}"] if shape else []
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"udo failed: {done.stderr.strip()}")
+    report = json.loads(done.stdout)
+    keys = {"ms": "first_result_ms", "peak": "peak_rss_bytes", "resident": "resident_bytes"}
+    keys |= {"weights": "weights_bytes", "arena": "arena_bytes"}
+    return {short: report[long] for short, long in keys.items()}
+
+
+def size(path):
+    """Bytes of the model's file, and of files of the same name that hold its weights."""
+    beside = [path.with_name(path.name + suffix) for suffix in ("_data", ".data")]
+    return sum(file.stat().st_size for file in [path, *beside] if file.is_file())
+
+
+def measured(udo, path, threads, rounds):
+    shapes = theirs(path, threads)["shapes"]
+    ours(udo, path, threads, shapes)
+    turns = [(ours(udo, path, threads, shapes), theirs(path, threads)) for _ in range(rounds)]
+    median = lambda side, key: statistics.median(turn[side][key] for turn in turns)
+    row = {"model": str(path), "file_bytes": size(path)}
+    row["udo"] = {key: median(0, key) for key in turns[0][0]}
+    row["onnxruntime"] = {key: median(1, key) for key in ("ms", "peak", "resident")}
+    row["ms_ratio"] = statistics.median(own["ms"] / peer["ms"] for own, peer in turns)
+    return row
+
+
+def say(row, name):
+    udo, peer, file = row["udo"], row["onnxruntime"], row["file_bytes"]
+    print(
+        f"{name:<20} {file / MIB:8.1f} {udo['ms']:9.1f} {peer['ms']:9.1f} {row['ms_ratio']:6.2f}"
+        f" {udo['peak'] / MIB:9.1f} {peer['peak'] / MIB:9.1f}"
+        f" {udo['resident'] / MIB:9.1f} {peer['resident'] / MIB:9.1f}"
+        f" {udo['weights'] / file:8.2f} {udo['arena'] / MIB:8.1f}",
+        flush=True,
+    )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("models", nargs="*", type=Path)
+    parser.add_argument("--udo", help="the udo binary")
+    parser.add_argument("--threads", type=int, default=2, help="threads of each engine (default 2)")
+    parser.add_argument("--rounds", type=int, default=5, help="turns of each engine (default 5)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--peer", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.peer:
+        return peer(arguments.peer, arguments.threads)
+    if not arguments.json:
+        print(f"{'':20} {'file':>8} {'udo ms':>9} {'ORT ms':>9} {'ratio':>6} {'udo peak':>9} {'ORT peak':>9}"
+              f" {'udo held':>9} {'ORT held':>9} {'weights':>8} {'arena':>8}")
+    rows = []
+    for path in arguments.models:
+        name = path.stem if path.stem != "model" else path.parent.name
+        try:
+            rows.append(measured(arguments.udo, path, arguments.threads, arguments.rounds))
+        except RuntimeError as error:
+            print(f"{name:<20} {error}", file=sys.stderr)
+            continue
+        if not arguments.json:
+            say(rows[-1], name)
+    if arguments.json:
+        print(json.dumps({"rows": rows}, indent=1))
+    return len(rows) < len(arguments.models)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
