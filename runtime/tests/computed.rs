@@ -141,6 +141,37 @@ fn a_part_behind_is_cut_again() {
     assert_eq!(session.replans(), 1 + 2 + 2 + 1);
 }
 
+#[test]
+fn what_takes_no_bounded_extents_is_planned_for_those_of_the_run() {
+    let text = "graph places
+  input x: f32[6]
+  constant square: i64[2]{-1, 2}
+  constant all: i64[1]{-1}
+  places = NonZero@13(x) # places
+  flat = Reshape@21(places, all) # flat
+  picked = Gather@13(x, flat) # picked
+  pairs = Reshape@21(picked, square) # pairs
+  turned = Transpose@21(pairs) # turned
+  gram = MatMul@13(turned, pairs) # gram
+  real = Det@22(gram) # det
+  output picked
+  output real
+";
+    let model = model(text);
+    assert!(model.report().notices.iter().any(|notice| notice.contains("for the extents of")));
+    let mut session = model.session().unwrap();
+    for (x, wanted) in
+        [([1.0, 0.0, 2.0, 0.0, 3.0, 4.0], 4.0), ([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], 24.0)]
+    {
+        session.set_input("x", &tensor::<f32>(&[6], &x)).unwrap();
+        session.run().unwrap();
+        let left: Vec<f32> = x.into_iter().filter(|&x| x > 0.0).collect();
+        assert_eq!(session.output::<f32>("picked").unwrap(), left);
+        assert!((session.output::<f32>("real").unwrap()[0] - wanted).abs() < 1e-3);
+    }
+    assert_eq!(session.replans(), 2);
+}
+
 /// A branch computes the shape that its next node wants.
 const CHOICE: &str = "graph choice
   input x: f32[2,3]

@@ -34,10 +34,19 @@ pub struct Want {
     pub node: String,
     /// Its operator type.
     pub op: String,
-    /// What it wants.
+    /// What it wants, and why.
     pub reason: String,
-    /// Whose elements.
+    pub(super) what: Wanted,
+    /// Of which values.
     pub(super) values: Vec<ValueId>,
+}
+
+/// What a node wants to know of values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    Elements,
+    /// Their extents, which are bounded.
+    Extents,
 }
 
 impl From<Want> for ResolveError {
@@ -95,16 +104,36 @@ impl Binding<'_> {
     }
 
     /// What was there at `mark` of what `values` are made of: what upgrades put in before a node is made of its inputs.
-    fn made_of(&self, values: &[ValueId], mark: &Mark) -> BTreeSet<ValueId> {
-        let mut wanted: BTreeSet<ValueId> = values.iter().copied().collect();
+    fn made_of(&self, Want { values, what, .. }: &Want, mark: &Mark) -> BTreeSet<ValueId> {
+        let (mut wanted, what): (BTreeSet<ValueId>, _) = (values.iter().copied().collect(), *what);
         let since = self.graph.nodes.get(mark.nodes..).unwrap_or_default();
         for bound in since.iter().rev() {
             if bound.node.outputs.iter().flatten().any(|made| wanted.contains(made)) {
                 wanted.extend(bound.node.reads().map(|(_, value)| value));
             }
         }
-        wanted.retain(|&value| mark.has(value) && self.graph.known(Some(value)).is_none());
+        wanted.retain(|&value| mark.has(value) && self.graph.lacks(value, what));
         wanted
+    }
+}
+
+impl TypedGraph {
+    fn lacks(&self, value: ValueId, what: Wanted) -> bool {
+        match what {
+            Wanted::Elements => self.known(Some(value)).is_none(),
+            Wanted::Extents => !self.desc(Some(value)).full_shape().is_fixed(),
+        }
+    }
+
+    /// Refuses a node until the extents of its inputs are known; nothing if they are.
+    pub(super) fn want_extents(&self, node: &Node, reason: String) -> Option<ResolveError> {
+        let inputs = node.inputs.iter().flatten().copied();
+        let values: Vec<_> = inputs.filter(|&value| self.lacks(value, Wanted::Extents)).collect();
+        if values.is_empty() {
+            return None;
+        }
+        let (name, op, what) = (node.name.clone(), node.op.clone(), Wanted::Extents);
+        Some(ResolveError::Wants(Want { node: name, op, reason, what, values }))
     }
 }
 
@@ -152,17 +181,25 @@ impl Cut {
         (node, mark): (Node, Mark),
         want: Want,
     ) -> Result<(), ResolveError> {
-        let wanted = binding.made_of(&want.values, &mark);
+        let wanted = binding.made_of(&want, &mark);
         if wanted.is_empty() {
             return Err(want.into());
         }
         binding.return_to(mark);
         let names: Vec<_> = wanted.iter().map(|&value| binding.graph.name_of(value)).collect();
-        let (names, Want { node: name, op, reason, .. }) = (names.join("\", \""), want);
+        let names = names.join("\", \"");
+        let Want { node: name, op, reason, what, .. } = want;
+        let what = match what {
+            Wanted::Elements => {
+                self.wanted.extend(wanted);
+                "elements"
+            }
+            // Whatever crosses the cut has the extents of the run.
+            Wanted::Extents => "extents",
+        };
         binding.notices.push(format!(
-            "node {name:?} ({op}) and what is behind it is planned in the run, for the elements of \"{names}\": {reason}"
+            "node {name:?} ({op}) and what is behind it is planned in the run, for the {what} of \"{names}\": {reason}"
         ));
-        self.wanted.extend(wanted);
         self.add(node);
         Ok(())
     }

@@ -101,7 +101,7 @@ impl Registry {
         made.is_some_and(|kernel| !kernel.reads(port))
     }
 
-    fn call<'a>(&'a self, bound: &BoundNode, function: &'static str) -> PackageCall<'a> {
+    pub(super) fn call<'a>(&'a self, bound: &BoundNode, function: &'static str) -> PackageCall<'a> {
         let (package, op) = (self.package_name(bound.package), bound.op.schema().name());
         PackageCall { package, op, core: Some(Core::CPU), function }
     }
@@ -137,7 +137,7 @@ fn is_shape_only(bound: &BoundNode) -> bool {
     bound.op.schema().known_facts().has(Facts::SHAPE_ONLY)
 }
 
-fn host() -> udo_host::Machine {
+pub(super) fn host() -> udo_host::Machine {
     machine(Core::CPU, &Profile::default(), 1)
 }
 
@@ -214,7 +214,7 @@ impl TypedGraph {
     }
 
     /// The node as a kernel of the CPU sees it.
-    fn placed<'a>(&'a self, bound: &'a BoundNode) -> PlacedNode<'a> {
+    pub(super) fn placed<'a>(&'a self, bound: &'a BoundNode) -> PlacedNode<'a> {
         let outputs: Vec<_> = bound.node.outputs.iter().map(|&value| self.desc(value)).collect();
         PlacedNode::new(self.view(&bound.node, &bound.params), Core::CPU, &outputs)
     }

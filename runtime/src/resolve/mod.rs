@@ -30,8 +30,8 @@ use crate::registry::{OpEntry, Registry};
 use control::Form;
 pub use control::{Along, Control};
 pub use coverage::Coverage;
-use cut::Cut;
 pub use cut::{Behind, Want};
+use cut::{Cut, Wanted};
 use defaults::fill_defaults;
 pub use inputs::Input;
 pub(crate) use inputs::bind;
@@ -312,6 +312,7 @@ impl Registry {
     ) -> Result<(), ResolveError> {
         let (bound, outputs) = self.bound(graph, node, entry)?;
         graph.add(bound, outputs);
+        self.check_bounded(graph)?;
         self.fold(graph);
         Ok(())
     }
@@ -375,7 +376,10 @@ impl TypedGraph {
         fill_defaults(self, &mut node, entry.def).map_err(fail)?;
         self.check_inputs(&node, entry.def).map_err(fail)?;
         self.check_known(&node, entry.def)?;
-        let mut outputs = self.infer(&node, entry.def, &params).map_err(fail)?;
+        let inferred = self.infer(&node, entry.def, &params);
+        let mut outputs = inferred.map_err(|reason| {
+            self.want_extents(&node, reason.clone()).unwrap_or_else(|| fail(reason))
+        })?;
         if self.shapes_are_open(&node, entry.def, &params, &outputs) {
             outputs.iter_mut().for_each(open::all);
         }
@@ -469,6 +473,7 @@ impl TypedGraph {
         let reason =
             format!("input {:?} is computed, and the operator wants it in the model", port.name());
         let (node, op) = (node.name.clone(), node.op.clone());
-        Err(ResolveError::Wants(Want { node, op, reason, values }))
+        let what = Wanted::Elements;
+        Err(ResolveError::Wants(Want { node, op, reason, what, values }))
     }
 }

@@ -10,7 +10,7 @@ mod trips;
 
 use udo_api::{Bool, Facts, OpDef, Param, ParamKind};
 
-use super::{Binding, BoundNode, Params, ResolveError, TypedGraph, Want};
+use super::{Binding, BoundNode, Params, ResolveError, TypedGraph, Want, Wanted};
 use crate::graph::{Attr, Graph, Node, ValueId};
 use crate::memory::Tensor;
 use crate::registry::{OpEntry, Registry};
@@ -144,7 +144,7 @@ impl Parent {
     /// Refuses the node until the elements of `values` are known.
     fn want(&self, reason: String, values: Vec<ValueId>) -> ResolveError {
         let (node, op) = (self.node.name.clone(), self.node.op.clone());
-        ResolveError::Wants(Want { node, op, reason, values })
+        ResolveError::Wants(Want { node, op, reason, what: Wanted::Elements, values })
     }
 
     /// A node in its place that does `control`.
