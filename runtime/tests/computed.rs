@@ -291,6 +291,32 @@ fn what_is_wrong_with_the_part_behind_is_said_in_the_run() {
 }
 
 #[test]
+fn nodes_without_a_seed_draw_numbers_of_their_own_and_the_same_in_every_session() {
+    let model = model(
+        "graph drawn
+  input x: f32[4,8]
+  a = RandomUniformLike@22(x) # first
+  b = RandomUniformLike@22(x) # second
+  c = RandomUniformLike@22(x) seed=3.0 # third
+  d = RandomUniformLike@22(x) seed=3.0 # fourth
+  output a
+  output b
+  output c
+  output d
+",
+    );
+    let run = || {
+        let mut session = model.session().unwrap();
+        session.run().unwrap();
+        ["a", "b", "c", "d"].map(|name| session.output::<f32>(name).unwrap().to_vec())
+    };
+    let [a, b, c, d] = run();
+    assert!(a != b && a != c && b != c && c == d);
+    assert!(a.iter().all(|x| (0.0..=1.0).contains(x)));
+    assert_eq!(run(), [a, b, c, d]);
+}
+
+#[test]
 fn operators_that_nobody_has_are_missed_before_the_run() {
     let error = refusal(
         "graph missing

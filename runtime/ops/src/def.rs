@@ -13,10 +13,22 @@ pub(crate) struct Def {
 }
 
 impl Def {
-    /// An operator of no family. Like all of them so far, it is pure.
+    /// An operator of no family. Like all but those that draw random numbers, it is pure.
     pub(crate) const fn of<O: Op>(kernels: &'static [KernelDef]) -> Self {
+        let Self { op, .. } = Self::drawn::<O>(kernels);
         Self {
-            op: OpDef::of::<O>().and_facts(Facts::PURE),
+            op: op.and_facts(Facts::PURE),
+            kernels,
+            #[cfg(test)]
+            test: None,
+        }
+    }
+
+    /// An operator that draws random numbers: two nodes that are alike are not the same, and none is computed before a
+    /// run.
+    pub(crate) const fn drawn<O: Op>(kernels: &'static [KernelDef]) -> Self {
+        Self {
+            op: OpDef::of::<O>(),
             kernels,
             #[cfg(test)]
             test: None,

@@ -131,6 +131,38 @@ of_real! {
     Bool, x => Self::from(x != 0.0);
 }
 
+/// A floating-point type, as the number that it stands for.
+pub(crate) trait Floating: Element {
+    fn real(self) -> f64;
+}
+
+macro_rules! floating {
+    ($($t:ty, $number:ident => $real:expr;)*) => {$(
+        impl Floating for $t {
+            #[inline]
+            fn real(self) -> f64 { let $number = self; $real }
+        }
+    )*};
+}
+
+floating! {
+    f32, x => x.into();
+    f64, x => x;
+    F16, x => x.to_f32().into();
+    Bf16, x => x.to_f32().into();
+}
+
+/// The bits of a one.
+pub(crate) fn one_bits(dtype: Option<DType>) -> u64 {
+    match dtype {
+        Some(DType::F32) => u64::from(1f32.to_bits()),
+        Some(DType::F64) => 1f64.to_bits(),
+        Some(DType::F16) => u64::from(F16::from_f32(1.0).0),
+        Some(DType::Bf16) => u64::from(Bf16::from_f32(1.0).0),
+        _ => 1,
+    }
+}
+
 /// The refusal of a type that no arm is for.
 pub(crate) fn refuse_type(found: Option<DType>) -> Error {
     let found = found.map_or("absent", DType::name);

@@ -1,11 +1,11 @@
-//! Static inputs that a node leaves out, and the schema has a default for.
+//! What a node leaves out, and the schema has a default for or the runtime makes.
 
 use udo_api::abi::ValueKind;
-use udo_api::{DType, OpDef, Port, Shape};
+use udo_api::{DType, Facts, OpDef, OpSchema, Port, Shape};
 
 use super::TypedGraph;
 use crate::cores::convert;
-use crate::graph::Node;
+use crate::graph::{Attr, Node};
 use crate::memory::Tensor;
 
 /// Gives left-out inputs of `node` the defaults that its schema has for them.
@@ -28,6 +28,23 @@ pub(super) fn fill_defaults(
         }
     }
     Ok(())
+}
+
+/// The attribute of operators that draw random numbers.
+const SEED: &str = "seed";
+
+/// Gives a node that draws random numbers a seed where the model states none: one that follows from its name, so that each
+/// node draws others, and the same ones in every session.
+pub(super) fn fill_seed(node: &mut Node, schema: &OpSchema) {
+    let takes_seed = schema.params().iter().any(|param| param.attribute_name() == SEED);
+    if takes_seed && !schema.known_facts().has(Facts::PURE) && node.attr(SEED).is_none() {
+        // The hash of Fowler, Noll and Vo.
+        let hash = node
+            .name
+            .bytes()
+            .fold(0x811c_9dc5u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+        node.attrs.push((SEED.to_owned(), Attr::Float(f64::from(hash))));
+    }
 }
 
 fn default_tensor(port: &Port) -> Result<Tensor, String> {

@@ -32,7 +32,7 @@ pub use control::{Along, Control};
 pub use coverage::Coverage;
 pub use cut::{Behind, Want};
 use cut::{Cut, Wanted};
-use defaults::fill_defaults;
+use defaults::{fill_defaults, fill_seed};
 pub use inputs::Input;
 pub(crate) use inputs::bind;
 use missing::List;
@@ -274,6 +274,7 @@ impl Registry {
         }
         if self.is_builtin(entry.package) {
             behind.splice(..0, self.upgrade(&mut binding.graph, &mut node)?);
+            fill_seed(&mut node, entry.def.schema());
             if let Some(form) = Form::of(entry.def) {
                 return self.bind_control(binding, node, entry, form);
             }

@@ -1,11 +1,12 @@
 //! A matrix with ones on a diagonal and zeros else, as large as another.
 
 use udo_api::{
-    Bf16, Bits, Core, DType, Error, ExecError, F16, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op,
-    OpSchema, Param, Port, TensorDesc, Value, types,
+    Bits, Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpSchema,
+    Param, Port, TensorDesc, Value, types,
 };
 
 use crate::Def;
+use crate::number::one_bits;
 
 pub(crate) const DEF: Def = Def::of::<EyeLike>(KERNELS);
 
@@ -50,13 +51,7 @@ struct Diagonal {
 impl Kernel for Diagonal {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let y = cx.output(0)?;
-        let one = match y.dtype() {
-            Some(DType::F32) => u64::from(1f32.to_bits()),
-            Some(DType::F64) => 1f64.to_bits(),
-            Some(DType::F16) => u64::from(F16::from_f32(1.0).0),
-            Some(DType::Bf16) => u64::from(Bf16::from_f32(1.0).0),
-            _ => 1,
-        };
+        let one = one_bits(y.dtype());
         let run: fn(&Self, Io<'_>) -> _ = of_width!(y.dtype(), B => |kernel: &Self, io: Io<'_>| {
             kernel.fill(kernel.one as B, io)
         })?;
@@ -85,9 +80,8 @@ impl Diagonal {
 
 #[cfg(test)]
 mod tests {
-    use udo_api::{Bool, Element};
+    use udo_api::{Bf16, Bool, Element, F16};
 
-    use super::*;
     use crate::testing::{bench, tensor};
 
     #[test]

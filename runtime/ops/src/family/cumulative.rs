@@ -1,0 +1,266 @@
+//! What the elements along an axis are taken together to, up to each of them.
+
+use std::marker::PhantomData;
+
+use udo_api::{
+    Bf16, Core, DType, Element, Error, ExecError, F16, FinalizeCx, InferCx, Io, Kernel, KernelDef,
+    Op, OpSchema, Param, Port, TypeSet, Value, input, output_like, resolve_axis, types,
+};
+
+use crate::Def;
+use crate::family::axes::AxisSplit;
+use crate::family::elementwise::infer_like_input;
+use crate::family::movement::Indices;
+use crate::family::partition::row_grain;
+use crate::number::Number;
+
+/// How elements are taken together. Its family has schema, inference, a kernel for every type with threads, and tests.
+pub(crate) trait Cumulative: Send + Sync + 'static {
+    const NAME: &'static str;
+    /// What there is before the first element.
+    const FIRST: f64;
+
+    fn next<T: Number>(so_far: T, x: T) -> T;
+}
+
+/// The operator that takes elements together as `C` says.
+pub(crate) const fn cumulative<C: Cumulative>() -> Def {
+    let def = Def::of::<Described<C>>(Described::<C>::KERNELS);
+    #[cfg(test)]
+    let def = def.tested(tests::all::<C>);
+    def
+}
+
+const TYPES: TypeSet = types::FLOATS.or(types::INDEX).or(types::U32).or(types::U64);
+
+struct Described<C>(PhantomData<fn() -> C>);
+
+impl<C: Cumulative> Described<C> {
+    const KERNELS: &'static [KernelDef] = &[KernelDef::new::<Taken<C>>(C::NAME, Core::CPU)
+        .ports(&[input(0, TYPES).bounded(), input(1, types::INDEX), output_like(0, 0).bounded()])];
+}
+
+impl<C: Cumulative> Op for Described<C> {
+    const SCHEMA: OpSchema = OpSchema::new(
+        C::NAME,
+        &[Port::required("x", TYPES), Port::required("axis", types::INDEX)],
+        &[Port::required("y", TYPES)],
+        &[
+            Param::scalar("exclusive", DType::I64).default(Value::int(0)),
+            Param::scalar("reverse", DType::I64).default(Value::int(0)),
+        ],
+    );
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let (x, axis) = (cx.input(0)?, cx.input(1)?);
+        if axis.len() != 1 {
+            return Err(Error::new(format!("input 1 is {axis}, wanted one number")));
+        }
+        if let Some([axis]) = cx.constant_ints(1)?.as_deref()
+            && resolve_axis(*axis, x.rank()).is_none()
+        {
+            let rank = x.rank();
+            return Err(Error::new(format!("input 1 is {axis}, wanted an axis of rank {rank}")));
+        }
+        infer_like_input(cx)
+    }
+}
+
+/// An element that is taken in as a number of type `Wide`.
+trait Widened: Element {
+    type Wide: Number;
+    fn widen(self) -> Self::Wide;
+    fn narrow(wide: Self::Wide) -> Self;
+}
+
+macro_rules! widened {
+    ($($t:ty, $wide:ty, $x:ident => $widen:expr, $narrow:expr;)*) => {$(
+        impl Widened for $t {
+            type Wide = $wide;
+            #[inline]
+            fn widen(self) -> $wide { let $x = self; $widen }
+            #[inline]
+            fn narrow($x: $wide) -> Self { $narrow }
+        }
+    )*};
+}
+
+widened! {
+    f32, f32, x => x, x;
+    f64, f64, x => x, x;
+    F16, f32, x => x.to_f32(), Self::from_f32(x);
+    Bf16, f32, x => x.to_f32(), Self::from_f32(x);
+    i32, i32, x => x, x;
+    i64, i64, x => x, x;
+    u32, u32, x => x, x;
+    u64, u64, x => x, x;
+}
+
+struct Taken<C> {
+    is_exclusive: bool,
+    is_reverse: bool,
+    run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
+    by: PhantomData<fn() -> C>,
+}
+
+/// Columns that are taken together side by side.
+const COLUMNS: usize = 64;
+
+impl<C: Cumulative> Kernel for Taken<C> {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let run = of_type!(
+            cx.input(0)?.dtype(),
+            [
+                F32 = f32, F64 = f64, F16 = F16, Bf16 = Bf16,
+                I32 = i32, I64 = i64, U32 = u32, U64 = u64,
+            ],
+            T => Self::execute_of::<T>
+        )?;
+        let (is_exclusive, is_reverse) = (cx.flag("exclusive")?, cx.flag("reverse")?);
+        Ok(Self { is_exclusive, is_reverse, run, by: PhantomData })
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        (self.run)(self, io)
+    }
+}
+
+impl<C: Cumulative> Taken<C> {
+    fn execute_of<T: Widened>(&self, mut io: Io<'_>) -> Result<(), ExecError> {
+        let (x, dims) = (io.inputs.get::<T>(0)?, io.inputs.shape(0)?);
+        let axis = Indices::get(&io.inputs, 1)?.position(0, dims.len())?;
+        let y = io.outputs.take::<T>(0)?;
+        let AxisSplit { len, inner, .. } = AxisSplit::at(dims, axis);
+        let block = len * inner;
+        let grain = row_grain(block);
+        io.parallel.chunks_mut(&mut y[..x.len()], grain, |chunk, y| {
+            let x = x[chunk * grain..].chunks_exact(block.max(1));
+            for (x, y) in x.zip(y.chunks_exact_mut(block.max(1))) {
+                for first in (0..inner).step_by(COLUMNS) {
+                    let columns = (inner - first).min(COLUMNS);
+                    self.columns(&x[first..], &mut y[first..], inner, columns);
+                }
+            }
+            Ok(())
+        })?;
+        io.outputs.set_shape(0, dims)
+    }
+
+    /// The first `columns` columns.
+    fn columns<T: Widened>(&self, x: &[T], y: &mut [T], stride: usize, columns: usize) {
+        let mut so_far = [T::Wide::of(C::FIRST); COLUMNS];
+        let so_far = &mut so_far[..columns];
+        let rows = x.len().div_ceil(stride);
+        for step in 0..rows {
+            let row = if self.is_reverse { rows - 1 - step } else { step } * stride;
+            let (x, y) = (&x[row..][..columns], &mut y[row..][..columns]);
+            for ((so_far, x), y) in so_far.iter_mut().zip(x).zip(y) {
+                let before = *so_far;
+                *so_far = C::next(before, x.widen());
+                *y = T::narrow(if self.is_exclusive { before } else { *so_far });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::family::numerics::settled_on_any_threads;
+    use crate::testing::{Bench, bench, tensor};
+
+    fn along(run: Bench, axis: i64) -> Bench {
+        run.constant(tensor(&[], &[axis]))
+    }
+
+    /// By the definition, in `f64`.
+    fn wanted<C: Cumulative>(x: &[f64], ends: [i64; 2]) -> Vec<f64> {
+        let [is_exclusive, is_reverse] = ends.map(|flag| flag != 0);
+        let mut so_far = C::FIRST;
+        let mut y = vec![0.0; x.len()];
+        for step in 0..x.len() {
+            let at = if is_reverse { x.len() - 1 - step } else { step };
+            let before = so_far;
+            so_far = C::next(so_far, x[at]);
+            y[at] = if is_exclusive { before } else { so_far };
+        }
+        y
+    }
+
+    /// What every member is tested for.
+    pub(super) fn all<C: Cumulative>(name: &str) {
+        println!("{name}: a family member");
+        ends_and_elements::<C>();
+        every_type::<C>();
+        axes::<C>();
+        threads::<C>();
+    }
+
+    fn ends_and_elements<C: Cumulative>() {
+        let x = [3i32, -2, 5];
+        for ends in [[0, 0], [1, 0], [0, 1], [1, 1]] {
+            let run = bench(C::NAME).input(tensor(&[3], &x));
+            let run = run.int("exclusive", ends[0]).int("reverse", ends[1]);
+            let y = along(run, -1).one().values::<i32>();
+            assert_eq!(
+                y.iter().map(|&y| f64::from(y)).collect::<Vec<_>>(),
+                wanted::<C>(&x.map(f64::from), ends)
+            );
+        }
+        let x = [i32::MAX, i32::MAX];
+        let y = along(bench(C::NAME).input(tensor(&[2], &x)), 0).one().values::<i32>();
+        assert_eq!(y[1], C::next(x[0], x[1]), "integers wrap");
+        let y = along(bench(C::NAME).input(tensor::<f32>(&[2, 0], &[])), 1).one();
+        assert_eq!(y.dims(), [2, 0]);
+    }
+
+    fn every_type<C: Cumulative>() {
+        fn check<C: Cumulative, T: Widened + PartialEq + std::fmt::Debug>(of: impl Fn(u8) -> T) {
+            let run = bench(C::NAME).input(tensor(&[3], &[1, 2, 4].map(&of)));
+            let y = run.constant(tensor(&[], &[0i32])).one().values::<T>();
+            let wanted = wanted::<C>(&[1.0, 2.0, 4.0], [0, 0]);
+            assert_eq!(y, wanted.iter().map(|&y| of(y as u8)).collect::<Vec<_>>(), "{}", T::DTYPE);
+        }
+        check::<C, _>(f32::from);
+        check::<C, _>(f64::from);
+        check::<C, _>(|x| F16::from_f32(x.into()));
+        check::<C, _>(|x| Bf16::from_f32(x.into()));
+        check::<C, _>(i32::from);
+        check::<C, _>(i64::from);
+        check::<C, _>(u32::from);
+        check::<C, _>(u64::from);
+    }
+
+    fn axes<C: Cumulative>() {
+        let x = tensor(&[2, 2], &[1f64, 2.0, 3.0, 4.0]);
+        let run = |axis: i32| bench(C::NAME).input(x.clone()).input(tensor(&[], &[axis]));
+        let down = [C::next(1.0, 3.0), C::next(2.0, 4.0)];
+        assert_eq!(run(-2).one().values::<f64>()[2..], down, "an axis that the run says");
+        assert_eq!(run(2).error(), ExecError::bad_value(2, 0).to_string());
+        let error = along(bench(C::NAME).input(x.clone()), 2).error();
+        assert_eq!(error, "input 1 is 2, wanted an axis of rank 2");
+        let error = bench(C::NAME).input(x).input(tensor(&[2], &[0i64, 1])).error();
+        assert_eq!(error, "input 1 is i64[2], wanted one number");
+    }
+
+    fn threads<C: Cumulative>() {
+        let dims = [30, 40, 70];
+        let count: usize = dims.iter().product();
+        // Near 1, so that products stay in range.
+        let x: Vec<f32> = (0..count).map(|i| 1.0 + (i % 13) as f32 * 1e-3).collect();
+        for axis in 0..3 {
+            let y = settled_on_any_threads(&along(bench(C::NAME).input(tensor(&dims, &x)), axis));
+            let AxisSplit { len, inner, .. } = AxisSplit::at(&dims, axis as usize);
+            for (at, y) in y.values::<f32>().iter().enumerate() {
+                let row = at / inner % len;
+                let column: Vec<f64> =
+                    (0..=row).rev().map(|back| f64::from(x[at - back * inner])).collect();
+                let wanted = wanted::<C>(&column, [0, 0])[row];
+                assert!(
+                    (f64::from(*y) - wanted).abs() < 1e-5 * wanted,
+                    "{y} at {at}, wanted {wanted}"
+                );
+            }
+        }
+    }
+}

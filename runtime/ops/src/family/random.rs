@@ -1,0 +1,260 @@
+//! Random numbers, which follow from a seed and the place of an element alone: the same node gives the same ones in every
+//! run, on any number of threads.
+
+use std::f64::consts::TAU;
+use std::marker::PhantomData;
+
+use udo_api::{
+    Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op, OpSchema,
+    Param, Port, PortRule, Shape, TensorDesc, TypeSet, any_input, output, types,
+};
+
+use crate::Def;
+use crate::family::elementwise::GRAIN;
+use crate::number::OfReal;
+
+/// A distribution, and where the shape comes from. Its family has schema, inference, a kernel for every type with
+/// threads, and tests.
+pub(crate) trait Random: Send + Sync + 'static {
+    const NAME: &'static str;
+    /// Whether an input has the shape, and the type where the node states none.
+    const IS_LIKE: bool;
+    /// Two numbers that say which of its kind the distribution is.
+    const PARAMS: [Param; 2];
+    /// The mean and the variance, given those two.
+    #[cfg_attr(not(test), expect(dead_code, reason = "tests hold the numbers against it"))]
+    const MOMENTS: fn([f64; 2]) -> [f64; 2];
+
+    fn number(params: [f64; 2], draw: Draw) -> f64;
+}
+
+/// The 64 random bits of an element.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Draw(u64);
+
+/// The bits that a node draws.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seed(u64);
+
+/// The parameter that two nodes with the same numbers have alike. The runtime makes one of the node's name where the
+/// model leaves it out.
+pub(crate) const SEED: Param = Param::scalar("seed", DType::F32).optional();
+
+/// The parameter that says of which type an output is.
+pub(crate) const OUTPUT_TYPE: Param = Param::scalar("dtype", DType::I64).optional();
+
+impl Seed {
+    pub(crate) fn of(node: &Node<'_>) -> Result<Self, Error> {
+        let seed = if node.has_param("seed") { node.float("seed")? } else { 0.0 };
+        Ok(Self(mixed(seed.to_bits())))
+    }
+
+    /// The bits for the element at a place.
+    #[inline]
+    pub(crate) fn draw(self, at: usize) -> Draw {
+        Draw(mixed(self.0.wrapping_add((at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15))))
+    }
+}
+
+/// The finalizer of `SplitMix64`, by which every bit of the input changes half of the bits.
+#[inline]
+fn mixed(bits: u64) -> u64 {
+    let bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
+}
+
+impl Draw {
+    /// A number from 0 up to 1, which is not among them.
+    #[inline]
+    pub(crate) fn uniform(self) -> f64 {
+        (self.0 >> 11) as f64 * f64::exp2(-53.0)
+    }
+
+    /// A number of mean 0 and variance 1, by the transform of Box and Muller.
+    #[inline]
+    pub(crate) fn normal(self) -> f64 {
+        let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
+        radius * (TAU * Self(mixed(!self.0)).uniform()).cos()
+    }
+}
+
+/// The type that a node states, or `else_of` where it states none.
+pub(crate) fn output_type(
+    node: &Node<'_>,
+    else_of: Option<DType>,
+    wanted: TypeSet,
+) -> Result<DType, Error> {
+    if !node.has_param("dtype") {
+        let refused = || {
+            let found = else_of.map_or("absent", DType::name);
+            Error::new(format!(
+                "there is no parameter \"dtype\" and the type is {found}, wanted {wanted}"
+            ))
+        };
+        return else_of.filter(|dtype| wanted.has(*dtype)).ok_or_else(refused);
+    }
+    let code = node.int("dtype")?;
+    DType::from_onnx(code)
+        .filter(|dtype| wanted.has(*dtype))
+        .ok_or_else(|| Error::new(format!("parameter \"dtype\" is {code}, wanted one of {wanted}")))
+}
+
+/// The operator that draws from the distribution `R`.
+pub(crate) const fn random<R: Random>() -> Def {
+    let def = Def::drawn::<Described<R>>(Described::<R>::KERNELS);
+    #[cfg(test)]
+    let def = def.tested(tests::all::<R>);
+    def
+}
+
+struct Described<R>(PhantomData<fn() -> R>);
+
+impl<R: Random> Described<R> {
+    const RULES: &'static [PortRule] = if R::IS_LIKE {
+        &[any_input(0).bounded(), output(0, types::FLOATS).bounded()]
+    } else {
+        &[output(0, types::FLOATS)]
+    };
+    const KERNELS: &'static [KernelDef] =
+        &[KernelDef::new::<Drawn<R>>(R::NAME, Core::CPU).ports(Self::RULES)];
+    const IN: &'static [Port] =
+        if R::IS_LIKE { &[Port::required("input", types::ANY)] } else { &[] };
+    const PARAMS: &'static [Param] = if R::IS_LIKE {
+        &[OUTPUT_TYPE, SEED, R::PARAMS[0], R::PARAMS[1]]
+    } else {
+        &[OUTPUT_TYPE, SEED, R::PARAMS[0], R::PARAMS[1], Param::tensor("shape", DType::I64)]
+    };
+}
+
+impl<R: Random> Op for Described<R> {
+    const SCHEMA: OpSchema =
+        OpSchema::new(R::NAME, Self::IN, &[Port::required("output", types::FLOATS)], Self::PARAMS);
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let desc = if R::IS_LIKE {
+            let x = cx.input(0)?;
+            TensorDesc::new(output_type(cx, x.dtype(), types::FLOATS)?, x.full_shape())
+        } else {
+            let extent = |&extent: &i64| {
+                usize::try_from(extent).map_err(|_| {
+                    Error::new(format!("parameter \"shape\" has {extent}, wanted at least 0"))
+                })
+            };
+            let dims = cx.ints("shape")?.iter().map(extent).collect::<Result<Vec<_>, _>>()?;
+            let dtype = output_type(cx, Some(DType::F32), types::FLOATS)?;
+            TensorDesc::new(dtype, Shape::new(&dims)?)
+        };
+        cx.set_output(0, desc)
+    }
+}
+
+struct Drawn<R> {
+    seed: Seed,
+    params: [f64; 2],
+    run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
+    from: PhantomData<fn() -> R>,
+}
+
+impl<R: Random> Kernel for Drawn<R> {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let run = of_type!(
+            cx.output(0)?.dtype(),
+            [F32 = f32, F64 = f64, F16 = udo_api::F16, Bf16 = udo_api::Bf16],
+            T => Self::execute_of::<T>
+        )?;
+        let [a, b] = R::PARAMS.map(|param| cx.float(param.name()));
+        Ok(Self { seed: Seed::of(cx)?, params: [a?, b?], run, from: PhantomData })
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        (self.run)(self, io)
+    }
+}
+
+impl<R: Random> Drawn<R> {
+    fn execute_of<T: OfReal>(&self, mut io: Io<'_>) -> Result<(), ExecError> {
+        let y = io.outputs.take::<T>(0)?;
+        io.parallel.chunks_mut(y, GRAIN, |chunk, y| {
+            for (at, y) in (chunk * GRAIN..).zip(y) {
+                *y = T::of_real(R::number(self.params, self.seed.draw(at)));
+            }
+            Ok(())
+        })?;
+        if R::IS_LIKE { io.outputs.set_shape(0, io.inputs.shape(0)?) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use udo_api::{Bf16, F16};
+
+    use super::*;
+    use crate::family::numerics::settled_on_any_threads;
+    use crate::testing::{Bench, bench, tensor};
+
+    fn of<R: Random>(dims: &[usize]) -> Bench {
+        let run = bench(R::NAME);
+        if R::IS_LIKE {
+            return run.input(tensor(dims, &vec![0f32; dims.iter().product()]));
+        }
+        let dims: Vec<i64> = dims.iter().map(|&n| n as i64).collect();
+        run.ints("shape", &dims)
+    }
+
+    /// What every member is tested for.
+    pub(super) fn all<R: Random>(name: &str) {
+        println!("{name}: a family member");
+        moments::<R>();
+        seeds::<R>();
+        let y = of::<R>(&[2, 3]).int("dtype", 11).float("seed", 5.0).one();
+        assert_eq!((y.dims(), y.values::<f64>().len()), (vec![2, 3], 6));
+        let singles = of::<R>(&[2, 3]).float("seed", 5.0).one().values::<f32>();
+        let narrowed: Vec<f32> = y.values::<f64>().into_iter().map(|y| y as f32).collect();
+        assert_eq!(singles, narrowed, "one number of every type");
+        let halves = of::<R>(&[2, 3]).int("dtype", 10).float("seed", 5.0).one().values::<F16>();
+        assert_eq!(halves, singles.iter().map(|&y| F16::from_f32(y)).collect::<Vec<_>>());
+        let halves = of::<R>(&[2, 3]).int("dtype", 16).float("seed", 5.0).one().values::<Bf16>();
+        assert_eq!(halves, singles.iter().map(|&y| Bf16::from_f32(y)).collect::<Vec<_>>());
+        let error = of::<R>(&[2]).int("dtype", 7).error();
+        assert!(error.starts_with("parameter \"dtype\" is 7, wanted one of "), "{error}");
+        settled_on_any_threads(&of::<R>(&[3, GRAIN]));
+    }
+
+    fn moments<R: Random>() {
+        let count = 100_000;
+        let [a, b] = R::PARAMS.map(|param| param.name());
+        let y = of::<R>(&[count]).float(a, -1.0).float(b, 3.0).one().values::<f32>();
+        let [mean, variance] = (R::MOMENTS)([-1.0, 3.0]);
+        let found = y.iter().map(|&y| f64::from(y)).sum::<f64>() / count as f64;
+        // Four standard deviations of a mean of so many.
+        assert!(
+            (found - mean).abs() < 4.0 * (variance / count as f64).sqrt(),
+            "{found}, wanted {mean}"
+        );
+        let spread = y.iter().map(|&y| (f64::from(y) - mean).powi(2)).sum::<f64>() / count as f64;
+        assert!((spread / variance - 1.0).abs() < 0.03, "{spread}, wanted {variance}");
+        let pairs = y.as_chunks::<2>().0;
+        let product = |[x, y]: &[f32; 2]| (f64::from(*x) - mean) * (f64::from(*y) - mean);
+        let shared = pairs.iter().map(product).sum::<f64>() / pairs.len() as f64 / variance;
+        assert!(shared.abs() < 0.02, "neighbours have nothing in common: {shared}");
+    }
+
+    fn seeds<R: Random>() {
+        let of_seed = |seed: f64| of::<R>(&[64]).float("seed", seed).one().values::<f32>();
+        assert_eq!(of_seed(1.0), of_seed(1.0));
+        let [first, second] = [of_seed(1.0), of_seed(2.0)];
+        assert!(first.iter().zip(&second).filter(|(a, b)| a.to_bits() == b.to_bits()).count() < 2);
+    }
+
+    #[test]
+    fn shapes_and_types_that_are_none_are_refused() {
+        let error = bench("RandomNormal").ints("shape", &[2, -1]).error();
+        assert_eq!(error, "parameter \"shape\" has -1, wanted at least 0");
+        let error = bench("RandomUniformLike").input(tensor(&[2], &[1i64, 2])).error();
+        assert!(
+            error.starts_with("there is no parameter \"dtype\" and the type is i64, wanted "),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,112 @@
+//! Ones, each with the probability that an element states, and zeros else.
+
+use udo_api::{
+    Bf16, Bits, Core, Error, ExecError, F16, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op,
+    OpSchema, Port, any_output, input, types,
+};
+
+use crate::Def;
+use crate::family::elementwise::GRAIN;
+use crate::family::random::{OUTPUT_TYPE, SEED, Seed, output_type};
+use crate::number::{Floating, one_bits};
+
+pub(crate) const DEF: Def = Def::drawn::<Bernoulli>(KERNELS);
+
+const KERNELS: &[KernelDef] = &[KernelDef::new::<Trials>("Bernoulli", Core::CPU)
+    .ports(&[input(0, types::FLOATS).bounded(), any_output(0).bounded()])];
+
+struct Bernoulli;
+
+impl Op for Bernoulli {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "Bernoulli",
+        &[Port::required("input", types::FLOATS)],
+        &[Port::required("output", types::ANY)],
+        &[OUTPUT_TYPE, SEED],
+    );
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let x = cx.input(0)?;
+        let dtype = output_type(cx, x.dtype(), types::ANY)?;
+        cx.set_output(0, x.with_dtype(dtype))
+    }
+}
+
+struct Trials {
+    seed: Seed,
+    /// The bits of a one.
+    one: u64,
+    run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
+}
+
+impl Kernel for Trials {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let (x, y) = (cx.input(0)?.dtype(), cx.output(0)?.dtype());
+        let run: fn(&Self, Io<'_>) -> _ = of_type!(
+            x,
+            [F32 = f32, F64 = f64, F16 = F16, Bf16 = Bf16],
+            T => of_width!(y, B => |kernel: &Self, io: Io<'_>| {
+                kernel.draw::<T, B>(kernel.one as B, io)
+            })
+        )??;
+        Ok(Self { seed: Seed::of(cx)?, one: one_bits(y), run })
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        (self.run)(self, io)
+    }
+}
+
+impl Trials {
+    fn draw<T: Floating, B: Bits>(&self, one: B, mut io: Io<'_>) -> Result<(), ExecError> {
+        let x = io.inputs.get::<T>(0)?;
+        let y = &mut io.outputs.take_bits::<B>(0)?[..x.len()];
+        io.parallel.chunks_mut(y, GRAIN, |chunk, y| {
+            let first = chunk * GRAIN;
+            for ((at, x), y) in (first..).zip(&x[first..]).zip(y) {
+                let is_one = self.seed.draw(at).uniform() < x.real();
+                *y = if is_one { one } else { B::default() };
+            }
+            Ok(())
+        })?;
+        io.outputs.set_shape(0, io.inputs.shape(0)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use udo_api::Bool;
+
+    use super::*;
+    use crate::family::numerics::settled_on_any_threads;
+    use crate::testing::{bench, tensor};
+
+    #[test]
+    fn ones_are_as_many_as_probabilities_say() {
+        let p = [0.0f32, 0.25, 0.9, 1.0];
+        let x: Vec<f32> = p.into_iter().cycle().take(1 << 17).collect();
+        let y = settled_on_any_threads(&bench("Bernoulli").input(tensor(&[1 << 17], &x)));
+        for (at, p) in p.into_iter().enumerate() {
+            let ones: f32 = y.values::<f32>().iter().skip(at).step_by(4).sum();
+            let share = ones / (1 << 15) as f32;
+            assert!(
+                (share - p).abs() < 4.0 * (p * (1.0 - p) / 32768.0).sqrt() + 1e-9,
+                "{share} of {p}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_type_has_its_one() {
+        let x = || bench("Bernoulli").input(tensor(&[3], &[1f64, 0.0, 1.0]));
+        assert_eq!(x().one().values::<f64>(), [1.0, 0.0, 1.0]);
+        assert_eq!(x().int("dtype", 9).one().values::<Bool>(), [true, false, true].map(Bool::from));
+        assert_eq!(x().int("dtype", 7).one().values::<i64>(), [1, 0, 1]);
+        let halves = x().int("dtype", 10).one().values::<F16>();
+        assert_eq!(halves, [1.0, 0.0, 1.0].map(F16::from_f32));
+        let halves = [1.0, 0.0].map(Bf16::from_f32);
+        assert_eq!(bench("Bernoulli").input(tensor(&[2], &halves)).one().values::<Bf16>(), halves);
+        let error = x().int("dtype", 8).error();
+        assert!(error.starts_with("parameter \"dtype\" is 8, wanted one of "), "{error}");
+    }
+}

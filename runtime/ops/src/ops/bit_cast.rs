@@ -1,0 +1,69 @@
+//! The bits of each element as those of another type.
+
+use udo_api::{
+    Core, DType, Error, InferCx, KernelDef, Op, OpSchema, Param, Port, any_input, any_output, types,
+};
+
+use crate::Def;
+use crate::family::shape::Copied;
+
+pub(crate) const DEF: Def = Def::of::<BitCast>(KERNELS);
+
+const KERNELS: &[KernelDef] = &[KernelDef::new::<Copied>("BitCast", Core::CPU)
+    .ports(&[any_input(0).bounded(), any_output(0).bounded()])];
+
+struct BitCast;
+
+impl Op for BitCast {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "BitCast",
+        &[Port::required("input", types::ANY)],
+        &[Port::required("output", types::ANY)],
+        &[Param::scalar("to", DType::I64)],
+    );
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let (x, to) = (cx.input(0)?, cx.int("to")?);
+        let bytes = x.dtype().map(DType::size_bytes);
+        let dtype = DType::from_onnx(to).filter(|dtype| Some(dtype.size_bytes()) == bytes);
+        let dtype = dtype.ok_or_else(|| {
+            Error::new(format!("parameter \"to\" is {to}, wanted a type with as many bits as {x}"))
+        })?;
+        cx.set_output(0, x.with_dtype(dtype))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use udo_api::Dim;
+
+    use crate::testing::{bench, tensor};
+
+    #[test]
+    fn bits_stay() {
+        let x = [1.0f32, -2.5, f32::NAN, -0.0];
+        let y = bench("BitCast").input(tensor(&[2, 2], &x)).int("to", 6).one();
+        assert_eq!(
+            (y.values::<i32>(), y.dims()),
+            (x.map(|x| x.to_bits() as i32).to_vec(), vec![2, 2])
+        );
+        let y = bench("BitCast").input(tensor(&[2], &[-1i64, 7])).int("to", 13).one();
+        assert_eq!(y.values::<u64>(), [u64::MAX, 7]);
+    }
+
+    #[test]
+    fn a_type_of_another_width_is_refused() {
+        for to in [11, 99] {
+            let run = bench("BitCast").input(tensor(&[1], &[1f32])).int("to", to);
+            let wanted = "wanted a type with as many bits as f32[1]";
+            assert_eq!(run.error(), format!("parameter \"to\" is {to}, {wanted}"));
+        }
+    }
+
+    #[test]
+    fn bounds_stay() {
+        let x = tensor(&[1], &[7i32]).bounded(&[Dim::UpTo(3)]);
+        let y = bench("BitCast").input(x).int("to", 12).one();
+        assert_eq!((y.dims(), y.values::<u32>()), (vec![1], vec![7]));
+    }
+}

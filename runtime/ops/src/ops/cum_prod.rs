@@ -1,0 +1,18 @@
+//! The products of the elements along an axis up to each of them.
+
+use crate::Def;
+use crate::family::cumulative::{Cumulative, cumulative};
+use crate::number::Number;
+
+pub(crate) const DEF: Def = cumulative::<CumProd>();
+
+struct CumProd;
+
+impl Cumulative for CumProd {
+    const NAME: &'static str = "CumProd";
+    const FIRST: f64 = 1.0;
+
+    fn next<T: Number>(so_far: T, x: T) -> T {
+        so_far.mul(x)
+    }
+}

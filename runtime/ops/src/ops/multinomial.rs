@@ -1,0 +1,137 @@
+//! Classes, drawn as often as the logarithms of their weights say.
+
+use udo_api::{
+    Bf16, Core, DType, Dim, Error, ExecError, F16, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op,
+    OpSchema, Param, Port, Shape, TensorDesc, Value, Workspace, input, output, types,
+};
+
+use crate::Def;
+use crate::family::random::{OUTPUT_TYPE, SEED, Seed, output_type};
+use crate::number::{Floating, OfReal};
+
+pub(crate) const DEF: Def = Def::drawn::<Multinomial>(KERNELS);
+
+const KERNELS: &[KernelDef] = &[KernelDef::new::<Draws>("Multinomial", Core::CPU)
+    .ports(&[input(0, types::FLOATS), output(0, types::INDEX)])];
+
+struct Multinomial;
+
+impl Op for Multinomial {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "Multinomial",
+        &[Port::required("input", types::FLOATS)],
+        &[Port::required("output", types::INDEX)],
+        &[OUTPUT_TYPE, SEED, Param::scalar("sample_size", DType::I64).default(Value::int(1))],
+    );
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let x = cx.input(0)?;
+        let (Some(batch), Some(1..)) = (x.full_shape().dim(0), x.shape().get(1)) else {
+            return Err(Error::new(format!("input 0 is {x}, wanted rows of at least 1 weight")));
+        };
+        if x.rank() != 2 {
+            return Err(Error::new(format!("input 0 is {x}, wanted a matrix")));
+        }
+        let found = cx.int("sample_size")?;
+        let samples = usize::try_from(found).map_err(|_| {
+            Error::new(format!("parameter \"sample_size\" is {found}, wanted at least 0"))
+        })?;
+        let shape = Shape::of_dims(&[batch, Dim::Fixed(samples)])?;
+        let dtype = output_type(cx, Some(DType::I32), types::INDEX)?;
+        cx.set_output(0, TensorDesc::new(dtype, shape))
+    }
+}
+
+struct Draws {
+    seed: Seed,
+    classes: usize,
+    samples: usize,
+    run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
+}
+
+impl Kernel for Draws {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let (x, y) = (cx.input(0)?, cx.output(0)?);
+        let run = of_type!(
+            x.dtype(),
+            [F32 = f32, F64 = f64, F16 = F16, Bf16 = Bf16],
+            T => of_type!(y.dtype(), [I32 = i32, I64 = i64], D => Self::draw::<T, D>)
+        )??;
+        let [classes, samples] = [x, y].map(|desc| desc.shape().get(1).copied().unwrap_or(0));
+        Ok(Self { seed: Seed::of(cx)?, classes, samples, run })
+    }
+
+    fn workspace(&self) -> Workspace {
+        Workspace::of::<f64>(self.classes)
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        (self.run)(self, io)
+    }
+}
+
+impl Draws {
+    fn draw<T: Floating, D: OfReal>(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io { inputs, mut outputs, mut scratch, .. } = io;
+        let rows = inputs.get::<T>(0)?.chunks_exact(self.classes.max(1));
+        let y = outputs.take::<D>(0)?.chunks_exact_mut(self.samples.max(1));
+        let sums = scratch.take::<f64>(self.classes)?;
+        for (row, (x, y)) in rows.zip(y).enumerate() {
+            let most = x.iter().fold(f64::NEG_INFINITY, |most, x| most.max(x.real()));
+            let mut total = 0.0;
+            for (sum, x) in sums.iter_mut().zip(x) {
+                total += (x.real() - most).exp();
+                *sum = total;
+            }
+            for (sample, y) in y.iter_mut().enumerate() {
+                let share = self.seed.draw(row * self.samples + sample).uniform() * total;
+                let class = sums.partition_point(|&sum| sum <= share);
+                *y = D::of_real(class.min(self.classes - 1) as f64);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{bench, tensor};
+
+    #[test]
+    fn classes_are_drawn_as_often_as_their_weights_say() {
+        let weights = [1.0f32, 0.0, 3.0, 4.0];
+        let x: Vec<f32> = weights.iter().chain(weights.iter().rev()).map(|w| w.ln()).collect();
+        let count = 1 << 15;
+        let run = bench("Multinomial").input(tensor(&[2, 4], &x)).int("sample_size", count);
+        let y = run.one();
+        assert_eq!(y.dims(), [2, count as usize]);
+        let y = y.values::<i32>();
+        for (row, y) in y.chunks_exact(count as usize).enumerate() {
+            for class in 0..4 {
+                let drawn = y.iter().filter(|&&y| y == class).count() as f32 / count as f32;
+                let at = if row == 0 { class } else { 3 - class } as usize;
+                let wanted = weights[at] / 8.0;
+                assert!(
+                    (drawn - wanted).abs() < 0.012,
+                    "{drawn} of class {class}, wanted {wanted}"
+                );
+                assert!(wanted > 0.0 || drawn == 0.0);
+            }
+        }
+    }
+
+    #[test]
+    fn types_and_extents_that_do_not_fit_are_refused() {
+        let of = |dims: &[usize]| {
+            bench("Multinomial").input(tensor(dims, &vec![0f64; dims.iter().product()]))
+        };
+        assert_eq!(of(&[1, 1]).int("dtype", 7).int("sample_size", 3).one().values::<i64>(), [0; 3]);
+        assert_eq!(of(&[3, 2]).int("sample_size", 0).one().dims(), [3, 0]);
+        assert_eq!(of(&[2, 0]).error(), "input 0 is f64[2,0], wanted rows of at least 1 weight");
+        assert_eq!(of(&[2, 2, 2]).error(), "input 0 is f64[2,2,2], wanted a matrix");
+        let error = of(&[1, 1]).int("dtype", 1).error();
+        assert!(error.starts_with("parameter \"dtype\" is 1, wanted one of "), "{error}");
+        let error = of(&[1, 1]).int("sample_size", -1).error();
+        assert_eq!(error, "parameter \"sample_size\" is -1, wanted at least 0");
+    }
+}

@@ -1,0 +1,22 @@
+//! Numbers of a stated shape that are normally distributed.
+
+use udo_api::Param;
+
+use crate::Def;
+use crate::family::elementwise::real;
+use crate::family::random::{Draw, Random, random};
+
+pub(crate) const DEF: Def = random::<RandomNormal>();
+
+struct RandomNormal;
+
+impl Random for RandomNormal {
+    const NAME: &'static str = "RandomNormal";
+    const IS_LIKE: bool = false;
+    const PARAMS: [Param; 2] = [real("mean", 0.0), real("scale", 1.0)];
+    const MOMENTS: fn([f64; 2]) -> [f64; 2] = |[mean, scale]| [mean, scale * scale];
+
+    fn number([mean, scale]: [f64; 2], draw: Draw) -> f64 {
+        mean + scale * draw.normal()
+    }
+}

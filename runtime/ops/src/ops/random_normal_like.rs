@@ -1,0 +1,22 @@
+//! Numbers of the shape of another tensor that are normally distributed.
+
+use udo_api::Param;
+
+use crate::Def;
+use crate::family::elementwise::real;
+use crate::family::random::{Draw, Random, random};
+
+pub(crate) const DEF: Def = random::<RandomNormalLike>();
+
+struct RandomNormalLike;
+
+impl Random for RandomNormalLike {
+    const NAME: &'static str = "RandomNormalLike";
+    const IS_LIKE: bool = true;
+    const PARAMS: [Param; 2] = [real("mean", 0.0), real("scale", 1.0)];
+    const MOMENTS: fn([f64; 2]) -> [f64; 2] = |[mean, scale]| [mean, scale * scale];
+
+    fn number([mean, scale]: [f64; 2], draw: Draw) -> f64 {
+        mean + scale * draw.normal()
+    }
+}

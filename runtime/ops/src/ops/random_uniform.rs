@@ -1,0 +1,23 @@
+//! Numbers of a stated shape that are equally likely between two ends.
+
+use udo_api::Param;
+
+use crate::Def;
+use crate::family::elementwise::real;
+use crate::family::random::{Draw, Random, random};
+
+pub(crate) const DEF: Def = random::<RandomUniform>();
+
+struct RandomUniform;
+
+impl Random for RandomUniform {
+    const NAME: &'static str = "RandomUniform";
+    const IS_LIKE: bool = false;
+    const PARAMS: [Param; 2] = [real("low", 0.0), real("high", 1.0)];
+    const MOMENTS: fn([f64; 2]) -> [f64; 2] =
+        |[low, high]| [f64::midpoint(low, high), (high - low).powi(2) / 12.0];
+
+    fn number([low, high]: [f64; 2], draw: Draw) -> f64 {
+        low + (high - low) * draw.uniform()
+    }
+}
