@@ -205,6 +205,7 @@ mod microsoft {
 /// Operators that other formats have and ONNX has not, and those that passes put in.
 mod udo {
     ops! {
+        attention,
         batch_to_space,
         channel_shuffle,
         crop,

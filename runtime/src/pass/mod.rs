@@ -17,7 +17,7 @@ use crate::registry::Registry;
 use crate::resolve::TypedGraph;
 
 pub use candidate::{Candidate, Fusion, Host};
-use patterns::{activations, epilogue, layer_norm, pads, qdq, rms_norm, same, scales};
+use patterns::{activations, attention, epilogue, layer_norm, pads, qdq, rms_norm, same, scales};
 pub use replace::{Operand, Replacement};
 use uses::Uses;
 
@@ -71,6 +71,11 @@ pub const PASSES: &[Pass] = &[
         name: "rms_norm",
         does: "puts one node in the place of those that divide rows by the root of their mean square",
         rewrite: Rewrite::Pattern(rms_norm::find),
+    },
+    Pass {
+        name: "attention",
+        does: "puts one node in the place of those that compute attention step by step",
+        rewrite: Rewrite::Pattern(attention::find),
     },
     Pass {
         name: "activations",

@@ -108,8 +108,17 @@ fn options(random: &mut Random) -> Options {
     };
     let threads = NonZero::new(1 + random.below(2)).unwrap();
     // Those that leave no node out are compared with the nodes one by one; some of the others round otherwise.
-    let skip =
-        ["same", "unread", "common", "layer_norm", "rms_norm", "activations", "pads", "scales"];
+    let skip = [
+        "same",
+        "unread",
+        "common",
+        "layer_norm",
+        "rms_norm",
+        "attention",
+        "activations",
+        "pads",
+        "scales",
+    ];
     let passes = PassOptions { skip: skip.map(str::to_owned).into() };
     Options { passes, place, plan, threads, ..Options::default() }
 }

@@ -55,5 +55,5 @@ pub use lookup::lookup;
 pub use lrn::{Lrn, lrn};
 pub use quantize::{Quantized, bits, dequantize, quantize};
 pub use reduce::{max, min, row_maxima, row_minima, row_sums, sum};
-pub use softmax::{Running, softmax, softmax_block};
+pub use softmax::{Running, multiply_rows, softmax, softmax_block};
 pub use transpose::{transpose, transpose_grain, transpose_part};

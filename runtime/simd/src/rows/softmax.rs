@@ -353,6 +353,33 @@ pub(super) fn softmax_block_on(isa: Isa, x: &mut [f32], cols: usize, running: Ru
     dispatch(isa, Block { x, cols, running });
 }
 
+/// Multiplies the elements of every row of `x: [rows, cols]` by a number of its own.
+pub fn multiply_rows(x: &mut [f32], cols: usize, by: &[f32]) {
+    multiply_rows_on(isa(), x, cols, by);
+}
+
+pub(super) fn multiply_rows_on(isa: Isa, x: &mut [f32], cols: usize, by: &[f32]) {
+    dispatch(isa, MultiplyRows { x, cols, by });
+}
+
+struct MultiplyRows<'a> {
+    x: &'a mut [f32],
+    cols: usize,
+    by: &'a [f32],
+}
+
+impl SimdOp for MultiplyRows<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Vector>(self, simd: S) {
+        let Self { x, cols, by } = self;
+        for (row, by) in x.chunks_exact_mut(cols.max(1)).zip(by) {
+            multiply(simd, row, simd.splat(*by));
+        }
+    }
+}
+
 struct Block<'a> {
     x: &'a mut [f32],
     cols: usize,

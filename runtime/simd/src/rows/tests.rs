@@ -6,7 +6,7 @@ use super::lookup::lookup_on;
 use super::lrn::{Lrn, lrn_on};
 use super::quantize::{Dequantize, Quantize, Quantized};
 use super::reduce::{Reduction, reduce, rows};
-use super::softmax::{Running, softmax_block_on, softmax_on};
+use super::softmax::{Running, multiply_rows_on, softmax_block_on, softmax_on};
 use super::transpose::transpose_on;
 use crate::isa::Isa;
 use crate::testing::{Edge, Guarded};
@@ -267,8 +267,8 @@ fn softmax_of_blocks_is_that_of_whole_rows() {
                 let mut block = Guarded::new(&block, Edge::End);
                 let running = Running { max: &mut max, sum: &mut sum, factor: &mut factor };
                 softmax_block_on(isa, &mut block, width, running);
+                multiply_rows_on(isa, &mut found, cols, &factor);
                 for (row, block) in block.chunks(width).enumerate() {
-                    found[row * cols..][..from].iter_mut().for_each(|y| *y *= factor[row]);
                     found[part(row)].copy_from_slice(block);
                 }
                 from += width;

@@ -1,6 +1,7 @@
 //! The passes that know operators by name.
 
 pub(super) mod activations;
+pub(super) mod attention;
 pub(super) mod epilogue;
 pub(super) mod layer_norm;
 pub(super) mod pads;

@@ -94,10 +94,13 @@ impl Exact {
         for score in &mut *scores {
             *score /= sum;
         }
+        if problem.is_zeroed && (sum.is_nan() || sum <= 0.0) {
+            scores.fill(0.0);
+        }
         keep(Stage::Normalized, scores);
         let (values, step) = given.values.from([batch, shared, 0]);
         // What does not take part may be anything; where nothing does, there is no result.
-        y.fill(if visible == 0 { f64::NAN } else { 0.0 });
+        y.fill(if visible == 0 && !problem.is_zeroed { f64::NAN } else { 0.0 });
         for (key, share) in scores[..visible].iter().enumerate() {
             let values = &values[key * step..][..y.len()];
             y.iter_mut().zip(values).for_each(|(y, value)| *y += share * value);

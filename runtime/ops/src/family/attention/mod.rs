@@ -8,26 +8,79 @@ mod sizes;
 mod tests;
 mod tiles;
 
-use udo_api::{Error, Node};
+use udo_api::{
+    Bf16, Core, DType, Error, F16, InferCx, KernelDef, Node, TensorDesc, TypeSet, input,
+    input_like, output_like, types,
+};
 
-pub(crate) use exact::Exact;
-pub(crate) use sizes::Sizes;
-use sizes::{Counts, Mask};
-pub(crate) use tiles::Tiled;
+use exact::Exact;
+use sizes::{Counts, Mask, Sizes};
+use tiles::Tiled;
 
 /// The inputs.
-pub(crate) const Q: usize = 0;
-pub(crate) const K: usize = 1;
-pub(crate) const V: usize = 2;
-pub(crate) const MASK: usize = 3;
-pub(crate) const PAST_KEY: usize = 4;
-pub(crate) const PAST_VALUE: usize = 5;
-pub(crate) const VALID_LENGTHS: usize = 6;
+const Q: usize = 0;
+const K: usize = 1;
+const V: usize = 2;
+const MASK: usize = 3;
+const PAST_KEY: usize = 4;
+const PAST_VALUE: usize = 5;
+const VALID_LENGTHS: usize = 6;
 
 /// The outputs behind the result.
-pub(crate) const PRESENT_KEY: usize = 1;
-pub(crate) const PRESENT_VALUE: usize = 2;
-pub(crate) const SCORES: usize = 3;
+const PRESENT_KEY: usize = 1;
+const PRESENT_VALUE: usize = 2;
+const SCORES: usize = 3;
+
+pub(crate) const TYPES: TypeSet = types::F32.or(types::F64).or(types::F16).or(types::BF16);
+/// Types of masks: truths, or numbers of the type of all others.
+pub(crate) const MASKS: TypeSet = TYPES.or(types::BOOL);
+
+macro_rules! rules {
+    ($types:expr) => {
+        &[
+            input(0, $types),
+            input_like(1, 0),
+            input_like(2, 0),
+            input(3, $types.or(types::BOOL)),
+            output_like(0, 0),
+        ]
+    };
+}
+
+pub(crate) const KERNELS: &[KernelDef] = &[
+    KernelDef::new::<Tiled<F16>>("Attention", Core::CPU).ports(rules!(types::F16)),
+    KernelDef::new::<Tiled<Bf16>>("Attention", Core::CPU).ports(rules!(types::BF16)),
+    // Halves would be converted for it.
+    KernelDef::new::<Tiled<f32>>("Attention", Core::CPU).ports(rules!(types::F32)),
+    KernelDef::new::<Exact>("Attention", Core::CPU).ports(rules!(types::F64)),
+];
+
+/// Says what the outputs are, and refuses what no kernel takes.
+pub(crate) fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+    let q = cx.input(Q)?;
+    for port in (1..VALID_LENGTHS).filter(|&port| cx.has_input(port)) {
+        let found = cx.input(port)?;
+        let is_fine = |x: TensorDesc| {
+            x.dtype() == q.dtype() || port == MASK && x.dtype() == Some(DType::Bool)
+        };
+        if !is_fine(found) {
+            let wanted = q.dtype().map_or("a type", DType::name);
+            return Err(Error::new(format!("input {port} is {found}, wanted {wanted}")));
+        }
+    }
+    let sizes = Sizes::read(cx)?;
+    Problem::read(cx, &sizes)?;
+    let shapes = [
+        (0, sizes.output()?),
+        (PRESENT_KEY, sizes.cache(sizes.depth)?),
+        (PRESENT_VALUE, sizes.cache(sizes.width)?),
+        (SCORES, sizes.scores()?),
+    ];
+    for (port, shape) in shapes.into_iter().take(cx.output_count()) {
+        cx.set_output(port, q.with_shape(shape))?;
+    }
+    Ok(())
+}
 
 /// What is done to scores before they are an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +93,7 @@ enum Stage {
 
 /// What is computed of which extents.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Problem {
+struct Problem {
     counts: Counts,
     mask: Option<Mask>,
     scale: f64,
@@ -49,17 +102,21 @@ pub(crate) struct Problem {
     is_causal: bool,
     /// The scores that an output would be.
     stage: Stage,
+    /// Whether shares of keys that are NaN count as 0.
+    is_zeroed: bool,
 }
 
 impl Problem {
-    pub(crate) fn read(node: &Node<'_>, sizes: &Sizes) -> Result<Self, Error> {
+    fn read(node: &Node<'_>, sizes: &Sizes) -> Result<Self, Error> {
         let (counts, mask) = (sizes.counts(), Mask::read(node, sizes)?);
         let scale = if node.has_param("scale") {
             node.float("scale")?
         } else {
             1.0 / (counts.depth as f64).sqrt()
         };
-        let stage = match node.int("qk_matmul_output_mode")? {
+        // Not every operator has all of these.
+        let int = |name: &str| if node.has_param(name) { node.int(name) } else { Ok(0) };
+        let stage = match int("qk_matmul_output_mode")? {
             0 => Stage::Scaled,
             1 => Stage::Capped,
             2 => Stage::Masked,
@@ -70,8 +127,9 @@ impl Problem {
                 return Err(Error::new(format!("parameter {name:?} is {mode}, {wanted}")));
             }
         };
-        let (softcap, is_causal) = (node.float("softcap")?, node.flag("is_causal")?);
-        Ok(Self { counts, mask, scale, softcap, is_causal, stage })
+        let softcap = if node.has_param("softcap") { node.float("softcap")? } else { 0.0 };
+        let (is_causal, is_zeroed) = (int("is_causal")? != 0, int("zero_nan")? != 0);
+        Ok(Self { counts, mask, scale, softcap, is_causal, stage, is_zeroed })
     }
 
     /// Keys that take part for a query, of so many that are valid; all of them are before those that do not.

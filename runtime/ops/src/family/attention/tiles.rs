@@ -3,8 +3,8 @@
 
 use udo_api::{Bf16, Element, Error, ExecError, F16, FinalizeCx, Io, Kernel, Parallel, Workspace};
 use udo_simd::gemm_f32::{Epilogue, Layout, gemm, pack_b, packed_len};
-use udo_simd::rows::{Running, softmax_block};
-use udo_simd::{Map1, Map2, Simd, map1_in_place, map2, map2_in_place};
+use udo_simd::rows::{Running, multiply_rows, softmax_block};
+use udo_simd::{Map1, Map2, Simd, map1_in_place, map2_in_place};
 
 use super::given::{Given, Sides};
 use super::sizes::{Counts, Heads, Mask};
@@ -128,7 +128,7 @@ impl Lens {
         Self {
             keys: len(packed_len(depth, keys)),
             values: len(packed_len(keys, width)),
-            queries: len(queries * depth),
+            queries: if T::IS_WIDENED { len(queries * depth) } else { 0 },
             scores: len(queries * keys),
             mask: if is_masked { len(queries * keys) } else { 0 },
             before: if keys < total { len(queries * width) } else { 0 },
@@ -304,7 +304,9 @@ impl<T: Storage> Tiled<T> {
         let seen = if read.is_some() { total } else { seen };
         own.max[..queries].fill(f32::MIN);
         own.sum[..queries].fill(0.0);
-        y.fill(0.0);
+        if seen == 0 {
+            y.fill(0.0);
+        }
         for key in (0..seen).step_by(self.cut.keys.max(1)) {
             let keys = self.cut.keys.min(seen - key);
             self.pack(given, [batch, head, key], keys, own);
@@ -320,9 +322,15 @@ impl<T: Storage> Tiled<T> {
                 tile.add_values(&mut y[from * width..][..count * width], own);
             }
         }
-        for (y, sum) in y.chunks_exact_mut(width).zip(&*own.sum) {
-            map2_in_place(Multiply, y, 1.0 / sum);
+        for (y, sum) in y.chunks_exact_mut(width).zip(&mut *own.sum) {
+            let is_none = sum.is_nan() || *sum <= 0.0;
+            if is_none && self.problem.is_zeroed {
+                y.fill(0.0);
+                *sum = 1.0;
+            }
+            *sum = 1.0 / *sum;
         }
+        multiply_rows(y, width, own.sum);
     }
 
     /// Packs the keys and values of a block.
@@ -337,6 +345,12 @@ impl<T: Storage> Tiled<T> {
         let at = [batch, self.problem.counts.shared_head(head), key];
         let (x, step) = T::widen(given.keys.from(at), [keys, depth], own.widened);
         pack_b(x, step, Layout::Transposed, depth, keys, own.keys);
+        // Fewer numbers than there are scores, or queries of all tiles.
+        map2_in_place(
+            Multiply,
+            &mut own.keys[..packed_len(depth, keys)],
+            self.problem.scale as f32,
+        );
         let (x, step) = T::widen(given.values.from(at), [keys, width], own.widened);
         pack_b(x, step, Layout::Rows, keys, width, own.values);
     }
@@ -353,11 +367,8 @@ impl<T: Storage> Tiled<T> {
         let problem = &self.problem;
         let Counts { depth, .. } = problem.counts;
         let &Tile { batch, head, query, count, keys, .. } = tile;
-        let (q, step) = given.q.from([batch, head, query]);
-        for (row, to) in own.queries.chunks_exact_mut(depth).take(count).enumerate() {
-            let (q, _) = T::widen((&q[row * step..][..depth], depth), [1, depth], own.widened);
-            map2(Multiply, &q[..depth], problem.scale as f32, to);
-        }
+        let q = given.q.from([batch, head, query]);
+        let (q, apart) = T::widen(q, [count, depth], own.queries);
         let is_read = read.is_some();
         let mut keep = |stage: Stage, scores: &[f32]| {
             if let Some(read) = read.as_mut().filter(|_| problem.stage == stage) {
@@ -370,7 +381,7 @@ impl<T: Storage> Tiled<T> {
         // A product adds the mask as it stores, if nothing comes in between.
         let is_added = problem.softcap <= 0.0 && !is_early;
         let epilogue = Epilogue { residual: mask.filter(|_| is_added), ..Epilogue::default() };
-        gemm(own.queries, depth, count, depth, own.keys, keys, scores, keys, &epilogue);
+        gemm(q, apart, count, depth, own.keys, keys, scores, keys, &epilogue);
         keep(Stage::Scaled, scores);
         if problem.softcap > 0.0 {
             let cap = problem.softcap as f32;
@@ -395,10 +406,12 @@ impl<T: Storage> Tiled<T> {
         softmax_block(scores, keys, running);
         if is_read && problem.stage == Stage::Normalized {
             // All keys are in one block then.
-            for (scores, sum) in scores.chunks_exact_mut(keys).zip(&mut own.sum[from..]) {
-                map2_in_place(Multiply, scores, 1.0 / *sum);
-                *sum = 1.0;
+            let sum = &mut own.sum[from..][..count];
+            for sum in &mut *sum {
+                *sum = 1.0 / *sum;
             }
+            multiply_rows(scores, keys, sum);
+            sum.fill(1.0);
         }
         keep(Stage::Normalized, scores);
     }
@@ -483,11 +496,8 @@ impl Tile {
         let mut epilogue = Epilogue::default();
         if key > 0 {
             let before = &mut own.before[..y.len()];
-            for ((to, y), factor) in
-                before.chunks_exact_mut(width).zip(y.chunks_exact(width)).zip(&*own.factor)
-            {
-                map2(Multiply, y, *factor, to);
-            }
+            before.copy_from_slice(y);
+            multiply_rows(before, width, own.factor);
             epilogue.residual = Some((before, width));
         }
         gemm(own.scores, keys, count, keys, own.values, width, y, width, &epilogue);

@@ -1,0 +1,53 @@
+//! Attention as pattern passes put it in: of queries that see no key, the result may be zeros.
+
+use udo_api::{DType, Error, InferCx, Op, OpSchema, Param, Port, Value};
+
+use crate::Def;
+use crate::family::attention::{KERNELS, MASKS, TYPES, infer};
+
+pub(crate) const DEF: Def = Def::of::<Attention>(KERNELS);
+
+struct Attention;
+
+impl Op for Attention {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "Attention",
+        &[
+            Port::required("Q", TYPES),
+            Port::required("K", TYPES),
+            Port::required("V", TYPES),
+            Port::optional("attn_mask", MASKS),
+        ],
+        &[Port::required("Y", TYPES)],
+        &[
+            Param::scalar("kv_num_heads", DType::I64).optional(),
+            Param::scalar("q_num_heads", DType::I64).optional(),
+            Param::scalar("scale", DType::F32).optional(),
+            // Shares of keys that are NaN, as they are where all scores are minus infinity, count as 0.
+            Param::scalar("zero_nan", DType::I64).default(Value::int(0)),
+        ],
+    );
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        infer(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{assert_near, bench, tensor};
+
+    #[test]
+    fn who_sees_no_key_has_zeros() {
+        let x = tensor(&[1, 1, 2, 2], &[1f32, 2.0, 3.0, 4.0]);
+        let never = f32::NEG_INFINITY;
+        let mask = tensor(&[2, 2], &[never, never, never, 0.0]);
+        let run = bench("udo:Attention").input(x.clone()).input(x.clone()).input(x);
+        let run = run.input(mask);
+        let y = run.clone().int("zero_nan", 1).one().values::<f32>();
+        assert_near(&y, &[0.0, 0.0, 3.0, 4.0], 1e-6);
+        let y = run.one().values::<f32>();
+        assert!(y[0].is_nan() && y[1].is_nan());
+        assert_near(&y[2..], &[3.0, 4.0], 1e-6);
+    }
+}
