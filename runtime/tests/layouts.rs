@@ -196,6 +196,75 @@ fn everyone_else_gets_the_layout_of_the_model() {
 }
 
 #[test]
+fn quantize_steps_follow() {
+    for (axis, scales) in [(1, vec![0.5, 0.25]), (-1, vec![0.5, 0.25, 1.0]), (1, vec![0.5])] {
+        let mut net = Net::new(&[1, 2, 1, 3]);
+        let a = net.node("Channel", &[net.x], &[]);
+        let scale = net.constant(&[scales.len()], &scales);
+        let along = [("axis", Attr::Int(axis))];
+        let codes = net.node("QuantizeLinear", &[a, scale], &along);
+        let numbers = net.node("DequantizeLinear", &[codes, scale], &along);
+        let y = net.node("Channel", &[numbers], &[]);
+        let (outputs, steps) = net.run(&[y], CPU);
+        assert_eq!(outputs[0], [0., 1., 2., 5., 6., 7.], "{scales:?}");
+        let ops: Vec<&str> = steps.iter().filter_map(|s| s.split(' ').next()).collect();
+        let between = ["QuantizeLinear", "DequantizeLinear"];
+        assert_eq!(
+            ops,
+            [&["Transpose", "Channel"][..], &between, &["Channel", "Transpose"]].concat()
+        );
+    }
+}
+
+#[test]
+fn scales_of_blocks_lie_in_the_layout_of_the_model() {
+    let mut net = Net::new(&[1, 2, 1, 3]);
+    let a = net.node("Channel", &[net.x], &[]);
+    let scale = net.constant(&[1, 1, 1, 3], &[0.5, 0.25, 1.0]);
+    let blocks = [("axis", Attr::Int(1)), ("block_size", Attr::Int(2))];
+    let codes = net.node("QuantizeLinear", &[a, scale], &blocks);
+    let y = net.node("DequantizeLinear", &[codes, scale], &blocks);
+    let (outputs, _) = net.run(&[y], CPU);
+    assert_eq!(outputs[0], [0., 1., 2., 4., 5., 6.]);
+}
+
+#[test]
+fn transposes_of_what_lies_so_anyway_are_none() {
+    let perm = |axes: [i64; 4]| [("perm", Attr::Ints(axes.to_vec()))];
+    let mut net = Net::new(&[1, 2, 2, 3]);
+    let first = net.node("Transpose", &[net.x], &perm([0, 3, 1, 2]));
+    let a = net.node("Channel", &[first], &[]);
+    let pixels = net.node("Transpose", &[a], &perm([0, 2, 3, 1]));
+    let twice = net.node("Column", &[pixels], &[]);
+    let images = net.node("Transpose", &[twice], &perm([0, 3, 1, 2]));
+    let b = net.node("Channel", &[images], &[]);
+    let y = net.node("Transpose", &[b], &perm([0, 2, -1, 1]));
+    let (outputs, steps) = net.run(&[y], CPU);
+    // Three times the number of the last axis.
+    let wanted: Vec<f32> = (0u8..12).map(|at| f32::from(at) + 3.0 * f32::from(at % 3)).collect();
+    assert_eq!(outputs[0], wanted);
+    assert!(!steps.iter().any(|step| step.starts_with("Transpose f32[1,3")), "{steps:?}");
+    let moved = steps.iter().filter(|step| step.starts_with("Transpose")).count();
+    assert!(moved <= 2, "ends of the model at most: {steps:?}");
+}
+
+#[test]
+fn other_orders_take_what_comes() {
+    for (perm, wanted) in [
+        ([3, 2, 1, 0], [0., 5., 1., 6., 2., 7.]),
+        ([0, 3, 2, 1], [0., 5., 1., 6., 2., 7.]),
+        ([1, 0, 2, 3], [0., 1., 2., 5., 6., 7.]),
+    ] {
+        let mut net = Net::new(&[1, 2, 1, 3]);
+        let a = net.node("Channel", &[net.x], &[]);
+        let a = net.node("Channel", &[a], &[]);
+        let y = net.node("Transpose", &[a], &[("perm", Attr::Ints(perm.to_vec()))]);
+        let (outputs, _) = net.run(&[y], CPU);
+        assert_eq!(outputs[0], wanted, "{perm:?}");
+    }
+}
+
+#[test]
 fn other_cores_get_the_layout_of_the_model() {
     let mut net = Net::new(&[1, 2, 1, 3]);
     let a = net.node("Channel", &[net.x], &[]);

@@ -14,10 +14,12 @@ use udo_api::Core;
 
 use crate::graph::{GraphError, NodeId, ValueId};
 use crate::registry::Registry;
-use crate::resolve::TypedGraph;
+use crate::resolve::{LayoutRule, TypedGraph};
 
 pub use candidate::{Candidate, Fusion, Host};
-use patterns::{activations, attention, epilogue, layer_norm, pads, qdq, rms_norm, same, scales};
+use patterns::{
+    activations, attention, epilogue, layer_norm, layouts, pads, qdq, rms_norm, same, scales,
+};
 pub use replace::{Operand, Replacement};
 use uses::Uses;
 
@@ -39,6 +41,8 @@ pub enum Rewrite {
     Graph(fn(&mut TypedGraph) -> usize),
     /// It is asked of each node, the last one first, whether another does what it does by way of nodes before it.
     Pattern(fn(&Candidate<'_>) -> Option<Replacement>),
+    /// It is asked of each node what that makes of operands whose channels lie last, if its operator does not say.
+    Layout(fn(&Candidate<'_>) -> Option<LayoutRule>),
     /// It is asked of each node which value its output is.
     Elision(fn(&Candidate<'_>) -> Option<ValueId>),
     /// It is asked of each node whether another one can do its work.
@@ -98,6 +102,11 @@ pub const PASSES: &[Pass] = &[
         rewrite: Rewrite::Fusion(scales::fold),
     },
     Pass {
+        name: "layouts",
+        does: "says of nodes that quantize or transpose what they make of operands whose channels lie last",
+        rewrite: Rewrite::Layout(layouts::find),
+    },
+    Pass {
         name: "epilogue",
         does: "offers biases, residuals, activations and quantization to the kernels of the nodes before, to do before they store",
         rewrite: Rewrite::Fusion(epilogue::attach),
@@ -153,6 +162,7 @@ pub fn run(
         let count = match pass.rewrite {
             Rewrite::Graph(rewrite) => rewrite(graph),
             Rewrite::Pattern(pattern) => replace_all(graph, registry, core, pattern),
+            Rewrite::Layout(find) => set_layouts(graph, registry, find),
             Rewrite::Elision(find) => elide::elide(graph, registry, find),
             Rewrite::Fusion(fusion) => fuse(graph, registry, fusion),
         };
@@ -162,6 +172,21 @@ pub fn run(
         }
     }
     Ok(fired)
+}
+
+/// Says of every node for which `find` does what it makes of operands whose channels lie last, and counts them.
+fn set_layouts(
+    graph: &mut TypedGraph,
+    registry: &Registry,
+    find: fn(&Candidate<'_>) -> Option<LayoutRule>,
+) -> usize {
+    let uses = Uses::of(graph);
+    let of = |id| Candidate::at(graph, registry, &uses, id).and_then(|node| find(&node));
+    let found: Vec<_> = graph.node_ids().map(of).collect();
+    for (bound, layout) in graph.nodes.iter_mut().zip(&found) {
+        bound.layout = *layout;
+    }
+    found.iter().flatten().count()
 }
 
 /// Fuses every node for which `fusion` finds another to do its work, and counts them.

@@ -1,11 +1,13 @@
 //! In which layout a kernel gets its tensors.
 
-use udo_api::{Core, Facts, KernelDef, Layout, Port, PortRule, Side};
+use udo_api::{Core, Facts, KernelDef, Layout, Port, PortRule, Side, resolve_axis};
+use udo_host::ParamSetting;
 
 use super::Operand;
 use super::ports::Ports;
 use super::unplaced::Unplaced;
 use crate::cores::Memory;
+use crate::resolve::LayoutRule;
 
 /// Says of an operand that it comes in NHWC; whether it can.
 fn set_nhwc(Operand { format, .. }: &mut Operand) -> bool {
@@ -41,21 +43,68 @@ impl Unplaced<'_> {
             }
         }
         if !asks && Memory::of(core) == Memory::Host {
-            self.propagate_layout(ports);
+            match self.bound.layout {
+                Some(LayoutRule::Axis) => self.move_axis(ports),
+                Some(LayoutRule::Order) => self.compose_order(ports),
+                None => self.propagate_layout(ports),
+            }
         }
         Ok(())
+    }
+
+    /// Whether an input is made in NHWC, or the options want it so.
+    fn comes_nhwc(&self, at: usize) -> bool {
+        let made = self.produced.of(self.node.input(at)).map(|(_, format)| format.layout());
+        self.options.prefers_channels_last || made == Some(Layout::Nhwc)
+    }
+
+    /// Sets the layout of the first input and of the output of a node that works along an axis, if the input comes in NHWC.
+    fn move_axis(&self, ports: &mut Ports) {
+        let params = self.bound.params.in_layout(Layout::Nhwc).filter(|_| self.comes_nhwc(0));
+        let ([x, ..], [y, ..]) = (&mut ports.inputs[..], &mut ports.outputs[..]) else { return };
+        let (mut input, mut output) = (*x, *y);
+        if params.is_some() && set_nhwc(&mut input) && set_nhwc(&mut output) {
+            (*x, *y, ports.params) = (input, output, params);
+        }
+    }
+
+    /// Has a node that brings axes into another order take its input as it comes, and make NHWC where that leaves it
+    /// nothing to do.
+    fn compose_order(&self, ports: &mut Ports) {
+        let ([x, ..], [y, ..]) = (&mut ports.inputs[..], &mut ports.outputs[..]) else { return };
+        let (mut input, mut nhwc) = (*x, *y);
+        let from =
+            if self.comes_nhwc(0) && set_nhwc(&mut input) { Layout::Nhwc } else { Layout::AsGiven };
+        let Some(order) = self.order(from) else { return };
+        let last: Option<Vec<usize>> =
+            Layout::NHWC_AXES.iter().map(|&axis| order.get(axis).copied()).collect();
+        let last = last.filter(|order| order.is_sorted() && set_nhwc(&mut nhwc));
+        let (order, output) = match last {
+            Some(last) if !order.is_sorted() => (last, nhwc),
+            _ => (order, *y),
+        };
+        let order = order.into_iter().filter_map(|axis| i64::try_from(axis).ok()).collect();
+        if let Some(params) = self.bound.params.with_ints("perm", order) {
+            (*x, *y, ports.params) = (input, output, Some(params));
+        }
+    }
+
+    /// The place in a layout of the input's axis behind each axis of the output.
+    fn order(&self, layout: Layout) -> Option<Vec<usize>> {
+        let mut settings = self.bound.params.settings().iter();
+        let given = match settings.find(|(name, _)| *name == "perm")? {
+            (_, ParamSetting::Ints(axes)) => axes.clone(),
+            _ => vec![3, 2, 1, 0],
+        };
+        given.iter().map(|&axis| layout.axis(resolve_axis(axis, 4)?)).collect()
     }
 
     /// Sets the layout of all ports of a node whose results lie where its operands do to NHWC, if one of those comes so
     /// or the options want that.
     fn propagate_layout(&self, ports: &mut Ports) {
         let schema = self.bound.op.schema();
-        let layout = |at: usize| {
-            let (_, format) = self.produced.of(self.node.input(at))?;
-            Some(format.layout())
-        };
         let comes_nhwc = self.options.prefers_channels_last
-            || (0..ports.inputs.len()).any(|at| layout(at) == Some(Layout::Nhwc));
+            || (0..ports.inputs.len()).any(|at| self.comes_nhwc(at));
         let says_layout = |port: &Port| port.rank4_layout() != Layout::AsGiven;
         if !comes_nhwc || schema.inputs().iter().chain(schema.outputs()).any(says_layout) {
             return;

@@ -41,7 +41,7 @@ pub use params::Params;
 use rule::port_takes;
 pub(crate) use rule::{port_rule, port_types, takes_encoding};
 use tensor_layout::NhwcValues;
-pub use typed::{BoundNode, EpilogueNode, Quantized, Step, TypedGraph, TypedValue};
+pub use typed::{BoundNode, EpilogueNode, LayoutRule, Quantized, Step, TypedGraph, TypedValue};
 pub use udo_host::ParamSetting;
 pub(crate) use upgrade::NEWEST;
 pub use upgrade::{UPGRADES, Upgrade};
@@ -391,6 +391,7 @@ impl TypedGraph {
             op,
             params,
             epilogue: Vec::new(),
+            layout: None,
             is_alias: false,
             is_folded: false,
             control: None,

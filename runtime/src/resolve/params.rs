@@ -23,6 +23,13 @@ impl Params {
         Some(params)
     }
 
+    /// The same with other integers for a list of them; none if there is no such parameter.
+    pub(crate) fn with_ints(&self, name: &str, ints: Vec<i64>) -> Option<Self> {
+        let mut params = self.clone();
+        params.settings.iter_mut().find(|(known, _)| *known == name)?.1 = ParamSetting::Ints(ints);
+        Some(params)
+    }
+
     /// Name and value of each parameter.
     pub fn settings(&self) -> &[(&'static str, ParamSetting)] {
         &self.settings

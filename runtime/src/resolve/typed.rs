@@ -26,12 +26,23 @@ pub struct BoundNode {
     /// What kernels may do to its first output before they store it, in order. The nodes whose work that is stay, and
     /// run where a kernel does not.
     pub epilogue: Vec<EpilogueNode>,
+    /// What it makes of a first operand whose channels lie last, if it is none that its facts say that of.
+    pub layout: Option<LayoutRule>,
     /// Whether the node before does its work, so that its output is its input, wherever that is.
     pub is_alias: bool,
     /// Whether its outputs are known, as it has been computed, so that no run has to.
     pub is_folded: bool,
     /// What it says of the nodes behind it, if it is one that says what runs when; no kernel computes it.
     pub control: Option<Control>,
+}
+
+/// What a node makes of a first operand whose channels lie last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LayoutRule {
+    /// Its results lie alike, with its axis there. Other operands are vectors along that, or single numbers.
+    Axis,
+    /// It puts the axes of what lies there in its order.
+    Order,
 }
 
 /// The work of one or more nodes that the kernel of an earlier one may do before it stores its output.
@@ -66,7 +77,8 @@ impl GraphNode for BoundNode {
         &self.node
     }
 
-    /// What it says of nodes behind it, that it is folded or an alias, or what its kernel may do for nodes behind it.
+    /// What it says of nodes behind it, that it is folded or an alias, that a pass found that it works in any layout, and
+    /// what its kernel may do for nodes behind it.
     fn remark(&self) -> Option<String> {
         if let Some(control) = &self.control {
             return Some(control.word().to_owned());
@@ -78,7 +90,9 @@ impl GraphNode for BoundNode {
             return Some("done by the node before".to_owned());
         }
         let steps: Vec<String> = self.epilogue.iter().map(|node| node.step.to_string()).collect();
-        (!steps.is_empty()).then(|| format!("may do {}", steps.join(", ")))
+        let steps = (!steps.is_empty()).then(|| format!("may do {}", steps.join(", ")));
+        let layout = self.layout.map(|_| "in any layout".to_owned());
+        layout.into_iter().chain(steps).reduce(|said, more| format!("{said}, {more}"))
     }
 }
 

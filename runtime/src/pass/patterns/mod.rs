@@ -4,6 +4,7 @@ pub(super) mod activations;
 pub(super) mod attention;
 pub(super) mod epilogue;
 pub(super) mod layer_norm;
+pub(super) mod layouts;
 pub(super) mod pads;
 pub(super) mod qdq;
 pub(super) mod rms_norm;

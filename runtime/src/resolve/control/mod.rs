@@ -161,6 +161,7 @@ impl Parent {
             op,
             params: Params::default(),
             epilogue: Vec::new(),
+            layout: None,
             is_alias: false,
             is_folded: false,
             control: Some(control),
