@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use udo_api::{
-    Code, Core, Encoding, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op,
+    Code, Core, Encoding, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op,
     OpSchema, Port, TensorDesc, input, input_like, output_like, types,
 };
 use udo_simd::rows::{self, Quantized};
@@ -51,7 +51,9 @@ impl<F: QuantizedBinary> Op for Described<F> {
         ],
         &[Port::required("C", VALUES)],
         &[],
-    );
+    )
+    // Scales and zero points are one number each.
+    .facts(Facts::ELEMENTWISE);
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let (a, b) = (cx.input(A)?, cx.input(B)?);

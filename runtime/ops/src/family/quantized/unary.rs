@@ -3,8 +3,8 @@
 use std::marker::PhantomData;
 
 use udo_api::{
-    Code, Core, DType, Error, ExecError, FinalizeCx, InPlace, InferCx, Io, Kernel, KernelDef, Op,
-    OpSchema, Param, Port, Value, input, input_like, output_like, types,
+    Code, Core, DType, Error, ExecError, Facts, FinalizeCx, InPlace, InferCx, Io, Kernel,
+    KernelDef, Op, OpSchema, Param, Port, Value, input, input_like, output_like, types,
 };
 
 use super::{EncodingPorts, VALUES};
@@ -53,7 +53,9 @@ impl<U: QuantizedUnary> Op for Described<U> {
         ],
         &[Port::required("Y", VALUES)],
         Self::PARAMS,
-    );
+    )
+    // Scales and zero points are one number each.
+    .facts(Facts::ELEMENTWISE);
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         infer_like_input(cx)
