@@ -244,6 +244,33 @@ fn branches_of_different_ranks_are_planned_once_one_is_taken() {
 }
 
 #[test]
+fn a_branch_that_takes_no_bounded_extents_is_planned_once_it_is_taken() {
+    let text = "graph picks
+  input x: f32[4]
+  input picks: bool[]
+  y = If@21(picks) # choice
+    then_branch: graph \"then\"
+      capture x
+      constant first: i64[1]{0}
+      places = NonZero@13(x) # places
+      flat = Squeeze@21(places, first) # flat
+      picked = Gather@13(x, flat) # picked
+      output picked
+    else_branch: graph \"else\"
+      capture x
+      output x
+  output y
+";
+    let mut session = model(text).session().unwrap();
+    session.set_input("x", &tensor::<f32>(&[4], &[1.0, 0.0, 3.0, 0.0])).unwrap();
+    for (picks, wanted) in [(true, vec![1.0f32, 3.0]), (false, vec![1.0, 0.0, 3.0, 0.0])] {
+        session.set_input("picks", &tensor(&[], &[Bool::from(picks)])).unwrap();
+        session.run().unwrap();
+        assert_eq!(session.output::<f32>("y").unwrap(), wanted);
+    }
+}
+
+#[test]
 fn what_each_trip_computes_is_refused_by_name() {
     let text = "graph trips
   input x: f32[4]

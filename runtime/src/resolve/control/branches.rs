@@ -6,7 +6,7 @@ use super::body::{Ends, open_body};
 use super::{Control, Parent, truth};
 use crate::graph::{Graph, Node, ValueId};
 use crate::registry::Registry;
-use crate::resolve::{Binding, ResolveError, TypedGraph};
+use crate::resolve::{Binding, ResolveError, TypedGraph, Wanted};
 
 /// What a run has to find where one branch does not fit.
 struct Check<'a> {
@@ -81,6 +81,7 @@ impl Registry {
                 if !want.values.iter().all(|&value| mark.has(value)) {
                     // Once it is known which branch runs, that is no subgraph any more.
                     want.values = parent.node.input(0).into_iter().collect();
+                    want.what = Wanted::Elements;
                 }
                 match binding.refused_in_trips(want) {
                     unfit @ ResolveError::Node { .. } => {
