@@ -21,7 +21,8 @@ use crate::abi::{ExecArgs, TensorArg};
 use crate::element::{Bits, Element};
 use crate::error::{ExecError, Status};
 use crate::span::slice_or_empty;
-use check::{check_type, check_width};
+use check::check_type;
+pub(in crate::author) use check::check_width;
 
 /// Everything that one call of a kernel may touch.
 #[derive(Debug)]

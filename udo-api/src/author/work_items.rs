@@ -4,11 +4,11 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-use super::io::{Inputs, Io};
+use super::io::{Inputs, Io, check_width};
 use super::pack::{Packed, PackedConstants};
 use crate::abi::{TensorArg, Workspace};
 use crate::dtype::DType;
-use crate::element::{Bf16, Element, F16};
+use crate::element::{Bf16, Bits, Element, F16};
 use crate::error::{ExecError, Status};
 
 /// Which work item a call is, and how many there are, along each axis.
@@ -113,10 +113,15 @@ fn locate<T: Element>(arg: &TensorArg, index: usize) -> Result<*mut T, ExecError
             [u64::from(T::DTYPE.code()), u64::from(arg.dtype)],
         ));
     }
+    locate_bits(arg, index)
+}
+
+/// Where element `index` lies, for a `T` of the width of the elements.
+fn locate_bits<T: Element>(arg: &TensorArg, index: usize) -> Result<*mut T, ExecError> {
     if index >= arg.capacity || arg.data.is_null() {
         return Err(ExecError::with(Status::BAD_VALUE, [index as u64, arg.capacity as u64]));
     }
-    // SAFETY: the index is inside the host's buffer for `capacity` elements.
+    // SAFETY: the index is inside the host's buffer for `capacity` elements, each as wide as `T`.
     Ok(unsafe { arg.data.cast::<T>().add(index) })
 }
 
@@ -152,6 +157,24 @@ impl Buffers<'_> {
         Ok(unsafe { at.read() })
     }
 
+    /// All elements of input `port`.
+    ///
+    /// # Errors
+    /// No such input, or another type.
+    pub fn input<T: Element>(&self, port: usize) -> Result<&[T], ExecError> {
+        self.io.inputs.get(port)
+    }
+
+    /// The bits of element `index` of input `port`, whatever type of that width it has.
+    ///
+    /// # Errors
+    /// No such input or element, or another width.
+    pub fn get_bits<B: Bits>(&self, port: usize, index: usize) -> Result<B, ExecError> {
+        let bits = self.io.inputs.get_bits::<B>(port)?;
+        let missing = ExecError::with(Status::BAD_VALUE, [index as u64, bits.len() as u64]);
+        bits.get(index).copied().ok_or(missing)
+    }
+
     /// Element `index` of output `port` as last written by any work item.
     ///
     /// # Errors
@@ -170,6 +193,19 @@ impl Buffers<'_> {
         let at = locate::<T>(self.output(port)?, index)?;
         // SAFETY: `at` is an aligned element of an output, which is reached through atomics alone.
         unsafe { atomic_write(at, value) };
+        Ok(())
+    }
+
+    /// Writes the bits of element `index` of output `port`, whatever type of that width it has.
+    ///
+    /// # Errors
+    /// No such output or element, or another width.
+    pub fn set_bits<B: Bits>(&self, port: usize, index: usize, bits: B) -> Result<(), ExecError> {
+        let arg = self.output(port)?;
+        check_width::<B>(arg)?;
+        let at = locate_bits::<B>(arg, index)?;
+        // SAFETY: `at` is an aligned element of an output, which is reached through atomics alone.
+        unsafe { atomic_write(at, bits) };
         Ok(())
     }
 

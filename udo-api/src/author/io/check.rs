@@ -14,7 +14,7 @@ pub(super) fn check_type<T: Element>(arg: &TensorArg) -> Result<(), ExecError> {
 }
 
 /// Refuses a tensor whose elements are not as wide as `B`.
-pub(super) fn check_width<B: Bits>(arg: &TensorArg) -> Result<(), ExecError> {
+pub(in crate::author) fn check_width<B: Bits>(arg: &TensorArg) -> Result<(), ExecError> {
     let is_as_wide = |dtype: DType| dtype.size_bytes() == size_of::<B>();
     if arg.dtype().is_some_and(is_as_wide) { Ok(()) } else { Err(wrong_type(B::DTYPE, arg)) }
 }
