@@ -1,0 +1,121 @@
+"""Holds models on the GPU, on the OpenCL device and emulated, against the CPU.
+
+    python tests/peers/gpu.py --udo target/release/udo FOLDER
+
+Needs numpy and onnx. Every model of the folder runs with `--cores gpu` and no fallback, so each of its steps has to be on
+the GPU. The largest difference from the CPU's numbers is relative to the largest of them.
+UDO_OPENCL=off is what emulates. `--ways emulated` is for where there is no OpenCL device.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import onnx
+
+
+def inputs_of(path, folder):
+    """Numbers from a seed for each input of f32, as files."""
+    graph = onnx.load(path).graph
+    known = {tensor.name for tensor in graph.initializer}
+    rng = np.random.default_rng(11)
+    options = []
+    for value in graph.input:
+        if value.name in known:
+            continue
+        kind = value.type.tensor_type
+        if kind.elem_type != onnx.TensorProto.FLOAT:
+            sys.exit(f"{path.name}: input {value.name!r} is not of f32, which is all that is made up here")
+        shape = [dim.dim_value or 1 for dim in kind.shape.dim]
+        file = folder / f"{len(options)}.npy"
+        np.save(file, rng.standard_normal(shape).astype(np.float32))
+        options += ["--input", f"{value.name}={file}"]
+    return options
+
+
+def run(udo, path, core, inputs, opencl):
+    """The outputs by their files' names, and the seconds that all of it took."""
+    environment = dict(os.environ, UDO_OPENCL="auto" if opencl else "off")
+    with tempfile.TemporaryDirectory() as folder:
+        command = [udo, "run", path, "--cores", core, "--output-dir", folder, "--threads", str(os.cpu_count())]
+        start = time.monotonic()
+        done = subprocess.run([*command, *inputs], env=environment, capture_output=True, text=True)
+        if done.returncode:
+            return done.stderr.strip(), time.monotonic() - start
+        files = sorted(Path(folder).rglob("*.npy"))
+        return {file.name: np.load(file) for file in files}, time.monotonic() - start
+
+
+def steps(udo, path, opencl):
+    """How many steps are on the GPU, on which backends, and how many there are."""
+    environment = dict(os.environ, UDO_OPENCL="auto" if opencl else "off")
+    command = [udo, "explain", path, "--cores", "gpu", "--json"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    if done.returncode:
+        return None
+    return json.loads(done.stdout)
+
+
+def difference(found, wanted):
+    largest = 0.0
+    for name, numbers in wanted.items():
+        scale = np.abs(numbers).max() or 1.0
+        apart = np.abs(found[name].astype(np.float64) - numbers).max() / scale
+        largest = max(largest, float("inf") if np.isnan(apart) else float(apart))
+    return largest
+
+
+def check(udo, path, opencl, tolerance):
+    """The cells of the table for one way of running, and what is wrong."""
+    plan = steps(udo, path, opencl)
+    with tempfile.TemporaryDirectory() as folder:
+        inputs = inputs_of(path, Path(folder))
+        wanted, _ = run(udo, path, "cpu", inputs, opencl)
+        found, seconds = run(udo, path, "gpu", inputs, opencl)
+    for outputs in (wanted, found):
+        if isinstance(outputs, str):
+            return ["-", "-", "-"], outputs
+    nodes = [step for step in plan["steps"] if step["op"] != "Transfer"]
+    on_gpu = sum(step["core"] == "gpu" for step in nodes)
+    backends = {node["backend"] for node in plan["nodes"] if node["backend"]}
+    apart = difference(found, wanted)
+    cells = [f"{apart:.1e}", f"{on_gpu}/{len(nodes)}", f"{seconds:.1f}"]
+    if on_gpu != len(nodes):
+        return cells, f"{len(nodes) - on_gpu} steps are not on the GPU"
+    if apart > tolerance:
+        return cells, f"it is {apart:.1e} off, wanted {tolerance:.0e} at most"
+    if any(backend.startswith("opencl") != opencl for backend in backends):
+        return cells, f"it runs on {', '.join(sorted(backends))}"
+    return cells, None
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--udo", required=True, help="the udo binary")
+    parser.add_argument("--only", default="", help="models whose names have this in them")
+    parser.add_argument("--ways", default="opencl,emulated", help="which of the two ways to run")
+    parser.add_argument("--tolerance", type=float, default=1e-4)
+    parser.add_argument("folder", type=Path, help="where the models are")
+    options = parser.parse_args()
+    models = [path for path in sorted(options.folder.glob("*.onnx")) if options.only in path.stem]
+    if not models:
+        sys.exit(f"{options.folder} has no model of that name")
+    print("| model | way | largest difference | steps on GPU | seconds |\n|---|---|---|---|---|")
+    faults = []
+    for path in models:
+        for way in options.ways.split(","):
+            cells, fault = check(options.udo, path, way == "opencl", options.tolerance)
+            print(f"| {path.stem} | {way} | {' | '.join(cells)} |", flush=True)
+            if fault:
+                faults.append(f"{path.stem}, {way}: {fault}")
+    sys.exit("\n".join(faults) or None)
+
+
+if __name__ == "__main__":
+    main()
