@@ -292,22 +292,22 @@ fn the_gpu_may_store_halves() {
 
 #[test]
 fn falling_back_is_asked_for_and_reported() {
-    let relu = || {
-        let mut graph = Graph::new("conv");
+    let hardmax = || {
+        let mut graph = Graph::new("hardmax");
         let x = graph.add_input("x", DType::F32, [DimSpec::Fixed(2), DimSpec::Fixed(2)]);
         let y = graph.add_value("yq");
-        graph.add_node(Node::new("Transpose", 17, &[x], &[y]));
+        graph.add_node(Node::new("Hardmax", 17, &[x], &[y]));
         graph.outputs.push(y);
         graph
     };
     let mut gpu = options(&[Core::GPU]);
-    let error = compile(relu(), &gpu).unwrap_err();
+    let error = compile(hardmax(), &gpu).unwrap_err();
     assert_eq!(
         error,
-        "node \"Transpose_0\" (Transpose) runs on none of the cores asked for: gpu: no kernel"
+        "node \"Hardmax_0\" (Hardmax) runs on none of the cores asked for: gpu: no kernel"
     );
     gpu.place.fallback = Fallback::Cpu;
-    let model = compile(relu(), &gpu).unwrap();
+    let model = compile(hardmax(), &gpu).unwrap();
     let node = &model.report().nodes[0];
     assert!(node.fell_back);
     assert_eq!((node.core, node.refusals[0].reason.as_str()), (Core::CPU, "no kernel"));

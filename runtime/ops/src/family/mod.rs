@@ -11,6 +11,7 @@ pub(crate) mod cumulative;
 pub(crate) mod elementwise;
 pub(crate) mod epilogue;
 pub(crate) mod extents;
+pub(crate) mod gpu;
 pub(crate) mod layout;
 pub(crate) mod matmul;
 pub(crate) mod movement;

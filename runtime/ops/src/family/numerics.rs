@@ -1,9 +1,9 @@
 //! Numbers at the ends of their types, and what every family promises of results, for the tests of families. The
 //! promises are written down in `docs/numerics.md`.
 
-use udo_api::{Code, DType, Element, Encoding};
+use udo_api::{Code, Core, DType, Element, Encoding};
 
-use crate::testing::{Bench, Tensor};
+use crate::testing::{Bench, Tensor, assert_near};
 
 /// The least number that is not zero and has all its digits, halved: it is kept, never taken for 0.
 pub(crate) const SUBNORMAL: f32 = f32::MIN_POSITIVE / 2.0;
@@ -54,6 +54,17 @@ pub(crate) fn settled_on_any_threads(run: &Bench) -> Tensor {
         let other = settled(&run.clone().threads(threads));
         assert!(y.bytes() == other.bytes(), "{threads} threads differ from one");
     }
+    y
+}
+
+/// The only output of a node, of `f32`, which work items of the GPU compute as well.
+#[track_caller]
+pub(crate) fn on_gpu_too(run: &Bench, within: f64) -> Tensor {
+    let y = run.clone().one();
+    let gpu = run.clone().on(Core::GPU).one();
+    assert_eq!(gpu.dims(), y.dims());
+    let wanted: Vec<f64> = y.values::<f32>().into_iter().map(f64::from).collect();
+    assert_near(&gpu.values::<f32>(), &wanted, within);
     y
 }
 

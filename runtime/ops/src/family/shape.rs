@@ -9,8 +9,10 @@ use udo_api::{
 
 use crate::Def;
 use crate::family::argument::IntsArgument;
+use crate::family::gpu::Meeting;
+use crate::family::movement::{Strided, strided};
 
-/// What becomes of a shape. Its family has schema, inference, kernels for the CPU and the DSP, and tests.
+/// What becomes of a shape. Its family has schema, inference, kernels for every core, and tests.
 pub(crate) trait View: Send + Sync + 'static {
     const NAME: &'static str;
     /// The names of input and output.
@@ -76,7 +78,11 @@ impl<V: View> Described<V> {
     const KERNELS: &'static [KernelDef] = {
         let keeps_shape = V::FACTS.has(Facts::ELEMENTWISE);
         let rules = if keeps_shape { BOUNDED } else { FIXED };
-        &[kernel(V::NAME, Core::CPU).ports(rules), kernel(V::NAME, Core::DSP_V68).ports(FIXED)]
+        &[
+            kernel(V::NAME, Core::CPU).ports(rules),
+            strided::<Copied>(V::NAME),
+            kernel(V::NAME, Core::DSP_V68).ports(FIXED),
+        ]
     };
 }
 
@@ -133,6 +139,14 @@ impl Kernel for Copied {
     }
 }
 
+impl Strided for Copied {
+    fn meeting(cx: &FinalizeCx<'_>) -> Result<Meeting, Error> {
+        Self::finalize(cx)?;
+        let len = cx.output(0)?.len();
+        Ok(Meeting::broadcast(&[len], &[&[len]]))
+    }
+}
+
 fn copy<B: Bits>(io: &mut Io<'_>) -> Result<(), ExecError> {
     if let Pair::Apart(x, y) = io.pair_bits::<B>(0, 0)? {
         y[..x.len()].copy_from_slice(x);
@@ -170,7 +184,7 @@ mod tests {
         let Example { from, to, argument, .. } = *example;
         let bytes = numbers(from);
         let doubles: Vec<f64> = bytes.iter().copied().map(f64::from).collect();
-        for core in [Core::CPU, Core::DSP_V68] {
+        for core in [Core::CPU, Core::GPU, Core::DSP_V68] {
             let run = |x| {
                 let run = given::<V>(example, core).input(x);
                 let constant = argument.map(|ints| tensor(&[ints.len()], ints));

@@ -2,13 +2,13 @@
 
 /// OpenCL C, put together from pieces when the operators are compiled.
 pub(crate) struct Source {
-    bytes: [u8; 1024],
+    bytes: [u8; 2048],
     len: usize,
 }
 
 impl Source {
     pub(crate) const fn of(pieces: &[&str]) -> Self {
-        let mut source = Self { bytes: [0; 1024], len: 0 };
+        let mut source = Self { bytes: [0; 2048], len: 0 };
         let mut piece = 0;
         while piece < pieces.len() {
             let bytes = pieces[piece].as_bytes();

@@ -6,7 +6,9 @@ use udo_api::{Core, DType, Error, FinalizeCx, KernelDef, Param, TypeSet, Value, 
 use udo_simd::pooling::{Divisor, Image, average_pool};
 
 use crate::Def;
-use crate::family::pooling::{FoldWindow, Images, Pool, PoolImage, pixels, pool, windows};
+use crate::family::pooling::{
+    FoldWindow, Images, Pool, PoolGpu, PoolImage, gpu, pixels, pool, windows,
+};
 use crate::family::window::{Taps, Window};
 use crate::number::Real;
 
@@ -19,8 +21,12 @@ impl Pool for AveragePool {
     const TYPES: TypeSet = types::F32.or(types::F64).or(types::F16);
     const PARAMS: &'static [Param] =
         &[Param::scalar("count_include_pad", DType::I64).default(Value::int(0))];
-    const KERNELS: &'static [KernelDef] =
-        &[pixels::<Self, f32>(), windows::<Self, f32>(Core::CPU), windows::<Self, f64>(Core::CPU)];
+    const KERNELS: &'static [KernelDef] = &[
+        pixels::<Self, f32>(),
+        windows::<Self, f32>(Core::CPU),
+        windows::<Self, f64>(Core::CPU),
+        gpu::<Self>(),
+    ];
     const TEST: fn(&[f64]) -> f64 = |x| x.iter().sum::<f64>() / x.len() as f64;
 
     fn read(cx: &FinalizeCx<'_>, window: &Window) -> Result<Self, Error> {
@@ -51,8 +57,17 @@ impl<T: Real> FoldWindow<T> for AveragePool {
     }
 }
 
+impl PoolGpu for AveragePool {
+    const OPENCL: [&'static str; 3] = ["0.0f", "y + x", "y / count"];
+
+    fn counts_padding(&self) -> bool {
+        matches!(self.0, Divisor::Padded(_))
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use crate::family::numerics::on_gpu_too;
     use crate::testing::{assert_near, bench, tensor};
 
     #[test]
@@ -61,11 +76,12 @@ mod tests {
         for (count, wanted) in [(0, [1.0, 2.5, 4.0]), (1, [0.5, 2.5, 4.0 / 2.0])] {
             let run = bench("AveragePool").input(x.clone()).ints("kernel_shape", &[2]);
             let run = run.ints("strides", &[2]).ints("pads", &[1, 1]);
-            let y = run.int("count_include_pad", count).one();
+            let y = on_gpu_too(&run.int("count_include_pad", count), 1e-6);
             assert_near(&y.values::<f32>(), &wanted, 1e-6);
         }
         let run = bench("AveragePool").input(x).ints("kernel_shape", &[3]).ints("strides", &[3]);
-        let y = run.int("ceil_mode", 1).int("count_include_pad", 1).ints("pads", &[1, 0]).one();
+        let run = run.int("ceil_mode", 1).int("count_include_pad", 1).ints("pads", &[1, 0]);
+        let y = on_gpu_too(&run, 1e-6);
         assert_near(&y.values::<f32>(), &[1.0, 3.5], 1e-6);
     }
 }

@@ -1,11 +1,14 @@
 //! Each channel less its mean, over its deviation, scaled and moved: with statistics that the model holds.
 
 use udo_api::{
-    DType, Error, ExecError, FinalizeCx, InferCx, Inputs, OpSchema, Param, Port, Value, types,
+    DType, Error, ExecError, FinalizeCx, GpuArg, GpuKernel, InferCx, Inputs, KernelDef, KernelInfo,
+    Launch, OpSchema, Param, Port, Value, WorkItemFn, types,
 };
 
 use crate::Def;
+use crate::family::axes::AxisSplit;
 use crate::family::elementwise::infer_like_input;
+use crate::family::gpu::{check_lens, ints};
 use crate::family::norm::{ChannelNorm, channel_norm};
 
 pub(crate) const DEF: Def = channel_norm::<BatchNormalization>();
@@ -37,6 +40,7 @@ impl ChannelNorm for BatchNormalization {
             Param::scalar("training_mode", DType::I64).default(Value::int(0)),
         ],
     );
+    const GPU: KernelDef = KernelDef::gpu::<OnGpu>("BatchNormalization");
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         if cx.flag("training_mode")? {
@@ -81,9 +85,51 @@ impl ChannelNorm for BatchNormalization {
     }
 }
 
+/// An element per work item.
+struct OnGpu {
+    split: AxisSplit,
+    epsilon: f32,
+}
+
+const SOURCE: &str = "#pragma OPENCL FP_CONTRACT OFF
+__kernel void udo_batch_norm(__global const float *x, __global const float *scale, __global const float *bias,
+    __global const float *mean, __global const float *variance, __global float *y,
+    const int channels, const int inner, const float epsilon) {
+    const int i = get_global_id(0), channel = i / inner % channels;
+    const float factor = scale[channel] / sqrt(variance[channel] + epsilon);
+    y[i] = x[i] * factor + (bias[channel] - mean[channel] * factor);
+}
+";
+
+impl GpuKernel for OnGpu {
+    const WORK_ITEM: Option<WorkItemFn<Self>> = Some(|kernel, item, buffers| {
+        let ([i, ..], AxisSplit { len, inner, .. }) = (item.global_id, kernel.split);
+        let at = |port: usize| buffers.load(port, i / inner % len);
+        let factor = at(1)? / (at(4)? + kernel.epsilon).sqrt();
+        buffers.store(0, i, buffers.load(0, i)? * factor + (at(2)? - at(3)? * factor))
+    });
+
+    fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        check_lens(cx)?;
+        let split = AxisSplit::at(cx.input(0)?.shape(), 1);
+        Ok(Self { split, epsilon: cx.float32("epsilon")? })
+    }
+
+    fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
+        let AxisSplit { outer, len, inner } = self.split;
+        let launch = Launch::new(SOURCE, "udo_batch_norm")
+            .args((0..5).map(GpuArg::input))
+            .args([GpuArg::output(0)])
+            .args(ints([len, inner])?)
+            .args([GpuArg::f32(self.epsilon)]);
+        info.push_launch(launch.global_size([outer * len * inner, 1, 1]));
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use crate::family::numerics::{EDGES, bits, of_kernels, settled_on_any_threads};
+    use crate::family::numerics::{EDGES, bits, of_kernels, on_gpu_too, settled_on_any_threads};
     use crate::testing::{Bench, assert_near, bench, noise, tensor};
 
     fn run(dims: &[usize], channels: usize) -> Bench {
@@ -120,7 +166,7 @@ mod tests {
                     (f64::from(x) - 0.1 - step) / deviation * (0.5 + step) - 1.0 + step
                 })
                 .collect();
-            let y = run(&dims, channels).float("epsilon", 1e-3).threads(2).one();
+            let y = on_gpu_too(&run(&dims, channels).float("epsilon", 1e-3).threads(2), 1e-6);
             assert_near(&y.values::<f32>(), &wanted, 1e-5);
         }
     }

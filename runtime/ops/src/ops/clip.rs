@@ -11,6 +11,7 @@ struct Clip;
 impl Limited for Clip {
     const NAME: &'static str = "Clip";
     const LIMITS: [&'static str; 2] = ["min", "max"];
+    const OPENCL: &'static str = "(x < low ? low : x) > high ? high : (x < low ? low : x)";
 
     #[inline]
     fn of<T: Number>(x: T, low: T, high: T) -> T {

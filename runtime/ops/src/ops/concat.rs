@@ -1,12 +1,14 @@
 //! Tensors one after the other along an axis.
 
 use udo_api::{
-    Bits, DType, Dim, Error, ExecError, Facts, FinalizeCx, InferCx, Io, OpSchema, Param, Port,
-    Shape, TensorDesc, types,
+    Bits, Core, DType, Dim, Error, ExecError, Facts, FinalizeCx, InferCx, Io, KernelDef, OpSchema,
+    Param, Port, Shape, TensorDesc, types,
 };
 
 use crate::Def;
-use crate::family::movement::{Example, Movement, Setting, Strips, movement};
+use crate::family::movement::{
+    Example, Movement, Setting, Stripped, Strips, joined, kernel, movement,
+};
 
 pub(crate) const DEF: Def = movement::<Concat>();
 
@@ -20,6 +22,7 @@ impl Movement for Concat {
         &[Param::scalar("axis", DType::I64)],
     )
     .facts(Facts::CONCAT);
+    const KERNELS: &'static [KernelDef] = &[kernel::<Self>(Core::CPU), joined::<Self>("Concat")];
     const EXAMPLES: &'static [Example] = &[
         Example {
             inputs: &[&[2, 1], &[2, 2], &[2, 1]],
@@ -64,14 +67,20 @@ impl Movement for Concat {
     }
 
     fn plan(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let y = cx.output(0)?;
-        let parts = (0..cx.input_count()).map(|index| cx.input(index));
-        Strips::along(cx.axis("axis", y.rank())?, &y, parts).map(Self)
+        Self::strips(cx).map(Self)
     }
 
     fn execute<B: Bits>(&self, io: Io<'_>) -> Result<(), ExecError> {
         let Io { inputs, mut outputs, parallel, .. } = io;
         self.0.join(parallel, outputs.take_bits::<B>(0)?, |index| inputs.get_bits(index))
+    }
+}
+
+impl Stripped for Concat {
+    fn strips(cx: &FinalizeCx<'_>) -> Result<Strips, Error> {
+        let y = cx.output(0)?;
+        let parts = (0..cx.input_count()).map(|index| cx.input(index));
+        Strips::along(cx.axis("axis", y.rank())?, &y, parts)
     }
 }
 

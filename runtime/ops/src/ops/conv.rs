@@ -23,7 +23,7 @@ mod tests {
     use udo_api::{Bf16, F16};
 
     use crate::family::elementwise::Stored;
-    use crate::family::numerics::{assert_codes, of_kernels};
+    use crate::family::numerics::{assert_codes, of_kernels, on_gpu_too};
     use crate::testing::{Bench, assert_near, bench, noise, tensor};
 
     #[derive(Clone, Copy)]
@@ -103,13 +103,13 @@ mod tests {
                     .threads(threads)
                     .input(tensor(&[2, channels, SIZE[0], SIZE[1]], &x));
                 let run = if constant { run.constant(weights) } else { run.input(weights) };
-                let y = run
+                let run = run
                     .input(tensor(&[outputs], &bias))
                     .int("group", groups as i64)
                     .ints("strides", &[stride as i64; 2])
                     .ints("dilations", &[dilation as i64; 2])
-                    .ints("pads", &pads.map(|p| p as i64))
-                    .one();
+                    .ints("pads", &pads.map(|p| p as i64));
+                let y = on_gpu_too(&run, 1e-4);
                 let out = [y.dims()[2], y.dims()[3]];
                 let height = (SIZE[0] + pads[0] + pads[2] - (kh - 1) * dilation - 1) / stride + 1;
                 assert_eq!(out[0], height, "case {number}");
@@ -131,7 +131,11 @@ mod tests {
         ];
         for (mode, wanted) in cases {
             let run = bench("Conv").input(x.clone()).input(w.clone());
-            assert_eq!(run.text("auto_pad", mode).one().values::<f32>(), wanted, "{mode}");
+            assert_eq!(
+                on_gpu_too(&run.text("auto_pad", mode), 0.0).values::<f32>(),
+                wanted,
+                "{mode}"
+            );
         }
     }
 

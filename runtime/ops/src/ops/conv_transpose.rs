@@ -31,6 +31,7 @@ impl FloatConv for ConvTranspose {
 mod tests {
     use udo_api::{Activation, F16};
 
+    use crate::family::numerics::on_gpu_too;
     use crate::testing::{Bench, assert_near, bench, noise, tensor};
 
     #[derive(Clone, Copy, Debug)]
@@ -127,7 +128,7 @@ mod tests {
                 for run in
                     [run.clone().input(tensor(&filter, &w)), run.constant(tensor(&filter, &w))]
                 {
-                    let y = node(case, axes, run).one();
+                    let y = on_gpu_too(&node(case, axes, run), 1e-5);
                     assert_eq!(y.dims().last(), Some(&width), "{case:?}");
                     assert_eq!(y.dims()[2], if rows == 0 { width } else { height });
                     assert_near(&y.values::<f32>(), &wanted, 1e-5);
@@ -149,7 +150,7 @@ mod tests {
     fn three_axes_and_a_bias() {
         let run = bench("ConvTranspose").input(tensor(&[1, 1, 1, 1, 2], &[1f32, 2.0]));
         let run = run.input(tensor(&[1, 1, 2, 1, 2], &[1f32, 10.0, 100.0, 1000.0]));
-        let y = run.input(tensor(&[1], &[0.5f32])).one();
+        let y = on_gpu_too(&run.input(tensor(&[1], &[0.5f32])), 1e-6);
         assert_eq!(y.dims(), [1, 1, 2, 1, 3]);
         assert_near(&y.values::<f32>(), &[1.5, 12.5, 20.5, 100.5, 1200.5, 2000.5], 1e-6);
     }
@@ -171,7 +172,7 @@ mod tests {
         for (mode, shape, wanted) in cases {
             let run = run().text("auto_pad", mode);
             let run = if shape.is_empty() { run } else { run.ints("output_shape", shape) };
-            assert_near(&run.one().values::<f32>(), wanted, 1e-6);
+            assert_near(&on_gpu_too(&run, 1e-6).values::<f32>(), wanted, 1e-6);
         }
         let error = run().ints("pads", &[3, 2]).error();
         assert_eq!(error, "the pads [0, 0, 3] and [0, 0, 2] cut off all of an output of 5");

@@ -6,7 +6,10 @@ use udo_api::{
 };
 
 use crate::Def;
-use crate::family::movement::{Blocks, Example, Movement, Permutation, Setting, kernel, movement};
+use crate::family::gpu::Meeting;
+use crate::family::movement::{
+    Blocks, Example, Movement, Permutation, Setting, Strided, kernel, movement, strided,
+};
 
 pub(crate) const DEF: Def = movement::<DepthToSpace>();
 
@@ -20,8 +23,11 @@ impl Movement for DepthToSpace {
         &[Param::scalar("blocksize", DType::I64), Param::text("mode").default(Value::text("DCR"))],
     )
     .facts(Facts::SAME_ENCODING);
-    const KERNELS: &'static [KernelDef] =
-        &[kernel::<Self>(Core::CPU), kernel::<Self>(Core::DSP_V68)];
+    const KERNELS: &'static [KernelDef] = &[
+        kernel::<Self>(Core::CPU),
+        strided::<Self>("DepthToSpace"),
+        kernel::<Self>(Core::DSP_V68),
+    ];
     const EXAMPLES: &'static [Example] = &[
         Example {
             inputs: &[&[1, 8, 1, 2]],
@@ -59,6 +65,12 @@ impl Movement for DepthToSpace {
 
     fn execute<B: Bits>(&self, io: Io<'_>) -> Result<(), ExecError> {
         self.0.execute::<B>(io)
+    }
+}
+
+impl Strided for DepthToSpace {
+    fn meeting(cx: &FinalizeCx<'_>) -> Result<Meeting, Error> {
+        Ok(Self::plan(cx)?.0.meeting())
     }
 }
 

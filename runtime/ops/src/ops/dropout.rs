@@ -1,18 +1,23 @@
 //! The input unchanged, as dropout is for training.
 
 use udo_api::{
-    Bool, Core, DType, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op,
-    OpSchema, Param, Port, TypeSet, input, output_like, types,
+    Bool, Core, DType, Error, ExecError, Facts, FinalizeCx, GpuArg, GpuKernel, InferCx, Io, Kernel,
+    KernelDef, KernelInfo, Launch, Op, OpSchema, Param, Port, TypeSet, WorkItemFn, input,
+    output_like, types,
 };
 
 use crate::Def;
+use crate::family::gpu::REAL;
 use crate::family::shape::{Copied, IN_PLACE};
 
 pub(crate) const DEF: Def = Def::of::<Dropout>(KERNELS);
 
-const KERNELS: &[KernelDef] = &[KernelDef::new::<Kept>("Dropout", Core::CPU)
-    .ports(&[input(0, TYPES), output_like(0, 0)])
-    .in_place(IN_PLACE)];
+const KERNELS: &[KernelDef] = &[
+    KernelDef::new::<Kept>("Dropout", Core::CPU)
+        .ports(&[input(0, TYPES), output_like(0, 0)])
+        .in_place(IN_PLACE),
+    KernelDef::gpu::<OnGpu>("Dropout").ports(&[input(0, REAL), output_like(0, 0)]),
+];
 
 const TYPES: TypeSet = types::FLOATS;
 
@@ -68,21 +73,60 @@ impl Kernel for Kept {
     }
 }
 
+/// An element per work item.
+struct OnGpu {
+    len: usize,
+    has_mask: bool,
+}
+
+const SOURCE: &str = "
+__kernel void udo_kept(__global const UDO_STORAGE *x, __global UDO_STORAGE *y) {
+    const size_t i = get_global_id(0);
+    UDO_STORE(y, i, UDO_LOAD(x, i));
+}
+
+__kernel void udo_masked(__global const UDO_STORAGE *x, __global UDO_STORAGE *y, __global uchar *mask) {
+    udo_kept(x, y);
+    mask[get_global_id(0)] = 1;
+}
+";
+
+impl GpuKernel for OnGpu {
+    const WORK_ITEM: Option<WorkItemFn<Self>> = Some(|kernel, item, buffers| {
+        let [i, ..] = item.global_id;
+        buffers.store(0, i, buffers.load(0, i)?)?;
+        if kernel.has_mask { buffers.set(1, i, Bool::from(true)) } else { Ok(()) }
+    });
+
+    fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        Ok(Self { len: cx.output(0)?.len(), has_mask: cx.has_output(1) })
+    }
+
+    fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
+        let name = if self.has_mask { "udo_masked" } else { "udo_kept" };
+        let mask = self.has_mask.then_some(GpuArg::output(1));
+        let launch = Launch::new(SOURCE, name).args([GpuArg::input(0), GpuArg::output(0)]);
+        info.push_launch(launch.args(mask).global_size([self.len, 1, 1]));
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use udo_api::Bool;
+    use udo_api::{Bool, Core};
 
     use crate::testing::{bench, tensor};
 
     #[test]
     fn everything_is_kept() {
-        let x = tensor(&[2], &[1f32, -2.0]);
-        assert_eq!(bench("Dropout").input(x.clone()).one().values::<f32>(), [1.0, -2.0]);
-        let ratio = tensor(&[], &[0.5f32]);
-        let run = bench("Dropout").input(x).constant(ratio);
-        let both = run.constant(tensor(&[], &[Bool::from(false)])).outputs(2).all();
-        assert_eq!(both[0].values::<f32>(), [1.0, -2.0]);
-        assert_eq!(both[1].values::<Bool>(), [Bool::from(true); 2]);
+        for core in [Core::CPU, Core::GPU] {
+            let run = bench("Dropout").on(core).input(tensor(&[2], &[1f32, -2.0]));
+            assert_eq!(run.clone().one().values::<f32>(), [1.0, -2.0]);
+            let run = run.constant(tensor(&[], &[0.5f32]));
+            let both = run.constant(tensor(&[], &[Bool::from(false)])).outputs(2).all();
+            assert_eq!(both[0].values::<f32>(), [1.0, -2.0]);
+            assert_eq!(both[1].values::<Bool>(), [Bool::from(true); 2]);
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use udo_simd::rows::transpose;
 use crate::Def;
 use crate::family::elementwise::Stored;
 use crate::family::epilogue::{Fused, Takes};
-use crate::family::matmul::{GemmSizes, Product, RightSide};
+use crate::family::matmul::{GemmGpu, GemmSizes, Product, RightSide};
 use crate::family::partition;
 use crate::family::results::Results;
 
@@ -30,6 +30,7 @@ const KERNELS: &[KernelDef] = &[
         input_like(2, 0),
         output_like(0, 0),
     ]),
+    GemmGpu::def("Gemm"),
 ];
 
 const INTEGERS: udo_api::TypeSet = types::INDEX.or(types::U32).or(types::U64);
@@ -254,7 +255,7 @@ mod tests {
     use udo_api::{Bf16, F16};
 
     use crate::family::elementwise::Stored;
-    use crate::family::numerics::assert_codes;
+    use crate::family::numerics::{assert_codes, on_gpu_too};
     use crate::testing::{assert_near, bench, noise, tensor};
 
     #[test]
@@ -272,13 +273,13 @@ mod tests {
             let b_input = tensor(&b_dims, &b);
             let run = bench("Gemm").input(tensor(&a_dims, &a));
             let run = if constant == 1 { run.constant(b_input) } else { run.input(b_input) };
-            let y = run
+            let run = run
                 .input(tensor(dims, c))
                 .int("transA", trans_a as i64)
                 .int("transB", trans_b as i64)
                 .float("alpha", alpha)
-                .float("beta", beta)
-                .one();
+                .float("beta", beta);
+            let y = on_gpu_too(&run, 1e-5);
             let mut wanted = Vec::new();
             for (m, n) in (0..rows).flat_map(|m| (0..cols).map(move |n| (m, n))) {
                 let sum: f64 = (0..depth)

@@ -14,6 +14,7 @@ struct GlobalAveragePool;
 
 impl GlobalPool for GlobalAveragePool {
     const NAME: &'static str = "GlobalAveragePool";
+    type Reduced = super::reduce_mean::ReduceMean;
     const F32: fn(&[f32]) -> f32 = |x| rows::sum(x) / x.len() as f32;
     const F64: fn(&[f64]) -> f64 = mean;
 

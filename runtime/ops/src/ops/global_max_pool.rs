@@ -14,6 +14,7 @@ struct GlobalMaxPool;
 
 impl GlobalPool for GlobalMaxPool {
     const NAME: &'static str = "GlobalMaxPool";
+    type Reduced = super::reduce_max::ReduceMax;
     const F32: fn(&[f32]) -> f32 = max;
     const F64: fn(&[f64]) -> f64 = max;
 

@@ -20,6 +20,7 @@ impl RowNorm for LayerNormalization {
         Port::optional("Mean", types::F32),
         Port::optional("InvStdDev", types::F32),
     ];
+    const IS_CENTRED: bool = true;
     const STATISTICS: usize = 2;
     const TEST: RowReference = |x, [scale, bias], epsilon| {
         let mean = x.iter().sum::<f64>() / x.len() as f64;

@@ -1,10 +1,10 @@
 //! The logarithm of Softmax.
 
-use udo_api::{DType, Error, Node, Param, Value};
+use udo_api::{DType, Error, KernelDef, Node, Param, Value};
 use udo_simd::{Fold, Map1, Simd, fold, map1, rows};
 
 use crate::Def;
-use crate::family::norm::{LaneNorm, lane_norm};
+use crate::family::norm::{LaneGpu, LaneNorm, lane_gpu, lane_norm};
 use crate::number::Real;
 
 pub(crate) const DEF: Def = lane_norm::<LogSoftmax>();
@@ -14,6 +14,7 @@ struct LogSoftmax;
 impl LaneNorm for LogSoftmax {
     const NAME: &'static str = "LogSoftmax";
     const PARAMS: &'static [Param] = &[Param::scalar("axis", DType::I64).default(Value::int(-1))];
+    const GPU: Option<KernelDef> = Some(lane_gpu::<Self>());
     const TEST: fn(&[f64]) -> Vec<f64> = |x| {
         let sum: f64 = x.iter().map(|x| x.exp()).sum();
         x.iter().map(|x| x - sum.ln()).collect()
@@ -39,6 +40,14 @@ impl LaneNorm for LogSoftmax {
         for (y, &x) in y.iter_mut().zip(x).step_by(step) {
             *y = x.sub(max).sub(sum.ln());
         }
+    }
+}
+
+impl LaneGpu for LogSoftmax {
+    const OPENCL: &'static str = "x - most - log(sum)";
+
+    fn of(x: f32, most: f32, sum: f32) -> f32 {
+        x - most - sum.ln()
     }
 }
 

@@ -1,14 +1,18 @@
 //! Each element over a power of the squares around it in the neighbouring channels.
 
+use std::ops::Range;
+
 use udo_api::{
-    Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op, OpSchema,
-    Param, Port, Value, input, output_like, types,
+    Core, DType, Error, ExecError, FinalizeCx, GpuArg, GpuKernel, InferCx, Io, Kernel, KernelDef,
+    KernelInfo, Launch, Node, Op, OpSchema, Param, Port, Value, WorkItemFn, input, output_like,
+    types,
 };
 use udo_simd::rows::{Lrn, lrn};
 
 use crate::Def;
 use crate::family::axes::AxisSplit;
 use crate::family::elementwise::infer_like_input;
+use crate::family::gpu::{check_lens, ints};
 use crate::family::layout::LayoutPorts;
 use crate::family::partition::row_grain;
 
@@ -18,6 +22,7 @@ const KERNELS: &[KernelDef] = &[
     KernelDef::new::<Pixels>("LRN", Core::CPU)
         .ports(&LayoutPorts::BOTH.of([input(0, types::F32), output_like(0, 0)])),
     KernelDef::new::<Planes>("LRN", Core::CPU).ports(&[input(0, types::F32), output_like(0, 0)]),
+    KernelDef::gpu::<OnGpu>("LRN").ports(&[input(0, types::F32), output_like(0, 0)]),
 ];
 
 struct Normalization;
@@ -105,20 +110,71 @@ impl Planes {
     fn image(&self, x: &[f32], y: &mut [f32]) {
         let AxisSplit { len, inner, .. } = self.split;
         let Lrn { size, alpha, beta, bias } = self.lrn;
-        let (before, behind) = ((size - 1) / 2, size / 2);
         for (at, y) in y.iter_mut().enumerate() {
             let (channel, place) = (at / inner, at % inner);
-            let window = channel.saturating_sub(before)
-                ..len.min(channel.saturating_add(behind).saturating_add(1));
+            let window = window(size, channel, len);
             let squares: f32 = window.map(|c| x[c * inner + place].powi(2)).sum();
             *y = x[at] / (bias + alpha / size as f32 * squares).powf(beta);
         }
     }
 }
 
+/// The channels that `channel` is set against, of `len`.
+fn window(size: usize, channel: usize, len: usize) -> Range<usize> {
+    let (before, behind) = ((size - 1) / 2, size / 2);
+    channel.saturating_sub(before)..len.min(channel.saturating_add(behind).saturating_add(1))
+}
+
+/// An element per work item.
+struct OnGpu(Planes);
+
+const SOURCE: &str = "#pragma OPENCL FP_CONTRACT OFF
+__kernel void udo_lrn(__global const float *x, __global float *y, const int channels, const int inner,
+    const int size, const float factor, const float beta, const float bias) {
+    const int i = get_global_id(0), channel = i / inner % channels, first = i - channel * inner;
+    const int from = max(channel - (size - 1) / 2, 0), end = min(channel + size / 2 + 1, channels);
+    float squares = 0.0f;
+    for (int c = from; c < end; ++c) squares += x[first + c * inner] * x[first + c * inner];
+    y[i] = x[i] / pow(bias + factor * squares, beta);
+}
+";
+
+impl GpuKernel for OnGpu {
+    const WORK_ITEM: Option<WorkItemFn<Self>> = Some(|Self(kernel), item, buffers| {
+        let ([i, ..], AxisSplit { len, inner, .. }) = (item.global_id, kernel.split);
+        let Lrn { size, alpha, beta, bias } = kernel.lrn;
+        let channel = i / inner % len;
+        let first = i - channel * inner;
+        let squares = window(size, channel, len).try_fold(0.0, |sum, c| {
+            let x = buffers.load(0, first + c * inner)?;
+            Ok(sum + x * x)
+        })?;
+        let y = buffers.load(0, i)? / (bias + alpha / size as f32 * squares).powf(beta);
+        buffers.store(0, i, y)
+    });
+
+    fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        check_lens(cx)?;
+        Planes::finalize(cx).map(Self)
+    }
+
+    fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
+        let Planes { lrn: Lrn { size, alpha, beta, bias }, split } = self.0;
+        let AxisSplit { outer, len, inner } = split;
+        // A larger window sees all channels as well.
+        let size_seen = size.min(2 * len + 1);
+        let launch = Launch::new(SOURCE, "udo_lrn")
+            .args([GpuArg::input(0), GpuArg::output(0)])
+            .args(ints([len, inner, size_seen])?)
+            .args([alpha / size as f32, beta, bias].map(GpuArg::f32));
+        info.push_launch(launch.global_size([outer * len * inner, 1, 1]));
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use crate::family::numerics::{of_kernels, settled_on_any_threads, with};
+    use crate::family::numerics::{of_kernels, on_gpu_too, settled_on_any_threads, with};
     use crate::testing::{assert_near, bench, noise, tensor};
 
     #[test]
@@ -130,7 +186,8 @@ mod tests {
             let (channels, inner) = (dims[1], dims[2..].iter().product::<usize>());
             let x = noise(len);
             let run = bench("LRN").input(tensor(&dims, &x)).int("size", size);
-            let y = run.float("alpha", 0.5).float("beta", 0.6).float("bias", 2.0).one();
+            let run = run.float("alpha", 0.5).float("beta", 0.6).float("bias", 2.0);
+            let y = on_gpu_too(&run, 1e-6);
             let mut wanted = Vec::new();
             for at in 0..len {
                 let channel = (at / inner % channels) as i64;

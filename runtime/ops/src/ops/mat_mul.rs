@@ -10,7 +10,8 @@ use crate::Def;
 use crate::family::elementwise::{Broadcast, Stored};
 use crate::family::epilogue::{Fused, Takes};
 use crate::family::matmul::{
-    Product, Products, RightSide, misfit, multiply_row, multiply_stored_row, output_shape,
+    MatMulGpu, Product, Products, RightSide, misfit, multiply_row, multiply_stored_row,
+    output_shape,
 };
 use crate::family::results::Results;
 use crate::number::Number;
@@ -28,6 +29,7 @@ const KERNELS: &[KernelDef] = &[
         input_like(1, 0),
         output_like(0, 0),
     ]),
+    MatMulGpu::def("MatMul"),
 ];
 
 const EXACT: udo_api::TypeSet = types::F64.or(types::INDEX).or(types::U32).or(types::U64);
@@ -176,7 +178,7 @@ fn execute_stored<T: Stored<f32>>(products: &Products, io: Io<'_>) -> Result<(),
 mod tests {
     use udo_api::{Bf16, F16};
 
-    use crate::family::numerics::assert_codes;
+    use crate::family::numerics::{assert_codes, on_gpu_too};
     use crate::testing::{assert_near, bench, noise, tensor};
 
     #[test]
@@ -199,7 +201,7 @@ mod tests {
     fn batches_broadcast() {
         let (a, b) = (noise(2 * 3 * 4), noise(5 * 4 * 6));
         let run = bench("MatMul").input(tensor(&[2, 1, 3, 4], &a));
-        let y = run.input(tensor(&[5, 4, 6], &b)).one();
+        let y = on_gpu_too(&run.input(tensor(&[5, 4, 6], &b)), 1e-5);
         assert_eq!(y.dims(), [2, 5, 3, 6]);
         let mut wanted = Vec::new();
         for i in 0..2 * 5 * 3 * 6usize {
@@ -254,7 +256,7 @@ mod tests {
                 .one();
             for threads in [1, 2] {
                 let run = bench("MatMul").threads(threads).input(a.clone());
-                let dynamic = run.input(b.clone()).one();
+                let dynamic = on_gpu_too(&run.input(b.clone()), 1e-5);
                 let run = bench("MatMul").threads(threads).input(a.clone());
                 let packed = run.constant(b.clone()).one();
                 for y in [dynamic, packed] {

@@ -15,6 +15,7 @@ struct Max;
 impl Repeated for Max {
     const NAME: &'static str = "Max";
     const OUTPUT: &'static str = "max";
+    const OPENCL: &'static str = <Greatest as Accumulate>::OPENCL[1];
     const TYPES: TypeSet = types::NUMBERS;
 }
 

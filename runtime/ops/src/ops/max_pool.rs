@@ -10,7 +10,8 @@ use udo_simd::pooling::{Image, max_pool, max_pool_u8};
 
 use crate::Def;
 use crate::family::pooling::{
-    FoldWindow, Images, Pool, PoolImage, each_window, fold_places, pixels, pool, windows,
+    FoldWindow, Images, Pool, PoolGpu, PoolImage, each_window, fold_places, gpu, pixels, pool,
+    windows,
 };
 use crate::family::window::Window;
 use crate::number::Number;
@@ -42,6 +43,7 @@ impl Pool for MaxPool {
         windows::<Self, f64>(Core::CPU),
         windows::<Self, u8>(Core::CPU),
         windows::<Self, i8>(Core::CPU),
+        gpu::<Self>(),
         // The order of quantized values is that of the numbers behind them.
         windows::<Self, u8>(Core::DSP_V68),
         windows::<Self, i8>(Core::DSP_V68),
@@ -87,6 +89,10 @@ impl<T: Number> FoldWindow<T> for MaxPool {
         write_indices(window, order, inputs.get::<T>(0)?, outputs.take(1)?);
         Ok(())
     }
+}
+
+impl PoolGpu for MaxPool {
+    const OPENCL: [&'static str; 3] = ["-INFINITY", "x > y || isnan(x) ? x : y", "y"];
 }
 
 /// The larger one; the first where they are equal, or both are NaN.

@@ -14,6 +14,7 @@ struct Mean;
 impl Repeated for Mean {
     const NAME: &'static str = "Mean";
     const OUTPUT: &'static str = "mean";
+    const OPENCL: &'static str = "y + x";
     const TYPES: TypeSet = types::FLOATS;
     const END: End = End::Mean;
 }

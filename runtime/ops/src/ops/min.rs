@@ -15,6 +15,7 @@ struct Min;
 impl Repeated for Min {
     const NAME: &'static str = "Min";
     const OUTPUT: &'static str = "min";
+    const OPENCL: &'static str = <Least as Accumulate>::OPENCL[1];
     const TYPES: TypeSet = types::NUMBERS;
 }
 

@@ -10,7 +10,7 @@ use crate::Def;
 use crate::family::argument::IntsArgument;
 use crate::family::axes::resolve_axes;
 use crate::family::movement::{
-    Beyond, Example, Movement, Setting, Walk, Walks, kernel, movement, tie_part,
+    Beyond, Example, Movement, Setting, Walk, Walked, Walks, kernel, movement, tie_part, walked,
 };
 
 pub(crate) const DEF: Def = movement::<Pad>();
@@ -39,7 +39,8 @@ impl Movement for Pad {
         &[Port::required("output", types::ANY)],
         &[Param::text("mode").default(Value::text("constant"))],
     );
-    const KERNELS: &'static [KernelDef] = &[kernel::<Self>(Core::CPU).ports(RULES)];
+    const KERNELS: &'static [KernelDef] =
+        &[kernel::<Self>(Core::CPU).ports(RULES), walked::<Self>()];
     const EXAMPLES: &'static [Example] = &[
         Example {
             inputs: &[&[2, 3]],
@@ -105,10 +106,7 @@ impl Movement for Pad {
         let x = cx.input(0)?;
         let plan = pads(cx, &x)?;
         if x.full_shape().is_fixed() {
-            let walks = x.shape().iter().zip(&plan.pads).filter_map(|(&extent, &pads)| {
-                Some(Walk::padded(extent, pads[0], padded(extent, pads)?, plan.beyond))
-            });
-            tie_part(cx, walks)?;
+            tie_part(cx, plan.walks(x.shape()))?;
         }
         if cx.has_input(2) && cx.input(2)?.len() != 1 {
             let found = cx.input(2)?;
@@ -132,6 +130,24 @@ impl Movement for Pad {
         let y = outputs.take_bits::<B>(0)?;
         walks.copy(parallel, x, y, value.copied().unwrap_or_default())?;
         outputs.set_shape(0, &extents[..dims.len()])
+    }
+}
+
+impl Walked for Pad {
+    const FILL: Option<u32> = Some(2);
+
+    fn walks(cx: &FinalizeCx<'_>) -> Result<Walks, Error> {
+        let x = cx.input(0)?;
+        Ok(Walks::of(Self::plan(cx)?.walks(x.shape())))
+    }
+}
+
+impl Pad {
+    /// The walk along each axis.
+    fn walks(&self, dims: &[usize]) -> impl Iterator<Item = Walk> {
+        dims.iter().zip(&self.pads).filter_map(|(&extent, &pads)| {
+            Some(Walk::padded(extent, pads[0], padded(extent, pads)?, self.beyond))
+        })
     }
 }
 

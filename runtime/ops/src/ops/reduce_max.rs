@@ -5,7 +5,7 @@ use crate::family::reduce::{Greatest, Reduce, reduce};
 
 pub(crate) const DEF: Def = reduce::<ReduceMax>();
 
-struct ReduceMax;
+pub(super) struct ReduceMax;
 
 impl Reduce for ReduceMax {
     const NAME: &'static str = "ReduceMax";

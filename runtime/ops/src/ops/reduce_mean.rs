@@ -6,7 +6,7 @@ use crate::number::Number;
 
 pub(crate) const DEF: Def = reduce::<ReduceMean>();
 
-struct ReduceMean;
+pub(super) struct ReduceMean;
 
 impl Reduce for ReduceMean {
     const NAME: &'static str = "ReduceMean";

@@ -15,6 +15,7 @@ impl RowNorm for RmsNormalization {
     const NAME: &'static str = "RMSNormalization";
     const INPUTS: &'static [Port] = &[Port::required("X", ROWS), Port::required("scale", ROWS)];
     const OUTPUTS: &'static [Port] = &[Port::required("Y", ROWS)];
+    const IS_CENTRED: bool = false;
     const TEST: RowReference = |x, [scale, _], epsilon| {
         let square = x.iter().map(|x| x * x).sum::<f64>() / x.len() as f64;
         x.iter().zip(scale).map(|(x, scale)| x / (square + epsilon).sqrt() * scale).collect()

@@ -9,7 +9,7 @@ use crate::Def;
 use crate::family::argument::IntsArgument;
 use crate::family::axes::resolve_axes;
 use crate::family::movement::{
-    BOUNDED, Example, Indices, Movement, Walk, Walks, kernel, movement, tie_part,
+    BOUNDED, Example, Indices, Movement, Walk, Walked, Walks, kernel, movement, tie_part, walked,
 };
 
 pub(crate) const DEF: Def = movement::<Slice>();
@@ -37,8 +37,11 @@ impl Movement for Slice {
         &[],
     )
     .facts(Facts::SAME_ENCODING);
-    const KERNELS: &'static [KernelDef] =
-        &[kernel::<Self>(Core::CPU).ports(BOUNDED), kernel::<Self>(Core::DSP_V68)];
+    const KERNELS: &'static [KernelDef] = &[
+        kernel::<Self>(Core::CPU).ports(BOUNDED),
+        walked::<Self>(),
+        kernel::<Self>(Core::DSP_V68),
+    ];
     const EXAMPLES: &'static [Example] = &[
         Example {
             inputs: &[&[3, 4]],
@@ -93,10 +96,8 @@ impl Movement for Slice {
     fn plan(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let x = cx.input(0)?;
         let axes = axes(cx, &x)?;
-        if let Some(cuts) = constant_cuts(cx)?.filter(|_| x.full_shape().is_fixed()) {
-            let of = |axis: usize| axes.iter().position(|&a| a == axis).and_then(|at| cuts.get(at));
-            let walks = x.shape().iter().enumerate();
-            tie_part(cx, walks.map(|(axis, &extent)| walk(of(axis), extent)))?;
+        if let Some(walks) = known_walks(cx)? {
+            tie_part(cx, walks.into_iter())?;
         }
         Ok(Self { axes })
     }
@@ -117,6 +118,27 @@ impl Movement for Slice {
         extents.iter_mut().zip(walks).for_each(|(to, walk)| *to = walk.len);
         outputs.set_shape(0, &extents[..walks.len()])
     }
+}
+
+impl Walked for Slice {
+    fn walks(cx: &FinalizeCx<'_>) -> Result<Walks, Error> {
+        let walks = known_walks(cx)?;
+        let walks =
+            walks.ok_or_else(|| Error::new("the cuts come with the run, wanted constants"))?;
+        Ok(Walks::of(walks.into_iter()))
+    }
+}
+
+/// The walk along each axis, if all of them are known before the run.
+fn known_walks(node: &Node<'_>) -> Result<Option<Vec<Walk>>, Error> {
+    let x = node.input(0)?;
+    let axes = axes(node, &x)?;
+    let cuts = constant_cuts(node)?.filter(|_| x.full_shape().is_fixed());
+    Ok(cuts.map(|cuts| {
+        let of = |axis: usize| axes.iter().position(|&a| a == axis).and_then(|at| cuts.get(at));
+        let walks = x.shape().iter().enumerate();
+        walks.map(|(axis, &extent)| walk(of(axis), extent)).collect()
+    }))
 }
 
 /// What is kept of one axis.

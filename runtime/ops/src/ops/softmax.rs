@@ -1,10 +1,10 @@
 //! Exponentials along an axis, divided by their sum.
 
-use udo_api::{DType, Error, Node, Param, Value};
+use udo_api::{DType, Error, KernelDef, Node, Param, Value};
 use udo_simd::rows;
 
 use crate::Def;
-use crate::family::norm::{LaneNorm, lane_norm};
+use crate::family::norm::{LaneGpu, LaneNorm, lane_gpu, lane_norm};
 use crate::number::Real;
 
 pub(crate) const DEF: Def = lane_norm::<Softmax>();
@@ -14,6 +14,7 @@ struct Softmax;
 impl LaneNorm for Softmax {
     const NAME: &'static str = "Softmax";
     const PARAMS: &'static [Param] = &[Param::scalar("axis", DType::I64).default(Value::int(-1))];
+    const GPU: Option<KernelDef> = Some(lane_gpu::<Self>());
     const TEST: fn(&[f64]) -> Vec<f64> = |x| {
         let sum: f64 = x.iter().map(|x| x.exp()).sum();
         x.iter().map(|x| x.exp() / sum).collect()
@@ -38,6 +39,14 @@ impl LaneNorm for Softmax {
         for y in y.iter_mut().step_by(step) {
             *y = y.div(sum);
         }
+    }
+}
+
+impl LaneGpu for Softmax {
+    const OPENCL: &'static str = "exp(x - most) / sum";
+
+    fn of(x: f32, most: f32, sum: f32) -> f32 {
+        (x - most).exp() / sum
     }
 }
 

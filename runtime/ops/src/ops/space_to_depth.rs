@@ -6,7 +6,10 @@ use udo_api::{
 };
 
 use crate::Def;
-use crate::family::movement::{Blocks, Example, Movement, Permutation, Setting, kernel, movement};
+use crate::family::gpu::Meeting;
+use crate::family::movement::{
+    Blocks, Example, Movement, Permutation, Setting, Strided, kernel, movement, strided,
+};
 
 pub(crate) const DEF: Def = movement::<SpaceToDepth>();
 
@@ -20,8 +23,11 @@ impl Movement for SpaceToDepth {
         &[Param::scalar("blocksize", DType::I64)],
     )
     .facts(Facts::SAME_ENCODING);
-    const KERNELS: &'static [KernelDef] =
-        &[kernel::<Self>(Core::CPU), kernel::<Self>(Core::DSP_V68)];
+    const KERNELS: &'static [KernelDef] = &[
+        kernel::<Self>(Core::CPU),
+        strided::<Self>("SpaceToDepth"),
+        kernel::<Self>(Core::DSP_V68),
+    ];
     const EXAMPLES: &'static [Example] = &[Example {
         inputs: &[&[1, 2, 2, 4]],
         params: &[("blocksize", Setting::Int(2))],
@@ -43,6 +49,12 @@ impl Movement for SpaceToDepth {
 
     fn execute<B: Bits>(&self, io: Io<'_>) -> Result<(), ExecError> {
         self.0.execute::<B>(io)
+    }
+}
+
+impl Strided for SpaceToDepth {
+    fn meeting(cx: &FinalizeCx<'_>) -> Result<Meeting, Error> {
+        Ok(Self::plan(cx)?.0.meeting())
     }
 }
 

@@ -1,13 +1,15 @@
 //! A tensor cut along an axis.
 
 use udo_api::{
-    Bits, DType, Dim, Error, ExecError, FinalizeCx, InferCx, Io, OpSchema, Param, Port, Shape,
-    Value, types,
+    Bits, Core, DType, Dim, Error, ExecError, FinalizeCx, InferCx, Io, KernelDef, OpSchema, Param,
+    Port, Shape, Value, types,
 };
 
 use crate::Def;
 use crate::family::argument::IntsArgument;
-use crate::family::movement::{Example, Movement, Setting, Strips, movement};
+use crate::family::movement::{
+    Example, Movement, Setting, Stripped, Strips, cut, kernel, movement,
+};
 
 pub(crate) const DEF: Def = movement::<Split>();
 
@@ -26,6 +28,7 @@ impl Movement for Split {
             Param::scalar("num_outputs", DType::I64).optional(),
         ],
     );
+    const KERNELS: &'static [KernelDef] = &[kernel::<Self>(Core::CPU), cut::<Self>("Split")];
     const EXAMPLES: &'static [Example] = &[
         Example {
             inputs: &[&[2, 5]],
@@ -70,13 +73,20 @@ impl Movement for Split {
             cx.tie_output_in_input(index, 0, axis, offset)?;
             offset += cx.output(index)?.shape().get(axis).copied().unwrap_or(0);
         }
-        let parts = (0..cx.output_count()).map(|index| cx.output(index));
-        Strips::along(axis, &x, parts).map(Self)
+        Self::strips(cx).map(Self)
     }
 
     fn execute<B: Bits>(&self, io: Io<'_>) -> Result<(), ExecError> {
         let Io { inputs, mut outputs, parallel, .. } = io;
         self.0.cut(parallel, inputs.get_bits::<B>(0)?, |index| outputs.take_bits(index))
+    }
+}
+
+impl Stripped for Split {
+    fn strips(cx: &FinalizeCx<'_>) -> Result<Strips, Error> {
+        let x = cx.input(0)?;
+        let parts = (0..cx.output_count()).map(|index| cx.output(index));
+        Strips::along(cx.axis("axis", x.rank())?, &x, parts)
     }
 }
 

@@ -14,6 +14,7 @@ struct Sum;
 impl Repeated for Sum {
     const NAME: &'static str = "Sum";
     const OUTPUT: &'static str = "sum";
+    const OPENCL: &'static str = "y + x";
     const TYPES: TypeSet = types::FLOATS;
 }
 

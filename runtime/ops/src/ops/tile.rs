@@ -7,7 +7,9 @@ use udo_api::{
 
 use crate::Def;
 use crate::family::argument::IntsArgument;
-use crate::family::movement::{BOUNDED, Example, Movement, Walk, Walks, kernel, movement};
+use crate::family::movement::{
+    BOUNDED, Example, Movement, Walk, Walked, Walks, kernel, movement, walked,
+};
 
 pub(crate) const DEF: Def = movement::<Tile>();
 
@@ -24,7 +26,8 @@ impl Movement for Tile {
         &[Port::required("output", types::ANY)],
         &[],
     );
-    const KERNELS: &'static [KernelDef] = &[kernel::<Self>(Core::CPU).ports(BOUNDED)];
+    const KERNELS: &'static [KernelDef] =
+        &[kernel::<Self>(Core::CPU).ports(BOUNDED), walked::<Self>()];
     const EXAMPLES: &'static [Example] = &[
         Example {
             inputs: &[&[2, 2]],
@@ -65,12 +68,24 @@ impl Movement for Tile {
     fn execute<B: Bits>(&self, io: Io<'_>) -> Result<(), ExecError> {
         let Io { inputs, mut outputs, parallel, .. } = io;
         let (x, dims) = (inputs.get_bits::<B>(0)?, inputs.shape(0)?);
-        let each = || dims.iter().zip(&self.times);
-        let walks = Walks::of(each().map(|(&extent, &times)| Walk::times(extent, times)));
+        let walks = Walks::of(self.walks(dims));
         walks.copy(parallel, x, outputs.take_bits::<B>(0)?, B::default())?;
         let mut extents = [0; MAX_RANK];
-        extents.iter_mut().zip(each()).for_each(|(to, (extent, times))| *to = extent * times);
+        extents.iter_mut().zip(self.walks(dims)).for_each(|(to, walk)| *to = walk.len);
         outputs.set_shape(0, &extents[..dims.len()])
+    }
+}
+
+impl Walked for Tile {
+    fn walks(cx: &FinalizeCx<'_>) -> Result<Walks, Error> {
+        Ok(Walks::of(Self::plan(cx)?.walks(cx.input(0)?.shape())))
+    }
+}
+
+impl Tile {
+    /// The walk along each axis.
+    fn walks(&self, dims: &[usize]) -> impl Iterator<Item = Walk> {
+        dims.iter().zip(&self.times).map(|(&extent, &times)| Walk::times(extent, times))
     }
 }
 

@@ -6,7 +6,10 @@ use udo_api::{
 };
 
 use crate::Def;
-use crate::family::movement::{Example, Movement, Permutation, Setting, kernel, movement};
+use crate::family::gpu::Meeting;
+use crate::family::movement::{
+    Example, Movement, Permutation, Setting, Strided, kernel, movement, strided,
+};
 
 pub(crate) const DEF: Def = movement::<Transpose>();
 
@@ -21,7 +24,7 @@ impl Movement for Transpose {
     )
     .facts(Facts::SAME_ENCODING);
     const KERNELS: &'static [KernelDef] =
-        &[kernel::<Self>(Core::CPU), kernel::<Self>(Core::DSP_V68)];
+        &[kernel::<Self>(Core::CPU), strided::<Self>("Transpose"), kernel::<Self>(Core::DSP_V68)];
     const EXAMPLES: &'static [Example] = &[
         Example { inputs: &[&[2, 3]], outputs: &[(&[3, 2], &[0, 3, 1, 4, 2, 5])], ..Example::NONE },
         Example {
@@ -52,6 +55,12 @@ impl Movement for Transpose {
 
     fn execute<B: Bits>(&self, io: Io<'_>) -> Result<(), ExecError> {
         self.0.execute::<B>(io)
+    }
+}
+
+impl Strided for Transpose {
+    fn meeting(cx: &FinalizeCx<'_>) -> Result<Meeting, Error> {
+        Ok(Self::plan(cx)?.0.meeting())
     }
 }
 

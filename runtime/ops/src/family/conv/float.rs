@@ -8,6 +8,7 @@ use udo_api::{
     Workspace, input, input_like, output_like, types,
 };
 
+use super::gpu::ConvGpu;
 use super::plain::PlainConv;
 use super::{Conv, ConvPlan, F32Packing, Weights, output_shape};
 use crate::Def;
@@ -15,7 +16,8 @@ use crate::family::epilogue::{Fused, Takes};
 use crate::family::layout::{ChannelsLast, ChannelsSecond, FewChannels, Layout};
 use crate::family::results::Results;
 
-/// What a node means. Its family has the schema, inference, kernels for images in any layout, fused steps and threading.
+/// What a node means. Its family has the schema, inference, kernels for images in any layout and for the GPU,
+/// fused steps and threading.
 pub(crate) trait FloatConv: Send + Sync + 'static {
     const NAME: &'static str;
     const PARAMS: &'static [Param];
@@ -45,6 +47,7 @@ impl<C: FloatConv> Described<C> {
             input_like(2, 0),
             output_like(0, 0),
         ]),
+        ConvGpu::<C>::DEF,
     ];
 }
 

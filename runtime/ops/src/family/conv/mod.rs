@@ -1,6 +1,7 @@
 //! Convolutions: how their parameters are read, by which algorithm they run, and how weights are packed for it.
 
 mod float;
+mod gpu;
 mod images;
 mod integer;
 mod packing;

@@ -3,15 +3,14 @@
 use std::marker::PhantomData;
 
 use udo_api::{
-    Bool, Buffers, Error, ExecError, FinalizeCx, GpuArg, GpuKernel, KernelDef, KernelInfo, Launch,
-    PortRule, TypeSet, WorkItem, WorkItemFn, input, input_like, output, output_like, types,
+    Bool, Error, FinalizeCx, GpuArg, GpuKernel, KernelDef, KernelInfo, Launch, PortRule,
+    WorkItemFn, input, input_like, output, output_like, types,
 };
 
 use super::unary::in_f64;
-use super::{Binary, Compare, Ternary, Unary};
+use super::{Binary, Compare, End, Limited, Repeated, Ternary, Unary};
+use crate::family::gpu::{EXACT, Meeting, REAL};
 use crate::family::source::Source;
-
-const REAL: TypeSet = types::F32.or(types::F16);
 
 /// The function `U` of each element.
 pub(super) struct UnaryGpu<U> {
@@ -57,27 +56,13 @@ impl<U: Unary> GpuKernel for UnaryGpu<U> {
     }
 }
 
-/// The function `B` of two operands of one shape, or one of them with one element.
+/// The function `B` of two operands.
 pub(super) struct BinaryGpu<B> {
-    pairs: Operands<2>,
+    operands: Operands,
     of: PhantomData<fn() -> B>,
 }
 
 impl<B: Binary> BinaryGpu<B> {
-    const SOURCE: Source = Source::of(&[
-        "__kernel void udo_binary(__global const UDO_STORAGE *as, __global const UDO_STORAGE *bs,\n",
-        "                         __global UDO_STORAGE *ys, const uint a_step, const uint b_step) {\n",
-        "    const size_t i = get_global_id(0);\n",
-        "    const float a = UDO_LOAD(as, i * a_step), b = UDO_LOAD(bs, i * b_step);\n",
-        "    UDO_STORE(ys, i, ",
-        match B::OPENCL {
-            Some(expression) => expression,
-            None => "",
-        },
-        ");\n}\n",
-    ]);
-    const TEXT: &'static str = Self::SOURCE.text();
-
     pub(super) const DEF: KernelDef = {
         const RULES: &[PortRule] = &[input(0, REAL), input_like(1, 0), output_like(0, 0)];
         KernelDef::gpu::<Self>(B::NAME).ports(RULES)
@@ -86,38 +71,31 @@ impl<B: Binary> BinaryGpu<B> {
 
 impl<B: Binary> GpuKernel for BinaryGpu<B> {
     const WORK_ITEM: Option<WorkItemFn<Self>> = Some(|kernel, item, buffers| {
-        let (a, b) = kernel.pairs.load(item, buffers)?;
-        buffers.store(0, item.global_id[0], B::F64(a.into(), b.into()) as f32)
+        let [i, ..] = item.global_id;
+        let [a, b] = kernel.operands.places(i);
+        let [a, b] = [buffers.load(0, a)?, buffers.load(1, b)?];
+        buffers.store(0, i, B::F64(a.into(), b.into()) as f32)
     });
 
     fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        Ok(Self { pairs: Operands::of(cx)?, of: PhantomData })
+        Ok(Self { operands: Operands::of(cx)?, of: PhantomData })
     }
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
-        info.push_launch(self.pairs.launch(Self::TEXT, "udo_binary"));
+        let y = format!("UDO_STORE(ys, i, {})", B::OPENCL.unwrap_or_default());
+        let operands = [real("a", 0), real("b", 1)];
+        info.push_launch(self.operands.launch("udo_binary", &operands, "UDO_STORAGE", &y)?);
         Ok(())
     }
 }
 
-/// The comparison `C` of two operands of one shape, or one of them with one element.
+/// The comparison `C` of two operands.
 pub(super) struct CompareGpu<C> {
-    pairs: Operands<2>,
+    operands: Operands,
     of: PhantomData<fn() -> C>,
 }
 
 impl<C: Compare> CompareGpu<C> {
-    const SOURCE: Source = Source::of(&[
-        "__kernel void udo_compare(__global const UDO_STORAGE *as, __global const UDO_STORAGE *bs,\n",
-        "                          __global uchar *ys, const uint a_step, const uint b_step) {\n",
-        "    const size_t i = get_global_id(0);\n",
-        "    const float a = UDO_LOAD(as, i * a_step), b = UDO_LOAD(bs, i * b_step);\n",
-        "    ys[i] = (",
-        C::OPENCL,
-        ") ? 1 : 0;\n}\n",
-    ]);
-    const TEXT: &'static str = Self::SOURCE.text();
-
     pub(super) const DEF: KernelDef = {
         const RULES: &[PortRule] = &[input(0, REAL), input_like(1, 0), output(0, types::BOOL)];
         KernelDef::gpu::<Self>(C::NAME).ports(RULES)
@@ -126,40 +104,30 @@ impl<C: Compare> CompareGpu<C> {
 
 impl<C: Compare> GpuKernel for CompareGpu<C> {
     const WORK_ITEM: Option<WorkItemFn<Self>> = Some(|kernel, item, buffers| {
-        let (a, b) = kernel.pairs.load(item, buffers)?;
-        buffers.set(0, item.global_id[0], Bool::from(C::of(a, b)))
+        let [i, ..] = item.global_id;
+        let [a, b] = kernel.operands.places(i);
+        buffers.set(0, i, Bool::from(C::of(buffers.load(0, a)?, buffers.load(1, b)?)))
     });
 
     fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        Ok(Self { pairs: Operands::of(cx)?, of: PhantomData })
+        Ok(Self { operands: Operands::of(cx)?, of: PhantomData })
     }
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
-        info.push_launch(self.pairs.launch(Self::TEXT, "udo_compare"));
+        let y = format!("ys[i] = ({}) ? 1 : 0", C::OPENCL);
+        let operands = [real("a", 0), real("b", 1)];
+        info.push_launch(self.operands.launch("udo_compare", &operands, "uchar", &y)?);
         Ok(())
     }
 }
 
-/// One of two elements, by the truth in the first operand; each has one shape, or one element.
+/// One of two elements, by the truth in the first operand.
 pub(super) struct TernaryGpu<F> {
-    operands: Operands<3>,
+    operands: Operands,
     of: PhantomData<fn() -> F>,
 }
 
 impl<F: Ternary> TernaryGpu<F> {
-    const SOURCE: Source = Source::of(&[
-        "__kernel void udo_ternary(__global const uchar *cs, __global const UDO_STORAGE *as,\n",
-        "                          __global const UDO_STORAGE *bs, __global UDO_STORAGE *ys,\n",
-        "                          const uint c_step, const uint a_step, const uint b_step) {\n",
-        "    const size_t i = get_global_id(0);\n",
-        "    const bool c = cs[i * c_step] != 0;\n",
-        "    const float a = UDO_LOAD(as, i * a_step), b = UDO_LOAD(bs, i * b_step);\n",
-        "    UDO_STORE(ys, i, ",
-        F::OPENCL,
-        ");\n}\n",
-    ]);
-    const TEXT: &'static str = Self::SOURCE.text();
-
     pub(super) const DEF: KernelDef = {
         const RULES: &[PortRule] =
             &[input(0, types::BOOL), input(1, REAL), input_like(2, 1), output_like(0, 1)];
@@ -170,7 +138,7 @@ impl<F: Ternary> TernaryGpu<F> {
 impl<F: Ternary> GpuKernel for TernaryGpu<F> {
     const WORK_ITEM: Option<WorkItemFn<Self>> = Some(|kernel, item, buffers| {
         let [i, ..] = item.global_id;
-        let [c, a, b] = kernel.operands.steps.map(|step| i * usize::from(step));
+        let [c, a, b] = kernel.operands.places(i);
         let truth = buffers.get::<Bool>(0, c)?.get();
         buffers.store(0, i, F::of(truth, buffers.load(1, a)?, buffers.load(2, b)?))
     });
@@ -180,51 +148,164 @@ impl<F: Ternary> GpuKernel for TernaryGpu<F> {
     }
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
-        info.push_launch(self.operands.launch(Self::TEXT, "udo_ternary"));
+        let y = format!("UDO_STORE(ys, i, {})", F::OPENCL);
+        let truth = Operand { element: "uchar", read: "const bool c = x0[p0] != 0".to_owned() };
+        let operands = [truth, real("a", 1), real("b", 2)];
+        info.push_launch(self.operands.launch("udo_ternary", &operands, "UDO_STORAGE", &y)?);
         Ok(())
     }
 }
 
-/// Where a work item has its operands.
-struct Operands<const N: usize> {
-    len: usize,
-    /// 0 repeats an operand's only element.
-    steps: [u8; N],
+/// The function `R` of any number of operands.
+pub(super) struct RepeatedGpu<R> {
+    operands: Operands,
+    of: PhantomData<fn() -> R>,
 }
 
-impl<const N: usize> Operands<N> {
-    fn of(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let y = cx.output(0)?;
-        let mut steps = [0; N];
-        for (port, step) in steps.iter_mut().enumerate() {
-            let operand = cx.input(port)?;
-            *step = match operand.len() {
-                1 => 0,
-                len if len == y.len() => 1,
-                _ => {
-                    return Err(Error::new(format!(
-                        "an input is {operand}, wanted {y} or one element"
-                    )));
-                }
-            };
+impl<R: Repeated> RepeatedGpu<R> {
+    pub(super) const DEF: KernelDef = {
+        const RULES: &[PortRule] = &[input(0, REAL), output_like(0, 0)];
+        KernelDef::gpu::<Self>(R::NAME).ports(RULES)
+    };
+}
+
+impl<R: Repeated> GpuKernel for RepeatedGpu<R> {
+    const WORK_ITEM: Option<WorkItemFn<Self>> = Some(|kernel, item, buffers| {
+        let ([i, ..], Operands { count, meeting }) = (item.global_id, &kernel.operands);
+        let mut y = buffers.load(0, meeting.place(0, i))?;
+        for port in 1..*count {
+            y = R::of(y, buffers.load(port, meeting.place(port, i))?);
         }
-        Ok(Self { len: y.len(), steps })
+        let y = if R::END == End::Mean { y / *count as f32 } else { y };
+        buffers.store(0, i, y)
+    });
+
+    fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        Ok(Self { operands: Operands::of(cx)?, of: PhantomData })
     }
 
-    fn launch(&self, source: &'static str, name: &'static str) -> Launch {
-        let steps = self.steps.map(|step| GpuArg::u32(u32::from(step)));
-        Launch::new(source, name)
-            .args((0..).take(N).map(GpuArg::input))
-            .args([GpuArg::output(0)])
-            .args(steps)
-            .global_size([self.len, 1, 1])
+    fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
+        let count = self.operands.count;
+        // A name of its own for each, and then what is made of it, in order.
+        let operand = |port: usize| {
+            let Operand { element, read } = real(&format!("x_{port}"), port);
+            let taken = match port {
+                0 => "float y = x_0".to_owned(),
+                _ => format!("{{ const float x = x_{port}; y = {}; }}", R::OPENCL),
+            };
+            Operand { element, read: format!("{read}; {taken}") }
+        };
+        let operands: Vec<_> = (0..count).map(operand).collect();
+        let y = match R::END {
+            End::Itself => "UDO_STORE(ys, i, y)".to_owned(),
+            End::Mean => format!("UDO_STORE(ys, i, y / {count}.0f)"),
+        };
+        info.push_launch(self.operands.launch("udo_repeated", &operands, "UDO_STORAGE", &y)?);
+        Ok(())
     }
 }
 
-impl Operands<2> {
-    fn load(&self, item: WorkItem, buffers: &Buffers<'_>) -> Result<(f32, f32), ExecError> {
-        let [i, ..] = item.global_id;
-        let [a_step, b_step] = self.steps.map(usize::from);
-        Ok((buffers.load(0, i * a_step)?, buffers.load(1, i * b_step)?))
+/// The function `L` of a number and of two limits.
+pub(super) struct LimitedGpu<L> {
+    len: usize,
+    given: [bool; 2],
+    of: PhantomData<fn() -> L>,
+}
+
+impl<L: Limited> LimitedGpu<L> {
+    const SOURCE: Source = Source::of(&[
+        "__kernel void udo_limited(__global const UDO_STORAGE *xs, __global const UDO_STORAGE *lows,\n",
+        "    __global const UDO_STORAGE *highs, __global UDO_STORAGE *ys) {\n",
+        "    const size_t i = get_global_id(0);\n",
+        "    const float x = UDO_LOAD(xs, i);\n",
+        "    const float low = lows ? UDO_LOAD(lows, 0) : -INFINITY;\n",
+        "    const float high = highs ? UDO_LOAD(highs, 0) : INFINITY;\n",
+        "    UDO_STORE(ys, i, ",
+        L::OPENCL,
+        ");\n}\n",
+    ]);
+    const TEXT: &'static str = Self::SOURCE.text();
+
+    pub(super) const DEF: KernelDef = {
+        const RULES: &[PortRule] =
+            &[input(0, REAL), input_like(1, 0), input_like(2, 0), output_like(0, 0)];
+        KernelDef::gpu::<Self>(L::NAME).ports(RULES)
+    };
+}
+
+impl<L: Limited> GpuKernel for LimitedGpu<L> {
+    const WORK_ITEM: Option<WorkItemFn<Self>> = Some(|kernel, item, buffers| {
+        let ([i, ..], [has_low, has_high]) = (item.global_id, kernel.given);
+        let low = if has_low { buffers.load(1, 0)? } else { f32::NEG_INFINITY };
+        let high = if has_high { buffers.load(2, 0)? } else { f32::INFINITY };
+        buffers.store(0, i, L::of(buffers.load(0, i)?, low, high))
+    });
+
+    fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let given = [1, 2].map(|port| cx.has_input(port));
+        Ok(Self { len: cx.output(0)?.len(), given, of: PhantomData })
+    }
+
+    fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
+        let launch = Launch::new(Self::TEXT, "udo_limited");
+        let launch = launch.args((0..3).map(GpuArg::input)).args([GpuArg::output(0)]);
+        info.push_launch(launch.global_size([self.len, 1, 1]));
+        Ok(())
+    }
+}
+
+/// Where work items have their operands.
+struct Operands {
+    count: usize,
+    meeting: Meeting,
+}
+
+/// The type that a source reads an operand's elements as, and the statement that reads one.
+struct Operand {
+    element: &'static str,
+    read: String,
+}
+
+/// The number `name`, from input `port`.
+fn real(name: &str, port: usize) -> Operand {
+    let read = format!("const float {name} = UDO_LOAD(x{port}, p{port})");
+    Operand { element: "UDO_STORAGE", read }
+}
+
+impl Operands {
+    /// All inputs of a node, which broadcast to its output.
+    fn of(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let count = cx.input_count();
+        let inputs = (0..count).map(|port| cx.input(port)).collect::<Result<Vec<_>, _>>()?;
+        let shapes: Vec<_> = inputs.iter().map(|x| x.shape()).collect();
+        Ok(Self { count, meeting: Meeting::broadcast(cx.output(0)?.shape(), &shapes) })
+    }
+
+    fn places<const N: usize>(&self, i: usize) -> [usize; N] {
+        std::array::from_fn(|port| self.meeting.place(port, i))
+    }
+
+    /// A work item for each element of the output, whose type and statement are `y_type` and `y`.
+    fn launch(
+        &self,
+        name: &'static str,
+        operands: &[Operand],
+        y_type: &str,
+        y: &str,
+    ) -> Result<Launch, Error> {
+        let mut text = format!("{EXACT}__kernel void {name}(");
+        for (port, Operand { element, .. }) in operands.iter().enumerate() {
+            text += &format!("__global const {element} *x{port}, ");
+        }
+        text += &format!("__global {y_type} *ys{}) {{\n", self.meeting.params());
+        text += "    const int i = get_global_id(0);\n";
+        text += &self.meeting.places();
+        for Operand { read, .. } in operands {
+            text += &format!("    {read};\n");
+        }
+        text += &format!("    {y};\n}}\n");
+        let inputs = (0..).take(self.count).map(GpuArg::input);
+        let launch = Launch::new(text, name).args(inputs).args([GpuArg::output(0)]);
+        Ok(launch.args(self.meeting.args()?).global_size([self.meeting.len(), 1, 1]))
     }
 }

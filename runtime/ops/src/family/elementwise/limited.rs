@@ -8,17 +8,20 @@ use udo_api::{
     types,
 };
 
+use super::gpu::LimitedGpu;
 use super::stored::{Stored, map_blocks, map_blocks_in_place};
 use super::{Extents, each, infer_like_input};
 use crate::Def;
 use crate::number::Number;
 
-/// A function of a number and of a lower and an upper limit. Its family has schema, inference, a kernel for the CPU, and
-/// tests.
+/// A function of a number and of a lower and an upper limit. Its family has schema, inference, kernels for the CPU and the GPU,
+/// and tests.
 pub(crate) trait Limited: Send + Sync + 'static {
     const NAME: &'static str;
     /// The names of the limits.
     const LIMITS: [&'static str; 2];
+    /// An OpenCL expression of the floats `x`, `low` and `high`.
+    const OPENCL: &'static str;
 
     /// The function itself. A limit that is left out is the lowest number of the type, or the highest.
     fn of<T: Number>(x: T, low: T, high: T) -> T;
@@ -37,7 +40,7 @@ const TYPES: TypeSet = types::NUMBERS;
 struct Described<L>(PhantomData<fn() -> L>);
 
 impl<L: Limited> Described<L> {
-    const KERNELS: &'static [KernelDef] = &[NumberKernel::<L>::DEF];
+    const KERNELS: &'static [KernelDef] = &[NumberKernel::<L>::DEF, LimitedGpu::<L>::DEF];
 }
 
 impl<L: Limited> Op for Described<L> {
@@ -143,7 +146,9 @@ mod tests {
     use udo_api::Dim;
 
     use super::*;
-    use crate::family::numerics::{EDGES, LENGTHS, bits, edges, settled_on_any_threads};
+    use crate::family::numerics::{
+        EDGES, LENGTHS, bits, edges, on_gpu_too, settled_on_any_threads,
+    };
     use crate::family::partition::GRAIN;
     use crate::testing::{bench, tensor};
 
@@ -164,7 +169,7 @@ mod tests {
             for high in EDGES {
                 let x = edges(2, len);
                 let run = bench(L::NAME).input(tensor(&[len], &x)).input(tensor(&[], &[low]));
-                let y = run.input(tensor(&[1], &[high])).one().values::<f32>();
+                let y = on_gpu_too(&run.input(tensor(&[1], &[high])), 0.0).values::<f32>();
                 let wanted: Vec<f32> = x.iter().map(|&x| L::of(x, low, high)).collect();
                 assert_eq!(bits(&y), bits(&wanted), "{len} between {low:e} and {high:e}");
                 let stays = x.iter().zip(&y).all(|(x, y)| !x.is_nan() || y.is_nan());

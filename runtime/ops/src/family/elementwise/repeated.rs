@@ -9,20 +9,23 @@ use udo_api::{
 
 use udo_simd::Simd;
 
+use super::gpu::RepeatedGpu;
 use super::rows::{Computed, Pairs, Rows, Side, each_onto};
 use super::stored::Stored;
 use super::{Broadcast, GRAIN, broadcast_shapes};
 use crate::Def;
 use crate::number::Number;
 
-/// A function of two numbers that is called again for each further operand. Its family has schema, inference, a
-/// kernel for the CPU, and tests.
+/// A function of two numbers that is called again for each further operand. Its family has schema, inference,
+/// kernels for the CPU and the GPU, and tests.
 pub(crate) trait Repeated: Pairs {
     const NAME: &'static str;
     /// The name of the output.
     const OUTPUT: &'static str;
     /// The types that the CPU computes.
     const TYPES: TypeSet;
+    /// An OpenCL expression of the result so far, `y`, and the next operand, `x`.
+    const OPENCL: &'static str;
     /// What becomes of the last result.
     const END: End = End::Itself;
 }
@@ -73,7 +76,7 @@ impl<R: Repeated> Op for Described<R> {
 struct Kernels<R>(PhantomData<fn() -> R>);
 
 impl<R: Repeated> Kernels<R> {
-    const ALL: &'static [KernelDef] = &[NumberKernel::<R>::DEF];
+    const ALL: &'static [KernelDef] = &[NumberKernel::<R>::DEF, RepeatedGpu::<R>::DEF];
 }
 
 /// The function `R` of numbers, on the CPU.
@@ -199,7 +202,9 @@ mod tests {
     use udo_api::{Bf16, F16};
 
     use super::*;
-    use crate::family::numerics::{EDGES, bits, pairs_of_i8, settled_on_any_threads, wrapped};
+    use crate::family::numerics::{
+        EDGES, bits, on_gpu_too, pairs_of_i8, settled_on_any_threads, wrapped,
+    };
     use crate::family::partition::GRAIN;
     use crate::testing::{assert_near, bench, noise, tensor};
 
@@ -229,9 +234,9 @@ mod tests {
             [tensor(&[2, 2], &x), tensor(&[2], &row), tensor(&[2, 1], &column)];
         let run = bench(R::NAME).input(x_is.clone());
         assert_eq!(run.clone().one().values::<f32>(), x);
-        let y = run.clone().input(x_is).one();
+        let y = on_gpu_too(&run.clone().input(x_is), 0.0);
         assert_eq!(y.values::<f32>(), x.map(|x| ended::<R>(of(x, x), 2) as f32));
-        let y = run.input(row_is.clone()).input(column_is.clone()).one();
+        let y = on_gpu_too(&run.input(row_is.clone()).input(column_is.clone()), 1e-6);
         let wanted: Vec<f32> =
             (0..4).map(|i| ended::<R>(of(of(x[i], row[i % 2]), column[i / 2]), 3) as f32).collect();
         assert_eq!(y.values::<f32>(), wanted);
@@ -291,7 +296,7 @@ mod tests {
         let (a, b) = (tensor(&[rows.len()], &rows), tensor(&[rows.len()], &cols));
         for third in EDGES {
             let run = bench(R::NAME).input(a.clone()).input(b.clone());
-            let y = run.input(tensor(&[1], &[third])).one().values::<f32>();
+            let y = on_gpu_too(&run.input(tensor(&[1], &[third])), 1e-6).values::<f32>();
             let of = |a: f32, b: f32| R::F64(f64::from(a), f64::from(b)) as f32;
             let wanted: Vec<f32> = rows
                 .iter()

@@ -2,6 +2,7 @@
 
 mod contraction;
 mod gemm;
+mod gpu;
 mod integer;
 mod product;
 mod right_side;
@@ -18,6 +19,7 @@ pub(crate) use contraction::{
     Arrangement, Call, Contraction, Label, labeled, multiply, multiply_floats,
 };
 pub(crate) use gemm::GemmSizes;
+pub(crate) use gpu::{GemmGpu, MatMulGpu};
 pub(crate) use integer::{IntegerProducts, OPERANDS, Ports, integer_products};
 pub(crate) use product::Product;
 pub(crate) use right_side::RightSide;

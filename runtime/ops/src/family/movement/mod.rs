@@ -2,6 +2,7 @@
 
 mod along;
 mod blocks;
+mod gpu;
 mod indices;
 mod permutation;
 mod strips;
@@ -19,6 +20,7 @@ use crate::Def;
 
 pub(crate) use along::{Along, check_along};
 pub(crate) use blocks::{BatchBlocks, Blocks};
+pub(crate) use gpu::{Strided, Stripped, Walked, cut, joined, strided, walked};
 pub(crate) use indices::Indices;
 pub(crate) use permutation::Permutation;
 pub(crate) use strips::Strips;

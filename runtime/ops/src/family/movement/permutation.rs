@@ -3,6 +3,9 @@
 use udo_api::{Bits, Element, ExecError, Io, bytes_of, bytes_of_mut};
 use udo_simd::rows;
 
+use crate::family::axes::strides;
+use crate::family::gpu::{Meeting, Steps};
+
 /// The axes of input 0 seen under a shape, in another order.
 #[derive(Clone, Debug)]
 pub(crate) struct Permutation {
@@ -12,6 +15,14 @@ pub(crate) struct Permutation {
 }
 
 impl Permutation {
+    /// Where each element of the output lies in the input.
+    pub(crate) fn meeting(&self) -> Meeting {
+        let own = strides(&self.shape);
+        let dims: Vec<usize> = self.perm.iter().map(|&axis| self.shape[axis]).collect();
+        let along = self.perm.iter().map(|&axis| own[axis].cast_signed()).collect();
+        Meeting::of(&dims, &[Steps { start: 0, along }])
+    }
+
     pub(crate) fn execute<B: Bits>(&self, mut io: Io<'_>) -> Result<(), ExecError> {
         self.copy(io.inputs.get_bits::<B>(0)?, io.outputs.take_bits::<B>(0)?);
         Ok(())

@@ -8,9 +8,9 @@ use crate::family::partition::GRAIN;
 /// How the rows of a tensor, what lies behind the axes before one, are strips of other tensors.
 pub(crate) struct Strips {
     /// Elements of a row.
-    row: usize,
+    pub(super) row: usize,
     /// Elements of each strip of it.
-    widths: Vec<usize>,
+    pub(super) widths: Vec<usize>,
 }
 
 impl Strips {
@@ -23,6 +23,18 @@ impl Strips {
         let AxisSplit { len, inner, .. } = AxisSplit::at(whole.shape(), axis);
         let widths = parts.map(|part| Ok(AxisSplit::at(part?.shape(), axis).len * inner));
         Ok(Self { row: len * inner, widths: widths.collect::<Result<_, Error>>()? })
+    }
+
+    /// The part that element `i` of the whole belongs to, and its place there.
+    pub(super) fn place(&self, i: usize) -> Option<(usize, usize)> {
+        let (row, mut col) = (i / self.row, i % self.row);
+        for (part, &width) in self.widths.iter().enumerate() {
+            if col < width {
+                return Some((part, row * width + col));
+            }
+            col -= width;
+        }
+        None
     }
 
     /// Writes all strips of all rows of `y`; `parts` yields the tensors that they come from.

@@ -220,6 +220,36 @@ impl Walks {
         all
     }
 
+    /// Elements of the output.
+    pub(super) const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Each walk, and how many elements of the input lie between two positions of it.
+    pub(super) fn axes(&self) -> Vec<(Walk, usize)> {
+        let inner = (self.inner != 1).then_some(Walk::whole(self.inner));
+        let mut axes: Vec<_> =
+            self.along[..self.rank].iter().copied().chain(inner).map(|w| (w, 1)).collect();
+        let mut stride = 1;
+        for (walk, own) in axes.iter_mut().rev() {
+            *own = stride;
+            stride *= walk.input;
+        }
+        axes
+    }
+
+    /// Where element `i` of the output comes from.
+    pub(super) fn place(&self, i: usize) -> Option<usize> {
+        let (mut rest, mut place) = (i / self.inner, i % self.inner);
+        let mut stride = self.inner;
+        for walk in self.along[..self.rank].iter().rev() {
+            place += walk.source(rest % walk.len)? * stride;
+            rest /= walk.len;
+            stride *= walk.input;
+        }
+        Some(place)
+    }
+
     /// Writes `y`, which is longer where it is bounded.
     pub(crate) fn copy<B: Bits>(
         &self,

@@ -15,6 +15,8 @@ use crate::family::partition::row_grain;
 /// What channels are scaled by. Its family has kernels for `f32` with the channels second or last, and threading.
 pub(crate) trait ChannelNorm: Sized + Send + Sync + 'static {
     const SCHEMA: OpSchema;
+    /// The kernel of the GPU.
+    const GPU: KernelDef;
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error>;
 
@@ -39,7 +41,7 @@ struct Described<N>(PhantomData<fn() -> N>);
 
 impl<N: ChannelNorm> Described<N> {
     const KERNELS: &'static [KernelDef] =
-        &[kernel::<N, ChannelsLast>(), kernel::<N, ChannelsSecond>()];
+        &[kernel::<N, ChannelsLast>(), kernel::<N, ChannelsSecond>(), N::GPU];
 }
 
 const fn kernel<N: ChannelNorm, L: Layout>() -> KernelDef {

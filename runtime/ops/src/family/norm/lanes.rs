@@ -19,6 +19,8 @@ pub(crate) trait LaneNorm: Sized + Send + Sync + 'static {
     const NAME: &'static str;
     /// `axis` among them.
     const PARAMS: &'static [Param];
+    /// The kernel of the GPU, from [`super::lane_gpu`], where there is one.
+    const GPU: Option<KernelDef> = None;
     /// Whether what is no number makes a lane NaN.
     #[cfg_attr(not(test), expect(dead_code, reason = "tests hold the lanes against it"))]
     const YIELDS_NAN: bool = true;
@@ -47,8 +49,16 @@ pub(crate) const fn lane_norm<N: LaneNorm>() -> Def {
 struct Described<N>(PhantomData<fn() -> N>);
 
 impl<N: LaneNorm> Described<N> {
-    const KERNELS: &'static [KernelDef] =
-        &[KernelDef::new::<Lanes<N>>(N::NAME, Core::CPU).ports(RULES)];
+    const CPU: KernelDef = KernelDef::new::<Lanes<N>>(N::NAME, Core::CPU).ports(RULES);
+    const KERNELS: &'static [KernelDef] = match N::GPU {
+        Some(_) => &[Self::CPU, Self::GPU],
+        None => &[Self::CPU],
+    };
+    /// Where there is one.
+    const GPU: KernelDef = match N::GPU {
+        Some(gpu) => gpu,
+        None => Self::CPU,
+    };
 }
 
 const COMPUTED: TypeSet = types::F32.or(types::F64);
@@ -92,7 +102,7 @@ impl<N: LaneNorm> Kernel for Lanes<N> {
 }
 
 /// The elements of a lane, and those that lie between two of them.
-fn split(node: &Node<'_>) -> Result<AxisSplit, Error> {
+pub(super) fn split(node: &Node<'_>) -> Result<AxisSplit, Error> {
     let x = node.input(0)?;
     let axis = if x.rank() == 0 { 0 } else { node.axis("axis", x.rank())? };
     Ok(AxisSplit::at(x.shape(), axis))
@@ -126,7 +136,7 @@ impl<N: LaneNorm> Lanes<N> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::family::numerics::{settled_on_any_threads, with};
+    use crate::family::numerics::{on_gpu_too, settled_on_any_threads, with};
     use crate::family::partition::GRAIN;
     use crate::testing::{Bench, assert_near, bench, noise, tensor};
 
@@ -152,7 +162,8 @@ mod tests {
         let floats: Vec<f32> = noise(dims.iter().product()).iter().map(|x| x * 4.0).collect();
         let doubles: Vec<f64> = floats.iter().copied().map(f64::from).collect();
         let wanted = wanted::<N>(&doubles, split);
-        let y = given(bench(N::NAME).input(tensor(dims, &floats))).one();
+        let run = given(bench(N::NAME).input(tensor(dims, &floats)));
+        let y = if N::GPU.is_some() { on_gpu_too(&run, 1e-6) } else { run.one() };
         assert_near(&y.values::<f32>(), &wanted, 1e-6);
         let y = given(bench(N::NAME).input(tensor(dims, &doubles))).one();
         assert_near(&y.values::<f64>(), &wanted, 1e-12);

@@ -8,6 +8,7 @@ use udo_api::{
     types,
 };
 
+use super::gpu::row_gpu;
 use crate::Def;
 use crate::family::elementwise::infer_like_input;
 use crate::family::partition::row_grain;
@@ -21,6 +22,8 @@ pub(crate) trait RowNorm: Send + Sync + 'static {
     const INPUTS: &'static [Port];
     /// The normalized rows, and [`Self::STATISTICS`].
     const OUTPUTS: &'static [Port];
+    /// Whether rows lose their mean.
+    const IS_CENTRED: bool;
     /// How many numbers of a row are outputs as well.
     const STATISTICS: usize = 0;
     /// The same in `f64`.
@@ -73,9 +76,10 @@ pub(crate) const fn row_norm<N: RowNorm>() -> Def {
 struct Described<N>(PhantomData<fn() -> N>);
 
 impl<N: RowNorm> Described<N> {
-    const KERNELS: &'static [KernelDef] =
-        &[KernelDef::new::<Rows<N>>(N::NAME, Core::CPU)
-            .ports(RULES.split_at(1 + N::INPUTS.len()).0)];
+    const KERNELS: &'static [KernelDef] = &[
+        KernelDef::new::<Rows<N>>(N::NAME, Core::CPU).ports(RULES.split_at(1 + N::INPUTS.len()).0),
+        row_gpu::<N>(),
+    ];
 }
 
 /// The types of rows.
@@ -177,7 +181,7 @@ impl<N: RowNorm> Rows<N> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::family::numerics::{settled_on_any_threads, with};
+    use crate::family::numerics::{on_gpu_too, settled_on_any_threads, with};
     use crate::family::partition::GRAIN;
     use crate::testing::{assert_near, bench, noise, tensor};
 
@@ -228,6 +232,7 @@ mod tests {
         let run = bench(N::NAME).threads(3).input(tensor(&dims, &x)).int("axis", axis);
         let run = run.input(tensor(&dims[place..], &scale)).float("epsilon", 1e-3);
         let run = if has_bias { run.input(tensor(&dims[place..], &bias)) } else { run };
+        on_gpu_too(&run, 1e-5);
         let found = run.outputs(N::OUTPUTS.len()).all();
         let wide = |x: &[f32]| x.iter().copied().map(f64::from).collect::<Vec<_>>();
         let (scale, bias) = (wide(&scale), wide(&bias));

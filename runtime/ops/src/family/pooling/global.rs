@@ -3,23 +3,28 @@
 use std::marker::PhantomData;
 
 use udo_api::{
-    Code, Core, Dim, Element, Encoding, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel,
-    KernelDef, Op, OpSchema, Port, PortRule, Shape, TensorDesc, TypeSet, input, output_like, types,
+    Code, Core, Dim, Element, Encoding, Error, ExecError, Facts, FinalizeCx, GpuKernel, InferCx,
+    Io, Kernel, KernelDef, KernelInfo, Op, OpSchema, Port, PortRule, Shape, TensorDesc, TypeSet,
+    WorkItemFn, input, output_like, types,
 };
 use udo_simd::pooling::Image;
 
 use crate::Def;
 use crate::family::axes::AxisSplit;
+use crate::family::gpu::REAL;
 use crate::family::layout::LayoutPorts;
 use crate::family::partition::row_grain;
+use crate::family::reduce::{Reduce, ReducedLanes};
 
-/// What is made of a channel. Its family has schema, inference, kernels for the CPU and the DSP, threading and tests.
+/// What is made of a channel. Its family has schema, inference, kernels for every core, threading and tests.
 pub(crate) trait GlobalPool: Send + Sync + 'static {
     const NAME: &'static str;
     /// The elements of a channel, which has at least one.
     const F32: fn(&[f32]) -> f32;
     /// The same in `f64`.
     const F64: fn(&[f64]) -> f64;
+    /// The reduction that the GPU makes of it.
+    type Reduced: Reduce;
 
     /// All channels of an image whose channels are last.
     fn pixels(x: Image<'_, f32>, pixels: usize, y: &mut [f32]);
@@ -46,6 +51,7 @@ impl<P: GlobalPool> Described<P> {
             .ports(&LayoutPorts::BOTH.of([input(0, types::F32), output_like(0, 0)])),
         KernelDef::new::<Planes<F32<P>, f32>>(P::NAME, Core::CPU).ports(rules::<f32>()),
         KernelDef::new::<Planes<F64<P>, f64>>(P::NAME, Core::CPU).ports(rules::<f64>()),
+        KernelDef::gpu::<OnGpu<P>>(P::NAME).ports(&[input(0, REAL), output_like(0, 0)]),
         KernelDef::new::<Quantized<P, u8>>(P::NAME, Core::DSP_V68).ports(rules::<u8>()),
         KernelDef::new::<Quantized<P, i8>>(P::NAME, Core::DSP_V68).ports(rules::<i8>()),
     ];
@@ -158,6 +164,26 @@ impl<P: Plane<T>, T: Element> Kernel for Planes<P, T> {
     }
 }
 
+/// A channel per work item.
+struct OnGpu<P: GlobalPool>(ReducedLanes<P::Reduced>);
+
+impl<P: GlobalPool> GpuKernel for OnGpu<P> {
+    const WORK_ITEM: Option<WorkItemFn<Self>> =
+        Some(|kernel, item, buffers| kernel.0.item(item, buffers));
+
+    fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let x = cx.input(0)?;
+        let split = AxisSplit::at(x.shape(), 1);
+        let (outer, len) = (split.outer * split.len, positions(&x, split)?);
+        ReducedLanes::of(cx, AxisSplit { outer, len, inner: 1 }).map(Self)
+    }
+
+    fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
+        info.push_launch(self.0.launch()?);
+        Ok(())
+    }
+}
+
 /// Quantized channels one after the other.
 struct Quantized<P, T> {
     plane: usize,
@@ -189,7 +215,9 @@ impl<P: GlobalPool, T: Code> Kernel for Quantized<P, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::family::numerics::{SUBNORMAL, of_kernels, settled_on_any_threads, with};
+    use crate::family::numerics::{
+        SUBNORMAL, of_kernels, on_gpu_too, settled_on_any_threads, with,
+    };
     use crate::testing::{assert_near, bench, noise, tensor};
 
     /// What every member is tested for.
@@ -215,7 +243,7 @@ mod tests {
         let wanted: Vec<f64> = doubles.chunks(plane).map(P::F64).collect();
         for threads in [1, 3] {
             let run = bench(P::NAME).threads(threads);
-            let y = run.clone().input(tensor(dims, &floats)).one();
+            let y = on_gpu_too(&run.clone().input(tensor(dims, &floats)), 1e-5);
             let mut ones = dims.to_vec();
             ones[2..].fill(1);
             assert_eq!(y.dims(), ones);

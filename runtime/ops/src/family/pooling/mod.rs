@@ -1,9 +1,11 @@
 //! Operators that make one element of a window of each channel, or of the whole channel.
 
 mod global;
+mod gpu;
 mod images;
 mod windows;
 
 pub(crate) use global::{GlobalPool, global_pool};
+pub(crate) use gpu::{PoolGpu, gpu};
 pub(crate) use images::{Images, PoolImage, pixels};
 pub(crate) use windows::{FoldWindow, Pool, each_window, fold_places, pool, windows};

@@ -259,7 +259,9 @@ pub(crate) fn fold_places<S>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::family::numerics::{SUBNORMAL, of_kernels, settled_on_any_threads, with};
+    use crate::family::numerics::{
+        SUBNORMAL, of_kernels, on_gpu_too, settled_on_any_threads, with,
+    };
     use crate::testing::{Bench, assert_near, bench, noise, tensor};
 
     /// Windows over two axes of one extent.
@@ -324,7 +326,9 @@ mod tests {
         let doubles: Vec<f64> = floats.iter().copied().map(f64::from).collect();
         for threads in [1, 3] {
             let run = bench(P::NAME).threads(threads);
-            let y = given(run.clone().input(tensor(&dims, &floats)), case).one();
+            let run_of_f32 = given(run.clone().input(tensor(&dims, &floats)), case);
+            let has_gpu = P::KERNELS.iter().any(|kernel| kernel.core() == Core::GPU);
+            let y = if has_gpu { on_gpu_too(&run_of_f32, 1e-6) } else { run_of_f32.one() };
             assert_eq!(y.dims(), [2, channels, out, out], "{case:?}");
             assert_near(&y.values::<f32>(), &wanted, 1e-6);
             let y = given(run.input(tensor(&dims, &doubles)), case).one();

@@ -27,6 +27,7 @@ use crate::number::Number;
 use cpu::{Numbers, Truths};
 use dsp::QuantKernel;
 use gpu::ReduceGpu;
+pub(crate) use gpu::ReducedLanes;
 use plan::{Plan, Reduced};
 
 /// A way to make one number of many. Its family has schema, inference, kernels for every core, and tests.

@@ -1,0 +1,200 @@
+//! What GPU kernels of several families share: arguments, and the elements of tensors that meet at strides.
+
+use std::fmt::Write as _;
+
+use udo_api::{Element, Error, F16, FinalizeCx, GpuArg, TypeSet, types};
+
+/// What the GPU computes with, in one of two storages.
+pub(crate) const REAL: TypeSet = types::F32.or(types::F16);
+
+/// Products and sums round one by one, as in the same work item on an emulated GPU.
+pub(crate) const EXACT: &str = "#pragma OPENCL FP_CONTRACT OFF\n";
+
+/// What an emulated GPU stores numbers as.
+pub(crate) trait Storage: Element {
+    fn number(self) -> f32;
+}
+
+impl Storage for f32 {
+    fn number(self) -> f32 {
+        self
+    }
+}
+
+impl Storage for F16 {
+    fn number(self) -> f32 {
+        self.to_f32()
+    }
+}
+
+/// Sizes as arguments that a source reads as `int`.
+pub(crate) fn ints(sizes: impl IntoIterator<Item = usize>) -> Result<Vec<GpuArg>, Error> {
+    sizes.into_iter().map(|size| int(size.cast_signed())).collect()
+}
+
+/// A number as an argument that a source reads as `int`.
+pub(crate) fn int(number: isize) -> Result<GpuArg, Error> {
+    let number = i32::try_from(number);
+    number.map(GpuArg::i32).map_err(|_| Error::new("an extent has more than 31 bits"))
+}
+
+/// Refuses tensors whose elements an `int` cannot count.
+pub(crate) fn check_lens(cx: &FinalizeCx<'_>) -> Result<(), Error> {
+    let inputs = (0..cx.input_count()).filter(|&port| cx.has_input(port)).map(|p| cx.input(p));
+    let outputs = (0..cx.output_count()).filter(|&port| cx.has_output(port)).map(|p| cx.output(p));
+    for tensor in inputs.chain(outputs) {
+        ints([tensor?.len()])?;
+    }
+    Ok(())
+}
+
+/// Where a tensor has its elements, as work items go through a box of extents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Steps {
+    /// The first one.
+    pub(crate) start: usize,
+    /// From one position to the next along each axis; 0 where it repeats.
+    pub(crate) along: Vec<isize>,
+}
+
+impl Steps {
+    /// Through a tensor of shape `shape`, each of whose elements is `unit` others, along the axes of `dims` that it
+    /// broadcasts to.
+    pub(crate) fn broadcast(dims: &[usize], shape: &[usize], unit: usize) -> Self {
+        let mut along = vec![0; dims.len()];
+        let mut stride = unit.cast_signed();
+        for (step, &extent) in along.iter_mut().rev().zip(shape.iter().rev()) {
+            *step = if extent == 1 { 0 } else { stride };
+            stride *= extent.cast_signed();
+        }
+        Self { start: 0, along }
+    }
+}
+
+/// How the elements of tensors meet, one work item for each position of a box, last axis fastest.
+///
+/// Extents and strides are arguments, so that nodes of one rank share a source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Meeting {
+    dims: Vec<usize>,
+    tensors: Vec<Steps>,
+}
+
+impl Meeting {
+    /// Neighbouring axes along which all tensors go on alike become one.
+    pub(crate) fn of(dims: &[usize], tensors: &[Steps]) -> Self {
+        let bare = tensors.iter().map(|steps| Steps { start: steps.start, along: Vec::new() });
+        let mut all = Self { dims: Vec::new(), tensors: bare.collect() };
+        for (axis, &dim) in dims.iter().enumerate().filter(|(_, dim)| **dim != 1) {
+            let step = |steps: &Steps| steps.along.get(axis).copied().unwrap_or(0);
+            let goes_on = |(own, from): (&Steps, &Steps)| {
+                own.along.last().is_some_and(|&outer| outer == step(from) * dim.cast_signed())
+            };
+            if all.tensors.iter().zip(tensors).all(goes_on)
+                && let Some(last) = all.dims.last_mut()
+            {
+                *last *= dim;
+                for (own, from) in all.tensors.iter_mut().zip(tensors) {
+                    own.along.iter_mut().last().into_iter().for_each(|last| *last = step(from));
+                }
+                continue;
+            }
+            all.dims.push(dim);
+            all.tensors.iter_mut().zip(tensors).for_each(|(own, from)| own.along.push(step(from)));
+        }
+        all
+    }
+
+    /// Tensors of these shapes, which broadcast to `dims`.
+    pub(crate) fn broadcast(dims: &[usize], shapes: &[&[usize]]) -> Self {
+        let tensors = shapes.iter().map(|shape| Steps::broadcast(dims, shape, 1));
+        Self::of(dims, &tensors.collect::<Vec<_>>())
+    }
+
+    /// How many positions there are.
+    pub(crate) fn len(&self) -> usize {
+        self.dims.iter().product()
+    }
+
+    /// The parameters of [`Self::args`], each with a comma before it.
+    pub(crate) fn params(&self) -> String {
+        let mut text = String::new();
+        for axis in 0..self.dims.len() {
+            let _ = write!(text, ", const int e{axis}");
+        }
+        for tensor in 0..self.tensors.len() {
+            let _ = write!(text, ", const int s{tensor}");
+            for axis in 0..self.dims.len() {
+                let _ = write!(text, ", const int s{tensor}_{axis}");
+            }
+        }
+        text
+    }
+
+    /// Statements that set `p0`, `p1` and so on to the places of the tensors' elements, for position `i`.
+    pub(crate) fn places(&self) -> String {
+        let mut text = "    int rest = i;\n".to_owned();
+        for tensor in 0..self.tensors.len() {
+            let _ = writeln!(text, "    int p{tensor} = s{tensor};");
+        }
+        for axis in (0..self.dims.len()).rev() {
+            for tensor in 0..self.tensors.len() {
+                let _ = writeln!(text, "    p{tensor} += rest % e{axis} * s{tensor}_{axis};");
+            }
+            let _ = writeln!(text, "    rest /= e{axis};");
+        }
+        text
+    }
+
+    pub(crate) fn args(&self) -> Result<Vec<GpuArg>, Error> {
+        let mut args = ints(self.dims.iter().copied().chain([self.len()]))?;
+        args.pop();
+        for steps in &self.tensors {
+            let all = std::iter::once(steps.start.cast_signed()).chain(steps.along.iter().copied());
+            args.extend(all.map(int).collect::<Result<Vec<_>, _>>()?);
+        }
+        Ok(args)
+    }
+
+    /// Where tensor `tensor` has its element for position `i`.
+    pub(crate) fn place(&self, tensor: usize, i: usize) -> usize {
+        let Some(steps) = self.tensors.get(tensor) else { return i };
+        let (mut rest, mut place) = (i, steps.start.cast_signed());
+        for (dim, step) in self.dims.iter().zip(&steps.along).rev() {
+            place += (rest % dim).cast_signed() * step;
+            rest /= dim;
+        }
+        place.cast_unsigned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn axes_that_go_on_alike_are_one() {
+        let meeting = Meeting::broadcast(&[2, 3, 4, 5], &[&[2, 3, 4, 5], &[3, 1, 1]]);
+        assert_eq!(meeting.dims, [2, 3, 20]);
+        assert_eq!(meeting.tensors[1].along, [0, 1, 0]);
+        assert_eq!(meeting.len(), 120);
+        assert_eq!([meeting.place(0, 119), meeting.place(1, 119)], [119, 2]);
+        assert_eq!(Meeting::broadcast(&[4, 5], &[&[4, 5], &[4, 5]]).dims, [20]);
+        assert_eq!(Meeting::broadcast(&[1, 1], &[&[1, 1]]).dims, [0; 0]);
+    }
+
+    #[test]
+    fn places_may_go_backwards() {
+        let back = Steps { start: 5, along: vec![-3, 1] };
+        let meeting = Meeting::of(&[2, 3], &[back]);
+        let places: Vec<_> = (0..6).map(|i| meeting.place(0, i)).collect();
+        assert_eq!(places, [5, 6, 7, 2, 3, 4]);
+    }
+
+    #[test]
+    fn extents_beyond_an_int_are_refused() {
+        let meeting = Meeting::of(&[1 << 20, 1 << 20], &[]);
+        let error = meeting.args().expect_err("too large");
+        assert_eq!(error.to_string(), "an extent has more than 31 bits");
+    }
+}

@@ -1,0 +1,165 @@
+//! Lanes and rows on the GPU, one per work item.
+
+use std::marker::PhantomData;
+
+use udo_api::{
+    Buffers, Error, ExecError, FinalizeCx, GpuArg, GpuKernel, KernelDef, KernelInfo, Launch,
+    PortRule, WorkItem, WorkItemFn, input, input_like, output_like, types,
+};
+
+use super::lanes::{LaneNorm, split};
+use super::rows::RowNorm;
+use crate::family::axes::AxisSplit;
+use crate::family::gpu::{EXACT, REAL, check_lens, ints};
+use crate::family::source::Source;
+
+/// A function of lanes that the GPU computes as well: of each element, of the greatest of its lane, and of the sum of the
+/// powers of e of what elements are less than that.
+pub(crate) trait LaneGpu: LaneNorm {
+    /// An OpenCL expression of the floats `x`, `most` and `sum`.
+    const OPENCL: &'static str;
+
+    /// The same.
+    fn of(x: f32, most: f32, sum: f32) -> f32;
+}
+
+/// The kernel of the operator `N`.
+pub(crate) const fn lane_gpu<N: LaneGpu>() -> KernelDef {
+    const RULES: &[PortRule] = &[input(0, REAL), output_like(0, 0)];
+    KernelDef::gpu::<LanesGpu<N>>(N::NAME).ports(RULES)
+}
+
+struct LanesGpu<N> {
+    split: AxisSplit,
+    of: PhantomData<fn() -> N>,
+}
+
+impl<N: LaneGpu> LanesGpu<N> {
+    const SOURCE: Source = Source::of(&[
+        EXACT,
+        "__kernel void udo_lane(__global const UDO_STORAGE *xs, __global UDO_STORAGE *ys,\n",
+        "                       const int len, const int inner) {\n",
+        "    const int i = get_global_id(0), first = i / inner * inner * len + i % inner;\n",
+        "    float most = -INFINITY, sum = 0.0f;\n",
+        "    for (int k = 0; k < len; ++k) most = fmax(most, UDO_LOAD(xs, first + k * inner));\n",
+        "    for (int k = 0; k < len; ++k) sum += exp(UDO_LOAD(xs, first + k * inner) - most);\n",
+        "    for (int k = 0; k < len; ++k) {\n",
+        "        const float x = UDO_LOAD(xs, first + k * inner);\n",
+        "        UDO_STORE(ys, first + k * inner, ",
+        N::OPENCL,
+        ");\n    }\n}\n",
+    ]);
+    const TEXT: &'static str = Self::SOURCE.text();
+}
+
+impl<N: LaneGpu> GpuKernel for LanesGpu<N> {
+    const WORK_ITEM: Option<WorkItemFn<Self>> = Some(|kernel, item, buffers| {
+        let ([i, ..], AxisSplit { len, inner, .. }) = (item.global_id, kernel.split);
+        let first = i / inner * inner * len + i % inner;
+        let x = |k: usize| buffers.load(0, first + k * inner);
+        let most = (0..len).try_fold(f32::NEG_INFINITY, |most, k| Ok(most.max(x(k)?)))?;
+        let sum = (0..len).try_fold(0.0, |sum, k| Ok(sum + (x(k)? - most).exp()))?;
+        (0..len).try_for_each(|k| buffers.store(0, first + k * inner, N::of(x(k)?, most, sum)))
+    });
+
+    fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        check_lens(cx)?;
+        Ok(Self { split: split(cx)?, of: PhantomData })
+    }
+
+    fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
+        let AxisSplit { outer, len, inner } = self.split;
+        let launch = Launch::new(Self::TEXT, "udo_lane");
+        let launch = launch.args([GpuArg::input(0), GpuArg::output(0)]).args(ints([len, inner])?);
+        info.push_launch(launch.global_size([outer * inner, 1, 1]));
+        Ok(())
+    }
+}
+
+/// The kernel of the operator `N`, with its bias where it may have one.
+pub(super) const fn row_gpu<N: RowNorm>() -> KernelDef {
+    const RULES: &[PortRule] =
+        &[input(0, types::F32), output_like(0, 0), input_like(1, 0), input_like(2, 0)];
+    KernelDef::gpu::<RowsGpu<N>>(N::NAME).ports(RULES.split_at(1 + N::INPUTS.len()).0)
+}
+
+struct RowsGpu<N> {
+    rows: usize,
+    row: usize,
+    has_bias: bool,
+    epsilon: f32,
+    of: PhantomData<fn() -> N>,
+}
+
+/// The mean is subtracted before squares are added up, so that large means cost no digits.
+const ROWS: &str = "#pragma OPENCL FP_CONTRACT OFF
+__kernel void udo_row(__global const float *xs, __global const float *scale, __global const float *bias,
+    __global float *ys, const int len, const int is_centred, const int has_bias, const float epsilon) {
+    const int first = get_global_id(0) * len;
+    float mean = 0.0f, squares = 0.0f;
+    for (int k = 0; is_centred && k < len; ++k) mean += xs[first + k];
+    mean /= len;
+    for (int k = 0; k < len; ++k) {
+        const float x = xs[first + k] - mean;
+        squares += x * x;
+    }
+    const float inverse = 1.0f / sqrt(squares / len + epsilon);
+    for (int k = 0; k < len; ++k) {
+        const float y = (xs[first + k] - mean) * inverse * scale[k];
+        ys[first + k] = has_bias ? y + bias[k] : y;
+    }
+}
+";
+
+impl<N: RowNorm> GpuKernel for RowsGpu<N> {
+    const WORK_ITEM: Option<WorkItemFn<Self>> = Some(Self::item);
+
+    fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        check_lens(cx)?;
+        if let Some(port) = (1..cx.output_count()).find(|&port| cx.has_output(port)) {
+            return Err(Error::new(format!(
+                "output {port}, a statistic of the rows, is wanted, which the GPU does not write"
+            )));
+        }
+        let x = cx.input(0)?;
+        let axis = cx.axis("axis", x.rank())?;
+        let (outer, inner) = x.shape().split_at(axis);
+        Ok(Self {
+            rows: outer.iter().product(),
+            row: inner.iter().product(),
+            has_bias: cx.has_input(2),
+            epsilon: cx.float32("epsilon")?,
+            of: PhantomData,
+        })
+    }
+
+    fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
+        let bias = GpuArg::input(if self.has_bias { 2 } else { 0 });
+        let flags = [N::IS_CENTRED, self.has_bias].map(usize::from);
+        let launch = Launch::new(ROWS, "udo_row")
+            .args([GpuArg::input(0), GpuArg::input(1), bias, GpuArg::output(0)])
+            .args(ints([self.row].into_iter().chain(flags))?)
+            .args([GpuArg::f32(self.epsilon)]);
+        info.push_launch(launch.global_size([self.rows, 1, 1]));
+        Ok(())
+    }
+}
+
+impl<N: RowNorm> RowsGpu<N> {
+    fn item(&self, item: WorkItem, buffers: &Buffers<'_>) -> Result<(), ExecError> {
+        let &Self { row, has_bias, epsilon, .. } = self;
+        let [i, ..] = item.global_id;
+        let x = &buffers.input::<f32>(0)?[i * row..][..row];
+        let scale = buffers.input::<f32>(1)?;
+        let bias = if has_bias { buffers.input::<f32>(2)? } else { &[] };
+        let len = row as f32;
+        let mean = if N::IS_CENTRED { x.iter().sum::<f32>() / len } else { 0.0 };
+        let squares: f32 = x.iter().map(|x| (x - mean) * (x - mean)).sum();
+        let inverse = 1.0 / (squares / len + epsilon).sqrt();
+        for (k, (x, scale)) in x.iter().zip(scale).enumerate() {
+            let y = (x - mean) * inverse * scale;
+            buffers.store(0, i * row + k, bias.get(k).map_or(y, |bias| y + bias))?;
+        }
+        Ok(())
+    }
+}
