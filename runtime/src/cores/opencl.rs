@@ -110,7 +110,7 @@ impl Device {
     }
 
     /// Compiles the launches of a node with these inputs and outputs, and takes device memory for them, for their
-    /// scratch, and for packed constants of so many bytes.
+    /// scratch, and for packed constants of so many bytes. Inputs that are constants are written once.
     ///
     /// The local size that a launch asks for is used where it divides the global size and the
     /// device takes it; the driver picks one otherwise.
@@ -122,7 +122,7 @@ impl Device {
         info: &KernelInfo,
         inputs: &[TensorDesc],
         outputs: &[TensorDesc],
-        packed_bytes: &[usize],
+        constants: Constants<'_>,
     ) -> Result<DeviceKernel, OpenClError> {
         let ports = Ports { inputs, outputs };
         let scratch: Result<Vec<_>, _> =
@@ -135,7 +135,7 @@ impl Device {
             let args = build::arguments(launch, &kernel, ports)?;
             let step = Step { kernel, global: launch.global_size, local };
             for (index, arg) in (0..).zip(args) {
-                self.pass(&mut work, &step, index, arg, ports, packed_bytes)?;
+                self.pass(&mut work, &step, index, arg, ports, constants)?;
             }
             work.steps.push(step);
         }
@@ -151,13 +151,15 @@ impl Device {
         index: cl_uint,
         arg: GpuArgKind,
         ports: Ports<'_>,
-        packed_bytes: &[usize],
+        constants: Constants<'_>,
     ) -> Result<(), OpenClError> {
         let number = |index: u32| usize::try_from(index).unwrap_or(usize::MAX);
         match arg {
             GpuArgKind::Input(port) => {
                 let desc = source::desc_of(ports.inputs, port);
-                step.pass(index, self.wire(&mut work.inputs, port, desc, CL_MEM_READ_ONLY)?)
+                let is_constant = constants.is_constant.get(number(port)).is_some_and(|&is| is);
+                let wires = if is_constant { &mut work.constants } else { &mut work.inputs };
+                step.pass(index, self.wire(wires, port, desc, CL_MEM_READ_ONLY)?)
             }
             GpuArgKind::Output(port) => {
                 let desc = source::desc_of(ports.outputs, port);
@@ -168,7 +170,7 @@ impl Device {
                 step.pass(index, buffer.map_or(std::ptr::null_mut(), ClMem::get))
             }
             GpuArgKind::Packed(constant) => {
-                let bytes = packed_bytes.get(number(constant)).copied().unwrap_or(0);
+                let bytes = constants.packed_bytes.get(number(constant)).copied().unwrap_or(0);
                 step.pass(index, self.packed(&mut work.packed, constant, bytes)?)
             }
             GpuArgKind::Local(bytes) => step.pass_local(index, bytes),
@@ -250,6 +252,15 @@ pub enum DeviceCall {
     Read = 3,
     /// Waiting for all of it.
     Finish = 4,
+}
+
+/// What of a node is known before any run.
+#[derive(Clone, Copy, Debug)]
+pub struct Constants<'a> {
+    /// Which inputs are.
+    pub is_constant: &'a [bool],
+    /// The bytes of each packed constant.
+    pub packed_bytes: &'a [usize],
 }
 
 /// How to reach the bytes of a port, chosen by its type before any run.
@@ -336,9 +347,11 @@ struct Step {
 struct Work {
     steps: Vec<Step>,
     inputs: Vec<Wire<Load>>,
+    /// Inputs that are constants.
+    constants: Vec<Wire<Load>>,
     outputs: Vec<Wire<Store>>,
     packed: Vec<PackedWire>,
-    /// Whether the packed constants are on the device.
+    /// Whether the constants are on the device, packed or as they are.
     is_loaded: bool,
     scratch: Vec<Buffer<u8>>,
 }
@@ -402,6 +415,9 @@ impl Work {
         if !self.is_loaded {
             for wire in &mut self.packed {
                 write(queue, &mut wire.buffer, wire.bytes, packed.bytes(wire.index)?)?;
+            }
+            for wire in &mut self.constants {
+                write(queue, &mut wire.buffer, wire.bytes, (wire.access.0)(inputs, wire.port)?)?;
             }
         }
         for wire in &mut self.inputs {

@@ -8,7 +8,7 @@ use super::{
     Constant, CoreRefusal, Fallback, Operand, PlaceError, PlaceOptions, PlacedKernel, Produced,
 };
 use crate::cores::convert::ConstantError;
-use crate::cores::opencl::{self, OpenClError};
+use crate::cores::opencl::{self, Constants, OpenClError};
 use crate::cores::{OpenCl, machine};
 use crate::exit_guard::{self, PackageCall};
 use crate::graph::Node;
@@ -101,8 +101,12 @@ impl Unplaced<'_> {
                 return Err(PlaceError::Finalize { node, op, package, core, refusal });
             }
         };
-        let found =
-            self.on_backend(BackendKernel { entry, kernel, backend: None }, &ports, registry)?;
+        let found = self.on_backend(
+            BackendKernel { entry, kernel, backend: None },
+            &ports,
+            &constants,
+            registry,
+        )?;
         Ok(found.map(|BackendKernel { entry, kernel, backend }| {
             let Ports { inputs, outputs, epilogue, .. } = ports;
             let (refusals, fell_back) = (Vec::new(), false);
@@ -126,6 +130,7 @@ impl Unplaced<'_> {
         &self,
         found: BackendKernel,
         ports: &Ports,
+        constants: &[Option<Constant>],
         registry: &Registry,
     ) -> Result<Result<BackendKernel, String>, PlaceError> {
         let Some(has_work_item) = found.kernel.has_work_item() else { return Ok(Ok(found)) };
@@ -145,8 +150,10 @@ impl Unplaced<'_> {
         };
         let info = found.kernel.gpu_info().ok_or(OpenClError::NoDescription);
         let [inputs, outputs] = ports.descs();
-        let packed = found.kernel.packed_bytes();
-        let kernel = info.and_then(|info| device.compile(info, &inputs, &outputs, &packed));
+        let is_constant: Vec<bool> = constants.iter().map(Option::is_some).collect();
+        let packed_bytes = found.kernel.packed_bytes();
+        let constants = Constants { is_constant: &is_constant, packed_bytes: &packed_bytes };
+        let kernel = info.and_then(|info| device.compile(info, &inputs, &outputs, constants));
         let kernel = kernel.map_err(|source| PlaceError::Device {
             node: self.node.name.clone(),
             op: self.node.op.clone(),

@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers that fail, fail the test")]
 
 mod launches;
+mod operators;
 #[path = "../support/mod.rs"]
 mod support;
 

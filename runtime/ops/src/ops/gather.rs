@@ -1,13 +1,17 @@
 //! The slices along an axis that indices ask for.
 
 use udo_api::{
-    Bits, Core, DType, Dim, Error, ExecError, FinalizeCx, InferCx, Io, KernelDef, MAX_RANK,
-    OpSchema, Param, Port, Shape, Value, types,
+    Bits, Buffers, Core, DType, Dim, Error, ExecError, FinalizeCx, GpuArg, GpuKernel, InferCx, Io,
+    KernelDef, KernelInfo, Launch, MAX_RANK, OpSchema, Param, Port, Shape, Value, WorkItemFn,
+    input, output_like, types,
 };
 
 use crate::Def;
 use crate::family::axes::AxisSplit;
-use crate::family::movement::{Example, INDEXED, Indices, Movement, Setting, kernel, movement};
+use crate::family::gpu::{check_lens, ints};
+use crate::family::movement::{
+    Example, INDEXED, Indices, Movement, Setting, element, kernel, movement, position,
+};
 use crate::family::partition::GRAIN;
 
 pub(crate) const DEF: Def = movement::<Gather>();
@@ -23,7 +27,14 @@ impl Movement for Gather {
         &[Port::required("output", types::ANY)],
         &[Param::scalar("axis", DType::I64).default(Value::int(0))],
     );
-    const KERNELS: &'static [KernelDef] = &[kernel::<Self>(Core::CPU).ports(INDEXED)];
+    const KERNELS: &'static [KernelDef] = &[
+        kernel::<Self>(Core::CPU).ports(INDEXED),
+        KernelDef::gpu::<OnGpu>("Gather").ports(&[
+            input(0, types::ANY),
+            input(1, types::INDEX),
+            output_like(0, 0),
+        ]),
+    ];
     const EXAMPLES: &'static [Example] = &[
         Example {
             inputs: &[&[2, 3]],
@@ -94,6 +105,71 @@ impl Movement for Gather {
     }
 }
 
+/// An element per work item. On a device, which cannot fail, what an index beyond the ends asks for is zeros.
+struct OnGpu {
+    split: AxisSplit,
+    count: usize,
+    /// Whether indices have 64 bits.
+    is_long: bool,
+    element: &'static str,
+    item: fn(&Self, usize, &Buffers<'_>) -> Result<(), ExecError>,
+}
+
+const SOURCE: &str = "
+__kernel void udo_gather(__global const ELEMENT *x, __global const INDEX *indices, __global ELEMENT *y,
+    const int count, const int len, const int inner) {
+    const int i = get_global_id(0), slice = i / inner;
+    const INDEX index = indices[slice % count], at = index < 0 ? index + len : index;
+    y[i] = at >= 0 && at < len ? x[(slice / count * len + (int)at) * inner + i % inner] : 0;
+}
+";
+
+impl GpuKernel for OnGpu {
+    const WORK_ITEM: Option<WorkItemFn<Self>> =
+        Some(|kernel, item, buffers| (kernel.item)(kernel, item.global_id[0], buffers));
+
+    fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        check_lens(cx)?;
+        let (data, indices) = (cx.input(0)?, cx.input(1)?);
+        let item = of_width!(data.dtype(), B => {
+            let item: fn(&Self, usize, &Buffers<'_>) -> Result<(), ExecError> = Self::item::<B>;
+            item
+        })?;
+        Ok(Self {
+            split: AxisSplit::at(data.shape(), cx.axis("axis", data.rank())?),
+            count: indices.len(),
+            is_long: indices.dtype() == Some(DType::I64),
+            element: element(data.dtype()),
+            item,
+        })
+    }
+
+    fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
+        let AxisSplit { outer, len, inner } = self.split;
+        let index = if self.is_long { "long" } else { "int" };
+        let launch = Launch::new(SOURCE, "udo_gather")
+            .options(format!("{} -DINDEX={index}", self.element))
+            .args([GpuArg::input(0), GpuArg::input(1), GpuArg::output(0)])
+            .args(ints([self.count, len, inner])?);
+        info.push_launch(launch.global_size([outer * self.count * inner, 1, 1]));
+        Ok(())
+    }
+}
+
+impl OnGpu {
+    fn item<B: Bits>(&self, i: usize, buffers: &Buffers<'_>) -> Result<(), ExecError> {
+        let AxisSplit { len, inner, .. } = self.split;
+        let (slice, at) = (i / inner, i / inner % self.count);
+        let index = if self.is_long {
+            buffers.get::<i64>(1, at)?
+        } else {
+            i64::from(buffers.get::<i32>(1, at)?)
+        };
+        let from = slice / self.count * len + position(index, at, len)?;
+        buffers.set_bits(0, i, buffers.get_bits::<B>(0, from * inner + i % inner)?)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,9 +189,11 @@ mod tests {
 
     #[test]
     fn an_index_beyond_the_end_is_a_bad_value() {
-        let run = bench("Gather").input(tensor(&[3], &[1u8, 2, 3]));
-        let error = run.input(tensor(&[2], &[1i64, 3])).error();
-        assert_eq!(error, ExecError::bad_value(3, 1).to_string());
+        for core in [Core::CPU, Core::GPU] {
+            let run = bench("Gather").on(core).input(tensor(&[3], &[1u8, 2, 3]));
+            let error = run.input(tensor(&[2], &[1i64, 3])).error();
+            assert_eq!(error, ExecError::bad_value(3, 1).to_string());
+        }
     }
 
     #[test]

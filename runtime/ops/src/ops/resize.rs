@@ -12,6 +12,7 @@ const NAME: &str = "Resize";
 const KERNELS: &[KernelDef] = &[
     resize::kernel::<ChannelsLast>(NAME),
     resize::kernel::<ChannelsSecond>(NAME),
+    resize::on_gpu(NAME),
     resize::on_dsp::<ChannelsSecond>(NAME),
 ];
 

@@ -1,15 +1,16 @@
 //! Functions of elements on the GPU, one element per work item.
 
+use std::fmt::Write as _;
 use std::marker::PhantomData;
 
 use udo_api::{
     Bool, Error, FinalizeCx, GpuArg, GpuKernel, KernelDef, KernelInfo, Launch, PortRule,
-    WorkItemFn, input, input_like, output, output_like, types,
+    TensorDesc, WorkItemFn, input, input_like, output, output_like, types,
 };
 
 use super::unary::in_f64;
 use super::{Binary, Compare, End, Limited, Repeated, Ternary, Unary};
-use crate::family::gpu::{EXACT, Meeting, REAL};
+use crate::family::gpu::{EXACT, Meeting, REAL, ints};
 use crate::family::source::Source;
 
 /// The function `U` of each element.
@@ -215,11 +216,12 @@ pub(super) struct LimitedGpu<L> {
 impl<L: Limited> LimitedGpu<L> {
     const SOURCE: Source = Source::of(&[
         "__kernel void udo_limited(__global const UDO_STORAGE *xs, __global const UDO_STORAGE *lows,\n",
-        "    __global const UDO_STORAGE *highs, __global UDO_STORAGE *ys) {\n",
+        "    __global const UDO_STORAGE *highs, __global UDO_STORAGE *ys,\n",
+        "    const int has_low, const int has_high) {\n",
         "    const size_t i = get_global_id(0);\n",
         "    const float x = UDO_LOAD(xs, i);\n",
-        "    const float low = lows ? UDO_LOAD(lows, 0) : -INFINITY;\n",
-        "    const float high = highs ? UDO_LOAD(highs, 0) : INFINITY;\n",
+        "    const float low = has_low ? UDO_LOAD(lows, 0) : -INFINITY;\n",
+        "    const float high = has_high ? UDO_LOAD(highs, 0) : INFINITY;\n",
         "    UDO_STORE(ys, i, ",
         L::OPENCL,
         ");\n}\n",
@@ -247,8 +249,13 @@ impl<L: Limited> GpuKernel for LimitedGpu<L> {
     }
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
-        let launch = Launch::new(Self::TEXT, "udo_limited");
-        let launch = launch.args((0..3).map(GpuArg::input)).args([GpuArg::output(0)]);
+        let [low, high] = self.given;
+        // A limit that is left out is a port that nobody reads.
+        let ports = [Some(0), low.then_some(1), high.then_some(2)];
+        let launch = Launch::new(Self::TEXT, "udo_limited")
+            .args(ports.map(|port| GpuArg::input(port.unwrap_or(0))))
+            .args([GpuArg::output(0)])
+            .args(ints([low, high].map(usize::from))?);
         info.push_launch(launch.global_size([self.len, 1, 1]));
         Ok(())
     }
@@ -277,7 +284,7 @@ impl Operands {
     fn of(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let count = cx.input_count();
         let inputs = (0..count).map(|port| cx.input(port)).collect::<Result<Vec<_>, _>>()?;
-        let shapes: Vec<_> = inputs.iter().map(|x| x.shape()).collect();
+        let shapes: Vec<_> = inputs.iter().map(TensorDesc::shape).collect();
         Ok(Self { count, meeting: Meeting::broadcast(cx.output(0)?.shape(), &shapes) })
     }
 
@@ -295,15 +302,15 @@ impl Operands {
     ) -> Result<Launch, Error> {
         let mut text = format!("{EXACT}__kernel void {name}(");
         for (port, Operand { element, .. }) in operands.iter().enumerate() {
-            text += &format!("__global const {element} *x{port}, ");
+            let _ = write!(text, "__global const {element} *x{port}, ");
         }
-        text += &format!("__global {y_type} *ys{}) {{\n", self.meeting.params());
+        let _ = writeln!(text, "__global {y_type} *ys{}) {{", self.meeting.params());
         text += "    const int i = get_global_id(0);\n";
         text += &self.meeting.places();
         for Operand { read, .. } in operands {
-            text += &format!("    {read};\n");
+            let _ = writeln!(text, "    {read};");
         }
-        text += &format!("    {y};\n}}\n");
+        let _ = writeln!(text, "    {y};\n}}");
         let inputs = (0..).take(self.count).map(GpuArg::input);
         let launch = Launch::new(text, name).args(inputs).args([GpuArg::output(0)]);
         Ok(launch.args(self.meeting.args()?).global_size([self.meeting.len(), 1, 1]))

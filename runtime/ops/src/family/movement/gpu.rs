@@ -14,7 +14,7 @@ use crate::family::gpu::{Meeting, check_lens, int, ints};
 const RULES: &[PortRule] = &[input(0, types::ANY), output_like(0, 0)];
 
 /// The build option that says what a source reads elements of a type as.
-fn element(dtype: Option<DType>) -> &'static str {
+pub(crate) fn element(dtype: Option<DType>) -> &'static str {
     match dtype.map(DType::size_bytes) {
         Some(1) => "-DELEMENT=uchar",
         Some(2) => "-DELEMENT=ushort",

@@ -38,10 +38,15 @@ impl<'a> Indices<'a> {
     /// The position, among `extent`, that index `at` means: a negative one counts from the end.
     #[inline]
     pub(crate) fn position(self, at: usize, extent: usize) -> Result<usize, ExecError> {
-        let index = self.value(at);
-        match usize::try_from(index) {
-            Ok(index) if index < extent => Ok(index),
-            _ => resolve_axis(index, extent).ok_or(ExecError::bad_value(index, at)),
-        }
+        position(self.value(at), at, extent)
+    }
+}
+
+/// The position, among `extent`, that `index` means, which is the one at `at`: a negative one counts from the end.
+#[inline]
+pub(crate) fn position(index: i64, at: usize, extent: usize) -> Result<usize, ExecError> {
+    match usize::try_from(index) {
+        Ok(index) if index < extent => Ok(index),
+        _ => resolve_axis(index, extent).ok_or(ExecError::bad_value(index, at)),
     }
 }

@@ -20,8 +20,8 @@ use crate::Def;
 
 pub(crate) use along::{Along, check_along};
 pub(crate) use blocks::{BatchBlocks, Blocks};
-pub(crate) use gpu::{Strided, Stripped, Walked, cut, joined, strided, walked};
-pub(crate) use indices::Indices;
+pub(crate) use gpu::{Strided, Stripped, Walked, cut, element, joined, strided, walked};
+pub(crate) use indices::{Indices, position};
 pub(crate) use permutation::Permutation;
 pub(crate) use strips::Strips;
 pub(crate) use tuples::Tuples;

@@ -7,6 +7,7 @@ use udo_api::{
     PortRule, WorkItem, WorkItemFn, input, input_like, output_like, types,
 };
 
+use super::groups::GroupNorm;
 use super::lanes::{LaneNorm, split};
 use super::rows::RowNorm;
 use crate::family::axes::AxisSplit;
@@ -78,23 +79,22 @@ impl<N: LaneGpu> GpuKernel for LanesGpu<N> {
 
 /// The kernel of the operator `N`, with its bias where it may have one.
 pub(super) const fn row_gpu<N: RowNorm>() -> KernelDef {
-    const RULES: &[PortRule] =
-        &[input(0, types::F32), output_like(0, 0), input_like(1, 0), input_like(2, 0)];
     KernelDef::gpu::<RowsGpu<N>>(N::NAME).ports(RULES.split_at(1 + N::INPUTS.len()).0)
 }
 
-struct RowsGpu<N> {
-    rows: usize,
-    row: usize,
-    has_bias: bool,
-    epsilon: f32,
-    of: PhantomData<fn() -> N>,
+/// The kernel of the operator `N`.
+pub(super) const fn group_gpu<N: GroupNorm>() -> KernelDef {
+    KernelDef::gpu::<GroupsGpu<N>>(N::NAME).ports(RULES)
 }
 
+const RULES: &[PortRule] =
+    &[input(0, types::F32), output_like(0, 0), input_like(1, 0), input_like(2, 0)];
+
 /// The mean is subtracted before squares are added up, so that large means cost no digits.
-const ROWS: &str = "#pragma OPENCL FP_CONTRACT OFF
+const SOURCE: &str = "#pragma OPENCL FP_CONTRACT OFF
 __kernel void udo_row(__global const float *xs, __global const float *scale, __global const float *bias,
-    __global float *ys, const int len, const int is_centred, const int has_bias, const float epsilon) {
+    __global float *ys, const int len, const int plane, const int channels, const int is_centred,
+    const int has_bias, const float epsilon) {
     const int first = get_global_id(0) * len;
     float mean = 0.0f, squares = 0.0f;
     for (int k = 0; is_centred && k < len; ++k) mean += xs[first + k];
@@ -105,14 +105,61 @@ __kernel void udo_row(__global const float *xs, __global const float *scale, __g
     }
     const float inverse = 1.0f / sqrt(squares / len + epsilon);
     for (int k = 0; k < len; ++k) {
-        const float y = (xs[first + k] - mean) * inverse * scale[k];
-        ys[first + k] = has_bias ? y + bias[k] : y;
+        const int channel = (first + k) / plane % channels;
+        const float y = (xs[first + k] - mean) * inverse * scale[channel];
+        ys[first + k] = has_bias ? y + bias[channel] : y;
     }
 }
 ";
 
+/// Rows of neighbours that are normalized, then scaled by planes, one after the other.
+struct Normalized {
+    rows: usize,
+    row: usize,
+    /// Elements with one scale, and how many scales there are.
+    plane: usize,
+    channels: usize,
+    is_centred: bool,
+    has_bias: bool,
+    epsilon: f32,
+}
+
+impl Normalized {
+    fn item(&self, item: WorkItem, buffers: &Buffers<'_>) -> Result<(), ExecError> {
+        let &Self { row, plane, channels, epsilon, .. } = self;
+        let first = item.global_id[0] * row;
+        let x = &buffers.input::<f32>(0)?[first..][..row];
+        let scale = buffers.input::<f32>(1)?;
+        let bias = if self.has_bias { buffers.input::<f32>(2)? } else { &[] };
+        let len = row as f32;
+        let mean = if self.is_centred { x.iter().sum::<f32>() / len } else { 0.0 };
+        let squares: f32 = x.iter().map(|x| (x - mean) * (x - mean)).sum();
+        let inverse = 1.0 / (squares / len + epsilon).sqrt();
+        for (at, x) in (first..).zip(x) {
+            let channel = at / plane % channels;
+            let y = (x - mean) * inverse * scale[channel];
+            buffers.store(0, at, bias.get(channel).map_or(y, |bias| y + bias))?;
+        }
+        Ok(())
+    }
+
+    fn launch(&self) -> Result<Launch, Error> {
+        let &Self { rows, row, plane, channels, is_centred, has_bias, epsilon } = self;
+        let bias = GpuArg::input(if has_bias { 2 } else { 0 });
+        let flags = [is_centred, has_bias].map(usize::from);
+        let launch = Launch::new(SOURCE, "udo_row")
+            .args([GpuArg::input(0), GpuArg::input(1), bias, GpuArg::output(0)])
+            .args(ints([row, plane, channels].into_iter().chain(flags))?)
+            .args([GpuArg::f32(epsilon)]);
+        Ok(launch.global_size([rows, 1, 1]))
+    }
+}
+
+struct RowsGpu<N>(Normalized, PhantomData<fn() -> N>);
+
 impl<N: RowNorm> GpuKernel for RowsGpu<N> {
-    const WORK_ITEM: Option<WorkItemFn<Self>> = Some(Self::item);
+    const WORK_ITEM: Option<WorkItemFn<Self>> =
+        Some(|kernel, item, buffers| kernel.0.item(item, buffers));
 
     fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         check_lens(cx)?;
@@ -122,44 +169,51 @@ impl<N: RowNorm> GpuKernel for RowsGpu<N> {
             )));
         }
         let x = cx.input(0)?;
-        let axis = cx.axis("axis", x.rank())?;
-        let (outer, inner) = x.shape().split_at(axis);
-        Ok(Self {
+        let (outer, inner) = x.shape().split_at(cx.axis("axis", x.rank())?);
+        let row = inner.iter().product();
+        let rows = Normalized {
             rows: outer.iter().product(),
-            row: inner.iter().product(),
+            row,
+            plane: 1,
+            channels: row,
+            is_centred: N::IS_CENTRED,
             has_bias: cx.has_input(2),
             epsilon: cx.float32("epsilon")?,
-            of: PhantomData,
-        })
+        };
+        Ok(Self(rows, PhantomData))
     }
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
-        let bias = GpuArg::input(if self.has_bias { 2 } else { 0 });
-        let flags = [N::IS_CENTRED, self.has_bias].map(usize::from);
-        let launch = Launch::new(ROWS, "udo_row")
-            .args([GpuArg::input(0), GpuArg::input(1), bias, GpuArg::output(0)])
-            .args(ints([self.row].into_iter().chain(flags))?)
-            .args([GpuArg::f32(self.epsilon)]);
-        info.push_launch(launch.global_size([self.rows, 1, 1]));
+        info.push_launch(self.0.launch()?);
         Ok(())
     }
 }
 
-impl<N: RowNorm> RowsGpu<N> {
-    fn item(&self, item: WorkItem, buffers: &Buffers<'_>) -> Result<(), ExecError> {
-        let &Self { row, has_bias, epsilon, .. } = self;
-        let [i, ..] = item.global_id;
-        let x = &buffers.input::<f32>(0)?[i * row..][..row];
-        let scale = buffers.input::<f32>(1)?;
-        let bias = if has_bias { buffers.input::<f32>(2)? } else { &[] };
-        let len = row as f32;
-        let mean = if N::IS_CENTRED { x.iter().sum::<f32>() / len } else { 0.0 };
-        let squares: f32 = x.iter().map(|x| (x - mean) * (x - mean)).sum();
-        let inverse = 1.0 / (squares / len + epsilon).sqrt();
-        for (k, (x, scale)) in x.iter().zip(scale).enumerate() {
-            let y = (x - mean) * inverse * scale;
-            buffers.store(0, i * row + k, bias.get(k).map_or(y, |bias| y + bias))?;
-        }
+struct GroupsGpu<N>(Normalized, PhantomData<fn() -> N>);
+
+impl<N: GroupNorm> GpuKernel for GroupsGpu<N> {
+    const WORK_ITEM: Option<WorkItemFn<Self>> =
+        Some(|kernel, item, buffers| kernel.0.item(item, buffers));
+
+    fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        check_lens(cx)?;
+        let x = cx.input(0)?;
+        let AxisSplit { outer, len: channels, inner: plane } = AxisSplit::at(x.shape(), 1);
+        let groups = N::groups(cx, channels)?.max(1);
+        let rows = Normalized {
+            rows: outer * groups,
+            row: channels / groups * plane,
+            plane,
+            channels,
+            is_centred: true,
+            has_bias: true,
+            epsilon: cx.float32("epsilon")?,
+        };
+        Ok(Self(rows, PhantomData))
+    }
+
+    fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
+        info.push_launch(self.0.launch()?);
         Ok(())
     }
 }

@@ -8,6 +8,7 @@ use udo_api::{
 };
 use udo_simd::{Fold, Map1, Simd, fold, map1, rows};
 
+use super::gpu::group_gpu;
 use super::rows::ROWS;
 use crate::Def;
 use crate::family::axes::AxisSplit;
@@ -36,7 +37,7 @@ const RULES: &[PortRule] = &[input(0, ROWS), output_like(0, 0), input_like(1, 0)
 
 impl<N: GroupNorm> Described<N> {
     const KERNELS: &'static [KernelDef] =
-        &[KernelDef::new::<Groups<N>>(N::NAME, Core::CPU).ports(RULES)];
+        &[KernelDef::new::<Groups<N>>(N::NAME, Core::CPU).ports(RULES), group_gpu::<N>()];
 }
 
 impl<N: GroupNorm> Op for Described<N> {
@@ -199,7 +200,7 @@ impl Map1 for Scaled {
 
 #[cfg(test)]
 mod tests {
-    use crate::family::numerics::{settled_on_any_threads, with};
+    use crate::family::numerics::{on_gpu_too, settled_on_any_threads, with};
     use crate::testing::{Bench, assert_near, bench, noise, tensor};
 
     const DIMS: [usize; 4] = [2, 6, 3, 70];
@@ -233,10 +234,11 @@ mod tests {
         let wide: Vec<f64> = x.iter().copied().map(f64::from).collect();
         for groups in [1, 2, 3, 6] {
             let wanted = naive(groups, &wide);
+            on_gpu_too(&run("GroupNormalization", groups, &x), 1e-4);
             let y = settled_on_any_threads(&run("GroupNormalization", groups, &x));
             assert_near(&y.values::<f32>(), &wanted, 1e-4);
         }
-        let y = run("InstanceNormalization", 6, &x).threads(3).one();
+        let y = on_gpu_too(&run("InstanceNormalization", 6, &x).threads(3), 1e-4);
         assert_near(&y.values::<f32>(), &naive(6, &wide), 1e-4);
         let ones = tensor(&[2], &[1f64; 2]);
         let x = tensor(&[1, 2, 2], &[1f64, 3.0, -5.0, -9.0]);

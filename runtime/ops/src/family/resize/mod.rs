@@ -3,11 +3,13 @@
 
 mod axis;
 mod copies;
+mod gpu;
 mod kernel;
 mod plan;
 mod rows;
 mod sample;
 mod sums;
 
+pub(crate) use gpu::on_gpu;
 pub(crate) use kernel::{kernel, on_dsp};
 pub(crate) use plan::{PARAMS, Plan, ROI, SCALES, SIZES};

@@ -1,0 +1,148 @@
+//! Built-in operators of every family that has GPU kernels: the device and the work items, held against the CPU.
+
+use udo_api::Core;
+use udo_runtime::cores::{GpuStorage, OpenCl, Profile};
+use udo_runtime::graph::Graph;
+use udo_runtime::model::{Model, Options};
+use udo_runtime::registry::Registry;
+
+use crate::device;
+
+/// The extents of inputs `a`, `b` and so on, constants, and nodes behind which `y` is the output.
+struct Case {
+    inputs: &'static [&'static [usize]],
+    constants: &'static str,
+    nodes: &'static str,
+}
+
+const fn case(inputs: &'static [&'static [usize]], nodes: &'static str) -> Case {
+    Case { inputs, constants: "", nodes }
+}
+
+impl Case {
+    const fn with(self, constants: &'static str) -> Self {
+        Self { constants, ..self }
+    }
+
+    fn text(&self) -> String {
+        let inputs = self.inputs.iter().zip(["a", "b", "c"]);
+        let inputs = inputs.map(|(dims, name)| {
+            let dims: Vec<_> = dims.iter().map(ToString::to_string).collect();
+            format!(" input {name}: f32[{}]\n", dims.join(","))
+        });
+        let (inputs, Self { constants, nodes, .. }) = (inputs.collect::<String>(), self);
+        format!("graph g\n{inputs}{constants}{nodes} output y\n")
+    }
+}
+
+const CASES: &[Case] = &[
+    // elementwise
+    case(&[&[5, 7]], " y = Tanh@13(a) # unary\n"),
+    case(&[&[2, 1, 4], &[3, 1]], " y = Sub@14(a, b) # binary\n"),
+    case(&[&[2, 3], &[3]], " l = Less@13(a, b) # compare\n y = Where@16(l, a, b) # ternary\n"),
+    case(&[&[2, 3], &[3], &[2, 1]], " y = Sum@13(a, b, c) # repeated\n"),
+    case(&[&[2, 3], &[3], &[2, 1]], " y = Mean@13(a, b, c) # repeated\n"),
+    case(&[&[9]], " y = Clip@13(a, low) # limited\n").with(" constant low: f32[]{-0.25}\n"),
+    // reduce
+    case(&[&[3, 5, 4]], " y = ReduceMean@18(a, axes) # reduce\n").with(" constant axes: i64[1]{1}\n"),
+    // norm
+    case(&[&[3, 5, 4]], " y = Softmax@13(a) axis=1 # lanes\n"),
+    case(&[&[3, 5, 4]], " y = LogSoftmax@13(a) # lanes\n"),
+    case(&[&[3, 5], &[5], &[5]], " y = LayerNormalization@17(a, b, c) # rows\n"),
+    case(&[&[3, 5], &[5]], " y = RMSNormalization@23(a, b) # rows\n"),
+    case(&[&[2, 3, 5], &[3], &[3]], " y = BatchNormalization@15(a, b, c, mean, variance) # channels\n")
+        .with(" constant mean: f32[3]{0.5, 0.0, -1.0}\n constant variance: f32[3]{0.5, 1.0, 2.0}\n"),
+    case(&[&[2, 7, 3, 2]], " y = LRN@13(a) size=3 alpha=0.5 # lrn\n"),
+    case(&[&[2, 4, 5], &[4], &[4]], " y = GroupNormalization@21(a, b, c) num_groups=2 # groups\n"),
+    // pooling
+    case(&[&[2, 3, 9, 8]], " y = MaxPool@12(a) kernel_shape=[3, 2] strides=[2, 2] pads=[1, 0, 1, 1] # windows\n"),
+    case(
+        &[&[2, 3, 9, 8]],
+        " y = AveragePool@19(a) kernel_shape=[3, 2] strides=[2, 3] pads=[1, 0, 1, 1] ceil_mode=1 count_include_pad=1 # windows\n",
+    ),
+    case(&[&[2, 3, 9, 8]], " y = GlobalAveragePool@1(a) # global\n"),
+    // products
+    case(
+        &[&[2, 4, 9, 11], &[6, 2, 3, 3], &[6]],
+        " y = Conv@11(a, b, c) group=2 strides=[2, 1] pads=[1, 0, 1, 2] dilations=[1, 2] # conv\n",
+    ),
+    case(&[&[1, 6, 9, 11], &[6, 1, 3, 3]], " y = Conv@11(a, b) group=6 # depthwise\n"),
+    case(
+        &[&[2, 4, 5, 6], &[4, 3, 3, 2]],
+        " y = ConvTranspose@11(a, b) group=2 strides=[2, 3] pads=[1, 0, 1, 1] # transposed\n",
+    ),
+    case(&[&[2, 1, 5, 7], &[3, 7, 6]], " y = MatMul@13(a, b) # products\n"),
+    case(&[&[7, 5], &[6, 7], &[6]], " y = Gemm@13(a, b, c) transA=1 transB=1 alpha=0.5 beta=2.0 # gemm\n"),
+    // movement and shape
+    case(&[&[2, 3, 4, 5]], " y = Transpose@13(a) perm=[2, 0, 3, 1] # strided\n"),
+    case(&[&[1, 8, 2, 3]], " y = DepthToSpace@13(a) blocksize=2 # strided\n"),
+    case(&[&[4, 5]], " y = Slice@13(a, starts, ends, axes, steps) # walked\n").with(
+        " constant starts: i64[2]{3, 1}\n constant ends: i64[2]{-9, 5}\n constant axes: i64[2]{0, 1}\n constant steps: i64[2]{-2, 3}\n",
+    ),
+    case(&[&[2, 3]], " y = Pad@19(a, pads, value) # walked\n")
+        .with(" constant pads: i64[4]{1, 2, 0, 3}\n constant value: f32[]{1.5}\n"),
+    case(&[&[2, 3]], " y = Pad@19(a, pads) mode=\"reflect\" # walked\n")
+        .with(" constant pads: i64[4]{1, 2, 0, 3}\n"),
+    case(&[&[3, 1]], " y = Expand@13(a, shape) # walked\n").with(" constant shape: i64[3]{2, 1, 4}\n"),
+    case(&[&[2, 3]], " y = Tile@13(a, times) # walked\n").with(" constant times: i64[2]{2, 3}\n"),
+    case(&[&[2, 3], &[2, 1], &[2, 4]], " y = Concat@13(a, b, c) axis=1 # joined\n"),
+    case(&[&[2, 5]], " p, q = Split@18(a) axis=1 num_outputs=2 # cut\n y = Concat@13(q, p) axis=1 # turned\n"),
+    case(&[&[2, 5]], " y = Gather@13(a, indices) axis=1 # gather\n")
+        .with(" constant indices: i64[3]{4, -5, 1}\n"),
+    case(&[&[1, 2, 3, 4]], " y = Resize@19(a, _, scales) mode=\"linear\" # resize\n")
+        .with(" constant scales: f32[4]{1.0, 1.0, 2.0, 1.5}\n"),
+    case(&[&[2, 6]], " y = Reshape@21(a, shape) # view\n").with(" constant shape: i64[2]{4, 3}\n"),
+];
+
+/// Numbers between -1 and 1 without a pattern.
+fn noise(len: usize, seed: u32) -> Vec<f32> {
+    let mut state = seed;
+    let mut next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        f32::from(u16::try_from(state >> 16).unwrap()) / 32_768.0 - 1.0
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+fn compute(case: &Case, core: Core, profile: Profile) -> (Model, Vec<f32>) {
+    let mut options = Options::default();
+    options.place.cores = vec![core];
+    options.place.profile = profile;
+    let graph = Graph::parse(&case.text()).unwrap();
+    let model = Model::compile(graph, &mut Registry::builtin().unwrap(), &options).unwrap();
+    let mut session = model.session().unwrap();
+    for (seed, (dims, name)) in (1..).zip(case.inputs.iter().zip(["a", "b", "c"])) {
+        let numbers = noise(dims.iter().product(), seed);
+        session.input_mut::<f32>(name).unwrap().copy_from_slice(&numbers);
+    }
+    session.run().unwrap();
+    let y = session.output::<f32>("y").unwrap().to_vec();
+    (model, y)
+}
+
+#[test]
+fn operators_of_every_family_compute_what_the_cpu_does() {
+    for case in CASES {
+        let (_, wanted) = compute(case, Core::CPU, Profile::default());
+        let largest = wanted.iter().fold(0.0f32, |most, y| most.max(y.abs()));
+        assert!(largest > 0.0, "{}", case.nodes);
+        for (gpu_storage, within) in [(GpuStorage::F32, 1e-5), (GpuStorage::F16, 2e-2)] {
+            for opencl in [OpenCl::Auto, OpenCl::Off] {
+                let profile = Profile { opencl, gpu_storage, ..Profile::default() };
+                let (model, found) = compute(case, Core::GPU, profile);
+                let is_device = opencl == OpenCl::Auto && device().is_some();
+                let mut backends = model.report().nodes.iter().filter_map(|n| n.backend.as_deref());
+                assert!(backends.all(|b| b.starts_with("opencl") == is_device), "{}", case.nodes);
+                assert_eq!(found.len(), wanted.len());
+                for (i, (y, wanted)) in found.iter().zip(&wanted).enumerate() {
+                    let apart = (y - wanted).abs() / largest;
+                    let of = case.nodes;
+                    assert!(
+                        apart <= within,
+                        "{of} by {profile:?}: element {i} is {y}, not {wanted}"
+                    );
+                }
+            }
+        }
+    }
+}
