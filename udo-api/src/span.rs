@@ -13,7 +13,7 @@ abi_struct! {
 
 // SAFETY: the text is immutable and static, so any thread may read it.
 unsafe impl Send for RawStr {}
-// SAFETY: as above.
+// SAFETY: the text is immutable and static, so threads may read it at once.
 unsafe impl Sync for RawStr {}
 
 impl RawStr {
@@ -61,7 +61,7 @@ abi_struct! {
 
 // SAFETY: a shared static slice is as shareable as a reference to its elements.
 unsafe impl<T: Sync> Send for Slice<T> {}
-// SAFETY: as above.
+// SAFETY: a shared reference to this gives shared references to the elements, which are `Sync`.
 unsafe impl<T: Sync> Sync for Slice<T> {}
 
 impl<T> Clone for Slice<T> {

@@ -161,10 +161,10 @@ unsafe fn items<T: 'static>(table: Table<T>, what: &str, layout: &str) -> Result
 /// # Safety
 /// What `kernel` points to is as its version says.
 unsafe fn functions(kernel: &KernelDef) -> Result<KernelVTable, String> {
-    // SAFETY: as promised by the caller.
+    // SAFETY: the table behind `kernel` is null, which `block` refuses, or as long as its head says.
     let mut functions = unsafe { block(kernel.raw_vtable(), "KernelVTable") }?;
     if !functions.gpu.raw().is_null() {
-        // SAFETY: as promised by the caller.
+        // SAFETY: the same of the table behind `gpu`, which is not null.
         let gpu: GpuTable = unsafe { block(functions.gpu.raw(), "GpuTable") }?;
         functions.gpu = StaticPtr::new(Box::leak(Box::new(gpu)));
     }
@@ -181,7 +181,7 @@ unsafe fn block<T: Block>(from: *const T, name: &str) -> Result<T, String> {
     }
     let layout = LAYOUTS.iter().find(|l| l.name == name && l.size == size_of::<T>());
     let layout = layout.ok_or_else(|| format!("the layout of a {name} is not known"))?;
-    // SAFETY: as promised by the caller.
+    // SAFETY: `from` is not null and aligned, and points to as many bytes as its head says.
     let block = unsafe { copy_block(from) };
     let block = block.ok_or_else(|| {
         // SAFETY: blocks of every version begin with their size, as the caller promises.

@@ -217,7 +217,7 @@ unsafe fn slice<'a, T>(ptr: *const T, len: usize) -> &'a [T] {
     if len == 0 || ptr.is_null() {
         return &[];
     }
-    // SAFETY: as promised, `ptr` points to `len` elements.
+    // SAFETY: `ptr` is not null and points to `len` elements.
     unsafe { std::slice::from_raw_parts(ptr, len) }
 }
 

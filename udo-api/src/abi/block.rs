@@ -61,7 +61,7 @@ pub unsafe fn copy_block<T: Block>(from: *const T) -> Option<MaybeUninit<T>> {
 /// # Safety
 /// As for [`copy_block`], and what the package wrote is a `T` as far as it goes.
 pub unsafe fn read_block<T: Block>(from: *const T) -> Option<T> {
-    // SAFETY: as promised by the caller.
+    // SAFETY: `from` points to as many bytes as the size at its head says, of which `copy_block` takes no more.
     let block = unsafe { copy_block(from) }?;
     // SAFETY: the package filled in the fields of the first version, and those behind them may be zero.
     Some(unsafe { block.assume_init() })

@@ -194,7 +194,7 @@ abi_struct! {
         pub run: unsafe extern "C" fn(
             ctx: *const c_void,
             count: usize,
-            // SAFETY: as above.
+            // SAFETY: only a type; the callee of `run` calls it with the `task_ctx` that came with it.
             task: unsafe extern "C" fn(task_ctx: *const c_void, index: usize),
             task_ctx: *const c_void,
         ),

@@ -18,7 +18,7 @@ pub(crate) unsafe fn report(
         None => (Status::PANICKED, cell.take_message()),
     });
     if status != Status::OK {
-        // SAFETY: as promised by the caller.
+        // SAFETY: `errors` is null or points to a sink that lives until this returns.
         if let Some(sink) = unsafe { errors.as_ref() } {
             // SAFETY: the sink takes any UTF-8 during the call.
             unsafe { (sink.write)(sink.ctx, message.as_ptr(), message.len()) };

@@ -59,11 +59,11 @@ impl<'a> AcceptCx<'a> {
         epilogue: *const EpilogueStep,
         count: u32,
     ) -> Self {
-        // SAFETY: as promised by the caller.
+        // SAFETY: `node` and the arrays that it names are valid for `'a`.
         let node = unsafe { Node::from_raw(node) };
-        // SAFETY: as promised by the caller.
+        // SAFETY: `outputs` points to a description for each output of the node, for `'a`.
         let outputs = unsafe { slice_or_empty(outputs, node.output_count()) };
-        // SAFETY: as promised by the caller.
+        // SAFETY: `epilogue` points to `count` steps, for `'a`.
         let epilogue = unsafe { slice_or_empty(epilogue, count as usize) };
         Self { node, outputs, core, epilogue, is_epilogue_read: Cell::new(false) }
     }

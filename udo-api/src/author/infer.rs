@@ -26,12 +26,12 @@ impl<'a> InferCx<'a> {
     /// # Safety
     /// The pointers of `args`, and those behind them, must be valid for `'a`, `outputs` for writes too.
     pub(crate) unsafe fn from_raw(args: &'a InferArgs) -> Self {
-        // SAFETY: as promised by the caller.
+        // SAFETY: the node of `args` and the arrays that it names are valid for `'a`.
         let node = unsafe { Node::from_raw(&args.node) };
         let outputs: &mut [TensorDesc] = if node.output_count() == 0 || args.outputs.is_null() {
             &mut []
         } else {
-            // SAFETY: as promised by the caller.
+            // SAFETY: `outputs` is not null, points to a description for each output, and nothing else refers to them for `'a`.
             unsafe { std::slice::from_raw_parts_mut(args.outputs, node.output_count()) }
         };
         Self { node, outputs }

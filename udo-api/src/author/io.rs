@@ -56,7 +56,7 @@ pub enum Pair<'a, T> {
 /// `args.tensors` must point to `input_count` arguments, and `args.geometry` to `geometry_bytes` bytes that nothing else
 /// refers to for `'a`.
 pub(crate) unsafe fn to_prepare(args: &ExecArgs) -> (InputShapes<'_>, Scratch<'_>) {
-    // SAFETY: as promised by the caller.
+    // SAFETY: `args.tensors` points to `input_count` arguments and more, for as long as `args` lives.
     let inputs = unsafe { slice_or_empty(args.tensors, usize::from(args.input_count)) };
     let geometry = Scratch { ptr: args.geometry, left: args.geometry_bytes, marker: PhantomData };
     (InputShapes { args: inputs }, geometry)

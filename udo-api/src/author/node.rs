@@ -34,11 +34,11 @@ impl<'a> Node<'a> {
     /// The pointers of `args`, and those behind them, must be valid for `'a`.
     pub(super) unsafe fn from_raw(args: &'a NodeArgs) -> Self {
         let inputs = args.input_count as usize;
-        // SAFETY: as promised by the caller.
+        // SAFETY: `inputs` points to `input_count` descriptions, for `'a`.
         let descs = unsafe { slice_or_empty(args.inputs, inputs) };
-        // SAFETY: as promised by the caller.
+        // SAFETY: `constants` is null or points to `input_count` spans, for `'a`.
         let constants = unsafe { slice_or_empty(args.constants, inputs) };
-        // SAFETY: as promised by the caller.
+        // SAFETY: `params` points to `param_count` values, for `'a`.
         let params = unsafe { slice_or_empty(args.params, args.param_count as usize) };
         Self {
             inputs: descs,

@@ -175,7 +175,7 @@ impl<T> Chunks<'_, T> {
     /// # Safety
     /// `offset` must lie inside the slice.
     unsafe fn at(&self, offset: usize) -> *mut T {
-        // SAFETY: as promised by the caller.
+        // SAFETY: `offset` lies inside the slice that `data` begins.
         unsafe { self.data.add(offset) }
     }
 }

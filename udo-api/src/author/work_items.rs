@@ -285,7 +285,7 @@ impl Buffers<'_> {
 unsafe fn atomic_read<T: Element>(at: *mut T) -> T {
     macro_rules! read {
         ($atomic:ty) => {{
-            // SAFETY: as promised by the caller; the atomic has the size of `T`.
+            // SAFETY: `at` is valid, aligned and reached through atomics alone; the atomic has the size of `T`.
             let bits = unsafe { &*at.cast::<$atomic>() }.load(Ordering::Relaxed);
             // SAFETY: `T` is plain old data of the same size.
             unsafe { std::mem::transmute_copy(&bits) }
@@ -306,7 +306,7 @@ unsafe fn atomic_write<T: Element>(at: *mut T, value: T) {
         ($atomic:ty) => {{
             // SAFETY: `T` is plain old data of the same size.
             let bits = unsafe { std::mem::transmute_copy(&value) };
-            // SAFETY: as promised by the caller; the atomic has the size of `T`.
+            // SAFETY: `at` is valid, aligned and reached through atomics alone; the atomic has the size of `T`.
             unsafe { &*at.cast::<$atomic>() }.store(bits, Ordering::Relaxed);
         }};
     }

@@ -17,7 +17,7 @@ pub(super) unsafe fn watched<S>(
     args: *const ExecArgs,
     body: impl FnOnce(&S, &ExecArgs) -> Result<(), ExecError>,
 ) -> u32 {
-    // SAFETY: as promised by the caller.
+    // SAFETY: the caller passes arguments that are valid as the ABI says until this returns.
     let args = unsafe { &*args };
     // SAFETY: `state` is the `S` that finalize made, which the host frees after the last call.
     let state = unsafe { &*args.state.cast::<S>() };

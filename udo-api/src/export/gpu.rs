@@ -66,7 +66,7 @@ impl<K: GpuKernel> GpuFns<K> {
         let state = unsafe { &*state.cast::<GpuState<K>>() };
         // SAFETY: the host passes a sink that is valid for the call.
         let sink = unsafe { &*sink };
-        // SAFETY: as above.
+        // SAFETY: the sink is valid for the call, and so is `info`, which is the state's.
         unsafe { send(&state.info, sink) }.code()
     }
 }

@@ -39,7 +39,7 @@ unsafe extern "C" fn infer_shim<O: Op>(args: *const InferArgs) -> u32 {
     let args = unsafe { &*args };
     // SAFETY: what `args` points to has as many elements as its counts say, until this returns.
     let mut cx = unsafe { InferCx::from_raw(args) };
-    // SAFETY: as promised by the caller.
+    // SAFETY: `errors` is null or the host's sink, which takes messages until this returns.
     unsafe { report(args.node.errors, || O::infer(&mut cx)) }
 }
 
@@ -52,9 +52,9 @@ pub(super) unsafe fn finalize_with<S>(
     out: *mut Finalized,
     make: impl FnOnce(&FinalizeCx<'_>) -> Result<(S, Workspace), Error>,
 ) -> u32 {
-    // SAFETY: as promised by the caller.
+    // SAFETY: `args` points to the arguments of this call, which stay until it returns.
     let args = unsafe { &*args };
-    // SAFETY: as promised by the caller.
+    // SAFETY: the arrays that `args` names have as many elements as its counts say, until this returns.
     let cx = unsafe { FinalizeCx::from_raw(args) };
     // SAFETY: the caller passes room for one result.
     let out = unsafe { &mut *out };
@@ -65,7 +65,7 @@ pub(super) unsafe fn finalize_with<S>(
         *out = Finalized { state, workspace, reserved: [0; 4] };
         Ok(())
     };
-    // SAFETY: as promised by the caller.
+    // SAFETY: `errors` is null or the host's sink, which takes messages until this returns.
     unsafe { report(args.node.errors, make) }
 }
 
@@ -78,9 +78,9 @@ pub(super) unsafe fn accept_with(
     steps: *mut u32,
     accept: impl FnOnce(&AcceptCx<'_>) -> Result<usize, Error>,
 ) -> u32 {
-    // SAFETY: as promised by the caller.
+    // SAFETY: `args` points to the arguments of this call, which stay until it returns.
     let args = unsafe { &*args };
-    // SAFETY: as promised by the caller.
+    // SAFETY: the arrays that `args` names have as many elements as its counts say, until this returns.
     let cx = unsafe { AcceptCx::from_raw(args) };
     // SAFETY: the caller passes room for one number.
     let steps = unsafe { &mut *steps };
@@ -89,7 +89,7 @@ pub(super) unsafe fn accept_with(
         *steps = u32::try_from(taken).unwrap_or(u32::MAX);
         Ok(())
     };
-    // SAFETY: as promised by the caller.
+    // SAFETY: `errors` is null or the host's sink, which takes messages until this returns.
     unsafe { report(args.node.errors, ask) }
 }
 
@@ -110,7 +110,7 @@ pub(super) unsafe fn execute_with<S>(
         // SAFETY: the views of `tensors` ended with `body`.
         unsafe { owed.check(args) }
     };
-    // SAFETY: as promised by the caller.
+    // SAFETY: `args` is valid as the ABI says, and its state is an `S`, as the caller of this says of both.
     unsafe { watched::<S>(args, body) }
 }
 

@@ -16,7 +16,7 @@ pub(super) unsafe fn watched<S>(
     args: *const ExecArgs,
     body: impl FnOnce(&S, &ExecArgs) -> Result<(), ExecError>,
 ) -> u32 {
-    // SAFETY: as promised by the caller.
+    // SAFETY: the caller passes arguments that are valid as the ABI says until this returns.
     let args = unsafe { &*args };
     let own = if args.guard.is_null() { guard::this_thread() } else { args.guard };
     // SAFETY: the host passes this thread's cell, which lives as long as the thread.
