@@ -135,13 +135,17 @@ impl Window {
         let padded = self.pads[axis]
             .checked_add(self.end_pads[axis])
             .and_then(|n| n.checked_add(self.input[axis]));
-        let free = padded.and_then(|n| n.checked_sub(self.span(axis).ok()?)).ok_or_else(|| {
+        let (span, stride) = (self.span(axis)?, self.strides[axis]);
+        let beyond = padded.and_then(|padded| span.checked_sub(padded));
+        // Rounded up there is a window that only begins in the input, unless a whole stride of it lies beyond.
+        let ends_beyond = rounding == Rounding::Ceil && beyond.is_some_and(|beyond| beyond < stride);
+        let free = padded.and_then(|padded| padded.checked_sub(span));
+        let free = free.or(ends_beyond.then_some(0)).ok_or_else(|| {
             Error::new(format!(
                 "the kernel {:?} is larger than the padded input {:?}",
                 self.kernel, self.input
             ))
         })?;
-        let stride = self.strides[axis];
         self.output[axis] = match rounding {
             Rounding::Floor => free / stride + 1,
             Rounding::Ceil => {

@@ -289,10 +289,12 @@ mod tests {
             (Case { dilation: 2, ..PLAIN }, 3),
             (Case { stride: 2, pads: [1, 0], ceil: 1, ..PLAIN }, 3),
             (Case { extent: 47, channels: 35, kernel: 3, ..PLAIN }, 45),
+            (Case { extent: 2, kernel: 3, stride: 2, ceil: 1, ..PLAIN }, 1),
         ];
         for (case, out) in cases {
             windows_match_the_definition::<P>(case, out);
         }
+        a_window_beyond_the_input_is_refused::<P>();
         lines_and_volumes_have_windows::<P>();
         a_nan_stays_in_its_windows::<P>();
     }
@@ -306,6 +308,15 @@ mod tests {
             .ints("pads", &[pad, pad, end, end].map(|pad| pad as i64))
             .ints("dilations", &[dilation as i64; 2])
             .int("ceil_mode", ceil)
+    }
+
+    fn a_window_beyond_the_input_is_refused<P: Pool>() {
+        for (ceil, stride) in [(0, 2), (1, 1)] {
+            let case = Case { extent: 2, channels: 1, kernel: 3, stride, ceil, ..PLAIN };
+            let x = tensor(&[1, 1, 2, 2], &noise(4));
+            let error = given(bench(P::NAME).input(x), case).error();
+            assert!(error.contains("is larger than the padded input [1, 2, 2]"), "{error}");
+        }
     }
 
     fn windows_match_the_definition<P: Pool>(case: Case, out: usize) {
