@@ -194,4 +194,26 @@ mod tests {
             assert_eq!(bits(&y), bits(&wanted));
         }
     }
+
+    #[test]
+    fn bounds_behind_it_are_kept() {
+        use udo_api::Activation::{Clip, Relu, Silu};
+
+        for (dims, channels) in [(vec![2, 5, 3, 4], 5), (vec![1, 700, 1, 2], 700), (vec![3, 4], 4)] {
+            let plain = run(&dims, channels).threads(2);
+            for (bounds, [low, high]) in
+                [(Relu, [0.0, f32::INFINITY]), (Clip(-0.25, 0.5), [-0.25, 0.5])]
+            {
+                let bounded = plain.clone().then_activation(bounds);
+                assert_eq!(bounded.clone().run().unwrap()[0].epilogue_steps, 1);
+                let pairs = of_kernels(&plain).into_iter().zip(of_kernels(&bounded));
+                for (wanted, found) in pairs {
+                    let wanted: Vec<f32> = wanted.iter().map(|y| y.clamp(low, high)).collect();
+                    assert_eq!(found, wanted, "{bounds:?} of {dims:?}");
+                }
+            }
+            let y = plain.then_activation(Silu).run().unwrap();
+            assert_eq!(y[0].epilogue_steps, 0, "it computes no other function");
+        }
+    }
 }

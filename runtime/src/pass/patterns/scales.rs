@@ -1,4 +1,5 @@
-//! Normalizations, scales and biases by constants, which products beside them do with their weights.
+//! Normalizations, scales and biases by constants, which products beside them do with their weights, as a normalization before
+//! them does with its own.
 //!
 //! Of `y = w * x + b`, `y * f + a` is the product with weights `w * f` and bias `b * f + a`, each for a channel of its
 //! results, and what is made of `x * f + a` is the one with weights `w * f` and bias `b + sum(w * a)`, each for a channel of
@@ -27,9 +28,10 @@ fn behind(node: &Candidate<'_>, affine: &Affine) -> Option<Fusion> {
     product.folded(node, affine, affine.fits(axis).then_some(Side::Results)?)
 }
 
-/// The product that reads what the node makes.
+/// The product that reads what the node makes. A normalization is none that sums.
 fn ahead(node: &Candidate<'_>, affine: &Affine) -> Option<Fusion> {
-    let product = Product::of(node.behind()?)?;
+    let behind = node.behind().filter(|behind| behind.op() != Some("BatchNormalization"))?;
+    let product = Product::of(behind)?;
     let read = 1usize.checked_sub(product.weights.port)?;
     if product.node.input_id(read) != node.node().node.output(0) {
         return None;
@@ -145,6 +147,7 @@ impl<'a> Product<'a> {
         match node.op()? {
             "Conv" => Self::with(node, 1, Side::Results, groups()?, 2),
             "ConvTranspose" => Self::with(node, 1, Side::Operand, groups()?, 2),
+            "BatchNormalization" => Self::normalization(node),
             "Gemm" if node.int("transA") == Some(0) => {
                 let first =
                     if node.int("transB") == Some(0) { Side::Operand } else { Side::Results };
@@ -159,6 +162,15 @@ impl<'a> Product<'a> {
             }
             _ => None,
         }
+    }
+
+    /// A normalization, whose scales are weights and whose bias is one.
+    fn normalization(node: Candidate<'a>) -> Option<Self> {
+        let own = node.constant::<f32>(1)?;
+        let (dims, period, first) = ([own.len(), 1, 1], own.len(), Side::Results);
+        let weights = Weights { port: 1, own, dims, period, first, groups: 1 };
+        let last_axes = node.input(0).rank().checked_sub(1)?;
+        Some(Self { node, weights, bias: Some(2), last_axes, alpha: 1.0 })
     }
 
     /// A product whose weights have `axes` of channels, and of a batch before them.

@@ -3,14 +3,19 @@
 use std::marker::PhantomData;
 
 use udo_api::{
-    Core, Error, ExecError, FinalizeCx, InferCx, Inputs, Io, Kernel, KernelDef, Op, OpSchema,
-    Parallel, PortRule, Workspace, any_input, any_output,
+    AcceptCx, Activation, Core, EpilogueOp, EpilogueStep, Error, ExecError, FinalizeCx, InferCx,
+    Inputs, Io, Kernel, KernelDef, Op, OpSchema, Parallel, PortRule, Workspace, any_input,
+    any_output,
 };
+use udo_simd::{Map3, Operand, Simd, map3};
 
 use crate::Def;
 use crate::family::axes::AxisSplit;
 use crate::family::layout::{ChannelsLast, ChannelsSecond, Layout};
 use crate::family::partition::row_grain;
+
+/// Channels that lie last are repeated in scratch up to about as many, so that a call has some work.
+const TILE: usize = 1 << 9;
 
 /// What channels are scaled by. Its family has kernels for `f32` with the channels second or last, and threading.
 pub(crate) trait ChannelNorm: Sized + Send + Sync + 'static {
@@ -59,61 +64,109 @@ impl<N: ChannelNorm> Op for Described<N> {
 struct Scaled<N, L> {
     norm: N,
     split: AxisSplit,
+    scaling: Scaling,
     layout: PhantomData<L>,
 }
 
 impl<N, L: Layout> Scaled<N, L> {
     const RULES: &'static [PortRule] = &L::PORTS.of([any_input(0), any_output(0)]);
+
+    /// Channels that are scaled by one call.
+    fn tile_len(&self) -> usize {
+        let AxisSplit { len, inner, .. } = self.split;
+        if inner == 1 { len * TILE.div_ceil(len.max(1)) } else { len }
+    }
 }
 
 impl<N: ChannelNorm, L: Layout> Kernel for Scaled<N, L> {
+    fn accept(cx: &AcceptCx<'_>) -> Result<usize, Error> {
+        Ok(usize::from(Scaling::within(cx.epilogue()).is_some()))
+    }
+
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let x = cx.input(0)?;
         let axis = if L::PORTS.input { x.rank() - 1 } else { 1 };
         let split = AxisSplit::at(x.shape(), axis);
-        Ok(Self { norm: N::read(cx)?, split, layout: PhantomData })
+        let scaling = Scaling::within(cx.epilogue()).unwrap_or(Scaling::UNBOUNDED);
+        Ok(Self { norm: N::read(cx)?, split, scaling, layout: PhantomData })
     }
 
     fn workspace(&self) -> Workspace {
-        Workspace::of::<f32>(self.split.len).and::<f32>(self.split.len)
+        Workspace::of::<f32>(self.tile_len()).and::<f32>(self.tile_len())
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
         let Io { inputs, mut outputs, mut scratch, parallel, .. } = io;
-        let len = self.split.len;
-        let (factors, terms) = (scratch.take::<f32>(len)?, scratch.take::<f32>(len)?);
-        self.norm.coefficients(&inputs, factors, terms)?;
+        let (len, tile) = (self.split.len, self.tile_len());
+        let (factors, terms) = (scratch.take::<f32>(tile)?, scratch.take::<f32>(tile)?);
+        self.norm.coefficients(&inputs, &mut factors[..len], &mut terms[..len])?;
+        for at in (len..tile).step_by(len.max(1)) {
+            factors.copy_within(..len, at);
+            terms.copy_within(..len, at);
+        }
         let (x, y) = (inputs.get::<f32>(0)?, outputs.take::<f32>(0)?);
-        scale(parallel, self.split, x, [factors, terms], y)
+        self.scaling.scale(parallel, self.split, x, [factors, terms], y)
     }
 }
 
-/// `y = x * factor + term`, with the factor and the term of the channel.
-fn scale(
-    parallel: Parallel<'_>,
-    AxisSplit { len, inner, .. }: AxisSplit,
-    x: &[f32],
-    [factors, terms]: [&[f32]; 2],
-    y: &mut [f32],
-) -> Result<(), ExecError> {
-    if inner == 1 {
-        let grain = row_grain(len);
-        return parallel.chunks_mut(y, grain, |chunk, y| {
+/// `x * factor + term` within bounds, which a NaN is neither below nor above.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Scaling {
+    low: f32,
+    high: f32,
+}
+
+impl Map3 for Scaling {
+    #[inline(always)]
+    fn of<S: Simd>(self, s: S, x: S::F, factor: S::F, term: S::F) -> S::F {
+        let (y, low, high) = (s.fma(x, factor, term), s.splat(self.low), s.splat(self.high));
+        let y = s.select(s.lt(y, low), low, y);
+        s.select(s.lt(high, y), high, y)
+    }
+}
+
+impl Scaling {
+    const UNBOUNDED: Self = Self { low: f32::NEG_INFINITY, high: f32::INFINITY };
+
+    /// The bounds that the first step sets, if it does just that.
+    fn within(steps: &[EpilogueStep]) -> Option<Self> {
+        match steps.first()?.op()? {
+            EpilogueOp::Activation(Activation::Relu) => Some(Self { low: 0.0, ..Self::UNBOUNDED }),
+            EpilogueOp::Activation(Activation::Clip(low, high)) => {
+                Some(Self { low: low as f32, high: high as f32 })
+            }
+            _ => None,
+        }
+    }
+
+    /// By the factor and the term of each channel, which come as often as a tile has them.
+    fn scale(
+        self,
+        parallel: Parallel<'_>,
+        AxisSplit { len, inner, .. }: AxisSplit,
+        x: &[f32],
+        [factors, terms]: [&[f32]; 2],
+        y: &mut [f32],
+    ) -> Result<(), ExecError> {
+        let row = if inner == 1 { factors.len() } else { inner };
+        let grain = row_grain(row);
+        parallel.chunks_mut(y, grain, |chunk, y| {
+            let first = chunk * grain / row.max(1);
             let x = &x[chunk * grain..][..y.len()];
-            for (x, y) in x.chunks_exact(len).zip(y.chunks_exact_mut(len)) {
-                let by = factors.iter().zip(terms);
-                y.iter_mut().zip(x).zip(by).for_each(|((y, x), (f, t))| *y = x * f + t);
+            for ((x, y), at) in x.chunks(row).zip(y.chunks_mut(row)).zip(first..) {
+                let channel = (inner > 1).then(|| at % len);
+                let of = |numbers| operand(numbers, channel, x.len());
+                map3(self, x, of(factors), of(terms), y);
             }
             Ok(())
-        });
+        })
     }
-    let grain = row_grain(inner);
-    parallel.chunks_mut(y, grain, |chunk, y| {
-        let planes = x[chunk * grain..].chunks_exact(inner).zip(y.chunks_exact_mut(inner));
-        for ((x, y), plane) in planes.zip(chunk * grain / inner..) {
-            let (factor, term) = (factors[plane % len], terms[plane % len]);
-            y.iter_mut().zip(x).for_each(|(y, x)| *y = x * factor + term);
-        }
-        Ok(())
-    })
+}
+
+/// The number of one channel, or the first `len` of all.
+fn operand(numbers: &[f32], channel: Option<usize>, len: usize) -> Operand<'_> {
+    match channel {
+        Some(channel) => numbers[channel].into(),
+        None => numbers[..len].into(),
+    }
 }
