@@ -36,6 +36,26 @@ fn the_page_is_what_the_command_writes() {
 }
 
 #[test]
+fn the_readme_has_as_many() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
+    let of = |domain: &str| listed(&[]).iter().filter(|op| op["domain"] == domain).count();
+    let [onnx, microsoft, own] = ["", "com.microsoft", "udo"].map(of);
+    let all = onnx + microsoft + own;
+    let counts = format!(
+        "{all} operators: {onnx} of ONNX, {microsoft} of ONNX Runtime's own and {own} of other formats"
+    );
+    let readme = fs::read_to_string(&path).unwrap();
+    let (before, rest) = readme.split_once("## What runs\n\n").unwrap();
+    let (said, behind) = rest.split_once(", with control flow").unwrap();
+    if std::env::var_os("UDO_BLESS").is_some() {
+        let text = format!("{before}## What runs\n\n{counts}, with control flow{behind}");
+        fs::write(&path, text).unwrap();
+    } else {
+        assert_eq!(said, counts, "UDO_BLESS=1 writes it");
+    }
+}
+
+#[test]
 fn cores_and_types_choose() {
     let all = listed(&[]);
     let add = all.iter().find(|op| op["op"] == "Add" && op["domain"] == "").unwrap();

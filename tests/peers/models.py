@@ -1,13 +1,18 @@
-"""How long whole models take, next to ONNX Runtime on as many threads.
+"""How long whole models take, next to ONNX Runtime, and OpenVINO if asked for, on as many threads.
 
-    python tests/peers/models.py --udo target/release/udo model.onnx [more.onnx ..] [--threads 1] [--rounds 5]
+    python tests/peers/models.py --udo target/release/udo model.onnx [folder ..] [--threads 1,2] [--rounds 5]
+    python tests/peers/models.py --udo target/release/udo --openvino --write docs/PERFORMANCE.md=cnn MODELS/*.onnx
 
-Needs numpy, onnx and onnxruntime. Both engines take turns; prints the median milliseconds of each, the median of the
-rounds' ratios, and the largest difference of the first output on a random input. Exits with 1 if that is large.
+Needs numpy, onnx and onnxruntime, and openvino with --openvino. A model is a file, which gets random inputs, or a folder
+with model.onnx and the inputs in test_data_set_0. All engines take turns. Prints the median milliseconds of each, the
+median of the rounds' ratios to the fastest peer, the largest difference of the first output from ONNX Runtime's, and the
+geometric mean of the ratios. Exits with 1 if a difference is large. `--write FILE=NAME` puts the table between the lines
+`<!-- table NAME -->` and `<!-- end -->` of a file.
 """
 
 import argparse
 import json
+import re
 import statistics
 import subprocess
 import sys
@@ -16,6 +21,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import onnx
 import onnxruntime as ort
 from onnx import numpy_helper
 
@@ -23,73 +29,172 @@ RUNS = 20
 TOLERANCE = 1e-3
 
 
-def peer(path, threads):
-    """A session of ONNX Runtime, and its inputs."""
+class OnnxRuntime:
+    name = "ONNX Runtime"
+
+    def __init__(self, path, threads, inputs):
+        self.session, self.inputs = session_of(path, threads), inputs
+
+    def run(self):
+        return self.session.run(None, self.inputs)
+
+
+class OpenVino:
+    name = "OpenVINO"
+
+    def __init__(self, path, threads, inputs):
+        import openvino
+
+        core = openvino.Core()
+        model = core.read_model(str(path))
+        model.reshape({name: list(value.shape) for name, value in inputs.items()})
+        hints = {
+            "INFERENCE_PRECISION_HINT": "f32",
+            "INFERENCE_NUM_THREADS": threads,
+            "PERFORMANCE_HINT": "LATENCY",
+        }
+        self.request = core.compile_model(model, "CPU", hints).create_infer_request()
+        self.inputs = inputs
+
+    def run(self):
+        return self.request.infer(self.inputs)
+
+
+def session_of(path, threads):
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
-    session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    return ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+
+def inputs_of(path, session):
+    """What lies next to a model in its folder, or random numbers."""
+    recorded = path.parent / "test_data_set_0"
+    if path.name == "model.onnx" and recorded.is_dir():
+        tensors = [onnx.load_tensor(recorded / f"input_{i}.pb") for i in range(len(session.get_inputs()))]
+        return {value.name: numpy_helper.to_array(tensor) for value, tensor in zip(session.get_inputs(), tensors)}
     rng = np.random.default_rng(7)
     inputs = {}
     for value in session.get_inputs():
         shape = [dim if isinstance(dim, int) else 1 for dim in value.shape]
         inputs[value.name] = rng.standard_normal(shape).astype(np.float32)
-    return session, inputs
+    return inputs
 
 
-def peer_ms(session, inputs):
+def median_ms(run):
     times = []
     for _ in range(RUNS):
         start = time.perf_counter()
-        session.run(None, inputs)
+        run()
         times.append((time.perf_counter() - start) * 1e3)
     return statistics.median(times)
 
 
 def own(udo, *arguments):
-    done = subprocess.run([udo, *arguments, "--json"], capture_output=True, text=True)
+    done = subprocess.run([udo, *map(str, arguments), "--json"], capture_output=True, text=True)
     if not done.stdout.startswith("{"):
         sys.exit(f"udo {arguments[0]} failed: {done.stderr.strip()}")
     return json.loads(done.stdout)
 
 
-def difference(udo, path, inputs, outputs):
-    """The largest relative difference of the outputs, above 1 as it is."""
+def write_tensors(folder, kind, values):
+    for index, value in enumerate(values):
+        tensor = numpy_helper.from_array(np.asarray(value)).SerializeToString()
+        (folder / f"{kind}_{index}.pb").write_bytes(tensor)
+
+
+def timed(arguments, path, threads):
+    """One row of the table."""
+    session = session_of(path, threads)
+    inputs = inputs_of(path, session)
+    outputs = session.run(None, inputs)
+    kinds = [OnnxRuntime, OpenVino] if arguments.openvino else [OnnxRuntime]
+    peers = [kind(path, threads, inputs) for kind in kinds]
     with tempfile.TemporaryDirectory() as folder:
-        for kind, values in (("input", inputs), ("output", outputs)):
-            for index, value in enumerate(values):
-                tensor = numpy_helper.from_array(value).SerializeToString()
-                (Path(folder) / f"{kind}_{index}.pb").write_bytes(tensor)
-        report = own(udo, "verify", str(path), "--data", folder)
-    wanted = max(float(np.abs(outputs[0]).max()), 1e-30)
-    return report["outputs"][0]["max_abs"] / wanted
+        data = Path(folder)
+        write_tensors(data, "input", inputs.values())
+        bench = ["bench", path, "--data", data, "--iterations", RUNS, "--warmup", 3, "--threads", threads]
+        turns = []
+        for _ in range(arguments.rounds):
+            report = own(arguments.udo, *bench)
+            turns.append([report["latency_us"]["median"] / 1e3, *(median_ms(peer.run) for peer in peers)])
+        write_tensors(data, "output", outputs)
+        checked = own(arguments.udo, "verify", path, "--data", data)
+    largest = max(float(np.abs(outputs[0]).max()), 1e-30)
+    return {
+        "model": path.parent.name if path.name == "model.onnx" else path.stem,
+        "threads": threads,
+        "ms": [statistics.median(times) for times in zip(*turns)],
+        "peers": [peer.name for peer in peers],
+        "ratio": statistics.median(own / min(peers) for own, *peers in turns),
+        "apart": checked["outputs"][0]["max_abs"] / largest,
+        "heap_calls": report["allocations_per_run"],
+    }
+
+
+def say(row):
+    ours, *theirs = row["ms"]
+    peers = ", ".join(f"{name} {ms:8.2f} ms" for name, ms in zip(row["peers"], theirs))
+    print(
+        f"{row['model']:<24} {ours:8.2f} ms, {peers}: {row['ratio']:.2f} x, "
+        f"apart by {row['apart']:.1e} of the largest, {row['heap_calls']:.0f} heap calls per run",
+        flush=True,
+    )
+
+
+def geometric_means(rows):
+    for threads in sorted({row["threads"] for row in rows}):
+        ratios = [row["ratio"] for row in rows if row["threads"] == threads]
+        yield threads, statistics.geometric_mean(ratios)
+
+
+def table(rows):
+    """The rows as Markdown, a model's numbers of threads next to each other."""
+    threads = sorted({row["threads"] for row in rows})
+    peer = " and ".join(rows[0]["peers"])
+    peer = f"the faster of {peer}" if len(rows[0]["peers"]) > 1 else peer
+    heads = [f"ms, {n} thread{'s' * (n > 1)} | times {peer}" for n in threads]
+    yield f"| model | {' | '.join(heads)} |"
+    yield "|---|" + "---:|---:|" * len(threads)
+    for model in dict.fromkeys(row["model"] for row in rows):
+        of = {row["threads"]: row for row in rows if row["model"] == model}
+        cells = [f"{of[n]['ms'][0]:.2g} | {of[n]['ratio']:.2f}" for n in threads]
+        yield f"| {model} | {' | '.join(cells)} |"
+    means = [f" | {mean:.2f}" for _, mean in geometric_means(rows)]
+    yield f"| geometric mean | {' | '.join(means)} |"
+
+
+def write(target, rows):
+    """Puts the table where the file says that it goes."""
+    path, _, name = target.rpartition("=")
+    text = Path(path).read_text()
+    place = re.compile(rf"(<!-- table {re.escape(name)} -->\n).*?(<!-- end -->)", re.S)
+    if not place.search(text):
+        sys.exit(f"{path}: no lines <!-- table {name} --> and <!-- end -->")
+    lines = "".join(f"{line}\n" for line in table(rows))
+    Path(path).write_text(place.sub(lambda found: found[1] + lines + found[2], text))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("models", nargs="+", type=Path)
+    parser.add_argument("models", nargs="+", type=Path, help="files, or folders with model.onnx")
     parser.add_argument("--udo", required=True, help="the udo binary")
-    parser.add_argument("--threads", type=int, default=1, help="threads of each engine (default 1)")
+    parser.add_argument("--threads", default="1", help="threads of each engine (default 1), or several numbers of them")
     parser.add_argument("--rounds", type=int, default=5, help="turns of each engine (default 5)")
+    parser.add_argument("--openvino", action="store_true", help="next to OpenVINO as well")
+    parser.add_argument("--write", action="append", default=[], metavar="FILE=NAME", help="write the table into a file")
     arguments = parser.parse_args()
-    bench = ["--iterations", str(RUNS), "--warmup", "3", "--threads", str(arguments.threads)]
-    failed = False
-    for path in arguments.models:
-        session, inputs = peer(path, arguments.threads)
-        apart = difference(arguments.udo, path, inputs.values(), session.run(None, inputs))
-        turns = []
-        for _ in range(arguments.rounds):
-            report = own(arguments.udo, "bench", str(path), *bench)
-            turns.append((report["latency_us"]["median"] / 1e3, peer_ms(session, inputs)))
-        ours, theirs = (statistics.median(times) for times in zip(*turns))
-        ratio = statistics.median(a / b for a, b in turns)
-        print(
-            f"{path.stem:<24} {ours:8.2f} ms, ONNX Runtime {theirs:8.2f} ms: {ratio:.2f} x, "
-            f"apart by {apart:.1e} of the largest, {report['allocations_per_run']:.0f} heap calls per run"
-        )
-        failed |= not apart <= TOLERANCE
-    sys.exit(1 if failed else 0)
+    rows = []
+    for threads in map(int, arguments.threads.split(",")):
+        for model in arguments.models:
+            rows.append(timed(arguments, model / "model.onnx" if model.is_dir() else model, threads))
+            say(rows[-1])
+    for threads, mean in geometric_means(rows):
+        print(f"geometric mean, {threads} threads: {mean:.2f}")
+    for target in arguments.write:
+        write(target, rows)
+    sys.exit(any(not row["apart"] <= TOLERANCE for row in rows))
 
 
 if __name__ == "__main__":
