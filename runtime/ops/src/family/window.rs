@@ -138,7 +138,8 @@ impl Window {
         let (span, stride) = (self.span(axis)?, self.strides[axis]);
         let beyond = padded.and_then(|padded| span.checked_sub(padded));
         // Rounded up there is a window that only begins in the input, unless a whole stride of it lies beyond.
-        let ends_beyond = rounding == Rounding::Ceil && beyond.is_some_and(|beyond| beyond < stride);
+        let ends_beyond =
+            rounding == Rounding::Ceil && beyond.is_some_and(|beyond| beyond < stride);
         let free = padded.and_then(|padded| padded.checked_sub(span));
         let free = free.or(ends_beyond.then_some(0)).ok_or_else(|| {
             Error::new(format!(

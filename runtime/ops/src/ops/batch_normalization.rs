@@ -199,7 +199,8 @@ mod tests {
     fn bounds_behind_it_are_kept() {
         use udo_api::Activation::{Clip, Relu, Silu};
 
-        for (dims, channels) in [(vec![2, 5, 3, 4], 5), (vec![1, 700, 1, 2], 700), (vec![3, 4], 4)] {
+        for (dims, channels) in [(vec![2, 5, 3, 4], 5), (vec![1, 700, 1, 2], 700), (vec![3, 4], 4)]
+        {
             let plain = run(&dims, channels).threads(2);
             for (bounds, [low, high]) in
                 [(Relu, [0.0, f32::INFINITY]), (Clip(-0.25, 0.5), [-0.25, 0.5])]
