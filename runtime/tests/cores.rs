@@ -51,8 +51,8 @@ fn double_impl(
     mut vtcm: Scratch<'_>,
 ) -> Result<(), ExecError> {
     let doubled = vtcm.take::<f32>(x.data.len())?;
-    for (d, &x_code) in doubled.iter_mut().zip(x.data) {
-        *d = 2.0 * x.encoding.dequantize(x_code);
+    for (d, &x_value) in doubled.iter_mut().zip(x.data) {
+        *d = 2.0 * x.encoding.dequantize(x_value);
     }
     for (y, d) in out.data.iter_mut().zip(doubled) {
         *y = out.encoding.quantize(*d);
@@ -105,10 +105,10 @@ fn quantized(graph: &mut Graph, value: ValueId, name: &str, scale: f32, zero_poi
     let scale = graph.add_constant(&format!("{name}_scale"), Tensor::of(scalar, &[scale]).unwrap());
     let zero =
         graph.add_constant(&format!("{name}_zero"), Tensor::of(scalar, &[zero_point]).unwrap());
-    let codes = graph.add_value(&format!("{name}_codes"));
-    graph.add_node(Node::new("QuantizeLinear", 17, &[value, scale, zero], &[codes]));
+    let quantized = graph.add_value(&format!("{name}_codes"));
+    graph.add_node(Node::new("QuantizeLinear", 17, &[value, scale, zero], &[quantized]));
     let real = graph.add_value(name);
-    graph.add_node(Node::new("DequantizeLinear", 17, &[codes, scale, zero], &[real]));
+    graph.add_node(Node::new("DequantizeLinear", 17, &[quantized, scale, zero], &[real]));
     real
 }
 
@@ -172,7 +172,7 @@ fn steps(model: &Model) -> Vec<String> {
 }
 
 #[test]
-fn the_dsp_holds_codes_with_the_encodings_that_the_model_states() {
+fn the_dsp_holds_values_with_the_encodings_that_the_model_states() {
     let model = compile(encoded(), &options(&[Core::DSP_V68, Core::CPU])).unwrap();
     assert_eq!(
         steps(&model),
@@ -228,7 +228,7 @@ fn an_encoding_does_not_reach_others_who_read_the_value() {
 }
 
 #[test]
-fn an_operator_that_keeps_an_encoding_copies_codes_whatever_reads_them() {
+fn an_operator_that_keeps_an_encoding_copies_values_whatever_reads_them() {
     let on = |core| {
         let mut graph = Graph::new("kept");
         let x = graph.add_input("x", DType::F32, [DimSpec::Fixed(4)]);

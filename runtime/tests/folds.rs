@@ -57,8 +57,8 @@ fn names(report: &Report) -> (Vec<&str>, Vec<&str>) {
 #[test]
 fn dequantized_weights_are_packed_once() {
     // 1.5 MiB of real weights.
-    let text = "graph g\n input x: f32[1,1024,1,1]\n constant codes: i8[384,1024,1,1]{3}\n \
-        constant scale: f32[]{0.5}\n w = DequantizeLinear@21(codes, scale) # weights\n \
+    let text = "graph g\n input x: f32[1,1024,1,1]\n constant quantized: i8[384,1024,1,1]{3}\n \
+        constant scale: f32[]{0.5}\n w = DequantizeLinear@21(quantized, scale) # weights\n \
         y = Conv@22(x, w) # conv\n output y\n";
     let model = compiled(text, &[Core::CPU]);
     assert_eq!(names(model.report()), (vec!["weights"], vec!["conv"]));
@@ -73,8 +73,8 @@ fn dequantized_weights_are_packed_once() {
 
 #[test]
 fn what_is_large_folds_through_what_only_passes_it_on() {
-    let text = "graph g\n input x: f32[1,1024]\n constant codes: i8[384,1024]{3}\n \
-        constant scale: f32[]{0.5}\n w = DequantizeLinear@21(codes, scale) # weights\n \
+    let text = "graph g\n input x: f32[1,1024]\n constant quantized: i8[384,1024]{3}\n \
+        constant scale: f32[]{0.5}\n w = DequantizeLinear@21(quantized, scale) # weights\n \
         t = Transpose@21(w) # turned\n y = MatMul@13(x, t) # product\n output y\n";
     let model = compiled(text, &[Core::CPU]);
     assert_eq!(names(model.report()), (vec!["weights", "turned"], vec!["product"]));

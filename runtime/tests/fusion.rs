@@ -336,10 +336,10 @@ fn what_another_node_does_keeps_its_core_and_its_precision() {
     let mut net = Net::new();
     let sums = net.conv(net.x);
     let positive = net.node("Relu", &[sums]);
-    // Half of the largest number would be lost in these codes.
+    // Half of the largest number would be lost in these quantized values.
     let (scale, zero) = (net.constant(&[], &[0.75]), net.zero_point());
-    let codes = net.node("QuantizeLinear", &[positive, scale, zero]);
-    let y = net.node("DequantizeLinear", &[codes, scale, zero]);
+    let quantized = net.node("QuantizeLinear", &[positive, scale, zero]);
+    let y = net.node("DequantizeLinear", &[quantized, scale, zero]);
     let exact = net.node("Mul", &[positive, net.x]);
     let (outputs, steps) = net.run_on(&[y, exact], "builtin", &[Core::DSP_V68, Core::CPU]);
     assert_eq!(outputs[0], [0.75, 0., 3., 0.]);

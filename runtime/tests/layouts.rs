@@ -202,8 +202,8 @@ fn quantize_steps_follow() {
         let a = net.node("Channel", &[net.x], &[]);
         let scale = net.constant(&[scales.len()], &scales);
         let along = [("axis", Attr::Int(axis))];
-        let codes = net.node("QuantizeLinear", &[a, scale], &along);
-        let numbers = net.node("DequantizeLinear", &[codes, scale], &along);
+        let quantized = net.node("QuantizeLinear", &[a, scale], &along);
+        let numbers = net.node("DequantizeLinear", &[quantized, scale], &along);
         let y = net.node("Channel", &[numbers], &[]);
         let (outputs, steps) = net.run(&[y], CPU);
         assert_eq!(outputs[0], [0., 1., 2., 5., 6., 7.], "{scales:?}");
@@ -222,8 +222,8 @@ fn scales_of_blocks_lie_in_the_layout_of_the_model() {
     let a = net.node("Channel", &[net.x], &[]);
     let scale = net.constant(&[1, 1, 1, 3], &[0.5, 0.25, 1.0]);
     let blocks = [("axis", Attr::Int(1)), ("block_size", Attr::Int(2))];
-    let codes = net.node("QuantizeLinear", &[a, scale], &blocks);
-    let y = net.node("DequantizeLinear", &[codes, scale], &blocks);
+    let quantized = net.node("QuantizeLinear", &[a, scale], &blocks);
+    let y = net.node("DequantizeLinear", &[quantized, scale], &blocks);
     let (outputs, _) = net.run(&[y], CPU);
     assert_eq!(outputs[0], [0., 1., 2., 4., 5., 6.]);
 }

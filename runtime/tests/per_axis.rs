@@ -83,9 +83,9 @@ fn weigh(
     let missing = ExecError::of(Status::BAD_CALL);
     let by = w.axis_encoding.ok_or(missing)?;
     let inner: usize = w.shape[by.axis() + 1..].iter().product();
-    for (at, (y, &x_code)) in out.data.iter_mut().zip(x.data).enumerate() {
+    for (at, (y, &x_value)) in out.data.iter_mut().zip(x.data).enumerate() {
         let weight = by.at(at / inner % by.count()).ok_or(missing)?.dequantize(w.data[at]);
-        *y = out.encoding.quantize(x.encoding.dequantize(x_code) * weight);
+        *y = out.encoding.quantize(x.encoding.dequantize(x_value) * weight);
     }
     Ok(())
 }
@@ -215,7 +215,7 @@ fn weighed(op: &str) -> Graph {
     let mut graph = Graph::new("weighed");
     let graph_of = &mut graph;
     let x = graph_of.add_input("x", DType::F32, DIMS.map(DimSpec::Fixed));
-    let x = through_codes(graph_of, x, "xq", 1.0 / 16.0);
+    let x = through_quantized(graph_of, x, "xq", 1.0 / 16.0);
     let stored = constant(graph_of, "stored", &DIMS, &WEIGHTS);
     let scales = constant(graph_of, "scales", &[3], &SCALES);
     let zeros = constant(graph_of, "zeros", &[3], &ZEROS);
@@ -227,18 +227,18 @@ fn weighed(op: &str) -> Graph {
     let mut node = Node::new(op, 21, &[x, weights], &[product]);
     "weigh".clone_into(&mut node.name);
     graph_of.add_node(node);
-    let y = through_codes(graph_of, product, "y", 1.0 / 8.0);
+    let y = through_quantized(graph_of, product, "y", 1.0 / 8.0);
     graph.outputs.push(y);
     graph
 }
 
-fn through_codes(graph: &mut Graph, value: ValueId, name: &str, scale: f32) -> ValueId {
+fn through_quantized(graph: &mut Graph, value: ValueId, name: &str, scale: f32) -> ValueId {
     let scale = constant(graph, &format!("{name}_scale"), &[], &[scale]);
     let zero = constant(graph, &format!("{name}_zero"), &[], &[128u8]);
-    let codes = graph.add_value(&format!("{name}_codes"));
-    graph.add_node(Node::new("QuantizeLinear", 21, &[value, scale, zero], &[codes]));
+    let quantized = graph.add_value(&format!("{name}_codes"));
+    graph.add_node(Node::new("QuantizeLinear", 21, &[value, scale, zero], &[quantized]));
     let real = graph.add_value(name);
-    graph.add_node(Node::new("DequantizeLinear", 21, &[codes, scale, zero], &[real]));
+    graph.add_node(Node::new("DequantizeLinear", 21, &[quantized, scale, zero], &[real]));
     real
 }
 
@@ -288,7 +288,7 @@ fn a_kernel_for_one_scale_gets_no_weights_with_several() {
 fn a_bias_comes_without_an_encoding_per_axis() {
     let mut graph = Graph::new("biased");
     let x = graph.add_input("x", DType::F32, DIMS.map(DimSpec::Fixed));
-    let x = through_codes(&mut graph, x, "xq", 1.0 / 16.0);
+    let x = through_quantized(&mut graph, x, "xq", 1.0 / 16.0);
     let y = graph.add_value("plain");
     let mut node = Node::new("Biased", 21, &[x], &[y]);
     "bias".clone_into(&mut node.name);
@@ -301,7 +301,7 @@ fn a_bias_comes_without_an_encoding_per_axis() {
     graph.add_node(node);
     let sum = graph.add_value("sum");
     graph.add_node(Node::new("Add", 21, &[y, bias], &[sum]));
-    let y = through_codes(&mut graph, sum, "y", 1.0 / 8.0);
+    let y = through_quantized(&mut graph, sum, "y", 1.0 / 8.0);
     graph.outputs.push(y);
     let model = compile(graph, &[Core::dsp(66), Core::CPU]).unwrap();
     let node = model.report().nodes.iter().find(|node| node.name == "bias").unwrap();

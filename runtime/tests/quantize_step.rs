@@ -1,4 +1,4 @@
-//! Kernels that store codes in the place of numbers, for the node behind that would.
+//! Kernels that store quantized values in the place of numbers, for the node behind that would.
 #![expect(clippy::unwrap_used, reason = "a graph that cannot be made fails the test")]
 
 use udo_api::types::F32;
@@ -13,7 +13,7 @@ use udo_runtime::registry::Registry;
 #[global_allocator]
 static GUARD: GuardAlloc = GuardAlloc;
 
-static PACKAGE: PackageV1 = PackageV1::new("Codes", "1.0.0")
+static PACKAGE: PackageV1 = PackageV1::new("QuantizedAs", "1.0.0")
     .ops(&[OpDef::of::<Negated>(), OpDef::of::<Deaf>(), OpDef::of::<Liar>()])
     .kernels(&[
         KernelDef::new::<NegatedF32>("Negated", Core::CPU),
@@ -25,7 +25,7 @@ static PACKAGE: PackageV1 = PackageV1::new("Codes", "1.0.0")
 const IN: &[Port] = &[Port::required("x", F32)];
 const OUT: &[Port] = &[Port::required("y", F32)];
 
-/// `-x`, a Relu after that, and codes of 8 bits after either.
+/// `-x`, a Relu after that, and quantized values of 8 bits after either.
 struct Negated;
 
 impl Op for Negated {
@@ -39,10 +39,10 @@ impl Op for Negated {
 
 struct NegatedF32 {
     lowest: f32,
-    codes: Option<Encoding>,
+    quantized: Option<Encoding>,
 }
 
-/// Whether there is a Relu first, and the encoding of the codes that are stored behind it.
+/// Whether there is a Relu first, and the encoding of the quantized values that are stored behind it.
 fn leading(steps: &[EpilogueStep]) -> (usize, Option<Encoding>) {
     let relu = EpilogueOp::Activation(Activation::Relu);
     let relus = usize::from(steps.first().is_some_and(|step| step.op() == Some(relu)));
@@ -53,23 +53,27 @@ fn leading(steps: &[EpilogueStep]) -> (usize, Option<Encoding>) {
 
 impl Kernel for NegatedF32 {
     fn accept(cx: &AcceptCx<'_>) -> Result<usize, Error> {
-        let (relus, codes) = leading(cx.epilogue());
-        Ok(relus + usize::from(codes.is_some()))
+        let (relus, quantized) = leading(cx.epilogue());
+        Ok(relus + usize::from(quantized.is_some()))
     }
 
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let (relus, codes) = leading(cx.epilogue());
-        assert_eq!(cx.output(0)?.encoding(), codes, "the output is as it is after the last step");
-        Ok(Self { lowest: if relus == 1 { 0.0 } else { f32::NEG_INFINITY }, codes })
+        let (relus, quantized) = leading(cx.epilogue());
+        assert_eq!(
+            cx.output(0)?.encoding(),
+            quantized,
+            "the output is as it is after the last step"
+        );
+        Ok(Self { lowest: if relus == 1 { 0.0 } else { f32::NEG_INFINITY }, quantized })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
         let Io { inputs, mut outputs, .. } = io;
         let x = inputs.get::<f32>(0)?.iter().map(|x| (-x).max(self.lowest));
-        match self.codes {
-            Some(codes) => {
+        match self.quantized {
+            Some(quantized) => {
                 let y = outputs.take::<u8>(0)?;
-                y.iter_mut().zip(x).for_each(|(y, x)| *y = codes.quantize(x));
+                y.iter_mut().zip(x).for_each(|(y, x)| *y = quantized.quantize(x));
             }
             None => outputs.take::<f32>(0)?.iter_mut().zip(x).for_each(|(y, x)| *y = x),
         }
@@ -100,7 +104,7 @@ impl Kernel for DeafF32 {
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
-        NegatedF32 { lowest: f32::NEG_INFINITY, codes: None }.execute(io)
+        NegatedF32 { lowest: f32::NEG_INFINITY, quantized: None }.execute(io)
     }
 }
 
@@ -135,7 +139,7 @@ impl Kernel for LiarF32 {
 /// A model of `[-1, 2, -3, 4]` as the lines of a graph without its inputs and outputs, of which `y` comes first.
 fn compile(lines: &str, outputs: &str, cores: &[Core]) -> Result<Model, CompileError> {
     let text = format!(
-        "graph codes
+        "graph quantized
           input x: f32[1,2,1,2]
           input z: f32[1,2,1,2]
           constant w: f32[2,2,1,1]{{-1.0, 0.0, 0.0, -1.0}}
@@ -179,7 +183,7 @@ fn assert_alike(lines: &str, last: &str, wanted: &[&str]) {
 }
 
 #[test]
-fn products_store_codes_behind_every_other_step() {
+fn products_quantize_behind_every_other_step() {
     let ends = "q = QuantizeLinear@21(last, s, zero)
           y = DequantizeLinear@21(q, s, zero)";
     let conv = format!(
@@ -203,7 +207,7 @@ fn products_store_codes_behind_every_other_step() {
 }
 
 #[test]
-fn nodes_in_between_store_codes_where_the_first_does_not_do_their_work() {
+fn nodes_in_between_quantize_where_the_first_does_not_do_their_work() {
     for zero in ["zero", "signed", "wide"] {
         let lines = format!(
             "sums = Add@21(x, z)
@@ -216,7 +220,7 @@ fn nodes_in_between_store_codes_where_the_first_does_not_do_their_work() {
 }
 
 #[test]
-fn kernels_of_packages_store_codes() {
+fn kernels_of_packages_quantize() {
     let lines = "a = Negated@1(x)
           last = Relu@21(a)
           q = QuantizeLinear@21(last, s, zero)
@@ -224,7 +228,7 @@ fn kernels_of_packages_store_codes() {
     assert_alike(lines, "last", &["Negated", "DequantizeLinear"]);
     let plain = lines.replace("last = Relu@21(a)", "").replace("(last", "(a");
     assert_alike(&plain, "a", &["Negated", "DequantizeLinear"]);
-    // It stores no other codes.
+    // It stores no other quantized values.
     let wanted = ["Negated", "QuantizeLinear", "DequantizeLinear"];
     assert_alike(
         &plain.replace("zero", "signed").replace("constant signed", "constant zero"),
@@ -247,7 +251,7 @@ fn kernels_that_take_it_and_do_not_do_it_are_found_out() {
 }
 
 #[test]
-fn explain_says_who_stores_the_codes() {
+fn explain_says_who_quantizes() {
     let lines = "a = Relu@21(x) # relu
           q = QuantizeLinear@21(a, s, zero) # quantize
           y = DequantizeLinear@21(q, s, zero) # dequantize";
@@ -259,7 +263,7 @@ fn explain_says_who_stores_the_codes() {
 }
 
 #[test]
-fn cores_that_store_codes_anyway_quantize_as_before() {
+fn cores_that_store_quantized_values_anyway_quantize_as_before() {
     // The DSP stores what Relu makes in the encoding that its reader asks for.
     let lines = "xq = QuantizeLinear@21(x, s, zero)
           xr = DequantizeLinear@21(xq, s, zero)

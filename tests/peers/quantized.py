@@ -2,7 +2,7 @@
 
     python tests/peers/quantized.py FOLDER
     python tests/peers/models.py --udo target/release/udo FOLDER/*.onnx
-    python tests/peers/quantized.py --floats FOLDER         # convolutions of f32 between codes, for udo bench
+    python tests/peers/quantized.py --floats FOLDER         # convolutions of f32 between quantized values, for udo bench
 
 Needs numpy and onnx. Images are 14 by 14 and 56 by 56 pixels, as in two stages of ResNet-50; weights are random.
 """
@@ -25,20 +25,20 @@ SPREAD = 73.6
 
 
 def layer(i, weights, kernel):
-    """A convolution of codes."""
-    names = [f"codes{i}", "scale", "zero", *weights, "scale", "zero", f"bias{i}"]
-    return [helper.make_node("QLinearConv", names, [f"codes{i + 1}"], pads=[kernel // 2] * 4)]
+    """A convolution of quantized values."""
+    names = [f"quantized{i}", "scale", "zero", *weights, "scale", "zero", f"bias{i}"]
+    return [helper.make_node("QLinearConv", names, [f"quantized{i + 1}"], pads=[kernel // 2] * 4)]
 
 
 def layer_of_floats(i, weights, kernel):
-    """A convolution of f32 and its Relu, between codes: what quantizers of floating-point models write."""
+    """A convolution of f32 and its Relu, between quantized values: what quantizers of floating-point models write."""
     sums = [f"x{i}", f"real_w{i}", f"real_bias{i}"]
     return [
-        helper.make_node("DequantizeLinear", [f"codes{i}", "scale", "zero"], [f"x{i}"]),
+        helper.make_node("DequantizeLinear", [f"quantized{i}", "scale", "zero"], [f"x{i}"]),
         helper.make_node("DequantizeLinear", weights, [f"real_w{i}"], axis=0),
         helper.make_node("Conv", sums, [f"sums{i}"], pads=[kernel // 2] * 4),
         helper.make_node("Relu", [f"sums{i}"], [f"y{i}"]),
-        helper.make_node("QuantizeLinear", [f"y{i}", "scale", "zero"], [f"codes{i + 1}"]),
+        helper.make_node("QuantizeLinear", [f"y{i}", "scale", "zero"], [f"quantized{i + 1}"]),
     ]
 
 
@@ -58,7 +58,7 @@ def chain(side, layers, make):
         constants[f"real_bias{i}"] = (constants[f"bias{i}"] * scales * SCALE).astype(np.float32)
         nodes.extend(make(i, [f"w{i}", f"w_scale{i}", f"w_zero{i}"], kernel))
     nodes.append(
-        helper.make_node("DequantizeLinear", [f"codes{len(layers)}", "scale", "zero"], ["y"])
+        helper.make_node("DequantizeLinear", [f"quantized{len(layers)}", "scale", "zero"], ["y"])
     )
     image = ["x", [1, layers[0][0], side, side]], ["y", [1, layers[-1][1], side, side]]
     values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, dims) for name, dims in image]
@@ -72,7 +72,7 @@ def chain(side, layers, make):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="where the models go")
-    parser.add_argument("--floats", action="store_true", help="convolutions of f32 between codes")
+    parser.add_argument("--floats", action="store_true", help="convolutions of f32 between quantized values")
     arguments = parser.parse_args()
     folder, floats = arguments.folder, arguments.floats
     folder.mkdir(parents=True, exist_ok=True)

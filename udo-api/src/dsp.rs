@@ -4,7 +4,7 @@
     clippy::cast_precision_loss,
     clippy::cast_sign_loss,
     clippy::cast_lossless,
-    reason = "saturating between codes and numbers is what this file does"
+    reason = "saturating between quantized values and numbers is what this file does"
 )]
 
 mod params;
@@ -18,17 +18,17 @@ pub use ports::{
 use crate::element::Element;
 use crate::encoding::Encoding;
 
-/// A code as a number, and the nearest code to a number.
-pub trait Code: Element {
-    /// The code as an integer.
+/// A quantized value as a number, and the nearest quantized value to a number.
+pub trait QuantizedType: Element {
+    /// The quantized value as an integer.
     fn to_i32(self) -> i32;
-    /// The nearest code, saturating; ties to even. NaN becomes the lowest code.
+    /// The nearest quantized value, saturating; ties to even. NaN becomes the lowest quantized value.
     fn from_f32(value: f32) -> Self;
 }
 
-macro_rules! codes {
+macro_rules! quantized {
     ($($int:ty),*) => {$(
-        impl Code for $int {
+        impl QuantizedType for $int {
             #[inline]
             fn to_i32(self) -> i32 {
                 i32::from(self)
@@ -43,19 +43,19 @@ macro_rules! codes {
     )*};
 }
 
-codes!(u8, i8, u16, i16, i32);
+quantized!(u8, i8, u16, i16, i32);
 
 impl Encoding {
-    /// The number that `code` stands for.
+    /// The number that `value` stands for.
     #[inline]
-    pub fn dequantize<T: Code>(self, code: T) -> f32 {
-        (code.to_i32().wrapping_sub(self.zero_point)) as f32 * self.scale
+    pub fn dequantize<T: QuantizedType>(self, value: T) -> f32 {
+        (value.to_i32().wrapping_sub(self.zero_point)) as f32 * self.scale
     }
 
-    /// The code nearest to `value`: divide, round half to even, add the zero point, saturate
+    /// The quantized value nearest to `value`: divide, round half to even, add the zero point, saturate
     /// (ONNX `QuantizeLinear`).
     #[inline]
-    pub fn quantize<T: Code>(self, value: f32) -> T {
+    pub fn quantize<T: QuantizedType>(self, value: f32) -> T {
         T::from_f32((value / self.scale).round_ties_even() + self.zero_point as f32)
     }
 }
@@ -177,17 +177,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_round_half_to_even_and_saturate() {
+    fn values_round_half_to_even_and_saturate() {
         let encoding = Encoding { scale: 0.5, zero_point: 10 };
         let cases = [(0.0, 10), (0.25, 10), (0.75, 12), (-100.0, 0), (1000.0, 255), (f32::NAN, 0)];
-        for (value, code) in cases {
-            assert_eq!(encoding.quantize::<u8>(value), code, "{value}");
+        for (value, wanted) in cases {
+            assert_eq!(encoding.quantize::<u8>(value), wanted, "{value}");
         }
         assert_eq!(encoding.dequantize(14u8).to_bits(), 2.0f32.to_bits());
     }
 
     #[test]
-    fn wide_codes_saturate_at_their_own_ends() {
+    fn wide_values_saturate_at_their_own_ends() {
         let encoding = Encoding { scale: 1.0, zero_point: 0 };
         assert_eq!(encoding.quantize::<i32>(3e9), i32::MAX);
         assert_eq!(encoding.quantize::<i32>(-3e9), i32::MIN);

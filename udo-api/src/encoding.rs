@@ -15,7 +15,7 @@ abi_struct! {
     pub struct Encoding {
         /// The real width of one step.
         pub scale: f32,
-        /// The code that stands for 0.
+        /// The quantized value that stands for 0.
         pub zero_point: i32,
     }
 }

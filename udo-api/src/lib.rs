@@ -46,8 +46,8 @@ pub use author::{
     Rows, RowsMut, Scratch, Sources, WorkItem, resolve_axis,
 };
 pub use dsp::{
-    Code, DspCall, DspCheck, DspKept, DspParam, DspPort, DspScalar, Quant, QuantMut, Quants,
-    QuantsMut, Texts, TypedTensor, only_the_last_is_repeated,
+    DspCall, DspCheck, DspKept, DspParam, DspPort, DspScalar, Quant, QuantMut, QuantizedType,
+    Quants, QuantsMut, Texts, TypedTensor, only_the_last_is_repeated,
 };
 pub use dtype::{DType, TypeSet, types};
 pub use element::{Bf16, Bits, Bool, Element, F16, bytes_of, bytes_of_mut};

@@ -258,8 +258,8 @@ macro_rules! of_computed {
     };
 }
 
-/// As `of_type`, over the types that fixed-point codes have.
-macro_rules! of_code {
+/// As `of_type`, over the types that quantized values have.
+macro_rules! of_quantized {
     ($dtype:expr, $T:ident => $body:expr) => {
         of_type!($dtype, [U8 = u8, I8 = i8, U16 = u16, I16 = i16, I32 = i32], $T => $body)
     };

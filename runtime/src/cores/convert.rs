@@ -1,8 +1,8 @@
 //! Values that change cores: copied, quantized, dequantized, or stored in another width.
 
 use udo_api::{
-    Code, Core, DType, Element, Encoding, Encodings, Error, ExecError, F16, FinalizeCx, Io, Kernel,
-    KernelDef, Shape, Status, TensorDesc, any_input, any_output,
+    Core, DType, Element, Encoding, Encodings, Error, ExecError, F16, FinalizeCx, Io, Kernel,
+    KernelDef, QuantizedType, Shape, Status, TensorDesc, any_input, any_output,
 };
 
 use crate::memory::{Budget, OutOfMemory, Tensor, elements, elements_mut};
@@ -37,7 +37,7 @@ impl Stored for F16 {
     }
 }
 
-macro_rules! stored_codes {
+macro_rules! stored_quantized {
     ($($code:ty),*) => {$(
         impl Stored for $code {
             fn load(self, encoding: Encoding) -> f32 {
@@ -50,13 +50,13 @@ macro_rules! stored_codes {
         }
 
         const _: fn() = || {
-            fn is_code<T: Code>() {}
-            is_code::<$code>();
+            fn is_quantized<T: QuantizedType>() {}
+            is_quantized::<$code>();
         };
     )*};
 }
 
-stored_codes!(u8, i8, u16, i16, i32);
+stored_quantized!(u8, i8, u16, i16, i32);
 
 /// Runs `$body` with `$name` standing for the Rust type of `$dtype`, or answers `$other`.
 macro_rules! with_type {
@@ -131,10 +131,10 @@ impl Transfer {
         to.check_encoding()?;
         let stored = |desc: &TensorDesc| (desc.dtype(), desc.encodings().unwrap_or(PLAIN));
         let copies =
-            from.dtype() == to.dtype() && (from.encodings() == to.encodings() || !is_code(to));
+            from.dtype() == to.dtype() && (from.encodings() == to.encodings() || !is_quantized(to));
         let known =
             |desc: &TensorDesc| with_stored!(desc.dtype(), T => size_of::<T>() > 0, else false);
-        let coded = |desc: &TensorDesc| !is_code(desc) || desc.encodings().is_some();
+        let coded = |desc: &TensorDesc| !is_quantized(desc) || desc.encodings().is_some();
         let converts = known(from) && known(to) && coded(from) && coded(to);
         if !copies && !converts {
             return Err(Error::new(format!("no way from {from} to {to}")));
@@ -143,7 +143,7 @@ impl Transfer {
     }
 }
 
-fn is_code(desc: &TensorDesc) -> bool {
+fn is_quantized(desc: &TensorDesc) -> bool {
     !matches!(desc.dtype(), Some(DType::F32 | DType::F16))
 }
 

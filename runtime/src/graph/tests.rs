@@ -167,12 +167,12 @@ fn the_text_reads_back_as_the_same_graph() {
     let mut graph = small();
     let numbers = Tensor::of(Shape::new(&[2, 2]).unwrap(), &[1.5f32, -0.0, f32::INFINITY, 1e-9]);
     let numbers = graph.add_constant("_", numbers.unwrap());
-    let codes = Tensor::of(Shape::new(&[]).unwrap(), &[200u8]).unwrap();
-    let codes = graph.add_constant("a:b", codes);
+    let quantized = Tensor::of(Shape::new(&[]).unwrap(), &[200u8]).unwrap();
+    let quantized = graph.add_constant("a:b", quantized);
     let nothing = Tensor::zeros(DType::I64, Shape::new(&[0]).unwrap()).unwrap();
     let nothing = graph.add_constant("none", nothing);
     let (p, q) = (graph.add_value("p:"), graph.add_value("quoted \"q\""));
-    let mut node = Node::new("Odd:op", 3, &[numbers, codes, nothing], &[p, q]);
+    let mut node = Node::new("Odd:op", 3, &[numbers, quantized, nothing], &[p, q]);
     node.domain = "a.b:c".to_owned();
     node.attrs = vec![
         ("whole".to_owned(), Attr::Int(-3)),

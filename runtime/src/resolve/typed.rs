@@ -68,7 +68,7 @@ pub enum Step {
     Residual(ValueId),
     /// A function is applied.
     Activation(Activation),
-    /// Codes are stored in the place of numbers, of the type and encoding of the result.
+    /// Quantized values are stored in the place of numbers, of the type and encoding of the result.
     Quantize,
 }
 

@@ -457,7 +457,7 @@ impl Maker {
     }
 
     /// An operator between values with encodings, so that the DSP can take it. Steps are powers of two: what the
-    /// DSP computes from codes is what the CPU computes from the numbers that they stand for.
+    /// DSP computes from quantized values is what the CPU computes from the numbers that they stand for.
     fn quantize(&mut self, x: &Operand) {
         let x = if x.encoded { x.clone() } else { self.requantized(x) };
         let y = match self.random.below(6) {
@@ -477,7 +477,7 @@ impl Maker {
     }
 
     /// The value as 8 bits hold it.
-    /// Sums, or what becomes of them, as codes of any type.
+    /// Sums, or what becomes of them, as quantized values of any type.
     fn quantized_sums(&mut self, x: &Operand) {
         let x = match self.random.below(3) {
             0 => self.unary("Relu", x),
@@ -504,13 +504,13 @@ impl Maker {
         self.requantized_by(x, scale, zero_point)
     }
 
-    /// Codes of the zero point's type, and what they stand for.
+    /// Quantized values of the zero point's type, and what they stand for.
     fn requantized_by(&mut self, x: &Operand, scale: f32, zero_point: ValueId) -> Operand {
         let scale = self.constant(&[], &[scale]);
-        let codes = self.node("QuantizeLinear", &[x.id, scale, zero_point], &[], &[&x.dims]);
-        // Codes are nobody else's business.
+        let quantized = self.node("QuantizeLinear", &[x.id, scale, zero_point], &[], &[&x.dims]);
+        // Quantized values are nobody else's business.
         self.values.pop();
-        let y = self.node("DequantizeLinear", &[codes.id, scale, zero_point], &[], &[&x.dims]);
+        let y = self.node("DequantizeLinear", &[quantized.id, scale, zero_point], &[], &[&x.dims]);
         if let Some(last) = self.values.last_mut() {
             last.encoded = true;
         }

@@ -131,8 +131,8 @@ dsp_kernel!(TwiceDsp = twice_impl(out: [u8], in: [u8], params: {}));
 #[expect(clippy::needless_pass_by_value, reason = "outputs belong to the call")]
 #[expect(clippy::unnecessary_wraps, reason = "the macro wants this type")]
 fn twice_impl(out: QuantMut<'_, u8>, x: Quant<'_, u8>, _: Scratch<'_>) -> Result<(), ExecError> {
-    for (y, &x_code) in out.data.iter_mut().zip(x.data) {
-        *y = out.encoding.quantize(2.0 * x.encoding.dequantize(x_code));
+    for (y, &x_value) in out.data.iter_mut().zip(x.data) {
+        *y = out.encoding.quantize(2.0 * x.encoding.dequantize(x_value));
     }
     Ok(())
 }

@@ -255,7 +255,7 @@ fn note(report: &Report, case: &Case, options: &Options, met: &mut Met) {
         ("views", nodes(&|n| n.is_view)),
         ("fused nodes", nodes(&|n| n.fused_into.is_some())),
         (
-            "codes stored by a node before",
+            "quantized values stored by a node before",
             nodes(&|n| n.fused_into.is_some() && n.op == "QuantizeLinear"),
         ),
         ("nodes on another core", nodes(&|n| n.fell_back)),

@@ -20,7 +20,7 @@ pub enum EpilogueOp {
     },
     /// Applies a function.
     Activation(Activation),
-    /// Stores codes in the place of numbers of f32, as [`Encoding::quantize`](crate::Encoding::quantize) makes them: of the
+    /// Stores quantized values in the place of numbers of f32, as [`Encoding::quantize`](crate::Encoding::quantize) makes them: of the
     /// type and the one encoding that the step's output has. It is the last step.
     Quantize,
 }
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_have_an_encoding() {
+    fn quantized_values_have_an_encoding() {
         let plain = TensorDesc::new(DType::U8, Shape::new(&[2]).unwrap());
         let encoded = plain.with_encoding(Encoding { scale: 0.5, zero_point: 3 });
         assert_eq!(EpilogueStep::new(EpilogueOp::Quantize, plain).op(), None);

@@ -10,27 +10,27 @@ use crate::error::{Error, ExecError, Status};
 use crate::shape::MAX_RANK;
 use crate::tensor::TensorDesc;
 
-/// A fixed-point input: codes, shape, and what a code means.
+/// A fixed-point input: quantized values, shape, and what a quantized value means.
 #[derive(Clone, Copy, Debug)]
 pub struct Quant<'a, T> {
-    /// The codes, outermost dimension first.
+    /// The quantized values, outermost dimension first.
     pub data: &'a [T],
     /// The extents in this run.
     pub shape: &'a [usize],
-    /// What a code means; scale 1 and zero point 0 where the tensor has no encoding, or one per axis.
+    /// What a quantized value means; scale 1 and zero point 0 where the tensor has no encoding, or one per axis.
     pub encoding: Encoding,
-    /// What a code means at each position of an axis, on ports whose rules say [`per_axis`](crate::PortRule::per_axis).
+    /// What a quantized value means at each position of an axis, on ports whose rules say [`per_axis`](crate::PortRule::per_axis).
     pub axis_encoding: Option<&'static AxisEncoding>,
 }
 
-/// A fixed-point output: room for codes, and what a code will mean.
+/// A fixed-point output: room for quantized values, and what a quantized value will mean.
 #[derive(Debug)]
 pub struct QuantMut<'a, T> {
-    /// The codes, to be written; a bounded output comes at its bound.
+    /// The quantized values, to be written; a bounded output comes at its bound.
     pub data: &'a mut [T],
-    /// What a code will mean; scale 1 and zero point 0 where the tensor has no encoding, or one per axis.
+    /// What a quantized value will mean; scale 1 and zero point 0 where the tensor has no encoding, or one per axis.
     pub encoding: Encoding,
-    /// What a code will mean at each position of an axis, as for [`Quant`].
+    /// What a quantized value will mean at each position of an axis, as for [`Quant`].
     pub axis_encoding: Option<&'static AxisEncoding>,
     extents: Extents<'a>,
     /// A copy: an empty output is handed out as often as asked for, and each says the extents for all.

@@ -43,7 +43,7 @@ impl Bench {
         self.then(Step::Activation(activation))
     }
 
-    /// With codes that kernels store in the place of the numbers of the first output, as the last step of the epilogue.
+    /// With quantized values that kernels store in the place of the numbers of the first output, as the last step of the epilogue.
     #[must_use]
     pub fn then_quantize(self, dtype: DType, scale: f32, zero_point: i32) -> Self {
         self.then(Step::Quantize(dtype, Encoding { scale, zero_point }))

@@ -198,19 +198,20 @@ fn blend(
 
 const BLEND: KernelDef = KernelDef::new::<BlendDsp>("Blend", V68);
 
-fn codes(values: [u8; 2], scale: f32) -> Tensor {
+fn quantized(values: [u8; 2], scale: f32) -> Tensor {
     tensor(&[2], &values).encoded(scale, 0)
 }
 
 #[test]
 fn optional_and_repeated_inputs_come_as_the_node_has_them() {
-    let bench = Bench::kernel(BLEND).input(codes([1, 2], 1.0));
+    let bench = Bench::kernel(BLEND).input(quantized([1, 2], 1.0));
     let ends = |bench: Bench| bench.like_input().output_encoding(0, 0.5, 10);
     assert_eq!(ends(bench.clone()).one().values::<u8>(), [12, 14]);
-    let without_bias = bench.clone().absent().input(codes([3, 4], 0.5)).input(codes([1, 1], 2.0));
+    let without_bias =
+        bench.clone().absent().input(quantized([3, 4], 0.5)).input(quantized([1, 1], 2.0));
     assert_eq!(ends(without_bias).one().values::<u8>(), [19, 22]);
     let bias = tensor(&[2], &[4, -4]).encoded(0.25, 0);
-    let with_all = ends(bench.input(bias).input(codes([3, 4], 0.5)));
+    let with_all = ends(bench.input(bias).input(quantized([3, 4], 0.5)));
     let count = with_all.output(DType::I32, Shape::new(&[1]).unwrap());
     let outcomes = count.run().unwrap();
     assert_eq!(outcomes[0].heap_calls, 0);
@@ -229,7 +230,7 @@ fn a_node_with_other_ports_than_the_function_is_refused_in_finalize() {
 
     let plain = || Bench::kernel(KernelDef::new::<PlainDsp>("Plain", V68));
     let blend = || Bench::kernel(BLEND);
-    let one = || codes([0, 0], 1.0);
+    let one = || quantized([0, 0], 1.0);
     let two = || Shape::new(&[2]).unwrap();
     let floats = || tensor(&[2], &[0f32, 0.0]);
     let cases = [
@@ -319,7 +320,7 @@ fn copies(
 #[test]
 fn every_tensor_of_a_repeated_output_is_owed() {
     let kernel =
-        || Bench::kernel(KernelDef::new::<CopiesDsp>("Copies", V68)).input(codes([1, 2], 1.0));
+        || Bench::kernel(KernelDef::new::<CopiesDsp>("Copies", V68)).input(quantized([1, 2], 1.0));
     let outputs = kernel().int("missed", -1).like_input().like_input().like_input().all();
     let found: Vec<Vec<u8>> = outputs.iter().map(Tensor::values).collect();
     assert_eq!(found, [[1, 2], [2, 3], [2, 3]]);
@@ -348,6 +349,6 @@ fn what_is_borrowed_of_extents_stays_when_they_are_set() {
     const RULES: &[PortRule] = &[output(0, types::U8).bounded()];
     let bounded = Shape::of_dims(&[Dim::UpTo(5), Dim::Fixed(0)]).unwrap();
     let kernel = Bench::kernel(KernelDef::new::<AgainDsp>("Again", V68).ports(RULES));
-    let y = kernel.input(codes([1, 2], 1.0)).output(DType::U8, bounded).one();
+    let y = kernel.input(quantized([1, 2], 1.0)).output(DType::U8, bounded).one();
     assert_eq!(y.dims(), [3, 0]);
 }

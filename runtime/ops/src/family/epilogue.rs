@@ -3,15 +3,15 @@
 use udo_api::{EpilogueOp, EpilogueStep, ExecError, Inputs};
 use udo_simd::gemm_f32::{self, Activation};
 
-use super::results::Codes;
+use super::results::QuantizedAs;
 
-/// Which steps a kernel can do: a bias, then a residual, then an activation, then codes in the place of numbers.
+/// Which steps a kernel can do: a bias, then a residual, then an activation, then quantized values in the place of numbers.
 #[derive(Clone, Copy)]
 pub(crate) struct Takes {
     /// The axis of the output along which a bias may lie.
     pub(crate) bias: Option<usize>,
     pub(crate) residual: bool,
-    pub(crate) codes: bool,
+    pub(crate) quantized: bool,
 }
 
 /// The steps that a kernel does, and the inputs that they have.
@@ -21,7 +21,7 @@ pub(crate) struct Fused {
     pub(crate) residual: Option<usize>,
     pub(crate) activation: Activation,
     /// What is stored in the place of numbers.
-    pub(crate) codes: Option<Codes>,
+    pub(crate) quantized: Option<QuantizedAs>,
 }
 
 impl Takes {
@@ -44,9 +44,9 @@ impl Takes {
                 Some(EpilogueOp::Activation(activation)) if is_open => {
                     fused.activation = in_f32(activation);
                 }
-                Some(EpilogueOp::Quantize) if self.codes => {
-                    fused.codes = Codes::asked_first(&steps[at..]);
-                    return (count + usize::from(fused.codes.is_some()), fused);
+                Some(EpilogueOp::Quantize) if self.quantized => {
+                    fused.quantized = QuantizedAs::asked_first(&steps[at..]);
+                    return (count + usize::from(fused.quantized.is_some()), fused);
                 }
                 _ => break,
             }
@@ -89,9 +89,9 @@ mod tests {
         let bias = EpilogueOp::Bias { input: 3, axis: 1 };
         let residual = EpilogueOp::Residual { input: 2 };
         let relu = EpilogueOp::Activation(Function::Relu);
-        let codes = EpilogueOp::Quantize;
-        let all = Takes { bias: Some(1), residual: true, codes: true };
-        let none = Takes { bias: None, residual: false, codes: false };
+        let quantized = EpilogueOp::Quantize;
+        let all = Takes { bias: Some(1), residual: true, quantized: true };
+        let none = Takes { bias: None, residual: false, quantized: false };
         let encoding = Encoding { scale: 0.5, zero_point: 3 };
         let output = TensorDesc::new(DType::U8, Shape::SCALAR).with_encoding(encoding);
         let cases: [(Takes, &[EpilogueOp], usize); 11] = [
@@ -103,9 +103,9 @@ mod tests {
             (all, &[EpilogueOp::Bias { input: 3, axis: 2 }, relu], 0),
             (none, &[relu, bias], 1),
             (none, &[residual, relu], 0),
-            (all, &[bias, residual, relu, codes], 4),
-            (all, &[codes, relu], 1),
-            (none, &[relu, codes], 1),
+            (all, &[bias, residual, relu, quantized], 4),
+            (all, &[quantized, relu], 1),
+            (none, &[relu, quantized], 1),
         ];
         for (takes, ops, wanted) in cases {
             let steps: Vec<_> = ops.iter().map(|&op| EpilogueStep::new(op, output)).collect();
@@ -115,7 +115,10 @@ mod tests {
             assert_eq!(fused.bias, has(bias).then_some(3), "{ops:?}");
             assert_eq!(fused.residual, has(residual).then_some(2), "{ops:?}");
             assert_eq!(fused.activation == Activation::Relu, has(relu), "{ops:?}");
-            assert_eq!(fused.codes, has(codes).then_some(Codes { dtype: DType::U8, encoding }));
+            assert_eq!(
+                fused.quantized,
+                has(quantized).then_some(QuantizedAs { dtype: DType::U8, encoding })
+            );
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Numbers at the ends of their types, and what every family promises of results, for the tests of families. The
 //! promises are written down in `docs/numerics.md`.
 
-use udo_api::{Code, Core, DType, Element, Encoding};
+use udo_api::{Core, DType, Element, Encoding, QuantizedType};
 
 use crate::testing::{Bench, Tensor, assert_near};
 
@@ -75,18 +75,18 @@ pub(crate) fn of_kernels(run: &Bench) -> Vec<Vec<f32>> {
     kernels.iter().map(|kernel| kernel.outputs[0].values()).collect()
 }
 
-/// Asserts that kernels which store codes in the place of numbers make them of the same numbers as without, whatever type
+/// Asserts that kernels which store quantized values in the place of numbers make them of the same numbers as without, whatever type
 /// they have, and that of the kernels that take the node so many do.
 #[track_caller]
-pub(crate) fn assert_codes(run: &Bench, takers: usize) {
-    codes_of::<u8>(run, DType::U8, 128, takers);
-    codes_of::<i8>(run, DType::I8, -3, takers);
-    codes_of::<u16>(run, DType::U16, 40_000, takers);
-    codes_of::<i16>(run, DType::I16, 0, takers);
+pub(crate) fn assert_quantized(run: &Bench, takers: usize) {
+    quantized_of::<u8>(run, DType::U8, 128, takers);
+    quantized_of::<i8>(run, DType::I8, -3, takers);
+    quantized_of::<u16>(run, DType::U16, 40_000, takers);
+    quantized_of::<i16>(run, DType::I16, 0, takers);
 }
 
 #[track_caller]
-fn codes_of<T: Code + Element + PartialEq>(
+fn quantized_of<T: QuantizedType + Element + PartialEq>(
     run: &Bench,
     dtype: DType,
     zero_point: i32,
@@ -104,7 +104,7 @@ fn codes_of<T: Code + Element + PartialEq>(
         let wanted: Vec<T> = numbers.into_iter().map(|x| encoding.quantize(x)).collect();
         let found = kernel.outputs[0].values::<T>();
         let differs = found.iter().zip(&wanted).position(|(found, wanted)| found != wanted);
-        assert_eq!((found.len(), differs), (wanted.len(), None), "codes of {dtype}");
+        assert_eq!((found.len(), differs), (wanted.len(), None), "quantized values of {dtype}");
         count += 1;
     }
     assert_eq!(count, takers, "kernels that quantize");

@@ -186,7 +186,7 @@ impl DynamicRange {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use udo_api::{Code, Encoding};
+    use udo_api::{Encoding, QuantizedType};
 
     use crate::family::numerics::{LENGTHS, SUBNORMAL, edges, settled_on_any_threads};
     use crate::testing::{bench, noise, tensor};
@@ -215,7 +215,10 @@ mod tests {
         halves.chain(ends).cycle().skip(from).take(len).collect()
     }
 
-    fn quantized_as_one_by_one<T: Code + PartialEq + std::fmt::Debug>(scale: f32, zero_point: T) {
+    fn quantized_as_one_by_one<T: QuantizedType + PartialEq + std::fmt::Debug>(
+        scale: f32,
+        zero_point: T,
+    ) {
         let encoding = Encoding { scale, zero_point: zero_point.to_i32() };
         for (len, from) in LENGTHS.into_iter().flat_map(|len| [0, 290, 590].map(|at| (len, at))) {
             let x = numbers(encoding, from, len);

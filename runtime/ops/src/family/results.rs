@@ -1,7 +1,8 @@
-//! How kernels of f32 store their results: as they are, or as codes, which a strip of them becomes while it is in cache.
+//! How kernels of f32 store their results: as they are, or as quantized values, which a strip of them becomes while it is in cache.
 
 use udo_api::{
-    Code, DType, Element, Encoding, EpilogueOp, EpilogueStep, ExecError, Outputs, Parallel, Status,
+    DType, Element, Encoding, EpilogueOp, EpilogueStep, ExecError, Outputs, Parallel,
+    QuantizedType, Status,
 };
 use udo_simd::rows::{self, Quantized};
 
@@ -10,12 +11,12 @@ const STRIP: usize = 1 << 15;
 
 /// What a kernel stores in the place of numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Codes {
+pub(crate) struct QuantizedAs {
     pub(crate) dtype: DType,
     pub(crate) encoding: Encoding,
 }
 
-impl Codes {
+impl QuantizedAs {
     /// What the first of some steps asks for, if it quantizes and there are results of its type.
     pub(crate) fn asked_first(steps: &[EpilogueStep]) -> Option<Self> {
         let step = steps.first().filter(|step| step.op() == Some(EpilogueOp::Quantize))?;
@@ -42,13 +43,13 @@ pub(crate) struct Cut {
     pub(crate) row: usize,
     /// Rows that a thread takes at a time.
     pub(crate) height: usize,
-    /// Rows that are computed at once where they become codes; at most `height` are.
+    /// Rows that are computed at once where they become quantized values; at most `height` are.
     pub(crate) strip: usize,
     /// Elements of workspace that a thread has of its own meanwhile.
     pub(crate) workspace: usize,
 }
 
-/// Rows of so many results that are computed at once where they become codes: at least `least`.
+/// Rows of so many results that are computed at once where they become quantized values: at least `least`.
 pub(crate) fn strip_rows(row: usize, least: usize) -> usize {
     (STRIP / row.max(1)).max(least)
 }
@@ -59,7 +60,7 @@ impl Cut {
         self.strip.min(self.height).saturating_mul(self.row)
     }
 
-    /// Elements of workspace for the strips of `rows` rows that become codes, where they are cut into no more than
+    /// Elements of workspace for the strips of `rows` rows that become quantized values, where they are cut into no more than
     /// `chunks`.
     pub(crate) fn strips_len(&self, rows: usize, chunks: usize) -> usize {
         let strip = self.strip_len();
@@ -71,8 +72,11 @@ impl Cut {
 
 impl<'a> Results<'a> {
     /// Output 0.
-    pub(crate) fn take(outputs: &mut Outputs<'a>, codes: Option<Codes>) -> Result<Self, ExecError> {
-        let Some(Codes { dtype, encoding }) = codes else {
+    pub(crate) fn take(
+        outputs: &mut Outputs<'a>,
+        quantized: Option<QuantizedAs>,
+    ) -> Result<Self, ExecError> {
+        let Some(QuantizedAs { dtype, encoding }) = quantized else {
             return outputs.take(0).map(Self::Numbers);
         };
         match dtype {
@@ -118,7 +122,7 @@ impl<'a> Results<'a> {
     }
 }
 
-fn quantized<Q: Quantized + Code + Element>(
+fn quantized<Q: Quantized + QuantizedType + Element>(
     parallel: Parallel<'_>,
     cut: Cut,
     workspace: &mut [f32],
@@ -144,8 +148,8 @@ fn quantized<Q: Quantized + Code + Element>(
     })
 }
 
-/// Numbers as codes.
-pub(crate) fn quantize<Q: Quantized + Code>(x: &[f32], encoding: Encoding, y: &mut [Q]) {
+/// Numbers as quantized values.
+pub(crate) fn quantize<Q: Quantized + QuantizedType>(x: &[f32], encoding: Encoding, y: &mut [Q]) {
     // A zero point of 16 bits or fewer is an f32.
     rows::quantize(x, encoding.scale, Q::from_f32(encoding.zero_point as f32), y);
 }

@@ -23,7 +23,7 @@ mod tests {
     use udo_api::{Bf16, F16};
 
     use crate::family::elementwise::Stored;
-    use crate::family::numerics::{assert_codes, of_kernels, on_gpu_too};
+    use crate::family::numerics::{assert_quantized, of_kernels, on_gpu_too};
     use crate::testing::{Bench, assert_near, bench, noise, tensor};
 
     #[derive(Clone, Copy)]
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_are_those_of_the_numbers() {
+    fn quantized_values_are_those_of_the_numbers() {
         // More pixels than a strip has; by a table, as a product, by Winograd's algorithm, filters of one channel, and a
         // depth that comes in blocks.
         let cases = [
@@ -202,13 +202,13 @@ mod tests {
                 let run = run.int("group", groups as i64).ints("pads", &pads.map(|p| p as i64));
                 let run = run.ints("strides", &[stride as i64; 2]);
                 let run = run.constant(tensor(&[outputs], &noise(outputs)));
-                assert_codes(&run, of_kernels(&run).len() - 1);
+                assert_quantized(&run, of_kernels(&run).len() - 1);
             }
         }
         let x = tensor(&[2, 5, 20, 20], &noise(4000));
         let w = tensor(&[5, 7, 3, 3], &noise(315));
         let run = bench("ConvTranspose").threads(3).input(x).constant(w).ints("strides", &[2; 2]);
-        assert_codes(&run, of_kernels(&run).len() - 1);
+        assert_quantized(&run, of_kernels(&run).len() - 1);
     }
 
     #[test]
@@ -258,7 +258,7 @@ mod tests {
                 assert_eq!(after.outputs[0].values::<f32>(), wanted, "case {number}");
             }
             // All but the one whose images have their channels second.
-            assert_codes(&plain(), before.len() - 1);
+            assert_quantized(&plain(), before.len() - 1);
             let most = after.iter().map(|after| after.epilogue_steps).max();
             let is_depthwise = groups == channels;
             assert_eq!(most, Some(if is_depthwise { 1 } else { 3 }), "case {number}");

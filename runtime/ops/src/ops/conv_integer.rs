@@ -36,17 +36,21 @@ impl IntegerConv for ConvInteger {
 
 #[cfg(test)]
 mod tests {
-    use udo_api::Code;
+    use udo_api::QuantizedType;
 
     use crate::testing::{bench, tensor};
 
-    fn values<T: Code>(len: usize, step: usize) -> Vec<T> {
+    fn values<T: QuantizedType>(len: usize, step: usize) -> Vec<T> {
         let least = if T::DTYPE == udo_api::DType::U8 { 0.0 } else { -128.0 };
         (0..len).map(|i| T::from_f32((i * step % 256) as f32 + least)).collect()
     }
 
     /// Images of 5 by 5 pixels with a border of one.
-    fn matches_the_definition<A: Code, B: Code>(channels: usize, outputs: usize, groups: usize) {
+    fn matches_the_definition<A: QuantizedType, B: QuantizedType>(
+        channels: usize,
+        outputs: usize,
+        groups: usize,
+    ) {
         let x = values::<A>(channels * 25, 29);
         let w = values::<B>(outputs * channels / groups * 9, 37);
         let (x_zero, w_zeros) = (values::<A>(3, 50)[2], values::<B>(outputs, 11));

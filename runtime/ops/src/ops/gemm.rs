@@ -102,7 +102,7 @@ impl GemmF32 {
         let takes = Takes {
             bias: free.then_some(1),
             residual: matches!(own, Own::Nothing | Own::Bias),
-            codes: true,
+            quantized: true,
         };
         let (count, mut fused) = takes.leading(if own == Own::Pass { &[] } else { cx.epilogue() });
         match own {
@@ -113,7 +113,7 @@ impl GemmF32 {
         Ok(Ending { count, fused, addend: addend.filter(|_| own == Own::Pass) })
     }
 
-    /// Elements of scratch for the left side transposed, for the right side packed, and for results that become codes.
+    /// Elements of scratch for the left side transposed, for the right side packed, and for results that become quantized values.
     fn scratch_lens(&self) -> [usize; 3] {
         let Product { rows, depth, .. } = self.b.product;
         [if self.trans_a { rows * depth } else { 0 }, self.b.scratch_len(), self.strips_len]
@@ -151,7 +151,7 @@ impl Kernel for GemmF32 {
         let product = Product { rows, depth, cols, right };
         let b = RightSide::read(cx, 1, product, 1)?;
         let Ending { fused, addend, .. } = Self::ending(cx, &sizes)?;
-        let strips_len = fused.codes.map_or(0, |_| product.strips_len(cx.threads()));
+        let strips_len = fused.quantized.map_or(0, |_| product.strips_len(cx.threads()));
         Ok(Self { b, trans_a, alpha: cx.float32("alpha")?, addend, fused, strips_len })
     }
 
@@ -172,7 +172,7 @@ impl Kernel for GemmF32 {
             a = left;
         }
         let b = self.b.get(&inputs, &packed, 0, right)?;
-        let mut y = Results::take(&mut outputs, self.fused.codes)?;
+        let mut y = Results::take(&mut outputs, self.fused.quantized)?;
         if rows * cols == 0 {
             return Ok(());
         }
@@ -255,7 +255,7 @@ mod tests {
     use udo_api::{Bf16, F16};
 
     use crate::family::elementwise::Stored;
-    use crate::family::numerics::{assert_codes, on_gpu_too};
+    use crate::family::numerics::{assert_quantized, on_gpu_too};
     use crate::testing::{assert_near, bench, noise, tensor};
 
     #[test]
@@ -349,7 +349,7 @@ mod tests {
     fn steps_of_an_epilogue_are_those_of_the_nodes_behind() {
         let (a, b, c) = (tensor(&[3, 5], &noise(15)), tensor(&[5, 7], &noise(35)), noise(21));
         let residual = noise(21);
-        // The bias of the product, how many steps are left to it, and whether it stores codes.
+        // The bias of the product, how many steps are left to it, and whether it stores quantized values.
         let cases: [(&[usize], f64, usize, usize); 5] = [
             (&[7], 1.0, 2, 1),
             (&[3, 7], 1.0, 0, 1),
@@ -375,15 +375,15 @@ mod tests {
             let ends: Vec<f32> = if wanted == 0 { sums.clone() } else { ends.collect() };
             let ends: Vec<f64> = ends.into_iter().map(f64::from).collect();
             assert_near(&after.outputs[0].values::<f32>(), &ends, 1e-5);
-            assert_codes(&plain(), takers);
+            assert_quantized(&plain(), takers);
         }
         let plain = || bench("Gemm").input(a.clone()).constant(b.clone());
         let sums = plain().one().values::<f32>();
         let y = plain().then_bias(1, tensor(&[7], &residual[..7])).one().values::<f32>();
         let sums = sums.iter().enumerate().map(|(i, sum)| f64::from(sum + residual[i % 7]));
         assert_near(&y, &sums.collect::<Vec<_>>(), 1e-5);
-        assert_codes(&plain(), 1);
+        assert_quantized(&plain(), 1);
         let transposed = bench("Gemm").input(tensor(&[5, 3], &noise(15))).input(b.clone());
-        assert_codes(&transposed.int("transA", 1), 1);
+        assert_quantized(&transposed.int("transA", 1), 1);
     }
 }

@@ -1,6 +1,6 @@
 //! The mean over all spatial positions of each channel.
 
-use udo_api::{Code, Encoding};
+use udo_api::{Encoding, QuantizedType};
 use udo_simd::pooling::{Image, global_average};
 use udo_simd::rows;
 
@@ -22,7 +22,7 @@ impl GlobalPool for GlobalAveragePool {
         global_average(x, pixels, y);
     }
 
-    fn quantized<T: Code>(x: &[T], encoding: Encoding) -> f32 {
+    fn quantized<T: QuantizedType>(x: &[T], encoding: Encoding) -> f32 {
         let sum: i64 = x.iter().map(|&x| i64::from(x.to_i32())).sum();
         (sum as f32 / x.len() as f32 - encoding.zero_point as f32) * encoding.scale
     }

@@ -1,6 +1,6 @@
 //! The largest element of each channel. A NaN is larger than anything.
 
-use udo_api::{Code, Encoding};
+use udo_api::{Encoding, QuantizedType};
 use udo_simd::pooling::Image;
 
 use super::max_pool::larger;
@@ -25,7 +25,7 @@ impl GlobalPool for GlobalMaxPool {
         }
     }
 
-    fn quantized<T: Code>(x: &[T], encoding: Encoding) -> f32 {
+    fn quantized<T: QuantizedType>(x: &[T], encoding: Encoding) -> f32 {
         // The order of quantized values is that of the numbers behind them.
         let max = x.iter().map(|x| x.to_i32()).max().unwrap_or(encoding.zero_point);
         encoding.dequantize(max)

@@ -69,7 +69,7 @@ impl Floats {
     fn takes(cx: &AcceptCx<'_>) -> Result<Takes, Error> {
         let axis =
             cx.output(0)?.rank().checked_sub(1).filter(|_| cx.input(1).is_ok_and(|b| b.rank() > 1));
-        Ok(Takes { bias: axis, residual: true, codes: true })
+        Ok(Takes { bias: axis, residual: true, quantized: true })
     }
 
     /// Whether right sides are packed, before the run or in it.
@@ -77,7 +77,7 @@ impl Floats {
         self.b.is_packed() || self.b.product.is_worth_packing()
     }
 
-    /// Elements of scratch for a right side, and for results that become codes.
+    /// Elements of scratch for a right side, and for results that become quantized values.
     fn scratch_lens(&self) -> [usize; 2] {
         [if self.packs() { self.b.scratch_len() } else { 0 }, self.strips_len]
     }
@@ -100,7 +100,7 @@ impl Kernel for Floats {
         let product = Product { rows, depth, cols, right: Layout::Rows };
         let b = RightSide::read(cx, 1, product, rights)?;
         let (_, fused) = Self::takes(cx)?.leading(cx.epilogue());
-        let strips_len = fused.codes.map_or(0, |_| product.strips_len(cx.threads()));
+        let strips_len = fused.quantized.map_or(0, |_| product.strips_len(cx.threads()));
         Ok(Self { batch, b, fused, strips_len })
     }
 
@@ -113,7 +113,8 @@ impl Kernel for Floats {
         let Io { inputs, mut outputs, mut scratch, parallel, packed, .. } = io;
         let product = &self.b.product;
         let &Product { rows, depth, cols, .. } = product;
-        let (a, mut y) = (inputs.get::<f32>(0)?, Results::take(&mut outputs, self.fused.codes)?);
+        let (a, mut y) =
+            (inputs.get::<f32>(0)?, Results::take(&mut outputs, self.fused.quantized)?);
         if rows * cols == 0 {
             return Ok(());
         }
@@ -178,7 +179,7 @@ fn execute_stored<T: Stored<f32>>(products: &Products, io: Io<'_>) -> Result<(),
 mod tests {
     use udo_api::{Bf16, F16};
 
-    use crate::family::numerics::{assert_codes, on_gpu_too};
+    use crate::family::numerics::{assert_quantized, on_gpu_too};
     use crate::testing::{assert_near, bench, noise, tensor};
 
     #[test]
@@ -268,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_are_those_of_the_numbers() {
+    fn quantized_values_are_those_of_the_numbers() {
         // One row, several right sides, more rows than a strip has, and a depth that comes in blocks.
         let cases: [(&[usize], &[usize]); 5] = [
             (&[1, 40], &[40, 300]),
@@ -281,7 +282,7 @@ mod tests {
             let (a, b) = (noise(a_dims.iter().product()), noise(b_dims.iter().product()));
             for threads in [1, 3] {
                 let run = bench("MatMul").threads(threads).input(tensor(a_dims, &a));
-                assert_codes(&run.constant(tensor(b_dims, &b)), 1);
+                assert_quantized(&run.constant(tensor(b_dims, &b)), 1);
             }
         }
     }
@@ -299,9 +300,9 @@ mod tests {
         let wanted: Vec<f64> = sums.into_iter().enumerate().map(finish).map(f64::from).collect();
         assert_near(&y.values::<f32>(), &wanted, 1e-5);
         // Right sides that come with each run are multiplied another way, and every left side its own.
-        assert_codes(&plain(), 1);
+        assert_quantized(&plain(), 1);
         let run = bench("MatMul").input(a).input(b);
-        assert_codes(&run, 0);
+        assert_quantized(&run, 0);
         let y = run.then_activation(udo_api::Activation::Relu);
         assert_eq!(y.run().unwrap()[0].epilogue_steps, 0);
         let (a, b) = (tensor(&[2, 3, 5], &noise(30)), tensor(&[2, 5, 7], &noise(70)));

@@ -51,7 +51,7 @@ impl IntegerConv for QLinearConv {
 
 #[cfg(test)]
 mod tests {
-    use udo_api::{Code, Element};
+    use udo_api::{Element, QuantizedType};
 
     use crate::testing::{bench, tensor};
 
@@ -134,12 +134,12 @@ mod tests {
         }
     }
 
-    fn quantized<T: Code>(len: usize, step: usize) -> Vec<T> {
+    fn quantized<T: QuantizedType>(len: usize, step: usize) -> Vec<T> {
         let low = if T::DTYPE == u8::DTYPE { 0.0 } else { -128.0 };
         (0..len).map(|i| T::from_f32((i * step % 256) as f32 + low)).collect()
     }
 
-    fn check<A: Code, B: Code, C: Code>(case: Case) {
+    fn check<A: QuantizedType, B: QuantizedType, C: QuantizedType>(case: Case) {
         const SIDE: usize = 9;
         let Case { channels, outputs, groups, kernel, stride, dilation, pad } = case;
         let (inputs, per_group) = (channels / groups, outputs / groups);

@@ -1,8 +1,8 @@
 //! Real numbers as the nearest quantized values.
 
 use udo_api::{
-    Code, Core, DType, Encoding, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef,
-    Node, Op, OpSchema, Param, Port, Value, input, types,
+    Core, DType, Encoding, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op,
+    OpSchema, Param, Port, QuantizedType, Value, input, types,
 };
 use udo_simd::rows;
 
@@ -39,7 +39,7 @@ impl Op for QuantizeLinear {
         Scales::read(cx)?;
         let dtype = quantized_type(cx)?;
         let y = cx.input(0)?.with_dtype(dtype);
-        let encoding = of_code!(Some(dtype), T => known_encoding::<T>(cx))??;
+        let encoding = of_quantized!(Some(dtype), T => known_encoding::<T>(cx))??;
         cx.set_output(0, encoding.map_or(y, |e| y.with_encoding(e)))
     }
 }
@@ -53,7 +53,7 @@ fn quantized_type(node: &Node<'_>) -> Result<DType, Error> {
     let found = match (zero, declared) {
         (Some(dtype), _) => Some(dtype),
         (None, 0) => Some(DType::U8),
-        (None, code) => DType::from_onnx(code),
+        (None, value) => DType::from_onnx(value),
     };
     found.filter(|&t| TYPES.has(t)).ok_or_else(|| {
         Error::new(format!("parameter \"output_dtype\" is {declared}, wanted one of {TYPES}"))
@@ -61,7 +61,7 @@ fn quantized_type(node: &Node<'_>) -> Result<DType, Error> {
 }
 
 /// The encoding of the values, where one scale is known before the run.
-fn known_encoding<T: Code>(node: &Node<'_>) -> Result<Option<Encoding>, Error> {
+fn known_encoding<T: QuantizedType>(node: &Node<'_>) -> Result<Option<Encoding>, Error> {
     let Some(&[scale]) = node.constant::<f32>(1)? else { return Ok(None) };
     if !node.has_input(2) {
         return Ok(Some(Encoding { scale, zero_point: 0 }));

@@ -65,9 +65,13 @@ fn row(name: &str, window: &Window, shape: Shape, border: Option<usize>) -> f64 
         if border.is_some() {
             assert!(pad(black_box(&image), size, channels, [around; 2], [around; 2], 9, padded));
         }
-        let codes = if border.is_some() { &*padded } else { &image };
-        let input =
-            Input { data: black_box(codes), stride: channels, zero_point: 9, padding: &padding };
+        let quantized = if border.is_some() { &*padded } else { &image };
+        let input = Input {
+            data: black_box(quantized),
+            stride: channels,
+            zero_point: 9,
+            padding: &padding,
+        };
         let filter = Weights { shape, packed: black_box(&*packed), zero_points: &[] };
         let output = Output::U8 { to: black_box(&mut *to), scales: &scales, zero_point: 128 };
         conv(&Batch::ONE, &input, &filter, black_box(&table), &bias, output, outputs).unwrap();

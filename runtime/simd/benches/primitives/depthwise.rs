@@ -33,7 +33,7 @@ const PRODUCTS: f64 = 128.0;
 /// Prints the rows.
 pub(crate) fn run(summary: &mut Summary) {
     section("depthwise: a side of the input, channels, kernel, stride; against what binds");
-    for (figure, row) in [("depthwise", float as fn(_) -> _), ("depthwise_u8", codes)] {
+    for (figure, row) in [("depthwise", float as fn(_) -> _), ("depthwise_u8", quantized)] {
         let fractions: Vec<f64> = SHAPES.iter().map(|&shape| row(shape)).collect();
         println!("  geometric mean {:.1} %", geomean(&fractions) * 100.0);
         summary.add(figure, geomean(&fractions));
@@ -71,7 +71,7 @@ fn float((side, channels, kernel, stride): (usize, usize, usize, usize)) -> f64 
     })
 }
 
-fn codes((side, channels, kernel, stride): (usize, usize, usize, usize)) -> f64 {
+fn quantized((side, channels, kernel, stride): (usize, usize, usize, usize)) -> f64 {
     let (window, taps) = window(side, kernel, stride);
     let shape = Shape { window, channels, multiplier: 1 };
     let (inputs, outputs) = (side * side * channels, window.rows().unwrap() * channels);
@@ -85,10 +85,11 @@ fn codes((side, channels, kernel, stride): (usize, usize, usize, usize)) -> f64 
     let (x, y, packed) = (x.slice(), y.slice(), packed.slice());
     let name = format!("u8 {side}x{side}x{channels}, {kernel}x{kernel} by {stride}");
     // What turns sums into values takes the place of products.
-    let codes = if isa().is_avx512() { outputs as f64 / 16.0 * REQUANTIZE * PRODUCTS } else { 0.0 };
-    let (bytes, ops) = ((inputs + outputs) as f64, (2 * taps * channels) as f64 + codes);
+    let quantized =
+        if isa().is_avx512() { outputs as f64 / 16.0 * REQUANTIZE * PRODUCTS } else { 0.0 };
+    let (bytes, ops) = ((inputs + outputs) as f64, (2 * taps * channels) as f64 + quantized);
     harness::bound(&name, "bytes", bytes, (Unit::Ops8, ops), || {
-        let codes = QuantizedWeights {
+        let quantized = QuantizedWeights {
             packed,
             zero_point: 9,
             zero_points: &[],
@@ -97,6 +98,6 @@ fn codes((side, channels, kernel, stride): (usize, usize, usize, usize)) -> f64 
         };
         let x = Image { data: black_box(&*x), stride: channels };
         let output = Output::U8 { to: black_box(&mut *y), zero_point: 128 };
-        depthwise_u8(&shape, x, &codes, 0..window.output[1], output, channels);
+        depthwise_u8(&shape, x, &quantized, 0..window.output[1], output, channels);
     })
 }

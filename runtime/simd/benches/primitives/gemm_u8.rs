@@ -52,10 +52,13 @@ pub(crate) fn run(summary: &mut Summary) {
     summary.add("u8_gemm", rows(vectors));
     let (n, m, k) = FULLY_CONNECTED;
     let (mut layer, name) = (Layer::new(n, m, k), format!("fully connected {n}x{m}x{k}"));
-    harness::row(&name, Unit::Bytes, (n * k) as f64, || layer.codes(vectors));
+    harness::row(&name, Unit::Bytes, (n * k) as f64, || layer.quantized(vectors));
     let bounds: Vec<f64> = SHAPES.iter().map(|&(.., depth)| bound(depth as f64 / 4.0)).collect();
     let bound = geomean(&bounds);
-    println!("  the most that the way from sums to codes leaves AVX-512: {:.1} %", bound * 100.0);
+    println!(
+        "  the most that the way from sums to quantized values leaves AVX-512: {:.1} %",
+        bound * 100.0
+    );
     if isa().is_amx() {
         section("gemm_u8 by AMX, as a fraction of the peak of AVX-512; then as above");
         summary.add("u8_gemm_amx", rows(isa()));
@@ -72,7 +75,7 @@ fn rows(isa: Isa) -> f64 {
     let row = |&(name, n, m, k): &(&str, usize, usize, usize)| {
         let mut layer = Layer::new(n, m, k);
         let (name, work) = (format!("{name} {n}x{m}x{k}"), (2 * m * n * k) as f64);
-        let fraction = harness::row(&name, Unit::Ops8, work, || layer.codes(isa));
+        let fraction = harness::row(&name, Unit::Ops8, work, || layer.quantized(isa));
         // On the one thread of the pool, as rten-gemm takes the pool that it is called on.
         (fraction, pool.install(|| layer.ratio(isa)))
     };
@@ -90,15 +93,15 @@ struct Layer {
     packed: Lines<i8>,
     bias: Vec<i32>,
     scales: Vec<f32>,
-    codes: Lines<u8>,
+    quantized: Lines<u8>,
     sums: Lines<i32>,
 }
 
 impl Layer {
     fn new(n: usize, m: usize, k: usize) -> Self {
         let mut left = Lines::new(m * k);
-        let codes = (0..=255).cycle().step_by(31);
-        left.slice().iter_mut().zip(codes).for_each(|(to, code)| *to = code);
+        let quantized = (0..=255).cycle().step_by(31);
+        left.slice().iter_mut().zip(quantized).for_each(|(to, value)| *to = value);
         let weights: Vec<i8> = (-128..=127).cycle().step_by(37).take(n * k).collect();
         let mut packed = Lines::new(packed_len(k, n).unwrap());
         assert!(pack_b(&weights, Strides { k: 1, n: k }, k, n, packed.slice()));
@@ -109,15 +112,15 @@ impl Layer {
             packed,
             bias: vec![77; n],
             scales: vec![0.000_3; n],
-            codes: Lines::new(m * n),
+            quantized: Lines::new(m * n),
             sums: Lines::new(m * n),
         }
     }
 
-    fn codes(&mut self, isa: Isa) {
-        let Self { shape: (n, m, k), left, packed, bias, scales, codes, .. } = self;
+    fn quantized(&mut self, isa: Isa) {
+        let Self { shape: (n, m, k), left, packed, bias, scales, quantized, .. } = self;
         let (left, right) = sides(left.slice(), packed.slice(), *n, *m, *k);
-        let output = Output::U8 { to: black_box(codes.slice()), scales, zero_point: 128 };
+        let output = Output::U8 { to: black_box(quantized.slice()), scales, zero_point: 128 };
         gemm_on(isa, &left, &right, bias, output, *n).unwrap();
     }
 
@@ -153,12 +156,12 @@ impl Layer {
 }
 
 fn sides<'a>(
-    codes: &'a [u8],
+    quantized: &'a [u8],
     packed: &'a [i8],
     n: usize,
     m: usize,
     k: usize,
 ) -> (Lhs<'a, u8>, Rhs<'a>) {
-    let left = Lhs { data: black_box(codes), rows: m, stride: k, zero_point: ZERO_POINT };
+    let left = Lhs { data: black_box(quantized), rows: m, stride: k, zero_point: ZERO_POINT };
     (left, Rhs { packed: black_box(packed), k, n, zero_points: &[] })
 }

@@ -106,9 +106,9 @@ pub(crate) fn run(summary: &mut Summary) {
 
 fn bytes_rows(len: usize, place: &str, transposes: &mut Vec<f64>) {
     let (mut floats, mut back) = (Lines::new(len), Lines::new(len));
-    let (mut halves, mut codes, mut copy) = (Lines::new(len), Lines::new(len), Lines::new(len));
+    let (mut halves, mut quantized, mut copy) = (Lines::new(len), Lines::new(len), Lines::new(len));
     let (floats, back) = (floats.slice(), back.slice());
-    let (halves, codes, copy) = (halves.slice(), codes.slice(), copy.slice());
+    let (halves, quantized, copy) = (halves.slice(), quantized.slice(), copy.slice());
     floats.iter_mut().enumerate().for_each(|(i, x)| *x = (i % 1000) as f32 * 0.005);
     let table = std::array::from_fn(|i| u8::try_from(255 - i).unwrap_or(0));
     let n = len as f64;
@@ -126,13 +126,13 @@ fn bytes_rows(len: usize, place: &str, transposes: &mut Vec<f64>) {
         rows::bf16_to_f32(black_box(&*halves), black_box(&mut *back));
     });
     bound("quantize to u8", place, n * 5.0, issues(14.0 * vectors), || {
-        rows::quantize(black_box(&*floats), 0.02, 3, black_box(&mut *codes));
+        rows::quantize(black_box(&*floats), 0.02, 3, black_box(&mut *quantized));
     });
     bound("dequantize u8", place, n * 5.0, issues(4.0 * vectors), || {
-        rows::dequantize(black_box(&*codes), 0.02, 3, black_box(&mut *back));
+        rows::dequantize(black_box(&*quantized), 0.02, 3, black_box(&mut *back));
     });
     harness::row(&format!("lookup u8 {place}"), Unit::Bytes, n * 2.0, || {
-        rows::lookup(black_box(&*codes), &table, black_box(&mut *copy));
+        rows::lookup(black_box(&*quantized), &table, black_box(&mut *copy));
     });
     for (name, axes) in &TRANSPOSES[..2] {
         let (shape, perm) = axes(len);
@@ -146,7 +146,7 @@ fn bytes_rows(len: usize, place: &str, transposes: &mut Vec<f64>) {
             issues(area as f64 / 64.0 * 8.0),
             || {
                 rows::transpose(
-                    black_box(&codes[..area]),
+                    black_box(&quantized[..area]),
                     &shape,
                     perm,
                     black_box(&mut copy[..area]),

@@ -27,7 +27,7 @@ pub(crate) fn run(summary: &mut Summary) {
     let pool = Pool::new(NonZero::new(2).unwrap()).unwrap();
     wakes(&pool);
     let passes =
-        [(); PASSES].map(|()| SHAPES.map(|shape| [floats(&pool, shape), codes(&pool, shape)]));
+        [(); PASSES].map(|()| SHAPES.map(|shape| [floats(&pool, shape), quantized(&pool, shape)]));
     let mut figures = Vec::new();
     for (i, (n, m, k)) in SHAPES.into_iter().enumerate() {
         for (j, of) in ["f32", "u8"].into_iter().enumerate() {
@@ -99,7 +99,7 @@ fn floats(pool: &Pool, (n, m, k): (usize, usize, usize)) -> f64 {
     times(both, || product(0, black_box(&mut *alone)))
 }
 
-fn codes(pool: &Pool, (n, m, k): (usize, usize, usize)) -> f64 {
+fn quantized(pool: &Pool, (n, m, k): (usize, usize, usize)) -> f64 {
     let mut packed = Lines::new(gemm_u8::packed_len(k, n).unwrap());
     let packed = packed.slice();
     let weights: Vec<i8> = (-128..=127).cycle().step_by(37).take(n * k).collect();
@@ -109,8 +109,8 @@ fn codes(pool: &Pool, (n, m, k): (usize, usize, usize)) -> f64 {
     let (alone, shared) = (alone.slice(), shared.slice());
     let product = |first: usize, to: &mut [u8]| {
         let rows = to.len() / n;
-        let codes = &a[first * k..][..rows * k];
-        let left = gemm_u8::Lhs { data: codes, rows, stride: k, zero_point: 9 };
+        let quantized = &a[first * k..][..rows * k];
+        let left = gemm_u8::Lhs { data: quantized, rows, stride: k, zero_point: 9 };
         let right = gemm_u8::Rhs { packed, k, n, zero_points: &[] };
         let output = gemm_u8::Output::U8 { to, scales: &[0.000_3], zero_point: 128 };
         gemm_u8::gemm(&left, &right, &[77], output, n).unwrap();

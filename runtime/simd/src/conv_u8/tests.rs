@@ -30,7 +30,7 @@ struct Case {
     shape: Shape,
     batch: Batch,
     table: Vec<u32>,
-    codes: Vec<u16>,
+    quantized: Vec<u16>,
     pixel: usize,
     zero: u16,
     weights: Vec<i8>,
@@ -66,14 +66,14 @@ impl Case {
             1 => 3e30,
             _ => unit * random.below(1000) as f32 / 300.0,
         };
-        let code = |random: &mut Random| (random.next() % (u64::from(highest) + 1)) as u16;
+        let value = |random: &mut Random| (random.next() % (u64::from(highest) + 1)) as u16;
         Self {
             shape,
             batch: Batch { count, input: image, output: (rows * stride + random.below(2)).max(1) },
             table,
-            codes: (0..len).map(|_| code(random)).collect(),
+            quantized: (0..len).map(|_| value(random)).collect(),
             pixel,
-            zero: code(random),
+            zero: value(random),
             weights: (0..n * channels * taps).map(|_| random.next() as i8).collect(),
             weight_zeros: (0..zeros).map(|_| random.next() as i8).collect(),
             bias: (0..biases).map(|_| random.next() as i32 >> 18).collect(),
@@ -90,14 +90,15 @@ impl Case {
             let entry = self.table[row * (taps / run) + tap / run];
             for channel in 0..channels {
                 let weight = self.weights[(column * channels + channel) * taps + tap];
-                let code = if entry == PADDING {
+                let value = if entry == PADDING {
                     self.zero
                 } else {
                     let pixel = image * self.batch.input + entry as usize * self.pixel;
-                    self.codes[pixel + tap % run * channels + column / outputs * channels + channel]
+                    self.quantized
+                        [pixel + tap % run * channels + column / outputs * channels + channel]
                 };
-                let code = i64::from(code) - i64::from(self.zero);
-                sum += code * (i64::from(weight) - weight_zero);
+                let value = i64::from(value) - i64::from(self.zero);
+                sum += value * (i64::from(weight) - weight_zero);
             }
         }
         sum
@@ -113,20 +114,20 @@ impl Case {
         let mut packed = Guarded::of(&vec![0x55i8; shape.packed_len().unwrap()]);
         let weights = Guarded::of(&self.weights);
         assert!(pack(&weights, &shape, packed.slice()));
-        let narrow: Vec<u8> = self.codes.iter().map(|&code| code as u8).collect();
-        let (codes8, codes16) = (Guarded::of(&narrow), Guarded::of(&self.codes));
+        let narrow: Vec<u8> = self.quantized.iter().map(|&value| value as u8).collect();
+        let (values8, values16) = (Guarded::of(&narrow), Guarded::of(&self.quantized));
         let padding = vec![self.zero; shape.padding_len().unwrap()];
-        let narrow: Vec<u8> = padding.iter().map(|&code| code as u8).collect();
+        let narrow: Vec<u8> = padding.iter().map(|&value| value as u8).collect();
         let (padding8, padding16) = (Guarded::of(&narrow), Guarded::of(&padding));
         let table = Guarded::of(&self.table);
         let input8 = Input {
-            data: &codes8,
+            data: &values8,
             stride: self.pixel,
             zero_point: self.zero as u8,
             padding: &padding8,
         };
         let input16 = Input {
-            data: &codes16,
+            data: &values16,
             stride: self.pixel,
             zero_point: self.zero,
             padding: &padding16,
@@ -165,8 +166,8 @@ impl Case {
         let scale = |column: usize| pick(&self.scales, column).unwrap();
         let (len, depth) = (sums.len(), self.shape.taps * self.shape.channels);
         let coded = |(sum, column): (i64, usize), zero: f32| {
-            let code = (sum as f32 * scale(column)).round_ties_even() + zero;
-            if code.is_nan() { f32::NEG_INFINITY } else { code }
+            let value = (sum as f32 * scale(column)).round_ties_even() + zero;
+            if value.is_nan() { f32::NEG_INFINITY } else { value }
         };
         let scales = &self.scales;
 
@@ -310,11 +311,12 @@ fn runs_of_a_padded_image_are_its_taps() {
     let image: Vec<u8> = (0..size[0] * size[1] * channels).map(|_| random.next() as u8).collect();
     let weights: Vec<i8> = (0..outputs * channels * 25).map(|_| random.next() as i8).collect();
     let window = Window::square(size, 5, 2, 2);
-    let convolved = |shape: Shape, codes: &[u8], table: &[u32]| {
+    let convolved = |shape: Shape, quantized: &[u8], table: &[u32]| {
         let mut packed = vec![0; shape.packed_len().unwrap()];
         assert!(pack(&weights, &shape, &mut packed));
         let padding = vec![zero; shape.padding_len().unwrap()];
-        let input = Input { data: codes, stride: channels, zero_point: zero, padding: &padding };
+        let input =
+            Input { data: quantized, stride: channels, zero_point: zero, padding: &padding };
         let filter = Weights { shape, packed: &packed, zero_points: &[3] };
         let mut sums = vec![0; window.rows().unwrap() * outputs];
         let output = Output::I32(&mut sums);
@@ -365,9 +367,9 @@ fn weights_of_one_tap_are_those_of_a_matrix() {
 fn arguments_that_contradict_each_other_are_refused() {
     let shape = one_group(5, 2, 2);
     let packed = vec![0; shape.packed_len().unwrap()];
-    let run = |shape: Shape, packed: &[i8], codes: usize, padding: usize, table: &[u32]| {
-        let (codes, padding) = (vec![0u8; codes], vec![0; padding]);
-        let input = Input { data: &codes, stride: 6, zero_point: 0, padding: &padding };
+    let run = |shape: Shape, packed: &[i8], quantized: usize, padding: usize, table: &[u32]| {
+        let (quantized, padding) = (vec![0u8; quantized], vec![0; padding]);
+        let input = Input { data: &quantized, stride: 6, zero_point: 0, padding: &padding };
         let filter = Weights { shape, packed, zero_points: &[] };
         let mut to = [0; 4];
         conv(&Batch::ONE, &input, &filter, table, &[], Output::I32(&mut to), 2)
@@ -415,7 +417,7 @@ fn no_convolution_uses_the_heap() {
     let mut table = vec![0; window.table_len().unwrap()];
     let weights = vec![3i8; 7 * 40 * 9];
     let mut packed = vec![0; shape.packed_len().unwrap()];
-    let (codes8, codes16) = (vec![200u8; 36 * 7], vec![60_000u16; 36 * 7]);
+    let (values8, values16) = (vec![200u8; 36 * 7], vec![60_000u16; 36 * 7]);
     let mut to = vec![0u8; 36 * 40];
     // The count is of all threads, so another test may add to it; not every time, though.
     let clean = (0..1000).any(|_| {
@@ -425,10 +427,10 @@ fn no_convolution_uses_the_heap() {
         let filter = Weights { shape, packed: &packed, zero_points: &[1] };
         for &isa in Isa::available() {
             let (kernels, batch) = (kernels(isa), &Batch::ONE);
-            let input = Input { data: &codes8, stride: 7, zero_point: 3, padding: &[3; 8] };
+            let input = Input { data: &values8, stride: 7, zero_point: 3, padding: &[3; 8] };
             let output = Output::U8 { to: &mut to, scales: &[0.1], zero_point: 1 };
             assert_eq!(conv_by(kernels, batch, &input, &filter, &table, &[], output, 40), Ok(()));
-            let input = Input { data: &codes16, stride: 7, zero_point: 3, padding: &[3; 8] };
+            let input = Input { data: &values16, stride: 7, zero_point: 3, padding: &[3; 8] };
             let output = Output::U8 { to: &mut to, scales: &[0.1], zero_point: 1 };
             assert_eq!(
                 conv_u16_by(kernels, batch, &input, &filter, &table, &[], output, 40),
@@ -446,11 +448,11 @@ fn the_stride_of_a_single_pixel_does_not_matter() {
     let mut packed = vec![0; shape.packed_len().unwrap()];
     assert!(pack(&[1; 64 * 5 * 3], &shape, &mut packed));
     let filter = Weights { shape, packed: &packed, zero_points: &[] };
-    let (codes, padding) = (Guarded::of(&[1; 64]), Guarded::of(&[0; 64]));
+    let (quantized, padding) = (Guarded::of(&[1; 64]), Guarded::of(&[0; 64]));
     let table = [PADDING, 0, 0].repeat(20);
     for &isa in Isa::available() {
         for stride in [0, 64, usize::MAX / 2, usize::MAX] {
-            let input = Input { data: &codes, stride, zero_point: 0, padding: &padding };
+            let input = Input { data: &quantized, stride, zero_point: 0, padding: &padding };
             let (kernels, mut to) = (kernels(isa), [0; 100]);
             let output = Output::I32(&mut to);
             let done = conv_by(kernels, &Batch::ONE, &input, &filter, &table, &[], output, 5);

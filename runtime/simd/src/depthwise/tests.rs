@@ -118,8 +118,8 @@ fn check(shape: Shape, gap: usize, rows: Range<usize>, bias: bool, activation: A
             let mut sum = if bias { f64::from(biases[c]) } else { 0.0 };
             let mut size = sum.abs();
             for &(tap, place) in &wanted[pixel] {
-                let code = f64::from(x[place * x_stride + c / shape.multiplier]);
-                let product = code * f64::from(weights[c * taps + tap]);
+                let value = f64::from(x[place * x_stride + c / shape.multiplier]);
+                let product = value * f64::from(weights[c * taps + tap]);
                 (sum, size) = (sum + product, size + product.abs());
             }
             let right = activate(activation, sum);
@@ -310,7 +310,7 @@ fn check_u8(shape: Shape, gap: usize, rows: Range<usize>, zeros: bool, signed: b
     for &isa in Isa::available() {
         let (mut x, mut zero_points, mut bias_of, mut scales_of) =
             (Guarded::of(&x), Guarded::of(zero_points), Guarded::of(&bias), Guarded::of(&scales));
-        let codes = QuantizedWeights {
+        let quantized = QuantizedWeights {
             packed: packed.slice(),
             zero_point,
             zero_points: zero_points.slice(),
@@ -325,7 +325,7 @@ fn check_u8(shape: Shape, gap: usize, rows: Range<usize>, zeros: bool, signed: b
         } else {
             Output::U8 { to: y.slice(), zero_point: y_zero as u8 }
         };
-        depthwise_u8_on(isa, &shape, image, &codes, rows.clone(), output, y_stride);
+        depthwise_u8_on(isa, &shape, image, &quantized, rows.clone(), output, y_stride);
         for at in 0..y.len() {
             let found = if signed { i32::from(y_signed[at]) } else { i32::from(y[at]) };
             let (pixel, c) = (at / y_stride, at % y_stride);
@@ -335,21 +335,21 @@ fn check_u8(shape: Shape, gap: usize, rows: Range<usize>, zeros: bool, signed: b
             }
             let mut sum = i64::from(bias[c]);
             for &(tap, place) in &wanted[pixel] {
-                let code = i64::from(x[place * x_stride + c / shape.multiplier]);
+                let value = i64::from(x[place * x_stride + c / shape.multiplier]);
                 let zero = zero_points.get(c).copied().map_or(0, i64::from);
                 let weight = i64::from(weights[c * taps + tap]) - zero;
-                sum += (code - i64::from(zero_point)) * weight;
+                sum += (value - i64::from(zero_point)) * weight;
             }
             let (low, high) = if signed { (-128, 127) } else { (0, 255) };
-            let code = (sum as f32 * scales[c]).round_ties_even() + y_zero as f32;
-            let code = if code.is_nan() { low } else { (code as i32).clamp(low, high) };
-            assert_eq!(found, code, "{isa:?} pixel {pixel} channel {c} of {shape:?}");
+            let value = (sum as f32 * scales[c]).round_ties_even() + y_zero as f32;
+            let value = if value.is_nan() { low } else { (value as i32).clamp(low, high) };
+            assert_eq!(found, value, "{isa:?} pixel {pixel} channel {c} of {shape:?}");
         }
     }
 }
 
 #[test]
-fn codes_are_right_for_every_window() {
+fn quantized_values_are_right_for_every_window() {
     for window in windows() {
         for (i, channels) in [1, 5, 19, 64, 70].into_iter().enumerate() {
             let shape = Shape { window, channels, multiplier: 1 };
@@ -363,7 +363,7 @@ fn codes_are_right_for_every_window() {
 }
 
 #[test]
-fn codes_are_right_for_every_number_of_channels() {
+fn quantized_values_are_right_for_every_number_of_channels() {
     for &channels in CHANNELS {
         for (kernel, stride) in [(3, 1), (3, 2), (5, 1), (5, 2), (2, 1)] {
             for gap in [0, 3] {
@@ -377,7 +377,7 @@ fn codes_are_right_for_every_number_of_channels() {
 }
 
 #[test]
-fn extreme_codes_are_exact() {
+fn extreme_values_are_exact() {
     for &isa in Isa::available() {
         let window = Window::square([6, 6], 5, 1, 2);
         let shape = Shape { window, channels: 64, multiplier: 1 };
@@ -387,7 +387,7 @@ fn extreme_codes_are_exact() {
             let product = (i32::from(x) - i32::from(zero_point)) * i32::from(weight);
             // A value for each tap in the window.
             let scales = [1.0 / product as f32; 64];
-            let codes = QuantizedWeights {
+            let quantized = QuantizedWeights {
                 packed: &packed,
                 zero_point,
                 zero_points: &[],
@@ -397,11 +397,11 @@ fn extreme_codes_are_exact() {
             let (image, mut to) = (vec![x; 36 * 64], vec![0; 36 * 64]);
             let output = Output::U8 { to: &mut to, zero_point: 3 };
             let image = Image { data: &image, stride: 64 };
-            depthwise_u8_on(isa, &shape, image, &codes, 0..6, output, 64);
+            depthwise_u8_on(isa, &shape, image, &quantized, 0..6, output, 64);
             let inside = [3, 4, 5, 5, 4, 3];
-            for (i, &code) in to.iter().enumerate() {
+            for (i, &value) in to.iter().enumerate() {
                 let taps = inside[i / 64 / 6] * inside[i / 64 % 6];
-                assert_eq!(code, 3 + taps, "{isa:?}");
+                assert_eq!(value, 3 + taps, "{isa:?}");
             }
         }
     }
@@ -412,10 +412,10 @@ fn slices_too_short_are_refused() {
     let window = Window::square([4, 5], 3, 1, 1);
     let shape = Shape { window, channels: 6, multiplier: 1 };
     let refused = |x: usize, packed: usize, bias: usize, y: usize, rows: Range<usize>| {
-        let codes = std::panic::catch_unwind(|| {
+        let quantized = std::panic::catch_unwind(|| {
             let (packed, bias) =
                 (vec![0; packed_len_u8([1, packed, 3], 6).unwrap()], vec![0; bias]);
-            let codes = QuantizedWeights {
+            let quantized = QuantizedWeights {
                 packed: &packed,
                 zero_point: 0,
                 zero_points: &[],
@@ -424,7 +424,7 @@ fn slices_too_short_are_refused() {
             };
             let image = Image { data: &vec![0; x], stride: 6 };
             let output = Output::U8 { to: &mut vec![0; y], zero_point: 0 };
-            depthwise_u8(&shape, image, &codes, rows.clone(), output, 6);
+            depthwise_u8(&shape, image, &quantized, rows.clone(), output, 6);
         });
         let floats = std::panic::catch_unwind(|| {
             let (packed, bias) = (vec![0.0; packed * 3 * 16], vec![0.0; bias]);
@@ -433,7 +433,7 @@ fn slices_too_short_are_refused() {
             let image = Image { data: &vec![0.0; x], stride: 6 };
             depthwise(&shape, image, &weights, rows.clone(), &mut vec![0.0; y], 6);
         });
-        assert_eq!(codes.is_err(), floats.is_err());
+        assert_eq!(quantized.is_err(), floats.is_err());
         floats.is_err()
     };
     assert!(!refused(120, 3, 6, 120, 0..4));
@@ -449,10 +449,10 @@ fn slices_too_short_are_refused() {
 fn convolutions_make_no_thread_heap_calls() {
     let shape = Shape { window: Window::square([9, 9], 3, 1, 1), channels: 70, multiplier: 1 };
     let (x, weights) = (noise(81 * 70), noise(9 * 70));
-    let (x_codes, weight_codes) = (vec![7; 81 * 70], vec![-3; 9 * 70]);
-    let (mut y, mut y_codes) = (vec![0.0; 81 * 70], vec![0; 81 * 70]);
+    let (x_quantized, quantized_weights) = (vec![7; 81 * 70], vec![-3; 9 * 70]);
+    let (mut y, mut y_quantized) = (vec![0.0; 81 * 70], vec![0; 81 * 70]);
     let mut packed = vec![0.0; packed_len(9, 70).unwrap()];
-    let mut packed_codes = vec![0; packed_len_u8([1, 3, 3], 70).unwrap()];
+    let mut packed_values = vec![0; packed_len_u8([1, 3, 3], 70).unwrap()];
     let scales = vec![0.5; 70];
     for &isa in Isa::available() {
         // Other tests call the heap meanwhile, should the count not be this thread's own.
@@ -462,17 +462,17 @@ fn convolutions_make_no_thread_heap_calls() {
             let weights = Weights { packed: &packed, bias: None, activation: Activation::Silu };
             let image = Image { data: &x, stride: 70 };
             depthwise_on(isa, &shape, image, &weights, 0..9, &mut y, 70);
-            pack_u8(&weight_codes, [1, 3, 3], 70, &mut packed_codes);
-            let codes = QuantizedWeights {
-                packed: &packed_codes,
+            pack_u8(&quantized_weights, [1, 3, 3], 70, &mut packed_values);
+            let quantized = QuantizedWeights {
+                packed: &packed_values,
                 zero_point: 1,
                 zero_points: &[],
                 bias: &[],
                 scales: &scales,
             };
-            let image = Image { data: &x_codes, stride: 70 };
-            let output = Output::U8 { to: &mut y_codes, zero_point: 0 };
-            depthwise_u8_on(isa, &shape, image, &codes, 0..9, output, 70);
+            let image = Image { data: &x_quantized, stride: 70 };
+            let output = Output::U8 { to: &mut y_quantized, zero_point: 0 };
+            depthwise_u8_on(isa, &shape, image, &quantized, 0..9, output, 70);
             udo_api::guard::thread_heap_calls() == before
         });
         assert!(quiet, "each of many convolutions called the heap");
@@ -482,11 +482,11 @@ fn convolutions_make_no_thread_heap_calls() {
 #[test]
 fn the_stride_of_a_single_pixel_does_not_matter() {
     let shape = Shape { window: Window::square([1, 1], 3, 1, 1), channels: 70, multiplier: 1 };
-    let (x, x_codes) = (noise(70), [200; 70]);
+    let (x, x_quantized) = (noise(70), [200; 70]);
     let mut packed = vec![0.0; packed_len(9, 70).unwrap()];
     pack(&noise(9 * 70), 9, 70, &mut packed);
-    let mut packed_codes = vec![0; packed_len_u8([1, 3, 3], 70).unwrap()];
-    pack_u8(&[5; 9 * 70], [1, 3, 3], 70, &mut packed_codes);
+    let mut packed_values = vec![0; packed_len_u8([1, 3, 3], 70).unwrap()];
+    pack_u8(&[5; 9 * 70], [1, 3, 3], 70, &mut packed_values);
     for &isa in Isa::available() {
         let floats = [0, 70].map(|stride| {
             let mut y = vec![0.0; 70];
@@ -497,16 +497,16 @@ fn the_stride_of_a_single_pixel_does_not_matter() {
         });
         assert_eq!(floats[0], floats[1], "{isa:?}");
         let mut y = [0; 70];
-        let codes = QuantizedWeights {
-            packed: &packed_codes,
+        let quantized = QuantizedWeights {
+            packed: &packed_values,
             zero_point: 0,
             zero_points: &[],
             bias: &[],
             scales: &[0.1; 70],
         };
-        let image = Image { data: &x_codes, stride: 0 };
+        let image = Image { data: &x_quantized, stride: 0 };
         let output = Output::U8 { to: &mut y, zero_point: 0 };
-        depthwise_u8_on(isa, &shape, image, &codes, 0..1, output, 0);
+        depthwise_u8_on(isa, &shape, image, &quantized, 0..1, output, 0);
         assert_eq!(y, [100; 70], "{isa:?}");
     }
 }

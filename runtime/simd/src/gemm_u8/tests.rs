@@ -37,7 +37,7 @@ struct Case {
 impl Case {
     fn new(random: &mut Random, m: usize, n: usize, k: usize, highest: u16) -> Self {
         let extreme = random.below(3) == 0;
-        let code = |random: &mut Random| match random.below(if extreme { 2 } else { 9 }) {
+        let value = |random: &mut Random| match random.below(if extreme { 2 } else { 9 }) {
             0 => highest,
             1 => 0,
             _ => (random.next() % (u64::from(highest) + 1)) as u16,
@@ -65,9 +65,9 @@ impl Case {
             m,
             n,
             k,
-            a: (0..(m * a_stride).saturating_sub(a_stride - k)).map(|_| code(random)).collect(),
+            a: (0..(m * a_stride).saturating_sub(a_stride - k)).map(|_| value(random)).collect(),
             a_stride,
-            a_zero: code(random),
+            a_zero: value(random),
             b: (0..k * n).map(|_| weight(random)).collect(),
             b_zeros: (0..zeros).map(|_| weight(random)).collect(),
             bias: (0..biases).map(|_| random.next() as i32 >> 18).collect(),
@@ -147,22 +147,22 @@ impl Case {
             let mut to = Guarded::of(&vec![7u8; len]);
             assert_eq!(run(Output::U8 { to: to.slice(), scales, zero_point: 131 }), Ok(()));
             same(to.slice(), n, stride, 7, &label, |i| {
-                let code = coded(i, 131.0);
-                if code >= 0.0 { code as u8 } else { 0 }
+                let value = coded(i, 131.0);
+                if value >= 0.0 { value as u8 } else { 0 }
             });
 
             let mut to = Guarded::of(&vec![7i8; len]);
             assert_eq!(run(Output::I8 { to: to.slice(), scales, zero_point: -5 }), Ok(()));
             same(to.slice(), n, stride, 7, &label, |i| {
-                let code = coded(i, -5.0);
-                if code >= -128.0 { code as i8 } else { -128 }
+                let value = coded(i, -5.0);
+                if value >= -128.0 { value as i8 } else { -128 }
             });
 
             let mut to = Guarded::of(&vec![7u16; len]);
             assert_eq!(run(Output::U16 { to: to.slice(), scales, zero_point: 40_000 }), Ok(()));
             same(to.slice(), n, stride, 7, &label, |i| {
-                let code = coded(i, 40_000.0);
-                if code >= 0.0 { code as u16 } else { 0 }
+                let value = coded(i, 40_000.0);
+                if value >= 0.0 { value as u16 } else { 0 }
             });
         }
     }
@@ -231,7 +231,7 @@ fn tall_and_deep_products_give_their_sums() {
 }
 
 #[test]
-fn the_deepest_product_of_extreme_codes_fits() {
+fn the_deepest_product_of_extreme_values_fits() {
     for (a, b, zero) in [(255, -128, 127), (255, 127, -128)] {
         let case = Case {
             m: 7,
@@ -297,8 +297,8 @@ fn transposed_weights_pack_alike() {
 fn arguments_that_contradict_each_other_are_refused() {
     let (k, n) = (3, 2);
     let packed = vec![0; packed_len(k, n).unwrap()];
-    let run = |codes: &[u8], stride: usize, packed: &[i8], k: usize, zero_points: &[i8]| {
-        let left = Lhs { data: codes, rows: 2, stride, zero_point: 0 };
+    let run = |quantized: &[u8], stride: usize, packed: &[i8], k: usize, zero_points: &[i8]| {
+        let left = Lhs { data: quantized, rows: 2, stride, zero_point: 0 };
         let right = Rhs { packed, k, n, zero_points };
         gemm(&left, &right, &[], Output::I32(&mut [0; 4]), n)
     };

@@ -82,8 +82,8 @@ fn check(window: &Window, channels: usize, gap: usize, rows: Range<usize>) {
     let (x_stride, y_stride) = (channels + gap, channels + 2 * gap);
     let x_len = len(window.input_len().unwrap(), x_stride, channels);
     let mut x = Guarded::of(&noise(x_len));
-    let x_codes: Vec<u8> = x.iter().map(|x| (x * 127.0 + 128.0) as u8).collect();
-    let mut x_codes = Guarded::of(&x_codes);
+    let x_quantized: Vec<u8> = x.iter().map(|x| (x * 127.0 + 128.0) as u8).collect();
+    let mut x_quantized = Guarded::of(&x_quantized);
     let behind = [0, 1, 2];
     let wanted = pixels(window, rows.clone(), behind);
     let y_len = len(wanted.len(), y_stride, channels);
@@ -92,9 +92,9 @@ fn check(window: &Window, channels: usize, gap: usize, rows: Range<usize>) {
             let mut y = Guarded::of(&vec![-7.5; y_len]);
             let image = Image { data: x.slice(), stride: x_stride };
             pool_on(isa, window, channels, image, divisor, rows.clone(), y.slice(), y_stride);
-            let mut y_codes = Guarded::of(&vec![99; y_len]);
-            let image = Image { data: x_codes.slice(), stride: x_stride };
-            let (rows, to) = (rows.clone(), y_codes.slice());
+            let mut y_quantized = Guarded::of(&vec![99; y_len]);
+            let image = Image { data: x_quantized.slice(), stride: x_stride };
+            let (rows, to) = (rows.clone(), y_quantized.slice());
             match divisor {
                 None => max_on(isa, window, channels, image, rows, to, y_stride),
                 Some(divisor) => {
@@ -102,21 +102,21 @@ fn check(window: &Window, channels: usize, gap: usize, rows: Range<usize>) {
                     average_on(isa, window, channels, image, average, rows, to, y_stride);
                 }
             }
-            for (at, (&found, &code)) in y.iter().zip(y_codes.iter()).enumerate() {
+            for (at, (&found, &value)) in y.iter().zip(y_quantized.iter()).enumerate() {
                 let (pixel, c) = (at / y_stride, at % y_stride);
                 let label = (isa, divisor, pixel, c, window);
                 if c >= channels {
-                    assert_eq!((found.to_bits(), code), ((-7.5f32).to_bits(), 99), "{label:?}");
+                    assert_eq!((found.to_bits(), value), ((-7.5f32).to_bits(), 99), "{label:?}");
                     continue;
                 }
                 let (inside, padded) = &wanted[pixel];
                 let values = inside.iter().map(|i| x[i * x_stride + c]);
-                let codes = inside.iter().map(|i| x_codes[i * x_stride + c]);
+                let quantized = inside.iter().map(|i| x_quantized[i * x_stride + c]);
                 let count = match divisor {
                     None => {
                         let most = values.fold(f32::NEG_INFINITY, f32::max);
                         assert_eq!(found.to_bits(), most.to_bits(), "{label:?}");
-                        assert_eq!(code, codes.max().unwrap_or(0), "{label:?}");
+                        assert_eq!(value, quantized.max().unwrap_or(0), "{label:?}");
                         continue;
                     }
                     Some(Divisor::Inside) => inside.len(),
@@ -125,10 +125,10 @@ fn check(window: &Window, channels: usize, gap: usize, rows: Range<usize>) {
                 let sum: f64 = values.map(f64::from).sum();
                 let right = sum / count.max(1) as f64;
                 assert!((f64::from(found) - right).abs() < 3e-6, "{label:?}: {found}, not {right}");
-                let sum: i64 = codes.map(i64::from).sum();
+                let sum: i64 = quantized.map(i64::from).sum();
                 let sum = sum + (count.max(1) - inside.len()) as i64 * 77;
                 let right = (sum as f64 / count.max(1) as f64).round_ties_even();
-                assert_eq!(i64::from(code), right as i64, "{label:?}");
+                assert_eq!(i64::from(value), right as i64, "{label:?}");
             }
         }
     }
@@ -186,20 +186,20 @@ fn whole_images_are_averaged() {
                 for gap in [0, 3] {
                     let stride = channels + gap;
                     let mut x = Guarded::of(&noise(len(pixels, stride, channels)));
-                    let codes: Vec<u8> = x.iter().map(|x| (x * 127.0 + 128.0) as u8).collect();
-                    let mut codes = Guarded::of(&codes);
+                    let quantized: Vec<u8> = x.iter().map(|x| (x * 127.0 + 128.0) as u8).collect();
+                    let mut quantized = Guarded::of(&quantized);
                     let mut y = Guarded::of(&vec![0.0; channels]);
                     let mut sums = Guarded::of(&vec![0; channels]);
                     let image = Image { data: x.slice(), stride };
                     global_average_on(isa, image, pixels, y.slice());
-                    let image = Image { data: codes.slice(), stride };
+                    let image = Image { data: quantized.slice(), stride };
                     global_sums_on(isa, image, pixels, sums.slice());
                     for c in 0..channels {
                         let all = (0..pixels).map(|i| f64::from(x[i * stride + c]));
                         let wanted = all.sum::<f64>() / pixels as f64;
                         let apart = (f64::from(y[c]) - wanted).abs();
                         assert!(apart < 1e-5 || pixels == 0 && y[c].is_nan(), "{isa:?}");
-                        let all = (0..pixels).map(|i| u32::from(codes[i * stride + c]));
+                        let all = (0..pixels).map(|i| u32::from(quantized[i * stride + c]));
                         assert_eq!(sums[c], all.sum::<u32>(), "{isa:?}");
                     }
                 }
@@ -212,16 +212,16 @@ fn whole_images_are_averaged() {
 fn halves_are_rounded_to_even() {
     let window = Window::square([1, 2], 2, 2, 0);
     let window = Window { kernel: [1, 1, 2], output: [1, 1, 1], ..window };
-    for (codes, wanted) in [([0, 1], 0), ([1, 2], 2), ([2, 3], 2), ([254, 255], 254)] {
+    for (quantized, wanted) in [([0, 1], 0), ([1, 2], 2), ([2, 3], 2), ([254, 255], 254)] {
         let mut y = [0];
-        let x = Image { data: &codes, stride: 1 };
+        let x = Image { data: &quantized, stride: 1 };
         average_pool_u8(&window, 1, x, Divisor::Inside, 0, 0..1, &mut y, 1);
         assert_eq!(y, [wanted]);
     }
 }
 
 #[test]
-fn sums_are_divided_as_codes_are() {
+fn sums_are_divided_as_values_are() {
     for divisor in 1..=Quotient::MOST {
         for sum in 0..=255 * divisor {
             let padding = sum % 77;
@@ -235,20 +235,20 @@ fn sums_are_divided_as_codes_are() {
 }
 
 #[test]
-fn vectors_are_divided_as_codes_are() {
+fn vectors_are_divided_as_values_are() {
     let channels = 100;
     for divisor in 1..=Quotient::MOST {
         let (input, kernel) = ([1, 1, divisor], [1, 1, divisor]);
         let window = Window { input, kernel, output: [1; 3], ..Window::square([1, 1], 1, 1, 0) };
         // Sums from none to all.
         let sum = |channel: usize| 255 * divisor * channel / (channels - 1);
-        let codes: Vec<u8> = (0..divisor)
+        let quantized: Vec<u8> = (0..divisor)
             .flat_map(|pixel| (0..channels).map(move |c| (pixel, c)))
             .map(|(pixel, c)| sum(c).saturating_sub(255 * pixel).min(255) as u8)
             .collect();
         for &isa in Isa::available() {
             let mut y = [0; 100];
-            let image = Image { data: &codes, stride: channels };
+            let image = Image { data: &quantized, stride: channels };
             let average = Average { divisor: Divisor::Inside, padding: 0 };
             average_on(isa, &window, channels, image, average, 0..1, &mut y, channels);
             for (c, &y) in y.iter().enumerate() {
@@ -298,8 +298,8 @@ fn slices_too_short_are_refused() {
 #[test]
 fn pooling_makes_no_thread_heap_calls() {
     let window = Window::square([6, 6], 3, 1, 1);
-    let (x, codes) = (noise(36 * 70), vec![9; 36 * 70]);
-    let (mut y, mut y_codes, mut sums) = (vec![0.0; 36 * 70], vec![0; 36 * 70], vec![0; 70]);
+    let (x, quantized) = (noise(36 * 70), vec![9; 36 * 70]);
+    let (mut y, mut y_quantized, mut sums) = (vec![0.0; 36 * 70], vec![0; 36 * 70], vec![0; 70]);
     for &isa in Isa::available() {
         // Other tests call the heap meanwhile, should the count not be this thread's own.
         let quiet = (0..1000).any(|_| {
@@ -308,10 +308,10 @@ fn pooling_makes_no_thread_heap_calls() {
             pool_on(isa, &window, 70, image, None, 0..6, &mut y, 70);
             pool_on(isa, &window, 70, image, Some(Divisor::Inside), 0..6, &mut y, 70);
             global_average_on(isa, image, 36, &mut y[..70]);
-            let image = Image { data: &codes, stride: 70 };
-            max_on(isa, &window, 70, image, 0..6, &mut y_codes, 70);
+            let image = Image { data: &quantized, stride: 70 };
+            max_on(isa, &window, 70, image, 0..6, &mut y_quantized, 70);
             let average = Average { divisor: Divisor::Inside, padding: 0 };
-            average_on(isa, &window, 70, image, average, 0..6, &mut y_codes, 70);
+            average_on(isa, &window, 70, image, average, 0..6, &mut y_quantized, 70);
             global_sums_on(isa, image, 36, &mut sums);
             udo_api::guard::thread_heap_calls() == before
         });
@@ -322,16 +322,16 @@ fn pooling_makes_no_thread_heap_calls() {
 #[test]
 fn the_stride_of_a_single_pixel_does_not_matter() {
     let window = Window::square([1, 1], 1, 1, 0);
-    let codes: [u8; 70] = std::array::from_fn(|i| i as u8);
+    let quantized: [u8; 70] = std::array::from_fn(|i| i as u8);
     for &isa in Isa::available() {
         let mut y = [0; 70];
-        let image = Image { data: &codes, stride: 0 };
+        let image = Image { data: &quantized, stride: 0 };
         max_on(isa, &window, 70, image, 0..1, &mut y, 0);
-        assert_eq!(y, codes, "{isa:?}");
+        assert_eq!(y, quantized, "{isa:?}");
         let mut y = [0; 70];
         let average = Average { divisor: Divisor::Inside, padding: 0 };
         average_on(isa, &window, 70, image, average, 0..1, &mut y, 0);
-        assert_eq!(y, codes, "{isa:?}");
+        assert_eq!(y, quantized, "{isa:?}");
     }
 }
 
@@ -355,14 +355,18 @@ fn what_no_tap_takes_may_lie_beyond_memory() {
     for window in [two, taps(1, usize::MAX - 5), taps(2, usize::MAX), taps(3, usize::MAX / 2)] {
         let count = window.output[2];
         for &isa in Isa::available() {
-            let (mut y, mut y_codes) = (vec![0.0; count * 70], vec![0; count * 70]);
+            let (mut y, mut y_quantized) = (vec![0.0; count * 70], vec![0; count * 70]);
             let x = Image { data: &numbers, stride: usize::MAX };
             pool_on(isa, &window, 70, x, None, 0..1, &mut y, 70);
             let wanted = [&numbers[..], &[f32::NEG_INFINITY; 70]].concat();
             assert_eq!(y, wanted[..y.len()], "{isa:?} {window:?}");
             let x = Image { data: &image, stride: usize::MAX };
-            max_on(isa, &window, 70, x, 0..1, &mut y_codes, 70);
-            assert_eq!(y_codes, [image, [0; 70]].concat()[..y_codes.len()], "{isa:?} {window:?}");
+            max_on(isa, &window, 70, x, 0..1, &mut y_quantized, 70);
+            assert_eq!(
+                y_quantized,
+                [image, [0; 70]].concat()[..y_quantized.len()],
+                "{isa:?} {window:?}"
+            );
         }
     }
 }

@@ -30,7 +30,7 @@ pub(in crate::pass) fn attach(node: &Candidate<'_>) -> Option<Fusion> {
     }
 }
 
-/// Codes under one scale that is known before the run.
+/// Quantized values under one scale that is known before the run.
 fn quantize(node: &Candidate<'_>) -> Option<Fusion> {
     let scale = node.output().encoding()?.scale;
     let is_real = node.input(0).dtype() == Some(DType::F32);

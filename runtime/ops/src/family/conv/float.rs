@@ -85,7 +85,7 @@ struct ConvF32<C, L> {
     /// Absent where the weights come with each run.
     weights: Option<Packed<f32>>,
     fused: Fused,
-    /// Elements of scratch for results that become codes.
+    /// Elements of scratch for results that become quantized values.
     strips_len: usize,
 }
 
@@ -117,7 +117,11 @@ impl<C: FloatConv, L: Layout> ConvF32<C, L> {
         let axis = if L::PORTS.output { 3 } else { 1 };
         let bias = (!node.has_input(2)).then_some(axis);
         // Of images whose channels come second, a pass over the converted ones quantizes as fast.
-        Takes { bias, residual: ConvPlan::takes_residual(conv, L::PORTS), codes: L::PORTS.output }
+        Takes {
+            bias,
+            residual: ConvPlan::takes_residual(conv, L::PORTS),
+            quantized: L::PORTS.output,
+        }
     }
 }
 
@@ -142,7 +146,7 @@ impl<C: FloatConv, L: Layout> Kernel for ConvF32<C, L> {
         } else {
             None
         };
-        let strips_len = if fused.codes.is_some() { plan.strips_len(cx.threads()) } else { 0 };
+        let strips_len = if fused.quantized.is_some() { plan.strips_len(cx.threads()) } else { 0 };
         Ok(Self { of: PhantomData, plan, weights, fused, strips_len })
     }
 
@@ -177,7 +181,7 @@ impl<C: FloatConv, L: Layout> Kernel for ConvF32<C, L> {
         let epilogue = self.fused.epilogue(&inputs, self.plan.outputs())?;
         let table = geometry.take(self.plan.table_len())?;
         let weights = Weights { packed: weights, table, epilogue };
-        let y = Results::take(&mut outputs, self.fused.codes)?;
+        let y = Results::take(&mut outputs, self.fused.quantized)?;
         self.plan.run(parallel, x, weights, images, y)
     }
 }

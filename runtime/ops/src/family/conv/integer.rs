@@ -4,8 +4,8 @@
 use std::marker::PhantomData;
 
 use udo_api::{
-    Code, Core, DType, Element, Error, ExecError, FinalizeCx, InputShapes, Inputs, Io, Kernel,
-    KernelDef, Needs, Node, Op, Packed, PortRule, Status, Workspace, input, types,
+    Core, DType, Element, Error, ExecError, FinalizeCx, InputShapes, Inputs, Io, Kernel, KernelDef,
+    Needs, Node, Op, Packed, PortRule, QuantizedType, Status, Workspace, input, types,
 };
 use udo_simd::conv_u8::MAX_K;
 
@@ -199,7 +199,7 @@ fn per_channel(node: &Node<'_>, port: usize, channels: usize) -> Result<usize, E
     }
 }
 
-fn pack<T: Code>(
+fn pack<T: QuantizedType>(
     cx: &FinalizeCx<'_>,
     w: usize,
     plan: &QuantizedConvPlan,
@@ -228,7 +228,7 @@ fn all<'a, T: Element>(
     if inputs.has(port) { inputs.get::<T>(port) } else { Ok(none) }
 }
 
-fn execute<O: IntegerConv, L: Layout, A: QuantizedInput, B: Code, C: QuantizedOutput>(
+fn execute<O: IntegerConv, L: Layout, A: QuantizedInput, B: QuantizedType, C: QuantizedOutput>(
     kernel: &QuantizedConv<O, L>,
     io: Io<'_>,
 ) -> Result<(), ExecError> {

@@ -1,6 +1,6 @@
 //! How the weights of convolutions are packed: recipes that hold all that decides it, whatever the images.
 
-use udo_api::{Code, Error, Sources};
+use udo_api::{Error, QuantizedType, Sources};
 use udo_simd::conv_f32::{Plan, Shape, Strides, Transposed};
 use udo_simd::indirect::Window;
 use udo_simd::winograd::{self, Tile};
@@ -148,7 +148,12 @@ impl QuantizedPacking {
     }
 
     /// Packs weights in ONNX's order, made signed in `workspace`, which has as many elements.
-    pub(crate) fn pack<B: Code>(self, weights: &[B], workspace: &mut [i8], packed: &mut [i8]) {
+    pub(crate) fn pack<B: QuantizedType>(
+        self,
+        weights: &[B],
+        workspace: &mut [i8],
+        packed: &mut [i8],
+    ) {
         workspace.iter_mut().zip(weights).for_each(|(to, &value)| *to = signed(value));
         match self {
             Self::Indirect(shape) => {
@@ -162,7 +167,7 @@ impl QuantizedPacking {
     }
 
     /// Packs by numbers. Allocates for the signed weights.
-    pub(crate) fn fill<B: Code>(
+    pub(crate) fn fill<B: QuantizedType>(
         numbers: &[u64],
         sources: &Sources<'_>,
         packed: &mut [i8],

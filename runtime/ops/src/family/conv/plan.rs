@@ -151,7 +151,7 @@ impl ConvPlan {
         }
     }
 
-    /// Elements of workspace for results that become codes, on so many threads.
+    /// Elements of workspace for results that become quantized values, on so many threads.
     pub(crate) fn strips_len(&self, threads: usize) -> usize {
         let cut = self.cut(1, 1);
         match &self.algorithm {

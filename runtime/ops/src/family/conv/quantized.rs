@@ -1,7 +1,7 @@
 //! How a convolution of 8-bit quantized values runs on the primitives: as one of f32 does (see `plan.rs`), with
 //! signed inputs made unsigned and unsigned weights made signed, each with their zero points.
 
-use udo_api::{Code, Element, ExecError, Parallel, Status};
+use udo_api::{Element, ExecError, Parallel, QuantizedType, Status};
 use udo_simd::Bits;
 use udo_simd::conv_u8::{self, Batch, Input, MAX_K, Shape};
 use udo_simd::depthwise::{self, Image, QuantizedWeights};
@@ -86,7 +86,7 @@ pub(crate) struct ScratchLens {
 }
 
 /// A quantized value that the primitives read, some of them after a flip.
-pub(crate) trait QuantizedInput: Code {
+pub(crate) trait QuantizedInput: QuantizedType {
     /// The bits of values.
     fn bits(values: &[Self]) -> &[u8];
     /// What to flip in the bits to make them an unsigned value.
@@ -110,7 +110,7 @@ impl QuantizedInput for i8 {
 }
 
 /// A quantized value that the primitives write, or a sum as it is.
-pub(crate) trait QuantizedOutput: Code + Bits {
+pub(crate) trait QuantizedOutput: QuantizedType + Bits {
     /// Whether depthwise convolutions write it by passes of their own.
     const HAS_DEPTHWISE: bool = true;
     fn product(to: &mut [Self], scales: &[f32], zero: Self, run: impl FnOnce(gemm_u8::Output<'_>));
@@ -138,7 +138,7 @@ impl QuantizedOutput for i8 {
 }
 
 /// The signed value that stands for what `value` stands for, next to zero points that are moved as well.
-pub(crate) fn signed<B: Code>(value: B) -> i8 {
+pub(crate) fn signed<B: QuantizedType>(value: B) -> i8 {
     let middle = if B::DTYPE == u8::DTYPE { MIDDLE } else { 0 };
     (value.to_i32() - middle) as i8
 }

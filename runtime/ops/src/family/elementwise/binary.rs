@@ -3,9 +3,9 @@
 use std::marker::PhantomData;
 
 use udo_api::{
-    Bf16, Code, Core, DType, Encoding, Error, ExecError, F16, Facts, FinalizeCx, InPlace, InferCx,
-    Io, Kernel, KernelDef, Node, Op, OpSchema, Pair, Param, Port, PortRule, Shape, TensorDesc,
-    TypeSet, Workspace, input, input_like, output_like, types,
+    Bf16, Core, DType, Encoding, Error, ExecError, F16, Facts, FinalizeCx, InPlace, InferCx, Io,
+    Kernel, KernelDef, Node, Op, OpSchema, Pair, Param, Port, PortRule, QuantizedType, Shape,
+    TensorDesc, TypeSet, Workspace, input, input_like, output_like, types,
 };
 
 use super::gpu::BinaryGpu;
@@ -266,14 +266,14 @@ impl<B: Binary> Kernel for QuantKernel<B> {
     }
 }
 
-fn execute_quantized<B: Binary, T: Code>(
+fn execute_quantized<B: Binary, T: QuantizedType>(
     kernel: &QuantKernel<B>,
     io: Io<'_>,
 ) -> Result<(), ExecError> {
     quantized::<T>(&kernel.plan, kernel.encodings, f32::rows::<B>().onto, io)
 }
 
-fn quantized<T: Code>(
+fn quantized<T: QuantizedType>(
     plan: &Broadcast,
     encodings: [Encoding; 3],
     onto: fn(&mut [f32], Side<'_, f32>),

@@ -3,8 +3,9 @@
 use std::marker::PhantomData;
 
 use udo_api::{
-    Bool, Code, Core, DType, Element, Encoding, Error, ExecError, FinalizeCx, InferCx, Io, Kernel,
-    KernelDef, Op, OpSchema, Port, PortRule, TensorDesc, TypeSet, input, input_like, output, types,
+    Bool, Core, DType, Element, Encoding, Error, ExecError, FinalizeCx, InferCx, Io, Kernel,
+    KernelDef, Op, OpSchema, Port, PortRule, QuantizedType, TensorDesc, TypeSet, input, input_like,
+    output, types,
 };
 
 use super::Broadcast;
@@ -129,14 +130,14 @@ impl<C: Compare> Kernel for QuantKernel<C> {
     }
 }
 
-fn execute_quantized<C: Compare, T: Code>(
+fn execute_quantized<C: Compare, T: QuantizedType>(
     kernel: &QuantKernel<C>,
     io: Io<'_>,
 ) -> Result<(), ExecError> {
     quantized::<T>(&kernel.plan, kernel.encodings, f32::truths::<C>(), io)
 }
 
-fn quantized<T: Code>(
+fn quantized<T: QuantizedType>(
     plan: &Broadcast,
     encodings: [Encoding; 2],
     of: Truths<f32>,

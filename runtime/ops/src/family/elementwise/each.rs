@@ -1,12 +1,14 @@
 //! Calls of functions on the elements of a tensor.
 
-use udo_api::{Code, DType, Element, Encoding, Error, ExecError, FinalizeCx, Io, Pair, Status};
+use udo_api::{
+    DType, Element, Encoding, Error, ExecError, FinalizeCx, Io, Pair, QuantizedType, Status,
+};
 use udo_simd::rows::Quantized;
 
 use super::GRAIN;
-use crate::family::results::{Codes, quantize};
+use crate::family::results::{QuantizedAs, quantize};
 
-/// Numbers that are computed before they become codes: they stay in a first-level cache.
+/// Numbers that are computed before they become quantized values: they stay in a first-level cache.
 const STRIP: usize = 1 << 10;
 
 /// Whether a run may have fewer elements than there is room for.
@@ -85,22 +87,22 @@ fn each_row<T: Element>(
 /// What a function makes of some numbers.
 type StripFn<'a> = &'a (dyn Fn(&[f32], &mut [f32]) + Sync);
 
-/// Calls the function on the elements of input 0, and stores what comes of them as codes.
-pub(crate) fn each_as_codes(
+/// Calls the function on the elements of input 0, and stores what comes of them as quantized values.
+pub(crate) fn each_quantized(
     io: Io<'_>,
-    Codes { dtype, encoding }: Codes,
+    QuantizedAs { dtype, encoding }: QuantizedAs,
     apart: StripFn<'_>,
 ) -> Result<(), ExecError> {
     match dtype {
-        DType::U8 => as_codes::<u8>(io, encoding, apart),
-        DType::I8 => as_codes::<i8>(io, encoding, apart),
-        DType::U16 => as_codes::<u16>(io, encoding, apart),
-        DType::I16 => as_codes::<i16>(io, encoding, apart),
+        DType::U8 => strips_quantized::<u8>(io, encoding, apart),
+        DType::I8 => strips_quantized::<i8>(io, encoding, apart),
+        DType::U16 => strips_quantized::<u16>(io, encoding, apart),
+        DType::I16 => strips_quantized::<i16>(io, encoding, apart),
         _ => Err(ExecError::of(Status::WRONG_TYPE)),
     }
 }
 
-fn as_codes<Q: Quantized + Code + Element>(
+fn strips_quantized<Q: Quantized + QuantizedType + Element>(
     mut io: Io<'_>,
     encoding: Encoding,
     apart: StripFn<'_>,

@@ -22,7 +22,7 @@ pub(crate) use crate::family::partition::GRAIN;
 pub(crate) use binary::{Binary, Mixed, MixedOf, Shapes, binary, run_of};
 pub(crate) use broadcast::{Broadcast, broadcast_shapes};
 pub(crate) use compare::{Compare, compare};
-pub(crate) use each::{Extents, each, each_as_codes};
+pub(crate) use each::{Extents, each, each_quantized};
 pub(crate) use limited::{Limited, limited};
 pub(crate) use logic::{Bitwise, Logic, bitwise, logic};
 pub(crate) use operands::Run;

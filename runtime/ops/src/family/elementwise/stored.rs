@@ -1,7 +1,7 @@
 //! Elements that are computed in another type than they are stored in: a block at a time, in arrays on the stack, so
 //! that there is one function for many types.
 
-use udo_api::{Bf16, Bool, Code, Element, Encoding, F16};
+use udo_api::{Bf16, Bool, Element, Encoding, F16, QuantizedType};
 
 /// Elements that are computed together.
 pub(crate) const BLOCK: usize = 256;
@@ -89,7 +89,7 @@ impl<T: Stored<C>, C> Codec<T, C> for Plain {
     }
 }
 
-impl<T: Code> Codec<T, f32> for Encoding {
+impl<T: QuantizedType> Codec<T, f32> for Encoding {
     #[inline]
     fn load(self, x: T) -> f32 {
         self.dequantize(x)

@@ -4,8 +4,8 @@
 use std::marker::PhantomData;
 
 use udo_api::{
-    Code, Core, Encoding, Error, ExecError, FinalizeCx, InPlace, Io, Kernel, KernelDef, PortRule,
-    TensorDesc, bytes_of, bytes_of_mut, input, output_like,
+    Core, Encoding, Error, ExecError, FinalizeCx, InPlace, Io, Kernel, KernelDef, PortRule,
+    QuantizedType, TensorDesc, bytes_of, bytes_of_mut, input, output_like,
 };
 use udo_simd::rows;
 
@@ -53,12 +53,12 @@ impl<U: Unary> Kernel for Table<U> {
     }
 }
 
-fn bits_of<T: Code>([x_is, y_is]: [Encoding; 2], of: &dyn Fn(f32) -> f32) -> [u8; 256] {
+fn bits_of<T: QuantizedType>([x_is, y_is]: [Encoding; 2], of: &dyn Fn(f32) -> f32) -> [u8; 256] {
     tabulate(|x: T| y_is.quantize(of(x_is.dequantize(x))))
 }
 
 /// The bits of what each value becomes, by its own bits.
-pub(crate) fn tabulate<T: Code>(of: impl Fn(T) -> T) -> [u8; 256] {
+pub(crate) fn tabulate<T: QuantizedType>(of: impl Fn(T) -> T) -> [u8; 256] {
     let mut x = [T::default(); 256];
     for (bits, x) in (0..=u8::MAX).zip(bytes_of_mut(&mut x)) {
         *x = bits;
@@ -69,7 +69,7 @@ pub(crate) fn tabulate<T: Code>(of: impl Fn(T) -> T) -> [u8; 256] {
 }
 
 /// Makes of each element what the table says.
-pub(crate) fn look_up<T: Code>(
+pub(crate) fn look_up<T: QuantizedType>(
     bits: &[u8; 256],
     extents: Extents,
     io: Io<'_>,

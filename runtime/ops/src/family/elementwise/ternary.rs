@@ -3,9 +3,9 @@
 use std::marker::PhantomData;
 
 use udo_api::{
-    Bool, Code, Core, Element, Encoding, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel,
-    KernelDef, Op, OpSchema, Port, PortRule, TensorDesc, TypeSet, input, input_like, output_like,
-    types,
+    Bool, Core, Element, Encoding, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel,
+    KernelDef, Op, OpSchema, Port, PortRule, QuantizedType, TensorDesc, TypeSet, input, input_like,
+    output_like, types,
 };
 
 use super::gpu::TernaryGpu;
@@ -147,7 +147,7 @@ impl<F: Ternary> Kernel for QuantKernel<F> {
     }
 }
 
-fn execute_quantized<F: Ternary, T: Code>(
+fn execute_quantized<F: Ternary, T: QuantizedType>(
     kernel: &QuantKernel<F>,
     mut io: Io<'_>,
 ) -> Result<(), ExecError> {

@@ -12,9 +12,9 @@ use udo_simd::{Map1, Simd, map1, map1_in_place};
 use super::gpu::UnaryGpu;
 use super::stored::{Stored, map_blocks, map_blocks_in_place};
 use super::table::Table;
-use super::{Extents, GRAIN, each, each_as_codes, infer_like_input};
+use super::{Extents, GRAIN, each, each_quantized, infer_like_input};
 use crate::Def;
-use crate::family::results::Codes;
+use crate::family::results::QuantizedAs;
 
 /// A function of one number, and of up to two that are parameters. Its family has schema, inference, kernels for every
 /// core, and tests.
@@ -101,7 +101,7 @@ struct NumberKernel<U> {
     /// For the type of the elements.
     run: Run,
     /// What is stored in the place of numbers of f32.
-    codes: Option<Codes>,
+    quantized: Option<QuantizedAs>,
     of: PhantomData<fn() -> U>,
 }
 
@@ -118,19 +118,19 @@ impl<U: Unary> NumberKernel<U> {
 impl<U: Unary> Kernel for NumberKernel<U> {
     fn accept(cx: &AcceptCx<'_>) -> Result<usize, Error> {
         let is_f32 = cx.input(0)?.dtype() == Some(DType::F32);
-        Ok(usize::from(is_f32 && Codes::asked_first(cx.epilogue()).is_some()))
+        Ok(usize::from(is_f32 && QuantizedAs::asked_first(cx.epilogue()).is_some()))
     }
 
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let function = Function::of::<U>(U::params(cx)?);
         let run = run_of(cx.input(0)?.dtype())?;
         let (x, extents) = (cx.input(0)?, Extents::of(cx)?);
-        let codes = Codes::asked_first(cx.epilogue());
-        let is_few = codes.is_none()
+        let quantized = QuantizedAs::asked_first(cx.epilogue());
+        let is_few = quantized.is_none()
             && extents == Extents::Fixed
             && x.dtype() == Some(DType::F32)
             && x.len() <= GRAIN;
-        Ok(Self { function, extents, is_few, run, codes, of: PhantomData })
+        Ok(Self { function, extents, is_few, run, quantized, of: PhantomData })
     }
 
     fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
@@ -145,11 +145,11 @@ impl<U: Unary> Kernel for NumberKernel<U> {
             }
             return Ok(());
         }
-        let Some(codes) = self.codes else {
+        let Some(quantized) = self.quantized else {
             return (self.run)(&self.function, self.extents, io);
         };
         let Function { apart, params, .. } = self.function;
-        each_as_codes(io, codes, &|x, y| apart(x, y, params))
+        each_quantized(io, quantized, &|x, y| apart(x, y, params))
     }
 }
 
@@ -256,11 +256,11 @@ fn each_by<T: Element>(
 
 #[cfg(test)]
 mod tests {
-    use udo_api::{Code, Dim, Encoding, bytes_of_mut};
+    use udo_api::{Dim, Encoding, QuantizedType, bytes_of_mut};
 
     use super::*;
     use crate::family::numerics::{
-        EDGES, LENGTHS, assert_codes, assert_rounded, bits, edges, settled_on_any_threads,
+        EDGES, LENGTHS, assert_quantized, assert_rounded, bits, edges, settled_on_any_threads,
     };
     use crate::family::partition::GRAIN;
     use crate::testing::{Bench, assert_near, bench, noise, tensor};
@@ -276,15 +276,15 @@ mod tests {
         integers_are_computed::<U>(name);
         edges_are_those_of_the_curve::<U>(name);
         an_element_has_its_bits_wherever_it_lies::<U>(name);
-        codes_are_those_of_the_numbers::<U>(name);
+        quantized_values_are_those_of_the_numbers::<U>(name);
     }
 
-    fn codes_are_those_of_the_numbers<U: Unary>(name: &str) {
+    fn quantized_values_are_those_of_the_numbers<U: Unary>(name: &str) {
         let x: Vec<f32> = noise(GRAIN + 7).iter().map(|x| x * 3.0).collect();
-        assert_codes(&bench(name).threads(3).input(tensor(&[x.len()], &x)), 1);
+        assert_quantized(&bench(name).threads(3).input(tensor(&[x.len()], &x)), 1);
         for (node, _) in nodes::<U>(name) {
-            assert_codes(&node.clone().input(tensor(&[EDGES.len()], &EDGES)), 1);
-            assert_codes(&node.input(tensor(&[3, 5], &noise(15))), 1);
+            assert_quantized(&node.clone().input(tensor(&[EDGES.len()], &EDGES)), 1);
+            assert_quantized(&node.input(tensor(&[3, 5], &noise(15))), 1);
         }
         let y = bench(name).input(tensor(&[1], &[0.5f64]));
         let y = y.then_quantize(DType::U8, 1.0, 0).run().unwrap();
@@ -381,7 +381,10 @@ mod tests {
         assert_near(&y.values::<f32>(), &wanted[..2], U::WITHIN);
     }
 
-    fn quantized_values_are_those_of_a_table<T: Code, U: Unary>(name: &str, zero_point: i32) {
+    fn quantized_values_are_those_of_a_table<T: QuantizedType, U: Unary>(
+        name: &str,
+        zero_point: i32,
+    ) {
         let mut all = [T::default(); 256];
         for (bits, x) in (0..=u8::MAX).zip(bytes_of_mut(&mut all)) {
             *x = bits;

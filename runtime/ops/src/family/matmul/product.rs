@@ -10,7 +10,7 @@ use crate::number::wrong_recipe;
 /// Left sides of fewer rows are done before the right side is packed.
 const WORTH_PACKING: usize = 4;
 
-/// The fewest rows of a strip of results that become codes: a product of a few takes its terms in another order.
+/// The fewest rows of a strip of results that become quantized values: a product of a few takes its terms in another order.
 const STRIP_ROWS: usize = 64;
 
 /// `[rows, depth]` times `[depth, cols]`.
@@ -74,7 +74,7 @@ impl Product {
         self.run_to(parallel, a, packed, Results::Numbers(y), epilogue, &mut [])
     }
 
-    /// The same where results may become codes, with so many elements of scratch as [`Self::strips_len`] says.
+    /// The same where results may become quantized values, with so many elements of scratch as [`Self::strips_len`] says.
     pub(crate) fn run_to(
         &self,
         parallel: Parallel<'_>,
@@ -103,7 +103,7 @@ impl Product {
         })
     }
 
-    /// Elements of scratch for results that become codes, on so many threads.
+    /// Elements of scratch for results that become quantized values, on so many threads.
     pub(crate) fn strips_len(&self, threads: usize) -> usize {
         let cut = self.cut(1);
         cut.strips_len(cut.height, partition::most_grains(threads))

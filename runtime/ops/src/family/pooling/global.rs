@@ -3,9 +3,9 @@
 use std::marker::PhantomData;
 
 use udo_api::{
-    Code, Core, Dim, Element, Encoding, Error, ExecError, Facts, FinalizeCx, GpuKernel, InferCx,
-    Io, Kernel, KernelDef, KernelInfo, Op, OpSchema, Port, PortRule, Shape, TensorDesc, TypeSet,
-    WorkItemFn, input, output_like, types,
+    Core, Dim, Element, Encoding, Error, ExecError, Facts, FinalizeCx, GpuKernel, InferCx, Io,
+    Kernel, KernelDef, KernelInfo, Op, OpSchema, Port, PortRule, QuantizedType, Shape, TensorDesc,
+    TypeSet, WorkItemFn, input, output_like, types,
 };
 use udo_simd::pooling::Image;
 
@@ -30,7 +30,7 @@ pub(crate) trait GlobalPool: Send + Sync + 'static {
     fn pixels(x: Image<'_, f32>, pixels: usize, y: &mut [f32]);
 
     /// The number that is made of quantized elements.
-    fn quantized<T: Code>(x: &[T], encoding: Encoding) -> f32;
+    fn quantized<T: QuantizedType>(x: &[T], encoding: Encoding) -> f32;
 }
 
 /// The operator that `P` says the channels of.
@@ -191,7 +191,7 @@ struct Quantized<P, T> {
     of: PhantomData<fn() -> (P, T)>,
 }
 
-impl<P: GlobalPool, T: Code> Kernel for Quantized<P, T> {
+impl<P: GlobalPool, T: QuantizedType> Kernel for Quantized<P, T> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         // A value without an encoding is the number itself.
         let encoding =

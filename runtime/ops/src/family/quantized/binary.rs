@@ -3,8 +3,8 @@
 use std::marker::PhantomData;
 
 use udo_api::{
-    Code, Core, Encoding, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op,
-    OpSchema, Port, TensorDesc, input, input_like, output_like, types,
+    Core, Encoding, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op,
+    OpSchema, Port, QuantizedType, TensorDesc, input, input_like, output_like, types,
 };
 use udo_simd::rows::{self, Quantized};
 
@@ -103,7 +103,7 @@ struct Operand<'a, T> {
     zero: T,
 }
 
-impl<T: Code + Quantized> Operand<'_, T> {
+impl<T: QuantizedType + Quantized> Operand<'_, T> {
     /// What the values from `at` on, `step` apart, stand for.
     fn load(&self, at: usize, step: usize, to: &mut [f32]) {
         match step {
@@ -117,7 +117,7 @@ impl<T: Code + Quantized> Operand<'_, T> {
     }
 }
 
-fn execute<F: QuantizedBinary, T: Code + Quantized>(
+fn execute<F: QuantizedBinary, T: QuantizedType + Quantized>(
     plan: &Broadcast,
     io: Io<'_>,
 ) -> Result<(), ExecError> {
@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(error, "input 1 is f32[2], wanted one element for the whole tensor");
     }
 
-    fn broadcasts<F: QuantizedBinary, T: Code + PartialEq + std::fmt::Debug>(
+    fn broadcasts<F: QuantizedBinary, T: QuantizedType + PartialEq + std::fmt::Debug>(
         name: &str,
         a_dims: &[usize],
         b_dims: &[usize],

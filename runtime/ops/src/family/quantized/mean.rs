@@ -3,9 +3,9 @@
 use std::marker::PhantomData;
 
 use udo_api::{
-    Code, Core, DType, Dim, Element, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef,
-    Node, Op, OpSchema, Param, Port, Shape, TensorDesc, Value, input, input_like, output_like,
-    types,
+    Core, DType, Dim, Element, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node,
+    Op, OpSchema, Param, Port, QuantizedType, Shape, TensorDesc, Value, input, input_like,
+    output_like, types,
 };
 
 use super::{EncodingPorts, VALUES};
@@ -154,7 +154,10 @@ impl<M: QuantizedMean> Kernel for Means<M> {
     }
 }
 
-fn execute<M: QuantizedMean, T: Code>(kernel: &Means<M>, io: Io<'_>) -> Result<(), ExecError> {
+fn execute<M: QuantizedMean, T: QuantizedType>(
+    kernel: &Means<M>,
+    io: Io<'_>,
+) -> Result<(), ExecError> {
     let Io { inputs, mut outputs, parallel, .. } = io;
     let x = inputs.get::<T>(0)?;
     let (x_is, y_is) = (X.read::<T>(&inputs)?, Y.read::<T>(&inputs)?);
@@ -175,7 +178,7 @@ fn execute<M: QuantizedMean, T: Code>(kernel: &Means<M>, io: Io<'_>) -> Result<(
 impl<M> Means<M> {
     /// The sum of the values of the window of element `at` of the result, and how many there are inside of the image
     /// and of its padding.
-    fn window_at<T: Code + Element>(&self, x: &[T], at: usize) -> (i64, usize, usize) {
+    fn window_at<T: QuantizedType + Element>(&self, x: &[T], at: usize) -> (i64, usize, usize) {
         let Self { window, channels, .. } = self;
         let (pixels, out_pixels) = (window.input_len(), window.output_len());
         let (place, start, step) = if self.channels_last {

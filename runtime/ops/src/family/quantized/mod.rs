@@ -5,7 +5,7 @@ mod binary;
 mod mean;
 mod unary;
 
-use udo_api::{Code, Encoding, Error, ExecError, Inputs, Node, Status, TypeSet, types};
+use udo_api::{Encoding, Error, ExecError, Inputs, Node, QuantizedType, Status, TypeSet, types};
 
 pub(crate) use binary::{QuantizedBinary, quantized_binary};
 pub(crate) use mean::{QuantizedMean, quantized_mean, sliding, whole};
@@ -49,7 +49,10 @@ impl EncodingPorts {
     }
 
     /// The encoding of values of type `T`, if it is known before the run.
-    pub(crate) fn known<T: Code>(self, node: &Node<'_>) -> Result<Option<Encoding>, Error> {
+    pub(crate) fn known<T: QuantizedType>(
+        self,
+        node: &Node<'_>,
+    ) -> Result<Option<Encoding>, Error> {
         let Some(&[scale]) = node.constant::<f32>(self.scale)? else { return Ok(None) };
         if !node.has_input(self.zero) {
             return Ok(Some(Encoding { scale, zero_point: 0 }));
@@ -59,7 +62,7 @@ impl EncodingPorts {
     }
 
     /// The encoding of values of type `T` in a run.
-    pub(crate) fn read<T: Code>(self, inputs: &Inputs<'_>) -> Result<Encoding, ExecError> {
+    pub(crate) fn read<T: QuantizedType>(self, inputs: &Inputs<'_>) -> Result<Encoding, ExecError> {
         let &[scale] = inputs.get::<f32>(self.scale)? else {
             return Err(ExecError::of(Status::BAD_CALL));
         };

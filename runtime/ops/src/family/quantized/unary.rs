@@ -3,8 +3,8 @@
 use std::marker::PhantomData;
 
 use udo_api::{
-    Code, Core, DType, Error, ExecError, Facts, FinalizeCx, InPlace, InferCx, Io, Kernel,
-    KernelDef, Op, OpSchema, Param, Port, Value, input, input_like, output_like, types,
+    Core, DType, Error, ExecError, Facts, FinalizeCx, InPlace, InferCx, Io, Kernel, KernelDef, Op,
+    OpSchema, Param, Port, QuantizedType, Value, input, input_like, output_like, types,
 };
 
 use super::{EncodingPorts, VALUES};
@@ -98,7 +98,7 @@ impl<U: QuantizedUnary> Kernel for Tabled<U> {
     }
 }
 
-fn known<U: QuantizedUnary, T: Code>(
+fn known<U: QuantizedUnary, T: QuantizedType>(
     cx: &FinalizeCx<'_>,
     alpha: f32,
 ) -> Result<Option<[u8; 256]>, Error> {
@@ -108,7 +108,10 @@ fn known<U: QuantizedUnary, T: Code>(
         .map(|(x_is, y_is)| tabulate(|x: T| y_is.quantize::<T>(U::of(x_is.dequantize(x), alpha)))))
 }
 
-fn execute<U: QuantizedUnary, T: Code>(kernel: &Tabled<U>, io: Io<'_>) -> Result<(), ExecError> {
+fn execute<U: QuantizedUnary, T: QuantizedType>(
+    kernel: &Tabled<U>,
+    io: Io<'_>,
+) -> Result<(), ExecError> {
     if let Some(bits) = &kernel.bits {
         return look_up::<T>(bits, kernel.extents, io);
     }
@@ -136,7 +139,7 @@ mod tests {
 
     fn values_are_those_of_the_function<
         U: QuantizedUnary,
-        T: Code + PartialEq + std::fmt::Debug,
+        T: QuantizedType + PartialEq + std::fmt::Debug,
     >(
         name: &str,
         x_zero: i32,

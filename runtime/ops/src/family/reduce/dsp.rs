@@ -3,8 +3,8 @@
 use std::marker::PhantomData;
 
 use udo_api::{
-    Code, Core, Encoding, Error, ExecError, FinalizeCx, Io, Kernel, KernelDef, PortRule, TypeSet,
-    input, output_like, types,
+    Core, Encoding, Error, ExecError, FinalizeCx, Io, Kernel, KernelDef, PortRule, QuantizedType,
+    TypeSet, input, output_like, types,
 };
 
 use super::accumulate::Accumulate;
@@ -44,7 +44,10 @@ impl<R: Reduce> Kernel for QuantKernel<R> {
     }
 }
 
-fn execute<R: Reduce, T: Code>(kernel: &QuantKernel<R>, mut io: Io<'_>) -> Result<(), ExecError> {
+fn execute<R: Reduce, T: QuantizedType>(
+    kernel: &QuantKernel<R>,
+    mut io: Io<'_>,
+) -> Result<(), ExecError> {
     let QuantKernel { plan, encodings: [x_is, y_is], .. } = kernel;
     let (x, y) = (io.inputs.get::<T>(0)?, io.outputs.take::<T>(0)?);
     let (grain, count) = (plan.grain(), plan.count());

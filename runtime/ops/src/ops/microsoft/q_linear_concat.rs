@@ -1,8 +1,8 @@
 //! Quantized tensors one after the other along an axis, brought to one scale and zero point.
 
 use udo_api::{
-    Code, Core, DType, Dim, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op,
-    OpSchema, Param, Port, Shape, TensorDesc, bytes_of, bytes_of_mut, output, types,
+    Core, DType, Dim, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpSchema,
+    Param, Port, QuantizedType, Shape, TensorDesc, bytes_of, bytes_of_mut, output, types,
 };
 use udo_simd::rows;
 
@@ -83,7 +83,7 @@ impl Kernel for Parts {
     }
 }
 
-fn execute<T: Code>(parts: &Parts, io: Io<'_>) -> Result<(), ExecError> {
+fn execute<T: QuantizedType>(parts: &Parts, io: Io<'_>) -> Result<(), ExecError> {
     let Io { inputs, mut outputs, parallel, .. } = io;
     let y_is = Y.read::<T>(&inputs)?;
     let y = outputs.take::<T>(0)?;

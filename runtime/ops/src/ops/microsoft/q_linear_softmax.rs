@@ -1,8 +1,8 @@
 //! Shares of a whole: what quantized values stand for as powers of e, over their sum along an axis.
 
 use udo_api::{
-    Code, Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op,
-    OpSchema, Param, Port, Value, input, input_like, output_like, types,
+    Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op, OpSchema,
+    Param, Port, QuantizedType, Value, input, input_like, output_like, types,
 };
 
 use crate::Def;
@@ -80,7 +80,7 @@ impl Kernel for Shares {
     }
 }
 
-fn execute<T: Code + Ord>(lanes: AxisSplit, io: Io<'_>) -> Result<(), ExecError> {
+fn execute<T: QuantizedType + Ord>(lanes: AxisSplit, io: Io<'_>) -> Result<(), ExecError> {
     let Io { inputs, mut outputs, parallel, .. } = io;
     let (x, y) = (inputs.get::<T>(0)?, outputs.take::<T>(0)?);
     let (x_is, y_is) = (X.read::<T>(&inputs)?, Y.read::<T>(&inputs)?);

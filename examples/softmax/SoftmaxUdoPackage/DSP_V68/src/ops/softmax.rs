@@ -1,7 +1,7 @@
 //! auto-generated once by `udo new`: yours to edit, never overwritten.
 //! config e2341ba720c95c1c
 //!
-//! Softmax on the DSP V68, along the last axis, over 8-bit codes.
+//! Softmax on the DSP V68, along the last axis, over 8-bit quantized values.
 
 use udo_api::{
     Core, Cost, ExecError, KernelDef, PortRule, Quant, QuantMut, Scratch, dsp_kernel, input,
@@ -22,8 +22,8 @@ fn softmax_impl(
     mut vtcm: Scratch<'_>,
 ) -> Result<(), ExecError> {
     let cols = placeholder.shape.last().copied().unwrap_or(1).max(1);
-    // A row holds at most 256 different codes, so their exponentials are looked up, counted from
-    // the row's largest code: exp(scale * (code - max)).
+    // A row holds at most 256 different quantized values, so their exponentials are looked up, counted from
+    // the row's largest quantized value: exp(scale * (quantized value - max)).
     let exps = vtcm.take::<f32>(256)?;
     for (distance, exp) in exps.iter_mut().enumerate() {
         *exp = exp_f32(-placeholder.encoding.scale * distance as f32);
@@ -34,10 +34,10 @@ fn softmax_impl(
         .zip(output.data.chunks_exact_mut(cols))
     {
         let max = x.iter().copied().max().unwrap_or(0);
-        let exp_of = |code: u8| exps.get(usize::from(max - code)).copied().unwrap_or(0.0);
-        let sum: f32 = x.iter().map(|&code| exp_of(code)).sum();
-        for (y, &code) in y.iter_mut().zip(x) {
-            *y = output.encoding.quantize(exp_of(code) / sum);
+        let exp_of = |value: u8| exps.get(usize::from(max - value)).copied().unwrap_or(0.0);
+        let sum: f32 = x.iter().map(|&value| exp_of(value)).sum();
+        for (y, &value) in y.iter_mut().zip(x) {
+            *y = output.encoding.quantize(exp_of(value) / sum);
         }
     }
     Ok(())
@@ -65,11 +65,11 @@ mod tests {
     use super::KERNEL;
 
     #[test]
-    fn shares_are_the_nearest_codes() {
+    fn shares_are_the_nearest_values() {
         // The real numbers 1 to 4, then four that are alike.
-        let codes = tensor(&[2, 4], &[12u8, 14, 16, 18, 255, 255, 255, 255]);
+        let quantized = tensor(&[2, 4], &[12u8, 14, 16, 18, 255, 255, 255, 255]);
         let bench = Bench::kernel(KERNEL)
-            .input(codes.encoded(0.5, 10))
+            .input(quantized.encoded(0.5, 10))
             .like_input()
             .output_encoding(0, 1.0 / 256.0, 0);
         let shares = bench.one();

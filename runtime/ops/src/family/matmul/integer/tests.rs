@@ -1,11 +1,11 @@
 //! Every form of operands, of their numbers and of results, next to sums in `i64`.
 
-use udo_api::{Code, Element};
+use udo_api::{Element, QuantizedType};
 
 use crate::testing::{Bench, Tensor, assert_near, bench, tensor};
 
 /// Values all over their type.
-fn values<T: Code>(len: usize, seed: usize) -> Vec<T> {
+fn values<T: QuantizedType>(len: usize, seed: usize) -> Vec<T> {
     let least = if T::DTYPE == u8::DTYPE { 0 } else { -128 };
     (0..len)
         .map(|i| T::from_f32((((i + seed) * 7919 % 65_521) % 256) as f32 + least as f32))
@@ -13,7 +13,7 @@ fn values<T: Code>(len: usize, seed: usize) -> Vec<T> {
 }
 
 /// `sum (a - a_zeros[row]) (b - b_zeros[column])`.
-fn sums<A: Code, B: Code>(
+fn sums<A: QuantizedType, B: QuantizedType>(
     [rows, depth, cols]: [usize; 3],
     (a, a_zeros): (&[A], &[A]),
     (b, b_zeros): (&[B], &[B]),
@@ -42,7 +42,7 @@ fn ways(run: &Bench, b: &Tensor, rest: &dyn Fn(Bench) -> Bench) -> Vec<Tensor> {
     all
 }
 
-fn are_exact<A: Code, B: Code>(size: [usize; 3], a_zeros: usize, b_zeros: usize) {
+fn are_exact<A: QuantizedType, B: QuantizedType>(size: [usize; 3], a_zeros: usize, b_zeros: usize) {
     let [rows, depth, cols] = size;
     let (a, b) = (values::<A>(rows * depth, 3), values::<B>(depth * cols, 11));
     let (a_zeros, b_zeros) = (values::<A>(a_zeros, 100), values::<B>(b_zeros, 30));
