@@ -511,7 +511,7 @@ fn bounded_outputs_say_their_extent_in_each_run() {
 }
 
 #[test]
-fn a_kernel_that_wants_fixed_dimensions_refuses_bounded_ones_by_name() {
+fn a_kernel_that_wants_fixed_dimensions_is_planned_for_those_of_the_run() {
     let graph = Graph::parse(
         "graph bounded
           input x: f32[5]
@@ -521,12 +521,38 @@ fn a_kernel_that_wants_fixed_dimensions_refuses_bounded_ones_by_name() {
         ",
     )
     .unwrap();
-    let error = Model::compile(graph, &mut own(), &Options::default()).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "node \"Twice_1\" (Twice) runs on none of the cores asked for: \
-         cpu: input \"x\" is f32[<=5], and the kernel wants fixed dimensions"
-    );
+    let model = Model::compile(graph, &mut own(), &Options::default()).unwrap();
+    let notices = &model.report().notices;
+    let why = "planned in the run, for the extents of \"p\": no kernel takes bounded extents";
+    assert!(notices.iter().any(|notice| notice.ends_with(why)), "{notices:?}");
+    let mut session = model.session().unwrap();
+    for (x, wanted) in [([1.0, -2.0, 3.0, -4.0, 5.0], &[2.0, 6.0, 10.0][..]), ([-1.0; 5], &[])] {
+        session.input_mut::<f32>("x").unwrap().copy_from_slice(&x);
+        session.run().unwrap();
+        close(session.output("y").unwrap(), wanted);
+    }
+    assert_eq!(session.replans(), 2);
+}
+
+#[test]
+fn a_core_that_wants_fixed_dimensions_says_so() {
+    let graph = Graph::parse(
+        "graph bounded
+          input x: f32[5]
+          input keep: bool[5]
+          p = Compress@11(x, keep) axis=0
+          y = Relu@14(p)
+          output y
+        ",
+    )
+    .unwrap();
+    let mut options = Options::default();
+    options.place.cores = vec![Core::GPU, Core::CPU];
+    let model = Model::compile(graph, &mut own(), &options).unwrap();
+    let relu = model.report().nodes.iter().find(|node| node.op == "Relu").unwrap();
+    assert_eq!(relu.core, Core::CPU);
+    let why = "input \"X\" is f32[<=5], and the kernel wants fixed dimensions";
+    assert_eq!(relu.refusals[0].reason, why);
 }
 
 #[test]
