@@ -86,7 +86,8 @@ def unary(graph, op):
     return value and ([value], attrs.get(op, {}) if flip(graph) else {}, 1)
 
 
-@row("Floor", "Ceil", "Round", "Sign", "IsNaN", "IsInf", "ThresholdedRelu", "Shrink", jumps=True)
+@row("Floor", "Ceil", "Round", "Sign", "IsNaN", "IsInf", jumps=True)
+@row("ThresholdedRelu", "Shrink", steep=True)
 def jumping(graph, op):
     value = graph.pick(kind(*FLOATS))
     return value and ([value], {}, 1)
