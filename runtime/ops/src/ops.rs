@@ -142,6 +142,7 @@ ops! {
     rms_normalization,
     rnn,
     roi_align,
+    rotary_embedding,
     round,
     scan,
     scatter,

@@ -36,3 +36,11 @@ impl IntsArgument {
         Ok(None)
     }
 }
+
+/// The parameter `name`, which is above 0.
+pub(crate) fn count(node: &Node<'_>, name: &str) -> Result<usize, Error> {
+    let found = node.int(name)?;
+    usize::try_from(found).ok().filter(|&count| count > 0).ok_or_else(|| {
+        Error::new(format!("parameter {name:?} is {found}, wanted a number above 0"))
+    })
+}

@@ -3,6 +3,7 @@
 use udo_api::{DType, Dim, Error, Node, Shape, TensorDesc};
 
 use super::{K, MASK, PAST_KEY, PAST_VALUE, Q, V, VALID_LENGTHS};
+use crate::family::argument::count;
 
 /// The extents of an attention.
 #[derive(Clone, Copy, Debug)]
@@ -95,13 +96,6 @@ impl Input {
             _ => Err(Error::new(format!("input {port} is {x}, wanted rank 3 or 4"))),
         }
     }
-}
-
-fn count(node: &Node<'_>, name: &str) -> Result<usize, Error> {
-    let found = node.int(name)?;
-    usize::try_from(found).ok().filter(|&count| count > 0).ok_or_else(|| {
-        Error::new(format!("parameter {name:?} is {found}, wanted a number above 0"))
-    })
 }
 
 impl Sizes {

@@ -1,0 +1,353 @@
+//! Pairs of elements of every head, turned by an angle that their position in the sequence has.
+
+use udo_api::{
+    Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op, OpSchema,
+    Param, Port, Value, input, input_like, output_like, types,
+};
+
+use crate::Def;
+use crate::family::argument::count;
+use crate::family::partition::row_grain;
+
+pub(crate) const DEF: Def = Def::of::<RotaryEmbedding>(KERNELS);
+
+const KERNELS: &[KernelDef] = &[KernelDef::new::<Turned>("RotaryEmbedding", Core::CPU).ports(&[
+    input(0, types::F32).bounded(),
+    input_like(1, 0).bounded(),
+    input_like(2, 0).bounded(),
+    input(3, types::I64).bounded(),
+    output_like(0, 0).bounded(),
+])];
+
+const X: usize = 0;
+const COS: usize = 1;
+const SIN: usize = 2;
+const POSITIONS: usize = 3;
+
+struct RotaryEmbedding;
+
+impl Op for RotaryEmbedding {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "RotaryEmbedding",
+        &[
+            Port::required("X", types::F32),
+            Port::required("cos_cache", types::F32),
+            Port::required("sin_cache", types::F32),
+            Port::optional("position_ids", types::I64),
+        ],
+        &[Port::required("Y", types::F32)],
+        &[
+            Param::scalar("interleaved", DType::I64).default(Value::int(0)),
+            Param::scalar("num_heads", DType::I64).optional(),
+            Param::scalar("rotary_embedding_dim", DType::I64).default(Value::int(0)),
+        ],
+    );
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let rule = Rule::of(cx)?;
+        rule.check_angles(cx)?;
+        let x = cx.input(X)?;
+        cx.set_output(0, x)
+    }
+}
+
+/// Which elements of a head are turned together.
+#[derive(Clone, Copy, Debug)]
+struct Rule {
+    /// Heads that lie in a row, where that is so: `[batch, length, heads * elements]` for `[batch, heads, length, elements]`.
+    packed: Option<usize>,
+    /// Elements of a head.
+    elements: usize,
+    /// Pairs that are turned; the elements behind them stay as they are.
+    pairs: usize,
+    /// Whether the elements of a pair are neighbours, and not as far apart as there are pairs.
+    is_interleaved: bool,
+}
+
+impl Rule {
+    fn of(node: &Node<'_>) -> Result<Self, Error> {
+        let x = node.input(X)?;
+        let (packed, elements) = match *x.shape() {
+            [_, _, _, elements] => (None, elements),
+            [_, _, hidden] => {
+                let name = "num_heads";
+                if !node.has_param(name) {
+                    let wanted = format!("which asks for parameter {name:?}");
+                    return Err(Error::new(format!("input {X} is {x}, {wanted}")));
+                }
+                let heads = count(node, name)?;
+                if !hidden.is_multiple_of(heads) {
+                    let wanted = format!("wanted rows of {heads} heads");
+                    return Err(Error::new(format!("input {X} is {x}, {wanted}")));
+                }
+                (Some(heads), hidden / heads)
+            }
+            _ => return Err(Error::new(format!("input {X} is {x}, wanted rank 3 or 4"))),
+        };
+        let name = "rotary_embedding_dim";
+        let found = node.int(name)?;
+        let turned = if found == 0 { Some(elements) } else { usize::try_from(found).ok() };
+        let turned = turned.filter(|&turned| turned <= elements && turned % 2 == 0 && turned > 0);
+        let turned = turned.ok_or_else(|| {
+            let wanted = format!("wanted an even number of the {elements} elements of a head");
+            Error::new(format!("parameter {name:?} is {found}, {wanted}"))
+        })?;
+        let is_interleaved = node.flag("interleaved")?;
+        Ok(Self { packed, elements, pairs: turned / 2, is_interleaved })
+    }
+
+    /// Refuses cosines and sines that are not one for each pair of each position.
+    fn check_angles(&self, node: &Node<'_>) -> Result<(), Error> {
+        let x = node.input(X)?;
+        let length = if self.packed.is_some() { x.shape()[1] } else { x.shape()[2] };
+        let places = [x.shape()[0], length];
+        let (cos, sin) = (node.input(COS)?, node.input(SIN)?);
+        let fits = if node.has_input(POSITIONS) {
+            let positions = node.input(POSITIONS)?;
+            if positions.shape() != places {
+                let wanted = format!("wanted a position for each of {places:?}");
+                return Err(Error::new(format!("input {POSITIONS} is {positions}, {wanted}")));
+            }
+            matches!(*cos.shape(), [_, pairs] if pairs == self.pairs)
+        } else {
+            cos.shape() == [places[0], places[1], self.pairs]
+        };
+        if fits && sin.shape() == cos.shape() {
+            return Ok(());
+        }
+        let of = if node.has_input(POSITIONS) { "positions" } else { "batch and length" };
+        let wanted = format!("wanted the {of} of {x} by {} angles", self.pairs);
+        Err(Error::new(format!("inputs {COS} and {SIN} are {cos} and {sin}, {wanted}")))
+    }
+
+    /// Turns the elements of one head.
+    fn turn(&self, x: &[f32], [cos, sin]: [&[f32]; 2], y: &mut [f32]) {
+        let angles = cos.iter().zip(sin);
+        let (turned, rest) = x.split_at(2 * self.pairs);
+        let (to, to_rest) = y.split_at_mut(2 * self.pairs);
+        to_rest.copy_from_slice(rest);
+        if self.is_interleaved {
+            let (pairs, to) = (turned.as_chunks::<2>().0, to.as_chunks_mut::<2>().0);
+            for ((&[a, b], to), (cos, sin)) in pairs.iter().zip(to).zip(angles) {
+                *to = [cos * a - sin * b, sin * a + cos * b];
+            }
+            return;
+        }
+        let (first, second) = turned.split_at(self.pairs);
+        let (to_first, to_second) = to.split_at_mut(self.pairs);
+        let pairs = first.iter().zip(second).zip(to_first.iter_mut().zip(to_second));
+        for (((a, b), (to_first, to_second)), (cos, sin)) in pairs.zip(angles) {
+            *to_first = cos * a - sin * b;
+            *to_second = sin * a + cos * b;
+        }
+    }
+}
+
+struct Turned(Rule);
+
+impl Kernel for Turned {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        Rule::of(cx).map(Self)
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io { inputs, mut outputs, parallel, .. } = io;
+        let Self(rule) = self;
+        let &Rule { packed, elements, pairs, .. } = rule;
+        let (x, cos, sin) = (inputs.get(X)?, inputs.get(COS)?, inputs.get(SIN)?);
+        let given = if inputs.has(POSITIONS) { Some(inputs.get::<i64>(POSITIONS)?) } else { None };
+        let (batch, heads, length) = match (packed, inputs.shape(X)?) {
+            (Some(heads), &[batch, length, _]) => (batch, heads, length),
+            (None, &[batch, heads, length, _]) => (batch, heads, length),
+            _ => return Err(ExecError::bad_value(0, X)),
+        };
+        let known = cos.len() / pairs;
+        if given.map_or(known, <[i64]>::len) != batch * length || sin.len() != cos.len() {
+            return Err(ExecError::bad_value(known as i64, COS));
+        }
+        let angles_of = |place: usize| {
+            let row = match given {
+                Some(given) => usize::try_from(given[place]).ok().filter(|&row| row < known),
+                None => Some(place),
+            };
+            let refused = || ExecError::bad_value(given.map_or(0, |given| given[place]), place);
+            let from = row.ok_or_else(refused)? * pairs;
+            Ok([&cos[from..][..pairs], &sin[from..][..pairs]])
+        };
+        let y = &mut outputs.take::<f32>(0)?[..x.len()];
+        let grain = row_grain(elements);
+        parallel.chunks_mut(y, grain, |chunk, y| {
+            let x = &x[chunk * grain..][..y.len()];
+            let rows = x.chunks_exact(elements).zip(y.chunks_exact_mut(elements));
+            for (at, (x, y)) in rows.enumerate() {
+                let row = chunk * (grain / elements) + at;
+                let place = match packed {
+                    Some(heads) => row / heads,
+                    None => row / (heads * length) * length + row % length,
+                };
+                rule.turn(x, angles_of(place)?, y);
+            }
+            Ok(())
+        })?;
+        outputs.set_shape(0, inputs.shape(X)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use udo_api::ExecError;
+
+    use crate::family::numerics::settled_on_any_threads;
+    use crate::testing::{Bench, assert_near, bench, noise, tensor};
+
+    /// What is turned: a batch, heads, a length, elements of a head, and how many of them are turned.
+    #[derive(Clone, Copy, Debug)]
+    struct Case {
+        extents: [usize; 4],
+        turned: usize,
+        is_packed: bool,
+        is_interleaved: bool,
+        /// The position of each place of the sequences; none for one after the other.
+        positions: &'static [i64],
+    }
+
+    const CASE: Case = Case {
+        extents: [2, 3, 4, 8],
+        turned: 8,
+        is_packed: false,
+        is_interleaved: false,
+        positions: &[],
+    };
+
+    const MIXED: &[i64] = &[4, 0, 1, 1, 3, 2, 4, 0];
+
+    const CASES: &[Case] = &[
+        CASE,
+        Case { is_packed: true, ..CASE },
+        Case { is_interleaved: true, ..CASE },
+        Case { turned: 4, ..CASE },
+        Case { turned: 6, is_interleaved: true, is_packed: true, ..CASE },
+        Case { positions: MIXED, ..CASE },
+        Case { positions: MIXED, is_packed: true, turned: 2, ..CASE },
+        Case { positions: MIXED, is_packed: true, is_interleaved: true, ..CASE },
+        Case { extents: [1, 1, 1, 2], turned: 2, ..CASE },
+        Case { extents: [1, 2, 0, 4], turned: 4, ..CASE },
+        Case { extents: [2, 9, 70, 66], turned: 34, ..CASE },
+    ];
+
+    impl Case {
+        fn rows(&self) -> usize {
+            let [batch, _, length, _] = self.extents;
+            if self.positions.is_empty() { batch * length } else { 5 }
+        }
+
+        /// Numbers, cosines and sines; the latter need be of no angle.
+        fn numbers(&self) -> [Vec<f32>; 3] {
+            let angles = self.rows() * self.turned / 2;
+            let len = self.extents.iter().product();
+            [noise(len), noise(angles + 1).split_off(1), noise(angles + 2).split_off(2)]
+        }
+
+        fn given(&self) -> Bench {
+            let [batch, heads, length, elements] = self.extents;
+            let [x, cos, sin] = self.numbers();
+            let dims = [batch, length, heads * elements];
+            let dims = if self.is_packed { &dims[..] } else { &self.extents };
+            let pairs = self.turned / 2;
+            let angles = [batch, length, pairs];
+            let known = [self.rows(), pairs];
+            let angles = if self.positions.is_empty() { &angles[..] } else { &known };
+            let run = bench("RotaryEmbedding").input(tensor(dims, &x));
+            let run = run.input(tensor(angles, &cos)).input(tensor(angles, &sin));
+            let run = match self.positions {
+                [] => run,
+                positions => run.input(tensor(&[batch, length], positions)),
+            };
+            let run = if self.is_packed { run.int("num_heads", heads as i64) } else { run };
+            let run = run.int("interleaved", i64::from(self.is_interleaved));
+            let is_whole = self.turned == elements;
+            if is_whole { run } else { run.int("rotary_embedding_dim", self.turned as i64) }
+        }
+
+        fn wanted(&self) -> Vec<f64> {
+            let [batch, heads, length, elements] = self.extents;
+            let [x, cos, sin] = self.numbers().map(|x| x.into_iter().map(f64::from).collect());
+            let (x, cos, sin): (Vec<f64>, Vec<f64>, Vec<f64>) = (x, cos, sin);
+            let (mut y, pairs) = (x.clone(), self.turned / 2);
+            for at in 0..batch * heads * length * pairs {
+                let (pair, place, head) =
+                    (at % pairs, at / pairs % length, at / pairs / length % heads);
+                let b = at / pairs / length / heads;
+                let row = if self.is_packed {
+                    (b * length + place) * heads + head
+                } else {
+                    (b * heads + head) * length + place
+                };
+                let position = b * length + place;
+                let position = self.positions.get(position).map_or(position, |&at| at as usize);
+                let (cos, sin) = (cos[position * pairs + pair], sin[position * pairs + pair]);
+                let [first, second] = if self.is_interleaved {
+                    [2 * pair, 2 * pair + 1]
+                } else {
+                    [pair, pair + pairs]
+                };
+                let [first, second] = [first, second].map(|element| row * elements + element);
+                y[first] = cos * x[first] - sin * x[second];
+                y[second] = sin * x[first] + cos * x[second];
+            }
+            y
+        }
+    }
+
+    #[test]
+    fn pairs_are_turned_by_their_angles() {
+        for case in CASES {
+            println!("{case:?}");
+            let y = settled_on_any_threads(&case.given());
+            assert_near(&y.values::<f32>(), &case.wanted(), 1e-6);
+        }
+    }
+
+    #[test]
+    fn positions_that_have_no_angles_are_refused() {
+        let run = |positions: &[i64]| {
+            let run = bench("RotaryEmbedding").input(tensor(&[1, 1, 2, 2], &[1f32; 4]));
+            let run = run.input(tensor(&[3, 1], &[0f32; 3])).input(tensor(&[3, 1], &[1f32; 3]));
+            run.input(tensor(&[1, positions.len()], positions))
+        };
+        assert_eq!(run(&[0, 3]).error(), ExecError::bad_value(3, 1).to_string());
+        assert_eq!(run(&[-1, 0]).error(), ExecError::bad_value(-1, 0).to_string());
+        assert_eq!(run(&[0]).error(), "input 3 is i64[1,1], wanted a position for each of [1, 2]");
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let run = |dims: &[usize], angles: &[usize]| {
+            let zeros = |dims: &[usize]| tensor(dims, &vec![0f32; dims.iter().product()]);
+            let run = bench("RotaryEmbedding").input(zeros(dims));
+            run.input(zeros(angles)).input(zeros(angles))
+        };
+        assert_eq!(run(&[2, 4], &[2, 2]).error(), "input 0 is f32[2,4], wanted rank 3 or 4");
+        let packed = || run(&[1, 2, 6], &[1, 2, 1]);
+        assert_eq!(
+            packed().error(),
+            "input 0 is f32[1,2,6], which asks for parameter \"num_heads\""
+        );
+        assert_eq!(
+            packed().int("num_heads", 0).error(),
+            "parameter \"num_heads\" is 0, wanted a number above 0"
+        );
+        assert_eq!(
+            packed().int("num_heads", 4).error(),
+            "input 0 is f32[1,2,6], wanted rows of 4 heads"
+        );
+        let error = "parameter \"rotary_embedding_dim\" is 0, wanted an even number of the 3 elements of a head";
+        assert_eq!(packed().int("num_heads", 2).error(), error);
+        let error = run(&[1, 1, 2, 4], &[1, 2, 3]).int("rotary_embedding_dim", 6).error();
+        assert!(error.contains("is 6, wanted an even number of the 4 elements"), "{error}");
+        assert_eq!(
+            run(&[1, 1, 2, 4], &[1, 2, 1]).error(),
+            "inputs 1 and 2 are f32[1,2,1] and f32[1,2,1], wanted the batch and length of f32[1,1,2,4] by 2 angles"
+        );
+    }
+}
