@@ -30,6 +30,7 @@ ops! {
     blackman_window,
     cast,
     cast_like,
+    causal_conv_with_state,
     ceil,
     celu,
     center_crop_pad,

@@ -2,7 +2,7 @@
 
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
 
-use udo_simd::Simd;
+use udo_simd::{Map2, Simd};
 
 /// From here on the fraction is the better one.
 const FAR: f64 = 3.0;
@@ -27,6 +27,17 @@ pub(crate) fn gelu(x: f64) -> f64 {
 pub(crate) fn gelu_lanes<S: Simd>(s: S, x: S::F) -> S::F {
     let share = s.erf(s.mul(x, s.splat(FRAC_1_SQRT_2 as f32)));
     s.mul(s.mul(s.splat(0.5), x), s.add(s.splat(1.0), share))
+}
+
+/// `y + weight * x`.
+#[derive(Clone, Copy)]
+pub(crate) struct PlusWeighed(pub(crate) f32);
+
+impl Map2 for PlusWeighed {
+    #[inline(always)]
+    fn of<S: Simd>(self, s: S, y: S::F, x: S::F) -> S::F {
+        s.fma(s.splat(self.0), x, y)
+    }
 }
 
 /// `x / (1 + exp(-alpha x))` of each lane.
