@@ -88,6 +88,7 @@ ops! {
     leaky_relu,
     less,
     less_or_equal,
+    linear_attention,
     log,
     log_softmax,
     r#loop,

@@ -1,0 +1,591 @@
+//! Attention by a state that every step adds the product of its key and its value to: `q S` is the result for a query.
+
+use udo_api::{
+    Core, DType, Dim, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op,
+    OpSchema, Param, Port, Shape, Value, Workspace, input, input_like, output_like, types,
+};
+use udo_simd::math::exp;
+use udo_simd::{Map1, Simd, map1_in_place, map2_in_place};
+
+use crate::Def;
+use crate::family::argument::count;
+use crate::family::partition;
+use crate::family::special::PlusWeighed;
+
+pub(crate) const DEF: Def = Def::of::<LinearAttention>(KERNELS);
+
+const KERNELS: &[KernelDef] =
+    &[KernelDef::new::<Recurrent>("LinearAttention", Core::CPU).ports(&[
+        input(0, types::F32),
+        input_like(1, 0),
+        input_like(2, 0),
+        input_like(3, 0),
+        input_like(4, 0),
+        input_like(5, 0),
+        output_like(0, 0),
+        output_like(1, 0),
+    ])];
+
+const Q: usize = 0;
+const K: usize = 1;
+const V: usize = 2;
+const PAST: usize = 3;
+const DECAY: usize = 4;
+const BETA: usize = 5;
+const PRESENT: usize = 1;
+
+struct LinearAttention;
+
+impl Op for LinearAttention {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "LinearAttention",
+        &[
+            Port::required("query", types::F32),
+            Port::required("key", types::F32),
+            Port::required("value", types::F32),
+            Port::optional("past_state", types::F32),
+            Port::optional("decay", types::F32),
+            Port::optional("beta", types::F32),
+        ],
+        &[Port::required("output", types::F32), Port::optional("present_state", types::F32)],
+        &[
+            // Says how others cut up the steps.
+            Param::scalar("chunk_size", DType::I64).default(Value::int(64)),
+            Param::scalar("kv_num_heads", DType::I64),
+            Param::scalar("q_num_heads", DType::I64),
+            Param::scalar("scale", DType::F32).default(Value::float(0.0)),
+            Param::text("update_rule").default(Value::text("gated_delta")),
+        ],
+    );
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let (q, v) = (cx.input(Q)?, cx.input(V)?);
+        let Problem { q_heads, kv_heads, depth, width, .. } = Problem::of(cx)?;
+        let dim = |shape: Shape, axis: usize| shape.dim(axis).unwrap_or(Dim::Fixed(0));
+        let (queries, values) = (q.full_shape(), v.full_shape());
+        let (batch, length) = (dim(queries, 0), dim(queries, 1));
+        let hidden = q_heads.saturating_mul(width);
+        let y = Shape::of_dims(&[batch, length, dim(values, 2).with(hidden)])?;
+        cx.set_output(0, q.with_shape(y))?;
+        if cx.output_count() > PRESENT {
+            let (depth, width) = (dim(queries, 2).with(depth), dim(values, 2).with(width));
+            let state = Shape::of_dims(&[batch, Dim::Fixed(kv_heads), depth, width])?;
+            // A state may be stored in more digits than the rest.
+            let like = if cx.has_input(PAST) { cx.input(PAST)? } else { q };
+            cx.set_output(PRESENT, like.with_shape(state))?;
+        }
+        Ok(())
+    }
+}
+
+/// What is computed of which extents.
+#[derive(Clone, Copy, Debug)]
+struct Problem {
+    batch: usize,
+    length: usize,
+    q_heads: usize,
+    /// Heads of keys, values and states: each is that of as many neighbouring heads of queries.
+    kv_heads: usize,
+    /// Elements of a query and of a key.
+    depth: usize,
+    /// Elements of a value.
+    width: usize,
+    /// How many logarithms of factors of the state a step of a head has: one, or one for each element of a key; 0 where
+    /// the state stays as it is.
+    decays: usize,
+    /// How many rates a step of all heads has, by which values replace what the state has for their key; 0 where they
+    /// are added to it.
+    rates: usize,
+    scale: f32,
+}
+
+impl Problem {
+    fn of(node: &Node<'_>) -> Result<Self, Error> {
+        let (q_heads, kv_heads) = (count(node, "q_num_heads")?, count(node, "kv_num_heads")?);
+        if !q_heads.is_multiple_of(kv_heads) {
+            return Err(Error::new(format!(
+                "{q_heads} heads of queries are no multiple of {kv_heads} heads of keys"
+            )));
+        }
+        let (q, k, v) = (node.input(Q)?, node.input(K)?, node.input(V)?);
+        let fitting = match (q.shape(), v.shape()) {
+            (&[batch, length, queries], &[_, _, values])
+                if queries.is_multiple_of(q_heads) && values.is_multiple_of(kv_heads) =>
+            {
+                let (depth, width) = (queries / q_heads, values / kv_heads);
+                let fits = k.shape() == [batch, length, kv_heads * depth]
+                    && v.shape() == [batch, length, values];
+                fits.then_some((batch, length, depth, width))
+            }
+            _ => None,
+        };
+        let (batch, length, depth, width) = fitting.ok_or_else(|| {
+            let wanted = format!("wanted rows of {q_heads}, {kv_heads} and {kv_heads} heads");
+            Error::new(format!("inputs are {q}, {k} and {v}, {wanted}"))
+        })?;
+        if depth == 0 || width == 0 {
+            return Err(Error::new("heads have 0 elements, wanted 1 or more"));
+        }
+        let [decays, rates] = factors(node, [batch, length], [kv_heads, depth])?;
+        let state = [batch, kv_heads, depth, width];
+        if node.has_input(PAST) && node.input(PAST)?.shape() != state {
+            let found = node.input(PAST)?;
+            return Err(Error::new(format!("input {PAST} is {found}, wanted {state:?}")));
+        }
+        let scale = match node.float("scale")? {
+            0.0 => 1.0 / (depth as f64).sqrt(),
+            scale => scale,
+        };
+        let scale = scale as f32;
+        Ok(Self { batch, length, q_heads, kv_heads, depth, width, decays, rates, scale })
+    }
+
+    /// Heads of queries that share one of keys.
+    fn group(&self) -> usize {
+        self.q_heads / self.kv_heads
+    }
+}
+
+/// How many factors of the state a step of a head has, and how many rates one of all heads.
+fn factors(
+    node: &Node<'_>,
+    [batch, length]: [usize; 2],
+    [heads, depth]: [usize; 2],
+) -> Result<[usize; 2], Error> {
+    let rule = node.text("update_rule")?;
+    let (has_decays, has_rates) = match rule {
+        "linear" => (false, false),
+        "gated" => (true, false),
+        "delta" => (false, true),
+        "gated_delta" => (true, true),
+        _ => {
+            let wanted = "wanted \"linear\", \"gated\", \"delta\" or \"gated_delta\"";
+            return Err(Error::new(format!("parameter \"update_rule\" is {rule:?}, {wanted}")));
+        }
+    };
+    let read = |port: usize, is_wanted: bool, sizes: [usize; 2]| {
+        if node.has_input(port) != is_wanted {
+            let found = if is_wanted { "missing" } else { "there" };
+            return Err(Error::new(format!(
+                "input {port} is {found}, and parameter \"update_rule\" is {rule:?}"
+            )));
+        }
+        if !is_wanted {
+            return Ok(0);
+        }
+        let found = node.input(port)?;
+        let size = sizes.into_iter().find(|&size| found.shape() == [batch, length, size]);
+        size.ok_or_else(|| {
+            let [a, b] = sizes;
+            let wanted = format!("wanted [{batch},{length},{a} or {b}]");
+            Error::new(format!("input {port} is {found}, {wanted}"))
+        })
+    };
+    let decays = read(DECAY, has_decays, [heads, heads.saturating_mul(depth)])?;
+    Ok([decays / heads, read(BETA, has_rates, [heads, 1])?])
+}
+
+/// The states are computed one after the other, or columns of them: no column knows of another.
+struct Recurrent {
+    problem: Problem,
+    /// Columns of a state that are computed together.
+    columns: usize,
+}
+
+impl Kernel for Recurrent {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let problem = Problem::of(cx)?;
+        let states = (problem.batch * problem.kv_heads).max(1);
+        let parts = match cx.threads() {
+            1 => 1,
+            threads => partition::most_grains(threads).div_ceil(states),
+        };
+        let columns = problem.width.div_ceil(parts).next_multiple_of(LEAST).min(problem.width);
+        Ok(Self { problem, columns })
+    }
+
+    fn workspace(&self) -> Workspace {
+        let all = self.parts().saturating_mul(self.own_len());
+        let results = self.parts().saturating_mul(self.results_len());
+        Workspace::of::<f32>(all).and::<f32>(results)
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io { inputs, mut outputs, mut scratch, parallel, .. } = io;
+        let &Problem { length, depth, width, decays, rates, .. } = &self.problem;
+        let given = |port| if inputs.has(port) { inputs.get::<f32>(port) } else { Ok(&[][..]) };
+        let given = Given {
+            q: given(Q)?,
+            k: given(K)?,
+            v: given(V)?,
+            past: given(PAST)?,
+            decay: if decays > 0 { given(DECAY)? } else { &[] },
+            rate: if rates > 0 { given(BETA)? } else { &[] },
+        };
+        let (own_len, results_len) = (self.own_len(), self.results_len());
+        let own = scratch.take::<f32>(self.parts() * own_len)?;
+        let results = scratch.take::<f32>(self.parts() * results_len)?;
+        let work = self.parts() * length * depth * self.columns * (2 + self.problem.group());
+        let grains = partition::grains(parallel, work, partition::F32_PRODUCTS);
+        let each = self.parts().div_ceil(grains).max(1);
+        parallel.chunks_mut_with(
+            own,
+            each * own_len,
+            results,
+            each * results_len,
+            |chunk, own, results| {
+                for (at, own) in own.chunks_exact_mut(own_len).enumerate() {
+                    let results = &mut results[at * results_len..][..results_len];
+                    self.part(&given, chunk * each + at, own, results);
+                }
+                Ok(())
+            },
+        )?;
+        self.store(results, outputs.take::<f32>(0)?);
+        if outputs.has(PRESENT) {
+            let present = outputs.take::<f32>(PRESENT)?;
+            for (row, to) in present.chunks_exact_mut(width).enumerate() {
+                for (block, to) in to.chunks_mut(self.columns).enumerate() {
+                    let part = row / depth * self.blocks() + block;
+                    let from = part * own_len + row % depth * to.len();
+                    to.copy_from_slice(&own[from..][..to.len()]);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Columns that are worth a part of their own.
+const LEAST: usize = 32;
+
+/// What comes with a call; nothing stands for zeros.
+struct Given<'a> {
+    q: &'a [f32],
+    k: &'a [f32],
+    v: &'a [f32],
+    past: &'a [f32],
+    decay: &'a [f32],
+    rate: &'a [f32],
+}
+
+impl Recurrent {
+    /// Parts that a state is cut into.
+    fn blocks(&self) -> usize {
+        self.problem.width.div_ceil(self.columns)
+    }
+
+    fn parts(&self) -> usize {
+        self.problem.batch * self.problem.kv_heads * self.blocks()
+    }
+
+    /// Elements of columns of a state, of a value, and of the factors of a step.
+    fn own_len(&self) -> usize {
+        let depth = self.problem.depth;
+        depth.saturating_add(1).saturating_mul(self.columns).saturating_add(depth)
+    }
+
+    /// Elements of the results of a part: of each step, and each head that shares the state.
+    fn results_len(&self) -> usize {
+        self.problem.length * self.problem.group() * self.columns
+    }
+
+    /// Some columns of a state, and of the results.
+    fn part(&self, given: &Given<'_>, part: usize, own: &mut [f32], results: &mut [f32]) {
+        let problem = &self.problem;
+        let &Problem { length, kv_heads, depth, width, decays, rates, scale, .. } = problem;
+        let (state_at, first) = (part / self.blocks(), part % self.blocks() * self.columns);
+        let (batch, head) = (state_at / kv_heads, state_at % kv_heads);
+        let (columns, group) = (self.columns.min(width - first), problem.group());
+        let (state, own) = own.split_at_mut(depth * self.columns);
+        let (value, factors) = own.split_at_mut(self.columns);
+        let (state, value) = (&mut state[..depth * columns], &mut value[..columns]);
+        for (row, to) in state.chunks_exact_mut(columns).enumerate() {
+            match given.past.get((state_at * depth + row) * width + first..) {
+                Some(past) if !past.is_empty() => to.copy_from_slice(&past[..columns]),
+                _ => to.fill(0.0),
+            }
+        }
+        for step in 0..length {
+            let at = (batch * length + step) * kv_heads + head;
+            let key = &given.k[at * depth..][..depth];
+            let factors = &mut factors[..decays];
+            if decays > 0 {
+                exp(&given.decay[at * decays..][..decays], factors);
+            }
+            for (row, state) in state.chunks_exact_mut(columns).enumerate() {
+                match *factors {
+                    [] => {}
+                    [factor] => map1_in_place(Times(factor), state),
+                    _ => map1_in_place(Times(factors[row]), state),
+                }
+            }
+            value.copy_from_slice(&given.v[at * width + first..][..columns]);
+            if rates > 0 {
+                for (&key, state) in key.iter().zip(state.chunks_exact(columns)) {
+                    map2_in_place(PlusWeighed(-key), value, state);
+                }
+                let rate = if rates == 1 { at / kv_heads } else { at };
+                map1_in_place(Times(given.rate[rate]), value);
+            }
+            for (&key, state) in key.iter().zip(state.chunks_exact_mut(columns)) {
+                map2_in_place(PlusWeighed(key), state, &*value);
+            }
+            let queries = given.q[at * group * depth..].chunks_exact(depth);
+            let results = results[step * group * columns..].chunks_exact_mut(columns);
+            for (query, result) in queries.zip(results).take(group) {
+                result.fill(0.0);
+                for (query, state) in query.iter().zip(state.chunks_exact(columns)) {
+                    map2_in_place(PlusWeighed(query * scale), result, state);
+                }
+            }
+        }
+    }
+
+    /// The results, with the heads of a step in a row.
+    fn store(&self, results: &[f32], y: &mut [f32]) {
+        let &Problem { length, q_heads, kv_heads, width, .. } = &self.problem;
+        let group = self.problem.group();
+        for (row, y) in y.chunks_exact_mut(width).enumerate() {
+            let (head, step) = (row % q_heads, row / q_heads % length);
+            let state = row / q_heads / length * kv_heads + head / group;
+            for (block, y) in y.chunks_mut(self.columns).enumerate() {
+                let part = (state * self.blocks() + block) * self.results_len();
+                let from = part + (step * group + head % group) * y.len();
+                y.copy_from_slice(&results[from..][..y.len()]);
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Times(f32);
+
+#[expect(clippy::inline_always, reason = "takes on the features of its caller")]
+impl Map1 for Times {
+    #[inline(always)]
+    fn of<S: Simd>(self, s: S, x: S::F) -> S::F {
+        s.mul(x, s.splat(self.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::family::numerics::settled_on_any_threads;
+    use crate::testing::{Bench, Tensor, assert_near, bench, noise, tensor};
+
+    #[derive(Clone, Copy, Debug)]
+    struct Case {
+        batch: usize,
+        length: usize,
+        q_heads: usize,
+        kv_heads: usize,
+        depth: usize,
+        width: usize,
+        rule: &'static str,
+        /// Factors of a step of a head: one, or one for each element of a key.
+        has_one_decay: bool,
+        /// Whether all heads share a rate.
+        has_one_rate: bool,
+        has_past: bool,
+        /// 0 for that of the depth.
+        scale: f64,
+    }
+
+    const CASE: Case = Case {
+        batch: 2,
+        length: 5,
+        q_heads: 2,
+        kv_heads: 2,
+        depth: 4,
+        width: 3,
+        rule: "gated_delta",
+        has_one_decay: false,
+        has_one_rate: false,
+        has_past: false,
+        scale: 0.0,
+    };
+
+    const CASES: &[Case] = &[
+        CASE,
+        Case { rule: "linear", ..CASE },
+        Case { rule: "linear", q_heads: 6, has_past: true, ..CASE },
+        Case { rule: "gated", ..CASE },
+        Case { rule: "gated", has_one_decay: true, has_past: true, scale: 0.3, ..CASE },
+        Case { rule: "delta", has_past: true, ..CASE },
+        Case { rule: "delta", has_one_rate: true, ..CASE },
+        Case { has_one_decay: true, has_past: true, ..CASE },
+        Case { q_heads: 4, kv_heads: 1, has_one_rate: true, ..CASE },
+        Case { length: 1, depth: 1, width: 1, has_past: true, ..CASE },
+        Case { length: 0, has_past: true, rule: "linear", ..CASE },
+        Case { length: 40, depth: 33, width: 70, kv_heads: 1, has_past: true, ..CASE },
+        Case { batch: 1, length: 30, depth: 64, width: 128, q_heads: 3, kv_heads: 3, ..CASE },
+    ];
+
+    /// Queries, keys, values, past, decays and rates; none for what the rule has not.
+    struct Numbers([Vec<f32>; 6]);
+
+    impl Numbers {
+        fn of(case: &Case) -> Self {
+            let Case { batch, length, q_heads, kv_heads, depth, width, rule, .. } = *case;
+            let steps = batch * length;
+            let decays = if case.has_one_decay { 1 } else { depth };
+            let rates = if case.has_one_rate { 1 } else { kv_heads };
+            let mut seed = 0;
+            let mut numbers = |is_there: bool, len: usize, of: fn(f32, f32) -> f32, depth: f32| {
+                seed += 1;
+                let x = if is_there { noise(len + seed).split_off(seed) } else { Vec::new() };
+                x.into_iter().map(|x| of(x, depth)).collect::<Vec<f32>>()
+            };
+            let (own, root) = (|x, _| x, (depth as f32).sqrt());
+            Self([
+                numbers(true, steps * q_heads * depth, own, root),
+                // Not much longer than 1, or else the state grows with each step.
+                numbers(true, steps * kv_heads * depth, |x, root| x / root, root),
+                numbers(true, steps * kv_heads * width, own, root),
+                numbers(case.has_past, batch * kv_heads * depth * width, own, root),
+                numbers(
+                    rule.starts_with("gated"),
+                    steps * kv_heads * decays,
+                    |x, _| -x.abs(),
+                    root,
+                ),
+                numbers(rule.ends_with("delta"), steps * rates, |x, _| x.abs() / 2.0, root),
+            ])
+        }
+
+        fn tensors(&self, case: &Case) -> [Option<Tensor>; 6] {
+            let Case { batch, length, kv_heads, depth, width, .. } = *case;
+            let mut port = 0;
+            self.0.each_ref().map(|x| {
+                port += 1;
+                let is_there = port < 4 || case.has_past && port == 4 || !x.is_empty();
+                let state = [batch, kv_heads, depth, width];
+                let steps = (batch * length).max(1);
+                let row = if length > 0 { x.len() / steps } else { case.row(port) };
+                let row = [batch, length, row];
+                is_there.then(|| tensor(if port == 4 { &state[..] } else { &row }, x))
+            })
+        }
+    }
+
+    impl Case {
+        /// Elements of a step of the first three inputs, which nothing tells where there is no step.
+        fn row(&self, port: usize) -> usize {
+            let Self { q_heads, kv_heads, depth, width, .. } = *self;
+            match port {
+                1 => q_heads * depth,
+                2 => kv_heads * depth,
+                _ => kv_heads * width,
+            }
+        }
+
+        fn given(&self) -> Bench {
+            let tensors = Numbers::of(self).tensors(self);
+            let run = tensors.into_iter().fold(bench("LinearAttention"), |run, x| match x {
+                Some(x) => run.input(x),
+                None => run.absent(),
+            });
+            let run = run.int("q_num_heads", self.q_heads as i64);
+            let run = run.int("kv_num_heads", self.kv_heads as i64);
+            run.text("update_rule", self.rule).float("scale", self.scale)
+        }
+
+        /// The results and the states.
+        fn wanted(&self) -> [Vec<f64>; 2] {
+            let Self { batch, length, q_heads, kv_heads, depth, width, .. } = *self;
+            let Numbers(x) = Numbers::of(self);
+            let [q, k, v, past, decay, rate] =
+                x.map(|x| x.into_iter().map(f64::from).collect::<Vec<f64>>());
+            let scale = if self.scale == 0.0 { 1.0 / (depth as f64).sqrt() } else { self.scale };
+            let mut y = vec![0.0; batch * length * q_heads * width];
+            let mut states =
+                if past.is_empty() { vec![0.0; batch * kv_heads * depth * width] } else { past };
+            for (at, s) in states.chunks_exact_mut(depth * width).enumerate() {
+                let (b, head) = (at / kv_heads, at % kv_heads);
+                for step in 0..length {
+                    let row = (b * length + step) * kv_heads + head;
+                    let (k, v) = (&k[row * depth..], &v[row * width..]);
+                    for (place, s) in s.iter_mut().enumerate() {
+                        let own =
+                            if self.has_one_decay { row } else { row * depth + place / width };
+                        *s *= decay.get(own).map_or(1.0, |decay| decay.exp());
+                    }
+                    let before = s.to_vec();
+                    for (place, s) in s.iter_mut().enumerate() {
+                        let (i, j) = (place / width, place % width);
+                        let known: f64 = (0..depth).map(|i| k[i] * before[i * width + j]).sum();
+                        let own = if self.has_one_rate { row / kv_heads } else { row };
+                        let value = rate.get(own).map_or(v[j], |rate| rate * (v[j] - known));
+                        *s += k[i] * value;
+                    }
+                    let group = q_heads / kv_heads;
+                    for own in head * group..(head + 1) * group {
+                        let row = (b * length + step) * q_heads + own;
+                        for j in 0..width {
+                            let terms = (0..depth).map(|i| q[row * depth + i] * s[i * width + j]);
+                            y[row * width + j] = scale * terms.sum::<f64>();
+                        }
+                    }
+                }
+            }
+            [y, states]
+        }
+    }
+
+    #[test]
+    fn states_take_in_one_step_after_the_other() {
+        for case in CASES {
+            println!("{case:?}");
+            let [y, states] = case.wanted();
+            let run = case.given();
+            let alone = settled_on_any_threads(&run);
+            assert_near(&alone.values::<f32>(), &y, 2e-5);
+            for threads in [1, 4] {
+                let both = run.clone().threads(threads).outputs(2).all();
+                assert_eq!(both[0].bytes(), alone.bytes());
+                assert_near(&both[1].values::<f32>(), &states, 2e-5);
+            }
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let zeros = |dims: &[usize]| tensor(dims, &vec![0f32; dims.iter().product()]);
+        let run = |q: &[usize], k: &[usize], v: &[usize]| {
+            let run = bench("LinearAttention").input(zeros(q)).input(zeros(k)).input(zeros(v));
+            move |rule: &str, q_heads: i64, kv_heads: i64| {
+                let run = run.clone().int("q_num_heads", q_heads).int("kv_num_heads", kv_heads);
+                run.text("update_rule", rule)
+            }
+        };
+        let fits = run(&[1, 2, 12], &[1, 2, 6], &[1, 2, 10]);
+        let misfit = "wanted rows of 4, 2 and 2 heads";
+        let error = run(&[1, 2, 12], &[1, 2, 8], &[1, 2, 10])("linear", 4, 2).error();
+        assert_eq!(error, format!("inputs are f32[1,2,12], f32[1,2,8] and f32[1,2,10], {misfit}"));
+        let error = run(&[1, 2, 14], &[1, 2, 6], &[1, 2, 10])("linear", 4, 2).error();
+        assert!(error.ends_with(misfit), "{error}");
+        let error = run(&[2, 12], &[2, 6], &[2, 10])("linear", 4, 2).error();
+        assert!(error.ends_with(misfit), "{error}");
+        let error = run(&[1, 2, 0], &[1, 2, 0], &[1, 2, 10])("linear", 4, 2).error();
+        assert_eq!(error, "heads have 0 elements, wanted 1 or more");
+        let error = fits("linear", 4, 3).error();
+        assert_eq!(error, "4 heads of queries are no multiple of 3 heads of keys");
+        let error = fits("linear", 0, 2).error();
+        assert_eq!(error, "parameter \"q_num_heads\" is 0, wanted a number above 0");
+        let error = fits("square", 4, 2).error();
+        assert_eq!(
+            error,
+            "parameter \"update_rule\" is \"square\", wanted \"linear\", \"gated\", \"delta\" or \"gated_delta\""
+        );
+        let error = fits("linear", 4, 2).input(zeros(&[1, 2, 3, 4])).error();
+        assert_eq!(error, "input 3 is f32[1,2,3,4], wanted [1, 2, 3, 5]");
+        let gated = || fits("gated", 4, 2);
+        let error = gated().error();
+        assert_eq!(error, "input 4 is missing, and parameter \"update_rule\" is \"gated\"");
+        let error = gated().absent().input(zeros(&[1, 2, 3])).error();
+        assert_eq!(error, "input 4 is f32[1,2,3], wanted [1,2,2 or 6]");
+        let error = gated().absent().input(zeros(&[1, 2, 2])).input(zeros(&[1, 2, 1])).error();
+        assert_eq!(error, "input 5 is there, and parameter \"update_rule\" is \"gated\"");
+    }
+}
