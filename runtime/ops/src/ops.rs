@@ -46,6 +46,7 @@ ops! {
     cosh,
     cum_prod,
     cum_sum,
+    deform_conv,
     depth_to_space,
     dequantize_linear,
     det,

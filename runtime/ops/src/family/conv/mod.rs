@@ -1,5 +1,6 @@
 //! Convolutions: how their parameters are read, by which algorithm they run, and how weights are packed for it.
 
+pub(crate) mod deformed;
 mod float;
 mod gpu;
 mod images;

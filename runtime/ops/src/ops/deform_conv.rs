@@ -1,0 +1,278 @@
+//! A convolution whose taps lie where an input says: off by an offset of each position, and weighed by a mask.
+
+use udo_api::{
+    Core, DType, Dim, Error, InferCx, KernelDef, Op, OpSchema, Param, Port, PortRule, TypeSet,
+    Value, input, output, types,
+};
+
+use crate::Def;
+use crate::family::conv::deformed::{Deformed, Problem};
+
+pub(crate) const DEF: Def = Def::of::<DeformConv>(KERNELS);
+
+const TYPES: TypeSet = types::F32.or(types::F64);
+const KERNELS: &[KernelDef] = &[
+    KernelDef::new::<Deformed<f32>>("DeformConv", Core::CPU).ports(&rules(types::F32)),
+    KernelDef::new::<Deformed<f64>>("DeformConv", Core::CPU).ports(&rules(types::F64)),
+];
+
+const fn rules(types: TypeSet) -> [PortRule; 6] {
+    [
+        input(0, types),
+        input(1, types),
+        input(2, types),
+        input(3, types),
+        input(4, types),
+        output(0, types),
+    ]
+}
+
+struct DeformConv;
+
+impl Op for DeformConv {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "DeformConv",
+        &[
+            Port::required("X", TYPES),
+            Port::required("W", TYPES),
+            Port::required("offset", TYPES),
+            Port::optional("B", TYPES),
+            Port::optional("mask", TYPES),
+        ],
+        &[Port::required("Y", TYPES)],
+        &[
+            Param::tensor("dilations", DType::I64).optional(),
+            Param::scalar("group", DType::I64).default(Value::int(1)),
+            Param::tensor("kernel_shape", DType::I64).optional(),
+            Param::scalar("offset_group", DType::I64).default(Value::int(1)),
+            Param::tensor("pads", DType::I64).optional(),
+            Param::tensor("strides", DType::I64).optional(),
+        ],
+    );
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let problem = Problem::of(cx)?;
+        let x = cx.input(0)?;
+        let shape = problem.window.output_shape(&x, Dim::Fixed(problem.outputs))?;
+        cx.set_output(0, x.with_shape(shape))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::family::numerics::settled_on_any_threads;
+    use crate::testing::{Bench, assert_near, bench, noise, tensor};
+
+    #[derive(Clone, Copy, Debug)]
+    struct Case {
+        batch: usize,
+        channels: usize,
+        outputs: usize,
+        groups: usize,
+        offset_groups: usize,
+        input: &'static [usize],
+        kernel: &'static [usize],
+        stride: usize,
+        dilation: usize,
+        pad: usize,
+        has_bias: bool,
+        has_mask: bool,
+    }
+
+    const CASE: Case = Case {
+        batch: 1,
+        channels: 2,
+        outputs: 3,
+        groups: 1,
+        offset_groups: 1,
+        input: &[5, 6],
+        kernel: &[3, 2],
+        stride: 1,
+        dilation: 1,
+        pad: 0,
+        has_bias: false,
+        has_mask: false,
+    };
+
+    const CASES: &[Case] = &[
+        CASE,
+        Case { batch: 2, has_bias: true, has_mask: true, pad: 1, ..CASE },
+        Case { groups: 2, outputs: 4, channels: 4, offset_groups: 2, has_bias: true, ..CASE },
+        Case { channels: 6, offset_groups: 3, stride: 2, dilation: 2, pad: 2, ..CASE },
+        Case { input: &[9], kernel: &[3], has_mask: true, ..CASE },
+        Case { input: &[4, 3, 5], kernel: &[2, 2, 3], pad: 1, has_mask: true, ..CASE },
+        Case { kernel: &[1, 1], input: &[1, 1], ..CASE },
+        Case { channels: 200, outputs: 5, kernel: &[3, 3], input: &[20, 22], pad: 1, ..CASE },
+    ];
+
+    impl Case {
+        fn output(&self) -> Vec<usize> {
+            let &Self { stride, dilation, pad, .. } = self;
+            let axes = self.input.iter().zip(self.kernel);
+            axes.map(|(x, k)| (x + 2 * pad - (k - 1) * dilation - 1) / stride + 1).collect()
+        }
+
+        fn with(&self, [n, c]: [usize; 2], dims: &[usize]) -> Vec<usize> {
+            let _ = self;
+            [&[n, c], dims].concat()
+        }
+
+        /// Extents of images, weights, offsets, bias and mask.
+        fn dims(&self) -> [Vec<usize>; 5] {
+            let rows = self.offset_groups * self.kernel.iter().product::<usize>();
+            let per_group = self.channels / self.groups;
+            [
+                self.with([self.batch, self.channels], self.input),
+                self.with([self.outputs, per_group], self.kernel),
+                self.with([self.batch, rows * self.kernel.len()], &self.output()),
+                vec![self.outputs],
+                self.with([self.batch, rows], &self.output()),
+            ]
+        }
+
+        fn numbers(&self) -> [Vec<f64>; 5] {
+            let mut seed = 0;
+            self.dims().map(|dims| {
+                seed += 1;
+                let x = noise(dims.iter().product::<usize>() + seed).split_off(seed);
+                // Offsets lead some elements away, and off the edges.
+                let factor = if seed == 3 { 2.5 } else { 1.0 };
+                x.into_iter().map(|x| f64::from(x * factor)).collect()
+            })
+        }
+
+        fn given<T: udo_api::Element>(&self, of: fn(f64) -> T) -> Bench {
+            let is_there = [true, true, true, self.has_bias, self.has_mask];
+            let all = self.numbers().into_iter().zip(self.dims()).zip(is_there);
+            let run = all.fold(bench("DeformConv"), |run, ((x, dims), is_there)| {
+                let x: Vec<T> = x.into_iter().map(of).collect();
+                if is_there { run.input(tensor(&dims, &x)) } else { run.absent() }
+            });
+            let each = |number: usize, count: usize| vec![number as i64; count];
+            let rank = self.kernel.len();
+            let run = run.int("group", self.groups as i64);
+            let run = run.int("offset_group", self.offset_groups as i64);
+            let run = run.ints("strides", &each(self.stride, rank));
+            let run = run.ints("dilations", &each(self.dilation, rank));
+            run.ints("pads", &each(self.pad, 2 * rank))
+        }
+
+        fn wanted(&self) -> Vec<f64> {
+            let [x, weights, offsets, bias, mask] = self.numbers();
+            let (output, rank) = (self.output(), self.kernel.len());
+            let [area, taps, all] =
+                [self.input, self.kernel, &output].map(|dims| dims.iter().product::<usize>());
+            let (per_group, share) =
+                (self.channels / self.groups, self.channels / self.offset_groups);
+            let split = |mut at: usize, dims: &[usize]| {
+                let mut all = vec![0; dims.len()];
+                for (axis, extent) in dims.iter().enumerate().rev() {
+                    (all[axis], at) = (at % extent, at / extent);
+                }
+                all
+            };
+            let mut y = Vec::new();
+            for row in 0..self.batch * self.outputs * all {
+                let (at, o, n) = (row % all, row / all % self.outputs, row / all / self.outputs);
+                let position = split(at, &output);
+                let mut sum = if self.has_bias { bias[o] } else { 0.0 };
+                for term in 0..per_group * taps {
+                    let (tap, c) = (term % taps, term / taps);
+                    let channel = o / (self.outputs / self.groups) * per_group + c;
+                    let own = (n * self.offset_groups + channel / share) * taps + tap;
+                    let place: Vec<f64> = (0..rank)
+                        .map(|axis| {
+                            let tap = split(tap, self.kernel)[axis] * self.dilation;
+                            let start = (position[axis] * self.stride + tap) as f64;
+                            start - self.pad as f64 + offsets[(own * rank + axis) * all + at]
+                        })
+                        .collect();
+                    // Every element has the share that it is near: a hat of its own.
+                    let plane = &x[(n * self.channels + channel) * area..][..area];
+                    let found: f64 = plane
+                        .iter()
+                        .enumerate()
+                        .map(|(element, x)| {
+                            let axes = split(element, self.input).into_iter().zip(&place);
+                            x * axes
+                                .map(|(e, p)| (1.0 - (e as f64 - p).abs()).max(0.0))
+                                .product::<f64>()
+                        })
+                        .sum();
+                    let masked = if self.has_mask { mask[own * all + at] } else { 1.0 };
+                    sum += found * masked * weights[(o * per_group + c) * taps + tap];
+                }
+                y.push(sum);
+            }
+            y
+        }
+    }
+
+    #[test]
+    fn taps_lie_where_the_offsets_say() {
+        for case in &CASES[..CASES.len() - 1] {
+            println!("{case:?}");
+            let (y, wanted) = (case.given(|x| x as f32).one(), case.wanted());
+            assert_near(&y.values::<f32>(), &wanted, 1e-5);
+            let exact = settled_on_any_threads(&case.given(|x| x));
+            assert_near(&exact.values::<f64>(), &wanted, 1e-12);
+        }
+    }
+
+    #[test]
+    fn several_blocks_and_threads_give_the_same() {
+        let case = CASES[CASES.len() - 1];
+        let exact = settled_on_any_threads(&case.given(|x| x)).values::<f64>();
+        for threads in [1, 3] {
+            let y = case.given(|x| x as f32).threads(threads).one();
+            assert_near(&y.values::<f32>(), &exact, 1e-4);
+        }
+    }
+
+    #[test]
+    fn what_has_no_share_may_be_anything() {
+        let run = |offset: f32| {
+            let x = [1.0, f32::INFINITY, f32::NAN, 4.0];
+            let run = bench("DeformConv").input(tensor(&[1, 1, 2, 2], &x));
+            let run = run.input(tensor(&[1, 1, 1, 1], &[2f32]));
+            let offsets = [0.0, 0.0, 0.0, 0.0, offset, 0.0, 0.0, 0.0];
+            run.input(tensor(&[1, 2, 2, 2], &offsets)).one().values::<f32>()
+        };
+        let y = run(0.0);
+        assert_eq!((y[0], y[1], y[3]), (2.0, f32::INFINITY, 8.0));
+        for beyond in [-1.0, 2.0, 1e30, -1e30, f32::NAN] {
+            assert_eq!(run(beyond)[0].to_bits(), 0f32.to_bits(), "{beyond}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let zeros = |dims: &[usize]| tensor(dims, &vec![0f32; dims.iter().product()]);
+        let run = |x: &[usize], w: &[usize], offsets: &[usize]| {
+            bench("DeformConv").input(zeros(x)).input(zeros(w)).input(zeros(offsets))
+        };
+        let fits = || run(&[1, 2, 3, 3], &[4, 2, 2, 2], &[1, 8, 2, 2]);
+        let error = run(&[3], &[4, 2, 2, 2], &[1, 8, 2, 2]).error();
+        assert_eq!(
+            error,
+            "inputs are f32[3] and f32[4,2,2,2], wanted images and weights of rank 3 to 5"
+        );
+        let error = run(&[1, 2, 3, 3], &[4, 2, 2], &[1, 8, 2, 2]).error();
+        assert_eq!(error, "the kernel has 1 axes, wanted 2");
+        let error = fits().int("group", 2).error();
+        assert_eq!(
+            error,
+            "inputs are f32[1,2,3,3] and f32[4,2,2,2], wanted 2 groups, and 1 of offsets"
+        );
+        let error = fits().int("offset_group", 0).error();
+        assert_eq!(error, "parameter \"offset_group\" is 0, wanted a number above 0");
+        let error = fits().int("offset_group", 2).error();
+        assert_eq!(error, "input 2 is f32[1,8,2,2], wanted [1, 16, 2, 2]");
+        let error = fits().ints("kernel_shape", &[2, 3]).error();
+        assert_eq!(error, "parameter \"kernel_shape\" is [2, 3], and input 1 is f32[4,2,2,2]");
+        let error = fits().input(zeros(&[3])).error();
+        assert_eq!(error, "input 3 is f32[3], wanted [4]");
+        let error = fits().absent().input(zeros(&[1, 4, 2, 3])).error();
+        assert_eq!(error, "input 4 is f32[1,4,2,3], wanted [1, 4, 2, 2]");
+    }
+}
