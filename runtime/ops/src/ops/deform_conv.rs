@@ -188,8 +188,8 @@ mod tests {
                         })
                         .collect();
                     // Every element has the share that it is near: a hat of its own.
-                    let plane = &x[(n * self.channels + channel) * area..][..area];
-                    let found: f64 = plane
+                    let image = &x[(n * self.channels + channel) * area..][..area];
+                    let found: f64 = image
                         .iter()
                         .enumerate()
                         .map(|(element, x)| {

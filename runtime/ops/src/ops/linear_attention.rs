@@ -291,10 +291,10 @@ impl Recurrent {
     }
 
     /// Some columns of a state, and of the results.
-    fn part(&self, given: &Given<'_>, part: usize, own: &mut [f32], results: &mut [f32]) {
+    fn part(&self, given: &Given<'_>, index: usize, own: &mut [f32], results: &mut [f32]) {
         let problem = &self.problem;
         let &Problem { length, kv_heads, depth, width, decays, rates, scale, .. } = problem;
-        let (state_at, first) = (part / self.blocks(), part % self.blocks() * self.columns);
+        let (state_at, first) = (index / self.blocks(), index % self.blocks() * self.columns);
         let (batch, head) = (state_at / kv_heads, state_at % kv_heads);
         let (columns, group) = (self.columns.min(width - first), problem.group());
         let (state, own) = own.split_at_mut(depth * self.columns);

@@ -156,10 +156,11 @@ impl Kernel for Turned {
         let &Rule { packed, elements, pairs, .. } = rule;
         let (x, cos, sin) = (inputs.get(X)?, inputs.get(COS)?, inputs.get(SIN)?);
         let given = if inputs.has(POSITIONS) { Some(inputs.get::<i64>(POSITIONS)?) } else { None };
-        let (batch, heads, length) = match (packed, inputs.shape(X)?) {
-            (Some(heads), &[batch, length, _]) => (batch, heads, length),
-            (None, &[batch, heads, length, _]) => (batch, heads, length),
-            _ => return Err(ExecError::bad_value(0, X)),
+        let dims = inputs.shape(X)?;
+        let ((Some(heads), &[batch, length, _]) | (None, &[batch, heads, length, _])) =
+            (packed, dims)
+        else {
+            return Err(ExecError::bad_value(dims.len() as i64, X));
         };
         let known = cos.len() / pairs;
         if given.map_or(known, <[i64]>::len) != batch * length || sin.len() != cos.len() {
@@ -189,7 +190,7 @@ impl Kernel for Turned {
             }
             Ok(())
         })?;
-        outputs.set_shape(0, inputs.shape(X)?)
+        outputs.set_shape(0, dims)
     }
 }
 
