@@ -180,6 +180,7 @@ impl<T> Chunks<'_, T> {
     }
 }
 
+// SAFETY: called by way of a `ParallelTable` alone, with the `ctx` that went in with it: a task of type `F`.
 unsafe extern "C" fn work<F>(ctx: *const c_void, index: usize)
 where
     F: Fn(usize) -> Result<(), ExecError> + Sync,

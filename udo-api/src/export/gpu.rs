@@ -51,16 +51,19 @@ impl<K: GpuKernel> GpuFns<K> {
         unsafe { accept_with(args, steps, K::accept) }
     }
 
+    // SAFETY: called by the host alone, with arguments as the ABI says and room for one result.
     unsafe extern "C" fn finalize(args: *const FinalizeArgs, out: *mut Finalized) -> u32 {
         // SAFETY: the host keeps to the ABI.
         unsafe { finalize_with(args, out, GpuState::<K>::finalize) }
     }
 
+    // SAFETY: called by the host alone, with arguments as the ABI says and the state from finalize.
     unsafe extern "C" fn execute(args: *const ExecArgs) -> u32 {
         // SAFETY: the host keeps to the ABI, and finalize made a `GpuState<K>`.
         unsafe { execute_with::<GpuState<K>>(args, |state, io| run_launches(state, io)) }
     }
 
+    // SAFETY: called by the host alone, with the state from finalize and a sink that lives for the call.
     unsafe extern "C" fn info(state: *const c_void, sink: *const GpuSink) -> u32 {
         // SAFETY: the host passes what finalize made.
         let state = unsafe { &*state.cast::<GpuState<K>>() };

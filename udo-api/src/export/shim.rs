@@ -149,6 +149,7 @@ impl<K: Kernel> KernelFns<K> {
         unsafe { accept_with(args, steps, K::accept) }
     }
 
+    // SAFETY: called by the host alone, with arguments as the ABI says and room for one result.
     unsafe extern "C" fn finalize(args: *const FinalizeArgs, out: *mut Finalized) -> u32 {
         // What it needs is asked apart.
         let make = |cx: &FinalizeCx<'_>| Ok((K::finalize(cx)?, Workspace::NONE));
@@ -187,6 +188,7 @@ impl<K: Kernel> KernelFns<K> {
         unsafe { watched::<K>(args, fill) }
     }
 
+    // SAFETY: called by the host alone, with arguments as the ABI says and the state from finalize.
     unsafe extern "C" fn execute(args: *const ExecArgs) -> u32 {
         // SAFETY: the host keeps to the ABI, and finalize made a `K`.
         unsafe { execute_with::<K>(args, K::execute) }
