@@ -46,7 +46,7 @@ def chain(side, layers, make):
     """Quantize, convolve layer by layer, dequantize."""
     rng = np.random.default_rng(7)
     constants = {"scale": SCALE, "zero": ZERO_POINT}
-    nodes = [helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["codes0"])]
+    nodes = [helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["quantized0"])]
     for i, (inputs, outputs, kernel) in enumerate(layers):
         depth = inputs * kernel * kernel
         shape = (outputs, inputs, kernel, kernel)
