@@ -151,8 +151,7 @@ fn what_takes_no_bounded_extents_is_planned_for_those_of_the_run() {
   flat = Reshape@21(places, all) # flat
   picked = Gather@13(x, flat) # picked
   pairs = Reshape@21(picked, square) # pairs
-  turned = Transpose@21(pairs) # turned
-  gram = MatMul@13(turned, pairs) # gram
+  gram = Einsum@12(pairs, pairs) equation=\"ij,ik->jk\" # gram
   real = Det@22(gram) # det
   output picked
   output real

@@ -1,6 +1,7 @@
 //! The flags that every command with a model shares.
 
 use std::num::NonZero;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -45,9 +46,9 @@ pub(crate) struct ModelFlags {
     /// The shape of an input whose dimensions the model leaves open; where none is given it is that of the run's data
     #[arg(long, value_name = "NAME=1,3,224,224", value_parser = parse_shape)]
     pub(crate) shape: Vec<(String, Vec<usize>)>,
-    /// The size of a dimension that the model only names
-    #[arg(long, value_name = "NAME=SIZE", value_parser = parse_dim)]
-    pub(crate) dim: Vec<(String, usize)>,
+    /// The size of a dimension that the model only names, or a range of sizes, first and last: one plan runs all of them
+    #[arg(long, value_name = "NAME=SIZE|LEAST..MOST", value_parser = parse_dim)]
+    pub(crate) dim: Vec<(String, RangeInclusive<usize>)>,
     /// A pass that does not run, or all of them; `udo explain` lists what they do
     #[arg(long, value_name = "PASS", value_parser = skipped_pass())]
     pub(crate) skip_pass: Vec<String>,
@@ -106,9 +107,12 @@ fn parse_shape(text: &str) -> Result<(String, Vec<usize>), String> {
     Ok((name, dims.map_err(|_| "wanted NAME=1,3,224,224")?))
 }
 
-fn parse_dim(text: &str) -> Result<(String, usize), String> {
-    let (name, size) = parse_pair(text)?;
-    Ok((name, size.parse().map_err(|_| "wanted NAME=SIZE")?))
+fn parse_dim(text: &str) -> Result<(String, RangeInclusive<usize>), String> {
+    let (name, sizes) = parse_pair(text)?;
+    let size =
+        |text: &str| text.parse().map_err(|_| "wanted NAME=SIZE, or NAME=LEAST..MOST".to_owned());
+    let (least, most) = sizes.split_once("..").unwrap_or((&sizes, &sizes));
+    Ok((name, size(least)?..=size(most)?))
 }
 
 fn parse_size(text: &str) -> Result<usize, String> {
@@ -133,10 +137,13 @@ pub(crate) struct Loaded {
 
 impl ModelFlags {
     fn options(&self) -> Options {
+        let (sizes, ranges): (Vec<_>, Vec<_>) =
+            self.dim.iter().cloned().partition(|(_, sizes)| sizes.start() == sizes.end());
         let bind = BindOptions {
             bind: self.bind.iter().cloned().collect(),
             shapes: self.shape.iter().cloned().collect(),
-            dims: self.dim.iter().cloned().collect(),
+            dims: sizes.into_iter().map(|(name, sizes)| (name, *sizes.start())).collect(),
+            ranges: ranges.into_iter().collect(),
         };
         let gpu_storage = match self.gpu_storage {
             StorageFlag::F32 => GpuStorage::F32,
@@ -177,8 +184,9 @@ impl ModelFlags {
     /// The same for commands that have no inputs to take shapes from.
     pub(crate) fn load_with_shapes(&self) -> Result<Loaded, Failure> {
         let loaded = self.load()?;
-        let open = loaded.model.inputs().iter().map(Input::required).find_map(Result::err);
-        match open {
+        let is_open = |input: &&Input| loaded.model.planned_shape(input).is_none();
+        let open = loaded.model.inputs().iter().find(is_open);
+        match open.and_then(|input| input.required().err()) {
             Some(error) => Err(compile_failure(error.into(), &loaded.registry)),
             None => Ok(loaded),
         }

@@ -211,6 +211,10 @@ mod udo {
     ops! {
         attention,
         batch_to_space,
+        bounded_constant_of_shape,
+        bounded_expand,
+        bounded_range,
+        bounded_reshape,
         channel_shuffle,
         crop,
         space_to_batch,

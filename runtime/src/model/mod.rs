@@ -7,6 +7,8 @@ mod session;
 use std::num::NonZero;
 use std::sync::Arc;
 
+use udo_api::Shape;
+
 use crate::graph::Graph;
 use crate::memory::{Budget, Limit, TensorError};
 use crate::pass::{Fired, PassError, PassOptions};
@@ -117,6 +119,8 @@ pub struct Model(Arc<Inner>);
 struct Inner {
     /// With extents as far as they are known.
     inputs: Vec<Input>,
+    /// The ranges of those that vary from run to run of one plan.
+    ranges: BindOptions,
     outputs: Vec<String>,
     plans: Plans,
     shapes_kept: NonZero<usize>,
@@ -142,7 +146,11 @@ impl Model {
         let inputs = resolve::bind(&Input::all(&graph), &options.bind)?;
         let values = graph.outputs.iter().filter_map(|&id| graph.value(id).ok());
         let outputs = values.map(|value| value.name.clone()).collect();
-        let open: Vec<String> = inputs.iter().filter(|i| i.shape().is_none()).map(said).collect();
+        let mut ranges = options.bind.ranges.clone();
+        ranges.retain(|name, _| !options.bind.dims.contains_key(name));
+        let ranges = BindOptions { ranges, ..BindOptions::default() };
+        let is_open = |input: &&Input| input.planned(input, &ranges).is_err();
+        let open: Vec<String> = inputs.iter().filter(is_open).map(said).collect();
         let (plans, report, fired) = if open.is_empty() {
             let mut made = plan(Behind::nothing(graph), registry, options, (&pool, &budget))?;
             let (report, fired) = (made.plan.report().clone(), std::mem::take(&mut made.fired));
@@ -156,7 +164,8 @@ impl Model {
             (Plans::PerShapes(Box::new(planner)), report, Vec::new())
         };
         let shapes_kept = options.shapes_kept;
-        let inner = Inner { inputs, outputs, plans, shapes_kept, report, fired, pool, budget };
+        let inner =
+            Inner { inputs, ranges, outputs, plans, shapes_kept, report, fired, pool, budget };
         Ok(Self(Arc::new(inner)))
     }
 
@@ -171,6 +180,11 @@ impl Model {
     /// The inputs, with extents as far as they are known.
     pub fn inputs(&self) -> &[Input] {
         &self.0.inputs
+    }
+
+    /// The shape for which an input is planned, extents of a range at their most; nothing where only a run says it.
+    pub fn planned_shape(&self, input: &Input) -> Option<Shape> {
+        input.planned(input, &self.0.ranges).ok()
     }
 
     /// The names of the outputs.

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use udo_api::{Element, Shape, TensorDesc};
+use udo_api::{Dim, Element, Shape, TensorDesc};
 
 use super::behind::{Met, Watch};
 use super::plans::Facts;
 use super::{CompileError, Inner, RunError};
+use crate::graph::DimSpec;
 use crate::memory::Tensor;
 use crate::plan::Plan;
 use crate::resolve::{self, BindOptions, Input};
@@ -54,8 +55,9 @@ impl Session {
         let met = Vec::with_capacity(model.shapes_kept());
         let mut session = Self { model, met, given, replans: 0 };
         // Shapes that are known are prepared at once.
-        let shapes: Option<Vec<Shape>> = session.model.inputs.iter().map(Input::shape).collect();
-        if let Some(shapes) = shapes {
+        let Inner { inputs, ranges, .. } = &*session.model;
+        let shapes = inputs.iter().map(|input| input.planned(input, ranges).ok());
+        if let Some(shapes) = shapes.collect::<Option<Vec<Shape>>>() {
             session.meet(&shapes)?;
         }
         Ok(session)
@@ -69,8 +71,16 @@ impl Session {
     /// planned for them, or there is no memory.
     pub fn prepare(&mut self, shapes: &[(&str, &[usize])]) -> Result<(), CompileError> {
         let shapes = shapes.iter().map(|&(name, dims)| (name.to_owned(), dims.to_vec()));
-        let shapes = self.bound(shapes.collect())?;
-        self.turn_to(&shapes)
+        let inputs = self.bound(shapes.collect())?;
+        let waits: Vec<bool> = self.given.iter().map(|given| given.waits).collect();
+        self.turn_to(&self.planned(&inputs)?)?;
+        let Some(met) = self.met.first_mut() else { return Ok(()) };
+        for (index, (input, waits)) in inputs.iter().zip(waits).enumerate() {
+            if let Some(shape) = input.shape().filter(|_| !waits) {
+                met.prepared.set_input_dims(index, shape.dims());
+            }
+        }
+        Ok(())
     }
 
     /// Plans for the inputs as they were set, which the next run does otherwise.
@@ -78,20 +88,19 @@ impl Session {
     /// # Errors
     /// As [`Session::prepare`].
     pub fn prepare_inputs(&mut self) -> Result<(), CompileError> {
-        if !self.met.is_empty() && !self.given.iter().any(|given| given.waits) {
+        let has_news = self.met.is_empty() || self.given.iter().any(|given| given.waits);
+        if !has_news && self.agrees_on_ranges() {
             return Ok(());
         }
         if let Some(at) = self.met.iter().position(|met| self.is_wanted(&met.facts.shapes)) {
             self.change_to(at);
             return Ok(());
         }
-        let now = self.met.first();
-        let asked = self.given.iter().enumerate().filter_map(|(index, given)| {
-            let now = now.and_then(|met| met.facts.shapes.get(index));
-            let dims = given.waiting().map(Tensor::dims).or(now.map(Shape::dims))?;
-            Some((self.model.inputs.get(index)?.name.clone(), dims.to_vec()))
+        let inputs = self.model.inputs.iter().enumerate();
+        let asked = inputs.filter_map(|(index, input)| {
+            Some((input.name.clone(), self.next_dims(index)?.to_vec()))
         });
-        let shapes = self.bound(asked.collect())?;
+        let shapes = self.planned(&self.bound(asked.collect())?)?;
         self.replans += 1;
         self.turn_to(&shapes)
     }
@@ -102,20 +111,46 @@ impl Session {
         self.replans
     }
 
-    fn bound(&self, shapes: BTreeMap<String, Vec<usize>>) -> Result<Vec<Shape>, CompileError> {
-        let options = BindOptions { shapes, ..BindOptions::default() };
-        let inputs = resolve::bind(&self.model.inputs, &options)?;
-        Ok(inputs.iter().map(Input::required).collect::<Result<_, _>>()?)
+    /// The inputs with these shapes, and with what follows from them.
+    fn bound(&self, shapes: BTreeMap<String, Vec<usize>>) -> Result<Vec<Input>, CompileError> {
+        let options = BindOptions { shapes, ..self.model.ranges.clone() };
+        Ok(resolve::bind(&self.model.inputs, &options)?)
     }
 
-    /// Whether the next run takes inputs of these shapes. Uses no heap.
+    /// What is planned for such inputs.
+    fn planned(&self, bound: &[Input]) -> Result<Vec<Shape>, CompileError> {
+        let Inner { inputs, ranges, .. } = &*self.model;
+        let planned = inputs.iter().zip(bound).map(|(input, bound)| input.planned(bound, ranges));
+        Ok(planned.collect::<Result<_, _>>()?)
+    }
+
+    /// The extents that an input has in the next run, as far as they are known. Uses no heap.
+    fn next_dims(&self, index: usize) -> Option<&[usize]> {
+        let waiting = self.given.get(index).and_then(Given::waiting);
+        let at_hand = || Some(self.met.first()?.prepared.input_dims(index));
+        waiting.map(Tensor::dims).or_else(at_hand)
+    }
+
+    /// Whether a plan for these shapes runs the next inputs. Uses no heap.
     fn is_wanted(&self, shapes: &[Shape]) -> bool {
-        let now = self.met.first().map(|met| met.facts.shapes.as_slice());
-        let wanted = self.given.iter().enumerate().map(|(index, given)| {
-            let now = now.and_then(|now| now.get(index));
-            given.waiting().map(Tensor::dims).or(now.map(Shape::dims))
-        });
-        wanted.zip(shapes).all(|(wanted, shape)| wanted == Some(shape.dims()))
+        let mut shapes = shapes.iter().enumerate();
+        shapes.all(|(at, shape)| self.next_dims(at).is_some_and(|dims| admits(shape, dims)))
+            && self.agrees_on_ranges()
+    }
+
+    /// Whether each named extent is in its range in the next run, and the same in all inputs. Uses no heap.
+    fn agrees_on_ranges(&self) -> bool {
+        let Inner { inputs, ranges, .. } = &*self.model;
+        ranges.ranges.iter().all(|(name, range)| {
+            let is_its = |spec: &DimSpec| matches!(spec, DimSpec::Named(named) if named == name);
+            let inputs = inputs.iter().enumerate();
+            let mut extents = inputs.flat_map(|(at, input)| {
+                let dims = input.of.dims.iter().zip(self.next_dims(at).unwrap_or_default());
+                dims.filter(|(spec, _)| is_its(spec)).map(|(_, &extent)| extent)
+            });
+            let first = extents.next();
+            first.is_none_or(|first| range.contains(&first) && extents.all(|n| n == first))
+        })
     }
 
     fn turn_to(&mut self, shapes: &[Shape]) -> Result<(), CompileError> {
@@ -131,7 +166,7 @@ impl Session {
         if let Some(met) = self.met.get_mut(..=at) {
             met.rotate_right(1);
         }
-        self.take_inputs(1);
+        self.take_inputs(at.min(1));
     }
 
     /// Plans for `shapes` and takes the memory; where there is too little, that of other shapes goes.
@@ -175,22 +210,24 @@ impl Session {
         true
     }
 
-    /// Fills the inputs at hand from what waits for them, and from those of the shapes at place `before`.
+    /// Fills the inputs at hand from what waits for them, and from those of the shapes at place `before`, unless that is these.
     fn take_inputs(&mut self, before: usize) {
         let Some((now, others)) = self.met.split_first_mut() else { return };
-        let before = others.get(before - 1);
+        let before = before.checked_sub(1).and_then(|before| others.get(before));
         for (index, given) in self.given.iter_mut().enumerate() {
             let Some(shape) = now.facts.shapes.get(index) else { continue };
             if let Some(tensor) = given.waiting() {
-                if tensor.dims() == shape.dims() {
+                if admits(shape, tensor.dims()) {
+                    now.prepared.set_input_dims(index, tensor.dims());
                     now.prepared.fill_input(index, tensor.bytes());
                     given.waits = false;
                 }
                 continue;
             }
             let before = before.filter(|met| met.facts.shapes.get(index) == Some(shape));
-            if let Some(bytes) = before.and_then(|met| met.prepared.input_bytes(index)) {
-                now.prepared.fill_input(index, bytes);
+            if let Some(before) = before.map(|met| &met.prepared) {
+                now.prepared.set_input_dims(index, before.input_dims(index));
+                now.prepared.fill_input(index, before.input_bytes(index).unwrap_or_default());
             }
         }
     }
@@ -281,7 +318,7 @@ impl Session {
         }
         let Some(given) = self.given.get_mut(at) else { return Ok(()) };
         match self.met.first_mut() {
-            Some(met) if met.facts.shapes.get(at).map(Shape::dims) == Some(tensor.dims()) => {
+            Some(met) if met.prepared.input_dims(at) == tensor.dims() => {
                 met.prepared.fill_input(at, tensor.bytes());
                 given.waits = false;
             }
@@ -313,4 +350,14 @@ impl Session {
     pub fn output_tensor(&self, name: &str) -> Result<Tensor, PortError> {
         self.at_hand(name)?.output_tensor(name)
     }
+}
+
+/// Whether a plan for `shape` runs a tensor of these extents.
+fn admits(shape: &Shape, dims: &[usize]) -> bool {
+    let mut pairs = shape.iter().zip(dims);
+    let fits = |(dim, &extent): (Dim, &usize)| match dim {
+        Dim::Fixed(is) | Dim::Open(is) => extent == is,
+        Dim::UpTo(most) => extent <= most,
+    };
+    shape.dims().len() == dims.len() && pairs.all(fits)
 }

@@ -160,7 +160,8 @@ impl Lowering<'_> {
                 (Source::Computed | Source::Constant(_) | Source::Outer, None) => continue,
                 (Source::Input(_), None) => self.window(Memory::Host, &desc),
             };
-            let operand = Operand { desc, place: Some(place), ..Operand::ABSENT };
+            let shape = self.shape(&desc);
+            let operand = Operand { desc, place: Some(place), shape, ..Operand::ABSENT };
             self.keep(id, Memory::Host, Layout::AsGiven, operand);
         }
         for &id in &self.graph.inputs {

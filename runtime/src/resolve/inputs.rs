@@ -1,6 +1,7 @@
 //! What is known of a graph's values before any node is looked at, and the extents that the user gives inputs.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use udo_api::{Dim, Shape, TensorDesc};
 
@@ -51,12 +52,61 @@ impl Input {
         })
     }
 
+    /// The shape that a plan is for, where extents are known as `bound` says: one of a range is bounded by it.
+    ///
+    /// # Errors
+    /// Some extent is neither known nor in a range.
+    pub(crate) fn planned(
+        &self,
+        bound: &Self,
+        options: &BindOptions,
+    ) -> Result<Shape, ResolveError> {
+        let dim = |(spec, is): (&DimSpec, &DimSpec)| match (options.range_of(spec), is) {
+            (Some(range), _) => Some(Dim::UpTo(*range.end())),
+            (None, DimSpec::Fixed(extent)) => Some(Dim::Fixed(*extent)),
+            (None, DimSpec::Named(_) | DimSpec::Unknown) => None,
+        };
+        let dims: Option<Vec<Dim>> = self.of.dims.iter().zip(&bound.of.dims).map(dim).collect();
+        let shape = dims.map(|dims| Shape::of_dims(&dims).map_err(|_| bound.wrong(&[])));
+        shape.unwrap_or_else(|| bound.required())
+    }
+
+    /// The shapes of all inputs where every range is at the one of its ends that `pick` takes.
+    ///
+    /// # Errors
+    /// Some extent is neither known nor in a range.
+    pub(crate) fn shapes_at(
+        inputs: &[Self],
+        options: &BindOptions,
+        pick: fn((usize, usize)) -> usize,
+    ) -> Result<BTreeMap<String, Vec<usize>>, ResolveError> {
+        let bound = bind(inputs, options)?;
+        let shape = |(input, bound): (&Self, &Self)| {
+            let planned = input.planned(bound, options)?;
+            let extent = |(spec, dim): (&DimSpec, Dim)| match options.range_of(spec) {
+                Some(range) => pick((*range.start(), *range.end())),
+                None => dim.bound(),
+            };
+            let dims = input.of.dims.iter().zip(planned.iter()).map(extent).collect();
+            Ok((input.name.clone(), dims))
+        };
+        inputs.iter().zip(&bound).map(shape).collect()
+    }
+
     fn wrong(&self, found: &[usize]) -> ResolveError {
         ResolveError::WrongShape {
             input: self.name.clone(),
             found: found.iter().map(usize::to_string).collect::<Vec<_>>().join(","),
             wanted: words(&self.of.dims),
         }
+    }
+}
+
+impl BindOptions {
+    /// The range of a dimension that the model names, and that has no other extent.
+    fn range_of(&self, spec: &DimSpec) -> Option<&RangeInclusive<usize>> {
+        let DimSpec::Named(name) = spec else { return None };
+        self.ranges.get(name).filter(|_| !self.dims.contains_key(name))
     }
 }
 
@@ -67,6 +117,7 @@ impl Input {
 pub(crate) fn bind(inputs: &[Input], options: &BindOptions) -> Result<Vec<Input>, ResolveError> {
     check_names(inputs, options)?;
     let extents = extents(inputs, options)?;
+    check_ranges(&extents, options)?;
     let bound = |input: &Input| {
         let asked = options.shapes.get(&input.name);
         let dim = |(axis, spec): (usize, &DimSpec)| {
@@ -146,10 +197,28 @@ fn check_names(inputs: &[Input], options: &BindOptions) -> Result<(), ResolveErr
             known.push(name.clone());
         }
     }
-    match options.dims.keys().find(|name| !known.contains(name)) {
+    match options.dims.keys().chain(options.ranges.keys()).find(|name| !known.contains(name)) {
         Some(name) => Err(ResolveError::NoSuchDim { name: name.clone(), known }),
         None => Ok(()),
     }
+}
+
+/// Refuses ranges without an extent, and extents outside of theirs.
+fn check_ranges(
+    extents: &BTreeMap<&str, Extent<'_>>,
+    options: &BindOptions,
+) -> Result<(), ResolveError> {
+    for (name, range) in &options.ranges {
+        let (name, range) = (name.clone(), range.clone());
+        if range.is_empty() {
+            return Err(ResolveError::EmptyRange { name, range });
+        }
+        let said = extents.get(name.as_str()).map(|extent| extent.is);
+        if let Some(found) = said.filter(|extent| !range.contains(extent)) {
+            return Err(ResolveError::OutOfRange { name, found, range });
+        }
+    }
+    Ok(())
 }
 
 /// The shapes of a graph's inputs; what the model leaves open is open.
@@ -161,11 +230,12 @@ pub(super) fn shapes(
     let bound = bind(&inputs, options)?;
     let mut shapes = BTreeMap::new();
     for ((&id, input), bound) in graph.inputs.iter().zip(&inputs).zip(&bound) {
-        let dim = |(spec, extent): (&DimSpec, Dim)| match spec {
-            DimSpec::Fixed(_) => extent,
-            DimSpec::Named(_) | DimSpec::Unknown => Dim::Open(extent.bound()),
+        let dim = |(spec, extent): (&DimSpec, Dim)| match (spec, extent) {
+            (DimSpec::Fixed(_), _) | (_, Dim::UpTo(_)) => extent,
+            (DimSpec::Named(_) | DimSpec::Unknown, _) => Dim::Open(extent.bound()),
         };
-        let dims: Vec<Dim> = input.of.dims.iter().zip(bound.required()?.iter()).map(dim).collect();
+        let planned = input.planned(bound, options)?;
+        let dims: Vec<Dim> = input.of.dims.iter().zip(planned.iter()).map(dim).collect();
         shapes.insert(id, Shape::of_dims(&dims).map_err(|_| input.wrong(&[]))?);
     }
     Ok(shapes)

@@ -18,6 +18,7 @@ mod typed;
 mod upgrade;
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use udo_api::{Core, OpDef, Port, TensorDesc};
 use udo_host::{NodeDesc, Refusal, infer};
@@ -43,6 +44,7 @@ pub(crate) use rule::{port_rule, port_types, takes_encoding};
 use tensor_layout::NhwcValues;
 pub use typed::{BoundNode, EpilogueNode, LayoutRule, Quantized, Step, TypedGraph, TypedValue};
 pub use udo_host::ParamSetting;
+use upgrade::Ends;
 pub(crate) use upgrade::NEWEST;
 pub use upgrade::{UPGRADES, Upgrade};
 
@@ -55,7 +57,12 @@ pub struct BindOptions {
     pub shapes: BTreeMap<String, Vec<usize>>,
     /// Extents of dimensions that the model only names.
     pub dims: BTreeMap<String, usize>,
+    /// Ranges of such dimensions, least and most: one plan runs every extent in between.
+    pub ranges: Ranges,
 }
+
+/// The range of each dimension's name.
+pub type Ranges = BTreeMap<String, RangeInclusive<usize>>;
 
 /// A graph that is resolved.
 #[derive(Clone, Debug)]
@@ -140,6 +147,24 @@ pub enum ResolveError {
         /// Its extents there.
         extents: [usize; 2],
     },
+    /// A named dimension is given an extent outside of its range.
+    #[error("dimension {name:?} is {found}, wanted {} to {}", .range.start(), .range.end())]
+    OutOfRange {
+        /// The name.
+        name: String,
+        /// The extent given.
+        found: usize,
+        /// What the model was compiled for.
+        range: RangeInclusive<usize>,
+    },
+    /// A range holds no extent.
+    #[error("the range {}..{} of dimension {name:?} is empty", .range.start(), .range.end())]
+    EmptyRange {
+        /// The dimension's name.
+        name: String,
+        /// The range given.
+        range: RangeInclusive<usize>,
+    },
     /// A shape was given for an input that the model does not have.
     #[error("the model has no input {name:?}, wanted one of {known:?}")]
     NoSuchInput {
@@ -190,6 +215,8 @@ impl ResolveError {
             | Self::Wants(_)
             | Self::WrongShape { .. }
             | Self::UnequalDims { .. }
+            | Self::OutOfRange { .. }
+            | Self::EmptyRange { .. }
             | Self::NoSuchInput { .. }
             | Self::NoSuchDim { .. }
             | Self::Broken(_) => None,
@@ -234,6 +261,7 @@ impl Registry {
     ) -> Result<Resolved, ResolveError> {
         // A branch that is never taken may have some.
         let missing = self.missing(&graph, options);
+        let ends = Ends::of(self, &graph, options);
         let shapes = inputs::shapes(&graph, options)?;
         let Graph { name, nodes, values, inputs, captures, outputs } = graph;
         let values = (0..).map(ValueId::at).zip(values);
@@ -247,7 +275,12 @@ impl Registry {
         let mut cut = Cut::new(nodes);
         while let Some(node) = cut.next() {
             let (whole, mark) = (node.clone(), binding.mark());
-            match self.bind_next(&mut binding, node) {
+            let is_builtin = |node: &Node| {
+                let chosen = self.choose(node, options);
+                chosen.is_ok_and(|(entry, _)| self.is_builtin(entry.package))
+            };
+            let in_run = ends.in_run(&binding.graph, &node).filter(|_| is_builtin(&node));
+            match self.bind_next(&mut binding, in_run.unwrap_or(node)) {
                 Ok(()) => cut.come(std::mem::take(&mut binding.taken)),
                 Err(ResolveError::Wants(want)) => {
                     cut.put_behind(&mut binding, (whole, mark), want)?;

@@ -4,6 +4,7 @@ mod calls;
 mod carried;
 mod extents;
 mod geometry;
+mod ports;
 mod turn;
 
 use std::cell::Cell;
@@ -15,17 +16,17 @@ use std::time::Duration;
 
 use udo_api::abi::{ExecArgs, TensorArg};
 use udo_api::guard::{LibraryGuard, OWN_GUARD};
-use udo_api::{Core, DType, Element, ExecError, Status, TensorDesc};
+use udo_api::{Core, DType, ExecError, Status};
 use udo_host::{ExecuteFn, failure};
 
 use crate::cores::{Memory, PerMemory};
 use crate::exit_guard;
-use crate::memory::{Budget, Buffer, OutOfMemory, Tensor, elements, elements_mut};
+use crate::memory::{Budget, Buffer, OutOfMemory};
 use crate::plan::{Largest, Operand, Place, Plan, Progress, Purpose, ShapeId, Step, WindowPlace};
 use crate::thread_pool::Pool;
 
 pub(crate) use carried::Carried;
-use extents::{Extents, SharedArg};
+use extents::{Extents, SharedArg, pass_shapes};
 use geometry::StepGeometry;
 use turn::Turn;
 
@@ -144,6 +145,8 @@ pub struct Prepared {
     scratch: PerMemory<Buffer>,
     geometry: Vec<StepGeometry>,
     tensors: Vec<SharedArg>,
+    /// Where the tensors of the graph's inputs begin, behind those of the steps.
+    first_input: usize,
     args: Vec<ExecArgs>,
     calls: Vec<Call>,
     turns: Vec<Turn>,
@@ -151,6 +154,8 @@ pub struct Prepared {
     said_by: BTreeMap<ShapeId, Vec<usize>>,
     /// Producer and consumer of each bounded value, in the order of the steps.
     shapes: Vec<(usize, usize)>,
+    /// The same of the graph's inputs.
+    input_shapes: Vec<(usize, usize)>,
     /// Each bounded tensor, and its extents at their bounds.
     bounds: Vec<(usize, Extents)>,
     /// The same of the bounded outputs of all steps.
@@ -216,11 +221,13 @@ impl Prepared {
             scratch,
             geometry: Vec::new(),
             tensors: Vec::new(),
+            first_input: 0,
             args: Vec::with_capacity(plan.steps.len()),
             calls: Vec::with_capacity(plan.steps.len()),
             turns: Vec::new(),
             said_by: BTreeMap::new(),
             shapes: Vec::new(),
+            input_shapes: Vec::new(),
             bounds: Vec::new(),
             output_bounds: Vec::new(),
             first_tensor: Vec::with_capacity(plan.steps.len()),
@@ -273,6 +280,11 @@ impl Prepared {
                 }
                 self.tensors.push(SharedArg::new(arg));
             }
+        }
+        self.first_input = self.tensors.len();
+        for port in &plan.inputs {
+            let arg = TensorArg::new(&port.operand.desc, self.address(&port.operand));
+            self.tensors.push(SharedArg::new(arg));
         }
     }
 
@@ -345,6 +357,11 @@ impl Prepared {
 
     /// Notes where each bounded shape goes once its step has said it.
     fn link_shapes(&mut self, plan: &Plan) {
+        for (port, at) in plan.inputs.iter().zip(self.first_input..) {
+            if let Some(shape) = port.operand.shape {
+                self.said_by.entry(shape).or_default().push(at);
+            }
+        }
         let all = || plan.steps.iter().zip(&self.first_tensor);
         for (step, first) in all() {
             let outputs = step.outputs.iter().zip(first + step.inputs.len()..);
@@ -363,6 +380,8 @@ impl Prepared {
             self.shapes.extend(others.iter().map(|&says| (says, first)));
         }
         self.shapes.sort_unstable();
+        let of_inputs = self.shapes.partition_point(|&(says, _)| says < self.first_input);
+        self.input_shapes = self.shapes.split_off(of_inputs);
     }
 
     /// Runs the model once over the inputs as they are. Uses no heap unless it fails.
@@ -400,9 +419,12 @@ impl Prepared {
         })
     }
 
-    /// Puts every bounded tensor at its bounds, where a run starts.
+    /// Puts every bounded tensor at its bounds, where a run starts, and those that are inputs at their extents.
     fn reset_bounds(&mut self) {
         self.to_bounds(&self.bounds);
+        let to = u32::try_from(self.input_shapes.len()).unwrap_or(u32::MAX);
+        let is_passed = pass_shapes(&self.tensors, &self.input_shapes, 0, to);
+        debug_assert!(is_passed, "inputs were set within their bounds");
     }
 
     fn to_bounds(&self, bounds: &[(usize, Extents)]) {
@@ -457,114 +479,4 @@ impl Prepared {
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
-
-    fn bytes_of<'a>(&'a self, operand: &'a Operand) -> &'a [u8] {
-        match &operand.place {
-            Some(Place::Constant(tensor)) => tensor.bytes(),
-            Some(Place::Window(window)) => {
-                let place = self.plan.windows.get(window.0);
-                let start = place.map_or(0, |p| p.offset);
-                let arena = place.map_or(&[][..], |p| self.arenas[p.memory].bytes());
-                arena.get(start..start + operand.desc.size_bytes()).unwrap_or_default()
-            }
-            None => &[],
-        }
-    }
-
-    /// The bytes of the input at place `index`, as they are.
-    pub(crate) fn input_bytes(&self, index: usize) -> Option<&[u8]> {
-        self.plan.inputs.get(index).map(|port| self.bytes_of(&port.operand))
-    }
-
-    /// A copy of the input at place `index`.
-    pub(crate) fn input_tensor(&self, index: usize) -> Option<Tensor> {
-        let desc = self.plan.inputs.get(index)?.operand.desc;
-        Tensor::from_bytes(desc.dtype()?, desc.full_shape(), self.input_bytes(index)?).ok()
-    }
-
-    /// Fills the input at place `index` with as many bytes as it has.
-    pub(crate) fn fill_input(&mut self, index: usize, from: &[u8]) {
-        let to = self.input_bytes_mut(index).filter(|to| to.len() == from.len());
-        if let Some(to) = to {
-            to.copy_from_slice(from);
-        }
-    }
-
-    fn input_bytes_mut(&mut self, index: usize) -> Option<&mut [u8]> {
-        let operand = &self.plan.inputs.get(index)?.operand;
-        let WindowPlace { memory, offset, .. } = *self.plan.windows.get(operand.window()?.0)?;
-        let end = offset + operand.desc.size_bytes();
-        self.arenas[memory].bytes_mut().get_mut(offset..end)
-    }
-
-    /// The elements of the input at place `index`.
-    pub(crate) fn input_mut<T: Element>(&mut self, index: usize) -> Result<&mut [T], PortError> {
-        let plan = Arc::clone(&self.plan);
-        let port = plan.inputs.get(index);
-        let desc = port.map_or(TensorDesc::ABSENT, |port| port.operand.desc);
-        let name = port.map_or("", |port| port.name.as_str());
-        let bytes = self.input_bytes_mut(index).filter(|_| desc.dtype() == Some(T::DTYPE));
-        bytes.and_then(elements_mut).ok_or_else(|| wrong_type("input", name, T::DTYPE, &desc))
-    }
-
-    /// The type and shape of an output after the last run.
-    ///
-    /// # Errors
-    /// The model has no such output.
-    pub fn output_desc(&self, name: &str) -> Result<TensorDesc, PortError> {
-        Ok(self.shaped(self.output_operand(name)?))
-    }
-
-    fn output_operand(&self, name: &str) -> Result<&Operand, PortError> {
-        let outputs = &self.plan.outputs;
-        let port = outputs.iter().find(|port| port.name == name);
-        port.map(|port| &port.operand).ok_or_else(|| {
-            PortError::no_such("output", name, outputs.iter().map(|port| port.name.as_str()))
-        })
-    }
-
-    fn shaped(&self, operand: &Operand) -> TensorDesc {
-        let Some(shape) = operand.shape else { return operand.desc };
-        let said_by =
-            self.said_by.get(&shape).and_then(|said_by| self.tensors.get(*said_by.first()?));
-        let arg = said_by.map(SharedArg::read);
-        let shape = arg.and_then(|a| udo_api::Shape::new(a.dims.get(..a.rank)?).ok());
-        shape.map_or(operand.desc, |s| operand.desc.with_extents(s))
-    }
-
-    /// The elements of an output after the last run.
-    ///
-    /// # Errors
-    /// The model has no such output, or one of another type.
-    pub fn output<T: Element>(&self, name: &str) -> Result<&[T], PortError> {
-        let operand = self.output_operand(name)?;
-        let wrong = || wrong_type("output", name, T::DTYPE, &operand.desc);
-        if operand.desc.dtype() != Some(T::DTYPE) {
-            return Err(wrong());
-        }
-        let len = self.shaped(operand).len();
-        elements::<T>(self.bytes_of(operand)).and_then(|all| all.get(..len)).ok_or_else(wrong)
-    }
-
-    /// A copy of an output after the last run.
-    ///
-    /// # Errors
-    /// The model has no such output.
-    pub fn output_tensor(&self, name: &str) -> Result<Tensor, PortError> {
-        let operand = self.output_operand(name)?;
-        let desc = self.shaped(operand);
-        let dtype = desc.dtype().unwrap_or(DType::U8);
-        let bytes = self.bytes_of(operand).get(..desc.size_bytes()).unwrap_or_default();
-        Tensor::from_bytes(dtype, desc.full_shape(), bytes).map_err(|e| PortError::WrongTensor {
-            side: "output",
-            name: name.to_owned(),
-            found: e.to_string(),
-            wanted: desc.to_string(),
-        })
-    }
-}
-
-fn wrong_type(side: &'static str, name: &str, found: DType, wanted: &TensorDesc) -> PortError {
-    let found = found.to_string();
-    PortError::WrongTensor { side, name: name.to_owned(), found, wanted: wanted.to_string() }
 }

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::json;
-use udo_api::TensorDesc;
 use udo_api::guard::heap_calls;
+use udo_api::{Shape, TensorDesc};
 use udo_runtime::memory::Tensor;
 use udo_runtime::model::{Model, Session};
 
@@ -82,7 +82,9 @@ impl Bench {
             return sets.iter().map(|set| tensors::read_set(set, model)).collect();
         }
         let made = model.inputs().iter().enumerate().map(|(index, input)| {
-            let desc = TensorDesc::new(input.of.dtype, input.required()?);
+            let planned = model.planned_shape(input).and_then(|s| Shape::new(s.dims()).ok());
+            let shape = planned.map_or_else(|| input.required(), Ok)?;
+            let desc = TensorDesc::new(input.of.dtype, shape);
             tensors::random(&desc, self.seed.wrapping_add(index as u64))
         });
         Ok(vec![made.collect::<Result<_, _>>()?])

@@ -23,6 +23,8 @@ pub(crate) const OUTPUT_DTYPE: Param =
 pub(crate) struct Scales {
     place: Place,
     has_zero: bool,
+    /// Whether each run says how many elements there are.
+    is_bounded: bool,
 }
 
 /// Where scales and zero points lie.
@@ -37,7 +39,14 @@ enum Place {
 impl Scales {
     /// Where the node's scales lie.
     pub(crate) fn read(node: &Node<'_>) -> Result<Self, Error> {
-        Ok(Self { place: place(node)?, has_zero: node.has_input(2) })
+        let (x, scale) = (node.input(0)?, node.input(1)?);
+        let is_bounded = !x.full_shape().is_fixed();
+        if is_bounded && scale.len() != 1 {
+            return Err(Error::new(format!(
+                "the scale is {scale}, wanted one for the bounded {x}"
+            )));
+        }
+        Ok(Self { place: place(node)?, has_zero: node.has_input(2), is_bounded })
     }
 
     /// Calls `body` for each run of elements under one scale, with the scale and the zero point, on several threads
@@ -50,7 +59,10 @@ impl Scales {
         let Io { inputs, mut outputs, parallel, .. } = io;
         let (x, scales) = (inputs.get::<X>(0)?, inputs.get::<f32>(1)?);
         let zeros = if self.has_zero { inputs.get::<Z>(2)? } else { &[] };
-        let y = outputs.take::<Y>(0)?;
+        if self.is_bounded {
+            outputs.set_shape(0, inputs.shape(0)?)?;
+        }
+        let y = &mut outputs.take::<Y>(0)?[..x.len()];
         let run = |at: usize, x: &[X], y: &mut [Y]| {
             body(x, scales[at], zeros.get(at).copied().unwrap_or_default(), y);
         };

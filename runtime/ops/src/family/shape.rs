@@ -3,8 +3,9 @@
 use std::marker::PhantomData;
 
 use udo_api::{
-    Bits, Core, Error, ExecError, Facts, FinalizeCx, InPlace, InferCx, Io, Kernel, KernelDef, Node,
-    Op, OpSchema, Pair, Param, Port, PortRule, Shape, TensorDesc, input, output_like, types,
+    Bits, Core, Error, ExecError, Facts, FinalizeCx, InPlace, InferCx, Io, Kernel, KernelDef,
+    MAX_RANK, Node, Op, OpSchema, Pair, Param, Port, PortRule, Shape, TensorDesc, input,
+    output_like, types,
 };
 
 use crate::Def;
@@ -76,10 +77,8 @@ impl<V: View> Described<V> {
     };
     const OUT: &'static [Port] = &[Port::required(V::PORTS[1], types::ANY)];
     const KERNELS: &'static [KernelDef] = {
-        let keeps_shape = V::FACTS.has(Facts::ELEMENTWISE);
-        let rules = if keeps_shape { BOUNDED } else { FIXED };
         &[
-            kernel(V::NAME, Core::CPU).ports(rules),
+            kernel(V::NAME, Core::CPU).ports(BOUNDED),
             strided::<Copied>(V::NAME),
             kernel(V::NAME, Core::DSP_V68).ports(FIXED),
         ]
@@ -109,18 +108,78 @@ impl<V: View> Op for Described<V> {
 
 /// Copies input 0 to output 0, or does nothing where they are in place.
 pub(crate) struct Copied {
-    keeps_shape: bool,
+    shape: RunShape,
     run: fn(&mut Io<'_>) -> Result<(), ExecError>,
 }
 
 impl Copied {
     pub(crate) fn run(&self, io: &mut Io<'_>) -> Result<(), ExecError> {
         (self.run)(io)?;
-        if self.keeps_shape {
-            let shape = io.inputs.shape(0)?;
-            io.outputs.set_shape(0, shape)?;
+        self.shape.say(io)
+    }
+}
+
+/// What the shape of the output is in a run.
+enum RunShape {
+    /// That of the input.
+    Kept,
+    /// That of the plan, where nothing is bounded.
+    Planned,
+    /// That of the plan but for these axes, which are as long as those of the input.
+    Carried { planned: Shape, axes: Vec<(usize, usize)> },
+    /// That of the plan but for an axis, which takes the rest of the elements.
+    Rest { planned: Shape, axis: usize },
+}
+
+impl RunShape {
+    fn of(x: Shape, y: Shape) -> Result<Self, Error> {
+        if x == y {
+            return Ok(Self::Kept);
         }
-        Ok(())
+        let bounded = |shape: Shape| -> Vec<(usize, usize)> {
+            let dims = shape.iter().enumerate();
+            dims.filter(|(_, dim)| dim.exact().is_none())
+                .map(|(at, dim)| (at, dim.bound()))
+                .collect()
+        };
+        let (from, to) = (bounded(x), bounded(y));
+        let is_carried = from.iter().map(|of| of.1).eq(to.iter().map(|of| of.1));
+        match to[..] {
+            [] if from.is_empty() => Ok(Self::Planned),
+            _ if is_carried => {
+                let axes = to.iter().zip(&from).map(|(to, from)| (to.0, from.0)).collect();
+                Ok(Self::Carried { planned: y, axes })
+            }
+            [(axis, _)] => Ok(Self::Rest { planned: y, axis }),
+            _ => Err(Error::new(format!("shape {x} becomes {y}, which a run cannot tell"))),
+        }
+    }
+
+    /// Says it of output 0.
+    fn say(&self, io: &mut Io<'_>) -> Result<(), ExecError> {
+        let from = io.inputs.shape(0)?;
+        let planned = match self {
+            Self::Planned => return Ok(()),
+            Self::Kept => return io.outputs.set_shape(0, from),
+            Self::Carried { planned, .. } | Self::Rest { planned, .. } => planned.dims(),
+        };
+        let mut dims = [1; MAX_RANK];
+        let dims = &mut dims[..planned.len()];
+        dims.copy_from_slice(planned);
+        match self {
+            Self::Carried { axes, .. } => {
+                for &(to, axis) in axes {
+                    dims[to] = from[axis];
+                }
+            }
+            Self::Rest { axis, .. } => {
+                dims[*axis] = 1;
+                let others: usize = dims.iter().product();
+                dims[*axis] = from.iter().product::<usize>().checked_div(others).unwrap_or(0);
+            }
+            Self::Kept | Self::Planned => {}
+        }
+        io.outputs.set_shape(0, dims)
     }
 }
 
@@ -130,8 +189,8 @@ impl Kernel for Copied {
         if x.len() != y.len() {
             return Err(Error::new(format!("input 0 is {x} and output 0 is {y}, wanted one size")));
         }
-        let keeps_shape = x.full_shape() == y.full_shape();
-        Ok(Self { keeps_shape, run: of_width!(x.dtype(), B => copy::<B>)? })
+        let shape = RunShape::of(x.full_shape(), y.full_shape())?;
+        Ok(Self { shape, run: of_width!(x.dtype(), B => copy::<B>)? })
     }
 
     fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
@@ -197,6 +256,32 @@ mod tests {
             assert_eq!(run(tensor(from, &bits)).values::<F16>(), bits, "{}", V::NAME);
             let y = run(tensor(from, &doubles));
             assert_eq!((y.dims().as_slice(), y.values()), (to, doubles.clone()), "{}", V::NAME);
+        }
+    }
+
+    #[test]
+    fn bounded_extents_are_those_of_the_run() {
+        use udo_api::Dim::{self, Fixed, UpTo};
+
+        type Case<'a> = (&'a str, &'a [Dim], &'a [i64], &'a str, &'a [usize]);
+
+        let x = |bounds: &[Dim]| tensor(&[2, 1, 6], &numbers(&[2, 1, 6])).bounded(bounds);
+        let run = |op: &str, bounds: &[Dim], ints: &[i64]| {
+            bench(op).input(x(bounds)).constant(tensor(&[ints.len()], ints)).one()
+        };
+        let first = [UpTo(5), Fixed(1), Fixed(6)];
+        let cases: [Case<'_>; 6] = [
+            ("Unsqueeze", &first, &[1], "[<=5,1,1,6]", &[2, 1, 1, 6]),
+            ("Squeeze", &first, &[1], "[<=5,6]", &[2, 6]),
+            ("Squeeze", &[UpTo(5), Fixed(1), UpTo(7)], &[1], "[<=5,<=7]", &[2, 6]),
+            ("Reshape", &first, &[0, 3, 2], "[<=5,3,2]", &[2, 3, 2]),
+            ("Reshape", &first, &[-1, 2], "[<=15,2]", &[6, 2]),
+            ("Reshape", &[UpTo(5), Fixed(1), UpTo(7)], &[-1], "[<=35]", &[12]),
+        ];
+        for (op, bounds, ints, shape, dims) in cases {
+            let y = run(op, bounds, ints);
+            assert_eq!(y.desc().full_shape().to_string(), shape, "{op} {ints:?}");
+            assert_eq!((y.dims().as_slice(), y.values::<u8>()), (dims, numbers(dims)), "{op}");
         }
     }
 

@@ -1,18 +1,24 @@
 //! Tensors one after the other along an axis.
 
 use udo_api::{
-    Bits, Core, DType, Dim, Error, ExecError, Facts, FinalizeCx, InferCx, Io, KernelDef, OpSchema,
-    Param, Port, Shape, TensorDesc, types,
+    Bits, Core, DType, Dim, Error, ExecError, Facts, FinalizeCx, InferCx, Inputs, Io, KernelDef,
+    MAX_RANK, OpSchema, Param, Port, Shape, TensorDesc, types,
 };
 
 use crate::Def;
+use crate::family::axes::{Axes, AxisSplit};
 use crate::family::movement::{
-    Example, Movement, Setting, Stripped, Strips, joined, kernel, movement,
+    BOUNDED, Example, Movement, Setting, Stripped, Strips, join, joined, kernel, movement,
 };
 
 pub(crate) const DEF: Def = movement::<Concat>();
 
-struct Concat(Strips);
+struct Concat {
+    strips: Strips,
+    axis: usize,
+    /// Whether each run says the extents.
+    is_bounded: bool,
+}
 
 impl Movement for Concat {
     const SCHEMA: OpSchema = OpSchema::new(
@@ -22,7 +28,8 @@ impl Movement for Concat {
         &[Param::scalar("axis", DType::I64)],
     )
     .facts(Facts::CONCAT);
-    const KERNELS: &'static [KernelDef] = &[kernel::<Self>(Core::CPU), joined::<Self>("Concat")];
+    const KERNELS: &'static [KernelDef] =
+        &[kernel::<Self>(Core::CPU).ports(BOUNDED), joined::<Self>("Concat")];
     const EXAMPLES: &'static [Example] = &[
         Example {
             inputs: &[&[2, 1], &[2, 2], &[2, 1]],
@@ -67,12 +74,44 @@ impl Movement for Concat {
     }
 
     fn plan(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        Self::strips(cx).map(Self)
+        let y = cx.output(0)?;
+        let (axis, is_bounded) = (cx.axis("axis", y.rank())?, !y.full_shape().is_fixed());
+        Ok(Self { strips: Self::strips(cx)?, axis, is_bounded })
     }
 
     fn execute<B: Bits>(&self, io: Io<'_>) -> Result<(), ExecError> {
         let Io { inputs, mut outputs, parallel, .. } = io;
-        self.0.join(parallel, outputs.take_bits::<B>(0)?, |index| inputs.get_bits(index))
+        if self.is_bounded {
+            let (dims, rank) = self.joined(&inputs)?;
+            outputs.set_shape(0, &dims[..rank])?;
+            let AxisSplit { len, inner, .. } = AxisSplit::at(&dims[..rank], self.axis);
+            let width = |index: usize| inputs.shape(index).map_or(0, |x| x[self.axis] * inner);
+            let widths = (0..self.strips.count()).map(width);
+            let count = dims[..rank].iter().product();
+            let y = &mut outputs.take_bits::<B>(0)?[..count];
+            return join(parallel, y, len * inner, &widths, |index| inputs.get_bits(index));
+        }
+        self.strips.join(parallel, outputs.take_bits::<B>(0)?, |index| inputs.get_bits(index))
+    }
+}
+
+impl Concat {
+    /// The extents of the result in this run, and how many they are.
+    fn joined(&self, inputs: &Inputs<'_>) -> Result<(Axes, usize), ExecError> {
+        let first = inputs.shape(0)?;
+        let mut dims = [0; MAX_RANK];
+        dims.iter_mut().zip(first).for_each(|(to, &extent)| *to = extent);
+        for index in 1..self.strips.count() {
+            let next = inputs.shape(index)?;
+            for (axis, (to, &extent)) in dims.iter_mut().zip(next).enumerate() {
+                match axis == self.axis {
+                    true => *to += extent,
+                    false if *to == extent => {}
+                    false => return Err(ExecError::bad_value(extent as i64, index)),
+                }
+            }
+        }
+        Ok((dims, first.len()))
     }
 }
 
@@ -91,6 +130,24 @@ fn misfit(index: usize, found: &TensorDesc, first: &TensorDesc, axis: usize) -> 
 #[cfg(test)]
 mod tests {
     use crate::testing::{bench, tensor};
+
+    #[test]
+    fn bounded_parts_are_those_of_the_run() {
+        use udo_api::Dim::{Fixed, UpTo};
+
+        let run = |bounds: [udo_api::Dim; 2], rows: usize, axis: i64| {
+            let x = tensor(&[2, 2], &[1i16, 2, 3, 4]).bounded(&bounds);
+            let other = tensor(&[rows, 2], &[9i16, 8, 7, 6][..rows * 2]).bounded(&bounds);
+            bench("Concat").input(x).input(other).int("axis", axis)
+        };
+        let y = run([UpTo(3), Fixed(2)], 1, 0).one();
+        assert_eq!(y.desc().full_shape().to_string(), "[<=6,2]");
+        assert_eq!((y.dims(), y.values::<i16>()), (vec![3, 2], vec![1, 2, 3, 4, 9, 8]));
+        let y = run([UpTo(3), Fixed(2)], 2, 1).one();
+        assert_eq!(y.desc().full_shape().to_string(), "[<=3,4]");
+        assert_eq!((y.dims(), y.values::<i16>()), (vec![2, 4], vec![1, 2, 9, 8, 3, 4, 7, 6]));
+        run([UpTo(3), Fixed(2)], 1, 1).error();
+    }
 
     #[test]
     fn parts_must_fit() {

@@ -1,13 +1,10 @@
 //! A tensor of a shape that holds one value.
 
-use udo_api::{
-    Bits, Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op,
-    OpSchema, Param, ParamTensor, Port, Shape, TensorDesc, types,
-};
+use udo_api::{Core, Error, InferCx, KernelDef, Op, OpSchema, Port, Shape, TensorDesc, types};
 
 use crate::Def;
 use crate::family::argument::IntsArgument;
-use crate::family::partition::GRAIN;
+use crate::family::filled::{Filled, VALUE, dtype};
 
 pub(crate) const DEF: Def = Def::of::<ConstantOfShape>(KERNELS);
 
@@ -22,7 +19,7 @@ impl Op for ConstantOfShape {
         "ConstantOfShape",
         &[SHAPE.port()],
         &[Port::required("output", types::ANY)],
-        &[Param::typed_tensor("value", types::ANY).optional()],
+        &[VALUE],
     );
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
@@ -31,59 +28,9 @@ impl Op for ConstantOfShape {
         if dims.len() < wanted.len() {
             return Err(Error::new(format!("input 0 is {wanted:?}, wanted extents")));
         }
-        let dtype = match value(cx)? {
-            Some(value) => value.desc().dtype().unwrap_or(DType::F32),
-            None => DType::F32,
-        };
+        let dtype = dtype(cx)?;
         cx.set_output(0, TensorDesc::new(dtype, Shape::new(&dims)?))
     }
-}
-
-/// The value, if the node states one.
-fn value<'a>(node: &Node<'a>) -> Result<Option<ParamTensor<'a>>, Error> {
-    if !node.has_param("value") {
-        return Ok(None);
-    }
-    let value = node.tensor("value")?;
-    if value.desc().len() != 1 {
-        let found = value.desc();
-        return Err(Error::new(format!("parameter \"value\" is {found}, wanted one element")));
-    }
-    Ok(Some(value))
-}
-
-struct Filled {
-    /// The bits of the value.
-    value: u64,
-    run: fn(u64, Io<'_>) -> Result<(), ExecError>,
-}
-
-impl Kernel for Filled {
-    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let dtype = cx.output(0)?.dtype();
-        let value = match value(cx)? {
-            Some(value) => of_width!(dtype, B => bits_of::<B>(value)?)?,
-            None => None,
-        };
-        let run = of_width!(dtype, B => |value: u64, io: Io<'_>| fill(value as B, io))?;
-        Ok(Self { value: value.unwrap_or(0), run })
-    }
-
-    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
-        (self.run)(self.value, io)
-    }
-}
-
-fn bits_of<B: Bits + Into<u64>>(value: ParamTensor<'_>) -> Result<Option<u64>, Error> {
-    Ok(value.get_bits::<B>()?.first().map(|&bits| bits.into()))
-}
-
-fn fill<B: Bits>(value: B, mut io: Io<'_>) -> Result<(), ExecError> {
-    let y = io.outputs.take_bits::<B>(0)?;
-    io.parallel.chunks_mut(y, GRAIN, |_, y| {
-        y.fill(value);
-        Ok(())
-    })
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use udo_api::{
     Core, DType, Encoding, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op,
-    OpSchema, Port, TypeSet, input, input_like, types,
+    OpSchema, Port, TypeSet, input, input_like, output, types,
 };
 use udo_simd::rows;
 
@@ -13,7 +13,12 @@ pub(crate) const DEF: Def = Def::of::<DequantizeLinear>(KERNELS);
 
 const KERNELS: &[KernelDef] = &[KernelDef::new::<Dequantize>("DequantizeLinear", Core::CPU)
     // Its scales are inputs, whatever is known of the tensor.
-    .ports(&[input(0, TYPES).per_axis(), input(1, types::F32), input_like(2, 0)])];
+    .ports(&[
+        input(0, TYPES).per_axis().bounded(),
+        input(1, types::F32),
+        input_like(2, 0),
+        output(0, types::F32).bounded(),
+    ])];
 
 const TYPES: TypeSet = quantize::TYPES.or(types::I32);
 
@@ -88,6 +93,14 @@ mod tests {
         let run = bench("DequantizeLinear").input(tensor(&[2], &[-3i32, 1 << 20]));
         let y = run.input(tensor(&[], &[2f32])).one();
         assert_near(&y.values::<f32>(), &[-6.0, 2_097_152.0], 1e-7);
+    }
+
+    #[test]
+    fn bounded_values_are_those_of_the_run() {
+        let x = tensor(&[2], &[1i8, -2]).bounded(&[udo_api::Dim::UpTo(7)]);
+        let y = bench("DequantizeLinear").input(x).input(tensor(&[], &[0.5f32])).one();
+        assert_eq!(y.desc().full_shape().to_string(), "[<=7]");
+        assert_near(&y.values::<f32>(), &[0.5, -1.0], 1e-7);
     }
 
     #[test]

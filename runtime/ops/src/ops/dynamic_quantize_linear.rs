@@ -2,7 +2,7 @@
 
 use udo_api::{
     Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpSchema, Port,
-    Shape, TensorDesc, Workspace, input, types,
+    Shape, TensorDesc, Workspace, input, output, types,
 };
 use udo_simd::rows;
 
@@ -12,9 +12,8 @@ use crate::family::quantize::DynamicRange;
 
 pub(crate) const DEF: Def = Def::of::<DynamicQuantizeLinear>(KERNELS);
 
-const KERNELS: &[KernelDef] =
-    &[KernelDef::new::<Quantize>("DynamicQuantizeLinear", Core::CPU)
-        .ports(&[input(0, types::F32)])];
+const KERNELS: &[KernelDef] = &[KernelDef::new::<Quantize>("DynamicQuantizeLinear", Core::CPU)
+    .ports(&[input(0, types::F32).bounded(), output(0, types::U8).bounded()])];
 
 struct DynamicQuantizeLinear;
 
@@ -40,11 +39,14 @@ impl Op for DynamicQuantizeLinear {
 
 struct Quantize {
     range: DynamicRange,
+    /// Whether each run says how many numbers there are.
+    is_bounded: bool,
 }
 
 impl Kernel for Quantize {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        Ok(Self { range: DynamicRange::of(cx.input(0)?.len()) })
+        let x = cx.input(0)?;
+        Ok(Self { range: DynamicRange::of(x.len()), is_bounded: !x.full_shape().is_fixed() })
     }
 
     fn workspace(&self) -> Workspace {
@@ -54,11 +56,14 @@ impl Kernel for Quantize {
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
         let Io { inputs, mut outputs, mut scratch, parallel, .. } = io;
         let x = inputs.get::<f32>(0)?;
+        if self.is_bounded {
+            outputs.set_shape(0, inputs.shape(0)?)?;
+        }
         let parts = scratch.take::<f32>(self.range.scratch_len())?;
         let (scale, zero) = DynamicRange::encoding(parallel, x, parts)?;
         outputs.take::<f32>(1)?.fill(scale);
         outputs.take::<u8>(2)?.fill(zero);
-        parallel.chunks_mut(outputs.take::<u8>(0)?, GRAIN, |chunk, y| {
+        parallel.chunks_mut(&mut outputs.take::<u8>(0)?[..x.len()], GRAIN, |chunk, y| {
             rows::quantize(&x[chunk * GRAIN..][..y.len()], scale, zero, y);
             Ok(())
         })
@@ -74,6 +79,16 @@ mod tests {
         let run = bench("DynamicQuantizeLinear").threads(3).input(tensor(&[x.len()], x));
         let y = run.outputs(3).all();
         (y[0].values(), y[1].values::<f32>()[0], y[2].values::<u8>()[0])
+    }
+
+    #[test]
+    fn bounded_numbers_are_those_of_the_run() {
+        let x = noise(2 * GRAIN + 5);
+        let bounds = [udo_api::Dim::UpTo(4 * GRAIN)];
+        let run = bench("DynamicQuantizeLinear").input(tensor(&[x.len()], &x).bounded(&bounds));
+        let y = run.outputs(3).all();
+        let found = (y[0].values(), y[1].values::<f32>()[0], y[2].values::<u8>()[0]);
+        assert_eq!(found, quantized(&x));
     }
 
     #[test]

@@ -1,15 +1,15 @@
 //! Elements repeated along axes of one, up to a shape that they broadcast to.
 
 use udo_api::{
-    Bits, Core, Error, ExecError, FinalizeCx, InferCx, Io, KernelDef, MAX_RANK, Node, OpSchema,
-    Port, Shape, types,
+    Bits, Core, Error, ExecError, FinalizeCx, InferCx, Io, KernelDef, Node, OpSchema, Port, Shape,
+    types,
 };
 
 use crate::Def;
 use crate::family::argument::IntsArgument;
 use crate::family::elementwise::broadcast_shapes;
 use crate::family::movement::{
-    BOUNDED, Example, Movement, Walk, Walked, Walks, kernel, movement, walked,
+    BOUNDED, Example, Movement, Walked, Walks, expand, kernel, movement, repeats, walked,
 };
 
 pub(crate) const DEF: Def = movement::<Expand>();
@@ -68,43 +68,18 @@ impl Movement for Expand {
     }
 
     fn execute<B: Bits>(&self, io: Io<'_>) -> Result<(), ExecError> {
-        let Io { inputs, mut outputs, parallel, .. } = io;
-        let (x, dims, wanted) = (inputs.get_bits::<B>(0)?, inputs.shape(0)?, self.wanted.dims());
-        let (walks, rank) = walks(dims, wanted)
-            .map_err(|(axis, extent)| ExecError::bad_value(extent as i64, axis))?;
-        let extents = walks.map(|walk| walk.len);
-        let y = outputs.take_bits::<B>(0)?;
-        let walks = Walks::of(walks[..rank].iter().copied());
-        walks.copy(parallel, x, y, B::default())?;
-        outputs.set_shape(0, &extents[..rank])
+        expand::<B>(io, self.wanted.dims())
     }
 }
 
 impl Walked for Expand {
     fn walks(cx: &FinalizeCx<'_>) -> Result<Walks, Error> {
         let (x, wanted) = (cx.input(0)?, wanted(cx)?);
-        let found = walks(x.shape(), wanted.dims());
+        let found = repeats(x.shape(), wanted.dims());
         let (walks, rank) =
             found.map_err(|_| Error::new(format!("{x} does not become {wanted}")))?;
         Ok(Walks::of(walks.into_iter().take(rank)))
     }
-}
-
-/// The walk along each axis of the result, and how many there are; else the axis that does not broadcast, and its extent.
-fn walks(dims: &[usize], wanted: &[usize]) -> Result<([Walk; MAX_RANK], usize), (usize, usize)> {
-    let rank = dims.len().max(wanted.len());
-    let at = |dims: &[usize], axis: usize| {
-        (axis + dims.len()).checked_sub(rank).map_or(1, |axis| dims[axis])
-    };
-    let mut walks = [Walk::whole(1); MAX_RANK];
-    for (axis, walk) in walks.iter_mut().enumerate().take(rank) {
-        *walk = match (at(dims, axis), at(wanted, axis)) {
-            (1, times) => Walk::times(1, times),
-            (extent, wanted) if wanted == 1 || wanted == extent => Walk::whole(extent),
-            (extent, _) => return Err((axis, extent)),
-        };
-    }
-    Ok((walks, rank))
 }
 
 fn wanted(node: &Node<'_>) -> Result<Shape, Error> {

@@ -1,9 +1,9 @@
 //! `alpha * A * B + beta * C`, either matrix transposed.
 
 use udo_api::{
-    AcceptCx, Bf16, Core, DType, Error, ExecError, F16, FinalizeCx, InferCx, Io, Kernel, KernelDef,
-    Node, Op, OpSchema, Param, Port, Shape, TensorDesc, Value, Workspace, input, input_like,
-    output_like, types,
+    AcceptCx, Bf16, Core, DType, Dim, Error, ExecError, F16, FinalizeCx, InferCx, Io, Kernel,
+    KernelDef, Node, Op, OpSchema, Param, Port, Shape, TensorDesc, Value, Workspace, input,
+    input_like, output_like, types,
 };
 use udo_simd::gemm_f32::Layout;
 use udo_simd::rows::transpose;
@@ -19,10 +19,10 @@ pub(crate) const DEF: Def = Def::of::<Gemm>(KERNELS);
 
 const KERNELS: &[KernelDef] = &[
     KernelDef::new::<GemmF32>("Gemm", Core::CPU).ports(&[
-        input(0, types::F32),
+        input(0, types::F32).bounded(),
         input_like(1, 0),
         input_like(2, 0),
-        output_like(0, 0),
+        output_like(0, 0).bounded(),
     ]),
     KernelDef::new::<Plain>("Gemm", Core::CPU).ports(&[
         input(0, OTHERS),
@@ -54,7 +54,11 @@ impl Op for Gemm {
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let sizes = GemmSizes::read(cx, [0, 1, 2])?;
-        let shape = Shape::new(&[sizes.rows, sizes.cols])?;
+        let side = |port: usize, axis: bool| -> Result<_, Error> {
+            Ok(cx.input(port)?.full_shape().dim(usize::from(axis)))
+        };
+        let (rows, cols) = (side(0, sizes.trans_a)?, side(1, !sizes.trans_b)?);
+        let shape = Shape::of_dims(&rows.into_iter().chain(cols).collect::<Vec<_>>())?;
         let dtype = cx.input(0)?.dtype();
         cx.set_output(0, dtype.map_or(TensorDesc::ABSENT, |t| TensorDesc::new(t, shape)))
     }
@@ -84,6 +88,8 @@ struct GemmF32 {
     addend: Option<Addend>,
     fused: Fused,
     strips_len: usize,
+    /// Whether each run says how many rows there are.
+    is_bounded: bool,
 }
 
 impl GemmF32 {
@@ -92,6 +98,8 @@ impl GemmF32 {
     fn ending(cx: &AcceptCx<'_>, sizes: &GemmSizes) -> Result<Ending, Error> {
         let addend = Addend::read(cx, sizes)?;
         let is_plain = cx.float32("alpha")?.to_bits() == 1f32.to_bits();
+        // How many rows a residual has, a bounded one does not say.
+        let is_fixed = cx.output(0)?.full_shape().is_fixed();
         let own = match addend {
             Some(Addend { beta: 1.0, steps: [0, 1] }) if is_plain => Own::Bias,
             Some(Addend { beta: 1.0, steps: [_, 1] }) if is_plain => Own::Residual,
@@ -101,8 +109,8 @@ impl GemmF32 {
         let free = own == Own::Nothing;
         let takes = Takes {
             bias: free.then_some(1),
-            residual: matches!(own, Own::Nothing | Own::Bias),
-            quantized: true,
+            residual: is_fixed && matches!(own, Own::Nothing | Own::Bias),
+            quantized: is_fixed,
         };
         let (count, mut fused) = takes.leading(if own == Own::Pass { &[] } else { cx.epilogue() });
         match own {
@@ -152,7 +160,17 @@ impl Kernel for GemmF32 {
         let b = RightSide::read(cx, 1, product, 1)?;
         let Ending { fused, addend, .. } = Self::ending(cx, &sizes)?;
         let strips_len = fused.quantized.map_or(0, |_| product.strips_len(cx.threads()));
-        Ok(Self { b, trans_a, alpha: cx.float32("alpha")?, addend, fused, strips_len })
+        let a = cx.input(0)?;
+        let is_bounded = !a.full_shape().is_fixed();
+        let is_one_row = sizes.c_steps[0] == 0;
+        if is_bounded
+            && (trans_a || !is_one_row || a.full_shape().dim(1).and_then(Dim::exact).is_none())
+        {
+            let wanted = "wanted rows of one length that meet one row of C, without transA";
+            return Err(Error::new(format!("input 0 is {a}, {wanted}")));
+        }
+        let alpha = cx.float32("alpha")?;
+        Ok(Self { b, trans_a, alpha, addend, fused, strips_len, is_bounded })
     }
 
     fn workspace(&self) -> Workspace {
@@ -162,10 +180,15 @@ impl Kernel for GemmF32 {
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
         let Io { inputs, mut outputs, mut scratch, parallel, packed, .. } = io;
+        let mut product = self.b.product;
+        if self.is_bounded {
+            product.rows = inputs.shape(0)?.first().copied().unwrap_or(1);
+            outputs.set_shape(0, &[product.rows, product.cols])?;
+        }
         let [left, right, strips] = self.scratch_lens();
         let (left, right) = (scratch.take::<f32>(left)?, scratch.take::<f32>(right)?);
         let strips = scratch.take::<f32>(strips)?;
-        let Product { rows, depth, cols, .. } = self.b.product;
+        let Product { rows, depth, cols, .. } = product;
         let mut a = inputs.get::<f32>(0)?;
         if self.trans_a {
             transpose(a, &[depth, rows], &[1, 0], left);
@@ -178,9 +201,10 @@ impl Kernel for GemmF32 {
         }
         let epilogue = self.fused.epilogue(&inputs, cols)?;
         let all = y.part(0, rows * cols);
-        self.b.product.run_to(parallel, a, b, all, &epilogue, strips)?;
+        product.run_to(parallel, a, b, all, &epilogue, strips)?;
         // What is left are passes over numbers.
         let Results::Numbers(y) = y else { return Ok(()) };
+        let y = &mut y[..rows * cols];
         if self.alpha.to_bits() != 1f32.to_bits() {
             for y in y.iter_mut() {
                 *y *= self.alpha;
@@ -257,6 +281,29 @@ mod tests {
     use crate::family::elementwise::Stored;
     use crate::family::numerics::{assert_quantized, on_gpu_too};
     use crate::testing::{assert_near, bench, noise, tensor};
+
+    #[test]
+    fn bounded_rows_are_those_of_the_run() {
+        use udo_api::Dim::{Fixed, UpTo};
+
+        let (a, b) = (tensor(&[3, 4], &noise(12)), tensor(&[4, 5], &noise(20)));
+        for alpha in [1.0, 0.5] {
+            let run = |a| {
+                let run = bench("Gemm").float("alpha", alpha).input(a).constant(b.clone());
+                run.input(tensor(&[5], &noise(5)))
+            };
+            let (fixed, y) = (run(a.clone()), run(a.clone().bounded(&[UpTo(9), Fixed(4)])).one());
+            assert_eq!(y.desc().full_shape().to_string(), "[<=9,5]");
+            let wide: Vec<f64> = fixed.one().values::<f32>().into_iter().map(f64::from).collect();
+            assert_eq!(y.dims(), [3, 5]);
+            assert_near(&y.values::<f32>(), &wide, 1e-6);
+        }
+        let run = bench("Gemm").input(a.bounded(&[UpTo(9), Fixed(4)])).constant(b);
+        let error = run.input(tensor(&[9, 1], &[0f32; 9])).error();
+        assert!(
+            error.ends_with("wanted rows of one length that meet one row of C, without transA")
+        );
+    }
 
     #[test]
     fn every_transposition_and_bias() {

@@ -2,7 +2,8 @@
 
 use udo_api::{
     AcceptCx, Bf16, Core, DType, Error, ExecError, F16, FinalizeCx, InferCx, Io, Kernel, KernelDef,
-    Op, OpSchema, Port, TensorDesc, Workspace, input, input_like, output_like, types,
+    Op, OpSchema, Port, Shape, Status, TensorDesc, Workspace, input, input_like, output_like,
+    types,
 };
 use udo_simd::gemm_f32::{Epilogue, Layout};
 
@@ -20,9 +21,9 @@ pub(crate) const DEF: Def = Def::of::<MatMul>(KERNELS);
 
 const KERNELS: &[KernelDef] = &[
     KernelDef::new::<Floats>("MatMul", Core::CPU).ports(&[
-        input(0, types::F32),
-        input_like(1, 0),
-        output_like(0, 0),
+        input(0, types::F32).bounded(),
+        input_like(1, 0).bounded(),
+        output_like(0, 0).bounded(),
     ]),
     KernelDef::new::<Plain>("MatMul", Core::CPU).ports(&[
         input(0, OTHERS),
@@ -62,24 +63,25 @@ struct Floats {
     b: RightSide,
     fused: Fused,
     strips_len: usize,
+    /// Whether each run says how many rows, or columns, there are.
+    is_bounded: bool,
+    /// The extents of right sides that are packed.
+    b_shape: Shape,
 }
 
 impl Floats {
     /// What it can do before it stores products with a right side of two axes or more.
     fn takes(cx: &AcceptCx<'_>) -> Result<Takes, Error> {
-        let axis =
-            cx.output(0)?.rank().checked_sub(1).filter(|_| cx.input(1).is_ok_and(|b| b.rank() > 1));
-        Ok(Takes { bias: axis, residual: true, quantized: true })
-    }
-
-    /// Whether right sides are packed, before the run or in it.
-    fn packs(&self) -> bool {
-        self.b.is_packed() || self.b.product.is_worth_packing()
+        let y = cx.output(0)?;
+        let axis = y.rank().checked_sub(1).filter(|_| cx.input(1).is_ok_and(|b| b.rank() > 1));
+        // Whether a residual is of the product's shape, a bounded one does not say.
+        let is_fixed = y.full_shape().is_fixed();
+        Ok(Takes { bias: axis, residual: is_fixed, quantized: is_fixed })
     }
 
     /// Elements of scratch for a right side, and for results that become quantized values.
     fn scratch_lens(&self) -> [usize; 2] {
-        [if self.packs() { self.b.scratch_len() } else { 0 }, self.strips_len]
+        [if self.b.packs() { self.b.scratch_len() } else { 0 }, self.strips_len]
     }
 }
 
@@ -91,17 +93,14 @@ impl Kernel for Floats {
     }
 
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let Products { mut batch, mut rows, depth, cols, rights } = Products::read(cx, [0, 1])?;
-        if rights == 1 {
-            // Every left side meets the same right side: together they are one tall left side.
-            rows *= batch.len();
-            batch = Broadcast::of(&[], &[]).ok_or_else(|| Error::new("scalars broadcast"))?;
-        }
+        let Products { batch, rows, depth, cols, rights } = Products::read(cx, [0, 1])?.united();
         let product = Product { rows, depth, cols, right: Layout::Rows };
+        let is_bounded = [cx.input(0)?, cx.input(1)?].iter().any(|x| !x.full_shape().is_fixed());
         let b = RightSide::read(cx, 1, product, rights)?;
         let (_, fused) = Self::takes(cx)?.leading(cx.epilogue());
         let strips_len = fused.quantized.map_or(0, |_| product.strips_len(cx.threads()));
-        Ok(Self { batch, b, fused, strips_len })
+        let b_shape = cx.input(1)?.full_shape();
+        Ok(Self { batch, b, fused, strips_len, is_bounded, b_shape })
     }
 
     fn workspace(&self) -> Workspace {
@@ -109,9 +108,26 @@ impl Kernel for Floats {
         Workspace::of::<f32>(right).and::<f32>(strips)
     }
 
-    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+    fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
+        if !self.is_bounded {
+            return self.multiply(&self.batch, &self.b, io);
+        }
+        let is_packed = self.b.is_packed();
+        let b = if is_packed { self.b_shape.dims() } else { io.inputs.shape(1)? };
+        let a = io.inputs.shape(0)?;
+        let products = Products::of(a, b).ok_or(ExecError::of(Status::BAD_VALUE))?;
+        let (shape, rank) = products.shape([a, b]);
+        io.outputs.set_shape(0, &shape[..rank])?;
+        let Products { batch, rows, depth, cols, .. } = products.united();
+        let product = Product { rows, depth, cols, ..self.b.product };
+        self.multiply(&batch, &self.b.with(product), io)
+    }
+}
+
+impl Floats {
+    fn multiply(&self, batch: &Broadcast, b: &RightSide, io: Io<'_>) -> Result<(), ExecError> {
         let Io { inputs, mut outputs, mut scratch, parallel, packed, .. } = io;
-        let product = &self.b.product;
+        let product = &b.product;
         let &Product { rows, depth, cols, .. } = product;
         let (a, mut y) =
             (inputs.get::<f32>(0)?, Results::take(&mut outputs, self.fused.quantized)?);
@@ -121,17 +137,17 @@ impl Kernel for Floats {
         let [right, strips] = self.scratch_lens();
         let (own, strips) = (scratch.take::<f32>(right)?, scratch.take::<f32>(strips)?);
         let epilogue = self.fused.epilogue(&inputs, cols)?;
-        for (at, [a_at, b_at]) in self.batch.positions().enumerate() {
+        for (at, [a_at, b_at]) in batch.positions().enumerate() {
             let y = y.part(at * rows * cols, rows * cols);
             let a = &a[a_at * rows * depth..][..rows * depth];
-            if self.packs() {
+            if b.packs() {
                 let residual =
                     epilogue.residual.map(|(data, row)| (&data[at * rows * cols..], row));
                 let epilogue = Epilogue { residual, ..epilogue };
-                let b = self.b.get(&inputs, &packed, b_at, &mut *own)?;
+                let b = b.get(&inputs, &packed, b_at, &mut *own)?;
                 product.run_to(parallel, a, b, y, &epilogue, strips)?;
             } else if let Results::Numbers(y) = y {
-                product.run_unpacked(a, self.b.unpacked(&inputs, b_at)?, y);
+                product.run_unpacked(a, b.unpacked(&inputs, b_at)?, y);
             }
         }
         Ok(())
@@ -266,6 +282,46 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn bounded_extents_are_those_of_the_run() {
+        use udo_api::Dim::{Fixed, UpTo};
+
+        type Case<'a> = (&'a [usize], &'a [udo_api::Dim], &'a [usize], &'a [udo_api::Dim]);
+
+        // Rows of one right side and of several; columns, and terms, that a run says as well.
+        let cases: [Case<'_>; 5] = [
+            (&[2, 5, 17], &[UpTo(3), UpTo(9), Fixed(17)], &[17, 33], &[Fixed(17), Fixed(33)]),
+            (&[0, 17], &[UpTo(70), Fixed(17)], &[17, 33], &[Fixed(17), Fixed(33)]),
+            (&[1, 17], &[UpTo(70), Fixed(17)], &[17, 33], &[Fixed(17), UpTo(40)]),
+            (
+                &[2, 5, 8],
+                &[Fixed(2), UpTo(9), Fixed(8)],
+                &[2, 8, 5],
+                &[Fixed(2), Fixed(8), UpTo(9)],
+            ),
+            (&[2, 5, 5], &[Fixed(2), UpTo(9), UpTo(9)], &[2, 5, 8], &[Fixed(2), UpTo(9), Fixed(8)]),
+        ];
+        for (a_dims, a_bounds, b_dims, b_bounds) in cases {
+            let of = |dims: &[usize]| tensor(dims, &noise(dims.iter().product()));
+            let (a, b) = (of(a_dims), of(b_dims));
+            let wanted = bench("MatMul").input(a.clone()).input(b.clone()).one();
+            let wide: Vec<f64> = wanted.values::<f32>().into_iter().map(f64::from).collect();
+            let run = bench("MatMul").threads(2).input(a.bounded(a_bounds));
+            let mut ways = vec![run.clone().input(b.clone().bounded(b_bounds))];
+            if b_bounds.iter().all(|dim| matches!(dim, Fixed(_))) {
+                ways.push(run.constant(b));
+            }
+            for run in ways {
+                let y = run.one();
+                assert_eq!(y.dims(), wanted.dims());
+                assert_near(&y.values::<f32>(), &wide, 1e-6);
+            }
+        }
+        // Those of a run that do not multiply.
+        let run = bench("MatMul").input(tensor(&[1, 2], &[1f32; 2]).bounded(&[Fixed(1), UpTo(4)]));
+        run.input(tensor(&[3, 1], &[1f32; 3]).bounded(&[UpTo(4), Fixed(1)])).error();
     }
 
     #[test]

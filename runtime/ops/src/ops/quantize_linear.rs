@@ -2,7 +2,7 @@
 
 use udo_api::{
     Core, DType, Encoding, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op,
-    OpSchema, Param, Port, QuantizedType, Value, input, types,
+    OpSchema, Param, Port, QuantizedType, Value, input, output, types,
 };
 use udo_simd::rows;
 
@@ -11,8 +11,11 @@ use crate::family::quantize::{AXIS, BLOCK_SIZE, OUTPUT_DTYPE, Scales, TYPES};
 
 pub(crate) const DEF: Def = Def::of::<QuantizeLinear>(KERNELS);
 
-const KERNELS: &[KernelDef] = &[KernelDef::new::<Quantize>("QuantizeLinear", Core::CPU)
-    .ports(&[input(0, types::F32), input(1, types::F32)])];
+const KERNELS: &[KernelDef] = &[KernelDef::new::<Quantize>("QuantizeLinear", Core::CPU).ports(&[
+    input(0, types::F32).bounded(),
+    input(1, types::F32),
+    output(0, TYPES).bounded(),
+])];
 
 struct QuantizeLinear;
 

@@ -2,18 +2,15 @@
 
 use udo_api::{
     Bf16, Core, DType, Element, Error, ExecError, F16, FinalizeCx, InferCx, Io, Kernel, KernelDef,
-    Node, Op, OpSchema, Param, Port, Shape, TensorDesc, TypeSet, Value, types,
+    Node, Op, OpSchema, Param, Port, Shape, TensorDesc, Value,
 };
 
 use crate::Def;
-use crate::family::partition::GRAIN;
-use crate::number::refuse_type;
+use crate::family::steps::{Fill, NUMBERS, Steps, filler};
 
 pub(crate) const DEF: Def = Def::of::<Range>(KERNELS);
 
 const KERNELS: &[KernelDef] = &[KernelDef::new::<Numbers>("Range", Core::CPU)];
-
-const TYPES: TypeSet = types::FLOATS.or(types::I16).or(types::I32).or(types::I64);
 
 struct Range;
 
@@ -21,77 +18,32 @@ impl Op for Range {
     const SCHEMA: OpSchema = OpSchema::new(
         "Range",
         &[
-            Port::required("start", TYPES).constant(),
-            Port::required("limit", TYPES).constant(),
-            Port::required("delta", TYPES).constant(),
+            Port::required("start", NUMBERS).constant(),
+            Port::required("limit", NUMBERS).constant(),
+            Port::required("delta", NUMBERS).constant(),
         ],
-        &[Port::required("output", TYPES)],
+        &[Port::required("output", NUMBERS)],
         &[Param::scalar("stash_type", DType::I64).default(Value::int(1))],
     );
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
-        let x = cx.input(0)?;
-        for port in [1, 2] {
-            let other = cx.input(port)?;
-            if other.dtype() != x.dtype() {
-                return Err(Error::new(format!("input {port} is {other}, input 0 is {x}")));
-            }
-        }
-        let Some(dtype) = x.dtype() else { return Err(Error::new("input 0 is missing")) };
-        let count = Steps::read(cx)?.1;
+        let dtype = Steps::dtype(cx)?;
+        let count = stated(cx)?.1;
         cx.set_output(0, TensorDesc::new(dtype, Shape::new(&[count])?))
     }
 }
 
-/// The first number, and how far it is to the next.
-#[derive(Clone, Copy, Debug)]
-enum Steps {
-    Ints([i64; 2]),
-    Floats([f64; 2]),
-}
-
-impl Steps {
-    /// What the node says, and how many numbers that is.
-    fn read(node: &Node<'_>) -> Result<(Self, usize), Error> {
-        let dtype = node.input(0)?.dtype();
-        if dtype.is_some_and(DType::is_float) {
-            let [start, limit, delta] = [float(node, 0)?, float(node, 1)?, float(node, 2)?];
-            let count = ((limit - start) / delta).ceil();
-            if delta == 0.0 || !count.is_finite() || count > MOST {
-                return Err(Error::new(format!("{start} to {limit} by {delta} does not end")));
-            }
-            // What is negative becomes 0.
-            return Ok((Self::Floats([start, delta]), count as usize));
-        }
-        let [start, limit, delta] = [int(node, 0)?, int(node, 1)?, int(node, 2)?];
+/// What the node says of the numbers, and how many they are.
+fn stated(node: &Node<'_>) -> Result<(Steps, usize), Error> {
+    if Steps::dtype(node)?.is_float() {
+        let [start, limit, delta] = [float(node, 0)?, float(node, 1)?, float(node, 2)?];
         let refused = || Error::new(format!("{start} to {limit} by {delta} does not end"));
-        let between = i128::from(limit) - i128::from(start);
-        let delta_wide = i128::from(delta);
-        let full = between.checked_div(delta_wide).ok_or_else(refused)?;
-        let count = full + i128::from(between % delta_wide != 0 && (between > 0) == (delta > 0));
-        let count = usize::try_from(count.max(0)).map_err(|_| refused())?;
-        Ok((Self::Ints([start, delta]), count))
+        return Steps::floats([start, limit, delta]).ok_or_else(refused);
     }
-
-    /// Number `at` of those that are integers.
-    fn int(self, at: usize) -> i64 {
-        match self {
-            Self::Ints([start, delta]) => start.wrapping_add(delta.wrapping_mul(at as i64)),
-            Self::Floats(_) => 0,
-        }
-    }
-
-    /// Number `at` of those that are not, rounded by who stores it.
-    fn float(self, at: usize) -> f64 {
-        match self {
-            Self::Ints(_) => 0.0,
-            Self::Floats([start, delta]) => start + at as f64 * delta,
-        }
-    }
+    let [start, limit, delta] = [int(node, 0)?, int(node, 1)?, int(node, 2)?];
+    let refused = || Error::new(format!("{start} to {limit} by {delta} does not end"));
+    Steps::ints([start, limit, delta]).ok_or_else(refused)
 }
-
-/// Beyond this a count is not exact.
-const MOST: f64 = (1u64 << 53) as f64;
 
 fn float(node: &Node<'_>, port: usize) -> Result<f64, Error> {
     match node.input(port)?.dtype() {
@@ -122,35 +74,19 @@ fn one<T: Element>(values: Option<&[T]>, port: usize) -> Result<T, Error> {
 
 struct Numbers {
     steps: Steps,
-    run: fn(Steps, Io<'_>) -> Result<(), ExecError>,
+    count: usize,
+    fill: Fill,
 }
 
 impl Kernel for Numbers {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let run: fn(Steps, Io<'_>) -> _ = match cx.output(0)?.dtype() {
-            Some(DType::F32) => |steps, io| fill(io, |at| steps.float(at) as f32),
-            Some(DType::F64) => |steps, io| fill(io, |at| steps.float(at)),
-            Some(DType::F16) => |steps, io| fill(io, |at| F16::from_f32(steps.float(at) as f32)),
-            Some(DType::Bf16) => |steps, io| fill(io, |at| Bf16::from_f32(steps.float(at) as f32)),
-            Some(DType::I16) => |steps, io| fill(io, |at| steps.int(at) as i16),
-            Some(DType::I32) => |steps, io| fill(io, |at| steps.int(at) as i32),
-            Some(DType::I64) => |steps, io| fill(io, |at| steps.int(at)),
-            found => return Err(refuse_type(found)),
-        };
-        Ok(Self { steps: Steps::read(cx)?.0, run })
+        let (steps, count) = stated(cx)?;
+        Ok(Self { steps, count, fill: filler(cx.output(0)?.dtype())? })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
-        (self.run)(self.steps, io)
+        (self.fill)(self.steps, self.count, io)
     }
-}
-
-fn fill<T: Element>(mut io: Io<'_>, of: impl Fn(usize) -> T + Sync) -> Result<(), ExecError> {
-    let y = io.outputs.take::<T>(0)?;
-    io.parallel.chunks_mut(y, GRAIN, |chunk, y| {
-        (chunk * GRAIN..).zip(y).for_each(|(at, y)| *y = of(at));
-        Ok(())
-    })
 }
 
 #[cfg(test)]

@@ -1,14 +1,14 @@
 //! A tensor cut along an axis.
 
 use udo_api::{
-    Bits, Core, DType, Dim, Error, ExecError, FinalizeCx, InferCx, Io, KernelDef, OpSchema, Param,
-    Port, Shape, Value, types,
+    Bits, Core, DType, Dim, Error, ExecError, FinalizeCx, InferCx, Io, KernelDef, MAX_RANK,
+    OpSchema, Param, Port, Shape, Value, types,
 };
 
 use crate::Def;
 use crate::family::argument::IntsArgument;
 use crate::family::movement::{
-    Example, Movement, Setting, Stripped, Strips, cut, kernel, movement,
+    BOUNDED, Example, Movement, Setting, Stripped, Strips, cut, kernel, movement,
 };
 
 pub(crate) const DEF: Def = movement::<Split>();
@@ -16,7 +16,14 @@ pub(crate) const DEF: Def = movement::<Split>();
 const LENGTHS: IntsArgument =
     IntsArgument { input: 1, name: "split", what: "lengths of the pieces" };
 
-struct Split(Strips);
+struct Split {
+    strips: Strips,
+    axis: usize,
+    /// Of each piece.
+    lengths: Vec<usize>,
+    /// Whether each run says how many rows there are.
+    is_bounded: bool,
+}
 
 impl Movement for Split {
     const SCHEMA: OpSchema = OpSchema::new(
@@ -28,7 +35,8 @@ impl Movement for Split {
             Param::scalar("num_outputs", DType::I64).optional(),
         ],
     );
-    const KERNELS: &'static [KernelDef] = &[kernel::<Self>(Core::CPU), cut::<Self>("Split")];
+    const KERNELS: &'static [KernelDef] =
+        &[kernel::<Self>(Core::CPU).ports(BOUNDED), cut::<Self>("Split")];
     const EXAMPLES: &'static [Example] = &[
         Example {
             inputs: &[&[2, 5]],
@@ -68,17 +76,34 @@ impl Movement for Split {
     fn plan(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let x = cx.input(0)?;
         let axis = cx.axis("axis", x.rank())?;
-        let mut offset = 0;
-        for index in 0..cx.output_count() {
-            cx.tie_output_in_input(index, 0, axis, offset)?;
-            offset += cx.output(index)?.shape().get(axis).copied().unwrap_or(0);
+        let is_bounded = !x.full_shape().is_fixed();
+        if x.full_shape().iter().skip(axis).any(|dim| dim.exact().is_none()) {
+            return Err(Error::new(format!("input 0 is {x}, wanted fixed axes from {axis} on")));
         }
-        Self::strips(cx).map(Self)
+        let length = |index| Ok(cx.output(index)?.shape().get(axis).copied().unwrap_or(0));
+        let lengths: Vec<usize> =
+            (0..cx.output_count()).map(length).collect::<Result<_, Error>>()?;
+        let mut offset = 0;
+        for (index, length) in lengths.iter().enumerate().filter(|_| !is_bounded) {
+            cx.tie_output_in_input(index, 0, axis, offset)?;
+            offset += length;
+        }
+        Ok(Self { strips: Self::strips(cx)?, axis, lengths, is_bounded })
     }
 
     fn execute<B: Bits>(&self, io: Io<'_>) -> Result<(), ExecError> {
         let Io { inputs, mut outputs, parallel, .. } = io;
-        self.0.cut(parallel, inputs.get_bits::<B>(0)?, |index| outputs.take_bits(index))
+        let x = inputs.get_bits::<B>(0)?;
+        let mut dims = [0; MAX_RANK];
+        let dims = &mut dims[..inputs.shape(0)?.len()];
+        dims.copy_from_slice(inputs.shape(0)?);
+        self.strips.cut(parallel, x, |index| {
+            if self.is_bounded {
+                dims[self.axis] = self.lengths[index];
+                outputs.set_shape(index, dims)?;
+            }
+            outputs.take_bits(index)
+        })
     }
 }
 
@@ -115,6 +140,17 @@ fn lengths(cx: &InferCx<'_>, extent: usize) -> Result<Vec<usize>, Error> {
 #[cfg(test)]
 mod tests {
     use crate::testing::{bench, tensor};
+
+    #[test]
+    fn bounded_rows_are_those_of_the_run() {
+        use udo_api::Dim::{Fixed, UpTo};
+
+        let x = tensor(&[2, 3], &[1u8, 2, 3, 4, 5, 6]).bounded(&[UpTo(5), Fixed(3)]);
+        let y = bench("Split").input(x).int("axis", 1).outputs(2).all();
+        assert_eq!(y[0].desc().full_shape().to_string(), "[<=5,2]");
+        assert_eq!((y[0].dims(), y[0].values::<u8>()), (vec![2, 2], vec![1, 2, 4, 5]));
+        assert_eq!((y[1].dims(), y[1].values::<u8>()), (vec![2, 1], vec![3, 6]));
+    }
 
     #[test]
     fn pieces_must_add_up() {

@@ -8,12 +8,16 @@ use udo_api::{
 use crate::Def;
 use crate::family::gpu::Meeting;
 use crate::family::movement::{
-    Example, Movement, Permutation, Setting, Strided, kernel, movement, strided,
+    BOUNDED, Example, Movement, Permutation, Setting, Strided, kernel, movement, strided,
 };
 
 pub(crate) const DEF: Def = movement::<Transpose>();
 
-struct Transpose(Permutation);
+struct Transpose {
+    order: Permutation,
+    /// Whether each run says the extents.
+    is_bounded: bool,
+}
 
 impl Movement for Transpose {
     const SCHEMA: OpSchema = OpSchema::new(
@@ -23,8 +27,11 @@ impl Movement for Transpose {
         &[Param::tensor("perm", DType::I64).optional()],
     )
     .facts(Facts::SAME_ENCODING);
-    const KERNELS: &'static [KernelDef] =
-        &[kernel::<Self>(Core::CPU), strided::<Self>("Transpose"), kernel::<Self>(Core::DSP_V68)];
+    const KERNELS: &'static [KernelDef] = &[
+        kernel::<Self>(Core::CPU).ports(BOUNDED),
+        strided::<Self>("Transpose"),
+        kernel::<Self>(Core::DSP_V68),
+    ];
     const EXAMPLES: &'static [Example] = &[
         Example { inputs: &[&[2, 3]], outputs: &[(&[3, 2], &[0, 3, 1, 4, 2, 5])], ..Example::NONE },
         Example {
@@ -47,20 +54,25 @@ impl Movement for Transpose {
         let x = cx.input(0)?;
         let perm = permutation(cx, x.rank())?;
         let is_long = |axis: &&usize| x.shape().get(**axis) != Some(&1);
-        if x.full_shape().is_fixed() && perm.iter().filter(is_long).is_sorted() {
+        let is_bounded = !x.full_shape().is_fixed();
+        if !is_bounded && perm.iter().filter(is_long).is_sorted() {
             cx.tie_same(0, 0)?;
         }
-        Ok(Self(Permutation { shape: x.shape().to_vec(), perm }))
+        Ok(Self { order: Permutation { shape: x.shape().to_vec(), perm }, is_bounded })
     }
 
     fn execute<B: Bits>(&self, io: Io<'_>) -> Result<(), ExecError> {
-        self.0.execute::<B>(io)
+        if self.is_bounded {
+            self.order.execute_bounded::<B>(io)
+        } else {
+            self.order.execute::<B>(io)
+        }
     }
 }
 
 impl Strided for Transpose {
     fn meeting(cx: &FinalizeCx<'_>) -> Result<Meeting, Error> {
-        Ok(Self::plan(cx)?.0.meeting())
+        Ok(Self::plan(cx)?.order.meeting())
     }
 }
 

@@ -5,6 +5,7 @@
 //! Besides this folder, operators have names in `pass/patterns` alone.
 
 mod batch_norm;
+mod bounded;
 mod broadcast;
 mod cast;
 mod clip;
@@ -24,6 +25,8 @@ mod top_k;
 use super::{ResolveError, TypedGraph};
 use crate::graph::{Attr, Node};
 use crate::registry::Registry;
+
+pub(super) use bounded::Ends;
 
 use Change::{By, Compose, Default, Drop, Input, Real, Rename, Text};
 use edit::Edit;

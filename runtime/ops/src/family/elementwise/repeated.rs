@@ -3,8 +3,8 @@
 use std::marker::PhantomData;
 
 use udo_api::{
-    Core, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpSchema, Port,
-    PortRule, TensorDesc, TypeSet, input, output_like,
+    Core, Error, ExecError, Facts, FinalizeCx, InferCx, Inputs, Io, Kernel, KernelDef, MAX_RANK,
+    Op, OpSchema, Port, PortRule, Status, TensorDesc, TypeSet, input, output_like,
 };
 
 use udo_simd::Simd;
@@ -14,6 +14,7 @@ use super::rows::{Computed, Pairs, Rows, Side, each_onto};
 use super::stored::Stored;
 use super::{Broadcast, GRAIN, broadcast_shapes};
 use crate::Def;
+use crate::family::axes::Axes;
 use crate::number::Number;
 
 /// A function of two numbers that is called again for each further operand. Its family has schema, inference,
@@ -88,8 +89,9 @@ struct NumberKernel<R> {
 
 /// How operands are taken in.
 struct Operands {
-    start: Start,
-    /// How each further operand meets the result so far.
+    /// Nothing where each run says the extents.
+    start: Option<Start>,
+    /// How each further operand meets the result so far, where that is known.
     further: Vec<Broadcast>,
     end: End,
 }
@@ -103,14 +105,15 @@ enum Start {
 }
 
 impl Start {
-    fn of(inputs: &[TensorDesc], y: &TensorDesc) -> Option<Self> {
-        if let [a, b, ..] = inputs {
-            let pair = Broadcast::of(a.shape(), b.shape())?;
-            if pair.shape() == y.shape() {
+    /// Of the extents of the first operands and those of the result.
+    fn of(first: &[usize], second: Option<&[usize]>, y: &[usize]) -> Option<Self> {
+        if let Some(second) = second {
+            let pair = Broadcast::of(first, second)?;
+            if pair.shape() == y {
                 return Some(Self::FirstTwo(pair));
             }
         }
-        Broadcast::of(y.shape(), inputs.first()?.shape()).map(Self::First)
+        Broadcast::of(y, first).map(Self::First)
     }
 
     /// Operands that are in it.
@@ -123,7 +126,7 @@ impl Start {
 }
 
 impl<R: Repeated> NumberKernel<R> {
-    const RULES: &'static [PortRule] = &[input(0, R::TYPES), output_like(0, 0)];
+    const RULES: &'static [PortRule] = &[input(0, R::TYPES).bounded(), output_like(0, 0).bounded()];
     const DEF: KernelDef = KernelDef::new::<Self>(R::NAME, Core::CPU).ports(Self::RULES);
 }
 
@@ -133,10 +136,16 @@ impl<R: Repeated> Kernel for NumberKernel<R> {
         let misfit = || Error::new(format!("an input does not broadcast to {y}"));
         let inputs =
             (0..cx.input_count()).map(|port| cx.input(port)).collect::<Result<Vec<_>, _>>()?;
-        let start = Start::of(&inputs, &y).ok_or_else(misfit)?;
-        let further = inputs.iter().skip(start.operands());
-        let further = further.map(|x| Broadcast::of(y.shape(), x.shape()));
-        let further = further.collect::<Option<Vec<_>>>().ok_or_else(misfit)?;
+        let (mut start, mut further) = (None, Vec::new());
+        if inputs.iter().all(|x| x.full_shape().is_fixed()) {
+            let second = inputs.get(1).map(TensorDesc::shape);
+            let first = inputs.first().map_or(&[][..], TensorDesc::shape);
+            let own = Start::of(first, second, y.shape()).ok_or_else(misfit)?;
+            let others = inputs.iter().skip(own.operands());
+            let others = others.map(|x| Broadcast::of(y.shape(), x.shape()));
+            further = others.collect::<Option<Vec<_>>>().ok_or_else(misfit)?;
+            start = Some(own);
+        }
         let run = of_computed!(y.dtype(), T => {
             let run: fn(&Operands, Io<'_>) -> Result<(), ExecError> =
                 |operands, io| execute(operands, &T::rows::<R>(), &T::rows::<Quotient>(), io);
@@ -158,9 +167,23 @@ fn execute<T: Stored<f64>>(
     io: Io<'_>,
 ) -> Result<(), ExecError> {
     let Io { inputs, mut outputs, parallel, .. } = io;
-    let y = outputs.take::<T>(0)?;
+    let bad = ExecError::of(Status::BAD_VALUE);
+    let (mut shape, mut rank, of_run) = ([0; MAX_RANK], 0, &mut None);
+    let start = if let Some(start) = &operands.start {
+        start
+    } else {
+        (shape, rank) = result(&inputs)?;
+        let shape = &shape[..rank];
+        outputs.set_shape(0, shape)?;
+        let second = (inputs.len() > 1).then(|| inputs.shape(1)).transpose()?;
+        of_run.insert(Start::of(inputs.shape(0)?, second, shape).ok_or(bad)?)
+    };
+    let mut y = outputs.take::<T>(0)?;
+    if operands.start.is_none() {
+        y = &mut y[..shape[..rank].iter().product()];
+    }
     let first = inputs.get::<T>(0)?;
-    match &operands.start {
+    match start {
         Start::First(plan) => {
             plan.rows_in_place(parallel, y, first, &|y, x| each_onto(y, x, |_, x| x))?;
         }
@@ -168,7 +191,14 @@ fn execute<T: Stored<f64>>(
             plan.rows(parallel, (first, inputs.get::<T>(1)?), y, &of.apart)?;
         }
     }
-    for (port, plan) in (operands.start.operands()..).zip(&operands.further) {
+    for (at, port) in (start.operands()..inputs.len()).enumerate() {
+        let of_run = &mut None;
+        let plan = if let Some(plan) = operands.further.get(at) {
+            plan
+        } else {
+            let own = Broadcast::of(&shape[..rank], inputs.shape(port)?);
+            of_run.insert(own.ok_or(bad)?)
+        };
         plan.rows_in_place(parallel, y, inputs.get::<T>(port)?, &of.onto)?;
     }
     if operands.end == End::Mean {
@@ -179,6 +209,18 @@ fn execute<T: Stored<f64>>(
         })?;
     }
     Ok(())
+}
+
+/// The extents of what all operands of this run broadcast to, and how many they are.
+fn result(inputs: &Inputs<'_>) -> Result<(Axes, usize), ExecError> {
+    let (mut shape, mut rank) = ([0; MAX_RANK], 0);
+    for port in 0..inputs.len() {
+        let plan = Broadcast::of(&shape[..rank], inputs.shape(port)?);
+        let plan = plan.ok_or(ExecError::bad_value(port as i64, port))?;
+        rank = plan.shape().len();
+        shape[..rank].copy_from_slice(plan.shape());
+    }
+    Ok((shape, rank))
 }
 
 /// What a mean ends with.
@@ -217,6 +259,23 @@ mod tests {
         misfits_are_named::<R>();
         edges_are_those_of_the_function::<R>();
         integers_wrap::<R>();
+        bounded_shapes_are_those_of_the_run::<R>();
+    }
+
+    fn bounded_shapes_are_those_of_the_run<R: Repeated>() {
+        use udo_api::Dim::{Fixed, UpTo};
+
+        let x = [1f32, 5.0, 3.0, 2.0];
+        for bounds in [[UpTo(7), Fixed(2)], [UpTo(2), UpTo(2)]] {
+            let run = bench(R::NAME).input(tensor(&[2, 2], &x).bounded(&bounds));
+            let run = run.input(tensor(&[1], &[4f32]));
+            let run = run.input(tensor(&[2, 1], &[2f32, 6.0]).bounded(&[bounds[0], Fixed(1)]));
+            let y = run.one();
+            let fixed = bench(R::NAME).input(tensor(&[2, 2], &x)).input(tensor(&[1], &[4f32]));
+            let fixed = fixed.input(tensor(&[2, 1], &[2f32, 6.0])).one();
+            assert_eq!((y.dims(), y.values::<f32>()), (fixed.dims(), fixed.values::<f32>()));
+            assert_eq!(y.desc().full_shape().dim(0), Some(bounds[0]));
+        }
     }
 
     /// What becomes of the function of so many operands.

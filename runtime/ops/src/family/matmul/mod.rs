@@ -9,8 +9,9 @@ mod right_side;
 #[cfg(test)]
 mod tests;
 
-use udo_api::{Dim, Element, Error, ExecError, Node, Parallel, Shape, TensorDesc};
+use udo_api::{Dim, Element, Error, ExecError, MAX_RANK, Node, Parallel, Shape, TensorDesc};
 
+use crate::family::axes::Axes;
 use crate::family::elementwise::{BLOCK, Broadcast, Stored, broadcast_shapes};
 use crate::family::partition;
 use crate::number::Number;
@@ -71,12 +72,44 @@ impl Products {
     /// The products of the inputs at these ports.
     pub(crate) fn read(node: &Node<'_>, [a, b]: [usize; 2]) -> Result<Self, Error> {
         let (a, b) = (node.input(a)?, node.input(b)?);
-        let (rows, depth, a_batch) = split(&a, Side::Left)?;
-        let (cols, _, b_batch) = split(&b, Side::Right)?;
-        let batch = Broadcast::of(a_batch.dims(), b_batch.dims()).ok_or_else(|| misfit(&a, &b))?;
-        let rights = b_batch.dims().iter().product();
-        let extent = |dim: Option<Dim>| dim.map_or(1, Dim::bound);
-        Ok(Self { batch, rows: extent(rows), depth: depth.bound(), cols: extent(cols), rights })
+        Self::of(a.shape(), b.shape()).ok_or_else(|| misfit(&a, &b))
+    }
+
+    /// The products of operands of these extents; nothing if they do not multiply.
+    pub(crate) fn of(a: &[usize], b: &[usize]) -> Option<Self> {
+        let (a_batch, rows, depth) = match a {
+            [batch @ .., rows, depth] => (batch, *rows, *depth),
+            _ => (&[][..], 1, *a.first()?),
+        };
+        let (b_batch, b_depth, cols) = match b {
+            [batch @ .., depth, cols] => (batch, *depth, *cols),
+            _ => (&[][..], *b.first()?, 1),
+        };
+        let batch = Broadcast::of(a_batch, b_batch).filter(|_| depth == b_depth)?;
+        Some(Self { batch, rows, depth, cols, rights: b_batch.iter().product() })
+    }
+
+    /// The extents of the results of operands of these extents, and how many they are.
+    pub(crate) fn shape(&self, [a, b]: [&[usize]; 2]) -> (Axes, usize) {
+        let batch = self.batch.shape().iter().copied();
+        let rows = (a.len() > 1).then_some(self.rows);
+        let (mut shape, mut rank) = ([0; MAX_RANK], 0);
+        let dims = batch.chain(rows).chain((b.len() > 1).then_some(self.cols));
+        for (to, extent) in shape.iter_mut().zip(dims) {
+            (*to, rank) = (extent, rank + 1);
+        }
+        (shape, rank)
+    }
+
+    /// The same with one tall left side in the place of those that meet the same right side.
+    pub(crate) fn united(mut self) -> Self {
+        if self.rights == 1
+            && let Some(one) = Broadcast::of(&[], &[])
+        {
+            self.rows *= self.batch.len();
+            self.batch = one;
+        }
+        self
     }
 
     /// Calls `row` with a left row, a right side and a row of the result, for every row, on several threads where

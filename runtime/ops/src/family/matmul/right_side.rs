@@ -30,8 +30,18 @@ impl RightSide {
         Ok(Self { port, product, packed })
     }
 
+    /// The same of products of other extents, of the same right sides if those are packed.
+    pub(crate) fn with(&self, product: Product) -> Self {
+        Self { product, ..*self }
+    }
+
     pub(crate) fn is_packed(&self) -> bool {
         self.packed.is_some()
+    }
+
+    /// Whether products take them packed, before the run or in it.
+    pub(crate) fn packs(&self) -> bool {
+        self.is_packed() || self.product.is_worth_packing()
     }
 
     /// Elements of scratch in which to pack one that comes with a run.
@@ -51,6 +61,7 @@ impl RightSide {
             let len = self.product.packed_len();
             return Ok(&packed.get(constant)?[at * len..][..len]);
         }
+        let own = &mut own[..self.product.packed_len()];
         self.product.pack(self.unpacked(inputs, at)?, own);
         Ok(own)
     }

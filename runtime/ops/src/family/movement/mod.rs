@@ -5,6 +5,7 @@ mod blocks;
 mod gpu;
 mod indices;
 mod permutation;
+mod repeats;
 mod strips;
 mod tuples;
 mod walks;
@@ -23,7 +24,8 @@ pub(crate) use blocks::{BatchBlocks, Blocks};
 pub(crate) use gpu::{Strided, Stripped, Walked, cut, element, joined, strided, walked};
 pub(crate) use indices::{Indices, position};
 pub(crate) use permutation::Permutation;
-pub(crate) use strips::Strips;
+pub(crate) use repeats::{expand, repeats};
+pub(crate) use strips::{Strips, join};
 pub(crate) use tuples::Tuples;
 pub(crate) use walks::{Beyond, Walk, Walks, tie_part};
 

@@ -1,6 +1,6 @@
 //! The axes of a tensor, or of one with the same elements, in another order.
 
-use udo_api::{Bits, Element, ExecError, Io, bytes_of, bytes_of_mut};
+use udo_api::{Bits, Element, ExecError, Io, MAX_RANK, bytes_of, bytes_of_mut};
 use udo_simd::rows;
 
 use crate::family::axes::strides;
@@ -28,19 +28,33 @@ impl Permutation {
         Ok(())
     }
 
+    /// The same of axes that are as long as the input's in this run.
+    pub(crate) fn execute_bounded<B: Bits>(&self, mut io: Io<'_>) -> Result<(), ExecError> {
+        let (x, shape) = (io.inputs.get_bits::<B>(0)?, io.inputs.shape(0)?);
+        let mut dims = [0; MAX_RANK];
+        dims.iter_mut().zip(&self.perm).for_each(|(to, &axis)| *to = shape[axis]);
+        io.outputs.set_shape(0, &dims[..shape.len()])?;
+        self.copy_of(x, shape, &mut io.outputs.take_bits::<B>(0)?[..x.len()]);
+        Ok(())
+    }
+
     /// Writes all of `y`.
     pub(crate) fn copy<E: Element>(&self, x: &[E], y: &mut [E]) {
+        self.copy_of(x, &self.shape, y);
+    }
+
+    fn copy_of<E: Element>(&self, x: &[E], shape: &[usize], y: &mut [E]) {
         let (x, y) = (bytes_of(x), bytes_of_mut(y));
         match size_of::<E>() {
-            1 => self.run::<1>(x, y),
-            2 => self.run::<2>(x, y),
-            4 => self.run::<4>(x, y),
-            _ => self.run::<8>(x, y),
+            1 => self.run::<1>(x, shape, y),
+            2 => self.run::<2>(x, shape, y),
+            4 => self.run::<4>(x, shape, y),
+            _ => self.run::<8>(x, shape, y),
         }
     }
 
-    fn run<const BYTES: usize>(&self, x: &[u8], y: &mut [u8]) {
+    fn run<const BYTES: usize>(&self, x: &[u8], shape: &[usize], y: &mut [u8]) {
         let (x, y) = (x.as_chunks::<BYTES>().0, y.as_chunks_mut::<BYTES>().0);
-        rows::transpose(x, &self.shape, &self.perm, y);
+        rows::transpose(x, shape, &self.perm, y);
     }
 }

@@ -25,6 +25,11 @@ impl Strips {
         Ok(Self { row: len * inner, widths: widths.collect::<Result<_, Error>>()? })
     }
 
+    /// How many strips a row has.
+    pub(crate) fn count(&self) -> usize {
+        self.widths.len()
+    }
+
     /// The part that element `i` of the whole belongs to, and its place there.
     pub(super) fn place(&self, i: usize) -> Option<(usize, usize)> {
         let (row, mut col) = (i / self.row, i % self.row);
@@ -44,18 +49,7 @@ impl Strips {
         y: &mut [B],
         parts: impl Fn(usize) -> Result<&'a [B], ExecError> + Sync,
     ) -> Result<(), ExecError> {
-        let rows = (GRAIN / self.row.max(1)).max(1);
-        parallel.chunks_mut(y, rows * self.row, |chunk, y| {
-            let mut start = 0;
-            for (index, &width) in self.widths.iter().enumerate() {
-                let x = &parts(index)?[chunk * rows * width..];
-                for (row, y) in y.chunks_exact_mut(self.row).enumerate() {
-                    y[start..][..width].copy_from_slice(&x[row * width..][..width]);
-                }
-                start += width;
-            }
-            Ok(())
-        })
+        join(parallel, y, self.row, &self.widths.iter().copied(), parts)
     }
 
     /// Reads the strips of all rows of `x` into the tensors that `parts` yields, one after the other.
@@ -80,6 +74,28 @@ impl Strips {
         }
         Ok(())
     }
+}
+
+/// Writes rows of `row` elements, which are strips of so many, one after the other.
+pub(crate) fn join<'a, B: Bits>(
+    parallel: Parallel<'_>,
+    y: &mut [B],
+    row: usize,
+    widths: &(impl Iterator<Item = usize> + Clone + Sync),
+    parts: impl Fn(usize) -> Result<&'a [B], ExecError> + Sync,
+) -> Result<(), ExecError> {
+    let rows = (GRAIN / row.max(1)).max(1);
+    parallel.chunks_mut(y, rows * row, |chunk, y| {
+        let mut start = 0;
+        for (index, width) in widths.clone().enumerate() {
+            let x = &parts(index)?[chunk * rows * width..];
+            for (at, y) in y.chunks_exact_mut(row).enumerate() {
+                y[start..][..width].copy_from_slice(&x[at * width..][..width]);
+            }
+            start += width;
+        }
+        Ok(())
+    })
 }
 
 #[cfg(test)]

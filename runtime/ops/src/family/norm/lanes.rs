@@ -63,7 +63,7 @@ impl<N: LaneNorm> Described<N> {
 
 const COMPUTED: TypeSet = types::F32.or(types::F64);
 const TYPES: TypeSet = COMPUTED.or(types::F16);
-const RULES: &[PortRule] = &[input(0, COMPUTED), output_like(0, 0)];
+const RULES: &[PortRule] = &[input(0, COMPUTED).bounded(), output_like(0, 0).bounded()];
 
 impl<N: LaneNorm> Op for Described<N> {
     const SCHEMA: OpSchema = OpSchema::new(
@@ -80,52 +80,69 @@ impl<N: LaneNorm> Op for Described<N> {
 
 struct Lanes<N> {
     norm: N,
+    axis: usize,
     split: AxisSplit,
-    run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
+    /// Whether each run says where lanes lie.
+    is_bounded: bool,
+    run: fn(&Self, AxisSplit, Io<'_>) -> Result<(), ExecError>,
 }
 
 impl<N: LaneNorm> Kernel for Lanes<N> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let split = split(cx)?;
-        let run = match cx.input(0)?.dtype() {
-            Some(DType::F32) if split.inner == 1 => |kernel: &Self, io: Io<'_>| {
-                kernel.run(io, |x, y| kernel.norm.rows(x, kernel.split.len, y))
-            },
+        let (axis, split, x) = (axis(cx)?, split(cx)?, cx.input(0)?);
+        let run = match x.dtype() {
+            Some(DType::F32) if split.inner == 1 => {
+                |kernel: &Self, split: AxisSplit, io: Io<'_>| {
+                    Self::run(io, split, |x, y| kernel.norm.rows(x, split.len, y))
+                }
+            }
             other => of_type!(other, [F32 = f32, F64 = f64], T => Self::strided::<T>)?,
         };
-        Ok(Self { norm: N::read(cx)?, split, run })
+        let is_bounded = !x.full_shape().is_fixed();
+        Ok(Self { norm: N::read(cx)?, axis, split, is_bounded, run })
     }
 
-    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
-        (self.run)(self, io)
+    fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
+        let mut split = self.split;
+        if self.is_bounded {
+            let shape = io.inputs.shape(0)?;
+            split = AxisSplit::at(shape, self.axis);
+            io.outputs.set_shape(0, shape)?;
+        }
+        (self.run)(self, split, io)
     }
+}
+
+fn axis(node: &Node<'_>) -> Result<usize, Error> {
+    let x = node.input(0)?;
+    if x.rank() == 0 { Ok(0) } else { node.axis("axis", x.rank()) }
 }
 
 /// The elements of a lane, and those that lie between two of them.
 pub(super) fn split(node: &Node<'_>) -> Result<AxisSplit, Error> {
-    let x = node.input(0)?;
-    let axis = if x.rank() == 0 { 0 } else { node.axis("axis", x.rank())? };
-    Ok(AxisSplit::at(x.shape(), axis))
+    Ok(AxisSplit::at(node.input(0)?.shape(), axis(node)?))
 }
 
 impl<N: LaneNorm> Lanes<N> {
     /// Calls `body` with whole lanes.
     fn run<T: Element>(
-        &self,
         mut io: Io<'_>,
+        split: AxisSplit,
         body: impl Fn(&[T], &mut [T]) + Sync,
     ) -> Result<(), ExecError> {
         let (x, y) = (io.inputs.get::<T>(0)?, io.outputs.take::<T>(0)?);
-        let grain = row_grain(self.split.len * self.split.inner);
+        // A bounded output has room for more than the run's elements.
+        let y = &mut y[..x.len()];
+        let grain = row_grain(split.len * split.inner);
         io.parallel.chunks_mut(y, grain, |chunk, y| {
             body(&x[chunk * grain..][..y.len()], y);
             Ok(())
         })
     }
 
-    fn strided<T: Real>(&self, io: Io<'_>) -> Result<(), ExecError> {
-        let AxisSplit { len, inner, .. } = self.split;
-        self.run(io, |x: &[T], y| {
+    fn strided<T: Real>(&self, split: AxisSplit, io: Io<'_>) -> Result<(), ExecError> {
+        let AxisSplit { len, inner, .. } = split;
+        Self::run(io, split, |x: &[T], y| {
             for (x, y) in x.chunks_exact(len * inner).zip(y.chunks_exact_mut(len * inner)) {
                 (0..inner).for_each(|at| self.norm.lane(&x[at..], inner, &mut y[at..]));
             }
@@ -146,6 +163,23 @@ mod tests {
         lanes_lie_along_any_axis::<N>();
         lanes_are_shared_out::<N>();
         what_is_no_number_stays_in_its_lane::<N>();
+        bounded_lanes_are_those_of_the_run::<N>();
+    }
+
+    fn bounded_lanes_are_those_of_the_run<N: LaneNorm>() {
+        use udo_api::Dim::{Fixed, UpTo};
+
+        let x = tensor(&[2, 3, 4], &noise(24));
+        for (axis, bounds) in [
+            (2, [Fixed(2), UpTo(5), UpTo(9)]),
+            (1, [UpTo(4), UpTo(3), Fixed(4)]),
+            (0, [UpTo(2), Fixed(3), UpTo(6)]),
+        ] {
+            let run = |x| bench(N::NAME).threads(2).int("axis", axis).input(x).one();
+            let (fixed, y) = (run(x.clone()), run(x.clone().bounded(&bounds)));
+            assert_eq!(y.desc().full_shape().dim(1), Some(bounds[1]));
+            assert_eq!((y.dims(), y.values::<f32>()), (fixed.dims(), fixed.values()));
+        }
     }
 
     fn wanted<N: LaneNorm>(x: &[f64], AxisSplit { outer, len, inner }: AxisSplit) -> Vec<f64> {

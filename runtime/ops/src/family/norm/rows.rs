@@ -84,7 +84,8 @@ impl<N: RowNorm> Described<N> {
 
 /// The types of rows.
 pub(crate) const ROWS: TypeSet = types::F32.or(types::F64);
-const RULES: &[PortRule] = &[input(0, ROWS), output_like(0, 0), input_like(1, 0), input_like(2, 0)];
+const RULES: &[PortRule] =
+    &[input(0, ROWS).bounded(), output_like(0, 0).bounded(), input_like(1, 0), input_like(2, 0)];
 
 impl<N: RowNorm> Op for Described<N> {
     const SCHEMA: OpSchema = OpSchema::new(
@@ -129,6 +130,8 @@ struct Rows<N> {
     has_bias: bool,
     /// Which statistics the node wants.
     statistics: Vec<usize>,
+    /// Whether each run says how many rows there are.
+    is_bounded: bool,
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
     norm: PhantomData<fn() -> N>,
 }
@@ -137,7 +140,11 @@ impl<N: RowNorm> Kernel for Rows<N> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let x = cx.input(0)?;
         let axis = cx.axis("axis", x.rank())?;
+        if x.full_shape().iter().skip(axis).any(|dim| dim.exact().is_none()) {
+            return Err(Error::new(format!("input 0 is {x}, wanted rows of one length")));
+        }
         Ok(Self {
+            is_bounded: !x.full_shape().is_fixed(),
             row: x.shape()[axis..].iter().product(),
             epsilon: f64::from(cx.float32("epsilon")?),
             has_bias: cx.has_input(2),
@@ -147,7 +154,11 @@ impl<N: RowNorm> Kernel for Rows<N> {
         })
     }
 
-    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+    fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
+        if self.is_bounded {
+            let shape = io.inputs.shape(0)?;
+            io.outputs.set_shape(0, shape)?;
+        }
         (self.run)(self, io)
     }
 }
@@ -162,7 +173,7 @@ impl<N: RowNorm> Rows<N> {
             return Ok(());
         }
         let grain = row_grain(row);
-        parallel.chunks_mut(outputs.take::<T>(0)?, grain, |chunk, y| {
+        parallel.chunks_mut(&mut outputs.take::<T>(0)?[..x.len()], grain, |chunk, y| {
             T::rows::<N>(&x[chunk * grain..][..y.len()], scale, bias, epsilon, y);
             Ok(())
         })?;
@@ -200,6 +211,18 @@ mod tests {
         let run = run.input(tensor(&[2], &[1f32; 2])).int("stash_type", 11);
         assert_eq!(run.error(), "parameter \"stash_type\" is 11, wanted 1, f32");
         what_is_no_number_stays_in_its_row::<N>();
+        bounded_rows_are_those_of_the_run::<N>();
+    }
+
+    fn bounded_rows_are_those_of_the_run<N: RowNorm>() {
+        let x = tensor(&[2, 3], &noise(6));
+        let run = |x| bench(N::NAME).input(x).input(tensor(&[3], &[1.5f32; 3]));
+        let bounded = |bounds: &[Dim]| run(x.clone().bounded(bounds));
+        let (fixed, y) = (run(x.clone()).one(), bounded(&[Dim::UpTo(4), Dim::Fixed(3)]).one());
+        assert_eq!(y.desc().full_shape().to_string(), "[<=4,3]");
+        assert_eq!((y.dims(), y.values::<f32>()), (fixed.dims(), fixed.values()));
+        let error = bounded(&[Dim::Fixed(2), Dim::UpTo(4)]).error();
+        assert_eq!(error, "input 1 is f32[3], wanted 4 elements");
     }
 
     fn what_is_no_number_stays_in_its_row<N: RowNorm>() {

@@ -9,6 +9,7 @@ use crate::family::partition::GRAIN;
 use crate::family::quantize::DynamicRange;
 
 /// The left sides of a node, one after the other in an input.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Left {
     port: usize,
     rows: usize,
@@ -51,6 +52,11 @@ impl Left {
         let (dtype, len) = (x.dtype(), x.len());
         let range = (dtype == Some(DType::F32)).then(|| DynamicRange::of(len));
         Ok(Self { port, rows, depth, transposed, dtype, zeros, range, len })
+    }
+
+    /// The same of a single left side of so many rows.
+    pub(super) fn with_rows(self, rows: usize) -> Self {
+        Self { rows, len: rows * self.depth, ..self }
     }
 
     /// Elements of values, and of zero points.

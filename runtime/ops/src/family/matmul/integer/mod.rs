@@ -10,8 +10,8 @@ mod tests;
 use std::marker::PhantomData;
 
 use udo_api::{
-    Core, DType, Element, Error, ExecError, FinalizeCx, Inputs, Io, Kernel, KernelDef, Node,
-    Packed, PackedConstants, PortRule, TypeSet, Workspace, input, types,
+    Core, DType, Element, Error, ExecError, FinalizeCx, Inputs, Io, Kernel, KernelDef, MAX_RANK,
+    Node, Packed, PackedConstants, PortRule, TypeSet, Workspace, input, output, types,
 };
 use udo_simd::gemm_u8::Output;
 
@@ -24,6 +24,9 @@ use product::{FLIP, Finish, Grid, IntegerProduct, Sides, make_signed};
 
 /// The types of operands.
 pub(crate) const OPERANDS: TypeSet = types::U8.or(types::I8);
+
+/// The types of results.
+const RESULTS: TypeSet = OPERANDS.or(types::I32).or(types::F32);
 
 /// A port that an operator does not have.
 pub(crate) const NONE: usize = usize::MAX;
@@ -94,6 +97,8 @@ struct IntegerKernel<O> {
     /// From a row of the addend to the next, and how many columns it has.
     addend: [usize; 2],
     has_offset: bool,
+    /// Whether each run says how many rows left sides have.
+    is_bounded: bool,
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
     of: PhantomData<fn() -> O>,
 }
@@ -189,8 +194,9 @@ impl Sizes {
 
 impl<O: IntegerProducts> IntegerKernel<O> {
     const RULES: &'static [PortRule] = &[
-        input(O::PORTS.a as u16, if O::QUANTIZES { types::F32 } else { OPERANDS }),
+        input(O::PORTS.a as u16, if O::QUANTIZES { types::F32 } else { OPERANDS }).bounded(),
         input(O::PORTS.b as u16, OPERANDS),
+        output(0, RESULTS).bounded(),
     ];
     const KERNELS: &'static [KernelDef] =
         &[KernelDef::new::<Self>(O::NAME, Core::CPU).ports(Self::RULES)];
@@ -240,7 +246,14 @@ impl<O: IntegerProducts> Kernel for IntegerKernel<O> {
         let left = Left::read(cx, O::PORTS.a, [rows, depth], a_transposed, numbers.a_zero)?;
         let right_flip = if cx.input(port)?.dtype() == Some(DType::U8) { FLIP } else { 0 };
         let alpha = if O::IS_GEMM { cx.float32("alpha")? } else { 1.0 };
-        let (addend, of) = (sizes.addend, PhantomData);
+        let (addend, of, a) = (sizes.addend, PhantomData, cx.input(O::PORTS.a)?);
+        let is_bounded = !a.full_shape().is_fixed();
+        let is_one = packed.is_some() && rights == 1 && !numbers.are_of_rows() && !O::IS_GEMM;
+        let has_depth = a.full_shape().iter().last().is_some_and(|dim| dim.exact().is_some());
+        if is_bounded && !(is_one && has_depth && a.rank() > 1) {
+            let wanted = "wanted rows of one length, one scale, and a constant right side";
+            return Err(Error::new(format!("input {} is {a}, {wanted}", O::PORTS.a)));
+        }
         Ok(Self {
             product,
             batch,
@@ -251,6 +264,7 @@ impl<O: IntegerProducts> Kernel for IntegerKernel<O> {
             numbers,
             addend,
             has_offset,
+            is_bounded,
             run,
             of,
         })
@@ -272,8 +286,20 @@ fn execute<O: IntegerProducts, Y: ProductOutput>(
     io: Io<'_>,
 ) -> Result<(), ExecError> {
     let Io { inputs, mut outputs, mut scratch, parallel, packed, .. } = io;
+    let (mut product, mut left) = (kernel.product, kernel.left);
+    if kernel.is_bounded {
+        let a = inputs.shape(O::PORTS.a)?;
+        let mut dims = [0; MAX_RANK];
+        let dims = &mut dims[..a.len()];
+        dims.copy_from_slice(a);
+        if let Some(last) = dims.last_mut() {
+            *last = product.cols;
+        }
+        outputs.set_shape(0, dims)?;
+        product.rows = a.iter().rev().skip(1).product();
+        left = left.with_rows(product.rows);
+    }
     let y = outputs.take::<Y>(0)?;
-    let IntegerKernel { product, left, .. } = kernel;
     if product.rows * product.cols == 0 {
         return Ok(());
     }

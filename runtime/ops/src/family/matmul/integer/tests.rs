@@ -215,6 +215,41 @@ fn left_sides_are_quantized_by_their_range() {
 }
 
 #[test]
+fn bounded_rows_are_those_of_the_run() {
+    use udo_api::Dim::{Fixed, UpTo};
+
+    let (depth, cols) = (30, 9);
+    let bounds = [UpTo(3), UpTo(7), Fixed(depth)];
+    let (bytes, b) =
+        (values::<u8>(6 * depth, 5), tensor(&[depth, cols], &values::<i8>(depth * cols, 11)));
+    let signed: Vec<i8> = bytes.iter().map(|&x| x.cast_signed()).collect();
+    let reals: Vec<f32> = bytes.iter().map(|&x| f32::from(x)).collect();
+    let dims = [2, 3, depth];
+    let lefts = [
+        ("MatMulInteger", tensor(&dims, &bytes)),
+        ("MatMulInteger", tensor(&dims, &signed)),
+        ("com.microsoft:DynamicQuantizeMatMul", tensor(&dims, &reals)),
+    ];
+    for (op, a) in lefts {
+        let run = |a| {
+            let run = bench(op).threads(2).input(a).constant(b.clone());
+            if op == "MatMulInteger" { run } else { run.input(tensor(&[], &[0.25f32])) }
+        };
+        let (fixed, y) = (run(a.clone()).one(), run(a.clone().bounded(&bounds)).one());
+        assert_eq!(y.desc().full_shape().to_string(), "[<=3,<=7,9]");
+        assert_eq!((y.dims(), y.bytes()), (vec![2, 3, cols], fixed.bytes()));
+        let error = bench(op).input(a.bounded(&bounds)).input(b.clone());
+        let error =
+            if op == "MatMulInteger" { error } else { error.input(tensor(&[], &[0.25f32])) };
+        assert!(
+            error
+                .error()
+                .ends_with("wanted rows of one length, one scale, and a constant right side")
+        );
+    }
+}
+
+#[test]
 fn misfits_are_named() {
     let x = |dims: &[usize]| tensor(dims, &vec![1u8; dims.iter().product()]);
     let run = || bench("MatMulInteger").input(x(&[2, 3])).input(x(&[3, 4]));

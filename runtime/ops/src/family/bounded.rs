@@ -1,0 +1,61 @@
+//! Operators that read in the run what the shape of their result follows from: it lies between two that the node states.
+
+use udo_api::{DType, Dim, Error, ExecError, Inputs, MAX_RANK, Node, Param, Shape, Status};
+
+use crate::family::axes::Axes;
+
+/// The least and the greatest extents of the result.
+pub(crate) const LEAST: Param = Param::tensor("least", DType::I64);
+pub(crate) const MOST: Param = Param::tensor("most", DType::I64);
+
+/// The shape of the result: an extent of which the least is not the greatest is bounded.
+pub(crate) fn shape(node: &Node<'_>) -> Result<Shape, Error> {
+    let (least, most) = (node.ints("least")?, node.ints("most")?);
+    let dim = |(&least, &most): (&i64, &i64)| {
+        let (least, most) = (usize::try_from(least).ok()?, usize::try_from(most).ok()?);
+        let dim = if least == most { Dim::Fixed(most) } else { Dim::UpTo(most) };
+        (least <= most).then_some(dim)
+    };
+    let dims: Option<Vec<Dim>> = least.iter().zip(most).map(dim).collect();
+    let dims = dims.filter(|_| least.len() == most.len()).ok_or_else(|| {
+        let wanted = "wanted extents of one rank, none above its most";
+        Error::new(format!("\"least\" is {least:?} and \"most\" is {most:?}, {wanted}"))
+    })?;
+    Shape::of_dims(&dims)
+}
+
+/// The extents that an input says in this run, and how many they are.
+pub(crate) fn wanted(inputs: &Inputs<'_>, port: usize) -> Result<(Axes, usize), ExecError> {
+    let stated = inputs.get::<i64>(port)?;
+    let mut wanted = [0; MAX_RANK];
+    if stated.len() > wanted.len() {
+        return Err(ExecError::of(Status::BOUND_EXCEEDED));
+    }
+    for (axis, (to, &extent)) in wanted.iter_mut().zip(stated).enumerate() {
+        *to = usize::try_from(extent).map_err(|_| ExecError::bad_value(extent, axis))?;
+    }
+    Ok((wanted, stated.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{bench, tensor};
+
+    #[test]
+    fn extents_between_two_are_bounded_and_others_refused() {
+        let run = |least: &[i64], most: &[i64], shape: &[i64]| {
+            let run = bench("udo:BoundedConstantOfShape").ints("least", least).ints("most", most);
+            run.input(tensor(&[shape.len()], shape))
+        };
+        let y = run(&[1, 3], &[4, 3], &[2, 3]).one();
+        assert_eq!(y.desc().full_shape().to_string(), "[<=4,3]");
+        assert_eq!((y.dims(), y.values::<f32>()), (vec![2, 3], vec![0.0; 6]));
+        let error = run(&[5], &[4], &[2]).error();
+        let wanted = "wanted extents of one rank, none above its most";
+        assert_eq!(error, format!("\"least\" is [5] and \"most\" is [4], {wanted}"));
+        assert!(run(&[1], &[4, 4], &[2]).error().ends_with(wanted));
+        for shape in [&[5i64, 3][..], &[2, 2], &[-1, 3], &[2], &[1; 9]] {
+            run(&[1, 3], &[4, 3], shape).error();
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! Elements repeated along axes of one.
+
+use udo_api::{Bits, ExecError, Io, MAX_RANK};
+
+use super::{Walk, Walks};
+
+/// Repeats the elements of input 0 up to a shape that they broadcast to, and says what becomes of it.
+pub(crate) fn expand<B: Bits>(io: Io<'_>, wanted: &[usize]) -> Result<(), ExecError> {
+    let Io { inputs, mut outputs, parallel, .. } = io;
+    let (x, dims) = (inputs.get_bits::<B>(0)?, inputs.shape(0)?);
+    let (walks, rank) = repeats(dims, wanted)
+        .map_err(|(axis, extent)| ExecError::bad_value(extent as i64, axis))?;
+    let extents = walks.map(|walk| walk.len);
+    outputs.set_shape(0, &extents[..rank])?;
+    let y = outputs.take_bits::<B>(0)?;
+    Walks::of(walks[..rank].iter().copied()).copy(parallel, x, y, B::default())
+}
+
+/// The walk along each axis of the result, and how many there are; else the axis that does not broadcast, and its extent.
+pub(crate) fn repeats(
+    dims: &[usize],
+    wanted: &[usize],
+) -> Result<([Walk; MAX_RANK], usize), (usize, usize)> {
+    let rank = dims.len().max(wanted.len());
+    let at = |dims: &[usize], axis: usize| {
+        (axis + dims.len()).checked_sub(rank).map_or(1, |axis| dims[axis])
+    };
+    let mut walks = [Walk::whole(1); MAX_RANK];
+    for (axis, walk) in walks.iter_mut().enumerate().take(rank) {
+        *walk = match (at(dims, axis), at(wanted, axis)) {
+            (1, times) => Walk::times(1, times),
+            (extent, wanted) if wanted == 1 || wanted == extent => Walk::whole(extent),
+            (extent, _) => return Err((axis, extent)),
+        };
+    }
+    Ok((walks, rank))
+}

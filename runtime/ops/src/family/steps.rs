@@ -1,0 +1,99 @@
+//! Numbers from a start up to a limit, or down, at a distance.
+
+use udo_api::{Bf16, DType, Element, Error, ExecError, F16, Io, Node, TypeSet, types};
+
+use crate::family::partition::GRAIN;
+use crate::number::refuse_type;
+
+/// The types of the numbers.
+pub(crate) const NUMBERS: TypeSet = types::FLOATS.or(types::I16).or(types::I32).or(types::I64);
+
+/// The first number, and how far it is to the next.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Steps {
+    Ints([i64; 2]),
+    Floats([f64; 2]),
+}
+
+/// Beyond this a count is not exact.
+const MOST: f64 = (1u64 << 53) as f64;
+
+impl Steps {
+    /// The one type of start, limit and distance, which are inputs 0 to 2.
+    pub(crate) fn dtype(node: &Node<'_>) -> Result<DType, Error> {
+        let x = node.input(0)?;
+        for port in [1, 2] {
+            let other = node.input(port)?;
+            if other.dtype() != x.dtype() {
+                return Err(Error::new(format!("input {port} is {other}, input 0 is {x}")));
+            }
+        }
+        x.dtype().ok_or_else(|| Error::new("input 0 is missing"))
+    }
+
+    /// Numbers from a start to before a limit at a distance, and how many they are; nothing if they do not end.
+    pub(crate) fn floats([start, limit, delta]: [f64; 3]) -> Option<(Self, usize)> {
+        let count = ((limit - start) / delta).ceil();
+        let ends = delta != 0.0 && count.is_finite() && count <= MOST;
+        // What is negative becomes 0.
+        ends.then_some((Self::Floats([start, delta]), count as usize))
+    }
+
+    /// The same of integers.
+    pub(crate) fn ints([start, limit, delta]: [i64; 3]) -> Option<(Self, usize)> {
+        let between = i128::from(limit) - i128::from(start);
+        let delta_wide = i128::from(delta);
+        let full = between.checked_div(delta_wide)?;
+        let count = full + i128::from(between % delta_wide != 0 && (between > 0) == (delta > 0));
+        Some((Self::Ints([start, delta]), usize::try_from(count.max(0)).ok()?))
+    }
+
+    /// Number `at` of those that are integers.
+    fn int(self, at: usize) -> i64 {
+        match self {
+            Self::Ints([start, delta]) => start.wrapping_add(delta.wrapping_mul(at as i64)),
+            Self::Floats(_) => 0,
+        }
+    }
+
+    /// Number `at` of those that are not, rounded by who stores it.
+    fn float(self, at: usize) -> f64 {
+        match self {
+            Self::Ints(_) => 0.0,
+            Self::Floats([start, delta]) => start + at as f64 * delta,
+        }
+    }
+}
+
+/// Fills output 0 with so many numbers.
+pub(crate) type Fill = fn(Steps, usize, Io<'_>) -> Result<(), ExecError>;
+
+/// What fills outputs of a type.
+pub(crate) fn filler(dtype: Option<DType>) -> Result<Fill, Error> {
+    Ok(match dtype {
+        Some(DType::F32) => |steps, count, io| fill(count, io, |at| steps.float(at) as f32),
+        Some(DType::F64) => |steps, count, io| fill(count, io, |at| steps.float(at)),
+        Some(DType::F16) => {
+            |steps, count, io| fill(count, io, |at| F16::from_f32(steps.float(at) as f32))
+        }
+        Some(DType::Bf16) => {
+            |steps, count, io| fill(count, io, |at| Bf16::from_f32(steps.float(at) as f32))
+        }
+        Some(DType::I16) => |steps, count, io| fill(count, io, |at| steps.int(at) as i16),
+        Some(DType::I32) => |steps, count, io| fill(count, io, |at| steps.int(at) as i32),
+        Some(DType::I64) => |steps, count, io| fill(count, io, |at| steps.int(at)),
+        found => return Err(refuse_type(found)),
+    })
+}
+
+fn fill<T: Element>(
+    count: usize,
+    mut io: Io<'_>,
+    of: impl Fn(usize) -> T + Sync,
+) -> Result<(), ExecError> {
+    let y = &mut io.outputs.take::<T>(0)?[..count];
+    io.parallel.chunks_mut(y, GRAIN, |chunk, y| {
+        (chunk * GRAIN..).zip(y).for_each(|(at, y)| *y = of(at));
+        Ok(())
+    })
+}

@@ -1,0 +1,116 @@
+//! The input's elements under a shape that only a run says.
+
+use udo_api::{
+    Bits, Core, DType, Error, ExecError, Facts, FinalizeCx, InPlace, InferCx, Io, Kernel,
+    KernelDef, MAX_RANK, Op, OpSchema, Pair, Param, Port, Status, Value, input, output_like, types,
+};
+
+use crate::Def;
+use crate::family::axes::Axes;
+use crate::family::bounded::{LEAST, MOST, shape};
+
+pub(crate) const DEF: Def = Def::of::<BoundedReshape>(KERNELS);
+
+const KERNELS: &[KernelDef] = &[KernelDef::new::<Copied>("BoundedReshape", Core::CPU)
+    .in_place(&[InPlace { input: 0, output: 0 }])
+    .ports(&[input(0, types::ANY).bounded(), output_like(0, 0).bounded()])];
+
+struct BoundedReshape;
+
+impl Op for BoundedReshape {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "BoundedReshape",
+        &[Port::required("data", types::ANY), Port::required("shape", types::I64)],
+        &[Port::required("reshaped", types::ANY)],
+        &[LEAST, MOST, Param::scalar("allowzero", DType::I64).default(Value::int(0))],
+    )
+    .facts(Facts::SAME_ENCODING);
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let shape = shape(cx)?;
+        cx.set_output(0, cx.input(0)?.with_shape(shape))
+    }
+}
+
+struct Copied {
+    allow_zero: bool,
+    run: fn(&mut Io<'_>) -> Result<(), ExecError>,
+}
+
+impl Kernel for Copied {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let run = of_width!(cx.input(0)?.dtype(), B => copy::<B>)?;
+        Ok(Self { allow_zero: cx.flag("allowzero")?, run })
+    }
+
+    fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
+        let (from, stated) = (io.inputs.shape(0)?, io.inputs.get::<i64>(1)?);
+        let shape = resolved(from, stated, self.allow_zero)?;
+        (self.run)(&mut io)?;
+        io.outputs.set_shape(0, &shape[..stated.len()])
+    }
+}
+
+/// The extents that `stated` means for elements of shape `from`: 0 keeps an extent, -1 takes the rest.
+fn resolved(from: &[usize], stated: &[i64], allow_zero: bool) -> Result<Axes, ExecError> {
+    let mut shape = [1; MAX_RANK];
+    if stated.len() > shape.len() {
+        return Err(ExecError::of(Status::BOUND_EXCEEDED));
+    }
+    let mut rest = None;
+    for (axis, (to, &extent)) in shape.iter_mut().zip(stated).enumerate() {
+        let bad = || ExecError::bad_value(extent, axis);
+        *to = match extent {
+            -1 if rest.replace(axis).is_none() => 1,
+            0 if !allow_zero => *from.get(axis).ok_or_else(bad)?,
+            _ => usize::try_from(extent).map_err(|_| bad())?,
+        };
+    }
+    let len: usize = from.iter().product();
+    let product = |shape: &Axes| shape.iter().try_fold(1usize, |n, &extent| n.checked_mul(extent));
+    if let Some(axis) = rest {
+        let known = product(&shape).filter(|&n| n != 0 && len.is_multiple_of(n));
+        shape[axis] = len / known.ok_or(ExecError::bad_value(-1, axis))?;
+    }
+    if product(&shape) == Some(len) { Ok(shape) } else { Err(ExecError::of(Status::BAD_VALUE)) }
+}
+
+fn copy<B: Bits>(io: &mut Io<'_>) -> Result<(), ExecError> {
+    if let Pair::Apart(x, y) = io.pair_bits::<B>(0, 0)? {
+        let exceeded = ExecError::of(Status::BOUND_EXCEEDED);
+        y.get_mut(..x.len()).ok_or(exceeded)?.copy_from_slice(x);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use udo_api::Dim;
+
+    use crate::testing::{Bench, bench, tensor};
+
+    fn given(shape: &[i64]) -> Bench {
+        let x = tensor(&[2, 6], &(0..12u8).collect::<Vec<_>>());
+        let x = x.bounded(&[Dim::UpTo(5), Dim::Fixed(6)]);
+        let run = bench("udo:BoundedReshape").input(x).input(tensor(&[shape.len()], shape));
+        run.ints("least", &[1, 2, 3]).ints("most", &[5, 2, 3])
+    }
+
+    #[test]
+    fn shapes_are_those_of_the_run() {
+        for shape in [[2, 2, 3], [-1, 2, 3], [0, 2, -1]] {
+            let y = given(&shape).one();
+            assert_eq!(y.desc().full_shape().to_string(), "[<=5,2,3]");
+            assert_eq!((y.dims(), y.values()), (vec![2, 2, 3], (0..12u8).collect::<Vec<_>>()));
+        }
+    }
+
+    #[test]
+    fn shapes_of_other_sizes_fail() {
+        let wrong: [&[i64]; 7] =
+            [&[3, 2, 3], &[-1, -1, 3], &[-2, 2, 3], &[2, 3, 2], &[2, 6], &[-1, 5, 1], &[1; 9]];
+        for shape in wrong {
+            given(shape).error();
+        }
+    }
+}

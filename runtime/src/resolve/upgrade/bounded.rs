@@ -1,0 +1,72 @@
+//! Nodes that want a shape which only a run says, but lies in a range: they become operators that read it then, and are told
+//! what lies at either end of it.
+
+use std::collections::BTreeMap;
+
+use udo_api::TensorDesc;
+
+use crate::graph::{Attr, Graph, Node};
+use crate::registry::Registry;
+use crate::resolve::inputs::Input;
+use crate::resolve::{BindOptions, TypedGraph};
+
+/// Operators that want elements with the model, and those of domain `udo` that read them in the run.
+const IN_RUN: &[(&str, &str)] = &[
+    ("ConstantOfShape", "BoundedConstantOfShape"),
+    ("Expand", "BoundedExpand"),
+    ("Range", "BoundedRange"),
+    ("Reshape", "BoundedReshape"),
+];
+
+/// What values are, by their names, where every range is at one of its ends.
+#[derive(Debug, Default)]
+pub(in crate::resolve) struct Ends {
+    least: BTreeMap<String, TensorDesc>,
+    most: BTreeMap<String, TensorDesc>,
+}
+
+impl Ends {
+    /// Of a graph, as far as it can be resolved there; nothing where there are no ranges.
+    pub(in crate::resolve) fn of(
+        registry: &mut Registry,
+        graph: &Graph,
+        options: &BindOptions,
+    ) -> Self {
+        let inputs = Input::all(graph);
+        let mut at = |pick: fn((usize, usize)) -> usize| {
+            let shapes = Input::shapes_at(&inputs, options, pick).ok()?;
+            let options =
+                BindOptions { bind: options.bind.clone(), shapes, ..BindOptions::default() };
+            let resolved = registry.resolve(graph.clone(), &options).ok()?;
+            let values = resolved.graph.values.into_iter();
+            let known = values.filter(|value| value.desc.full_shape().is_fixed());
+            Some(known.map(|value| (value.value.name, value.desc)).collect())
+        };
+        if options.ranges.is_empty() {
+            return Self::default();
+        }
+        let (least, most) = (at(|(least, _)| least), at(|(_, most)| most));
+        Self { least: least.unwrap_or_default(), most: most.unwrap_or_default() }
+    }
+
+    /// The node that reads in the run what `node` wants to know before, if that is such a one and it follows from ranges.
+    pub(in crate::resolve) fn in_run(&self, graph: &TypedGraph, node: &Node) -> Option<Node> {
+        let (_, op) = IN_RUN.iter().find(|(op, _)| node.domain.is_empty() && node.op == *op)?;
+        let is_known = |value: &_| graph.known(*value).is_some();
+        if self.most.is_empty() || node.inputs.iter().all(is_known) {
+            return None;
+        }
+        let name = &graph.value(node.output(0)?).ok()?.value.name;
+        let (least, most) = (self.least.get(name)?, self.most.get(name)?);
+        let ints = |desc: &TensorDesc| {
+            let dims: Option<Vec<i64>> =
+                desc.shape().iter().map(|&n| i64::try_from(n).ok()).collect();
+            dims.map(Attr::Ints)
+        };
+        let mut node = node.clone();
+        (node.op, node.domain) = ((*op).to_owned(), "udo".to_owned());
+        node.attrs.push(("least".to_owned(), ints(least)?));
+        node.attrs.push(("most".to_owned(), ints(most)?));
+        Some(node)
+    }
+}

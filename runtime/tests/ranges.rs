@@ -1,0 +1,188 @@
+//! Models of which named dimensions have a range: planned once, and run for every extent in it as if each were the only one.
+#![expect(clippy::unwrap_used, reason = "a model that cannot be made fails the test")]
+
+use std::ops::RangeInclusive;
+
+use udo_api::guard::thread_heap_calls;
+use udo_api::{GuardAlloc, Shape};
+use udo_runtime::graph::Graph;
+use udo_runtime::memory::Tensor;
+use udo_runtime::model::{Model, Options, RunError, Session};
+use udo_runtime::registry::Registry;
+use udo_runtime::resolve::BindOptions;
+
+#[global_allocator]
+static GUARD: GuardAlloc = GuardAlloc;
+
+/// What a transformer does with a sequence: products with packed weights, heads apart and together by computed shapes, scores of
+/// all pairs, softmax, a residual, a normalization; places that are counted, and a mask of a computed shape.
+const ENCODER: &str = "graph encoder
+  input x: f32[batch,seq,8]
+  input mask: f32[batch,seq]
+  constant w: f32[8,8]{0.25}
+  constant scale: f32[8]{1.5}
+  constant table: f32[64,8]{0.125}
+  constant zero: i64[]{0}
+  constant one: i64[]{1}
+  constant ones: i64[1]{1}
+  constant apart: i64[2]{2, 4}
+  constant together: i64[1]{8}
+  constant axes: i64[2]{1, 2}
+  rows = Shape@21(x) start=0 end=2 # rows
+  last = Shape@21(x) start=1 end=2 # last
+  len = Squeeze@21(last) # len
+  places = Range@11(zero, len, one) # places
+  embedded = Gather@13(table, places) # embedded
+  sum = Add@14(x, embedded) # sum
+  q = MatMul@13(sum, w) # q
+  split = Concat@13(rows, apart) axis=0 # split
+  heads = Reshape@21(q, split) # heads
+  a = Transpose@21(heads) perm=[0, 2, 1, 3] # a
+  b = Transpose@21(heads) perm=[0, 2, 3, 1] # b
+  scores = MatMul@13(a, b) # scores
+  wide = Unsqueeze@21(mask, axes) # wide
+  size = Shape@21(scores) # size
+  filled = Expand@13(wide, size) # filled
+  masked = Add@14(scores, filled) # masked
+  shares = Softmax@13(masked) axis=-1 # shares
+  mixed = MatMul@13(shares, a) # mixed
+  back = Transpose@21(mixed) perm=[0, 2, 1, 3] # back
+  whole = Concat@13(rows, together) axis=0 # whole
+  joined = Reshape@21(back, whole) # joined
+  residual = Add@14(joined, x) # residual
+  y = LayerNormalization@17(residual, scale) # y
+  output y
+";
+
+fn compiled(text: &str, ranges: &[(&str, RangeInclusive<usize>)]) -> Model {
+    let ranges = ranges.iter().map(|(name, range)| ((*name).to_owned(), range.clone())).collect();
+    let options =
+        Options { bind: BindOptions { ranges, ..BindOptions::default() }, ..Options::default() };
+    Model::compile(Graph::parse(text).unwrap(), &mut Registry::builtin().unwrap(), &options)
+        .unwrap()
+}
+
+fn noise(dims: &[usize], seed: usize) -> Tensor {
+    let count: usize = dims.iter().product();
+    #[expect(clippy::cast_precision_loss, reason = "small numbers")]
+    let number = |i: usize| ((i * 7919 + seed * 131) % 1009) as f32 / 1009.0 - 0.5;
+    let elements: Vec<f32> = (0..count).map(number).collect();
+    Tensor::of(Shape::new(dims).unwrap(), &elements).unwrap()
+}
+
+fn inputs(batch: usize, seq: usize) -> [Tensor; 2] {
+    [noise(&[batch, seq, 8], seq), noise(&[batch, seq], batch)]
+}
+
+fn set(session: &mut Session, [x, mask]: &[Tensor; 2]) {
+    session.set_input("x", x).unwrap();
+    session.set_input("mask", mask).unwrap();
+}
+
+#[test]
+fn one_plan_runs_every_extent_of_a_range_without_the_heap() {
+    let (open, ranged) =
+        (compiled(ENCODER, &[]), compiled(ENCODER, &[("batch", 1..=3), ("seq", 1..=20)]));
+    let plan = ranged.plan().unwrap();
+    assert!(plan.report().notices.is_empty(), "{:?}", plan.report().notices);
+    let (mut exact, mut session) = (open.session().unwrap(), ranged.session().unwrap());
+    // Each thread's first run looks its guards up.
+    session.run().unwrap();
+    let extents = [(1, 1), (3, 20), (2, 7), (1, 20), (2, 7), (3, 1), (1, 13)];
+    let given = extents.map(|(batch, seq)| inputs(batch, seq));
+    for ((batch, seq), given) in extents.into_iter().zip(&given) {
+        set(&mut exact, given);
+        exact.run().unwrap();
+        let before = thread_heap_calls();
+        set(&mut session, given);
+        session.run().unwrap();
+        assert_eq!(thread_heap_calls() - before, 0, "{batch},{seq}");
+        let (wanted, y) = (exact.output_tensor("y").unwrap(), session.output_tensor("y").unwrap());
+        assert_eq!(y.dims(), [batch, seq, 8]);
+        let pairs = y.get::<f32>().unwrap().iter().zip(wanted.get::<f32>().unwrap());
+        for (y, wanted) in pairs {
+            assert!((y - wanted).abs() <= 1e-5, "{batch},{seq}: {y} and {wanted}");
+        }
+    }
+    assert_eq!(session.replans(), 0);
+}
+
+#[test]
+fn inputs_can_be_written_in_place_for_shapes_that_are_prepared() {
+    let model = compiled(ENCODER, &[("batch", 1..=3), ("seq", 1..=20)]);
+    let mut session = model.session().unwrap();
+    assert_eq!(session.input_mut::<f32>("x").unwrap().len(), 3 * 20 * 8);
+    session.prepare(&[("x", &[2, 5, 8])]).unwrap();
+    let [x, mask] = inputs(2, 5);
+    session.input_mut("x").unwrap().copy_from_slice(x.get::<f32>().unwrap());
+    session.input_mut("mask").unwrap().copy_from_slice(mask.get::<f32>().unwrap());
+    session.run().unwrap();
+    let found = session.output_tensor("y").unwrap();
+    set(&mut session, &[x, mask]);
+    session.run().unwrap();
+    assert_eq!(found.bytes(), session.output_tensor("y").unwrap().bytes());
+}
+
+#[test]
+fn dimensions_without_a_range_are_planned_for_as_they_come() {
+    let model = compiled(ENCODER, &[("seq", 1..=20)]);
+    assert!(model.plan().is_none());
+    let mut session = model.session().unwrap();
+    for (batch, seq, replans) in [(1, 4, 1), (1, 9, 1), (2, 9, 2), (2, 3, 2), (1, 20, 2)] {
+        set(&mut session, &inputs(batch, seq));
+        session.run().unwrap();
+        assert_eq!(session.output_tensor("y").unwrap().dims(), [batch, seq, 8]);
+        assert_eq!(session.replans(), replans, "{batch},{seq}");
+    }
+}
+
+#[test]
+fn extents_out_of_range_and_unequal_ones_are_refused_and_the_session_stays() {
+    let model = compiled(ENCODER, &[("batch", 1..=3), ("seq", 2..=20)]);
+    let mut session = model.session().unwrap();
+    let mut refused = |x: &[usize], mask: &[usize], wanted: &str| {
+        session.set_input("x", &noise(x, 1)).unwrap();
+        session.set_input("mask", &noise(mask, 1)).unwrap();
+        let Err(RunError::Prepare(error)) = session.run() else { panic!("it ran") };
+        assert_eq!(error.to_string(), wanted);
+        set(&mut session, &inputs(2, 6));
+        session.run().unwrap();
+    };
+    refused(&[1, 21, 8], &[1, 21], "dimension \"seq\" is 21, wanted 2 to 20");
+    refused(&[1, 1, 8], &[1, 1], "dimension \"seq\" is 1, wanted 2 to 20");
+    refused(
+        &[1, 4, 8],
+        &[1, 5],
+        "dimension \"seq\" is 4 in input \"x\" and 5 in input \"mask\", wanted one extent",
+    );
+}
+
+#[test]
+fn ranges_that_hold_nothing_or_have_no_dimension_are_refused() {
+    let refused = |name: &str, range: RangeInclusive<usize>| {
+        let ranges = [(name.to_owned(), range)].into();
+        let bind = BindOptions { ranges, ..BindOptions::default() };
+        let options = Options { bind, ..Options::default() };
+        let registry = &mut Registry::builtin().unwrap();
+        Model::compile(Graph::parse(ENCODER).unwrap(), registry, &options).unwrap_err().to_string()
+    };
+    #[expect(clippy::reversed_empty_ranges, reason = "that is the case")]
+    let empty = refused("seq", 5..=4);
+    assert_eq!(empty, "the range 5..4 of dimension \"seq\" is empty");
+    let unknown = refused("length", 1..=4);
+    assert_eq!(
+        unknown,
+        "no input has a dimension called \"length\", wanted one of [\"batch\", \"seq\"]"
+    );
+}
+
+#[test]
+fn shapes_at_hand_keep_their_elements_when_they_are_prepared_again() {
+    let model = compiled(ENCODER, &[]);
+    let mut session = model.session().unwrap();
+    session.prepare(&[("x", &[1, 4, 8])]).unwrap();
+    session.prepare(&[("x", &[2, 4, 8]), ("mask", &[2, 4])]).unwrap();
+    session.input_mut::<f32>("mask").unwrap().fill(3.0);
+    session.prepare(&[("x", &[2, 4, 8])]).unwrap();
+    assert_eq!(session.input_mut::<f32>("mask").unwrap(), [3.0; 8]);
+}
