@@ -154,3 +154,21 @@ fn commands_without_data_say_which_shape_they_need() {
         assert_eq!((code, errors.as_str()), (Some(0), ""));
     }
 }
+
+#[test]
+fn a_range_is_planned_once_for_all_data_in_it() {
+    let dir = folder();
+    fs::write(dir.path().join("m.txt"), MODEL.replace("batch,?", "batch,1")).unwrap();
+    let verify = |range: &str| udo(&dir, &["verify", "m.txt", "--data", ".", "--dim", range]);
+    let (code, _, errors) = verify("batch=1..4");
+    assert_eq!((code, errors.as_str()), (Some(0), ""));
+    let (code, _, errors) =
+        udo(&dir, &["bench", "m.txt", "--dim", "batch=1..4", "--iterations", "3"]);
+    assert_eq!((code, errors.as_str()), (Some(0), ""));
+    let (code, _, errors) = verify("batch=1..2");
+    assert_eq!(code, Some(1));
+    assert_eq!(errors, "error: dimension \"batch\" is 3, wanted 1 to 2\n");
+    let (code, _, errors) = verify("batch=2..x");
+    assert_eq!(code, Some(2));
+    assert!(errors.contains("wanted NAME=SIZE, or NAME=LEAST..MOST"), "{errors}");
+}

@@ -33,7 +33,7 @@ extern "C" {
 #define UDO_ABI_MINOR 0u
 /* Initializes the version in the head of a package's table. */
 #define UDO_ABI_VERSION {UDO_ABI_MAJOR, UDO_ABI_MINOR}
-#define UDO_ABI_FINGERPRINT UINT64_C(0xa58b24eb4df35b26)
+#define UDO_ABI_FINGERPRINT UINT64_C(0x13cd99f745d9f0f0)
 #define UDO_SDK_VERSION "0.1.0"
 #define UDO_MAX_RANK 8
 
@@ -454,6 +454,20 @@ typedef struct udo_tie {
 } udo_tie;
 
 /* What the host does for a kernel that is being finalized. */
+#define UDO_ARITHMETIC_F32 1u
+#define UDO_ARITHMETIC_F64 2u
+#define UDO_ARITHMETIC_INT8 3u /* products of 8-bit integers, added up in 32 bits */
+
+/* What one call of a kernel takes. */
+typedef struct udo_work {
+    uint32_t size;       /* sizeof, in the version of who made it */
+    uint32_t arithmetic; /* what operations are done with: UDO_ARITHMETIC_* */
+    uint64_t operations; /* multiplications and additions, as the algorithm does them */
+    uint64_t bytes;      /* read and written; 0: all of the tensors and packed constants */
+    udo_str method;      /* in a few words, where there are several; may be empty */
+    uint64_t reserved_words[2];
+} udo_work;
+
 typedef struct udo_host_table {
     uint32_t size; /* sizeof, in the version of who made it */
     uint32_t threads; /* that work on a call at most */
@@ -468,7 +482,9 @@ typedef struct udo_host_table {
     /* [finalize-time] Notes that an input and an output hold the same elements. A kernel that ties all of its outputs may
      * not be called at all. */
     udo_status (*tie)(void *ctx, const udo_tie *tie);
-    uint64_t reserved_words[1];
+    /* [finalize-time] Notes what a call takes, at the bounds of extents that are bounded; null where the host does not
+     * ask. */
+    udo_status (*work)(void *ctx, const udo_work *work);
 } udo_host_table;
 
 #define UDO_EPILOGUE_BIAS 1u       /* adds input `input`, a vector along `axis` of the output */

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::abi::{InPlace, KernelDef, KernelVTable, PortRule, Workspace};
+use crate::abi::{InPlace, KernelDef, KernelVTable, PortRule, Work, Workspace, arithmetic};
 use crate::author::{AcceptCx, FinalizeCx, InputShapes, Io, Scratch};
 use crate::core::Core;
 use crate::dtype::TypeSet;
@@ -270,6 +270,88 @@ pub const fn any_input(port: u16) -> PortRule {
 /// Output `port` is of any type that the schema takes.
 pub const fn any_output(port: u16) -> PortRule {
     output(port, TypeSet::EMPTY)
+}
+
+/// What operations of [`Work`] are done with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Arithmetic {
+    /// Numbers of 32 bits.
+    #[default]
+    F32,
+    /// Numbers of 64 bits.
+    F64,
+    /// Products of 8-bit integers, added up in 32 bits.
+    Int8,
+}
+
+impl Arithmetic {
+    const fn code(self) -> u32 {
+        match self {
+            Self::F32 => arithmetic::F32,
+            Self::F64 => arithmetic::F64,
+            Self::Int8 => arithmetic::INT8,
+        }
+    }
+}
+
+impl Work {
+    /// As many multiplications as the product of these extents is, each of whose results is added to a sum: those that the
+    /// algorithm does, which may be fewer than the definition has.
+    pub fn products(extents: &[usize]) -> Self {
+        let count = extents.iter().fold(1, |count: u64, &n| count.saturating_mul(n as u64));
+        Self {
+            size: Self::SIZE,
+            arithmetic: arithmetic::F32,
+            operations: count.saturating_mul(2),
+            bytes: 0,
+            method: RawStr::EMPTY,
+            reserved_words: [0; 2],
+        }
+    }
+
+    /// So many bytes read and written, where that is not all bytes of the tensors and packed constants.
+    pub fn moves(bytes: usize) -> Self {
+        Self { bytes: bytes as u64, ..Self::products(&[0]) }
+    }
+
+    /// What operations are done with; numbers of 32 bits, unless it is said.
+    #[must_use]
+    pub const fn with(mut self, arithmetic: Arithmetic) -> Self {
+        self.arithmetic = arithmetic.code();
+        self
+    }
+
+    /// How the kernel computes, in a few words, where it might in several ways.
+    #[must_use]
+    pub const fn by(mut self, method: &'static str) -> Self {
+        self.method = RawStr::new(method);
+        self
+    }
+
+    /// How many operations there are, an addition to a sum and a multiplication each counting as one.
+    pub const fn operations(&self) -> u64 {
+        self.operations
+    }
+
+    /// What they are done with; nothing for a code that this version does not know.
+    pub const fn arithmetic(&self) -> Option<Arithmetic> {
+        match self.arithmetic {
+            arithmetic::F32 => Some(Arithmetic::F32),
+            arithmetic::F64 => Some(Arithmetic::F64),
+            arithmetic::INT8 => Some(Arithmetic::Int8),
+            _ => None,
+        }
+    }
+
+    /// How many bytes are read and written, where it is said.
+    pub const fn bytes(&self) -> Option<u64> {
+        if self.bytes == 0 { None } else { Some(self.bytes) }
+    }
+
+    /// How the kernel computes; empty where it is not said.
+    pub const fn method(&self) -> &'static str {
+        self.method.get()
+    }
 }
 
 /// How long a kernel takes compared with others, as DSP registrations say it: of those for one core that take a node, the

@@ -38,7 +38,7 @@ mod tensor;
 pub use crate::core::{Core, CoreKind, Isa};
 pub use abi::{
     CoreTypes, EpilogueStep, Facts, GpuArg, InPlace, KernelDef, LibraryRef, OpDef, OpSchema,
-    PackageV1, Param, Port, PortRule, SDK_VERSION, Value, ValueKind, Workspace,
+    PackageV1, Param, Port, PortRule, SDK_VERSION, Value, ValueKind, Work, Workspace,
 };
 pub use author::{
     AcceptCx, Activation, Buffers, EpilogueOp, Extents, FillFn, FinalizeCx, Geometry, InferCx,
@@ -56,8 +56,8 @@ pub use error::{Error, ExecError, Status};
 pub use gpu::{GpuKernel, KernelInfo, Launch, WorkItemFn};
 pub use guard::GuardAlloc;
 pub use kernel::{
-    Cost, Kernel, Needs, Side, Wanted, any_input, any_output, input, input_like, output,
-    output_like,
+    Arithmetic, Cost, Kernel, Needs, Side, Wanted, any_input, any_output, input, input_like,
+    output, output_like,
 };
 pub use schema::{Layout, Op, ParamKind, Quantization};
 pub use shape::{Dim, MAX_RANK, Shape};

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use udo_api::Core;
+use udo_api::{Arithmetic, Core};
 
 use super::arena::Arenas;
 use super::lower::Lowered;
@@ -79,6 +79,15 @@ pub struct StepReport {
     pub in_place: Vec<(u16, usize)>,
     /// Bytes of scratch that it takes.
     pub scratch_bytes: usize,
+    /// Bytes that it reads and writes, at the bounds of tensors that are bounded: as the kernel says, else those of its inputs,
+    /// outputs and packed constants.
+    pub bytes: u64,
+    /// Multiplications and additions of products, as the kernel's algorithm does them; 0 where it does not say.
+    pub operations: u64,
+    /// What those are done with.
+    pub arithmetic: Arithmetic,
+    /// How the kernel computes, where it might in several ways and says so.
+    pub method: String,
     /// How many subgraphs it is in.
     pub depth: usize,
 }
@@ -234,6 +243,7 @@ fn fused(node: &Node, by: Option<&NodeReport>, graph: &TypedGraph) -> NodeReport
 }
 
 fn step_report(step: &Step) -> StepReport {
+    let work = step.kernel.work();
     StepReport {
         name: step.name.clone(),
         op: step.op.clone(),
@@ -248,8 +258,19 @@ fn step_report(step: &Step) -> StepReport {
             .filter_map(|(i, o)| Some((o.in_place?, i)))
             .collect(),
         scratch_bytes: step.kernel.workspace().bytes(),
+        bytes: work.and_then(|work| work.bytes()).unwrap_or_else(|| bytes(step)),
+        operations: work.map_or(0, |work| work.operations()),
+        arithmetic: work.and_then(|work| work.arithmetic()).unwrap_or_default(),
+        method: work.map_or("", |work| work.method()).to_owned(),
         depth: step.depth,
     }
+}
+
+fn bytes(step: &Step) -> u64 {
+    let operands = step.operands().filter(|operand| operand.place.is_some());
+    let tensors = operands.map(|operand| operand.desc.size_bytes());
+    let packed = step.kernel.packed().iter().map(|buffer| buffer.len());
+    tensors.chain(packed).fold(0, |sum: u64, bytes| sum.saturating_add(bytes as u64))
 }
 
 fn steps_of(lowered: &Lowered, memory: Memory) -> impl Iterator<Item = &Step> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use udo_api::abi::{
     AcceptArgs, ExecArgs, FinalizeArgs, Finalized, GpuArgKind, KernelVTable, ParallelTable, Span,
-    TensorArg, Tie, ties,
+    TensorArg, Tie, Work, ties,
 };
 use udo_api::export::kernel_vtable;
 use udo_api::guard::LibraryGuard;
@@ -15,7 +15,7 @@ use udo_api::{InPlace, Kernel, KernelDef, KernelInfo, Status, TensorDesc, Worksp
 use crate::geometry::{self, Geometry};
 use crate::launch;
 use crate::node::{ErrorText, RawNode, refuse};
-use crate::pack::{Job, Packing, Source};
+use crate::pack::{Asked, Job, Packing, Source};
 use crate::{Budget, Buffer, Machine, PackStore, PlacedNode, Refusal};
 
 /// `[execute-time, thread-safe, heap-free]` Runs a kernel once.
@@ -32,6 +32,7 @@ pub struct FinalizedKernel {
     jobs: Vec<Job>,
     kept: Vec<usize>,
     ties: Vec<Tie>,
+    work: Option<Work>,
     gpu_info: Option<KernelInfo>,
     packed: Vec<Arc<Buffer>>,
     spans: Vec<Span>,
@@ -72,6 +73,7 @@ impl FinalizedKernel {
             jobs: Vec::new(),
             kept: Vec::new(),
             ties: Vec::new(),
+            work: None,
             gpu_info: None,
             packed: Vec::new(),
             spans: Vec::new(),
@@ -84,6 +86,7 @@ impl FinalizedKernel {
         let mut hosted = Self::hosted(kernel);
         hosted.jobs = std::mem::take(&mut self.jobs);
         hosted.kept = std::mem::take(&mut self.kept);
+        hosted.work = self.work;
         hosted
     }
 
@@ -124,6 +127,11 @@ impl FinalizedKernel {
     /// The inputs and outputs of which it says that they hold the same elements.
     pub fn ties(&self) -> &[Tie] {
         &self.ties
+    }
+
+    /// What a call of it takes, as far as it said so.
+    pub fn work(&self) -> Option<Work> {
+        self.work
     }
 
     /// Whether execute reads input `input`, rather than only what was packed of it.
@@ -286,7 +294,7 @@ pub fn finalize(
     // all of them and `made` outlive the call.
     let status = unsafe { (vtable.finalize)(&raw const args, &raw mut made) };
     refuse(status, errors.into())?;
-    let (jobs, kept, ties) = packing.into_parts();
+    let Asked { jobs, kept, ties, work } = packing.asked();
     // From here on, who leaves frees the state.
     let mut kernel = FinalizedKernel {
         vtable,
@@ -297,6 +305,7 @@ pub fn finalize(
         jobs,
         kept,
         ties,
+        work,
         gpu_info: None,
         packed: Vec::new(),
         spans: Vec::new(),

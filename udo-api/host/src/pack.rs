@@ -1,11 +1,13 @@
 //! Packed constants: asked for in finalize, made afterwards, shared by all who pack the same constants the same way.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use udo_api::abi::{HostTable, PackArgs, PackFn, PackRequest, PackSource, Span, Tie, read_block};
+use udo_api::abi::{
+    HostTable, PackArgs, PackFn, PackRequest, PackSource, Span, Tie, Work, read_block,
+};
 use udo_api::{Encoding, Encodings, Status, TensorDesc};
 
 use crate::node::{ErrorText, Machine, refuse};
@@ -183,6 +185,16 @@ pub(crate) struct Packing {
     jobs: RefCell<Vec<Job>>,
     kept: RefCell<Vec<usize>>,
     ties: RefCell<Vec<Tie>>,
+    work: Cell<Option<Work>>,
+}
+
+/// What a kernel asked for and said while it was finalized.
+pub(crate) struct Asked {
+    pub(crate) jobs: Vec<Job>,
+    /// The inputs that it reads although they are packed.
+    pub(crate) kept: Vec<usize>,
+    pub(crate) ties: Vec<Tie>,
+    pub(crate) work: Option<Work>,
 }
 
 impl Packing {
@@ -201,13 +213,15 @@ impl Packing {
             isa,
             fast_memory_bytes,
             tie,
-            reserved_words: [0; 1],
+            work: Some(work),
         }
     }
 
-    /// What the kernel asked to have packed, the inputs that it reads all the same, and what it ties.
-    pub(crate) fn into_parts(self) -> (Vec<Job>, Vec<usize>, Vec<Tie>) {
-        (self.jobs.into_inner(), self.kept.into_inner(), self.ties.into_inner())
+    /// What the kernel asked for.
+    pub(crate) fn asked(self) -> Asked {
+        let Self { jobs, kept, ties, work } = self;
+        let work = work.into_inner();
+        Asked { jobs: jobs.into_inner(), kept: kept.into_inner(), ties: ties.into_inner(), work }
     }
 }
 
@@ -264,6 +278,19 @@ unsafe extern "C" fn tie(ctx: *mut c_void, tie: *const Tie) -> u32 {
     Status::OK.code()
 }
 
+// SAFETY: called by way of `Packing::table` alone, whose `ctx` is a `Packing`.
+unsafe extern "C" fn work(ctx: *mut c_void, work: *const Work) -> u32 {
+    // SAFETY: `ctx` is the `Packing` that `finalize` holds for the call.
+    let packing = unsafe { &*ctx.cast::<Packing>() };
+    // SAFETY: the package passes the work of one call for the call.
+    let work = unsafe { read_block(work) };
+    let Some(work) = work.filter(|work| work.arithmetic().is_some()) else {
+        return Status::BAD_CALL.code();
+    };
+    packing.work.set(Some(work));
+    Status::OK.code()
+}
+
 #[cfg(test)]
 mod tests {
     use udo_api::{AxisEncoding, DType, Isa, Shape};
@@ -274,6 +301,10 @@ mod tests {
     unsafe extern "C" fn nothing(_: *const PackArgs) -> u32 {
         Status::OK.code()
     }
+
+    /// The words of a [`Work`], aligned for it.
+    #[repr(align(8))]
+    struct Words([u32; 14]);
 
     #[test]
     fn requests_and_ties_that_no_version_makes_are_refused() {
@@ -319,8 +350,18 @@ mod tests {
             let status = unsafe { (host.tie)(host.ctx, &raw const bad) };
             assert_eq!(Status::from_code(status), Status::BAD_CALL, "{size} bytes");
         }
-        let (jobs, _, ties) = packing.into_parts();
-        assert_eq!((jobs.len(), ties.len()), (1, 0), "what is refused is not kept");
+        let note = |work: &[u32; 14]| {
+            // SAFETY: as for `pack`; `work` has the bytes that its first word says, or is refused by that.
+            unsafe { host.work.unwrap()(host.ctx, work.as_ptr().cast()) }
+        };
+        for (size, arithmetic) in
+            [(0, 1), (4, 1), (Work::SIZE - 4, 1), (64, 1), (Work::SIZE, 0), (Work::SIZE, 99)]
+        {
+            let bad = Words([size, arithmetic, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+            assert_eq!(Status::from_code(note(&bad.0)), Status::BAD_CALL, "{size} bytes");
+        }
+        let Asked { jobs, ties, work, .. } = packing.asked();
+        assert_eq!((jobs.len(), ties.len(), work), (1, 0, None), "what is refused is not kept");
         assert!(jobs[0].inputs().is_empty());
     }
 

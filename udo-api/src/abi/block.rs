@@ -2,7 +2,7 @@
 
 use std::mem::MaybeUninit;
 
-use super::finalize::{PackRequest, Tie};
+use super::finalize::{PackRequest, Tie, Work};
 use super::gpu::{GpuLaunch, GpuTable};
 use super::kernel::KernelVTable;
 
@@ -23,6 +23,10 @@ unsafe impl Block for PackRequest {
 // SAFETY: no version has added a field yet.
 unsafe impl Block for Tie {
     const FIRST_BYTES: u32 = 48;
+}
+// SAFETY: no version has added a field yet.
+unsafe impl Block for Work {
+    const FIRST_BYTES: u32 = 56;
 }
 // SAFETY: no version has added a field yet.
 unsafe impl Block for GpuLaunch {
@@ -91,6 +95,7 @@ mod tests {
         let blocks = [
             (PackRequest::FIRST_BYTES, PackRequest::SIZE),
             (Tie::FIRST_BYTES, Tie::SIZE),
+            (Work::FIRST_BYTES, Work::SIZE),
             (GpuLaunch::FIRST_BYTES, GpuLaunch::SIZE),
             (GpuTable::FIRST_BYTES, GpuTable::SIZE),
             (KernelVTable::FIRST_BYTES, KernelVTable::SIZE),

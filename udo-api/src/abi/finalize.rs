@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use super::execute::Workspace;
 use super::node::{ErrorSink, NodeArgs};
 use crate::core::Core;
-use crate::span::Span;
+use crate::span::{RawStr, Span};
 use crate::tensor::TensorDesc;
 
 abi_struct! {
@@ -150,6 +150,31 @@ abi_struct! {
     }
 }
 
+/// Values of [`Work::arithmetic`].
+pub mod arithmetic {
+    /// Numbers of 32 bits.
+    pub const F32: u32 = 1;
+    /// Numbers of 64 bits.
+    pub const F64: u32 = 2;
+    /// Products of 8-bit integers, added up in 32 bits.
+    pub const INT8: u32 = 3;
+}
+
+abi_struct! {
+    /// What one call of a kernel takes, for whoever compares its time with what the machine can do.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct Work {
+        /// Bytes of this structure in the version of who made it.
+        pub(crate) size: u32,
+        /// See [`arithmetic`].
+        pub(crate) arithmetic: u32,
+        pub(crate) operations: u64,
+        pub(crate) bytes: u64,
+        pub(crate) method: RawStr,
+        pub(crate) reserved_words: [u64; 2],
+    }
+}
+
 abi_struct! {
     /// What the host does for a kernel that is being finalized.
     #[derive(Debug)]
@@ -180,8 +205,10 @@ abi_struct! {
         /// outputs may not be called at all.
         // SAFETY: only a type; who calls through it keeps to what is written above.
         pub tie: unsafe extern "C" fn(ctx: *mut c_void, tie: *const Tie) -> u32,
-        /// Zero.
-        pub reserved_words: [u64; 1],
+        /// `[finalize-time]` Notes what a call takes, at the bounds of extents that are bounded; null where the host does not
+        /// ask.
+        // SAFETY: only a type; who calls through it keeps to what is written above.
+        pub work: Option<unsafe extern "C" fn(ctx: *mut c_void, work: *const Work) -> u32>,
     }
 }
 

@@ -3,7 +3,7 @@
 use super::execute::{ExecArgs, NeededBytes, NeedsArgs, ParallelTable, TensorArg, Workspace};
 use super::finalize::{
     AcceptArgs, EpilogueStep, FinalizeArgs, Finalized, HostTable, PackArgs, PackRequest,
-    PackSource, Tie,
+    PackSource, Tie, Work,
 };
 use super::gpu::{GpuArg, GpuLaunch, GpuSink, GpuTable};
 use super::kernel::{InPlace, KernelDef, KernelVTable, PortRule};
@@ -51,6 +51,7 @@ pub const LAYOUTS: &[Layout] = &[
     PackArgs::LAYOUT,
     PackRequest::LAYOUT,
     Tie::LAYOUT,
+    Work::LAYOUT,
     HostTable::LAYOUT,
     EpilogueStep::LAYOUT,
     AcceptArgs::LAYOUT,

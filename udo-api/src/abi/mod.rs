@@ -26,7 +26,7 @@ pub use execute::{
 };
 pub use finalize::{
     AcceptArgs, EpilogueStep, FinalizeArgs, Finalized, HostTable, PackArgs, PackFn, PackRequest,
-    PackSource, Tie, ties,
+    PackSource, Tie, Work, arithmetic, ties,
 };
 pub use fingerprint::{FINGERPRINT, LAYOUTS};
 pub use gpu::{GpuArg, GpuArgKind, GpuLaunch, GpuSink, GpuTable};

@@ -7,7 +7,7 @@ use std::ops::Deref;
 
 use super::node::Node;
 use super::pack::{self, FillFn, Packed};
-use crate::abi::{AcceptArgs, EpilogueStep, FinalizeArgs, HostTable, NodeArgs, Tie, ties};
+use crate::abi::{AcceptArgs, EpilogueStep, FinalizeArgs, HostTable, NodeArgs, Tie, Work, ties};
 use crate::core::{Core, Isa};
 use crate::element::Element;
 use crate::error::{Error, Status};
@@ -264,6 +264,22 @@ impl<'a> FinalizeCx<'a> {
         match Status::from_code(unsafe { (host.tie)(host.ctx, &raw const tie) }) {
             Status::OK => Ok(()),
             status => Err(Error::new(format!("tying output {output} to input {input}: {status}"))),
+        }
+    }
+
+    /// Says what a call takes, at the bounds of extents that are bounded, so that `udo explain --measured` can compare its
+    /// time with what the machine can do. The last one counts.
+    ///
+    /// # Errors
+    /// The host does not take it.
+    pub fn work(&self, work: Work) -> Result<(), Error> {
+        let Some((host, note)) = self.table().and_then(|host| Some((host, host.work?))) else {
+            return Ok(());
+        };
+        // SAFETY: `ctx` is the one that came with the table, and `work` outlives the call.
+        match Status::from_code(unsafe { note(host.ctx, &raw const work) }) {
+            Status::OK => Ok(()),
+            status => Err(Error::new(format!("noting the work of a call: the host {status}"))),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use udo_api::{
     Core, DType, Dim, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op,
-    OpSchema, Param, Port, Shape, TypeSet, Workspace, input, output_like, types,
+    OpSchema, Param, Port, Shape, TypeSet, Work, Workspace, input, output_like, types,
 };
 
 use crate::Def;
@@ -207,6 +207,10 @@ impl Kernel for Summed {
             steps.push(step);
         }
         let dtype = cx.output(0)?.dtype();
+        if dtype == Some(DType::F32) {
+            let products = steps.iter().map(Contraction::products);
+            cx.work(Work::products(&[products.fold(0, usize::saturating_add)]))?;
+        }
         let run = match dtype {
             Some(DType::F32) => execute_floats,
             other => of_number!(other, T => execute_plain::<T> as Run)?,

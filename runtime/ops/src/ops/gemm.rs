@@ -2,7 +2,7 @@
 
 use udo_api::{
     AcceptCx, Bf16, Core, DType, Dim, Error, ExecError, F16, FinalizeCx, InferCx, Io, Kernel,
-    KernelDef, Node, Op, OpSchema, Param, Port, Shape, TensorDesc, Value, Workspace, input,
+    KernelDef, Node, Op, OpSchema, Param, Port, Shape, TensorDesc, Value, Work, Workspace, input,
     input_like, output_like, types,
 };
 use udo_simd::gemm_f32::Layout;
@@ -155,6 +155,7 @@ impl Kernel for GemmF32 {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let sizes = GemmSizes::read(cx, [0, 1, 2])?;
         let GemmSizes { rows, depth, cols, trans_a, trans_b, .. } = sizes;
+        cx.work(Work::products(&[rows, depth, cols]))?;
         let right = if trans_b { Layout::Transposed } else { Layout::Rows };
         let product = Product { rows, depth, cols, right };
         let b = RightSide::read(cx, 1, product, 1)?;

@@ -2,7 +2,7 @@
 
 use udo_api::{
     AcceptCx, Bf16, Core, DType, Error, ExecError, F16, FinalizeCx, InferCx, Io, Kernel, KernelDef,
-    Op, OpSchema, Port, Shape, Status, TensorDesc, Workspace, input, input_like, output_like,
+    Op, OpSchema, Port, Shape, Status, TensorDesc, Work, Workspace, input, input_like, output_like,
     types,
 };
 use udo_simd::gemm_f32::{Epilogue, Layout};
@@ -94,6 +94,7 @@ impl Kernel for Floats {
 
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let Products { batch, rows, depth, cols, rights } = Products::read(cx, [0, 1])?.united();
+        cx.work(Work::products(&[batch.len(), rows, depth, cols]))?;
         let product = Product { rows, depth, cols, right: Layout::Rows };
         let is_bounded = [cx.input(0)?, cx.input(1)?].iter().any(|x| !x.full_shape().is_fixed());
         let b = RightSide::read(cx, 1, product, rights)?;

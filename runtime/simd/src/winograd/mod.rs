@@ -128,6 +128,13 @@ pub fn pixel_rows(tile: Tile, layer: &Layer, rows: Range<usize>) -> Range<usize>
     row(rows.start)..row(rows.end)
 }
 
+/// Multiplications of the matrix products of a layer, one for each point of its tiles; transforms do not count.
+pub fn products(tile: Tile, layer: &Layer) -> usize {
+    let across = layer.output[1].div_ceil(tile.size());
+    let factors = [across, tile.points(), layer.channels[0], layer.channels[1]];
+    factors.into_iter().fold(tile_rows(tile, layer), usize::saturating_mul)
+}
+
 /// Elements that the weights take when packed.
 ///
 /// # Panics

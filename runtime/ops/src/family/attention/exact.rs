@@ -1,6 +1,6 @@
 //! Attention as the definition says, in double precision.
 
-use udo_api::{Error, ExecError, FinalizeCx, Io, Kernel, Workspace};
+use udo_api::{Arithmetic, Error, ExecError, FinalizeCx, Io, Kernel, Workspace};
 
 use super::given::{Given, Sides};
 use super::sizes::{Counts, Heads};
@@ -15,6 +15,7 @@ pub(crate) struct Exact {
 impl Kernel for Exact {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let problem = Problem::read(cx, &Sizes::read(cx)?)?;
+        cx.work(problem.work().with(Arithmetic::F64))?;
         Ok(Self { problem, sides: Sides::read(cx, &problem.counts) })
     }
 

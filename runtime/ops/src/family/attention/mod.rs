@@ -9,7 +9,7 @@ mod tests;
 mod tiles;
 
 use udo_api::{
-    Bf16, Core, DType, Error, F16, InferCx, KernelDef, Node, TensorDesc, TypeSet, input,
+    Bf16, Core, DType, Error, F16, InferCx, KernelDef, Node, TensorDesc, TypeSet, Work, input,
     input_like, output_like, types,
 };
 
@@ -130,6 +130,14 @@ impl Problem {
         let softcap = if node.has_param("softcap") { node.float("softcap")? } else { 0.0 };
         let (is_causal, is_zeroed) = (int("is_causal")? != 0, int("zero_nan")? != 0);
         Ok(Self { counts, mask, scale, softcap, is_causal, stage, is_zeroed })
+    }
+
+    /// Products of queries and the keys that they see, and of shares and values.
+    fn work(&self) -> Work {
+        let Counts { batch, q_heads, queries, total, depth, width, .. } = self.counts;
+        let pairs = (0..queries).map(|query| self.visible(total, query));
+        let pairs = pairs.fold(0, usize::saturating_add);
+        Work::products(&[batch, q_heads, pairs, depth.saturating_add(width)])
     }
 
     /// Keys that take part for a query, of so many that are valid; all of them are before those that do not.

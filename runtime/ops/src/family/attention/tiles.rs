@@ -189,6 +189,7 @@ pub(crate) struct Tiled<T> {
 impl<T: Storage> Kernel for Tiled<T> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let problem = Problem::read(cx, &Sizes::read(cx)?)?;
+        cx.work(problem.work())?;
         let Counts { queries, total, depth, width, .. } = problem.counts;
         let queries = queries.min(QUERIES);
         let most = AT_HAND / (depth + width + queries).max(1) / KEYS * KEYS;

@@ -4,7 +4,8 @@
 use std::marker::PhantomData;
 
 use udo_api::{
-    Element, Error, ExecError, FinalizeCx, Inputs, Io, Kernel, Node, Parallel, Workspace,
+    Arithmetic, Element, Error, ExecError, FinalizeCx, Inputs, Io, Kernel, Node, Parallel, Work,
+    Workspace,
 };
 use udo_simd::gemm_f32::{Epilogue, Layout, gemm, pack_b, packed_len};
 
@@ -110,6 +111,8 @@ impl Problem {
 
 /// A type whose products are computed in it.
 pub(crate) trait Product: Number + Element {
+    const ARITHMETIC: Arithmetic;
+
     fn packed_len(k: usize, n: usize) -> usize;
     fn pack(columns: &[Self], n: usize, packed: &mut [Self]);
     /// The product of `m` rows of weights and `n` columns, in rows that lie `apart`.
@@ -117,6 +120,8 @@ pub(crate) trait Product: Number + Element {
 }
 
 impl Product for f32 {
+    const ARITHMETIC: Arithmetic = Arithmetic::F32;
+
     fn packed_len(k: usize, n: usize) -> usize {
         packed_len(k, n)
     }
@@ -137,6 +142,8 @@ impl Product for f32 {
 }
 
 impl Product for f64 {
+    const ARITHMETIC: Arithmetic = Arithmetic::F64;
+
     fn packed_len(k: usize, n: usize) -> usize {
         k.saturating_mul(n)
     }
@@ -184,6 +191,9 @@ struct Lens {
 impl<T: Product> Kernel for Deformed<T> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let problem = Problem::of(cx)?;
+        let places = [problem.batch, problem.outputs, problem.window.output_len()];
+        let work = Work::products(&[places[0], places[1], places[2], problem.depth()]);
+        cx.work(work.with(T::ARITHMETIC))?;
         let columns = problem.channels.saturating_mul(problem.taps());
         let corners = problem.tap_rows().saturating_mul(2 * problem.corners());
         let each = columns.saturating_add(corners).saturating_add(problem.depth()).max(1);

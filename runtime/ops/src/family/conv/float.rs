@@ -146,6 +146,7 @@ impl<C: FloatConv, L: Layout> Kernel for ConvF32<C, L> {
         } else {
             None
         };
+        cx.work(plan.work())?;
         let strips_len = if fused.quantized.is_some() { plan.strips_len(cx.threads()) } else { 0 };
         Ok(Self { of: PhantomData, plan, weights, fused, strips_len })
     }

@@ -131,6 +131,7 @@ impl<O: IntegerConv, L: Layout> Kernel for QuantizedConv<O, L> {
             })
         })???;
         let weights_len = cx.input(w)?.len();
+        cx.work(plan.work())?;
         Ok(Self {
             of: PhantomData,
             plan,

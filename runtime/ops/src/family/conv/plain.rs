@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use udo_api::{Bf16, Error, ExecError, F16, FinalizeCx, Io, Kernel, Workspace};
+use udo_api::{Arithmetic, Bf16, Error, ExecError, F16, FinalizeCx, Io, Kernel, Work, Workspace};
 
 use super::float::has_bias;
 use super::{Conv, Direction, FloatConv};
@@ -21,7 +21,9 @@ pub(super) struct PlainConv<C> {
 impl<C: FloatConv> Kernel for PlainConv<C> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let conv = C::read(cx, &cx.input(0)?, &cx.input(1)?)?;
-        conv.images().ok_or_else(|| Error::new("the convolution is larger than memory"))?;
+        let images = conv.images();
+        let images = images.ok_or_else(|| Error::new("the convolution is larger than memory"))?;
+        cx.work(Work::products(&[images.batch, images.work]).with(Arithmetic::F64))?;
         let run = of_type!(
             cx.input(0)?.dtype(),
             [F64 = f64, F16 = F16, Bf16 = Bf16],

@@ -1,7 +1,7 @@
 //! How a convolution of f32 runs on the primitives, which take images channels last: an image whose channels come second
 //! is converted, convolved by what suits its shape, and converted back.
 
-use udo_api::{ExecError, Parallel};
+use udo_api::{ExecError, Parallel, Work};
 use udo_simd::conv_f32::{self, Plan, Shape, Transposed};
 use udo_simd::depthwise::{self, Image};
 use udo_simd::gemm_f32::Epilogue;
@@ -86,6 +86,23 @@ impl ConvPlan {
             Algorithm::Indirect { plan, shape: [groups, outputs, inputs, window.taps()?] }
         };
         Some(Self { algorithm, images, ports })
+    }
+
+    /// What all images take.
+    pub(crate) fn work(&self) -> Work {
+        let Images { batch, work, .. } = self.images;
+        match &self.algorithm {
+            Algorithm::Indirect { .. } => Work::products(&[batch, work]).by("indirect product"),
+            Algorithm::Transposed { .. } => Work::products(&[batch, work]).by("transposed product"),
+            Algorithm::Depthwise(_) => Work::products(&[batch, work]).by("depthwise"),
+            Algorithm::Winograd { tile, layer } => {
+                let work = Work::products(&[batch, winograd::products(*tile, layer)]);
+                work.by(match tile {
+                    Tile::F2x2 => "Winograd's 2x2",
+                    Tile::F4x4 => "Winograd's 4x4",
+                })
+            }
+        }
     }
 
     /// Elements of the packed weights.

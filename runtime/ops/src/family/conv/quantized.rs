@@ -1,7 +1,7 @@
 //! How a convolution of 8-bit quantized values runs on the primitives: as one of f32 does (see `plan.rs`), with
 //! signed inputs made unsigned and unsigned weights made signed, each with their zero points.
 
-use udo_api::{Element, ExecError, Parallel, QuantizedType, Status};
+use udo_api::{Arithmetic, Element, ExecError, Parallel, QuantizedType, Status, Work};
 use udo_simd::Bits;
 use udo_simd::conv_u8::{self, Batch, Input, MAX_K, Shape};
 use udo_simd::depthwise::{self, Image, QuantizedWeights};
@@ -181,6 +181,16 @@ impl QuantizedConvPlan {
             Algorithm::Indirect { shape, gathered, border }
         };
         Some(Self { algorithm, images, ports, flips: A::FLIP != 0 })
+    }
+
+    /// What all images take.
+    pub(crate) fn work(&self) -> Work {
+        let Images { batch, work, .. } = self.images;
+        let work = Work::products(&[batch, work]).with(Arithmetic::Int8);
+        work.by(match &self.algorithm {
+            Algorithm::Indirect { .. } => "indirect product",
+            Algorithm::Depthwise(_) => "depthwise",
+        })
     }
 
     /// Elements of the packed weights.

@@ -263,6 +263,12 @@ enum Way {
 const SMALL: usize = 1 << 9;
 
 impl Contraction {
+    /// Multiplications of all batches.
+    pub(crate) fn products(&self) -> usize {
+        let Product { rows, depth, cols, .. } = self.product;
+        [rows, depth, cols].into_iter().fold(self.batch, usize::saturating_mul)
+    }
+
     /// That of `a` with the input at `port`, whose axes are `b`, summed over the labels that are not wanted.
     pub(crate) fn of(
         cx: &FinalizeCx<'_>,

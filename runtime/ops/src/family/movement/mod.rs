@@ -14,7 +14,7 @@ use std::marker::PhantomData;
 
 use udo_api::{
     Bits, Core, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpSchema,
-    PortRule, input, output_like, types,
+    PortRule, Work, input, output_like, types,
 };
 
 use crate::Def;
@@ -120,6 +120,10 @@ impl<M: Movement> Kernel for Moved<M> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let dtype = cx.input(0)?.dtype();
         let run = of_width!(dtype, B => M::execute::<B>)?;
+        // Of an input, what becomes elements of an output is read.
+        let outputs = (0..cx.output_count()).filter_map(|output| cx.output(output).ok());
+        let bytes = outputs.map(|output| output.size_bytes()).fold(0, usize::saturating_add);
+        cx.work(Work::moves(bytes.saturating_mul(2)))?;
         Ok(Self { plan: M::plan(cx)?, run })
     }
 

@@ -1,7 +1,7 @@
 //! The kernel of recurrent operators: one product for the inputs of all steps, then one for the states of each.
 
 use udo_api::{
-    Error, ExecError, FinalizeCx, Inputs, Io, Kernel, PackedConstants, Parallel, Workspace,
+    Error, ExecError, FinalizeCx, Inputs, Io, Kernel, PackedConstants, Parallel, Work, Workspace,
 };
 use udo_simd::gemm_f32::{Epilogue, Layout};
 
@@ -32,6 +32,7 @@ impl<C: Cell> Kernel for Recurrent<C> {
         let sizes = Sizes::read(cx, Counts::of::<C>())?;
         let Sizes { steps, batch, width, hidden, dirs, .. } = sizes;
         let gates = C::GATES * hidden;
+        cx.work(Work::products(&[dirs, steps, batch, gates, width.saturating_add(hidden)]))?;
         let weights = |port: usize, rows: usize, depth: usize| {
             let product = Product { rows, depth, cols: gates, right: Layout::Transposed };
             RightSide::read(cx, port, product, dirs)

@@ -10,8 +10,9 @@ mod tests;
 use std::marker::PhantomData;
 
 use udo_api::{
-    Core, DType, Element, Error, ExecError, FinalizeCx, Inputs, Io, Kernel, KernelDef, MAX_RANK,
-    Node, Packed, PackedConstants, PortRule, TypeSet, Workspace, input, output, types,
+    Arithmetic, Core, DType, Element, Error, ExecError, FinalizeCx, Inputs, Io, Kernel, KernelDef,
+    MAX_RANK, Node, Packed, PackedConstants, PortRule, TypeSet, Work, Workspace, input, output,
+    types,
 };
 use udo_simd::gemm_u8::Output;
 
@@ -226,6 +227,8 @@ impl<O: IntegerProducts> Kernel for IntegerKernel<O> {
         } = sizes;
         let product = IntegerProduct { rows, depth, cols, transposed };
         product.check()?;
+        let work = Work::products(&[batch.len(), rows, depth, cols]);
+        cx.work(work.with(Arithmetic::Int8))?;
         let port = O::PORTS.b;
         let packed = if cx.is_constant(port) {
             let len = rights * product.packed_len();
