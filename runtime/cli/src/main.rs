@@ -7,6 +7,7 @@ mod commands;
 mod model_flags;
 mod root;
 mod tensors;
+mod trace;
 
 use std::process::ExitCode;
 

@@ -132,6 +132,7 @@ fn parse_size(text: &str) -> Result<usize, String> {
 pub(crate) struct Loaded {
     pub(crate) model: Model,
     pub(crate) registry: Registry,
+    pub(crate) started: Instant,
     pub(crate) load_time: Duration,
 }
 
@@ -178,7 +179,7 @@ impl ModelFlags {
         let graph = import::file(&self.model, &options)?;
         let compiled = Model::compile(graph, &mut registry, &self.options());
         let model = compiled.map_err(|error| compile_failure(error, &registry))?;
-        Ok(Loaded { model, registry, load_time: start.elapsed() })
+        Ok(Loaded { model, registry, started: start, load_time: start.elapsed() })
     }
 
     /// The same for commands that have no inputs to take shapes from.

@@ -2,9 +2,11 @@
 
 use std::{
     error::Error,
-    fmt,
+    fmt, fs,
     io::{self, Write},
+    path::Path,
     process::{self, ExitCode},
+    sync::{Mutex, PoisonError},
 };
 
 use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, Table, presets};
@@ -20,7 +22,8 @@ macro_rules! outln {
 }
 
 pub(crate) fn line(text: fmt::Arguments<'_>) {
-    let Err(error) = writeln!(io::stdout().lock(), "{text}") else { return };
+    let written = beside_bar(|| writeln!(io::stdout().lock(), "{text}"));
+    let Err(error) = written else { return };
     if error.kind() == io::ErrorKind::BrokenPipe {
         process::exit(0);
     }
@@ -72,6 +75,16 @@ impl Failure {
     /// The next step.
     pub(crate) fn help(self, help: impl Into<String>) -> Self {
         Self { help: Some(help.into()), ..self }
+    }
+
+    /// Says where it is, before all else.
+    pub(crate) fn at(self, place: impl fmt::Display) -> Self {
+        let what = match self.what {
+            What::Error(error) => What::Error(format!("{place}: {}", chain(error.as_ref())).into()),
+            What::Report(text) => What::Report(text),
+            What::Told => What::Told,
+        };
+        Self { what, ..self }
     }
 
     /// The exit code of the command.
@@ -136,7 +149,19 @@ pub(crate) fn print_json(value: &serde_json::Value) {
 
 /// Says something by the way.
 pub(crate) fn note(text: impl fmt::Display) {
-    eprintln!("note: {text}");
+    beside_bar(|| eprintln!("note: {text}"));
+}
+
+/// Writes a file whole or not at all, over any that was there.
+pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    let mut part = path.as_os_str().to_owned();
+    part.push(".part");
+    let written = fs::write(&part, bytes).and_then(|()| fs::rename(&part, path));
+    written.map_err(|e| {
+        // What there is of it is of no use; where there is nothing, that is no second fault.
+        let _ = fs::remove_file(&part);
+        Failure::new(format!("cannot write {}: {e}", path.display()))
+    })
 }
 
 /// Where the cells of a column lie.
@@ -178,11 +203,26 @@ pub(crate) fn table<const N: usize>(columns: [Column; N], rows: Vec<[String; N]>
     table.trim_fmt()
 }
 
-/// A bar on a terminal for work of so many parts, which goes when it is dropped; nothing in a pipe.
+/// The bar that is shown, if there is one.
+static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
+
+/// Prints by `print` while no bar is in the way.
+fn beside_bar<R>(print: impl FnOnce() -> R) -> R {
+    let bar = BAR.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    match bar {
+        Some(bar) => bar.suspend(print),
+        None => print(),
+    }
+}
+
+/// A bar on a terminal for work of so many parts, which goes when it is dropped; nothing in a pipe, and nothing for one part.
 pub(crate) fn progress(what: &'static str, parts: usize) -> Progress {
     let style = ProgressStyle::with_template("{msg} [{bar:40}] {pos}/{len}, {eta} left");
-    let bar = ProgressBar::new(parts as u64).with_message(what);
-    Progress(bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())))
+    let bar = if parts > 1 { ProgressBar::new(parts as u64) } else { ProgressBar::hidden() };
+    let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+    let bar = bar.with_message(what).with_style(style);
+    *BAR.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.clone());
+    Progress(bar)
 }
 
 /// What [`progress`] shows.
@@ -198,6 +238,7 @@ impl Progress {
 impl Drop for Progress {
     fn drop(&mut self) {
         self.0.finish_and_clear();
+        *BAR.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
 

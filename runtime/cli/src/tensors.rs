@@ -8,7 +8,7 @@ use udo_runtime::model::Model;
 use udo_runtime::resolve::Input;
 use udo_runtime::{import, npy};
 
-use crate::output::{Failure, chain};
+use crate::output::{Failure, chain, write_file};
 
 fn named(path: &Path, error: impl std::error::Error) -> Failure {
     Failure::new(format!("cannot read tensor {}: {}", path.display(), chain(&error)))
@@ -62,18 +62,35 @@ pub(crate) fn sets(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
 }
 
 /// The recorded inputs of a model, in its order: `input_0.pb` and so on of a folder.
-pub(crate) fn read_set(folder: &Path, model: &Model) -> Result<Vec<Tensor>, Failure> {
+pub(crate) fn read_set(folder: &Path, model: &Model) -> Result<Set, Failure> {
     let inputs = model.inputs().iter().enumerate();
     inputs.map(|(at, input)| read_input(&folder.join(format!("input_{at}.pb")), input)).collect()
 }
 
+/// The tensors of one run, in the order of the model's inputs.
+pub(crate) type Set = Vec<Tensor>;
+
+/// What runs take in turn: the recorded sets of a folder, or one that is made up of a seed.
+pub(crate) fn input_sets(
+    model: &Model,
+    data: Option<&Path>,
+    seed: u64,
+) -> Result<Vec<Set>, Failure> {
+    if let Some(folder) = data {
+        return sets(folder)?.iter().map(|set| read_set(set, model)).collect();
+    }
+    let made = model.inputs().iter().enumerate().map(|(index, input)| {
+        let planned = model.planned_shape(input).and_then(|shape| Shape::new(shape.dims()).ok());
+        let shape = planned.map_or_else(|| input.required(), Ok)?;
+        let desc = TensorDesc::new(input.of.dtype, shape);
+        random(&desc, seed.wrapping_add(index as u64))
+    });
+    Ok(vec![made.collect::<Result<_, _>>()?])
+}
+
 /// Writes a tensor as `.npy`, over any file that was there.
 pub(crate) fn write_npy(path: &Path, tensor: &Tensor) -> Result<(), Failure> {
-    let bytes = npy::write(tensor)?;
-    let failed = |e| Failure::new(format!("cannot write {}: {e}", path.display()));
-    let part = path.with_extension("npy.part");
-    std::fs::write(&part, bytes).map_err(failed)?;
-    std::fs::rename(&part, path).map_err(failed)
+    write_file(path, &npy::write(tensor)?)
 }
 
 /// A file name for a tensor: everything but letters, digits, `.`, `-` and `_` becomes `_`.

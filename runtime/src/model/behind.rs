@@ -7,7 +7,7 @@ use super::plans::{Facts, Planned, Planner};
 use super::{CompileError, RunError};
 use crate::memory::Budget;
 use crate::plan::Plan;
-use crate::session::{Carried, Prepared, StepProfile};
+use crate::session::{Carried, Prepared, SpanKind, StepProfile, Trace};
 use crate::thread_pool::Pool;
 
 /// The memory of a plan, and what is behind it.
@@ -38,6 +38,18 @@ pub(super) enum Watch<'a> {
     Nothing,
     /// Note what each step took, as far as there is room.
     Profile(&'a mut [StepProfile]),
+    /// Note who did what when.
+    Trace(&'a mut Trace),
+}
+
+impl Watch<'_> {
+    /// Makes plans by `body`, and notes that where it is to be noted.
+    pub(super) fn plans<R>(&mut self, kind: SpanKind, body: impl FnOnce() -> R) -> R {
+        match self {
+            Self::Trace(trace) => trace.time(kind, body),
+            Self::Nothing | Self::Profile(_) => body(),
+        }
+    }
 }
 
 impl Met {
@@ -52,8 +64,8 @@ impl Met {
         Ok(Self { facts, prepared, behind })
     }
 
-    /// Runs the plan and what is behind it; how many plans were made for that.
-    pub(super) fn run(&mut self, watch: Watch<'_>) -> Result<usize, RunError> {
+    /// Runs the plan, which is the run's plan `number`, and what is behind it; how many plans were made for that.
+    pub(super) fn run(&mut self, number: usize, watch: Watch<'_>) -> Result<usize, RunError> {
         let rest = match watch {
             Watch::Nothing => {
                 self.prepared.run()?;
@@ -65,9 +77,14 @@ impl Met {
                 self.prepared.run_profiled(own)?;
                 Watch::Profile(rest)
             }
+            Watch::Trace(trace) => {
+                trace.at_plan(number);
+                self.prepared.run_traced(trace)?;
+                Watch::Trace(trace)
+            }
         };
         match &mut self.behind {
-            Some(behind) => behind.run(&self.prepared, rest),
+            Some(behind) => behind.run(&self.prepared, number + 1, rest),
             None => Ok(0),
         }
     }
@@ -102,18 +119,23 @@ impl Behind {
     }
 
     /// Runs over what `before` left. Where no plan is there for its elements and shapes one is made; else it uses no heap.
-    fn run(&mut self, before: &Prepared, watch: Watch<'_>) -> Result<usize, RunError> {
+    fn run(
+        &mut self,
+        before: &Prepared,
+        number: usize,
+        mut watch: Watch<'_>,
+    ) -> Result<usize, RunError> {
         let at = self.met.iter().position(|met| self.is_for(&met.facts, before));
         let planned = usize::from(at.is_none());
         match at.and_then(|at| self.met.get_mut(..=at)) {
             Some(met) => met.rotate_right(1),
-            None => self.meet(before)?,
+            None => watch.plans(SpanKind::Replan, || self.meet(before))?,
         }
         let Some(met) = self.met.first_mut() else { return Ok(planned) };
         for (index, &input) in self.inputs.iter().enumerate() {
             met.prepared.fill_input(index, before.carried_bytes(input));
         }
-        Ok(planned + met.run(watch)?)
+        Ok(planned + met.run(number, watch)?)
     }
 
     /// Whether `facts` are what `before` left.

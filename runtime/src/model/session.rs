@@ -13,7 +13,7 @@ use crate::graph::DimSpec;
 use crate::memory::Tensor;
 use crate::plan::Plan;
 use crate::resolve::{self, BindOptions, Input};
-use crate::session::{PortError, Prepared, StepProfile};
+use crate::session::{PortError, Prepared, SpanKind, StepProfile, Trace};
 
 /// The memory of one stream of runs. A session belongs to one thread at a time.
 ///
@@ -88,8 +88,7 @@ impl Session {
     /// # Errors
     /// As [`Session::prepare`].
     pub fn prepare_inputs(&mut self) -> Result<(), CompileError> {
-        let has_news = self.met.is_empty() || self.given.iter().any(|given| given.waits);
-        if !has_news && self.agrees_on_ranges() {
+        if self.is_prepared() {
             return Ok(());
         }
         if let Some(at) = self.met.iter().position(|met| self.is_wanted(&met.facts.shapes)) {
@@ -103,6 +102,12 @@ impl Session {
         let shapes = self.planned(&self.bound(asked.collect())?)?;
         self.replans += 1;
         self.turn_to(&shapes)
+    }
+
+    /// Whether the next run takes the plan at hand, as it is for the inputs as they were set.
+    pub fn is_prepared(&self) -> bool {
+        let has_news = self.met.is_empty() || self.given.iter().any(|given| given.waits);
+        !has_news && self.agrees_on_ranges()
     }
 
     /// How many plans were made in runs: for shapes of inputs that were not prepared, and for computed elements that a part of
@@ -251,10 +256,21 @@ impl Session {
         self.watched(Watch::Profile(profile))
     }
 
-    fn watched(&mut self, watch: Watch<'_>) -> Result<(), RunError> {
-        self.prepare_inputs()?;
+    /// Runs the model once and notes in `trace` which thread was at which step when, and plans that were made first or
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// As [`Session::run`].
+    pub fn run_traced(&mut self, trace: &mut Trace) -> Result<(), RunError> {
+        self.watched(Watch::Trace(trace))
+    }
+
+    fn watched(&mut self, mut watch: Watch<'_>) -> Result<(), RunError> {
+        if !self.is_prepared() {
+            watch.plans(SpanKind::Prepare, || self.prepare_inputs())?;
+        }
         if let Some(met) = self.met.first_mut() {
-            self.replans += met.run(watch)?;
+            self.replans += met.run(0, watch)?;
         }
         Ok(())
     }

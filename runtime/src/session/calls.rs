@@ -7,7 +7,7 @@ use udo_api::Status;
 use udo_api::guard::heap_calls;
 
 use super::extents::pass_shapes;
-use super::{Prepared, StepError, StepProfile};
+use super::{Prepared, StepError, StepProfile, Trace};
 use crate::plan::Progress;
 
 impl Prepared {
@@ -78,6 +78,19 @@ impl Prepared {
                 step.heap_calls += heap_calls() - heap;
             }
             ran?;
+        }
+        Ok(())
+    }
+
+    /// Runs calls one after the other and notes each in `trace`.
+    pub(super) fn trace_calls(
+        &self,
+        calls: Range<usize>,
+        progress: &Progress<'_>,
+        trace: &mut Trace,
+    ) -> Result<(), StepError> {
+        for index in calls {
+            trace.step(index, || self.run_calls(index..index + 1, progress))?;
         }
         Ok(())
     }

@@ -5,6 +5,7 @@ mod carried;
 mod extents;
 mod geometry;
 mod ports;
+mod trace;
 mod turn;
 
 use std::cell::Cell;
@@ -28,6 +29,7 @@ use crate::thread_pool::Pool;
 pub(crate) use carried::Carried;
 use extents::{Extents, SharedArg, pass_shapes};
 use geometry::StepGeometry;
+pub use trace::{Span, SpanKind, Trace};
 use turn::Turn;
 
 /// Why a step of a run failed. The session can run again.
@@ -416,6 +418,19 @@ impl Prepared {
         profile.fill(StepProfile::default());
         exit_guard::during(&progress, || {
             self.walk(|calls| self.profile_calls(calls, &progress, profile))
+        })
+    }
+
+    /// Runs the model once and notes in `trace` which thread was at which step when. Uses no heap unless it fails.
+    ///
+    /// # Errors
+    /// As [`Prepared::run`].
+    pub fn run_traced(&mut self, trace: &mut Trace) -> Result<(), StepError> {
+        self.enter_thread();
+        self.reset_bounds();
+        let progress = Progress::of(&self.plan.steps);
+        exit_guard::during(&progress, || {
+            self.walk(|calls| self.trace_calls(calls, &progress, trace))
         })
     }
 

@@ -5,6 +5,7 @@
 //! to, and its calls in `partition::Partitions`. `loom` tries the interleavings of all three (`models.rs`).
 
 mod gate;
+mod lanes;
 #[cfg(all(test, loom))]
 mod models;
 mod partition;
@@ -26,6 +27,7 @@ use std::thread::{self, JoinHandle};
 use udo_api::Parallel;
 use udo_api::abi::ParallelTable;
 
+pub(crate) use lanes::Lanes;
 use team::{Job, Task, Team};
 
 /// Threads that share out the calls of one parallel-for at a time.

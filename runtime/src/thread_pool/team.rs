@@ -3,6 +3,7 @@
 use std::ffi::c_void;
 
 use super::gate::Gate;
+use super::lanes::{self, Noted};
 use super::partition::Partitions;
 use super::sync::{AtomicBool, Ordering, UnsafeCell};
 use crate::exit_guard::{self, Inside};
@@ -19,11 +20,12 @@ pub(super) struct Job {
     pub(super) count: usize,
     /// What the thread is in that submits it.
     caller: Inside,
+    noted: Noted,
 }
 
 impl Job {
     pub(super) fn new(task: Task, ctx: *const c_void, count: usize) -> Self {
-        Self { task, ctx, count, caller: exit_guard::inside() }
+        Self { task, ctx, count, caller: exit_guard::inside(), noted: lanes::noted() }
     }
 }
 
@@ -101,15 +103,20 @@ impl Team {
     /// The thread has set `busy`, or has joined and not left.
     unsafe fn work(&self, thread: usize) {
         // SAFETY: as the caller promises, `submit` does not write `job` now.
-        let Job { task, ctx, count, caller } = self.job.with(|job| unsafe { *job });
+        let Job { task, ctx, count, caller, noted } = self.job.with(|job| unsafe { *job });
         let calls = || {
+            let mut has_any = false;
             self.partitions.drain(count, thread, |index| {
+                has_any = true;
                 // SAFETY: who submitted `job` vouched for `ctx` until this thread leaves, and `index` is below
                 // `count`.
                 unsafe { task(ctx, index) };
             });
+            has_any
         };
         // SAFETY: who submitted `job` is in `caller` until this thread has left.
-        unsafe { exit_guard::on_behalf(caller, calls) };
+        let calls = || unsafe { exit_guard::on_behalf(caller, calls) };
+        // SAFETY: who submitted `job` stays where its jobs are `noted` until this thread has left.
+        unsafe { noted.around(thread, calls) };
     }
 }

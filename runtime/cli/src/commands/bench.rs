@@ -6,16 +6,15 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde_json::json;
 use udo_api::guard::heap_calls;
-use udo_api::{Shape, TensorDesc};
-use udo_runtime::memory::Tensor;
-use udo_runtime::model::{Model, Session};
+use udo_runtime::model::Session;
 
 use super::Run;
 use crate::model_flags::{
     Loaded, ModelFlags, prepare, run_failure, say_notices, session, set_inputs,
 };
 use crate::output::{Failure, Outcome, print_json, progress};
-use crate::tensors;
+use crate::tensors::{self, Set};
+use crate::trace::TraceFile;
 
 /// Measure how long a model takes, and that it leaves the heap alone
 ///
@@ -41,6 +40,9 @@ pub(crate) struct Bench {
     /// A folder with recorded inputs, as `udo verify` takes it
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
+    /// Where a trace of one more run of each set goes, as `udo run` writes it
+    #[arg(long, value_name = "FILE")]
+    profile: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -71,25 +73,7 @@ struct Timed {
     replans: usize,
 }
 
-/// The tensors of one run, in the order of the model's inputs.
-type Set = Vec<Tensor>;
-
 impl Bench {
-    /// What runs take in turn: recorded sets, or one that is made up.
-    fn sets(&self, model: &Model) -> Result<Vec<Set>, Failure> {
-        if let Some(folder) = &self.data {
-            let sets = tensors::sets(folder)?;
-            return sets.iter().map(|set| tensors::read_set(set, model)).collect();
-        }
-        let made = model.inputs().iter().enumerate().map(|(index, input)| {
-            let planned = model.planned_shape(input).and_then(|s| Shape::new(s.dims()).ok());
-            let shape = planned.map_or_else(|| input.required(), Ok)?;
-            let desc = TensorDesc::new(input.of.dtype, shape);
-            tensors::random(&desc, self.seed.wrapping_add(index as u64))
-        });
-        Ok(vec![made.collect::<Result<_, _>>()?])
-    }
-
     /// A session that has run once on each set, so that lazily made things of the system are there, and how long it took
     /// from the model's file to the first result.
     fn first(&self, loaded: &Loaded, sets: &[Set]) -> Result<(Session, Duration), Failure> {
@@ -143,6 +127,17 @@ impl Bench {
     }
 }
 
+/// Runs each set once more and notes that.
+fn traced(mut profile: TraceFile, loaded: &Loaded, session: &mut Session, sets: &[Set]) -> Outcome {
+    for set in sets {
+        set_inputs(session, &loaded.model, set)?;
+        let run = session.run_traced(profile.trace());
+        run.map_err(|error| run_failure(error, &loaded.registry))?;
+        profile.keep(session);
+    }
+    profile.write()
+}
+
 impl Run for Bench {
     fn run(self) -> Outcome {
         let loaded = match self.data {
@@ -150,9 +145,15 @@ impl Run for Bench {
             None => self.model.load_with_shapes()?,
         };
         say_notices(loaded.model.report());
-        let sets = self.sets(&loaded.model)?;
+        let sets = tensors::input_sets(&loaded.model, self.data.as_deref(), self.seed)?;
+        let profile = self.profile.as_deref();
+        let profile = profile.map(|path| TraceFile::new(path, &self.model, &loaded)).transpose()?;
         let (mut session, first) = self.first(&loaded, &sets)?;
         let Timed { latency, heap_per_run, replans } = self.timed(&loaded, &mut session, &sets)?;
+        let [resident, peak] = ["RssAnon:", "VmHWM:"].map(held_bytes);
+        if let Some(profile) = profile {
+            traced(profile, &loaded, &mut session, &sets)?;
+        }
         let memories = || session.plans().flat_map(|plan| &plan.report().memories);
         let arena: usize = memories().map(|m| m.arena_bytes).sum();
         let weights: usize = memories().map(|m| m.constant_bytes + m.packed_bytes).sum();
@@ -168,8 +169,7 @@ impl Run for Bench {
                 "latency_us": { "min": min, "median": median, "p90": p90, "p99": p99 },
                 "load_ms": load_ms, "first_result_ms": first_ms, "allocations_per_run": heap_per_run,
                 "arena_bytes": arena, "weights_bytes": weights,
-                "resident_bytes": held_bytes("RssAnon:"), "peak_rss_bytes": held_bytes("VmHWM:"),
-                "parts": parts, "replans": replans,
+                "resident_bytes": resident, "peak_rss_bytes": peak, "parts": parts, "replans": replans,
             }));
             return Ok(());
         }

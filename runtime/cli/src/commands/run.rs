@@ -1,18 +1,21 @@
 //! `udo run`
 
+mod list;
+
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
 use udo_runtime::memory::Tensor;
 use udo_runtime::model::{Model, Session};
-use udo_runtime::plan::StepReport;
-use udo_runtime::session::StepProfile;
+use udo_runtime::session::SpanKind;
 
 use super::Run;
 use crate::model_flags::{Loaded, ModelFlags, prepare, run_and_say, say_notices, session};
-use crate::output::{Failure, Outcome, print_json};
+use crate::output::{Failure, Outcome, print_json, progress};
 use crate::tensors;
+use crate::trace::TraceFile;
+use list::{Feeds, List};
 
 /// Run a model
 ///
@@ -29,13 +32,14 @@ pub(crate) struct RunModel {
     /// An input's tensor
     #[arg(long = "input", value_name = "NAME=FILE", value_parser = parse_input)]
     inputs: Vec<(String, PathBuf)>,
-    /// A file with one run per line: NAME:=FILE items, or files in the order of the inputs
+    /// A file with one run per line: NAME:=FILE items, or files in the order of the inputs. A first line #NAME .. says
+    /// which outputs are wanted
     #[arg(long, value_name = "FILE", conflicts_with = "inputs")]
     input_list: Option<PathBuf>,
     /// Where outputs go; each run of a list gets a numbered folder in it
     #[arg(long, value_name = "DIR")]
     output_dir: Option<PathBuf>,
-    /// Where the time of each step goes, as JSON
+    /// Where a trace of the runs goes: which thread was at which step when, for chrome://tracing or ui.perfetto.dev
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
     /// Print one JSON object
@@ -49,30 +53,37 @@ fn parse_input(text: &str) -> Result<(String, PathBuf), String> {
         .ok_or_else(|| "wanted NAME=FILE".to_owned())
 }
 
-/// The files of one run.
-type Feeds = Vec<(String, PathBuf)>;
-
 impl Run for RunModel {
     fn run(self) -> Outcome {
         let loaded = self.model.load()?;
         say_notices(loaded.model.report());
-        let runs = self.runs(&loaded)?;
+        let List { outputs, runs } = match &self.input_list {
+            Some(path) => list::read(path, &loaded.model)?,
+            None => List { outputs: Vec::new(), runs: vec![(0, self.inputs.clone())] },
+        };
+        let outputs = if outputs.is_empty() { loaded.model.outputs() } else { &outputs };
+        let profile = self.profile.as_deref();
+        let mut profile =
+            profile.map(|path| TraceFile::new(path, &self.model, &loaded)).transpose()?;
         let mut session = session(&loaded.model, &loaded.registry)?;
         let mut results = Vec::new();
-        for (index, feeds) in runs.iter().enumerate() {
-            feed(&mut session, &loaded.model, feeds)?;
-            prepare(&mut session, &loaded)?;
-            let times = profiled(&mut session, &loaded)?;
+        let bar = progress("running", runs.len());
+        for (index, (line, feeds)) in runs.iter().enumerate() {
+            let run = self.one(&mut session, &loaded, feeds, profile.as_mut());
+            run.map_err(|failure| match &self.input_list {
+                Some(path) => failure.at(list::place(path, *line)),
+                None => failure,
+            })?;
             let folder = match (&self.output_dir, &self.input_list) {
                 (Some(dir), Some(_)) => Some(dir.join(format!("Result_{index}"))),
                 (Some(dir), None) => Some(dir.clone()),
                 (None, _) => None,
             };
-            results.push(self.collect(&session, loaded.model.outputs(), folder.as_deref())?);
-            if let Some(path) = &self.profile {
-                write_profile(path, &session, &times)?;
-            }
+            results.push(self.collect(&session, outputs, folder.as_deref())?);
+            bar.advance(1);
         }
+        drop(bar);
+        profile.map_or(Ok(()), TraceFile::write)?;
         if self.json {
             print_json(&json!({ "runs": results }));
         }
@@ -81,22 +92,29 @@ impl Run for RunModel {
 }
 
 impl RunModel {
-    fn runs(&self, loaded: &Loaded) -> Result<Vec<Feeds>, Failure> {
-        let Some(list) = &self.input_list else { return Ok(vec![self.inputs.clone()]) };
-        let text = std::fs::read_to_string(list)
-            .map_err(|e| Failure::new(format!("cannot read input list {}: {e}", list.display())))?;
-        let inputs = loaded.model.inputs();
-        let names: Vec<&str> = inputs.iter().map(|input| input.name.as_str()).collect();
-        let lines = text
-            .lines()
-            .enumerate()
-            .filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'));
-        lines
-            .map(|(number, line)| {
-                parse_line(line, &names)
-                    .map_err(|e| Failure::new(format!("{}:{}: {e}", list.display(), number + 1)))
-            })
-            .collect()
+    /// One run over the files of `feeds`.
+    fn one(
+        &self,
+        session: &mut Session,
+        loaded: &Loaded,
+        feeds: &Feeds,
+        profile: Option<&mut TraceFile>,
+    ) -> Outcome {
+        let help = match &self.input_list {
+            Some(_) => "name a file for each input in the line, as x:=x0.raw mask:=m0.raw",
+            None => "give one with --input NAME=FILE",
+        };
+        feed(session, &loaded.model, feeds, help)?;
+        let Some(profile) = profile else {
+            prepare(session, loaded)?;
+            return run_and_say(session, loaded, Session::run);
+        };
+        if !session.is_prepared() {
+            profile.trace().time(SpanKind::Prepare, || prepare(session, loaded))?;
+        }
+        run_and_say(session, loaded, |session| session.run_traced(profile.trace()))?;
+        profile.keep(session);
+        Ok(())
     }
 
     fn collect(
@@ -130,28 +148,8 @@ impl RunModel {
     }
 }
 
-fn parse_line(line: &str, names: &[&str]) -> Result<Feeds, String> {
-    let items: Vec<&str> = line.split_whitespace().collect();
-    if items.iter().all(|i| i.contains(":=")) {
-        let pairs = items.iter().filter_map(|i| i.split_once(":="));
-        return Ok(pairs.map(|(name, file)| (name.to_owned(), file.into())).collect());
-    }
-    if items.iter().any(|i| i.contains(":=")) {
-        return Err("some files are named and some are not, wanted one way".to_owned());
-    }
-    if items.len() != names.len() {
-        return Err(format!(
-            "{} files, wanted {} for {}",
-            items.len(),
-            names.len(),
-            names.join(", ")
-        ));
-    }
-    Ok(names.iter().zip(items).map(|(name, file)| ((*name).to_owned(), file.into())).collect())
-}
-
-/// Reads the files of one run into the session; every input must have one.
-fn feed(session: &mut Session, model: &Model, feeds: &Feeds) -> Result<(), Failure> {
+/// Reads the files of one run into the session; every input must have one, and `help` says how to give it.
+fn feed(session: &mut Session, model: &Model, feeds: &Feeds, help: &str) -> Outcome {
     for (name, file) in feeds {
         let input = model.inputs().iter().find(|input| input.name == *name);
         // An input that the model does not have is refused by name, whatever its file holds.
@@ -168,40 +166,7 @@ fn feed(session: &mut Session, model: &Model, feeds: &Feeds) -> Result<(), Failu
     if missing.is_empty() {
         return Ok(());
     }
-    Err(Failure::usage(format!("no tensor for {}", missing.join(", ")))
-        .help("give one with --input NAME=FILE"))
-}
-
-/// Runs the model; what each step took. Where some were planned in the run, they are timed in another one.
-fn profiled(session: &mut Session, loaded: &Loaded) -> Result<Vec<StepProfile>, Failure> {
-    let mut times = Vec::new();
-    loop {
-        let steps = steps(session).count();
-        if steps <= times.len() {
-            return Ok(times);
-        }
-        times.resize(steps, StepProfile::default());
-        run_and_say(session, loaded, |session| session.run_profiled(&mut times))?;
-    }
-}
-
-/// The steps of the last run.
-fn steps(session: &Session) -> impl Iterator<Item = &StepReport> {
-    session.plans().flat_map(|plan| &plan.report().steps)
-}
-
-fn write_profile(path: &Path, session: &Session, times: &[StepProfile]) -> Result<(), Failure> {
-    let steps: Vec<_> = steps(session)
-        .zip(times)
-        .map(|(step, profile)| {
-            json!({
-                "name": step.name, "op": step.op, "package": step.package, "core": step.core.to_string(),
-                "us": profile.time.as_secs_f64() * 1e6, "heap_calls": profile.heap_calls,
-            })
-        })
-        .collect();
-    std::fs::write(path, format!("{:#}\n", json!({ "steps": steps })))
-        .map_err(|e| Failure::new(format!("cannot write profile {}: {e}", path.display())))
+    Err(Failure::usage(format!("no tensor for {}", missing.join(", "))).help(help))
 }
 
 /// A tensor in a few numbers.
@@ -274,14 +239,5 @@ mod tests {
             )
             .is_cut
         );
-    }
-
-    #[test]
-    fn list_lines_are_named_or_positional() {
-        let named = parse_line("x:=a.raw y:=b.raw", &["x", "y"]).unwrap();
-        assert_eq!(named, parse_line("a.raw b.raw", &["x", "y"]).unwrap());
-        assert_eq!(parse_line("a.raw", &["x", "y"]).unwrap_err(), "1 files, wanted 2 for x, y");
-        assert!(parse_line("x:=a.raw b.raw", &["x", "y"]).is_err());
-        assert_eq!(parse_line("x:=d/a:0#1.raw", &["x"]).unwrap()[0].1, Path::new("d/a:0#1.raw"));
     }
 }

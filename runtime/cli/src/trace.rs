@@ -1,0 +1,139 @@
+//! What runs did when, as a file that chrome://tracing and Perfetto show.
+
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use udo_runtime::model::Session;
+use udo_runtime::plan::StepReport;
+use udo_runtime::session::{Span, SpanKind, Trace};
+
+use crate::model_flags::{Loaded, ModelFlags};
+use crate::output::{Failure, Outcome, note, write_file};
+
+/// Spans of each thread that one run keeps.
+const SPANS: usize = 1 << 16;
+
+/// A trace with room for a run.
+pub(crate) fn of_a_run(threads: NonZero<usize>) -> Trace {
+    Trace::new(threads, SPANS)
+}
+
+/// The number of the process in the file. There is one, and the same runs give the same file but for their times.
+const PROCESS: u32 = 1;
+
+/// A trace of one run, and the events of those before.
+pub(crate) struct TraceFile {
+    path: PathBuf,
+    /// Where the file's time begins.
+    base: Instant,
+    trace: Trace,
+    events: Vec<Value>,
+    runs: usize,
+    lost: usize,
+}
+
+impl TraceFile {
+    /// A file at `path` that begins with the load of the model.
+    pub(crate) fn new(path: &Path, flags: &ModelFlags, loaded: &Loaded) -> Result<Self, Failure> {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        if path.is_dir() || folder.is_some_and(|folder| !folder.is_dir()) {
+            let text =
+                format!("cannot write profile {}: it is no file in a folder", path.display());
+            return Err(Failure::new(text).help("name a file in a folder that is there"));
+        }
+        let mut events =
+            vec![metadata("process_name", 0, &format!("udo {}", flags.model.display()))];
+        events.push(metadata("thread_name", 0, "session"));
+        let workers = 1..flags.threads.get();
+        events.extend(workers.map(|n| metadata("thread_name", n, &format!("worker {n}"))));
+        let mut file = Self {
+            path: path.to_owned(),
+            base: loaded.started,
+            trace: of_a_run(flags.threads),
+            events,
+            runs: 0,
+            lost: 0,
+        };
+        file.push("load", "plan", (0, Duration::ZERO, loaded.load_time), json!({}));
+        Ok(file)
+    }
+
+    /// What the next run is to note itself in.
+    pub(crate) fn trace(&mut self) -> &mut Trace {
+        &mut self.trace
+    }
+
+    /// Keeps what the last run of `session` noted.
+    pub(crate) fn keep(&mut self, session: &Session) {
+        let plans: Vec<&[StepReport]> =
+            session.plans().map(|plan| plan.report().steps.as_slice()).collect();
+        let offset = self.trace.started().saturating_duration_since(self.base);
+        for span in self.trace.spans().collect::<Vec<_>>() {
+            let (name, category, mut args) = match span.kind {
+                SpanKind::Prepare => ("prepare", "plan", json!({})),
+                SpanKind::Replan => ("replan", "plan", json!({})),
+                SpanKind::Step { plan, step } => {
+                    let step = plans.get(plan).and_then(|steps| steps.get(step));
+                    let Some(step) = step else { continue };
+                    (step.op.as_str(), "step", args(step, &span))
+                }
+            };
+            args["run"] = self.runs.into();
+            if span.thread > 0 {
+                args["busy_us"] = micros(span.busy).into();
+            }
+            self.push(name, category, (span.thread, offset + span.start, span.time), args);
+        }
+        self.runs += 1;
+        self.lost += self.trace.lost();
+        self.trace.clear();
+    }
+
+    fn push(
+        &mut self,
+        name: &str,
+        category: &str,
+        (thread, start, time): (usize, Duration, Duration),
+        args: Value,
+    ) {
+        self.events.push(json!({
+            "name": name, "cat": category, "ph": "X", "pid": PROCESS, "tid": thread,
+            "ts": micros(start), "dur": micros(time), "args": args,
+        }));
+    }
+
+    /// Writes the file.
+    pub(crate) fn write(self) -> Outcome {
+        if self.lost > 0 {
+            note(format!("the profile lacks {} spans: a run keeps {SPANS} a thread", self.lost));
+        }
+        let other =
+            json!({ "version": udo_api::SDK_VERSION, "runs": self.runs, "lost_spans": self.lost });
+        let file = json!({
+            "displayTimeUnit": "ms", "otherData": other, "traceEvents": self.events,
+        });
+        write_file(&self.path, format!("{file}\n").as_bytes())
+    }
+}
+
+/// What the viewers show of a step that is picked.
+fn args(step: &StepReport, span: &Span) -> Value {
+    if span.thread > 0 {
+        return json!({ "op": step.op, "node": step.name });
+    }
+    json!({
+        "op": step.op, "node": step.name, "package": step.package, "core": step.core.to_string(),
+        "inputs": step.inputs, "outputs": step.outputs, "bytes": step.bytes,
+        "heap_calls": span.heap_calls,
+    })
+}
+
+fn metadata(name: &str, thread: usize, text: &str) -> Value {
+    json!({ "name": name, "ph": "M", "pid": PROCESS, "tid": thread, "args": { "name": text } })
+}
+
+fn micros(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e6
+}
