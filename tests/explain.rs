@@ -59,3 +59,49 @@ fn a_pass_that_there_is_not_is_wrong_usage() {
     let errors = String::from_utf8(output.stderr).unwrap();
     assert!(errors.contains("epilogue") && errors.contains("scales"), "{errors}");
 }
+
+/// A product of 2 * 64 * 64 * 64 operations, and a step that only moves numbers.
+const PRODUCT: &str = "graph product
+  input x: f32[n,64]
+  y = MatMul@13(x, x) # product
+  z = Softmax@13(y) # softmax
+  output z
+";
+
+#[test]
+fn measured_steps_have_times_operations_and_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("m.graph"), PRODUCT).unwrap();
+    let run = |args: &[&str]| {
+        let mut udo = Command::new(env!("CARGO_BIN_EXE_udo"));
+        udo.args(["explain", "m.graph", "--dim", "n=64"]).args(args).current_dir(dir.path());
+        udo.output().unwrap()
+    };
+    for threads in ["1", "2"] {
+        let output = run(&["--measured", "--iterations", "3", "--threads", threads, "--json"]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let measured = &json["measured"];
+        let number = |value: &Value| value.as_f64().unwrap();
+        let [product, softmax] = [0, 1].map(|at| &measured["steps"][at]);
+        assert_eq!((&product["op"], &softmax["op"]), (&"MatMul".into(), &"Softmax".into()));
+        assert_eq!(number(&product["operations"]), 2.0 * 64.0 * 64.0 * 64.0);
+        assert_eq!(number(&product["bytes"]), 3.0 * 4.0 * 64.0 * 64.0);
+        assert_eq!((number(&softmax["operations"]), &softmax["bound"]), (0.0, &"bytes".into()));
+        let ops = measured["operators"].as_array().unwrap();
+        let sum: f64 = ops.iter().map(|op| number(&op["us"])).sum();
+        assert!((sum - number(&measured["steps_us"])).abs() < 1e-6 * sum);
+        let at_limit: f64 = [product, softmax].iter().map(|s| number(&s["at_limit_us"])).sum();
+        assert!((at_limit - number(&measured["roofline_us"])).abs() < 1e-6 * at_limit);
+        let share = number(&measured["roofline_us"]) / number(&measured["run_us"]);
+        assert!((share - number(&measured["share"])).abs() < 1e-6);
+        assert!(number(&measured["limits"]["f32_operations_per_s"]) > 0.0);
+    }
+    let output = run(&["--measured", "--iterations", "1"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    for wanted in ["measured (medians):", "GFLOP/s", "at the machine's limits", "softmax"] {
+        assert!(text.contains(wanted), "{text}");
+    }
+    let output = run(&["--data", "."]);
+    assert_eq!(output.status.code(), Some(2), "data is for what is measured");
+}

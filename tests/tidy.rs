@@ -30,7 +30,7 @@ const FLOOR_PLAN: &[(&str, &[&str])] = &[
     ("udo-ops", &["udo-api", "udo-simd"]),
     ("udo-runtime", &["udo-api", "udo-host", "udo-ops", "udo-simd"]),
     ("udo-generator", &[]),
-    ("udo-cli", &["udo-api", "udo-generator", "udo-runtime"]),
+    ("udo-cli", &["udo-api", "udo-generator", "udo-runtime", "udo-simd"]),
 ];
 
 /// The modules of `udo-runtime` from the ground up. One may import those below it, and nothing else.

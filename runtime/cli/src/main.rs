@@ -5,6 +5,7 @@
 mod output;
 mod commands;
 mod model_flags;
+mod roofline;
 mod root;
 mod tensors;
 mod trace;

@@ -13,14 +13,16 @@ use crate::model_flags::{
     Loaded, ModelFlags, prepare, run_failure, say_notices, session, set_inputs,
 };
 use crate::output::{Failure, Outcome, print_json, progress};
+use crate::roofline::{self, Limits};
 use crate::tensors::{self, Set};
-use crate::trace::TraceFile;
+use crate::trace::{self, TraceFile};
 
 /// Measure how long a model takes, and that it leaves the heap alone
 ///
 /// Inputs are pseudo-random from a seed, or recorded ones: with --data, runs take the sets of a folder in turn, each of which
 /// has run before time is taken. Times are of whole runs, in microseconds, without what it takes to set inputs. What
-/// --json calls resident bytes is memory of the process's own, without the files that it maps.
+/// --json calls resident bytes is memory of the process's own, without the files that it maps. How long a run would take at
+/// the machine's limits, with one set of inputs, is said as `udo explain --measured` counts it.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   udo bench model.onnx --iterations 200 --threads 2 --json
@@ -93,6 +95,24 @@ impl Bench {
         Ok((session, first))
     }
 
+    /// How long a run would take at the machine's limits, in microseconds; nothing where sets may differ.
+    fn roofline(
+        &self,
+        loaded: &Loaded,
+        session: &mut Session,
+        sets: &[Set],
+    ) -> Result<Option<f64>, Failure> {
+        if sets.len() > 1 {
+            return Ok(None);
+        }
+        let mut trace = trace::of_a_run(self.model.threads);
+        let run = session.run_traced(&mut trace);
+        run.map_err(|error| run_failure(error, &loaded.registry))?;
+        let steps = roofline::steps(session, &trace);
+        let limits = Limits::measure(self.model.threads, &steps);
+        Ok(Some(steps.iter().map(|step| limits.of(step).seconds).sum::<f64>() * 1e6))
+    }
+
     fn timed(
         &self,
         loaded: &Loaded,
@@ -151,6 +171,7 @@ impl Run for Bench {
         let (mut session, first) = self.first(&loaded, &sets)?;
         let Timed { latency, heap_per_run, replans } = self.timed(&loaded, &mut session, &sets)?;
         let [resident, peak] = ["RssAnon:", "VmHWM:"].map(held_bytes);
+        let roofline_us = self.roofline(&loaded, &mut session, &sets)?;
         if let Some(profile) = profile {
             traced(profile, &loaded, &mut session, &sets)?;
         }
@@ -170,6 +191,7 @@ impl Run for Bench {
                 "load_ms": load_ms, "first_result_ms": first_ms, "allocations_per_run": heap_per_run,
                 "arena_bytes": arena, "weights_bytes": weights,
                 "resident_bytes": resident, "peak_rss_bytes": peak, "parts": parts, "replans": replans,
+                "roofline_us": roofline_us, "roofline_share": roofline_us.map(|us| us / median),
             }));
             return Ok(());
         }
@@ -180,6 +202,10 @@ impl Run for Bench {
             "  load ms: {load_ms:.2}   to the first result: {first_ms:.2}   heap calls per run: {heap_per_run}"
         );
         outln!("  arena bytes: {arena}   weights bytes: {weights}");
+        if let Some(us) = roofline_us {
+            let share = us / median;
+            outln!("  at the machine's limits: {us:.2} us, a share of {share:.2} of the median");
+        }
         if parts > 1 {
             outln!(
                 "  parts planned one after the other: {parts}   plans made in timed runs: {replans}"

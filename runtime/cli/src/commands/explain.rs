@@ -1,5 +1,7 @@
 //! `udo explain`
 
+mod measured;
+
 use clap::Args;
 use serde_json::{Value, json};
 use udo_runtime::pass::Fired;
@@ -9,16 +11,23 @@ use super::Run;
 use crate::model_flags::ModelFlags;
 use crate::output::Column::{Left, Right};
 use crate::output::{Outcome, print_json, table};
+use measured::{Measured, MeasuredFlags, measure};
 
 /// Say what runs where, why not elsewhere, and how much memory it takes
 ///
-/// Bytes are exact: arenas, scratch and constants are what a session takes.
+/// Bytes are exact: arenas, scratch and constants are what a session takes. With --measured the model runs, and each step's
+/// median time is set next to what it would be at the machine's limits, which are measured as well: multiply-adds that stay in
+/// registers, and copies of as many bytes as the step reads and writes, on as many threads. Operations are those of the
+/// algorithm, so that Winograd's has fewer than the sum that it computes; of 8-bit products the limit is that of vectors.
 #[derive(Args, Debug)]
-#[command(after_help = "Example:
-  udo explain model.onnx --package SoftmaxUdoPackage --cores dsp,cpu")]
+#[command(after_help = "Examples:
+  udo explain model.onnx --package SoftmaxUdoPackage --cores dsp,cpu
+  udo explain model.onnx --measured --threads 2 --data test_data_set_0")]
 pub(crate) struct Explain {
     #[command(flatten)]
     model: ModelFlags,
+    #[command(flatten)]
+    measured: MeasuredFlags,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -26,12 +35,23 @@ pub(crate) struct Explain {
 
 impl Run for Explain {
     fn run(self) -> Outcome {
-        let loaded = self.model.load_with_shapes()?;
+        let loaded = match self.measured.data {
+            Some(_) => self.model.load()?,
+            None => self.model.load_with_shapes()?,
+        };
         let (report, passes) = (loaded.model.report(), loaded.model.passes());
+        let is_measured = self.measured.measured;
+        let measured = is_measured.then(|| measure(&self.measured, &self.model, &loaded));
+        let measured = measured.transpose()?;
         if self.json {
-            print_json(&to_json(report, passes));
+            let mut json = to_json(report, passes);
+            if let Some(measured) = measured {
+                json["measured"] = measured.to_json();
+            }
+            print_json(&json);
         } else {
             say(report, passes);
+            measured.iter().for_each(Measured::say);
         }
         Ok(())
     }
@@ -82,9 +102,10 @@ fn say(report: &Report, passes: &[Fired]) {
         } else {
             format!(", {} B scratch", step.scratch_bytes)
         };
+        let by = if step.method.is_empty() { String::new() } else { format!(", {}", step.method) };
         let indent = "  ".repeat(step.depth);
         outln!(
-            "  {indent}{index}: {} {} [{}]: {inputs} -> {outputs}{place}{scratch}",
+            "  {indent}{index}: {} {} [{}]: {inputs} -> {outputs}{by}{place}{scratch}",
             step.op,
             step.name,
             step.core
@@ -134,6 +155,7 @@ fn to_json(report: &Report, passes: &[Fired]) -> Value {
             json!({
                 "name": s.name, "op": s.op, "package": s.package, "core": s.core.to_string(), "inputs": s.inputs,
                 "outputs": s.outputs, "in_place": s.in_place, "scratch_bytes": s.scratch_bytes, "depth": s.depth,
+                "bytes": s.bytes, "operations": s.operations, "method": s.method,
             })
         })
         .collect();
