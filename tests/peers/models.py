@@ -1,16 +1,20 @@
-"""How long whole models take, next to ONNX Runtime, and OpenVINO if asked for, on as many threads.
+"""How long whole models take, next to ONNX Runtime, and OpenVINO, tract and rten if asked for, on as many threads.
 
     python tests/peers/models.py --udo target/release/udo model.onnx [folder ..] [--threads 1,2] [--rounds 5]
     python tests/peers/models.py --udo target/release/udo --openvino --write docs/PERFORMANCE.md=cnn MODELS/*.onnx
+    python tests/peers/models.py --udo target/release/udo --tract --rten --each docs/PERFORMANCE.md=peers MODELS/*.onnx
 
-Needs numpy, onnx and onnxruntime, and openvino with --openvino. A model is a file, which gets random inputs, or a folder
-with model.onnx and the inputs in test_data_set_0. All engines take turns. Prints the median milliseconds of each, the
-median of the rounds' ratios to the fastest peer, the largest difference of the first output from ONNX Runtime's, and the
-geometric mean of the ratios. Exits with 1 if a difference is large. `--write FILE=NAME` puts the table between the lines
-`<!-- table NAME -->` and `<!-- end -->` of a file.
+Needs numpy, onnx and onnxruntime, openvino with --openvino, and crates with --tract and --rten, which build tests/peers/rust
+under target/peers. A model is a file, which gets random inputs, or a folder with model.onnx and the inputs in
+test_data_set_0. All engines take turns. Prints the median milliseconds of each, the median of the rounds' ratios to the
+fastest peer, the share of the machine's limits that `udo bench` says, the largest difference of the first output from ONNX
+Runtime's, and the geometric mean of the ratios. Exits with 1 if a difference is large, of a peer's output as well; a model that
+a peer cannot run is named. `--write FILE=NAME` puts the table between the lines `<!-- table NAME -->` and `<!-- end -->` of a
+file, `--each` one with a column for each peer, `--roofline` one of the shares.
 """
 
 import argparse
+import functools
 import json
 import re
 import statistics
@@ -28,8 +32,32 @@ from onnx import numpy_helper
 RUNS = 20
 TOLERANCE = 1e-3
 
+ROOT = Path(__file__).resolve().parents[2]
 
-class OnnxRuntime:
+
+class CannotRun(Exception):
+    """What a peer says of a model that it does not run."""
+
+
+class InProcess:
+    """A peer whose `run` runs the model once."""
+
+    def median_ms(self):
+        times = []
+        for _ in range(RUNS):
+            start = time.perf_counter()
+            self.run()
+            times.append((time.perf_counter() - start) * 1e3)
+        return statistics.median(times)
+
+    def apart(self, wanted):
+        return 0.0
+
+    def close(self):
+        pass
+
+
+class OnnxRuntime(InProcess):
     name = "ONNX Runtime"
 
     def __init__(self, path, threads, inputs):
@@ -39,7 +67,7 @@ class OnnxRuntime:
         return self.session.run(None, self.inputs)
 
 
-class OpenVino:
+class OpenVino(InProcess):
     name = "OpenVINO"
 
     def __init__(self, path, threads, inputs):
@@ -58,6 +86,62 @@ class OpenVino:
 
     def run(self):
         return self.request.infer(self.inputs)
+
+
+class Crate:
+    """A peer that runs in a process of its own, as tests/peers/rust/src/main.rs says."""
+
+    def __init__(self, path, threads, inputs):
+        self.folder = tempfile.TemporaryDirectory()
+        folder = Path(self.folder.name)
+        described = []
+        for index, (name, value) in enumerate(inputs.items()):
+            kind = {"float32": "f32", "int32": "i32", "int64": "i64"}.get(str(value.dtype), str(value.dtype))
+            (folder / f"{index}").write_bytes(np.ascontiguousarray(value).tobytes())
+            described.append(f"{name}={kind}:{','.join(map(str, value.shape))}={folder / f'{index}'}")
+        self.output = folder / "output"
+        command = [crates(), self.engine, str(path), str(threads), str(self.output), *described]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        self.process = subprocess.Popen(command, text=True, **pipes)
+        said = self.process.stdout.readline().strip()
+        if said != "ready":
+            self.close()
+            raise CannotRun(said.removeprefix("cannot ") or "it ended")
+
+    def median_ms(self):
+        self.process.stdin.write(f"{RUNS}\n")
+        self.process.stdin.flush()
+        said = self.process.stdout.readline().split()
+        if said[:1] != ["ms"]:
+            raise CannotRun("it ended in a run")
+        return statistics.median(map(float, said[1:]))
+
+    def apart(self, wanted):
+        found = np.frombuffer(self.output.read_bytes(), np.float32)
+        return float(np.abs(found - wanted.ravel()).max()) if found.size == wanted.size else float("inf")
+
+    def close(self):
+        self.process.kill()
+        self.process.communicate()
+        self.folder.cleanup()
+
+
+class Tract(Crate):
+    name, engine = "tract", "tract"
+
+
+class Rten(Crate):
+    name, engine = "rten", "rten"
+
+
+@functools.cache
+def crates():
+    """The program that runs a model by a crate."""
+    target = ROOT / "target/peers"
+    manifest = ROOT / "tests/peers/rust/Cargo.toml"
+    build = ["cargo", "build", "--release", "--locked", "--manifest-path", str(manifest), "--target-dir", str(target)]
+    subprocess.run(build, check=True)
+    return target / "release/udo-peers"
 
 
 def session_of(path, threads):
@@ -82,15 +166,6 @@ def inputs_of(path, session):
     return inputs
 
 
-def median_ms(run):
-    times = []
-    for _ in range(RUNS):
-        start = time.perf_counter()
-        run()
-        times.append((time.perf_counter() - start) * 1e3)
-    return statistics.median(times)
-
-
 def own(udo, *arguments):
     done = subprocess.run([udo, *map(str, arguments), "--json"], capture_output=True, text=True)
     if not done.stdout.startswith("{"):
@@ -109,26 +184,40 @@ def timed(arguments, path, threads):
     session = session_of(path, threads)
     inputs = inputs_of(path, session)
     outputs = session.run(None, inputs)
-    kinds = [OnnxRuntime, OpenVino] if arguments.openvino else [OnnxRuntime]
-    peers = [kind(path, threads, inputs) for kind in kinds]
+    largest = max(float(np.abs(outputs[0]).max()), 1e-30)
+    asked = {OpenVino: arguments.openvino, Tract: arguments.tract, Rten: arguments.rten}
+    peers, refused = [OnnxRuntime(path, threads, inputs)], {}
+    for kind in [kind for kind, is_asked in asked.items() if is_asked]:
+        try:
+            peers.append(kind(path, threads, inputs))
+        except CannotRun as reason:
+            refused[kind.name] = str(reason)
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder)
         write_tensors(data, "input", inputs.values())
         bench = ["bench", path, "--data", data, "--iterations", RUNS, "--warmup", 3, "--threads", threads]
-        turns = []
+        turns, shares = [], []
         for _ in range(arguments.rounds):
             report = own(arguments.udo, *bench)
-            turns.append([report["latency_us"]["median"] / 1e3, *(median_ms(peer.run) for peer in peers)])
+            shares.append(report["roofline_share"] or 0.0)
+            turns.append([report["latency_us"]["median"] / 1e3, *(peer.median_ms() for peer in peers)])
         write_tensors(data, "output", outputs)
         checked = own(arguments.udo, "verify", path, "--data", data)
-    largest = max(float(np.abs(outputs[0]).max()), 1e-30)
+    apart = {peer.name: peer.apart(outputs[0]) / largest for peer in peers}
+    for peer in peers:
+        peer.close()
     return {
         "model": path.parent.name if path.name == "model.onnx" else path.stem,
         "threads": threads,
         "ms": [statistics.median(times) for times in zip(*turns)],
         "peers": [peer.name for peer in peers],
         "ratio": statistics.median(own / min(peers) for own, *peers in turns),
-        "apart": checked["outputs"][0]["max_abs"] / largest,
+        "ratios": {
+            peer.name: statistics.median(turn[0] / turn[at] for turn in turns) for at, peer in enumerate(peers, 1)
+        },
+        "refused": refused,
+        "share": statistics.median(shares),
+        "apart": max(checked["outputs"][0]["max_abs"] / largest, *apart.values()),
         "heap_calls": report["allocations_per_run"],
     }
 
@@ -137,10 +226,12 @@ def say(row):
     ours, *theirs = row["ms"]
     peers = ", ".join(f"{name} {ms:8.2f} ms" for name, ms in zip(row["peers"], theirs))
     print(
-        f"{row['model']:<24} {ours:8.2f} ms, {peers}: {row['ratio']:.2f} x, "
+        f"{row['model']:<24} {ours:8.2f} ms, {peers}: {row['ratio']:.2f} x, {row['share']:.2f} of the limits, "
         f"apart by {row['apart']:.1e} of the largest, {row['heap_calls']:.0f} heap calls per run",
         flush=True,
     )
+    for name, reason in row["refused"].items():
+        print(f"  {name} cannot run it: {reason}", flush=True)
 
 
 def geometric_means(rows):
@@ -165,14 +256,48 @@ def table(rows):
     yield f"| geometric mean | {' | '.join(means)} |"
 
 
-def write(target, rows):
-    """Puts the table where the file says that it goes."""
+def each(rows):
+    """The rows as Markdown, with a column for each peer."""
+    threads = sorted({row["threads"] for row in rows})
+    names = list(dict.fromkeys(name for row in rows for name in [*row["peers"], *row["refused"]]))
+    heads = [f"ms, {n} thread{'s' * (n > 1)} | {' | '.join(f'times {name}' for name in names)}" for n in threads]
+    yield f"| model | {' | '.join(heads)} |"
+    yield "|---|" + ("---:|" * (1 + len(names))) * len(threads)
+    for model in dict.fromkeys(row["model"] for row in rows):
+        of = {row["threads"]: row for row in rows if row["model"] == model}
+        cells = []
+        for row in (of[n] for n in threads):
+            ratios = [f"{row['ratios'][name]:.2f}" if name in row["ratios"] else "cannot run it" for name in names]
+            cells.append(" | ".join([f"{row['ms'][0]:.2g}", *ratios]))
+        yield f"| {model} | {' | '.join(cells)} |"
+    means = []
+    for n in threads:
+        of = [row["ratios"] for row in rows if row["threads"] == n]
+        ran = [[ratios[name] for ratios in of if name in ratios] for name in names]
+        means.append(" | ".join(["", *(f"{statistics.geometric_mean(x):.2f}" if x else "" for x in ran)]))
+    yield f"| geometric mean | {' | '.join(means)} |"
+
+
+def roofline(rows):
+    """The rows as Markdown: how long models would take at the machine's limits, and which share of them they reach."""
+    threads = sorted({row["threads"] for row in rows})
+    heads = [f"ms at the limits, {n} thread{'s' * (n > 1)} | share" for n in threads]
+    yield f"| model | {' | '.join(heads)} |"
+    yield "|---|" + "---:|---:|" * len(threads)
+    for model in dict.fromkeys(row["model"] for row in rows):
+        of = {row["threads"]: row for row in rows if row["model"] == model}
+        cells = [f"{of[n]['ms'][0] * of[n]['share']:.2g} | {of[n]['share']:.2f}" for n in threads]
+        yield f"| {model} | {' | '.join(cells)} |"
+
+
+def write(target, lines):
+    """Puts a table where the file says that it goes."""
     path, _, name = target.rpartition("=")
     text = Path(path).read_text()
     place = re.compile(rf"(<!-- table {re.escape(name)} -->\n).*?(<!-- end -->)", re.S)
     if not place.search(text):
         sys.exit(f"{path}: no lines <!-- table {name} --> and <!-- end -->")
-    lines = "".join(f"{line}\n" for line in table(rows))
+    lines = "".join(f"{line}\n" for line in lines)
     Path(path).write_text(place.sub(lambda found: found[1] + lines + found[2], text))
 
 
@@ -183,7 +308,15 @@ def main():
     parser.add_argument("--threads", default="1", help="threads of each engine (default 1), or several numbers of them")
     parser.add_argument("--rounds", type=int, default=5, help="turns of each engine (default 5)")
     parser.add_argument("--openvino", action="store_true", help="next to OpenVINO as well")
-    parser.add_argument("--write", action="append", default=[], metavar="FILE=NAME", help="write the table into a file")
+    parser.add_argument("--tract", action="store_true", help="next to tract as well")
+    parser.add_argument("--rten", action="store_true", help="next to rten as well")
+    tables = {
+        "--write": (table, "write the table into a file"),
+        "--each": (each, "the same with a column for each peer"),
+        "--roofline": (roofline, "the same of what the machine's limits would allow"),
+    }
+    for flag, (_, what) in tables.items():
+        parser.add_argument(flag, action="append", default=[], metavar="FILE=NAME", help=what)
     arguments = parser.parse_args()
     rows = []
     for threads in map(int, arguments.threads.split(",")):
@@ -192,8 +325,9 @@ def main():
             say(rows[-1])
     for threads, mean in geometric_means(rows):
         print(f"geometric mean, {threads} threads: {mean:.2f}")
-    for target in arguments.write:
-        write(target, rows)
+    for flag, (of, _) in tables.items():
+        for target in getattr(arguments, flag.removeprefix("--")):
+            write(target, of(rows))
     sys.exit(any(not row["apart"] <= TOLERANCE for row in rows))
 
 
