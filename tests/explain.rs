@@ -105,3 +105,39 @@ fn measured_steps_have_times_operations_and_bytes() {
     let output = run(&["--data", "."]);
     assert_eq!(output.status.code(), Some(2), "data is for what is measured");
 }
+
+/// A product with a constant, and one without.
+const PRODUCTS: &str = r#"graph products
+  input x: f32[2,2]
+  constant w: f32[2,2]{1.0, 2.0, 3.0, 4.0}
+  h = MatMul@13(x, w) # constant
+  y = MatMul@13(h, x) # computed
+  output y
+"#;
+
+#[test]
+fn products_round_where_that_is_asked_for_and_nowhere_else() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("m.graph"), PRODUCTS).unwrap();
+    let run = |fast_math: &str, isa: &str| {
+        let mut udo = Command::new(env!("CARGO_BIN_EXE_udo"));
+        udo.args(["explain", "m.graph", "--json", "--fast-math", fast_math]).env("UDO_ISA", isa);
+        udo.current_dir(dir.path()).output().unwrap()
+    };
+    let methods = |output: &Output| {
+        let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+        [0, 1].map(|at| json["steps"][at]["method"].as_str().unwrap().to_owned())
+    };
+    assert_eq!(methods(&run("none", "amx")), ["", ""]);
+    if udo_simd::gemm_bf16::is_available() {
+        assert_eq!(methods(&run("bf16", "amx")), ["bf16 product", ""]);
+    }
+    let output = run("bf16", "portable");
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(
+        errors.contains("error: products of bf16 want a processor with AVX512-BF16"),
+        "{errors}"
+    );
+    assert!(errors.contains("help: leave --fast-math out"), "{errors}");
+}

@@ -54,6 +54,7 @@ const SIMD_LEVELS: &[&[&str]] = &[
     &["fft", "formula", "peak"],
     &["math"],
     &["gemm_f32", "gemm_u8", "rows"],
+    &["gemm_bf16"],
     &["conv_f32", "conv_u8", "depthwise", "winograd"],
     &["pooling"],
 ];

@@ -33,7 +33,7 @@ extern "C" {
 #define UDO_ABI_MINOR 0u
 /* Initializes the version in the head of a package's table. */
 #define UDO_ABI_VERSION {UDO_ABI_MAJOR, UDO_ABI_MINOR}
-#define UDO_ABI_FINGERPRINT UINT64_C(0x13cd99f745d9f0f0)
+#define UDO_ABI_FINGERPRINT UINT64_C(0x77aa59c72c7daad7)
 #define UDO_SDK_VERSION "0.1.0"
 #define UDO_MAX_RANK 8
 
@@ -457,6 +457,9 @@ typedef struct udo_tie {
 #define UDO_ARITHMETIC_F32 1u
 #define UDO_ARITHMETIC_F64 2u
 #define UDO_ARITHMETIC_INT8 3u /* products of 8-bit integers, added up in 32 bits */
+#define UDO_ARITHMETIC_BF16 4u /* products of bf16 numbers, added up in 32 bits */
+
+#define UDO_FAST_MATH_BF16 1u /* factors of products of f32 may be rounded to bf16 */
 
 /* What one call of a kernel takes. */
 typedef struct udo_work {
@@ -472,7 +475,7 @@ typedef struct udo_host_table {
     uint32_t size; /* sizeof, in the version of who made it */
     uint32_t threads; /* that work on a call at most */
     uint32_t isa;     /* of the host's own kernels: UDO_ISA_* */
-    uint32_t reserved;
+    uint32_t fast_math; /* what kernels may do less exactly: bits UDO_FAST_MATH_* */
     void *ctx;
     /* [finalize-time] Notes a packed constant; writes its number among the kernel's to `index`. */
     udo_status (*pack)(void *ctx, const udo_pack_request *request, uint32_t *index);

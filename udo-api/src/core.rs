@@ -88,6 +88,16 @@ impl Isa {
     }
 }
 
+/// What kernels may do less exactly than the model says, where it makes them faster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum FastMath {
+    /// Nothing.
+    #[default]
+    None,
+    /// Factors of products of `f32` may be rounded to bf16; sums stay in `f32`.
+    Bf16,
+}
+
 abi_struct! {
     /// A processor that a kernel is written for: a kind and, for a DSP, the architecture it needs.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -282,6 +282,8 @@ pub enum Arithmetic {
     F64,
     /// Products of 8-bit integers, added up in 32 bits.
     Int8,
+    /// Products of bf16 numbers, added up in 32 bits.
+    Bf16,
 }
 
 impl Arithmetic {
@@ -290,6 +292,7 @@ impl Arithmetic {
             Self::F32 => arithmetic::F32,
             Self::F64 => arithmetic::F64,
             Self::Int8 => arithmetic::INT8,
+            Self::Bf16 => arithmetic::BF16,
         }
     }
 }
@@ -339,6 +342,7 @@ impl Work {
             arithmetic::F32 => Some(Arithmetic::F32),
             arithmetic::F64 => Some(Arithmetic::F64),
             arithmetic::INT8 => Some(Arithmetic::Int8),
+            arithmetic::BF16 => Some(Arithmetic::Bf16),
             _ => None,
         }
     }

@@ -35,7 +35,7 @@ mod shape;
 mod span;
 mod tensor;
 
-pub use crate::core::{Core, CoreKind, Isa};
+pub use crate::core::{Core, CoreKind, FastMath, Isa};
 pub use abi::{
     CoreTypes, EpilogueStep, Facts, GpuArg, InPlace, KernelDef, LibraryRef, OpDef, OpSchema,
     PackageV1, Param, Port, PortRule, SDK_VERSION, Value, ValueKind, Work, Workspace,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, ValueEnum};
-use udo_api::{Core, Status};
+use udo_api::{Core, FastMath, Status};
 use udo_generator::names::module_name;
 use udo_runtime::cores::{GpuStorage, Profile};
 use udo_runtime::import::{self, ImportOptions, PackagedOp};
@@ -62,6 +62,9 @@ pub(crate) struct ModelFlags {
     /// How the GPU stores real numbers
     #[arg(long, value_enum, default_value = "f32")]
     pub(crate) gpu_storage: StorageFlag,
+    /// What may be computed less exactly than the model says, to be faster: `udo explain` says by which steps
+    #[arg(long, value_enum, default_value = "none")]
+    pub(crate) fast_math: FastMathFlag,
     /// KiB of the DSP's fast memory
     #[arg(long, value_name = "KIB", default_value = "4096")]
     pub(crate) vtcm: usize,
@@ -83,6 +86,15 @@ pub(crate) enum StorageFlag {
     F32,
     /// 16 bits, where the kernel takes them
     F16,
+}
+
+/// `--fast-math`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum FastMathFlag {
+    /// Nothing
+    None,
+    /// Products of f32 with constants round their factors to 16 bits, bf16, and add up in f32
+    Bf16,
 }
 
 /// The names that `--skip-pass` takes.
@@ -154,8 +166,12 @@ impl ModelFlags {
             FallbackFlag::Off => Fallback::Off,
             FallbackFlag::Cpu => Fallback::Cpu,
         };
+        let fast_math = match self.fast_math {
+            FastMathFlag::None => FastMath::None,
+            FastMathFlag::Bf16 => FastMath::Bf16,
+        };
         let vtcm_bytes = self.vtcm.saturating_mul(1024);
-        let profile = Profile { vtcm_bytes, gpu_storage, ..Profile::default() };
+        let profile = Profile { vtcm_bytes, gpu_storage, fast_math, ..Profile::default() };
         let cores = self.cores.clone();
         let place = PlaceOptions { cores, fallback, profile, ..PlaceOptions::default() };
         let passes = if self.skip_pass.iter().any(|name| name == ALL) {
@@ -234,6 +250,9 @@ pub(crate) fn compile_failure(error: CompileError, registry: &Registry) -> Failu
         CompileError::Resolve(e) => e.help(),
         CompileError::Place(e) => {
             e.unfinished().map(|(package, op, core)| edit_help(registry, package, op, Some(core)))
+        }
+        CompileError::FastMath { .. } => {
+            Some("leave --fast-math out, or run it on a processor that has AVX512-BF16".to_owned())
         }
         CompileError::Threads(PoolError::TooMany { most, .. }) => Some(format!(
             "give --threads 1 to {most}; more than the machine has processors do not make a run faster"

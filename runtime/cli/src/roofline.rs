@@ -10,7 +10,7 @@ use udo_api::Arithmetic;
 use udo_runtime::model::Session;
 use udo_runtime::plan::StepReport;
 use udo_runtime::session::{SpanKind, Trace};
-use udo_simd::{peak_flops, peak_ops8};
+use udo_simd::{peak_bf16, peak_flops, peak_ops8};
 
 /// A step of a run.
 pub(crate) struct RanStep<'a> {
@@ -69,6 +69,8 @@ pub(crate) struct AtLimit {
 pub(crate) struct Limits {
     pub(crate) f32_operations: f64,
     pub(crate) int8_operations: f64,
+    /// Nothing where the machine has no such products.
+    pub(crate) bf16_operations: Option<f64>,
     /// By the bytes that a copy reads and writes, the fewest first: how many of them it does in a second.
     pub(crate) copies: Vec<(f64, f64)>,
 }
@@ -95,6 +97,8 @@ impl Limits {
         Self {
             f32_operations: peak(threads, peak_flops),
             int8_operations: peak(threads, peak_ops8),
+            bf16_operations: peak_bf16(1)
+                .map(|_| peak(threads, |steps| peak_bf16(steps).unwrap_or(0.0))),
             copies: sizes.map(|bytes| copy(threads, bytes)).collect(),
         }
     }
@@ -107,6 +111,7 @@ impl Limits {
             // A vector has half as many.
             Arithmetic::F64 => self.f32_operations / 2.0,
             Arithmetic::Int8 => self.int8_operations,
+            Arithmetic::Bf16 => self.bf16_operations.unwrap_or(self.f32_operations),
         };
         let (operations, bytes) = (real(operations), real(bytes));
         let (computing, moving) = (operations / per_second, bytes / self.bytes_per_second(bytes));
@@ -210,12 +215,14 @@ mod tests {
         let limits = Limits {
             f32_operations: 100.0,
             int8_operations: 400.0,
+            bf16_operations: Some(200.0),
             copies: vec![(10.0, 50.0), (1000.0, 10.0)],
         };
         let cases = [
             (200, Arithmetic::F32, 10, 2.0, Bound::Arithmetic),
             (200, Arithmetic::F64, 10, 4.0, Bound::Arithmetic),
             (200, Arithmetic::Int8, 10, 0.5, Bound::Arithmetic),
+            (200, Arithmetic::Bf16, 10, 1.0, Bound::Arithmetic),
             (0, Arithmetic::F32, 5, 0.1, Bound::Bytes),
             (0, Arithmetic::F32, 100, 100.0 / 30.0, Bound::Bytes),
             (0, Arithmetic::F32, 2000, 200.0, Bound::Bytes),

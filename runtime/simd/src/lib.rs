@@ -30,6 +30,7 @@ pub mod fft;
     reason = "takes on the features of its caller; an address and the access to it are one step"
 )]
 pub mod formula;
+pub mod gemm_bf16;
 pub mod gemm_f32;
 pub mod gemm_u8;
 pub mod indirect;
@@ -48,4 +49,4 @@ pub use formula::{
     map1_in_place, map2, map2_in_place, map2_onto, map3, map3_in_place,
 };
 pub use isa::{Isa, Simd, isa};
-pub use peak::{peak_flops, peak_ops8};
+pub use peak::{peak_bf16, peak_flops, peak_ops8};

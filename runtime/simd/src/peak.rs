@@ -54,6 +54,36 @@ fn portable_ops8(steps: usize) -> f64 {
     (steps * 32 * 2) as f64
 }
 
+/// As [`peak_flops`] for products of bf16 numbers summed in `f32`; nothing where the machine has none.
+pub fn peak_bf16(steps: usize) -> Option<f64> {
+    #[cfg(target_arch = "x86_64")]
+    if isa().is_avx512() && is_x86_feature_detected!("avx512bf16") {
+        // SAFETY: the machine has AVX-512 and AVX512-BF16.
+        return Some(unsafe { avx512_bf16(steps) });
+    }
+    let _ = steps;
+    None
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bf16")]
+fn avx512_bf16(steps: usize) -> f64 {
+    use std::arch::x86_64::{
+        _mm512_cvtne2ps_pbh, _mm512_dpbf16_ps, _mm512_reduce_add_ps, _mm512_set1_ps,
+    };
+    let factors = _mm512_cvtne2ps_pbh(_mm512_set1_ps(0.5), _mm512_set1_ps(-0.5));
+    let mut sums = [_mm512_set1_ps(1.0); 16];
+    for _ in 0..steps {
+        for sum in &mut sums {
+            *sum = _mm512_dpbf16_ps(*sum, factors, factors);
+        }
+    }
+    for sum in sums {
+        std::hint::black_box(_mm512_reduce_add_ps(sum));
+    }
+    (steps * 16 * 32 * 2) as f64
+}
+
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512vnni")]
 fn avx512_ops8(steps: usize) -> f64 {

@@ -8,7 +8,7 @@ pub mod opencl;
 pub(crate) mod relayout;
 pub(crate) mod trips;
 
-use udo_api::{Core, CoreKind, DType, Isa, TensorDesc};
+use udo_api::{Core, CoreKind, DType, FastMath, Isa, TensorDesc};
 use udo_host::Machine;
 
 pub use format::Format;
@@ -35,7 +35,7 @@ pub enum OpenCl {
     Off,
 }
 
-/// The properties of the emulated cores.
+/// The properties of the emulated cores, and what all cores may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Profile {
     /// Bytes of the DSP's fast memory (VTCM).
@@ -44,11 +44,14 @@ pub struct Profile {
     pub gpu_storage: GpuStorage,
     /// Whether GPU kernels may run on an OpenCL device.
     pub opencl: OpenCl,
+    /// What kernels of all cores may do less exactly than the model says.
+    pub fast_math: FastMath,
 }
 
 impl Default for Profile {
     fn default() -> Self {
-        Self { vtcm_bytes: 4 << 20, gpu_storage: GpuStorage::F32, opencl: OpenCl::Auto }
+        let (gpu_storage, opencl) = (GpuStorage::F32, OpenCl::Auto);
+        Self { vtcm_bytes: 4 << 20, gpu_storage, opencl, fast_math: FastMath::None }
     }
 }
 
@@ -144,7 +147,8 @@ pub(crate) fn machine(core: Core, profile: &Profile, threads: usize) -> Machine 
         udo_simd::Isa::Amx { .. } => Isa::Amx,
     };
     let fast_memory_bytes = fast_memory(core, profile).unwrap_or(0);
-    Machine { threads: u32::try_from(threads).unwrap_or(u32::MAX), isa, fast_memory_bytes }
+    let threads = u32::try_from(threads).unwrap_or(u32::MAX);
+    Machine { threads, isa, fast_memory_bytes, fast_math: profile.fast_math }
 }
 
 /// How a value can be stored on `core`, the preferred way first.

@@ -7,7 +7,7 @@ mod session;
 use std::num::NonZero;
 use std::sync::Arc;
 
-use udo_api::Shape;
+use udo_api::{FastMath, Shape};
 
 use crate::graph::Graph;
 use crate::memory::{Budget, Limit, TensorError};
@@ -79,6 +79,14 @@ pub enum CompileError {
     /// There are not as many threads as were asked for.
     #[error(transparent)]
     Threads(#[from] PoolError),
+    /// The machine does not compute as inexactly as was asked for.
+    #[error(
+        "products of bf16 want a processor with AVX512-BF16, and an instruction set in use that has it: found {found}"
+    )]
+    FastMath {
+        /// The instruction set in use.
+        found: String,
+    },
     /// There would be no memory for a session.
     #[error(transparent)]
     Memory(#[from] SessionError),
@@ -140,6 +148,7 @@ impl Model {
         registry: &mut Registry,
         options: &Options,
     ) -> Result<Self, CompileError> {
+        check_fast_math(options.place.profile.fast_math)?;
         let pool = Arc::new(Pool::new(options.threads)?);
         let budget = Budget::new(options.max_memory.map_or_else(Limit::of_machine, Limit::Asked));
         registry.charge(budget.clone());
@@ -210,6 +219,16 @@ impl Model {
     /// run says, it says which, and plans have reports of their own.
     pub fn report(&self) -> &Report {
         &self.0.report
+    }
+}
+
+/// Refuses what would be computed exactly all the same.
+fn check_fast_math(asked: FastMath) -> Result<(), CompileError> {
+    match asked {
+        FastMath::Bf16 if !udo_simd::gemm_bf16::is_available() => {
+            Err(CompileError::FastMath { found: format!("{:?}", udo_simd::isa()) })
+        }
+        FastMath::None | FastMath::Bf16 => Ok(()),
     }
 }
 

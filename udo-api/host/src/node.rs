@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::fmt;
 
 use udo_api::abi::{ErrorSink, InferArgs, NodeArgs, ParamValue, Span};
-use udo_api::{AxisEncoding, Core, EpilogueStep, Isa, OpDef, Status, TensorDesc};
+use udo_api::{AxisEncoding, Core, EpilogueStep, FastMath, Isa, OpDef, Status, TensorDesc};
 
 use crate::ParamSetting;
 
@@ -79,6 +79,8 @@ pub struct Machine {
     pub isa: Isa,
     /// Bytes of the core's own fast memory; 0 where it has none.
     pub fast_memory_bytes: usize,
+    /// What kernels may do less exactly.
+    pub fast_math: FastMath,
 }
 
 /// What `NodeArgs` points to.

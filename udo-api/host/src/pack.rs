@@ -6,9 +6,9 @@ use std::ffi::c_void;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use udo_api::abi::{
-    HostTable, PackArgs, PackFn, PackRequest, PackSource, Span, Tie, Work, read_block,
+    HostTable, PackArgs, PackFn, PackRequest, PackSource, Span, Tie, Work, fast_math, read_block,
 };
-use udo_api::{Encoding, Encodings, Status, TensorDesc};
+use udo_api::{Encoding, Encodings, FastMath, Status, TensorDesc};
 
 use crate::node::{ErrorText, Machine, refuse};
 use crate::{Budget, Buffer, Refusal};
@@ -201,11 +201,15 @@ impl Packing {
     /// The functions that the kernel asks with; valid while `self` stays where it is.
     pub(crate) fn table(&self, machine: Machine) -> HostTable {
         let ctx = (&raw const *self).cast_mut().cast();
-        let Machine { threads, isa, fast_memory_bytes } = machine;
+        let Machine { threads, isa, fast_memory_bytes, fast_math } = machine;
+        let fast_math = match fast_math {
+            FastMath::None => 0,
+            FastMath::Bf16 => fast_math::BF16,
+        };
         let isa = isa.code();
         HostTable {
             size: HostTable::SIZE,
-            reserved: 0,
+            fast_math,
             ctx,
             pack,
             keep,
@@ -309,7 +313,12 @@ mod tests {
     #[test]
     fn requests_and_ties_that_no_version_makes_are_refused() {
         let packing = Packing::default();
-        let host = packing.table(Machine { threads: 1, isa: Isa::Portable, fast_memory_bytes: 0 });
+        let host = packing.table(Machine {
+            threads: 1,
+            isa: Isa::Portable,
+            fast_memory_bytes: 0,
+            fast_math: FastMath::None,
+        });
         let good = PackRequest {
             size: PackRequest::SIZE,
             reserved: 0,

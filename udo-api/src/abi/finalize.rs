@@ -158,6 +158,14 @@ pub mod arithmetic {
     pub const F64: u32 = 2;
     /// Products of 8-bit integers, added up in 32 bits.
     pub const INT8: u32 = 3;
+    /// Products of numbers of 16 bits with an exponent of 8, added up in 32 bits.
+    pub const BF16: u32 = 4;
+}
+
+/// Bits of [`HostTable::fast_math`].
+pub mod fast_math {
+    /// Factors of products of 32-bit numbers may be rounded to bf16.
+    pub const BF16: u32 = 1;
 }
 
 abi_struct! {
@@ -185,8 +193,8 @@ abi_struct! {
         pub threads: u32,
         /// The instruction set that kernels of the host's own use: the code of an [`Isa`](crate::Isa).
         pub isa: u32,
-        /// Zero.
-        pub reserved: u32,
+        /// What kernels may do less exactly, as the user asked for it: see [`fast_math`].
+        pub fast_math: u32,
         /// Handed back to every function.
         pub ctx: *mut c_void,
         /// `[finalize-time]` Notes a packed constant; writes its number among the kernel's to `index`.

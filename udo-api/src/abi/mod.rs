@@ -26,7 +26,7 @@ pub use execute::{
 };
 pub use finalize::{
     AcceptArgs, EpilogueStep, FinalizeArgs, Finalized, HostTable, PackArgs, PackFn, PackRequest,
-    PackSource, Tie, Work, arithmetic, ties,
+    PackSource, Tie, Work, arithmetic, fast_math, ties,
 };
 pub use fingerprint::{FINGERPRINT, LAYOUTS};
 pub use gpu::{GpuArg, GpuArgKind, GpuLaunch, GpuSink, GpuTable};

@@ -7,7 +7,9 @@ use std::ops::Deref;
 
 use super::node::Node;
 use super::pack::{self, FillFn, Packed};
-use crate::abi::{AcceptArgs, EpilogueStep, FinalizeArgs, HostTable, NodeArgs, Tie, Work, ties};
+use crate::abi::{
+    AcceptArgs, EpilogueStep, FinalizeArgs, HostTable, NodeArgs, Tie, Work, fast_math, ties,
+};
 use crate::core::{Core, Isa};
 use crate::element::Element;
 use crate::error::{Error, Status};
@@ -146,6 +148,11 @@ impl<'a> FinalizeCx<'a> {
     /// The instruction set that the host's own kernels use, if this version knows it.
     pub fn isa(&self) -> Option<Isa> {
         Isa::from_code(self.table()?.isa)
+    }
+
+    /// Whether factors of products of `f32` may be rounded to bf16 first, as the user asked for it.
+    pub fn allows_bf16(&self) -> bool {
+        self.table().is_some_and(|host| host.fast_math & fast_math::BF16 != 0)
     }
 
     /// Bytes of the core's own fast memory, such as a DSP's VTCM; 0 where it has none.

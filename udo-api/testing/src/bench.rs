@@ -4,8 +4,8 @@ use std::fmt;
 
 use udo_api::guard::{LibraryGuard, OWN_GUARD};
 use udo_api::{
-    AxisEncoding, Core, DType, Element, Encoding, Encodings, KernelDef, OpDef, PackageV1, Shape,
-    Status, TensorDesc, Workspace,
+    AxisEncoding, Core, DType, Element, Encoding, Encodings, FastMath, KernelDef, OpDef, PackageV1,
+    Shape, Status, TensorDesc, Workspace,
 };
 use udo_host::{Failure, NodeDesc, ParamSetting, Refusal, infer};
 
@@ -27,6 +27,7 @@ pub struct Bench {
     pub(crate) described: Vec<Described>,
     pub(crate) encodings: Vec<(usize, Encodings)>,
     pub(crate) threads: u32,
+    pub(crate) fast_math: FastMath,
     pub(crate) epilogue: Vec<Step>,
 }
 
@@ -165,6 +166,7 @@ impl Bench {
             described: Vec::new(),
             encodings: Vec::new(),
             threads: 1,
+            fast_math: FastMath::None,
             epilogue: Vec::new(),
         }
     }
@@ -187,6 +189,13 @@ impl Bench {
     #[must_use]
     pub fn threads(mut self, threads: u32) -> Self {
         self.threads = threads;
+        self
+    }
+
+    /// With leave to compute less exactly.
+    #[must_use]
+    pub fn fast_math(mut self, fast_math: FastMath) -> Self {
+        self.fast_math = fast_math;
         self
     }
 

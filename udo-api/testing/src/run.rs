@@ -91,7 +91,8 @@ impl Bench {
         let has_fast_memory = self.core.kind().is_some_and(CoreKind::has_fast_memory);
         let fast_memory_bytes = if has_fast_memory { VTCM_BYTES } else { 0 };
         // No instruction set is promised beyond what every machine has.
-        let machine = Machine { threads: self.threads, isa: Isa::Portable, fast_memory_bytes };
+        let (threads, isa, fast_math) = (self.threads, Isa::Portable, self.fast_math);
+        let machine = Machine { threads, isa, fast_memory_bytes, fast_math };
         let mut kernel = finalize(def, &placed, machine).map_err(Fault::Finalize)?;
         let node = placed.node;
         let source = |port: usize| {

@@ -1,9 +1,9 @@
 //! Numbers at the ends of their types, and what every family promises of results, for the tests of families. The
 //! promises are written down in `docs/numerics.md`.
 
-use udo_api::{Core, DType, Element, Encoding, QuantizedType};
+use udo_api::{Core, DType, Element, Encoding, FastMath, QuantizedType};
 
-use crate::testing::{Bench, Tensor, assert_near};
+use crate::testing::{Bench, Tensor, assert_near, tensor};
 
 /// The least number that is not zero and has all its digits, halved: it is kept, never taken for 0.
 pub(crate) const SUBNORMAL: f32 = f32::MIN_POSITIVE / 2.0;
@@ -73,6 +73,37 @@ pub(crate) fn on_gpu_too(run: &Bench, within: f64) -> Tensor {
 pub(crate) fn of_kernels(run: &Bench) -> Vec<Vec<f32>> {
     let kernels = run.run().unwrap_or_else(|fault| panic!("{fault}"));
     kernels.iter().map(|kernel| kernel.outputs[0].values()).collect()
+}
+
+/// Asserts that products of a node of `f32`, its last input a constant, lie within the bound of factors rounded to bf16 where that is
+/// allowed, on one thread and three, and that they are rounded where the machine has such products.
+#[track_caller]
+pub(crate) fn assert_rounds_factors(
+    of: impl Fn() -> Bench,
+    inputs: [(&[usize], &[f32]); 2],
+    terms: usize,
+) {
+    let [(x_dims, x), (w_dims, w)] = inputs;
+    let in_f64 = |size: fn(f64) -> f64| {
+        let wide = |values: &[f32]| values.iter().map(|&v| size(v.into())).collect::<Vec<f64>>();
+        let run = of().input(tensor(x_dims, &wide(x)));
+        run.constant(tensor(w_dims, &wide(w))).one().values::<f64>()
+    };
+    let (wanted, sizes) = (in_f64(|x| x), in_f64(f64::abs));
+    let share = 2f64.powi(-7) + 2f64.powi(-16) + (terms as f64 + 3.0) * 1.2e-7;
+    let run = of().input(tensor(x_dims, x)).constant(tensor(w_dims, w));
+    for threads in [1, 3] {
+        let exact = of_kernels(&run.clone().threads(threads));
+        let rounded = of_kernels(&run.clone().threads(threads).fast_math(FastMath::Bf16));
+        for (found, exact) in rounded.iter().zip(&exact) {
+            for ((&found, &wanted), &size) in found.iter().zip(&wanted).zip(&sizes) {
+                let apart = (f64::from(found) - wanted).abs();
+                assert!(apart <= share * size, "{found} is off {wanted} by {apart}, of {size}");
+            }
+            let is_rounded = found.iter().zip(exact).any(|(a, b)| a.to_bits() != b.to_bits());
+            assert_eq!(is_rounded, udo_simd::gemm_bf16::is_available());
+        }
+    }
 }
 
 /// Asserts that kernels which store quantized values in the place of numbers make them of the same numbers as without, whatever type

@@ -2,7 +2,7 @@
 
 use udo_api::{
     AcceptCx, Bf16, Core, DType, Dim, Error, ExecError, F16, FinalizeCx, InferCx, Io, Kernel,
-    KernelDef, Node, Op, OpSchema, Param, Port, Shape, TensorDesc, Value, Work, Workspace, input,
+    KernelDef, Node, Op, OpSchema, Param, Port, Shape, TensorDesc, Value, Workspace, input,
     input_like, output_like, types,
 };
 use udo_simd::gemm_f32::Layout;
@@ -11,7 +11,7 @@ use udo_simd::rows::transpose;
 use crate::Def;
 use crate::family::elementwise::Stored;
 use crate::family::epilogue::{Fused, Takes};
-use crate::family::matmul::{GemmGpu, GemmSizes, Product, RightSide};
+use crate::family::matmul::{Factors, GemmGpu, GemmSizes, Product, RightSide};
 use crate::family::partition;
 use crate::family::results::Results;
 
@@ -155,9 +155,9 @@ impl Kernel for GemmF32 {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let sizes = GemmSizes::read(cx, [0, 1, 2])?;
         let GemmSizes { rows, depth, cols, trans_a, trans_b, .. } = sizes;
-        cx.work(Work::products(&[rows, depth, cols]))?;
         let right = if trans_b { Layout::Transposed } else { Layout::Rows };
-        let product = Product { rows, depth, cols, right };
+        let product = Product { rows, depth, cols, right, factors: Factors::of(cx, 1) };
+        cx.work(product.work(1))?;
         let b = RightSide::read(cx, 1, product, 1)?;
         let Ending { fused, addend, .. } = Self::ending(cx, &sizes)?;
         let strips_len = fused.quantized.map_or(0, |_| product.strips_len(cx.threads()));

@@ -2,7 +2,7 @@
 
 use udo_api::{
     AcceptCx, Bf16, Core, DType, Error, ExecError, F16, FinalizeCx, InferCx, Io, Kernel, KernelDef,
-    Op, OpSchema, Port, Shape, Status, TensorDesc, Work, Workspace, input, input_like, output_like,
+    Op, OpSchema, Port, Shape, Status, TensorDesc, Workspace, input, input_like, output_like,
     types,
 };
 use udo_simd::gemm_f32::{Epilogue, Layout};
@@ -11,7 +11,7 @@ use crate::Def;
 use crate::family::elementwise::{Broadcast, Stored};
 use crate::family::epilogue::{Fused, Takes};
 use crate::family::matmul::{
-    MatMulGpu, Product, Products, RightSide, misfit, multiply_row, multiply_stored_row,
+    Factors, MatMulGpu, Product, Products, RightSide, misfit, multiply_row, multiply_stored_row,
     output_shape,
 };
 use crate::family::results::Results;
@@ -94,8 +94,9 @@ impl Kernel for Floats {
 
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let Products { batch, rows, depth, cols, rights } = Products::read(cx, [0, 1])?.united();
-        cx.work(Work::products(&[batch.len(), rows, depth, cols]))?;
-        let product = Product { rows, depth, cols, right: Layout::Rows };
+        let (right, factors) = (Layout::Rows, Factors::of(cx, 1));
+        let product = Product { rows, depth, cols, right, factors };
+        cx.work(product.work(batch.len()))?;
         let is_bounded = [cx.input(0)?, cx.input(1)?].iter().any(|x| !x.full_shape().is_fixed());
         let b = RightSide::read(cx, 1, product, rights)?;
         let (_, fused) = Self::takes(cx)?.leading(cx.epilogue());

@@ -12,6 +12,7 @@
 mod conv_f32;
 mod conv_u8;
 mod depthwise;
+mod gemm_bf16;
 mod gemm_f32;
 mod gemm_u8;
 mod harness;
@@ -27,6 +28,7 @@ type Run = fn(&mut Summary);
 
 const PRIMITIVES: &[(&str, Run)] = &[
     ("gemm_f32", gemm_f32::run),
+    ("gemm_bf16", gemm_bf16::run),
     ("gemm_u8", gemm_u8::run),
     ("conv_f32", conv_f32::run),
     ("conv_u8", conv_u8::run),

@@ -8,6 +8,7 @@
 //! output is in registers. Padding is left out where it can be, so that whether weights that are not finite
 //! meet its zeros is unspecified. [`Transposed`] is the same for transposed convolutions.
 
+mod bf16;
 mod pack;
 mod plan;
 #[cfg(test)]

@@ -27,11 +27,11 @@ pub enum Algorithm {
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     kernels: &'static MicroKernels,
-    shape: Shape,
-    algorithm: Algorithm,
+    pub(super) shape: Shape,
+    pub(super) algorithm: Algorithm,
     /// Of the table: where the rows of taps are in the padded image if the algorithm is that.
     window: Window,
-    taps: usize,
+    pub(super) taps: usize,
     rows: usize,
     table_len: usize,
     /// Elements of the packed weights before the row of zeros.

@@ -144,6 +144,22 @@ unsafe fn tile<const R: usize, const V: usize, S: Source>(tile: &Tile) {
             }
         }
     }
+    // SAFETY: `C`, and what is added, have `R` rows with the lanes of the masks.
+    unsafe { finish(tile, sums, masks) };
+}
+
+/// Adds, clamps and stores sums.
+///
+/// # Safety
+///
+/// `C`, and what is added unless null, must be good for `R` rows of the lanes of the masks.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(super) unsafe fn finish<const R: usize, const V: usize>(
+    tile: &Tile,
+    mut sums: [[__m512; V]; R],
+    masks: [__mmask16; V],
+) {
     if !tile.add.is_null() {
         for (i, row) in sums.iter_mut().enumerate() {
             for (v, sum) in row.iter_mut().enumerate() {
@@ -219,8 +235,9 @@ unsafe fn row<const V: usize, S: Source>(tile: &Tile, start: [__m512; V]) -> [__
 }
 
 /// Which lanes of each register are columns.
+#[inline]
 #[target_feature(enable = "avx512f")]
-fn masks<const V: usize>(cols: usize) -> [__mmask16; V] {
+pub(super) fn masks<const V: usize>(cols: usize) -> [__mmask16; V] {
     std::array::from_fn(|v| {
         let cols = cols.saturating_sub(v * LANES).min(LANES);
         ((1u32 << cols) - 1) as __mmask16
@@ -232,8 +249,9 @@ fn masks<const V: usize>(cols: usize) -> [__mmask16; V] {
 /// # Safety
 ///
 /// The bias of the tile must be null or good for the lanes of the masks.
+#[inline]
 #[target_feature(enable = "avx512f")]
-unsafe fn bias<const V: usize>(tile: &Tile, masks: [__mmask16; V]) -> [__m512; V] {
+pub(super) unsafe fn bias<const V: usize>(tile: &Tile, masks: [__mmask16; V]) -> [__m512; V] {
     let mut bias = [_mm512_setzero_ps(); V];
     if !tile.bias.is_null() {
         for (v, bias) in bias.iter_mut().enumerate() {
@@ -245,6 +263,6 @@ unsafe fn bias<const V: usize>(tile: &Tile, masks: [__mmask16; V]) -> [__m512; V
 }
 
 #[target_feature(enable = "avx512f,avx512dq,avx512vl")]
-unsafe fn resolve(pixels: &Pixels, entries: &[u32], pointers: &mut [*const f32]) {
+pub(super) unsafe fn resolve(pixels: &Pixels, entries: &[u32], pointers: &mut [*const f32]) {
     pixels.resolve(entries, pointers);
 }

@@ -1,6 +1,7 @@
 //! The loops around the micro-kernels: cuts a product into tiles, after checking that all of them lie within the
 //! slices.
 
+use std::ops::Range;
 use std::ptr::null;
 
 use super::{Epilogue, MicroKernel, MicroKernels, Tile};
@@ -73,6 +74,52 @@ impl MicroKernels {
             return;
         }
         assert!(holds(a, m, k, lda), "A is too short");
+        self.check(m, k, packed, n, c, ldc, epilogue);
+        Product { kernels: self, a, lda, from: 0, k, packed, n, ldc, epilogue }.run(m, c);
+    }
+
+    /// What a range of depth adds to a product: `a` has those columns of `m` rows alone, one row behind the other. Ranges come in
+    /// order; the first one begins with the bias and the residual, the last one ends with the activation.
+    ///
+    /// # Panics
+    ///
+    /// As [`Self::gemm`].
+    #[expect(clippy::too_many_arguments, reason = "those of `gemm`, and a range")]
+    pub(crate) fn gemm_part(
+        &self,
+        a: &[f32],
+        depth: Range<usize>,
+        m: usize,
+        k: usize,
+        packed: &[f32],
+        n: usize,
+        c: &mut [f32],
+        ldc: usize,
+        epilogue: &Epilogue<'_>,
+    ) {
+        if m == 0 || n == 0 {
+            return;
+        }
+        let (from, lda) = (depth.start, depth.len());
+        assert!(depth.start <= depth.end && depth.end <= k, "the depth is not of the product");
+        assert!(holds(a, m, lda, lda), "A is too short");
+        self.check(m, k, packed, n, c, ldc, epilogue);
+        let product = Product { kernels: self, a, lda, from, k, packed, n, ldc, epilogue };
+        product.block(Block { row: 0, rows: m, k: from, depth: lda }, c);
+    }
+
+    /// Refuses slices that are too short for all but `A`.
+    #[expect(clippy::too_many_arguments, reason = "those of `gemm`")]
+    fn check(
+        &self,
+        m: usize,
+        k: usize,
+        packed: &[f32],
+        n: usize,
+        c: &[f32],
+        ldc: usize,
+        epilogue: &Epilogue<'_>,
+    ) {
         assert!(packed.len() >= self.packed_len(k, n), "packed B is too short");
         assert!(holds(c, m, n, ldc), "C is too short");
         assert!(ldc >= n || m == 1, "rows of C overlap");
@@ -82,7 +129,6 @@ impl MicroKernels {
             residual.is_none_or(|(data, ld)| holds(data, m, n, ld)),
             "the residual is too short"
         );
-        Product { kernels: self, a, lda, k, packed, n, ldc, epilogue }.run(m, c);
     }
 }
 
@@ -97,6 +143,8 @@ struct Product<'a> {
     kernels: &'a MicroKernels,
     a: &'a [f32],
     lda: usize,
+    /// The column that `a` begins with.
+    from: usize,
     k: usize,
     packed: &'a [f32],
     n: usize,
@@ -177,8 +225,9 @@ impl Product<'_> {
                 (true, Some((data, ld))) => (data[row * ld + col..].as_ptr(), ld),
                 (true, None) => (null(), 0),
             };
+            let at = row.wrapping_mul(lda).wrapping_add(block.k - self.from);
             let tile = Tile {
-                a: self.a[row.wrapping_mul(lda).wrapping_add(block.k).min(self.a.len())..].as_ptr(),
+                a: self.a[at.min(self.a.len())..].as_ptr(),
                 lda,
                 pixels: null(),
                 ld_pixels: 0,

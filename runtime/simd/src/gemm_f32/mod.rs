@@ -14,6 +14,8 @@ use crate::isa::{Isa, isa};
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(target_arch = "x86_64")]
+mod avx512_bf16;
 mod driver;
 mod epilogue;
 mod igemm;
@@ -107,6 +109,21 @@ pub fn kernels(isa: Isa) -> &'static MicroKernels {
         #[cfg(not(target_arch = "x86_64"))]
         _ => &portable::KERNELS,
     }
+}
+
+/// Micro-kernels for words of two bf16 numbers each, where the machine has them and the instruction set in use does not forbid
+/// them.
+pub(crate) fn bf16_kernels() -> Option<&'static MicroKernels> {
+    #[cfg(target_arch = "x86_64")]
+    if isa().is_avx512() && has_bf16() {
+        return Some(&avx512_bf16::KERNELS);
+    }
+    None
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_bf16() -> bool {
+    !cfg!(miri) && is_x86_feature_detected!("avx512bf16")
 }
 
 /// The micro-kernels of the instruction set in use.

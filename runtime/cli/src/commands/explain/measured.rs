@@ -228,8 +228,10 @@ impl Measured {
         let [f32s, int8s] = [self.limits.f32_operations, self.limits.int8_operations];
         let (smallest, largest) = (self.limits.copies.first(), self.limits.copies.last());
         let speed = |copy: Option<&(f64, f64)>| copy.map_or(0.0, |(_, speed)| speed / 1e9);
+        let bf16 = self.limits.bf16_operations;
+        let bf16 = bf16.map_or(String::new(), |ops| format!(", {:.1} of bf16", ops / 1e9));
         outln!(
-            "limits: {:.1} GFLOP/s of f32, {:.1} GOP/s of 8-bit products, copies at {:.1} to {:.1} GB/s",
+            "limits: {:.1} GFLOP/s of f32{bf16}, {:.1} GOP/s of 8-bit products, copies at {:.1} to {:.1} GB/s",
             f32s / 1e9,
             int8s / 1e9,
             speed(smallest),
@@ -266,6 +268,7 @@ impl Measured {
             "limits": {
                 "f32_operations_per_s": self.limits.f32_operations,
                 "int8_operations_per_s": self.limits.int8_operations,
+                "bf16_operations_per_s": self.limits.bf16_operations,
                 "copies": copies.collect::<Vec<_>>(),
             },
             "steps": steps.collect::<Vec<_>>(),

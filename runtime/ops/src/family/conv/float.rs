@@ -14,6 +14,7 @@ use super::{Conv, ConvPlan, F32Packing, Weights, output_shape};
 use crate::Def;
 use crate::family::epilogue::{Fused, Takes};
 use crate::family::layout::{ChannelsLast, ChannelsSecond, FewChannels, Layout};
+use crate::family::matmul::Factors;
 use crate::family::results::Results;
 
 /// What a node means. Its family has the schema, inference, kernels for images in any layout and for the GPU,
@@ -134,7 +135,7 @@ impl<C: FloatConv, L: Layout> Kernel for ConvF32<C, L> {
         let conv = Self::conv(cx)?;
         let has_bias = has_bias(cx, &conv)?;
         let is_constant = cx.constant::<f32>(1)?.is_some();
-        let plan = ConvPlan::of(&conv, is_constant, L::PORTS)
+        let plan = ConvPlan::of(&conv, is_constant, Factors::of(cx, 1), L::PORTS)
             .ok_or_else(|| Error::new("the convolution is larger than memory"))?;
         let (_, mut fused) = Self::takes(cx, &conv).leading(cx.epilogue());
         fused.bias = fused.bias.or(has_bias.then_some(2));

@@ -14,6 +14,8 @@ use crate::number::wrong_recipe;
 pub(crate) enum F32Packing {
     /// For products whose rows are gathered: groups, outputs and channels of a group, taps.
     Indirect([usize; 4]),
+    /// The same, rounded to bf16.
+    IndirectBf16([usize; 4]),
     /// For Winograd's algorithm: input and output channels.
     Winograd(Tile, [usize; 2]),
     /// For filters of one channel.
@@ -46,6 +48,9 @@ impl F32Packing {
             Self::Indirect([groups, outputs, channels, taps]) => {
                 vec![0, groups, outputs, channels, taps]
             }
+            Self::IndirectBf16([groups, outputs, channels, taps]) => {
+                vec![4, groups, outputs, channels, taps]
+            }
             Self::Winograd(tile, [inputs, outputs]) => vec![1, tile.size(), inputs, outputs],
             Self::Depthwise { taps, channels } => vec![2, taps, channels],
             Self::Transposed(Shape { window, channels, outputs, groups }) => {
@@ -62,6 +67,9 @@ impl F32Packing {
         match numbers[..] {
             [0, groups, outputs, channels, taps] => {
                 Some(Self::Indirect([groups, outputs, channels, taps]))
+            }
+            [4, groups, outputs, channels, taps] => {
+                Some(Self::IndirectBf16([groups, outputs, channels, taps]))
             }
             [1, size, inputs, outputs] => {
                 let tile = Tile::ALL.into_iter().find(|tile| tile.size() == size)?;
@@ -82,6 +90,7 @@ impl F32Packing {
     pub(crate) fn pack(self, weights: &[f32], packed: &mut [f32]) {
         match self {
             Self::Indirect(shape) => Plan::pack_onnx(shape, weights, packed),
+            Self::IndirectBf16(shape) => Plan::pack_onnx_bf16(shape, weights, packed),
             Self::Winograd(tile, channels) => {
                 let mut workspace = vec![0.0; winograd::pack_workspace_len(channels)];
                 winograd::pack(tile, weights, channels, packed, &mut workspace);
@@ -187,6 +196,7 @@ mod tests {
     fn numbers_lead_back_to_their_recipe() {
         let floats = [
             F32Packing::Indirect([1, 2, 3, 4]),
+            F32Packing::IndirectBf16([1, 2, 3, 4]),
             F32Packing::Winograd(Tile::ALL[0], [5, 6]),
             F32Packing::Winograd(Tile::ALL[1], [5, 6]),
             F32Packing::Depthwise { taps: 9, channels: 7 },

@@ -1,7 +1,7 @@
 //! How a convolution of f32 runs on the primitives, which take images channels last: an image whose channels come second
 //! is converted, convolved by what suits its shape, and converted back.
 
-use udo_api::{ExecError, Parallel, Work};
+use udo_api::{Arithmetic, ExecError, Parallel, Work};
 use udo_simd::conv_f32::{self, Plan, Shape, Transposed};
 use udo_simd::depthwise::{self, Image};
 use udo_simd::gemm_f32::Epilogue;
@@ -10,11 +10,15 @@ use udo_simd::winograd::{self, Layer, Tile};
 
 use super::{Conv, Direction, F32Packing, Images};
 use crate::family::layout::LayoutPorts;
+use crate::family::matmul::Factors;
 use crate::family::partition;
 use crate::family::results::{Cut, Results, strip_rows};
 
 /// The most threads that share an image by Winograd's algorithm, as each has a workspace of its own.
 const WINOGRAD_THREADS: usize = 4;
+
+/// The fewest outputs of a group for which it pays to round the elements of each window.
+const LEAST_ROUNDED: usize = 16;
 
 /// The fewest pixels of a strip: a product of a few rows takes its terms in another order.
 const STRIP_PIXELS: usize = 64;
@@ -44,6 +48,7 @@ pub(crate) struct Weights<'a> {
 enum Algorithm {
     /// A product whose rows a table gathers.
     Indirect {
+        factors: Factors,
         plan: Box<Plan>,
         /// Groups, outputs and channels of a group, taps.
         shape: [usize; 4],
@@ -63,7 +68,12 @@ enum Algorithm {
 impl ConvPlan {
     /// The plan for a shape; none if it is beyond memory. Weights that come with each run are not worth
     /// Winograd's transform.
-    pub(crate) fn of(conv: &Conv, is_constant: bool, ports: LayoutPorts) -> Option<Self> {
+    pub(crate) fn of(
+        conv: &Conv,
+        is_constant: bool,
+        factors: Factors,
+        ports: LayoutPorts,
+    ) -> Option<Self> {
         let mut images = conv.images()?;
         let Conv { groups, inputs, outputs, .. } = *conv;
         if conv.direction == Direction::Transposed {
@@ -83,7 +93,8 @@ impl ConvPlan {
         } else {
             let shape = Shape { window, channels: inputs, outputs, groups };
             let plan = Box::new(Plan::new(&shape)?);
-            Algorithm::Indirect { plan, shape: [groups, outputs, inputs, window.taps()?] }
+            let factors = if outputs < LEAST_ROUNDED { Factors::F32 } else { factors };
+            Algorithm::Indirect { factors, plan, shape: [groups, outputs, inputs, window.taps()?] }
         };
         Some(Self { algorithm, images, ports })
     }
@@ -92,7 +103,12 @@ impl ConvPlan {
     pub(crate) fn work(&self) -> Work {
         let Images { batch, work, .. } = self.images;
         match &self.algorithm {
-            Algorithm::Indirect { .. } => Work::products(&[batch, work]).by("indirect product"),
+            Algorithm::Indirect { factors: Factors::F32, .. } => {
+                Work::products(&[batch, work]).by("indirect product")
+            }
+            Algorithm::Indirect { factors: Factors::Bf16, .. } => {
+                Work::products(&[batch, work]).with(Arithmetic::Bf16).by("bf16 product")
+            }
             Algorithm::Transposed { .. } => Work::products(&[batch, work]).by("transposed product"),
             Algorithm::Depthwise(_) => Work::products(&[batch, work]).by("depthwise"),
             Algorithm::Winograd { tile, layer } => {
@@ -108,7 +124,8 @@ impl ConvPlan {
     /// Elements of the packed weights.
     pub(crate) fn packed_len(&self) -> usize {
         match &self.algorithm {
-            Algorithm::Indirect { plan, .. } => plan.packed_len(),
+            Algorithm::Indirect { factors: Factors::F32, plan, .. } => plan.packed_len(),
+            Algorithm::Indirect { shape, .. } => Plan::packed_len_bf16(*shape),
             Algorithm::Transposed { plan, .. } => plan.packed_len(),
             Algorithm::Winograd { tile, layer } => winograd::packed_len(*tile, layer.channels),
             Algorithm::Depthwise(shape) => packed_len(shape),
@@ -118,7 +135,10 @@ impl ConvPlan {
     /// All that decides how weights are packed.
     pub(crate) fn recipe(&self) -> F32Packing {
         match &self.algorithm {
-            Algorithm::Indirect { shape, .. } => F32Packing::Indirect(*shape),
+            Algorithm::Indirect { factors: Factors::F32, shape, .. } => {
+                F32Packing::Indirect(*shape)
+            }
+            Algorithm::Indirect { shape, .. } => F32Packing::IndirectBf16(*shape),
             Algorithm::Transposed { shape, .. } => F32Packing::transposed(shape),
             Algorithm::Winograd { tile, layer } => F32Packing::Winograd(*tile, layer.channels),
             Algorithm::Depthwise(shape) => {
@@ -285,11 +305,15 @@ impl ConvPlan {
             partition::threads(parallel, self.images.work),
         );
         match &self.algorithm {
-            Algorithm::Indirect { plan, .. } => {
+            Algorithm::Indirect { factors, plan, .. } => {
+                let run = match factors {
+                    Factors::F32 => Plan::run,
+                    Factors::Bf16 => Plan::run_bf16,
+                };
                 y.compute(parallel, cut, workspace, |first, y, _| {
                     let rows = first..first + y.len() / outputs;
                     let epilogue = from(epilogue, first);
-                    plan.run(x, inputs, table, packed, rows, y, outputs, &epilogue);
+                    run(plan, x, inputs, table, packed, rows, y, outputs, &epilogue);
                     Ok(())
                 })
             }

@@ -4,7 +4,8 @@ use udo_api::Dim;
 
 use super::{Conv, ConvPlan, Direction};
 use crate::family::layout::LayoutPorts;
-use crate::family::numerics::{SUBNORMAL, of_kernels, settled, with};
+use crate::family::matmul::Factors;
+use crate::family::numerics::{SUBNORMAL, assert_rounds_factors, of_kernels, settled, with};
 use crate::family::window::Window;
 use crate::testing::{Bench, assert_near, bench, noise, tensor};
 
@@ -107,7 +108,7 @@ fn weights_of_images_of_open_extents_are_packed_alike() {
         let direction = Direction::Forward;
         let conv =
             Conv { direction, window, batch: 1, groups: 1, inputs: 48, outputs: 64, is_open };
-        let plan = ConvPlan::of(&conv, true, LayoutPorts::BOTH).unwrap();
+        let plan = ConvPlan::of(&conv, true, Factors::F32, LayoutPorts::BOTH).unwrap();
         (plan.recipe(), plan.packed_len())
     };
     assert_ne!(recipe(1, false), recipe(56, false), "what is fastest differs");
@@ -159,5 +160,25 @@ fn images_of_open_extents_of_any_size_match_the_definition() {
             assert_eq!(y.dims(), [2, outputs, out[0], out[1]], "{size:?}, {pads:?}");
             assert_near(&y.values::<f32>(), &wanted, 1e-4);
         }
+    }
+}
+
+#[test]
+fn factors_are_rounded_where_that_is_allowed() {
+    // One tap, several with padding and strides, few channels, and groups; large kernels keep Winograd away.
+    let cases: [([usize; 4], [usize; 4], [i64; 2], i64); 4] = [
+        ([2, 33, 9, 8], [20, 33, 1, 1], [1, 0], 1),
+        ([1, 18, 11, 10], [40, 18, 5, 3], [2, 2], 1),
+        ([1, 3, 20, 21], [17, 3, 7, 7], [2, 3], 1),
+        ([1, 24, 9, 9], [48, 12, 3, 3], [2, 1], 2),
+    ];
+    for (x_dims, w_dims, [stride, pad], groups) in cases {
+        let conv = || {
+            let run = bench("Conv").int("group", groups);
+            run.ints("strides", &[stride; 2]).ints("pads", &[pad; 4])
+        };
+        let (x, w) = (noise(x_dims.iter().product()), noise(w_dims.iter().product()));
+        let terms = w_dims[1..].iter().product();
+        assert_rounds_factors(conv, [(&x_dims, &x), (&w_dims, &w)], terms);
     }
 }

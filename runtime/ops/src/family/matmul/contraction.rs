@@ -5,7 +5,7 @@ use udo_api::{
 };
 use udo_simd::gemm_f32::{Epilogue, Layout, gemm};
 
-use super::{Product, multiply_row};
+use super::{Factors, Product, multiply_row};
 use crate::family::axes::{Axes, StridedIter};
 use crate::family::movement::Permutation;
 use crate::family::partition::{self, GRAIN};
@@ -292,6 +292,7 @@ impl Contraction {
             depth: count(&depth),
             cols: count(&cols),
             right: Layout::Rows,
+            factors: Factors::F32,
         };
         let mut right = Arrangement::of(b, &labels([&batch, &depth, &cols]));
         let is_float = cx.input(port)?.dtype() == Some(DType::F32);

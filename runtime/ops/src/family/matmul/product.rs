@@ -1,6 +1,7 @@
 //! Products of f32 matrices on the primitives: packed right sides, rows over threads.
 
-use udo_api::{Error, ExecError, Parallel, Sources};
+use udo_api::{Arithmetic, Error, ExecError, FinalizeCx, Parallel, Sources, Work};
+use udo_simd::gemm_bf16::{self, Rows};
 use udo_simd::gemm_f32::{Epilogue, Layout, columns_of_chunk, gemm, gemv, pack_b, packed_len};
 
 use crate::family::partition;
@@ -13,6 +14,21 @@ const WORTH_PACKING: usize = 4;
 /// The fewest rows of a strip of results that become quantized values: a product of a few takes its terms in another order.
 const STRIP_ROWS: usize = 64;
 
+/// What factors are rounded to before they are multiplied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Factors {
+    F32,
+    Bf16,
+}
+
+impl Factors {
+    /// Those of a product with a constant input: rounded where the user asked for it and the machine has it.
+    pub(crate) fn of(cx: &FinalizeCx<'_>, constant: usize) -> Self {
+        let is_asked = cx.allows_bf16() && cx.is_constant(constant);
+        if is_asked && gemm_bf16::is_available() { Self::Bf16 } else { Self::F32 }
+    }
+}
+
 /// `[rows, depth]` times `[depth, cols]`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Product {
@@ -21,17 +37,39 @@ pub(crate) struct Product {
     pub(crate) cols: usize,
     /// How the right side lies in memory.
     pub(crate) right: Layout,
+    pub(crate) factors: Factors,
 }
 
 impl Product {
-    /// Elements of a packed right side.
+    /// Elements of a packed right side, two numbers of 16 bits each where they are rounded.
     pub(crate) fn packed_len(&self) -> usize {
-        packed_len(self.depth, self.cols)
+        match self.factors {
+            Factors::F32 => packed_len(self.depth, self.cols),
+            Factors::Bf16 => gemm_bf16::packed_len(self.depth, self.cols),
+        }
+    }
+
+    /// Elements of a column of a packed right side.
+    fn packed_depth(&self) -> usize {
+        match self.factors {
+            Factors::F32 => self.depth,
+            Factors::Bf16 => self.depth.div_ceil(2),
+        }
+    }
+
+    /// What `batch` products take.
+    pub(crate) fn work(&self, batch: usize) -> Work {
+        let work = Work::products(&[batch, self.rows, self.depth, self.cols]);
+        match self.factors {
+            Factors::F32 => work,
+            Factors::Bf16 => work.with(Arithmetic::Bf16).by("bf16 product"),
+        }
     }
 
     /// All that decides what [`Self::fill`] makes of right sides.
-    pub(crate) fn recipe(&self) -> [u64; 3] {
-        [u64::from(self.right == Layout::Transposed), self.depth as u64, self.cols as u64]
+    pub(crate) fn recipe(&self) -> [u64; 4] {
+        let (right, factors) = (self.right == Layout::Transposed, self.factors == Factors::Bf16);
+        [right.into(), self.depth as u64, self.cols as u64, factors.into()]
     }
 
     /// Packs right sides that lie one after the other, by their recipe.
@@ -40,9 +78,10 @@ impl Product {
         sources: &Sources<'_>,
         packed: &mut [f32],
     ) -> Result<(), Error> {
-        let &[transposed, depth, cols] = recipe else { return Err(wrong_recipe(recipe)) };
+        let &[transposed, depth, cols, factors] = recipe else { return Err(wrong_recipe(recipe)) };
         let right = if transposed == 0 { Layout::Rows } else { Layout::Transposed };
-        let product = Self { rows: 0, depth: depth as usize, cols: cols as usize, right };
+        let factors = if factors == 0 { Factors::F32 } else { Factors::Bf16 };
+        let product = Self { rows: 0, depth: depth as usize, cols: cols as usize, right, factors };
         let (from_len, to_len) =
             ((product.depth * product.cols).max(1), product.packed_len().max(1));
         let rights = sources.get::<f32>(0)?.chunks_exact(from_len);
@@ -54,7 +93,10 @@ impl Product {
 
     pub(crate) fn pack(&self, b: &[f32], to: &mut [f32]) {
         let ldb = if self.right == Layout::Rows { self.cols } else { self.depth };
-        pack_b(b, ldb, self.right, self.depth, self.cols, to);
+        match self.factors {
+            Factors::F32 => pack_b(b, ldb, self.right, self.depth, self.cols, to),
+            Factors::Bf16 => gemm_bf16::pack_b(b, ldb, self.right, self.depth, self.cols, to),
+        }
     }
 
     /// Whether a right side that is used once is better packed than read as it lies.
@@ -98,7 +140,13 @@ impl Product {
             let a = &a[first * depth..][..count * depth];
             let residual = epilogue.residual.map(|(data, ld)| (&data[first * ld..], ld));
             let epilogue = Epilogue { residual, ..*epilogue };
-            gemm(a, depth, count, depth, packed, cols, y, cols, &epilogue);
+            match self.factors {
+                Factors::F32 => gemm(a, depth, count, depth, packed, cols, y, cols, &epilogue),
+                Factors::Bf16 => {
+                    let a = Rows::Strided { a, lda: depth };
+                    gemm_bf16::gemm(a, count, depth, packed, cols, y, cols, &epilogue);
+                }
+            }
             Ok(())
         })
     }
@@ -125,8 +173,15 @@ impl Product {
         let bias = epilogue.bias.map(|bias| &bias[first..]);
         let residual = epilogue.residual.map(|(data, ld)| (&data[first..], ld));
         let epilogue = Epilogue { bias, residual, ..*epilogue };
-        let packed = &packed[first * self.depth..];
-        gemv(a, self.depth, packed, y.len(), y, &epilogue);
+        let packed = &packed[first * self.packed_depth()..];
+        let (depth, cols) = (self.depth, y.len());
+        match self.factors {
+            Factors::F32 => gemv(a, depth, packed, cols, y, &epilogue),
+            Factors::Bf16 => {
+                let a = Rows::Strided { a, lda: depth };
+                gemm_bf16::gemm(a, 1, depth, packed, cols, y, cols, &epilogue);
+            }
+        }
     }
 
     /// `y = a b` with `b` as it lies, in rows.

@@ -1,6 +1,6 @@
 //! What products of matrices promise of numbers, packed and as they lie.
 
-use crate::family::numerics::{SUBNORMAL, settled, with};
+use crate::family::numerics::{SUBNORMAL, assert_rounds_factors, settled, with};
 use crate::testing::{Bench, Tensor, assert_near, bench, noise, tensor};
 
 /// Every operator that multiplies matrices of `f32`.
@@ -68,4 +68,20 @@ fn integers_wrap() {
     let a = tensor(&[1, 2], &[i32::MAX, 1]);
     let y = bench("MatMul").input(a).input(tensor(&[2, 2], &[1, 2, 1, 3])).one();
     assert_eq!(y.values::<i32>(), [i32::MIN, 1]);
+}
+
+#[test]
+fn factors_are_rounded_where_that_is_allowed() {
+    for (op, [rows, depth, cols]) in MEMBERS.into_iter().flat_map(|op| SIZES.map(|size| (op, size)))
+    {
+        let (a, b) = of_size([rows, depth, cols]);
+        let inputs = [(&[rows, depth][..], &a[..]), (&[depth, cols], &b)];
+        assert_rounds_factors(|| bench(op), inputs, depth);
+    }
+    // Several right sides, and one that is transposed.
+    let (a, b) = (noise(3 * 9 * 17), noise(3 * 17 * 20));
+    assert_rounds_factors(|| bench("MatMul"), [(&[3, 9, 17], &a), (&[3, 17, 20], &b)], 17);
+    let (a, b) = (noise(9 * 33), noise(50 * 33));
+    let gemm = || bench("Gemm").int("transB", 1);
+    assert_rounds_factors(gemm, [(&[9, 33], &a), (&[50, 33], &b)], 33);
 }

@@ -9,7 +9,7 @@ use super::{
     Activation, BIAS, Cell, Counts, FIRST_HIDDEN, FIRST_MEMORY, LAST_HIDDEN, LAST_MEMORY, LENGTHS,
     PEEPHOLES, R, Sizes, Step, W, X, Y,
 };
-use crate::family::matmul::{Product, RightSide};
+use crate::family::matmul::{Factors, Product, RightSide};
 
 pub(super) struct Recurrent<C> {
     cell: C,
@@ -34,14 +34,15 @@ impl<C: Cell> Kernel for Recurrent<C> {
         let gates = C::GATES * hidden;
         cx.work(Work::products(&[dirs, steps, batch, gates, width.saturating_add(hidden)]))?;
         let weights = |port: usize, rows: usize, depth: usize| {
-            let product = Product { rows, depth, cols: gates, right: Layout::Transposed };
+            let right = Layout::Transposed;
+            let product = Product { rows, depth, cols: gates, right, factors: Factors::F32 };
             RightSide::read(cx, port, product, dirs)
         };
         let (input, state) = (weights(W, steps * batch, width)?, weights(R, batch, hidden)?);
         let late = match cell.late() {
             Some(gate) => {
-                let product =
-                    Product { rows: batch, depth: hidden, cols: hidden, right: Layout::Transposed };
+                let (rows, depth, cols, right) = (batch, hidden, hidden, Layout::Transposed);
+                let product = Product { rows, depth, cols, right, factors: Factors::F32 };
                 Some((gate, RightSide::read(cx, R, product, dirs * C::GATES)?))
             }
             None => None,

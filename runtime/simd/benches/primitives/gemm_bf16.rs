@@ -1,0 +1,60 @@
+//! Rows of `gemm_bf16`.
+#![expect(
+    clippy::many_single_char_names,
+    reason = "matrices have the letters that BLAS gives them"
+)]
+
+use std::hint::black_box;
+
+use udo_simd::gemm_bf16::{self, Rows};
+use udo_simd::gemm_f32::{self, Epilogue, Layout};
+
+use crate::harness::{self, Lines, Summary, geomean, section};
+
+/// Layers of known networks, as those of `gemm_f32`: output channels, pixels or tokens, depth.
+const SHAPES: &[(&str, usize, usize, usize)] = &[
+    ("resnet50 1x1", 64, 3136, 64),
+    ("resnet50 3x3", 128, 784, 1152),
+    ("resnet50 3x3", 256, 196, 2304),
+    ("resnet50 1x1", 1024, 196, 256),
+    ("resnet50 3x3", 512, 49, 4608),
+    ("mobilenet 1x1", 512, 196, 512),
+    ("transformer", 1536, 128, 384),
+    ("fully connected", 1000, 1, 2048),
+];
+
+/// Prints the rows.
+pub(crate) fn run(summary: &mut Summary) {
+    section("gemm_bf16: channels x pixels x depth, as a multiple of gemm_f32's rate");
+    if !gemm_bf16::is_available() {
+        println!("  this machine has no such products");
+        return;
+    }
+    let ratios: Vec<f64> = SHAPES.iter().map(row).collect();
+    let ratio = geomean(&ratios);
+    println!("  geometric mean {ratio:>40.2} x");
+    summary.add("bf16_gemm", ratio);
+}
+
+/// How many times as fast as `gemm_f32`.
+fn row(&(name, n, m, k): &(&str, usize, usize, usize)) -> f64 {
+    let mut a = Lines::new(m * k);
+    a.slice().iter_mut().enumerate().for_each(|(i, x)| *x = (i % 17) as f32 / 17.0 - 0.5);
+    let b: Vec<f32> = (0..k * n).map(|i| (i % 23) as f32 / 23.0 - 0.5).collect();
+    let mut exact = Lines::new(gemm_f32::packed_len(k, n));
+    gemm_f32::pack_b(&b, n, Layout::Rows, k, n, exact.slice());
+    let mut rounded = Lines::new(gemm_bf16::packed_len(k, n));
+    gemm_bf16::pack_b(&b, n, Layout::Rows, k, n, rounded.slice());
+    let (a, exact, rounded) = (&*a.slice(), &*exact.slice(), &*rounded.slice());
+    let (mut c, mut d) = (vec![0.0; m * n], vec![0.0; m * n]);
+    let epilogue = Epilogue::default();
+    let own = || {
+        gemm_bf16::gemm(Rows::Strided { a, lda: k }, m, k, rounded, n, &mut c, n, &epilogue);
+        black_box(&mut *c);
+    };
+    let other = || {
+        gemm_f32::gemm(a, k, m, k, exact, n, &mut d, n, &epilogue);
+        black_box(&mut *d);
+    };
+    harness::ratio(&format!("{name} {n}x{m}x{k}"), own, other)
+}

@@ -1,0 +1,293 @@
+//! Matrix products whose factors are rounded to bf16, and whose sums are in `f32`: `C = epilogue(A x B)`.
+//!
+//! AVX512-BF16 adds two products to each sum at once, of neighbours along the depth. So a word of packed `B` holds two rows of
+//! a column, and a word of `A` two columns of a row: with words for elements, a product is one of `f32` of half the depth, in
+//! the same panels and tiles ([`crate::gemm_f32`]). `B` is rounded when it is packed, `A` block by block on the stack, where rows
+//! that a table gathers come to lie behind each other as well.
+//!
+//! # Accuracy
+//!
+//! A factor is off by at most `2^-8` of itself, or is a zero if it is denormal, so a product by `2^-7` and a little. Sums are
+//! rounded once per product at most, and one of `n` terms before the activation is off by at most
+//! `(2^-7 + 2^-16 + 1.2 (n + 3) eps / 2) * (sum of sizes)`, as long as nothing overflows or is denormal; denormal sums are
+//! zeros. A NaN or an infinity reaches the row or column that it stands in.
+
+use std::ops::Range;
+
+use crate::gemm_f32::{self, Epilogue, Layout, MicroKernels, bf16_kernels};
+use crate::isa::Isa;
+
+#[cfg(test)]
+mod tests;
+
+/// Words of the block of `A` on the stack: 64 KiB.
+const WORDS: usize = 1 << 14;
+/// Words of one for few rows, which is not worth as many zeros.
+const FEW_WORDS: usize = 1 << 10;
+/// The most words of a row of a block.
+const MAX_DEPTH: usize = 256;
+
+/// Whether the machine multiplies bf16 numbers, and the instruction set in use does not forbid it.
+pub fn is_available() -> bool {
+    bf16_kernels().is_some()
+}
+
+/// Rows of `A`, which are rounded while they are read.
+#[derive(Clone, Copy, Debug)]
+pub enum Rows<'a> {
+    /// Rows so many elements apart.
+    Strided {
+        /// The first row, and those behind it.
+        a: &'a [f32],
+        /// Elements from a row to the next.
+        lda: usize,
+    },
+    /// Each is some channels of a pixel per tap, one tap after the other.
+    Gathered {
+        /// Pixels.
+        a: &'a [f32],
+        /// Elements from a pixel to the next.
+        lda: usize,
+        /// By rows, then by taps: the index of a pixel; any other stands for zeros.
+        table: &'a [u32],
+        /// Columns of the table.
+        taps: usize,
+        /// The first channel of a pixel that counts, and how many do.
+        channels: (usize, usize),
+    },
+}
+
+/// Words that a `k` x `n` matrix takes when packed.
+///
+/// # Panics
+///
+/// If the machine has no such products ([`is_available`]), or that is more than `usize` holds.
+pub fn packed_len(k: usize, n: usize) -> usize {
+    kernels().packed_len(k.div_ceil(2), n)
+}
+
+/// Packs a `k` x `n` matrix whose rows (columns, if `layout` is transposed) lie `ldb` elements apart into the first
+/// [`packed_len`] words of `out`.
+///
+/// # Panics
+///
+/// As [`packed_len`], and if `b` or `out` is too short.
+pub fn pack_b(b: &[f32], ldb: usize, layout: Layout, k: usize, n: usize, out: &mut [f32]) {
+    let place = |row: usize, col: usize| match layout {
+        Layout::Rows => row * ldb + col,
+        Layout::Transposed => col * ldb + row,
+    };
+    pack(k, n, |row, col| b[place(row, col)], out);
+}
+
+/// The same of a matrix whose element in a row and a column `get` knows.
+pub(crate) fn pack(k: usize, n: usize, get: impl Fn(usize, usize) -> f32, out: &mut [f32]) {
+    let word = |pair: usize, col: usize| {
+        let second = if 2 * pair + 1 < k { rounded(get(2 * pair + 1, col)) } else { 0 };
+        f32::from_bits(u32::from(second) << 16 | u32::from(rounded(get(2 * pair, col))))
+    };
+    let words = k.div_ceil(2);
+    kernels().pack_rows(words, n, &(0..words), word, out);
+}
+
+/// The upper half of a number, rounded to nearest, ties to even.
+fn rounded(x: f32) -> u16 {
+    let bits = x.to_bits();
+    let up = if x.is_nan() { 0x40_0000 } else { 0x7fff + (bits >> 16 & 1) };
+    let bits = if x.is_nan() { bits | up } else { bits + up };
+    (bits >> 16) as u16
+}
+
+/// `C = epilogue(A x B)` with `A` of `m` x `k`, `B` of `k` x `n` as packed by [`pack_b`], and `C` of `m` x `n`, whose rows lie
+/// `ldc` elements apart.
+///
+/// # Panics
+///
+/// As [`packed_len`], and if a slice is too short for its matrix, or `ldc` is less than `n`.
+#[expect(clippy::too_many_arguments, reason = "the arguments of BLAS, in its order")]
+pub fn gemm(
+    a: Rows<'_>,
+    m: usize,
+    k: usize,
+    packed: &[f32],
+    n: usize,
+    c: &mut [f32],
+    ldc: usize,
+    epilogue: &Epilogue<'_>,
+) {
+    let words = k.div_ceil(2);
+    let parts = words.div_ceil(MAX_DEPTH).max(1);
+    let product = Product { a, k, depth: words.div_ceil(parts), packed, n, ldc, epilogue };
+    if m.saturating_mul(product.depth) <= FEW_WORDS {
+        product.run::<FEW_WORDS>(m, c);
+    } else {
+        product.run::<WORDS>(m, c);
+    }
+}
+
+/// A product, and the words of a block of depth.
+struct Product<'a> {
+    a: Rows<'a>,
+    k: usize,
+    depth: usize,
+    packed: &'a [f32],
+    n: usize,
+    ldc: usize,
+    epilogue: &'a Epilogue<'a>,
+}
+
+impl Product<'_> {
+    fn run<const WORDS: usize>(&self, m: usize, c: &mut [f32]) {
+        let Self { a, k, depth, packed, n, ldc, epilogue } = *self;
+        let (kernels, words) = (kernels(), k.div_ceil(2));
+        let most = (WORDS / depth.max(1)).max(1);
+        // As many as the other blocks have, and few tiles that are not full.
+        let height = m.div_ceil(m.div_ceil(most).max(1)).next_multiple_of(8).min(most);
+        let mut block = [0u32; WORDS];
+        for first in (0..m).step_by(height.max(1)) {
+            let rows = height.min(m - first);
+            let c = &mut c[first * ldc..];
+            let residual = epilogue.residual.map(|(data, ld)| (&data[first * ld..], ld));
+            let epilogue = Epilogue { residual, ..*epilogue };
+            let mut from = 0;
+            loop {
+                let range = from..words.min(from + depth);
+                let block = &mut block[..rows * range.len()];
+                for (row, to) in block.chunks_exact_mut(range.len().max(1)).enumerate() {
+                    a.round(first + row, 2 * range.start..k.min(2 * range.end), to);
+                }
+                from = range.end;
+                let a = as_words(block);
+                kernels.gemm_part(a, range, rows, words, packed, n, c, ldc, &epilogue);
+                if from >= words {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+fn kernels() -> &'static MicroKernels {
+    let kernels = bf16_kernels();
+    assert!(kernels.is_some(), "this machine has no products of bf16");
+    kernels.unwrap_or_else(|| gemm_f32::kernels(Isa::Portable))
+}
+
+/// The same bits as the elements that micro-kernels take.
+fn as_words(words: &[u32]) -> &[f32] {
+    // SAFETY: both types have 4 bytes, of which any are a value, and the same alignment.
+    unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), words.len()) }
+}
+
+impl Rows<'_> {
+    /// Writes the elements of a row in a range of depth, rounded, two to a word; the last word is half zero if there is one
+    /// element less.
+    fn round(&self, row: usize, depth: Range<usize>, to: &mut [u32]) {
+        match *self {
+            Self::Strided { a, lda } => {
+                let mut to = Halves { to, len: 0 };
+                to.push(&a[row * lda..][depth.clone()]);
+                to.end();
+            }
+            Self::Gathered { a, lda, table, taps, channels: (first, count) } => {
+                let entries = &table[row * taps..][..taps];
+                let mut to = Halves { to, len: 0 };
+                let mut at = depth.start;
+                while at < depth.end {
+                    let (tap, channel) = (at / count, at % count);
+                    let len = (count - channel).min(depth.end - at);
+                    let start = (entries[tap] as usize).checked_mul(lda);
+                    let pixel = start.and_then(|start| a.get(start..)?.get(first + channel..));
+                    match pixel.and_then(|pixel| pixel.get(..len)) {
+                        Some(pixel) => to.push(pixel),
+                        None => to.push_zeros(len),
+                    }
+                    at += len;
+                }
+                to.end();
+            }
+        }
+    }
+}
+
+/// Halves of words that are written one after the other.
+struct Halves<'a> {
+    to: &'a mut [u32],
+    len: usize,
+}
+
+impl Halves<'_> {
+    /// The halves from the next one on.
+    fn rest(&mut self) -> &mut [u16] {
+        // SAFETY: each word of `to` is two halves, which any bits are a value of, and needs no smaller alignment.
+        let halves = unsafe {
+            std::slice::from_raw_parts_mut(self.to.as_mut_ptr().cast::<u16>(), self.to.len() * 2)
+        };
+        &mut halves[self.len..]
+    }
+
+    fn push(&mut self, from: &[f32]) {
+        round(from, &mut self.rest()[..from.len()]);
+        self.len += from.len();
+    }
+
+    fn push_zeros(&mut self, count: usize) {
+        self.rest()[..count].fill(0);
+        self.len += count;
+    }
+
+    fn end(mut self) {
+        self.rest().fill(0);
+    }
+}
+
+/// Rounds as many elements as both slices have.
+fn round(from: &[f32], to: &mut [u16]) {
+    #[cfg(target_arch = "x86_64")]
+    if is_available() {
+        // SAFETY: `is_available` says that the machine has AVX512-BF16.
+        return unsafe { avx512::round(from, to) };
+    }
+    to.iter_mut().zip(from).for_each(|(to, &x)| *to = rounded(x));
+}
+
+#[cfg(target_arch = "x86_64")]
+mod avx512 {
+    //! The same by vectors.
+
+    use std::arch::x86_64::{
+        __m256i, __m512bh, _mm256_mask_storeu_epi16, _mm512_cvtne2ps_pbh, _mm512_cvtneps_pbh,
+        _mm512_loadu_ps, _mm512_maskz_loadu_ps, _mm512_storeu_si512,
+    };
+
+    /// Elements of two vectors.
+    const STEP: usize = 32;
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
+    pub(super) fn round(from: &[f32], to: &mut [u16]) {
+        let len = from.len().min(to.len());
+        let (from, to) = (&from[..len], &mut to[..len]);
+        let (pieces, rest) = from.as_chunks::<STEP>();
+        let (targets, target) = to.as_chunks_mut::<STEP>();
+        for (from, to) in pieces.iter().zip(targets) {
+            // SAFETY: `from` has 32 elements, and this reads the first 16.
+            let low = unsafe { _mm512_loadu_ps(from.as_ptr()) };
+            // SAFETY: `from` has 32 elements, and this reads the last 16.
+            let high = unsafe { _mm512_loadu_ps(from.as_ptr().add(16)) };
+            let both: __m512bh = _mm512_cvtne2ps_pbh(high, low);
+            // SAFETY: both types are 512 bits, of which any are a value.
+            let both = unsafe { std::mem::transmute::<__m512bh, std::arch::x86_64::__m512i>(both) };
+            // SAFETY: `to` has 32 halves.
+            unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), both) };
+        }
+        for (from, to) in rest.chunks(16).zip(target.chunks_mut(16)) {
+            let mask = ((1u32 << from.len()) - 1) as u16;
+            // SAFETY: lanes outside the mask are not read, and `from` has the others.
+            let x = unsafe { _mm512_maskz_loadu_ps(mask, from.as_ptr()) };
+            // SAFETY: both types are 256 bits, of which any are a value.
+            let x = unsafe { std::mem::transmute::<_, __m256i>(_mm512_cvtneps_pbh(x)) };
+            // SAFETY: lanes outside the mask are not written, and `to` has the others.
+            unsafe { _mm256_mask_storeu_epi16(to.as_mut_ptr().cast(), mask, x) };
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Against a naive product, on a machine that has bf16; on others there is nothing to call.
+
+use super::*;
+use crate::gemm_f32::Activation;
+use crate::testing::{Guarded, noise};
+
+/// What is off at most of a sum of so many terms, as a share of the sum of sizes.
+fn bound(terms: usize) -> f64 {
+    2f64.powi(-7) + 2f64.powi(-16) + (terms as f64 + 3.0) * 1.2e-7
+}
+
+/// Runs a product with everything that an epilogue has, and compares each element.
+fn check(a: Rows<'_>, [m, k, n]: [usize; 3], element: impl Fn(usize, usize) -> f32) {
+    let ldc = n + 1;
+    let (b, bias, residual) = (noise(k * n), noise(n), noise(m * n));
+    for layout in [Layout::Rows, Layout::Transposed] {
+        let mut packed = Guarded::of(&vec![f32::NAN; packed_len(k, n)]);
+        let ldb = if layout == Layout::Rows { n } else { k };
+        let weight = |row: usize, col: usize| match layout {
+            Layout::Rows => b[row * ldb + col],
+            Layout::Transposed => b[col * ldb + row],
+        };
+        pack_b(&b, ldb, layout, k, n, packed.slice());
+        let mut c = Guarded::of(&vec![-7.5; (m - 1) * ldc + n]);
+        let epilogue = Epilogue {
+            bias: Some(&bias),
+            residual: Some((&residual, n)),
+            activation: Activation::Relu,
+        };
+        gemm(a, m, k, packed.slice(), n, c.slice(), ldc, &epilogue);
+        for row in 0..m {
+            for col in 0..n {
+                let (mut sum, mut size) = (0.0, 0.0);
+                for depth in 0..k {
+                    let term = f64::from(element(row, depth)) * f64::from(weight(depth, col));
+                    sum += term;
+                    size += term.abs();
+                }
+                let added = f64::from(bias[col]) + f64::from(residual[row * n + col]);
+                let wanted = (sum + added).max(0.0);
+                let apart = (f64::from(c[row * ldc + col]) - wanted).abs();
+                let most = bound(k) * (size + added.abs() + 1e-6);
+                assert!(
+                    apart <= most,
+                    "[{row}, {col}] of {m} x {k} x {n} is off by {apart}, not {most}"
+                );
+            }
+        }
+        assert!((1..m).all(|row| c[row * ldc - 1].to_bits() == (-7.5f32).to_bits()), "gaps stay");
+    }
+}
+
+#[test]
+fn products_are_within_their_bound() {
+    if !is_available() {
+        return;
+    }
+    for m in [1, 2, 7, 8, 9, 33, 70] {
+        for (k, n) in [(1, 1), (2, 16), (3, 17), (31, 48), (64, 65), (513, 20), (1100, 130)] {
+            let lda = k + 3;
+            let mut a = Guarded::of(&noise((m - 1) * lda + k));
+            let a = &*a.slice();
+            check(Rows::Strided { a, lda }, [m, k, n], |row, depth| a[row * lda + depth]);
+        }
+    }
+}
+
+#[test]
+fn gathered_rows_are_those_of_the_table_and_zeros() {
+    if !is_available() {
+        return;
+    }
+    for (taps, count) in [(1, 5), (9, 7), (3, 64), (25, 33)] {
+        let (pixels, lda, first, m) = (20, count + 4, 3, 37);
+        let mut a = Guarded::of(&noise((pixels - 1) * lda + first + count));
+        let a = &*a.slice();
+        let table: Vec<u32> = (0..m * taps)
+            .map(|i| if i % 5 == 0 { u32::MAX - (i % 2) as u32 } else { (i * 7 % pixels) as u32 })
+            .collect();
+        let rows = Rows::Gathered { a, lda, table: &table, taps, channels: (first, count) };
+        check(rows, [m, taps * count, 40], |row, depth| {
+            let pixel = table[row * taps + depth / count] as usize;
+            if pixel < pixels { a[pixel * lda + first + depth % count] } else { 0.0 }
+        });
+    }
+}
+
+#[test]
+fn vectors_round_as_the_definition_does() {
+    let odd =
+        [f32::NAN, f32::INFINITY, f32::MAX, -0.0, 1.0 + 2f32.powi(-8), 1.0 + 3.0 * 2f32.powi(-8)];
+    let from: Vec<f32> = noise(70).into_iter().chain(odd).collect();
+    for len in [0, 1, 15, 16, 31, 33, from.len()] {
+        let mut to = vec![7; len];
+        round(&from[from.len() - len..], &mut to);
+        for (&x, &to) in from[from.len() - len..].iter().zip(&to) {
+            let found = f32::from_bits(u32::from(to) << 16);
+            if x.is_nan() {
+                assert!(found.is_nan());
+                continue;
+            }
+            assert_eq!(to, rounded(x), "{x}");
+            let apart = (f64::from(found) - f64::from(x)).abs();
+            let is_largest = x.to_bits() == f32::MAX.to_bits();
+            assert!(
+                is_largest || !x.is_finite() || apart <= f64::from(x.abs()) * 2f64.powi(-8),
+                "{x}"
+            );
+        }
+    }
+    assert_eq!([1.0 + 2f32.powi(-8), 1.0 + 3.0 * 2f32.powi(-8)].map(rounded), [0x3f80, 0x3f82]);
+}
+
+#[test]
+fn a_depth_of_nothing_leaves_what_is_added() {
+    if !is_available() {
+        return;
+    }
+    let mut c = [f32::NAN; 6];
+    let epilogue = Epilogue { bias: Some(&[1.0, 2.0, 3.0]), ..Epilogue::default() };
+    gemm(Rows::Strided { a: &[], lda: 0 }, 2, 0, &[], 3, &mut c, 3, &epilogue);
+    assert_eq!(c.map(f32::to_bits), [1.0f32, 2.0, 3.0, 1.0, 2.0, 3.0].map(f32::to_bits));
+}

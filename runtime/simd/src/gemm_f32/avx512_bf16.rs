@@ -1,0 +1,122 @@
+//! Tiles in AVX512-BF16, of as many rows and columns as those in AVX-512. A step of depth is a pair: each word of `A` and of
+//! packed `B` holds two numbers of 16 bits, the earlier one in its lower half.
+#![expect(
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "all accesses of a tile rest on the same promise"
+)]
+
+use std::arch::x86_64::{
+    __m512bh, __m512i, _MM_HINT_T0, _MM_HINT_T1, _mm_prefetch, _mm512_dpbf16_ps,
+    _mm512_loadu_si512, _mm512_set1_epi32, _mm512_setzero_si512,
+};
+
+use super::avx512::{bias, finish, masks, resolve};
+use super::source::{Source, Strided};
+use super::{MicroKernel, MicroKernels, Tile};
+use crate::isa::Isa;
+
+const LANES: usize = 16;
+/// How far ahead a tile reads weights into the first-level cache, in steps.
+const NEAR: usize = 16;
+
+pub(super) static KERNELS: MicroKernels = MicroKernels {
+    lanes: LANES,
+    panel: 3,
+    strided: TILES,
+    // Rows are gathered while they are rounded.
+    indirect: &[],
+    isa: Isa::Avx512,
+    resolve,
+};
+
+const TILES: &[&[MicroKernel]] = &[
+    &[
+        tile::<1, 1>,
+        tile::<2, 1>,
+        tile::<3, 1>,
+        tile::<4, 1>,
+        tile::<5, 1>,
+        tile::<6, 1>,
+        tile::<7, 1>,
+        tile::<8, 1>,
+        tile::<9, 1>,
+        tile::<10, 1>,
+        tile::<11, 1>,
+        tile::<12, 1>,
+        tile::<13, 1>,
+        tile::<14, 1>,
+        tile::<15, 1>,
+        tile::<16, 1>,
+    ],
+    &[
+        tile::<1, 2>,
+        tile::<2, 2>,
+        tile::<3, 2>,
+        tile::<4, 2>,
+        tile::<5, 2>,
+        tile::<6, 2>,
+        tile::<7, 2>,
+        tile::<8, 2>,
+        tile::<9, 2>,
+        tile::<10, 2>,
+        tile::<11, 2>,
+        tile::<12, 2>,
+        tile::<13, 2>,
+        tile::<14, 2>,
+    ],
+    &[
+        tile::<1, 3>,
+        tile::<2, 3>,
+        tile::<3, 3>,
+        tile::<4, 3>,
+        tile::<5, 3>,
+        tile::<6, 3>,
+        tile::<7, 3>,
+        tile::<8, 3>,
+    ],
+    &[tile::<1, 4>, tile::<2, 4>, tile::<3, 4>, tile::<4, 4>, tile::<5, 4>, tile::<6, 4>],
+];
+
+/// # Safety
+///
+/// The tile must have strided rows, and its pointers must be good for `R` rows, `V` registers and the depth that it names.
+#[target_feature(enable = "avx512f,avx512bf16")]
+unsafe fn tile<const R: usize, const V: usize>(tile: &Tile) {
+    let masks = masks::<V>(tile.cols);
+    // SAFETY: a bias has a number for each column of the tile.
+    let mut sums = [unsafe { bias(tile, masks) }; R];
+    // SAFETY: the tile has strided rows, `R` of them, and so one tap.
+    let rows = unsafe { Strided::rows::<R>(tile, 0) };
+    let rows = rows.unwrap_or([tile.a; R]);
+    let (mut b, mut prefetch) = (tile.b, tile.prefetch);
+    for step in 0..tile.depth {
+        let mut weights = [_mm512_setzero_si512(); V];
+        for (v, weights) in weights.iter_mut().enumerate() {
+            // SAFETY: the panel has `depth` rows of `V` registers, which `b` walks through.
+            *weights = unsafe { _mm512_loadu_si512(b.add(v * LANES).cast()) };
+        }
+        for v in 0..V {
+            _mm_prefetch::<_MM_HINT_T0>(b.wrapping_add((NEAR * V + v) * LANES).cast());
+        }
+        b = b.wrapping_add(V * LANES);
+        _mm_prefetch::<_MM_HINT_T1>(prefetch.cast());
+        prefetch = prefetch.wrapping_add(LANES);
+        for (row, sums) in rows.iter().zip(&mut sums) {
+            // SAFETY: each row has `depth` words.
+            let a = _mm512_set1_epi32(unsafe { row.cast::<i32>().add(step).read() });
+            for (sum, &weights) in sums.iter_mut().zip(&weights) {
+                *sum = _mm512_dpbf16_ps(*sum, pairs(a), pairs(weights));
+            }
+        }
+    }
+    // SAFETY: `C`, and what is added, have `R` rows with the columns of the tile.
+    unsafe { finish(tile, sums, masks) };
+}
+
+/// The words as pairs of numbers of 16 bits.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bf16")]
+fn pairs(words: __m512i) -> __m512bh {
+    // SAFETY: both types are 512 bits, of which any are a value.
+    unsafe { std::mem::transmute(words) }
+}
