@@ -102,6 +102,7 @@ const API_FOLDERS: &[(&str, &[&[&str]])] = &[
 const UNSAFE: &[&str] = &[
     "runtime/simd/src/",
     "runtime/src/cores/opencl.rs",
+    "runtime/src/cores/opencl/",
     "runtime/src/exit_guard.rs",
     "runtime/src/package/copy.rs",
     "runtime/src/package/open.rs",

@@ -3,7 +3,8 @@
     python tests/peers/gpu.py --udo target/release/udo FOLDER
 
 Needs numpy and onnx. Every model of the folder runs with `--cores gpu` and no fallback, so each of its steps has to be on
-the GPU. The largest difference from the CPU's numbers is relative to the largest of them.
+the GPU. Values cross to its memory and back as inputs and outputs of the model, and nowhere else. The largest difference from
+the CPU's numbers is relative to the largest of them.
 UDO_OPENCL=off is what emulates. `--ways emulated` is for where there is no OpenCL device.
 """
 
@@ -37,6 +38,13 @@ def inputs_of(path, folder):
         np.save(file, rng.standard_normal(shape).astype(np.float32))
         options += ["--input", f"{value.name}={file}"]
     return options
+
+
+def crossings(path):
+    """How many inputs and outputs the model has."""
+    graph = onnx.load(path, load_external_data=False).graph
+    known = {tensor.name for tensor in graph.initializer}
+    return sum(value.name not in known for value in graph.input) + len(graph.output)
 
 
 def run(udo, path, core, inputs, opencl):
@@ -86,6 +94,8 @@ def check(udo, path, opencl, tolerance):
     backends = {node["backend"] for node in plan["nodes"] if node["backend"]}
     apart = difference(found, wanted)
     cells = [f"{apart:.1e}", f"{on_gpu}/{len(nodes)}", f"{seconds:.1f}"]
+    if plan["transfers"] > crossings(path):
+        return cells, f"{plan['transfers']} transfers, wanted {crossings(path)} at most: inputs and outputs"
     if on_gpu != len(nodes):
         return cells, f"{len(nodes) - on_gpu} steps are not on the GPU"
     if apart > tolerance:
@@ -98,12 +108,13 @@ def check(udo, path, opencl, tolerance):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--udo", required=True, help="the udo binary")
-    parser.add_argument("--only", default="", help="models whose names have this in them")
+    parser.add_argument("--only", default="", help="models whose names have one of these in them, with commas between")
     parser.add_argument("--ways", default="opencl,emulated", help="which of the two ways to run")
     parser.add_argument("--tolerance", type=float, default=1e-4)
     parser.add_argument("folder", type=Path, help="where the models are")
     options = parser.parse_args()
-    models = [path for path in sorted(options.folder.glob("*.onnx")) if options.only in path.stem]
+    wanted = options.only.split(",")
+    models = [path for path in sorted(options.folder.glob("*.onnx")) if any(name in path.stem for name in wanted)]
     if not models:
         sys.exit(f"{options.folder} has no model of that name")
     print("| model | way | largest difference | steps on GPU | seconds |\n|---|---|---|---|---|")

@@ -26,15 +26,6 @@ impl Memory {
         row(core).map_or(Self::Host, |row| row.memory)
     }
 
-    /// What the offset of a tensor inside another's buffer is a multiple of.
-    pub(crate) fn part_align_bytes(self) -> usize {
-        match self {
-            Self::Host | Self::Dsp => 1,
-            // As devices ask of buffers inside buffers.
-            Self::Gpu => 128,
-        }
-    }
-
     /// The lower-case name.
     pub fn name(self) -> &'static str {
         match self {
@@ -50,6 +41,11 @@ impl Memory {
 pub(crate) struct PerMemory<T>([T; Memory::ALL.len()]);
 
 impl<T> PerMemory<T> {
+    /// What `f` says of each.
+    pub(crate) fn of(f: impl FnMut(Memory) -> T) -> Self {
+        Self(Memory::ALL.map(f))
+    }
+
     /// The same of each, in order.
     pub(crate) fn iter(&self) -> std::slice::Iter<'_, T> {
         self.0.iter()

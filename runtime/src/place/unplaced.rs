@@ -8,8 +8,8 @@ use super::{
     Constant, CoreRefusal, Fallback, Operand, PlaceError, PlaceOptions, PlacedKernel, Produced,
 };
 use crate::cores::convert::ConstantError;
-use crate::cores::opencl::{self, Constants, OpenClError};
-use crate::cores::{OpenCl, machine};
+use crate::cores::machine;
+use crate::cores::opencl::{self, OpenClError};
 use crate::exit_guard::{self, PackageCall};
 use crate::graph::Node;
 use crate::registry::{KernelEntry, Registry};
@@ -101,12 +101,8 @@ impl Unplaced<'_> {
                 return Err(PlaceError::Finalize { node, op, package, core, refusal });
             }
         };
-        let found = self.on_backend(
-            BackendKernel { entry, kernel, backend: None },
-            &ports,
-            &constants,
-            registry,
-        )?;
+        let found = BackendKernel { entry, kernel, backend: None };
+        let found = self.on_backend(found, &ports, registry)?;
         Ok(found.map(|BackendKernel { entry, kernel, backend }| {
             let Ports { inputs, outputs, epilogue, .. } = ports;
             let (refusals, fell_back) = (Vec::new(), false);
@@ -130,15 +126,10 @@ impl Unplaced<'_> {
         &self,
         found: BackendKernel,
         ports: &Ports,
-        constants: &[Option<Constant>],
         registry: &Registry,
     ) -> Result<Result<BackendKernel, String>, PlaceError> {
         let Some(has_work_item) = found.kernel.has_work_item() else { return Ok(Ok(found)) };
-        let device = match self.options.profile.opencl {
-            OpenCl::Auto => opencl::find().map_err(ToString::to_string),
-            OpenCl::Off => Err("OpenCL is switched off by the profile".to_owned()),
-        };
-        let device = match device {
+        let device = match opencl::of(self.options.profile.opencl) {
             Ok(device) => device,
             Err(_) if has_work_item => {
                 let backend = Some("work items on host threads".to_owned());
@@ -150,10 +141,8 @@ impl Unplaced<'_> {
         };
         let info = found.kernel.gpu_info().ok_or(OpenClError::NoDescription);
         let [inputs, outputs] = ports.descs();
-        let is_constant: Vec<bool> = constants.iter().map(Option::is_some).collect();
-        let packed_bytes = found.kernel.packed_bytes();
-        let constants = Constants { is_constant: &is_constant, packed_bytes: &packed_bytes };
-        let kernel = info.and_then(|info| device.compile(info, &inputs, &outputs, constants));
+        let packed = found.kernel.packed_bytes();
+        let kernel = info.and_then(|info| device.compile(info, &inputs, &outputs, &packed));
         let kernel = kernel.map_err(|source| PlaceError::Device {
             node: self.node.name.clone(),
             op: self.node.op.clone(),

@@ -15,16 +15,20 @@ pub(super) struct Arenas {
     buffers: Vec<(Memory, usize)>,
     lives: Vec<Option<Life>>,
     steps: usize,
+    /// What the first byte of a buffer is a multiple of.
+    align_bytes: PerMemory<usize>,
 }
 
 impl Arenas {
     /// Works out every buffer's life.
     pub(super) fn of(lowered: &Lowered) -> Self {
-        let Windows { all, buffers } = &lowered.windows;
+        let Windows { all, buffers, .. } = &lowered.windows;
+        let align_bytes =
+            PerMemory::of(|memory| ALIGN_BYTES.max(lowered.windows.align_bytes(memory)));
         let lives: Vec<_> = buffers.iter().map(|buffer| buffer.life(all)).collect();
         let steps = lives.iter().flatten().map(|life| life.last).max().unwrap_or(0);
         let size = |buffer: &Buffer| (buffer.memory, buffer.bytes);
-        Self { buffers: buffers.iter().map(size).collect(), lives, steps }
+        Self { buffers: buffers.iter().map(size).collect(), lives, steps, align_bytes }
     }
 
     /// Where each window lies, and the bytes of each arena.
@@ -66,7 +70,7 @@ impl Arenas {
                 .map(|&other| (places[other], places[other] + self.buffers[other].1))
                 .collect();
             taken.sort_unstable();
-            let offset = lowest_gap(&taken, bytes);
+            let offset = lowest_gap(&taken, bytes, self.align_bytes[memory]);
             let end = offset.checked_add(bytes).filter(|&e| e <= MAX_BYTES).ok_or(memory)?;
             places[at] = offset;
             settled.push(at);
@@ -89,13 +93,13 @@ impl Arenas {
 }
 
 /// The lowest aligned offset where `bytes` fit between the sorted ranges `taken`.
-fn lowest_gap(taken: &[(usize, usize)], bytes: usize) -> usize {
+fn lowest_gap(taken: &[(usize, usize)], bytes: usize, align_bytes: usize) -> usize {
     let mut offset: usize = 0;
     for &(start, end) in taken {
         if offset.saturating_add(bytes) <= start {
             break;
         }
-        offset = offset.max(end.next_multiple_of(ALIGN_BYTES));
+        offset = offset.max(end.next_multiple_of(align_bytes));
     }
     offset
 }
@@ -109,6 +113,7 @@ mod tests {
             buffers: buffers.iter().map(|&(bytes, ..)| (Memory::Host, bytes)).collect(),
             lives: buffers.iter().map(|&(_, first, last)| Some(Life { first, last })).collect(),
             steps: buffers.iter().map(|s| s.2).max().unwrap_or(0),
+            align_bytes: PerMemory::of(|_| ALIGN_BYTES),
         }
     }
 

@@ -279,7 +279,7 @@ impl Lowering<'_> {
     fn read(&mut self, value: Option<ValueId>) -> Result<Operand, PlanError> {
         let Some(id) = value else { return Ok(Operand::ABSENT) };
         let desc = self.graph.desc(value);
-        self.need(id, Core::CPU, &Format::of(desc))
+        self.need(id, Memory::Host, &Format::of(desc))
     }
 
     /// A tensor that is to be made on the host.
@@ -335,6 +335,7 @@ impl Lowering<'_> {
             op: by.op().to_owned(),
             package: String::new(),
             core: Core::CPU,
+            is_on_device: false,
             guard: None,
             inputs: vec![Operand { takes_pitch: is_fixed, ..from }],
             outputs: vec![Operand { takes_pitch: is_fixed, ..to }],
@@ -366,6 +367,7 @@ impl Lowering<'_> {
             op: bound.node.op.clone(),
             package: self.registry.package_name(bound.package).to_owned(),
             core: Core::CPU,
+            is_on_device: false,
             guard: None,
             inputs,
             outputs,

@@ -9,6 +9,7 @@ use super::control::Frame;
 use super::jump::Jump;
 use super::windows::{Life, Region, Windows};
 use super::{Operand, Place, PlanError, Port, Purpose, ShapeId, Step, tie};
+use crate::cores::opencl::{self, Device, Download, Upload};
 use crate::cores::relayout::relayout;
 use crate::cores::{Format, Memory, convert, machine};
 use crate::graph::{Source, ValueId};
@@ -27,9 +28,14 @@ pub(super) struct Lowered {
     pub(super) jumps: Vec<Jump>,
     /// Steps that run again and again, inner ones first.
     pub(super) repeated: Vec<Life>,
+    /// The device that the memory of the GPU is on, if there is one and it is used.
+    pub(super) device: Option<&'static Device>,
     /// How many bounded values there are.
     shapes: usize,
 }
+
+/// What steps are called that bring a value into another memory or type.
+pub(super) const TRANSFER: &str = convert::TRANSFER.op();
 
 /// A value in a memory, of a type, in a layout.
 type Key = (ValueId, Memory, Option<DType>, Layout);
@@ -49,6 +55,11 @@ pub(super) struct Lowering<'a> {
     pub(super) lowered: Lowered,
 }
 
+/// Whether a kernel is one of work items, for cores of `memory`.
+fn runs_in(placed: &PlacedKernel, memory: Memory) -> bool {
+    placed.backend.is_some() && Memory::of(placed.core) == memory
+}
+
 /// Lowers all nodes.
 pub(super) fn lower(
     placement: Placement,
@@ -56,7 +67,12 @@ pub(super) fn lower(
     threads: usize,
 ) -> Result<Lowered, PlanError> {
     let Placement { resolved, choices, profile } = placement;
-    let lowered = Lowered::default();
+    let is_on_gpu =
+        |choice: &Choice| matches!(choice, Choice::Kernel(placed) if runs_in(placed, Memory::Gpu));
+    let device = choices.iter().any(is_on_gpu).then(|| opencl::of(profile.opencl).ok()).flatten();
+    let align_bytes = device.map_or(1, Device::align_bytes);
+    let windows = Windows::on_gpu_aligned_to(align_bytes);
+    let lowered = Lowered { device, windows, ..Lowered::default() };
     let mut lowering = Lowering {
         graph: &resolved.graph,
         registry,
@@ -175,14 +191,13 @@ impl Lowering<'_> {
         self.graph.value(id).map_or_else(|_| String::new(), |v| v.value.name.clone())
     }
 
-    /// The value in the format that a step on `core` needs, in its memory: converted and transferred if need be.
+    /// The value in the format and the memory that a step needs: converted and transferred if need be.
     pub(super) fn need(
         &mut self,
         id: ValueId,
-        core: Core,
+        memory: Memory,
         format: &Format,
     ) -> Result<Operand, PlanError> {
-        let memory = Memory::of(core);
         if let Some(operand) =
             self.materialized.get(&(id, memory, format.desc.dtype(), format.layout()))
         {
@@ -190,7 +205,7 @@ impl Lowering<'_> {
         }
         let name = self.name(id);
         let fail = |reason: String| PlanError::Transfer { value: name.clone(), reason };
-        let Some((_, layout, source)) = self.origin.get(&id).cloned() else {
+        let Some((from, layout, source)) = self.origin.get(&id).cloned() else {
             return Err(fail("nothing produces it".to_owned()));
         };
         let operand = match &source.place {
@@ -203,57 +218,109 @@ impl Lowering<'_> {
                     ..Operand::ABSENT
                 }
             }
-            Some(Place::Window(_)) | None if layout == format.layout() => {
-                self.transferred(&name, memory, &format.desc, &source, &convert::TRANSFER)?
-            }
-            Some(Place::Window(_)) | None => {
-                self.converted(id, &name, memory, format, layout, &source)?
+            Some(Place::Window(_) | Place::Device(_)) | None => {
+                let produced = Format::with_layout(source.desc, layout);
+                match self.lowered.device {
+                    Some(device) if memory == Memory::Gpu => {
+                        self.uploaded(id, &name, format, device)?
+                    }
+                    Some(device) if from == Memory::Gpu => {
+                        self.downloaded(id, &name, (memory, format), (&produced, &source), device)?
+                    }
+                    Some(_) | None => {
+                        self.brought(id, &name, (memory, format), (&produced, &source))?
+                    }
+                }
             }
         };
         self.keep(id, memory, format.layout(), operand.clone());
         Ok(operand)
     }
 
-    /// The value in another layout than it is produced in, which is `layout`: converted on the host.
-    fn converted(
+    /// The value on the device. Types and layouts are converted on the host.
+    fn uploaded(
         &mut self,
         id: ValueId,
         name: &str,
-        memory: Memory,
         format: &Format,
-        layout: Layout,
-        source: &Operand,
+        device: &'static Device,
+    ) -> Result<Operand, PlanError> {
+        let here = self.need(id, Memory::Host, format)?;
+        let kernel = FinalizedKernel::hosted(Upload(device));
+        Ok(self.transferred(name, (Memory::Gpu, &format.desc), &here, kernel, TRANSFER))
+    }
+
+    /// The value in a memory that the host reaches, which is produced on the device.
+    fn downloaded(
+        &mut self,
+        id: ValueId,
+        name: &str,
+        (memory, format): (Memory, &Format),
+        (produced, source): (&Format, &Operand),
+        device: &'static Device,
+    ) -> Result<Operand, PlanError> {
+        let is_same =
+            produced.desc.dtype() == format.desc.dtype() && produced.layout() == format.layout();
+        if memory != Memory::Host || !is_same {
+            let here = self.need(id, Memory::Host, produced)?;
+            return self.brought(id, name, (memory, format), (produced, &here));
+        }
+        let kernel = FinalizedKernel::hosted(Download(device));
+        Ok(self.transferred(name, (memory, &format.desc), source, kernel, TRANSFER))
+    }
+
+    /// The value in another memory or format than it is produced in, both of which the host reaches.
+    fn brought(
+        &mut self,
+        id: ValueId,
+        name: &str,
+        (memory, format): (Memory, &Format),
+        (produced, source): (&Format, &Operand),
     ) -> Result<Operand, PlanError> {
         let odd = || PlanError::Transfer {
             value: name.to_owned(),
             reason: format!("{} has no other layout", source.desc),
         };
-        if memory != Memory::Host {
-            let produced = Format::with_layout(source.desc, layout);
-            let here = produced.in_layout(format.layout()).ok_or_else(odd)?;
-            let here = self.need(id, Core::CPU, &here)?;
-            return self.transferred(name, memory, &format.desc, &here, &convert::TRANSFER);
+        if produced.layout() == format.layout() {
+            return self.converted(name, (memory, &format.desc), source, &convert::TRANSFER);
         }
-        let other = format.in_layout(layout).ok_or_else(odd)?;
-        let other = self.need(id, Core::CPU, &other)?;
+        // Layouts are converted on the host.
+        if memory != Memory::Host {
+            let here = produced.in_layout(format.layout()).ok_or_else(odd)?;
+            let here = self.need(id, Memory::Host, &here)?;
+            return self.converted(name, (memory, &format.desc), &here, &convert::TRANSFER);
+        }
+        let other = format.in_layout(produced.layout()).ok_or_else(odd)?;
+        let other = self.need(id, Memory::Host, &other)?;
         if format.has_same_bytes() {
             return Ok(Operand { desc: format.desc, ..other });
         }
-        self.transferred(name, memory, &format.desc, &other, relayout(format.layout()))
+        self.converted(name, (memory, &format.desc), &other, relayout(format.layout()))
+    }
+
+    /// Adds the step that brings a value into another memory or format, by one of the host's own kernels.
+    fn converted(
+        &mut self,
+        value: &str,
+        to: (Memory, &TensorDesc),
+        source: &Operand,
+        by: &KernelDef,
+    ) -> Result<Operand, PlanError> {
+        let kernel = finalized(by, &source.desc, to.1, self.machine).map_err(|refusal| {
+            PlanError::Transfer { value: value.to_owned(), reason: refusal.to_string() }
+        })?;
+        Ok(self.transferred(value, to, source, kernel, by.op()))
     }
 
     /// Adds the step that brings a value into another memory or format.
     fn transferred(
         &mut self,
         value: &str,
-        memory: Memory,
-        desc: &TensorDesc,
+        (memory, desc): (Memory, &TensorDesc),
         source: &Operand,
-        by: &KernelDef,
-    ) -> Result<Operand, PlanError> {
-        let kernel = finalized(by, &source.desc, desc, self.machine).map_err(|refusal| {
-            PlanError::Transfer { value: value.to_owned(), reason: refusal.to_string() }
-        })?;
+        kernel: FinalizedKernel,
+        op: &str,
+    ) -> Operand {
         let place = Some(self.window(memory, desc));
         let shape = self.shape(desc);
         let operand = Operand { desc: *desc, place, shape, ..Operand::ABSENT };
@@ -263,14 +330,15 @@ impl Lowering<'_> {
             purpose: Purpose::Transfer,
             depth: self.frames.len(),
             ties: Vec::new(),
-            op: by.op().to_owned(),
+            op: op.to_owned(),
             package: String::new(),
             core: Core::CPU,
+            is_on_device: false,
             guard: None,
             inputs: vec![source.clone()],
             outputs: vec![operand.clone()],
         });
-        Ok(operand)
+        operand
     }
 
     /// A node whose output is its input, wherever that is.
@@ -283,17 +351,29 @@ impl Lowering<'_> {
         }
     }
 
+    /// The memory that the tensors of a kernel lie in.
+    fn memory_of(&self, placed: &PlacedKernel) -> Memory {
+        match Memory::of(placed.core) {
+            // An ordinary kernel runs on the host, which does not reach what is on the device.
+            Memory::Gpu if self.lowered.device.is_some() && placed.backend.is_none() => {
+                Memory::Host
+            }
+            memory @ (Memory::Host | Memory::Gpu | Memory::Dsp) => memory,
+        }
+    }
+
     fn node(&mut self, index: usize, placed: PlacedKernel) -> Result<(), PlanError> {
         let graph = self.graph;
         let broken = || PlanError::Broken(format!("choice {index} has no node"));
         let bound = graph.nodes.get(index).ok_or_else(broken)?;
         let node = &bound.node;
         let core = placed.core;
+        let memory = self.memory_of(&placed);
         let mut inputs = Vec::with_capacity(placed.inputs.len());
         for (port, input) in placed.inputs.iter().enumerate() {
             inputs.push(match input.value.filter(|_| placed.kernel.reads(port)) {
                 Some(id) => {
-                    let operand = self.need(id, core, &input.format)?;
+                    let operand = self.need(id, memory, &input.format)?;
                     Operand { takes_pitch: input.takes_pitch, ..operand }
                 }
                 None => Operand::ABSENT,
@@ -305,7 +385,7 @@ impl Lowering<'_> {
             && let Some(view) = constant_view(&inputs, &output.format)
             && let Some(id) = output.value
         {
-            self.keep(id, Memory::of(core), output.format.layout(), view);
+            self.keep(id, memory, output.format.layout(), view);
             return Ok(());
         }
         let mut outputs = Vec::with_capacity(placed.outputs.len());
@@ -315,10 +395,10 @@ impl Lowering<'_> {
                 continue;
             };
             let desc = output.format.desc;
-            let place = Some(self.window(Memory::of(core), &desc));
+            let place = Some(self.window(memory, &desc));
             let shape = self.shape(&desc);
             let operand = Operand { desc, place, shape, ..Operand::ABSENT };
-            self.keep(id, Memory::of(core), output.format.layout(), operand.clone());
+            self.keep(id, memory, output.format.layout(), operand.clone());
             outputs.push(Operand { takes_pitch: output.takes_pitch, ..operand });
         }
         self.lowered.steps.push(Step {
@@ -331,6 +411,7 @@ impl Lowering<'_> {
             name: node.name.clone(),
             op: node.op.clone(),
             core,
+            is_on_device: memory == Memory::Gpu && self.lowered.device.is_some(),
             inputs,
             outputs,
         });
@@ -341,7 +422,7 @@ impl Lowering<'_> {
         let graph = self.graph;
         for &id in &graph.outputs {
             let desc = graph.desc(Some(id));
-            let operand = self.need(id, Core::CPU, &Format::of(desc))?;
+            let operand = self.need(id, Memory::Host, &Format::of(desc))?;
             self.lowered.outputs.push(Port { name: self.name(id), operand });
         }
         Ok(())

@@ -18,9 +18,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use udo_api::abi::Tie;
 use udo_api::guard::LibraryGuard;
-use udo_api::{Core, TensorDesc};
+use udo_api::{Core, DType, TensorDesc};
 use udo_host::FinalizedKernel;
 
+use crate::cores::opencl::{CopyThere, Device, OpenClError, Region};
 use crate::cores::{Memory, PerMemory, Profile, fast_memory, machine};
 use crate::exit_guard::{self, PackageCall};
 use crate::memory::{MAX_BYTES, Tensor};
@@ -41,6 +42,8 @@ pub(crate) enum Place {
     Window(WindowId),
     /// In the model.
     Constant(Tensor),
+    /// A constant of the model on the device.
+    Device(Arc<Region>),
 }
 
 /// The extents of a bounded value, which one step says in each run.
@@ -72,7 +75,7 @@ impl Operand {
     pub(crate) fn window(&self) -> Option<WindowId> {
         match self.place {
             Some(Place::Window(window)) => Some(window),
-            Some(Place::Constant(_)) | None => None,
+            Some(Place::Constant(_) | Place::Device(_)) | None => None,
         }
     }
 }
@@ -114,6 +117,8 @@ pub(crate) struct Step {
     pub(crate) op: String,
     pub(crate) package: String,
     pub(crate) core: Core,
+    /// Whether all its tensors lie on the device.
+    is_on_device: bool,
     pub(crate) guard: Option<LibraryGuard>,
     pub(crate) inputs: Vec<Operand>,
     pub(crate) outputs: Vec<Operand>,
@@ -193,6 +198,8 @@ pub struct Plan {
     pub(crate) outputs: Vec<Port>,
     pub(crate) windows: Vec<WindowPlace>,
     pub(crate) arena_bytes: PerMemory<usize>,
+    /// The device that the memory of the GPU is on, and the bytes of the arena there.
+    pub(crate) device: Option<(&'static Device, usize)>,
     pub(crate) scratch_bytes: PerMemory<usize>,
     largest: Largest,
     /// What each byte of the arenas and of scratch is before the first run.
@@ -279,6 +286,23 @@ pub enum PlanError {
         /// What takes the most.
         largest: Largest,
     },
+    /// A constant does not fit on the device.
+    #[error(
+        "node {node:?}: input {port} is a constant of {bytes} bytes, for which {device} has no memory"
+    )]
+    Device {
+        /// The node.
+        node: String,
+        /// The input.
+        port: usize,
+        /// Its bytes.
+        bytes: usize,
+        /// The device's name.
+        device: String,
+        /// What OpenCL said.
+        #[source]
+        source: OpenClError,
+    },
     /// The placement does not fit its graph.
     #[error("the placement is broken: {0}")]
     Broken(String),
@@ -308,18 +332,26 @@ impl Plan {
         let mut lowered = lower::lower(placement, registry, threads)?;
         lowered.steps.iter().try_for_each(check_ports)?;
         let machine = machine(Core::CPU, &profile, threads);
-        tie::unify(&mut lowered, options, |desc| lower::copy(desc, machine))?;
+        let device = lowered.device;
+        tie::unify(&mut lowered, options, |desc, is_on_device| match device {
+            Some(device) if is_on_device => Ok(FinalizedKernel::hosted(CopyThere(device))),
+            Some(_) | None => lower::copy(desc, machine),
+        })?;
         gap::insert(&mut lowered, options.row_gap);
         let scratch_bytes = scratch(&lowered.steps, &profile)?;
         let arenas = arena::Arenas::of(&lowered);
         let largest = Largest::of(&lowered.inputs, &lowered.steps);
         let placed = arenas.place(&lowered.windows);
-        let (windows, arena_bytes) = placed.map_err(|memory| PlanError::TooLarge {
+        let (windows, mut arena_bytes) = placed.map_err(|memory| PlanError::TooLarge {
             memory: memory.name(),
             largest: largest.clone(),
         })?;
         let report = report.finish(&lowered, &arenas, arena_bytes, scratch_bytes);
-        let lower::Lowered { steps, jumps, inputs, outputs, .. } = lowered;
+        let lower::Lowered { mut steps, jumps, inputs, outputs, .. } = lowered;
+        let device = device.map(|device| (device, std::mem::take(&mut arena_bytes[Memory::Gpu])));
+        if let Some((device, _)) = device {
+            constants_to(device, &mut steps)?;
+        }
         let fill = options.fill;
         Ok(Self {
             steps,
@@ -328,6 +360,7 @@ impl Plan {
             outputs,
             windows,
             arena_bytes,
+            device,
             scratch_bytes,
             largest,
             fill,
@@ -340,7 +373,7 @@ impl Plan {
         &self.report
     }
 
-    /// Bytes of the arenas, the scratch and the geometry that each session takes.
+    /// Bytes of the arenas, the scratch and the geometry that each session takes of the host's memory.
     pub fn session_bytes(&self) -> usize {
         let memories = self.arena_bytes.iter().chain(self.scratch_bytes.iter()).copied();
         memories.chain(self.geometry().map(|(_, bytes)| bytes)).fold(0, usize::saturating_add)
@@ -351,6 +384,31 @@ impl Plan {
         let wanting = |(_, step): &(usize, &Step)| step.kernel.prepare_fn().is_some();
         let steps = self.steps.iter().enumerate().filter(wanting);
         steps.map(|(at, step)| (at, step.kernel.geometry_bytes()))
+    }
+
+    /// The places in the device's arena that steps touch: where they begin, and their bytes.
+    pub(crate) fn regions(&self) -> impl Iterator<Item = (usize, usize)> {
+        let operands = self.steps.iter().flat_map(Step::operands);
+        operands.filter_map(|operand| self.region(operand))
+    }
+
+    /// Where an operand begins in the device's arena, and its bytes there, with what lies between its rows.
+    pub(crate) fn region(&self, operand: &Operand) -> Option<(usize, usize)> {
+        let place = self.windows.get(operand.window()?.0)?;
+        if self.device.is_none() || place.memory != Memory::Gpu {
+            return None;
+        }
+        let bytes = operand.desc.size_bytes();
+        let row = operand.desc.shape().last().copied().unwrap_or(1)
+            * operand.desc.dtype().map_or(0, DType::size_bytes);
+        let rows = bytes.checked_div(row).unwrap_or(0);
+        Some((
+            place.offset,
+            match place.pitch {
+                Some(pitch) if rows > 0 => (rows - 1) * pitch + row,
+                Some(_) | None => bytes,
+            },
+        ))
     }
 
     /// What takes the most of them.
@@ -367,6 +425,24 @@ impl Plan {
     pub fn outputs(&self) -> impl Iterator<Item = (&str, &TensorDesc)> {
         self.outputs.iter().map(|p| (p.name.as_str(), &p.operand.desc))
     }
+}
+
+/// Brings the constants of steps on the device there.
+fn constants_to(device: &Device, steps: &mut [Step]) -> Result<(), PlanError> {
+    for step in steps.iter_mut().filter(|step| step.is_on_device) {
+        for (port, operand) in step.inputs.iter_mut().enumerate() {
+            let Some(Place::Constant(tensor)) = &operand.place else { continue };
+            let there = device.constant(tensor).map_err(|source| PlanError::Device {
+                node: step.name.clone(),
+                port,
+                bytes: tensor.bytes().len(),
+                device: device.name().to_owned(),
+                source,
+            })?;
+            operand.place = Some(Place::Device(there));
+        }
+    }
+    Ok(())
 }
 
 fn check_ports(step: &Step) -> Result<(), PlanError> {

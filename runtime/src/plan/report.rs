@@ -6,7 +6,7 @@ use std::sync::Arc;
 use udo_api::{Arithmetic, Core};
 
 use super::arena::Arenas;
-use super::lower::Lowered;
+use super::lower::{Lowered, TRANSFER};
 use super::{Place, Step};
 use crate::cores::{Memory, PerMemory};
 use crate::graph::{Node, ValueId};
@@ -25,6 +25,13 @@ pub struct Report {
     pub steps: Vec<StepReport>,
     /// One entry per memory that the plan uses.
     pub memories: Vec<CoreMemory>,
+}
+
+impl Report {
+    /// How many steps bring a value into another memory or type.
+    pub fn transfers(&self) -> usize {
+        self.steps.iter().filter(|step| step.op == TRANSFER).count()
+    }
 }
 
 /// Where one node runs, and why not elsewhere.

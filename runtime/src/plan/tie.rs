@@ -86,11 +86,12 @@ fn concat_ties(inputs: &[Operand], output: &TensorDesc) -> Option<Vec<Tie>> {
     present().map(tie).collect()
 }
 
-/// Has windows share memory where they can, and drops steps that have nothing left to do.
+/// Has windows share memory where they can, and drops steps that have nothing left to do. `copy` makes the kernel that
+/// copies a tensor, on the device or not.
 pub(super) fn unify(
     lowered: &mut Lowered,
     options: &PlanOptions,
-    mut copy: impl FnMut(&TensorDesc) -> Result<FinalizedKernel, PlanError>,
+    mut copy: impl FnMut(&TensorDesc, bool) -> Result<FinalizedKernel, PlanError>,
 ) -> Result<(), PlanError> {
     let done = unify_same(lowered, options);
     if options.reuses_inputs {
@@ -257,7 +258,7 @@ fn overwritable(lowered: &Lowered, at: usize, pair: InPlace) -> Option<(WindowId
 fn rewrite(
     lowered: &mut Lowered,
     done: &[Vec<Tie>],
-    copy: &mut impl FnMut(&TensorDesc) -> Result<FinalizedKernel, PlanError>,
+    copy: &mut impl FnMut(&TensorDesc, bool) -> Result<FinalizedKernel, PlanError>,
 ) -> Result<(), PlanError> {
     let steps = std::mem::take(&mut lowered.steps);
     let mut starts = Vec::with_capacity(steps.len() + 1);
@@ -275,7 +276,7 @@ fn rewrite(
             }
             let (input, output) = copied(lowered, at, &step, &tie)
                 .ok_or_else(|| PlanError::Broken(format!("a part of node {:?}", step.name)))?;
-            let kernel = copy(&input.desc)?;
+            let kernel = copy(&input.desc, step.is_on_device)?;
             lowered.steps.push(Step {
                 kernel,
                 ties: Vec::new(),
@@ -284,7 +285,8 @@ fn rewrite(
                 name: step.name.clone(),
                 op: "Copy".to_owned(),
                 package: String::new(),
-                core: udo_api::Core::CPU,
+                core: step.core,
+                is_on_device: step.is_on_device,
                 guard: None,
                 inputs: vec![input],
                 outputs: vec![output],

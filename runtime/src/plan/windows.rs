@@ -137,6 +137,8 @@ impl Buffer {
 pub(super) struct Windows {
     pub(super) all: Vec<Window>,
     pub(super) buffers: Vec<Buffer>,
+    /// What the first byte of a tensor in the memory of the GPU is a multiple of.
+    gpu_align_bytes: usize,
 }
 
 /// Why two windows would share memory.
@@ -160,6 +162,19 @@ pub(super) struct Within {
 }
 
 impl Windows {
+    /// None yet; tensors in the memory of the GPU begin at multiples of `bytes`.
+    pub(super) fn on_gpu_aligned_to(bytes: usize) -> Self {
+        Self { gpu_align_bytes: bytes, ..Self::default() }
+    }
+
+    /// What the first byte of a tensor in another one's buffer is a multiple of.
+    pub(super) fn align_bytes(&self, memory: Memory) -> usize {
+        match memory {
+            Memory::Host | Memory::Dsp => 1,
+            Memory::Gpu => self.gpu_align_bytes.max(1),
+        }
+    }
+
     /// A window in a buffer of its own.
     pub(super) fn add(&mut self, memory: Memory, region: Region) -> WindowId {
         let (id, buffer) = (self.all.len(), self.buffers.len());
@@ -325,7 +340,7 @@ impl Windows {
             return false;
         };
         let fits = |region: &Region| {
-            let aligned = region.offset.is_multiple_of(target.memory.part_align_bytes());
+            let aligned = region.offset.is_multiple_of(self.align_bytes(target.memory));
             aligned && region.end().is_some_and(|end| end <= target.bytes)
         };
         let stays = |id: &usize| Some((*id, self.all.get(*id)?.region));
@@ -538,6 +553,7 @@ mod tests {
     #[test]
     fn memories_stay_apart_and_devices_are_aligned_for() {
         let (mut all, [x, _]) = windows([(8, 0, 1), (8, 1, 2)]);
+        all.gpu_align_bytes = 128;
         let gpu = all.add(Memory::Gpu, Region::dense(256, 4));
         all.touch(gpu, 1, true);
         assert!(!all.unify(x, gpu, at(0), Share::Content));

@@ -73,6 +73,9 @@ impl Prepared {
         for index in calls {
             let (heap, start) = (heap_calls(), Instant::now());
             let ran = self.run_calls(index..index + 1, progress);
+            if let Some((device, _)) = self.plan.device {
+                device.finish();
+            }
             if let Some(step) = profile.get_mut(index) {
                 step.time += start.elapsed();
                 step.heap_calls += heap_calls() - heap;

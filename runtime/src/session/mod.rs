@@ -20,9 +20,10 @@ use udo_api::guard::{LibraryGuard, OWN_GUARD};
 use udo_api::{Core, DType, ExecError, Status};
 use udo_host::{ExecuteFn, failure};
 
+use crate::cores::opencl::Arena;
 use crate::cores::{Memory, PerMemory};
 use crate::exit_guard;
-use crate::memory::{Budget, Buffer, OutOfMemory};
+use crate::memory::{Budget, Buffer, Limit, OutOfMemory};
 use crate::plan::{Largest, Operand, Place, Plan, Progress, Purpose, ShapeId, Step, WindowPlace};
 use crate::thread_pool::Pool;
 
@@ -144,6 +145,8 @@ pub struct Prepared {
     plan: Arc<Plan>,
     // Kernels hold pointers into these; nothing moves or frees them before the session goes.
     arenas: PerMemory<Buffer>,
+    /// The memory of the GPU, where that is on a device.
+    device: Option<Arena>,
     scratch: PerMemory<Buffer>,
     geometry: Vec<StepGeometry>,
     tensors: Vec<SharedArg>,
@@ -218,8 +221,16 @@ impl Prepared {
         let (arenas, scratch) = arenas
             .and_then(|arenas| Ok((arenas, plan.scratch_bytes.try_map(&filled)?)))
             .map_err(|memory| SessionError::of(&plan, memory))?;
+        let device = plan.device.map(|(device, bytes)| {
+            let arena = Arena::new(device, (bytes, plan.fill), plan.regions());
+            arena.map_err(|_| {
+                let refused = OutOfMemory { wanted: bytes, taken: 0, limit: Limit::None };
+                SessionError::of(&plan, refused)
+            })
+        });
         let mut session = Self {
             arenas,
+            device: device.transpose()?,
             scratch,
             geometry: Vec::new(),
             tensors: Vec::new(),
@@ -295,16 +306,20 @@ impl Prepared {
         self.plan.windows.get(operand.window()?.0)
     }
 
-    /// The first byte of an operand; null for one that is left out.
+    /// The first byte of an operand, or where it lies on the device; null for one that is left out.
     fn address(&self, operand: &Operand) -> *mut u8 {
         match &operand.place {
             None => std::ptr::null_mut(),
             Some(Place::Constant(tensor)) => tensor.bytes().as_ptr().cast_mut(),
+            Some(Place::Device(region)) => region.address(),
             Some(Place::Window(window)) => {
                 let Some(place) = self.plan.windows.get(window.0) else {
                     return std::ptr::null_mut();
                 };
-                self.arenas[place.memory].as_ptr().wrapping_add(place.offset)
+                match (&self.device, self.plan.region(operand)) {
+                    (Some(arena), Some((offset, bytes))) => arena.address(offset, bytes),
+                    (_, _) => self.arenas[place.memory].as_ptr().wrapping_add(place.offset),
+                }
             }
         }
     }

@@ -20,7 +20,7 @@ impl Prepared {
                 let arena = place.map_or(&[][..], |p| self.arenas[p.memory].bytes());
                 arena.get(start..start + operand.desc.size_bytes()).unwrap_or_default()
             }
-            None => &[],
+            Some(Place::Device(_)) | None => &[],
         }
     }
 

@@ -80,13 +80,14 @@ impl FinalizedKernel {
         }
     }
 
-    /// A kernel that the host made itself to run in the place of this one, with the packed constants of this one.
+    /// A kernel that the host made itself to run in the place of this one, with the packed constants and the ties of this one.
     #[must_use]
     pub fn hosted_by<K: Kernel>(mut self, kernel: K) -> Self {
         let mut hosted = Self::hosted(kernel);
         hosted.jobs = std::mem::take(&mut self.jobs);
         hosted.kept = std::mem::take(&mut self.kept);
         hosted.work = self.work;
+        hosted.ties = std::mem::take(&mut self.ties);
         hosted
     }
 

@@ -161,11 +161,13 @@ impl TensorArg {
         self
     }
 
-    pub(crate) fn shape(&self) -> &[usize] {
+    /// Its extents in this run.
+    pub fn shape(&self) -> &[usize] {
         self.dims.get(..usize::from(self.rank)).unwrap_or(&[])
     }
 
-    pub(crate) const fn is_dense(&self) -> bool {
+    /// Whether its rows lie behind each other.
+    pub const fn is_dense(&self) -> bool {
         self.flags & arg_flags::PITCHED == 0
     }
 
@@ -173,7 +175,8 @@ impl TensorArg {
         self.flags & arg_flags::PAIRED != 0
     }
 
-    pub(crate) fn dtype(&self) -> Option<DType> {
+    /// The type of its elements, if this version knows it.
+    pub fn dtype(&self) -> Option<DType> {
         DType::from_code(self.dtype)
     }
 }

@@ -111,6 +111,7 @@ fn say(report: &Report, passes: &[Fired]) {
             step.core
         );
     }
+    outln!("transfers: {}", report.transfers());
     outln!("memory (bytes):");
     let memories = report.memories.iter().map(|m| {
         let activations = [m.arena_bytes, m.live_bytes, m.scratch_bytes].map(|n| n.to_string());
@@ -171,6 +172,7 @@ fn to_json(report: &Report, passes: &[Fired]) -> Value {
         })
         .collect();
     json!({
-        "notices": report.notices, "passes": passes, "nodes": nodes, "steps": steps, "memories": memories,
+        "notices": report.notices, "passes": passes, "nodes": nodes, "steps": steps,
+        "transfers": report.transfers(), "memories": memories,
     })
 }

@@ -1,5 +1,8 @@
 //! From a package's source to a kernel whose arguments and work groups fit.
 
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, Weak};
+
 use opencl3::kernel::{CL_KERNEL_ARG_ADDRESS_LOCAL, Kernel as ClKernel};
 use opencl3::program::Program;
 use udo_api::Launch;
@@ -9,49 +12,46 @@ use super::error::from;
 use super::source::{self, Ports};
 use super::{Device, OpenClError};
 
-/// The programs of a node; launches of one source and one set of options share one.
-#[derive(Default)]
-pub(super) struct Programs<'a> {
-    built: Vec<(&'a Launch, Program)>,
-}
+/// Programs by their texts and options.
+pub(super) type Known = HashMap<(String, String), Weak<Program>>;
 
-impl<'a> Programs<'a> {
-    /// Builds the source, unless an earlier launch has, and finds the kernel in it.
-    pub(super) fn kernel(
-        &mut self,
-        device: &Device,
-        launch: &'a Launch,
-        ports: Ports<'_>,
-    ) -> Result<ClKernel, OpenClError> {
-        let name = &*launch.name;
-        if name.is_empty() || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
-            return Err(OpenClError::BadText { what: "kernel name", text: name.to_owned() });
-        }
-        let is_same =
-            |earlier: &Launch| earlier.source == launch.source && earlier.options == launch.options;
-        let earlier = self.built.iter().position(|(earlier, _)| is_same(earlier));
-        let program = if let Some((_, program)) = earlier.and_then(|index| self.built.get(index)) {
-            program
-        } else {
-            let program = program(device, launch, ports)?;
-            &self.built.push_mut((launch, program)).1
-        };
-        let names = program.kernel_names().trim_matches('\0');
-        if !names.split(';').any(|n| n == name) {
-            return Err(OpenClError::NoKernel { kernel: name.to_owned(), found: names.to_owned() });
-        }
-        ClKernel::create(program, name).map_err(from("clCreateKernel"))
+/// The kernel of a launch, and the program that it is of. Kernels of one source and one set of options share a program.
+pub(super) fn kernel(
+    device: &Device,
+    launch: &Launch,
+    ports: Ports<'_>,
+) -> Result<(ClKernel, Arc<Program>), OpenClError> {
+    let name = &*launch.name;
+    if name.is_empty() || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
+        return Err(OpenClError::BadText { what: "kernel name", text: name.to_owned() });
     }
+    let text = source::with_prelude(&launch.source, name, ports);
+    let mut known = device.programs.lock().unwrap_or_else(PoisonError::into_inner);
+    let key = (text, launch.options.to_string());
+    let program = match known.get(&key).and_then(Weak::upgrade) {
+        Some(program) => program,
+        None => {
+            known.retain(|_, program| program.strong_count() > 0);
+            let program = Arc::new(program(device, launch, &key.0)?);
+            known.insert(key, Arc::downgrade(&program));
+            program
+        }
+    };
+    let names = program.kernel_names().trim_matches('\0');
+    if !names.split(';').any(|n| n == name) {
+        return Err(OpenClError::NoKernel { kernel: name.to_owned(), found: names.to_owned() });
+    }
+    let kernel = ClKernel::create(&program, name).map_err(from("clCreateKernel"))?;
+    Ok((kernel, program))
 }
 
 /// Builds the source of a launch.
-fn program(device: &Device, launch: &Launch, ports: Ports<'_>) -> Result<Program, OpenClError> {
+fn program(device: &Device, launch: &Launch, text: &str) -> Result<Program, OpenClError> {
     let options = format!("{} -cl-kernel-arg-info", launch.options);
     if options.contains('\0') {
         return Err(OpenClError::BadText { what: "build options", text: options });
     }
-    let text = source::with_prelude(&launch.source, &launch.name, ports);
-    let program = Program::create_from_source(&device.context, &text);
+    let program = Program::create_from_source(&device.context, text);
     let mut program = program.map_err(from("clCreateProgramWithSource"))?;
     let id = device.id.id();
     if let Err(error) = program.build(&[id], &options) {

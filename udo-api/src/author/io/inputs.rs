@@ -165,6 +165,14 @@ impl<'a> Inputs<'a> {
         self.arg(port)?.axis_encoding.ok_or(ExecError::of(Status::BAD_CALL))
     }
 
+    /// Input `port` as the host laid it, for kernels of the host's own: its elements may be where only a device reaches them.
+    ///
+    /// # Errors
+    /// No such input.
+    pub fn laid(&self, port: usize) -> Result<&'a TensorArg, ExecError> {
+        self.arg(port)
+    }
+
     pub(in crate::author) fn raw(&self, port: usize) -> Result<&'a TensorArg, ExecError> {
         let arg = self.arg(port)?;
         check_alone(arg, port)?;

@@ -219,6 +219,22 @@ impl<'a> Outputs<'a> {
 
     pub(in crate::author) fn take_raw(&mut self, port: usize) -> Result<TensorArg, ExecError> {
         check_alone(self.arg(port)?, port)?;
+        self.take_laid(port)
+    }
+
+    /// Output `port` as the host laid it, for kernels of the host's own: its elements may be where only a device reaches them.
+    ///
+    /// # Errors
+    /// No such output.
+    pub fn laid(&self, port: usize) -> Result<&TensorArg, ExecError> {
+        self.arg(port)
+    }
+
+    /// As [`Outputs::laid`], handed out.
+    ///
+    /// # Errors
+    /// No such output, or taken before.
+    pub fn take_laid(&mut self, port: usize) -> Result<TensorArg, ExecError> {
         self.note_taken(port)?;
         Ok(TensorArg { reserved_words: [0; 1], ..*self.arg(port)? })
     }
