@@ -40,11 +40,25 @@ const CASES: &[Case] = &[
     case(&[&[5, 7]], " y = Tanh@13(a) # unary\n"),
     case(&[&[2, 1, 4], &[3, 1]], " y = Sub@14(a, b) # binary\n"),
     case(&[&[2, 3], &[3]], " l = Less@13(a, b) # compare\n y = Where@16(l, a, b) # ternary\n"),
+    case(
+        &[&[2, 3], &[3]],
+        " l = Less@13(a, b) # compare\n g = Greater@13(a, zero) # compare\n o = Or@7(l, g) # logic\n \
+         m = And@7(l, g) # logic\n n = Not@1(m) # predicate\n x = Xor@7(o, n) # logic\n f = Cast@13(x) to=1 # to_f32\n \
+         i = Cast@13(a) to=7 # to_i64\n e = Equal@13(i, none) # integers\n r = Cast@13(e) to=1 # of_truths\n \
+         s = Add@14(f, r) # sum\n y = Sub@14(s, b) # last\n",
+    )
+    .with(" constant zero: f32[]{0.0}\n constant none: i64[]{0}\n"),
     case(&[&[2, 3], &[3], &[2, 1]], " y = Sum@13(a, b, c) # repeated\n"),
     case(&[&[2, 3], &[3], &[2, 1]], " y = Mean@13(a, b, c) # repeated\n"),
     case(&[&[9]], " y = Clip@13(a, low) # limited\n").with(" constant low: f32[]{-0.25}\n"),
     // reduce
     case(&[&[3, 5, 4]], " y = ReduceMean@18(a, axes) # reduce\n").with(" constant axes: i64[1]{1}\n"),
+    case(&[&[3, 5, 4]], " y = ReduceSumSquare@18(a, axes) # apart\n").with(" constant axes: i64[2]{0, 2}\n"),
+    // select
+    case(&[&[3, 5, 4]], " i = ArgMax@13(a) axis=1 # extreme\n y = Cast@13(i) to=1 # to_f32\n"),
+    case(&[&[3, 5, 4]], " i = ArgMin@13(a) axis=2 select_last_index=1 # extreme\n y = Cast@13(i) to=1 # to_f32\n"),
+    case(&[&[3, 5, 4]], " v, i = TopK@11(a, k) axis=1 # top\n f = Cast@13(i) to=1 # to_f32\n y = Add@14(v, f) # both\n")
+        .with(" constant k: i64[1]{3}\n"),
     // norm
     case(&[&[3, 5, 4]], " y = Softmax@13(a) axis=1 # lanes\n"),
     case(&[&[3, 5, 4]], " y = LogSoftmax@13(a) # lanes\n"),
@@ -87,6 +101,9 @@ const CASES: &[Case] = &[
     case(&[&[2, 3]], " y = Tile@13(a, times) # walked\n").with(" constant times: i64[2]{2, 3}\n"),
     case(&[&[2, 3], &[2, 1], &[2, 4]], " y = Concat@13(a, b, c) axis=1 # joined\n"),
     case(&[&[2, 5]], " p, q = Split@18(a) axis=1 num_outputs=2 # cut\n y = Concat@13(q, p) axis=1 # turned\n"),
+    case(&[&[1, 6]], " t = Tanh@13(a) # unary\n y = Concat@13(t, t, a) axis=1 # twice\n"),
+    case(&[&[1, 6]], " p, q = Split@18(a, lens) axis=1 # parts\n y = Concat@13(q, p) axis=1 # turned\n")
+        .with(" constant lens: i64[2]{1, 5}\n"),
     case(&[&[2, 5]], " y = Gather@13(a, indices) axis=1 # gather\n")
         .with(" constant indices: i64[3]{4, -5, 1}\n"),
     case(&[&[1, 2, 3, 4]], " y = Resize@19(a, _, scales) mode=\"linear\" # resize\n")
@@ -144,5 +161,24 @@ fn operators_of_every_family_compute_what_the_cpu_does() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn values_cross_to_the_device_and_back_and_nowhere_else() {
+    // A value that is twice in a join, and parts that do not begin where a device lets
+    // buffers begin.
+    let case = case(
+        &[&[1, 6, 5, 7], &[6, 6, 1, 1]],
+        " t = Conv@11(a, b) # conv\n r = Relu@14(t) # relu\n j = Concat@13(r, r, a) axis=1 # join\n \
+         p, q = Split@18(j, lens) axis=1 # parts\n s = Tanh@13(q) # tanh\n y = Concat@13(s, p) axis=1 # turned\n",
+    )
+    .with(" constant lens: i64[2]{1, 17}\n");
+    for opencl in [OpenCl::Auto, OpenCl::Off] {
+        let (model, _) = compute(&case, Core::GPU, Profile { opencl, ..Profile::default() });
+        let report = model.report();
+        assert_eq!(report.transfers(), 3, "{:?}", report.steps);
+        let on_host: Vec<_> = report.steps.iter().filter(|step| step.core != Core::GPU).collect();
+        assert!(on_host.iter().all(|step| step.op == "Transfer"), "{on_host:?}");
     }
 }

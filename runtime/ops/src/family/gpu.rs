@@ -2,13 +2,38 @@
 
 use std::fmt::Write as _;
 
-use udo_api::{Element, Error, F16, FinalizeCx, GpuArg, TypeSet, types};
+use udo_api::{DType, Element, Error, F16, FinalizeCx, GpuArg, TypeSet, types};
 
 /// What the GPU computes with, in one of two storages.
 pub(crate) const REAL: TypeSet = types::F32.or(types::F16);
 
 /// Products and sums round one by one, as in the same work item on an emulated GPU.
 pub(crate) const EXACT: &str = "#pragma OPENCL FP_CONTRACT OFF\n";
+
+/// What a source reads elements of a type as that it only moves.
+pub(crate) fn width(dtype: Option<DType>) -> &'static str {
+    match dtype.map(DType::size_bytes) {
+        Some(1) => "uchar",
+        Some(2) => "ushort",
+        Some(4) => "uint",
+        _ => "ulong",
+    }
+}
+
+/// What a source reads integers or truths of a type as, and what `convert_` functions are called by.
+pub(crate) fn integer(dtype: Option<DType>) -> Option<&'static str> {
+    Some(match dtype? {
+        DType::I8 => "char",
+        DType::I16 => "short",
+        DType::I32 => "int",
+        DType::I64 => "long",
+        DType::U8 | DType::Bool => "uchar",
+        DType::U16 => "ushort",
+        DType::U32 => "uint",
+        DType::U64 => "ulong",
+        DType::F32 | DType::F64 | DType::F16 | DType::Bf16 | DType::Str => return None,
+    })
+}
 
 /// What an emulated GPU stores numbers as.
 pub(crate) trait Storage: Element {
@@ -109,6 +134,11 @@ impl Meeting {
     pub(crate) fn broadcast(dims: &[usize], shapes: &[&[usize]]) -> Self {
         let tensors = shapes.iter().map(|shape| Steps::broadcast(dims, shape, 1));
         Self::of(dims, &tensors.collect::<Vec<_>>())
+    }
+
+    /// The extents of the box, and from one position of it to the next of each tensor.
+    pub(crate) fn walk(&self) -> (&[usize], impl Iterator<Item = &[isize]>) {
+        (&self.dims, self.tensors.iter().map(|steps| steps.along.as_slice()))
     }
 
     /// How many positions there are.

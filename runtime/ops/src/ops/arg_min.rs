@@ -12,6 +12,7 @@ impl Extreme for ArgMin {
     const NAME: &'static str = "ArgMin";
     const TEST: fn(&[f64]) -> usize =
         |x| (0..x.len()).fold(0, |b, i| if x[i] < x[b] { i } else { b });
+    const OPENCL: &'static str = "x < best";
 
     fn wins<T: Ranked>(x: T, best: T) -> bool {
         x.below(best)

@@ -29,6 +29,8 @@ impl Logic for BitShift {
 struct Left;
 
 impl Bitwise for Left {
+    const OPENCL: &'static str = "b < 8 * sizeof(a) ? a << b : 0";
+
     fn of(x: u64, by: u64) -> u64 {
         if by < 64 { x << by } else { 0 }
     }
@@ -37,6 +39,8 @@ impl Bitwise for Left {
 struct Right;
 
 impl Bitwise for Right {
+    const OPENCL: &'static str = "b < 8 * sizeof(a) ? a >> b : 0";
+
     fn of(x: u64, by: u64) -> u64 {
         if by < 64 { x >> by } else { 0 }
     }

@@ -1,9 +1,9 @@
 //! The bits that both integers have, with broadcasting.
 
-use udo_api::{DType, Error, FinalizeCx, TypeSet, types};
+use udo_api::{DType, Error, FinalizeCx, KernelDef, TypeSet, types};
 
 use crate::Def;
-use crate::family::elementwise::{Bitwise, Logic, Run, bitwise, logic};
+use crate::family::elementwise::{Bitwise, Logic, Run, bitwise, logic, on_gpu};
 
 pub(crate) const DEF: Def = logic::<BitwiseAnd>();
 
@@ -12,6 +12,7 @@ struct BitwiseAnd;
 impl Logic for BitwiseAnd {
     const NAME: &'static str = "BitwiseAnd";
     const TYPES: TypeSet = types::INTS;
+    const GPU: Option<KernelDef> = Some(on_gpu::<Self>());
 
     fn of_type(_: &FinalizeCx<'_>, dtype: Option<DType>) -> Result<Run, Error> {
         bitwise::<Self>(dtype)
@@ -19,6 +20,8 @@ impl Logic for BitwiseAnd {
 }
 
 impl Bitwise for BitwiseAnd {
+    const OPENCL: &'static str = "a & b";
+
     fn of(a: u64, b: u64) -> u64 {
         a & b
     }

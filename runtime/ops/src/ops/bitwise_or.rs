@@ -1,9 +1,9 @@
 //! The bits that one integer has, or both have, with broadcasting.
 
-use udo_api::{DType, Error, FinalizeCx, TypeSet, types};
+use udo_api::{DType, Error, FinalizeCx, KernelDef, TypeSet, types};
 
 use crate::Def;
-use crate::family::elementwise::{Bitwise, Logic, Run, bitwise, logic};
+use crate::family::elementwise::{Bitwise, Logic, Run, bitwise, logic, on_gpu};
 
 pub(crate) const DEF: Def = logic::<BitwiseOr>();
 
@@ -12,6 +12,7 @@ struct BitwiseOr;
 impl Logic for BitwiseOr {
     const NAME: &'static str = "BitwiseOr";
     const TYPES: TypeSet = types::INTS;
+    const GPU: Option<KernelDef> = Some(on_gpu::<Self>());
 
     fn of_type(_: &FinalizeCx<'_>, dtype: Option<DType>) -> Result<Run, Error> {
         bitwise::<Self>(dtype)
@@ -19,6 +20,8 @@ impl Logic for BitwiseOr {
 }
 
 impl Bitwise for BitwiseOr {
+    const OPENCL: &'static str = "a | b";
+
     fn of(a: u64, b: u64) -> u64 {
         a | b
     }

@@ -3,16 +3,21 @@
 use std::cmp::Ordering;
 
 use udo_api::{
-    Bf16, Bool, Core, DType, Element, Error, ExecError, F16, Facts, FinalizeCx, InferCx, Io,
-    Kernel, KernelDef, Op, OpSchema, Param, Port, Value, any_input, any_output, types,
+    Bf16, Bool, Buffers, Core, DType, Element, Error, ExecError, F16, Facts, FinalizeCx, GpuArg,
+    GpuKernel, InferCx, Io, Kernel, KernelDef, KernelInfo, Launch, Op, OpSchema, Param, Port,
+    TypeSet, Value, WorkItemFn, any_input, any_output, input, output, types,
 };
 
 use crate::Def;
+use crate::family::gpu::{REAL, integer};
 
 pub(crate) const DEF: Def = Def::of::<Cast>(KERNELS);
 
-const KERNELS: &[KernelDef] = &[KernelDef::new::<Convert>("Cast", Core::CPU)
-    .ports(&[any_input(0).bounded(), any_output(0).bounded()])];
+const KERNELS: &[KernelDef] = &[
+    KernelDef::new::<Convert>("Cast", Core::CPU)
+        .ports(&[any_input(0).bounded(), any_output(0).bounded()]),
+    KernelDef::gpu::<ConvertGpu>("Cast").ports(&[input(0, ON_GPU), output(0, ON_GPU)]),
+];
 
 struct Cast;
 
@@ -58,6 +63,111 @@ fn execute<S: Source, D: Target>(mut io: Io<'_>) -> Result<(), ExecError> {
     let y = io.outputs.take::<D>(0)?;
     y.iter_mut().zip(x).for_each(|(y, &x)| *y = D::of(x));
     io.outputs.set_shape(0, io.inputs.shape(0)?)
+}
+
+/// The types that the GPU converts: devices need not have others.
+pub(super) const ON_GPU: TypeSet = {
+    let signed = types::INDEX.or(types::I8).or(types::I16);
+    REAL.or(signed).or(types::UNSIGNED).or(types::BOOL)
+};
+
+/// One element per work item.
+pub(super) struct ConvertGpu {
+    dtypes: [Option<DType>; 2],
+    len: usize,
+    load: fn(&Buffers<'_>, usize) -> Result<Number, ExecError>,
+    store: fn(&Buffers<'_>, usize, Number) -> Result<(), ExecError>,
+}
+
+/// What every element that the GPU converts is.
+#[derive(Clone, Copy)]
+enum Number {
+    Real(f32),
+    Signed(i64),
+    Unsigned(u64),
+}
+
+/// The arm's value with `$T` standing for a type in [`ON_GPU`].
+macro_rules! of_converted {
+    ($dtype:expr, $T:ident => $body:expr) => {
+        of_type!(
+            $dtype,
+            [
+                F32 = f32, F16 = F16, I8 = i8, I16 = i16, I32 = i32, I64 = i64,
+                U8 = u8, U16 = u16, U32 = u32, U64 = u64, Bool = Bool,
+            ],
+            $T => $body
+        )
+    };
+}
+
+fn load<S: Source>(buffers: &Buffers<'_>, i: usize) -> Result<Number, ExecError> {
+    let x = buffers.get::<S>(0, i)?;
+    Ok(match S::DTYPE {
+        DType::F32 | DType::F16 => Number::Real(x.to_f32()),
+        DType::U64 => Number::Unsigned(x.to_u64()),
+        _ => Number::Signed(x.to_i64()),
+    })
+}
+
+fn store<D: Target>(buffers: &Buffers<'_>, i: usize, x: Number) -> Result<(), ExecError> {
+    buffers.set(
+        0,
+        i,
+        match x {
+            Number::Real(x) => D::of(x),
+            Number::Signed(x) => D::of(x),
+            Number::Unsigned(x) => D::of(x),
+        },
+    )
+}
+
+impl GpuKernel for ConvertGpu {
+    const WORK_ITEM: Option<WorkItemFn<Self>> = Some(|kernel, item, buffers| {
+        let [i, ..] = item.global_id;
+        (kernel.store)(buffers, i, (kernel.load)(buffers, i)?)
+    });
+
+    fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let (x, y) = (cx.input(0)?, cx.output(0)?);
+        Ok(Self {
+            dtypes: [x.dtype(), y.dtype()],
+            len: y.len(),
+            load: of_converted!(x.dtype(), S => load::<S> as fn(&Buffers<'_>, usize) -> _)?,
+            store: of_converted!(y.dtype(), D => store::<D> as fn(&Buffers<'_>, usize, Number) -> _)?,
+        })
+    }
+
+    fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
+        let stored = |dtype| match dtype {
+            Some(DType::F32) => "float",
+            Some(DType::F16) => "half",
+            dtype => integer(dtype).unwrap_or_default(),
+        };
+        let [from, to] = self.dtypes;
+        let x = match from {
+            Some(DType::F32) => "const float x = xs[i]".to_owned(),
+            Some(DType::F16) => "const float x = vload_half(i, xs)".to_owned(),
+            Some(DType::Bool) => "const bool x = xs[i] != 0".to_owned(),
+            _ => format!("const {} x = xs[i]", stored(from)),
+        };
+        let y = match to {
+            Some(DType::F32) => "ys[i] = (float)x".to_owned(),
+            // Integers that an f32 rounds are beyond every half.
+            Some(DType::F16) => "vstore_half_rte((float)x, i, ys)".to_owned(),
+            Some(DType::Bool) => "ys[i] = x != 0 ? 1 : 0".to_owned(),
+            _ if integer(from).is_some() => format!("ys[i] = ({})x", stored(to)),
+            _ => format!("ys[i] = isnan(x) ? 0 : convert_{}_sat(x)", stored(to)),
+        };
+        let (from, to) = (stored(from), stored(to));
+        let text = format!(
+            "__kernel void udo_cast(__global const {from} *xs, __global {to} *ys) {{\n    \
+             const size_t i = get_global_id(0);\n    {x};\n    {y};\n}}\n"
+        );
+        let launch = Launch::new(text, "udo_cast").args([GpuArg::input(0), GpuArg::output(0)]);
+        info.push_launch(launch.global_size([self.len, 1, 1]));
+        Ok(())
+    }
 }
 
 /// A type that every other is made of: real numbers lose their fraction, and saturate.
@@ -186,16 +296,33 @@ mod tests {
     #[test]
     fn real_numbers_lose_their_fraction_and_saturate() {
         let x = tensor(&[5], &[1.9f32, -1.9, 300.0, -300.0, f32::NAN]);
-        let y = bench("Cast").input(x.clone()).int("to", 3).one();
-        assert_eq!(y.values::<i8>(), [1, -1, 127, -128, 0]);
-        let y = bench("Cast").input(x).int("to", 9).one();
-        assert_eq!(y.values::<Bool>(), [Bool(1); 5]);
+        for core in [Core::CPU, Core::GPU] {
+            let y = bench("Cast").on(core).input(x.clone()).int("to", 3).one();
+            assert_eq!(y.values::<i8>(), [1, -1, 127, -128, 0]);
+            let y = bench("Cast").on(core).input(x.clone()).int("to", 9).one();
+            assert_eq!(y.values::<Bool>(), [Bool(1); 5]);
+        }
     }
 
     #[test]
     fn integers_wrap() {
-        let y = bench("Cast").input(tensor(&[2], &[257i64, -1])).int("to", 2).one();
-        assert_eq!(y.values::<u8>(), [1, 255]);
+        for core in [Core::CPU, Core::GPU] {
+            let x = tensor(&[2], &[257i64, -1]);
+            let y = bench("Cast").on(core).input(x).int("to", 2).one();
+            assert_eq!(y.values::<u8>(), [1, 255]);
+        }
+    }
+
+    #[test]
+    fn work_items_convert_every_pair_of_types_as_the_cpu_does() {
+        let codes = [1, 2, 3, 4, 5, 6, 7, 9, 10, 12, 13];
+        let numbers = [0f32, 1.0, -1.0, 2.5, -130.75, 300.0, 70_000.0, 5e9, -5e9, 2e19];
+        for (from, to) in codes.iter().flat_map(|&a| codes.iter().map(move |&b| (a, b))) {
+            let x = bench("Cast").input(tensor(&[10], &numbers)).int("to", from).one();
+            let run = bench("Cast").input(x).int("to", to);
+            let y = run.clone().on(Core::GPU).one();
+            assert!(y.bytes() == run.one().bytes(), "{from} to {to}");
+        }
     }
 
     #[test]

@@ -2,19 +2,26 @@
 
 use udo_api::{
     Core, DType, Error, InferCx, KernelDef, Op, OpSchema, Param, Port, Value, any_input,
-    any_output, types,
+    any_output, input, output, types,
 };
 
-use super::cast::Convert;
+use super::cast::{Convert, ConvertGpu, ON_GPU};
 use crate::Def;
 
 pub(crate) const DEF: Def = Def::of::<CastLike>(KERNELS);
 
-const KERNELS: &[KernelDef] = &[KernelDef::new::<Convert>("CastLike", Core::CPU).ports(&[
-    any_input(0).bounded(),
-    any_input(1).bounded(),
-    any_output(0).bounded(),
-])];
+const KERNELS: &[KernelDef] = &[
+    KernelDef::new::<Convert>("CastLike", Core::CPU).ports(&[
+        any_input(0).bounded(),
+        any_input(1).bounded(),
+        any_output(0).bounded(),
+    ]),
+    KernelDef::gpu::<ConvertGpu>("CastLike").ports(&[
+        input(0, ON_GPU),
+        any_input(1),
+        output(0, ON_GPU),
+    ]),
+];
 
 struct CastLike;
 
@@ -38,12 +45,16 @@ impl Op for CastLike {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::testing::{bench, tensor};
 
     #[test]
     fn elements_get_the_type_of_another_tensor_of_any_shape() {
-        let run = bench("CastLike").input(tensor(&[2, 2], &[1.9f32, -1.9, 0.0, 300.0]));
-        let y = run.input(tensor(&[3], &[0i16; 3])).one();
-        assert_eq!((y.dims(), y.values::<i16>()), (vec![2, 2], vec![1, -1, 0, 300]));
+        for core in [Core::CPU, Core::GPU] {
+            let run = bench("CastLike").on(core);
+            let run = run.input(tensor(&[2, 2], &[1.9f32, -1.9, 0.0, 300.0]));
+            let y = run.input(tensor(&[3], &[0i16; 3])).one();
+            assert_eq!((y.dims(), y.values::<i16>()), (vec![2, 2], vec![1, -1, 0, 300]));
+        }
     }
 }

@@ -8,7 +8,8 @@ use udo_api::{
 use crate::Def;
 use crate::family::axes::{Axes, AxisSplit};
 use crate::family::movement::{
-    BOUNDED, Example, Movement, Setting, Stripped, Strips, join, joined, kernel, movement,
+    BOUNDED, Direction, Example, Movement, Setting, Stripped, Strips, join, kernel, movement,
+    stripped,
 };
 
 pub(crate) const DEF: Def = movement::<Concat>();
@@ -29,7 +30,7 @@ impl Movement for Concat {
     )
     .facts(Facts::CONCAT);
     const KERNELS: &'static [KernelDef] =
-        &[kernel::<Self>(Core::CPU).ports(BOUNDED), joined::<Self>("Concat")];
+        &[kernel::<Self>(Core::CPU).ports(BOUNDED), stripped::<Self>()];
     const EXAMPLES: &'static [Example] = &[
         Example {
             inputs: &[&[2, 1], &[2, 2], &[2, 1]],
@@ -116,6 +117,8 @@ impl Concat {
 }
 
 impl Stripped for Concat {
+    const DIRECTION: Direction = Direction::Join;
+
     fn strips(cx: &FinalizeCx<'_>) -> Result<Strips, Error> {
         let y = cx.output(0)?;
         let parts = (0..cx.input_count()).map(|index| cx.input(index));

@@ -111,7 +111,7 @@ struct OnGpu {
     count: usize,
     /// Whether indices have 64 bits.
     is_long: bool,
-    element: &'static str,
+    element: String,
     item: fn(&Self, usize, &Buffers<'_>) -> Result<(), ExecError>,
 }
 

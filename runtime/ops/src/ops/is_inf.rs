@@ -16,6 +16,7 @@ impl Predicate for IsInf {
         Param::scalar("detect_negative", DType::I64).default(Value::int(1)),
         Param::scalar("detect_positive", DType::I64).default(Value::int(1)),
     ];
+    const OPENCL: &'static str = "(x == INFINITY && q) || (x == -INFINITY && p)";
 
     fn of(x: f64, [negative, positive]: [bool; 2]) -> bool {
         x == f64::INFINITY && positive || x == f64::NEG_INFINITY && negative

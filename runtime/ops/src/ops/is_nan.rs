@@ -12,6 +12,7 @@ struct IsNaN;
 impl Predicate for IsNaN {
     const NAME: &'static str = "IsNaN";
     const TYPES: TypeSet = types::FLOATS;
+    const OPENCL: &'static str = "isnan(x)";
 
     fn of(x: f64, _: [bool; 2]) -> bool {
         x.is_nan()

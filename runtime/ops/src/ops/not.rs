@@ -12,6 +12,7 @@ struct Not;
 impl Predicate for Not {
     const NAME: &'static str = "Not";
     const TYPES: TypeSet = types::BOOL;
+    const OPENCL: &'static str = "x == 0.0f";
 
     fn of(x: f64, _: [bool; 2]) -> bool {
         x == 0.0

@@ -1,9 +1,9 @@
 //! Whether one truth holds, or both do, with broadcasting.
 
-use udo_api::{DType, Error, FinalizeCx, TypeSet, types};
+use udo_api::{DType, Error, FinalizeCx, KernelDef, TypeSet, types};
 
 use crate::Def;
-use crate::family::elementwise::{Bitwise, Logic, Run, bitwise, logic};
+use crate::family::elementwise::{Bitwise, Logic, Run, bitwise, logic, on_gpu};
 
 pub(crate) const DEF: Def = logic::<Or>();
 
@@ -12,6 +12,7 @@ struct Or;
 impl Logic for Or {
     const NAME: &'static str = "Or";
     const TYPES: TypeSet = types::BOOL;
+    const GPU: Option<KernelDef> = Some(on_gpu::<Self>());
 
     fn of_type(_: &FinalizeCx<'_>, dtype: Option<DType>) -> Result<Run, Error> {
         bitwise::<Self>(dtype)
@@ -19,6 +20,8 @@ impl Logic for Or {
 }
 
 impl Bitwise for Or {
+    const OPENCL: &'static str = "a | b";
+
     fn of(a: u64, b: u64) -> u64 {
         a | b
     }

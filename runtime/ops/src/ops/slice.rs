@@ -125,6 +125,7 @@ impl Walked for Slice {
         let walks = known_walks(cx)?;
         let walks =
             walks.ok_or_else(|| Error::new("the cuts come with the run, wanted constants"))?;
+        tie_part(cx, walks.iter().copied())?;
         Ok(Walks::of(walks.into_iter()))
     }
 }

@@ -8,7 +8,7 @@ use udo_api::{
 use crate::Def;
 use crate::family::argument::IntsArgument;
 use crate::family::movement::{
-    BOUNDED, Example, Movement, Setting, Stripped, Strips, cut, kernel, movement,
+    BOUNDED, Direction, Example, Movement, Setting, Stripped, Strips, kernel, movement, stripped,
 };
 
 pub(crate) const DEF: Def = movement::<Split>();
@@ -36,7 +36,7 @@ impl Movement for Split {
         ],
     );
     const KERNELS: &'static [KernelDef] =
-        &[kernel::<Self>(Core::CPU).ports(BOUNDED), cut::<Self>("Split")];
+        &[kernel::<Self>(Core::CPU).ports(BOUNDED), stripped::<Self>()];
     const EXAMPLES: &'static [Example] = &[
         Example {
             inputs: &[&[2, 5]],
@@ -83,11 +83,6 @@ impl Movement for Split {
         let length = |index| Ok(cx.output(index)?.shape().get(axis).copied().unwrap_or(0));
         let lengths: Vec<usize> =
             (0..cx.output_count()).map(length).collect::<Result<_, Error>>()?;
-        let mut offset = 0;
-        for (index, length) in lengths.iter().enumerate().filter(|_| !is_bounded) {
-            cx.tie_output_in_input(index, 0, axis, offset)?;
-            offset += length;
-        }
         Ok(Self { strips: Self::strips(cx)?, axis, lengths, is_bounded })
     }
 
@@ -108,10 +103,19 @@ impl Movement for Split {
 }
 
 impl Stripped for Split {
+    const DIRECTION: Direction = Direction::Cut;
+
     fn strips(cx: &FinalizeCx<'_>) -> Result<Strips, Error> {
         let x = cx.input(0)?;
+        let axis = cx.axis("axis", x.rank())?;
+        let mut offset = 0;
+        let tied = if x.full_shape().is_fixed() { cx.output_count() } else { 0 };
+        for index in 0..tied {
+            cx.tie_output_in_input(index, 0, axis, offset)?;
+            offset += cx.output(index)?.shape().get(axis).copied().unwrap_or(0);
+        }
         let parts = (0..cx.output_count()).map(|index| cx.output(index));
-        Strips::along(cx.axis("axis", x.rank())?, &x, parts)
+        Strips::along(axis, &x, parts)
     }
 }
 

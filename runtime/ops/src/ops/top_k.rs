@@ -8,16 +8,19 @@ use udo_api::{
 use crate::Def;
 use crate::family::axes::AxisSplit;
 use crate::family::partition::GRAIN;
-use crate::family::select::{Ranked, least, positions_fit};
+use crate::family::select::{Ranked, TopGpu, least, positions_fit};
 
 pub(crate) const DEF: Def = Def::of::<TopK>(KERNELS);
 
-const KERNELS: &[KernelDef] = &[KernelDef::new::<Best>("TopK", Core::CPU).ports(&[
-    input(0, types::NUMBERS).bounded(),
-    input(1, types::I64),
-    output_like(0, 0).bounded(),
-    output(1, types::I64).bounded(),
-])];
+const KERNELS: &[KernelDef] = &[
+    KernelDef::new::<Best>("TopK", Core::CPU).ports(&[
+        input(0, types::NUMBERS).bounded(),
+        input(1, types::I64),
+        output_like(0, 0).bounded(),
+        output(1, types::I64).bounded(),
+    ]),
+    TopGpu::def("TopK"),
+];
 
 struct TopK;
 
@@ -174,12 +177,14 @@ mod tests {
     #[test]
     fn the_best_come_in_order_with_their_positions() {
         let x = tensor(&[2, 4], &[1f32, 4.0, 4.0, -3.0, f32::NAN, 0.0, 8.0, -0.0]);
-        let y = top(x.clone(), 3).all();
-        assert_eq!(y[1].values::<i64>(), [1, 2, 0, 0, 2, 1]);
-        assert_eq!(y[0].values::<f32>()[..3], [4.0, 4.0, 1.0]);
-        let y = top(x, 3).int("largest", 0).all();
-        assert_eq!(y[1].values::<i64>(), [3, 0, 1, 1, 3, 2]);
-        assert_eq!(y[0].values::<f32>(), [-3.0, 1.0, 4.0, 0.0, -0.0, 8.0]);
+        for core in [Core::CPU, Core::GPU] {
+            let y = top(x.clone(), 3).on(core).all();
+            assert_eq!(y[1].values::<i64>(), [1, 2, 0, 0, 2, 1], "{core}");
+            assert_eq!(y[0].values::<f32>()[..3], [4.0, 4.0, 1.0], "{core}");
+            let y = top(x.clone(), 3).on(core).int("largest", 0).all();
+            assert_eq!(y[1].values::<i64>(), [3, 0, 1, 1, 3, 2], "{core}");
+            assert_eq!(y[0].values::<f32>(), [-3.0, 1.0, 4.0, 0.0, -0.0, 8.0], "{core}");
+        }
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! Whether one truth holds and the other does not, with broadcasting.
 
-use udo_api::{DType, Error, FinalizeCx, TypeSet, types};
+use udo_api::{DType, Error, FinalizeCx, KernelDef, TypeSet, types};
 
 use crate::Def;
-use crate::family::elementwise::{Bitwise, Logic, Run, bitwise, logic};
+use crate::family::elementwise::{Bitwise, Logic, Run, bitwise, logic, on_gpu};
 
 pub(crate) const DEF: Def = logic::<Xor>();
 
@@ -12,6 +12,7 @@ struct Xor;
 impl Logic for Xor {
     const NAME: &'static str = "Xor";
     const TYPES: TypeSet = types::BOOL;
+    const GPU: Option<KernelDef> = Some(on_gpu::<Self>());
 
     fn of_type(_: &FinalizeCx<'_>, dtype: Option<DType>) -> Result<Run, Error> {
         bitwise::<Self>(dtype)
@@ -19,6 +20,8 @@ impl Logic for Xor {
 }
 
 impl Bitwise for Xor {
+    const OPENCL: &'static str = "a ^ b";
+
     fn of(a: u64, b: u64) -> u64 {
         a ^ b
     }

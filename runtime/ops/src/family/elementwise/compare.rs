@@ -196,7 +196,12 @@ mod tests {
         let b: Vec<i64> = a.iter().map(|x| x + (x % 3) - 1).collect();
         let (x, y) = (tensor(&[len], &a), tensor(&[len], &b));
         let wanted = truths(a.iter().zip(&b).map(|(&a, &b)| C::of(a, b)));
-        assert!(bench(C::NAME).threads(3).input(x).input(y).one().values::<Bool>() == wanted);
+        let run = bench(C::NAME).threads(3).input(x).input(y);
+        assert!(run.clone().one().values::<Bool>() == wanted);
+        assert!(run.on(Core::GPU).one().values::<Bool>() == wanted);
+        let [a, b] = [[i32::MIN, 7, i32::MAX], [i32::MAX, 7, -1]];
+        let run = bench(C::NAME).on(Core::GPU).input(tensor(&[3], &a)).input(tensor(&[3], &b));
+        assert_eq!(run.one().values::<Bool>(), truths((0..3).map(|i| C::of(a[i], b[i]))));
         let a = tensor(&[2], &[1u8, 3]).bounded(&[Dim::UpTo(5)]);
         let y = bench(C::NAME).input(a).input(tensor(&[1], &[2u8])).one();
         assert_eq!(y.desc().full_shape().to_string(), "[<=5]");

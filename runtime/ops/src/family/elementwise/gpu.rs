@@ -1,17 +1,20 @@
 //! Functions of elements on the GPU, one element per work item.
 
+mod typed;
+
 use std::fmt::Write as _;
 use std::marker::PhantomData;
 
 use udo_api::{
-    Bool, Error, FinalizeCx, GpuArg, GpuKernel, KernelDef, KernelInfo, Launch, PortRule,
-    TensorDesc, WorkItemFn, input, input_like, output, output_like, types,
+    Error, FinalizeCx, GpuArg, GpuKernel, KernelDef, KernelInfo, Launch, PortRule, TensorDesc,
+    WorkItemFn, input, input_like, output_like,
 };
 
 use super::unary::in_f64;
-use super::{Binary, Compare, End, Limited, Repeated, Ternary, Unary};
+use super::{Binary, End, Limited, Repeated, Unary};
 use crate::family::gpu::{EXACT, Meeting, REAL, ints};
 use crate::family::source::Source;
+pub(super) use typed::{BitsGpu, CompareGpu, PredicateGpu, TernaryGpu};
 
 /// The function `U` of each element.
 pub(super) struct UnaryGpu<U> {
@@ -86,73 +89,6 @@ impl<B: Binary> GpuKernel for BinaryGpu<B> {
         let y = format!("UDO_STORE(ys, i, {})", B::OPENCL.unwrap_or_default());
         let operands = [real("a", 0), real("b", 1)];
         info.push_launch(self.operands.launch("udo_binary", &operands, "UDO_STORAGE", &y)?);
-        Ok(())
-    }
-}
-
-/// The comparison `C` of two operands.
-pub(super) struct CompareGpu<C> {
-    operands: Operands,
-    of: PhantomData<fn() -> C>,
-}
-
-impl<C: Compare> CompareGpu<C> {
-    pub(super) const DEF: KernelDef = {
-        const RULES: &[PortRule] = &[input(0, REAL), input_like(1, 0), output(0, types::BOOL)];
-        KernelDef::gpu::<Self>(C::NAME).ports(RULES)
-    };
-}
-
-impl<C: Compare> GpuKernel for CompareGpu<C> {
-    const WORK_ITEM: Option<WorkItemFn<Self>> = Some(|kernel, item, buffers| {
-        let [i, ..] = item.global_id;
-        let [a, b] = kernel.operands.places(i);
-        buffers.set(0, i, Bool::from(C::of(buffers.load(0, a)?, buffers.load(1, b)?)))
-    });
-
-    fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        Ok(Self { operands: Operands::of(cx)?, of: PhantomData })
-    }
-
-    fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
-        let y = format!("ys[i] = ({}) ? 1 : 0", C::OPENCL);
-        let operands = [real("a", 0), real("b", 1)];
-        info.push_launch(self.operands.launch("udo_compare", &operands, "uchar", &y)?);
-        Ok(())
-    }
-}
-
-/// One of two elements, by the truth in the first operand.
-pub(super) struct TernaryGpu<F> {
-    operands: Operands,
-    of: PhantomData<fn() -> F>,
-}
-
-impl<F: Ternary> TernaryGpu<F> {
-    pub(super) const DEF: KernelDef = {
-        const RULES: &[PortRule] =
-            &[input(0, types::BOOL), input(1, REAL), input_like(2, 1), output_like(0, 1)];
-        KernelDef::gpu::<Self>(F::NAME).ports(RULES)
-    };
-}
-
-impl<F: Ternary> GpuKernel for TernaryGpu<F> {
-    const WORK_ITEM: Option<WorkItemFn<Self>> = Some(|kernel, item, buffers| {
-        let [i, ..] = item.global_id;
-        let [c, a, b] = kernel.operands.places(i);
-        let truth = buffers.get::<Bool>(0, c)?.get();
-        buffers.store(0, i, F::of(truth, buffers.load(1, a)?, buffers.load(2, b)?))
-    });
-
-    fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        Ok(Self { operands: Operands::of(cx)?, of: PhantomData })
-    }
-
-    fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
-        let y = format!("UDO_STORE(ys, i, {})", F::OPENCL);
-        let truth = Operand { element: "uchar", read: "const bool c = x0[p0] != 0".to_owned() };
-        let operands = [truth, real("a", 1), real("b", 2)];
-        info.push_launch(self.operands.launch("udo_ternary", &operands, "UDO_STORAGE", &y)?);
         Ok(())
     }
 }

@@ -10,6 +10,7 @@ use udo_api::{
 
 use super::Broadcast;
 use super::binary::broadcast_inputs;
+use super::gpu::BitsGpu;
 use super::operands::{Run, plan, run_with};
 use super::rows::{Rows, Side, each, each_onto, of_blocks, onto_blocks};
 use super::stored::{Plain, Stored};
@@ -23,12 +24,18 @@ pub(crate) trait Logic: Send + Sync + 'static {
     const TYPES: TypeSet;
     const PARAMS: &'static [Param] = &[];
 
+    /// The kernel of the GPU, from [`on_gpu`], where there is one.
+    const GPU: Option<KernelDef> = None;
+
     /// The function for elements of one type, which parameters may say.
     fn of_type(cx: &FinalizeCx<'_>, dtype: Option<DType>) -> Result<Run, Error>;
 }
 
 /// A function of 64 bits, or of one that is a truth. What lies beyond the bits of a type is lost.
-pub(crate) trait Bitwise: 'static {
+pub(crate) trait Bitwise: Send + Sync + 'static {
+    /// The same of the integers, or truths, `a` and `b` in OpenCL.
+    const OPENCL: &'static str;
+
     fn of(a: u64, b: u64) -> u64;
 }
 
@@ -99,9 +106,23 @@ struct LogicKernel<L> {
 impl<L: Logic> LogicKernel<L> {
     const RULES: &'static [PortRule] =
         &[input(0, L::TYPES).bounded(), input_like(1, 0).bounded(), output_like(0, 0).bounded()];
-    const ALL: &'static [KernelDef] = &[KernelDef::new::<Self>(L::NAME, Core::CPU)
+    const CPU: KernelDef = KernelDef::new::<Self>(L::NAME, Core::CPU)
         .ports(Self::RULES)
-        .in_place(&[InPlace { input: 0, output: 0 }])];
+        .in_place(&[InPlace { input: 0, output: 0 }]);
+    const ALL: &'static [KernelDef] = match L::GPU {
+        Some(_) => &[Self::CPU, Self::GPU],
+        None => &[Self::CPU],
+    };
+    /// Where there is one.
+    const GPU: KernelDef = match L::GPU {
+        Some(gpu) => gpu,
+        None => Self::CPU,
+    };
+}
+
+/// The kernel of the GPU for the operator `L`.
+pub(crate) const fn on_gpu<L: Logic + Bitwise>() -> KernelDef {
+    BitsGpu::<L>::DEF
 }
 
 impl<L: Logic> Kernel for LogicKernel<L> {
@@ -168,6 +189,10 @@ mod tests {
         let y = settled_on_any_threads(&run.clone().input(tensor(&[cols], &b)));
         let wanted: Vec<T> = (0..a.len()).map(|i| seven[i % 7][i % cols]).collect();
         assert!(y.values::<T>() == wanted, "{} of {}", L::NAME, T::DTYPE);
+        if L::GPU.is_some() {
+            let y = run.clone().input(tensor(&[cols], &b)).on(Core::GPU).one();
+            assert!(y.values::<T>() == wanted, "{} of {} on the GPU", L::NAME, T::DTYPE);
+        }
         let y = run.input(tensor(&[1], &[of(3)])).one();
         let wanted: Vec<T> = (0..a.len()).map(|i| seven[i % 7][3]).collect();
         assert!(y.values::<T>() == wanted, "{} of {} and a scalar", L::NAME, T::DTYPE);

@@ -24,7 +24,7 @@ pub(crate) use broadcast::{Broadcast, broadcast_shapes};
 pub(crate) use compare::{Compare, compare};
 pub(crate) use each::{Extents, each, each_quantized};
 pub(crate) use limited::{Limited, limited};
-pub(crate) use logic::{Bitwise, Logic, bitwise, logic};
+pub(crate) use logic::{Bitwise, Logic, bitwise, logic, on_gpu};
 pub(crate) use operands::Run;
 pub(crate) use predicate::{Predicate, predicate};
 pub(crate) use repeated::{End, Repeated, repeated};

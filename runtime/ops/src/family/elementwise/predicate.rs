@@ -8,6 +8,7 @@ use udo_api::{
 };
 
 use super::GRAIN;
+use super::gpu::PredicateGpu;
 use super::stored::Stored;
 use crate::Def;
 
@@ -19,8 +20,20 @@ pub(crate) trait Predicate: Send + Sync + 'static {
     /// Truths, two at most.
     const PARAMS: &'static [Param] = &[];
 
+    /// The same of the float `x` and the parameters `p` and `q` in OpenCL.
+    const OPENCL: &'static str;
+
     /// The question itself, as parameters put it.
     fn of(x: f64, params: [bool; 2]) -> bool;
+
+    /// Reads the parameters.
+    fn params(cx: &FinalizeCx<'_>) -> Result<[bool; 2], Error> {
+        let mut params = [false; 2];
+        for (value, param) in params.iter_mut().zip(Self::PARAMS) {
+            *value = cx.flag(param.name())?;
+        }
+        Ok(params)
+    }
 }
 
 /// The operator that `P` is the question of.
@@ -59,21 +72,17 @@ impl<P: Predicate> Answers<P> {
     const RULES: &'static [PortRule] =
         &[input(0, P::TYPES).bounded(), output(0, types::BOOL).bounded()];
     const KERNELS: &'static [KernelDef] =
-        &[KernelDef::new::<Self>(P::NAME, Core::CPU).ports(Self::RULES)];
+        &[KernelDef::new::<Self>(P::NAME, Core::CPU).ports(Self::RULES), PredicateGpu::<P>::DEF];
 }
 
 impl<P: Predicate> Kernel for Answers<P> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let mut params = [false; 2];
-        for (value, param) in params.iter_mut().zip(P::PARAMS) {
-            *value = cx.flag(param.name())?;
-        }
         let run = of_type!(
             cx.input(0)?.dtype(),
             [F32 = f32, F64 = f64, F16 = F16, Bf16 = Bf16, Bool = Bool],
             T => execute::<P, T> as fn([bool; 2], Io<'_>) -> Result<(), ExecError>
         )?;
-        Ok(Self { params, run, of: PhantomData })
+        Ok(Self { params: P::params(cx)?, run, of: PhantomData })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -102,6 +111,7 @@ mod tests {
     use udo_api::Dim;
 
     use super::*;
+    use crate::family::gpu::REAL;
     use crate::family::numerics::{EDGES, edges, settled_on_any_threads};
     use crate::testing::{bench, tensor};
 
@@ -121,6 +131,10 @@ mod tests {
         let run = bench(P::NAME).input(tensor(&[EDGES.len()], &EDGES.map(&of)));
         if P::TYPES.has(T::DTYPE) {
             let wanted = wanted::<P>(EDGES.map(|x| of(x).load()));
+            if REAL.or(types::BOOL).has(T::DTYPE) {
+                let y = run.clone().on(Core::GPU).one();
+                assert_eq!(y.values::<Bool>(), wanted, "{} of {} on the GPU", P::NAME, T::DTYPE);
+            }
             assert_eq!(run.one().values::<Bool>(), wanted, "{} of {}", P::NAME, T::DTYPE);
         } else {
             let error = run.error();

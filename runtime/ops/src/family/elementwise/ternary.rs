@@ -18,7 +18,7 @@ pub(crate) trait Ternary: Send + Sync + 'static {
     const NAME: &'static str;
     /// The names of the inputs and the output.
     const PORTS: [&'static str; 4];
-    /// An OpenCL expression of the truth `c` and the floats `a` and `b`.
+    /// An OpenCL expression of the truth `c` and the elements `a` and `b`, which are read as unsigned integers.
     const OPENCL: &'static str;
 
     /// The function itself.
@@ -211,8 +211,11 @@ mod tests {
     fn every_type_is_taken<F: Ternary>() {
         fn check<F: Ternary, T: Element + PartialEq>(a: T, b: T) {
             let c = truths(&[1, 0]);
-            let y = node::<F>(tensor(&[2], &c), tensor(&[], &[a]), tensor(&[2], &[b; 2])).one();
-            assert_eq!(y.values::<T>(), [F::of(true, a, b), F::of(false, a, b)]);
+            let run = node::<F>(tensor(&[2], &c), tensor(&[], &[a]), tensor(&[2], &[b; 2]));
+            for core in [Core::CPU, Core::GPU] {
+                let y = run.clone().on(core).one();
+                assert_eq!(y.values::<T>(), [F::of(true, a, b), F::of(false, a, b)], "{core}");
+            }
         }
         check::<F, _>(1f64, -2.0);
         check::<F, _>(F16(3), F16(4));

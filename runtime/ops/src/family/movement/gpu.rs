@@ -9,18 +9,13 @@ use udo_api::{
 };
 
 use super::{Movement, Strips, Walks};
-use crate::family::gpu::{Meeting, check_lens, int, ints};
+use crate::family::gpu::{Meeting, check_lens, int, ints, width};
 
 const RULES: &[PortRule] = &[input(0, types::ANY), output_like(0, 0)];
 
 /// The build option that says what a source reads elements of a type as.
-pub(crate) fn element(dtype: Option<DType>) -> &'static str {
-    match dtype.map(DType::size_bytes) {
-        Some(1) => "-DELEMENT=uchar",
-        Some(2) => "-DELEMENT=ushort",
-        Some(4) => "-DELEMENT=uint",
-        _ => "-DELEMENT=ulong",
-    }
+pub(crate) fn element(dtype: Option<DType>) -> String {
+    format!("-DELEMENT={}", width(dtype))
 }
 
 /// What a work item does, for the width of the elements.
@@ -39,7 +34,7 @@ pub(crate) const fn strided<M: Strided>(name: &'static str) -> KernelDef {
 
 struct StridedGpu<M> {
     meeting: Meeting,
-    element: &'static str,
+    element: String,
     item: Item<Self>,
     of: PhantomData<fn() -> M>,
 }
@@ -62,7 +57,7 @@ impl<M: Strided> GpuKernel for StridedGpu<M> {
             self.meeting.params(),
             self.meeting.places()
         );
-        let launch = Launch::new(text, "udo_move").options(self.element);
+        let launch = Launch::new(text, "udo_move").options(self.element.clone());
         let launch = launch.args([GpuArg::input(0), GpuArg::output(0)]).args(self.meeting.args()?);
         info.push_launch(launch.global_size([self.meeting.len(), 1, 1]));
         Ok(())
@@ -108,7 +103,7 @@ struct WalkedGpu<M> {
     walks: Walks,
     /// The input that says what lies beyond.
     fill: Option<u32>,
-    element: &'static str,
+    element: String,
     item: Item<Self>,
     of: PhantomData<fn() -> M>,
 }
@@ -154,7 +149,7 @@ impl<M: Walked> GpuKernel for WalkedGpu<M> {
              y[i] = is_inside ? x[place] : {value};\n}}\n"
         );
         let inputs = [0].into_iter().chain(self.fill).map(GpuArg::input);
-        let launch = Launch::new(text, "udo_walk").options(self.element).args(inputs);
+        let launch = Launch::new(text, "udo_walk").options(self.element.clone()).args(inputs);
         let launch = launch.args([GpuArg::output(0)]).args(numbers);
         info.push_launch(launch.global_size([self.walks.len(), 1, 1]));
         Ok(())
@@ -172,110 +167,63 @@ impl<M> WalkedGpu<M> {
     }
 }
 
-/// The GPU kernel of the operator `name`, whose inputs are strips of the rows of its output.
-pub(crate) const fn joined<M: Stripped>(name: &'static str) -> KernelDef {
-    KernelDef::gpu::<JoinGpu<M>>(name).ports(RULES)
-}
-
-/// The GPU kernel of the operator `name`, whose outputs are strips of the rows of its input.
-pub(crate) const fn cut<M: Stripped>(name: &'static str) -> KernelDef {
-    KernelDef::gpu::<CutGpu<M>>(name).ports(RULES)
+/// Which side of a movement of strips has rows of all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    /// The only output, whose strips are the inputs.
+    Join,
+    /// The only input, whose strips are the outputs.
+    Cut,
 }
 
 /// A movement of strips.
-pub(crate) trait Stripped: Send + Sync + 'static {
+pub(crate) trait Stripped: Movement {
+    const DIRECTION: Direction;
+
     fn strips(cx: &FinalizeCx<'_>) -> Result<Strips, Error>;
 }
 
-struct JoinGpu<M> {
-    strips: StripsGpu,
-    item: Item<Self>,
-    of: PhantomData<fn() -> M>,
+/// The GPU kernel of the operator `M`.
+pub(crate) const fn stripped<M: Stripped>() -> KernelDef {
+    KernelDef::gpu::<StripsGpu<M>>(M::SCHEMA.name()).ports(RULES)
 }
 
-impl<M: Stripped> GpuKernel for JoinGpu<M> {
-    const WORK_ITEM: Option<WorkItemFn<Self>> =
-        Some(|kernel, item, buffers| (kernel.item)(kernel, item.global_id[0], buffers));
-
-    fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let strips = StripsGpu::of(cx, M::strips(cx)?, cx.output(0)?.len())?;
-        let item = of_width!(cx.input(0)?.dtype(), B => Self::item::<B> as Item<Self>)?;
-        Ok(Self { strips, item, of: PhantomData })
-    }
-
-    fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
-        let args = (0..).take(self.strips.of.widths.len()).map(GpuArg::input);
-        let args = args.chain([GpuArg::output(0)]);
-        info.push_launch(self.strips.launch("const ELEMENT *x", "ELEMENT *y", args, |part| {
-            format!("y[i] = x{part}[place]")
-        })?);
-        Ok(())
-    }
-}
-
-impl<M> JoinGpu<M> {
-    fn item<B: Bits>(&self, i: usize, buffers: &Buffers<'_>) -> Result<(), ExecError> {
-        let Some((part, place)) = self.strips.of.place(i) else { return Ok(()) };
-        buffers.set_bits(0, i, buffers.get_bits::<B>(part, place)?)
-    }
-}
-
-struct CutGpu<M> {
-    strips: StripsGpu,
-    item: Item<Self>,
-    of: PhantomData<fn() -> M>,
-}
-
-impl<M: Stripped> GpuKernel for CutGpu<M> {
-    const WORK_ITEM: Option<WorkItemFn<Self>> =
-        Some(|kernel, item, buffers| (kernel.item)(kernel, item.global_id[0], buffers));
-
-    fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let strips = StripsGpu::of(cx, M::strips(cx)?, cx.input(0)?.len())?;
-        let item = of_width!(cx.input(0)?.dtype(), B => Self::item::<B> as Item<Self>)?;
-        Ok(Self { strips, item, of: PhantomData })
-    }
-
-    fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
-        let args = (0..).take(self.strips.of.widths.len()).map(GpuArg::output);
-        let args = args.chain([GpuArg::input(0)]);
-        info.push_launch(self.strips.launch("ELEMENT *y", "const ELEMENT *x", args, |part| {
-            format!("y{part}[place] = x[i]")
-        })?);
-        Ok(())
-    }
-}
-
-impl<M> CutGpu<M> {
-    fn item<B: Bits>(&self, i: usize, buffers: &Buffers<'_>) -> Result<(), ExecError> {
-        let Some((part, place)) = self.strips.of.place(i) else { return Ok(()) };
-        buffers.set_bits(part, place, buffers.get_bits::<B>(0, i)?)
-    }
-}
-
-/// Rows of a whole that are strips of parts, one element of the whole per work item.
-struct StripsGpu {
-    of: Strips,
+/// One element of the whole per work item.
+struct StripsGpu<M> {
+    strips: Strips,
     len: usize,
-    element: &'static str,
+    element: String,
+    item: Item<Self>,
+    of: PhantomData<fn() -> M>,
 }
 
-impl StripsGpu {
-    fn of(cx: &FinalizeCx<'_>, strips: Strips, len: usize) -> Result<Self, Error> {
+impl<M: Stripped> GpuKernel for StripsGpu<M> {
+    const WORK_ITEM: Option<WorkItemFn<Self>> =
+        Some(|kernel, item, buffers| (kernel.item)(kernel, item.global_id[0], buffers));
+
+    fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         check_lens(cx)?;
-        Ok(Self { of: strips, len, element: element(cx.input(0)?.dtype()) })
+        let whole = match M::DIRECTION {
+            Direction::Join => cx.output(0)?,
+            Direction::Cut => cx.input(0)?,
+        };
+        let item = of_width!(whole.dtype(), B => Self::item::<B> as Item<Self>)?;
+        let (strips, element) = (M::strips(cx)?, element(whole.dtype()));
+        Ok(Self { strips, len: whole.len(), element, item, of: PhantomData })
     }
 
-    /// The parts and the whole as parameters, and the statement that copies element `i` of the whole.
-    fn launch(
-        &self,
-        part: &str,
-        whole: &str,
-        args: impl Iterator<Item = GpuArg>,
-        copy: impl Fn(usize) -> String,
-    ) -> Result<Launch, Error> {
+    fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
+        // The whole and the parts as parameters, and the statement that copies element `i` of the whole.
+        let (whole, part) = match M::DIRECTION {
+            Direction::Join => ("ELEMENT *whole", "const ELEMENT *part"),
+            Direction::Cut => ("const ELEMENT *whole", "ELEMENT *part"),
+        };
+        let copy = |index: usize| match M::DIRECTION {
+            Direction::Join => format!("whole[i] = part{index}[place]"),
+            Direction::Cut => format!("part{index}[place] = whole[i]"),
+        };
         let mut text = "__kernel void udo_strips(".to_owned();
-        for index in 0..self.of.widths.len() {
+        for index in 0..self.strips.widths.len() {
             let _ = write!(text, "__global {part}{index}, const int width{index}, ");
         }
         let _ = write!(
@@ -283,7 +231,7 @@ impl StripsGpu {
             "__global {whole}, const int row) {{\n    const int i = get_global_id(0);\n    "
         );
         text += "int col = i % row, place;\n";
-        for index in 0..self.of.widths.len() {
+        for index in 0..self.strips.widths.len() {
             let _ = writeln!(
                 text,
                 "    if (col >= 0 && col < width{index}) {{ place = i / row * width{index} + col; {}; }}\n    \
@@ -292,9 +240,25 @@ impl StripsGpu {
             );
         }
         text += "}\n";
-        let widths = ints(self.of.widths.iter().copied().chain([self.of.row]))?;
-        let args = args.zip(widths).flat_map(|(tensor, width)| [tensor, width]);
-        let launch = Launch::new(text, "udo_strips").options(self.element).args(args);
-        Ok(launch.global_size([self.len, 1, 1]))
+        let (part, whole): (fn(u32) -> GpuArg, _) = match M::DIRECTION {
+            Direction::Join => (GpuArg::input, GpuArg::output(0)),
+            Direction::Cut => (GpuArg::output, GpuArg::input(0)),
+        };
+        let widths = ints(self.strips.widths.iter().copied())?;
+        let parts = (0..).zip(widths).flat_map(|(index, width)| [part(index), width]);
+        let launch = Launch::new(text, "udo_strips").options(self.element.clone()).args(parts);
+        let launch = launch.args([whole]).args(ints([self.strips.row])?);
+        info.push_launch(launch.global_size([self.len, 1, 1]));
+        Ok(())
+    }
+}
+
+impl<M: Stripped> StripsGpu<M> {
+    fn item<B: Bits>(&self, i: usize, buffers: &Buffers<'_>) -> Result<(), ExecError> {
+        let Some((part, place)) = self.strips.place(i) else { return Ok(()) };
+        match M::DIRECTION {
+            Direction::Join => buffers.set_bits(0, i, buffers.get_bits::<B>(part, place)?),
+            Direction::Cut => buffers.set_bits(part, place, buffers.get_bits::<B>(0, i)?),
+        }
     }
 }

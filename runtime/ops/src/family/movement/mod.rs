@@ -21,7 +21,7 @@ use crate::Def;
 
 pub(crate) use along::{Along, check_along};
 pub(crate) use blocks::{BatchBlocks, Blocks};
-pub(crate) use gpu::{Strided, Stripped, Walked, cut, element, joined, strided, walked};
+pub(crate) use gpu::{Direction, Strided, Stripped, Walked, element, strided, stripped, walked};
 pub(crate) use indices::{Indices, position};
 pub(crate) use permutation::Permutation;
 pub(crate) use repeats::{expand, repeats};

@@ -1,4 +1,6 @@
-//! Reductions along neighbouring axes on the GPU, a work item for each result.
+//! Reductions on the GPU, a work item for each result.
+
+use std::fmt::Write as _;
 
 use std::marker::PhantomData;
 
@@ -9,11 +11,18 @@ use udo_api::{
 
 use super::accumulate::Accumulate;
 use super::{Reduce, ReducedAxes};
-use crate::family::axes::AxisSplit;
-use crate::family::gpu::{EXACT, REAL, check_lens, ints};
+use crate::family::axes::{AxisSplit, strides};
+use crate::family::gpu::{EXACT, Meeting, REAL, Steps, check_lens, int, ints};
 use crate::family::source::Source;
 
-pub(super) struct ReduceGpu<R>(ReducedLanes<R>);
+pub(super) struct ReduceGpu<R>(Way<R>);
+
+/// How the axes lie.
+enum Way<R> {
+    /// All of them are neighbours.
+    Lanes(ReducedLanes<R>),
+    Apart(ReducedBoxes<R>),
+}
 
 impl<R: Reduce> ReduceGpu<R> {
     pub(super) const DEF: KernelDef = {
@@ -23,17 +32,24 @@ impl<R: Reduce> ReduceGpu<R> {
 }
 
 impl<R: Reduce> GpuKernel for ReduceGpu<R> {
-    const WORK_ITEM: Option<WorkItemFn<Self>> =
-        Some(|kernel, item, buffers| kernel.0.item(item, buffers));
+    const WORK_ITEM: Option<WorkItemFn<Self>> = Some(|kernel, item, buffers| match &kernel.0 {
+        Way::Lanes(lanes) => lanes.item(item, buffers),
+        Way::Apart(boxes) => boxes.item(item, buffers),
+    });
 
     fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let split = ReducedAxes::of(cx)?.plan(cx.input(0)?.shape()).axis_split();
-        let split = split.ok_or_else(|| Error::new("the axes are apart, wanted neighbours"))?;
-        ReducedLanes::of(cx, split).map(Self)
+        let (axes, x) = (ReducedAxes::of(cx)?, cx.input(0)?);
+        Ok(Self(match axes.plan(x.shape()).axis_split() {
+            Some(split) => Way::Lanes(ReducedLanes::of(cx, split)?),
+            None => Way::Apart(ReducedBoxes::of(cx, axes, x.shape())?),
+        }))
     }
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
-        info.push_launch(self.0.launch()?);
+        info.push_launch(match &self.0 {
+            Way::Lanes(lanes) => lanes.launch()?,
+            Way::Apart(boxes) => boxes.launch()?,
+        });
         Ok(())
     }
 }
@@ -84,5 +100,72 @@ impl<R: Reduce> ReducedLanes<R> {
         let launch = Launch::new(Self::TEXT, "udo_reduce");
         let launch = launch.args([GpuArg::input(0), GpuArg::output(0)]).args(ints([len, inner])?);
         Ok(launch.global_size([outer * inner, 1, 1]))
+    }
+}
+
+/// Elements along axes that lie apart, which become one of output 0 as `R` says.
+struct ReducedBoxes<R> {
+    /// Where the first elements of the results are.
+    kept: Meeting,
+    /// Where the others are, from the first one on.
+    reduced: Meeting,
+    of: PhantomData<fn() -> R>,
+}
+
+impl<R: Reduce> ReducedBoxes<R> {
+    fn of(cx: &FinalizeCx<'_>, axes: ReducedAxes, dims: &[usize]) -> Result<Self, Error> {
+        check_lens(cx)?;
+        let through = |is_reduced: bool| {
+            let all = dims.iter().zip(strides(dims)).enumerate();
+            let own = all.filter(|(axis, _)| axes.has(*axis) == is_reduced);
+            let (dims, along) = own
+                .map(|(_, (&dim, stride))| (dim, stride.cast_signed()))
+                .unzip::<_, _, Vec<_>, _>();
+            Meeting::of(&dims, &[Steps { start: 0, along }])
+        };
+        Ok(Self { kept: through(false), reduced: through(true), of: PhantomData })
+    }
+
+    fn item(&self, item: WorkItem, buffers: &Buffers<'_>) -> Result<(), ExecError> {
+        let ([i, ..], count) = (item.global_id, self.reduced.len());
+        let first = self.kept.place(0, i);
+        let mut y = R::By::none::<f32>();
+        for k in 0..count {
+            y = R::By::take(y, buffers.load(0, first + self.reduced.place(0, k))?);
+        }
+        buffers.store(0, i, R::end(y, count))
+    }
+
+    fn launch(&self) -> Result<Launch, Error> {
+        let (mut params, mut args) = (String::new(), Vec::new());
+        // Statements that add to `place` where position `rest` is.
+        let mut places = |name: &str, through: &Meeting| -> Result<String, Error> {
+            let mut text = String::new();
+            let (dims, mut along) = through.walk();
+            let steps = dims.iter().zip(along.next().unwrap_or_default()).enumerate();
+            for (axis, (&dim, &step)) in steps.rev() {
+                let _ = write!(params, ", const int {name}{axis}, const int {name}_step{axis}");
+                let _ = write!(
+                    text,
+                    " place += rest % {name}{axis} * {name}_step{axis}; rest /= {name}{axis};"
+                );
+                args.extend([int(dim.cast_signed())?, int(step)?]);
+            }
+            Ok(text)
+        };
+        let (kept, reduced) = (places("kept", &self.kept)?, places("reduced", &self.reduced)?);
+        let [start, step] = R::By::OPENCL;
+        let text = format!(
+            "{EXACT}__kernel void udo_reduce(__global const UDO_STORAGE *xs, __global UDO_STORAGE *ys,\n    \
+             const int len{params}) {{\n    const int i = get_global_id(0);\n    \
+             int rest = i, place = 0;\n   {kept}\n    const int first = place;\n    \
+             const float count = len;\n    float y = {start};\n    for (int k = 0; k < len; ++k) {{\n        \
+             rest = k; place = first;{reduced}\n        const float x = UDO_LOAD(xs, place);\n        \
+             y = {step};\n    }}\n    UDO_STORE(ys, i, {});\n}}\n",
+            R::OPENCL_END
+        );
+        let launch = Launch::new(text, "udo_reduce").args([GpuArg::input(0), GpuArg::output(0)]);
+        let launch = launch.args(ints([self.reduced.len()])?).args(args);
+        Ok(launch.global_size([self.kept.len(), 1, 1]))
     }
 }

@@ -60,13 +60,7 @@ fn every_set_of_axes_is_reduced<R: Reduce>() {
         let y = along(bench(R::NAME).input(tensor(&dims, &doubles(&x))), &axes).one();
         assert_eq!(y.dims().len(), 4);
         assert_near(&y.values::<f64>(), &wanted, 1e-12);
-        let run = run.on(Core::GPU);
-        // Axis 2 has one place, and is next to either neighbour.
-        if mask & 0b1011 == 0b1001 {
-            assert_eq!(run.error(), "the axes are apart, wanted neighbours");
-        } else {
-            assert_near(&run.one().values::<f32>(), &wanted, 1e-5);
-        }
+        assert_near(&run.on(Core::GPU).one().values::<f32>(), &wanted, 1e-5);
     }
     let halves: Vec<F16> = x.iter().map(|&x| F16::from_f32(x)).collect();
     let y = along(bench(R::NAME).on(Core::GPU).input(tensor(&dims, &halves)), &[1]).one();

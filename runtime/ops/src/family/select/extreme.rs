@@ -7,6 +7,7 @@ use udo_api::{
     OpSchema, Param, Port, Shape, TensorDesc, Value, input, output, types,
 };
 
+use super::gpu::ExtremeGpu;
 use super::rank::{Ranked, positions_fit};
 use crate::Def;
 use crate::family::axes::AxisSplit;
@@ -18,6 +19,9 @@ pub(crate) trait Extreme: Send + Sync + 'static {
     /// Which of numbers in `f64` it is, the first of several.
     #[cfg_attr(not(test), expect(dead_code, reason = "tests hold the positions against it"))]
     const TEST: fn(&[f64]) -> usize;
+
+    /// The same of the numbers `x` and `best` in OpenCL, where neither is a NaN.
+    const OPENCL: &'static str;
 
     /// Whether `x` comes before `best` however late it is found.
     fn wins<T: Ranked>(x: T, best: T) -> bool;
@@ -34,8 +38,11 @@ pub(crate) const fn extreme<E: Extreme>() -> Def {
 struct Described<E>(PhantomData<fn() -> E>);
 
 impl<E: Extreme> Described<E> {
-    const KERNELS: &'static [KernelDef] = &[KernelDef::new::<Sought<E>>(E::NAME, Core::CPU)
-        .ports(&[input(0, types::NUMBERS).bounded(), output(0, types::I64).bounded()])];
+    const KERNELS: &'static [KernelDef] = &[
+        KernelDef::new::<Sought<E>>(E::NAME, Core::CPU)
+            .ports(&[input(0, types::NUMBERS).bounded(), output(0, types::I64).bounded()]),
+        ExtremeGpu::<E>::DEF,
+    ];
 }
 
 impl<E: Extreme> Op for Described<E> {
@@ -232,8 +239,12 @@ mod tests {
                 noise(dims.iter().product()).iter().map(|x| (x * 20.0).round()).collect();
             for axis in 0..3 {
                 let run = bench(E::NAME).input(tensor(&dims, &x)).int("axis", axis as i64);
-                let y = settled_on_any_threads(&run).values::<i64>();
-                assert_eq!(y, wanted::<E>(&dims, axis, &x), "{} along {axis} of {dims:?}", E::NAME);
+                let y = settled_on_any_threads(&run);
+                let wanted = wanted::<E>(&dims, axis, &x);
+                assert_eq!(y.values::<i64>(), wanted, "{} along {axis} of {dims:?}", E::NAME);
+                if dims.iter().product::<usize>() < 1000 {
+                    assert_eq!(run.clone().on(Core::GPU).one().values::<i64>(), y.values::<i64>());
+                }
                 let y = run.int("keepdims", 0).one();
                 assert_eq!(y.dims().len(), 2);
             }
@@ -251,7 +262,9 @@ mod tests {
             for dims in [[len, 1], [1, len]] {
                 let axis = i64::from(dims[0] == 1);
                 let run = bench(E::NAME).input(tensor(&dims, &x)).int("axis", axis);
-                assert_eq!(run.int("select_last_index", 1).one().values::<i64>(), [last]);
+                let run = run.int("select_last_index", 1);
+                assert_eq!(run.clone().on(Core::GPU).one().values::<i64>(), [last]);
+                assert_eq!(run.one().values::<i64>(), [last]);
             }
             let columns: Vec<f32> = x.iter().flat_map(|&x| [x; 70]).collect();
             let run = bench(E::NAME).input(tensor(&[len, 70], &columns));
@@ -284,8 +297,10 @@ mod tests {
         for (len, at) in [(3, 1), (40, 0), (40, 17), (40, 39)] {
             let mut x = noise(len);
             x[at] = f32::NAN;
-            let y = bench(E::NAME).input(tensor(&[len], &x)).one();
-            assert_eq!(y.values::<i64>(), [at as i64], "{}", E::NAME);
+            for core in [Core::CPU, Core::GPU] {
+                let y = bench(E::NAME).on(core).input(tensor(&[len], &x)).one();
+                assert_eq!(y.values::<i64>(), [at as i64], "{} on {core}", E::NAME);
+            }
             let y = bench(E::NAME).input(tensor(&[1, len], &x)).one();
             assert_eq!(y.values::<i64>(), vec![0; len]);
         }

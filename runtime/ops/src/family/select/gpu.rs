@@ -1,0 +1,225 @@
+//! Positions along an axis on the GPU, a lane per work item.
+
+use std::marker::PhantomData;
+
+use udo_api::{
+    Buffers, Error, ExecError, FinalizeCx, GpuArg, GpuKernel, KernelDef, KernelInfo, Launch,
+    PortRule, TypeSet, WorkItemFn, input, output, output_like, types,
+};
+
+use super::extreme::Extreme;
+use super::rank::Ranked;
+use crate::family::axes::AxisSplit;
+use crate::family::gpu::{REAL, check_lens, integer, ints};
+
+/// What the GPU puts in order.
+const TYPES: TypeSet = REAL.or(types::INDEX);
+
+/// Numbers of a storage, or integers.
+const ELEMENTS: &str = "
+#ifdef INTEGER
+#define ELEMENT INTEGER
+#define NUMBER INTEGER
+#define LOAD(p, i) ((p)[i])
+#define STORE(p, i, v) ((p)[i] = (v))
+#else
+#define ELEMENT UDO_STORAGE
+#define NUMBER float
+#define LOAD(p, i) UDO_LOAD(p, i)
+#define STORE(p, i, v) UDO_STORE(p, i, v)
+#endif
+";
+
+/// The arm's value with `$T` standing for a type of [`TYPES`].
+macro_rules! of_ranked {
+    ($dtype:expr, $T:ident => $body:expr) => {
+        of_type!(
+            $dtype,
+            [F32 = f32, F16 = udo_api::F16, I32 = i32, I64 = i64],
+            $T => $body
+        )
+    };
+}
+
+/// What a work item does, for the type of the elements.
+type Item<K> = fn(&K, usize, &Buffers<'_>) -> Result<(), ExecError>;
+
+/// The build option that says what elements are.
+fn elements(cx: &FinalizeCx<'_>) -> Result<String, Error> {
+    let element = integer(cx.input(0)?.dtype());
+    Ok(element.map_or_else(String::new, |element| format!("-DINTEGER={element}")))
+}
+
+/// The first of a lane, and how many elements lie between two of it.
+fn lane(split: AxisSplit, i: usize) -> (usize, usize) {
+    let AxisSplit { len, inner, .. } = split;
+    (i / inner * inner * len + i % inner, inner)
+}
+
+/// Where in a lane `E` is.
+pub(super) struct ExtremeGpu<E> {
+    split: AxisSplit,
+    is_last: bool,
+    options: String,
+    item: Item<Self>,
+    of: PhantomData<fn() -> E>,
+}
+
+impl<E: Extreme> ExtremeGpu<E> {
+    pub(super) const DEF: KernelDef = {
+        const RULES: &[PortRule] = &[input(0, TYPES), output(0, types::I64)];
+        KernelDef::gpu::<Self>(E::NAME).ports(RULES)
+    };
+
+    fn item<T: Ranked>(&self, i: usize, buffers: &Buffers<'_>) -> Result<(), ExecError> {
+        let ((first, step), len) = (lane(self.split, i), self.split.len);
+        let place = |nth: usize| if self.is_last { len - 1 - nth } else { nth };
+        let mut found = place(0);
+        let mut best = buffers.get::<T>(0, first + found * step)?;
+        for at in (1..len).map(place) {
+            let x = buffers.get::<T>(0, first + at * step)?;
+            if E::wins(x, best) {
+                (best, found) = (x, at);
+            }
+        }
+        buffers.set(0, i, found as i64)
+    }
+}
+
+impl<E: Extreme> GpuKernel for ExtremeGpu<E> {
+    const WORK_ITEM: Option<WorkItemFn<Self>> =
+        Some(|kernel, item, buffers| (kernel.item)(kernel, item.global_id[0], buffers));
+
+    fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        check_lens(cx)?;
+        let x = cx.input(0)?;
+        let axis = cx.axis("axis", x.rank())?;
+        let split = AxisSplit::at(x.shape(), axis);
+        if split.len == 0 && !cx.output(0)?.is_empty() {
+            return Err(Error::new(format!("input 0 is {x}, wanted elements along axis {axis}")));
+        }
+        let item = of_ranked!(x.dtype(), T => Self::item::<T> as Item<Self>)?;
+        let (is_last, options) = (cx.flag("select_last_index")?, elements(cx)?);
+        Ok(Self { split, is_last, options, item, of: PhantomData })
+    }
+
+    fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
+        let AxisSplit { outer, len, inner } = self.split;
+        let text = format!(
+            "{ELEMENTS}__kernel void udo_extreme(__global const ELEMENT *xs, __global long *ys,\n    \
+             const int len, const int inner, const int is_last) {{\n    \
+             const int i = get_global_id(0), first = i / inner * inner * len + i % inner;\n    \
+             int found = is_last ? len - 1 : 0;\n    NUMBER best = LOAD(xs, first + found * inner);\n    \
+             for (int nth = 1; nth < len; ++nth) {{\n        \
+             const int at = is_last ? len - 1 - nth : nth;\n        \
+             const NUMBER x = LOAD(xs, first + at * inner);\n        \
+             if (({}) || (x != x && best == best)) {{ best = x; found = at; }}\n    }}\n    \
+             ys[i] = found;\n}}\n",
+            E::OPENCL
+        );
+        let launch = Launch::new(text, "udo_extreme").options(self.options.clone());
+        let launch = launch.args([GpuArg::input(0), GpuArg::output(0)]);
+        let launch = launch.args(ints([len, inner, usize::from(self.is_last)])?);
+        info.push_launch(launch.global_size([outer * inner, 1, 1]));
+        Ok(())
+    }
+}
+
+/// The best of each lane in order, each sought behind the one before.
+pub(crate) struct TopGpu {
+    split: AxisSplit,
+    /// How many of them are wanted.
+    k: usize,
+    is_greatest: bool,
+    options: String,
+    item: Item<Self>,
+}
+
+const TOP: &str = "
+bool udo_before(const NUMBER a, const NUMBER b, const int is_greatest) {
+    if (is_greatest) return a > b || (a != a && b == b);
+    return a < b || (b != b && a == a);
+}
+
+__kernel void udo_top(__global const ELEMENT *xs, __global ELEMENT *values, __global long *indices,
+    const int len, const int inner, const int k, const int is_greatest) {
+    const int i = get_global_id(0), first = i / inner * inner * len + i % inner;
+    const int to = i / inner * inner * k + i % inner;
+    NUMBER last = 0;
+    int last_at = -1;
+    for (int n = 0; n < k; ++n) {
+        NUMBER best = 0;
+        int found = -1;
+        for (int at = 0; at < len; ++at) {
+            const NUMBER x = LOAD(xs, first + at * inner);
+            const bool is_behind = udo_before(last, x, is_greatest)
+                || (!udo_before(x, last, is_greatest) && at > last_at);
+            if (last_at >= 0 && !is_behind) continue;
+            if (found < 0 || udo_before(x, best, is_greatest)) { best = x; found = at; }
+        }
+        STORE(values, to + n * inner, best);
+        indices[to + n * inner] = found;
+        last = best;
+        last_at = found;
+    }
+}
+";
+
+impl TopGpu {
+    /// The kernel of the operator `name`.
+    pub(crate) const fn def(name: &'static str) -> KernelDef {
+        const RULES: &[PortRule] =
+            &[input(0, TYPES), input(1, types::I64), output_like(0, 0), output(1, types::I64)];
+        KernelDef::gpu::<Self>(name).ports(RULES)
+    }
+
+    fn item<T: Ranked>(&self, i: usize, buffers: &Buffers<'_>) -> Result<(), ExecError> {
+        let ((first, step), AxisSplit { len, inner, .. }) = (lane(self.split, i), self.split);
+        let to = i / inner * inner * self.k + i % inner;
+        let flip = if self.is_greatest { T::MOST } else { 0 };
+        let mut last = None;
+        for n in 0..self.k {
+            let mut best = None;
+            for at in 0..len {
+                let ranked = Some((buffers.get::<T>(0, first + at * step)?.rank() ^ flip, at));
+                if ranked > last && (best.is_none() || ranked < best) {
+                    best = ranked;
+                }
+            }
+            let at = best.map_or(0, |(_, at)| at);
+            buffers.set(0, to + n * inner, buffers.get::<T>(0, first + at * step)?)?;
+            buffers.set(1, to + n * inner, at as i64)?;
+            last = best;
+        }
+        Ok(())
+    }
+}
+
+impl GpuKernel for TopGpu {
+    const WORK_ITEM: Option<WorkItemFn<Self>> =
+        Some(|kernel, item, buffers| (kernel.item)(kernel, item.global_id[0], buffers));
+
+    fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        check_lens(cx)?;
+        let (x, y) = (cx.input(0)?, cx.output(0)?);
+        let axis = cx.axis("axis", x.rank())?;
+        let item = of_ranked!(x.dtype(), T => Self::item::<T> as Item<Self>)?;
+        Ok(Self {
+            split: AxisSplit::at(x.shape(), axis),
+            k: y.shape().get(axis).copied().unwrap_or(1),
+            is_greatest: cx.flag("largest")?,
+            options: elements(cx)?,
+            item,
+        })
+    }
+
+    fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
+        let AxisSplit { outer, len, inner } = self.split;
+        let launch = Launch::new(format!("{ELEMENTS}{TOP}"), "udo_top");
+        let launch = launch.options(self.options.clone());
+        let launch = launch.args([GpuArg::input(0), GpuArg::output(0), GpuArg::output(1)]);
+        let launch = launch.args(ints([len, inner, self.k, usize::from(self.is_greatest)])?);
+        info.push_launch(launch.global_size([outer * inner, 1, 1]));
+        Ok(())
+    }
+}
