@@ -86,6 +86,22 @@ const CASES: &[Case] = &[
         " y = ConvTranspose@11(a, b) group=2 strides=[2, 3] pads=[1, 0, 1, 1] # transposed\n",
     ),
     case(&[&[2, 1, 5, 7], &[3, 7, 6]], " y = MatMul@13(a, b) # products\n"),
+    case(
+        &[&[1, 3, 6, 7], &[5, 3, 3, 3], &[1, 5, 6, 7]],
+        " t = Conv@11(a, b) pads=[1, 1, 1, 1] # conv\n s = Add@14(t, bias) # bias\n r = Add@14(s, c) # residual\n \
+         y = Relu@14(r) # activation\n",
+    )
+    .with(" constant bias: f32[5, 1, 1]{0.5, -0.5, 0.25, 1.0, -1.0}\n"),
+    case(
+        &[&[2, 5, 7], &[7, 6], &[2, 5, 6]],
+        " t = MatMul@13(a, b) # products\n s = Add@14(t, bias) # bias\n r = Add@14(c, s) # residual\n y = Gelu@20(r) # gelu\n",
+    )
+    .with(" constant bias: f32[6]{0.5, -0.5, 0.25, 1.0, -1.0, 2.0}\n"),
+    case(
+        &[&[7, 5], &[6, 7], &[6]],
+        " t = Gemm@13(a, b, c) transA=1 transB=1 # gemm\n y = Clip@13(t, low, high) # clip\n",
+    )
+    .with(" constant low: f32[]{-0.5}\n constant high: f32[]{0.75}\n"),
     case(&[&[7, 5], &[6, 7], &[6]], " y = Gemm@13(a, b, c) transA=1 transB=1 alpha=0.5 beta=2.0 # gemm\n"),
     // movement and shape
     case(&[&[2, 3, 4, 5]], " y = Transpose@13(a) perm=[2, 0, 3, 1] # strided\n"),
@@ -166,7 +182,7 @@ fn operators_of_every_family_compute_what_the_cpu_does() {
 
 #[test]
 fn values_cross_to_the_device_and_back_and_nowhere_else() {
-    // A value that is twice in a join, and parts that do not begin where a device lets
+    // A product that ends in an activation, a value that is twice in a join, and parts that do not begin where a device lets
     // buffers begin.
     let case = case(
         &[&[1, 6, 5, 7], &[6, 6, 1, 1]],
@@ -180,5 +196,6 @@ fn values_cross_to_the_device_and_back_and_nowhere_else() {
         assert_eq!(report.transfers(), 3, "{:?}", report.steps);
         let on_host: Vec<_> = report.steps.iter().filter(|step| step.core != Core::GPU).collect();
         assert!(on_host.iter().all(|step| step.op == "Transfer"), "{on_host:?}");
+        assert!(report.steps.iter().all(|step| step.op != "Relu"), "{:?}", report.steps);
     }
 }

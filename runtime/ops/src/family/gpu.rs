@@ -1,8 +1,12 @@
 //! What GPU kernels of several families share: arguments, and the elements of tensors that meet at strides.
 
+mod finish;
+
 use std::fmt::Write as _;
 
 use udo_api::{DType, Element, Error, F16, FinalizeCx, GpuArg, TypeSet, types};
+
+pub(crate) use finish::{FINISH, Finish, PARAMS as FINISH_PARAMS};
 
 /// What the GPU computes with, in one of two storages.
 pub(crate) const REAL: TypeSet = types::F32.or(types::F16);
@@ -34,6 +38,15 @@ pub(crate) fn integer(dtype: Option<DType>) -> Option<&'static str> {
         DType::F32 | DType::F64 | DType::F16 | DType::Bf16 | DType::Str => return None,
     })
 }
+
+/// `UDO_LOAD8(p, i)`: eight neighbours as a `float8`.
+pub(crate) const LOAD8: &str = "
+float8 udo_load8_float(__global const float *p) { return vload8(0, p); }
+float8 udo_load8_half(__global const half *p) { return vload_half8(0, p); }
+#define UDO_LOAD8_OF(storage) udo_load8_##storage
+#define UDO_LOAD8_IN(storage) UDO_LOAD8_OF(storage)
+#define UDO_LOAD8(p, i) UDO_LOAD8_IN(UDO_STORAGE)((p) + (i))
+";
 
 /// What an emulated GPU stores numbers as.
 pub(crate) trait Storage: Element {

@@ -3,21 +3,30 @@
 use std::marker::PhantomData;
 
 use udo_api::{
-    Buffers, Error, ExecError, F16, FinalizeCx, GpuArg, GpuKernel, KernelDef, KernelInfo, Launch,
-    PortRule, WorkItem, WorkItemFn, input, input_like, output_like,
+    AcceptCx, Buffers, Error, ExecError, F16, FinalizeCx, GpuArg, GpuKernel, KernelDef, KernelInfo,
+    Launch, Packed, PortRule, Sources, WorkItem, WorkItemFn, input, input_like, output_like,
 };
 
 use super::float::has_bias;
 use super::{Conv, Direction, FloatConv};
-use crate::family::gpu::{REAL, Storage, check_lens, ints};
+use crate::family::gpu::{
+    EXACT, FINISH, FINISH_PARAMS, Finish, LOAD8, REAL, Storage, check_lens, ints,
+};
+use crate::number::wrong_recipe;
 
-/// Neighbouring pixels of a tile.
+/// Neighbouring pixels of a tile: a vector.
 const PIXELS: usize = 8;
 /// Channels of a tile, where a group has several.
-const CHANNELS: usize = 4;
+const CHANNELS: usize = 8;
 
-/// Taps come first and channels last, so that a place is found once for all channels.
-const SOURCE: &str = "#pragma OPENCL FP_CONTRACT OFF
+/// Taps come first and channels last, so that a place is found once for all channels. Where the pixels of a tap are neighbours,
+/// as those of most are, they are read at once, and what of them is padding is taken out again.
+const SOURCE: &str = "
+#ifdef PACKED
+#define WEIGHT float
+#else
+#define WEIGHT UDO_STORAGE
+#endif
 #ifdef TRANSPOSED
 int udo_reach(int at, int tap, int stride, int dilation, int pad, int extent) {
     const int far = at + pad - tap * dilation, near = far / stride;
@@ -30,12 +39,13 @@ int udo_reach(int at, int tap, int stride, int dilation, int pad, int extent) {
 }
 #endif
 
-__kernel void udo_conv(__global const UDO_STORAGE *x, __global const UDO_STORAGE *w,
+__kernel void udo_conv(__global const UDO_STORAGE *x, __global const WEIGHT *w,
     __global const UDO_STORAGE *bias, __global UDO_STORAGE *y, const int has_bias,
-    const int groups, const int inputs, const int outputs,
+    const int x_all, const int groups, const int inputs, const int outputs,
     const int x0, const int x1, const int x2, const int y0, const int y1, const int y2,
     const int k0, const int k1, const int k2, const int s0, const int s1, const int s2,
-    const int d0, const int d1, const int d2, const int p0, const int p1, const int p2) {
+    const int d0, const int d1, const int d2, const int p0, const int p1, const int p2,
+    FINISH_PARAMS) {
     const int first = get_global_id(0) * PIXELS, image = get_global_id(2);
     const int tiles = (outputs + CHANNELS - 1) / CHANNELS;
     const int group = get_global_id(1) / tiles, channel = get_global_id(1) % tiles * CHANNELS;
@@ -45,36 +55,69 @@ __kernel void udo_conv(__global const UDO_STORAGE *x, __global const UDO_STORAGE
 #else
     const int filter = inputs * taps, step = taps, w_first = group * outputs * inputs * taps;
 #endif
-    float sums[CHANNELS][PIXELS];
-    int filters[CHANNELS], from[PIXELS];
-    for (int c = 0; c < CHANNELS; ++c) {
-        const int own = min(channel + c, outputs - 1);
-        filters[c] = w_first + own * filter;
-        const float start = has_bias ? UDO_LOAD(bias, group * outputs + own) : 0.0f;
-        for (int p = 0; p < PIXELS; ++p) sums[c][p] = start;
+    const int planes = (image * groups + group) * inputs;
+#ifdef PACKED
+    __global const float *packed = w + get_global_id(1) * taps * inputs * CHANNELS;
+#else
+    int filters[CHANNELS];
+    for (int c = 0; c < CHANNELS; ++c) filters[c] = w_first + min(channel + c, outputs - 1) * filter;
+#endif
+    float8 sums[CHANNELS];
+    for (int c = 0; c < CHANNELS; ++c)
+        sums[c] = has_bias ? UDO_LOAD(bias, group * outputs + min(channel + c, outputs - 1)) : 0.0f;
+    int at_z[PIXELS], at_r[PIXELS], at_c[PIXELS];
+    for (int p = 0; p < PIXELS; ++p) {
+        const int at = min(first + p, y_len - 1);
+        at_z[p] = at / (y1 * y2);
+        at_r[p] = at / y2 % y1;
+        at_c[p] = at % y2;
     }
     for (int tap = 0; tap < taps; ++tap) {
+        const int tap_z = tap / (k1 * k2), tap_r = tap / k2 % k1, tap_c = tap % k2;
+        int from[PIXELS], inside[PIXELS], base = INT_MIN;
+        bool is_run = true;
         for (int p = 0; p < PIXELS; ++p) {
-            const int at = min(first + p, y_len - 1);
-            const int z = udo_reach(at / (y1 * y2), tap / (k1 * k2), s0, d0, p0, x0);
-            const int r = udo_reach(at / y2 % y1, tap / k2 % k1, s1, d1, p1, x1);
-            const int c = udo_reach(at % y2, tap % k2, s2, d2, p2, x2);
+            const int z = udo_reach(at_z[p], tap_z, s0, d0, p0, x0);
+            const int r = udo_reach(at_r[p], tap_r, s1, d1, p1, x1);
+            const int c = udo_reach(at_c[p], tap_c, s2, d2, p2, x2);
             from[p] = z < 0 || r < 0 || c < 0 ? -1 : (z * x1 + r) * x2 + c;
+            inside[p] = from[p] < 0 ? 0 : -1;
+            if (from[p] < 0 || first + p >= y_len) continue;
+            if (base == INT_MIN) base = from[p] - p;
+            is_run &= from[p] - p == base;
         }
+        is_run &= base != INT_MIN && planes * x_len + base >= 0
+            && (planes + inputs - 1) * x_len + base + PIXELS <= x_all;
+        const int8 mask = vload8(0, inside);
         for (int i = 0; i < inputs; ++i) {
-            const int plane = ((image * groups + group) * inputs + i) * x_len;
-            float xs[PIXELS];
-            for (int p = 0; p < PIXELS; ++p)
-                xs[p] = from[p] < 0 ? 0.0f : UDO_LOAD(x, plane + from[p]);
+            const int plane = (planes + i) * x_len;
+            float8 xs;
+            if (is_run) {
+                xs = select((float8)(0.0f), UDO_LOAD8(x, plane + base), mask);
+            } else {
+                float each[PIXELS];
+                for (int p = 0; p < PIXELS; ++p)
+                    each[p] = from[p] < 0 ? 0.0f : UDO_LOAD(x, plane + from[p]);
+                xs = vload8(0, each);
+            }
             for (int c = 0; c < CHANNELS; ++c) {
+#ifdef PACKED
+                const float weight = packed[(tap * inputs + i) * CHANNELS + c];
+#else
                 const float weight = UDO_LOAD(w, filters[c] + i * step + tap);
-                for (int p = 0; p < PIXELS; ++p) sums[c][p] += weight * xs[p];
+#endif
+                sums[c] += weight * xs;
             }
         }
     }
-    for (int c = 0; c < min(CHANNELS, outputs - channel); ++c)
+    for (int c = 0; c < min(CHANNELS, outputs - channel); ++c) {
+        const int own = group * outputs + channel + c;
+        const int place = (image * groups * outputs + own) * y_len + first;
+        float each[PIXELS];
+        vstore8(sums[c], 0, each);
         for (int p = 0; p < min(PIXELS, y_len - first); ++p)
-            UDO_STORE(y, ((image * groups + group) * outputs + channel + c) * y_len + first + p, sums[c][p]);
+            UDO_STORE(y, place + p, udo_finish(each[p], finish_bias, own, residual, place + p, low, high));
+    }
 }
 ";
 
@@ -83,6 +126,11 @@ pub(super) struct ConvGpu<C> {
     conv: Conv,
     has_bias: bool,
     channels: usize,
+    /// The weights, where they are constant: those of a tile's channels lie together for each tap and input.
+    weights: Option<Packed<f32>>,
+    /// Elements of the input.
+    x_all: usize,
+    finish: Finish,
     tile: Tile<Self>,
     of: PhantomData<fn() -> C>,
 }
@@ -102,6 +150,10 @@ impl<C: FloatConv> GpuKernel for ConvGpu<C> {
     const WORK_ITEM: Option<WorkItemFn<Self>> =
         Some(|kernel, item, buffers| (kernel.tile)(kernel, item, buffers));
 
+    fn accept(cx: &AcceptCx<'_>) -> Result<usize, Error> {
+        Finish::accept(cx, 1)
+    }
+
     fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let conv = C::read(cx, &cx.input(0)?, &cx.input(1)?)?;
         conv.images().ok_or_else(|| Error::new("the convolution is larger than memory"))?;
@@ -113,7 +165,17 @@ impl<C: FloatConv> GpuKernel for ConvGpu<C> {
             tile
         })?;
         let channels = if is_wide { CHANNELS } else { 1 };
-        Ok(Self { has_bias: has_bias(cx, &conv)?, conv, channels, tile, of: PhantomData })
+        let (has_bias, finish) = (has_bias(cx, &conv)?, Finish::of(cx, 1)?);
+        let x = cx.input(0)?;
+        let weights = of_type!(x.dtype(), [F32 = f32, F16 = F16], T => match cx.constant::<T>(1)? {
+            Some(_) => {
+                let Order { recipe, len } = Order::of(&conv, channels)?;
+                Some(cx.pack(&[1], &recipe, len, Order::fill::<T>)?)
+            }
+            None => None,
+        })?;
+        let x_all = x.len();
+        Ok(Self { has_bias, conv, channels, weights, x_all, finish, tile, of: PhantomData })
     }
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
@@ -132,11 +194,21 @@ impl<C: FloatConv> GpuKernel for ConvGpu<C> {
         let sizes = [window.input, window.output, window.kernel, window.strides];
         let sizes = sizes.into_iter().chain([window.dilations, window.pads]).flatten();
         let bias = GpuArg::input(if self.has_bias { 2 } else { 0 });
-        let launch = Launch::new(SOURCE, "udo_conv")
-            .options(format!("-DPIXELS={PIXELS} -DCHANNELS={channels}{transposed}"))
-            .args([GpuArg::input(0), GpuArg::input(1), bias, GpuArg::output(0)])
-            .args(ints([usize::from(self.has_bias), groups, inputs, outputs])?)
-            .args(ints(sizes)?);
+        let text =
+            format!("{EXACT}{LOAD8}{FINISH}{}", SOURCE.replace("FINISH_PARAMS", FINISH_PARAMS));
+        let finish = self.finish.options();
+        let (weights, packed) = match self.weights {
+            Some(weights) => (GpuArg::packed(weights), " -DPACKED"),
+            None => (GpuArg::input(1), ""),
+        };
+        let launch = Launch::new(text, "udo_conv")
+            .options(format!(
+                "-DPIXELS={PIXELS} -DCHANNELS={channels}{transposed}{packed} {finish}"
+            ))
+            .args([GpuArg::input(0), weights, bias, GpuArg::output(0)])
+            .args(ints([usize::from(self.has_bias), self.x_all, groups, inputs, outputs])?)
+            .args(ints(sizes)?)
+            .args(self.finish.args());
         let tiles = window.output_len().div_ceil(PIXELS);
         info.push_launch(launch.global_size([tiles, groups * outputs.div_ceil(channels), batch]));
         Ok(())
@@ -155,14 +227,19 @@ impl<C> ConvGpu<C> {
         let (group, channel) = (stack / tiles, stack % tiles * N);
         let (x_len, y_len) = (window.input_len(), window.output_len());
         let taps: usize = window.kernel.iter().product();
-        let (filter, step) = match direction {
-            Direction::Forward => (inputs * taps, taps),
-            Direction::Transposed => (taps, outputs * taps),
-        };
-        let (x, w) = (buffers.input::<T>(0)?, buffers.input::<T>(1)?);
+        let x = buffers.input::<T>(0)?;
         let bias = if self.has_bias { buffers.input::<T>(2)? } else { &[] };
+        let weights = match self.weights {
+            Some(weights) => buffers.packed(weights)?,
+            None => &[],
+        };
+        let w = if self.weights.is_some() { &[] } else { buffers.input::<T>(1)? };
         let own: [usize; N] = std::array::from_fn(|c| (channel + c).min(outputs - 1));
-        let filters = own.map(|own| group * inputs * outputs * taps + own * filter);
+        let filters = own.map(|own| Order::place(&self.conv, group, own));
+        let step = match direction {
+            Direction::Forward => taps,
+            Direction::Transposed => outputs * taps,
+        };
         let mut sums =
             own.map(|own| [bias.get(group * outputs + own).map_or(0.0, |b| b.number()); PIXELS]);
         for tap in 0..taps {
@@ -171,19 +248,87 @@ impl<C> ConvGpu<C> {
             for i in 0..inputs {
                 let plane = &x[((image * groups + group) * inputs + i) * x_len..][..x_len];
                 let xs = from.map(|from| from.map_or(0.0, |from| plane[from].number()));
-                for (sums, filter) in sums.iter_mut().zip(filters) {
-                    let weight = w[filter + i * step + tap].number();
+                let packed = ((stack * taps + tap) * inputs + i) * N;
+                for (c, (sums, filter)) in sums.iter_mut().zip(filters).enumerate() {
+                    let weight = match weights.get(packed + c) {
+                        Some(&weight) => weight,
+                        None => w[filter + i * step + tap].number(),
+                    };
                     sums.iter_mut().zip(xs).for_each(|(sum, x)| *sum += weight * x);
                 }
             }
         }
         for (c, sums) in sums.iter().enumerate().take(outputs - channel) {
-            let plane = ((image * groups + group) * outputs + channel + c) * y_len;
-            for (p, &sum) in sums.iter().enumerate().take(y_len - first) {
-                buffers.store(0, plane + first + p, sum)?;
+            let own = group * outputs + channel + c;
+            let place = (image * groups * outputs + own) * y_len + first;
+            for (at, &sum) in (place..).zip(sums.iter().take(y_len - first)) {
+                buffers.store(0, at, self.finish.apply(buffers, sum, own, at)?)?;
             }
         }
         Ok(())
+    }
+}
+
+/// The order of weights that are packed: tiles of channels, taps, inputs, and last the channels of a tile. A tile that has fewer
+/// repeats its last one.
+struct Order {
+    recipe: [u64; 6],
+    len: usize,
+}
+
+impl Order {
+    fn of(conv: &Conv, channels: usize) -> Result<Self, Error> {
+        let taps: usize = conv.window.kernel.iter().product();
+        let &Conv { groups, outputs, inputs, direction, .. } = conv;
+        let sizes = [groups, outputs.div_ceil(channels), taps, inputs, channels];
+        let len = sizes.iter().try_fold(1usize, |n, &size| n.checked_mul(size));
+        let len = len.ok_or_else(|| Error::new("its weights are larger than memory"))?;
+        ints([len])?;
+        let is_forward = direction == Direction::Forward;
+        let [groups, _, taps, inputs, channels] = sizes.map(|size| size as u64);
+        let recipe = [groups, outputs as u64, taps, inputs, channels, u64::from(is_forward)];
+        Ok(Self { recipe, len })
+    }
+
+    fn fill<T: Storage>(
+        recipe: &[u64],
+        sources: &Sources<'_>,
+        packed: &mut [f32],
+    ) -> Result<(), Error> {
+        let &[groups, outputs, taps, inputs, channels, is_forward] = recipe else {
+            return Err(wrong_recipe(recipe));
+        };
+        let [groups, outputs, taps, inputs, channels] =
+            [groups, outputs, taps, inputs, channels].map(|size| size as usize);
+        let w = sources.get::<T>(0)?;
+        let (filter, step) =
+            if is_forward == 1 { (inputs * taps, taps) } else { (taps, outputs * taps) };
+        let mut packed = packed.iter_mut();
+        for (group, tile) in
+            (0..groups).flat_map(|g| (0..outputs.div_ceil(channels)).map(move |t| (g, t)))
+        {
+            for (tap, i) in (0..taps).flat_map(|tap| (0..inputs).map(move |i| (tap, i))) {
+                for c in 0..channels {
+                    let own = (tile * channels + c).min(outputs - 1);
+                    let from = group * inputs * outputs * taps + own * filter + i * step + tap;
+                    let weight = w.get(from).ok_or_else(|| wrong_recipe(recipe))?;
+                    if let Some(to) = packed.next() {
+                        *to = weight.number();
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the weights of a channel of a group begin as the model has them.
+    fn place(conv: &Conv, group: usize, own: usize) -> usize {
+        let taps: usize = conv.window.kernel.iter().product();
+        let filter = match conv.direction {
+            Direction::Forward => conv.inputs * taps,
+            Direction::Transposed => taps,
+        };
+        group * conv.inputs * conv.outputs * taps + own * filter
     }
 }
 

@@ -1,41 +1,54 @@
 //! Products of matrices on the GPU: a work item sums a few rows by a few columns in registers, without barriers.
 
 use udo_api::{
-    Buffers, Error, ExecError, F16, FinalizeCx, GpuArg, GpuKernel, KernelDef, KernelInfo, Launch,
-    PortRule, WorkItem, WorkItemFn, input, input_like, output_like,
+    AcceptCx, Buffers, Error, ExecError, F16, FinalizeCx, GpuArg, GpuKernel, KernelDef, KernelInfo,
+    Launch, PortRule, WorkItem, WorkItemFn, input, input_like, output_like,
 };
 
 use super::{GemmSizes, Products, Side, split};
-use crate::family::gpu::{EXACT, Meeting, REAL, Steps, Storage, check_lens, ints};
+use crate::family::gpu::{
+    EXACT, FINISH, FINISH_PARAMS, Finish, LOAD8, Meeting, REAL, Steps, Storage, check_lens, ints,
+};
 
-const COLS: usize = 4;
+/// Columns of a tile: a vector.
+const COLS: usize = 8;
 /// Rows of a tile, where there are several.
 const ROWS: usize = 4;
 
 /// What follows the parameters and the places of the matrices.
 const BODY: &str = "
-    const int col = get_global_id(0) * COLS, row = get_global_id(1) * ROWS;
+    const int first = get_global_id(0) * COLS, row = get_global_id(1) * ROWS;
+    // Where columns are neighbours, the last tile reads a whole vector of them as well, and leaves those of others alone.
+    const bool is_run = b_col == 1 && cols >= COLS;
+    const int col = is_run ? min(first, cols - COLS) : first;
     int at_a[ROWS], at_b[COLS];
-    float sums[ROWS][COLS];
+    float8 sums[ROWS];
     for (int r = 0; r < ROWS; ++r) {
         at_a[r] = p0 + min(row + r, rows - 1) * a_row;
-        for (int c = 0; c < COLS; ++c) sums[r][c] = 0.0f;
+        sums[r] = 0.0f;
     }
     for (int c = 0; c < COLS; ++c) at_b[c] = p1 + min(col + c, cols - 1) * b_col;
     for (int k = 0; k < depth; ++k) {
-        float bs[COLS];
-        for (int c = 0; c < COLS; ++c) bs[c] = UDO_LOAD(b, at_b[c] + k * b_depth);
-        for (int r = 0; r < ROWS; ++r) {
-            const float left = UDO_LOAD(a, at_a[r] + k * a_depth);
-            for (int c = 0; c < COLS; ++c) sums[r][c] += left * bs[c];
+        float8 right;
+        if (is_run) {
+            right = UDO_LOAD8(b, at_b[0] + k * b_depth);
+        } else {
+            float each[COLS];
+            for (int c = 0; c < COLS; ++c) each[c] = UDO_LOAD(b, at_b[c] + k * b_depth);
+            right = vload8(0, each);
+        }
+        for (int r = 0; r < ROWS; ++r) sums[r] += UDO_LOAD(a, at_a[r] + k * a_depth) * right;
+    }
+    for (int r = 0; r < min(ROWS, rows - row); ++r) {
+        float each[COLS];
+        vstore8(alpha * sums[r], 0, each);
+        for (int c = first - col; c < min(COLS, cols - col); ++c) {
+            float sum = each[c];
+            if (has_addend) sum += beta * UDO_LOAD(addend, (row + r) * c_row + (col + c) * c_col);
+            const int at = (i * rows + row + r) * cols + col + c;
+            UDO_STORE(y, at, udo_finish(sum, finish_bias, col + c, residual, at, low, high));
         }
     }
-    for (int r = 0; r < min(ROWS, rows - row); ++r)
-        for (int c = 0; c < min(COLS, cols - col); ++c) {
-            float sum = alpha * sums[r][c];
-            if (has_addend) sum += beta * UDO_LOAD(addend, (row + r) * c_row + (col + c) * c_col);
-            UDO_STORE(y, (i * rows + row + r) * cols + col + c, sum);
-        }
 }
 ";
 
@@ -53,6 +66,7 @@ struct Tiled {
     addend: Option<[usize; 2]>,
     /// Where each pair of matrices starts.
     batch: Meeting,
+    finish: Finish,
     tile: fn(&Self, WorkItem, &Buffers<'_>) -> Result<(), ExecError>,
 }
 
@@ -66,11 +80,11 @@ impl Tiled {
         let &Self { rows, depth, cols, a_steps, b_steps, scales, addend, .. } = self;
         let height = self.height();
         let text = format!(
-            "{EXACT}__kernel void udo_product(__global const UDO_STORAGE *a,\n    \
+            "{EXACT}{LOAD8}{FINISH}__kernel void udo_product(__global const UDO_STORAGE *a,\n    \
              __global const UDO_STORAGE *b, __global const UDO_STORAGE *addend,\n    \
              __global UDO_STORAGE *y, const float alpha, const float beta, const int has_addend,\n    \
              const int rows, const int depth, const int cols, const int a_row, const int a_depth,\n    \
-             const int b_depth, const int b_col, const int c_row, const int c_col{}) {{\n    \
+             const int b_depth, const int b_col, const int c_row, const int c_col{},\n    {FINISH_PARAMS}) {{\n    \
              const int i = get_global_id(2);\n{}{BODY}",
             self.batch.params(),
             self.batch.places()
@@ -79,11 +93,12 @@ impl Tiled {
         let c_steps = addend.unwrap_or_default();
         let sizes = [usize::from(addend.is_some()), rows, depth, cols].into_iter();
         let launch = Launch::new(text, "udo_product")
-            .options(format!("-DROWS={height} -DCOLS={COLS}"))
+            .options(format!("-DROWS={height} -DCOLS={COLS} {}", self.finish.options()))
             .args([GpuArg::input(0), GpuArg::input(1), c, GpuArg::output(0)])
             .args(scales.map(GpuArg::f32))
             .args(ints(sizes.chain(a_steps).chain(b_steps).chain(c_steps))?)
-            .args(self.batch.args()?);
+            .args(self.batch.args()?)
+            .args(self.finish.args());
         Ok(launch.global_size([cols.div_ceil(COLS), rows.div_ceil(height), self.batch.len()]))
     }
 
@@ -116,7 +131,8 @@ impl Tiled {
                     let place = (row + r) * c_row + (col + c) * c_col;
                     sum += self.scales[1] * buffers.load(2, place)?;
                 }
-                buffers.store(0, (i * rows + row + r) * cols + col + c, sum)?;
+                let at = (i * rows + row + r) * cols + col + c;
+                buffers.store(0, at, self.finish.apply(buffers, sum, col + c, at)?)?;
             }
         }
         Ok(())
@@ -129,6 +145,11 @@ impl Tiled {
             tile
         })
     }
+}
+
+/// The axis of the output along which columns lie.
+fn channels(cx: &AcceptCx<'_>) -> Result<usize, Error> {
+    Ok(cx.output(0)?.rank().saturating_sub(1))
 }
 
 type Tile = fn(&Tiled, WorkItem, &Buffers<'_>) -> Result<(), ExecError>;
@@ -148,6 +169,10 @@ impl GpuKernel for MatMulGpu {
     const WORK_ITEM: Option<WorkItemFn<Self>> =
         Some(|Self(product), item, buffers| (product.tile)(product, item, buffers));
 
+    fn accept(cx: &AcceptCx<'_>) -> Result<usize, Error> {
+        Finish::accept(cx, channels(cx)?)
+    }
+
     fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         check_lens(cx)?;
         let Products { batch, rows, depth, cols, .. } = Products::read(cx, [0, 1])?;
@@ -166,6 +191,7 @@ impl GpuKernel for MatMulGpu {
             scales: [1.0, 0.0],
             addend: None,
             batch: Meeting::of(batch.shape(), &steps),
+            finish: Finish::of(cx, channels(cx)?)?,
             tile: Tiled::tile(cx, rows)?,
         }))
     }
@@ -192,6 +218,10 @@ impl GpuKernel for GemmGpu {
     const WORK_ITEM: Option<WorkItemFn<Self>> =
         Some(|Self(product), item, buffers| (product.tile)(product, item, buffers));
 
+    fn accept(cx: &AcceptCx<'_>) -> Result<usize, Error> {
+        Finish::accept(cx, channels(cx)?)
+    }
+
     fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         check_lens(cx)?;
         let GemmSizes { rows, depth, cols, trans_a, trans_b, c_steps } =
@@ -206,6 +236,7 @@ impl GpuKernel for GemmGpu {
             scales: [cx.float32("alpha")?, cx.float32("beta")?],
             addend: cx.has_input(2).then_some(c_steps),
             batch: Meeting::of(&[], &[one.clone(), one]),
+            finish: Finish::of(cx, channels(cx)?)?,
             tile: Tiled::tile(cx, rows)?,
         }))
     }
