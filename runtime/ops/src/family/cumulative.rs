@@ -3,13 +3,15 @@
 use std::marker::PhantomData;
 
 use udo_api::{
-    Bf16, Core, DType, Element, Error, ExecError, F16, FinalizeCx, InferCx, Io, Kernel, KernelDef,
-    Op, OpSchema, Param, Port, TypeSet, Value, input, output_like, resolve_axis, types,
+    Bf16, Buffers, Core, DType, Element, Error, ExecError, F16, FinalizeCx, GpuArg, GpuKernel,
+    InferCx, Io, Kernel, KernelDef, KernelInfo, Launch, Op, OpSchema, Param, Port, TypeSet, Value,
+    WorkItemFn, input, output_like, resolve_axis, types,
 };
 
 use crate::Def;
 use crate::family::axes::AxisSplit;
 use crate::family::elementwise::infer_like_input;
+use crate::family::gpu::{ELEMENTS, EXACT, REAL, check_lens, integer, ints, width};
 use crate::family::movement::Indices;
 use crate::family::partition::row_grain;
 use crate::number::Number;
@@ -19,6 +21,8 @@ pub(crate) trait Cumulative: Send + Sync + 'static {
     const NAME: &'static str;
     /// What there is before the first element.
     const FIRST: f64;
+    /// The next of `so_far` by `x` in OpenCL.
+    const OPENCL: &'static str;
 
     fn next<T: Number>(so_far: T, x: T) -> T;
 }
@@ -36,8 +40,15 @@ const TYPES: TypeSet = types::FLOATS.or(types::INDEX).or(types::U32).or(types::U
 struct Described<C>(PhantomData<fn() -> C>);
 
 impl<C: Cumulative> Described<C> {
-    const KERNELS: &'static [KernelDef] = &[KernelDef::new::<Taken<C>>(C::NAME, Core::CPU)
-        .ports(&[input(0, TYPES).bounded(), input(1, types::INDEX), output_like(0, 0).bounded()])];
+    const KERNELS: &'static [KernelDef] = &[
+        KernelDef::new::<Taken<C>>(C::NAME, Core::CPU).ports(&[
+            input(0, TYPES).bounded(),
+            input(1, types::INDEX),
+            output_like(0, 0).bounded(),
+        ]),
+        KernelDef::gpu::<TakenGpu<C>>(C::NAME)
+            .ports(&[input(0, REAL.or(types::INDEX)), output_like(0, 0)]),
+    ];
 }
 
 impl<C: Cumulative> Op for Described<C> {
@@ -163,6 +174,78 @@ impl<C: Cumulative> Taken<C> {
     }
 }
 
+/// A lane per work item.
+struct TakenGpu<C> {
+    split: AxisSplit,
+    is_exclusive: bool,
+    is_reverse: bool,
+    options: String,
+    item: fn(&Self, usize, &Buffers<'_>) -> Result<(), ExecError>,
+    by: PhantomData<fn() -> C>,
+}
+
+impl<C: Cumulative> GpuKernel for TakenGpu<C> {
+    const WORK_ITEM: Option<WorkItemFn<Self>> =
+        Some(|kernel, item, buffers| (kernel.item)(kernel, item.global_id[0], buffers));
+
+    fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        check_lens(cx)?;
+        let x = cx.input(0)?;
+        let axis = match cx.constant_ints(1)?.as_deref() {
+            Some(&[axis]) => resolve_axis(axis, x.rank()),
+            _ => None,
+        };
+        let axis =
+            axis.ok_or_else(|| Error::new("the axis comes with the run, wanted a constant"))?;
+        let item = of_type!(x.dtype(), [F32 = f32, F16 = F16, I32 = i32, I64 = i64], T => {
+            let item: fn(&Self, usize, &Buffers<'_>) -> Result<(), ExecError> = Self::item::<T>;
+            item
+        })?;
+        let (is_exclusive, is_reverse) = (cx.flag("exclusive")?, cx.flag("reverse")?);
+        // Integers wrap, which those without a sign do in OpenCL.
+        let options = integer(x.dtype()).map(|_| format!("-DINTEGER={}", width(x.dtype())));
+        let (split, options) = (AxisSplit::at(x.shape(), axis), options.unwrap_or_default());
+        Ok(Self { split, is_exclusive, is_reverse, options, item, by: PhantomData })
+    }
+
+    fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
+        let AxisSplit { outer, len, inner } = self.split;
+        let text = format!(
+            "{EXACT}{ELEMENTS}__kernel void udo_cumulative(__global const ELEMENT *xs, __global ELEMENT *ys,\n    \
+             const int len, const int inner, const int is_exclusive, const int is_reverse) {{\n    \
+             const int i = get_global_id(0), first = i / inner * inner * len + i % inner;\n    \
+             NUMBER so_far = {};\n    for (int k = 0; k < len; ++k) {{\n        \
+             const int at = first + (is_reverse ? len - 1 - k : k) * inner;\n        \
+             const NUMBER x = LOAD(xs, at), before = so_far;\n        so_far = {};\n        \
+             STORE(ys, at, is_exclusive ? before : so_far);\n    }}\n}}\n",
+            C::FIRST,
+            C::OPENCL
+        );
+        let flags = [self.is_exclusive, self.is_reverse].map(usize::from);
+        let launch = Launch::new(text, "udo_cumulative")
+            .options(self.options.clone())
+            .args([GpuArg::input(0), GpuArg::output(0)])
+            .args(ints([len, inner].into_iter().chain(flags))?);
+        info.push_launch(launch.global_size([outer * inner, 1, 1]));
+        Ok(())
+    }
+}
+
+impl<C: Cumulative> TakenGpu<C> {
+    fn item<T: Widened>(&self, i: usize, buffers: &Buffers<'_>) -> Result<(), ExecError> {
+        let AxisSplit { len, inner, .. } = self.split;
+        let first = i / inner * inner * len + i % inner;
+        let mut so_far = T::Wide::of(C::FIRST);
+        for k in 0..len {
+            let at = first + if self.is_reverse { len - 1 - k } else { k } * inner;
+            let before = so_far;
+            so_far = C::next(before, buffers.get::<T>(0, at)?.widen());
+            buffers.set(0, at, T::narrow(if self.is_exclusive { before } else { so_far }))?;
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -200,16 +283,25 @@ mod tests {
         let x = [3i32, -2, 5];
         for ends in [[0, 0], [1, 0], [0, 1], [1, 1]] {
             let run = bench(C::NAME).input(tensor(&[3], &x));
-            let run = run.int("exclusive", ends[0]).int("reverse", ends[1]);
-            let y = along(run, -1).one().values::<i32>();
-            assert_eq!(
-                y.iter().map(|&y| f64::from(y)).collect::<Vec<_>>(),
-                wanted::<C>(&x.map(f64::from), ends)
-            );
+            let run = along(run.int("exclusive", ends[0]).int("reverse", ends[1]), -1);
+            for core in [Core::CPU, Core::GPU] {
+                let y = run.clone().on(core).one().values::<i32>();
+                assert_eq!(
+                    y.iter().map(|&y| f64::from(y)).collect::<Vec<_>>(),
+                    wanted::<C>(&x.map(f64::from), ends),
+                    "{core}"
+                );
+            }
         }
         let x = [i32::MAX, i32::MAX];
-        let y = along(bench(C::NAME).input(tensor(&[2], &x)), 0).one().values::<i32>();
-        assert_eq!(y[1], C::next(x[0], x[1]), "integers wrap");
+        for core in [Core::CPU, Core::GPU] {
+            let run = along(bench(C::NAME).on(core).input(tensor(&[2], &x)), 0);
+            assert_eq!(
+                run.one().values::<i32>()[1],
+                C::next(x[0], x[1]),
+                "integers wrap on {core}"
+            );
+        }
         let y = along(bench(C::NAME).input(tensor::<f32>(&[2, 0], &[])), 1).one();
         assert_eq!(y.dims(), [2, 0]);
     }

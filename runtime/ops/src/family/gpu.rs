@@ -39,6 +39,27 @@ pub(crate) fn integer(dtype: Option<DType>) -> Option<&'static str> {
     })
 }
 
+/// `ELEMENT`, what tensors are arrays of, `NUMBER`, what is computed with, `LOAD` and `STORE`: of numbers of a storage, or of
+/// integers.
+pub(crate) const ELEMENTS: &str = "
+#ifdef INTEGER
+#define ELEMENT INTEGER
+#define NUMBER INTEGER
+#define LOAD(p, i) ((p)[i])
+#define STORE(p, i, v) ((p)[i] = (v))
+#else
+#define ELEMENT UDO_STORAGE
+#define NUMBER float
+#define LOAD(p, i) UDO_LOAD(p, i)
+#define STORE(p, i, v) UDO_STORE(p, i, v)
+#endif
+";
+
+/// The build option that says what [`ELEMENTS`] are.
+pub(crate) fn elements(dtype: Option<DType>) -> String {
+    integer(dtype).map_or_else(String::new, |element| format!("-DINTEGER={element}"))
+}
+
 /// `UDO_LOAD8(p, i)`: eight neighbours as a `float8`.
 pub(crate) const LOAD8: &str = "
 float8 udo_load8_float(__global const float *p) { return vload8(0, p); }

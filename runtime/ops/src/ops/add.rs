@@ -13,6 +13,7 @@ struct Add;
 impl Binary for Add {
     const NAME: &'static str = "Add";
     const OPENCL: Option<&'static str> = Some("a + b");
+    const OF_BITS: bool = true;
 }
 
 impl Pairs for Add {
@@ -31,13 +32,19 @@ impl Pairs for Add {
 
 #[cfg(test)]
 mod tests {
+    use udo_api::Core;
+
     use crate::testing::{bench, tensor};
 
     #[test]
     fn integers_wrap() {
         let run = bench("Add").input(tensor(&[2], &[250u8, 1])).input(tensor(&[2], &[10u8, 2]));
         assert_eq!(run.one().values::<u8>(), [4, 3]);
-        let run = bench("Add").input(tensor(&[1], &[i64::MAX])).input(tensor(&[1], &[1i64]));
-        assert_eq!(run.one().values::<i64>(), [i64::MIN]);
+        for core in [Core::CPU, Core::GPU] {
+            let run = bench("Add").on(core).input(tensor(&[2], &[i64::MAX, -3]));
+            assert_eq!(run.input(tensor(&[], &[1i64])).one().values::<i64>(), [i64::MIN, -2]);
+            let run = bench("Mul").on(core).input(tensor(&[2], &[i32::MIN, -3]));
+            assert_eq!(run.input(tensor(&[], &[-1i32])).one().values::<i32>(), [i32::MIN, 3]);
+        }
     }
 }

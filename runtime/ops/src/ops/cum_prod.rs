@@ -11,6 +11,7 @@ struct CumProd;
 impl Cumulative for CumProd {
     const NAME: &'static str = "CumProd";
     const FIRST: f64 = 1.0;
+    const OPENCL: &'static str = "so_far * x";
 
     fn next<T: Number>(so_far: T, x: T) -> T {
         so_far.mul(x)

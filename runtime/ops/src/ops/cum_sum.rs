@@ -11,6 +11,7 @@ struct CumSum;
 impl Cumulative for CumSum {
     const NAME: &'static str = "CumSum";
     const FIRST: f64 = 0.0;
+    const OPENCL: &'static str = "so_far + x";
 
     fn next<T: Number>(so_far: T, x: T) -> T {
         so_far.add(x)

@@ -1,13 +1,17 @@
 //! For each index the element that it asks for along an axis, all other positions kept.
 
 use udo_api::{
-    Bits, Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, KernelDef, OpSchema, Param, Port,
-    Value, types,
+    Bits, Buffers, Core, DType, Error, ExecError, FinalizeCx, GpuArg, GpuKernel, InferCx, Io,
+    KernelDef, KernelInfo, Launch, OpSchema, Param, Port, Value, WorkItemFn, input, output_like,
+    types,
 };
 
 use crate::Def;
+use crate::family::axes::strides;
+use crate::family::gpu::{Meeting, Steps, check_lens, ints};
 use crate::family::movement::{
-    Along, Example, INDEXED, Indices, Movement, Setting, check_along, kernel, movement,
+    Along, Example, INDEXED, Indices, Movement, Setting, check_along, element, kernel, movement,
+    position,
 };
 use crate::family::partition::row_grain;
 
@@ -24,7 +28,14 @@ impl Movement for GatherElements {
         &[Port::required("output", types::ANY)],
         &[Param::scalar("axis", DType::I64).default(Value::int(0))],
     );
-    const KERNELS: &'static [KernelDef] = &[kernel::<Self>(Core::CPU).ports(INDEXED)];
+    const KERNELS: &'static [KernelDef] = &[
+        kernel::<Self>(Core::CPU).ports(INDEXED),
+        KernelDef::gpu::<OnGpu>("GatherElements").ports(&[
+            input(0, types::ANY),
+            input(1, types::INDEX),
+            output_like(0, 0),
+        ]),
+    ];
     const EXAMPLES: &'static [Example] = &[
         Example {
             inputs: &[&[2, 2]],
@@ -83,6 +94,77 @@ impl Movement for GatherElements {
             Ok(())
         })?;
         outputs.set_shape(0, dims)
+    }
+}
+
+/// An element per work item. On a device, which cannot fail, what an index beyond the ends asks for is zeros.
+struct OnGpu {
+    /// Where the elements of position 0 are, as the indices are gone through.
+    first: Meeting,
+    len: usize,
+    /// Elements from one position to the next.
+    step: usize,
+    is_long: bool,
+    element: String,
+    item: fn(&Self, usize, &Buffers<'_>) -> Result<(), ExecError>,
+}
+
+impl GpuKernel for OnGpu {
+    const WORK_ITEM: Option<WorkItemFn<Self>> =
+        Some(|kernel, item, buffers| (kernel.item)(kernel, item.global_id[0], buffers));
+
+    fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        check_lens(cx)?;
+        let (data, indices) = (cx.input(0)?, cx.input(1)?);
+        let axis = cx.axis("axis", data.rank())?;
+        let strides = strides(data.shape());
+        let mut along: Vec<isize> =
+            strides.iter().take(data.rank()).map(|s| s.cast_signed()).collect();
+        along[axis] = 0;
+        let item = of_width!(data.dtype(), B => {
+            let item: fn(&Self, usize, &Buffers<'_>) -> Result<(), ExecError> = Self::item::<B>;
+            item
+        })?;
+        Ok(Self {
+            first: Meeting::of(indices.shape(), &[Steps { start: 0, along }]),
+            len: data.shape()[axis],
+            step: strides[axis],
+            is_long: indices.dtype() == Some(DType::I64),
+            element: element(data.dtype()),
+            item,
+        })
+    }
+
+    fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
+        let text = format!(
+            "__kernel void udo_gather(__global const ELEMENT *x, __global const INDEX *indices,\n    \
+             __global ELEMENT *y, const int len, const int step{}) {{\n    \
+             const int i = get_global_id(0);\n{}    \
+             const INDEX index = indices[i], at = index < 0 ? index + len : index;\n    \
+             y[i] = at >= 0 && at < len ? x[p0 + (int)at * step] : 0;\n}}\n",
+            self.first.params(),
+            self.first.places()
+        );
+        let index = if self.is_long { "long" } else { "int" };
+        let launch = Launch::new(text, "udo_gather")
+            .options(format!("{} -DINDEX={index}", self.element))
+            .args([GpuArg::input(0), GpuArg::input(1), GpuArg::output(0)])
+            .args(ints([self.len, self.step])?)
+            .args(self.first.args()?);
+        info.push_launch(launch.global_size([self.first.len(), 1, 1]));
+        Ok(())
+    }
+}
+
+impl OnGpu {
+    fn item<B: Bits>(&self, i: usize, buffers: &Buffers<'_>) -> Result<(), ExecError> {
+        let index = if self.is_long {
+            buffers.get::<i64>(1, i)?
+        } else {
+            i64::from(buffers.get::<i32>(1, i)?)
+        };
+        let from = self.first.place(0, i) + position(index, i, self.len)? * self.step;
+        buffers.set_bits(0, i, buffers.get_bits::<B>(0, from)?)
     }
 }
 

@@ -13,6 +13,7 @@ struct Mul;
 impl Binary for Mul {
     const NAME: &'static str = "Mul";
     const OPENCL: Option<&'static str> = Some("a * b");
+    const OF_BITS: bool = true;
 }
 
 impl Pairs for Mul {

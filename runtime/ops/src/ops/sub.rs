@@ -13,6 +13,7 @@ struct Sub;
 impl Binary for Sub {
     const NAME: &'static str = "Sub";
     const OPENCL: Option<&'static str> = Some("a - b");
+    const OF_BITS: bool = true;
 }
 
 impl Pairs for Sub {

@@ -1,12 +1,14 @@
 //! The upper or the lower triangle of matrices, zeros beside it.
 
 use udo_api::{
-    Bits, Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, KernelDef, OpSchema, Param, Port,
-    Value, types,
+    Bits, Buffers, Core, DType, Error, ExecError, FinalizeCx, GpuArg, GpuKernel, InferCx, Io,
+    KernelDef, KernelInfo, Launch, OpSchema, Param, Port, Value, WorkItemFn, input, output_like,
+    types,
 };
 
 use crate::Def;
-use crate::family::movement::{BOUNDED, Example, Indices, Movement, kernel, movement};
+use crate::family::gpu::{check_lens, int, ints};
+use crate::family::movement::{BOUNDED, Example, Indices, Movement, element, kernel, movement};
 use crate::family::partition::row_grain;
 
 pub(crate) const DEF: Def = movement::<Trilu>();
@@ -22,7 +24,10 @@ impl Movement for Trilu {
         &[Port::required("output", types::ANY)],
         &[Param::scalar("upper", DType::I64).default(Value::int(1))],
     );
-    const KERNELS: &'static [KernelDef] = &[kernel::<Self>(Core::CPU).ports(BOUNDED)];
+    const KERNELS: &'static [KernelDef] = &[
+        kernel::<Self>(Core::CPU).ports(BOUNDED),
+        KernelDef::gpu::<OnGpu>("Trilu").ports(&[input(0, types::ANY), output_like(0, 0)]),
+    ];
     const EXAMPLES: &'static [Example] = &[Example {
         inputs: &[&[0, 2, 2]],
         ints: &[(&[], &[1])],
@@ -76,9 +81,74 @@ impl Movement for Trilu {
     }
 }
 
+/// An element per work item.
+struct OnGpu {
+    keeps_upper: bool,
+    rows: usize,
+    cols: usize,
+    /// How far the diagonal is above that of the matrix.
+    k: i64,
+    len: usize,
+    element: String,
+    item: fn(&Self, usize, &Buffers<'_>) -> Result<(), ExecError>,
+}
+
+const SOURCE: &str = "
+__kernel void udo_triangle(__global const ELEMENT *x, __global ELEMENT *y, const int keeps_upper,
+    const int rows, const int cols, const int k) {
+    const int i = get_global_id(0), above = i % cols - i / cols % rows - k;
+    y[i] = (keeps_upper ? above >= 0 : above <= 0) ? x[i] : 0;
+}
+";
+
+impl GpuKernel for OnGpu {
+    const WORK_ITEM: Option<WorkItemFn<Self>> =
+        Some(|kernel, item, buffers| (kernel.item)(kernel, item.global_id[0], buffers));
+
+    fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        check_lens(cx)?;
+        let x = cx.input(0)?;
+        let &[.., rows, cols] = x.shape() else {
+            return Err(Error::new(format!("input 0 is {x}, wanted matrices")));
+        };
+        let k = match cx.constant_ints(1)?.as_deref() {
+            Some(&[k]) => k,
+            None if !cx.has_input(1) => 0,
+            _ => return Err(Error::new("input 1 comes with the run, wanted a constant")),
+        };
+        // Further away, all is kept or nothing.
+        let k = k.clamp(-(rows as i64) - 1, cols as i64 + 1);
+        let item = of_width!(x.dtype(), B => {
+            let item: fn(&Self, usize, &Buffers<'_>) -> Result<(), ExecError> = Self::item::<B>;
+            item
+        })?;
+        let (keeps_upper, element) = (cx.flag("upper")?, element(x.dtype()));
+        Ok(Self { keeps_upper, rows, cols, k, len: x.len(), element, item })
+    }
+
+    fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
+        let launch = Launch::new(SOURCE, "udo_triangle")
+            .options(self.element.clone())
+            .args([GpuArg::input(0), GpuArg::output(0)])
+            .args(ints([usize::from(self.keeps_upper), self.rows, self.cols])?)
+            .args([int(self.k as isize)?]);
+        info.push_launch(launch.global_size([self.len, 1, 1]));
+        Ok(())
+    }
+}
+
+impl OnGpu {
+    fn item<B: Bits>(&self, i: usize, buffers: &Buffers<'_>) -> Result<(), ExecError> {
+        let above = (i % self.cols) as i64 - (i / self.cols % self.rows) as i64 - self.k;
+        let is_kept = if self.keeps_upper { above >= 0 } else { above <= 0 };
+        let x = buffers.get_bits::<B>(0, i)?;
+        buffers.set_bits(0, i, if is_kept { x } else { B::default() })
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use udo_api::F16;
+    use udo_api::{Core, F16};
 
     use crate::testing::{Bench, bench, tensor};
 
@@ -87,8 +157,10 @@ mod tests {
         let x: Vec<i32> = (1..=2 * 3 * 4).collect();
         for upper in [0, 1] {
             for k in [i64::MIN, -4, -3, -2, -1, 0, 1, 2, 3, 4, i64::MAX] {
-                let run = bench("Trilu").input(tensor(&[2, 3, 4], &x)).input(tensor(&[], &[k]));
-                let y = run.int("upper", upper).one().values::<i32>();
+                let run = bench("Trilu").input(tensor(&[2, 3, 4], &x)).int("upper", upper);
+                let y = run.clone().input(tensor(&[], &[k])).one().values::<i32>();
+                let run = run.constant(tensor(&[], &[k])).on(Core::GPU);
+                assert_eq!(run.one().values::<i32>(), y, "upper {upper}, k {k}");
                 for (at, (y, x)) in y.into_iter().zip(&x).enumerate() {
                     let (row, col) = ((at / 4 % 3) as i128, (at % 4) as i128);
                     let above = col - row - i128::from(k);

@@ -27,6 +27,8 @@ pub(crate) trait Binary: Pairs {
     const SHAPES: Shapes = Shapes::Any;
     /// An OpenCL expression of the floats `a` and `b`, if the GPU and the DSP compute it.
     const OPENCL: Option<&'static str>;
+    /// Whether that is the function of integers as well, which wrap, for the bits of both.
+    const OF_BITS: bool = false;
     /// What the CPU computes where the second operand has a type of its own, if it may have one.
     const MIXED: Option<MixedOf> = None;
 

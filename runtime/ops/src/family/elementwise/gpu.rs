@@ -6,14 +6,15 @@ use std::fmt::Write as _;
 use std::marker::PhantomData;
 
 use udo_api::{
-    Error, FinalizeCx, GpuArg, GpuKernel, KernelDef, KernelInfo, Launch, PortRule, TensorDesc,
-    WorkItemFn, input, input_like, output_like,
+    Buffers, DType, Element, Error, ExecError, FinalizeCx, GpuArg, GpuKernel, KernelDef,
+    KernelInfo, Launch, PortRule, TensorDesc, WorkItemFn, input, input_like, output_like, types,
 };
 
 use super::unary::in_f64;
 use super::{Binary, End, Limited, Repeated, Unary};
-use crate::family::gpu::{EXACT, Meeting, REAL, ints};
+use crate::family::gpu::{EXACT, Meeting, REAL, ints, width};
 use crate::family::source::Source;
+use crate::number::Number;
 pub(super) use typed::{BitsGpu, CompareGpu, PredicateGpu, TernaryGpu};
 
 /// The function `U` of each element.
@@ -63,32 +64,61 @@ impl<U: Unary> GpuKernel for UnaryGpu<U> {
 /// The function `B` of two operands.
 pub(super) struct BinaryGpu<B> {
     operands: Operands,
+    /// What integers are read as.
+    integer: Option<&'static str>,
+    item: Item<Self>,
     of: PhantomData<fn() -> B>,
 }
 
 impl<B: Binary> BinaryGpu<B> {
     pub(super) const DEF: KernelDef = {
-        const RULES: &[PortRule] = &[input(0, REAL), input_like(1, 0), output_like(0, 0)];
-        KernelDef::gpu::<Self>(B::NAME).ports(RULES)
+        const REALS: &[PortRule] = &[input(0, REAL), input_like(1, 0), output_like(0, 0)];
+        const ALL: &[PortRule] =
+            &[input(0, REAL.or(types::INDEX)), input_like(1, 0), output_like(0, 0)];
+        KernelDef::gpu::<Self>(B::NAME).ports(if B::OF_BITS { ALL } else { REALS })
     };
+
+    fn real(&self, i: usize, buffers: &Buffers<'_>) -> Result<(), ExecError> {
+        let [a, b] = self.operands.places(i);
+        let [a, b] = [buffers.load(0, a)?, buffers.load(1, b)?];
+        buffers.store(0, i, B::F64(a.into(), b.into()) as f32)
+    }
+
+    fn integers<T: Element + Number>(
+        &self,
+        i: usize,
+        buffers: &Buffers<'_>,
+    ) -> Result<(), ExecError> {
+        let [a, b] = self.operands.places(i);
+        buffers.set(0, i, B::of(buffers.get::<T>(0, a)?, buffers.get::<T>(1, b)?))
+    }
 }
 
 impl<B: Binary> GpuKernel for BinaryGpu<B> {
-    const WORK_ITEM: Option<WorkItemFn<Self>> = Some(|kernel, item, buffers| {
-        let [i, ..] = item.global_id;
-        let [a, b] = kernel.operands.places(i);
-        let [a, b] = [buffers.load(0, a)?, buffers.load(1, b)?];
-        buffers.store(0, i, B::F64(a.into(), b.into()) as f32)
-    });
+    const WORK_ITEM: Option<WorkItemFn<Self>> =
+        Some(|kernel, item, buffers| (kernel.item)(kernel, item.global_id[0], buffers));
 
     fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        Ok(Self { operands: Operands::of(cx)?, of: PhantomData })
+        let dtype = cx.input(0)?.dtype();
+        let (integer, item): (_, Item<Self>) = match dtype {
+            Some(DType::I32) => (Some(width(dtype)), Self::integers::<i32>),
+            Some(DType::I64) => (Some(width(dtype)), Self::integers::<i64>),
+            _ => (None, Self::real),
+        };
+        Ok(Self { operands: Operands::of(cx)?, integer, item, of: PhantomData })
     }
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
-        let y = format!("UDO_STORE(ys, i, {})", B::OPENCL.unwrap_or_default());
-        let operands = [real("a", 0), real("b", 1)];
-        info.push_launch(self.operands.launch("udo_binary", &operands, "UDO_STORAGE", &y)?);
+        let of = B::OPENCL.unwrap_or_default();
+        let launch = if let Some(element) = self.integer {
+            let operands = [plain(element, "a", 0), plain(element, "b", 1)];
+            self.operands.launch("udo_binary", &operands, element, &format!("ys[i] = {of}"))?
+        } else {
+            let y = format!("UDO_STORE(ys, i, {of})");
+            let operands = [real("a", 0), real("b", 1)];
+            self.operands.launch("udo_binary", &operands, "UDO_STORAGE", &y)?
+        };
+        info.push_launch(launch);
         Ok(())
     }
 }
@@ -207,6 +237,14 @@ struct Operands {
 struct Operand {
     element: &'static str,
     read: String,
+}
+
+/// What a work item does, for the type of the elements.
+type Item<K> = fn(&K, usize, &Buffers<'_>) -> Result<(), ExecError>;
+
+/// The element `name` of input `port`, which a source reads as it lies there.
+fn plain(element: &'static str, name: &str, port: usize) -> Operand {
+    Operand { element, read: format!("const {element} {name} = x{port}[p{port}]") }
 }
 
 /// The number `name`, from input `port`.

@@ -10,25 +10,10 @@ use udo_api::{
 use super::extreme::Extreme;
 use super::rank::Ranked;
 use crate::family::axes::AxisSplit;
-use crate::family::gpu::{REAL, check_lens, integer, ints};
+use crate::family::gpu::{ELEMENTS, REAL, check_lens, elements, ints};
 
 /// What the GPU puts in order.
 const TYPES: TypeSet = REAL.or(types::INDEX);
-
-/// Numbers of a storage, or integers.
-const ELEMENTS: &str = "
-#ifdef INTEGER
-#define ELEMENT INTEGER
-#define NUMBER INTEGER
-#define LOAD(p, i) ((p)[i])
-#define STORE(p, i, v) ((p)[i] = (v))
-#else
-#define ELEMENT UDO_STORAGE
-#define NUMBER float
-#define LOAD(p, i) UDO_LOAD(p, i)
-#define STORE(p, i, v) UDO_STORE(p, i, v)
-#endif
-";
 
 /// The arm's value with `$T` standing for a type of [`TYPES`].
 macro_rules! of_ranked {
@@ -43,12 +28,6 @@ macro_rules! of_ranked {
 
 /// What a work item does, for the type of the elements.
 type Item<K> = fn(&K, usize, &Buffers<'_>) -> Result<(), ExecError>;
-
-/// The build option that says what elements are.
-fn elements(cx: &FinalizeCx<'_>) -> Result<String, Error> {
-    let element = integer(cx.input(0)?.dtype());
-    Ok(element.map_or_else(String::new, |element| format!("-DINTEGER={element}")))
-}
 
 /// The first of a lane, and how many elements lie between two of it.
 fn lane(split: AxisSplit, i: usize) -> (usize, usize) {
@@ -99,7 +78,7 @@ impl<E: Extreme> GpuKernel for ExtremeGpu<E> {
             return Err(Error::new(format!("input 0 is {x}, wanted elements along axis {axis}")));
         }
         let item = of_ranked!(x.dtype(), T => Self::item::<T> as Item<Self>)?;
-        let (is_last, options) = (cx.flag("select_last_index")?, elements(cx)?);
+        let (is_last, options) = (cx.flag("select_last_index")?, elements(x.dtype()));
         Ok(Self { split, is_last, options, item, of: PhantomData })
     }
 
@@ -208,7 +187,7 @@ impl GpuKernel for TopGpu {
             split: AxisSplit::at(x.shape(), axis),
             k: y.shape().get(axis).copied().unwrap_or(1),
             is_greatest: cx.flag("largest")?,
-            options: elements(cx)?,
+            options: elements(x.dtype()),
             item,
         })
     }

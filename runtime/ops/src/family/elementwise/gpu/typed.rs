@@ -8,18 +8,10 @@ use udo_api::{
     output_like, types,
 };
 
-use super::{Operand, Operands, real};
+use super::{Item, Operand, Operands, plain, real};
 use crate::family::elementwise::{Bitwise, Compare, Logic, Predicate, Question, Ternary};
 use crate::family::gpu::{EXACT, REAL, integer, width};
 use crate::number::Number;
-
-/// What a work item does, for the type of the elements.
-type Item<K> = fn(&K, usize, &Buffers<'_>) -> Result<(), ExecError>;
-
-/// The element `name` of input `port`, which a source reads as it lies there.
-fn plain(element: &'static str, name: &str, port: usize) -> Operand {
-    Operand { element, read: format!("const {element} {name} = x{port}[p{port}]") }
-}
 
 /// The comparison `C` of two operands.
 pub(in crate::family::elementwise) struct CompareGpu<C> {
