@@ -1,14 +1,11 @@
-//! Lays buffers out in arenas, largest first.
-//!
-//! Offsets follow the greedy-by-size rule of Pisarchyk and Lee, "Efficient Memory Management for
-//! Deep Neural Net Inference" (2020): each buffer, largest first, goes to the lowest gap that is free
-//! for its whole life.
+//! The buffers of a plan, when each is in use, and where it lies in its arena.
 
 use super::WindowPlace;
+use super::blocks::{Block, Layout, Layouts};
 use super::lower::Lowered;
 use super::windows::{Buffer, Life, Region, Window, Windows};
 use crate::cores::{Memory, PerMemory};
-use crate::memory::{ALIGN_BYTES, MAX_BYTES};
+use crate::memory::ALIGN_BYTES;
 
 /// The buffers, and when each is in use.
 pub(super) struct Arenas {
@@ -53,105 +50,62 @@ impl Arenas {
 
     /// The offset of each buffer, and the bytes of each arena.
     fn offsets(&self) -> Result<(Vec<usize>, PerMemory<usize>), Memory> {
-        let mut order: Vec<usize> = (0..self.buffers.len()).collect();
-        order.sort_by_key(|&at| (std::cmp::Reverse(self.buffers[at].1), at));
         let mut places = vec![0; self.buffers.len()];
-        let mut settled: Vec<usize> = Vec::new();
         let mut arenas = PerMemory::<usize>::default();
-        for at in order {
-            let (memory, bytes) = self.buffers[at];
-            let Some(life) = self.lives[at].filter(|_| bytes > 0) else { continue };
-            let meets = |&&other: &&usize| {
-                self.buffers[other].0 == memory && self.lives[other].is_some_and(|l| l.meets(life))
-            };
-            let mut taken: Vec<(usize, usize)> = settled
-                .iter()
-                .filter(meets)
-                .map(|&other| (places[other], places[other] + self.buffers[other].1))
-                .collect();
-            taken.sort_unstable();
-            let offset = lowest_gap(&taken, bytes, self.align_bytes[memory]);
-            let end = offset.checked_add(bytes).filter(|&e| e <= MAX_BYTES).ok_or(memory)?;
-            places[at] = offset;
-            settled.push(at);
-            let arena = &mut arenas[memory];
-            *arena = end.max(*arena);
+        for memory in Memory::ALL {
+            let blocks = self.blocks(memory);
+            let best =
+                Layouts::new(&blocks, self.largest_live_set(memory), self.align_bytes[memory])
+                    .best();
+            let Layout { offsets, bytes } = best.ok_or(memory)?;
+            arenas[memory] = bytes;
+            for (block, offset) in blocks.iter().zip(offsets) {
+                places[block.buffer] = offset;
+            }
         }
         Ok((places, arenas))
     }
 
+    /// The buffers of a memory that need a place.
+    fn blocks(&self, memory: Memory) -> Vec<Block> {
+        let all = self.buffers.iter().zip(&self.lives).enumerate();
+        let block =
+            |(buffer, (&(of, bytes), &life)): (usize, (&(Memory, usize), &Option<Life>))| {
+                let life = life.filter(|_| of == memory && bytes > 0)?;
+                Some(Block { buffer, bytes, life })
+            };
+        all.filter_map(block).collect()
+    }
+
     /// Bytes of the buffers that are alive at once in `memory`, at the worst step: what no layout can beat.
     pub(super) fn largest_live_set(&self, memory: Memory) -> usize {
-        let alive_at = |step: usize| {
-            let alive = self.buffers.iter().zip(&self.lives).filter(|((m, _), life)| {
-                *m == memory && life.is_some_and(|l| l.first <= step && step <= l.last)
-            });
-            alive.map(|((_, bytes), _)| *bytes).sum()
-        };
-        (0..=self.steps).map(alive_at).max().unwrap_or(0)
-    }
-}
-
-/// The lowest aligned offset where `bytes` fit between the sorted ranges `taken`.
-fn lowest_gap(taken: &[(usize, usize)], bytes: usize, align_bytes: usize) -> usize {
-    let mut offset: usize = 0;
-    for &(start, end) in taken {
-        if offset.saturating_add(bytes) <= start {
-            break;
+        let mut changes = vec![[0usize; 2]; self.steps + 2];
+        for Block { bytes, life, .. } in self.blocks(memory) {
+            for (side, at) in [life.first, life.last + 1].into_iter().enumerate() {
+                changes[at][side] = changes[at][side].saturating_add(bytes);
+            }
         }
-        offset = offset.max(end.next_multiple_of(align_bytes));
+        let alive = changes.iter().scan(0usize, |alive, [come, go]| {
+            *alive = alive.saturating_sub(*go).saturating_add(*come);
+            Some(*alive)
+        });
+        alive.max().unwrap_or(0)
     }
-    offset
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn layout(buffers: &[(usize, usize, usize)]) -> Arenas {
-        Arenas {
-            buffers: buffers.iter().map(|&(bytes, ..)| (Memory::Host, bytes)).collect(),
-            lives: buffers.iter().map(|&(_, first, last)| Some(Life { first, last })).collect(),
-            steps: buffers.iter().map(|s| s.2).max().unwrap_or(0),
-            align_bytes: PerMemory::of(|_| ALIGN_BYTES),
-        }
-    }
-
-    #[test]
-    fn buffers_that_live_at_once_never_overlap() {
-        let mut seed = 1u64;
-        let mut random = |below: u64| {
-            seed = seed
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            usize::try_from((seed >> 33) % below).unwrap()
-        };
-        for _ in 0..50 {
-            let buffers: Vec<_> = (0..40)
-                .map(|_| {
-                    let first = random(30);
-                    (random(1000), first, first + random(6))
-                })
-                .collect();
-            let (places, arenas) = layout(&buffers).offsets().unwrap();
-            for (i, a) in buffers.iter().enumerate() {
-                assert_eq!(places[i] % ALIGN_BYTES, 0);
-                assert!(places[i] + a.0 <= arenas[Memory::Host]);
-                for (j, b) in buffers.iter().enumerate().skip(i + 1) {
-                    let together = a.1 <= b.2 && b.1 <= a.2 && a.0 > 0 && b.0 > 0;
-                    let apart = places[i] + a.0 <= places[j] || places[j] + b.0 <= places[i];
-                    assert!(!together || apart, "buffers {i} and {j} overlap");
-                }
-            }
-        }
-    }
-
     #[test]
     fn a_chain_takes_two_buffers() {
-        let chain: Vec<_> = (0..10).map(|i| (640, i, i + 1)).collect();
-        let layout = layout(&chain);
+        let life = |first| Some(Life { first, last: first + 1 });
+        let buffers = vec![(Memory::Host, 640); 10];
+        let lives = (0..10).map(life).collect();
+        let align_bytes = PerMemory::of(|_| ALIGN_BYTES);
+        let layout = Arenas { buffers, lives, steps: 10, align_bytes };
         let arenas = layout.offsets().unwrap().1;
         assert_eq!(Memory::ALL.map(|memory| arenas[memory]), [1280, 0, 0]);
-        assert_eq!(layout.largest_live_set(Memory::Host), 1280);
+        assert_eq!(Memory::ALL.map(|memory| layout.largest_live_set(memory)), [1280, 0, 0]);
     }
 }

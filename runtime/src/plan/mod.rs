@@ -1,6 +1,7 @@
 //! A placed graph as a flat list of steps over planned memory.
 
 mod arena;
+mod blocks;
 mod control;
 mod gap;
 mod jump;

@@ -177,6 +177,7 @@ impl Run for Bench {
         }
         let memories = || session.plans().flat_map(|plan| &plan.report().memories);
         let arena: usize = memories().map(|m| m.arena_bytes).sum();
+        let live: usize = memories().map(|m| m.live_bytes).sum();
         let weights: usize = memories().map(|m| m.constant_bytes + m.packed_bytes).sum();
         let parts = session.plans().count();
         let [load_ms, first_ms] = [loaded.load_time, first].map(|time| time.as_secs_f64() * 1e3);
@@ -189,7 +190,7 @@ impl Run for Bench {
                 "sets": sets.len(),
                 "latency_us": { "min": min, "median": median, "p90": p90, "p99": p99 },
                 "load_ms": load_ms, "first_result_ms": first_ms, "allocations_per_run": heap_per_run,
-                "arena_bytes": arena, "weights_bytes": weights,
+                "arena_bytes": arena, "live_bytes": live, "weights_bytes": weights,
                 "resident_bytes": resident, "peak_rss_bytes": peak, "parts": parts, "replans": replans,
                 "roofline_us": roofline_us, "roofline_share": roofline_us.map(|us| us / median),
             }));
@@ -201,7 +202,7 @@ impl Run for Bench {
         outln!(
             "  load ms: {load_ms:.2}   to the first result: {first_ms:.2}   heap calls per run: {heap_per_run}"
         );
-        outln!("  arena bytes: {arena}   weights bytes: {weights}");
+        outln!("  arena bytes: {arena}, alive at once: {live}   weights bytes: {weights}");
         if let Some(us) = roofline_us {
             let share = us / median;
             outln!("  at the machine's limits: {us:.2} us, a share of {share:.2} of the median");
