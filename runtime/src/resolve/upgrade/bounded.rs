@@ -39,7 +39,9 @@ impl Ends {
                 BindOptions { bind: options.bind.clone(), shapes, ..BindOptions::default() };
             let resolved = registry.resolve(graph.clone(), &options).ok()?;
             let values = resolved.graph.values.into_iter();
-            let known = values.filter(|value| value.desc.full_shape().is_fixed());
+            // What only a run says is absent there, or bounded.
+            let is_known = |desc: TensorDesc| !desc.is_absent() && desc.full_shape().is_fixed();
+            let known = values.filter(|value| is_known(value.desc));
             Some(known.map(|value| (value.value.name, value.desc)).collect())
         };
         if options.ranges.is_empty() {
