@@ -8,6 +8,11 @@ use std::{
 
 use serde_json::Value;
 
+#[path = "support/proto.rs"]
+mod proto;
+
+use proto::{bytes, int};
+
 const MODEL: &str = r#"graph "two steps"
   input x: f32[2,3]
   constant w: f32[3,1]{1.0, 2.0, 3.0}
@@ -85,9 +90,9 @@ fn measured_steps_have_times_operations_and_bytes() {
         let number = |value: &Value| value.as_f64().unwrap();
         let [product, softmax] = [0, 1].map(|at| &measured["steps"][at]);
         assert_eq!((&product["op"], &softmax["op"]), (&"MatMul".into(), &"Softmax".into()));
-        assert_eq!(number(&product["operations"]), 2.0 * 64.0 * 64.0 * 64.0);
-        assert_eq!(number(&product["bytes"]), 3.0 * 4.0 * 64.0 * 64.0);
-        assert_eq!((number(&softmax["operations"]), &softmax["bound"]), (0.0, &"bytes".into()));
+        assert_eq!(product["operations"], 2.0 * 64.0 * 64.0 * 64.0);
+        assert_eq!(product["bytes"], 3.0 * 4.0 * 64.0 * 64.0);
+        assert_eq!((&softmax["operations"], &softmax["bound"]), (&0.0.into(), &"bytes".into()));
         let ops = measured["operators"].as_array().unwrap();
         let sum: f64 = ops.iter().map(|op| number(&op["us"])).sum();
         assert!((sum - number(&measured["steps_us"])).abs() < 1e-6 * sum);
@@ -97,6 +102,16 @@ fn measured_steps_have_times_operations_and_bytes() {
         assert!((share - number(&measured["share"])).abs() < 1e-6);
         assert!(number(&measured["limits"]["f32_operations_per_s"]) > 0.0);
     }
+    // Shapes that come from data are those of the report.
+    let dims = [64, 64].into_iter().flat_map(|dim| int(1, dim));
+    let pb: Vec<u8> = dims.chain(int(2, 1)).chain(bytes(9, &vec![0; 64 * 64 * 4])).collect();
+    fs::write(dir.path().join("input_0.pb"), pb).unwrap();
+    let mut udo = Command::new(env!("CARGO_BIN_EXE_udo"));
+    udo.args(["explain", "m.graph", "--measured", "--iterations", "1", "--data", ".", "--json"]);
+    let output = udo.current_dir(dir.path()).output().unwrap();
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["steps"][0]["inputs"][0], "f32[64,64]");
+
     let output = run(&["--measured", "--iterations", "1"]);
     let text = String::from_utf8(output.stdout).unwrap();
     for wanted in ["measured (medians):", "GFLOP/s", "at the machine's limits", "softmax"] {
@@ -107,13 +122,13 @@ fn measured_steps_have_times_operations_and_bytes() {
 }
 
 /// A product with a constant, and one without.
-const PRODUCTS: &str = r#"graph products
+const PRODUCTS: &str = "graph products
   input x: f32[2,2]
   constant w: f32[2,2]{1.0, 2.0, 3.0, 4.0}
   h = MatMul@13(x, w) # constant
   y = MatMul@13(h, x) # computed
   output y
-"#;
+";
 
 #[test]
 fn products_round_where_that_is_asked_for_and_nowhere_else() {

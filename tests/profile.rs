@@ -61,12 +61,12 @@ fn spans(path: &Path) -> Vec<Value> {
     let events = trace["traceEvents"].as_array().unwrap().clone();
     let (named, spans): (Vec<_>, Vec<_>) = events.into_iter().partition(|e| e["ph"] == "M");
     assert_eq!(named[0]["name"], "process_name");
-    let names: BTreeMap<u64, &Value> =
+    let threads: BTreeMap<u64, &Value> =
         named[1..].iter().map(|e| (e["tid"].as_u64().unwrap(), &e["args"]["name"])).collect();
     let mut ends: BTreeMap<u64, f64> = BTreeMap::new();
     for span in &spans {
         let thread = span["tid"].as_u64().unwrap();
-        assert!(span["ph"] == "X" && names.contains_key(&thread), "{span}");
+        assert!(span["ph"] == "X" && threads.contains_key(&thread), "{span}");
         let (start, time) = (span["ts"].as_f64().unwrap(), span["dur"].as_f64().unwrap());
         let end = ends.entry(thread).or_default();
         // Microseconds of nanoseconds.

@@ -1,4 +1,4 @@
-//! What runs did when, as a file that chrome://tracing and Perfetto show.
+//! What runs did when, as a file that Chrome's tracing page and Perfetto show.
 
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,8 @@ pub(crate) struct TraceFile {
     /// Where the file's time begins.
     base: Instant,
     trace: Trace,
-    events: Vec<Value>,
+    /// As they are written, as there may be many of them.
+    events: Vec<String>,
     runs: usize,
     lost: usize,
 }
@@ -98,10 +99,12 @@ impl TraceFile {
         (thread, start, time): (usize, Duration, Duration),
         args: Value,
     ) {
-        self.events.push(json!({
+        let mut event = json!({
             "name": name, "cat": category, "ph": "X", "pid": PROCESS, "tid": thread,
-            "ts": micros(start), "dur": micros(time), "args": args,
-        }));
+            "ts": micros(start), "dur": micros(time),
+        });
+        event["args"] = args;
+        self.events.push(event.to_string());
     }
 
     /// Writes the file.
@@ -111,10 +114,9 @@ impl TraceFile {
         }
         let other =
             json!({ "version": udo_api::SDK_VERSION, "runs": self.runs, "lost_spans": self.lost });
-        let file = json!({
-            "displayTimeUnit": "ms", "otherData": other, "traceEvents": self.events,
-        });
-        write_file(&self.path, format!("{file}\n").as_bytes())
+        let events = self.events.join(",\n");
+        let head = format!("{{\"displayTimeUnit\":\"ms\",\"otherData\":{other},\"traceEvents\":[");
+        write_file(&self.path, format!("{head}\n{events}\n]}}\n").as_bytes())
     }
 }
 
@@ -130,8 +132,9 @@ fn args(step: &StepReport, span: &Span) -> Value {
     })
 }
 
-fn metadata(name: &str, thread: usize, text: &str) -> Value {
-    json!({ "name": name, "ph": "M", "pid": PROCESS, "tid": thread, "args": { "name": text } })
+fn metadata(name: &str, thread: usize, text: &str) -> String {
+    let args = json!({ "name": text });
+    json!({ "name": name, "ph": "M", "pid": PROCESS, "tid": thread, "args": args }).to_string()
 }
 
 fn micros(time: Duration) -> f64 {

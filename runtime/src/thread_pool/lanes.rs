@@ -19,7 +19,7 @@ pub(crate) struct Lanes {
     started: Instant,
     /// The number of the piece of work in hand.
     work: AtomicU64,
-    lanes: Box<[Lane]>,
+    of_workers: Box<[Lane]>,
 }
 
 #[derive(Debug)]
@@ -59,8 +59,8 @@ impl Lanes {
             lost: AtomicUsize::new(0),
             slots: (0..stretches).map(|_| Slot::default()).collect(),
         };
-        let lanes = (0..workers).map(lane).collect();
-        Self { started: Instant::now(), work: AtomicU64::new(FULL), lanes }
+        let of_workers = (0..workers).map(lane).collect();
+        Self { started: Instant::now(), work: AtomicU64::new(FULL), of_workers }
     }
 
     /// When they were made, from which on times count.
@@ -77,14 +77,14 @@ impl Lanes {
 
     /// Forgets what was noted.
     pub(crate) fn clear(&mut self) {
-        for lane in &mut self.lanes {
+        for lane in &mut self.of_workers {
             (*lane.len.get_mut(), *lane.lost.get_mut()) = (0, 0);
         }
     }
 
     /// What was noted, worker by worker, in the order of time.
     pub(crate) fn stretches(&self) -> impl Iterator<Item = Stretch> {
-        self.lanes.iter().zip(1..).flat_map(|(lane, thread)| {
+        self.of_workers.iter().zip(1..).flat_map(|(lane, thread)| {
             let slots = lane.slots.iter().take(lane.len.load(Ordering::Relaxed));
             slots.map(move |slot| slot.read(thread))
         })
@@ -92,11 +92,13 @@ impl Lanes {
 
     /// How many stretches there was no room for.
     pub(crate) fn lost(&self) -> usize {
-        self.lanes.iter().map(|lane| lane.lost.load(Ordering::Relaxed)).sum()
+        self.of_workers.iter().map(|lane| lane.lost.load(Ordering::Relaxed)).sum()
     }
 
     fn note(&self, thread: usize, start: Instant) {
-        let Some(lane) = thread.checked_sub(1).and_then(|at| self.lanes.get(at)) else { return };
+        let Some(lane) = thread.checked_sub(1).and_then(|at| self.of_workers.get(at)) else {
+            return;
+        };
         let since =
             |time: Instant| u64::try_from((time - self.started).as_nanos()).unwrap_or(u64::MAX);
         lane.note(self.work.load(Ordering::Relaxed), since(start), since(Instant::now()));
@@ -182,7 +184,7 @@ mod tests {
     #[test]
     fn jobs_of_one_piece_of_work_are_one_stretch_and_what_does_not_fit_is_counted() {
         let mut lanes = Lanes::new(1, 2);
-        let lane = &lanes.lanes[0];
+        let lane = &lanes.of_workers[0];
         for (work, start, end) in
             [(0, 10, 20), (0, 30, 35), (1, 40, 50), (2, 60, 70), (FULL, 71, 72)]
         {

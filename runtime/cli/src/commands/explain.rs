@@ -39,10 +39,11 @@ impl Run for Explain {
             Some(_) => self.model.load()?,
             None => self.model.load_with_shapes()?,
         };
-        let (report, passes) = (loaded.model.report(), loaded.model.passes());
         let is_measured = self.measured.measured;
         let measured = is_measured.then(|| measure(&self.measured, &self.model, &loaded));
         let measured = measured.transpose()?;
+        let report = measured.as_ref().map_or(loaded.model.report(), |of| &of.report);
+        let passes = loaded.model.passes();
         if self.json {
             let mut json = to_json(report, passes);
             if let Some(measured) = measured {

@@ -39,7 +39,7 @@ pub(crate) struct RunModel {
     /// Where outputs go; each run of a list gets a numbered folder in it
     #[arg(long, value_name = "DIR")]
     output_dir: Option<PathBuf>,
-    /// Where a trace of the runs goes: which thread was at which step when, for chrome://tracing or ui.perfetto.dev
+    /// Where a trace of the runs goes: which thread was at which step when, for Chrome's tracing page or Perfetto
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
     /// Print one JSON object

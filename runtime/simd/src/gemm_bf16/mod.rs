@@ -256,38 +256,45 @@ mod avx512 {
     //! The same by vectors.
 
     use std::arch::x86_64::{
-        __m256i, __m512bh, _mm256_mask_storeu_epi16, _mm512_cvtne2ps_pbh, _mm512_cvtneps_pbh,
-        _mm512_loadu_ps, _mm512_maskz_loadu_ps, _mm512_storeu_si512,
+        __m512, __m512bh, __m512i, _mm512_cvtne2ps_pbh, _mm512_loadu_ps, _mm512_mask_storeu_epi16,
+        _mm512_maskz_loadu_ps, _mm512_storeu_si512,
     };
 
     /// Elements of two vectors.
     const STEP: usize = 32;
 
-    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
     pub(super) fn round(from: &[f32], to: &mut [u16]) {
         let len = from.len().min(to.len());
-        let (from, to) = (&from[..len], &mut to[..len]);
-        let (pieces, rest) = from.as_chunks::<STEP>();
-        let (targets, target) = to.as_chunks_mut::<STEP>();
+        let (pieces, rest) = from[..len].as_chunks::<STEP>();
+        let (targets, target) = to[..len].as_chunks_mut::<STEP>();
         for (from, to) in pieces.iter().zip(targets) {
+            let second = from[STEP / 2..].as_ptr();
             // SAFETY: `from` has 32 elements, and this reads the first 16.
             let low = unsafe { _mm512_loadu_ps(from.as_ptr()) };
-            // SAFETY: `from` has 32 elements, and this reads the last 16.
-            let high = unsafe { _mm512_loadu_ps(from.as_ptr().add(16)) };
-            let both: __m512bh = _mm512_cvtne2ps_pbh(high, low);
-            // SAFETY: both types are 512 bits, of which any are a value.
-            let both = unsafe { std::mem::transmute::<__m512bh, std::arch::x86_64::__m512i>(both) };
+            // SAFETY: `second` points to the last 16 of the 32 elements of `from`.
+            let high = unsafe { _mm512_loadu_ps(second) };
+            let both = halves(low, high);
             // SAFETY: `to` has 32 halves.
             unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), both) };
         }
-        for (from, to) in rest.chunks(16).zip(target.chunks_mut(16)) {
-            let mask = ((1u32 << from.len()) - 1) as u16;
-            // SAFETY: lanes outside the mask are not read, and `from` has the others.
-            let x = unsafe { _mm512_maskz_loadu_ps(mask, from.as_ptr()) };
-            // SAFETY: both types are 256 bits, of which any are a value.
-            let x = unsafe { std::mem::transmute::<_, __m256i>(_mm512_cvtneps_pbh(x)) };
-            // SAFETY: lanes outside the mask are not written, and `to` has the others.
-            unsafe { _mm256_mask_storeu_epi16(to.as_mut_ptr().cast(), mask, x) };
-        }
+        let mask = (1u32 << rest.len()) - 1;
+        let second = rest.as_ptr().wrapping_add(STEP / 2);
+        // SAFETY: lanes outside the mask are not read, and `rest` has the others.
+        let low = unsafe { _mm512_maskz_loadu_ps(mask as u16, rest.as_ptr()) };
+        // SAFETY: lanes outside the mask are not read, and `rest` has the others from its 17th element on.
+        let high = unsafe { _mm512_maskz_loadu_ps((mask >> 16) as u16, second) };
+        let both = halves(low, high);
+        // SAFETY: lanes outside the mask are not written, and `target` is as long as `rest`.
+        unsafe { _mm512_mask_storeu_epi16(target.as_mut_ptr().cast(), mask, both) };
+    }
+
+    /// The elements of two vectors, rounded.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bf16")]
+    fn halves(low: __m512, high: __m512) -> __m512i {
+        let both = _mm512_cvtne2ps_pbh(high, low);
+        // SAFETY: both types are 512 bits, of which any are a value.
+        unsafe { std::mem::transmute::<__m512bh, __m512i>(both) }
     }
 }

@@ -4,7 +4,6 @@
 //! prints `ready`, or `cannot` and why; then, for each line with a number, runs the model so often and prints `ms` and
 //! the milliseconds of each run. OUTPUT gets the elements of the first output of the first run, if they are `f32`.
 #![forbid(unsafe_code)]
-#![expect(clippy::print_stdout, reason = "a program that talks to a script")]
 
 mod rten_engine;
 mod tract_engine;

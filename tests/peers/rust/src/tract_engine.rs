@@ -4,15 +4,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tract_onnx::prelude::{
-    DatumType, Framework, InferenceFact, InferenceModelExt, IntoRunnable, RunnableModel, TValue,
-    TVec, Tensor, TypedFact, TypedOp, multithread,
+    DatumType, Framework, InferenceFact, InferenceModelExt, IntoRunnable, TValue, Tensor,
+    TypedRunnableModel, multithread,
 };
 
 use crate::{Elements, Engine, Input, Outcome};
 
 struct Tract {
-    plan: Arc<RunnableModel<TypedFact, Box<dyn TypedOp>>>,
-    inputs: TVec<TValue>,
+    plan: Arc<TypedRunnableModel>,
+    inputs: Vec<TValue>,
 }
 
 pub(crate) fn load(path: &Path, threads: usize, inputs: &[Input]) -> Outcome<impl Engine + use<>> {
@@ -22,12 +22,13 @@ pub(crate) fn load(path: &Path, threads: usize, inputs: &[Input]) -> Outcome<imp
     let mut model = tract_onnx::onnx().model_for_path(path)?;
     let names: Vec<String> =
         model.input_outlets()?.iter().map(|outlet| model.node(outlet.node).name.clone()).collect();
-    let mut tensors = TVec::new();
+    let mut tensors = Vec::new();
     for (at, name) in names.iter().enumerate() {
         let input = inputs.iter().find(|input| input.name == *name);
         let input = input.ok_or_else(|| format!("no tensor for input {name}"))?;
         let (dtype, tensor) = tensor(input)?;
-        model = model.with_input_fact(at, InferenceFact::dt_shape(dtype, &input.dims))?;
+        let shape = input.dims.iter().copied();
+        model = model.with_input_fact(at, InferenceFact::dt_shape(dtype, shape))?;
         tensors.push(tensor.into());
     }
     Ok(Tract { plan: model.into_optimized()?.into_runnable()?, inputs: tensors })
@@ -44,7 +45,7 @@ fn tensor(input: &Input) -> Outcome<(DatumType, Tensor)> {
 
 impl Engine for Tract {
     fn run(&mut self) -> Outcome<Vec<f32>> {
-        let outputs = self.plan.run(self.inputs.clone())?;
+        let outputs = self.plan.run(self.inputs.iter().cloned().collect())?;
         let first = outputs.first().filter(|first| first.datum_type() == DatumType::F32);
         Ok(match first {
             Some(first) => first.to_plain_array_view::<f32>()?.iter().copied().collect(),

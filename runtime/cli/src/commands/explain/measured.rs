@@ -7,6 +7,8 @@ use std::time::Instant;
 use clap::Args;
 use serde_json::{Value, json};
 use udo_runtime::model::Session;
+use udo_runtime::plan::{Plan, Report};
+use udo_runtime::session::Trace;
 
 use crate::model_flags::{Loaded, ModelFlags, prepare, run_failure, session, set_inputs};
 use crate::output::Column::{Left, Right};
@@ -86,6 +88,8 @@ struct Step {
 
 /// What was measured of a model.
 pub(super) struct Measured {
+    /// What the plan that was measured says of itself.
+    pub(super) report: Report,
     limits: Limits,
     steps: Vec<Step>,
     /// By operator, what takes longest first.
@@ -128,15 +132,12 @@ pub(super) fn measure(
         step.seconds = median(times);
     }
     let limits = Limits::measure(model.threads, &ran);
-    Ok(Measured::of(limits, &ran, median(runs)))
+    let report = session.plan().map(Plan::report).cloned().unwrap_or_default();
+    Ok(Measured::of(report, limits, &ran, median(runs)))
 }
 
 /// The seconds of a run, and, of another one, what each step takes.
-fn one(
-    session: &mut Session,
-    loaded: &Loaded,
-    trace: &mut udo_runtime::session::Trace,
-) -> Result<f64, Failure> {
+fn one(session: &mut Session, loaded: &Loaded, trace: &mut Trace) -> Result<f64, Failure> {
     let start = Instant::now();
     session.run().map_err(|error| run_failure(error, &loaded.registry))?;
     let seconds = start.elapsed().as_secs_f64();
@@ -156,33 +157,33 @@ fn median(mut times: Vec<f64>) -> f64 {
 }
 
 impl Measured {
-    fn of(limits: Limits, ran: &[RanStep<'_>], run_seconds: f64) -> Self {
+    fn of(report: Report, limits: Limits, ran: &[RanStep<'_>], run_seconds: f64) -> Self {
         let (mut all, mut ops) = (Row::default(), BTreeMap::<String, Row>::new());
         let mut steps = Vec::new();
         for step in ran {
             let AtLimit { seconds: at_limit, bound } = limits.of(step);
-            let report = step.report;
+            let of = step.report;
             let row = Row {
                 steps: 1,
                 seconds: step.seconds,
-                operations: real(report.operations) * step.calls,
-                bytes: real(report.bytes) * step.calls,
+                operations: real(of.operations) * step.calls,
+                bytes: real(of.bytes) * step.calls,
                 at_limit,
             };
             all.add(&row);
-            ops.entry(report.op.clone()).or_default().add(&row);
+            ops.entry(of.op.clone()).or_default().add(&row);
             steps.push(Step {
-                name: report.name.clone(),
-                op: report.op.clone(),
+                name: of.name.clone(),
+                op: of.op.clone(),
                 calls: step.calls,
                 row,
                 bound: bound.word(),
-                method: report.method.clone(),
+                method: of.method.clone(),
             });
         }
         let mut ops: Vec<_> = ops.into_iter().collect();
         ops.sort_by(|(_, a), (_, b)| b.seconds.total_cmp(&a.seconds));
-        Self { limits, steps, ops, run_seconds, all }
+        Self { report, limits, steps, ops, run_seconds, all }
     }
 
     /// How much of the machine's limit whole runs reach.

@@ -166,13 +166,13 @@ fn images_of_open_extents_of_any_size_match_the_definition() {
 #[test]
 fn factors_are_rounded_where_that_is_allowed() {
     // One tap, several with padding and strides, few channels, and groups; large kernels keep Winograd away.
-    let cases: [([usize; 4], [usize; 4], [i64; 2], i64); 4] = [
-        ([2, 33, 9, 8], [20, 33, 1, 1], [1, 0], 1),
-        ([1, 18, 11, 10], [40, 18, 5, 3], [2, 2], 1),
-        ([1, 3, 20, 21], [17, 3, 7, 7], [2, 3], 1),
-        ([1, 24, 9, 9], [48, 12, 3, 3], [2, 1], 2),
+    let cases = [
+        ([2usize, 33, 9, 8], [20usize, 33, 1, 1], [1i64, 0, 1]),
+        ([1, 18, 11, 10], [40, 18, 5, 3], [2, 2, 1]),
+        ([1, 3, 20, 21], [17, 3, 7, 7], [2, 3, 1]),
+        ([1, 24, 9, 9], [48, 12, 3, 3], [2, 1, 2]),
     ];
-    for (x_dims, w_dims, [stride, pad], groups) in cases {
+    for (x_dims, w_dims, [stride, pad, groups]) in cases {
         let conv = || {
             let run = bench("Conv").int("group", groups);
             run.ints("strides", &[stride; 2]).ints("pads", &[pad; 4])
