@@ -89,8 +89,9 @@ const API_FOLDERS: &[(&str, &[&[&str]])] = &[
     (
         "author",
         &[
-            &["epilogue", "pack", "param", "rows", "workspace"],
+            &["epilogue", "param", "rows", "workspace"],
             &["node", "parallel"],
+            &["pack"],
             &["finalize", "infer", "io"],
             &["work_items"],
         ],

@@ -1,6 +1,7 @@
 //! Host memory: tensors, and the aligned buffers, or bytes of files, that they share.
 
 mod derived;
+mod in_model;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,6 +10,7 @@ use prost::bytes::Bytes;
 use udo_api::{DType, Element, Shape, TensorDesc};
 
 pub(crate) use derived::Derived;
+use in_model::InModel;
 pub use udo_host::memory::{
     ALIGN_BYTES, Budget, Buffer, FileBytes, Limit, MAX_BYTES, OutOfMemory, bytes_of, elements,
     elements_mut,
@@ -28,13 +30,17 @@ enum Data {
     Own(Arc<Buffer>),
     /// In a file. They are aligned as a buffer's are.
     File(Arc<Bytes>),
+    /// In the model's own file, anywhere.
+    Model(Arc<InModel>),
 }
 
 impl Data {
-    fn bytes(&self) -> &[u8] {
+    /// The elements as they lie.
+    fn stored(&self) -> &[u8] {
         match self {
             Self::Own(buffer) => buffer.bytes(),
             Self::File(bytes) => bytes,
+            Self::Model(of) => of.stored(),
         }
     }
 }
@@ -100,6 +106,28 @@ impl Tensor {
         Ok(Self { data: Data::File(Arc::new(bytes)), desc, id: next_id() })
     }
 
+    /// As [`Tensor::from_bytes`], of bytes of the model's own file, which stay there until somebody reads the elements.
+    pub(crate) fn in_model(dtype: DType, shape: Shape, bytes: Bytes) -> Result<Self, SizeError> {
+        let desc = sized(dtype, shape, bytes.len())?;
+        Ok(Self { data: Data::Model(Arc::new(InModel::new(bytes))), desc, id: next_id() })
+    }
+
+    /// The same elements for a plan of its own: what is copied of a file for it goes with it, unless another plan has it.
+    pub(crate) fn for_plan(&self) -> Self {
+        match &self.data {
+            Data::Own(_) | Data::File(_) => self.clone(),
+            Data::Model(of) => Self { data: Data::Model(Arc::new(of.for_plan())), ..self.clone() },
+        }
+    }
+
+    /// The same elements, aligned and not in the model's own file.
+    pub(crate) fn apart(&self) -> Result<Self, OutOfMemory> {
+        match &self.data {
+            Data::Own(_) | Data::File(_) => Ok(self.clone()),
+            Data::Model(of) => Ok(Self { data: Data::Own(of.copy()?), ..self.clone() }),
+        }
+    }
+
     /// A tensor of the little-endian elements in `buffer`, outermost dimension first.
     ///
     /// # Errors
@@ -139,7 +167,20 @@ impl Tensor {
 
     /// The bytes of the elements.
     pub fn bytes(&self) -> &[u8] {
-        self.data.bytes()
+        match &self.data {
+            Data::Model(of) => of.aligned(self.dtype().size_bytes()),
+            Data::Own(_) | Data::File(_) => self.data.stored(),
+        }
+    }
+
+    /// The bytes of the elements as they lie: in a file they may be anywhere.
+    pub(crate) fn stored(&self) -> &[u8] {
+        self.data.stored()
+    }
+
+    /// How many bytes the elements have.
+    pub(crate) fn size_bytes(&self) -> usize {
+        self.data.stored().len()
     }
 
     /// The buffer that clones share, or a copy of what lies in a file.
@@ -147,6 +188,7 @@ impl Tensor {
         match &self.data {
             Data::Own(buffer) => Ok(Arc::clone(buffer)),
             Data::File(bytes) => Buffer::of(bytes).map(Arc::new),
+            Data::Model(of) => of.copy(),
         }
     }
 
@@ -160,7 +202,7 @@ impl Tensor {
     /// # Errors
     /// The shape has another number of elements.
     pub fn reshaped(&self, shape: Shape) -> Result<Self, SizeError> {
-        let desc = sized(self.dtype(), shape, self.bytes().len())?;
+        let desc = sized(self.dtype(), shape, self.size_bytes())?;
         Ok(Self { desc, ..self.clone() })
     }
 }
@@ -183,6 +225,24 @@ mod tests {
         assert_eq!(error.wanted, 1 << 52);
         let error = TensorError::from(error).to_string();
         assert!(error.ends_with(" bytes of memory, and the system gives no more"), "{error}");
+    }
+
+    #[test]
+    fn elements_of_the_models_file_are_copied_when_they_are_read() {
+        let shape = Shape::new(&[3]).unwrap();
+        let file: Vec<u8> = [&[0u8][..], bytes_of(&[1f32, 2.0, 3.0])].concat();
+        let file = Bytes::from(file).slice(1..);
+        let tensor = Tensor::in_model(DType::F32, shape, file.clone()).unwrap();
+        assert_eq!(tensor.stored().as_ptr(), file.as_ptr(), "it stays there");
+        let [one, other] = [tensor.for_plan(), tensor.for_plan()];
+        assert_eq!(one.get::<f32>(), Some(&[1.0, 2.0, 3.0][..]));
+        assert_eq!((one.id(), one.desc()), (tensor.id(), tensor.desc()));
+        assert_eq!(other.bytes().as_ptr(), one.bytes().as_ptr(), "plans share a copy");
+        assert_eq!(other.apart().unwrap().bytes().as_ptr(), one.bytes().as_ptr());
+        let copy = Arc::downgrade(&one.buffer().unwrap());
+        drop((one, other));
+        assert!(copy.upgrade().is_none(), "which goes with the last of them");
+        assert!(Tensor::in_model(DType::F64, shape, file).is_err());
     }
 
     #[test]

@@ -50,6 +50,8 @@ pub struct Registry {
     packs: PackStore,
     /// What is made of constants, where several plans are made of one graph.
     derived: Option<Derived>,
+    /// What a byte of packed constants costs in each of those, as far as they have been placed.
+    memory_price: u32,
 }
 
 /// A package and what has been opened of it.
@@ -191,6 +193,21 @@ impl Registry {
     /// The same for several plans of one graph, which share what they make of constants.
     pub(crate) fn for_plans(&self) -> Self {
         Self { derived: Some(Derived::default()), ..self.clone() }
+    }
+
+    /// Whether several plans are made of one graph.
+    pub(crate) fn makes_several_plans(&self) -> bool {
+        self.derived.is_some()
+    }
+
+    /// What a byte of packed constants costs, as far as earlier plans of the graph found that.
+    pub(crate) fn memory_price(&self) -> u32 {
+        self.memory_price
+    }
+
+    /// Has later plans of the graph pack constants into the same forms.
+    pub(crate) fn set_memory_price(&mut self, price: u32) {
+        self.memory_price = if self.makes_several_plans() { price } else { 0 };
     }
 
     /// What `compute` makes of constants; `key` says everything of it, or nothing where that takes too many words.

@@ -125,6 +125,39 @@ fn product() -> Graph {
     graph
 }
 
+/// Convolutions one behind the other whose images shrink by two pixels each, and whose weights have as many bytes.
+fn convolutions(count: usize) -> Graph {
+    const CHANNELS: usize = 32;
+    let mut graph = Graph::new("convolutions");
+    let dims = [1, CHANNELS, 64, 64].map(DimSpec::Fixed);
+    let mut x = graph.add_input("x", DType::F32, dims);
+    for at in 0..count {
+        let shape = Shape::new(&[CHANNELS, CHANNELS, 3, 3]).unwrap();
+        let weights = vec![1.0 / (at + 1) as f32; shape.len()];
+        let w = graph.add_constant(&format!("w{at}"), Tensor::of(shape, &weights).unwrap());
+        let y = graph.add_value(&format!("y{at}"));
+        graph.add_node(Node::new("Conv", 11, &[x, w], &[y]));
+        x = y;
+    }
+    graph.outputs.push(x);
+    graph
+}
+
+#[test]
+fn larger_forms_of_weights_stay_within_what_a_model_may_hold() {
+    for count in [1, 2, 10] {
+        let mut registry = Registry::builtin().unwrap();
+        let graph = convolutions(count);
+        let model = Model::compile(graph, &mut registry, &Options::default()).unwrap();
+        let memory = &model.report().memories[0];
+        let own = count * 32 * 32 * 9 * 4;
+        let held = memory.constant_bytes + memory.packed_bytes;
+        assert!(held <= own / 5 * 8, "{count}: {held} bytes of {own}");
+        // Where there is room for one, some are transformed for Winograd's algorithm.
+        assert_eq!(held > own / 5 * 6, count > 1, "{count}: {held} bytes of {own}");
+    }
+}
+
 #[test]
 fn packed_constants_count() {
     let mut registry = Registry::builtin().unwrap();

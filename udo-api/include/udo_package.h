@@ -33,7 +33,7 @@ extern "C" {
 #define UDO_ABI_MINOR 0u
 /* Initializes the version in the head of a package's table. */
 #define UDO_ABI_VERSION {UDO_ABI_MAJOR, UDO_ABI_MINOR}
-#define UDO_ABI_FINGERPRINT UINT64_C(0x77aa59c72c7daad7)
+#define UDO_ABI_FINGERPRINT UINT64_C(0xd886b60f8b195e3e)
 #define UDO_SDK_VERSION "0.1.0"
 #define UDO_MAX_RANK 8
 
@@ -412,7 +412,8 @@ typedef struct udo_pack_args {
     uint8_t *target; /* zeroed, 64-byte aligned */
     size_t target_bytes;
     const udo_error_sink *errors;
-    uint64_t reserved_words[4];
+    const struct udo_parallel_table *parallel; /* the host's threads; null where others use them */
+    uint64_t reserved_words[3];
 } udo_pack_args;
 
 /* [finalize-time, thread-safe] Makes a packed constant out of its sources and its recipe, and of nothing else. */
@@ -488,6 +489,10 @@ typedef struct udo_host_table {
     /* [finalize-time] Notes what a call takes, at the bounds of extents that are bounded; null where the host does not
      * ask. */
     udo_status (*work)(void *ctx, const udo_work *work);
+    /* What a byte of packed constants costs, in multiply-adds of a run, where a kernel has the choice between forms of
+     * them; 0 where memory is free. */
+    uint32_t memory_price;
+    uint32_t reserved; /* zero */
 } udo_host_table;
 
 #define UDO_EPILOGUE_BIAS 1u       /* adds input `input`, a vector along `axis` of the output */

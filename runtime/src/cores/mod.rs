@@ -148,7 +148,8 @@ pub(crate) fn machine(core: Core, profile: &Profile, threads: usize) -> Machine 
     };
     let fast_memory_bytes = fast_memory(core, profile).unwrap_or(0);
     let threads = u32::try_from(threads).unwrap_or(u32::MAX);
-    Machine { threads, isa, fast_memory_bytes, fast_math: profile.fast_math }
+    let fast_math = profile.fast_math;
+    Machine { threads, isa, fast_memory_bytes, fast_math, memory_price: 0 }
 }
 
 /// How a value can be stored on `core`, the preferred way first.

@@ -79,7 +79,7 @@ pub(crate) fn constant(
     let [_, rows, cols] = plain.images();
     let len = (rows * cols).max(1);
     with_any!(to.desc.dtype(), T => {
-        let x = tensor.bytes().as_chunks::<{ size_of::<T>() }>().0;
+        let x = tensor.stored().as_chunks::<{ size_of::<T>() }>().0;
         let y = buffer.bytes_mut().as_chunks_mut::<{ size_of::<T>() }>().0;
         for (x, y) in x.chunks_exact(len).zip(y.chunks_exact_mut(len)) {
             transpose_part(x, cols, [rows, cols], y, rows);

@@ -90,8 +90,9 @@ pub const IMPORTERS: &[Importer] = &[
 
 /// The graph in a model's file, which is called after the file.
 ///
-/// The file has to stay as it is while it is read, and files that it keeps elements in for as long as the graph, or what is made
-/// of it, lives: they are mapped. A new file of the same name does no harm, a change of the old one does.
+/// The file has to stay as it is for as long as the graph lives, or a model that is compiled of it and leaves extents open, and
+/// files that it keeps elements in for as long as anything does that is made of it: they are mapped. A new file of the
+/// same name does no harm, a change of the old one does.
 ///
 /// # Errors
 /// A file that cannot be read, and as for [`bytes`].

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use prost::bytes::Bytes;
 use udo_api::TensorDesc;
 
-use super::{Buffer, Data, Tensor};
+use super::{Buffer, Data, InModel, Tensor};
 
 /// What was made, by how it was made. Clones share it.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +27,7 @@ struct Made {
 enum WeakData {
     Own(Weak<Buffer>),
     File(Weak<Bytes>),
+    Model(Weak<InModel>),
 }
 
 impl Made {
@@ -34,6 +35,7 @@ impl Made {
         let data = match &tensor.data {
             Data::Own(buffer) => WeakData::Own(Arc::downgrade(buffer)),
             Data::File(bytes) => WeakData::File(Arc::downgrade(bytes)),
+            Data::Model(of) => WeakData::Model(Arc::downgrade(of)),
         };
         Self { desc: tensor.desc, data, id: tensor.id }
     }
@@ -42,6 +44,7 @@ impl Made {
         let data = match &self.data {
             WeakData::Own(buffer) => Data::Own(buffer.upgrade()?),
             WeakData::File(bytes) => Data::File(bytes.upgrade()?),
+            WeakData::Model(of) => Data::Model(of.upgrade()?),
         };
         Some(Tensor { desc: self.desc, data, id: self.id })
     }

@@ -139,6 +139,11 @@ impl Planner {
     /// The graph with the elements that it wants.
     fn knowing(&self, facts: &Facts) -> Behind {
         let mut part = self.graph.clone();
+        for value in &mut part.graph.values {
+            if let Source::Constant(tensor) = &mut value.source {
+                *tensor = tensor.for_plan();
+            }
+        }
         for (&id, tensor) in part.wanted.iter().zip(&facts.elements) {
             if let Some(value) = part.graph.values.get_mut(id.index()) {
                 value.source = Source::Constant(tensor.clone());

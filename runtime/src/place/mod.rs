@@ -3,20 +3,21 @@
 mod epilogue;
 mod layout;
 mod ports;
+mod price;
 mod unplaced;
 
 use std::collections::HashMap;
 
-use udo_api::{Core, Status, TensorDesc};
-use udo_host::{ConstantId, FinalizedKernel, Refusal, Source};
+use udo_api::{Core, EpilogueStep, Status, TensorDesc};
+use udo_host::{ConstantId, FinalizedKernel, Machine, Refusal, Source};
 
 use crate::cores::opencl::OpenClError;
-use crate::cores::{Format, Profile};
+use crate::cores::{Format, Profile, machine};
 use crate::graph::{NodeId, ValueId};
 use crate::memory::Tensor;
 use crate::package::{OpenError, PackageId};
 use crate::registry::{KernelEntry, Registry};
-use crate::resolve::Resolved;
+use crate::resolve::{Params, Resolved};
 
 use unplaced::Unplaced;
 
@@ -75,7 +76,7 @@ pub(crate) struct Constant {
 impl Constant {
     /// What is packed of it.
     pub(crate) fn source(&self) -> Source<'_> {
-        Source { id: self.id, desc: self.desc, bytes: self.tensor.bytes() }
+        Source { id: self.id, desc: self.desc, bytes: self.tensor.stored() }
     }
 }
 
@@ -107,6 +108,10 @@ pub struct PlacedKernel {
     pub(crate) inputs: Vec<Operand>,
     /// The node's outputs; the first one is what the last of those steps makes.
     pub(crate) outputs: Vec<Operand>,
+    /// The parameters, where they are not those of the node.
+    params: Option<Params>,
+    /// The steps of the epilogue that the kernel does.
+    epilogue: Vec<EpilogueStep>,
     /// Cores asked for before this one.
     pub refusals: Vec<CoreRefusal>,
     /// Whether the core was not asked for.
@@ -228,6 +233,7 @@ pub(crate) fn assign(
         return Err(PlaceError::NoCores);
     }
     let graph = &resolved.graph;
+    let price = registry.memory_price();
     let mut choices = Vec::with_capacity(graph.nodes.len());
     let mut produced =
         Produced { values: vec![None; graph.values.len()], stored_by: HashMap::new() };
@@ -253,8 +259,15 @@ pub(crate) fn assign(
             choices.push(Choice::Alias);
             continue;
         }
-        let unplaced =
-            Unplaced { graph, produced: &produced, node: &bound.node, bound, options, threads };
+        let unplaced = Unplaced {
+            graph,
+            produced: &produced,
+            node: &bound.node,
+            bound,
+            options,
+            threads,
+            price,
+        };
         let (placed, steps) = unplaced.choose(registry)?;
         for output in &placed.outputs {
             produced.note(output.value, Some((placed.core, output.format)));
@@ -264,6 +277,9 @@ pub(crate) fn assign(
         }
         choices.push(Choice::Kernel(Box::new(placed)));
     }
+    let machine = machine(Core::CPU, &options.profile, threads);
+    let machine = Machine { memory_price: price, ..machine };
+    registry.set_memory_price(price::settle(graph, &mut choices, machine, registry));
     Ok(Placement { resolved, choices, profile: options.profile })
 }
 

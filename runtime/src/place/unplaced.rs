@@ -1,7 +1,7 @@
 //! One node that looks for its core.
 
-use udo_api::{Core, KernelDef, Status};
-use udo_host::{ConstantId, FinalizedKernel, NodeDesc, PlacedNode, Refusal, finalize};
+use udo_api::{Core, EpilogueStep, KernelDef, Status};
+use udo_host::{ConstantId, FinalizedKernel, Machine, NodeDesc, PlacedNode, Refusal, finalize};
 
 use super::ports::Ports;
 use super::{
@@ -12,8 +12,9 @@ use crate::cores::machine;
 use crate::cores::opencl::{self, OpenClError};
 use crate::exit_guard::{self, PackageCall};
 use crate::graph::Node;
+use crate::memory::Tensor;
 use crate::registry::{KernelEntry, Registry};
-use crate::resolve::{BoundNode, TypedGraph};
+use crate::resolve::{BoundNode, Params, TypedGraph};
 
 /// One node that looks for its core.
 pub(super) struct Unplaced<'a> {
@@ -23,6 +24,8 @@ pub(super) struct Unplaced<'a> {
     pub(super) bound: &'a BoundNode,
     pub(super) options: &'a PlaceOptions,
     pub(super) threads: usize,
+    /// What a byte of packed constants costs.
+    pub(super) price: u32,
 }
 
 /// A kernel, and what it runs on.
@@ -104,8 +107,8 @@ impl Unplaced<'_> {
         let found = BackendKernel { entry, kernel, backend: None };
         let found = self.on_backend(found, &ports, registry)?;
         Ok(found.map(|BackendKernel { entry, kernel, backend }| {
-            let Ports { inputs, outputs, epilogue, .. } = ports;
-            let (refusals, fell_back) = (Vec::new(), false);
+            let Ports { inputs, outputs, params, epilogue } = ports;
+            let (refusals, fell_back, steps) = (Vec::new(), false, epilogue.len());
             let placed = PlacedKernel {
                 core,
                 entry,
@@ -114,10 +117,12 @@ impl Unplaced<'_> {
                 constants,
                 inputs,
                 outputs,
+                params,
+                epilogue,
                 refusals,
                 fell_back,
             };
-            (placed, epilogue.len())
+            (placed, steps)
         }))
     }
 
@@ -167,7 +172,11 @@ impl Unplaced<'_> {
         let constant_of = |&Operand { value, format, .. }: &Operand| {
             let Some(tensor) = self.graph.known(value) else { return Ok(None) };
             let id = ConstantId { tensor: tensor.id(), format: format.layout() as u64 };
-            match registry.constant(tensor, &self.graph.desc(value), &format) {
+            let constant = registry.constant(tensor, &self.graph.desc(value), &format);
+            // Packages are promised that elements are aligned; what the host's own kernels only pack stays where it is.
+            let is_own = registry.is_builtin(self.bound.package);
+            let apart = |tensor: Tensor| if is_own { Ok(tensor) } else { tensor.apart() };
+            match constant.and_then(|tensor| Ok(apart(tensor)?)) {
                 Ok(tensor) => Ok(Some(Constant { id, tensor, desc: format.desc })),
                 Err(ConstantError::NoWay(_)) => Ok(None),
                 Err(error @ ConstantError::Memory(_)) => {
@@ -185,15 +194,8 @@ impl Unplaced<'_> {
         ports: &'a Ports,
         constants: &'a [Option<Constant>],
     ) -> PlacedNode<'a> {
-        let [inputs, outputs] = ports.descs();
-        let node = NodeDesc {
-            inputs,
-            constants: constants.iter().map(|c| c.as_ref().map(|c| c.tensor.bytes())).collect(),
-            params: ports.params.as_ref().unwrap_or(&self.bound.params).settings(),
-            output_count: outputs.len(),
-            opset: self.node.opset,
-        };
-        PlacedNode { epilogue: ports.epilogue.clone(), ..PlacedNode::new(node, core, &outputs) }
+        let Ports { inputs, outputs, params, epilogue } = ports;
+        described(self.bound, core, [inputs, outputs], (params.as_ref(), epilogue), constants)
     }
 
     /// Asks the kernel what it does of the epilogue, and finalizes it for that.
@@ -213,7 +215,27 @@ impl Unplaced<'_> {
         let placed = self.placed(core, ports, &constants);
         let call = PackageCall { function: "finalize", ..call };
         let machine = machine(core, &self.options.profile, self.threads);
+        let machine = Machine { memory_price: self.price, ..machine };
         let kernel = exit_guard::during(&call, || finalize(def, &placed, machine))?;
         Ok((kernel, constants))
     }
+}
+
+/// A node as the kernel sees it that gets its tensors, parameters and steps of its epilogue so.
+pub(super) fn described<'a>(
+    bound: &'a BoundNode,
+    core: Core,
+    [inputs, outputs]: [&[Operand]; 2],
+    (params, epilogue): (Option<&'a Params>, &[EpilogueStep]),
+    constants: &'a [Option<Constant>],
+) -> PlacedNode<'a> {
+    let descs = |operands: &[Operand]| operands.iter().map(|o| o.format.desc).collect::<Vec<_>>();
+    let node = NodeDesc {
+        inputs: descs(inputs),
+        constants: constants.iter().map(|c| c.as_ref().map(|c| c.tensor.stored())).collect(),
+        params: params.unwrap_or(&bound.params).settings(),
+        output_count: outputs.len(),
+        opset: bound.node.opset,
+    };
+    PlacedNode { epilogue: epilogue.to_vec(), ..PlacedNode::new(node, core, &descs(outputs)) }
 }

@@ -212,6 +212,8 @@ impl Lowering<'_> {
             Some(Place::Constant(tensor)) => {
                 let tensor = self.registry.constant(tensor, &source.desc, format);
                 let tensor = tensor.map_err(|e| fail(e.to_string()))?;
+                // Calls read it, and the file is the model's no longer than it is compiled.
+                let tensor = tensor.apart().map_err(|e| fail(format!("its copy {e}")))?;
                 Operand {
                     desc: format.desc,
                     place: Some(Place::Constant(tensor)),

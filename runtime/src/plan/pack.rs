@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use udo_api::abi::ParallelTable;
 use udo_api::guard::OWN_GUARD;
 use udo_host::{FinalizedKernel, Refusal};
 
@@ -36,13 +37,25 @@ pub(super) fn all(
             | Choice::Folded
             | Choice::Control => None,
         })
-        .map(|(node, placed)| Mutex::new((node, placed, None)))
+        .map(|(node, placed)| Mutex::new((node, &mut **placed, None)))
         .collect();
+    let done = |job: &Mutex<Job<'_>>, parallel: Option<&ParallelTable>| {
+        let (_, placed, failed) = &mut *job.lock().unwrap_or_else(PoisonError::into_inner);
+        *failed = pack(placed, registry, parallel).err();
+    };
+    let is_large = |job: &&Mutex<Job<'_>>| {
+        let (_, placed, _) = &*job.lock().unwrap_or_else(PoisonError::into_inner);
+        placed.kernel.packed_bytes().into_iter().any(|bytes| bytes >= LARGE_BYTES)
+    };
+    let (large, others): (Vec<_>, Vec<_>) = wanting.iter().partition(is_large);
+    // A thread would be left alone with the largest: all share each of those.
+    for job in large {
+        done(job, pool.shared_table());
+    }
     let next = AtomicUsize::new(0);
     let work = || {
-        while let Some(job) = wanting.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let (_, placed, failed) = &mut *job.lock().unwrap_or_else(PoisonError::into_inner);
-            *failed = pack(placed, registry).err();
+        while let Some(job) = others.get(next.fetch_add(1, Ordering::Relaxed)) {
+            done(job, None);
         }
     };
     pool.on_every_thread(&work);
@@ -88,16 +101,26 @@ fn release(placement: &mut Placement) {
 /// What a kernel refused, and with what words.
 type Failed = (&'static str, Refusal);
 
+/// The place of a node in the graph, its kernel, and why that failed.
+type Job<'a> = (usize, &'a mut PlacedKernel, Option<Failed>);
+
+/// Bytes of a packed constant that all threads make together.
+const LARGE_BYTES: usize = 16 << 20;
+
 fn is_wanting(kernel: &FinalizedKernel) -> bool {
     kernel.pack_count() > 0 || kernel.geometry_bytes() > 0
 }
 
-fn pack(placed: &mut PlacedKernel, registry: &Registry) -> Result<(), Failed> {
+fn pack(
+    placed: &mut PlacedKernel,
+    registry: &Registry,
+    parallel: Option<&ParallelTable>,
+) -> Result<(), Failed> {
     let package = registry.package_name(placed.package());
     let PlacedKernel { kernel, constants, entry, core, .. } = placed;
     let call = PackageCall { package, op: entry.def.op(), core: Some(*core), function: "a packer" };
     let source = |input: usize| Some(constants.get(input)?.as_ref()?.source());
-    let packed = exit_guard::during(&call, || kernel.pack(source, registry.packs()));
+    let packed = exit_guard::during(&call, || kernel.pack(source, registry.packs(), parallel));
     packed.map_err(|refusal| ("packs its constants", refusal))?;
     // What nobody reads any more need not stay.
     constants.clear();

@@ -115,8 +115,10 @@ impl Registry {
     ) -> Option<Vec<Option<Tensor>>> {
         let id = |tensor: Option<&Tensor>| tensor.map_or(u64::MAX, Tensor::id);
         let tensors = bound.node.inputs.iter().map(|&value| graph.known(value));
+        let mut placed = graph.placed(bound);
+        placed.node.constants = tensors.clone().map(|tensor| tensor.map(Tensor::bytes)).collect();
         let node = Once {
-            placed: graph.placed(bound),
+            placed,
             is_shape_only: is_shape_only(bound),
             ids: tensors.map(|tensor| ConstantId { tensor: id(tensor), format: 0 }).collect(),
             machine: host(),

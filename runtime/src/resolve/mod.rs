@@ -24,7 +24,7 @@ use udo_api::{Core, OpDef, Port, TensorDesc};
 use udo_host::{NodeDesc, Refusal, infer};
 
 use crate::exit_guard::{self, PackageCall};
-use crate::graph::{Graph, Node, ValueId};
+use crate::graph::{Graph, Node, Source, ValueId};
 use crate::memory::Tensor;
 use crate::registry::{OpEntry, Registry};
 
@@ -364,6 +364,9 @@ impl Registry {
             core: None,
             function: "infer",
         };
+        if !self.is_builtin(entry.package) {
+            graph.set_apart(&node)?;
+        }
         exit_guard::during(&call, || graph.bound(node, entry))
     }
 
@@ -432,10 +435,25 @@ impl TypedGraph {
         Ok((bound, outputs))
     }
 
+    /// Aligns what a node reads of the model's file, as packages are promised.
+    fn set_apart(&mut self, node: &Node) -> Result<(), ResolveError> {
+        for value in node.inputs.iter().flatten() {
+            let value = self.values.get_mut(value.index()).map(|value| &mut value.value.source);
+            let Some(Source::Constant(tensor)) = value else { continue };
+            *tensor = tensor.apart().map_err(|error| ResolveError::Node {
+                node: node.name.clone(),
+                op: node.op.clone(),
+                reason: format!("the copy of a constant {error}"),
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Elements may lie anywhere: those of large constants are in the model's file.
     fn view<'a>(&'a self, node: &Node, params: &'a Params) -> NodeDesc<'a> {
         NodeDesc {
             inputs: node.inputs.iter().map(|&v| self.desc(v)).collect(),
-            constants: node.inputs.iter().map(|&v| self.known(v).map(Tensor::bytes)).collect(),
+            constants: node.inputs.iter().map(|&v| self.known(v).map(Tensor::stored)).collect(),
             params: params.settings(),
             output_count: node.outputs.len(),
             opset: node.opset,

@@ -163,14 +163,19 @@ impl Pool {
 
     /// The parallel-for that kernels get.
     pub fn parallel(&self) -> Parallel<'_> {
-        let table = (!self.workers.is_empty()).then_some(&*self.table);
+        let table = self.shared_table();
         // SAFETY: `table.run` is `run`, and `table.ctx` the team that it wants, which lives while `self` is borrowed.
         unsafe { Parallel::of_table(table) }
     }
 
     /// The table that kernels get; it lives as long as the pool, at one address.
     pub(crate) fn table(&self) -> *const ParallelTable {
-        if self.workers.is_empty() { std::ptr::null() } else { &raw const *self.table }
+        self.shared_table().map_or(std::ptr::null(), |table| &raw const *table)
+    }
+
+    /// The same, for as long as the pool is borrowed; none where there are no workers.
+    pub(crate) fn shared_table(&self) -> Option<&ParallelTable> {
+        (!self.workers.is_empty()).then_some(&*self.table)
     }
 }
 

@@ -145,7 +145,13 @@ impl FinalizedKernel {
         self.jobs.len()
     }
 
-    /// Makes the packed constants that it asked for, out of its constant inputs as it saw them in finalize.
+    /// The inputs that each packed constant is made of, and its bytes.
+    pub fn packs(&self) -> impl Iterator<Item = (&[usize], usize)> {
+        self.jobs.iter().map(|job| (job.inputs(), job.bytes()))
+    }
+
+    /// Makes the packed constants that it asked for, out of its constant inputs as it saw them in finalize; packers may share
+    /// their work over the threads of `parallel`.
     ///
     /// # Errors
     /// A packer refuses or panics, or an input is not there.
@@ -153,6 +159,7 @@ impl FinalizedKernel {
         &mut self,
         source: impl Fn(usize) -> Option<Source<'a>>,
         store: &PackStore,
+        parallel: Option<&ParallelTable>,
     ) -> Result<(), Refusal> {
         let mut packed = Vec::with_capacity(self.jobs.len());
         for job in &self.jobs {
@@ -161,7 +168,7 @@ impl FinalizedKernel {
                 status: Status::BAD_CALL,
                 message: format!("inputs {:?} are not all constant", job.inputs()),
             })?;
-            packed.push(job.run(&sources, store)?);
+            packed.push(job.run(&sources, store, parallel)?);
         }
         self.spans = packed.iter().map(|b| Span { ptr: b.as_ptr(), bytes: b.len() }).collect();
         self.packed = packed;

@@ -81,6 +81,8 @@ pub struct Machine {
     pub fast_memory_bytes: usize,
     /// What kernels may do less exactly.
     pub fast_math: FastMath,
+    /// What a byte of packed constants costs, in multiply-adds of a run.
+    pub memory_price: u32,
 }
 
 /// What `NodeArgs` points to.

@@ -43,7 +43,7 @@ pub fn once(
         let (desc, bytes) = (*inputs.get(port)?)?;
         Some(Source { id: *ids.get(port)?, desc, bytes: bytes? })
     };
-    kernel.pack(source, store)?;
+    kernel.pack(source, store, None)?;
     kernel.prepare(store.budget(), *guard)?;
     let take = |bytes: usize| store.budget().zeroed(bytes).map_err(out_of_memory);
     let buffers = placed.outputs.iter().map(|desc| take(desc.size_bytes()));

@@ -6,7 +6,8 @@ use std::ffi::c_void;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use udo_api::abi::{
-    HostTable, PackArgs, PackFn, PackRequest, PackSource, Span, Tie, Work, fast_math, read_block,
+    HostTable, PackArgs, PackFn, PackRequest, PackSource, ParallelTable, Span, Tie, Work,
+    fast_math, read_block,
 };
 use udo_api::{Encoding, Encodings, FastMath, Status, TensorDesc};
 
@@ -29,7 +30,7 @@ pub struct Source<'a> {
     pub id: ConstantId,
     /// Type, shape and encoding.
     pub desc: TensorDesc,
-    /// The elements, aligned to 64 bytes.
+    /// The elements, aligned for their type; anywhere, where the packer is the host's own.
     pub bytes: &'a [u8],
 }
 
@@ -107,8 +108,9 @@ impl Job {
         &self,
         sources: &[Source<'_>],
         store: &PackStore,
+        parallel: Option<&ParallelTable>,
     ) -> Result<Arc<Buffer>, Refusal> {
-        store.get(self.key(sources), || self.make(sources, &store.budget))
+        store.get(self.key(sources), || self.make(sources, &store.budget, parallel))
     }
 
     fn key(&self, sources: &[Source<'_>]) -> Key {
@@ -128,7 +130,12 @@ impl Job {
         key
     }
 
-    fn make(&self, sources: &[Source<'_>], budget: &Budget) -> Result<Buffer, Refusal> {
+    fn make(
+        &self,
+        sources: &[Source<'_>],
+        budget: &Budget,
+        parallel: Option<&ParallelTable>,
+    ) -> Result<Buffer, Refusal> {
         let buffer = budget
             .zeroed(self.bytes)
             .map_err(|error| Refusal { status: Status::FAILED, message: error.to_string() })?;
@@ -152,10 +159,11 @@ impl Job {
             target: buffer.as_ptr(),
             target_bytes: self.bytes,
             errors: &raw const sink,
-            reserved_words: [0; 4],
+            parallel: parallel.map_or(std::ptr::null(), |table| &raw const *table),
+            reserved_words: [0; 3],
         };
         // SAFETY: `args` points to the recipe, to `sources` with their bytes, to `bytes` writable bytes of `buffer`
-        // that are nobody else's yet, and to `sink`; all outlive the call, and `body` came with `fill`.
+        // that are nobody else's yet, to `sink` and to `parallel`; all outlive the call, and `body` came with `fill`.
         let status = unsafe { (self.fill)(&raw const args) };
         refuse(status, errors.into())?;
         Ok(buffer)
@@ -201,7 +209,7 @@ impl Packing {
     /// The functions that the kernel asks with; valid while `self` stays where it is.
     pub(crate) fn table(&self, machine: Machine) -> HostTable {
         let ctx = (&raw const *self).cast_mut().cast();
-        let Machine { threads, isa, fast_memory_bytes, fast_math } = machine;
+        let Machine { threads, isa, fast_memory_bytes, fast_math, memory_price } = machine;
         let fast_math = match fast_math {
             FastMath::None => 0,
             FastMath::Bf16 => fast_math::BF16,
@@ -210,11 +218,13 @@ impl Packing {
         HostTable {
             size: HostTable::SIZE,
             fast_math,
+            reserved: 0,
             ctx,
             pack,
             keep,
             threads,
             isa,
+            memory_price,
             fast_memory_bytes,
             tie,
             work: Some(work),
@@ -318,6 +328,7 @@ mod tests {
             isa: Isa::Portable,
             fast_memory_bytes: 0,
             fast_math: FastMath::None,
+            memory_price: 0,
         });
         let good = PackRequest {
             size: PackRequest::SIZE,

@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use super::execute::Workspace;
+use super::execute::{ParallelTable, Workspace};
 use super::node::{ErrorSink, NodeArgs};
 use crate::core::Core;
 use crate::span::{RawStr, Span};
@@ -80,8 +80,10 @@ abi_struct! {
         pub target_bytes: usize,
         /// Where errors go.
         pub errors: *const ErrorSink,
+        /// The host's threads; null where others use them.
+        pub parallel: *const ParallelTable,
         /// Zero.
-        pub reserved_words: [u64; 4],
+        pub reserved_words: [u64; 3],
     }
 }
 
@@ -217,6 +219,11 @@ abi_struct! {
         /// ask.
         // SAFETY: only a type; who calls through it keeps to what is written above.
         pub work: Option<unsafe extern "C" fn(ctx: *mut c_void, work: *const Work) -> u32>,
+        /// What a byte of packed constants costs, in multiply-adds of a run, where a kernel has the choice between forms of
+        /// them; 0 where memory is free.
+        pub memory_price: u32,
+        /// Zero.
+        pub reserved: u32,
     }
 }
 

@@ -160,6 +160,12 @@ impl<'a> FinalizeCx<'a> {
         self.table().map_or(0, |host| host.fast_memory_bytes)
     }
 
+    /// What a byte of packed constants costs, in multiply-adds of a run; 0 where memory is free. A kernel that could pack
+    /// its constants into a larger form that saves time compares both.
+    pub fn memory_price(&self) -> u32 {
+        self.table().map_or(0, |host| host.memory_price)
+    }
+
     /// Packs constant inputs into `len` elements that the host owns, shares between nodes, models and sessions,
     /// and may cache.
     ///

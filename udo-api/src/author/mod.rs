@@ -10,7 +10,7 @@
 //! | `pack` | [`Packed`], [`Sources`], [`PackedConstants`]: constants in a layout of the kernel's own | [`FinalizeCx::pack`], its function, execute |
 //! | `workspace` | what a kernel says of its scratch and geometry | the host |
 //! | `io`, `rows` | [`Io`]: inputs, outputs, scratch, geometry | [`Kernel::execute`](crate::Kernel::execute) |
-//! | `parallel` | [`Parallel`], the host's threads | execute, in [`Io`] |
+//! | `parallel` | [`Parallel`], the host's threads | execute, in [`Io`], and packers, in [`Sources`] |
 //! | `work_items` | [`WorkItem`], [`Buffers`] | work items of a [`GpuKernel`](crate::GpuKernel) |
 //!
 //! All of it reads the structures of [`abi`](crate::abi), so that authors write no unsafe code, and knows none of

@@ -88,7 +88,8 @@ impl<'a> Node<'a> {
     /// The elements of input `index` if they are known before the run.
     ///
     /// # Errors
-    /// The input is constant, but not of type `T`.
+    /// The input is constant, but not of type `T`; or it is one that the host's own kernels pack out of the model's file, where
+    /// it is not aligned.
     pub fn constant<T: Element>(&self, index: usize) -> Result<Option<&'a [T]>, Error> {
         let Some(span) = self.constants.get(index).filter(|s| !s.ptr.is_null()) else {
             return Ok(None);
@@ -98,7 +99,10 @@ impl<'a> Node<'a> {
             let found = found.map_or("absent", DType::name);
             return Err(Error::new(format!("input {index} is {found}, wanted {}", T::DTYPE)));
         }
-        // SAFETY: the host passed this many bytes, aligned for the element type, for as long as the call.
+        if span.bytes > 0 && !span.ptr.addr().is_multiple_of(align_of::<T>()) {
+            return Err(Error::new(format!("input {index} lies where elements are not aligned")));
+        }
+        // SAFETY: the host passed this many bytes, and they are aligned for the element type, for as long as the call.
         Ok(Some(unsafe { slice_or_empty(span.ptr.cast(), span.bytes / size_of::<T>()) }))
     }
 

@@ -4,6 +4,7 @@ use std::ffi::c_void;
 use std::fmt;
 use std::marker::PhantomData;
 
+use super::parallel::Parallel;
 use crate::abi::{HostTable, PackArgs, PackRequest, PackSource, report};
 use crate::dtype::DType;
 use crate::element::Element;
@@ -19,6 +20,7 @@ pub type FillFn<D> = fn(&[u64], &Sources<'_>, &mut [D]) -> Result<(), Error>;
 #[derive(Clone, Copy)]
 pub struct Sources<'a> {
     sources: &'a [PackSource],
+    parallel: Parallel<'a>,
 }
 
 impl fmt::Debug for Sources<'_> {
@@ -32,6 +34,11 @@ impl<'a> Sources<'a> {
         let count = self.sources.len();
         let missing = || Error::new(format!("source {index} was asked for, there are {count}"));
         self.sources.get(index).ok_or_else(missing)
+    }
+
+    /// The threads that may share the work, where others do not use them.
+    pub fn parallel(&self) -> Parallel<'a> {
+        self.parallel
     }
 
     /// Type, shape and encoding of source `index`.
@@ -54,8 +61,24 @@ impl<'a> Sources<'a> {
     /// The elements of source `index`.
     ///
     /// # Errors
-    /// There is no such source, or it is of another type.
+    /// There is no such source, it is of another type, or it lies where its elements are not aligned.
     pub fn get<T: Element>(&self, index: usize) -> Result<&'a [T], Error> {
+        let bytes = self.bytes::<T>(index)?;
+        if !bytes.is_empty() && !bytes.as_ptr().addr().is_multiple_of(align_of::<T>()) {
+            return Err(Error::new(format!(
+                "source {index} lies where its elements are not aligned, wanted its bytes to be read"
+            )));
+        }
+        // SAFETY: these are whole elements, aligned for their type, and any bits are one.
+        Ok(unsafe { slice_or_empty(bytes.as_ptr().cast(), bytes.len() / size_of::<T>()) })
+    }
+
+    /// The bytes of the elements of source `index`, aligned or not: those of the host's own kernels may lie anywhere in a
+    /// model's file.
+    ///
+    /// # Errors
+    /// There is no such source, or its elements are of another type.
+    pub fn bytes<T: Element>(&self, index: usize) -> Result<&'a [u8], Error> {
         let source = self.source(index)?;
         let found = source.desc.dtype();
         if found != Some(T::DTYPE) {
@@ -63,8 +86,8 @@ impl<'a> Sources<'a> {
             return Err(Error::new(format!("source {index} is {found}, wanted {}", T::DTYPE)));
         }
         let Span { ptr, bytes } = source.data;
-        // SAFETY: the host passes `bytes` readable bytes at `ptr`, aligned for the type of the description.
-        Ok(unsafe { slice_or_empty(ptr.cast(), bytes / size_of::<T>()) })
+        // SAFETY: the host passes `bytes` readable bytes at `ptr`.
+        Ok(unsafe { slice_or_empty(ptr, bytes) })
     }
 }
 
@@ -108,7 +131,11 @@ unsafe extern "C" fn fill_packed<D: Element>(args: *const PackArgs) -> u32 {
     // SAFETY: `recipe` points to `recipe_len` numbers.
     let recipe = unsafe { slice_or_empty(args.recipe, args.recipe_len) };
     // SAFETY: `sources` points to `source_count` sources.
-    let sources = Sources { sources: unsafe { slice_or_empty(args.sources, args.source_count) } };
+    let sources = unsafe { slice_or_empty(args.sources, args.source_count) };
+    // SAFETY: `parallel` is null or points to a table that is valid during the call.
+    let table = unsafe { args.parallel.as_ref() };
+    // SAFETY: the functions of a host's table keep to the ABI during the call.
+    let sources = Sources { sources, parallel: unsafe { Parallel::of_table(table) } };
     let target: &mut [D] = if args.target_bytes == 0 {
         &mut []
     } else {

@@ -92,7 +92,7 @@ impl Bench {
         let fast_memory_bytes = if has_fast_memory { VTCM_BYTES } else { 0 };
         // No instruction set is promised beyond what every machine has.
         let (threads, isa, fast_math) = (self.threads, Isa::Portable, self.fast_math);
-        let machine = Machine { threads, isa, fast_memory_bytes, fast_math };
+        let machine = Machine { threads, isa, fast_memory_bytes, fast_math, memory_price: 0 };
         let mut kernel = finalize(def, &placed, machine).map_err(Fault::Finalize)?;
         let node = placed.node;
         let source = |port: usize| {
@@ -102,7 +102,7 @@ impl Bench {
             Some(Source { id, desc, bytes })
         };
         let store = PackStore::default();
-        kernel.pack(source, &store).map_err(Fault::Finalize)?;
+        kernel.pack(source, &store, None).map_err(Fault::Finalize)?;
         kernel.prepare(store.budget(), self.guard).map_err(Fault::Finalize)?;
         let inputs = &inputs[..taken];
         let mut outcome = self.call(def, &kernel, inputs, &outputs, CallMode::Apart)?;

@@ -34,7 +34,7 @@ pub(crate) fn run(summary: &mut Summary) {
     let (mut ratios, mut chosen) = (Vec::new(), Vec::new());
     for (network, size, channels) in LAYERS {
         let layer = Layer::same(1, [size, size], [channels; 2]);
-        let choice = winograd::choose(&layer);
+        let choice = winograd::choose(&layer, 0);
         let mut best = 1.0;
         for tile in [Tile::F4x4, Tile::F2x2] {
             let name = format!("{network} {size}x{size}x{channels} {tile:?}");

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::plan::{Algorithm, Plan};
 use crate::gemm_bf16::{self, Rows};
-use crate::gemm_f32::Epilogue;
+use crate::gemm_f32::{Epilogue, Stored};
 
 impl Plan {
     /// Words of weights of so many groups, outputs and channels of a group, and taps, packed in bf16.
@@ -21,13 +21,13 @@ impl Plan {
     /// # Panics
     ///
     /// As [`Self::packed_len_bf16`], and if `weights` or `out` is too short.
-    pub fn pack_onnx_bf16(shape: [usize; 4], weights: &[f32], out: &mut [f32]) {
+    pub fn pack_onnx_bf16<T: Stored>(shape: [usize; 4], weights: &[T], out: &mut [f32]) {
         let [groups, outputs, channels, taps] = shape;
         let (k, len) = (taps * channels, Self::packed_len_bf16(shape) / groups.max(1));
         for group in 0..groups {
             let weights = &weights[group * outputs * k..][..outputs * k];
             let get = |row: usize, col: usize| {
-                weights[(col * channels + row % channels) * taps + row / channels]
+                weights[(col * channels + row % channels) * taps + row / channels].number()
             };
             gemm_bf16::pack(k, outputs, get, &mut out[group * len..][..len]);
         }

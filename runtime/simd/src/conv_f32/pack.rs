@@ -1,7 +1,7 @@
 //! Where weights lie before they are packed.
 
 use super::Shape;
-use crate::gemm_f32::MicroKernels;
+use crate::gemm_f32::{MicroKernels, Stored};
 
 /// How many elements lie between weights that are neighbours along each axis; taps are row-major.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,11 +38,11 @@ impl Strides {
     }
 
     /// Packs all groups for a list of taps. `out` has a packed matrix per group.
-    pub(super) fn pack(
+    pub(super) fn pack<T: Stored>(
         &self,
         kernels: &MicroKernels,
         shape: &Shape,
-        weights: &[f32],
+        weights: &[T],
         taps: &(impl Iterator<Item = usize> + Clone),
         out: &mut [f32],
     ) {
@@ -58,7 +58,13 @@ impl Strides {
                 (0..channels).map(move |channel| tap * self.tap + channel * self.channel)
             });
             let out = &mut out[group * len..][..len];
-            kernels.pack_rows(k, outputs, &rows, |row, col| weights[row + col * self.output], out);
+            kernels.pack_rows(
+                k,
+                outputs,
+                &rows,
+                |row, col| weights[row + col * self.output].number(),
+                out,
+            );
         }
     }
 }

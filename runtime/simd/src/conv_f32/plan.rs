@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{Shape, Strides};
-use crate::gemm_f32::{Epilogue, IndirectA, MicroKernels, RowMap, kernels};
+use crate::gemm_f32::{Epilogue, IndirectA, MicroKernels, RowMap, Stored, kernels};
 use crate::indirect::Window;
 use crate::isa::{Isa, isa};
 
@@ -54,9 +54,9 @@ impl Plan {
     /// # Panics
     ///
     /// If `weights` or `out` is too short.
-    pub fn pack_onnx(
+    pub fn pack_onnx<T: Stored>(
         [groups, outputs, channels, taps]: [usize; 4],
-        weights: &[f32],
+        weights: &[T],
         out: &mut [f32],
     ) {
         let shape = Shape { window: Window::line(taps), channels, outputs, groups };
@@ -138,7 +138,7 @@ impl Plan {
     /// # Panics
     ///
     /// If `weights` or `out` is too short.
-    pub fn pack(&self, weights: &[f32], strides: &Strides, out: &mut [f32]) {
+    pub fn pack<T: Stored>(&self, weights: &[T], strides: &Strides, out: &mut [f32]) {
         let (packed, zeros) = out[..self.packed_len()].split_at_mut(self.weights_len);
         let taps = self.shape.window.kernel.iter().product();
         strides.pack(self.kernels, &self.shape, weights, &(0..taps), packed);

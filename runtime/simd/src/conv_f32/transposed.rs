@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use super::plan::narrow;
 use super::{Shape, Strides};
-use crate::gemm_f32::{Epilogue, IndirectA, MicroKernels, RowMap};
+use crate::gemm_f32::{Epilogue, IndirectA, MicroKernels, RowMap, Stored};
 use crate::indirect::{PADDING, Window};
 
 /// A transposed convolution ready to run, but for its memory.
@@ -117,7 +117,7 @@ impl Transposed {
     /// # Panics
     ///
     /// If `weights` or `out` is too short.
-    pub fn pack(&self, weights: &[f32], strides: &Strides, out: &mut [f32]) {
+    pub fn pack<T: Stored>(&self, weights: &[T], strides: &Strides, out: &mut [f32]) {
         let [_, rows, cols] = self.shape.window.kernel;
         let (packed, zeros) = out[..self.packed_len()].split_at_mut(self.weights_len);
         for phase in self.phases() {

@@ -6,6 +6,7 @@ use super::float_job::{Job, STRIP, first_channel};
 use super::general::General;
 use super::row_pass::RowPasses;
 use super::{Activation, Image, Shape, bounds};
+use crate::gemm_f32::Stored;
 use crate::isa::{Isa, dispatch, isa};
 
 /// Elements of input and output beyond which they do not stay in a second-level cache.
@@ -35,14 +36,15 @@ pub fn packed_len(taps: usize, channels: usize) -> Option<usize> {
 /// # Panics
 ///
 /// If `weights` does not have an element per tap and channel, or `packed` not [`packed_len`].
-pub fn pack(weights: &[f32], taps: usize, channels: usize, packed: &mut [f32]) {
+pub fn pack<T: Stored>(weights: &[T], taps: usize, channels: usize, packed: &mut [f32]) {
     assert_eq!(Some(weights.len()), taps.checked_mul(channels), "a weight per tap and channel");
     assert_eq!(Some(packed.len()), packed_len(taps, channels), "room for the packed weights");
     for (strip, packed) in packed.chunks_exact_mut((taps * STRIP).max(1)).enumerate() {
         let first = first_channel(strip, channels);
         for (tap, packed) in packed.chunks_exact_mut(STRIP).enumerate() {
             for (lane, packed) in packed.iter_mut().enumerate() {
-                *packed = weights.get((first + lane) * taps + tap).copied().unwrap_or(0.0);
+                let weight = weights.get((first + lane) * taps + tap);
+                *packed = weight.map_or(0.0, |weight| weight.number());
             }
         }
     }

@@ -14,7 +14,7 @@
 
 use std::ops::Range;
 
-use crate::gemm_f32::{self, Epilogue, Layout, MicroKernels, bf16_kernels};
+use crate::gemm_f32::{self, Epilogue, Layout, MicroKernels, Stored, bf16_kernels};
 use crate::isa::Isa;
 
 #[cfg(test)]
@@ -72,12 +72,12 @@ pub fn packed_len(k: usize, n: usize) -> usize {
 /// # Panics
 ///
 /// As [`packed_len`], and if `b` or `out` is too short.
-pub fn pack_b(b: &[f32], ldb: usize, layout: Layout, k: usize, n: usize, out: &mut [f32]) {
+pub fn pack_b<T: Stored>(b: &[T], ldb: usize, layout: Layout, k: usize, n: usize, out: &mut [f32]) {
     let place = |row: usize, col: usize| match layout {
         Layout::Rows => row * ldb + col,
         Layout::Transposed => col * ldb + row,
     };
-    pack(k, n, |row, col| b[place(row, col)], out);
+    pack(k, n, |row, col| b[place(row, col)].number(), out);
 }
 
 /// The same of a matrix whose element in a row and a column `get` knows.

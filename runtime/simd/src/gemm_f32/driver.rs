@@ -133,7 +133,7 @@ impl MicroKernels {
 }
 
 /// Whether rows so far apart lie within the slice.
-pub(super) fn holds(data: &[f32], rows: usize, cols: usize, stride: usize) -> bool {
+pub(super) fn holds<T>(data: &[T], rows: usize, cols: usize, stride: usize) -> bool {
     let len = (rows - 1).checked_mul(stride).and_then(|before| before.checked_add(cols));
     cols == 0 || len.is_some_and(|len| len <= data.len())
 }

@@ -31,7 +31,7 @@ mod tests;
 pub use crate::math::Activation;
 pub use epilogue::Epilogue;
 pub use igemm::{IndirectA, RowMap};
-pub use pack::Layout;
+pub use pack::{Layout, Stored};
 
 use source::Pixels;
 
@@ -154,7 +154,7 @@ pub fn packed_len(k: usize, n: usize) -> usize {
 /// # Panics
 ///
 /// If `b` or `out` is too short.
-pub fn pack_b(b: &[f32], ldb: usize, layout: Layout, k: usize, n: usize, out: &mut [f32]) {
+pub fn pack_b<T: Stored>(b: &[T], ldb: usize, layout: Layout, k: usize, n: usize, out: &mut [f32]) {
     chosen().pack_b(b, ldb, layout, k, n, out);
 }
 

@@ -6,6 +6,24 @@ use super::MicroKernels;
 use super::driver::holds;
 use crate::isa::{SimdOp, Vector, dispatch};
 
+/// A number as weights hold it: as such, or as its bytes, which a file has anywhere.
+pub trait Stored: Copy {
+    /// The number.
+    fn number(self) -> f32;
+}
+
+impl Stored for f32 {
+    fn number(self) -> f32 {
+        self
+    }
+}
+
+impl Stored for [u8; 4] {
+    fn number(self) -> f32 {
+        f32::from_ne_bytes(self)
+    }
+}
+
 /// How a matrix to pack lies in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
@@ -44,15 +62,16 @@ impl MicroKernels {
     /// # Panics
     ///
     /// If `b` or `out` is too short.
-    pub fn pack_b(
+    pub fn pack_b<T: Stored>(
         &self,
-        b: &[f32],
+        b: &[T],
         ldb: usize,
         layout: Layout,
         k: usize,
         n: usize,
         out: &mut [f32],
     ) {
+        const { assert!(size_of::<T>() == size_of::<u32>(), "tiles are of 4-byte elements") };
         let mut out = &mut out[..self.packed_len(k, n)];
         let mut left = n.div_ceil(self.lanes);
         let mut col = 0;
@@ -66,6 +85,7 @@ impl MicroKernels {
                 Layout::Transposed => {
                     let b = &b[(col * ldb).min(b.len())..];
                     assert!(holds(b, cols, k, ldb), "B is too short");
+                    let b = b.as_ptr().cast();
                     dispatch(self.isa, Transposed { b, ldb, cols, panel, width, depth: k });
                 }
             }
@@ -106,18 +126,25 @@ impl MicroKernels {
     }
 }
 
-fn pack_rows(b: &[f32], ldb: usize, col: usize, cols: usize, panel: &mut [f32], width: usize) {
+fn pack_rows<T: Stored>(
+    b: &[T],
+    ldb: usize,
+    col: usize,
+    cols: usize,
+    panel: &mut [f32],
+    width: usize,
+) {
     for (i, row) in panel.chunks_exact_mut(width).enumerate() {
-        let (from, pad) = row.split_at_mut(cols);
-        from.copy_from_slice(&b[i * ldb + col..][..cols]);
+        let (to, pad) = row.split_at_mut(cols);
+        to.iter_mut().zip(&b[i * ldb + col..][..cols]).for_each(|(to, b)| *to = b.number());
         pad.fill(0.0);
     }
 }
 
-/// `cols` rows of `depth` elements, `ldb` apart, which lie within `b`, as the columns of a panel of `depth` rows of
+/// `cols` rows of `depth` elements, `ldb` apart, which can be read at `b`, aligned or not, as the columns of a panel of `depth` rows of
 /// `width` elements, which has as many columns at least.
 struct Transposed<'a> {
-    b: &'a [f32],
+    b: *const u32,
     ldb: usize,
     cols: usize,
     depth: usize,
@@ -136,18 +163,18 @@ impl SimdOp for Transposed<'_> {
                 row[cols..].fill(0.0);
             }
         }
-        let (from, to) = (b.as_ptr().cast::<u32>(), panel.as_mut_ptr().cast::<u32>());
+        let (from, to) = (b, panel.as_mut_ptr().cast::<u32>());
         for col in (0..cols).step_by(S::TILE4) {
             for row in (0..depth).step_by(S::TILE4) {
                 let (x, y) =
                     (from.wrapping_add(col * ldb + row), to.wrapping_add(row * width + col));
                 let (rows, steps) = (S::TILE4.min(cols - col), S::TILE4.min(depth - row));
                 if rows == S::TILE4 && steps == S::TILE4 {
-                    // SAFETY: so many rows from `col` on have as many elements from `row` on in `b`, and the
+                    // SAFETY: so many rows from `col` on have as many elements from `row` on at `b`, and the
                     // panel has as many rows of as many columns there.
                     unsafe { simd.tile4(x, ldb, y, width) }
                 } else {
-                    // SAFETY: `rows` rows from `col` on have `steps` elements from `row` on in `b`, and the
+                    // SAFETY: `rows` rows from `col` on have `steps` elements from `row` on at `b`, and the
                     // panel has `steps` rows of `rows` columns there.
                     unsafe { simd.part4(x, ldb, y, width, rows, steps) }
                 }

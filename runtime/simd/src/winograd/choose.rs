@@ -27,11 +27,14 @@ const MARGIN: f64 = 1.1;
 /// `F(4x4, 3x3)`. With fewer tiles than that, and weights beyond the second-level cache, reading those
 /// takes longer than the products: `F(2x2, 3x3)` has fewer weights, and more tiles to each. Few channels
 /// do not make up for the transforms. Threads that share a layer have fewer tiles each.
-pub fn choose(layer: &Layer) -> Algorithm {
-    choose_on(isa(), layer)
+///
+/// Weights have a value at each point: four times as many bytes, or nearly two. Where those are scarce, a byte
+/// costs `price` multiply-adds.
+pub fn choose(layer: &Layer, price: u32) -> Algorithm {
+    choose_on(isa(), layer, price)
 }
 
-pub(super) fn choose_on(isa: Isa, layer: &Layer) -> Algorithm {
+pub(super) fn choose_on(isa: Isa, layer: &Layer, price: u32) -> Algorithm {
     // What a weight costs to read from beyond the second-level cache, next to its multiply-adds.
     let read = match isa {
         Isa::Portable => 1.0,
@@ -52,7 +55,9 @@ pub(super) fn choose_on(isa: Isa, layer: &Layer) -> Algorithm {
             super::tile_rows(tile, layer).saturating_mul(layer.output[1].div_ceil(tile.size()));
         let blocks = tiles.div_ceil(super::driver::block_len(tile, layer.channels));
         let starts = tile.points() as f64 * blocks as f64 * START;
-        let cost = cost(tile.points(), tiles, blocks, TRANSFORM) + starts;
+        let bytes = (tile.points() - 9) as f64 * weights * size_of::<f32>() as f64;
+        let cost =
+            cost(tile.points(), tiles, blocks, TRANSFORM) + starts + f64::from(price) * bytes;
         if cost < best.0 {
             best = (cost, Algorithm::Winograd(tile));
         }

@@ -47,7 +47,7 @@ use std::ops::Range;
 
 pub use choose::{Algorithm, choose};
 
-use crate::gemm_f32::{self, Epilogue};
+use crate::gemm_f32::{self, Epilogue, Stored};
 use crate::isa::{Isa, isa};
 
 /// How many outputs a tile has.
@@ -162,9 +162,9 @@ pub fn pack_workspace_len(channels: [usize; 2]) -> usize {
 /// # Panics
 ///
 /// If a slice is too short.
-pub fn pack(
+pub fn pack<T: Stored>(
     tile: Tile,
-    weights: &[f32],
+    weights: &[T],
     channels: [usize; 2],
     out: &mut [f32],
     workspace: &mut [f32],
@@ -214,10 +214,10 @@ fn packed_len_on(isa: Isa, tile: Tile, channels: [usize; 2]) -> usize {
     len.unwrap_or(0)
 }
 
-fn pack_on(
+fn pack_on<T: Stored>(
     isa: Isa,
     tile: Tile,
-    weights: &[f32],
+    weights: &[T],
     channels: [usize; 2],
     out: &mut [f32],
     workspace: &mut [f32],

@@ -2,13 +2,13 @@
 
 use super::Tile;
 use super::points::{Filter, Transform};
-use crate::gemm_f32::{Layout, MicroKernels};
+use crate::gemm_f32::{Layout, MicroKernels, Stored};
 
 /// As [`pack`](super::pack()); the slices are as long as they must be.
-pub(super) fn pack(
+pub(super) fn pack<T: Stored>(
     products: &MicroKernels,
     tile: Tile,
-    weights: &[f32],
+    weights: &[T],
     [inputs, outputs]: [usize; 2],
     out: &mut [f32],
     matrix: &mut [f32],
@@ -25,12 +25,18 @@ pub(super) fn pack(
 }
 
 /// Each filter's value at a point, rounded once.
-fn at_point<const A: usize>(g: &[[f64; 3]; A], point: usize, weights: &[f32], out: &mut [f32]) {
+fn at_point<T: Stored, const A: usize>(
+    g: &[[f64; 3]; A],
+    point: usize,
+    weights: &[T],
+    out: &mut [f32],
+) {
     let (rows, cols) = (g[point / A], g[point % A]);
     let factors: [f64; 9] = std::array::from_fn(|i| rows[i / 3] * cols[i % 3]);
     let (filters, _) = weights.as_chunks::<9>();
     for (out, filter) in out.iter_mut().zip(filters) {
-        let sum: f64 = filter.iter().zip(factors).map(|(&w, factor)| f64::from(w) * factor).sum();
+        let sum: f64 =
+            filter.iter().zip(factors).map(|(w, factor)| f64::from(w.number()) * factor).sum();
         *out = sum as f32;
     }
 }

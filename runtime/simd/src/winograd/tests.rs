@@ -379,7 +379,7 @@ fn growth_is_that_of_the_matrices() {
 #[test]
 fn the_rule_follows_the_measurements() {
     let chosen = |size: usize, channels: [usize; 2]| {
-        choose::choose_on(Isa::Avx512, &Layer::same(1, [size, size], channels))
+        choose::choose_on(Isa::Avx512, &Layer::same(1, [size, size], channels), 0)
     };
     let (two, four) = (Algorithm::Winograd(Tile::F2x2), Algorithm::Winograd(Tile::F4x4));
     for (size, channels) in
@@ -397,9 +397,20 @@ fn the_rule_follows_the_measurements() {
     }
     // Where products take longer, weights have the time to arrive.
     let small = Layer::same(1, [7, 7], [512, 512]);
-    assert_eq!(choose::choose_on(Isa::Avx2, &small), four);
-    assert_eq!(choose(&small), choose::choose_on(isa(), &small));
+    assert_eq!(choose::choose_on(Isa::Avx2, &small, 0), four);
+    assert_eq!(choose(&small, 0), choose::choose_on(isa(), &small, 0));
     assert_eq!(chosen(usize::MAX, [usize::MAX; 2]), Algorithm::Direct);
+}
+
+#[test]
+fn where_bytes_cost_small_images_go_without_first() {
+    let at = |size: usize, price: u32| {
+        choose::choose_on(Isa::Avx512, &Layer::same(1, [size, size], [128, 128]), price)
+    };
+    let (two, four) = (Algorithm::Winograd(Tile::F2x2), Algorithm::Winograd(Tile::F4x4));
+    let prices = [0, 100, 1000];
+    assert_eq!(prices.map(|price| at(14, price)), [two, Algorithm::Direct, Algorithm::Direct]);
+    assert_eq!(prices.map(|price| at(56, price)), [four, two, Algorithm::Direct]);
 }
 
 #[test]

@@ -117,7 +117,7 @@ fn inline(
     let used: Vec<_> = lengths.iter().filter(|(_, len)| *len > 0).map(|(name, _)| *name).collect();
     match *used.as_slice() {
         [] => {}
-        ["raw_data"] => return from_raw(place, dtype, shape, &proto.raw_data),
+        ["raw_data"] => return in_model(place, dtype, shape, &proto.raw_data),
         [field] if field == typed => {}
         _ => {
             let found = format!("elements in {}", used.join(" and "));
@@ -170,6 +170,24 @@ where
     wide.iter().map(one).collect()
 }
 
+/// The fewest bytes that stay in the model's file until somebody reads them.
+const STAY_BYTES: usize = 64 << 10;
+
+/// A tensor of bytes of the model's own file. Large ones of a type that weights have stay there; what shapes and indices are
+/// computed of is read at once.
+fn in_model(
+    place: Arguments<'_>,
+    dtype: DType,
+    shape: Shape,
+    raw: &Bytes,
+) -> Result<Tensor, ImportError> {
+    let is_of_weights = dtype.is_float() || matches!(dtype, DType::I8 | DType::U8);
+    if !is_of_weights || raw.len() < STAY_BYTES {
+        return from_raw(place, dtype, shape, raw);
+    }
+    Tensor::in_model(dtype, shape, raw.clone()).map_err(|e| size_error(place, &e.into()))
+}
+
 pub(super) fn from_raw(
     place: Arguments<'_>,
     dtype: DType,
@@ -203,10 +221,11 @@ pub fn tensor_pb(bytes: &[u8]) -> Result<Tensor, ImportError> {
         wanted: "an ONNX TensorProto",
         reason: e.to_string(),
     })?;
-    match proto.name.as_str() {
+    let made = match proto.name.as_str() {
         "" => tensor(format_args!("the tensor"), &proto, &Files::of(None)),
         name => tensor(format_args!("tensor {name:?}"), &proto, &Files::of(None)),
-    }
+    };
+    made?.apart().map_err(|e| size_error(format_args!("the tensor"), &e.into()))
 }
 
 /// The message that stands for `tensor` in ONNX files.

@@ -76,7 +76,7 @@ fn added_pads(pad: &Candidate<'_>) -> Option<Vec<i64>> {
 /// Whether an input is left out or a zero; nothing where only a run says.
 fn is_zero(node: &Candidate<'_>, port: usize) -> Option<bool> {
     match node.input_id(port) {
-        Some(_) => Some(node.tensor(port)?.bytes().iter().all(|&byte| byte == 0)),
+        Some(_) => Some(node.tensor(port)?.stored().iter().all(|&byte| byte == 0)),
         None => Some(true),
     }
 }

@@ -112,7 +112,7 @@ fn quantized(node: &Candidate<'_>) -> Option<ValueId> {
     let scales = node.constant::<f32>(1)?;
     let are_exact = scales.iter().all(|scale| (1e-30..1e30).contains(scale));
     let is_same = |port: usize| match (node.tensor(port), before.tensor(port)) {
-        (Some(own), Some(other)) => own.desc() == other.desc() && own.bytes() == other.bytes(),
+        (Some(own), Some(other)) => own.desc() == other.desc() && own.stored() == other.stored(),
         (None, None) => node.input_id(port).is_none() && before.input_id(port).is_none(),
         _ => false,
     };

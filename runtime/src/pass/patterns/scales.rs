@@ -5,11 +5,11 @@
 //! results, and what is made of `x * f + a` is the one with weights `w * f` and bias `b + sum(w * a)`, each for a channel of
 //! what it reads.
 
-use udo_api::Shape;
+use udo_api::{DType, Shape};
 
 use super::epilogue::vector;
 use super::pads::own_pads;
-use crate::memory::Tensor;
+use crate::memory::{Buffer, Tensor, elements_mut};
 use crate::pass::{Candidate, Fusion};
 
 /// Weights that others read as well are kept twice up to this size.
@@ -206,7 +206,7 @@ impl<'a> Product<'a> {
         if affine.multiplies() {
             let new = weights.scaled(affine, side)?;
             let shape = product.tensor(port)?.desc().full_shape();
-            constants.push((port, Tensor::of(shape, &new).ok()?));
+            constants.push((port, Tensor::from_buffer(DType::F32, shape, new).ok()?));
         }
         if let Some(bias) = self.new_bias(affine, side)? {
             constants.push((self.bias?, bias));
@@ -279,14 +279,19 @@ impl<'a> Weights<'a> {
     }
 
     /// The weights of each channel of a side times its factor, if those are numbers.
-    fn scaled(&self, affine: &Affine, side: Side) -> Option<Vec<f32>> {
-        let mut new = Vec::with_capacity(self.own.len());
+    fn scaled(&self, affine: &Affine, side: Side) -> Option<Buffer> {
+        let mut buffer = Buffer::zeroed(size_of_val(self.own)).ok()?;
+        let new = elements_mut::<f32>(buffer.bytes_mut())?;
+        let mut slots = new.iter_mut();
         self.each_row(|[operand, result], row| {
             let at = if side == Side::Operand { operand } else { result };
             let factor = each(&affine.factors, at);
-            new.extend(row.iter().map(|&weight| rounded(f64::from(weight) * factor)));
+            for (&weight, slot) in row.iter().zip(slots.by_ref()) {
+                *slot = rounded(f64::from(weight) * factor);
+            }
         });
-        new.iter().all(|weight: &f32| weight.is_finite()).then_some(new)
+        let are_numbers = new.iter().all(|weight| weight.is_finite());
+        are_numbers.then_some(buffer)
     }
 }
 

@@ -134,8 +134,9 @@ impl<C: FloatConv, L: Layout> Kernel for ConvF32<C, L> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let conv = Self::conv(cx)?;
         let has_bias = has_bias(cx, &conv)?;
-        let is_constant = cx.constant::<f32>(1)?.is_some();
-        let plan = ConvPlan::of(&conv, is_constant, Factors::of(cx, 1), L::PORTS)
+        let is_constant = cx.is_constant(1);
+        let price = is_constant.then(|| cx.memory_price());
+        let plan = ConvPlan::of(&conv, price, Factors::of(cx, 1), L::PORTS)
             .ok_or_else(|| Error::new("the convolution is larger than memory"))?;
         let (_, mut fused) = Self::takes(cx, &conv).leading(cx.epilogue());
         fused.bias = fused.bias.or(has_bias.then_some(2));
@@ -176,7 +177,7 @@ impl<C: FloatConv, L: Layout> Kernel for ConvF32<C, L> {
         let weights = if let Some(weights) = self.weights {
             packed.get(weights)?
         } else {
-            self.plan.recipe().pack(inputs.get(1)?, own);
+            self.plan.recipe().pack(inputs.get::<f32>(1)?, own);
             &*own
         };
         let x = inputs.get::<f32>(0)?;

@@ -2,6 +2,7 @@
 
 use udo_api::{Error, QuantizedType, Sources};
 use udo_simd::conv_f32::{Plan, Shape, Strides, Transposed};
+use udo_simd::gemm_f32::Stored;
 use udo_simd::indirect::Window;
 use udo_simd::winograd::{self, Tile};
 use udo_simd::{conv_u8, depthwise};
@@ -87,7 +88,7 @@ impl F32Packing {
     }
 
     /// Packs weights in ONNX's order. Allocates for Winograd's transform.
-    pub(crate) fn pack(self, weights: &[f32], packed: &mut [f32]) {
+    pub(crate) fn pack<T: Stored>(self, weights: &[T], packed: &mut [f32]) {
         match self {
             Self::Indirect(shape) => Plan::pack_onnx(shape, weights, packed),
             Self::IndirectBf16(shape) => Plan::pack_onnx_bf16(shape, weights, packed),
@@ -112,7 +113,7 @@ impl F32Packing {
         packed: &mut [f32],
     ) -> Result<(), Error> {
         let recipe = Self::of(numbers).ok_or_else(|| wrong_recipe(numbers))?;
-        recipe.pack(sources.get(0)?, packed);
+        recipe.pack(sources.bytes::<f32>(0)?.as_chunks::<4>().0, packed);
         Ok(())
     }
 }

@@ -66,11 +66,11 @@ enum Algorithm {
 }
 
 impl ConvPlan {
-    /// The plan for a shape; none if it is beyond memory. Weights that come with each run are not worth
-    /// Winograd's transform.
+    /// The plan for a shape, where a byte of packed weights costs `price` multiply-adds; none if it is beyond memory.
+    /// Weights that come with each run have no price, and are not worth Winograd's transform.
     pub(crate) fn of(
         conv: &Conv,
-        is_constant: bool,
+        price: Option<u32>,
         factors: Factors,
         ports: LayoutPorts,
     ) -> Option<Self> {
@@ -88,7 +88,7 @@ impl ConvPlan {
             let shape = depthwise::Shape { window, channels: groups, multiplier: outputs };
             depthwise::packed_len(window.taps()?, channels[1])?;
             Algorithm::Depthwise(shape)
-        } else if let Some(algorithm) = winograd(&images, conv).filter(|_| is_constant) {
+        } else if let Some(algorithm) = price.and_then(|price| winograd(&images, conv, price)) {
             algorithm
         } else {
             let shape = Shape { window, channels: inputs, outputs, groups };
@@ -375,7 +375,11 @@ fn packed_len(shape: &depthwise::Shape) -> usize {
 
 /// Winograd's algorithm, where it takes the shape and is faster; where images of several sizes share weights, by one size
 /// for all.
-fn winograd(images: &Images, &Conv { groups, is_open, .. }: &Conv) -> Option<Algorithm> {
+fn winograd(
+    images: &Images,
+    &Conv { groups, is_open, .. }: &Conv,
+    price: u32,
+) -> Option<Algorithm> {
     let Window { input, output, kernel, strides, dilations, pads } = images.window;
     let plain = kernel == [1, 3, 3] && strides == [1; 3] && dilations == [1; 3];
     let flat = input[0] == 1 && output[0] == 1 && pads[0] == 0;
@@ -391,7 +395,7 @@ fn winograd(images: &Images, &Conv { groups, is_open, .. }: &Conv) -> Option<Alg
         pixel_strides: images.channels,
     };
     let any = Layer { input: ANY_SIZE, output: ANY_SIZE, ..layer };
-    match winograd::choose(if is_open { &any } else { &layer }) {
+    match winograd::choose(if is_open { &any } else { &layer }, price) {
         winograd::Algorithm::Direct => None,
         winograd::Algorithm::Winograd(tile) => Some(Algorithm::Winograd { tile, layer }),
     }

@@ -108,7 +108,7 @@ fn weights_of_images_of_open_extents_are_packed_alike() {
         let direction = Direction::Forward;
         let conv =
             Conv { direction, window, batch: 1, groups: 1, inputs: 48, outputs: 64, is_open };
-        let plan = ConvPlan::of(&conv, true, Factors::F32, LayoutPorts::BOTH).unwrap();
+        let plan = ConvPlan::of(&conv, Some(0), Factors::F32, LayoutPorts::BOTH).unwrap();
         (plan.recipe(), plan.packed_len())
     };
     assert_ne!(recipe(1, false), recipe(56, false), "what is fastest differs");

@@ -2,7 +2,9 @@
 
 use udo_api::{Arithmetic, Error, ExecError, FinalizeCx, Parallel, Sources, Work};
 use udo_simd::gemm_bf16::{self, Rows};
-use udo_simd::gemm_f32::{Epilogue, Layout, columns_of_chunk, gemm, gemv, pack_b, packed_len};
+use udo_simd::gemm_f32::{
+    Epilogue, Layout, Stored, columns_of_chunk, gemm, gemv, pack_b, packed_len,
+};
 
 use crate::family::partition;
 use crate::family::results::{Cut, Results, strip_rows};
@@ -10,6 +12,9 @@ use crate::number::wrong_recipe;
 
 /// Left sides of fewer rows are done before the right side is packed.
 const WORTH_PACKING: usize = 4;
+
+/// Parts of a right side for each thread that packs it.
+const PARTS: usize = 4;
 
 /// The fewest rows of a strip of results that become quantized values: a product of a few takes its terms in another order.
 const STRIP_ROWS: usize = 64;
@@ -84,14 +89,38 @@ impl Product {
         let product = Self { rows: 0, depth: depth as usize, cols: cols as usize, right, factors };
         let (from_len, to_len) =
             ((product.depth * product.cols).max(1), product.packed_len().max(1));
-        let rights = sources.get::<f32>(0)?.chunks_exact(from_len);
+        let rights = sources.bytes::<f32>(0)?.as_chunks::<4>().0.chunks_exact(from_len);
         for (right, packed) in rights.zip(packed.chunks_exact_mut(to_len)) {
-            product.pack(right, packed);
+            product.pack_parts(right, packed, sources.parallel())?;
         }
         Ok(())
     }
 
-    pub(crate) fn pack(&self, b: &[f32], to: &mut [f32]) {
+    /// Packs a right side by chunks of its columns, which threads share.
+    fn pack_parts(
+        &self,
+        b: &[[u8; 4]],
+        to: &mut [f32],
+        parallel: Parallel<'_>,
+    ) -> Result<(), Error> {
+        let Self { depth, cols, right, factors, .. } = *self;
+        if factors == Factors::Bf16 {
+            self.pack(b, to);
+            return Ok(());
+        }
+        let columns = columns_of_chunk(cols, PARTS * parallel.width());
+        let (ldb, step) = match right {
+            Layout::Rows => (cols, columns),
+            Layout::Transposed => (depth, columns * depth),
+        };
+        Ok(parallel.chunks_mut(to, columns * depth, |part, to| {
+            let b = b.get(part * step..).unwrap_or_default();
+            pack_b(b, ldb, right, depth, columns.min(cols - part * columns), to);
+            Ok(())
+        })?)
+    }
+
+    pub(crate) fn pack<T: Stored>(&self, b: &[T], to: &mut [f32]) {
         let ldb = if self.right == Layout::Rows { self.cols } else { self.depth };
         match self.factors {
             Factors::F32 => pack_b(b, ldb, self.right, self.depth, self.cols, to),

@@ -20,12 +20,11 @@ impl RightSide {
         product: Product,
         count: usize,
     ) -> Result<Self, Error> {
-        let packed = match cx.constant::<f32>(port)? {
-            Some(_) => {
-                let len = count * product.packed_len();
-                Some(cx.pack(&[port], &product.recipe(), len, Product::fill)?)
-            }
-            None => None,
+        let packed = if cx.is_constant(port) {
+            let len = count * product.packed_len();
+            Some(cx.pack(&[port], &product.recipe(), len, Product::fill)?)
+        } else {
+            None
         };
         Ok(Self { port, product, packed })
     }
