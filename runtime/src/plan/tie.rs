@@ -122,7 +122,9 @@ fn unify_same(lowered: &mut Lowered, options: &PlanOptions) -> Vec<Vec<Tie>> {
         if (tie.kind == ties::SAME || options.elides_concats) && unify_one(lowered, step, &tie) {
             done[step].push(tie);
             if done[step].len() == lowered.steps[step].ties.len() {
-                lowered.windows.drop_step(step);
+                let touched: Vec<_> =
+                    lowered.steps[step].operands().filter_map(Operand::window).collect();
+                lowered.windows.drop_step(step, &touched);
             }
         }
     }

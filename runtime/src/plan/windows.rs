@@ -119,6 +119,7 @@ impl Window {
 pub(super) struct Buffer {
     pub(super) memory: Memory,
     pub(super) bytes: usize,
+    /// In the order in which they die.
     pub(super) windows: Vec<usize>,
     /// Whether the caller reads or writes one of its windows.
     pub(super) has_port: bool,
@@ -205,7 +206,7 @@ impl Windows {
         let life = Some(Life { first: at, last: at });
         let (dense_in, renewed_at) = (Vec::new(), None);
         self.all.push(Window { buffer, region, life, content, dense_in, renewed_at });
-        self.buffers.get_mut(buffer)?.windows.push(id);
+        self.put(buffer, vec![id]);
         Some(WindowId(id))
     }
 
@@ -263,10 +264,12 @@ impl Windows {
         }
     }
 
-    /// Says that step `step` does not run.
-    pub(super) fn drop_step(&mut self, step: usize) {
-        for window in &mut self.all {
-            window.dense_in.retain(|&other| other != step);
+    /// Says that step `step`, which touched these windows, does not run.
+    pub(super) fn drop_step(&mut self, step: usize, touched: &[WindowId]) {
+        for id in touched {
+            if let Some(window) = self.all.get_mut(id.0) {
+                window.dense_in.retain(|&other| other != step);
+            }
         }
     }
 
@@ -297,8 +300,46 @@ impl Windows {
             return false;
         }
         let (from, to, own) = (p.buffer, w.buffer, p.region);
-        self.shift_into(&goes, from, to, [own.offset, target.offset])
-            || self.shift_into(&Pair { meet: own, ..goes }, to, from, [target.offset, own.offset])
+        let count = |at: usize| self.buffers.get(at).map_or(0, |buffer| buffer.windows.len());
+        let ways = [
+            (goes, from, to, [own.offset, target.offset]),
+            (Pair { meet: own, ..goes }, to, from, [target.offset, own.offset]),
+        ];
+        // The fewer move, so that a long chain does not move all that it has so far again and again.
+        let [first, second] = if count(from) <= count(to) { [0, 1] } else { [1, 0] };
+        [first, second].into_iter().any(|way| {
+            let (goes, from, to, offsets) = &ways[way];
+            self.shift_into(goes, *from, *to, *offsets)
+        })
+    }
+
+    /// Puts windows into a buffer's list.
+    fn put(&mut self, buffer: usize, windows: Vec<usize>) {
+        let Self { all, buffers } = self;
+        let Some(buffer) = buffers.get_mut(buffer) else { return };
+        let last = |id: &usize| all.get(*id).and_then(|window| window.life).map(|life| life.last);
+        if let [id] = windows[..] {
+            let at = buffer.windows.partition_point(|other| last(other) <= last(&id));
+            buffer.windows.insert(at, id);
+        } else {
+            buffer.windows.extend(windows);
+            buffer.windows.sort_by_key(last);
+        }
+    }
+
+    /// The windows of a buffer with which some of `moved` may collide: those that live then, and all where contents are
+    /// compared.
+    fn colliding(&self, target: &Buffer, moved: &[(usize, Region)], share: Share) -> Vec<usize> {
+        if share == Share::Content {
+            return target.windows.clone();
+        }
+        let life = |id: usize| self.all.get(id).and_then(|window| window.life);
+        let lives = moved.iter().filter_map(|(id, _)| life(*id));
+        let Some(span) = lives.reduce(Life::and) else { return Vec::new() };
+        let dead = |id: &usize| life(*id).is_none_or(|life| life.last < span.first);
+        let behind = target.windows.get(target.windows.partition_point(dead)..).unwrap_or_default();
+        let meets = |id: &usize| life(*id).is_some_and(|life| life.meets(span));
+        behind.iter().copied().filter(meets).collect()
     }
 
     /// Moves all windows of the part's buffer, which are of its shape, to where both meet.
@@ -344,7 +385,8 @@ impl Windows {
             aligned && region.end().is_some_and(|end| end <= target.bytes)
         };
         let stays = |id: &usize| Some((*id, self.all.get(*id)?.region));
-        let staying: Vec<(usize, Region)> = target.windows.iter().filter_map(stays).collect();
+        let colliding = self.colliding(target, &moved, goes.share);
+        let staying: Vec<(usize, Region)> = colliding.iter().filter_map(stays).collect();
         let free = |&(id, region): &(usize, Region)| {
             fits(&region) && staying.iter().all(|other| self.may_meet(goes, (id, region), *other))
         };
@@ -352,21 +394,24 @@ impl Windows {
             return false;
         }
         let has_port = source.has_port;
-        let contents = (self.content(goes.part), self.content(goes.whole));
+        let contents = [self.content(goes.part), self.content(goes.whole)];
+        let is_part = |&(id, _): &(usize, Region)| id == goes.part.0;
+        let [comes, other] = if moved.iter().any(is_part) { [0, 1] } else { [1, 0] };
         for (id, region) in moved {
             if let Some(window) = self.all.get_mut(id) {
                 (window.buffer, window.region) = (to, region);
+                // All windows of one content are in one buffer, so that these are all.
+                if let (Share::Content, Some(content)) = (goes.share, contents[other])
+                    && Some(window.content) == contents[comes]
+                {
+                    window.content = content;
+                }
             }
         }
         let windows = self.buffers.get_mut(from).map(|b| std::mem::take(&mut b.windows));
+        self.put(to, windows.unwrap_or_default());
         if let Some(target) = self.buffers.get_mut(to) {
-            target.windows.extend(windows.unwrap_or_default());
             target.has_port |= has_port;
-        }
-        if let (Share::Content, (Some(part), Some(whole))) = (goes.share, contents) {
-            for window in self.all.iter_mut().filter(|window| window.content == part) {
-                window.content = whole;
-            }
         }
         true
     }
@@ -521,7 +566,7 @@ mod tests {
         let (mut all, [part, whole]) = windows([(16, 0, 2), (48, 2, 3)]);
         all.touch(part, 1, false);
         assert!(!all.unify(part, whole, within, Share::Content));
-        all.drop_step(1);
+        all.drop_step(1, &[part]);
         // The step that concatenates them need not.
         all.touch(part, 9, false);
         assert!(all.unify(part, whole, within, Share::Content));
