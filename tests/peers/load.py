@@ -2,10 +2,15 @@
 
     python tests/peers/load.py --udo target/release/udo model.onnx [more.onnx ..] [--threads 2] [--rounds 5] [--json]
 
-Needs numpy and onnxruntime. Each engine loads each model in a new process, in turns; a first pair of turns is not counted.
-Prints, for each model, medians of the milliseconds to the first result and the median of the rounds' ratios; the largest
-memory that the process had and what it holds afterwards, without files that it maps, in MiB; and what UDO holds of weights,
-and in its arenas, in relation to the file. What Python with its modules takes is not ONNX Runtime's, and is taken off.
+Needs numpy, onnx and onnxruntime. Each engine loads each model in a new process, in turns; a first pair of turns is not
+counted. Inputs are those of `test_data_set_0` beside the model, if it is there, else ones. Prints, for each model, medians of the
+milliseconds to the first result and the median of the rounds' ratios; the largest memory that the process had and what it
+holds afterwards, without files that it maps, in MiB; what UDO holds of weights in relation to the file; its arenas, and these in
+relation to what is alive at once. Then the worst of all models, next to what is wanted. What Python with its modules
+takes is not ONNX Runtime's, and is taken off.
+
+The memory that UDO ever had is bounded as well: 64 MiB, eight times the file, and what it holds in the end; a model that
+takes more fails the command.
 """
 
 import argparse
@@ -26,9 +31,16 @@ def held():
     return [int(of[key].split()[0]) << 10 for key in ("VmHWM", "RssAnon")]
 
 
+def recorded(path):
+    """The folder with inputs beside a model, if there is one."""
+    folder = path.parent / "test_data_set_0"
+    return folder if any(folder.glob("input_*.pb")) else None
+
+
 def peer(path, threads):
     """What this process, which is new, needs to load and run a model with ONNX Runtime."""
     import numpy as np
+    import onnx.numpy_helper
     import onnxruntime as ort
 
     types = {"tensor(float)": np.float32, "tensor(int64)": np.int64, "tensor(int32)": np.int32}
@@ -42,7 +54,12 @@ def peer(path, threads):
     session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     loaded = time.perf_counter()
     feeds = {}
-    for value in session.get_inputs():
+    folder = recorded(Path(path))
+    for at, value in enumerate(session.get_inputs()):
+        if folder:
+            proto = onnx.TensorProto.FromString((folder / f"input_{at}.pb").read_bytes())
+            feeds[value.name] = onnx.numpy_helper.to_array(proto)
+            continue
         shape = [dim if isinstance(dim, int) else 1 for dim in value.shape]
         feeds[value.name] = np.ones(shape, types[value.type])
     started = time.perf_counter()
@@ -65,14 +82,16 @@ def theirs(path, threads):
 def ours(udo, path, threads, shapes):
     command = [udo, "bench", str(path), "--iterations", "1", "--warmup", "0", "--json"]
     command += ["--threads", str(threads)]
-    for name, shape in shapes.items():
+    folder = recorded(path)
+    command += ["--data", str(folder)] if folder else []
+    for name, shape in ({} if folder else shapes).items():
         command += ["--shape", f"{name}={','.join(map(str, shape))}"] if shape else []
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"udo failed: {done.stderr.strip()}")
     report = json.loads(done.stdout)
     keys = {"ms": "first_result_ms", "peak": "peak_rss_bytes", "resident": "resident_bytes"}
-    keys |= {"weights": "weights_bytes", "arena": "arena_bytes"}
+    keys |= {"weights": "weights_bytes", "arena": "arena_bytes", "live": "live_bytes"}
     return {short: report[long] for short, long in keys.items()}
 
 
@@ -100,9 +119,31 @@ def say(row, name):
         f"{name:<20} {file / MIB:8.1f} {udo['ms']:9.1f} {peer['ms']:9.1f} {row['ms_ratio']:6.2f}"
         f" {udo['peak'] / MIB:9.1f} {peer['peak'] / MIB:9.1f}"
         f" {udo['resident'] / MIB:9.1f} {peer['resident'] / MIB:9.1f}"
-        f" {udo['weights'] / file:8.2f} {udo['arena'] / MIB:8.1f}",
+        f" {udo['weights'] / file:8.2f} {udo['arena'] / MIB:8.1f} {waste(row):6.3f}",
         flush=True,
     )
+
+
+def waste(row):
+    """The arena in relation to what is alive at once."""
+    return row["udo"]["arena"] / max(row["udo"]["live"], 1)
+
+
+def excess(row):
+    """Bytes that the process ever had beyond what a model of this size may take."""
+    udo = row["udo"]
+    return udo["peak"] - udo["resident"] - 64 * MIB - 8 * row["file_bytes"]
+
+
+def summary(rows):
+    kinds = {
+        "weights held / file, wanted 1.1, or 1.6 with Winograd's": lambda row: row["udo"]["weights"] / row["file_bytes"],
+        "load / ONNX Runtime's, wanted 1": lambda row: row["ms_ratio"],
+        "arena / alive at once, wanted 1.05": waste,
+    }
+    for kind, value in kinds.items():
+        worst = max(rows, key=value)
+        print(f"most of {kind}: {value(worst):.3f} ({worst['model']})")
 
 
 def main():
@@ -118,7 +159,7 @@ def main():
         return peer(arguments.peer, arguments.threads)
     if not arguments.json:
         print(f"{'':20} {'file':>8} {'udo ms':>9} {'ORT ms':>9} {'ratio':>6} {'udo peak':>9} {'ORT peak':>9}"
-              f" {'udo held':>9} {'ORT held':>9} {'weights':>8} {'arena':>8}")
+              f" {'udo held':>9} {'ORT held':>9} {'weights':>8} {'arena':>8} {'/ live':>6}")
     rows = []
     for path in arguments.models:
         name = path.stem if path.stem != "model" else path.parent.name
@@ -131,7 +172,12 @@ def main():
             say(rows[-1], name)
     if arguments.json:
         print(json.dumps({"rows": rows}, indent=1))
-    return len(rows) < len(arguments.models)
+    elif rows:
+        summary(rows)
+    large = [row for row in rows if excess(row) > 0]
+    for row in large:
+        print(f"{row['model']}: loading takes {excess(row) / MIB:.1f} MiB more than it may", file=sys.stderr)
+    return len(rows) < len(arguments.models) or bool(large)
 
 
 if __name__ == "__main__":
