@@ -60,13 +60,16 @@ pub(crate) fn elements(dtype: Option<DType>) -> String {
     integer(dtype).map_or_else(String::new, |element| format!("-DINTEGER={element}"))
 }
 
-/// `UDO_LOAD8(p, i)`: eight neighbours as a `float8`.
-pub(crate) const LOAD8: &str = "
+/// `UDO_LOAD8(p, i)` and `UDO_LOAD16(p, i)`: so many neighbours as a vector of floats.
+pub(crate) const LOAD_VECTORS: &str = "
 float8 udo_load8_float(__global const float *p) { return vload8(0, p); }
 float8 udo_load8_half(__global const half *p) { return vload_half8(0, p); }
-#define UDO_LOAD8_OF(storage) udo_load8_##storage
-#define UDO_LOAD8_IN(storage) UDO_LOAD8_OF(storage)
-#define UDO_LOAD8(p, i) UDO_LOAD8_IN(UDO_STORAGE)((p) + (i))
+float16 udo_load16_float(__global const float *p) { return vload16(0, p); }
+float16 udo_load16_half(__global const half *p) { return vload_half16(0, p); }
+#define UDO_JOIN(name, storage) name##storage
+#define UDO_IN(name, storage) UDO_JOIN(name, storage)
+#define UDO_LOAD8(p, i) UDO_IN(udo_load8_, UDO_STORAGE)((p) + (i))
+#define UDO_LOAD16(p, i) UDO_IN(udo_load16_, UDO_STORAGE)((p) + (i))
 ";
 
 /// What an emulated GPU stores numbers as.

@@ -10,7 +10,7 @@ use udo_api::{
 use super::float::has_bias;
 use super::{Conv, Direction, FloatConv};
 use crate::family::gpu::{
-    EXACT, FINISH, FINISH_PARAMS, Finish, LOAD8, REAL, Storage, check_lens, ints,
+    EXACT, FINISH, FINISH_PARAMS, Finish, LOAD_VECTORS, REAL, Storage, check_lens, ints,
 };
 use crate::number::wrong_recipe;
 
@@ -28,16 +28,20 @@ const SOURCE: &str = "
 #define WEIGHT UDO_STORAGE
 #endif
 #ifdef TRANSPOSED
-int udo_reach(int at, int tap, int stride, int dilation, int pad, int extent) {
-    const int far = at + pad - tap * dilation, near = far / stride;
-    return far >= 0 && near * stride == far && near < extent ? near : -1;
+// Places that a tap reaches; -1 between two of them.
+int8 udo_reach(const int8 at, const int tap, const int stride, const int dilation, const int pad) {
+    const int8 far = at + (pad - tap * dilation), near = far / stride;
+    return select((int8)(-1), near, near * stride == far);
 }
 #else
-int udo_reach(int at, int tap, int stride, int dilation, int pad, int extent) {
-    const int place = at * stride + tap * dilation - pad;
-    return place < extent ? place : -1;
+int8 udo_reach(const int8 at, const int tap, const int stride, const int dilation, const int pad) {
+    return at * stride + (tap * dilation - pad);
 }
 #endif
+
+int8 udo_inside(const int8 place, const int extent) {
+    return (place >= 0) & (place < extent);
+}
 
 __kernel void udo_conv(__global const UDO_STORAGE *x, __global const WEIGHT *w,
     __global const UDO_STORAGE *bias, __global UDO_STORAGE *y, const int has_bias,
@@ -65,39 +69,45 @@ __kernel void udo_conv(__global const UDO_STORAGE *x, __global const WEIGHT *w,
     float8 sums[CHANNELS];
     for (int c = 0; c < CHANNELS; ++c)
         sums[c] = has_bias ? UDO_LOAD(bias, group * outputs + min(channel + c, outputs - 1)) : 0.0f;
-    int at_z[PIXELS], at_r[PIXELS], at_c[PIXELS];
+    int each_z[PIXELS], each_r[PIXELS], each_c[PIXELS];
+    int next_z = first / (y1 * y2), next_r = first / y2 % y1, next_c = first % y2;
     for (int p = 0; p < PIXELS; ++p) {
-        const int at = min(first + p, y_len - 1);
-        at_z[p] = at / (y1 * y2);
-        at_r[p] = at / y2 % y1;
-        at_c[p] = at % y2;
+        each_z[p] = next_z;
+        each_r[p] = next_r;
+        each_c[p] = next_c;
+        if (++next_c < y2) continue;
+        next_c = 0;
+        if (++next_r < y1) continue;
+        next_r = 0;
+        ++next_z;
     }
+    const int8 at_z = vload8(0, each_z), at_r = vload8(0, each_r), at_c = vload8(0, each_c);
+    const int8 steps = (int8)(0, 1, 2, 3, 4, 5, 6, 7);
     for (int tap = 0; tap < taps; ++tap) {
-        const int tap_z = tap / (k1 * k2), tap_r = tap / k2 % k1, tap_c = tap % k2;
-        int from[PIXELS], inside[PIXELS], base = INT_MIN;
-        bool is_run = true;
-        for (int p = 0; p < PIXELS; ++p) {
-            const int z = udo_reach(at_z[p], tap_z, s0, d0, p0, x0);
-            const int r = udo_reach(at_r[p], tap_r, s1, d1, p1, x1);
-            const int c = udo_reach(at_c[p], tap_c, s2, d2, p2, x2);
-            from[p] = z < 0 || r < 0 || c < 0 ? -1 : (z * x1 + r) * x2 + c;
-            inside[p] = from[p] < 0 ? 0 : -1;
-            if (from[p] < 0 || first + p >= y_len) continue;
-            if (base == INT_MIN) base = from[p] - p;
-            is_run &= from[p] - p == base;
-        }
-        is_run &= base != INT_MIN && planes * x_len + base >= 0
-            && (planes + inputs - 1) * x_len + base + PIXELS <= x_all;
-        const int8 mask = vload8(0, inside);
+        const int8 z = udo_reach(at_z, tap / (k1 * k2), s0, d0, p0);
+        const int8 r = udo_reach(at_r, tap / k2 % k1, s1, d1, p1);
+        const int8 c = udo_reach(at_c, tap % k2, s2, d2, p2);
+        const int8 inside = udo_inside(z, x0) & udo_inside(r, x1) & udo_inside(c, x2);
+        const int8 from = (z * x1 + r) * x2 + c;
+        const int base = from.s0;
+        // How far neighbours lie apart in the input, if that is near enough to read them at once.
+        const int run = all(~inside | (from - steps == base)) ? 1
+            : all(~inside | (from - 2 * steps == base)) ? 2 : 0;
+        const bool is_run = run > 0 && planes * x_len + base >= 0
+            && (planes + inputs - 1) * x_len + base + run * PIXELS <= x_all;
+        int each_from[PIXELS];
+        vstore8(select((int8)(-1), from, inside), 0, each_from);
         for (int i = 0; i < inputs; ++i) {
             const int plane = (planes + i) * x_len;
             float8 xs;
             if (is_run) {
-                xs = select((float8)(0.0f), UDO_LOAD8(x, plane + base), mask);
+                if (run == 1) xs = UDO_LOAD8(x, plane + base);
+                else xs = UDO_LOAD16(x, plane + base).even;
+                xs = select((float8)(0.0f), xs, inside);
             } else {
                 float each[PIXELS];
                 for (int p = 0; p < PIXELS; ++p)
-                    each[p] = from[p] < 0 ? 0.0f : UDO_LOAD(x, plane + from[p]);
+                    each[p] = each_from[p] < 0 ? 0.0f : UDO_LOAD(x, plane + each_from[p]);
                 xs = vload8(0, each);
             }
             for (int c = 0; c < CHANNELS; ++c) {
@@ -194,8 +204,10 @@ impl<C: FloatConv> GpuKernel for ConvGpu<C> {
         let sizes = [window.input, window.output, window.kernel, window.strides];
         let sizes = sizes.into_iter().chain([window.dilations, window.pads]).flatten();
         let bias = GpuArg::input(if self.has_bias { 2 } else { 0 });
-        let text =
-            format!("{EXACT}{LOAD8}{FINISH}{}", SOURCE.replace("FINISH_PARAMS", FINISH_PARAMS));
+        let text = format!(
+            "{EXACT}{LOAD_VECTORS}{FINISH}{}",
+            SOURCE.replace("FINISH_PARAMS", FINISH_PARAMS)
+        );
         let finish = self.finish.options();
         let (weights, packed) = match self.weights {
             Some(weights) => (GpuArg::packed(weights), " -DPACKED"),

@@ -7,13 +7,14 @@ use udo_api::{
 
 use super::{GemmSizes, Products, Side, split};
 use crate::family::gpu::{
-    EXACT, FINISH, FINISH_PARAMS, Finish, LOAD8, Meeting, REAL, Steps, Storage, check_lens, ints,
+    EXACT, FINISH, FINISH_PARAMS, Finish, LOAD_VECTORS, Meeting, REAL, Steps, Storage, check_lens,
+    ints,
 };
 
 /// Columns of a tile: a vector.
 const COLS: usize = 8;
 /// Rows of a tile, where there are several.
-const ROWS: usize = 4;
+const ROWS: usize = 8;
 
 /// What follows the parameters and the places of the matrices.
 const BODY: &str = "
@@ -80,7 +81,7 @@ impl Tiled {
         let &Self { rows, depth, cols, a_steps, b_steps, scales, addend, .. } = self;
         let height = self.height();
         let text = format!(
-            "{EXACT}{LOAD8}{FINISH}__kernel void udo_product(__global const UDO_STORAGE *a,\n    \
+            "{EXACT}{LOAD_VECTORS}{FINISH}__kernel void udo_product(__global const UDO_STORAGE *a,\n    \
              __global const UDO_STORAGE *b, __global const UDO_STORAGE *addend,\n    \
              __global UDO_STORAGE *y, const float alpha, const float beta, const int has_addend,\n    \
              const int rows, const int depth, const int cols, const int a_row, const int a_depth,\n    \
