@@ -133,10 +133,11 @@ impl<L: Logic + Bitwise> BitsGpu<L> {
         buffers.set(0, i, Bool::from(L::of(a.get().into(), b.get().into()) != 0))
     }
 
-    fn bits<B: Bits>(&self, i: usize, buffers: &Buffers<'_>) -> Result<(), ExecError>
-    where
-        B: Into<u64> + Cut,
-    {
+    fn bits<B: Bits + Into<u64> + Cut>(
+        &self,
+        i: usize,
+        buffers: &Buffers<'_>,
+    ) -> Result<(), ExecError> {
         let [a, b] = self.operands.places(i);
         let [a, b] = [buffers.get_bits::<B>(0, a)?, buffers.get_bits::<B>(1, b)?];
         buffers.set_bits(0, i, B::cut(L::of(a.into(), b.into())))
@@ -178,12 +179,12 @@ impl<L: Logic + Bitwise> GpuKernel for BitsGpu<L> {
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
         let y = format!("ys[i] = {}", <L as Bitwise>::OPENCL);
-        let operand = |name: &str, port: usize| match self.is_of_truths {
-            true => Operand {
-                element: self.element,
-                read: format!("const bool {name} = x{port}[p{port}] != 0"),
-            },
-            false => plain(self.element, name, port),
+        let operand = |name: &str, port: usize| {
+            if self.is_of_truths {
+                let read = format!("const bool {name} = x{port}[p{port}] != 0");
+                return Operand { element: self.element, read };
+            }
+            plain(self.element, name, port)
         };
         let operands = [operand("a", 0), operand("b", 1)];
         info.push_launch(self.operands.launch("udo_bits", &operands, self.element, &y)?);
@@ -209,9 +210,10 @@ impl<P: Predicate> PredicateGpu<P> {
 impl<P: Predicate> GpuKernel for PredicateGpu<P> {
     const WORK_ITEM: Option<WorkItemFn<Self>> = Some(|kernel, item, buffers| {
         let [i, ..] = item.global_id;
-        let x = match kernel.is_of_truths {
-            true => f64::from(u8::from(buffers.get::<Bool>(0, i)?.get())),
-            false => buffers.load(0, i)?.into(),
+        let x = if kernel.is_of_truths {
+            f64::from(u8::from(buffers.get::<Bool>(0, i)?.get()))
+        } else {
+            buffers.load(0, i)?.into()
         };
         buffers.set(0, i, Bool::from(P::of(x, kernel.params)))
     });
@@ -224,9 +226,10 @@ impl<P: Predicate> GpuKernel for PredicateGpu<P> {
     }
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
-        let (element, x) = match self.is_of_truths {
-            true => ("uchar", "xs[i] != 0"),
-            false => ("UDO_STORAGE", "UDO_LOAD(xs, i)"),
+        let (element, x) = if self.is_of_truths {
+            ("uchar", "xs[i] != 0")
+        } else {
+            ("UDO_STORAGE", "UDO_LOAD(xs, i)")
         };
         let text = format!(
             "{EXACT}__kernel void udo_predicate(__global const {element} *xs, __global uchar *ys,\n    \
