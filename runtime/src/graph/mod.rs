@@ -25,6 +25,9 @@ pub use maps::PerValue;
 pub use node::{Attr, Capture, Node, Read, Subgraph};
 pub use parse::ParseError;
 
+/// The newest operator set of ONNX, in whose form built-in operators take their nodes.
+pub(crate) const NEWEST: u32 = 27;
+
 /// How deep subgraphs may be nested.
 pub const MAX_DEPTH: usize = 16;
 

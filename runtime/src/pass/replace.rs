@@ -6,10 +6,10 @@ use udo_api::{Core, Param};
 
 use super::Candidate;
 use super::uses::Uses;
-use crate::graph::{Attr, Node, NodeId, ValueId};
+use crate::graph::{Attr, NEWEST, Node, NodeId, ValueId};
 use crate::memory::Tensor;
 use crate::registry::Registry;
-use crate::resolve::{NEWEST, TypedGraph};
+use crate::resolve::TypedGraph;
 
 /// A node of a built-in operator that makes of its inputs what the candidate makes of them by way of other nodes, which are
 /// not needed then.

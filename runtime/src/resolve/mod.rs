@@ -45,7 +45,6 @@ use tensor_layout::NhwcValues;
 pub use typed::{BoundNode, EpilogueNode, LayoutRule, Quantized, Step, TypedGraph, TypedValue};
 pub use udo_host::ParamSetting;
 use upgrade::Ends;
-pub(crate) use upgrade::NEWEST;
 pub use upgrade::{UPGRADES, Upgrade};
 
 /// What the user decides about binding.

@@ -10,7 +10,13 @@ use super::function::Functions;
 use super::graph::Import;
 use super::proto::{FunctionProto, ModelProto, NodeProto, OperatorSetIdProto};
 use super::{ImportError, ImportOptions, ModelBytes, PackagedOp};
-use crate::graph::Graph;
+use crate::graph::{Graph, NEWEST};
+
+/// The domain that ONNX Runtime's tools put nodes of into models that do not import it, as it does without that itself.
+const UNIMPORTED: &str = "com.microsoft";
+
+/// The newest version of the file format that is read: a later one may say what nobody here would look for.
+const NEWEST_FORMAT: i64 = 13;
 
 pub(super) fn graph(
     bytes: &ModelBytes,
@@ -26,6 +32,11 @@ pub(super) fn graph(
     let Some(graph) = model.graph.take() else {
         return Err(not_onnx("it has no graph".to_owned()));
     };
+    if model.ir_version > NEWEST_FORMAT {
+        let found = format!("format {} (ir_version)", model.ir_version);
+        let wanted = format!("{NEWEST_FORMAT} at most: export it with an older release of ONNX");
+        return Err(ImportError::unsupported(format_args!("{name:?}"), found, wanted));
+    }
     let functions = Functions::of(&model.functions)?;
     let mut opsets = Opsets::of(&model.opset_import)?;
     // Files of the first two formats may leave the list out.
@@ -80,6 +91,12 @@ impl<'a> Opsets<'a> {
                         "a positive number",
                     )
                 })?;
+            if domain(&import.domain).is_empty() && version > NEWEST {
+                let next =
+                    "export the model for one of these, or convert it with onnx.version_converter";
+                let wanted = format!("{NEWEST} at most: {next}");
+                return Err(ImportError::unsupported(place, format!("version {version}"), wanted));
+            }
             let before = versions.insert(domain(&import.domain), version);
             if before.is_some_and(|before| before != version) {
                 let found = format!("version {version} after another");
@@ -94,7 +111,8 @@ impl<'a> Opsets<'a> {
     }
 
     pub(super) fn version(&self, place: Arguments<'_>, domain: &str) -> Result<u32, ImportError> {
-        self.get(domain).ok_or_else(|| {
+        let version = self.get(domain).or_else(|| (domain == UNIMPORTED).then_some(1));
+        version.ok_or_else(|| {
             let found = format!("domain {domain:?}, which the model does not import");
             ImportError::malformed(place, found, "an opset import for it")
         })

@@ -276,6 +276,32 @@ fn bad_opsets_are_refused() {
 }
 
 #[test]
+fn what_is_newer_than_this_runtime_is_refused() {
+    let mut model = small();
+    model.opset_import[0].version = 27;
+    read(&model).unwrap();
+    model.opset_import[0].version = 28;
+    let expected = "opset import \"ai.onnx\": version 28 is not supported, wanted 27 at most: export the model for one of these, or convert it with onnx.version_converter";
+    assert_eq!(read(&model).unwrap_err().to_string(), expected);
+    model.opset_import[0].version = 17;
+    model.opset_import[1].version = 1000;
+    model.ir_version = 13;
+    read(&model).unwrap();
+    model.ir_version = 14;
+    let expected = "\"small\": format 14 (ir_version) is not supported, wanted 13 at most: export it with an older release of ONNX";
+    assert_eq!(read(&model).unwrap_err().to_string(), expected);
+}
+
+#[test]
+fn nodes_of_onnx_runtime_may_be_of_a_domain_that_is_not_imported() {
+    let mut model = small();
+    model.graph.as_mut().unwrap().node[0].domain = "com.microsoft".to_owned();
+    let graph = read(&model).unwrap();
+    let node = graph.nodes.iter().find(|node| node.name == "twist").unwrap();
+    assert_eq!((node.domain.as_str(), node.opset), ("com.microsoft", 1));
+}
+
+#[test]
 fn bytes_that_are_no_model_are_refused() {
     let of = |bytes: &[u8]| {
         import(&ModelBytes::copy_of(bytes), "m.onnx", &options()).unwrap_err().to_string()

@@ -2,9 +2,8 @@
 
 use udo_api::{DType, Shape, TensorDesc};
 
-use super::NEWEST;
 use crate::cores::convert;
-use crate::graph::{Attr, Node, ValueId};
+use crate::graph::{Attr, NEWEST, Node, ValueId};
 use crate::memory::Tensor;
 use crate::registry::Registry;
 use crate::resolve::TypedGraph;

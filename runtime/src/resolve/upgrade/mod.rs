@@ -23,16 +23,13 @@ mod split;
 mod top_k;
 
 use super::{ResolveError, TypedGraph};
-use crate::graph::{Attr, Node};
+use crate::graph::{Attr, NEWEST, Node};
 use crate::registry::Registry;
 
 pub(super) use bounded::Ends;
 
 use Change::{By, Compose, Default, Drop, Input, Real, Rename, Text};
 use edit::Edit;
-
-/// The operator set of ONNX in whose form built-in operators take their nodes.
-pub(crate) const NEWEST: u32 = 27;
 
 /// Of operators that are a few others, in every operator set.
 const EVER: u32 = u32::MAX;
