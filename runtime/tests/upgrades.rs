@@ -93,6 +93,42 @@ fn what_a_newer_node_cannot_say_is_refused_by_name() {
             "(Gelu): attribute \"alpha\" is not a parameter of operator Gelu, which has approximate",
         ),
         (
+            "y = com.microsoft:Attention@1(x, w) num_heads=1 # n",
+            "(Attention): input 1 is f32[2], wanted columns of three sizes that are one",
+        ),
+        (
+            "y = com.microsoft:Attention@1(x, w) do_rotary=1 # n",
+            "(Attention): attribute \"do_rotary\" is 1, which turns queries and keys, wanted 0",
+        ),
+        (
+            "y = com.microsoft:Attention@1(x, w) past_present_share_buffer=1 # n",
+            "(Attention): attribute \"past_present_share_buffer\" is 1, which has keys and values in a buffer that calls share, wanted 0",
+        ),
+        (
+            "y = com.microsoft:MultiHeadAttention@1(x, x, x) # n",
+            "(MultiHeadAttention): attribute \"num_heads\" is missing",
+        ),
+        (
+            "y = com.microsoft:MultiHeadAttention@1(x, x, x, _, three) num_heads=1 # n",
+            "(MultiHeadAttention): input 4 is i32[3], wanted [2], [4], [2,2] or [2,queries,2]",
+        ),
+        (
+            "y = com.microsoft:RotaryEmbedding@1(x, x, x, x) # n",
+            "(RotaryEmbedding): input 0 is f32[2,2], wanted rank 3 or 4",
+        ),
+        (
+            "y = com.microsoft:GridSample@1(x, x) mode=\"area\" # n",
+            "(GridSample): attribute \"mode\" is \"area\", wanted \"bilinear\", \"nearest\" or \"bicubic\"",
+        ),
+        (
+            "y = com.microsoft:CDist@1(x, x) metric=\"cosine\" # n",
+            "(CDist): attribute \"metric\" is \"cosine\", wanted \"sqeuclidean\" or \"euclidean\"",
+        ),
+        (
+            "y = com.microsoft:FusedConv@1(x, x) activation=\"Mish\" # n",
+            "(FusedConv): attribute \"activation\" is \"Mish\", wanted Relu, Tanh, Sigmoid, LeakyRelu, Clip or HardSigmoid",
+        ),
+        (
             "y = Dropout@6(x) is_test=0 # n",
             "(Dropout): attribute \"is_test\" is 0, which asks for training",
         ),
@@ -105,7 +141,7 @@ fn what_a_newer_node_cannot_say_is_refused_by_name() {
     ];
     for (node, reason) in cases {
         let text = format!(
-            "graph g\n input x: f32[2,2]\n constant w: f32[2]{{1.0}}\n {node}\n output y\n"
+            "graph g\n input x: f32[2,2]\n constant w: f32[2]{{1.0}}\n constant three: i32[3]{{1}}\n {node}\n output y\n"
         );
         assert_eq!(resolved(&text), Err(format!("node \"n\" {reason}")));
     }

@@ -47,11 +47,16 @@ def zero(dtype, value):
 
 
 class Case:
-    """A node of `op`; inputs are fed but for those at the places in `held`, which the model holds, and those that are None."""
+    """A node of `op`; inputs are fed but for those at the places in `held`, which the model holds, and those that are None.
 
-    def __init__(self, op, inputs, outputs=1, held=(), domain="com.microsoft", **attrs):
+    ONNX Runtime runs the nodes `like` in its place where it has the operator on GPUs alone; what differs by less than
+    `within` is the same.
+    """
+
+    def __init__(self, op, inputs, outputs=1, held=(), domain="com.microsoft", like=None, within=None,
+                 **attrs):
         self.op, self.inputs, self.held, self.attrs = op, inputs, held, attrs
-        self.domain = domain
+        self.domain, self.like, self.within = domain, like, within
         self.outputs = [f"y{i}" for i in range(outputs)] if isinstance(outputs, int) else outputs
 
     def name(self):
@@ -62,7 +67,7 @@ class Case:
     def fed(self):
         return {f"x{i}": x for i, x in enumerate(self.inputs) if x is not None and i not in self.held}
 
-    def model(self):
+    def model(self, nodes=None):
         names = ["" if x is None else f"x{i}" for i, x in enumerate(self.inputs)]
         node = helper.make_node(self.op, names, self.outputs, name="node",
                                 domain=self.domain, **self.attrs)
@@ -71,7 +76,7 @@ class Case:
                  for name, x in self.fed().items()]
         held = [numpy_helper.from_array(self.inputs[i], f"x{i}") for i in self.held]
         made = [onnx.ValueInfoProto(name=name) for name in self.outputs if name]
-        graph = helper.make_graph([node], "case", given, made, held)
+        graph = helper.make_graph(nodes or [node], "case", given, made, held)
         opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
         return helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
@@ -200,6 +205,7 @@ def fused_products():
             b = side(17, 9, (), trans_b, 0)
             yield Case("FusedMatMul", [a, b], held=[1], **attrs)
             yield Case("FusedMatMul", [side(5, 17, (), trans_a, 0), b], alpha=-2.0, **attrs)
+    yield Case("TransposeMatMul", [floats(2, 17, 5), floats(17, 9)], transA=1)
     for a, b in [(floats(17), floats(17)), (floats(17), floats(17, 9)), (floats(5, 17), floats(17))]:
         yield Case("FusedMatMul", [a, b], alpha=3.0)
 
@@ -219,6 +225,209 @@ def skips():
     yield Case("SimplifiedLayerNormalization", [rows[0], scale_of], domain="")
     yield Case("SimplifiedLayerNormalization", [rows[0], floats(5, 70)], domain="", axis=1,
                epsilon=0.125, stash_type=1)
+
+
+def ints(*rows, dtype=np.int32):
+    return np.array(rows, dtype)
+
+
+def attentions():
+    """Attention whose queries, keys and values are products with one matrix."""
+    batch, length, hidden, heads, width = 2, 5, 24, 3, 48
+    def given(past=0):
+        x, weights, bias = floats(batch, length, hidden), floats(hidden, 3 * width), floats(3 * width)
+        state = floats(2, batch, heads, past, width // heads) if past else None
+        return [x, weights, bias, None, state, None]
+    held = [1, 2]
+    def masks(keys):
+        yield ints(3, keys)
+        yield ints(3, keys, 1, 0)
+        yield RNG.integers(0, 2, (batch, keys)).astype(np.int32)
+        yield RNG.integers(0, 2, (batch, length, keys)).astype(np.int32)
+    for past in [0, 4]:
+        for mask in [None, *masks(length + past)]:
+            for attrs in [{}, {"unidirectional": 1}]:
+                # ONNX Runtime leaves out what follows where it is to mask what comes first as well.
+                if attrs and mask is not None and mask.ndim == 1:
+                    continue
+                inputs = given(past)
+                inputs[3] = mask
+                yield Case("Attention", inputs, 2 if past else 1, held, num_heads=heads, **attrs)
+    for bias in [floats(batch, heads, length, length), floats(1, 1, length, length)]:
+        inputs = given()
+        inputs[5] = bias
+        yield Case("Attention", inputs, 1, held, num_heads=heads, scale=0.3)
+        masked = [*inputs[:3], RNG.integers(0, 2, (batch, length)).astype(np.int32), *inputs[4:]]
+        yield Case("Attention", masked, 1, held, num_heads=heads, mask_filter_value=-50.0)
+    yield Case("Attention", given(), held=held, num_heads=heads)
+    yield Case("Attention", given(), num_heads=heads)
+    x, _, _, *_ = given()
+    yield Case("Attention", [x, floats(hidden, 24 + 24 + 30), floats(78)], held=held, num_heads=heads,
+               qkv_hidden_sizes=[24, 24, 30])
+    for dtype in [U8, I8]:
+        for past in [None, floats(2, batch, heads, 4, 16)]:
+            x, weights = values(U8, batch, length, hidden), values(dtype, hidden, 3 * width)
+            mask = ints(3, length + (0 if past is None else 4))
+            inputs = [x, weights, floats(3 * width), scale(0.02), scale(0.01), mask, zero(U8, 120),
+                      zero(dtype, 3), past]
+            yield Case("QAttention", inputs, 2, [1, 2, 4, 7], num_heads=heads)
+    columns = [x, weights, floats(3 * width), scale(0.02), floats(3 * width, low=0.01, high=0.02), None,
+               zero(U8, 120), values(dtype, 3 * width)]
+    yield Case("QAttention", columns, 1, [1, 2, 4, 7], num_heads=heads, unidirectional=1)
+
+
+def heads_of_attentions():
+    """Queries, keys and values of their own."""
+    batch, queries, keys, heads = 2, 5, 7, 3
+    def sides(new=keys):
+        return [floats(batch, queries, 24), floats(batch, new, 24), floats(batch, new, 36)]
+    lengths, padding = ints(3, keys), RNG.integers(0, 2, (batch, keys)).astype(np.int32)
+    each = RNG.integers(0, 2, (batch, queries, keys)).astype(np.int32)
+    op, attrs = "MultiHeadAttention", {"num_heads": heads}
+    yield Case(op, sides(), **attrs)
+    yield Case(op, [*sides(), floats(84)], held=[3], scale=0.25, **attrs)
+    for mask in [lengths, padding, each]:
+        yield Case(op, [*sides(), floats(84), mask], held=[3], **attrs)
+        yield Case(op, [*sides(), None, mask, floats(1, heads, queries, keys)], **attrs)
+    yield Case(op, [*sides(queries), None, None, floats(batch, 1, queries, queries)], unidirectional=1,
+               **attrs)
+    past = [floats(batch, heads, 4, 8), floats(batch, heads, 4, 8)]
+    total = RNG.integers(0, 2, (batch, 4 + queries)).astype(np.int32)
+    same = [floats(batch, queries, 24) for _ in "qkv"]
+    yield Case(op, [*same, floats(72), None, None, *past], 3, unidirectional=1, **attrs)
+    yield Case(op, [*same, floats(72), total, None, *past], 3, **attrs)
+    yield Case(op, sides(), 3, **attrs)
+    apart = [floats(batch, queries, 24), floats(batch, heads, keys, 8), floats(batch, heads, keys, 8)]
+    yield Case(op, apart, **attrs)
+    yield Case(op, [*apart, None, padding], **attrs)
+    yield from packed_heads()
+
+
+def packed_heads():
+    """Those that lie side by side, which ONNX Runtime has for GPUs: it is given them apart."""
+    def apart(name, count):
+        parts = [f"{name}{i}" for i in range(count)]
+        yield helper.make_node("Split", [name], parts, axis=3, num_outputs=count)
+        for part in parts:
+            yield helper.make_node("Reshape", [part, "rows"], [f"{part}r"])
+    rows = helper.make_node("Constant", [], ["rows"], value_ints=[0, 0, -1])
+    def whole(*names):
+        return helper.make_node("MultiHeadAttention", names, ["y0"], domain="com.microsoft", num_heads=3)
+    x = floats(2, 5, 3, 3, 8)
+    like = [rows, *apart("x0", 3), whole("x00r", "x01r", "x02r")]
+    yield Case("MultiHeadAttention", [x], like=like, num_heads=3)
+    like = [rows, *apart("x1", 2), whole("x0", "x10r", "x11r")]
+    yield Case("MultiHeadAttention", [floats(2, 5, 24), floats(2, 7, 3, 2, 8)], like=like, num_heads=3)
+
+
+def embeddings():
+    """Sums of embeddings of words, positions and segments."""
+    words, segments = RNG.integers(0, 30, (2, 5)).astype(np.int32), RNG.integers(0, 2, (2, 5)).astype(np.int32)
+    tables, ends = [floats(30, 16), floats(9, 16), floats(2, 16)], [floats(16), floats(16)]
+    mask = ints([1, 1, 1, 0, 0], [1, 1, 1, 1, 0])
+    places = ints([3, 1, 4, 1, 5], [0, 8, 2, 6, 7])
+    op, held = "EmbedLayerNormalization", [2, 3, 4, 5, 6]
+    yield Case(op, [words, segments, *tables, *ends, mask], 3, held, epsilon=0.125)
+    yield Case(op, [words, segments, *tables, *ends], 2, held)
+    plain = [words, None, *tables[:2], None, *ends]
+    yield Case(op, [*plain, mask], 2, [2, 3, 5, 6])
+    yield Case(op, [*plain, None, places], ["y", "lengths", "sum"], [2, 3, 5, 6])
+    for dtype in [U8, I8]:
+        tables = [values(dtype, *dims) for dims in [(30, 16), (9, 16), (2, 16), (16,), (16,)]]
+        scales = [scale(step) for step in [0.01, 0.02, 0.03, 0.04, 0.05]]
+        zeros = [zero(dtype, at) for at in [3, 4, 5, 6, 7]]
+        inputs = [words, segments, *tables, mask, *scales, *zeros]
+        yield Case("QEmbedLayerNormalization", inputs, 2, [2, 3, 4, 5, 6, *range(8, 18)])
+
+
+def fused():
+    """What the optimizer makes of several nodes."""
+    image, weights, bias = floats(2, 3, 9, 8), floats(4, 3, 3, 3), floats(4)
+    for activation, params in [("Relu", []), ("Tanh", []), ("Sigmoid", []), ("LeakyRelu", [0.2]),
+                               ("Clip", [-0.5, 0.75]), ("HardSigmoid", [0.3, 0.4])]:
+        attrs = {"activation": activation, "pads": [1, 1, 1, 1], "strides": [2, 1]}
+        attrs |= {"activation_params": params} if params else {}
+        yield Case("FusedConv", [image, weights, bias], held=[1, 2], **attrs)
+    yield Case("FusedConv", [image, weights, None, floats(2, 4, 7, 6)], held=[1], activation="Relu")
+    for activation, attrs in [("Relu", {}), ("LeakyRelu", {"activation_alpha": 0.2})]:
+        inputs = [floats(5, 17), floats(9, 17), floats(9)]
+        yield Case("FusedGemm", inputs, held=[1, 2], activation=activation, transB=1, alpha=0.5, **attrs)
+    for dtype in [U8, I8]:
+        x = values(dtype, 2, 9, 8, 5)
+        yield Case("NhwcMaxPool", [x], kernel_shape=[3, 2], strides=[2, 1], pads=[1, 0, 1, 1])
+        numbers = [scale(0.02), zero(dtype, 3)]
+        for last in [0, 1]:
+            x = values(dtype, 2, *((9, 8, 6) if last else (6, 9, 8)))
+            weights = [values(I8, 4, 3, 3, 2), floats(4, low=0.01, high=0.02), zero(I8, 0)]
+            inputs = [x, *numbers, *weights, scale(2.0), zero(dtype, 5), RNG.integers(-500, 500, 4).astype(np.int32)]
+            yield Case("QLinearConv", inputs, held=range(1, 9), group=2, strides=[2, 1], pads=[1, 0, 1, 1],
+                       channels_last=last)
+    x, row, skip = floats(2, 5, 12), floats(12), floats(2, 5, 12)
+    add = [helper.make_node("Add", ["x0", "x1"], ["s"]), helper.make_node("Add", ["s", "x2"], ["y0"])]
+    yield Case("BiasAdd", [x, row, skip], like=add, held=[1])
+    half = [helper.make_node("Add", ["x0", "x1"], ["s"]),
+            helper.make_node("Split", ["s"], ["a", "b"], axis=-1, num_outputs=2),
+            helper.make_node("Gelu", ["b"], ["g"], domain="com.microsoft"),
+            helper.make_node("Mul", ["a", "g"], ["y0"])]
+    yield Case("BiasSplitGelu", [x, row], like=half, held=[1])
+
+
+def turns():
+    """Pairs of elements that are turned by their position."""
+    cos, sin = floats(9, 4), floats(9, 4)
+    places = ints([3, 1, 4, 1, 5], [0, 8, 2, 6, 7], dtype=np.int64)
+    for position in [places, ints(2, dtype=np.int64)]:
+        for interleaved in [0, 1]:
+            attrs = {"interleaved": interleaved}
+            yield Case("RotaryEmbedding", [floats(2, 5, 24), position, cos, sin], held=[2, 3], **attrs)
+            yield Case("RotaryEmbedding", [floats(2, 3, 5, 8), position, cos, sin], held=[2, 3], **attrs)
+            yield Case("RotaryEmbedding", [floats(2, 5, 36), position, cos, sin], held=[2, 3],
+                       num_heads=3, rotary_embedding_dim=8, **attrs)
+
+
+def twins():
+    """Operators that ONNX has in another form."""
+    for start, limit, delta in [(2.0, 9.0, 1.5), (9.0, -3.0, -2.0)]:
+        numbers = [np.array([n], np.float32) for n in [start, limit, delta]]
+        yield Case("Range", numbers, held=[0, 1, 2])
+    yield Case("Range", [np.array(n, np.int64) for n in [3, 8]], held=[0, 1])
+    for upper in [0, 1]:
+        yield Case("Trilu", [floats(2, 4, 5), np.array(1, np.int64)], held=[1], upper=upper)
+    yield Case("Unique", [np.array([2, 1, 1, 3, 4, 3], np.float32)], 3)
+    for axis in [0, 1, -1]:
+        yield Case("ExpandDims", [floats(2, 3), np.array(axis, np.int32)], held=[1])
+    yield Case("Pad", [floats(2, 3), ints(0, 2, 1, 1, dtype=np.int64), scale(0.5)], held=[1, 2])
+    for mode in ["constant", "reflect", "edge"]:
+        yield Case("Pad", [floats(3, 4), ints([1, 0, 2, 1], dtype=np.int64)], held=[1], mode=mode)
+    for mode in ["bilinear", "nearest", "bicubic"]:
+        for padding in ["zeros", "border", "reflection"]:
+            yield Case("GridSample", [floats(2, 3, 5, 6), floats(2, 4, 3, 2, low=-1.2, high=1.2)],
+                       mode=mode, padding_mode=padding, align_corners=1)
+    indices = ints([0, 1], [1, 0], dtype=np.int64)
+    yield Case("GatherND", [floats(2, 2, 3), indices])
+    for metric in ["sqeuclidean", "euclidean"]:
+        yield Case("CDist", [floats(4, 6), floats(5, 6)], metric=metric)
+
+
+def steps_of_values():
+    """Operators on quantized values between steps that make numbers of them and quantize those."""
+    for dtype, at in [(U8, 100), (I8, -20)]:
+        inputs = [RNG.integers(0, 2, (2, 1, 5)).astype(bool), values(dtype, 2, 3, 5), scale(0.05), zero(dtype, at),
+                  values(dtype, 3, 1), scale(0.03), zero(dtype, at + 4), scale(0.06), zero(dtype, at - 7)]
+        yield Case("QLinearWhere", inputs, held=[2, 3, 5, 6, 7, 8])
+        numbers = [scale(0.05), zero(dtype, at), scale(0.02), zero(dtype, at + 5)]
+        mean = [values(dtype, 2, 3, 40), *numbers]
+        like = [helper.make_node("DequantizeLinear", ["x0", "x1", "x2"], ["x"]),
+                helper.make_node("Constant", [], ["axes"], value_ints=[1, 2]),
+                helper.make_node("ReduceMean", ["x", "axes"], ["mean"], keepdims=0),
+                helper.make_node("QuantizeLinear", ["mean", "x3", "x4"], ["y0"])]
+        yield Case("QLinearReduceMean", mean, like=like, axes=[1, 2], keepdims=0)
+    weights, states = values(I8, 1, 6, 32), values(I8, 1, 8, 32)
+    ones = [np.array([0.01], np.float32), np.array([3], I8), np.array([0.02], np.float32), np.array([-2], I8)]
+    x, bias = floats(7, 2, 6, low=-1, high=1), floats(1, 64, low=-1, high=1)
+    inputs = [x, weights, states, bias, None, None, None, None, *ones]
+    # ONNX Runtime quantizes the input and each state to 8 bits.
+    yield Case("DynamicQuantizeLSTM", inputs, 3, [1, 2, 3, 8, 9, 10, 11], within=0.05, hidden_size=8)
 
 
 def onnx_functions():
@@ -247,6 +456,13 @@ def cases():
     yield from gelus()
     yield from fused_products()
     yield from skips()
+    yield from attentions()
+    yield from heads_of_attentions()
+    yield from embeddings()
+    yield from fused()
+    yield from turns()
+    yield from twins()
+    yield from steps_of_values()
     yield from onnx_functions()
 
 
@@ -285,15 +501,22 @@ def difference(udo, case, work):
     options = onnxruntime.SessionOptions()
     # As the nodes are, without fusions of the optimizer.
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options,
-                                           providers=["CPUExecutionProvider"])
-    results = session.run(None, fed)
+    options.log_severity_level = 4
+    reference = case.model(case.like) if case.like else model
+    try:
+        session = onnxruntime.InferenceSession(reference.SerializeToString(), options,
+                                               providers=["CPUExecutionProvider"])
+        results = session.run(None, fed)
+    except Exception as error:
+        return f"ONNX Runtime: {error}"
     onnx.save(model, work / "model.onnx")
     for i, x in enumerate(fed.values()):
         (work / f"input_{i}.pb").write_bytes(numpy_helper.from_array(x).SerializeToString())
     for i, y in enumerate(results):
         (work / f"output_{i}.pb").write_bytes(numpy_helper.from_array(y).SerializeToString())
     steps = [] if any(y.dtype.kind == "f" for y in results) else ["--rtol", "0", "--atol", "1"]
+    if case.within is not None:
+        steps = ["--rtol", "0", "--atol", str(case.within)]
     command = [udo, "verify", work / "model.onnx", "--data", work, *steps]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     return ran.stderr.strip() + ran.stdout.strip() if ran.returncode else None

@@ -299,7 +299,7 @@ impl Registry {
 
     /// Adds a node with its operator, and with what has to run before and behind it.
     fn bind_next(&mut self, binding: &mut Binding<'_>, mut node: Node) -> Result<(), ResolveError> {
-        let mut behind = self.rename(&mut binding.graph, &mut node)?;
+        let mut behind = self.rename(&mut binding.graph, &mut node, binding.options)?;
         let (entry, notice) = self.choose(&node, binding.options)?;
         if let Some(notice) = notice.filter(|n| !binding.notices.contains(n)) {
             binding.notices.push(notice);

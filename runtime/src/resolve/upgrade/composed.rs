@@ -2,11 +2,11 @@
 
 use udo_api::{Dim, TensorDesc};
 
-use super::edit::{Edit, new_node};
+use super::edit::{Edit, new_node, with_ints};
 use crate::graph::{Attr, ValueId};
 
 /// The least variance of rows that ONNX Runtime adds a skipped input to, where a node does not say it.
-const EPSILON: f64 = 1e-12;
+pub(super) const EPSILON: f64 = 1e-12;
 
 /// What a deviation of nothing is divided by, as the function in ONNX's specification has it.
 const LEAST: f64 = 1e-9;
@@ -67,9 +67,7 @@ fn side(
     if order == axes {
         return Ok(x);
     }
-    let mut transpose = new_node("Transpose", &[x]);
-    transpose.attrs.push(("perm".to_owned(), Attr::Ints(order)));
-    edit.first(name, transpose, None)
+    edit.first(name, with_ints(new_node("Transpose", &[x]), "perm", &order), None)
 }
 
 pub(super) fn skip_layer_norm(edit: &mut Edit<'_>) -> Result<(), String> {

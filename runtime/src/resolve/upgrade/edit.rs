@@ -2,6 +2,7 @@
 
 use udo_api::{DType, Shape, TensorDesc};
 
+use super::MICROSOFT;
 use crate::cores::convert;
 use crate::graph::{Attr, NEWEST, Node, ValueId};
 use crate::memory::Tensor;
@@ -61,6 +62,13 @@ impl Edit<'_> {
         })
     }
 
+    pub(super) fn take_text(&mut self, name: &str) -> Result<Option<String>, String> {
+        self.take_as(name, "a text", |attr| match attr {
+            Attr::Text(text) => Some(text.clone()),
+            _ => None,
+        })
+    }
+
     /// Takes an attribute off the node, which must be what `read` reads.
     fn take_as<T>(
         &mut self,
@@ -87,8 +95,20 @@ impl Edit<'_> {
 
     /// A constant with the type of input 0 and no dimensions.
     pub(super) fn number(&mut self, name: &str, value: f64) -> Result<ValueId, String> {
-        let dtype = self.input(0).dtype().ok_or("input 0 is missing")?;
-        let tensor = convert::from_numbers(dtype, Shape::SCALAR, &[value]);
+        self.numbers_like(0, name, &[], &[value])
+    }
+
+    /// A constant of these numbers, with the type of an input.
+    pub(super) fn numbers_like(
+        &mut self,
+        port: usize,
+        name: &str,
+        extents: &[usize],
+        values: &[f64],
+    ) -> Result<ValueId, String> {
+        let dtype = self.input(port).dtype().ok_or_else(|| format!("input {port} is missing"))?;
+        let shape = Shape::new(extents).map_err(|e| e.to_string())?;
+        let tensor = convert::from_numbers(dtype, shape, values);
         Ok(self.constant(name, tensor.map_err(|e| e.to_string())?))
     }
 
@@ -136,24 +156,71 @@ impl Edit<'_> {
         self.node.input(port).ok_or_else(|| format!("input {port} is missing"))
     }
 
+    /// An output that somebody has to want.
+    pub(super) fn required_output(&self, port: usize) -> Result<ValueId, String> {
+        self.node.output(port).ok_or_else(|| format!("output {port} is missing"))
+    }
+
+    /// Has a node of a built-in operator run behind this one and those added so before.
+    pub(super) fn after(&mut self, name: &str, node: Node, output: ValueId) {
+        let name = format!("{}.{name}", self.node.name);
+        self.behind.push(Node { name, outputs: vec![Some(output)], ..node });
+    }
+
     /// Has a node of a built-in operator run before this one, and returns what it makes: an output of this node's, or
     /// else a new value.
     pub(super) fn first(
         &mut self,
         name: &str,
-        mut node: Node,
+        node: Node,
         output: Option<ValueId>,
     ) -> Result<ValueId, String> {
-        node.name = format!("{}.{name}", self.node.name);
-        let made = output.unwrap_or_else(|| self.graph.add_value(&node.name));
-        node.outputs = vec![Some(made)];
-        self.registry.bind_builtin(self.graph, node).map_err(|e| e.to_string())?;
+        let made = output.unwrap_or_else(|| self.value(name));
+        self.first_of(name, node, vec![Some(made)])?;
         Ok(made)
+    }
+
+    /// The same of a node that makes several.
+    pub(super) fn first_of(
+        &mut self,
+        name: &str,
+        node: Node,
+        outputs: Vec<Option<ValueId>>,
+    ) -> Result<(), String> {
+        let node = Node { name: format!("{}.{name}", self.node.name), outputs, ..node };
+        self.registry.bind_builtin(self.graph, node).map_err(|e| e.to_string())
+    }
+
+    /// The parts along an axis of so many elements each, which go by these names.
+    pub(super) fn split<const N: usize>(
+        &mut self,
+        name: &str,
+        from: ValueId,
+        axis: i64,
+        parts: [(&str, i64); N],
+    ) -> Result<[ValueId; N], String> {
+        let lengths = self.list(&format!("{name}.lengths"), &parts.map(|(_, len)| len))?;
+        let node = with_int(new_node("Split", &[from, lengths]), "axis", axis);
+        let made = parts.map(|(part, _)| self.value(&format!("{name}.{part}")));
+        self.first_of(name, node, made.map(Some).to_vec())?;
+        Ok(made)
+    }
+
+    /// A value that a node of those that this one becomes makes.
+    pub(super) fn value(&mut self, name: &str) -> ValueId {
+        self.graph.add_value(&format!("{}.{name}", self.node.name))
     }
 
     /// Makes the node one of another operator of ONNX's, with these inputs.
     pub(super) fn end(&mut self, op: &str, inputs: &[ValueId]) {
         let Node { inputs, op, opset, domain, .. } = new_node(op, inputs);
+        (self.node.inputs, self.node.op, self.node.opset) = (inputs, op, opset);
+        self.node.domain = domain;
+    }
+
+    /// Makes the node one of another operator of ONNX Runtime's own.
+    pub(super) fn end_own(&mut self, op: &str, inputs: Vec<Option<ValueId>>) {
+        let Node { op, opset, domain, .. } = own_node(op, &[]);
         (self.node.inputs, self.node.op, self.node.opset) = (inputs, op, opset);
         self.node.domain = domain;
     }
@@ -209,6 +276,23 @@ pub(super) struct Added<'a> {
 /// A node of an operator of ONNX's, whose name and output are still to come.
 pub(super) fn new_node(op: &str, inputs: &[ValueId]) -> Node {
     Node::new(op, NEWEST, inputs, &[])
+}
+
+/// The same of an operator of ONNX Runtime's own.
+pub(super) fn own_node(op: &str, inputs: &[ValueId]) -> Node {
+    Node { domain: MICROSOFT.to_owned(), ..Node::new(op, 1, inputs, &[]) }
+}
+
+/// The node with an attribute more.
+pub(super) fn with_int(mut node: Node, name: &str, value: i64) -> Node {
+    node.attrs.push((name.to_owned(), Attr::Int(value)));
+    node
+}
+
+/// The same with a list of integers.
+pub(super) fn with_ints(mut node: Node, name: &str, values: &[i64]) -> Node {
+    node.attrs.push((name.to_owned(), Attr::Ints(values.to_vec())));
+    node
 }
 
 fn list(values: &[i64]) -> Result<Tensor, String> {

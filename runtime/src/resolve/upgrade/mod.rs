@@ -4,6 +4,7 @@
 //! Only nodes of built-in operators are upgraded, which know no other form; a package gets nodes as the model has them.
 //! Besides this folder, operators have names in `pass/patterns` alone.
 
+mod attention;
 mod batch_norm;
 mod bounded;
 mod broadcast;
@@ -13,16 +14,20 @@ mod composed;
 mod dft;
 mod dropout;
 mod edit;
+mod embed;
+mod fused;
 mod group_norm;
 mod pad;
+mod quantized;
 mod resize;
 mod scan;
 mod slice;
 mod softmax;
 mod split;
 mod top_k;
+mod twins;
 
-use super::{ResolveError, TypedGraph};
+use super::{BindOptions, ResolveError, TypedGraph};
 use crate::graph::{Attr, NEWEST, Node};
 use crate::registry::Registry;
 
@@ -172,11 +177,35 @@ pub const UPGRADES: &[Upgrade] = &[
     onnx("Upsample", 9, By(resize::scales_to_input)),
     onnx("Upsample", 10, Rename("Resize")),
     onnx("Xor", 7, By(broadcast::align)),
+    composed(MICROSOFT, "Attention", attention::of_one_matrix),
+    composed(MICROSOFT, "BiasAdd", fused::bias_add),
     composed(MICROSOFT, "BiasGelu", composed::bias_gelu),
+    composed(MICROSOFT, "BiasSplitGelu", fused::bias_split_gelu),
+    composed(MICROSOFT, "CDist", twins::c_dist),
+    composed(MICROSOFT, "DynamicQuantizeLSTM", quantized::lstm),
+    composed(MICROSOFT, "EmbedLayerNormalization", embed::numbers),
+    composed(MICROSOFT, "ExpandDims", twins::expand_dims),
     composed(MICROSOFT, "FastGelu", composed::fast_gelu),
+    composed(MICROSOFT, "FusedConv", fused::conv),
+    composed(MICROSOFT, "FusedGemm", fused::gemm),
     composed(MICROSOFT, "FusedMatMul", composed::fused_mat_mul),
+    composed(MICROSOFT, "GatherND", twins::gather_nd),
+    composed(MICROSOFT, "GridSample", twins::grid_sample),
+    composed(MICROSOFT, "MultiHeadAttention", attention::of_heads),
+    composed(MICROSOFT, "NhwcMaxPool", fused::nhwc_max_pool),
+    composed(MICROSOFT, "Pad", twins::pad),
+    composed(MICROSOFT, "QAttention", attention::of_quantized),
+    composed(MICROSOFT, "QEmbedLayerNormalization", embed::quantized),
+    composed(MICROSOFT, "QLinearConv", fused::q_linear_conv),
+    composed(MICROSOFT, "QLinearReduceMean", quantized::reduce_mean),
+    composed(MICROSOFT, "QLinearWhere", quantized::choice),
+    composed(MICROSOFT, "Range", twins::range),
+    composed(MICROSOFT, "RotaryEmbedding", twins::rotary),
     composed(MICROSOFT, "SkipLayerNormalization", composed::skip_layer_norm),
     composed(MICROSOFT, "SkipSimplifiedLayerNormalization", composed::skip_rms_norm),
+    composed(MICROSOFT, "TransposeMatMul", composed::fused_mat_mul),
+    composed(MICROSOFT, "Trilu", twins::trilu),
+    composed(MICROSOFT, "Unique", twins::unique),
 ];
 
 impl Upgrade {
@@ -233,11 +262,16 @@ impl Registry {
         &mut self,
         graph: &mut TypedGraph,
         node: &mut Node,
+        options: &BindOptions,
     ) -> Result<Vec<Node>, ResolveError> {
-        if self.ops_named(&node.op).next().is_none() && renames(node) {
-            return self.apply_upgrades(graph, node);
+        if !renames(node) {
+            return Ok(Vec::new());
         }
-        Ok(Vec::new())
+        match self.choose(node, options) {
+            Err(ResolveError::MissingOps { .. }) => self.apply_upgrades(graph, node),
+            // One of the name takes it, or says why not where it is chosen.
+            Ok(_) | Err(_) => Ok(Vec::new()),
+        }
     }
 
     /// Brings a node of a built-in operator into its newest form, adding nodes before it and constants to the graph;
@@ -285,7 +319,8 @@ mod tests {
         let registry = Registry::builtin().unwrap();
         for row in UPGRADES {
             if let Compose(_) = row.change {
-                assert!(registry.ops_named(row.op).next().is_none(), "{row:?}");
+                let mut same = registry.ops_named(row.op);
+                assert!(same.all(|op| op.def.schema().domain() != row.domain), "{row:?}");
                 continue;
             }
             assert!(row.since <= NEWEST, "{row:?}");
