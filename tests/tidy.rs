@@ -55,7 +55,7 @@ const SIMD_LEVELS: &[&[&str]] = &[
     &["math"],
     &["gemm_f32", "gemm_u8", "rows"],
     &["gemm_bf16"],
-    &["conv_f32", "conv_u8", "depthwise", "winograd"],
+    &["conv_f32", "conv_u8", "depthwise", "gemm_blocks", "winograd"],
     &["pooling"],
 ];
 

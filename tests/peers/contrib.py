@@ -430,6 +430,31 @@ def steps_of_values():
     yield Case("DynamicQuantizeLSTM", inputs, 3, [1, 2, 3, 8, 9, 10, 11], within=0.05, hidden_size=8)
 
 
+def blocks():
+    """Products with matrices, and tables, whose blocks of values have a scale each."""
+    for bits, block in [(4, 16), (4, 32), (4, 128), (8, 32), (8, 64)]:
+        for rows, depth, columns in [(1, 256, 48), (3, 256, 33), (40, 256, 300)]:
+            count = -(-depth // block)
+            data = values(U8, columns, count, block * bits // 8)
+            scales, bias = floats(columns * count, low=0.01, high=0.1), floats(columns)
+            sizes = {"K": depth, "N": columns, "bits": bits, "block_size": block}
+            zeros = values(U8, columns * -(-count * bits // 8))
+            for last in [[], [zeros], [None, None, bias], [zeros, None, bias]]:
+                inputs = [floats(2, rows, depth), data, scales, *last]
+                held = [i for i in range(1, len(inputs)) if inputs[i] is not None]
+                within = None if bits == 4 else 2e-3
+                yield Case("MatMulNBits", inputs, held=held, within=within, **sizes)
+    inputs = [floats(5, 100), values(U8, 7, 4, 16), floats(28, low=0.01, high=0.1), values(U8, 14)]
+    yield Case("MatMulNBits", inputs, held=[1, 2, 3], K=100, N=7, bits=4, block_size=32)
+    for bits, block in [(4, 16), (4, 32), (8, 16)]:
+        data, indices = values(U8, 9, 64 * bits // 8), ints([3, -9, 8], [0, 1, 1], dtype=np.int64)
+        scales = floats(9, 64 // block, low=0.01, high=0.1)
+        sizes = {"bits": bits, "block_size": block, "gather_axis": 0, "quantize_axis": 1}
+        yield Case("GatherBlockQuantized", [data, indices, scales], held=[0, 2], **sizes)
+        zeros = values(U8, 9, 64 // block * bits // 8)
+        yield Case("GatherBlockQuantized", [data, indices, scales, zeros], held=[0, 2, 3], **sizes)
+
+
 def onnx_functions():
     """Operators of ONNX's that resolve to a few others."""
     for dims in [(2, 3, 50), (2, 3, 9, 8), (1, 2, 3, 4, 5)]:
@@ -463,6 +488,7 @@ def cases():
     yield from turns()
     yield from twins()
     yield from steps_of_values()
+    yield from blocks()
     yield from onnx_functions()
 
 

@@ -190,8 +190,10 @@ mod microsoft {
     ops! {
         dequantize_linear,
         dynamic_quantize_mat_mul,
+        gather_block_quantized,
         gelu,
         mat_mul_integer_to_float,
+        mat_mul_n_bits,
         q_gemm,
         q_linear_add,
         q_linear_average_pool,

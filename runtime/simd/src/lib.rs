@@ -31,6 +31,12 @@ pub mod fft;
 )]
 pub mod formula;
 pub mod gemm_bf16;
+#[expect(
+    clippy::inline_always,
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "takes on the features of its caller; an address and the access to it are one step"
+)]
+pub mod gemm_blocks;
 pub mod gemm_f32;
 pub mod gemm_u8;
 pub mod indirect;

@@ -13,6 +13,7 @@ mod conv_f32;
 mod conv_u8;
 mod depthwise;
 mod gemm_bf16;
+mod gemm_blocks;
 mod gemm_f32;
 mod gemm_u8;
 mod harness;
@@ -30,6 +31,7 @@ const PRIMITIVES: &[(&str, Run)] = &[
     ("gemm_f32", gemm_f32::run),
     ("gemm_bf16", gemm_bf16::run),
     ("gemm_u8", gemm_u8::run),
+    ("gemm_blocks", gemm_blocks::run),
     ("conv_f32", conv_f32::run),
     ("conv_u8", conv_u8::run),
     ("winograd", winograd::run),

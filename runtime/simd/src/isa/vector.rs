@@ -45,6 +45,12 @@ pub(crate) trait Vector: Simd {
     /// See the trait.
     unsafe fn store_u16(self, to: *mut u16, x: Self::I);
 
+    /// The low four bits of each lane as a number, times `scale`, plus `zero`.
+    #[inline(always)]
+    fn half(self, x: Self::I, scale: Self::F, zero: Self::F) -> Self::F {
+        self.fma(self.int_to_float(self.and(x, self.splat_i(15))), scale, zero)
+    }
+
     /// The sums of four vectors, each added pairwise.
     #[inline(always)]
     fn sum4(self, x: [Self::F; 4]) -> [f32; 4] {

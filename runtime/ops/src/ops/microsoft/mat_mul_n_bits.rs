@@ -1,0 +1,427 @@
+//! Products with a matrix of 4- or 8-bit values, each block of which has a scale and a zero point of its own.
+
+use udo_api::{
+    Core, DType, Dim, Error, ExecError, FinalizeCx, InferCx, Inputs, Io, Kernel, KernelDef, Node,
+    Op, OpSchema, Param, Port, Shape, TypeSet, Value, Workspace, input, input_like, output_like,
+    types,
+};
+use udo_simd::gemm_blocks::{
+    Blocks, LEAST_BLOCK, Width, Zeros, arrange, is_arranged, multiply, numbers,
+};
+use udo_simd::gemm_f32::{Epilogue, Layout, gemm, pack_b, packed_len};
+
+use crate::Def;
+use crate::family::argument::count;
+use crate::family::partition;
+
+pub(crate) const DEF: Def = Def::of::<MatMulNBits>(KERNELS);
+
+const KERNELS: &[KernelDef] = &[KernelDef::new::<Product>("MatMulNBits", Core::CPU).ports(&[
+    input(0, types::F32),
+    input(1, types::U8),
+    input_like(2, 0),
+    input(3, ZEROS),
+    input_like(5, 0),
+    output_like(0, 0),
+])];
+
+const A: usize = 0;
+const B: usize = 1;
+const SCALES: usize = 2;
+const ZERO_POINTS: usize = 3;
+const GROUPS: usize = 4;
+const BIAS: usize = 5;
+
+const ZEROS: TypeSet = types::U8.or(types::F32);
+
+struct MatMulNBits;
+
+impl Op for MatMulNBits {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "MatMulNBits",
+        &[
+            Port::required("A", types::F32),
+            Port::required("B", types::U8),
+            Port::required("scales", types::F32),
+            Port::optional("zero_points", ZEROS),
+            Port::optional("g_idx", types::I32),
+            Port::optional("bias", types::F32),
+        ],
+        &[Port::required("Y", types::F32)],
+        &[
+            Param::scalar("K", DType::I64),
+            Param::scalar("N", DType::I64),
+            // The least that others may compute in: everything is computed in f32.
+            Param::scalar("accuracy_level", DType::I64).default(Value::int(0)),
+            Param::scalar("bits", DType::I64).default(Value::int(4)),
+            Param::scalar("block_size", DType::I64),
+            Param::scalar("weight_prepacked", DType::I64).default(Value::int(0)),
+        ],
+    );
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let sizes = Sizes::read(cx)?;
+        let a = cx.input(A)?;
+        let mut dims: Vec<Dim> = a.full_shape().iter().collect();
+        if let Some(last) = dims.last_mut() {
+            *last = Dim::Fixed(sizes.columns);
+        }
+        cx.set_output(0, a.with_shape(Shape::of_dims(&dims)?))
+    }
+}
+
+/// The extents of a product.
+#[derive(Clone, Copy, Debug)]
+struct Sizes {
+    rows: usize,
+    depth: usize,
+    columns: usize,
+    width: Width,
+    /// Values of a block.
+    block: usize,
+    /// Blocks of a column.
+    blocks: usize,
+}
+
+impl Sizes {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        let (depth, columns, block) =
+            (count(node, "K")?, count(node, "N")?, count(node, "block_size")?);
+        let width = match node.int("bits")? {
+            4 => Width::Four,
+            8 => Width::Eight,
+            bits => {
+                return Err(Error::new(format!("parameter \"bits\" is {bits}, wanted 4 or 8")));
+            }
+        };
+        if !block.is_power_of_two() || block < LEAST_BLOCK {
+            let wanted = format!("wanted a power of two from {LEAST_BLOCK} on");
+            return Err(Error::new(format!("parameter \"block_size\" is {block}, {wanted}")));
+        }
+        if node.flag("weight_prepacked")? {
+            let wanted = "wanted values in the order of ONNX Runtime's document";
+            return Err(Error::new(format!("parameter \"weight_prepacked\" is 1, {wanted}")));
+        }
+        if node.has_input(GROUPS) {
+            return Err(Error::new(format!(
+                "input {GROUPS}, an order of rows, is there, wanted none"
+            )));
+        }
+        let (a, blocks) = (node.input(A)?, depth.div_ceil(block));
+        if a.shape().last() != Some(&depth) {
+            return Err(Error::new(format!("input {A} is {a}, wanted rows of {depth}")));
+        }
+        let rows = a.len() / depth;
+        let sizes = Self { rows, depth, columns, width, block, blocks };
+        sizes.check(node)?;
+        Ok(sizes)
+    }
+
+    fn check(&self, node: &Node<'_>) -> Result<(), Error> {
+        let &Self { columns, width, block, blocks, .. } = self;
+        let all = columns.saturating_mul(blocks);
+        let is_packed =
+            node.has_input(ZERO_POINTS) && node.input(ZERO_POINTS)?.dtype() == Some(DType::U8);
+        let zeros = if is_packed { columns.saturating_mul(width.bytes(blocks)) } else { all };
+        let wanted =
+            [(B, all.saturating_mul(width.bytes(block))), (SCALES, all), (ZERO_POINTS, zeros)];
+        for (port, len) in wanted.into_iter().chain([(BIAS, columns)]) {
+            if node.has_input(port) && node.input(port)?.len() != len {
+                let found = node.input(port)?;
+                return Err(Error::new(format!("input {port} is {found}, wanted {len} elements")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Numbers of a row with those of the last block filled up.
+    fn whole_depth(&self) -> usize {
+        self.block.saturating_mul(self.blocks)
+    }
+
+    fn blocks<'a>(&self, inputs: &Inputs<'a>) -> Result<Blocks<'a>, ExecError> {
+        let &Self { columns, width, block, blocks, .. } = self;
+        let middle = if width == Width::Four { 8.0 } else { 128.0 };
+        let zeros = if !inputs.has(ZERO_POINTS) {
+            Zeros::Same(middle)
+        } else if inputs.dtype(ZERO_POINTS)? == DType::U8 {
+            Zeros::Values(inputs.get::<u8>(ZERO_POINTS)?)
+        } else {
+            Zeros::Numbers(inputs.get::<f32>(ZERO_POINTS)?)
+        };
+        let (values, scales) = (inputs.get::<u8>(B)?, inputs.get::<f32>(SCALES)?);
+        let b = Blocks::new(width, [block, blocks, columns], values, scales, zeros);
+        b.ok_or(ExecError::bad_value(values.len() as i64, B))
+    }
+}
+
+/// Rows that are multiplied by values as they are read; for more of them, values are made numbers first.
+const FEW: usize = 12;
+
+/// Columns that become numbers at a time: as many as half of a second-level cache of 1 MiB holds, packed and not.
+const AT_HAND: usize = 1 << 16;
+
+/// Columns of a part are a multiple of so many.
+const STEP: usize = 16;
+
+struct Product {
+    sizes: Sizes,
+    /// Columns of a part.
+    part: usize,
+    /// Columns that become numbers at a time; 0 where none do.
+    tile: usize,
+}
+
+impl Kernel for Product {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let sizes = Sizes::read(cx)?;
+        let Sizes { rows, columns, .. } = sizes;
+        let parts = match cx.threads() {
+            1 => 1,
+            threads => partition::most_grains(threads),
+        };
+        let part = columns.div_ceil(parts).next_multiple_of(STEP).min(columns);
+        let most = (AT_HAND / sizes.whole_depth().max(1) / STEP * STEP).max(STEP);
+        let tile = if rows > FEW { most.min(part) } else { 0 };
+        Ok(Self { sizes, part, tile })
+    }
+
+    fn workspace(&self) -> Workspace {
+        let [arranged, apart, own] = self.lens();
+        let own = self.parts().saturating_mul(own);
+        Workspace::of::<f32>(arranged).and::<f32>(apart).and::<f32>(own)
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io { inputs, mut outputs, mut scratch, parallel, .. } = io;
+        let Sizes { rows, depth, columns, .. } = self.sizes;
+        let (x, y) = (inputs.get::<f32>(A)?, outputs.take::<f32>(0)?);
+        let (b, [arranged, apart, own_len]) = (self.sizes.blocks(&inputs)?, self.lens());
+        let a = scratch.take::<f32>(arranged)?;
+        let apart = scratch.take::<f32>(apart)?;
+        let own = scratch.take::<f32>(self.parts() * own_len)?;
+        if rows == 0 {
+            return Ok(());
+        }
+        let a = if is_arranged(&b, depth) {
+            x
+        } else {
+            arrange(&b, depth, x, a);
+            &*a
+        };
+        let bias = if inputs.has(BIAS) { inputs.get::<f32>(BIAS)? } else { &[] };
+        // Results of one row are where they belong; those of more lie part by part first.
+        let to = if rows == 1 { &mut *y } else { &mut *apart };
+        parallel.chunks_mut_with(to, rows * self.part, own, own_len, |part, y, own| {
+            let first = part * self.part;
+            self.columns(&b, first, a, y, own);
+            let width = y.len() / rows;
+            if let Some(bias) = bias.get(first..first + width) {
+                y.chunks_exact_mut(width).for_each(|y| add(y, bias));
+            }
+            Ok(())
+        })?;
+        if rows == 1 {
+            return Ok(());
+        }
+        let (apart, grain) = (&*apart, partition::row_grain(columns));
+        parallel.chunks_mut(y, grain, |chunk, y| {
+            for (at, y) in y.chunks_exact_mut(columns).enumerate() {
+                let row = chunk * (grain / columns) + at;
+                for (part, y) in y.chunks_mut(self.part).enumerate() {
+                    let from = part * self.part * rows + row * y.len();
+                    y.copy_from_slice(&apart[from..][..y.len()]);
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Product {
+    /// Elements of scratch: for the left side, for results that lie apart, and for each part.
+    fn lens(&self) -> [usize; 3] {
+        let Sizes { rows, columns, .. } = self.sizes;
+        let depth = self.sizes.whole_depth();
+        let apart = if rows == 1 { 0 } else { rows.saturating_mul(columns) };
+        let packed = if self.tile == 0 { 0 } else { packed_len(depth, self.tile) };
+        [
+            rows.saturating_mul(depth),
+            apart,
+            self.tile.saturating_mul(depth).saturating_add(packed).next_multiple_of(STEP),
+        ]
+    }
+
+    fn parts(&self) -> usize {
+        self.sizes.columns.div_ceil(self.part.max(1))
+    }
+
+    /// The results for some columns, of all rows.
+    fn columns(&self, b: &Blocks<'_>, first: usize, a: &[f32], y: &mut [f32], own: &mut [f32]) {
+        let (rows, depth) = (self.sizes.rows, self.sizes.whole_depth());
+        let width = y.len() / rows;
+        if self.tile == 0 {
+            return multiply(b, first..first + width, a, y, width);
+        }
+        let (wide, packed) = own.split_at_mut(self.tile * depth);
+        for from in (0..width).step_by(self.tile) {
+            let count = self.tile.min(width - from);
+            numbers(b, first + from..first + from + count, wide);
+            pack_b(wide, depth, Layout::Transposed, depth, count, packed);
+            let y = &mut y[from..];
+            gemm(a, depth, rows, depth, packed, count, y, width, &Epilogue::default());
+        }
+    }
+}
+
+fn add(y: &mut [f32], x: &[f32]) {
+    y.iter_mut().zip(x).for_each(|(y, x)| *y += x);
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::family::numerics::settled_on_any_threads;
+    use crate::testing::{Bench, Tensor, assert_near, bench, noise, tensor};
+
+    /// A product, and what kind of zero points it has.
+    #[derive(Clone, Copy, Debug)]
+    struct Case {
+        rows: usize,
+        depth: usize,
+        columns: usize,
+        bits: usize,
+        block: usize,
+        zeros: Zeros,
+        has_bias: bool,
+    }
+
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Zeros {
+        None,
+        Values,
+        Numbers,
+    }
+
+    const CASE: Case = Case {
+        rows: 1,
+        depth: 64,
+        columns: 40,
+        bits: 4,
+        block: 32,
+        zeros: Zeros::None,
+        has_bias: false,
+    };
+
+    const CASES: &[Case] = &[
+        CASE,
+        Case { rows: 3, zeros: Zeros::Values, has_bias: true, ..CASE },
+        Case { rows: 20, depth: 100, columns: 70, zeros: Zeros::Numbers, has_bias: true, ..CASE },
+        Case { bits: 8, depth: 96, block: 16, zeros: Zeros::Values, ..CASE },
+        Case { bits: 8, rows: 33, columns: 130, ..CASE },
+        Case { rows: 2, depth: 33, columns: 1, block: 16, ..CASE },
+        Case { rows: 0, ..CASE },
+        Case { rows: 5, depth: 700, columns: 300, block: 128, zeros: Zeros::Values, ..CASE },
+    ];
+
+    impl Case {
+        fn blocks(&self) -> usize {
+            self.depth.div_ceil(self.block)
+        }
+
+        fn bytes(&self, len: usize) -> Vec<u8> {
+            (0..len).map(|i| (i * 37 + i / 7 * 11 + 5) as u8).collect()
+        }
+
+        fn numbers(&self) -> [Vec<f32>; 4] {
+            let all = self.columns * self.blocks();
+            let zeros = noise(all).iter().map(|x| 4.0 + x).collect();
+            [noise(self.rows * self.depth), noise(all + 1).split_off(1), zeros, noise(self.columns)]
+        }
+
+        fn given(&self) -> Bench {
+            let &Self { rows, depth, columns, bits, block, .. } = self;
+            let (blob, [x, scales, zeros, bias]) = (block * bits / 8, self.numbers());
+            let values = self.bytes(columns * self.blocks() * blob);
+            let run = bench("com.microsoft:MatMulNBits").input(tensor(&[rows, depth], &x));
+            let run = run.constant(tensor(&[columns, self.blocks(), blob], &values));
+            let run = run.constant(tensor(&[columns * self.blocks()], &scales));
+            let row = (self.blocks() * bits).div_ceil(8);
+            let run = match self.zeros {
+                Zeros::None => run.absent(),
+                Zeros::Values => run.constant(tensor(&[columns * row], &self.bytes(columns * row))),
+                Zeros::Numbers => run.constant(tensor(&[columns * self.blocks()], &zeros)),
+            };
+            let run = run.absent();
+            let run = if self.has_bias { run.constant(tensor(&[columns], &bias)) } else { run };
+            let run = run.int("K", depth as i64).int("N", columns as i64);
+            run.int("bits", bits as i64).int("block_size", block as i64)
+        }
+
+        fn wanted(&self) -> Vec<f64> {
+            let &Self { rows, depth, columns, bits, block, .. } = self;
+            let (blob, blocks, [x, scales, zeros, bias]) =
+                (block * bits / 8, self.blocks(), self.numbers());
+            let values = self.bytes(columns * blocks * blob);
+            let row = (blocks * bits).div_ceil(8);
+            let packed_zeros = self.bytes(columns * row);
+            let part = |bytes: &[u8], at: usize| match bits {
+                8 => f64::from(bytes[at]),
+                _ => f64::from(bytes[at / 2] >> (at % 2 * 4) & 15),
+            };
+            let weight = |column: usize, k: usize| {
+                let own = column * blocks + k / block;
+                let zero = match self.zeros {
+                    Zeros::None => f64::from(1 << (bits - 1)),
+                    Zeros::Values => part(&packed_zeros[column * row..], k / block),
+                    Zeros::Numbers => f64::from(zeros[own]),
+                };
+                (part(&values[own * blob..], k % block) - zero) * f64::from(scales[own])
+            };
+            let all = (0..rows * columns).map(|at| {
+                let (row, column) = (at / columns, at % columns);
+                let terms = (0..depth).map(|k| f64::from(x[row * depth + k]) * weight(column, k));
+                terms.sum::<f64>() + if self.has_bias { f64::from(bias[column]) } else { 0.0 }
+            });
+            all.collect()
+        }
+    }
+
+    #[test]
+    fn products_are_those_of_what_values_stand_for() {
+        for case in CASES {
+            println!("{case:?}");
+            let y = if case.rows > 12 {
+                case.given().threads(3).one()
+            } else {
+                settled_on_any_threads(&case.given())
+            };
+            assert_near(&y.values::<f32>(), &case.wanted(), 2e-4);
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let run = |x: Tensor, values: usize, scales: usize| {
+            let run = bench("com.microsoft:MatMulNBits").input(x);
+            let run = run.constant(tensor(&[values], &vec![0u8; values]));
+            run.constant(tensor(&[scales], &vec![0f32; scales])).int("K", 32).int("N", 2)
+        };
+        let x = || tensor(&[1, 32], &[0f32; 32]);
+        let fits = || run(x(), 32, 2);
+        let error = fits().int("block_size", 24).error();
+        assert_eq!(error, "parameter \"block_size\" is 24, wanted a power of two from 16 on");
+        let error = fits().int("block_size", 32).int("bits", 2).error();
+        assert_eq!(error, "parameter \"bits\" is 2, wanted 4 or 8");
+        let error = run(tensor(&[1, 31], &[0f32; 31]), 32, 2).int("block_size", 32).error();
+        assert_eq!(error, "input 0 is f32[1,31], wanted rows of 32");
+        let error = run(x(), 31, 2).int("block_size", 32).error();
+        assert_eq!(error, "input 1 is u8[31], wanted 32 elements");
+        let error = run(x(), 32, 3).int("block_size", 32).error();
+        assert_eq!(error, "input 2 is f32[3], wanted 2 elements");
+        let error = fits().int("block_size", 32).int("weight_prepacked", 1).error();
+        assert!(error.starts_with("parameter \"weight_prepacked\" is 1"), "{error}");
+        let order = fits().absent().constant(tensor(&[32], &[0i32; 32]));
+        let error = order.int("block_size", 32).error();
+        assert_eq!(error, "input 4, an order of rows, is there, wanted none");
+    }
+}

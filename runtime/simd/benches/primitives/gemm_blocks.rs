@@ -1,0 +1,37 @@
+//! Rows of `gemm_blocks`.
+#![expect(clippy::unwrap_used, reason = "without a right side nothing is measured")]
+
+use std::hint::black_box;
+
+use udo_simd::gemm_blocks::{Blocks, Width, Zeros, arrange, multiply};
+
+use crate::harness::{self, Lines, Summary, Unit, section};
+
+/// Layers of models of language: rows, depth, columns, and values of a block.
+const SHAPES: &[(usize, usize, usize, usize)] =
+    &[(1, 2048, 2048, 32), (1, 4096, 4096, 32), (1, 4096, 4096, 128), (4, 4096, 4096, 32)];
+
+/// Prints the rows, which count in no mean.
+pub(crate) fn run(_: &mut Summary) {
+    section("gemm_blocks: rows x depth x columns of 4 and of 8 bits");
+    for &(rows, depth, columns, block) in SHAPES {
+        for (width, bits) in [(Width::Four, 4), (Width::Eight, 8)] {
+            let count = depth / block;
+            let len = columns * count * width.bytes(block);
+            let values: Vec<u8> = (0..=u8::MAX).rev().cycle().step_by(7).take(len).collect();
+            let scales = vec![0.01; columns * count];
+            let sizes = [block, count, columns];
+            let b = Blocks::new(width, sizes, &values, &scales, Zeros::Same(8.0)).unwrap();
+            let (mut a, mut y) = (Lines::new(rows * depth), Lines::new(rows * columns));
+            let x: Vec<f32> = (0..rows * depth).map(|i| (i % 17) as f32 / 17.0 - 0.5).collect();
+            arrange(&b, depth, &x, a.slice());
+            let (a, y) = (a.slice(), y.slice());
+            let work = 2.0 * (rows * depth * columns) as f64;
+            let label = format!("{rows}x{depth}x{columns}, {bits} bits, blocks of {block}");
+            harness::row(&label, Unit::Flops, work, || {
+                multiply(&b, 0..columns, a, y, columns);
+                black_box(&mut *y);
+            });
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! The loops over blocks, written once for all instruction sets.
+
+use std::ops::Range;
+
+use super::{Blocks, Width};
+use crate::isa::{Simd, SimdOp, Vector};
+
+pub(super) struct Multiply<'a> {
+    pub(super) b: &'a Blocks<'a>,
+    pub(super) columns: Range<usize>,
+    pub(super) a: &'a [f32],
+    pub(super) y: &'a mut [f32],
+    pub(super) ldc: usize,
+}
+
+impl SimdOp for Multiply<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Vector>(self, simd: S) {
+        let Self { b, columns, a, y, ldc } = self;
+        let depth = b.depth().max(1);
+        let mut rows = a.chunks(4 * depth).zip(y.chunks_mut((4 * ldc).max(1)));
+        for (a, y) in rows.by_ref() {
+            match a.len() / depth {
+                4 => all::<S, 4, 2>(simd, b, columns.clone(), a, y, ldc),
+                3 => all::<S, 3, 2>(simd, b, columns.clone(), a, y, ldc),
+                2 => all::<S, 2, 4>(simd, b, columns.clone(), a, y, ldc),
+                _ => all::<S, 1, 4>(simd, b, columns.clone(), a, y, ldc),
+            }
+        }
+    }
+}
+
+/// Results of `R` rows, of `C` columns at a time.
+#[inline(always)]
+fn all<S: Vector, const R: usize, const C: usize>(
+    simd: S,
+    b: &Blocks<'_>,
+    columns: Range<usize>,
+    a: &[f32],
+    y: &mut [f32],
+    ldc: usize,
+) {
+    let Range { start: mut column, end } = columns;
+    let mut at = 0;
+    while column + C <= end {
+        store::<R, C>(some::<S, R, C>(simd, b, column, a), y, at, ldc);
+        (column, at) = (column + C, at + C);
+    }
+    while column < end {
+        store::<R, 1>(some::<S, R, 1>(simd, b, column, a), y, at, ldc);
+        (column, at) = (column + 1, at + 1);
+    }
+}
+
+#[inline(always)]
+fn store<const R: usize, const C: usize>(
+    sums: [[f32; C]; R],
+    y: &mut [f32],
+    at: usize,
+    ldc: usize,
+) {
+    for (row, sums) in sums.into_iter().enumerate() {
+        y[row * ldc + at..][..C].copy_from_slice(&sums);
+    }
+}
+
+/// Results of `R` rows for `C` columns.
+#[inline(always)]
+fn some<S: Vector, const R: usize, const C: usize>(
+    simd: S,
+    b: &Blocks<'_>,
+    column: usize,
+    a: &[f32],
+) -> [[f32; C]; R] {
+    assert!(a.len() >= R * b.depth() && column + C <= b.columns, "rows and columns that are there");
+    let is_whole = b.width.bytes(b.block).is_multiple_of(S::LANES);
+    let sums = match b.width {
+        _ if !is_whole => short::<S, R, C>(simd, b, column, a),
+        // SAFETY: blocks are whole vectors, and there are `R` rows and `C` columns.
+        Width::Four => unsafe { whole::<S, R, C, true>(simd, b, column, a) },
+        // SAFETY: as above.
+        Width::Eight => unsafe { whole::<S, R, C, false>(simd, b, column, a) },
+    };
+    let mut results = [[0.0; C]; R];
+    let mut r = 0;
+    while r < R {
+        let mut c = 0;
+        while c < C {
+            let [low, high] = sums[r][c];
+            results[r][c] = simd.sum(simd.add(low, high));
+            c += 1;
+        }
+        r += 1;
+    }
+    results
+}
+
+/// Two sums for each of `R` rows and `C` columns.
+type Sums<S, const R: usize, const C: usize> = [[[<S as Simd>::F; 2]; C]; R];
+
+/// Sums of blocks that are whole vectors of bytes, each of which has two values where `FOUR` says so.
+///
+/// # Safety
+///
+/// The bytes of a block are a multiple of `S::LANES`; `a` has `R` rows, and there are `C` columns from `column` on.
+#[inline(always)]
+unsafe fn whole<S: Vector, const R: usize, const C: usize, const FOUR: bool>(
+    simd: S,
+    b: &Blocks<'_>,
+    column: usize,
+    a: &[f32],
+) -> Sums<S, R, C> {
+    let (depth, len) = (b.depth(), b.width.bytes(b.block));
+    let mut sums = [[[simd.splat(0.0); 2]; C]; R];
+    for block in 0..b.count {
+        let mut ends = [[simd.splat(0.0); 2]; C];
+        let mut c = 0;
+        while c < C {
+            let [scale, zero] = b.ends(column + c, block);
+            ends[c] = [simd.splat(scale), simd.splat(zero)];
+            c += 1;
+        }
+        let mut at = 0;
+        while at < len {
+            let mut c = 0;
+            while c < C {
+                let place = ((column + c) * b.count + block) * len + at;
+                // SAFETY: `Blocks::new` found the bytes of all blocks, and a vector from `at` on lies in this one.
+                let values = unsafe { simd.load_u8(b.values.as_ptr().add(place)) };
+                let [scale, zero] = ends[c];
+                let [low, high] = if FOUR {
+                    let high = simd.shr::<4>(values);
+                    [simd.half(values, scale, zero), simd.half(high, scale, zero)]
+                } else {
+                    [simd.fma(simd.int_to_float(values), scale, zero); 2]
+                };
+                let mut r = 0;
+                while r < R {
+                    let place = r * depth + block * b.block + at;
+                    // SAFETY: row `r` has as many numbers of this block as that has bytes, or twice as many.
+                    let x = unsafe { simd.load(a.as_ptr().add(place)) };
+                    sums[r][c][0] = simd.fma(low, x, sums[r][c][0]);
+                    if FOUR {
+                        // SAFETY: the second half of those numbers.
+                        let x = unsafe { simd.load(a.as_ptr().add(place + len)) };
+                        sums[r][c][1] = simd.fma(high, x, sums[r][c][1]);
+                    }
+                    r += 1;
+                }
+                c += 1;
+            }
+            at += S::LANES;
+        }
+    }
+    sums
+}
+
+/// The same of blocks of any length.
+#[inline(always)]
+fn short<S: Vector, const R: usize, const C: usize>(
+    simd: S,
+    b: &Blocks<'_>,
+    column: usize,
+    a: &[f32],
+) -> Sums<S, R, C> {
+    let depth = b.depth();
+    let mut sums = [[[simd.splat(0.0); 2]; C]; R];
+    for block in 0..b.count {
+        let mut c = 0;
+        while c < C {
+            let [scale, zero] = b.ends(column + c, block);
+            let ends = [simd.splat(scale), simd.splat(zero)];
+            let bytes = b.bytes(column + c, block);
+            for (at, part) in bytes.chunks(S::LANES).enumerate() {
+                let at = at * S::LANES;
+                let [low, high] = parts(simd, b.width, ends, part);
+                let mut r = 0;
+                while r < R {
+                    let a = &a[r * depth + block * b.block..][..b.block];
+                    sums[r][c][0] = simd.fma(low, row(simd, &a[at..][..part.len()]), sums[r][c][0]);
+                    if b.width == Width::Four {
+                        let a = row(simd, &a[bytes.len() + at..][..part.len()]);
+                        sums[r][c][1] = simd.fma(high, a, sums[r][c][1]);
+                    }
+                    r += 1;
+                }
+            }
+            c += 1;
+        }
+    }
+    sums
+}
+
+/// Some numbers, a vector at most, and zeros behind them.
+#[inline(always)]
+fn row<S: Vector>(simd: S, x: &[f32]) -> S::F {
+    if x.len() == S::LANES {
+        // SAFETY: `x` has a vector's numbers.
+        return unsafe { simd.load(x.as_ptr()) };
+    }
+    // SAFETY: `x` has `x.len()` numbers, fewer than a vector.
+    unsafe { simd.load_tail(x.as_ptr(), x.len(), simd.splat(0.0)) }
+}
+
+/// Stores some numbers, a vector at most.
+#[inline(always)]
+fn store_row<S: Vector>(simd: S, y: &mut [f32], x: S::F) {
+    if y.len() == S::LANES {
+        // SAFETY: `y` has a vector's numbers.
+        return unsafe { simd.store(y.as_mut_ptr(), x) };
+    }
+    // SAFETY: `y` has `y.len()` numbers, fewer than a vector.
+    unsafe { simd.store_tail(y.as_mut_ptr(), y.len(), x) }
+}
+
+/// What some bytes stand for, a vector's at most: their lower halves and their upper ones, or themselves.
+#[inline(always)]
+fn parts<S: Vector>(simd: S, width: Width, [scale, zero]: [S::F; 2], bytes: &[u8]) -> [S::F; 2] {
+    let values = if bytes.len() == S::LANES {
+        // SAFETY: `bytes` has a vector's bytes.
+        unsafe { simd.load_u8(bytes.as_ptr()) }
+    } else {
+        let mut whole = [0; 16];
+        whole[..bytes.len()].copy_from_slice(bytes);
+        // SAFETY: a vector has 16 lanes at most.
+        unsafe { simd.load_u8(whole.as_ptr()) }
+    };
+    match width {
+        Width::Eight => {
+            let numbers = simd.fma(simd.int_to_float(values), scale, zero);
+            [numbers, numbers]
+        }
+        Width::Four => {
+            [simd.half(values, scale, zero), simd.half(simd.shr::<4>(values), scale, zero)]
+        }
+    }
+}
+
+pub(super) struct Numbers<'a> {
+    pub(super) b: &'a Blocks<'a>,
+    pub(super) columns: Range<usize>,
+    pub(super) y: &'a mut [f32],
+}
+
+impl SimdOp for Numbers<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Vector>(self, simd: S) {
+        let Self { b, columns, y } = self;
+        for (column, y) in columns.zip(y.chunks_exact_mut(b.depth().max(1))) {
+            for (block, y) in y.chunks_exact_mut(b.block).enumerate() {
+                let [scale, zero] = b.ends(column, block);
+                let ends = [simd.splat(scale), simd.splat(zero)];
+                let bytes = b.bytes(column, block);
+                let (first, second) = y.split_at_mut(bytes.len());
+                for (at, part) in bytes.chunks(S::LANES).enumerate() {
+                    let [low, high] = parts(simd, b.width, ends, part);
+                    store_row(simd, &mut first[at * S::LANES..][..part.len()], low);
+                    if b.width == Width::Four {
+                        store_row(simd, &mut second[at * S::LANES..][..part.len()], high);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Products against their definition in `f64`, by every instruction set, beside memory that must not be touched.
+
+use super::*;
+use crate::gemm_f32::{Epilogue, Layout, gemm, pack_b, packed_len};
+use crate::testing::{Guarded, assert_near, noise};
+
+/// A right side, and what its values stand for.
+struct Case {
+    width: Width,
+    block: usize,
+    count: usize,
+    columns: usize,
+    values: Vec<u8>,
+    scales: Vec<f32>,
+    packed_zeros: Vec<u8>,
+    zeros: Vec<f32>,
+}
+
+impl Case {
+    fn new(width: Width, block: usize, count: usize, columns: usize) -> Self {
+        let mut state = 7u32;
+        let mut bytes = |len: usize| -> Vec<u8> {
+            let mut next = || {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                (state >> 24) as u8
+            };
+            (0..len).map(|_| next()).collect()
+        };
+        let (values, packed_zeros) =
+            (bytes(columns * count * width.bytes(block)), bytes(columns * width.bytes(count)));
+        let (scales, zeros) = (noise(columns * count), noise(columns * count + 1).split_off(1));
+        Self { width, block, count, columns, values, scales, packed_zeros, zeros }
+    }
+
+    fn value(&self, bytes: &[u8], at: usize) -> f64 {
+        match self.width {
+            Width::Eight => f64::from(bytes[at]),
+            Width::Four => f64::from(bytes[at / 2] >> (at % 2 * 4) & 15),
+        }
+    }
+
+    fn number(&self, kind: usize, column: usize, at: usize) -> f64 {
+        let block = at / self.block;
+        let len = self.width.bytes(self.block);
+        let own = &self.values[(column * self.count + block) * len..][..len];
+        let row = self.width.bytes(self.count);
+        let zero = match kind {
+            0 => 8.0,
+            1 => self.value(&self.packed_zeros[column * row..][..row], block),
+            _ => f64::from(self.zeros[column * self.count + block]),
+        };
+        let scale = f64::from(self.scales[column * self.count + block]);
+        (self.value(own, at % self.block) - zero) * scale
+    }
+
+    fn wanted(&self, kind: usize, x: &[f32], depth: usize) -> Vec<f64> {
+        let rows = x.chunks(depth);
+        let sum = |x: &[f32], column: usize| {
+            let terms = x.iter().enumerate();
+            terms.map(|(at, x)| f64::from(*x) * self.number(kind, column, at)).sum::<f64>()
+        };
+        rows.flat_map(|x| (0..self.columns).map(move |column| sum(x, column))).collect()
+    }
+}
+
+#[test]
+fn products_are_those_of_what_values_stand_for() {
+    for width in [Width::Four, Width::Eight] {
+        for (block, count, columns) in [(16, 3, 5), (32, 1, 1), (32, 4, 9), (64, 2, 6), (128, 2, 3)]
+        {
+            let case = Case::new(width, block, count, columns);
+            let (values, scales) = (Guarded::of(&case.values), Guarded::of(&case.scales));
+            let zeros =
+                [Zeros::Same(8.0), Zeros::Values(&case.packed_zeros), Zeros::Numbers(&case.zeros)];
+            for (kind, zeros) in zeros.into_iter().enumerate() {
+                let b =
+                    Blocks::new(width, [block, count, columns], &values, &scales, zeros).unwrap();
+                for (rows, depth) in
+                    [(1, block * count), (2, block * count - 3), (7, block * count)]
+                {
+                    let x = noise(rows * depth);
+                    let mut a = Guarded::of(&vec![f32::NAN; rows * b.depth()]);
+                    arrange(&b, depth, &x, &mut a);
+                    let wanted = case.wanted(kind, &x, depth);
+                    for &isa in Isa::available() {
+                        let mut y = Guarded::of(&vec![0.0; rows * columns]);
+                        multiply_on(isa, &b, 0..columns, &a, &mut y, columns);
+                        assert_near(&y, &wanted, 1e-4);
+                        let all = dense(isa, &b, &a, rows);
+                        assert_near(&all, &wanted, 1e-4);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The same by way of numbers.
+fn dense(isa: Isa, b: &Blocks<'_>, a: &[f32], rows: usize) -> Vec<f32> {
+    let (depth, columns) = (b.depth(), b.columns);
+    let mut numbers = Guarded::of(&vec![0.0; columns * depth]);
+    numbers_on(isa, b, 0..columns, &mut numbers);
+    let mut packed = vec![0.0; packed_len(depth, columns)];
+    pack_b(&numbers, depth, Layout::Transposed, depth, columns, &mut packed);
+    let mut y = vec![0.0; rows * columns];
+    gemm(a, depth, rows, depth, &packed, columns, &mut y, columns, &Epilogue::default());
+    y
+}
+
+#[test]
+fn columns_are_computed_alone_as_with_others() {
+    let case = Case::new(Width::Four, 32, 3, 11);
+    let b = Blocks::new(Width::Four, [32, 3, 11], &case.values, &case.scales, Zeros::Same(8.0));
+    let b = b.unwrap();
+    let a = noise(2 * b.depth());
+    let (mut whole, mut part) = (vec![0.0; 22], vec![0.0; 2 * 4]);
+    multiply(&b, 0..11, &a, &mut whole, 11);
+    multiply(&b, 5..9, &a, &mut part, 4);
+    for (whole, part) in whole.chunks(11).zip(part.chunks(4)) {
+        assert_eq!(&whole[5..9], part);
+    }
+}
+
+#[test]
+fn slices_that_are_too_short_make_no_right_side() {
+    let (values, scales) = (vec![0; 2 * 3 * 16], vec![0.0; 6]);
+    let new = |sizes, values, scales, zeros| {
+        Blocks::new(Width::Four, sizes, values, scales, zeros).is_some()
+    };
+    assert!(new([32, 2, 3], &values, &scales, Zeros::Same(8.0)));
+    assert!(new([32, 2, 3], &values, &scales, Zeros::Values(&[0; 3])));
+    assert!(!new([32, 2, 3], &values[1..], &scales, Zeros::Same(8.0)));
+    assert!(!new([32, 2, 3], &values, &scales[1..], Zeros::Same(8.0)));
+    assert!(!new([32, 2, 3], &values, &scales, Zeros::Values(&[0; 2])));
+    assert!(!new([32, 2, 3], &values, &scales, Zeros::Numbers(&[0.0; 5])));
+    assert!(!new([24, 2, 3], &values, &scales, Zeros::Same(8.0)));
+    assert!(!new([0, 2, 3], &values, &scales, Zeros::Same(8.0)));
+}
