@@ -455,6 +455,38 @@ def blocks():
         yield Case("GatherBlockQuantized", [data, indices, scales, zeros], held=[0, 2, 3], **sizes)
 
 
+def groups():
+    """Heads that share keys, which a cache has room for."""
+    heads, shared, size = 6, 2, 16
+    def sides(batch, queries):
+        return [floats(batch, queries, n * size) for n in (heads, shared, shared)]
+    def case(sides, past, lengths, total, more=(), **attrs):
+        lengths, total = np.array(lengths, np.int32) - 1, np.array(total, np.int32)
+        inputs = [*sides, *past, lengths, total, *more]
+        return Case("GroupQueryAttention", inputs, 3, [6], num_heads=heads, kv_num_heads=shared, **attrs)
+    def past(batch, room):
+        return [floats(batch, shared, room, size), floats(batch, shared, room, size)]
+    none, angles = [None, None], [floats(40, 8), floats(40, 8)]
+    for attrs in [{}, {"scale": 0.4}, {"softcap": 2.0}, {"local_window_size": 3}, {"smooth_softmax": 1}]:
+        yield case(sides(2, 7), none, [7, 7], 7, **attrs)
+        yield case(sides(1, 4), past(1, 9), [13], 13, **attrs)
+        yield case(sides(2, 1), past(2, 20), [12, 5], 12, **attrs)
+    for interleaved in [0, 1]:
+        turns = {"do_rotary": 1, "rotary_interleaved": interleaved}
+        yield case(sides(2, 7), none, [7, 7], 7, angles, **turns)
+        yield case(sides(1, 4), past(1, 9), [13], 13, angles, **turns)
+        yield case(sides(2, 1), past(2, 20), [12, 5], 12, angles, **turns)
+        yield case(sides(1, 1), past(1, 11), [12], 12, angles, **turns)
+    row = [floats(1, 5, (heads + 2 * shared) * size), None, None]
+    yield case(row, past(1, 3), [8], 8)
+    yield case(row, past(1, 3), [8], 8, angles, do_rotary=1)
+    places = ints([4, 2, 0, 1, 7], dtype=np.int64)
+    yield case(sides(1, 5), past(1, 3), [8], 8, [*angles, places], do_rotary=1)
+    yield case(sides(1, 5), past(1, 3), [8], 8, [*none, None, floats(1, heads, 5, 8)])
+    yield case(sides(1, 5), past(1, 3), [8], 8, [*none, None, None, floats(heads)])
+    yield case(sides(1, 70), past(1, 300), [370], 370)
+
+
 def onnx_functions():
     """Operators of ONNX's that resolve to a few others."""
     for dims in [(2, 3, 50), (2, 3, 9, 8), (1, 2, 3, 4, 5)]:
@@ -489,6 +521,7 @@ def cases():
     yield from twins()
     yield from steps_of_values()
     yield from blocks()
+    yield from groups()
     yield from onnx_functions()
 
 

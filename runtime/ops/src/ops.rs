@@ -192,6 +192,7 @@ mod microsoft {
         dynamic_quantize_mat_mul,
         gather_block_quantized,
         gelu,
+        group_query_attention,
         mat_mul_integer_to_float,
         mat_mul_n_bits,
         q_gemm,

@@ -7,6 +7,7 @@ use udo_api::{
 
 use crate::Def;
 use crate::family::argument::count;
+use crate::family::attention::turn;
 use crate::family::partition::row_grain;
 
 pub(crate) const DEF: Def = Def::of::<RotaryEmbedding>(KERNELS);
@@ -119,28 +120,6 @@ impl Rule {
         let wanted = format!("wanted the {of} of {x} by {} angles", self.pairs);
         Err(Error::new(format!("inputs {COS} and {SIN} are {cos} and {sin}, {wanted}")))
     }
-
-    /// Turns the elements of one head.
-    fn turn(&self, x: &[f32], [cos, sin]: [&[f32]; 2], y: &mut [f32]) {
-        let angles = cos.iter().zip(sin);
-        let (turned, rest) = x.split_at(2 * self.pairs);
-        let (to, to_rest) = y.split_at_mut(2 * self.pairs);
-        to_rest.copy_from_slice(rest);
-        if self.is_interleaved {
-            let (pairs, to) = (turned.as_chunks::<2>().0, to.as_chunks_mut::<2>().0);
-            for ((&[a, b], to), (cos, sin)) in pairs.iter().zip(to).zip(angles) {
-                *to = [cos * a - sin * b, sin * a + cos * b];
-            }
-            return;
-        }
-        let (first, second) = turned.split_at(self.pairs);
-        let (to_first, to_second) = to.split_at_mut(self.pairs);
-        let pairs = first.iter().zip(second).zip(to_first.iter_mut().zip(to_second));
-        for (((a, b), (to_first, to_second)), (cos, sin)) in pairs.zip(angles) {
-            *to_first = cos * a - sin * b;
-            *to_second = sin * a + cos * b;
-        }
-    }
 }
 
 struct Turned(Rule);
@@ -153,7 +132,7 @@ impl Kernel for Turned {
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
         let Io { inputs, mut outputs, parallel, .. } = io;
         let Self(rule) = self;
-        let &Rule { packed, elements, pairs, .. } = rule;
+        let &Rule { packed, elements, pairs, is_interleaved } = rule;
         let (x, cos, sin) = (inputs.get(X)?, inputs.get(COS)?, inputs.get(SIN)?);
         let given = if inputs.has(POSITIONS) { Some(inputs.get::<i64>(POSITIONS)?) } else { None };
         let dims = inputs.shape(X)?;
@@ -186,7 +165,7 @@ impl Kernel for Turned {
                     Some(heads) => row / heads,
                     None => row / (heads * length) * length + row % length,
                 };
-                rule.turn(x, angles_of(place)?, y);
+                turn(is_interleaved, x, angles_of(place)?, y);
             }
             Ok(())
         })?;

@@ -74,7 +74,7 @@ impl Exact {
             }
         }
         keep(Stage::Capped, scores);
-        let visible = problem.visible(given.valid(batch), query);
+        let visible = problem.visible(given.reach(batch), query);
         if let Some(mask) = problem.mask {
             let from = mask.at(at);
             for (key, score) in scores.iter_mut().enumerate().take(visible) {

@@ -72,8 +72,23 @@ pub(super) struct Given<'a, T> {
     pub(super) numbers: &'a [T],
     /// The mask, if it says which keys take part.
     pub(super) truths: &'a [Bool],
-    valid: &'a [i64],
-    total: usize,
+    /// How many keys each sequence has; nothing where that is all of them.
+    pub(super) valid: &'a [i64],
+    /// How many of them come before those of its queries; nothing where that is the same for all.
+    pub(super) past: &'a [i64],
+    /// What each head's sum of exponentials has besides those of scores; nothing where it has nothing.
+    pub(super) sinks: &'a [T],
+    /// All keys, and those before the ones of queries.
+    pub(super) all: Reach,
+}
+
+/// How far a sequence reaches.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reach {
+    /// Keys that there are.
+    pub(super) valid: usize,
+    /// Keys before the one at the place of the first query.
+    pub(super) past: usize,
 }
 
 impl<'a, T: Element> Given<'a, T> {
@@ -86,7 +101,7 @@ impl<'a, T: Element> Given<'a, T> {
         parallel: Parallel<'_>,
     ) -> Result<Self, ExecError> {
         let counts = &problem.counts;
-        let Counts { q_heads, queries, depth, is_packed, total, .. } = *counts;
+        let Counts { q_heads, queries, depth, is_packed, total, past, .. } = *counts;
         let q = Rows {
             data: inputs.get::<T>(Q)?,
             heads: Heads::new(q_heads, queries, depth, is_packed),
@@ -105,12 +120,16 @@ impl<'a, T: Element> Given<'a, T> {
             let fits = usize::try_from(len).is_ok_and(|len| len <= total);
             fits.then_some(()).ok_or(ExecError::bad_value(len, batch))?;
         }
-        Ok(Self { q, keys, values, numbers, truths, valid, total })
+        let all = Reach { valid: total, past };
+        Ok(Self { q, keys, values, numbers, truths, valid, past: &[], sinks: &[], all })
     }
 
-    /// How many keys there are for a batch.
-    pub(super) fn valid(&self, batch: usize) -> usize {
-        self.valid.get(batch).map_or(self.total, |&len| usize::try_from(len).unwrap_or(0))
+    /// How far a sequence reaches.
+    pub(super) fn reach(&self, batch: usize) -> Reach {
+        let own = |each: &[i64], all: usize| {
+            each.get(batch).map_or(all, |&len| usize::try_from(len).unwrap_or(0))
+        };
+        Reach { valid: own(self.valid, self.all.valid), past: own(self.past, self.all.past) }
     }
 }
 

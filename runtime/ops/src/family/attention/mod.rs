@@ -3,10 +3,12 @@
 
 mod exact;
 mod given;
+mod grouped;
 mod sizes;
 #[cfg(test)]
 mod tests;
 mod tiles;
+mod turn;
 
 use udo_api::{
     Bf16, Core, DType, Error, F16, InferCx, KernelDef, Node, TensorDesc, TypeSet, Work, input,
@@ -14,8 +16,11 @@ use udo_api::{
 };
 
 use exact::Exact;
+use given::Reach;
+pub(crate) use grouped::{GROUPED, GroupedShapes};
 use sizes::{Counts, Mask, Sizes};
 use tiles::Tiled;
+pub(crate) use turn::turn;
 
 /// The inputs.
 const Q: usize = 0;
@@ -104,6 +109,8 @@ struct Problem {
     stage: Stage,
     /// Whether shares of keys that are NaN count as 0.
     is_zeroed: bool,
+    /// How many keys a query meets at most, the last of which is the one at its own place.
+    window: Option<usize>,
 }
 
 impl Problem {
@@ -129,20 +136,27 @@ impl Problem {
         };
         let softcap = if node.has_param("softcap") { node.float("softcap")? } else { 0.0 };
         let (is_causal, is_zeroed) = (int("is_causal")? != 0, int("zero_nan")? != 0);
-        Ok(Self { counts, mask, scale, softcap, is_causal, stage, is_zeroed })
+        Ok(Self { counts, mask, scale, softcap, is_causal, stage, is_zeroed, window: None })
     }
 
     /// Products of queries and the keys that they see, and of shares and values.
     fn work(&self) -> Work {
-        let Counts { batch, q_heads, queries, total, depth, width, .. } = self.counts;
-        let pairs = (0..queries).map(|query| self.visible(total, query));
+        let Counts { batch, q_heads, queries, past, total, depth, width, .. } = self.counts;
+        let reach = Reach { valid: total, past };
+        let seen = |query| self.visible(reach, query).saturating_sub(self.first(reach, query));
+        let pairs = (0..queries).map(seen);
         let pairs = pairs.fold(0, usize::saturating_add);
         Work::products(&[batch, q_heads, pairs, depth.saturating_add(width)])
     }
 
-    /// Keys that take part for a query, of so many that are valid; all of them are before those that do not.
-    fn visible(&self, valid: usize, query: usize) -> usize {
-        let seen = self.mask.map_or(valid, |mask| valid.min(mask.len));
-        if self.is_causal { seen.min(self.counts.past + query + 1) } else { seen }
+    /// Where the keys end that take part for a query.
+    fn visible(&self, reach: Reach, query: usize) -> usize {
+        let seen = self.mask.map_or(reach.valid, |mask| reach.valid.min(mask.len));
+        if self.is_causal { seen.min(reach.past + query + 1) } else { seen }
+    }
+
+    /// Where they begin.
+    fn first(&self, reach: Reach, query: usize) -> usize {
+        self.window.map_or(0, |window| (reach.past + query + 1).saturating_sub(window))
     }
 }

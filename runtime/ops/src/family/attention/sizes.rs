@@ -223,15 +223,19 @@ pub(super) struct Mask {
 
 impl Mask {
     pub(super) fn read(node: &Node<'_>, sizes: &Sizes) -> Result<Option<Self>, Error> {
-        if !node.has_input(MASK) {
+        Self::of(node, MASK, &sizes.scores()?)
+    }
+
+    /// The mask of scores of these extents.
+    pub(super) fn of(node: &Node<'_>, port: usize, scores: &Shape) -> Result<Option<Self>, Error> {
+        if !node.has_input(port) {
             return Ok(None);
         }
-        let mask = node.input(MASK)?;
-        let (dims, scores) = (mask.shape(), sizes.scores()?);
-        let all = scores.dims();
+        let mask = node.input(port)?;
+        let (dims, all) = (mask.shape(), scores.dims());
         let misfit = || {
             let wanted = format!("what broadcasts to {scores}, or has fewer keys");
-            Error::new(format!("input {MASK} is {mask}, wanted {wanted}"))
+            Error::new(format!("input {port} is {mask}, wanted {wanted}"))
         };
         let (&len, outer) = dims.split_last().ok_or_else(misfit)?;
         if outer.len() > 3 || len > all[3] {
@@ -277,6 +281,11 @@ impl Heads {
             return Self { batch, head: elements, row: heads * elements };
         }
         Self { batch, head: rows * elements, row: elements }
+    }
+
+    /// Heads side by side in rows of so many elements, some of which are another's.
+    pub(super) fn within(row: usize, rows: usize, elements: usize) -> Self {
+        Self { batch: rows * row, head: elements, row }
     }
 
     /// Where a head's rows start.

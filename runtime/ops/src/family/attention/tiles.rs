@@ -1,12 +1,16 @@
 //! Attention in single precision, tile by tile: a softmax runs over blocks of keys, and what earlier blocks gave is
 //! scaled whenever a greater score turns up (Dao et al., 2022).
 
-use udo_api::{Bf16, Element, Error, ExecError, F16, FinalizeCx, Io, Kernel, Parallel, Workspace};
+use std::marker::PhantomData;
+
+use udo_api::{
+    Bf16, Element, Error, ExecError, F16, FinalizeCx, Io, Kernel, Parallel, Scratch, Workspace,
+};
 use udo_simd::gemm_f32::{Epilogue, Layout, gemm, pack_b, packed_len};
 use udo_simd::rows::{Running, multiply_rows, softmax_block};
 use udo_simd::{Map1, Map2, Simd, map1_in_place, map2_in_place};
 
-use super::given::{Given, Sides};
+use super::given::{Given, Reach, Sides};
 use super::sizes::{Counts, Heads, Mask};
 use super::{Problem, SCORES, Sizes, Stage};
 use crate::family::elementwise::Stored;
@@ -181,21 +185,48 @@ impl<'a> Own<'a> {
 
 /// Attention of numbers that are computed in `f32`.
 pub(crate) struct Tiled<T> {
-    problem: Problem,
+    tiles: Tiles<T>,
     sides: Sides<T>,
-    cut: Cut,
 }
 
 impl<T: Storage> Kernel for Tiled<T> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let problem = Problem::read(cx, &Sizes::read(cx)?)?;
         cx.work(problem.work())?;
+        let sides = Sides::read(cx, &problem.counts);
+        Ok(Self { tiles: Tiles::new(cx, problem, cx.has_output(SCORES)), sides })
+    }
+
+    fn workspace(&self) -> Workspace {
+        self.tiles.workspace(self.sides.workspace())
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io { inputs, mut outputs, mut scratch, parallel, .. } = io;
+        let problem = &self.tiles.problem;
+        let given =
+            Given::take(problem, &self.sides, &inputs, &mut outputs, &mut scratch, parallel)?;
+        let y = outputs.take::<T>(0)?;
+        let read = if outputs.has(SCORES) { Some(outputs.take::<T>(SCORES)?) } else { None };
+        self.tiles.run(&given, y, read, &mut scratch, parallel)
+    }
+}
+
+/// An attention of whatever comes with a call.
+pub(super) struct Tiles<T> {
+    pub(super) problem: Problem,
+    cut: Cut,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T: Storage> Tiles<T> {
+    pub(super) fn new(cx: &FinalizeCx<'_>, problem: Problem, has_scores: bool) -> Self {
         let Counts { queries, total, depth, width, .. } = problem.counts;
         let queries = queries.min(QUERIES);
         let most = AT_HAND / (depth + width + queries).max(1) / KEYS * KEYS;
         let blocks = total.div_ceil(most.max(KEYS)).max(1);
         // Scores that are an output are there for all keys.
-        let keys = if cx.has_output(SCORES) { total } else { total.div_ceil(blocks) };
+        let keys = if has_scores { total } else { total.div_ceil(blocks) };
         let keys = keys.next_multiple_of(KEYS).min(total);
         let threads = cx.threads();
         let parts = if threads == 1 { 1 } else { partition::most_grains(threads) };
@@ -203,28 +234,30 @@ impl<T: Storage> Kernel for Tiled<T> {
         let results = if is_in_place::<T>(&problem.counts) { 0 } else { rows * width };
         let lens = Lens::of::<T>(&problem, queries, keys);
         let cut = Cut { queries, keys, parts: parts.min(rows), results, lens };
-        Ok(Self { problem, sides: Sides::read(cx, &problem.counts), cut })
+        Self { problem, cut, of: PhantomData }
     }
 
-    fn workspace(&self) -> Workspace {
+    /// What is taken from scratch, behind what callers take of it.
+    pub(super) fn workspace(&self, before: Workspace) -> Workspace {
         let Cut { parts, results, lens, .. } = self.cut;
-        self.sides.workspace().and::<f32>(results).and::<f32>(parts.saturating_mul(lens.sum()))
+        before.and::<f32>(results).and::<f32>(parts.saturating_mul(lens.sum()))
     }
 
-    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
-        let Io { inputs, mut outputs, mut scratch, parallel, .. } = io;
-        let (problem, cut) = (&self.problem, &self.cut);
-        let given =
-            Given::take(problem, &self.sides, &inputs, &mut outputs, &mut scratch, parallel)?;
-        let y = outputs.take::<T>(0)?;
-        let read = if outputs.has(SCORES) { Some(outputs.take::<T>(SCORES)?) } else { None };
-        let results = scratch.take::<f32>(cut.results)?;
-        let own = scratch.take::<f32>(cut.parts * cut.lens.sum())?;
-        if is_in_place::<T>(&problem.counts) {
+    pub(super) fn run(
+        &self,
+        given: &Given<'_, T>,
+        y: &mut [T],
+        read: Option<&mut [T]>,
+        scratch: &mut Scratch<'_>,
+        parallel: Parallel<'_>,
+    ) -> Result<(), ExecError> {
+        let results = scratch.take::<f32>(self.cut.results)?;
+        let own = scratch.take::<f32>(self.cut.parts * self.cut.lens.sum())?;
+        if is_in_place::<T>(&self.problem.counts) {
             let Some(y) = T::in_place(y) else { return Ok(()) };
-            return self.compute(&given, parallel, y, read, own);
+            return self.compute(given, parallel, y, read, own);
         }
-        self.compute(&given, parallel, results, read, own)?;
+        self.compute(given, parallel, results, read, own)?;
         self.store(parallel, results, y)
     }
 }
@@ -234,7 +267,7 @@ fn is_in_place<T: Storage>(counts: &Counts) -> bool {
     !T::IS_WIDENED && !counts.is_packed
 }
 
-impl<T: Storage> Tiled<T> {
+impl<T: Storage> Tiles<T> {
     /// The results of all heads, one after the other.
     fn compute(
         &self,
@@ -300,28 +333,35 @@ impl<T: Storage> Tiled<T> {
     ) {
         let Counts { total, width, .. } = self.problem.counts;
         let queries = y.len() / width;
-        let valid = given.valid(batch);
-        let seen = self.problem.visible(valid, first + queries - 1);
+        let reach = given.reach(batch);
+        let seen = self.problem.visible(reach, first + queries - 1);
         let seen = if read.is_some() { total } else { seen };
+        let step = self.cut.keys.max(1);
+        let start = self.problem.first(reach, first) / step * step;
         own.max[..queries].fill(f32::MIN);
         own.sum[..queries].fill(0.0);
-        if seen == 0 {
+        if seen <= start {
             y.fill(0.0);
         }
-        for key in (0..seen).step_by(self.cut.keys.max(1)) {
+        for key in (start..seen).step_by(step) {
             let keys = self.cut.keys.min(seen - key);
             self.pack(given, [batch, head, key], keys, own);
             for from in (0..queries).step_by(self.cut.queries) {
                 let count = self.cut.queries.min(queries - from);
-                let tile = Tile { batch, head, query: first + from, count, key, keys, valid };
+                let (query, is_first) = (first + from, key == start);
+                let tile = Tile { batch, head, query, count, key, keys, reach, is_first };
                 let is_seen = tile.visible(&self.problem, count - 1) > key;
-                if key > 0 && !is_seen && read.is_none() {
+                if !is_first && !is_seen && read.is_none() {
                     continue;
                 }
                 let read = read.as_mut().map(|read| &mut read[from * total..][..count * total]);
                 self.scores(given, &tile, from, read, own);
                 tile.add_values(&mut y[from * width..][..count * width], own);
             }
+        }
+        if let Some(sink) = given.sinks.get(head) {
+            let sums = own.sum.iter_mut().zip(&*own.max).take(queries);
+            sums.for_each(|(sum, max)| *sum += (sink.number() - max).exp());
         }
         for (y, sum) in y.chunks_exact_mut(width).zip(&mut *own.sum) {
             let is_none = sum.is_nan() || *sum <= 0.0;
@@ -395,8 +435,10 @@ impl<T: Storage> Tiled<T> {
             }
         }
         for (row, scores) in scores.chunks_exact_mut(keys).enumerate() {
-            let visible = tile.visible(problem, row).saturating_sub(tile.key).min(keys);
-            scores[visible..].fill(f32::NEG_INFINITY);
+            let within = |key: usize| key.saturating_sub(tile.key).min(keys);
+            scores[within(tile.visible(problem, row))..].fill(f32::NEG_INFINITY);
+            let first = problem.first(tile.reach, tile.query + row);
+            scores[..within(first)].fill(f32::NEG_INFINITY);
         }
         keep(Stage::Masked, scores);
         let running = Running {
@@ -450,14 +492,15 @@ struct Tile {
     count: usize,
     key: usize,
     keys: usize,
-    /// How many keys there are for the batch.
-    valid: usize,
+    reach: Reach,
+    /// Whether there is no block before.
+    is_first: bool,
 }
 
 impl Tile {
     /// How many keys take part for a query.
     fn visible(&self, problem: &Problem, row: usize) -> usize {
-        problem.visible(self.valid, self.query + row)
+        problem.visible(self.reach, self.query + row)
     }
 
     /// What is added to the scores, and how far its rows lie apart.
@@ -492,10 +535,10 @@ impl Tile {
 
     /// Adds the block's values to the results of the blocks before, by their shares.
     fn add_values(&self, y: &mut [f32], own: &mut Own<'_>) {
-        let &Self { count, keys, key, .. } = self;
+        let &Self { count, keys, is_first, .. } = self;
         let width = y.len() / count;
         let mut epilogue = Epilogue::default();
-        if key > 0 {
+        if !is_first {
             let before = &mut own.before[..y.len()];
             before.copy_from_slice(y);
             multiply_rows(before, width, own.factor);

@@ -1,0 +1,401 @@
+//! Attention over a cache of keys and values that new ones are written into, each sequence's behind its own: as models
+//! of language run it step by step.
+
+use udo_api::{
+    Core, Dim, Error, ExecError, FinalizeCx, Inputs, Io, Kernel, KernelDef, Node, Outputs,
+    Parallel, Shape, TensorDesc, Workspace, input, input_like, output_like, types,
+};
+
+use super::given::{Given, Reach, Rows};
+use super::sizes::{Counts, Heads, Mask};
+use super::tiles::Tiles;
+use super::turn::turn;
+use super::{Problem, Stage};
+use crate::family::argument::count;
+
+const QUERY: usize = 0;
+const KEY: usize = 1;
+const VALUE: usize = 2;
+const PAST_KEY: usize = 3;
+const PAST_VALUE: usize = 4;
+const LENGTHS: usize = 5;
+const TOTAL: usize = 6;
+const COS: usize = 7;
+const SIN: usize = 8;
+const POSITIONS: usize = 9;
+const ADDED: usize = 10;
+const SINKS: usize = 11;
+
+/// The first of the inputs that quantized caches and normalized heads have.
+const OTHERS: usize = 12;
+
+/// The kernels of the operator.
+pub(crate) const GROUPED: &[KernelDef] =
+    &[KernelDef::new::<Grouped>("GroupQueryAttention", Core::CPU).ports(&[
+        input(0, types::F32),
+        input_like(1, 0),
+        input_like(2, 0),
+        input_like(3, 0),
+        input_like(4, 0),
+        input_like(7, 0),
+        input_like(8, 0),
+        input_like(10, 0),
+        input_like(11, 0),
+        output_like(0, 0),
+        output_like(1, 0),
+        output_like(2, 0),
+    ])];
+
+/// The extents.
+#[derive(Clone, Copy, Debug)]
+struct Sizes {
+    batch: usize,
+    queries: usize,
+    q_heads: usize,
+    kv_heads: usize,
+    /// Elements of a head.
+    elements: usize,
+    /// Whether the queries' rows have keys and values behind them.
+    is_one_row: bool,
+    /// Keys that the cache has room for before the call, and after it.
+    room: [usize; 2],
+    /// All keys of the longest sequence.
+    total: usize,
+    /// Pairs of a head that are turned; 0 for none.
+    pairs: usize,
+}
+
+impl Sizes {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
+        let (q_heads, kv_heads) = (count(node, "num_heads")?, count(node, "kv_num_heads")?);
+        if !q_heads.is_multiple_of(kv_heads) {
+            return Err(Error::new(format!(
+                "{q_heads} heads of queries are no multiple of {kv_heads} heads of keys"
+            )));
+        }
+        let (query, is_one_row) = (node.input(QUERY)?, !node.has_input(KEY));
+        let heads = if is_one_row { q_heads + 2 * kv_heads } else { q_heads };
+        let &[batch, queries, row] = query.shape() else {
+            return Err(Error::new(format!("input {QUERY} is {query}, wanted rank 3")));
+        };
+        if row == 0 || !row.is_multiple_of(heads) {
+            let wanted = format!("wanted rows of {heads} heads");
+            return Err(Error::new(format!("input {QUERY} is {query}, {wanted}")));
+        }
+        let elements = row / heads;
+        let rows = [batch, queries, kv_heads * elements];
+        for port in [KEY, VALUE].into_iter().filter(|_| !is_one_row) {
+            expect(node, port, &rows)?;
+        }
+        let total = total(node)?;
+        let past =
+            if node.has_input(PAST_KEY) { node.input(PAST_KEY)? } else { TensorDesc::ABSENT };
+        let before = past.shape().get(2).copied().unwrap_or(0);
+        for port in [PAST_KEY, PAST_VALUE].into_iter().filter(|_| !past.is_absent()) {
+            expect(node, port, &[batch, kv_heads, before, elements])?;
+        }
+        expect(node, LENGTHS, &[batch])?;
+        if total < queries {
+            return Err(Error::new(format!(
+                "{total} keys in all are fewer than {queries} new ones"
+            )));
+        }
+        let room = [before, before.max(total)];
+        let mut sizes =
+            Self { batch, queries, q_heads, kv_heads, elements, is_one_row, room, total, pairs: 0 };
+        sizes.pairs = sizes.read_pairs(node)?;
+        if node.has_input(SINKS) {
+            expect(node, SINKS, &[q_heads])?;
+        }
+        Ok(sizes)
+    }
+
+    fn read_pairs(&self, node: &Node<'_>) -> Result<usize, Error> {
+        if !node.flag("do_rotary")? {
+            return Ok(0);
+        }
+        let cos = node.input(COS)?;
+        let &[places, pairs] = cos.shape() else {
+            return Err(Error::new(format!("input {COS} is {cos}, wanted rank 2")));
+        };
+        if pairs == 0 || 2 * pairs > self.elements || places < self.total {
+            let wanted = format!("wanted {} places by at most {}", self.total, self.elements / 2);
+            return Err(Error::new(format!("input {COS} is {cos}, {wanted}")));
+        }
+        expect(node, SIN, &[places, pairs])?;
+        if node.has_input(POSITIONS) {
+            expect(node, POSITIONS, &[self.batch, self.queries])?;
+        }
+        Ok(pairs)
+    }
+
+    /// Whether there is nothing before these queries.
+    fn is_prompt(&self) -> bool {
+        self.queries == self.total
+    }
+
+    /// Elements of a row of queries, and of keys and values behind them where they are there.
+    fn row(&self) -> usize {
+        let heads = if self.is_one_row { self.q_heads + 2 * self.kv_heads } else { self.q_heads };
+        heads * self.elements
+    }
+
+    fn problem(&self, node: &Node<'_>) -> Result<Problem, Error> {
+        let &Self { batch, queries, q_heads, kv_heads, elements, room, total, .. } = self;
+        let new = room[1];
+        let counts = Counts {
+            batch,
+            q_heads,
+            kv_heads,
+            queries,
+            past: 0,
+            new,
+            total: new,
+            depth: elements,
+            width: elements,
+            is_packed: true,
+        };
+        let scale = match node.float("scale")? {
+            0.0 => 1.0 / (elements as f64).sqrt(),
+            scale => scale,
+        };
+        let window = usize::try_from(node.int("local_window_size")?).ok().filter(|&len| len > 0);
+        Ok(Problem {
+            counts,
+            mask: Mask::of(node, ADDED, &Shape::new(&[batch, q_heads, queries, total])?)?,
+            scale,
+            softcap: node.float("softcap")?,
+            is_causal: node.flag("causal")?,
+            stage: Stage::Normalized,
+            is_zeroed: true,
+            window,
+        })
+    }
+}
+
+fn expect(node: &Node<'_>, port: usize, wanted: &[usize]) -> Result<(), Error> {
+    let found = node.input(port)?;
+    if found.shape() == wanted {
+        return Ok(());
+    }
+    Err(Error::new(format!("input {port} is {found}, wanted {wanted:?}")))
+}
+
+fn total(node: &Node<'_>) -> Result<usize, Error> {
+    let found = node.constant_ints(TOTAL)?;
+    let one = found.as_deref().and_then(|found| <[i64; 1]>::try_from(found).ok());
+    let total = one.and_then(|[total]| usize::try_from(total).ok());
+    total.ok_or_else(|| {
+        let found = found.map_or("not known before the run".to_owned(), |ints| format!("{ints:?}"));
+        Error::new(format!("input {TOTAL} is {found}, wanted a number of keys"))
+    })
+}
+
+/// The shapes of the outputs.
+pub(crate) struct GroupedShapes {
+    pub(crate) rows: Shape,
+    pub(crate) cache: Shape,
+}
+
+impl GroupedShapes {
+    /// Of a node that a kernel takes.
+    pub(crate) fn of(node: &Node<'_>) -> Result<Self, Error> {
+        for (flag, meaning) in [
+            ("qk_output", "asks for scores"),
+            ("sliding_window_cache", "has a cache of a window alone"),
+            ("kv_cache_bit_width", "has a cache of quantized values"),
+        ] {
+            let found = node.int(flag)?;
+            if found != 0 {
+                let reason = format!("which {meaning}, wanted 0");
+                return Err(Error::new(format!("parameter {flag:?} is {found}, {reason}")));
+            }
+        }
+        if let Some(port) = (OTHERS..node.input_count()).find(|&port| node.has_input(port)) {
+            let wanted = "wanted none: caches are numbers, and heads come normalized";
+            return Err(Error::new(format!("input {port} is there, {wanted}")));
+        }
+        let sizes = Sizes::read(node)?;
+        sizes.problem(node)?;
+        let dim = |axis: usize| node.input(QUERY).map(|x| x.full_shape().dim(axis));
+        let (batch, length) = (dim(0)?.unwrap_or(Dim::Fixed(0)), dim(1)?.unwrap_or(Dim::Fixed(0)));
+        let Sizes { q_heads, kv_heads, elements, room, .. } = sizes;
+        let fixed = |extent: usize| Dim::Fixed(extent);
+        Ok(Self {
+            rows: Shape::of_dims(&[batch, length, fixed(q_heads * elements)])?,
+            cache: Shape::of_dims(&[batch, fixed(kv_heads), fixed(room[1]), fixed(elements)])?,
+        })
+    }
+}
+
+struct Grouped {
+    sizes: Sizes,
+    tiles: Tiles<f32>,
+    is_interleaved: bool,
+    /// Whether sums of exponentials have a 1 more.
+    is_smooth: bool,
+}
+
+impl Kernel for Grouped {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let sizes = Sizes::read(cx)?;
+        Ok(Self {
+            sizes,
+            tiles: Tiles::new(cx, sizes.problem(cx)?, false),
+            is_interleaved: cx.flag("rotary_interleaved")?,
+            is_smooth: cx.flag("smooth_softmax")?,
+        })
+    }
+
+    fn workspace(&self) -> Workspace {
+        let Sizes { batch, q_heads, .. } = self.sizes;
+        let before = Workspace::of::<i64>(2 * batch).and::<f32>(q_heads);
+        self.tiles.workspace(before.and::<f32>(self.turned_len()))
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io { inputs, mut outputs, mut scratch, parallel, .. } = io;
+        let Sizes { batch, queries, q_heads, kv_heads, elements, room, .. } = self.sizes;
+        let (valid, past) = self.lengths(&inputs, scratch.take::<i64>(2 * batch)?)?;
+        let sinks = self.sinks(&inputs, scratch.take::<f32>(q_heads)?)?;
+        let turned = scratch.take::<f32>(self.turned_len())?;
+        let cache = self.write(&inputs, &mut outputs, past, parallel)?;
+        let heads = Heads::new(kv_heads, room[1], elements, false);
+        let [keys, values] = cache.map(|data| Rows { data, heads });
+        let q = self.queries(&inputs, turned, past, parallel)?;
+        let row = if self.sizes.pairs > 0 { q_heads * elements } else { self.sizes.row() };
+        let q = Rows { data: q, heads: Heads::within(row, queries, elements) };
+        let numbers = if inputs.has(ADDED) { inputs.get::<f32>(ADDED)? } else { &[] };
+        let all = Reach { valid: room[1], past: 0 };
+        let given = Given { q, keys, values, numbers, truths: &[], valid, past, sinks, all };
+        self.tiles.run(&given, outputs.take::<f32>(0)?, None, &mut scratch, parallel)
+    }
+}
+
+impl Grouped {
+    /// Elements of queries that are turned.
+    fn turned_len(&self) -> usize {
+        let Sizes { batch, queries, q_heads, elements, pairs, .. } = self.sizes;
+        if pairs == 0 { 0 } else { batch * queries * q_heads * elements }
+    }
+
+    /// How many keys each sequence has, and how many of them were there before.
+    fn lengths<'a>(
+        &self,
+        inputs: &Inputs<'_>,
+        lengths: &'a mut [i64],
+    ) -> Result<(&'a [i64], &'a [i64]), ExecError> {
+        let Sizes { queries, total, room, .. } = self.sizes;
+        let given = inputs.get::<i32>(LENGTHS)?;
+        let (valid, past) = lengths.split_at_mut(given.len());
+        for (at, ((valid, past), &last)) in valid.iter_mut().zip(&mut *past).zip(given).enumerate()
+        {
+            let all = i64::from(last) + 1;
+            let before = if self.sizes.is_prompt() { 0 } else { all - queries as i64 };
+            let fits = all > 0 && all <= total as i64 && before >= 0 && before <= room[0] as i64;
+            fits.then_some(()).ok_or(ExecError::bad_value(i64::from(last), at))?;
+            (*valid, *past) = (all, before);
+        }
+        Ok((valid, past))
+    }
+
+    fn sinks<'a>(&self, inputs: &Inputs<'a>, zeros: &'a mut [f32]) -> Result<&'a [f32], ExecError> {
+        if inputs.has(SINKS) {
+            return inputs.get::<f32>(SINKS);
+        }
+        zeros.fill(0.0);
+        Ok(if self.is_smooth { zeros } else { &[] })
+    }
+
+    /// The angles of a place of a sequence.
+    fn angles<'a>(
+        &self,
+        inputs: &Inputs<'a>,
+        past: &[i64],
+        [batch, place]: [usize; 2],
+    ) -> Result<[&'a [f32]; 2], ExecError> {
+        let Sizes { queries, pairs, .. } = self.sizes;
+        let position = if !inputs.has(POSITIONS) {
+            past[batch] + place as i64
+        } else {
+            let given = inputs.get::<i64>(POSITIONS)?;
+            // Of a prompt the first position says all.
+            if self.sizes.is_prompt() {
+                given[0] + place as i64
+            } else {
+                given[batch * queries + place]
+            }
+        };
+        let (cos, sin) = (inputs.get::<f32>(COS)?, inputs.get::<f32>(SIN)?);
+        let at = usize::try_from(position).ok().filter(|&at| at < cos.len() / pairs);
+        let at = at.ok_or(ExecError::bad_value(position, batch * queries + place))?;
+        Ok([cos, sin].map(|x| &x[at * pairs..][..pairs]))
+    }
+
+    /// The queries, turned where they are to be.
+    fn queries<'a>(
+        &self,
+        inputs: &Inputs<'a>,
+        turned: &'a mut [f32],
+        past: &[i64],
+        parallel: Parallel<'_>,
+    ) -> Result<&'a [f32], ExecError> {
+        let Sizes { queries, q_heads, elements, pairs, .. } = self.sizes;
+        let (x, row) = (inputs.get::<f32>(QUERY)?, self.sizes.row());
+        if pairs == 0 {
+            return Ok(x);
+        }
+        parallel.chunks_mut(turned, q_heads * elements, |at, to| {
+            let angles = self.angles(inputs, past, [at / queries, at % queries])?;
+            let heads = x[at * row..].chunks_exact(elements).zip(to.chunks_exact_mut(elements));
+            heads.for_each(|(x, to)| turn(self.is_interleaved, x, angles, to));
+            Ok(())
+        })?;
+        Ok(turned)
+    }
+
+    /// The caches with what they had and what is new.
+    fn write<'a>(
+        &self,
+        inputs: &Inputs<'a>,
+        outputs: &mut Outputs<'a>,
+        past: &[i64],
+        parallel: Parallel<'_>,
+    ) -> Result<[&'a [f32]; 2], ExecError> {
+        let Sizes { queries, q_heads, kv_heads, elements, is_one_row, room, pairs, .. } =
+            self.sizes;
+        let mut made = [&[][..]; 2];
+        for (side, made) in made.iter_mut().enumerate() {
+            let [new, old] = [[KEY, PAST_KEY], [VALUE, PAST_VALUE]][side];
+            let (x, row, first) = if is_one_row {
+                let first = (q_heads + side * kv_heads) * elements;
+                (inputs.get::<f32>(QUERY)?, self.sizes.row(), first)
+            } else {
+                (inputs.get::<f32>(new)?, kv_heads * elements, 0)
+            };
+            let before = if inputs.has(old) { inputs.get::<f32>(old)? } else { &[] };
+            let to = outputs.take::<f32>(1 + side)?;
+            parallel.chunks_mut(to, room[1] * elements, |at, to| {
+                let (batch, head) = (at / kv_heads, at % kv_heads);
+                let len = past[batch] as usize * elements;
+                let (kept, rest) = to.split_at_mut(len);
+                kept.copy_from_slice(&before[at * room[0] * elements..][..len]);
+                let (written, rest) = rest.split_at_mut(queries * elements);
+                rest.fill(0.0);
+                for (place, to) in written.chunks_exact_mut(elements).enumerate() {
+                    let from = (batch * queries + place) * row + first + head * elements;
+                    let x = &x[from..][..elements];
+                    if side == 0 && pairs > 0 {
+                        let angles = self.angles(inputs, past, [batch, place])?;
+                        turn(self.is_interleaved, x, angles, to);
+                    } else {
+                        to.copy_from_slice(x);
+                    }
+                }
+                Ok(())
+            })?;
+            *made = to;
+        }
+        Ok(made)
+    }
+}

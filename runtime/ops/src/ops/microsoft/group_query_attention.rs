@@ -1,0 +1,143 @@
+//! Attention of models of language: heads that share keys, a cache of those of earlier steps, and angles of positions.
+
+use udo_api::{DType, Error, InferCx, Op, OpSchema, Param, Port, Value, types};
+
+use crate::Def;
+use crate::family::attention::{GROUPED, GroupedShapes};
+
+pub(crate) const DEF: Def = Def::of::<GroupQueryAttention>(GROUPED);
+
+struct GroupQueryAttention;
+
+impl Op for GroupQueryAttention {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "GroupQueryAttention",
+        &[
+            Port::required("query", types::F32),
+            Port::optional("key", types::F32),
+            Port::optional("value", types::F32),
+            Port::optional("past_key", types::F32),
+            Port::optional("past_value", types::F32),
+            Port::required("seqlens_k", types::I32),
+            Port::required("total_sequence_length", types::I32).constant(),
+            Port::optional("cos_cache", types::F32),
+            Port::optional("sin_cache", types::F32),
+            Port::optional("position_ids", types::I64),
+            Port::optional("attention_bias", types::F32),
+            Port::optional("head_sink", types::F32),
+            Port::optional("k_scale", types::F32),
+            Port::optional("v_scale", types::F32),
+            Port::optional("q_norm_weight", types::F32),
+            Port::optional("k_norm_weight", types::F32),
+        ],
+        &[
+            Port::required("output", types::F32),
+            Port::required("present_key", types::F32),
+            Port::required("present_value", types::F32),
+        ],
+        &[
+            Param::scalar("causal", DType::I64).default(Value::int(1)),
+            Param::scalar("do_rotary", DType::I64).default(Value::int(0)),
+            Param::text("k_quant_type").default(Value::text("NONE")),
+            Param::scalar("kv_cache_bit_width", DType::I64).default(Value::int(0)),
+            Param::scalar("kv_num_heads", DType::I64),
+            Param::scalar("local_window_size", DType::I64).default(Value::int(-1)),
+            Param::scalar("num_heads", DType::I64),
+            Param::scalar("qk_norm_epsilon", DType::F32).default(Value::float(1e-6)),
+            Param::scalar("qk_output", DType::I64).default(Value::int(0)),
+            Param::scalar("rotary_interleaved", DType::I64).default(Value::int(0)),
+            Param::scalar("scale", DType::F32).default(Value::float(0.0)),
+            Param::scalar("sliding_window_cache", DType::I64).default(Value::int(0)),
+            Param::scalar("smooth_softmax", DType::I64).default(Value::int(0)),
+            Param::scalar("softcap", DType::F32).default(Value::float(0.0)),
+            Param::text("v_quant_type").default(Value::text("NONE")),
+        ],
+    );
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let (query, GroupedShapes { rows, cache }) = (cx.input(0)?, GroupedShapes::of(cx)?);
+        cx.set_output(0, query.with_shape(rows))?;
+        (1..cx.output_count()).try_for_each(|port| cx.set_output(port, query.with_shape(cache)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use udo_api::ExecError;
+
+    use crate::testing::{Bench, Tensor, assert_near, bench, noise, tensor};
+
+    const SIZE: usize = 4;
+
+    /// A run of two heads of queries that share one of keys, turned by angles of 9 places.
+    fn given(places: std::ops::Range<usize>, past: Option<[Tensor; 2]>) -> Bench {
+        let (all, len) = (9, places.len());
+        let rows = |heads: usize, skip: usize| {
+            let width = heads * SIZE;
+            let x = noise(all * width + skip).split_off(skip);
+            tensor(&[1, len, width], &x[places.start * width..places.end * width])
+        };
+        let run = bench("com.microsoft:GroupQueryAttention");
+        let run = run.input(rows(2, 0)).input(rows(1, 1)).input(rows(1, 2));
+        let run = match past {
+            Some([keys, values]) => run.input(keys).input(values),
+            None => run.absent().absent(),
+        };
+        let end = places.end as i32;
+        let run = run.input(tensor(&[1], &[end - 1])).constant(tensor(&[], &[end]));
+        let angles = |skip: usize| tensor(&[all, 2], &noise(all * 2 + skip)[skip..]);
+        let run = run.input(angles(3)).input(angles(4)).int("do_rotary", 1);
+        run.int("num_heads", 2).outputs(3)
+    }
+
+    fn shared(run: Bench) -> Bench {
+        run.int("kv_num_heads", 1)
+    }
+
+    #[test]
+    fn steps_give_what_a_prompt_gives() {
+        for (window, softcap) in [(-1, 0.0), (3, 0.0), (-1, 0.5)] {
+            let with =
+                |run: Bench| shared(run).int("local_window_size", window).float("softcap", softcap);
+            let whole = with(given(0..9, None)).all();
+            let mut caches = None;
+            let mut rows = Vec::new();
+            for places in [0..4, 4..7, 7..8, 8..9] {
+                let made = with(given(places, caches.take())).all();
+                rows.extend(made[0].values::<f32>());
+                let [_, keys, values] = <[Tensor; 3]>::try_from(made).ok().unwrap();
+                caches = Some([keys, values]);
+            }
+            let wanted =
+                |x: &Tensor| -> Vec<f64> { x.values::<f32>().into_iter().map(f64::from).collect() };
+            assert_near(&rows, &wanted(&whole[0]), 1e-5);
+            for (cache, whole) in caches.unwrap().iter().zip(&whole[1..]) {
+                assert_near(&cache.values::<f32>(), &wanted(whole), 1e-6);
+            }
+        }
+    }
+
+    #[test]
+    fn a_cache_with_room_is_written_behind_what_it_has() {
+        let room = |x: &[f32]| tensor(&[1, 1, 6, SIZE], x);
+        let past: Vec<f32> = noise(6 * SIZE);
+        let made = shared(given(3..5, Some([room(&past), room(&past)]))).all();
+        assert_eq!(made[1].dims(), [1, 1, 6, SIZE]);
+        let values = made[2].values::<f32>();
+        assert_eq!(values[..3 * SIZE], past[..3 * SIZE]);
+        assert_eq!(values[5 * SIZE..], [0.0; SIZE]);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let error = given(0..3, None).int("kv_num_heads", 4).error();
+        assert_eq!(error, "2 heads of queries are no multiple of 4 heads of keys");
+        let error = shared(given(0..3, None)).int("qk_output", 1).error();
+        assert_eq!(error, "parameter \"qk_output\" is 1, which asks for scores, wanted 0");
+        let cache = || tensor(&[1, 1, 1, SIZE], &[0f32; SIZE]);
+        let error = shared(given(3..5, Some([cache(), cache()]))).error();
+        assert_eq!(error, ExecError::bad_value(4, 0).to_string());
+        let error = shared(given(0..3, None)).absent().absent().absent().input(cache()).error();
+        assert!(error.starts_with("input 12 is there, wanted none"), "{error}");
+    }
+}
