@@ -487,6 +487,17 @@ def groups():
     yield case(sides(1, 70), past(1, 300), [370], 370)
 
 
+def halves():
+    """Operators whose results are halves where their operands are."""
+    half = lambda *dims: floats(*dims, low=-1, high=1).astype(np.float16)
+    names, wide = [f"x{i}" for i in range(4)], [f"w{i}" for i in range(4)]
+    like = [helper.make_node("Cast", [x], [w], to=1) for x, w in zip(names, wide)]
+    like += [helper.make_node("LSTM", wide, ["y"], hidden_size=8), helper.make_node("Cast", ["y"], ["y0"], to=10)]
+    inputs = [half(7, 2, 6), half(1, 32, 6), half(1, 32, 8), half(1, 64)]
+    yield Case("LSTM", inputs, domain="", like=like, within=2e-3, hidden_size=8)
+    yield Case("DequantizeLinear", [values(U8, 2, 30), half(), zero(U8, 3)], domain="")
+
+
 def onnx_functions():
     """Operators of ONNX's that resolve to a few others."""
     for dims in [(2, 3, 50), (2, 3, 9, 8), (1, 2, 3, 4, 5)]:
@@ -522,6 +533,7 @@ def cases():
     yield from steps_of_values()
     yield from blocks()
     yield from groups()
+    yield from halves()
     yield from onnx_functions()
 
 

@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 
 use udo_api::{
     Core, DType, Error, InferCx, KernelDef, Node, Op, OpSchema, Param, Port, PortRule, Shape,
-    TensorDesc, Value, input, types,
+    Value, input, types,
 };
 
 use crate::Def;
@@ -151,9 +151,10 @@ impl<C: Cell> Op for Described<C> {
         let sizes = Sizes::read(cx, Counts::of::<C>())?;
         Activation::read(cx, sizes.dirs, C::ACTIVATIONS)?;
         let [y, last] = sizes.output_shapes();
+        let x = cx.input(X)?;
         for (port, dims) in [(Y, &y), (LAST_HIDDEN, &last), (LAST_MEMORY, &last)] {
             if port < cx.output_count() {
-                cx.set_output(port, TensorDesc::new(DType::F32, Shape::new(dims)?))?;
+                cx.set_output(port, x.with_shape(Shape::new(dims)?))?;
             }
         }
         Ok(())

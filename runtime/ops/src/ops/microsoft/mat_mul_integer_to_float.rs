@@ -1,6 +1,6 @@
 //! Products of quantized matrices, as what the sums stand for.
 
-use udo_api::{DType, Error, InferCx, Op, OpSchema, Port, TensorDesc, types};
+use udo_api::{Error, InferCx, Op, OpSchema, Port, types};
 
 use crate::Def;
 use crate::family::matmul::{IntegerProducts, OPERANDS, Ports, integer_products, output_shape};
@@ -27,7 +27,7 @@ impl Op for MatMulIntegerToFloat {
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let shape = output_shape(&cx.input(0)?, &cx.input(1)?)?;
-        cx.set_output(0, TensorDesc::new(DType::F32, shape))
+        cx.set_output(0, cx.input(2)?.with_shape(shape))
     }
 }
 
