@@ -3,7 +3,8 @@
 use super::WindowPlace;
 use super::blocks::{Block, Layout, Layouts};
 use super::lower::Lowered;
-use super::windows::{Buffer, Life, Region, Window, Windows};
+use super::region::{Life, Region};
+use super::windows::{Buffer, Window, Windows};
 use crate::cores::{Memory, PerMemory};
 use crate::memory::ALIGN_BYTES;
 

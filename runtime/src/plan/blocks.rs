@@ -8,7 +8,7 @@
 
 use std::cmp::Reverse;
 
-use super::windows::Life;
+use super::region::Life;
 use crate::memory::MAX_BYTES;
 
 /// Bytes that a buffer takes while it lives.

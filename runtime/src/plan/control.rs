@@ -10,7 +10,7 @@ use udo_host::FinalizedKernel;
 
 use super::jump::{Jump, Test};
 use super::lower::{Lowering, finalized};
-use super::windows::Life;
+use super::region::Life;
 use super::{Operand, PlanError, Purpose, Step, tie};
 use crate::cores::trips::{Check, Count, Slice, Slices, Stack, Stand, Trip};
 use crate::cores::{Format, Memory, convert};

@@ -1,7 +1,7 @@
 //! Rows with a gap between them, wherever all kernels that touch a value can work on such rows.
 
 use super::lower::Lowered;
-use super::windows::Region;
+use super::region::Region;
 use super::{Operand, Step};
 
 /// Puts `gap` elements before each row of every value that allows it.

@@ -7,7 +7,8 @@ use udo_host::{FinalizedKernel, Machine, NodeDesc, PlacedNode, Refusal, finalize
 
 use super::control::Frame;
 use super::jump::Jump;
-use super::windows::{Life, Region, Windows};
+use super::region::{Life, Region};
+use super::windows::Windows;
 use super::{Operand, Place, PlanError, Port, Purpose, ShapeId, Step, tie};
 use crate::cores::opencl::{self, Device, Download, Upload};
 use crate::cores::relayout::relayout;

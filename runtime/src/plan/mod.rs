@@ -9,6 +9,7 @@ mod largest;
 mod lower;
 mod options;
 mod pack;
+mod region;
 mod report;
 mod tie;
 mod windows;

@@ -8,7 +8,8 @@ use udo_api::abi::{Tie, ties};
 use udo_api::{Facts, InPlace, TensorDesc};
 
 use super::lower::{Lowered, region};
-use super::windows::{Life, Share, WindowId, Within};
+use super::region::Life;
+use super::windows::{Share, WindowId, Within};
 use super::{FinalizedKernel, Operand, Place, PlanError, PlanOptions, Purpose, Step};
 
 /// One input and one output of a step that hold the same elements.

@@ -1,0 +1,120 @@
+//! When a value is held, and which bytes of a buffer hold it.
+
+/// The steps between which a window holds something; both ends count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Life {
+    pub(super) first: usize,
+    pub(super) last: usize,
+}
+
+impl Life {
+    pub(super) fn meets(self, other: Self) -> bool {
+        self.first <= other.last && other.first <= self.last
+    }
+
+    /// The life that has both.
+    pub(super) fn and(self, other: Self) -> Self {
+        Self { first: self.first.min(other.first), last: self.last.max(other.last) }
+    }
+}
+
+/// Rows of bytes in a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Region {
+    /// Bytes before the first row.
+    pub(super) offset: usize,
+    pub(super) rows: usize,
+    /// Bytes of a row.
+    pub(super) row: usize,
+    /// Bytes from one row to the next.
+    pub(super) pitch: usize,
+}
+
+impl Region {
+    /// `bytes` behind each other, in rows of `row`.
+    pub(super) fn dense(bytes: usize, row: usize) -> Self {
+        let row = if row == 0 { bytes } else { row };
+        Self { offset: 0, rows: bytes.checked_div(row).unwrap_or(0), row, pitch: row }
+    }
+
+    pub(super) fn is_dense(&self) -> bool {
+        self.pitch == self.row || self.rows <= 1
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.rows == 0 || self.row == 0
+    }
+
+    /// The first byte behind the last row; none if no buffer has so many.
+    pub(super) fn end(&self) -> Option<usize> {
+        let last = self.rows.saturating_sub(1).checked_mul(self.pitch)?;
+        self.offset.checked_add(last)?.checked_add(if self.is_empty() { 0 } else { self.row })
+    }
+
+    /// Where the rows start on the line of `pitch` bytes that begins at `origin`.
+    pub(super) fn column(&self, origin: usize, pitch: usize) -> usize {
+        (self.offset + pitch - origin % pitch) % pitch
+    }
+
+    /// Whether the two have bytes in common, or may have.
+    pub(super) fn meets(&self, other: &Self) -> bool {
+        let (Some(end), Some(other_end)) = (self.end(), other.end()) else { return true };
+        let apart =
+            self.is_empty() || other.is_empty() || end <= other.offset || other_end <= self.offset;
+        if apart || self.pitch != other.pitch || self.is_dense() || other.is_dense() {
+            return !apart;
+        }
+        // Columns of one grid.
+        let distance = other.column(self.offset, self.pitch);
+        distance < self.row || distance + other.row > self.pitch
+    }
+
+    /// Whether all its bytes are certainly bytes of `other`.
+    pub(super) fn is_in(&self, other: &Self) -> bool {
+        let (Some(end), Some(other_end)) = (self.end(), other.end()) else { return false };
+        if self.offset < other.offset || end > other_end {
+            return false;
+        }
+        let column = |pitch| self.column(other.offset, pitch);
+        other.is_dense()
+            || (self.pitch == other.pitch && column(other.pitch) + self.row <= other.row)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn region(offset: usize, rows: usize, row: usize, pitch: usize) -> Region {
+        Region { offset, rows, row, pitch }
+    }
+
+    #[test]
+    fn columns_of_one_grid_meet_where_they_overlap() {
+        let left = region(0, 4, 3, 10);
+        for (other, meets) in [
+            (region(3, 4, 7, 10), false),
+            (region(2, 4, 7, 10), true),
+            // The next line, and around the end of one.
+            (region(13, 3, 7, 10), false),
+            (region(8, 3, 3, 10), true),
+            (region(33, 1, 5, 5), false),
+            (region(32, 1, 5, 5), true),
+            (region(5, 4, 2, 9), true),
+            (region(0, 0, 3, 10), false),
+        ] {
+            assert_eq!((left.meets(&other), other.meets(&left)), (meets, meets), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_region_is_in_what_has_all_its_bytes() {
+        let all = region(10, 4, 10, 10);
+        let column = region(12, 4, 3, 10);
+        assert!(column.is_in(&all) && !all.is_in(&column));
+        assert!(region(13, 3, 2, 10).is_in(&column));
+        assert!(!region(14, 3, 2, 10).is_in(&column));
+        assert!(!region(0, 4, 10, 10).is_in(&all));
+        assert!(region(20, 1, 10, 10).is_in(&all));
+    }
+}
