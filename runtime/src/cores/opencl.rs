@@ -4,7 +4,7 @@
 //! its scratch and its packed constants. It is an ordinary [`Kernel`](udo_api::Kernel) to the rest of the runtime, and a run of it uses
 //! no Rust heap; what the driver allocates on its own side is the driver's.
 //!
-//! Tensors stay on the device. A session has an [`Arena`] there, and a tensor of a step on the device points to its [`Region`]
+//! Tensors stay on the device. A session has an arena there, and a tensor of a step on the device points to its region
 //! of it instead of to elements. Kernels and copies are enqueued one behind the other, and the host waits where a value
 //! crosses to it.
 
