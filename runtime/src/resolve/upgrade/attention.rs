@@ -95,8 +95,9 @@ fn with_state(
     let zero = edit.list("first", &[0])?;
     let mut both = [None; 2];
     if let Some(state) = edit.node.input(past) {
-        let parts = edit.split("past", state, 0, [("k", 1), ("v", 1)])?;
-        for (to, (part, name)) in both.iter_mut().zip(parts.into_iter().zip(["past_k", "past_v"])) {
+        let halves = edit.split("past", state, 0, [("k", 1), ("v", 1)])?;
+        for (to, (part, name)) in both.iter_mut().zip(halves.into_iter().zip(["past_k", "past_v"]))
+        {
             *to = Some(edit.first(name, new_node("Squeeze", &[part, zero]), None)?);
         }
     }
@@ -104,10 +105,10 @@ fn with_state(
     let present = edit.node.output(1);
     edit.node.outputs.truncate(1);
     if let Some(present) = present {
-        let parts = ["present_k", "present_v"].map(|name| edit.value(name));
-        edit.node.outputs.extend(parts.map(Some));
+        let halves = ["present_k", "present_v"].map(|name| edit.value(name));
+        edit.node.outputs.extend(halves.map(Some));
         let mut rows = [present; 2];
-        for (row, (part, name)) in rows.iter_mut().zip(parts.into_iter().zip(["k", "v"])) {
+        for (row, (part, name)) in rows.iter_mut().zip(halves.into_iter().zip(["k", "v"])) {
             *row = edit.value(&format!("present.{name}"));
             edit.after(&format!("present.{name}"), new_node("Unsqueeze", &[part, zero]), *row);
         }

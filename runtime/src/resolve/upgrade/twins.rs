@@ -98,8 +98,8 @@ pub(super) fn expand_dims(edit: &mut Edit<'_>) -> Result<(), String> {
     let (x, axis, one) = (edit.required(0)?, edit.required(1)?, edit.list("one", &[1])?);
     let axis = edit.first("axis", new_node("Reshape", &[axis, one]), None)?;
     let to = i64::from(DType::I64.onnx());
-    let axes = edit.first("axes", with_int(new_node("Cast", &[axis]), "to", to), None)?;
-    edit.end("Unsqueeze", &[x, axes]);
+    let wide = edit.first("axes", with_int(new_node("Cast", &[axis]), "to", to), None)?;
+    edit.end("Unsqueeze", &[x, wide]);
     Ok(())
 }
 

@@ -220,10 +220,14 @@ impl GroupedShapes {
         let dim = |axis: usize| node.input(QUERY).map(|x| x.full_shape().dim(axis));
         let (batch, length) = (dim(0)?.unwrap_or(Dim::Fixed(0)), dim(1)?.unwrap_or(Dim::Fixed(0)));
         let Sizes { q_heads, kv_heads, elements, room, .. } = sizes;
-        let fixed = |extent: usize| Dim::Fixed(extent);
         Ok(Self {
-            rows: Shape::of_dims(&[batch, length, fixed(q_heads * elements)])?,
-            cache: Shape::of_dims(&[batch, fixed(kv_heads), fixed(room[1]), fixed(elements)])?,
+            rows: Shape::of_dims(&[batch, length, Dim::Fixed(q_heads * elements)])?,
+            cache: Shape::of_dims(&[
+                batch,
+                Dim::Fixed(kv_heads),
+                Dim::Fixed(room[1]),
+                Dim::Fixed(elements),
+            ])?,
         })
     }
 }
@@ -315,16 +319,13 @@ impl Grouped {
         [batch, place]: [usize; 2],
     ) -> Result<[&'a [f32]; 2], ExecError> {
         let Sizes { queries, pairs, .. } = self.sizes;
-        let position = if !inputs.has(POSITIONS) {
-            past[batch] + place as i64
-        } else {
+        let position = if inputs.has(POSITIONS) {
             let given = inputs.get::<i64>(POSITIONS)?;
             // Of a prompt the first position says all.
-            if self.sizes.is_prompt() {
-                given[0] + place as i64
-            } else {
-                given[batch * queries + place]
-            }
+            let is_prompt = self.sizes.is_prompt();
+            if is_prompt { given[0] + place as i64 } else { given[batch * queries + place] }
+        } else {
+            past[batch] + place as i64
         };
         let (cos, sin) = (inputs.get::<f32>(COS)?, inputs.get::<f32>(SIN)?);
         let at = usize::try_from(position).ok().filter(|&at| at < cos.len() / pairs);

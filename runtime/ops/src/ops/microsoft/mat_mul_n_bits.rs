@@ -323,13 +323,13 @@ mod tests {
         Case { rows: 5, depth: 700, columns: 300, block: 128, zeros: Zeros::Values, ..CASE },
     ];
 
+    fn bytes(len: usize) -> Vec<u8> {
+        (0..len).map(|i| (i * 37 + i / 7 * 11 + 5) as u8).collect()
+    }
+
     impl Case {
         fn blocks(&self) -> usize {
             self.depth.div_ceil(self.block)
-        }
-
-        fn bytes(&self, len: usize) -> Vec<u8> {
-            (0..len).map(|i| (i * 37 + i / 7 * 11 + 5) as u8).collect()
         }
 
         fn numbers(&self) -> [Vec<f32>; 4] {
@@ -341,14 +341,14 @@ mod tests {
         fn given(&self) -> Bench {
             let &Self { rows, depth, columns, bits, block, .. } = self;
             let (blob, [x, scales, zeros, bias]) = (block * bits / 8, self.numbers());
-            let values = self.bytes(columns * self.blocks() * blob);
+            let values = bytes(columns * self.blocks() * blob);
             let run = bench("com.microsoft:MatMulNBits").input(tensor(&[rows, depth], &x));
             let run = run.constant(tensor(&[columns, self.blocks(), blob], &values));
             let run = run.constant(tensor(&[columns * self.blocks()], &scales));
             let row = (self.blocks() * bits).div_ceil(8);
             let run = match self.zeros {
                 Zeros::None => run.absent(),
-                Zeros::Values => run.constant(tensor(&[columns * row], &self.bytes(columns * row))),
+                Zeros::Values => run.constant(tensor(&[columns * row], &bytes(columns * row))),
                 Zeros::Numbers => run.constant(tensor(&[columns * self.blocks()], &zeros)),
             };
             let run = run.absent();
@@ -361,9 +361,9 @@ mod tests {
             let &Self { rows, depth, columns, bits, block, .. } = self;
             let (blob, blocks, [x, scales, zeros, bias]) =
                 (block * bits / 8, self.blocks(), self.numbers());
-            let values = self.bytes(columns * blocks * blob);
+            let values = bytes(columns * blocks * blob);
             let row = (blocks * bits).div_ceil(8);
-            let packed_zeros = self.bytes(columns * row);
+            let packed_zeros = bytes(columns * row);
             let part = |bytes: &[u8], at: usize| match bits {
                 8 => f64::from(bytes[at]),
                 _ => f64::from(bytes[at / 2] >> (at % 2 * 4) & 15),
