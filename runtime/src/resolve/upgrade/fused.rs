@@ -82,7 +82,9 @@ fn end(edit: &mut Edit<'_>, activation: Activation, x: ValueId) -> Result<(), St
             inputs.push(edit.number(name, value)?);
         }
     } else {
-        params.into_iter().for_each(|(name, value)| edit.set(name, Attr::Float(value)));
+        for (name, value) in params {
+            edit.set(name, Attr::Float(value));
+        }
     }
     edit.end(op, &inputs);
     Ok(())

@@ -68,19 +68,20 @@ pub(super) fn range(edit: &mut Edit<'_>) -> Result<(), String> {
 }
 
 pub(super) fn trilu(edit: &mut Edit<'_>) -> Result<(), String> {
-    again(edit, "Trilu")
+    again(edit, "Trilu");
+    Ok(())
 }
 
 pub(super) fn gather_nd(edit: &mut Edit<'_>) -> Result<(), String> {
-    again(edit, "GatherND")
+    again(edit, "GatherND");
+    Ok(())
 }
 
 /// The same operator.
-fn again(edit: &mut Edit<'_>, op: &str) -> Result<(), String> {
+fn again(edit: &mut Edit<'_>, op: &str) {
     let inputs = edit.node.inputs.clone();
     edit.end(op, &[]);
     edit.node.inputs = inputs;
-    Ok(())
 }
 
 /// Elements in the order in which they come, where each of them is, and how many of them there are.
@@ -132,7 +133,7 @@ pub(super) fn grid_sample(edit: &mut Edit<'_>) -> Result<(), String> {
             ));
         }
     };
-    again(edit, "GridSample")?;
+    again(edit, "GridSample");
     edit.set("mode", Attr::Text(mode.to_owned()));
     Ok(())
 }
