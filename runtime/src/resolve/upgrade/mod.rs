@@ -189,7 +189,7 @@ pub const UPGRADES: &[Upgrade] = &[
     composed(MICROSOFT, "FusedConv", fused::conv),
     composed(MICROSOFT, "FusedGemm", fused::gemm),
     composed(MICROSOFT, "FusedMatMul", composed::fused_mat_mul),
-    composed(MICROSOFT, "GatherND", twins::gather_nd),
+    composed(MICROSOFT, "GatherND", twins::same),
     composed(MICROSOFT, "GridSample", twins::grid_sample),
     composed(MICROSOFT, "MultiHeadAttention", attention::of_heads),
     composed(MICROSOFT, "NhwcMaxPool", fused::nhwc_max_pool),
@@ -204,7 +204,7 @@ pub const UPGRADES: &[Upgrade] = &[
     composed(MICROSOFT, "SkipLayerNormalization", composed::skip_layer_norm),
     composed(MICROSOFT, "SkipSimplifiedLayerNormalization", composed::skip_rms_norm),
     composed(MICROSOFT, "TransposeMatMul", composed::fused_mat_mul),
-    composed(MICROSOFT, "Trilu", twins::trilu),
+    composed(MICROSOFT, "Trilu", twins::same),
     composed(MICROSOFT, "Unique", twins::unique),
 ];
 

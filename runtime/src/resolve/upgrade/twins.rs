@@ -67,21 +67,13 @@ pub(super) fn range(edit: &mut Edit<'_>) -> Result<(), String> {
     Ok(())
 }
 
-pub(super) fn trilu(edit: &mut Edit<'_>) -> Result<(), String> {
-    again(edit, "Trilu");
-    Ok(())
-}
-
-pub(super) fn gather_nd(edit: &mut Edit<'_>) -> Result<(), String> {
-    again(edit, "GatherND");
-    Ok(())
-}
-
-/// The same operator.
-fn again(edit: &mut Edit<'_>, op: &str) {
-    let inputs = edit.node.inputs.clone();
-    edit.end(op, &[]);
+/// ONNX's operator of the same name.
+pub(super) fn same(edit: &mut Edit<'_>) -> Result<(), String> {
+    edit.required(0)?;
+    let (op, inputs) = (edit.node.op.clone(), edit.node.inputs.clone());
+    edit.end(&op, &[]);
     edit.node.inputs = inputs;
+    Ok(())
 }
 
 /// Elements in the order in which they come, where each of them is, and how many of them there are.
@@ -133,7 +125,7 @@ pub(super) fn grid_sample(edit: &mut Edit<'_>) -> Result<(), String> {
             ));
         }
     };
-    again(edit, "GridSample");
+    same(edit)?;
     edit.set("mode", Attr::Text(mode.to_owned()));
     Ok(())
 }
