@@ -121,10 +121,6 @@ fn what_a_newer_node_cannot_say_is_refused_by_name() {
             "(GridSample): attribute \"mode\" is \"area\", wanted \"bilinear\", \"nearest\" or \"bicubic\"",
         ),
         (
-            "y = com.microsoft:CDist@1(x, x) metric=\"cosine\" # n",
-            "(CDist): attribute \"metric\" is \"cosine\", wanted \"sqeuclidean\" or \"euclidean\"",
-        ),
-        (
             "y = com.microsoft:FusedConv@1(x, x) activation=\"Mish\" # n",
             "(FusedConv): attribute \"activation\" is \"Mish\", wanted Relu, Tanh, Sigmoid, LeakyRelu, Clip or HardSigmoid",
         ),
