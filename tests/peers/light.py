@@ -53,9 +53,13 @@ def weighted(path, rng):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="where the models go")
-    folder = parser.parse_args().folder
+    parser.add_argument("--only", default="", help="networks whose names have one of these in them, with commas between")
+    options = parser.parse_args()
+    folder, wanted = options.folder, options.only.split(",")
     folder.mkdir(parents=True, exist_ok=True)
     for path in sorted(LIGHT.glob("light_*.onnx")):
+        if not any(name in path.stem for name in wanted):
+            continue
         rng = np.random.default_rng(7)
         onnx.save(weighted(path, rng), folder / path.name.removeprefix("light_"))
         print(folder / path.name.removeprefix("light_"))
