@@ -131,9 +131,9 @@ fn convolutions(count: usize) -> Graph {
     let mut graph = Graph::new("convolutions");
     let dims = [1, CHANNELS, 64, 64].map(DimSpec::Fixed);
     let mut x = graph.add_input("x", DType::F32, dims);
-    for at in 0..count {
+    for (at, nth) in (1u8..).take(count).enumerate() {
         let shape = Shape::new(&[CHANNELS, CHANNELS, 3, 3]).unwrap();
-        let weights = vec![1.0 / (at + 1) as f32; shape.len()];
+        let weights = vec![1.0 / f32::from(nth); shape.len()];
         let w = graph.add_constant(&format!("w{at}"), Tensor::of(shape, &weights).unwrap());
         let y = graph.add_value(&format!("y{at}"));
         graph.add_node(Node::new("Conv", 11, &[x, w], &[y]));

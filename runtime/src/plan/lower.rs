@@ -73,7 +73,7 @@ pub(super) fn lower(
     let device = choices.iter().any(is_on_gpu).then(|| opencl::of(profile.opencl).ok()).flatten();
     let align_bytes = device.map_or(1, Device::align_bytes);
     let windows = Windows::on_gpu_aligned_to(align_bytes);
-    let lowered = Lowered { device, windows, ..Lowered::default() };
+    let lowered = Lowered { windows, device, ..Lowered::default() };
     let mut lowering = Lowering {
         graph: &resolved.graph,
         registry,

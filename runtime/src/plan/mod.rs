@@ -303,7 +303,7 @@ pub enum PlanError {
         device: String,
         /// What OpenCL said.
         #[source]
-        source: OpenClError,
+        source: Box<OpenClError>,
     },
     /// The placement does not fit its graph.
     #[error("the placement is broken: {0}")]
@@ -439,7 +439,7 @@ fn constants_to(device: &Device, steps: &mut [Step]) -> Result<(), PlanError> {
                 port,
                 bytes: tensor.bytes().len(),
                 device: device.name().to_owned(),
-                source,
+                source: Box::new(source),
             })?;
             operand.place = Some(Place::Device(there));
         }

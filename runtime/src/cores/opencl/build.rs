@@ -28,14 +28,14 @@ pub(super) fn kernel(
     let text = source::with_prelude(&launch.source, name, ports);
     let mut known = device.programs.lock().unwrap_or_else(PoisonError::into_inner);
     let key = (text, launch.options.to_string());
-    let program = match known.get(&key).and_then(Weak::upgrade) {
-        Some(program) => program,
-        None => {
-            known.retain(|_, program| program.strong_count() > 0);
-            let program = Arc::new(program(device, launch, &key.0)?);
-            known.insert(key, Arc::downgrade(&program));
-            program
-        }
+    let earlier = known.get(&key).and_then(Weak::upgrade);
+    let program = if let Some(program) = earlier {
+        program
+    } else {
+        known.retain(|_, program| program.strong_count() > 0);
+        let program = Arc::new(program(device, launch, &key.0)?);
+        known.insert(key, Arc::downgrade(&program));
+        program
     };
     let names = program.kernel_names().trim_matches('\0');
     if !names.split(';').any(|n| n == name) {

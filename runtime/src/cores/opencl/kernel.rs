@@ -193,7 +193,7 @@ impl Step {
         port: Port,
         desc: Option<&TensorDesc>,
     ) -> Result<(), OpenClError> {
-        if desc.is_none_or(|desc| desc.is_absent()) {
+        if desc.is_none_or(TensorDesc::is_absent) {
             return self.pass::<*mut c_void>(index, std::ptr::null_mut());
         }
         self.ports.push(PortArg { index, port, bound: 0 });
@@ -240,10 +240,12 @@ impl Step {
 /// Where a tensor lies on the device.
 ///
 /// # Safety
-/// The tensor's address must be null or that of a region that lives for `'a`.
-pub(super) unsafe fn region_of<'a>(tensor: &'a TensorArg) -> Result<&'a Region, ExecError> {
+/// The tensor's address must be null or that of a region that lives as long as the borrow.
+pub(super) unsafe fn region_of(tensor: &TensorArg) -> Result<&Region, ExecError> {
+    #[expect(clippy::cast_ptr_alignment, reason = "the address is that of a region")]
+    let region = tensor.data.cast::<Region>();
     // SAFETY: the caller vouches for the address.
-    unsafe { tensor.data.cast::<Region>().as_ref() }.ok_or(ExecError::of(Status::BAD_CALL))
+    unsafe { region.as_ref() }.ok_or(ExecError::of(Status::BAD_CALL))
 }
 
 pub(super) fn failed(call: DeviceCall) -> impl Fn(ClError) -> ExecError {

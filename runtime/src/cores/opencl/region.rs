@@ -1,6 +1,7 @@
 //! Memory on the device: arenas of sessions, the tensors in them, and constants, which all sessions share.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::{Arc, PoisonError, Weak};
 
 use opencl3::command_queue::{enqueue_copy_buffer, enqueue_read_buffer, enqueue_write_buffer};
@@ -129,9 +130,8 @@ impl Arena {
         let root = Arc::new(device.filled(bytes, fill, CL_MEM_READ_WRITE)?);
         let mut arena = Self { regions: BTreeMap::new() };
         for (offset, bytes) in regions {
-            if !arena.regions.contains_key(&(offset, bytes)) {
-                let region = region(device, &root, offset, bytes)?;
-                arena.regions.insert((offset, bytes), Arc::new(region));
+            if let Entry::Vacant(place) = arena.regions.entry((offset, bytes)) {
+                place.insert(Arc::new(region(device, &root, offset, bytes)?));
             }
         }
         device.queue.finish().map_err(from("clFinish"))?;
@@ -140,7 +140,7 @@ impl Arena {
 
     /// One of its regions, as tensors of steps on the device point to it; null if there is none.
     pub(crate) fn address(&self, offset: usize, bytes: usize) -> *mut u8 {
-        self.regions.get(&(offset, bytes)).map_or(std::ptr::null_mut(), |region| region.address())
+        self.regions.get(&(offset, bytes)).map_or(std::ptr::null_mut(), Region::address)
     }
 }
 
