@@ -8,8 +8,7 @@
 
 use std::arch::x86_64::{
     __m512, __mmask16, _MM_HINT_T0, _MM_HINT_T1, _mm_prefetch, _mm512_add_ps, _mm512_fmadd_ps,
-    _mm512_loadu_ps, _mm512_mask_storeu_ps, _mm512_maskz_loadu_ps, _mm512_max_ps, _mm512_min_ps,
-    _mm512_set1_ps, _mm512_setzero_ps,
+    _mm512_loadu_ps, _mm512_maskz_loadu_ps, _mm512_set1_ps, _mm512_setzero_ps,
 };
 use std::marker::PhantomData;
 
@@ -24,6 +23,42 @@ const NEAR: usize = 16;
 const STEPS: usize = 4;
 /// How far ahead a single row reads weights, in elements.
 const STREAM: usize = 1024;
+
+/// Adds to sums, clamps and stores them, which `C`, and what is added unless null, must have room for. As a function it is not
+/// inlined in all tiles, and sums would go by memory.
+macro_rules! finish {
+    ($tile:ident, $sums:ident, $masks:ident) => {
+        use std::arch::x86_64::{
+            _mm512_add_ps, _mm512_mask_storeu_ps, _mm512_maskz_loadu_ps, _mm512_max_ps,
+            _mm512_min_ps, _mm512_set1_ps,
+        };
+
+        if !$tile.add.is_null() {
+            for (i, row) in $sums.iter_mut().enumerate() {
+                for (v, sum) in row.iter_mut().enumerate() {
+                    let at = $tile.add.wrapping_add(i * $tile.ld_add + v * LANES);
+                    // SAFETY: lanes outside the mask are not read, the others are there.
+                    *sum = _mm512_add_ps(*sum, unsafe { _mm512_maskz_loadu_ps($masks[v], at) });
+                }
+            }
+        }
+        if let Some((low, high)) = $tile.clamp {
+            let (low, high) = (_mm512_set1_ps(low), _mm512_set1_ps(high));
+            for sum in $sums.as_flattened_mut() {
+                // With the sum second, NaN stays NaN.
+                *sum = _mm512_min_ps(high, _mm512_max_ps(low, *sum));
+            }
+        }
+        for (i, row) in $sums.iter().enumerate() {
+            for (v, &sum) in row.iter().enumerate() {
+                let at = $tile.c.wrapping_add(i * $tile.ldc + v * LANES);
+                // SAFETY: lanes outside the mask are not written, the others are there.
+                unsafe { _mm512_mask_storeu_ps(at, $masks[v], sum) };
+            }
+        }
+    };
+}
+pub(super) use finish;
 
 pub(super) static KERNELS: MicroKernels = MicroKernels {
     lanes: LANES,
@@ -144,45 +179,7 @@ unsafe fn tile<const R: usize, const V: usize, S: Source>(tile: &Tile) {
             }
         }
     }
-    // SAFETY: `C`, and what is added, have `R` rows with the lanes of the masks.
-    unsafe { finish(tile, sums, masks) };
-}
-
-/// Adds, clamps and stores sums.
-///
-/// # Safety
-///
-/// `C`, and what is added unless null, must be good for `R` rows of the lanes of the masks.
-#[inline]
-#[target_feature(enable = "avx512f")]
-pub(super) unsafe fn finish<const R: usize, const V: usize>(
-    tile: &Tile,
-    mut sums: [[__m512; V]; R],
-    masks: [__mmask16; V],
-) {
-    if !tile.add.is_null() {
-        for (i, row) in sums.iter_mut().enumerate() {
-            for (v, sum) in row.iter_mut().enumerate() {
-                let at = tile.add.wrapping_add(i * tile.ld_add + v * LANES);
-                // SAFETY: lanes outside the mask are not read, the others are there.
-                *sum = _mm512_add_ps(*sum, unsafe { _mm512_maskz_loadu_ps(masks[v], at) });
-            }
-        }
-    }
-    if let Some((low, high)) = tile.clamp {
-        let (low, high) = (_mm512_set1_ps(low), _mm512_set1_ps(high));
-        for sum in sums.as_flattened_mut() {
-            // With the sum second, NaN stays NaN.
-            *sum = _mm512_min_ps(high, _mm512_max_ps(low, *sum));
-        }
-    }
-    for (i, row) in sums.iter().enumerate() {
-        for (v, &sum) in row.iter().enumerate() {
-            let at = tile.c.wrapping_add(i * tile.ldc + v * LANES);
-            // SAFETY: lanes outside the mask are not written, the others are there.
-            unsafe { _mm512_mask_storeu_ps(at, masks[v], sum) };
-        }
-    }
+    finish!(tile, sums, masks);
 }
 
 /// The sums of a tile of one row, which reads each weight once: four steps at a time hide the latency.

@@ -109,8 +109,7 @@ unsafe fn tile<const R: usize, const V: usize>(tile: &Tile) {
             }
         }
     }
-    // SAFETY: `C`, and what is added, have `R` rows with the columns of the tile.
-    unsafe { finish(tile, sums, masks) };
+    finish!(tile, sums, masks);
 }
 
 /// The words as pairs of numbers of 16 bits.
