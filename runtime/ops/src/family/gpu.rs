@@ -75,17 +75,29 @@ float16 udo_load16_half(__global const half *p) { return vload_half16(0, p); }
 /// What an emulated GPU stores numbers as.
 pub(crate) trait Storage: Element {
     fn number(self) -> f32;
+
+    /// The number of element `at` of those with these bytes, which may lie anywhere.
+    fn of_bytes(bytes: &[u8], at: usize) -> Option<f32>;
 }
 
 impl Storage for f32 {
     fn number(self) -> f32 {
         self
     }
+
+    fn of_bytes(bytes: &[u8], at: usize) -> Option<f32> {
+        bytes.as_chunks().0.get(at).copied().map(f32::from_ne_bytes)
+    }
 }
 
 impl Storage for F16 {
     fn number(self) -> f32 {
         self.to_f32()
+    }
+
+    fn of_bytes(bytes: &[u8], at: usize) -> Option<f32> {
+        let bits = bytes.as_chunks().0.get(at).copied().map(u16::from_ne_bytes);
+        bits.map(|bits| F16(bits).to_f32())
     }
 }
 

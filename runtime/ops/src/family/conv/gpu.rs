@@ -177,12 +177,11 @@ impl<C: FloatConv> GpuKernel for ConvGpu<C> {
         let channels = if is_wide { CHANNELS } else { 1 };
         let (has_bias, finish) = (has_bias(cx, &conv)?, Finish::of(cx, 1)?);
         let x = cx.input(0)?;
-        let weights = of_type!(x.dtype(), [F32 = f32, F16 = F16], T => match cx.constant::<T>(1)? {
-            Some(_) => {
-                let Order { recipe, len } = Order::of(&conv, channels)?;
-                Some(cx.pack(&[1], &recipe, len, Order::fill::<T>)?)
-            }
-            None => None,
+        let weights = of_type!(x.dtype(), [F32 = f32, F16 = F16], T => if cx.is_constant(1) {
+            let Order { recipe, len } = Order::of(&conv, channels)?;
+            Some(cx.pack(&[1], &recipe, len, Order::fill::<T>)?)
+        } else {
+            None
         })?;
         let x_all = x.len();
         Ok(Self { has_bias, conv, channels, weights, x_all, finish, tile, of: PhantomData })
@@ -312,7 +311,7 @@ impl Order {
         };
         let [groups, outputs, taps, inputs, channels] =
             [groups, outputs, taps, inputs, channels].map(|size| size as usize);
-        let w = sources.get::<T>(0)?;
+        let w = sources.bytes::<T>(0)?;
         let (filter, step) =
             if is_forward == 1 { (inputs * taps, taps) } else { (taps, outputs * taps) };
         let mut packed = packed.iter_mut();
@@ -323,9 +322,9 @@ impl Order {
                 for c in 0..channels {
                     let own = (tile * channels + c).min(outputs - 1);
                     let from = group * inputs * outputs * taps + own * filter + i * step + tap;
-                    let weight = w.get(from).ok_or_else(|| wrong_recipe(recipe))?;
+                    let weight = T::of_bytes(w, from).ok_or_else(|| wrong_recipe(recipe))?;
                     if let Some(to) = packed.next() {
-                        *to = weight.number();
+                        *to = weight;
                     }
                 }
             }
