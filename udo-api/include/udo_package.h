@@ -498,8 +498,8 @@ typedef struct udo_host_table {
 #define UDO_EPILOGUE_BIAS 1u       /* adds input `input`, a vector along `axis` of the output */
 #define UDO_EPILOGUE_RESIDUAL 2u   /* adds input `input`, which has the output's shape */
 #define UDO_EPILOGUE_ACTIVATION 3u /* applies `function` */
-/* Stores codes in the place of numbers of f32, of the type and the encoding of `output`: `x / scale` rounded to nearest, ties
- * to even, plus the zero point, saturated; a NaN is the least code. It is the last step. */
+/* Stores quantized values for numbers of f32, of the type and the encoding of `output`: `x / scale` rounded to nearest, ties
+ * to even, plus the zero point, saturated; a NaN is the least value. It is the last step. */
 #define UDO_EPILOGUE_QUANTIZE 4u
 
 #define UDO_ACTIVATION_RELU 1u
