@@ -249,7 +249,7 @@ pub(super) fn typed(value: Value, shape: Option<&Shape>) -> TypedValue {
         // What a subgraph is given is known with its node.
         (Source::Input(_) | Source::Computed | Source::Outer, _) => TensorDesc::ABSENT,
     };
-    TypedValue { value, desc, quantized: None, folded: None, is_open: false }
+    TypedValue { value, desc, quantized: None, folded: None, is_open: false, wide: None }
 }
 
 /// Dimensions in the words of a model.

@@ -42,7 +42,9 @@ pub use params::Params;
 use rule::port_takes;
 pub(crate) use rule::{port_rule, port_types, takes_encoding};
 use tensor_layout::NhwcValues;
-pub use typed::{BoundNode, EpilogueNode, LayoutRule, Quantized, Step, TypedGraph, TypedValue};
+pub use typed::{
+    BoundNode, EpilogueNode, LayoutRule, Quantized, Step, TypedGraph, TypedValue, Wide,
+};
 pub use udo_host::ParamSetting;
 use upgrade::Ends;
 pub use upgrade::{UPGRADES, Upgrade};
@@ -344,6 +346,19 @@ impl Registry {
         entry: OpEntry,
     ) -> Result<(), ResolveError> {
         let (bound, outputs) = self.bound(graph, node, entry)?;
+        if self.widen(graph, &bound, &outputs)? {
+            return Ok(());
+        }
+        self.add_bound(graph, bound, outputs)
+    }
+
+    /// Adds a node that makes outputs like these, and folds it if it can be.
+    fn add_bound(
+        &mut self,
+        graph: &mut TypedGraph,
+        bound: BoundNode,
+        outputs: Vec<TensorDesc>,
+    ) -> Result<(), ResolveError> {
         graph.add(bound, outputs);
         self.check_bounded(graph)?;
         self.fold(graph);
@@ -396,6 +411,7 @@ impl TypedGraph {
                 value.desc = desc;
             }
         }
+        self.note_rounding(&bound);
         self.nodes.push(bound);
     }
 

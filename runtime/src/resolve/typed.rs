@@ -123,6 +123,17 @@ pub struct TypedValue {
     pub folded: Option<Tensor>,
     /// Whether those follow from extents that the model leaves open, so that the next plan may have others.
     pub is_open: bool,
+    /// If it is of halves that were rounded, what they were before.
+    pub wide: Option<Wide>,
+}
+
+/// The numbers of f32 that a value of halves was rounded from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wide {
+    /// The numbers.
+    pub value: ValueId,
+    /// Whether the model has a node that rounds them; else that is only the type of what its node computes.
+    pub is_stated: bool,
 }
 
 /// An element type, and what its elements stand for.
@@ -217,7 +228,8 @@ impl TypedGraph {
     fn add_typed(&mut self, name: &str, source: Source, desc: TensorDesc) -> ValueId {
         let id = ValueId::at(self.values.len());
         let value = Value { name: name.to_owned(), source, declared: None };
-        let typed = TypedValue { value, desc, quantized: None, folded: None, is_open: false };
+        let typed =
+            TypedValue { value, desc, quantized: None, folded: None, is_open: false, wide: None };
         self.values.push(typed);
         id
     }

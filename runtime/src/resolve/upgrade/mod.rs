@@ -17,6 +17,7 @@ mod edit;
 mod embed;
 mod fused;
 mod group_norm;
+mod halves;
 mod pad;
 mod quantized;
 mod resize;
