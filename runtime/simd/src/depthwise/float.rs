@@ -7,7 +7,7 @@ use super::general::General;
 use super::row_pass::RowPasses;
 use super::{Activation, Image, Shape, bounds};
 use crate::gemm_f32::Stored;
-use crate::isa::{Isa, dispatch, isa};
+use crate::isa::{Isa, dispatch, highest, isa};
 
 /// Elements of input and output beyond which they do not stay in a second-level cache.
 const FAR: usize = 1 << 19;
@@ -111,18 +111,24 @@ pub(super) fn depthwise_on(
         y_stride,
         channels: outputs,
     };
+    // What fills half of the widest vector fills one that is half as wide.
+    let is_half = outputs == STRIP / 2 && isa.min(highest()) >= Isa::Avx2;
+    let isa = if is_half { Isa::Avx2 } else { isa };
+    let fills = outputs >= STRIP || is_half;
     let flat = window.input[0] == 1 && window.output[0] == 1 && window.kernel[0] == 1;
     let plain = shape.multiplier == 1
         && flat
         && window.pads[0] == 0
         && window.dilations[1..] == [1, 1]
         && window.input[1] * window.input[2] > 0
-        && outputs >= STRIP;
+        && fills;
     match (window.kernel, window.strides) {
-        ([_, 3, 3], [_, 1, 1]) if plain => dispatch(isa, RowPasses::<3, 1>(&job)),
-        ([_, 3, 3], [_, 2, 2]) if plain => dispatch(isa, RowPasses::<3, 2>(&job)),
-        ([_, 5, 5], [_, 1, 1]) if plain => dispatch(isa, RowPasses::<5, 1>(&job)),
-        ([_, 5, 5], [_, 2, 2]) if plain => dispatch(isa, RowPasses::<5, 2>(&job)),
+        ([_, 3, 3], [_, 1, 1]) if plain => dispatch(isa, RowPasses::<3, 1, 1>(&job)),
+        ([_, 3, 3], [_, 2, 1]) if plain => dispatch(isa, RowPasses::<3, 2, 1>(&job)),
+        ([_, 3, 3], [_, 2, 2]) if plain => dispatch(isa, RowPasses::<3, 2, 2>(&job)),
+        ([_, 5, 5], [_, 1, 1]) if plain => dispatch(isa, RowPasses::<5, 1, 1>(&job)),
+        ([_, 5, 5], [_, 2, 1]) if plain => dispatch(isa, RowPasses::<5, 2, 1>(&job)),
+        ([_, 5, 5], [_, 2, 2]) if plain => dispatch(isa, RowPasses::<5, 2, 2>(&job)),
         _ => dispatch(isa, General(&job)),
     }
 }

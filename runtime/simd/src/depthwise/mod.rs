@@ -2,7 +2,7 @@
 //!
 //! Images are NHWC: a pixel is its channels, adjacent, and pixels lie a stride apart. Vectors run over
 //! channels, so that neither windows nor strides shuffle lanes. Square kernels of 3 and 5 at strides 1
-//! and 2 go along output rows in passes, with the sums of all windows that an input column is part of in
+//! and 2, and 2 down and 1 across as in networks that read text, go along output rows in passes, with the sums of all windows that an input column is part of in
 //! registers, or go tile by tile where caches do badly with that; every other window, and a multiplier,
 //! run pixel by pixel over the taps in the image.
 //!

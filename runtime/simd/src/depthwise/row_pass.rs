@@ -1,4 +1,4 @@
-//! Square kernels of 3 and 5 at strides 1 and 2: passes along output rows.
+//! Square kernels of 3 and 5 at strides 1 and 2, and 2 down and 1 across: passes along output rows.
 //!
 //! A pass computes a few output rows of 16 channels, from the first pixel to the last. Each input
 //! column is loaded once and added to every output column that wants it; those stay in registers until
@@ -18,32 +18,36 @@ const ROWS: usize = 4;
 /// The most input rows of a pass.
 const INPUT_ROWS: usize = (ROWS - 1) * 2 + 5;
 
-/// All rows under a kernel of `K` x `K`.
-pub(super) struct RowPasses<'a, const K: usize, const STRIDE: usize>(pub(super) &'a Job<'a>);
+/// All rows under a kernel of `K` x `K`, from one to the next `DOWN` and `ACROSS`.
+pub(super) struct RowPasses<'a, const K: usize, const DOWN: usize, const ACROSS: usize>(
+    pub(super) &'a Job<'a>,
+);
 
-impl<const K: usize, const STRIDE: usize> SimdOp for RowPasses<'_, K, STRIDE> {
+impl<const K: usize, const DOWN: usize, const ACROSS: usize> SimdOp
+    for RowPasses<'_, K, DOWN, ACROSS>
+{
     type Out = ();
 
     #[inline(always)]
     fn run<S: Vector>(self, simd: S) {
         let job = self.0;
         // Fewer registers make for smaller tiles, which read too much again.
-        if (K, STRIDE, S::LANES) == (3, 1, 16) && tile::suits(job) {
+        if (K, DOWN, ACROSS, S::LANES) == (3, 1, 1, 16) && tile::suits(job) {
             tile::tiles(simd, job);
             curve(simd, job);
             return;
         }
-        let most = most::<S>(K, STRIDE);
+        let most = most::<S>(K, ACROSS);
         let mut row = job.rows.start;
         while row < job.rows.end {
             let left = job.rows.end - row;
             // Evenly, as passes of a row or so have too few sums to keep the arithmetic busy.
             let count = left.div_ceil(left.div_ceil(most));
             match count {
-                4 if most > 3 => strips::<S, K, STRIDE, 4>(simd, job, row),
-                3 if most > 2 => strips::<S, K, STRIDE, 3>(simd, job, row),
-                2 if most > 1 => strips::<S, K, STRIDE, 2>(simd, job, row),
-                _ => strips::<S, K, STRIDE, 1>(simd, job, row),
+                4 if most > 3 => strips::<S, K, DOWN, ACROSS, 4>(simd, job, row),
+                3 if most > 2 => strips::<S, K, DOWN, ACROSS, 3>(simd, job, row),
+                2 if most > 1 => strips::<S, K, DOWN, ACROSS, 2>(simd, job, row),
+                _ => strips::<S, K, DOWN, ACROSS, 1>(simd, job, row),
             }
             row += count;
         }
@@ -64,7 +68,7 @@ const fn most<S: Vector>(k: usize, stride: usize) -> usize {
 
 /// `R` output rows from `row` on.
 #[inline(always)]
-fn strips<S: Vector, const K: usize, const STRIDE: usize, const R: usize>(
+fn strips<S: Vector, const K: usize, const DOWN: usize, const ACROSS: usize, const R: usize>(
     simd: S,
     job: &Job<'_>,
     row: usize,
@@ -72,24 +76,24 @@ fn strips<S: Vector, const K: usize, const STRIDE: usize, const R: usize>(
     let [_, height, width] = job.shape.window.input;
     let top = job.shape.window.pads[1];
     let mut rows = Rows { from: [ZEROS.as_ptr(); INPUT_ROWS], step: [0; INPUT_ROWS] };
-    for i in 0..(R - 1) * STRIDE + K {
+    for i in 0..(R - 1) * DOWN + K {
         // Above the first row is beyond any height.
-        let y = (row * STRIDE + i).wrapping_sub(top);
+        let y = (row * DOWN + i).wrapping_sub(top);
         if y < height {
             rows.from[i] = job.x.wrapping_add(y * width * job.x_stride);
             rows.step[i] = job.x_stride;
         }
     }
-    let last = ((row + R - 1) * STRIDE).wrapping_sub(top);
-    let is_inside = row * STRIDE >= top && last.saturating_add(K) <= height;
+    let last = ((row + R - 1) * DOWN).wrapping_sub(top);
+    let is_inside = row * DOWN >= top && last.saturating_add(K) <= height;
     // The first row that the next passes read and these do not.
-    let new = ((row + R - 1) * STRIDE).wrapping_add(K);
+    let new = ((row + R - 1) * DOWN).wrapping_add(K);
     let mut ahead = job.x.wrapping_add(new.wrapping_sub(top).wrapping_mul(width * job.x_stride));
     let across = job.shape.window.output[2];
     let to = job.y.wrapping_add((row - job.rows.start) * across * job.y_stride);
     for strip in 0..job.channels.div_ceil(STRIP) {
         let mut lane = 0;
-        while lane < STRIP {
+        while lane < STRIP.min(job.channels) {
             let channel = job.channel(strip) + lane;
             let taps = job.weights.wrapping_add(strip * STRIP * K * K + lane);
             let start = if job.bias.is_null() {
@@ -106,7 +110,7 @@ fn strips<S: Vector, const K: usize, const STRIDE: usize, const R: usize>(
                 }
             }
             let mut from = rows.from;
-            for i in 0..(R - 1) * STRIDE + K {
+            for i in 0..(R - 1) * DOWN + K {
                 if !std::ptr::eq(from[i], ZEROS.as_ptr()) {
                     from[i] = from[i].wrapping_add(channel);
                 }
@@ -124,9 +128,9 @@ fn strips<S: Vector, const K: usize, const STRIDE: usize, const R: usize>(
             };
             // What has too few registers anyway gains nothing from a variant of its own.
             if is_inside && S::FUSED {
-                pass.run::<STRIDE, R, true>(simd);
+                pass.run::<DOWN, ACROSS, R, true>(simd);
             } else {
-                pass.run::<STRIDE, R, false>(simd);
+                pass.run::<DOWN, ACROSS, R, false>(simd);
             }
             ahead = pass.ahead;
             lane += S::LANES;
@@ -185,14 +189,17 @@ struct RowPass<'a, S: Vector, const K: usize> {
 impl<S: Vector, const K: usize> RowPass<'_, S, K> {
     /// From the first column to the last. `INSIDE` means that all input rows lie in the image.
     #[inline(always)]
-    fn run<const STRIDE: usize, const R: usize, const INSIDE: bool>(&mut self, simd: S) {
+    fn run<const DOWN: usize, const ACROSS: usize, const R: usize, const INSIDE: bool>(
+        &mut self,
+        simd: S,
+    ) {
         let window = &self.job.shape.window;
-        let live = live(K, STRIDE);
+        let live = live(K, ACROSS);
         // Of output columns that share an input column. They stay where they are, and those that are
         // complete make room for the next: moves would take the arithmetic's place.
         let mut sums = [[self.start; R]; K];
-        // The last `STRIDE` columns of the first window; before the first column is beyond any width.
-        let mut col = (K - STRIDE).wrapping_sub(window.pads[2].wrapping_add((live - 1) * STRIDE));
+        // The last `ACROSS` columns of the first window; before the first column is beyond any width.
+        let mut col = (K - ACROSS).wrapping_sub(window.pads[2].wrapping_add((live - 1) * ACROSS));
         // Output columns in front of the image, and those of it.
         let mut before = live - 1;
         let mut left = live - 1 + window.output[2];
@@ -200,11 +207,11 @@ impl<S: Vector, const K: usize> RowPass<'_, S, K> {
             macro_rules! steps {
                 ($($phase:literal)*) => {$(
                     if $phase < live {
-                        self.column::<STRIDE, R, $phase, INSIDE>(simd, &mut sums, col, 0);
-                        if STRIDE > 1 {
-                            self.column::<STRIDE, R, $phase, INSIDE>(simd, &mut sums, col.wrapping_add(1), 1);
+                        self.column::<DOWN, ACROSS, R, $phase, INSIDE>(simd, &mut sums, col, 0);
+                        if ACROSS > 1 {
+                            self.column::<DOWN, ACROSS, R, $phase, INSIDE>(simd, &mut sums, col.wrapping_add(1), 1);
                         }
-                        col = col.wrapping_add(STRIDE);
+                        col = col.wrapping_add(ACROSS);
                         if before == 0 {
                             self.store(simd, sums[$phase]);
                         } else {
@@ -225,20 +232,26 @@ impl<S: Vector, const K: usize> RowPass<'_, S, K> {
     /// Adds input column `col`, the one numbered `s` of those that come with an output column. The
     /// output column that is complete next is at `PHASE`.
     #[inline(always)]
-    fn column<const STRIDE: usize, const R: usize, const PHASE: usize, const INSIDE: bool>(
+    fn column<
+        const DOWN: usize,
+        const ACROSS: usize,
+        const R: usize,
+        const PHASE: usize,
+        const INSIDE: bool,
+    >(
         &mut self,
         simd: S,
         sums: &mut [[S::F; R]; K],
         col: usize,
         s: usize,
     ) {
-        let live = live(K, STRIDE);
-        let rows = (R - 1) * STRIDE + K;
+        let live = live(K, ACROSS);
+        let rows = (R - 1) * DOWN + K;
         if col >= self.job.shape.window.input[2] {
             return;
         }
         if self.job.exceeds_l2 {
-            for _ in 0..R * STRIDE {
+            for _ in 0..R * DOWN {
                 prefetch(self.ahead);
                 self.ahead = self.ahead.wrapping_add(STRIP);
             }
@@ -259,7 +272,7 @@ impl<S: Vector, const K: usize> RowPass<'_, S, K> {
         }
         for i in 0..K {
             for j in 0..live {
-                let Some(k) = (K - STRIDE + s).checked_sub(j * STRIDE) else { continue };
+                let Some(k) = (K - ACROSS + s).checked_sub(j * ACROSS) else { continue };
                 let tap = if keeps_taps::<S>(K) {
                     self.tap_vectors[i][k]
                 } else {
@@ -268,7 +281,7 @@ impl<S: Vector, const K: usize> RowPass<'_, S, K> {
                 };
                 for r in 0..R {
                     let sum = &mut sums[(PHASE + j) % live][r];
-                    *sum = simd.fma(x[r * STRIDE + i], tap, *sum);
+                    *sum = simd.fma(x[r * DOWN + i], tap, *sum);
                 }
             }
         }

@@ -23,6 +23,10 @@ fn windows() -> Vec<Window> {
             }
             windows.push(Window::square([11, 8], kernel, stride, 0));
         }
+        // Text lies along rows, of which networks take fewer and fewer.
+        let down = Window::square([9, 13], kernel, 1, kernel / 2);
+        let rows = (9 + kernel / 2 * 2 - kernel) / 2 + 1;
+        windows.push(Window { strides: [1, 2, 1], output: [1, rows, down.output[2]], ..down });
     }
     let plain = Window::square([7, 9], 3, 1, 1);
     windows.extend([

@@ -54,4 +54,5 @@ pub use set::{Isa, isa};
 pub use simd::Simd;
 
 pub(crate) use dispatch::{SimdOp, dispatch};
+pub(crate) use set::highest;
 pub(crate) use vector::Vector;

@@ -65,7 +65,7 @@ impl Isa {
 
 /// The best that the machine has: one load, as small calls ask for it again and again.
 #[inline]
-pub(super) fn highest() -> Isa {
+pub(crate) fn highest() -> Isa {
     static HIGHEST: OnceLock<Isa> = OnceLock::new();
     *HIGHEST.get_or_init(|| best(Isa::Amx))
 }

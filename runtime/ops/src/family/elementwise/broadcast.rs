@@ -4,11 +4,7 @@ use udo_api::{Dim, Element, Error, ExecError, MAX_RANK, Parallel, Shape};
 
 use super::GRAIN;
 use super::rows::Side;
-use super::stored::BLOCK;
 use crate::family::axes::{Axes, StridedIter};
-
-/// Elements of a row that are not worth a call of their own.
-const SHORT: usize = 16;
 
 /// The shape of two broadcast tensors, bounded where either decides it and is bounded.
 pub(crate) fn broadcast_shapes(a: Shape, b: Shape) -> Result<Shape, Error> {
@@ -36,10 +32,10 @@ pub(crate) fn broadcast_shapes(a: Shape, b: Shape) -> Result<Shape, Error> {
 pub(crate) struct Broadcast<const N: usize = 2> {
     out_rank: usize,
     out_dims: Axes,
-    rank: usize,
-    dims: Axes,
+    pub(super) rank: usize,
+    pub(super) dims: Axes,
     /// 0 along an axis on which a tensor repeats.
-    strides: [Axes; N],
+    pub(super) strides: [Axes; N],
     /// Whether the elements are few and meet along one axis: a call of them costs little more than itself.
     is_few: bool,
 }
@@ -243,46 +239,6 @@ impl Broadcast {
                 row(y, b);
             });
         })
-    }
-
-    /// Whether a call for each row costs more than gathering the operands of many.
-    fn has_short_rows(&self) -> bool {
-        self.rank > 1 && self.dims[self.rank - 1] < SHORT
-    }
-
-    fn short_rows<A: Element, B: Element, Y>(
-        &self,
-        (a, b): (&[A], &[B]),
-        y: &mut [Y],
-        row: &impl Fn(Side<'_, A>, Side<'_, B>, &mut [Y]),
-    ) {
-        let (mut of_a, mut of_b) = ([A::default(); BLOCK], [B::default(); BLOCK]);
-        let mut positions = self.positions();
-        for y in y.chunks_mut(BLOCK) {
-            let (of_a, of_b) = (&mut of_a[..y.len()], &mut of_b[..y.len()]);
-            let to = of_a.iter_mut().zip(of_b.iter_mut());
-            for ((to_a, to_b), [a_at, b_at]) in to.zip(&mut positions) {
-                (*to_a, *to_b) = (a[a_at], b[b_at]);
-            }
-            row(Side::Each(of_a), Side::Each(of_b), y);
-        }
-    }
-
-    fn short_rows_in_place<A, B: Element>(
-        &self,
-        y: &mut [A],
-        b: &[B],
-        row: &impl Fn(&mut [A], Side<'_, B>),
-    ) {
-        let mut of_b = [B::default(); BLOCK];
-        let mut positions = self.positions();
-        for y in y.chunks_mut(BLOCK) {
-            let of_b = &mut of_b[..y.len()];
-            for (to, [_, at]) in of_b.iter_mut().zip(&mut positions) {
-                *to = b[at];
-            }
-            row(y, Side::Each(of_b));
-        }
     }
 
     /// A bounded `a` may turn out shorter than the result. No element of it lies behind the place

@@ -8,6 +8,7 @@ mod gpu;
 mod limited;
 mod logic;
 mod operands;
+mod planes;
 mod predicate;
 mod repeated;
 mod rows;

@@ -1,0 +1,168 @@
+//! Rows that are short, many at a time: those of the last two axes together.
+
+use udo_api::Element;
+
+use super::Broadcast;
+use super::rows::Side;
+use super::stored::BLOCK;
+use crate::family::axes::StridedIter;
+
+/// Elements of a row that are not worth a call of their own.
+const SHORT: usize = 16;
+
+/// The same where the elements of an operand's row are those of every row.
+const SHORT_AGAIN: usize = 64;
+
+/// Some rows of a plane.
+#[derive(Clone, Copy)]
+struct Part {
+    first: usize,
+    rows: usize,
+    cols: usize,
+}
+
+impl Part {
+    /// What an operand has there, of which `x` is the plane: gathered where its elements do not lie as the result's do. The
+    /// first part of a plane has the most rows.
+    fn side<'a, T: Element>(
+        self,
+        x: &'a [T],
+        steps: [usize; 2],
+        block: &'a mut [T; BLOCK],
+    ) -> Side<'a, T> {
+        let Self { first, rows, cols } = self;
+        let block = match steps {
+            [0, 0] => return Side::One(x[0]),
+            [0, _] => {
+                if first == 0 {
+                    again(&x[..cols], &mut block[..rows * cols]);
+                }
+                block
+            }
+            [_, 0] => {
+                let to = block.chunks_exact_mut(cols).zip(&x[first..first + rows]);
+                to.for_each(|(to, &x)| to.fill(x));
+                block
+            }
+            _ => return Side::Each(&x[first * cols..][..rows * cols]),
+        };
+        Side::Each(&block[..rows * cols])
+    }
+}
+
+/// The same elements again and again.
+fn again<T: Element>(x: &[T], to: &mut [T]) {
+    to[..x.len()].copy_from_slice(x);
+    let mut done = x.len();
+    while done < to.len() {
+        let next = done.min(to.len() - done);
+        to.copy_within(..next, done);
+        done += next;
+    }
+}
+
+impl Broadcast {
+    /// Whether a call for each row costs more than gathering the operands of many.
+    pub(super) fn has_short_rows(&self) -> bool {
+        if self.rank < 2 {
+            return false;
+        }
+        let repeats = (0..2).any(|tensor| matches!(self.plane_steps(tensor), [0, 1]));
+        self.dims[self.rank - 1] < if repeats { SHORT_AGAIN } else { SHORT }
+    }
+
+    /// From a row to the next and from an element to the next, in the last two axes.
+    fn plane_steps(&self, tensor: usize) -> [usize; 2] {
+        let inner = self.rank - 1;
+        [self.strides[tensor][inner - 1], self.strides[tensor][inner]]
+    }
+
+    /// Calls `body` with the parts of every plane: the rows and where its operands' planes begin.
+    fn each_part<Y>(&self, y: &mut [Y], mut body: impl FnMut(Part, [usize; 2], &mut [Y])) {
+        let outer = self.rank - 2;
+        let (rows, cols) = (self.dims[outer], self.dims[outer + 1]);
+        if rows == 0 || cols == 0 {
+            return;
+        }
+        let most = (BLOCK / cols).min(rows);
+        let planes = StridedIter::new(&self.dims[..outer], self.strides);
+        for (at, y) in planes.zip(y.chunks_exact_mut(rows * cols)) {
+            for (i, y) in y.chunks_mut(most * cols).enumerate() {
+                body(Part { first: i * most, rows: y.len() / cols, cols }, at, y);
+            }
+        }
+    }
+
+    pub(super) fn short_rows<A: Element, B: Element, Y>(
+        &self,
+        (a, b): (&[A], &[B]),
+        y: &mut [Y],
+        row: &impl Fn(Side<'_, A>, Side<'_, B>, &mut [Y]),
+    ) {
+        let (mut of_a, mut of_b) = ([A::default(); BLOCK], [B::default(); BLOCK]);
+        let [a_steps, b_steps] = [0, 1].map(|tensor| self.plane_steps(tensor));
+        self.each_part(y, |part, [a_at, b_at], y| {
+            let a = part.side(&a[a_at..], a_steps, &mut of_a);
+            row(a, part.side(&b[b_at..], b_steps, &mut of_b), y);
+        });
+    }
+
+    pub(super) fn short_rows_in_place<A, B: Element>(
+        &self,
+        y: &mut [A],
+        b: &[B],
+        row: &impl Fn(&mut [A], Side<'_, B>),
+    ) {
+        let mut of_b = [B::default(); BLOCK];
+        let steps = self.plane_steps(1);
+        self.each_part(y, |part, [_, b_at], y| {
+            row(y, part.side(&b[b_at..], steps, &mut of_b));
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Planes whose operands repeat along rows, columns, both or none, of fewer rows than fit a block and of more.
+    #[test]
+    fn operands_meet_as_positions_say() {
+        let shapes: [[&[usize]; 2]; 7] = [
+            [&[3, 700, 8], &[3, 1, 8]],
+            [&[3, 1, 8], &[3, 700, 8]],
+            [&[2, 5, 3], &[2, 5, 1]],
+            [&[2, 900, 3], &[1, 900, 1]],
+            [&[400, 60], &[60]],
+            [&[4, 1, 7], &[1, 9, 1]],
+            [&[2, 3, 2, 3, 2], &[1, 3, 1, 3, 1]],
+        ];
+        for [a_dims, b_dims] in shapes {
+            let plan = Broadcast::of(a_dims, b_dims).unwrap();
+            assert!(plan.has_short_rows(), "{a_dims:?} and {b_dims:?}");
+            let numbers = |dims: &[usize]| -> Vec<u32> {
+                (0..).take(dims.iter().product()).map(|i: u32| i * 7 % 1000).collect()
+            };
+            let (a, b) = (numbers(a_dims), numbers(b_dims));
+            let wanted: Vec<u32> = plan.positions().map(|[i, j]| a[i] * 1000 + b[j]).collect();
+            let at = |side: &Side<'_, u32>, i: usize| match side {
+                Side::Each(x) => x[i],
+                Side::One(x) => *x,
+            };
+            let mut y = vec![0; plan.len()];
+            let row = |a: Side<'_, u32>, b: Side<'_, u32>, y: &mut [u32]| {
+                y.iter_mut().enumerate().for_each(|(i, y)| *y = at(&a, i) * 1000 + at(&b, i));
+            };
+            plan.short_rows((&a, &b), &mut y, &row);
+            assert_eq!(y, wanted, "{a_dims:?} and {b_dims:?}");
+            if a_dims.iter().product::<usize>() == plan.len() {
+                let mut y = a.clone();
+                let row = |y: &mut [u32], b: Side<'_, u32>| {
+                    y.iter_mut().enumerate().for_each(|(i, y)| *y = *y * 1000 + at(&b, i));
+                };
+                plan.short_rows_in_place(&mut y, &b, &row);
+                assert_eq!(y, wanted, "{a_dims:?} in place and {b_dims:?}");
+            }
+        }
+    }
+}
