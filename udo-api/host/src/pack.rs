@@ -44,7 +44,29 @@ type Slot = Arc<Mutex<Weak<Buffer>>>;
 #[derive(Clone, Debug, Default)]
 pub struct PackStore {
     budget: Budget,
-    slots: Arc<Mutex<HashMap<Key, Slot>>>,
+    slots: Arc<Mutex<Slots>>,
+}
+
+/// Slots of packed constants by their keys.
+#[derive(Debug, Default)]
+struct Slots {
+    of: HashMap<Key, Slot>,
+    /// How many there are before those that nobody has are looked for: twice as many as were left the last time.
+    most: usize,
+}
+
+/// Fewer slots than these are not worth looking through.
+const FEW_SLOTS: usize = 64;
+
+impl Slots {
+    fn of(&mut self, key: Key) -> Slot {
+        if self.of.len() >= self.most.max(FEW_SLOTS) {
+            // Who is making one holds its slot.
+            self.of.retain(|_, slot| Arc::strong_count(slot) > 1 || lock(slot).strong_count() > 0);
+            self.most = self.of.len().saturating_mul(2);
+        }
+        Arc::clone(self.of.entry(key).or_default())
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -68,12 +90,7 @@ impl PackStore {
         key: Key,
         make: impl FnOnce() -> Result<Buffer, Refusal>,
     ) -> Result<Arc<Buffer>, Refusal> {
-        let slot = {
-            let mut slots = lock(&self.slots);
-            // Who is making one holds its slot.
-            slots.retain(|_, slot| Arc::strong_count(slot) > 1 || lock(slot).strong_count() > 0);
-            Arc::clone(slots.entry(key).or_default())
-        };
+        let slot = lock(&self.slots).of(key);
         let mut held = lock(&slot);
         if let Some(buffer) = held.upgrade() {
             return Ok(buffer);
@@ -383,6 +400,29 @@ mod tests {
         let Asked { jobs, ties, work, .. } = packing.asked();
         assert_eq!((jobs.len(), ties.len(), work), (1, 0, None), "what is refused is not kept");
         assert!(jobs[0].inputs().is_empty());
+    }
+
+    #[test]
+    fn those_that_nobody_has_are_let_go_of() {
+        let store = PackStore::default();
+        let make = || {
+            Buffer::zeroed(8)
+                .map_err(|_| Refusal { status: Status::FAILED, message: String::new() })
+        };
+        let kept = store.get(vec![u64::MAX], make).unwrap();
+        let mut most = 0;
+        for key in 0..10_000 {
+            drop(store.get(vec![key], make).unwrap());
+            most = most.max(lock(&store.slots).of.len());
+        }
+        assert!(most <= 2 * FEW_SLOTS, "{most} slots for one that somebody has");
+        let again = store.get(vec![u64::MAX], || panic!("it is there")).unwrap();
+        assert!(Arc::ptr_eq(&kept, &again));
+        let all: Vec<_> = (0..1000).map(|key| store.get(vec![key], make).unwrap()).collect();
+        for (key, wanted) in (0..).zip(&all) {
+            let found = store.get(vec![key], || panic!("it is there")).unwrap();
+            assert!(Arc::ptr_eq(wanted, &found));
+        }
     }
 
     /// The key of a constant with these encodings.
