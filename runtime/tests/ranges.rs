@@ -54,6 +54,59 @@ const ENCODER: &str = "graph encoder
   output y
 ";
 
+/// Rows of heads with one computed shape for all of them, a mask of keys, biases and a residual.
+const ATTENTION: &str = "graph attention
+  input x: f32[batch,seq,8]
+  input mask: f32[batch,seq]
+  constant w: f32[8,8]{0.25}
+  constant bias: f32[8]{0.5}
+  constant scale: f32[8]{1.5}
+  constant two: f32[]{2.0}
+  constant apart: i64[2]{2, 4}
+  constant together: i64[1]{8}
+  constant axes: i64[2]{1, 2}
+  rows = Shape@21(x) start=0 end=2 # rows
+  split = Concat@13(rows, apart) axis=0 # split
+  whole = Concat@13(rows, together) axis=0 # whole
+  q1 = MatMul@13(x, w) # q1
+  q2 = Add@14(q1, bias) # q2
+  q3 = Reshape@21(q2, split) # q3
+  q = Transpose@21(q3) perm=[0, 2, 1, 3] # q
+  k1 = Reshape@21(x, split) # k1
+  k = Transpose@21(k1) perm=[0, 2, 3, 1] # k
+  v1 = Reshape@21(x, split) # v1
+  v = Transpose@21(v1) perm=[0, 2, 1, 3] # v
+  scores = MatMul@13(q, k) # scores
+  scaled = Div@14(scores, two) # scaled
+  wide = Unsqueeze@21(mask, axes) # wide
+  masked = Add@14(scaled, wide) # masked
+  shares = Softmax@13(masked) axis=-1 # shares
+  mixed = MatMul@13(shares, v) # mixed
+  back = Transpose@21(mixed) perm=[0, 2, 1, 3] # back
+  joined = Reshape@21(back, whole) # joined
+  out = MatMul@13(joined, w) # out
+  biased = Add@14(out, bias) # biased
+  residual = Add@14(biased, x) # residual
+  y = LayerNormalization@17(residual, scale) # y
+  output y
+";
+
+/// The same but for keys of another input, with a mask that is as long as the queries.
+const ACROSS: &str = "graph across
+  input x: f32[seq,8]
+  input z: f32[batch,8]
+  input mask: f32[seq]
+  constant axes: i64[2]{0, 1}
+  q = Unsqueeze@21(x, axes) # q
+  v = Unsqueeze@21(z, axes) # v
+  k = Transpose@21(v) perm=[0, 1, 3, 2] # k
+  scores = MatMul@13(q, k) # scores
+  masked = Add@14(scores, mask) # masked
+  shares = Softmax@13(masked) axis=-1 # shares
+  y = MatMul@13(shares, v) # y
+  output y
+";
+
 fn compiled(text: &str, ranges: &[(&str, RangeInclusive<usize>)]) -> Model {
     let ranges = ranges.iter().map(|(name, range)| ((*name).to_owned(), range.clone())).collect();
     let options =
@@ -105,6 +158,64 @@ fn one_plan_runs_every_extent_of_a_range_without_the_heap() {
         }
     }
     assert_eq!(session.replans(), 0);
+}
+
+/// The operators of a model's steps.
+fn steps(model: &Model) -> Vec<String> {
+    let steps = &model.plan().unwrap().report().steps;
+    steps.iter().map(|step| step.op.clone()).collect()
+}
+
+#[test]
+fn what_is_fused_for_a_shape_is_fused_for_a_range() {
+    let ranged = compiled(ATTENTION, &[("batch", 1..=3), ("seq", 1..=20)]);
+    let names = steps(&ranged);
+    let count = |op: &str| names.iter().filter(|name| *name == op).count();
+    assert_eq!((count("Attention"), count("MatMul"), count("LayerNormalization")), (1, 2, 1));
+    // Biases and the residual are added by products, and the shape of one head is that of all.
+    assert_eq!((count("Add"), count("Softmax"), count("Transpose")), (0, 0, 0), "{names:?}");
+    let (mut exact, mut session) =
+        (compiled(ATTENTION, &[]).session().unwrap(), ranged.session().unwrap());
+    session.run().unwrap();
+    let extents = [(1, 1), (3, 20), (2, 7), (1, 20), (3, 1), (1, 13)];
+    let given = extents.map(|(batch, seq)| inputs(batch, seq));
+    for ((batch, seq), given) in extents.into_iter().zip(&given) {
+        set(&mut exact, given);
+        exact.run().unwrap();
+        let before = thread_heap_calls();
+        set(&mut session, given);
+        session.run().unwrap();
+        assert_eq!(thread_heap_calls() - before, 0, "{batch},{seq}");
+        let (wanted, y) = (exact.output_tensor("y").unwrap(), session.output_tensor("y").unwrap());
+        assert_eq!(y.dims(), [batch, seq, 8]);
+        let pairs = y.get::<f32>().unwrap().iter().zip(wanted.get::<f32>().unwrap());
+        pairs.for_each(|(y, wanted)| assert!((y - wanted).abs() <= 1e-5, "{batch},{seq}"));
+    }
+    assert_eq!(session.replans(), 0);
+}
+
+#[test]
+fn extents_of_one_range_are_not_one_extent() {
+    let across = compiled(ACROSS, &[("batch", 1..=9), ("seq", 1..=9)]);
+    assert!(steps(&across).contains(&"Softmax".to_owned()));
+    // One element of a mask counts for every key.
+    let (x, z) = (noise(&[1, 8], 1), noise(&[7, 8], 2));
+    let mut results = Vec::new();
+    for mask in [0.0f32, -3.0] {
+        let mut session = across.session().unwrap();
+        session.set_input("x", &x).unwrap();
+        session.set_input("z", &z).unwrap();
+        let mask = Tensor::of(Shape::new(&[1]).unwrap(), &[mask]).unwrap();
+        session.set_input("mask", &mask).unwrap();
+        session.run().unwrap();
+        results.push(session.output_tensor("y").unwrap().get::<f32>().unwrap().to_vec());
+    }
+    let pairs = results[0].iter().zip(&results[1]);
+    pairs.for_each(|(a, b)| assert!((a - b).abs() < 1e-6));
+    // Keys that are as many as queries in every run are.
+    let own = ACROSS.replace("[batch,8]", "[seq,8]");
+    let own = compiled(&own, &[("seq", 1..=9)]);
+    assert!(steps(&own).contains(&"Attention".to_owned()), "{:?}", steps(&own));
 }
 
 #[test]

@@ -10,6 +10,7 @@ use crate::memory::Tensor;
 use crate::registry::Registry;
 use crate::resolve::{BoundNode, EpilogueNode, ParamSetting, Step, TypedGraph};
 
+use super::Extent;
 use super::uses::Uses;
 
 /// The most steps of an epilogue: chains of nodes may be long, and each of them has a list of those behind it.
@@ -71,11 +72,16 @@ impl<'a> Candidate<'a> {
     /// The name of its operator, if that is a built-in one of ONNX's: those of packages are never replaced, and a
     /// name in another domain means something else.
     pub fn op(&self) -> Option<&'static str> {
+        self.full_op().and_then(|(domain, op)| domain.is_empty().then_some(op))
+    }
+
+    /// The domain and the name of its operator, if that is a built-in one.
+    pub fn full_op(&self) -> Option<(&'static str, &'static str)> {
         let own = self.registry.is_builtin(self.bound.package)
-            && self.bound.op.schema().domain().is_empty()
             && !self.bound.is_alias
             && !self.bound.is_folded;
-        own.then(|| self.bound.op.schema().name())
+        let schema = self.bound.op.schema();
+        own.then(|| (schema.domain(), schema.name()))
     }
 
     /// What its operator says of itself.
@@ -267,6 +273,22 @@ impl<'a> Candidate<'a> {
     /// Type and shape of an input.
     pub fn input(&self, port: usize) -> TensorDesc {
         self.graph.desc(self.bound.node.input(port))
+    }
+
+    /// The extents of an input, those equal that are equal in every run.
+    pub fn extents(&self, port: usize) -> Option<Vec<Extent>> {
+        self.uses.extents().dims(self.graph, self.bound.node.input(port))
+    }
+
+    /// Those of the first output.
+    pub fn output_extents(&self) -> Option<Vec<Extent>> {
+        self.uses.extents().dims(self.graph, self.bound.node.output(0))
+    }
+
+    /// Whether an input has the shape of the first output in every run.
+    pub fn is_shaped_alike(&self, port: usize) -> bool {
+        let input = self.extents(port);
+        input.is_some() && input == self.output_extents()
     }
 
     /// Type and shape of the first output.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::{Candidate, Uses, common, replace};
+use super::{Candidate, Extents, Uses, common, replace};
 use crate::graph::ValueId;
 use crate::registry::Registry;
 use crate::resolve::TypedGraph;
@@ -14,7 +14,7 @@ pub(super) fn elide(
     registry: &Registry,
     find: fn(&Candidate<'_>) -> Option<ValueId>,
 ) -> usize {
-    let uses = Uses::of(graph);
+    let uses = Uses::of(graph, Extents::default());
     let control = graph.nodes.iter().filter(|bound| bound.control.is_some());
     let mut kept = common::kept(graph);
     kept.extend(control.flat_map(|bound| bound.node.reads()).map(|(_, value)| value));

@@ -3,6 +3,8 @@
 mod candidate;
 mod common;
 mod elide;
+mod extent;
+mod extents;
 mod patterns;
 mod replace;
 mod unread;
@@ -17,6 +19,8 @@ use crate::registry::Registry;
 use crate::resolve::{LayoutRule, TypedGraph};
 
 pub use candidate::{Candidate, Fusion, Host};
+pub use extent::Extent;
+pub use extents::Extents;
 use patterns::{
     activations, attention, epilogue, layer_norm, layouts, pads, qdq, rms_norm, same, scales,
 };
@@ -174,13 +178,18 @@ pub fn run(
     Ok(fired)
 }
 
+/// Who makes and reads what, and which extents are equal.
+fn uses(graph: &TypedGraph, registry: &Registry) -> Uses {
+    Uses::of(graph, Extents::of(graph, registry, patterns::extents::rule))
+}
+
 /// Says of every node for which `find` does what it makes of operands whose channels lie last, and counts them.
 fn set_layouts(
     graph: &mut TypedGraph,
     registry: &Registry,
     find: fn(&Candidate<'_>) -> Option<LayoutRule>,
 ) -> usize {
-    let uses = Uses::of(graph);
+    let uses = uses(graph, registry);
     let of = |id| Candidate::at(graph, registry, &uses, id).and_then(|node| find(&node));
     let found: Vec<_> = graph.node_ids().map(of).collect();
     for (bound, layout) in graph.nodes.iter_mut().zip(&found) {
@@ -196,7 +205,7 @@ fn fuse(
     fusion: fn(&Candidate<'_>) -> Option<Fusion>,
 ) -> usize {
     let (mut count, mut gone) = (0, BTreeSet::new());
-    let mut uses = Uses::of(graph);
+    let mut uses = uses(graph, registry);
     for id in (0..graph.nodes.len()).map(NodeId::at) {
         let mut next = Some(id);
         while let Some(id) = next.take() {
@@ -223,7 +232,7 @@ fn replace_all(
     pattern: fn(&Candidate<'_>) -> Option<Replacement>,
 ) -> usize {
     let (mut count, mut gone) = (0, BTreeSet::new());
-    let mut uses = Uses::of(graph);
+    let mut uses = uses(graph, registry);
     for id in (0..graph.nodes.len()).rev().map(NodeId::at) {
         if gone.contains(&id) {
             continue;

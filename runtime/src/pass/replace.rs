@@ -104,7 +104,8 @@ pub(super) fn apply(
     true
 }
 
-/// The nodes by which the candidate comes from the new node's inputs, if nobody else reads what they make.
+/// The nodes by which the candidate comes from the new node's inputs, if nobody else reads what they make. What computes
+/// integers of extents stays for others who read those.
 fn inside(
     graph: &TypedGraph,
     uses: &Uses,
@@ -115,7 +116,7 @@ fn inside(
         let is = |operand: &Operand| matches!(operand, Operand::Value(input) if *input == value);
         replacement.inputs.iter().any(is) || graph.known(Some(value)).is_some()
     };
-    let (mut inside, mut open) = (BTreeSet::new(), vec![root]);
+    let (mut inside, mut open) = (BTreeSet::<NodeId>::new(), vec![root]);
     while let Some(id) = open.pop() {
         for (_, value) in graph.node(id).ok()?.node.reads().filter(|(_, value)| !is_input(*value)) {
             // An input of the graph would be read by the new node.
@@ -131,11 +132,20 @@ fn inside(
     if between.iter().any(|bound| bound.control.is_some()) {
         return None;
     }
-    let is_one = |id: NodeId| id == root || inside.contains(&id);
-    let mut made = inside.iter().filter_map(|&id| graph.node(id).ok());
-    let is_own =
-        made.all(|bound| bound.node.outputs.iter().flatten().all(|&v| uses.is_within(v, is_one)));
-    is_own.then_some(inside)
+    let is_one = |inside: &BTreeSet<NodeId>, id: NodeId| id == root || inside.contains(&id);
+    let made =
+        |id: NodeId| graph.node(id).into_iter().flat_map(|b| b.node.outputs.iter().flatten());
+    // A node comes behind those that it reads from, so those that stay for it are met after it.
+    for id in inside.clone().into_iter().rev() {
+        if made(id).all(|&value| uses.is_within(value, |id| is_one(&inside, id))) {
+            continue;
+        }
+        if !made(id).all(|&value| uses.extents().are_ints(value)) {
+            return None;
+        }
+        inside.remove(&id);
+    }
+    Some(inside)
 }
 
 /// Takes nodes out of the graph.

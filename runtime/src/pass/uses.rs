@@ -1,5 +1,6 @@
 //! Who makes and who reads each value of a graph that is being rewritten.
 
+use super::Extents;
 use crate::graph::{NodeId, ValueId};
 use crate::resolve::{BoundNode, TypedGraph};
 
@@ -15,10 +16,11 @@ pub(super) struct Uses {
     readers: Vec<Vec<Option<NodeId>>>,
     /// Which of them folded nodes read, which are no readers but name them.
     named: Vec<bool>,
+    extents: Extents,
 }
 
 impl Uses {
-    pub(super) fn of(graph: &TypedGraph) -> Self {
+    pub(super) fn of(graph: &TypedGraph, extents: Extents) -> Self {
         let count = graph.values.len();
         let (mut producers, mut readers) = (vec![None; count], vec![Vec::new(); count]);
         let (mut makers, mut named) = (vec![None; count], vec![false; count]);
@@ -49,7 +51,12 @@ impl Uses {
             }
         }
         let hosts = vec![Vec::new(); count];
-        Self { producers, makers, hosts, readers, named }
+        Self { producers, makers, hosts, readers, named, extents }
+    }
+
+    /// Which extents are equal in every run.
+    pub(super) fn extents(&self) -> &Extents {
+        &self.extents
     }
 
     /// The node whose first output the value is.

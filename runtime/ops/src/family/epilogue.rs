@@ -1,6 +1,6 @@
 //! What kernels of f32 do to their sums before they store them, for nodes behind.
 
-use udo_api::{EpilogueOp, EpilogueStep, ExecError, Inputs};
+use udo_api::{EpilogueOp, EpilogueStep, ExecError, Inputs, Status};
 use udo_simd::gemm_f32::{self, Activation};
 
 use super::results::QuantizedAs;
@@ -57,6 +57,14 @@ impl Takes {
 }
 
 impl Fused {
+    /// Fails a run whose residual is not of its output's shape.
+    pub(crate) fn check(&self, inputs: &Inputs<'_>, shape: &[usize]) -> Result<(), ExecError> {
+        match self.residual {
+            Some(port) if inputs.shape(port)? != shape => Err(ExecError::of(Status::BAD_VALUE)),
+            Some(_) | None => Ok(()),
+        }
+    }
+
     /// What the primitives do; the rows of a residual lie `row` elements apart.
     pub(crate) fn epilogue<'a>(
         &self,

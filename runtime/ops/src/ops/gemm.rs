@@ -98,7 +98,6 @@ impl GemmF32 {
     fn ending(cx: &AcceptCx<'_>, sizes: &GemmSizes) -> Result<Ending, Error> {
         let addend = Addend::read(cx, sizes)?;
         let is_plain = cx.float32("alpha")?.to_bits() == 1f32.to_bits();
-        // How many rows a residual has, a bounded one does not say.
         let is_fixed = cx.output(0)?.full_shape().is_fixed();
         let own = match addend {
             Some(Addend { beta: 1.0, steps: [0, 1] }) if is_plain => Own::Bias,
@@ -109,7 +108,7 @@ impl GemmF32 {
         let free = own == Own::Nothing;
         let takes = Takes {
             bias: free.then_some(1),
-            residual: is_fixed && matches!(own, Own::Nothing | Own::Bias),
+            residual: matches!(own, Own::Nothing | Own::Bias),
             quantized: is_fixed,
         };
         let (count, mut fused) = takes.leading(if own == Own::Pass { &[] } else { cx.epilogue() });
@@ -184,7 +183,9 @@ impl Kernel for GemmF32 {
         let mut product = self.b.product;
         if self.is_bounded {
             product.rows = inputs.shape(0)?.first().copied().unwrap_or(1);
-            outputs.set_shape(0, &[product.rows, product.cols])?;
+            let shape = [product.rows, product.cols];
+            outputs.set_shape(0, &shape)?;
+            self.fused.check(&inputs, &shape)?;
         }
         let [left, right, strips] = self.scratch_lens();
         let (left, right) = (scratch.take::<f32>(left)?, scratch.take::<f32>(right)?);

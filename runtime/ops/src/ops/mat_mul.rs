@@ -74,9 +74,7 @@ impl Floats {
     fn takes(cx: &AcceptCx<'_>) -> Result<Takes, Error> {
         let y = cx.output(0)?;
         let axis = y.rank().checked_sub(1).filter(|_| cx.input(1).is_ok_and(|b| b.rank() > 1));
-        // Whether a residual is of the product's shape, a bounded one does not say.
-        let is_fixed = y.full_shape().is_fixed();
-        Ok(Takes { bias: axis, residual: is_fixed, quantized: is_fixed })
+        Ok(Takes { bias: axis, residual: true, quantized: y.full_shape().is_fixed() })
     }
 
     /// Elements of scratch for a right side, and for results that become quantized values.
@@ -120,6 +118,7 @@ impl Kernel for Floats {
         let products = Products::of(a, b).ok_or(ExecError::of(Status::BAD_VALUE))?;
         let (shape, rank) = products.shape([a, b]);
         io.outputs.set_shape(0, &shape[..rank])?;
+        self.fused.check(&io.inputs, &shape[..rank])?;
         let Products { batch, rows, depth, cols, .. } = products.united();
         let product = Product { rows, depth, cols, ..self.b.product };
         self.multiply(&batch, &self.b.with(product), io)
@@ -321,6 +320,24 @@ mod tests {
                 assert_near(&y.values::<f32>(), &wide, 1e-6);
             }
         }
+        // Steps of an epilogue; a residual of other extents fails.
+        let (sums, bias) = (noise(9 * 7), noise(7));
+        let rows = |count: usize| tensor(&[count, 7], &sums[..count * 7]);
+        let with = |residual| {
+            let a = tensor(&[5, 17], &noise(85)).bounded(&[UpTo(9), Fixed(17)]);
+            let run = bench("MatMul").input(a).constant(tensor(&[17, 7], &noise(119)));
+            let run = run.then_bias(1, tensor(&[7], &bias));
+            run.then_residual(residual).then_activation(udo_api::Activation::Relu)
+        };
+        let bounds = [UpTo(9), Fixed(7)];
+        let run = with(rows(5).bounded(&bounds)).run().unwrap().remove(0);
+        assert_eq!(run.epilogue_steps, 3);
+        let plain = bench("MatMul").input(tensor(&[5, 17], &noise(85)));
+        let plain = plain.constant(tensor(&[17, 7], &noise(119))).one().values::<f32>();
+        let finish = |(i, y): (usize, f32)| f64::from((y + bias[i % 7] + sums[i]).max(0.0));
+        let wanted: Vec<f64> = plain.into_iter().enumerate().map(finish).collect();
+        assert_near(&run.outputs[0].values::<f32>(), &wanted, 1e-5);
+        with(rows(4).bounded(&bounds)).error();
         // Those of a run that do not multiply.
         let run = bench("MatMul").input(tensor(&[1, 2], &[1f32; 2]).bounded(&[Fixed(1), UpTo(4)]));
         run.input(tensor(&[3, 1], &[1f32; 3]).bounded(&[UpTo(4), Fixed(1)])).error();

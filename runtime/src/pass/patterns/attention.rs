@@ -4,21 +4,23 @@
 use udo_api::TensorDesc;
 
 use crate::graph::{Attr, ValueId};
-use crate::pass::{Candidate, Operand, Replacement};
+use crate::pass::{Candidate, Extent, Operand, Replacement};
 
 /// The attention that ends at this node: at the product with the values, or at rows that are made of its heads.
 pub(in crate::pass) fn find(node: &Candidate<'_>) -> Option<Replacement> {
-    match node.op()? {
-        "MatMul" => {
+    match node.full_op()? {
+        ("", "MatMul") => {
             let steps = Steps::before(node)?;
             let keys = steps.keys.apart()?;
             steps.replacement([steps.q.id()?, keys.id()?, steps.v.id()?], None)
         }
-        "Reshape" => {
+        RESHAPE | BOUNDED_RESHAPE => {
             let heads = Place::of(node, 0).transposed(&[0, 2, 1, 3])?;
             let steps = Steps::before(&heads.made_by("MatMul")?)?;
-            let &[batch, count, queries, width] = heads.desc().shape() else { return None };
-            let is_flat = node.output().shape() == [batch, queries, count * width];
+            let [batch, count, queries, width] = heads.extents()?;
+            let row = count.times(&width)?;
+            let count = count.number()?;
+            let is_flat = node.output_extents()? == [batch, queries, row];
             let (q, v) = (steps.q.side_by_side()?, steps.v.side_by_side()?);
             let inputs = [q.flat()?, steps.keys.side_by_side()?.flat()?, v.flat()?];
             steps.replacement(inputs, Some(count)).filter(|_| is_flat)
@@ -26,6 +28,10 @@ pub(in crate::pass) fn find(node: &Candidate<'_>) -> Option<Replacement> {
         _ => None,
     }
 }
+
+const RESHAPE: (&str, &str) = ("", "Reshape");
+/// One of which only a run says the shape.
+const BOUNDED_RESHAPE: (&str, &str) = ("udo", "BoundedReshape");
 
 /// An input of a node.
 #[derive(Clone, Copy)]
@@ -47,8 +53,19 @@ impl<'a> Place<'a> {
         self.node.input(self.port)
     }
 
+    /// Its extents, if they are four.
+    fn extents(&self) -> Option<[Extent; 4]> {
+        self.node.extents(self.port)?.try_into().ok()
+    }
+
     fn made_by(&self, op: &str) -> Option<Candidate<'a>> {
         self.node.made_by(self.port, op)
+    }
+
+    /// The node that shows this under another shape.
+    fn reshape(&self) -> Option<Candidate<'a>> {
+        let maker = self.node.maker(self.port)?;
+        matches!(maker.full_op()?, RESHAPE | BOUNDED_RESHAPE).then_some(maker)
     }
 
     /// What is transposed to this in the order of `perm`.
@@ -73,8 +90,7 @@ impl<'a> Place<'a> {
             "Div" => (0, 1.0 / f64::from(maker.scalar(1)?)),
             _ => return None,
         };
-        let is_same = maker.input(port).shape() == maker.output().shape();
-        is_same.then(|| (Self::of(&maker, port), factor))
+        maker.is_shaped_alike(port).then(|| (Self::of(&maker, port), factor))
     }
 
     /// Heads behind each other as heads side by side: `[batch, length, heads, elements]`.
@@ -84,9 +100,9 @@ impl<'a> Place<'a> {
 
     /// The rows that heads side by side are a part of each: `[batch, length, heads * elements]`.
     fn flat(&self) -> Option<ValueId> {
-        let reshape = self.made_by("Reshape")?;
-        let &[batch, length, heads, elements] = self.desc().shape() else { return None };
-        let is_flat = reshape.input(0).shape() == [batch, length, heads * elements];
+        let reshape = self.reshape()?;
+        let [batch, length, heads, elements] = self.extents()?;
+        let is_flat = reshape.extents(0)? == [batch, length, heads.times(&elements)?];
         reshape.input_id(0).filter(|_| is_flat)
     }
 }
@@ -113,11 +129,12 @@ impl<'a> Keys<'a> {
 
     /// The same where heads of all batches are transposed together.
     fn merged(place: &Place<'a>) -> Option<Place<'a>> {
-        let &[batch, heads, elements, length] = place.desc().shape() else { return None };
-        let merged = Place::of(&place.made_by("Reshape")?, 0).transposed(&[0, 2, 1])?;
-        let keys = Place::of(&merged.made_by("Reshape")?, 0);
-        let is_merged = merged.desc().shape() == [batch * heads, length, elements];
-        let is_apart = keys.desc().shape() == [batch, heads, length, elements];
+        let [batch, heads, elements, length] = place.extents()?;
+        let merged = Place::of(&place.reshape()?, 0).transposed(&[0, 2, 1])?;
+        let keys = Place::of(&merged.reshape()?, 0);
+        let together = [batch.times(&heads)?, length.clone(), elements.clone()];
+        let is_merged = merged.node.extents(merged.port)? == together;
+        let is_apart = keys.extents()? == [batch, heads, length, elements];
         (is_merged && is_apart).then_some(keys)
     }
 
@@ -163,7 +180,7 @@ impl<'a> Steps<'a> {
                 let scores = Place::of(&sum, scores);
                 scores.scaled().0.made_by("MatMul")?;
                 let mask = Place::of(&sum, mask);
-                is_mask(&mask.desc(), &scores.desc()).then_some((scores, mask.id()))
+                is_mask(&mask, &scores)?.then_some((scores, mask.id()))
             })?,
             None => (scores, None),
         };
@@ -176,10 +193,9 @@ impl<'a> Steps<'a> {
     }
 
     /// One node for all of them, of heads apart or of rows of so many heads.
-    fn replacement(&self, inputs: [ValueId; 3], heads: Option<usize>) -> Option<Replacement> {
+    fn replacement(&self, inputs: [ValueId; 3], heads: Option<i64>) -> Option<Replacement> {
         let mut attrs = vec![("scale", Attr::Float(self.scale))];
         if let Some(heads) = heads {
-            let heads = i64::try_from(heads).ok()?;
             attrs.extend([("q_num_heads", Attr::Int(heads)), ("kv_num_heads", Attr::Int(heads))]);
         }
         if self.is_zeroed {
@@ -200,12 +216,12 @@ fn zeroed<'a>(place: &Place<'a>) -> Option<Place<'a>> {
 }
 
 /// Whether what is added to scores says something of each key.
-fn is_mask(mask: &TensorDesc, scores: &TensorDesc) -> bool {
-    let (dims, all) = (mask.shape(), scores.shape());
-    let outer = dims.iter().rev().zip(all.iter().rev()).skip(1);
-    dims.len() <= all.len()
+fn is_mask(mask: &Place<'_>, scores: &Place<'_>) -> Option<bool> {
+    let (dims, all) = (mask.node.extents(mask.port)?, scores.extents()?);
+    let mut outer = dims.iter().rev().zip(all.iter().rev()).skip(1);
+    let is_mask = dims.len() <= all.len()
         && dims.last() == all.last()
-        && dims.last().is_some()
-        && outer.into_iter().all(|(&own, &all)| own == 1 || own == all)
-        && mask.dtype() == scores.dtype()
+        && outer.all(|(own, all)| own.number() == Some(1) || own == all)
+        && mask.desc().dtype() == scores.desc().dtype();
+    Some(is_mask)
 }

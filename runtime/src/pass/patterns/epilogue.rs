@@ -1,6 +1,6 @@
 //! What the kernel of a node might do for the nodes behind it before it stores its output.
 
-use udo_api::{Activation, DType, Facts};
+use udo_api::{Activation, DType, Dim, Facts};
 
 use crate::graph::ValueId;
 use crate::pass::{Candidate, Fusion, Host};
@@ -8,12 +8,12 @@ use crate::resolve::Step;
 
 /// The node before that might do this one's work, where nobody else reads what lies between.
 pub(in crate::pass) fn attach(node: &Candidate<'_>) -> Option<Fusion> {
-    if !node.makes_one_fixed() {
+    if !node.makes_one() {
         return None;
     }
     let op = node.op()?;
     if op == "QuantizeLinear" {
-        return quantize(node);
+        return quantize(node).filter(|_| node.makes_one_fixed());
     }
     // A concat is elided where the last step before it writes its part, which costs no more than a pass over memory.
     if node.behind().is_some_and(|reader| reader.facts().has(Facts::CONCAT)) {
@@ -70,7 +70,8 @@ pub(super) fn vector(node: &Candidate<'_>, port: usize) -> Option<(ValueId, usiz
     let dims = desc.shape();
     let long = dims.iter().position(|&dim| dim > 1)?;
     let axis = output.rank().checked_sub(dims.len() - long)?;
-    let fills = desc.len() == dims[long] && output.shape().get(axis) == Some(&dims[long]);
+    let extent = output.full_shape().dim(axis).and_then(Dim::exact);
+    let fills = desc.len() == dims[long] && extent == Some(dims[long]);
     node.tensor(port).filter(|_| fills)?;
     Some((node.node().node.input(port)?, axis))
 }
@@ -81,13 +82,11 @@ fn residual(node: &Candidate<'_>) -> Option<Fusion> {
         let mut host = host(node, x)?;
         let value = node.node().node.input(addend)?;
         host.nodes.retain(|&host| node.is_before(value, host));
-        let fits = node.input(addend).full_shape() == node.output().full_shape();
-        node.epilogue(host, Step::Residual(value)).filter(|_| fits)
+        node.epilogue(host, Step::Residual(value)).filter(|_| node.is_shaped_alike(addend))
     })
 }
 
 /// The nodes that make operand `port` of a sum, if the other operand does not make it larger.
 fn host(node: &Candidate<'_>, port: usize) -> Option<Host> {
-    let is_whole = node.input(port).full_shape() == node.output().full_shape();
-    node.host(port).filter(|_| is_whole)
+    node.host(port).filter(|_| node.is_shaped_alike(port))
 }

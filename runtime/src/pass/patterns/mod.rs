@@ -3,6 +3,7 @@
 pub(super) mod activations;
 pub(super) mod attention;
 pub(super) mod epilogue;
+pub(super) mod extents;
 pub(super) mod layer_norm;
 pub(super) mod layouts;
 pub(super) mod pads;

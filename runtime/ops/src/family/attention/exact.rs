@@ -23,9 +23,9 @@ impl Kernel for Exact {
         self.sides.workspace().and::<f64>(self.problem.counts.total)
     }
 
-    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+    fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
+        let problem = &self.problem.in_run(&mut io)?;
         let Io { inputs, mut outputs, mut scratch, parallel, .. } = io;
-        let problem = &self.problem;
         let Counts { q_heads, queries, total, width, is_packed, .. } = problem.counts;
         let given =
             Given::take(problem, &self.sides, &inputs, &mut outputs, &mut scratch, parallel)?;
@@ -37,74 +37,71 @@ impl Kernel for Exact {
             let at @ [batch, head, query] = problem.counts.position(row);
             let read = read.chunks_exact_mut(total.max(1)).nth(row);
             let from = heads.at(batch, head) + query * heads.row;
-            self.row(&given, at, scores, read, &mut y[from..][..width]);
+            attend(problem, &given, at, scores, read, &mut y[from..][..width]);
         }
         Ok(())
     }
 }
 
-impl Exact {
-    /// The result for one query.
-    fn row(
-        &self,
-        given: &Given<'_, f64>,
-        at @ [batch, head, query]: [usize; 3],
-        scores: &mut [f64],
-        read: Option<&mut [f64]>,
-        y: &mut [f64],
-    ) {
-        let problem = &self.problem;
-        let Counts { depth, .. } = problem.counts;
-        let shared = problem.counts.shared_head(head);
-        let (q, keys) = (given.q.from(at).0, given.keys.from([batch, shared, 0]));
-        let mut read = read.map(|read| (problem.stage, read));
-        let mut keep = |stage: Stage, scores: &[f64]| {
-            if let Some((_, read)) = read.iter_mut().find(|(wanted, _)| *wanted == stage) {
-                read.copy_from_slice(scores);
-            }
-        };
-        for (key, score) in scores.iter_mut().enumerate() {
-            let key = &keys.0[key * keys.1..][..depth];
-            *score = q.iter().zip(key).map(|(q, k)| q * k).sum::<f64>() * problem.scale;
+/// The result for one query.
+fn attend(
+    problem: &Problem,
+    given: &Given<'_, f64>,
+    at @ [batch, head, query]: [usize; 3],
+    scores: &mut [f64],
+    read: Option<&mut [f64]>,
+    y: &mut [f64],
+) {
+    let Counts { depth, .. } = problem.counts;
+    let shared = problem.counts.shared_head(head);
+    let (q, keys) = (given.q.from(at).0, given.keys.from([batch, shared, 0]));
+    let mut read = read.map(|read| (problem.stage, read));
+    let mut keep = |stage: Stage, scores: &[f64]| {
+        if let Some((_, read)) = read.iter_mut().find(|(wanted, _)| *wanted == stage) {
+            read.copy_from_slice(scores);
         }
-        keep(Stage::Scaled, scores);
-        if problem.softcap > 0.0 {
-            for score in &mut *scores {
-                *score = (*score / problem.softcap).tanh() * problem.softcap;
-            }
-        }
-        keep(Stage::Capped, scores);
-        let visible = problem.visible(given.reach(batch), query);
-        if let Some(mask) = problem.mask {
-            let from = mask.at(at);
-            for (key, score) in scores.iter_mut().enumerate().take(visible) {
-                if mask.is_bool && !given.truths[from + key].get() {
-                    *score = f64::NEG_INFINITY;
-                } else if !mask.is_bool {
-                    *score += given.numbers[from + key];
-                }
-            }
-        }
-        scores[visible..].fill(f64::NEG_INFINITY);
-        keep(Stage::Masked, scores);
-        let greatest = scores.iter().copied().fold(f64::MIN, f64::max);
+    };
+    for (key, score) in scores.iter_mut().enumerate() {
+        let key = &keys.0[key * keys.1..][..depth];
+        *score = q.iter().zip(key).map(|(q, k)| q * k).sum::<f64>() * problem.scale;
+    }
+    keep(Stage::Scaled, scores);
+    if problem.softcap > 0.0 {
         for score in &mut *scores {
-            *score = (*score - greatest).exp();
+            *score = (*score / problem.softcap).tanh() * problem.softcap;
         }
-        let sum: f64 = scores.iter().sum();
-        for score in &mut *scores {
-            *score /= sum;
+    }
+    keep(Stage::Capped, scores);
+    let visible = problem.visible(given.reach(batch), query);
+    if let Some(mask) = problem.mask {
+        let from = mask.at(at);
+        for (key, score) in scores.iter_mut().enumerate().take(visible) {
+            if mask.is_bool && !given.truths[from + key].get() {
+                *score = f64::NEG_INFINITY;
+            } else if !mask.is_bool {
+                *score += given.numbers[from + key];
+            }
         }
-        if problem.is_zeroed && (sum.is_nan() || sum <= 0.0) {
-            scores.fill(0.0);
-        }
-        keep(Stage::Normalized, scores);
-        let (values, step) = given.values.from([batch, shared, 0]);
-        // What does not take part may be anything; where nothing does, there is no result.
-        y.fill(if visible == 0 && !problem.is_zeroed { f64::NAN } else { 0.0 });
-        for (key, share) in scores[..visible].iter().enumerate() {
-            let values = &values[key * step..][..y.len()];
-            y.iter_mut().zip(values).for_each(|(y, value)| *y += share * value);
-        }
+    }
+    scores[visible..].fill(f64::NEG_INFINITY);
+    keep(Stage::Masked, scores);
+    let greatest = scores.iter().copied().fold(f64::MIN, f64::max);
+    for score in &mut *scores {
+        *score = (*score - greatest).exp();
+    }
+    let sum: f64 = scores.iter().sum();
+    for score in &mut *scores {
+        *score /= sum;
+    }
+    if problem.is_zeroed && (sum.is_nan() || sum <= 0.0) {
+        scores.fill(0.0);
+    }
+    keep(Stage::Normalized, scores);
+    let (values, step) = given.values.from([batch, shared, 0]);
+    // What does not take part may be anything; where nothing does, there is no result.
+    y.fill(if visible == 0 && !problem.is_zeroed { f64::NAN } else { 0.0 });
+    for (key, share) in scores[..visible].iter().enumerate() {
+        let values = &values[key * step..][..y.len()];
+        y.iter_mut().zip(values).for_each(|(y, value)| *y += share * value);
     }
 }

@@ -151,6 +151,7 @@ impl<T: Element> Side<T> {
             return Ok(Rows { data: x, heads });
         }
         let to = if has_present { outputs.take::<T>(self.present)? } else { own };
+        let to = &mut to[..counts.cache_len(self.elements)];
         let before = if past > 0 { inputs.get::<T>(self.past)? } else { &[] };
         let (len, from_len) = (total * self.elements, past * self.elements);
         parallel.chunks_mut(to, len, |at, to| {

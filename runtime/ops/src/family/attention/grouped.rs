@@ -169,6 +169,7 @@ impl Sizes {
             stage: Stage::Normalized,
             is_zeroed: true,
             window,
+            is_bounded: false,
         })
     }
 }

@@ -11,8 +11,8 @@ mod tiles;
 mod turn;
 
 use udo_api::{
-    Bf16, Core, DType, Error, F16, InferCx, KernelDef, Node, TensorDesc, TypeSet, Work, input,
-    input_like, output_like, types,
+    Bf16, Core, DType, Error, ExecError, F16, InferCx, Io, KernelDef, Node, TensorDesc, TypeSet,
+    Work, input, input_like, output_like, types,
 };
 
 use exact::Exact;
@@ -40,25 +40,43 @@ pub(crate) const TYPES: TypeSet = types::F32.or(types::F64).or(types::F16).or(ty
 /// Types of masks: truths, or numbers of the type of all others.
 pub(crate) const MASKS: TypeSet = TYPES.or(types::BOOL);
 
-macro_rules! rules {
-    ($types:expr) => {
+/// Kernels of an operator with queries, keys, values and a mask, and perhaps other ports.
+macro_rules! kernels {
+    ($($other:expr),*) => {{
+        macro_rules! rules {
+            ($types:expr) => {
+                &[
+                    input(0, $types).bounded(),
+                    input_like(1, 0).bounded(),
+                    input_like(2, 0).bounded(),
+                    input(3, $types.or(types::BOOL)).bounded(),
+                    output_like(0, 0).bounded(),
+                    $($other.bounded()),*
+                ]
+            };
+        }
         &[
-            input(0, $types),
-            input_like(1, 0),
-            input_like(2, 0),
-            input(3, $types.or(types::BOOL)),
-            output_like(0, 0),
+            KernelDef::new::<Tiled<F16>>("Attention", Core::CPU).ports(rules!(types::F16)),
+            KernelDef::new::<Tiled<Bf16>>("Attention", Core::CPU).ports(rules!(types::BF16)),
+            // Halves would be converted for it.
+            KernelDef::new::<Tiled<f32>>("Attention", Core::CPU).ports(rules!(types::F32)),
+            KernelDef::new::<Exact>("Attention", Core::CPU).ports(rules!(types::F64)),
         ]
-    };
+    }};
 }
 
-pub(crate) const KERNELS: &[KernelDef] = &[
-    KernelDef::new::<Tiled<F16>>("Attention", Core::CPU).ports(rules!(types::F16)),
-    KernelDef::new::<Tiled<Bf16>>("Attention", Core::CPU).ports(rules!(types::BF16)),
-    // Halves would be converted for it.
-    KernelDef::new::<Tiled<f32>>("Attention", Core::CPU).ports(rules!(types::F32)),
-    KernelDef::new::<Exact>("Attention", Core::CPU).ports(rules!(types::F64)),
-];
+/// Of ONNX's operator.
+pub(crate) const KERNELS: &[KernelDef] = kernels!(
+    input_like(4, 0),
+    input_like(5, 0),
+    input(6, types::I64),
+    output_like(1, 0),
+    output_like(2, 0),
+    output_like(3, 0)
+);
+
+/// Of what passes put in the place of steps.
+pub(crate) const KERNELS_OF_STEPS: &[KernelDef] = kernels!();
 
 /// Says what the outputs are, and refuses what no kernel takes.
 pub(crate) fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
@@ -111,6 +129,8 @@ struct Problem {
     is_zeroed: bool,
     /// How many keys a query meets at most, the last of which is the one at its own place.
     window: Option<usize>,
+    /// Whether the counts are bounds, and each run says its own.
+    is_bounded: bool,
 }
 
 impl Problem {
@@ -136,7 +156,33 @@ impl Problem {
         };
         let softcap = if node.has_param("softcap") { node.float("softcap")? } else { 0.0 };
         let (is_causal, is_zeroed) = (int("is_causal")? != 0, int("zero_nan")? != 0);
-        Ok(Self { counts, mask, scale, softcap, is_causal, stage, is_zeroed, window: None })
+        let (window, is_bounded) = (None, sizes.are_bounded(node)?);
+        Ok(Self { counts, mask, scale, softcap, is_causal, stage, is_zeroed, window, is_bounded })
+    }
+
+    /// The same in a run, which says the extents of all outputs.
+    fn in_run(&self, io: &mut Io<'_>) -> Result<Self, ExecError> {
+        if !self.is_bounded {
+            return Ok(*self);
+        }
+        let counts = self.counts.in_run(&io.inputs)?;
+        let mask = self.mask.map(|mask| mask.in_run(&io.inputs, &counts)).transpose()?;
+        let Counts { batch, q_heads, kv_heads, queries, total, depth, width, .. } = counts;
+        if counts.is_packed {
+            io.outputs.set_shape(0, &[batch, queries, q_heads * width])?;
+        } else {
+            io.outputs.set_shape(0, &[batch, q_heads, queries, width])?;
+        }
+        for (port, shape) in [
+            (PRESENT_KEY, [batch, kv_heads, total, depth]),
+            (PRESENT_VALUE, [batch, kv_heads, total, width]),
+            (SCORES, [batch, q_heads, queries, total]),
+        ] {
+            if io.outputs.has(port) {
+                io.outputs.set_shape(port, &shape)?;
+            }
+        }
+        Ok(Self { counts, mask, ..*self })
     }
 
     /// Products of queries and the keys that they see, and of shares and values.

@@ -1,6 +1,6 @@
 //! The extents of an attention, and how its mask meets the scores.
 
-use udo_api::{DType, Dim, Error, Node, Shape, TensorDesc};
+use udo_api::{DType, Dim, Error, ExecError, Inputs, Node, Shape, Status, TensorDesc};
 
 use super::{K, MASK, PAST_KEY, PAST_VALUE, Q, V, VALID_LENGTHS};
 use crate::family::argument::count;
@@ -45,6 +45,28 @@ impl Counts {
     /// Elements of all keys, or all values, whose own elements are so many.
     pub(super) fn cache_len(&self, elements: usize) -> usize {
         self.batch * self.kv_heads * self.total * elements
+    }
+
+    /// The same with the extents of a run.
+    pub(super) fn in_run(&self, inputs: &Inputs<'_>) -> Result<Self, ExecError> {
+        let misfit = ExecError::of(Status::BAD_VALUE);
+        let length_at = if self.is_packed { 1 } else { 2 };
+        let read = |port: usize| match inputs.shape(port)? {
+            shape @ ([_, _, _] | [_, _, _, _]) => Ok([shape[0], shape[length_at]]),
+            _ => Err(misfit),
+        };
+        let ([batch, queries], [k_batch, new], [v_batch, v_len]) = (read(Q)?, read(K)?, read(V)?);
+        let mut fits = [k_batch, v_batch, batch] == [batch; 3] && new == v_len;
+        let mut past = 0;
+        if inputs.has(PAST_KEY) {
+            let (key, value) = (inputs.shape(PAST_KEY)?, inputs.shape(PAST_VALUE)?);
+            past = *key.get(2).ok_or(misfit)?;
+            fits &= [(key, self.depth), (value, self.width)]
+                .iter()
+                .all(|(shape, elements)| **shape == [batch, self.kv_heads, past, *elements]);
+        }
+        fits &= !inputs.has(VALID_LENGTHS) || inputs.shape(VALID_LENGTHS)? == [batch];
+        fits.then_some(Self { batch, queries, past, new, total: past + new, ..*self }).ok_or(misfit)
     }
 
     /// The head of keys that a head of queries meets.
@@ -157,6 +179,19 @@ impl Sizes {
         }
     }
 
+    /// Whether a run says some of them: how many heads there are, and of how many elements, it does not.
+    pub(super) fn are_bounded(&self, node: &Node<'_>) -> Result<bool, Error> {
+        let &Self { batch, q_heads, kv_heads, queries, past, new, depth, width, .. } = self;
+        if [q_heads, kv_heads, depth, width].iter().any(|dim| dim.exact().is_none()) {
+            let (q, k, v) = (node.input(Q)?, node.input(K)?, node.input(V)?);
+            let wanted = "wanted heads, and their elements, that are known before the run";
+            return Err(Error::new(format!("inputs are {q}, {k} and {v}, {wanted}")));
+        }
+        let mask = if node.has_input(MASK) { node.input(MASK)? } else { TensorDesc::ABSENT };
+        let dims = [batch, queries, past, new];
+        Ok(dims.iter().any(|dim| dim.exact().is_none()) || !mask.full_shape().is_fixed())
+    }
+
     /// All keys.
     pub(crate) fn total(&self) -> Dim {
         let (past, new) = (self.past, self.new);
@@ -232,25 +267,38 @@ impl Mask {
             return Ok(None);
         }
         let mask = node.input(port)?;
-        let (dims, all) = (mask.shape(), scores.dims());
         let misfit = || {
             let wanted = format!("what broadcasts to {scores}, or has fewer keys");
             Error::new(format!("input {port} is {mask}, wanted {wanted}"))
         };
-        let (&len, outer) = dims.split_last().ok_or_else(misfit)?;
-        if outer.len() > 3 || len > all[3] {
-            return Err(misfit());
+        let is_bool = mask.dtype() == Some(DType::Bool);
+        Self::meeting(mask.shape(), scores.dims(), is_bool).map(Some).ok_or_else(misfit)
+    }
+
+    /// The mask of such extents, if it meets scores of those.
+    fn meeting(dims: &[usize], all: &[usize], is_bool: bool) -> Option<Self> {
+        let (&len, outer) = dims.split_last()?;
+        if outer.len() > 3 || len > *all.get(3)? {
+            return None;
         }
         let (mut strides, mut stride) = ([0; 3], len);
         for (axis, &extent) in (0..3).rev().zip(outer.iter().rev()) {
             match extent {
                 1 => {}
                 _ if extent == all[axis] => strides[axis] = stride,
-                _ => return Err(misfit()),
+                _ => return None,
             }
             stride = stride.saturating_mul(extent);
         }
-        Ok(Some(Self { strides, len, is_bool: mask.dtype() == Some(DType::Bool) }))
+        Some(Self { strides, len, is_bool })
+    }
+
+    /// The same with the extents of a run.
+    pub(super) fn in_run(&self, inputs: &Inputs<'_>, counts: &Counts) -> Result<Self, ExecError> {
+        let &Counts { batch, q_heads, queries, total, .. } = counts;
+        let scores = [batch, q_heads, queries, total];
+        let mask = Self::meeting(inputs.shape(MASK)?, &scores, self.is_bool);
+        mask.ok_or(ExecError::of(Status::BAD_VALUE))
     }
 
     /// Where the part for a batch, a head and a query starts.

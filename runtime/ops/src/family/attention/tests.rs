@@ -1,5 +1,6 @@
 //! Attention against the definition, in `f64`.
 
+use udo_api::Dim::{self, Fixed, UpTo};
 use udo_api::{Bf16, Bool, Element, F16};
 
 use crate::family::elementwise::Stored;
@@ -24,6 +25,8 @@ struct Case {
     /// How many keys each batch has; none for all of them.
     valid: &'static [i64],
     is_packed: bool,
+    /// How many more there may be of what a run says then: sequences, queries and keys; 0 where the model says them.
+    more: usize,
 }
 
 const CASE: Case = Case {
@@ -41,6 +44,7 @@ const CASE: Case = Case {
     softcap: 0.0,
     valid: &[],
     is_packed: false,
+    more: 0,
 };
 
 /// Lengths on either side of a tile and of a block, every kind of mask, shared heads, and keys of earlier calls.
@@ -64,10 +68,33 @@ impl Case {
         self.past + self.new
     }
 
+    /// An input with these extents, those bounded that are so many.
+    fn bounded(&self, x: Tensor, dims: &[Dim]) -> Tensor {
+        if self.more == 0 { x } else { x.bounded(dims) }
+    }
+
+    /// At most a few more than these.
+    fn up_to(&self, extent: usize) -> Dim {
+        UpTo(extent + self.more)
+    }
+
+    /// What the extents of a mask may be.
+    fn mask_bounds(&self) -> Vec<Dim> {
+        let last = self.mask.len().saturating_sub(1);
+        let dim = |(axis, &extent): (usize, &usize)| match last - axis {
+            0 => self.up_to(extent),
+            1 | 3 if extent > 1 => self.up_to(extent),
+            _ => Fixed(extent),
+        };
+        self.mask.iter().enumerate().map(dim).collect()
+    }
+
     /// Numbers in the order of heads, as the node wants them.
     fn packed<T: Element>(&self, x: &[T], [heads, rows, cols]: [usize; 3]) -> Tensor {
+        let (batch, length) = (self.up_to(self.batch), self.up_to(rows));
         if !self.is_packed {
-            return tensor(&[self.batch, heads, rows, cols], x);
+            let x = tensor(&[self.batch, heads, rows, cols], x);
+            return self.bounded(x, &[batch, Fixed(heads), length, Fixed(cols)]);
         }
         let mut to = vec![T::default(); x.len()];
         for (at, x) in x.iter().enumerate() {
@@ -75,7 +102,10 @@ impl Case {
             let batch = at / cols / rows / heads;
             to[((batch * rows + row) * heads + head) * cols + col] = *x;
         }
-        tensor(&[self.batch, rows, heads * cols], &to)
+        self.bounded(
+            tensor(&[self.batch, rows, heads * cols], &to),
+            &[batch, length, Fixed(heads * cols)],
+        )
     }
 }
 
@@ -178,21 +208,24 @@ fn given<T: Stored<f64>>(case: &Case, x: &Numbers) -> Bench {
     let run = run.input(case.packed(&of(&x.v), [kv_heads, new, width]));
     let run = match (case.mask, case.is_bool) {
         ([], _) => run.absent(),
-        (dims, false) => run.input(tensor(dims, &of(&x.mask))),
+        (dims, false) => run.input(case.bounded(tensor(dims, &of(&x.mask)), &case.mask_bounds())),
         (dims, true) => {
             let truths: Vec<Bool> = x.mask.iter().map(|&x| Bool::from(x > -0.5)).collect();
-            run.input(tensor(dims, &truths))
+            run.input(case.bounded(tensor(dims, &truths), &case.mask_bounds()))
         }
     };
     let run = if past == 0 {
         run.absent().absent()
     } else {
-        let run = run.input(tensor(&[batch, kv_heads, past, depth], &of(&x.past[0])));
-        run.input(tensor(&[batch, kv_heads, past, width], &of(&x.past[1])))
+        let cache = |x: &[f64], elements: usize| {
+            let bounds = [case.up_to(batch), Fixed(kv_heads), case.up_to(past), Fixed(elements)];
+            case.bounded(tensor(&[batch, kv_heads, past, elements], &of(x)), &bounds)
+        };
+        run.input(cache(&x.past[0], depth)).input(cache(&x.past[1], width))
     };
     let run = match case.valid {
         [] => run,
-        valid => run.input(tensor(&[batch], valid)),
+        valid => run.input(case.bounded(tensor(&[batch], valid), &[case.up_to(batch)])),
     };
     let run = if case.is_packed {
         run.int("q_num_heads", q_heads as i64).int("kv_num_heads", kv_heads as i64)
@@ -247,6 +280,35 @@ fn every_form_is_that_of_the_definition() {
         check::<f32>(case, 2e-6);
         check::<f64>(case, 1e-6);
     }
+}
+
+#[test]
+fn bounded_extents_are_those_of_the_run() {
+    for case in CASES {
+        let case = &Case { more: 3, ..*case };
+        check::<f32>(case, 2e-6);
+        check::<f64>(case, 1e-6);
+        check::<F16>(case, 1e-3);
+    }
+    // A run whose keys and values are not as many, or whose mask is another's, fails.
+    let x = |dims: &[usize], bounds: &[Dim]| {
+        tensor(dims, &vec![0f32; dims.iter().product()]).bounded(bounds)
+    };
+    let heads = [Fixed(1), Fixed(1), UpTo(4), Fixed(2)];
+    let run = |keys: usize, values: usize| {
+        let q = bench("Attention").input(x(&[1, 1, 2, 2], &heads));
+        q.input(x(&[1, 1, keys, 2], &heads)).input(x(&[1, 1, values, 2], &heads))
+    };
+    run(3, 3).one();
+    run(3, 2).error();
+    run(3, 3).input(x(&[2, 3], &[UpTo(4), UpTo(4)])).one();
+    run(3, 3).input(x(&[3, 3], &[UpTo(4), UpTo(4)])).error();
+    let elements = [Fixed(1), Fixed(1), Fixed(2), UpTo(4)];
+    let q = bench("Attention").input(x(&[1, 1, 2, 2], &elements));
+    let run = q.input(x(&[1, 1, 2, 2], &elements)).input(x(&[1, 1, 2, 2], &elements));
+    let wanted = "wanted heads, and their elements, that are known before the run";
+    let error = run.error();
+    assert!(error.ends_with(wanted), "{error}");
 }
 
 #[test]

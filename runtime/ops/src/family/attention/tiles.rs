@@ -201,14 +201,15 @@ impl<T: Storage> Kernel for Tiled<T> {
         self.tiles.workspace(self.sides.workspace())
     }
 
-    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+    fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
+        let problem = self.tiles.problem.in_run(&mut io)?;
         let Io { inputs, mut outputs, mut scratch, parallel, .. } = io;
-        let problem = &self.tiles.problem;
         let given =
-            Given::take(problem, &self.sides, &inputs, &mut outputs, &mut scratch, parallel)?;
+            Given::take(&problem, &self.sides, &inputs, &mut outputs, &mut scratch, parallel)?;
         let y = outputs.take::<T>(0)?;
         let read = if outputs.has(SCORES) { Some(outputs.take::<T>(SCORES)?) } else { None };
-        self.tiles.run(&given, y, read, &mut scratch, parallel)
+        let tiles = Tiles { problem, ..self.tiles };
+        tiles.run(&given, y, read, &mut scratch, parallel)
     }
 }
 
@@ -253,6 +254,9 @@ impl<T: Storage> Tiles<T> {
     ) -> Result<(), ExecError> {
         let results = scratch.take::<f32>(self.cut.results)?;
         let own = scratch.take::<f32>(self.cut.parts * self.cut.lens.sum())?;
+        // A run may have fewer than there is room for.
+        let len = self.problem.counts.rows() * self.problem.counts.width;
+        let (y, results) = (&mut y[..len], &mut results[..self.cut.results.min(len)]);
         if is_in_place::<T>(&self.problem.counts) {
             let Some(y) = T::in_place(y) else { return Ok(()) };
             return self.compute(given, parallel, y, read, own);
