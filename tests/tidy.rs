@@ -36,7 +36,7 @@ const FLOOR_PLAN: &[(&str, &[&str])] = &[
 /// The modules of `udo-runtime` from the ground up. One may import those below it, and nothing else.
 const LEVELS: &[&[&str]] = &[
     &["exit_guard", "memory"],
-    &["thread_pool"],
+    &["device", "thread_pool"],
     &["graph"],
     &["cores", "npy"],
     &["package"],
@@ -104,6 +104,9 @@ const UNSAFE: &[&str] = &[
     "runtime/simd/src/",
     "runtime/src/cores/opencl.rs",
     "runtime/src/cores/opencl/",
+    "runtime/src/device/bytes/",
+    "runtime/src/device/fd.rs",
+    "runtime/src/device/lease/",
     "runtime/src/exit_guard.rs",
     "runtime/src/package/copy.rs",
     "runtime/src/package/open.rs",

@@ -1,6 +1,7 @@
 //! Model in, results out: runs graphs of built-in and user operators on emulated cores.
 
 pub mod cores;
+pub mod device;
 pub mod exit_guard;
 pub mod graph;
 pub mod import;

@@ -1,0 +1,112 @@
+//! Memory of other processes, by file descriptor, and memory for them.
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use super::Device;
+use super::bytes::{Pages, Peers, Storage, page_bytes};
+use super::error::{Error, ErrorCode, Result, invalid};
+use super::heap::Charge;
+use super::memory::Memory;
+
+/// Which part of a file becomes memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ImportOptions {
+    /// Bytes of the file, or of its part that may be used, from its start on.
+    pub size_bytes: u64,
+    /// Where the memory begins: a multiple of the system's page.
+    pub offset_bytes: u64,
+}
+
+impl Device {
+    /// The bytes of a file from the offset up to the size, as memory of this device. The file stays where it is, the
+    /// descriptor is its caller's as before, and the heap's limit does not count the bytes.
+    ///
+    /// Whoever has the file may write it at any time, so the bytes are copied and never referred to. A file that is cut short
+    /// while it is mapped ends the process at the next look at what is gone; what [`Memory::export_fd`] gave cannot be.
+    ///
+    /// ```
+    /// use std::os::fd::AsFd;
+    /// use udo_api::CoreKind;
+    /// use udo_runtime::device::{AllocOptions, Devices, ImportOptions, Sharing};
+    ///
+    /// let dsp = Devices::default().get(CoreKind::Dsp, 0)?;
+    /// let options = AllocOptions { sharing: Sharing::Exportable, ..AllocOptions::default() };
+    /// let ours = dsp.alloc_with(4096, &options)?;
+    /// let fd = ours.export_fd()?;
+    /// let theirs = dsp.import_fd(fd.as_fd(), ImportOptions { size_bytes: 4096, offset_bytes: 0 })?;
+    /// drop(fd);
+    /// theirs.write(100, b"hello")?;
+    /// let mut read = [0; 5];
+    /// ours.read(100, &mut read)?;
+    /// assert_eq!(&read, b"hello");
+    /// # Ok::<(), udo_runtime::device::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// No bytes, or more than the file has; an offset beyond them or within a page; a file that cannot be mapped to be read
+    /// and written; a device that does not share memory.
+    pub fn import_fd(&self, fd: BorrowedFd<'_>, options: ImportOptions) -> Result<Memory> {
+        self.import(fd, options, Peers::Any)
+    }
+
+    /// As [`Device::import_fd`], of a file that is this memory's alone: kernels get its bytes where they lie.
+    ///
+    /// # Safety
+    /// As long as the memory or anything made of it lives, nobody writes the file's bytes by other means, or reads what is
+    /// written through it: no other process, no other import or mapping in this one. Nobody cuts the file short.
+    ///
+    /// # Errors
+    /// As there.
+    // SAFETY: the promise is passed on to who reads and writes by leases alone.
+    pub unsafe fn import_fd_exclusive(
+        &self,
+        fd: BorrowedFd<'_>,
+        options: ImportOptions,
+    ) -> Result<Memory> {
+        self.import(fd, options, Peers::Promised)
+    }
+
+    fn import(&self, fd: BorrowedFd<'_>, options: ImportOptions, peers: Peers) -> Result<Memory> {
+        let ImportOptions { size_bytes, offset_bytes } = options;
+        self.check_sharing(size_bytes)?;
+        let page = u64::try_from(page_bytes()).unwrap_or(u64::MAX);
+        if !offset_bytes.is_multiple_of(page) {
+            return Err(invalid(format!(
+                "an import to {self} begins at {offset_bytes}, wanted a multiple of {page}, the system's page"
+            )));
+        }
+        let len = size_bytes.checked_sub(offset_bytes).filter(|&len| len > 0).ok_or_else(|| {
+            invalid(format!(
+                "an import to {self} has {size_bytes} bytes and begins at {offset_bytes}; wanted an offset below the size"
+            ))
+        })?;
+        let bytes = usize::try_from(len).map_err(|_| {
+            invalid(format!("an import to {self} of {len} bytes is more than an address can count"))
+        })?;
+        let pages = Pages::of_file(fd, offset_bytes, bytes)?;
+        Memory::new(Storage::shared(pages, 0, bytes, peers), Charge::imported(self, len))
+    }
+}
+
+impl Memory {
+    /// A descriptor of the file that the memory lies in, for another process. The memory is there for as long as any
+    /// process has it or its descriptor.
+    ///
+    /// # Errors
+    /// The memory was not allocated or imported to be shared, or the system gives no descriptor.
+    pub fn export_fd(&self) -> Result<OwnedFd> {
+        match self.storage().pages() {
+            Some(pages) if self.peers() == Peers::Any => pages.file(),
+            Some(_) => Err(Error::new(
+                ErrorCode::Unsupported,
+                format!(
+                    "{self:?} was imported as this process's alone; import it as shared to export it"
+                ),
+            )),
+            None => Err(Error::new(
+                ErrorCode::Unsupported,
+                format!("{self:?} is this process's own; allocate it as exportable"),
+            )),
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! What of a device's memory is in use, and who uses it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::Device;
+use super::error::{Error, ErrorCode, Result};
+
+/// Bytes in use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Bytes in use now.
+    pub current_bytes: u64,
+    /// The most bytes that were in use at once.
+    pub peak_bytes: u64,
+    /// Memories that there are now.
+    pub memories: u64,
+}
+
+impl Usage {
+    fn add(&mut self, bytes: u64) {
+        self.current_bytes = self.current_bytes.saturating_add(bytes);
+        self.peak_bytes = self.peak_bytes.max(self.current_bytes);
+        self.memories += 1;
+    }
+
+    fn sub(&mut self, bytes: u64) {
+        self.current_bytes = self.current_bytes.saturating_sub(bytes);
+        self.memories = self.memories.saturating_sub(1);
+    }
+}
+
+/// What of a device's memory is in use.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HeapStats {
+    /// The most bytes that may be in use at once.
+    pub limit_bytes: u64,
+    /// All memories that the heap gave.
+    pub total: Usage,
+    /// The same by their owners' labels, in alphabetical order; owners of whom nothing is left stay with their peaks.
+    pub owners: Vec<(String, Usage)>,
+    /// Memories that were imported: their bytes are somebody else's, and the limit does not count them.
+    pub imported: Usage,
+}
+
+/// The books of a device's memory.
+#[derive(Debug)]
+pub(super) struct Heap {
+    limit_bytes: u64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    total: Usage,
+    owners: BTreeMap<Arc<str>, Usage>,
+    imported: Usage,
+}
+
+/// Bytes in the books of a heap, crossed out when dropped.
+#[derive(Debug)]
+pub(super) struct Charge {
+    device: Device,
+    bytes: u64,
+    /// Nobody's if it was imported.
+    owner: Option<Arc<str>>,
+}
+
+impl Heap {
+    pub(super) fn new(limit_bytes: u64) -> Self {
+        Self { limit_bytes, state: Mutex::default() }
+    }
+
+    pub(super) fn limit_bytes(&self) -> u64 {
+        self.limit_bytes
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn stats(&self) -> HeapStats {
+        let state = self.lock();
+        let owners = state.owners.iter().map(|(owner, usage)| (owner.to_string(), *usage));
+        HeapStats {
+            limit_bytes: self.limit_bytes,
+            total: state.total,
+            owners: owners.collect(),
+            imported: state.imported,
+        }
+    }
+
+    /// Has peaks count from what is in use now.
+    pub(super) fn reset_peaks(&self) {
+        let mut state = self.lock();
+        let State { total, owners, imported } = &mut *state;
+        for usage in [total, imported].into_iter().chain(owners.values_mut()) {
+            usage.peak_bytes = usage.current_bytes;
+        }
+        owners.retain(|_, usage| usage.memories > 0);
+    }
+}
+
+impl Charge {
+    /// Takes `bytes` of the device's heap.
+    pub(super) fn take(device: &Device, bytes: u64, owner: &str) -> Result<Self> {
+        let heap = device.heap();
+        let mut state = heap.lock();
+        let (taken, limit) = (state.total.current_bytes, heap.limit_bytes);
+        if taken.checked_add(bytes).is_none_or(|after| after > limit) {
+            return Err(Error::new(
+                ErrorCode::OutOfMemory,
+                format!(
+                    "{owner:?} wants {bytes} bytes of {}, of whose {limit} bytes {taken} are in use; release memory \
+                     or give the device more",
+                    device.id()
+                ),
+            ));
+        }
+        state.total.add(bytes);
+        let owner: Arc<str> = match state.owners.get_key_value(owner) {
+            Some((known, _)) => Arc::clone(known),
+            None => owner.into(),
+        };
+        state.owners.entry(Arc::clone(&owner)).or_default().add(bytes);
+        drop(state);
+        Ok(Self { device: device.clone(), bytes, owner: Some(owner) })
+    }
+
+    /// Notes `bytes` that are not the heap's.
+    pub(super) fn imported(device: &Device, bytes: u64) -> Self {
+        device.heap().lock().imported.add(bytes);
+        Self { device: device.clone(), bytes, owner: None }
+    }
+
+    pub(super) fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// The label that it was taken under; nothing if it was imported.
+    pub(super) fn owner(&self) -> Option<&str> {
+        self.owner.as_deref()
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        let mut state = self.device.heap().lock();
+        match &self.owner {
+            None => state.imported.sub(self.bytes),
+            Some(owner) => {
+                state.total.sub(self.bytes);
+                if let Some(usage) = state.owners.get_mut(owner) {
+                    usage.sub(self.bytes);
+                }
+            }
+        }
+    }
+}

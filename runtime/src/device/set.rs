@@ -1,0 +1,158 @@
+//! The devices that there are: emulated ones, as many of each kind as asked for.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use udo_api::{Core, CoreKind};
+
+use super::error::{Error, ErrorCode, Result, invalid};
+use super::heap::Heap;
+use super::{Capabilities, Coherence, Device, DeviceId, Inner};
+use crate::memory::Limit;
+
+/// Devices of one kind to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceSpec {
+    /// What kernels for them are written for.
+    pub core: Core,
+    /// How many.
+    pub count: u32,
+    /// What people call each; by its core where nothing is said.
+    pub name: Option<String>,
+    /// Cores of each.
+    pub cores: u32,
+    /// Bytes of each one's memory; what the machine has where nothing is said.
+    pub memory_bytes: Option<u64>,
+    /// What each can do.
+    pub capabilities: Capabilities,
+    /// Whether host and device see at once what the other writes.
+    pub coherence: Coherence,
+}
+
+impl DeviceSpec {
+    /// One coherent device with one core, whose memory may be mapped and shared.
+    pub fn of(core: Core) -> Self {
+        Self {
+            core,
+            count: 1,
+            name: None,
+            cores: 1,
+            memory_bytes: None,
+            capabilities: Capabilities { can_map: true, can_share: true },
+            coherence: Coherence::Coherent,
+        }
+    }
+
+    fn check(&self) -> Result<CoreKind> {
+        let Some(kind) = self.core.kind() else {
+            return Err(invalid(format!("{} is no known core; wanted {}", self.core, Core::NAMES)));
+        };
+        if self.cores == 0 {
+            return Err(invalid(format!("a device {} has 0 cores, wanted at least 1", self.core)));
+        }
+        if kind == CoreKind::Cpu && self.coherence != Coherence::Coherent {
+            return Err(invalid(
+                "a device cpu is asked not to be coherent, and its memory is the host's own; ask so of an accelerator",
+            ));
+        }
+        Ok(kind)
+    }
+}
+
+/// The devices that there are. Clones share them; by default there is one of each kind.
+///
+/// ```
+/// use udo_api::{Core, CoreKind};
+/// use udo_runtime::device::{Coherence, DeviceSpec, Devices};
+///
+/// let dsp = DeviceSpec {
+///     count: 2,
+///     memory_bytes: Some(1 << 20),
+///     coherence: Coherence::NonCoherent { seed: None },
+///     ..DeviceSpec::of(Core::DSP_V68)
+/// };
+/// let devices = Devices::new(&[DeviceSpec::of(Core::CPU), dsp])?;
+/// let names: Vec<_> = devices.iter().map(|device| device.to_string()).collect();
+/// assert_eq!(names, ["cpu:0", "dsp:0", "dsp:1"]);
+/// assert_eq!(devices.get(CoreKind::Dsp, 1)?.memory_bytes(), 1 << 20);
+/// # Ok::<(), udo_runtime::device::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Devices(Arc<[Device]>);
+
+impl Default for Devices {
+    fn default() -> Self {
+        let cores = [
+            (CoreKind::Cpu, Core::CPU),
+            (CoreKind::Gpu, Core::GPU),
+            (CoreKind::Dsp, Core::DSP_V68),
+            (CoreKind::Hta, Core::HTA),
+        ];
+        let device = |(kind, core)| device(DeviceId { kind, index: 0 }, &DeviceSpec::of(core));
+        Self(cores.map(device).into())
+    }
+}
+
+impl Devices {
+    /// As many devices as the specs ask for. Those of one kind are numbered in order.
+    ///
+    /// # Errors
+    /// A core that is not known, a device without cores, or a CPU that is not coherent.
+    pub fn new(specs: &[DeviceSpec]) -> Result<Self> {
+        let mut devices: Vec<Device> = Vec::new();
+        for spec in specs {
+            let kind = spec.check()?;
+            let before = devices.iter().filter(|device| device.kind() == kind).count();
+            let before = u32::try_from(before).unwrap_or(u32::MAX);
+            let Some(end) = before.checked_add(spec.count) else {
+                return Err(invalid(format!("{} devices {} are too many", spec.count, spec.core)));
+            };
+            devices.extend((before..end).map(|index| device(DeviceId { kind, index }, spec)));
+        }
+        Ok(Self(devices.into()))
+    }
+
+    /// All devices.
+    pub fn iter(&self) -> impl Iterator<Item = &Device> {
+        self.0.iter()
+    }
+
+    /// The device of a kind with this number.
+    ///
+    /// # Errors
+    /// There are not as many of the kind.
+    pub fn get(&self, kind: CoreKind, index: u32) -> Result<Device> {
+        let id = DeviceId { kind, index };
+        let device = self.iter().find(|device| device.id() == id);
+        device.cloned().ok_or_else(|| {
+            let (name, found) =
+                (kind.name(), self.iter().filter(|device| device.kind() == kind).count());
+            let next = match found {
+                0 => "ask for another kind",
+                _ => "ask for one below that",
+            };
+            Error::new(
+                ErrorCode::DeviceUnavailable,
+                format!("there is no device {id}: {found} of kind {name}; {next}"),
+            )
+        })
+    }
+}
+
+fn device(id: DeviceId, spec: &DeviceSpec) -> Device {
+    let of_machine = || u64::try_from(Limit::of_machine().bytes()).unwrap_or(u64::MAX);
+    let by_core = || match id.kind {
+        CoreKind::Cpu => "host cpu".to_owned(),
+        CoreKind::Gpu | CoreKind::Dsp | CoreKind::Hta => format!("emulated {}", spec.core),
+    };
+    Device(Arc::new(Inner {
+        id,
+        core: spec.core,
+        name: spec.name.clone().unwrap_or_else(by_core),
+        cores: spec.cores,
+        capabilities: spec.capabilities,
+        coherence: spec.coherence,
+        heap: Heap::new(spec.memory_bytes.unwrap_or_else(of_machine)),
+        memories: AtomicU64::new(0),
+    }))
+}
