@@ -19,53 +19,84 @@ unsafe fn word<'a>(at: *mut u8) -> (&'a AtomicU64, usize) {
     (unsafe { AtomicU64::from_ptr(word.cast()) }, before)
 }
 
+/// How many of `len` bytes from `at` on lie before the first whole word.
+fn head(at: *const u8, len: usize) -> usize {
+    (at.addr().next_multiple_of(WORD_BYTES) - at.addr()).min(len)
+}
+
 /// Copies the bytes from `from` on.
 ///
 /// # Safety
 /// From `from` on there are as many bytes as `into` has, in mapped pages that are written by words alone in this process.
 pub(super) unsafe fn load(from: *const u8, into: &mut [u8]) {
-    let mut from = from.cast_mut();
-    let mut rest = into;
-    while !rest.is_empty() {
-        // SAFETY: as many bytes as `rest` has lie behind `from`, at least one.
-        let (word, at) = unsafe { word(from) };
-        let bytes = word.load(Ordering::Relaxed).to_ne_bytes();
-        let now = rest.len().min(WORD_BYTES - at);
-        let (first, behind) = rest.split_at_mut(now);
-        first.copy_from_slice(bytes.get(at..at + now).unwrap_or_default());
-        rest = behind;
-        from = from.wrapping_add(now);
+    let from = from.cast_mut();
+    let (first, rest) = into.split_at_mut(head(from, into.len()));
+    // SAFETY: these are the first bytes behind `from`, and lie in one word.
+    unsafe { load_part(from, first) };
+    let mut at = from.wrapping_add(first.len());
+    let (words, last) = rest.as_chunks_mut::<WORD_BYTES>();
+    for bytes in words {
+        // SAFETY: as many bytes as a word has lie behind `at`.
+        let (word, _) = unsafe { word(at) };
+        *bytes = word.load(Ordering::Relaxed).to_ne_bytes();
+        at = at.wrapping_add(WORD_BYTES);
+    }
+    // SAFETY: these are the last bytes, and lie in one word.
+    unsafe { load_part(at, last) };
+}
+
+/// Copies bytes of one word.
+///
+/// # Safety
+/// As for [`load`].
+unsafe fn load_part(from: *mut u8, into: &mut [u8]) {
+    if into.is_empty() {
+        return;
+    }
+    // SAFETY: there is a byte at `from`.
+    let (word, at) = unsafe { word(from) };
+    let bytes = word.load(Ordering::Relaxed).to_ne_bytes();
+    if let Some(bytes) = bytes.get(at..at + into.len()) {
+        into.copy_from_slice(bytes);
     }
 }
 
 /// Writes `from` to the bytes from `to` on.
 ///
 /// # Safety
-/// From `to` on there are as many bytes as `from` has, in mapped pages that are at hand by words alone in this process.
+/// From `to` on there are as many bytes as `from` has, in mapped pages that are written by words alone in this process.
 pub(super) unsafe fn store(to: *mut u8, from: &[u8]) {
-    let mut to = to;
-    let mut rest = from;
-    while !rest.is_empty() {
-        // SAFETY: as many bytes as `rest` has lie behind `to`, at least one.
-        let (word, at) = unsafe { word(to) };
-        let now = rest.len().min(WORD_BYTES - at);
-        let (first, behind) = rest.split_at(now);
-        let put = |old: u64| {
-            let mut bytes = old.to_ne_bytes();
-            if let Some(room) = bytes.get_mut(at..at + now) {
-                room.copy_from_slice(first);
-            }
-            u64::from_ne_bytes(bytes)
-        };
-        if now == WORD_BYTES {
-            word.store(put(0), Ordering::Relaxed);
-        } else {
-            let _always =
-                word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |old| Some(put(old)));
-        }
-        rest = behind;
-        to = to.wrapping_add(now);
+    let (first, rest) = from.split_at(head(to, from.len()));
+    // SAFETY: these go to the first bytes behind `to`, which lie in one word.
+    unsafe { store_part(to, first) };
+    let mut at = to.wrapping_add(first.len());
+    let (words, last) = rest.as_chunks::<WORD_BYTES>();
+    for bytes in words {
+        // SAFETY: as many bytes as a word has lie behind `at`.
+        let (word, _) = unsafe { word(at) };
+        word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
+        at = at.wrapping_add(WORD_BYTES);
     }
+    // SAFETY: these go to the last bytes, which lie in one word.
+    unsafe { store_part(at, last) };
+}
+
+/// Writes bytes of one word; its others stay, whoever writes them meanwhile.
+///
+/// # Safety
+/// As for [`store`].
+unsafe fn store_part(to: *mut u8, from: &[u8]) {
+    if from.is_empty() {
+        return;
+    }
+    // SAFETY: there is a byte at `to`.
+    let (word, at) = unsafe { word(to) };
+    let put = |old: u64| {
+        let mut bytes = old.to_ne_bytes();
+        bytes.get_mut(at..at + from.len())?.copy_from_slice(from);
+        Some(u64::from_ne_bytes(bytes))
+    };
+    let _always = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, put);
 }
 
 #[cfg(test)]
