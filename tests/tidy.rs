@@ -38,7 +38,7 @@ const LEVELS: &[&[&str]] = &[
     &["exit_guard", "memory"],
     &["device", "thread_pool"],
     &["graph"],
-    &["cores", "npy"],
+    &["container", "cores", "npy"],
     &["package"],
     &["import", "registry"],
     &["resolve"],

@@ -2,6 +2,7 @@
 
 mod derived;
 mod in_model;
+mod model_bytes;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,6 +12,7 @@ use udo_api::{DType, Element, Shape, TensorDesc};
 
 pub(crate) use derived::Derived;
 use in_model::InModel;
+pub use model_bytes::ModelBytes;
 pub use udo_host::memory::{
     ALIGN_BYTES, Budget, Buffer, FileBytes, Limit, MAX_BYTES, OutOfMemory, bytes_of, elements,
     elements_mut,

@@ -9,8 +9,10 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, ValueEnum};
 use udo_api::{Core, FastMath, Status};
 use udo_generator::names::module_name;
+use udo_runtime::container::{BoundStage, Container, ContainerError};
 use udo_runtime::cores::{GpuStorage, Profile};
-use udo_runtime::import::{self, ImportOptions, PackagedOp};
+use udo_runtime::graph::Graph;
+use udo_runtime::import::{self, ImportOptions, MODEL_FILE, PackagedOp, Reading};
 use udo_runtime::memory::{Limit, Tensor};
 use udo_runtime::model::{CompileError, Model, Options, RunError, Session};
 use udo_runtime::package::source_folder;
@@ -18,7 +20,7 @@ use udo_runtime::pass::{PASSES, PassOptions};
 use udo_runtime::place::{Fallback, PlaceOptions};
 use udo_runtime::plan::Report;
 use udo_runtime::registry::Registry;
-use udo_runtime::resolve::{BindOptions, Input};
+use udo_runtime::resolve::{BindOptions, Input, Ranges};
 use udo_runtime::thread_pool::PoolError;
 
 use crate::output::{Failure, Outcome, note};
@@ -29,8 +31,14 @@ const ALL: &str = "all";
 /// A model, the packages it needs, and where it runs.
 #[derive(Args, Debug)]
 pub(crate) struct ModelFlags {
-    /// The model: an ONNX file, or a printed graph
+    /// The model: an ONNX file, a model file of `udo convert` (.udm), or a printed graph
     pub(crate) model: PathBuf,
+    /// The network to use of a model file that has several
+    #[arg(long, value_name = "NAME")]
+    pub(crate) network: Option<String>,
+    /// The stage to use of a network that has several, by its number; else the one whose shapes are those of the inputs
+    #[arg(long, value_name = "K")]
+    pub(crate) stage: Option<usize>,
     /// A package with operators of your own: its folder, its dist folder or its registration library
     #[arg(long = "package", value_name = "PATH")]
     pub(crate) packages: Vec<PathBuf>,
@@ -187,15 +195,37 @@ impl ModelFlags {
     pub(crate) fn load(&self) -> Result<Loaded, Failure> {
         let start = Instant::now();
         let mut registry = open(&self.packages)?;
-        let packaged = registry.packaged_ops().map(|(name, domain)| PackagedOp {
-            name: name.to_owned(),
-            domain: domain.map(str::to_owned),
-        });
-        let options = ImportOptions { packaged: packaged.collect(), ..ImportOptions::default() };
-        let graph = import::file(&self.model, &options)?;
-        let compiled = Model::compile(graph, &mut registry, &self.options());
+        let BoundStage { graph, ranges } = self.read(&registry)?;
+        let mut options = self.options();
+        let is_free = |name: &String| !options.bind.dims.contains_key(name);
+        let ranges = ranges.into_iter().filter(|(name, _)| is_free(name));
+        for (name, range) in ranges.collect::<Vec<_>>() {
+            options.bind.ranges.entry(name).or_insert(range);
+        }
+        let compiled = Model::compile(graph, &mut registry, &options);
         let model = compiled.map_err(|error| compile_failure(error, &registry))?;
         Ok(Loaded { model, registry, started: start, load_time: start.elapsed() })
+    }
+
+    /// The graph of the model, and the ranges of its dimensions, where it is a model file that says some.
+    fn read(&self, registry: &Registry) -> Result<BoundStage, Failure> {
+        let options = ImportOptions {
+            packaged: packaged(registry).collect(),
+            network: self.network.clone(),
+            ..ImportOptions::default()
+        };
+        let Some((container, name)) = open_container(&self.model)? else {
+            if self.network.is_some() || self.stage.is_some() {
+                let text = format!("{} has one network and no stages", self.model.display());
+                return Err(Failure::usage(text).help("leave --network and --stage out"));
+            }
+            return Ok(BoundStage { graph: import(&self.model, &options)?, ranges: Ranges::new() });
+        };
+        let bound = container.network(self.network.as_deref()).and_then(|network| {
+            let stage = self.stage.map_or_else(|| container.stage_for(network, &self.shape), Ok)?;
+            container.bound(network.stage(stage)?, &name)
+        });
+        bound.map_err(|error| container_failure(&self.model, error))
     }
 
     /// The same for commands that have no inputs to take shapes from.
@@ -208,6 +238,40 @@ impl ModelFlags {
             None => Ok(loaded),
         }
     }
+}
+
+/// The model file at `path`, and what to call it; nothing where it is of another format.
+pub(crate) fn open_container(path: &Path) -> Result<Option<(Container, String)>, Failure> {
+    let bytes = Reading::Mapped.bytes(path)?;
+    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+    if import::importer(&bytes, &name)?.name != MODEL_FILE {
+        return Ok(None);
+    }
+    let container = Container::read(&bytes).map_err(|error| container_failure(path, error))?;
+    Ok(Some((container, name)))
+}
+
+/// The graph in a file of another format.
+pub(crate) fn import(path: &Path, options: &ImportOptions) -> Result<Graph, Failure> {
+    Ok(import::file(path, options)?)
+}
+
+/// The failure for a model file that cannot be used, with the next step.
+pub(crate) fn container_failure(path: &Path, error: ContainerError) -> Failure {
+    let help = error.help();
+    let failure = Failure::new(error).at(path.display());
+    match help {
+        Some(help) => failure.help(help),
+        None => failure,
+    }
+}
+
+/// The operators that packages of the registry have.
+pub(crate) fn packaged(registry: &Registry) -> impl Iterator<Item = PackagedOp> {
+    registry.packaged_ops().map(|(name, domain)| PackagedOp {
+        name: name.to_owned(),
+        domain: domain.map(str::to_owned),
+    })
 }
 
 /// The built-in operators and those of `packages`.

@@ -1,6 +1,6 @@
 //! Edits that leave a graph valid, or leave it as it was. What a subgraph captures is read by its node.
 
-use super::{Graph, GraphError, GraphNode, GraphValue, NodeId, ValueId};
+use super::{Graph, GraphError, GraphNode, GraphValue, Node, NodeId, PerValue, Source, ValueId};
 
 impl<N: GraphNode, V: GraphValue> Graph<N, V> {
     /// Puts `node` in the place of another one, which comes back.
@@ -58,5 +58,37 @@ impl<N: GraphNode, V: GraphValue> Graph<N, V> {
     pub fn producer(&self, value: ValueId) -> Option<NodeId> {
         let makes = |node: &N| node.node().output(0) == Some(value);
         self.nodes.iter().position(makes).map(NodeId::at)
+    }
+}
+
+impl Graph {
+    /// Leaves what makes `outputs`, which become the graph's: other nodes go, and so do inputs that nothing reads.
+    ///
+    /// # Errors
+    /// Something makes none of them, or two have one name; the graph stays as it was.
+    pub fn cut_to(&mut self, outputs: Vec<ValueId>) -> Result<(), GraphError> {
+        let mut is_read = PerValue::filled(self, false);
+        for &output in &outputs {
+            is_read.set(output, true);
+        }
+        let mut cut = Self { outputs, ..self.clone() };
+        let mut nodes: Vec<Node> = Vec::new();
+        for node in cut.nodes.into_iter().rev() {
+            if node.outputs.iter().flatten().any(|&output| is_read.get(output) == Some(&true)) {
+                node.reads().for_each(|(_, value)| is_read.set(value, true));
+                nodes.push(node);
+            }
+        }
+        nodes.reverse();
+        cut.nodes = nodes;
+        cut.inputs.retain(|&input| is_read.get(input) == Some(&true));
+        for &input in self.inputs.iter().filter(|&&input| is_read.get(input) == Some(&false)) {
+            if let Some(value) = cut.values.get_mut(input.index()) {
+                value.source = Source::Computed;
+            }
+        }
+        cut.verify()?;
+        *self = cut;
+        Ok(())
     }
 }

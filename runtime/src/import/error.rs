@@ -4,6 +4,7 @@ use std::fmt::{Arguments, Display};
 use std::path::PathBuf;
 
 use super::formats;
+use crate::container::ContainerError;
 use crate::graph::{GraphError, subgraph_place};
 
 /// Why a file gave no graph.
@@ -55,6 +56,14 @@ pub enum ImportError {
         /// What could be.
         wanted: String,
     },
+    /// A model file cannot be read.
+    #[error("{name:?}: {reason}")]
+    Container {
+        /// What the bytes are called.
+        name: String,
+        /// Why.
+        reason: ContainerError,
+    },
     /// The nodes do not make a graph that can run.
     #[error(transparent)]
     Graph(#[from] GraphError),
@@ -94,7 +103,7 @@ impl ImportError {
             }
             Self::Graph(error) => Self::Graph(error.inside(node, attribute, index)),
             // They name the file.
-            Self::Read { .. } | Self::UnknownFormat { .. } => self,
+            Self::Read { .. } | Self::UnknownFormat { .. } | Self::Container { .. } => self,
         }
     }
 }

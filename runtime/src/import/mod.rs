@@ -7,15 +7,14 @@
 mod error;
 pub mod onnx;
 mod text;
+mod udm;
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use prost::bytes::Bytes;
-
+use crate::container;
 use crate::graph::Graph;
-use crate::memory::FileBytes;
 
+pub use crate::memory::ModelBytes;
 pub use error::ImportError;
 
 /// How to read a model.
@@ -25,6 +24,36 @@ pub struct ImportOptions {
     pub folder: Option<PathBuf>,
     /// The operators of packages, which go before functions that the model has for them.
     pub packaged: Vec<PackagedOp>,
+    /// How the bytes of files are read.
+    pub reading: Reading,
+    /// Which network of a file that has several.
+    pub network: Option<String>,
+    /// Which stage of a network that has several.
+    pub stage: Option<usize>,
+}
+
+/// How the bytes of files are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reading {
+    /// Mapped where that can be: files have to stay as they are.
+    #[default]
+    Mapped,
+    /// Into memory: nothing that becomes of a file matters later.
+    Copied,
+}
+
+impl Reading {
+    /// The bytes of a file.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn bytes(self, path: &Path) -> Result<ModelBytes, ImportError> {
+        let bytes = match self {
+            Self::Mapped => ModelBytes::of(path),
+            Self::Copied => ModelBytes::read(path),
+        };
+        bytes.map_err(|source| ImportError::Read { path: path.to_owned(), source })
+    }
 }
 
 /// An operator that a package has.
@@ -42,33 +71,6 @@ impl PackagedOp {
     }
 }
 
-/// The bytes of a model's file, which clones share.
-#[derive(Clone, Debug)]
-pub struct ModelBytes(Bytes);
-
-impl ModelBytes {
-    /// A copy of bytes.
-    pub fn copy_of(bytes: &[u8]) -> Self {
-        Self(Bytes::copy_from_slice(bytes))
-    }
-
-    /// The bytes of a file, mapped where that can be.
-    ///
-    /// # Errors
-    /// It cannot be read.
-    pub fn of(path: &Path) -> Result<Self, ImportError> {
-        let unreadable = |source| ImportError::Read { path: path.to_owned(), source };
-        let bytes = File::open(path).and_then(|mut file| FileBytes::of(&mut file));
-        Ok(Self(Bytes::from_owner(bytes.map_err(unreadable)?)))
-    }
-}
-
-impl AsRef<[u8]> for ModelBytes {
-    fn as_ref(&self) -> &[u8] {
-        &self.0
-    }
-}
-
 /// A format of model files.
 #[derive(Clone, Copy, Debug)]
 pub struct Importer {
@@ -82,27 +84,31 @@ pub struct Importer {
     pub import: Import,
 }
 
+/// What files are called that `udo convert` makes.
+pub const MODEL_FILE: &str = "model file";
+
 /// Every format that is read.
 pub const IMPORTERS: &[Importer] = &[
     Importer { name: "ONNX", suffixes: &["onnx"], sniff: onnx::sniff, import: onnx::import },
+    Importer { name: MODEL_FILE, suffixes: &["udm"], sniff: container::sniff, import: udm::import },
     Importer { name: "text", suffixes: &["graph"], sniff: text::sniff, import: text::import },
 ];
 
 /// The graph in a model's file, which is called after the file.
 ///
 /// The file has to stay as it is for as long as the graph lives, or a model that is compiled of it and leaves extents open, and
-/// files that it keeps elements in for as long as anything does that is made of it: they are mapped. A new file of the
-/// same name does no harm, a change of the old one does.
+/// files that it keeps elements in for as long as anything does that is made of it: they are mapped, unless
+/// [`ImportOptions::reading`] says otherwise. A new file of the same name does no harm, a change of the old one does.
 ///
 /// # Errors
 /// A file that cannot be read, and as for [`bytes`].
 pub fn file(path: &Path, options: &ImportOptions) -> Result<Graph, ImportError> {
-    let read = ModelBytes::of(path)?;
+    let read = options.reading.bytes(path)?;
     let mut options = options.clone();
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
     options.folder.get_or_insert_with(|| parent.unwrap_or(Path::new(".")).to_owned());
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
-    choose(&read, &name)?(&read, &name, &options)
+    (importer(&read, &name)?.import)(&read, &name, &options)
 }
 
 /// The graph in the bytes of a model's file. The suffix of `name` says the format; where it is none that is known, the
@@ -112,14 +118,17 @@ pub fn file(path: &Path, options: &ImportOptions) -> Result<Graph, ImportError> 
 /// No known format, and what its importer refuses.
 pub fn bytes(bytes: &[u8], name: &str, options: &ImportOptions) -> Result<Graph, ImportError> {
     let bytes = ModelBytes::copy_of(bytes);
-    choose(&bytes, name)?(&bytes, name, options)
+    (importer(&bytes, name)?.import)(&bytes, name, options)
 }
 
 /// Reads a model.
 pub type Import = fn(&ModelBytes, &str, &ImportOptions) -> Result<Graph, ImportError>;
 
 /// What reads bytes that are called `name`.
-fn choose(bytes: &ModelBytes, name: &str) -> Result<Import, ImportError> {
+///
+/// # Errors
+/// No known format.
+pub fn importer(bytes: &ModelBytes, name: &str) -> Result<&'static Importer, ImportError> {
     let suffix = Path::new(name).extension().and_then(|suffix| suffix.to_str());
     let is_named = |suffix: &str| {
         let has = |of: &Importer| of.suffixes.iter().any(|own| own.eq_ignore_ascii_case(suffix));
@@ -127,7 +136,7 @@ fn choose(bytes: &ModelBytes, name: &str) -> Result<Import, ImportError> {
     };
     let sniffed = || IMPORTERS.iter().find(|importer| (importer.sniff)(bytes.as_ref()));
     match suffix.and_then(is_named).or_else(sniffed) {
-        Some(importer) => Ok(importer.import),
+        Some(importer) => Ok(importer),
         None => Err(ImportError::UnknownFormat { name: name.to_owned() }),
     }
 }

@@ -25,8 +25,9 @@ fn a_suffix_says_the_format_and_else_the_bytes() {
 #[test]
 fn an_unknown_file_is_refused_with_the_known_formats() {
     for (of, name) in [(&b""[..], "m"), (b"PK\x03\x04", "m.zip"), (b"\x08\x00", ".onnx")] {
-        let expected =
-            format!("{name:?} is of no known format, wanted one of ONNX (.onnx), text (.graph)");
+        let expected = format!(
+            "{name:?} is of no known format, wanted one of ONNX (.onnx), model file (.udm), text (.graph)"
+        );
         assert_eq!(refusal(of, name), expected);
     }
     let path = std::env::temp_dir().join(format!("udo-format-{}.txt", std::process::id()));

@@ -129,7 +129,7 @@ impl Registry {
     }
 
     /// The operators that nobody describes, of the graph and of its subgraphs.
-    pub(super) fn missing(&self, graph: &Graph, options: &BindOptions) -> Vec<MissingOp> {
+    pub fn missing(&self, graph: &Graph, options: &BindOptions) -> Vec<MissingOp> {
         let mut all = Vec::new();
         self.collect_missing(graph, "", options, &mut all);
         all

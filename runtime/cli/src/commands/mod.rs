@@ -2,6 +2,7 @@
 
 mod bench;
 mod build;
+mod convert;
 mod demo;
 mod explain;
 mod inspect;
@@ -23,6 +24,7 @@ const COMMANDS: &[Entry] = &[
     Entry::of::<verify::Verify>("verify"),
     Entry::of::<explain::Explain>("explain"),
     Entry::of::<bench::Bench>("bench"),
+    Entry::of::<convert::Convert>("convert"),
     Entry::of::<ops::Ops>("ops"),
     Entry::of::<demo::Demo>("demo"),
 ];

@@ -4,7 +4,6 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt::Arguments;
-use std::fs::File;
 use std::path::{Component, Path};
 
 use prost::bytes::Bytes;
@@ -13,11 +12,13 @@ use udo_api::{DType, Shape};
 use super::ImportError;
 use super::proto::StringStringEntryProto;
 use super::tensor::{from_raw, size_error};
-use crate::memory::{FileBytes, Tensor};
+use crate::import::Reading;
+use crate::memory::Tensor;
 
 /// The files of a model's folder, if it has one.
 pub(super) struct Files<'a> {
     folder: Option<&'a Path>,
+    reading: Reading,
     /// Those that have been looked into, by what the model calls them.
     mapped: RefCell<HashMap<String, Bytes>>,
 }
@@ -61,8 +62,8 @@ fn outside(place: Arguments<'_>, file: &str) -> ImportError {
 }
 
 impl<'a> Files<'a> {
-    pub(super) fn of(folder: Option<&'a Path>) -> Self {
-        Self { folder, mapped: RefCell::default() }
+    pub(super) fn of(folder: Option<&'a Path>, reading: Reading) -> Self {
+        Self { folder, reading, mapped: RefCell::default() }
     }
 
     /// The tensor whose elements are where `entries` say.
@@ -111,8 +112,7 @@ impl<'a> Files<'a> {
         if !real.starts_with(folder.canonicalize().map_err(unreadable)?) || !real.is_file() {
             return Err(outside(place, name));
         }
-        let bytes = File::open(&real).and_then(|mut file| FileBytes::of(&mut file));
-        let bytes = Bytes::from_owner(bytes.map_err(unreadable)?);
+        let bytes = self.reading.bytes(&real)?.0;
         self.mapped.borrow_mut().insert(name.to_owned(), bytes.clone());
         Ok(bytes)
     }

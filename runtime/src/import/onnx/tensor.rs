@@ -9,6 +9,7 @@ use udo_api::{Bf16, Bool, DType, F16, Shape};
 use super::ImportError;
 use super::external::Files;
 use super::proto::TensorProto;
+use crate::import::Reading;
 use crate::memory::{SizeError, Tensor, TensorError};
 
 /// The element type with this code, or a refusal that calls the type by ONNX's name.
@@ -222,8 +223,10 @@ pub fn tensor_pb(bytes: &[u8]) -> Result<Tensor, ImportError> {
         reason: e.to_string(),
     })?;
     let made = match proto.name.as_str() {
-        "" => tensor(format_args!("the tensor"), &proto, &Files::of(None)),
-        name => tensor(format_args!("tensor {name:?}"), &proto, &Files::of(None)),
+        "" => tensor(format_args!("the tensor"), &proto, &Files::of(None, Reading::default())),
+        name => {
+            tensor(format_args!("tensor {name:?}"), &proto, &Files::of(None, Reading::default()))
+        }
     };
     made?.apart().map_err(|e| size_error(format_args!("the tensor"), &e.into()))
 }

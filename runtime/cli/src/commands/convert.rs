@@ -1,0 +1,261 @@
+//! `udo convert`
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::{Value, json};
+use udo_generator::{Mode, Source};
+use udo_runtime::container::{self, Contents, Extent, Network, Provenance, Stage, StoredGraph};
+use udo_runtime::graph::{Graph, ValueId};
+use udo_runtime::import::{ImportOptions, PackagedOp, Reading};
+use udo_runtime::resolve::{BindOptions, MissingOp, ResolveError};
+
+use super::Run;
+use crate::model_flags::{container_failure, import, open, packaged};
+use crate::output::{Failure, Outcome, print_json};
+
+/// Make a model file (.udm) of a model
+///
+/// A model file loads faster than ONNX, and says for which shapes of its inputs it is: each set of them is a stage. It is a
+/// safetensors file, whose weights other tools read as well (docs/model-format.md). Operators that are missing refuse the
+/// model, unless a package has them or a config describes them.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  udo convert model.onnx                                            writes model.udm
+  udo convert model.onnx -o m.udm --input-shape x=1,3,224,224       one stage, of that shape
+  udo convert model.onnx --input-shape x=1,80 --input-shape x=1..8,80   two stages: an input's second shape begins the next
+  udo convert model.onnx --config Softmax_Htp.json                  operators of a package that is not written yet
+  udo convert model.onnx --dry-run                                  which operators are missing")]
+pub(crate) struct Convert {
+    /// The model: an ONNX file, or a printed graph
+    model: PathBuf,
+    /// The file to write [default: the model's name, with .udm]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// What to call the network [default: the model's name]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// The shape of an input: extents, ranges as 1..8, or 1..4..8 with what runs mostly have in the middle, or ? for any
+    #[arg(long, value_name = "NAME=1,3,224,224", value_parser = parse_shape)]
+    input_shape: Vec<(String, Vec<Extent>)>,
+    /// A node whose outputs, or a value which, the network is to give; what nothing leads from to them is left out
+    #[arg(long, value_name = "NAME")]
+    out_node: Vec<String>,
+    /// A package with operators of your own: its folder, its dist folder or its registration library
+    #[arg(long = "package", value_name = "PATH")]
+    packages: Vec<PathBuf>,
+    /// A config that describes operators of your own, whose libraries need not be there yet
+    #[arg(long = "config", value_name = "FILE")]
+    configs: Vec<PathBuf>,
+    /// List the operators that are missing, and write nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+fn parse_shape(text: &str) -> Result<(String, Vec<Extent>), String> {
+    let wanted = || "wanted NAME=1,3,224,224, with 1..8 for a range and ? for any".to_owned();
+    let (name, extents) = text.rsplit_once('=').ok_or_else(wanted)?;
+    let extent = |text: &str| match text.split("..").collect::<Vec<_>>()[..] {
+        ["?"] => Some(Extent::Any),
+        [extent] => Some(Extent::Fixed(extent.parse().ok()?)),
+        [min, max] => {
+            Some(Extent::Range { min: min.parse().ok()?, opt: None, max: max.parse().ok()? })
+        }
+        [min, opt, max] => {
+            let opt = Some(opt.parse().ok()?);
+            Some(Extent::Range { min: min.parse().ok()?, opt, max: max.parse().ok()? })
+        }
+        _ => None,
+    };
+    // A number has no extents.
+    let extents =
+        extents.split(',').filter(|_| !extents.is_empty()).map(|text| extent(text.trim()));
+    let extents = extents.collect::<Option<Vec<Extent>>>().ok_or_else(wanted)?;
+    if name.is_empty() { Err(wanted()) } else { Ok((name.to_owned(), extents)) }
+}
+
+/// The shapes of one stage.
+type Shapes = BTreeMap<String, Vec<Extent>>;
+
+impl Run for Convert {
+    fn run(self) -> Outcome {
+        let registry = open(&self.packages)?;
+        let declared = declared(&self.configs)?;
+        let operators = packaged(&registry).chain(declared.iter().cloned()).collect();
+        let options = ImportOptions { packaged: operators, ..ImportOptions::default() };
+        let mut graph = import(&self.model, &options)?;
+        let outputs = self.outputs(&graph)?;
+        if !outputs.is_empty() {
+            graph.cut_to(outputs)?;
+        }
+        let mut missing = registry.missing(&graph, &BindOptions::default());
+        missing.retain(|op| !declared.iter().any(|known| known.name == op.op));
+        if self.dry_run {
+            return self.say_missing(missing);
+        }
+        refuse(missing)?;
+        let contents = self.contents(graph)?;
+        let output = self.output.clone().unwrap_or_else(|| self.model.with_extension("udm"));
+        let written = contents.write(&output);
+        written.map_err(|error| container_failure(&output, error))?;
+        self.say(&output, &contents)
+    }
+}
+
+impl Convert {
+    /// The stages that `--input-shape` asks for: the second shape of an input begins the next one.
+    fn stages(&self) -> Vec<Shapes> {
+        let mut stages = vec![Shapes::new()];
+        for (name, extents) in &self.input_shape {
+            if stages.last().is_some_and(|stage| stage.contains_key(name)) {
+                stages.push(Shapes::new());
+            }
+            if let Some(stage) = stages.last_mut() {
+                stage.insert(name.clone(), extents.clone());
+            }
+        }
+        stages
+    }
+
+    fn contents(&self, mut graph: Graph) -> Result<Contents, Failure> {
+        let stages = self.stages();
+        container::ready(&mut graph, &stages)
+            .map_err(|error| container_failure(&self.model, error))?;
+        let bytes = Reading::Mapped.bytes(&self.model)?;
+        let file = self.model.file_name().unwrap_or_default().to_string_lossy();
+        let tool = format!("udo {}", udo_api::SDK_VERSION);
+        let source = Provenance::new(&file, &bytes, &tool, self.flags());
+        let graph = StoredGraph::new(graph);
+        let stage = |shapes| Stage { shapes, source: source.clone(), graph: graph.clone() };
+        let stages = stages.into_iter().map(stage).collect();
+        let stem = || self.model.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let name = self.name.clone().unwrap_or_else(stem);
+        Ok(Contents { networks: vec![Network { name, stages }], sections: Vec::new() })
+    }
+
+    /// What decided what is in the file, as it was given.
+    fn flags(&self) -> Vec<String> {
+        let mut flags = Vec::new();
+        for (name, extents) in &self.input_shape {
+            let extents: Vec<String> = extents.iter().map(Extent::to_string).collect();
+            flags.push(format!("--input-shape {name}={}", extents.join(",")));
+        }
+        flags.extend(self.out_node.iter().map(|name| format!("--out-node {name}")));
+        let paths = |flag: &'static str, paths: &[PathBuf]| {
+            let name = |path: &PathBuf| path.file_name().map(|name| name.display().to_string());
+            let names: Vec<String> = paths.iter().filter_map(name).collect();
+            names.into_iter().map(move |name| format!("{flag} {name}"))
+        };
+        flags.extend(paths("--package", &self.packages));
+        flags.extend(paths("--config", &self.configs));
+        flags
+    }
+
+    /// The values that `--out-node` names.
+    fn outputs(&self, graph: &Graph) -> Result<Vec<ValueId>, Failure> {
+        let mut outputs = Vec::new();
+        for name in &self.out_node {
+            let node = graph.nodes.iter().find(|node| node.name == *name);
+            match (graph.value_named(name), node) {
+                (Some(value), _) => outputs.push(value),
+                (None, Some(node)) => outputs.extend(node.outputs.iter().flatten()),
+                (None, None) => {
+                    let text = format!("the model has no value and no node called {name:?}");
+                    return Err(Failure::new(text)
+                        .help("`udo model info MODEL` lists the nodes and what they make"));
+                }
+            }
+        }
+        let mut seen = HashSet::new();
+        outputs.retain(|output| seen.insert(*output));
+        Ok(outputs)
+    }
+
+    fn say_missing(&self, missing: Vec<MissingOp>) -> Outcome {
+        let passed = missing.is_empty();
+        if self.json {
+            let missing = missing.iter().map(|op| {
+                json!({ "op": op.op, "domain": op.domain, "count": op.count, "node": op.node })
+            });
+            print_json(&json!({ "passed": passed, "missing": missing.collect::<Vec<Value>>() }));
+            return if passed { Ok(()) } else { Err(Failure::told()) };
+        }
+        if passed {
+            outln!("{}: no operator is missing", self.model.display());
+        }
+        refuse(missing)
+    }
+
+    fn say(&self, output: &Path, contents: &Contents) -> Outcome {
+        let bytes = std::fs::metadata(output)?.len();
+        let stages: Vec<&Stage> = contents.networks.iter().flat_map(|of| &of.stages).collect();
+        let nodes = stages.first().map_or(0, |stage| stage.graph.ids.len());
+        let names: Vec<&str> = contents.networks.iter().map(|of| of.name.as_str()).collect();
+        if self.json {
+            print_json(&json!({
+                "output": output, "bytes": bytes, "networks": names, "stages": stages.len(), "nodes": nodes,
+            }));
+            return Ok(());
+        }
+        let output = output.display();
+        let (names, count) = (names.join(", "), stages.len());
+        outln!("{output}: network {names}, {count} stages, {nodes} nodes, {bytes} bytes");
+        Ok(())
+    }
+}
+
+/// Refuses a model some of whose operators nobody has.
+fn refuse(all: Vec<MissingOp>) -> Outcome {
+    if all.is_empty() {
+        return Ok(());
+    }
+    let of_package = all.iter().find(|op| op.is_of_a_package()).map(|op| op.op.clone());
+    let failure = Failure::new(ResolveError::MissingOps { all });
+    Err(match of_package {
+        Some(op) => failure.help(format!(
+            "pass the package that has it with --package, or the config that describes {op:?} with --config"
+        )),
+        None => failure,
+    })
+}
+
+/// The operators that configs describe.
+fn declared(configs: &[PathBuf]) -> Result<Vec<PackagedOp>, Failure> {
+    if configs.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut texts = Vec::new();
+    for path in configs {
+        let text = std::fs::read_to_string(path);
+        texts.push(text.map_err(|error| {
+            Failure::new(format!("cannot read config {}: {error}", path.display()))
+        })?);
+    }
+    let sources = configs.iter().zip(&texts).map(|(path, text)| Source { path, text });
+    let sources: Vec<Source<'_>> = sources.collect();
+    let read = udo_generator::read(&sources, Mode::Compat);
+    let (config, _) = read.map_err(|error| Failure::report(error.to_string()))?;
+    let ops = config.packages.iter().flat_map(|package| &package.ops);
+    Ok(ops.map(|op| PackagedOp { name: op.name.clone(), domain: None }).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_are_extents_ranges_or_anything() {
+        let (name, extents) = parse_shape("a=b=1,1..8,1..4..8,?").unwrap();
+        let ranges = [None, Some(4)].map(|opt| Extent::Range { min: 1, opt, max: 8 });
+        assert_eq!(name, "a=b");
+        assert_eq!(extents, [Extent::Fixed(1), ranges[0], ranges[1], Extent::Any]);
+        assert_eq!(parse_shape("x=").unwrap().1, []);
+        for wrong in ["x", "=1", "x=1,", "x=-1", "x=1..", "x=1..2..3..4", "x=a"] {
+            assert!(parse_shape(wrong).unwrap_err().starts_with("wanted NAME="), "{wrong}");
+        }
+    }
+}

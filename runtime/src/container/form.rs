@@ -1,0 +1,160 @@
+//! The JSON that stands in the metadata: what the texts of a file are made of. `docs/model-format.md` says what each key means.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::Extent;
+
+/// A network of the file.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NetworkForm {
+    pub(super) name: String,
+    pub(super) stages: Vec<StageForm>,
+}
+
+/// A stage of a network.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StageForm {
+    /// Which of the file's graphs it is.
+    pub(super) graph: usize,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) shapes: BTreeMap<String, Vec<Option<ExtentForm>>>,
+    pub(super) source: SourceForm,
+}
+
+/// What one extent of a stage may be; nothing where it may be any.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(untagged)]
+pub(super) enum ExtentForm {
+    Fixed(usize),
+    Range(RangeForm),
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RangeForm {
+    min: usize,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    opt: Option<usize>,
+    max: usize,
+}
+
+impl ExtentForm {
+    pub(super) fn of(extent: Extent) -> Option<Self> {
+        match extent {
+            Extent::Fixed(extent) => Some(Self::Fixed(extent)),
+            Extent::Range { min, opt, max } => Some(Self::Range(RangeForm { min, opt, max })),
+            Extent::Any => None,
+        }
+    }
+
+    pub(super) fn extent(form: Option<&Self>) -> Extent {
+        match form {
+            Some(Self::Fixed(extent)) => Extent::Fixed(*extent),
+            Some(&Self::Range(RangeForm { min, opt, max })) => Extent::Range { min, opt, max },
+            None => Extent::Any,
+        }
+    }
+}
+
+/// What a stage was made of.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SourceForm {
+    pub(super) file: String,
+    pub(super) sha256: String,
+    pub(super) tool: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) flags: Vec<String>,
+}
+
+/// A section of the file.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SectionForm {
+    pub(super) name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) network: Option<String>,
+    pub(super) tensor: String,
+}
+
+/// A graph.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct GraphForm {
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(super) name: String,
+    pub(super) values: Vec<ValueForm>,
+    pub(super) inputs: Vec<u32>,
+    /// Pairs of a value of this graph and one of the outer graph.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) captures: Vec<[u32; 2]>,
+    pub(super) nodes: Vec<NodeForm>,
+    pub(super) outputs: Vec<u32>,
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ValueForm {
+    pub(super) name: String,
+    #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
+    pub(super) of: Option<TypeForm>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) constant: Option<TensorForm>,
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TypeForm {
+    pub(super) dtype: String,
+    /// Nothing where an extent is unknown.
+    pub(super) dims: Vec<Option<DimForm>>,
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(untagged)]
+pub(super) enum DimForm {
+    Fixed(usize),
+    Named(String),
+}
+
+/// A tensor of the file under a shape.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TensorForm {
+    pub(super) tensor: String,
+    pub(super) shape: Vec<usize>,
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NodeForm {
+    pub(super) id: u32,
+    pub(super) name: String,
+    pub(super) op: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(super) domain: String,
+    pub(super) opset: u32,
+    pub(super) inputs: Vec<Option<u32>>,
+    pub(super) outputs: Vec<Option<u32>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) attrs: Vec<(String, AttrForm)>,
+}
+
+/// Real numbers are texts: JSON has no infinities, and few readers of it take every digit.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum AttrForm {
+    Int(i64),
+    Float(String),
+    Text(String),
+    Ints(Vec<i64>),
+    Floats(Vec<String>),
+    Texts(Vec<String>),
+    Tensor(TensorForm),
+    Graph(Box<GraphForm>),
+    Graphs(Vec<GraphForm>),
+}

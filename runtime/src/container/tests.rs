@@ -1,0 +1,262 @@
+//! Tests of model files: what is written comes back, and nothing else does.
+
+use std::path::Path;
+
+use udo_api::{DType, Shape};
+
+use super::*;
+use crate::graph::{Attr, DimSpec, Node, Source};
+use crate::memory::ALIGN_BYTES;
+
+mod hostile;
+mod shapes;
+
+/// A graph with an attribute of every kind, a subgraph and an operator of a package.
+const TEXT: &str = "graph \"m.udm\"
+  input x: f32[batch,?,3]
+  input c: bool[]
+  constant shape: i64[2]{1, -1}
+  constant none: f32[0,2]
+  constant bias: f32[3]{0.1, -0.0, inf}
+  a: f32[batch,?,3] = Add@14(x, bias) # first
+  b, _, d = \"my domain\":Twist@3(a, _, shape, none) i=-3 f=0.10000000149011612 t=\"a\\nb\" is=[1, 2] fs=[0.5, -inf] ts=[\"x\", \"\"] # twist
+  y = If@16(c) # choice
+    then_branch: graph \"then\"
+      capture a
+      capture s = shape
+      constant two: f32[1]{2.0}
+      z = Mul@14(a, two) # Mul_0
+      w = Reshape@14(z, s) # Reshape_1
+      output w
+    else_branch: graph \"else\"
+      capture b
+      output b
+  output y, d
+";
+
+/// The contents of a file with one network of one stage.
+fn contents(graph: Graph) -> Contents {
+    let graph = StoredGraph::new(graph);
+    let stage = Stage { shapes: BTreeMap::new(), source: Provenance::default(), graph };
+    Contents {
+        networks: vec![Network { name: "net".to_owned(), stages: vec![stage] }],
+        sections: Vec::new(),
+    }
+}
+
+fn bytes(contents: &Contents) -> ModelBytes {
+    ModelBytes::copy_of(&contents.to_bytes().unwrap())
+}
+
+fn read(contents: &Contents) -> Container {
+    Container::read(&bytes(contents)).unwrap()
+}
+
+/// The graph that comes back.
+fn again(graph: &Graph) -> Graph {
+    let container = read(&contents(graph.clone()));
+    let network = container.network(None).unwrap();
+    container.bound(network.stage(0).unwrap(), &graph.name).unwrap().graph
+}
+
+fn constants(graph: &Graph) -> impl Iterator<Item = &Tensor> {
+    graph.values.iter().filter_map(|value| match &value.source {
+        Source::Constant(tensor) => Some(tensor),
+        Source::Input(_) | Source::Computed | Source::Outer => None,
+    })
+}
+
+#[test]
+fn a_graph_comes_back_as_it_was() {
+    let mut graph = Graph::parse(TEXT).unwrap();
+    let table = Tensor::of(Shape::new(&[2, 1]).unwrap(), &[f32::NAN, 1e-40]).unwrap();
+    let texts = [("nan", Attr::Float(f64::NAN)), ("table", Attr::Tensor(table.clone()))];
+    let attrs = texts.map(|(name, attr)| (name.to_owned(), attr));
+    graph.nodes[1].attrs.extend(attrs);
+    graph.nodes[1].attrs.push(("both".to_owned(), Attr::Graphs(vec![Graph::new("")])));
+    // The name of a dimension may be any text.
+    for (value, name) in graph.values.iter_mut().zip(["12", "a b"]) {
+        if let Source::Input(of) = &mut value.source
+            && let Some(dim) = of.dims.first_mut()
+        {
+            *dim = DimSpec::Named(name.to_owned());
+        }
+    }
+    let again = again(&graph);
+    assert_eq!(again.to_string(), graph.to_string());
+    let Some(Attr::Tensor(found)) = again.nodes[1].attr("table") else { panic!("{again}") };
+    assert_eq!((found.desc(), found.bytes()), (table.desc(), table.bytes()));
+    let Some(Attr::Float(nan)) = again.nodes[1].attr("nan") else { panic!("{again}") };
+    assert!(nan.is_nan());
+    for (found, wanted) in constants(&again).zip(constants(&graph)) {
+        assert_eq!((found.desc(), found.bytes()), (wanted.desc(), wanted.bytes()));
+    }
+    let name = |graph: &Graph| match &graph.values[0].source {
+        Source::Input(of) => of.dims[0].clone(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(name(&again), DimSpec::Named("12".to_owned()));
+}
+
+#[test]
+fn every_type_of_elements_comes_back_aligned_and_mapped() {
+    let mut graph = Graph::new("");
+    let types: Vec<DType> = DType::ALL.into_iter().filter(|of| of.size_bytes() > 0).collect();
+    for &dtype in &types {
+        // One that is aligned in the file, one that is copied, one that is empty.
+        for len in [33usize, 3, 0] {
+            let elements: Vec<u8> = (0..len * dtype.size_bytes())
+                .map(|at| u8::try_from(at % 2).unwrap() * if dtype == DType::Bool { 1 } else { 77 })
+                .collect();
+            let shape = Shape::new(&[len, 1]).unwrap();
+            let tensor = Tensor::from_bytes(dtype, shape, &elements).unwrap();
+            let id = graph.add_constant(&format!("{dtype}{len}"), tensor);
+            graph.outputs.push(id);
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.udm");
+    contents(graph.clone()).write(&path).unwrap();
+    let mapped = ModelBytes::of(&path).unwrap();
+    let container = Container::read(&mapped).unwrap();
+    let again = container.graph(&container.networks()[0].stages[0]).unwrap().graph;
+    assert_eq!(constants(&again).count(), types.len() * 3);
+    let file = mapped.as_ref().as_ptr_range();
+    for (found, wanted) in constants(&again).zip(constants(&graph)) {
+        assert_eq!((found.desc(), found.bytes()), (wanted.desc(), wanted.bytes()));
+        if found.size_bytes() >= ALIGN_BYTES {
+            assert!(file.contains(&found.bytes().as_ptr()), "{} stays in the file", found.desc());
+            assert!(found.bytes().as_ptr().addr().is_multiple_of(ALIGN_BYTES));
+        }
+    }
+    let text = |path: &Path| std::fs::read(path).unwrap();
+    let copied = ModelBytes::read(&path).unwrap();
+    std::fs::write(&path, b"short").unwrap();
+    let container = Container::read(&copied).unwrap();
+    let again = container.graph(&container.networks()[0].stages[0]).unwrap().graph;
+    assert_eq!(again.to_string(), graph.to_string(), "a copy outlives {:?}", text(&path));
+}
+
+#[test]
+fn equal_elements_stand_in_a_file_once() {
+    let mut graph = Graph::new("m");
+    let tensor =
+        |dims: &[usize], of: f32| Tensor::of(Shape::new(dims).unwrap(), &vec![of; 4096]).unwrap();
+    for (name, tensor) in [
+        ("w", tensor(&[4096], 1.0)),
+        ("w", tensor(&[4096], 2.0)),
+        ("v", tensor(&[64, 64], 1.0)),
+        ("udo.filler.0", tensor(&[4096], 3.0)),
+        (safetensors::METADATA, tensor(&[4096], 4.0)),
+    ] {
+        let id = graph.add_constant(name, tensor);
+        graph.outputs.push(id);
+    }
+    let unread = graph.add_constant("unread", tensor(&[4096], 5.0));
+    graph.values[1].name = "w".to_owned();
+    graph.outputs.truncate(5);
+    assert_eq!(graph.outputs.len() + 1, graph.values.len());
+    // Outputs of one name are none.
+    let node = Node::new("Concat", 13, &graph.outputs, &[]);
+    let sum = graph.add_value("sum");
+    graph.add_node(Node { outputs: vec![Some(sum)], ..node });
+    graph.outputs = vec![sum];
+    let mut contents = contents(graph);
+    let other = contents.networks[0].clone();
+    contents.networks.push(Network { name: "other".to_owned(), ..other });
+    let file = contents.to_bytes().unwrap();
+    let header = safetensors::read(&file).unwrap();
+    let mut names: Vec<_> = header.tensors.keys().map(String::as_str).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["__metadata__#2", "udo.filler.0", "w", "w#2"]);
+    let container = Container::read(&ModelBytes::copy_of(&file)).unwrap();
+    let [one, other] = container.networks() else { panic!("two networks") };
+    assert_eq!(one.stages[0].graph, other.stages[0].graph, "so do graphs");
+    let stored = container.graph(&one.stages[0]).unwrap().graph;
+    let [w, _, v] = &stored.values[..3] else { panic!("{stored}") };
+    let [Source::Constant(w), Source::Constant(v)] = [&w.source, &v.source] else {
+        panic!("{stored}")
+    };
+    assert_eq!((w.id(), w.dims(), v.dims()), (v.id(), &[4096][..], &[64, 64][..]));
+    assert!(matches!(stored.values[unread.index()].source, Source::Computed));
+}
+
+#[test]
+fn sections_are_bytes_by_name() {
+    let mut contents = contents(Graph::parse(TEXT).unwrap());
+    contents.sections.push(Section::new("hta", Some("net"), b"prepared").unwrap());
+    contents.sections.push(Section::new("empty", None, b"").unwrap());
+    let sections = read(&contents).sections().unwrap();
+    let said: Vec<_> = sections
+        .iter()
+        .map(|of| (of.name.as_str(), of.network.as_deref(), of.bytes.bytes()))
+        .collect();
+    assert_eq!(said, [("hta", Some("net"), &b"prepared"[..]), ("empty", None, b"")]);
+}
+
+#[test]
+fn nodes_keep_their_ids_and_stages_what_they_were_made_of() {
+    let mut written = contents(Graph::parse(TEXT).unwrap());
+    let ids = vec![7, 3, 20, 21, 22];
+    assert_eq!(written.networks[0].stages[0].graph.ids, [0, 1, 2, 3, 4]);
+    written.networks[0].stages[0].graph.ids.clone_from(&ids);
+    let source = ModelBytes::copy_of(b"abc");
+    let source = Provenance::new("m.onnx", &source, "udo 1", vec!["--out-node y".to_owned()]);
+    assert_eq!(source.sha256, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    written.networks[0].stages[0].source = source.clone();
+    let container = read(&written);
+    let again = container.contents().unwrap();
+    assert_eq!(again.networks[0].stages[0].graph.ids, ids);
+    assert_eq!(again.networks[0].stages[0].source, source);
+    assert_eq!(again.to_bytes().unwrap(), written.to_bytes().unwrap(), "byte for byte");
+    written.networks[0].stages[0].graph.ids = vec![1, 1, 2, 3, 4];
+    let container = read(&written);
+    let error = container.contents().unwrap_err().to_string();
+    assert_eq!(error, "graph 0: two nodes with id 1, wanted different ids");
+    written.networks[0].stages[0].graph.ids = vec![1];
+    let error = written.to_bytes().unwrap_err().to_string();
+    assert_eq!(error, "node \"twist\": no id, wanted one for each node");
+}
+
+#[test]
+fn a_file_is_written_whole_or_not_at_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.udm");
+    let mut contents = contents(Graph::parse(TEXT).unwrap());
+    contents.write(&path).unwrap();
+    let before = std::fs::read(&path).unwrap();
+    assert_eq!(before, contents.to_bytes().unwrap());
+    contents.networks[0].stages[0].graph.ids = Vec::new();
+    contents.write(&path).unwrap_err();
+    assert_eq!(std::fs::read(&path).unwrap(), before, "the old one stays");
+    contents.networks.clear();
+    let taken = folder.path().join("folder");
+    std::fs::create_dir_all(taken.join("inner")).unwrap();
+    let error = contents.write(&taken).unwrap_err();
+    assert!(matches!(error, ContainerError::Write { path, .. } if path == taken));
+    let error = contents.write(&folder.path().join("none/m.udm")).unwrap_err();
+    assert!(matches!(error, ContainerError::Write { .. }));
+    let mut left: Vec<_> =
+        std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["folder", "m.udm"], "nothing is left of what failed");
+}
+
+#[test]
+fn sixteen_subgraphs_may_be_nested_and_no_more() {
+    let nested = |depth: usize| {
+        let mut graph = Graph::new("");
+        for _ in 0..depth {
+            let mut outer = Graph::new("");
+            let mut node = Node::new("Run", 1, &[], &[]);
+            node.attrs.push(("body".to_owned(), Attr::Graphs(vec![graph])));
+            outer.add_node(node);
+            graph = outer;
+        }
+        graph
+    };
+    assert_eq!(again(&nested(16)).to_string(), nested(16).to_string());
+    let container = read(&contents(nested(17)));
+    let error = container.contents().unwrap_err().to_string();
+    assert!(error.contains("subgraphs are nested more than 16 deep"), "{error}");
+}

@@ -1,0 +1,110 @@
+//! Stages: what they say of shapes, and which one takes those at hand.
+
+use std::ops::RangeInclusive;
+
+use super::*;
+
+const OPEN: &str = "graph m
+  input x: f32[batch,?,3]
+  input m: f32[batch]
+  y = Mul@14(x, m) # mul
+  output y
+";
+
+fn shapes(of: &[(&str, &[Extent])]) -> BTreeMap<String, Vec<Extent>> {
+    of.iter().map(|(name, extents)| ((*name).to_owned(), extents.to_vec())).collect()
+}
+
+fn range(min: usize, max: usize) -> Extent {
+    Extent::Range { min, opt: None, max }
+}
+
+/// A network with these stages.
+fn network(stages: &[BTreeMap<String, Vec<Extent>>]) -> Result<Container, String> {
+    let mut graph = Graph::parse(OPEN).unwrap();
+    ready(&mut graph, stages).map_err(|error| error.to_string())?;
+    let mut contents = contents(graph);
+    let stage = contents.networks[0].stages.remove(0);
+    let stages = stages.iter().map(|shapes| Stage { shapes: shapes.clone(), ..stage.clone() });
+    contents.networks[0].stages = stages.collect();
+    Ok(read(&contents))
+}
+
+fn pick(container: &Container, given: &[(&str, &[usize])]) -> Result<usize, String> {
+    let given: Vec<_> =
+        given.iter().map(|(name, dims)| ((*name).to_owned(), dims.to_vec())).collect();
+    let network = container.network(None).unwrap();
+    container.stage_for(network, &given).map_err(|error| error.to_string())
+}
+
+const ANY: Extent = Extent::Any;
+const FOUR: Extent = Extent::Fixed(4);
+
+#[test]
+fn a_stage_fixes_extents_and_bounds_others() {
+    let container = network(&[
+        shapes(&[("x", &[FOUR, Extent::Fixed(2), ANY])]),
+        shapes(&[("x", &[range(1, 8), range(2, 9), ANY])]),
+    ])
+    .unwrap();
+    let [fixed, bounded] = &container.networks()[0].stages[..] else { panic!("two stages") };
+    assert_eq!(fixed.graph, bounded.graph);
+    let fixed = container.bound(fixed, "m").unwrap();
+    let text = fixed.graph.to_string();
+    assert!(text.contains("input x: f32[4,2,3]\n  input m: f32[4]\n"), "{text}");
+    assert!(fixed.ranges.is_empty());
+    let bounded = container.bound(bounded, "m").unwrap();
+    let text = bounded.graph.to_string();
+    assert!(text.contains("input x: f32[batch,x.1,3]\n  input m: f32[batch]\n"), "{text}");
+    let ranges: Vec<(String, RangeInclusive<usize>)> = bounded.ranges.into_iter().collect();
+    assert_eq!(ranges, [("batch".to_owned(), 1..=8), ("x.1".to_owned(), 2..=9)]);
+}
+
+#[test]
+fn the_stage_is_the_one_of_the_inputs_shapes() {
+    let container = network(&[
+        shapes(&[("x", &[range(1, 9), FOUR, ANY])]),
+        shapes(&[("x", &[range(1, 5), FOUR, ANY])]),
+        shapes(&[("x", &[FOUR, FOUR, ANY])]),
+    ])
+    .unwrap();
+    assert_eq!(pick(&container, &[("x", &[4, 4, 3])]), Ok(2), "the same shapes win");
+    assert_eq!(pick(&container, &[("x", &[3, 4, 3])]), Ok(1), "then the narrowest range");
+    assert_eq!(pick(&container, &[("x", &[9, 4, 3])]), Ok(0));
+    assert_eq!(pick(&container, &[("x", &[9, 4, 3]), ("other", &[1])]), Ok(0));
+    let known =
+        "x f32[1..9,4,?], m f32[batch]; x f32[1..5,4,?], m f32[batch]; x f32[4,4,?], m f32[batch]";
+    let wanted = format!("no stage of network \"net\" takes x [10,4,3], wanted one of {known}");
+    assert_eq!(pick(&container, &[("x", &[10, 4, 3])]), Err(wanted));
+    let wanted = format!("network \"net\" has several stages, wanted shapes of one of {known}");
+    assert_eq!(pick(&container, &[]), Err(wanted));
+}
+
+#[test]
+fn one_stage_alone_takes_as_many_elements_in_another_shape() {
+    let one = network(&[shapes(&[("x", &[FOUR, FOUR, ANY]), ("m", &[FOUR])])]).unwrap();
+    assert_eq!(pick(&one, &[("x", &[48]), ("m", &[2, 2])]), Ok(0));
+    assert!(pick(&one, &[("x", &[47])]).unwrap_err().starts_with("no stage of network"));
+    assert_eq!(pick(&one, &[]), Ok(0));
+}
+
+#[test]
+fn shapes_that_are_no_shapes_of_the_inputs_are_refused() {
+    let of = |stages: &[BTreeMap<String, Vec<Extent>>]| network(stages).unwrap_err();
+    let names = "with one extent or range for each name";
+    let cases = [
+        (shapes(&[("z", &[])]), "input \"z\": no such input, wanted one of [\"x\", \"m\"]"),
+        (shapes(&[("m", &[])]), "input \"m\": [], wanted f32[batch]"),
+        (shapes(&[("x", &[FOUR, FOUR, FOUR])]), "input \"x\": [4,4,4], wanted f32[batch,?,3], "),
+        (shapes(&[("x", &[range(5, 1), ANY, ANY])]), "input \"x\": [5..1,?,?], wanted f32"),
+        (shapes(&[("x", &[ANY, ANY, range(3, 3)])]), "input \"x\": [?,?,3..3], wanted f32"),
+        (shapes(&[("m", &[range(1, 4)]), ("x", &[FOUR, ANY, ANY])]), names),
+    ];
+    for (shapes, wanted) in cases {
+        let error = of(&[shapes]);
+        assert!(error.starts_with("stage 0 input ") && error.contains(wanted), "{error}");
+    }
+    let four = shapes(&[("m", &[FOUR])]);
+    let error = of(&[four.clone(), four]);
+    assert_eq!(error, "stage 1: the shapes of stage 0, wanted others");
+}

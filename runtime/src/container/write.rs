@@ -1,0 +1,403 @@
+//! From networks to the bytes of a file.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use udo_api::{DType, Shape};
+
+use super::checksum::hex;
+use super::form::{
+    AttrForm, DimForm, ExtentForm, GraphForm, NetworkForm, NodeForm, SectionForm, StageForm,
+    TensorForm, TypeForm, ValueForm,
+};
+use super::safetensors::{MAX_HEADER_BYTES, METADATA, START, dtype_name};
+use super::{ContainerError, Contents, FORMAT, Section, StoredGraph, VERSION, key};
+use crate::graph::{Attr, DimSpec, Graph, Node, PerValue, Source, TensorType, Value};
+use crate::memory::{ALIGN_BYTES, Tensor};
+
+/// Tensors of fewer bytes lie one behind the other: readers copy them, which takes less than an entry for what would align them.
+const SMALL_BYTES: usize = ALIGN_BYTES;
+
+impl Contents {
+    /// Writes a model file, whole or not at all, over any that was there.
+    ///
+    /// # Errors
+    /// It cannot be written, or is larger than such a file can be.
+    pub fn write(&self, path: &Path) -> Result<(), ContainerError> {
+        let file = Layout::of(self)?;
+        let part = part(path);
+        let written = File::create_new(&part).and_then(|mut out| {
+            file.write(&mut io::BufWriter::new(&mut out))?;
+            out.sync_all()?;
+            fs::rename(&part, path)
+        });
+        written.map_err(|source| {
+            // What there is of it is of no use; where there is nothing, that is no second fault.
+            let _ = fs::remove_file(&part);
+            ContainerError::Write { path: path.to_owned(), source }
+        })
+    }
+
+    /// The bytes of a model file.
+    ///
+    /// # Errors
+    /// It is larger than such a file can be.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, ContainerError> {
+        let mut bytes = Vec::new();
+        let path = PathBuf::from("memory");
+        let written = Layout::of(self)?.write(&mut bytes);
+        written.map_err(|source| ContainerError::Write { path, source })?;
+        Ok(bytes)
+    }
+}
+
+/// What the file is called while it is written: no other process has this name.
+fn part(path: &Path) -> PathBuf {
+    let mut part = path.as_os_str().to_owned();
+    let _ = write!(part, ".{}.part", std::process::id());
+    part.into()
+}
+
+/// A file that is laid out.
+struct Layout {
+    /// Padded, so that the elements behind it are aligned.
+    header: String,
+    /// The elements in order, and how many zeros stand behind them.
+    tensors: Vec<(Tensor, usize)>,
+}
+
+impl Layout {
+    fn of(contents: &Contents) -> Result<Self, ContainerError> {
+        let mut blobs = Blobs::default();
+        let mut metadata =
+            vec![(key::FORMAT, FORMAT.to_owned()), (key::VERSION, VERSION.to_string())];
+        let (networks, graphs) = networks(contents, &mut blobs)?;
+        let sections: Vec<SectionForm> =
+            contents.sections.iter().map(|section| blobs.section(section)).collect();
+        metadata.push((key::GRAPHS, json(&graphs)?));
+        metadata.push((key::NETWORKS, json(&networks)?));
+        metadata.push((key::SECTIONS, json(&sections)?));
+        metadata.push((key::TENSORS, json(&blobs.sums())?));
+        let all = key::sum(metadata.iter().map(|(key, text)| (*key, text.as_str())));
+        metadata.push((key::CHECKSUM, hex(all)));
+        blobs.layout(&metadata)
+    }
+
+    fn write(&self, out: &mut impl Write) -> io::Result<()> {
+        let len = u64::try_from(self.header.len()).map_err(io::Error::other)?;
+        out.write_all(&len.to_le_bytes())?;
+        out.write_all(self.header.as_bytes())?;
+        for (tensor, zeros) in &self.tensors {
+            out.write_all(tensor.stored())?;
+            let zeros = [0; ALIGN_BYTES].get(..*zeros).unwrap_or_default();
+            out.write_all(zeros)?;
+        }
+        out.flush()
+    }
+}
+
+fn json(of: &impl Serialize) -> Result<String, ContainerError> {
+    let refused = |error| ContainerError::malformed("the model", error, "a text of JSON");
+    serde_json::to_string(of).map_err(refused)
+}
+
+/// The networks, and their graphs, each of which stands there once.
+fn networks(
+    contents: &Contents,
+    blobs: &mut Blobs,
+) -> Result<(Vec<NetworkForm>, Vec<Box<serde_json::value::RawValue>>), ContainerError> {
+    let (mut graphs, mut known) = (Vec::new(), HashMap::new());
+    let mut all = Vec::new();
+    for network in &contents.networks {
+        let mut stages = Vec::new();
+        for stage in &network.stages {
+            let text = json(&blobs.graph(&stage.graph)?)?;
+            let graph = *known.entry(text.clone()).or_insert(graphs.len());
+            if graph == graphs.len() {
+                let raw = serde_json::value::RawValue::from_string(text);
+                let refused = |error| ContainerError::malformed("a graph", error, "JSON");
+                graphs.push(raw.map_err(refused)?);
+            }
+            let extents = |extents: &Vec<_>| extents.iter().map(|&of| ExtentForm::of(of)).collect();
+            let shapes = stage.shapes.iter().map(|(name, of)| (name.clone(), extents(of)));
+            let (shapes, source) = (shapes.collect(), stage.source.form());
+            stages.push(StageForm { graph, shapes, source });
+        }
+        all.push(NetworkForm { name: network.name.clone(), stages });
+    }
+    Ok((all, graphs))
+}
+
+/// The tensors of a file: each run of equal elements stands there once.
+#[derive(Default)]
+struct Blobs {
+    all: Vec<Blob>,
+    /// Those with each sum.
+    by_sum: HashMap<u64, Vec<usize>>,
+    /// Those whose elements have been seen in memory.
+    by_id: HashMap<u64, usize>,
+    names: HashSet<String>,
+}
+
+struct Blob {
+    name: String,
+    tensor: Tensor,
+    sum: u64,
+}
+
+impl Blobs {
+    /// The name of a tensor with these elements; a new one is called `name`, or nearly so.
+    fn name(&mut self, tensor: &Tensor, name: &str) -> String {
+        if let Some(blob) = self.by_id.get(&tensor.id()).and_then(|&at| self.all.get(at)) {
+            return blob.name.clone();
+        }
+        let sum = key::sum_of(tensor.dtype(), tensor.stored());
+        let alike = self.by_sum.entry(sum).or_default();
+        let is_same = |blob: &Blob| {
+            blob.tensor.dtype() == tensor.dtype() && blob.tensor.stored() == tensor.stored()
+        };
+        let known = alike.iter().copied().find(|&at| self.all.get(at).is_some_and(is_same));
+        let at = known.unwrap_or(self.all.len());
+        self.by_id.insert(tensor.id(), at);
+        if let Some(blob) = known.and_then(|at| self.all.get(at)) {
+            return blob.name.clone();
+        }
+        alike.push(at);
+        let name = self.free(name);
+        self.all.push(Blob { name: name.clone(), tensor: tensor.clone(), sum });
+        name
+    }
+
+    /// A name that is not taken: `name` if it can be.
+    fn free(&mut self, name: &str) -> String {
+        let name = if name.is_empty() { "tensor" } else { name };
+        let others = (2u64..).map(|n| format!("{name}#{n}"));
+        let mut names = [name.to_owned()].into_iter().chain(others);
+        let free = names.find(|name| name != METADATA && !self.names.contains(name));
+        let free = free.unwrap_or_default();
+        self.names.insert(free.clone());
+        free
+    }
+
+    fn sums(&self) -> std::collections::BTreeMap<&str, String> {
+        self.all.iter().map(|blob| (blob.name.as_str(), hex(blob.sum))).collect()
+    }
+
+    fn section(&mut self, section: &Section) -> SectionForm {
+        let (name, network) = (section.name.clone(), section.network.clone());
+        let tensor = self.name(&section.bytes, &format!("udo.section.{name}"));
+        SectionForm { name, network, tensor }
+    }
+
+    fn graph(&mut self, of: &StoredGraph) -> Result<GraphForm, ContainerError> {
+        let form = self.graph_form(&of.graph, &mut of.ids.iter().copied())?;
+        // What it is called is said by its network.
+        Ok(GraphForm { name: String::new(), ..form })
+    }
+
+    fn graph_form(
+        &mut self,
+        graph: &Graph,
+        ids: &mut dyn Iterator<Item = u32>,
+    ) -> Result<GraphForm, ContainerError> {
+        let mut nodes = Vec::with_capacity(graph.nodes.len());
+        for node in &graph.nodes {
+            nodes.push(self.node(node, ids)?);
+        }
+        let mut is_read = PerValue::filled(graph, false);
+        let read = graph.nodes.iter().flat_map(Node::reads).map(|(_, value)| value);
+        read.chain(graph.outputs.iter().copied()).for_each(|value| is_read.set(value, true));
+        let values = graph.values.iter().zip(is_read.iter());
+        let values = values.map(|(value, (_, is_read))| self.value(value, *is_read)).collect();
+        let ids = |ids: &[crate::graph::ValueId]| ids.iter().map(|id| id.0).collect();
+        let captures = graph.captures.iter().map(|of| [of.inner.0, of.outer.0]).collect();
+        let (name, inputs, outputs) = (graph.name.clone(), ids(&graph.inputs), ids(&graph.outputs));
+        Ok(GraphForm { name, values, inputs, captures, nodes, outputs })
+    }
+
+    /// A constant that nothing reads is left out.
+    fn value(&mut self, value: &Value, is_read: bool) -> ValueForm {
+        let (of, constant) = match &value.source {
+            Source::Input(of) => (Some(of), None),
+            Source::Constant(tensor) => (None, is_read.then(|| self.tensor(tensor, &value.name))),
+            Source::Computed | Source::Outer => (value.declared.as_ref(), None),
+        };
+        ValueForm { name: value.name.clone(), of: of.map(type_form), constant }
+    }
+
+    fn tensor(&mut self, tensor: &Tensor, name: &str) -> TensorForm {
+        TensorForm { tensor: self.name(tensor, name), shape: tensor.dims().to_vec() }
+    }
+
+    fn node(
+        &mut self,
+        node: &Node,
+        ids: &mut dyn Iterator<Item = u32>,
+    ) -> Result<NodeForm, ContainerError> {
+        let without = || {
+            let place = format!("node {:?}", node.name);
+            ContainerError::malformed(place, "no id", "one for each node")
+        };
+        let id = ids.next().ok_or_else(without)?;
+        let mut attrs = Vec::with_capacity(node.attrs.len());
+        for (name, attr) in &node.attrs {
+            attrs.push((name.clone(), self.attr(&node.name, name, attr, ids)?));
+        }
+        let ports = |ports: &[Option<crate::graph::ValueId>]| {
+            ports.iter().map(|port| port.map(|id| id.0)).collect()
+        };
+        Ok(NodeForm {
+            id,
+            name: node.name.clone(),
+            op: node.op.clone(),
+            domain: node.domain.clone(),
+            opset: node.opset,
+            inputs: ports(&node.inputs),
+            outputs: ports(&node.outputs),
+            attrs,
+        })
+    }
+
+    fn attr(
+        &mut self,
+        node: &str,
+        name: &str,
+        attr: &Attr,
+        ids: &mut dyn Iterator<Item = u32>,
+    ) -> Result<AttrForm, ContainerError> {
+        Ok(match attr {
+            Attr::Int(int) => AttrForm::Int(*int),
+            Attr::Float(float) => AttrForm::Float(format!("{float:?}")),
+            Attr::Text(text) => AttrForm::Text(text.clone()),
+            Attr::Ints(ints) => AttrForm::Ints(ints.clone()),
+            Attr::Floats(floats) => {
+                AttrForm::Floats(floats.iter().map(|float| format!("{float:?}")).collect())
+            }
+            Attr::Texts(texts) => AttrForm::Texts(texts.clone()),
+            Attr::Tensor(tensor) => {
+                AttrForm::Tensor(self.tensor(tensor, &format!("{node}/{name}")))
+            }
+            Attr::Graph(graph) => AttrForm::Graph(Box::new(self.graph_form(graph, ids)?)),
+            Attr::Graphs(graphs) => {
+                let mut forms = Vec::with_capacity(graphs.len());
+                for graph in graphs {
+                    forms.push(self.graph_form(graph, ids)?);
+                }
+                AttrForm::Graphs(forms)
+            }
+        })
+    }
+
+    /// Large tensors first, as they came, each aligned; then the small ones, those of wide elements first, so that each is
+    /// aligned for its own.
+    fn layout(self, metadata: &[(&str, String)]) -> Result<Layout, ContainerError> {
+        let Self { all, names, .. } = self;
+        let (large, mut small): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|blob| blob.tensor.size_bytes() >= SMALL_BYTES);
+        small.sort_by_key(|blob| std::cmp::Reverse(blob.tensor.dtype().size_bytes()));
+        let mut header = Head::new(metadata);
+        let mut tensors = Vec::with_capacity(large.len() + small.len());
+        let mut fillers = (0u64..).map(|n| format!("udo.filler.{n}"));
+        for blob in large {
+            let len = blob.tensor.size_bytes();
+            let zeros = len.next_multiple_of(ALIGN_BYTES) - len;
+            header.tensor(&blob.name, blob.tensor.dtype(), blob.tensor.dims(), len)?;
+            if zeros > 0 {
+                let filler = fillers.find(|name| !names.contains(name)).unwrap_or_default();
+                header.tensor(&filler, DType::U8, &[zeros], zeros)?;
+            }
+            tensors.push((blob.tensor, zeros));
+        }
+        for blob in small {
+            let len = blob.tensor.size_bytes();
+            header.tensor(&blob.name, blob.tensor.dtype(), blob.tensor.dims(), len)?;
+            tensors.push((blob.tensor, 0));
+        }
+        Ok(Layout { header: header.finish()?, tensors })
+    }
+}
+
+fn type_form(of: &TensorType) -> TypeForm {
+    let dim = |dim: &DimSpec| match dim {
+        DimSpec::Fixed(extent) => Some(DimForm::Fixed(*extent)),
+        DimSpec::Named(name) => Some(DimForm::Named(name.clone())),
+        DimSpec::Unknown => None,
+    };
+    TypeForm { dtype: of.dtype.name().to_owned(), dims: of.dims.iter().map(dim).collect() }
+}
+
+/// A header, as far as it has been written.
+struct Head {
+    text: String,
+    /// Where the next tensor begins.
+    end: usize,
+}
+
+impl Head {
+    fn new(metadata: &[(&str, String)]) -> Self {
+        let entry = |(key, text): &(&str, String)| format!("{}:{}", quoted(key), quoted(text));
+        let metadata: Vec<String> = metadata.iter().map(entry).collect();
+        let text = format!("{{{}:{{{}}}", quoted(METADATA), metadata.join(","));
+        Self { text, end: 0 }
+    }
+
+    fn tensor(
+        &mut self,
+        name: &str,
+        dtype: DType,
+        dims: &[usize],
+        len: usize,
+    ) -> Result<(), ContainerError> {
+        let place = || format!("tensor {name:?}");
+        let large = || ContainerError::malformed(place(), "too many bytes", "a smaller model");
+        let to = self.end.checked_add(len).ok_or_else(large)?;
+        let none = || ContainerError::malformed(place(), format!("type {dtype}"), "numbers");
+        let (from, dtype) = (self.end, dtype_name(dtype).ok_or_else(none)?);
+        let name = quoted(name);
+        let entry = format!(
+            ",{name}:{{\"dtype\":\"{dtype}\",\"shape\":{},\"data_offsets\":[{from},{to}]}}",
+            format!("{dims:?}").replace(' ', "")
+        );
+        self.text.push_str(&entry);
+        self.end = to;
+        Ok(())
+    }
+
+    /// The whole text, with blanks behind it up to where aligned bytes begin.
+    fn finish(self) -> Result<String, ContainerError> {
+        let mut text = self.text;
+        text.push('}');
+        let len = (START + text.len()).next_multiple_of(ALIGN_BYTES) - START;
+        if len > MAX_HEADER_BYTES {
+            let (found, wanted) = (format!("{len} bytes"), format!("{MAX_HEADER_BYTES} at most"));
+            return Err(ContainerError::malformed("the graph's text", found, wanted));
+        }
+        let blanks = len - text.len();
+        text.extend(std::iter::repeat_n(' ', blanks));
+        Ok(text)
+    }
+}
+
+/// A text as JSON has it.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+impl Section {
+    /// A section with these bytes.
+    ///
+    /// # Errors
+    /// There is no memory for them.
+    pub fn new(name: &str, network: Option<&str>, bytes: &[u8]) -> Result<Self, ContainerError> {
+        let place = || format!("section {name:?}");
+        let refused = |error: String| ContainerError::malformed(place(), error, "fewer bytes");
+        let shape = Shape::new(&[bytes.len()]).map_err(|error| refused(error.to_string()))?;
+        let bytes = Tensor::from_bytes(DType::U8, shape, bytes);
+        let bytes = bytes.map_err(|error| refused(error.to_string()))?;
+        Ok(Self { name: name.to_owned(), network: network.map(str::to_owned), bytes })
+    }
+}

@@ -1,0 +1,61 @@
+//! The bytes of a model's file.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use prost::bytes::Bytes;
+
+use super::{Buffer, FileBytes};
+
+/// The bytes of a model's file, which clones share.
+#[derive(Clone, Debug)]
+pub struct ModelBytes(pub(crate) Bytes);
+
+/// Aligned memory that bytes are read into.
+struct Owned(Buffer);
+
+impl AsRef<[u8]> for Owned {
+    fn as_ref(&self) -> &[u8] {
+        self.0.bytes()
+    }
+}
+
+impl ModelBytes {
+    /// A copy of bytes.
+    pub fn copy_of(bytes: &[u8]) -> Self {
+        Self(Bytes::copy_from_slice(bytes))
+    }
+
+    /// The bytes of a file, mapped where that can be: it has to stay as it is for as long as they are used.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn of(path: &Path) -> io::Result<Self> {
+        let bytes = FileBytes::of(&mut File::open(path)?)?;
+        Ok(Self(Bytes::from_owner(bytes)))
+    }
+
+    /// The bytes of a file, read into memory: nothing that becomes of the file then matters.
+    ///
+    /// # Errors
+    /// It cannot be read, or there is no memory for it.
+    pub fn read(path: &Path) -> io::Result<Self> {
+        let mut file = File::open(path)?;
+        let len = usize::try_from(file.metadata()?.len()).unwrap_or(0);
+        let mut buffer = Buffer::zeroed(len).map_err(io::Error::other)?;
+        file.read_exact(buffer.bytes_mut())?;
+        let mut rest = Vec::new();
+        // Files that the system makes up as they are read say that they are empty.
+        if len == 0 && file.read_to_end(&mut rest)? > 0 {
+            return Ok(Self(rest.into()));
+        }
+        Ok(Self(Bytes::from_owner(Owned(buffer))))
+    }
+}
+
+impl AsRef<[u8]> for ModelBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
