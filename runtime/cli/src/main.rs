@@ -7,6 +7,7 @@ mod commands;
 mod model_flags;
 mod roofline;
 mod root;
+mod stages;
 mod tensors;
 mod trace;
 

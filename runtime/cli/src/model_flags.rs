@@ -24,6 +24,7 @@ use udo_runtime::resolve::{BindOptions, Input, Ranges};
 use udo_runtime::thread_pool::PoolError;
 
 use crate::output::{Failure, Outcome, note};
+use crate::stages::{Shapes, Stages};
 
 /// What `--skip-pass` calls all passes.
 const ALL: &str = "all";
@@ -121,13 +122,13 @@ fn parse_pair(text: &str) -> Result<(String, String), String> {
         .ok_or_else(|| "wanted NAME=VALUE".to_owned())
 }
 
-fn parse_shape(text: &str) -> Result<(String, Vec<usize>), String> {
+pub(crate) fn parse_shape(text: &str) -> Result<(String, Vec<usize>), String> {
     let (name, dims) = parse_pair(text)?;
     let dims: Result<_, _> = dims.split(',').map(str::parse).collect();
     Ok((name, dims.map_err(|_| "wanted NAME=1,3,224,224")?))
 }
 
-fn parse_dim(text: &str) -> Result<(String, RangeInclusive<usize>), String> {
+pub(crate) fn parse_dim(text: &str) -> Result<(String, RangeInclusive<usize>), String> {
     let (name, sizes) = parse_pair(text)?;
     let size =
         |text: &str| text.parse().map_err(|_| "wanted NAME=SIZE, or NAME=LEAST..MOST".to_owned());
@@ -154,6 +155,8 @@ pub(crate) struct Loaded {
     pub(crate) registry: Registry,
     pub(crate) started: Instant,
     pub(crate) load_time: Duration,
+    /// Whether it is the only stage of its network in a model file.
+    pub(crate) is_only_stage: bool,
 }
 
 impl ModelFlags {
@@ -191,11 +194,11 @@ impl ModelFlags {
         Options { bind, passes, place, threads, max_memory, ..Options::default() }
     }
 
-    /// Opens the packages, reads the model and compiles it.
-    pub(crate) fn load(&self) -> Result<Loaded, Failure> {
+    /// Opens the packages, reads the model and compiles it: this stage of it, where it is a model file.
+    pub(crate) fn load_stage(&self, stage: Option<usize>) -> Result<Loaded, Failure> {
         let start = Instant::now();
         let mut registry = open(&self.packages)?;
-        let BoundStage { graph, ranges } = self.read(&registry)?;
+        let (BoundStage { graph, ranges }, is_only_stage) = self.read(&registry, stage)?;
         let mut options = self.options();
         let is_free = |name: &String| !options.bind.dims.contains_key(name);
         let ranges = ranges.into_iter().filter(|(name, _)| is_free(name));
@@ -204,11 +207,16 @@ impl ModelFlags {
         }
         let compiled = Model::compile(graph, &mut registry, &options);
         let model = compiled.map_err(|error| compile_failure(error, &registry))?;
-        Ok(Loaded { model, registry, started: start, load_time: start.elapsed() })
+        Ok(Loaded { model, registry, started: start, load_time: start.elapsed(), is_only_stage })
     }
 
-    /// The graph of the model, and the ranges of its dimensions, where it is a model file that says some.
-    fn read(&self, registry: &Registry) -> Result<BoundStage, Failure> {
+    /// The graph of the model, and the ranges of its dimensions, where it is a model file that says some; and whether it is
+    /// the only stage of one.
+    fn read(
+        &self,
+        registry: &Registry,
+        stage: Option<usize>,
+    ) -> Result<(BoundStage, bool), Failure> {
         let options = ImportOptions {
             packaged: packaged(registry).collect(),
             network: self.network.clone(),
@@ -219,18 +227,20 @@ impl ModelFlags {
                 let text = format!("{} has one network and no stages", self.model.display());
                 return Err(Failure::usage(text).help("leave --network and --stage out"));
             }
-            return Ok(BoundStage { graph: import(&self.model, &options)?, ranges: Ranges::new() });
+            let graph = import(&self.model, &options)?;
+            return Ok((BoundStage { graph, ranges: Ranges::new() }, false));
         };
         let bound = container.network(self.network.as_deref()).and_then(|network| {
-            let stage = self.stage.map_or_else(|| container.stage_for(network, &self.shape), Ok)?;
-            container.bound(network.stage(stage)?, &name)
+            let stage = stage.map_or_else(|| container.stage_for(network, &self.shape), Ok)?;
+            let bound = container.bound(network.stage(stage)?, &name)?;
+            Ok((bound, network.stages.len() == 1))
         });
         bound.map_err(|error| container_failure(&self.model, error))
     }
 
     /// The same for commands that have no inputs to take shapes from.
     pub(crate) fn load_with_shapes(&self) -> Result<Loaded, Failure> {
-        let loaded = self.load()?;
+        let loaded = Stages::load(self, |_| Ok(Shapes::new()))?;
         let is_open = |input: &&Input| loaded.model.planned_shape(input).is_none();
         let open = loaded.model.inputs().iter().find(is_open);
         match open.and_then(|input| input.required().err()) {
@@ -348,9 +358,9 @@ pub(crate) fn session(model: &Model, registry: &Registry) -> Result<Session, Fai
 }
 
 /// Copies a tensor into each input, in the order of the model's.
-pub(crate) fn set_inputs(session: &mut Session, model: &Model, set: &[Tensor]) -> Outcome {
-    for (input, tensor) in model.inputs().iter().zip(set) {
-        session.set_input(&input.name, tensor)?;
+pub(crate) fn set_inputs(session: &mut Session, loaded: &Loaded, set: &[Tensor]) -> Outcome {
+    for (input, tensor) in loaded.model.inputs().iter().zip(set) {
+        session.set_input(&input.name, &loaded.fitting(input, tensor.clone()))?;
     }
     Ok(())
 }

@@ -7,6 +7,7 @@
 #![deny(clippy::as_conversions)]
 
 mod checksum;
+mod combine;
 mod error;
 mod form;
 mod read;

@@ -125,7 +125,7 @@ impl Container {
             .enumerate()
             .map(|(index, &id)| {
                 let place = format!("graph {} input {index}", stage.graph);
-                let value = usize::try_from(id).ok().and_then(|at| form.values.get(at));
+                let value = form.values.get(ValueId(id).index());
                 let Some(ValueForm { name, of: Some(of), .. }) = value else {
                     return Err(ContainerError::malformed(
                         place,
@@ -136,6 +136,22 @@ impl Container {
                 Ok((name.clone(), tensor_type(format_args!("{place}"), of)?))
             })
             .collect()
+    }
+
+    /// The names of the outputs of a stage.
+    ///
+    /// # Errors
+    /// The graph breaks the format's rules.
+    pub fn outputs(&self, stage: &Stage<usize>) -> Result<Vec<String>, ContainerError> {
+        let form = self.form(stage)?;
+        let output = |(index, &id): (usize, &u32)| {
+            let value = form.values.get(ValueId(id).index());
+            value.map(|value| value.name.clone()).ok_or_else(|| {
+                let place = format!("graph {} output {index}", stage.graph);
+                ContainerError::malformed(place, format!("value {id}"), "one of the graph's")
+            })
+        };
+        form.outputs.iter().enumerate().map(output).collect()
     }
 
     /// The sections, in the order of the file.

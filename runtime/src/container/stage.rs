@@ -154,22 +154,20 @@ enum Fit {
 }
 
 /// How well one input takes a shape, if it does.
-fn fit(of: &TensorType, extents: Option<&Vec<Extent>>, found: &[usize]) -> Option<Fit> {
+fn fit(of: &TensorType, shape: Option<&Vec<Extent>>, found: &[usize]) -> Option<Fit> {
     if of.dims.len() != found.len() {
         return None;
     }
     let mut fit = Fit::Exact;
-    for (axis, (dim, &found)) in of.dims.iter().zip(found).enumerate() {
-        let within = match (extents.and_then(|extents| extents.get(axis)), dim) {
-            (Some(Extent::Fixed(extent)), _) | (_, DimSpec::Fixed(extent)) => {
-                (*extent == found).then_some(0)
+    for (extent, &found) in extents(of, shape).into_iter().zip(found) {
+        let below = match extent {
+            Extent::Fixed(extent) => (extent == found).then_some(0),
+            Extent::Range { min, max, .. } => {
+                (min..=max).contains(&found).then(|| max.abs_diff(found))
             }
-            (Some(Extent::Range { min, max, .. }), _) => {
-                (*min..=*max).contains(&found).then(|| max.abs_diff(found))
-            }
-            (Some(Extent::Any) | None, DimSpec::Named(_) | DimSpec::Unknown) => Some(usize::MAX),
+            Extent::Any => Some(usize::MAX),
         }?;
-        fit = fit.and(within);
+        fit = fit.and(below);
     }
     Some(fit)
 }
@@ -254,13 +252,23 @@ impl Container {
     }
 }
 
-/// The shape of an input, if a stage fixes it.
-fn fixed(of: &TensorType, extents: Option<&Vec<Extent>>) -> Option<Vec<usize>> {
-    let dim = |(axis, dim): (usize, &DimSpec)| match (extents.and_then(|of| of.get(axis)), dim) {
-        (Some(Extent::Fixed(extent)), _) | (_, DimSpec::Fixed(extent)) => Some(*extent),
-        (_, DimSpec::Named(_) | DimSpec::Unknown) => None,
+/// What each extent of an input is in a stage.
+pub(super) fn extents(of: &TensorType, shape: Option<&Vec<Extent>>) -> Vec<Extent> {
+    let extent = |(axis, dim): (usize, &DimSpec)| match (shape.and_then(|of| of.get(axis)), dim) {
+        (_, DimSpec::Fixed(extent)) => Extent::Fixed(*extent),
+        (Some(extent), _) => *extent,
+        (None, DimSpec::Named(_) | DimSpec::Unknown) => Extent::Any,
     };
-    of.dims.iter().enumerate().map(dim).collect()
+    of.dims.iter().enumerate().map(extent).collect()
+}
+
+/// The shape of an input, if a stage fixes it.
+fn fixed(of: &TensorType, shape: Option<&Vec<Extent>>) -> Option<Vec<usize>> {
+    let fixed = |extent: Extent| match extent {
+        Extent::Fixed(extent) => Some(extent),
+        Extent::Range { .. } | Extent::Any => None,
+    };
+    extents(of, shape).into_iter().map(fixed).collect()
 }
 
 fn fit_all(

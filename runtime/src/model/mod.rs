@@ -3,6 +3,7 @@
 mod behind;
 mod plans;
 mod session;
+mod survey;
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use crate::thread_pool::{Pool, PoolError};
 
 use plans::{Facts, Planned, Planner, Plans, plan};
 pub use session::Session;
+pub use survey::{Surveyed, survey};
 
 /// What the user decides about a model.
 #[derive(Clone, Debug)]

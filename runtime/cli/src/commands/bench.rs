@@ -14,6 +14,7 @@ use crate::model_flags::{
 };
 use crate::output::{Failure, Outcome, print_json, progress};
 use crate::roofline::{self, Limits};
+use crate::stages::{Stages, shapes_of_data};
 use crate::tensors::{self, Set};
 use crate::trace::{self, TraceFile};
 
@@ -84,7 +85,7 @@ impl Bench {
         let mut first = loaded.load_time + start.elapsed();
         let warmup = (self.warmup as usize).max(sets.len());
         for (turn, set) in sets.iter().cycle().take(warmup).enumerate() {
-            set_inputs(&mut session, &loaded.model, set)?;
+            set_inputs(&mut session, loaded, set)?;
             start = Instant::now();
             prepare(&mut session, loaded)?;
             session.run().map_err(|error| run_failure(error, &loaded.registry))?;
@@ -128,7 +129,7 @@ impl Bench {
         let grain = count.div_ceil(50);
         for (index, set) in (1..=count).zip(sets.iter().cycle()) {
             if sets.len() > 1 {
-                set_inputs(session, &loaded.model, set)?;
+                set_inputs(session, loaded, set)?;
             }
             let (before, start) = (heap_calls(), Instant::now());
             session.run().map_err(|error| run_failure(error, &loaded.registry))?;
@@ -150,7 +151,7 @@ impl Bench {
 /// Runs each set once more and notes that.
 fn traced(mut profile: TraceFile, loaded: &Loaded, session: &mut Session, sets: &[Set]) -> Outcome {
     for set in sets {
-        set_inputs(session, &loaded.model, set)?;
+        set_inputs(session, loaded, set)?;
         let run = session.run_traced(profile.trace());
         run.map_err(|error| run_failure(error, &loaded.registry))?;
         profile.keep(session);
@@ -161,7 +162,9 @@ fn traced(mut profile: TraceFile, loaded: &Loaded, session: &mut Session, sets: 
 impl Run for Bench {
     fn run(self) -> Outcome {
         let loaded = match self.data {
-            Some(_) => self.model.load()?,
+            Some(_) => {
+                Stages::load(&self.model, |names| shapes_of_data(self.data.as_deref(), names))?
+            }
             None => self.model.load_with_shapes()?,
         };
         say_notices(loaded.model.report());

@@ -11,6 +11,7 @@ use super::Run;
 use crate::model_flags::ModelFlags;
 use crate::output::Column::{Left, Right};
 use crate::output::{Outcome, print_json, table};
+use crate::stages::{Stages, shapes_of_data};
 use measured::{Measured, MeasuredFlags, measure};
 
 /// Say what runs where, why not elsewhere, and how much memory it takes
@@ -36,7 +37,10 @@ pub(crate) struct Explain {
 impl Run for Explain {
     fn run(self) -> Outcome {
         let loaded = match self.measured.data {
-            Some(_) => self.model.load()?,
+            Some(_) => {
+                let data = self.measured.data.as_deref();
+                Stages::load(&self.model, |names| shapes_of_data(data, names))?
+            }
             None => self.model.load_with_shapes()?,
         };
         let is_measured = self.measured.measured;

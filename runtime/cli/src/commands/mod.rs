@@ -6,6 +6,7 @@ mod convert;
 mod demo;
 mod explain;
 mod inspect;
+mod model;
 mod new;
 mod ops;
 mod run;
@@ -25,6 +26,7 @@ const COMMANDS: &[Entry] = &[
     Entry::of::<explain::Explain>("explain"),
     Entry::of::<bench::Bench>("bench"),
     Entry::of::<convert::Convert>("convert"),
+    Entry::of::<model::ModelFile>("model"),
     Entry::of::<ops::Ops>("ops"),
     Entry::of::<demo::Demo>("demo"),
 ];

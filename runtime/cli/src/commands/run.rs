@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::json;
 use udo_runtime::memory::Tensor;
-use udo_runtime::model::{Model, Session};
+use udo_runtime::model::Session;
 use udo_runtime::session::SpanKind;
 
 use super::Run;
-use crate::model_flags::{Loaded, ModelFlags, prepare, run_and_say, say_notices, session};
+use crate::model_flags::{Loaded, ModelFlags, prepare, run_and_say};
 use crate::output::{Failure, Outcome, print_json, progress};
+use crate::stages::{Ready, Shapes, Stages};
 use crate::tensors;
 use crate::trace::TraceFile;
 use list::{Feeds, List};
@@ -55,22 +56,19 @@ fn parse_input(text: &str) -> Result<(String, PathBuf), String> {
 
 impl Run for RunModel {
     fn run(self) -> Outcome {
-        let loaded = self.model.load()?;
-        say_notices(loaded.model.report());
+        let mut stages = Stages::new(&self.model)?;
+        let (inputs, all) = stages.ports()?;
         let List { outputs, runs } = match &self.input_list {
-            Some(path) => list::read(path, &loaded.model)?,
+            Some(path) => list::read(path, &inputs, &all)?,
             None => List { outputs: Vec::new(), runs: vec![(0, self.inputs.clone())] },
         };
-        let outputs = if outputs.is_empty() { loaded.model.outputs() } else { &outputs };
-        let profile = self.profile.as_deref();
-        let mut profile =
-            profile.map(|path| TraceFile::new(path, &self.model, &loaded)).transpose()?;
-        let mut session = session(&loaded.model, &loaded.registry)?;
+        let outputs = if outputs.is_empty() { &all } else { &outputs };
+        let mut profile = None;
         let mut results = Vec::new();
         let bar = progress("running", runs.len());
         for (index, (line, feeds)) in runs.iter().enumerate() {
-            let run = self.one(&mut session, &loaded, feeds, profile.as_mut());
-            run.map_err(|failure| match &self.input_list {
+            let run = self.one(&mut stages, feeds, &mut profile);
+            let session = run.map_err(|failure| match &self.input_list {
                 Some(path) => failure.at(list::place(path, *line)),
                 None => failure,
             })?;
@@ -79,7 +77,7 @@ impl Run for RunModel {
                 (Some(dir), None) => Some(dir.clone()),
                 (None, _) => None,
             };
-            results.push(self.collect(&session, outputs, folder.as_deref())?);
+            results.push(self.collect(session, outputs, folder.as_deref())?);
             bar.advance(1);
         }
         drop(bar);
@@ -93,28 +91,32 @@ impl Run for RunModel {
 
 impl RunModel {
     /// One run over the files of `feeds`.
-    fn one(
+    fn one<'a>(
         &self,
-        session: &mut Session,
-        loaded: &Loaded,
+        stages: &'a mut Stages<'_>,
         feeds: &Feeds,
-        profile: Option<&mut TraceFile>,
-    ) -> Outcome {
+        profile: &mut Option<TraceFile>,
+    ) -> Result<&'a Session, Failure> {
+        let Ready { loaded, session, .. } = stages.at(|_| shapes(feeds))?;
+        if let (Some(path), None) = (&self.profile, &profile) {
+            *profile = Some(TraceFile::new(path, &self.model, loaded)?);
+        }
         let help = match &self.input_list {
             Some(_) => "name a file for each input in the line, as x:=x0.raw mask:=m0.raw",
             None => "give one with --input NAME=FILE",
         };
-        feed(session, &loaded.model, feeds, help)?;
+        feed(session, loaded, feeds, help)?;
         let Some(profile) = profile else {
             prepare(session, loaded)?;
-            return run_and_say(session, loaded, Session::run);
+            run_and_say(session, loaded, Session::run)?;
+            return Ok(session);
         };
         if !session.is_prepared() {
             profile.trace().time(SpanKind::Prepare, || prepare(session, loaded))?;
         }
         run_and_say(session, loaded, |session| session.run_traced(profile.trace()))?;
         profile.keep(session);
-        Ok(())
+        Ok(session)
     }
 
     fn collect(
@@ -148,13 +150,24 @@ impl RunModel {
     }
 }
 
+/// The shapes that files say; those with elements alone say none.
+fn shapes(feeds: &Feeds) -> Result<Shapes, Failure> {
+    let says = |file: &Path| file.extension().is_some_and(|end| end == "npy" || end == "pb");
+    let of = feeds
+        .iter()
+        .filter(|(_, file)| says(file))
+        .map(|(name, file)| Ok((name.clone(), tensors::read(file, None)?.dims().to_vec())));
+    of.collect()
+}
+
 /// Reads the files of one run into the session; every input must have one, and `help` says how to give it.
-fn feed(session: &mut Session, model: &Model, feeds: &Feeds, help: &str) -> Outcome {
+fn feed(session: &mut Session, loaded: &Loaded, feeds: &Feeds, help: &str) -> Outcome {
+    let model = &loaded.model;
     for (name, file) in feeds {
         let input = model.inputs().iter().find(|input| input.name == *name);
         // An input that the model does not have is refused by name, whatever its file holds.
         let tensor = match input {
-            Some(input) => tensors::read_input(file, input)?,
+            Some(input) => loaded.fitting(input, tensors::read_input(file, input)?),
             None => Tensor::zeros(udo_api::DType::U8, udo_api::Shape::SCALAR)?,
         };
         session.set_input(name, &tensor)?;

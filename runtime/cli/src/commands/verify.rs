@@ -8,8 +8,9 @@ use udo_runtime::memory::Tensor;
 use udo_runtime::model::Session;
 
 use super::Run;
-use crate::model_flags::{ModelFlags, prepare, run_and_say, say_notices, session, set_inputs};
+use crate::model_flags::{ModelFlags, prepare, run_and_say, set_inputs};
 use crate::output::{Failure, Outcome, print_json, progress};
+use crate::stages::{Ready, Stages, shapes_of_set};
 use crate::tensors::{self, Difference, Tolerance};
 
 /// Run a model on recorded inputs and compare with recorded outputs
@@ -51,18 +52,17 @@ impl Compared {
 
 impl Run for Verify {
     fn run(self) -> Outcome {
-        let loaded = self.model.load()?;
-        say_notices(loaded.model.report());
-        let mut session = session(&loaded.model, &loaded.registry)?;
+        let mut stages = Stages::new(&self.model)?;
         let mut compared = Vec::new();
         let sets = tensors::sets(&self.data)?;
         let bar = progress("comparing", sets.len());
         for set in sets {
+            let Ready { loaded, session, .. } = stages.at(|names| shapes_of_set(&set, names))?;
             let inputs = tensors::read_set(&set, &loaded.model)?;
-            set_inputs(&mut session, &loaded.model, &inputs)?;
-            prepare(&mut session, &loaded)?;
-            run_and_say(&mut session, &loaded, Session::run)?;
-            compared.extend(self.compare(&session, loaded.model.outputs(), &set)?);
+            set_inputs(session, loaded, &inputs)?;
+            prepare(session, loaded)?;
+            run_and_say(session, loaded, Session::run)?;
+            compared.extend(self.compare(session, loaded.model.outputs(), &set)?);
             bar.advance(1);
         }
         drop(bar);

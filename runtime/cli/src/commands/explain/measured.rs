@@ -108,7 +108,7 @@ pub(super) fn measure(
     let sets = tensors::input_sets(&loaded.model, flags.data.as_deref(), 1)?;
     let mut session = session(&loaded.model, &loaded.registry)?;
     if let Some(set) = sets.first() {
-        set_inputs(&mut session, &loaded.model, set)?;
+        set_inputs(&mut session, loaded, set)?;
     }
     prepare(&mut session, loaded)?;
     let mut trace = trace::of_a_run(model.threads);

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use udo_runtime::model::Model;
 use udo_runtime::session::PortError;
 
 use crate::output::Failure;
@@ -19,12 +18,12 @@ pub(super) struct List {
     pub(super) runs: Vec<(usize, Feeds)>,
 }
 
-/// Reads a list for `model`.
-pub(super) fn read(path: &Path, model: &Model) -> Result<List, Failure> {
+/// Reads a list for a model with these inputs and outputs.
+pub(super) fn read(path: &Path, inputs: &[String], outputs: &[String]) -> Result<List, Failure> {
     let text = std::fs::read_to_string(path)
         .map_err(|e| Failure::new(format!("cannot read input list {}: {e}", path.display())))?;
-    let inputs: Vec<&str> = model.inputs().iter().map(|input| input.name.as_str()).collect();
-    let list = parse(&text, &inputs, model.outputs());
+    let inputs: Vec<&str> = inputs.iter().map(String::as_str).collect();
+    let list = parse(&text, &inputs, outputs);
     let list = list.map_err(|(line, failure)| failure.at(place(path, line)))?;
     match list.runs.len() {
         0 => Err(Failure::new(format!("input list {} has no line with files", path.display()))

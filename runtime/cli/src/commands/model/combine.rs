@@ -1,0 +1,99 @@
+//! `udo model combine` and `udo model extract`
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::{Value, json};
+use udo_runtime::container::{Contents, Network};
+
+use crate::model_flags::{container_failure, open_container};
+use crate::output::{Failure, Outcome, print_json};
+
+/// Put model files together
+///
+/// Networks of different names stand next to each other. Those of one name become one network with the stages of both, whose
+/// inputs and outputs have to agree in all but shapes, and whose shapes have to differ. Equal weights stand there once.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:
+  udo model combine encoder.udm decoder.udm -o both.udm")]
+pub(super) struct Combine {
+    /// The model files
+    #[arg(required = true, num_args = 2..)]
+    models: Vec<PathBuf>,
+    /// The file to write
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Take a network, or one stage of it, out of a model file
+#[derive(Args, Debug)]
+#[command(after_help = "Example:
+  udo model extract both.udm --network encoder --stage 0 -o encoder.udm")]
+pub(super) struct Extract {
+    /// The model file
+    model: PathBuf,
+    /// The network; needed where the file has several
+    #[arg(long, value_name = "NAME")]
+    network: Option<String>,
+    /// Only this stage of it
+    #[arg(long, value_name = "K")]
+    stage: Option<usize>,
+    /// The file to write
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl Combine {
+    pub(super) fn run(self) -> Outcome {
+        let mut all = Contents::default();
+        for model in &self.models {
+            let combined = all.combine(contents(model)?);
+            combined.map_err(|error| container_failure(model, error))?;
+        }
+        write(&all, &self.output, self.json)
+    }
+}
+
+impl Extract {
+    pub(super) fn run(self) -> Outcome {
+        let fail = |error| container_failure(&self.model, error);
+        let container = open(&self.model)?;
+        let network = container.network(self.network.as_deref()).map_err(fail)?.name.clone();
+        let contents = container.contents().map_err(fail)?;
+        let part = contents.extract(&network, self.stage).map_err(fail)?;
+        write(&part, &self.output, self.json)
+    }
+}
+
+fn open(model: &Path) -> Result<udo_runtime::container::Container, Failure> {
+    match open_container(model)? {
+        Some((container, _)) => Ok(container),
+        None => Err(Failure::new(format!("{} is no model file (.udm)", model.display()))
+            .help("`udo convert` makes one of it")),
+    }
+}
+
+fn contents(model: &Path) -> Result<Contents, Failure> {
+    open(model)?.contents().map_err(|error| container_failure(model, error))
+}
+
+fn write(contents: &Contents, output: &Path, is_json: bool) -> Outcome {
+    contents.write(output).map_err(|error| container_failure(output, error))?;
+    let bytes = std::fs::metadata(output)?.len();
+    if is_json {
+        let network = |of: &Network| json!({ "name": of.name, "stages": of.stages.len() });
+        let networks: Vec<Value> = contents.networks.iter().map(network).collect();
+        print_json(&json!({ "output": output, "bytes": bytes, "networks": networks }));
+        return Ok(());
+    }
+    let network = |of: &Network| format!("{} ({} stages)", of.name, of.stages.len());
+    let networks: Vec<String> = contents.networks.iter().map(network).collect();
+    outln!("{}: {}, {bytes} bytes", output.display(), networks.join(", "));
+    Ok(())
+}

@@ -1,0 +1,61 @@
+//! `udo model plan`
+
+use clap::Args;
+use serde_json::{Value, json};
+use udo_runtime::plan::CoreMemory;
+
+use crate::model_flags::ModelFlags;
+use crate::output::Column::{Left, Right};
+use crate::output::{Outcome, print_json, table};
+
+/// Say how much memory a model takes, before it runs
+///
+/// The model is compiled and no session is made. Bytes are those that `udo explain` says: weights are constants as the
+/// model or the core has them and what kernels pack, both of which sessions share; arena, scratch and geometry are each session's.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:
+  udo model plan model.udm --cores dsp,cpu")]
+pub(super) struct Plan {
+    #[command(flatten)]
+    model: ModelFlags,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl Plan {
+    pub(super) fn run(self) -> Outcome {
+        let loaded = self.model.load_with_shapes()?;
+        let memories = &loaded.model.report().memories;
+        if self.json {
+            let all: Vec<Value> = memories.iter().map(to_json).collect();
+            print_json(&json!({ "model": self.model.model, "memories": all }));
+            return Ok(());
+        }
+        let rows = memories.iter().map(|of| {
+            let weights = of.constant_bytes + of.packed_bytes;
+            let session = of.arena_bytes + of.scratch_bytes + of.geometry_bytes;
+            let [weights, arena, scratch, geometry, session] =
+                [weights, of.arena_bytes, of.scratch_bytes, of.geometry_bytes, session]
+                    .map(|bytes| bytes.to_string());
+            [of.memory.to_owned(), weights, arena, scratch, geometry, session]
+        });
+        let columns = [
+            Left("bytes"),
+            Right("weights"),
+            Right("arena"),
+            Right("scratch"),
+            Right("geometry"),
+            Right("each session"),
+        ];
+        outln!("{}", table(columns, rows.collect()));
+        Ok(())
+    }
+}
+
+fn to_json(of: &CoreMemory) -> Value {
+    json!({
+        "memory": of.memory, "weights_bytes": of.constant_bytes + of.packed_bytes,
+        "arena_bytes": of.arena_bytes, "scratch_bytes": of.scratch_bytes, "geometry_bytes": of.geometry_bytes,
+    })
+}

@@ -1,0 +1,130 @@
+//! Files made of others: networks and stages put together, and taken out.
+
+use super::stage::extents;
+use super::{ContainerError, Contents, Extent, Network, Section, Stage};
+use crate::graph::{Source, TensorType};
+
+impl Contents {
+    /// Adds what another file holds: networks of other names as they are, the stages of those of the same name to those that
+    /// there are.
+    ///
+    /// # Errors
+    /// Networks of one name whose inputs or outputs differ in more than shapes, or stages of the same shapes; sections of one
+    /// name that differ. Nothing is added then.
+    pub fn combine(&mut self, other: Self) -> Result<(), ContainerError> {
+        let mut all = self.clone();
+        for network in other.networks {
+            match all.networks.iter_mut().find(|known| known.name == network.name) {
+                Some(known) => known.combine(network)?,
+                None => all.networks.push(network),
+            }
+        }
+        for section in other.sections {
+            all.add_section(section)?;
+        }
+        *self = all;
+        Ok(())
+    }
+
+    fn add_section(&mut self, section: Section) -> Result<(), ContainerError> {
+        let Some(known) = self.sections.iter().find(|known| known.name == section.name) else {
+            self.sections.push(section);
+            return Ok(());
+        };
+        if known.network == section.network && known.bytes.stored() == section.bytes.stored() {
+            return Ok(());
+        }
+        let place = format!("section {:?}", section.name);
+        Err(conflict(place, "other bytes in each file", "the same, or different names"))
+    }
+
+    /// Leaves one network, or one stage of it, and the sections that belong to it or to all.
+    ///
+    /// # Errors
+    /// There is no such network or stage.
+    pub fn extract(self, network: &str, stage: Option<usize>) -> Result<Self, ContainerError> {
+        let known = || self.networks.iter().map(|of| of.name.clone()).collect();
+        let Some(found) = self.networks.iter().find(|of| of.name == network) else {
+            let found = network.to_owned();
+            return Err(ContainerError::NoSuchNetwork { found, known: known() });
+        };
+        let stages = match stage {
+            Some(index) => vec![found.stage(index)?.clone()],
+            None => found.stages.clone(),
+        };
+        let networks = vec![Network { name: network.to_owned(), stages }];
+        let is_its = |of: &Section| of.network.as_deref().is_none_or(|name| name == network);
+        let sections = self.sections.iter().filter(|of| is_its(of)).cloned().collect();
+        Ok(Self { networks, sections })
+    }
+}
+
+impl Network {
+    /// Adds the stages of another network of its name.
+    fn combine(&mut self, other: Self) -> Result<(), ContainerError> {
+        for stage in other.stages {
+            let place = |index: usize| format!("network {:?} stage {index}", self.name);
+            let ports = ports(&stage);
+            for (index, known) in self.stages.iter().enumerate() {
+                let first = self::ports(known);
+                if first.names != ports.names {
+                    let found = format!("{} and {}", first.words(), ports.words());
+                    let wanted = "the same names and types: others are another network";
+                    return Err(conflict(place(index), found, wanted));
+                }
+                if first.shapes == ports.shapes {
+                    let found = format!("the shapes {} in both files", ports.said());
+                    return Err(conflict(place(index), found, "different shapes in each stage"));
+                }
+            }
+            self.stages.push(stage);
+        }
+        Ok(())
+    }
+}
+
+fn conflict(place: String, found: impl Into<String>, wanted: &str) -> ContainerError {
+    ContainerError::Conflict { place, found: found.into(), wanted: wanted.to_owned() }
+}
+
+/// What a caller sees of a stage.
+struct Ports {
+    /// The names of inputs with their types, and those of outputs.
+    names: (Vec<(String, String)>, Vec<String>),
+    /// The shapes of inputs.
+    shapes: Vec<Vec<Extent>>,
+}
+
+impl Ports {
+    fn words(&self) -> String {
+        let (inputs, outputs) = &self.names;
+        let inputs: Vec<String> = inputs.iter().map(|(name, of)| format!("{name} {of}")).collect();
+        format!("{} -> {}", inputs.join(", "), outputs.join(", "))
+    }
+
+    fn said(&self) -> String {
+        let shape = |(name, extents): (&(String, String), &Vec<Extent>)| {
+            let extents: Vec<String> = extents.iter().map(Extent::to_string).collect();
+            format!("{} [{}]", name.0, extents.join(","))
+        };
+        let inputs = self.names.0.iter().zip(&self.shapes).map(shape);
+        inputs.collect::<Vec<_>>().join(", ")
+    }
+}
+
+fn ports(stage: &Stage) -> Ports {
+    let graph = &stage.graph.graph;
+    let values = |ids: &[crate::graph::ValueId]| {
+        let values = ids.iter().filter_map(|&id| graph.value(id).ok());
+        values.cloned().collect::<Vec<_>>()
+    };
+    let (mut inputs, mut shapes) = (Vec::new(), Vec::new());
+    for value in values(&graph.inputs) {
+        let Source::Input(of) = &value.source else { continue };
+        let TensorType { dtype, dims } = of;
+        inputs.push((value.name.clone(), format!("{dtype} of rank {}", dims.len())));
+        shapes.push(extents(of, stage.shapes.get(&value.name)));
+    }
+    let outputs = values(&graph.outputs).into_iter().map(|value| value.name).collect();
+    Ports { names: (inputs, outputs), shapes }
+}
