@@ -1,6 +1,6 @@
 //! Memory of other processes, by file descriptor, and memory for them.
 
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 
 use super::Device;
 use super::bytes::{Pages, Peers, Storage, page_bytes};
@@ -66,6 +66,24 @@ impl Device {
         self.import(fd, options, Peers::Promised)
     }
 
+    /// As [`Device::import_fd`], by number, as C has it.
+    ///
+    /// # Safety
+    /// A number of 0 and more is that of a descriptor that is open until this returns.
+    ///
+    /// # Errors
+    /// As there, or a negative number.
+    // SAFETY: the promise is what `borrow_raw` asks for.
+    pub unsafe fn import_raw_fd(&self, fd: RawFd, options: ImportOptions) -> Result<Memory> {
+        if fd < 0 {
+            let why =
+                format!("an import to {self} is of file descriptor {fd}; wanted one that is open");
+            return Err(invalid(why));
+        }
+        // SAFETY: the caller promises that it is open, and it is not -1.
+        self.import_fd(unsafe { BorrowedFd::borrow_raw(fd) }, options)
+    }
+
     fn import(&self, fd: BorrowedFd<'_>, options: ImportOptions, peers: Peers) -> Result<Memory> {
         let ImportOptions { size_bytes, offset_bytes } = options;
         self.check_sharing(size_bytes)?;
@@ -89,8 +107,8 @@ impl Device {
 }
 
 impl Memory {
-    /// A descriptor of the file that the memory lies in, for another process. The memory is there for as long as any
-    /// process has it or its descriptor.
+    /// A descriptor of the file that the memory lies in, for another process: from its start on, or where it was imported
+    /// from. The memory is there for as long as any process has it or its descriptor.
     ///
     /// # Errors
     /// The memory was not allocated or imported to be shared, or the system gives no descriptor.

@@ -31,6 +31,18 @@ impl Usage {
 }
 
 /// What of a device's memory is in use.
+///
+/// ```
+/// use udo_api::CoreKind;
+/// use udo_runtime::device::Devices;
+///
+/// let dsp = Devices::default().get(CoreKind::Dsp, 0)?;
+/// drop(dsp.alloc(1000)?);
+/// let memory = dsp.alloc(10)?;
+/// let total = dsp.heap_stats().total;
+/// assert_eq!((total.current_bytes, total.peak_bytes, total.memories), (10, 1000, 1));
+/// # Ok::<(), udo_runtime::device::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeapStats {
     /// The most bytes that may be in use at once.

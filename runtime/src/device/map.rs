@@ -32,6 +32,18 @@ struct Mapping {
 }
 
 /// Mapped memory, to be read. It holds a lease as a run does that reads the memory.
+///
+/// ```
+/// use udo_api::CoreKind;
+/// use udo_runtime::device::{Devices, ErrorCode};
+///
+/// let memory = Devices::default().get(CoreKind::Dsp, 0)?.alloc(8)?;
+/// memory.fill(5)?;
+/// let map = memory.map(2..4)?;
+/// assert_eq!(map.bytes()?, [5, 5]);
+/// assert_eq!(memory.write(3, &[6]).unwrap_err().code(), ErrorCode::Busy);
+/// # Ok::<(), udo_runtime::device::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct ReadMap(Mapping);
 

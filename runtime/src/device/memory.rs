@@ -84,6 +84,19 @@ pub struct Memory(MemoryView);
 /// Reading, writing and copying go to the device's side and are complete when they return, whether device and host are
 /// coherent or not. They leave the heap alone unless they are refused, which they are while somebody else has a lease that
 /// is in their way.
+///
+/// ```
+/// use udo_api::CoreKind;
+/// use udo_runtime::device::Devices;
+///
+/// let memory = Devices::default().get(CoreKind::Gpu, 0)?.alloc(100)?;
+/// memory.fill(0)?;
+/// let part = memory.view(40..60)?;
+/// part.write(2, &[7])?;
+/// part.copy_from(3, &memory, 42, 1)?;
+/// assert_eq!(memory.view(41..45)?.read_all()?, [0, 7, 7, 0]);
+/// # Ok::<(), udo_runtime::device::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct MemoryView {
     of: Arc<Inner>,

@@ -2,6 +2,17 @@
 //! everybody else has.
 
 /// How batches are stored. Elements are counted by batch (dimension 0) and by place in it, all other dimensions together.
+///
+/// ```
+/// use udo_api::DType;
+/// use udo_runtime::device::{Packing, TensorSpec};
+///
+/// let spec = TensorSpec::fixed(DType::I8, &[2, 3])?.with_packing(Packing::N4)?;
+/// let mut stored = [9; 12];
+/// spec.pack(&[1, 2, 3, 11, 12, 13], &mut stored)?;
+/// assert_eq!(stored, [1, 11, 0, 0, 2, 12, 0, 0, 3, 13, 0, 0]);
+/// # Ok::<(), udo_runtime::device::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Packing {
     /// One behind the other.

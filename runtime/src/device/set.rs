@@ -30,7 +30,7 @@ pub struct DeviceSpec {
 }
 
 impl DeviceSpec {
-    /// One coherent device with one core, whose memory may be mapped and shared.
+    /// One coherent device with one core, whose memory may be mapped and, on Linux, shared.
     pub fn of(core: Core) -> Self {
         Self {
             core,
@@ -38,7 +38,7 @@ impl DeviceSpec {
             name: None,
             cores: 1,
             memory_bytes: None,
-            capabilities: Capabilities { can_map: true, can_share: true },
+            capabilities: Capabilities { can_map: true, can_share: cfg!(target_os = "linux") },
             coherence: Coherence::Coherent,
         }
     }

@@ -5,6 +5,7 @@ use super::error::{Error, ErrorCode, Result, invalid};
 use super::memory::{AllocOptions, MemoryView};
 use super::packing::Packing;
 use super::spec::TensorSpec;
+use crate::memory::{Buffer, Tensor};
 
 /// A tensor in a device's memory: what it is, and the bytes where it lies, of which there may be more than it takes.
 ///
@@ -73,6 +74,28 @@ impl DeviceTensor {
             )));
         }
         Ok(Self { declared: spec, spec, memory })
+    }
+
+    /// A copy of a host's tensor on a device.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn of(device: &Device, tensor: &Tensor) -> Result<Self> {
+        let made = Self::new(device, TensorSpec::of(*tensor.desc())?)?;
+        made.write(tensor.bytes())?;
+        Ok(made)
+    }
+
+    /// A copy of it on the host: its type, shape and elements.
+    ///
+    /// # Errors
+    /// An open dimension, no memory on the host, or somebody is writing the elements.
+    pub fn to_host(&self) -> Result<Tensor> {
+        let desc = self.spec.desc()?;
+        let mut elements = Buffer::zeroed(desc.size_bytes())?;
+        self.read(elements.bytes_mut())?;
+        Tensor::from_buffer(self.spec.dtype(), desc.full_shape(), elements)
+            .map_err(|error| Error::new(ErrorCode::Internal, error.to_string()))
     }
 
     /// What it is now.

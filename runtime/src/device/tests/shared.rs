@@ -1,7 +1,7 @@
 //! Memory that processes share.
 
 use std::fs::{File, OpenOptions};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::FileExt;
 
 use udo_api::{Core, DType};
@@ -79,6 +79,13 @@ fn n22_what_cannot_be_imported_is_refused() {
     for (options, why) in cases {
         refused(import(options), ErrorCode::InvalidArgument, why);
     }
+    // SAFETY: the number is negative.
+    let negative = unsafe { device.import_raw_fd(-1, of(PAGE, 0)) };
+    refused(negative, ErrorCode::InvalidArgument, "file descriptor -1; wanted one that is open");
+    // SAFETY: the descriptor is open.
+    let again = unsafe { device.import_raw_fd(fd.as_raw_fd(), of(PAGE, 0)) }.unwrap();
+    assert_eq!(again.len(), PAGE);
+    drop(again);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("bytes");
     std::fs::write(&path, [1; 100]).unwrap();
