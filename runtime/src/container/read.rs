@@ -23,6 +23,9 @@ use super::{
 use crate::graph::{Attr, DimSpec, Graph, Node, Source, TensorType, Value, ValueId};
 use crate::memory::Tensor;
 
+/// Whether checksums are not looked at: no fuzzer comes past them.
+const UNCHECKED: bool = cfg!(fuzzing);
+
 /// A model file that is open: its graphs are made when they are asked for.
 #[derive(Debug)]
 pub struct Container {
@@ -242,7 +245,7 @@ fn check_sum(metadata: &BTreeMap<String, String>) -> Result<(), ContainerError> 
     let own = metadata.iter().filter(|(key, _)| *key == key::FORMAT || key.starts_with("udo."));
     let found = hex(key::sum(own.map(|(key, text)| (key.as_str(), text.as_str()))));
     let wanted = metadata.get(key::CHECKSUM).cloned().unwrap_or_default();
-    if found == wanted {
+    if found == wanted || UNCHECKED {
         return Ok(());
     }
     let wanted = if wanted.is_empty() { "one in the file".to_owned() } else { wanted };
@@ -311,7 +314,7 @@ impl Tensors {
         let bytes = self.file.slice(entry.bytes.clone());
         let found = hex(key::sum_of(dtype, &bytes));
         let wanted = self.sums.get(name).cloned().unwrap_or_default();
-        if found != wanted {
+        if found != wanted && !UNCHECKED {
             return Err(ContainerError::Damaged {
                 place: format!("tensor {name:?}"),
                 found,

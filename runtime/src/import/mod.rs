@@ -5,6 +5,7 @@
 #![deny(clippy::as_conversions)]
 
 mod error;
+mod foreign;
 pub mod onnx;
 mod text;
 mod udm;
@@ -48,6 +49,7 @@ impl Reading {
     /// # Errors
     /// It cannot be read.
     pub fn bytes(self, path: &Path) -> Result<ModelBytes, ImportError> {
+        foreign::refuse_folder(path)?;
         let bytes = match self {
             Self::Mapped => ModelBytes::of(path),
             Self::Copied => ModelBytes::read(path),
@@ -127,8 +129,9 @@ pub type Import = fn(&ModelBytes, &str, &ImportOptions) -> Result<Graph, ImportE
 /// What reads bytes that are called `name`.
 ///
 /// # Errors
-/// No known format.
+/// No known format, or one of another tool.
 pub fn importer(bytes: &ModelBytes, name: &str) -> Result<&'static Importer, ImportError> {
+    foreign::refuse(bytes.as_ref(), name)?;
     let suffix = Path::new(name).extension().and_then(|suffix| suffix.to_str());
     let is_named = |suffix: &str| {
         let has = |of: &Importer| of.suffixes.iter().any(|own| own.eq_ignore_ascii_case(suffix));

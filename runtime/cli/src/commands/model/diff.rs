@@ -1,5 +1,6 @@
 //! `udo model diff`
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 
@@ -216,11 +217,14 @@ fn name_of(graph: &Graph, id: Option<ValueId>) -> String {
     value.map_or_else(|| "_".to_owned(), |value| value.name.clone())
 }
 
-/// Names with what is behind the way to the subgraphs that they are in; later ones of a name are numbered.
+/// Keeps `of` under a name; later ones of a name are numbered.
 fn insert<T>(all: &mut BTreeMap<String, T>, name: String, of: T) {
-    let again = (2..).map(|n: u64| format!("{name}#{n}"));
-    let mut names = [name.clone()].into_iter().chain(again);
-    if let Some(free) = names.find(|name| !all.contains_key(name)) {
+    if let Entry::Vacant(free) = all.entry(name.clone()) {
+        free.insert(of);
+        return;
+    }
+    let mut again = (2..).map(|n: u64| format!("{name}#{n}"));
+    if let Some(free) = again.find(|name| !all.contains_key(name)) {
         all.insert(free, of);
     }
 }
@@ -232,7 +236,9 @@ fn nodes(graph: &Graph, way: &str) -> BTreeMap<String, String> {
         for subgraph in node.subgraphs() {
             let way = format!("{way}{}/{}/", node.name, subgraph.attribute);
             let inner = nodes(subgraph.graph, &way);
-            inner.into_iter().for_each(|(name, of)| insert(&mut all, name, of));
+            for (name, of) in inner {
+                insert(&mut all, name, of);
+            }
         }
     }
     all
@@ -272,7 +278,9 @@ fn weights(graph: &Graph, way: &str) -> BTreeMap<String, Tensor> {
         for subgraph in node.subgraphs() {
             let way = format!("{way}{}/{}/", node.name, subgraph.attribute);
             let inner = weights(subgraph.graph, &way);
-            inner.into_iter().for_each(|(name, of)| insert(&mut all, name, of));
+            for (name, of) in inner {
+                insert(&mut all, name, of);
+            }
         }
     }
     all

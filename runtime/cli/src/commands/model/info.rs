@@ -281,9 +281,12 @@ fn shapes(stage: &Stage) -> Value {
 /// A line for each node, of fields as RFC 4180 has them.
 fn csv(all: &[Known]) {
     outln!("network,stage,id,name,type,outputs,cores,parameters,macs");
-    let field = |text: &str| match text.contains(['"', ',', '\n', '\r']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text.to_owned(),
+    let field = |text: &str| {
+        if text.contains(['"', ',', '\n', '\r']) {
+            format!("\"{}\"", text.replace('"', "\"\""))
+        } else {
+            text.to_owned()
+        }
     };
     for known in all {
         for layer in &known.layers {
