@@ -49,9 +49,9 @@ pub(super) fn settle(
         }
         bytes(choices)[1] <= most
     };
-    let mut high = low.max(1) * 2;
+    let mut high = low.max(1).saturating_mul(2);
     while !fits_at(high) && high < MOST_PRICE {
-        (low, high) = (high, high * 2);
+        (low, high) = (high, high.saturating_mul(2));
     }
     for _ in 0..TRIES {
         let middle = low.midpoint(high);
