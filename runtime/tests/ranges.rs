@@ -107,6 +107,42 @@ const ACROSS: &str = "graph across
   output y
 ";
 
+/// A decoder's step: keys and values of a token behind those of all before, by steps and by ONNX's operator.
+const DECODER: &str = "graph decoder
+  input x: f32[1,1,8]
+  input past_k: f32[1,2,past,4]
+  input past_v: f32[1,2,past,4]
+  constant wq: f32[8,8]{0.25}
+  constant wk: f32[8,8]{0.5}
+  constant bias: f32[8]{0.5}
+  constant two: f32[]{2.0}
+  constant apart: i64[4]{1, 1, 2, 4}
+  constant together: i64[3]{1, 1, 8}
+  q1 = MatMul@13(x, wq) # q1
+  q2 = Reshape@21(q1, apart) # q2
+  q = Transpose@21(q2) perm=[0, 2, 1, 3] # q
+  k1 = MatMul@13(x, wk) # k1
+  k2 = Add@14(k1, bias) # k2
+  k3 = Mul@14(k2, x) # k3
+  k4 = Reshape@21(k3, apart) # k4
+  k = Transpose@21(k4) perm=[0, 2, 1, 3] # k
+  v1 = Reshape@21(x, apart) # v1
+  v = Transpose@21(v1) perm=[0, 2, 1, 3] # v
+  all_k = Concat@13(past_k, k) axis=2 # all_k
+  all_v = Concat@13(past_v, v) axis=2 # all_v
+  turned = Transpose@21(all_k) perm=[0, 1, 3, 2] # turned
+  scores = MatMul@13(q, turned) # scores
+  scaled = Div@14(scores, two) # scaled
+  shares = Softmax@13(scaled) axis=-1 # shares
+  mixed = MatMul@13(shares, all_v) # mixed
+  back = Transpose@21(mixed) perm=[0, 2, 1, 3] # back
+  a = Reshape@21(back, together) # a
+  heads, present_k, present_v = Attention@24(q, k, v, _, past_k, past_v) is_causal=1 # attention
+  b1 = Transpose@21(heads) perm=[0, 2, 1, 3] # b1
+  b = Reshape@21(b1, together) # b
+  output a, b, all_k, all_v, present_k, present_v
+";
+
 fn compiled(text: &str, ranges: &[(&str, RangeInclusive<usize>)]) -> Model {
     let ranges = ranges.iter().map(|(name, range)| ((*name).to_owned(), range.clone())).collect();
     let options =
@@ -216,6 +252,46 @@ fn extents_of_one_range_are_not_one_extent() {
     let own = ACROSS.replace("[batch,8]", "[seq,8]");
     let own = compiled(&own, &[("seq", 1..=9)]);
     assert!(steps(&own).contains(&"Attention".to_owned()), "{:?}", steps(&own));
+}
+
+#[test]
+fn one_plan_decodes_every_token() {
+    const TOKENS: usize = 40;
+    let ranged = compiled(DECODER, &[("past", 0..=TOKENS - 1)]);
+    let plan = ranged.plan().unwrap();
+    assert!(plan.report().notices.is_empty(), "{:?}", plan.report().notices);
+    assert!(!steps(&ranged).contains(&"Softmax".to_owned()), "{:?}", steps(&ranged));
+    let (mut exact, mut session) =
+        (compiled(DECODER, &[]).session().unwrap(), ranged.session().unwrap());
+    session.run().unwrap();
+    let mut caches = [noise(&[1, 2, 0, 4], 1), noise(&[1, 2, 0, 4], 2)];
+    for token in 0..TOKENS {
+        let x = noise(&[1, 1, 8], token);
+        for session in [&mut exact, &mut session] {
+            session.set_input("x", &x).unwrap();
+            session.set_input("past_k", &caches[0]).unwrap();
+            session.set_input("past_v", &caches[1]).unwrap();
+        }
+        exact.run().unwrap();
+        let before = thread_heap_calls();
+        session.run().unwrap();
+        assert_eq!(thread_heap_calls() - before, 0, "{token}");
+        let result = |name: &str| session.output_tensor(name).unwrap();
+        for name in ["a", "b", "all_k", "all_v", "present_k", "present_v"] {
+            let (wanted, y) = (exact.output_tensor(name).unwrap(), result(name));
+            assert_eq!(y.dims(), wanted.dims(), "{name} {token}");
+            let pairs = y.get::<f32>().unwrap().iter().zip(wanted.get::<f32>().unwrap());
+            for (y, wanted) in pairs {
+                assert!((y - wanted).abs() <= 1e-5, "{name} {token}: {y} and {wanted}");
+            }
+        }
+        caches = ["present_k", "present_v"].map(|name| {
+            let y = result(name);
+            Tensor::of(Shape::new(y.dims()).unwrap(), y.get::<f32>().unwrap()).unwrap()
+        });
+        assert_eq!(caches[0].desc().shape(), [1, 2, token + 1, 4]);
+    }
+    assert_eq!(session.replans(), 0);
 }
 
 #[test]
