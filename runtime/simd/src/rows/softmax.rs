@@ -96,9 +96,33 @@ unsafe fn four<S: Vector, const N: usize>(
     last: usize,
     count: usize,
 ) {
-    let (zero, nothing) = (simd.splat(0.0), simd.splat(f32::NEG_INFINITY));
-    let mut values = [[zero; N]; 4];
-    let mut best = [simd.splat(f32::MIN); 4];
+    // SAFETY: as promised of what lies at `from`.
+    let values = unsafe { load_four::<S, N>(simd, from, cols, last, count) };
+    let (values, _, sums) = exponentials_of_four(simd, values, [f32::MIN; 4]);
+    let mut inverses = simd.sum4(sums);
+    let mut r = 0;
+    while r < 4 {
+        inverses[r] = 1.0 / inverses[r];
+        r += 1;
+    }
+    // SAFETY: as promised of what lies at `to`.
+    unsafe { store_four::<S, N>(simd, to, cols, last, count, values, inverses) }
+}
+
+/// Four rows, of which those from `count` on are zeros; what is left of the last vector is minus infinity.
+///
+/// # Safety
+/// `count` rows of `cols` elements are readable; `cols` is `N - 1` vectors and `last` elements, a vector at most.
+#[inline(always)]
+unsafe fn load_four<S: Vector, const N: usize>(
+    simd: S,
+    from: *const f32,
+    cols: usize,
+    last: usize,
+    count: usize,
+) -> [[S::F; N]; 4] {
+    let nothing = simd.splat(f32::NEG_INFINITY);
+    let mut values = [[simd.splat(0.0); N]; 4];
     let mut r = 0;
     while r < 4 {
         let mut k = 0;
@@ -111,13 +135,33 @@ unsafe fn four<S: Vector, const N: usize>(
                 // SAFETY: what is left of a row that there is.
                 unsafe { simd.load_tail(at, last, nothing) }
             };
+            k += 1;
+        }
+        r += 1;
+    }
+    values
+}
+
+/// The exponentials of four rows less the greatest of their elements and of `least`, that greatest one, and their sums.
+#[inline(always)]
+fn exponentials_of_four<S: Vector, const N: usize>(
+    simd: S,
+    mut values: [[S::F; N]; 4],
+    least: [f32; 4],
+) -> ([[S::F; N]; 4], [f32; 4], [S::F; 4]) {
+    let zero = simd.splat(0.0);
+    let (mut best, mut sums) = ([zero; 4], [zero; 4]);
+    let mut r = 0;
+    while r < 4 {
+        best[r] = simd.splat(least[r]);
+        let mut k = 0;
+        while k < N {
             best[r] = simd.max(values[r][k], best[r]);
             k += 1;
         }
         r += 1;
     }
     let max = simd.max4(best);
-    let mut sums = [zero; 4];
     r = 0;
     while r < 4 {
         let max = simd.splat(max[r]);
@@ -129,19 +173,30 @@ unsafe fn four<S: Vector, const N: usize>(
         }
         r += 1;
     }
-    let mut inverses = simd.sum4(sums);
-    r = 0;
-    while r < 4 {
-        inverses[r] = 1.0 / inverses[r];
-        r += 1;
-    }
-    r = 0;
+    (values, max, sums)
+}
+
+/// Stores `count` rows, each times a number of its own.
+///
+/// # Safety
+/// `count` rows of `cols` elements are writable; `cols` is `N - 1` vectors and `last` elements, a vector at most.
+#[inline(always)]
+unsafe fn store_four<S: Vector, const N: usize>(
+    simd: S,
+    to: *mut f32,
+    cols: usize,
+    last: usize,
+    count: usize,
+    values: [[S::F; N]; 4],
+    by: [f32; 4],
+) {
+    let mut r = 0;
     while r < count.min(4) {
-        let inverse = simd.splat(inverses[r]);
+        let by = simd.splat(by[r]);
         let mut k = 0;
         while k < N {
             let at = to.wrapping_add(r * cols + k * S::LANES);
-            let value = simd.mul(values[r][k], inverse);
+            let value = simd.mul(values[r][k], by);
             if k + 1 < N || last == S::LANES {
                 // SAFETY: `to` has as many rows: a whole vector of one.
                 unsafe { simd.store(at, value) }
@@ -391,7 +446,15 @@ impl SimdOp for Block<'_> {
 
     #[inline(always)]
     fn run<S: Vector>(self, simd: S) {
-        let Self { x, cols, running: Running { max, sum, factor } } = self;
+        let Self { x, cols, running } = self;
+        match cols.div_ceil(S::LANES) {
+            1 => return short_block::<S, 1>(simd, x, cols, running),
+            2 => return short_block::<S, 2>(simd, x, cols, running),
+            3 => return short_block::<S, 3>(simd, x, cols, running),
+            4 => return short_block::<S, 4>(simd, x, cols, running),
+            _ => {}
+        }
+        let Running { max, sum, factor } = running;
         let mut fours = x.chunks_exact_mut(4 * cols.max(1));
         let mut rows = 0..max.len().min(sum.len()).min(factor.len());
         for x in fours.by_ref() {
@@ -404,6 +467,46 @@ impl SimdOp for Block<'_> {
             let Some(at) = rows.next() else { return };
             block_rows(simd, &mut [x], &mut max[at..], &mut sum[at..], &mut factor[at..]);
         }
+    }
+}
+
+/// The next block of rows of `N` vectors, the last one perhaps not whole, four rows at a time.
+#[inline(always)]
+fn short_block<S: Vector, const N: usize>(
+    simd: S,
+    x: &mut [f32],
+    cols: usize,
+    Running { max, sum, factor }: Running<'_>,
+) {
+    let rows = (x.len() / cols).min(max.len()).min(sum.len()).min(factor.len());
+    let Some(last) = cols.checked_sub((N - 1) * S::LANES) else { return };
+    let mut row = 0;
+    while row < rows {
+        let count = (rows - row).min(4);
+        let mut before = [f32::MIN; 4];
+        before[..count].copy_from_slice(&max[row..][..count]);
+        // SAFETY: `row` is below the number of rows, so this is within `x`.
+        let at = unsafe { x.as_mut_ptr().add(row * cols) };
+        // SAFETY: `count` rows from `row` on lie within `x`, and a row has `last` elements behind `N - 1` vectors.
+        let values = unsafe { load_four::<S, N>(simd, at.cast_const(), cols, last, count) };
+        let (values, best, sums) = exponentials_of_four(simd, values, before);
+        // SAFETY: as for loading; `x` is ours to write.
+        unsafe { store_four::<S, N>(simd, at, cols, last, count, values, [1.0; 4]) }
+        let mut r = 0;
+        while r < 4 {
+            before[r] -= best[r];
+            r += 1;
+        }
+        // SAFETY: four elements, which no vector has fewer than.
+        let before = unsafe { simd.load_tail(before.as_ptr(), 4, simd.splat(0.0)) };
+        let (before, sums) = (simd.to_array(simd.exp(before)), simd.sum4(sums));
+        r = 0;
+        while r < count {
+            sum[row + r] = sum[row + r] * before[r] + sums[r];
+            (max[row + r], factor[row + r]) = (best[r], before[r]);
+            r += 1;
+        }
+        row += 4;
     }
 }
 

@@ -249,8 +249,13 @@ fn softmax_of_long_rows_is_near_that_of_f64() {
 #[test]
 fn softmax_of_blocks_is_that_of_whole_rows() {
     for &isa in Isa::available() {
-        for (rows, blocks) in [(1, &[1][..]), (5, &[3, 70, 17]), (9, &[64, 64]), (4, &[2, 1, 200])]
-        {
+        for (rows, blocks) in [
+            (1, &[1][..]),
+            (5, &[3, 70, 17]),
+            (9, &[64, 64]),
+            (4, &[2, 1, 200]),
+            (7, &[8, 33, 48, 16]),
+        ] {
             let cols: usize = blocks.iter().sum();
             let mut x: Vec<f32> = random(rows * cols, 5).iter().map(|x| x * 40.0 - 20.0).collect();
             // Rows of nothing, and with what is no number, in their first and last block.

@@ -438,7 +438,11 @@ impl<T: Storage> Tiles<T> {
                 map2_in_place(Add, scores, &mask[row * step..][..keys]);
             }
         }
-        for (row, scores) in scores.chunks_exact_mut(keys).enumerate() {
+        // Later queries see no fewer keys, and begin no earlier.
+        let is_whole = tile.visible(problem, 0) >= tile.key + keys
+            && problem.first(tile.reach, tile.query + count - 1) <= tile.key;
+        let partial = if is_whole { &mut [][..] } else { &mut *scores };
+        for (row, scores) in partial.chunks_exact_mut(keys).enumerate() {
             let within = |key: usize| key.saturating_sub(tile.key).min(keys);
             scores[within(tile.visible(problem, row))..].fill(f32::NEG_INFINITY);
             let first = problem.first(tile.reach, tile.query + row);
