@@ -97,8 +97,8 @@ unsafe fn four<S: Vector, const N: usize>(
     count: usize,
 ) {
     // SAFETY: as promised of what lies at `from`.
-    let values = unsafe { load_four::<S, N>(simd, from, cols, last, count) };
-    let (values, _, sums) = exponentials_of_four(simd, values, [f32::MIN; 4]);
+    let mut values = unsafe { load_four::<S, N>(simd, from, cols, last, count) };
+    let (_, sums) = exponentials_of_four(simd, &mut values, [f32::MIN; 4]);
     let mut inverses = simd.sum4(sums);
     let mut r = 0;
     while r < 4 {
@@ -142,13 +142,13 @@ unsafe fn load_four<S: Vector, const N: usize>(
     values
 }
 
-/// The exponentials of four rows less the greatest of their elements and of `least`, that greatest one, and their sums.
+/// Makes four rows exponentials of them less the greatest of their elements and of `least`: that greatest one, and their sums.
 #[inline(always)]
 fn exponentials_of_four<S: Vector, const N: usize>(
     simd: S,
-    mut values: [[S::F; N]; 4],
+    values: &mut [[S::F; N]; 4],
     least: [f32; 4],
-) -> ([[S::F; N]; 4], [f32; 4], [S::F; 4]) {
+) -> ([f32; 4], [S::F; 4]) {
     let zero = simd.splat(0.0);
     let (mut best, mut sums) = ([zero; 4], [zero; 4]);
     let mut r = 0;
@@ -173,7 +173,7 @@ fn exponentials_of_four<S: Vector, const N: usize>(
         }
         r += 1;
     }
-    (values, max, sums)
+    (max, sums)
 }
 
 /// Stores `count` rows, each times a number of its own.
@@ -488,8 +488,8 @@ fn short_block<S: Vector, const N: usize>(
         // SAFETY: `row` is below the number of rows, so this is within `x`.
         let at = unsafe { x.as_mut_ptr().add(row * cols) };
         // SAFETY: `count` rows from `row` on lie within `x`, and a row has `last` elements behind `N - 1` vectors.
-        let values = unsafe { load_four::<S, N>(simd, at.cast_const(), cols, last, count) };
-        let (values, best, sums) = exponentials_of_four(simd, values, before);
+        let mut values = unsafe { load_four::<S, N>(simd, at.cast_const(), cols, last, count) };
+        let (best, sums) = exponentials_of_four(simd, &mut values, before);
         // SAFETY: as for loading; `x` is ours to write.
         unsafe { store_four::<S, N>(simd, at, cols, last, count, values, [1.0; 4]) }
         let mut r = 0;

@@ -12,7 +12,7 @@ pub(in crate::pass) fn find(node: &Candidate<'_>) -> Option<Replacement> {
         ("", "MatMul") => {
             let steps = Steps::before(node)?;
             let keys = steps.keys.apart()?;
-            steps.replacement([steps.q.id()?, keys.id()?, steps.v.id()?], None)
+            Some(steps.replacement([steps.q.id()?, keys.id()?, steps.v.id()?], None))
         }
         RESHAPE | BOUNDED_RESHAPE => {
             let heads = Place::of(node, 0).transposed(&[0, 2, 1, 3])?;
@@ -23,7 +23,7 @@ pub(in crate::pass) fn find(node: &Candidate<'_>) -> Option<Replacement> {
             let is_flat = node.output_extents()? == [batch, queries, row];
             let (q, v) = (steps.q.side_by_side()?, steps.v.side_by_side()?);
             let inputs = [q.flat()?, steps.keys.side_by_side()?.flat()?, v.flat()?];
-            steps.replacement(inputs, Some(count)).filter(|_| is_flat)
+            is_flat.then(|| steps.replacement(inputs, Some(count)))
         }
         _ => None,
     }
@@ -193,7 +193,7 @@ impl<'a> Steps<'a> {
     }
 
     /// One node for all of them, of heads apart or of rows of so many heads.
-    fn replacement(&self, inputs: [ValueId; 3], heads: Option<i64>) -> Option<Replacement> {
+    fn replacement(&self, inputs: [ValueId; 3], heads: Option<i64>) -> Replacement {
         let mut attrs = vec![("scale", Attr::Float(self.scale))];
         if let Some(heads) = heads {
             attrs.extend([("q_num_heads", Attr::Int(heads)), ("kv_num_heads", Attr::Int(heads))]);
@@ -203,7 +203,7 @@ impl<'a> Steps<'a> {
         }
         let inputs = inputs.into_iter().chain(self.mask).map(Operand::Value).collect();
         let domain = if self.is_zeroed { "udo" } else { "" };
-        Some(Replacement { domain, op: "Attention", inputs, attrs })
+        Replacement { domain, op: "Attention", inputs, attrs }
     }
 }
 

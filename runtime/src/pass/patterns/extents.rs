@@ -18,7 +18,7 @@ pub(in crate::pass) fn rule(at: &At<'_>) -> Option<Said> {
         ("", "Concat") => concat(at)?,
         ("", "Transpose") => transpose(at)?,
         ("", "MatMul" | "MatMulInteger") => product(at)?,
-        ("", "Gemm") => gemm(at)?,
+        ("", "Gemm") => gemm(at),
         ("", "Reshape") | ("udo", "BoundedReshape") => reshape(at)?,
         ("", "Expand") | ("udo", "BoundedExpand") => expand(at)?,
         ("", "Range") | ("udo", "BoundedRange") => range(at)?,
@@ -112,7 +112,7 @@ fn gather_nd(at: &At<'_>) -> Option<Said> {
 fn slice(at: &At<'_>) -> Option<Said> {
     let all = at.dims(0)?;
     let (starts, ends) = (at.ints(1)?, at.ints(2)?);
-    let axes = match at.bound.node.input(3) {
+    let along = match at.bound.node.input(3) {
         Some(_) => at.numbers(3)?,
         None => (0..).take(starts.len()).collect(),
     };
@@ -121,7 +121,7 @@ fn slice(at: &At<'_>) -> Option<Said> {
         None => vec![1; starts.len()],
     };
     let (mut dims, mut ints) = (free_after(all), at.ints(0).map(<[Extent]>::to_vec));
-    for (((start, end), axis), step) in starts.iter().zip(ends).zip(axes).zip(steps) {
+    for (((start, end), axis), step) in starts.iter().zip(ends).zip(along).zip(steps) {
         let axis = resolve_axis(axis, all.len())?;
         let bounds = (step == 1).then(|| span(at, &all[axis], [start, end])).flatten();
         let numbers = bounds.as_ref().and_then(|[start, len]| {
@@ -165,13 +165,13 @@ fn is_there(at: &At<'_>, number: &Extent) -> bool {
 }
 
 fn concat(at: &At<'_>) -> Option<Said> {
-    let ports = 0..at.bound.node.inputs.len();
+    let inputs = 0..at.bound.node.inputs.len();
     let mut dims = free_after(at.dims(0)?);
     let axis = resolve_axis(int(at, "axis")?, dims.len())?;
     let parts: Option<Vec<Extent>> =
-        ports.clone().map(|port| at.dims(port)?.get(axis).cloned()).collect();
+        inputs.clone().map(|port| at.dims(port)?.get(axis).cloned()).collect();
     dims[axis] = parts?.iter().try_fold(Extent::of(0), |sum, part| sum.plus(part));
-    let ints: Option<Vec<_>> = ports.map(|port| Some(at.ints(port)?.to_vec())).collect();
+    let ints: Option<Vec<_>> = inputs.map(|port| Some(at.ints(port)?.to_vec())).collect();
     Some(Said { ints: ints.map(|ints| ints.concat()).filter(|_| dims.len() == 1), dims })
 }
 
@@ -198,11 +198,11 @@ fn product(at: &At<'_>) -> Option<Said> {
     Some(Said { dims, ints: None })
 }
 
-fn gemm(at: &At<'_>) -> Option<Said> {
+fn gemm(at: &At<'_>) -> Said {
     let side = |port: usize, transposed: &str, axis: usize| {
         at.dims(port)?.get(if int(at, transposed) == Some(1) { 1 - axis } else { axis }).cloned()
     };
-    Some(Said { dims: vec![side(0, "transA", 0), side(1, "transB", 1)], ints: None })
+    Said { dims: vec![side(0, "transA", 0), side(1, "transB", 1)], ints: None }
 }
 
 /// The extents of an input, with what the plan knows of them.
