@@ -1,6 +1,5 @@
 //! `udo model diff`
 
-use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 
@@ -218,13 +217,10 @@ fn name_of(graph: &Graph, id: Option<ValueId>) -> String {
 }
 
 /// Keeps `of` under a name; later ones of a name are numbered.
-fn insert<T>(all: &mut BTreeMap<String, T>, name: String, of: T) {
-    if let Entry::Vacant(free) = all.entry(name.clone()) {
-        free.insert(of);
-        return;
-    }
-    let mut again = (2..).map(|n: u64| format!("{name}#{n}"));
-    if let Some(free) = again.find(|name| !all.contains_key(name)) {
+fn insert<T>(all: &mut BTreeMap<String, T>, name: &str, of: T) {
+    let again = (2..).map(|n: u64| format!("{name}#{n}"));
+    let mut names = [name.to_owned()].into_iter().chain(again);
+    if let Some(free) = names.find(|name| !all.contains_key(name)) {
         all.insert(free, of);
     }
 }
@@ -232,12 +228,12 @@ fn insert<T>(all: &mut BTreeMap<String, T>, name: String, of: T) {
 fn nodes(graph: &Graph, way: &str) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     for node in &graph.nodes {
-        insert(&mut all, format!("{way}{}", node.name), words(graph, node));
+        insert(&mut all, &format!("{way}{}", node.name), words(graph, node));
         for subgraph in node.subgraphs() {
             let way = format!("{way}{}/{}/", node.name, subgraph.attribute);
             let inner = nodes(subgraph.graph, &way);
             for (name, of) in inner {
-                insert(&mut all, name, of);
+                insert(&mut all, &name, of);
             }
         }
     }
@@ -266,20 +262,20 @@ fn weights(graph: &Graph, way: &str) -> BTreeMap<String, Tensor> {
     let read: HashSet<ValueId> = read.chain(graph.outputs.iter().copied()).collect();
     for id in graph.value_ids().filter(|id| read.contains(id)) {
         if let Some(tensor) = graph.constant(id) {
-            insert(&mut all, format!("{way}{}", name_of(graph, Some(id))), tensor.clone());
+            insert(&mut all, &format!("{way}{}", name_of(graph, Some(id))), tensor.clone());
         }
     }
     for node in &graph.nodes {
         for (name, attr) in &node.attrs {
             if let Attr::Tensor(tensor) = attr {
-                insert(&mut all, format!("{way}{}/{name}", node.name), tensor.clone());
+                insert(&mut all, &format!("{way}{}/{name}", node.name), tensor.clone());
             }
         }
         for subgraph in node.subgraphs() {
             let way = format!("{way}{}/{}/", node.name, subgraph.attribute);
             let inner = weights(subgraph.graph, &way);
             for (name, of) in inner {
-                insert(&mut all, name, of);
+                insert(&mut all, &name, of);
             }
         }
     }
