@@ -2,6 +2,7 @@
 
 use super::onnx::proto::{GraphProto, ModelProto};
 use super::*;
+use crate::container::{Contents, Network, Provenance, Stage, StoredGraph};
 
 fn model() -> Vec<u8> {
     let graph = Some(GraphProto::default());
@@ -74,4 +75,33 @@ fn formats_are_told_apart_by_name_and_suffix() {
             assert!(seen.insert(format!(".{}", suffix.to_lowercase())), "{suffix}");
         }
     }
+}
+
+#[test]
+fn a_file_that_is_read_into_memory_may_change_later() {
+    let text = "graph \"small\"\n  constant w: f32[40]{0.5}\n  output w\n";
+    let graph = Graph::parse(text).unwrap();
+    let networks = vec![Network {
+        name: "small".to_owned(),
+        stages: vec![Stage {
+            shapes: std::collections::BTreeMap::new(),
+            source: Provenance::default(),
+            graph: StoredGraph::new(graph),
+        }],
+    }];
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.udm");
+    Contents { networks, sections: Vec::new() }.write(&path).unwrap();
+    let options = ImportOptions { reading: Reading::Copied, ..ImportOptions::default() };
+    let graph = file(&path, &options).unwrap();
+    std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(3).unwrap();
+    let elements = graph.constant(graph.outputs[0]).and_then(|of| of.get::<f32>());
+    assert_eq!(elements, Some(&[0.5; 40][..]));
+    let error = file(&path, &options).unwrap_err().to_string();
+    let wanted =
+        "it is not a safetensors file, or only part of one: it has 3 bytes, wanted 8 at least";
+    assert_eq!(error, format!("\"m.udm\": {wanted}"));
+    let options = ImportOptions { network: Some("none".to_owned()), ..ImportOptions::default() };
+    let error = file(folder.path(), &options).unwrap_err();
+    assert!(matches!(error, ImportError::Read { .. }));
 }
