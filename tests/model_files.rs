@@ -38,6 +38,16 @@ const CUSTOM: &str = "graph custom
   output y
 ";
 
+const QUANTIZED: &str = "graph q
+  input x: u8[4]
+  constant s: f32[]{0.5}
+  constant z: u8[]{3}
+  a = DequantizeLinear@13(x, s, z) # a
+  b = Sigmoid@13(a) # curve
+  y = QuantizeLinear@13(b, s, z) # b
+  output y
+";
+
 const CONFIG: &str = r#"{"UdoPackage_0": {"UDO_PACKAGE_NAME": "P", "Operators": [
     {"type": "Twist", "inputs": [{"name": "x", "data_type": "FLOAT_32"}],
      "outputs": [{"name": "y", "data_type": "FLOAT_32"}], "core_types": ["CPU"]},
@@ -286,6 +296,10 @@ fn info_says_what_nodes_are_and_what_they_cost() {
     );
     let text = good(&dir, &["model", "info", "open.udm"]);
     assert!(text.contains("network open, stage 1: x [1..3..4,?]\n"), "{text}");
+    fs::write(dir.path().join("q.graph"), QUANTIZED).unwrap();
+    let said = json(&good(&dir, &["model", "info", "q.graph", "--json"]));
+    let dsp = &said["stages"][0]["nodes"][1]["cores"][2];
+    assert_eq!((&dsp["core"], &dsp["takes"]), (&"dsp:v68".into(), &true.into()), "{said}");
     let custom = good(&dir, &["model", "info", "custom.graph"]);
     assert!(custom.contains("as far as the model says them: no package has"), "{custom}");
     let error = bad(&dir, &["model", "info", "open.udm", "--network", "nut"]);

@@ -6,6 +6,7 @@ use udo_api::{Core, TensorDesc};
 
 use super::CompileError;
 use crate::graph::{Graph, GraphValue};
+use crate::pass::{self, PassOptions};
 use crate::place::{self, Choice, Fallback, PlaceOptions, Placement};
 use crate::registry::Registry;
 use crate::resolve::{BindOptions, Resolved};
@@ -27,7 +28,8 @@ pub struct Surveyed {
     pub cores: Vec<(Core, Option<String>)>,
 }
 
-/// The nodes of a graph as they are before passes rewrite them, and which of `cores` would take each. No constant is packed.
+/// The nodes of a graph as they are before passes rewrite them, and which of `cores` would take each, with the encodings that
+/// the model states for values. No constant is packed.
 ///
 /// # Errors
 /// A node without an operator or one that does not fit it, open shapes, or a node that not even the CPU takes.
@@ -37,7 +39,8 @@ pub fn survey(
     bind: &BindOptions,
     cores: &[Core],
 ) -> Result<Vec<Surveyed>, CompileError> {
-    let resolved = registry.resolve(graph, bind)?;
+    let mut resolved = registry.resolve(graph, bind)?;
+    pass::run(&mut resolved.graph, registry, &PassOptions::encodings(), Core::CPU)?;
     let mut nodes = nodes(&resolved, registry);
     for &core in cores {
         let options =

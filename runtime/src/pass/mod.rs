@@ -53,6 +53,9 @@ pub enum Rewrite {
     Fusion(fn(&Candidate<'_>) -> Option<Fusion>),
 }
 
+/// The pass that says how fixed-point cores may store values.
+const ENCODINGS: &str = "encodings";
+
 /// All passes, in order.
 pub const PASSES: &[Pass] = &[
     Pass {
@@ -96,7 +99,7 @@ pub const PASSES: &[Pass] = &[
         rewrite: Rewrite::Pattern(pads::find),
     },
     Pass {
-        name: "encodings",
+        name: ENCODINGS,
         does: "propagates the encodings that quantize and dequantize nodes state to the values around them",
         rewrite: Rewrite::Graph(qdq::propagate),
     },
@@ -139,6 +142,13 @@ impl PassOptions {
     /// No pass runs, so every node is a step of its own.
     pub fn none() -> Self {
         Self { skip: PASSES.iter().map(|pass| pass.name.to_owned()).collect() }
+    }
+
+    /// One pass runs and no other: the one that leaves nodes as they are and says how fixed-point cores may store values.
+    pub(crate) fn encodings() -> Self {
+        let mut options = Self::none();
+        options.skip.remove(ENCODINGS);
+        options
     }
 }
 
