@@ -117,20 +117,6 @@ impl<const N: usize> Broadcast<N> {
         }
     }
 
-    /// As [`Self::each_row`], on several threads where there are many elements.
-    pub(crate) fn each_row_shared<Y: Element>(
-        &self,
-        parallel: Parallel<'_>,
-        y: &mut [Y],
-        body: impl Fn([usize; N], [usize; N], &mut [Y]) + Sync,
-    ) -> Result<(), ExecError> {
-        self.share(parallel, y, |part, first, y| {
-            part.each_row(y, |at, steps, y| {
-                body(std::array::from_fn(|tensor| first[tensor] + at[tensor]), steps, y);
-            });
-        })
-    }
-
     /// Calls `body` with parts of the result, where their operands start, and their elements, on several threads
     /// where there are many.
     fn share<Y: Element>(
@@ -165,7 +151,7 @@ impl Broadcast {
     /// Calls `row` with each row of the result and of its operands, shared out among threads. Rows that are short are
     /// taken many at a time.
     #[inline]
-    pub(super) fn rows<A: Element, B: Element, Y: Element>(
+    pub(crate) fn rows<A: Element, B: Element, Y: Element>(
         &self,
         parallel: Parallel<'_>,
         (a, b): (&[A], &[B]),

@@ -10,7 +10,7 @@ use udo_simd::rows::{self, Quantized};
 
 use super::{EncodingPorts, VALUES};
 use crate::Def;
-use crate::family::elementwise::{Broadcast, broadcast_shapes};
+use crate::family::elementwise::{BLOCK, Broadcast, Side, broadcast_shapes};
 
 /// A function of two numbers, on quantized values.
 pub(crate) trait QuantizedBinary: Send + Sync + 'static {
@@ -93,25 +93,19 @@ impl<F: QuantizedBinary> Kernel for Meeting<F> {
     }
 }
 
-/// Elements whose numbers lie on the stack at a time.
-const CHUNK: usize = 1024;
-
-/// An operand, and what its values stand for.
-struct Operand<'a, T> {
-    values: &'a [T],
+/// What the values of an operand stand for.
+struct Decoder<T> {
     is: Encoding,
     zero: T,
 }
 
-impl<T: QuantizedType + Quantized> Operand<'_, T> {
-    /// What the values from `at` on, `step` apart, stand for.
-    fn load(&self, at: usize, step: usize, to: &mut [f32]) {
-        match step {
-            0 => to.fill(self.is.dequantize(self.values[at])),
-            1 => rows::dequantize(&self.values[at..][..to.len()], self.is.scale, self.zero, to),
-            step => {
-                let values = self.values[at..].iter().step_by(step);
-                to.iter_mut().zip(values).for_each(|(to, &value)| *to = self.is.dequantize(value));
+impl<T: QuantizedType + Quantized> Decoder<T> {
+    /// What the values of a block of a row stand for, which begins at `at`.
+    fn load(&self, row: Side<'_, T>, at: usize, to: &mut [f32]) {
+        match row {
+            Side::One(value) => to.fill(self.is.dequantize(value)),
+            Side::Each(values) => {
+                rows::dequantize(&values[at..][..to.len()], self.is.scale, self.zero, to);
             }
         }
     }
@@ -124,17 +118,17 @@ fn execute<F: QuantizedBinary, T: QuantizedType + Quantized>(
     let Io { inputs, mut outputs, parallel, .. } = io;
     let operand = |port: usize, ports: EncodingPorts| {
         let (values, is) = (inputs.get::<T>(port)?, ports.read::<T>(&inputs)?);
-        Ok::<_, ExecError>(Operand { values, is, zero: T::from_f32(is.zero_point as f32) })
+        Ok::<_, ExecError>((values, Decoder { is, zero: T::from_f32(is.zero_point as f32) }))
     };
-    let (a, b) = (operand(A, A_IS)?, operand(B, B_IS)?);
+    let ((a, a_is), (b, b_is)) = (operand(A, A_IS)?, operand(B, B_IS)?);
     let c_is = C_IS.read::<T>(&inputs)?;
     let c_zero = T::from_f32(c_is.zero_point as f32);
-    plan.each_row_shared(parallel, outputs.take::<T>(0)?, |at, steps, y| {
-        let (mut of_a, mut of_b) = ([0.0; CHUNK], [0.0; CHUNK]);
-        for (i, y) in y.chunks_mut(CHUNK).enumerate() {
+    plan.rows(parallel, (a, b), outputs.take::<T>(0)?, &|a, b, y: &mut [T]| {
+        let (mut of_a, mut of_b) = ([0.0; BLOCK], [0.0; BLOCK]);
+        for (i, y) in y.chunks_mut(BLOCK).enumerate() {
             let (of_a, of_b) = (&mut of_a[..y.len()], &mut of_b[..y.len()]);
-            a.load(at[0] + i * CHUNK * steps[0], steps[0], of_a);
-            b.load(at[1] + i * CHUNK * steps[1], steps[1], of_b);
+            a_is.load(a, i * BLOCK, of_a);
+            b_is.load(b, i * BLOCK, of_b);
             of_a.iter_mut().zip(of_b).for_each(|(a, b)| *a = F::of(*a, *b));
             rows::quantize(of_a, c_is.scale, c_zero, y);
         }
@@ -159,6 +153,7 @@ mod tests {
             (vec![6, large], vec![6, 1]),
             (vec![3, 1], vec![1, large]),
             (vec![large, 6], vec![6]),
+            (vec![2, large, 3], vec![2, 1, 3]),
             (vec![0, 3], vec![3]),
         ] {
             broadcasts::<F, u8>(name, &a_dims, &b_dims);
