@@ -355,3 +355,28 @@ fn operators_that_nobody_has_are_missed_before_the_run() {
     );
     assert!(error.contains("Nobodys"), "{error}");
 }
+
+/// What is left of two rows, without the axes that have one element then.
+const ROWS: &str = "graph rows
+  input x: f32[3,2,1]
+  input keep: bool[2]
+  kept = Compress@11(x, keep) axis=1 # kept
+  y = Squeeze@13(kept) # y
+  output y
+";
+
+#[test]
+fn how_many_axes_are_left_is_for_the_run_to_say() {
+    let mut session = model(ROWS).session().unwrap();
+    let x = tensor(&[3, 2, 1], &[1f32, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    for (keep, dims, wanted) in [
+        ([true, true], &[3, 2][..], &[1f32, 2.0, 3.0, 4.0, 5.0, 6.0][..]),
+        ([false, true], &[3], &[2.0, 4.0, 6.0]),
+        ([false, false], &[3, 0], &[]),
+    ] {
+        let keep = tensor(&[2], &keep.map(Bool::from));
+        run(&mut session, &[("x", x.clone()), ("keep", keep)]);
+        assert_eq!(session.output::<f32>("y").unwrap(), wanted);
+        assert_eq!(session.output_desc("y").unwrap().shape(), dims);
+    }
+}

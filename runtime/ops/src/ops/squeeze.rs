@@ -32,7 +32,13 @@ impl View for Squeeze {
                 .ok_or_else(|| {
                     Error::new(format!("axes {axes:?} of {x} are not axes of one element"))
                 })?,
-            None => (0..dims.len()).filter(|&axis| dims[axis].exact() == Some(1)).collect(),
+            None => {
+                if let Some(axis) = dims.iter().position(|dim| dim.exact().is_none()) {
+                    let reason = "may have one element in a run, and no axes are named";
+                    return Err(Error::new(format!("axis {axis} of {x} {reason}")));
+                }
+                (0..dims.len()).filter(|&axis| dims[axis].exact() == Some(1)).collect()
+            }
         };
         let kept = dims.iter().enumerate().filter(|(axis, _)| !dropped.contains(axis));
         Shape::of_dims(&kept.map(|(_, &dim)| dim).collect::<Vec<_>>())

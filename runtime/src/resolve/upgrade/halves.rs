@@ -2,13 +2,14 @@
 //! else reads them.
 //!
 //! A node whose operator has a kernel for halves, and that reads none that were computed, stays as it is: rows of a table that
-//! a model stores in halves are gathered as such. Every other one reads and makes f32. Each half that it makes is rounded by a
+//! a model stores in halves are gathered as such. Almost every other one reads and makes f32. Each half that it makes is rounded by a
 //! node behind it, for readers that want that; those that are computed in f32 as well read what it was rounded from.
 
-use udo_api::{Core, DType, KernelDef, Side, TensorDesc};
+use udo_api::{Bf16, Core, DType, F16, KernelDef, Side, TensorDesc};
 
 use super::edit::{new_node, with_int};
 use crate::graph::{Attr, Node, ValueId};
+use crate::memory::Tensor;
 use crate::registry::{OpEntry, Registry};
 use crate::resolve::{BoundNode, ResolveError, TypedGraph, Wide, port_types};
 
@@ -155,6 +156,14 @@ impl TypedGraph {
         }
     }
 
+    /// Whether the second operand is known to be 2.
+    fn is_square(&self, node: &Node) -> bool {
+        let exponent = self.known(node.input(1));
+        let f16 = |tensor: &Tensor| Some(tensor.get::<F16>()?.iter().all(|x| x.to_f32() == 2.0));
+        let bf16 = |tensor: &Tensor| Some(tensor.get::<Bf16>()?.iter().all(|x| x.to_f32() == 2.0));
+        exponent.is_some_and(|tensor| f16(tensor).or_else(|| bf16(tensor)).unwrap_or(false))
+    }
+
     /// What an input of halves was rounded from, if the node may read that in its place. A conversion may where it makes
     /// wider numbers of what the model does not say is rounded.
     fn wide_for(&self, node: &Node, port: usize) -> Option<ValueId> {
@@ -162,11 +171,38 @@ impl TypedGraph {
         let may = match node.op.as_str() {
             "Cast" => !wide.is_stated && is_to(node, DType::F32),
             "BitCast" | "CastLike" => false,
+            op if JUMPS.contains(&op) => false,
+            // Of a number that is next to nothing a root is a number or none.
+            "Pow" => port == 1 || self.is_square(node),
             _ => true,
         };
         may.then_some(wide.value)
     }
 }
+
+/// Operators whose results jump where a number is a little less or more: they read what the model says, so that a number that
+/// is whole when rounded counts as such.
+const JUMPS: &[&str] = &[
+    "ArgMax",
+    "ArgMin",
+    "Ceil",
+    "Equal",
+    "Floor",
+    "Greater",
+    "GreaterOrEqual",
+    "Hardmax",
+    "IsInf",
+    "IsNaN",
+    "Less",
+    "LessOrEqual",
+    "Mod",
+    "NonZero",
+    "OneHot",
+    "Round",
+    "Sign",
+    "TopK",
+    "Unique",
+];
 
 /// Whether a conversion is one to this type.
 fn is_to(node: &Node, dtype: DType) -> bool {
