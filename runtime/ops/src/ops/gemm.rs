@@ -87,7 +87,7 @@ struct GemmF32 {
     alpha: f32,
     addend: Option<Addend>,
     fused: Fused,
-    strips_len: usize,
+    scratch_len: usize,
     /// Whether each run says how many rows there are.
     is_bounded: bool,
 }
@@ -123,7 +123,7 @@ impl GemmF32 {
     /// Elements of scratch for the left side transposed, for the right side packed, and for results that become quantized values.
     fn scratch_lens(&self) -> [usize; 3] {
         let Product { rows, depth, .. } = self.b.product;
-        [if self.trans_a { rows * depth } else { 0 }, self.b.scratch_len(), self.strips_len]
+        [if self.trans_a { rows * depth } else { 0 }, self.b.scratch_len(), self.scratch_len]
     }
 }
 
@@ -159,9 +159,10 @@ impl Kernel for GemmF32 {
         cx.work(product.work(1))?;
         let b = RightSide::read(cx, 1, product, 1)?;
         let Ending { fused, addend, .. } = Self::ending(cx, &sizes)?;
-        let strips_len = fused.quantized.map_or(0, |_| product.strips_len(cx.threads()));
         let a = cx.input(0)?;
         let is_bounded = !a.full_shape().is_fixed();
+        let is_quantized = fused.quantized.is_some();
+        let scratch_len = product.scratch_len(cx.threads(), is_quantized, is_bounded);
         let is_one_row = sizes.c_steps[0] == 0;
         if is_bounded
             && (trans_a || !is_one_row || a.full_shape().dim(1).and_then(Dim::exact).is_none())
@@ -170,7 +171,7 @@ impl Kernel for GemmF32 {
             return Err(Error::new(format!("input 0 is {a}, {wanted}")));
         }
         let alpha = cx.float32("alpha")?;
-        Ok(Self { b, trans_a, alpha, addend, fused, strips_len, is_bounded })
+        Ok(Self { b, trans_a, alpha, addend, fused, scratch_len, is_bounded })
     }
 
     fn workspace(&self) -> Workspace {

@@ -62,7 +62,7 @@ struct Floats {
     batch: Broadcast,
     b: RightSide,
     fused: Fused,
-    strips_len: usize,
+    scratch_len: usize,
     /// Whether each run says how many rows, or columns, there are.
     is_bounded: bool,
     /// The extents of right sides that are packed.
@@ -79,7 +79,7 @@ impl Floats {
 
     /// Elements of scratch for a right side, and for results that become quantized values.
     fn scratch_lens(&self) -> [usize; 2] {
-        [if self.b.packs() { self.b.scratch_len() } else { 0 }, self.strips_len]
+        [if self.b.packs() { self.b.scratch_len() } else { 0 }, self.scratch_len]
     }
 }
 
@@ -98,9 +98,10 @@ impl Kernel for Floats {
         let is_bounded = [cx.input(0)?, cx.input(1)?].iter().any(|x| !x.full_shape().is_fixed());
         let b = RightSide::read(cx, 1, product, rights)?;
         let (_, fused) = Self::takes(cx)?.leading(cx.epilogue());
-        let strips_len = fused.quantized.map_or(0, |_| product.strips_len(cx.threads()));
+        let is_quantized = fused.quantized.is_some();
+        let scratch_len = product.scratch_len(cx.threads(), is_quantized, is_bounded);
         let b_shape = cx.input(1)?.full_shape();
-        Ok(Self { batch, b, fused, strips_len, is_bounded, b_shape })
+        Ok(Self { batch, b, fused, scratch_len, is_bounded, b_shape })
     }
 
     fn workspace(&self) -> Workspace {
@@ -255,8 +256,11 @@ mod tests {
     #[test]
     fn constants_are_packed_once() {
         // Few rows and many, one right side and several, on one thread and two.
-        let cases: [(&[usize], &[usize]); 6] = [
+        let cases: [(&[usize], &[usize]); 8] = [
             (&[1, 37], &[37, 50]),
+            // Of these threads share the columns.
+            (&[5, 80], &[80, 900]),
+            (&[2, 4, 70], &[2, 70, 700]),
             (&[70, 37], &[37, 50]),
             (&[2, 33, 40], &[40, 65]),
             (&[3, 9, 17], &[3, 17, 5]),
@@ -283,6 +287,24 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn columns_that_threads_share_end_as_rows_do() {
+        let (rows, depth, cols) = (7, 96, 1000);
+        let [a, b, bias, residual] = [rows * depth, depth * cols, cols, rows * cols].map(noise);
+        let of = |threads| {
+            let run = bench("MatMul").threads(threads).input(tensor(&[rows, depth], &a));
+            let run = run.constant(tensor(&[depth, cols], &b));
+            let run = run.then_bias(1, tensor(&[cols], &bias));
+            let run = run.then_residual(tensor(&[rows, cols], &residual));
+            let mut run = run.then_activation(udo_api::Activation::Relu).run().unwrap();
+            let run = run.swap_remove(0);
+            assert_eq!(run.epilogue_steps, 3);
+            run.outputs[0].values::<f32>()
+        };
+        let wanted: Vec<f64> = of(1).into_iter().map(f64::from).collect();
+        assert_near(&of(4), &wanted, 1e-5);
     }
 
     #[test]

@@ -19,6 +19,12 @@ const PARTS: usize = 4;
 /// The fewest rows of a strip of results that become quantized values: a product of a few takes its terms in another order.
 const STRIP_ROWS: usize = 64;
 
+/// The fewest rows that a thread takes of a product at a time: each time it reads all of the right side.
+const LEAST_ROWS: usize = 12;
+
+/// The least depth of products whose results are copied once more rather than the right side read by every thread.
+const WORTH_COPYING: usize = 64;
+
 /// What factors are rounded to before they are multiplied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Factors {
@@ -145,7 +151,7 @@ impl Product {
         self.run_to(parallel, a, packed, Results::Numbers(y), epilogue, &mut [])
     }
 
-    /// The same where results may become quantized values, with so many elements of scratch as [`Self::strips_len`] says.
+    /// The same where results may become quantized values, with so many elements of scratch as [`Self::scratch_len`] says.
     pub(crate) fn run_to(
         &self,
         parallel: Parallel<'_>,
@@ -157,7 +163,14 @@ impl Product {
     ) -> Result<(), ExecError> {
         let &Self { rows, depth, cols, .. } = self;
         let grains = partition::grains(parallel, rows * depth * cols, partition::F32_PRODUCTS);
-        let (cut, y) = (self.cut(grains), y.part(0, rows * cols));
+        let mut y = y.part(0, rows * cols);
+        if let (Results::Numbers(y), Some(blocks)) = (&mut y, strips.get_mut(..rows * cols))
+            && grains > 1
+            && self.is_cut_by_columns(parallel.width())
+        {
+            return self.by_columns(parallel, a, packed, y, epilogue, (grains, blocks));
+        }
+        let cut = self.cut(grains.min((rows / LEAST_ROWS).max(parallel.width())));
         if rows == 1 {
             return y.compute(parallel, cut, strips, |first, y, _| {
                 self.row(first, a, packed, y, epilogue);
@@ -180,10 +193,59 @@ impl Product {
         })
     }
 
-    /// Elements of scratch for results that become quantized values, on so many threads.
-    pub(crate) fn strips_len(&self, threads: usize) -> usize {
-        let cut = self.cut(1);
-        cut.strips_len(cut.height, partition::most_grains(threads))
+    /// Elements of scratch for results that become quantized values, or of which threads compute columns, on so many threads;
+    /// bounded rows may be fewer in a run.
+    pub(crate) fn scratch_len(
+        &self,
+        threads: usize,
+        is_quantized: bool,
+        is_bounded: bool,
+    ) -> usize {
+        if is_quantized {
+            let cut = self.cut(1);
+            return cut.strips_len(cut.height, partition::most_grains(threads));
+        }
+        let most = LEAST_ROWS.saturating_mul(threads) - 1;
+        let rows = if is_bounded { self.rows.min(most) } else { self.rows };
+        let few = Self { rows, ..*self };
+        if few.is_cut_by_columns(threads) { rows.saturating_mul(self.cols) } else { 0 }
+    }
+
+    /// Whether rows are too few for all threads, so that these share the columns: each reads a part of the right side.
+    fn is_cut_by_columns(&self, threads: usize) -> bool {
+        threads > 1
+            && (2..LEAST_ROWS.saturating_mul(threads)).contains(&self.rows)
+            && self.depth >= WORTH_COPYING
+            && self.factors == Factors::F32
+    }
+
+    /// Computes chunks of columns, each in a block of its own, which rows are put together from.
+    fn by_columns(
+        &self,
+        parallel: Parallel<'_>,
+        a: &[f32],
+        packed: &[f32],
+        y: &mut [f32],
+        epilogue: &Epilogue<'_>,
+        (grains, blocks): (usize, &mut [f32]),
+    ) -> Result<(), ExecError> {
+        let &Self { rows, depth, cols, .. } = self;
+        let columns = columns_of_chunk(cols, grains);
+        parallel.chunks_mut(blocks, rows * columns, |part, block| {
+            let (first, width) = (part * columns, block.len() / rows);
+            let epilogue = from_column(first, epilogue);
+            gemm(a, depth, rows, depth, &packed[first * depth..], width, block, width, &epilogue);
+            Ok(())
+        })?;
+        let height = rows.div_ceil(parallel.width());
+        parallel.chunks_mut(y, height * cols, |part, y| {
+            for (row, y) in (part * height..).zip(y.chunks_exact_mut(cols)) {
+                for (block, y) in blocks.chunks(rows * columns).zip(y.chunks_mut(columns)) {
+                    y.copy_from_slice(&block[row * y.len()..][..y.len()]);
+                }
+            }
+            Ok(())
+        })
     }
 
     /// How the rows of the result are cut among so many grains, or the columns of a single row.
@@ -199,9 +261,7 @@ impl Product {
 
     /// Columns of a product of one row, from `first` on.
     fn row(&self, first: usize, a: &[f32], packed: &[f32], y: &mut [f32], epilogue: &Epilogue<'_>) {
-        let bias = epilogue.bias.map(|bias| &bias[first..]);
-        let residual = epilogue.residual.map(|(data, ld)| (&data[first..], ld));
-        let epilogue = Epilogue { bias, residual, ..*epilogue };
+        let epilogue = from_column(first, epilogue);
         let packed = &packed[first * self.packed_depth()..];
         let (depth, cols) = (self.depth, y.len());
         match self.factors {
@@ -223,4 +283,11 @@ impl Product {
             }
         }
     }
+}
+
+/// What is done to the columns from `first` on.
+fn from_column<'a>(first: usize, epilogue: &Epilogue<'a>) -> Epilogue<'a> {
+    let bias = epilogue.bias.map(|bias| &bias[first..]);
+    let residual = epilogue.residual.map(|(data, ld)| (&data[first..], ld));
+    Epilogue { bias, residual, ..*epilogue }
 }
