@@ -1,0 +1,580 @@
+/*
+ * The runtime for programs in C and C++. Made from the source of libudo; edit that.
+ *
+ * - A function returns NULL, or an error that its caller releases. On an error nothing is written to where results go.
+ * - What is made is released by its own udo_*_release; NULL is fine there. What was made of it lives on.
+ * - Threads may share what is passed as const. What is not is the call's alone while it lasts.
+ * - Text is UTF-8 and ends with a zero. Text and addresses that are handed out go with the handle that they came from.
+ * - Structures of options start with their size. One that is shorter than this library's has defaults for the rest; of one that
+ *   is longer, what this library does not know has to be zero. NULL is for all defaults.
+ * - A number that is none of those listed for its type is refused.
+ */
+
+#ifndef UDO_H
+#define UDO_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+// No error.
+#define UDO_ERROR_NONE 0
+
+// An argument is wrong in itself, or does not go with the others.
+#define UDO_ERROR_INVALID_ARGUMENT 1
+
+// A heap's limit, the system or a tensor's memory has not as many bytes.
+#define UDO_ERROR_OUT_OF_MEMORY 2
+
+// The call does not go with what was called before.
+#define UDO_ERROR_INVALID_STATE 3
+
+// A file's contents are not what they should be.
+#define UDO_ERROR_INVALID_FILE 4
+
+// A file or folder is not there, or may not be used.
+#define UDO_ERROR_INVALID_PATH 5
+
+// It did not happen in the time given.
+#define UDO_ERROR_TIMEOUT 6
+
+// The device, or this system, cannot do it.
+#define UDO_ERROR_UNSUPPORTED 7
+
+// The device went away.
+#define UDO_ERROR_DEVICE_LOST 8
+
+// A number was asked for that open dimensions leave open.
+#define UDO_ERROR_DYNAMIC_SHAPE 9
+
+// There is no such device, or it cannot be had.
+#define UDO_ERROR_DEVICE_UNAVAILABLE 10
+
+// The shape is not one of those allowed.
+#define UDO_ERROR_SHAPE_MISMATCH 11
+
+// Something else has the name already.
+#define UDO_ERROR_ALREADY_EXISTS 12
+
+// Somebody else is at it now.
+#define UDO_ERROR_BUSY 13
+
+// The caller asked for it to end.
+#define UDO_ERROR_CANCELLED 14
+
+// A fault of this library.
+#define UDO_ERROR_INTERNAL 15
+
+// The host's processor.
+#define UDO_DEVICE_CPU 1
+
+// A GPU.
+#define UDO_DEVICE_GPU 2
+
+// A digital signal processor.
+#define UDO_DEVICE_DSP 3
+
+// A tensor accelerator.
+#define UDO_DEVICE_HTA 4
+
+// IEEE 754 binary32.
+#define UDO_DTYPE_F32 1
+
+// IEEE 754 binary64.
+#define UDO_DTYPE_F64 2
+
+// IEEE 754 binary16.
+#define UDO_DTYPE_F16 3
+
+// The upper half of a binary32.
+#define UDO_DTYPE_BF16 4
+
+// Signed 8-bit integer.
+#define UDO_DTYPE_I8 5
+
+// Signed 16-bit integer.
+#define UDO_DTYPE_I16 6
+
+// Signed 32-bit integer.
+#define UDO_DTYPE_I32 7
+
+// Signed 64-bit integer.
+#define UDO_DTYPE_I64 8
+
+// Unsigned 8-bit integer.
+#define UDO_DTYPE_U8 9
+
+// Unsigned 16-bit integer.
+#define UDO_DTYPE_U16 10
+
+// Unsigned 32-bit integer.
+#define UDO_DTYPE_U32 11
+
+// Unsigned 64-bit integer.
+#define UDO_DTYPE_U64 12
+
+// One byte, 0 or 1.
+#define UDO_DTYPE_BOOL 13
+
+// The model's own.
+#define UDO_LAYOUT_AS_GIVEN 0
+
+// Batches, channels, rows, columns.
+#define UDO_LAYOUT_NCHW 1
+
+// Batches, rows, columns, channels.
+#define UDO_LAYOUT_NHWC 2
+
+// One behind the other.
+#define UDO_PACKING_1N 0
+
+// Two and two, of elements of two bytes.
+#define UDO_PACKING_2N 1
+
+// Four and four, of elements of one byte.
+#define UDO_PACKING_4N 2
+
+// Anything.
+#define UDO_CONTENTS_UNSET 0
+
+// Zeros.
+#define UDO_CONTENTS_ZEROS 1
+
+// It may not.
+#define UDO_SHARING_PRIVATE 0
+
+// It may, as a file descriptor.
+#define UDO_SHARING_EXPORTABLE 1
+
+// To be read.
+#define UDO_MAP_READ 1
+
+// To be read and written.
+#define UDO_MAP_WRITE 2
+
+// The mapping: it invalidates when it begins, and flushes when it is released.
+#define UDO_UPKEEP_BY_MAP 0
+
+// The program, by `udo_map_flush` and `udo_map_invalidate`.
+#define UDO_UPKEEP_BY_PROGRAM 1
+
+// The model is refused.
+#define UDO_FALLBACK_OFF 0
+
+// It runs on the CPU.
+#define UDO_FALLBACK_CPU 1
+
+// A device. Threads may share it, and its memories live on without it.
+typedef struct udo_device_t udo_device_t;
+
+// Why a call was refused: a code, and a message that says what, where, found, wanted, and what to do next.
+typedef struct udo_error_t udo_error_t;
+
+// Memory mapped to the host. It is at the bytes, as one who reads or writes them, until it is released.
+typedef struct udo_map_t udo_map_t;
+
+// Bytes of a device's memory, or a part of them. Threads may share it. The bytes are given back with the last handle, view,
+// mapping or tensor of them. Who is at bytes that somebody else writes, or writes those that somebody is at, is refused with
+// `UDO_ERROR_BUSY`.
+typedef struct udo_memory_t udo_memory_t;
+
+// A model that is ready to run. Threads may share it, and sessions live on without it.
+typedef struct udo_model_t udo_model_t;
+
+// Operators, built in and of packages, and devices. Threads may share it. What is made of it lives on by itself.
+typedef struct udo_runtime_t udo_runtime_t;
+
+// The memory of one run at a time. Threads may share it, and one that comes while another is at it is refused with
+// `UDO_ERROR_BUSY`; those that are to run at once have a session each.
+typedef struct udo_session_t udo_session_t;
+
+// A tensor: what it is, and the memory where it lies, which it keeps.
+typedef struct udo_tensor_t udo_tensor_t;
+
+// What elements a tensor has, and how they lie in memory; dimensions may be open.
+typedef struct udo_tensor_spec_t udo_tensor_spec_t;
+
+// The kind of an error: one of `UDO_ERROR_*`. Numbers are never reused.
+typedef uint32_t udo_error_code_t;
+
+// The kind of a device's cores: one of `UDO_DEVICE_*`.
+typedef uint32_t udo_device_kind_t;
+
+// What of a device's memory is in use, in bytes.
+typedef struct {
+    // The most bytes that may be in use at once.
+    uint64_t limit_bytes;
+    // Bytes in use now.
+    uint64_t current_bytes;
+    // The most bytes that were in use at once.
+    uint64_t peak_bytes;
+    // How many memories there are now.
+    uint64_t memories;
+    // Bytes of imported memories, which the others do not count.
+    uint64_t imported_bytes;
+} udo_memory_stats_t;
+
+// What a mapping is for: one of `UDO_MAP_*`.
+typedef uint32_t udo_map_access_t;
+
+// Who keeps host and device in step while memory is mapped: one of `UDO_UPKEEP_*`.
+typedef uint32_t udo_map_upkeep_t;
+
+// The type of elements: one of `UDO_DTYPE_*`.
+typedef uint32_t udo_dtype_t;
+
+// The order of dimensions: one of `UDO_LAYOUT_*`.
+typedef uint32_t udo_layout_t;
+
+// How batches lie next to each other: one of `UDO_PACKING_*`.
+typedef uint32_t udo_packing_t;
+
+// What is in fresh memory: one of `UDO_CONTENTS_*`.
+typedef uint32_t udo_contents_t;
+
+// Whether memory may be given to other processes: one of `UDO_SHARING_*`.
+typedef uint32_t udo_sharing_t;
+
+// How memory is allocated. NULL in its place, or zeros, are the defaults.
+typedef struct {
+    // `sizeof(udo_alloc_options_t)`.
+    size_t size;
+    // The first byte is at a multiple of this power of two; 0 is for 64.
+    uint64_t align_bytes;
+    // What is in it.
+    udo_contents_t contents;
+    // Whether it may be given to other processes.
+    udo_sharing_t sharing;
+    // Whose it is in statistics; NULL is for "program".
+    const char *owner;
+} udo_alloc_options_t;
+
+// An input on the host.
+typedef struct {
+    // Its elements, of the type that the model's input has.
+    const void *data;
+    // How many bytes they have.
+    size_t size_bytes;
+    // Its dimensions; NULL is for those of the model, if they are fixed.
+    const int64_t *dims;
+    // How many there are.
+    size_t rank;
+} udo_host_input_t;
+
+// Where an output goes on the host.
+typedef struct {
+    // Where its elements go.
+    void *data;
+    // How many bytes there is room for.
+    size_t capacity_bytes;
+    // How many bytes its elements have. A run sets it.
+    size_t size_bytes;
+} udo_host_output_t;
+
+// What happens to a node that none of the cores takes: one of `UDO_FALLBACK_*`.
+typedef uint32_t udo_fallback_t;
+
+// How a model is loaded. NULL in its place, or zeros, are the defaults.
+typedef struct {
+    // `sizeof(udo_load_options_t)`.
+    size_t size;
+    // The most bytes that packed constants, scratch and all sessions take together; 0 is for what the machine has.
+    uint64_t max_memory_bytes;
+    // How many threads runs of all sessions share; 0 is for one.
+    uint32_t threads;
+    // What happens to a node that none of the cores takes.
+    udo_fallback_t fallback;
+    // The cores to use, the preferred one first, as in "dsp,cpu"; NULL is for "cpu".
+    const char *cores;
+} udo_load_options_t;
+
+// What a runtime is made of. NULL in its place, or zeros, are the defaults.
+typedef struct {
+    // `sizeof(udo_runtime_options_t)`.
+    size_t size;
+    // Paths of packages of operators: their folders, `dist` folders or registration libraries.
+    const char *const *packages;
+    // How many there are.
+    size_t package_count;
+} udo_runtime_options_t;
+
+// How a session is made. NULL in its place, or zeros, are the defaults.
+typedef struct {
+    // `sizeof(udo_session_options_t)`.
+    size_t size;
+    // The device in whose memory tensors lie that runs make; NULL is for the CPU.
+    const udo_device_t *device;
+} udo_session_options_t;
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+// The kind of an error; `UDO_ERROR_NONE` of NULL.
+udo_error_code_t udo_error_code(const udo_error_t *error);
+
+// The number that `OH_NN_ReturnCode` of NNRt has for an error; 0, its success, of NULL.
+uint32_t udo_error_code_nnrt(const udo_error_t *error);
+
+// What an error says, in UTF-8: what, where, found, wanted, next step. It is the error's and goes with it. Of NULL it is an
+// empty text.
+const char *udo_error_message(const udo_error_t *error);
+
+// Releases an error; NULL is fine.
+void udo_error_release(udo_error_t *error);
+
+// The version of this library, as in "1.2.3".
+const char *udo_version(void);
+
+// Makes a runtime with the built-in operators, those of packages, and one emulated device of each kind.
+udo_error_t *udo_runtime_create(const udo_runtime_options_t *options, udo_runtime_t **out);
+
+// Counts the devices of a runtime.
+udo_error_t *udo_runtime_device_count(const udo_runtime_t *runtime, size_t *out);
+
+// Opens the device at a place among all that there are, from 0 on.
+udo_error_t *udo_runtime_device(const udo_runtime_t *runtime, size_t index, udo_device_t **out);
+
+// Releases a runtime; NULL is fine. Devices, models and what else was made of it stay.
+void udo_runtime_release(udo_runtime_t *runtime);
+
+// Opens the device of a kind with this number among those of the kind, from 0 on.
+udo_error_t *udo_device_open(const udo_runtime_t *runtime,
+                             udo_device_kind_t kind,
+                             uint32_t index,
+                             udo_device_t **out);
+
+// What people call a device; the text is the handle's and goes with it.
+udo_error_t *udo_device_name(const udo_device_t *device, const char **out);
+
+// The kind of a device.
+udo_error_t *udo_device_kind(const udo_device_t *device, udo_device_kind_t *out);
+
+// The number of a device among those of its kind.
+udo_error_t *udo_device_index(const udo_device_t *device, uint32_t *out);
+
+// What of a device's memory is in use.
+udo_error_t *udo_device_memory_stats(const udo_device_t *device, udo_memory_stats_t *out);
+
+// Releases a handle of a device; NULL is fine.
+void udo_device_release(udo_device_t *device);
+
+// Allocates bytes of a device's memory.
+udo_error_t *udo_memory_alloc(const udo_device_t *device,
+                              uint64_t size,
+                              const udo_alloc_options_t *options,
+                              udo_memory_t **out);
+
+// Counts the bytes of a memory or view.
+udo_error_t *udo_memory_size(const udo_memory_t *memory, uint64_t *out);
+
+// Copies bytes of a memory, from `offset` on, to the host. All are there when it returns.
+udo_error_t *udo_memory_read(const udo_memory_t *memory, uint64_t offset, void *into, size_t len);
+
+// Copies bytes of the host to those of a memory from `offset` on. All are there when it returns.
+udo_error_t *udo_memory_write(const udo_memory_t *memory, uint64_t offset, const void *from, size_t len);
+
+// Sets all bytes of a memory.
+udo_error_t *udo_memory_fill(const udo_memory_t *memory, uint8_t value);
+
+// Copies bytes of a memory to another one, of whichever device. Where both are of one memory and overlap, what was there
+// before is copied.
+udo_error_t *udo_memory_copy(const udo_memory_t *to,
+                             uint64_t to_offset,
+                             const udo_memory_t *from,
+                             uint64_t from_offset,
+                             uint64_t len);
+
+// A part of a memory, which it keeps alive; offsets count from the part's start.
+udo_error_t *udo_memory_view(const udo_memory_t *memory, uint64_t offset, uint64_t len, udo_memory_t **out);
+
+// Has the device see what the host wrote to bytes through mappings that have ended; in whole lines of 64 bytes.
+udo_error_t *udo_memory_flush(const udo_memory_t *memory,
+                              uint64_t offset,
+                              uint64_t len);
+
+// Has mappings of the host see bytes as they are on the device; in whole lines of 64 bytes. What the host wrote and did
+// not flush is lost.
+udo_error_t *udo_memory_invalidate(const udo_memory_t *memory,
+                                   uint64_t offset,
+                                   uint64_t len);
+
+// Maps bytes of a memory to the host.
+udo_error_t *udo_memory_map(const udo_memory_t *memory,
+                            uint64_t offset,
+                            uint64_t len,
+                            udo_map_access_t access,
+                            udo_map_upkeep_t upkeep,
+                            udo_map_t **out);
+
+// The address of a mapping's first byte, until it is released. What is mapped to be read is not to be written.
+udo_error_t *udo_map_data(udo_map_t *map,
+                          void **out);
+
+// Has the device see bytes of a mapping, counted from its first one; in whole lines of 64 bytes.
+udo_error_t *udo_map_flush(udo_map_t *map, uint64_t offset, uint64_t len);
+
+// Has the host see bytes of a mapping, counted from its first one, as they are on the device; in whole lines of 64 bytes.
+// What was written to them and not flushed is lost.
+udo_error_t *udo_map_invalidate(udo_map_t *map,
+                                uint64_t offset,
+                                uint64_t len);
+
+// Ends a mapping; NULL is fine. What was written through one that keeps up by itself is on the device then.
+void udo_map_release(udo_map_t *map);
+
+// Releases a memory or view; NULL is fine.
+void udo_memory_release(udo_memory_t *memory);
+
+// Makes memory of a device of the bytes of a file from `offset`, a multiple of the system's page, up to `size`. The
+// descriptor stays the caller's. A file that is cut short while it is memory ends the process at the next look at what is
+// gone. On Linux alone.
+udo_error_t *udo_memory_import_fd(const udo_device_t *device,
+                                  int32_t fd,
+                                  uint64_t size,
+                                  uint64_t offset,
+                                  udo_memory_t **out);
+
+// A descriptor of the file that a memory lies in, for another process; the caller closes it. The memory was allocated with
+// `UDO_SHARING_EXPORTABLE`. On Linux alone.
+udo_error_t *udo_memory_export_fd(const udo_memory_t *memory,
+                                  int32_t *out);
+
+// Describes tensors of a type and dimensions, of which -1 is an open one. A scalar has rank 0.
+udo_error_t *udo_tensor_spec_create(udo_dtype_t dtype,
+                                    const int64_t *dims,
+                                    size_t rank,
+                                    udo_tensor_spec_t **out);
+
+// Says the order of four dimensions.
+udo_error_t *udo_tensor_spec_set_layout(udo_tensor_spec_t *spec, udo_layout_t layout);
+
+// Says how batches, the first dimension, lie next to each other.
+udo_error_t *udo_tensor_spec_set_packing(udo_tensor_spec_t *spec, udo_packing_t packing);
+
+// Says what integers stand for: `real = scale * (q - zero_point)`. One scale and zero point with `axis` -1 are for all
+// elements; else there are as many as the axis has positions.
+udo_error_t *udo_tensor_spec_set_quantization(udo_tensor_spec_t *spec,
+                                              const float *scales,
+                                              const int32_t *zero_points,
+                                              size_t count,
+                                              int32_t axis);
+
+// The type of the elements.
+udo_error_t *udo_tensor_spec_dtype(const udo_tensor_spec_t *spec, udo_dtype_t *out);
+
+// Counts the dimensions.
+udo_error_t *udo_tensor_spec_rank(const udo_tensor_spec_t *spec, size_t *out);
+
+// Writes the dimensions, of which -1 is one that is not fixed, to a place for `capacity` of them.
+udo_error_t *udo_tensor_spec_dims(const udo_tensor_spec_t *spec, int64_t *dims, size_t capacity);
+
+// Counts the elements; 1 of a scalar. An open dimension is refused with `UDO_ERROR_DYNAMIC_SHAPE`.
+udo_error_t *udo_tensor_spec_elements(const udo_tensor_spec_t *spec, uint64_t *out);
+
+// Counts the bytes of the elements. An open dimension is refused with `UDO_ERROR_DYNAMIC_SHAPE`.
+udo_error_t *udo_tensor_spec_byte_size(const udo_tensor_spec_t *spec, uint64_t *out);
+
+// Counts the bytes that a tensor takes in memory, those included that fill its last group of batches. An open dimension is
+// refused with `UDO_ERROR_DYNAMIC_SHAPE`.
+udo_error_t *udo_tensor_spec_storage_size(const udo_tensor_spec_t *spec,
+                                          uint64_t *out);
+
+// Releases a description; NULL is fine.
+void udo_tensor_spec_release(udo_tensor_spec_t *spec);
+
+// Makes a tensor in memory of its own, as large as it takes.
+udo_error_t *udo_tensor_create(const udo_device_t *device, const udo_tensor_spec_t *spec, udo_tensor_t **out);
+
+// Makes a tensor in memory that is there, of which there may be more than it takes. One with open dimensions is given its
+// shape by the run whose output it is.
+udo_error_t *udo_tensor_create_from_memory(const udo_tensor_spec_t *spec,
+                                           const udo_memory_t *memory,
+                                           udo_tensor_t **out);
+
+// The memory that a tensor lies in, as a handle of its own.
+udo_error_t *udo_tensor_memory(const udo_tensor_t *tensor, udo_memory_t **out);
+
+// What a tensor is, as a description of its own: after a run, with the shape that the run gave it.
+udo_error_t *udo_tensor_spec(const udo_tensor_t *tensor, udo_tensor_spec_t **out);
+
+// Copies all elements of a tensor to the device, of which `len` bytes are given, one batch behind the other.
+udo_error_t *udo_tensor_write(const udo_tensor_t *tensor, const void *from, size_t len);
+
+// Copies all elements of a tensor to the host, where `len` bytes are for them, one batch behind the other.
+udo_error_t *udo_tensor_read(const udo_tensor_t *tensor, void *into, size_t len);
+
+// Releases a tensor; NULL is fine.
+void udo_tensor_release(udo_tensor_t *tensor);
+
+// Loads a model of a file: ONNX, or a model file of this toolkit. The file is read alone, and stays as it is for as long
+// as the model is there.
+udo_error_t *udo_model_load_file(const udo_runtime_t *runtime,
+                                 const char *path,
+                                 const udo_load_options_t *options,
+                                 udo_model_t **out);
+
+// Loads a model of the bytes of such a file, which are copied.
+udo_error_t *udo_model_load_bytes(const udo_runtime_t *runtime,
+                                  const void *bytes,
+                                  size_t len,
+                                  const udo_load_options_t *options,
+                                  udo_model_t **out);
+
+// Counts the inputs of a model.
+udo_error_t *udo_model_input_count(const udo_model_t *model, size_t *out);
+
+// Counts the outputs of a model.
+udo_error_t *udo_model_output_count(const udo_model_t *model, size_t *out);
+
+// The name of an input; the text is the model's and goes with it.
+udo_error_t *udo_model_input_name(const udo_model_t *model, size_t index, const char **out);
+
+// The name of an output; the text is the model's and goes with it.
+udo_error_t *udo_model_output_name(const udo_model_t *model, size_t index, const char **out);
+
+// What an input takes, as a description of its own.
+udo_error_t *udo_model_input_spec(const udo_model_t *model, size_t index, udo_tensor_spec_t **out);
+
+// What an output is, as a description of its own. Where that depends on the inputs' shapes, it is refused with
+// `UDO_ERROR_DYNAMIC_SHAPE`; `udo_session_output_spec` says it after a run.
+udo_error_t *udo_model_output_spec(const udo_model_t *model,
+                                   size_t index,
+                                   udo_tensor_spec_t **out);
+
+// Releases a model; NULL is fine.
+void udo_model_release(udo_model_t *model);
+
+// Makes a session: memory for one run at a time.
+udo_error_t *udo_session_create(const udo_model_t *model,
+                                const udo_session_options_t *options,
+                                udo_session_t **out);
+
+// Runs a model over tensors, in the order of its inputs and outputs, and returns when the outputs are there. An output that
+// is NULL becomes a new tensor, which the caller owns; one that is not is written, and takes the result's shape. It must not
+// lie where an input or another output does. After an error no tensor is new or has another shape; what was in those given is
+// lost if the run began.
+udo_error_t *udo_session_run(const udo_session_t *session,
+                             const udo_tensor_t *const *inputs,
+                             size_t input_count,
+                             udo_tensor_t ** outputs,
+                             size_t output_count);
+
+// Runs a model over elements on the host, in the order of its inputs and outputs, and returns when the outputs are there. If
+// one has no room, the error says how many bytes it has, and none is written; `udo_session_output_spec` says their shapes.
+udo_error_t *udo_session_run_host(const udo_session_t *session,
+                                  const udo_host_input_t *inputs,
+                                  size_t input_count,
+                                  udo_host_output_t *outputs,
+                                  size_t output_count);
+
+// What an output was in the last run, as a description of its own.
+udo_error_t *udo_session_output_spec(const udo_session_t *session, size_t index, udo_tensor_spec_t **out);
+
+// Releases a session; NULL is fine.
+void udo_session_release(udo_session_t *session);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* UDO_H */

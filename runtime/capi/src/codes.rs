@@ -1,0 +1,273 @@
+//! The numbers of `udo.h`, and what they stand for.
+
+use udo_api::{CoreKind, DType, Layout};
+use udo_runtime::device::{Contents, Packing, Result, Sharing};
+use udo_runtime::place::Fallback;
+
+use crate::error::invalid;
+
+/// The kind of an error: one of `UDO_ERROR_*`. Numbers are never reused.
+pub type ErrorCode = u32;
+/// No error.
+pub const UDO_ERROR_NONE: u32 = 0;
+/// An argument is wrong in itself, or does not go with the others.
+pub const UDO_ERROR_INVALID_ARGUMENT: u32 = 1;
+/// A heap's limit, the system or a tensor's memory has not as many bytes.
+pub const UDO_ERROR_OUT_OF_MEMORY: u32 = 2;
+/// The call does not go with what was called before.
+pub const UDO_ERROR_INVALID_STATE: u32 = 3;
+/// A file's contents are not what they should be.
+pub const UDO_ERROR_INVALID_FILE: u32 = 4;
+/// A file or folder is not there, or may not be used.
+pub const UDO_ERROR_INVALID_PATH: u32 = 5;
+/// It did not happen in the time given.
+pub const UDO_ERROR_TIMEOUT: u32 = 6;
+/// The device, or this system, cannot do it.
+pub const UDO_ERROR_UNSUPPORTED: u32 = 7;
+/// The device went away.
+pub const UDO_ERROR_DEVICE_LOST: u32 = 8;
+/// A number was asked for that open dimensions leave open.
+pub const UDO_ERROR_DYNAMIC_SHAPE: u32 = 9;
+/// There is no such device, or it cannot be had.
+pub const UDO_ERROR_DEVICE_UNAVAILABLE: u32 = 10;
+/// The shape is not one of those allowed.
+pub const UDO_ERROR_SHAPE_MISMATCH: u32 = 11;
+/// Something else has the name already.
+pub const UDO_ERROR_ALREADY_EXISTS: u32 = 12;
+/// Somebody else is at it now.
+pub const UDO_ERROR_BUSY: u32 = 13;
+/// The caller asked for it to end.
+pub const UDO_ERROR_CANCELLED: u32 = 14;
+/// A fault of this library.
+pub const UDO_ERROR_INTERNAL: u32 = 15;
+
+/// The kind of a device's cores: one of `UDO_DEVICE_*`.
+pub type DeviceKind = u32;
+/// The host's processor.
+pub const UDO_DEVICE_CPU: u32 = 1;
+/// A GPU.
+pub const UDO_DEVICE_GPU: u32 = 2;
+/// A digital signal processor.
+pub const UDO_DEVICE_DSP: u32 = 3;
+/// A tensor accelerator.
+pub const UDO_DEVICE_HTA: u32 = 4;
+
+/// The type of elements: one of `UDO_DTYPE_*`.
+pub type DTypeCode = u32;
+/// IEEE 754 binary32.
+pub const UDO_DTYPE_F32: u32 = 1;
+/// IEEE 754 binary64.
+pub const UDO_DTYPE_F64: u32 = 2;
+/// IEEE 754 binary16.
+pub const UDO_DTYPE_F16: u32 = 3;
+/// The upper half of a binary32.
+pub const UDO_DTYPE_BF16: u32 = 4;
+/// Signed 8-bit integer.
+pub const UDO_DTYPE_I8: u32 = 5;
+/// Signed 16-bit integer.
+pub const UDO_DTYPE_I16: u32 = 6;
+/// Signed 32-bit integer.
+pub const UDO_DTYPE_I32: u32 = 7;
+/// Signed 64-bit integer.
+pub const UDO_DTYPE_I64: u32 = 8;
+/// Unsigned 8-bit integer.
+pub const UDO_DTYPE_U8: u32 = 9;
+/// Unsigned 16-bit integer.
+pub const UDO_DTYPE_U16: u32 = 10;
+/// Unsigned 32-bit integer.
+pub const UDO_DTYPE_U32: u32 = 11;
+/// Unsigned 64-bit integer.
+pub const UDO_DTYPE_U64: u32 = 12;
+/// One byte, 0 or 1.
+pub const UDO_DTYPE_BOOL: u32 = 13;
+
+/// The order of dimensions: one of `UDO_LAYOUT_*`.
+pub type LayoutCode = u32;
+/// The model's own.
+pub const UDO_LAYOUT_AS_GIVEN: u32 = 0;
+/// Batches, channels, rows, columns.
+pub const UDO_LAYOUT_NCHW: u32 = 1;
+/// Batches, rows, columns, channels.
+pub const UDO_LAYOUT_NHWC: u32 = 2;
+
+/// How batches lie next to each other: one of `UDO_PACKING_*`.
+pub type PackingCode = u32;
+/// One behind the other.
+pub const UDO_PACKING_1N: u32 = 0;
+/// Two and two, of elements of two bytes.
+pub const UDO_PACKING_2N: u32 = 1;
+/// Four and four, of elements of one byte.
+pub const UDO_PACKING_4N: u32 = 2;
+
+/// What is in fresh memory: one of `UDO_CONTENTS_*`.
+pub type ContentsCode = u32;
+/// Anything.
+pub const UDO_CONTENTS_UNSET: u32 = 0;
+/// Zeros.
+pub const UDO_CONTENTS_ZEROS: u32 = 1;
+
+/// Whether memory may be given to other processes: one of `UDO_SHARING_*`.
+pub type SharingCode = u32;
+/// It may not.
+pub const UDO_SHARING_PRIVATE: u32 = 0;
+/// It may, as a file descriptor.
+pub const UDO_SHARING_EXPORTABLE: u32 = 1;
+
+/// What a mapping is for: one of `UDO_MAP_*`.
+pub type MapAccess = u32;
+/// To be read.
+pub const UDO_MAP_READ: u32 = 1;
+/// To be read and written.
+pub const UDO_MAP_WRITE: u32 = 2;
+
+/// Who keeps host and device in step while memory is mapped: one of `UDO_UPKEEP_*`.
+pub type MapUpkeep = u32;
+/// The mapping: it invalidates when it begins, and flushes when it is released.
+pub const UDO_UPKEEP_BY_MAP: u32 = 0;
+/// The program, by `udo_map_flush` and `udo_map_invalidate`.
+pub const UDO_UPKEEP_BY_PROGRAM: u32 = 1;
+
+/// What happens to a node that none of the cores takes: one of `UDO_FALLBACK_*`.
+pub type FallbackCode = u32;
+/// The model is refused.
+pub const UDO_FALLBACK_OFF: u32 = 0;
+/// It runs on the CPU.
+pub const UDO_FALLBACK_CPU: u32 = 1;
+
+/// Finds what a number stands for in a table of all of them.
+fn find<T: Copy>(what: &str, code: u32, table: &[(u32, T)]) -> Result<T> {
+    let found = table.iter().find(|(number, _)| *number == code);
+    found.map(|&(_, value)| value).ok_or_else(|| {
+        let known: Vec<_> = table.iter().map(|(number, _)| number.to_string()).collect();
+        invalid(format!("{what} is {code}; wanted one of {}", known.join(", ")))
+    })
+}
+
+const KINDS: [(u32, CoreKind); 4] = [
+    (UDO_DEVICE_CPU, CoreKind::Cpu),
+    (UDO_DEVICE_GPU, CoreKind::Gpu),
+    (UDO_DEVICE_DSP, CoreKind::Dsp),
+    (UDO_DEVICE_HTA, CoreKind::Hta),
+];
+
+pub(crate) fn kind(code: DeviceKind) -> Result<CoreKind> {
+    find("kind", code, &KINDS)
+}
+
+pub(crate) fn kind_code(kind: CoreKind) -> DeviceKind {
+    KINDS.iter().find(|(_, known)| *known == kind).map_or(0, |&(code, _)| code)
+}
+
+const DTYPES: [(u32, DType); 13] = [
+    (UDO_DTYPE_F32, DType::F32),
+    (UDO_DTYPE_F64, DType::F64),
+    (UDO_DTYPE_F16, DType::F16),
+    (UDO_DTYPE_BF16, DType::Bf16),
+    (UDO_DTYPE_I8, DType::I8),
+    (UDO_DTYPE_I16, DType::I16),
+    (UDO_DTYPE_I32, DType::I32),
+    (UDO_DTYPE_I64, DType::I64),
+    (UDO_DTYPE_U8, DType::U8),
+    (UDO_DTYPE_U16, DType::U16),
+    (UDO_DTYPE_U32, DType::U32),
+    (UDO_DTYPE_U64, DType::U64),
+    (UDO_DTYPE_BOOL, DType::Bool),
+];
+
+pub(crate) fn dtype(code: DTypeCode) -> Result<DType> {
+    find("dtype", code, &DTYPES)
+}
+
+pub(crate) fn dtype_code(dtype: DType) -> DTypeCode {
+    u32::from(dtype.code())
+}
+
+pub(crate) fn layout(code: LayoutCode) -> Result<Layout> {
+    let all = [
+        (UDO_LAYOUT_AS_GIVEN, Layout::AsGiven),
+        (UDO_LAYOUT_NCHW, Layout::Nchw),
+        (UDO_LAYOUT_NHWC, Layout::Nhwc),
+    ];
+    find("layout", code, &all)
+}
+
+pub(crate) fn packing(code: PackingCode) -> Result<Packing> {
+    let all = [
+        (UDO_PACKING_1N, Packing::N1),
+        (UDO_PACKING_2N, Packing::N2),
+        (UDO_PACKING_4N, Packing::N4),
+    ];
+    find("packing", code, &all)
+}
+
+pub(crate) fn contents(code: ContentsCode) -> Result<Contents> {
+    let all = [(UDO_CONTENTS_UNSET, Contents::Unset), (UDO_CONTENTS_ZEROS, Contents::Zeros)];
+    find("contents", code, &all)
+}
+
+pub(crate) fn sharing(code: SharingCode) -> Result<Sharing> {
+    let all =
+        [(UDO_SHARING_PRIVATE, Sharing::Private), (UDO_SHARING_EXPORTABLE, Sharing::Exportable)];
+    find("sharing", code, &all)
+}
+
+/// What a mapping is for.
+#[derive(Clone, Copy)]
+pub(crate) enum Access {
+    Read,
+    Write,
+}
+
+pub(crate) fn access(code: MapAccess) -> Result<Access> {
+    find("access", code, &[(UDO_MAP_READ, Access::Read), (UDO_MAP_WRITE, Access::Write)])
+}
+
+/// Who keeps host and device in step.
+#[derive(Clone, Copy)]
+pub(crate) enum Upkeep {
+    ByMap,
+    ByProgram,
+}
+
+pub(crate) fn upkeep(code: MapUpkeep) -> Result<Upkeep> {
+    let all = [(UDO_UPKEEP_BY_MAP, Upkeep::ByMap), (UDO_UPKEEP_BY_PROGRAM, Upkeep::ByProgram)];
+    find("upkeep", code, &all)
+}
+
+pub(crate) fn fallback(code: FallbackCode) -> Result<Fallback> {
+    let all = [(UDO_FALLBACK_OFF, Fallback::Off), (UDO_FALLBACK_CPU, Fallback::Cpu)];
+    find("fallback", code, &all)
+}
+
+#[cfg(test)]
+mod tests {
+    use udo_runtime::device::ErrorCode as Code;
+
+    use super::*;
+
+    #[test]
+    fn numbers_are_those_of_the_runtime() {
+        for (code, dtype) in DTYPES {
+            assert_eq!(code, u32::from(dtype.code()), "{dtype}");
+        }
+        let errors = [
+            (UDO_ERROR_INVALID_ARGUMENT, Code::InvalidArgument),
+            (UDO_ERROR_OUT_OF_MEMORY, Code::OutOfMemory),
+            (UDO_ERROR_INVALID_STATE, Code::InvalidState),
+            (UDO_ERROR_INVALID_FILE, Code::InvalidFile),
+            (UDO_ERROR_INVALID_PATH, Code::InvalidPath),
+            (UDO_ERROR_TIMEOUT, Code::Timeout),
+            (UDO_ERROR_UNSUPPORTED, Code::Unsupported),
+            (UDO_ERROR_DEVICE_LOST, Code::DeviceLost),
+            (UDO_ERROR_DYNAMIC_SHAPE, Code::DynamicShape),
+            (UDO_ERROR_DEVICE_UNAVAILABLE, Code::DeviceUnavailable),
+            (UDO_ERROR_SHAPE_MISMATCH, Code::ShapeMismatch),
+            (UDO_ERROR_ALREADY_EXISTS, Code::AlreadyExists),
+            (UDO_ERROR_BUSY, Code::Busy),
+            (UDO_ERROR_CANCELLED, Code::Cancelled),
+            (UDO_ERROR_INTERNAL, Code::Internal),
+        ];
+        assert_eq!(errors.map(|(_, code)| code), Code::ALL);
+        assert_eq!(errors.map(|(number, _)| number), Code::ALL.map(Code::number));
+    }
+}

@@ -1,0 +1,125 @@
+//! Errors as C has them, and those of the runtime as one of them.
+
+use std::ffi::{CString, c_char};
+use std::io;
+
+use udo_runtime::device::{self, ErrorCode as Code};
+use udo_runtime::import::ImportError;
+use udo_runtime::model::{CompileError, RunError};
+use udo_runtime::package::OpenError;
+use udo_runtime::session::PortError;
+
+use crate::codes::ErrorCode;
+use crate::ffi::release;
+
+/// Why a call was refused: a code, and a message that says what, where, found, wanted, and what to do next.
+#[derive(Debug)]
+pub struct Error {
+    error: device::Error,
+    message: CString,
+}
+
+impl From<device::Error> for Error {
+    fn from(error: device::Error) -> Self {
+        let message = text(error.message());
+        Self { error, message }
+    }
+}
+
+/// The text without bytes of zero, which C would take for its end.
+pub(crate) fn text(text: &str) -> CString {
+    CString::new(text.replace('\0', " ")).unwrap_or_default()
+}
+
+/// An argument that is wrong.
+pub(crate) fn invalid(message: impl Into<String>) -> device::Error {
+    device::Error::new(Code::InvalidArgument, message)
+}
+
+/// What an error says, and what those say that led to it.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut said = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        said = format!("{said}: {error}");
+        source = error.source();
+    }
+    said
+}
+
+pub(crate) fn of_import(error: &ImportError) -> device::Error {
+    let code = match error {
+        ImportError::Read { source, .. } if source.kind() == io::ErrorKind::OutOfMemory => {
+            Code::OutOfMemory
+        }
+        ImportError::Read { .. } => Code::InvalidPath,
+        ImportError::Unsupported { .. } => Code::Unsupported,
+        _ => Code::InvalidFile,
+    };
+    device::Error::new(code, chain(error))
+}
+
+pub(crate) fn of_package(error: &OpenError) -> device::Error {
+    let code = match error {
+        OpenError::Unreadable { .. } | OpenError::Unwritable { .. } => Code::InvalidPath,
+        OpenError::NameTaken { .. } => Code::AlreadyExists,
+        _ => Code::InvalidFile,
+    };
+    device::Error::new(code, format!("{}; {}", chain(error), error.help()))
+}
+
+pub(crate) fn of_compile(error: &CompileError) -> device::Error {
+    let code = match error {
+        CompileError::Memory(_) | CompileError::Elements(_) => Code::OutOfMemory,
+        CompileError::Threads(_) => Code::InvalidArgument,
+        CompileError::Resolve(_) | CompileError::Place(_) | CompileError::FastMath { .. } => {
+            Code::Unsupported
+        }
+        _ => Code::Internal,
+    };
+    device::Error::new(code, chain(error))
+}
+
+pub(crate) fn of_run(error: &RunError) -> device::Error {
+    match error {
+        RunError::Prepare(CompileError::Resolve(why)) => {
+            device::Error::new(Code::ShapeMismatch, chain(why))
+        }
+        RunError::Prepare(error) => of_compile(error),
+        _ => device::Error::new(Code::Internal, chain(error)),
+    }
+}
+
+pub(crate) fn of_port(error: &PortError) -> device::Error {
+    let code = match error {
+        PortError::WrongTensor { .. } => Code::ShapeMismatch,
+        PortError::NoShapes { .. } => Code::InvalidState,
+        _ => Code::InvalidArgument,
+    };
+    device::Error::new(code, chain(error))
+}
+
+/// The kind of an error; `UDO_ERROR_NONE` of NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_error_code(error: Option<&Error>) -> ErrorCode {
+    error.map_or(0, |error| error.error.code().number())
+}
+
+/// The number that `OH_NN_ReturnCode` of NNRt has for an error; 0, its success, of NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_error_code_nnrt(error: Option<&Error>) -> u32 {
+    error.map_or(0, |error| error.error.code().nnrt())
+}
+
+/// What an error says, in UTF-8: what, where, found, wanted, next step. It is the error's and goes with it. Of NULL it is an
+/// empty text.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_error_message(error: Option<&Error>) -> *const c_char {
+    error.map_or(c"".as_ptr(), |error| error.message.as_ptr())
+}
+
+/// Releases an error; NULL is fine.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_error_release(error: Option<Box<Error>>) {
+    release(error);
+}

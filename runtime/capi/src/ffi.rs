@@ -1,0 +1,412 @@
+//! Where C meets Rust: the one place where a panic stops, and the only code that follows pointers.
+//!
+//! A type of [`pointers`] is a pointer as C passes it. Only C makes one, so what `udo.h` asks of the pointer holds: it is
+//! NULL, or what it points to is there and stays as it is until the call returns. That is what every `SAFETY` here rests on.
+
+use std::ffi::{CStr, c_char, c_void};
+use std::mem::MaybeUninit;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+use udo_runtime::device::{self, ErrorCode, Result};
+
+use crate::device::Device;
+use crate::error::{Error, invalid};
+use crate::memory::AllocOptions;
+use crate::model::LoadOptions;
+use crate::runtime::RuntimeOptions;
+use crate::session::{HostInput, HostOutput, SessionOptions};
+use crate::tensor::Tensor;
+
+/// Runs what a function does, and makes an error of what it refuses, and of a panic.
+pub(crate) fn guard(call: impl FnOnce() -> Result<()>) -> Option<Box<Error>> {
+    let outcome = catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| {
+        let said = panic.downcast_ref::<&str>().copied();
+        let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        let why = format!("a fault of this library: {}; please report it", said.unwrap_or("panic"));
+        // Dropping what was thrown may throw again.
+        std::mem::forget(panic);
+        Err(device::Error::new(ErrorCode::Internal, why))
+    });
+    outcome.err().map(|error| Box::new(error.into()))
+}
+
+/// Drops a handle. A panic ends here; what it left behind is lost.
+pub(crate) fn release<T>(handle: Option<Box<T>>) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(handle))) {
+        std::mem::forget(panic);
+    }
+}
+
+/// What a pointer that has to be there points to, or where a result goes.
+pub(crate) fn need<T>(argument: Option<T>, name: &str) -> Result<T> {
+    argument.ok_or_else(|| null(name))
+}
+
+fn null(name: &str) -> device::Error {
+    invalid(format!("argument {name} is NULL; wanted a pointer"))
+}
+
+/// Gives a new handle to the caller.
+pub(crate) fn hand_out<T>(out: &mut MaybeUninit<Option<Box<T>>>, made: T) {
+    out.write(Some(Box::new(made)));
+}
+
+/// Declares pointers that C passes.
+macro_rules! pointers {
+    ($($(#[$doc:meta])* $name:ident($of:ty);)*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Clone, Copy, Debug)]
+            #[repr(transparent)]
+            pub struct $name($of);
+        )*
+    };
+}
+
+pointers! {
+    /// Text that ends with a zero.
+    Text(*const c_char);
+    /// Texts.
+    Texts(*const *const c_char);
+    /// Bytes to be read.
+    Bytes(*const c_void);
+    /// Bytes to be written.
+    BytesMut(*mut c_void);
+    /// Dimensions.
+    Dims(*const i64);
+    /// Where dimensions go.
+    DimsMut(*mut i64);
+    /// Scales.
+    Scales(*const f32);
+    /// Zero points.
+    ZeroPoints(*const i32);
+    /// Inputs of a run.
+    Tensors(*const *const Tensor);
+    /// Outputs of a run, and where such go.
+    TensorPlaces(*mut *mut Tensor);
+    /// Inputs of a run on the host.
+    HostInputs(*const HostInput);
+    /// Outputs of a run on the host.
+    HostOutputs(*mut HostOutput);
+    /// A file descriptor.
+    FileDescriptor(i32);
+    /// A device, or NULL.
+    DeviceAt(*const Device);
+    /// Options, or NULL.
+    RuntimeOptionsAt(*const RuntimeOptions);
+    /// Options, or NULL.
+    AllocOptionsAt(*const AllocOptions);
+    /// Options, or NULL.
+    LoadOptionsAt(*const LoadOptions);
+    /// Options, or NULL.
+    SessionOptionsAt(*const SessionOptions);
+}
+
+/// `len` elements from `first` on; where there are none, it may be NULL.
+///
+/// # Safety
+/// Unless it is NULL, `len` readable elements are at `first` for as long as the slice is used.
+// SAFETY: what is asked of the caller stands above.
+unsafe fn slice<'a, T>(first: *const T, len: usize, name: &str) -> Result<&'a [T]> {
+    check(first, len, name)?;
+    if len == 0 {
+        return Ok(&[]);
+    }
+    // SAFETY: `first` is neither NULL nor askew, its bytes can be counted, and the caller promises the elements.
+    Ok(unsafe { std::slice::from_raw_parts(first, len) })
+}
+
+/// As [`slice`], to be written.
+///
+/// # Safety
+/// Unless it is NULL, `len` elements are at `first` that nobody else looks at for as long as the slice is used.
+// SAFETY: what is asked of the caller stands above.
+unsafe fn slice_mut<'a, T>(first: *mut T, len: usize, name: &str) -> Result<&'a mut [T]> {
+    check(first, len, name)?;
+    if len == 0 {
+        return Ok(&mut []);
+    }
+    // SAFETY: `first` is neither NULL nor askew, its bytes can be counted, and the caller promises the elements.
+    Ok(unsafe { std::slice::from_raw_parts_mut(first, len) })
+}
+
+/// Whether a slice may be there at all.
+fn check<T>(first: *const T, len: usize, name: &str) -> Result<()> {
+    if len > 0 && first.is_null() {
+        return Err(null(name));
+    }
+    if len > 0 && !first.is_aligned() {
+        return Err(invalid(format!("argument {name} is not aligned for its elements")));
+    }
+    let bytes = len.checked_mul(size_of::<T>());
+    match bytes.filter(|&bytes| bytes <= isize::MAX.cast_unsigned()) {
+        Some(_) => Ok(()),
+        None => Err(invalid(format!("{len} elements of {name} are more than can be counted"))),
+    }
+}
+
+impl Text {
+    /// The text; none of NULL.
+    pub(crate) fn option(&self, name: &str) -> Result<Option<&str>> {
+        if self.0.is_null() {
+            return Ok(None);
+        }
+        // SAFETY: C passed text that ends with a zero, and it stays until the call returns.
+        let text = unsafe { CStr::from_ptr(self.0) };
+        let text = text.to_str();
+        text.map(Some).map_err(|_| invalid(format!("argument {name} is {text:?}; wanted UTF-8")))
+    }
+
+    /// The text.
+    pub(crate) fn get(&self, name: &str) -> Result<&str> {
+        need(self.option(name)?, name)
+    }
+
+    /// The path that the text is.
+    pub(crate) fn path(&self, name: &str) -> Result<&Path> {
+        self.get(name).map(Path::new)
+    }
+}
+
+impl Texts {
+    /// The texts.
+    pub(crate) fn get(&self, count: usize, name: &str) -> Result<Vec<Text>> {
+        // SAFETY: C passed `count` pointers, or NULL.
+        let texts = unsafe { slice(self.0, count, name) }?;
+        Ok(texts.iter().map(|&text| Text(text)).collect())
+    }
+}
+
+impl Bytes {
+    /// The bytes.
+    pub(crate) fn get(&self, len: usize, name: &str) -> Result<&[u8]> {
+        // SAFETY: C passed `len` bytes, or NULL.
+        unsafe { slice(self.0.cast(), len, name) }
+    }
+
+    /// Whether it is NULL.
+    pub(crate) fn is_null(&self) -> bool {
+        self.0.is_null()
+    }
+}
+
+impl BytesMut {
+    /// The bytes.
+    pub(crate) fn get(&mut self, len: usize, name: &str) -> Result<&mut [u8]> {
+        // SAFETY: C passed `len` bytes that are this call's, or NULL.
+        unsafe { slice_mut(self.0.cast(), len, name) }
+    }
+
+    /// Whether it is NULL.
+    pub(crate) fn is_null(&self) -> bool {
+        self.0.is_null()
+    }
+}
+
+impl Dims {
+    /// The dimensions.
+    pub(crate) fn get(&self, rank: usize, name: &str) -> Result<&[i64]> {
+        // SAFETY: C passed `rank` dimensions, or NULL.
+        unsafe { slice(self.0, rank, name) }
+    }
+
+    /// Whether it is NULL.
+    pub(crate) fn is_null(&self) -> bool {
+        self.0.is_null()
+    }
+}
+
+impl DimsMut {
+    /// The place of the dimensions.
+    pub(crate) fn get(&mut self, rank: usize, name: &str) -> Result<&mut [i64]> {
+        // SAFETY: C passed `rank` dimensions that are this call's, or NULL.
+        unsafe { slice_mut(self.0, rank, name) }
+    }
+
+    /// Whether it is NULL.
+    pub(crate) fn is_null(&self) -> bool {
+        self.0.is_null()
+    }
+}
+
+impl Scales {
+    /// The scales.
+    pub(crate) fn get(&self, count: usize, name: &str) -> Result<&[f32]> {
+        // SAFETY: C passed `count` scales, or NULL.
+        unsafe { slice(self.0, count, name) }
+    }
+}
+
+impl ZeroPoints {
+    /// The zero points.
+    pub(crate) fn get(&self, count: usize, name: &str) -> Result<&[i32]> {
+        // SAFETY: C passed `count` zero points, or NULL.
+        unsafe { slice(self.0, count, name) }
+    }
+}
+
+impl HostInputs {
+    /// The inputs.
+    pub(crate) fn get(&self, count: usize, name: &str) -> Result<&[HostInput]> {
+        // SAFETY: C passed `count` inputs, or NULL.
+        unsafe { slice(self.0, count, name) }
+    }
+}
+
+impl HostOutputs {
+    /// The outputs.
+    pub(crate) fn get(&mut self, count: usize, name: &str) -> Result<&mut [HostOutput]> {
+        // SAFETY: C passed `count` outputs that are this call's, or NULL.
+        unsafe { slice_mut(self.0, count, name) }
+    }
+}
+
+impl Tensors {
+    /// The tensors.
+    pub(crate) fn get(&self, count: usize, name: &str) -> Result<Vec<&Tensor>> {
+        // SAFETY: C passed `count` pointers, or NULL.
+        let tensors = unsafe { slice(self.0, count, name) }?;
+        let tensor = |(at, tensor): (usize, &*const Tensor)| {
+            // SAFETY: C passed a tensor, or NULL.
+            need(unsafe { tensor.as_ref() }, &format!("{name}[{at}]"))
+        };
+        tensors.iter().enumerate().map(tensor).collect()
+    }
+}
+
+impl TensorPlaces {
+    /// The tensors that are there already; none where the run is to make one.
+    pub(crate) fn get(&self, count: usize, name: &str) -> Result<Vec<Option<&Tensor>>> {
+        // SAFETY: C passed `count` pointers, or NULL.
+        let places = unsafe { slice(self.0.cast_const(), count, name) }?;
+        // SAFETY: C passed a tensor, or NULL.
+        Ok(places.iter().map(|&tensor| unsafe { tensor.as_ref() }).collect())
+    }
+
+    /// Replaces tensors that are there, and hands out those that are not.
+    pub(crate) fn set(&mut self, made: Vec<Tensor>, name: &str) -> Result<()> {
+        // SAFETY: C passed as many pointers as `get` was asked for, which are this call's.
+        let places = unsafe { slice_mut(self.0, made.len(), name) }?;
+        for (place, made) in places.iter_mut().zip(made) {
+            // SAFETY: C passed a tensor that is this call's, or NULL; no other reference to it is in use.
+            match unsafe { place.as_mut() } {
+                Some(tensor) => *tensor = made,
+                None => *place = Box::into_raw(Box::new(made)),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl DeviceAt {
+    /// The device; none of NULL.
+    pub(crate) fn get(&self) -> Option<&Device> {
+        // SAFETY: C passed a device, or NULL.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl FileDescriptor {
+    /// The file as memory of a device.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn import(
+        self,
+        device: &device::Device,
+        options: device::ImportOptions,
+    ) -> Result<device::Memory> {
+        // SAFETY: C passed a descriptor that is open until the call returns, or a negative number.
+        unsafe { device.import_raw_fd(self.0, options) }
+    }
+}
+
+/// The options of a call: their size, then fields for which zero is the default.
+///
+/// # Safety
+/// The type is `repr(C)`, starts with a `usize`, and all of its fields are numbers and pointers.
+// SAFETY: what is asked of who implements it stands above.
+unsafe trait Options: Sized {}
+
+// SAFETY: its fields are a size, a pointer and a count.
+unsafe impl Options for RuntimeOptions {}
+// SAFETY: its fields are a size, numbers and a pointer.
+unsafe impl Options for AllocOptions {}
+// SAFETY: its fields are a size, numbers and a pointer.
+unsafe impl Options for LoadOptions {}
+// SAFETY: its fields are a size and a pointer.
+unsafe impl Options for SessionOptions {}
+
+/// As much of the options as the caller knows of, and zeros.
+///
+/// # Safety
+/// It is NULL, or points to a `usize` and as many bytes as that says, itself included.
+// SAFETY: what is asked of the caller stands above.
+unsafe fn options<T: Options>(from: *const T) -> Result<T> {
+    let mut options = MaybeUninit::<T>::zeroed();
+    if !from.is_null() {
+        let known = size_of::<T>();
+        let first = from.cast::<u8>();
+        if !from.cast::<usize>().is_aligned() {
+            return Err(invalid("argument options is not aligned for its fields"));
+        }
+        // SAFETY: the size comes first, and is there.
+        let size = unsafe { from.cast::<usize>().read() };
+        if size < size_of::<usize>() || !size.is_multiple_of(align_of::<usize>()) {
+            return Err(invalid(format!(
+                "options.size is {size}; wanted sizeof of the structure, which is {known}"
+            )));
+        }
+        let more = first.wrapping_add(known.min(size));
+        // SAFETY: `size` bytes are there, of which these are those behind what is known.
+        let more = unsafe { slice(more, size.saturating_sub(known), "options") }?;
+        if more.iter().any(|&byte| byte != 0) {
+            return Err(device::Error::new(
+                ErrorCode::Unsupported,
+                format!(
+                    "options.size is {size}, and this library knows {known} bytes, behind which something is set; leave it \
+                     zero, or use a newer library"
+                ),
+            ));
+        }
+        // SAFETY: `size` bytes are there, `known` have room, and neither is part of the other.
+        unsafe { first.copy_to_nonoverlapping(options.as_mut_ptr().cast(), known.min(size)) };
+    }
+    // SAFETY: its fields are numbers and pointers, of which all bytes were set.
+    Ok(unsafe { options.assume_init() })
+}
+
+/// Reads options of each kind.
+macro_rules! read_options {
+    ($($name:ident($of:ty);)*) => {
+        $(
+            impl $name {
+                /// The options.
+                pub(crate) fn get(self) -> Result<$of> {
+                    // SAFETY: C passed options that say how many bytes they have, or NULL.
+                    unsafe { options(self.0) }
+                }
+            }
+        )*
+    };
+}
+
+read_options! {
+    RuntimeOptionsAt(RuntimeOptions);
+    AllocOptionsAt(AllocOptions);
+    LoadOptionsAt(LoadOptions);
+    SessionOptionsAt(SessionOptions);
+}
+
+/// What C may give to other threads.
+const _: fn() = || {
+    fn is_any_threads<T: Send + Sync>() {}
+    is_any_threads::<Error>();
+    is_any_threads::<Device>();
+    is_any_threads::<crate::memory::Map>();
+    is_any_threads::<crate::memory::Memory>();
+    is_any_threads::<crate::model::Model>();
+    is_any_threads::<crate::runtime::Runtime>();
+    is_any_threads::<crate::session::Session>();
+    is_any_threads::<crate::spec::TensorSpec>();
+    is_any_threads::<Tensor>();
+};

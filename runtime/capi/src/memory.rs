@@ -1,0 +1,256 @@
+//! Memory of devices, and mappings of it.
+
+use std::ffi::c_void;
+use std::mem::MaybeUninit;
+use std::ops::Range;
+
+use udo_runtime::device::{self, MemoryView, ReadMap, Result, WriteMap};
+
+use crate::codes::{Access, ContentsCode, MapAccess, MapUpkeep, SharingCode, Upkeep};
+use crate::codes::{access, contents, sharing, upkeep};
+use crate::device::Device;
+use crate::error::Error;
+use crate::ffi::{AllocOptionsAt, Bytes, BytesMut, Text, guard, hand_out, need, release};
+
+/// Bytes of a device's memory, or a part of them. Threads may share it. The bytes are given back with the last handle, view,
+/// mapping or tensor of them. Who is at bytes that somebody else writes, or writes those that somebody is at, is refused with
+/// `UDO_ERROR_BUSY`.
+#[derive(Debug)]
+pub struct Memory(pub(crate) MemoryView);
+
+/// How memory is allocated. NULL in its place, or zeros, are the defaults.
+#[repr(C)]
+#[derive(Debug)]
+pub struct AllocOptions {
+    /// `sizeof(udo_alloc_options_t)`.
+    pub size: usize,
+    /// The first byte is at a multiple of this power of two; 0 is for 64.
+    pub align_bytes: u64,
+    /// What is in it.
+    pub contents: ContentsCode,
+    /// Whether it may be given to other processes.
+    pub sharing: SharingCode,
+    /// Whose it is in statistics; NULL is for "program".
+    pub owner: Text,
+}
+
+/// Memory mapped to the host. It is at the bytes, as one who reads or writes them, until it is released.
+#[derive(Debug)]
+pub struct Map(Mapped);
+
+#[derive(Debug)]
+enum Mapped {
+    Read(ReadMap),
+    Write(WriteMap),
+}
+
+/// The range of `len` bytes from `offset` on; as far as can be counted, which is beyond any memory.
+fn span(offset: u64, len: u64) -> Range<u64> {
+    offset..offset.saturating_add(len)
+}
+
+fn alloc(device: &device::Device, size: u64, options: AllocOptionsAt) -> Result<Memory> {
+    let options = options.get()?;
+    let defaults = device::AllocOptions::default();
+    let asked = device::AllocOptions {
+        align_bytes: match options.align_bytes {
+            0 => defaults.align_bytes,
+            align_bytes => align_bytes,
+        },
+        contents: contents(options.contents)?,
+        sharing: sharing(options.sharing)?,
+        owner: options.owner.option("options.owner")?.unwrap_or(defaults.owner),
+    };
+    device.alloc_with(size, &asked).map(|memory| Memory(memory.all()))
+}
+
+/// Allocates bytes of a device's memory.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_memory_alloc(
+    device: Option<&Device>,
+    size: u64,
+    options: AllocOptionsAt,
+    out: Option<&mut MaybeUninit<Option<Box<Memory>>>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (device, out) = (need(device, "device")?, need(out, "out")?);
+        hand_out(out, alloc(&device.device, size, options)?);
+        Ok(())
+    })
+}
+
+/// Counts the bytes of a memory or view.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_memory_size(
+    memory: Option<&Memory>,
+    out: Option<&mut MaybeUninit<u64>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (memory, out) = (need(memory, "memory")?, need(out, "out")?);
+        out.write(memory.0.len());
+        Ok(())
+    })
+}
+
+/// Copies bytes of a memory, from `offset` on, to the host. All are there when it returns.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_memory_read(
+    memory: Option<&Memory>,
+    offset: u64,
+    mut into: BytesMut,
+    len: usize,
+) -> Option<Box<Error>> {
+    guard(|| need(memory, "memory")?.0.read(offset, into.get(len, "into")?))
+}
+
+/// Copies bytes of the host to those of a memory from `offset` on. All are there when it returns.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_memory_write(
+    memory: Option<&Memory>,
+    offset: u64,
+    from: Bytes,
+    len: usize,
+) -> Option<Box<Error>> {
+    guard(|| need(memory, "memory")?.0.write(offset, from.get(len, "from")?))
+}
+
+/// Sets all bytes of a memory.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_memory_fill(memory: Option<&Memory>, value: u8) -> Option<Box<Error>> {
+    guard(|| need(memory, "memory")?.0.fill(value))
+}
+
+/// Copies bytes of a memory to another one, of whichever device. Where both are of one memory and overlap, what was there
+/// before is copied.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_memory_copy(
+    to: Option<&Memory>,
+    to_offset: u64,
+    from: Option<&Memory>,
+    from_offset: u64,
+    len: u64,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (to, from) = (need(to, "to")?, need(from, "from")?);
+        to.0.copy_from(to_offset, &from.0, from_offset, len)
+    })
+}
+
+/// A part of a memory, which it keeps alive; offsets count from the part's start.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_memory_view(
+    memory: Option<&Memory>,
+    offset: u64,
+    len: u64,
+    out: Option<&mut MaybeUninit<Option<Box<Memory>>>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (memory, out) = (need(memory, "memory")?, need(out, "out")?);
+        hand_out(out, Memory(memory.0.view(span(offset, len))?));
+        Ok(())
+    })
+}
+
+/// Has the device see what the host wrote to bytes through mappings that have ended; in whole lines of 64 bytes.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_memory_flush(
+    memory: Option<&Memory>,
+    offset: u64,
+    len: u64,
+) -> Option<Box<Error>> {
+    guard(|| need(memory, "memory")?.0.flush(span(offset, len)))
+}
+
+/// Has mappings of the host see bytes as they are on the device; in whole lines of 64 bytes. What the host wrote and did
+/// not flush is lost.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_memory_invalidate(
+    memory: Option<&Memory>,
+    offset: u64,
+    len: u64,
+) -> Option<Box<Error>> {
+    guard(|| need(memory, "memory")?.0.invalidate(span(offset, len)))
+}
+
+/// Maps bytes of a memory to the host.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_memory_map(
+    memory: Option<&Memory>,
+    offset: u64,
+    len: u64,
+    access: MapAccess,
+    upkeep: MapUpkeep,
+    out: Option<&mut MaybeUninit<Option<Box<Map>>>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (memory, out) = (need(memory, "memory")?, need(out, "out")?);
+        let (memory, range) = (&memory.0, span(offset, len));
+        let mapped = match (self::access(access)?, self::upkeep(upkeep)?) {
+            (Access::Read, Upkeep::ByMap) => memory.map(range).map(Mapped::Read),
+            (Access::Read, Upkeep::ByProgram) => memory.map_unsynced(range).map(Mapped::Read),
+            (Access::Write, Upkeep::ByMap) => memory.map_mut(range).map(Mapped::Write),
+            (Access::Write, Upkeep::ByProgram) => memory.map_mut_unsynced(range).map(Mapped::Write),
+        };
+        hand_out(out, Map(mapped?));
+        Ok(())
+    })
+}
+
+/// The address of a mapping's first byte, until it is released. What is mapped to be read is not to be written.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_map_data(
+    map: Option<&mut Map>,
+    out: Option<&mut MaybeUninit<*mut c_void>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (map, out) = (need(map, "map")?, need(out, "out")?);
+        let first = match &mut map.0 {
+            Mapped::Read(map) => map.as_ptr().cast_mut(),
+            Mapped::Write(map) => map.as_ptr(),
+        };
+        out.write(first.cast());
+        Ok(())
+    })
+}
+
+/// Has the device see bytes of a mapping, counted from its first one; in whole lines of 64 bytes.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_map_flush(
+    map: Option<&mut Map>,
+    offset: u64,
+    len: u64,
+) -> Option<Box<Error>> {
+    guard(|| match &mut need(map, "map")?.0 {
+        Mapped::Read(_) => Err(device::Error::new(
+            device::ErrorCode::InvalidState,
+            "a mapping to be read has nothing to flush; map the memory with UDO_MAP_WRITE",
+        )),
+        Mapped::Write(map) => map.flush(span(offset, len)),
+    })
+}
+
+/// Has the host see bytes of a mapping, counted from its first one, as they are on the device; in whole lines of 64 bytes.
+/// What was written to them and not flushed is lost.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_map_invalidate(
+    map: Option<&mut Map>,
+    offset: u64,
+    len: u64,
+) -> Option<Box<Error>> {
+    guard(|| match &mut need(map, "map")?.0 {
+        Mapped::Read(map) => map.invalidate(span(offset, len)),
+        Mapped::Write(map) => map.invalidate(span(offset, len)),
+    })
+}
+
+/// Ends a mapping; NULL is fine. What was written through one that keeps up by itself is on the device then.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_map_release(map: Option<Box<Map>>) {
+    release(map);
+}
+
+/// Releases a memory or view; NULL is fine.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_memory_release(memory: Option<Box<Memory>>) {
+    release(memory);
+}

@@ -1,0 +1,274 @@
+//! Models.
+
+use std::ffi::{CString, c_char};
+use std::mem::MaybeUninit;
+use std::num::NonZero;
+use std::sync::Arc;
+
+use udo_api::Core;
+use udo_runtime::device::{self, Devices, ErrorCode, Extent, Result};
+use udo_runtime::graph::{DimSpec, Graph};
+use udo_runtime::import::{self, ImportOptions};
+use udo_runtime::model::{self, Options};
+use udo_runtime::resolve::Input;
+
+use crate::codes::{FallbackCode, fallback};
+use crate::error::{Error, invalid, of_compile, of_import, text};
+use crate::ffi::{Bytes, LoadOptionsAt, Text, guard, hand_out, need, release};
+use crate::runtime::Runtime;
+use crate::spec::TensorSpec;
+
+/// A model that is ready to run. Threads may share it, and sessions live on without it.
+#[derive(Debug)]
+pub struct Model(pub(crate) Arc<Loaded>);
+
+/// A model, and what sessions of it need beside it.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub(crate) model: model::Model,
+    pub(crate) devices: Devices,
+    pub(crate) inputs: Vec<Port>,
+    pub(crate) outputs: Vec<Port>,
+}
+
+/// An input or output.
+#[derive(Debug)]
+pub(crate) struct Port {
+    pub(crate) name: String,
+    c_name: CString,
+    /// Nothing where only a run says it.
+    pub(crate) spec: Option<device::TensorSpec>,
+}
+
+impl Port {
+    fn new(name: &str, spec: Option<device::TensorSpec>) -> Self {
+        Self { name: name.to_owned(), c_name: text(name), spec }
+    }
+}
+
+/// How a model is loaded. NULL in its place, or zeros, are the defaults.
+#[repr(C)]
+#[derive(Debug)]
+pub struct LoadOptions {
+    /// `sizeof(udo_load_options_t)`.
+    pub size: usize,
+    /// The most bytes that packed constants, scratch and all sessions take together; 0 is for what the machine has.
+    pub max_memory_bytes: u64,
+    /// How many threads runs of all sessions share; 0 is for one.
+    pub threads: u32,
+    /// What happens to a node that none of the cores takes.
+    pub fallback: FallbackCode,
+    /// The cores to use, the preferred one first, as in "dsp,cpu"; NULL is for "cpu".
+    pub cores: Text,
+}
+
+fn cores(names: &str) -> Result<Vec<Core>> {
+    let core = |name: &str| {
+        let name = name.trim();
+        Core::from_name(name).ok_or_else(|| {
+            invalid(format!("options.cores names {name:?}; wanted some of {}", Core::NAMES))
+        })
+    };
+    names.split(',').map(core).collect()
+}
+
+/// The options as the runtime has them.
+fn options(asked: LoadOptionsAt) -> Result<Options> {
+    let asked = asked.get()?;
+    let mut options = Options::default();
+    if let Some(names) = asked.cores.option("options.cores")? {
+        options.place.cores = cores(names)?;
+    }
+    options.place.fallback = fallback(asked.fallback)?;
+    let threads = usize::try_from(asked.threads).ok().and_then(NonZero::new);
+    options.threads = threads.unwrap_or(options.threads);
+    if asked.max_memory_bytes > 0 {
+        options.max_memory = Some(usize::try_from(asked.max_memory_bytes).unwrap_or(usize::MAX));
+    }
+    Ok(options)
+}
+
+fn compile(runtime: &Runtime, graph: Graph, options: &Options) -> Result<Model> {
+    let mut registry = runtime.registry.clone();
+    let compiled = model::Model::compile(graph, &mut registry, options);
+    let model = compiled.map_err(|error| {
+        let error = of_compile(&error);
+        match registry.packs().budget().has_refused() {
+            true => device::Error::new(ErrorCode::OutOfMemory, error.message()),
+            false => error,
+        }
+    })?;
+    let inputs = model.inputs().iter();
+    let inputs = inputs.map(|input| Ok(Port::new(&input.name, Some(input_spec(input)?))));
+    let inputs = inputs.collect::<Result<_>>()?;
+    let outputs = model.outputs().iter().map(|name| {
+        let mut planned = model.plan().into_iter().flat_map(|plan| plan.outputs());
+        let desc = planned.find(|(of, _)| of == name).map(|(_, desc)| *desc);
+        Port::new(name, desc.and_then(|desc| device::TensorSpec::of(desc).ok()))
+    });
+    let outputs = outputs.collect();
+    let devices = runtime.devices.clone();
+    Ok(Model(Arc::new(Loaded { model, devices, inputs, outputs })))
+}
+
+/// What an input takes.
+fn input_spec(input: &Input) -> Result<device::TensorSpec> {
+    let extent = |dim: &DimSpec| match dim {
+        DimSpec::Fixed(n) => Extent::Fixed(*n),
+        DimSpec::Named(_) | DimSpec::Unknown => Extent::Open,
+    };
+    device::TensorSpec::new(input.of.dtype, &input.of.dims.iter().map(extent).collect::<Vec<_>>())
+}
+
+impl Loaded {
+    /// The CPU, whose memory tensors lie in that a run makes where nothing is said.
+    pub(crate) fn host(&self) -> Result<device::Device> {
+        self.devices.get(udo_api::CoreKind::Cpu, 0)
+    }
+}
+
+/// A port by its place.
+fn port<'a>(ports: &'a [Port], side: &str, index: usize) -> Result<&'a Port> {
+    ports.get(index).ok_or_else(|| {
+        let count = ports.len();
+        invalid(format!("there is no {side} {index}; wanted a place below {count}"))
+    })
+}
+
+/// The description of a port, where there is one before a run.
+fn spec_of(port: &Port, side: &str, index: usize) -> Result<TensorSpec> {
+    port.spec.map(TensorSpec).ok_or_else(|| {
+        let name = &port.name;
+        device::Error::new(
+            ErrorCode::DynamicShape,
+            format!("{side} {index}, {name:?}, depends on the inputs' shapes; run a session and ask that"),
+        )
+    })
+}
+
+/// Loads a model of a file: ONNX, or a model file of this toolkit. The file is read alone, and stays as it is for as long
+/// as the model is there.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_model_load_file(
+    runtime: Option<&Runtime>,
+    path: Text,
+    options: LoadOptionsAt,
+    out: Option<&mut MaybeUninit<Option<Box<Model>>>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (runtime, out) = (need(runtime, "runtime")?, need(out, "out")?);
+        let (path, options) = (path.path("path")?, self::options(options)?);
+        let reading = ImportOptions { packaged: runtime.packaged(), ..ImportOptions::default() };
+        let graph = import::file(path, &reading).map_err(|error| of_import(&error))?;
+        hand_out(out, compile(runtime, graph, &options)?);
+        Ok(())
+    })
+}
+
+/// Loads a model of the bytes of such a file, which are copied.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_model_load_bytes(
+    runtime: Option<&Runtime>,
+    bytes: Bytes,
+    len: usize,
+    options: LoadOptionsAt,
+    out: Option<&mut MaybeUninit<Option<Box<Model>>>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (runtime, out) = (need(runtime, "runtime")?, need(out, "out")?);
+        let (bytes, options) = (bytes.get(len, "bytes")?, self::options(options)?);
+        let reading = ImportOptions { packaged: runtime.packaged(), ..ImportOptions::default() };
+        let graph = import::bytes(bytes, "model", &reading).map_err(|error| of_import(&error))?;
+        hand_out(out, compile(runtime, graph, &options)?);
+        Ok(())
+    })
+}
+
+/// Counts the inputs of a model.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_model_input_count(
+    model: Option<&Model>,
+    out: Option<&mut MaybeUninit<usize>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (model, out) = (need(model, "model")?, need(out, "out")?);
+        out.write(model.0.inputs.len());
+        Ok(())
+    })
+}
+
+/// Counts the outputs of a model.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_model_output_count(
+    model: Option<&Model>,
+    out: Option<&mut MaybeUninit<usize>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (model, out) = (need(model, "model")?, need(out, "out")?);
+        out.write(model.0.outputs.len());
+        Ok(())
+    })
+}
+
+/// The name of an input; the text is the model's and goes with it.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_model_input_name(
+    model: Option<&Model>,
+    index: usize,
+    out: Option<&mut MaybeUninit<*const c_char>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (model, out) = (need(model, "model")?, need(out, "out")?);
+        out.write(port(&model.0.inputs, "input", index)?.c_name.as_ptr());
+        Ok(())
+    })
+}
+
+/// The name of an output; the text is the model's and goes with it.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_model_output_name(
+    model: Option<&Model>,
+    index: usize,
+    out: Option<&mut MaybeUninit<*const c_char>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (model, out) = (need(model, "model")?, need(out, "out")?);
+        out.write(port(&model.0.outputs, "output", index)?.c_name.as_ptr());
+        Ok(())
+    })
+}
+
+/// What an input takes, as a description of its own.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_model_input_spec(
+    model: Option<&Model>,
+    index: usize,
+    out: Option<&mut MaybeUninit<Option<Box<TensorSpec>>>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (model, out) = (need(model, "model")?, need(out, "out")?);
+        hand_out(out, spec_of(port(&model.0.inputs, "input", index)?, "input", index)?);
+        Ok(())
+    })
+}
+
+/// What an output is, as a description of its own. Where that depends on the inputs' shapes, it is refused with
+/// `UDO_ERROR_DYNAMIC_SHAPE`; `udo_session_output_spec` says it after a run.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_model_output_spec(
+    model: Option<&Model>,
+    index: usize,
+    out: Option<&mut MaybeUninit<Option<Box<TensorSpec>>>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (model, out) = (need(model, "model")?, need(out, "out")?);
+        hand_out(out, spec_of(port(&model.0.outputs, "output", index)?, "output", index)?);
+        Ok(())
+    })
+}
+
+/// Releases a model; NULL is fine.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_model_release(model: Option<Box<Model>>) {
+    release(model);
+}

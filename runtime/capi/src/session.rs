@@ -1,0 +1,326 @@
+//! Sessions: runs of models.
+
+use std::mem::MaybeUninit;
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+
+use udo_api::Shape;
+use udo_runtime::device::{self, DeviceTensor, ErrorCode, MemoryView, Result};
+use udo_runtime::memory;
+use udo_runtime::model;
+
+use crate::error::{Error, invalid, of_compile, of_port, of_run};
+use crate::ffi::{
+    Bytes, BytesMut, DeviceAt, Dims, HostInputs, HostOutputs, SessionOptionsAt, TensorPlaces,
+    Tensors, guard, hand_out, need, release,
+};
+use crate::model::{Loaded, Model, Port};
+use crate::spec::TensorSpec;
+use crate::tensor::Tensor;
+
+/// The memory of one run at a time. Threads may share it, and one that comes while another is at it is refused with
+/// `UDO_ERROR_BUSY`; those that are to run at once have a session each.
+#[derive(Debug)]
+pub struct Session {
+    of: Arc<Loaded>,
+    /// Where tensors lie that a run makes.
+    device: device::Device,
+    runs: Mutex<model::Session>,
+}
+
+/// How a session is made. NULL in its place, or zeros, are the defaults.
+#[repr(C)]
+#[derive(Debug)]
+pub struct SessionOptions {
+    /// `sizeof(udo_session_options_t)`.
+    pub size: usize,
+    /// The device in whose memory tensors lie that runs make; NULL is for the CPU.
+    pub device: DeviceAt,
+}
+
+/// An input on the host.
+#[repr(C)]
+#[derive(Debug)]
+pub struct HostInput {
+    /// Its elements, of the type that the model's input has.
+    pub data: Bytes,
+    /// How many bytes they have.
+    pub size_bytes: usize,
+    /// Its dimensions; NULL is for those of the model, if they are fixed.
+    pub dims: Dims,
+    /// How many there are.
+    pub rank: usize,
+}
+
+/// Where an output goes on the host.
+#[repr(C)]
+#[derive(Debug)]
+pub struct HostOutput {
+    /// Where its elements go.
+    pub data: BytesMut,
+    /// How many bytes there is room for.
+    pub capacity_bytes: usize,
+    /// How many bytes its elements have. A run sets it.
+    pub size_bytes: usize,
+}
+
+impl Session {
+    fn lock(&self) -> Result<MutexGuard<'_, model::Session>> {
+        match self.runs.try_lock() {
+            Ok(session) => Ok(session),
+            Err(TryLockError::Poisoned(session)) => Ok(session.into_inner()),
+            Err(TryLockError::WouldBlock) => Err(device::Error::new(
+                ErrorCode::Busy,
+                "another thread runs the session; give each thread a session of its own",
+            )),
+        }
+    }
+
+    fn check_counts(&self, inputs: usize, outputs: usize) -> Result<()> {
+        let sides = [("inputs", inputs, &self.of.inputs), ("outputs", outputs, &self.of.outputs)];
+        match sides.into_iter().find(|(_, found, ports)| *found != ports.len()) {
+            None => Ok(()),
+            Some((side, found, ports)) => {
+                let names: Vec<_> = ports.iter().map(|port| format!("{:?}", port.name)).collect();
+                let (wanted, names) = (ports.len(), names.join(", "));
+                Err(invalid(format!("{found} {side}, wanted {wanted}: {names}")))
+            }
+        }
+    }
+
+    /// Runs the model over these inputs.
+    fn run(&self, session: &mut model::Session, inputs: &[memory::Tensor]) -> Result<()> {
+        for (at, (port, tensor)) in self.of.inputs.iter().zip(inputs).enumerate() {
+            session.set_input(&port.name, tensor).map_err(|error| {
+                let error = of_port(&error);
+                device::Error::new(error.code(), format!("input {at}: {}", error.message()))
+            })?;
+        }
+        session.run().map_err(|error| of_run(&error))
+    }
+
+    /// The outputs of the last run.
+    fn results(&self, session: &model::Session) -> Result<Vec<memory::Tensor>> {
+        let outputs = self.of.outputs.iter();
+        outputs
+            .map(|port| session.output_tensor(&port.name).map_err(|error| of_port(&error)))
+            .collect()
+    }
+}
+
+/// Refuses an output that lies where an input or another output does.
+fn check_apart(inputs: &[&Tensor], outputs: &[Option<&Tensor>]) -> Result<()> {
+    let at = |what: &'static str| {
+        move |(index, tensor): (usize, &Tensor)| (what, index, tensor.0.memory().clone())
+    };
+    let mut before: Vec<(&str, usize, MemoryView)> =
+        inputs.iter().map(|tensor| &**tensor).enumerate().map(at("input")).collect();
+    let given = outputs.iter().enumerate();
+    for (index, tensor) in given.filter_map(|(index, tensor)| Some((index, (*tensor)?))) {
+        let (_, _, memory) = at("output")((index, tensor));
+        let meets = |other: &MemoryView| {
+            other.memory_id() == memory.memory_id() && other.range().meets(memory.range())
+        };
+        if let Some((what, other, _)) = before.iter().find(|(_, _, other)| meets(other)) {
+            return Err(invalid(format!(
+                "output {index} lies in {memory}, where {what} {other} lies; give it memory of its own"
+            )));
+        }
+        before.push(("output", index, memory));
+    }
+    Ok(())
+}
+
+/// The tensor that becomes an output: the caller's in the shape of the result, or a new one.
+fn place(
+    given: Option<&Tensor>,
+    result: &memory::Tensor,
+    device: &device::Device,
+    index: usize,
+) -> Result<Tensor> {
+    let Some(Tensor(given)) = given else {
+        let spec = device::TensorSpec::of(*result.desc())?;
+        return DeviceTensor::new(device, spec).map(Tensor);
+    };
+    let mut made = given.clone();
+    let of_output = |error: device::Error| {
+        device::Error::new(error.code(), format!("output {index}: {}", error.message()))
+    };
+    if made.spec().dtype() != result.dtype() {
+        let (found, wanted) = (made.spec(), result.desc());
+        return Err(of_output(invalid(format!("a tensor of {found} is given, wanted {wanted}"))));
+    }
+    if made.spec().is_open() || made.spec().dims()? != result.dims() {
+        made.reshape(result.dims()).map_err(of_output)?;
+    }
+    Ok(Tensor(made))
+}
+
+/// An input on the host as the runtime has it.
+fn host_input(port: &Port, input: &HostInput, index: usize) -> Result<memory::Tensor> {
+    let name = &port.name;
+    let wrong = |why: String| invalid(format!("inputs[{index}], {name:?}: {why}"));
+    let spec = port.spec.ok_or_else(|| wrong("it has no description".to_owned()))?;
+    let dims: Vec<usize> = if input.dims.is_null() {
+        let dims = spec.dims().map_err(|error| {
+            device::Error::new(
+                error.code(),
+                format!("inputs[{index}], {name:?}, has no dims, and the model leaves some of {spec} open; give all"),
+            )
+        })?;
+        dims.to_vec()
+    } else {
+        let dims = input.dims.get(input.rank, "inputs[].dims")?.iter();
+        let dim = |&dim: &i64| usize::try_from(dim);
+        dims.map(dim)
+            .collect::<std::result::Result<_, _>>()
+            .map_err(|_| wrong("a dimension is negative; wanted extents".to_owned()))?
+    };
+    let given = spec.with_shape(&dims).map_err(|error| {
+        device::Error::new(error.code(), format!("inputs[{index}], {name:?}: {}", error.message()))
+    })?;
+    let (found, wanted) = (input.size_bytes, given.byte_size()?);
+    if u64::try_from(found) != Ok(wanted) {
+        return Err(wrong(format!("{found} bytes for {given}; wanted {wanted}")));
+    }
+    if found > 0 && input.data.is_null() {
+        return Err(wrong("data is NULL; wanted a pointer".to_owned()));
+    }
+    let bytes = input.data.get(found, "inputs[].data")?;
+    let shape = Shape::new(&dims).map_err(|error| wrong(error.to_string()))?;
+    let tensor = memory::Tensor::from_bytes(given.dtype(), shape, bytes);
+    tensor.map_err(|error| device::Error::new(ErrorCode::OutOfMemory, error.to_string()))
+}
+
+/// Copies results to where the host wants them, or nothing if one has no room.
+fn give(results: &[memory::Tensor], outputs: &mut [HostOutput]) -> Result<()> {
+    for (index, (result, output)) in results.iter().zip(&*outputs).enumerate() {
+        let (wanted, found) = (result.bytes().len(), output.capacity_bytes);
+        if found < wanted {
+            return Err(device::Error::new(
+                ErrorCode::OutOfMemory,
+                format!(
+                    "outputs[{index}] has room for {found} bytes, and the result, {}, has {wanted}; give it more",
+                    result.desc()
+                ),
+            ));
+        }
+    }
+    for (result, output) in results.iter().zip(&mut *outputs) {
+        let bytes = result.bytes();
+        output.data.get(bytes.len(), "outputs[].data")?.copy_from_slice(bytes);
+        output.size_bytes = bytes.len();
+    }
+    Ok(())
+}
+
+/// Makes a session: memory for one run at a time.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_session_create(
+    model: Option<&Model>,
+    options: SessionOptionsAt,
+    out: Option<&mut MaybeUninit<Option<Box<Session>>>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (model, out) = (need(model, "model")?, need(out, "out")?);
+        let options = options.get()?;
+        let of = Arc::clone(&model.0);
+        let device = match options.device.get() {
+            Some(device) => device.device.clone(),
+            None => of.host()?,
+        };
+        let runs = of.model.session().map_err(|error| of_compile(&error))?;
+        hand_out(out, Session { of, device, runs: Mutex::new(runs) });
+        Ok(())
+    })
+}
+
+/// Runs a model over tensors, in the order of its inputs and outputs, and returns when the outputs are there. An output that
+/// is NULL becomes a new tensor, which the caller owns; one that is not is written, and takes the result's shape. It must not
+/// lie where an input or another output does. After an error no tensor is new or has another shape; what was in those given is
+/// lost if the run began.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_session_run(
+    session: Option<&Session>,
+    inputs: Tensors,
+    input_count: usize,
+    mut outputs: TensorPlaces,
+    output_count: usize,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let session = need(session, "session")?;
+        session.check_counts(input_count, output_count)?;
+        let given = inputs.get(input_count, "inputs")?;
+        let places = outputs.get(output_count, "outputs")?;
+        check_apart(&given, &places)?;
+        let given = given.iter().map(|tensor| tensor.0.to_host()).collect::<Result<Vec<_>>>()?;
+        let mut runs = session.lock()?;
+        session.run(&mut runs, &given)?;
+        let results = session.results(&runs)?;
+        drop(runs);
+        let made = results.iter().zip(places).enumerate();
+        let made = made
+            .map(|(index, (result, given))| place(given, result, &session.device, index))
+            .collect::<Result<Vec<_>>>()?;
+        for (made, result) in made.iter().zip(&results) {
+            made.0.write(result.bytes())?;
+        }
+        outputs.set(made, "outputs")
+    })
+}
+
+/// Runs a model over elements on the host, in the order of its inputs and outputs, and returns when the outputs are there. If
+/// one has no room, the error says how many bytes it has, and none is written; `udo_session_output_spec` says their shapes.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_session_run_host(
+    session: Option<&Session>,
+    inputs: HostInputs,
+    input_count: usize,
+    mut outputs: HostOutputs,
+    output_count: usize,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let session = need(session, "session")?;
+        session.check_counts(input_count, output_count)?;
+        let given = inputs.get(input_count, "inputs")?;
+        let outputs = outputs.get(output_count, "outputs")?;
+        for (index, output) in outputs.iter().enumerate() {
+            if output.capacity_bytes > 0 && output.data.is_null() {
+                return need(None, &format!("outputs[{index}].data"));
+            }
+        }
+        let given = session.of.inputs.iter().zip(given).enumerate();
+        let given = given.map(|(index, (port, input))| host_input(port, input, index));
+        let given = given.collect::<Result<Vec<_>>>()?;
+        let mut runs = session.lock()?;
+        session.run(&mut runs, &given)?;
+        let results = session.results(&runs)?;
+        drop(runs);
+        give(&results, outputs)
+    })
+}
+
+/// What an output was in the last run, as a description of its own.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_session_output_spec(
+    session: Option<&Session>,
+    index: usize,
+    out: Option<&mut MaybeUninit<Option<Box<TensorSpec>>>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (session, out) = (need(session, "session")?, need(out, "out")?);
+        let outputs = &session.of.outputs;
+        let port = outputs.get(index).ok_or_else(|| {
+            let count = outputs.len();
+            invalid(format!("there is no output {index}; wanted a place below {count}"))
+        })?;
+        let desc = session.lock()?.output_desc(&port.name).map_err(|error| of_port(&error))?;
+        hand_out(out, TensorSpec(device::TensorSpec::of(desc)?));
+        Ok(())
+    })
+}
+
+/// Releases a session; NULL is fine.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_session_release(session: Option<Box<Session>>) {
+    release(session);
+}

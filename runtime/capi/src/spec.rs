@@ -1,0 +1,193 @@
+//! Descriptions of tensors.
+
+use std::mem::MaybeUninit;
+
+use udo_api::{AxisEncoding, Encoding, Encodings};
+use udo_runtime::device::{self, Extent, Result};
+
+use crate::codes::{DTypeCode, LayoutCode, PackingCode, dtype, dtype_code, layout, packing};
+use crate::error::{Error, invalid};
+use crate::ffi::{Dims, DimsMut, Scales, ZeroPoints, guard, hand_out, need, release};
+
+/// What elements a tensor has, and how they lie in memory; dimensions may be open.
+#[derive(Debug)]
+pub struct TensorSpec(pub(crate) device::TensorSpec);
+
+/// Describes tensors of a type and dimensions, of which -1 is an open one. A scalar has rank 0.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_tensor_spec_create(
+    dtype: DTypeCode,
+    dims: Dims,
+    rank: usize,
+    out: Option<&mut MaybeUninit<Option<Box<TensorSpec>>>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let out = need(out, "out")?;
+        let (dtype, dims) = (self::dtype(dtype)?, dims.get(rank, "dims")?);
+        hand_out(out, TensorSpec(device::TensorSpec::from_dims(dtype, dims)?));
+        Ok(())
+    })
+}
+
+/// Changes a description, unless it is refused.
+fn change(
+    spec: Option<&mut TensorSpec>,
+    how: impl FnOnce(device::TensorSpec) -> Result<device::TensorSpec>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let spec = need(spec, "spec")?;
+        spec.0 = how(spec.0)?;
+        Ok(())
+    })
+}
+
+/// Says the order of four dimensions.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_tensor_spec_set_layout(
+    spec: Option<&mut TensorSpec>,
+    layout: LayoutCode,
+) -> Option<Box<Error>> {
+    change(spec, |spec| spec.with_layout(self::layout(layout)?))
+}
+
+/// Says how batches, the first dimension, lie next to each other.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_tensor_spec_set_packing(
+    spec: Option<&mut TensorSpec>,
+    packing: PackingCode,
+) -> Option<Box<Error>> {
+    change(spec, |spec| spec.with_packing(self::packing(packing)?))
+}
+
+/// Says what integers stand for: `real = scale * (q - zero_point)`. One scale and zero point with `axis` -1 are for all
+/// elements; else there are as many as the axis has positions.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_tensor_spec_set_quantization(
+    spec: Option<&mut TensorSpec>,
+    scales: Scales,
+    zero_points: ZeroPoints,
+    count: usize,
+    axis: i32,
+) -> Option<Box<Error>> {
+    change(spec, |spec| {
+        let scales = scales.get(count, "scales")?;
+        let zero_points = zero_points.get(count, "zero_points")?;
+        spec.with_encodings(encodings(scales, zero_points, axis)?)
+    })
+}
+
+fn encodings(scales: &[f32], zero_points: &[i32], axis: i32) -> Result<Encodings> {
+    if let (-1, [scale], [zero_point]) = (axis, scales, zero_points) {
+        return Ok(Encodings::PerTensor(Encoding { scale: *scale, zero_point: *zero_point }));
+    }
+    let axis = usize::try_from(axis).map_err(|_| {
+        let count = scales.len();
+        invalid(format!(
+            "axis is {axis} with {count} scales; wanted -1 and one scale, or a dimension's number"
+        ))
+    })?;
+    let made = AxisEncoding::of(axis, scales, zero_points);
+    made.map(Encodings::PerAxis).map_err(|error| invalid(error.to_string()))
+}
+
+/// The type of the elements.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_tensor_spec_dtype(
+    spec: Option<&TensorSpec>,
+    out: Option<&mut MaybeUninit<DTypeCode>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (spec, out) = (need(spec, "spec")?, need(out, "out")?);
+        out.write(dtype_code(spec.0.dtype()));
+        Ok(())
+    })
+}
+
+/// Counts the dimensions.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_tensor_spec_rank(
+    spec: Option<&TensorSpec>,
+    out: Option<&mut MaybeUninit<usize>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (spec, out) = (need(spec, "spec")?, need(out, "out")?);
+        out.write(spec.0.rank());
+        Ok(())
+    })
+}
+
+/// Writes the dimensions, of which -1 is one that is not fixed, to a place for `capacity` of them.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_tensor_spec_dims(
+    spec: Option<&TensorSpec>,
+    mut dims: DimsMut,
+    capacity: usize,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let spec = need(spec, "spec")?;
+        if dims.is_null() {
+            return need(None, "dims");
+        }
+        let rank = spec.0.rank();
+        if capacity < rank {
+            return Err(invalid(format!(
+                "there is room for {capacity} dimensions of {}; wanted {rank}",
+                spec.0
+            )));
+        }
+        for (place, extent) in dims.get(rank, "dims")?.iter_mut().zip(spec.0.extents()) {
+            *place = match extent {
+                Extent::Fixed(n) => i64::try_from(n).unwrap_or(i64::MAX),
+                Extent::Range { .. } | Extent::Open => -1,
+            };
+        }
+        Ok(())
+    })
+}
+
+/// A number of a description that may leave it open.
+fn count(
+    spec: Option<&TensorSpec>,
+    out: Option<&mut MaybeUninit<u64>>,
+    of: impl FnOnce(&device::TensorSpec) -> Result<u64>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (spec, out) = (need(spec, "spec")?, need(out, "out")?);
+        out.write(of(&spec.0)?);
+        Ok(())
+    })
+}
+
+/// Counts the elements; 1 of a scalar. An open dimension is refused with `UDO_ERROR_DYNAMIC_SHAPE`.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_tensor_spec_elements(
+    spec: Option<&TensorSpec>,
+    out: Option<&mut MaybeUninit<u64>>,
+) -> Option<Box<Error>> {
+    count(spec, out, device::TensorSpec::element_count)
+}
+
+/// Counts the bytes of the elements. An open dimension is refused with `UDO_ERROR_DYNAMIC_SHAPE`.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_tensor_spec_byte_size(
+    spec: Option<&TensorSpec>,
+    out: Option<&mut MaybeUninit<u64>>,
+) -> Option<Box<Error>> {
+    count(spec, out, device::TensorSpec::byte_size)
+}
+
+/// Counts the bytes that a tensor takes in memory, those included that fill its last group of batches. An open dimension is
+/// refused with `UDO_ERROR_DYNAMIC_SHAPE`.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_tensor_spec_storage_size(
+    spec: Option<&TensorSpec>,
+    out: Option<&mut MaybeUninit<u64>>,
+) -> Option<Box<Error>> {
+    count(spec, out, device::TensorSpec::storage_size)
+}
+
+/// Releases a description; NULL is fine.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_tensor_spec_release(spec: Option<Box<TensorSpec>>) {
+    release(spec);
+}

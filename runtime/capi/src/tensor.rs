@@ -1,0 +1,98 @@
+//! Tensors in the memory of devices.
+
+use std::mem::MaybeUninit;
+
+use udo_runtime::device::DeviceTensor;
+
+use crate::device::Device;
+use crate::error::Error;
+use crate::ffi::{Bytes, BytesMut, guard, hand_out, need, release};
+use crate::memory::Memory;
+use crate::spec::TensorSpec;
+
+/// A tensor: what it is, and the memory where it lies, which it keeps.
+#[derive(Debug)]
+pub struct Tensor(pub(crate) DeviceTensor);
+
+/// Makes a tensor in memory of its own, as large as it takes.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_tensor_create(
+    device: Option<&Device>,
+    spec: Option<&TensorSpec>,
+    out: Option<&mut MaybeUninit<Option<Box<Tensor>>>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (device, spec) = (need(device, "device")?, need(spec, "spec")?);
+        let out = need(out, "out")?;
+        hand_out(out, Tensor(DeviceTensor::new(&device.device, spec.0)?));
+        Ok(())
+    })
+}
+
+/// Makes a tensor in memory that is there, of which there may be more than it takes. One with open dimensions is given its
+/// shape by the run whose output it is.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_tensor_create_from_memory(
+    spec: Option<&TensorSpec>,
+    memory: Option<&Memory>,
+    out: Option<&mut MaybeUninit<Option<Box<Tensor>>>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (spec, memory) = (need(spec, "spec")?, need(memory, "memory")?);
+        let out = need(out, "out")?;
+        hand_out(out, Tensor(DeviceTensor::from_memory(spec.0, memory.0.clone())?));
+        Ok(())
+    })
+}
+
+/// The memory that a tensor lies in, as a handle of its own.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_tensor_memory(
+    tensor: Option<&Tensor>,
+    out: Option<&mut MaybeUninit<Option<Box<Memory>>>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (tensor, out) = (need(tensor, "tensor")?, need(out, "out")?);
+        hand_out(out, Memory(tensor.0.memory().clone()));
+        Ok(())
+    })
+}
+
+/// What a tensor is, as a description of its own: after a run, with the shape that the run gave it.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_tensor_spec(
+    tensor: Option<&Tensor>,
+    out: Option<&mut MaybeUninit<Option<Box<TensorSpec>>>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (tensor, out) = (need(tensor, "tensor")?, need(out, "out")?);
+        hand_out(out, TensorSpec(*tensor.0.spec()));
+        Ok(())
+    })
+}
+
+/// Copies all elements of a tensor to the device, of which `len` bytes are given, one batch behind the other.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_tensor_write(
+    tensor: Option<&Tensor>,
+    from: Bytes,
+    len: usize,
+) -> Option<Box<Error>> {
+    guard(|| need(tensor, "tensor")?.0.write(from.get(len, "from")?))
+}
+
+/// Copies all elements of a tensor to the host, where `len` bytes are for them, one batch behind the other.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_tensor_read(
+    tensor: Option<&Tensor>,
+    mut into: BytesMut,
+    len: usize,
+) -> Option<Box<Error>> {
+    guard(|| need(tensor, "tensor")?.0.read(into.get(len, "into")?))
+}
+
+/// Releases a tensor; NULL is fine.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_tensor_release(tensor: Option<Box<Tensor>>) {
+    release(tensor);
+}

@@ -1,0 +1,145 @@
+//! The header and the list of symbols are what the source says. `UDO_BLESS=1` writes them.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+#[path = "support/mod.rs"]
+mod support;
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use cbindgen::{Builder, Config, DocumentationLength, DocumentationStyle, Language, Style};
+use object::{Object, ObjectSymbol};
+use support::{FOLDER, header, library};
+
+/// What stands before the declarations.
+const HEAD: &str = "\
+/*
+ * The runtime for programs in C and C++. Made from the source of libudo; edit that.
+ *
+ * - A function returns NULL, or an error that its caller releases. On an error nothing is written to where results go.
+ * - What is made is released by its own udo_*_release; NULL is fine there. What was made of it lives on.
+ * - Threads may share what is passed as const. What is not is the call's alone while it lasts.
+ * - Text is UTF-8 and ends with a zero. Text and addresses that are handed out go with the handle that they came from.
+ * - Structures of options start with their size. One that is shorter than this library's has defaults for the rest; of one that
+ *   is longer, what this library does not know has to be zero. NULL is for all defaults.
+ * - A number that is none of those listed for its type is refused.
+ */";
+
+/// Names in C of types of Rust.
+const NAMES: &[(&str, &str)] = &[
+    ("AllocOptions", "udo_alloc_options_t"),
+    ("AllocOptionsAt", "const udo_alloc_options_t *"),
+    ("Bytes", "const void *"),
+    ("BytesMut", "void *"),
+    ("ContentsCode", "udo_contents_t"),
+    ("DTypeCode", "udo_dtype_t"),
+    ("Device", "udo_device_t"),
+    ("DeviceAt", "const udo_device_t *"),
+    ("DeviceKind", "udo_device_kind_t"),
+    ("Dims", "const int64_t *"),
+    ("DimsMut", "int64_t *"),
+    ("Error", "udo_error_t"),
+    ("ErrorCode", "udo_error_code_t"),
+    ("FallbackCode", "udo_fallback_t"),
+    ("FileDescriptor", "int32_t"),
+    ("HostInput", "udo_host_input_t"),
+    ("HostInputs", "const udo_host_input_t *"),
+    ("HostOutput", "udo_host_output_t"),
+    ("HostOutputs", "udo_host_output_t *"),
+    ("LayoutCode", "udo_layout_t"),
+    ("LoadOptions", "udo_load_options_t"),
+    ("LoadOptionsAt", "const udo_load_options_t *"),
+    ("Map", "udo_map_t"),
+    ("MapAccess", "udo_map_access_t"),
+    ("MapUpkeep", "udo_map_upkeep_t"),
+    ("Memory", "udo_memory_t"),
+    ("MemoryStats", "udo_memory_stats_t"),
+    ("Model", "udo_model_t"),
+    ("PackingCode", "udo_packing_t"),
+    ("Runtime", "udo_runtime_t"),
+    ("RuntimeOptions", "udo_runtime_options_t"),
+    ("RuntimeOptionsAt", "const udo_runtime_options_t *"),
+    ("Scales", "const float *"),
+    ("Session", "udo_session_t"),
+    ("SessionOptions", "udo_session_options_t"),
+    ("SessionOptionsAt", "const udo_session_options_t *"),
+    ("SharingCode", "udo_sharing_t"),
+    ("Tensor", "udo_tensor_t"),
+    ("TensorPlaces", "udo_tensor_t **"),
+    ("TensorSpec", "udo_tensor_spec_t"),
+    ("Tensors", "const udo_tensor_t *const *"),
+    ("Text", "const char *"),
+    ("Texts", "const char *const *"),
+    ("ZeroPoints", "const int32_t *"),
+];
+
+/// Structures that only pointers of [`NAMES`] lead to.
+const REACHED: &[&str] =
+    &["AllocOptions", "HostInput", "HostOutput", "LoadOptions", "RuntimeOptions", "SessionOptions"];
+
+/// The header as the source has it.
+fn made() -> String {
+    let mut config = Config {
+        language: Language::C,
+        cpp_compat: true,
+        style: Style::Type,
+        usize_is_size_t: true,
+        documentation_style: DocumentationStyle::C99,
+        documentation_length: DocumentationLength::Full,
+        include_guard: Some("UDO_H".to_owned()),
+        header: Some(HEAD.to_owned()),
+        no_includes: true,
+        sys_includes: vec!["stddef.h".to_owned(), "stdint.h".to_owned()],
+        line_length: 110,
+        tab_width: 4,
+        ..Config::default()
+    };
+    for (ours, of_c) in NAMES {
+        config.export.rename.insert((*ours).to_owned(), (*of_c).to_owned());
+    }
+    config.export.include = REACHED.iter().map(|name| (*name).to_owned()).collect();
+    let builder = Builder::new().with_config(config);
+    let sources = ["codes", "error", "runtime", "device", "memory", "fd", "spec", "tensor"];
+    let sources = sources.into_iter().chain(["model", "session"]);
+    let builder =
+        sources.fold(builder, |builder, name| builder.with_src(format!("{FOLDER}/src/{name}.rs")));
+    let mut text = Vec::new();
+    builder.generate().unwrap().write(&mut text);
+    let text = String::from_utf8(text).unwrap();
+    let is_comment = |line: &str| line.starts_with(" *") || line.trim().starts_with("//");
+    let tidied = text.lines().map(|line| match is_comment(line) {
+        true => format!("{line}\n"),
+        // A renamed pointer's name is put where a type's goes.
+        false => format!("{}\n", line.replace(" * ", " *")),
+    });
+    tidied.collect()
+}
+
+/// Holds a file against what it should be.
+#[track_caller]
+fn hold(path: &str, made: &str) {
+    let path = format!("{FOLDER}/{path}");
+    if std::env::var_os("UDO_BLESS").is_some() {
+        fs::write(&path, made).unwrap();
+    }
+    let found = fs::read_to_string(&path).unwrap_or_default();
+    assert!(found == made, "{path} is not what the source says; UDO_BLESS=1 writes it");
+}
+
+#[test]
+fn the_header_is_what_the_source_says() {
+    hold("include/udo.h", &made());
+}
+
+#[test]
+fn the_library_exports_the_functions_of_the_header_alone() {
+    let bytes = fs::read(library()).unwrap();
+    let file = object::File::parse(&*bytes).unwrap();
+    let symbols = file.dynamic_symbols().filter(|symbol| symbol.is_definition());
+    let exported: BTreeSet<_> = symbols.map(|symbol| symbol.name().unwrap().to_owned()).collect();
+    let list: String = exported.iter().map(|name| format!("{name}\n")).collect();
+    hold("symbols.txt", &list);
+    let declared: BTreeSet<_> =
+        header().functions.into_iter().map(|function| function.name).collect();
+    assert_eq!(exported, declared);
+}
