@@ -312,7 +312,7 @@ extern "C" {
 // The kind of an error; `UDO_ERROR_NONE` of NULL.
 udo_error_code_t udo_error_code(const udo_error_t *error);
 
-// The number that `OH_NN_ReturnCode` of NNRt has for an error; 0, its success, of NULL.
+// The number that `OH_NN_ReturnCode` of `NNRt` has for an error; 0, its success, of NULL.
 uint32_t udo_error_code_nnrt(const udo_error_t *error);
 
 // What an error says, in UTF-8: what, where, found, wanted, next step. It is the error's and goes with it. Of NULL it is an

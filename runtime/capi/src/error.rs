@@ -105,7 +105,7 @@ pub extern "C" fn udo_error_code(error: Option<&Error>) -> ErrorCode {
     error.map_or(0, |error| error.error.code().number())
 }
 
-/// The number that `OH_NN_ReturnCode` of NNRt has for an error; 0, its success, of NULL.
+/// The number that `OH_NN_ReturnCode` of `NNRt` has for an error; 0, its success, of NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_error_code_nnrt(error: Option<&Error>) -> u32 {
     error.map_or(0, |error| error.error.code().nnrt())

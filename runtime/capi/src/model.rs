@@ -10,6 +10,7 @@ use udo_runtime::device::{self, Devices, ErrorCode, Extent, Result};
 use udo_runtime::graph::{DimSpec, Graph};
 use udo_runtime::import::{self, ImportOptions};
 use udo_runtime::model::{self, Options};
+use udo_runtime::plan::Plan;
 use udo_runtime::resolve::Input;
 
 use crate::codes::{FallbackCode, fallback};
@@ -93,16 +94,16 @@ fn compile(runtime: &Runtime, graph: Graph, options: &Options) -> Result<Model> 
     let compiled = model::Model::compile(graph, &mut registry, options);
     let model = compiled.map_err(|error| {
         let error = of_compile(&error);
-        match registry.packs().budget().has_refused() {
-            true => device::Error::new(ErrorCode::OutOfMemory, error.message()),
-            false => error,
+        if registry.packs().budget().has_refused() {
+            return device::Error::new(ErrorCode::OutOfMemory, error.message());
         }
+        error
     })?;
     let inputs = model.inputs().iter();
     let inputs = inputs.map(|input| Ok(Port::new(&input.name, Some(input_spec(input)?))));
     let inputs = inputs.collect::<Result<_>>()?;
     let outputs = model.outputs().iter().map(|name| {
-        let mut planned = model.plan().into_iter().flat_map(|plan| plan.outputs());
+        let mut planned = model.plan().into_iter().flat_map(Plan::outputs);
         let desc = planned.find(|(of, _)| of == name).map(|(_, desc)| *desc);
         Port::new(name, desc.and_then(|desc| device::TensorSpec::of(desc).ok()))
     });

@@ -45,8 +45,10 @@ impl Runtime {
 fn create(options: RuntimeOptionsAt) -> Result<Runtime> {
     let options = options.get()?;
     let mut registry = Registry::builtin().map_err(|error| of_package(&error))?;
-    for path in options.packages.get(options.package_count, "options.packages")? {
-        registry.open(path.path("options.packages[]")?).map_err(|error| of_package(&error))?;
+    let packages = options.packages.get(options.package_count, "options.packages")?;
+    for (at, path) in packages.iter().enumerate() {
+        let path = path.path(&format!("options.packages[{at}]"))?;
+        registry.open(path).map_err(|error| of_package(&error))?;
     }
     Ok(Runtime { registry, devices: Devices::default() })
 }

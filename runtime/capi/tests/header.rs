@@ -1,15 +1,15 @@
 //! The header and the list of symbols are what the source says. `UDO_BLESS=1` writes them.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-#[path = "support/mod.rs"]
-mod support;
+#[path = "support/library.rs"]
+mod library;
 
 use std::collections::BTreeSet;
 use std::fs;
 
 use cbindgen::{Builder, Config, DocumentationLength, DocumentationStyle, Language, Style};
+use library::{FOLDER, library};
 use object::{Object, ObjectSymbol};
-use support::{FOLDER, header, library};
 
 /// What stands before the declarations.
 const HEAD: &str = "\
@@ -107,12 +107,17 @@ fn made() -> String {
     builder.generate().unwrap().write(&mut text);
     let text = String::from_utf8(text).unwrap();
     let is_comment = |line: &str| line.starts_with(" *") || line.trim().starts_with("//");
-    let tidied = text.lines().map(|line| match is_comment(line) {
-        true => format!("{line}\n"),
-        // A renamed pointer's name is put where a type's goes.
-        false => format!("{}\n", line.replace(" * ", " *")),
-    });
-    tidied.collect()
+    let mut tidied = String::with_capacity(text.len());
+    for line in text.lines() {
+        if is_comment(line) {
+            tidied.push_str(line);
+        } else {
+            // A renamed pointer's name is put where a type's goes.
+            tidied.push_str(&line.replace(" * ", " *"));
+        }
+        tidied.push('\n');
+    }
+    tidied
 }
 
 /// Holds a file against what it should be.
@@ -132,14 +137,11 @@ fn the_header_is_what_the_source_says() {
 }
 
 #[test]
-fn the_library_exports_the_functions_of_the_header_alone() {
+fn the_library_exports_what_the_list_has() {
     let bytes = fs::read(library()).unwrap();
     let file = object::File::parse(&*bytes).unwrap();
-    let symbols = file.dynamic_symbols().filter(|symbol| symbol.is_definition());
+    let symbols = file.dynamic_symbols().filter(ObjectSymbol::is_definition);
     let exported: BTreeSet<_> = symbols.map(|symbol| symbol.name().unwrap().to_owned()).collect();
-    let list: String = exported.iter().map(|name| format!("{name}\n")).collect();
-    hold("symbols.txt", &list);
-    let declared: BTreeSet<_> =
-        header().functions.into_iter().map(|function| function.name).collect();
-    assert_eq!(exported, declared);
+    let exported: Vec<_> = exported.into_iter().collect();
+    hold("symbols.txt", &(exported.join("\n") + "\n"));
 }

@@ -1,11 +1,6 @@
-//! Where the library lies, what its header declares, and programs that use it.
+//! What the header declares.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::{env, fs};
-
-/// The crate's folder.
-pub(crate) const FOLDER: &str = env!("CARGO_MANIFEST_DIR");
+use std::fs;
 
 /// What a header declares.
 pub(crate) struct Header {
@@ -23,15 +18,9 @@ pub(crate) struct Function {
     pub(crate) parameters: Vec<(String, String)>,
 }
 
-/// The library as cargo built it for this test.
-pub(crate) fn library() -> PathBuf {
-    let folder = env::current_exe().unwrap().parent().unwrap().to_owned();
-    folder.join(format!("{}udo{}", env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX))
-}
-
 /// What `udo.h` declares.
 pub(crate) fn header() -> Header {
-    let text = fs::read_to_string(format!("{FOLDER}/include/udo.h")).unwrap();
+    let text = fs::read_to_string(format!("{}/include/udo.h", env!("CARGO_MANIFEST_DIR"))).unwrap();
     let (_, code) = text.split_once("*/").unwrap();
     let is_code =
         |line: &&str| !["#", "//", "extern"].iter().any(|other| line.trim().starts_with(other));
@@ -68,21 +57,4 @@ fn declaration(text: &str) -> (String, String) {
     let (of, name) = text.split_at(at);
     let of = of.replace('*', " * ");
     (of.split_whitespace().collect::<Vec<_>>().join(" ").replace("* *", "**"), name.to_owned())
-}
-
-/// Compiles a program against header and library, with all warnings as errors, and runs it in `folder`.
-#[track_caller]
-pub(crate) fn run_program(compiler: &[&str], source: &Path, folder: &Path, arguments: &[&str]) {
-    let library = library();
-    let libraries = library.parent().unwrap();
-    let program = folder.join("program");
-    let mut cc = Command::new(compiler[0]);
-    cc.args(&compiler[1..]).args(["-Wall", "-Wextra", "-Werror", "-pedantic", "-I"]);
-    cc.arg(format!("{FOLDER}/include")).arg(source).arg("-o").arg(&program);
-    cc.arg("-L").arg(libraries).arg("-ludo").arg(format!("-Wl,-rpath,{}", libraries.display()));
-    let output = cc.output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let output = Command::new(&program).args(arguments).current_dir(folder).output().unwrap();
-    let said = [output.stdout, output.stderr].concat();
-    assert!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&said));
 }

@@ -1,0 +1,222 @@
+//! N05: every function of the header, called with each pointer NULL in turn and with each number of a list out of it, returns
+//! an error that names the argument, and writes nothing.
+//!
+//! The calls are made of the header: a program in C has a call for each argument of each function. A new function has its
+//! calls here once [`valid`] knows its kinds of arguments.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+#[path = "support/declared.rs"]
+mod declared;
+#[path = "support/library.rs"]
+mod library;
+#[path = "support/programs.rs"]
+mod programs;
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use declared::{Function, Header, header};
+use library::FOLDER;
+use programs::{C, run_program};
+
+/// What a program does before its calls: each has what it needs, and places for results that start out as known.
+const BEFORE: &str = r#"#include "check.h"
+
+static const char MODEL[] = "graph \"g\"\n  input x: f32[2,2]\n  y = Relu@14(x)\n  output y\n";
+static const int64_t DIMS[2] = {2, 2};
+static const float SCALES[1] = {0.5f};
+static const int32_t ZEROS[1] = {3};
+static float elements[4] = {1, 2, 3, 4}, results[4];
+static int64_t places[8];
+
+/* Nothing is written where a refused call's result would go. */
+static void untouched(const char *call, const void *place, size_t size) {
+    for (size_t i = 0; i < size; i++) {
+        if (((const unsigned char *)place)[i] != 0xa5) {
+            fprintf(stderr, "%s writes a result and is refused\n", call);
+            exit(1);
+        }
+    }
+}
+
+int main(int argc, char **argv) {
+    CHECK(argc == 2);
+    udo_runtime_t *runtime = NULL;
+    udo_device_t *device = NULL;
+    udo_memory_t *memory = NULL;
+    udo_map_t *map = NULL;
+    udo_tensor_spec_t *spec = NULL;
+    udo_tensor_t *tensor = NULL;
+    udo_model_t *model = NULL;
+    udo_session_t *session = NULL;
+    DONE(udo_runtime_create(NULL, &runtime));
+    DONE(udo_device_open(runtime, UDO_DEVICE_CPU, 0, &device));
+    udo_alloc_options_t shared = {sizeof shared, 0, 0, UDO_SHARING_EXPORTABLE, NULL};
+    DONE(udo_memory_alloc(device, 4096, &shared, &memory));
+    int32_t fd = -1;
+    DONE(udo_memory_export_fd(memory, &fd));
+    udo_memory_t *other = NULL;
+    DONE(udo_memory_alloc(device, 64, NULL, &other));
+    DONE(udo_memory_map(other, 0, 64, UDO_MAP_WRITE, UDO_UPKEEP_BY_MAP, &map));
+    DONE(udo_tensor_spec_create(UDO_DTYPE_I32, DIMS, 2, &spec));
+    udo_tensor_spec_t *floats = NULL;
+    DONE(udo_tensor_spec_create(UDO_DTYPE_F32, DIMS, 2, &floats));
+    DONE(udo_tensor_create(device, floats, &tensor));
+    DONE(udo_model_load_bytes(runtime, MODEL, sizeof MODEL - 1, NULL, &model));
+    DONE(udo_session_create(model, NULL, &session));
+    const udo_tensor_t *inputs[1] = {tensor};
+    udo_tensor_t *outputs[1] = {NULL};
+    udo_host_input_t host_inputs[1] = {{elements, 16, DIMS, 2}};
+    udo_host_output_t host_outputs[1] = {{results, 16, 0}};
+    DONE(udo_session_run(session, inputs, 1, outputs, 1));
+"#;
+
+/// What is released at the end.
+const AFTER: &str = "    return 0;\n}\n";
+
+/// A number that no list has.
+const OUT_OF_RANGE: &str = "77777u";
+
+/// Arguments that may be NULL, and why.
+const MAY_BE_NULL: &[(&str, &str)] = &[
+    // All defaults.
+    ("options", "const udo_alloc_options_t *"),
+    ("options", "const udo_load_options_t *"),
+    ("options", "const udo_runtime_options_t *"),
+    ("options", "const udo_session_options_t *"),
+];
+
+/// An argument that a call is done with: by its name where that says more than its type.
+fn valid(function: &str, of: &str, name: &str) -> String {
+    let argument = match (of, name) {
+        (_, "options") => "NULL",
+        ("const char *", "path") => "argv[1]",
+        ("const void *", "bytes") => "MODEL",
+        ("size_t", "len") if function == "udo_model_load_bytes" => "sizeof MODEL - 1",
+        ("size_t", "len") => "16",
+        ("size_t", "rank") => "2",
+        ("size_t", "capacity") | ("uint64_t", "len") => "8",
+        ("uint64_t", "size") => "4096",
+        ("const void *", "from") => "elements",
+        ("void *", "into") => "results",
+        (_, "fd" | "inputs" | "outputs") if !of.contains("host") => name,
+        ("const udo_host_input_t *", _) => "host_inputs",
+        ("udo_host_output_t *", _) => "host_outputs",
+        ("int32_t", "axis") => "-1",
+        ("const int64_t *", "dims") => "DIMS",
+        ("int64_t *", "dims") => "places",
+        ("const float *", "scales") => "SCALES",
+        ("const int32_t *", "zero_points") => "ZEROS",
+        (_, "input_count" | "output_count" | "count" | "kind" | "dtype" | "access") => "1",
+        (
+            _,
+            "index" | "offset" | "to_offset" | "from_offset" | "value" | "packing" | "layout"
+            | "upkeep",
+        ) => "0",
+        _ => {
+            let handle = of.strip_prefix("const ").unwrap_or(of);
+            let handle = handle.strip_prefix("udo_").and_then(|of| of.strip_suffix("_t *"));
+            let handle = handle.map(|handle| handle.trim_start_matches("tensor_"));
+            assert!(handle.is_some(), "{function}: no argument is known for {of} {name}");
+            handle.unwrap()
+        }
+    };
+    argument.to_owned()
+}
+
+/// A call of a function with these arguments, of which `out`, if there is one, is a place of known bytes.
+fn call(function: &Function, arguments: &[String]) -> (String, Option<String>) {
+    let Function { name, parameters, .. } = function;
+    let place = parameters.iter().find(|(_, name)| name == "out");
+    let place = place.map(|(of, _)| of.strip_suffix('*').unwrap().trim().to_owned());
+    (format!("{name}({})", arguments.join(", ")), place)
+}
+
+/// A block that makes a call, which is refused with `words`, or done where there are none.
+fn block(function: &Function, arguments: &[String], words: Option<&str>) -> String {
+    let (call, place) = call(function, arguments);
+    let mut text = String::from("    {\n");
+    if let Some(place) = &place {
+        writeln!(text, "        {place} out;\n        memset(&out, 0xa5, sizeof out);").unwrap();
+        writeln!(text, "        (void)out;").unwrap();
+    }
+    match words {
+        None => writeln!(text, "        DONE({call});").unwrap(),
+        Some(words) => {
+            let code = "UDO_ERROR_INVALID_ARGUMENT";
+            writeln!(text, "        REFUSED({call}, {code}, \"{words}\");").unwrap();
+            if place.is_some() {
+                writeln!(text, "        untouched(\"{call}\", &out, sizeof out);").unwrap();
+            }
+        }
+    }
+    text + "    }\n"
+}
+
+/// The blocks of a function that returns an error.
+fn blocks(function: &Function, header: &Header) -> Vec<String> {
+    let Function { name, parameters, .. } = function;
+    let argument = |(of, parameter): &(String, String)| match parameter.as_str() {
+        "out" => "&out".to_owned(),
+        _ => valid(name, of, parameter),
+    };
+    let arguments: Vec<_> = parameters.iter().map(argument).collect();
+    let mut blocks = vec![block(function, &arguments, None)];
+    for (at, (of, parameter)) in parameters.iter().enumerate() {
+        let mut with = |argument: &str, words: String| {
+            let mut arguments = arguments.clone();
+            argument.clone_into(&mut arguments[at]);
+            blocks.push(block(function, &arguments, Some(&words)));
+        };
+        if of.ends_with('*') && !MAY_BE_NULL.contains(&(parameter.as_str(), of.as_str())) {
+            with("NULL", format!("argument {parameter} is NULL"));
+        } else if header.enums.contains(of) {
+            with(OUT_OF_RANGE, format!("{parameter} is {}", OUT_OF_RANGE.trim_end_matches('u')));
+        }
+        let pointee = of.trim_start_matches("const ").trim_end_matches(" *");
+        let fields = header.structs.iter().find(|(name, _)| name == pointee);
+        let fields =
+            fields.filter(|_| parameter == "options").into_iter().flat_map(|(_, fields)| fields);
+        for (_, field) in fields.filter(|(of, _)| header.enums.contains(of)) {
+            let options =
+                format!("&({pointee}){{.size = sizeof({pointee}), .{field} = {OUT_OF_RANGE}}}");
+            with(&options, format!("{field} is 77777"));
+        }
+    }
+    blocks
+}
+
+#[test]
+fn null_and_numbers_out_of_range_are_refused_by_every_function() {
+    let header = header();
+    let mut program = BEFORE.to_owned();
+    let mut seen = BTreeSet::new();
+    let mut refusals = 0;
+    for function in &header.functions {
+        let Function { returns, name, parameters } = function;
+        if returns == "udo_error_t *" {
+            let blocks = blocks(function, &header);
+            refusals += blocks.len() - 1;
+            program.extend(blocks);
+        } else if name.ends_with("_release") {
+            writeln!(program, "    {name}(NULL);").unwrap();
+        } else if let [(of, _)] = parameters.as_slice() {
+            assert_eq!(of, "const udo_error_t *", "{name}");
+            writeln!(program, "    (void){name}(NULL);").unwrap();
+        } else {
+            assert_eq!((name.as_str(), parameters.len()), ("udo_version", 0));
+        }
+        assert!(seen.insert(name), "{name} is declared twice");
+    }
+    program.push_str(AFTER);
+    let exported = fs::read_to_string(format!("{FOLDER}/symbols.txt")).unwrap();
+    assert!(seen.iter().map(|name| name.as_str()).eq(exported.lines()), "declared and exported");
+    assert!(refusals >= header.functions.len(), "{refusals} refusals are too few to be all");
+    let folder = tempfile::tempdir().unwrap();
+    let (source, model) = (folder.path().join("matrix.c"), folder.path().join("model.graph"));
+    fs::write(&source, program).unwrap();
+    fs::write(&model, "graph \"g\"\n  input x: f32[2,2]\n  y = Relu@14(x)\n  output y\n").unwrap();
+    run_program(C, Path::new(&source), folder.path(), &[&model]);
+}

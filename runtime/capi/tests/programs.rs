@@ -1,0 +1,60 @@
+//! Programs in C and C++ that use the library as others do: compiled against the header, linked to the shared library.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+#[path = "support/library.rs"]
+mod library;
+#[path = "support/programs.rs"]
+mod programs;
+
+use std::fs;
+use std::path::Path;
+
+use library::FOLDER;
+use programs::{C, run_program};
+
+/// How the same is compiled as C++.
+const CXX: &[&str] = &["c++", "-xc++", "-std=c++17"];
+
+const TWO_OUTPUTS: &str = "graph \"two\"
+  input x: f32[2,3]
+  input y: f32[2,3]
+  s = Add@14(x, y)
+  p = Mul@14(s, y)
+  output s, p
+";
+
+const OPEN: &str = "graph \"open\"
+  input x: f32[n,2]
+  s = Relu@14(x)
+  output s
+";
+
+/// Runs a program as C and as C++.
+#[track_caller]
+fn run(name: &str, arguments: &[&Path]) {
+    for compiler in [C, CXX] {
+        let folder = tempfile::tempdir().unwrap();
+        let source = format!("{FOLDER}/tests/programs/{name}");
+        run_program(compiler, Path::new(&source), folder.path(), arguments);
+    }
+}
+
+#[test]
+fn a_model_runs_by_file_and_by_bytes_over_host_memory_and_tensors() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        let mut permissions = fs::metadata(&path).unwrap().permissions();
+        permissions.set_readonly(true);
+        fs::set_permissions(&path, permissions).unwrap();
+        path
+    };
+    run("model.c", &[&write("two.graph", TWO_OUTPUTS), &write("open.graph", OPEN)]);
+}
+
+#[test]
+fn memory_and_descriptions_do_what_the_header_says() {
+    let model = format!("{FOLDER}/../../examples/selu/model/model.onnx");
+    run("memory.c", &[Path::new(&model)]);
+}

@@ -1,0 +1,216 @@
+/* Runs a model with one stage by file and by bytes, over host memory and tensors: B01, B13, N23. It is C and C++.
+ *
+ * Arguments: a model of s = x + y and p = s * y, all f32[2,3], and one of s = Relu(x) of f32[n,2]. */
+#include "check.h"
+
+static const float X[6] = {1, -2, 3, -4, 5, -6};
+static const float Y[6] = {10, 20, 30, 40, 50, 60};
+
+static void check_results(const float *s, const float *p) {
+    for (int i = 0; i < 6; i++) {
+        CHECK(s[i] == X[i] + Y[i]);
+        CHECK(p[i] == (X[i] + Y[i]) * Y[i]);
+    }
+}
+
+static void *read_file(const char *path, size_t *len) {
+    FILE *file = fopen(path, "rb");
+    CHECK(file != NULL && fseek(file, 0, SEEK_END) == 0);
+    *len = (size_t)ftell(file);
+    rewind(file);
+    void *bytes = malloc(*len);
+    CHECK(bytes != NULL && fread(bytes, 1, *len, file) == *len);
+    fclose(file);
+    return bytes;
+}
+
+static void check_ports(const udo_model_t *model) {
+    size_t count = 0;
+    const char *name = NULL;
+    DONE(udo_model_input_count(model, &count));
+    CHECK(count == 2);
+    DONE(udo_model_output_count(model, &count));
+    CHECK(count == 2);
+    DONE(udo_model_input_name(model, 1, &name));
+    CHECK(strcmp(name, "y") == 0);
+    DONE(udo_model_output_name(model, 0, &name));
+    CHECK(strcmp(name, "s") == 0);
+    REFUSED(udo_model_input_name(model, 2, &name), UDO_ERROR_INVALID_ARGUMENT, "no input 2");
+    CHECK(strcmp(name, "s") == 0);
+
+    udo_tensor_spec_t *spec = NULL;
+    udo_dtype_t dtype = 0;
+    size_t rank = 0;
+    int64_t dims[2] = {0, 0};
+    uint64_t bytes = 0;
+    DONE(udo_model_output_spec(model, 1, &spec));
+    DONE(udo_tensor_spec_dtype(spec, &dtype));
+    DONE(udo_tensor_spec_rank(spec, &rank));
+    DONE(udo_tensor_spec_dims(spec, dims, 2));
+    DONE(udo_tensor_spec_byte_size(spec, &bytes));
+    CHECK(dtype == UDO_DTYPE_F32 && rank == 2 && dims[0] == 2 && dims[1] == 3 && bytes == 24);
+    REFUSED(udo_tensor_spec_dims(spec, dims, 1), UDO_ERROR_INVALID_ARGUMENT, "room for 1");
+    udo_tensor_spec_release(spec);
+}
+
+static udo_tensor_t *tensor(const udo_device_t *device, const int64_t *dims, const float *elements) {
+    udo_tensor_spec_t *spec = NULL;
+    udo_tensor_t *made = NULL;
+    DONE(udo_tensor_spec_create(UDO_DTYPE_F32, dims, 2, &spec));
+    DONE(udo_tensor_create(device, spec, &made));
+    udo_tensor_spec_release(spec);
+    DONE(udo_tensor_write(made, elements, (size_t)(dims[0] * dims[1]) * sizeof(float)));
+    return made;
+}
+
+static void run_host(const udo_session_t *session) {
+    float s[6], p[6];
+    udo_host_input_t inputs[2] = {{X, sizeof X, NULL, 0}, {Y, sizeof Y, NULL, 0}};
+    udo_host_output_t outputs[2] = {{s, sizeof s, 0}, {p, sizeof p, 0}};
+    DONE(udo_session_run_host(session, inputs, 2, outputs, 2));
+    CHECK(outputs[0].size_bytes == sizeof s && outputs[1].size_bytes == sizeof p);
+    check_results(s, p);
+
+    outputs[1].capacity_bytes = 23;
+    s[0] = 7;
+    REFUSED(udo_session_run_host(session, inputs, 2, outputs, 2), UDO_ERROR_OUT_OF_MEMORY, "outputs[1]");
+    CHECK(s[0] == 7);
+    inputs[1].size_bytes = 20;
+    REFUSED(udo_session_run_host(session, inputs, 2, outputs, 2), UDO_ERROR_INVALID_ARGUMENT, "inputs[1]");
+    REFUSED(udo_session_run_host(session, inputs, 1, outputs, 2), UDO_ERROR_INVALID_ARGUMENT, "1 inputs");
+    inputs[1].size_bytes = sizeof Y;
+    inputs[1].data = NULL;
+    REFUSED(udo_session_run_host(session, inputs, 2, outputs, 2), UDO_ERROR_INVALID_ARGUMENT, "inputs[1], \"y\": data is NULL");
+    inputs[1].data = Y;
+    outputs[1].capacity_bytes = sizeof p;
+    outputs[1].data = NULL;
+    REFUSED(udo_session_run_host(session, inputs, 2, outputs, 2), UDO_ERROR_INVALID_ARGUMENT, "outputs[1].data is NULL");
+    CHECK(s[0] == 7);
+}
+
+static void run_tensors(const udo_device_t *device, const udo_session_t *session) {
+    const int64_t dims[2] = {2, 3};
+    udo_tensor_t *x = tensor(device, dims, X), *y = tensor(device, dims, Y);
+    const udo_tensor_t *inputs[2] = {x, y};
+    /* The run makes one output; the other one is there. */
+    udo_tensor_t *outputs[2] = {NULL, tensor(device, dims, X)}, *given = outputs[1];
+    DONE(udo_session_run(session, inputs, 2, outputs, 2));
+    CHECK(outputs[0] != NULL && outputs[1] == given);
+    float s[6], p[6];
+    DONE(udo_tensor_read(outputs[0], s, sizeof s));
+    DONE(udo_tensor_read(outputs[1], p, sizeof p));
+    check_results(s, p);
+    REFUSED(udo_tensor_read(outputs[0], s, sizeof s - 1), UDO_ERROR_INVALID_ARGUMENT, "23 bytes");
+
+    /* What is wrong is said by its place, and the session stays usable. */
+    udo_tensor_t *aliased[2] = {NULL, y};
+    REFUSED(udo_session_run(session, inputs, 2, aliased, 2), UDO_ERROR_INVALID_ARGUMENT, "output 1");
+    CHECK(aliased[0] == NULL);
+    const udo_tensor_t *missing[2] = {x, NULL};
+    REFUSED(udo_session_run(session, missing, 2, outputs, 2), UDO_ERROR_INVALID_ARGUMENT, "inputs[1] is NULL");
+    REFUSED(udo_session_run(session, inputs, 1, outputs, 2), UDO_ERROR_INVALID_ARGUMENT, "1 inputs, wanted 2");
+    REFUSED(udo_session_run(session, NULL, 0, outputs, 2), UDO_ERROR_INVALID_ARGUMENT, "0 inputs");
+    udo_tensor_spec_t *spec = NULL;
+    udo_tensor_t *wrong = NULL;
+    DONE(udo_tensor_spec_create(UDO_DTYPE_I32, dims, 2, &spec));
+    DONE(udo_tensor_create(device, spec, &wrong));
+    udo_tensor_spec_release(spec);
+    const udo_tensor_t *mistyped[2] = {x, wrong};
+    REFUSED(udo_session_run(session, mistyped, 2, outputs, 2), UDO_ERROR_SHAPE_MISMATCH, "input 1");
+    udo_tensor_t *mistyped_output[2] = {wrong, NULL};
+    REFUSED(udo_session_run(session, inputs, 2, mistyped_output, 2), UDO_ERROR_INVALID_ARGUMENT, "output 0");
+    CHECK(mistyped_output[1] == NULL);
+    DONE(udo_session_run(session, inputs, 2, outputs, 2));
+
+    udo_tensor_release(wrong);
+    udo_tensor_release(outputs[0]);
+    udo_tensor_release(outputs[1]);
+    udo_tensor_release(x);
+    udo_tensor_release(y);
+}
+
+/* A model of open dimensions: shapes come with the inputs. */
+static void run_open(const udo_runtime_t *runtime, const udo_device_t *device, const char *path) {
+    udo_model_t *model = NULL;
+    udo_session_t *session = NULL;
+    udo_tensor_spec_t *spec = NULL;
+    DONE(udo_model_load_file(runtime, path, NULL, &model));
+    DONE(udo_session_create(model, NULL, &session));
+    REFUSED(udo_model_output_spec(model, 0, &spec), UDO_ERROR_DYNAMIC_SHAPE, "output 0");
+    REFUSED(udo_session_output_spec(session, 0, &spec), UDO_ERROR_INVALID_STATE, "no shape yet");
+    udo_model_release(model);
+
+    int64_t dims[2] = {3, 2};
+    udo_tensor_t *x = tensor(device, dims, X), *out = NULL;
+    const udo_tensor_t *inputs[1] = {x};
+    DONE(udo_session_run(session, inputs, 1, &out, 1));
+    udo_host_input_t input = {X, 16, dims, 2};
+    float s[6];
+    udo_host_output_t output = {s, sizeof s, 0};
+    REFUSED(udo_session_run_host(session, &input, 1, &output, 1), UDO_ERROR_INVALID_ARGUMENT, "16 bytes");
+    dims[0] = 2;
+    DONE(udo_session_run_host(session, &input, 1, &output, 1));
+    CHECK(output.size_bytes == 16 && s[0] == 1 && s[1] == 0 && s[2] == 3 && s[3] == 0);
+    DONE(udo_session_output_spec(session, 0, &spec));
+    DONE(udo_tensor_spec_dims(spec, dims, 2));
+    CHECK(dims[0] == 2 && dims[1] == 2);
+    udo_tensor_spec_release(spec);
+    input.dims = NULL;
+    REFUSED(udo_session_run_host(session, &input, 1, &output, 1), UDO_ERROR_DYNAMIC_SHAPE, "inputs[0]");
+
+    /* An output that was there takes the shape of the next result, if its memory has room. */
+    DONE(udo_tensor_spec(out, &spec));
+    DONE(udo_tensor_spec_dims(spec, dims, 2));
+    CHECK(dims[0] == 3);
+    udo_tensor_spec_release(spec);
+    const int64_t fewer[2] = {1, 2};
+    udo_tensor_t *small = tensor(device, fewer, X);
+    inputs[0] = small;
+    DONE(udo_session_run(session, inputs, 1, &out, 1));
+    DONE(udo_tensor_read(out, s, 8));
+    CHECK(s[0] == 1 && s[1] == 0);
+    inputs[0] = x;
+    REFUSED(udo_session_run(session, inputs, 1, &small, 1), UDO_ERROR_OUT_OF_MEMORY, "output 0");
+    udo_tensor_release(small);
+    udo_tensor_release(out);
+    udo_tensor_release(x);
+    udo_session_release(session);
+}
+
+int main(int argc, char **argv) {
+    CHECK(argc == 3);
+    udo_runtime_t *runtime = NULL;
+    udo_device_t *cpu = NULL;
+    udo_model_t *models[2] = {NULL, NULL};
+    DONE(udo_runtime_create(NULL, &runtime));
+    DONE(udo_device_open(runtime, UDO_DEVICE_CPU, 0, &cpu));
+    DONE(udo_model_load_file(runtime, argv[1], NULL, &models[0]));
+    udo_load_options_t options;
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
+    options.threads = 2;
+    options.cores = "cpu";
+    size_t len = 0;
+    void *bytes = read_file(argv[1], &len);
+    DONE(udo_model_load_bytes(runtime, bytes, len, &options, &models[1]));
+    free(bytes);
+    for (int i = 0; i < 2; i++) {
+        udo_session_t *session = NULL;
+        check_ports(models[i]);
+        DONE(udo_session_create(models[i], NULL, &session));
+        /* What it was made of is no longer needed. */
+        udo_model_release(models[i]);
+        run_host(session);
+        udo_memory_stats_t stats;
+        DONE(udo_device_memory_stats(cpu, &stats));
+        CHECK(stats.current_bytes == 0);
+        run_tensors(cpu, session);
+        DONE(udo_device_memory_stats(cpu, &stats));
+        CHECK(stats.current_bytes == 0 && stats.peak_bytes > 0);
+        udo_session_release(session);
+    }
+    run_open(runtime, cpu, argv[2]);
+    udo_device_release(cpu);
+    udo_runtime_release(runtime);
+    return 0;
+}

@@ -1,0 +1,29 @@
+//! Programs that use the library.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::library::{FOLDER, library};
+
+/// How C is compiled.
+pub(crate) const C: &[&str] = &["cc", "-std=c11", "-D_POSIX_C_SOURCE=200809L"];
+
+/// Compiles a program against header and library, with all warnings as errors, and runs it in `folder`.
+#[track_caller]
+pub(crate) fn run_program(compiler: &[&str], source: &Path, folder: &Path, arguments: &[&Path]) {
+    let library = library();
+    let libraries = library.parent().unwrap();
+    let program = folder.join("program");
+    let mut cc = Command::new(compiler[0]);
+    cc.args(&compiler[1..]).args(["-Wall", "-Wextra", "-Werror", "-pedantic"]);
+    for include in ["include", "tests/programs"] {
+        cc.arg("-I").arg(format!("{FOLDER}/{include}"));
+    }
+    cc.arg(source).arg("-o").arg(&program);
+    cc.arg("-L").arg(libraries).arg("-ludo").arg(format!("-Wl,-rpath,{}", libraries.display()));
+    let output = cc.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let output = Command::new(&program).args(arguments).current_dir(folder).output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    assert!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&said));
+}
