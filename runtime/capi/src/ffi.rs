@@ -410,3 +410,30 @@ const _: fn() = || {
     is_any_threads::<crate::spec::TensorSpec>();
     is_any_threads::<Tensor>();
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codes::UDO_ERROR_INTERNAL;
+    use crate::error::{udo_error_code, udo_error_message};
+
+    #[test]
+    fn a_panic_becomes_an_error() {
+        let error = guard(|| panic!("a fault"));
+        assert_eq!(udo_error_code(error.as_deref()), UDO_ERROR_INTERNAL);
+        // SAFETY: the message is the error's, which is there, and ends with a zero.
+        let message = unsafe { CStr::from_ptr(udo_error_message(error.as_deref())) };
+        assert_eq!(message.to_str(), Ok("a fault of this library: a fault; please report it"));
+    }
+
+    #[test]
+    fn a_panic_in_a_release_ends_there() {
+        struct Faulty;
+        impl Drop for Faulty {
+            fn drop(&mut self) {
+                panic!("a fault");
+            }
+        }
+        release(Some(Box::new(Faulty)));
+    }
+}

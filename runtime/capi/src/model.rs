@@ -89,7 +89,8 @@ fn options(asked: LoadOptionsAt) -> Result<Options> {
     Ok(options)
 }
 
-fn compile(runtime: &Runtime, graph: Graph, options: &Options) -> Result<Model> {
+/// The model of a graph.
+pub(crate) fn compile(runtime: &Runtime, graph: Graph, options: &Options) -> Result<Model> {
     let mut registry = runtime.registry.clone();
     let compiled = model::Model::compile(graph, &mut registry, options);
     let model = compiled.map_err(|error| {

@@ -2,6 +2,7 @@
 
 use std::ffi::c_char;
 use std::mem::MaybeUninit;
+use std::sync::OnceLock;
 
 use udo_runtime::device::{Devices, Result};
 use udo_runtime::import::PackagedOp;
@@ -42,9 +43,19 @@ impl Runtime {
     }
 }
 
+/// The built-in operators. Tables of operators stay for the life of the process, so that all runtimes have one copy.
+fn built_in() -> Result<Registry> {
+    static BUILT_IN: OnceLock<Registry> = OnceLock::new();
+    if let Some(registry) = BUILT_IN.get() {
+        return Ok(registry.clone());
+    }
+    let made = Registry::builtin().map_err(|error| of_package(&error))?;
+    Ok(BUILT_IN.get_or_init(|| made).clone())
+}
+
 fn create(options: RuntimeOptionsAt) -> Result<Runtime> {
     let options = options.get()?;
-    let mut registry = Registry::builtin().map_err(|error| of_package(&error))?;
+    let mut registry = built_in()?;
     let packages = options.packages.get(options.package_count, "options.packages")?;
     for (at, path) in packages.iter().enumerate() {
         let path = path.path(&format!("options.packages[{at}]"))?;

@@ -324,3 +324,35 @@ pub extern "C" fn udo_session_output_spec(
 pub extern "C" fn udo_session_release(session: Option<Box<Session>>) {
     release(session);
 }
+
+#[cfg(test)]
+mod tests {
+    use udo_runtime::device::Devices;
+    use udo_runtime::graph::Graph;
+    use udo_runtime::model::Options;
+    use udo_runtime::registry::Registry;
+
+    use super::*;
+    use crate::codes::UDO_ERROR_BUSY;
+    use crate::error::udo_error_code;
+    use crate::model::compile;
+    use crate::runtime::Runtime;
+
+    #[test]
+    fn a_session_that_is_at_work_is_busy_for_others() {
+        let runtime =
+            Runtime { registry: Registry::builtin().unwrap(), devices: Devices::default() };
+        let text = "graph \"g\"\n  input x: f32[2]\n  y = Relu@14(x)\n  output y\n";
+        let graph = Graph::parse(text).unwrap();
+        let Model(of) = compile(&runtime, graph, &Options::default()).unwrap();
+        let (device, runs) = (of.host().unwrap(), Mutex::new(of.model.session().unwrap()));
+        let session = Session { of, device, runs };
+        let mut out = MaybeUninit::new(None);
+        let at_work = session.lock().unwrap();
+        let error = udo_session_output_spec(Some(&session), 0, Some(&mut out));
+        assert_eq!(udo_error_code(error.as_deref()), UDO_ERROR_BUSY);
+        drop(at_work);
+        let error = udo_session_output_spec(Some(&session), 0, Some(&mut out));
+        assert_eq!(udo_error_code(error.as_deref()), 0);
+    }
+}

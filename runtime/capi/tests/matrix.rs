@@ -19,7 +19,7 @@ use std::path::Path;
 
 use declared::{Function, Header, header};
 use library::FOLDER;
-use programs::{C, run_program};
+use programs::{C, run_program, shared};
 
 /// What a program does before its calls: each has what it needs, and places for results that start out as known.
 const BEFORE: &str = r#"#include "check.h"
@@ -218,5 +218,5 @@ fn null_and_numbers_out_of_range_are_refused_by_every_function() {
     let (source, model) = (folder.path().join("matrix.c"), folder.path().join("model.graph"));
     fs::write(&source, program).unwrap();
     fs::write(&model, "graph \"g\"\n  input x: f32[2,2]\n  y = Relu@14(x)\n  output y\n").unwrap();
-    run_program(C, Path::new(&source), folder.path(), &[&model]);
+    run_program(C, Path::new(&source), &shared(), folder.path(), &[&model]);
 }

@@ -7,10 +7,10 @@ mod library;
 mod programs;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use library::FOLDER;
-use programs::{C, run_program};
+use library::{FOLDER, library};
+use programs::{C, run_program, shared};
 
 /// How the same is compiled as C++.
 const CXX: &[&str] = &["c++", "-xc++", "-std=c++17"];
@@ -35,22 +35,40 @@ fn run(name: &str, arguments: &[&Path]) {
     for compiler in [C, CXX] {
         let folder = tempfile::tempdir().unwrap();
         let source = format!("{FOLDER}/tests/programs/{name}");
-        run_program(compiler, Path::new(&source), folder.path(), arguments);
+        run_program(compiler, Path::new(&source), &shared(), folder.path(), arguments);
     }
 }
 
-#[test]
-fn a_model_runs_by_file_and_by_bytes_over_host_memory_and_tensors() {
-    let folder = tempfile::tempdir().unwrap();
-    let write = |name: &str, text: &str| {
-        let path = folder.path().join(name);
+/// Writes the models that `model.c` takes, which nobody may write.
+fn models(folder: &Path) -> [PathBuf; 2] {
+    [("two.graph", TWO_OUTPUTS), ("open.graph", OPEN)].map(|(name, text)| {
+        let path = folder.join(name);
         fs::write(&path, text).unwrap();
         let mut permissions = fs::metadata(&path).unwrap().permissions();
         permissions.set_readonly(true);
         fs::set_permissions(&path, permissions).unwrap();
         path
-    };
-    run("model.c", &[&write("two.graph", TWO_OUTPUTS), &write("open.graph", OPEN)]);
+    })
+}
+
+#[test]
+fn a_model_runs_by_file_and_by_bytes_over_host_memory_and_tensors() {
+    let folder = tempfile::tempdir().unwrap();
+    let [two, open] = models(folder.path());
+    run("model.c", &[&two, &open]);
+}
+
+#[test]
+fn the_static_library_needs_what_the_pkg_config_file_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let [two, open] = models(folder.path());
+    let file = fs::read_to_string(format!("{FOLDER}/udo.pc.in")).unwrap();
+    let private = file.lines().find_map(|line| line.strip_prefix("Libs.private: ")).unwrap();
+    let archive = [library().with_extension("a").display().to_string()];
+    let link: Vec<_> =
+        archive.into_iter().chain(private.split_whitespace().map(str::to_owned)).collect();
+    let source = format!("{FOLDER}/tests/programs/model.c");
+    run_program(C, Path::new(&source), &link, folder.path(), &[&two, &open]);
 }
 
 #[test]

@@ -8,11 +8,23 @@ use crate::library::{FOLDER, library};
 /// How C is compiled.
 pub(crate) const C: &[&str] = &["cc", "-std=c11", "-D_POSIX_C_SOURCE=200809L"];
 
-/// Compiles a program against header and library, with all warnings as errors, and runs it in `folder`.
-#[track_caller]
-pub(crate) fn run_program(compiler: &[&str], source: &Path, folder: &Path, arguments: &[&Path]) {
+/// What links the shared library.
+pub(crate) fn shared() -> Vec<String> {
     let library = library();
-    let libraries = library.parent().unwrap();
+    let folder = library.parent().unwrap().display().to_string();
+    vec![format!("-L{folder}"), "-ludo".to_owned(), format!("-Wl,-rpath,{folder}")]
+}
+
+/// Compiles a program against header and library, with all warnings as errors, and runs it in `folder`.
+/// `link` says what it is linked with: the shared library, or the static one and what that rests on.
+#[track_caller]
+pub(crate) fn run_program(
+    compiler: &[&str],
+    source: &Path,
+    link: &[String],
+    folder: &Path,
+    arguments: &[&Path],
+) {
     let program = folder.join("program");
     let mut cc = Command::new(compiler[0]);
     cc.args(&compiler[1..]).args(["-Wall", "-Wextra", "-Werror", "-pedantic"]);
@@ -20,7 +32,7 @@ pub(crate) fn run_program(compiler: &[&str], source: &Path, folder: &Path, argum
         cc.arg("-I").arg(format!("{FOLDER}/{include}"));
     }
     cc.arg(source).arg("-o").arg(&program);
-    cc.arg("-L").arg(libraries).arg("-ludo").arg(format!("-Wl,-rpath,{}", libraries.display()));
+    cc.args(link);
     let output = cc.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let output = Command::new(&program).args(arguments).current_dir(folder).output().unwrap();
