@@ -485,8 +485,15 @@ void udo_tensor_spec_release(udo_tensor_spec_t *spec);
 // Makes a tensor in memory of its own, as large as it takes.
 udo_error_t *udo_tensor_create(const udo_device_t *device, const udo_tensor_spec_t *spec, udo_tensor_t **out);
 
+// Makes a tensor in memory of its own of `size` bytes, which may be more than it takes. One with open dimensions is given
+// its shape by `udo_tensor_reshape`, or by the run whose output it is.
+udo_error_t *udo_tensor_create_sized(const udo_device_t *device,
+                                     const udo_tensor_spec_t *spec,
+                                     uint64_t size,
+                                     udo_tensor_t **out);
+
 // Makes a tensor in memory that is there, of which there may be more than it takes. One with open dimensions is given its
-// shape by the run whose output it is.
+// shape as one of `udo_tensor_create_sized` is.
 udo_error_t *udo_tensor_create_from_memory(const udo_tensor_spec_t *spec,
                                            const udo_memory_t *memory,
                                            udo_tensor_t **out);
@@ -496,6 +503,12 @@ udo_error_t *udo_tensor_memory(const udo_tensor_t *tensor, udo_memory_t **out);
 
 // What a tensor is, as a description of its own: after a run, with the shape that the run gave it.
 udo_error_t *udo_tensor_spec(const udo_tensor_t *tensor, udo_tensor_spec_t **out);
+
+// Gives a tensor another shape, for which its memory has room; its bytes stay as they are. One that was made with open
+// dimensions takes those that these allow.
+udo_error_t *udo_tensor_reshape(udo_tensor_t *tensor,
+                                const int64_t *dims,
+                                size_t rank);
 
 // Copies all elements of a tensor to the device, of which `len` bytes are given, one batch behind the other.
 udo_error_t *udo_tensor_write(const udo_tensor_t *tensor, const void *from, size_t len);

@@ -14,7 +14,7 @@ use crate::ffi::{
     Tensors, guard, hand_out, need, release,
 };
 use crate::model::{Loaded, Model, Port};
-use crate::spec::TensorSpec;
+use crate::spec::{TensorSpec, extents};
 use crate::tensor::Tensor;
 
 /// The memory of one run at a time. Threads may share it, and one that comes while another is at it is refused with
@@ -169,11 +169,8 @@ fn host_input(port: &Port, input: &HostInput, index: usize) -> Result<memory::Te
         })?;
         dims.to_vec()
     } else {
-        let dims = input.dims.get(input.rank, "inputs[].dims")?.iter();
-        let dim = |&dim: &i64| usize::try_from(dim);
-        dims.map(dim)
-            .collect::<std::result::Result<_, _>>()
-            .map_err(|_| wrong("a dimension is negative; wanted extents".to_owned()))?
+        let dims = extents(input.dims.get(input.rank, "inputs[].dims")?);
+        dims.map_err(|error| wrong(error.message().to_owned()))?
     };
     let given = spec.with_shape(&dims).map_err(|error| {
         device::Error::new(error.code(), format!("inputs[{index}], {name:?}: {}", error.message()))

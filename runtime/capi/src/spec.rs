@@ -29,6 +29,16 @@ pub extern "C" fn udo_tensor_spec_create(
     })
 }
 
+/// The extents of a shape, of which none is open.
+pub(crate) fn extents(dims: &[i64]) -> Result<Vec<usize>> {
+    let extent = |(axis, &dim): (usize, &i64)| {
+        usize::try_from(dim).map_err(|_| {
+            invalid(format!("dimension {axis} of a shape is {dim}; wanted a number of elements"))
+        })
+    };
+    dims.iter().enumerate().map(extent).collect()
+}
+
 /// Changes a description, unless it is refused.
 fn change(
     spec: Option<&mut TensorSpec>,

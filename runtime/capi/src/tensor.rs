@@ -6,9 +6,9 @@ use udo_runtime::device::DeviceTensor;
 
 use crate::device::Device;
 use crate::error::Error;
-use crate::ffi::{Bytes, BytesMut, guard, hand_out, need, release};
+use crate::ffi::{Bytes, BytesMut, Dims, guard, hand_out, need, release};
 use crate::memory::Memory;
-use crate::spec::TensorSpec;
+use crate::spec::{TensorSpec, extents};
 
 /// A tensor: what it is, and the memory where it lies, which it keeps.
 #[derive(Debug)]
@@ -29,8 +29,25 @@ pub extern "C" fn udo_tensor_create(
     })
 }
 
+/// Makes a tensor in memory of its own of `size` bytes, which may be more than it takes. One with open dimensions is given
+/// its shape by `udo_tensor_reshape`, or by the run whose output it is.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_tensor_create_sized(
+    device: Option<&Device>,
+    spec: Option<&TensorSpec>,
+    size: u64,
+    out: Option<&mut MaybeUninit<Option<Box<Tensor>>>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (device, spec) = (need(device, "device")?, need(spec, "spec")?);
+        let out = need(out, "out")?;
+        hand_out(out, Tensor(DeviceTensor::with_capacity(&device.device, spec.0, size)?));
+        Ok(())
+    })
+}
+
 /// Makes a tensor in memory that is there, of which there may be more than it takes. One with open dimensions is given its
-/// shape by the run whose output it is.
+/// shape as one of `udo_tensor_create_sized` is.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_tensor_create_from_memory(
     spec: Option<&TensorSpec>,
@@ -68,6 +85,20 @@ pub extern "C" fn udo_tensor_spec(
         let (tensor, out) = (need(tensor, "tensor")?, need(out, "out")?);
         hand_out(out, TensorSpec(*tensor.0.spec()));
         Ok(())
+    })
+}
+
+/// Gives a tensor another shape, for which its memory has room; its bytes stay as they are. One that was made with open
+/// dimensions takes those that these allow.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_tensor_reshape(
+    tensor: Option<&mut Tensor>,
+    dims: Dims,
+    rank: usize,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let tensor = need(tensor, "tensor")?;
+        tensor.0.reshape(&extents(dims.get(rank, "dims")?)?)
     })
 }
 

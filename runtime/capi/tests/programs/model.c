@@ -155,6 +155,8 @@ static void run_open(const udo_runtime_t *runtime, const udo_device_t *device, c
     DONE(udo_tensor_spec_dims(spec, dims, 2));
     CHECK(dims[0] == 2 && dims[1] == 2);
     udo_tensor_spec_release(spec);
+    dims[0] = -1;
+    REFUSED(udo_session_run_host(session, &input, 1, &output, 1), UDO_ERROR_INVALID_ARGUMENT, "dimension 0");
     input.dims = NULL;
     REFUSED(udo_session_run_host(session, &input, 1, &output, 1), UDO_ERROR_DYNAMIC_SHAPE, "inputs[0]");
 
@@ -172,6 +174,27 @@ static void run_open(const udo_runtime_t *runtime, const udo_device_t *device, c
     inputs[0] = x;
     REFUSED(udo_session_run(session, inputs, 1, &small, 1), UDO_ERROR_OUT_OF_MEMORY, "output 0");
     udo_tensor_release(small);
+    udo_tensor_release(out);
+
+    /* A tensor of open dimensions is given its shape before it is an input. */
+    const int64_t open[2] = {-1, 2}, two[2] = {2, 2}, four[2] = {4, 2}, wider[2] = {1, 3};
+    udo_tensor_t *sized = NULL;
+    out = NULL;
+    DONE(udo_tensor_spec_create(UDO_DTYPE_F32, open, 2, &spec));
+    REFUSED(udo_tensor_create(device, spec, &sized), UDO_ERROR_DYNAMIC_SHAPE, "dimension 0");
+    DONE(udo_tensor_create_sized(device, spec, 24, &sized));
+    udo_tensor_spec_release(spec);
+    inputs[0] = sized;
+    REFUSED(udo_session_run(session, inputs, 1, &out, 1), UDO_ERROR_DYNAMIC_SHAPE, "dimension 0");
+    REFUSED(udo_tensor_reshape(sized, four, 2), UDO_ERROR_OUT_OF_MEMORY, "32 bytes");
+    REFUSED(udo_tensor_reshape(sized, wider, 2), UDO_ERROR_SHAPE_MISMATCH, "dimension 1");
+    REFUSED(udo_tensor_reshape(sized, open, 2), UDO_ERROR_INVALID_ARGUMENT, "dimension 0");
+    DONE(udo_tensor_reshape(sized, two, 2));
+    DONE(udo_tensor_write(sized, X, 16));
+    DONE(udo_session_run(session, inputs, 1, &out, 1));
+    DONE(udo_tensor_read(out, s, 16));
+    CHECK(s[0] == 1 && s[1] == 0 && s[2] == 3 && s[3] == 0);
+    udo_tensor_release(sized);
     udo_tensor_release(out);
     udo_tensor_release(x);
     udo_session_release(session);
