@@ -569,7 +569,7 @@ udo_error_t *udo_session_create(const udo_model_t *model,
 udo_error_t *udo_session_run(const udo_session_t *session,
                              const udo_tensor_t *const *inputs,
                              size_t input_count,
-                             udo_tensor_t ** outputs,
+                             udo_tensor_t **outputs,
                              size_t output_count);
 
 // Runs a model over elements on the host, in the order of its inputs and outputs, and returns when the outputs are there. If

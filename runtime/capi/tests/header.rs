@@ -113,7 +113,7 @@ fn made() -> String {
             tidied.push_str(line);
         } else {
             // A renamed pointer's name is put where a type's goes.
-            tidied.push_str(&line.replace(" * ", " *"));
+            tidied.push_str(&line.replace(" * ", " *").replace(" ** ", " **"));
         }
         tidied.push('\n');
     }
