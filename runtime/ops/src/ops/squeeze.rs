@@ -26,19 +26,18 @@ impl View for Squeeze {
 
     fn shape(node: &Node<'_>, x: &TensorDesc) -> Result<Shape, Error> {
         let dims: Vec<Dim> = x.full_shape().iter().collect();
-        let dropped = match AXES.read(node)? {
-            Some(axes) => resolve_axes(&axes, dims.len())
+        let dropped: Vec<usize> = if let Some(axes) = AXES.read(node)? {
+            resolve_axes(&axes, dims.len())
                 .filter(|dropped| dropped.iter().all(|&axis| dims[axis].exact() == Some(1)))
                 .ok_or_else(|| {
                     Error::new(format!("axes {axes:?} of {x} are not axes of one element"))
-                })?,
-            None => {
-                if let Some(axis) = dims.iter().position(|dim| dim.exact().is_none()) {
-                    let reason = "may have one element in a run, and no axes are named";
-                    return Err(Error::new(format!("axis {axis} of {x} {reason}")));
-                }
-                (0..dims.len()).filter(|&axis| dims[axis].exact() == Some(1)).collect()
+                })?
+        } else {
+            if let Some(axis) = dims.iter().position(|dim| dim.exact().is_none()) {
+                let reason = "may have one element in a run, and no axes are named";
+                return Err(Error::new(format!("axis {axis} of {x} {reason}")));
             }
+            (0..dims.len()).filter(|&axis| dims[axis].exact() == Some(1)).collect()
         };
         let kept = dims.iter().enumerate().filter(|(axis, _)| !dropped.contains(axis));
         Shape::of_dims(&kept.map(|(_, &dim)| dim).collect::<Vec<_>>())

@@ -158,10 +158,14 @@ impl TypedGraph {
 
     /// Whether the second operand is known to be 2.
     fn is_square(&self, node: &Node) -> bool {
-        let exponent = self.known(node.input(1));
-        let f16 = |tensor: &Tensor| Some(tensor.get::<F16>()?.iter().all(|x| x.to_f32() == 2.0));
-        let bf16 = |tensor: &Tensor| Some(tensor.get::<Bf16>()?.iter().all(|x| x.to_f32() == 2.0));
-        exponent.is_some_and(|tensor| f16(tensor).or_else(|| bf16(tensor)).unwrap_or(false))
+        let is_two = |number: f32| number.to_bits() == 2f32.to_bits();
+        let squares = |tensor: &Tensor| match tensor.get::<F16>() {
+            Some(numbers) => numbers.iter().all(|number| is_two(number.to_f32())),
+            None => tensor
+                .get::<Bf16>()
+                .is_some_and(|numbers| numbers.iter().all(|number| is_two(number.to_f32()))),
+        };
+        self.known(node.input(1)).is_some_and(squares)
     }
 
     /// What an input of halves was rounded from, if the node may read that in its place. A conversion may where it makes
