@@ -242,6 +242,41 @@ static PACKAGE: PackageV1 = PackageV1::new("Clips", "1.0.0")
     .guarded();
 
 #[test]
+fn a_convolution_may_have_its_channels_last() {
+    let text = |body: &str| {
+        format!(
+            "graph net\n input x: f32[1,3,4,2]\n constant w: f32[2,2,1,2]{{0.5, -1.0, 2.0, 0.25, 1.5, -2.0, 0.75, 3.0}}\n \
+             constant b: f32[2]{{0.5, -0.5}}\n {body}\n output y\n"
+        )
+    };
+    let run = |text: &str| {
+        let graph = Graph::parse(text).unwrap();
+        let mut registry = Registry::builtin().unwrap();
+        let model = Model::compile(graph, &mut registry, &Options::default()).unwrap();
+        let mut session = model.session().unwrap();
+        let x = session.input_mut::<f32>("x").unwrap();
+        x.iter_mut().zip(-9i8..).for_each(|(x, i)| *x = f32::from(i));
+        session.run().unwrap();
+        session.output::<f32>("y").unwrap().to_vec()
+    };
+    let y = run(&text("y = com.microsoft:NhwcConv@1(x, w, b) pads=[0, 0, 1, 0] # n"));
+    // Windows of two rows, of which the last one's second is padding.
+    let x: Vec<f32> = (-9i8..15).map(f32::from).collect();
+    let w = [[0.5, -1.0, 2.0, 0.25], [1.5, -2.0, 0.75, 3.0]];
+    let at =
+        |row: usize, col: usize, c: usize| if row < 3 { x[(row * 4 + col) * 2 + c] } else { 0.0 };
+    let mut wanted = Vec::new();
+    for (row, col) in (0..3).flat_map(|row| (0..4).map(move |col| (row, col))) {
+        for (w, b) in w.iter().zip([0.5, -0.5]) {
+            let window =
+                [at(row, col, 0), at(row, col, 1), at(row + 1, col, 0), at(row + 1, col, 1)];
+            wanted.push(w.iter().zip(window).map(|(w, x)| w * x).sum::<f32>() + b);
+        }
+    }
+    assert_eq!(y, wanted);
+}
+
+#[test]
 fn a_package_gets_the_node_that_the_model_has() {
     let text = "graph g\n input x: f32[3]\n y = Clip@6(x) min=-1.0 max=2.0 # n\n output y\n";
     let mut registry = Registry::builtin().unwrap();

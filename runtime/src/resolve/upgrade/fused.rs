@@ -109,6 +109,15 @@ pub(super) fn bias_split_gelu(edit: &mut Edit<'_>) -> Result<(), String> {
     Ok(())
 }
 
+/// A convolution of images whose channels are last, by weights whose channels are as well.
+pub(super) fn nhwc_conv(edit: &mut Edit<'_>) -> Result<(), String> {
+    let bias = edit.node.input(2);
+    let (weights, x) = (with_channels_second(edit, 1, "weights")?, channels_second(edit)?);
+    let inputs: Vec<ValueId> = [x, weights].into_iter().chain(bias).collect();
+    edit.end("Conv", &inputs);
+    Ok(())
+}
+
 /// Pooling of images whose channels are last.
 pub(super) fn nhwc_max_pool(edit: &mut Edit<'_>) -> Result<(), String> {
     let pooled = channels_second(edit)?;
@@ -131,18 +140,24 @@ pub(super) fn q_linear_conv(edit: &mut Edit<'_>) -> Result<(), String> {
 
 /// Input 0 with its channels second; the output has them last again.
 fn channels_second(edit: &mut Edit<'_>) -> Result<ValueId, String> {
-    let (x, desc) = (edit.required(0)?, edit.input(0));
-    let axes: Vec<i64> = (0i64..).take(desc.rank()).collect();
-    let [batch, positions @ .., channels] = axes.as_slice() else {
-        return Err(format!("input 0 is {desc}, wanted rank 3 or more"));
-    };
-    let first = [&[*batch, *channels], positions].concat();
-    let mut last = axes.clone();
+    let x = with_channels_second(edit, 0, "nchw")?;
+    let mut last: Vec<i64> = (0i64..).take(edit.input(0).rank()).collect();
     last.get_mut(1..).unwrap_or_default().rotate_left(1);
     let (y, made) = (edit.required_output(0)?, edit.value("made"));
     if let Some(output) = edit.node.outputs.first_mut() {
         *output = Some(made);
     }
     edit.after("nhwc", with_ints(new_node("Transpose", &[made]), "perm", &last), y);
-    edit.first("nchw", with_ints(new_node("Transpose", &[x]), "perm", &first), None)
+    Ok(x)
+}
+
+/// An input whose channels are last with those second.
+fn with_channels_second(edit: &mut Edit<'_>, port: usize, name: &str) -> Result<ValueId, String> {
+    let (x, desc) = (edit.required(port)?, edit.input(port));
+    let axes: Vec<i64> = (0i64..).take(desc.rank()).collect();
+    let [batch, positions @ .., channels] = axes.as_slice() else {
+        return Err(format!("input {port} is {desc}, wanted rank 3 or more"));
+    };
+    let first = [&[*batch, *channels], positions].concat();
+    edit.first(name, with_ints(new_node("Transpose", &[x]), "perm", &first), None)
 }

@@ -193,6 +193,7 @@ pub const UPGRADES: &[Upgrade] = &[
     composed(MICROSOFT, "GatherND", twins::same),
     composed(MICROSOFT, "GridSample", twins::grid_sample),
     composed(MICROSOFT, "MultiHeadAttention", attention::of_heads),
+    composed(MICROSOFT, "NhwcConv", fused::nhwc_conv),
     composed(MICROSOFT, "NhwcMaxPool", fused::nhwc_max_pool),
     composed(MICROSOFT, "Pad", twins::pad),
     composed(MICROSOFT, "QAttention", attention::of_quantized),
