@@ -362,6 +362,14 @@ def fused():
             inputs = [x, *numbers, *weights, scale(2.0), zero(dtype, 5), RNG.integers(-500, 500, 4).astype(np.int32)]
             yield Case("QLinearConv", inputs, held=range(1, 9), group=2, strides=[2, 1], pads=[1, 0, 1, 1],
                        channels_last=last)
+    attrs = {"strides": [2, 1], "pads": [1, 0, 1, 1], "group": 2}
+    conv = [helper.make_node("Transpose", ["x0"], ["x"], perm=[0, 3, 1, 2]),
+            helper.make_node("Transpose", ["x1"], ["w"], perm=[0, 3, 1, 2]),
+            helper.make_node("Conv", ["x", "w", "x2"], ["y"], **attrs),
+            helper.make_node("Transpose", ["y"], ["y0"], perm=[0, 2, 3, 1])]
+    for held in [[], [1, 2]]:
+        inputs = [floats(2, 9, 8, 6), floats(4, 3, 2, 3), floats(4)]
+        yield Case("NhwcConv", inputs, like=conv, held=held, **attrs)
     x, row, skip = floats(2, 5, 12), floats(12), floats(2, 5, 12)
     add = [helper.make_node("Add", ["x0", "x1"], ["s"]), helper.make_node("Add", ["s", "x2"], ["y0"])]
     yield Case("BiasAdd", [x, row, skip], like=add, held=[1])
