@@ -1,16 +1,18 @@
 //! Model files from the command line: made, looked into, put together, and run as the models that they were made of.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::{
-    fs,
-    process::{Command, Output},
-};
+use std::fs;
 
 use serde_json::Value;
 use tempfile::TempDir;
 use udo_api::Shape;
 use udo_runtime::memory::Tensor;
 use udo_runtime::npy;
+
+#[path = "support/command.rs"]
+mod command;
+
+use command::udo;
 
 const OPEN: &str = "graph open
   input x: f32[batch,?]
@@ -73,14 +75,6 @@ fn folder() -> TempDir {
     }
     write_npy(&dir, "flat.npy", &[14]);
     dir
-}
-
-fn udo(dir: &TempDir, args: &[&str]) -> (Option<i32>, String, String) {
-    let mut udo = Command::new(env!("CARGO_BIN_EXE_udo"));
-    let Output { status, stdout, stderr } =
-        udo.args(args).current_dir(dir.path()).output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (status.code(), text(stdout), text(stderr))
 }
 
 /// What it prints; it succeeds.

@@ -1,20 +1,19 @@
 //! The commands on a model that leaves shapes open: they take them from the data, and say so.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::{
-    fs,
-    path::Path,
-    process::{Command, Output},
-};
+use std::{fs, path::Path};
 
 use tempfile::TempDir;
 use udo_api::Shape;
 use udo_runtime::memory::Tensor;
 use udo_runtime::npy;
 
+#[path = "support/command.rs"]
+mod command;
 #[path = "support/proto.rs"]
 mod proto;
 
+use command::udo;
 use proto::{bytes, int};
 
 const MODEL: &str = "graph open
@@ -57,14 +56,6 @@ fn folder() -> TempDir {
         write_npy(&dir.path().join(format!("s{batch}.npy")), &[batch, 1]);
     }
     dir
-}
-
-fn udo(dir: &TempDir, args: &[&str]) -> (Option<i32>, String, String) {
-    let mut udo = Command::new(env!("CARGO_BIN_EXE_udo"));
-    let Output { status, stdout, stderr } =
-        udo.args(args).current_dir(dir.path()).output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (status.code(), text(stdout), text(stderr))
 }
 
 #[test]

@@ -1,18 +1,18 @@
 //! The traces that `--profile` writes, and lists of inputs.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    path::Path,
-    process::{Command, Output},
-};
+use std::{collections::BTreeMap, fs, path::Path};
 
 use serde_json::Value;
 use tempfile::TempDir;
 use udo_api::Shape;
 use udo_runtime::memory::Tensor;
 use udo_runtime::npy;
+
+#[path = "support/command.rs"]
+mod command;
+
+use command::udo;
 
 /// Products that are large enough for two threads, and a normalization between them.
 const MODEL: &str = "graph chain
@@ -44,14 +44,6 @@ fn folder() -> TempDir {
     )
     .unwrap();
     dir
-}
-
-fn udo(dir: &TempDir, args: &[&str]) -> (Option<i32>, String, String) {
-    let mut udo = Command::new(env!("CARGO_BIN_EXE_udo"));
-    let Output { status, stdout, stderr } =
-        udo.args(args).current_dir(dir.path()).output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (status.code(), text(stdout), text(stderr))
 }
 
 /// The spans of a trace, after a look at whether they are well formed and those of a thread lie apart.
