@@ -329,13 +329,17 @@ impl Registry {
 
     /// Adds a node that the runtime itself puts in, of a built-in operator.
     fn bind_builtin(&mut self, graph: &mut TypedGraph, node: Node) -> Result<(), ResolveError> {
+        let missing = || ResolveError::MissingOps { all: vec![MissingOp::of(&node, self)] };
+        let entry = self.builtin_for(&node).ok_or_else(missing)?;
+        self.bind(graph, node, entry)
+    }
+
+    /// The built-in operator that a node means.
+    fn builtin_for(&self, node: &Node) -> Option<OpEntry> {
         let is_meant = |entry: &&OpEntry| {
             self.is_builtin(entry.package) && entry.def.schema().domain() == node.domain
         };
-        let entry = self.ops_named(&node.op).find(is_meant).copied();
-        let missing = || ResolveError::MissingOps { all: vec![MissingOp::of(&node, self)] };
-        let entry = entry.ok_or_else(missing)?;
-        self.bind(graph, node, entry)
+        self.ops_named(&node.op).find(is_meant).copied()
     }
 
     /// Adds a node whose operator is `entry`, and folds it if it can be.
@@ -391,9 +395,7 @@ impl Registry {
         node: Node,
         core: Core,
     ) -> Option<BoundNode> {
-        let is_its =
-            |op: &&OpEntry| self.is_builtin(op.package) && op.def.schema().domain() == node.domain;
-        let entry = self.ops_named(&node.op).find(is_its).copied()?;
+        let entry = self.builtin_for(&node)?;
         let (bound, outputs) = self.bound(graph, node, entry).ok()?;
         let wanted = bound.node.outputs.iter().map(|&value| graph.desc(value));
         let is_same = wanted.eq(outputs);

@@ -2,8 +2,9 @@
 //! else reads them.
 //!
 //! A node whose operator has a kernel for halves, and that reads none that were computed, stays as it is: rows of a table that
-//! a model stores in halves are gathered as such. Almost every other one reads and makes f32. Each half that it makes is rounded by a
-//! node behind it, for readers that want that; those that are computed in f32 as well read what it was rounded from.
+//! a model stores in halves are gathered as such. Almost every other one reads and makes f32. Each half that it makes is
+//! rounded by a node behind it, for readers that want that; those that are computed in f32 as well read what it was rounded
+//! from.
 
 use udo_api::{Bf16, Core, DType, F16, KernelDef, Side, TensorDesc};
 
@@ -11,7 +12,7 @@ use super::edit::{new_node, with_int};
 use crate::graph::{Attr, Node, ValueId};
 use crate::memory::Tensor;
 use crate::registry::{OpEntry, Registry};
-use crate::resolve::{BoundNode, ResolveError, TypedGraph, Wide, port_types};
+use crate::resolve::{BoundNode, MissingOp, ResolveError, TypedGraph, Wide, port_types};
 
 impl Registry {
     /// Adds a node as one of f32 if it is one of halves that are better computed so, and says whether it is.
@@ -119,7 +120,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Adds a node that converts a value to another type.
+    /// Adds a node that converts a value to another type as it is: one to f32 does not read what was rounded.
     fn convert(
         &mut self,
         graph: &mut TypedGraph,
@@ -128,7 +129,11 @@ impl Registry {
         dtype: DType,
     ) -> Result<(), ResolveError> {
         let node = with_int(new_node("Cast", &[from]), "to", dtype.onnx().into());
-        self.bind_builtin(graph, Node { name, outputs: vec![Some(to)], ..node })
+        let node = Node { name, outputs: vec![Some(to)], ..node };
+        let missing = || ResolveError::MissingOps { all: vec![MissingOp::of(&node, self)] };
+        let entry = self.builtin_for(&node).ok_or_else(missing)?;
+        let (bound, outputs) = self.bound(graph, node, entry)?;
+        self.add_bound(graph, bound, outputs)
     }
 }
 
