@@ -38,7 +38,7 @@ const FLOOR_PLAN: &[(&str, &[&str])] = &[
 const LEVELS: &[&[&str]] = &[
     &["exit_guard", "memory"],
     &["device", "thread_pool"],
-    &["graph"],
+    &["graph", "run"],
     &["container", "cores", "npy"],
     &["package"],
     &["import", "registry"],
@@ -47,6 +47,7 @@ const LEVELS: &[&[&str]] = &[
     &["plan"],
     &["session"],
     &["model"],
+    &["runtime"],
 ];
 
 /// Those of `udo-simd`.

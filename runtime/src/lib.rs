@@ -15,5 +15,7 @@ pub mod place;
 pub mod plan;
 pub mod registry;
 pub mod resolve;
+pub mod run;
+pub mod runtime;
 pub mod session;
 pub mod thread_pool;

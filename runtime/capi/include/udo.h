@@ -13,6 +13,7 @@
 #ifndef UDO_H
 #define UDO_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -163,11 +164,29 @@
 // It runs on the CPU.
 #define UDO_FALLBACK_CPU 1
 
+// They do.
+#define UDO_COHERENCE_COHERENT 0
+
+// They do not: lines are flushed and invalidated by who writes and reads them.
+#define UDO_COHERENCE_NON_COHERENT 1
+
+// As usual.
+#define UDO_PRIORITY_MEDIUM 0
+
+// When nothing else waits.
+#define UDO_PRIORITY_LOW 1
+
+// Before all others.
+#define UDO_PRIORITY_HIGH 2
+
 // A device. Threads may share it, and its memories live on without it.
 typedef struct udo_device_t udo_device_t;
 
 // Why a call was refused: a code, and a message that says what, where, found, wanted, and what to do next.
 typedef struct udo_error_t udo_error_t;
+
+// A launch that was recorded. Threads may share it; it is in flight once at a time.
+typedef struct udo_launch_t udo_launch_t;
 
 // Memory mapped to the host. It is at the bytes, as one who reads or writes them, until it is released.
 typedef struct udo_map_t udo_map_t;
@@ -180,12 +199,19 @@ typedef struct udo_memory_t udo_memory_t;
 // A model that is ready to run. Threads may share it, and sessions live on without it.
 typedef struct udo_model_t udo_model_t;
 
+// A run that was submitted. Threads may share it, and any of them may wait for it. Releasing it changes nothing: the run goes
+// on, and keeps what it needs.
+typedef struct udo_run_t udo_run_t;
+
 // Operators, built in and of packages, and devices. Threads may share it. What is made of it lives on by itself.
 typedef struct udo_runtime_t udo_runtime_t;
 
 // The memory of one run at a time. Threads may share it, and one that comes while another is at it is refused with
 // `UDO_ERROR_BUSY`; those that are to run at once have a session each.
 typedef struct udo_session_t udo_session_t;
+
+// Runs that begin one after the other. Threads may share it.
+typedef struct udo_stream_t udo_stream_t;
 
 // A tensor: what it is, and the memory where it lies, which it keeps.
 typedef struct udo_tensor_t udo_tensor_t;
@@ -248,6 +274,23 @@ typedef struct {
     const char *owner;
 } udo_alloc_options_t;
 
+// Whether host and device see at once what the other writes: one of `UDO_COHERENCE_*`.
+typedef uint32_t udo_coherence_t;
+
+// Devices of one kind to be made. Those of one kind are numbered in order.
+typedef struct {
+    // What kernels for them are written for, as in "dsp:v68".
+    const char *core;
+    // How many.
+    uint32_t count;
+    // Cores of each; 0 is for one.
+    uint32_t cores;
+    // Bytes of each one's memory; 0 is for what the machine has.
+    uint64_t memory_bytes;
+    // Whether host and device see at once what the other writes.
+    udo_coherence_t coherence;
+} udo_device_spec_t;
+
 // An input on the host.
 typedef struct {
     // Its elements, of the type that the model's input has.
@@ -287,6 +330,31 @@ typedef struct {
     const char *cores;
 } udo_load_options_t;
 
+// What matters most: one of `UDO_PRIORITY_*`.
+typedef uint32_t udo_priority_t;
+
+// What is called once a run has ended, before who waits for it goes on, on some thread of the library: with what was given
+// for it, and NULL or the error, which is there until the call returns. It may submit and release; it must not wait for runs,
+// which is refused with `UDO_ERROR_INVALID_STATE`.
+typedef void (*udo_done_fn_t)(void *user, const udo_error_t *error);
+
+// How a run is submitted. NULL in its place, or zeros, are the defaults.
+typedef struct {
+    // `sizeof(udo_run_options_t)`.
+    size_t size;
+    // How many nanoseconds it may take from its submission to its end; 0 is for as many as it takes. One that takes longer is told
+    // to end, and keeps its tensors until it does.
+    uint64_t timeout_ns;
+    // What matters most.
+    udo_priority_t priority;
+    // Behind which other runs it begins; NULL is for none.
+    const udo_stream_t *stream;
+    // What is called exactly once for each submission; NULL is for nothing.
+    udo_done_fn_t on_done;
+    // What it is called with.
+    void *user;
+} udo_run_options_t;
+
 // What a runtime is made of. NULL in its place, or zeros, are the defaults.
 typedef struct {
     // `sizeof(udo_runtime_options_t)`.
@@ -295,6 +363,10 @@ typedef struct {
     const char *const *packages;
     // How many there are.
     size_t package_count;
+    // The devices to make; NULL is for one of each kind.
+    const udo_device_spec_t *devices;
+    // How many specifications there are.
+    size_t device_count;
 } udo_runtime_options_t;
 
 // How a session is made. NULL in its place, or zeros, are the defaults.
@@ -303,6 +375,11 @@ typedef struct {
     size_t size;
     // The device in whose memory tensors lie that runs make; NULL is for the CPU.
     const udo_device_t *device;
+    // How many submitted runs may be at work at once, each in memory of its own, which is taken with the first of them; 0 is for
+    // one.
+    uint32_t frames;
+    // How many submitted runs more may wait; a submission beyond them is refused with `UDO_ERROR_BUSY`. 0 is for 64.
+    uint32_t depth;
 } udo_session_options_t;
 
 #ifdef __cplusplus
@@ -333,6 +410,14 @@ udo_error_t *udo_runtime_device_count(const udo_runtime_t *runtime, size_t *out)
 
 // Opens the device at a place among all that there are, from 0 on.
 udo_error_t *udo_runtime_device(const udo_runtime_t *runtime, size_t index, udo_device_t **out);
+
+// Has a device go away: runs on it and in its queue fail once each, and so does what is submitted to it, until it is reset. For
+// tests of programs that have to live with that.
+udo_error_t *udo_runtime_lose_device(const udo_runtime_t *runtime,
+                                     const udo_device_t *device);
+
+// Brings a device that was lost back. What lies in its memory is as before.
+udo_error_t *udo_runtime_reset_device(const udo_runtime_t *runtime, const udo_device_t *device);
 
 // Releases a runtime; NULL is fine. Devices, models and what else was made of it stay.
 void udo_runtime_release(udo_runtime_t *runtime);
@@ -562,6 +647,9 @@ udo_error_t *udo_session_create(const udo_model_t *model,
                                 const udo_session_options_t *options,
                                 udo_session_t **out);
 
+// Takes the memory that submitted runs need, which the first of them does otherwise.
+udo_error_t *udo_session_reserve(const udo_session_t *session);
+
 // Runs a model over tensors, in the order of its inputs and outputs, and returns when the outputs are there. An output that
 // is NULL becomes a new tensor, which the caller owns; one that is not is written, and takes the result's shape. It must not
 // lie where an input or another output does. After an error no tensor is new or has another shape; what was in those given is
@@ -571,6 +659,27 @@ udo_error_t *udo_session_run(const udo_session_t *session,
                              size_t input_count,
                              udo_tensor_t **outputs,
                              size_t output_count);
+
+// Submits a run over tensors, in the order of the model's inputs and outputs, and returns at once. An output that is NULL is made
+// by the run; `udo_run_output` hands it out. Nobody else writes a tensor of the run, or reads an output, until it ends:
+// that is refused with `UDO_ERROR_BUSY`, and so is a submission of tensors that somebody is at.
+udo_error_t *udo_session_submit(const udo_session_t *session,
+                                const udo_tensor_t *const *inputs,
+                                size_t input_count,
+                                udo_tensor_t **outputs,
+                                size_t output_count,
+                                const udo_run_options_t *options,
+                                udo_run_t **out);
+
+// Records a launch over tensors, as `udo_session_submit` takes them, that may be submitted many times: each submission takes what
+// is in the inputs then, and uses no heap.
+udo_error_t *udo_session_record(const udo_session_t *session,
+                                const udo_tensor_t *const *inputs,
+                                size_t input_count,
+                                udo_tensor_t **outputs,
+                                size_t output_count,
+                                const udo_run_options_t *options,
+                                udo_launch_t **out);
 
 // Runs a model over elements on the host, in the order of its inputs and outputs, and returns when the outputs are there. If
 // one has no room, the error says how many bytes it has, and none is written; `udo_session_output_spec` says their shapes.
@@ -585,6 +694,49 @@ udo_error_t *udo_session_output_spec(const udo_session_t *session, size_t index,
 
 // Releases a session; NULL is fine.
 void udo_session_release(udo_session_t *session);
+
+// Submits a recorded launch, and returns at once. It must not be in flight.
+udo_error_t *udo_launch_submit(const udo_launch_t *launch, udo_run_t **out);
+
+// Releases a launch; NULL is fine. A run of it that is in flight goes on.
+void udo_launch_release(udo_launch_t *launch);
+
+// Waits for the end of a run, as often as wanted, and says how it failed, if it did: `UDO_ERROR_TIMEOUT` where its time was up,
+// `UDO_ERROR_CANCELLED`, `UDO_ERROR_DEVICE_LOST`, or what its inputs and kernels led to.
+udo_error_t *udo_run_wait(const udo_run_t *run);
+
+// Waits for the end of a run for so many nanoseconds at most. `UDO_ERROR_TIMEOUT` says that it goes on, unless
+// `udo_run_is_done` says that its own time was up.
+udo_error_t *udo_run_wait_timeout(const udo_run_t *run,
+                                  uint64_t timeout_ns);
+
+// Whether a run has ended, its callback included.
+udo_error_t *udo_run_is_done(const udo_run_t *run, bool *out);
+
+// Asks a run to end: at once where it has not begun, else between two of its steps. Nothing, if it has ended.
+udo_error_t *udo_run_cancel(const udo_run_t *run);
+
+// An output of a run that has ended well, as a tensor in the shape that the run gave it. It lies where the output given to the
+// run does, or in memory of the session's device, which the next run of the same launch writes again.
+udo_error_t *udo_run_output(const udo_run_t *run,
+                            size_t index,
+                            udo_tensor_t **out);
+
+// Releases a run; NULL is fine. It goes on.
+void udo_run_release(udo_run_t *run);
+
+// Makes a stream.
+udo_error_t *udo_stream_create(udo_stream_t **out);
+
+// Waits until all runs have ended that were submitted to a stream before. The error is that of the first of them that failed, of
+// those behind the ones that somebody waited for before; everybody who waits for it gets it.
+udo_error_t *udo_stream_sync(const udo_stream_t *stream);
+
+// Whether runs of a stream are in flight.
+udo_error_t *udo_stream_is_busy(const udo_stream_t *stream, bool *out);
+
+// Releases a stream; NULL is fine. Its runs go on.
+void udo_stream_release(udo_stream_t *stream);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -1,8 +1,9 @@
 //! The numbers of `udo.h`, and what they stand for.
 
 use udo_api::{CoreKind, DType, Layout};
-use udo_runtime::device::{Contents, Packing, Result, Sharing};
+use udo_runtime::device::{Coherence, Contents, Packing, Result, Sharing};
 use udo_runtime::place::Fallback;
+use udo_runtime::run::Priority;
 
 use crate::error::invalid;
 
@@ -134,6 +135,22 @@ pub const UDO_FALLBACK_OFF: u32 = 0;
 /// It runs on the CPU.
 pub const UDO_FALLBACK_CPU: u32 = 1;
 
+/// Whether host and device see at once what the other writes: one of `UDO_COHERENCE_*`.
+pub type CoherenceCode = u32;
+/// They do.
+pub const UDO_COHERENCE_COHERENT: u32 = 0;
+/// They do not: lines are flushed and invalidated by who writes and reads them.
+pub const UDO_COHERENCE_NON_COHERENT: u32 = 1;
+
+/// What matters most: one of `UDO_PRIORITY_*`.
+pub type PriorityCode = u32;
+/// As usual.
+pub const UDO_PRIORITY_MEDIUM: u32 = 0;
+/// When nothing else waits.
+pub const UDO_PRIORITY_LOW: u32 = 1;
+/// Before all others.
+pub const UDO_PRIORITY_HIGH: u32 = 2;
+
 /// Finds what a number stands for in a table of all of them.
 fn find<T: Copy>(what: &str, code: u32, table: &[(u32, T)]) -> Result<T> {
     let found = table.iter().find(|(number, _)| *number == code);
@@ -237,6 +254,23 @@ pub(crate) fn upkeep(code: MapUpkeep) -> Result<Upkeep> {
 pub(crate) fn fallback(code: FallbackCode) -> Result<Fallback> {
     let all = [(UDO_FALLBACK_OFF, Fallback::Off), (UDO_FALLBACK_CPU, Fallback::Cpu)];
     find("fallback", code, &all)
+}
+
+pub(crate) fn coherence(code: CoherenceCode) -> Result<Coherence> {
+    let all = [
+        (UDO_COHERENCE_COHERENT, Coherence::Coherent),
+        (UDO_COHERENCE_NON_COHERENT, Coherence::NonCoherent { seed: None }),
+    ];
+    find("coherence", code, &all)
+}
+
+pub(crate) fn priority(code: PriorityCode) -> Result<Priority> {
+    let all = [
+        (UDO_PRIORITY_MEDIUM, Priority::Medium),
+        (UDO_PRIORITY_LOW, Priority::Low),
+        (UDO_PRIORITY_HIGH, Priority::High),
+    ];
+    find("priority", code, &all)
 }
 
 #[cfg(test)]

@@ -50,7 +50,7 @@ pub extern "C" fn udo_device_open(
 ) -> Option<Box<Error>> {
     guard(|| {
         let (runtime, out) = (need(runtime, "runtime")?, need(out, "out")?);
-        hand_out(out, Device::of(runtime.devices.get(self::kind(kind)?, index)?));
+        hand_out(out, Device::of(runtime.0.devices().get(self::kind(kind)?, index)?));
         Ok(())
     })
 }

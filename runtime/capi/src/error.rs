@@ -1,13 +1,8 @@
 //! Errors as C has them, and those of the runtime as one of them.
 
 use std::ffi::{CString, c_char};
-use std::io;
 
 use udo_runtime::device::{self, ErrorCode as Code};
-use udo_runtime::import::ImportError;
-use udo_runtime::model::{CompileError, RunError};
-use udo_runtime::package::OpenError;
-use udo_runtime::session::PortError;
 
 use crate::codes::ErrorCode;
 use crate::ffi::release;
@@ -34,69 +29,6 @@ pub(crate) fn text(text: &str) -> CString {
 /// An argument that is wrong.
 pub(crate) fn invalid(message: impl Into<String>) -> device::Error {
     device::Error::new(Code::InvalidArgument, message)
-}
-
-/// What an error says, and what those say that led to it.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut said = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        said = format!("{said}: {error}");
-        source = error.source();
-    }
-    said
-}
-
-pub(crate) fn of_import(error: &ImportError) -> device::Error {
-    let code = match error {
-        ImportError::Read { source, .. } if source.kind() == io::ErrorKind::OutOfMemory => {
-            Code::OutOfMemory
-        }
-        ImportError::Read { .. } => Code::InvalidPath,
-        ImportError::Unsupported { .. } => Code::Unsupported,
-        _ => Code::InvalidFile,
-    };
-    device::Error::new(code, chain(error))
-}
-
-pub(crate) fn of_package(error: &OpenError) -> device::Error {
-    let code = match error {
-        OpenError::Unreadable { .. } | OpenError::Unwritable { .. } => Code::InvalidPath,
-        OpenError::NameTaken { .. } => Code::AlreadyExists,
-        _ => Code::InvalidFile,
-    };
-    device::Error::new(code, format!("{}; {}", chain(error), error.help()))
-}
-
-pub(crate) fn of_compile(error: &CompileError) -> device::Error {
-    let code = match error {
-        CompileError::Memory(_) | CompileError::Elements(_) => Code::OutOfMemory,
-        CompileError::Threads(_) => Code::InvalidArgument,
-        CompileError::Resolve(_) | CompileError::Place(_) | CompileError::FastMath { .. } => {
-            Code::Unsupported
-        }
-        _ => Code::Internal,
-    };
-    device::Error::new(code, chain(error))
-}
-
-pub(crate) fn of_run(error: &RunError) -> device::Error {
-    match error {
-        RunError::Prepare(CompileError::Resolve(why)) => {
-            device::Error::new(Code::ShapeMismatch, chain(why))
-        }
-        RunError::Prepare(error) => of_compile(error),
-        _ => device::Error::new(Code::Internal, chain(error)),
-    }
-}
-
-pub(crate) fn of_port(error: &PortError) -> device::Error {
-    let code = match error {
-        PortError::WrongTensor { .. } => Code::ShapeMismatch,
-        PortError::NoShapes { .. } => Code::InvalidState,
-        _ => Code::InvalidArgument,
-    };
-    device::Error::new(code, chain(error))
 }
 
 /// The kind of an error; `UDO_ERROR_NONE` of NULL.

@@ -14,7 +14,8 @@ use crate::device::Device;
 use crate::error::{Error, invalid};
 use crate::memory::AllocOptions;
 use crate::model::LoadOptions;
-use crate::runtime::RuntimeOptions;
+use crate::run::{RunOptions, Stream};
+use crate::runtime::{DeviceSpec, RuntimeOptions};
 use crate::session::{HostInput, HostOutput, SessionOptions};
 use crate::tensor::Tensor;
 
@@ -89,6 +90,12 @@ pointers! {
     HostInputs(*const HostInput);
     /// Outputs of a run on the host.
     HostOutputs(*mut HostOutput);
+    /// Devices to be made.
+    DeviceSpecs(*const DeviceSpec);
+    /// What a callback is called with.
+    User(*mut c_void);
+    /// A stream, or NULL.
+    StreamAt(*const Stream);
     /// A file descriptor.
     FileDescriptor(i32);
     /// A device, or NULL.
@@ -101,6 +108,8 @@ pointers! {
     LoadOptionsAt(*const LoadOptions);
     /// Options, or NULL.
     SessionOptionsAt(*const SessionOptions);
+    /// Options, or NULL.
+    RunOptionsAt(*const RunOptions);
 }
 
 /// `len` elements from `first` on; where there are none, it may be NULL.
@@ -307,6 +316,25 @@ impl DeviceAt {
     }
 }
 
+impl StreamAt {
+    /// The stream; none of NULL.
+    pub(crate) fn get(&self) -> Option<&Stream> {
+        // SAFETY: C passed a stream, or NULL.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl DeviceSpecs {
+    /// The specifications.
+    pub(crate) fn get(&self, count: usize, name: &str) -> Result<&[DeviceSpec]> {
+        // SAFETY: C passed `count` structures, or NULL.
+        unsafe { slice(self.0, count, name) }
+    }
+}
+
+// SAFETY: it is passed on and never followed; `udo.h` says that callbacks come on other threads.
+unsafe impl Send for User {}
+
 impl FileDescriptor {
     /// The file as memory of a device.
     #[cfg(target_os = "linux")]
@@ -327,14 +355,16 @@ impl FileDescriptor {
 // SAFETY: what is asked of who implements it stands above.
 unsafe trait Options: Sized {}
 
-// SAFETY: its fields are a size, a pointer and a count.
+// SAFETY: its fields are a size, pointers and counts.
 unsafe impl Options for RuntimeOptions {}
 // SAFETY: its fields are a size, numbers and a pointer.
 unsafe impl Options for AllocOptions {}
 // SAFETY: its fields are a size, numbers and a pointer.
 unsafe impl Options for LoadOptions {}
-// SAFETY: its fields are a size and a pointer.
+// SAFETY: its fields are a size, a pointer and numbers.
 unsafe impl Options for SessionOptions {}
+// SAFETY: its fields are a size, numbers and pointers, of which that of a function may be NULL.
+unsafe impl Options for RunOptions {}
 
 /// As much of the options as the caller knows of, and zeros.
 ///
@@ -395,6 +425,7 @@ read_options! {
     AllocOptionsAt(AllocOptions);
     LoadOptionsAt(LoadOptions);
     SessionOptionsAt(SessionOptions);
+    RunOptionsAt(RunOptions);
 }
 
 /// What C may give to other threads.
@@ -405,6 +436,9 @@ const _: fn() = || {
     is_any_threads::<crate::memory::Map>();
     is_any_threads::<crate::memory::Memory>();
     is_any_threads::<crate::model::Model>();
+    is_any_threads::<crate::run::Launch>();
+    is_any_threads::<crate::run::Run>();
+    is_any_threads::<Stream>();
     is_any_threads::<crate::runtime::Runtime>();
     is_any_threads::<crate::session::Session>();
     is_any_threads::<crate::spec::TensorSpec>();

@@ -12,6 +12,7 @@ pub mod fd;
 pub mod ffi;
 pub mod memory;
 pub mod model;
+pub mod run;
 pub mod runtime;
 pub mod session;
 pub mod spec;

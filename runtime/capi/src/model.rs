@@ -6,15 +6,15 @@ use std::num::NonZero;
 use std::sync::Arc;
 
 use udo_api::Core;
-use udo_runtime::device::{self, Devices, ErrorCode, Extent, Result};
-use udo_runtime::graph::{DimSpec, Graph};
-use udo_runtime::import::{self, ImportOptions};
-use udo_runtime::model::{self, Options};
+use udo_runtime::device::{self, ErrorCode, Extent, Result};
+use udo_runtime::graph::DimSpec;
+use udo_runtime::model;
 use udo_runtime::plan::Plan;
 use udo_runtime::resolve::Input;
+use udo_runtime::runtime;
 
 use crate::codes::{FallbackCode, fallback};
-use crate::error::{Error, invalid, of_compile, of_import, text};
+use crate::error::{Error, invalid, text};
 use crate::ffi::{Bytes, LoadOptionsAt, Text, guard, hand_out, need, release};
 use crate::runtime::Runtime;
 use crate::spec::TensorSpec;
@@ -27,7 +27,6 @@ pub struct Model(pub(crate) Arc<Loaded>);
 #[derive(Debug)]
 pub(crate) struct Loaded {
     pub(crate) model: model::Model,
-    pub(crate) devices: Devices,
     pub(crate) inputs: Vec<Port>,
     pub(crate) outputs: Vec<Port>,
 }
@@ -74,9 +73,10 @@ fn cores(names: &str) -> Result<Vec<Core>> {
 }
 
 /// The options as the runtime has them.
-fn options(asked: LoadOptionsAt) -> Result<Options> {
+fn options(asked: LoadOptionsAt) -> Result<runtime::LoadOptions> {
     let asked = asked.get()?;
-    let mut options = Options::default();
+    let mut all = runtime::LoadOptions::default();
+    let options = &mut all.compile;
     if let Some(names) = asked.cores.option("options.cores")? {
         options.place.cores = cores(names)?;
     }
@@ -86,20 +86,11 @@ fn options(asked: LoadOptionsAt) -> Result<Options> {
     if asked.max_memory_bytes > 0 {
         options.max_memory = Some(usize::try_from(asked.max_memory_bytes).unwrap_or(usize::MAX));
     }
-    Ok(options)
+    Ok(all)
 }
 
-/// The model of a graph.
-pub(crate) fn compile(runtime: &Runtime, graph: Graph, options: &Options) -> Result<Model> {
-    let mut registry = runtime.registry.clone();
-    let compiled = model::Model::compile(graph, &mut registry, options);
-    let model = compiled.map_err(|error| {
-        let error = of_compile(&error);
-        if registry.packs().budget().has_refused() {
-            return device::Error::new(ErrorCode::OutOfMemory, error.message());
-        }
-        error
-    })?;
+/// A model as C has it.
+pub(crate) fn of(model: model::Model) -> Result<Model> {
     let inputs = model.inputs().iter();
     let inputs = inputs.map(|input| Ok(Port::new(&input.name, Some(input_spec(input)?))));
     let inputs = inputs.collect::<Result<_>>()?;
@@ -109,8 +100,7 @@ pub(crate) fn compile(runtime: &Runtime, graph: Graph, options: &Options) -> Res
         Port::new(name, desc.and_then(|desc| device::TensorSpec::of(desc).ok()))
     });
     let outputs = outputs.collect();
-    let devices = runtime.devices.clone();
-    Ok(Model(Arc::new(Loaded { model, devices, inputs, outputs })))
+    Ok(Model(Arc::new(Loaded { model, inputs, outputs })))
 }
 
 /// What an input takes.
@@ -120,13 +110,6 @@ fn input_spec(input: &Input) -> Result<device::TensorSpec> {
         DimSpec::Named(_) | DimSpec::Unknown => Extent::Open,
     };
     device::TensorSpec::new(input.of.dtype, &input.of.dims.iter().map(extent).collect::<Vec<_>>())
-}
-
-impl Loaded {
-    /// The CPU, whose memory tensors lie in that a run makes where nothing is said.
-    pub(crate) fn host(&self) -> Result<device::Device> {
-        self.devices.get(udo_api::CoreKind::Cpu, 0)
-    }
 }
 
 /// A port by its place.
@@ -160,9 +143,7 @@ pub extern "C" fn udo_model_load_file(
     guard(|| {
         let (runtime, out) = (need(runtime, "runtime")?, need(out, "out")?);
         let (path, options) = (path.path("path")?, self::options(options)?);
-        let reading = ImportOptions { packaged: runtime.packaged(), ..ImportOptions::default() };
-        let graph = import::file(path, &reading).map_err(|error| of_import(&error))?;
-        hand_out(out, compile(runtime, graph, &options)?);
+        hand_out(out, of(runtime.0.load_with(path, &options)?)?);
         Ok(())
     })
 }
@@ -179,9 +160,7 @@ pub extern "C" fn udo_model_load_bytes(
     guard(|| {
         let (runtime, out) = (need(runtime, "runtime")?, need(out, "out")?);
         let (bytes, options) = (bytes.get(len, "bytes")?, self::options(options)?);
-        let reading = ImportOptions { packaged: runtime.packaged(), ..ImportOptions::default() };
-        let graph = import::bytes(bytes, "model", &reading).map_err(|error| of_import(&error))?;
-        hand_out(out, compile(runtime, graph, &options)?);
+        hand_out(out, of(runtime.0.load_bytes(bytes, &options)?)?);
         Ok(())
     })
 }

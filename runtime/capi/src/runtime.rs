@@ -2,23 +2,19 @@
 
 use std::ffi::c_char;
 use std::mem::MaybeUninit;
-use std::sync::OnceLock;
 
-use udo_runtime::device::{Devices, Result};
-use udo_runtime::import::PackagedOp;
-use udo_runtime::registry::Registry;
+use udo_api::Core;
+use udo_runtime::device::{self, Result};
+use udo_runtime::runtime;
 
+use crate::codes::{CoherenceCode, coherence};
 use crate::device::Device;
-use crate::error::{Error, invalid, of_package};
-use crate::ffi::{RuntimeOptionsAt, Texts, guard, hand_out, need, release};
+use crate::error::{Error, invalid};
+use crate::ffi::{DeviceSpecs, RuntimeOptionsAt, Text, Texts, guard, hand_out, need, release};
 
 /// Operators, built in and of packages, and devices. Threads may share it. What is made of it lives on by itself.
 #[derive(Debug)]
-pub struct Runtime {
-    /// Models are compiled with clones of it, which share what they pack of constants.
-    pub(crate) registry: Registry,
-    pub(crate) devices: Devices,
-}
+pub struct Runtime(pub(crate) runtime::Runtime);
 
 /// What a runtime is made of. NULL in its place, or zeros, are the defaults.
 #[repr(C)]
@@ -30,38 +26,54 @@ pub struct RuntimeOptions {
     pub packages: Texts,
     /// How many there are.
     pub package_count: usize,
+    /// The devices to make; NULL is for one of each kind.
+    pub devices: DeviceSpecs,
+    /// How many specifications there are.
+    pub device_count: usize,
 }
 
-impl Runtime {
-    /// The operators of packages, which go before functions that a model has for them.
-    pub(crate) fn packaged(&self) -> Vec<PackagedOp> {
-        let of = |(name, domain): (&str, Option<&str>)| PackagedOp {
-            name: name.to_owned(),
-            domain: domain.map(str::to_owned),
-        };
-        self.registry.packaged_ops().map(of).collect()
-    }
-}
-
-/// The built-in operators. Tables of operators stay for the life of the process, so that all runtimes have one copy.
-fn built_in() -> Result<Registry> {
-    static BUILT_IN: OnceLock<Registry> = OnceLock::new();
-    if let Some(registry) = BUILT_IN.get() {
-        return Ok(registry.clone());
-    }
-    let made = Registry::builtin().map_err(|error| of_package(&error))?;
-    Ok(BUILT_IN.get_or_init(|| made).clone())
+/// Devices of one kind to be made. Those of one kind are numbered in order.
+#[repr(C)]
+#[derive(Debug)]
+pub struct DeviceSpec {
+    /// What kernels for them are written for, as in "dsp:v68".
+    pub core: Text,
+    /// How many.
+    pub count: u32,
+    /// Cores of each; 0 is for one.
+    pub cores: u32,
+    /// Bytes of each one's memory; 0 is for what the machine has.
+    pub memory_bytes: u64,
+    /// Whether host and device see at once what the other writes.
+    pub coherence: CoherenceCode,
 }
 
 fn create(options: RuntimeOptionsAt) -> Result<Runtime> {
     let options = options.get()?;
-    let mut registry = built_in()?;
+    let mut builder = runtime::Runtime::builder();
     let packages = options.packages.get(options.package_count, "options.packages")?;
     for (at, path) in packages.iter().enumerate() {
-        let path = path.path(&format!("options.packages[{at}]"))?;
-        registry.open(path).map_err(|error| of_package(&error))?;
+        builder = builder.package(path.path(&format!("options.packages[{at}]"))?);
     }
-    Ok(Runtime { registry, devices: Devices::default() })
+    let devices = options.devices.get(options.device_count, "options.devices")?;
+    let devices = devices.iter().enumerate().map(|(at, spec)| device_spec(spec, at));
+    let devices: Vec<_> = devices.collect::<Result<_>>()?;
+    builder.devices(devices).build().map(Runtime)
+}
+
+/// The devices that a structure asks for.
+fn device_spec(asked: &DeviceSpec, at: usize) -> Result<device::DeviceSpec> {
+    let place = |field: &str| format!("options.devices[{at}].{field}");
+    let name = asked.core.get(&place("core"))?;
+    let core = Core::from_name(name).ok_or_else(|| {
+        invalid(format!("{} is {name:?}; wanted one of {}", place("core"), Core::NAMES))
+    })?;
+    let mut spec = device::DeviceSpec::of(core);
+    spec.count = asked.count;
+    spec.cores = asked.cores.max(1);
+    spec.memory_bytes = Some(asked.memory_bytes).filter(|&bytes| bytes > 0);
+    spec.coherence = coherence(asked.coherence)?;
+    Ok(spec)
 }
 
 /// The version of this library, as in "1.2.3".
@@ -92,7 +104,7 @@ pub extern "C" fn udo_runtime_device_count(
 ) -> Option<Box<Error>> {
     guard(|| {
         let (runtime, out) = (need(runtime, "runtime")?, need(out, "out")?);
-        out.write(runtime.devices.iter().count());
+        out.write(runtime.0.devices().iter().count());
         Ok(())
     })
 }
@@ -106,11 +118,38 @@ pub extern "C" fn udo_runtime_device(
 ) -> Option<Box<Error>> {
     guard(|| {
         let (runtime, out) = (need(runtime, "runtime")?, need(out, "out")?);
-        let device = runtime.devices.iter().nth(index).ok_or_else(|| {
-            let count = runtime.devices.iter().count();
+        let device = runtime.0.devices().iter().nth(index).ok_or_else(|| {
+            let count = runtime.0.devices().iter().count();
             invalid(format!("there is no device at {index}; wanted a place below {count}"))
         })?;
         hand_out(out, Device::of(device.clone()));
+        Ok(())
+    })
+}
+
+/// Has a device go away: runs on it and in its queue fail once each, and so does what is submitted to it, until it is reset. For
+/// tests of programs that have to live with that.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_runtime_lose_device(
+    runtime: Option<&Runtime>,
+    device: Option<&Device>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (runtime, device) = (need(runtime, "runtime")?, need(device, "device")?);
+        runtime.0.lose_device(&device.device);
+        Ok(())
+    })
+}
+
+/// Brings a device that was lost back. What lies in its memory is as before.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_runtime_reset_device(
+    runtime: Option<&Runtime>,
+    device: Option<&Device>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (runtime, device) = (need(runtime, "runtime")?, need(device, "device")?);
+        runtime.0.reset_device(&device.device);
         Ok(())
     })
 }

@@ -1,19 +1,21 @@
 //! Sessions: runs of models.
 
 use std::mem::MaybeUninit;
+use std::num::NonZero;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 use udo_api::Shape;
-use udo_runtime::device::{self, DeviceTensor, ErrorCode, MemoryView, Result};
+use udo_runtime::device::{self, DeviceTensor, ErrorCode, Result};
 use udo_runtime::memory;
 use udo_runtime::model;
 
-use crate::error::{Error, invalid, of_compile, of_port, of_run};
+use crate::error::{Error, invalid};
 use crate::ffi::{
-    Bytes, BytesMut, DeviceAt, Dims, HostInputs, HostOutputs, SessionOptionsAt, TensorPlaces,
-    Tensors, guard, hand_out, need, release,
+    Bytes, BytesMut, DeviceAt, Dims, HostInputs, HostOutputs, RunOptionsAt, SessionOptionsAt,
+    TensorPlaces, Tensors, guard, hand_out, need, release,
 };
 use crate::model::{Loaded, Model, Port};
+use crate::run::{Launch, Run, run_options};
 use crate::spec::{TensorSpec, extents};
 use crate::tensor::Tensor;
 
@@ -22,8 +24,6 @@ use crate::tensor::Tensor;
 #[derive(Debug)]
 pub struct Session {
     of: Arc<Loaded>,
-    /// Where tensors lie that a run makes.
-    device: device::Device,
     runs: Mutex<model::Session>,
 }
 
@@ -35,6 +35,22 @@ pub struct SessionOptions {
     pub size: usize,
     /// The device in whose memory tensors lie that runs make; NULL is for the CPU.
     pub device: DeviceAt,
+    /// How many submitted runs may be at work at once, each in memory of its own, which is taken with the first of them; 0 is for
+    /// one.
+    pub frames: u32,
+    /// How many submitted runs more may wait; a submission beyond them is refused with `UDO_ERROR_BUSY`. 0 is for 64.
+    pub depth: u32,
+}
+
+/// The options as the runtime has them.
+fn options(asked: SessionOptionsAt) -> Result<model::SessionOptions> {
+    let asked = asked.get()?;
+    let count = |n: u32| usize::try_from(n).ok().and_then(NonZero::new);
+    let mut options = model::SessionOptions::default();
+    options.home = asked.device.get().map(|device| device.device.clone());
+    options.frames = count(asked.frames).unwrap_or(options.frames);
+    options.depth = count(asked.depth).map_or(options.depth, NonZero::get);
+    Ok(options)
 }
 
 /// An input on the host.
@@ -87,72 +103,25 @@ impl Session {
         }
     }
 
-    /// Runs the model over these inputs.
-    fn run(&self, session: &mut model::Session, inputs: &[memory::Tensor]) -> Result<()> {
-        for (at, (port, tensor)) in self.of.inputs.iter().zip(inputs).enumerate() {
-            session.set_input(&port.name, tensor).map_err(|error| {
-                let error = of_port(&error);
-                device::Error::new(error.code(), format!("input {at}: {}", error.message()))
-            })?;
-        }
-        session.run().map_err(|error| of_run(&error))
+    /// The tensors of a run.
+    fn tensors(
+        &self,
+        (inputs, input_count): (Tensors, usize),
+        (outputs, output_count): (TensorPlaces, usize),
+    ) -> Result<(Vec<DeviceTensor>, Vec<Option<DeviceTensor>>)> {
+        self.check_counts(input_count, output_count)?;
+        let given = inputs.get(input_count, "inputs")?;
+        let places = outputs.get(output_count, "outputs")?;
+        let given = given.into_iter().map(|tensor| tensor.0.clone()).collect();
+        let places = places.into_iter().map(|tensor| tensor.map(|tensor| tensor.0.clone()));
+        Ok((given, places.collect()))
     }
 
     /// The outputs of the last run.
     fn results(&self, session: &model::Session) -> Result<Vec<memory::Tensor>> {
         let outputs = self.of.outputs.iter();
-        outputs
-            .map(|port| session.output_tensor(&port.name).map_err(|error| of_port(&error)))
-            .collect()
+        outputs.map(|port| Ok(session.output_tensor(&port.name)?)).collect()
     }
-}
-
-/// Refuses an output that lies where an input or another output does.
-fn check_apart(inputs: &[&Tensor], outputs: &[Option<&Tensor>]) -> Result<()> {
-    let at = |what: &'static str| {
-        move |(index, tensor): (usize, &Tensor)| (what, index, tensor.0.memory().clone())
-    };
-    let mut before: Vec<(&str, usize, MemoryView)> =
-        inputs.iter().map(|tensor| &**tensor).enumerate().map(at("input")).collect();
-    let given = outputs.iter().enumerate();
-    for (index, tensor) in given.filter_map(|(index, tensor)| Some((index, (*tensor)?))) {
-        let (_, _, memory) = at("output")((index, tensor));
-        let meets = |other: &MemoryView| {
-            other.memory_id() == memory.memory_id() && other.range().meets(memory.range())
-        };
-        if let Some((what, other, _)) = before.iter().find(|(_, _, other)| meets(other)) {
-            return Err(invalid(format!(
-                "output {index} lies in {memory}, where {what} {other} lies; give it memory of its own"
-            )));
-        }
-        before.push(("output", index, memory));
-    }
-    Ok(())
-}
-
-/// The tensor that becomes an output: the caller's in the shape of the result, or a new one.
-fn place(
-    given: Option<&Tensor>,
-    result: &memory::Tensor,
-    device: &device::Device,
-    index: usize,
-) -> Result<Tensor> {
-    let Some(Tensor(given)) = given else {
-        let spec = device::TensorSpec::of(*result.desc())?;
-        return DeviceTensor::new(device, spec).map(Tensor);
-    };
-    let mut made = given.clone();
-    let of_output = |error: device::Error| {
-        device::Error::new(error.code(), format!("output {index}: {}", error.message()))
-    };
-    if made.spec().dtype() != result.dtype() {
-        let (found, wanted) = (made.spec(), result.desc());
-        return Err(of_output(invalid(format!("a tensor of {found} is given, wanted {wanted}"))));
-    }
-    if made.spec().is_open() || made.spec().dims()? != result.dims() {
-        made.reshape(result.dims()).map_err(of_output)?;
-    }
-    Ok(Tensor(made))
 }
 
 /// An input on the host as the runtime has it.
@@ -219,16 +188,17 @@ pub extern "C" fn udo_session_create(
 ) -> Option<Box<Error>> {
     guard(|| {
         let (model, out) = (need(model, "model")?, need(out, "out")?);
-        let options = options.get()?;
         let of = Arc::clone(&model.0);
-        let device = match options.device.get() {
-            Some(device) => device.device.clone(),
-            None => of.host()?,
-        };
-        let runs = of.model.session().map_err(|error| of_compile(&error))?;
-        hand_out(out, Session { of, device, runs: Mutex::new(runs) });
+        let runs = of.model.session_with(&self::options(options)?)?;
+        hand_out(out, Session { of, runs: Mutex::new(runs) });
         Ok(())
     })
+}
+
+/// Takes the memory that submitted runs need, which the first of them does otherwise.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_session_reserve(session: Option<&Session>) -> Option<Box<Error>> {
+    guard(|| need(session, "session")?.lock()?.reserve())
 }
 
 /// Runs a model over tensors, in the order of its inputs and outputs, and returns when the outputs are there. An output that
@@ -245,23 +215,54 @@ pub extern "C" fn udo_session_run(
 ) -> Option<Box<Error>> {
     guard(|| {
         let session = need(session, "session")?;
-        session.check_counts(input_count, output_count)?;
-        let given = inputs.get(input_count, "inputs")?;
-        let places = outputs.get(output_count, "outputs")?;
-        check_apart(&given, &places)?;
-        let given = given.iter().map(|tensor| tensor.0.to_host()).collect::<Result<Vec<_>>>()?;
-        let mut runs = session.lock()?;
-        session.run(&mut runs, &given)?;
-        let results = session.results(&runs)?;
-        drop(runs);
-        let made = results.iter().zip(places).enumerate();
-        let made = made
-            .map(|(index, (result, given))| place(given, result, &session.device, index))
-            .collect::<Result<Vec<_>>>()?;
-        for (made, result) in made.iter().zip(&results) {
-            made.0.write(result.bytes())?;
-        }
-        outputs.set(made, "outputs")
+        let (given, places) = session.tensors((inputs, input_count), (outputs, output_count))?;
+        let made = session.lock()?.run_on(&given, &places)?;
+        outputs.set(made.into_iter().map(Tensor).collect(), "outputs")
+    })
+}
+
+/// Submits a run over tensors, in the order of the model's inputs and outputs, and returns at once. An output that is NULL is made
+/// by the run; `udo_run_output` hands it out. Nobody else writes a tensor of the run, or reads an output, until it ends:
+/// that is refused with `UDO_ERROR_BUSY`, and so is a submission of tensors that somebody is at.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_session_submit(
+    session: Option<&Session>,
+    inputs: Tensors,
+    input_count: usize,
+    outputs: TensorPlaces,
+    output_count: usize,
+    options: RunOptionsAt,
+    out: Option<&mut MaybeUninit<Option<Box<Run>>>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (session, out) = (need(session, "session")?, need(out, "out")?);
+        let (given, places) = session.tensors((inputs, input_count), (outputs, output_count))?;
+        let options = run_options(options)?;
+        let run = session.lock()?.submit(&given, &places, options)?;
+        hand_out(out, Run(run));
+        Ok(())
+    })
+}
+
+/// Records a launch over tensors, as `udo_session_submit` takes them, that may be submitted many times: each submission takes what
+/// is in the inputs then, and uses no heap.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_session_record(
+    session: Option<&Session>,
+    inputs: Tensors,
+    input_count: usize,
+    outputs: TensorPlaces,
+    output_count: usize,
+    options: RunOptionsAt,
+    out: Option<&mut MaybeUninit<Option<Box<Launch>>>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (session, out) = (need(session, "session")?, need(out, "out")?);
+        let (given, places) = session.tensors((inputs, input_count), (outputs, output_count))?;
+        let options = run_options(options)?;
+        let launch = session.lock()?.record(&given, &places, options)?;
+        hand_out(out, Launch(launch));
+        Ok(())
     })
 }
 
@@ -289,7 +290,13 @@ pub extern "C" fn udo_session_run_host(
         let given = given.map(|(index, (port, input))| host_input(port, input, index));
         let given = given.collect::<Result<Vec<_>>>()?;
         let mut runs = session.lock()?;
-        session.run(&mut runs, &given)?;
+        for (at, (port, tensor)) in session.of.inputs.iter().zip(&given).enumerate() {
+            let set = runs.set_input(&port.name, tensor).map_err(device::Error::from);
+            set.map_err(|error| {
+                device::Error::new(error.code(), format!("input {at}: {}", error.message()))
+            })?;
+        }
+        runs.run().map_err(device::Error::from)?;
         let results = session.results(&runs)?;
         drop(runs);
         give(&results, outputs)
@@ -310,7 +317,7 @@ pub extern "C" fn udo_session_output_spec(
             let count = outputs.len();
             invalid(format!("there is no output {index}; wanted a place below {count}"))
         })?;
-        let desc = session.lock()?.output_desc(&port.name).map_err(|error| of_port(&error))?;
+        let desc = session.lock()?.output_desc(&port.name).map_err(device::Error::from)?;
         hand_out(out, TensorSpec(device::TensorSpec::of(desc)?));
         Ok(())
     })
@@ -324,26 +331,20 @@ pub extern "C" fn udo_session_release(session: Option<Box<Session>>) {
 
 #[cfg(test)]
 mod tests {
-    use udo_runtime::device::Devices;
-    use udo_runtime::graph::Graph;
-    use udo_runtime::model::Options;
-    use udo_runtime::registry::Registry;
+    use udo_runtime::runtime::{LoadOptions, Runtime};
 
     use super::*;
     use crate::codes::UDO_ERROR_BUSY;
     use crate::error::udo_error_code;
-    use crate::model::compile;
-    use crate::runtime::Runtime;
+    use crate::model::of;
 
     #[test]
     fn a_session_that_is_at_work_is_busy_for_others() {
-        let runtime =
-            Runtime { registry: Registry::builtin().unwrap(), devices: Devices::default() };
         let text = "graph \"g\"\n  input x: f32[2]\n  y = Relu@14(x)\n  output y\n";
-        let graph = Graph::parse(text).unwrap();
-        let Model(of) = compile(&runtime, graph, &Options::default()).unwrap();
-        let (device, runs) = (of.host().unwrap(), Mutex::new(of.model.session().unwrap()));
-        let session = Session { of, device, runs };
+        let model = Runtime::new().unwrap().load_bytes(text.as_bytes(), &LoadOptions::default());
+        let Model(of) = of(model.unwrap()).unwrap();
+        let runs = Mutex::new(of.model.session().unwrap());
+        let session = Session { of, runs };
         let mut out = MaybeUninit::new(None);
         let at_work = session.lock().unwrap();
         let error = udo_session_output_spec(Some(&session), 0, Some(&mut out));

@@ -31,13 +31,17 @@ const NAMES: &[(&str, &str)] = &[
     ("AllocOptionsAt", "const udo_alloc_options_t *"),
     ("Bytes", "const void *"),
     ("BytesMut", "void *"),
+    ("CoherenceCode", "udo_coherence_t"),
     ("ContentsCode", "udo_contents_t"),
     ("DTypeCode", "udo_dtype_t"),
     ("Device", "udo_device_t"),
     ("DeviceAt", "const udo_device_t *"),
     ("DeviceKind", "udo_device_kind_t"),
+    ("DeviceSpec", "udo_device_spec_t"),
+    ("DeviceSpecs", "const udo_device_spec_t *"),
     ("Dims", "const int64_t *"),
     ("DimsMut", "int64_t *"),
+    ("DoneFn", "udo_done_fn_t"),
     ("Error", "udo_error_t"),
     ("ErrorCode", "udo_error_code_t"),
     ("FallbackCode", "udo_fallback_t"),
@@ -46,6 +50,7 @@ const NAMES: &[(&str, &str)] = &[
     ("HostInputs", "const udo_host_input_t *"),
     ("HostOutput", "udo_host_output_t"),
     ("HostOutputs", "udo_host_output_t *"),
+    ("Launch", "udo_launch_t"),
     ("LayoutCode", "udo_layout_t"),
     ("LoadOptions", "udo_load_options_t"),
     ("LoadOptionsAt", "const udo_load_options_t *"),
@@ -56,6 +61,10 @@ const NAMES: &[(&str, &str)] = &[
     ("MemoryStats", "udo_memory_stats_t"),
     ("Model", "udo_model_t"),
     ("PackingCode", "udo_packing_t"),
+    ("PriorityCode", "udo_priority_t"),
+    ("Run", "udo_run_t"),
+    ("RunOptions", "udo_run_options_t"),
+    ("RunOptionsAt", "const udo_run_options_t *"),
     ("Runtime", "udo_runtime_t"),
     ("RuntimeOptions", "udo_runtime_options_t"),
     ("RuntimeOptionsAt", "const udo_runtime_options_t *"),
@@ -64,18 +73,29 @@ const NAMES: &[(&str, &str)] = &[
     ("SessionOptions", "udo_session_options_t"),
     ("SessionOptionsAt", "const udo_session_options_t *"),
     ("SharingCode", "udo_sharing_t"),
+    ("Stream", "udo_stream_t"),
+    ("StreamAt", "const udo_stream_t *"),
     ("Tensor", "udo_tensor_t"),
     ("TensorPlaces", "udo_tensor_t **"),
     ("TensorSpec", "udo_tensor_spec_t"),
     ("Tensors", "const udo_tensor_t *const *"),
     ("Text", "const char *"),
     ("Texts", "const char *const *"),
+    ("User", "void *"),
     ("ZeroPoints", "const int32_t *"),
 ];
 
 /// Structures that only pointers of [`NAMES`] lead to.
-const REACHED: &[&str] =
-    &["AllocOptions", "HostInput", "HostOutput", "LoadOptions", "RuntimeOptions", "SessionOptions"];
+const REACHED: &[&str] = &[
+    "AllocOptions",
+    "DeviceSpec",
+    "HostInput",
+    "HostOutput",
+    "LoadOptions",
+    "RunOptions",
+    "RuntimeOptions",
+    "SessionOptions",
+];
 
 /// The header as the source has it.
 fn made() -> String {
@@ -89,7 +109,7 @@ fn made() -> String {
         include_guard: Some("UDO_H".to_owned()),
         header: Some(HEAD.to_owned()),
         no_includes: true,
-        sys_includes: vec!["stddef.h".to_owned(), "stdint.h".to_owned()],
+        sys_includes: ["stdbool.h", "stddef.h", "stdint.h"].map(str::to_owned).into(),
         line_length: 110,
         tab_width: 4,
         ..Config::default()
@@ -100,7 +120,7 @@ fn made() -> String {
     config.export.include = REACHED.iter().map(|name| (*name).to_owned()).collect();
     let builder = Builder::new().with_config(config);
     let sources = ["codes", "error", "runtime", "device", "memory", "fd", "spec", "tensor"];
-    let sources = sources.into_iter().chain(["model", "session"]);
+    let sources = sources.into_iter().chain(["model", "session", "run"]);
     let builder =
         sources.fold(builder, |builder, name| builder.with_src(format!("{FOLDER}/src/{name}.rs")));
     let mut text = Vec::new();

@@ -51,6 +51,9 @@ int main(int argc, char **argv) {
     udo_tensor_t *tensor = NULL;
     udo_model_t *model = NULL;
     udo_session_t *session = NULL;
+    udo_stream_t *stream = NULL;
+    udo_launch_t *launch = NULL;
+    udo_run_t *run = NULL;
     DONE(udo_runtime_create(NULL, &runtime));
     DONE(udo_device_open(runtime, UDO_DEVICE_CPU, 0, &device));
     udo_alloc_options_t shared = {sizeof shared, 0, 0, UDO_SHARING_EXPORTABLE, NULL};
@@ -71,6 +74,11 @@ int main(int argc, char **argv) {
     udo_host_input_t host_inputs[1] = {{elements, 16, DIMS, 2}};
     udo_host_output_t host_outputs[1] = {{results, 16, 0}};
     DONE(udo_session_run(session, inputs, 1, outputs, 1));
+    DONE(udo_stream_create(&stream));
+    udo_tensor_t *made[1] = {NULL};
+    DONE(udo_session_record(session, inputs, 1, made, 1, NULL, &launch));
+    DONE(udo_session_submit(session, inputs, 1, made, 1, NULL, &run));
+    DONE(udo_run_wait(run));
 "#;
 
 /// What is released at the end.
@@ -84,6 +92,7 @@ const MAY_BE_NULL: &[(&str, &str)] = &[
     // All defaults.
     ("options", "const udo_alloc_options_t *"),
     ("options", "const udo_load_options_t *"),
+    ("options", "const udo_run_options_t *"),
     ("options", "const udo_runtime_options_t *"),
     ("options", "const udo_session_options_t *"),
 ];
@@ -99,6 +108,7 @@ fn valid(function: &str, of: &str, name: &str) -> String {
         ("size_t", "rank") => "2",
         ("size_t", "capacity") | ("uint64_t", "len") => "8",
         ("uint64_t", "size") => "4096",
+        ("uint64_t", "timeout_ns") => "60000000000u",
         ("const void *", "from") => "elements",
         ("void *", "into") => "results",
         (_, "fd" | "inputs" | "outputs") if !of.contains("host") => name,
@@ -143,7 +153,13 @@ fn block(function: &Function, arguments: &[String], words: Option<&str>) -> Stri
         writeln!(text, "        (void)out;").unwrap();
     }
     match words {
-        None => writeln!(text, "        DONE({call});").unwrap(),
+        None => {
+            writeln!(text, "        DONE({call});").unwrap();
+            if place.as_deref() == Some("udo_run_t *") {
+                // What it holds is needed again.
+                writeln!(text, "        DONE(udo_run_wait(out));").unwrap();
+            }
+        }
         Some(words) => {
             let code = "UDO_ERROR_INVALID_ARGUMENT";
             writeln!(text, "        REFUSED({call}, {code}, \"{words}\");").unwrap();

@@ -76,3 +76,10 @@ fn memory_and_descriptions_do_what_the_header_says() {
     let model = format!("{FOLDER}/../../examples/selu/model/model.onnx");
     run("memory.c", &[Path::new(&model)]);
 }
+
+#[test]
+fn runs_go_on_beside_the_program_that_submits_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let [two, _] = models(folder.path());
+    run("runs.c", &[&two]);
+}

@@ -134,6 +134,17 @@ impl Error {
         Self { code, message: message.into() }
     }
 
+    /// A refusal of this kind for what another error says, and what that comes from.
+    pub fn of(code: ErrorCode, error: &dyn std::error::Error) -> Self {
+        let mut said = error.to_string();
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            said = format!("{said}: {error}");
+            cause = error.source();
+        }
+        Self::new(code, said)
+    }
+
     /// The kind.
     pub const fn code(&self) -> ErrorCode {
         self.code

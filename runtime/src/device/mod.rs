@@ -46,7 +46,7 @@ mod tests;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use udo_api::abi::{ABI_VERSION, AbiVersion};
 use udo_api::{Core, CoreKind};
@@ -125,6 +125,8 @@ struct Inner {
     heap: Heap,
     /// Memories that there were so far, for seeds of their own.
     memories: AtomicU64,
+    /// Whether it went away.
+    is_lost: AtomicBool,
 }
 
 impl Device {
@@ -181,6 +183,28 @@ impl Device {
     /// Has the peaks of its statistics count from what is in use now, and forgets owners of whom nothing is left.
     pub fn reset_heap_peaks(&self) {
         self.0.heap.reset_peaks();
+    }
+
+    /// Whether it went away, as an accelerator does whose driver or power fails. An emulated one does when a test says so
+    /// ([`crate::run::Queues::lose`]).
+    pub fn is_lost(&self) -> bool {
+        self.0.is_lost.load(Ordering::Relaxed)
+    }
+
+    /// Nothing, if it is there.
+    ///
+    /// # Errors
+    /// It is lost.
+    pub(crate) fn check_there(&self) -> Result<()> {
+        if !self.is_lost() {
+            return Ok(());
+        }
+        let why = format!("device {self} was lost; reset it, then submit again");
+        Err(Error::new(ErrorCode::DeviceLost, why))
+    }
+
+    pub(crate) fn set_lost(&self, is_lost: bool) {
+        self.0.is_lost.store(is_lost, Ordering::SeqCst);
     }
 
     fn heap(&self) -> &Heap {

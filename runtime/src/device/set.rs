@@ -1,7 +1,7 @@
 //! The devices that there are: emulated ones, as many of each kind as asked for.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use udo_api::{Core, CoreKind};
 
@@ -154,5 +154,6 @@ fn device(id: DeviceId, spec: &DeviceSpec) -> Device {
         coherence: spec.coherence,
         heap: Heap::new(spec.memory_bytes.unwrap_or_else(of_machine)),
         memories: AtomicU64::new(0),
+        is_lost: AtomicBool::new(false),
     }))
 }

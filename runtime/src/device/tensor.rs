@@ -2,6 +2,7 @@
 
 use super::Device;
 use super::error::{Error, ErrorCode, Result, invalid};
+use super::lease::{Lease, LeaseSet};
 use super::memory::{AllocOptions, MemoryView};
 use super::packing::Packing;
 use super::spec::TensorSpec;
@@ -220,6 +221,50 @@ impl DeviceTensor {
         }
         let bytes = source.bytes()?;
         self.bytes()?.copy_from(0, &bytes, 0, bytes.len())
+    }
+
+    /// Becomes what a run gives: elements of its type, in a shape that it has room for.
+    pub(crate) fn take_result(&mut self, result: &TensorSpec) -> Result<()> {
+        if self.spec.dtype() != result.dtype() {
+            let found = &self.spec;
+            return Err(invalid(format!("a tensor of {found} is given, wanted {result}")));
+        }
+        let dims = result.dims()?;
+        if self.spec.dims().is_ok_and(|mine| mine == dims) {
+            return Ok(());
+        }
+        if dims.is_empty() && self.declared.rank() != 0 {
+            self.spec = self.declared.reshaped(dims)?;
+            return Ok(());
+        }
+        self.reshape(dims)
+    }
+
+    /// As [`DeviceTensor::read`], by somebody who has a lease of at least its bytes.
+    pub(crate) fn read_leased(&self, lease: &Lease, elements: &mut [u8]) -> Result<()> {
+        self.sized(elements.len())?;
+        if self.spec.packing() == Packing::N1 {
+            return lease.read(0, elements);
+        }
+        let mut stored = host_bytes(self.spec.storage_size()?)?;
+        lease.read(0, &mut stored)?;
+        self.spec.unpack(&stored, elements)
+    }
+
+    /// As [`DeviceTensor::write`], by somebody who has a lease of at least its bytes at this place of a set.
+    pub(crate) fn write_leased(
+        &self,
+        leases: &mut LeaseSet,
+        place: usize,
+        elements: &[u8],
+    ) -> Result<()> {
+        self.sized(elements.len())?;
+        if self.spec.packing() == Packing::N1 {
+            return leases.write(place, 0, elements);
+        }
+        let mut stored = host_bytes(self.spec.storage_size()?)?;
+        self.spec.pack(elements, &mut stored)?;
+        leases.write(place, 0, &stored)
     }
 
     /// Its bytes, if its elements have as many as given.

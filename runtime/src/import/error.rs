@@ -1,10 +1,12 @@
 //! Why a file gave no graph.
 
 use std::fmt::{Arguments, Display};
+use std::io;
 use std::path::PathBuf;
 
 use super::formats;
 use crate::container::ContainerError;
+use crate::device::{Error, ErrorCode};
 use crate::graph::{GraphError, subgraph_place};
 
 /// Why a file gave no graph.
@@ -18,7 +20,7 @@ pub enum ImportError {
         path: PathBuf,
         /// Why.
         #[source]
-        source: std::io::Error,
+        source: io::Error,
     },
     /// Neither a file's name nor its bytes say what it is.
     #[error("{name:?} is of no known format, wanted one of {}", formats())]
@@ -67,6 +69,24 @@ pub enum ImportError {
     /// The nodes do not make a graph that can run.
     #[error(transparent)]
     Graph(#[from] GraphError),
+}
+
+impl From<ImportError> for Error {
+    fn from(error: ImportError) -> Self {
+        let code = match &error {
+            ImportError::Read { source, .. } if source.kind() == io::ErrorKind::OutOfMemory => {
+                ErrorCode::OutOfMemory
+            }
+            ImportError::Read { .. } => ErrorCode::InvalidPath,
+            ImportError::Unsupported { .. } => ErrorCode::Unsupported,
+            ImportError::UnknownFormat { .. }
+            | ImportError::WrongBytes { .. }
+            | ImportError::Malformed { .. }
+            | ImportError::Container { .. }
+            | ImportError::Graph(_) => ErrorCode::InvalidFile,
+        };
+        Self::of(code, &error)
+    }
 }
 
 impl ImportError {

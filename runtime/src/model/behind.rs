@@ -89,6 +89,11 @@ impl Met {
         }
     }
 
+    /// Runs what is behind the plan, which has run; how many plans were made for that.
+    pub(super) fn run_behind(&mut self, watch: Watch<'_>) -> Result<usize, RunError> {
+        self.behind.as_mut().map_or(Ok(0), |behind| behind.run(&self.prepared, 1, watch))
+    }
+
     /// This and what is behind it, for the elements at hand.
     fn parts(&self) -> impl Iterator<Item = &Prepared> {
         std::iter::successors(Some(self), |met| met.next()).map(|met| &met.prepared)

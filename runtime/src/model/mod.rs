@@ -1,6 +1,8 @@
 //! From a graph to something that runs: resolve, place, plan, for the shapes that are known and for those that are met.
 
 mod behind;
+mod code;
+mod launch;
 mod plans;
 mod session;
 mod survey;
@@ -8,8 +10,9 @@ mod survey;
 use std::num::NonZero;
 use std::sync::Arc;
 
-use udo_api::{FastMath, Shape};
+use udo_api::{Core, CoreKind, FastMath, Shape};
 
+use crate::device::{self, Devices};
 use crate::graph::Graph;
 use crate::memory::{Budget, Limit, TensorError};
 use crate::pass::{Fired, PassError, PassOptions};
@@ -17,9 +20,11 @@ use crate::place::{PlaceError, PlaceOptions};
 use crate::plan::{Plan, PlanError, PlanOptions, Report};
 use crate::registry::Registry;
 use crate::resolve::{self, Behind, BindOptions, Input, ResolveError};
+use crate::run::Queues;
 use crate::session::{SessionError, StepError};
 use crate::thread_pool::{Pool, PoolError};
 
+pub use launch::SessionOptions;
 use plans::{Facts, Planned, Planner, Plans, plan};
 pub use session::Session;
 pub use survey::{Surveyed, survey};
@@ -92,6 +97,9 @@ pub enum CompileError {
     /// There would be no memory for a session.
     #[error(transparent)]
     Memory(#[from] SessionError),
+    /// There is no such device.
+    #[error(transparent)]
+    Device(#[from] device::Error),
     /// There is no memory for the elements that what is behind a plan wants to know.
     #[error(transparent)]
     Elements(#[from] TensorError),
@@ -138,6 +146,10 @@ struct Inner {
     fired: Vec<Fired>,
     pool: Arc<Pool>,
     budget: Budget,
+    /// The kinds of devices that runs use.
+    kinds: Vec<CoreKind>,
+    /// What submitted runs go through.
+    queues: Arc<Queues>,
 }
 
 impl Model {
@@ -149,6 +161,19 @@ impl Model {
         graph: Graph,
         registry: &mut Registry,
         options: &Options,
+    ) -> Result<Self, CompileError> {
+        Self::compile_for(graph, registry, options, &Queues::new(Devices::default()))
+    }
+
+    /// As [`Model::compile`], for runs on these devices.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn compile_for(
+        graph: Graph,
+        registry: &mut Registry,
+        options: &Options,
+        queues: &Arc<Queues>,
     ) -> Result<Self, CompileError> {
         check_fast_math(options.place.profile.fast_math)?;
         let pool = Arc::new(Pool::new(options.threads)?);
@@ -175,9 +200,20 @@ impl Model {
             (Plans::PerShapes(Box::new(planner)), report, Vec::new())
         };
         let shapes_kept = options.shapes_kept;
-        let inner =
-            Inner { inputs, ranges, outputs, plans, shapes_kept, report, fired, pool, budget };
-        Ok(Self(Arc::new(inner)))
+        let (kinds, queues) = (kinds(&options.place.cores), Arc::clone(queues));
+        Ok(Self(Arc::new(Inner {
+            inputs,
+            ranges,
+            outputs,
+            plans,
+            shapes_kept,
+            report,
+            fired,
+            pool,
+            budget,
+            kinds,
+            queues,
+        })))
     }
 
     /// Memory for one stream of runs.
@@ -185,7 +221,15 @@ impl Model {
     /// # Errors
     /// [`Options::max_memory`], the machine or the system has no such memory.
     pub fn session(&self) -> Result<Session, CompileError> {
-        Session::new(Arc::clone(&self.0))
+        self.session_with(&SessionOptions::default())
+    }
+
+    /// As [`Model::session`], with options.
+    ///
+    /// # Errors
+    /// As there, or there is no such device.
+    pub fn session_with(&self, options: &SessionOptions) -> Result<Session, CompileError> {
+        Session::new(Arc::clone(&self.0), options)
     }
 
     /// The inputs, with extents as far as they are known.
@@ -234,6 +278,15 @@ fn check_fast_math(asked: FastMath) -> Result<(), CompileError> {
     }
 }
 
+/// The kinds of the devices that a model may run on: those of its cores, and the host's.
+fn kinds(cores: &[Core]) -> Vec<CoreKind> {
+    let mut kinds: Vec<_> = cores.iter().filter_map(|core| core.kind()).collect();
+    kinds.push(CoreKind::Cpu);
+    kinds.sort_unstable();
+    kinds.dedup();
+    kinds
+}
+
 fn said(input: &Input) -> String {
     format!("input {:?}, {}", input.name, input.of)
 }
@@ -252,6 +305,10 @@ impl Inner {
             Plans::One(_) => false,
             Plans::PerShapes(planner) => planner.forget(),
         }
+    }
+
+    fn kinds(&self) -> impl Iterator<Item = CoreKind> {
+        self.kinds.iter().copied()
     }
 
     fn shapes_kept(&self) -> usize {

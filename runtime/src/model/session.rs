@@ -4,15 +4,18 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use udo_api::{Dim, Element, Shape, TensorDesc};
+use udo_api::{DType, Dim, Element, Shape, TensorDesc};
 
 use super::behind::{Met, Watch};
+use super::launch::{Devices, SessionOptions};
 use super::plans::Facts;
 use super::{CompileError, Inner, RunError};
+use crate::device::{self, ErrorCode};
 use crate::graph::DimSpec;
-use crate::memory::Tensor;
+use crate::memory::{Buffer, Tensor};
 use crate::plan::Plan;
 use crate::resolve::{self, BindOptions, Input};
+use crate::run::Frames;
 use crate::session::{PortError, Prepared, SpanKind, StepProfile, Trace};
 
 /// The memory of one stream of runs. A session belongs to one thread at a time.
@@ -21,12 +24,16 @@ use crate::session::{PortError, Prepared, SpanKind, StepProfile, Trace};
 /// [`super::Options::shapes_kept`]. Inputs and outputs are those of the shapes at hand; an input whose shape stays
 /// keeps its elements when another one's changes.
 pub struct Session {
-    model: Arc<Inner>,
+    pub(super) model: Arc<Inner>,
     /// For each of the shapes met last; that for those at hand comes first.
-    met: Vec<Met>,
+    pub(super) met: Vec<Met>,
     /// A tensor per input that has been set, and waits for a run where it has another shape than those at hand.
     given: Vec<Given>,
-    replans: usize,
+    pub(super) replans: usize,
+    pub(super) options: SessionOptions,
+    pub(super) devices: Devices,
+    /// What submitted runs run in, once one was.
+    pub(super) frames: Option<Arc<Frames>>,
 }
 
 #[derive(Clone, Default)]
@@ -50,10 +57,12 @@ impl fmt::Debug for Session {
 }
 
 impl Session {
-    pub(super) fn new(model: Arc<Inner>) -> Result<Self, CompileError> {
+    pub(super) fn new(model: Arc<Inner>, options: &SessionOptions) -> Result<Self, CompileError> {
         let given = vec![Given::default(); model.inputs.len()];
         let met = Vec::with_capacity(model.shapes_kept());
-        let mut session = Self { model, met, given, replans: 0 };
+        let devices = Devices::choose(&model, options)?;
+        let options = options.clone();
+        let mut session = Self { model, met, given, replans: 0, options, devices, frames: None };
         // Shapes that are known are prepared at once.
         let Inner { inputs, ranges, .. } = &*session.model;
         let shapes = inputs.iter().map(|input| input.planned(input, ranges).ok());
@@ -287,7 +296,7 @@ impl Session {
     }
 
     /// The part of the model that makes an output, for the shapes at hand.
-    fn at_hand(&self, name: &str) -> Result<&Prepared, PortError> {
+    pub(super) fn at_hand(&self, name: &str) -> Result<&Prepared, PortError> {
         let outputs = &self.model.outputs;
         if !outputs.iter().any(|output| output == name) {
             return Err(PortError::no_such("output", name, outputs.iter().map(String::as_str)));
@@ -340,6 +349,32 @@ impl Session {
             }
             Some(_) | None => *given = Given { tensor: Some(tensor.clone()), waits: true },
         }
+        Ok(())
+    }
+
+    /// As [`Session::set_input`] of the input at place `index`, whose elements `read` copies to where it is told. No heap, if its
+    /// shape is that at hand.
+    pub(super) fn read_input(
+        &mut self,
+        index: usize,
+        desc: &TensorDesc,
+        read: &dyn Fn(&mut [u8]) -> device::Result<()>,
+    ) -> device::Result<()> {
+        let Some(given) = self.given.get_mut(index) else { return Ok(()) };
+        if let Some(met) = self.met.first_mut()
+            && met.prepared.input_dims(index) == desc.shape()
+            && let Some(bytes) = met.prepared.input_bytes_mut(index)
+        {
+            given.waits = false;
+            return read(bytes);
+        }
+        let mut elements = Buffer::zeroed(desc.size_bytes())?;
+        read(elements.bytes_mut())?;
+        let dtype = desc.dtype().unwrap_or(DType::U8);
+        let tensor = Tensor::from_buffer(dtype, desc.full_shape(), elements);
+        let tensor = tensor
+            .map_err(|error| device::Error::new(ErrorCode::InvalidArgument, error.to_string()))?;
+        *given = Given { tensor: Some(tensor), waits: true };
         Ok(())
     }
 

@@ -7,6 +7,7 @@ use udo_api::Core;
 use udo_api::abi::{ABI_VERSION, AbiVersion};
 
 use super::PackageId;
+use crate::device::{Error, ErrorCode};
 
 /// Why a package cannot be opened. A refused package leaves nothing in the registry.
 #[derive(Debug, thiserror::Error)]
@@ -300,6 +301,18 @@ pub(crate) fn linked(name: &str) -> String {
 /// Enough of a digest to tell it from another.
 fn short(digest: &str) -> String {
     format!("{}..", digest.get(..16).unwrap_or(digest))
+}
+
+impl From<OpenError> for Error {
+    fn from(error: OpenError) -> Self {
+        let code = match error {
+            OpenError::Unreadable { .. } | OpenError::Unwritable { .. } => ErrorCode::InvalidPath,
+            OpenError::NameTaken { .. } => ErrorCode::AlreadyExists,
+            _ => ErrorCode::InvalidFile,
+        };
+        let said = Self::of(code, &error);
+        Self::new(code, format!("{}; {}", said.message(), error.help()))
+    }
 }
 
 impl OpenError {

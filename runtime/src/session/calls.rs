@@ -13,10 +13,10 @@ use crate::plan::Progress;
 impl Prepared {
     /// Has `run` run the calls of a run, as many at a time as follow each other.
     #[inline]
-    pub(super) fn walk(
+    pub(super) fn walk<E>(
         &self,
-        mut run: impl FnMut(Range<usize>) -> Result<(), StepError>,
-    ) -> Result<(), StepError> {
+        mut run: impl FnMut(Range<usize>) -> Result<(), E>,
+    ) -> Result<(), E> {
         let (mut from, mut at) = (0, 0);
         while let Some(turn) = self.turns.get(at) {
             run(from..turn.end)?;

@@ -4,6 +4,7 @@ mod calls;
 mod carried;
 mod extents;
 mod geometry;
+mod parts;
 mod ports;
 mod trace;
 mod turn;
@@ -30,6 +31,7 @@ use crate::thread_pool::Pool;
 pub(crate) use carried::Carried;
 use extents::{Extents, SharedArg, pass_shapes};
 use geometry::StepGeometry;
+use parts::Part;
 pub use trace::{Span, SpanKind, Trace};
 use turn::Turn;
 
@@ -155,6 +157,8 @@ pub struct Prepared {
     args: Vec<ExecArgs>,
     calls: Vec<Call>,
     turns: Vec<Turn>,
+    /// For runs that are cut.
+    parts: Vec<Part>,
     /// The tensors of the steps that say each shape. The first one has what the last of them said.
     said_by: BTreeMap<ShapeId, Vec<usize>>,
     /// Producer and consumer of each bounded value, in the order of the steps.
@@ -238,6 +242,7 @@ impl Prepared {
             args: Vec::with_capacity(plan.steps.len()),
             calls: Vec::with_capacity(plan.steps.len()),
             turns: Vec::new(),
+            parts: Part::all(&plan),
             said_by: BTreeMap::new(),
             shapes: Vec::new(),
             input_shapes: Vec::new(),

@@ -69,7 +69,8 @@ impl Prepared {
         }
     }
 
-    fn input_bytes_mut(&mut self, index: usize) -> Option<&mut [u8]> {
+    /// The same, to be filled in.
+    pub(crate) fn input_bytes_mut(&mut self, index: usize) -> Option<&mut [u8]> {
         let operand = &self.plan.inputs.get(index)?.operand;
         let WindowPlace { memory, offset, .. } = *self.plan.windows.get(operand.window()?.0)?;
         let end = offset + self.input_desc(index)?.size_bytes();

@@ -39,6 +39,8 @@ pub(crate) fn header() -> Header {
             rest = after;
         } else if let Some(name) = before.strip_prefix("typedef uint32_t ") {
             header.enums.push(name.trim().to_owned());
+        } else if before.starts_with("typedef") {
+            // A callback, which nobody but the library calls.
         } else if let Some((of, parameters)) = before.split_once('(') {
             let (returns, name) = declaration(of);
             let parameters = parameters.trim_end_matches(')').split(',').map(str::trim);

@@ -1,0 +1,142 @@
+/* Runs that are submitted: waited for, told of, ordered, cancelled, timed, recorded; and a device that goes away. */
+#include "check.h"
+
+/* Who waits for a run goes on after its callback, so these need no other order. */
+static int calls;
+static unsigned last_code;
+
+static void count(void *user, const udo_error_t *error) {
+    last_code = udo_error_code(error);
+    *(int *)user += 1;
+}
+
+static udo_tensor_t *tensor(udo_device_t *device, float first) {
+    const int64_t dims[2] = {2, 3};
+    udo_tensor_spec_t *spec = NULL;
+    udo_tensor_t *made = NULL;
+    float elements[6];
+    for (int i = 0; i < 6; i++) elements[i] = first + (float)i;
+    DONE(udo_tensor_spec_create(UDO_DTYPE_F32, dims, 2, &spec));
+    DONE(udo_tensor_create(device, spec, &made));
+    DONE(udo_tensor_write(made, elements, sizeof elements));
+    udo_tensor_spec_release(spec);
+    return made;
+}
+
+static void holds(const udo_tensor_t *of, float first, float step) {
+    float elements[6];
+    DONE(udo_tensor_read(of, elements, sizeof elements));
+    for (int i = 0; i < 6; i++) CHECK(elements[i] == first + step * (float)i);
+}
+
+int main(int argc, char **argv) {
+    CHECK(argc == 2);
+    udo_device_spec_t specs[2] = {
+        {"cpu", 1, 0, 0, UDO_COHERENCE_COHERENT},
+        {"dsp:v68", 2, 0, 1 << 20, UDO_COHERENCE_NON_COHERENT},
+    };
+    udo_runtime_options_t with_devices = {sizeof with_devices, NULL, 0, specs, 2};
+    udo_runtime_t *runtime = NULL;
+    DONE(udo_runtime_create(&with_devices, &runtime));
+    size_t devices = 0;
+    DONE(udo_runtime_device_count(runtime, &devices));
+    CHECK(devices == 3);
+    specs[1].core = "tpu";
+    udo_runtime_t *none = NULL;
+    REFUSED(udo_runtime_create(&with_devices, &none), UDO_ERROR_INVALID_ARGUMENT, "options.devices[1].core is \"tpu\"");
+    CHECK(none == NULL);
+
+    udo_device_t *cpu = NULL;
+    DONE(udo_device_open(runtime, UDO_DEVICE_CPU, 0, &cpu));
+    udo_model_t *model = NULL;
+    DONE(udo_model_load_file(runtime, argv[1], NULL, &model));
+    udo_session_t *session = NULL;
+    udo_session_options_t options = {sizeof options, NULL, 2, 1};
+    DONE(udo_session_create(model, &options, &session));
+    DONE(udo_session_reserve(session));
+
+    udo_tensor_t *x = tensor(cpu, 1), *y = tensor(cpu, 2);
+    const udo_tensor_t *inputs[2] = {x, y};
+    udo_tensor_t *outputs[2] = {tensor(cpu, 0), NULL};
+
+    /* A run that is waited for; what it made is handed out. */
+    udo_run_t *run = NULL;
+    udo_stream_t *stream = NULL;
+    DONE(udo_stream_create(&stream));
+    const uint64_t minute_ns = 60000000000u;
+    udo_run_options_t told = {sizeof told, minute_ns, UDO_PRIORITY_MEDIUM, stream, count, &calls};
+    DONE(udo_session_submit(session, inputs, 2, outputs, 2, &told, &run));
+    DONE(udo_run_wait(run));
+    CHECK(calls == 1 && last_code == UDO_ERROR_NONE);
+    bool is_done = false;
+    DONE(udo_run_is_done(run, &is_done));
+    CHECK(is_done);
+    holds(outputs[0], 3, 2);
+    udo_tensor_t *product = NULL;
+    DONE(udo_run_output(run, 1, &product));
+    REFUSED(udo_run_output(run, 2, &product), UDO_ERROR_INVALID_ARGUMENT, "there is no output 2");
+    float elements[6];
+    DONE(udo_tensor_read(product, elements, sizeof elements));
+    for (int i = 0; i < 6; i++) CHECK(elements[i] == (3 + 2 * (float)i) * (2 + (float)i));
+    udo_run_release(run);
+    run = NULL;
+
+    /* A launch that is recorded once and submitted many times, with what is in its inputs then. */
+    udo_launch_t *launch = NULL;
+    udo_run_options_t in_stream = {sizeof in_stream, 0, UDO_PRIORITY_HIGH, stream, NULL, NULL};
+    DONE(udo_session_record(session, inputs, 2, outputs, 2, &in_stream, &launch));
+    for (int round = 0; round < 100; round++) {
+        float changed[6] = {(float)round, (float)round, (float)round, (float)round, (float)round, (float)round};
+        DONE(udo_tensor_write(x, changed, sizeof changed));
+        DONE(udo_launch_submit(launch, &run));
+        DONE(udo_run_wait_timeout(run, minute_ns));
+        udo_run_release(run);
+        holds(outputs[0], 2 + (float)round, 1);
+    }
+    DONE(udo_stream_sync(stream));
+    bool is_busy = true;
+    DONE(udo_stream_is_busy(stream, &is_busy));
+    CHECK(!is_busy);
+    udo_launch_release(launch);
+
+    /* What goes wrong before it begins changes nothing. */
+    run = NULL;
+    udo_tensor_t *alias[2] = {x, NULL};
+    REFUSED(udo_session_submit(session, inputs, 2, alias, 2, NULL, &run), UDO_ERROR_INVALID_ARGUMENT,
+            "output 0 lies where input 0 lies");
+    REFUSED(udo_session_submit(session, inputs, 1, outputs, 2, NULL, &run), UDO_ERROR_INVALID_ARGUMENT, "1 inputs, wanted 2");
+    udo_map_t *map = NULL;
+    udo_memory_t *memory = NULL;
+    DONE(udo_tensor_memory(x, &memory));
+    DONE(udo_memory_map(memory, 0, 4, UDO_MAP_WRITE, UDO_UPKEEP_BY_MAP, &map));
+    REFUSED(udo_session_submit(session, inputs, 2, outputs, 2, NULL, &run), UDO_ERROR_BUSY, "input 0");
+    udo_map_release(map);
+    CHECK(run == NULL);
+
+    /* A device that goes away fails what is submitted, until it is reset. */
+    DONE(udo_runtime_lose_device(runtime, cpu));
+    REFUSED(udo_session_submit(session, inputs, 2, outputs, 2, &told, &run), UDO_ERROR_DEVICE_LOST, "device cpu:0 was lost");
+    DONE(udo_runtime_reset_device(runtime, cpu));
+    DONE(udo_session_submit(session, inputs, 2, outputs, 2, &told, &run));
+    DONE(udo_stream_sync(stream));
+    DONE(udo_run_cancel(run));
+    DONE(udo_run_wait(run));
+    CHECK(calls == 2);
+    udo_run_release(run);
+
+    /* Handles may go while a run is in flight, in any order. */
+    DONE(udo_session_submit(session, inputs, 2, outputs, 2, &told, &run));
+    udo_tensor_release(x);
+    udo_tensor_release(y);
+    udo_session_release(session);
+    udo_model_release(model);
+    udo_runtime_release(runtime);
+    DONE(udo_run_wait(run));
+    udo_run_release(run);
+    udo_stream_release(stream);
+    udo_tensor_release(product);
+    udo_tensor_release(outputs[0]);
+    udo_memory_release(memory);
+    udo_device_release(cpu);
+    return 0;
+}

@@ -1,0 +1,58 @@
+//! What kind of refusal each error of a model is, for programs that go by codes.
+
+use super::{CompileError, RunError};
+use crate::device::{Error, ErrorCode};
+use crate::session::PortError;
+
+impl CompileError {
+    /// What kind of refusal it is.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::Memory(_) | Self::Elements(_) => ErrorCode::OutOfMemory,
+            Self::Threads(_) => ErrorCode::InvalidArgument,
+            Self::Resolve(_) | Self::Place(_) | Self::FastMath { .. } => ErrorCode::Unsupported,
+            Self::Device(error) => error.code(),
+            Self::Pass(_) | Self::Plan(_) => ErrorCode::Internal,
+        }
+    }
+}
+
+impl RunError {
+    /// What kind of refusal it is.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::Prepare(CompileError::Resolve(_)) => ErrorCode::ShapeMismatch,
+            Self::Prepare(error) => error.code(),
+            Self::Step(_) => ErrorCode::Internal,
+        }
+    }
+}
+
+impl PortError {
+    /// What kind of refusal it is.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::WrongTensor { .. } => ErrorCode::ShapeMismatch,
+            Self::NoShapes { .. } => ErrorCode::InvalidState,
+            Self::NoSuchPort { .. } => ErrorCode::InvalidArgument,
+        }
+    }
+}
+
+impl From<CompileError> for Error {
+    fn from(error: CompileError) -> Self {
+        Self::of(error.code(), &error)
+    }
+}
+
+impl From<RunError> for Error {
+    fn from(error: RunError) -> Self {
+        Self::of(error.code(), &error)
+    }
+}
+
+impl From<PortError> for Error {
+    fn from(error: PortError) -> Self {
+        Self::of(error.code(), &error)
+    }
+}

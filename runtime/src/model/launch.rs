@@ -1,0 +1,238 @@
+//! Runs of a session beside their caller, and over tensors of devices.
+
+use std::num::NonZero;
+use std::sync::Arc;
+
+use udo_api::CoreKind;
+
+use super::behind::Watch;
+use super::session::Session;
+use super::{Inner, RunError};
+use crate::device::{Device, DeviceId, DeviceTensor, Error, ErrorCode, Result, TensorSpec};
+use crate::run::{Bound, Frames, Launch, Run, RunOptions, Stop, Work};
+
+/// How a session runs.
+#[derive(Clone, Debug)]
+pub struct SessionOptions {
+    /// How many runs may be at work at once, each in memory of its own beside that of [`Session::run`]. That memory is taken
+    /// with the first submission, or by [`Session::reserve`].
+    pub frames: NonZero<usize>,
+    /// How many runs more may wait for a frame; a submission beyond them is refused as busy.
+    pub depth: usize,
+    /// In whose memory outputs lie that runs make; the first CPU's where nothing is said.
+    pub home: Option<Device>,
+    /// Which devices runs use: those of a kind that is not named here are the first of theirs.
+    pub devices: Vec<DeviceId>,
+}
+
+/// Runs that may wait where nothing is said.
+const DEPTH: usize = 64;
+
+impl Default for SessionOptions {
+    fn default() -> Self {
+        let (frames, depth) = (NonZero::<usize>::MIN, DEPTH);
+        Self { frames, depth, home: None, devices: Vec::new() }
+    }
+}
+
+/// What a session has decided about its devices.
+#[derive(Clone, Debug)]
+pub(super) struct Devices {
+    home: Device,
+    /// The device of each kind.
+    chosen: Vec<DeviceId>,
+}
+
+impl Devices {
+    pub(super) fn choose(model: &Inner, options: &SessionOptions) -> Result<Self> {
+        let devices = model.queues.devices();
+        for &DeviceId { kind, index } in &options.devices {
+            devices.get(kind, index)?;
+        }
+        let host = || devices.get(CoreKind::Cpu, 0);
+        let home = options.home.clone().map_or_else(host, Ok)?;
+        Ok(Self { home, chosen: options.devices.clone() })
+    }
+
+    fn of(&self, kind: CoreKind) -> DeviceId {
+        let chosen = self.chosen.iter().find(|id| id.kind == kind);
+        chosen.copied().unwrap_or(DeviceId { kind, index: 0 })
+    }
+}
+
+impl Session {
+    /// Runs the model once over tensors of devices, in the order of its inputs and outputs, on the caller's thread. An output that
+    /// is not given is made in memory of the session's device. No heap but for that, and for shapes that were not met.
+    ///
+    /// # Errors
+    /// A tensor does not fit its input or output; somebody is at one of them; there is no plan; a kernel failed.
+    pub fn run_on(
+        &mut self,
+        inputs: &[DeviceTensor],
+        outputs: &[Option<DeviceTensor>],
+    ) -> Result<Vec<DeviceTensor>> {
+        let mut bound = self.bind_tensors(inputs, outputs)?;
+        bound.take()?;
+        self.take_from(&bound)?;
+        self.run().map_err(Error::from)?;
+        self.give_to(&mut bound)?;
+        bound.give_back();
+        Ok(bound.outputs().iter().flatten().cloned().collect())
+    }
+
+    /// Submits a run over tensors of devices, in the order of the model's inputs and outputs: an output that is not given is made
+    /// in memory of the session's device. It never waits for anything to be computed. The run keeps its tensors: nobody
+    /// else writes them, or reads its outputs, until it ends.
+    ///
+    /// # Errors
+    /// A tensor does not fit its input or output; somebody is at one of them; as many runs are in flight as the
+    /// session takes; a device is lost. Nothing has changed then.
+    pub fn submit(
+        &mut self,
+        inputs: &[DeviceTensor],
+        outputs: &[Option<DeviceTensor>],
+        options: RunOptions,
+    ) -> Result<Run> {
+        self.record(inputs, outputs, options)?.submit()
+    }
+
+    /// Records a launch, which may be submitted many times without the heap: with the same tensors, whose elements change.
+    ///
+    /// # Errors
+    /// A tensor does not fit its input or output, or there is no memory for the session's frames.
+    pub fn record(
+        &mut self,
+        inputs: &[DeviceTensor],
+        outputs: &[Option<DeviceTensor>],
+        options: RunOptions,
+    ) -> Result<Launch> {
+        let bound = self.bind_tensors(inputs, outputs)?;
+        Launch::new(self.frames()?, bound, options)
+    }
+
+    /// Takes the memory that submitted runs need, which the first submission does otherwise.
+    ///
+    /// # Errors
+    /// There is no such memory, or no thread for a device.
+    pub fn reserve(&mut self) -> Result<()> {
+        self.frames().map(|_| ())
+    }
+
+    fn frames(&mut self) -> Result<&Arc<Frames>> {
+        if self.frames.is_none() {
+            let frame = |_| -> Result<Box<dyn Work>> {
+                let session = Self::new(Arc::clone(&self.model), &self.options)?;
+                Ok(Box::new(Frame { session }))
+            };
+            let frames = (0..self.options.frames.get()).map(frame).collect::<Result<Vec<_>>>()?;
+            let used = self.model.kinds().map(|kind| self.devices.of(kind)).collect();
+            let queues = &self.model.queues;
+            self.frames = Some(Frames::new(frames, self.options.depth, queues, used)?);
+        }
+        let none = || Error::new(ErrorCode::Internal, "a session lost its frames");
+        self.frames.as_ref().ok_or_else(none)
+    }
+
+    /// What a run over these tensors is bound to.
+    fn bind_tensors(
+        &self,
+        inputs: &[DeviceTensor],
+        outputs: &[Option<DeviceTensor>],
+    ) -> Result<Bound> {
+        let names = self.model.inputs.iter().map(|input| input.name.as_str());
+        check_count("inputs", inputs.len(), names)?;
+        let names = self.model.outputs.iter().map(String::as_str);
+        check_count("outputs", outputs.len(), names)?;
+        for (index, (input, given)) in self.model.inputs.iter().zip(inputs).enumerate() {
+            let desc = given.spec().desc().map_err(|error| at("input", index, &error))?;
+            if !input.of.admits(&desc) {
+                let (name, wanted) = (&input.name, &input.of);
+                let why = format!("input {index}, {name:?}, is {desc}, wanted {wanted}");
+                return Err(Error::new(ErrorCode::ShapeMismatch, why));
+            }
+        }
+        for (index, (name, given)) in self.model.outputs.iter().zip(outputs).enumerate() {
+            let planned = self.output_desc(name).ok().and_then(|desc| desc.dtype());
+            if let (Some(given), Some(wanted)) = (given, planned)
+                && given.spec().dtype() != wanted
+            {
+                let found = given.spec();
+                let why = format!("output {index}, {name:?}, is {found}, wanted one of {wanted}");
+                return Err(Error::new(ErrorCode::InvalidArgument, why));
+            }
+        }
+        Bound::new(inputs, outputs, &self.devices.home)
+    }
+
+    /// Has the next run take what a run is bound to.
+    fn take_from(&mut self, bound: &Bound) -> Result<()> {
+        for (index, spec) in bound.inputs().enumerate() {
+            self.read_input(index, &spec.desc()?, &|into| bound.read(index, into))?;
+        }
+        Ok(())
+    }
+
+    /// Gives what the last run computed to what it is bound to.
+    fn give_to(&self, bound: &mut Bound) -> Result<()> {
+        for (index, name) in self.model.outputs.iter().enumerate() {
+            let maker = self.at_hand(name)?;
+            let output = maker.carried(name);
+            let spec = TensorSpec::of(maker.carried_desc(output))?;
+            bound.write(index, &spec, maker.carried_bytes(output))?;
+        }
+        Ok(())
+    }
+}
+
+fn check_count<'a>(
+    side: &str,
+    found: usize,
+    wanted: impl ExactSizeIterator<Item = &'a str>,
+) -> Result<()> {
+    let count = wanted.len();
+    if found == count {
+        return Ok(());
+    }
+    let names: Vec<_> = wanted.map(|name| format!("{name:?}")).collect();
+    let why = format!("{found} {side}, wanted {count}: {}", names.join(", "));
+    Err(Error::new(ErrorCode::InvalidArgument, why))
+}
+
+fn at(side: &str, index: usize, error: &Error) -> Error {
+    Error::new(error.code(), format!("{side} {index}: {}", error.message()))
+}
+
+/// The memory of one run at a time, apart from that of its session.
+struct Frame {
+    session: Session,
+}
+
+impl Work for Frame {
+    fn begin(&mut self, bound: &mut Bound) -> Result<()> {
+        self.session.take_from(bound)?;
+        self.session.prepare_inputs().map_err(|error| Error::from(RunError::from(error)))
+    }
+
+    fn device(&self, part: usize) -> Option<DeviceId> {
+        let kind = match self.session.met.first() {
+            Some(met) => met.prepared.part(part),
+            None => Some(CoreKind::Cpu).filter(|_| part == 0),
+        };
+        // A plan without steps begins and ends somewhere.
+        let kind = kind.or(Some(CoreKind::Cpu).filter(|_| part == 0));
+        kind.map(|kind| self.session.devices.of(kind))
+    }
+
+    fn run(&mut self, part: usize, stop: &Stop<'_>) -> Result<()> {
+        let Some(met) = self.session.met.first_mut() else { return Ok(()) };
+        met.prepared.run_part(part, &|| stop.is_set()).map_err(RunError::from)?;
+        if met.prepared.part(part + 1).is_none() && !stop.is_set() {
+            self.session.replans += met.run_behind(Watch::Nothing)?;
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, bound: &mut Bound) -> Result<()> {
+        self.session.give_to(bound)
+    }
+}

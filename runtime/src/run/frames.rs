@@ -1,0 +1,107 @@
+//! The frames of a session: each is the memory of one run at a time. Who finds none free waits for one.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use super::job::Job;
+use super::{Priority, Queues, Work, lock, remove};
+use crate::device::{DeviceId, Error, ErrorCode, Result};
+
+/// A frame, while nobody runs in it.
+pub(super) type Frame = Box<dyn Work>;
+
+/// The frames of a session, and the runs that wait for one.
+pub(crate) struct Frames {
+    pub(super) queues: Arc<Queues>,
+    /// How many runs may be in flight: those with a frame, and those that wait.
+    most: usize,
+    /// The devices that runs use.
+    devices: Vec<DeviceId>,
+    state: Mutex<State>,
+}
+
+struct State {
+    free: Vec<Frame>,
+    /// By priority, the highest first; each in the order of submission.
+    waiting: [VecDeque<Arc<Job>>; Priority::COUNT],
+    in_flight: usize,
+}
+
+impl fmt::Debug for Frames {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let in_flight = lock(&self.state).in_flight;
+        write!(f, "Frames({in_flight} of {} in flight)", self.most)
+    }
+}
+
+impl Frames {
+    /// These frames, with room for `depth` runs to wait for one. They use `devices`.
+    ///
+    /// # Errors
+    /// There is no such device.
+    pub(crate) fn new(
+        frames: Vec<Frame>,
+        depth: usize,
+        queues: &Arc<Queues>,
+        devices: Vec<DeviceId>,
+    ) -> Result<Arc<Self>> {
+        let most = frames.len().saturating_add(depth);
+        for &device in &devices {
+            queues.queue(device)?.reserve(frames.len());
+        }
+        queues.timer.reserve(most);
+        let waiting = std::array::from_fn(|_| VecDeque::with_capacity(depth));
+        let state = Mutex::new(State { free: frames, waiting, in_flight: 0 });
+        Ok(Arc::new(Self { queues: Arc::clone(queues), most, devices, state }))
+    }
+
+    /// Counts a run that is submitted.
+    ///
+    /// # Errors
+    /// A device is lost, or there are as many runs in flight as there may be.
+    pub(super) fn enter(&self) -> Result<()> {
+        for id in &self.devices {
+            self.queues.devices().get(id.kind, id.index)?.check_there()?;
+        }
+        let mut state = lock(&self.state);
+        if state.in_flight >= self.most {
+            let why = format!(
+                "the session has {} runs in flight, the most it takes; wait for one, or ask for more frames or depth",
+                self.most
+            );
+            return Err(Error::new(ErrorCode::Busy, why));
+        }
+        state.in_flight += 1;
+        Ok(())
+    }
+
+    /// A frame for a run, if one is free; else the run waits for one.
+    pub(super) fn take(&self, job: &Arc<Job>) -> Option<Frame> {
+        let mut state = lock(&self.state);
+        if let Some(frame) = state.free.pop() {
+            return Some(frame);
+        }
+        if let Some(waiting) = state.waiting.get_mut(job.priority().place()) {
+            waiting.push_back(Arc::clone(job));
+        }
+        None
+    }
+
+    /// Takes a run out of those that wait; whether it was one.
+    pub(super) fn remove(&self, job: &Arc<Job>) -> bool {
+        lock(&self.state).waiting.iter_mut().any(|waiting| remove(waiting, job))
+    }
+
+    /// Counts a run that ended, and takes its frame back, if it had one. That goes to who waits for one, if anybody does.
+    pub(super) fn leave(&self, frame: Option<Frame>) -> Option<(Arc<Job>, Frame)> {
+        let mut state = lock(&self.state);
+        state.in_flight -= 1;
+        let frame = frame?;
+        if let Some(next) = state.waiting.iter_mut().find_map(VecDeque::pop_front) {
+            return Some((next, frame));
+        }
+        state.free.push(frame);
+        None
+    }
+}

@@ -1,0 +1,404 @@
+//! One recorded launch: where it is between its submission and its end.
+
+use std::fmt;
+use std::hint;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
+
+use super::frames::{Frame, Frames};
+use super::queue::{Queue, SPIN};
+use super::work::{Cause, Flag, Stop};
+use super::{Bound, Callback, Priority, RunOptions, Stream, in_callback, lock};
+use crate::device::{DeviceId, DeviceTensor, Error, ErrorCode, Result};
+
+/// A launch: what it is bound to, and how far its run is. It may be submitted again once that has ended.
+pub(crate) struct Job {
+    frames: Arc<Frames>,
+    stream: Option<Stream>,
+    priority: Priority,
+    timeout: Option<Duration>,
+    told: Arc<Told>,
+    at: Mutex<At>,
+    callback: Mutex<Option<Callback>>,
+}
+
+/// Who waits for a launch, apart from it: by the time that somebody is told, no thread of a queue has a hold of its tensors.
+struct Told {
+    flag: Flag,
+    seen: Mutex<Seen>,
+    changed: Condvar,
+    /// The last submission that ended and was told of, for who looks without the lock.
+    reported: AtomicU64,
+}
+
+/// What others see of a launch.
+struct Seen {
+    /// How often it was submitted.
+    submission: u64,
+    is_in_flight: bool,
+    /// How the submission ended that was reported last.
+    outcome: Result<()>,
+    wakers: Vec<Waker>,
+}
+
+/// Where a run is. Whoever takes it on holds the lock.
+struct At {
+    bound: Bound,
+    frame: Option<Frame>,
+    part: usize,
+    has_begun: bool,
+    /// Its number in its stream, and whether its turn came there.
+    in_stream: (u64, bool),
+}
+
+impl fmt::Debug for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seen = lock(&self.told.seen);
+        write!(f, "Job(submission {}, in flight: {})", seen.submission, seen.is_in_flight)
+    }
+}
+
+/// What a thread does next with a run that it took on.
+enum Next {
+    /// It goes on with another device.
+    Move(DeviceId),
+    End,
+}
+
+impl Job {
+    pub(super) fn new(
+        frames: &Arc<Frames>,
+        bound: Bound,
+        options: RunOptions,
+    ) -> Result<Arc<Self>> {
+        let RunOptions { timeout, priority, stream, on_done } = options;
+        if timeout.is_some() {
+            frames.queues.timer.start().map_err(|error| {
+                let why = format!("the system gives no thread to end runs in time: {error}");
+                Error::new(ErrorCode::OutOfMemory, why)
+            })?;
+        }
+        let (submission, is_in_flight, wakers) = (0, false, Vec::new());
+        let at = At { bound, frame: None, part: 0, has_begun: false, in_stream: (0, false) };
+        Ok(Arc::new(Self {
+            frames: Arc::clone(frames),
+            stream,
+            priority,
+            timeout,
+            told: Arc::new(Told {
+                flag: Flag::default(),
+                seen: Mutex::new(Seen { submission, is_in_flight, outcome: Ok(()), wakers }),
+                changed: Condvar::new(),
+                reported: AtomicU64::new(0),
+            }),
+            at: Mutex::new(at),
+            callback: Mutex::new(on_done),
+        }))
+    }
+
+    pub(super) fn priority(&self) -> Priority {
+        self.priority
+    }
+
+    /// Submits it: its number, by which it is waited for. No heap, unless it is refused.
+    pub(super) fn submit(self: &Arc<Self>) -> Result<u64> {
+        let submission = self.take()?;
+        if let Some(at) = self.timeout.and_then(|timeout| Instant::now().checked_add(timeout)) {
+            self.frames.queues.timer.set(at, self, submission);
+        }
+        let begins = self.stream.as_ref().is_none_or(|stream| {
+            // Nobody takes it on before it is in the stream, so nobody waits for this lock for long.
+            let mut at = lock(&self.at);
+            at.in_stream = stream.enter(self);
+            at.in_stream.1
+        });
+        if begins {
+            admit(Arc::clone(self));
+        } else {
+            end_if_stopped(self);
+        }
+        Ok(submission)
+    }
+
+    /// Takes what a run needs: a place among those in flight, and all leases.
+    fn take(&self) -> Result<u64> {
+        let mut seen = lock(&self.told.seen);
+        if seen.is_in_flight {
+            let why = "the launch is in flight; wait for its run, or record another one";
+            return Err(Error::new(ErrorCode::Busy, why));
+        }
+        self.frames.enter()?;
+        let mut at = lock(&self.at);
+        if let Err(refused) = at.bound.take() {
+            self.frames.leave(None);
+            return Err(refused);
+        }
+        (at.part, at.has_begun) = (0, false);
+        self.told.flag.clear();
+        seen.is_in_flight = true;
+        seen.submission += 1;
+        Ok(seen.submission)
+    }
+
+    /// Whether a submission has ended, its callback included.
+    pub(super) fn has_ended(&self, submission: u64) -> bool {
+        self.told.has_ended(submission)
+    }
+
+    /// Waits for the end of a submission, until `deadline` if there is one.
+    pub(super) fn wait(&self, submission: u64, deadline: Option<Instant>) -> Result<()> {
+        self.told.wait(submission, deadline)
+    }
+
+    pub(super) fn poll(&self, submission: u64, waker: &Waker) -> Poll<Result<()>> {
+        self.told.poll(submission, waker)
+    }
+
+    /// What an output is and where it lies, once the launch is not in flight.
+    pub(super) fn output(&self, index: usize) -> Result<DeviceTensor> {
+        let at = self.at_rest()?;
+        let outputs = at.bound.outputs();
+        let count = outputs.len();
+        let output = outputs.get(index).ok_or_else(|| {
+            let why = format!("there is no output {index}; wanted a place below {count}");
+            Error::new(ErrorCode::InvalidArgument, why)
+        })?;
+        output.clone().ok_or_else(|| {
+            let why = format!("output {index} is not there, as no run has ended well");
+            Error::new(ErrorCode::InvalidState, why)
+        })
+    }
+
+    fn at_rest(&self) -> Result<MutexGuard<'_, At>> {
+        let is_in_flight = lock(&self.told.seen).is_in_flight;
+        match self.at.try_lock() {
+            Ok(at) if !is_in_flight => Ok(at),
+            Err(TryLockError::Poisoned(at)) if !is_in_flight => Ok(at.into_inner()),
+            Ok(_) | Err(_) => {
+                let why = "the run is in flight; wait for it first";
+                Err(Error::new(ErrorCode::Busy, why))
+            }
+        }
+    }
+}
+
+impl Told {
+    fn has_ended(&self, submission: u64) -> bool {
+        self.reported.load(Ordering::Acquire) >= submission
+    }
+
+    fn wait(&self, submission: u64, deadline: Option<Instant>) -> Result<()> {
+        self.look(submission);
+        let mut seen = lock(&self.seen);
+        while !self.has_ended(submission) {
+            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+            seen = match left {
+                None => self.changed.wait(seen).unwrap_or_else(PoisonError::into_inner),
+                Some(Duration::ZERO) => {
+                    let why = "the run has not ended in the time that was waited; it goes on";
+                    return Err(Error::new(ErrorCode::Timeout, why));
+                }
+                Some(left) => {
+                    let waited = self.changed.wait_timeout(seen, left);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+        self.outcome(&seen, submission)
+    }
+
+    /// Looks for a while whether a submission ends.
+    fn look(&self, submission: u64) {
+        let start = Instant::now();
+        while !self.has_ended(submission) && start.elapsed() < SPIN {
+            for _ in 0..16 {
+                hint::spin_loop();
+            }
+        }
+    }
+
+    fn poll(&self, submission: u64, waker: &Waker) -> Poll<Result<()>> {
+        let mut seen = lock(&self.seen);
+        if self.has_ended(submission) {
+            return Poll::Ready(self.outcome(&seen, submission));
+        }
+        if !seen.wakers.iter().any(|other| other.will_wake(waker)) {
+            seen.wakers.push(waker.clone());
+        }
+        Poll::Pending
+    }
+
+    fn outcome(&self, seen: &Seen, submission: u64) -> Result<()> {
+        if self.reported.load(Ordering::Acquire) == submission {
+            return seen.outcome.clone();
+        }
+        let why = "the launch was submitted again since, and that run has ended; wait for each before the next";
+        Err(Error::new(ErrorCode::InvalidState, why))
+    }
+
+    /// Has who waits for a submission see how it ended; who is to be woken beside them.
+    fn report(&self, submission: u64, outcome: Result<()>) -> Vec<Waker> {
+        let wakers = {
+            let mut seen = lock(&self.seen);
+            if self.has_ended(submission) {
+                return Vec::new();
+            }
+            seen.outcome = outcome;
+            self.reported.store(submission, Ordering::Release);
+            std::mem::take(&mut seen.wakers)
+        };
+        self.changed.notify_all();
+        wakers
+    }
+}
+
+/// Ends a submission early, unless it has ended.
+pub(super) fn stop(job: &Arc<Job>, submission: u64, cause: Cause) {
+    {
+        let seen = lock(&job.told.seen);
+        if !seen.is_in_flight || seen.submission != submission {
+            return;
+        }
+        job.told.flag.set(cause);
+    }
+    end_if_stopped(job);
+}
+
+/// Ends a run that is to end and that nobody has taken on: it is taken out of where it waits. Who moves it looks as well, so
+/// that either sees the other.
+fn end_if_stopped(job: &Arc<Job>) {
+    if !job.told.flag.is_set() {
+        return;
+    }
+    let waits_in_stream = job.stream.as_ref().is_some_and(|stream| stream.remove(job));
+    if waits_in_stream || job.frames.remove(job) || job.frames.queues.remove(job) {
+        end(Arc::clone(job), job.told.flag.error().map_or(Ok(()), Err));
+    }
+}
+
+/// As [`end_if_stopped`], of a run that was left where it waits, and may have ended since.
+fn end_if_stopped_since(told: &Told, job: &Weak<Job>) {
+    if told.flag.is_set()
+        && let Some(job) = job.upgrade()
+    {
+        end_if_stopped(&job);
+    }
+}
+
+/// Has a run begin whose turn it is, as soon as there is a frame.
+fn admit(job: Arc<Job>) {
+    if let Some(frame) = job.frames.take(&job) {
+        return start(job, frame);
+    }
+    let (told, waits) = (Arc::clone(&job.told), Arc::downgrade(&job));
+    drop(job);
+    end_if_stopped_since(&told, &waits);
+}
+
+/// Has a run begin in a frame.
+fn start(job: Arc<Job>, frame: Frame) {
+    let device = frame.device(0);
+    lock(&job.at).frame = Some(frame);
+    let Some(device) = device else {
+        let why = "a session without a device to begin on";
+        return end(job, Err(Error::new(ErrorCode::Internal, why)));
+    };
+    go_to(job, device);
+}
+
+/// Puts a run in a device's queue.
+fn go_to(job: Arc<Job>, device: DeviceId) {
+    match job.frames.queues.queue(device) {
+        Ok(queue) => {
+            let (told, pushed) = (Arc::clone(&job.told), Arc::downgrade(&job));
+            queue.push(job);
+            end_if_stopped_since(&told, &pushed);
+        }
+        Err(error) => end(job, Err(error)),
+    }
+}
+
+/// Takes a run on, on the thread of a queue, as far as it goes there.
+pub(super) fn proceed(job: Arc<Job>, queue: &Queue) {
+    let next = {
+        let mut at = lock(&job.at);
+        let stop = Stop { flag: &job.told.flag, device: &queue.device };
+        catch_unwind(AssertUnwindSafe(|| at.go_on(stop))).unwrap_or_else(|_| {
+            let why =
+                "the run panicked, which is a fault of this library; what it printed says where";
+            Err(Error::new(ErrorCode::Internal, why))
+        })
+    };
+    match next {
+        Ok(Next::Move(device)) => go_to(job, device),
+        Ok(Next::End) => end(job, Ok(())),
+        Err(error) => end(job, Err(error)),
+    }
+}
+
+impl At {
+    fn go_on(&mut self, stop: Stop<'_>) -> Result<Next> {
+        let Self { bound, frame, part, has_begun, .. } = self;
+        let Some(frame) = frame else {
+            return Err(Error::new(ErrorCode::Internal, "a run without a frame"));
+        };
+        stop.check()?;
+        if !*has_begun {
+            frame.begin(bound)?;
+            *has_begun = true;
+        }
+        loop {
+            match frame.device(*part) {
+                None => {
+                    frame.end(bound)?;
+                    return Ok(Next::End);
+                }
+                Some(device) if device != stop.device.id() => return Ok(Next::Move(device)),
+                Some(_) => frame.run(*part, &stop)?,
+            }
+            stop.check()?;
+            *part += 1;
+        }
+    }
+}
+
+/// Ends a run: gives back what it took, tells who wants to know, and has begin what waited for it.
+pub(super) fn end(job: Arc<Job>, outcome: Result<()>) {
+    if job.timeout.is_some() {
+        job.frames.queues.timer.clear(&job);
+    }
+    let (frame, (number, had_turn)) = {
+        let mut at = lock(&job.at);
+        at.bound.give_back();
+        (at.frame.take(), at.in_stream)
+    };
+    let next = job.frames.leave(frame);
+    let submission = {
+        let mut seen = lock(&job.told.seen);
+        seen.is_in_flight = false;
+        seen.submission
+    };
+    if let Some((next, frame)) = next {
+        start(next, frame);
+    }
+    if let Some(callback) = &mut *lock(&job.callback) {
+        in_callback(|| callback(&outcome));
+    }
+    let (stream, told) = (job.stream.clone(), Arc::clone(&job.told));
+    drop(job);
+    let (next, wakers) = match &stream {
+        Some(stream) => {
+            let failure = outcome.as_ref().err().cloned();
+            stream.leave((number, had_turn), failure, || told.report(submission, outcome))
+        }
+        None => (None, told.report(submission, outcome)),
+    };
+    wakers.into_iter().for_each(Waker::wake);
+    if let Some(next) = next {
+        lock(&next.at).in_stream.1 = true;
+        admit(next);
+    }
+}

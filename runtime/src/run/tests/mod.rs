@@ -1,0 +1,134 @@
+//! Runs of parts that tests make: gated, failing, endless.
+
+mod ends;
+mod order;
+mod random;
+mod submit;
+
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use udo_api::{Core, CoreKind, DType};
+
+use super::{Bound, Callback, Frames, Launch, Queues, Run, RunOptions, Stop, Work, lock};
+use crate::device::{
+    Device, DeviceId, DeviceSpec, DeviceTensor, Devices, Error, ErrorCode, Result, TensorSpec,
+};
+
+/// Long enough for anything that is not stuck.
+const LONG: Duration = Duration::from_mins(1);
+
+/// What holds parts of runs back until a test says so.
+#[derive(Clone, Default)]
+struct Gate(Arc<(Mutex<u32>, Condvar)>);
+
+impl Gate {
+    /// Lets one more through.
+    fn open(&self) {
+        let (passes, changed) = &*self.0;
+        *lock(passes) += 1;
+        changed.notify_all();
+    }
+
+    fn pass(&self) -> Result<()> {
+        let (passes, changed) = &*self.0;
+        let is_closed = |passes: &mut u32| *passes == 0;
+        let (mut passes, waited) =
+            changed.wait_timeout_while(lock(passes), LONG, is_closed).unwrap();
+        if waited.timed_out() {
+            return Err(Error::new(ErrorCode::Internal, "nobody opened the gate"));
+        }
+        *passes -= 1;
+        Ok(())
+    }
+}
+
+/// What a part of a run does.
+type Part = Arc<dyn Fn(&Stop<'_>) -> Result<()> + Send + Sync>;
+
+/// Parts on devices. A run adds 1 to each byte of its input.
+#[derive(Clone)]
+struct Parts(Vec<(DeviceId, Part)>);
+
+impl Work for Parts {
+    fn begin(&mut self, _: &mut Bound) -> Result<()> {
+        Ok(())
+    }
+
+    fn device(&self, part: usize) -> Option<DeviceId> {
+        self.0.get(part).map(|(device, _)| *device)
+    }
+
+    fn run(&mut self, part: usize, stop: &Stop<'_>) -> Result<()> {
+        self.0[part].1(stop)
+    }
+
+    fn end(&mut self, bound: &mut Bound) -> Result<()> {
+        let mut bytes = [0; 4];
+        bound.read(0, &mut bytes)?;
+        bound.write(0, &spec(), &bytes.map(|byte| byte + 1))
+    }
+}
+
+fn spec() -> TensorSpec {
+    TensorSpec::fixed(DType::U8, &[4]).unwrap()
+}
+
+fn cpu() -> DeviceId {
+    DeviceId { kind: CoreKind::Cpu, index: 0 }
+}
+
+/// A session of parts, and where its tensors lie.
+struct Session {
+    queues: Arc<Queues>,
+    frames: Arc<Frames>,
+    home: Device,
+}
+
+impl Session {
+    fn new(parts: &Parts, frames: usize, depth: usize) -> Self {
+        let dsp = DeviceSpec { count: 2, ..DeviceSpec::of(Core::DSP_V68) };
+        let devices = Devices::new(&[DeviceSpec::of(Core::CPU), dsp]).unwrap();
+        let queues = Queues::new(devices);
+        let home = queues.devices().get(CoreKind::Cpu, 0).unwrap();
+        let used = parts.0.iter().map(|(device, _)| *device).collect();
+        let work = |_| Box::new(parts.clone()) as Box<dyn Work>;
+        let frames = Frames::new((0..frames).map(work).collect(), depth, &queues, used).unwrap();
+        Self { queues, frames, home }
+    }
+
+    /// One part on the CPU.
+    fn of(part: impl Fn(&Stop<'_>) -> Result<()> + Send + Sync + 'static) -> Self {
+        Self::new(&Parts(vec![(cpu(), Arc::new(part))]), 1, 8)
+    }
+
+    /// One part on the CPU that a gate holds back.
+    fn gated() -> (Self, Gate) {
+        let gate = Gate::default();
+        let pass = gate.clone();
+        (Self::of(move |_| pass.pass()), gate)
+    }
+
+    fn tensor(&self) -> DeviceTensor {
+        let tensor = DeviceTensor::new(&self.home, spec()).unwrap();
+        tensor.write(&[1, 2, 3, 4]).unwrap();
+        tensor
+    }
+
+    fn record(&self, options: RunOptions) -> (Launch, DeviceTensor, DeviceTensor) {
+        let (input, output) = (self.tensor(), self.tensor());
+        let given = [Some(output.clone())];
+        let bound = Bound::new(std::slice::from_ref(&input), &given, &self.home).unwrap();
+        (Launch::new(&self.frames, bound, options).unwrap(), input, output)
+    }
+
+    fn submit(&self, options: RunOptions) -> Run {
+        self.record(options).0.submit().unwrap()
+    }
+}
+
+/// Who began when.
+fn log<T>() -> (Sender<T>, Receiver<T>) {
+    mpsc::channel()
+}

@@ -1,0 +1,104 @@
+//! Ends runs whose time is up. Its thread starts with the first run that has a limit.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::thread;
+use std::time::Instant;
+
+use super::job::{self, Job};
+use super::lock;
+use super::work::Cause;
+
+/// The runs that have a limit.
+#[derive(Debug, Default)]
+pub(super) struct Timer(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    runs: Vec<Limit>,
+    is_started: bool,
+    is_closed: bool,
+}
+
+#[derive(Debug)]
+struct Limit {
+    at: Instant,
+    job: Weak<Job>,
+    submission: u64,
+}
+
+impl Timer {
+    pub(super) fn reserve(&self, more: usize) {
+        lock(&self.0.state).runs.reserve(more);
+    }
+
+    /// Starts its thread, unless that runs.
+    pub(super) fn start(&self) -> std::io::Result<()> {
+        let mut state = lock(&self.0.state);
+        if !state.is_started {
+            let shared = Arc::clone(&self.0);
+            thread::Builder::new().name("udo-timer".to_owned()).spawn(move || shared.serve())?;
+            state.is_started = true;
+        }
+        Ok(())
+    }
+
+    /// Ends this submission of a run at `at`, if it has not ended before.
+    pub(super) fn set(&self, at: Instant, job: &Arc<Job>, submission: u64) {
+        let mut state = lock(&self.0.state);
+        let is_first = state.runs.iter().all(|limit| at < limit.at);
+        state.runs.push(Limit { at, job: Arc::downgrade(job), submission });
+        drop(state);
+        if is_first {
+            self.0.changed.notify_one();
+        }
+    }
+
+    /// Forgets the limit of a run that ended.
+    pub(super) fn clear(&self, job: &Arc<Job>) {
+        let job = Arc::as_ptr(job);
+        let mut state = lock(&self.0.state);
+        if let Some(at) = state.runs.iter().position(|limit| limit.job.as_ptr() == job) {
+            state.runs.swap_remove(at);
+        }
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        lock(&self.0.state).is_closed = true;
+        self.0.changed.notify_one();
+    }
+}
+
+impl Shared {
+    fn serve(&self) {
+        let mut state = lock(&self.state);
+        while !state.is_closed {
+            let now = Instant::now();
+            if let Some(at) = state.runs.iter().position(|limit| limit.at <= now) {
+                let limit = state.runs.swap_remove(at);
+                drop(state);
+                if let Some(job) = limit.job.upgrade() {
+                    job::stop(&job, limit.submission, Cause::TimedOut);
+                }
+                state = lock(&self.state);
+                continue;
+            }
+            let next = state.runs.iter().map(|limit| limit.at).min();
+            state = match next {
+                Some(at) => {
+                    let wait = at.saturating_duration_since(now);
+                    let waited = self.changed.wait_timeout(state, wait);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+}

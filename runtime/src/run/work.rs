@@ -1,0 +1,92 @@
+//! What a run does, as its queues see it: parts, each on a device, between taking inputs and giving outputs.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use super::Bound;
+use crate::device::{Device, DeviceId, Error, ErrorCode, Result};
+
+/// The memory of one run at a time, and what to do in it.
+pub(crate) trait Work: Send {
+    /// Takes the inputs of a run that begins, and finds out its parts.
+    fn begin(&mut self, bound: &mut Bound) -> Result<()>;
+
+    /// The device that a part runs on; nothing behind the last one. Before a run has begun, that where it does.
+    fn device(&self, part: usize) -> Option<DeviceId>;
+
+    /// Runs a part, and looks at `stop` now and then: what is behind it is not run once that is set.
+    fn run(&mut self, part: usize, stop: &Stop<'_>) -> Result<()>;
+
+    /// Gives the outputs.
+    fn end(&mut self, bound: &mut Bound) -> Result<()>;
+}
+
+/// Why a run is to end early; none of them is undone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    Cancelled = 1,
+    TimedOut = 2,
+}
+
+/// Whether a run is to end early: its first cause stays.
+#[derive(Debug, Default)]
+pub(super) struct Flag(AtomicU8);
+
+impl Flag {
+    /// Sets it, unless it is; whether this did.
+    pub(super) fn set(&self, cause: Cause) -> bool {
+        self.0.compare_exchange(0, cause as u8, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    }
+
+    pub(super) fn clear(&self) {
+        self.0.store(0, Ordering::SeqCst);
+    }
+
+    fn cause(&self) -> Option<Cause> {
+        match self.0.load(Ordering::SeqCst) {
+            1 => Some(Cause::Cancelled),
+            2 => Some(Cause::TimedOut),
+            _ => None,
+        }
+    }
+
+    pub(super) fn is_set(&self) -> bool {
+        self.cause().is_some()
+    }
+
+    /// Why a run ends that it is set of.
+    pub(super) fn error(&self) -> Option<Error> {
+        Some(match self.cause()? {
+            Cause::Cancelled => Error::new(ErrorCode::Cancelled, "the run was cancelled"),
+            Cause::TimedOut => Error::new(
+                ErrorCode::Timeout,
+                "the run did not end within its time, which counts from its submission; give it more, or submit fewer at once",
+            ),
+        })
+    }
+}
+
+/// What a part of a run looks at now and then: whether it is to go on.
+#[derive(Clone, Copy)]
+pub(crate) struct Stop<'a> {
+    pub(super) flag: &'a Flag,
+    pub(super) device: &'a Device,
+}
+
+impl Stop<'_> {
+    /// Whether the run is to end.
+    #[inline]
+    pub(crate) fn is_set(&self) -> bool {
+        self.flag.0.load(Ordering::Relaxed) != 0 || self.device.is_lost()
+    }
+
+    /// Why it is to end.
+    ///
+    /// # Errors
+    /// It is to.
+    pub(super) fn check(&self) -> Result<()> {
+        match self.flag.error() {
+            Some(error) => Err(error),
+            None => self.device.check_there(),
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! What programs begin with: operators and devices, of which models are made.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use crate::device::{Device, DeviceSpec, Devices, Error, ErrorCode, Result};
+use crate::graph::Graph;
+use crate::import::{self, ImportOptions, PackagedOp};
+use crate::model::{Model, Options};
+use crate::registry::Registry;
+use crate::run::Queues;
+
+/// Operators, built in and of packages, and devices. Clones share them, and any thread may use them; what is made of a
+/// runtime lives on by itself.
+///
+/// ```no_run
+/// use udo_runtime::runtime::Runtime;
+///
+/// let runtime = Runtime::builder().package("SoftmaxUdoPackage").build()?;
+/// let model = runtime.load("model.onnx")?;
+/// let mut session = model.session()?;
+/// session.input_mut::<f32>("image")?.fill(0.5);
+/// session.run()?;
+/// let probabilities = session.output::<f32>("probabilities")?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Runtime {
+    /// Models are compiled with clones of it, which share what they pack of constants.
+    registry: Registry,
+    queues: Arc<Queues>,
+}
+
+/// What a runtime is to be made of.
+#[derive(Clone, Debug, Default)]
+pub struct Builder {
+    packages: Vec<PathBuf>,
+    devices: Vec<DeviceSpec>,
+}
+
+impl Builder {
+    /// With a package of operators: its folder, `dist` folder or registration library.
+    #[must_use]
+    pub fn package(mut self, path: impl Into<PathBuf>) -> Self {
+        self.packages.push(path.into());
+        self
+    }
+
+    /// With these devices; where none are asked for there is one of each kind.
+    #[must_use]
+    pub fn devices(mut self, specs: impl IntoIterator<Item = DeviceSpec>) -> Self {
+        self.devices.extend(specs);
+        self
+    }
+
+    /// Opens the packages and makes the devices.
+    ///
+    /// # Errors
+    /// A package is refused, or a device cannot be as asked.
+    pub fn build(self) -> Result<Runtime> {
+        let devices = match self.devices.as_slice() {
+            [] => Devices::default(),
+            specs => Devices::new(specs)?,
+        };
+        let mut registry = built_in()?;
+        for path in &self.packages {
+            registry.open(path)?;
+        }
+        Ok(Runtime::of(registry, devices))
+    }
+}
+
+/// The built-in operators. Their tables stay for the life of the process, so that all runtimes have one copy.
+fn built_in() -> Result<Registry> {
+    static BUILT_IN: OnceLock<Registry> = OnceLock::new();
+    if let Some(registry) = BUILT_IN.get() {
+        return Ok(registry.clone());
+    }
+    let made = Registry::builtin()?;
+    Ok(BUILT_IN.get_or_init(|| made).clone())
+}
+
+/// How a model is loaded.
+#[derive(Clone, Debug, Default)]
+pub struct LoadOptions {
+    /// How its file is read.
+    pub import: ImportOptions,
+    /// How it is compiled.
+    pub compile: Options,
+}
+
+impl Runtime {
+    /// The built-in operators, and one device of each kind.
+    ///
+    /// # Errors
+    /// The built-in operators break the contract, which is a fault of this library.
+    pub fn new() -> Result<Self> {
+        Self::builder().build()
+    }
+
+    /// What says of what a runtime is made.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// These operators and devices.
+    pub fn of(registry: Registry, devices: Devices) -> Self {
+        Self { registry, queues: Queues::new(devices) }
+    }
+
+    /// The operators.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// The devices.
+    pub fn devices(&self) -> &Devices {
+        self.queues.devices()
+    }
+
+    /// Has a device go away: runs on it fail, and those that are submitted to it, until [`Runtime::reset_device`]. For
+    /// tests of programs that have to live with that.
+    pub fn lose_device(&self, device: &Device) {
+        self.queues.lose(device);
+    }
+
+    /// Brings a device that was lost back. What lies in its memory is as before.
+    pub fn reset_device(&self, device: &Device) {
+        self.queues.reset(device);
+    }
+
+    /// The model in a file: ONNX, a model file of `udo convert`, or a printed graph. The file is read alone, and has to stay as it is
+    /// for as long as the model is there.
+    ///
+    /// # Errors
+    /// The file cannot be read, or its model not be made to run.
+    pub fn load(&self, path: impl AsRef<Path>) -> Result<Model> {
+        self.load_with(path, &LoadOptions::default())
+    }
+
+    /// As [`Runtime::load`], with options.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn load_with(&self, path: impl AsRef<Path>, options: &LoadOptions) -> Result<Model> {
+        let graph = import::file(path.as_ref(), &self.reading(options))?;
+        self.compile(graph, &options.compile)
+    }
+
+    /// The model in the bytes of such a file, which are copied.
+    ///
+    /// # Errors
+    /// They are no such file, or its model cannot be made to run.
+    pub fn load_bytes(&self, bytes: &[u8], options: &LoadOptions) -> Result<Model> {
+        let graph = import::bytes(bytes, "model", &self.reading(options))?;
+        self.compile(graph, &options.compile)
+    }
+
+    /// The model of a graph.
+    ///
+    /// # Errors
+    /// The first step that fails says why.
+    pub fn compile(&self, graph: Graph, options: &Options) -> Result<Model> {
+        let mut registry = self.registry.clone();
+        let compiled = Model::compile_for(graph, &mut registry, options, &self.queues);
+        compiled.map_err(|error| {
+            let is_of_memory = registry.packs().budget().has_refused();
+            let code = if is_of_memory { ErrorCode::OutOfMemory } else { error.code() };
+            Error::of(code, &error)
+        })
+    }
+
+    /// How files are read: operators of packages go before functions that a model has for them.
+    fn reading(&self, options: &LoadOptions) -> ImportOptions {
+        let mut reading = options.import.clone();
+        let of = |(name, domain): (&str, Option<&str>)| PackagedOp {
+            name: name.to_owned(),
+            domain: domain.map(str::to_owned),
+        };
+        reading.packaged.extend(self.registry.packaged_ops().map(of));
+        reading
+    }
+}

@@ -1,0 +1,172 @@
+//! A package whose kernel waits until the test lets it go: what is in flight meanwhile is in flight for sure.
+
+use std::slice;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use udo_api::types::F32;
+use udo_api::{
+    Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema,
+    PackageV1, Param, Port,
+};
+use udo_runtime::device::{Devices, ErrorCode};
+use udo_runtime::model::Options;
+use udo_runtime::registry::Registry;
+use udo_runtime::run::RunOptions;
+use udo_runtime::runtime::Runtime;
+
+use super::{LONG, compile, cpu, elements, on, with_frames};
+
+static PACKAGE: PackageV1 = PackageV1::new("Gates", "1.0.0")
+    .ops(&[OpDef::of::<Gate>()])
+    .kernels(&[KernelDef::new::<GateF32>("Gate", Core::CPU)]);
+
+/// Its input, once gate number `of` is open.
+struct Gate;
+
+impl Op for Gate {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "Gate",
+        &[Port::required("x", F32)],
+        &[Port::required("y", F32)],
+        &[Param::scalar("of", DType::I64)],
+    );
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let x = cx.input(0)?;
+        cx.set_output(0, x)
+    }
+}
+
+/// How many calls began, and how many may end. A test has a gate of its own.
+static GATES: [(AtomicU32, AtomicU32); 4] = [const { (AtomicU32::new(0), AtomicU32::new(0)) }; 4];
+
+struct GateF32 {
+    of: usize,
+}
+
+impl Kernel for GateF32 {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        Ok(Self { of: usize::try_from(cx.int("of")?).unwrap_or_default() })
+    }
+
+    fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
+        let (began, open) = &GATES[self.of];
+        let number = began.fetch_add(1, Ordering::SeqCst);
+        while open.load(Ordering::SeqCst) <= number {
+            std::thread::yield_now();
+        }
+        let x = io.inputs.get::<f32>(0)?;
+        io.outputs.take::<f32>(0)?.copy_from_slice(x);
+        Ok(())
+    }
+}
+
+fn began(gate: usize, count: u32) {
+    while GATES[gate].0.load(Ordering::SeqCst) < count {
+        std::thread::yield_now();
+    }
+}
+
+fn open(gate: usize, count: u32) {
+    GATES[gate].1.store(count, Ordering::SeqCst);
+}
+
+fn runtime() -> Runtime {
+    let mut registry = Registry::builtin().unwrap();
+    registry.add_static(&PACKAGE).unwrap();
+    Runtime::of(registry, Devices::default())
+}
+
+fn text(gate: usize) -> String {
+    format!(
+        "graph g\n  input x: f32[2]\n  a = Relu@14(x)\n  b = Gate@1(a) of={gate}\n  y = Neg@13(b)\n  output y\n"
+    )
+}
+
+/// B11.
+#[test]
+fn submit_returns_while_a_kernel_is_at_work_and_waiting_for_some_time_leaves_it_alone() {
+    let runtime = runtime();
+    let model = compile(&runtime, &text(0), &Options::default());
+    let cpu = cpu(&runtime);
+    let mut session = model.session().unwrap();
+    let (x, y) = (on(&cpu, &[2], &[1.0f32, -2.0]), on(&cpu, &[2], &[7.0f32, 7.0]));
+    let run =
+        session.submit(slice::from_ref(&x), &[Some(y.clone())], RunOptions::default()).unwrap();
+    began(0, 1);
+    assert_eq!(run.wait_timeout(Duration::from_millis(1)).unwrap_err().code(), ErrorCode::Timeout);
+    assert_eq!(x.write(&[0; 8]).unwrap_err().code(), ErrorCode::Busy);
+    assert_eq!(y.read_all().unwrap_err().code(), ErrorCode::Busy);
+    let error =
+        session.submit(slice::from_ref(&x), &[Some(y.clone())], RunOptions::default()).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Busy);
+    assert!(error.to_string().starts_with("output 0: "), "{error}");
+    open(0, 1);
+    run.wait_timeout(LONG).unwrap();
+    assert_eq!(elements::<f32>(&y), [-1.0, 0.0]);
+}
+
+#[test]
+fn a_kernel_that_ignores_its_cancellation_keeps_the_leases_until_it_ends() {
+    let runtime = runtime();
+    let model = compile(&runtime, &text(1), &Options::default());
+    let cpu = cpu(&runtime);
+    let mut session = model.session().unwrap();
+    let (x, y) = (on(&cpu, &[2], &[1.0f32, -2.0]), on(&cpu, &[2], &[7.0f32, 7.0]));
+    let run =
+        session.submit(slice::from_ref(&x), &[Some(y.clone())], RunOptions::default()).unwrap();
+    began(1, 1);
+    run.cancel();
+    assert!(!run.is_done());
+    assert_eq!(x.write(&[0; 8]).unwrap_err().code(), ErrorCode::Busy);
+    open(1, 1);
+    assert_eq!(run.wait().unwrap_err().code(), ErrorCode::Cancelled);
+    assert_eq!(elements::<f32>(&y), [7.0, 7.0], "what was cancelled is not written");
+    x.write(&[0; 8]).unwrap();
+}
+
+#[test]
+fn a_device_that_goes_away_under_a_run_fails_it_and_comes_back() {
+    let runtime = runtime();
+    let model = compile(&runtime, &text(2), &Options::default());
+    let cpu = cpu(&runtime);
+    let mut session = with_frames(&model, 1);
+    let x = on(&cpu, &[2], &[1.0f32, -2.0]);
+    let mut submit = || session.submit(slice::from_ref(&x), &[None], RunOptions::default());
+    let runs = [submit().unwrap(), submit().unwrap()];
+    began(2, 1);
+    runtime.lose_device(&cpu);
+    assert_eq!(submit().unwrap_err().code(), ErrorCode::DeviceLost);
+    open(2, 9);
+    for run in runs {
+        assert_eq!(run.wait().unwrap_err().code(), ErrorCode::DeviceLost);
+    }
+    runtime.reset_device(&cpu);
+    let run = submit().unwrap();
+    run.wait().unwrap();
+    assert_eq!(elements::<f32>(&run.output(0).unwrap()), [-1.0, 0.0]);
+}
+
+/// Private memories: two runs of one session are in a kernel at once.
+#[test]
+fn two_frames_are_two_runs_at_once_on_two_devices() {
+    let runtime = runtime();
+    let model = compile(&runtime, &text(3), &Options::default());
+    let cpu = cpu(&runtime);
+    let x = on(&cpu, &[2], &[1.0f32, -2.0]);
+    let mut session = model.session().unwrap();
+    let mut own = model.session().unwrap();
+    own.input_mut::<f32>("x").unwrap().copy_from_slice(&[3.0, 4.0]);
+    let run = session.submit(&[x], &[None], RunOptions::default()).unwrap();
+    began(3, 1);
+    std::thread::scope(|scope| {
+        let beside = scope.spawn(|| own.run());
+        began(3, 2);
+        open(3, 2);
+        beside.join().unwrap().unwrap();
+    });
+    run.wait().unwrap();
+    assert_eq!(elements::<f32>(&run.output(0).unwrap()), [-1.0, 0.0]);
+    assert_eq!(own.output::<f32>("y").unwrap(), [-3.0, -4.0]);
+}

@@ -1,0 +1,42 @@
+//! Models that are submitted: what comes out, what waits, what ends early, and what it costs.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod gate;
+mod heap;
+mod models;
+mod random;
+
+use std::num::NonZero;
+use std::time::Duration;
+
+use udo_api::{CoreKind, Element, Shape};
+use udo_runtime::device::{Device, DeviceTensor};
+use udo_runtime::graph::Graph;
+use udo_runtime::memory::Tensor;
+use udo_runtime::model::{Model, Options, Session, SessionOptions};
+use udo_runtime::runtime::Runtime;
+
+/// Long enough for anything that is not stuck.
+const LONG: Duration = Duration::from_mins(1);
+
+fn compile(runtime: &Runtime, text: &str, options: &Options) -> Model {
+    runtime.compile(Graph::parse(text).unwrap(), options).unwrap()
+}
+
+fn cpu(runtime: &Runtime) -> Device {
+    runtime.devices().get(CoreKind::Cpu, 0).unwrap()
+}
+
+fn with_frames(model: &Model, frames: usize) -> Session {
+    let frames = NonZero::new(frames).unwrap();
+    model.session_with(&SessionOptions { frames, ..SessionOptions::default() }).unwrap()
+}
+
+fn on<T: Element>(device: &Device, dims: &[usize], elements: &[T]) -> DeviceTensor {
+    let tensor = Tensor::of(Shape::new(dims).unwrap(), elements).unwrap();
+    DeviceTensor::of(device, &tensor).unwrap()
+}
+
+fn elements<T: Element>(tensor: &DeviceTensor) -> Vec<T> {
+    tensor.to_host().unwrap().get::<T>().unwrap().to_vec()
+}

@@ -1,0 +1,112 @@
+//! Many runs of many threads, ended at random, each looked at.
+
+use std::slice;
+use std::time::Duration;
+
+use udo_api::Core;
+use udo_runtime::cores::{OpenCl, Profile};
+use udo_runtime::device::{DeviceTensor, ErrorCode};
+use udo_runtime::model::{Model, Options};
+use udo_runtime::place::{Fallback, PlaceOptions};
+use udo_runtime::run::{Priority, RunOptions, Stream};
+use udo_runtime::runtime::Runtime;
+
+use super::{LONG, compile, cpu, elements, on, with_frames};
+
+const TEXT: &str = "graph g
+  input x: f32[4,16]
+  constant w: f32[16,16]{0.0625}
+  a = MatMul@13(x, w)
+  b = Softmax@13(a) axis=-1
+  c = MatMul@13(b, w)
+  d = Sigmoid@13(c)
+  y = Add@14(d, x)
+  output y
+";
+
+/// A linear congruential generator, so that a run can be repeated.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).unwrap() % n
+    }
+}
+
+/// How many runs: `UDO_RANDOM_RUNS`, else as many as a test has time for.
+fn wanted() -> u64 {
+    std::env::var("UDO_RANDOM_RUNS").ok().and_then(|wanted| wanted.parse().ok()).unwrap_or(200)
+}
+
+#[test]
+fn every_run_gives_the_right_result_or_says_how_it_ended() {
+    let runtime = Runtime::new().unwrap();
+    let profile = Profile { opencl: OpenCl::Off, ..Profile::default() };
+    let cores = [vec![Core::CPU], vec![Core::GPU, Core::CPU]];
+    let models = cores.map(|cores| {
+        let place =
+            PlaceOptions { cores, fallback: Fallback::Cpu, profile, ..PlaceOptions::default() };
+        compile(&runtime, TEXT, &Options { place, ..Options::default() })
+    });
+    let streams = [Stream::new(), Stream::new()];
+    std::thread::scope(|scope| {
+        for seed in 0..4 {
+            let (runtime, models, streams) = (&runtime, &models, &streams);
+            scope.spawn(move || several(Dice(seed), runtime, models, streams));
+        }
+    });
+    assert!(streams.iter().all(|stream| !stream.is_busy()));
+}
+
+/// The runs of one thread.
+fn several(mut dice: Dice, runtime: &Runtime, models: &[Model], streams: &[Stream]) {
+    let cpu = cpu(runtime);
+    let mut sessions: Vec<_> = models.iter().map(|model| with_frames(model, 2)).collect();
+    let inputs: Vec<DeviceTensor> =
+        (0..4u8).map(|n| on(&cpu, &[4, 16], &[f32::from(n); 64])).collect();
+    let right: Vec<Vec<Vec<f32>>> = sessions
+        .iter_mut()
+        .map(|session| {
+            let mut run = |x: &DeviceTensor| session.run_on(slice::from_ref(x), &[None]).unwrap();
+            inputs.iter().map(|x| elements(&run(x)[0])).collect()
+        })
+        .collect();
+    let mut in_flight = Vec::new();
+    for _ in 0..wanted() / 4 {
+        let (of, given) = (dice.below(2), dice.below(4));
+        let timeout = (dice.below(3) == 0)
+            .then(|| Duration::from_micros(u64::try_from(dice.below(200)).unwrap()));
+        let priority = [Priority::Low, Priority::Medium, Priority::High][dice.below(3)];
+        let stream = streams.get(dice.below(4)).cloned();
+        let options = RunOptions { timeout, priority, stream, on_done: None };
+        let run = sessions[of].submit(slice::from_ref(&inputs[given]), &[None], options).unwrap();
+        let is_cancelled = dice.below(4) == 0;
+        if is_cancelled {
+            run.cancel();
+        }
+        in_flight.push((run, &right[of][given], timeout, is_cancelled));
+        if dice.below(2) == 0 || in_flight.len() > 8 {
+            let at = dice.below(in_flight.len());
+            check(in_flight.swap_remove(at));
+        }
+    }
+    in_flight.into_iter().for_each(check);
+}
+
+type Submitted<'a> = (udo_runtime::run::Run, &'a Vec<f32>, Option<Duration>, bool);
+
+fn check((run, right, timeout, is_cancelled): Submitted<'_>) {
+    match run.wait_timeout(LONG) {
+        Ok(()) => assert_eq!(&elements::<f32>(&run.output(0).unwrap()), right),
+        Err(error) => {
+            let is_right = match error.code() {
+                ErrorCode::Cancelled => is_cancelled,
+                ErrorCode::Timeout => timeout.is_some(),
+                _ => false,
+            };
+            assert!(is_right, "{error}");
+        }
+    }
+}
