@@ -44,6 +44,7 @@ impl Arenas {
                 memory: self.buffers.get(window.buffer).map_or(Memory::Host, |b| b.0),
                 offset: offsets.get(window.buffer).map_or(0, |start| start + offset),
                 pitch: (!window.region.is_dense()).then_some(pitch),
+                exchanged: None,
             }
         };
         Ok((windows.all.iter().map(place).collect(), arenas))

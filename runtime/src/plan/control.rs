@@ -11,6 +11,8 @@ use udo_host::FinalizedKernel;
 use super::jump::{Jump, Test};
 use super::lower::{Lowering, finalized};
 use super::region::Life;
+use super::states::Renewal;
+use super::windows::WindowId;
 use super::{Operand, PlanError, Purpose, Step, tie};
 use crate::cores::trips::{Check, Count, Slice, Slices, Stack, Stand, Trip};
 use crate::cores::{Format, Memory, convert};
@@ -202,7 +204,7 @@ impl Lowering<'_> {
         let (last, stacked) = node.outputs.split_at(states.len());
         // What a state is taken from must not be another one that is renewed before.
         let condition = self.read(node.input(0))?;
-        let condition = self.apart(node.input(0), condition, &states)?;
+        let (condition, _) = self.apart(node.input(0), condition, &states)?;
         let mut sources = Vec::with_capacity(states.len());
         for (at, &value) in next.iter().enumerate() {
             let source = self.read(value)?;
@@ -224,15 +226,30 @@ impl Lowering<'_> {
             self.push(index, bound, kernel, vec![row, number.clone()], vec![whole]);
             counted.push((value, stack));
         }
+        let since = self.lowered.renewals.len();
+        let until = self.lowered.steps.len();
         for ((&value, source), state) in next.iter().zip(sources).zip(&states) {
+            let Some((source, aside)) = source else { continue };
             let at = self.lowered.steps.len();
-            let Some(source) = source else { continue };
+            let next = source.window().filter(|_| is_alike(&source.desc, &state.desc));
             self.copy(value, source, state.clone(), Purpose::Transfer)?;
-            if let Some(window) = state.window() {
-                self.lowered.windows.renew(window, at);
-            }
+            let Some(window) = state.window() else { continue };
+            self.lowered.windows.renew(window, at);
+            let trip = Life { first, last: at };
+            self.lowered.renewals.extend(next.map(|next| Renewal {
+                step: at,
+                state: window,
+                next,
+                aside,
+                until,
+                trip,
+            }));
         }
         self.go_back(index, bound, [limit, condition], (number.clone(), first));
+        let last_step = self.lowered.steps.len().saturating_sub(1);
+        for renewal in self.lowered.renewals.iter_mut().skip(since) {
+            renewal.trip.last = last_step;
+        }
         let Some(Frame::Trips { jump, mark, .. }) = self.frames.pop() else {
             return Err(unopened(bound));
         };
@@ -295,20 +312,19 @@ impl Lowering<'_> {
         }
     }
 
-    /// The same tensor, or a copy of it where it lies where one of `renewed` does.
+    /// The same tensor, or a copy of it where it lies where one of `renewed` does; which one, and the step that copies.
     fn apart(
         &mut self,
         value: Option<ValueId>,
         source: Operand,
         renewed: &[Operand],
-    ) -> Result<Operand, PlanError> {
-        let window = source.window();
-        if window.is_none() || renewed.iter().all(|other| other.window() != window) {
-            return Ok(source);
-        }
+    ) -> Result<(Operand, Option<(WindowId, usize)>), PlanError> {
+        let is_renewed = |window: &WindowId| renewed.iter().any(|o| o.window() == Some(*window));
+        let Some(window) = source.window().filter(is_renewed) else { return Ok((source, None)) };
+        let at = self.lowered.steps.len();
         let copy = self.made(&source.desc);
         self.copy(value, source, copy.clone(), Purpose::Transfer)?;
-        Ok(copy)
+        Ok((copy, Some((window, at))))
     }
 
     /// Adds a step that copies a tensor, with as many elements as it has.
@@ -388,6 +404,13 @@ impl Lowering<'_> {
             jump.to = to;
         }
     }
+}
+
+/// Whether two tensors are of one type and of extents that no run changes.
+fn is_alike(a: &TensorDesc, b: &TensorDesc) -> bool {
+    let shapes = [a.full_shape(), b.full_shape()];
+    let is_same = a.dtype() == b.dtype() && a.encodings() == b.encodings();
+    is_same && shapes[0].is_fixed() && shapes[0] == shapes[1]
 }
 
 fn unopened(bound: &BoundNode) -> PlanError {

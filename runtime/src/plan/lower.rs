@@ -8,6 +8,7 @@ use udo_host::{FinalizedKernel, Machine, NodeDesc, PlacedNode, Refusal, finalize
 use super::control::Frame;
 use super::jump::Jump;
 use super::region::{Life, Region};
+use super::states::{Exchange, Renewal};
 use super::windows::Windows;
 use super::{Operand, Place, PlanError, Port, Purpose, ShapeId, Step, tie};
 use crate::cores::opencl::{self, Device, Download, Upload};
@@ -29,6 +30,10 @@ pub(super) struct Lowered {
     pub(super) jumps: Vec<Jump>,
     /// Steps that run again and again, inner ones first.
     pub(super) repeated: Vec<Life>,
+    /// How states of trips get the elements for the next one, trip by trip, inner ones first.
+    pub(super) renewals: Vec<Renewal>,
+    /// What is exchanged behind steps instead, in order.
+    pub(super) exchanges: Vec<Exchange>,
     /// The device that the memory of the GPU is on, if there is one and it is used.
     pub(super) device: Option<&'static Device>,
     /// How many bounded values there are.

@@ -11,6 +11,7 @@ mod options;
 mod pack;
 mod region;
 mod report;
+mod states;
 mod tie;
 mod windows;
 
@@ -188,6 +189,15 @@ pub(crate) struct WindowPlace {
     pub(crate) offset: usize,
     /// Bytes from one row to the next, where rows lie apart.
     pub(crate) pitch: Option<usize>,
+    /// Which of the places it is in that are exchanged, if it is in one.
+    pub(crate) exchanged: Option<usize>,
+}
+
+/// Two places that are exchanged behind a step: what was at the one is at the other from then on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Exchange {
+    pub(crate) after: usize,
+    pub(crate) places: [usize; 2],
 }
 
 /// A model ready to run: steps, and where everything lies.
@@ -196,6 +206,10 @@ pub struct Plan {
     pub(crate) steps: Vec<Step>,
     /// Where a run may go on elsewhere than with the next step, in order.
     pub(crate) jumps: Vec<Jump>,
+    /// What is exchanged behind steps that have a jump, in order.
+    pub(crate) exchanges: Vec<Exchange>,
+    /// Where the places that are exchanged begin in the arena of the host, before the first run.
+    pub(crate) exchanged: Vec<usize>,
     pub(crate) inputs: Vec<Port>,
     pub(crate) outputs: Vec<Port>,
     pub(crate) windows: Vec<WindowPlace>,
@@ -344,11 +358,12 @@ impl Plan {
         let arenas = arena::Arenas::of(&lowered);
         let largest = Largest::of(&lowered.inputs, &lowered.steps);
         let placed = arenas.place(&lowered.windows);
-        let (windows, mut arena_bytes) = placed.map_err(|memory| PlanError::TooLarge {
+        let (mut windows, mut arena_bytes) = placed.map_err(|memory| PlanError::TooLarge {
             memory: memory.name(),
             largest: largest.clone(),
         })?;
         let report = report.finish(&lowered, &arenas, arena_bytes, scratch_bytes);
+        let (exchanges, exchanged) = states::placed(&lowered, &mut windows);
         let lower::Lowered { mut steps, jumps, inputs, outputs, .. } = lowered;
         let device = device.map(|device| (device, std::mem::take(&mut arena_bytes[Memory::Gpu])));
         if let Some((device, _)) = device {
@@ -358,6 +373,8 @@ impl Plan {
         Ok(Self {
             steps,
             jumps,
+            exchanges,
+            exchanged,
             inputs,
             outputs,
             windows,

@@ -7,6 +7,8 @@ pub struct PlanOptions {
     pub reuses_inputs: bool,
     /// Whether parts lie in their wholes, so that concats and splits are elided.
     pub elides_concats: bool,
+    /// Whether trips make states where the next one reads them, where they can, so that nobody copies them.
+    pub keeps_states: bool,
     /// Elements between the rows of each value that only kernels for strided rows touch.
     pub row_gap: usize,
     /// What each byte of a session's memory is before its first run. 255 makes every real number a NaN, so that
@@ -16,6 +18,6 @@ pub struct PlanOptions {
 
 impl Default for PlanOptions {
     fn default() -> Self {
-        Self { reuses_inputs: true, elides_concats: true, row_gap: 0, fill: 0 }
+        Self { reuses_inputs: true, elides_concats: true, keeps_states: true, row_gap: 0, fill: 0 }
     }
 }

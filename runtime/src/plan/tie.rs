@@ -10,7 +10,7 @@ use udo_api::{Facts, InPlace, TensorDesc};
 use super::lower::{Lowered, region};
 use super::region::Life;
 use super::windows::{Share, WindowId, Within};
-use super::{FinalizedKernel, Operand, Place, PlanError, PlanOptions, Purpose, Step};
+use super::{FinalizedKernel, Operand, Place, PlanError, PlanOptions, Purpose, Step, states};
 
 /// One input and one output of a step that hold the same elements.
 #[derive(Clone, Copy, Debug)]
@@ -94,9 +94,15 @@ pub(super) fn unify(
     options: &PlanOptions,
     mut copy: impl FnMut(&TensorDesc, bool) -> Result<FinalizedKernel, PlanError>,
 ) -> Result<(), PlanError> {
-    let done = unify_same(lowered, options);
+    if options.keeps_states {
+        lowered.note_idle();
+    }
+    let mut done = unify_same(lowered, options);
     if options.reuses_inputs {
         overwrite(lowered, &done);
+    }
+    if options.keeps_states {
+        states::keep(lowered, &mut done);
     }
     rewrite(lowered, &done, &mut copy)
 }
@@ -301,6 +307,10 @@ fn rewrite(
         *jump = jump.moved(&starts);
     }
     lowered.jumps.sort_by_key(|jump| jump.after);
+    for exchange in &mut lowered.exchanges {
+        exchange.after = starts.get(exchange.after).copied().unwrap_or(usize::MAX);
+    }
+    lowered.exchanges.sort_by_key(|exchange| exchange.after);
     Ok(())
 }
 

@@ -24,6 +24,20 @@ pub(super) struct Window {
     dense_in: Vec<usize>,
     /// The step that puts other elements there, for the next trip of steps that run again and again.
     renewed_at: Option<usize>,
+    /// When nobody wants what is there in a trip, where that is so.
+    idle: Option<Idle>,
+}
+
+/// The part of a trip in which a state's window is free: its elements have been read, and those for the next trip are still
+/// to come.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Idle {
+    /// The last step of the trip that touches the window before it is renewed, or the one before the trip.
+    pub(super) after: usize,
+    /// The first step of the trip's end that renews a state.
+    pub(super) until: usize,
+    /// Where the trip makes the elements for the next one.
+    pub(super) next: WindowId,
 }
 
 impl Window {
@@ -43,13 +57,15 @@ pub(super) struct Buffer {
     pub(super) windows: Vec<usize>,
     /// Whether the caller reads or writes one of its windows.
     pub(super) has_port: bool,
+    /// How long it keeps its place besides, as it changes places with others.
+    pub(super) held: Option<Life>,
 }
 
 impl Buffer {
     /// From its first window's first step to the last one's last.
     pub(super) fn life(&self, windows: &[Window]) -> Option<Life> {
         let lives = self.windows.iter().filter_map(|&w| windows.get(w)?.life);
-        lives.reduce(Life::and)
+        lives.chain(self.held).reduce(Life::and)
     }
 }
 
@@ -69,6 +85,8 @@ pub(super) enum Share {
     Content,
     /// This step reads the part for the last time as it writes the whole.
     Overwrite { at: usize },
+    /// The whole is a state, and the part what it holds from the next trip on.
+    Next,
 }
 
 /// Where a window would lie in another one, instead of what a step does.
@@ -107,8 +125,10 @@ impl Windows {
             content: id,
             dense_in: Vec::new(),
             renewed_at: None,
+            idle: None,
         });
-        self.buffers.push(Buffer { memory, bytes, windows: vec![id], has_port: false });
+        let windows = vec![id];
+        self.buffers.push(Buffer { memory, bytes, windows, has_port: false, held: None });
         WindowId(id)
     }
 
@@ -124,8 +144,10 @@ impl Windows {
         let region = placed(part, region.offset.checked_add(within.offset)?, within.pitch);
         let id = self.all.len();
         let life = Some(Life { first: at, last: at });
-        let (dense_in, renewed_at) = (Vec::new(), None);
-        self.all.push(Window { buffer, region, life, content, dense_in, renewed_at });
+        let dense_in = Vec::new();
+        let window =
+            Window { buffer, region, life, content, dense_in, renewed_at: None, idle: None };
+        self.all.push(window);
         self.put(buffer, vec![id]);
         Some(WindowId(id))
     }
@@ -136,6 +158,23 @@ impl Windows {
 
     pub(super) fn buffer_of(&self, id: WindowId) -> Option<&Buffer> {
         self.buffers.get(self.get(id)?.buffer)
+    }
+
+    /// The buffer of a window that has all of it.
+    pub(super) fn filled(&self, id: WindowId) -> Option<usize> {
+        let window = self.get(id)?;
+        let bytes = self.buffers.get(window.buffer)?.bytes;
+        let is_all = window.region.is_dense() && window.region.offset == 0;
+        (is_all && bytes > 0 && window.region.end() == Some(bytes)).then_some(window.buffer)
+    }
+
+    /// Whether all that a buffer has is made and dead within these steps.
+    pub(super) fn is_of(&self, buffer: usize, steps: Life) -> bool {
+        let Some(buffer) = self.buffers.get(buffer).filter(|buffer| !buffer.has_port) else {
+            return false;
+        };
+        let life = buffer.life(&self.all);
+        life.is_some_and(|life| steps.first <= life.first && life.last <= steps.last)
     }
 
     /// Says that step `step` touches a window, by a call that can or cannot work on rows that lie apart.
@@ -155,6 +194,27 @@ impl Windows {
         }
     }
 
+    /// Says when a state's window is free in a trip.
+    pub(super) fn set_idle(&mut self, id: WindowId, idle: Idle) {
+        if let Some(window) = self.all.get_mut(id.0) {
+            window.idle = Some(idle);
+        }
+    }
+
+    /// Says that no step touches a window any more.
+    pub(super) fn forget(&mut self, id: WindowId) {
+        if let Some(window) = self.all.get_mut(id.0) {
+            window.life = None;
+        }
+    }
+
+    /// Keeps a buffer in its place at least so long, as alone there as it is.
+    pub(super) fn hold(&mut self, buffer: usize, life: Life) {
+        if let Some(buffer) = self.buffers.get_mut(buffer) {
+            buffer.held = Some(buffer.held.map_or(life, |held| held.and(life)));
+        }
+    }
+
     /// Says that the steps of `trip` run again and again: what some of them touch and others do too outlives them all.
     pub(super) fn outlive(&mut self, trip: Life) {
         for life in self.all.iter_mut().filter_map(|window| window.life.as_mut()) {
@@ -168,7 +228,10 @@ impl Windows {
     pub(super) fn space(&mut self, id: WindowId, spaced: impl Fn(Region) -> Option<Region>) {
         let Some(window) = self.all.get_mut(id.0) else { return };
         let Some(buffer) = self.buffers.get_mut(window.buffer) else { return };
-        let is_alone = buffer.windows == [id.0] && !buffer.has_port && window.dense_in.is_empty();
+        let is_alone = buffer.windows == [id.0]
+            && !buffer.has_port
+            && buffer.held.is_none()
+            && window.dense_in.is_empty();
         let fresh = is_alone && window.region.pitch == window.region.row;
         let region = spaced(window.region).filter(|region| fresh && !region.is_empty());
         if let Some((region, bytes)) = region.and_then(|region| Some((region, region.end()?))) {
@@ -206,7 +269,7 @@ impl Windows {
         let Some(offset) = w.region.offset.checked_add(within.offset) else { return false };
         let target = placed(p.region, offset, within.pitch);
         if p.buffer == w.buffer {
-            return share == Share::Content && p.region == target;
+            return !matches!(share, Share::Overwrite { .. }) && p.region == target;
         }
         let memory = |window: &Window| self.buffers.get(window.buffer).map(|b| b.memory);
         if memory(p) != memory(w) {
@@ -358,21 +421,43 @@ impl Windows {
             // From now on they are of one content, whenever they live.
             return moved.1.is_in(&goes.meet) || stays.1.is_in(&goes.meet);
         }
-        let (Some(a_life), Some(b_life)) = (a.life, b.life) else { return true };
-        if !a_life.meets(b_life) {
+        if self.is_apart(moved, stays) {
             return true;
         }
         match goes.share {
-            Share::Content => false,
+            Share::Content | Share::Next => false,
             Share::Overwrite { at } => {
-                let life = |id: WindowId| self.get(id).and_then(|window| window.life);
-                let ends = life(goes.part).is_some_and(|life| life.last == at);
-                let begins = life(goes.whole).is_some_and(|life| life.first == at);
                 let pair = [goes.part.0, goes.whole.0];
                 let is_pair = pair == [moved.0, stays.0] || pair == [stays.0, moved.0];
-                is_pair && ends && begins
+                is_pair && self.follows(goes.part, goes.whole, at)
             }
         }
+    }
+
+    /// Whether one window holds nothing that is wanted whenever the other one holds something.
+    fn is_apart(&self, a: (usize, Region), b: (usize, Region)) -> bool {
+        let (Some(x), Some(y)) = (self.all.get(a.0), self.all.get(b.0)) else { return true };
+        let (Some(x_life), Some(y_life)) = (x.life, y.life) else { return true };
+        let is_free = |state: &Window, other: &Window, id: usize| {
+            let is_next = || a.1 == b.1 && state.idle.is_some_and(|idle| idle.next.0 == id);
+            match (state.idle, other.life) {
+                (Some(idle), Some(life)) => {
+                    idle.after < life.first && (life.last < idle.until || is_next())
+                }
+                (_, _) => false,
+            }
+        };
+        !x_life.meets(y_life) || is_free(x, y, b.0) || is_free(y, x, a.0)
+    }
+
+    /// Whether step `at` reads the part for the last time, at least in its trip, and is the first to write the whole.
+    fn follows(&self, part: WindowId, whole: WindowId, at: usize) -> bool {
+        let (Some(part), Some(other)) = (self.get(part), self.get(whole)) else { return false };
+        let Some(life) = other.life.filter(|life| life.first == at) else { return false };
+        let ends = part.life.is_some_and(|life| life.last == at);
+        let is_idle =
+            |idle: Idle| idle.after == at && (life.last < idle.until || idle.next == whole);
+        ends || part.idle.is_some_and(is_idle)
     }
 }
 

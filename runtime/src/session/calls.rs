@@ -20,6 +20,7 @@ impl Prepared {
         let (mut from, mut at) = (0, 0);
         while let Some(turn) = self.turns.get(at) {
             run(from..turn.end)?;
+            self.exchange(turn.exchanges.clone());
             let is_back;
             (from, at, is_back) = turn.follow(at, &self.tensors);
             if is_back {

@@ -58,6 +58,13 @@ impl SharedArg {
         is_there.then(|| unsafe { arg.data.cast::<u8>().read() } != 0)
     }
 
+    /// Has the elements lie elsewhere from the next call on.
+    pub(super) fn move_to(&self, data: *mut u8) {
+        // SAFETY: as in `at_rest`, and a session belongs to one thread at a time.
+        let arg = unsafe { &mut *self.0.get() };
+        arg.data = data;
+    }
+
     fn capacity(&self) -> usize {
         self.at_rest().capacity
     }

@@ -2,6 +2,7 @@
 
 mod calls;
 mod carried;
+mod exchange;
 mod extents;
 mod geometry;
 mod parts;
@@ -29,6 +30,7 @@ use crate::plan::{Largest, Operand, Place, Plan, Progress, Purpose, ShapeId, Ste
 use crate::thread_pool::Pool;
 
 pub(crate) use carried::Carried;
+use exchange::Exchanged;
 use extents::{Extents, SharedArg, pass_shapes};
 use geometry::StepGeometry;
 use parts::Part;
@@ -159,6 +161,7 @@ pub struct Prepared {
     turns: Vec<Turn>,
     /// For runs that are cut.
     parts: Vec<Part>,
+    exchanged: Vec<Exchanged>,
     /// The tensors of the steps that say each shape. The first one has what the last of them said.
     said_by: BTreeMap<ShapeId, Vec<usize>>,
     /// Producer and consumer of each bounded value, in the order of the steps.
@@ -243,6 +246,7 @@ impl Prepared {
             calls: Vec::with_capacity(plan.steps.len()),
             turns: Vec::new(),
             parts: Part::all(&plan),
+            exchanged: Vec::new(),
             said_by: BTreeMap::new(),
             shapes: Vec::new(),
             input_shapes: Vec::new(),
@@ -304,6 +308,10 @@ impl Prepared {
             let arg = TensorArg::new(&port.operand.desc, self.address(&port.operand));
             self.tensors.push(SharedArg::new(arg));
         }
+        let of_steps = plan.steps.iter().flat_map(|step| step.inputs.iter().chain(&step.outputs));
+        let operands = of_steps.chain(plan.inputs.iter().map(|port| &port.operand));
+        let places = operands.map(|operand| plan.windows.get(operand.window()?.0));
+        self.exchanged = Exchanged::all(&plan.exchanged, places);
     }
 
     /// Where an operand lies, if it is in an arena.
@@ -323,7 +331,7 @@ impl Prepared {
                 };
                 match (&self.device, self.plan.region(operand)) {
                     (Some(arena), Some((offset, bytes))) => arena.address(offset, bytes),
-                    (_, _) => self.arenas[place.memory].as_ptr().wrapping_add(place.offset),
+                    (_, _) => self.arenas[place.memory].as_ptr().wrapping_add(self.offset(place)),
                 }
             }
         }

@@ -8,7 +8,7 @@ use udo_api::{DType, Element, Shape, TensorDesc};
 use super::extents::{Extents, SharedArg};
 use super::{PortError, Prepared};
 use crate::memory::{Tensor, elements, elements_mut};
-use crate::plan::{Operand, Place, WindowPlace};
+use crate::plan::{Operand, Place};
 
 impl Prepared {
     pub(super) fn bytes_of<'a>(&'a self, operand: &'a Operand) -> &'a [u8] {
@@ -16,7 +16,7 @@ impl Prepared {
             Some(Place::Constant(tensor)) => tensor.bytes(),
             Some(Place::Window(window)) => {
                 let place = self.plan.windows.get(window.0);
-                let start = place.map_or(0, |p| p.offset);
+                let start = place.map_or(0, |place| self.offset(place));
                 let arena = place.map_or(&[][..], |p| self.arenas[p.memory].bytes());
                 arena.get(start..start + operand.desc.size_bytes()).unwrap_or_default()
             }
@@ -72,9 +72,10 @@ impl Prepared {
     /// The same, to be filled in.
     pub(crate) fn input_bytes_mut(&mut self, index: usize) -> Option<&mut [u8]> {
         let operand = &self.plan.inputs.get(index)?.operand;
-        let WindowPlace { memory, offset, .. } = *self.plan.windows.get(operand.window()?.0)?;
-        let end = offset + self.input_desc(index)?.size_bytes();
-        self.arenas[memory].bytes_mut().get_mut(offset..end)
+        let place = self.plan.windows.get(operand.window()?.0)?;
+        let (memory, start) = (place.memory, self.offset(place));
+        let end = start + self.input_desc(index)?.size_bytes();
+        self.arenas[memory].bytes_mut().get_mut(start..end)
     }
 
     /// The elements of the input at place `index`.

@@ -16,6 +16,8 @@ pub(super) struct Turn {
     next: usize,
     /// Where it leads back: the bounded outputs of the calls that run again, among those of all.
     pub(super) again: Range<usize>,
+    /// What is exchanged before it is taken or not, among the exchanges of the plan.
+    pub(super) exchanges: Range<usize>,
 }
 
 impl Turn {
@@ -25,6 +27,7 @@ impl Turn {
         let tensor = |step: usize| first_tensor.get(step).copied().unwrap_or(usize::MAX);
         let turn = |jump: &crate::plan::Jump| {
             let bounded = |step: usize| outputs.partition_point(|&output| output < tensor(step));
+            let exchanged = |step: usize| plan.exchanges.partition_point(|e| e.after < step);
             Self {
                 end: jump.after + 1,
                 test: jump.test.map(|test| (tensor(jump.after) + test.port, test.is)),
@@ -35,6 +38,7 @@ impl Turn {
                 } else {
                     bounded(jump.to)..bounded(jump.after + 1)
                 },
+                exchanges: exchanged(jump.after)..exchanged(jump.after + 1),
             }
         };
         plan.jumps.iter().map(turn).collect()

@@ -2,7 +2,11 @@
 #![expect(clippy::unwrap_used, reason = "a graph that cannot be made fails the test")]
 
 mod branches;
+#[path = "../plan_fuzz/random.rs"]
+mod random;
+mod random_trips;
 mod refusals;
+mod states;
 mod trips;
 
 use udo_api::GuardAlloc;
@@ -30,10 +34,18 @@ fn compiled(text: &str, plan: PlanOptions) -> Model {
 
 /// Whether planners may do what they can, with memory that begins as zeros and as NaNs.
 fn plans() -> impl Iterator<Item = PlanOptions> {
-    let all =
-        [(true, true, 0), (true, true, 3), (false, true, 0), (true, false, 0), (false, false, 0)];
-    all.into_iter().flat_map(|(reuses_inputs, elides_concats, row_gap)| {
-        let of = move |fill| PlanOptions { reuses_inputs, elides_concats, row_gap, fill };
+    let all = [
+        (true, true, true, 0),
+        (true, true, true, 3),
+        (true, true, false, 0),
+        (false, true, true, 0),
+        (false, true, true, 3),
+        (true, false, true, 0),
+        (false, false, false, 0),
+    ];
+    all.into_iter().flat_map(|(reuses_inputs, elides_concats, keeps_states, row_gap)| {
+        let of =
+            move |fill| PlanOptions { reuses_inputs, elides_concats, keeps_states, row_gap, fill };
         [of(0), of(255)]
     })
 }

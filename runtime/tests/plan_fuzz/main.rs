@@ -105,6 +105,7 @@ fn options(random: &mut Random) -> Options {
         elides_concats: !random.once_in(4),
         row_gap: if random.once_in(3) { 1 + random.below(3) } else { 0 },
         fill: if random.once_in(4) { 0 } else { 0xff },
+        ..PlanOptions::default()
     };
     let threads = NonZero::new(1 + random.below(2)).unwrap();
     // Those that leave no node out are compared with the nodes one by one; some of the others round otherwise.
