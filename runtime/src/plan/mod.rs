@@ -209,7 +209,7 @@ pub struct Plan {
     /// What is exchanged behind steps that have a jump, in order.
     pub(crate) exchanges: Vec<Exchange>,
     /// Where the places that are exchanged begin in the arena of the host, before the first run.
-    pub(crate) exchanged: Vec<usize>,
+    pub(crate) place_starts: Vec<usize>,
     pub(crate) inputs: Vec<Port>,
     pub(crate) outputs: Vec<Port>,
     pub(crate) windows: Vec<WindowPlace>,
@@ -363,7 +363,7 @@ impl Plan {
             largest: largest.clone(),
         })?;
         let report = report.finish(&lowered, &arenas, arena_bytes, scratch_bytes);
-        let (exchanges, exchanged) = states::placed(&lowered, &mut windows);
+        let (exchanges, place_starts) = states::placed(&lowered, &mut windows);
         let lower::Lowered { mut steps, jumps, inputs, outputs, .. } = lowered;
         let device = device.map(|device| (device, std::mem::take(&mut arena_bytes[Memory::Gpu])));
         if let Some((device, _)) = device {
@@ -374,7 +374,7 @@ impl Plan {
             steps,
             jumps,
             exchanges,
-            exchanged,
+            place_starts,
             inputs,
             outputs,
             windows,

@@ -44,14 +44,44 @@ struct Source {
 }
 
 impl Lowered {
+    /// Finds states that get what another one had, or they themselves, by way of a view that nobody else reads: its step is a
+    /// copy as those aside are.
+    fn note_views(&mut self) {
+        let Self { steps, renewals, .. } = self;
+        for at in 0..renewals.len() {
+            let Renewal { next, until, trip, aside, .. } = renewals[at];
+            let inside = (trip.first..=trip.last).filter_map(|at| Some((at, steps.get(at)?)));
+            let touches = |step: &Step| step.operands().any(|o| o.window() == Some(next));
+            let mut touching = inside.filter(|(_, step)| touches(step));
+            let (Some((step, view)), Some(_), None) =
+                (touching.next(), touching.next(), touching.next())
+            else {
+                continue;
+            };
+            let ([input], [tie::SAME]) = (&*view.inputs, &*view.ties) else { continue };
+            let other = renewals
+                .iter()
+                .find(|other| other.trip == trip && input.window() == Some(other.state));
+            if let (Some(other), None, true) = (other, aside, step < until) {
+                renewals[at].aside = Some((other.state, step));
+                steps[step].ties.clear();
+            }
+        }
+    }
+
     /// Says in which part of its trips the window of each state is free.
     pub(super) fn note_idle(&mut self) {
+        self.note_views();
         let Self { steps, windows, repeated, renewals, .. } = self;
         for &Renewal { state, next, until, trip, .. } in renewals.iter() {
             let touches = |step: &Step| step.operands().any(|o| o.window() == Some(state));
             let mut inside = trip.first..until;
             let last = inside.rfind(|&at| steps.get(at).is_some_and(touches));
             let mut after = last.unwrap_or(trip.first.saturating_sub(1));
+            let of_trip = renewals.iter().filter(|other| other.trip == trip);
+            if of_trip.filter_map(|other| other.aside).any(|(other, _)| other == state) {
+                after = until.saturating_sub(1);
+            }
             // Trips in this one read it again and again.
             for inner in repeated.iter().filter(|inner| inner.last < trip.last) {
                 if inner.first <= after && after <= inner.last {
@@ -135,8 +165,9 @@ fn sources(windows: &Windows, wanted: &[Renewal]) -> Result<Vec<Source>, usize> 
         // Another state that is exchanged itself can be had as it is.
         let other = renewal.aside.filter(|(other, _)| wanted.iter().any(|w| w.state == *other));
         let other = other.and_then(|aside| {
-            let buffer = windows.filled(aside.0).filter(is_alike)?;
-            Some(Source { buffer, aside: Some(aside) })
+            let buffer = windows.filled(aside.0)?;
+            let is_there = Some(buffer) == target && is_free(&buffer);
+            (is_there || is_alike(&buffer)).then_some(Source { buffer, aside: Some(aside) })
         });
         let made = || {
             let buffer = windows.filled(renewal.next).filter(is_alike)?;

@@ -311,7 +311,7 @@ impl Prepared {
         let of_steps = plan.steps.iter().flat_map(|step| step.inputs.iter().chain(&step.outputs));
         let operands = of_steps.chain(plan.inputs.iter().map(|port| &port.operand));
         let places = operands.map(|operand| plan.windows.get(operand.window()?.0));
-        self.exchanged = Exchanged::all(&plan.exchanged, places);
+        self.exchanged = Exchanged::all(&plan.place_starts, places);
     }
 
     /// Where an operand lies, if it is in an arena.

@@ -10,6 +10,7 @@ const SEEDS: u64 = 20;
 
 /// What makes a value of those before it.
 enum Line {
+    Same(usize),
     Neg(usize),
     Add(usize, usize),
     Sub(usize, usize),
@@ -37,11 +38,12 @@ fn lines(random: &mut Random, mut known: usize, depth: usize) -> (Vec<Line>, usi
             }
         };
         let (a, b) = (one(random), one(random));
-        all.push(match random.below(if depth < 2 { 6 } else { 4 }) {
+        all.push(match random.below(if depth < 2 { 7 } else { 5 }) {
             0 => Line::Neg(a),
             1 => Line::Add(a, b),
             2 => Line::Sub(a, b),
             3 => Line::Max(a, b),
+            4 => Line::Same(a),
             _ => {
                 let firsts: Vec<_> = (0..1 + random.below(3)).map(|_| one(random)).collect();
                 let (lines, end) = lines(random, known + firsts.len(), depth + 1);
@@ -78,6 +80,7 @@ impl Writer {
     fn all(&mut self, lines: &[Line], names: &mut Vec<String>, indent: usize) {
         for line in lines {
             let (op, read) = match line {
+                Line::Same(a) => ("Identity@21", vec![*a]),
                 Line::Neg(a) => ("Neg@13", vec![*a]),
                 Line::Add(a, b) => ("Add@14", vec![*a, *b]),
                 Line::Sub(a, b) => ("Sub@14", vec![*a, *b]),
@@ -133,6 +136,7 @@ fn evaluate(lines: &[Line], values: &mut Vec<[f32; 3]>, trips: [i64; 3]) {
             std::array::from_fn(|at| f(values[a][at], values[b][at]))
         };
         let made = match line {
+            Line::Same(a) => values[*a],
             Line::Neg(a) => values[*a].map(|v| -v),
             Line::Add(a, b) => pair(*a, *b, |a, b| a + b),
             Line::Sub(a, b) => pair(*a, *b, |a, b| a - b),

@@ -68,6 +68,36 @@ fn states_trade_places_without_copies() {
 }
 
 #[test]
+fn states_trade_places_by_way_of_views() {
+    let text = looped(
+        &[("a", "x"), ("b", "w"), ("c", "x")],
+        "p = Identity@21(b) # p; q = Identity@21(a) # q; r = Identity@21(c) # r; s = Add@14(a, b) # s",
+        "p, q, r",
+        "d = Sub@14(a_last, b_last) # d\n  y = Add@14(d, c_last) # y",
+    );
+    assert_eq!(copies(&text), 0);
+    assert!(
+        !steps(&compiled(&text, PlanOptions::default())).iter().any(|(op, _)| *op == "Identity")
+    );
+    let (even, odd) = (vec![-1.0, -1.0], vec![3.0, 5.0]);
+    assert_eq!(after(&text, &[0, 1, 1, 2, 3]), [&even, &odd, &odd, &even, &odd].map(Vec::clone));
+    // A view that somebody else reads, and one of a state that is overwritten otherwise.
+    let text = looped(
+        &[("a", "x"), ("b", "w")],
+        "capture w; p = Identity@21(b) # p; q = Add@14(b, w) # q; r = Mul@13(p, q) # r; s = Add@14(r, a) # s",
+        "p, s",
+        "y = Sub@14(a_last, b_last) # y",
+    );
+    let (mut a, mut b, mut wanted) = (1.0, 3.0, Vec::new());
+    for _ in 0..4 {
+        wanted.push(a - b);
+        (a, b) = (b, b * (b + 3.0) + a);
+    }
+    let results = after(&text, &[0, 1, 2, 3]);
+    assert_eq!(results.iter().map(|y| y[0]).collect::<Vec<f32>>(), wanted);
+}
+
+#[test]
 fn states_go_around_in_a_ring() {
     let text = looped(
         &[("a", "x"), ("b", "w"), ("c", "x")],
