@@ -143,6 +143,34 @@ const DECODER: &str = "graph decoder
   output a, b, all_k, all_v, present_k, present_v
 ";
 
+/// A decoder's step as models of language export it: masks say how many keys there are, and positions are turned.
+const GROUPED: &str = "graph grouped
+  input x: f32[batch,sequence,8]
+  input mask: i64[batch,total]
+  input past_k: f32[batch,1,past,4]
+  input past_v: f32[batch,1,past,4]
+  input cos: f32[40,2]
+  input sin: f32[40,2]
+  constant wq: f32[8,8]{0.25}
+  constant wo: f32[8,8]{0.125}
+  constant halves: i64[2]{4, 4}
+  constant along: i64[1]{1}
+  constant one: i64[]{1}
+  q1 = MatMul@13(x, wq) # q1
+  q = Mul@14(q1, x) # q
+  k, v = Split@18(x, halves) axis=-1 # sides
+  ones = ReduceSum@13(mask, along) keepdims=0 # ones
+  last = Sub@14(ones, one) # last
+  lengths = Cast@13(last) to=6 # lengths
+  extents = Shape@21(mask) # extents
+  all = Gather@13(extents, one) axis=0 # all
+  total = Cast@13(all) to=6 # total
+  a, present_k, present_v = com.microsoft:GroupQueryAttention@1(q, k, v, past_k, past_v, lengths, total, cos, sin) num_heads=2 kv_num_heads=1 do_rotary=1 # attention
+  mixed = MatMul@13(a, wo) # mixed
+  y = Add@14(x, mixed) # y
+  output y, present_k, present_v
+";
+
 fn compiled(text: &str, ranges: &[(&str, RangeInclusive<usize>)]) -> Model {
     let ranges = ranges.iter().map(|(name, range)| ((*name).to_owned(), range.clone())).collect();
     let options =
@@ -292,6 +320,87 @@ fn one_plan_decodes_every_token() {
         assert_eq!(caches[0].desc().shape(), [1, 2, token + 1, 4]);
     }
     assert_eq!(session.replans(), 0);
+}
+
+#[test]
+fn one_plan_runs_prompts_and_tokens_of_grouped_heads() {
+    let names = [("batch", 1..=2), ("sequence", 1..=8), ("past", 0..=39), ("total", 1..=40)];
+    let ranged = compiled(GROUPED, &names);
+    let notices = &ranged.plan().unwrap().report().notices;
+    assert!(notices.is_empty(), "{notices:?}");
+    // The residual is added by the product, as all extents of both are known to be equal.
+    assert!(!steps(&ranged).contains(&"Add".to_owned()), "{:?}", steps(&ranged));
+    let mut session = ranged.session().unwrap();
+    let mut exact = compiled(GROUPED, &[]).session().unwrap();
+    // A mask of zeros leaves no key; the thread looks its guards up all the same.
+    session.run().unwrap_err();
+    let angles = [noise(&[40, 2], 1), noise(&[40, 2], 2)];
+    for (batch, pieces) in [(2, vec![5, 1, 1, 8, 1]), (1, vec![1; 40]), (1, vec![8, 8, 8, 8, 8])] {
+        let mut caches = [noise(&[batch, 1, 0, 4], 1), noise(&[batch, 1, 0, 4], 2)];
+        let mut past = 0;
+        for sequence in pieces {
+            let total = past + sequence;
+            // The second sequence of two has fewer keys, where it has some before.
+            let hidden = |at: usize| at >= 3 * total && past > 2 && at % total >= total - 2;
+            let mask: Vec<i64> =
+                (0..batch * total).map(|at| i64::from(!hidden(at + 2 * total))).collect();
+            let mask = Tensor::of(Shape::new(&[batch, total]).unwrap(), &mask).unwrap();
+            let x = noise(&[batch, sequence, 8], total);
+            let [k, v] = &caches;
+            let tensors = [&x, &mask, k, v, &angles[0], &angles[1]];
+            let mut heap = 0;
+            for session in [&mut exact, &mut session] {
+                for (name, tensor) in
+                    ["x", "mask", "past_k", "past_v", "cos", "sin"].iter().zip(tensors)
+                {
+                    session.set_input(name, tensor).unwrap();
+                }
+                let before = thread_heap_calls();
+                session.run().unwrap();
+                heap = thread_heap_calls() - before;
+            }
+            assert_eq!(heap, 0, "{batch} {past}+{sequence}");
+            for name in ["y", "present_k", "present_v"] {
+                let result = |session: &Session| session.output_tensor(name).unwrap();
+                let (wanted, y) = (result(&exact), result(&session));
+                assert_eq!(y.dims(), wanted.dims(), "{name} {past}+{sequence}");
+                let pairs = y.get::<f32>().unwrap().iter().zip(wanted.get::<f32>().unwrap());
+                for (y, wanted) in pairs {
+                    assert!(
+                        (y - wanted).abs() <= 1e-5,
+                        "{name} {past}+{sequence}: {y} and {wanted}"
+                    );
+                }
+            }
+            caches = ["present_k", "present_v"].map(|name| session.output_tensor(name).unwrap());
+            past = total;
+        }
+    }
+    assert_eq!(session.replans(), 0);
+}
+
+#[test]
+fn grouped_heads_refuse_lengths_that_do_not_fit() {
+    let ranged = compiled(
+        GROUPED,
+        &[("sequence", 1..=8), ("past", 0..=31), ("total", 1..=64)]
+            .into_iter()
+            .chain([("batch", 1..=1)])
+            .collect::<Vec<_>>(),
+    );
+    let mut session = ranged.session().unwrap();
+    for (past, total, reason) in [(3, 9, "8"), (3, 45, "45"), (6, 1, "1")] {
+        let cache = noise(&[1, 1, past, 4], 1);
+        let ones = vec![1i64; total];
+        session.set_input("x", &noise(&[1, 2, 8], 1)).unwrap();
+        session
+            .set_input("mask", &Tensor::of(Shape::new(&[1, total]).unwrap(), &ones).unwrap())
+            .unwrap();
+        session.set_input("past_k", &cache).unwrap();
+        session.set_input("past_v", &cache).unwrap();
+        let error = session.run().unwrap_err().to_string();
+        assert!(error.contains("\"attention\"") && error.contains(reason), "{error}");
+    }
 }
 
 #[test]

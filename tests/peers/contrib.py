@@ -468,10 +468,10 @@ def groups():
     heads, shared, size = 6, 2, 16
     def sides(batch, queries):
         return [floats(batch, queries, n * size) for n in (heads, shared, shared)]
-    def case(sides, past, lengths, total, more=(), **attrs):
+    def case(sides, past, lengths, total, more=(), known=(6,), **attrs):
         lengths, total = np.array(lengths, np.int32) - 1, np.array(total, np.int32)
         inputs = [*sides, *past, lengths, total, *more]
-        return Case("GroupQueryAttention", inputs, 3, [6], num_heads=heads, kv_num_heads=shared, **attrs)
+        return Case("GroupQueryAttention", inputs, 3, known, num_heads=heads, kv_num_heads=shared, **attrs)
     def past(batch, room):
         return [floats(batch, shared, room, size), floats(batch, shared, room, size)]
     none, angles = [None, None], [floats(40, 8), floats(40, 8)]
@@ -485,7 +485,15 @@ def groups():
         yield case(sides(1, 4), past(1, 9), [13], 13, angles, **turns)
         yield case(sides(2, 1), past(2, 20), [12, 5], 12, angles, **turns)
         yield case(sides(1, 1), past(1, 11), [12], 12, angles, **turns)
+    # How many keys there are is another input of the run.
+    turns = {"do_rotary": 1, "known": ()}
+    yield case(sides(2, 7), none, [7, 7], 7, angles, **turns)
+    yield case(sides(1, 4), past(1, 9), [13], 13, angles, **turns)
+    yield case(sides(2, 1), past(2, 20), [12, 5], 12, angles, **turns)
     row = [floats(1, 5, (heads + 2 * shared) * size), None, None]
+    yield case(row, past(1, 3), [8], 8, angles, **turns)
+    bias = [*none, None, floats(1, heads, 5, 8)]
+    yield case(sides(1, 5), past(1, 3), [8], 8, bias, known=())
     yield case(row, past(1, 3), [8], 8)
     yield case(row, past(1, 3), [8], 8, angles, do_rotary=1)
     places = ints([4, 2, 0, 1, 7], dtype=np.int64)

@@ -29,6 +29,7 @@ pub(in crate::pass) fn rule(at: &At<'_>) -> Option<Said> {
         ("", "Unsqueeze") => unsqueeze(at)?,
         ("", op) if op.starts_with("Reduce") => reduce(at)?,
         ("" | "udo", "Attention") => attention(at)?,
+        ("com.microsoft", "GroupQueryAttention") => rows(at)?,
         ("", op) if KEEPS.contains(&op) => Said { dims: free_after(at.dims(0)?), ints: None },
         ("", op) if is_elementwise(at, op) => elementwise(at, op)?,
         _ => return None,
@@ -315,6 +316,12 @@ fn attention(at: &At<'_>) -> Option<Said> {
     let (width, outer) = (v.last()?, q.get(..q.len().checked_sub(1)?)?);
     let width = (q.len() == 4).then(|| width.clone());
     Some(Said { dims: free_after(outer).into_iter().chain([width]).collect(), ints: None })
+}
+
+/// Of a query's rows, each of which becomes one, whatever it has behind the queries.
+fn rows(at: &At<'_>) -> Option<Said> {
+    let [batch, length, _] = at.dims(0)? else { return None };
+    Some(Said { dims: vec![Some(batch.clone()), Some(length.clone()), None], ints: None })
 }
 
 fn elementwise(at: &At<'_>, op: &str) -> Option<Said> {

@@ -3,7 +3,7 @@
 
 use udo_api::{
     Core, Dim, Error, ExecError, FinalizeCx, Inputs, Io, Kernel, KernelDef, Node, Outputs,
-    Parallel, Shape, TensorDesc, Workspace, input, input_like, output_like, types,
+    Parallel, Shape, Status, TensorDesc, Workspace, input, input_like, output_like, types,
 };
 
 use super::given::{Given, Reach, Rows};
@@ -32,21 +32,23 @@ const OTHERS: usize = 12;
 /// The kernels of the operator.
 pub(crate) const GROUPED: &[KernelDef] =
     &[KernelDef::new::<Grouped>("GroupQueryAttention", Core::CPU).ports(&[
-        input(0, types::F32),
-        input_like(1, 0),
-        input_like(2, 0),
-        input_like(3, 0),
-        input_like(4, 0),
+        input(0, types::F32).bounded(),
+        input_like(1, 0).bounded(),
+        input_like(2, 0).bounded(),
+        input_like(3, 0).bounded(),
+        input_like(4, 0).bounded(),
+        input(5, types::I32).bounded(),
         input_like(7, 0),
         input_like(8, 0),
-        input_like(10, 0),
+        input(9, types::I64).bounded(),
+        input_like(10, 0).bounded(),
         input_like(11, 0),
-        output_like(0, 0),
-        output_like(1, 0),
-        output_like(2, 0),
+        output_like(0, 0).bounded(),
+        output_like(1, 0).bounded(),
+        output_like(2, 0).bounded(),
     ])];
 
-/// The extents.
+/// The extents, or their bounds.
 #[derive(Clone, Copy, Debug)]
 struct Sizes {
     batch: usize,
@@ -63,6 +65,8 @@ struct Sizes {
     total: usize,
     /// Pairs of a head that are turned; 0 for none.
     pairs: usize,
+    /// Whether a run says how many keys or queries there are.
+    is_bounded: bool,
 }
 
 impl Sizes {
@@ -87,7 +91,6 @@ impl Sizes {
         for port in [KEY, VALUE].into_iter().filter(|_| !is_one_row) {
             expect(node, port, &rows)?;
         }
-        let total = total(node)?;
         let past =
             if node.has_input(PAST_KEY) { node.input(PAST_KEY)? } else { TensorDesc::ABSENT };
         let before = past.shape().get(2).copied().unwrap_or(0);
@@ -95,14 +98,37 @@ impl Sizes {
             expect(node, port, &[batch, kv_heads, before, elements])?;
         }
         expect(node, LENGTHS, &[batch])?;
-        if total < queries {
+        for (x, length) in [(query, 1), (past, 2)] {
+            let shape = x.full_shape();
+            let mut dims = shape.iter().enumerate().skip(1);
+            if dims.any(|(axis, dim)| axis != length && dim.exact().is_none()) {
+                let wanted = "wanted heads, and their elements, that are known before the run";
+                return Err(Error::new(format!("an input is {x}, {wanted}")));
+            }
+        }
+        let stated = total(node)?;
+        // A sequence has no keys but those of the cache and its new ones.
+        let total = stated.unwrap_or(before.saturating_add(queries));
+        let is_fixed = query.full_shape().is_fixed() && past.full_shape().is_fixed();
+        let is_bounded = stated.is_none() || !is_fixed;
+        if total < queries && !is_bounded {
             return Err(Error::new(format!(
                 "{total} keys in all are fewer than {queries} new ones"
             )));
         }
         let room = [before, before.max(total)];
-        let mut sizes =
-            Self { batch, queries, q_heads, kv_heads, elements, is_one_row, room, total, pairs: 0 };
+        let mut sizes = Self {
+            batch,
+            queries,
+            q_heads,
+            kv_heads,
+            elements,
+            is_one_row,
+            room,
+            total,
+            pairs: 0,
+            is_bounded,
+        };
         sizes.pairs = sizes.read_pairs(node)?;
         if node.has_input(SINKS) {
             expect(node, SINKS, &[q_heads])?;
@@ -118,7 +144,9 @@ impl Sizes {
         let &[places, pairs] = cos.shape() else {
             return Err(Error::new(format!("input {COS} is {cos}, wanted rank 2")));
         };
-        if pairs == 0 || 2 * pairs > self.elements || places < self.total {
+        // How many places a run wants is seen there where bounds alone are known.
+        let is_short = !self.is_bounded && places < self.total;
+        if pairs == 0 || 2 * pairs > self.elements || is_short {
             let wanted = format!("wanted {} places by at most {}", self.total, self.elements / 2);
             return Err(Error::new(format!("input {COS} is {cos}, {wanted}")));
         }
@@ -140,36 +168,82 @@ impl Sizes {
         heads * self.elements
     }
 
-    fn problem(&self, node: &Node<'_>) -> Result<Problem, Error> {
-        let &Self { batch, queries, q_heads, kv_heads, elements, room, total, .. } = self;
-        let new = room[1];
-        let counts = Counts {
+    /// The same with the extents of a run, which says those of all outputs.
+    fn in_run(&self, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) -> Result<Self, ExecError> {
+        let misfit = ExecError::of(Status::BAD_VALUE);
+        let &[batch, queries, _] = inputs.shape(QUERY)? else { return Err(misfit) };
+        let given = inputs.get::<i32>(TOTAL)?.first().copied().ok_or(misfit)?;
+        let (kv_heads, elements) = (self.kv_heads, self.elements);
+        let has_past = inputs.has(PAST_KEY);
+        let before = if has_past { inputs.shape(PAST_KEY)?.get(2).copied() } else { Some(0) };
+        let before = before.ok_or(misfit)?;
+        let total = usize::try_from(given).ok();
+        let total = total.filter(|all| (queries..=self.room[1]).contains(all));
+        let total = total.ok_or(ExecError::bad_value(i64::from(given), 0))?;
+        let (rows, cache) =
+            ([batch, queries, kv_heads * elements], [batch, kv_heads, before, elements]);
+        let expected: [(usize, &[usize]); 6] = [
+            (KEY, &rows),
+            (VALUE, &rows),
+            (PAST_KEY, &cache),
+            (PAST_VALUE, &cache),
+            (LENGTHS, &[batch]),
+            (POSITIONS, &[batch, queries]),
+        ];
+        for (port, wanted) in expected.into_iter().filter(|(port, _)| inputs.has(*port)) {
+            (inputs.shape(port)? == wanted).then_some(()).ok_or(misfit)?;
+        }
+        let room = [before, before.max(total)];
+        outputs.set_shape(0, &[batch, queries, self.q_heads * elements])?;
+        for port in [1, 2] {
+            outputs.set_shape(port, &[batch, kv_heads, room[1], elements])?;
+        }
+        Ok(Self { batch, queries, room, total, ..*self })
+    }
+
+    fn counts(&self) -> Counts {
+        let &Self { batch, queries, q_heads, kv_heads, elements, room, .. } = self;
+        Counts {
             batch,
             q_heads,
             kv_heads,
             queries,
             past: 0,
-            new,
-            total: new,
+            new: room[1],
+            total: room[1],
             depth: elements,
             width: elements,
             is_packed: true,
-        };
+        }
+    }
+
+    /// The extents of all scores.
+    fn scores(&self) -> [usize; 4] {
+        [self.batch, self.q_heads, self.queries, self.total]
+    }
+
+    fn problem(&self, node: &Node<'_>) -> Result<Problem, Error> {
+        let (elements, mut scores) = (self.elements, self.scores());
+        if self.is_bounded && node.has_input(ADDED) {
+            // The bound of what is added may be another one than that of the keys.
+            let len = node.input(ADDED)?.shape().last().copied();
+            scores[3] = scores[3].max(len.unwrap_or(0));
+        }
         let scale = match node.float("scale")? {
             0.0 => 1.0 / (elements as f64).sqrt(),
             scale => scale,
         };
         let window = usize::try_from(node.int("local_window_size")?).ok().filter(|&len| len > 0);
         Ok(Problem {
-            counts,
-            mask: Mask::of(node, ADDED, &Shape::new(&[batch, q_heads, queries, total])?)?,
+            counts: self.counts(),
+            mask: Mask::of(node, ADDED, &Shape::new(&scores)?)?,
             scale,
             softcap: node.float("softcap")?,
             is_causal: node.flag("causal")?,
             stage: Stage::Normalized,
             is_zeroed: true,
             window,
-            is_bounded: false,
+            is_bounded: self.is_bounded,
         })
     }
 }
@@ -182,14 +256,21 @@ fn expect(node: &Node<'_>, port: usize, wanted: &[usize]) -> Result<(), Error> {
     Err(Error::new(format!("input {port} is {found}, wanted {wanted:?}")))
 }
 
-fn total(node: &Node<'_>) -> Result<usize, Error> {
-    let found = node.constant_ints(TOTAL)?;
-    let one = found.as_deref().and_then(|found| <[i64; 1]>::try_from(found).ok());
+/// How many keys the longest sequence has, if that is known before the run.
+fn total(node: &Node<'_>) -> Result<Option<usize>, Error> {
+    let wanted =
+        |found: String| Error::new(format!("input {TOTAL} is {found}, wanted a number of keys"));
+    let Some(found) = node.constant_ints(TOTAL)? else {
+        let x = node.input(TOTAL)?;
+        return if x.full_shape().is_fixed() && x.len() == 1 {
+            Ok(None)
+        } else {
+            Err(wanted(x.to_string()))
+        };
+    };
+    let one = <[i64; 1]>::try_from(&*found).ok();
     let total = one.and_then(|[total]| usize::try_from(total).ok());
-    total.ok_or_else(|| {
-        let found = found.map_or("not known before the run".to_owned(), |ints| format!("{ints:?}"));
-        Error::new(format!("input {TOTAL} is {found}, wanted a number of keys"))
-    })
+    total.map(Some).ok_or_else(|| wanted(format!("{found:?}")))
 }
 
 /// The shapes of the outputs.
@@ -220,19 +301,16 @@ impl GroupedShapes {
         sizes.problem(node)?;
         let dim = |axis: usize| node.input(QUERY).map(|x| x.full_shape().dim(axis));
         let (batch, length) = (dim(0)?.unwrap_or(Dim::Fixed(0)), dim(1)?.unwrap_or(Dim::Fixed(0)));
-        let Sizes { q_heads, kv_heads, elements, room, .. } = sizes;
+        let Sizes { q_heads, kv_heads, elements, room, is_bounded, .. } = sizes;
+        let all = if is_bounded { Dim::UpTo(room[1]) } else { Dim::Fixed(room[1]) };
         Ok(Self {
             rows: Shape::of_dims(&[batch, length, Dim::Fixed(q_heads * elements)])?,
-            cache: Shape::of_dims(&[
-                batch,
-                Dim::Fixed(kv_heads),
-                Dim::Fixed(room[1]),
-                Dim::Fixed(elements),
-            ])?,
+            cache: Shape::of_dims(&[batch, Dim::Fixed(kv_heads), all, Dim::Fixed(elements)])?,
         })
     }
 }
 
+#[derive(Clone, Copy)]
 struct Grouped {
     sizes: Sizes,
     tiles: Tiles<f32>,
@@ -258,26 +336,40 @@ impl Kernel for Grouped {
         self.tiles.workspace(before.and::<f32>(self.turned_len()))
     }
 
-    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+    fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
+        let run = &self.in_run(&io.inputs, &mut io.outputs)?;
         let Io { inputs, mut outputs, mut scratch, parallel, .. } = io;
-        let Sizes { batch, queries, q_heads, kv_heads, elements, room, .. } = self.sizes;
-        let (valid, past) = self.lengths(&inputs, scratch.take::<i64>(2 * batch)?)?;
+        let Sizes { queries, q_heads, kv_heads, elements, room, .. } = run.sizes;
+        // There is room for the bounds.
+        let (valid, past) = run.lengths(&inputs, scratch.take::<i64>(2 * self.sizes.batch)?)?;
         let sinks = self.sinks(&inputs, scratch.take::<f32>(q_heads)?)?;
         let turned = scratch.take::<f32>(self.turned_len())?;
-        let cache = self.write(&inputs, &mut outputs, past, parallel)?;
+        let cache = run.write(&inputs, &mut outputs, past, parallel)?;
         let heads = Heads::new(kv_heads, room[1], elements, false);
         let [keys, values] = cache.map(|data| Rows { data, heads });
-        let q = self.queries(&inputs, turned, past, parallel)?;
-        let row = if self.sizes.pairs > 0 { q_heads * elements } else { self.sizes.row() };
+        let q = run.queries(&inputs, &mut turned[..run.turned_len()], past, parallel)?;
+        let row = if run.sizes.pairs > 0 { q_heads * elements } else { run.sizes.row() };
         let q = Rows { data: q, heads: Heads::within(row, queries, elements) };
         let numbers = if inputs.has(ADDED) { inputs.get::<f32>(ADDED)? } else { &[] };
         let all = Reach { valid: room[1], past: 0 };
         let given = Given { q, keys, values, numbers, truths: &[], valid, past, sinks, all };
-        self.tiles.run(&given, outputs.take::<f32>(0)?, None, &mut scratch, parallel)
+        run.tiles.run(&given, outputs.take::<f32>(0)?, None, &mut scratch, parallel)
     }
 }
 
 impl Grouped {
+    /// The same with the extents of a run.
+    fn in_run(&self, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) -> Result<Self, ExecError> {
+        if !self.sizes.is_bounded {
+            return Ok(*self);
+        }
+        let sizes = self.sizes.in_run(inputs, outputs)?;
+        let mask = self.tiles.problem.mask.map(|mask| mask.in_run(inputs, ADDED, &sizes.scores()));
+        let problem =
+            Problem { counts: sizes.counts(), mask: mask.transpose()?, ..self.tiles.problem };
+        Ok(Self { sizes, tiles: self.tiles.of(problem), ..*self })
+    }
+
     /// Elements of queries that are turned.
     fn turned_len(&self) -> usize {
         let Sizes { batch, queries, q_heads, elements, pairs, .. } = self.sizes;
@@ -377,6 +469,7 @@ impl Grouped {
             };
             let before = if inputs.has(old) { inputs.get::<f32>(old)? } else { &[] };
             let to = outputs.take::<f32>(1 + side)?;
+            let to = &mut to[..self.sizes.batch * kv_heads * room[1] * elements];
             parallel.chunks_mut(to, room[1] * elements, |at, to| {
                 let (batch, head) = (at / kv_heads, at % kv_heads);
                 let len = past[batch] as usize * elements;

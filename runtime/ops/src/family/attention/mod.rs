@@ -166,8 +166,9 @@ impl Problem {
             return Ok(*self);
         }
         let counts = self.counts.in_run(&io.inputs)?;
-        let mask = self.mask.map(|mask| mask.in_run(&io.inputs, &counts)).transpose()?;
         let Counts { batch, q_heads, kv_heads, queries, total, depth, width, .. } = counts;
+        let scores = [batch, q_heads, queries, total];
+        let mask = self.mask.map(|mask| mask.in_run(&io.inputs, MASK, &scores)).transpose()?;
         if counts.is_packed {
             io.outputs.set_shape(0, &[batch, queries, q_heads * width])?;
         } else {

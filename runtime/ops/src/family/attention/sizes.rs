@@ -293,11 +293,14 @@ impl Mask {
         Some(Self { strides, len, is_bool })
     }
 
-    /// The same with the extents of a run.
-    pub(super) fn in_run(&self, inputs: &Inputs<'_>, counts: &Counts) -> Result<Self, ExecError> {
-        let &Counts { batch, q_heads, queries, total, .. } = counts;
-        let scores = [batch, q_heads, queries, total];
-        let mask = Self::meeting(inputs.shape(MASK)?, &scores, self.is_bool);
+    /// The same with the extents of a run, for scores of these.
+    pub(super) fn in_run(
+        &self,
+        inputs: &Inputs<'_>,
+        port: usize,
+        scores: &[usize; 4],
+    ) -> Result<Self, ExecError> {
+        let mask = Self::meeting(inputs.shape(port)?, scores, self.is_bool);
         mask.ok_or(ExecError::of(Status::BAD_VALUE))
     }
 

@@ -208,12 +208,12 @@ impl<T: Storage> Kernel for Tiled<T> {
             Given::take(&problem, &self.sides, &inputs, &mut outputs, &mut scratch, parallel)?;
         let y = outputs.take::<T>(0)?;
         let read = if outputs.has(SCORES) { Some(outputs.take::<T>(SCORES)?) } else { None };
-        let tiles = Tiles { problem, ..self.tiles };
-        tiles.run(&given, y, read, &mut scratch, parallel)
+        self.tiles.of(problem).run(&given, y, read, &mut scratch, parallel)
     }
 }
 
 /// An attention of whatever comes with a call.
+#[derive(Clone, Copy)]
 pub(super) struct Tiles<T> {
     pub(super) problem: Problem,
     cut: Cut,
@@ -236,6 +236,11 @@ impl<T: Storage> Tiles<T> {
         let lens = Lens::of::<T>(&problem, queries, keys);
         let cut = Cut { queries, keys, parts: parts.min(rows), results, lens };
         Self { problem, cut, of: PhantomData }
+    }
+
+    /// The same with the extents of a run.
+    pub(super) fn of(&self, problem: Problem) -> Self {
+        Self { problem, ..*self }
     }
 
     /// What is taken from scratch, behind what callers take of it.

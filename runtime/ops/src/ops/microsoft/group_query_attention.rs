@@ -19,7 +19,7 @@ impl Op for GroupQueryAttention {
             Port::optional("past_key", types::F32),
             Port::optional("past_value", types::F32),
             Port::required("seqlens_k", types::I32),
-            Port::required("total_sequence_length", types::I32).constant(),
+            Port::required("total_sequence_length", types::I32),
             Port::optional("cos_cache", types::F32),
             Port::optional("sin_cache", types::F32),
             Port::optional("position_ids", types::I64),
@@ -71,6 +71,15 @@ mod tests {
 
     /// A run of two heads of queries that share one of keys, turned by angles of 9 places.
     fn given(places: std::ops::Range<usize>, past: Option<[Tensor; 2]>) -> Bench {
+        given_with(places, past, Bench::constant)
+    }
+
+    /// The same, with all keys counted as `total` says.
+    fn given_with(
+        places: std::ops::Range<usize>,
+        past: Option<[Tensor; 2]>,
+        total: fn(Bench, Tensor) -> Bench,
+    ) -> Bench {
         let (all, len) = (9, places.len());
         let rows = |heads: usize, skip: usize| {
             let width = heads * SIZE;
@@ -84,7 +93,7 @@ mod tests {
             None => run.absent().absent(),
         };
         let end = places.end as i32;
-        let run = run.input(tensor(&[1], &[end - 1])).constant(tensor(&[], &[end]));
+        let run = total(run.input(tensor(&[1], &[end - 1])), tensor(&[], &[end]));
         let angles = |skip: usize| tensor(&[all, 2], &noise(all * 2 + skip)[skip..]);
         let run = run.input(angles(3)).input(angles(4)).int("do_rotary", 1);
         run.int("num_heads", 2).outputs(3)
@@ -126,6 +135,19 @@ mod tests {
         let values = made[2].values::<f32>();
         assert_eq!(values[..3 * SIZE], past[..3 * SIZE]);
         assert_eq!(values[5 * SIZE..], [0.0; SIZE]);
+    }
+
+    #[test]
+    fn how_many_keys_there_are_may_be_said_in_the_run() {
+        let room = || tensor(&[1, 1, 6, SIZE], &noise(6 * SIZE));
+        for (places, past) in [(0..5, None), (3..5, Some([room(), room()]))] {
+            let run = |total: fn(Bench, Tensor) -> Bench| {
+                shared(given_with(places.clone(), past.clone(), total)).all()
+            };
+            for (known, said) in run(Bench::constant).iter().zip(run(Bench::input)) {
+                assert_eq!((known.dims(), known.values::<f32>()), (said.dims(), said.values()));
+            }
+        }
     }
 
     #[test]
