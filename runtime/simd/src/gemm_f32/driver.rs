@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 use std::ptr::null;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{Epilogue, MicroKernel, MicroKernels, Tile};
 use crate::math::Curve;
@@ -75,7 +76,53 @@ impl MicroKernels {
         }
         assert!(holds(a, m, k, lda), "A is too short");
         self.check(m, k, packed, n, c, ldc, epilogue);
-        Product { kernels: self, a, lda, from: 0, k, packed, n, ldc, epilogue }.run(m, c);
+        Product { kernels: self, a, lda, from: 0, k, packed, n, ldc, epilogue }
+            .run(m, c.as_mut_ptr());
+    }
+
+    /// [`gemm_by_columns`](super::gemm_by_columns) for these kernels.
+    #[expect(clippy::too_many_arguments, reason = "those of `gemm`, and how columns are shared")]
+    pub(super) fn gemm_by_columns(
+        &self,
+        a: &[f32],
+        lda: usize,
+        m: usize,
+        k: usize,
+        packed: &[f32],
+        n: usize,
+        c: &mut [f32],
+        ldc: usize,
+        epilogue: &Epilogue<'_>,
+        chunks: usize,
+        run: impl FnOnce(usize, &(dyn Fn() + Sync)),
+    ) {
+        if m == 0 || n == 0 {
+            return;
+        }
+        assert!(holds(a, m, k, lda), "A is too short");
+        self.check(m, k, packed, n, c, ldc, epilogue);
+        let columns = self.columns_of_chunk(n, chunks);
+        let (to, count) = (Shared(c.as_mut_ptr()), n.div_ceil(columns));
+        let next = AtomicUsize::new(0);
+        let chunk = || {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            if at >= count {
+                return false;
+            }
+            let first = at * columns;
+            let bias = epilogue.bias.map(|bias| &bias[first..]);
+            let residual = epilogue.residual.map(|(data, ld)| (&data[first..], ld));
+            let epilogue = &Epilogue { bias, residual, ..*epilogue };
+            let (packed, n) = (&packed[first * k..], columns.min(n - first));
+            let product = Product { kernels: self, a, lda, from: 0, k, packed, n, ldc, epilogue };
+            // Each chunk has columns of its own, and `next` lets it out once.
+            product.run(m, to.at(first));
+            true
+        };
+        run(count, &|| {
+            chunk();
+        });
+        while chunk() {}
     }
 
     /// What a range of depth adds to a product: `a` has those columns of `m` rows alone, one row behind the other. Ranges come in
@@ -105,7 +152,7 @@ impl MicroKernels {
         assert!(holds(a, m, lda, lda), "A is too short");
         self.check(m, k, packed, n, c, ldc, epilogue);
         let product = Product { kernels: self, a, lda, from, k, packed, n, ldc, epilogue };
-        product.block(Block { row: 0, rows: m, k: from, depth: lda }, c);
+        product.block(Block { row: 0, rows: m, k: from, depth: lda }, c.as_mut_ptr());
     }
 
     /// Refuses slices that are too short for all but `A`.
@@ -136,6 +183,18 @@ impl MicroKernels {
 pub(super) fn holds<T>(data: &[T], rows: usize, cols: usize, stride: usize) -> bool {
     let len = (rows - 1).checked_mul(stride).and_then(|before| before.checked_add(cols));
     cols == 0 || len.is_some_and(|len| len <= data.len())
+}
+
+/// The first element of a matrix whose columns threads share.
+struct Shared(*mut f32);
+
+// SAFETY: threads write columns of their own, as `gemm_by_columns` sees to, and nothing else is done with the pointer.
+unsafe impl Sync for Shared {}
+
+impl Shared {
+    fn at(&self, column: usize) -> *mut f32 {
+        self.0.wrapping_add(column)
+    }
 }
 
 /// A product whose slices are known to be long enough.
@@ -169,7 +228,8 @@ struct Panel {
 }
 
 impl Product<'_> {
-    fn run(&self, m: usize, c: &mut [f32]) {
+    /// `c` has `m` rows of `n` columns, `ldc` apart.
+    fn run(&self, m: usize, c: *mut f32) {
         // Few rows use each panel once, so that there is nothing to keep in cache: better one long read.
         let one_tile = m <= self.kernels.strided[self.kernels.panel - 1].len();
         let parts = if one_tile { 1 } else { self.k.div_ceil(MAX_DEPTH).max(1) };
@@ -190,7 +250,7 @@ impl Product<'_> {
         }
     }
 
-    fn block(&self, block: Block, c: &mut [f32]) {
+    fn block(&self, block: Block, c: *mut f32) {
         let mut left = self.n.div_ceil(self.kernels.lanes);
         let mut col = 0;
         while left > 0 {
@@ -201,7 +261,7 @@ impl Product<'_> {
         }
     }
 
-    fn panel(&self, block: Block, panel: Panel, c: &mut [f32]) {
+    fn panel(&self, block: Block, panel: Panel, c: *mut f32) {
         let Self { kernels, lda, ldc, epilogue, .. } = *self;
         let Panel { col, registers } = panel;
         let width = registers * kernels.lanes;
@@ -219,7 +279,7 @@ impl Product<'_> {
             let prefetch =
                 if prefetched < lines { next.wrapping_add(prefetched * LINE) } else { b };
             prefetched += block.depth;
-            let to = c[row * ldc + col..].as_mut_ptr();
+            let to = c.wrapping_add(row * ldc + col);
             let (add, ld_add) = match (first, epilogue.residual) {
                 (false, _) => (to.cast_const(), ldc),
                 (true, Some((data, ld))) => (data[row * ld + col..].as_ptr(), ld),

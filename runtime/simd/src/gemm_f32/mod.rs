@@ -189,6 +189,29 @@ pub fn gemv(x: &[f32], k: usize, packed: &[f32], n: usize, y: &mut [f32], epilog
     chosen().gemm(x, k, 1, k, packed, n, y, n, epilogue);
 }
 
+/// [`gemm`] by chunks of columns, at most so many. `run` gets their number and what computes one that is left, and calls that
+/// as often, on any threads; each chunk is computed once, whatever it does.
+///
+/// # Panics
+///
+/// As [`gemm`].
+#[expect(clippy::too_many_arguments, reason = "those of `gemm`, and how columns are shared")]
+pub fn gemm_by_columns(
+    a: &[f32],
+    lda: usize,
+    m: usize,
+    k: usize,
+    packed: &[f32],
+    n: usize,
+    c: &mut [f32],
+    ldc: usize,
+    epilogue: &Epilogue<'_>,
+    chunks: usize,
+    run: impl FnOnce(usize, &(dyn Fn() + Sync)),
+) {
+    chosen().gemm_by_columns(a, lda, m, k, packed, n, c, ldc, epilogue, chunks, run);
+}
+
 /// Columns of each chunk but the last, if `B` is to be cut into so many at most: a chunk from column `j` on is
 /// itself a packed matrix, from `j * k` on.
 pub fn columns_of_chunk(n: usize, chunks: usize) -> usize {

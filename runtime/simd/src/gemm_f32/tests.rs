@@ -185,6 +185,50 @@ fn epilogues_and_strides_are_right() {
 }
 
 #[test]
+fn columns_that_threads_share_are_those_of_the_whole() {
+    for kernels in every_form() {
+        for (m, k, n, gap) in
+            [(2, 64, 131, 0), (7, 33, 256, 5), (17, 900, 97, 1), (3, 0, 70, 2), (1, 5, 1, 0)]
+        {
+            let (lda, ldc) = (k + gap, n + gap);
+            let len = |cols: usize, ld: usize| if cols == 0 { 0 } else { (m - 1) * ld + cols };
+            let (a, b, bias) = (noise(len(k, lda)), noise(k * n), noise(n));
+            let residual = noise(len(n, ldc));
+            let mut packed = vec![0.0; kernels.packed_len(k, n)];
+            kernels.pack_b(&b, n, Layout::Rows, k, n, &mut packed);
+            let activation = Activation::Relu;
+            let epilogue =
+                Epilogue { bias: Some(&bias), residual: Some((&residual, ldc)), activation };
+            // Chunks in blocks of their own are right by the tests above.
+            let chunks = 4;
+            let columns = kernels.columns_of_chunk(n, chunks);
+            let mut wanted = vec![-7.5; len(n, ldc)];
+            for first in (0..n).step_by(columns) {
+                let width = columns.min(n - first);
+                let residual = Some((&residual[first..], ldc));
+                let epilogue = Epilogue { bias: Some(&bias[first..]), residual, activation };
+                let (packed, c) = (&packed[first * k..], &mut wanted[first..]);
+                kernels.gemm(&a, lda, m, k, packed, width, c, ldc, &epilogue);
+            }
+            // As often as asked for on two threads, too seldom, and too often.
+            for calls in [|n: usize| n, |_| 0, |n| n + 3] {
+                let mut c = Guarded::of(&vec![-7.5; len(n, ldc)]);
+                let run = |count: usize, chunk: &(dyn Fn() + Sync)| {
+                    std::thread::scope(|scope| {
+                        scope.spawn(|| (0..calls(count) / 2).for_each(|_| chunk()));
+                        (calls(count) / 2..calls(count)).for_each(|_| chunk());
+                    });
+                };
+                let c = c.slice();
+                kernels.gemm_by_columns(&a, lda, m, k, &packed, n, c, ldc, &epilogue, chunks, run);
+                let stored = |c: &[f32]| c.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+                assert_eq!(stored(c), stored(&wanted), "{m} x {k} x {n}, {gap} more");
+            }
+        }
+    }
+}
+
+#[test]
 fn random_shapes_are_right() {
     for kernels in every_form() {
         for numbers in noise(300).chunks_exact(3) {
