@@ -30,6 +30,8 @@ static PACKAGE: PackageV1 = PackageV1::new("Promises", "1.0.0")
         OpDef::of::<Missed>(),
         OpDef::of::<Empty>(),
         OpDef::of::<Costly>(),
+        OpDef::of::<Grasping>(),
+        OpDef::of::<Careful>(),
     ])
     .kernels(&[
         KernelDef::new::<Nothing>("Lazy", Core::CPU),
@@ -45,6 +47,10 @@ static PACKAGE: PackageV1 = PackageV1::new("Promises", "1.0.0")
         KernelDef::new::<Filled<0>>("Costly", Core::CPU).cost(Cost::Free),
         KernelDef::new::<Filled<3>>("Costly", Core::CPU).cost(Cost::Fast),
         KernelDef::new::<Filled<4>>("Costly", Core::CPU).cost(Cost::Fast),
+        KernelDef::new::<Spaced>("Grasping", Core::CPU)
+            .ports(&[any_input(0), any_output(0).pitched()]),
+        KernelDef::new::<Spaced>("Careful", Core::CPU)
+            .ports(&[any_input(0), any_output(0).pitched_alone()]),
     ])
     .guarded();
 
@@ -88,6 +94,8 @@ op!(Many, &[Port::required("ys", F32).repeated()], like_input);
 op!(Missed, &[Port::required("ys", F32).repeated()], like_input);
 op!(Empty, Y, empty);
 op!(Costly, Y, like_input);
+op!(Grasping, Y, like_input);
+op!(Careful, Y, like_input);
 
 /// Fills its output with a number, and takes no node where that is 0.
 struct Filled<const N: u8>;
@@ -100,6 +108,25 @@ impl<const N: u8> Kernel for Filled<N> {
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
         let Io { mut outputs, .. } = io;
         outputs.take::<f32>(0)?.fill(f32::from(N));
+        Ok(())
+    }
+}
+
+/// Copies its input to rows that it takes as one slice with what lies between them.
+struct Spaced;
+
+impl Kernel for Spaced {
+    fn finalize(_: &FinalizeCx<'_>) -> Result<Self, Error> {
+        Ok(Self)
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io { inputs, mut outputs, .. } = io;
+        let (x, cols) = inputs.strided::<f32>(0)?;
+        let (y, stride) = outputs.take_strided::<f32>(0)?;
+        for (x, y) in x.chunks(cols).zip(y.chunks_mut(stride)) {
+            y[..cols].copy_from_slice(x);
+        }
         Ok(())
     }
 }
@@ -250,6 +277,36 @@ fn outputs_without_a_bit_are_owed_as_well() {
         all.run().unwrap();
     }
     assert_eq!(all.output::<f32>("y69").unwrap(), [1.0, -2.0, 3.0, -4.0]);
+}
+
+#[test]
+fn what_lies_between_rows_is_for_kernels_whose_rules_ask_for_it() {
+    let session = |op: &str| {
+        let text = format!(
+            "graph join
+              input x: f32[2,2]
+              a = {op}@21(x)
+              b = {op}@21(x)
+              both = Concat@21(a, b) axis=1
+              y = Relu@21(both)
+              output y
+            "
+        );
+        let mut registry = Registry::builtin().unwrap();
+        registry.add_static(&PACKAGE).unwrap();
+        let graph = Graph::parse(&text).unwrap();
+        let model = Model::compile(graph, &mut registry, &Options::default()).unwrap();
+        let mut session = model.session().unwrap();
+        session.input_mut::<f32>("x").unwrap().copy_from_slice(&[1.0, 2.0, 3.0, 4.0]);
+        session
+    };
+    let error = session("Grasping").run().unwrap_err();
+    let error = error.step().unwrap();
+    assert_eq!(error.error.status, Status::NOT_DENSE);
+    assert_eq!(error.reason.to_string(), "read strided rows as a dense slice: port 0");
+    let mut careful = session("Careful");
+    careful.run().unwrap();
+    assert_eq!(careful.output::<f32>("y").unwrap(), [1., 2., 1., 2., 3., 4., 3., 4.]);
 }
 
 #[test]

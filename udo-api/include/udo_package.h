@@ -352,6 +352,7 @@ typedef struct udo_op_defs {
 #define UDO_ACCEPTS_PITCHED 1u    /* rows may lie further apart than they are long */
 #define UDO_ACCEPTS_BOUNDED (1u << 1)
 #define UDO_ACCEPTS_PER_AXIS (1u << 2) /* the tensor may have an encoding per axis */
+#define UDO_ACCEPTS_ALONE (1u << 3)    /* with PITCHED: no other tensor of the call lies between the rows */
 typedef struct udo_port_rule {
     uint16_t side;
     uint16_t port;
@@ -567,6 +568,7 @@ typedef struct udo_needed_bytes {
 #define UDO_ARG_TAKEN 2u
 #define UDO_ARG_PITCHED 4u /* rows lie further apart than they are long */
 #define UDO_ARG_PAIRED 8u  /* one half of an in-place pair */
+#define UDO_ARG_ALONE 16u  /* no other tensor of the call lies between the rows */
 
 /* One tensor of a call. A bounded output sets `dims` and `len`, up to `capacity`. */
 typedef struct udo_tensor_arg {

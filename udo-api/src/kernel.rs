@@ -141,6 +141,7 @@ pub enum Side {
 const PITCHED: u32 = 1;
 const BOUNDED: u32 = 1 << 1;
 const PER_AXIS: u32 = 1 << 2;
+const ALONE: u32 = 1 << 3;
 
 impl PortRule {
     const NOT_SAME: u32 = u32::MAX;
@@ -154,6 +155,14 @@ impl PortRule {
     #[must_use]
     pub const fn pitched(mut self) -> Self {
         self.accepts |= PITCHED;
+        self
+    }
+
+    /// As [`PortRule::pitched`], and no other tensor of the call lies between the rows, so that a kernel gets them and what is
+    /// between them as one slice, which it leaves as it is there: `Inputs::strided` and `Outputs::take_strided`.
+    #[must_use]
+    pub const fn pitched_alone(mut self) -> Self {
+        self.accepts |= PITCHED | ALONE;
         self
     }
 
@@ -212,6 +221,11 @@ impl PortRule {
         self.accepts & PITCHED != 0
     }
 
+    /// Whether no other tensor of the call may lie between rows.
+    pub const fn wants_alone(&self) -> bool {
+        self.accepts & ALONE != 0
+    }
+
     /// Whether dimensions may be bounded.
     pub const fn takes_bounded(&self) -> bool {
         self.accepts & BOUNDED != 0
@@ -231,7 +245,7 @@ impl PortRule {
     pub const fn has_unknown_parts(&self) -> bool {
         let [a, b, c] = self.reserved;
         self.layout > Self::NHWC
-            || self.accepts & !(PITCHED | BOUNDED | PER_AXIS) != 0
+            || self.accepts & !(PITCHED | BOUNDED | PER_AXIS | ALONE) != 0
             || (a | b | c) != 0
     }
 }

@@ -5,7 +5,7 @@ use udo_host::{Refusal, accept};
 
 use super::ports::Ports;
 use super::unplaced::Unplaced;
-use super::{Constant, Operand};
+use super::{Constant, Operand, Pitch};
 use crate::cores::Format;
 use crate::exit_guard::{self, PackageCall};
 use crate::graph::{Source, ValueId};
@@ -26,9 +26,10 @@ impl Unplaced<'_> {
         if !self.bound.epilogue.is_empty() {
             // Ports of the operator that the node leaves out stay left out.
             let own = self.bound.op.schema().inputs().len().max(ports.inputs.len());
-            ports
-                .inputs
-                .resize(own, Operand { value: None, format: Format::ABSENT, takes_pitch: false });
+            ports.inputs.resize(
+                own,
+                Operand { value: None, format: Format::ABSENT, pitch: Pitch::Refused },
+            );
         }
         for step in &self.bound.epilogue {
             let before = offer.after.last().map(|(output, _)| *output).or(offer.own);
@@ -92,12 +93,12 @@ impl Unplaced<'_> {
                 let mut descs = descs.iter().filter(|desc| takes_encoding(None, desc));
                 let is_alike = |desc: &&TensorDesc| desc.dtype() == output.format.desc.dtype();
                 let format = Format::of(*descs.clone().find(is_alike).or_else(|| descs.next())?);
-                ports.inputs.push(Operand { value: Some(vector), format, takes_pitch: false });
+                ports.inputs.push(Operand { value: Some(vector), format, pitch: Pitch::Refused });
                 EpilogueOp::Bias { input, axis: layout.axis(axis)? }
             }
             Step::Residual(tensor) => {
                 let format = self.residual(core, tensor, &output.format)?;
-                ports.inputs.push(Operand { value: Some(tensor), format, takes_pitch: false });
+                ports.inputs.push(Operand { value: Some(tensor), format, pitch: Pitch::Refused });
                 EpilogueOp::Residual { input }
             }
             Step::Activation(activation) => EpilogueOp::Activation(activation),

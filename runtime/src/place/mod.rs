@@ -8,7 +8,7 @@ mod unplaced;
 
 use std::collections::HashMap;
 
-use udo_api::{Core, EpilogueStep, Status, TensorDesc};
+use udo_api::{Core, EpilogueStep, PortRule, Status, TensorDesc};
 use udo_host::{ConstantId, FinalizedKernel, Machine, Refusal, Source};
 
 use crate::cores::opencl::OpenClError;
@@ -87,8 +87,28 @@ pub(crate) struct Operand {
     pub(crate) value: Option<ValueId>,
     /// How it comes to the kernel.
     pub(crate) format: Format,
-    /// Whether the kernel can work on rows of it that lie apart.
-    pub(crate) takes_pitch: bool,
+    /// Whether its rows may lie apart.
+    pub(crate) pitch: Pitch,
+}
+
+/// Whether the rows of a tensor of a call may lie apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pitch {
+    Refused,
+    Taken,
+    /// Where no other tensor of the call lies between them.
+    Alone,
+}
+
+impl Pitch {
+    /// What a kernel says of a port.
+    pub(crate) fn of(rule: Option<&PortRule>) -> Self {
+        match rule {
+            Some(rule) if rule.wants_alone() => Self::Alone,
+            Some(rule) if rule.takes_pitched() => Self::Taken,
+            Some(_) | None => Self::Refused,
+        }
+    }
 }
 
 /// A node that a kernel computes.

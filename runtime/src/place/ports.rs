@@ -4,8 +4,8 @@ use udo_api::{
     AxisEncoding, Core, DType, EpilogueStep, KernelDef, Port, PortRule, Side, TensorDesc,
 };
 
-use super::Operand;
 use super::unplaced::Unplaced;
+use super::{Operand, Pitch};
 use crate::cores::{Format, descs_on, is_quantized};
 use crate::graph::ValueId;
 use crate::resolve::{Params, port_rule, port_types, takes_encoding};
@@ -36,14 +36,12 @@ impl Unplaced<'_> {
         for (index, &value) in self.node.inputs.iter().enumerate() {
             let format = self.format(kernel, core, Side::Input, index, value, &ports.inputs)?;
             let rule = self.rule(kernel, Side::Input, index);
-            let takes_pitch = rule.is_some_and(PortRule::takes_pitched);
-            ports.inputs.push(Operand { value, format, takes_pitch });
+            ports.inputs.push(Operand { value, format, pitch: Pitch::of(rule) });
         }
         for (index, &value) in self.node.outputs.iter().enumerate() {
             let format = self.format(kernel, core, Side::Output, index, value, &ports.inputs)?;
             let rule = self.rule(kernel, Side::Output, index);
-            let takes_pitch = rule.is_some_and(PortRule::takes_pitched);
-            ports.outputs.push(Operand { value, format, takes_pitch });
+            ports.outputs.push(Operand { value, format, pitch: Pitch::of(rule) });
         }
         self.check_bounds(kernel, &ports)?;
         self.set_layouts(kernel, core, &mut ports)?;

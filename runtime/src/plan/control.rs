@@ -17,6 +17,7 @@ use super::{Operand, PlanError, Purpose, Step, tie};
 use crate::cores::trips::{Check, Count, Slice, Slices, Stack, Stand, Trip};
 use crate::cores::{Format, Memory, convert};
 use crate::graph::ValueId;
+use crate::place::Pitch;
 use crate::resolve::{Along, BoundNode, Control};
 
 /// What nodes are in while they are lowered.
@@ -337,7 +338,11 @@ impl Lowering<'_> {
     ) -> Result<(), PlanError> {
         let name = value.map_or_else(String::new, |value| self.name(value));
         let is_fixed = [&from, &to].iter().all(|side| side.desc.full_shape().is_fixed());
-        let by = if is_fixed { &convert::COPY } else { &convert::TRANSFER };
+        let (by, pitch) = if is_fixed {
+            (&convert::COPY, Pitch::Taken)
+        } else {
+            (&convert::TRANSFER, Pitch::Refused)
+        };
         let kernel = finalized(by, &from.desc, &to.desc, self.machine).map_err(|refusal| {
             PlanError::Transfer { value: name.clone(), reason: refusal.to_string() }
         })?;
@@ -353,8 +358,8 @@ impl Lowering<'_> {
             core: Core::CPU,
             is_on_device: false,
             guard: None,
-            inputs: vec![Operand { takes_pitch: is_fixed, ..from }],
-            outputs: vec![Operand { takes_pitch: is_fixed, ..to }],
+            inputs: vec![Operand { pitch, ..from }],
+            outputs: vec![Operand { pitch, ..to }],
         });
         Ok(())
     }

@@ -15,7 +15,7 @@ use crate::cores::opencl::{self, Device, Download, Upload};
 use crate::cores::relayout::relayout;
 use crate::cores::{Format, Memory, convert, machine};
 use crate::graph::{Source, ValueId};
-use crate::place::{Choice, PlacedKernel, Placement};
+use crate::place::{Choice, Pitch, PlacedKernel, Placement};
 use crate::registry::Registry;
 use crate::resolve::TypedGraph;
 
@@ -110,21 +110,26 @@ impl Lowered {
         let Self { steps, inputs, outputs, windows, repeated, .. } = self;
         let end = steps.len();
         for (at, step) in steps.iter().enumerate() {
+            let is_copied = tie::is_copied_by_rows(at, step);
             for operand in step.operands() {
                 let Some(window) = operand.window() else { continue };
                 let rows = windows.get(window).map(|window| window.region);
-                let is_alike = rows == Some(region(&operand.desc));
-                windows.touch(window, at, operand.takes_pitch && is_alike);
+                let pitch = match operand.pitch {
+                    _ if rows != Some(region(&operand.desc)) => Pitch::Refused,
+                    Pitch::Refused if is_copied => Pitch::Taken,
+                    pitch => pitch,
+                };
+                windows.touch(window, at, pitch);
             }
         }
         for window in inputs.iter().filter_map(|port| port.operand.window()) {
             // Inputs stay from run to run.
-            windows.touch(window, 0, false);
-            windows.touch(window, end, false);
+            windows.touch(window, 0, Pitch::Refused);
+            windows.touch(window, end, Pitch::Refused);
             windows.set_port(window);
         }
         for window in outputs.iter().filter_map(|port| port.operand.window()) {
-            windows.touch(window, end, false);
+            windows.touch(window, end, Pitch::Refused);
             windows.set_port(window);
         }
         // What comes into a trip from before it, or leaves it, has to outlive all trips.
@@ -382,7 +387,7 @@ impl Lowering<'_> {
             inputs.push(match input.value.filter(|_| placed.kernel.reads(port)) {
                 Some(id) => {
                     let operand = self.need(id, memory, &input.format)?;
-                    Operand { takes_pitch: input.takes_pitch, ..operand }
+                    Operand { pitch: input.pitch, ..operand }
                 }
                 None => Operand::ABSENT,
             });
@@ -407,7 +412,7 @@ impl Lowering<'_> {
             let shape = self.shape(&desc);
             let operand = Operand { desc, place, shape, ..Operand::ABSENT };
             self.keep(id, memory, output.format.layout(), operand.clone());
-            outputs.push(Operand { takes_pitch: output.takes_pitch, ..operand });
+            outputs.push(Operand { pitch: output.pitch, ..operand });
         }
         self.lowered.steps.push(Step {
             guard: placed.entry.guard,

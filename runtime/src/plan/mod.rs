@@ -28,7 +28,7 @@ use crate::cores::opencl::{CopyThere, Device, OpenClError, Region};
 use crate::cores::{Memory, PerMemory, Profile, fast_memory, machine};
 use crate::exit_guard::{self, PackageCall};
 use crate::memory::{MAX_BYTES, Tensor};
-use crate::place::Placement;
+use crate::place::{Pitch, Placement};
 use crate::registry::Registry;
 use crate::thread_pool::Pool;
 
@@ -62,8 +62,8 @@ pub(crate) struct Operand {
     pub(crate) in_place: Option<u16>,
     /// This run's extents, where dimensions are bounded.
     pub(crate) shape: Option<ShapeId>,
-    /// Whether the step can work on rows that lie apart.
-    takes_pitch: bool,
+    /// Whether its rows may lie apart.
+    pub(crate) pitch: Pitch,
 }
 
 impl Operand {
@@ -72,7 +72,7 @@ impl Operand {
         place: None,
         in_place: None,
         shape: None,
-        takes_pitch: false,
+        pitch: Pitch::Refused,
     };
 
     pub(crate) fn window(&self) -> Option<WindowId> {

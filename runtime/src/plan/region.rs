@@ -56,11 +56,15 @@ impl Region {
         (self.offset + pitch - origin % pitch) % pitch
     }
 
+    /// Whether either ends before the other begins.
+    pub(super) fn is_clear_of(&self, other: &Self) -> bool {
+        let (Some(end), Some(other_end)) = (self.end(), other.end()) else { return false };
+        self.is_empty() || other.is_empty() || end <= other.offset || other_end <= self.offset
+    }
+
     /// Whether the two have bytes in common, or may have.
     pub(super) fn meets(&self, other: &Self) -> bool {
-        let (Some(end), Some(other_end)) = (self.end(), other.end()) else { return true };
-        let apart =
-            self.is_empty() || other.is_empty() || end <= other.offset || other_end <= self.offset;
+        let apart = self.is_clear_of(other);
         if apart || self.pitch != other.pitch || self.is_dense() || other.is_dense() {
             return !apart;
         }

@@ -9,8 +9,9 @@ use udo_api::{Facts, InPlace, TensorDesc};
 
 use super::lower::{Lowered, region};
 use super::region::Life;
-use super::windows::{Share, WindowId, Within};
+use super::windows::{Share, WindowId, Windows, Within};
 use super::{FinalizedKernel, Operand, Place, PlanError, PlanOptions, Purpose, Step, states};
+use crate::place::Pitch;
 
 /// One input and one output of a step that hold the same elements.
 #[derive(Clone, Copy, Debug)]
@@ -151,6 +152,16 @@ fn ties_all_outputs(at: usize, step: &Step) -> bool {
         && step.ties.iter().all(can_copy)
 }
 
+/// Whether a step does nothing that copies of rows would not do, to parts of the rows of tensors.
+pub(super) fn is_copied_by_rows(at: usize, step: &Step) -> bool {
+    let is_part_of_rows = |tie: &Tie| {
+        let sides = sides(step, tie);
+        let within = sides.and_then(|(part, whole)| within(at, tie, &part.desc, &whole.desc));
+        within.is_some_and(|within| within.pitch.is_some())
+    };
+    !step.is_on_device && ties_all_outputs(at, step) && step.ties.iter().all(is_part_of_rows)
+}
+
 /// The smaller side of a tie.
 fn part_of<'a>(step: &'a Step, tie: &Tie) -> Option<&'a Operand> {
     sides(step, tie).map(|(part, _)| part)
@@ -263,6 +274,14 @@ fn overwritable(lowered: &Lowered, at: usize, pair: InPlace) -> Option<(WindowId
     (once && free && alike && from != to && step.operands().all(dense)).then_some((from, to))
 }
 
+/// Whether a step takes its tensors as they lie.
+fn takes_places(windows: &Windows, step: &Step) -> bool {
+    step.operands().all(|operand| {
+        let window = operand.window().and_then(|id| windows.get(id));
+        operand.pitch != Pitch::Refused || window.is_none_or(|window| window.region.is_dense())
+    })
+}
+
 /// Takes out steps whose outputs are all in place, and copies what is missing where only some are.
 fn rewrite(
     lowered: &mut Lowered,
@@ -273,7 +292,12 @@ fn rewrite(
     let mut starts = Vec::with_capacity(steps.len() + 1);
     for (at, (step, done)) in steps.into_iter().zip(done).enumerate() {
         starts.push(lowered.steps.len());
-        if done.is_empty() {
+        if done.is_empty() && takes_places(&lowered.windows, &step) {
+            for window in
+                step.operands().filter_map(|o| o.window().filter(|_| o.pitch == Pitch::Refused))
+            {
+                lowered.windows.touch(window, at, Pitch::Refused);
+            }
             lowered.steps.push(step);
             continue;
         }

@@ -6,6 +6,7 @@
 
 use super::region::{Life, Region};
 use crate::cores::Memory;
+use crate::place::Pitch;
 
 /// A place for one value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,8 +21,8 @@ pub(super) struct Window {
     pub(super) life: Option<Life>,
     /// Windows of one content hold the same bytes where they meet.
     content: usize,
-    /// The steps that touch it and cannot work on rows that lie apart.
-    dense_in: Vec<usize>,
+    /// The steps that touch it, and whether they can work on rows of it that lie apart.
+    touches: Vec<(usize, Pitch)>,
     /// The step that puts other elements there, for the next trip of steps that run again and again.
     renewed_at: Option<usize>,
     /// When nobody wants what is there in a trip, where that is so.
@@ -45,6 +46,19 @@ impl Window {
     fn is_renewed_in(&self, other: &Self) -> bool {
         let lives = |at: usize| other.life.is_some_and(|life| life.first <= at && at <= life.last);
         self.renewed_at.is_some_and(lives)
+    }
+
+    /// Whether all that touch it, other than step `but`, take rows that lie apart.
+    fn takes_pitch(&self, but: Option<usize>) -> bool {
+        self.touches.iter().all(|&(step, pitch)| Some(step) == but || pitch != Pitch::Refused)
+    }
+
+    /// Whether a step touches both, and wants nothing else between the rows of one of them.
+    fn stays_out_of(&self, other: &Self) -> bool {
+        self.touches.iter().any(|&(step, pitch)| {
+            let is_alone = |of: Pitch| pitch == Pitch::Alone || of == Pitch::Alone;
+            other.touches.iter().any(|&(at, of)| at == step && is_alone(of))
+        })
     }
 }
 
@@ -96,8 +110,21 @@ pub(super) struct Within {
     pub(super) step: usize,
     /// Bytes from the start of the other one.
     pub(super) offset: usize,
-    /// Bytes from one row to the next, where that is not a row.
+    /// Bytes of a row of the other one, of each of which it is a part.
     pub(super) pitch: Option<usize>,
+}
+
+impl Within {
+    /// Where a part lies in a whole whose rows may lie apart themselves; none where those are no longer what the step sees.
+    fn of(&self, part: Region, whole: Region) -> Option<Region> {
+        let offset = whole.offset.checked_add(self.offset)?;
+        let pitch = match self.pitch {
+            None => part.pitch,
+            Some(row) if whole.is_dense() => row,
+            Some(row) => Some(whole.pitch).filter(|_| whole.row == row)?,
+        };
+        Some(Region { offset, pitch, ..part })
+    }
 }
 
 impl Windows {
@@ -123,7 +150,7 @@ impl Windows {
             region,
             life: None,
             content: id,
-            dense_in: Vec::new(),
+            touches: Vec::new(),
             renewed_at: None,
             idle: None,
         });
@@ -140,13 +167,12 @@ impl Windows {
         within: Within,
         at: usize,
     ) -> Option<WindowId> {
-        let Window { buffer, region, content, .. } = *self.get(whole)?;
-        let region = placed(part, region.offset.checked_add(within.offset)?, within.pitch);
+        let &Window { buffer, region, content, .. } = self.get(whole)?;
+        let region = within.of(part, region)?;
         let id = self.all.len();
         let life = Some(Life { first: at, last: at });
-        let dense_in = Vec::new();
-        let window =
-            Window { buffer, region, life, content, dense_in, renewed_at: None, idle: None };
+        let (touches, renewed_at, idle) = (Vec::new(), None, None);
+        let window = Window { buffer, region, life, content, touches, renewed_at, idle };
         self.all.push(window);
         self.put(buffer, vec![id]);
         Some(WindowId(id))
@@ -177,14 +203,12 @@ impl Windows {
         life.is_some_and(|life| steps.first <= life.first && life.last <= steps.last)
     }
 
-    /// Says that step `step` touches a window, by a call that can or cannot work on rows that lie apart.
-    pub(super) fn touch(&mut self, id: WindowId, step: usize, takes_pitch: bool) {
+    /// Says that step `step` touches a window, and whether by a call that can work on rows that lie apart.
+    pub(super) fn touch(&mut self, id: WindowId, step: usize, pitch: Pitch) {
         let Some(window) = self.all.get_mut(id.0) else { return };
         let now = Life { first: step, last: step };
         window.life = Some(window.life.map_or(now, |life| life.and(now)));
-        if !takes_pitch {
-            window.dense_in.push(step);
-        }
+        window.touches.push((step, pitch));
     }
 
     /// Says that step `step` puts other elements into a window.
@@ -231,7 +255,7 @@ impl Windows {
         let is_alone = buffer.windows == [id.0]
             && !buffer.has_port
             && buffer.held.is_none()
-            && window.dense_in.is_empty();
+            && window.takes_pitch(None);
         let fresh = is_alone && window.region.pitch == window.region.row;
         let region = spaced(window.region).filter(|region| fresh && !region.is_empty());
         if let Some((region, bytes)) = region.and_then(|region| Some((region, region.end()?))) {
@@ -251,7 +275,7 @@ impl Windows {
     pub(super) fn drop_step(&mut self, step: usize, touched: &[WindowId]) {
         for id in touched {
             if let Some(window) = self.all.get_mut(id.0) {
-                window.dense_in.retain(|&other| other != step);
+                window.touches.retain(|&(other, _)| other != step);
             }
         }
     }
@@ -266,8 +290,7 @@ impl Windows {
         share: Share,
     ) -> bool {
         let (Some(p), Some(w)) = (self.get(part), self.get(whole)) else { return false };
-        let Some(offset) = w.region.offset.checked_add(within.offset) else { return false };
-        let target = placed(p.region, offset, within.pitch);
+        let Some(target) = within.of(p.region, w.region) else { return false };
         if p.buffer == w.buffer {
             return !matches!(share, Share::Overwrite { .. }) && p.region == target;
         }
@@ -330,11 +353,11 @@ impl Windows {
         let (Some(p), Some(w)) = (self.get(goes.part), self.get(goes.whole)) else { return false };
         let (from, to, shape) = (p.buffer, w.buffer, p.region);
         let is_alike = |&id: &usize| {
-            let takes = |window: &Window| window.dense_in.iter().all(|&other| other == step);
-            self.all.get(id).is_some_and(|window| window.region == shape && takes(window))
+            let takes = |window: &Window| window.region == shape && window.takes_pitch(Some(step));
+            self.all.get(id).is_some_and(takes)
         };
         let Some(buffer) = self.buffers.get(from) else { return false };
-        if !w.region.is_dense() || !shape.is_dense() || !buffer.windows.iter().all(is_alike) {
+        if !shape.is_dense() || !buffer.windows.iter().all(is_alike) {
             return false;
         }
         let moved = buffer.windows.iter().map(|&id| (id, goes.meet)).collect();
@@ -409,7 +432,7 @@ impl Windows {
             return false;
         };
         if !moved.1.meets(&stays.1) {
-            return true;
+            return moved.1.is_clear_of(&stays.1) || !a.stays_out_of(b);
         }
         let contents = [Some(a.content), Some(b.content)];
         let (part, whole) = (self.content(goes.part), self.content(goes.whole));
@@ -471,11 +494,6 @@ struct Pair {
     share: Share,
 }
 
-/// `region` at another place, its rows further apart where they are to be.
-fn placed(region: Region, offset: usize, pitch: Option<usize>) -> Region {
-    Region { offset, pitch: pitch.unwrap_or(region.pitch), ..region }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -489,8 +507,8 @@ mod tests {
         let mut windows = Windows::default();
         let ids = all.map(|(bytes, first, last)| {
             let id = windows.add(Memory::Host, Region::dense(bytes, 4));
-            windows.touch(id, first, true);
-            windows.touch(id, last, true);
+            windows.touch(id, first, Pitch::Taken);
+            windows.touch(id, last, Pitch::Taken);
             id
         });
         (windows, ids)
@@ -540,13 +558,44 @@ mod tests {
     fn rows_lie_apart_where_all_calls_take_it() {
         let within = Within { step: 9, offset: 4, pitch: Some(12) };
         let (mut all, [part, whole]) = windows([(16, 0, 2), (48, 2, 3)]);
-        all.touch(part, 1, false);
+        all.touch(part, 1, Pitch::Refused);
         assert!(!all.unify(part, whole, within, Share::Content));
         all.drop_step(1, &[part]);
         // The step that concatenates them need not.
-        all.touch(part, 9, false);
+        all.touch(part, 9, Pitch::Refused);
         assert!(all.unify(part, whole, within, Share::Content));
         assert_eq!(all.get(part).unwrap().region, region(4, 4, 4, 12));
+    }
+
+    #[test]
+    fn rows_of_a_part_lie_as_far_apart_as_those_of_its_whole_in_another_one() {
+        let (mut all, [part, whole, all_of_it]) = windows([(16, 0, 2), (32, 2, 3), (64, 3, 4)]);
+        for (id, row) in [(whole, 8), (all_of_it, 16)] {
+            let region = &mut all.all[id.0].region;
+            *region = Region::dense(region.rows * region.row, row);
+        }
+        let within = |offset, row| Within { step: 9, offset, pitch: Some(row) };
+        assert!(all.unify(whole, all_of_it, within(8, 16), Share::Content));
+        assert!(!all.unify(part, whole, within(4, 6), Share::Content));
+        assert!(all.unify(part, whole, within(4, 8), Share::Content));
+        assert_eq!(all.get(part).unwrap().region, region(12, 4, 4, 16));
+    }
+
+    #[test]
+    fn nothing_of_a_call_lies_between_rows_that_it_wants_alone() {
+        for (pitch, other, is_there) in [
+            (Pitch::Taken, Pitch::Taken, true),
+            (Pitch::Alone, Pitch::Taken, false),
+            (Pitch::Taken, Pitch::Alone, false),
+        ] {
+            let (mut all, [x, y, whole]) = windows([(16, 0, 2), (16, 2, 3), (32, 3, 4)]);
+            all.all[whole.0].region = Region::dense(32, 8);
+            all.touch(x, 2, pitch);
+            all.touch(y, 2, other);
+            let within = |offset| Within { step: 9, offset, pitch: Some(8) };
+            assert!(all.unify(x, whole, within(0), Share::Content));
+            assert_eq!(all.unify(y, whole, within(4), Share::Content), is_there);
+        }
     }
 
     #[test]
@@ -576,10 +625,10 @@ mod tests {
         let (mut all, [x, _]) = windows([(8, 0, 1), (8, 1, 2)]);
         all.gpu_align_bytes = 128;
         let gpu = all.add(Memory::Gpu, Region::dense(256, 4));
-        all.touch(gpu, 1, true);
+        all.touch(gpu, 1, Pitch::Taken);
         assert!(!all.unify(x, gpu, at(0), Share::Content));
         let part = all.add(Memory::Gpu, Region::dense(128, 4));
-        all.touch(part, 0, true);
+        all.touch(part, 0, Pitch::Taken);
         assert!(!all.unify(part, gpu, at(64), Share::Content));
         assert!(all.unify(part, gpu, at(128), Share::Content));
     }

@@ -26,6 +26,7 @@ use crate::cores::opencl::Arena;
 use crate::cores::{Memory, PerMemory};
 use crate::exit_guard;
 use crate::memory::{Budget, Buffer, Limit, OutOfMemory};
+use crate::place::Pitch;
 use crate::plan::{Largest, Operand, Place, Plan, Progress, Purpose, ShapeId, Step, WindowPlace};
 use crate::thread_pool::Pool;
 
@@ -291,6 +292,9 @@ impl Prepared {
                 let element = operand.desc.dtype().map_or(1, DType::size_bytes);
                 if let Some(pitch) = self.place(operand).and_then(|place| place.pitch) {
                     arg = arg.with_row_stride(pitch / element);
+                    if operand.pitch == Pitch::Alone {
+                        arg = arg.alone();
+                    }
                 }
                 if let Some(other) = operand.in_place {
                     arg = arg.paired_with(other);

@@ -78,6 +78,8 @@ const RECIPES: &[Recipe] = &[
     Maker::channels_last,
     Maker::conv,
     Maker::conv,
+    Maker::pool,
+    Maker::product,
     Maker::normalize,
     Maker::normalize,
     Maker::broadcast,
@@ -217,7 +219,9 @@ impl Maker {
     }
 
     fn elementwise(&mut self, x: &Operand) {
-        let op = self.random.pick(&["Twice", "Relu", "Relu", "Sigmoid", "Identity", "Dropout"]);
+        let op = self
+            .random
+            .pick(&["Twice", "Thrice", "Relu", "Relu", "Sigmoid", "Identity", "Dropout"]);
         self.unary(op, x);
     }
 
@@ -314,12 +318,21 @@ impl Maker {
         let mut parts = Vec::new();
         for index in 0..2 + self.random.below(3) {
             let from = if index == 0 { x.clone() } else { self.random.pick(&mates) };
-            match self.random.below(5) {
+            match self.random.below(8) {
                 0 => parts.push(self.unary("Relu", &from)),
                 1 if axis == 1 && from.rank() == 4 && from.len() > 0 => {
-                    let sums = self.convolved(&from, 1);
+                    let kernel = self.random.pick(&[1, 1, 3]);
+                    let sums = self.convolved(&from, kernel);
                     parts.push(self.unary("Relu", &sums));
                 }
+                3 if axis == 1 && from.rank() == 4 && from.len() > 0 => {
+                    parts.push(self.convolved(&from, 1));
+                }
+                4 if from.rank() == 4 && from.len() > 0 => parts.push(self.pooled(&from)),
+                5 if axis + 1 == from.rank() && from.len() > 0 => {
+                    parts.push(self.multiplied(&from));
+                }
+                6 => parts.push(self.unary("Thrice", &from)),
                 2 => {
                     parts.push(self.node("Fork", &[from.id], &[], &[&from.dims, &from.dims]));
                     if self.random.once_in(2) {
@@ -375,6 +388,34 @@ impl Maker {
             1 => self.elementwise(&sums),
             2 => self.quantized_sums(&sums),
             _ => {}
+        }
+    }
+
+    fn pooled(&mut self, x: &Operand) -> Operand {
+        let op = self.random.pick(&["MaxPool", "AveragePool"]);
+        let ints = |n: i64, count| Attr::Ints(vec![n; count]);
+        let attrs = [("kernel_shape", ints(3, 2)), ("pads", ints(1, 4))];
+        self.node(op, &[x.id], &attrs, &[&x.dims])
+    }
+
+    fn pool(&mut self, x: &Operand) {
+        if x.rank() == 4 && x.len() > 0 {
+            self.pooled(x);
+        }
+    }
+
+    fn multiplied(&mut self, x: &Operand) -> Operand {
+        let mut dims = x.dims.clone();
+        let depth = dims.pop().unwrap_or(1);
+        let cols = 1 + self.random.below(6);
+        dims.push(cols);
+        let right = self.reals(&[depth, cols]);
+        self.node("MatMul", &[x.id, right], &[], &[&dims])
+    }
+
+    fn product(&mut self, x: &Operand) {
+        if x.rank() > 0 && x.len() > 0 {
+            self.multiplied(x);
         }
     }
 

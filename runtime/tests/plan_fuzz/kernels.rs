@@ -25,6 +25,7 @@ pub(crate) static PACKAGE: PackageV1 = PackageV1::new("Fuzz", "1.0.0")
         OpDef::of::<Like<3>>(),
         OpDef::of::<Like<4>>(),
         OpDef::of::<Like<5>>(),
+        OpDef::of::<Like<6>>(),
         OpDef::of::<Beside<false>>(),
         OpDef::of::<Beside<true>>(),
         OpDef::of::<Weighted>(),
@@ -37,6 +38,8 @@ pub(crate) static PACKAGE: PackageV1 = PackageV1::new("Fuzz", "1.0.0")
         KernelDef::new::<TwiceF32>("Twice", Core::CPU)
             .ports(PITCHED.split_at(2).0)
             .in_place(&[FIRST]),
+        KernelDef::new::<ThriceF32>("Thrice", Core::CPU)
+            .ports(&[any_input(0).pitched_alone(), any_output(0).pitched_alone()]),
         KernelDef::gpu::<TwiceGpu>("TwiceOnGpu"),
         KernelDef::new::<TwiceF32>("TwiceOnDsp", Core::CPU),
         KernelDef::new::<TwiceDsp>("TwiceOnDsp", Core::DSP_V68)
@@ -63,8 +66,8 @@ const IN: &[Port] = &[Port::required("x", F32)];
 const SEVERAL: &[Port] = &[Port::required("xs", F32).repeated()];
 const OUT: &[Port] = &[Port::required("y", F32)];
 
-const NAMES: [&str; 6] =
-    ["Twice", "TwiceOnGpu", "TwiceOnDsp", "Channel", "ChannelIn", "ChannelOut"];
+const NAMES: [&str; 7] =
+    ["Twice", "TwiceOnGpu", "TwiceOnDsp", "Channel", "ChannelIn", "ChannelOut", "Thrice"];
 
 /// An operator whose output is like its input.
 struct Like<const NAME: usize>;
@@ -99,6 +102,27 @@ impl Kernel for TwiceF32 {
         for (row, x) in x.iter().enumerate() {
             let y = y.get_mut(row).unwrap_or_default();
             y.iter_mut().zip(x).for_each(|(y, x)| *y = 2.0 * x);
+        }
+        Ok(())
+    }
+}
+
+/// Three times its input, between whose rows, and those of its output, nothing else of the call lies.
+struct ThriceF32 {
+    cols: usize,
+}
+
+impl Kernel for ThriceF32 {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        Ok(Self { cols: cx.input(0)?.shape().last().copied().unwrap_or(1) })
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io { inputs, mut outputs, .. } = io;
+        let (x, from) = inputs.strided::<f32>(0)?;
+        let (y, to) = outputs.take_strided::<f32>(0)?;
+        for (x, y) in x.chunks(from.max(1)).zip(y.chunks_mut(to.max(1))) {
+            x.iter().zip(y).take(self.cols).for_each(|(x, y)| *y = 3.0 * x);
         }
         Ok(())
     }

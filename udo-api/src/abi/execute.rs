@@ -60,6 +60,8 @@ pub mod arg_flags {
     pub const PITCHED: u8 = 4;
     /// The tensor is one half of an in-place pair.
     pub const PAIRED: u8 = 8;
+    /// No other tensor of the call lies between the rows.
+    pub const ALONE: u8 = 16;
 }
 
 abi_struct! {
@@ -153,6 +155,15 @@ impl TensorArg {
         self
     }
 
+    /// The same tensor, between whose rows no other tensor of the call lies.
+    #[must_use]
+    pub const fn alone(mut self) -> Self {
+        if !self.is_dense() {
+            self.flags |= arg_flags::ALONE;
+        }
+        self
+    }
+
     /// The same tensor as one half of an in-place pair with port `other` of the other side.
     #[must_use]
     pub const fn paired_with(mut self, other: u16) -> Self {
@@ -164,6 +175,19 @@ impl TensorArg {
     /// Its extents in this run.
     pub fn shape(&self) -> &[usize] {
         self.dims.get(..usize::from(self.rank)).unwrap_or(&[])
+    }
+
+    /// Elements from the first one to the last one, with what lies between the rows; none beyond memory.
+    pub(crate) fn span(&self) -> Option<usize> {
+        let cols = self.shape().last().copied().unwrap_or(1);
+        let Some(rows) = self.len.checked_div(cols).filter(|_| !self.is_dense()) else {
+            return Some(self.len);
+        };
+        rows.saturating_sub(1).checked_mul(self.row_stride)?.checked_add(if rows > 0 {
+            cols
+        } else {
+            0
+        })
     }
 
     /// Whether its rows lie behind each other.

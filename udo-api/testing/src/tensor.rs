@@ -237,7 +237,8 @@ impl Tensor {
         let mut arg = TensorArg::new(&self.desc, self.memory.buffer.as_ptr());
         arg.len = self.dims.iter().product();
         arg.dims[..self.dims.len()].copy_from_slice(&self.dims);
-        arg.with_row_stride(self.pitch)
+        // Each tensor has memory of its own.
+        arg.with_row_stride(self.pitch).alone()
     }
 }
 

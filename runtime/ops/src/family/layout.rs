@@ -31,6 +31,35 @@ impl LayoutPorts {
         rules
     }
 
+    /// The same where rows of tensors whose channels are last may lie apart.
+    pub(crate) const fn pitched<const N: usize>(self, rules: [PortRule; N]) -> [PortRule; N] {
+        let mut rules = self.pitched_output(rules);
+        let mut at = 0;
+        while at < N {
+            if rules[at].is_channels_last() {
+                rules[at] = rules[at].pitched_alone();
+            }
+            at += 1;
+        }
+        rules
+    }
+
+    /// The same where those of the output alone may.
+    pub(crate) const fn pitched_output<const N: usize>(
+        self,
+        rules: [PortRule; N],
+    ) -> [PortRule; N] {
+        let mut rules = self.of(rules);
+        let mut at = 0;
+        while at < N {
+            if rules[at].is_channels_last() && matches!(rules[at].side(), Some(Side::Output)) {
+                rules[at] = rules[at].pitched_alone();
+            }
+            at += 1;
+        }
+        rules
+    }
+
     /// An input as the operator describes it, from what the kernel gets.
     pub(crate) fn described(self, x: &TensorDesc) -> Result<TensorDesc, Error> {
         match x.full_shape().iter().collect::<Vec<_>>()[..] {

@@ -27,8 +27,14 @@ impl QuantizedAs {
     }
 }
 
-/// The results of a kernel, which it computes in f32.
-pub(crate) enum Results<'a> {
+/// The results of a kernel, which it computes in f32: pixels of so many channels, or rows of a matrix, which may lie apart.
+pub(crate) struct Results<'a> {
+    values: Values<'a>,
+    /// Elements from one pixel to the next.
+    pitch: usize,
+}
+
+enum Values<'a> {
     Numbers(&'a mut [f32]),
     U8(&'a mut [u8], Encoding),
     I8(&'a mut [i8], Encoding),
@@ -36,11 +42,13 @@ pub(crate) enum Results<'a> {
     I16(&'a mut [i16], Encoding),
 }
 
-/// How results are cut among threads.
+/// How results are cut among threads, by rows of pixels.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cut {
-    /// Results of a row.
-    pub(crate) row: usize,
+    /// Pixels of a row: rows of a matrix are one each.
+    pub(crate) pixels: usize,
+    /// Results of a pixel.
+    pub(crate) channels: usize,
     /// Rows that a thread takes at a time.
     pub(crate) height: usize,
     /// Rows that are computed at once where they become quantized values; at most `height` are.
@@ -49,15 +57,31 @@ pub(crate) struct Cut {
     pub(crate) workspace: usize,
 }
 
+/// Rows of results that are computed at once.
+pub(crate) struct Strip<'a> {
+    /// The number of the first.
+    pub(crate) first: usize,
+    /// How many they are; of the last one there may be fewer pixels.
+    pub(crate) rows: usize,
+    pub(crate) y: &'a mut [f32],
+    /// Elements from one pixel to the next.
+    pub(crate) pitch: usize,
+}
+
 /// Rows of so many results that are computed at once where they become quantized values: at least `least`.
 pub(crate) fn strip_rows(row: usize, least: usize) -> usize {
     (STRIP / row.max(1)).max(least)
 }
 
 impl Cut {
+    /// Results of a row.
+    pub(crate) fn row(&self) -> usize {
+        self.pixels.saturating_mul(self.channels)
+    }
+
     /// Results of a strip.
     fn strip_len(&self) -> usize {
-        self.strip.min(self.height).saturating_mul(self.row)
+        self.strip.min(self.height).saturating_mul(self.row())
     }
 
     /// Elements of workspace for the strips of `rows` rows that become quantized values, where they are cut into no more than
@@ -65,73 +89,113 @@ impl Cut {
     pub(crate) fn strips_len(&self, rows: usize, chunks: usize) -> usize {
         let strip = self.strip_len();
         // Only the last of the chunks may be shorter than a strip.
-        let all = rows.saturating_mul(self.row).saturating_add(strip);
+        let all = rows.saturating_mul(self.row()).saturating_add(strip);
         chunks.saturating_mul(strip).min(all)
     }
 }
 
 impl<'a> Results<'a> {
-    /// Output 0.
+    /// Output 0, a pixel of which has so many channels.
     pub(crate) fn take(
         outputs: &mut Outputs<'a>,
         quantized: Option<QuantizedAs>,
+        channels: usize,
     ) -> Result<Self, ExecError> {
+        let is_dense = outputs.is_dense(0)?;
         let Some(QuantizedAs { dtype, encoding }) = quantized else {
-            return outputs.take(0).map(Self::Numbers);
+            let (y, pitch) = outputs.take_strided(0)?;
+            return Ok(Self::of(Values::Numbers(y), if is_dense { channels } else { pitch }));
         };
-        match dtype {
-            DType::U8 => outputs.take(0).map(|y| Self::U8(y, encoding)),
-            DType::I8 => outputs.take(0).map(|y| Self::I8(y, encoding)),
-            DType::U16 => outputs.take(0).map(|y| Self::U16(y, encoding)),
-            DType::I16 => outputs.take(0).map(|y| Self::I16(y, encoding)),
+        let (values, pitch) = match dtype {
+            DType::U8 => outputs.take_strided(0).map(|(y, at)| (Values::U8(y, encoding), at)),
+            DType::I8 => outputs.take_strided(0).map(|(y, at)| (Values::I8(y, encoding), at)),
+            DType::U16 => outputs.take_strided(0).map(|(y, at)| (Values::U16(y, encoding), at)),
+            DType::I16 => outputs.take_strided(0).map(|(y, at)| (Values::I16(y, encoding), at)),
             _ => Err(ExecError::of(Status::WRONG_TYPE)),
+        }?;
+        Ok(Self::of(values, if is_dense { channels } else { pitch }))
+    }
+
+    /// Numbers, one pixel of so many channels behind the other.
+    pub(crate) fn numbers(y: &'a mut [f32], channels: usize) -> Self {
+        Self::of(Values::Numbers(y), channels)
+    }
+
+    fn of(values: Values<'a>, pitch: usize) -> Self {
+        Self { values, pitch: pitch.max(1) }
+    }
+
+    /// `count` pixels from pixel `first` on.
+    pub(crate) fn part(&mut self, first: usize, count: usize) -> Results<'_> {
+        self.run(first * self.pitch, count * self.pitch, self.pitch)
+    }
+
+    /// The channels of the first pixel, as pixels of one each.
+    pub(crate) fn channels(&mut self, count: usize) -> Results<'_> {
+        self.run(0, count, 1)
+    }
+
+    /// Elements from `from` on, as many as there are of `len`.
+    fn run(&mut self, from: usize, len: usize, pitch: usize) -> Results<'_> {
+        let values = match &mut self.values {
+            Values::Numbers(y) => Values::Numbers(run(y, from, len)),
+            Values::U8(y, encoding) => Values::U8(run(y, from, len), *encoding),
+            Values::I8(y, encoding) => Values::I8(run(y, from, len), *encoding),
+            Values::U16(y, encoding) => Values::U16(run(y, from, len), *encoding),
+            Values::I16(y, encoding) => Values::I16(run(y, from, len), *encoding),
+        };
+        Results::of(values, pitch)
+    }
+
+    /// The results and from one pixel to the next, where they stay numbers.
+    pub(crate) fn as_numbers(&mut self) -> Option<(&mut [f32], usize)> {
+        match &mut self.values {
+            Values::Numbers(y) => Some((y, self.pitch)),
+            Values::U8(..) | Values::I8(..) | Values::U16(..) | Values::I16(..) => None,
         }
     }
 
-    /// `len` of them from `at` on.
-    pub(crate) fn part(&mut self, at: usize, len: usize) -> Results<'_> {
-        match self {
-            Self::Numbers(y) => Results::Numbers(&mut y[at..][..len]),
-            Self::U8(y, encoding) => Results::U8(&mut y[at..][..len], *encoding),
-            Self::I8(y, encoding) => Results::I8(&mut y[at..][..len], *encoding),
-            Self::U16(y, encoding) => Results::U16(&mut y[at..][..len], *encoding),
-            Self::I16(y, encoding) => Results::I16(&mut y[at..][..len], *encoding),
-        }
-    }
-
-    /// Has `body` compute rows from the one whose number it gets on, with its part of `workspace`.
+    /// Has `body` compute rows, with its part of `workspace`.
     pub(crate) fn compute(
         self,
         parallel: Parallel<'_>,
         cut: Cut,
         workspace: &mut [f32],
-        body: impl Fn(usize, &mut [f32], &mut [f32]) -> Result<(), ExecError> + Sync,
+        body: impl Fn(Strip<'_>, &mut [f32]) -> Result<(), ExecError> + Sync,
     ) -> Result<(), ExecError> {
-        match self {
-            Self::Numbers(y) => {
-                let len = cut.height * cut.row;
+        let pitch = self.pitch;
+        match self.values {
+            Values::Numbers(y) => {
+                let row = cut.pixels * pitch;
+                let len = cut.height * row;
                 parallel.chunks_mut_with(y, len, workspace, cut.workspace, |chunk, y, own| {
-                    body(chunk * cut.height, y, own)
+                    let rows = y.len().div_ceil(row.max(1));
+                    body(Strip { first: chunk * cut.height, rows, y, pitch }, own)
                 })
             }
-            Self::U8(y, encoding) => quantized(parallel, cut, workspace, y, encoding, body),
-            Self::I8(y, encoding) => quantized(parallel, cut, workspace, y, encoding, body),
-            Self::U16(y, encoding) => quantized(parallel, cut, workspace, y, encoding, body),
-            Self::I16(y, encoding) => quantized(parallel, cut, workspace, y, encoding, body),
+            Values::U8(y, as_) => quantized(parallel, cut, workspace, (y, pitch), as_, body),
+            Values::I8(y, as_) => quantized(parallel, cut, workspace, (y, pitch), as_, body),
+            Values::U16(y, as_) => quantized(parallel, cut, workspace, (y, pitch), as_, body),
+            Values::I16(y, as_) => quantized(parallel, cut, workspace, (y, pitch), as_, body),
         }
     }
+}
+
+fn run<T>(y: &mut [T], from: usize, len: usize) -> &mut [T] {
+    let end = y.len().min(from + len);
+    &mut y[from..end]
 }
 
 fn quantized<Q: Quantized + QuantizedType + Element>(
     parallel: Parallel<'_>,
     cut: Cut,
     workspace: &mut [f32],
-    y: &mut [Q],
+    (y, pitch): (&mut [Q], usize),
     encoding: Encoding,
-    body: impl Fn(usize, &mut [f32], &mut [f32]) -> Result<(), ExecError> + Sync,
+    body: impl Fn(Strip<'_>, &mut [f32]) -> Result<(), ExecError> + Sync,
 ) -> Result<(), ExecError> {
-    let Cut { row, height, strip, workspace: own } = cut;
-    let each = own + cut.strip_len();
+    let Cut { pixels, channels, height, strip, workspace: own } = cut;
+    let (row, each) = (pixels * pitch, own + cut.strip_len());
     parallel.chunks_mut_with(y, height * row, workspace, each, |chunk, y, workspace| {
         let (own, results) = workspace.split_at_mut(own);
         let rows = y.len().div_ceil(row.max(1));
@@ -140,9 +204,16 @@ fn quantized<Q: Quantized + QuantizedType + Element>(
             let [from, to] = [part, part + 1].map(|part| rows * part / parts);
             let end = y.len().min(to * row);
             let y = &mut y[from * row..end];
-            let results = &mut results[..y.len()];
-            body(chunk * height + from, results, own)?;
-            quantize(results, encoding, y);
+            let results = &mut results[..y.len().div_ceil(pitch) * channels];
+            let (first, rows) = (chunk * height + from, to - from);
+            body(Strip { first, rows, y: &mut *results, pitch: channels }, own)?;
+            if pitch == channels {
+                quantize(results, encoding, y);
+                continue;
+            }
+            for (x, y) in results.chunks_exact(channels.max(1)).zip(y.chunks_mut(pitch)) {
+                quantize(x, encoding, &mut y[..channels]);
+            }
         }
         Ok(())
     })

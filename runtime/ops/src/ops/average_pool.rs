@@ -36,8 +36,15 @@ impl Pool for AveragePool {
 }
 
 impl PoolImage<f32> for AveragePool {
-    fn pool(&self, images: &Images, x: Image<'_, f32>, rows: Range<usize>, y: &mut [f32]) {
-        average_pool(&images.window, images.channels, x, self.0, rows, y, images.channels);
+    fn pool(
+        &self,
+        images: &Images,
+        x: Image<'_, f32>,
+        rows: Range<usize>,
+        y: &mut [f32],
+        y_stride: usize,
+    ) {
+        average_pool(&images.window, images.channels, x, self.0, rows, y, y_stride);
     }
 }
 

@@ -6,7 +6,7 @@ use udo_api::{
     input_like, output_like, types,
 };
 use udo_simd::gemm_f32::Layout;
-use udo_simd::rows::transpose;
+use udo_simd::rows::transpose_part;
 
 use crate::Def;
 use crate::family::elementwise::Stored;
@@ -19,10 +19,10 @@ pub(crate) const DEF: Def = Def::of::<Gemm>(KERNELS);
 
 const KERNELS: &[KernelDef] = &[
     KernelDef::new::<GemmF32>("Gemm", Core::CPU).ports(&[
-        input(0, types::F32).bounded(),
+        input(0, types::F32).bounded().pitched_alone(),
         input_like(1, 0),
         input_like(2, 0),
-        output_like(0, 0).bounded(),
+        output_like(0, 0).bounded().pitched_alone(),
     ]),
     KernelDef::new::<Plain>("Gemm", Core::CPU).ports(&[
         input(0, OTHERS),
@@ -162,7 +162,7 @@ impl Kernel for GemmF32 {
         let a = cx.input(0)?;
         let is_bounded = !a.full_shape().is_fixed();
         let is_quantized = fused.quantized.is_some();
-        let scratch_len = product.scratch_len(cx.threads(), is_quantized, is_bounded);
+        let scratch_len = if is_quantized { product.strips_len(cx.threads()) } else { 0 };
         let is_one_row = sizes.c_steps[0] == 0;
         if is_bounded
             && (trans_a || !is_one_row || a.full_shape().dim(1).and_then(Dim::exact).is_none())
@@ -192,33 +192,35 @@ impl Kernel for GemmF32 {
         let (left, right) = (scratch.take::<f32>(left)?, scratch.take::<f32>(right)?);
         let strips = scratch.take::<f32>(strips)?;
         let Product { rows, depth, cols, .. } = product;
-        let mut a = inputs.get::<f32>(0)?;
+        let mut a = inputs.strided::<f32>(0)?;
         if self.trans_a {
-            transpose(a, &[depth, rows], &[1, 0], left);
-            a = left;
+            transpose_part(a.0, a.1, [depth, rows], left, depth);
+            a = (left, depth);
         }
         let b = self.b.get(&inputs, &packed, 0, right)?;
-        let mut y = Results::take(&mut outputs, self.fused.quantized)?;
+        let mut y = Results::take(&mut outputs, self.fused.quantized, cols)?;
         if rows * cols == 0 {
             return Ok(());
         }
         let epilogue = self.fused.epilogue(&inputs, cols)?;
-        let all = y.part(0, rows * cols);
-        product.run_to(parallel, a, b, all, &epilogue, strips)?;
+        product.run_to(parallel, a, b, y.part(0, rows), &epilogue, strips)?;
         // What is left are passes over numbers.
-        let Results::Numbers(y) = y else { return Ok(()) };
-        let y = &mut y[..rows * cols];
+        let mut y = y.part(0, rows);
+        let Some((y, ldc)) = y.as_numbers() else { return Ok(()) };
         if self.alpha.to_bits() != 1f32.to_bits() {
-            for y in y.iter_mut() {
+            for y in y.chunks_mut(ldc).flat_map(|y| &mut y[..cols]) {
                 *y *= self.alpha;
             }
         }
         if let Some(Addend { beta, steps }) = self.addend {
             let c = inputs.get::<f32>(2)?;
             let beta = beta as f32;
-            for (row, y) in y.chunks_exact_mut(cols).enumerate() {
+            for (row, y) in y.chunks_mut(ldc).enumerate() {
                 let c = &c[row * steps[0]..];
-                y.iter_mut().enumerate().for_each(|(col, y)| *y += beta * c[col * steps[1]]);
+                y[..cols]
+                    .iter_mut()
+                    .enumerate()
+                    .for_each(|(col, y)| *y += beta * c[col * steps[1]]);
             }
         }
         Ok(())

@@ -21,6 +21,11 @@ pub(crate) const DEF: Def = Def::of::<MatMul>(KERNELS);
 
 const KERNELS: &[KernelDef] = &[
     KernelDef::new::<Floats>("MatMul", Core::CPU).ports(&[
+        input(0, types::F32).bounded().pitched_alone(),
+        input_like(1, 0).bounded(),
+        output_like(0, 0).bounded().pitched_alone(),
+    ]),
+    KernelDef::new::<Vectors>("MatMul", Core::CPU).ports(&[
         input(0, types::F32).bounded(),
         input_like(1, 0).bounded(),
         output_like(0, 0).bounded(),
@@ -91,6 +96,50 @@ impl Kernel for Floats {
     }
 
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let b = cx.input(1)?;
+        if b.rank() < 2 {
+            return Err(Error::new(format!("input 1 is {b}, wanted a matrix")));
+        }
+        Self::new(cx)
+    }
+
+    fn workspace(&self) -> Workspace {
+        let [right, strips] = self.scratch_lens();
+        Workspace::of::<f32>(right).and::<f32>(strips)
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        self.run(io)
+    }
+}
+
+/// Products with a vector: a row of results has one of each left row, so that those lie apart where the results do not.
+struct Vectors(Floats);
+
+impl Kernel for Vectors {
+    fn accept(cx: &AcceptCx<'_>) -> Result<usize, Error> {
+        Floats::accept(cx)
+    }
+
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let b = cx.input(1)?;
+        if b.rank() > 1 {
+            return Err(Error::new(format!("input 1 is {b}, wanted a vector")));
+        }
+        Floats::new(cx).map(Self)
+    }
+
+    fn workspace(&self) -> Workspace {
+        self.0.workspace()
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        self.0.run(io)
+    }
+}
+
+impl Floats {
+    fn new(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let Products { batch, rows, depth, cols, rights } = Products::read(cx, [0, 1])?.united();
         let (right, factors) = (Layout::Rows, Factors::of(cx, 1));
         let product = Product { rows, depth, cols, right, factors };
@@ -99,17 +148,12 @@ impl Kernel for Floats {
         let b = RightSide::read(cx, 1, product, rights)?;
         let (_, fused) = Self::takes(cx)?.leading(cx.epilogue());
         let is_quantized = fused.quantized.is_some();
-        let scratch_len = product.scratch_len(cx.threads(), is_quantized, is_bounded);
+        let scratch_len = if is_quantized { product.strips_len(cx.threads()) } else { 0 };
         let b_shape = cx.input(1)?.full_shape();
         Ok(Self { batch, b, fused, scratch_len, is_bounded, b_shape })
     }
 
-    fn workspace(&self) -> Workspace {
-        let [right, strips] = self.scratch_lens();
-        Workspace::of::<f32>(right).and::<f32>(strips)
-    }
-
-    fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
+    fn run(&self, mut io: Io<'_>) -> Result<(), ExecError> {
         if !self.is_bounded {
             return self.multiply(&self.batch, &self.b, io);
         }
@@ -124,15 +168,14 @@ impl Kernel for Floats {
         let product = Product { rows, depth, cols, ..self.b.product };
         self.multiply(&batch, &self.b.with(product), io)
     }
-}
 
-impl Floats {
     fn multiply(&self, batch: &Broadcast, b: &RightSide, io: Io<'_>) -> Result<(), ExecError> {
         let Io { inputs, mut outputs, mut scratch, parallel, packed, .. } = io;
         let product = &b.product;
         let &Product { rows, depth, cols, .. } = product;
-        let (a, mut y) =
-            (inputs.get::<f32>(0)?, Results::take(&mut outputs, self.fused.quantized)?);
+        let (a, stride) = inputs.strided::<f32>(0)?;
+        let lda = if inputs.is_dense(0)? { depth } else { stride };
+        let mut y = Results::take(&mut outputs, self.fused.quantized, cols)?;
         if rows * cols == 0 {
             return Ok(());
         }
@@ -140,15 +183,15 @@ impl Floats {
         let (own, strips) = (scratch.take::<f32>(right)?, scratch.take::<f32>(strips)?);
         let epilogue = self.fused.epilogue(&inputs, cols)?;
         for (at, [a_at, b_at]) in batch.positions().enumerate() {
-            let y = y.part(at * rows * cols, rows * cols);
-            let a = &a[a_at * rows * depth..][..rows * depth];
+            let mut y = y.part(at * rows, rows);
+            let a = (a.get(a_at * rows * lda..).unwrap_or_default(), lda);
             if b.packs() {
                 let residual =
                     epilogue.residual.map(|(data, row)| (&data[at * rows * cols..], row));
                 let epilogue = Epilogue { residual, ..epilogue };
                 let b = b.get(&inputs, &packed, b_at, &mut *own)?;
                 product.run_to(parallel, a, b, y, &epilogue, strips)?;
-            } else if let Results::Numbers(y) = y {
+            } else if let Some(y) = y.as_numbers() {
                 product.run_unpacked(a, b.unpacked(&inputs, b_at)?, y);
             }
         }

@@ -61,14 +61,28 @@ impl Pool for MaxPool {
 }
 
 impl PoolImage<f32> for MaxPool {
-    fn pool(&self, images: &Images, x: Image<'_, f32>, rows: Range<usize>, y: &mut [f32]) {
-        max_pool(&images.window, images.channels, x, rows, y, images.channels);
+    fn pool(
+        &self,
+        images: &Images,
+        x: Image<'_, f32>,
+        rows: Range<usize>,
+        y: &mut [f32],
+        y_stride: usize,
+    ) {
+        max_pool(&images.window, images.channels, x, rows, y, y_stride);
     }
 }
 
 impl PoolImage<u8> for MaxPool {
-    fn pool(&self, images: &Images, x: Image<'_, u8>, rows: Range<usize>, y: &mut [u8]) {
-        max_pool_u8(&images.window, images.channels, x, rows, y, images.channels);
+    fn pool(
+        &self,
+        images: &Images,
+        x: Image<'_, u8>,
+        rows: Range<usize>,
+        y: &mut [u8],
+        y_stride: usize,
+    ) {
+        max_pool_u8(&images.window, images.channels, x, rows, y, y_stride);
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the kernel of a node might do for the nodes behind it before it stores its output.
 
-use udo_api::{Activation, DType, Dim, Facts};
+use udo_api::{Activation, DType, Dim};
 
 use crate::graph::ValueId;
 use crate::pass::{Candidate, Fusion, Host};
@@ -14,10 +14,6 @@ pub(in crate::pass) fn attach(node: &Candidate<'_>) -> Option<Fusion> {
     let op = node.op()?;
     if op == "QuantizeLinear" {
         return quantize(node).filter(|_| node.makes_one_fixed());
-    }
-    // A concat is elided where the last step before it writes its part, which costs no more than a pass over memory.
-    if node.behind().is_some_and(|reader| reader.facts().has(Facts::CONCAT)) {
-        return None;
     }
     match op {
         "Relu" => activation(node, Activation::Relu),

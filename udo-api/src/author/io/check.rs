@@ -1,6 +1,6 @@
 //! What a tensor must be to be handed out as it was asked for.
 
-use crate::abi::TensorArg;
+use crate::abi::{TensorArg, arg_flags};
 use crate::dtype::DType;
 use crate::element::{Bits, Element};
 use crate::error::{ExecError, Status};
@@ -43,6 +43,19 @@ pub(super) fn check_alone(arg: &TensorArg, port: usize) -> Result<(), ExecError>
         return Err(ExecError::with(Status::NOT_DENSE, [port as u64, 0]));
     }
     Ok(())
+}
+
+/// Refuses what cannot be one slice of `T` with what lies between its rows: halves of in-place pairs, and rows between which
+/// other tensors of the call may lie.
+pub(super) fn check_span<T: Element>(arg: &TensorArg, port: usize) -> Result<usize, ExecError> {
+    if arg.is_paired() {
+        return Err(ExecError::with(Status::IN_PLACE, [port as u64, 0]));
+    }
+    if !arg.is_dense() && arg.flags & arg_flags::ALONE == 0 {
+        return Err(ExecError::with(Status::NOT_DENSE, [port as u64, 0]));
+    }
+    check_type::<T>(arg)?;
+    arg.span().ok_or(ExecError::of(Status::BAD_CALL))
 }
 
 pub(super) fn no_such_port(port: usize, count: usize) -> ExecError {

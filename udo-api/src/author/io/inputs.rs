@@ -3,7 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use super::check::{check, check_alone, check_type, check_width, no_such_port};
+use super::check::{check, check_alone, check_span, check_type, check_width, no_such_port};
 use crate::abi::{TensorArg, arg_flags};
 use crate::author::rows::{RowShape, Rows};
 use crate::dtype::DType;
@@ -122,6 +122,19 @@ impl<'a> Inputs<'a> {
         }
         check_type::<T>(arg)?;
         Ok(Rows { data: arg.data.cast(), shape: RowShape::of(arg), marker: PhantomData })
+    }
+
+    /// The elements of input `port` from its first one to its last one, with what lies between its rows, and how far those
+    /// begin from each other; for ports that a kernel's rules call pitched alone.
+    ///
+    /// # Errors
+    /// No such input, another type, one half of an in-place pair, or a port that the rules do not call so.
+    pub fn strided<T: Element>(&self, port: usize) -> Result<(&'a [T], usize), ExecError> {
+        let arg = self.arg(port)?;
+        let span = check_span::<T>(arg, port)?;
+        // SAFETY: rows lie inside the host's buffer up to the end of the last one, and as no other tensor of the call lies
+        // between them, nothing writes there during the call.
+        Ok((unsafe { slice_or_empty(arg.data.cast(), span) }, arg.row_stride))
     }
 
     /// Whether the rows of input `port` lie behind each other; for ports that a kernel's rules call pitched.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use super::check::{check, check_alone, check_type, check_width, no_such_port};
+use super::check::{check, check_alone, check_span, check_type, check_width, no_such_port};
 use super::owed::{OWED_BITS, Owed};
 use crate::abi::{TensorArg, arg_flags};
 use crate::author::rows::{RowShape, RowsMut};
@@ -172,6 +172,32 @@ impl<'a> Outputs<'a> {
         self.note_taken(port)?;
         let arg = self.arg(port)?;
         Ok(RowsMut { data: arg.data.cast(), shape: RowShape::of(arg), marker: PhantomData })
+    }
+
+    /// The elements of output `port` from its first one to its last one, to be written, with what lies between its rows, which
+    /// the kernel leaves as it is, and how far rows begin from each other; for ports that a kernel's rules call pitched alone.
+    /// A bounded output comes at its bound.
+    ///
+    /// # Errors
+    /// No such output, another type, one half of an in-place pair, a port that the rules do not call so, or taken before.
+    pub fn take_strided<T: Element>(
+        &mut self,
+        port: usize,
+    ) -> Result<(&'a mut [T], usize), ExecError> {
+        let arg = self.arg(port)?;
+        let span = check_span::<T>(arg, port)?;
+        let stride = arg.row_stride;
+        if arg.is_dense() {
+            return Ok((self.hand_out(port)?, stride));
+        }
+        self.note_taken(port)?;
+        let arg = self.arg(port)?;
+        if span == 0 || arg.data.is_null() {
+            return Ok((&mut [], stride));
+        }
+        // SAFETY: rows lie inside the host's buffer up to the end of the last one, no other tensor of the call lies between
+        // them, and `note_taken` lets the output out once per call.
+        Ok((unsafe { std::slice::from_raw_parts_mut(arg.data.cast(), span) }, stride))
     }
 
     /// The type of output `port`.

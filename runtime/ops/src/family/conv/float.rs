@@ -91,8 +91,12 @@ struct ConvF32<C, L> {
 }
 
 impl<C: FloatConv, L: Layout> ConvF32<C, L> {
-    const RULES: &'static [PortRule] =
-        &L::PORTS.of([input(0, types::F32), input_like(1, 0), input_like(2, 0), output_like(0, 0)]);
+    const RULES: &'static [PortRule] = &L::PORTS.pitched([
+        input(0, types::F32),
+        input_like(1, 0),
+        input_like(2, 0),
+        output_like(0, 0),
+    ]);
 }
 
 impl<C, L> ConvF32<C, L> {
@@ -180,11 +184,11 @@ impl<C: FloatConv, L: Layout> Kernel for ConvF32<C, L> {
             self.plan.recipe().pack(inputs.get::<f32>(1)?, own);
             &*own
         };
-        let x = inputs.get::<f32>(0)?;
+        let x = inputs.strided::<f32>(0)?;
         let epilogue = self.fused.epilogue(&inputs, self.plan.outputs())?;
         let table = geometry.take(self.plan.table_len())?;
         let weights = Weights { packed: weights, table, epilogue };
-        let y = Results::take(&mut outputs, self.fused.quantized)?;
+        let y = Results::take(&mut outputs, self.fused.quantized, self.plan.outputs())?;
         self.plan.run(parallel, x, weights, images, y)
     }
 }

@@ -24,9 +24,9 @@ impl Images {
         [0, 1].map(|side| self.channels[side] * self.pixels[side])
     }
 
-    /// Elements of a line of an output image.
-    pub(crate) fn line_len(&self) -> usize {
-        self.pixels[1] / self.lines.max(1) * self.channels[1]
+    /// Pixels of a line of an output image.
+    pub(crate) fn line_pixels(&self) -> usize {
+        self.pixels[1] / self.lines.max(1)
     }
 
     /// An input image with its channels last, from one where they come second.

@@ -65,7 +65,7 @@ pub(crate) const fn integer_conv<O: IntegerConv>() -> Def {
 }
 
 impl<O: IntegerConv, L: Layout> QuantizedConv<O, L> {
-    const RULES: &'static [PortRule] = &L::PORTS.of([
+    const RULES: &'static [PortRule] = &L::PORTS.pitched_output([
         input(X as u16, VALUES),
         input(O::PORTS.w as u16, VALUES),
         udo_api::output(0, VALUES.or(types::I32)),
@@ -267,7 +267,7 @@ fn execute<O: IntegerConv, L: Layout, A: QuantizedInput, B: QuantizedType, C: Qu
         w_zeros,
         bias: if kernel.has_bias { inputs.get::<i32>(bias)? } else { &[] },
         scales,
-        y: outputs.take::<C>(0)?,
+        y: outputs.take_strided::<C>(0)?,
         y_zero: first(&inputs, y_zero, C::default())?,
         scratch: images,
     };

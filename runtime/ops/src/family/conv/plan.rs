@@ -12,7 +12,7 @@ use super::{Conv, Direction, F32Packing, Images};
 use crate::family::layout::LayoutPorts;
 use crate::family::matmul::Factors;
 use crate::family::partition;
-use crate::family::results::{Cut, Results, strip_rows};
+use crate::family::results::{Cut, Results, Strip, strip_rows};
 
 /// The most threads that share an image by Winograd's algorithm, as each has a workspace of its own.
 const WINOGRAD_THREADS: usize = 4;
@@ -196,36 +196,37 @@ impl ConvPlan {
                 cut.strips_len(cut.height, partition::most_grains(threads))
             }
             Algorithm::Winograd { .. } => {
-                cut.row.saturating_mul(cut.height.saturating_add(WINOGRAD_THREADS))
+                cut.row().saturating_mul(cut.height.saturating_add(WINOGRAD_THREADS))
             }
         }
     }
 
     /// How the rows of an image are cut, among so many grains or threads.
     fn cut(&self, grains: usize, threads: usize) -> Cut {
-        let line = self.images.line_len();
+        let (channels, line) = (self.images.channels[1], self.images.line_pixels());
         match &self.algorithm {
             Algorithm::Indirect { plan, .. } => {
-                let row = self.images.channels[1];
-                let (height, strip) = (plan.rows().div_ceil(grains), strip_rows(row, STRIP_PIXELS));
-                Cut { row, height, strip, workspace: 0 }
+                let height = plan.rows().div_ceil(grains);
+                let strip = strip_rows(channels, STRIP_PIXELS);
+                Cut { pixels: 1, channels, height, strip, workspace: 0 }
             }
             Algorithm::Transposed { plan, .. } => {
                 // Phases of the stride meet in lines that a strip would cut.
                 let height = plan.lines().div_ceil(grains);
-                Cut { row: line, height, strip: height, workspace: 0 }
+                Cut { pixels: line, channels, height, strip: height, workspace: 0 }
             }
             Algorithm::Depthwise(_) => {
-                let (height, strip) =
-                    (self.images.lines.div_ceil(grains), strip_rows(line, STRIP_LINES));
-                Cut { row: line, height, strip, workspace: 0 }
+                let height = self.images.lines.div_ceil(grains);
+                let strip = strip_rows(line.saturating_mul(channels), STRIP_LINES);
+                Cut { pixels: line, channels, height, strip, workspace: 0 }
             }
             Algorithm::Winograd { tile, layer } => {
                 let rows = winograd::tile_rows(*tile, layer);
                 let height = rows.div_ceil(threads.min(WINOGRAD_THREADS));
                 // Tiles meet in blocks that a strip would cut.
                 Cut {
-                    row: tile.size().saturating_mul(line),
+                    pixels: tile.size().saturating_mul(line),
+                    channels,
                     height,
                     strip: height,
                     workspace: winograd::workspace_len(*tile, layer),
@@ -244,11 +245,11 @@ impl ConvPlan {
         ports.output && !conv.is_depthwise()
     }
 
-    /// Convolves all images of `x`.
+    /// Convolves all images of `x`, whose pixels lie `pitch` elements apart if its channels are last.
     pub(crate) fn run(
         &self,
         parallel: Parallel<'_>,
-        x: &[f32],
+        (x, pitch): (&[f32], usize),
         weights: Weights<'_>,
         [converted, unconverted, workspace]: [&mut [f32]; 3],
         mut y: Results<'_>,
@@ -259,8 +260,12 @@ impl ConvPlan {
             return Ok(());
         }
         for image in 0..batch {
-            let y = y.part(image * outputs * to, outputs * to);
-            let x = &x[image * inputs * from..][..inputs * from];
+            let mut y = y.part(image * to, to);
+            let (x, step) = if self.ports.input {
+                (pixels(x, image, from, [inputs, pitch]), pitch)
+            } else {
+                (&x[image * inputs * from..][..inputs * from], inputs)
+            };
             let residual =
                 epilogue.residual.map(|(data, pixel)| (&data[image * outputs * to..], pixel));
             let weights = Weights { epilogue: Epilogue { residual, ..epilogue }, ..weights };
@@ -268,7 +273,7 @@ impl ConvPlan {
                 Algorithm::Indirect { plan, .. }
                     if plan.algorithm() == conv_f32::Algorithm::IndirectRows =>
                 {
-                    let strides = if self.ports.input { [inputs, 1] } else { [1, from] };
+                    let strides = if self.ports.input { [step, 1] } else { [1, from] };
                     plan.pad(x, strides, converted);
                     &*converted
                 }
@@ -278,28 +283,27 @@ impl ConvPlan {
                     &*converted
                 }
             };
-            match y {
-                Results::Numbers(y) if !self.ports.output => {
-                    let numbers = Results::Numbers(unconverted);
-                    self.image(parallel, x, weights, numbers, workspace)?;
+            match y.as_numbers() {
+                Some((y, _)) if !self.ports.output => {
+                    let numbers = Results::numbers(unconverted, outputs);
+                    self.image(parallel, (x, step), weights, numbers, workspace)?;
                     self.images.put_channels_second(parallel, unconverted, y)?;
                 }
-                y => self.image(parallel, x, weights, y, workspace)?,
+                _ => self.image(parallel, (x, step), weights, y, workspace)?,
             }
         }
         Ok(())
     }
 
-    /// Convolves one image; its channels are last, and those of `y`.
+    /// Convolves one image; its channels are last, and those of `y`. Its pixels lie `step` elements apart.
     fn image(
         &self,
         parallel: Parallel<'_>,
-        x: &[f32],
+        (x, step): (&[f32], usize),
         Weights { packed, table, epilogue }: Weights<'_>,
         y: Results<'_>,
         workspace: &mut [f32],
     ) -> Result<(), ExecError> {
-        let [inputs, outputs] = self.images.channels;
         let cut = self.cut(
             partition::grains(parallel, self.images.work, partition::F32_PRODUCTS),
             partition::threads(parallel, self.images.work),
@@ -310,36 +314,35 @@ impl ConvPlan {
                     Factors::F32 => Plan::run,
                     Factors::Bf16 => Plan::run_bf16,
                 };
-                y.compute(parallel, cut, workspace, |first, y, _| {
-                    let rows = first..first + y.len() / outputs;
+                y.compute(parallel, cut, workspace, |Strip { first, rows, y, pitch }, _| {
                     let epilogue = from(epilogue, first);
-                    run(plan, x, inputs, table, packed, rows, y, outputs, &epilogue);
+                    run(plan, x, step, table, packed, first..first + rows, y, pitch, &epilogue);
                     Ok(())
                 })
             }
             Algorithm::Transposed { plan, .. } => {
-                y.compute(parallel, cut, workspace, |first, y, _| {
-                    let rows = first..first + y.len() / cut.row;
-                    let epilogue = from(epilogue, first * cut.row / outputs);
-                    plan.run(x, inputs, table, packed, rows, y, outputs, &epilogue);
+                y.compute(parallel, cut, workspace, |Strip { first, rows, y, pitch }, _| {
+                    let epilogue = from(epilogue, first * cut.pixels);
+                    plan.run(x, step, table, packed, first..first + rows, y, pitch, &epilogue);
                     Ok(())
                 })
             }
-            Algorithm::Depthwise(shape) => y.compute(parallel, cut, workspace, |first, y, _| {
-                let rows = first..first + y.len() / cut.row;
-                let Epilogue { bias, activation, .. } = epilogue;
-                let weights = depthwise::Weights { packed, bias, activation };
-                let x = Image { data: x, stride: inputs };
-                depthwise::depthwise(shape, x, &weights, rows, y, outputs);
-                Ok(())
-            }),
+            Algorithm::Depthwise(shape) => {
+                y.compute(parallel, cut, workspace, |Strip { first, rows, y, pitch }, _| {
+                    let Epilogue { bias, activation, .. } = epilogue;
+                    let weights = depthwise::Weights { packed, bias, activation };
+                    let x = Image { data: x, stride: step };
+                    depthwise::depthwise(shape, x, &weights, first..first + rows, y, pitch);
+                    Ok(())
+                })
+            }
             Algorithm::Winograd { tile, layer } => {
-                let all = winograd::tile_rows(*tile, layer);
-                y.compute(parallel, cut, workspace, |first, y, workspace| {
-                    let rows = first..all.min(first + cut.height);
-                    let first = winograd::pixel_rows(*tile, layer, rows.clone()).start;
+                y.compute(parallel, cut, workspace, |Strip { first, rows, y, pitch }, workspace| {
+                    let layer = Layer { pixel_strides: [step, pitch], ..*layer };
+                    let rows = first..first + rows;
+                    let first = winograd::pixel_rows(*tile, &layer, rows.clone()).start;
                     let epilogue = from(epilogue, first * layer.output[1]);
-                    winograd::conv(*tile, layer, rows, x, packed, y, &epilogue, workspace);
+                    winograd::conv(*tile, &layer, rows, x, packed, y, &epilogue, workspace);
                     Ok(())
                 })
             }
@@ -356,6 +359,12 @@ fn lines_of_one_pixel(images: &mut Images) {
         }
         images.lines = images.window.output[0] * images.window.output[1];
     }
+}
+
+/// An image of so many pixels, each of so many channels and so far from the next.
+fn pixels(x: &[f32], image: usize, count: usize, [channels, pitch]: [usize; 2]) -> &[f32] {
+    let len = count.checked_sub(1).map_or(0, |gaps| gaps * pitch + channels);
+    &x[image * count * pitch..][..len]
 }
 
 /// An epilogue from output pixel `first` on.

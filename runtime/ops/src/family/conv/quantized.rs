@@ -59,7 +59,8 @@ pub(crate) struct Operands<'a, A, C> {
     pub(crate) bias: &'a [i32],
     /// One for each output channel.
     pub(crate) scales: &'a [f32],
-    pub(crate) y: &'a mut [C],
+    /// With so many elements from one pixel to the next, where its channels are last.
+    pub(crate) y: (&'a mut [C], usize),
     pub(crate) y_zero: C,
     pub(crate) scratch: Scratch<'a, C>,
 }
@@ -254,8 +255,18 @@ impl QuantizedConvPlan {
         parallel: Parallel<'_>,
         operands: Operands<'_, A, C>,
     ) -> Result<(), ExecError> {
-        let Operands { x, x_zero, packed, table, w_zeros, bias, scales, y, y_zero, scratch } =
-            operands;
+        let Operands {
+            x,
+            x_zero,
+            packed,
+            table,
+            w_zeros,
+            bias,
+            scales,
+            y: (y, pitch),
+            y_zero,
+            scratch,
+        } = operands;
         let Scratch { values, bordered, padding, unconverted } = scratch;
         let Images { batch, channels: [inputs, outputs], pixels: [from, to], .. } = self.images;
         if outputs * to == 0 {
@@ -264,7 +275,8 @@ impl QuantizedConvPlan {
         let x_zero = x_zero.to_i32() as u8 ^ A::FLIP;
         padding.fill(x_zero);
         let w_zeros = if w_zeros.iter().all(|&zero| zero == 0) { &[] } else { w_zeros };
-        for (image, y) in (0..batch).zip(y.chunks_exact_mut(outputs * to)) {
+        let pitch = if self.ports.output { pitch } else { outputs };
+        for (image, y) in (0..batch).zip(y.chunks_mut(pitch * to)) {
             let x = &A::bits(x)[image * inputs * from..][..inputs * from];
             let values = self.values::<A>(parallel, x, values)?;
             let values = match &self.algorithm {
@@ -276,9 +288,9 @@ impl QuantizedConvPlan {
             };
             let run = Run { values, padding, x_zero, packed, table, w_zeros, bias, scales, y_zero };
             if self.ports.output {
-                self.image(parallel, &run, y)?;
+                self.image(parallel, &run, (y, pitch))?;
             } else {
-                self.image(parallel, &run, unconverted)?;
+                self.image(parallel, &run, (unconverted, outputs))?;
                 self.images.put_channels_second(parallel, unconverted, y)?;
             }
         }
@@ -310,24 +322,24 @@ impl QuantizedConvPlan {
         &self,
         parallel: Parallel<'_>,
         run: &Run<'_, C>,
-        y: &mut [C],
+        (y, pitch): (&mut [C], usize),
     ) -> Result<(), ExecError> {
         let Run { values, padding, x_zero, packed, table, w_zeros, bias, scales, y_zero } = *run;
-        let [inputs, outputs] = self.images.channels;
-        let line = self.images.line_len();
+        let inputs = self.images.channels[0];
+        let line = self.images.line_pixels() * pitch;
         let grains = partition::grains(parallel, self.images.work, partition::U8_PRODUCTS);
         match &self.algorithm {
             Algorithm::Indirect { shape, .. } => {
                 let taps = shape.taps / shape.run;
                 let height = self.images.pixels[1].div_ceil(grains);
-                parallel.chunks_mut(y, height * outputs, |chunk, y| {
-                    let rows = y.len() / outputs;
+                parallel.chunks_mut(y, height * pitch, |chunk, y| {
+                    let rows = y.len().div_ceil(pitch);
                     let table = &table[chunk * height * taps..][..rows * taps];
                     let input = Input { data: values, stride: inputs, zero_point: x_zero, padding };
                     let filter = conv_u8::Weights { shape: *shape, packed, zero_points: w_zeros };
                     let mut done = Ok(());
                     C::product(y, scales, y_zero, |y| {
-                        done = conv_u8::conv(&Batch::ONE, &input, &filter, table, bias, y, outputs);
+                        done = conv_u8::conv(&Batch::ONE, &input, &filter, table, bias, y, pitch);
                     });
                     done.map_err(|_| ExecError::of(Status::BAD_CALL))
                 })
@@ -335,7 +347,7 @@ impl QuantizedConvPlan {
             Algorithm::Depthwise(shape) => {
                 let lines = self.images.lines.div_ceil(grains);
                 parallel.chunks_mut(y, lines * line, |chunk, y| {
-                    let rows = chunk * lines..chunk * lines + y.len() / line;
+                    let rows = chunk * lines..chunk * lines + y.len().div_ceil(line);
                     let filter = QuantizedWeights {
                         packed,
                         zero_point: x_zero,
@@ -345,7 +357,7 @@ impl QuantizedConvPlan {
                     };
                     let x = Image { data: values, stride: inputs };
                     C::depthwise(y, y_zero, |y| {
-                        depthwise::depthwise_u8(shape, x, &filter, rows, y, outputs);
+                        depthwise::depthwise_u8(shape, x, &filter, rows, y, pitch);
                     });
                     Ok(())
                 })

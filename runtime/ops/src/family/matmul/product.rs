@@ -3,11 +3,11 @@
 use udo_api::{Arithmetic, Error, ExecError, FinalizeCx, Parallel, Sources, Work};
 use udo_simd::gemm_bf16::{self, Rows};
 use udo_simd::gemm_f32::{
-    Epilogue, Layout, Stored, columns_of_chunk, gemm, gemv, pack_b, packed_len,
+    Epilogue, Layout, Stored, columns_of_chunk, gemm, gemm_by_columns, gemv, pack_b, packed_len,
 };
 
 use crate::family::partition;
-use crate::family::results::{Cut, Results, strip_rows};
+use crate::family::results::{Cut, Results, Strip, strip_rows};
 use crate::number::wrong_recipe;
 
 /// Left sides of fewer rows are done before the right side is packed.
@@ -21,9 +21,6 @@ const STRIP_ROWS: usize = 64;
 
 /// The fewest rows that a thread takes of a product at a time: each time it reads all of the right side.
 const LEAST_ROWS: usize = 12;
-
-/// The least depth of products whose results are copied once more rather than the right side read by every thread.
-const WORTH_COPYING: usize = 64;
 
 /// What factors are rounded to before they are multiplied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,14 +145,22 @@ impl Product {
         y: &mut [f32],
         epilogue: &Epilogue<'_>,
     ) -> Result<(), ExecError> {
-        self.run_to(parallel, a, packed, Results::Numbers(y), epilogue, &mut [])
+        self.run_to(
+            parallel,
+            (a, self.depth),
+            packed,
+            Results::numbers(y, self.cols),
+            epilogue,
+            &mut [],
+        )
     }
 
-    /// The same where results may become quantized values, with so many elements of scratch as [`Self::scratch_len`] says.
+    /// The same with rows of the left side so far apart, where results may become quantized values: with so many elements of
+    /// scratch as [`Self::strips_len`] says.
     pub(crate) fn run_to(
         &self,
         parallel: Parallel<'_>,
-        a: &[f32],
+        (a, lda): (&[f32], usize),
         packed: &[f32],
         mut y: Results<'_>,
         epilogue: &Epilogue<'_>,
@@ -163,89 +168,58 @@ impl Product {
     ) -> Result<(), ExecError> {
         let &Self { rows, depth, cols, .. } = self;
         let grains = partition::grains(parallel, rows * depth * cols, partition::F32_PRODUCTS);
-        let mut y = y.part(0, rows * cols);
-        if let (Results::Numbers(y), Some(blocks)) = (&mut y, strips.get_mut(..rows * cols))
+        let cut = self.cut(grains.min((rows / LEAST_ROWS).max(parallel.width())));
+        if rows == 1 {
+            return y.channels(cols).compute(
+                parallel,
+                cut,
+                strips,
+                |Strip { first, y, .. }, _| {
+                    self.row(first, a, packed, y, epilogue);
+                    Ok(())
+                },
+            );
+        }
+        if let Some((y, ldc)) = y.as_numbers()
             && grains > 1
             && self.is_cut_by_columns(parallel.width())
         {
-            return self.by_columns(parallel, a, packed, y, epilogue, (grains, blocks));
+            let mut done = Ok(());
+            let run = |chunks: usize, chunk: &(dyn Fn() + Sync)| {
+                done = parallel.run(chunks, |_| {
+                    chunk();
+                    Ok(())
+                });
+            };
+            gemm_by_columns(a, lda, rows, depth, packed, cols, y, ldc, epilogue, grains, run);
+            return done;
         }
-        let cut = self.cut(grains.min((rows / LEAST_ROWS).max(parallel.width())));
-        if rows == 1 {
-            return y.compute(parallel, cut, strips, |first, y, _| {
-                self.row(first, a, packed, y, epilogue);
-                Ok(())
-            });
-        }
-        y.compute(parallel, cut, strips, |first, y, _| {
-            let count = y.len() / cols;
-            let a = &a[first * depth..][..count * depth];
+        y.part(0, rows).compute(parallel, cut, strips, |Strip { first, rows, y, pitch }, _| {
+            let a = a.get(first * lda..).unwrap_or_default();
             let residual = epilogue.residual.map(|(data, ld)| (&data[first * ld..], ld));
             let epilogue = Epilogue { residual, ..*epilogue };
             match self.factors {
-                Factors::F32 => gemm(a, depth, count, depth, packed, cols, y, cols, &epilogue),
+                Factors::F32 => gemm(a, lda, rows, depth, packed, cols, y, pitch, &epilogue),
                 Factors::Bf16 => {
-                    let a = Rows::Strided { a, lda: depth };
-                    gemm_bf16::gemm(a, count, depth, packed, cols, y, cols, &epilogue);
+                    let a = Rows::Strided { a, lda };
+                    gemm_bf16::gemm(a, rows, depth, packed, cols, y, pitch, &epilogue);
                 }
             }
             Ok(())
         })
     }
 
-    /// Elements of scratch for results that become quantized values, or of which threads compute columns, on so many threads;
-    /// bounded rows may be fewer in a run.
-    pub(crate) fn scratch_len(
-        &self,
-        threads: usize,
-        is_quantized: bool,
-        is_bounded: bool,
-    ) -> usize {
-        if is_quantized {
-            let cut = self.cut(1);
-            return cut.strips_len(cut.height, partition::most_grains(threads));
-        }
-        let most = LEAST_ROWS.saturating_mul(threads) - 1;
-        let rows = if is_bounded { self.rows.min(most) } else { self.rows };
-        let few = Self { rows, ..*self };
-        if few.is_cut_by_columns(threads) { rows.saturating_mul(self.cols) } else { 0 }
+    /// Elements of scratch for results that become quantized values, on so many threads.
+    pub(crate) fn strips_len(&self, threads: usize) -> usize {
+        let cut = self.cut(1);
+        cut.strips_len(cut.height, partition::most_grains(threads))
     }
 
     /// Whether rows are too few for all threads, so that these share the columns: each reads a part of the right side.
     fn is_cut_by_columns(&self, threads: usize) -> bool {
         threads > 1
             && (2..LEAST_ROWS.saturating_mul(threads)).contains(&self.rows)
-            && self.depth >= WORTH_COPYING
             && self.factors == Factors::F32
-    }
-
-    /// Computes chunks of columns, each in a block of its own, which rows are put together from.
-    fn by_columns(
-        &self,
-        parallel: Parallel<'_>,
-        a: &[f32],
-        packed: &[f32],
-        y: &mut [f32],
-        epilogue: &Epilogue<'_>,
-        (grains, blocks): (usize, &mut [f32]),
-    ) -> Result<(), ExecError> {
-        let &Self { rows, depth, cols, .. } = self;
-        let columns = columns_of_chunk(cols, grains);
-        parallel.chunks_mut(blocks, rows * columns, |part, block| {
-            let (first, width) = (part * columns, block.len() / rows);
-            let epilogue = from_column(first, epilogue);
-            gemm(a, depth, rows, depth, &packed[first * depth..], width, block, width, &epilogue);
-            Ok(())
-        })?;
-        let height = rows.div_ceil(parallel.width());
-        parallel.chunks_mut(y, height * cols, |part, y| {
-            for (row, y) in (part * height..).zip(y.chunks_exact_mut(cols)) {
-                for (block, y) in blocks.chunks(rows * columns).zip(y.chunks_mut(columns)) {
-                    y.copy_from_slice(&block[row * y.len()..][..y.len()]);
-                }
-            }
-            Ok(())
-        })
     }
 
     /// How the rows of the result are cut among so many grains, or the columns of a single row.
@@ -253,10 +227,10 @@ impl Product {
         let &Self { rows, cols, .. } = self;
         if rows == 1 {
             let height = columns_of_chunk(cols, grains);
-            return Cut { row: 1, height, strip: height, workspace: 0 };
+            return Cut { pixels: 1, channels: 1, height, strip: height, workspace: 0 };
         }
         let (height, strip) = (rows.div_ceil(grains), strip_rows(cols, STRIP_ROWS));
-        Cut { row: cols, height, strip, workspace: 0 }
+        Cut { pixels: 1, channels: cols, height, strip, workspace: 0 }
     }
 
     /// Columns of a product of one row, from `first` on.
@@ -273,12 +247,18 @@ impl Product {
         }
     }
 
-    /// `y = a b` with `b` as it lies, in rows.
-    pub(crate) fn run_unpacked(&self, a: &[f32], b: &[f32], y: &mut [f32]) {
+    /// `y = a b` with `b` as it lies, in rows; those of `a` and of `y` lie so far apart.
+    pub(crate) fn run_unpacked(
+        &self,
+        (a, lda): (&[f32], usize),
+        b: &[f32],
+        (y, ldc): (&mut [f32], usize),
+    ) {
         let &Self { depth, cols, .. } = self;
-        for (row, y) in y.chunks_exact_mut(cols).enumerate() {
+        for (row, y) in y.chunks_mut(ldc).enumerate() {
+            let y = &mut y[..cols];
             y.fill(0.0);
-            for (&a, b) in a[row * depth..][..depth].iter().zip(b.chunks_exact(cols)) {
+            for (&a, b) in a[row * lda..][..depth].iter().zip(b.chunks_exact(cols)) {
                 y.iter_mut().zip(b).for_each(|(y, &b)| *y += a * b);
             }
         }

@@ -69,7 +69,7 @@ struct Scaled<N, L> {
 }
 
 impl<N, L: Layout> Scaled<N, L> {
-    const RULES: &'static [PortRule] = &L::PORTS.of([any_input(0), any_output(0)]);
+    const RULES: &'static [PortRule] = &L::PORTS.pitched([any_input(0), any_output(0)]);
 
     /// Channels that are scaled by one call.
     fn tile_len(&self) -> usize {
@@ -104,8 +104,12 @@ impl<N: ChannelNorm, L: Layout> Kernel for Scaled<N, L> {
             factors.copy_within(..len, at);
             terms.copy_within(..len, at);
         }
-        let (x, y) = (inputs.get::<f32>(0)?, outputs.take::<f32>(0)?);
-        self.scaling.scale(parallel, self.split, x, [factors, terms], y)
+        let is_dense = inputs.is_dense(0)? && outputs.is_dense(0)?;
+        let (x, y) = (inputs.strided::<f32>(0)?, outputs.take_strided::<f32>(0)?);
+        if is_dense {
+            return self.scaling.scale(parallel, self.split, x.0, [factors, terms], y.0);
+        }
+        self.scaling.scale_rows(parallel, x, [&factors[..len], &terms[..len]], y)
     }
 }
 
@@ -157,6 +161,27 @@ impl Scaling {
                 let channel = (inner > 1).then(|| at % len);
                 let of = |numbers| operand(numbers, channel, x.len());
                 map3(self, x, of(factors), of(terms), y);
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Scaling {
+    /// The same where channels are last, and rows of them may lie apart.
+    fn scale_rows(
+        self,
+        parallel: Parallel<'_>,
+        (x, x_stride): (&[f32], usize),
+        [factors, terms]: [&[f32]; 2],
+        (y, y_stride): (&mut [f32], usize),
+    ) -> Result<(), ExecError> {
+        let rows = row_grain(factors.len()) / factors.len().max(1);
+        parallel.chunks_mut(y, rows * y_stride, |chunk, y| {
+            let x = x[chunk * rows * x_stride..].chunks(x_stride);
+            for (x, y) in x.zip(y.chunks_mut(y_stride)) {
+                let len = factors.len();
+                map3(self, &x[..len], factors, terms, &mut y[..len]);
             }
             Ok(())
         })

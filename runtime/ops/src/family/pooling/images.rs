@@ -17,8 +17,15 @@ use crate::family::window::Window;
 
 /// A pool of elements of type `T` that computes all channels of a window at once.
 pub(crate) trait PoolImage<T>: Pool {
-    /// Computes these rows of windows over an image.
-    fn pool(&self, images: &Images, x: Image<'_, T>, rows: Range<usize>, y: &mut [T]);
+    /// Computes these rows of windows over an image, a pixel `y_stride` elements behind the one before.
+    fn pool(
+        &self,
+        images: &Images,
+        x: Image<'_, T>,
+        rows: Range<usize>,
+        y: &mut [T],
+        y_stride: usize,
+    );
 }
 
 /// Images that are pooled pixel by pixel.
@@ -40,7 +47,7 @@ struct Pixels<P, T> {
 
 impl<P, T: Element> Pixels<P, T> {
     const RULES: &'static [PortRule] =
-        &LayoutPorts::BOTH.of([input(0, T::DTYPE.set()), output_like(0, 0)]);
+        &LayoutPorts::BOTH.pitched([input(0, T::DTYPE.set()), output_like(0, 0)]);
 }
 
 impl Images {
@@ -66,21 +73,21 @@ impl<P: PoolImage<T>, T: Element> Kernel for Pixels<P, T> {
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
         let Io { inputs, mut outputs, parallel, .. } = io;
-        let (x, y) = (inputs.get::<T>(0)?, outputs.take::<T>(0)?);
+        let ((x, stride), (y, y_stride)) = (inputs.strided::<T>(0)?, outputs.take_strided::<T>(0)?);
         let Images { window, channels } = &self.images;
         let from: usize = window.input.iter().product();
-        let line = window.output[2] * channels;
-        if line == 0 {
+        let line = window.output[2] * y_stride;
+        if line * channels == 0 {
             return Ok(());
         }
         let work = window.output.iter().chain(&window.kernel).product::<usize>() * channels;
         let lines = window.output[0] * window.output[1];
         let count = lines.div_ceil(partition::threads(parallel, work));
-        for (image, y) in y.chunks_exact_mut(line * lines).enumerate() {
-            let data = &x[image * from * channels..][..from * channels];
+        for (image, y) in y.chunks_mut((line * lines).max(1)).enumerate() {
+            let data = x.get(image * from * stride..).unwrap_or_default();
             parallel.chunks_mut(y, count * line, |chunk, y| {
-                let rows = chunk * count..chunk * count + y.len() / line;
-                self.pool.pool(&self.images, Image { data, stride: *channels }, rows, y);
+                let rows = chunk * count..chunk * count + y.len().div_ceil(line);
+                self.pool.pool(&self.images, Image { data, stride }, rows, y, y_stride);
                 Ok(())
             })?;
         }
