@@ -14,7 +14,7 @@ use udo_runtime::cores::{GpuStorage, Profile};
 use udo_runtime::graph::Graph;
 use udo_runtime::import::{self, ImportOptions, MODEL_FILE, PackagedOp, Reading};
 use udo_runtime::memory::{Limit, Tensor};
-use udo_runtime::model::{CompileError, Model, Options, RunError, Session};
+use udo_runtime::model::{CompileError, Model, Options, RunError, Session, SessionOptions};
 use udo_runtime::package::source_folder;
 use udo_runtime::pass::{PASSES, PassOptions};
 use udo_runtime::place::{Fallback, PlaceOptions};
@@ -160,6 +160,11 @@ pub(crate) struct Loaded {
 }
 
 impl ModelFlags {
+    /// The names of the cores.
+    pub(crate) fn core_names(&self) -> Vec<String> {
+        self.cores.iter().map(ToString::to_string).collect()
+    }
+
     fn options(&self) -> Options {
         let (sizes, ranges): (Vec<_>, Vec<_>) =
             self.dim.iter().cloned().partition(|(_, sizes)| sizes.start() == sizes.end());
@@ -352,9 +357,14 @@ fn memory_help(limit: Limit) -> &'static str {
     }
 }
 
-/// Memory for runs of the model.
-pub(crate) fn session(model: &Model, registry: &Registry) -> Result<Session, Failure> {
-    model.session().map_err(|error| compile_failure(error, registry))
+/// Memory for runs of the model, `frames` of which may be at work at once where they are submitted.
+pub(crate) fn session(
+    model: &Model,
+    registry: &Registry,
+    frames: NonZero<usize>,
+) -> Result<Session, Failure> {
+    let options = SessionOptions { frames, ..SessionOptions::default() };
+    model.session_with(&options).map_err(|error| compile_failure(error, registry))
 }
 
 /// Copies a tensor into each input, in the order of the model's.

@@ -1,5 +1,6 @@
 //! The stages of a model that runs meet, each compiled when a run first wants it.
 
+use std::num::NonZero;
 use std::path::Path;
 
 use udo_api::Shape;
@@ -23,6 +24,8 @@ pub(crate) struct Stages<'a> {
     /// The file, if the shapes of inputs say which of its stages runs.
     file: Option<Container>,
     ready: Vec<Ready>,
+    /// How many runs of each may be at work at once.
+    frames: NonZero<usize>,
 }
 
 /// A stage that is compiled, and memory for its runs.
@@ -40,7 +43,12 @@ impl<'a> Stages<'a> {
             let network = network.map_err(|error| container_failure(&flags.model, error))?;
             file = (network.stages.len() > 1).then_some(container);
         }
-        Ok(Self { flags, file, ready: Vec::new() })
+        Ok(Self { flags, file, ready: Vec::new(), frames: NonZero::<usize>::MIN })
+    }
+
+    /// With as many runs of each that may be at work at once.
+    pub(crate) fn with_frames(self, frames: NonZero<usize>) -> Self {
+        Self { frames, ..self }
     }
 
     /// The stage for inputs of these shapes; nothing is asked for them where there is no choice. Names are those of inputs.
@@ -77,7 +85,7 @@ impl<'a> Stages<'a> {
         if known.is_none() {
             let loaded = self.flags.load_stage(stage)?;
             say_notices(loaded.model.report());
-            let session = session(&loaded.model, &loaded.registry)?;
+            let session = session(&loaded.model, &loaded.registry, self.frames)?;
             self.ready.push(Ready { stage, loaded, session });
         }
         self.ready.get_mut(at).ok_or_else(|| Failure::new("no stage is ready"))

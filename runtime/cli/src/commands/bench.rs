@@ -1,5 +1,8 @@
 //! `udo bench`
 
+pub(crate) mod flight;
+
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -17,6 +20,7 @@ use crate::roofline::{self, Limits};
 use crate::stages::{Stages, shapes_of_data};
 use crate::tensors::{self, Set};
 use crate::trace::{self, TraceFile};
+use flight::{FlightFlags, Flown};
 
 /// Measure how long a model takes, and that it leaves the heap alone
 ///
@@ -27,6 +31,7 @@ use crate::trace::{self, TraceFile};
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   udo bench model.onnx --iterations 200 --threads 2 --json
+  udo bench model.onnx --in-flight 4                        throughput: runs that are submitted, four at a time
   udo bench model.onnx --data test_data_set_0              shapes come from the data where the model leaves them open")]
 pub(crate) struct Bench {
     #[command(flatten)]
@@ -44,8 +49,10 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Where a trace of one more run of each set goes, as `udo run` writes it
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "in_flight")]
     profile: Option<PathBuf>,
+    #[command(flatten)]
+    flight: FlightFlags,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -81,7 +88,7 @@ impl Bench {
     /// from the model's file to the first result.
     fn first(&self, loaded: &Loaded, sets: &[Set]) -> Result<(Session, Duration), Failure> {
         let mut start = Instant::now();
-        let mut session = session(&loaded.model, &loaded.registry)?;
+        let mut session = session(&loaded.model, &loaded.registry, NonZero::<usize>::MIN)?;
         let mut first = loaded.load_time + start.elapsed();
         let warmup = (self.warmup as usize).max(sets.len());
         for (turn, set) in sets.iter().cycle().take(warmup).enumerate() {
@@ -148,6 +155,33 @@ impl Bench {
     }
 }
 
+impl Bench {
+    /// Measures runs that are submitted.
+    fn fly(&self, loaded: &Loaded, sets: &[Set], frames: NonZero<usize>) -> Outcome {
+        let counts = (self.warmup as usize, self.iterations as usize);
+        let Flown { latency, runs_per_second, heap_per_run } =
+            self.flight.fly((loaded, sets), frames, counts)?;
+        let Latency { min, median, p90, p99 } = latency;
+        let (count, threads, streams) = (self.iterations, self.model.threads, self.flight.streams);
+        if self.json {
+            print_json(&json!({
+                "model": self.model.model, "cores": self.model.core_names(), "threads": threads,
+                "iterations": count, "sets": sets.len(), "in_flight": frames, "streams": streams,
+                "runs_per_second": runs_per_second, "allocations_per_run": heap_per_run,
+                "latency_us": { "min": min, "median": median, "p90": p90, "p99": p99 },
+            }));
+            return Ok(());
+        }
+        let (model, cores) = (self.model.model.display(), self.model.core_names().join(","));
+        outln!("{model} on {cores}, {threads} threads, {count} runs, {frames} in flight");
+        outln!("  runs per second: {runs_per_second:.1}   heap calls per run: {heap_per_run}");
+        outln!(
+            "  us from submission to end: min {min:.2}  median {median:.2}  p90 {p90:.2}  p99 {p99:.2}"
+        );
+        Ok(())
+    }
+}
+
 /// Runs each set once more and notes that.
 fn traced(mut profile: TraceFile, loaded: &Loaded, session: &mut Session, sets: &[Set]) -> Outcome {
     for set in sets {
@@ -169,6 +203,9 @@ impl Run for Bench {
         };
         say_notices(loaded.model.report());
         let sets = tensors::input_sets(&loaded.model, self.data.as_deref(), self.seed)?;
+        if let Some(frames) = self.flight.in_flight {
+            return self.fly(&loaded, &sets, frames);
+        }
         let profile = self.profile.as_deref();
         let profile = profile.map(|path| TraceFile::new(path, &self.model, &loaded)).transpose()?;
         let (mut session, first) = self.first(&loaded, &sets)?;
@@ -186,7 +223,7 @@ impl Run for Bench {
         let [load_ms, first_ms] = [loaded.load_time, first].map(|time| time.as_secs_f64() * 1e3);
         let (count, threads) = (self.iterations, self.model.threads);
         let Latency { min, median, p90, p99 } = latency;
-        let cores: Vec<String> = self.model.cores.iter().map(ToString::to_string).collect();
+        let cores = self.model.core_names();
         if self.json {
             print_json(&json!({
                 "model": self.model.model, "cores": cores, "threads": threads, "iterations": count,

@@ -1,6 +1,7 @@
 //! `udo demo`
 
 use std::fs;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -203,7 +204,7 @@ impl Runner<'_> {
         let options = Options { place, ..Options::default() };
         let compiled = Model::compile(graph, self.registry, &options);
         let model = compiled.map_err(|error| compile_failure(error, self.registry))?;
-        let mut session = session(&model, self.registry)?;
+        let mut session = session(&model, self.registry, NonZero::<usize>::MIN)?;
         let name = model.inputs().first().map_or("", |input| input.name.as_str());
         session.set_input(name, self.input)?;
         let mut profile = vec![StepProfile::default(); model.report().steps.len()];

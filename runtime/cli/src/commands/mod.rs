@@ -4,6 +4,7 @@ mod bench;
 mod build;
 mod convert;
 mod demo;
+mod devices;
 mod explain;
 mod inspect;
 mod model;
@@ -28,6 +29,7 @@ const COMMANDS: &[Entry] = &[
     Entry::of::<convert::Convert>("convert"),
     Entry::of::<model::ModelFile>("model"),
     Entry::of::<ops::Ops>("ops"),
+    Entry::of::<devices::Devices>("devices"),
     Entry::of::<demo::Demo>("demo"),
 ];
 

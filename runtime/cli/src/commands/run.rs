@@ -1,11 +1,13 @@
 //! `udo run`
 
+mod beside;
 mod list;
 
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 use udo_runtime::memory::Tensor;
 use udo_runtime::model::Session;
 use udo_runtime::session::SpanKind;
@@ -26,7 +28,8 @@ use list::{Feeds, List};
 #[command(after_help = "Examples:
   udo run model.onnx --input x=x.npy
   udo run model.onnx --package SoftmaxUdoPackage --cores dsp,cpu --input x=x.npy --output-dir out
-  udo run model.onnx --input-list files.txt --output-dir out     one line per run: x:=x0.raw mask:=m0.raw")]
+  udo run model.onnx --input-list files.txt --output-dir out     one line per run: x:=x0.raw mask:=m0.raw
+  udo run model.onnx --input-list files.txt --async 4             four runs in flight")]
 pub(crate) struct RunModel {
     #[command(flatten)]
     model: ModelFlags,
@@ -43,6 +46,12 @@ pub(crate) struct RunModel {
     /// Where a trace of the runs goes: which thread was at which step when, for Chrome's tracing page or Perfetto
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
+    /// Submit runs, and keep as many in flight, each in memory of its own; results come in the order of the list
+    #[arg(long = "async", value_name = "N", conflicts_with = "profile")]
+    in_flight: Option<NonZero<usize>>,
+    /// Submit them to as many streams in turn; the runs of a stream go one after the other
+    #[arg(long, value_name = "K", requires = "in_flight")]
+    streams: Option<NonZero<usize>>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -56,32 +65,18 @@ fn parse_input(text: &str) -> Result<(String, PathBuf), String> {
 
 impl Run for RunModel {
     fn run(self) -> Outcome {
-        let mut stages = Stages::new(&self.model)?;
+        let frames = self.in_flight.unwrap_or(NonZero::<usize>::MIN);
+        let mut stages = Stages::new(&self.model)?.with_frames(frames);
         let (inputs, all) = stages.ports()?;
         let List { outputs, runs } = match &self.input_list {
             Some(path) => list::read(path, &inputs, &all)?,
             None => List { outputs: Vec::new(), runs: vec![(0, self.inputs.clone())] },
         };
         let outputs = if outputs.is_empty() { &all } else { &outputs };
-        let mut profile = None;
-        let mut results = Vec::new();
-        let bar = progress("running", runs.len());
-        for (index, (line, feeds)) in runs.iter().enumerate() {
-            let run = self.one(&mut stages, feeds, &mut profile);
-            let session = run.map_err(|failure| match &self.input_list {
-                Some(path) => failure.at(list::place(path, *line)),
-                None => failure,
-            })?;
-            let folder = match (&self.output_dir, &self.input_list) {
-                (Some(dir), Some(_)) => Some(dir.join(format!("Result_{index}"))),
-                (Some(dir), None) => Some(dir.clone()),
-                (None, _) => None,
-            };
-            results.push(self.collect(session, outputs, folder.as_deref())?);
-            bar.advance(1);
-        }
-        drop(bar);
-        profile.map_or(Ok(()), TraceFile::write)?;
+        let results = match self.in_flight {
+            Some(frames) => self.beside(&mut stages, &runs, outputs, frames)?,
+            None => self.in_turn(&mut stages, &runs, outputs)?,
+        };
         if self.json {
             print_json(&json!({ "runs": results }));
         }
@@ -90,6 +85,53 @@ impl Run for RunModel {
 }
 
 impl RunModel {
+    /// One run after the other.
+    fn in_turn(
+        &self,
+        stages: &mut Stages<'_>,
+        runs: &[(usize, Feeds)],
+        outputs: &[String],
+    ) -> Result<Vec<Value>, Failure> {
+        let mut profile = None;
+        let mut results = Vec::new();
+        let bar = progress("running", runs.len());
+        for (index, (line, feeds)) in runs.iter().enumerate() {
+            let session = self.one(stages, feeds, &mut profile);
+            let session = session.map_err(|failure| self.at(*line, failure))?;
+            let tensor = |name: &str| Ok(session.output_tensor(name)?);
+            results.push(self.collect(&tensor, outputs, self.folder(index).as_deref())?);
+            bar.advance(1);
+        }
+        drop(bar);
+        profile.map_or(Ok(()), TraceFile::write)?;
+        Ok(results)
+    }
+
+    /// Where the outputs of a run go.
+    fn folder(&self, index: usize) -> Option<PathBuf> {
+        let dir = self.output_dir.as_ref()?;
+        Some(match self.input_list {
+            Some(_) => dir.join(format!("Result_{index}")),
+            None => dir.clone(),
+        })
+    }
+
+    /// A failure of the run that a line of the list asks for.
+    fn at(&self, line: usize, failure: Failure) -> Failure {
+        match &self.input_list {
+            Some(path) => failure.at(list::place(path, line)),
+            None => failure,
+        }
+    }
+
+    /// What to do about an input without a file.
+    fn help(&self) -> &'static str {
+        match &self.input_list {
+            Some(_) => "name a file for each input in the line, as x:=x0.raw mask:=m0.raw",
+            None => "give one with --input NAME=FILE",
+        }
+    }
+
     /// One run over the files of `feeds`.
     fn one<'a>(
         &self,
@@ -101,11 +143,10 @@ impl RunModel {
         if let (Some(path), None) = (&self.profile, &profile) {
             *profile = Some(TraceFile::new(path, &self.model, loaded)?);
         }
-        let help = match &self.input_list {
-            Some(_) => "name a file for each input in the line, as x:=x0.raw mask:=m0.raw",
-            None => "give one with --input NAME=FILE",
-        };
-        feed(session, loaded, feeds, help)?;
+        let inputs = read(session, loaded, feeds, self.help())?;
+        for (input, tensor) in loaded.model.inputs().iter().zip(&inputs) {
+            session.set_input(&input.name, tensor)?;
+        }
         let Some(profile) = profile else {
             prepare(session, loaded)?;
             run_and_say(session, loaded, Session::run)?;
@@ -119,12 +160,13 @@ impl RunModel {
         Ok(session)
     }
 
+    /// What came out of a run, by name.
     fn collect(
         &self,
-        session: &Session,
+        tensor: &dyn Fn(&str) -> Result<Tensor, Failure>,
         names: &[String],
         folder: Option<&Path>,
-    ) -> Result<serde_json::Value, Failure> {
+    ) -> Result<Value, Failure> {
         if let Some(folder) = folder {
             std::fs::create_dir_all(folder).map_err(|e| {
                 Failure::new(format!("cannot make folder {}: {e}", folder.display()))
@@ -132,7 +174,7 @@ impl RunModel {
         }
         let mut outputs = Vec::new();
         for name in names {
-            let tensor = session.output_tensor(name)?;
+            let tensor = tensor(name)?;
             let summary = Summary::of(&tensor);
             let file = folder.map(|f| f.join(tensors::file_name(name)));
             if let Some(file) = &file {
@@ -160,24 +202,31 @@ fn shapes(feeds: &Feeds) -> Result<Shapes, Failure> {
     of.collect()
 }
 
-/// Reads the files of one run into the session; every input must have one, and `help` says how to give it.
-fn feed(session: &mut Session, loaded: &Loaded, feeds: &Feeds, help: &str) -> Outcome {
-    let model = &loaded.model;
+/// The inputs of one run, in the order of the model's, as its files have them; every input must have one, and `help` says how to
+/// give it.
+fn read(
+    session: &mut Session,
+    loaded: &Loaded,
+    feeds: &Feeds,
+    help: &str,
+) -> Result<Vec<Tensor>, Failure> {
+    let inputs = loaded.model.inputs();
+    let mut given = vec![None; inputs.len()];
     for (name, file) in feeds {
-        let input = model.inputs().iter().find(|input| input.name == *name);
-        // An input that the model does not have is refused by name, whatever its file holds.
-        let tensor = match input {
-            Some(input) => loaded.fitting(input, tensors::read_input(file, input)?),
-            None => Tensor::zeros(udo_api::DType::U8, udo_api::Shape::SCALAR)?,
-        };
-        session.set_input(name, &tensor)?;
+        let known = inputs.iter().zip(&mut given).find(|(input, _)| input.name == *name);
+        if let Some((input, given)) = known {
+            *given = Some(loaded.fitting(input, tensors::read_input(file, input)?));
+        } else {
+            // One that the model does not have is refused by name, whatever its file holds.
+            let any = Tensor::zeros(udo_api::DType::U8, udo_api::Shape::SCALAR)?;
+            session.set_input(name, &any)?;
+        }
     }
-    let is_fed = |name: &str| feeds.iter().any(|(fed, _)| fed == name);
-    let missing = model.inputs().iter().filter(|input| !is_fed(&input.name));
+    let missing = inputs.iter().zip(&given).filter(|(_, given)| given.is_none());
     let missing: Vec<String> =
-        missing.map(|input| format!("{} ({})", input.name, input.of)).collect();
+        missing.map(|(input, _)| format!("{} ({})", input.name, input.of)).collect();
     if missing.is_empty() {
-        return Ok(());
+        return Ok(given.into_iter().flatten().collect());
     }
     Err(Failure::usage(format!("no tensor for {}", missing.join(", "))).help(help))
 }

@@ -1,6 +1,7 @@
 //! What steps take, next to what the machine can do.
 
 use std::collections::BTreeMap;
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -106,7 +107,7 @@ pub(super) fn measure(
     loaded: &Loaded,
 ) -> Result<Measured, Failure> {
     let sets = tensors::input_sets(&loaded.model, flags.data.as_deref(), 1)?;
-    let mut session = session(&loaded.model, &loaded.registry)?;
+    let mut session = session(&loaded.model, &loaded.registry, NonZero::<usize>::MIN)?;
     if let Some(set) = sets.first() {
         set_inputs(&mut session, loaded, set)?;
     }

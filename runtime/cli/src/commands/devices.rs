@@ -1,0 +1,79 @@
+//! `udo devices`
+
+use clap::Args;
+use serde_json::{Value, json};
+use udo_runtime::device::{Coherence, Device};
+use udo_runtime::runtime::Runtime;
+
+use super::Run;
+use crate::output::Column::{Left, Right};
+use crate::output::{Outcome, print_json, table};
+
+/// List the emulated devices: their cores, their memory, and what they can do
+///
+/// Programs may ask a runtime for others: any number of each kind, with limits to their memory, and not coherent with the host.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  udo devices
+  udo devices --json")]
+pub(crate) struct Devices {
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl Run for Devices {
+    fn run(self) -> Outcome {
+        let runtime = Runtime::new()?;
+        let devices = runtime.devices();
+        if self.json {
+            let devices: Vec<Value> = devices.iter().map(to_json).collect();
+            print_json(&json!({ "devices": devices }));
+            return Ok(());
+        }
+        let columns = [
+            Left("device"),
+            Left("name"),
+            Left("kernels for"),
+            Right("cores"),
+            Right("memory MiB"),
+            Left("maps"),
+            Left("shares"),
+            Left("coherent"),
+        ];
+        outln!("{}", table(columns, devices.iter().map(row).collect()));
+        if let Some(versions) = devices.iter().next().map(Device::versions) {
+            outln!("runtime {}, package ABI {}", versions.runtime, versions.abi);
+        }
+        Ok(())
+    }
+}
+
+fn is_coherent(device: &Device) -> bool {
+    device.coherence() == Coherence::Coherent
+}
+
+fn row(device: &Device) -> [String; 8] {
+    let yes = |is: bool| if is { "yes" } else { "no" }.to_owned();
+    let can = device.capabilities();
+    [
+        device.to_string(),
+        device.name().to_owned(),
+        device.core().to_string(),
+        device.core_count().to_string(),
+        (device.memory_bytes() >> 20).to_string(),
+        yes(can.can_map),
+        yes(can.can_share),
+        yes(is_coherent(device)),
+    ]
+}
+
+fn to_json(device: &Device) -> Value {
+    let (can, versions, id) = (device.capabilities(), device.versions(), device.id());
+    json!({
+        "device": device.to_string(), "kind": id.kind.name(), "index": id.index, "name": device.name(),
+        "core": device.core().to_string(), "cores": device.core_count(),
+        "memory_bytes": device.memory_bytes(), "can_map": can.can_map, "can_share": can.can_share,
+        "is_coherent": is_coherent(device), "runtime": versions.runtime, "abi": versions.abi.to_string(),
+    })
+}

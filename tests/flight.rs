@@ -1,0 +1,132 @@
+//! Runs that the command line submits, and the devices that it lists.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::{fmt::Write, fs, path::Path};
+
+use serde_json::Value;
+use tempfile::TempDir;
+use udo_api::Shape;
+use udo_runtime::memory::Tensor;
+use udo_runtime::npy;
+
+#[path = "support/command.rs"]
+mod command;
+
+use command::udo;
+
+const MODEL: &str = "graph two
+  input x: f32[n,4]
+  h = Softmax@13(x) axis=-1
+  y = Add@14(h, x)
+  output h
+  output y
+";
+
+const RUNS: usize = 12;
+
+/// A folder with the model, and a list of runs over tensors of different shapes.
+fn folder() -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("m.graph"), MODEL).unwrap();
+    let mut list = "#y h\n".to_owned();
+    for run in 0..RUNS {
+        let rows = 1 + run % 3;
+        let elements: Vec<f32> = (0u8..).skip(run).take(4 * rows).map(f32::from).collect();
+        let tensor = Tensor::of(Shape::new(&[rows, 4]).unwrap(), &elements).unwrap();
+        fs::write(dir.path().join(format!("x{run}.npy")), npy::write(&tensor).unwrap()).unwrap();
+        writeln!(list, "x:=x{run}.npy").unwrap();
+    }
+    fs::write(dir.path().join("list.txt"), list).unwrap();
+    dir
+}
+
+/// All files below a folder and what is in them.
+fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut found: Vec<_> = (0..RUNS)
+        .flat_map(|run| ["h.npy", "y.npy"].map(|name| format!("Result_{run}/{name}")))
+        .map(|name| (name.clone(), fs::read(folder.join(name)).unwrap()))
+        .collect();
+    found.sort();
+    found
+}
+
+#[test]
+fn runs_in_flight_give_what_runs_in_turn_do_in_the_order_of_the_list() {
+    let dir = folder();
+    let run = |more: &[&str], out: &str| {
+        let list = ["run", "m.graph", "--input-list", "list.txt", "--json", "--output-dir", out];
+        let (code, said, error) = udo(&dir, &[&list[..], more].concat());
+        assert_eq!(code, Some(0), "{error}");
+        let mut said: Value = serde_json::from_str(&said).unwrap();
+        for run in said["runs"].as_array_mut().unwrap() {
+            for output in run["outputs"].as_array_mut().unwrap() {
+                output["file"] = Value::Null;
+            }
+        }
+        said
+    };
+    let in_turn = run(&[], "turn");
+    for (out, more) in
+        [("free", &["--async", "3"][..]), ("streams", &["--async", "3", "--streams", "2"])]
+    {
+        assert_eq!(run(more, out), in_turn);
+        assert_eq!(files(&dir.path().join(out)), files(&dir.path().join("turn")));
+    }
+}
+
+#[test]
+fn a_run_in_flight_that_fails_says_its_line() {
+    let dir = folder();
+    let list = fs::read_to_string(dir.path().join("list.txt")).unwrap();
+    let wrong = Tensor::of(Shape::new(&[4]).unwrap(), &[1.0f32; 4]).unwrap();
+    fs::write(dir.path().join("wrong.npy"), npy::write(&wrong).unwrap()).unwrap();
+    fs::write(dir.path().join("list.txt"), list.replace("x:=x4.npy", "x:=wrong.npy")).unwrap();
+    let (code, said, error) =
+        udo(&dir, &["run", "m.graph", "--input-list", "list.txt", "--async", "3"]);
+    assert_eq!((code, said.lines().count()), (Some(1), 8), "four runs had two outputs: {error}");
+    assert!(error.contains("list.txt:6"), "{error}");
+    assert!(error.contains("wanted f32[n,4]"), "{error}");
+}
+
+#[test]
+fn flags_of_runs_in_flight_that_make_no_sense_are_wrong_usage() {
+    let dir = folder();
+    let cases: &[&[&str]] = &[
+        &["run", "m.graph", "--input", "x=x0.npy", "--async", "0"],
+        &["run", "m.graph", "--input", "x=x0.npy", "--streams", "2"],
+        &["run", "m.graph", "--input", "x=x0.npy", "--async", "2", "--profile", "t.json"],
+        &["bench", "m.graph", "--in-flight", "0"],
+        &["bench", "m.graph", "--streams", "2"],
+    ];
+    for case in cases {
+        assert_eq!(udo(&dir, case).0, Some(2), "{case:?}");
+    }
+}
+
+#[test]
+fn bench_says_how_many_runs_end_in_a_second() {
+    let dir = folder();
+    let flags = ["bench", "m.graph", "--shape", "x=2,4", "--iterations", "40", "--json"];
+    let (code, said, error) =
+        udo(&dir, &[&flags[..], &["--in-flight", "2", "--streams", "2"]].concat());
+    assert_eq!(code, Some(0), "{error}");
+    let said: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((&said["in_flight"], &said["streams"]), (&2.into(), &2.into()));
+    assert!(said["runs_per_second"].as_f64().unwrap() > 0.0);
+    let latency = &said["latency_us"];
+    assert!(latency["p99"].as_f64().unwrap() >= latency["median"].as_f64().unwrap());
+}
+
+#[test]
+fn devices_are_listed_with_what_they_can_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let (code, said, error) = udo(&dir, &["devices", "--json"]);
+    assert_eq!(code, Some(0), "{error}");
+    let said: Value = serde_json::from_str(&said).unwrap();
+    let devices = said["devices"].as_array().unwrap();
+    let names: Vec<_> = devices.iter().map(|of| of["device"].as_str().unwrap()).collect();
+    assert_eq!(names, ["cpu:0", "gpu:0", "dsp:0", "hta:0"]);
+    assert!(devices.iter().all(|of| of["memory_bytes"].as_u64().unwrap() > 0));
+    let (_, text, _) = udo(&dir, &["devices"]);
+    assert!(text.contains("dsp:0") && text.contains("emulated dsp:v68"), "{text}");
+}
