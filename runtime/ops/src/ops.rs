@@ -212,6 +212,7 @@ mod microsoft {
 /// Operators that other formats have and ONNX has not, and those that passes put in.
 mod udo {
     ops! {
+        assert,
         attention,
         batch_to_space,
         bounded_constant_of_shape,
@@ -220,6 +221,7 @@ mod udo {
         bounded_reshape,
         channel_shuffle,
         crop,
+        detection_post_process,
         space_to_batch,
         squared_difference,
     }

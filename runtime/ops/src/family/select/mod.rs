@@ -3,6 +3,7 @@
 pub(crate) mod extreme;
 mod gpu;
 mod rank;
+pub(crate) mod suppress;
 
 pub(crate) use gpu::TopGpu;
 pub(crate) use rank::{Ranked, least, positions_fit};

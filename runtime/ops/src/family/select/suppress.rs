@@ -1,0 +1,87 @@
+//! Boxes by their scores, without those that overlap one with a higher score.
+
+use super::{Ranked, least};
+
+/// What the four numbers of a box are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Boxes {
+    /// Two corners that are opposite.
+    Corners,
+    /// The middle, width and height.
+    Middle,
+}
+
+/// Numbers of a box in the table: its least and greatest coordinates, and its area.
+pub(crate) const NUMBERS: usize = 5;
+
+impl Boxes {
+    pub(crate) fn corners(self, [a, b, c, d]: [f32; 4]) -> [f32; NUMBERS] {
+        let [left, top, right, bottom] = match self {
+            Self::Corners => [a.min(c), b.min(d), a.max(c), b.max(d)],
+            Self::Middle => [a - c / 2.0, b - d / 2.0, a + c / 2.0, b + d / 2.0],
+        };
+        [left, top, right, bottom, (right - left) * (bottom - top)]
+    }
+}
+
+/// Which boxes are selected.
+pub(crate) struct Rule {
+    /// The most boxes that are selected.
+    pub(crate) most: usize,
+    /// The most that two of them share of what they cover.
+    pub(crate) most_overlap: f32,
+    /// What a score has to be above.
+    pub(crate) least_score: Option<f32>,
+}
+
+impl Rule {
+    /// Writes the positions of selected boxes to the third number of each row of `y`, and returns how many they are.
+    pub(crate) fn select(
+        &self,
+        boxes: &[[f32; NUMBERS]],
+        scores: &[f32],
+        entries: &mut [u64],
+        y: &mut [i64],
+    ) -> usize {
+        let mut count = 0;
+        for (at, &score) in (0u64..).zip(scores) {
+            if !score.is_nan() && self.least_score.is_none_or(|least| score > least) {
+                // The highest score comes first, and of several the first box.
+                entries[count] = (score.rank() ^ f32::MOST) << 32 | at;
+                count += 1;
+            }
+        }
+        let y = y.as_chunks_mut::<3>().0;
+        let (mut left, mut found, mut step) = (&mut entries[..count], 0, self.most.max(64));
+        // Most often the first few are enough, and the others need no order.
+        while !left.is_empty() && found < self.most {
+            let taken = step.min(left.len());
+            for entry in least(left, taken) {
+                let candidate = &boxes[*entry as u32 as usize];
+                let apart = |row: &[i64; 3]| {
+                    !overlap_more(&boxes[row[2] as usize], candidate, self.most_overlap)
+                };
+                if found < self.most && y[..found].iter().all(apart) {
+                    y[found][2] = i64::from(*entry as u32);
+                    found += 1;
+                }
+            }
+            left = left.split_at_mut(taken).1;
+            step *= 2;
+        }
+        found
+    }
+}
+
+/// Whether the area that two boxes share is more than `most` of what they cover together; boxes without an area
+/// share none.
+fn overlap_more(a: &[f32; NUMBERS], b: &[f32; NUMBERS], most: f32) -> bool {
+    let width = a[2].min(b[2]) - a[0].max(b[0]);
+    let height = a[3].min(b[3]) - a[1].max(b[1]);
+    if !(width > 0.0 && height > 0.0 && a[4] > 0.0 && b[4] > 0.0) {
+        return false;
+    }
+    let shared = width * height;
+    let covered = a[4] + b[4] - shared;
+    covered > 0.0 && shared / covered > most
+}
