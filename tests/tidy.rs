@@ -41,7 +41,7 @@ const LEVELS: &[&[&str]] = &[
     &["graph", "run"],
     &["container", "cores", "npy"],
     &["package"],
-    &["import", "registry"],
+    &["build", "import", "registry"],
     &["resolve"],
     &["pass", "place"],
     &["plan"],
@@ -164,7 +164,8 @@ const HIDDEN: &[(&str, &str)] = &[
 ];
 
 /// The places of the runtime where operators have names.
-const PATTERNS: &[&str] = &["runtime/src/pass/patterns/", "runtime/src/resolve/upgrade/"];
+const PATTERNS: &[&str] =
+    &["runtime/src/build/", "runtime/src/pass/patterns/", "runtime/src/resolve/upgrade/"];
 
 /// Operators that the runtime names elsewhere, and why.
 const NAMED_OPS: &[(&str, &str)] = &[

@@ -5,6 +5,7 @@ mod code;
 mod launch;
 mod plans;
 mod session;
+mod support;
 mod survey;
 
 use std::num::NonZero;
@@ -27,6 +28,7 @@ use crate::thread_pool::{Pool, PoolError};
 pub use launch::SessionOptions;
 use plans::{Facts, Planned, Planner, Plans, plan};
 pub use session::Session;
+pub use support::{OpSupport, support};
 pub use survey::{Surveyed, survey};
 
 /// What the user decides about a model.

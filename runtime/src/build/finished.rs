@@ -1,0 +1,214 @@
+//! A graph that is finished: checked as a whole, and in the form that models are compiled of.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+use super::lower::{Values, lower};
+use super::{Error, ErrorCode, GraphBuilder, Result, Slot, TensorId, at, invalid, state};
+use crate::device::Extent;
+use crate::graph::{Attr, DimSpec, Graph, GraphError, TensorType};
+
+/// A graph that stays as it is. Models are compiled of what [`FinishedGraph::graph`] gives, any number of them.
+#[derive(Clone, Debug)]
+pub struct FinishedGraph {
+    built: GraphBuilder,
+    graph: Graph,
+}
+
+/// Why a graph cannot be finished, and the graph as it was.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct Unfinished {
+    /// The graph, to be mended.
+    pub builder: Box<GraphBuilder>,
+    /// Why.
+    pub error: Error,
+}
+
+impl From<Unfinished> for Error {
+    fn from(unfinished: Unfinished) -> Self {
+        unfinished.error
+    }
+}
+
+impl FinishedGraph {
+    pub(super) fn of(built: GraphBuilder) -> std::result::Result<Self, Unfinished> {
+        match whole(&built) {
+            Ok(graph) => Ok(Self { built, graph }),
+            Err(error) => Err(Unfinished { builder: Box::new(built), error }),
+        }
+    }
+
+    /// The graph as models are compiled of it. Nodes are called after the operations that they stand for.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    /// The ranges of dimensions, by the names that [`FinishedGraph::graph`] has for them.
+    pub fn ranges(&self) -> BTreeMap<String, RangeInclusive<usize>> {
+        let inputs = self.built.io.iter().flat_map(|io| &io.inputs);
+        let inputs = inputs.filter_map(|&id| self.built.slot(id).ok());
+        let ranges = inputs.flat_map(|tensor| {
+            tensor.spec.extents().enumerate().filter_map(|(axis, extent)| match extent {
+                Extent::Range { min, max } => Some((range_name(tensor, axis), min..=max)),
+                Extent::Fixed(_) | Extent::Open => None,
+            })
+        });
+        ranges.collect()
+    }
+
+    /// The names of the operations, in the order in which they were added: each is its operator's and its place.
+    pub fn operations(&self) -> impl Iterator<Item = &str> {
+        self.built.operations.iter().map(|placed| placed.name.as_str())
+    }
+
+    /// The operation that a node of this name stands for.
+    pub fn operation_of(&self, node: &str) -> Option<usize> {
+        let is_part = |rest: &str| rest.is_empty() || rest.starts_with(['/', '.']);
+        self.operations().position(|name| node.strip_prefix(name).is_some_and(is_part))
+    }
+
+    /// A graph of one operation alone, whose inputs are of the types and shapes that were said of its tensors.
+    ///
+    /// # Errors
+    /// There is no such operation.
+    pub fn alone(&self, operation: usize) -> Result<Graph> {
+        let built = &self.built;
+        let count = built.operations.len();
+        let placed = built.operations.get(operation).ok_or_else(|| {
+            invalid(format!("there is no operation {operation}; wanted one of {count}"))
+        })?;
+        let is_read = |id: &&TensorId| built.slot(**id).is_ok_and(|slot| slot.data.is_none());
+        let mut inputs: Vec<TensorId> = Vec::new();
+        for &id in placed.inputs.iter().flatten().filter(is_read) {
+            if !inputs.contains(&id) {
+                inputs.push(id);
+            }
+        }
+        let outputs: Vec<_> = placed.outputs.iter().flatten().copied().collect();
+        made(built, &inputs, &outputs, operation..operation.saturating_add(1))
+    }
+}
+
+/// All of a graph, if it is one.
+fn whole(built: &GraphBuilder) -> Result<Graph> {
+    let missing = |what: &str| state(format!("graph {:?} has no {what} yet", built.name));
+    if built.tensors.is_empty() {
+        return Err(missing("tensors"));
+    }
+    if built.operations.is_empty() {
+        return Err(missing("operations"));
+    }
+    let io = built.io.as_ref().ok_or_else(|| missing("inputs and outputs"))?;
+    for placed in &built.operations {
+        for (port, id) in placed.inputs.iter().enumerate() {
+            let Some(id) = *id else { continue };
+            check_made(built, id, &format!("{}: input {port}", placed.name))?;
+        }
+    }
+    for (index, &id) in io.outputs.iter().enumerate() {
+        check_made(built, id, &format!("output {index}"))?;
+    }
+    let mut graph = made(built, &io.inputs, &io.outputs, 0..built.operations.len())?;
+    graph.sort().map_err(|error| of_graph(&error))?;
+    graph.verify().map_err(|error| of_graph(&error))?;
+    Ok(graph)
+}
+
+/// Refuses a tensor that has elements from nowhere.
+fn check_made(built: &GraphBuilder, id: TensorId, place: &str) -> Result<()> {
+    let tensor = built.slot(id)?;
+    let is_input = built.io.as_ref().is_some_and(|io| io.inputs.contains(&id));
+    if tensor.data.is_some() || tensor.writer.is_some() || is_input {
+        return Ok(());
+    }
+    let tensor = tensor.place(id);
+    Err(invalid(format!(
+        "{place} is {tensor}, which nothing makes; wanted a constant, an input or what an operation makes"
+    )))
+}
+
+fn of_graph(error: &GraphError) -> Error {
+    let code = match error {
+        GraphError::Cycle { .. } => ErrorCode::InvalidArgument,
+        _ => ErrorCode::Internal,
+    };
+    Error::new(code, error.to_string())
+}
+
+/// The graph of some operations.
+fn made(
+    built: &GraphBuilder,
+    inputs: &[TensorId],
+    outputs: &[TensorId],
+    operations: std::ops::Range<usize>,
+) -> Result<Graph> {
+    let mut graph = Graph::new(&built.name);
+    let mut values = Values::new(built.tensors.len());
+    for &id in inputs {
+        let tensor = built.slot(id)?;
+        let dims = (0..).zip(tensor.spec.extents()).map(|(axis, extent)| dim(tensor, axis, extent));
+        values.set(id, graph.add_input(&tensor.name, tensor.spec.dtype(), dims));
+    }
+    let placed = built.operations.get(operations).unwrap_or_default();
+    for id in placed.iter().flat_map(|placed| placed.inputs.iter().chain(&placed.outputs)).flatten()
+    {
+        if values.has(*id) {
+            continue;
+        }
+        let tensor = built.slot(*id)?;
+        values.set(
+            *id,
+            match &tensor.data {
+                Some(data) => graph.add_constant(&tensor.name, data.clone()),
+                None => computed(&mut graph, tensor),
+            },
+        );
+    }
+    for placed in placed {
+        lower(&mut graph, &built.tensors, &values, placed)
+            .map_err(|error| at(&placed.name, &error))?;
+    }
+    graph.outputs = outputs.iter().filter_map(|&id| values.get(id)).collect();
+    Ok(graph)
+}
+
+/// A value that a node makes, with what was said of it.
+fn computed(graph: &mut Graph, tensor: &Slot) -> crate::graph::ValueId {
+    let id = graph.add_value(&tensor.name);
+    let dims = tensor.spec.extents().map(|extent| match extent {
+        Extent::Fixed(n) => DimSpec::Fixed(n),
+        Extent::Range { .. } | Extent::Open => DimSpec::Unknown,
+    });
+    let declared = TensorType { dtype: tensor.spec.dtype(), dims: dims.collect() };
+    if let Some(value) = graph.values.last_mut() {
+        value.declared = Some(declared);
+    }
+    id
+}
+
+fn dim(tensor: &Slot, axis: usize, extent: Extent) -> DimSpec {
+    match extent {
+        Extent::Fixed(n) => DimSpec::Fixed(n),
+        Extent::Range { .. } => DimSpec::Named(range_name(tensor, axis)),
+        Extent::Open => DimSpec::Unknown,
+    }
+}
+
+fn range_name(tensor: &Slot, axis: usize) -> String {
+    format!("{}.{axis}", tensor.name)
+}
+
+/// An attribute in the words of messages.
+pub(super) fn said(attr: &Attr) -> String {
+    match attr {
+        Attr::Tensor(tensor) => format!("a tensor {}", tensor.desc()),
+        Attr::Graph(_) | Attr::Graphs(_) => "a graph".to_owned(),
+        Attr::Int(_)
+        | Attr::Float(_)
+        | Attr::Text(_)
+        | Attr::Ints(_)
+        | Attr::Floats(_)
+        | Attr::Texts(_) => attr.to_string(),
+    }
+}

@@ -1,0 +1,537 @@
+//! Operations as nodes: what all of them need to become some.
+//!
+//! An operation sees real numbers where its tensors are quantized, and its nodes may make integers of another type than its
+//! tensors have: what lies between is put around its nodes here, and fused or folded as in any model.
+
+use udo_api::{AxisEncoding, DType, Element, Encoding, Encodings, Layout, Shape};
+
+use super::finished::said;
+use super::nnrt::{NnrtOp, Value};
+use super::operation::{Of, Placed};
+use super::{Result, Slot, TensorId, invalid, unsupported};
+use crate::device::{Error, Extent, TensorSpec};
+use crate::graph::{Attr, Graph, NEWEST, Node, ValueId};
+use crate::memory::Tensor;
+
+/// The values of tensors, as far as they have any.
+pub(super) struct Values(Vec<Option<ValueId>>);
+
+impl Values {
+    pub(super) fn new(count: usize) -> Self {
+        Self(vec![None; count])
+    }
+
+    pub(super) fn set(&mut self, tensor: TensorId, value: ValueId) {
+        if let Some(place) = self.0.get_mut(tensor.index()) {
+            *place = Some(value);
+        }
+    }
+
+    pub(super) fn get(&self, tensor: TensorId) -> Option<ValueId> {
+        self.0.get(tensor.index()).copied().flatten()
+    }
+
+    pub(super) fn has(&self, tensor: TensorId) -> bool {
+        self.get(tensor).is_some()
+    }
+}
+
+/// Adds the nodes of an operation.
+pub(super) fn lower(
+    graph: &mut Graph,
+    tensors: &[Slot],
+    values: &Values,
+    placed: &Placed,
+) -> Result<()> {
+    let (first_node, first_value) = (graph.nodes.len(), graph.values.len());
+    let mut lower = Lower { graph, tensors, values, placed, first_node, first_value };
+    match &placed.of {
+        Of::Nnrt(op) => op.lower(&mut lower),
+        Of::Ours { domain, op } => lower.ours(domain, op),
+    }?;
+    lower.name_last();
+    Ok(())
+}
+
+/// The nodes of one operation while they are made.
+pub(super) struct Lower<'a> {
+    graph: &'a mut Graph,
+    tensors: &'a [Slot],
+    values: &'a Values,
+    placed: &'a Placed,
+    first_node: usize,
+    first_value: usize,
+}
+
+/// What a node reads.
+pub(super) type Inputs<'a> = &'a [Option<ValueId>];
+
+impl Lower<'_> {
+    /// An operator of the runtime as it was asked for.
+    fn ours(&mut self, domain: &str, op: &str) -> Result<()> {
+        let placed = self.placed;
+        let mut inputs = Vec::with_capacity(placed.inputs.len());
+        for (port, input) in placed.inputs.iter().enumerate() {
+            inputs.push(input.is_some().then(|| self.x(port)).transpose()?);
+        }
+        let made = self.add(domain, op, &inputs, placed.attrs.clone(), placed.outputs.len());
+        for (port, value) in made.into_iter().enumerate() {
+            if placed.outputs.get(port).copied().flatten().is_some() {
+                self.give(port, value)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// How many inputs there are.
+    pub(super) fn count(&self) -> usize {
+        self.placed.inputs.len()
+    }
+
+    /// How many outputs there are.
+    pub(super) fn output_count(&self) -> usize {
+        self.placed.outputs.len()
+    }
+
+    fn tensor(&self, ids: &[Option<TensorId>], side: &str, port: usize) -> Result<TensorId> {
+        let found = ids.get(port).copied().flatten();
+        found.ok_or_else(|| invalid(format!("{side} {port} is left out; wanted a tensor")))
+    }
+
+    fn slot(&self, id: TensorId) -> Result<&Slot> {
+        let slot = self.tensors.get(id.index());
+        slot.ok_or_else(|| invalid(format!("there is no tensor {}", id.0)))
+    }
+
+    /// What was said of input `port`.
+    pub(super) fn input(&self, port: usize) -> Result<&TensorSpec> {
+        Ok(&self.slot(self.tensor(&self.placed.inputs, "input", port)?)?.spec)
+    }
+
+    /// What was said of output `port`.
+    pub(super) fn output(&self, port: usize) -> Result<&TensorSpec> {
+        Ok(&self.slot(self.tensor(&self.placed.outputs, "output", port)?)?.spec)
+    }
+
+    /// The rank of input `port`.
+    pub(super) fn rank(&self, port: usize) -> Result<usize> {
+        self.input(port).map(TensorSpec::rank)
+    }
+
+    /// The extents of input `port` from `first` on, which have to be fixed.
+    pub(super) fn extents(&self, port: usize) -> Result<Vec<usize>> {
+        let spec = self.input(port)?;
+        let fixed = spec.extents().enumerate().map(|(axis, extent)| match extent {
+            Extent::Fixed(n) => Ok(n),
+            Extent::Range { .. } | Extent::Open => {
+                Err(invalid(format!("input {port} is {spec}; wanted dimension {axis} fixed")))
+            }
+        });
+        fixed.collect()
+    }
+
+    /// The type of the numbers of input `port`.
+    pub(super) fn real_type(&self, port: usize) -> Result<DType> {
+        let spec = self.input(port)?;
+        Ok(if spec.encodings().is_some() { DType::F32 } else { spec.dtype() })
+    }
+
+    /// Whether the images of input `port` have their channels second.
+    pub(super) fn is_nchw(&self, port: usize) -> Result<bool> {
+        Ok(self.input(port)?.layout() == Layout::Nchw)
+    }
+
+    /// The value of input `port` as it is stored.
+    pub(super) fn stored(&self, port: usize) -> Result<ValueId> {
+        let id = self.tensor(&self.placed.inputs, "input", port)?;
+        self.values.get(id).ok_or_else(|| invalid(format!("input {port} has no value")))
+    }
+
+    /// The numbers of input `port`: what its integers stand for where it is quantized.
+    pub(super) fn x(&mut self, port: usize) -> Result<ValueId> {
+        let (value, spec) = (self.stored(port)?, *self.input(port)?);
+        match spec.encodings() {
+            Some(encodings) => self.dequantized(value, spec.dtype(), encodings),
+            None => Ok(value),
+        }
+    }
+
+    /// What integers stand for.
+    pub(super) fn dequantized(
+        &mut self,
+        value: ValueId,
+        dtype: DType,
+        encodings: Encodings,
+    ) -> Result<ValueId> {
+        let (inputs, attrs) = self.encoding(value, dtype, encodings)?;
+        Ok(self.node("DequantizeLinear", &inputs, &attrs))
+    }
+
+    fn encoding(
+        &mut self,
+        value: ValueId,
+        dtype: DType,
+        encodings: Encodings,
+    ) -> Result<(Vec<ValueId>, Vec<(&'static str, Attr)>)> {
+        let (scales, zero_points, axis) = match encodings {
+            Encodings::PerTensor(Encoding { scale, zero_point }) => {
+                (vec![scale], vec![zero_point], None)
+            }
+            Encodings::PerAxis(of) => {
+                (of.scales().to_vec(), of.zero_points().to_vec(), Some(of.axis()))
+            }
+        };
+        let dims: &[usize] = if axis.is_some() { &[scales.len()] } else { &[] };
+        let scale = self.constant(dims, &scales)?;
+        let zero_points = stored_as(dtype, dims, &zero_points)?;
+        let zero_points = self.graph.add_constant("", zero_points);
+        let attrs = axis.map(|axis| ("axis", Attr::Int(i64::try_from(axis).unwrap_or(0))));
+        Ok((vec![value, scale, zero_points], attrs.into_iter().collect()))
+    }
+
+    /// What the bias of a product stands for: integers without an encoding have the scale of what is added to it.
+    pub(super) fn bias(&mut self, port: usize) -> Result<ValueId> {
+        let own = *self.input(port)?;
+        let (Some(x), Some(w)) = (self.input(0)?.encodings(), self.input(1)?.encodings()) else {
+            return self.x(port);
+        };
+        let Encodings::PerTensor(x) = x else { return self.x(port) };
+        if own.dtype() != DType::I32 || own.encodings().is_some() {
+            return self.x(port);
+        }
+        let encodings = match w {
+            Encodings::PerTensor(w) => {
+                Encodings::PerTensor(Encoding { scale: x.scale * w.scale, zero_point: 0 })
+            }
+            Encodings::PerAxis(w) => {
+                let scales: Vec<f32> = w.scales().iter().map(|scale| x.scale * scale).collect();
+                let made = AxisEncoding::of(0, &scales, &vec![0; scales.len()]);
+                Encodings::PerAxis(made.map_err(|error| invalid(error.to_string()))?)
+            }
+        };
+        let value = self.stored(port)?;
+        self.dequantized(value, DType::I32, encodings)
+    }
+
+    /// The integers of input `port`, which has to be a constant.
+    pub(super) fn known(&self, port: usize) -> Result<Vec<i64>> {
+        let slot = self.slot(self.tensor(&self.placed.inputs, "input", port)?)?;
+        let data = slot.data.as_ref().ok_or_else(|| {
+            invalid(format!("input {port} is not known before a run; wanted a constant"))
+        })?;
+        let ints = match data.dtype() {
+            DType::I64 => data.get::<i64>().map(<[i64]>::to_vec),
+            DType::I32 => data.get::<i32>().map(|x| x.iter().copied().map(i64::from).collect()),
+            _ => None,
+        };
+        ints.ok_or_else(|| invalid(format!("input {port} is {}; wanted i32 or i64", slot.spec)))
+    }
+
+    /// The one integer of input `port`, which has to be a constant.
+    pub(super) fn known_int(&self, port: usize) -> Result<i64> {
+        match *self.known(port)? {
+            [one] => Ok(one),
+            ref other => {
+                Err(invalid(format!("input {port} has {} elements; wanted 1", other.len())))
+            }
+        }
+    }
+
+    /// The integers of input `port` as a list of i64.
+    pub(super) fn ints(&mut self, port: usize) -> Result<ValueId> {
+        let (value, spec) = (self.stored(port)?, *self.input(port)?);
+        let value = if spec.dtype() == DType::I64 { value } else { self.cast(value, DType::I64) };
+        if spec.rank() == 1 { Ok(value) } else { self.reshaped(value, &[-1]) }
+    }
+
+    /// Whether the attribute is given.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.attr(name).is_some()
+    }
+
+    fn attr(&self, name: &str) -> Option<&Attr> {
+        self.placed.attrs.iter().find(|(own, _)| own == name).map(|(_, attr)| attr)
+    }
+
+    fn param(&self, name: &str) -> Option<Value> {
+        match self.placed.of {
+            Of::Nnrt(op) => op.param(name).and_then(|param| param.default),
+            Of::Ours { .. } => None,
+        }
+    }
+
+    fn missing(name: &str) -> Error {
+        invalid(format!("attribute {name:?} is missing"))
+    }
+
+    /// An integer, a truth or the number of a choice.
+    pub(super) fn int(&self, name: &str) -> Result<i64> {
+        match (self.attr(name), self.param(name)) {
+            (Some(Attr::Int(value)), _) => Ok(*value),
+            (Some(Attr::Text(text)), _) => self.choice(name, text),
+            (Some(other), _) => Err(invalid(format!("attribute {name:?} is {}", said(other)))),
+            (None, Some(Value::Int(value))) => Ok(value),
+            (None, _) => Err(Self::missing(name)),
+        }
+    }
+
+    fn choice(&self, name: &str, text: &str) -> Result<i64> {
+        let Of::Nnrt(op) = self.placed.of else { return Err(Self::missing(name)) };
+        let at = op.param(name).and_then(|param| param.choice(text));
+        at.ok_or_else(|| Self::missing(name))
+    }
+
+    /// Whether a truth is set.
+    pub(super) fn flag(&self, name: &str) -> Result<bool> {
+        self.int(name).map(|value| value != 0)
+    }
+
+    /// A number.
+    pub(super) fn float(&self, name: &str) -> Result<f64> {
+        match (self.attr(name), self.param(name)) {
+            (Some(Attr::Float(value)), _) => Ok(*value),
+            (Some(Attr::Int(_)), _) => self.int(name).and_then(|value| {
+                let exact = i32::try_from(value).map(f64::from);
+                exact.map_err(|_| {
+                    invalid(format!("attribute {name:?} is {value}; wanted a real number"))
+                })
+            }),
+            (Some(other), _) => Err(invalid(format!("attribute {name:?} is {}", said(other)))),
+            (None, Some(Value::Float(value))) => Ok(value),
+            (None, _) => Err(Self::missing(name)),
+        }
+    }
+
+    /// Numbers; nothing where the attribute is not given and has no default.
+    pub(super) fn floats(&self, name: &str) -> Option<Vec<f64>> {
+        match self.attr(name) {
+            Some(Attr::Floats(values)) => Some(values.clone()),
+            _ => None,
+        }
+    }
+
+    /// Integers; nothing where the attribute is not given and has no default.
+    pub(super) fn list(&self, name: &str) -> Option<Vec<i64>> {
+        match (self.attr(name), self.param(name)) {
+            (Some(Attr::Ints(values)), _) => Some(values.clone()),
+            (Some(Attr::Int(value)), _) => Some(vec![*value]),
+            (None, Some(Value::Ints(values))) => Some(values.to_vec()),
+            _ => None,
+        }
+    }
+
+    /// As many integers as are wanted.
+    pub(super) fn exactly<const N: usize>(&self, name: &str) -> Result<[i64; N]> {
+        let list = self.list(name).ok_or_else(|| Self::missing(name))?;
+        list.try_into().map_err(|list: Vec<i64>| {
+            invalid(format!("attribute {name:?} has {} numbers; wanted {N}", list.len()))
+        })
+    }
+
+    /// An axis of something of this rank, counted from its first one.
+    pub(super) fn axis_of(axis: i64, rank: usize) -> Result<usize> {
+        let most = i64::try_from(rank).unwrap_or(i64::MAX);
+        let from_first = if axis < 0 { axis.saturating_add(most) } else { axis };
+        let from_first = usize::try_from(from_first).ok().filter(|&axis| axis < rank);
+        from_first.ok_or_else(|| {
+            invalid(format!("axis {axis} of {rank} dimensions; wanted {} to {}", -most, most - 1))
+        })
+    }
+
+    /// An elementwise constant.
+    pub(super) fn constant<T: Element>(&mut self, dims: &[usize], of: &[T]) -> Result<ValueId> {
+        let shape = Shape::new(dims).map_err(|error| invalid(error.to_string()))?;
+        let tensor = Tensor::of(shape, of).map_err(|error| invalid(error.to_string()))?;
+        Ok(self.graph.add_constant("", tensor))
+    }
+
+    /// A list of integers.
+    pub(super) fn int_list(&mut self, of: &[i64]) -> Result<ValueId> {
+        self.constant(&[of.len()], of)
+    }
+
+    /// A number of the type of the numbers of input `port`.
+    pub(super) fn number(&mut self, port: usize, of: f64) -> Result<ValueId> {
+        let dtype = self.real_type(port)?;
+        let number = self.constant(&[], &[of])?;
+        Ok(self.cast(number, dtype))
+    }
+
+    /// The elements as another type.
+    pub(super) fn cast(&mut self, value: ValueId, to: DType) -> ValueId {
+        self.node("Cast", &[value], &[("to", Attr::Int(i64::from(to.onnx())))])
+    }
+
+    /// The elements under another shape.
+    pub(super) fn reshaped(&mut self, value: ValueId, dims: &[i64]) -> Result<ValueId> {
+        let dims = self.int_list(dims)?;
+        Ok(self.node("Reshape", &[value, dims], &[]))
+    }
+
+    /// The elements with their axes in another order.
+    pub(super) fn transposed(&mut self, value: ValueId, perm: &[i64]) -> ValueId {
+        if perm.iter().copied().eq((0..).take(perm.len())) {
+            return value;
+        }
+        self.node("Transpose", &[value], &[("perm", Attr::Ints(perm.to_vec()))])
+    }
+
+    /// A node of one output.
+    pub(super) fn node(&mut self, op: &str, inputs: &[ValueId], attrs: &[(&str, Attr)]) -> ValueId {
+        let inputs: Vec<_> = inputs.iter().copied().map(Some).collect();
+        self.node_of(op, &inputs, attrs)
+    }
+
+    /// A node of one output, some of whose inputs may be left out.
+    pub(super) fn node_of(
+        &mut self,
+        op: &str,
+        inputs: Inputs<'_>,
+        attrs: &[(&str, Attr)],
+    ) -> ValueId {
+        // There is as much as is asked for.
+        self.nodes(op, inputs, attrs, 1).first().copied().unwrap_or(ValueId(u32::MAX))
+    }
+
+    /// A node of some outputs. Operators of our own domain are called as in `udo:Crop`.
+    pub(super) fn nodes(
+        &mut self,
+        op: &str,
+        inputs: Inputs<'_>,
+        attrs: &[(&str, Attr)],
+        outputs: usize,
+    ) -> Vec<ValueId> {
+        let (domain, op) = op.split_once(':').unwrap_or(("", op));
+        let attrs = attrs.iter().map(|(name, attr)| ((*name).to_owned(), attr.clone()));
+        self.add(domain, op, inputs, attrs.collect(), outputs)
+    }
+
+    fn add(
+        &mut self,
+        domain: &str,
+        op: &str,
+        inputs: Inputs<'_>,
+        attrs: Vec<(String, Attr)>,
+        outputs: usize,
+    ) -> Vec<ValueId> {
+        let own = self.graph.nodes.len() - self.first_node;
+        let name = format!("{}/{op}_{own}", self.placed.name);
+        let made: Vec<ValueId> = (0..outputs).map(|at| self.value(&name, at)).collect();
+        let mut node = Node::new(op, NEWEST, &[], &made);
+        node.inputs = inputs.to_vec();
+        (node.name, node.attrs) = (name, attrs);
+        domain.clone_into(&mut node.domain);
+        self.graph.add_node(node);
+        made
+    }
+
+    fn value(&mut self, node: &str, at: usize) -> ValueId {
+        let name = if at == 0 { node.to_owned() } else { format!("{node}.{at}") };
+        self.graph.add_value(&name)
+    }
+
+    /// Makes output `port` of numbers, which are quantized where the tensor is.
+    pub(super) fn give(&mut self, port: usize, value: ValueId) -> Result<()> {
+        let spec = *self.output(port)?;
+        let value = match spec.encodings() {
+            Some(encodings) => {
+                let (inputs, attrs) = self.encoding(value, spec.dtype(), encodings)?;
+                self.node("QuantizeLinear", &inputs, &attrs)
+            }
+            None => value,
+        };
+        self.put(port, value)
+    }
+
+    /// Makes output `port` of numbers, in the type that was said of the tensor.
+    pub(super) fn give_cast(&mut self, port: usize, value: ValueId) -> Result<()> {
+        let spec = *self.output(port)?;
+        if spec.encodings().is_some() {
+            return self.give(port, value);
+        }
+        let value = self.cast(value, spec.dtype());
+        self.put(port, value)
+    }
+
+    /// Makes output 0 of numbers, behind the activation that the operation asks for.
+    pub(super) fn give_active(&mut self, value: ValueId) -> Result<()> {
+        let value = match self.int("activation")? {
+            0 => value,
+            1 => self.node("Relu", &[value], &[]),
+            _ => self.clipped(value, Some(0.0), Some(6.0))?,
+        };
+        self.give(0, value)
+    }
+
+    /// Numbers within bounds, of the type of input 0.
+    pub(super) fn clipped(
+        &mut self,
+        value: ValueId,
+        min: Option<f64>,
+        max: Option<f64>,
+    ) -> Result<ValueId> {
+        let min = min.map(|min| self.number(0, min)).transpose()?;
+        let max = max.map(|max| self.number(0, max)).transpose()?;
+        Ok(self.node_of("Clip", &[Some(value), min, max], &[]))
+    }
+
+    /// Makes a value the one of the tensor that is output `port`.
+    fn put(&mut self, port: usize, value: ValueId) -> Result<()> {
+        let id = self.tensor(&self.placed.outputs, "output", port)?;
+        let to =
+            self.values.get(id).ok_or_else(|| invalid(format!("output {port} has no value")))?;
+        let is_own = value.index() >= self.first_value && self.graph.constant(value).is_none();
+        if !is_own {
+            let copied = self.node("Identity", &[value], &[]);
+            return self.put(port, copied);
+        }
+        for node in self.graph.nodes.iter_mut().skip(self.first_node) {
+            let uses = node.inputs.iter_mut().chain(&mut node.outputs);
+            uses.filter(|used| **used == Some(value)).for_each(|used| *used = Some(to));
+        }
+        Ok(())
+    }
+
+    /// Calls the node that makes output 0 by the name of the operation alone.
+    fn name_last(&mut self) {
+        let first = self.placed.outputs.iter().flatten().next();
+        let Some(value) = first.and_then(|id| self.values.get(*id)) else { return };
+        let mut nodes = self.graph.nodes.iter_mut().skip(self.first_node);
+        if let Some(node) = nodes.find(|node| node.outputs.contains(&Some(value))) {
+            self.placed.name.clone_into(&mut node.name);
+        }
+    }
+
+    /// A refusal of what the runtime does not do.
+    pub(super) fn refuse(message: impl Into<String>) -> Error {
+        unsupported(message)
+    }
+}
+
+/// Zero points in the type of what they are zero points of.
+fn stored_as(dtype: DType, dims: &[usize], of: &[i32]) -> Result<Tensor> {
+    fn all<T: Element + TryFrom<i32>>(dims: &[usize], of: &[i32]) -> Result<Tensor> {
+        let stored = of.iter().map(|&point| {
+            T::try_from(point)
+                .map_err(|_| invalid(format!("zero point {point} is none of {}", T::DTYPE)))
+        });
+        let stored = stored.collect::<Result<Vec<T>>>()?;
+        let shape = Shape::new(dims).map_err(|error| invalid(error.to_string()))?;
+        Tensor::of(shape, &stored).map_err(|error| invalid(error.to_string()))
+    }
+    match dtype {
+        DType::U8 => all::<u8>(dims, of),
+        DType::I8 => all::<i8>(dims, of),
+        DType::U16 => all::<u16>(dims, of),
+        DType::I16 => all::<i16>(dims, of),
+        DType::I32 => all::<i32>(dims, of),
+        other => Err(invalid(format!("elements {other} are quantized; wanted integers"))),
+    }
+}
+
+impl NnrtOp {
+    /// The parameter of this name.
+    pub(super) fn param(&self, name: &str) -> Option<&'static super::nnrt::Param> {
+        self.params.iter().find(|param| param.name == name)
+    }
+}

@@ -1,0 +1,328 @@
+//! Graphs that a program builds by calls: tensors by index, operations on them, inputs and outputs, and a finished graph of
+//! which models are compiled.
+//!
+//! Operations are those of `NNRt`, by name or number, or operators of this runtime. All that can be said of a call is said at
+//! once, and a refused call changes nothing. What operators of packages there are, and which cores take an operation, is not
+//! known here.
+
+mod finished;
+mod lower;
+pub mod nnrt;
+mod operation;
+
+use std::collections::HashSet;
+
+use udo_api::{Encodings, Shape};
+
+use crate::device::{Error, ErrorCode, Packing, Result, TensorSpec};
+use crate::memory::{Tensor, TensorError};
+
+pub use finished::{FinishedGraph, Unfinished};
+use operation::Placed;
+pub use operation::{Operation, OperationId};
+
+/// A tensor's place among those of its graph, in the order in which they were added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TensorId(pub u32);
+
+impl TensorId {
+    fn at(index: usize) -> Self {
+        Self(u32::try_from(index).unwrap_or(u32::MAX))
+    }
+
+    fn index(self) -> usize {
+        usize::try_from(self.0).unwrap_or(usize::MAX)
+    }
+}
+
+/// A graph to which tensors and operations are added. Any thread may build one, and any number of them are built at once.
+///
+/// What a tensor's integers stand for belongs to the tensor: an operation reads and makes the real numbers that they stand for.
+///
+/// ```
+/// use udo_api::DType;
+/// use udo_runtime::build::{GraphBuilder, Operation};
+/// use udo_runtime::device::TensorSpec;
+/// use udo_runtime::graph::Attr;
+///
+/// let mut graph = GraphBuilder::new("sum");
+/// let of = TensorSpec::fixed(DType::F32, &[2, 3])?;
+/// let [a, b, y] = [graph.tensor("a", of)?, graph.tensor("b", of)?, graph.tensor("y", of)?];
+/// let add = Operation::nnrt("ADD").attr("activation", Attr::Text("relu".to_owned()));
+/// graph.op(add.reads(&[a, b]).makes(&[y]))?;
+/// graph.set_io(&[a, b], &[y])?;
+/// let graph = graph.finish()?;
+/// assert_eq!(graph.operations().collect::<Vec<_>>(), ["ADD_0"]);
+/// # Ok::<(), udo_runtime::device::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct GraphBuilder {
+    name: String,
+    tensors: Vec<Slot>,
+    names: HashSet<String>,
+    operations: Vec<Placed>,
+    io: Option<Io>,
+}
+
+/// A tensor of the graph.
+#[derive(Clone, Debug)]
+struct Slot {
+    name: String,
+    spec: TensorSpec,
+    /// The elements of a constant.
+    data: Option<Tensor>,
+    /// The operation that makes it.
+    writer: Option<OperationId>,
+}
+
+/// What a run is given and gives back.
+#[derive(Clone, Debug)]
+struct Io {
+    inputs: Vec<TensorId>,
+    outputs: Vec<TensorId>,
+}
+
+impl GraphBuilder {
+    /// A graph with nothing in it, which messages call so.
+    pub fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            tensors: Vec::new(),
+            names: HashSet::new(),
+            operations: Vec::new(),
+            io: None,
+        }
+    }
+
+    /// Adds a tensor; one without a name is called after its place. Its dimensions may be open.
+    ///
+    /// # Errors
+    /// Another tensor has the name, the description is of packed batches, or there are too many tensors.
+    pub fn tensor(&mut self, name: &str, spec: TensorSpec) -> Result<TensorId> {
+        let index = self.tensors.len();
+        if u32::try_from(index).is_err() {
+            return Err(invalid(format!("there are {index} tensors already; wanted fewer")));
+        }
+        let name = if name.is_empty() { format!("tensor_{index}") } else { name.to_owned() };
+        if spec.packing() != Packing::N1 {
+            return Err(invalid(format!(
+                "tensor {name:?} is {spec}; wanted batches one behind the other in a graph"
+            )));
+        }
+        if !self.names.insert(name.clone()) {
+            return Err(Error::new(
+                ErrorCode::AlreadyExists,
+                format!("a tensor is called {name:?} already; wanted another name"),
+            ));
+        }
+        self.tensors.push(Slot { name, spec, data: None, writer: None });
+        Ok(TensorId::at(index))
+    }
+
+    /// Adds a tensor with these elements, as little-endian bytes.
+    ///
+    /// # Errors
+    /// As for [`GraphBuilder::tensor`] and [`GraphBuilder::set_data`]; then there is no such tensor.
+    pub fn constant(&mut self, name: &str, spec: TensorSpec, bytes: &[u8]) -> Result<TensorId> {
+        let id = self.tensor(name, spec)?;
+        if let Err(error) = self.set_data(id, bytes) {
+            let last = self.tensors.pop();
+            last.map(|tensor| self.names.remove(&tensor.name));
+            return Err(error);
+        }
+        Ok(id)
+    }
+
+    /// Makes a tensor a constant with these elements, as little-endian bytes, which are copied.
+    ///
+    /// # Errors
+    /// No such tensor, an open dimension, another number of bytes, elements that were set before, or a tensor that is an input
+    /// or that an operation makes.
+    pub fn set_data(&mut self, id: TensorId, bytes: &[u8]) -> Result<()> {
+        let tensor = self.slot(id)?;
+        let place = tensor.place(id);
+        if tensor.data.is_some() {
+            return Err(state(format!("{place} has its elements already; they are set once")));
+        }
+        self.check_unmade(id, "a constant")?;
+        let found = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        let wanted = tensor.spec.byte_size().map_err(|error| at(&place, &error))?;
+        if found != wanted {
+            return Err(invalid(format!("{place} is given {found} bytes; wanted {wanted}")));
+        }
+        let (dtype, dims) = (tensor.spec.dtype(), tensor.spec.dims()?);
+        let shape = Shape::new(dims).map_err(|error| invalid(format!("{place}: {error}")))?;
+        let data = Tensor::from_bytes(dtype, shape, bytes).map_err(|error| match error {
+            TensorError::Size(size) => invalid(format!("{place}: {size}")),
+            TensorError::Memory(memory) => memory.into(),
+        })?;
+        self.slot_mut(id)?.data = Some(data);
+        Ok(())
+    }
+
+    /// Says what a tensor's integers stand for, all of them or those at each position of an axis.
+    ///
+    /// # Errors
+    /// No such tensor, one that was told before, or encodings that are not for its type or shape.
+    pub fn set_quantization(&mut self, id: TensorId, encodings: Encodings) -> Result<()> {
+        let tensor = self.slot(id)?;
+        let place = tensor.place(id);
+        if tensor.spec.encodings().is_some() {
+            return Err(state(format!("{place} is quantized already; that is said once")));
+        }
+        let spec = tensor.spec.with_encodings(encodings).map_err(|error| at(&place, &error))?;
+        self.slot_mut(id)?.spec = spec;
+        Ok(())
+    }
+
+    /// Adds an operation behind all others. Operations need not stand in the order in which they run.
+    ///
+    /// # Errors
+    /// Tensors that there are not, that are both read and made, made twice, constants or inputs; an operation that `NNRt` does
+    /// not have, or another number of tensors or other attributes than it has. The graph stays as it was.
+    pub fn op(&mut self, operation: Operation) -> Result<OperationId> {
+        let id = OperationId::at(self.operations.len());
+        let placed = Placed::new(operation, id)?;
+        let name = placed.name.clone();
+        self.check_ports(&placed).map_err(|error| at(&name, &error))?;
+        for output in placed.outputs.iter().flatten() {
+            self.slot_mut(*output)?.writer = Some(id);
+        }
+        self.operations.push(placed);
+        Ok(id)
+    }
+
+    fn check_ports(&self, placed: &Placed) -> Result<()> {
+        for (port, input) in placed.inputs.iter().enumerate() {
+            let Some(id) = input else { continue };
+            self.slot(*id).map_err(|error| at(&format!("input {port}"), &error))?;
+        }
+        let mut made = HashSet::new();
+        for (port, output) in placed.outputs.iter().enumerate() {
+            let place = format!("output {port}");
+            let Some(id) = output else { continue };
+            let tensor = self.slot(*id).map_err(|error| at(&place, &error))?;
+            let tensor = tensor.place(*id);
+            if placed.inputs.contains(output) {
+                return Err(invalid(format!(
+                    "{tensor} is {place} and an input of the same operation; wanted another tensor"
+                )));
+            }
+            if !made.insert(*id) {
+                return Err(invalid(format!("{tensor} is two outputs; wanted one for each")));
+            }
+            self.check_unmade(*id, &place)?;
+            if self.slot(*id)?.data.is_some() {
+                return Err(invalid(format!("{place} is {tensor}, which is a constant")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses a tensor that an operation makes, or that a run is given, to be something else.
+    fn check_unmade(&self, id: TensorId, role: &str) -> Result<()> {
+        let tensor = self.slot(id)?;
+        let place = tensor.place(id);
+        if let Some(writer) = tensor.writer {
+            let by = self.operation_name(writer);
+            return Err(invalid(format!(
+                "{place} cannot be {role}: operation {by} makes it already"
+            )));
+        }
+        if self.io.as_ref().is_some_and(|io| io.inputs.contains(&id)) {
+            return Err(invalid(format!("{place} cannot be {role}: it is an input of the graph")));
+        }
+        Ok(())
+    }
+
+    /// Says which tensors a run is given and gives back, in order.
+    ///
+    /// # Errors
+    /// It was said before; no outputs; tensors that there are not, that are named twice or that are constants; inputs that an
+    /// operation makes.
+    pub fn set_io(&mut self, inputs: &[TensorId], outputs: &[TensorId]) -> Result<()> {
+        if self.io.is_some() {
+            return Err(state("inputs and outputs are said already; they are said once"));
+        }
+        if outputs.is_empty() {
+            return Err(invalid("there are 0 outputs; wanted at least one"));
+        }
+        let mut seen = HashSet::new();
+        let all = inputs.iter().enumerate().map(|(at, id)| ("input", at, id));
+        let all = all.chain(outputs.iter().enumerate().map(|(at, id)| ("output", at, id)));
+        for (side, index, &id) in all {
+            let place = format!("{side} {index}");
+            let tensor = self.slot(id).map_err(|error| at(&place, &error))?;
+            let said = tensor.place(id);
+            if tensor.data.is_some() {
+                return Err(invalid(format!("{place} is {said}, which is a constant")));
+            }
+            if !seen.insert(id) {
+                return Err(invalid(format!(
+                    "{place} is {said}, which is an input or output before; wanted each tensor once"
+                )));
+            }
+            if let Some(writer) = tensor.writer.filter(|_| side == "input") {
+                let by = self.operation_name(writer);
+                return Err(invalid(format!("{place} is {said}, which operation {by} makes")));
+            }
+        }
+        self.io = Some(Io { inputs: inputs.to_vec(), outputs: outputs.to_vec() });
+        Ok(())
+    }
+
+    /// The graph for good. It is checked as a whole: all that is read is a constant, an input or made by an operation, and no
+    /// operations wait for each other.
+    ///
+    /// # Errors
+    /// There are no tensors, operations, inputs and outputs, or they do not fit. The error has the graph, to which what is
+    /// missing may be added.
+    pub fn finish(self) -> std::result::Result<FinishedGraph, Unfinished> {
+        FinishedGraph::of(self)
+    }
+
+    fn slot(&self, id: TensorId) -> Result<&Slot> {
+        let count = self.tensors.len();
+        self.tensors.get(id.index()).ok_or_else(|| no_tensor(id, count))
+    }
+
+    fn slot_mut(&mut self, id: TensorId) -> Result<&mut Slot> {
+        let count = self.tensors.len();
+        self.tensors.get_mut(id.index()).ok_or_else(|| no_tensor(id, count))
+    }
+
+    fn operation_name(&self, id: OperationId) -> &str {
+        self.operations.get(id.index()).map_or("", |placed| &placed.name)
+    }
+}
+
+impl Slot {
+    /// The tensor in messages.
+    fn place(&self, id: TensorId) -> String {
+        format!("tensor {} ({:?}, {})", id.0, self.name, self.spec)
+    }
+}
+
+fn no_tensor(id: TensorId, count: usize) -> Error {
+    invalid(format!("there is no tensor {}; wanted one of the graph's {count}", id.0))
+}
+
+/// An argument that is wrong.
+fn invalid(message: impl Into<String>) -> Error {
+    Error::new(ErrorCode::InvalidArgument, message)
+}
+
+/// A call at the wrong time.
+fn state(message: impl Into<String>) -> Error {
+    Error::new(ErrorCode::InvalidState, message)
+}
+
+/// What the runtime does not do.
+fn unsupported(message: impl Into<String>) -> Error {
+    Error::new(ErrorCode::Unsupported, message)
+}
+
+/// The same error, with the place where it is.
+fn at(place: &str, error: &Error) -> Error {
+    Error::new(error.code(), format!("{place}: {error}"))
+}

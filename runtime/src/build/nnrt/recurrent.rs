@@ -1,0 +1,62 @@
+//! Long short-term memory.
+
+use super::{Lower, Result, invalid};
+use crate::graph::{Attr, ValueId};
+
+/// One layer. Gates are in the order input, output, forget, cell; both biases of a direction lie one behind the other.
+pub(super) fn lstm(lower: &mut Lower<'_>) -> Result<()> {
+    if lower.int("num_layers")? != 1 || lower.int("proj_size")? != 0 {
+        return Err(Lower::refuse("only one layer without a projection is done; add one for each"));
+    }
+    for name in ["dropout", "zoneout_cell", "zoneout_hidden"] {
+        if lower.float(name)?.abs() > 0.0 {
+            return Err(Lower::refuse(format!("attribute {name:?} asks for training")));
+        }
+    }
+    let both = lower.flag("bidirectional")?;
+    let directions = if both { 2 } else { 1 };
+    if lower.has("num_directions") && lower.int("num_directions")? != directions {
+        return Err(invalid(format!(
+            "attribute \"num_directions\" is {}; wanted {directions}",
+            lower.int("num_directions")?
+        )));
+    }
+    let &[_, _, hidden] = lower.extents(2)?.as_slice() else {
+        let found = lower.input(2)?;
+        return Err(invalid(format!("input 2 is {found}; wanted [directions,4*hidden,hidden]")));
+    };
+    let hidden = i64::try_from(hidden).unwrap_or(i64::MAX);
+    if lower.has("hidden_size") && lower.int("hidden_size")? != hidden {
+        let found = lower.int("hidden_size")?;
+        return Err(invalid(format!("attribute \"hidden_size\" is {found}; wanted {hidden}")));
+    }
+    let bias = if lower.flag("has_bias")? { Some(lower.x(3)?) } else { None };
+    let inputs = [
+        Some(lower.x(0)?),
+        Some(lower.x(1)?),
+        Some(lower.x(2)?),
+        bias,
+        None,
+        Some(lower.x(4)?),
+        Some(lower.x(5)?),
+    ];
+    let direction = if both { "bidirectional" } else { "forward" };
+    let attrs =
+        [("hidden_size", Attr::Int(hidden)), ("direction", Attr::Text(direction.to_owned()))];
+    let made = lower.nodes("LSTM", &inputs, &attrs, 3);
+    let [all, hidden, cell]: [ValueId; 3] =
+        made.try_into().map_err(|_| invalid("a node of three outputs has another number"))?;
+    let all = together(lower, all)?;
+    lower.give(0, all)?;
+    lower.give(1, hidden)?;
+    lower.give(2, cell)
+}
+
+/// All states with those of both directions beside each other, unless the tensor has an axis for directions.
+fn together(lower: &mut Lower<'_>, all: ValueId) -> Result<ValueId> {
+    if lower.output(0)?.rank() == 4 {
+        return Ok(all);
+    }
+    let moved = lower.transposed(all, &[0, 2, 1, 3]);
+    lower.reshaped(moved, &[0, 0, -1])
+}

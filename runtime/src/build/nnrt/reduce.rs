@@ -1,0 +1,121 @@
+//! What takes many numbers into one, and normalizations.
+
+use udo_api::DType;
+
+use super::{Lower, Result, invalid};
+use crate::graph::{Attr, ValueId};
+
+pub(super) fn mean(lower: &mut Lower<'_>) -> Result<()> {
+    reduced(lower, "ReduceMean")
+}
+
+pub(super) fn prod(lower: &mut Lower<'_>) -> Result<()> {
+    reduced(lower, "ReduceProd")
+}
+
+pub(super) fn max(lower: &mut Lower<'_>) -> Result<()> {
+    reduced(lower, "ReduceMax")
+}
+
+pub(super) fn min(lower: &mut Lower<'_>) -> Result<()> {
+    reduced(lower, "ReduceMin")
+}
+
+pub(super) fn sum(lower: &mut Lower<'_>) -> Result<()> {
+    reduced(lower, "ReduceSum")
+}
+
+pub(super) fn l2(lower: &mut Lower<'_>) -> Result<()> {
+    reduced(lower, "ReduceL2")
+}
+
+/// Whether all are true, which is the least of truths.
+pub(super) fn all(lower: &mut Lower<'_>) -> Result<()> {
+    if lower.input(0)?.dtype() != DType::Bool {
+        return Err(invalid(format!("input 0 is {}; wanted bool", lower.input(0)?)));
+    }
+    if lower.has("coeff") {
+        return Err(invalid("attribute \"coeff\" is given, and truths are not multiplied"));
+    }
+    let y = along(lower, "ReduceMin")?;
+    lower.give(0, y)
+}
+
+fn reduced(lower: &mut Lower<'_>, op: &str) -> Result<()> {
+    let y = along(lower, op)?;
+    let coeff = lower.float("coeff")?;
+    let y = if coeff.to_bits() == 1f64.to_bits() {
+        y
+    } else {
+        let coeff = lower.number(0, coeff)?;
+        lower.node("Mul", &[y, coeff], &[])
+    };
+    lower.give(0, y)
+}
+
+/// The reduction along the axes of input 1, or along all from the one that it names.
+fn along(lower: &mut Lower<'_>, op: &str) -> Result<ValueId> {
+    let rank = lower.rank(0)?;
+    let axes = if lower.has("reduce_to_end") && lower.flag("reduce_to_end")? {
+        let first = Lower::axis_of(lower.known_int(1)?, rank)?;
+        let first = i64::try_from(first).unwrap_or(i64::MAX);
+        let axes: Vec<i64> = (0i64..).take(rank).filter(|axis| *axis >= first).collect();
+        lower.int_list(&axes)?
+    } else {
+        lower.ints(1)?
+    };
+    let x = lower.x(0)?;
+    let keep = Attr::Int(lower.int("keep_dims")?);
+    Ok(lower.node(op, &[x, axes], &[("keepdims", keep)]))
+}
+
+pub(super) fn softmax(lower: &mut Lower<'_>) -> Result<()> {
+    let [axis] = lower.exactly::<1>("axis")?;
+    along_one(lower, "Softmax", axis)
+}
+
+pub(super) fn log_softmax(lower: &mut Lower<'_>) -> Result<()> {
+    let axis = lower.int("axis")?;
+    along_one(lower, "LogSoftmax", axis)
+}
+
+fn along_one(lower: &mut Lower<'_>, op: &str, axis: i64) -> Result<()> {
+    let x = lower.x(0)?;
+    let y = lower.node(op, &[x], &[("axis", Attr::Int(axis))]);
+    lower.give(0, y)
+}
+
+/// Rows over their length, which is not taken to be less than the root of epsilon.
+pub(super) fn l2_normalize(lower: &mut Lower<'_>) -> Result<()> {
+    let axes = lower.list("axis").unwrap_or_default();
+    let epsilon = lower.float("epsilon")?;
+    let (x, axes) = (lower.x(0)?, lower.int_list(&axes)?);
+    let squares = lower.node("ReduceSumSquare", &[x, axes], &[("keepdims", Attr::Int(1))]);
+    let epsilon = lower.number(0, epsilon)?;
+    let squares = lower.node("Max", &[squares, epsilon], &[]);
+    let length = lower.node("Sqrt", &[squares], &[]);
+    let y = lower.node("Div", &[x, length], &[]);
+    lower.give_active(y)
+}
+
+pub(super) fn layer_norm(lower: &mut Lower<'_>) -> Result<()> {
+    let rank = lower.rank(0)?;
+    let begin = lower.int("begin_axis")?;
+    let [axis, params] =
+        [begin, lower.int("begin_params_axis")?].map(|axis| Lower::axis_of(axis, rank));
+    let (axis, params) = (axis?, params?);
+    let attrs = [("axis", Attr::Int(begin)), ("epsilon", Attr::Float(lower.float("epsilon")?))];
+    let (x, gamma, beta) = (lower.x(0)?, lower.x(1)?, lower.x(2)?);
+    let y = if axis == params {
+        lower.node("LayerNormalization", &[x, gamma, beta], &attrs)
+    } else {
+        // Numbers of other axes than those of the mean are multiplied behind.
+        let behind = lower.node("Shape", &[x], &[("start", Attr::Int(begin))]);
+        let one = lower.number(0, 1.0)?;
+        let one = lower.node("Expand", &[one, behind], &[]);
+        let normal = lower.node("LayerNormalization", &[x, one], &attrs);
+        let scaled = lower.node("Mul", &[normal, gamma], &[]);
+        lower.node("Add", &[scaled, beta], &[])
+    };
+    lower.give(0, y)
+}

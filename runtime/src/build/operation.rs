@@ -1,0 +1,135 @@
+//! Operations as they are asked for, and as the graph has them once they are checked.
+
+use super::nnrt::{self, NnrtOp};
+use super::{Result, TensorId, invalid};
+use crate::graph::Attr;
+
+/// An operation's place among those of its graph, in the order in which they were added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct OperationId(pub u32);
+
+impl OperationId {
+    pub(super) fn at(index: usize) -> Self {
+        Self(u32::try_from(index).unwrap_or(u32::MAX))
+    }
+
+    /// The place in a list that has one entry per operation.
+    pub fn index(self) -> usize {
+        usize::try_from(self.0).unwrap_or(usize::MAX)
+    }
+}
+
+/// One use of an operator.
+#[derive(Clone, Debug)]
+pub struct Operation {
+    kind: Kind,
+    attrs: Vec<(String, Attr)>,
+    inputs: Vec<Option<TensorId>>,
+    outputs: Vec<Option<TensorId>>,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Name(String),
+    Number(u32),
+    Ours { domain: String, op: String },
+}
+
+impl Operation {
+    /// An operation of `NNRt` by its name, as in `CONV2D`.
+    pub fn nnrt(name: &str) -> Self {
+        Self::of(Kind::Name(name.to_owned()))
+    }
+
+    /// An operation of `NNRt` by its number.
+    pub fn nnrt_number(number: u32) -> Self {
+        Self::of(Kind::Number(number))
+    }
+
+    /// An operator of this runtime or of a package, in its newest form; the domain of ONNX's own is empty. Whether there is one,
+    /// and takes its attributes and tensors, is known when a model is compiled.
+    pub fn ours(domain: &str, op: &str) -> Self {
+        Self::of(Kind::Ours { domain: domain.to_owned(), op: op.to_owned() })
+    }
+
+    fn of(kind: Kind) -> Self {
+        Self { kind, attrs: Vec::new(), inputs: Vec::new(), outputs: Vec::new() }
+    }
+
+    /// The same with this attribute.
+    #[must_use]
+    pub fn attr(mut self, name: &str, attr: Attr) -> Self {
+        self.attrs.push((name.to_owned(), attr));
+        self
+    }
+
+    /// The same that reads these tensors as well.
+    #[must_use]
+    pub fn reads(mut self, tensors: &[TensorId]) -> Self {
+        self.inputs.extend(tensors.iter().copied().map(Some));
+        self
+    }
+
+    /// The same that leaves an input out.
+    #[must_use]
+    pub fn leaves_out(mut self) -> Self {
+        self.inputs.push(None);
+        self
+    }
+
+    /// The same that makes these tensors as well.
+    #[must_use]
+    pub fn makes(mut self, tensors: &[TensorId]) -> Self {
+        self.outputs.extend(tensors.iter().copied().map(Some));
+        self
+    }
+}
+
+/// An operation of the graph.
+#[derive(Clone, Debug)]
+pub(super) struct Placed {
+    /// Its operator and place.
+    pub(super) name: String,
+    pub(super) of: Of,
+    pub(super) attrs: Vec<(String, Attr)>,
+    pub(super) inputs: Vec<Option<TensorId>>,
+    pub(super) outputs: Vec<Option<TensorId>>,
+}
+
+/// What an operation is a use of.
+#[derive(Clone, Debug)]
+pub(super) enum Of {
+    Nnrt(&'static NnrtOp),
+    Ours { domain: String, op: String },
+}
+
+impl Placed {
+    pub(super) fn new(operation: Operation, id: OperationId) -> Result<Self> {
+        let Operation { kind, attrs, inputs, outputs } = operation;
+        let of = match kind {
+            Kind::Name(name) => Of::Nnrt(nnrt::named(&name)?),
+            Kind::Number(number) => Of::Nnrt(nnrt::numbered(number)?),
+            Kind::Ours { domain, op } => Of::Ours { domain, op },
+        };
+        let op = match &of {
+            Of::Nnrt(op) => op.name,
+            Of::Ours { op, .. } => op,
+        };
+        let name = format!("{op}_{}", id.0);
+        if op.is_empty() {
+            return Err(invalid(format!("operation {} has no operator; wanted its name", id.0)));
+        }
+        for (at, (attr, _)) in attrs.iter().enumerate() {
+            if attrs.iter().take(at).any(|(before, _)| before == attr) {
+                return Err(invalid(format!("{name}: attribute {attr:?} is given twice")));
+            }
+        }
+        if outputs.is_empty() {
+            return Err(invalid(format!("{name}: it makes 0 tensors; wanted at least one")));
+        }
+        if let Of::Nnrt(op) = of {
+            op.check(&attrs, &inputs, &outputs)?;
+        }
+        Ok(Self { name, of, attrs, inputs, outputs })
+    }
+}
