@@ -178,6 +178,23 @@
 
 // Before all others.
 #define UDO_PRIORITY_HIGH 2
+// In the place of a tensor's number: an input that is left out.
+#define UDO_LEFT_OUT 4294967295
+
+// An integer, a truth or a number of a list.
+#define UDO_ATTRIBUTE_INT 1
+
+// A number.
+#define UDO_ATTRIBUTE_FLOAT 2
+
+// A text.
+#define UDO_ATTRIBUTE_TEXT 3
+
+// Integers.
+#define UDO_ATTRIBUTE_INTS 4
+
+// Numbers.
+#define UDO_ATTRIBUTE_FLOATS 5
 
 // A device. Threads may share it, and its memories live on without it.
 typedef struct udo_device_t udo_device_t;
@@ -187,6 +204,8 @@ typedef struct udo_error_t udo_error_t;
 
 // A launch that was recorded. Threads may share it; it is in flight once at a time.
 typedef struct udo_launch_t udo_launch_t;
+// A graph that is built. Any thread may build one; once it is finished, threads may share it.
+typedef struct udo_graph_t udo_graph_t;
 
 // Memory mapped to the host. It is at the bytes, as one who reads or writes them, until it is released.
 typedef struct udo_map_t udo_map_t;
@@ -212,6 +231,8 @@ typedef struct udo_session_t udo_session_t;
 
 // Runs that begin one after the other. Threads may share it.
 typedef struct udo_stream_t udo_stream_t;
+// Which operations of a graph a device takes.
+typedef struct udo_support_t udo_support_t;
 
 // A tensor: what it is, and the memory where it lies, which it keeps.
 typedef struct udo_tensor_t udo_tensor_t;
@@ -290,6 +311,28 @@ typedef struct {
     // Whether host and device see at once what the other writes.
     udo_coherence_t coherence;
 } udo_device_spec_t;
+// What the value of an attribute is: one of `UDO_ATTRIBUTE_*`.
+typedef uint32_t udo_attribute_kind_t;
+
+// An attribute of an operation: its name, and a value of the kind that it says. What is of another kind is not looked at.
+typedef struct {
+    // Its name.
+    const char *name;
+    // Which of the fields below is its value.
+    udo_attribute_kind_t kind;
+    // How many integers or numbers there are, where it is several.
+    size_t count;
+    // An integer, a truth or a number of a list.
+    int64_t int_value;
+    // A number.
+    double float_value;
+    // A text.
+    const char *text;
+    // Integers.
+    const int64_t *ints;
+    // Numbers.
+    const double *floats;
+} udo_attribute_t;
 
 // An input on the host.
 typedef struct {
@@ -641,6 +684,88 @@ udo_error_t *udo_model_output_spec(const udo_model_t *model,
 
 // Releases a model; NULL is fine.
 void udo_model_release(udo_model_t *model);
+
+// Makes a graph with nothing in it. Messages call it by its name; NULL is for none.
+udo_error_t *udo_graph_create(const char *name, udo_graph_t **out);
+
+// Adds a tensor of this description, whose dimensions may be open; its number goes to `out`. NULL in the place of a name is for
+// one that says the number.
+udo_error_t *udo_graph_add_tensor(udo_graph_t *graph,
+                                  const udo_tensor_spec_t *spec,
+                                  const char *name,
+                                  uint32_t *out);
+
+// Makes a tensor a constant with these elements, which are copied: once, and as many bytes as it has.
+udo_error_t *udo_graph_set_data(udo_graph_t *graph, uint32_t tensor, const void *bytes, size_t len);
+
+// Says what a tensor's integers stand for, as `udo_tensor_spec_set_quantization` does: once.
+udo_error_t *udo_graph_set_quantization(udo_graph_t *graph,
+                                        uint32_t tensor,
+                                        const float *scales,
+                                        const int32_t *zero_points,
+                                        size_t count,
+                                        int32_t axis);
+
+// Adds an operation by its name; its number goes to `out`. Where `domain` is NULL, it is one of `NNRt`, as "CONV2D", else an
+// operator of this toolkit or of a package; "" is the domain of ONNX's own. An input that is `UDO_LEFT_OUT` is left out. A call
+// that is refused leaves the graph as it was.
+udo_error_t *udo_graph_add_op(udo_graph_t *graph,
+                              const char *domain,
+                              const char *op,
+                              const uint32_t *inputs,
+                              size_t input_count,
+                              const uint32_t *outputs,
+                              size_t output_count,
+                              const udo_attribute_t *attributes,
+                              size_t attribute_count,
+                              uint32_t *out);
+
+// Adds an operation of `NNRt` by its number in `OH_NN_OperationType`.
+udo_error_t *udo_graph_add_nnrt_op(udo_graph_t *graph,
+                                   uint32_t number,
+                                   const uint32_t *inputs,
+                                   size_t input_count,
+                                   const uint32_t *outputs,
+                                   size_t output_count,
+                                   const udo_attribute_t *attributes,
+                                   size_t attribute_count,
+                                   uint32_t *out);
+
+// Says which tensors a run is given and gives back, in order: once.
+udo_error_t *udo_graph_set_io(udo_graph_t *graph,
+                              const uint32_t *inputs,
+                              size_t input_count,
+                              const uint32_t *outputs,
+                              size_t output_count);
+
+// Checks the graph as a whole, which stays as it is from then on. If that is refused, what is missing may be added.
+udo_error_t *udo_graph_finish(udo_graph_t *graph);
+
+// Asks which operations of a finished graph a device takes. Nothing is compiled. Dimensions of inputs that are open are refused
+// for each operation that depends on them.
+udo_error_t *udo_graph_query_support(const udo_graph_t *graph,
+                                     const udo_runtime_t *runtime,
+                                     const udo_device_t *device,
+                                     udo_support_t **out);
+
+// Counts the operations that a device was asked for: those of the graph, in the order in which they were added.
+udo_error_t *udo_support_count(const udo_support_t *support,
+                               size_t *out);
+
+// Why the device does not take an operation; NULL where it does. The text is the handle's and goes with it.
+udo_error_t *udo_support_reason(const udo_support_t *support, size_t index, const char **out);
+
+// Releases what a device takes; NULL is fine.
+void udo_support_release(udo_support_t *support);
+
+// Makes a model of a finished graph, any number of times; the graph may go then. Options are those of loading.
+udo_error_t *udo_model_compile(const udo_runtime_t *runtime,
+                               const udo_graph_t *graph,
+                               const udo_load_options_t *options,
+                               udo_model_t **out);
+
+// Releases a graph; NULL is fine. Models that were made of it stay.
+void udo_graph_release(udo_graph_t *graph);
 
 // Makes a session: memory for one run at a time.
 udo_error_t *udo_session_create(const udo_model_t *model,

@@ -151,6 +151,22 @@ pub const UDO_PRIORITY_LOW: u32 = 1;
 /// Before all others.
 pub const UDO_PRIORITY_HIGH: u32 = 2;
 
+/// In the place of a tensor's number: an input that is left out.
+pub const UDO_LEFT_OUT: u32 = 0xffff_ffff;
+
+/// What the value of an attribute is: one of `UDO_ATTRIBUTE_*`.
+pub type AttributeKind = u32;
+/// An integer, a truth or a number of a list.
+pub const UDO_ATTRIBUTE_INT: u32 = 1;
+/// A number.
+pub const UDO_ATTRIBUTE_FLOAT: u32 = 2;
+/// A text.
+pub const UDO_ATTRIBUTE_TEXT: u32 = 3;
+/// Integers.
+pub const UDO_ATTRIBUTE_INTS: u32 = 4;
+/// Numbers.
+pub const UDO_ATTRIBUTE_FLOATS: u32 = 5;
+
 /// Finds what a number stands for in a table of all of them.
 fn find<T: Copy>(what: &str, code: u32, table: &[(u32, T)]) -> Result<T> {
     let found = table.iter().find(|(number, _)| *number == code);
@@ -249,6 +265,17 @@ pub(crate) enum Upkeep {
 pub(crate) fn upkeep(code: MapUpkeep) -> Result<Upkeep> {
     let all = [(UDO_UPKEEP_BY_MAP, Upkeep::ByMap), (UDO_UPKEEP_BY_PROGRAM, Upkeep::ByProgram)];
     find("upkeep", code, &all)
+}
+
+pub(crate) fn attribute_kind(code: AttributeKind) -> Result<AttributeKind> {
+    let all = [
+        UDO_ATTRIBUTE_INT,
+        UDO_ATTRIBUTE_FLOAT,
+        UDO_ATTRIBUTE_TEXT,
+        UDO_ATTRIBUTE_INTS,
+        UDO_ATTRIBUTE_FLOATS,
+    ];
+    find("the kind of an attribute", code, &all.map(|kind| (kind, kind)))
 }
 
 pub(crate) fn fallback(code: FallbackCode) -> Result<Fallback> {

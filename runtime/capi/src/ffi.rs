@@ -12,6 +12,7 @@ use udo_runtime::device::{self, ErrorCode, Result};
 
 use crate::device::Device;
 use crate::error::{Error, invalid};
+use crate::graph::Attribute;
 use crate::memory::AllocOptions;
 use crate::model::LoadOptions;
 use crate::run::{RunOptions, Stream};
@@ -96,6 +97,12 @@ pointers! {
     User(*mut c_void);
     /// A stream, or NULL.
     StreamAt(*const Stream);
+    /// Numbers of tensors.
+    Indices(*const u32);
+    /// Attributes.
+    Attributes(*const Attribute);
+    /// Numbers.
+    Doubles(*const f64);
     /// A file descriptor.
     FileDescriptor(i32);
     /// A device, or NULL.
@@ -251,6 +258,30 @@ impl ZeroPoints {
     /// The zero points.
     pub(crate) fn get(&self, count: usize, name: &str) -> Result<&[i32]> {
         // SAFETY: C passed `count` zero points, or NULL.
+        unsafe { slice(self.0, count, name) }
+    }
+}
+
+impl Indices {
+    /// The numbers of tensors.
+    pub(crate) fn get(&self, count: usize, name: &str) -> Result<&[u32]> {
+        // SAFETY: C passed `count` numbers, or NULL.
+        unsafe { slice(self.0, count, name) }
+    }
+}
+
+impl Attributes {
+    /// The attributes.
+    pub(crate) fn get(&self, count: usize, name: &str) -> Result<&[Attribute]> {
+        // SAFETY: C passed `count` attributes, or NULL.
+        unsafe { slice(self.0, count, name) }
+    }
+}
+
+impl Doubles {
+    /// The numbers.
+    pub(crate) fn get(&self, count: usize, name: &str) -> Result<&[f64]> {
+        // SAFETY: C passed `count` numbers, or NULL.
         unsafe { slice(self.0, count, name) }
     }
 }
@@ -433,6 +464,8 @@ const _: fn() = || {
     fn is_any_threads<T: Send + Sync>() {}
     is_any_threads::<Error>();
     is_any_threads::<Device>();
+    is_any_threads::<crate::graph::Graph>();
+    is_any_threads::<crate::graph::Support>();
     is_any_threads::<crate::memory::Map>();
     is_any_threads::<crate::memory::Memory>();
     is_any_threads::<crate::model::Model>();

@@ -10,6 +10,7 @@ pub mod error;
 #[cfg(target_os = "linux")]
 pub mod fd;
 pub mod ffi;
+pub mod graph;
 pub mod memory;
 pub mod model;
 pub mod run;

@@ -73,7 +73,7 @@ fn cores(names: &str) -> Result<Vec<Core>> {
 }
 
 /// The options as the runtime has them.
-fn options(asked: LoadOptionsAt) -> Result<runtime::LoadOptions> {
+pub(crate) fn options(asked: LoadOptionsAt) -> Result<runtime::LoadOptions> {
     let asked = asked.get()?;
     let mut all = runtime::LoadOptions::default();
     let options = &mut all.compile;

@@ -86,7 +86,7 @@ pub extern "C" fn udo_tensor_spec_set_quantization(
     })
 }
 
-fn encodings(scales: &[f32], zero_points: &[i32], axis: i32) -> Result<Encodings> {
+pub(crate) fn encodings(scales: &[f32], zero_points: &[i32], axis: i32) -> Result<Encodings> {
     if let (-1, [scale], [zero_point]) = (axis, scales, zero_points) {
         return Ok(Encodings::PerTensor(Encoding { scale: *scale, zero_point: *zero_point }));
     }

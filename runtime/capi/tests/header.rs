@@ -29,6 +29,9 @@ const HEAD: &str = "\
 const NAMES: &[(&str, &str)] = &[
     ("AllocOptions", "udo_alloc_options_t"),
     ("AllocOptionsAt", "const udo_alloc_options_t *"),
+    ("Attribute", "udo_attribute_t"),
+    ("AttributeKind", "udo_attribute_kind_t"),
+    ("Attributes", "const udo_attribute_t *"),
     ("Bytes", "const void *"),
     ("BytesMut", "void *"),
     ("CoherenceCode", "udo_coherence_t"),
@@ -42,14 +45,17 @@ const NAMES: &[(&str, &str)] = &[
     ("Dims", "const int64_t *"),
     ("DimsMut", "int64_t *"),
     ("DoneFn", "udo_done_fn_t"),
+    ("Doubles", "const double *"),
     ("Error", "udo_error_t"),
     ("ErrorCode", "udo_error_code_t"),
     ("FallbackCode", "udo_fallback_t"),
     ("FileDescriptor", "int32_t"),
+    ("Graph", "udo_graph_t"),
     ("HostInput", "udo_host_input_t"),
     ("HostInputs", "const udo_host_input_t *"),
     ("HostOutput", "udo_host_output_t"),
     ("HostOutputs", "udo_host_output_t *"),
+    ("Indices", "const uint32_t *"),
     ("Launch", "udo_launch_t"),
     ("LayoutCode", "udo_layout_t"),
     ("LoadOptions", "udo_load_options_t"),
@@ -75,6 +81,7 @@ const NAMES: &[(&str, &str)] = &[
     ("SharingCode", "udo_sharing_t"),
     ("Stream", "udo_stream_t"),
     ("StreamAt", "const udo_stream_t *"),
+    ("Support", "udo_support_t"),
     ("Tensor", "udo_tensor_t"),
     ("TensorPlaces", "udo_tensor_t **"),
     ("TensorSpec", "udo_tensor_spec_t"),
@@ -88,6 +95,7 @@ const NAMES: &[(&str, &str)] = &[
 /// Structures that only pointers of [`NAMES`] lead to.
 const REACHED: &[&str] = &[
     "AllocOptions",
+    "Attribute",
     "DeviceSpec",
     "HostInput",
     "HostOutput",
@@ -120,7 +128,7 @@ fn made() -> String {
     config.export.include = REACHED.iter().map(|name| (*name).to_owned()).collect();
     let builder = Builder::new().with_config(config);
     let sources = ["codes", "error", "runtime", "device", "memory", "fd", "spec", "tensor"];
-    let sources = sources.into_iter().chain(["model", "session", "run"]);
+    let sources = sources.into_iter().chain(["model", "graph", "session", "run"]);
     let builder =
         sources.fold(builder, |builder, name| builder.with_src(format!("{FOLDER}/src/{name}.rs")));
     let mut text = Vec::new();

@@ -25,6 +25,7 @@ use programs::{C, run_program, shared};
 const BEFORE: &str = r#"#include "check.h"
 
 static const char MODEL[] = "graph \"g\"\n  input x: f32[2,2]\n  y = Relu@14(x)\n  output y\n";
+static const char OPERATION[] = "ADD";
 static const int64_t DIMS[2] = {2, 2};
 static const float SCALES[1] = {0.5f};
 static const int32_t ZEROS[1] = {3};
@@ -79,6 +80,21 @@ int main(int argc, char **argv) {
     DONE(udo_session_record(session, inputs, 1, made, 1, NULL, &launch));
     DONE(udo_session_submit(session, inputs, 1, made, 1, NULL, &run));
     DONE(udo_run_wait(run));
+    udo_graph_t *graph = NULL, *whole = NULL;
+    udo_support_t *support = NULL;
+    const uint32_t graph_inputs[2] = {0, 1}, graph_outputs[2] = {3, 4};
+    const udo_attribute_t attributes[1] = {{"activation", UDO_ATTRIBUTE_INT, 0, 1, 0, NULL, NULL, NULL}};
+    uint32_t number = 0;
+    DONE(udo_graph_create("graph", &graph));
+    DONE(udo_graph_create("whole", &whole));
+    for (int i = 0; i < 5; i++) {
+        DONE(udo_graph_add_tensor(graph, i == 2 ? spec : floats, NULL, &number));
+        DONE(udo_graph_add_tensor(whole, floats, NULL, &number));
+    }
+    DONE(udo_graph_add_op(whole, NULL, OPERATION, graph_inputs, 2, graph_outputs, 1, NULL, 0, &number));
+    DONE(udo_graph_set_io(whole, graph_inputs, 2, graph_outputs, 1));
+    DONE(udo_graph_finish(whole));
+    DONE(udo_graph_query_support(whole, runtime, device, &support));
 "#;
 
 /// What is released at the end.
@@ -95,6 +111,10 @@ const MAY_BE_NULL: &[(&str, &str)] = &[
     ("options", "const udo_run_options_t *"),
     ("options", "const udo_runtime_options_t *"),
     ("options", "const udo_session_options_t *"),
+    // No name.
+    ("name", "const char *"),
+    // An operation of NNRt.
+    ("domain", "const char *"),
 ];
 
 /// An argument that a call is done with: by its name where that says more than its type.
@@ -102,6 +122,19 @@ fn valid(function: &str, of: &str, name: &str) -> String {
     let argument = match (of, name) {
         (_, "options") => "NULL",
         ("const char *", "path") => "argv[1]",
+        ("const char *", "name" | "domain") => "NULL",
+        ("const char *", "op") => "OPERATION",
+        ("const uint32_t *", "inputs") => "graph_inputs",
+        ("const uint32_t *", "outputs") if function == "udo_graph_set_io" => "graph_outputs",
+        ("const uint32_t *", "outputs") if function == "udo_graph_add_op" => "graph_outputs",
+        ("const uint32_t *", "outputs") => "graph_outputs + 1",
+        ("size_t", "input_count") if function.starts_with("udo_graph_add") => "2",
+        ("size_t", "output_count") if function == "udo_graph_set_io" => "2",
+        ("size_t", "attribute_count") => "1",
+        ("uint32_t", "tensor") if function == "udo_graph_set_data" => "1",
+        ("uint32_t", "tensor") => "2",
+        ("uint32_t", "number") => "1",
+        ("const udo_attribute_t *", _) => "attributes",
         ("const void *", "bytes") => "MODEL",
         ("size_t", "len") if function == "udo_model_load_bytes" => "sizeof MODEL - 1",
         ("size_t", "len") => "16",

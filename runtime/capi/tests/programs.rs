@@ -59,6 +59,11 @@ fn a_model_runs_by_file_and_by_bytes_over_host_memory_and_tensors() {
 }
 
 #[test]
+fn graphs_are_built_compiled_and_run() {
+    run("graph.c", &[]);
+}
+
+#[test]
 fn the_static_library_needs_what_the_pkg_config_file_says() {
     let folder = tempfile::tempdir().unwrap();
     let [two, open] = models(folder.path());

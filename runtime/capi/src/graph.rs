@@ -1,0 +1,380 @@
+//! Graphs built by calls, and models of them.
+
+use std::ffi::{CString, c_char};
+use std::mem::MaybeUninit;
+
+use udo_api::Core;
+use udo_runtime::build::{FinishedGraph, GraphBuilder, Operation, OperationId, TensorId};
+use udo_runtime::device::{self, ErrorCode, Result};
+use udo_runtime::graph::Attr;
+use udo_runtime::model::support;
+use udo_runtime::resolve::BindOptions;
+
+use crate::codes::{
+    AttributeKind, UDO_ATTRIBUTE_FLOAT, UDO_ATTRIBUTE_FLOATS, UDO_ATTRIBUTE_INT,
+    UDO_ATTRIBUTE_INTS, UDO_ATTRIBUTE_TEXT, UDO_LEFT_OUT, attribute_kind,
+};
+use crate::device::Device;
+use crate::error::{Error, invalid, text};
+use crate::ffi::{
+    Attributes, Bytes, Dims, Doubles, Indices, LoadOptionsAt, Scales, Text, ZeroPoints, guard,
+    hand_out, need, release,
+};
+use crate::model::{self, Model};
+use crate::runtime::Runtime;
+use crate::spec::{TensorSpec, encodings};
+
+/// A graph that is built. Any thread may build one; once it is finished, threads may share it.
+#[derive(Debug)]
+pub struct Graph(State);
+
+#[derive(Debug)]
+enum State {
+    Open(Box<GraphBuilder>),
+    Finished(Box<FinishedGraph>),
+}
+
+/// Which operations of a graph a device takes.
+#[derive(Debug)]
+pub struct Support(Vec<Option<CString>>);
+
+/// An attribute of an operation: its name, and a value of the kind that it says. What is of another kind is not looked at.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Attribute {
+    /// Its name.
+    pub name: Text,
+    /// Which of the fields below is its value.
+    pub kind: AttributeKind,
+    /// How many integers or numbers there are, where it is several.
+    pub count: usize,
+    /// An integer, a truth or a number of a list.
+    pub int_value: i64,
+    /// A number.
+    pub float_value: f64,
+    /// A text.
+    pub text: Text,
+    /// Integers.
+    pub ints: Dims,
+    /// Numbers.
+    pub floats: Doubles,
+}
+
+impl Attribute {
+    fn get(&self, place: &str) -> Result<(String, Attr)> {
+        let name = self.name.get(&format!("{place}.name"))?.to_owned();
+        let count = self.count;
+        let attr = match attribute_kind(self.kind)? {
+            UDO_ATTRIBUTE_INT => Attr::Int(self.int_value),
+            UDO_ATTRIBUTE_FLOAT => Attr::Float(self.float_value),
+            UDO_ATTRIBUTE_TEXT => Attr::Text(self.text.get(&format!("{place}.text"))?.to_owned()),
+            UDO_ATTRIBUTE_INTS => {
+                Attr::Ints(self.ints.get(count, &format!("{place}.ints"))?.to_vec())
+            }
+            UDO_ATTRIBUTE_FLOATS => {
+                Attr::Floats(self.floats.get(count, &format!("{place}.floats"))?.to_vec())
+            }
+            other => return Err(invalid(format!("{place}.kind is {other}"))),
+        };
+        Ok((name, attr))
+    }
+}
+
+impl Graph {
+    /// The graph while it can be changed.
+    fn open(&mut self) -> Result<&mut GraphBuilder> {
+        match &mut self.0 {
+            State::Open(graph) => Ok(graph),
+            State::Finished(_) => Err(device::Error::new(
+                ErrorCode::InvalidState,
+                "the graph is finished and stays as it is; build another one",
+            )),
+        }
+    }
+
+    /// The graph once it is finished.
+    fn finished(&self) -> Result<&FinishedGraph> {
+        match &self.0 {
+            State::Finished(graph) => Ok(graph),
+            State::Open(_) => Err(device::Error::new(
+                ErrorCode::InvalidState,
+                "the graph is not finished; finish it first",
+            )),
+        }
+    }
+}
+
+/// Makes a graph with nothing in it. Messages call it by its name; NULL is for none.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_graph_create(
+    name: Text,
+    out: Option<&mut MaybeUninit<Option<Box<Graph>>>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let out = need(out, "out")?;
+        let name = name.option("name")?.unwrap_or_default();
+        hand_out(out, Graph(State::Open(Box::new(GraphBuilder::new(name)))));
+        Ok(())
+    })
+}
+
+/// Adds a tensor of this description, whose dimensions may be open; its number goes to `out`. NULL in the place of a name is for
+/// one that says the number.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_graph_add_tensor(
+    graph: Option<&mut Graph>,
+    spec: Option<&TensorSpec>,
+    name: Text,
+    out: Option<&mut MaybeUninit<u32>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (graph, spec, out) = (need(graph, "graph")?, need(spec, "spec")?, need(out, "out")?);
+        let name = name.option("name")?.unwrap_or_default();
+        out.write(graph.open()?.tensor(name, spec.0)?.0);
+        Ok(())
+    })
+}
+
+/// Makes a tensor a constant with these elements, which are copied: once, and as many bytes as it has.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_graph_set_data(
+    graph: Option<&mut Graph>,
+    tensor: u32,
+    bytes: Bytes,
+    len: usize,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let graph = need(graph, "graph")?;
+        let bytes = bytes.get(len, "bytes")?;
+        graph.open()?.set_data(TensorId(tensor), bytes)
+    })
+}
+
+/// Says what a tensor's integers stand for, as `udo_tensor_spec_set_quantization` does: once.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_graph_set_quantization(
+    graph: Option<&mut Graph>,
+    tensor: u32,
+    scales: Scales,
+    zero_points: ZeroPoints,
+    count: usize,
+    axis: i32,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let graph = need(graph, "graph")?;
+        let scales = scales.get(count, "scales")?;
+        let zero_points = zero_points.get(count, "zero_points")?;
+        let encodings = encodings(scales, zero_points, axis)?;
+        graph.open()?.set_quantization(TensorId(tensor), encodings)
+    })
+}
+
+/// What an operation reads, makes and says.
+struct Ports<'a> {
+    inputs: (&'a Indices, usize),
+    outputs: (&'a Indices, usize),
+    attributes: (&'a Attributes, usize),
+}
+
+/// Adds an operation; its number goes to `out`.
+fn add(
+    graph: Option<&mut Graph>,
+    mut operation: Operation,
+    ports: &Ports<'_>,
+    out: Option<&mut MaybeUninit<u32>>,
+) -> Result<()> {
+    let (graph, out) = (need(graph, "graph")?, need(out, "out")?);
+    let Ports { inputs, outputs, attributes } = ports;
+    for &input in inputs.0.get(inputs.1, "inputs")? {
+        operation = match input {
+            UDO_LEFT_OUT => operation.leaves_out(),
+            tensor => operation.reads(&[TensorId(tensor)]),
+        };
+    }
+    for &output in outputs.0.get(outputs.1, "outputs")? {
+        operation = operation.makes(&[TensorId(output)]);
+    }
+    for (at, attribute) in attributes.0.get(attributes.1, "attributes")?.iter().enumerate() {
+        let (name, attr) = attribute.get(&format!("attributes[{at}]"))?;
+        operation = operation.attr(&name, attr);
+    }
+    let OperationId(made) = graph.open()?.op(operation)?;
+    out.write(made);
+    Ok(())
+}
+
+/// Adds an operation by its name; its number goes to `out`. Where `domain` is NULL, it is one of `NNRt`, as "CONV2D", else an
+/// operator of this toolkit or of a package; "" is the domain of ONNX's own. An input that is `UDO_LEFT_OUT` is left out. A call
+/// that is refused leaves the graph as it was.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_graph_add_op(
+    graph: Option<&mut Graph>,
+    domain: Text,
+    op: Text,
+    inputs: Indices,
+    input_count: usize,
+    outputs: Indices,
+    output_count: usize,
+    attributes: Attributes,
+    attribute_count: usize,
+    out: Option<&mut MaybeUninit<u32>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let op = op.get("op")?;
+        let operation = match domain.option("domain")? {
+            None => Operation::nnrt(op),
+            Some(domain) => Operation::ours(domain, op),
+        };
+        let ports = Ports {
+            inputs: (&inputs, input_count),
+            outputs: (&outputs, output_count),
+            attributes: (&attributes, attribute_count),
+        };
+        add(graph, operation, &ports, out)
+    })
+}
+
+/// Adds an operation of `NNRt` by its number in `OH_NN_OperationType`.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_graph_add_nnrt_op(
+    graph: Option<&mut Graph>,
+    number: u32,
+    inputs: Indices,
+    input_count: usize,
+    outputs: Indices,
+    output_count: usize,
+    attributes: Attributes,
+    attribute_count: usize,
+    out: Option<&mut MaybeUninit<u32>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let ports = Ports {
+            inputs: (&inputs, input_count),
+            outputs: (&outputs, output_count),
+            attributes: (&attributes, attribute_count),
+        };
+        add(graph, Operation::nnrt_number(number), &ports, out)
+    })
+}
+
+/// Says which tensors a run is given and gives back, in order: once.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_graph_set_io(
+    graph: Option<&mut Graph>,
+    inputs: Indices,
+    input_count: usize,
+    outputs: Indices,
+    output_count: usize,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let graph = need(graph, "graph")?;
+        let ids = |of: &[u32]| of.iter().copied().map(TensorId).collect::<Vec<_>>();
+        let inputs = ids(inputs.get(input_count, "inputs")?);
+        let outputs = ids(outputs.get(output_count, "outputs")?);
+        graph.open()?.set_io(&inputs, &outputs)
+    })
+}
+
+/// Checks the graph as a whole, which stays as it is from then on. If that is refused, what is missing may be added.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_graph_finish(graph: Option<&mut Graph>) -> Option<Box<Error>> {
+    guard(|| {
+        let graph = need(graph, "graph")?;
+        let built = std::mem::replace(graph.open()?, GraphBuilder::new(""));
+        match built.finish() {
+            Ok(finished) => {
+                graph.0 = State::Finished(Box::new(finished));
+                Ok(())
+            }
+            Err(unfinished) => {
+                graph.0 = State::Open(unfinished.builder);
+                Err(unfinished.error)
+            }
+        }
+    })
+}
+
+/// Asks which operations of a finished graph a device takes. Nothing is compiled. Dimensions of inputs that are open are refused
+/// for each operation that depends on them.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_graph_query_support(
+    graph: Option<&Graph>,
+    runtime: Option<&Runtime>,
+    device: Option<&Device>,
+    out: Option<&mut MaybeUninit<Option<Box<Support>>>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (graph, runtime) = (need(graph, "graph")?, need(runtime, "runtime")?);
+        let (device, out) = (need(device, "device")?, need(out, "out")?);
+        let kind = device.device.kind().name();
+        let core = Core::from_name(kind)
+            .ok_or_else(|| invalid(format!("a device of kind {kind}; wanted {}", Core::NAMES)))?;
+        let mut registry = runtime.0.registry().clone();
+        let all = support(graph.finished()?, &mut registry, &BindOptions::default(), core);
+        let reasons = all.into_iter().map(|of| of.reason.map(|reason| text(&reason)));
+        hand_out(out, Support(reasons.collect()));
+        Ok(())
+    })
+}
+
+/// Counts the operations that a device was asked for: those of the graph, in the order in which they were added.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_support_count(
+    support: Option<&Support>,
+    out: Option<&mut MaybeUninit<usize>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (support, out) = (need(support, "support")?, need(out, "out")?);
+        out.write(support.0.len());
+        Ok(())
+    })
+}
+
+/// Why the device does not take an operation; NULL where it does. The text is the handle's and goes with it.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_support_reason(
+    support: Option<&Support>,
+    index: usize,
+    out: Option<&mut MaybeUninit<*const c_char>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (support, out) = (need(support, "support")?, need(out, "out")?);
+        let reason = support.0.get(index).ok_or_else(|| {
+            let count = support.0.len();
+            invalid(format!("there is no operation {index}; wanted a place below {count}"))
+        })?;
+        out.write(reason.as_ref().map_or(std::ptr::null(), |reason| reason.as_ptr()));
+        Ok(())
+    })
+}
+
+/// Releases what a device takes; NULL is fine.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_support_release(support: Option<Box<Support>>) {
+    release(support);
+}
+
+/// Makes a model of a finished graph, any number of times; the graph may go then. Options are those of loading.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_model_compile(
+    runtime: Option<&Runtime>,
+    graph: Option<&Graph>,
+    options: LoadOptionsAt,
+    out: Option<&mut MaybeUninit<Option<Box<Model>>>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (runtime, graph) = (need(runtime, "runtime")?, need(graph, "graph")?);
+        let (out, mut options) = (need(out, "out")?, model::options(options)?);
+        let graph = graph.finished()?;
+        options.compile.bind.ranges = graph.ranges();
+        let compiled = runtime.0.compile(graph.graph().clone(), &options.compile)?;
+        hand_out(out, model::of(compiled)?);
+        Ok(())
+    })
+}
+
+/// Releases a graph; NULL is fine. Models that were made of it stay.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_graph_release(graph: Option<Box<Graph>>) {
+    release(graph);
+}
