@@ -178,6 +178,7 @@
 
 // Before all others.
 #define UDO_PRIORITY_HIGH 2
+
 // In the place of a tensor's number: an input that is left out.
 #define UDO_LEFT_OUT 4294967295
 
@@ -202,10 +203,11 @@ typedef struct udo_device_t udo_device_t;
 // Why a call was refused: a code, and a message that says what, where, found, wanted, and what to do next.
 typedef struct udo_error_t udo_error_t;
 
-// A launch that was recorded. Threads may share it; it is in flight once at a time.
-typedef struct udo_launch_t udo_launch_t;
 // A graph that is built. Any thread may build one; once it is finished, threads may share it.
 typedef struct udo_graph_t udo_graph_t;
+
+// A launch that was recorded. Threads may share it; it is in flight once at a time.
+typedef struct udo_launch_t udo_launch_t;
 
 // Memory mapped to the host. It is at the bytes, as one who reads or writes them, until it is released.
 typedef struct udo_map_t udo_map_t;
@@ -231,6 +233,7 @@ typedef struct udo_session_t udo_session_t;
 
 // Runs that begin one after the other. Threads may share it.
 typedef struct udo_stream_t udo_stream_t;
+
 // Which operations of a graph a device takes.
 typedef struct udo_support_t udo_support_t;
 
@@ -295,22 +298,6 @@ typedef struct {
     const char *owner;
 } udo_alloc_options_t;
 
-// Whether host and device see at once what the other writes: one of `UDO_COHERENCE_*`.
-typedef uint32_t udo_coherence_t;
-
-// Devices of one kind to be made. Those of one kind are numbered in order.
-typedef struct {
-    // What kernels for them are written for, as in "dsp:v68".
-    const char *core;
-    // How many.
-    uint32_t count;
-    // Cores of each; 0 is for one.
-    uint32_t cores;
-    // Bytes of each one's memory; 0 is for what the machine has.
-    uint64_t memory_bytes;
-    // Whether host and device see at once what the other writes.
-    udo_coherence_t coherence;
-} udo_device_spec_t;
 // What the value of an attribute is: one of `UDO_ATTRIBUTE_*`.
 typedef uint32_t udo_attribute_kind_t;
 
@@ -333,6 +320,23 @@ typedef struct {
     // Numbers.
     const double *floats;
 } udo_attribute_t;
+
+// Whether host and device see at once what the other writes: one of `UDO_COHERENCE_*`.
+typedef uint32_t udo_coherence_t;
+
+// Devices of one kind to be made. Those of one kind are numbered in order.
+typedef struct {
+    // What kernels for them are written for, as in "dsp:v68".
+    const char *core;
+    // How many.
+    uint32_t count;
+    // Cores of each; 0 is for one.
+    uint32_t cores;
+    // Bytes of each one's memory; 0 is for what the machine has.
+    uint64_t memory_bytes;
+    // Whether host and device see at once what the other writes.
+    udo_coherence_t coherence;
+} udo_device_spec_t;
 
 // An input on the host.
 typedef struct {
