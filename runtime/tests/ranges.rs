@@ -379,6 +379,81 @@ fn one_plan_runs_prompts_and_tokens_of_grouped_heads() {
     assert_eq!(session.replans(), 0);
 }
 
+/// The same of operators that join caches themselves: `attention` is its lines, over these caches.
+#[track_caller]
+fn decodes(attention: &str, caches: &[&str], dims: fn(usize, usize) -> Vec<usize>, shape: &str) {
+    let inputs = caches.iter().map(|cache| format!("input past_{cache}: f32[{shape}]"));
+    let inputs = inputs.collect::<Vec<_>>().join("\n  ");
+    let presents: Vec<String> = caches.iter().map(|cache| format!("present_{cache}")).collect();
+    let presents = presents.join(", ");
+    let text = format!(
+        "graph decoder\n  input x: f32[batch,sequence,8]\n  {inputs}\n{attention}  y = Add@14(x, a) # y\n  output y, {presents}\n"
+    );
+    let ranged = compiled(&text, &[("batch", 1..=2), ("sequence", 1..=4), ("past", 0..=19)]);
+    let notices = &ranged.plan().unwrap().report().notices;
+    assert!(notices.is_empty(), "{notices:?}");
+    let mut sessions = [compiled(&text, &[]), ranged].map(|model| model.session().unwrap());
+    sessions[1].run().unwrap();
+    for (batch, pieces) in [(1, vec![1; 20]), (2, vec![4, 1, 3])] {
+        let mut states: Vec<_> =
+            (0..caches.len()).map(|seed| noise(&dims(batch, 0), seed)).collect();
+        let mut past = 0;
+        for sequence in pieces {
+            let x = noise(&[batch, sequence, 8], past);
+            let mut heap = 0;
+            for session in &mut sessions {
+                session.set_input("x", &x).unwrap();
+                for (cache, state) in caches.iter().zip(&states) {
+                    session.set_input(&format!("past_{cache}"), state).unwrap();
+                }
+                let before = thread_heap_calls();
+                session.run().unwrap();
+                heap = thread_heap_calls() - before;
+            }
+            assert_eq!(heap, 0, "{batch} {past}+{sequence}");
+            past += sequence;
+            let named = caches.iter().map(|cache| format!("present_{cache}"));
+            let results: Vec<_> = named
+                .chain(["y".to_owned()])
+                .map(|name| {
+                    sessions.each_ref().map(|session| session.output_tensor(&name).unwrap())
+                })
+                .collect();
+            for [wanted, y] in &results {
+                assert_eq!(y.dims(), wanted.dims());
+                let mut pairs = y.get::<f32>().unwrap().iter().zip(wanted.get::<f32>().unwrap());
+                assert!(pairs.all(|(y, wanted)| (y - wanted).abs() <= 1e-5), "{past}");
+            }
+            states = results.into_iter().map(|[_, y]| y).take(caches.len()).collect();
+            assert_eq!(states[0].dims(), dims(batch, past));
+        }
+    }
+    assert_eq!(sessions[1].replans(), 0);
+}
+
+#[test]
+fn one_plan_decodes_with_the_operators_of_onnx_runtimes_optimizer() {
+    decodes(
+        "  constant w: f32[8,8]{0.25}
+  q = MatMul@13(x, w) # q
+  k = Mul@14(q, x) # k
+  a, present_k, present_v = com.microsoft:MultiHeadAttention@1(q, k, x, _, _, _, past_k, past_v) num_heads=2 unidirectional=1 # attention
+",
+        &["k", "v"],
+        |batch, past| vec![batch, 2, past, 4],
+        "batch,2,past,4",
+    );
+    decodes(
+        "  constant w: f32[8,24]{0.25}
+  constant b: f32[24]{0.125}
+  a, present_kv = com.microsoft:Attention@1(x, w, b, _, past_kv) num_heads=2 unidirectional=1 # attention
+",
+        &["kv"],
+        |batch, past| vec![2, batch, 2, past, 4],
+        "2,batch,2,past,4",
+    );
+}
+
 #[test]
 fn grouped_heads_refuse_lengths_that_do_not_fit() {
     let ranged = compiled(

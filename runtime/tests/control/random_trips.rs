@@ -28,7 +28,7 @@ enum Line {
 /// Lines of which the first may read values up to `known`; how many values there are behind them.
 fn lines(random: &mut Random, mut known: usize, depth: usize) -> (Vec<Line>, usize) {
     let mut all = Vec::new();
-    for _ in 0..1 + random.below(4) {
+    for _ in 0..=random.below(4) {
         // Mostly one of those that came last, as states do.
         let one = |random: &mut Random| {
             if random.once_in(3) {
@@ -45,7 +45,7 @@ fn lines(random: &mut Random, mut known: usize, depth: usize) -> (Vec<Line>, usi
             3 => Line::Max(a, b),
             4 => Line::Same(a),
             _ => {
-                let firsts: Vec<_> = (0..1 + random.below(3)).map(|_| one(random)).collect();
+                let firsts: Vec<_> = (0..=random.below(3)).map(|_| one(random)).collect();
                 let (lines, end) = lines(random, known + firsts.len(), depth + 1);
                 let nexts = firsts.iter().map(|_| end - 1 - random.below((end - known).min(5)));
                 let nexts = nexts.collect();

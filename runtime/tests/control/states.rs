@@ -13,16 +13,22 @@ fn copies(text: &str) -> usize {
 
 /// A loop over `states`, each with its first elements; `lines` make what `next` lists.
 fn looped(states: &[(&str, &str)], lines: &str, next: &str, behind: &str) -> String {
-    let inputs: String =
-        states.iter().map(|(state, _)| format!("      input {state}: f32[2]\n")).collect();
+    let inputs = states.iter().map(|(state, _)| format!("input {state}: f32[2]"));
+    let body: Vec<_> = ["input i: i64[]", "input go: bool[]"]
+        .map(str::to_owned)
+        .into_iter()
+        .chain(inputs)
+        .chain(lines.split("; ").map(str::to_owned))
+        .chain([format!("output go, {next}")])
+        .collect();
     let lasts: Vec<_> = states.iter().map(|(state, _)| format!("{state}_last")).collect();
     let firsts: Vec<_> = states.iter().map(|&(_, first)| first).collect();
-    let lines: String = lines.split("; ").map(|line| format!("      {line}\n")).collect();
     format!(
-        "graph g\n  input trips: i64[]\n  input x: f32[2]\n  input w: f32[2]\n  {} = Loop@16(trips, _, {}) # loop\n    body: graph \"body\"\n      input i: \
-         i64[]\n      input go: bool[]\n{inputs}{lines}      output go, {next}\n  {behind}\n  output y\n",
+        "graph g\n  input trips: i64[]\n  input x: f32[2]\n  input w: f32[2]\n  {} = Loop@16(trips, _, {}) # loop\n    body: graph \"body\"\n      {}\n  \
+         {behind}\n  output y\n",
         lasts.join(", "),
-        firsts.join(", ")
+        firsts.join(", "),
+        body.join("\n      ")
     )
 }
 

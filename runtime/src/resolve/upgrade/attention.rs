@@ -95,7 +95,7 @@ fn with_state(
     let zero = edit.list("first", &[0])?;
     let mut both = [None; 2];
     if let Some(state) = edit.node.input(past) {
-        let halves = edit.split("past", state, 0, [("k", 1), ("v", 1)])?;
+        let halves = halves(edit, state, past)?;
         for (to, (part, name)) in both.iter_mut().zip(halves.into_iter().zip(["past_k", "past_v"]))
         {
             *to = Some(edit.first(name, new_node("Squeeze", &[part, zero]), None)?);
@@ -115,6 +115,19 @@ fn with_state(
         edit.after("present", with_int(new_node("Concat", &rows), "axis", 0), present);
     }
     attend(edit, sides, &Besides { ports, extents, past: both })
+}
+
+/// Both parts of a state along its first axis. Where a run says how long they are, it says where the second one begins as well.
+fn halves(edit: &mut Edit<'_>, state: ValueId, port: usize) -> Result<[ValueId; 2], String> {
+    if edit.input(port).full_shape().is_fixed() {
+        return edit.split("past", state, 0, [("k", 1), ("v", 1)]);
+    }
+    let mut halves = [state; 2];
+    for ((half, name), at) in halves.iter_mut().zip(["past.k", "past.v"]).zip(0..) {
+        let index = edit.list(&format!("{name}.at"), &[at])?;
+        *half = edit.first(name, with_int(new_node("Gather", &[state, index]), "axis", 0), None)?;
+    }
+    Ok(halves)
 }
 
 /// Queries, keys and values that come as such, or side by side, with a bias each that another operator left to this one.
