@@ -455,6 +455,31 @@ fn one_plan_decodes_with_the_operators_of_onnx_runtimes_optimizer() {
 }
 
 #[test]
+fn ranges_that_do_not_fit_each_other_are_named() {
+    let text = "graph g
+  input x: f32[long,4]
+  input y: f32[short,4]
+  input flat: f32[any]
+  sum = Add@14(x, y) # sum
+  extents = Shape@21(sum) # extents
+  z = Reshape@21(flat, extents) # z
+  output z
+";
+    let notices = |short: usize| {
+        let ranges = [("long", 1..=6), ("short", 1..=short), ("any", 4..=24)];
+        compiled(text, &ranges).plan().unwrap().report().notices.clone()
+    };
+    assert!(notices(6).is_empty(), "{:?}", notices(6));
+    let named = notices(5);
+    assert!(
+        named
+            .iter()
+            .any(|notice| notice.starts_with("ranges do not fit") && notice.contains("\"sum\"")),
+        "{named:?}"
+    );
+}
+
+#[test]
 fn grouped_heads_refuse_lengths_that_do_not_fit() {
     let ranged = compiled(
         GROUPED,

@@ -292,8 +292,9 @@ impl Registry {
                 Err(other) => return Err(other),
             }
         }
-        let Binding { mut graph, notices, layouts, .. } = binding;
+        let Binding { mut graph, mut notices, layouts, .. } = binding;
         let behind = cut.finish(&mut graph)?;
+        notices.extend(behind.as_ref().and_then(|_| ends.notice()));
         layouts.remove_unread(&mut graph);
         self.unfold(&mut graph);
         Ok(Resolved { graph, notices, behind })

@@ -3,7 +3,7 @@
 use udo_runtime::plan::PlanOptions;
 
 use super::Given::{Floats, Ints, Truth};
-use super::{compiled, elements, steps};
+use super::{compiled, elements, give, steps};
 
 /// How many steps of trips copy something.
 fn copies(text: &str) -> usize {
@@ -224,6 +224,34 @@ fn branches_make_the_next_state_or_leave_it() {
     let results = elements(text, &runs.each_ref().map(|run| &run[..]));
     assert_eq!(results, [[4.0, -12.0], [-2.0, 6.0], [-2.0, 6.0], [-8.0, 24.0]]);
     assert_eq!(copies(text), 1, "that of the branch that leaves it");
+}
+
+#[test]
+fn a_run_that_fails_in_a_trip_leaves_the_session_as_good_as_it_was() {
+    let text = looped(
+        &[("a", "x"), ("b", "w")],
+        "constant axis: i64[1]{0}; capture x; at = Unsqueeze@21(i, axis) # at; t = Gather@13(x, at) axis=0 # t; s = Add@14(a, t) # s",
+        "b, s",
+        "y = Sub@14(a_last, b_last) # y",
+    );
+    let mut session = compiled(&text, PlanOptions::default()).session().unwrap();
+    for (trips, wanted) in [
+        (1, Some([1.0, 2.0])),
+        (5, None),
+        (2, Some([-3.0, -4.0])),
+        (3, None),
+        (1, Some([1.0, 2.0])),
+    ] {
+        give(
+            &mut session,
+            &[("trips", Ints(&[trips])), ("x", Floats(&[1.0, 2.0])), ("w", Floats(&[3.0, 5.0]))],
+        );
+        let ran = session.run();
+        assert_eq!(ran.is_ok(), wanted.is_some(), "{trips}: {ran:?}");
+        if let Some(wanted) = wanted {
+            assert_eq!(session.output::<f32>("y").unwrap(), wanted, "{trips}");
+        }
+    }
 }
 
 #[test]

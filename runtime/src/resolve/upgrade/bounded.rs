@@ -8,7 +8,7 @@ use udo_api::TensorDesc;
 use crate::graph::{Attr, Graph, Node};
 use crate::registry::Registry;
 use crate::resolve::inputs::Input;
-use crate::resolve::{BindOptions, TypedGraph};
+use crate::resolve::{BindOptions, ResolveError, TypedGraph};
 
 /// Operators that want elements with the model, and those of domain `udo` that read them in the run.
 const IN_RUN: &[(&str, &str)] = &[
@@ -23,6 +23,8 @@ const IN_RUN: &[(&str, &str)] = &[
 pub(in crate::resolve) struct Ends {
     least: BTreeMap<String, TensorDesc>,
     most: BTreeMap<String, TensorDesc>,
+    /// Why the graph does not resolve at one of the ends.
+    misfit: Option<String>,
 }
 
 impl Ends {
@@ -33,22 +35,34 @@ impl Ends {
         options: &BindOptions,
     ) -> Self {
         let inputs = Input::all(graph);
-        let mut at = |pick: fn((usize, usize)) -> usize| {
-            let shapes = Input::shapes_at(&inputs, options, pick).ok()?;
+        let mut at = |pick: fn((usize, usize)) -> usize| -> Result<_, ResolveError> {
+            let shapes = Input::shapes_at(&inputs, options, pick)?;
             let options =
                 BindOptions { bind: options.bind.clone(), shapes, ..BindOptions::default() };
-            let resolved = registry.resolve(graph.clone(), &options).ok()?;
+            let resolved = registry.resolve(graph.clone(), &options)?;
             let values = resolved.graph.values.into_iter();
             // What only a run says is absent there, or bounded.
             let is_known = |desc: TensorDesc| !desc.is_absent() && desc.full_shape().is_fixed();
             let known = values.filter(|value| is_known(value.desc));
-            Some(known.map(|value| (value.value.name, value.desc)).collect())
+            Ok(known.map(|value| (value.value.name, value.desc)).collect())
         };
         if options.ranges.is_empty() {
             return Self::default();
         }
         let (least, most) = (at(|(least, _)| least), at(|(_, most)| most));
-        Self { least: least.unwrap_or_default(), most: most.unwrap_or_default() }
+        let why = |end: &str, found: &Result<_, ResolveError>| {
+            let error = found.as_ref().err()?;
+            Some(format!(
+                "ranges do not fit each other where all are at their {end}, so that shapes computed of them are not known: {error}"
+            ))
+        };
+        let misfit = why("last", &most).or_else(|| why("first", &least));
+        Self { least: least.unwrap_or_default(), most: most.unwrap_or_default(), misfit }
+    }
+
+    /// What the user should know of ranges where a part of the graph is planned in the run.
+    pub(in crate::resolve) fn notice(self) -> Option<String> {
+        self.misfit
     }
 
     /// The node that reads in the run what `node` wants to know before, if that is such a one and it follows from ranges.
