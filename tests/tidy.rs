@@ -48,6 +48,7 @@ const LEVELS: &[&[&str]] = &[
     &["session"],
     &["model"],
     &["runtime"],
+    &["network"],
 ];
 
 /// Those of `udo-simd`.

@@ -9,6 +9,7 @@ pub mod graph;
 pub mod import;
 pub mod memory;
 pub mod model;
+pub mod network;
 pub mod npy;
 pub mod package;
 pub mod pass;

@@ -171,7 +171,7 @@ impl Runtime {
     }
 
     /// How files are read: operators of packages go before functions that a model has for them.
-    fn reading(&self, options: &LoadOptions) -> ImportOptions {
+    pub(crate) fn reading(&self, options: &LoadOptions) -> ImportOptions {
         let mut reading = options.import.clone();
         let of = |(name, domain): (&str, Option<&str>)| PackagedOp {
             name: name.to_owned(),

@@ -220,6 +220,13 @@ typedef struct udo_memory_t udo_memory_t;
 // A model that is ready to run. Threads may share it, and sessions live on without it.
 typedef struct udo_model_t udo_model_t;
 
+// A network: what a program names. It has a stage for each of the shapes that it was made for, which is compiled when it is first
+// asked for. Threads may share it, and it lives on without what it came from.
+typedef struct udo_network_t udo_network_t;
+
+// The networks of a model's file; one of another format than a model file is one network with one stage. Threads may share it.
+typedef struct udo_networks_t udo_networks_t;
+
 // A run that was submitted. Threads may share it, and any of them may wait for it. Releasing it changes nothing: the run goes
 // on, and keeps what it needs.
 typedef struct udo_run_t udo_run_t;
@@ -688,6 +695,71 @@ udo_error_t *udo_model_output_spec(const udo_model_t *model,
 
 // Releases a model; NULL is fine.
 void udo_model_release(udo_model_t *model);
+
+// Opens the networks of a model's file, which is read alone, and stays as it is for as long as they are there.
+udo_error_t *udo_networks_open_file(const udo_runtime_t *runtime,
+                                    const char *path,
+                                    const udo_load_options_t *options,
+                                    udo_networks_t **out);
+
+// Opens the networks of the bytes of such a file, which are copied.
+udo_error_t *udo_networks_open_bytes(const udo_runtime_t *runtime,
+                                     const void *bytes,
+                                     size_t len,
+                                     const udo_load_options_t *options,
+                                     udo_networks_t **out);
+
+// Counts networks.
+udo_error_t *udo_networks_count(const udo_networks_t *networks, size_t *out);
+
+// The network at a place among those of a file, from 0 on.
+udo_error_t *udo_networks_at(const udo_networks_t *networks, size_t index, udo_network_t **out);
+
+// The network of a name among those of a file.
+udo_error_t *udo_networks_find(const udo_networks_t *networks,
+                               const char *network_name,
+                               udo_network_t **out);
+
+// Releases networks; NULL is fine. Those that were handed out, and models of them, stay.
+void udo_networks_release(udo_networks_t *networks);
+
+// The name of a network; the text is the handle's and goes with it.
+udo_error_t *udo_network_name(const udo_network_t *network, const char **out);
+
+// Counts the stages of a network.
+udo_error_t *udo_network_stage_count(const udo_network_t *network, size_t *out);
+
+// Counts the inputs of a network.
+udo_error_t *udo_network_input_count(const udo_network_t *network, size_t *out);
+
+// Counts the outputs of a network.
+udo_error_t *udo_network_output_count(const udo_network_t *network, size_t *out);
+
+// The name of an input of a network; the text is the handle's and goes with it.
+udo_error_t *udo_network_input_name(const udo_network_t *network, size_t index, const char **out);
+
+// The name of an output of a network; the text is the handle's and goes with it.
+udo_error_t *udo_network_output_name(const udo_network_t *network, size_t index, const char **out);
+
+// What an input takes in a stage, as a description of its own: with dimensions that are open or have ranges, where the stage has.
+udo_error_t *udo_network_input_spec(const udo_network_t *network,
+                                    size_t stage,
+                                    size_t index,
+                                    udo_tensor_spec_t **out);
+
+// The stage that runs tensors of these shapes, in the order of the inputs: one for exactly them, else the tightest whose ranges have
+// them; the only one there is also takes as many elements in another shape. None is refused with `UDO_ERROR_SHAPE_MISMATCH`,
+// which lists the shapes of all stages.
+udo_error_t *udo_network_stage_for(const udo_network_t *network,
+                                   const udo_tensor_t *const *inputs,
+                                   size_t input_count,
+                                   size_t *out);
+
+// The model of a stage, which is compiled when it is first asked for, and is the same each time.
+udo_error_t *udo_network_model(const udo_network_t *network, size_t stage, udo_model_t **out);
+
+// Releases a network; NULL is fine. Models of it stay.
+void udo_network_release(udo_network_t *network);
 
 // Makes a graph with nothing in it. Messages call it by its name; NULL is for none.
 udo_error_t *udo_graph_create(const char *name, udo_graph_t **out);

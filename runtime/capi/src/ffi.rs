@@ -469,6 +469,8 @@ const _: fn() = || {
     is_any_threads::<crate::memory::Map>();
     is_any_threads::<crate::memory::Memory>();
     is_any_threads::<crate::model::Model>();
+    is_any_threads::<crate::network::Network>();
+    is_any_threads::<crate::network::Networks>();
     is_any_threads::<crate::run::Launch>();
     is_any_threads::<crate::run::Run>();
     is_any_threads::<Stream>();

@@ -13,6 +13,7 @@ pub mod ffi;
 pub mod graph;
 pub mod memory;
 pub mod model;
+pub mod network;
 pub mod run;
 pub mod runtime;
 pub mod session;

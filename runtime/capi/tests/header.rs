@@ -66,6 +66,8 @@ const NAMES: &[(&str, &str)] = &[
     ("Memory", "udo_memory_t"),
     ("MemoryStats", "udo_memory_stats_t"),
     ("Model", "udo_model_t"),
+    ("Network", "udo_network_t"),
+    ("Networks", "udo_networks_t"),
     ("PackingCode", "udo_packing_t"),
     ("PriorityCode", "udo_priority_t"),
     ("Run", "udo_run_t"),
@@ -128,7 +130,7 @@ fn made() -> String {
     config.export.include = REACHED.iter().map(|name| (*name).to_owned()).collect();
     let builder = Builder::new().with_config(config);
     let sources = ["codes", "error", "runtime", "device", "memory", "fd", "spec", "tensor"];
-    let sources = sources.into_iter().chain(["model", "graph", "session", "run"]);
+    let sources = sources.into_iter().chain(["model", "network", "graph", "session", "run"]);
     let builder =
         sources.fold(builder, |builder, name| builder.with_src(format!("{FOLDER}/src/{name}.rs")));
     let mut text = Vec::new();

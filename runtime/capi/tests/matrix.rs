@@ -26,6 +26,7 @@ const BEFORE: &str = r#"#include "check.h"
 
 static const char MODEL[] = "graph \"g\"\n  input x: f32[2,2]\n  y = Relu@14(x)\n  output y\n";
 static const char OPERATION[] = "ADD";
+static const char NETWORK[] = "g";
 static const int64_t DIMS[2] = {2, 2};
 static const float SCALES[1] = {0.5f};
 static const int32_t ZEROS[1] = {3};
@@ -75,6 +76,10 @@ int main(int argc, char **argv) {
     udo_host_input_t host_inputs[1] = {{elements, 16, DIMS, 2}};
     udo_host_output_t host_outputs[1] = {{results, 16, 0}};
     DONE(udo_session_run(session, inputs, 1, outputs, 1));
+    udo_networks_t *networks = NULL;
+    udo_network_t *network = NULL;
+    DONE(udo_networks_open_bytes(runtime, MODEL, sizeof MODEL - 1, NULL, &networks));
+    DONE(udo_networks_at(networks, 0, &network));
     DONE(udo_stream_create(&stream));
     udo_tensor_t *made[1] = {NULL};
     DONE(udo_session_record(session, inputs, 1, made, 1, NULL, &launch));
@@ -136,7 +141,9 @@ fn valid(function: &str, of: &str, name: &str) -> String {
         ("uint32_t", "number") => "1",
         ("const udo_attribute_t *", _) => "attributes",
         ("const void *", "bytes") => "MODEL",
-        ("size_t", "len") if function == "udo_model_load_bytes" => "sizeof MODEL - 1",
+        ("size_t", "len") if function.ends_with("_bytes") => "sizeof MODEL - 1",
+        ("const char *", "network_name") => "NETWORK",
+        ("size_t", "stage") => "0",
         ("size_t", "len") => "16",
         ("size_t", "rank") => "2",
         ("size_t", "capacity") | ("uint64_t", "len") => "8",

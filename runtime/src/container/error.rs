@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::path::PathBuf;
 
 use super::VERSION;
+use crate::device::{Error, ErrorCode};
 use crate::graph::{GraphError, subgraph_place};
 
 /// Why a model file cannot be read or written.
@@ -126,6 +127,22 @@ pub enum ContainerError {
         /// What could be combined.
         wanted: String,
     },
+}
+
+impl From<ContainerError> for Error {
+    fn from(error: ContainerError) -> Self {
+        let code = match &error {
+            ContainerError::Read { .. } | ContainerError::Write { .. } => ErrorCode::InvalidPath,
+            ContainerError::NoSuchNetwork { .. }
+            | ContainerError::SeveralNetworks { .. }
+            | ContainerError::NoSuchStage { .. } => ErrorCode::InvalidArgument,
+            ContainerError::SeveralStages { .. } | ContainerError::NoStage { .. } => {
+                ErrorCode::ShapeMismatch
+            }
+            _ => ErrorCode::InvalidFile,
+        };
+        Self::of(code, &error)
+    }
 }
 
 impl ContainerError {

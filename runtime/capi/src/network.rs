@@ -1,0 +1,276 @@
+//! Networks of a model's file, and their stages.
+
+use std::ffi::{CString, c_char};
+use std::mem::MaybeUninit;
+
+use udo_runtime::device::Result;
+use udo_runtime::network;
+
+use crate::error::{Error, invalid, text};
+use crate::ffi::{Bytes, LoadOptionsAt, Tensors, Text, guard, hand_out, need, release};
+use crate::model::{self, Model};
+use crate::runtime::Runtime;
+use crate::spec::TensorSpec;
+
+/// The networks of a model's file; one of another format than a model file is one network with one stage. Threads may share it.
+#[derive(Debug)]
+pub struct Networks(network::Networks);
+
+/// A network: what a program names. It has a stage for each of the shapes that it was made for, which is compiled when it is first
+/// asked for. Threads may share it, and it lives on without what it came from.
+#[derive(Debug)]
+pub struct Network {
+    network: network::Network,
+    name: CString,
+    inputs: Vec<CString>,
+    outputs: Vec<CString>,
+}
+
+impl Network {
+    fn of(network: network::Network) -> Result<Self> {
+        let name = text(network.name());
+        let inputs = network.inputs(0)?.iter().map(|(name, _)| text(name)).collect();
+        let outputs = network.outputs()?.iter().map(|name| text(name)).collect();
+        Ok(Self { network, name, inputs, outputs })
+    }
+}
+
+/// Opens the networks of a model's file, which is read alone, and stays as it is for as long as they are there.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_networks_open_file(
+    runtime: Option<&Runtime>,
+    path: Text,
+    options: LoadOptionsAt,
+    out: Option<&mut MaybeUninit<Option<Box<Networks>>>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (runtime, out) = (need(runtime, "runtime")?, need(out, "out")?);
+        let (path, options) = (path.path("path")?, model::options(options)?);
+        hand_out(out, Networks(runtime.0.networks(path, &options)?));
+        Ok(())
+    })
+}
+
+/// Opens the networks of the bytes of such a file, which are copied.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_networks_open_bytes(
+    runtime: Option<&Runtime>,
+    bytes: Bytes,
+    len: usize,
+    options: LoadOptionsAt,
+    out: Option<&mut MaybeUninit<Option<Box<Networks>>>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (runtime, out) = (need(runtime, "runtime")?, need(out, "out")?);
+        let (bytes, options) = (bytes.get(len, "bytes")?, model::options(options)?);
+        hand_out(out, Networks(runtime.0.networks_of_bytes(bytes, &options)?));
+        Ok(())
+    })
+}
+
+/// Counts networks.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_networks_count(
+    networks: Option<&Networks>,
+    out: Option<&mut MaybeUninit<usize>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (networks, out) = (need(networks, "networks")?, need(out, "out")?);
+        out.write(networks.0.count());
+        Ok(())
+    })
+}
+
+/// The network at a place among those of a file, from 0 on.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_networks_at(
+    networks: Option<&Networks>,
+    index: usize,
+    out: Option<&mut MaybeUninit<Option<Box<Network>>>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (networks, out) = (need(networks, "networks")?, need(out, "out")?);
+        let network = networks.0.iter().nth(index).ok_or_else(|| {
+            let count = networks.0.count();
+            invalid(format!("there is no network {index}; wanted a place below {count}"))
+        })?;
+        hand_out(out, Network::of(network)?);
+        Ok(())
+    })
+}
+
+/// The network of a name among those of a file.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_networks_find(
+    networks: Option<&Networks>,
+    network_name: Text,
+    out: Option<&mut MaybeUninit<Option<Box<Network>>>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (networks, out) = (need(networks, "networks")?, need(out, "out")?);
+        let network = networks.0.get(Some(network_name.get("network_name")?))?;
+        hand_out(out, Network::of(network)?);
+        Ok(())
+    })
+}
+
+/// Releases networks; NULL is fine. Those that were handed out, and models of them, stay.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_networks_release(networks: Option<Box<Networks>>) {
+    release(networks);
+}
+
+/// The name of a network; the text is the handle's and goes with it.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_network_name(
+    network: Option<&Network>,
+    out: Option<&mut MaybeUninit<*const c_char>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (network, out) = (need(network, "network")?, need(out, "out")?);
+        out.write(network.name.as_ptr());
+        Ok(())
+    })
+}
+
+/// Counts the stages of a network.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_network_stage_count(
+    network: Option<&Network>,
+    out: Option<&mut MaybeUninit<usize>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (network, out) = (need(network, "network")?, need(out, "out")?);
+        out.write(network.network.stage_count());
+        Ok(())
+    })
+}
+
+/// Counts the inputs of a network.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_network_input_count(
+    network: Option<&Network>,
+    out: Option<&mut MaybeUninit<usize>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (network, out) = (need(network, "network")?, need(out, "out")?);
+        out.write(network.inputs.len());
+        Ok(())
+    })
+}
+
+/// Counts the outputs of a network.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_network_output_count(
+    network: Option<&Network>,
+    out: Option<&mut MaybeUninit<usize>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (network, out) = (need(network, "network")?, need(out, "out")?);
+        out.write(network.outputs.len());
+        Ok(())
+    })
+}
+
+/// A name by its place.
+fn name(names: &[CString], side: &str, index: usize) -> Result<*const c_char> {
+    names.get(index).map(|name| name.as_ptr()).ok_or_else(|| {
+        let count = names.len();
+        invalid(format!("there is no {side} {index}; wanted a place below {count}"))
+    })
+}
+
+/// The name of an input of a network; the text is the handle's and goes with it.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_network_input_name(
+    network: Option<&Network>,
+    index: usize,
+    out: Option<&mut MaybeUninit<*const c_char>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (network, out) = (need(network, "network")?, need(out, "out")?);
+        out.write(name(&network.inputs, "input", index)?);
+        Ok(())
+    })
+}
+
+/// The name of an output of a network; the text is the handle's and goes with it.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_network_output_name(
+    network: Option<&Network>,
+    index: usize,
+    out: Option<&mut MaybeUninit<*const c_char>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (network, out) = (need(network, "network")?, need(out, "out")?);
+        out.write(name(&network.outputs, "output", index)?);
+        Ok(())
+    })
+}
+
+/// What an input takes in a stage, as a description of its own: with dimensions that are open or have ranges, where the stage has.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_network_input_spec(
+    network: Option<&Network>,
+    stage: usize,
+    index: usize,
+    out: Option<&mut MaybeUninit<Option<Box<TensorSpec>>>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (network, out) = (need(network, "network")?, need(out, "out")?);
+        let inputs = network.network.inputs(stage)?;
+        let (_, spec) = inputs.get(index).ok_or_else(|| {
+            let count = inputs.len();
+            invalid(format!("there is no input {index}; wanted a place below {count}"))
+        })?;
+        hand_out(out, TensorSpec(*spec));
+        Ok(())
+    })
+}
+
+/// The stage that runs tensors of these shapes, in the order of the inputs: one for exactly them, else the tightest whose ranges have
+/// them; the only one there is also takes as many elements in another shape. None is refused with `UDO_ERROR_SHAPE_MISMATCH`,
+/// which lists the shapes of all stages.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_network_stage_for(
+    network: Option<&Network>,
+    inputs: Tensors,
+    input_count: usize,
+    out: Option<&mut MaybeUninit<usize>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (network, out) = (need(network, "network")?, need(out, "out")?);
+        let given = inputs.get(input_count, "inputs")?;
+        let names = network.network.inputs(0)?;
+        if given.len() != names.len() {
+            let (found, wanted) = (given.len(), names.len());
+            return Err(invalid(format!("{found} inputs, wanted {wanted}")));
+        }
+        let shape = |((name, _), tensor): ((String, _), &&crate::tensor::Tensor)| {
+            Ok((name, tensor.0.spec().dims()?.to_vec()))
+        };
+        let shapes = names.into_iter().zip(&given).map(shape).collect::<Result<Vec<_>>>()?;
+        out.write(network.network.stage_for(&shapes)?);
+        Ok(())
+    })
+}
+
+/// The model of a stage, which is compiled when it is first asked for, and is the same each time.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_network_model(
+    network: Option<&Network>,
+    stage: usize,
+    out: Option<&mut MaybeUninit<Option<Box<Model>>>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (network, out) = (need(network, "network")?, need(out, "out")?);
+        hand_out(out, model::of(network.network.model(stage)?)?);
+        Ok(())
+    })
+}
+
+/// Releases a network; NULL is fine. Models of it stay.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_network_release(network: Option<Box<Network>>) {
+    release(network);
+}

@@ -1,0 +1,356 @@
+//! The networks of a model's file and their stages, each of which is compiled once somebody asks for it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::container::{self, Container};
+use crate::device::{DeviceTensor, Error, ErrorCode, Extent, Result, TensorSpec};
+use crate::graph::{DimSpec, Graph, TensorType};
+use crate::import::{self, ImportError, MODEL_FILE, ModelBytes};
+use crate::model::{Model, Session, SessionOptions};
+use crate::resolve::Input;
+use crate::run::{Launch, Run, RunOptions};
+use crate::runtime::{LoadOptions, Runtime};
+
+/// The networks of a model's file; one of another format than a model file is one network with one stage. Clones share
+/// what is compiled.
+#[derive(Clone, Debug)]
+pub struct Networks(Arc<Inner>);
+
+struct Inner {
+    /// What to call the file in messages.
+    name: String,
+    runtime: Runtime,
+    options: LoadOptions,
+    source: Source,
+    /// By network and stage.
+    models: Mutex<BTreeMap<(usize, usize), Model>>,
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Networks").field("of", &self.name).finish_non_exhaustive()
+    }
+}
+
+enum Source {
+    File(Container),
+    Single { name: String, graph: Graph },
+}
+
+impl Runtime {
+    /// The networks of a model's file, which is read alone and has to stay as it is for as long as they are there.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is of no known format.
+    pub fn networks(&self, path: impl AsRef<Path>, options: &LoadOptions) -> Result<Networks> {
+        let path = path.as_ref();
+        let bytes = options.import.reading.bytes(path)?;
+        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+        let graph = |reading: &LoadOptions| import::file(path, &self.reading(reading));
+        self.networks_of(&bytes, &name, options, graph)
+    }
+
+    /// The networks in the bytes of such a file, which are copied.
+    ///
+    /// # Errors
+    /// They are of no known format.
+    pub fn networks_of_bytes(&self, bytes: &[u8], options: &LoadOptions) -> Result<Networks> {
+        let name = "model";
+        let graph = |reading: &LoadOptions| import::bytes(bytes, name, &self.reading(reading));
+        self.networks_of(&ModelBytes::copy_of(bytes), name, options, graph)
+    }
+
+    fn networks_of(
+        &self,
+        bytes: &ModelBytes,
+        name: &str,
+        options: &LoadOptions,
+        graph: impl FnOnce(&LoadOptions) -> std::result::Result<Graph, ImportError>,
+    ) -> Result<Networks> {
+        let source = if import::importer(bytes, name)?.name == MODEL_FILE {
+            Source::File(Container::read(bytes).map_err(|error| at(name, error))?)
+        } else {
+            let graph = graph(options)?;
+            Source::Single { name: graph.name.clone(), graph }
+        };
+        let (runtime, options) = (self.clone(), options.clone());
+        let models = Mutex::default();
+        Ok(Networks(Arc::new(Inner { name: name.to_owned(), runtime, options, source, models })))
+    }
+}
+
+fn at(name: &str, error: container::ContainerError) -> Error {
+    let error = Error::from(error);
+    Error::new(error.code(), format!("{name}: {}", error.message()))
+}
+
+impl Networks {
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        match &self.0.source {
+            Source::File(file) => file.networks().len(),
+            Source::Single { .. } => 1,
+        }
+    }
+
+    /// All of them, in the file's order.
+    pub fn iter(&self) -> impl Iterator<Item = Network> {
+        let of = |at| Network { of: Arc::clone(&self.0), at };
+        (0..self.count()).map(of)
+    }
+
+    /// The network of this name; the only one there is, if none is given.
+    ///
+    /// # Errors
+    /// There is none of this name, or several and no name.
+    pub fn get(&self, name: Option<&str>) -> Result<Network> {
+        let mut all = self.iter();
+        let found = match name {
+            Some(name) => all.find(|network| network.name() == name),
+            None => all.next().filter(|_| self.count() == 1),
+        };
+        found.ok_or_else(|| {
+            let known: Vec<String> = self.iter().map(|network| network.name().to_owned()).collect();
+            let what = match name {
+                Some(name) => format!("there is no network {name:?}"),
+                None => "there are several networks".to_owned(),
+            };
+            let why = format!("{}: {what}; wanted one of {}", self.0.name, known.join(", "));
+            Error::new(ErrorCode::InvalidArgument, why)
+        })
+    }
+}
+
+/// A network of a model's file: what a program names. Clones are the same.
+#[derive(Clone, Debug)]
+pub struct Network {
+    of: Arc<Inner>,
+    at: usize,
+}
+
+impl Network {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        match &self.of.source {
+            Source::File(_) => self.stored().map_or("", |network| &network.name),
+            Source::Single { name, .. } => name,
+        }
+    }
+
+    fn stored(&self) -> Option<&container::Network<usize>> {
+        match &self.of.source {
+            Source::File(file) => file.networks().get(self.at),
+            Source::Single { .. } => None,
+        }
+    }
+
+    /// The file and the stage of it, where it is a model file.
+    fn stage(&self, index: usize) -> Result<Option<(&Container, &container::Stage<usize>)>> {
+        match (&self.of.source, self.stored()) {
+            (Source::File(file), Some(network)) => {
+                let stage = network.stage(index).map_err(|error| at(&self.of.name, error))?;
+                Ok(Some((file, stage)))
+            }
+            (Source::Single { .. }, _) | (_, None) if index == 0 => Ok(None),
+            _ => {
+                let name = self.name();
+                let why = format!("network {name:?} has no stage {index}: it has one, stage 0");
+                Err(Error::new(ErrorCode::InvalidArgument, why))
+            }
+        }
+    }
+
+    /// How many stages it has.
+    pub fn stage_count(&self) -> usize {
+        self.stored().map_or(1, |network| network.stages.len())
+    }
+
+    /// The names of a stage's inputs and what each takes.
+    ///
+    /// # Errors
+    /// There is no such stage.
+    pub fn inputs(&self, stage: usize) -> Result<Vec<(String, TensorSpec)>> {
+        let said = match (self.stage(stage)?, &self.of.source) {
+            (Some((file, stage)), _) => {
+                let inputs = file.inputs(stage).map_err(|error| at(&self.of.name, error))?;
+                let of = |(name, of): (String, TensorType)| {
+                    let shape = stage.shapes.get(&name).cloned();
+                    (name, of, shape.unwrap_or_default())
+                };
+                inputs.into_iter().map(of).collect()
+            }
+            (None, Source::Single { graph, .. }) => {
+                let inputs = Input::all(graph).into_iter();
+                inputs.map(|input| (input.name, input.of, Vec::new())).collect()
+            }
+            (None, Source::File(_)) => Vec::new(),
+        };
+        said.into_iter().map(|(name, of, shape)| Ok((name, spec(&of, &shape)?))).collect()
+    }
+
+    /// The names of the outputs.
+    ///
+    /// # Errors
+    /// The file is damaged.
+    pub fn outputs(&self) -> Result<Vec<String>> {
+        match (self.stage(0)?, &self.of.source) {
+            (Some((file, stage)), _) => {
+                file.outputs(stage).map_err(|error| at(&self.of.name, error))
+            }
+            (None, Source::Single { graph, .. }) => {
+                let values = graph.outputs.iter().filter_map(|&id| graph.value(id).ok());
+                Ok(values.map(|value| value.name.clone()).collect())
+            }
+            (None, Source::File(_)) => Ok(Vec::new()),
+        }
+    }
+
+    /// The stage that runs inputs of these shapes: one for exactly them, else the tightest whose ranges have them; the only one
+    /// there is also takes as many elements in another shape.
+    ///
+    /// # Errors
+    /// No stage does.
+    pub fn stage_for(&self, shapes: &[(String, Vec<usize>)]) -> Result<usize> {
+        match (&self.of.source, self.stored()) {
+            (Source::File(file), Some(network)) => {
+                file.stage_for(network, shapes).map_err(|error| at(&self.of.name, error))
+            }
+            _ => Ok(0),
+        }
+    }
+
+    /// The model of a stage, compiled for its shapes when it is first asked for.
+    ///
+    /// # Errors
+    /// There is no such stage, or it cannot be made to run.
+    pub fn model(&self, stage: usize) -> Result<Model> {
+        let found = self.stage(stage)?;
+        let mut models = self.of.models.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(model) = models.get(&(self.at, stage)) {
+            return Ok(model.clone());
+        }
+        let mut options = self.of.options.compile.clone();
+        let graph = match (found, &self.of.source) {
+            (Some((file, stage)), _) => {
+                let bound = file.bound(stage, &self.of.name);
+                let bound = bound.map_err(|error| at(&self.of.name, error))?;
+                for (name, range) in bound.ranges {
+                    if !options.bind.dims.contains_key(&name) {
+                        options.bind.ranges.entry(name).or_insert(range);
+                    }
+                }
+                bound.graph
+            }
+            (None, Source::Single { graph, .. }) => graph.clone(),
+            (None, Source::File(_)) => Graph::new(&self.of.name),
+        };
+        let model = self.of.runtime.compile(graph, &options)?;
+        models.insert((self.at, stage), model.clone());
+        Ok(model)
+    }
+
+    /// Sessions of all stages, each of which is made when a run first wants it.
+    pub fn session(&self, options: &SessionOptions) -> NetworkSession {
+        let (network, options) = (self.clone(), options.clone());
+        NetworkSession { network, options, stages: BTreeMap::new() }
+    }
+}
+
+/// What a stage's input takes: what the graph says, and what the stage says of its extents.
+fn spec(of: &TensorType, shape: &[container::Extent]) -> Result<TensorSpec> {
+    let extent = |(axis, dim): (usize, &DimSpec)| match (shape.get(axis), dim) {
+        (Some(&container::Extent::Range { min, max, .. }), _) => Extent::Range { min, max },
+        (Some(&container::Extent::Fixed(n)), _) | (_, &DimSpec::Fixed(n)) => Extent::Fixed(n),
+        (_, DimSpec::Named(_) | DimSpec::Unknown) => Extent::Open,
+    };
+    let extents: Vec<_> = of.dims.iter().enumerate().map(extent).collect();
+    TensorSpec::new(of.dtype, &extents)
+}
+
+/// Runs of a network, of whose stages each run takes the one for the shapes of its inputs.
+#[derive(Debug)]
+pub struct NetworkSession {
+    network: Network,
+    options: SessionOptions,
+    stages: BTreeMap<usize, Session>,
+}
+
+impl NetworkSession {
+    /// The session of a stage, for runs that are to take that one.
+    ///
+    /// # Errors
+    /// There is no such stage, it cannot be compiled, or there is no memory.
+    pub fn stage(&mut self, index: usize) -> Result<&mut Session> {
+        if !self.stages.contains_key(&index) {
+            let session = self.network.model(index)?.session_with(&self.options)?;
+            self.stages.insert(index, session);
+        }
+        let none = || Error::new(ErrorCode::Internal, "a session that was made is not there");
+        self.stages.get_mut(&index).ok_or_else(none)
+    }
+
+    /// As [`Session::run_on`].
+    ///
+    /// # Errors
+    /// As there, or no stage takes the shapes of the inputs.
+    pub fn run_on(
+        &mut self,
+        inputs: &[DeviceTensor],
+        outputs: &[Option<DeviceTensor>],
+    ) -> Result<Vec<DeviceTensor>> {
+        let (session, inputs) = self.pick(inputs)?;
+        session.run_on(&inputs, outputs)
+    }
+
+    /// As [`Session::submit`].
+    ///
+    /// # Errors
+    /// As there, or no stage takes the shapes of the inputs.
+    pub fn submit(
+        &mut self,
+        inputs: &[DeviceTensor],
+        outputs: &[Option<DeviceTensor>],
+        options: RunOptions,
+    ) -> Result<Run> {
+        let (session, inputs) = self.pick(inputs)?;
+        session.submit(&inputs, outputs, options)
+    }
+
+    /// As [`Session::record`].
+    ///
+    /// # Errors
+    /// As there, or no stage takes the shapes of the inputs.
+    pub fn record(
+        &mut self,
+        inputs: &[DeviceTensor],
+        outputs: &[Option<DeviceTensor>],
+        options: RunOptions,
+    ) -> Result<Launch> {
+        let (session, inputs) = self.pick(inputs)?;
+        session.record(&inputs, outputs, options)
+    }
+
+    /// The stage for these inputs, and they as it takes them: the only stage there is has as many elements in its own shape.
+    fn pick(&mut self, inputs: &[DeviceTensor]) -> Result<(&mut Session, Vec<DeviceTensor>)> {
+        let specs = self.network.inputs(0)?;
+        let mut shapes = Vec::with_capacity(inputs.len());
+        for ((name, _), input) in specs.iter().zip(inputs) {
+            shapes.push((name.clone(), input.spec().dims()?.to_vec()));
+        }
+        let is_only = self.network.stage_count() == 1;
+        let index = self.network.stage_for(&shapes)?;
+        let mut inputs = inputs.to_vec();
+        for ((_, spec), input) in specs.iter().zip(&mut inputs).filter(|_| is_only) {
+            let dims = spec.dims().unwrap_or_default();
+            let count = |dims: &[usize]| dims.iter().product::<usize>();
+            let given = input.spec().dims()?;
+            if !spec.is_open() && given != dims && count(given) == count(dims) {
+                input.reshape(dims)?;
+            }
+        }
+        Ok((self.stage(index)?, inputs))
+    }
+}
