@@ -15,6 +15,12 @@ enum Line {
     Add(usize, usize),
     Sub(usize, usize),
     Max(usize, usize),
+    /// The same elements, negated under another shape.
+    View(usize),
+    /// The second half of the first one, and the first half of the other one.
+    Halves(usize, usize),
+    /// The first one negated, or the other one as it is.
+    Choice(usize, usize),
     /// The values that the states are at first, what makes values of those there are and of the states, and which of them
     /// are the next states. Each last state is a value.
     Loop {
@@ -38,17 +44,23 @@ fn lines(random: &mut Random, mut known: usize, depth: usize) -> (Vec<Line>, usi
             }
         };
         let (a, b) = (one(random), one(random));
-        all.push(match random.below(if depth < 2 { 7 } else { 5 }) {
+        all.push(match random.below(if depth < 2 { 10 } else { 8 }) {
             0 => Line::Neg(a),
             1 => Line::Add(a, b),
             2 => Line::Sub(a, b),
             3 => Line::Max(a, b),
             4 => Line::Same(a),
+            5 => Line::View(a),
+            6 => Line::Halves(a, b),
+            7 => Line::Choice(a, b),
             _ => {
                 let firsts: Vec<_> = (0..=random.below(3)).map(|_| one(random)).collect();
                 let (lines, end) = lines(random, known + firsts.len(), depth + 1);
-                let nexts = firsts.iter().map(|_| end - 1 - random.below((end - known).min(5)));
-                let nexts = nexts.collect();
+                let next = |random: &mut Random| {
+                    let recent = end - 1 - random.below((end - known).min(5));
+                    if random.once_in(6) { random.below(end) } else { recent }
+                };
+                let nexts = firsts.iter().map(|_| next(random)).collect();
                 Line::Loop { trips: random.pick(&[0, 1, 2]), firsts, lines, nexts }
             }
         });
@@ -85,6 +97,49 @@ impl Writer {
                 Line::Add(a, b) => ("Add@14", vec![*a, *b]),
                 Line::Sub(a, b) => ("Sub@14", vec![*a, *b]),
                 Line::Max(a, b) => ("Max@13", vec![*a, *b]),
+                Line::View(a) => {
+                    let [flat, square, turned, made] = [(); 4].map(|()| self.fresh());
+                    self.line(
+                        indent,
+                        &format!("{square} = Reshape@21({}, square) # {square}", names[*a]),
+                    );
+                    self.line(indent, &format!("{turned} = Neg@13({square}) # {turned}"));
+                    self.line(indent, &format!("{flat} = Reshape@21({turned}, flat) # {made}"));
+                    names.push(flat);
+                    continue;
+                }
+                Line::Halves(a, b) => {
+                    let [p, q, r, s, made, one, two] = [(); 7].map(|()| self.fresh());
+                    self.line(
+                        indent,
+                        &format!("{p}, {q} = Split@18({}, square) axis=0 # {one}", names[*a]),
+                    );
+                    self.line(
+                        indent,
+                        &format!("{r}, {s} = Split@18({}, square) axis=0 # {two}", names[*b]),
+                    );
+                    self.line(indent, &format!("{made} = Concat@13({q}, {r}) axis=0 # {made}"));
+                    names.push(made);
+                    continue;
+                }
+                Line::Choice(a, b) => {
+                    let [made, turned] = [(); 2].map(|()| self.fresh());
+                    self.line(indent, &format!("{made} = If@16(truth) # {made}"));
+                    for (branch, read) in [("then", *a), ("else", *b)] {
+                        self.line(indent + 2, &format!("{branch}_branch: graph \"{branch}\""));
+                        self.line(indent + 4, &format!("capture {}", names[read]));
+                        if branch == "then" {
+                            self.line(
+                                indent + 4,
+                                &format!("{turned} = Neg@13({}) # {turned}", names[read]),
+                            );
+                        }
+                        let given = if branch == "then" { &turned } else { &names[read] };
+                        self.line(indent + 4, &format!("output {given}"));
+                    }
+                    names.push(made);
+                    continue;
+                }
                 Line::Loop { trips, firsts, lines, nexts } => {
                     self.trips(*trips, [firsts, nexts], lines, names, indent);
                     continue;
@@ -114,10 +169,10 @@ impl Writer {
         let mut inside = names.clone();
         for _ in firsts {
             inside.push(self.fresh());
-            self.line(indent, &format!("input {}: f32[3]", inside[inside.len() - 1]));
+            self.line(indent, &format!("input {}: f32[4]", inside[inside.len() - 1]));
         }
-        let counts = ["trips0", "trips1", "trips2"].map(str::to_owned);
-        for name in counts.iter().chain(names.iter()) {
+        let others = ["trips0", "trips1", "trips2", "truth", "square", "flat"].map(str::to_owned);
+        for name in others.iter().chain(names.iter()) {
             self.line(indent, &format!("capture {name}"));
         }
         self.all(lines, &mut inside, indent);
@@ -130,13 +185,20 @@ fn named(names: &[String], which: &[usize]) -> String {
     which.iter().map(|&at| names[at].as_str()).collect::<Vec<_>>().join(", ")
 }
 
-fn evaluate(lines: &[Line], values: &mut Vec<[f32; 3]>, trips: [i64; 3]) {
+fn evaluate(lines: &[Line], values: &mut Vec<[f32; 4]>, trips: [i64; 3]) {
     for line in lines {
         let pair = |a: usize, b: usize, f: fn(f32, f32) -> f32| {
             std::array::from_fn(|at| f(values[a][at], values[b][at]))
         };
         let made = match line {
             Line::Same(a) => values[*a],
+            Line::View(a) => values[*a].map(|v| -v),
+            Line::Halves(a, b) => {
+                let (a, b) = (values[*a], values[*b]);
+                [a[2], a[3], b[0], b[1]]
+            }
+            Line::Choice(a, _) if trips[0] < trips[1] => values[*a].map(|v| -v),
+            Line::Choice(_, b) => values[*b],
             Line::Neg(a) => values[*a].map(|v| -v),
             Line::Add(a, b) => pair(*a, *b, |a, b| a + b),
             Line::Sub(a, b) => pair(*a, *b, |a, b| a - b),
@@ -164,14 +226,16 @@ fn random_trips_compute_what_their_lines_say() {
         let (lines, end) = lines(&mut random, 2, 0);
         let mut names = vec!["x".to_owned(), "w".to_owned()];
         let text = "graph g\n  input trips0: i64[]\n  input trips1: i64[]\n  input trips2: i64[]\n  \
-                    input x: f32[3]\n  input w: f32[3]\n";
+                    input x: f32[4]\n  input w: f32[4]\n  \
+                    constant square: i64[2]{2, 2}\n  constant flat: i64[1]{4}\n  \
+                    truth = Less@13(trips0, trips1) # truth\n";
         let mut writer = Writer { text: text.to_owned(), count: 0 };
         writer.all(&lines, &mut names, 2);
         writer.line(2, &format!("y = Sum@13(x, {}) # y", names[2..].join(", ")));
         writer.line(2, "output y");
         let text = writer.text;
         let counts = [[0, 1, 2], [3, 2, 1], [1, 3, 0], [2, 4, 3]];
-        let [x, w]: [[f32; 3]; 2] = [0, 1].map(|_| random.reals(3).try_into().unwrap());
+        let [x, w]: [[f32; 4]; 2] = [0, 1].map(|_| random.reals(4).try_into().unwrap());
         let given: Vec<_> = counts
             .iter()
             .map(|[a, b, c]| {
@@ -186,7 +250,7 @@ fn random_trips_compute_what_their_lines_say() {
             let mut values = vec![x, w];
             evaluate(&lines, &mut values, trips);
             assert_eq!(values.len(), end);
-            let wanted: [f32; 3] = std::array::from_fn(|at| {
+            let wanted: [f32; 4] = std::array::from_fn(|at| {
                 values[2..].iter().fold(x[at], |sum, value| sum + value[at])
             });
             assert_eq!(result, wanted, "seed {seed}, trips {trips:?}:\n{text}");

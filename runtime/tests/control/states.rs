@@ -255,6 +255,40 @@ fn a_run_that_fails_in_a_trip_leaves_the_session_as_good_as_it_was() {
 }
 
 #[test]
+fn a_state_that_trips_inside_read_again_stays_until_they_end() {
+    let text = "graph g
+  input n: i64[]
+  input m: i64[]
+  input x: f32[2]
+  input w: f32[2]
+  y = Loop@16(n, _, x) # outer
+    body: graph \"body\"
+      input i: i64[]
+      input go: bool[]
+      input s: f32[2]
+      capture m
+      capture w
+      t = Loop@16(m, _, w) # inner
+        body: graph \"body\"
+          input j: i64[]
+          input go: bool[]
+          input u: f32[2]
+          capture s
+          turned = Neg@13(s) # turned
+          v = Sub@14(u, turned) # v
+          output go, v
+      output go, t
+  output y
+";
+    let given = |n: &'static [i64], m: &'static [i64]| {
+        [("n", Ints(n)), ("m", Ints(m)), ("x", Floats(&[1.0, 2.0])), ("w", Floats(&[3.0, 5.0]))]
+    };
+    let runs = [given(&[1], &[3]), given(&[2], &[2]), given(&[3], &[0])];
+    let results = elements(text, &runs.each_ref().map(|run| &run[..]));
+    assert_eq!(results, [[6.0, 11.0], [13.0, 23.0], [3.0, 5.0]]);
+}
+
+#[test]
 fn states_of_trips_in_trips_are_exchanged_at_their_own_pace() {
     let text = "graph g
   input n: i64[]
