@@ -109,16 +109,26 @@ impl Writer {
                     continue;
                 }
                 Line::Halves(a, b) => {
-                    let [p, q, r, s, made, one, two] = [(); 7].map(|()| self.fresh());
+                    let [first, second, third, last, made, one, two] =
+                        [(); 7].map(|()| self.fresh());
                     self.line(
                         indent,
-                        &format!("{p}, {q} = Split@18({}, square) axis=0 # {one}", names[*a]),
+                        &format!(
+                            "{first}, {second} = Split@18({}, square) axis=0 # {one}",
+                            names[*a]
+                        ),
                     );
                     self.line(
                         indent,
-                        &format!("{r}, {s} = Split@18({}, square) axis=0 # {two}", names[*b]),
+                        &format!(
+                            "{third}, {last} = Split@18({}, square) axis=0 # {two}",
+                            names[*b]
+                        ),
                     );
-                    self.line(indent, &format!("{made} = Concat@13({q}, {r}) axis=0 # {made}"));
+                    self.line(
+                        indent,
+                        &format!("{made} = Concat@13({second}, {third}) axis=0 # {made}"),
+                    );
                     names.push(made);
                     continue;
                 }
