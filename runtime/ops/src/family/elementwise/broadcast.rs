@@ -262,14 +262,29 @@ impl Broadcast<3> {
             let (a, b, c) = (&a[a_at..], &b[b_at..], &c[c_at..]);
             part.each_row(y, |[a_at, b_at, c_at], steps, y| {
                 let (a, b, c) = (&a[a_at..], &b[b_at..], &c[c_at..]);
-                if steps == [1; 3] {
-                    let operands = a.iter().zip(b).zip(c);
-                    y.iter_mut().zip(operands).for_each(|(y, ((&a, &b), &c))| *y = f(a, b, c));
-                    return;
-                }
-                let [a_step, b_step, c_step] = steps;
-                for (i, y) in y.iter_mut().enumerate() {
-                    *y = f(a[i * a_step], b[i * b_step], c[i * c_step]);
+                // The first one is what a row changes with, mostly; the others may be one element for all of it.
+                let each = y.iter_mut().zip(a);
+                match steps {
+                    [1, 1, 1] => {
+                        each.zip(b).zip(c).for_each(|(((y, &a), &b), &c)| *y = f(a, b, c));
+                    }
+                    [1, 1, 0] => {
+                        let c = c[0];
+                        each.zip(b).for_each(|((y, &a), &b)| *y = f(a, b, c));
+                    }
+                    [1, 0, 1] => {
+                        let b = b[0];
+                        each.zip(c).for_each(|((y, &a), &c)| *y = f(a, b, c));
+                    }
+                    [1, 0, 0] => {
+                        let (b, c) = (b[0], c[0]);
+                        each.for_each(|(y, &a)| *y = f(a, b, c));
+                    }
+                    [a_step, b_step, c_step] => {
+                        for (i, y) in y.iter_mut().enumerate() {
+                            *y = f(a[i * a_step], b[i * b_step], c[i * c_step]);
+                        }
+                    }
                 }
             });
         })

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use udo_api::{
-    Bool, Core, Element, Encoding, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel,
+    Bits, Bool, Core, Element, Encoding, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel,
     KernelDef, Op, OpSchema, Port, PortRule, QuantizedType, TensorDesc, TypeSet, input, input_like,
     output_like, types,
 };
@@ -87,8 +87,8 @@ impl<F: Ternary> AnyKernel<F> {
 
 impl<F: Ternary> Kernel for AnyKernel<F> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let run = of_any!(cx.input(1)?.dtype(), T => {
-            let run: Run<3> = |plan, io| execute(plan, io, F::of::<T>);
+        let run = of_width!(cx.input(1)?.dtype(), B => {
+            let run: Run<3> = |plan, io| execute(plan, io, F::of::<B>);
             run
         })?;
         Ok(Self { fixed: plan(cx)?, run, of: PhantomData })
@@ -99,13 +99,14 @@ impl<F: Ternary> Kernel for AnyKernel<F> {
     }
 }
 
-fn execute<T: Element>(
+fn execute<B: Bits>(
     plan: &Broadcast<3>,
     io: &mut Io<'_>,
-    of: impl Fn(bool, T, T) -> T + Sync,
+    of: impl Fn(bool, B, B) -> B + Sync,
 ) -> Result<(), ExecError> {
-    let operands = (io.inputs.get::<Bool>(0)?, io.inputs.get::<T>(1)?, io.inputs.get::<T>(2)?);
-    let y = io.outputs.take::<T>(0)?;
+    let (a, b) = (io.inputs.get_bits::<B>(1)?, io.inputs.get_bits::<B>(2)?);
+    let operands = (io.inputs.get::<Bool>(0)?, a, b);
+    let y = io.outputs.take_bits::<B>(0)?;
     plan.apply_shared(io.parallel, operands, y, |c, a, b| of(c.get(), a, b))
 }
 
@@ -152,8 +153,10 @@ fn execute_quantized<F: Ternary, T: QuantizedType>(
     mut io: Io<'_>,
 ) -> Result<(), ExecError> {
     let [a_is, b_is, y_is] = kernel.encodings;
-    execute::<T>(&kernel.plan, &mut io, |c, a, b| {
-        y_is.quantize(F::of(c, a_is.dequantize(a), b_is.dequantize(b)))
+    let Io { inputs, outputs, parallel, .. } = &mut io;
+    let operands = (inputs.get::<Bool>(0)?, inputs.get::<T>(1)?, inputs.get::<T>(2)?);
+    kernel.plan.apply_shared(*parallel, operands, outputs.take::<T>(0)?, |c, a, b| {
+        y_is.quantize(F::of(c.get(), a_is.dequantize(a), b_is.dequantize(b)))
     })
 }
 
