@@ -10,6 +10,7 @@
 
 mod bf16;
 mod pack;
+#[expect(clippy::inline_always, reason = "takes on the features of its caller")]
 mod plan;
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::{Shape, Strides};
 use crate::gemm_f32::{Epilogue, IndirectA, MicroKernels, RowMap, Stored, kernels};
 use crate::indirect::Window;
-use crate::isa::{Isa, isa};
+use crate::isa::{Isa, SimdOp, Vector, dispatch, isa};
 
 /// The most input channels with which the taps of a row of the kernel are read as one run.
 const FEW: usize = 4;
@@ -150,6 +150,11 @@ impl Plan {
         self.workspace_len
     }
 
+    /// Elements of a line of the padded copy, which so many lines make; 0 if there is none.
+    pub fn padded_line_len(&self) -> usize {
+        if self.workspace_len == 0 { 0 } else { self.window.input[2] * self.shape.channels }
+    }
+
     /// Makes the padded copy of an image, whose pixels lie `strides[0]` elements apart and the channels of
     /// a pixel `strides[1]`, so that it need not be NHWC. Without a padded copy, does nothing.
     ///
@@ -157,14 +162,33 @@ impl Plan {
     ///
     /// If the image or the workspace is too short.
     pub fn pad(&self, image: &[f32], strides: [usize; 2], workspace: &mut [f32]) {
+        self.pad_lines(image, strides, 0, &mut workspace[..self.workspace_len]);
+    }
+
+    /// The same for the lines from `first` on that `out` has room for, so that threads may share a copy.
+    ///
+    /// # Panics
+    ///
+    /// If the image is too short, or has no such lines.
+    pub fn pad_lines(&self, image: &[f32], strides: [usize; 2], first: usize, out: &mut [f32]) {
+        self.pad_lines_on(isa(), image, strides, first, out);
+    }
+
+    pub(super) fn pad_lines_on(
+        &self,
+        isa: Isa,
+        image: &[f32],
+        strides: [usize; 2],
+        first: usize,
+        out: &mut [f32],
+    ) {
         let Shape { window: Window { input, pads, .. }, channels, .. } = self.shape;
         let [_, lines, width] = self.window.input;
         if self.workspace_len == 0 {
             return;
         }
-        let out = &mut workspace[..self.workspace_len];
         let inside = input[2].min(width.saturating_sub(pads[2]));
-        for (line, out) in out.chunks_exact_mut(width * channels).enumerate() {
+        for (line, out) in (first..).zip(out.chunks_exact_mut(width * channels)) {
             let at = [line / lines, line % lines];
             let inner = [0, 1].map(|i| at[i].checked_sub(pads[i]).filter(|&x| x < input[i]));
             let ([Some(plane), Some(line)], 1..) = (inner, inside) else {
@@ -176,20 +200,7 @@ impl Plan {
             before.fill(0.0);
             behind.fill(0.0);
             let from = &image[(plane * input[1] + line) * input[2] * strides[0]..];
-            if strides == [channels, 1] {
-                pixels.copy_from_slice(&from[..inside * channels]);
-                continue;
-            }
-            let planes = |channel: usize| &from[channel * strides[1]..];
-            match (strides[0], channels) {
-                (1, 3) => interleave([0, 1, 2].map(planes), pixels),
-                (1, 4) => interleave([0, 1, 2, 3].map(planes), pixels),
-                _ => {
-                    for (i, to) in pixels.iter_mut().enumerate() {
-                        *to = from[i / channels * strides[0] + i % channels * strides[1]];
-                    }
-                }
-            }
+            dispatch(isa, Pixels { from, strides, channels, to: pixels });
         }
     }
 
@@ -268,7 +279,40 @@ impl Plan {
     }
 }
 
+/// Copies pixels, so many elements apart, and their channels, so many apart, to where all lie behind each other.
+struct Pixels<'a> {
+    from: &'a [f32],
+    strides: [usize; 2],
+    channels: usize,
+    to: &'a mut [f32],
+}
+
+impl SimdOp for Pixels<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Vector>(self, _: S) {
+        let Self { from, strides, channels, to } = self;
+        let planes = |channel: usize| &from[channel * strides[1]..];
+        match (strides, channels) {
+            ([step, 1], _) if step == channels => to.copy_from_slice(&from[..to.len()]),
+            ([1, _], 1) => to.copy_from_slice(&from[..to.len()]),
+            ([1, _], 2) => interleave([0, 1].map(planes), to),
+            ([1, _], 3) => interleave([0, 1, 2].map(planes), to),
+            ([1, _], 4) => interleave([0, 1, 2, 3].map(planes), to),
+            _ => {
+                for (pixel, to) in to.chunks_exact_mut(channels).enumerate() {
+                    for (channel, to) in to.iter_mut().enumerate() {
+                        *to = from[pixel * strides[0] + channel * strides[1]];
+                    }
+                }
+            }
+        }
+    }
+}
+
 /// Pixels of `N` channels out of as many planes.
+#[inline(always)]
 fn interleave<const N: usize>(planes: [&[f32]; N], pixels: &mut [f32]) {
     let (pixels, _) = pixels.as_chunks_mut::<N>();
     let planes = planes.map(|plane| &plane[..pixels.len()]);

@@ -384,14 +384,41 @@ fn methods_are_as_documented() {
 
 #[test]
 fn padded_copies_of_planar_images_are_the_same() {
-    let shape = shape(square(9, 3, 2, 1), 3, 4, 1);
-    let plan = Plan::new(&shape).unwrap();
-    let image = noise(81 * 3);
-    let planar: Vec<f32> = (0..81 * 3).map(|i| image[i % 81 * 3 + i / 81]).collect();
-    let mut copies = [vec![f32::NAN; plan.workspace_len()], vec![f32::NAN; plan.workspace_len()]];
-    plan.pad(&image, [3, 1], &mut copies[0]);
-    plan.pad(&planar, [1, 81], &mut copies[1]);
-    assert_eq!(copies[0], copies[1]);
+    for isa in Isa::available() {
+        for (channels, extent, pad) in [(1, 9, 1), (2, 40, 0), (3, 37, 1), (4, 35, 2), (3, 5, 3)] {
+            let shape = shape(square(extent, 3, 2, pad), channels, 4, 1);
+            let plan = Plan::new(&shape).unwrap();
+            let (len, pixels) = (plan.workspace_len(), extent * extent);
+            let image = noise(pixels * channels);
+            let planar: Vec<f32> =
+                (0..image.len()).map(|i| image[i % pixels * channels + i / pixels]).collect();
+            // Pixels with a gap between them, of which the last has none.
+            let mut spaced = vec![f32::NAN; pixels * (channels + 2) - 2];
+            for (to, from) in spaced.chunks_mut(channels + 2).zip(image.chunks(channels)) {
+                to[..channels].copy_from_slice(from);
+            }
+            let width = plan.padded_line_len() / channels;
+            let at = |line: usize, x: usize, channel: usize| {
+                let [line, x] = [line, x].map(|at| at.checked_sub(pad).filter(|&at| at < extent));
+                line.zip(x).map_or(0.0, |(line, x)| image[(line * extent + x) * channels + channel])
+            };
+            let wanted: Vec<f32> = (0..len)
+                .map(|i| at(i / channels / width, i / channels % width, i % channels))
+                .collect();
+            for (image, strides) in
+                [(&image, [channels, 1]), (&planar, [1, pixels]), (&spaced, [channels + 2, 1])]
+            {
+                // In pieces of some lines.
+                let mut copy = Guarded::of(&vec![f32::NAN; len]);
+                let piece = plan.padded_line_len() * 4;
+                for (index, copy) in copy.slice().chunks_mut(piece).enumerate() {
+                    let mut image = Guarded::of(image);
+                    plan.pad_lines_on(*isa, image.slice(), strides, index * 4, copy);
+                }
+                assert_eq!(copy.slice(), wanted, "{channels} channels, {isa:?}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -45,6 +45,11 @@ impl MicroKernels {
         // depth, rows and columns.
         unsafe { compute(tile) };
         let Some(curve) = curve else { return };
+        if tile.ldc == tile.cols {
+            // SAFETY: `tile.c` has `rows` rows of `tile.cols` columns, one behind the other.
+            let all = unsafe { std::slice::from_raw_parts_mut(tile.c, rows * tile.cols) };
+            return curve.apply(self.isa, all);
+        }
         for row in 0..rows {
             let at = tile.c.wrapping_add(row * tile.ldc);
             // SAFETY: `tile.c` has `rows` rows of `tile.cols` columns, `ldc` apart, and `row` is below `rows`.

@@ -23,6 +23,9 @@ const LEAST_ROUNDED: usize = 16;
 /// The fewest pixels of a strip: a product of a few rows takes its terms in another order.
 const STRIP_PIXELS: usize = 64;
 
+/// The fewest pixels that a thread takes at a time, if there are more threads' worth of them: each time it reads all weights.
+const LEAST_PIXELS: usize = 24;
+
 /// The fewest lines of a strip: those of an input that several lines need are read again for each.
 const STRIP_LINES: usize = 4;
 
@@ -206,6 +209,7 @@ impl ConvPlan {
         let (channels, line) = (self.images.channels[1], self.images.line_pixels());
         match &self.algorithm {
             Algorithm::Indirect { plan, .. } => {
+                let grains = grains.min((plan.rows() / LEAST_PIXELS).max(threads));
                 let height = plan.rows().div_ceil(grains);
                 let strip = strip_rows(channels, STRIP_PIXELS);
                 Cut { pixels: 1, channels, height, strip, workspace: 0 }
@@ -274,7 +278,12 @@ impl ConvPlan {
                     if plan.algorithm() == conv_f32::Algorithm::IndirectRows =>
                 {
                     let strides = if self.ports.input { [step, 1] } else { [1, from] };
-                    plan.pad(x, strides, converted);
+                    let line = plan.padded_line_len();
+                    let lines = partition::GRAIN.div_ceil(line.max(1));
+                    parallel.chunks_mut(converted, lines * line, |chunk, to| {
+                        plan.pad_lines(x, strides, chunk * lines, to);
+                        Ok(())
+                    })?;
                     &*converted
                 }
                 _ if self.ports.input => x,
