@@ -125,27 +125,24 @@ const MAY_BE_NULL: &[(&str, &str)] = &[
 /// An argument that a call is done with: by its name where that says more than its type.
 fn valid(function: &str, of: &str, name: &str) -> String {
     let argument = match (of, name) {
-        (_, "options") => "NULL",
+        (_, "options") | ("const char *", "name" | "domain") => "NULL",
         ("const char *", "path") => "argv[1]",
-        ("const char *", "name" | "domain") => "NULL",
         ("const char *", "op") => "OPERATION",
         ("const uint32_t *", "inputs") => "graph_inputs",
-        ("const uint32_t *", "outputs") if function == "udo_graph_set_io" => "graph_outputs",
-        ("const uint32_t *", "outputs") if function == "udo_graph_add_op" => "graph_outputs",
-        ("const uint32_t *", "outputs") => "graph_outputs + 1",
-        ("size_t", "input_count") if function.starts_with("udo_graph_add") => "2",
-        ("size_t", "output_count") if function == "udo_graph_set_io" => "2",
-        ("size_t", "attribute_count") => "1",
+        ("const uint32_t *", "outputs") if function == "udo_graph_add_nnrt_op" => {
+            "graph_outputs + 1"
+        }
+        ("const uint32_t *", "outputs") => "graph_outputs",
         ("uint32_t", "tensor") if function == "udo_graph_set_data" => "1",
-        ("uint32_t", "tensor") => "2",
-        ("uint32_t", "number") => "1",
         ("const udo_attribute_t *", _) => "attributes",
         ("const void *", "bytes") => "MODEL",
         ("size_t", "len") if function.ends_with("_bytes") => "sizeof MODEL - 1",
         ("const char *", "network_name") => "NETWORK",
         ("size_t", "stage") => "0",
         ("size_t", "len") => "16",
-        ("size_t", "rank") => "2",
+        ("size_t", "rank") | ("uint32_t", "tensor") => "2",
+        ("size_t", "input_count") if function.starts_with("udo_graph_add") => "2",
+        ("size_t", "output_count") if function == "udo_graph_set_io" => "2",
         ("size_t", "capacity") | ("uint64_t", "len") => "8",
         ("uint64_t", "size") => "4096",
         ("uint64_t", "timeout_ns") => "60000000000u",
@@ -159,7 +156,11 @@ fn valid(function: &str, of: &str, name: &str) -> String {
         ("int64_t *", "dims") => "places",
         ("const float *", "scales") => "SCALES",
         ("const int32_t *", "zero_points") => "ZEROS",
-        (_, "input_count" | "output_count" | "count" | "kind" | "dtype" | "access") => "1",
+        (
+            _,
+            "input_count" | "output_count" | "attribute_count" | "count" | "kind" | "dtype"
+            | "access" | "number",
+        ) => "1",
         (
             _,
             "index" | "offset" | "to_offset" | "from_offset" | "value" | "packing" | "layout"

@@ -1,12 +1,12 @@
 //! A graph that is finished: checked as a whole, and in the form that models are compiled of.
 
 use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 
 use super::lower::{Values, lower};
 use super::{Error, ErrorCode, GraphBuilder, Result, Slot, TensorId, at, invalid, state};
 use crate::device::Extent;
-use crate::graph::{Attr, DimSpec, Graph, GraphError, TensorType};
+use crate::graph::{Attr, DimSpec, Graph, GraphError, TensorType, ValueId};
 
 /// A graph that stays as it is. Models are compiled of what [`FinishedGraph::graph`] gives, any number of them.
 #[derive(Clone, Debug)]
@@ -141,7 +141,7 @@ fn made(
     built: &GraphBuilder,
     inputs: &[TensorId],
     outputs: &[TensorId],
-    operations: std::ops::Range<usize>,
+    operations: Range<usize>,
 ) -> Result<Graph> {
     let mut graph = Graph::new(&built.name);
     let mut values = Values::new(built.tensors.len());
@@ -174,7 +174,7 @@ fn made(
 }
 
 /// A value that a node makes, with what was said of it.
-fn computed(graph: &mut Graph, tensor: &Slot) -> crate::graph::ValueId {
+fn computed(graph: &mut Graph, tensor: &Slot) -> ValueId {
     let id = graph.add_value(&tensor.name);
     let dims = tensor.spec.extents().map(|extent| match extent {
         Extent::Fixed(n) => DimSpec::Fixed(n),

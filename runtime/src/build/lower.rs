@@ -93,9 +93,14 @@ impl Lower<'_> {
         self.placed.outputs.len()
     }
 
-    fn tensor(&self, ids: &[Option<TensorId>], side: &str, port: usize) -> Result<TensorId> {
-        let found = ids.get(port).copied().flatten();
-        found.ok_or_else(|| invalid(format!("{side} {port} is left out; wanted a tensor")))
+    fn input_id(&self, port: usize) -> Result<TensorId> {
+        let found = self.placed.inputs.get(port).copied().flatten();
+        found.ok_or_else(|| invalid(format!("input {port} is left out; wanted a tensor")))
+    }
+
+    fn output_id(&self, port: usize) -> Result<TensorId> {
+        let found = self.placed.outputs.get(port).copied().flatten();
+        found.ok_or_else(|| invalid(format!("output {port} is left out; wanted a tensor")))
     }
 
     fn slot(&self, id: TensorId) -> Result<&Slot> {
@@ -105,12 +110,12 @@ impl Lower<'_> {
 
     /// What was said of input `port`.
     pub(super) fn input(&self, port: usize) -> Result<&TensorSpec> {
-        Ok(&self.slot(self.tensor(&self.placed.inputs, "input", port)?)?.spec)
+        Ok(&self.slot(self.input_id(port)?)?.spec)
     }
 
     /// What was said of output `port`.
     pub(super) fn output(&self, port: usize) -> Result<&TensorSpec> {
-        Ok(&self.slot(self.tensor(&self.placed.outputs, "output", port)?)?.spec)
+        Ok(&self.slot(self.output_id(port)?)?.spec)
     }
 
     /// The rank of input `port`.
@@ -143,7 +148,7 @@ impl Lower<'_> {
 
     /// The value of input `port` as it is stored.
     pub(super) fn stored(&self, port: usize) -> Result<ValueId> {
-        let id = self.tensor(&self.placed.inputs, "input", port)?;
+        let id = self.input_id(port)?;
         self.values.get(id).ok_or_else(|| invalid(format!("input {port} has no value")))
     }
 
@@ -163,16 +168,17 @@ impl Lower<'_> {
         dtype: DType,
         encodings: Encodings,
     ) -> Result<ValueId> {
-        let (inputs, attrs) = self.encoding(value, dtype, encodings)?;
-        Ok(self.node("DequantizeLinear", &inputs, &attrs))
+        self.coded("DequantizeLinear", value, dtype, encodings)
     }
 
-    fn encoding(
+    /// Numbers from integers, or the other way round.
+    fn coded(
         &mut self,
+        op: &str,
         value: ValueId,
         dtype: DType,
         encodings: Encodings,
-    ) -> Result<(Vec<ValueId>, Vec<(&'static str, Attr)>)> {
+    ) -> Result<ValueId> {
         let (scales, zero_points, axis) = match encodings {
             Encodings::PerTensor(Encoding { scale, zero_point }) => {
                 (vec![scale], vec![zero_point], None)
@@ -184,9 +190,9 @@ impl Lower<'_> {
         let dims: &[usize] = if axis.is_some() { &[scales.len()] } else { &[] };
         let scale = self.constant(dims, &scales)?;
         let zero_points = stored_as(dtype, dims, &zero_points)?;
-        let zero_points = self.graph.add_constant("", zero_points);
+        let zero_points = self.held(zero_points);
         let attrs = axis.map(|axis| ("axis", Attr::Int(i64::try_from(axis).unwrap_or(0))));
-        Ok((vec![value, scale, zero_points], attrs.into_iter().collect()))
+        Ok(self.node(op, &[value, scale, zero_points], attrs.as_slice()))
     }
 
     /// What the bias of a product stands for: integers without an encoding have the scale of what is added to it.
@@ -215,7 +221,7 @@ impl Lower<'_> {
 
     /// The integers of input `port`, which has to be a constant.
     pub(super) fn known(&self, port: usize) -> Result<Vec<i64>> {
-        let slot = self.slot(self.tensor(&self.placed.inputs, "input", port)?)?;
+        let slot = self.slot(self.input_id(port)?)?;
         let data = slot.data.as_ref().ok_or_else(|| {
             invalid(format!("input {port} is not known before a run; wanted a constant"))
         })?;
@@ -342,7 +348,13 @@ impl Lower<'_> {
     pub(super) fn constant<T: Element>(&mut self, dims: &[usize], of: &[T]) -> Result<ValueId> {
         let shape = Shape::new(dims).map_err(|error| invalid(error.to_string()))?;
         let tensor = Tensor::of(shape, of).map_err(|error| invalid(error.to_string()))?;
-        Ok(self.graph.add_constant("", tensor))
+        Ok(self.held(tensor))
+    }
+
+    /// A constant that only nodes of this operation read.
+    fn held(&mut self, tensor: Tensor) -> ValueId {
+        let name = format!("{}/constant_{}", self.placed.name, self.graph.values.len());
+        self.graph.add_constant(&name, tensor)
     }
 
     /// A list of integers.
@@ -434,10 +446,7 @@ impl Lower<'_> {
     pub(super) fn give(&mut self, port: usize, value: ValueId) -> Result<()> {
         let spec = *self.output(port)?;
         let value = match spec.encodings() {
-            Some(encodings) => {
-                let (inputs, attrs) = self.encoding(value, spec.dtype(), encodings)?;
-                self.node("QuantizeLinear", &inputs, &attrs)
-            }
+            Some(encodings) => self.coded("QuantizeLinear", value, spec.dtype(), encodings)?,
             None => value,
         };
         self.put(port, value)
@@ -477,7 +486,7 @@ impl Lower<'_> {
 
     /// Makes a value the one of the tensor that is output `port`.
     fn put(&mut self, port: usize, value: ValueId) -> Result<()> {
-        let id = self.tensor(&self.placed.outputs, "output", port)?;
+        let id = self.output_id(port)?;
         let to =
             self.values.get(id).ok_or_else(|| invalid(format!("output {port} has no value")))?;
         let is_own = value.index() >= self.first_value && self.graph.constant(value).is_none();

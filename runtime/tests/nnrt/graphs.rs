@@ -2,11 +2,12 @@
 
 use udo_api::DType::{F32, I32};
 use udo_api::{Core, Encoding, Encodings};
+use udo_runtime::build::nnrt::{Kind, OPS};
 use udo_runtime::build::{FinishedGraph, GraphBuilder, Operation, TensorId};
 use udo_runtime::cores::OpenCl;
 use udo_runtime::device::{Error, ErrorCode, Extent, Packing, TensorSpec};
 use udo_runtime::graph::Attr;
-use udo_runtime::model::{Model, Options, support};
+use udo_runtime::model::{Model, OpSupport, Options, support};
 use udo_runtime::place::{Fallback, PlaceOptions};
 use udo_runtime::registry::Registry;
 use udo_runtime::resolve::BindOptions;
@@ -71,10 +72,9 @@ fn run(model: &Model, inputs: &[&Nd]) -> Result<Vec<Nd>, String> {
 }
 
 fn on(core: Core, fallback: Fallback) -> Options {
-    let mut options = Options::default();
-    options.place = PlaceOptions { cores: vec![core], fallback, ..PlaceOptions::default() };
-    options.place.profile.opencl = OpenCl::Off;
-    options
+    let mut place = PlaceOptions { cores: vec![core], fallback, ..PlaceOptions::default() };
+    place.profile.opencl = OpenCl::Off;
+    Options { place, ..Options::default() }
 }
 
 /// N01.
@@ -240,11 +240,11 @@ fn support_says_which_operation_a_core_lacks_and_why() {
     let graph = graph.finish().unwrap();
     let mut registry = Registry::builtin().unwrap();
     let bind = BindOptions::default();
-    let of_cpu = support(&graph, &mut registry, &bind, Core::CPU);
-    assert!(of_cpu.iter().all(|of| of.is_supported()), "{of_cpu:?}");
-    let of_gpu = support(&graph, &mut registry, &bind, Core::GPU);
-    let lacking: Vec<_> = of_gpu.iter().filter(|of| !of.is_supported()).collect();
-    let [lacking] = lacking[..] else { panic!("{of_gpu:?}") };
+    let on_cpu = support(&graph, &mut registry, &bind, Core::CPU);
+    assert!(on_cpu.iter().all(OpSupport::is_supported), "{on_cpu:?}");
+    let by_core = support(&graph, &mut registry, &bind, Core::GPU);
+    let lacking: Vec<_> = by_core.iter().filter(|of| !of.is_supported()).collect();
+    let [lacking] = lacking[..] else { panic!("{by_core:?}") };
     assert_eq!(lacking.name, "ASSERT_3");
     assert!(lacking.reason.as_deref().unwrap().starts_with("Assert: "), "{lacking:?}");
     // Without a fallback a model is refused by both names; with one the report has all four.
@@ -321,4 +321,83 @@ fn our_own_operators_are_used_by_name() {
     graph.set_io(&[a], &[y]).unwrap();
     let error = compile(&graph.finish().unwrap(), &Options::default()).unwrap_err();
     assert!(error.contains("NoSuch"), "{error}");
+}
+
+/// Images go from one operation to the next as the kernels have them.
+#[test]
+fn channels_are_moved_at_the_edge_of_a_graph_alone() {
+    let mut graph = GraphBuilder::new("images");
+    let mut tensor = |dims: &[usize]| graph.tensor("", of(dims)).unwrap();
+    let (x, a) = (tensor(&[1, 8, 8, 4]), tensor(&[1, 8, 8, 8]));
+    let (b, y) = (tensor(&[1, 4, 4, 8]), tensor(&[1, 4, 4, 8]));
+    let (w, v, bias) = (tensor(&[8, 3, 3, 4]), tensor(&[8, 3, 3, 8]), tensor(&[8]));
+    for (id, count) in [(w, 288), (v, 576), (bias, 8)] {
+        graph.set_data(id, &0.5f32.to_le_bytes().repeat(count)).unwrap();
+    }
+    let conv = |x, w, y| {
+        let conv = Operation::nnrt("CONV2D").attr("pad_mode", Attr::Int(0));
+        conv.attr("activation", Attr::Int(1)).reads(&[x, w, bias]).makes(&[y])
+    };
+    let pool = Operation::nnrt("MAX_POOL").attr("kernel_size", Attr::Ints(vec![2, 2]));
+    let pool = pool.attr("stride", Attr::Ints(vec![2, 2])).reads(&[a]).makes(&[b]);
+    for operation in [conv(x, w, a), pool, conv(b, v, y)] {
+        graph.op(operation).unwrap();
+    }
+    graph.set_io(&[x], &[y]).unwrap();
+    let model = compile(&graph.finish().unwrap(), &Options::default()).unwrap();
+    let steps: Vec<_> = model.report().steps.iter().map(|step| step.op.as_str()).collect();
+    assert_eq!(steps, ["Transpose", "Conv", "MaxPool", "Conv"]);
+}
+
+/// Numbers at the ends of what attributes take are refused or computed with.
+#[test]
+fn strange_attributes_are_no_fault() {
+    let options = Options { max_memory: Some(1 << 24), ..Options::default() };
+    let registry = Registry::builtin().unwrap();
+    let dims = [2, 4, 2, 4];
+    let data: Vec<u8> = (0..64).flat_map(|n: i32| (n % 3).to_le_bytes()).collect();
+    let mut finished = 0;
+    for (op, param) in OPS.iter().flat_map(|op| op.params.iter().map(move |param| (op, param))) {
+        let ints = [i64::MIN, -5, -1, 0, 1, 2, 5, i64::MAX];
+        let floats = [f64::NAN, f64::INFINITY, -1.0, 0.0, f64::MAX];
+        let mut strange: Vec<Attr> = ints.map(Attr::Int).to_vec();
+        strange.extend(floats.map(Attr::Float));
+        strange.extend([0, 1, 2, 4, 9].iter().flat_map(|&len| {
+            ints.map(|of| Attr::Ints(vec![of; len]))
+                .into_iter()
+                .chain([Attr::Floats(vec![f64::NAN; len])])
+        }));
+        for attr in strange {
+            let mut graph = GraphBuilder::new("strange");
+            let x = graph.tensor("x", of(&dims)).unwrap();
+            let list = TensorSpec::fixed(I32, &[4]).unwrap();
+            let mut inputs = vec![x];
+            for _ in 1..op.inputs[0] {
+                inputs.push(graph.constant("", list, &data[..16]).unwrap());
+            }
+            inputs.truncate(op.inputs[0].max(1));
+            let made = [0; 4].map(|_| graph.tensor("", of(&dims)).unwrap());
+            let mut operation =
+                Operation::nnrt(op.name).reads(&inputs).makes(&made[..op.outputs[0]]);
+            // What has to be said, so that the strange one is looked at.
+            for other in op.params.iter().filter(|other| other.name != param.name) {
+                let of = match (other.default, other.of) {
+                    (None, Kind::Int) => Attr::Int(2),
+                    (None, Kind::Ints) => Attr::Ints(vec![2, 2]),
+                    (None, Kind::Float) => Attr::Float(0.5),
+                    _ => continue,
+                };
+                operation = operation.attr(other.name, of);
+            }
+            if graph.op(operation.attr(param.name, attr)).is_err() {
+                continue;
+            }
+            graph.set_io(&[x], &made[..op.outputs[0]]).unwrap();
+            let Ok(graph) = graph.finish() else { continue };
+            finished += 1;
+            let compiled = Model::compile(graph.graph().clone(), &mut registry.clone(), &options);
+            drop(compiled);
+        }
+    }
+    assert!(finished > 200, "{finished} graphs were finished");
 }

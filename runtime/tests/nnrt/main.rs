@@ -1,6 +1,14 @@
 //! Every operation of `NNRt` next to plain loops, with defaults and without; what each refuses; and graphs that are built by
 //! calls.
 #![expect(clippy::unwrap_used, reason = "a graph that cannot be built fails the test")]
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "the numbers of these tests are small"
+)]
+#![expect(clippy::many_single_char_names, reason = "tensors are called as in formulas")]
 #![expect(clippy::panic, reason = "a type without numbers fails the test")]
 
 mod elementwise;

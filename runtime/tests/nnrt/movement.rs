@@ -221,7 +221,7 @@ operations! {
 
     91 crop {
         let x = Nd::noise(&[1, 2, 5, 6], 1);
-        let wanted = from(&x, &[1, 2, 3, 2], |p| p.to_vec());
+        let wanted = from(&x, &[1, 2, 3, 2], <[usize]>::to_vec);
         let like = |dims: &[usize]| Nd::from(dims, |_| 0.0);
         nnrt("CROP").x(&x).x(&like(&[1, 2, 3, 2])).y(&[1, 2, 3, 2]).is(&[&wanted]);
         let wanted = from(&x, &[1, 1, 3, 2], |p| vec![0, 1, p[2] + 2, p[3] + 4]);

@@ -2,7 +2,10 @@
 //!
 //! Operators of ours have channels second: what is put before and behind moves them, and passes take such moves off that meet.
 
+use udo_api::{AxisEncoding, Encodings};
+
 use super::{Lower, Result, invalid};
+use crate::device::Extent;
 use crate::graph::{Attr, ValueId};
 
 /// The number of `valid` in `pad_mode`.
@@ -39,14 +42,11 @@ pub(super) fn conv(lower: &mut Lower<'_>) -> Result<()> {
 /// A convolution of each channel by itself.
 pub(super) fn depthwise(lower: &mut Lower<'_>) -> Result<()> {
     let channels = if lower.is_nchw(0)? { 1 } else { lower.rank(0)?.saturating_sub(1) };
-    let group = match lower.input(0)?.extent(channels) {
-        Some(crate::device::Extent::Fixed(n)) => i64::try_from(n).unwrap_or(i64::MAX),
-        _ => {
-            let found = lower.input(0)?;
-            return Err(invalid(format!("input 0 is {found}; wanted channels that are fixed")));
-        }
+    let Some(Extent::Fixed(channels)) = lower.input(0)?.extent(channels) else {
+        let found = lower.input(0)?;
+        return Err(invalid(format!("input 0 is {found}; wanted channels that are fixed")));
     };
-    product(lower, group)
+    product(lower, i64::try_from(channels).unwrap_or(i64::MAX))
 }
 
 fn product(lower: &mut Lower<'_>, group: i64) -> Result<()> {
@@ -92,12 +92,12 @@ fn weights(lower: &mut Lower<'_>, perm: &[i64]) -> Result<ValueId> {
 }
 
 /// Encodings of elements whose axes were put in another order.
-fn moved_axis(encodings: udo_api::Encodings, perm: &[i64]) -> Result<udo_api::Encodings> {
-    let udo_api::Encodings::PerAxis(of) = encodings else { return Ok(encodings) };
+fn moved_axis(encodings: Encodings, perm: &[i64]) -> Result<Encodings> {
+    let Encodings::PerAxis(of) = encodings else { return Ok(encodings) };
     let is_it = |&from: &i64| usize::try_from(from).is_ok_and(|from| from == of.axis());
     let axis = perm.iter().position(is_it).unwrap_or(of.axis());
-    let made = udo_api::AxisEncoding::of(axis, of.scales(), of.zero_points());
-    made.map(udo_api::Encodings::PerAxis).map_err(|error| invalid(error.to_string()))
+    let made = AxisEncoding::of(axis, of.scales(), of.zero_points());
+    made.map(Encodings::PerAxis).map_err(|error| invalid(error.to_string()))
 }
 
 /// Weights of a transposed convolution in groups: the inputs of each group are last, and have to be first beside the groups.

@@ -114,9 +114,9 @@ pub(super) fn scale(lower: &mut Lower<'_>) -> Result<()> {
         let mut value = lower.x(port)?;
         if behind > 0 {
             let from = i64::try_from(own).unwrap_or(i64::MAX);
-            let axes: Vec<i64> = (from..).take(behind).collect();
-            let axes = lower.int_list(&axes)?;
-            value = lower.node("Unsqueeze", &[value, axes], &[]);
+            let added: Vec<i64> = (from..).take(behind).collect();
+            let added = lower.int_list(&added)?;
+            value = lower.node("Unsqueeze", &[value, added], &[]);
         }
         y = lower.node(op, &[y, value], &[]);
     }

@@ -16,7 +16,7 @@ use std::fmt;
 use super::finished::said;
 use super::lower::Lower;
 use super::{Result, TensorId, invalid};
-use crate::graph::Attr;
+use crate::graph::{Attr, ValueId};
 
 pub use table::OPS;
 
@@ -170,7 +170,7 @@ impl NnrtOp {
 }
 
 /// The operator of all inputs.
-fn all(lower: &mut Lower<'_>, op: &str) -> Result<crate::graph::ValueId> {
+fn all(lower: &mut Lower<'_>, op: &str) -> Result<ValueId> {
     let inputs = (0..lower.count()).map(|port| lower.x(port)).collect::<Result<Vec<_>>>()?;
     Ok(lower.node(op, &inputs, &[]))
 }
@@ -179,10 +179,10 @@ impl Param {
     fn takes(&self, attr: &Attr) -> bool {
         match (self.of, attr) {
             (Kind::Truth, Attr::Int(value)) => matches!(value, 0 | 1),
-            (Kind::Int, Attr::Int(_)) => true,
-            (Kind::Float, Attr::Float(_) | Attr::Int(_)) => true,
-            (Kind::Ints, Attr::Ints(_) | Attr::Int(_)) => true,
-            (Kind::Floats, Attr::Floats(_)) => true,
+            (Kind::Int | Kind::Float | Kind::Ints, Attr::Int(_))
+            | (Kind::Float, Attr::Float(_))
+            | (Kind::Ints, Attr::Ints(_))
+            | (Kind::Floats, Attr::Floats(_)) => true,
             (Kind::Choice(of), Attr::Int(value)) => {
                 usize::try_from(*value).is_ok_and(|value| value < of.len())
             }

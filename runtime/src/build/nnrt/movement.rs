@@ -4,6 +4,7 @@ use udo_api::DType;
 
 use super::math::check_type;
 use super::{Lower, Result, invalid};
+use crate::device::Extent;
 use crate::graph::{Attr, ValueId};
 
 /// The numbers of `padding_mode`.
@@ -19,11 +20,11 @@ pub(super) fn concat(lower: &mut Lower<'_>) -> Result<()> {
 
 pub(super) fn stack(lower: &mut Lower<'_>) -> Result<()> {
     let axis = lower.int("axis")?;
-    let axes = lower.int_list(&[axis])?;
+    let added = lower.int_list(&[axis])?;
     let mut inputs = Vec::with_capacity(lower.count());
     for port in 0..lower.count() {
         let x = lower.x(port)?;
-        inputs.push(lower.node("Unsqueeze", &[x, axes], &[]));
+        inputs.push(lower.node("Unsqueeze", &[x, added], &[]));
     }
     let y = lower.node("Concat", &inputs, &[("axis", Attr::Int(axis))]);
     lower.give(0, y)
@@ -32,9 +33,9 @@ pub(super) fn stack(lower: &mut Lower<'_>) -> Result<()> {
 pub(super) fn unstack(lower: &mut Lower<'_>) -> Result<()> {
     let axis = lower.int("axis")?;
     let parts = parts(lower, axis, None)?;
-    let axes = lower.int_list(&[axis])?;
+    let gone = lower.int_list(&[axis])?;
     for (port, part) in parts.into_iter().enumerate() {
-        let y = lower.node("Squeeze", &[part, axes], &[]);
+        let y = lower.node("Squeeze", &[part, gone], &[]);
         lower.give(port, y)?;
     }
     Ok(())
@@ -430,7 +431,7 @@ pub(super) fn strided_slice(lower: &mut Lower<'_>) -> Result<()> {
         let numbers = [lower.ints(1)?, lower.ints(2)?, lower.ints(3)?];
         let [begins, ends, steps] = numbers;
         let axes = match lower.input(1)?.extent(0) {
-            Some(crate::device::Extent::Fixed(n)) => (0i64..).take(n).collect::<Vec<_>>(),
+            Some(Extent::Fixed(n)) => (0i64..).take(n).collect::<Vec<_>>(),
             _ => (0i64..).take(lower.rank(0)?).collect(),
         };
         let axes = lower.int_list(&axes)?;

@@ -36,8 +36,8 @@ pub(super) fn arg_max(lower: &mut Lower<'_>) -> Result<()> {
     let [values, indices] = top(lower, count, axis, 1)?;
     let mut y = if wants_value { values } else { indices };
     if k == 1 && keep == 0 {
-        let axes = lower.int_list(&[axis])?;
-        y = lower.node("Squeeze", &[y, axes], &[]);
+        let gone = lower.int_list(&[axis])?;
+        y = lower.node("Squeeze", &[y, gone], &[]);
     }
     if wants_value { lower.give(0, y) } else { lower.give_cast(0, y) }
 }

@@ -303,7 +303,7 @@ impl Detected {
     }
 }
 
-/// The class with the highest score behind that of the last one; of equal scores the first.
+/// The class with the highest score behind that of the last one; of equal scores the first. A NaN is no score.
 fn next_highest(scores: &[f32], last: Option<usize>) -> Option<usize> {
     let is_behind = |&class: &usize| {
         last.is_none_or(|last| match scores[class].rank().cmp(&scores[last].rank()) {
@@ -313,6 +313,7 @@ fn next_highest(scores: &[f32], last: Option<usize>) -> Option<usize> {
         })
     };
     (0..scores.len())
+        .filter(|&class| !scores[class].is_nan())
         .filter(is_behind)
         .reduce(|best, class| if scores[class].rank() > scores[best].rank() { class } else { best })
 }
@@ -378,6 +379,18 @@ mod tests {
         let run = run.float("score_threshold", 0.0).int("max_detections", 1).int("num_classes", 1);
         // The middle is at (1 + 4, 2 + 16), and the size is 8 by 4.
         check(run, &[1.0, 16.0, 9.0, 20.0], &[0.0], &[1.0], 1.0);
+    }
+
+    #[test]
+    fn a_nan_is_no_score() {
+        let run = bench("udo:DetectionPostProcess").outputs(4).input(tensor(&[1, 2, 4], &[0f32; 8]));
+        let scores = [f32::NAN, 0.75, f32::NAN, f32::NAN];
+        let run = run.input(tensor(&[1, 2, 2], &scores)).input(tensor(&[2, 4], &[1f32; 8]));
+        let run = run.floats("scale", &[1.0; 4]).float("iou_threshold", 0.5).int("num_classes", 2);
+        let run = run.float("score_threshold", 0.0).int("max_detections", 1);
+        let run = run.int("max_classes_per_detection", 2);
+        let boxes = [[0.5, 0.5, 1.5, 1.5], [0.0; 4]].concat();
+        check(run, &boxes, &[1.0, 0.0], &[0.75, 0.0], 1.0);
     }
 
     #[test]
