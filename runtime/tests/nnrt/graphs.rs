@@ -1,6 +1,6 @@
 //! Graphs as they are built: what is refused, what a refusal leaves, and what finished graphs are compiled to.
 
-use udo_api::DType::{F32, I32};
+use udo_api::DType::{F32, I32, U8};
 use udo_api::{Core, Encoding, Encodings};
 use udo_runtime::build::nnrt::{Kind, OPS};
 use udo_runtime::build::{FinishedGraph, GraphBuilder, Operation, TensorId};
@@ -347,6 +347,32 @@ fn channels_are_moved_at_the_edge_of_a_graph_alone() {
     let model = compile(&graph.finish().unwrap(), &Options::default()).unwrap();
     let steps: Vec<_> = model.report().steps.iter().map(|step| step.op.as_str()).collect();
     assert_eq!(steps, ["Transpose", "Conv", "MaxPool", "Conv"]);
+}
+
+/// A fixed-point core holds what lies between quantized tensors as their integers.
+#[test]
+fn quantized_graphs_run_on_a_fixed_point_core() {
+    let mut graph = GraphBuilder::new("quantized");
+    let mut tensor = |dtype, dims: &[usize], encoding: Option<f32>| {
+        let id = graph.tensor("", TensorSpec::fixed(dtype, dims).unwrap()).unwrap();
+        if let Some(scale) = encoding {
+            let encodings = Encodings::PerTensor(Encoding { scale, zero_point: 0 });
+            graph.set_quantization(id, encodings).unwrap();
+        }
+        id
+    };
+    let (x, a) = (tensor(U8, &[1, 8, 8, 16], Some(0.5)), tensor(U8, &[1, 8, 8, 16], Some(0.5)));
+    let (b, y) = (tensor(U8, &[1, 4, 4, 16], Some(0.5)), tensor(U8, &[1, 256], Some(0.5)));
+    let pool = Operation::nnrt("MAX_POOL").attr("kernel_size", Attr::Ints(vec![2, 2]));
+    let pool = pool.attr("stride", Attr::Ints(vec![2, 2]));
+    graph.op(relu(x, a)).unwrap();
+    graph.op(pool.reads(&[a]).makes(&[b])).unwrap();
+    graph.op(Operation::nnrt("FLATTEN").reads(&[b]).makes(&[y])).unwrap();
+    graph.set_io(&[x], &[y]).unwrap();
+    let graph = graph.finish().unwrap();
+    let model = compile(&graph, &on(Core::DSP_V68, Fallback::Cpu)).unwrap();
+    let pool = model.report().nodes.iter().find(|node| node.op == "MaxPool").unwrap();
+    assert!(!pool.fell_back && pool.inputs[0].starts_with("u8"), "{pool:?}");
 }
 
 /// Numbers at the ends of what attributes take are refused or computed with.
