@@ -83,6 +83,13 @@ fn memory_and_descriptions_do_what_the_header_says() {
 }
 
 #[test]
+fn programs_of_nnrt_build_and_run_on_the_shim() {
+    let folder = tempfile::tempdir().unwrap();
+    let [two, _] = models(folder.path());
+    run("nnrt.c", &[&two]);
+}
+
+#[test]
 fn runs_go_on_beside_the_program_that_submits_them() {
     let folder = tempfile::tempdir().unwrap();
     let [two, _] = models(folder.path());

@@ -17,7 +17,7 @@
     } while (0)
 
 /* The call is done. */
-static void done(const char *call, int line, udo_error_t *error) {
+static inline void done(const char *call, int line, udo_error_t *error) {
     if (error != NULL) {
         fprintf(stderr, "line %d: %s: %s\n", line, call, udo_error_message(error));
         exit(1);
@@ -25,7 +25,7 @@ static void done(const char *call, int line, udo_error_t *error) {
 }
 
 /* The call is refused with this code, and says these words. */
-static void refused(const char *call, int line, udo_error_t *error, uint32_t code, const char *words) {
+static inline void refused(const char *call, int line, udo_error_t *error, uint32_t code, const char *words) {
     if (udo_error_code(error) != code || strstr(udo_error_message(error), words) == NULL) {
         fprintf(stderr, "line %d: %s: code %u, wanted %u: \"%s\", wanted \"%s\"\n", line, call,
                 (unsigned)udo_error_code(error), (unsigned)code, udo_error_message(error), words);
