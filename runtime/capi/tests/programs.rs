@@ -90,6 +90,13 @@ fn programs_of_nnrt_build_and_run_on_the_shim() {
 }
 
 #[test]
+fn programs_of_bmruntime_build_and_run_on_the_shim() {
+    let folder = tempfile::tempdir().unwrap();
+    let [two, open] = models(folder.path());
+    run("bmrt.c", &[&two, &open]);
+}
+
+#[test]
 fn runs_go_on_beside_the_program_that_submits_them() {
     let folder = tempfile::tempdir().unwrap();
     let [two, _] = models(folder.path());

@@ -1,0 +1,820 @@
+/*
+ * The calls of BMLIB and of BMRuntime's C interface on top of udo.h, so that programs written for them build against libudo.
+ * C11 or C++17, on Linux.
+ *
+ * Everything is `static inline`; state lies in the handles that are handed out. Device `n` is the one at place `n` of those that
+ * a runtime has: 0 is the CPU. Models are those that `udo_model_load_file` takes. Each is one network with one stage, called as
+ * its file without folder and ending, or "network0", "network1" where it is loaded of bytes.
+ *
+ * docs/nnrt-bmruntime.md says what is done where documents leave a choice. In short:
+ * - Offsets of partial copies count in device memory; the length of bm_memcpy_d2d is in words of 4 bytes. Nothing is copied that
+ *   goes beyond a memory's end.
+ * - Handles, runtimes and memories may be freed in any order.
+ * - A launch waits where only the run says what shape an output has, else not. bm_thread_sync waits for all launches of a handle.
+ * - Memory and store modes that a program gives for outputs are checked. A second network of a name is refused.
+ * - bool is all that BMRuntime has for errors. Define BMRT_COMPAT_LOG(text) to have what they were elsewhere than on stderr.
+ */
+#ifndef BMRT_COMPAT_H
+#define BMRT_COMPAT_H
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "udo.h"
+
+#ifndef BMRT_COMPAT_LOG
+#define BMRT_COMPAT_LOG(text) ((void)fprintf(stderr, "bmrt: %s\n", text))
+#endif
+
+#define BM_MAX_DIMS_NUM 8
+
+typedef enum {
+    BM_SUCCESS = 0, BM_ERR_DEVNOTREADY = 1, BM_ERR_FAILURE = 2, BM_ERR_TIMEOUT = 3, BM_ERR_PARAM = 4, BM_ERR_NOMEM = 5,
+    BM_ERR_DATA = 6, BM_ERR_BUSY = 7, BM_ERR_NOFEATURE = 8, BM_NOT_SUPPORTED = 9
+} bm_status_t;
+
+typedef enum bm_data_type_e {
+    BM_FLOAT32 = 0, BM_FLOAT16 = 1, BM_INT8 = 2, BM_UINT8 = 3, BM_INT16 = 4, BM_UINT16 = 5, BM_INT32 = 6, BM_UINT32 = 7,
+    BM_BFLOAT16 = 8
+} bm_data_type_t;
+
+typedef enum bm_stroe_mode_e { BM_STORE_1N = 0, BM_STORE_2N = 1, BM_STORE_4N = 2 } bm_store_mode_t;
+
+/* A device, opened; and the queue of what is launched through the handle. */
+typedef struct bm_context {
+    udo_runtime_t *runtime;
+    udo_device_t *device;
+    udo_stream_t *stream;
+    int devid;
+    int holders;
+} *bm_handle_t;
+
+/* Memory of a device. Copies of the structure are the same memory, which is freed once. */
+typedef struct bm_mem_desc {
+    udo_memory_t *memory;
+    unsigned int size;
+} bm_device_mem_t;
+
+typedef struct bm_shape_s {
+    int num_dims;
+    int dims[BM_MAX_DIMS_NUM];
+} bm_shape_t;
+
+typedef struct bm_tensor_s {
+    bm_data_type_t dtype;
+    bm_shape_t shape;
+    bm_device_mem_t device_mem;
+    bm_store_mode_t st_mode;
+} bm_tensor_t;
+
+/* An open dimension is -1. */
+typedef struct bm_stage_info_s {
+    bm_shape_t *input_shapes;
+    bm_shape_t *output_shapes;
+    bm_device_mem_t *input_mems;
+    bm_device_mem_t *output_mems;
+} bm_stage_info_t;
+
+/* What a network is. Bytes of what has open dimensions are 0. */
+typedef struct bm_net_info_s {
+    const char *name;
+    bool is_dynamic;
+    int input_num;
+    char const **input_names;
+    bm_data_type_t *input_dtypes;
+    float *input_scales;
+    int output_num;
+    char const **output_names;
+    bm_data_type_t *output_dtypes;
+    float *output_scales;
+    int stage_num;
+    bm_stage_info_t *stages;
+    size_t *max_input_bytes;
+    size_t *max_output_bytes;
+    int *input_zero_point;
+    int *output_zero_point;
+    int *input_loc_devices;
+    int *output_loc_devices;
+    int core_num;
+    int32_t addr_mode;
+} bm_net_info_t;
+
+/* The inputs or outputs of a network. */
+typedef struct {
+    int count;
+    const char **names;
+    bm_data_type_t *dtypes;
+    float *scales;
+    bm_shape_t *shapes;
+    bm_device_mem_t *mems;
+    size_t *bytes;
+    int *zero_points;
+    int *devices;
+    bool is_open;
+} bmrt_compat_ports;
+
+typedef struct {
+    char *name;
+    udo_model_t *model;
+    udo_session_t *session;
+    bmrt_compat_ports inputs, outputs;
+    bm_stage_info_t stage;
+    bm_net_info_t info;
+} bmrt_compat_net;
+
+typedef struct {
+    bm_handle_t handle;
+    pthread_mutex_t lock;
+    bmrt_compat_net **nets;
+    int count;
+} bmrt_compat_runtime;
+
+/* The status of an error, which goes. */
+static inline bm_status_t bmrt_compat_status(udo_error_t *error) {
+    static const bm_status_t statuses[16] = {
+        BM_SUCCESS, BM_ERR_PARAM, BM_ERR_NOMEM, BM_ERR_FAILURE, BM_ERR_DATA, BM_ERR_DATA, BM_ERR_TIMEOUT, BM_ERR_NOFEATURE,
+        BM_ERR_FAILURE, BM_ERR_PARAM, BM_ERR_DEVNOTREADY, BM_ERR_PARAM, BM_ERR_PARAM, BM_ERR_BUSY, BM_ERR_FAILURE, BM_ERR_FAILURE,
+    };
+    if (error == NULL) return BM_SUCCESS;
+    const udo_error_code_t code = udo_error_code(error);
+    BMRT_COMPAT_LOG(udo_error_message(error));
+    udo_error_release(error);
+    return code < 16 ? statuses[code] : BM_ERR_FAILURE;
+}
+
+static inline bool bmrt_compat_is_well(udo_error_t *error) {
+    return bmrt_compat_status(error) == BM_SUCCESS;
+}
+
+static inline bm_status_t bmrt_compat_refuse(bm_status_t status, const char *why) {
+    BMRT_COMPAT_LOG(why);
+    return status;
+}
+
+/* ---- Devices ---- */
+
+static inline void bm_dev_free(bm_handle_t handle) {
+    if (handle == NULL || __atomic_sub_fetch(&handle->holders, 1, __ATOMIC_ACQ_REL) > 0) return;
+    udo_stream_release(handle->stream);
+    udo_device_release(handle->device);
+    udo_runtime_release(handle->runtime);
+    free(handle);
+}
+
+static inline bm_status_t bm_dev_request(bm_handle_t *handle, int devid) {
+    if (handle == NULL || devid < 0) return bmrt_compat_refuse(BM_ERR_PARAM, "bm_dev_request: no place for a handle, or a device below 0");
+    bm_handle_t made = (bm_handle_t)calloc(1, sizeof *made);
+    if (made == NULL) return BM_ERR_NOMEM;
+    made->devid = devid;
+    made->holders = 1;
+    size_t count = 0;
+    bm_status_t status = bmrt_compat_status(udo_runtime_create(NULL, &made->runtime));
+    if (status == BM_SUCCESS) status = bmrt_compat_status(udo_runtime_device_count(made->runtime, &count));
+    if (status == BM_SUCCESS && (size_t)devid >= count) status = bmrt_compat_refuse(BM_ERR_DEVNOTREADY, "bm_dev_request: there is no such device");
+    if (status == BM_SUCCESS) status = bmrt_compat_status(udo_runtime_device(made->runtime, (size_t)devid, &made->device));
+    if (status == BM_SUCCESS) status = bmrt_compat_status(udo_stream_create(&made->stream));
+    if (status == BM_SUCCESS) {
+        *handle = made;
+    } else {
+        bm_dev_free(made);
+    }
+    return status;
+}
+
+/* Waits for all that was launched through a handle, by whichever thread. */
+static inline bm_status_t bm_thread_sync(bm_handle_t handle) {
+    return handle == NULL ? BM_ERR_PARAM : bmrt_compat_status(udo_stream_sync(handle->stream));
+}
+
+static inline bm_status_t bm_thread_sync_from_core(bm_handle_t handle, int core_id) {
+    return core_id == 0 ? bm_thread_sync(handle) : bmrt_compat_refuse(BM_ERR_PARAM, "bm_thread_sync_from_core: there is core 0 alone");
+}
+
+/* ---- Memory ---- */
+
+static inline bm_status_t bm_malloc_device_byte(bm_handle_t handle, bm_device_mem_t *pmem, unsigned int size) {
+    if (handle == NULL || pmem == NULL || size == 0) return bmrt_compat_refuse(BM_ERR_PARAM, "bm_malloc_device_byte: NULL, or no bytes");
+    udo_alloc_options_t options;
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
+    /* So that it may be mapped while a device uses it, as there. */
+    options.sharing = UDO_SHARING_EXPORTABLE;
+    bm_device_mem_t made = {NULL, size};
+    bm_status_t status = bmrt_compat_status(udo_memory_alloc(handle->device, size, &options, &made.memory));
+    if (status == BM_SUCCESS) *pmem = made;
+    return status;
+}
+
+static inline void bm_free_device(bm_handle_t handle, bm_device_mem_t mem) {
+    (void)handle;
+    udo_memory_release(mem.memory);
+}
+
+static inline unsigned int bm_mem_get_device_size(struct bm_mem_desc mem) {
+    return mem.size;
+}
+
+static inline bm_status_t bm_memcpy_s2d_partial_offset(
+    bm_handle_t handle, bm_device_mem_t dst, void *src, unsigned int size, unsigned int offset) {
+    if (handle == NULL || src == NULL) return BM_ERR_PARAM;
+    return bmrt_compat_status(udo_memory_write(dst.memory, offset, src, size));
+}
+
+static inline bm_status_t bm_memcpy_s2d_partial(bm_handle_t handle, bm_device_mem_t dst, void *src, unsigned int size) {
+    return bm_memcpy_s2d_partial_offset(handle, dst, src, size, 0);
+}
+
+static inline bm_status_t bm_memcpy_s2d(bm_handle_t handle, bm_device_mem_t dst, void *src) {
+    return bm_memcpy_s2d_partial_offset(handle, dst, src, dst.size, 0);
+}
+
+static inline bm_status_t bm_memcpy_d2s_partial_offset(
+    bm_handle_t handle, void *dst, bm_device_mem_t src, unsigned int size, unsigned int offset) {
+    if (handle == NULL || dst == NULL) return BM_ERR_PARAM;
+    return bmrt_compat_status(udo_memory_read(src.memory, offset, dst, size));
+}
+
+static inline bm_status_t bm_memcpy_d2s_partial(bm_handle_t handle, void *dst, bm_device_mem_t src, unsigned int size) {
+    return bm_memcpy_d2s_partial_offset(handle, dst, src, size, 0);
+}
+
+static inline bm_status_t bm_memcpy_d2s(bm_handle_t handle, void *dst, bm_device_mem_t src) {
+    return bm_memcpy_d2s_partial_offset(handle, dst, src, src.size, 0);
+}
+
+/* All three numbers are bytes. */
+static inline bm_status_t bm_memcpy_d2d_byte(
+    bm_handle_t handle, bm_device_mem_t dst, size_t dst_offset, bm_device_mem_t src, size_t src_offset, size_t size) {
+    if (handle == NULL) return BM_ERR_PARAM;
+    return bmrt_compat_status(udo_memory_copy(dst.memory, dst_offset, src.memory, src_offset, size));
+}
+
+/* Offsets are bytes, and `len` is words of 4. */
+static inline bm_status_t bm_memcpy_d2d(
+    bm_handle_t handle, bm_device_mem_t dst, int dst_offset, bm_device_mem_t src, int src_offset, int len) {
+    if (dst_offset < 0 || src_offset < 0 || len < 0) return bmrt_compat_refuse(BM_ERR_PARAM, "bm_memcpy_d2d: a number below 0");
+    return bm_memcpy_d2d_byte(handle, dst, (size_t)dst_offset, src, (size_t)src_offset, 4 * (size_t)len);
+}
+
+/* Maps memory of bm_malloc_device_byte; launches may use it meanwhile. */
+static inline bm_status_t bm_mem_mmap_device_mem(bm_handle_t handle, bm_device_mem_t *dmem, unsigned long long *vmem) {
+    int32_t fd = -1;
+    if (handle == NULL || dmem == NULL || vmem == NULL) return BM_ERR_PARAM;
+    bm_status_t status = bmrt_compat_status(udo_memory_export_fd(dmem->memory, &fd));
+    if (status != BM_SUCCESS) return status;
+    void *at = mmap(NULL, dmem->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    if (at == MAP_FAILED) return bmrt_compat_refuse(BM_ERR_FAILURE, "bm_mem_mmap_device_mem: the system does not map it");
+    *vmem = (unsigned long long)(uintptr_t)at;
+    return BM_SUCCESS;
+}
+
+static inline bm_status_t bm_mem_unmap_device_mem(bm_handle_t handle, void *vmem, int size) {
+    if (handle == NULL || vmem == NULL || size <= 0) return BM_ERR_PARAM;
+    return munmap(vmem, (size_t)size) == 0 ? BM_SUCCESS : BM_ERR_PARAM;
+}
+
+static inline bm_status_t bm_mem_flush_partial_device_mem(
+    bm_handle_t handle, bm_device_mem_t *dmem, unsigned int offset, unsigned int len) {
+    if (handle == NULL || dmem == NULL) return BM_ERR_PARAM;
+    return bmrt_compat_status(udo_memory_flush(dmem->memory, offset, len));
+}
+
+static inline bm_status_t bm_mem_flush_device_mem(bm_handle_t handle, bm_device_mem_t *dmem) {
+    return bm_mem_flush_partial_device_mem(handle, dmem, 0, dmem == NULL ? 0 : dmem->size);
+}
+
+static inline bm_status_t bm_mem_invalidate_partial_device_mem(
+    bm_handle_t handle, bm_device_mem_t *dmem, unsigned int offset, unsigned int len) {
+    if (handle == NULL || dmem == NULL) return BM_ERR_PARAM;
+    return bmrt_compat_status(udo_memory_invalidate(dmem->memory, offset, len));
+}
+
+static inline bm_status_t bm_mem_invalidate_device_mem(bm_handle_t handle, bm_device_mem_t *dmem) {
+    return bm_mem_invalidate_partial_device_mem(handle, dmem, 0, dmem == NULL ? 0 : dmem->size);
+}
+
+/* ---- Shapes and tensors ---- */
+
+static inline void bmrt_shape(bm_shape_t *shape, const int *dims, int num_dims) {
+    if (shape == NULL || num_dims < 0 || num_dims > BM_MAX_DIMS_NUM || (dims == NULL && num_dims > 0)) return;
+    shape->num_dims = num_dims;
+    for (int i = 0; i < num_dims; i++) shape->dims[i] = dims[i];
+}
+
+/* The product of the dimensions; 0 where there is none. */
+static inline uint64_t bmrt_shape_count(const bm_shape_t *shape) {
+    if (shape == NULL || shape->num_dims < 0 || shape->num_dims > BM_MAX_DIMS_NUM) return 0;
+    uint64_t count = 1;
+    for (int i = 0; i < shape->num_dims; i++)
+        if (shape->dims[i] < 0 || __builtin_mul_overflow(count, (uint64_t)shape->dims[i], &count)) return 0;
+    return count;
+}
+
+static inline bool bmrt_shape_is_same(const bm_shape_t *left, const bm_shape_t *right) {
+    if (left == NULL || right == NULL || left->num_dims != right->num_dims) return false;
+    for (int i = 0; i < left->num_dims && i < BM_MAX_DIMS_NUM; i++)
+        if (left->dims[i] != right->dims[i]) return false;
+    return true;
+}
+
+static inline udo_dtype_t bmrt_compat_dtype(bm_data_type_t of) {
+    static const udo_dtype_t dtypes[9] = {
+        UDO_DTYPE_F32, UDO_DTYPE_F16, UDO_DTYPE_I8, UDO_DTYPE_U8, UDO_DTYPE_I16, UDO_DTYPE_U16, UDO_DTYPE_I32, UDO_DTYPE_U32,
+        UDO_DTYPE_BF16,
+    };
+    return (unsigned)of < 9 ? dtypes[(unsigned)of] : 0;
+}
+
+static inline size_t bmrt_data_type_size(bm_data_type_t dtype) {
+    static const size_t sizes[9] = {4, 2, 1, 1, 2, 2, 4, 4, 2};
+    return (unsigned)dtype < 9 ? sizes[(unsigned)dtype] : 0;
+}
+
+/* The bytes of the elements, without those that fill the last group of a store mode. */
+static inline size_t bmrt_tensor_bytesize(const bm_tensor_t *tensor) {
+    return tensor == NULL ? 0 : (size_t)bmrt_shape_count(&tensor->shape) * bmrt_data_type_size(tensor->dtype);
+}
+
+static inline size_t bmrt_tensor_device_size(const bm_tensor_t *tensor) {
+    return tensor == NULL ? 0 : tensor->device_mem.size;
+}
+
+static inline bool bmrt_tensor(bm_tensor_t *tensor, void *p_bmrt, bm_data_type_t dtype, bm_shape_t shape) {
+    if (tensor == NULL || p_bmrt == NULL) return false;
+    bm_tensor_t made = {dtype, shape, {NULL, 0}, BM_STORE_1N};
+    const size_t size = bmrt_tensor_bytesize(&made);
+    if (size == 0 || size > UINT32_MAX) return bmrt_compat_refuse(BM_ERR_PARAM, "bmrt_tensor: no bytes, or more than 32 bits count") == BM_SUCCESS;
+    bm_handle_t handle = ((bmrt_compat_runtime *)p_bmrt)->handle;
+    if (bm_malloc_device_byte(handle, &made.device_mem, (unsigned int)size) != BM_SUCCESS) return false;
+    *tensor = made;
+    return true;
+}
+
+static inline bool bmrt_tensor_with_device(bm_tensor_t *tensor, bm_device_mem_t device_mem, bm_data_type_t dtype, bm_shape_t shape) {
+    if (tensor == NULL) return false;
+    bm_tensor_t made = {dtype, shape, device_mem, BM_STORE_1N};
+    if (bmrt_tensor_bytesize(&made) > device_mem.size) return bmrt_compat_refuse(BM_ERR_PARAM, "bmrt_tensor_with_device: it takes more memory") == BM_SUCCESS;
+    *tensor = made;
+    return true;
+}
+
+/* A tensor as udo.h has it, in the memory that it lies in; NULL if it does not fit there. */
+static inline udo_tensor_t *bmrt_compat_tensor(const bm_tensor_t *tensor) {
+    int64_t dims[BM_MAX_DIMS_NUM];
+    udo_tensor_spec_t *spec = NULL;
+    udo_tensor_t *made = NULL;
+    if (tensor->shape.num_dims < 0 || tensor->shape.num_dims > BM_MAX_DIMS_NUM) {
+        BMRT_COMPAT_LOG("a shape of less than 0 or more than 8 dimensions");
+        return NULL;
+    }
+    for (int i = 0; i < tensor->shape.num_dims; i++) dims[i] = tensor->shape.dims[i];
+    if (bmrt_compat_is_well(udo_tensor_spec_create(bmrt_compat_dtype(tensor->dtype), dims, (size_t)tensor->shape.num_dims, &spec))
+        && bmrt_compat_is_well(udo_tensor_spec_set_packing(spec, (udo_packing_t)tensor->st_mode))
+        && !bmrt_compat_is_well(udo_tensor_create_from_memory(spec, tensor->device_mem.memory, &made))) made = NULL;
+    udo_tensor_spec_release(spec);
+    return made;
+}
+
+/* What a specification says, if BMRuntime has words for it. */
+static inline bool bmrt_compat_tell(const udo_tensor_spec_t *spec, bm_data_type_t *dtype, bm_shape_t *shape) {
+    int64_t dims[BM_MAX_DIMS_NUM];
+    size_t rank = 0;
+    udo_dtype_t of = 0;
+    if (!bmrt_compat_is_well(udo_tensor_spec_rank(spec, &rank)) || !bmrt_compat_is_well(udo_tensor_spec_dtype(spec, &of))) return false;
+    if (!bmrt_compat_is_well(udo_tensor_spec_dims(spec, dims, BM_MAX_DIMS_NUM))) return false;
+    int found = 0;
+    while (found < 9 && bmrt_compat_dtype((bm_data_type_t)found) != of) found++;
+    if (found == 9) return bmrt_compat_refuse(BM_NOT_SUPPORTED, "elements of a type that bm_data_type_t has not") == BM_SUCCESS;
+    *dtype = (bm_data_type_t)found;
+    shape->num_dims = (int)rank;
+    for (size_t i = 0; i < rank; i++) {
+        if (dims[i] > INT32_MAX) return bmrt_compat_refuse(BM_NOT_SUPPORTED, "an extent beyond 32 bits") == BM_SUCCESS;
+        shape->dims[i] = (int)dims[i];
+    }
+    return true;
+}
+
+/* ---- Runtimes and networks ---- */
+
+static inline void bmrt_compat_forget_ports(bmrt_compat_ports *ports) {
+    free(ports->names);
+    free(ports->dtypes);
+    free(ports->scales);
+    free(ports->shapes);
+    free(ports->mems);
+    free(ports->bytes);
+    free(ports->zero_points);
+    free(ports->devices);
+}
+
+static inline void bmrt_compat_forget(bmrt_compat_net *net) {
+    if (net == NULL) return;
+    bmrt_compat_forget_ports(&net->inputs);
+    bmrt_compat_forget_ports(&net->outputs);
+    udo_session_release(net->session);
+    udo_model_release(net->model);
+    free(net->name);
+    free(net);
+}
+
+static inline void bmrt_destroy(void *p_bmrt) {
+    bmrt_compat_runtime *runtime = (bmrt_compat_runtime *)p_bmrt;
+    if (runtime == NULL) return;
+    for (int i = 0; i < runtime->count; i++) bmrt_compat_forget(runtime->nets[i]);
+    free(runtime->nets);
+    pthread_mutex_destroy(&runtime->lock);
+    bm_dev_free(runtime->handle);
+    free(runtime);
+}
+
+static inline void *bmrt_create(bm_handle_t bm_handle) {
+    bmrt_compat_runtime *runtime = bm_handle == NULL ? NULL : (bmrt_compat_runtime *)calloc(1, sizeof *runtime);
+    if (runtime == NULL) return NULL;
+    __atomic_add_fetch(&bm_handle->holders, 1, __ATOMIC_ACQ_REL);
+    runtime->handle = bm_handle;
+    pthread_mutex_init(&runtime->lock, NULL);
+    return runtime;
+}
+
+/* Of one device: models that are cut across devices there are not here. */
+static inline void *bmrt_create_ex(bm_handle_t *bm_handles, int num_handles) {
+    return bm_handles == NULL || num_handles != 1 ? NULL : bmrt_create(bm_handles[0]);
+}
+
+static inline void *bmrt_get_bm_handle(void *p_bmrt) {
+    return p_bmrt == NULL ? NULL : ((bmrt_compat_runtime *)p_bmrt)->handle;
+}
+
+/* What a model has on a side. */
+static inline bool bmrt_compat_ports_of(bmrt_compat_ports *ports, const udo_model_t *model, bool is_input, int devid) {
+    size_t n = 0;
+    if (!bmrt_compat_is_well(is_input ? udo_model_input_count(model, &n) : udo_model_output_count(model, &n))) return false;
+    ports->count = (int)n;
+    ports->names = (const char **)calloc(n + 1, sizeof *ports->names);
+    ports->dtypes = (bm_data_type_t *)calloc(n + 1, sizeof *ports->dtypes);
+    ports->scales = (float *)calloc(n + 1, sizeof *ports->scales);
+    ports->shapes = (bm_shape_t *)calloc(n + 1, sizeof *ports->shapes);
+    ports->mems = (bm_device_mem_t *)calloc(n + 1, sizeof *ports->mems);
+    ports->bytes = (size_t *)calloc(n + 1, sizeof *ports->bytes);
+    ports->zero_points = (int *)calloc(n + 1, sizeof *ports->zero_points);
+    ports->devices = (int *)calloc(n + 1, sizeof *ports->devices);
+    if (ports->names == NULL || ports->dtypes == NULL || ports->scales == NULL || ports->shapes == NULL || ports->mems == NULL
+        || ports->bytes == NULL || ports->zero_points == NULL || ports->devices == NULL) return false;
+    for (size_t i = 0; i < n; i++) {
+        udo_tensor_spec_t *spec = NULL;
+        uint64_t bytes = 0;
+        ports->scales[i] = 1;
+        ports->devices[i] = devid;
+        if (!bmrt_compat_is_well(is_input ? udo_model_input_name(model, i, &ports->names[i]) : udo_model_output_name(model, i, &ports->names[i]))) return false;
+        udo_error_t *error = is_input ? udo_model_input_spec(model, i, &spec) : udo_model_output_spec(model, i, &spec);
+        if (udo_error_code(error) == UDO_ERROR_DYNAMIC_SHAPE) {
+            /* Only a run says what it is. */
+            udo_error_release(error);
+            ports->is_open = true;
+            continue;
+        }
+        bool is_told = bmrt_compat_is_well(error) && bmrt_compat_tell(spec, &ports->dtypes[i], &ports->shapes[i]);
+        error = is_told ? udo_tensor_spec_byte_size(spec, &bytes) : NULL;
+        if (error != NULL) ports->is_open = true;
+        udo_error_release(error);
+        udo_tensor_spec_release(spec);
+        ports->bytes[i] = (size_t)bytes;
+        if (!is_told) return false;
+    }
+    return true;
+}
+
+static inline void bmrt_compat_describe(bmrt_compat_net *net) {
+    bm_net_info_t *info = &net->info;
+    info->name = net->name;
+    info->is_dynamic = net->inputs.is_open || net->outputs.is_open;
+    info->input_num = net->inputs.count;
+    info->input_names = net->inputs.names;
+    info->input_dtypes = net->inputs.dtypes;
+    info->input_scales = net->inputs.scales;
+    info->input_zero_point = net->inputs.zero_points;
+    info->input_loc_devices = net->inputs.devices;
+    info->max_input_bytes = net->inputs.bytes;
+    info->output_num = net->outputs.count;
+    info->output_names = net->outputs.names;
+    info->output_dtypes = net->outputs.dtypes;
+    info->output_scales = net->outputs.scales;
+    info->output_zero_point = net->outputs.zero_points;
+    info->output_loc_devices = net->outputs.devices;
+    info->max_output_bytes = net->outputs.bytes;
+    info->stage_num = 1;
+    info->stages = &net->stage;
+    info->core_num = 1;
+    net->stage.input_shapes = net->inputs.shapes;
+    net->stage.output_shapes = net->outputs.shapes;
+    net->stage.input_mems = net->inputs.mems;
+    net->stage.output_mems = net->outputs.mems;
+}
+
+static inline bmrt_compat_net *bmrt_compat_find(bmrt_compat_runtime *runtime, const char *name) {
+    bmrt_compat_net *found = NULL;
+    if (runtime == NULL || name == NULL) return NULL;
+    pthread_mutex_lock(&runtime->lock);
+    for (int i = 0; i < runtime->count && found == NULL; i++)
+        if (strcmp(runtime->nets[i]->name, name) == 0) found = runtime->nets[i];
+    pthread_mutex_unlock(&runtime->lock);
+    return found;
+}
+
+/* Makes a network of a model; the name goes to it. */
+static inline bool bmrt_compat_add(bmrt_compat_runtime *runtime, udo_model_t *model, char *name) {
+    bmrt_compat_net *net = (bmrt_compat_net *)calloc(1, sizeof *net);
+    if (net == NULL) {
+        free(name);
+        udo_model_release(model);
+        return false;
+    }
+    net->model = model;
+    net->name = name;
+    udo_session_options_t options;
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
+    options.device = runtime->handle->device;
+    options.depth = 1024;
+    bool is_made = name != NULL && bmrt_compat_ports_of(&net->inputs, model, true, runtime->handle->devid)
+        && bmrt_compat_ports_of(&net->outputs, model, false, runtime->handle->devid)
+        && bmrt_compat_is_well(udo_session_create(model, &options, &net->session));
+    if (is_made) {
+        bmrt_compat_describe(net);
+        pthread_mutex_lock(&runtime->lock);
+        for (int i = 0; i < runtime->count; i++)
+            if (strcmp(runtime->nets[i]->name, name) == 0) is_made = false;
+        if (!is_made) BMRT_COMPAT_LOG("there is a network of this name already");
+        bmrt_compat_net **nets = is_made ? (bmrt_compat_net **)realloc(runtime->nets, ((size_t)runtime->count + 1) * sizeof *nets) : NULL;
+        is_made = nets != NULL;
+        if (is_made) {
+            runtime->nets = nets;
+            nets[runtime->count++] = net;
+        }
+        pthread_mutex_unlock(&runtime->lock);
+    }
+    if (!is_made) bmrt_compat_forget(net);
+    return is_made;
+}
+
+/* How models are compiled for the device of a handle: what it does not take runs on the CPU. */
+static inline bool bmrt_compat_options(bm_handle_t handle, udo_load_options_t *options) {
+    static const char *const cores[5] = {NULL, "cpu", "gpu", "dsp", "hta"};
+    udo_device_kind_t kind = 0;
+    memset(options, 0, sizeof *options);
+    options->size = sizeof *options;
+    options->fallback = UDO_FALLBACK_CPU;
+    if (!bmrt_compat_is_well(udo_device_kind(handle->device, &kind)) || kind > 4) return false;
+    options->cores = cores[kind];
+    return true;
+}
+
+static inline bool bmrt_load_bmodel(void *p_bmrt, const char *bmodel_path) {
+    bmrt_compat_runtime *runtime = (bmrt_compat_runtime *)p_bmrt;
+    udo_load_options_t options;
+    udo_model_t *model = NULL;
+    if (runtime == NULL || bmodel_path == NULL || !bmrt_compat_options(runtime->handle, &options)) return false;
+    if (!bmrt_compat_is_well(udo_model_load_file(runtime->handle->runtime, bmodel_path, &options, &model))) return false;
+    const char *stem = strrchr(bmodel_path, '/') == NULL ? bmodel_path : strrchr(bmodel_path, '/') + 1;
+    const char *dot = strrchr(stem, '.');
+    const size_t len = dot == NULL || dot == stem ? strlen(stem) : (size_t)(dot - stem);
+    char *name = (char *)calloc(len + 1, 1);
+    if (name != NULL) memcpy(name, stem, len);
+    return bmrt_compat_add(runtime, model, name);
+}
+
+static inline bool bmrt_load_bmodel_data(void *p_bmrt, const void *bmodel_data, size_t size) {
+    bmrt_compat_runtime *runtime = (bmrt_compat_runtime *)p_bmrt;
+    udo_load_options_t options;
+    udo_model_t *model = NULL;
+    if (runtime == NULL || bmodel_data == NULL || !bmrt_compat_options(runtime->handle, &options)) return false;
+    if (!bmrt_compat_is_well(udo_model_load_bytes(runtime->handle->runtime, bmodel_data, size, &options, &model))) return false;
+    char *name = (char *)calloc(32, 1);
+    pthread_mutex_lock(&runtime->lock);
+    if (name != NULL) snprintf(name, 32, "network%d", runtime->count);
+    pthread_mutex_unlock(&runtime->lock);
+    return bmrt_compat_add(runtime, model, name);
+}
+
+static inline int bmrt_get_network_number(void *p_bmrt) {
+    bmrt_compat_runtime *runtime = (bmrt_compat_runtime *)p_bmrt;
+    if (runtime == NULL) return 0;
+    pthread_mutex_lock(&runtime->lock);
+    const int count = runtime->count;
+    pthread_mutex_unlock(&runtime->lock);
+    return count;
+}
+
+/* The caller frees the array, and not the names. */
+static inline void bmrt_get_network_names(void *p_bmrt, const char ***network_names) {
+    bmrt_compat_runtime *runtime = (bmrt_compat_runtime *)p_bmrt;
+    if (runtime == NULL || network_names == NULL) return;
+    pthread_mutex_lock(&runtime->lock);
+    const char **names = (const char **)calloc((size_t)runtime->count + 1, sizeof *names);
+    for (int i = 0; names != NULL && i < runtime->count; i++) names[i] = runtime->nets[i]->name;
+    pthread_mutex_unlock(&runtime->lock);
+    *network_names = names;
+}
+
+static inline const bm_net_info_t *bmrt_get_network_info(void *p_bmrt, const char *net_name) {
+    bmrt_compat_net *net = bmrt_compat_find((bmrt_compat_runtime *)p_bmrt, net_name);
+    return net == NULL ? NULL : &net->info;
+}
+
+static inline void bmrt_compat_print(const char *side, int count, char const **names, const bm_shape_t *shapes, const bm_data_type_t *dtypes) {
+    for (int i = 0; i < count; i++) {
+        printf("  %s %s: type %d, shape [", side, names[i], (int)dtypes[i]);
+        for (int j = 0; j < shapes[i].num_dims; j++) printf("%s%d", j == 0 ? "" : ",", shapes[i].dims[j]);
+        printf("]\n");
+    }
+}
+
+static inline void bmrt_print_network_info(const bm_net_info_t *net_info) {
+    if (net_info == NULL) return;
+    printf("network %s, %s\n", net_info->name, net_info->is_dynamic ? "dynamic" : "static");
+    bmrt_compat_print("input", net_info->input_num, net_info->input_names, net_info->stages[0].input_shapes, net_info->input_dtypes);
+    bmrt_compat_print("output", net_info->output_num, net_info->output_names, net_info->stages[0].output_shapes, net_info->output_dtypes);
+}
+
+static inline void bmrt_show_neuron_network(void *p_bmrt) {
+    const char **names = NULL;
+    bmrt_get_network_names(p_bmrt, &names);
+    for (int i = 0; names != NULL && names[i] != NULL; i++) printf("%s\n", names[i]);
+    free(names);
+}
+
+/* ---- Launches ---- */
+
+static inline void bmrt_compat_release(udo_tensor_t **tensors, int count) {
+    for (int i = 0; tensors != NULL && i < count; i++) udo_tensor_release(tensors[i]);
+    free(tensors);
+}
+
+/* Puts what a run made where the program wants it, in the store mode that it wants. */
+static inline bool bmrt_compat_take(
+    bm_handle_t handle, const udo_run_t *run, int index, bm_tensor_t *output, bool user_mem, bm_store_mode_t mode) {
+    udo_tensor_t *made = NULL, *wanted = NULL;
+    udo_tensor_spec_t *spec = NULL;
+    bm_tensor_t like = *output;
+    uint64_t bytes = 0, storage = 0;
+    void *elements = NULL;
+    like.st_mode = mode;
+    bool is_taken = bmrt_compat_is_well(udo_run_output(run, (size_t)index, &made)) && bmrt_compat_is_well(udo_tensor_spec(made, &spec))
+        && bmrt_compat_tell(spec, &like.dtype, &like.shape) && bmrt_compat_is_well(udo_tensor_spec_byte_size(spec, &bytes))
+        && bmrt_compat_is_well(udo_tensor_spec_set_packing(spec, (udo_packing_t)mode))
+        && bmrt_compat_is_well(udo_tensor_spec_storage_size(spec, &storage));
+    if (is_taken && storage > UINT32_MAX) is_taken = bmrt_compat_refuse(BM_ERR_NOMEM, "an output beyond 4 GiB") == BM_SUCCESS;
+    if (is_taken && !user_mem) is_taken = bm_malloc_device_byte(handle, &like.device_mem, storage == 0 ? 1 : (unsigned int)storage) == BM_SUCCESS;
+    const bool is_owned = is_taken && !user_mem;
+    if (is_taken) is_taken = (elements = malloc((size_t)bytes + 1)) != NULL && (wanted = bmrt_compat_tensor(&like)) != NULL;
+    is_taken = is_taken && bmrt_compat_is_well(udo_tensor_read(made, elements, (size_t)bytes))
+        && bmrt_compat_is_well(udo_tensor_write(wanted, elements, (size_t)bytes));
+    if (is_taken) *output = like;
+    else if (is_owned) bm_free_device(handle, like.device_mem);
+    free(elements);
+    udo_tensor_release(wanted);
+    udo_tensor_release(made);
+    udo_tensor_spec_release(spec);
+    return is_taken;
+}
+
+/* Launches with tensors that are there. Where a network is dynamic, the run makes its outputs, is waited for, and they are taken. */
+static inline bool bmrt_compat_launch(
+    bmrt_compat_runtime *runtime, bmrt_compat_net *net, const bm_tensor_t *inputs, int input_num, bm_tensor_t *outputs,
+    int output_num, bool user_mem, bool user_stmode) {
+    udo_tensor_t **from = (udo_tensor_t **)calloc((size_t)input_num + 1, sizeof *from);
+    udo_tensor_t **to = (udo_tensor_t **)calloc((size_t)output_num + 1, sizeof *to);
+    bm_tensor_t *places = (bm_tensor_t *)calloc((size_t)output_num + 1, sizeof *places);
+    udo_run_t *run = NULL;
+    udo_run_options_t options;
+    const bool is_dynamic = net->info.is_dynamic;
+    bool is_well = from != NULL && to != NULL && places != NULL;
+    for (int i = 0; is_well && i < input_num; i++) is_well = (from[i] = bmrt_compat_tensor(&inputs[i])) != NULL;
+    for (int i = 0; is_well && i < output_num; i++) {
+        places[i].st_mode = user_stmode ? outputs[i].st_mode : BM_STORE_1N;
+        if (user_mem) places[i].device_mem = outputs[i].device_mem;
+        if (is_dynamic) continue;
+        places[i].dtype = net->outputs.dtypes[i];
+        places[i].shape = net->outputs.shapes[i];
+        bm_shape_t filled = places[i].shape;
+        const int group = places[i].st_mode == BM_STORE_4N ? 4 : places[i].st_mode == BM_STORE_2N ? 2 : 1;
+        if (filled.num_dims > 0) filled.dims[0] = (filled.dims[0] + group - 1) / group * group;
+        const uint64_t size = bmrt_shape_count(&filled) * bmrt_data_type_size(places[i].dtype);
+        if (!user_mem) is_well = size <= UINT32_MAX && bm_malloc_device_byte(runtime->handle, &places[i].device_mem, size == 0 ? 1 : (unsigned int)size) == BM_SUCCESS;
+        is_well = is_well && (to[i] = bmrt_compat_tensor(&places[i])) != NULL;
+    }
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
+    options.stream = is_dynamic ? NULL : runtime->handle->stream;
+    is_well = is_well && bmrt_compat_is_well(udo_session_submit(
+        net->session, (const udo_tensor_t *const *)from, (size_t)input_num, to, (size_t)output_num, &options, &run));
+    if (is_dynamic) {
+        is_well = is_well && bmrt_compat_is_well(udo_run_wait(run));
+        for (int i = 0; is_well && i < output_num; i++) is_well = bmrt_compat_take(runtime->handle, run, i, &places[i], user_mem, places[i].st_mode);
+    }
+    for (int i = 0; i < output_num && places != NULL; i++) {
+        if (is_well) outputs[i] = places[i];
+        else if (!user_mem) bm_free_device(runtime->handle, places[i].device_mem);
+    }
+    udo_run_release(run);
+    bmrt_compat_release(from, input_num);
+    bmrt_compat_release(to, output_num);
+    free(places);
+    return is_well;
+}
+
+static inline bool bmrt_launch_tensor_ex(
+    void *p_bmrt, const char *net_name, const bm_tensor_t input_tensors[], int input_num, bm_tensor_t output_tensors[],
+    int output_num, bool user_mem, bool user_stmode) {
+    bmrt_compat_net *net = bmrt_compat_find((bmrt_compat_runtime *)p_bmrt, net_name);
+    if (net == NULL || input_tensors == NULL || output_tensors == NULL) return bmrt_compat_refuse(BM_ERR_PARAM, "a launch of no network, or without tensors") == BM_SUCCESS;
+    if (input_num != net->inputs.count || output_num != net->outputs.count) return bmrt_compat_refuse(BM_ERR_PARAM, "a launch with another number of tensors than the network has") == BM_SUCCESS;
+    return bmrt_compat_launch((bmrt_compat_runtime *)p_bmrt, net, input_tensors, input_num, output_tensors, output_num, user_mem, user_stmode);
+}
+
+static inline bool bmrt_launch_tensor(
+    void *p_bmrt, const char *net_name, const bm_tensor_t input_tensors[], int input_num, bm_tensor_t output_tensors[], int output_num) {
+    return bmrt_launch_tensor_ex(p_bmrt, net_name, input_tensors, input_num, output_tensors, output_num, false, false);
+}
+
+/* A list of cores is none, or core 0. */
+static inline bool bmrt_compat_cores(const int *core_list, int core_num) {
+    if (core_num == 0 || (core_num == 1 && core_list != NULL && core_list[0] == 0)) return true;
+    return bmrt_compat_refuse(BM_ERR_PARAM, "a list of cores; there is core 0 alone") == BM_SUCCESS;
+}
+
+static inline bool bmrt_launch_tensor_multi_cores(
+    void *p_bmrt, const char *net_name, const bm_tensor_t input_tensors[], int input_num, bm_tensor_t output_tensors[],
+    int output_num, bool user_mem, bool user_stmode, const int *core_list, int core_num) {
+    return bmrt_compat_cores(core_list, core_num)
+        && bmrt_launch_tensor_ex(p_bmrt, net_name, input_tensors, input_num, output_tensors, output_num, user_mem, user_stmode);
+}
+
+static inline bool bmrt_pre_alloc_neuron_multi_cores(
+    void *p_bmrt, const char *net_name, int stage_idx, const int *core_list, int core_num) {
+    bmrt_compat_net *net = bmrt_compat_find((bmrt_compat_runtime *)p_bmrt, net_name);
+    if (net == NULL || stage_idx != 0) return bmrt_compat_refuse(BM_ERR_PARAM, "no such network, or a stage that it has not") == BM_SUCCESS;
+    return bmrt_compat_cores(core_list, core_num) && bmrt_compat_is_well(udo_session_reserve(net->session));
+}
+
+/* Runs over memory of the host, and returns when all is there. What a program gives for an output has room for it. */
+static inline bool bmrt_launch_data(
+    void *p_bmrt, const char *net_name, void *const input_datas[], const bm_shape_t input_shapes[], int input_num,
+    void *output_datas[], bm_shape_t output_shapes[], int output_num, bool user_mem) {
+    bmrt_compat_runtime *runtime = (bmrt_compat_runtime *)p_bmrt;
+    bmrt_compat_net *net = bmrt_compat_find(runtime, net_name);
+    if (net == NULL || input_datas == NULL || input_shapes == NULL || output_datas == NULL || output_shapes == NULL
+        || input_num != net->inputs.count || output_num != net->outputs.count)
+        return bmrt_compat_refuse(BM_ERR_PARAM, "no such network, or another number of data than it has") == BM_SUCCESS;
+    bm_tensor_t *inputs = (bm_tensor_t *)calloc((size_t)input_num + 1, sizeof *inputs);
+    bm_tensor_t *outputs = (bm_tensor_t *)calloc((size_t)output_num + 1, sizeof *outputs);
+    void **datas = (void **)calloc((size_t)output_num + 1, sizeof *datas);
+    bool is_well = inputs != NULL && outputs != NULL && datas != NULL;
+    for (int i = 0; is_well && i < input_num; i++)
+        is_well = bmrt_tensor(&inputs[i], p_bmrt, net->inputs.dtypes[i], input_shapes[i])
+            && bm_memcpy_s2d_partial(runtime->handle, inputs[i].device_mem, input_datas[i], (unsigned int)bmrt_tensor_bytesize(&inputs[i])) == BM_SUCCESS;
+    const bool is_launched = is_well && bmrt_compat_launch(runtime, net, inputs, input_num, outputs, output_num, false, false);
+    is_well = is_launched && bm_thread_sync(runtime->handle) == BM_SUCCESS;
+    for (int i = 0; is_well && i < output_num; i++) {
+        const size_t size = bmrt_tensor_bytesize(&outputs[i]);
+        datas[i] = user_mem ? output_datas[i] : malloc(size + 1);
+        is_well = datas[i] != NULL && bm_memcpy_d2s_partial(runtime->handle, datas[i], outputs[i].device_mem, (unsigned int)size) == BM_SUCCESS;
+    }
+    for (int i = 0; i < output_num && datas != NULL; i++) {
+        if (is_well) {
+            output_datas[i] = datas[i];
+            output_shapes[i] = outputs[i].shape;
+        } else if (!user_mem) {
+            free(datas[i]);
+        }
+        if (is_launched) bm_free_device(runtime->handle, outputs[i].device_mem);
+    }
+    for (int i = 0; i < input_num && inputs != NULL; i++) bm_free_device(runtime->handle, inputs[i].device_mem);
+    free(inputs);
+    free(outputs);
+    free(datas);
+    return is_well;
+}
+
+/* Prints what a runtime has, and what of its device's memory is in use. */
+static inline void bmrt_trace(void *p_bmrt) {
+    bmrt_compat_runtime *runtime = (bmrt_compat_runtime *)p_bmrt;
+    const char *name = NULL;
+    udo_memory_stats_t stats;
+    if (runtime == NULL || !bmrt_compat_is_well(udo_device_name(runtime->handle->device, &name))) return;
+    memset(&stats, 0, sizeof stats);
+    if (!bmrt_compat_is_well(udo_device_memory_stats(runtime->handle->device, &stats))) return;
+    printf("device %d, %s: %llu bytes in %llu memories, at most %llu\n", runtime->handle->devid, name,
+           (unsigned long long)stats.current_bytes, (unsigned long long)stats.memories, (unsigned long long)stats.peak_bytes);
+    const char **names = NULL;
+    bmrt_get_network_names(p_bmrt, &names);
+    for (int i = 0; names != NULL && names[i] != NULL; i++) bmrt_print_network_info(bmrt_get_network_info(p_bmrt, names[i]));
+    free(names);
+}
+
+#endif
