@@ -70,7 +70,11 @@ static OH_NNExecutor *build(const OH_NNModel *model, size_t device) {
     IS(OH_NNCompilation_EnableFloat16(compilation, true), OH_NN_UNSUPPORTED);
     IS(OH_NNCompilation_SetCache(compilation, "here", 1), OH_NN_UNSUPPORTED);
     IS(OH_NNCompilation_AddExtensionConfig(compilation, "key", "value", 5), OH_NN_UNSUPPORTED);
+    IS(OH_NNCompilation_ImportCacheFromBuffer(compilation, "bytes", 5), OH_NN_UNSUPPORTED);
     WELL(OH_NNCompilation_Build(compilation));
+    char bytes[8];
+    size_t size = 0;
+    IS(OH_NNCompilation_ExportCacheToBuffer(compilation, bytes, sizeof bytes, &size), OH_NN_UNSUPPORTED);
     IS(OH_NNCompilation_Build(compilation), OH_NN_INVALID_PARAMETER);
     IS(OH_NNCompilation_SetDevice(compilation, device), OH_NN_OPERATION_FORBIDDEN);
     OH_NNExecutor *executor = OH_NNExecutor_Construct(compilation);
