@@ -97,6 +97,14 @@ fn programs_of_bmruntime_build_and_run_on_the_shim() {
 }
 
 #[test]
+fn handles_of_cpp_release_themselves_and_throw() {
+    let folder = tempfile::tempdir().unwrap();
+    let [two, open] = models(folder.path());
+    let source = format!("{FOLDER}/tests/programs/handles.cpp");
+    run_program(CXX, Path::new(&source), &shared(), folder.path(), &[&two, &open]);
+}
+
+#[test]
 fn runs_go_on_beside_the_program_that_submits_them() {
     let folder = tempfile::tempdir().unwrap();
     let [two, _] = models(folder.path());

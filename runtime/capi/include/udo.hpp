@@ -1,0 +1,271 @@
+/*
+ * udo.h for C++17: handles that release themselves, and exceptions. Everything is inline, on udo.h alone.
+ *
+ * - A handle is the only owner of what it stands for, and moves. `get()` is for functions of udo.h that have no member here.
+ * - What is refused throws `udo::Error`, with udo.h's code and message.
+ * - Elements go in and out as spans of the element's type, which is checked against the tensor's.
+ */
+#ifndef UDO_HPP
+#define UDO_HPP
+
+#include <cstring>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "udo.h"
+
+namespace udo {
+
+/* Why a call was refused. */
+class Error : public std::runtime_error {
+public:
+    Error(udo_error_code_t code, const std::string &message) : std::runtime_error(message), code_(code) {}
+    udo_error_code_t code() const noexcept { return code_; }
+
+private:
+    udo_error_code_t code_;
+};
+
+/* Throws what an error says, if it is one. */
+inline void check(udo_error_t *error) {
+    if (error == nullptr) return;
+    const Error thrown(udo_error_code(error), udo_error_message(error));
+    udo_error_release(error);
+    throw thrown;
+}
+
+/* Elements that lie one behind the other and belong to somebody else. */
+template <class T>
+class Span {
+public:
+    constexpr Span() noexcept = default;
+    constexpr Span(T *data, std::size_t size) noexcept : data_(data), size_(size) {}
+    template <std::size_t N>
+    constexpr Span(T (&of)[N]) noexcept : Span(of, N) {}
+    template <class C, class = std::enable_if_t<std::is_convertible_v<decltype(std::declval<C &>().data()), T *>>>
+    constexpr Span(C &&of) noexcept : Span(of.data(), of.size()) {}
+    constexpr T *data() const noexcept { return data_; }
+    constexpr std::size_t size() const noexcept { return size_; }
+    constexpr bool empty() const noexcept { return size_ == 0; }
+    constexpr T *begin() const noexcept { return data_; }
+    constexpr T *end() const noexcept { return data_ + size_; }
+    constexpr T &operator[](std::size_t i) const { return data_[i]; }
+
+private:
+    T *data_ = nullptr;
+    std::size_t size_ = 0;
+};
+
+using Dims = std::vector<std::int64_t>;
+
+/* The type that elements of `T` have. */
+template <class T>
+constexpr udo_dtype_t dtype_of() {
+    using U = std::remove_cv_t<T>;
+    if constexpr (std::is_same_v<U, float>) return UDO_DTYPE_F32;
+    else if constexpr (std::is_same_v<U, double>) return UDO_DTYPE_F64;
+    else if constexpr (std::is_same_v<U, bool>) return UDO_DTYPE_BOOL;
+    else {
+        static_assert(std::is_integral_v<U> && sizeof(U) <= 8, "a type that no tensor has");
+        constexpr udo_dtype_t with_sign[4] = {UDO_DTYPE_I8, UDO_DTYPE_I16, UDO_DTYPE_I32, UDO_DTYPE_I64};
+        constexpr udo_dtype_t without[4] = {UDO_DTYPE_U8, UDO_DTYPE_U16, UDO_DTYPE_U32, UDO_DTYPE_U64};
+        constexpr int at = sizeof(U) == 1 ? 0 : sizeof(U) == 2 ? 1 : sizeof(U) == 4 ? 2 : 3;
+        return std::is_signed_v<U> ? with_sign[at] : without[at];
+    }
+}
+
+/* The only owner of a handle. */
+template <class T, void (*RELEASE)(T *)>
+class Handle {
+public:
+    explicit Handle(T *of = nullptr) noexcept : of_(of) {}
+    T *get() const noexcept { return of_.get(); }
+    explicit operator bool() const noexcept { return of_ != nullptr; }
+
+private:
+    struct Release {
+        void operator()(T *of) const noexcept { RELEASE(of); }
+    };
+    std::unique_ptr<T, Release> of_;
+};
+
+/* What a call hands out. */
+template <class H, class F>
+H made_by(F call) {
+    decltype(std::declval<H>().get()) out = nullptr;
+    check(call(&out));
+    return H(out);
+}
+
+/* A number or text that a call tells. */
+template <class T, class F>
+T told_by(F call) {
+    T out{};
+    check(call(&out));
+    return out;
+}
+
+class Device : public Handle<udo_device_t, udo_device_release> {
+public:
+    using Handle::Handle;
+    std::string name() const { return told_by<const char *>([&](auto out) { return udo_device_name(get(), out); }); }
+    udo_device_kind_t kind() const { return told_by<udo_device_kind_t>([&](auto out) { return udo_device_kind(get(), out); }); }
+    udo_memory_stats_t memory() const { return told_by<udo_memory_stats_t>([&](auto out) { return udo_device_memory_stats(get(), out); }); }
+};
+
+class TensorSpec : public Handle<udo_tensor_spec_t, udo_tensor_spec_release> {
+public:
+    using Handle::Handle;
+    TensorSpec(udo_dtype_t dtype, Span<const std::int64_t> dims)
+        : TensorSpec(made_by<TensorSpec>([&](auto out) { return udo_tensor_spec_create(dtype, dims.data(), dims.size(), out); })) {}
+    TensorSpec(udo_dtype_t dtype, std::initializer_list<std::int64_t> dims)
+        : TensorSpec(dtype, Span<const std::int64_t>(dims.begin(), dims.size())) {}
+    udo_dtype_t dtype() const { return told_by<udo_dtype_t>([&](auto out) { return udo_tensor_spec_dtype(get(), out); }); }
+    /* -1 is an open one. */
+    Dims dims() const {
+        Dims dims(told_by<std::size_t>([&](auto out) { return udo_tensor_spec_rank(get(), out); }) + 1);
+        check(udo_tensor_spec_dims(get(), dims.data(), dims.size() - 1));
+        dims.pop_back();
+        return dims;
+    }
+    std::uint64_t elements() const { return told_by<std::uint64_t>([&](auto out) { return udo_tensor_spec_elements(get(), out); }); }
+    std::uint64_t bytes() const { return told_by<std::uint64_t>([&](auto out) { return udo_tensor_spec_byte_size(get(), out); }); }
+};
+
+class Tensor : public Handle<udo_tensor_t, udo_tensor_release> {
+public:
+    using Handle::Handle;
+    Tensor(const Device &device, const TensorSpec &spec)
+        : Tensor(made_by<Tensor>([&](auto out) { return udo_tensor_create(device.get(), spec.get(), out); })) {}
+    /* A tensor of these elements. */
+    template <class T>
+    static Tensor of(const Device &device, std::initializer_list<std::int64_t> dims, Span<const T> elements) {
+        Tensor made(device, TensorSpec(dtype_of<T>(), dims));
+        made.write(elements);
+        return made;
+    }
+    TensorSpec spec() const { return made_by<TensorSpec>([&](auto out) { return udo_tensor_spec(get(), out); }); }
+    Dims dims() const { return spec().dims(); }
+    void reshape(Span<const std::int64_t> dims) { check(udo_tensor_reshape(get(), dims.data(), dims.size())); }
+    template <class T>
+    void write(Span<const T> elements) {
+        must_be<T>();
+        check(udo_tensor_write(get(), elements.data(), elements.size() * sizeof(T)));
+    }
+    template <class T>
+    void read(Span<T> elements) const {
+        must_be<T>();
+        check(udo_tensor_read(get(), elements.data(), elements.size() * sizeof(T)));
+    }
+    template <class T>
+    std::vector<T> read() const {
+        static_assert(!std::is_same_v<T, bool>, "a vector of bool has no elements to write to; read unsigned char of a span");
+        std::vector<T> elements(spec().elements());
+        read(Span<T>(elements));
+        return elements;
+    }
+
+private:
+    template <class T>
+    void must_be() const {
+        if (spec().dtype() != dtype_of<T>())
+            throw Error(UDO_ERROR_INVALID_ARGUMENT, "elements of another type than the tensor's, number " + std::to_string(spec().dtype()));
+    }
+};
+
+/* A run in flight. What told it to begin may go. */
+class Run : public Handle<udo_run_t, udo_run_release> {
+public:
+    using Handle::Handle;
+    void wait() const { check(udo_run_wait(get())); }
+    void cancel() const { check(udo_run_cancel(get())); }
+    bool is_done() const { return told_by<bool>([&](auto out) { return udo_run_is_done(get(), out); }); }
+    Tensor output(std::size_t index) const { return made_by<Tensor>([&](auto out) { return udo_run_output(get(), index, out); }); }
+};
+
+class Model;
+
+class Session : public Handle<udo_session_t, udo_session_release> {
+public:
+    using Handle::Handle;
+    explicit Session(const Model &model, const Device *device = nullptr);
+    /* Runs over tensors, and makes one of each output. */
+    std::vector<Tensor> run(std::initializer_list<const Tensor *> inputs) const {
+        const auto from = handles(inputs);
+        std::vector<udo_tensor_t *> to(outputs_, nullptr);
+        check(udo_session_run(get(), from.data(), from.size(), to.data(), to.size()));
+        return std::vector<Tensor>(to.begin(), to.end());
+    }
+    /* Submits a run, which makes its outputs. `done` is called once, with NULL or the error, on a thread of the library. */
+    Run submit(std::initializer_list<const Tensor *> inputs, std::function<void(const udo_error_t *)> done = {}) const {
+        const auto from = handles(inputs);
+        std::vector<udo_tensor_t *> to(outputs_, nullptr);
+        udo_run_options_t options{};
+        options.size = sizeof options;
+        auto kept = done ? std::make_unique<std::function<void(const udo_error_t *)>>(std::move(done)) : nullptr;
+        options.on_done = kept ? tell : nullptr;
+        options.user = kept.get();
+        Run run = made_by<Run>([&](auto out) {
+            return udo_session_submit(get(), from.data(), from.size(), to.data(), to.size(), &options, out);
+        });
+        kept.release();
+        return run;
+    }
+
+private:
+    static std::vector<const udo_tensor_t *> handles(std::initializer_list<const Tensor *> of) {
+        std::vector<const udo_tensor_t *> handles;
+        for (const Tensor *tensor : of) handles.push_back(tensor->get());
+        return handles;
+    }
+    static void tell(void *user, const udo_error_t *error) {
+        const std::unique_ptr<std::function<void(const udo_error_t *)>> done(static_cast<std::function<void(const udo_error_t *)> *>(user));
+        (*done)(error);
+    }
+    std::size_t outputs_ = 0;
+};
+
+class Model : public Handle<udo_model_t, udo_model_release> {
+public:
+    using Handle::Handle;
+    std::size_t input_count() const { return told_by<std::size_t>([&](auto out) { return udo_model_input_count(get(), out); }); }
+    std::size_t output_count() const { return told_by<std::size_t>([&](auto out) { return udo_model_output_count(get(), out); }); }
+    std::string input_name(std::size_t index) const { return told_by<const char *>([&](auto out) { return udo_model_input_name(get(), index, out); }); }
+    std::string output_name(std::size_t index) const { return told_by<const char *>([&](auto out) { return udo_model_output_name(get(), index, out); }); }
+    TensorSpec input_spec(std::size_t index) const { return made_by<TensorSpec>([&](auto out) { return udo_model_input_spec(get(), index, out); }); }
+    TensorSpec output_spec(std::size_t index) const { return made_by<TensorSpec>([&](auto out) { return udo_model_output_spec(get(), index, out); }); }
+};
+
+inline Session::Session(const Model &model, const Device *device) : outputs_(model.output_count()) {
+    udo_session_options_t options{};
+    options.size = sizeof options;
+    options.device = device == nullptr ? nullptr : device->get();
+    udo_session_t *made = nullptr;
+    check(udo_session_create(model.get(), &options, &made));
+    static_cast<Handle &>(*this) = Handle(made);
+}
+
+class Runtime : public Handle<udo_runtime_t, udo_runtime_release> {
+public:
+    explicit Runtime(const udo_runtime_options_t *options = nullptr)
+        : Handle(made_by<Handle>([&](auto out) { return udo_runtime_create(options, out); })) {}
+    Device device(udo_device_kind_t kind, std::uint32_t index = 0) const {
+        return made_by<Device>([&](auto out) { return udo_device_open(get(), kind, index, out); });
+    }
+    Model load(const std::string &path, const udo_load_options_t *options = nullptr) const {
+        return made_by<Model>([&](auto out) { return udo_model_load_file(get(), path.c_str(), options, out); });
+    }
+    Model load(Span<const unsigned char> bytes, const udo_load_options_t *options = nullptr) const {
+        return made_by<Model>([&](auto out) { return udo_model_load_bytes(get(), bytes.data(), bytes.size(), options, out); });
+    }
+};
+
+}  // namespace udo
+
+#endif

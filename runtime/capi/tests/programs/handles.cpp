@@ -1,0 +1,71 @@
+/* udo.hpp: handles that release themselves, errors that are thrown, elements as spans. */
+#include "check.h"
+#include "udo.hpp"
+
+#include <fstream>
+#include <iterator>
+
+template <class F>
+static void throws(F call, udo_error_code_t code, const char *words) {
+    try {
+        call();
+    } catch (const udo::Error &error) {
+        CHECK(error.code() == code && std::strstr(error.what(), words) != nullptr);
+        return;
+    }
+    CHECK(!"it throws");
+}
+
+int main(int argc, char **argv) {
+    CHECK(argc == 3);
+    const std::vector<float> x = {1, 2, 3, 4, 5, 6}, y = {2, 2, 2, 3, 3, 3};
+    const std::vector<float> sum = {3, 4, 5, 7, 8, 9}, product = {6, 8, 10, 21, 24, 27};
+    udo::Device cpu;
+    CHECK(!cpu);
+    std::vector<udo::Tensor> outputs;
+    udo::Run run;
+    int calls = 0;
+    std::uint64_t before = 0;
+    {
+        const udo::Runtime runtime;
+        cpu = runtime.device(UDO_DEVICE_CPU);
+        CHECK(cpu && cpu.kind() == UDO_DEVICE_CPU && !cpu.name().empty());
+        before = cpu.memory().current_bytes;
+        throws([&] { runtime.device(UDO_DEVICE_GPU, 9); }, UDO_ERROR_DEVICE_UNAVAILABLE, "9");
+        throws([&] { runtime.load("/nowhere.onnx"); }, UDO_ERROR_INVALID_PATH, "/nowhere.onnx");
+        const udo::Model model = runtime.load(argv[1]);
+        CHECK(model.input_count() == 2 && model.output_count() == 2 && model.input_name(1) == "y" && model.output_name(1) == "p");
+        CHECK((model.input_spec(0).dims() == udo::Dims{2, 3}) && model.output_spec(0).bytes() == 24);
+        const udo::Session session(model, &cpu);
+        const auto a = udo::Tensor::of<float>(cpu, {2, 3}, x), b = udo::Tensor::of<float>(cpu, {2, 3}, y);
+        outputs = session.run({&a, &b});
+        CHECK(outputs.size() == 2 && outputs[0].read<float>() == sum && outputs[1].read<float>() == product);
+        throws([&] { session.run({&a}); }, UDO_ERROR_INVALID_ARGUMENT, "wanted 2");
+        throws([&] { session.submit({&a}, [&](const udo_error_t *) { calls += 100; }); }, UDO_ERROR_INVALID_ARGUMENT, "wanted 2");
+        throws([&] { outputs[0].read<int>(); }, UDO_ERROR_INVALID_ARGUMENT, "another type");
+        throws([&] { udo::TensorSpec(UDO_DTYPE_F32, {-2}); }, UDO_ERROR_INVALID_ARGUMENT, "-2");
+        run = session.submit({&a, &b}, [&](const udo_error_t *error) { calls += error == nullptr ? 1 : 100; });
+    }
+    /* What was made lives on. */
+    run.wait();
+    CHECK(run.is_done() && calls == 1 && run.output(1).read<float>() == product);
+    outputs[0].reshape(udo::Dims{3, 2});
+    CHECK((outputs[0].dims() == udo::Dims{3, 2}) && outputs[0].read<float>() == sum);
+    outputs.clear();
+    run = udo::Run();
+    CHECK(cpu.memory().current_bytes == before);
+
+    const udo::Runtime runtime;
+    std::ifstream file(argv[2], std::ios::binary);
+    const std::vector<unsigned char> bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+    const udo::Model open = runtime.load(bytes);
+    CHECK((open.input_spec(0).dims() == udo::Dims{-1, 2}));
+    throws([&] { open.input_spec(0).elements(); }, UDO_ERROR_DYNAMIC_SHAPE, "open");
+    const float z[4] = {-1, 2, 3, -4};
+    const auto given = udo::Tensor::of<float>(cpu, {2, 2}, z);
+    const auto made = udo::Session(open).run({&given});
+    CHECK((made[0].dims() == udo::Dims{2, 2}) && (made[0].read<float>() == std::vector<float>{0, 2, 3, 0}));
+    const auto scalar = udo::TensorSpec(UDO_DTYPE_I64, udo::Dims{});
+    CHECK(scalar.dims().empty() && scalar.elements() == 1 && udo::dtype_of<long long>() == UDO_DTYPE_I64);
+    return 0;
+}
