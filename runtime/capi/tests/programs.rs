@@ -8,6 +8,7 @@ mod programs;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use library::{FOLDER, library};
 use programs::{C, run_program, shared};
@@ -102,6 +103,62 @@ fn handles_of_cpp_release_themselves_and_throw() {
     let [two, open] = models(folder.path());
     let source = format!("{FOLDER}/tests/programs/handles.cpp");
     run_program(CXX, Path::new(&source), &shared(), folder.path(), &[&two, &open]);
+}
+
+/// Installs the library to a folder as the examples' readers do, and says by pkg-config how programs use it.
+fn installed(prefix: &Path) -> Vec<String> {
+    for folder in ["lib/pkgconfig", "include"] {
+        fs::create_dir_all(prefix.join(folder)).unwrap();
+    }
+    fs::copy(library(), prefix.join("lib/libudo.so")).unwrap();
+    for header in fs::read_dir(format!("{FOLDER}/include")).unwrap() {
+        let header = header.unwrap();
+        fs::copy(header.path(), prefix.join("include").join(header.file_name())).unwrap();
+    }
+    let file = fs::read_to_string(format!("{FOLDER}/udo.pc.in")).unwrap();
+    let file = file.replace("@prefix@", &prefix.display().to_string());
+    let file = file.replace("@version@", env!("CARGO_PKG_VERSION"));
+    fs::write(prefix.join("lib/pkgconfig/udo.pc"), file).unwrap();
+    let mut ask = Command::new("pkg-config");
+    ask.args(["--cflags", "--libs", "udo"]).env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
+    let said = ask.output().unwrap();
+    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+    let said = String::from_utf8(said.stdout).unwrap();
+    said.split_whitespace().map(str::to_owned).collect()
+}
+
+/// Builds an example as its README says, under the address sanitizer, and runs it.
+#[track_caller]
+fn example(compiler: &[&str], source: &str, arguments: &[&str]) -> (Option<i32>, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let flags = installed(folder.path());
+    let app = folder.path().join("app");
+    let mut cc = Command::new(compiler[0]);
+    cc.args(&compiler[1..]).args(["-Wall", "-Wextra", "-Werror", "-fsanitize=address", "-o"]);
+    cc.arg(&app).arg(format!("{FOLDER}/../../examples/{source}")).args(flags);
+    let built = cc.output().unwrap();
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let mut run = Command::new(&app);
+    run.args(arguments).env("LD_LIBRARY_PATH", folder.path().join("lib"));
+    let ran = run.env("UDO_OPENCL", "off").output().unwrap();
+    (ran.status.code(), String::from_utf8([ran.stdout, ran.stderr].concat()).unwrap())
+}
+
+#[test]
+fn examples_build_by_pkg_config_and_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let [two, open] = models(folder.path()).map(|path| path.display().to_string());
+    let c: &[&str] = &["cc", "-std=c11"];
+    let cpp: &[&str] = &["c++", "-std=c++17"];
+    let sums = "s: [2,3] 2 2 2 2\np: [2,3] 2 2 2 2\n".to_owned();
+    assert_eq!(example(c, "c-app/main.c", &[&two]), (Some(0), sums.clone()));
+    assert_eq!(example(c, "c-app/main.c", &[&two, "dsp,cpu"]), (Some(0), sums));
+    let (code, said) = example(c, "c-app/main.c", &["/nowhere.onnx"]);
+    assert!(code == Some(1) && said.starts_with("error: cannot read"), "{said}");
+    let best = "s: place 1 of 2, with 7\n".to_owned();
+    assert_eq!(example(cpp, "cpp-app/main.cpp", &[&open, "-3", "7"]), (Some(0), best));
+    let (code, said) = example(cpp, "cpp-app/main.cpp", &[&open, "1", "2", "3"]);
+    assert!(code == Some(1) && said.starts_with("error: "), "{said}");
 }
 
 #[test]
