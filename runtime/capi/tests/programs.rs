@@ -97,12 +97,23 @@ fn programs_of_bmruntime_build_and_run_on_the_shim() {
     run("bmrt.c", &[&two, &open]);
 }
 
-#[test]
-fn handles_of_cpp_release_themselves_and_throw() {
+/// Runs a program in C++ over both models.
+#[track_caller]
+fn run_cpp(name: &str) {
     let folder = tempfile::tempdir().unwrap();
     let [two, open] = models(folder.path());
-    let source = format!("{FOLDER}/tests/programs/handles.cpp");
+    let source = format!("{FOLDER}/tests/programs/{name}");
     run_program(CXX, Path::new(&source), &shared(), folder.path(), &[&two, &open]);
+}
+
+#[test]
+fn handles_of_cpp_release_themselves_and_throw() {
+    run_cpp("handles.cpp");
+}
+
+#[test]
+fn classes_of_bmruntime_build_and_run_on_the_shim() {
+    run_cpp("bmrt_classes.cpp");
 }
 
 /// Installs the library to a folder as the examples' readers do, and says by pkg-config how programs use it.
