@@ -14,7 +14,7 @@ use crate::device::Device;
 use crate::error::{Error, invalid};
 use crate::graph::Attribute;
 use crate::memory::AllocOptions;
-use crate::model::LoadOptions;
+use crate::model::{LoadOptions, NamedDim};
 use crate::run::{RunOptions, Stream};
 use crate::runtime::{DeviceSpec, RuntimeOptions};
 use crate::session::{HostInput, HostOutput, SessionOptions};
@@ -93,6 +93,8 @@ pointers! {
     HostOutputs(*mut HostOutput);
     /// Devices to be made.
     DeviceSpecs(*const DeviceSpec);
+    /// Extents of dimensions.
+    NamedDims(*const NamedDim);
     /// What a callback is called with.
     User(*mut c_void);
     /// A stream, or NULL.
@@ -363,6 +365,14 @@ impl DeviceSpecs {
     }
 }
 
+impl NamedDims {
+    /// The extents.
+    pub(crate) fn get(&self, count: usize, name: &str) -> Result<&[NamedDim]> {
+        // SAFETY: C passed `count` structures, or NULL.
+        unsafe { slice(self.0, count, name) }
+    }
+}
+
 // SAFETY: it is passed on and never followed; `udo.h` says that callbacks come on other threads.
 unsafe impl Send for User {}
 
@@ -390,7 +400,7 @@ unsafe trait Options: Sized {}
 unsafe impl Options for RuntimeOptions {}
 // SAFETY: its fields are a size, numbers and a pointer.
 unsafe impl Options for AllocOptions {}
-// SAFETY: its fields are a size, numbers and a pointer.
+// SAFETY: its fields are a size, numbers and pointers.
 unsafe impl Options for LoadOptions {}
 // SAFETY: its fields are a size, a pointer and numbers.
 unsafe impl Options for SessionOptions {}

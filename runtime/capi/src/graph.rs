@@ -366,7 +366,9 @@ pub extern "C" fn udo_model_compile(
         let (runtime, graph) = (need(runtime, "runtime")?, need(graph, "graph")?);
         let (out, mut options) = (need(out, "out")?, model::options(options)?);
         let graph = graph.finished()?;
-        options.compile.bind.ranges = graph.ranges();
+        for (name, range) in graph.ranges() {
+            options.compile.bind.ranges.entry(name).or_insert(range);
+        }
         let compiled = runtime.0.compile(graph.graph().clone(), &options.compile)?;
         hand_out(out, model::of(compiled)?);
         Ok(())

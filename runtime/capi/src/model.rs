@@ -3,6 +3,7 @@
 use std::ffi::{CString, c_char};
 use std::mem::MaybeUninit;
 use std::num::NonZero;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use udo_api::Core;
@@ -15,7 +16,7 @@ use udo_runtime::runtime;
 
 use crate::codes::{FallbackCode, fallback};
 use crate::error::{Error, invalid, text};
-use crate::ffi::{Bytes, LoadOptionsAt, Text, guard, hand_out, need, release};
+use crate::ffi::{Bytes, LoadOptionsAt, NamedDims, Text, guard, hand_out, need, release};
 use crate::runtime::Runtime;
 use crate::spec::TensorSpec;
 
@@ -60,6 +61,36 @@ pub struct LoadOptions {
     pub fallback: FallbackCode,
     /// The cores to use, the preferred one first, as in "dsp,cpu"; NULL is for "cpu".
     pub cores: Text,
+    /// The extents of dimensions that the model only names; NULL is for none.
+    pub dims: NamedDims,
+    /// How many there are.
+    pub dim_count: usize,
+}
+
+/// The extent of a dimension that a model only names, or a range of extents, for all of which one plan is made.
+#[repr(C)]
+#[derive(Debug)]
+pub struct NamedDim {
+    /// The dimension.
+    pub name: Text,
+    /// The least extent.
+    pub least: u64,
+    /// The most; as much as the least, where the extent is fixed.
+    pub most: u64,
+}
+
+impl NamedDim {
+    fn get(&self, at: usize) -> Result<(String, RangeInclusive<usize>)> {
+        let name = self.name.get(&format!("options.dims[{at}].name"))?;
+        let extent = |extent: u64| usize::try_from(extent).unwrap_or(usize::MAX);
+        if self.least > self.most {
+            let (least, most) = (self.least, self.most);
+            return Err(invalid(format!(
+                "options.dims[{at}], {name:?}, is from {least} to {most}; wanted the least first"
+            )));
+        }
+        Ok((name.to_owned(), extent(self.least)..=extent(self.most)))
+    }
 }
 
 fn cores(names: &str) -> Result<Vec<Core>> {
@@ -86,13 +117,22 @@ pub(crate) fn options(asked: LoadOptionsAt) -> Result<runtime::LoadOptions> {
     if asked.max_memory_bytes > 0 {
         options.max_memory = Some(usize::try_from(asked.max_memory_bytes).unwrap_or(usize::MAX));
     }
+    let dims = asked.dims.get(asked.dim_count, "options.dims")?;
+    for (at, dim) in dims.iter().enumerate() {
+        let (name, range) = dim.get(at)?;
+        if range.start() == range.end() {
+            options.bind.dims.insert(name, *range.start());
+        } else {
+            options.bind.ranges.insert(name, range);
+        }
+    }
     Ok(all)
 }
 
 /// A model as C has it.
 pub(crate) fn of(model: model::Model) -> Result<Model> {
     let inputs = model.inputs().iter();
-    let inputs = inputs.map(|input| Ok(Port::new(&input.name, Some(input_spec(input)?))));
+    let inputs = inputs.map(|input| Ok(Port::new(&input.name, Some(input_spec(&model, input)?))));
     let inputs = inputs.collect::<Result<_>>()?;
     let outputs = model.outputs().iter().map(|name| {
         let mut planned = model.plan().into_iter().flat_map(Plan::outputs);
@@ -104,10 +144,15 @@ pub(crate) fn of(model: model::Model) -> Result<Model> {
 }
 
 /// What an input takes.
-fn input_spec(input: &Input) -> Result<device::TensorSpec> {
+fn input_spec(model: &model::Model, input: &Input) -> Result<device::TensorSpec> {
+    let range = |name: &String| {
+        let range = model.ranges().get(name)?;
+        Some(Extent::Range { min: *range.start(), max: *range.end() })
+    };
     let extent = |dim: &DimSpec| match dim {
         DimSpec::Fixed(n) => Extent::Fixed(*n),
-        DimSpec::Named(_) | DimSpec::Unknown => Extent::Open,
+        DimSpec::Named(name) => range(name).unwrap_or(Extent::Open),
+        DimSpec::Unknown => Extent::Open,
     };
     device::TensorSpec::new(input.of.dtype, &input.of.dims.iter().map(extent).collect::<Vec<_>>())
 }

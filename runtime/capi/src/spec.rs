@@ -196,6 +196,39 @@ pub extern "C" fn udo_tensor_spec_storage_size(
     count(spec, out, device::TensorSpec::storage_size)
 }
 
+/// The extents that a dimension of a description may have.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Range {
+    /// The least.
+    pub least: u64,
+    /// The most; the largest number there is, where the dimension is open without a bound.
+    pub most: u64,
+}
+
+/// The extents that a dimension may have: the same ones at either end, where it is fixed.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_tensor_spec_range(
+    spec: Option<&TensorSpec>,
+    index: usize,
+    out: Option<&mut MaybeUninit<Range>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (spec, out) = (need(spec, "spec")?, need(out, "out")?);
+        let extent = spec.0.extent(index).ok_or_else(|| {
+            let rank = spec.0.rank();
+            invalid(format!("there is no dimension {index}; wanted a place below {rank}"))
+        })?;
+        let bound = |extent: usize| u64::try_from(extent).unwrap_or(u64::MAX);
+        out.write(match extent {
+            Extent::Fixed(n) => Range { least: bound(n), most: bound(n) },
+            Extent::Range { min, max } => Range { least: bound(min), most: bound(max) },
+            Extent::Open => Range { least: 0, most: u64::MAX },
+        });
+        Ok(())
+    })
+}
+
 /// Releases a description; NULL is fine.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_tensor_spec_release(spec: Option<Box<TensorSpec>>) {

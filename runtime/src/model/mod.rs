@@ -20,7 +20,7 @@ use crate::pass::{Fired, PassError, PassOptions};
 use crate::place::{PlaceError, PlaceOptions};
 use crate::plan::{Plan, PlanError, PlanOptions, Report};
 use crate::registry::Registry;
-use crate::resolve::{self, Behind, BindOptions, Input, ResolveError};
+use crate::resolve::{self, Behind, BindOptions, Input, Ranges, ResolveError};
 use crate::run::Queues;
 use crate::session::{SessionError, StepError};
 use crate::thread_pool::{Pool, PoolError};
@@ -242,6 +242,11 @@ impl Model {
     /// The shape for which an input is planned, extents of a range at their most; nothing where only a run says it.
     pub fn planned_shape(&self, input: &Input) -> Option<Shape> {
         input.planned(input, &self.0.ranges).ok()
+    }
+
+    /// The ranges of named dimensions that one plan runs.
+    pub fn ranges(&self) -> &Ranges {
+        &self.0.ranges.ranges
     }
 
     /// The names of the outputs.

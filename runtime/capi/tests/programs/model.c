@@ -200,6 +200,52 @@ static void run_open(const udo_runtime_t *runtime, const udo_device_t *device, c
     udo_session_release(session);
 }
 
+/* One plan for all extents of a range. */
+static void run_range(const udo_runtime_t *runtime, const udo_device_t *cpu, const char *path) {
+    udo_named_dim_t dims[1] = {{"n", 1, 4}};
+    udo_load_options_t options;
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
+    options.dims = dims;
+    options.dim_count = 1;
+    udo_model_t *model = NULL;
+    DONE(udo_model_load_file(runtime, path, &options, &model));
+    udo_tensor_spec_t *spec = NULL;
+    udo_range_t range = {0, 0};
+    DONE(udo_model_input_spec(model, 0, &spec));
+    DONE(udo_tensor_spec_range(spec, 0, &range));
+    CHECK(range.least == 1 && range.most == 4);
+    DONE(udo_tensor_spec_range(spec, 1, &range));
+    CHECK(range.least == 2 && range.most == 2);
+    REFUSED(udo_tensor_spec_range(spec, 2, &range), UDO_ERROR_INVALID_ARGUMENT, "no dimension 2");
+    udo_tensor_spec_release(spec);
+    udo_session_t *session = NULL;
+    DONE(udo_session_create(model, NULL, &session));
+    for (int64_t n = 1; n <= 4; n++) {
+        const float elements[8] = {1, -2, 3, -4, 5, -6, 7, -8};
+        const int64_t shape[2] = {n, 2};
+        udo_tensor_t *x = tensor(cpu, shape, elements), *out = NULL;
+        const udo_tensor_t *inputs[1] = {x};
+        DONE(udo_session_run(session, inputs, 1, &out, 1));
+        float s[8];
+        DONE(udo_tensor_read(out, s, (size_t)n * 8));
+        for (int64_t i = 0; i < 2 * n; i++) CHECK(s[i] == (i % 2 ? 0 : elements[i]));
+        udo_tensor_release(out);
+        udo_tensor_release(x);
+    }
+    const int64_t five[2] = {5, 2};
+    const float elements[10] = {0};
+    udo_tensor_t *x = tensor(cpu, five, elements), *out = NULL;
+    const udo_tensor_t *inputs[1] = {x};
+    REFUSED(udo_session_run(session, inputs, 1, &out, 1), UDO_ERROR_SHAPE_MISMATCH, "n");
+    CHECK(out == NULL);
+    udo_tensor_release(x);
+    udo_session_release(session);
+    udo_model_release(model);
+    dims[0].least = 9;
+    REFUSED(udo_model_load_file(runtime, path, &options, &model), UDO_ERROR_INVALID_ARGUMENT, "from 9 to 4");
+}
+
 int main(int argc, char **argv) {
     CHECK(argc == 3);
     udo_runtime_t *runtime = NULL;
@@ -233,6 +279,7 @@ int main(int argc, char **argv) {
         udo_session_release(session);
     }
     run_open(runtime, cpu, argv[2]);
+    run_range(runtime, cpu, argv[2]);
     udo_device_release(cpu);
     udo_runtime_release(runtime);
     return 0;
