@@ -388,3 +388,38 @@ fn what_is_asked_wrong_is_refused_and_leaves_nothing() {
     let udm: Vec<_> = udm.filter(|name| name.to_string_lossy().contains(".udm")).collect();
     assert_eq!(udm, ["weights.udm"]);
 }
+
+#[test]
+fn processes_share_a_cache() {
+    let dir = folder();
+    fs::create_dir(dir.path().join("cache")).unwrap();
+    let text = "graph packs
+  input x: f32[7,2]
+  constant w: f32[2,3]{1.0, 2.0, 3.0, 4.0, 5.0, 6.0}
+  y = MatMul@13(x, w) # product
+  output y
+";
+    fs::write(dir.path().join("packs.graph"), text).unwrap();
+    let run = |outputs: &str| {
+        let args = ["run", "packs.graph", "--input", "x=x7.npy", "--output-dir", outputs, "--json"];
+        let (code, said, errors) = udo(&dir, &[&args[..], &["--cache", "cache"]].concat());
+        assert_eq!(code, Some(0), "{errors}");
+        let cache = serde_json::from_str::<Value>(&said).unwrap()["cache"].clone();
+        (cache, fs::read(dir.path().join(outputs).join("y.npy")).unwrap())
+    };
+    let all = std::thread::scope(|scope| {
+        let both = ["a", "b"].map(|outputs| scope.spawn(move || run(outputs)));
+        both.map(|one| one.join().unwrap())
+    });
+    let (cache, outputs) = run("c");
+    assert_eq!((&cache["outcome"], &cache["packed"]), (&"hit".into(), &0.into()));
+    assert_eq!(cache["restored"], 1);
+    for (cache, other) in all {
+        assert_eq!(other, outputs);
+        assert_eq!(cache["restored"].as_u64().unwrap() + cache["packed"].as_u64().unwrap(), 1);
+    }
+    let args = ["run", "packs.graph", "--input", "x=x7.npy", "--cache", "none"];
+    let (code, _, errors) = udo(&dir, &args);
+    assert_ne!(code, Some(0));
+    assert!(errors.contains("make it, or name another"), "{errors}");
+}

@@ -40,7 +40,7 @@ const LEVELS: &[&[&str]] = &[
     &["device", "thread_pool"],
     &["graph", "run"],
     &["container", "cores", "npy"],
-    &["package"],
+    &["cache", "package"],
     &["build", "import", "registry"],
     &["resolve"],
     &["pass", "place"],

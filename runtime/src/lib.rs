@@ -1,6 +1,7 @@
 //! Model in, results out: runs graphs of built-in and user operators on emulated cores.
 
 pub mod build;
+pub mod cache;
 pub mod container;
 pub mod cores;
 pub mod device;

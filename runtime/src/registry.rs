@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use udo_api::abi::PackageV1;
 use udo_api::guard::LibraryGuard;
@@ -12,6 +13,7 @@ use udo_api::{Core, Encodings, KernelDef, OpDef, TensorDesc};
 use udo_host::Budget;
 pub use udo_host::{FinalizedKernel, PackStore, Refusal};
 
+use crate::cache::Cache;
 use crate::cores::Format;
 use crate::cores::convert::ConstantError;
 use crate::cores::relayout::constant;
@@ -52,6 +54,8 @@ pub struct Registry {
     derived: Option<Derived>,
     /// What a byte of packed constants costs in each of those, as far as they have been placed.
     memory_price: u32,
+    /// Where what is packed is looked for and kept between processes.
+    cache: Option<Arc<Cache>>,
 }
 
 /// A package and what has been opened of it.
@@ -188,6 +192,17 @@ impl Registry {
     /// The packed constants that models of this registry share.
     pub fn packs(&self) -> &PackStore {
         &self.packs
+    }
+
+    /// Has what is packed from now on looked for in `cache`, and kept there.
+    pub fn use_cache(&mut self, cache: &Arc<Cache>) {
+        self.packs.look_in(Arc::<Cache>::clone(cache));
+        self.cache = Some(Arc::clone(cache));
+    }
+
+    /// Where what is packed is kept between processes.
+    pub fn cache(&self) -> Option<&Arc<Cache>> {
+        self.cache.as_ref()
     }
 
     /// The same for several plans of one graph, which share what they make of constants.

@@ -3,9 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use crate::cache::{Cache, CacheOptions, ModelSource};
 use crate::device::{Device, DeviceSpec, Devices, Error, ErrorCode, Result};
 use crate::graph::Graph;
 use crate::import::{self, ImportOptions, PackagedOp};
+use crate::memory::ModelBytes;
 use crate::model::{Model, Options};
 use crate::registry::Registry;
 use crate::run::Queues;
@@ -87,6 +89,20 @@ pub struct LoadOptions {
     pub import: ImportOptions,
     /// How it is compiled.
     pub compile: Options,
+    /// Where what is packed of its constants is kept for the next process; nowhere unless said.
+    pub cache: Option<CacheOptions>,
+}
+
+/// Has what is packed of the model of `source` looked for in the cache, if one is asked for.
+fn look_in_cache(
+    registry: &mut Registry,
+    source: &ModelSource,
+    options: &LoadOptions,
+) -> Result<()> {
+    let Some(options) = &options.cache else { return Ok(()) };
+    let cache = Cache::open(options, source.clone());
+    registry.use_cache(&cache.map_err(|error| Error::of(error.code(), &error))?);
+    Ok(())
 }
 
 impl Runtime {
@@ -141,10 +157,15 @@ impl Runtime {
     /// As [`Runtime::load`], with options.
     ///
     /// # Errors
-    /// As there.
+    /// As there, or the cache cannot be used: its folder is not there, or a newer version wrote in it. A file of the cache that
+    /// is damaged, or cannot be written, is no error: [`Model::cache`] and the report say so.
     pub fn load_with(&self, path: impl AsRef<Path>, options: &LoadOptions) -> Result<Model> {
-        let graph = import::file(path.as_ref(), &self.reading(options))?;
-        self.compile(graph, &options.compile)
+        let (path, reading) = (path.as_ref(), self.reading(options));
+        let source = ModelSource::of(path, |path| reading.reading.bytes(path))?;
+        let mut registry = self.registry.clone();
+        look_in_cache(&mut registry, &source, options)?;
+        let graph = import::read(source.bytes(), path, &reading)?;
+        self.compile_with(graph, registry, &options.compile)
     }
 
     /// The model in the bytes of such a file, which are copied.
@@ -152,8 +173,11 @@ impl Runtime {
     /// # Errors
     /// They are no such file, or its model cannot be made to run.
     pub fn load_bytes(&self, bytes: &[u8], options: &LoadOptions) -> Result<Model> {
-        let graph = import::bytes(bytes, "model", &self.reading(options))?;
-        self.compile(graph, &options.compile)
+        let source = ModelSource::of_bytes(ModelBytes::copy_of(bytes));
+        let mut registry = self.registry.clone();
+        look_in_cache(&mut registry, &source, options)?;
+        let graph = import::model_bytes(source.bytes(), "model", &self.reading(options))?;
+        self.compile_with(graph, registry, &options.compile)
     }
 
     /// The model of a graph.
@@ -161,7 +185,15 @@ impl Runtime {
     /// # Errors
     /// The first step that fails says why.
     pub fn compile(&self, graph: Graph, options: &Options) -> Result<Model> {
-        let mut registry = self.registry.clone();
+        self.compile_with(graph, self.registry.clone(), options)
+    }
+
+    fn compile_with(
+        &self,
+        graph: Graph,
+        mut registry: Registry,
+        options: &Options,
+    ) -> Result<Model> {
         let compiled = Model::compile_for(graph, &mut registry, options, &self.queues);
         compiled.map_err(|error| {
             let is_of_memory = registry.packs().budget().has_refused();

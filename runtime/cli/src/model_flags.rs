@@ -9,11 +9,12 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, ValueEnum};
 use udo_api::{Core, FastMath, Status};
 use udo_generator::names::module_name;
+use udo_runtime::cache::{Cache, CacheOptions, ModelSource};
 use udo_runtime::container::{BoundStage, Container, ContainerError};
 use udo_runtime::cores::{GpuStorage, Profile};
 use udo_runtime::graph::Graph;
 use udo_runtime::import::{self, ImportOptions, MODEL_FILE, PackagedOp, Reading};
-use udo_runtime::memory::{Limit, Tensor};
+use udo_runtime::memory::{Limit, ModelBytes, Tensor};
 use udo_runtime::model::{CompileError, Model, Options, RunError, Session, SessionOptions};
 use udo_runtime::package::source_folder;
 use udo_runtime::pass::{PASSES, PassOptions};
@@ -74,6 +75,12 @@ pub(crate) struct ModelFlags {
     /// What may be computed less exactly than the model says, to be faster: `udo explain` says by which steps
     #[arg(long, value_enum, default_value = "none")]
     pub(crate) fast_math: FastMathFlag,
+    /// A folder where what is packed of constants is kept for the next time
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cache: Option<PathBuf>,
+    /// Your own count: what --cache has of an older one is made again, and a newer one is refused
+    #[arg(long, value_name = "N", default_value = "0", requires = "cache")]
+    pub(crate) cache_version: u32,
     /// KiB of the DSP's fast memory
     #[arg(long, value_name = "KIB", default_value = "4096")]
     pub(crate) vtcm: usize,
@@ -203,7 +210,13 @@ impl ModelFlags {
     pub(crate) fn load_stage(&self, stage: Option<usize>) -> Result<Loaded, Failure> {
         let start = Instant::now();
         let mut registry = open(&self.packages)?;
-        let (BoundStage { graph, ranges }, is_only_stage) = self.read(&registry, stage)?;
+        let source = ModelSource::of(&self.model, |path| Reading::Mapped.bytes(path))?;
+        if let Some(dir) = &self.cache {
+            let options = CacheOptions { dir: dir.clone(), version: self.cache_version };
+            registry.use_cache(&Cache::open(&options, source.clone())?);
+        }
+        let read = self.read(source.bytes(), &registry, stage)?;
+        let (BoundStage { graph, ranges }, is_only_stage) = read;
         let mut options = self.options();
         let is_free = |name: &String| !options.bind.dims.contains_key(name);
         let ranges = ranges.into_iter().filter(|(name, _)| is_free(name));
@@ -219,6 +232,7 @@ impl ModelFlags {
     /// the only stage of one.
     fn read(
         &self,
+        bytes: &ModelBytes,
         registry: &Registry,
         stage: Option<usize>,
     ) -> Result<(BoundStage, bool), Failure> {
@@ -227,12 +241,12 @@ impl ModelFlags {
             network: self.network.clone(),
             ..ImportOptions::default()
         };
-        let Some((container, name)) = open_container(&self.model)? else {
+        let Some((container, name)) = container_of(bytes, &self.model)? else {
             if self.network.is_some() || self.stage.is_some() {
                 let text = format!("{} has one network and no stages", self.model.display());
                 return Err(Failure::usage(text).help("leave --network and --stage out"));
             }
-            let graph = import(&self.model, &options)?;
+            let graph = import::read(bytes, &self.model, &options)?;
             return Ok((BoundStage { graph, ranges: Ranges::new() }, false));
         };
         let bound = container.network(self.network.as_deref()).and_then(|network| {
@@ -257,12 +271,16 @@ impl ModelFlags {
 
 /// The model file at `path`, and what to call it; nothing where it is of another format.
 pub(crate) fn open_container(path: &Path) -> Result<Option<(Container, String)>, Failure> {
-    let bytes = Reading::Mapped.bytes(path)?;
+    container_of(&Reading::Mapped.bytes(path)?, path)
+}
+
+/// The same, of bytes that were read of the file.
+fn container_of(bytes: &ModelBytes, path: &Path) -> Result<Option<(Container, String)>, Failure> {
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-    if import::importer(&bytes, &name)?.name != MODEL_FILE {
+    if import::importer(bytes, &name)?.name != MODEL_FILE {
         return Ok(None);
     }
-    let container = Container::read(&bytes).map_err(|error| container_failure(path, error))?;
+    let container = Container::read(bytes).map_err(|error| container_failure(path, error))?;
     Ok(Some((container, name)))
 }
 

@@ -3,10 +3,12 @@
 use std::num::NonZero;
 use std::path::Path;
 
+use serde_json::{Value, json};
 use udo_api::Shape;
+use udo_runtime::cache::{CacheOutcome, CacheReport};
 use udo_runtime::container::Container;
 use udo_runtime::memory::Tensor;
-use udo_runtime::model::Session;
+use udo_runtime::model::{Model, Session};
 use udo_runtime::resolve::Input;
 
 use crate::model_flags::{
@@ -91,6 +93,11 @@ impl<'a> Stages<'a> {
         self.ready.get_mut(at).ok_or_else(|| Failure::new("no stage is ready"))
     }
 
+    /// What the cache did for all that are compiled, if there is one.
+    pub(crate) fn cache(&self) -> Option<Value> {
+        caches(self.ready.iter().map(|ready| &ready.loaded.model))
+    }
+
     /// The names of inputs and outputs, which all stages have.
     pub(crate) fn ports(&mut self) -> Result<(Vec<String>, Vec<String>), Failure> {
         if let Some(file) = &self.file {
@@ -109,6 +116,25 @@ impl<'a> Stages<'a> {
         });
         names.map_err(|error| container_failure(&self.flags.model, error))
     }
+}
+
+/// What caches did for models; nothing where there is none.
+pub(crate) fn caches<'a>(models: impl Iterator<Item = &'a Model>) -> Option<Value> {
+    let mut reports = models.filter_map(Model::cache);
+    let first = reports.next()?;
+    let (mut restored, mut packed) = (first.restored, first.packed);
+    for CacheReport { restored: more, packed: others, .. } in reports {
+        (restored, packed) = (restored + more, packed + others);
+    }
+    let (outcome, reason) = match &first.outcome {
+        CacheOutcome::Miss => ("miss", None),
+        CacheOutcome::Hit => ("hit", None),
+        CacheOutcome::Rebuilt(reason) => ("rebuilt", Some(reason)),
+    };
+    Some(json!({
+        "path": first.path, "outcome": outcome, "reason": reason, "restored": restored,
+        "packed": packed, "not_saved": first.not_saved,
+    }))
 }
 
 /// The shapes of recorded inputs: `input_0.pb` and so on of a folder.

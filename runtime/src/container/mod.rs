@@ -6,12 +6,12 @@
 //! Knows what a file says, not what operators mean. Bytes are not trusted: what a reader is told is checked before it is used.
 #![deny(clippy::as_conversions)]
 
-mod checksum;
+pub(crate) mod checksum;
 mod combine;
 mod error;
 mod form;
 mod read;
-mod safetensors;
+pub(crate) mod safetensors;
 mod stage;
 mod write;
 

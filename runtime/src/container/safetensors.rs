@@ -13,13 +13,13 @@ use udo_api::DType;
 use super::ContainerError;
 
 /// Where the header begins.
-pub(super) const START: usize = 8;
+pub(crate) const START: usize = 8;
 
 /// The longest header that readers of such files take.
-pub(super) const MAX_HEADER_BYTES: usize = 100_000_000;
+pub(crate) const MAX_HEADER_BYTES: usize = 100_000_000;
 
 /// What the header calls texts that belong to no tensor.
-pub(super) const METADATA: &str = "__metadata__";
+pub(crate) const METADATA: &str = "__metadata__";
 
 /// The name that each of our types has there.
 pub(super) fn dtype_name(dtype: DType) -> Option<&'static str> {
@@ -56,18 +56,18 @@ const OTHERS: [(&str, usize); 9] = [
 
 /// What a header says.
 #[derive(Debug)]
-pub(super) struct Header {
-    pub(super) metadata: BTreeMap<String, String>,
-    pub(super) tensors: HashMap<String, Entry>,
+pub(crate) struct Header {
+    pub(crate) metadata: BTreeMap<String, String>,
+    pub(crate) tensors: HashMap<String, Entry>,
 }
 
 /// A tensor of the file.
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     /// Its type, as the file calls it.
-    pub(super) type_name: String,
+    pub(crate) type_name: String,
     /// The bytes of the file that are its elements.
-    pub(super) bytes: Range<usize>,
+    pub(crate) bytes: Range<usize>,
 }
 
 impl Entry {
@@ -143,10 +143,15 @@ pub(super) fn read(file: &[u8]) -> Result<Header, ContainerError> {
     let Some((header, data)) = rest.split_at_checked(header) else {
         return Err(wrong(format!("its header has {} bytes, wanted {header}", rest.len())));
     };
+    parse(header, data.len())
+}
+
+/// What the text of a header says, of tensors that fill `data_len` bytes behind it.
+pub(crate) fn parse(header: &[u8], data_len: usize) -> Result<Header, ContainerError> {
+    let wrong = |reason: String| ContainerError::WrongBytes { reason };
     let raw: Raw = serde_json::from_slice(header)
         .map_err(|error| wrong(format!("its header is no JSON of tensors: {error}")))?;
-    let start = file.len() - data.len();
-    let tensors = placed(raw.tensors, start, data.len()).map_err(wrong)?;
+    let tensors = placed(raw.tensors, START + header.len(), data_len).map_err(wrong)?;
     Ok(Header { metadata: raw.metadata.unwrap_or_default(), tensors })
 }
 

@@ -105,12 +105,23 @@ pub const IMPORTERS: &[Importer] = &[
 /// # Errors
 /// A file that cannot be read, and as for [`bytes`].
 pub fn file(path: &Path, options: &ImportOptions) -> Result<Graph, ImportError> {
-    let read = options.reading.bytes(path)?;
+    read(&options.reading.bytes(path)?, path, options)
+}
+
+/// As [`file`], of bytes that were read of the file at `path`.
+///
+/// # Errors
+/// As for [`bytes`].
+pub fn read(
+    bytes: &ModelBytes,
+    path: &Path,
+    options: &ImportOptions,
+) -> Result<Graph, ImportError> {
     let mut options = options.clone();
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
     options.folder.get_or_insert_with(|| parent.unwrap_or(Path::new(".")).to_owned());
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
-    (importer(&read, &name)?.import)(&read, &name, &options)
+    model_bytes(bytes, &name, &options)
 }
 
 /// The graph in the bytes of a model's file. The suffix of `name` says the format; where it is none that is known, the
@@ -119,8 +130,19 @@ pub fn file(path: &Path, options: &ImportOptions) -> Result<Graph, ImportError> 
 /// # Errors
 /// No known format, and what its importer refuses.
 pub fn bytes(bytes: &[u8], name: &str, options: &ImportOptions) -> Result<Graph, ImportError> {
-    let bytes = ModelBytes::copy_of(bytes);
-    (importer(&bytes, name)?.import)(&bytes, name, options)
+    model_bytes(&ModelBytes::copy_of(bytes), name, options)
+}
+
+/// As [`bytes`], of bytes that the graph shares.
+///
+/// # Errors
+/// As there.
+pub fn model_bytes(
+    bytes: &ModelBytes,
+    name: &str,
+    options: &ImportOptions,
+) -> Result<Graph, ImportError> {
+    (importer(bytes, name)?.import)(bytes, name, options)
 }
 
 /// Reads a model.

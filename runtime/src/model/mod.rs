@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use udo_api::{Core, CoreKind, FastMath, Shape};
 
+use crate::cache::{Cache, CacheReport};
 use crate::device::{self, Devices};
 use crate::graph::Graph;
 use crate::memory::{Budget, Limit, TensorError};
@@ -145,6 +146,7 @@ struct Inner {
     plans: Plans,
     shapes_kept: NonZero<usize>,
     report: Report,
+    cache: Option<Arc<Cache>>,
     fired: Vec<Fired>,
     pool: Arc<Pool>,
     budget: Budget,
@@ -189,7 +191,7 @@ impl Model {
         let ranges = BindOptions { ranges, ..BindOptions::default() };
         let is_open = |input: &&Input| input.planned(input, &ranges).is_err();
         let open: Vec<String> = inputs.iter().filter(is_open).map(said).collect();
-        let (plans, report, fired) = if open.is_empty() {
+        let (plans, mut report, fired) = if open.is_empty() {
             let mut made = plan(Behind::nothing(graph), registry, options, (&pool, &budget))?;
             let (report, fired) = (made.plan.report().clone(), std::mem::take(&mut made.fired));
             (Plans::One(made.shared(registry, (options, &pool, &budget))?), report, fired)
@@ -201,6 +203,9 @@ impl Model {
             let planner = Planner::new(graph, inputs.clone(), registry, of);
             (Plans::PerShapes(Box::new(planner)), report, Vec::new())
         };
+        if let Some(cache) = registry.cache() {
+            report.notices.extend(cache.report().notices());
+        }
         let shapes_kept = options.shapes_kept;
         let (kinds, queues) = (kinds(&options.place.cores), Arc::clone(queues));
         Ok(Self(Arc::new(Inner {
@@ -210,6 +215,7 @@ impl Model {
             plans,
             shapes_kept,
             report,
+            cache: registry.cache().cloned(),
             fired,
             pool,
             budget,
@@ -272,6 +278,11 @@ impl Model {
     /// run says, it says which, and plans have reports of their own.
     pub fn report(&self) -> &Report {
         &self.0.report
+    }
+
+    /// What the cache of its runtime's file did so far, if it has one.
+    pub fn cache(&self) -> Option<CacheReport> {
+        self.0.cache.as_ref().map(|cache| cache.report())
     }
 }
 

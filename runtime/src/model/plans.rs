@@ -215,6 +215,9 @@ pub(super) fn plan(
     let placement = place::assign(resolved, registry, &options.place, pool.width())?;
     let plan = Plan::build(placement, registry, &options.plan, pool)?;
     SessionError::look_ahead(&plan, budget)?;
+    if let Some(cache) = registry.cache() {
+        cache.save();
+    }
     // A package's library has thread-local state that the system makes at a thread's first use of it.
     let mut guards: Vec<_> = plan.steps.iter().filter_map(|step| step.guard).collect();
     guards.sort_unstable_by_key(LibraryGuard::id);

@@ -19,5 +19,5 @@ pub use kernel::{ExecuteFn, FinalizedKernel, accept, finalize};
 pub use memory::{Budget, Buffer, Limit, OutOfMemory};
 pub use node::{Machine, NodeDesc, PlacedNode, Refusal, infer};
 pub use once::{Once, once};
-pub use pack::{ConstantId, PackStore, Source};
+pub use pack::{ConstantId, PackCache, PackOf, PackStore, PackedFrom, Source};
 pub use param::{ParamSetting, TensorSetting};

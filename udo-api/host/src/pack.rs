@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ffi::c_void;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use udo_api::abi::{
@@ -34,6 +35,40 @@ pub struct Source<'a> {
     pub bytes: &'a [u8],
 }
 
+/// What decides every byte of a packed constant but the elements of its sources.
+#[derive(Clone, Debug)]
+pub struct PackOf<'a> {
+    /// The addresses of the functions that make it, or of what they are given.
+    pub code: [usize; 2],
+    /// How many bytes it has, its recipe, and what its sources are, as numbers that do not change from process to process.
+    pub words: Vec<u64>,
+    /// The constants that it is made of.
+    pub sources: &'a [Source<'a>],
+}
+
+/// Packed constants that were made before, perhaps by another process.
+pub trait PackCache: fmt::Debug + Send + Sync {
+    /// What stands for a packed constant in all processes; nothing where there is no telling.
+    fn id(&self, of: &PackOf<'_>) -> Option<u128>;
+
+    /// Puts the packed constant into `target`, if it is there whole and has as many bytes; else `target` stays zeroed.
+    fn restore(&self, id: u128, target: &mut [u8]) -> bool;
+
+    /// Takes note of a packed constant that somebody has.
+    fn note(&self, id: u128, packed: &Arc<Buffer>, from: PackedFrom);
+}
+
+/// Where a packed constant came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PackedFrom {
+    /// It was there: somebody in the process had it.
+    Process,
+    /// A cache.
+    Cache,
+    /// Its packer.
+    Packer,
+}
+
 /// What decides every byte of a packed constant, as numbers.
 type Key = Vec<u64>;
 
@@ -45,6 +80,7 @@ type Slot = Arc<Mutex<Weak<Buffer>>>;
 pub struct PackStore {
     budget: Budget,
     slots: Arc<Mutex<Slots>>,
+    cache: Option<Arc<dyn PackCache>>,
 }
 
 /// Slots of packed constants by their keys.
@@ -82,6 +118,11 @@ impl PackStore {
     /// The budget that constants count in.
     pub fn budget(&self) -> &Budget {
         &self.budget
+    }
+
+    /// What is packed from now on is looked for there before, and noted there.
+    pub fn look_in(&mut self, cache: Arc<dyn PackCache>) {
+        self.cache = Some(cache);
     }
 
     /// The packed constant of this key, made by `make` unless somebody has it.
@@ -127,35 +168,59 @@ impl Job {
         store: &PackStore,
         parallel: Option<&ParallelTable>,
     ) -> Result<Arc<Buffer>, Refusal> {
-        store.get(self.key(sources), || self.make(sources, &store.budget, parallel))
-    }
-
-    fn key(&self, sources: &[Source<'_>]) -> Key {
-        let number = |n: usize| n as u64;
-        // Where functions lie tells libraries, and what they do, apart within a process.
-        let mut key = vec![self.fill as usize, self.body.addr(), self.bytes, self.recipe.len()]
-            .into_iter()
-            .map(number)
-            .collect::<Vec<_>>();
-        key.extend(&self.recipe);
-        for Source { id, desc, .. } in sources {
-            key.extend([id.tensor, id.format]);
-            key.extend([desc.dtype().map_or(0, |t| u64::from(t.code())), number(desc.rank())]);
-            key.extend(desc.shape().iter().copied().map(number));
-            push_encodings(&mut key, desc.encodings());
+        let of = PackOf { code: self.code(), words: self.words(sources), sources };
+        let cache = store.cache.as_deref().and_then(|cache| Some((cache, cache.id(&of)?)));
+        let mut from = PackedFrom::Process;
+        let packed = store.get(self.key(&of), || {
+            let mut buffer = store
+                .budget
+                .zeroed(self.bytes)
+                .map_err(|error| Refusal { status: Status::FAILED, message: error.to_string() })?;
+            if cache.is_some_and(|(cache, id)| cache.restore(id, buffer.bytes_mut())) {
+                from = PackedFrom::Cache;
+                return Ok(buffer);
+            }
+            from = PackedFrom::Packer;
+            self.fill(buffer, sources, parallel)
+        })?;
+        if let Some((cache, id)) = cache {
+            cache.note(id, &packed, from);
         }
-        key
+        Ok(packed)
     }
 
-    fn make(
+    fn code(&self) -> [usize; 2] {
+        [self.fill as usize, self.body.addr()]
+    }
+
+    /// What stands for it within this process.
+    fn key(&self, of: &PackOf<'_>) -> Key {
+        // Where functions lie tells libraries, and what they do, apart within a process.
+        let code = of.code.map(|address| address as u64);
+        let tensors = of.sources.iter().map(|source| source.id.tensor);
+        code.into_iter().chain(tensors).chain(of.words.iter().copied()).collect()
+    }
+
+    fn words(&self, sources: &[Source<'_>]) -> Vec<u64> {
+        let number = |n: usize| n as u64;
+        let mut words = vec![number(self.bytes), number(self.recipe.len())];
+        words.extend(&self.recipe);
+        for Source { id, desc, .. } in sources {
+            words.push(id.format);
+            words.extend([desc.dtype().map_or(0, |t| u64::from(t.code())), number(desc.rank())]);
+            words.extend(desc.shape().iter().copied().map(number));
+            push_encodings(&mut words, desc.encodings());
+        }
+        words
+    }
+
+    /// Has the packer write into `buffer`, which is zeroed.
+    fn fill(
         &self,
+        buffer: Buffer,
         sources: &[Source<'_>],
-        budget: &Budget,
         parallel: Option<&ParallelTable>,
     ) -> Result<Buffer, Refusal> {
-        let buffer = budget
-            .zeroed(self.bytes)
-            .map_err(|error| Refusal { status: Status::FAILED, message: error.to_string() })?;
         let sources: Vec<PackSource> = sources
             .iter()
             .map(|&Source { desc, bytes, .. }| {
@@ -432,7 +497,8 @@ mod tests {
         let id = ConstantId { tensor: 1, format: 0 };
         let body = std::ptr::null();
         let job = Job { inputs: vec![0], recipe: vec![7], bytes: 4, fill: nothing, body };
-        job.key(&[Source { id, desc, bytes: &[1, 2, 3, 4] }])
+        let sources = &[Source { id, desc, bytes: &[1, 2, 3, 4] }];
+        job.key(&PackOf { code: job.code(), words: job.words(sources), sources })
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::model_flags::{
 };
 use crate::output::{Failure, Outcome, print_json, progress};
 use crate::roofline::{self, Limits};
-use crate::stages::{Stages, shapes_of_data};
+use crate::stages::{Stages, caches, shapes_of_data};
 use crate::tensors::{self, Set};
 use crate::trace::{self, TraceFile};
 use flight::{FlightFlags, Flown};
@@ -232,7 +232,7 @@ impl Run for Bench {
                 "load_ms": load_ms, "first_result_ms": first_ms, "allocations_per_run": heap_per_run,
                 "arena_bytes": arena, "live_bytes": live, "weights_bytes": weights,
                 "resident_bytes": resident, "peak_rss_bytes": peak, "parts": parts, "replans": replans,
-                "roofline_us": roofline_us, "roofline_share": roofline_us.map(|us| us / median),
+                "cache": caches(std::iter::once(&loaded.model)), "roofline_us": roofline_us, "roofline_share": roofline_us.map(|us| us / median),
             }));
             return Ok(());
         }

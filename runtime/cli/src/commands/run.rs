@@ -78,7 +78,11 @@ impl Run for RunModel {
             None => self.in_turn(&mut stages, &runs, outputs)?,
         };
         if self.json {
-            print_json(&json!({ "runs": results }));
+            let mut report = json!({ "runs": results });
+            if let (Some(cache), Some(of)) = (stages.cache(), report.as_object_mut()) {
+                of.insert("cache".to_owned(), cache);
+            }
+            print_json(&report);
         }
         Ok(())
     }

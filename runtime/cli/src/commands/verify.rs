@@ -68,9 +68,8 @@ impl Run for Verify {
         drop(bar);
         let passed = compared.iter().all(Compared::passed);
         if self.json {
-            print_json(
-                &json!({ "passed": passed, "outputs": compared.iter().map(to_json).collect::<Vec<_>>() }),
-            );
+            let outputs: Vec<_> = compared.iter().map(to_json).collect();
+            print_json(&json!({ "passed": passed, "outputs": outputs, "cache": stages.cache() }));
         } else {
             compared.iter().for_each(say);
         }
