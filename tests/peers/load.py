@@ -9,6 +9,9 @@ holds afterwards, without files that it maps, in MiB; what UDO holds of weights 
 relation to what is alive at once. Then the worst of all models, next to what is wanted. What Python with its modules
 takes is not ONNX Runtime's, and is taken off.
 
+With --cache the models are loaded once more by way of a cache that an earlier process filled; how long that takes alone, without a
+run, stands next to loading without it and to the making of ONNX Runtime's session.
+
 The memory that UDO ever had is bounded as well: 64 MiB, eight times the file, and what it holds in the end; a model that
 takes more fails the command.
 """
@@ -18,6 +21,7 @@ import json
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -68,7 +72,8 @@ def peer(path, threads):
     peak, resident = (now - then for now, then in zip(held(), before))
     ms = (loaded - start + done - started) * 1e3
     shapes = {name: list(value.shape) for name, value in feeds.items()}
-    print(json.dumps({"ms": ms, "peak": peak, "resident": resident, "shapes": shapes}))
+    load = (loaded - start) * 1e3
+    print(json.dumps({"ms": ms, "load": load, "peak": peak, "resident": resident, "shapes": shapes}))
 
 
 def theirs(path, threads):
@@ -79,8 +84,9 @@ def theirs(path, threads):
     return json.loads(done.stdout)
 
 
-def ours(udo, path, threads, shapes):
+def ours(udo, path, threads, shapes, cache=None):
     command = [udo, "bench", str(path), "--iterations", "1", "--warmup", "0", "--json"]
+    command += ["--cache", cache] if cache else []
     command += ["--threads", str(threads)]
     folder = recorded(path)
     command += ["--data", str(folder)] if folder else []
@@ -91,7 +97,9 @@ def ours(udo, path, threads, shapes):
         raise RuntimeError(f"udo failed: {done.stderr.strip()}")
     report = json.loads(done.stdout)
     keys = {"ms": "first_result_ms", "peak": "peak_rss_bytes", "resident": "resident_bytes"}
-    keys |= {"weights": "weights_bytes", "arena": "arena_bytes", "live": "live_bytes"}
+    if cache and (report["cache"]["not_saved"] or report["cache"]["outcome"] == "rebuilt"):
+        raise RuntimeError(f"the cache is of no use: {report['cache']}")
+    keys |= {"load": "load_ms", "weights": "weights_bytes", "arena": "arena_bytes", "live": "live_bytes"}
     return {short: report[long] for short, long in keys.items()}
 
 
@@ -101,14 +109,23 @@ def size(path):
     return sum(file.stat().st_size for file in [path, *beside] if file.is_file())
 
 
-def measured(udo, path, threads, rounds):
+def cached(udo, path, threads, rounds, shapes):
+    """The median time of a load that finds all that it packs in a cache."""
+    with tempfile.TemporaryDirectory() as cache:
+        ours(udo, path, threads, shapes, cache)
+        return statistics.median(ours(udo, path, threads, shapes, cache)["load"] for _ in range(rounds))
+
+
+def measured(udo, path, threads, rounds, has_cache):
     shapes = theirs(path, threads)["shapes"]
     ours(udo, path, threads, shapes)
     turns = [(ours(udo, path, threads, shapes), theirs(path, threads)) for _ in range(rounds)]
     median = lambda side, key: statistics.median(turn[side][key] for turn in turns)
     row = {"model": str(path), "file_bytes": size(path)}
     row["udo"] = {key: median(0, key) for key in turns[0][0]}
-    row["onnxruntime"] = {key: median(1, key) for key in ("ms", "peak", "resident")}
+    row["onnxruntime"] = {key: median(1, key) for key in ("ms", "load", "peak", "resident")}
+    if has_cache:
+        row["cached_load"] = cached(udo, path, threads, rounds, shapes)
     row["ms_ratio"] = statistics.median(own["ms"] / peer["ms"] for own, peer in turns)
     return row
 
@@ -122,6 +139,9 @@ def say(row, name):
         f" {udo['weights'] / file:8.2f} {udo['arena'] / MIB:8.1f} {waste(row):6.3f}",
         flush=True,
     )
+    if "cached_load" in row:
+        print(f"{'':20} load ms: {row['cached_load']:.1f} from the cache, {udo['load']:.1f} without, {peer['load']:.1f} ONNX Runtime's"
+              f" session, a share of {row['cached_load'] / peer['load']:.2f}", flush=True)
 
 
 def waste(row):
@@ -152,6 +172,7 @@ def main():
     parser.add_argument("--udo", help="the udo binary")
     parser.add_argument("--threads", type=int, default=2, help="threads of each engine (default 2)")
     parser.add_argument("--rounds", type=int, default=5, help="turns of each engine (default 5)")
+    parser.add_argument("--cache", action="store_true", help="load by way of a cache as well")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--peer", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -164,7 +185,7 @@ def main():
     for path in arguments.models:
         name = path.stem if path.stem != "model" else path.parent.name
         try:
-            rows.append(measured(arguments.udo, path, arguments.threads, arguments.rounds))
+            rows.append(measured(arguments.udo, path, arguments.threads, arguments.rounds, arguments.cache))
         except RuntimeError as error:
             print(f"{name:<20} {error}", file=sys.stderr)
             continue
