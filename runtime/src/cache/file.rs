@@ -251,7 +251,7 @@ fn part(path: &Path) -> PathBuf {
 }
 
 /// No writer takes longer.
-const ABANDONED: Duration = Duration::from_secs(3600);
+const ABANDONED: Duration = Duration::from_hours(1);
 
 /// Removes what writers of the file left that ended in the midst of it.
 fn remove_abandoned(path: &Path) {

@@ -46,6 +46,16 @@ pub struct PackOf<'a> {
     pub sources: &'a [Source<'a>],
 }
 
+impl PackOf<'_> {
+    /// What stands for it within this process.
+    fn key(&self) -> Key {
+        // Where functions lie tells libraries, and what they do, apart within a process.
+        let code = self.code.map(|address| address as u64);
+        let tensors = self.sources.iter().map(|source| source.id.tensor);
+        code.into_iter().chain(self.words.iter().copied()).chain(tensors).collect()
+    }
+}
+
 /// Packed constants that were made before, perhaps by another process.
 pub trait PackCache: fmt::Debug + Send + Sync {
     /// What stands for a packed constant in all processes; nothing where there is no telling.
@@ -171,7 +181,7 @@ impl Job {
         let of = PackOf { code: self.code(), words: self.words(sources), sources };
         let cache = store.cache.as_deref().and_then(|cache| Some((cache, cache.id(&of)?)));
         let mut from = PackedFrom::Process;
-        let packed = store.get(self.key(&of), || {
+        let packed = store.get(of.key(), || {
             let mut buffer = store
                 .budget
                 .zeroed(self.bytes)
@@ -193,17 +203,10 @@ impl Job {
         [self.fill as usize, self.body.addr()]
     }
 
-    /// What stands for it within this process.
-    fn key(&self, of: &PackOf<'_>) -> Key {
-        // Where functions lie tells libraries, and what they do, apart within a process.
-        let code = of.code.map(|address| address as u64);
-        let tensors = of.sources.iter().map(|source| source.id.tensor);
-        code.into_iter().chain(tensors).chain(of.words.iter().copied()).collect()
-    }
-
     fn words(&self, sources: &[Source<'_>]) -> Vec<u64> {
         let number = |n: usize| n as u64;
-        let mut words = vec![number(self.bytes), number(self.recipe.len())];
+        let counts = [self.bytes, self.recipe.len(), sources.len()];
+        let mut words: Vec<_> = counts.into_iter().map(number).collect();
         words.extend(&self.recipe);
         for Source { id, desc, .. } in sources {
             words.push(id.format);
@@ -498,7 +501,7 @@ mod tests {
         let body = std::ptr::null();
         let job = Job { inputs: vec![0], recipe: vec![7], bytes: 4, fill: nothing, body };
         let sources = &[Source { id, desc, bytes: &[1, 2, 3, 4] }];
-        job.key(&PackOf { code: job.code(), words: job.words(sources), sources })
+        PackOf { code: job.code(), words: job.words(sources), sources }.key()
     }
 
     #[test]
