@@ -33,8 +33,9 @@ fn timed(runs: usize, pause: Option<Duration>, mut run: impl FnMut()) -> (f64, u
     let mut times = Vec::with_capacity(runs);
     let mut heap = 0;
     for _ in 0..runs {
-        if let Some(pause) = pause {
-            std::thread::sleep(pause);
+        let since = Instant::now();
+        while pause.is_some_and(|pause| since.elapsed() < pause) {
+            std::thread::yield_now();
         }
         let (before, start) = (heap_calls(), Instant::now());
         run();

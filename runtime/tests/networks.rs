@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::slice;
 
 use udo_api::{CoreKind, Shape};
 use udo_runtime::container::{Contents, Extent, Network, Provenance, Stage, StoredGraph};
@@ -65,11 +66,11 @@ fn a_run_takes_the_stage_for_its_shapes() {
     let mut session = twice.session(&SessionOptions::default());
     for n in [4, 2, 7, 5, 4] {
         let x = tensor(&runtime, &[n, 2]);
-        let made = session.run_on(&[x.clone()], &[None]).unwrap();
+        let made = session.run_on(slice::from_ref(&x), &[None]).unwrap();
         assert_eq!(made[0].spec().dims().unwrap(), [n, 2]);
         let wanted: Vec<f32> = (0u8..).map(|x| f32::from(2 * x)).take(2 * n).collect();
         assert_eq!(made[0].to_host().unwrap().get::<f32>().unwrap(), wanted);
-        let run = session.submit(&[x.clone()], &[None], RunOptions::default()).unwrap();
+        let run = session.submit(slice::from_ref(&x), &[None], RunOptions::default()).unwrap();
         run.wait().unwrap();
         assert_eq!(run.output(0).unwrap().read_all().unwrap(), made[0].read_all().unwrap());
         session.record(&[x], &[None], RunOptions::default()).unwrap();

@@ -285,6 +285,14 @@ typedef uint32_t udo_layout_t;
 // How batches lie next to each other: one of `UDO_PACKING_*`.
 typedef uint32_t udo_packing_t;
 
+// The extents that a dimension of a description may have.
+typedef struct {
+    // The least.
+    uint64_t least;
+    // The most; the largest number there is, where the dimension is open without a bound.
+    uint64_t most;
+} udo_range_t;
+
 // What is in fresh memory: one of `UDO_CONTENTS_*`.
 typedef uint32_t udo_contents_t;
 
@@ -345,6 +353,16 @@ typedef struct {
     udo_coherence_t coherence;
 } udo_device_spec_t;
 
+// The extent of a dimension that a model only names, or a range of extents, for all of which one plan is made.
+typedef struct {
+    // The dimension.
+    const char *name;
+    // The least extent.
+    uint64_t least;
+    // The most; as much as the least, where the extent is fixed.
+    uint64_t most;
+} udo_named_dim_t;
+
 // An input on the host.
 typedef struct {
     // Its elements, of the type that the model's input has.
@@ -382,6 +400,10 @@ typedef struct {
     udo_fallback_t fallback;
     // The cores to use, the preferred one first, as in "dsp,cpu"; NULL is for "cpu".
     const char *cores;
+    // The extents of dimensions that the model only names; NULL is for none.
+    const udo_named_dim_t *dims;
+    // How many there are.
+    size_t dim_count;
 } udo_load_options_t;
 
 // What matters most: one of `UDO_PRIORITY_*`.
@@ -617,6 +639,9 @@ udo_error_t *udo_tensor_spec_byte_size(const udo_tensor_spec_t *spec, uint64_t *
 // refused with `UDO_ERROR_DYNAMIC_SHAPE`.
 udo_error_t *udo_tensor_spec_storage_size(const udo_tensor_spec_t *spec,
                                           uint64_t *out);
+
+// The extents that a dimension may have: the same ones at either end, where it is fixed.
+udo_error_t *udo_tensor_spec_range(const udo_tensor_spec_t *spec, size_t index, udo_range_t *out);
 
 // Releases a description; NULL is fine.
 void udo_tensor_spec_release(udo_tensor_spec_t *spec);

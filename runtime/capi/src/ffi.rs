@@ -14,7 +14,7 @@ use crate::device::Device;
 use crate::error::{Error, invalid};
 use crate::graph::Attribute;
 use crate::memory::AllocOptions;
-use crate::model::{LoadOptions, NamedDim};
+use crate::model::{DimRange, LoadOptions};
 use crate::run::{RunOptions, Stream};
 use crate::runtime::{DeviceSpec, RuntimeOptions};
 use crate::session::{HostInput, HostOutput, SessionOptions};
@@ -94,7 +94,7 @@ pointers! {
     /// Devices to be made.
     DeviceSpecs(*const DeviceSpec);
     /// Extents of dimensions.
-    NamedDims(*const NamedDim);
+    DimRanges(*const DimRange);
     /// What a callback is called with.
     User(*mut c_void);
     /// A stream, or NULL.
@@ -365,9 +365,9 @@ impl DeviceSpecs {
     }
 }
 
-impl NamedDims {
+impl DimRanges {
     /// The extents.
-    pub(crate) fn get(&self, count: usize, name: &str) -> Result<&[NamedDim]> {
+    pub(crate) fn get(&self, count: usize, name: &str) -> Result<&[DimRange]> {
         // SAFETY: C passed `count` structures, or NULL.
         unsafe { slice(self.0, count, name) }
     }

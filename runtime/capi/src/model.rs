@@ -16,7 +16,7 @@ use udo_runtime::runtime;
 
 use crate::codes::{FallbackCode, fallback};
 use crate::error::{Error, invalid, text};
-use crate::ffi::{Bytes, LoadOptionsAt, NamedDims, Text, guard, hand_out, need, release};
+use crate::ffi::{Bytes, DimRanges, LoadOptionsAt, Text, guard, hand_out, need, release};
 use crate::runtime::Runtime;
 use crate::spec::TensorSpec;
 
@@ -62,7 +62,7 @@ pub struct LoadOptions {
     /// The cores to use, the preferred one first, as in "dsp,cpu"; NULL is for "cpu".
     pub cores: Text,
     /// The extents of dimensions that the model only names; NULL is for none.
-    pub dims: NamedDims,
+    pub dims: DimRanges,
     /// How many there are.
     pub dim_count: usize,
 }
@@ -70,7 +70,7 @@ pub struct LoadOptions {
 /// The extent of a dimension that a model only names, or a range of extents, for all of which one plan is made.
 #[repr(C)]
 #[derive(Debug)]
-pub struct NamedDim {
+pub struct DimRange {
     /// The dimension.
     pub name: Text,
     /// The least extent.
@@ -79,7 +79,7 @@ pub struct NamedDim {
     pub most: u64,
 }
 
-impl NamedDim {
+impl DimRange {
     fn get(&self, at: usize) -> Result<(String, RangeInclusive<usize>)> {
         let name = self.name.get(&format!("options.dims[{at}].name"))?;
         let extent = |extent: u64| usize::try_from(extent).unwrap_or(usize::MAX);

@@ -20,7 +20,7 @@ pub struct Networks(network::Networks);
 /// asked for. Threads may share it, and it lives on without what it came from.
 #[derive(Debug)]
 pub struct Network {
-    network: network::Network,
+    inner: network::Network,
     name: CString,
     inputs: Vec<CString>,
     outputs: Vec<CString>,
@@ -31,7 +31,7 @@ impl Network {
         let name = text(network.name());
         let inputs = network.inputs(0)?.iter().map(|(name, _)| text(name)).collect();
         let outputs = network.outputs()?.iter().map(|name| text(name)).collect();
-        Ok(Self { network, name, inputs, outputs })
+        Ok(Self { inner: network, name, inputs, outputs })
     }
 }
 
@@ -141,7 +141,7 @@ pub extern "C" fn udo_network_stage_count(
 ) -> Option<Box<Error>> {
     guard(|| {
         let (network, out) = (need(network, "network")?, need(out, "out")?);
-        out.write(network.network.stage_count());
+        out.write(network.inner.stage_count());
         Ok(())
     })
 }
@@ -218,7 +218,7 @@ pub extern "C" fn udo_network_input_spec(
 ) -> Option<Box<Error>> {
     guard(|| {
         let (network, out) = (need(network, "network")?, need(out, "out")?);
-        let inputs = network.network.inputs(stage)?;
+        let inputs = network.inner.inputs(stage)?;
         let (_, spec) = inputs.get(index).ok_or_else(|| {
             let count = inputs.len();
             invalid(format!("there is no input {index}; wanted a place below {count}"))
@@ -241,7 +241,7 @@ pub extern "C" fn udo_network_stage_for(
     guard(|| {
         let (network, out) = (need(network, "network")?, need(out, "out")?);
         let given = inputs.get(input_count, "inputs")?;
-        let names = network.network.inputs(0)?;
+        let names = network.inner.inputs(0)?;
         if given.len() != names.len() {
             let (found, wanted) = (given.len(), names.len());
             return Err(invalid(format!("{found} inputs, wanted {wanted}")));
@@ -250,7 +250,7 @@ pub extern "C" fn udo_network_stage_for(
             Ok((name, tensor.0.spec().dims()?.to_vec()))
         };
         let shapes = names.into_iter().zip(&given).map(shape).collect::<Result<Vec<_>>>()?;
-        out.write(network.network.stage_for(&shapes)?);
+        out.write(network.inner.stage_for(&shapes)?);
         Ok(())
     })
 }
@@ -264,7 +264,7 @@ pub extern "C" fn udo_network_model(
 ) -> Option<Box<Error>> {
     guard(|| {
         let (network, out) = (need(network, "network")?, need(out, "out")?);
-        hand_out(out, model::of(network.network.model(stage)?)?);
+        hand_out(out, model::of(network.inner.model(stage)?)?);
         Ok(())
     })
 }

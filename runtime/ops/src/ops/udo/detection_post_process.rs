@@ -383,7 +383,8 @@ mod tests {
 
     #[test]
     fn a_nan_is_no_score() {
-        let run = bench("udo:DetectionPostProcess").outputs(4).input(tensor(&[1, 2, 4], &[0f32; 8]));
+        let run =
+            bench("udo:DetectionPostProcess").outputs(4).input(tensor(&[1, 2, 4], &[0f32; 8]));
         let scores = [f32::NAN, 0.75, f32::NAN, f32::NAN];
         let run = run.input(tensor(&[1, 2, 2], &scores)).input(tensor(&[2, 4], &[1f32; 8]));
         let run = run.floats("scale", &[1.0; 4]).float("iou_threshold", 0.5).int("num_classes", 2);
