@@ -108,7 +108,7 @@ pub fn file(path: &Path, options: &ImportOptions) -> Result<Graph, ImportError> 
     read(&options.reading.bytes(path)?, path, options)
 }
 
-/// As [`file`], of bytes that were read of the file at `path`.
+/// As [`file()`], of bytes that were read of the file at `path`.
 ///
 /// # Errors
 /// As for [`bytes`].

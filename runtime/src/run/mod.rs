@@ -5,7 +5,7 @@
 //! first device that it needs; a queue's thread takes it on there, and hands it to the next device. Whoever waits is told once
 //! its leases are given back.
 //!
-//! The module knows no model: what is run is [`Work`].
+//! The module knows no model: what is run is the trait `Work`.
 
 mod bound;
 mod frames;
