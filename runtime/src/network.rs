@@ -83,8 +83,7 @@ impl Runtime {
 }
 
 fn at(name: &str, error: container::ContainerError) -> Error {
-    let error = Error::from(error);
-    Error::new(error.code(), format!("{name}: {}", error.message()))
+    Error::from(error).at(name)
 }
 
 impl Networks {

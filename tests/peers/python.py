@@ -48,8 +48,8 @@ def refused(call, kind, words, code=None):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--library", required=True)
-    library = os.path.abspath(parser.parse_args().library)
+    parser.add_argument("--library", dest="libudo", required=True)
+    library = os.path.abspath(parser.parse_args().libudo)
     os.environ["UDO_LIBRARY"] = library
     sys.dont_write_bytecode = True
     sys.path.insert(0, str(FOLDER))

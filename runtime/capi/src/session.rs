@@ -103,13 +103,11 @@ impl Session {
         }
     }
 
-    /// The tensors of a run.
+    /// The tensors of a run, which says if there are too few or too many.
     fn tensors(
-        &self,
         (inputs, input_count): (Tensors, usize),
         (outputs, output_count): (TensorPlaces, usize),
     ) -> Result<(Vec<DeviceTensor>, Vec<Option<DeviceTensor>>)> {
-        self.check_counts(input_count, output_count)?;
         let given = inputs.get(input_count, "inputs")?;
         let places = outputs.get(output_count, "outputs")?;
         let given = given.into_iter().map(|tensor| tensor.0.clone()).collect();
@@ -215,7 +213,7 @@ pub extern "C" fn udo_session_run(
 ) -> Option<Box<Error>> {
     guard(|| {
         let session = need(session, "session")?;
-        let (given, places) = session.tensors((inputs, input_count), (outputs, output_count))?;
+        let (given, places) = Session::tensors((inputs, input_count), (outputs, output_count))?;
         let made = session.lock()?.run_on(&given, &places)?;
         outputs.set(made.into_iter().map(Tensor).collect(), "outputs")
     })
@@ -236,7 +234,7 @@ pub extern "C" fn udo_session_submit(
 ) -> Option<Box<Error>> {
     guard(|| {
         let (session, out) = (need(session, "session")?, need(out, "out")?);
-        let (given, places) = session.tensors((inputs, input_count), (outputs, output_count))?;
+        let (given, places) = Session::tensors((inputs, input_count), (outputs, output_count))?;
         let options = run_options(options)?;
         let run = session.lock()?.submit(&given, &places, options)?;
         hand_out(out, Run(run));
@@ -258,7 +256,7 @@ pub extern "C" fn udo_session_record(
 ) -> Option<Box<Error>> {
     guard(|| {
         let (session, out) = (need(session, "session")?, need(out, "out")?);
-        let (given, places) = session.tensors((inputs, input_count), (outputs, output_count))?;
+        let (given, places) = Session::tensors((inputs, input_count), (outputs, output_count))?;
         let options = run_options(options)?;
         let launch = session.lock()?.record(&given, &places, options)?;
         hand_out(out, Launch(launch));
@@ -292,9 +290,7 @@ pub extern "C" fn udo_session_run_host(
         let mut runs = session.lock()?;
         for (at, (port, tensor)) in session.of.inputs.iter().zip(&given).enumerate() {
             let set = runs.set_input(&port.name, tensor).map_err(device::Error::from);
-            set.map_err(|error| {
-                device::Error::new(error.code(), format!("input {at}: {}", error.message()))
-            })?;
+            set.map_err(|error| error.at(format_args!("input {at}")))?;
         }
         runs.run().map_err(device::Error::from)?;
         let results = session.results(&runs)?;

@@ -145,6 +145,12 @@ impl Error {
         Self::new(code, said)
     }
 
+    /// The same refusal, saying first what it is of.
+    #[must_use]
+    pub fn at(self, place: impl fmt::Display) -> Self {
+        Self::new(self.code, format!("{place}: {}", self.message))
+    }
+
     /// The kind.
     pub const fn code(&self) -> ErrorCode {
         self.code

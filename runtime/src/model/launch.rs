@@ -25,6 +25,9 @@ pub struct SessionOptions {
     pub devices: Vec<DeviceId>,
 }
 
+/// There is a place for each of them from the start on.
+const MOST_IN_FLIGHT: usize = 1 << 16;
+
 /// Runs that may wait where nothing is said.
 const DEPTH: usize = 64;
 
@@ -46,6 +49,13 @@ pub(super) struct Devices {
 impl Devices {
     pub(super) fn choose(model: &Inner, options: &SessionOptions) -> Result<Self> {
         let devices = model.queues.devices();
+        let in_flight = options.frames.get().saturating_add(options.depth);
+        if in_flight > MOST_IN_FLIGHT {
+            let why = format!(
+                "a session with {in_flight} runs in flight, those that wait included; wanted at most {MOST_IN_FLIGHT}"
+            );
+            return Err(Error::new(ErrorCode::InvalidArgument, why));
+        }
         for &DeviceId { kind, index } in &options.devices {
             devices.get(kind, index)?;
         }
@@ -144,7 +154,8 @@ impl Session {
         let names = self.model.outputs.iter().map(String::as_str);
         check_count("outputs", outputs.len(), names)?;
         for (index, (input, given)) in self.model.inputs.iter().zip(inputs).enumerate() {
-            let desc = given.spec().desc().map_err(|error| at("input", index, &error))?;
+            let desc =
+                given.spec().desc().map_err(|error| error.at(format_args!("input {index}")))?;
             if !input.of.admits(&desc) {
                 let (name, wanted) = (&input.name, &input.of);
                 let why = format!("input {index}, {name:?}, is {desc}, wanted {wanted}");
@@ -196,10 +207,6 @@ fn check_count<'a>(
     let names: Vec<_> = wanted.map(|name| format!("{name:?}")).collect();
     let why = format!("{found} {side}, wanted {count}: {}", names.join(", "));
     Err(Error::new(ErrorCode::InvalidArgument, why))
-}
-
-fn at(side: &str, index: usize, error: &Error) -> Error {
-    Error::new(error.code(), format!("{side} {index}: {}", error.message()))
 }
 
 /// The memory of one run at a time, apart from that of its session.

@@ -29,7 +29,10 @@ impl Bound {
     ) -> Result<Self> {
         let mut bindings = Vec::with_capacity(inputs.len() + outputs.len());
         for (index, input) in inputs.iter().enumerate() {
-            bindings.push((input.bytes().map_err(|e| at("input", index, &e))?, Access::Read));
+            bindings.push((
+                input.bytes().map_err(|error| error.at(format_args!("input {index}")))?,
+                Access::Read,
+            ));
         }
         let mut places = Vec::with_capacity(outputs.len());
         for output in outputs {
@@ -91,7 +94,7 @@ impl Bound {
         let (Some(input), Some(lease)) = (self.inputs.get(index), self.leases.get(index)) else {
             return Err(none("input", index));
         };
-        input.read_leased(lease, into).map_err(|error| at("input", index, &error))
+        input.read_leased(lease, into).map_err(|error| error.at(format_args!("input {index}")))
     }
 
     /// Gives an output its shape and elements. One that is left to the run is made here, if the one of the run before has no
@@ -117,17 +120,13 @@ impl Bound {
                 }),
             },
         };
-        written.map_err(|error| at("output", index, &error))
+        written.map_err(|error| error.at(format_args!("output {index}")))
     }
 
     /// The outputs, as the last run left them.
     pub(crate) fn outputs(&self) -> &[Option<DeviceTensor>] {
         &self.outputs
     }
-}
-
-fn at(side: &str, index: usize, error: &Error) -> Error {
-    Error::new(error.code(), format!("{side} {index}: {}", error.message()))
 }
 
 fn none(side: &str, index: usize) -> Error {

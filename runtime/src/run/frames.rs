@@ -16,6 +16,8 @@ pub(crate) struct Frames {
     pub(super) queues: Arc<Queues>,
     /// How many runs may be in flight: those with a frame, and those that wait.
     most: usize,
+    /// How many frames there are.
+    count: usize,
     /// The devices that runs use.
     devices: Vec<DeviceId>,
     state: Mutex<State>,
@@ -35,6 +37,17 @@ impl fmt::Debug for Frames {
     }
 }
 
+impl Drop for Frames {
+    fn drop(&mut self) {
+        for &device in &self.devices {
+            if let Ok(queue) = self.queues.queue(device) {
+                queue.release(self.count);
+            }
+        }
+        self.queues.timer.release(self.most);
+    }
+}
+
 impl Frames {
     /// These frames, with room for `depth` runs to wait for one. They use `devices`.
     ///
@@ -46,14 +59,16 @@ impl Frames {
         queues: &Arc<Queues>,
         devices: Vec<DeviceId>,
     ) -> Result<Arc<Self>> {
-        let most = frames.len().saturating_add(depth);
-        for &device in &devices {
-            queues.queue(device)?.reserve(frames.len());
+        let (count, most) = (frames.len(), frames.len().saturating_add(depth));
+        let used =
+            devices.iter().map(|&device| queues.queue(device)).collect::<Result<Vec<_>>>()?;
+        for queue in used {
+            queue.reserve(count);
         }
         queues.timer.reserve(most);
         let waiting = std::array::from_fn(|_| VecDeque::with_capacity(depth));
         let state = Mutex::new(State { free: frames, waiting, in_flight: 0 });
-        Ok(Arc::new(Self { queues: Arc::clone(queues), most, devices, state }))
+        Ok(Arc::new(Self { queues: Arc::clone(queues), most, count, devices, state }))
     }
 
     /// Counts a run that is submitted.

@@ -44,6 +44,8 @@ pub(super) struct Queue {
 struct Waiting {
     /// By priority, the highest first; each in the order of submission.
     jobs: [VecDeque<Arc<Job>>; Priority::COUNT],
+    /// How many may wait at once.
+    room: usize,
     is_closed: bool,
     is_asleep: bool,
 }
@@ -120,11 +122,19 @@ impl Drop for Queues {
 }
 
 impl Queue {
-    /// Makes room for as many runs as may wait, so that who submits does not.
+    /// Makes room for as many runs more as may wait, so that who submits does not.
     pub(super) fn reserve(&self, more: usize) {
-        for jobs in &mut lock(&self.waiting).jobs {
-            jobs.reserve(more);
+        let mut waiting = lock(&self.waiting);
+        let Waiting { jobs, room, .. } = &mut *waiting;
+        *room += more;
+        for jobs in jobs {
+            jobs.reserve(room.saturating_sub(jobs.len()));
         }
+    }
+
+    /// Takes back what was reserved.
+    pub(super) fn release(&self, fewer: usize) {
+        lock(&self.waiting).room -= fewer;
     }
 
     pub(super) fn push(&self, job: Arc<Job>) {
@@ -192,5 +202,24 @@ impl Queue {
                 hint::spin_loop();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use udo_api::CoreKind;
+
+    use super::*;
+
+    #[test]
+    fn there_is_room_for_all_that_was_reserved() {
+        let queues = Queues::new(Devices::default());
+        let queue = queues.queue(DeviceId { kind: CoreKind::Cpu, index: 0 }).unwrap();
+        queue.reserve(30);
+        queue.reserve(40);
+        assert!(lock(&queue.waiting).jobs.iter().all(|jobs| jobs.capacity() >= 70));
+        queue.release(30);
+        queue.release(40);
+        assert_eq!(lock(&queue.waiting).room, 0);
     }
 }

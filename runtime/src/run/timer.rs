@@ -21,6 +21,8 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     runs: Vec<Limit>,
+    /// How many there may be at once.
+    room: usize,
     is_started: bool,
     is_closed: bool,
 }
@@ -33,8 +35,17 @@ struct Limit {
 }
 
 impl Timer {
+    /// Makes room for as many limits more, so that who submits does not.
     pub(super) fn reserve(&self, more: usize) {
-        lock(&self.0.state).runs.reserve(more);
+        let mut state = lock(&self.0.state);
+        let State { runs, room, .. } = &mut *state;
+        *room += more;
+        runs.reserve(room.saturating_sub(runs.len()));
+    }
+
+    /// Takes back what was reserved.
+    pub(super) fn release(&self, fewer: usize) {
+        lock(&self.0.state).room -= fewer;
     }
 
     /// Starts its thread, unless that runs.

@@ -83,6 +83,11 @@ fn a_session_asks_for_devices_that_there_are() {
         model.session_with(&SessionOptions { devices, ..SessionOptions::default() }).unwrap_err();
     assert_eq!(error.code(), ErrorCode::DeviceUnavailable);
     assert!(error.to_string().starts_with("there is no device dsp:3"), "{error}");
+    let error = model
+        .session_with(&SessionOptions { depth: usize::MAX, ..SessionOptions::default() })
+        .unwrap_err();
+    assert_eq!(error.code(), ErrorCode::InvalidArgument);
+    assert!(error.to_string().ends_with("wanted at most 65536"), "{error}");
 }
 
 /// Inputs and outputs, and what is said of them.
