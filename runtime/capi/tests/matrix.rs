@@ -138,7 +138,6 @@ fn valid(function: &str, of: &str, name: &str) -> String {
         ("const void *", "bytes") => "MODEL",
         ("size_t", "len") if function.ends_with("_bytes") => "sizeof MODEL - 1",
         ("const char *", "network_name") => "NETWORK",
-        ("size_t", "stage") => "0",
         ("size_t", "len") => "16",
         ("size_t", "rank") | ("uint32_t", "tensor") => "2",
         ("size_t", "input_count") if function.starts_with("udo_graph_add") => "2",
@@ -163,8 +162,8 @@ fn valid(function: &str, of: &str, name: &str) -> String {
         ) => "1",
         (
             _,
-            "index" | "offset" | "to_offset" | "from_offset" | "value" | "packing" | "layout"
-            | "upkeep",
+            "stage" | "index" | "offset" | "to_offset" | "from_offset" | "value" | "packing"
+            | "layout" | "upkeep",
         ) => "0",
         _ => {
             let handle = of.strip_prefix("const ").unwrap_or(of);
