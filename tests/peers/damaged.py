@@ -1,11 +1,12 @@
-"""Models with damage: whatever a file holds, `udo explain` says what is in it or why not, soon and in little memory.
+"""Models with damage: whatever a file holds, `udo` says what is in it or why not, soon and in little memory.
 
     python tests/peers/damaged.py --udo target/release/udo model.onnx [more.onnx ..] [--count 1000] [--seed 1]
 
 Needs nothing but Python. Of each file in turn some bytes are changed, taken out or cut off, as a seed says that is printed
-with every finding; `--seed S --count 1` repeats one. A finding is an exit code other than 0 and 1, a run of more than
-`--seconds`, or memory of more than 64 MiB, what the undamaged model takes where that is more, and 8 times the file.
-Exits with 1 if there is one.
+with every finding; `--seed S --count 1` repeats one. What is left goes through `udo explain`, and through `udo verify` where a
+folder `test_data_set_0` lies beside the model, so that it runs if it can. A finding is an exit code other than 0 and 1, one that
+takes more than `--seconds`, or memory of more than 64 MiB, what the undamaged model takes where that is more, and 8 times the
+file; for `verify`, whose sessions have `--max-memory`, that on top. Exits with 1 if there is one.
 """
 
 import argparse
@@ -20,6 +21,8 @@ from collections import Counter
 from pathlib import Path
 
 MIB = 1 << 20
+# What sessions of damaged models may take.
+SESSIONS = 256 * MIB
 
 
 def damaged(good, dice):
@@ -44,14 +47,12 @@ def damaged(good, dice):
     return bytes(bytes_)
 
 
-def explained(udo, path, seconds):
+def done(command, seconds):
     """Exit code, or none where it takes too long; the largest resident memory; what it said."""
     with tempfile.TemporaryFile() as said:
         # Bytes that a damaged model asks for must not take the machine down.
         limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (16 << 30, 16 << 30))
-        child = subprocess.Popen(
-            [udo, "explain", str(path)], stdout=subprocess.DEVNULL, stderr=said, preexec_fn=limit
-        )
+        child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said, preexec_fn=limit)
         end = time.monotonic() + seconds
         while True:
             pid, status, usage = os.wait4(child.pid, os.WNOHANG)
@@ -69,6 +70,14 @@ def explained(udo, path, seconds):
         return code, usage.ru_maxrss << 10, said.read().decode(errors="replace")
 
 
+def commands(udo, model, beside):
+    """What a model goes through, each with the memory that its sessions may have."""
+    yield [udo, "explain", str(model)], 0
+    data = beside / "test_data_set_0"
+    if data.is_dir():
+        yield [udo, "verify", str(model), "--data", str(data), "--max-memory", str(SESSIONS)], SESSIONS
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("models", nargs="+", type=Path)
@@ -77,32 +86,36 @@ def main():
     parser.add_argument("--seed", type=int, default=1, help="the first seed (default 1)")
     parser.add_argument("--seconds", type=float, default=20, help="the most that one may take (default 20)")
     arguments = parser.parse_args()
-    good = [(path, path.read_bytes()) for path in arguments.models]
-    usual = {path: explained(arguments.udo, path, arguments.seconds)[1] for path, _ in good}
+    models = arguments.models
+    usual = {}
+    for path in models:
+        for command, _ in commands(arguments.udo, path, path.parent):
+            usual[path, command[1]] = done(command, arguments.seconds)[1]
     codes, findings, slowest, largest = Counter(), 0, 0.0, 0.0
     with tempfile.TemporaryDirectory() as folder:
         broken = Path(folder) / "broken.onnx"
         for seed in range(arguments.seed, arguments.seed + arguments.count):
-            path, of = good[seed % len(good)]
-            file = damaged(of, random.Random(seed))
-            broken.write_bytes(file)
-            start = time.monotonic()
-            code, held, said = explained(arguments.udo, broken, arguments.seconds)
-            slowest = max(slowest, time.monotonic() - start)
-            codes[code] += 1
-            limit = max(64 * MIB, usual[path]) + 8 * len(file)
-            largest = max(largest, held / limit)
-            problem = None
-            if code not in (0, 1):
-                problem = "took too long" if code is None else f"ended with {code}"
-            elif code == 1 and not said.startswith(("error: ", "note: ")):
-                problem = "ended with 1 and no error"
-            elif held > limit:
-                problem = f"took {held / MIB:.0f} MiB, wanted at most {limit / MIB:.0f}"
-            if problem:
-                findings += 1
-                print(f"seed {seed}, {path}: {problem}: {said.strip()[-300:]}", flush=True)
-    counts = ", ".join(f"{count} with {code}" for code, count in sorted(codes.items(), key=str))
+            path = models[seed % len(models)]
+            # Nothing of it is kept: a child is counted with what its parent holds when it starts.
+            broken.write_bytes(damaged(path.read_bytes(), random.Random(seed)))
+            for command, room in commands(arguments.udo, broken, path.parent):
+                start = time.monotonic()
+                code, held, said = done(command, arguments.seconds)
+                slowest = max(slowest, time.monotonic() - start)
+                codes[command[1], code] += 1
+                limit = max(64 * MIB, usual[path, command[1]]) + 8 * broken.stat().st_size + room
+                largest = max(largest, held / limit)
+                problem = None
+                if code not in (0, 1):
+                    problem = "took too long" if code is None else f"ended with {code}"
+                elif code == 1 and "error: " not in said and command[1] == "explain":
+                    problem = "ended with 1 and no error"
+                elif held > limit:
+                    problem = f"took {held / MIB:.0f} MiB, wanted at most {limit / MIB:.0f}"
+                if problem:
+                    findings += 1
+                    print(f"seed {seed}, {path}: {command[1]} {problem}: {said.strip()[-300:]}", flush=True)
+    counts = ", ".join(f"{count} {name} with {code}" for (name, code), count in sorted(codes.items(), key=str))
     print(
         f"{arguments.count} damaged files from seed {arguments.seed} on: {counts}; the slowest took {slowest:.2f} s, "
         f"the largest {largest:.0%} of the memory that it may; {findings} findings"

@@ -33,7 +33,7 @@ extern "C" {
 #define UDO_ABI_MINOR 0u
 /* Initializes the version in the head of a package's table. */
 #define UDO_ABI_VERSION {UDO_ABI_MAJOR, UDO_ABI_MINOR}
-#define UDO_ABI_FINGERPRINT UINT64_C(0xd886b60f8b195e3e)
+#define UDO_ABI_FINGERPRINT UINT64_C(0xa51d03c020b4897e)
 #define UDO_SDK_VERSION "0.1.0"
 #define UDO_MAX_RANK 8
 
@@ -597,7 +597,11 @@ typedef struct udo_parallel_table {
      * thread, and returns when all are done. */
     void (*run)(const void *ctx, size_t count, void (*task)(const void *task_ctx, size_t index),
                 const void *task_ctx);
-    uint64_t reserved_words[4];
+    /* A word that any thread may turn from zero to something else while execute runs, by an atomic write: nobody
+     * wants the results then, so that calls which have not begun may be left out, and execute answers
+     * `UDO_CANCELLED`. Null where nobody does. */
+    const uint32_t *stop;
+    uint64_t reserved_words[3];
 } udo_parallel_table;
 
 /* The arguments of execute: less than two cache lines. */

@@ -119,6 +119,8 @@ statuses! {
     OUTPUT_NOT_TAKEN = 16, "returned without having taken an output";
     /// The extents of a bounded output were left open.
     EXTENT_NOT_SAID = 17, "returned without having said the extents of a bounded output";
+    /// Nobody wants the results any more, so it ended early.
+    CANCELLED = 18, "was stopped, as nobody wants its results any more";
 }
 
 impl Status {

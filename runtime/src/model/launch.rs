@@ -131,7 +131,8 @@ impl Session {
     fn frames(&mut self) -> Result<&Arc<Frames>> {
         if self.frames.is_none() {
             let frame = |_| -> Result<Box<dyn Work>> {
-                let session = Self::new(Arc::clone(&self.model), &self.options)?;
+                let mut session = Self::new(Arc::clone(&self.model), &self.options)?;
+                session.make_stoppable();
                 Ok(Box::new(Frame { session }))
             };
             let frames = (0..self.options.frames.get()).map(frame).collect::<Result<Vec<_>>>()?;
@@ -183,6 +184,13 @@ impl Session {
         Ok(())
     }
 
+    /// Has the kernels of the shapes at hand see when a run is to end.
+    fn make_stoppable(&mut self) {
+        if let Some(met) = self.met.first_mut() {
+            met.prepared.make_stoppable();
+        }
+    }
+
     /// Gives what the last run computed to what it is bound to.
     fn give_to(&self, bound: &mut Bound) -> Result<()> {
         for (index, name) in self.model.outputs.iter().enumerate() {
@@ -217,7 +225,9 @@ struct Frame {
 impl Work for Frame {
     fn begin(&mut self, bound: &mut Bound) -> Result<()> {
         self.session.take_from(bound)?;
-        self.session.prepare_inputs().map_err(|error| Error::from(RunError::from(error)))
+        self.session.prepare_inputs().map_err(|error| Error::from(RunError::from(error)))?;
+        self.session.make_stoppable();
+        Ok(())
     }
 
     fn device(&self, part: usize) -> Option<DeviceId> {
@@ -232,7 +242,8 @@ impl Work for Frame {
 
     fn run(&mut self, part: usize, stop: &Stop<'_>) -> Result<()> {
         let Some(met) = self.session.met.first_mut() else { return Ok(()) };
-        met.prepared.run_part(part, &|| stop.is_set()).map_err(RunError::from)?;
+        let ran = met.prepared.run_part(part, stop.word(), &|| stop.is_set());
+        ran.map_err(RunError::from)?;
         if met.prepared.part(part + 1).is_none() && !stop.is_set() {
             self.session.replans += met.run_behind(Watch::Nothing)?;
         }

@@ -66,7 +66,7 @@ pub type Callback = Box<dyn FnMut(&Result<()>) + Send>;
 /// How a run is submitted.
 #[derive(Default)]
 pub struct RunOptions {
-    /// How long it may take from its submission to its end. What runs over that is told to end, and ends between two steps:
+    /// How long it may take from its submission to its end. What runs over that is told to end, and ends between two steps or calls of a parallel-for:
     /// its leases are kept as long as it does not.
     pub timeout: Option<Duration>,
     /// What matters most.
@@ -142,7 +142,7 @@ impl Run {
         self.job.has_ended(self.submission)
     }
 
-    /// Asks it to end, as [`ErrorCode::Cancelled`]: at once where it has not begun, else between two steps. Nothing, if it
+    /// Asks it to end, as [`ErrorCode::Cancelled`]: at once where it has not begun, else between two steps or two calls of a parallel-for. Nothing, if it
     /// has ended.
     pub fn cancel(&self) {
         job::stop(&self.job, self.submission, work::Cause::Cancelled);

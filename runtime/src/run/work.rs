@@ -1,6 +1,6 @@
 //! What a run does, as its queues see it: parts, each on a device, between taking inputs and giving outputs.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::Bound;
 use crate::device::{Device, DeviceId, Error, ErrorCode, Result};
@@ -29,12 +29,12 @@ pub(super) enum Cause {
 
 /// Whether a run is to end early: its first cause stays.
 #[derive(Debug, Default)]
-pub(super) struct Flag(AtomicU8);
+pub(super) struct Flag(AtomicU32);
 
 impl Flag {
     /// Sets it, unless it is; whether this did.
     pub(super) fn set(&self, cause: Cause) -> bool {
-        self.0.compare_exchange(0, cause as u8, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+        self.0.compare_exchange(0, cause as u32, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
 
     pub(super) fn clear(&self) {
@@ -77,6 +77,11 @@ impl Stop<'_> {
     #[inline]
     pub(crate) fn is_set(&self) -> bool {
         self.flag.0.load(Ordering::Relaxed) != 0 || self.device.is_lost()
+    }
+
+    /// The word that turns from zero once the run is to end, for who cannot ask; a device that is lost does not turn it.
+    pub(crate) fn word(&self) -> &AtomicU32 {
+        &self.flag.0
     }
 
     /// Why it is to end.

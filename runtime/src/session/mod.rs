@@ -7,6 +7,7 @@ mod extents;
 mod geometry;
 mod parts;
 mod ports;
+mod stop;
 mod trace;
 mod turn;
 
@@ -35,6 +36,7 @@ use exchange::Exchanged;
 use extents::{Extents, SharedArg, pass_shapes};
 use geometry::StepGeometry;
 use parts::Part;
+use stop::Stoppable;
 pub use trace::{Span, SpanKind, Trace};
 use turn::Turn;
 
@@ -160,8 +162,9 @@ pub struct Prepared {
     args: Vec<ExecArgs>,
     calls: Vec<Call>,
     turns: Vec<Turn>,
-    /// For runs that are cut.
+    /// For runs that are cut, and may be stopped.
     parts: Vec<Part>,
+    stoppable: Option<Stoppable>,
     exchanged: Vec<Exchanged>,
     /// The tensors of the steps that say each shape. The first one has what the last of them said.
     said_by: BTreeMap<ShapeId, Vec<usize>>,
@@ -247,6 +250,7 @@ impl Prepared {
             calls: Vec::with_capacity(plan.steps.len()),
             turns: Vec::new(),
             parts: Part::all(&plan),
+            stoppable: None,
             exchanged: Vec::new(),
             said_by: BTreeMap::new(),
             shapes: Vec::new(),
@@ -497,7 +501,11 @@ impl Prepared {
                 }
             }
         }
-        // The pointers into `args` were taken before it was written to.
+        self.point_calls();
+    }
+
+    /// The pointers into `args` were taken before it was written to.
+    fn point_calls(&mut self) {
         let args = self.args.as_ptr();
         for (index, call) in self.calls.iter_mut().enumerate() {
             call.args = args.wrapping_add(index);

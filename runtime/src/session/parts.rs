@@ -1,8 +1,9 @@
 //! A run cut into parts, each on one kind of core, for who runs them on threads of their own.
 
 use std::ops::Range;
+use std::sync::atomic::AtomicU32;
 
-use udo_api::CoreKind;
+use udo_api::{CoreKind, Status};
 
 use super::{Prepared, StepError};
 use crate::exit_guard;
@@ -39,11 +40,12 @@ impl Prepared {
         self.parts.get(index).map(|part| part.kind)
     }
 
-    /// Runs one part, the first of which begins a run, up to its end or to where `is_stopped` says so. Uses no heap unless it
-    /// fails.
+    /// Runs one part, the first of which begins a run, up to its end or to where `is_stopped` says so; kernels look at `stop`
+    /// themselves. Uses no heap unless it fails.
     pub(crate) fn run_part(
         &mut self,
         index: usize,
+        stop: &AtomicU32,
         is_stopped: &dyn Fn() -> bool,
     ) -> Result<(), StepError> {
         self.enter_thread();
@@ -52,12 +54,13 @@ impl Prepared {
         }
         let Some(part) = self.parts.get(index) else { return Ok(()) };
         let progress = Progress::of(&self.plan.steps);
-        let ran = exit_guard::during(&progress, || {
+        let run = || {
             if self.turns.is_empty() {
                 return self.run_until(part.calls.clone(), &progress, is_stopped);
             }
             self.walk(|calls| self.run_until(calls, &progress, is_stopped))
-        });
+        };
+        let ran = exit_guard::during(&progress, || self.stopped_by(stop, run));
         match ran {
             Err(Halt::Failed(error)) => Err(error),
             Ok(()) | Err(Halt::Stopped) => Ok(()),
@@ -74,7 +77,10 @@ impl Prepared {
             if is_stopped() {
                 return Err(Halt::Stopped);
             }
-            self.run_calls(index..index + 1, progress).map_err(Halt::Failed)?;
+            self.run_calls(index..index + 1, progress).map_err(|error| {
+                let is_cancelled = error.error.status == Status::CANCELLED && is_stopped();
+                if is_cancelled { Halt::Stopped } else { Halt::Failed(error) }
+            })?;
         }
         Ok(())
     }

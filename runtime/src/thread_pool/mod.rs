@@ -127,7 +127,8 @@ impl Pool {
             width: u32::try_from(wanted).unwrap_or(u32::MAX),
             ctx: Arc::as_ptr(&team).cast(),
             run,
-            reserved_words: [0; 4],
+            stop: std::ptr::null(),
+            reserved_words: [0; 3],
         });
         let mut pool = Self { team, table, workers: Vec::with_capacity(wanted - 1) };
         for index in 1..wanted {
@@ -171,6 +172,12 @@ impl Pool {
     /// The table that kernels get; it lives as long as the pool, at one address.
     pub(crate) fn table(&self) -> *const ParallelTable {
         self.shared_table().map_or(std::ptr::null(), |table| &raw const *table)
+    }
+
+    /// A copy of it, which may differ in who stops the work. It serves as long as the pool lives.
+    pub(crate) fn table_of_its_own(&self) -> ParallelTable {
+        let ParallelTable { size, width, ctx, run, stop, reserved_words } = *self.table;
+        ParallelTable { size, width, ctx, run, stop, reserved_words }
     }
 
     /// The same, for as long as the pool is borrowed; none where there are no workers.

@@ -1,5 +1,6 @@
 //! A package whose kernel waits until the test lets it go: what is in flight meanwhile is in flight for sure.
 
+use std::num::NonZero;
 use std::slice;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -18,8 +19,11 @@ use udo_runtime::runtime::Runtime;
 use super::{LONG, compile, cpu, elements, on, with_frames};
 
 static PACKAGE: PackageV1 = PackageV1::new("Gates", "1.0.0")
-    .ops(&[OpDef::of::<Gate>()])
-    .kernels(&[KernelDef::new::<GateF32>("Gate", Core::CPU)]);
+    .ops(&[OpDef::of::<Gate>(), OpDef::of::<ManyGates>()])
+    .kernels(&[
+        KernelDef::new::<GateF32>("Gate", Core::CPU),
+        KernelDef::new::<ManyGatesF32>("ManyGates", Core::CPU),
+    ]);
 
 /// Its input, once gate number `of` is open.
 struct Gate;
@@ -38,8 +42,24 @@ impl Op for Gate {
     }
 }
 
+/// Its input, in calls of one parallel-for, of which the first ones wait for gate number `of`.
+struct ManyGates;
+
+impl Op for ManyGates {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "ManyGates",
+        &[Port::required("x", F32)],
+        &[Port::required("y", F32)],
+        &[Param::scalar("of", DType::I64)],
+    );
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        Gate::infer(cx)
+    }
+}
+
 /// How many calls began, and how many may end. A test has a gate of its own.
-static GATES: [(AtomicU32, AtomicU32); 4] = [const { (AtomicU32::new(0), AtomicU32::new(0)) }; 4];
+static GATES: [(AtomicU32, AtomicU32); 6] = [const { (AtomicU32::new(0), AtomicU32::new(0)) }; 6];
 
 struct GateF32 {
     of: usize,
@@ -51,14 +71,42 @@ impl Kernel for GateF32 {
     }
 
     fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
-        let (began, open) = &GATES[self.of];
-        let number = began.fetch_add(1, Ordering::SeqCst);
-        while open.load(Ordering::SeqCst) <= number {
-            std::thread::yield_now();
-        }
+        pass(self.of);
         let x = io.inputs.get::<f32>(0)?;
         io.outputs.take::<f32>(0)?.copy_from_slice(x);
         Ok(())
+    }
+}
+
+struct ManyGatesF32 {
+    of: usize,
+}
+
+/// How many calls `ManyGates` makes, of which so many wait at its gate: as many as a test has threads.
+const CALLS: usize = 1000;
+
+impl Kernel for ManyGatesF32 {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        Ok(Self { of: usize::try_from(cx.int("of")?).unwrap_or_default() })
+    }
+
+    fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
+        io.parallel.run(CALLS, |_| {
+            pass(self.of);
+            Ok(())
+        })?;
+        let x = io.inputs.get::<f32>(0)?;
+        io.outputs.take::<f32>(0)?.copy_from_slice(x);
+        Ok(())
+    }
+}
+
+/// Goes through a gate, once that is open for as many.
+fn pass(gate: usize) {
+    let (began, open) = &GATES[gate];
+    let number = began.fetch_add(1, Ordering::SeqCst);
+    while open.load(Ordering::SeqCst) <= number {
+        std::thread::yield_now();
     }
 }
 
@@ -124,6 +172,30 @@ fn a_kernel_that_ignores_its_cancellation_keeps_the_leases_until_it_ends() {
     assert_eq!(run.wait().unwrap_err().code(), ErrorCode::Cancelled);
     assert_eq!(elements::<f32>(&y), [7.0, 7.0], "what was cancelled is not written");
     x.write(&[0; 8]).unwrap();
+}
+
+#[test]
+fn a_parallel_for_makes_no_more_calls_once_its_run_is_cancelled() {
+    for (gate, threads) in [(4, 1), (5, 2)] {
+        let runtime = runtime();
+        let threads = NonZero::new(threads).unwrap();
+        let text = text(gate).replace("Gate@1", "ManyGates@1");
+        let model = compile(&runtime, &text, &Options { threads, ..Options::default() });
+        let mut session = model.session().unwrap();
+        let x = on(&cpu(&runtime), &[2], &[1.0f32, -2.0]);
+        let run = session.submit(slice::from_ref(&x), &[None], RunOptions::default()).unwrap();
+        let at_once = u32::try_from(threads.get()).unwrap();
+        began(gate, at_once);
+        run.cancel();
+        open(gate, u32::MAX);
+        assert_eq!(run.wait().unwrap_err().code(), ErrorCode::Cancelled);
+        assert_eq!(GATES[gate].0.load(Ordering::SeqCst), at_once, "calls that began");
+        let run = session.submit(slice::from_ref(&x), &[None], RunOptions::default()).unwrap();
+        run.wait_timeout(LONG).unwrap();
+        assert_eq!(elements::<f32>(&run.output(0).unwrap()), [-1.0, 0.0], "the next one is whole");
+        let calls = GATES[gate].0.load(Ordering::SeqCst) - at_once;
+        assert_eq!(usize::try_from(calls).unwrap(), CALLS);
+    }
 }
 
 #[test]

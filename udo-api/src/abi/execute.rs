@@ -225,8 +225,12 @@ abi_struct! {
             task: unsafe extern "C" fn(task_ctx: *const c_void, index: usize),
             task_ctx: *const c_void,
         ),
+        /// A word that any thread may turn from zero to something else while execute runs, by an atomic write: nobody wants the
+        /// results then, so that calls which have not begun may be left out, and execute answers `CANCELLED`. Null where
+        /// nobody does.
+        pub stop: *const u32,
         /// Zero.
-        pub reserved_words: [u64; 4],
+        pub reserved_words: [u64; 3],
     }
 }
 

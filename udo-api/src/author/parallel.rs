@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use super::rows::RowsMut;
 use crate::abi::ParallelTable;
@@ -27,9 +27,24 @@ impl fmt::Debug for Parallel<'_> {
 /// What the calls of one parallel-for share.
 struct Task<'f, F> {
     body: &'f F,
+    stop: Stop<'f>,
     failed: AtomicBool,
     // Locked only after a failure.
     failure: Mutex<Failure>,
+}
+
+/// What says that nobody wants the results any more, if anything does.
+#[derive(Clone, Copy)]
+struct Stop<'a>(Option<&'a AtomicU32>);
+
+impl Stop<'_> {
+    fn is_set(self) -> bool {
+        self.0.is_some_and(|word| word.load(Ordering::Relaxed) != 0)
+    }
+
+    fn check(self) -> Result<(), ExecError> {
+        if self.is_set() { Err(ExecError::of(Status::CANCELLED)) } else { Ok(()) }
+    }
 }
 
 struct Failure {
@@ -51,25 +66,36 @@ impl<'a> Parallel<'a> {
         self.table.map_or(1, |t| t.width.max(1) as usize)
     }
 
-    /// Calls `body` once for each number below `count`, in any order, on any thread. Once a call has failed,
-    /// those that have not started are skipped.
+    fn stop(&self) -> Stop<'a> {
+        let word = self.table.map(|table| table.stop.cast_mut()).filter(|word| !word.is_null());
+        // SAFETY: the host writes the word atomically, and keeps it for as long as the table.
+        Stop(word.map(|word| unsafe { AtomicU32::from_ptr(word) }))
+    }
+
+    /// Calls `body` once for each number below `count`, in any order, on any thread. Once a call has failed, or the run
+    /// was cancelled, those that have not started are skipped.
     ///
     /// # Errors
     /// The worst error of the calls that were made; a panic or heap use on a worker is an error like any other.
+    /// [`Status::CANCELLED`] if nobody wants the results any more, whether calls were skipped or not.
     pub fn run<F>(&self, count: usize, body: F) -> Result<(), ExecError>
     where
         F: Fn(usize) -> Result<(), ExecError> + Sync,
     {
+        let stop = self.stop();
         let Some(table) = self.table.filter(|t| t.width > 1 && count > 1) else {
-            return (0..count).try_for_each(body);
+            return (0..count).try_for_each(|index| {
+                stop.check()?;
+                body(index)
+            });
         };
         let failure = Failure { error: ExecError::of(Status::OK), traces: Traces::NONE };
-        let task =
-            Task { body: &body, failed: AtomicBool::new(false), failure: Mutex::new(failure) };
+        let (failed, failure) = (AtomicBool::new(false), Mutex::new(failure));
+        let task = Task { body: &body, stop, failed, failure };
         // SAFETY: `work::<F>` matches the context's type, and the host returns when all calls are done.
         unsafe { (table.run)(table.ctx, count, work::<F>, std::ptr::from_ref(&task).cast()) };
         if !task.failed.load(Ordering::Acquire) {
-            return Ok(());
+            return stop.check();
         }
         let failure = task.failure.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         guard::with_this_thread(|cell| cell.adopt(&failure.traces));
@@ -188,7 +214,7 @@ where
     // SAFETY: `Parallel::run` passes a `Task<F>` that outlives every call.
     let task = unsafe { &*ctx.cast::<Task<'_, F>>() };
     // It says only that a call is in vain; who reads `failure` waits for all of them.
-    if task.failed.load(Ordering::Relaxed) {
+    if task.failed.load(Ordering::Relaxed) || task.stop.is_set() {
         return;
     }
     guard::with_this_thread(|cell| {

@@ -62,7 +62,8 @@ pub(crate) fn execute(
         width: caller.threads,
         ctx: std::ptr::null(),
         run: backwards,
-        reserved_words: [0; 4],
+        stop: std::ptr::null(),
+        reserved_words: [0; 3],
     };
     let parallel = if caller.threads == 1 { std::ptr::null() } else { &raw const parallel };
     let ports = (inputs.len(), outputs.len());
