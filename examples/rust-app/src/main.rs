@@ -9,10 +9,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use udo_api::{Core, GuardAlloc};
-use udo_runtime::import::{self, ImportOptions};
-use udo_runtime::model::{Model, Options};
+use udo_runtime::model::Options;
 use udo_runtime::place::PlaceOptions;
-use udo_runtime::registry::Registry;
+use udo_runtime::runtime::{LoadOptions, Runtime};
 
 /// Lets built-in kernels be caught when they use the heap, as packages' own always are.
 #[global_allocator]
@@ -46,14 +45,15 @@ fn main() -> ExitCode {
 }
 
 fn run(path: &Path, package: Option<&Path>, cores: &str) -> Result<(), Box<dyn Error>> {
-    let mut registry = Registry::builtin()?;
-    if let Some(package) = package {
-        registry.open(package)?;
-    }
+    let builder = Runtime::builder();
+    let runtime = match package {
+        Some(package) => builder.package(package).build()?,
+        None => builder.build()?,
+    };
 
-    let graph = import::file(path, &ImportOptions::default())?;
     let place = PlaceOptions { cores: parse_cores(cores)?, ..PlaceOptions::default() };
-    let model = Model::compile(graph, &mut registry, &Options { place, ..Options::default() })?;
+    let compile = Options { place, ..Options::default() };
+    let model = runtime.load_with(path, &LoadOptions { compile, ..LoadOptions::default() })?;
     for notice in &model.report().notices {
         println!("note: {notice}");
     }
