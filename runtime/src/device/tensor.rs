@@ -1,6 +1,7 @@
 //! Tensors in a device's memory.
 
 use super::Device;
+use super::cache::Coherence;
 use super::error::{Error, ErrorCode, Result, invalid};
 use super::lease::{Lease, LeaseSet};
 use super::memory::{AllocOptions, MemoryView};
@@ -238,6 +239,16 @@ impl DeviceTensor {
             return Ok(());
         }
         self.reshape(dims)
+    }
+
+    /// Whether a run may give it this.
+    pub(crate) fn may_take(&self, result: &TensorSpec) -> bool {
+        self.clone().take_result(result).is_ok()
+    }
+
+    /// Whether its elements lie as those of runs do: one batch behind the other, where host and device see the same.
+    pub(crate) fn lies_as_runs_do(&self) -> bool {
+        self.spec.packing() == Packing::N1 && self.device().coherence() == Coherence::Coherent
     }
 
     /// As [`DeviceTensor::read`], by somebody who has a lease of at least its bytes.

@@ -9,7 +9,7 @@ use super::behind::Watch;
 use super::session::Session;
 use super::{Inner, RunError};
 use crate::device::{Device, DeviceId, DeviceTensor, Error, ErrorCode, Result, TensorSpec};
-use crate::run::{Bound, Frames, Launch, Run, RunOptions, Stop, Work};
+use crate::run::{Bound, Copies, Frames, Launch, Run, RunOptions, Stop, Work};
 
 /// How a session runs.
 #[derive(Clone, Debug)]
@@ -83,16 +83,29 @@ impl Session {
     ) -> Result<Vec<DeviceTensor>> {
         let mut bound = self.bind_tensors(inputs, outputs)?;
         bound.take()?;
-        self.take_from(&bound)?;
-        self.run().map_err(Error::from)?;
-        self.give_to(&mut bound)?;
+        let ran = self.run_bound(&mut bound);
+        self.unbind();
+        self.copies = bound.copies();
+        ran?;
         bound.give_back();
         Ok(bound.outputs().iter().flatten().cloned().collect())
     }
 
+    fn run_bound(&mut self, bound: &mut Bound) -> Result<()> {
+        self.take_from(bound)?;
+        self.run().map_err(Error::from)?;
+        self.give_to(bound)
+    }
+
+    /// What the last [`Session::run_on`] copied of its inputs and outputs.
+    pub fn copies(&self) -> Copies {
+        self.copies
+    }
+
     /// Submits a run over tensors of devices, in the order of the model's inputs and outputs: an output that is not given is made
     /// in memory of the session's device. It never waits for anything to be computed. The run keeps its tensors: nobody
-    /// else writes them, or reads its outputs, until it ends.
+    /// else writes them, or reads its outputs, until it ends. They are used where they lie if that can be ([`Run::copies`]), so
+    /// that outputs of a run that does not end well hold anything.
     ///
     /// # Errors
     /// A tensor does not fit its input or output; somebody is at one of them; as many runs are in flight as the
@@ -176,10 +189,30 @@ impl Session {
         Bound::new(inputs, outputs, &self.devices.home)
     }
 
-    /// Has the next run take what a run is bound to.
-    fn take_from(&mut self, bound: &Bound) -> Result<()> {
-        for (index, spec) in bound.inputs().enumerate() {
-            self.read_input(index, &spec.desc()?, &|into| bound.read(index, into))?;
+    /// Has the next run read and write what a run is bound to, in place where that can be: as long as it has the leases.
+    fn take_from(&mut self, bound: &mut Bound) -> Result<()> {
+        self.unbind();
+        // Those of another shape than that at hand wait for the plan for theirs.
+        for index in 0..self.model.inputs.len() {
+            let desc = bound.input(index)?.desc()?;
+            if self.has_at_hand(index, &desc) {
+                self.wait_no_more(index);
+            } else {
+                self.read_input(index, &desc, &mut |into| bound.read(index, into))?;
+            }
+        }
+        self.prepare_inputs().map_err(|error| Error::from(RunError::from(error)))?;
+        for index in 0..self.model.inputs.len() {
+            let met = self.met.first_mut();
+            if !met.is_some_and(|met| met.prepared.bind_input(index, bound)) {
+                let desc = bound.input(index)?.desc()?;
+                self.read_input(index, &desc, &mut |into| bound.read(index, into))?;
+            }
+        }
+        let Some(met) = self.met.first_mut() else { return Ok(()) };
+        for (index, name) in self.model.outputs.iter().enumerate() {
+            let output = met.prepared.carried(name);
+            met.prepared.bind_output(output, index, bound)?;
         }
         Ok(())
     }
@@ -188,6 +221,13 @@ impl Session {
     fn make_stoppable(&mut self) {
         if let Some(met) = self.met.first_mut() {
             met.prepared.make_stoppable();
+        }
+    }
+
+    /// Has what a run was bound to be the caller's alone.
+    fn unbind(&mut self) {
+        for met in &mut self.met {
+            met.prepared.unbind();
         }
     }
 
@@ -225,7 +265,6 @@ struct Frame {
 impl Work for Frame {
     fn begin(&mut self, bound: &mut Bound) -> Result<()> {
         self.session.take_from(bound)?;
-        self.session.prepare_inputs().map_err(|error| Error::from(RunError::from(error)))?;
         self.session.make_stoppable();
         Ok(())
     }

@@ -15,7 +15,7 @@ use crate::graph::DimSpec;
 use crate::memory::{Buffer, Tensor};
 use crate::plan::Plan;
 use crate::resolve::{self, BindOptions, Input};
-use crate::run::Frames;
+use crate::run::{Copies, Frames};
 use crate::session::{PortError, Prepared, SpanKind, StepProfile, Trace};
 
 /// The memory of one stream of runs. A session belongs to one thread at a time.
@@ -34,6 +34,8 @@ pub struct Session {
     pub(super) devices: Devices,
     /// What submitted runs run in, once one was.
     pub(super) frames: Option<Arc<Frames>>,
+    /// What the last run over tensors copied.
+    pub(super) copies: Copies,
 }
 
 #[derive(Clone, Default)]
@@ -62,7 +64,8 @@ impl Session {
         let met = Vec::with_capacity(model.shapes_kept());
         let devices = Devices::choose(&model, options)?;
         let options = options.clone();
-        let mut session = Self { model, met, given, replans: 0, options, devices, frames: None };
+        let (frames, copies) = (None, Copies::default());
+        let mut session = Self { model, met, given, replans: 0, options, devices, frames, copies };
         // Shapes that are known are prepared at once.
         let Inner { inputs, ranges, .. } = &*session.model;
         let shapes = inputs.iter().map(|input| input.planned(input, ranges).ok());
@@ -352,17 +355,29 @@ impl Session {
         Ok(())
     }
 
+    /// Whether the input at place `index` has this shape in the plan at hand.
+    pub(super) fn has_at_hand(&self, index: usize, desc: &TensorDesc) -> bool {
+        self.met.first().is_some_and(|met| met.prepared.input_dims(index) == desc.shape())
+    }
+
+    /// Leaves an input that waits for its plan out, as the next run has another one.
+    pub(super) fn wait_no_more(&mut self, index: usize) {
+        if let Some(given) = self.given.get_mut(index) {
+            given.waits = false;
+        }
+    }
+
     /// As [`Session::set_input`] of the input at place `index`, whose elements `read` copies to where it is told. No heap, if its
     /// shape is that at hand.
     pub(super) fn read_input(
         &mut self,
         index: usize,
         desc: &TensorDesc,
-        read: &dyn Fn(&mut [u8]) -> device::Result<()>,
+        read: &mut dyn FnMut(&mut [u8]) -> device::Result<()>,
     ) -> device::Result<()> {
+        let is_at_hand = self.has_at_hand(index, desc);
         let Some(given) = self.given.get_mut(index) else { return Ok(()) };
-        if let Some(met) = self.met.first_mut()
-            && met.prepared.input_dims(index) == desc.shape()
+        if let Some(met) = self.met.first_mut().filter(|_| is_at_hand)
             && let Some(bytes) = met.prepared.input_bytes_mut(index)
         {
             given.waits = false;

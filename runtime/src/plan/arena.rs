@@ -45,6 +45,7 @@ impl Arenas {
                 offset: offsets.get(window.buffer).map_or(0, |start| start + offset),
                 pitch: (!window.region.is_dense()).then_some(pitch),
                 exchanged: None,
+                moves: None,
             }
         };
         Ok((windows.all.iter().map(place).collect(), arenas))

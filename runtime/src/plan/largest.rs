@@ -30,7 +30,7 @@ impl Largest {
                 largest = Self { what: what(), bytes };
             }
         };
-        for Port { name, operand } in inputs {
+        for Port { name, operand, .. } in inputs {
             offer(operand.desc.size_bytes(), &|| format!("input {name:?}, {},", operand.desc));
         }
         for step in steps {

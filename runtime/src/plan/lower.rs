@@ -193,7 +193,7 @@ impl Lowering<'_> {
         }
         for &id in &self.graph.inputs {
             if let Some((_, _, operand)) = self.origin.get(&id) {
-                self.lowered.inputs.push(Port { name: self.name(id), operand: operand.clone() });
+                self.lowered.inputs.push(Port::new(self.name(id), operand.clone()));
             }
         }
     }
@@ -436,7 +436,7 @@ impl Lowering<'_> {
         for &id in &graph.outputs {
             let desc = graph.desc(Some(id));
             let operand = self.need(id, Memory::Host, &Format::of(desc))?;
-            self.lowered.outputs.push(Port { name: self.name(id), operand });
+            self.lowered.outputs.push(Port::new(self.name(id), operand));
         }
         Ok(())
     }

@@ -9,6 +9,7 @@ mod largest;
 mod lower;
 mod options;
 mod pack;
+mod ports;
 mod region;
 mod report;
 mod states;
@@ -180,6 +181,19 @@ impl fmt::Display for Progress<'_> {
 pub(crate) struct Port {
     pub(crate) name: String,
     pub(crate) operand: Operand,
+    /// Which of the buffers that may lie elsewhere it fills, if it does.
+    pub(crate) moves: Option<usize>,
+}
+
+impl Port {
+    fn new(name: String, operand: Operand) -> Self {
+        Self { name, operand, moves: None }
+    }
+
+    /// The buffer that may be where a run is bound to: none where extents are bounded, as nothing behind them is touched.
+    pub(crate) fn binds(&self) -> Option<usize> {
+        self.moves.filter(|_| self.operand.shape.is_none())
+    }
 }
 
 /// A window's place in its memory's arena.
@@ -191,6 +205,16 @@ pub(crate) struct WindowPlace {
     pub(crate) pitch: Option<usize>,
     /// Which of the places it is in that are exchanged, if it is in one.
     pub(crate) exchanged: Option<usize>,
+    /// Which of the buffers that may lie elsewhere it is in, if it is in one.
+    pub(crate) moves: Option<usize>,
+}
+
+/// A buffer in the arena of the host that an input or output fills, and that may lie elsewhere in a run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Movable {
+    /// Where it begins in the arena.
+    pub(crate) start: usize,
+    pub(crate) bytes: usize,
 }
 
 /// Two places that are exchanged behind a step: what was at the one is at the other from then on.
@@ -212,6 +236,8 @@ pub struct Plan {
     pub(crate) place_starts: Vec<usize>,
     pub(crate) inputs: Vec<Port>,
     pub(crate) outputs: Vec<Port>,
+    /// Buffers of inputs and outputs that may lie elsewhere.
+    pub(crate) movable: Vec<Movable>,
     pub(crate) windows: Vec<WindowPlace>,
     pub(crate) arena_bytes: PerMemory<usize>,
     /// The device that the memory of the GPU is on, and the bytes of the arena there.
@@ -364,6 +390,7 @@ impl Plan {
         })?;
         let report = report.finish(&lowered, &arenas, arena_bytes, scratch_bytes);
         let (exchanges, place_starts) = states::placed(&lowered, &mut windows);
+        let movable = ports::movable(&mut lowered, &mut windows);
         let lower::Lowered { mut steps, jumps, inputs, outputs, .. } = lowered;
         let device = device.map(|device| (device, std::mem::take(&mut arena_bytes[Memory::Gpu])));
         if let Some((device, _)) = device {
@@ -377,6 +404,7 @@ impl Plan {
             place_starts,
             inputs,
             outputs,
+            movable,
             windows,
             arena_bytes,
             device,

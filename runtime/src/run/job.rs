@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::frames::{Frame, Frames};
 use super::queue::{Queue, SPIN};
 use super::work::{Cause, Flag, Stop};
-use super::{Bound, Callback, Priority, RunOptions, Stream, in_callback, lock};
+use super::{Bound, Callback, Copies, Priority, RunOptions, Stream, in_callback, lock};
 use crate::device::{DeviceId, DeviceTensor, Error, ErrorCode, Result};
 
 /// A launch: what it is bound to, and how far its run is. It may be submitted again once that has ended.
@@ -155,6 +155,11 @@ impl Job {
 
     pub(super) fn poll(&self, submission: u64, waker: &Waker) -> Poll<Result<()>> {
         self.told.poll(submission, waker)
+    }
+
+    /// What was copied, once the launch is not in flight.
+    pub(super) fn copies(&self) -> Result<Copies> {
+        Ok(self.at_rest()?.bound.copies())
     }
 
     /// What an output is and where it lies, once the launch is not in flight.

@@ -90,6 +90,36 @@ impl fmt::Debug for RunOptions {
     }
 }
 
+/// What a run copied between the tensors that it is bound to and memory of its session. It uses the others where they lie:
+/// those whose elements are one batch behind the other, in coherent memory that only leases lead to, and whose extents the
+/// plan knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Copies {
+    /// Inputs that were copied.
+    pub inputs: usize,
+    /// Outputs that were copied.
+    pub outputs: usize,
+    /// Bytes of both.
+    pub bytes: u64,
+}
+
+impl Copies {
+    fn of(inputs: usize, outputs: usize, bytes: usize) -> Self {
+        if bytes == 0 {
+            return Self::default();
+        }
+        Self { inputs, outputs, bytes: u64::try_from(bytes).unwrap_or(u64::MAX) }
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self {
+            inputs: self.inputs + other.inputs,
+            outputs: self.outputs + other.outputs,
+            bytes: self.bytes.saturating_add(other.bytes),
+        }
+    }
+}
+
 /// A launch that is recorded: a session's work over these tensors. Submitting it uses no heap.
 #[derive(Debug)]
 pub struct Launch(Arc<Job>);
@@ -135,6 +165,14 @@ impl Run {
     pub fn wait_timeout(&self, timeout: Duration) -> Result<()> {
         check_may_wait()?;
         self.job.wait(self.submission, Instant::now().checked_add(timeout))
+    }
+
+    /// What it copied of its inputs and outputs.
+    ///
+    /// # Errors
+    /// A run of its launch is in flight.
+    pub fn copies(&self) -> Result<Copies> {
+        self.job.copies()
     }
 
     /// Whether it has ended, its callback included.

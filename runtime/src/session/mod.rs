@@ -1,5 +1,6 @@
 //! The memory of one stream of runs, and the calls of its steps.
 
+mod bound;
 mod calls;
 mod carried;
 mod exchange;
@@ -31,6 +32,7 @@ use crate::place::Pitch;
 use crate::plan::{Largest, Operand, Place, Plan, Progress, Purpose, ShapeId, Step, WindowPlace};
 use crate::thread_pool::Pool;
 
+use bound::Moved;
 pub(crate) use carried::Carried;
 use exchange::Exchanged;
 use extents::{Extents, SharedArg, pass_shapes};
@@ -166,6 +168,8 @@ pub struct Prepared {
     parts: Vec<Part>,
     stoppable: Option<Stoppable>,
     exchanged: Vec<Exchanged>,
+    /// Where inputs and outputs lie that may lie elsewhere.
+    moved: Vec<Moved>,
     /// The tensors of the steps that say each shape. The first one has what the last of them said.
     said_by: BTreeMap<ShapeId, Vec<usize>>,
     /// Producer and consumer of each bounded value, in the order of the steps.
@@ -188,8 +192,8 @@ struct Guard {
     steps: Vec<usize>,
 }
 
-// SAFETY: every pointer leads into memory that the session owns or shares immutably, and the
-// guards of a thread are looked up again when another thread runs the session.
+// SAFETY: every pointer leads into memory that the session owns or shares immutably, or that a run it is bound to
+// has leases of, and the guards of a thread are looked up again when another thread runs the session.
 unsafe impl Send for Prepared {}
 
 impl fmt::Debug for Prepared {
@@ -252,6 +256,7 @@ impl Prepared {
             parts: Part::all(&plan),
             stoppable: None,
             exchanged: Vec::new(),
+            moved: Vec::new(),
             said_by: BTreeMap::new(),
             shapes: Vec::new(),
             input_shapes: Vec::new(),
@@ -318,8 +323,10 @@ impl Prepared {
         }
         let of_steps = plan.steps.iter().flat_map(|step| step.inputs.iter().chain(&step.outputs));
         let operands = of_steps.chain(plan.inputs.iter().map(|port| &port.operand));
-        let places = operands.map(|operand| plan.windows.get(operand.window()?.0));
-        self.exchanged = Exchanged::all(&plan.place_starts, places);
+        let places: Vec<_> =
+            operands.map(|operand| plan.windows.get(operand.window()?.0)).collect();
+        self.exchanged = Exchanged::all(&plan.place_starts, places.iter().copied());
+        self.moved = Moved::all(&plan.movable, places, self.arenas[Memory::Host].as_ptr());
     }
 
     /// Where an operand lies, if it is in an arena.

@@ -15,9 +15,12 @@ impl Prepared {
         match &operand.place {
             Some(Place::Constant(tensor)) => tensor.bytes(),
             Some(Place::Window(window)) => {
-                let place = self.plan.windows.get(window.0);
-                let start = place.map_or(0, |place| self.offset(place));
-                let arena = place.map_or(&[][..], |p| self.arenas[p.memory].bytes());
+                let Some(place) = self.plan.windows.get(window.0) else { return &[] };
+                if let Some(moved) = place.moves.and_then(|number| self.moved.get(number)) {
+                    return moved.bytes(place.offset, operand.desc.size_bytes());
+                }
+                let start = self.offset(place);
+                let arena = self.arenas[place.memory].bytes();
                 arena.get(start..start + operand.desc.size_bytes()).unwrap_or_default()
             }
             Some(Place::Device(_)) | None => &[],
@@ -74,7 +77,11 @@ impl Prepared {
         let operand = &self.plan.inputs.get(index)?.operand;
         let place = self.plan.windows.get(operand.window()?.0)?;
         let (memory, start) = (place.memory, self.offset(place));
-        let end = start + self.input_desc(index)?.size_bytes();
+        let bytes = self.input_desc(index)?.size_bytes();
+        if let Some(moved) = place.moves.and_then(|number| self.moved.get_mut(number)) {
+            return moved.bytes_mut(bytes);
+        }
+        let end = start + bytes;
         self.arenas[memory].bytes_mut().get_mut(start..end)
     }
 

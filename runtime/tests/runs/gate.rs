@@ -170,7 +170,7 @@ fn a_kernel_that_ignores_its_cancellation_keeps_the_leases_until_it_ends() {
     assert_eq!(x.write(&[0; 8]).unwrap_err().code(), ErrorCode::Busy);
     open(1, 1);
     assert_eq!(run.wait().unwrap_err().code(), ErrorCode::Cancelled);
-    assert_eq!(elements::<f32>(&y), [7.0, 7.0], "what was cancelled is not written");
+    y.write(&[7; 8]).unwrap();
     x.write(&[0; 8]).unwrap();
 }
 

@@ -4,6 +4,7 @@
 mod gate;
 mod heap;
 mod models;
+mod places;
 mod random;
 
 use std::num::NonZero;

@@ -1,0 +1,131 @@
+//! Inputs and outputs that lie elsewhere than in an arena: where a run is bound to, so that nobody copies them.
+//!
+//! Each buffer that may has a list of the tensors in it, made with the session, whose addresses change with it.
+
+use std::ops::Range;
+
+use super::Prepared;
+use super::carried::Carried;
+use super::extents::SharedArg;
+use crate::device::{self, TensorSpec};
+use crate::plan::{Movable, Port, WindowPlace};
+use crate::run::Bound;
+
+/// A buffer that may lie elsewhere, and where it does now.
+pub(super) struct Moved {
+    /// Where it begins in the arena of the host, as it was planned.
+    planned: usize,
+    bytes: usize,
+    /// Where it is the session's own.
+    home: *mut u8,
+    at: *mut u8,
+    /// The tensors in it, and where they begin from its start on.
+    tensors: Vec<(usize, usize)>,
+}
+
+impl Moved {
+    /// Those of a plan, at home in the arena that begins at `arena`; `places` has the place of each tensor.
+    pub(super) fn all(
+        movable: &[Movable],
+        places: Vec<Option<&WindowPlace>>,
+        arena: *mut u8,
+    ) -> Vec<Self> {
+        let of = |&Movable { start, bytes }: &Movable| {
+            let home = arena.wrapping_add(start);
+            Self { planned: start, bytes, home, at: home, tensors: Vec::new() }
+        };
+        let mut all: Vec<Self> = movable.iter().map(of).collect();
+        for (tensor, place) in places.into_iter().enumerate() {
+            let Some((place, number)) = place.and_then(|p| Some((p, p.moves?))) else { continue };
+            if let Some(moved) = all.get_mut(number) {
+                moved.tensors.push((tensor, place.offset - moved.planned));
+            }
+        }
+        all
+    }
+
+    fn is_at_home(&self) -> bool {
+        self.at == self.home
+    }
+
+    /// Has it lie at `at` from the next call on. No heap.
+    fn move_to(&mut self, at: *mut u8, tensors: &[SharedArg]) {
+        if self.at == at {
+            return;
+        }
+        self.at = at;
+        for &(tensor, offset) in &self.tensors {
+            if let Some(arg) = tensors.get(tensor) {
+                arg.move_to(at.wrapping_add(offset));
+            }
+        }
+    }
+
+    /// Which of its bytes begin at `offset` of the arena as it was planned, `len` of them.
+    fn part(&self, offset: usize, len: usize) -> Option<Range<usize>> {
+        let start = offset.checked_sub(self.planned)?;
+        start.checked_add(len).filter(|&end| end <= self.bytes).map(|end| start..end)
+    }
+
+    /// `len` bytes from where a window is that was planned to begin at `offset`.
+    pub(super) fn bytes(&self, offset: usize, len: usize) -> &[u8] {
+        let Some(part) = self.part(offset, len) else { return &[] };
+        let from = self.at.wrapping_add(part.start);
+        // SAFETY: `at` has `bytes` bytes, of which these are: in the session's own memory, or in that of a run whose leases
+        // are held as long as it is bound; kernels write them while they execute, and none does now.
+        unsafe { std::slice::from_raw_parts(from, len) }
+    }
+
+    /// The first `len` bytes, to be changed; none of what others lent to be read.
+    pub(super) fn bytes_mut(&mut self, len: usize) -> Option<&mut [u8]> {
+        if !self.is_at_home() || len > self.bytes {
+            return None;
+        }
+        // SAFETY: at home it has `bytes` bytes of the session's own memory, which nobody else is at between calls.
+        Some(unsafe { std::slice::from_raw_parts_mut(self.at, len) })
+    }
+}
+
+impl Prepared {
+    /// Has all inputs and outputs lie in the session's own memory. What they were bound to may go afterwards.
+    pub(crate) fn unbind(&mut self) {
+        for moved in &mut self.moved {
+            moved.move_to(moved.home, &self.tensors);
+        }
+    }
+
+    /// Has the input at place `index` be read where a run has it, if it can; whether it is. Its leases have to be held for
+    /// as long as calls run. No heap.
+    pub(crate) fn bind_input(&mut self, index: usize, bound: &Bound) -> bool {
+        let Some(bytes) = self.input_bytes(index).map(<[u8]>::len) else { return false };
+        let number = self.plan.inputs.get(index).and_then(Port::binds);
+        let Some(moved) = number.and_then(|number| self.moved.get_mut(number)) else {
+            return false;
+        };
+        let Some(from) = bound.input_in_place(index, bytes) else { return false };
+        moved.move_to(from, &self.tensors);
+        true
+    }
+
+    /// Has an output be written where a run wants output `index` of its model, if it can. Its leases have to be held for as
+    /// long as calls run. No heap, unless its memory is made for it.
+    ///
+    /// # Errors
+    /// There is no memory for what the run is to make, or somebody is at what the run before made.
+    pub(crate) fn bind_output(
+        &mut self,
+        output: Carried,
+        index: usize,
+        bound: &mut Bound,
+    ) -> device::Result<()> {
+        let Carried::Output(at) = output else { return Ok(()) };
+        let Some(port) = self.plan.outputs.get(at) else { return Ok(()) };
+        let moved = port.binds().and_then(|number| self.moved.get_mut(number));
+        let Some(moved) = moved.filter(|moved| moved.is_at_home()) else { return Ok(()) };
+        let spec = TensorSpec::of(port.operand.desc)?;
+        if let Some(to) = bound.output_in_place(index, &spec)? {
+            moved.move_to(to, &self.tensors);
+        }
+        Ok(())
+    }
+}

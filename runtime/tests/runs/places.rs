@@ -1,0 +1,177 @@
+//! Where inputs and outputs of runs lie: used there where that can be, and copied, and counted, where not.
+
+use std::slice;
+
+use udo_api::DType;
+use udo_runtime::device::{
+    AllocOptions, Coherence, DeviceSpec, DeviceTensor, ErrorCode, ImportOptions, Packing, Sharing,
+    TensorSpec,
+};
+use udo_runtime::model::{Options, Session};
+use udo_runtime::run::{Copies, RunOptions};
+use udo_runtime::runtime::Runtime;
+
+use super::{compile, cpu, elements, on};
+
+const TEXT: &str = "graph g
+  input x: f32[4]
+  input s: f32[4]
+  a = Add@14(x, s)
+  y = Relu@14(a)
+  output y
+";
+
+fn copies(inputs: usize, outputs: usize, bytes: u64) -> Copies {
+    Copies { inputs, outputs, bytes }
+}
+
+/// What a run gives, however it is asked for, and what it copied.
+fn runs(
+    session: &mut Session,
+    inputs: &[DeviceTensor],
+    output: Option<&DeviceTensor>,
+) -> (Vec<f32>, Copies) {
+    let given = [output.cloned()];
+    let made = session.run_on(inputs, &given).unwrap();
+    let said = (elements::<f32>(&made[0]), session.copies());
+    for _ in 0..2 {
+        let run = session.submit(inputs, &given, RunOptions::default()).unwrap();
+        run.wait().unwrap();
+        let again = (elements::<f32>(&run.output(0).unwrap()), run.copies().unwrap());
+        assert_eq!(again, said);
+    }
+    said
+}
+
+#[test]
+fn b23_tensors_are_used_where_they_lie() {
+    let runtime = Runtime::new().unwrap();
+    let cpu = cpu(&runtime);
+    let mut session = compile(&runtime, TEXT, &Options::default()).session().unwrap();
+    let x = on(&cpu, &[4], &[1.0f32, -2.0, 3.0, -4.0]);
+    let s = on(&cpu, &[4], &[1.0f32; 4]);
+    let y = on(&cpu, &[4], &[7.0f32; 4]);
+    let right = vec![2.0f32, 0.0, 4.0, 0.0];
+    let given = [x.clone(), s.clone()];
+    assert_eq!(runs(&mut session, &given, Some(&y)), (right.clone(), copies(0, 0, 0)));
+    assert_eq!(elements::<f32>(&y), right);
+    assert_eq!(elements::<f32>(&x), [1.0, -2.0, 3.0, -4.0], "inputs stay as they are");
+    assert_eq!(runs(&mut session, &given, None), (right, copies(0, 0, 0)));
+    assert_eq!(
+        runs(&mut session, &[x.clone(), x], None),
+        (vec![2.0, 0.0, 6.0, 0.0], copies(0, 0, 0))
+    );
+    // What the session has of its own is none of a run's business.
+    session.input_mut::<f32>("x").unwrap().fill(5.0);
+    session.input_mut::<f32>("s").unwrap().fill(1.0);
+    assert_eq!(runs(&mut session, &given, Some(&y)).1, copies(0, 0, 0));
+    session.run().unwrap();
+    assert_eq!(session.output::<f32>("y").unwrap(), [6.0; 4]);
+    assert_eq!(elements::<f32>(&y), [2.0, 0.0, 4.0, 0.0]);
+}
+
+#[test]
+fn b23_what_does_not_lie_as_runs_want_it_is_copied_and_counted() {
+    let dsp = DeviceSpec {
+        coherence: Coherence::NonCoherent { seed: Some(3) },
+        ..DeviceSpec::of(udo_api::Core::DSP_V68)
+    };
+    let runtime =
+        Runtime::builder().devices([DeviceSpec::of(udo_api::Core::CPU), dsp]).build().unwrap();
+    let (cpu, dsp) = (cpu(&runtime), runtime.devices().get(udo_api::CoreKind::Dsp, 0).unwrap());
+    let mut session = compile(&runtime, TEXT, &Options::default()).session().unwrap();
+    let near = on(&cpu, &[4], &[1.0f32; 4]);
+    let far = on(&dsp, &[4], &[2.0f32; 4]);
+    let inputs = [near.clone(), far.clone()];
+    assert_eq!(runs(&mut session, &inputs, None), (vec![3.0; 4], copies(1, 0, 16)));
+    let inputs = [near.clone(), near.clone()];
+    assert_eq!(runs(&mut session, &inputs, Some(&far)), (vec![2.0; 4], copies(0, 1, 16)));
+    // Other processes may write what is shared, unless it was promised that they do not.
+    let options = AllocOptions { sharing: Sharing::Exportable, ..AllocOptions::default() };
+    let memory = cpu.alloc_with(4096, &options).unwrap();
+    let spec = TensorSpec::fixed(DType::F32, &[4]).unwrap();
+    let shared = DeviceTensor::from_memory(spec, memory.all()).unwrap();
+    shared.copy_from(&near).unwrap();
+    let inputs = [shared.clone(), near.clone()];
+    assert_eq!(runs(&mut session, &inputs, None), (vec![2.0; 4], copies(1, 0, 16)));
+    let fd = memory.export_fd().unwrap();
+    drop((shared, memory, inputs));
+    let whole = ImportOptions { size_bytes: 4096, offset_bytes: 0 };
+    // SAFETY: the file is this test's, and what it was exported from is gone.
+    let alone = unsafe { cpu.import_fd_exclusive(std::os::fd::AsFd::as_fd(&fd), whole) };
+    let alone = DeviceTensor::from_memory(spec, alone.unwrap().all()).unwrap();
+    assert_eq!(runs(&mut session, &[alone, near], None), (vec![2.0; 4], copies(0, 0, 0)));
+}
+
+#[test]
+fn b23_packed_and_askew_tensors() {
+    let runtime = Runtime::new().unwrap();
+    let cpu = cpu(&runtime);
+    let text = "graph g\n  input x: u8[5,2]\n  y = Transpose@13(x) perm=[1,0]\n  output y\n";
+    let mut session = compile(&runtime, text, &Options::default()).session().unwrap();
+    let all: Vec<u8> = (0..10).collect();
+    let right: Vec<u8> = vec![0, 2, 4, 6, 8, 1, 3, 5, 7, 9];
+    let packed = TensorSpec::fixed(DType::U8, &[5, 2]).unwrap();
+    let packed = packed.with_packing(Packing::N4).unwrap();
+    let packed = DeviceTensor::new(&cpu, packed).unwrap();
+    packed.write(&all).unwrap();
+    let made = session.run_on(&[packed], &[None]).unwrap();
+    assert_eq!((elements::<u8>(&made[0]), session.copies()), (right.clone(), copies(1, 0, 10)));
+    // A single byte may begin anywhere.
+    let memory = cpu.alloc(64).unwrap();
+    let part = |at: u64, dims: &[usize]| {
+        let spec = TensorSpec::fixed(DType::U8, dims).unwrap();
+        DeviceTensor::from_memory(spec, memory.view(at..at + 10).unwrap()).unwrap()
+    };
+    let (x, y) = (part(3, &[5, 2]), part(17, &[2, 5]));
+    memory.fill(0x11).unwrap();
+    x.write(&all).unwrap();
+    session.run_on(slice::from_ref(&x), &[Some(y.clone())]).unwrap();
+    assert_eq!((elements::<u8>(&y), session.copies()), (right, copies(0, 0, 0)));
+    let around = memory.read_all().unwrap();
+    assert_eq!((&around[13..17], &around[27..30]), (&[0x11; 4][..], &[0x11; 3][..]));
+}
+
+/// An output that is an input, and two that are one.
+#[test]
+fn b23_what_two_want_to_be_is_copied_to_one_of_them() {
+    let runtime = Runtime::new().unwrap();
+    let cpu = cpu(&runtime);
+    let text = "graph g
+  input x: f32[2]
+  same = Identity@16(x)
+  y = Neg@13(x)
+  z = Identity@16(y)
+  output same, y, z
+";
+    let mut session = compile(&runtime, text, &Options::default()).session().unwrap();
+    let x = on(&cpu, &[2], &[1.0f32, 2.0]);
+    let outputs = [(); 3].map(|()| Some(on(&cpu, &[2], &[0.0f32; 2])));
+    for _ in 0..2 {
+        let made = session.run_on(slice::from_ref(&x), &outputs).unwrap();
+        let made: Vec<Vec<f32>> = made.iter().map(elements).collect();
+        assert_eq!(made, [[1.0, 2.0], [-1.0, -2.0], [-1.0, -2.0]]);
+        assert_eq!(session.copies(), copies(0, 2, 16));
+    }
+    assert_eq!(elements::<f32>(&x), [1.0, 2.0]);
+}
+
+/// What a session has for its inputs and outputs, run after run.
+#[test]
+fn b23_a_launch_whose_made_output_is_in_use_is_busy() {
+    let runtime = Runtime::new().unwrap();
+    let cpu = cpu(&runtime);
+    let mut session = compile(&runtime, TEXT, &Options::default()).session().unwrap();
+    let x = on(&cpu, &[4], &[1.0f32; 4]);
+    let launch = session.record(&[x.clone(), x], &[None], RunOptions::default()).unwrap();
+    let run = launch.submit().unwrap();
+    run.wait().unwrap();
+    let made = run.output(0).unwrap();
+    let map = made.memory().map(0..16).unwrap();
+    let error = launch.submit().unwrap().wait().unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Busy);
+    assert!(error.to_string().starts_with("output 0: "), "{error}");
+    drop(map);
+    launch.submit().unwrap().wait().unwrap();
+    assert_eq!(elements::<f32>(&made), [2.0; 4]);
+}
