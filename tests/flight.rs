@@ -1,7 +1,7 @@
 //! Runs that the command line submits, and the devices that it lists.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::{fmt::Write, fs, path::Path};
+use std::{collections::BTreeMap, fmt::Write, fs, path::Path};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -95,6 +95,8 @@ fn flags_of_runs_in_flight_that_make_no_sense_are_wrong_usage() {
         &["run", "m.graph", "--input", "x=x0.npy", "--async", "0"],
         &["run", "m.graph", "--input", "x=x0.npy", "--streams", "2"],
         &["run", "m.graph", "--input", "x=x0.npy", "--async", "2", "--profile", "t.json"],
+        &["run", "m.graph", "--input", "x=x0.npy", "--trace", "t.json"],
+        &["bench", "m.graph", "--trace", "t.json"],
         &["bench", "m.graph", "--in-flight", "0"],
         &["bench", "m.graph", "--streams", "2"],
     ];
@@ -115,6 +117,44 @@ fn bench_says_how_many_runs_end_in_a_second() {
     assert!(said["runs_per_second"].as_f64().unwrap() > 0.0);
     let latency = &said["latency_us"];
     assert!(latency["p99"].as_f64().unwrap() >= latency["median"].as_f64().unwrap());
+}
+
+/// How often each kind of event is in a trace, by category and phase.
+fn events(path: &Path) -> BTreeMap<(String, String), usize> {
+    let trace: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+    let mut counts = BTreeMap::new();
+    for event in trace["traceEvents"].as_array().unwrap() {
+        let of = |key: &str| event[key].as_str().unwrap_or_default().to_owned();
+        assert!(event["ph"] == "M" || event["args"]["run"].is_u64(), "{event}");
+        *counts.entry((of("cat"), of("ph"))).or_default() += 1;
+    }
+    counts
+}
+
+#[test]
+fn a_trace_has_when_each_run_waited_and_which_device_was_at_it() {
+    let dir = folder();
+    let count = |counts: &BTreeMap<_, usize>, cat: &str, ph: &str| {
+        counts.get(&(cat.to_owned(), ph.to_owned())).copied().unwrap_or_default()
+    };
+    let list =
+        ["run", "m.graph", "--input-list", "list.txt", "--async", "3", "--trace", "run.json"];
+    let (code, _, error) = udo(&dir, &list);
+    assert_eq!(code, Some(0), "{error}");
+    let counts = events(&dir.path().join("run.json"));
+    // Each run takes inputs, has one part, gives outputs and ends.
+    assert_eq!(count(&counts, "run", "X"), 4 * RUNS);
+    assert_eq!([count(&counts, "wait", "b"), count(&counts, "wait", "e")], [RUNS; 2]);
+
+    let bench = ["bench", "m.graph", "--shape", "x=2,4", "--iterations", "5", "--warmup", "3"];
+    let flags = ["--in-flight", "2", "--trace", "bench.json"];
+    let (code, _, error) = udo(&dir, &[&bench[..], &flags[..]].concat());
+    assert_eq!(code, Some(0), "{error}");
+    assert_eq!(count(&events(&dir.path().join("bench.json")), "wait", "b"), 8);
+
+    let (code, _, error) = udo(&dir, &[&list[..7], &["no/such/t.json"]].concat());
+    assert_eq!(code, Some(1), "{error}");
+    assert!(error.starts_with("error: cannot write trace no/such/t.json: "), "{error}");
 }
 
 #[test]

@@ -5,6 +5,7 @@
 mod output;
 mod commands;
 mod model_flags;
+mod queues;
 mod roofline;
 mod root;
 mod stages;

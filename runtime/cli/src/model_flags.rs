@@ -379,10 +379,9 @@ fn memory_help(limit: Limit) -> &'static str {
 pub(crate) fn session(
     model: &Model,
     registry: &Registry,
-    frames: NonZero<usize>,
+    options: &SessionOptions,
 ) -> Result<Session, Failure> {
-    let options = SessionOptions { frames, ..SessionOptions::default() };
-    model.session_with(&options).map_err(|error| compile_failure(error, registry))
+    model.session_with(options).map_err(|error| compile_failure(error, registry))
 }
 
 /// Copies a tensor into each input, in the order of the model's.

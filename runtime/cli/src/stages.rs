@@ -1,6 +1,5 @@
 //! The stages of a model that runs meet, each compiled when a run first wants it.
 
-use std::num::NonZero;
 use std::path::Path;
 
 use serde_json::{Value, json};
@@ -8,7 +7,7 @@ use udo_api::Shape;
 use udo_runtime::cache::{CacheOutcome, CacheReport};
 use udo_runtime::container::Container;
 use udo_runtime::memory::Tensor;
-use udo_runtime::model::{Model, Session};
+use udo_runtime::model::{Model, Session, SessionOptions};
 use udo_runtime::resolve::Input;
 
 use crate::model_flags::{
@@ -26,8 +25,7 @@ pub(crate) struct Stages<'a> {
     /// The file, if the shapes of inputs say which of its stages runs.
     file: Option<Container>,
     ready: Vec<Ready>,
-    /// How many runs of each may be at work at once.
-    frames: NonZero<usize>,
+    options: SessionOptions,
 }
 
 /// A stage that is compiled, and memory for its runs.
@@ -45,12 +43,12 @@ impl<'a> Stages<'a> {
             let network = network.map_err(|error| container_failure(&flags.model, error))?;
             file = (network.stages.len() > 1).then_some(container);
         }
-        Ok(Self { flags, file, ready: Vec::new(), frames: NonZero::<usize>::MIN })
+        Ok(Self { flags, file, ready: Vec::new(), options: SessionOptions::default() })
     }
 
-    /// With as many runs of each that may be at work at once.
-    pub(crate) fn with_frames(self, frames: NonZero<usize>) -> Self {
-        Self { frames, ..self }
+    /// With sessions of such options.
+    pub(crate) fn with_options(self, options: SessionOptions) -> Self {
+        Self { options, ..self }
     }
 
     /// The stage for inputs of these shapes; nothing is asked for them where there is no choice. Names are those of inputs.
@@ -87,7 +85,7 @@ impl<'a> Stages<'a> {
         if known.is_none() {
             let loaded = self.flags.load_stage(stage)?;
             say_notices(loaded.model.report());
-            let session = session(&loaded.model, &loaded.registry, self.frames)?;
+            let session = session(&loaded.model, &loaded.registry, &self.options)?;
             self.ready.push(Ready { stage, loaded, session });
         }
         self.ready.get_mut(at).ok_or_else(|| Failure::new("no stage is ready"))

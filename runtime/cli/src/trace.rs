@@ -21,7 +21,7 @@ pub(crate) fn of_a_run(threads: NonZero<usize>) -> Trace {
 }
 
 /// The number of the process in the file. There is one, and the same runs give the same file but for their times.
-const PROCESS: u32 = 1;
+pub(crate) const PROCESS: u32 = 1;
 
 /// A trace of one run, and the events of those before.
 pub(crate) struct TraceFile {
@@ -38,12 +38,7 @@ pub(crate) struct TraceFile {
 impl TraceFile {
     /// A file at `path` that begins with the load of the model.
     pub(crate) fn new(path: &Path, flags: &ModelFlags, loaded: &Loaded) -> Result<Self, Failure> {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        if path.is_dir() || folder.is_some_and(|folder| !folder.is_dir()) {
-            let text =
-                format!("cannot write profile {}: it is no file in a folder", path.display());
-            return Err(Failure::new(text).help("name a file in a folder that is there"));
-        }
+        check_path(path, "profile")?;
         let mut events =
             vec![metadata("process_name", 0, &format!("udo {}", flags.model.display()))];
         events.push(metadata("thread_name", 0, "session"));
@@ -112,12 +107,26 @@ impl TraceFile {
         if self.lost > 0 {
             note(format!("the profile lacks {} spans: a run keeps {SPANS} a thread", self.lost));
         }
-        let other =
-            json!({ "version": udo_api::SDK_VERSION, "runs": self.runs, "lost_spans": self.lost });
-        let events = self.events.join(",\n");
-        let head = format!("{{\"displayTimeUnit\":\"ms\",\"otherData\":{other},\"traceEvents\":[");
-        write_file(&self.path, format!("{head}\n{events}\n]}}\n").as_bytes())
+        write_events(&self.path, &self.events, self.runs, self.lost)
     }
+}
+
+/// Refuses a path where no file can be written, before anything runs.
+pub(crate) fn check_path(path: &Path, what: &str) -> Outcome {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if path.is_dir() || folder.is_some_and(|folder| !folder.is_dir()) {
+        let text = format!("cannot write {what} {}: it is no file in a folder", path.display());
+        return Err(Failure::new(text).help("name a file in a folder that is there"));
+    }
+    Ok(())
+}
+
+/// Writes a file of events.
+pub(crate) fn write_events(path: &Path, events: &[String], runs: usize, lost: usize) -> Outcome {
+    let other = json!({ "version": udo_api::SDK_VERSION, "runs": runs, "lost_spans": lost });
+    let events = events.join(",\n");
+    let head = format!("{{\"displayTimeUnit\":\"ms\",\"otherData\":{other},\"traceEvents\":[");
+    write_file(path, format!("{head}\n{events}\n]}}\n").as_bytes())
 }
 
 /// What the viewers show of a step that is picked.
@@ -132,11 +141,11 @@ fn args(step: &StepReport, span: &Span) -> Value {
     })
 }
 
-fn metadata(name: &str, thread: usize, text: &str) -> String {
+pub(crate) fn metadata(name: &str, thread: usize, text: &str) -> String {
     let args = json!({ "name": text });
     json!({ "name": name, "ph": "M", "pid": PROCESS, "tid": thread, "args": args }).to_string()
 }
 
-fn micros(time: Duration) -> f64 {
+pub(crate) fn micros(time: Duration) -> f64 {
     time.as_secs_f64() * 1e6
 }

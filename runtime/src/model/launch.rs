@@ -9,7 +9,7 @@ use super::behind::Watch;
 use super::session::Session;
 use super::{Inner, RunError};
 use crate::device::{Device, DeviceId, DeviceTensor, Error, ErrorCode, Result, TensorSpec};
-use crate::run::{Bound, Copies, Frames, Launch, Run, RunOptions, Stop, Work};
+use crate::run::{Bound, Copies, Frames, Launch, Run, RunLog, RunOptions, Stop, Work};
 
 /// How a session runs.
 #[derive(Clone, Debug)]
@@ -23,6 +23,8 @@ pub struct SessionOptions {
     pub home: Option<Device>,
     /// Which devices runs use: those of a kind that is not named here are the first of theirs.
     pub devices: Vec<DeviceId>,
+    /// Where submitted runs are noted, if they are to be.
+    pub log: Option<Arc<RunLog>>,
 }
 
 /// There is a place for each of them from the start on.
@@ -34,7 +36,7 @@ const DEPTH: usize = 64;
 impl Default for SessionOptions {
     fn default() -> Self {
         let (frames, depth) = (NonZero::<usize>::MIN, DEPTH);
-        Self { frames, depth, home: None, devices: Vec::new() }
+        Self { frames, depth, home: None, devices: Vec::new(), log: None }
     }
 }
 
@@ -151,7 +153,8 @@ impl Session {
             let frames = (0..self.options.frames.get()).map(frame).collect::<Result<Vec<_>>>()?;
             let used = self.model.kinds().map(|kind| self.devices.of(kind)).collect();
             let queues = &self.model.queues;
-            self.frames = Some(Frames::new(frames, self.options.depth, queues, used)?);
+            let SessionOptions { depth, log, .. } = &self.options;
+            self.frames = Some(Frames::new(frames, *depth, queues, used, log.clone())?);
         }
         let none = || Error::new(ErrorCode::Internal, "a session lost its frames");
         self.frames.as_ref().ok_or_else(none)

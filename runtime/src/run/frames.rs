@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use super::job::Job;
-use super::{Priority, Queues, Work, lock, remove};
+use super::{Priority, Queues, RunLog, Work, lock, remove};
 use crate::device::{DeviceId, Error, ErrorCode, Result};
 
 /// A frame, while nobody runs in it.
@@ -20,6 +20,8 @@ pub(crate) struct Frames {
     count: usize,
     /// The devices that runs use.
     devices: Vec<DeviceId>,
+    /// Where runs are noted, if they are.
+    pub(super) log: Option<Arc<RunLog>>,
     state: Mutex<State>,
 }
 
@@ -49,7 +51,7 @@ impl Drop for Frames {
 }
 
 impl Frames {
-    /// These frames, with room for `depth` runs to wait for one. They use `devices`.
+    /// These frames, with room for `depth` runs to wait for one. They use `devices`, and are noted in `log`.
     ///
     /// # Errors
     /// There is no such device.
@@ -58,6 +60,7 @@ impl Frames {
         depth: usize,
         queues: &Arc<Queues>,
         devices: Vec<DeviceId>,
+        log: Option<Arc<RunLog>>,
     ) -> Result<Arc<Self>> {
         let (count, most) = (frames.len(), frames.len().saturating_add(depth));
         let used =
@@ -68,7 +71,8 @@ impl Frames {
         queues.timer.reserve(most);
         let waiting = std::array::from_fn(|_| VecDeque::with_capacity(depth));
         let state = Mutex::new(State { free: frames, waiting, in_flight: 0 });
-        Ok(Arc::new(Self { queues: Arc::clone(queues), most, count, devices, state }))
+        let queues = Arc::clone(queues);
+        Ok(Arc::new(Self { queues, most, count, devices, log, state }))
     }
 
     /// Counts a run that is submitted.

@@ -1,14 +1,15 @@
 //! One recorded launch: where it is between its submission and its end.
 
 use std::fmt;
-use std::hint;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
+use std::{hint, mem};
 
 use super::frames::{Frame, Frames};
+use super::log::{Noted, RunSpanKind};
 use super::queue::{Queue, SPIN};
 use super::work::{Cause, Flag, Stop};
 use super::{Bound, Callback, Copies, Priority, RunOptions, Stream, in_callback, lock};
@@ -50,6 +51,7 @@ struct At {
     frame: Option<Frame>,
     part: usize,
     has_begun: bool,
+    noted: Noted,
     /// Its number in its stream, and whether its turn came there.
     in_stream: (u64, bool),
 }
@@ -82,7 +84,8 @@ impl Job {
             })?;
         }
         let (submission, is_in_flight, wakers) = (0, false, Vec::new());
-        let at = At { bound, frame: None, part: 0, has_begun: false, in_stream: (0, false) };
+        let noted = Noted::default();
+        let at = At { bound, frame: None, part: 0, has_begun: false, noted, in_stream: (0, false) };
         Ok(Arc::new(Self {
             frames: Arc::clone(frames),
             stream,
@@ -137,6 +140,7 @@ impl Job {
             return Err(refused);
         }
         (at.part, at.has_begun) = (0, false);
+        at.noted = Noted::submitted(self.frames.log.as_ref());
         self.told.flag.clear();
         seen.is_in_flight = true;
         seen.submission += 1;
@@ -280,8 +284,14 @@ fn end_if_stopped(job: &Arc<Job>) {
     }
     let waits_in_stream = job.stream.as_ref().is_some_and(|stream| stream.remove(job));
     if waits_in_stream || job.frames.remove(job) || job.frames.queues.remove(job) {
-        end(Arc::clone(job), job.told.flag.error().map_or(Ok(()), Err));
+        end_waiting(Arc::clone(job), job.told.flag.error().map_or(Ok(()), Err));
     }
+}
+
+/// Ends a run that waited until now.
+pub(super) fn end_waiting(job: Arc<Job>, outcome: Result<()>) {
+    lock(&job.at).noted.note(RunSpanKind::Waits, None);
+    end(job, outcome);
 }
 
 /// As [`end_if_stopped`], of a run that was left where it waits, and may have ended since.
@@ -346,23 +356,32 @@ pub(super) fn proceed(job: Arc<Job>, queue: &Queue) {
 
 impl At {
     fn go_on(&mut self, stop: Stop<'_>) -> Result<Next> {
-        let Self { bound, frame, part, has_begun, .. } = self;
+        let Self { bound, frame, part, has_begun, noted, .. } = self;
+        let device = Some(stop.device.id());
+        noted.note(RunSpanKind::Waits, device);
         let Some(frame) = frame else {
             return Err(Error::new(ErrorCode::Internal, "a run without a frame"));
         };
         stop.check()?;
         if !*has_begun {
-            frame.begin(bound)?;
+            let begun = frame.begin(bound);
+            noted.note(RunSpanKind::Begins, device);
+            begun?;
             *has_begun = true;
         }
         loop {
             match frame.device(*part) {
                 None => {
-                    frame.end(bound)?;
-                    return Ok(Next::End);
+                    let given = frame.end(bound);
+                    noted.note(RunSpanKind::Gives, device);
+                    return given.map(|()| Next::End);
                 }
                 Some(device) if device != stop.device.id() => return Ok(Next::Move(device)),
-                Some(_) => frame.run(*part, &stop)?,
+                Some(_) => {
+                    let ran = frame.run(*part, &stop);
+                    noted.note(RunSpanKind::Part(*part), device);
+                    ran?;
+                }
             }
             stop.check()?;
             *part += 1;
@@ -371,14 +390,14 @@ impl At {
 }
 
 /// Ends a run: gives back what it took, tells who wants to know, and has begin what waited for it.
-pub(super) fn end(job: Arc<Job>, outcome: Result<()>) {
+fn end(job: Arc<Job>, outcome: Result<()>) {
     if job.timeout.is_some() {
         job.frames.queues.timer.clear(&job);
     }
-    let (frame, (number, had_turn)) = {
+    let (frame, (number, had_turn), mut noted) = {
         let mut at = lock(&job.at);
         at.bound.give_back();
-        (at.frame.take(), at.in_stream)
+        (at.frame.take(), at.in_stream, mem::take(&mut at.noted))
     };
     let next = job.frames.leave(frame);
     let submission = {
@@ -392,6 +411,7 @@ pub(super) fn end(job: Arc<Job>, outcome: Result<()>) {
     if let Some(callback) = &mut *lock(&job.callback) {
         in_callback(|| callback(&outcome));
     }
+    noted.note(RunSpanKind::Ends(outcome.as_ref().err().map(Error::code)), None);
     let (stream, told) = (job.stream.clone(), Arc::clone(&job.told));
     drop(job);
     let (next, wakers) = match &stream {

@@ -10,6 +10,7 @@
 mod bound;
 mod frames;
 mod job;
+mod log;
 mod queue;
 mod stream;
 #[cfg(test)]
@@ -31,6 +32,7 @@ use crate::device::{DeviceTensor, Error, ErrorCode, Result};
 pub(crate) use bound::Bound;
 pub(crate) use frames::Frames;
 use job::Job;
+pub use log::{RunLog, RunSpan, RunSpanKind};
 pub use queue::Queues;
 pub use stream::Stream;
 pub(crate) use work::{Stop, Work};

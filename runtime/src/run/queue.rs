@@ -90,7 +90,7 @@ impl Queues {
         device.set_lost(true);
         let queue = lock(&self.of).get(&device.id()).map(|worker| Arc::clone(&worker.queue));
         for job in queue.iter().flat_map(|queue| queue.drain()) {
-            job::end(job, device.check_there());
+            job::end_waiting(job, device.check_there());
         }
     }
 

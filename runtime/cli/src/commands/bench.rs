@@ -9,13 +9,14 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde_json::json;
 use udo_api::guard::heap_calls;
-use udo_runtime::model::Session;
+use udo_runtime::model::{Session, SessionOptions};
 
 use super::Run;
 use crate::model_flags::{
     Loaded, ModelFlags, prepare, run_failure, say_notices, session, set_inputs,
 };
 use crate::output::{Failure, Outcome, print_json, progress};
+use crate::queues::QueueTrace;
 use crate::roofline::{self, Limits};
 use crate::stages::{Stages, caches, shapes_of_data};
 use crate::tensors::{self, Set};
@@ -88,7 +89,7 @@ impl Bench {
     /// from the model's file to the first result.
     fn first(&self, loaded: &Loaded, sets: &[Set]) -> Result<(Session, Duration), Failure> {
         let mut start = Instant::now();
-        let mut session = session(&loaded.model, &loaded.registry, NonZero::<usize>::MIN)?;
+        let mut session = session(&loaded.model, &loaded.registry, &SessionOptions::default())?;
         let mut first = loaded.load_time + start.elapsed();
         let warmup = (self.warmup as usize).max(sets.len());
         for (turn, set) in sets.iter().cycle().take(warmup).enumerate() {
@@ -159,8 +160,9 @@ impl Bench {
     /// Measures runs that are submitted.
     fn fly(&self, loaded: &Loaded, sets: &[Set], frames: NonZero<usize>) -> Outcome {
         let counts = (self.warmup as usize, self.iterations as usize);
+        let trace = QueueTrace::new(self.flight.trace.as_deref(), &self.model.model)?;
         let Flown { latency, runs_per_second, heap_per_run } =
-            self.flight.fly((loaded, sets), frames, counts)?;
+            self.flight.fly((loaded, sets), frames, counts, trace)?;
         let Latency { min, median, p90, p99 } = latency;
         let (count, threads, streams) = (self.iterations, self.model.threads, self.flight.streams);
         if self.json {

@@ -1,7 +1,6 @@
 //! `udo demo`
 
 use std::fs;
-use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use udo_api::Core;
 use udo_runtime::graph::{Graph, Source, ValueId};
 use udo_runtime::import::{self, ImportOptions};
 use udo_runtime::memory::Tensor;
-use udo_runtime::model::{Model, Options, Session};
+use udo_runtime::model::{Model, Options, Session, SessionOptions};
 use udo_runtime::place::PlaceOptions;
 use udo_runtime::registry::Registry;
 use udo_runtime::session::StepProfile;
@@ -204,7 +203,7 @@ impl Runner<'_> {
         let options = Options { place, ..Options::default() };
         let compiled = Model::compile(graph, self.registry, &options);
         let model = compiled.map_err(|error| compile_failure(error, self.registry))?;
-        let mut session = session(&model, self.registry, NonZero::<usize>::MIN)?;
+        let mut session = session(&model, self.registry, &SessionOptions::default())?;
         let name = model.inputs().first().map_or("", |input| input.name.as_str());
         session.set_input(name, self.input)?;
         let mut profile = vec![StepProfile::default(); model.report().steps.len()];

@@ -9,12 +9,13 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::{Value, json};
 use udo_runtime::memory::Tensor;
-use udo_runtime::model::Session;
+use udo_runtime::model::{Session, SessionOptions};
 use udo_runtime::session::SpanKind;
 
 use super::Run;
 use crate::model_flags::{Loaded, ModelFlags, prepare, run_and_say};
 use crate::output::{Failure, Outcome, print_json, progress};
+use crate::queues::QueueTrace;
 use crate::stages::{Ready, Shapes, Stages};
 use crate::tensors;
 use crate::trace::TraceFile;
@@ -52,6 +53,9 @@ pub(crate) struct RunModel {
     /// Submit them to as many streams in turn; the runs of a stream go one after the other
     #[arg(long, value_name = "K", requires = "in_flight")]
     streams: Option<NonZero<usize>>,
+    /// Where a trace of submitted runs goes: when each waited and which device was at it, for Chrome's tracing page or Perfetto
+    #[arg(long, value_name = "FILE", requires = "in_flight")]
+    trace: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -66,7 +70,10 @@ fn parse_input(text: &str) -> Result<(String, PathBuf), String> {
 impl Run for RunModel {
     fn run(self) -> Outcome {
         let frames = self.in_flight.unwrap_or(NonZero::<usize>::MIN);
-        let mut stages = Stages::new(&self.model)?.with_frames(frames);
+        let trace = QueueTrace::new(self.trace.as_deref(), &self.model.model)?;
+        let log = trace.as_ref().map(QueueTrace::log);
+        let options = SessionOptions { frames, log, ..SessionOptions::default() };
+        let mut stages = Stages::new(&self.model)?.with_options(options);
         let (inputs, all) = stages.ports()?;
         let List { outputs, runs } = match &self.input_list {
             Some(path) => list::read(path, &inputs, &all)?,
@@ -77,6 +84,7 @@ impl Run for RunModel {
             Some(frames) => self.beside(&mut stages, &runs, outputs, frames)?,
             None => self.in_turn(&mut stages, &runs, outputs)?,
         };
+        trace.map_or(Ok(()), QueueTrace::write)?;
         if self.json {
             let mut report = json!({ "runs": results });
             if let (Some(cache), Some(of)) = (stages.cache(), report.as_object_mut()) {

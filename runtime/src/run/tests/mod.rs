@@ -1,6 +1,7 @@
 //! Runs of parts that tests make: gated, failing, endless.
 
 mod ends;
+mod log;
 mod order;
 mod random;
 mod submit;
@@ -11,7 +12,7 @@ use std::time::Duration;
 
 use udo_api::{Core, CoreKind, DType};
 
-use super::{Bound, Callback, Frames, Launch, Queues, Run, RunOptions, Stop, Work, lock};
+use super::{Bound, Callback, Frames, Launch, Queues, Run, RunLog, RunOptions, Stop, Work, lock};
 use crate::device::{
     Device, DeviceId, DeviceSpec, DeviceTensor, Devices, Error, ErrorCode, Result, TensorSpec,
 };
@@ -88,13 +89,18 @@ struct Session {
 
 impl Session {
     fn new(parts: &Parts, frames: usize, depth: usize) -> Self {
+        Self::noted(parts, frames, depth, None)
+    }
+
+    fn noted(parts: &Parts, frames: usize, depth: usize, log: Option<Arc<RunLog>>) -> Self {
         let dsp = DeviceSpec { count: 2, ..DeviceSpec::of(Core::DSP_V68) };
         let devices = Devices::new(&[DeviceSpec::of(Core::CPU), dsp]).unwrap();
         let queues = Queues::new(devices);
         let home = queues.devices().get(CoreKind::Cpu, 0).unwrap();
         let used = parts.0.iter().map(|(device, _)| *device).collect();
         let work = |_| Box::new(parts.clone()) as Box<dyn Work>;
-        let frames = Frames::new((0..frames).map(work).collect(), depth, &queues, used).unwrap();
+        let frames =
+            Frames::new((0..frames).map(work).collect(), depth, &queues, used, log).unwrap();
         Self { queues, frames, home }
     }
 

@@ -1,6 +1,7 @@
 //! Runs in flight: how many end in a second, and how long each takes from its submission.
 
 use std::num::NonZero;
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
 
@@ -8,12 +9,13 @@ use clap::Args;
 use udo_api::CoreKind;
 use udo_api::guard::heap_calls;
 use udo_runtime::device::{self, DeviceTensor, Devices};
-use udo_runtime::model::Session;
+use udo_runtime::model::{Session, SessionOptions};
 use udo_runtime::run::{Launch, RunOptions, Stream};
 
 use super::Latency;
 use crate::model_flags::{Loaded, session};
 use crate::output::{Failure, progress};
+use crate::queues::QueueTrace;
 use crate::tensors::Set;
 
 /// How runs are submitted.
@@ -26,6 +28,9 @@ pub(crate) struct FlightFlags {
     /// Submit them to as many streams in turn; the runs of a stream go one after the other
     #[arg(long, value_name = "K", requires = "in_flight")]
     pub(crate) streams: Option<NonZero<usize>>,
+    /// Where a trace of all runs goes: when each waited and which device was at it, for Chrome's tracing page or Perfetto
+    #[arg(long, value_name = "FILE", requires = "in_flight")]
+    pub(crate) trace: Option<PathBuf>,
 }
 
 /// What runs in flight took.
@@ -58,14 +63,20 @@ pub(crate) fn on_device(
 }
 
 impl FlightFlags {
-    /// Keeps `frames` runs in flight until `iterations` have ended, after as many as the warm-up has.
+    /// Keeps `frames` runs in flight until `iterations` have ended, after as many as the warm-up has. All are in `trace`.
     pub(super) fn fly(
         &self,
         (loaded, sets): (&Loaded, &[Set]),
         frames: NonZero<usize>,
         (warmup, iterations): (usize, usize),
+        trace: Option<QueueTrace>,
     ) -> Result<Flown, Failure> {
-        let mut session = session(&loaded.model, &loaded.registry, frames)?;
+        let options = SessionOptions {
+            frames,
+            log: trace.as_ref().map(QueueTrace::log),
+            ..SessionOptions::default()
+        };
+        let mut session = session(&loaded.model, &loaded.registry, &options)?;
         let streams = streams(self.streams);
         let flights = (0..frames.get()).zip(sets.iter().cycle()).zip(streams.iter().cycle());
         let flights =
@@ -76,9 +87,11 @@ impl FlightFlags {
         let (heap, start) = (heap_calls(), Instant::now());
         around(&flights, iterations, |time| times.push(time))?;
         let seconds = start.elapsed().as_secs_f64();
+        let heap = heap_calls() - heap;
+        trace.map_or(Ok(()), QueueTrace::write)?;
         times.sort_by(f64::total_cmp);
         #[expect(clippy::cast_precision_loss, reason = "counts for the eye")]
-        let [count, heap] = [iterations as f64, (heap_calls() - heap) as f64];
+        let [count, heap] = [iterations as f64, heap as f64];
         Ok(Flown {
             latency: Latency::of(&times),
             runs_per_second: count / seconds,

@@ -1,13 +1,12 @@
 //! What steps take, next to what the machine can do.
 
 use std::collections::BTreeMap;
-use std::num::NonZero;
 use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
 use serde_json::{Value, json};
-use udo_runtime::model::Session;
+use udo_runtime::model::{Session, SessionOptions};
 use udo_runtime::plan::{Plan, Report};
 use udo_runtime::session::Trace;
 
@@ -107,7 +106,7 @@ pub(super) fn measure(
     loaded: &Loaded,
 ) -> Result<Measured, Failure> {
     let sets = tensors::input_sets(&loaded.model, flags.data.as_deref(), 1)?;
-    let mut session = session(&loaded.model, &loaded.registry, NonZero::<usize>::MIN)?;
+    let mut session = session(&loaded.model, &loaded.registry, &SessionOptions::default())?;
     if let Some(set) = sets.first() {
         set_inputs(&mut session, loaded, set)?;
     }
