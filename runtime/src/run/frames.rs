@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use super::job::Job;
+use super::sync::Mutex;
 use super::{Priority, Queues, RunLog, Work, lock, remove};
 use crate::device::{DeviceId, Error, ErrorCode, Result};
 

@@ -2,15 +2,16 @@
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError, TryLockError, Weak};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 use std::{hint, mem};
 
 use super::frames::{Frame, Frames};
 use super::log::{Noted, RunSpanKind};
-use super::queue::{Queue, SPIN};
+use super::queue::Queue;
+use super::sync::{AtomicU64, Condvar, Mutex, MutexGuard, SPIN};
 use super::work::{Cause, Flag, Stop};
 use super::{Bound, Callback, Copies, Priority, RunOptions, Stream, in_callback, lock};
 use crate::device::{DeviceId, DeviceTensor, Error, ErrorCode, Result};

@@ -1,10 +1,11 @@
 //! When runs waited, and which device was at them when, for who wants to see it.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::lock;
+use super::sync::{AtomicU64, Mutex};
 use crate::device::{DeviceId, ErrorCode};
 
 /// What went on with a run.

@@ -11,9 +11,14 @@ mod bound;
 mod frames;
 mod job;
 mod log;
+#[cfg(all(test, loom))]
+mod models;
 mod queue;
 mod stream;
-#[cfg(test)]
+#[cfg_attr(all(test, loom), path = "sync_loom.rs")]
+#[cfg_attr(not(all(test, loom)), path = "sync_std.rs")]
+mod sync;
+#[cfg(all(test, not(loom)))]
 mod tests;
 mod timer;
 mod work;
@@ -23,7 +28,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -35,6 +40,7 @@ use job::Job;
 pub use log::{RunLog, RunSpan, RunSpanKind};
 pub use queue::Queues;
 pub use stream::Stream;
+use sync::{Mutex, MutexGuard};
 pub(crate) use work::{Stop, Work};
 
 /// What matters most: queues have runs of higher priority go before others that have not begun.

@@ -2,19 +2,15 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::hint;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::Instant;
 
 use super::job::{self, Job};
+use super::sync::{AtomicUsize, Condvar, Mutex, SPIN, thread};
 use super::timer::Timer;
 use super::{Priority, lock};
 use crate::device::{Device, DeviceId, Devices, Error, ErrorCode, Result};
-
-/// How long a thread that has nothing to do looks before it sleeps, where somebody looks beside it. Another run follows
-/// within this time where one is submitted as soon as the one before ended.
-pub(super) const SPIN: Duration = Duration::from_micros(30);
 
 /// The queues of all devices, whose threads start with the first run on each and end with the last handle of the queues.
 #[derive(Debug)]
@@ -27,7 +23,7 @@ pub struct Queues {
 #[derive(Debug)]
 struct Worker {
     queue: Arc<Queue>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<thread::JoinHandle<()>>,
 }
 
 /// What waits for a device.
@@ -116,7 +112,7 @@ impl Drop for Queues {
             // The last handle may go on a thread of these.
             let others = thread.filter(|thread| thread.thread().id() != thread::current().id());
             // A panic of a worker was printed by it.
-            let _ended = others.map(JoinHandle::join);
+            let _ended = others.map(thread::JoinHandle::join);
         }
     }
 }
@@ -205,7 +201,7 @@ impl Queue {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use udo_api::CoreKind;
 

@@ -1,9 +1,10 @@
 //! Streams: runs one after the other.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use super::job::Job;
+use super::sync::{Condvar, Mutex};
 use super::{check_may_wait, lock, remove};
 use crate::device::{Error, Result};
 

@@ -1,11 +1,11 @@
 //! Ends runs whose time is up. Its thread starts with the first run that has a limit.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
-use std::thread;
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::Instant;
 
 use super::job::{self, Job};
 use super::lock;
+use super::sync::{Condvar, Mutex, thread};
 use super::work::Cause;
 
 /// The runs that have a limit.

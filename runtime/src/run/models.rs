@@ -1,0 +1,165 @@
+//! Queues, frames and streams in all the orders that threads may run in, as far as `loom` tells them apart.
+//!
+//! A model that goes wrong ends the process: a deadlock, or a run that does not end as it should.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use loom::model::Builder;
+use loom::thread;
+use udo_api::{CoreKind, DType};
+
+use super::{Bound, Frames, Launch, Queues, RunOptions, Stop, Stream, Work};
+use crate::device::{Device, DeviceId, DeviceTensor, Devices, ErrorCode, Result, TensorSpec};
+
+/// A part on each of some devices. A run adds 1 to the byte of its input.
+struct Parts(Vec<DeviceId>);
+
+impl Work for Parts {
+    fn begin(&mut self, _: &mut Bound) -> Result<()> {
+        Ok(())
+    }
+
+    fn device(&self, part: usize) -> Option<DeviceId> {
+        self.0.get(part).copied()
+    }
+
+    fn run(&mut self, _: usize, _: &Stop<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    fn end(&mut self, bound: &mut Bound) -> Result<()> {
+        let mut byte = [0];
+        bound.read(0, &mut byte)?;
+        bound.write(0, &spec(), &byte.map(|byte| byte + 1))
+    }
+}
+
+fn spec() -> TensorSpec {
+    TensorSpec::fixed(DType::U8, &[1]).unwrap()
+}
+
+fn of(kind: CoreKind) -> DeviceId {
+    DeviceId { kind, index: 0 }
+}
+
+/// A session of parts with one frame.
+struct Session {
+    frames: Arc<Frames>,
+    home: Device,
+}
+
+impl Session {
+    fn new(kinds: &[CoreKind]) -> Self {
+        let queues = Queues::new(Devices::default());
+        let home = queues.devices().get(CoreKind::Cpu, 0).unwrap();
+        let devices: Vec<_> = kinds.iter().copied().map(of).collect();
+        let frame = Box::new(Parts(devices.clone()));
+        let frames = Frames::new(vec![frame], 4, &queues, devices, None).unwrap();
+        Self { frames, home }
+    }
+
+    /// A launch, its input of 1, and its output of 9.
+    fn record(&self, options: RunOptions) -> (Launch, DeviceTensor, DeviceTensor) {
+        let tensor = |byte| {
+            let tensor = DeviceTensor::new(&self.home, spec()).unwrap();
+            tensor.write(&[byte]).unwrap();
+            tensor
+        };
+        let (input, output) = (tensor(1), tensor(9));
+        let outputs = [Some(output.clone())];
+        let bound = Bound::new(std::slice::from_ref(&input), &outputs, &self.home).unwrap();
+        (Launch::new(&self.frames, bound, options).unwrap(), input, output)
+    }
+}
+
+/// Tries every order in which threads take turns, up to so many turns that a thread does not give up itself.
+fn explore(preemptions: usize, model: fn()) {
+    let mut builder = Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.max_branches = 10_000;
+    builder.check(model);
+}
+
+#[test]
+fn who_waits_gets_what_a_run_made() {
+    explore(2, || {
+        let session = Session::new(&[CoreKind::Cpu]);
+        let (launch, _, output) = session.record(RunOptions::default());
+        launch.submit().unwrap().wait().unwrap();
+        assert_eq!(output.read_all().unwrap(), [2]);
+    });
+}
+
+#[test]
+fn a_run_goes_from_device_to_device() {
+    explore(1, || {
+        let session = Session::new(&[CoreKind::Cpu, CoreKind::Dsp]);
+        let (launch, _, output) = session.record(RunOptions::default());
+        launch.submit().unwrap().wait().unwrap();
+        assert_eq!(output.read_all().unwrap(), [2]);
+    });
+}
+
+#[test]
+fn a_run_that_somebody_cancels_ends_once_and_gives_its_tensors_back() {
+    explore(2, || {
+        let session = Session::new(&[CoreKind::Cpu]);
+        let ends = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&ends);
+        let on_done: super::Callback = Box::new(move |_| {
+            counted.fetch_add(1, Ordering::SeqCst);
+        });
+        let options = RunOptions { on_done: Some(on_done), ..RunOptions::default() };
+        let (launch, input, output) = session.record(options);
+        let run = launch.submit().unwrap();
+        let other = run.clone();
+        let canceller = thread::spawn(move || other.cancel());
+        let byte = match run.wait() {
+            Ok(()) => 2,
+            Err(error) => {
+                assert_eq!(error.code(), ErrorCode::Cancelled);
+                9
+            }
+        };
+        assert_eq!(ends.load(Ordering::SeqCst), 1);
+        input.write(&[5]).unwrap();
+        assert_eq!(output.read_all().unwrap(), [byte]);
+        canceller.join().unwrap();
+    });
+}
+
+#[test]
+fn runs_of_a_stream_keep_their_order() {
+    explore(1, || {
+        let session = Session::new(&[CoreKind::Cpu]);
+        let stream = Stream::new();
+        let ended = Arc::new(AtomicUsize::new(0));
+        let record = |place| {
+            let ended = Arc::clone(&ended);
+            let on_done: super::Callback = Box::new(move |_| {
+                assert_eq!(ended.fetch_add(1, Ordering::SeqCst), place);
+            });
+            let stream = Some(stream.clone());
+            session.record(RunOptions { stream, on_done: Some(on_done), ..RunOptions::default() }).0
+        };
+        let (first, second) = (record(0), record(1));
+        first.submit().unwrap();
+        second.submit().unwrap();
+        stream.sync().unwrap();
+        assert_eq!(ended.load(Ordering::SeqCst), 2);
+    });
+}
+
+#[test]
+fn two_who_submit_get_the_frame_in_turn() {
+    explore(1, || {
+        let session = Session::new(&[CoreKind::Cpu]);
+        let (mine, _, output) = session.record(RunOptions::default());
+        let (other, _, theirs) = session.record(RunOptions::default());
+        let other = thread::spawn(move || other.submit().unwrap().wait().unwrap());
+        mine.submit().unwrap().wait().unwrap();
+        other.join().unwrap();
+        assert_eq!([output.read_all().unwrap(), theirs.read_all().unwrap()], [[2], [2]]);
+    });
+}
