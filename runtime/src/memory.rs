@@ -14,8 +14,8 @@ pub(crate) use derived::Derived;
 use in_model::InModel;
 pub use model_bytes::ModelBytes;
 pub use udo_host::memory::{
-    ALIGN_BYTES, Budget, Buffer, FileBytes, Limit, MAX_BYTES, OutOfMemory, bytes_of, elements,
-    elements_mut,
+    ALIGN_BYTES, Budget, Buffer, FileBytes, Limit, MAX_BYTES, OutOfMemory, Reserve, bytes_of,
+    elements, elements_mut,
 };
 
 /// A tensor with its elements; clones share them.

@@ -1,6 +1,6 @@
 //! What of a device's memory is in use, and who uses it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Device;
@@ -22,6 +22,11 @@ impl Usage {
         self.current_bytes = self.current_bytes.saturating_add(bytes);
         self.peak_bytes = self.peak_bytes.max(self.current_bytes);
         self.memories += 1;
+    }
+
+    fn resize(&mut self, from: u64, to: u64) {
+        self.current_bytes = self.current_bytes.saturating_sub(from).saturating_add(to);
+        self.peak_bytes = self.peak_bytes.max(self.current_bytes);
     }
 
     fn sub(&mut self, bytes: u64) {
@@ -67,11 +72,13 @@ struct State {
     total: Usage,
     owners: BTreeMap<Arc<str>, Usage>,
     imported: Usage,
+    /// What several have together, by address: its bytes, and how many have it.
+    together: HashMap<usize, (u64, usize)>,
 }
 
 /// Bytes in the books of a heap, crossed out when dropped.
 #[derive(Debug)]
-pub(super) struct Charge {
+pub(crate) struct Charge {
     device: Device,
     bytes: u64,
     /// Nobody's if it was imported.
@@ -105,7 +112,7 @@ impl Heap {
     /// Has peaks count from what is in use now.
     pub(super) fn reset_peaks(&self) {
         let mut state = self.lock();
-        let State { total, owners, imported } = &mut *state;
+        let State { total, owners, imported, .. } = &mut *state;
         for usage in [total, imported].into_iter().chain(owners.values_mut()) {
             usage.peak_bytes = usage.current_bytes;
         }
@@ -113,30 +120,114 @@ impl Heap {
     }
 }
 
-impl Charge {
-    /// Takes `bytes` of the device's heap.
-    pub(super) fn take(device: &Device, bytes: u64, owner: &str) -> Result<Self> {
-        let heap = device.heap();
-        let mut state = heap.lock();
-        let (taken, limit) = (state.total.current_bytes, heap.limit_bytes);
-        if taken.checked_add(bytes).is_none_or(|after| after > limit) {
-            return Err(Error::new(
-                ErrorCode::OutOfMemory,
-                format!(
-                    "{owner:?} wants {bytes} bytes of {}, of whose {limit} bytes {taken} are in use; release memory \
-                     or give the device more",
-                    device.id()
-                ),
-            ));
+impl State {
+    /// Refuses what there is no room for.
+    fn check(&self, device: &Device, bytes: u64, owner: &str) -> Result<()> {
+        let (taken, limit) = (self.total.current_bytes, device.heap().limit_bytes);
+        if taken.checked_add(bytes).is_some_and(|after| after <= limit) {
+            return Ok(());
         }
-        state.total.add(bytes);
-        let owner: Arc<str> = match state.owners.get_key_value(owner) {
+        Err(Error::new(
+            ErrorCode::OutOfMemory,
+            format!(
+                "{owner:?} wants {bytes} bytes of {}, of whose {limit} bytes {taken} are in use; release memory \
+                 or give the device more",
+                device.id()
+            ),
+        ))
+    }
+
+    fn owner(&self, owner: &str) -> Arc<str> {
+        match self.owners.get_key_value(owner) {
             Some((known, _)) => Arc::clone(known),
             None => owner.into(),
-        };
+        }
+    }
+}
+
+/// What several have together of a device's memory, as each of them has it: in the books it counts once.
+#[derive(Debug)]
+pub(crate) struct SharedCharges {
+    device: Device,
+    owner: Arc<str>,
+    places: Vec<usize>,
+}
+
+impl SharedCharges {
+    /// Takes what lies at these addresses, and is there for as long as the charges are: so many bytes each.
+    ///
+    /// # Errors
+    /// The heap has no room for what nobody has yet.
+    pub(crate) fn take(
+        device: &Device,
+        of: impl IntoIterator<Item = (usize, u64)>,
+        owner: &str,
+    ) -> Result<Self> {
+        let of: BTreeMap<usize, u64> = of.into_iter().filter(|&(_, bytes)| bytes > 0).collect();
+        let mut state = device.heap().lock();
+        let new = of.iter().filter(|(at, _)| !state.together.contains_key(at));
+        let new = new.fold(0u64, |sum, (_, bytes)| sum.saturating_add(*bytes));
+        state.check(device, new, owner)?;
+        let owner = state.owner(owner);
+        for (&at, &bytes) in &of {
+            let (_, count) = state.together.entry(at).or_insert((bytes, 0));
+            *count += 1;
+            if *count == 1 {
+                state.total.add(bytes);
+                state.owners.entry(Arc::clone(&owner)).or_default().add(bytes);
+            }
+        }
+        drop(state);
+        Ok(Self { device: device.clone(), owner, places: of.into_keys().collect() })
+    }
+}
+
+impl Drop for SharedCharges {
+    fn drop(&mut self) {
+        let mut state = self.device.heap().lock();
+        for at in &self.places {
+            let Some((bytes, count)) = state.together.get_mut(at) else { continue };
+            *count -= 1;
+            let (bytes, count) = (*bytes, *count);
+            if count > 0 {
+                continue;
+            }
+            state.together.remove(at);
+            state.total.sub(bytes);
+            if let Some(usage) = state.owners.get_mut(&self.owner) {
+                usage.sub(bytes);
+            }
+        }
+    }
+}
+
+impl Charge {
+    /// Takes `bytes` of the device's heap.
+    pub(crate) fn take(device: &Device, bytes: u64, owner: &str) -> Result<Self> {
+        let mut state = device.heap().lock();
+        state.check(device, bytes, owner)?;
+        state.total.add(bytes);
+        let owner = state.owner(owner);
         state.owners.entry(Arc::clone(&owner)).or_default().add(bytes);
         drop(state);
         Ok(Self { device: device.clone(), bytes, owner: Some(owner) })
+    }
+
+    /// Has it be of `bytes` bytes.
+    ///
+    /// # Errors
+    /// The heap has no room for as many; it is as it was.
+    pub(super) fn resize(&mut self, bytes: u64) -> Result<()> {
+        let Some(owner) = &self.owner else { return Ok(()) };
+        let mut state = self.device.heap().lock();
+        state.check(&self.device, bytes.saturating_sub(self.bytes), owner)?;
+        state.total.resize(self.bytes, bytes);
+        if let Some(usage) = state.owners.get_mut(owner) {
+            usage.resize(self.bytes, bytes);
+        }
+        drop(state);
+        self.bytes = bytes;
+        Ok(())
     }
 
     /// Notes `bytes` that are not the heap's.
@@ -145,7 +236,7 @@ impl Charge {
         Self { device: device.clone(), bytes, owner: None }
     }
 
-    pub(super) fn device(&self) -> &Device {
+    pub(crate) fn device(&self) -> &Device {
         &self.device
     }
 

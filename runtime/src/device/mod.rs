@@ -39,6 +39,7 @@ mod memory;
 mod packing;
 mod range;
 mod set;
+mod shared;
 mod spec;
 mod tensor;
 #[cfg(test)]
@@ -57,6 +58,7 @@ pub use error::{Error, ErrorCode, Result};
 #[cfg(target_os = "linux")]
 pub use fd::ImportOptions;
 use heap::Heap;
+pub(crate) use heap::{Charge, SharedCharges};
 pub use heap::{HeapStats, Usage};
 pub use lease::{Access, Cause, Conflict, Lease, LeaseSet};
 pub use map::{ReadMap, WriteMap};
@@ -64,6 +66,7 @@ pub use memory::{AllocOptions, Contents, Memory, MemoryView, Sharing};
 pub use packing::Packing;
 pub use range::{ByteRange, LINE_BYTES};
 pub use set::{DeviceSpec, Devices};
+pub(crate) use shared::{Share, SharedMemory};
 pub use spec::{Extent, TensorSpec};
 pub use tensor::DeviceTensor;
 

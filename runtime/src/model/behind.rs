@@ -7,7 +7,7 @@ use super::plans::{Facts, Planned, Planner};
 use super::{CompileError, RunError};
 use crate::memory::Budget;
 use crate::plan::Plan;
-use crate::session::{Carried, Prepared, SpanKind, StepProfile, Trace};
+use crate::session::{Carried, Prepared, Room, SpanKind, StepProfile, Trace};
 use crate::thread_pool::Pool;
 
 /// The memory of a plan, and what is behind it.
@@ -25,6 +25,7 @@ pub(super) struct Behind {
     wanted: Vec<Carried>,
     /// That for the elements at hand comes first.
     met: Vec<Met>,
+    room: Room,
 }
 
 impl fmt::Debug for Behind {
@@ -56,11 +57,11 @@ impl Met {
     pub(super) fn new(
         facts: Facts,
         Planned { plan, behind }: Planned,
-        pool: &Arc<Pool>,
-        budget: &Budget,
+        (pool, budget): (&Arc<Pool>, &Budget),
+        room: &Room,
     ) -> Result<Self, CompileError> {
-        let prepared = Prepared::new(plan, Arc::clone(pool), budget)?;
-        let behind = behind.map(|planner| Behind::new(planner, &prepared));
+        let prepared = Prepared::new(plan, Arc::clone(pool), budget, room)?;
+        let behind = behind.map(|planner| Behind::new(planner, &prepared, room.clone()));
         Ok(Self { facts, prepared, behind })
     }
 
@@ -115,12 +116,12 @@ impl Met {
 }
 
 impl Behind {
-    fn new(planner: Arc<Planner>, before: &Prepared) -> Self {
+    fn new(planner: Arc<Planner>, before: &Prepared, room: Room) -> Self {
         let carried = |name: &String| before.carried(name);
         let inputs = planner.inputs.iter().map(|input| carried(&input.name)).collect();
         let wanted = planner.wanted.iter().map(carried).collect();
         let met = Vec::with_capacity(planner.shapes_kept());
-        Self { planner, inputs, wanted, met }
+        Self { planner, inputs, wanted, met, room }
     }
 
     /// Runs over what `before` left. Where no plan is there for its elements and shapes one is made; else it uses no heap.
@@ -166,7 +167,7 @@ impl Behind {
         let met = loop {
             match self.try_meet(&facts) {
                 Ok(met) => break met,
-                Err(_) if self.planner.budget().has_refused() && self.forget() => {}
+                Err(error) if error.is_of_memory(self.planner.budget()) && self.forget() => {}
                 Err(error) => return Err(error),
             }
         };
@@ -177,7 +178,8 @@ impl Behind {
     fn try_meet(&mut self, facts: &Facts) -> Result<Met, CompileError> {
         let planned = self.planner.plan_for(facts)?;
         while self.met.len() >= self.planner.shapes_kept() && self.forget() {}
-        Met::new(facts.clone(), planned, self.planner.pool(), self.planner.budget())
+        let of = (self.planner.pool(), self.planner.budget());
+        Met::new(facts.clone(), planned, of, &self.room)
     }
 
     /// Gives the memory of the elements back that were not met for longest; whether there were any.

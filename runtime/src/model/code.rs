@@ -2,7 +2,8 @@
 
 use super::{CompileError, RunError};
 use crate::device::{Error, ErrorCode};
-use crate::session::PortError;
+use crate::memory::Budget;
+use crate::session::{PortError, RoomError};
 
 impl CompileError {
     /// What kind of refusal it is.
@@ -13,6 +14,22 @@ impl CompileError {
             Self::Resolve(_) | Self::Place(_) | Self::FastMath { .. } => ErrorCode::Unsupported,
             Self::Device(error) => error.code(),
             Self::Pass(_) | Self::Plan(_) => ErrorCode::Internal,
+        }
+    }
+}
+
+impl CompileError {
+    /// Whether there would be none if there were more memory.
+    pub(super) fn is_of_memory(&self, budget: &Budget) -> bool {
+        budget.has_refused() || self.code() == ErrorCode::OutOfMemory
+    }
+}
+
+impl From<RoomError> for CompileError {
+    fn from(error: RoomError) -> Self {
+        match error {
+            RoomError::Session(error) => Self::Memory(error),
+            RoomError::Device(error) => Self::Device(error),
         }
     }
 }

@@ -8,8 +8,26 @@ use udo_api::CoreKind;
 use super::behind::Watch;
 use super::session::Session;
 use super::{Inner, RunError};
+use crate::cores::{Memory, PerMemory};
 use crate::device::{Device, DeviceId, DeviceTensor, Error, ErrorCode, Result, TensorSpec};
-use crate::run::{Bound, Copies, Frames, Launch, Run, RunLog, RunOptions, Stop, Work};
+use crate::run::{
+    Bound, Copies, FrameOptions, Frames, Launch, Run, RunLog, RunOptions, SharedWorkspace, Stop,
+    Work,
+};
+use crate::session::Room;
+
+/// Whose arenas and scratch the runs of a session use.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Workspace {
+    /// The session's own, and each of its frames': runs of several sessions are at work at once.
+    #[default]
+    Private,
+    /// Those of others as well, in turns: as much memory as the largest wants, and not as all together. A session has its inputs
+    /// and outputs for itself. A plan whose loops exchange an output with another value has a workspace of its own all
+    /// the same, and so has memory on an OpenCL device. A run on its caller's thread waits for its turn there, and is
+    /// refused in callbacks.
+    Shared(SharedWorkspace),
+}
 
 /// How a session runs.
 #[derive(Clone, Debug)]
@@ -21,6 +39,8 @@ pub struct SessionOptions {
     pub depth: usize,
     /// In whose memory outputs lie that runs make; the first CPU's where nothing is said.
     pub home: Option<Device>,
+    /// Whose arenas and scratch runs use.
+    pub workspace: Workspace,
     /// Which devices runs use: those of a kind that is not named here are the first of theirs.
     pub devices: Vec<DeviceId>,
     /// Where submitted runs are noted, if they are to be.
@@ -36,7 +56,8 @@ const DEPTH: usize = 64;
 impl Default for SessionOptions {
     fn default() -> Self {
         let (frames, depth) = (NonZero::<usize>::MIN, DEPTH);
-        Self { frames, depth, home: None, devices: Vec::new(), log: None }
+        let workspace = Workspace::Private;
+        Self { frames, depth, home: None, workspace, devices: Vec::new(), log: None }
     }
 }
 
@@ -64,6 +85,29 @@ impl Devices {
         let host = || devices.get(CoreKind::Cpu, 0);
         let home = options.home.clone().map_or_else(host, Ok)?;
         Ok(Self { home, chosen: options.devices.clone() })
+    }
+
+    /// Where the memory of sessions comes from.
+    pub(super) fn room(&self, model: &Inner, options: &SessionOptions) -> Result<Room> {
+        let all = model.queues.devices();
+        let is_used = |kind: CoreKind| model.kinds().any(|used| used == kind);
+        let device = |memory: Memory| {
+            let kind = match memory {
+                Memory::Host => CoreKind::Cpu,
+                Memory::Gpu => CoreKind::Gpu,
+                Memory::Dsp if is_used(CoreKind::Hta) && !is_used(CoreKind::Dsp) => CoreKind::Hta,
+                Memory::Dsp => CoreKind::Dsp,
+            };
+            // What is not used takes no bytes, wherever that is.
+            let id = self.of(if is_used(kind) { kind } else { CoreKind::Cpu });
+            all.get(id.kind, id.index)
+        };
+        let devices = PerMemory::of(device).try_map(|device| device)?;
+        let workspace = match &options.workspace {
+            Workspace::Private => None,
+            Workspace::Shared(workspace) => Some(workspace.clone()),
+        };
+        Ok(Room { devices, workspace })
     }
 
     fn of(&self, kind: CoreKind) -> DeviceId {
@@ -153,8 +197,13 @@ impl Session {
             let frames = (0..self.options.frames.get()).map(frame).collect::<Result<Vec<_>>>()?;
             let used = self.model.kinds().map(|kind| self.devices.of(kind)).collect();
             let queues = &self.model.queues;
-            let SessionOptions { depth, log, .. } = &self.options;
-            self.frames = Some(Frames::new(frames, *depth, queues, used, log.clone())?);
+            let workspace = match &self.options.workspace {
+                Workspace::Private => None,
+                Workspace::Shared(workspace) => Some(workspace.clone()),
+            };
+            let SessionOptions { depth, log, .. } = self.options.clone();
+            let options = FrameOptions { depth, workspace, log };
+            self.frames = Some(Frames::new(frames, queues, used, options)?);
         }
         let none = || Error::new(ErrorCode::Internal, "a session lost its frames");
         self.frames.as_ref().ok_or_else(none)

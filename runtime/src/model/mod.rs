@@ -26,7 +26,7 @@ use crate::run::Queues;
 use crate::session::{SessionError, StepError};
 use crate::thread_pool::{Pool, PoolError};
 
-pub use launch::SessionOptions;
+pub use launch::{SessionOptions, Workspace};
 use plans::{Facts, Planned, Planner, Plans, plan};
 pub use session::Session;
 pub use support::{OpSupport, support};

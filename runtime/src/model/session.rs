@@ -15,8 +15,8 @@ use crate::graph::DimSpec;
 use crate::memory::{Buffer, Tensor};
 use crate::plan::Plan;
 use crate::resolve::{self, BindOptions, Input};
-use crate::run::{Copies, Frames};
-use crate::session::{PortError, Prepared, SpanKind, StepProfile, Trace};
+use crate::run::{Copies, Frames, SharedWorkspace};
+use crate::session::{PortError, Prepared, Room, SpanKind, StepProfile, Trace};
 
 /// The memory of one stream of runs. A session belongs to one thread at a time.
 ///
@@ -32,6 +32,7 @@ pub struct Session {
     pub(super) replans: usize,
     pub(super) options: SessionOptions,
     pub(super) devices: Devices,
+    room: Room,
     /// What submitted runs run in, once one was.
     pub(super) frames: Option<Arc<Frames>>,
     /// What the last run over tensors copied.
@@ -58,14 +59,27 @@ impl fmt::Debug for Session {
     }
 }
 
+impl Drop for Session {
+    fn drop(&mut self) {
+        if let Some(workspace) = &self.room.workspace {
+            workspace.release(1);
+        }
+    }
+}
+
 impl Session {
     pub(super) fn new(model: Arc<Inner>, options: &SessionOptions) -> Result<Self, CompileError> {
         let given = vec![Given::default(); model.inputs.len()];
         let met = Vec::with_capacity(model.shapes_kept());
         let devices = Devices::choose(&model, options)?;
+        let room = devices.room(&model, options)?;
+        if let Some(workspace) = &room.workspace {
+            workspace.reserve(1);
+        }
         let options = options.clone();
         let (frames, copies) = (None, Copies::default());
-        let mut session = Self { model, met, given, replans: 0, options, devices, frames, copies };
+        let mut session =
+            Self { model, met, given, replans: 0, options, devices, room, frames, copies };
         // Shapes that are known are prepared at once.
         let Inner { inputs, ranges, .. } = &*session.model;
         let shapes = inputs.iter().map(|input| input.planned(input, ranges).ok());
@@ -192,7 +206,7 @@ impl Session {
         let met = loop {
             match self.try_meet(&facts) {
                 Ok(met) => break met,
-                Err(_) if self.model.budget.has_refused() && self.forget(shapes) => {}
+                Err(error) if error.is_of_memory(&self.model.budget) && self.forget(shapes) => {}
                 Err(error) => return Err(error),
             }
         };
@@ -205,7 +219,7 @@ impl Session {
         let planned = self.model.plan_for(facts)?;
         while self.met.len() >= self.model.shapes_kept() && self.forget(&facts.shapes) {}
         let Inner { pool, budget, .. } = &*self.model;
-        Met::new(facts.clone(), planned, pool, budget)
+        Met::new(facts.clone(), planned, (pool, budget), &self.room)
     }
 
     /// Gives the memory of the shapes back that were not met for longest; whether there were any. Inputs that have
@@ -281,9 +295,10 @@ impl Session {
         if !self.is_prepared() {
             watch.plans(SpanKind::Prepare, || self.prepare_inputs())?;
         }
-        if let Some(met) = self.met.first_mut() {
-            self.replans += met.run(0, watch)?;
-        }
+        let Some(met) = self.met.first_mut() else { return Ok(()) };
+        let turn = self.room.workspace.as_ref().map(SharedWorkspace::enter).transpose();
+        let _turn = turn.map_err(CompileError::from)?;
+        self.replans += met.run(0, watch)?;
         Ok(())
     }
 

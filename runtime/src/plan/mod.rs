@@ -420,6 +420,14 @@ impl Plan {
         &self.report
     }
 
+    /// Whether its arenas may be shared: inputs and outputs can all lie elsewhere, so that nothing stays there from run to run.
+    pub(crate) fn may_share(&self) -> bool {
+        self.inputs.iter().chain(&self.outputs).all(|port| {
+            let place = port.operand.window().and_then(|id| self.windows.get(id.0));
+            place.is_none_or(|place| place.moves.is_some() || port.operand.desc.size_bytes() == 0)
+        })
+    }
+
     /// Bytes of the arenas, the scratch and the geometry that each session takes of the host's memory.
     pub fn session_bytes(&self) -> usize {
         let memories = self.arena_bytes.iter().chain(self.scratch_bytes.iter()).copied();

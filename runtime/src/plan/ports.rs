@@ -15,26 +15,27 @@ pub(super) fn movable(lowered: &mut Lowered, places: &mut [WindowPlace]) -> Vec<
     let written = steps.iter().flat_map(|step| &step.outputs).filter_map(Operand::window);
     let written: BTreeSet<usize> =
         written.filter_map(|id| windows.get(id)).map(|window| window.buffer).collect();
+    let is_written = |buffer: &usize| written.contains(buffer);
     for port in inputs {
-        port.moves = port.operand.window().and_then(|id| {
-            let buffer = windows.filled(id).filter(|buffer| !written.contains(buffer))?;
-            note(windows, buffer, places, &mut all)
-        });
+        port.moves = note(windows, &port.operand, places, &mut all)
+            .and_then(|(buffer, number)| (!is_written(&buffer)).then_some(number));
     }
     for port in outputs {
-        let window = port.operand.window();
-        port.moves = window.and_then(|id| note(windows, windows.filled(id)?, places, &mut all));
+        port.moves = note(windows, &port.operand, places, &mut all).map(|(_, number)| number);
     }
     all
 }
 
-/// Notes a buffer that no other port has, and that stays in its place otherwise.
+/// Notes the buffer of a port, unless another port has it, or it is exchanged; the buffer and its number among those noted, if
+/// the port fills it.
 fn note(
     windows: &Windows,
-    buffer: usize,
+    port: &Operand,
     places: &mut [WindowPlace],
     all: &mut Vec<Movable>,
-) -> Option<usize> {
+) -> Option<(usize, usize)> {
+    let id = port.window()?;
+    let buffer = windows.get(id)?.buffer;
     let of = windows.buffers.get(buffer).filter(|of| of.memory == Memory::Host)?;
     let of_window = |&id: &usize| places.get(id).copied();
     let mut taken = of.windows.iter().filter_map(of_window);
@@ -49,5 +50,5 @@ fn note(
             place.moves = Some(number);
         }
     }
-    Some(number)
+    (windows.filled(id) == Some(buffer)).then_some((buffer, number))
 }

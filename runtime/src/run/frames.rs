@@ -6,11 +6,22 @@ use std::sync::Arc;
 
 use super::job::Job;
 use super::sync::Mutex;
-use super::{Priority, Queues, RunLog, Work, lock, remove};
+use super::{Priority, Queues, RunLog, SharedWorkspace, Work, lock, remove};
 use crate::device::{DeviceId, Error, ErrorCode, Result};
 
 /// A frame, while nobody runs in it.
 pub(super) type Frame = Box<dyn Work>;
+
+/// What a session has decided about its frames.
+#[derive(Debug, Default)]
+pub(crate) struct FrameOptions {
+    /// How many runs may wait for one.
+    pub(crate) depth: usize,
+    /// What they share with others, so that one run at a time is at work.
+    pub(crate) workspace: Option<SharedWorkspace>,
+    /// Where runs are noted, if they are.
+    pub(crate) log: Option<Arc<RunLog>>,
+}
 
 /// The frames of a session, and the runs that wait for one.
 pub(crate) struct Frames {
@@ -21,6 +32,8 @@ pub(crate) struct Frames {
     count: usize,
     /// The devices that runs use.
     devices: Vec<DeviceId>,
+    /// What they share with others, so that one run at a time is at work.
+    pub(super) workspace: Option<SharedWorkspace>,
     /// Where runs are noted, if they are.
     pub(super) log: Option<Arc<RunLog>>,
     state: Mutex<State>,
@@ -48,21 +61,24 @@ impl Drop for Frames {
             }
         }
         self.queues.timer.release(self.most);
+        if let Some(workspace) = &self.workspace {
+            workspace.release(self.count);
+        }
     }
 }
 
 impl Frames {
-    /// These frames, with room for `depth` runs to wait for one. They use `devices`, and are noted in `log`.
+    /// These frames. They use `devices`.
     ///
     /// # Errors
     /// There is no such device.
     pub(crate) fn new(
         frames: Vec<Frame>,
-        depth: usize,
         queues: &Arc<Queues>,
         devices: Vec<DeviceId>,
-        log: Option<Arc<RunLog>>,
+        options: FrameOptions,
     ) -> Result<Arc<Self>> {
+        let FrameOptions { depth, workspace, log } = options;
         let (count, most) = (frames.len(), frames.len().saturating_add(depth));
         let used =
             devices.iter().map(|&device| queues.queue(device)).collect::<Result<Vec<_>>>()?;
@@ -70,10 +86,13 @@ impl Frames {
             queue.reserve(count);
         }
         queues.timer.reserve(most);
+        if let Some(workspace) = &workspace {
+            workspace.reserve(count);
+        }
         let waiting = std::array::from_fn(|_| VecDeque::with_capacity(depth));
         let state = Mutex::new(State { free: frames, waiting, in_flight: 0 });
         let queues = Arc::clone(queues);
-        Ok(Arc::new(Self { queues, most, count, devices, log, state }))
+        Ok(Arc::new(Self { queues, most, count, devices, workspace, log, state }))
     }
 
     /// Counts a run that is submitted.

@@ -52,6 +52,8 @@ struct At {
     frame: Option<Frame>,
     part: usize,
     has_begun: bool,
+    /// Whether it is its turn in the workspace that its session shares.
+    has_workspace: bool,
     noted: Noted,
     /// Its number in its stream, and whether its turn came there.
     in_stream: (u64, bool),
@@ -85,8 +87,9 @@ impl Job {
             })?;
         }
         let (submission, is_in_flight, wakers) = (0, false, Vec::new());
+        let (has_begun, has_workspace, in_stream) = (false, false, (0, false));
         let noted = Noted::default();
-        let at = At { bound, frame: None, part: 0, has_begun: false, noted, in_stream: (0, false) };
+        let at = At { bound, frame: None, part: 0, has_begun, has_workspace, noted, in_stream };
         Ok(Arc::new(Self {
             frames: Arc::clone(frames),
             stream,
@@ -283,8 +286,10 @@ fn end_if_stopped(job: &Arc<Job>) {
     if !job.told.flag.is_set() {
         return;
     }
-    let waits_in_stream = job.stream.as_ref().is_some_and(|stream| stream.remove(job));
-    if waits_in_stream || job.frames.remove(job) || job.frames.queues.remove(job) {
+    let Job { frames, stream, .. } = &**job;
+    let waits_in_stream = stream.as_ref().is_some_and(|stream| stream.remove(job));
+    let waits_for_workspace = || frames.workspace.as_ref().is_some_and(|of| of.remove(job));
+    if waits_in_stream || frames.remove(job) || waits_for_workspace() || frames.queues.remove(job) {
         end_waiting(Arc::clone(job), job.told.flag.error().map_or(Ok(()), Err));
     }
 }
@@ -318,11 +323,14 @@ fn admit(job: Arc<Job>) {
 fn start(job: Arc<Job>, frame: Frame) {
     let device = frame.device(0);
     lock(&job.at).frame = Some(frame);
-    let Some(device) = device else {
-        let why = "a session without a device to begin on";
-        return end(job, Err(Error::new(ErrorCode::Internal, why)));
-    };
-    go_to(job, device);
+    match device {
+        Some(device) => go_to(job, device),
+        None => end(job, Err(nowhere())),
+    }
+}
+
+fn nowhere() -> Error {
+    Error::new(ErrorCode::Internal, "a session without a device to begin on")
 }
 
 /// Puts a run in a device's queue.
@@ -337,8 +345,41 @@ fn go_to(job: Arc<Job>, device: DeviceId) {
     }
 }
 
+/// Whether it is a run's turn in the workspace that its session shares, if it does; else the run waits there.
+fn has_workspace(job: &Arc<Job>) -> bool {
+    let Some(workspace) = &job.frames.workspace else { return true };
+    {
+        // Who gives it its turn waits for this lock, so that the turn is noted behind this.
+        let mut at = lock(&job.at);
+        if !at.has_workspace {
+            at.has_workspace = workspace.take(job);
+        }
+        if at.has_workspace {
+            return true;
+        }
+    }
+    end_if_stopped(job);
+    false
+}
+
+/// Has a run go on whose turn it is in the workspace that its session shares.
+pub(super) fn go_on_in_workspace(job: Arc<Job>) {
+    let device = {
+        let mut at = lock(&job.at);
+        at.has_workspace = true;
+        at.frame.as_ref().and_then(|frame| frame.device(at.part))
+    };
+    match device {
+        Some(device) => go_to(job, device),
+        None => end(job, Err(nowhere())),
+    }
+}
+
 /// Takes a run on, on the thread of a queue, as far as it goes there.
 pub(super) fn proceed(job: Arc<Job>, queue: &Queue) {
+    if !has_workspace(&job) {
+        return;
+    }
     let next = {
         let mut at = lock(&job.at);
         let stop = Stop { flag: &job.told.flag, device: &queue.device };
@@ -395,11 +436,15 @@ fn end(job: Arc<Job>, outcome: Result<()>) {
     if job.timeout.is_some() {
         job.frames.queues.timer.clear(&job);
     }
-    let (frame, (number, had_turn), mut noted) = {
+    let (frame, had_workspace, (number, had_turn), mut noted) = {
         let mut at = lock(&job.at);
         at.bound.give_back();
-        (at.frame.take(), at.in_stream, mem::take(&mut at.noted))
+        let had_workspace = mem::take(&mut at.has_workspace);
+        (at.frame.take(), had_workspace, at.in_stream, mem::take(&mut at.noted))
     };
+    if let Some(workspace) = job.frames.workspace.as_ref().filter(|_| had_workspace) {
+        workspace.leave();
+    }
     let next = job.frames.leave(frame);
     let submission = {
         let mut seen = lock(&job.told.seen);

@@ -22,6 +22,7 @@ mod sync;
 mod tests;
 mod timer;
 mod work;
+mod workspace;
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -35,13 +36,14 @@ use std::time::{Duration, Instant};
 use crate::device::{DeviceTensor, Error, ErrorCode, Result};
 
 pub(crate) use bound::Bound;
-pub(crate) use frames::Frames;
+pub(crate) use frames::{FrameOptions, Frames};
 use job::Job;
 pub use log::{RunLog, RunSpan, RunSpanKind};
 pub use queue::Queues;
 pub use stream::Stream;
 use sync::{Mutex, MutexGuard};
 pub(crate) use work::{Stop, Work};
+pub use workspace::SharedWorkspace;
 
 /// What matters most: queues have runs of higher priority go before others that have not begun.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

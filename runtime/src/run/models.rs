@@ -9,7 +9,7 @@ use loom::model::Builder;
 use loom::thread;
 use udo_api::{CoreKind, DType};
 
-use super::{Bound, Frames, Launch, Queues, RunOptions, Stop, Stream, Work};
+use super::{Bound, FrameOptions, Frames, Launch, Queues, RunOptions, Stop, Stream, Work};
 use crate::device::{Device, DeviceId, DeviceTensor, Devices, ErrorCode, Result, TensorSpec};
 
 /// A part on each of some devices. A run adds 1 to the byte of its input.
@@ -55,7 +55,8 @@ impl Session {
         let home = queues.devices().get(CoreKind::Cpu, 0).unwrap();
         let devices: Vec<_> = kinds.iter().copied().map(of).collect();
         let frame = Box::new(Parts(devices.clone()));
-        let frames = Frames::new(vec![frame], 4, &queues, devices, None).unwrap();
+        let options = FrameOptions { depth: 4, ..FrameOptions::default() };
+        let frames = Frames::new(vec![frame], &queues, devices, options).unwrap();
         Self { frames, home }
     }
 

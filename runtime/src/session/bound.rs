@@ -7,6 +7,7 @@ use std::ops::Range;
 use super::Prepared;
 use super::carried::Carried;
 use super::extents::SharedArg;
+use super::room::aligned;
 use crate::device::{self, TensorSpec};
 use crate::plan::{Movable, Port, WindowPlace};
 use crate::run::Bound;
@@ -24,15 +25,19 @@ pub(super) struct Moved {
 }
 
 impl Moved {
-    /// Those of a plan, at home in the arena that begins at `arena`; `places` has the place of each tensor.
+    /// Those of a plan, in the arena that begins at `arena`: at home there, or one behind the other in memory of their own.
+    /// `places` has the place of each tensor.
     pub(super) fn all(
         movable: &[Movable],
         places: Vec<Option<&WindowPlace>>,
-        arena: *mut u8,
+        (arena, own): (*mut u8, Option<*mut u8>),
     ) -> Vec<Self> {
+        let mut next = own;
         let of = |&Movable { start, bytes }: &Movable| {
-            let home = arena.wrapping_add(start);
-            Self { planned: start, bytes, home, at: home, tensors: Vec::new() }
+            let at = arena.wrapping_add(start);
+            let home = next.unwrap_or(at);
+            next = next.map(|home| home.wrapping_add(aligned(bytes)));
+            Self { planned: start, bytes, home, at, tensors: Vec::new() }
         };
         let mut all: Vec<Self> = movable.iter().map(of).collect();
         for (tensor, place) in places.into_iter().enumerate() {

@@ -8,6 +8,7 @@ mod extents;
 mod geometry;
 mod parts;
 mod ports;
+mod room;
 mod stop;
 mod trace;
 mod turn;
@@ -26,6 +27,7 @@ use udo_host::{ExecuteFn, failure};
 
 use crate::cores::opencl::Arena;
 use crate::cores::{Memory, PerMemory};
+use crate::device;
 use crate::exit_guard;
 use crate::memory::{Budget, Buffer, Limit, OutOfMemory};
 use crate::place::Pitch;
@@ -38,6 +40,8 @@ use exchange::Exchanged;
 use extents::{Extents, SharedArg, pass_shapes};
 use geometry::StepGeometry;
 use parts::Part;
+pub(crate) use room::Room;
+use room::{Held, Taken};
 use stop::Stoppable;
 pub use trace::{Span, SpanKind, Trace};
 use turn::Turn;
@@ -68,6 +72,17 @@ pub struct SessionError {
     pub memory: OutOfMemory,
     /// What takes the most of it.
     pub largest: Largest,
+}
+
+/// Why there is no memory for a plan.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RoomError {
+    /// The model or the system has none.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// A device has none.
+    #[error(transparent)]
+    Device(#[from] device::Error),
 }
 
 impl SessionError {
@@ -157,6 +172,8 @@ pub struct Prepared {
     /// The memory of the GPU, where that is on a device.
     device: Option<Arena>,
     scratch: PerMemory<Buffer>,
+    /// Where inputs and outputs are at home, where arenas are shared.
+    ports: Option<Buffer>,
     geometry: Vec<StepGeometry>,
     tensors: Vec<SharedArg>,
     /// Where the tensors of the graph's inputs begin, behind those of the steps.
@@ -184,6 +201,8 @@ pub struct Prepared {
     guards: Vec<Guard>,
     thread: u64,
     pool: Arc<Pool>,
+    /// Goes last: what is shared may not have memory behind that.
+    _held: Held,
 }
 
 /// A library's thread guard, and the steps that want it.
@@ -217,25 +236,18 @@ fn this_thread() -> u64 {
 }
 
 impl Prepared {
-    /// Takes the memory that `plan` asks for out of `budget`. Nothing is allocated after this.
+    /// Takes the memory that `plan` asks for out of `budget`, and of the devices of `room`. Nothing is allocated after this.
     ///
     /// # Errors
-    /// The budget or the system has no such memory.
-    pub fn new(plan: Arc<Plan>, pool: Arc<Pool>, budget: &Budget) -> Result<Self, SessionError> {
+    /// The budget, a device or the system has no such memory.
+    pub(crate) fn new(
+        plan: Arc<Plan>,
+        pool: Arc<Pool>,
+        budget: &Budget,
+        room: &Room,
+    ) -> Result<Self, RoomError> {
         SessionError::look_ahead(&plan, budget)?;
-        let filled = |bytes| {
-            let mut buffer = budget.zeroed(bytes)?;
-            // The first run is not the one to wait for them.
-            buffer.populate();
-            if plan.fill != 0 {
-                buffer.bytes_mut().fill(plan.fill);
-            }
-            Ok(buffer)
-        };
-        let arenas = plan.arena_bytes.try_map(&filled);
-        let (arenas, scratch) = arenas
-            .and_then(|arenas| Ok((arenas, plan.scratch_bytes.try_map(&filled)?)))
-            .map_err(|memory| SessionError::of(&plan, memory))?;
+        let Taken { arenas, scratch, ports, held } = room.take(&plan, budget)?;
         let device = plan.device.map(|(device, bytes)| {
             let arena = Arena::new(device, (bytes, plan.fill), plan.regions());
             arena.map_err(|_| {
@@ -247,6 +259,7 @@ impl Prepared {
             arenas,
             device: device.transpose()?,
             scratch,
+            ports,
             geometry: Vec::new(),
             tensors: Vec::new(),
             first_input: 0,
@@ -267,6 +280,7 @@ impl Prepared {
             thread: 0,
             pool,
             plan,
+            _held: held,
         };
         session.lay_tensors();
         session.lay_geometry(budget)?;
@@ -326,7 +340,9 @@ impl Prepared {
         let places: Vec<_> =
             operands.map(|operand| plan.windows.get(operand.window()?.0)).collect();
         self.exchanged = Exchanged::all(&plan.place_starts, places.iter().copied());
-        self.moved = Moved::all(&plan.movable, places, self.arenas[Memory::Host].as_ptr());
+        let (arena, home) = (self.arenas[Memory::Host].as_ptr(), self.ports.as_ref());
+        self.moved = Moved::all(&plan.movable, places, (arena, home.map(Buffer::as_ptr)));
+        self.unbind();
     }
 
     /// Where an operand lies, if it is in an arena.

@@ -13,10 +13,10 @@ use udo_api::{
 use udo_runtime::device::{Devices, ErrorCode};
 use udo_runtime::model::Options;
 use udo_runtime::registry::Registry;
-use udo_runtime::run::RunOptions;
+use udo_runtime::run::{RunOptions, SharedWorkspace};
 use udo_runtime::runtime::Runtime;
 
-use super::{LONG, compile, cpu, elements, on, with_frames};
+use super::{LONG, compile, cpu, elements, on, sharing, with_frames};
 
 static PACKAGE: PackageV1 = PackageV1::new("Gates", "1.0.0")
     .ops(&[OpDef::of::<Gate>(), OpDef::of::<ManyGates>()])
@@ -59,7 +59,11 @@ impl Op for ManyGates {
 }
 
 /// How many calls began, and how many may end. A test has a gate of its own.
-static GATES: [(AtomicU32, AtomicU32); 6] = [const { (AtomicU32::new(0), AtomicU32::new(0)) }; 6];
+static GATES: [(AtomicU32, AtomicU32); 10] = [const { (AtomicU32::new(0), AtomicU32::new(0)) }; 10];
+
+/// The most calls of each gate that were at work at once, and those that are now.
+static AT_ONCE: [(AtomicU32, AtomicU32); 10] =
+    [const { (AtomicU32::new(0), AtomicU32::new(0)) }; 10];
 
 struct GateF32 {
     of: usize,
@@ -71,9 +75,12 @@ impl Kernel for GateF32 {
     }
 
     fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
+        let (most, now) = &AT_ONCE[self.of];
+        most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
         pass(self.of);
         let x = io.inputs.get::<f32>(0)?;
         io.outputs.take::<f32>(0)?.copy_from_slice(x);
+        now.fetch_sub(1, Ordering::SeqCst);
         Ok(())
     }
 }
@@ -176,7 +183,7 @@ fn a_kernel_that_ignores_its_cancellation_keeps_the_leases_until_it_ends() {
 
 #[test]
 fn a_parallel_for_makes_no_more_calls_once_its_run_is_cancelled() {
-    for (gate, threads) in [(4, 1), (5, 2)] {
+    for (gate, threads) in [(8, 1), (9, 2)] {
         let runtime = runtime();
         let threads = NonZero::new(threads).unwrap();
         let text = text(gate).replace("Gate@1", "ManyGates@1");
@@ -222,7 +229,7 @@ fn a_device_that_goes_away_under_a_run_fails_it_and_comes_back() {
 
 /// Private memories: two runs of one session are in a kernel at once.
 #[test]
-fn two_frames_are_two_runs_at_once_on_two_devices() {
+fn b19_private_sessions_overlap_in_time() {
     let runtime = runtime();
     let model = compile(&runtime, &text(3), &Options::default());
     let cpu = cpu(&runtime);
@@ -241,4 +248,89 @@ fn two_frames_are_two_runs_at_once_on_two_devices() {
     run.wait().unwrap();
     assert_eq!(elements::<f32>(&run.output(0).unwrap()), [-1.0, 0.0]);
     assert_eq!(own.output::<f32>("y").unwrap(), [-3.0, -4.0]);
+}
+
+#[test]
+fn b19_two_threads_on_one_network_serialise_and_are_right() {
+    let runtime = runtime();
+    let model = compile(&runtime, &text(4), &Options::default());
+    let cpu = cpu(&runtime);
+    let workspace = SharedWorkspace::new();
+    open(4, 1 << 20);
+    std::thread::scope(|scope| {
+        for seed in [1.0f32, 2.0, 3.0] {
+            let mut session = sharing(&model, &workspace, 2);
+            let x = on(&cpu, &[2], &[seed, -seed]);
+            scope.spawn(move || {
+                for round in 0..100 {
+                    if round % 3 == 0 {
+                        let run =
+                            session.submit(slice::from_ref(&x), &[None], RunOptions::default());
+                        let run = run.unwrap();
+                        run.wait_timeout(LONG).unwrap();
+                        assert_eq!(elements::<f32>(&run.output(0).unwrap()), [-seed, 0.0]);
+                    }
+                    session.input_mut::<f32>("x").unwrap().copy_from_slice(&[seed, seed]);
+                    session.run().unwrap();
+                    assert_eq!(session.output::<f32>("y").unwrap(), [-seed, -seed]);
+                }
+            });
+        }
+    });
+    assert_eq!(AT_ONCE[4].0.load(Ordering::SeqCst), 1);
+}
+
+/// Who waits for the workspace waits beside the queue, whose thread goes on with others.
+#[test]
+fn b19_a_run_that_waits_for_a_workspace_keeps_nobody_else_waiting() {
+    let runtime = runtime();
+    let held = compile(&runtime, &text(5), &Options::default());
+    let free = compile(&runtime, &text(6), &Options::default());
+    open(6, 1 << 20);
+    let cpu = cpu(&runtime);
+    let workspace = SharedWorkspace::new();
+    let x = on(&cpu, &[2], &[1.0f32, -2.0]);
+    let (mut one, mut two) = (sharing(&held, &workspace, 1), sharing(&held, &workspace, 1));
+    let mut other = free.session().unwrap();
+    std::thread::scope(|scope| {
+        one.input_mut::<f32>("x").unwrap().fill(1.0);
+        let at_work = scope.spawn(move || one.run());
+        began(5, 1);
+        let submit = |options| two.submit(slice::from_ref(&x), &[None], options).unwrap();
+        let (first, rest) = std::iter::repeat_with(RunOptions::default)
+            .take(3)
+            .map(submit)
+            .collect::<Vec<_>>()
+            .split_first()
+            .map(|(first, rest)| (first.clone(), rest.to_vec()))
+            .unwrap();
+        // The queue's thread has them taken on by the time that it runs this.
+        let beside = other.submit(slice::from_ref(&x), &[None], RunOptions::default()).unwrap();
+        beside.wait_timeout(LONG).unwrap();
+        first.cancel();
+        assert_eq!(first.wait_timeout(LONG).unwrap_err().code(), ErrorCode::Cancelled);
+        assert!(rest.iter().all(|run| !run.is_done()));
+        open(5, 9);
+        at_work.join().unwrap().unwrap();
+        for run in rest {
+            run.wait_timeout(LONG).unwrap();
+            assert_eq!(elements::<f32>(&run.output(0).unwrap()), [-1.0, 0.0]);
+        }
+    });
+}
+
+#[test]
+fn b19_a_callback_does_not_wait_for_a_workspace() {
+    let runtime = runtime();
+    let model = compile(&runtime, &text(7), &Options::default());
+    open(7, 1 << 20);
+    let cpu = cpu(&runtime);
+    let workspace = SharedWorkspace::new();
+    let x = on(&cpu, &[2], &[1.0f32, -2.0]);
+    let (mut one, mut two) = (sharing(&model, &workspace, 1), sharing(&model, &workspace, 1));
+    let (said, heard) = std::sync::mpsc::channel();
+    let on_done = move |_: &Result<(), _>| said.send(two.run().unwrap_err().code()).unwrap();
+    let options = RunOptions { on_done: Some(Box::new(on_done)), ..RunOptions::default() };
+    one.submit(&[x], &[None], options).unwrap().wait_timeout(LONG).unwrap();
+    assert_eq!(heard.recv_timeout(LONG).unwrap(), ErrorCode::InvalidState);
 }

@@ -6,6 +6,7 @@ mod heap;
 mod models;
 mod places;
 mod random;
+mod workspaces;
 
 use std::num::NonZero;
 use std::time::Duration;
@@ -14,7 +15,8 @@ use udo_api::{CoreKind, Element, Shape};
 use udo_runtime::device::{Device, DeviceTensor};
 use udo_runtime::graph::Graph;
 use udo_runtime::memory::Tensor;
-use udo_runtime::model::{Model, Options, Session, SessionOptions};
+use udo_runtime::model::{Model, Options, Session, SessionOptions, Workspace};
+use udo_runtime::run::SharedWorkspace;
 use udo_runtime::runtime::Runtime;
 
 /// Long enough for anything that is not stuck.
@@ -31,6 +33,11 @@ fn cpu(runtime: &Runtime) -> Device {
 fn with_frames(model: &Model, frames: usize) -> Session {
     let frames = NonZero::new(frames).unwrap();
     model.session_with(&SessionOptions { frames, ..SessionOptions::default() }).unwrap()
+}
+
+fn sharing(model: &Model, workspace: &SharedWorkspace, frames: usize) -> Session {
+    let (frames, workspace) = (NonZero::new(frames).unwrap(), Workspace::Shared(workspace.clone()));
+    model.session_with(&SessionOptions { frames, workspace, ..SessionOptions::default() }).unwrap()
 }
 
 fn on<T: Element>(device: &Device, dims: &[usize], elements: &[T]) -> DeviceTensor {

@@ -56,6 +56,7 @@ fn a_small_network_runs_on_every_device_and_gives_what_the_cpu_does() {
         let dims = [1, 2, 2, 1];
         let a = on(&device, &dims, &[1.0f32, -2.0, 3.0, -4.0]);
         let b = on(&device, &dims, &[0.5f32, 0.5, -8.0, 8.0]);
+        session.reserve().unwrap();
         let before = device.heap_stats().total.current_bytes;
         for round in 0..100 {
             let run = session.submit(&[a.clone(), b.clone()], &[None], RunOptions::default());

@@ -6,12 +6,12 @@ use std::time::Duration;
 use udo_api::Core;
 use udo_runtime::cores::{OpenCl, Profile};
 use udo_runtime::device::{DeviceTensor, ErrorCode};
-use udo_runtime::model::{Model, Options};
+use udo_runtime::model::{Options, Session};
 use udo_runtime::place::{Fallback, PlaceOptions};
-use udo_runtime::run::{Priority, RunOptions, Stream};
+use udo_runtime::run::{Priority, RunOptions, SharedWorkspace, Stream};
 use udo_runtime::runtime::Runtime;
 
-use super::{LONG, compile, cpu, elements, on, with_frames};
+use super::{LONG, compile, cpu, elements, on, sharing, with_frames};
 
 const TEXT: &str = "graph g
   input x: f32[4,16]
@@ -51,19 +51,25 @@ fn every_run_gives_the_right_result_or_says_how_it_ended() {
         compile(&runtime, TEXT, &Options { place, ..Options::default() })
     });
     let streams = [Stream::new(), Stream::new()];
+    let workspace = SharedWorkspace::new();
     std::thread::scope(|scope| {
         for seed in 0..4 {
             let (runtime, models, streams) = (&runtime, &models, &streams);
-            scope.spawn(move || several(Dice(seed), runtime, models, streams));
+            // Two threads share a workspace, the others have their own.
+            let sessions = models.each_ref().map(|model| match seed % 2 {
+                0 => with_frames(model, 2),
+                _ => sharing(model, &workspace, 2),
+            });
+            scope.spawn(move || several(Dice(seed), runtime, sessions, streams));
         }
     });
+    assert_eq!(workspace.bytes(&cpu(&runtime)), 0, "it goes with the last session");
     assert!(streams.iter().all(|stream| !stream.is_busy()));
 }
 
 /// The runs of one thread.
-fn several(mut dice: Dice, runtime: &Runtime, models: &[Model], streams: &[Stream]) {
+fn several(mut dice: Dice, runtime: &Runtime, mut sessions: [Session; 2], streams: &[Stream]) {
     let cpu = cpu(runtime);
-    let mut sessions: Vec<_> = models.iter().map(|model| with_frames(model, 2)).collect();
     let inputs: Vec<DeviceTensor> =
         (0..4u8).map(|n| on(&cpu, &[4, 16], &[f32::from(n); 64])).collect();
     let right: Vec<Vec<Vec<f32>>> = sessions
@@ -81,6 +87,10 @@ fn several(mut dice: Dice, runtime: &Runtime, models: &[Model], streams: &[Strea
         let priority = [Priority::Low, Priority::Medium, Priority::High][dice.below(3)];
         let stream = streams.get(dice.below(4)).cloned();
         let options = RunOptions { timeout, priority, stream, on_done: None };
+        if dice.below(8) == 0 {
+            let made = sessions[of].run_on(slice::from_ref(&inputs[given]), &[None]).unwrap();
+            assert_eq!(elements::<f32>(&made[0]), right[of][given]);
+        }
         let run = sessions[of].submit(slice::from_ref(&inputs[given]), &[None], options).unwrap();
         let is_cancelled = dice.below(4) == 0;
         if is_cancelled {

@@ -8,6 +8,7 @@ mod machine;
 #[cfg_attr(target_os = "linux", path = "memory/linux_pages.rs")]
 #[cfg_attr(not(target_os = "linux"), path = "memory/plain_pages.rs")]
 mod pages;
+mod reserve;
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fmt;
@@ -18,6 +19,7 @@ use udo_api::Element;
 use budget::Lease;
 pub use budget::{Budget, Limit, OutOfMemory};
 pub use file::FileBytes;
+pub use reserve::Reserve;
 pub use udo_api::bytes_of;
 
 /// The alignment of every buffer, in bytes.
@@ -37,9 +39,11 @@ pub struct Buffer {
     len: usize,
     /// What it takes of a budget; given back after the bytes.
     lease: Option<Lease>,
+    /// Whether the bytes are somebody else's.
+    is_lent: bool,
 }
 
-// SAFETY: a buffer owns its bytes, as a boxed slice would.
+// SAFETY: a buffer owns its bytes, as a boxed slice would, or has them from who promises that it may be so.
 unsafe impl Send for Buffer {}
 // SAFETY: shared access only reads the buffer's own bytes.
 unsafe impl Sync for Buffer {}
@@ -66,7 +70,16 @@ impl Buffer {
                 NonNull::new(unsafe { alloc_zeroed(layout) })
             }
         };
-        Ok(Self { ptr: ptr.ok_or(refused)?, len, lease: None })
+        Ok(Self { ptr: ptr.ok_or(refused)?, len, lease: None, is_lent: false })
+    }
+
+    /// A buffer of `len` bytes that are somebody else's and stay so.
+    ///
+    /// # Safety
+    /// From `at` on there are as many initialised bytes, aligned to 64, for as long as the buffer is there. Whenever somebody looks
+    /// at bytes of it, nobody changes them by other means, and while somebody changes them, nobody looks.
+    pub unsafe fn lent(at: NonNull<u8>, len: usize) -> Self {
+        Self { ptr: at, len, lease: None, is_lent: true }
     }
 
     /// A buffer that holds a copy of `bytes`.
@@ -81,7 +94,7 @@ impl Buffer {
 
     /// Takes all its pages now, rather than each at its first use.
     pub fn populate(&mut self) {
-        if self.len >= LARGE_BYTES {
+        if self.len >= LARGE_BYTES && !self.is_lent {
             // SAFETY: `pages::zeroed` gave the `len` bytes.
             unsafe { pages::populate(self.ptr, self.len) };
         }
@@ -129,6 +142,7 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         match self.len {
             0 => {}
+            _ if self.is_lent => {}
             // SAFETY: `pages::zeroed` gave the `len` bytes, and every borrow of them has ended.
             LARGE_BYTES.. => unsafe { pages::release_zeroed(self.ptr, self.len) },
             len => {

@@ -12,7 +12,10 @@ use std::time::Duration;
 
 use udo_api::{Core, CoreKind, DType};
 
-use super::{Bound, Callback, Frames, Launch, Queues, Run, RunLog, RunOptions, Stop, Work, lock};
+use super::{
+    Bound, Callback, FrameOptions, Frames, Launch, Queues, Run, RunLog, RunOptions,
+    SharedWorkspace, Stop, Work, lock,
+};
 use crate::device::{
     Device, DeviceId, DeviceSpec, DeviceTensor, Devices, Error, ErrorCode, Result, TensorSpec,
 };
@@ -89,18 +92,32 @@ struct Session {
 
 impl Session {
     fn new(parts: &Parts, frames: usize, depth: usize) -> Self {
-        Self::noted(parts, frames, depth, None)
+        Self::with(parts, frames, FrameOptions { depth, ..FrameOptions::default() })
     }
 
     fn noted(parts: &Parts, frames: usize, depth: usize, log: Option<Arc<RunLog>>) -> Self {
+        Self::with(parts, frames, FrameOptions { depth, log, ..FrameOptions::default() })
+    }
+
+    /// With a workspace that others may share.
+    fn sharing(
+        parts: &Parts,
+        frames: usize,
+        depth: usize,
+        workspace: Option<SharedWorkspace>,
+    ) -> Self {
+        Self::with(parts, frames, FrameOptions { depth, workspace, ..FrameOptions::default() })
+    }
+
+    fn with(parts: &Parts, frames: usize, options: FrameOptions) -> Self {
         let dsp = DeviceSpec { count: 2, ..DeviceSpec::of(Core::DSP_V68) };
         let devices = Devices::new(&[DeviceSpec::of(Core::CPU), dsp]).unwrap();
         let queues = Queues::new(devices);
         let home = queues.devices().get(CoreKind::Cpu, 0).unwrap();
         let used = parts.0.iter().map(|(device, _)| *device).collect();
         let work = |_| Box::new(parts.clone()) as Box<dyn Work>;
-        let frames =
-            Frames::new((0..frames).map(work).collect(), depth, &queues, used, log).unwrap();
+        let work = (0..frames).map(work).collect();
+        let frames = Frames::new(work, &queues, used, options).unwrap();
         Self { queues, frames, home }
     }
 

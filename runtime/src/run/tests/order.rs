@@ -26,7 +26,8 @@ fn what_matters_more_goes_first() {
     let of = |number| {
         let parts = Parts(vec![(cpu(), told(&said, number, &gate))]);
         let work: Vec<Box<dyn Work>> = vec![Box::new(parts)];
-        Frames::new(work, 8, &first.queues, vec![cpu()], None).unwrap()
+        let options = FrameOptions { depth: 8, ..FrameOptions::default() };
+        Frames::new(work, &first.queues, vec![cpu()], options).unwrap()
     };
     let submit = |number, priority| {
         let bound = Bound::new(&[first.tensor()], &[None], &first.home).unwrap();

@@ -25,13 +25,27 @@ fn runs_wanted() -> u32 {
 
 #[test]
 fn random_runs_of_several_threads_end_once_and_as_they_should() {
+    random_runs(None);
+}
+
+#[test]
+fn b19_so_do_those_that_share_a_workspace() {
+    random_runs(Some(SharedWorkspace::new()));
+}
+
+/// Runs of three frames; where they share a workspace, of one at a time, whose parts nobody else is at.
+fn random_runs(workspace: Option<SharedWorkspace>) {
+    let (is_shared, at_work) = (workspace.is_some(), Arc::new(AtomicU32::new(0)));
     let dsp = |index| DeviceId { kind: CoreKind::Dsp, index };
-    let spin: Part = Arc::new(|stop| {
+    let spin: Part = Arc::new(move |stop| {
+        let others = at_work.fetch_add(1, Ordering::SeqCst);
+        assert!(!is_shared || others == 0, "{others} beside this one");
         (0..200).take_while(|_| !stop.is_set()).for_each(|_| std::hint::spin_loop());
+        at_work.fetch_sub(1, Ordering::SeqCst);
         Ok(())
     });
     let parts = [cpu(), dsp(0), dsp(1), cpu()].map(|device| (device, Arc::clone(&spin)));
-    let session = Session::new(&Parts(parts.to_vec()), 3, 64);
+    let session = Session::sharing(&Parts(parts.to_vec()), 3, 64, workspace);
     let streams = [Stream::new(), Stream::new()];
     let called = Arc::new(AtomicU32::new(0));
     let wanted = runs_wanted();

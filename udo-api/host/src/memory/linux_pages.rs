@@ -9,10 +9,13 @@ use std::ptr::{NonNull, null_mut};
 use super::LARGE_BYTES;
 
 // Of `asm-generic/mman-common.h` and `linux/mman.h`.
+const NONE: c_int = 0;
 const READ: c_int = 1;
 const WRITE: c_int = 2;
 const PRIVATE: c_int = 2;
 const ANONYMOUS: c_int = 0x20;
+const NO_RESERVE: c_int = 0x4000;
+const DONT_NEED: c_int = 4;
 const HUGE_PAGE: c_int = 14;
 const POPULATE_WRITE: c_int = 23;
 
@@ -30,6 +33,7 @@ unsafe extern "C" {
         offset: i64,
     ) -> *mut c_void;
     fn munmap(at: *mut c_void, bytes: usize) -> c_int;
+    fn mprotect(at: *mut c_void, bytes: usize, rights: c_int) -> c_int;
     fn madvise(at: *mut c_void, bytes: usize, advice: c_int) -> c_int;
 }
 
@@ -77,6 +81,44 @@ pub(super) unsafe fn populate(at: NonNull<u8>, bytes: usize) {
 pub(super) unsafe fn release_zeroed(at: NonNull<u8>, bytes: usize) {
     // SAFETY: as promised by the caller; the mapping was made of whole multiples.
     unsafe { release(at, bytes.next_multiple_of(PAGE_BYTES)) };
+}
+
+/// Addresses of `room` bytes, at least one, without memory; none where the system refuses.
+pub(super) fn reserve(room: usize) -> Option<NonNull<u8>> {
+    let room = room.checked_next_multiple_of(PAGE_BYTES)?;
+    map(room, NONE, PRIVATE | ANONYMOUS | NO_RESERVE, -1)
+}
+
+/// Has the first `bytes` bytes have memory, where the first `used` had; whether the system did that.
+///
+/// # Safety
+/// Both are within what [`reserve`] gave from `at` on, and nobody refers to bytes that lose their memory.
+pub(super) unsafe fn resize(at: NonNull<u8>, used: usize, bytes: usize) -> bool {
+    let [used, wanted] = [used, bytes].map(|n| n.next_multiple_of(PAGE_BYTES));
+    if wanted > used {
+        // SAFETY: `used` is within the reserved addresses.
+        let behind = unsafe { at.add(used) };
+        // SAFETY: these are reserved addresses without memory, which nobody refers to.
+        return unsafe { mprotect(behind.as_ptr().cast(), wanted - used, READ | WRITE) } == 0;
+    }
+    if wanted < used {
+        // SAFETY: `wanted` is within the reserved addresses.
+        let behind = unsafe { at.add(wanted) };
+        // SAFETY: nobody refers to these bytes, as promised by the caller.
+        let _kept = unsafe { madvise(behind.as_ptr().cast(), used - wanted, DONT_NEED) };
+        // SAFETY: as above.
+        return unsafe { mprotect(behind.as_ptr().cast(), used - wanted, NONE) } == 0;
+    }
+    true
+}
+
+/// Gives back what [`reserve`] gave for as much room.
+///
+/// # Safety
+/// Nobody refers to it.
+pub(super) unsafe fn release_reserved(at: NonNull<u8>, room: usize) {
+    // SAFETY: as promised by the caller; the mapping was made of whole multiples.
+    unsafe { release(at, room.next_multiple_of(PAGE_BYTES)) };
 }
 
 /// The first `bytes` bytes of a file, at least one, to be read; none where it is of a kind that the system does not map.

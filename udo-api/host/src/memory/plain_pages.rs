@@ -33,6 +33,28 @@ pub(super) unsafe fn release_zeroed(at: NonNull<u8>, bytes: usize) {
     }
 }
 
+/// `room` bytes, which have memory from the start on as far as the system gives it before they are touched.
+pub(super) fn reserve(room: usize) -> Option<NonNull<u8>> {
+    zeroed(room)
+}
+
+/// They have their memory.
+///
+/// # Safety
+/// None is asked for.
+pub(super) unsafe fn resize(_at: NonNull<u8>, _used: usize, _bytes: usize) -> bool {
+    true
+}
+
+/// Gives back what [`reserve`] gave for as much room.
+///
+/// # Safety
+/// Nobody refers to it.
+pub(super) unsafe fn release_reserved(at: NonNull<u8>, room: usize) {
+    // SAFETY: as promised by the caller.
+    unsafe { release_zeroed(at, room) };
+}
+
 /// There is no such way.
 pub(super) fn file(_file: &File, _bytes: usize) -> Option<NonNull<u8>> {
     None

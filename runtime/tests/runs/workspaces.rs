@@ -1,0 +1,194 @@
+//! Memory that sessions share, and what sessions take of devices' heaps.
+
+use udo_api::{Core, CoreKind};
+use udo_runtime::cores::{OpenCl, Profile};
+use udo_runtime::device::{Device, DeviceSpec, ErrorCode};
+use udo_runtime::model::Options;
+use udo_runtime::place::{Fallback, PlaceOptions};
+use udo_runtime::run::{RunOptions, SharedWorkspace};
+use udo_runtime::runtime::Runtime;
+
+use super::{compile, cpu, elements, on, sharing};
+
+/// A chain whose values do not take each other's place.
+fn chain(width: usize) -> String {
+    format!(
+        "graph g
+  input x: f32[{width}]
+  constant zero: i64[]{{0}}
+  a = Softmax@13(x) axis=-1
+  b = CumSum@14(a, zero)
+  y = ReduceSum@13(b)
+  output y
+"
+    )
+}
+
+fn workspace(device: &Device) -> (u64, u64) {
+    let stats = device.heap_stats();
+    let of = stats.owners.iter().find(|(owner, _)| owner == "workspace");
+    of.map_or((0, 0), |(_, usage)| (usage.current_bytes, usage.peak_bytes))
+}
+
+#[test]
+fn b19_a_shared_workspace_is_as_large_as_the_largest_wants() {
+    let runtime = Runtime::new().unwrap();
+    let cpu = cpu(&runtime);
+    let models = [1000, 3000, 2000].map(|n| compile(&runtime, &chain(n), &Options::default()));
+    let arenas: Vec<u64> = models
+        .iter()
+        .map(|model| u64::try_from(model.plan().unwrap().session_bytes()).unwrap())
+        .collect();
+    let own = models.each_ref().map(|model| model.session().unwrap());
+    assert_eq!(workspace(&cpu).0, arenas.iter().sum::<u64>());
+    drop(own);
+    assert_eq!(workspace(&cpu).0, 0);
+    cpu.reset_heap_peaks();
+    let shared = SharedWorkspace::new();
+    let mut sessions: Vec<_> = models.iter().map(|model| sharing(model, &shared, 1)).collect();
+    let (now, peak) = workspace(&cpu);
+    let most = arenas.iter().max().copied().unwrap();
+    assert!((most..most + 128).contains(&now), "{now} of {arenas:?}");
+    assert_eq!((peak, shared.bytes(&cpu)), (now, now));
+    // What a session has of its own stays whoever runs meanwhile.
+    for session in &mut sessions {
+        session.input_mut::<f32>("x").unwrap().fill(1.0);
+        session.run().unwrap();
+    }
+    let mut results = Vec::new();
+    for (session, model) in sessions.iter_mut().zip(&models) {
+        let mut own = model.session().unwrap();
+        own.input_mut::<f32>("x").unwrap().fill(1.0);
+        own.run().unwrap();
+        assert_eq!(session.output::<f32>("y").unwrap(), own.output::<f32>("y").unwrap());
+        results.push(own.output::<f32>("y").unwrap().to_vec());
+    }
+    for (session, right) in sessions.iter_mut().zip(&results) {
+        session.run().unwrap();
+        assert_eq!(session.output::<f32>("y").unwrap(), right, "inputs are there as before");
+    }
+    let smallest = sessions.swap_remove(0);
+    drop(sessions);
+    assert!(workspace(&cpu).0 < arenas[0] + 128);
+    drop(smallest);
+    assert_eq!(workspace(&cpu).0, 0);
+}
+
+/// B08: bytes behind a short result stay as they are in a shared workspace as well.
+#[test]
+fn b19_bounded_results_and_loops_in_a_shared_workspace() {
+    let text = "graph g
+  input x: f32[2]
+  input trips: i64[]
+  y, z = Loop@16(trips, _, x, x) # loop
+    body: graph \"body\"
+      input i: i64[]
+      input go: bool[]
+      input s: f32[2]
+      input t: f32[2]
+      next = Add@14(s, t) # next
+      output go, t, next
+  output y, z
+";
+    let runtime = Runtime::new().unwrap();
+    let cpu = cpu(&runtime);
+    let model = compile(&runtime, text, &Options::default());
+    let shared = SharedWorkspace::new();
+    let mut sessions = [sharing(&model, &shared, 1), sharing(&model, &shared, 1)];
+    for round in 0..4i64 {
+        for (n, session) in [1.0f32, 2.0].into_iter().zip(&mut sessions) {
+            let given = [on(&cpu, &[2], &[n, -n]), on(&cpu, &[], &[round])];
+            let right = model.session().unwrap().run_on(&given, &[None, None]).unwrap();
+            let right: Vec<_> = right.iter().map(elements::<f32>).collect();
+            let made = session.run_on(&given, &[None, None]).unwrap();
+            assert_eq!(made.iter().map(elements::<f32>).collect::<Vec<_>>(), right);
+            let run = session.submit(&given, &[None, None], RunOptions::default()).unwrap();
+            run.wait().unwrap();
+            let again = [0, 1].map(|at| elements::<f32>(&run.output(at).unwrap()));
+            assert_eq!(again.to_vec(), right);
+        }
+    }
+}
+
+#[test]
+fn b20_a_heap_without_room_refuses_a_session_and_keeps_nothing() {
+    let small = DeviceSpec { memory_bytes: Some(40_000), ..DeviceSpec::of(Core::CPU) };
+    let runtime = Runtime::builder().devices([small]).build().unwrap();
+    let cpu = cpu(&runtime);
+    let model = compile(&runtime, &chain(2000), &Options::default());
+    let first = model.session().unwrap();
+    let used = cpu.heap_stats().total.current_bytes;
+    let error = model.session().unwrap_err();
+    assert_eq!(error.code(), ErrorCode::OutOfMemory);
+    assert!(error.to_string().starts_with("\"workspace\" wants "), "{error}");
+    assert_eq!(cpu.heap_stats().total.current_bytes, used);
+    drop(first);
+    assert_eq!(cpu.heap_stats().total.current_bytes, 0);
+    model.session().unwrap().run().unwrap();
+}
+
+#[test]
+fn b20_the_memory_of_cores_is_that_of_their_devices() {
+    let specs = [Core::CPU, Core::GPU].map(DeviceSpec::of);
+    let runtime = Runtime::builder().devices(specs).build().unwrap();
+    let profile = Profile { opencl: OpenCl::Off, ..Profile::default() };
+    let cores = vec![Core::GPU, Core::CPU];
+    let place = PlaceOptions { cores, fallback: Fallback::Cpu, profile, ..PlaceOptions::default() };
+    let text = "graph g
+  input x: f32[64]
+  constant w: f32[64]{0.5}
+  a = Mul@14(x, w)
+  y = Relu@14(a)
+  output y
+";
+    let model = compile(&runtime, text, &Options { place, ..Options::default() });
+    let gpu = runtime.devices().get(CoreKind::Gpu, 0).unwrap();
+    let owner = |device: &Device, owner: &str| {
+        let stats = device.heap_stats();
+        let of = stats.owners.into_iter().find(|(name, _)| name == owner);
+        of.map_or(0, |(_, usage)| usage.current_bytes)
+    };
+    let session = model.session().unwrap();
+    assert_eq!(owner(&gpu, "constants"), 256);
+    let own = owner(&gpu, "workspace");
+    assert!(own >= 256, "{own}");
+    let second = model.session().unwrap();
+    assert_eq!((owner(&gpu, "constants"), owner(&gpu, "workspace")), (256, 2 * own));
+    drop((session, second));
+    assert_eq!(gpu.heap_stats().total.current_bytes, 0);
+}
+
+/// 1000 launches, each tenth of which fails.
+#[test]
+fn b09_launches_leave_nothing_behind() {
+    let runtime = Runtime::new().unwrap();
+    let cpu = cpu(&runtime);
+    let text = "graph g
+  input x: i64[4]
+  input at: i64[1]
+  a = Add@14(x, x)
+  y = Gather@13(a, at)
+  output y
+";
+    let model = compile(&runtime, text, &Options::default());
+    let mut session = model.session().unwrap();
+    session.reserve().unwrap();
+    let (x, good, bad) =
+        (on(&cpu, &[4], &[1i64, 2, 3, 4]), on(&cpu, &[1], &[2i64]), on(&cpu, &[1], &[9i64]));
+    let before = cpu.heap_stats().total;
+    for launch in 0..1000 {
+        let is_good = launch % 10 != 9;
+        let given = [x.clone(), if is_good { good.clone() } else { bad.clone() }];
+        let run = session.submit(&given, &[None], RunOptions::default()).unwrap();
+        assert_eq!(run.wait().is_ok(), is_good, "{launch}");
+        if is_good {
+            assert_eq!(elements::<i64>(&run.output(0).unwrap()), [6]);
+        } else {
+            assert!(run.output(0).is_err());
+        }
+    }
+    let after = cpu.heap_stats().total;
+    assert_eq!(after.current_bytes, before.current_bytes);
+    assert_eq!(after.memories, before.memories);
+    assert!(after.peak_bytes <= before.peak_bytes + 64, "one output at a time");
+}
