@@ -84,7 +84,7 @@ fn explore(preemptions: usize, model: fn()) {
 
 #[test]
 fn who_waits_gets_what_a_run_made() {
-    explore(2, || {
+    explore(4, || {
         let session = Session::new(&[CoreKind::Cpu]);
         let (launch, _, output) = session.record(RunOptions::default());
         launch.submit().unwrap().wait().unwrap();
@@ -94,7 +94,7 @@ fn who_waits_gets_what_a_run_made() {
 
 #[test]
 fn a_run_goes_from_device_to_device() {
-    explore(1, || {
+    explore(3, || {
         let session = Session::new(&[CoreKind::Cpu, CoreKind::Dsp]);
         let (launch, _, output) = session.record(RunOptions::default());
         launch.submit().unwrap().wait().unwrap();
@@ -104,7 +104,7 @@ fn a_run_goes_from_device_to_device() {
 
 #[test]
 fn a_run_that_somebody_cancels_ends_once_and_gives_its_tensors_back() {
-    explore(2, || {
+    explore(4, || {
         let session = Session::new(&[CoreKind::Cpu]);
         let ends = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&ends);
@@ -132,7 +132,7 @@ fn a_run_that_somebody_cancels_ends_once_and_gives_its_tensors_back() {
 
 #[test]
 fn runs_of_a_stream_keep_their_order() {
-    explore(1, || {
+    explore(3, || {
         let session = Session::new(&[CoreKind::Cpu]);
         let stream = Stream::new();
         let ended = Arc::new(AtomicUsize::new(0));
@@ -154,7 +154,7 @@ fn runs_of_a_stream_keep_their_order() {
 
 #[test]
 fn two_who_submit_get_the_frame_in_turn() {
-    explore(1, || {
+    explore(3, || {
         let session = Session::new(&[CoreKind::Cpu]);
         let (mine, _, output) = session.record(RunOptions::default());
         let (other, _, theirs) = session.record(RunOptions::default());

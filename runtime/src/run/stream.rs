@@ -33,7 +33,7 @@ struct State {
     /// What failed behind that, and which run it was.
     errors: Vec<(u64, Error)>,
     /// How many threads wait, for tests that want to know.
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     waiters: usize,
 }
 
@@ -58,7 +58,7 @@ impl Stream {
         check_may_wait()?;
         let mut state = lock(&self.0.state);
         let (from, to) = (state.reported, state.submitted);
-        #[cfg(test)]
+        #[cfg(all(test, not(loom)))]
         {
             state.waiters += 1;
         }
@@ -71,7 +71,7 @@ impl Stream {
         failed.map_or(Ok(()), Err)
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     pub(super) fn waiters(&self) -> usize {
         lock(&self.0.state).waiters
     }
