@@ -7,6 +7,7 @@ mod memory;
 pub mod opencl;
 pub(crate) mod relayout;
 pub(crate) mod trips;
+pub(crate) mod upkeep;
 
 use udo_api::{Core, CoreKind, DType, FastMath, Isa, TensorDesc};
 use udo_host::Machine;

@@ -40,17 +40,17 @@ struct Lines {
 }
 
 /// The numbers of xorshift64* (Vigna, 2016).
-#[derive(Debug)]
-struct Random(u64);
+#[derive(Clone, Debug)]
+pub(crate) struct Random(u64);
 
 impl Random {
-    fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         // Steps of the golden ratio, so that seeds next to each other are far apart; 0 would stay 0.
         Self(seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
     /// Whether something happens that does once in four times.
-    fn happens(&mut self) -> bool {
+    pub(crate) fn happens(&mut self) -> bool {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;

@@ -54,6 +54,7 @@ use udo_api::{Core, CoreKind};
 
 pub use bytes::Peers;
 pub use cache::Coherence;
+pub(crate) use cache::Random;
 pub use error::{Error, ErrorCode, Result};
 #[cfg(target_os = "linux")]
 pub use fd::ImportOptions;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use udo_api::{Core, CoreKind, FastMath, Shape};
 
 use crate::cache::{Cache, CacheReport};
-use crate::device::{self, Devices};
+use crate::device::{self, Coherence, Device, Devices};
 use crate::graph::Graph;
 use crate::memory::{Budget, Limit, TensorError};
 use crate::pass::{Fired, PassError, PassOptions};
@@ -180,6 +180,7 @@ impl Model {
         queues: &Arc<Queues>,
     ) -> Result<Self, CompileError> {
         check_fast_math(options.place.profile.fast_math)?;
+        let options = &with_coherence(options, queues.devices());
         let pool = Arc::new(Pool::new(options.threads)?);
         let budget = Budget::new(options.max_memory.map_or_else(Limit::of_machine, Limit::Asked));
         registry.charge(budget.clone());
@@ -284,6 +285,19 @@ impl Model {
     pub fn cache(&self) -> Option<CacheReport> {
         self.0.cache.as_ref().map(|cache| cache.report())
     }
+}
+
+/// The options, for memory as the devices have it that the model's cores are of; where several have it otherwise, the one that
+/// is not coherent counts.
+fn with_coherence(options: &Options, devices: &Devices) -> Options {
+    let mut options = options.clone();
+    let kinds = kinds(&options.place.cores);
+    let used = devices.iter().filter(|device| kinds.contains(&device.kind()));
+    let mut found = used.map(Device::coherence).filter(|found| *found != Coherence::Coherent);
+    if options.plan.coherence == Coherence::Coherent {
+        options.plan.coherence = found.next().unwrap_or_default();
+    }
+    options
 }
 
 /// Refuses what would be computed exactly all the same.

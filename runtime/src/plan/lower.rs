@@ -10,7 +10,7 @@ use super::jump::Jump;
 use super::region::{Life, Region};
 use super::states::{Exchange, Renewal};
 use super::windows::Windows;
-use super::{Operand, Place, PlanError, Port, Purpose, ShapeId, Step, tie};
+use super::{Operand, Place, PlanError, PlanOptions, Port, Purpose, ShapeId, Step, WindowId, tie};
 use crate::cores::opencl::{self, Device, Download, Upload};
 use crate::cores::relayout::relayout;
 use crate::cores::{Format, Memory, convert, machine};
@@ -51,6 +51,11 @@ pub(super) struct Lowering<'a> {
     pub(super) registry: &'a Registry,
     /// What transfers are told of where they run.
     pub(super) machine: Machine,
+    pub(super) options: &'a PlanOptions,
+    /// How many flushes and invalidations there are so far.
+    pub(super) upkeeps: usize,
+    /// Windows of memory that is not coherent which the host has seen as they are.
+    pub(super) seen: Vec<WindowId>,
     materialized: HashMap<Key, Operand>,
     /// What steps materialized, in order.
     steps_made: Vec<Key>,
@@ -70,7 +75,7 @@ fn runs_in(placed: &PlacedKernel, memory: Memory) -> bool {
 pub(super) fn lower(
     placement: Placement,
     registry: &Registry,
-    threads: usize,
+    (threads, options): (usize, &PlanOptions),
 ) -> Result<Lowered, PlanError> {
     let Placement { resolved, choices, profile } = placement;
     let is_on_gpu =
@@ -83,6 +88,9 @@ pub(super) fn lower(
         graph: &resolved.graph,
         registry,
         machine: machine(Core::CPU, &profile, threads),
+        options,
+        upkeeps: 0,
+        seen: Vec::new(),
         materialized: HashMap::new(),
         steps_made: Vec::new(),
         frames: Vec::new(),
@@ -120,6 +128,10 @@ impl Lowered {
                     pitch => pitch,
                 };
                 windows.touch(window, at, pitch);
+                if matches!(step.purpose, Purpose::Upkeep) {
+                    // Its lines are no other value's.
+                    windows.set_port(window);
+                }
             }
         }
         for window in inputs.iter().filter_map(|port| port.operand.window()) {
@@ -176,6 +188,7 @@ impl Lowering<'_> {
         for key in self.steps_made.drain(mark.min(self.steps_made.len())..) {
             self.materialized.remove(&key);
         }
+        self.seen.clear();
     }
 
     fn sources(&mut self) {
@@ -241,7 +254,7 @@ impl Lowering<'_> {
                         self.downloaded(id, &name, (memory, format), (&produced, &source), device)?
                     }
                     Some(_) | None => {
-                        self.brought(id, &name, (memory, format), (&produced, &source))?
+                        self.brought(id, &name, (memory, format), (&produced, from, &source))?
                     }
                 }
             }
@@ -260,7 +273,8 @@ impl Lowering<'_> {
     ) -> Result<Operand, PlanError> {
         let here = self.need(id, Memory::Host, format)?;
         let kernel = FinalizedKernel::hosted(Upload(device));
-        Ok(self.transferred(name, (Memory::Gpu, &format.desc), &here, kernel, TRANSFER))
+        let here = (Memory::Host, &here);
+        self.transferred(name, (Memory::Gpu, &format.desc), here, kernel, TRANSFER)
     }
 
     /// The value in a memory that the host reaches, which is produced on the device.
@@ -276,10 +290,11 @@ impl Lowering<'_> {
             produced.desc.dtype() == format.desc.dtype() && produced.layout() == format.layout();
         if memory != Memory::Host || !is_same {
             let here = self.need(id, Memory::Host, produced)?;
-            return self.brought(id, name, (memory, format), (produced, &here));
+            return self.brought(id, name, (memory, format), (produced, Memory::Host, &here));
         }
         let kernel = FinalizedKernel::hosted(Download(device));
-        Ok(self.transferred(name, (memory, &format.desc), source, kernel, TRANSFER))
+        let there = (Memory::Gpu, source);
+        self.transferred(name, (memory, &format.desc), there, kernel, TRANSFER)
     }
 
     /// The value in another memory or format than it is produced in, both of which the host reaches.
@@ -288,27 +303,30 @@ impl Lowering<'_> {
         id: ValueId,
         name: &str,
         (memory, format): (Memory, &Format),
-        (produced, source): (&Format, &Operand),
+        (produced, from, source): (&Format, Memory, &Operand),
     ) -> Result<Operand, PlanError> {
         let odd = || PlanError::Transfer {
             value: name.to_owned(),
             reason: format!("{} has no other layout", source.desc),
         };
         if produced.layout() == format.layout() {
+            let source = (from, source);
             return self.converted(name, (memory, &format.desc), source, &convert::TRANSFER);
         }
         // Layouts are converted on the host.
         if memory != Memory::Host {
             let here = produced.in_layout(format.layout()).ok_or_else(odd)?;
             let here = self.need(id, Memory::Host, &here)?;
-            return self.converted(name, (memory, &format.desc), &here, &convert::TRANSFER);
+            let here = (Memory::Host, &here);
+            return self.converted(name, (memory, &format.desc), here, &convert::TRANSFER);
         }
         let other = format.in_layout(produced.layout()).ok_or_else(odd)?;
         let other = self.need(id, Memory::Host, &other)?;
         if format.has_same_bytes() {
             return Ok(Operand { desc: format.desc, ..other });
         }
-        self.converted(name, (memory, &format.desc), &other, relayout(format.layout()))
+        let other = (Memory::Host, &other);
+        self.converted(name, (memory, &format.desc), other, relayout(format.layout()))
     }
 
     /// Adds the step that brings a value into another memory or format, by one of the host's own kernels.
@@ -316,13 +334,13 @@ impl Lowering<'_> {
         &mut self,
         value: &str,
         to: (Memory, &TensorDesc),
-        source: &Operand,
+        source: (Memory, &Operand),
         by: &KernelDef,
     ) -> Result<Operand, PlanError> {
-        let kernel = finalized(by, &source.desc, to.1, self.machine).map_err(|refusal| {
+        let kernel = finalized(by, &source.1.desc, to.1, self.machine).map_err(|refusal| {
             PlanError::Transfer { value: value.to_owned(), reason: refusal.to_string() }
         })?;
-        Ok(self.transferred(value, to, source, kernel, by.op()))
+        self.transferred(value, to, source, kernel, by.op())
     }
 
     /// Adds the step that brings a value into another memory or format.
@@ -330,10 +348,11 @@ impl Lowering<'_> {
         &mut self,
         value: &str,
         (memory, desc): (Memory, &TensorDesc),
-        source: &Operand,
+        (from, source): (Memory, &Operand),
         kernel: FinalizedKernel,
         op: &str,
-    ) -> Operand {
+    ) -> Result<Operand, PlanError> {
+        let source = self.read_by_host(value, from, source)?;
         let place = Some(self.window(memory, desc));
         let shape = self.shape(desc);
         let operand = Operand { desc: *desc, place, shape, ..Operand::ABSENT };
@@ -348,10 +367,11 @@ impl Lowering<'_> {
             core: Core::CPU,
             is_on_device: false,
             guard: None,
-            inputs: vec![source.clone()],
-            outputs: vec![operand.clone()],
+            inputs: vec![source],
+            outputs: vec![self.written_by_host(memory, &operand)],
         });
-        operand
+        self.flush(value, memory, &operand)?;
+        Ok(operand)
     }
 
     /// A node whose output is its input, wherever that is.

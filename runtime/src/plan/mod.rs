@@ -14,6 +14,7 @@ mod region;
 mod report;
 mod states;
 mod tie;
+mod upkeep;
 mod windows;
 
 use std::fmt;
@@ -27,8 +28,9 @@ use udo_host::FinalizedKernel;
 
 use crate::cores::opencl::{CopyThere, Device, OpenClError, Region};
 use crate::cores::{Memory, PerMemory, Profile, fast_memory, machine};
+use crate::device::Coherence;
 use crate::exit_guard::{self, PackageCall};
-use crate::memory::{MAX_BYTES, Tensor};
+use crate::memory::{ALIGN_BYTES, MAX_BYTES, Tensor};
 use crate::place::{Pitch, Placement};
 use crate::registry::Registry;
 use crate::thread_pool::Pool;
@@ -50,6 +52,17 @@ pub(crate) enum Place {
     Device(Arc<Region>),
 }
 
+/// Which side of a memory that is not coherent an operand is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum View {
+    /// The memory itself.
+    Device,
+    /// What the host has of it in its cache.
+    Host,
+    /// What the host had when it was last the same as the memory.
+    Clean,
+}
+
 /// The extents of a bounded value, which one step says in each run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ShapeId(pub(crate) usize);
@@ -65,6 +78,8 @@ pub(crate) struct Operand {
     pub(crate) shape: Option<ShapeId>,
     /// Whether its rows may lie apart.
     pub(crate) pitch: Pitch,
+    /// Which side of its memory it is on.
+    pub(crate) view: View,
 }
 
 impl Operand {
@@ -74,6 +89,7 @@ impl Operand {
         in_place: None,
         shape: None,
         pitch: Pitch::Refused,
+        view: View::Device,
     };
 
     pub(crate) fn window(&self) -> Option<WindowId> {
@@ -101,6 +117,8 @@ pub(crate) enum Purpose {
     },
     /// It brings a value into another core's memory, or another format, or where it is to be in the next trip.
     Transfer,
+    /// It flushes or invalidates what the host has of an accelerator's memory.
+    Upkeep,
     /// It brings what a branch gives to where either branch does.
     Merge {
         /// The first step of the branch.
@@ -139,7 +157,7 @@ impl Step {
     fn node(&self) -> Option<usize> {
         match self.purpose {
             Purpose::Node { index } | Purpose::Check { index, .. } => Some(index),
-            Purpose::Transfer | Purpose::Merge { .. } => None,
+            Purpose::Transfer | Purpose::Upkeep | Purpose::Merge { .. } => None,
         }
     }
 
@@ -243,6 +261,8 @@ pub struct Plan {
     /// The device that the memory of the GPU is on, and the bytes of the arena there.
     pub(crate) device: Option<(&'static Device, usize)>,
     pub(crate) scratch_bytes: PerMemory<usize>,
+    /// That of the arenas of accelerators.
+    pub(crate) coherence: Coherence,
     largest: Largest,
     /// What each byte of the arenas and of scratch is before the first run.
     pub(crate) fill: u8,
@@ -371,7 +391,7 @@ impl Plan {
         let profile = placement.profile;
         let report = report::Nodes::of(&placement, registry);
         let threads = pool.width();
-        let mut lowered = lower::lower(placement, registry, threads)?;
+        let mut lowered = lower::lower(placement, registry, (threads, options))?;
         lowered.steps.iter().try_for_each(check_ports)?;
         let machine = machine(Core::CPU, &profile, threads);
         let device = lowered.device;
@@ -397,6 +417,12 @@ impl Plan {
             constants_to(device, &mut steps)?;
         }
         let fill = options.fill;
+        for memory in Memory::ALL {
+            let is_cached = options.coherence != Coherence::Coherent && memory != Memory::Host;
+            if is_cached {
+                arena_bytes[memory] = arena_bytes[memory].next_multiple_of(ALIGN_BYTES);
+            }
+        }
         Ok(Self {
             steps,
             jumps,
@@ -408,6 +434,7 @@ impl Plan {
             windows,
             arena_bytes,
             device,
+            coherence: options.coherence,
             scratch_bytes,
             largest,
             fill,
@@ -431,7 +458,19 @@ impl Plan {
     /// Bytes of the arenas, the scratch and the geometry that each session takes of the host's memory.
     pub fn session_bytes(&self) -> usize {
         let memories = self.arena_bytes.iter().chain(self.scratch_bytes.iter()).copied();
-        memories.chain(self.geometry().map(|(_, bytes)| bytes)).fold(0, usize::saturating_add)
+        let cached = Memory::ALL.map(|memory| self.cached_bytes(memory).saturating_mul(2));
+        memories
+            .chain(cached)
+            .chain(self.geometry().map(|(_, bytes)| bytes))
+            .fold(0, usize::saturating_add)
+    }
+
+    /// Bytes of a memory of which the host has some in its cache.
+    pub(crate) fn cached_bytes(&self, memory: Memory) -> usize {
+        match (self.coherence, memory) {
+            (Coherence::Coherent, _) | (_, Memory::Host) => 0,
+            (Coherence::NonCoherent { .. }, Memory::Gpu | Memory::Dsp) => self.arena_bytes[memory],
+        }
     }
 
     /// The steps whose geometry each session fills, as extents change from run to run, and its bytes.

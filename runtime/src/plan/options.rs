@@ -1,6 +1,9 @@
 //! What the planner may do.
 
-/// What the planner does where it has a choice. No result depends on it; tests that compare plans change it.
+use crate::device::Coherence;
+
+/// What the planner does where it has a choice. No result depends on it but on [`PlanOptions::left_out`]; tests that compare
+/// plans change it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlanOptions {
     /// Whether outputs take the place of inputs that die, where kernels allow it.
@@ -14,10 +17,24 @@ pub struct PlanOptions {
     /// What each byte of a session's memory is before its first run. 255 makes every real number a NaN, so that
     /// elements show which no kernel wrote.
     pub fill: u8,
+    /// Whether the host sees what emulated accelerators write, and they what it writes, without anybody's doing. Where it does not,
+    /// what crosses is flushed and invalidated by steps of the plan, in lines of 64 bytes. Where nothing is said, it
+    /// is as the runtime's devices are.
+    pub coherence: Coherence,
+    /// Which of these steps is left out, so that a test sees that it is missed.
+    pub left_out: Option<usize>,
 }
 
 impl Default for PlanOptions {
     fn default() -> Self {
-        Self { reuses_inputs: true, elides_concats: true, keeps_states: true, row_gap: 0, fill: 0 }
+        Self {
+            reuses_inputs: true,
+            elides_concats: true,
+            keeps_states: true,
+            row_gap: 0,
+            fill: 0,
+            coherence: Coherence::Coherent,
+            left_out: None,
+        }
     }
 }

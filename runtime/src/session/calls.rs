@@ -58,6 +58,19 @@ impl Prepared {
         Ok(())
     }
 
+    /// As [`Prepared::run_calls`], over memory that the cache writes back to by itself.
+    pub(super) fn run_and_evict(
+        &self,
+        calls: Range<usize>,
+        progress: &Progress<'_>,
+    ) -> Result<(), StepError> {
+        for index in calls {
+            self.run_calls(index..index + 1, progress)?;
+            self.evict();
+        }
+        Ok(())
+    }
+
     /// How many bounded shapes the calls before these pass on.
     fn shaped_before(&self, calls: &Range<usize>) -> u32 {
         let before = calls.start.checked_sub(1).and_then(|before| self.calls.get(before));

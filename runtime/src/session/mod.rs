@@ -12,6 +12,7 @@ mod room;
 mod stop;
 mod trace;
 mod turn;
+mod upkeep;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -45,6 +46,7 @@ use room::{Held, Taken};
 use stop::Stoppable;
 pub use trace::{Span, SpanKind, Trace};
 use turn::Turn;
+use upkeep::Cached;
 
 /// Why a step of a run failed. The session can run again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -172,6 +174,8 @@ pub struct Prepared {
     /// The memory of the GPU, where that is on a device.
     device: Option<Arena>,
     scratch: PerMemory<Buffer>,
+    /// What the host has of arenas that are not coherent.
+    cached: Cached,
     /// Where inputs and outputs are at home, where arenas are shared.
     ports: Option<Buffer>,
     geometry: Vec<StepGeometry>,
@@ -248,6 +252,7 @@ impl Prepared {
     ) -> Result<Self, RoomError> {
         SessionError::look_ahead(&plan, budget)?;
         let Taken { arenas, scratch, ports, held } = room.take(&plan, budget)?;
+        let cached = Cached::take(&plan, budget)?;
         let device = plan.device.map(|(device, bytes)| {
             let arena = Arena::new(device, (bytes, plan.fill), plan.regions());
             arena.map_err(|_| {
@@ -259,6 +264,7 @@ impl Prepared {
             arenas,
             device: device.transpose()?,
             scratch,
+            cached,
             ports,
             geometry: Vec::new(),
             tensors: Vec::new(),
@@ -360,10 +366,14 @@ impl Prepared {
                 let Some(place) = self.plan.windows.get(window.0) else {
                     return std::ptr::null_mut();
                 };
-                match (&self.device, self.plan.region(operand)) {
-                    (Some(arena), Some((offset, bytes))) => arena.address(offset, bytes),
-                    (_, _) => self.arenas[place.memory].as_ptr().wrapping_add(self.offset(place)),
+                if let (Some(arena), Some((offset, bytes))) =
+                    (&self.device, self.plan.region(operand))
+                {
+                    return arena.address(offset, bytes);
                 }
+                let arena = self.arenas[place.memory].as_ptr();
+                let side = self.cached.side(place.memory, operand.view, arena);
+                side.wrapping_add(self.offset(place))
             }
         }
     }
@@ -453,7 +463,12 @@ impl Prepared {
         self.enter_thread();
         self.reset_bounds();
         let progress = Progress::of(&self.plan.steps);
-        exit_guard::during(&progress, || self.walk(|calls| self.run_calls(calls, &progress)))
+        exit_guard::during(&progress, || {
+            if self.cached.evicts() {
+                return self.walk(|calls| self.run_and_evict(calls, &progress));
+            }
+            self.walk(|calls| self.run_calls(calls, &progress))
+        })
     }
 
     /// Has a step derive what it needs from the extents of this run.
@@ -495,6 +510,7 @@ impl Prepared {
 
     /// Puts every bounded tensor at its bounds, where a run starts, and those that are inputs at their extents.
     fn reset_bounds(&mut self) {
+        self.cached.settle();
         self.to_bounds(&self.bounds);
         let to = u32::try_from(self.input_shapes.len()).unwrap_or(u32::MAX);
         let is_passed = pass_shapes(&self.tensors, &self.input_shapes, 0, to);

@@ -77,7 +77,7 @@ impl Prepared {
             if is_stopped() {
                 return Err(Halt::Stopped);
             }
-            self.run_calls(index..index + 1, progress).map_err(|error| {
+            self.run_and_evict(index..index + 1, progress).map_err(|error| {
                 let is_cancelled = error.error.status == Status::CANCELLED && is_stopped();
                 if is_cancelled { Halt::Stopped } else { Halt::Failed(error) }
             })?;

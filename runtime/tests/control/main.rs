@@ -44,8 +44,10 @@ fn plans() -> impl Iterator<Item = PlanOptions> {
         (false, false, false, 0),
     ];
     all.into_iter().flat_map(|(reuses_inputs, elides_concats, keeps_states, row_gap)| {
-        let of =
-            move |fill| PlanOptions { reuses_inputs, elides_concats, keeps_states, row_gap, fill };
+        let of = move |fill| {
+            let others = PlanOptions::default();
+            PlanOptions { reuses_inputs, elides_concats, keeps_states, row_gap, fill, ..others }
+        };
         [of(0), of(255)]
     })
 }

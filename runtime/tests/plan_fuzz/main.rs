@@ -18,6 +18,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use udo_api::guard::thread_heap_calls;
 use udo_api::{Core, GuardAlloc, Shape};
 use udo_runtime::cores::{OpenCl, Profile};
+use udo_runtime::device::Coherence;
 use udo_runtime::graph::{DimSpec, Source};
 use udo_runtime::memory::Tensor;
 use udo_runtime::model::{Model, Options, Session};
@@ -105,6 +106,11 @@ fn options(random: &mut Random) -> Options {
         elides_concats: !random.once_in(4),
         row_gap: if random.once_in(3) { 1 + random.below(3) } else { 0 },
         fill: if random.once_in(4) { 0 } else { 0xff },
+        coherence: match random.below(4) {
+            0 => Coherence::NonCoherent { seed: None },
+            1 => Coherence::NonCoherent { seed: Some(random.below(1000) as u64) },
+            _ => Coherence::Coherent,
+        },
         ..PlanOptions::default()
     };
     let threads = NonZero::new(1 + random.below(2)).unwrap();

@@ -1,0 +1,81 @@
+//! What the host has in its cache of accelerators' memory that is not coherent.
+
+use std::cell::RefCell;
+
+use super::{Prepared, SessionError};
+use crate::cores::{Memory, PerMemory};
+use crate::device::{Coherence, LINE_BYTES, Random};
+use crate::memory::{Budget, Buffer};
+use crate::plan::{Plan, View};
+
+/// The emulated cache: for each memory that is not coherent as many bytes as its arena has.
+pub(super) struct Cached {
+    host: PerMemory<Buffer>,
+    clean: PerMemory<Buffer>,
+    /// Where the cache writes dirty lines back by itself: which.
+    random: Option<RefCell<Random>>,
+}
+
+impl Cached {
+    pub(super) fn take(plan: &Plan, budget: &Budget) -> Result<Self, SessionError> {
+        let zeroed = || {
+            PerMemory::of(|memory| plan.cached_bytes(memory)).try_map(|bytes| budget.zeroed(bytes))
+        };
+        let both = zeroed().and_then(|host| Ok((host, zeroed()?)));
+        let (host, clean) = both.map_err(|memory| SessionError::of(plan, memory))?;
+        let random = match plan.coherence {
+            Coherence::NonCoherent { seed: Some(seed) } => Some(RefCell::new(Random::new(seed))),
+            Coherence::Coherent | Coherence::NonCoherent { seed: None } => None,
+        };
+        Ok(Self { host, clean, random })
+    }
+
+    /// Where a side of a memory begins whose own bytes begin at `device`.
+    pub(super) fn side(&self, memory: Memory, view: View, device: *mut u8) -> *mut u8 {
+        match view {
+            View::Device => device,
+            View::Host => self.host[memory].as_ptr(),
+            View::Clean => self.clean[memory].as_ptr(),
+        }
+    }
+
+    /// Before a run: what one before left dirty, as it ended early, is of nobody's concern any more.
+    pub(super) fn settle(&mut self) {
+        if self.random.is_none() {
+            return;
+        }
+        for memory in [Memory::Gpu, Memory::Dsp] {
+            self.clean[memory].bytes_mut().copy_from_slice(self.host[memory].bytes());
+        }
+    }
+
+    /// Whether the cache writes lines back by itself.
+    pub(super) fn evicts(&self) -> bool {
+        self.random.is_some()
+    }
+}
+
+impl Prepared {
+    /// Between two calls: has the cache write some of its dirty lines back, if it does so by itself.
+    pub(super) fn evict(&self) {
+        let Some(random) = &self.cached.random else { return };
+        let mut random = random.borrow_mut();
+        let line = usize::try_from(LINE_BYTES).unwrap_or(1);
+        for memory in [Memory::Gpu, Memory::Dsp] {
+            let (host, clean) = (&self.cached.host[memory], &self.cached.clean[memory]);
+            let dirty = host.bytes().chunks(line).zip(clean.bytes().chunks(line)).enumerate();
+            for (at, (now, _)) in dirty.filter(|(_, (now, before))| now != before) {
+                if !random.happens() {
+                    continue;
+                }
+                for to in [self.arenas[memory].as_ptr(), clean.as_ptr()] {
+                    // SAFETY: the arena and what is clean have as many bytes as the cache, so `now` has its place in both; they are
+                    // this session's, and nobody else is at them between calls.
+                    unsafe {
+                        std::ptr::copy(now.as_ptr(), to.wrapping_add(at * line), now.len());
+                    }
+                }
+            }
+        }
+    }
+}
