@@ -1,13 +1,14 @@
 //! What programs begin with: operators and devices, of which models are made.
 
+use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use crate::cache::{Cache, CacheOptions, ModelSource};
 use crate::device::{Device, DeviceSpec, Devices, Error, ErrorCode, Result};
-use crate::graph::Graph;
+use crate::graph::{Graph, Source};
 use crate::import::{self, ImportOptions, PackagedOp};
-use crate::memory::ModelBytes;
+use crate::memory::{Derived, ModelBytes};
 use crate::model::{Model, Options};
 use crate::registry::Registry;
 use crate::run::Queues;
@@ -31,6 +32,8 @@ pub struct Runtime {
     /// Models are compiled with clones of it, which share what they pack of constants.
     registry: Registry,
     queues: Arc<Queues>,
+    /// Constants of models: one that another model has is the same.
+    constants: Derived,
 }
 
 /// What a runtime is to be made of.
@@ -121,7 +124,7 @@ impl Runtime {
 
     /// These operators and devices.
     pub fn of(registry: Registry, devices: Devices) -> Self {
-        Self { registry, queues: Queues::new(devices) }
+        Self { registry, queues: Queues::new(devices), constants: Derived::default() }
     }
 
     /// The operators.
@@ -164,7 +167,8 @@ impl Runtime {
         let source = ModelSource::of(path, |path| reading.reading.bytes(path))?;
         let mut registry = self.registry.clone();
         look_in_cache(&mut registry, &source, options)?;
-        let graph = import::read(source.bytes(), path, &reading)?;
+        let mut graph = import::read(source.bytes(), path, &reading)?;
+        self.share(&mut graph, &source);
         self.compile_with(graph, registry, &options.compile)
     }
 
@@ -176,8 +180,21 @@ impl Runtime {
         let source = ModelSource::of_bytes(ModelBytes::copy_of(bytes));
         let mut registry = self.registry.clone();
         look_in_cache(&mut registry, &source, options)?;
-        let graph = import::model_bytes(source.bytes(), "model", &self.reading(options))?;
+        let mut graph = import::model_bytes(source.bytes(), "model", &self.reading(options))?;
+        self.share(&mut graph, &source);
         self.compile_with(graph, registry, &options.compile)
+    }
+
+    /// Has constants that another model has, or had, be the same, so that what is packed of them is.
+    fn share(&self, graph: &mut Graph, source: &ModelSource) {
+        for value in &mut graph.values {
+            let Source::Constant(tensor) = &mut value.source else { continue };
+            let key = format!("{} {}", tensor.desc(), source.key(tensor.stored()));
+            let found = self.constants.get(key, || Ok::<_, Infallible>(vec![Some(tensor.clone())]));
+            if let Ok([Some(found)]) = found.as_deref() {
+                *tensor = found.clone();
+            }
+        }
     }
 
     /// The model of a graph.

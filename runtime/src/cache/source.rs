@@ -81,6 +81,19 @@ impl ModelSource {
     }
 }
 
+impl ModelSource {
+    /// What stands for the elements of a constant in this process: where they lie in a file that its times stand for, else
+    /// their sum.
+    pub(crate) fn key(&self, elements: &[u8]) -> String {
+        let place = self.place(elements);
+        let is_sum = place.starts_with(b"sum");
+        match self.stamp().filter(|_| !is_sum) {
+            Some(stamp) => format!("{stamp} {}", String::from_utf8_lossy(&place)),
+            None => format!("sum {:032x} {};", sum128(elements), elements.len()),
+        }
+    }
+}
+
 /// What the system says of a file: a change of its bytes changes it, unless they were written just now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {

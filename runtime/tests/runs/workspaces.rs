@@ -6,7 +6,7 @@ use udo_runtime::device::{Device, DeviceSpec, ErrorCode};
 use udo_runtime::model::Options;
 use udo_runtime::place::{Fallback, PlaceOptions};
 use udo_runtime::run::{RunOptions, SharedWorkspace};
-use udo_runtime::runtime::Runtime;
+use udo_runtime::runtime::{LoadOptions, Runtime};
 
 use super::{compile, cpu, elements, on, sharing};
 
@@ -156,6 +156,49 @@ fn b20_the_memory_of_cores_is_that_of_their_devices() {
     assert_eq!((owner(&gpu, "constants"), owner(&gpu, "workspace")), (256, 2 * own));
     drop((session, second));
     assert_eq!(gpu.heap_stats().total.current_bytes, 0);
+}
+
+/// Whether two models are of one file, of its bytes, or of others with the same weights.
+#[test]
+fn b20_the_same_weights_loaded_twice_take_their_memory_once() {
+    let runtime = Runtime::new().unwrap();
+    let cpu = cpu(&runtime);
+    let text = |name: &str| {
+        format!(
+            "graph {name}
+  input x: f32[4,64]
+  constant w: f32[64,64]{{0.5}}
+  constant b: f32[64,64]{{0.25}}
+  p = MatMul@13(x, w)
+  q = Softmax@13(p) axis=-1
+  y = MatMul@13(q, b)
+  output y
+"
+        )
+    };
+    let constants = || {
+        let stats = cpu.heap_stats();
+        let of = stats.owners.into_iter().find(|(name, _)| name == "constants");
+        of.map_or(0, |(_, usage)| usage.current_bytes)
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("g.graph");
+    std::fs::write(&path, text("file")).unwrap();
+    let load = |name: &str| {
+        let options = LoadOptions::default();
+        runtime.load_bytes(text(name).as_bytes(), &options).unwrap().session().unwrap()
+    };
+    let first = load("first");
+    let (once, own) = (constants(), workspace(&cpu).0);
+    assert!(once >= 2 * 64 * 64 * 4, "{once}");
+    let others = [load("first"), load("second"), runtime.load(&path).unwrap().session().unwrap()];
+    assert_eq!((constants(), workspace(&cpu).0), (once, 4 * own));
+    drop((first, others));
+    assert_eq!(constants(), 0);
+    let again = load("third");
+    assert_eq!(constants(), once);
+    drop(again);
+    assert_eq!(cpu.heap_stats().total.current_bytes, 0);
 }
 
 /// 1000 launches, each tenth of which fails.
