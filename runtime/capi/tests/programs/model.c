@@ -269,14 +269,19 @@ int main(int argc, char **argv) {
         DONE(udo_session_create(models[i], NULL, &session));
         /* What it was made of is no longer needed. */
         udo_model_release(models[i]);
+        /* The session has memory; runs leave no more behind. */
+        udo_memory_stats_t before, stats;
+        DONE(udo_device_memory_stats(cpu, &before));
+        CHECK(before.current_bytes > 0);
         run_host(session);
-        udo_memory_stats_t stats;
         DONE(udo_device_memory_stats(cpu, &stats));
-        CHECK(stats.current_bytes == 0);
+        CHECK(stats.current_bytes == before.current_bytes);
         run_tensors(cpu, session);
         DONE(udo_device_memory_stats(cpu, &stats));
-        CHECK(stats.current_bytes == 0 && stats.peak_bytes > 0);
+        CHECK(stats.current_bytes == before.current_bytes && stats.peak_bytes > before.current_bytes);
         udo_session_release(session);
+        DONE(udo_device_memory_stats(cpu, &stats));
+        CHECK(stats.current_bytes == 0);
     }
     run_open(runtime, cpu, argv[2]);
     run_range(runtime, cpu, argv[2]);
