@@ -250,6 +250,9 @@ typedef struct udo_tensor_t udo_tensor_t;
 // What elements a tensor has, and how they lie in memory; dimensions may be open.
 typedef struct udo_tensor_spec_t udo_tensor_spec_t;
 
+// Memory that sessions share, in turns. Threads may share it.
+typedef struct udo_workspace_t udo_workspace_t;
+
 // The kind of an error: one of `UDO_ERROR_*`. Numbers are never reused.
 typedef uint32_t udo_error_code_t;
 
@@ -292,6 +295,16 @@ typedef struct {
     // The most; the largest number there is, where the dimension is open without a bound.
     uint64_t most;
 } udo_range_t;
+
+// What a run copied between its tensors and memory of its session. It uses the others where they lie.
+typedef struct {
+    // How many inputs were copied.
+    size_t inputs;
+    // How many outputs were copied.
+    size_t outputs;
+    // Bytes of both.
+    uint64_t bytes;
+} udo_copies_t;
 
 // What is in fresh memory: one of `UDO_CONTENTS_*`.
 typedef uint32_t udo_contents_t;
@@ -456,6 +469,8 @@ typedef struct {
     uint32_t frames;
     // How many submitted runs more may wait; a submission beyond them is refused with `UDO_ERROR_BUSY`. 0 is for 64.
     uint32_t depth;
+    // Whose arenas and scratch runs use, in turns with other sessions; NULL is for memory of its own.
+    const udo_workspace_t *workspace;
 } udo_session_options_t;
 
 #ifdef __cplusplus
@@ -948,6 +963,9 @@ udo_error_t *udo_run_output(const udo_run_t *run,
                             size_t index,
                             udo_tensor_t **out);
 
+// What a run that has ended copied of its inputs and outputs.
+udo_error_t *udo_run_copies(const udo_run_t *run, udo_copies_t *out);
+
 // Releases a run; NULL is fine. It goes on.
 void udo_run_release(udo_run_t *run);
 
@@ -963,6 +981,15 @@ udo_error_t *udo_stream_is_busy(const udo_stream_t *stream, bool *out);
 
 // Releases a stream; NULL is fine. Its runs go on.
 void udo_stream_release(udo_stream_t *stream);
+
+// Makes a workspace for sessions to share: memory as large as the largest of them wants, which one run at a time uses.
+udo_error_t *udo_workspace_create(udo_workspace_t **out);
+
+// How many bytes of a device a workspace has.
+udo_error_t *udo_workspace_bytes(const udo_workspace_t *workspace, const udo_device_t *device, uint64_t *out);
+
+// Releases a handle of a workspace; NULL is fine. Sessions that share it go on.
+void udo_workspace_release(udo_workspace_t *workspace);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -15,7 +15,7 @@ use crate::error::{Error, invalid};
 use crate::graph::Attribute;
 use crate::memory::AllocOptions;
 use crate::model::{DimRange, LoadOptions};
-use crate::run::{RunOptions, Stream};
+use crate::run::{RunOptions, Stream, Workspace};
 use crate::runtime::{DeviceSpec, RuntimeOptions};
 use crate::session::{HostInput, HostOutput, SessionOptions};
 use crate::tensor::Tensor;
@@ -99,6 +99,8 @@ pointers! {
     User(*mut c_void);
     /// A stream, or NULL.
     StreamAt(*const Stream);
+    /// A workspace, or NULL.
+    WorkspaceAt(*const Workspace);
     /// Numbers of tensors.
     Indices(*const u32);
     /// Attributes.
@@ -357,6 +359,14 @@ impl StreamAt {
     }
 }
 
+impl WorkspaceAt {
+    /// The workspace; none of NULL.
+    pub(crate) fn get(&self) -> Option<&Workspace> {
+        // SAFETY: C passed a workspace, or NULL.
+        unsafe { self.0.as_ref() }
+    }
+}
+
 impl DeviceSpecs {
     /// The specifications.
     pub(crate) fn get(&self, count: usize, name: &str) -> Result<&[DeviceSpec]> {
@@ -402,7 +412,7 @@ unsafe impl Options for RuntimeOptions {}
 unsafe impl Options for AllocOptions {}
 // SAFETY: its fields are a size, numbers and pointers.
 unsafe impl Options for LoadOptions {}
-// SAFETY: its fields are a size, a pointer and numbers.
+// SAFETY: its fields are a size, pointers and numbers.
 unsafe impl Options for SessionOptions {}
 // SAFETY: its fields are a size, numbers and pointers, of which that of a function may be NULL.
 unsafe impl Options for RunOptions {}

@@ -7,6 +7,7 @@ use udo_runtime::device::Result;
 use udo_runtime::run::{self, Callback};
 
 use crate::codes::{PriorityCode, priority};
+use crate::device::Device;
 use crate::error::Error;
 use crate::ffi::{RunOptionsAt, StreamAt, User, guard, hand_out, need, release};
 use crate::tensor::Tensor;
@@ -23,6 +24,22 @@ pub struct Launch(pub(crate) run::Launch);
 /// Runs that begin one after the other. Threads may share it.
 #[derive(Debug)]
 pub struct Stream(run::Stream);
+
+/// Memory that sessions share, in turns. Threads may share it.
+#[derive(Debug)]
+pub struct Workspace(pub(crate) run::SharedWorkspace);
+
+/// What a run copied between its tensors and memory of its session. It uses the others where they lie.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Copies {
+    /// How many inputs were copied.
+    pub inputs: usize,
+    /// How many outputs were copied.
+    pub outputs: usize,
+    /// Bytes of both.
+    pub bytes: u64,
+}
 
 /// What is called once a run has ended, before who waits for it goes on, on some thread of the library: with what was given
 /// for it, and NULL or the error, which is there until the call returns. It may submit and release; it must not wait for runs,
@@ -140,6 +157,20 @@ pub extern "C" fn udo_run_output(
     })
 }
 
+/// What a run that has ended copied of its inputs and outputs.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_run_copies(
+    run: Option<&Run>,
+    out: Option<&mut MaybeUninit<Copies>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (run, out) = (need(run, "run")?, need(out, "out")?);
+        let run::Copies { inputs, outputs, bytes } = run.0.copies()?;
+        out.write(Copies { inputs, outputs, bytes });
+        Ok(())
+    })
+}
+
 /// Releases a run; NULL is fine. It goes on.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_run_release(run: Option<Box<Run>>) {
@@ -181,4 +212,35 @@ pub extern "C" fn udo_stream_is_busy(
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_stream_release(stream: Option<Box<Stream>>) {
     release(stream);
+}
+
+/// Makes a workspace for sessions to share: memory as large as the largest of them wants, which one run at a time uses.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_workspace_create(
+    out: Option<&mut MaybeUninit<Option<Box<Workspace>>>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        hand_out(need(out, "out")?, Workspace(run::SharedWorkspace::new()));
+        Ok(())
+    })
+}
+
+/// How many bytes of a device a workspace has.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_workspace_bytes(
+    workspace: Option<&Workspace>,
+    device: Option<&Device>,
+    out: Option<&mut MaybeUninit<u64>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (workspace, device) = (need(workspace, "workspace")?, need(device, "device")?);
+        need(out, "out")?.write(workspace.0.bytes(&device.device));
+        Ok(())
+    })
+}
+
+/// Releases a handle of a workspace; NULL is fine. Sessions that share it go on.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_workspace_release(workspace: Option<Box<Workspace>>) {
+    release(workspace);
 }

@@ -12,7 +12,7 @@ use udo_runtime::model;
 use crate::error::{Error, invalid};
 use crate::ffi::{
     Bytes, BytesMut, DeviceAt, Dims, HostInputs, HostOutputs, RunOptionsAt, SessionOptionsAt,
-    TensorPlaces, Tensors, guard, hand_out, need, release,
+    TensorPlaces, Tensors, WorkspaceAt, guard, hand_out, need, release,
 };
 use crate::model::{Loaded, Model, Port};
 use crate::run::{Launch, Run, run_options};
@@ -40,6 +40,8 @@ pub struct SessionOptions {
     pub frames: u32,
     /// How many submitted runs more may wait; a submission beyond them is refused with `UDO_ERROR_BUSY`. 0 is for 64.
     pub depth: u32,
+    /// Whose arenas and scratch runs use, in turns with other sessions; NULL is for memory of its own.
+    pub workspace: WorkspaceAt,
 }
 
 /// The options as the runtime has them.
@@ -49,6 +51,9 @@ fn options(asked: SessionOptionsAt) -> Result<model::SessionOptions> {
     let mut options = model::SessionOptions::default();
     options.home = asked.device.get().map(|device| device.device.clone());
     options.frames = count(asked.frames).unwrap_or(options.frames);
+    if let Some(workspace) = asked.workspace.get() {
+        options.workspace = model::Workspace::Shared(workspace.0.clone());
+    }
     options.depth = count(asked.depth).map_or(options.depth, NonZero::get);
     Ok(options)
 }

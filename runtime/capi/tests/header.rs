@@ -36,6 +36,7 @@ const NAMES: &[(&str, &str)] = &[
     ("BytesMut", "void *"),
     ("CoherenceCode", "udo_coherence_t"),
     ("ContentsCode", "udo_contents_t"),
+    ("Copies", "udo_copies_t"),
     ("DTypeCode", "udo_dtype_t"),
     ("Device", "udo_device_t"),
     ("DeviceAt", "const udo_device_t *"),
@@ -94,6 +95,8 @@ const NAMES: &[(&str, &str)] = &[
     ("Text", "const char *"),
     ("Texts", "const char *const *"),
     ("User", "void *"),
+    ("Workspace", "udo_workspace_t"),
+    ("WorkspaceAt", "const udo_workspace_t *"),
     ("ZeroPoints", "const int32_t *"),
 ];
 

@@ -85,6 +85,8 @@ int main(int argc, char **argv) {
     DONE(udo_session_record(session, inputs, 1, made, 1, NULL, &launch));
     DONE(udo_session_submit(session, inputs, 1, made, 1, NULL, &run));
     DONE(udo_run_wait(run));
+    udo_workspace_t *workspace = NULL;
+    DONE(udo_workspace_create(&workspace));
     udo_graph_t *graph = NULL, *whole = NULL;
     udo_support_t *support = NULL;
     const uint32_t graph_inputs[2] = {0, 1}, graph_outputs[2] = {3, 4};

@@ -51,7 +51,7 @@ int main(int argc, char **argv) {
     udo_model_t *model = NULL;
     DONE(udo_model_load_file(runtime, argv[1], NULL, &model));
     udo_session_t *session = NULL;
-    udo_session_options_t options = {sizeof options, NULL, 2, 1};
+    udo_session_options_t options = {sizeof options, NULL, 2, 1, NULL};
     DONE(udo_session_create(model, &options, &session));
     DONE(udo_session_reserve(session));
 
@@ -93,6 +93,42 @@ int main(int argc, char **argv) {
         udo_run_release(run);
         holds(outputs[0], 2 + (float)round, 1);
     }
+    /* Sessions that share a workspace take turns, and have as much memory as the largest. */
+    udo_workspace_t *workspace = NULL;
+    DONE(udo_workspace_create(&workspace));
+    udo_session_options_t in_turns = {sizeof in_turns, NULL, 1, 4, workspace};
+    udo_session_t *sharing[2] = {NULL, NULL};
+    uint64_t of_one = 0, of_both = 1;
+    DONE(udo_session_create(model, &in_turns, &sharing[0]));
+    DONE(udo_workspace_bytes(workspace, cpu, &of_one));
+    DONE(udo_session_create(model, &in_turns, &sharing[1]));
+    DONE(udo_workspace_bytes(workspace, cpu, &of_both));
+    CHECK(of_one > 0 && of_one == of_both);
+    for (int round = 0; round < 10; round++) {
+        udo_run_t *runs[2] = {NULL, NULL};
+        udo_tensor_t *made[2] = {NULL, NULL};
+        for (int i = 0; i < 2; i++) DONE(udo_session_submit(sharing[i], inputs, 2, made, 2, NULL, &runs[i]));
+        for (int i = 0; i < 2; i++) {
+            udo_copies_t copies;
+            udo_tensor_t *result = NULL;
+            DONE(udo_run_wait_timeout(runs[i], minute_ns));
+            DONE(udo_run_copies(runs[i], &copies));
+            CHECK(copies.inputs == 0 && copies.outputs == 0 && copies.bytes == 0);
+            DONE(udo_run_output(runs[i], 0, &result));
+            float there[6], again[6];
+            DONE(udo_tensor_read(result, there, sizeof there));
+            DONE(udo_tensor_read(outputs[0], again, sizeof again));
+            CHECK(memcmp(there, again, sizeof there) == 0);
+            udo_tensor_release(result);
+            udo_run_release(runs[i]);
+        }
+    }
+    udo_session_release(sharing[0]);
+    udo_session_release(sharing[1]);
+    DONE(udo_workspace_bytes(workspace, cpu, &of_both));
+    CHECK(of_both == 0);
+    udo_workspace_release(workspace);
+
     DONE(udo_stream_sync(stream));
     bool is_busy = true;
     DONE(udo_stream_is_busy(stream, &is_busy));
