@@ -170,3 +170,43 @@ fn devices_are_listed_with_what_they_can_do() {
     let (_, text, _) = udo(&dir, &["devices"]);
     assert!(text.contains("dsp:0") && text.contains("emulated dsp:v68"), "{text}");
 }
+
+/// A network of which a part runs on the DSP, whose memory the host sees through a cache.
+#[test]
+fn b17_memory_that_is_not_coherent_changes_no_number() {
+    let text = "graph quantized
+  input x: f32[1,8]
+  constant s: f32[]{0.0625}
+  constant z: u8[]{128}
+  q = QuantizeLinear@17(x, s, z)
+  a = DequantizeLinear@17(q, s, z)
+  b = Sigmoid@13(a)
+  c = QuantizeLinear@17(b, s, z)
+  d = DequantizeLinear@17(c, s, z)
+  y = Softmax@13(d) axis=-1
+  output y
+";
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("q.graph"), text).unwrap();
+    let elements: Vec<f32> = (0u8..8).map(|n| f32::from(n) - 3.0).collect();
+    let tensor = Tensor::of(Shape::new(&[1, 8]).unwrap(), &elements).unwrap();
+    fs::write(dir.path().join("x.npy"), npy::write(&tensor).unwrap()).unwrap();
+    let run = |memory: &str| {
+        let of = ["run", "q.graph", "--cores", "dsp,cpu", "--memory", memory];
+        let of = [&of[..], &["--input", "x=x.npy", "--output-dir", "out"]].concat();
+        let (code, said, error) = udo(&dir, &of);
+        assert_eq!(code, Some(0), "{said}{error}");
+        fs::read(dir.path().join("out/y.npy")).unwrap()
+    };
+    let right = run("coherent");
+    assert_eq!([run("noncoherent"), run("noncoherent:7")], [right.clone(), right]);
+    let explain = |memory: &str| {
+        let (_, said, _) =
+            udo(&dir, &["explain", "q.graph", "--cores", "dsp,cpu", "--memory", memory]);
+        ["Flush", "Invalidate"].map(|op| said.contains(op))
+    };
+    assert_eq!((explain("coherent"), explain("noncoherent")), ([false; 2], [true; 2]));
+    let (code, _, error) = udo(&dir, &["run", "q.graph", "--memory", "noncoherent:x"]);
+    assert_eq!(code, Some(2));
+    assert!(error.contains("wanted coherent, noncoherent or noncoherent:SEED"), "{error}");
+}

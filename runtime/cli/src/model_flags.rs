@@ -12,6 +12,7 @@ use udo_generator::names::module_name;
 use udo_runtime::cache::{Cache, CacheOptions, ModelSource};
 use udo_runtime::container::{BoundStage, Container, ContainerError};
 use udo_runtime::cores::{GpuStorage, Profile};
+use udo_runtime::device::Coherence;
 use udo_runtime::graph::Graph;
 use udo_runtime::import::{self, ImportOptions, MODEL_FILE, PackagedOp, Reading};
 use udo_runtime::memory::{Limit, ModelBytes, Tensor};
@@ -19,7 +20,7 @@ use udo_runtime::model::{CompileError, Model, Options, RunError, Session, Sessio
 use udo_runtime::package::source_folder;
 use udo_runtime::pass::{PASSES, PassOptions};
 use udo_runtime::place::{Fallback, PlaceOptions};
-use udo_runtime::plan::Report;
+use udo_runtime::plan::{PlanOptions, Report};
 use udo_runtime::registry::Registry;
 use udo_runtime::resolve::{BindOptions, Input, Ranges};
 use udo_runtime::thread_pool::PoolError;
@@ -84,6 +85,10 @@ pub(crate) struct ModelFlags {
     /// KiB of the DSP's fast memory
     #[arg(long, value_name = "KIB", default_value = "4096")]
     pub(crate) vtcm: usize,
+    /// Whether emulated accelerators and the host see at once what the other writes; else what crosses is flushed and invalidated,
+    /// and with a seed the host's cache writes lines back at random besides
+    #[arg(long, value_name = "coherent|noncoherent[:SEED]", default_value = "coherent", value_parser = parse_memory)]
+    pub(crate) memory: Coherence,
 }
 
 /// `--fallback`.
@@ -141,6 +146,17 @@ pub(crate) fn parse_dim(text: &str) -> Result<(String, RangeInclusive<usize>), S
         |text: &str| text.parse().map_err(|_| "wanted NAME=SIZE, or NAME=LEAST..MOST".to_owned());
     let (least, most) = sizes.split_once("..").unwrap_or((&sizes, &sizes));
     Ok((name, size(least)?..=size(most)?))
+}
+
+fn parse_memory(text: &str) -> Result<Coherence, String> {
+    let seed = match text.split_once(':') {
+        _ if text == "coherent" => return Ok(Coherence::Coherent),
+        None if text == "noncoherent" => return Ok(Coherence::NonCoherent { seed: None }),
+        Some(("noncoherent", seed)) => seed.parse().ok(),
+        None | Some(_) => None,
+    };
+    let seed = seed.ok_or_else(|| "wanted coherent, noncoherent or noncoherent:SEED".to_owned())?;
+    Ok(Coherence::NonCoherent { seed: Some(seed) })
 }
 
 fn parse_size(text: &str) -> Result<usize, String> {
@@ -203,7 +219,8 @@ impl ModelFlags {
             PassOptions { skip: self.skip_pass.iter().cloned().collect() }
         };
         let (threads, max_memory) = (self.threads, self.max_memory);
-        Options { bind, passes, place, threads, max_memory, ..Options::default() }
+        let plan = PlanOptions { coherence: self.memory, ..PlanOptions::default() };
+        Options { bind, passes, place, plan, threads, max_memory, ..Options::default() }
     }
 
     /// Opens the packages, reads the model and compiles it: this stage of it, where it is a model file.
