@@ -2,7 +2,7 @@
 //!
 //! Which of them a node gets is decided elsewhere.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -18,7 +18,9 @@ use crate::cores::Format;
 use crate::cores::convert::ConstantError;
 use crate::cores::relayout::constant;
 use crate::memory::{Derived, Tensor};
-use crate::package::{self, Closed, OpenError, Package, PackageId, PackageLibrary, Tables, Tier};
+use crate::package::{
+    self, Closed, OpenError, Operators, Package, PackageId, PackageLibrary, Tables, Tier,
+};
 
 /// An operator of an open package.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +51,8 @@ pub struct KernelEntry {
 pub struct Registry {
     slots: Vec<Slot>,
     ops: Vec<OpEntry>,
+    /// The places of operators by their names, which are texts to be checked each time that they are read.
+    named: Arc<HashMap<&'static str, Vec<usize>>>,
     packs: PackStore,
     /// What is made of constants, where several plans are made of one graph.
     derived: Option<Derived>,
@@ -150,7 +154,8 @@ impl Registry {
 
     /// The operators called `op_type`, in the order in which their packages were opened.
     pub fn ops_named(&self, op_type: &str) -> impl Iterator<Item = &OpEntry> {
-        self.ops.iter().filter(move |op| op.def.schema().name() == op_type)
+        let places = self.named.get(op_type).map_or(&[][..], Vec::as_slice);
+        places.iter().filter_map(|&at| self.ops.get(at))
     }
 
     /// All operators, in the order in which their packages were opened.
@@ -294,6 +299,10 @@ impl Registry {
             sha256,
             folder,
         };
+        let named = Arc::make_mut(&mut self.named);
+        for (at, def) in (self.ops.len()..).zip(tables.ops) {
+            named.entry(def.schema().name()).or_default().push(at);
+        }
         self.ops.extend(tables.ops.iter().map(|def| OpEntry { package: id, def }));
         let (opened, kernels) = (BTreeMap::new(), BTreeMap::new());
         self.slots.push(Slot { package, tables, linked, opened, kernels });
@@ -338,9 +347,9 @@ fn entries(
     tables: &Tables,
     ops: &'static [OpDef],
 ) -> impl Iterator<Item = KernelEntry> + use<> {
-    let guard = tables.guard;
+    let (guard, ops) = (tables.guard, Operators::of(ops));
     tables.kernels.iter().filter_map(move |def| {
-        let op = package::operator_of(def, ops).ok()?;
+        let op = ops.computed_by(def).ok()?;
         Some(KernelEntry { package, op, def, guard })
     })
 }

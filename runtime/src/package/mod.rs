@@ -32,7 +32,7 @@ pub use manifest::{
 pub(crate) use copy::Tables;
 pub(crate) use error::{library, linked};
 pub(crate) use library::{Closed, implementation, libraries_of, linked_in};
-pub(crate) use table::operator_of;
+pub(crate) use table::Operators;
 
 /// Stands for a package of one registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -1,6 +1,6 @@
 //! Checks a package's table before anything of it is registered.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use udo_api::abi::{LAYOUTS, Layout, LibraryRef, ValueKind};
 use udo_api::{
@@ -34,9 +34,10 @@ pub(super) fn check(table: &Tables, ops: &[OpDef]) -> Result<(), String> {
         let checked = check_op(op).and_then(|()| check_graphs(table.name, op));
         checked.map_err(|reason| format!("operator {name:?}: {reason}"))?;
     }
+    let ops = Operators::of(ops);
     for (at, kernel) in table.kernels.iter().enumerate() {
         let name = kernel.op();
-        check_kernel(kernel, ops).map_err(|reason| format!("kernel {at} ({name:?}): {reason}"))?;
+        check_kernel(kernel, &ops).map_err(|reason| format!("kernel {at} ({name:?}): {reason}"))?;
     }
     let mut files = BTreeSet::new();
     for library in table.libraries {
@@ -195,7 +196,7 @@ fn check_core(core: Core) -> Result<(), String> {
     }
 }
 
-fn check_kernel(kernel: &KernelDef, ops: &[OpDef]) -> Result<(), String> {
+fn check_kernel(kernel: &KernelDef, ops: &Operators<'_>) -> Result<(), String> {
     check_core(kernel.core())?;
     if kernel.has_unknown_cost() {
         return Err("it has a cost that this version does not know".to_owned());
@@ -206,7 +207,7 @@ fn check_kernel(kernel: &KernelDef, ops: &[OpDef]) -> Result<(), String> {
         return Err("it is a GPU kernel, which works neither in place nor on rows that lie apart"
             .to_owned());
     }
-    let schema = operator_of(kernel, ops)?.schema();
+    let schema = ops.computed_by(kernel)?.schema();
     for rule in kernel.port_rules() {
         check_rule(rule, schema)?;
     }
@@ -221,22 +222,35 @@ fn check_kernel(kernel: &KernelDef, ops: &[OpDef]) -> Result<(), String> {
     Ok(())
 }
 
-/// The one of `ops` that `kernel` computes: by its domain, or by its name alone where that is enough.
-pub(crate) fn operator_of<'a>(kernel: &KernelDef, ops: &'a [OpDef]) -> Result<&'a OpDef, String> {
-    let domain = kernel.domain();
-    let named = || ops.iter().filter(|op| op.schema().name() == kernel.op());
-    if let Some(op) = named().find(|op| op.schema().domain() == domain) {
-        return Ok(op);
-    }
-    let mut others = named();
-    match (others.next(), others.next()) {
-        (Some(op), None) if domain.is_empty() => Ok(op),
-        (Some(_), Some(_)) if domain.is_empty() => {
-            let domains: Vec<&str> = named().map(|op| op.schema().domain()).collect();
-            Err(format!("it says no domain, wanted one of {}", domains.join(", ")))
+/// Operators by their names, which are texts to be checked each time that they are read.
+pub(crate) struct Operators<'a>(HashMap<&'static str, Vec<&'a OpDef>>);
+
+impl<'a> Operators<'a> {
+    /// These operators.
+    pub(crate) fn of(ops: &'a [OpDef]) -> Self {
+        let mut named: HashMap<_, Vec<_>> = HashMap::with_capacity(ops.len());
+        for op in ops {
+            named.entry(op.schema().name()).or_default().push(op);
         }
-        (Some(_), _) => Err(format!("its package describes no such operator of domain {domain:?}")),
-        (None, _) => Err("its package describes no such operator".to_owned()),
+        Self(named)
+    }
+
+    /// The one that `kernel` computes: by its domain, or by its name alone where that is enough.
+    pub(crate) fn computed_by(&self, kernel: &KernelDef) -> Result<&'a OpDef, String> {
+        let domain = kernel.domain();
+        let named = self.0.get(kernel.op()).map_or(&[][..], Vec::as_slice);
+        if let Some(op) = named.iter().find(|op| op.schema().domain() == domain) {
+            return Ok(op);
+        }
+        match named {
+            [op] if domain.is_empty() => Ok(op),
+            [] => Err("its package describes no such operator".to_owned()),
+            [_, _, ..] if domain.is_empty() => {
+                let domains: Vec<&str> = named.iter().map(|op| op.schema().domain()).collect();
+                Err(format!("it says no domain, wanted one of {}", domains.join(", ")))
+            }
+            _ => Err(format!("its package describes no such operator of domain {domain:?}")),
+        }
     }
 }
 
