@@ -14,8 +14,8 @@ pub(crate) use derived::Derived;
 use in_model::InModel;
 pub use model_bytes::ModelBytes;
 pub use udo_host::memory::{
-    ALIGN_BYTES, Budget, Buffer, FileBytes, Limit, MAX_BYTES, OutOfMemory, Reserve, bytes_of,
-    elements, elements_mut,
+    ALIGN_BYTES, Budget, Buffer, FileBytes, Limit, MAX_BYTES, OutOfMemory, PackedBytes, Reserve,
+    SharedBytes, bytes_of, elements, elements_mut,
 };
 
 /// A tensor with its elements; clones share them.
@@ -24,6 +24,8 @@ pub struct Tensor {
     desc: TensorDesc,
     data: Data,
     id: u64,
+    /// What stands for the elements in all processes, if somebody said so.
+    stable: Option<u128>,
 }
 
 /// Where a tensor's elements lie.
@@ -87,7 +89,7 @@ impl Tensor {
     pub fn zeros(dtype: DType, shape: Shape) -> Result<Self, OutOfMemory> {
         let desc = TensorDesc::new(dtype, shape);
         let data = Data::Own(Arc::new(Buffer::zeroed(desc.size_bytes())?));
-        Ok(Self { data, desc, id: next_id() })
+        Ok(Self { data, desc, id: next_id(), stable: None })
     }
 
     /// A tensor with these little-endian bytes, outermost dimension first.
@@ -96,7 +98,12 @@ impl Tensor {
     /// Not as many bytes as type and shape ask for, or no memory for them.
     pub fn from_bytes(dtype: DType, shape: Shape, bytes: &[u8]) -> Result<Self, TensorError> {
         let desc = sized(dtype, shape, bytes.len())?;
-        Ok(Self { data: Data::Own(Arc::new(Buffer::of(bytes)?)), desc, id: next_id() })
+        Ok(Self {
+            data: Data::Own(Arc::new(Buffer::of(bytes)?)),
+            desc,
+            id: next_id(),
+            stable: None,
+        })
     }
 
     /// As [`Tensor::from_bytes`], of bytes that stay where they are if they are aligned as a buffer's are.
@@ -105,13 +112,24 @@ impl Tensor {
             return Self::from_bytes(dtype, shape, &bytes);
         }
         let desc = sized(dtype, shape, bytes.len())?;
-        Ok(Self { data: Data::File(Arc::new(bytes)), desc, id: next_id() })
+        Ok(Self { data: Data::File(Arc::new(bytes)), desc, id: next_id(), stable: None })
     }
 
     /// As [`Tensor::from_bytes`], of bytes of the model's own file, which stay there until somebody reads the elements.
     pub(crate) fn in_model(dtype: DType, shape: Shape, bytes: Bytes) -> Result<Self, SizeError> {
         let desc = sized(dtype, shape, bytes.len())?;
-        Ok(Self { data: Data::Model(Arc::new(InModel::new(bytes))), desc, id: next_id() })
+        Ok(Self {
+            data: Data::Model(Arc::new(InModel::new(bytes))),
+            desc,
+            id: next_id(),
+            stable: None,
+        })
+    }
+
+    /// A tensor of this description whose elements lie in `bytes`; nothing where they are too few or not aligned.
+    pub(crate) fn of_packed(desc: &TensorDesc, bytes: PackedBytes) -> Option<Self> {
+        let bytes = Bytes::from_owner(PackedOwner(bytes));
+        Self::of_file(desc.dtype()?, desc.full_shape(), bytes).ok()
     }
 
     /// The same elements for a plan of its own: what is copied of a file for it goes with it, unless another plan has it.
@@ -136,7 +154,7 @@ impl Tensor {
     /// Not as many bytes as type and shape ask for.
     pub fn from_buffer(dtype: DType, shape: Shape, buffer: Buffer) -> Result<Self, SizeError> {
         let desc = sized(dtype, shape, buffer.len())?;
-        Ok(Self { data: Data::Own(Arc::new(buffer)), desc, id: next_id() })
+        Ok(Self { data: Data::Own(Arc::new(buffer)), desc, id: next_id(), stable: None })
     }
 
     /// A tensor with these elements, outermost dimension first.
@@ -165,6 +183,16 @@ impl Tensor {
     /// A number that only tensors with these very elements have: clones, and other shapes of it.
     pub fn id(&self) -> u64 {
         self.id
+    }
+
+    /// The same, with elements for which `stable` stands in all processes.
+    pub(crate) fn known_as(self, stable: u128) -> Self {
+        Self { stable: Some(stable), ..self }
+    }
+
+    /// What stands for the elements in all processes, if somebody said so.
+    pub(crate) fn stable(&self) -> Option<u128> {
+        self.stable
     }
 
     /// The bytes of the elements.
@@ -206,6 +234,21 @@ impl Tensor {
     pub fn reshaped(&self, shape: Shape) -> Result<Self, SizeError> {
         let desc = sized(self.dtype(), shape, self.size_bytes())?;
         Ok(Self { desc, ..self.clone() })
+    }
+}
+
+/// Bytes that a tensor shares with others.
+struct PackedOwner(PackedBytes);
+
+impl AsRef<[u8]> for PackedOwner {
+    fn as_ref(&self) -> &[u8] {
+        self.0.bytes()
+    }
+}
+
+impl AsRef<[u8]> for Tensor {
+    fn as_ref(&self) -> &[u8] {
+        self.stored()
     }
 }
 

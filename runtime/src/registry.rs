@@ -22,6 +22,9 @@ use crate::package::{
     self, Closed, OpenError, Operators, Package, PackageId, PackageLibrary, Tables, Tier,
 };
 
+/// Constants of fewer bytes are computed as fast as they are looked for.
+const KEPT_BYTES: usize = 64 << 10;
+
 /// An operator of an open package.
 #[derive(Clone, Copy, Debug)]
 pub struct OpEntry {
@@ -239,6 +242,21 @@ impl Registry {
         match self.derived.as_ref().and_then(|derived| Some((derived, key()?))) {
             Some((derived, key)) => derived.get(key, compute),
             None => compute(),
+        }
+    }
+
+    /// What `make` computes of constants, which a cache may have of an earlier process; `of` says everything of it.
+    pub(crate) fn kept(
+        &self,
+        desc: &TensorDesc,
+        of: impl FnOnce(&Cache) -> Option<String>,
+        make: impl FnOnce() -> Option<Tensor>,
+    ) -> Option<Tensor> {
+        let is_large = desc.full_shape().is_fixed() && desc.size_bytes() >= KEPT_BYTES;
+        let cache = self.cache.as_deref().filter(|_| is_large);
+        match cache.and_then(|cache| Some((cache, of(cache)?))) {
+            Some((cache, of)) => cache.kept(&of, desc, make),
+            None => make(),
         }
     }
 

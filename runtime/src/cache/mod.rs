@@ -10,19 +10,24 @@
 mod code;
 mod file;
 mod source;
+mod write;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use udo_host::{Buffer, PackCache, PackOf, PackedFrom};
+use udo_api::TensorDesc;
+use udo_host::{PackCache, PackOf, PackedBytes, PackedFrom};
 
 use crate::container::checksum::sum128;
 use crate::device::ErrorCode;
+use crate::memory::{SharedBytes, Tensor};
+use crate::thread_pool::Pool;
 use code::Code;
 use file::{Key, Stored};
 pub use source::ModelSource;
+use write::Held;
 
 /// Where packed constants are kept between processes.
 #[derive(Clone, Debug)]
@@ -128,8 +133,6 @@ pub struct Cache {
     /// Its bytes stay where they are, so that nothing else can seem to lie in the file.
     source: ModelSource,
     code: Code,
-    /// As it was at first.
-    stored: Option<Stored>,
     state: Mutex<State>,
     restored: AtomicUsize,
     packed: AtomicUsize,
@@ -139,10 +142,12 @@ pub struct Cache {
 struct State {
     outcome: CacheOutcome,
     not_saved: Option<String>,
+    /// The file, as it was at first or as it was written.
+    stored: Option<Arc<Stored>>,
     /// What somebody has, or had.
-    made: BTreeMap<u128, Weak<Buffer>>,
-    /// What the file has since it was written.
-    saved: BTreeSet<u128>,
+    made: BTreeMap<u128, Weak<PackedBytes>>,
+    /// Constants that others were computed of, held until they are saved.
+    kept: BTreeMap<u128, Tensor>,
     /// Whether the file lacks something.
     is_stale: bool,
 }
@@ -186,23 +191,60 @@ impl Cache {
         };
         // A file that was too young to go by its times may be old enough now.
         let is_stale = stored.as_ref().is_none_or(|s| s.key.stamp.is_none() && key.stamp.is_some());
-        let (made, saved) = Default::default();
-        let state = Mutex::new(State { outcome, not_saved: None, made, saved, is_stale });
+        let (stored, (made, kept)) = (stored.map(Arc::new), Default::default());
+        let state = Mutex::new(State { outcome, not_saved: None, stored, made, kept, is_stale });
         let (restored, packed) = Default::default();
-        Ok(Arc::new(Self { path, key, source, code, stored, state, restored, packed }))
+        Ok(Arc::new(Self { path, key, source, code, state, restored, packed }))
     }
 
-    /// Writes the file, if it lacks something that was packed. What goes wrong is said in the report.
+    /// Looks at all that the file has, by all threads: what is damaged is made again.
+    pub(crate) fn look_at_all(&self, pool: &Pool) {
+        if let Some(stored) = self.stored() {
+            stored.look_at_all(|look| pool.on_every_thread(look));
+        }
+    }
+
+    /// What stands for a constant in all processes.
+    pub(crate) fn stands_for(&self, tensor: &Tensor) -> u128 {
+        tensor.stable().unwrap_or_else(|| sum128(&self.source.place(tensor.stored())))
+    }
+
+    /// The constant of which `of` says everything, as the file has it or as `make` computes it.
+    pub(crate) fn kept(
+        &self,
+        of: &str,
+        desc: &TensorDesc,
+        make: impl FnOnce() -> Option<Tensor>,
+    ) -> Option<Tensor> {
+        let id = sum128(of.as_bytes());
+        let found = self.find(id, desc.size_bytes());
+        let there = found.and_then(|bytes| Tensor::of_packed(desc, bytes));
+        let is_there = there.is_some();
+        let tensor = there.or_else(make)?.known_as(id);
+        let mut state = self.lock();
+        state.kept.insert(id, tensor.clone());
+        state.is_stale |= !is_there;
+        Some(tensor)
+    }
+
+    /// Writes the file, if it lacks something that was made. What goes wrong is said in the report.
     pub fn save(&self) {
         let mut state = self.lock();
+        let kept = std::mem::take(&mut state.kept);
         if !std::mem::take(&mut state.is_stale) {
             return;
         }
-        let held = |(id, packed): (&u128, &Weak<Buffer>)| Some((*id, packed.upgrade()?));
-        let held: BTreeMap<_, _> = state.made.iter().filter_map(held).collect();
-        let written = file::write(&self.path, &self.key, &held, self.stored.as_ref());
+        let held = |(id, packed): (&u128, &Weak<PackedBytes>)| Some((*id, packed.upgrade()?));
+        let mut held: Held = state.made.iter().filter_map(held).collect();
+        held.extend(kept.into_iter().filter_map(|(id, tensor)| {
+            let bytes = tensor.size_bytes();
+            let of: SharedBytes = Arc::new(tensor);
+            Some((id, Arc::new(PackedBytes::shared(&of, 0..bytes)?)))
+        }));
+        let written = write::write(&self.path, &self.key, &held, state.stored.as_deref());
+        drop(held);
         if written.is_ok() {
-            state.saved = held.into_keys().collect();
+            state.stored = Stored::open(&self.path).ok().flatten().map(Arc::new);
         }
         state.not_saved = written.err().map(|error| error.to_string());
     }
@@ -224,6 +266,20 @@ impl Cache {
         &self.path
     }
 
+    fn stored(&self) -> Option<Arc<Stored>> {
+        self.lock().stored.clone()
+    }
+
+    /// What the file has of so many bytes, if that is there and sound.
+    fn find(&self, id: u128, len: usize) -> Option<PackedBytes> {
+        self.stored()?.get(id, len).unwrap_or_else(|reason| {
+            let mut state = self.lock();
+            state.outcome = CacheOutcome::Rebuilt(reason);
+            state.is_stale = true;
+            None
+        })
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -237,24 +293,19 @@ impl PackCache for Cache {
         }
         bytes.extend(of.words.iter().flat_map(|word| word.to_le_bytes()));
         for source in of.sources {
-            bytes.extend(self.source.place(source.bytes));
+            match source.stable {
+                Some(stable) => bytes.extend(stable.to_le_bytes()),
+                None => bytes.extend(self.source.place(source.bytes)),
+            }
         }
         Some(sum128(&bytes))
     }
 
-    fn restore(&self, id: u128, target: &mut [u8]) -> bool {
-        let Some(stored) = &self.stored else { return false };
-        match stored.read(id, target) {
-            Ok(is_there) => is_there,
-            Err(reason) => {
-                target.fill(0);
-                self.lock().outcome = CacheOutcome::Rebuilt(reason);
-                false
-            }
-        }
+    fn restore(&self, id: u128, len: usize) -> Option<PackedBytes> {
+        self.find(id, len)
     }
 
-    fn note(&self, id: u128, packed: &Arc<Buffer>, from: PackedFrom) {
+    fn note(&self, id: u128, packed: &Arc<PackedBytes>, from: PackedFrom) {
         match from {
             PackedFrom::Cache => self.restored.fetch_add(1, Ordering::Relaxed),
             PackedFrom::Packer => self.packed.fetch_add(1, Ordering::Relaxed),
@@ -262,12 +313,12 @@ impl PackCache for Cache {
         };
         let mut state = self.lock();
         state.made.insert(id, Arc::downgrade(packed));
-        let is_stored = || self.stored.as_ref().is_some_and(|stored| stored.has(id, packed.len()));
+        let is_stored = state.stored.as_ref().is_some_and(|stored| stored.has(id, packed.len()));
         // What a packer had to make is not there, or damaged.
         state.is_stale |= match from {
             PackedFrom::Cache => false,
-            PackedFrom::Packer => !state.saved.contains(&id),
-            PackedFrom::Process => !state.saved.contains(&id) && !is_stored(),
+            PackedFrom::Packer => true,
+            PackedFrom::Process => !is_stored,
         };
     }
 }

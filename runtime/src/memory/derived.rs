@@ -21,6 +21,7 @@ struct Made {
     desc: TensorDesc,
     data: WeakData,
     id: u64,
+    stable: Option<u128>,
 }
 
 #[derive(Clone, Debug)]
@@ -37,7 +38,7 @@ impl Made {
             Data::File(bytes) => WeakData::File(Arc::downgrade(bytes)),
             Data::Model(of) => WeakData::Model(Arc::downgrade(of)),
         };
-        Self { desc: tensor.desc, data, id: tensor.id }
+        Self { desc: tensor.desc, data, id: tensor.id, stable: tensor.stable }
     }
 
     fn tensor(&self) -> Option<Tensor> {
@@ -46,7 +47,7 @@ impl Made {
             WeakData::File(bytes) => Data::File(bytes.upgrade()?),
             WeakData::Model(of) => Data::Model(of.upgrade()?),
         };
-        Some(Tensor { desc: self.desc, data, id: self.id })
+        Some(Tensor { desc: self.desc, data, id: self.id, stable: self.stable })
     }
 }
 

@@ -208,6 +208,9 @@ pub(super) fn plan(
     options: &Options,
     (pool, budget): (&Pool, &Budget),
 ) -> Result<Made, CompileError> {
+    if let Some(cache) = registry.cache() {
+        cache.look_at_all(pool);
+    }
     let mut resolved = registry.resolve_part(part.graph, &part.open, &options.bind)?;
     let behind = resolved.behind.take();
     let core = options.place.cores.first().copied().unwrap_or(Core::CPU);

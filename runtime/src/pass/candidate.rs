@@ -5,6 +5,7 @@ use std::convert::Infallible;
 
 use udo_api::{Element, Facts, TensorDesc};
 
+use crate::cache::Cache;
 use crate::graph::{NodeId, Source, ValueId};
 use crate::memory::Tensor;
 use crate::registry::Registry;
@@ -171,6 +172,18 @@ impl<'a> Candidate<'a> {
     /// The elements of an input that is a constant.
     pub fn constant<T: Element>(&self, port: usize) -> Option<&'a [T]> {
         self.tensor(port)?.get()
+    }
+
+    /// What `make` computes of constants, which a cache may have of an earlier process; `of` says everything of it, given
+    /// what stands for a constant.
+    pub fn kept(
+        &self,
+        desc: &TensorDesc,
+        of: impl FnOnce(&dyn Fn(&Tensor) -> u128) -> String,
+        make: impl FnOnce() -> Option<Tensor>,
+    ) -> Option<Tensor> {
+        let of = |cache: &Cache| Some(of(&|tensor| cache.stands_for(tensor)));
+        self.registry.kept(desc, of, make)
     }
 
     /// An input that is a constant.

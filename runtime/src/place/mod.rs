@@ -76,7 +76,8 @@ pub(crate) struct Constant {
 impl Constant {
     /// What is packed of it.
     pub(crate) fn source(&self) -> Source<'_> {
-        Source { id: self.id, desc: self.desc, bytes: self.tensor.stored() }
+        let (bytes, stable) = (self.tensor.stored(), self.tensor.stable());
+        Source { id: self.id, desc: self.desc, bytes, stable }
     }
 }
 

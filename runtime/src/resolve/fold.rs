@@ -12,6 +12,7 @@ use udo_api::{Core, Dim, Facts, Port, TensorDesc};
 use udo_host::{ConstantId, Once, PlacedNode, finalize, once};
 
 use super::{BoundNode, ParamSetting, TypedGraph};
+use crate::cache::Cache;
 use crate::cores::{Profile, machine};
 use crate::exit_guard::{self, PackageCall};
 use crate::graph::{NodeId, PerValue, Read, ValueId};
@@ -33,7 +34,8 @@ impl Registry {
         let key = || graph.made_of(bound).filter(|_| !is_open);
         let made = graph.view_of(bound).map(|view| vec![Some(view)]);
         let made = made.or_else(|| {
-            let mut compute = || fits.find_map(|entry| self.compute(graph, bound, entry)).ok_or(());
+            let mut compute = || fits.find_map(|entry| self.compute(graph, bound, entry));
+            let mut compute = || self.kept_of(graph, bound, &mut compute).ok_or(());
             self.derived(key, &mut compute).ok()
         });
         let Some(made) = made else { return };
@@ -48,6 +50,22 @@ impl Registry {
         if let Some(bound) = graph.nodes.last_mut() {
             bound.is_folded = true;
         }
+    }
+
+    /// What `compute` makes of a node, or what a cache has of it, where that is one tensor of a built-in operator.
+    fn kept_of(
+        &self,
+        graph: &TypedGraph,
+        bound: &BoundNode,
+        compute: &mut dyn FnMut() -> Option<Vec<Option<Tensor>>>,
+    ) -> Option<Vec<Option<Tensor>>> {
+        let [Some(output)] = bound.node.outputs[..] else { return compute() };
+        if !self.is_builtin(bound.package) {
+            return compute();
+        }
+        let of = |cache: &Cache| graph.stable_of(bound, cache);
+        let make = || compute()?.pop().flatten();
+        Some(vec![Some(self.kept(&graph.desc(Some(output)), of, make)?)])
     }
 
     /// Leaves large results to the run, unless those who read them pack them.
@@ -178,6 +196,23 @@ impl TypedGraph {
             bound.node.opset,
             bound.node.outputs.len()
         ))
+    }
+
+    /// As [`TypedGraph::made_of`], in words that say the same in all processes.
+    fn stable_of(&self, bound: &BoundNode, cache: &Cache) -> Option<String> {
+        let (settings, schema) = (bound.params.settings(), bound.op.schema());
+        let is_long = |setting: &ParamSetting| matches!(setting, ParamSetting::Tensor(_));
+        if settings.iter().any(|(_, setting)| is_long(setting)) {
+            return None;
+        }
+        let input = |&value: &Option<ValueId>| match self.known(value) {
+            Some(tensor) => format!("{:x} {}", cache.stands_for(tensor), self.desc(value)),
+            None => self.desc(value).to_string(),
+        };
+        let inputs: Vec<String> = bound.node.inputs.iter().map(input).collect();
+        let (domain, op, opset) = (schema.domain(), schema.name(), bound.node.opset);
+        let output = self.desc(bound.node.output(0));
+        Some(format!("folded {domain:?} {op} {opset} {inputs:?} {settings:?} {output}"))
     }
 
     /// Whether what a folded node makes may be another in the next plan.

@@ -16,7 +16,7 @@ use crate::geometry::{self, Geometry};
 use crate::launch;
 use crate::node::{ErrorText, RawNode, refuse};
 use crate::pack::{Asked, Job, Packing, Source};
-use crate::{Budget, Buffer, Machine, PackStore, PlacedNode, Refusal};
+use crate::{Budget, Buffer, Machine, PackStore, PackedBytes, PlacedNode, Refusal};
 
 /// `[execute-time, thread-safe, heap-free]` Runs a kernel once.
 // SAFETY: only a type; who calls through it passes arguments as `FinalizedKernel::exec_args` makes them.
@@ -34,7 +34,7 @@ pub struct FinalizedKernel {
     ties: Vec<Tie>,
     work: Option<Work>,
     gpu_info: Option<KernelInfo>,
-    packed: Vec<Arc<Buffer>>,
+    packed: Vec<Arc<PackedBytes>>,
     spans: Vec<Span>,
 }
 
@@ -176,7 +176,7 @@ impl FinalizedKernel {
     }
 
     /// The packed constants, once they are made.
-    pub fn packed(&self) -> &[Arc<Buffer>] {
+    pub fn packed(&self) -> &[Arc<PackedBytes>] {
         &self.packed
     }
 

@@ -16,7 +16,7 @@ mod param;
 
 pub use call::{Failure, failure};
 pub use kernel::{ExecuteFn, FinalizedKernel, accept, finalize};
-pub use memory::{Budget, Buffer, Limit, OutOfMemory};
+pub use memory::{Budget, Buffer, Limit, OutOfMemory, PackedBytes, SharedBytes};
 pub use node::{Machine, NodeDesc, PlacedNode, Refusal, infer};
 pub use once::{Once, once};
 pub use pack::{ConstantId, PackCache, PackOf, PackStore, PackedFrom, Source};

@@ -5,6 +5,7 @@ mod file;
 #[cfg_attr(target_os = "linux", path = "memory/machine.rs")]
 #[cfg_attr(not(target_os = "linux"), path = "memory/any_machine.rs")]
 mod machine;
+mod packed;
 #[cfg_attr(target_os = "linux", path = "memory/linux_pages.rs")]
 #[cfg_attr(not(target_os = "linux"), path = "memory/plain_pages.rs")]
 mod pages;
@@ -19,6 +20,7 @@ use udo_api::Element;
 use budget::Lease;
 pub use budget::{Budget, Limit, OutOfMemory};
 pub use file::FileBytes;
+pub use packed::{PackedBytes, SharedBytes};
 pub use reserve::Reserve;
 pub use udo_api::bytes_of;
 

@@ -41,7 +41,7 @@ pub fn once(
     let mut kernel = finalize(def, placed, *machine)?;
     let source = |port: usize| {
         let (desc, bytes) = (*inputs.get(port)?)?;
-        Some(Source { id: *ids.get(port)?, desc, bytes: bytes? })
+        Some(Source { id: *ids.get(port)?, desc, bytes: bytes?, stable: None })
     };
     kernel.pack(source, store, None)?;
     kernel.prepare(store.budget(), *guard)?;

@@ -13,7 +13,7 @@ use udo_api::abi::{
 use udo_api::{Encoding, Encodings, FastMath, Status, TensorDesc};
 
 use crate::node::{ErrorText, Machine, refuse};
-use crate::{Budget, Buffer, Refusal};
+use crate::{Budget, Buffer, PackedBytes, Refusal};
 
 /// Which elements a constant has: those of a tensor, in one of the formats that kernels get it in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -33,6 +33,8 @@ pub struct Source<'a> {
     pub desc: TensorDesc,
     /// The elements, aligned for their type; anywhere, where the packer is the host's own.
     pub bytes: &'a [u8],
+    /// What stands for them in all processes, where that is known without reading them.
+    pub stable: Option<u128>,
 }
 
 /// What decides every byte of a packed constant but the elements of its sources.
@@ -61,11 +63,11 @@ pub trait PackCache: fmt::Debug + Send + Sync {
     /// What stands for a packed constant in all processes; nothing where there is no telling.
     fn id(&self, of: &PackOf<'_>) -> Option<u128>;
 
-    /// Puts the packed constant into `target`, if it is there whole and has as many bytes; else `target` stays zeroed.
-    fn restore(&self, id: u128, target: &mut [u8]) -> bool;
+    /// The packed constant, if it is there whole and has so many bytes.
+    fn restore(&self, id: u128, len: usize) -> Option<PackedBytes>;
 
     /// Takes note of a packed constant that somebody has.
-    fn note(&self, id: u128, packed: &Arc<Buffer>, from: PackedFrom);
+    fn note(&self, id: u128, packed: &Arc<PackedBytes>, from: PackedFrom);
 }
 
 /// Where a packed constant came from.
@@ -83,7 +85,7 @@ pub enum PackedFrom {
 type Key = Vec<u64>;
 
 /// A packed constant that may not have been made yet; locked while it is.
-type Slot = Arc<Mutex<Weak<Buffer>>>;
+type Slot = Arc<Mutex<Weak<PackedBytes>>>;
 
 /// Packed constants, for as long as some kernel has them. Clones share them, and each counts in a budget of its own.
 #[derive(Clone, Debug, Default)]
@@ -139,8 +141,8 @@ impl PackStore {
     fn get(
         &self,
         key: Key,
-        make: impl FnOnce() -> Result<Buffer, Refusal>,
-    ) -> Result<Arc<Buffer>, Refusal> {
+        make: impl FnOnce() -> Result<PackedBytes, Refusal>,
+    ) -> Result<Arc<PackedBytes>, Refusal> {
         let slot = lock(&self.slots).of(key);
         let mut held = lock(&slot);
         if let Some(buffer) = held.upgrade() {
@@ -177,21 +179,21 @@ impl Job {
         sources: &[Source<'_>],
         store: &PackStore,
         parallel: Option<&ParallelTable>,
-    ) -> Result<Arc<Buffer>, Refusal> {
+    ) -> Result<Arc<PackedBytes>, Refusal> {
         let of = PackOf { code: self.code(), words: self.words(sources), sources };
         let cache = store.cache.as_deref().and_then(|cache| Some((cache, cache.id(&of)?)));
         let mut from = PackedFrom::Process;
         let packed = store.get(of.key(), || {
-            let mut buffer = store
+            if let Some(found) = cache.and_then(|(cache, id)| cache.restore(id, self.bytes)) {
+                from = PackedFrom::Cache;
+                return Ok(found);
+            }
+            from = PackedFrom::Packer;
+            let buffer = store
                 .budget
                 .zeroed(self.bytes)
                 .map_err(|error| Refusal { status: Status::FAILED, message: error.to_string() })?;
-            if cache.is_some_and(|(cache, id)| cache.restore(id, buffer.bytes_mut())) {
-                from = PackedFrom::Cache;
-                return Ok(buffer);
-            }
-            from = PackedFrom::Packer;
-            self.fill(buffer, sources, parallel)
+            self.fill(buffer, sources, parallel).map(PackedBytes::from)
         })?;
         if let Some((cache, id)) = cache {
             cache.note(id, &packed, from);
@@ -475,6 +477,7 @@ mod tests {
         let store = PackStore::default();
         let make = || {
             Buffer::zeroed(8)
+                .map(PackedBytes::from)
                 .map_err(|_| Refusal { status: Status::FAILED, message: String::new() })
         };
         let kept = store.get(vec![u64::MAX], make).unwrap();
@@ -500,7 +503,7 @@ mod tests {
         let id = ConstantId { tensor: 1, format: 0 };
         let body = std::ptr::null();
         let job = Job { inputs: vec![0], recipe: vec![7], bytes: 4, fill: nothing, body };
-        let sources = &[Source { id, desc, bytes: &[1, 2, 3, 4] }];
+        let sources = &[Source { id, desc, bytes: &[1, 2, 3, 4], stable: None }];
         PackOf { code: job.code(), words: job.words(sources), sources }.key()
     }
 

@@ -99,7 +99,7 @@ impl Bench {
             let (desc, bytes) = (*node.inputs.get(port)?, (*node.constants.get(port)?)?);
             // Inputs of one node are told apart by their ports.
             let id = ConstantId { tensor: port as u64, format: 0 };
-            Some(Source { id, desc, bytes })
+            Some(Source { id, desc, bytes, stable: None })
         };
         let store = PackStore::default();
         kernel.pack(source, &store, None).map_err(Fault::Finalize)?;

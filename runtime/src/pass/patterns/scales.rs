@@ -119,7 +119,8 @@ enum Side {
 /// The constant side of a product.
 struct Weights<'a> {
     port: usize,
-    own: &'a [f32],
+    /// Of f32.
+    own: &'a Tensor,
     /// The extents of the first two axes that count, and of all behind them together.
     dims: [usize; 3],
     /// After how many positions of the first axis its channels start again.
@@ -166,8 +167,9 @@ impl<'a> Product<'a> {
 
     /// A normalization, whose scales are weights and whose bias is one.
     fn normalization(node: Candidate<'a>) -> Option<Self> {
-        let own = node.constant::<f32>(1)?;
-        let (dims, period, first) = ([own.len(), 1, 1], own.len(), Side::Results);
+        let own = floats(&node, 1)?;
+        let count = own.dims().iter().product();
+        let (dims, period, first) = ([count, 1, 1], count, Side::Results);
         let weights = Weights { port: 1, own, dims, period, first, groups: 1 };
         let last_axes = node.input(0).rank().checked_sub(1)?;
         Some(Self { node, weights, bias: Some(2), last_axes, alpha: 1.0 })
@@ -186,7 +188,7 @@ impl<'a> Product<'a> {
         let (&second, outer) = before.split_last()?;
         let (&period, dims) =
             (outer.last()?, [outer, &[second], rest].map(|dims| dims.iter().product()));
-        let own = node.constant::<f32>(port)?;
+        let own = floats(&node, port)?;
         let weights = Weights { port, own, dims, period, first, groups };
         let last_axes = node.input(0).rank().checked_sub(1)?;
         Some(Self { node, weights, bias: Some(2), last_axes, alpha: 1.0 })
@@ -198,15 +200,17 @@ impl<'a> Product<'a> {
         let port = weights.port;
         // The channels of a left side's results lie along no axis of it.
         let is_whole = port == 1 || (affine.axis.is_none() && !affine.adds());
-        let is_small = product.reads_alone(port) || weights.own.len() * 4 <= MOST_SHARED;
+        let is_small = product.reads_alone(port) || weights.own.desc().size_bytes() <= MOST_SHARED;
         if !is_whole || !is_small || product.is_encoded(port) || !node.runs_with(product) {
             return None;
         }
         let mut constants = Vec::new();
         if affine.multiplies() {
-            let new = weights.scaled(affine, side)?;
-            let shape = product.tensor(port)?.desc().full_shape();
-            constants.push((port, Tensor::from_buffer(DType::F32, shape, new).ok()?));
+            let (make, desc) = (|| weights.scaled(affine, side), weights.own.desc());
+            let of = |stands_for: &dyn Fn(&Tensor) -> u128| {
+                format!("scaled {:x} {}", stands_for(weights.own), weights.words(affine, side))
+            };
+            constants.push((port, product.kept(desc, of, make)?));
         }
         if let Some(bias) = self.new_bias(affine, side)? {
             constants.push((self.bias?, bias));
@@ -265,11 +269,12 @@ impl<'a> Weights<'a> {
     /// Calls `body` with the channels of the operand and of the results, and the weights of each pair of them.
     fn each_row(&self, mut body: impl FnMut([usize; 2], &'a [f32])) {
         let [outer, second, inner] = self.dims;
-        if self.own.is_empty() {
+        let own = self.own.get::<f32>().unwrap_or_default();
+        if own.is_empty() {
             return;
         }
         let per_group = (outer / self.groups).max(1);
-        for (first, rows) in self.own.chunks_exact(second * inner).enumerate() {
+        for (first, rows) in own.chunks_exact(second * inner).enumerate() {
             for (at, row) in rows.chunks_exact(inner).enumerate() {
                 let other = first / per_group * second + at;
                 let own = first % self.period;
@@ -279,8 +284,8 @@ impl<'a> Weights<'a> {
     }
 
     /// The weights of each channel of a side times its factor, if those are numbers.
-    fn scaled(&self, affine: &Affine, side: Side) -> Option<Buffer> {
-        let mut buffer = Buffer::zeroed(size_of_val(self.own)).ok()?;
+    fn scaled(&self, affine: &Affine, side: Side) -> Option<Tensor> {
+        let mut buffer = Buffer::zeroed(self.own.desc().size_bytes()).ok()?;
         let new = elements_mut::<f32>(buffer.bytes_mut())?;
         let mut slots = new.iter_mut();
         self.each_row(|[operand, result], row| {
@@ -291,8 +296,22 @@ impl<'a> Weights<'a> {
             }
         });
         let are_numbers = new.iter().all(|weight| weight.is_finite());
-        are_numbers.then_some(buffer)
+        let shape = self.own.desc().full_shape();
+        are_numbers.then(|| Tensor::from_buffer(DType::F32, shape, buffer).ok()).flatten()
     }
+
+    /// What is done to the weights of each channel of a side.
+    fn words(&self, affine: &Affine, side: Side) -> String {
+        let Self { dims, period, first, groups, .. } = self;
+        let is_first = *first == side;
+        let factors: Vec<u64> = affine.factors.iter().map(|factor| factor.to_bits()).collect();
+        format!("{dims:?} {period} {groups} {is_first} {factors:x?}")
+    }
+}
+
+/// An input that is a constant of f32.
+fn floats<'a>(node: &Candidate<'a>, port: usize) -> Option<&'a Tensor> {
+    node.tensor(port).filter(|tensor| tensor.dtype() == DType::F32)
 }
 
 /// A number of a list, or the one for all.

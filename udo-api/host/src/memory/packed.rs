@@ -1,0 +1,97 @@
+//! Bytes that nobody changes any more: those of a buffer, or a part of a file.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::{ALIGN_BYTES, Buffer};
+
+/// Who holds bytes that others read in place.
+pub type SharedBytes = Arc<dyn AsRef<[u8]> + Send + Sync>;
+
+/// What a kernel reads of its constants once they are packed, aligned to 64.
+pub struct PackedBytes(Kept);
+
+enum Kept {
+    Own(Buffer),
+    Shared { of: SharedBytes, at: Range<usize> },
+}
+
+impl fmt::Debug for PackedBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PackedBytes({} bytes)", self.len())
+    }
+}
+
+impl From<Buffer> for PackedBytes {
+    fn from(buffer: Buffer) -> Self {
+        Self(Kept::Own(buffer))
+    }
+}
+
+impl PackedBytes {
+    /// The bytes `at` of `of`, where they lie; nothing where they are not there or not aligned.
+    pub fn shared(of: &SharedBytes, at: Range<usize>) -> Option<Self> {
+        let bytes = (**of).as_ref().get(at.clone())?;
+        let is_aligned = bytes.as_ptr().addr().is_multiple_of(ALIGN_BYTES);
+        (is_aligned && !bytes.is_empty()).then(|| Self(Kept::Shared { of: Arc::clone(of), at }))
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        match &self.0 {
+            Kept::Own(buffer) => buffer.bytes(),
+            Kept::Shared { of, at } => (**of).as_ref().get(at.clone()).unwrap_or_default(),
+        }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        match &self.0 {
+            Kept::Own(buffer) => buffer.len(),
+            Kept::Shared { at, .. } => at.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The first of them, aligned to 64 where there are any.
+    pub fn as_ptr(&self) -> *const u8 {
+        match &self.0 {
+            Kept::Own(buffer) => buffer.as_ptr(),
+            Kept::Shared { .. } => self.bytes().as_ptr(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_others_are_read_where_they_lie() {
+        let mut buffer = Buffer::zeroed(200).unwrap();
+        buffer.bytes_mut().copy_from_slice(&(0..200).collect::<Vec<u8>>());
+        let first = buffer.as_ptr().cast_const();
+        let of: SharedBytes = Arc::new(Owner(buffer));
+        let part = PackedBytes::shared(&of, 64..100).unwrap();
+        assert_eq!((part.len(), part.as_ptr()), (36, first.wrapping_add(64)));
+        assert_eq!(part.bytes()[..2], [64, 65]);
+        for at in [32..64, 128..201, 0..0, 300..301] {
+            assert!(PackedBytes::shared(&of, at.clone()).is_none(), "{at:?}");
+        }
+        let own = PackedBytes::from(Buffer::of(&[1, 2]).unwrap());
+        assert_eq!((own.bytes(), own.is_empty()), (&[1u8, 2][..], false));
+    }
+
+    struct Owner(Buffer);
+
+    impl AsRef<[u8]> for Owner {
+        fn as_ref(&self) -> &[u8] {
+            self.0.bytes()
+        }
+    }
+}
