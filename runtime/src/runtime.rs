@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use crate::cache::{Cache, CacheOptions, ModelSource};
+use crate::cache::{Cache, CacheError, CacheOptions, ModelSource};
 use crate::device::{Device, DeviceSpec, Devices, Error, ErrorCode, Result};
 use crate::graph::{Graph, Source};
 use crate::import::{self, ImportOptions, PackagedOp};
@@ -94,17 +94,19 @@ pub struct LoadOptions {
     pub compile: Options,
     /// Where what is packed of its constants is kept for the next process; nowhere unless said.
     pub cache: Option<CacheOptions>,
+    /// Whether the model holds its graph, so that [`Model::export`] can write it, and a cache holds it as well, so that
+    /// [`Runtime::restore`] can make the model of that alone. A graph that is compiled with a cache is held in any case.
+    pub is_exportable: bool,
 }
 
-/// Has what is packed of the model of `source` looked for in the cache, if one is asked for.
-fn look_in_cache(
+/// Has what is packed looked for in a cache, if there is one.
+fn look_in(
     registry: &mut Registry,
-    source: &ModelSource,
-    options: &LoadOptions,
+    cache: std::result::Result<Option<Arc<Cache>>, CacheError>,
 ) -> Result<()> {
-    let Some(options) = &options.cache else { return Ok(()) };
-    let cache = Cache::open(options, source.clone());
-    registry.use_cache(&cache.map_err(|error| Error::of(error.code(), &error))?);
+    if let Some(cache) = cache.map_err(|error| Error::of(error.code(), &error))? {
+        registry.use_cache(&cache);
+    }
     Ok(())
 }
 
@@ -165,11 +167,7 @@ impl Runtime {
     pub fn load_with(&self, path: impl AsRef<Path>, options: &LoadOptions) -> Result<Model> {
         let (path, reading) = (path.as_ref(), self.reading(options));
         let source = ModelSource::of(path, |path| reading.reading.bytes(path))?;
-        let mut registry = self.registry.clone();
-        look_in_cache(&mut registry, &source, options)?;
-        let mut graph = import::read(source.bytes(), path, &reading)?;
-        self.share(&mut graph, &source);
-        self.compile_with(graph, registry, &options.compile)
+        self.load_of(&source, options, || Ok(import::read(source.bytes(), path, &reading)?))
     }
 
     /// The model in the bytes of such a file, which are copied.
@@ -178,11 +176,51 @@ impl Runtime {
     /// They are no such file, or its model cannot be made to run.
     pub fn load_bytes(&self, bytes: &[u8], options: &LoadOptions) -> Result<Model> {
         let source = ModelSource::of_bytes(ModelBytes::copy_of(bytes));
-        let mut registry = self.registry.clone();
-        look_in_cache(&mut registry, &source, options)?;
-        let mut graph = import::model_bytes(source.bytes(), "model", &self.reading(options))?;
-        self.share(&mut graph, &source);
-        self.compile_with(graph, registry, &options.compile)
+        let reading = self.reading(options);
+        self.load_of(&source, options, || {
+            Ok(import::model_bytes(source.bytes(), "model", &reading)?)
+        })
+    }
+
+    fn load_of(
+        &self,
+        source: &ModelSource,
+        options: &LoadOptions,
+        read: impl FnOnce() -> Result<Graph>,
+    ) -> Result<Model> {
+        let (mut registry, cache) = (self.registry.clone(), options.cache.as_ref());
+        if options.is_exportable {
+            let (graph, ranges) = (read()?, &options.compile.bind.ranges);
+            let cache = Cache::of_graph(cache, &graph, ranges, Some(source.bytes()));
+            look_in(&mut registry, cache.map(Some))?;
+            return self.compile_by(graph, registry, &options.compile);
+        }
+        look_in(&mut registry, Cache::of(cache, source))?;
+        let mut graph = read()?;
+        if cache.is_none() {
+            // A cache knows constants by where they lie in their own file.
+            self.share(&mut graph, source);
+        }
+        self.compile_by(graph, registry, &options.compile)
+    }
+
+    /// The model that an earlier process left in the folder of the options' cache: one that was compiled of a graph, or asked to
+    /// be exportable. `name` says which, where there are several.
+    ///
+    /// # Errors
+    /// There is no such model, it is of another version or damaged, or it cannot be made to run.
+    pub fn restore(&self, name: Option<&str>, options: &LoadOptions) -> Result<Model> {
+        let none =
+            || Error::new(ErrorCode::InvalidArgument, "no folder of a cache is said; wanted one");
+        let asked = options.cache.as_ref().ok_or_else(none)?;
+        let restored = Cache::restore(asked, name);
+        let (cache, stage) = restored.map_err(|error| Error::of(error.code(), &error))?;
+        let (mut registry, mut compile) = (self.registry.clone(), options.compile.clone());
+        for (name, range) in stage.ranges {
+            compile.bind.ranges.entry(name).or_insert(range);
+        }
+        registry.use_cache(&cache);
+        self.compile_by(stage.graph, registry, &compile)
     }
 
     /// Has constants that another model has, or had, be the same, so that what is packed of them is.
@@ -202,15 +240,24 @@ impl Runtime {
     /// # Errors
     /// The first step that fails says why.
     pub fn compile(&self, graph: Graph, options: &Options) -> Result<Model> {
-        self.compile_with(graph, self.registry.clone(), options)
+        self.compile_by(graph, self.registry.clone(), options)
     }
 
-    fn compile_with(
-        &self,
-        graph: Graph,
-        mut registry: Registry,
-        options: &Options,
-    ) -> Result<Model> {
+    /// As [`Runtime::compile`], with a cache where one is asked for.
+    ///
+    /// # Errors
+    /// As there and for [`Runtime::load_with`].
+    pub fn compile_with(&self, graph: Graph, options: &LoadOptions) -> Result<Model> {
+        let mut registry = self.registry.clone();
+        if options.cache.is_some() || options.is_exportable {
+            let ranges = &options.compile.bind.ranges;
+            let cache = Cache::of_graph(options.cache.as_ref(), &graph, ranges, None);
+            look_in(&mut registry, cache.map(Some))?;
+        }
+        self.compile_by(graph, registry, &options.compile)
+    }
+
+    fn compile_by(&self, graph: Graph, mut registry: Registry, options: &Options) -> Result<Model> {
         let compiled = Model::compile_for(graph, &mut registry, options, &self.queues);
         compiled.map_err(|error| {
             let is_of_memory = registry.packs().budget().has_refused();

@@ -228,9 +228,10 @@ impl ModelFlags {
         let start = Instant::now();
         let mut registry = open(&self.packages)?;
         let source = ModelSource::of(&self.model, |path| Reading::Mapped.bytes(path))?;
-        if let Some(dir) = &self.cache {
-            let options = CacheOptions { dir: dir.clone(), version: self.cache_version };
-            registry.use_cache(&Cache::open(&options, source.clone())?);
+        let version = self.cache_version;
+        let cache = self.cache.as_ref().map(|dir| CacheOptions { dir: dir.clone(), version });
+        if let Some(cache) = Cache::of(cache.as_ref(), &source)? {
+            registry.use_cache(&cache);
         }
         let read = self.read(source.bytes(), &registry, stage)?;
         let (BoundStage { graph, ranges }, is_only_stage) = read;

@@ -128,6 +128,7 @@ pub(crate) fn caches<'a>(models: impl Iterator<Item = &'a Model>) -> Option<Valu
         CacheOutcome::Miss => ("miss", None),
         CacheOutcome::Hit => ("hit", None),
         CacheOutcome::Rebuilt(reason) => ("rebuilt", Some(reason)),
+        CacheOutcome::Unfit(reason) => ("unfit", Some(reason)),
     };
     Some(json!({
         "path": first.path, "outcome": outcome, "reason": reason, "restored": restored,

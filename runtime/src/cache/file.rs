@@ -13,6 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use serde::{Deserialize, Serialize};
 use udo_host::{Buffer, PackedBytes, SharedBytes};
 
+use super::CacheError;
+use super::code::{self, Code};
 use crate::container::checksum::{PART_BYTES, sum128, sum128_by_parts, sum128_of_parts};
 use crate::container::safetensors::{self, MAX_HEADER_BYTES, START};
 use crate::memory::FileBytes;
@@ -42,6 +44,18 @@ pub(super) struct Key {
 }
 
 impl Key {
+    /// That of this process, for a model of this content.
+    pub(super) fn now(
+        version: u32,
+        content: u128,
+        stamp: Option<String>,
+    ) -> Result<(Code, Self), CacheError> {
+        let code = Code::loaded();
+        let own = code.file_of(code::anchor()).ok_or(CacheError::Unsupported)?;
+        let (sdk, isa) = (env!("CARGO_PKG_VERSION").to_owned(), format!("{:?}", udo_simd::isa()));
+        Ok((code, Self { version, sdk, isa, code: own, content, stamp }))
+    }
+
     /// What of the file is not as `wanted`, in words.
     pub(super) fn differs(&self, wanted: &Self) -> Option<String> {
         if self.version != wanted.version {

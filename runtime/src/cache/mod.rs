@@ -9,6 +9,8 @@
 
 mod code;
 mod file;
+mod model_file;
+mod report;
 mod source;
 mod write;
 
@@ -20,115 +22,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use udo_api::TensorDesc;
 use udo_host::{PackCache, PackOf, PackedBytes, PackedFrom};
 
+use crate::container::Contents;
 use crate::container::checksum::sum128;
-use crate::device::ErrorCode;
 use crate::memory::{SharedBytes, Tensor};
 use crate::thread_pool::Pool;
 use code::Code;
 use file::{Key, Stored};
+pub use report::{CacheError, CacheOptions, CacheOutcome, CacheReport};
 pub use source::ModelSource;
 use write::Held;
-
-/// Where packed constants are kept between processes.
-#[derive(Clone, Debug)]
-pub struct CacheOptions {
-    /// A folder, which is there.
-    pub dir: PathBuf,
-    /// The caller's own count: what an older one left is made again, and what a newer one left is not touched.
-    pub version: u32,
-}
-
-/// Why a cache cannot be used at all. Everything else is a reason to pack, and no error.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum CacheError {
-    /// There is no such folder.
-    #[error("the cache's folder {} cannot be used: {reason}; make it, or name another", dir.display())]
-    NoFolder {
-        /// The folder.
-        dir: PathBuf,
-        /// What the system says.
-        reason: String,
-    },
-    /// Somebody with a newer version wrote the file.
-    #[error(
-        "the cache's file {} is of version {found}, wanted {wanted} or older; ask for that version, or name another folder",
-        path.display()
-    )]
-    Newer {
-        /// The file.
-        path: PathBuf,
-        /// Its version.
-        found: u32,
-        /// The version asked for.
-        wanted: u32,
-    },
-    /// Nothing can stand for a packer in another process.
-    #[error(
-        "this system does not say where functions lie in their files, which a cache has to know; load without one"
-    )]
-    Unsupported,
-}
-
-impl CacheError {
-    /// What kind of refusal it is.
-    pub fn code(&self) -> ErrorCode {
-        match self {
-            Self::NoFolder { .. } => ErrorCode::InvalidPath,
-            Self::Newer { .. } => ErrorCode::InvalidState,
-            Self::Unsupported => ErrorCode::Unsupported,
-        }
-    }
-}
-
-/// What a cache had for a model.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CacheOutcome {
-    /// Nothing.
-    Miss,
-    /// A file of this model.
-    Hit,
-    /// A file that is of no use, or not in whole, for this reason.
-    Rebuilt(String),
-}
-
-/// What a cache did for a model so far.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CacheReport {
-    /// The model's file in the folder.
-    pub path: PathBuf,
-    /// What it was.
-    pub outcome: CacheOutcome,
-    /// How many packed constants came from it.
-    pub restored: usize,
-    /// How many had to be packed.
-    pub packed: usize,
-    /// Why the file could not be written, if it had to be and could not.
-    pub not_saved: Option<String>,
-}
-
-impl CacheReport {
-    /// What the user should know.
-    pub fn notices(&self) -> impl Iterator<Item = String> {
-        let path = self.path.display();
-        let rebuilt = match &self.outcome {
-            CacheOutcome::Rebuilt(why) => {
-                Some(format!("the cache's file {path} is made again: {why}"))
-            }
-            CacheOutcome::Miss | CacheOutcome::Hit => None,
-        };
-        let not_saved = self
-            .not_saved
-            .as_ref()
-            .map(|why| format!("the cache's file {path} is not saved: {why}"));
-        rebuilt.into_iter().chain(not_saved)
-    }
-}
 
 /// The cache of one model.
 #[derive(Debug)]
 pub struct Cache {
-    path: PathBuf,
+    home: Home,
     key: Key,
     /// Its bytes stay where they are, so that nothing else can seem to lie in the file.
     source: ModelSource,
@@ -136,6 +43,17 @@ pub struct Cache {
     state: Mutex<State>,
     restored: AtomicUsize,
     packed: AtomicUsize,
+}
+
+/// Where what is made is kept.
+#[derive(Debug)]
+enum Home {
+    /// A file of its own.
+    File(PathBuf),
+    /// A model file, with the graph; in memory alone where it has no path.
+    Model(Box<Contents>, Option<PathBuf>),
+    /// A model file that was prepared, and stays as it is.
+    Prepared,
 }
 
 #[derive(Debug)]
@@ -153,48 +71,41 @@ struct State {
 }
 
 impl Cache {
-    /// The cache of the model of `source`.
+    /// The cache of the model of `source`: a file in the folder of the options, or what the model file itself was prepared with.
     ///
     /// # Errors
-    /// There is no such folder, somebody with a newer version wrote in it, or this system has no caches.
-    pub fn open(options: &CacheOptions, source: ModelSource) -> Result<Arc<Self>, CacheError> {
-        let CacheOptions { dir, version } = options;
-        let no_folder = |reason: String| CacheError::NoFolder { dir: dir.clone(), reason };
-        let found = dir.metadata().map_err(|error| no_folder(error.to_string()))?;
-        if !found.is_dir() {
-            return Err(no_folder("it is no folder".to_owned()));
+    /// There is no such folder, somebody with a newer version wrote in it, this system has no caches, or what a model file was
+    /// prepared with is damaged.
+    pub fn of(
+        options: Option<&CacheOptions>,
+        source: &ModelSource,
+    ) -> Result<Option<Arc<Self>>, CacheError> {
+        match options {
+            Some(options) => Self::open(options, source.clone()).map(Some),
+            None => Self::prepared(source.bytes()),
         }
-        let code = Code::loaded();
-        let own = code.file_of(code::anchor()).ok_or(CacheError::Unsupported)?;
-        let path = dir.join(source.file_name());
+    }
+
+    /// The cache of the model of `source`, in a folder.
+    fn open(options: &CacheOptions, source: ModelSource) -> Result<Arc<Self>, CacheError> {
+        check_folder(&options.dir)?;
+        let path = options.dir.join(source.file_name());
         let found = Stored::open(&path);
         let known = found.as_ref().ok().and_then(Option::as_ref).map(|stored| &stored.key);
-        let key = Key {
-            version: *version,
-            sdk: env!("CARGO_PKG_VERSION").to_owned(),
-            isa: format!("{:?}", udo_simd::isa()),
-            code: own,
-            content: source.content(known),
-            stamp: source.stamp(),
-        };
-        let (stored, outcome) = match found {
-            Ok(None) => (None, CacheOutcome::Miss),
-            Err(reason) => (None, CacheOutcome::Rebuilt(reason)),
-            Ok(Some(stored)) => match stored.key.differs(&key) {
-                None => (Some(stored), CacheOutcome::Hit),
-                Some(_) if stored.key.version > *version => {
-                    let found = stored.key.version;
-                    return Err(CacheError::Newer { path, found, wanted: *version });
-                }
-                Some(what) => (None, CacheOutcome::Rebuilt(format!("it is of {what}"))),
-            },
-        };
+        let content = source.content(known);
+        let (code, key) = Key::now(options.version, content, source.stamp())?;
+        let found = Found::of(found, &path, &key)?;
+        Ok(Self::new(Home::File(path), (code, key), source, found))
+    }
+
+    fn new(home: Home, (code, key): (Code, Key), source: ModelSource, found: Found) -> Arc<Self> {
+        let Found { stored, outcome } = found;
         // A file that was too young to go by its times may be old enough now.
         let is_stale = stored.as_ref().is_none_or(|s| s.key.stamp.is_none() && key.stamp.is_some());
         let (stored, (made, kept)) = (stored.map(Arc::new), Default::default());
         let state = Mutex::new(State { outcome, not_saved: None, stored, made, kept, is_stale });
         let (restored, packed) = Default::default();
-        Ok(Arc::new(Self { path, key, source, code, state, restored, packed }))
+        Arc::new(Self { home, key, source, code, state, restored, packed })
     }
 
     /// Looks at all that the file has, by all threads: what is damaged is made again.
@@ -227,33 +138,66 @@ impl Cache {
         Some(tensor)
     }
 
+    /// Lets go of a constant that nobody wants after all.
+    pub(crate) fn let_go(&self, tensor: &Tensor) {
+        if let Some(id) = tensor.stable() {
+            self.lock().kept.remove(&id);
+        }
+    }
+
     /// Writes the file, if it lacks something that was made. What goes wrong is said in the report.
     pub fn save(&self) {
         let mut state = self.lock();
-        let kept = std::mem::take(&mut state.kept);
+        if matches!(&self.home, Home::Model(_, None)) {
+            return;
+        }
+        let held = state.held();
         if !std::mem::take(&mut state.is_stale) {
             return;
         }
-        let held = |(id, packed): (&u128, &Weak<PackedBytes>)| Some((*id, packed.upgrade()?));
-        let mut held: Held = state.made.iter().filter_map(held).collect();
-        held.extend(kept.into_iter().filter_map(|(id, tensor)| {
-            let bytes = tensor.size_bytes();
-            let of: SharedBytes = Arc::new(tensor);
-            Some((id, Arc::new(PackedBytes::shared(&of, 0..bytes)?)))
-        }));
-        let written = write::write(&self.path, &self.key, &held, state.stored.as_deref());
+        let written = match &self.home {
+            Home::File(path) => write::write(path, &self.key, &held, state.stored.as_deref())
+                .map_err(|error| error.to_string()),
+            Home::Model(contents, Some(path)) => {
+                model_file::write(contents, path, &self.key, &held, state.stored.as_deref())
+            }
+            Home::Model(_, None) | Home::Prepared => return,
+        };
         drop(held);
         if written.is_ok() {
-            state.stored = Stored::open(&self.path).ok().flatten().map(Arc::new);
+            state.stored = self.written();
         }
-        state.not_saved = written.err().map(|error| error.to_string());
+        state.not_saved = written.err();
+    }
+
+    /// The file as it is now.
+    fn written(&self) -> Option<Arc<Stored>> {
+        let stored = match &self.home {
+            Home::File(path) => Stored::open(path).ok().flatten(),
+            Home::Model(_, Some(path)) => model_file::open(path).ok().flatten(),
+            Home::Model(_, None) | Home::Prepared => None,
+        };
+        stored.map(Arc::new)
+    }
+
+    /// Why the model cannot be used: what its file was prepared with is damaged.
+    ///
+    /// # Errors
+    /// As it says.
+    pub(crate) fn check(&self) -> Result<(), CacheError> {
+        match (&self.home, &self.lock().outcome) {
+            (Home::Prepared, CacheOutcome::Rebuilt(reason)) => {
+                Err(model_file::damaged(reason.clone()))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// What it did so far.
     pub fn report(&self) -> CacheReport {
         let state = self.lock();
         CacheReport {
-            path: self.path.clone(),
+            path: self.path().to_owned(),
             outcome: state.outcome.clone(),
             restored: self.restored.load(Ordering::Relaxed),
             packed: self.packed.load(Ordering::Relaxed),
@@ -261,9 +205,12 @@ impl Cache {
         }
     }
 
-    /// The model's file in the folder.
-    pub fn path(&self) -> &Path {
-        &self.path
+    /// The model's file in the folder; empty where there is none.
+    fn path(&self) -> &Path {
+        match &self.home {
+            Home::File(path) | Home::Model(_, Some(path)) => path,
+            Home::Model(_, None) | Home::Prepared => Path::new(""),
+        }
     }
 
     fn stored(&self) -> Option<Arc<Stored>> {
@@ -283,6 +230,54 @@ impl Cache {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+impl State {
+    /// All that is to be saved; what constants were computed of others is let go with it.
+    fn held(&mut self) -> Held {
+        let made = |(id, packed): (&u128, &Weak<PackedBytes>)| Some((*id, packed.upgrade()?));
+        let mut held: Held = self.made.iter().filter_map(made).collect();
+        held.extend(std::mem::take(&mut self.kept).into_iter().filter_map(|(id, tensor)| {
+            let bytes = tensor.size_bytes();
+            let of: SharedBytes = Arc::new(tensor);
+            Some((id, Arc::new(PackedBytes::shared(&of, 0..bytes)?)))
+        }));
+        held
+    }
+}
+
+/// What there was in a folder.
+struct Found {
+    stored: Option<Stored>,
+    outcome: CacheOutcome,
+}
+
+impl Found {
+    fn of(
+        found: Result<Option<Stored>, String>,
+        path: &Path,
+        key: &Key,
+    ) -> Result<Self, CacheError> {
+        let rebuilt = |reason| Self { stored: None, outcome: CacheOutcome::Rebuilt(reason) };
+        let (path, wanted) = (path.to_owned(), key.version);
+        Ok(match found {
+            Ok(None) => Self { stored: None, outcome: CacheOutcome::Miss },
+            Err(reason) => rebuilt(reason),
+            Ok(Some(stored)) => match stored.key.differs(key) {
+                None => Self { stored: Some(stored), outcome: CacheOutcome::Hit },
+                Some(_) if stored.key.version > wanted => {
+                    return Err(CacheError::Newer { path, found: stored.key.version, wanted });
+                }
+                Some(what) => rebuilt(format!("it is of {what}")),
+            },
+        })
+    }
+}
+
+fn check_folder(dir: &Path) -> Result<(), CacheError> {
+    let no_folder = |reason: String| CacheError::NoFolder { dir: dir.to_owned(), reason };
+    let found = dir.metadata().map_err(|error| no_folder(error.to_string()))?;
+    if found.is_dir() { Ok(()) } else { Err(no_folder("it is no folder".to_owned())) }
 }
 
 impl PackCache for Cache {

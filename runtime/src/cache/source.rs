@@ -15,6 +15,7 @@ const YOUNG: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug)]
 pub struct ModelSource {
     bytes: ModelBytes,
+    /// Where there is none, constants are known by their elements.
     path: Option<PathBuf>,
     stamp: Option<Stamp>,
 }
@@ -41,6 +42,11 @@ impl ModelSource {
         Self { bytes, path: None, stamp: None }
     }
 
+    /// No file: constants are known by their elements, wherever these lie.
+    pub(super) fn by_content() -> Self {
+        Self::of_bytes(ModelBytes::copy_of(&[]))
+    }
+
     /// The bytes.
     pub fn bytes(&self) -> &ModelBytes {
         &self.bytes
@@ -52,8 +58,7 @@ impl ModelSource {
             return format!("model-{:032x}.udc", sum128(self.bytes.as_ref()));
         };
         let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-        let is_plain = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        let stem: String = stem.chars().filter(is_plain).take(64).collect();
+        let stem = plain(&stem);
         let whole = path.canonicalize().unwrap_or_else(|_| path.clone());
         format!("{stem}-{:032x}.udc", sum128(whole.as_os_str().as_encoded_bytes()))
     }
@@ -94,6 +99,12 @@ impl ModelSource {
             None => format!("sum {:032x} {};", sum128(elements), elements.len()),
         }
     }
+}
+
+/// A name without what file systems may not like.
+pub(super) fn plain(name: &str) -> String {
+    let is_plain = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    name.chars().filter(is_plain).take(64).collect()
 }
 
 /// What the system says of a file: a change of its bytes changes it, unless they were written just now.

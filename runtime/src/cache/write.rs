@@ -28,12 +28,26 @@ pub(super) fn write(
     held: &Held,
     earlier: Option<&Stored>,
 ) -> io::Result<()> {
+    let all = with_kept(held, earlier);
+    in_place(path, |out| write_to(out, key, &all))
+}
+
+/// What is held, with what an earlier file has besides.
+pub(super) fn with_kept(held: &Held, earlier: Option<&Stored>) -> Held {
     let mut all = held.clone();
     all.extend(kept(held, earlier));
+    all
+}
+
+/// Has a file written beside `path`, and put in its place once it is whole.
+pub(super) fn in_place(
+    path: &Path,
+    write: impl FnOnce(&mut File) -> io::Result<()>,
+) -> io::Result<()> {
     remove_abandoned(path);
     let part = part(path);
     let written = File::create_new(&part).and_then(|mut out| {
-        write_to(&mut out, key, &all)?;
+        write(&mut out)?;
         out.sync_all()?;
         fs::rename(&part, path)
     });

@@ -10,6 +10,7 @@ pub(crate) mod checksum;
 mod combine;
 mod error;
 mod form;
+mod prepared;
 mod read;
 pub(crate) mod safetensors;
 mod stage;

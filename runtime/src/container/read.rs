@@ -14,6 +14,7 @@ use super::form::{
     AttrForm, DimForm, ExtentForm, GraphForm, NetworkForm, NodeForm, SectionForm, TensorForm,
     TypeForm, ValueForm,
 };
+use super::prepared::{self, is_of_section};
 use super::safetensors::{self, Entry, Header};
 use super::stage::{self, BoundStage};
 use super::{
@@ -31,8 +32,10 @@ const UNCHECKED: bool = cfg!(fuzzing);
 pub struct Container {
     networks: Vec<Network<usize>>,
     graphs: Vec<GraphForm>,
-    sections: Vec<SectionForm>,
-    tensors: Tensors,
+    pub(super) sections: Vec<SectionForm>,
+    pub(super) tensors: Tensors,
+    /// What stands for graphs and their tensors.
+    pub(super) content: u128,
 }
 
 impl Container {
@@ -56,11 +59,14 @@ impl Container {
         let networks: Vec<NetworkForm> = parsed(&metadata, key::NETWORKS)?;
         let graphs: Vec<GraphForm> = parsed(&metadata, key::GRAPHS)?;
         let sections: Vec<SectionForm> = parsed(&metadata, key::SECTIONS)?;
-        let sums = parsed(&metadata, key::TENSORS)?;
+        let sums: BTreeMap<String, String> = parsed(&metadata, key::TENSORS)?;
+        let of_graphs = sums.iter().filter(|(name, _)| !is_of_section(&sections, name));
+        let text = metadata.get(key::GRAPHS).map_or("", String::as_str);
+        let content = prepared::content(text, of_graphs.map(|(name, sum)| (&**name, &**sum)));
         let file = bytes.0.clone();
         let tensors = Tensors { file, entries: tensors, sums, made: Mutex::default() };
         let networks = networks.into_iter().map(network).collect();
-        let container = Self { networks, graphs, sections, tensors };
+        let container = Self { networks, graphs, sections, tensors, content };
         container.check_networks()?;
         Ok(container)
     }
@@ -278,7 +284,7 @@ fn network(form: NetworkForm) -> Network<usize> {
 
 /// The tensors of a file. Each is made once, however many values have its elements.
 #[derive(Debug)]
-struct Tensors {
+pub(super) struct Tensors {
     file: Bytes,
     entries: HashMap<String, Entry>,
     sums: BTreeMap<String, String>,
@@ -286,6 +292,12 @@ struct Tensors {
 }
 
 impl Tensors {
+    /// The bytes of a section where they lie, at which nobody looked.
+    pub(super) fn bytes(&self, section: &SectionForm) -> Option<ModelBytes> {
+        let entry = self.entries.get(&section.tensor)?;
+        Some(ModelBytes(self.file.slice(entry.bytes.clone())))
+    }
+
     fn get(&self, place: Arguments<'_>, form: &TensorForm) -> Result<Tensor, ContainerError> {
         let elements = self.elements(place, &form.tensor)?;
         let wanted = |error: &dyn std::fmt::Display| {

@@ -15,7 +15,7 @@ use super::form::{
     TensorForm, TypeForm, ValueForm,
 };
 use super::safetensors::{MAX_HEADER_BYTES, METADATA, START, dtype_name};
-use super::{ContainerError, Contents, FORMAT, Section, StoredGraph, VERSION, key};
+use super::{ContainerError, Contents, FORMAT, Section, StoredGraph, VERSION, key, prepared};
 use crate::graph::{Attr, DimSpec, Graph, Node, PerValue, Source, TensorType, Value};
 use crate::memory::{ALIGN_BYTES, Tensor};
 
@@ -63,28 +63,33 @@ fn part(path: &Path) -> PathBuf {
 }
 
 /// A file that is laid out.
-struct Layout {
+pub(super) struct Layout {
     /// Padded, so that the elements behind it are aligned.
     header: String,
     /// The elements in order, and how many zeros stand behind them.
     tensors: Vec<(Tensor, usize)>,
+    /// What stands for graphs and their tensors.
+    pub(super) content: u128,
 }
 
 impl Layout {
-    fn of(contents: &Contents) -> Result<Self, ContainerError> {
+    pub(super) fn of(contents: &Contents) -> Result<Self, ContainerError> {
         let mut blobs = Blobs::default();
         let mut metadata =
             vec![(key::FORMAT, FORMAT.to_owned()), (key::VERSION, VERSION.to_string())];
         let (networks, graphs) = networks(contents, &mut blobs)?;
+        let graphs = json(&graphs)?;
+        let sums = blobs.sums();
+        let content = prepared::content(&graphs, sums.iter().map(|(name, sum)| (*name, &**sum)));
         let sections: Vec<SectionForm> =
             contents.sections.iter().map(|section| blobs.section(section)).collect();
-        metadata.push((key::GRAPHS, json(&graphs)?));
+        metadata.push((key::GRAPHS, graphs));
         metadata.push((key::NETWORKS, json(&networks)?));
         metadata.push((key::SECTIONS, json(&sections)?));
         metadata.push((key::TENSORS, json(&blobs.sums())?));
         let all = key::sum(metadata.iter().map(|(key, text)| (*key, text.as_str())));
         metadata.push((key::CHECKSUM, hex(all)));
-        blobs.layout(&metadata)
+        blobs.layout(&metadata, content)
     }
 
     fn write(&self, out: &mut impl Write) -> io::Result<()> {
@@ -294,7 +299,7 @@ impl Blobs {
 
     /// Large tensors first, as they came, each aligned; then the small ones, those of wide elements first, so that each is
     /// aligned for its own.
-    fn layout(self, metadata: &[(&str, String)]) -> Result<Layout, ContainerError> {
+    fn layout(self, metadata: &[(&str, String)], content: u128) -> Result<Layout, ContainerError> {
         let Self { all, names, .. } = self;
         let (large, mut small): (Vec<_>, Vec<_>) =
             all.into_iter().partition(|blob| blob.tensor.size_bytes() >= SMALL_BYTES);
@@ -317,7 +322,7 @@ impl Blobs {
             header.tensor(&blob.name, blob.tensor.dtype(), blob.tensor.dims(), len)?;
             tensors.push((blob.tensor, 0));
         }
-        Ok(Layout { header: header.finish()?, tensors })
+        Ok(Layout { header: header.finish()?, tensors, content })
     }
 }
 

@@ -22,9 +22,10 @@ impl AsRef<[u8]> for Owned {
 }
 
 impl ModelBytes {
-    /// A copy of bytes.
+    /// A copy of bytes, aligned where there is memory for that.
     pub fn copy_of(bytes: &[u8]) -> Self {
-        Self(Bytes::copy_from_slice(bytes))
+        let copy = Buffer::of(bytes).map(|buffer| Bytes::from_owner(Owned(buffer)));
+        Self(copy.unwrap_or_else(|_| Bytes::copy_from_slice(bytes)))
     }
 
     /// The bytes of a file, mapped where that can be: it has to stay as it is for as long as they are used.

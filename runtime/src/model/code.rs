@@ -12,6 +12,7 @@ impl CompileError {
             Self::Memory(_) | Self::Elements(_) => ErrorCode::OutOfMemory,
             Self::Threads(_) => ErrorCode::InvalidArgument,
             Self::Resolve(_) | Self::Place(_) | Self::FastMath { .. } => ErrorCode::Unsupported,
+            Self::Cache(error) => error.code(),
             Self::Device(error) => error.code(),
             Self::Pass(_) | Self::Plan(_) => ErrorCode::Internal,
         }

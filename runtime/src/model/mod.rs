@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use udo_api::{Core, CoreKind, FastMath, Shape};
 
-use crate::cache::{Cache, CacheReport};
+use crate::cache::{Cache, CacheError, CacheReport};
 use crate::device::{self, Coherence, Device, Devices};
 use crate::graph::Graph;
 use crate::memory::{Budget, Limit, TensorError};
@@ -100,6 +100,9 @@ pub enum CompileError {
     /// There would be no memory for a session.
     #[error(transparent)]
     Memory(#[from] SessionError),
+    /// What its file was prepared with is damaged.
+    #[error(transparent)]
+    Cache(#[from] CacheError),
     /// There is no such device.
     #[error(transparent)]
     Device(#[from] device::Error),
@@ -205,6 +208,7 @@ impl Model {
             (Plans::PerShapes(Box::new(planner)), report, Vec::new())
         };
         if let Some(cache) = registry.cache() {
+            cache.check()?;
             report.notices.extend(cache.report().notices());
         }
         let shapes_kept = options.shapes_kept;
@@ -279,6 +283,15 @@ impl Model {
     /// run says, it says which, and plans have reports of their own.
     pub fn report(&self) -> &Report {
         &self.0.report
+    }
+
+    /// The bytes of a model file with the graph and all that is packed for it by now, for
+    /// [`Runtime::load_bytes`](crate::runtime::Runtime::load_bytes) of another process.
+    ///
+    /// # Errors
+    /// The model was not loaded or compiled as one that can be exported, or is too large for such a file.
+    pub fn export(&self) -> Result<Vec<u8>, CacheError> {
+        self.0.cache.as_ref().ok_or(CacheError::NotExportable)?.export()
     }
 
     /// What the cache of its runtime's file did so far, if it has one.

@@ -78,6 +78,10 @@ impl Registry {
         for id in (0..graph.nodes.len()).rev().map(NodeId::at) {
             let Ok(bound) = graph.node(id) else { continue };
             if bound.is_folded && !graph.is_small(bound) && !self.goes_again(graph, id, &readers) {
+                let made = graph.node(id).ok().and_then(|bound| graph.known(bound.node.output(0)));
+                if let (Some(cache), Some(made)) = (self.cache(), made) {
+                    cache.let_go(made);
+                }
                 graph.unfold(id);
             }
         }

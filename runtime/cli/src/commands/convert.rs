@@ -6,13 +6,19 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::{Value, json};
 use udo_generator::{Mode, Source};
-use udo_runtime::container::{self, Contents, Extent, Network, Provenance, Stage, StoredGraph};
+use udo_runtime::cache::Cache;
+use udo_runtime::container::{
+    self, BoundStage, Container, Contents, Extent, Network, Provenance, Section, Stage, StoredGraph,
+};
 use udo_runtime::graph::{Graph, ValueId};
 use udo_runtime::import::{ImportOptions, PackagedOp, Reading};
+use udo_runtime::memory::ModelBytes;
+use udo_runtime::model::{Model, Options};
+use udo_runtime::registry::Registry;
 use udo_runtime::resolve::{BindOptions, MissingOp, ResolveError};
 
 use super::Run;
-use crate::model_flags::{container_failure, import, open, packaged};
+use crate::model_flags::{compile_failure, container_failure, import, open, packaged};
 use crate::output::{Failure, Outcome, print_json};
 
 /// Make a model file (.udm) of a model
@@ -26,6 +32,7 @@ use crate::output::{Failure, Outcome, print_json};
   udo convert model.onnx -o m.udm --input-shape x=1,3,224,224       one stage, of that shape
   udo convert model.onnx --input-shape x=1,80 --input-shape x=1..8,80   two stages: an input's second shape begins the next
   udo convert model.onnx --config Softmax_Htp.json                  operators of a package that is not written yet
+  udo convert model.onnx --prepare                                  with what kernels of this machine pack of the weights
   udo convert model.onnx --dry-run                                  which operators are missing")]
 pub(crate) struct Convert {
     /// The model: an ONNX file, or a printed graph
@@ -48,6 +55,9 @@ pub(crate) struct Convert {
     /// A config that describes operators of your own, whose libraries need not be there yet
     #[arg(long = "config", value_name = "FILE")]
     configs: Vec<PathBuf>,
+    /// Put in what kernels of this machine pack of the weights, so that loads on machines like it need not
+    #[arg(long)]
+    prepare: bool,
     /// List the operators that are missing, and write nothing
     #[arg(long)]
     dry_run: bool,
@@ -98,7 +108,10 @@ impl Run for Convert {
             return self.say_missing(missing);
         }
         refuse(missing)?;
-        let contents = self.contents(graph)?;
+        let mut contents = self.contents(graph)?;
+        if self.prepare {
+            contents.sections.push(self.prepared(&contents, registry)?);
+        }
         let output = self.output.clone().unwrap_or_else(|| self.model.with_extension("udm"));
         let written = contents.write(&output);
         written.map_err(|error| container_failure(&output, error))?;
@@ -135,6 +148,27 @@ impl Convert {
         let stem = || self.model.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let name = self.name.clone().unwrap_or_else(stem);
         Ok(Contents { networks: vec![Network { name, stages }], sections: Vec::new() })
+    }
+
+    /// What is packed for all stages, each of which is compiled for that.
+    fn prepared(&self, contents: &Contents, mut registry: Registry) -> Result<Section, Failure> {
+        let failure = |error| container_failure(&self.model, error);
+        let bytes = contents.to_bytes().map_err(failure)?;
+        let container = Container::read(&ModelBytes::copy_of(&bytes)).map_err(failure)?;
+        let cache = Cache::of_contents(contents.clone())?;
+        registry.use_cache(&cache);
+        let mut models = Vec::new();
+        for network in container.networks() {
+            for stage in &network.stages {
+                let BoundStage { graph, ranges } =
+                    container.bound(stage, &network.name).map_err(failure)?;
+                let bind = BindOptions { ranges, ..BindOptions::default() };
+                let options = Options { bind, ..Options::default() };
+                let compiled = Model::compile(graph, &mut registry, &options);
+                models.push(compiled.map_err(|error| compile_failure(error, &registry))?);
+            }
+        }
+        Ok(cache.section()?)
     }
 
     /// What decided what is in the file, as it was given.

@@ -168,7 +168,7 @@ impl<'a> Product<'a> {
     /// A normalization, whose scales are weights and whose bias is one.
     fn normalization(node: Candidate<'a>) -> Option<Self> {
         let own = floats(&node, 1)?;
-        let count = own.dims().iter().product();
+        let count: usize = own.dims().iter().product();
         let (dims, period, first) = ([count, 1, 1], count, Side::Results);
         let weights = Weights { port: 1, own, dims, period, first, groups: 1 };
         let last_axes = node.input(0).rank().checked_sub(1)?;
