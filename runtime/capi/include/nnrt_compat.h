@@ -7,7 +7,7 @@
  * Where NNRt's document and its code differ, or both leave a choice, docs/nnrt-bmruntime.md says what is done here. In short:
  * - NULL is refused as OH_NN_INVALID_PARAMETER. What is handed out through `T **` needs a NULL there.
  * - Asynchronous runs work. A build that failed may be corrected and tried again.
- * - OH_NN_UNSUPPORTED is for what this runtime cannot be asked for: performance modes, half precision, caches, extensions.
+ * - OH_NN_UNSUPPORTED is for what this runtime cannot be asked for: performance modes, half precision, extensions.
  * - Codes are all that NNRt has for errors. Define NNRT_COMPAT_LOG(text) before including this to see what they were.
  */
 #ifndef NNRT_COMPAT_H
@@ -189,6 +189,8 @@ typedef struct OH_NNCompilation {
     size_t buffer_size, device;
     OH_NN_Priority priority;
     udo_model_t *model;
+    char *cache;
+    uint32_t cache_version;
 } OH_NNCompilation;
 
 typedef struct NN_Tensor {
@@ -872,6 +874,7 @@ static inline void OH_NNCompilation_Destroy(OH_NNCompilation **compilation) {
     if (compilation == NULL || *compilation == NULL) return;
     udo_model_release((*compilation)->model);
     free((*compilation)->path);
+    free((*compilation)->cache);
     free(*compilation);
     *compilation = NULL;
 }
@@ -892,12 +895,23 @@ static inline OH_NN_ReturnCode nnrt_compat_without(const OH_NNCompilation *compi
 static inline OH_NN_ReturnCode OH_NNCompilation_ExportCacheToBuffer(
     OH_NNCompilation *compilation, const void *buffer, size_t length, size_t *modelSize) {
     if (compilation == NULL || buffer == NULL || length == 0 || modelSize == NULL) return OH_NN_INVALID_PARAMETER;
-    return nnrt_compat_refuse(OH_NN_UNSUPPORTED, "the C API exports no models");
+    if (compilation->model == NULL) return nnrt_compat_refuse(OH_NN_OPERATION_FORBIDDEN, "the compilation is not built");
+    OH_NN_ReturnCode code = nnrt_compat_code(udo_model_export(compilation->model, NULL, 0, modelSize));
+    if (code != OH_NN_SUCCESS) return code;
+    /* Theirs takes what it writes to as const. */
+    return nnrt_compat_code(udo_model_export(compilation->model, (void *)(uintptr_t)buffer, length, modelSize));
 }
 
 static inline OH_NN_ReturnCode OH_NNCompilation_ImportCacheFromBuffer(
     OH_NNCompilation *compilation, const void *buffer, size_t modelSize) {
-    return nnrt_compat_without(compilation, buffer != NULL && modelSize > 0, "the C API imports no caches");
+    if (compilation == NULL || buffer == NULL || modelSize == 0) return OH_NN_INVALID_PARAMETER;
+    OH_NN_ReturnCode code = nnrt_compat_unbuilt(compilation);
+    if (code != OH_NN_SUCCESS) return code;
+    if (compilation->source != NULL || compilation->path != NULL || compilation->buffer != NULL)
+        return nnrt_compat_refuse(OH_NN_INVALID_PARAMETER, "the compilation is of something else already");
+    compilation->buffer = buffer;
+    compilation->buffer_size = modelSize;
+    return OH_NN_SUCCESS;
 }
 
 static inline OH_NN_ReturnCode OH_NNCompilation_AddExtensionConfig(
@@ -913,8 +927,16 @@ static inline OH_NN_ReturnCode OH_NNCompilation_SetDevice(OH_NNCompilation *comp
 }
 
 static inline OH_NN_ReturnCode OH_NNCompilation_SetCache(OH_NNCompilation *compilation, const char *cachePath, uint32_t version) {
-    (void)version;
-    return nnrt_compat_without(compilation, cachePath != NULL, "the C API has no cache");
+    if (cachePath == NULL) return OH_NN_INVALID_PARAMETER;
+    OH_NN_ReturnCode code = nnrt_compat_unbuilt(compilation);
+    if (code != OH_NN_SUCCESS) return code;
+    char *copy = (char *)malloc(strlen(cachePath) + 1);
+    if (copy == NULL) return OH_NN_MEMORY_ERROR;
+    strcpy(copy, cachePath);
+    free(compilation->cache);
+    compilation->cache = copy;
+    compilation->cache_version = version;
+    return OH_NN_SUCCESS;
 }
 
 static inline OH_NN_ReturnCode OH_NNCompilation_SetPerformanceMode(OH_NNCompilation *compilation, OH_NN_PerformanceMode performanceMode) {
@@ -947,6 +969,9 @@ static inline OH_NN_ReturnCode OH_NNCompilation_Build(OH_NNCompilation *compilat
     memset(&options, 0, sizeof options);
     options.size = sizeof options;
     options.cores = cores[kind];
+    options.cache_dir = compilation->cache;
+    options.cache_version = compilation->cache_version;
+    options.is_exportable = 1;
     udo_runtime_t *runtime = nnrt_compat_devices()->runtime;
     if (compilation->source != NULL)
         return nnrt_compat_code(udo_model_compile(runtime, compilation->source->graph, &options, &compilation->model));
@@ -955,7 +980,8 @@ static inline OH_NN_ReturnCode OH_NNCompilation_Build(OH_NNCompilation *compilat
     if (compilation->buffer != NULL)
         return nnrt_compat_code(udo_model_load_bytes(
             runtime, compilation->buffer, compilation->buffer_size, &options, &compilation->model));
-    return nnrt_compat_refuse(OH_NN_UNSUPPORTED, "the C API has no cache to build of");
+    if (compilation->cache != NULL) return nnrt_compat_code(udo_model_restore(runtime, NULL, &options, &compilation->model));
+    return nnrt_compat_refuse(OH_NN_INVALID_PARAMETER, "there is neither a model nor a cache to build of");
 }
 
 /* ---- Tensors ---- */

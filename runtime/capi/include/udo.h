@@ -116,6 +116,24 @@
 // One byte, 0 or 1.
 #define UDO_DTYPE_BOOL 13
 
+// The model has none.
+#define UDO_CACHE_NONE 0
+
+// It had nothing of the model.
+#define UDO_CACHE_MISS 1
+
+// It had a file of the model.
+#define UDO_CACHE_HIT 2
+
+// Its file was damaged, older, or of something else, and was made again.
+#define UDO_CACHE_REBUILT 3
+
+// What the model file was prepared with is for another machine or library, and was not used.
+#define UDO_CACHE_UNFIT 4
+
+// The model is there, but the file could not be written.
+#define UDO_CACHE_SAVE_FAILED 5
+
 // The model's own.
 #define UDO_LAYOUT_AS_GIVEN 0
 
@@ -305,6 +323,8 @@ typedef struct {
     // Bytes of both.
     uint64_t bytes;
 } udo_copies_t;
+// What the cache of a model was: one of `UDO_CACHE_*`.
+typedef uint32_t udo_cache_outcome_t;
 
 // What is in fresh memory: one of `UDO_CONTENTS_*`.
 typedef uint32_t udo_contents_t;
@@ -417,6 +437,13 @@ typedef struct {
     const udo_named_dim_t *dims;
     // How many there are.
     size_t dim_count;
+    // The folder where what is packed of the model is kept for the next process, which is there; NULL is for none.
+    const char *cache_dir;
+    // Your own count of what is in that folder: what an older one left is made again, and a newer one is refused.
+    uint32_t cache_version;
+    // Other than 0: the model holds its graph, so that it can be exported, and that cache holds it as well, so that
+    // `udo_model_restore` needs nothing else.
+    uint32_t is_exportable;
 } udo_load_options_t;
 
 // What matters most: one of `UDO_PRIORITY_*`.
@@ -736,6 +763,35 @@ udo_error_t *udo_model_output_spec(const udo_model_t *model,
 // Releases a model; NULL is fine.
 void udo_model_release(udo_model_t *model);
 
+// Makes the model that an earlier process left in the folder `options->cache_dir`: one that was compiled of a graph, or loaded
+// as one that can be exported. `name` is what the graph was called; NULL is for the only one there is.
+udo_error_t *udo_model_restore(const udo_runtime_t *runtime,
+                               const char *name,
+                               const udo_load_options_t *options,
+                               udo_model_t **out);
+
+// Writes a model that was loaded or compiled as one that can be exported into `bytes`, with all that is packed for it:
+// `udo_model_load_bytes` takes it, in this process or another. `out` gets how many bytes that are; where `bytes` is NULL and `len`
+// 0, nothing else happens, and fewer than those are refused.
+udo_error_t *udo_model_export(const udo_model_t *model,
+                              void *bytes,
+                              size_t len,
+                              size_t *out);
+
+// Counts what the model's cache gave so far; nothing where it has none.
+udo_error_t *udo_model_cache_restored(const udo_model_t *model, size_t *out);
+
+// Counts what had to be packed so far although the model has a cache, as that did not have it.
+udo_error_t *udo_model_cache_packed(const udo_model_t *model, size_t *out);
+
+// What the model's cache was, and whether its file could be written.
+udo_error_t *udo_model_cache_outcome(const udo_model_t *model, udo_cache_outcome_t *out);
+
+// Why the cache's file was made again or not saved when the model was made; NULL where all went well. The text is the model's and
+// goes with it.
+udo_error_t *udo_model_cache_warning(const udo_model_t *model,
+                                     const char **out);
+
 // Opens the networks of a model's file, which is read alone, and stays as it is for as long as they are there.
 udo_error_t *udo_networks_open_file(const udo_runtime_t *runtime,
                                     const char *path,
@@ -874,7 +930,8 @@ udo_error_t *udo_support_reason(const udo_support_t *support, size_t index, cons
 // Releases what a device takes; NULL is fine.
 void udo_support_release(udo_support_t *support);
 
-// Makes a model of a finished graph, any number of times; the graph may go then. Options are those of loading.
+// Makes a model of a finished graph, any number of times; the graph may go then. Options are those of loading; a cache
+// holds the graph as well, so that `udo_model_restore` needs nothing else.
 udo_error_t *udo_model_compile(const udo_runtime_t *runtime,
                                const udo_graph_t *graph,
                                const udo_load_options_t *options,

@@ -82,6 +82,21 @@ pub const UDO_DTYPE_U64: u32 = 12;
 /// One byte, 0 or 1.
 pub const UDO_DTYPE_BOOL: u32 = 13;
 
+/// What the cache of a model was: one of `UDO_CACHE_*`.
+pub type CacheOutcomeCode = u32;
+/// The model has none.
+pub const UDO_CACHE_NONE: u32 = 0;
+/// It had nothing of the model.
+pub const UDO_CACHE_MISS: u32 = 1;
+/// It had a file of the model.
+pub const UDO_CACHE_HIT: u32 = 2;
+/// Its file was damaged, older, or of something else, and was made again.
+pub const UDO_CACHE_REBUILT: u32 = 3;
+/// What the model file was prepared with is for another machine or library, and was not used.
+pub const UDO_CACHE_UNFIT: u32 = 4;
+/// The model is there, but the file could not be written.
+pub const UDO_CACHE_SAVE_FAILED: u32 = 5;
+
 /// The order of dimensions: one of `UDO_LAYOUT_*`.
 pub type LayoutCode = u32;
 /// The model's own.

@@ -354,7 +354,8 @@ pub extern "C" fn udo_support_release(support: Option<Box<Support>>) {
     release(support);
 }
 
-/// Makes a model of a finished graph, any number of times; the graph may go then. Options are those of loading.
+/// Makes a model of a finished graph, any number of times; the graph may go then. Options are those of loading; a cache
+/// holds the graph as well, so that `udo_model_restore` needs nothing else.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_model_compile(
     runtime: Option<&Runtime>,
@@ -369,7 +370,7 @@ pub extern "C" fn udo_model_compile(
         for (name, range) in graph.ranges() {
             options.compile.bind.ranges.entry(name).or_insert(range);
         }
-        let compiled = runtime.0.compile(graph.graph().clone(), &options.compile)?;
+        let compiled = runtime.0.compile_with(graph.graph().clone(), &options)?;
         hand_out(out, model::of(compiled)?);
         Ok(())
     })

@@ -4,9 +4,10 @@ use std::ffi::{CString, c_char};
 use std::mem::MaybeUninit;
 use std::num::NonZero;
 use std::ops::RangeInclusive;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use udo_api::Core;
+use udo_runtime::cache::CacheOptions;
 use udo_runtime::device::{self, ErrorCode, Extent, Result};
 use udo_runtime::graph::DimSpec;
 use udo_runtime::model;
@@ -30,6 +31,10 @@ pub(crate) struct Loaded {
     pub(crate) model: model::Model,
     pub(crate) inputs: Vec<Port>,
     pub(crate) outputs: Vec<Port>,
+    /// What somebody asked the size of, to have it next.
+    pub(crate) exported: Mutex<Option<Vec<u8>>>,
+    /// Why the cache's file was made again or not saved.
+    pub(crate) cache_warning: Option<CString>,
 }
 
 /// An input or output.
@@ -65,6 +70,13 @@ pub struct LoadOptions {
     pub dims: DimRanges,
     /// How many there are.
     pub dim_count: usize,
+    /// The folder where what is packed of the model is kept for the next process, which is there; NULL is for none.
+    pub cache_dir: Text,
+    /// Your own count of what is in that folder: what an older one left is made again, and a newer one is refused.
+    pub cache_version: u32,
+    /// Other than 0: the model holds its graph, so that it can be exported, and that cache holds it as well, so that
+    /// `udo_model_restore` needs nothing else.
+    pub is_exportable: u32,
 }
 
 /// The extent of a dimension that a model only names, or a range of extents, for all of which one plan is made.
@@ -117,6 +129,11 @@ pub(crate) fn options(asked: LoadOptionsAt) -> Result<runtime::LoadOptions> {
     if asked.max_memory_bytes > 0 {
         options.max_memory = Some(usize::try_from(asked.max_memory_bytes).unwrap_or(usize::MAX));
     }
+    if let Some(dir) = asked.cache_dir.option("options.cache_dir")? {
+        all.cache = Some(CacheOptions { dir: dir.into(), version: asked.cache_version });
+    }
+    all.is_exportable = asked.is_exportable != 0;
+    let options = &mut all.compile;
     let dims = asked.dims.get(asked.dim_count, "options.dims")?;
     for (at, dim) in dims.iter().enumerate() {
         let (name, range) = dim.get(at)?;
@@ -140,7 +157,10 @@ pub(crate) fn of(model: model::Model) -> Result<Model> {
         Port::new(name, desc.and_then(|desc| device::TensorSpec::of(desc).ok()))
     });
     let outputs = outputs.collect();
-    Ok(Model(Arc::new(Loaded { model, inputs, outputs })))
+    let warnings = model.cache().map(|report| report.notices().collect::<Vec<_>>().join("; "));
+    let cache_warning = warnings.filter(|text| !text.is_empty()).map(|said| text(&said));
+    let exported = Mutex::default();
+    Ok(Model(Arc::new(Loaded { model, inputs, outputs, exported, cache_warning })))
 }
 
 /// What an input takes.

@@ -34,6 +34,7 @@ const NAMES: &[(&str, &str)] = &[
     ("Attributes", "const udo_attribute_t *"),
     ("Bytes", "const void *"),
     ("BytesMut", "void *"),
+    ("CacheOutcomeCode", "udo_cache_outcome_t"),
     ("CoherenceCode", "udo_coherence_t"),
     ("ContentsCode", "udo_contents_t"),
     ("Copies", "udo_copies_t"),
@@ -137,7 +138,8 @@ fn made() -> String {
     config.export.include = REACHED.iter().map(|name| (*name).to_owned()).collect();
     let builder = Builder::new().with_config(config);
     let sources = ["codes", "error", "runtime", "device", "memory", "fd", "spec", "tensor"];
-    let sources = sources.into_iter().chain(["model", "network", "graph", "session", "run"]);
+    let sources =
+        sources.into_iter().chain(["model", "cached", "network", "graph", "session", "run"]);
     let builder =
         sources.fold(builder, |builder, name| builder.with_src(format!("{FOLDER}/src/{name}.rs")));
     let mut text = Vec::new();

@@ -44,7 +44,7 @@ static void untouched(const char *call, const void *place, size_t size) {
 }
 
 int main(int argc, char **argv) {
-    CHECK(argc == 2);
+    CHECK(argc == 3);
     udo_runtime_t *runtime = NULL;
     udo_device_t *device = NULL;
     udo_memory_t *memory = NULL;
@@ -69,7 +69,12 @@ int main(int argc, char **argv) {
     udo_tensor_spec_t *floats = NULL;
     DONE(udo_tensor_spec_create(UDO_DTYPE_F32, DIMS, 2, &floats));
     DONE(udo_tensor_create(device, floats, &tensor));
-    DONE(udo_model_load_bytes(runtime, MODEL, sizeof MODEL - 1, NULL, &model));
+    udo_load_options_t cached;
+    memset(&cached, 0, sizeof cached);
+    cached.size = sizeof cached;
+    cached.cache_dir = argv[2];
+    cached.is_exportable = 1;
+    DONE(udo_model_load_bytes(runtime, MODEL, sizeof MODEL - 1, &cached, &model));
     DONE(udo_session_create(model, NULL, &session));
     const udo_tensor_t *inputs[1] = {tensor};
     udo_tensor_t *outputs[1] = {NULL};
@@ -118,6 +123,8 @@ const MAY_BE_NULL: &[(&str, &str)] = &[
     ("options", "const udo_run_options_t *"),
     ("options", "const udo_runtime_options_t *"),
     ("options", "const udo_session_options_t *"),
+    // Nothing is written.
+    ("bytes", "void *"),
     // No name.
     ("name", "const char *"),
     // An operation of NNRt.
@@ -127,7 +134,8 @@ const MAY_BE_NULL: &[(&str, &str)] = &[
 /// An argument that a call is done with: by its name where that says more than its type.
 fn valid(function: &str, of: &str, name: &str) -> String {
     let argument = match (of, name) {
-        (_, "options") | ("const char *", "name" | "domain") => "NULL",
+        (_, "options") if function == "udo_model_restore" => "&cached",
+        (_, "options") | ("const char *", "name" | "domain") | ("void *", "bytes") => "NULL",
         ("const char *", "path") => "argv[1]",
         ("const char *", "op") => "OPERATION",
         ("const uint32_t *", "inputs") => "graph_inputs",
@@ -138,6 +146,7 @@ fn valid(function: &str, of: &str, name: &str) -> String {
         ("uint32_t", "tensor") if function == "udo_graph_set_data" => "1",
         ("const udo_attribute_t *", _) => "attributes",
         ("const void *", "bytes") => "MODEL",
+        ("size_t", "len") if function == "udo_model_export" => "(size_t)0",
         ("size_t", "len") if function.ends_with("_bytes") => "sizeof MODEL - 1",
         ("const char *", "network_name") => "NETWORK",
         ("size_t", "len") => "16",
@@ -276,5 +285,5 @@ fn null_and_numbers_out_of_range_are_refused_by_every_function() {
     let (source, model) = (folder.path().join("matrix.c"), folder.path().join("model.graph"));
     fs::write(&source, program).unwrap();
     fs::write(&model, "graph \"g\"\n  input x: f32[2,2]\n  y = Relu@14(x)\n  output y\n").unwrap();
-    run_program(C, Path::new(&source), &shared(), folder.path(), &[&model]);
+    run_program(C, Path::new(&source), &shared(), folder.path(), &[&model, folder.path()]);
 }

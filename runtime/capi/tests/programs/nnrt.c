@@ -3,6 +3,7 @@
 #include "nnrt_compat.h"
 
 #include <pthread.h>
+#include <sys/stat.h>
 
 #define IS(call, code) is(#call, __LINE__, call, code)
 #define WELL(call) IS(call, OH_NN_SUCCESS)
@@ -68,13 +69,12 @@ static OH_NNExecutor *build(const OH_NNModel *model, size_t device) {
     WELL(OH_NNCompilation_SetPriority(compilation, OH_NN_PRIORITY_HIGH));
     WELL(OH_NNCompilation_EnableFloat16(compilation, false));
     IS(OH_NNCompilation_EnableFloat16(compilation, true), OH_NN_UNSUPPORTED);
-    IS(OH_NNCompilation_SetCache(compilation, "here", 1), OH_NN_UNSUPPORTED);
     IS(OH_NNCompilation_AddExtensionConfig(compilation, "key", "value", 5), OH_NN_UNSUPPORTED);
-    IS(OH_NNCompilation_ImportCacheFromBuffer(compilation, "bytes", 5), OH_NN_UNSUPPORTED);
-    WELL(OH_NNCompilation_Build(compilation));
+    IS(OH_NNCompilation_ImportCacheFromBuffer(compilation, "bytes", 5), OH_NN_INVALID_PARAMETER);
     char bytes[8];
     size_t size = 0;
-    IS(OH_NNCompilation_ExportCacheToBuffer(compilation, bytes, sizeof bytes, &size), OH_NN_UNSUPPORTED);
+    IS(OH_NNCompilation_ExportCacheToBuffer(compilation, bytes, sizeof bytes, &size), OH_NN_OPERATION_FORBIDDEN);
+    WELL(OH_NNCompilation_Build(compilation));
     IS(OH_NNCompilation_Build(compilation), OH_NN_INVALID_PARAMETER);
     IS(OH_NNCompilation_SetDevice(compilation, device), OH_NN_OPERATION_FORBIDDEN);
     OH_NNExecutor *executor = OH_NNExecutor_Construct(compilation);
@@ -252,9 +252,79 @@ static void refuse_states(void) {
     WELL(OH_NNTensorDesc_Destroy(&desc));
     OH_NNModel_Destroy(&model);
     OH_NNModel_Destroy(&model);
-    OH_NNCompilation *restored = OH_NNCompilation_ConstructForCache();
-    IS(OH_NNCompilation_Build(restored), OH_NN_UNSUPPORTED);
-    OH_NNCompilation_Destroy(&restored);
+}
+
+/* Four numbers of a run of what was built of x + y and relu. */
+static void run_four(OH_NNCompilation *compilation) {
+    const int32_t four[2] = {1, 4};
+    const float a[4] = {1, -2, 3, 0.5f}, b[4] = {1, 1, -4, 0.5f}, wanted[4] = {2, 0, 0, 1};
+    OH_NNExecutor *executor = OH_NNExecutor_Construct(compilation);
+    CHECK(executor != NULL);
+    NN_Tensor *inputs[2] = {tensor(0, four, 2, a, 4), tensor(0, four, 2, b, 4)};
+    NN_Tensor *outputs[1] = {tensor(0, four, 2, NULL, 0)};
+    WELL(OH_NNExecutor_RunSync(executor, inputs, 2, outputs, 1));
+    CHECK(holds(outputs[0], wanted, 4));
+    OH_NNExecutor_Destroy(&executor);
+    WELL(OH_NNTensor_Destroy(&inputs[0]));
+    WELL(OH_NNTensor_Destroy(&inputs[1]));
+    WELL(OH_NNTensor_Destroy(&outputs[0]));
+}
+
+/* N13, N17, N18, N19: caches in folders and in buffers. */
+static void keep(void) {
+    const int32_t four[2] = {1, 4};
+    CHECK(mkdir("kept", 0700) == 0);
+    OH_NNCompilation *compilation = OH_NNCompilation_ConstructForCache();
+    IS(OH_NNCompilation_Build(compilation), OH_NN_INVALID_PARAMETER);
+    WELL(OH_NNCompilation_SetCache(compilation, "kept", 2));
+    IS(OH_NNCompilation_Build(compilation), OH_NN_INVALID_PARAMETER);
+    OH_NNCompilation_Destroy(&compilation);
+    OH_NNModel *model = add_relu(four, 2);
+    for (int turn = 0; turn < 2; turn++) {
+        compilation = OH_NNCompilation_Construct(model);
+        WELL(OH_NNCompilation_SetCache(compilation, "nowhere", 2));
+        IS(OH_NNCompilation_Build(compilation), OH_NN_INVALID_PATH);
+        WELL(OH_NNCompilation_SetCache(compilation, "kept", 2));
+        WELL(OH_NNCompilation_Build(compilation));
+        udo_cache_outcome_t outcome = UDO_CACHE_NONE;
+        size_t packed = 9;
+        WELL(nnrt_compat_code(udo_model_cache_outcome(compilation->model, &outcome)));
+        WELL(nnrt_compat_code(udo_model_cache_packed(compilation->model, &packed)));
+        CHECK(packed == 0 && outcome == (turn == 0 ? UDO_CACHE_MISS : UDO_CACHE_HIT));
+        run_four(compilation);
+        OH_NNCompilation_Destroy(&compilation);
+    }
+    compilation = OH_NNCompilation_Construct(model);
+    WELL(OH_NNCompilation_SetCache(compilation, "kept", 1));
+    IS(OH_NNCompilation_Build(compilation), OH_NN_OPERATION_FORBIDDEN);
+    OH_NNCompilation_Destroy(&compilation);
+    OH_NNModel_Destroy(&model);
+
+    compilation = OH_NNCompilation_ConstructForCache();
+    WELL(OH_NNCompilation_SetCache(compilation, "kept", 3));
+    IS(OH_NNCompilation_Build(compilation), OH_NN_OPERATION_FORBIDDEN);
+    WELL(OH_NNCompilation_SetCache(compilation, "kept", 2));
+    WELL(OH_NNCompilation_Build(compilation));
+    run_four(compilation);
+    char few[8];
+    size_t size = 0, again = 0;
+    IS(OH_NNCompilation_ExportCacheToBuffer(compilation, few, sizeof few, &size), OH_NN_INVALID_PARAMETER);
+    CHECK(size > sizeof few);
+    char *bytes = (char *)malloc(size);
+    WELL(OH_NNCompilation_ExportCacheToBuffer(compilation, bytes, size, &again));
+    CHECK(again == size);
+    OH_NNCompilation_Destroy(&compilation);
+    compilation = OH_NNCompilation_ConstructForCache();
+    WELL(OH_NNCompilation_ImportCacheFromBuffer(compilation, bytes, size / 2));
+    IS(OH_NNCompilation_ImportCacheFromBuffer(compilation, bytes, size), OH_NN_INVALID_PARAMETER);
+    CHECK(OH_NNCompilation_Build(compilation) != OH_NN_SUCCESS);
+    OH_NNCompilation_Destroy(&compilation);
+    compilation = OH_NNCompilation_ConstructForCache();
+    WELL(OH_NNCompilation_ImportCacheFromBuffer(compilation, bytes, size));
+    WELL(OH_NNCompilation_Build(compilation));
+    free(bytes);
+    run_four(compilation);
+    OH_NNCompilation_Destroy(&compilation);
 }
 
 /* A convolution, whose parameters are lists and numbers, of quantized weights: N03. */
@@ -406,5 +476,6 @@ int main(int argc, char **argv) {
     share();
     run_beside();
     run_offline(argv[1]);
+    keep();
     return 0;
 }

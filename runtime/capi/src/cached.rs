@@ -1,0 +1,133 @@
+//! Models by way of caches and buffers: what the next process need not pack again.
+
+use std::ffi::c_char;
+use std::mem::MaybeUninit;
+use std::sync::PoisonError;
+
+use udo_runtime::cache::CacheOutcome;
+use udo_runtime::device;
+
+use crate::codes::{
+    CacheOutcomeCode, UDO_CACHE_HIT, UDO_CACHE_MISS, UDO_CACHE_NONE, UDO_CACHE_REBUILT,
+    UDO_CACHE_SAVE_FAILED, UDO_CACHE_UNFIT,
+};
+use crate::error::{Error, invalid};
+use crate::ffi::{BytesMut, LoadOptionsAt, Text, guard, hand_out, need};
+use crate::model::{self, Model};
+use crate::runtime::Runtime;
+
+/// Makes the model that an earlier process left in the folder `options->cache_dir`: one that was compiled of a graph, or loaded
+/// as one that can be exported. `name` is what the graph was called; NULL is for the only one there is.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_model_restore(
+    runtime: Option<&Runtime>,
+    name: Text,
+    options: LoadOptionsAt,
+    out: Option<&mut MaybeUninit<Option<Box<Model>>>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (runtime, out) = (need(runtime, "runtime")?, need(out, "out")?);
+        let (name, options) = (name.option("name")?, model::options(options)?);
+        hand_out(out, model::of(runtime.0.restore(name, &options)?)?);
+        Ok(())
+    })
+}
+
+/// Writes a model that was loaded or compiled as one that can be exported into `bytes`, with all that is packed for it:
+/// `udo_model_load_bytes` takes it, in this process or another. `out` gets how many bytes that are; where `bytes` is NULL and `len`
+/// 0, nothing else happens, and fewer than those are refused.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_model_export(
+    model: Option<&Model>,
+    mut bytes: BytesMut,
+    len: usize,
+    out: Option<&mut MaybeUninit<usize>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (model, out) = (need(model, "model")?, need(out, "out")?);
+        let mut held = model.0.exported.lock().unwrap_or_else(PoisonError::into_inner);
+        let made = if let Some(made) = held.take() {
+            made
+        } else {
+            let made = model.0.model.export();
+            made.map_err(|error| device::Error::of(error.code(), &error))?
+        };
+        let wanted = made.len();
+        let into = bytes.get(len, "bytes")?;
+        if len == 0 {
+            *held = Some(made);
+        } else if let Some(into) = into.get_mut(..wanted) {
+            into.copy_from_slice(&made);
+        } else {
+            *held = Some(made);
+            return Err(invalid(format!("len is {len}; wanted {wanted} bytes for the model")));
+        }
+        out.write(wanted);
+        Ok(())
+    })
+}
+
+/// Counts what the model's cache gave so far; nothing where it has none.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_model_cache_restored(
+    model: Option<&Model>,
+    out: Option<&mut MaybeUninit<usize>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (model, out) = (need(model, "model")?, need(out, "out")?);
+        out.write(model.0.model.cache().map_or(0, |report| report.restored));
+        Ok(())
+    })
+}
+
+/// Counts what had to be packed so far although the model has a cache, as that did not have it.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_model_cache_packed(
+    model: Option<&Model>,
+    out: Option<&mut MaybeUninit<usize>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (model, out) = (need(model, "model")?, need(out, "out")?);
+        out.write(model.0.model.cache().map_or(0, |report| report.packed));
+        Ok(())
+    })
+}
+
+/// What the model's cache was, and whether its file could be written.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_model_cache_outcome(
+    model: Option<&Model>,
+    out: Option<&mut MaybeUninit<CacheOutcomeCode>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (model, out) = (need(model, "model")?, need(out, "out")?);
+        out.write(outcome(model));
+        Ok(())
+    })
+}
+
+fn outcome(model: &Model) -> CacheOutcomeCode {
+    let Some(report) = model.0.model.cache() else { return UDO_CACHE_NONE };
+    match (report.not_saved, report.outcome) {
+        (Some(_), _) => UDO_CACHE_SAVE_FAILED,
+        (None, CacheOutcome::Miss) => UDO_CACHE_MISS,
+        (None, CacheOutcome::Hit) => UDO_CACHE_HIT,
+        (None, CacheOutcome::Rebuilt(_)) => UDO_CACHE_REBUILT,
+        (None, CacheOutcome::Unfit(_)) => UDO_CACHE_UNFIT,
+    }
+}
+
+/// Why the cache's file was made again or not saved when the model was made; NULL where all went well. The text is the model's and
+/// goes with it.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_model_cache_warning(
+    model: Option<&Model>,
+    out: Option<&mut MaybeUninit<*const c_char>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (model, out) = (need(model, "model")?, need(out, "out")?);
+        let warning = model.0.cache_warning.as_ref();
+        out.write(warning.map_or(std::ptr::null(), |warning| warning.as_ptr()));
+        Ok(())
+    })
+}
