@@ -172,6 +172,7 @@ fn an_only_stage_takes_as_many_elements_in_another_shape() {
     bad(&dir, &["run", "fixed.udm", "--input", "x=x3.npy"]);
 }
 
+/// B24.
 #[test]
 fn files_are_put_together_and_taken_apart() {
     let dir = folder();
@@ -300,6 +301,7 @@ fn info_says_what_nodes_are_and_what_they_cost() {
     assert!(error.contains("there is no network \"nut\""), "{error}");
 }
 
+/// B24.
 #[test]
 fn the_memory_plan_is_the_one_that_explain_says() {
     let dir = folder();

@@ -174,6 +174,9 @@ const NAMED_OPS: &[(&str, &str)] = &[
     ("runtime/src/cores/relayout.rs", "Transpose"),
     // What a function gives that is an input of it goes through one.
     ("runtime/src/import/onnx/function.rs", "Identity"),
+    // What integers stand for that go in and come out, the nodes say that they go through.
+    ("runtime/src/model/ports.rs", "DequantizeLinear"),
+    ("runtime/src/model/ports.rs", "QuantizeLinear"),
     // What a branch that is taken gives and does not make goes through one.
     ("runtime/src/resolve/control/branches.rs", "Identity"),
     // Where a schema wants channels last, such nodes are put in.

@@ -190,6 +190,22 @@ impl Network {
         said.into_iter().map(|(name, of, shape)| Ok((name, spec(&of, &shape)?))).collect()
     }
 
+    /// The names of the inputs, and what all stages agree on of each: dimensions that differ are open.
+    ///
+    /// # Errors
+    /// The file is damaged.
+    pub fn agreed_inputs(&self) -> Result<Vec<(String, TensorSpec)>> {
+        let mut agreed = self.inputs(0)?;
+        for stage in 1..self.stage_count() {
+            for ((_, spec), (_, other)) in agreed.iter_mut().zip(self.inputs(stage)?) {
+                let extent = |(a, b): (Extent, Extent)| if a == b { a } else { Extent::Open };
+                let extents: Vec<_> = spec.extents().zip(other.extents()).map(extent).collect();
+                *spec = TensorSpec::new(spec.dtype(), &extents)?;
+            }
+        }
+        Ok(agreed)
+    }
+
     /// The names of the outputs.
     ///
     /// # Errors
@@ -254,7 +270,23 @@ impl Network {
     /// Sessions of all stages, each of which is made when a run first wants it.
     pub fn session(&self, options: &SessionOptions) -> NetworkSession {
         let (network, options) = (self.clone(), options.clone());
-        NetworkSession { network, options, stages: BTreeMap::new() }
+        NetworkSession { network, options, stages: BTreeMap::new(), last: None }
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "network {:?}", self.name())?;
+        for stage in 0..self.stage_count() {
+            write!(f, "\n  stage {stage}")?;
+            for (name, spec) in self.inputs(stage).unwrap_or_default() {
+                write!(f, "\n    input {name}: {spec}")?;
+            }
+        }
+        for name in self.outputs().unwrap_or_default() {
+            write!(f, "\n  output {name}")?;
+        }
+        Ok(())
     }
 }
 
@@ -275,9 +307,29 @@ pub struct NetworkSession {
     network: Network,
     options: SessionOptions,
     stages: BTreeMap<usize, Session>,
+    /// The stage of the last run.
+    last: Option<usize>,
 }
 
 impl NetworkSession {
+    /// How many stages the network has.
+    pub fn stage_count(&self) -> usize {
+        self.network.stage_count()
+    }
+
+    /// The session of the stage that the last run took.
+    ///
+    /// # Errors
+    /// There was none.
+    pub fn last(&self) -> Result<&Session> {
+        let session = self.last.and_then(|index| self.stages.get(&index));
+        session.ok_or_else(|| {
+            let name = self.network.name();
+            let why = format!("no stage of network {name:?} ran yet; run one first");
+            Error::new(ErrorCode::InvalidState, why)
+        })
+    }
+
     /// The session of a stage, for runs that are to take that one.
     ///
     /// # Errors
@@ -332,24 +384,49 @@ impl NetworkSession {
         session.record(&inputs, outputs, options)
     }
 
-    /// The stage for these inputs, and they as it takes them: the only stage there is has as many elements in its own shape.
-    fn pick(&mut self, inputs: &[DeviceTensor]) -> Result<(&mut Session, Vec<DeviceTensor>)> {
+    /// The session of the stage for inputs of these dimensions, and the dimensions as it takes them: the only stage there is has as
+    /// many elements in its own. The next run is its.
+    ///
+    /// # Errors
+    /// No stage takes them, or it cannot be made to run.
+    pub fn for_dims(
+        &mut self,
+        mut dims: Vec<Vec<usize>>,
+    ) -> Result<(&mut Session, Vec<Vec<usize>>)> {
         let specs = self.network.inputs(0)?;
-        let mut shapes = Vec::with_capacity(inputs.len());
-        for ((name, _), input) in specs.iter().zip(inputs) {
-            shapes.push((name.clone(), input.spec().dims()?.to_vec()));
+        if specs.len() != dims.len() {
+            let names: Vec<_> = specs.iter().map(|(name, _)| format!("{name:?}")).collect();
+            let (found, wanted, names) = (dims.len(), specs.len(), names.join(", "));
+            let why = format!("{found} inputs, wanted {wanted}: {names}");
+            return Err(Error::new(ErrorCode::InvalidArgument, why));
         }
-        let is_only = self.network.stage_count() == 1;
-        let index = self.network.stage_for(&shapes)?;
-        let mut inputs = inputs.to_vec();
-        for ((_, spec), input) in specs.iter().zip(&mut inputs).filter(|_| is_only) {
-            let dims = spec.dims().unwrap_or_default();
+        let shapes = specs.iter().zip(&dims).map(|((name, _), dims)| (name.clone(), dims.clone()));
+        let index = self.network.stage_for(&shapes.collect::<Vec<_>>())?;
+        if self.stage_count() == 1 {
             let count = |dims: &[usize]| dims.iter().product::<usize>();
-            let given = input.spec().dims()?;
-            if !spec.is_open() && given != dims && count(given) == count(dims) {
+            for ((_, spec), given) in
+                specs.iter().zip(&mut dims).filter(|((_, of), _)| !of.is_open())
+            {
+                let wanted = spec.dims()?;
+                if count(given) == count(wanted) {
+                    wanted.clone_into(given);
+                }
+            }
+        }
+        self.last = Some(index);
+        Ok((self.stage(index)?, dims))
+    }
+
+    /// The stage for these inputs, and they as it takes them.
+    fn pick(&mut self, inputs: &[DeviceTensor]) -> Result<(&mut Session, Vec<DeviceTensor>)> {
+        let dims = inputs.iter().map(|input| Ok(input.spec().dims()?.to_vec()));
+        let (session, dims) = self.for_dims(dims.collect::<Result<_>>()?)?;
+        let mut inputs = inputs.to_vec();
+        for (input, dims) in inputs.iter_mut().zip(&dims) {
+            if input.spec().dims()? != dims {
                 input.reshape(dims)?;
             }
         }
-        Ok((self.stage(index)?, inputs))
+        Ok((session, inputs))
     }
 }

@@ -44,7 +44,7 @@ fn compiled(text: &str, cores: &[Core]) -> Model {
     registry.add_static(&PACKAGE).unwrap();
     let mut options = Options::default();
     options.place.cores = cores.to_vec();
-    options.place.fallback = Fallback::Cpu;
+    options.place.fallback = Fallback::CPU;
     Model::compile(Graph::parse(text).unwrap(), &mut registry, &options).unwrap()
 }
 

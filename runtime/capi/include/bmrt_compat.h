@@ -3,14 +3,15 @@
  * C11 or C++17, on Linux.
  *
  * Everything is `static inline`; state lies in the handles that are handed out. Device `n` is the one at place `n` of those that
- * a runtime has: 0 is the CPU. Models are those that `udo_model_load_file` takes. Each is one network with one stage, called as
- * its file without folder and ending, or "network0", "network1" where it is loaded of bytes.
+ * a runtime has: 0 is the CPU. Models are those that `udo_networks_open_file` takes, with the networks and stages that these have.
+ * A network of a file with no other one is also found by the file's name without folder and ending.
  *
  * docs/nnrt-bmruntime.md says what is done where documents leave a choice. In short:
  * - Offsets of partial copies count in device memory; the length of bm_memcpy_d2d is in words of 4 bytes. Nothing is copied that
  *   goes beyond a memory's end.
  * - Handles, runtimes and memories may be freed in any order.
- * - A launch waits where only the run says what shape an output has, else not. bm_thread_sync waits for all launches of a handle.
+ * - A launch waits where only the run says what shape an output has, and where an earlier one of the handle is at memory that it
+ *   touches; a copy waits for that, too. bm_thread_sync waits for all launches of a handle.
  * - Memory and store modes that a program gives for outputs are checked. A second network of a name is refused.
  * - bool is all that BMRuntime has for errors. Define BMRT_COMPAT_LOG(text) to have what they were elsewhere than on stderr.
  */
@@ -51,6 +52,8 @@ typedef struct bm_context {
     udo_stream_t *stream;
     int devid;
     int holders;
+    /* How a launch ended that this had to wait for, for the next bm_thread_sync. */
+    int late;
 } *bm_handle_t;
 
 /* Memory of a device. Copies of the structure are the same memory, which is freed once. */
@@ -71,7 +74,7 @@ typedef struct bm_tensor_s {
     bm_store_mode_t st_mode;
 } bm_tensor_t;
 
-/* An open dimension is -1. */
+/* A dimension of a dynamic network is the most that it may be; -1 where nothing bounds it. */
 typedef struct bm_stage_info_s {
     bm_shape_t *input_shapes;
     bm_shape_t *output_shapes;
@@ -79,7 +82,7 @@ typedef struct bm_stage_info_s {
     bm_device_mem_t *output_mems;
 } bm_stage_info_t;
 
-/* What a network is. Bytes of what has open dimensions are 0. */
+/* What a network is. The most bytes of what nothing bounds are 0. */
 typedef struct bm_net_info_s {
     const char *name;
     bool is_dynamic;
@@ -103,7 +106,7 @@ typedef struct bm_net_info_s {
     int32_t addr_mode;
 } bm_net_info_t;
 
-/* The inputs or outputs of a network. */
+/* The inputs or outputs of a network; shapes and memories are those of the first stage, then those of the next. */
 typedef struct {
     int count;
     const char **names;
@@ -114,20 +117,25 @@ typedef struct {
     size_t *bytes;
     int *zero_points;
     int *devices;
-    bool is_open;
 } bmrt_compat_ports;
 
+/* A network, whose file has the name `stem`. Launches of it are submitted one after the other. */
 typedef struct {
-    char *name;
-    udo_model_t *model;
+    char *stem;
+    udo_network_t *network;
     udo_session_t *session;
+    pthread_mutex_t lock;
     bmrt_compat_ports inputs, outputs;
-    bm_stage_info_t stage;
+    /* Whether only a run says what shapes a stage's outputs have. */
+    bool *is_open;
+    bm_stage_info_t *stages;
     bm_net_info_t info;
 } bmrt_compat_net;
 
 typedef struct {
     bm_handle_t handle;
+    bm_handle_t *others;
+    int other_count;
     pthread_mutex_t lock;
     bmrt_compat_net **nets;
     int count;
@@ -187,7 +195,20 @@ static inline bm_status_t bm_dev_request(bm_handle_t *handle, int devid) {
 
 /* Waits for all that was launched through a handle, by whichever thread. */
 static inline bm_status_t bm_thread_sync(bm_handle_t handle) {
-    return handle == NULL ? BM_ERR_PARAM : bmrt_compat_status(udo_stream_sync(handle->stream));
+    if (handle == NULL) return BM_ERR_PARAM;
+    const bm_status_t status = bmrt_compat_status(udo_stream_sync(handle->stream)), late = (bm_status_t)__atomic_exchange_n(&handle->late, 0, __ATOMIC_ACQ_REL);
+    return late != BM_SUCCESS ? late : status;
+}
+
+/* Whether a call is to be made again: it found memory that an earlier launch of the handle was at, which has ended by now. There, what
+ * is asked of a device is done in order. */
+static inline bool bmrt_compat_again(bm_handle_t handle, udo_error_t **error, int *tries) {
+    if (udo_error_code(*error) != UDO_ERROR_BUSY || (*tries)++ == 8) return false;
+    udo_error_release(*error);
+    *error = NULL;
+    const bm_status_t status = bmrt_compat_status(udo_stream_sync(handle->stream));
+    if (status != BM_SUCCESS) __atomic_store_n(&handle->late, (int)status, __ATOMIC_RELEASE);
+    return true;
 }
 
 static inline bm_status_t bm_thread_sync_from_core(bm_handle_t handle, int core_id) {
@@ -220,8 +241,12 @@ static inline unsigned int bm_mem_get_device_size(struct bm_mem_desc mem) {
 
 static inline bm_status_t bm_memcpy_s2d_partial_offset(
     bm_handle_t handle, bm_device_mem_t dst, void *src, unsigned int size, unsigned int offset) {
+    udo_error_t *error = NULL;
+    int tries = 0;
     if (handle == NULL || src == NULL) return BM_ERR_PARAM;
-    return bmrt_compat_status(udo_memory_write(dst.memory, offset, src, size));
+    do error = udo_memory_write(dst.memory, offset, src, size);
+    while (bmrt_compat_again(handle, &error, &tries));
+    return bmrt_compat_status(error);
 }
 
 static inline bm_status_t bm_memcpy_s2d_partial(bm_handle_t handle, bm_device_mem_t dst, void *src, unsigned int size) {
@@ -234,8 +259,12 @@ static inline bm_status_t bm_memcpy_s2d(bm_handle_t handle, bm_device_mem_t dst,
 
 static inline bm_status_t bm_memcpy_d2s_partial_offset(
     bm_handle_t handle, void *dst, bm_device_mem_t src, unsigned int size, unsigned int offset) {
+    udo_error_t *error = NULL;
+    int tries = 0;
     if (handle == NULL || dst == NULL) return BM_ERR_PARAM;
-    return bmrt_compat_status(udo_memory_read(src.memory, offset, dst, size));
+    do error = udo_memory_read(src.memory, offset, dst, size);
+    while (bmrt_compat_again(handle, &error, &tries));
+    return bmrt_compat_status(error);
 }
 
 static inline bm_status_t bm_memcpy_d2s_partial(bm_handle_t handle, void *dst, bm_device_mem_t src, unsigned int size) {
@@ -249,8 +278,12 @@ static inline bm_status_t bm_memcpy_d2s(bm_handle_t handle, void *dst, bm_device
 /* All three numbers are bytes. */
 static inline bm_status_t bm_memcpy_d2d_byte(
     bm_handle_t handle, bm_device_mem_t dst, size_t dst_offset, bm_device_mem_t src, size_t src_offset, size_t size) {
+    udo_error_t *error = NULL;
+    int tries = 0;
     if (handle == NULL) return BM_ERR_PARAM;
-    return bmrt_compat_status(udo_memory_copy(dst.memory, dst_offset, src.memory, src_offset, size));
+    do error = udo_memory_copy(dst.memory, dst_offset, src.memory, src_offset, size);
+    while (bmrt_compat_again(handle, &error, &tries));
+    return bmrt_compat_status(error);
 }
 
 /* Offsets are bytes, and `len` is words of 4. */
@@ -344,9 +377,12 @@ static inline size_t bmrt_tensor_device_size(const bm_tensor_t *tensor) {
     return tensor == NULL ? 0 : tensor->device_mem.size;
 }
 
+/* The most bytes are those that 32 bits count. */
 static inline bool bmrt_tensor(bm_tensor_t *tensor, void *p_bmrt, bm_data_type_t dtype, bm_shape_t shape) {
     if (tensor == NULL || p_bmrt == NULL) return false;
     bm_tensor_t made = {dtype, shape, {NULL, 0}, BM_STORE_1N};
+    /* There it is no function that says whether it worked: what is freed after one that did not is nothing. */
+    tensor->device_mem = made.device_mem;
     const size_t size = bmrt_tensor_bytesize(&made);
     if (size == 0 || size > UINT32_MAX) return bmrt_compat_refuse(BM_ERR_PARAM, "bmrt_tensor: no bytes, or more than 32 bits count") == BM_SUCCESS;
     bm_handle_t handle = ((bmrt_compat_runtime *)p_bmrt)->handle;
@@ -380,21 +416,22 @@ static inline udo_tensor_t *bmrt_compat_tensor(const bm_tensor_t *tensor) {
     return made;
 }
 
-/* What a specification says, if BMRuntime has words for it. */
+/* What a specification says, if BMRuntime has words for it: of a dimension that is not fixed, the most that it may be. */
 static inline bool bmrt_compat_tell(const udo_tensor_spec_t *spec, bm_data_type_t *dtype, bm_shape_t *shape) {
-    int64_t dims[BM_MAX_DIMS_NUM];
     size_t rank = 0;
     udo_dtype_t of = 0;
     if (!bmrt_compat_is_well(udo_tensor_spec_rank(spec, &rank)) || !bmrt_compat_is_well(udo_tensor_spec_dtype(spec, &of))) return false;
-    if (!bmrt_compat_is_well(udo_tensor_spec_dims(spec, dims, BM_MAX_DIMS_NUM))) return false;
+    if (rank > BM_MAX_DIMS_NUM) return bmrt_compat_refuse(BM_NOT_SUPPORTED, "more than 8 dimensions") == BM_SUCCESS;
     int found = 0;
     while (found < 9 && bmrt_compat_dtype((bm_data_type_t)found) != of) found++;
     if (found == 9) return bmrt_compat_refuse(BM_NOT_SUPPORTED, "elements of a type that bm_data_type_t has not") == BM_SUCCESS;
     *dtype = (bm_data_type_t)found;
     shape->num_dims = (int)rank;
     for (size_t i = 0; i < rank; i++) {
-        if (dims[i] > INT32_MAX) return bmrt_compat_refuse(BM_NOT_SUPPORTED, "an extent beyond 32 bits") == BM_SUCCESS;
-        shape->dims[i] = (int)dims[i];
+        udo_range_t range = {0, 0};
+        if (!bmrt_compat_is_well(udo_tensor_spec_range(spec, i, &range))) return false;
+        if (range.least == range.most && range.most > INT32_MAX) return bmrt_compat_refuse(BM_NOT_SUPPORTED, "an extent beyond 32 bits") == BM_SUCCESS;
+        shape->dims[i] = range.most > INT32_MAX ? -1 : (int)range.most;
     }
     return true;
 }
@@ -417,8 +454,11 @@ static inline void bmrt_compat_forget(bmrt_compat_net *net) {
     bmrt_compat_forget_ports(&net->inputs);
     bmrt_compat_forget_ports(&net->outputs);
     udo_session_release(net->session);
-    udo_model_release(net->model);
-    free(net->name);
+    udo_network_release(net->network);
+    pthread_mutex_destroy(&net->lock);
+    free(net->is_open);
+    free(net->stages);
+    free(net->stem);
     free(net);
 }
 
@@ -429,70 +469,111 @@ static inline void bmrt_destroy(void *p_bmrt) {
     free(runtime->nets);
     pthread_mutex_destroy(&runtime->lock);
     bm_dev_free(runtime->handle);
+    for (int i = 0; i < runtime->other_count; i++) bm_dev_free(runtime->others[i]);
+    free(runtime->others);
     free(runtime);
 }
 
-static inline void *bmrt_create(bm_handle_t bm_handle) {
-    bmrt_compat_runtime *runtime = bm_handle == NULL ? NULL : (bmrt_compat_runtime *)calloc(1, sizeof *runtime);
+/* Of several devices, of which the first runs all networks: none is cut across devices here. */
+static inline void *bmrt_create_ex(bm_handle_t *bm_handles, int num_handles) {
+    bool is_given = bm_handles != NULL && num_handles > 0;
+    for (int i = 0; is_given && i < num_handles; i++) is_given = bm_handles[i] != NULL;
+    bmrt_compat_runtime *runtime = is_given ? (bmrt_compat_runtime *)calloc(1, sizeof *runtime) : NULL;
     if (runtime == NULL) return NULL;
-    __atomic_add_fetch(&bm_handle->holders, 1, __ATOMIC_ACQ_REL);
-    runtime->handle = bm_handle;
+    runtime->others = (bm_handle_t *)calloc((size_t)num_handles, sizeof *runtime->others);
+    if (runtime->others == NULL) {
+        free(runtime);
+        return NULL;
+    }
+    for (int i = 0; i < num_handles; i++) __atomic_add_fetch(&bm_handles[i]->holders, 1, __ATOMIC_ACQ_REL);
+    for (int i = 1; i < num_handles; i++) runtime->others[runtime->other_count++] = bm_handles[i];
+    runtime->handle = bm_handles[0];
     pthread_mutex_init(&runtime->lock, NULL);
     return runtime;
 }
 
-/* Of one device: models that are cut across devices there are not here. */
-static inline void *bmrt_create_ex(bm_handle_t *bm_handles, int num_handles) {
-    return bm_handles == NULL || num_handles != 1 ? NULL : bmrt_create(bm_handles[0]);
+static inline void *bmrt_create(bm_handle_t bm_handle) {
+    return bmrt_create_ex(&bm_handle, 1);
 }
 
 static inline void *bmrt_get_bm_handle(void *p_bmrt) {
     return p_bmrt == NULL ? NULL : ((bmrt_compat_runtime *)p_bmrt)->handle;
 }
 
-/* What a model has on a side. */
-static inline bool bmrt_compat_ports_of(bmrt_compat_ports *ports, const udo_model_t *model, bool is_input, int devid) {
+/* The one scale and zero point of a specification; several are those of an axis, of which BMRuntime tells nothing. */
+static inline bool bmrt_compat_encoding(const udo_tensor_spec_t *spec, float *scale, int *zero_point) {
+    size_t count = 0;
+    udo_encoding_t encoding = {1, 0};
+    if (!bmrt_compat_is_well(udo_tensor_spec_encoding_count(spec, &count))) return false;
+    if (count == 1 && !bmrt_compat_is_well(udo_tensor_spec_encoding(spec, 0, &encoding))) return false;
+    *scale = encoding.scale;
+    *zero_point = encoding.zero_point;
+    return true;
+}
+
+/* What an input or output is in a stage. `is_open` becomes true where only a run says its shape. */
+static inline bool bmrt_compat_port(const udo_model_t *model, bmrt_compat_ports *ports, size_t i, bool is_input, bm_shape_t *shape, bool *is_open) {
+    udo_tensor_spec_t *spec = NULL;
+    udo_error_t *error = is_input ? udo_model_input_spec(model, i, &spec) : udo_model_output_spec(model, i, &spec);
+    if (udo_error_code(error) == UDO_ERROR_DYNAMIC_SHAPE) {
+        udo_error_release(error);
+        *is_open = true;
+        return true;
+    }
+    bool is_told = bmrt_compat_is_well(error) && bmrt_compat_tell(spec, &ports->dtypes[i], shape)
+        && bmrt_compat_encoding(spec, &ports->scales[i], &ports->zero_points[i]);
+    for (int j = 0; is_told && j < shape->num_dims; j++) {
+        udo_range_t range = {0, 0};
+        is_told = bmrt_compat_is_well(udo_tensor_spec_range(spec, (size_t)j, &range));
+        *is_open = *is_open || range.least != range.most;
+    }
+    udo_tensor_spec_release(spec);
+    const size_t bytes = (size_t)bmrt_shape_count(shape) * bmrt_data_type_size(ports->dtypes[i]);
+    if (bytes > ports->bytes[i]) ports->bytes[i] = bytes;
+    return is_told;
+}
+
+/* What a network has on a side. */
+static inline bool bmrt_compat_ports_of(bmrt_compat_net *net, bmrt_compat_ports *ports, bool is_input, size_t stages, int devid) {
     size_t n = 0;
-    if (!bmrt_compat_is_well(is_input ? udo_model_input_count(model, &n) : udo_model_output_count(model, &n))) return false;
+    const udo_network_t *network = net->network;
+    if (!bmrt_compat_is_well(is_input ? udo_network_input_count(network, &n) : udo_network_output_count(network, &n))) return false;
     ports->count = (int)n;
     ports->names = (const char **)calloc(n + 1, sizeof *ports->names);
     ports->dtypes = (bm_data_type_t *)calloc(n + 1, sizeof *ports->dtypes);
     ports->scales = (float *)calloc(n + 1, sizeof *ports->scales);
-    ports->shapes = (bm_shape_t *)calloc(n + 1, sizeof *ports->shapes);
-    ports->mems = (bm_device_mem_t *)calloc(n + 1, sizeof *ports->mems);
+    ports->shapes = (bm_shape_t *)calloc(stages * n + 1, sizeof *ports->shapes);
+    ports->mems = (bm_device_mem_t *)calloc(stages * n + 1, sizeof *ports->mems);
     ports->bytes = (size_t *)calloc(n + 1, sizeof *ports->bytes);
     ports->zero_points = (int *)calloc(n + 1, sizeof *ports->zero_points);
     ports->devices = (int *)calloc(n + 1, sizeof *ports->devices);
     if (ports->names == NULL || ports->dtypes == NULL || ports->scales == NULL || ports->shapes == NULL || ports->mems == NULL
         || ports->bytes == NULL || ports->zero_points == NULL || ports->devices == NULL) return false;
     for (size_t i = 0; i < n; i++) {
-        udo_tensor_spec_t *spec = NULL;
-        uint64_t bytes = 0;
         ports->scales[i] = 1;
         ports->devices[i] = devid;
-        if (!bmrt_compat_is_well(is_input ? udo_model_input_name(model, i, &ports->names[i]) : udo_model_output_name(model, i, &ports->names[i]))) return false;
-        udo_error_t *error = is_input ? udo_model_input_spec(model, i, &spec) : udo_model_output_spec(model, i, &spec);
-        if (udo_error_code(error) == UDO_ERROR_DYNAMIC_SHAPE) {
-            /* Only a run says what it is. */
-            udo_error_release(error);
-            ports->is_open = true;
-            continue;
-        }
-        bool is_told = bmrt_compat_is_well(error) && bmrt_compat_tell(spec, &ports->dtypes[i], &ports->shapes[i]);
-        error = is_told ? udo_tensor_spec_byte_size(spec, &bytes) : NULL;
-        if (error != NULL) ports->is_open = true;
-        udo_error_release(error);
-        udo_tensor_spec_release(spec);
-        ports->bytes[i] = (size_t)bytes;
-        if (!is_told) return false;
+        if (!bmrt_compat_is_well(is_input ? udo_network_input_name(network, i, &ports->names[i]) : udo_network_output_name(network, i, &ports->names[i]))) return false;
     }
-    return true;
+    bool is_told = true;
+    for (size_t stage = 0; is_told && stage < stages; stage++) {
+        udo_model_t *model = NULL;
+        is_told = bmrt_compat_is_well(udo_network_model(network, stage, &model));
+        for (size_t i = 0; is_told && i < n; i++)
+            is_told = bmrt_compat_port(model, ports, i, is_input, &ports->shapes[stage * n + i], &net->is_open[stage]);
+        udo_model_release(model);
+    }
+    return is_told;
 }
 
-static inline void bmrt_compat_describe(bmrt_compat_net *net) {
+static inline void bmrt_compat_describe(bmrt_compat_net *net, int stages) {
     bm_net_info_t *info = &net->info;
-    info->name = net->name;
-    info->is_dynamic = net->inputs.is_open || net->outputs.is_open;
+    for (int stage = 0; stage < stages; stage++) {
+        info->is_dynamic = info->is_dynamic || net->is_open[stage];
+        net->stages[stage].input_shapes = net->inputs.shapes + stage * net->inputs.count;
+        net->stages[stage].output_shapes = net->outputs.shapes + stage * net->outputs.count;
+        net->stages[stage].input_mems = net->inputs.mems + stage * net->inputs.count;
+        net->stages[stage].output_mems = net->outputs.mems + stage * net->outputs.count;
+    }
     info->input_num = net->inputs.count;
     info->input_names = net->inputs.names;
     info->input_dtypes = net->inputs.dtypes;
@@ -507,59 +588,96 @@ static inline void bmrt_compat_describe(bmrt_compat_net *net) {
     info->output_zero_point = net->outputs.zero_points;
     info->output_loc_devices = net->outputs.devices;
     info->max_output_bytes = net->outputs.bytes;
-    info->stage_num = 1;
-    info->stages = &net->stage;
+    info->stage_num = stages;
+    info->stages = net->stages;
     info->core_num = 1;
-    net->stage.input_shapes = net->inputs.shapes;
-    net->stage.output_shapes = net->outputs.shapes;
-    net->stage.input_mems = net->inputs.mems;
-    net->stage.output_mems = net->outputs.mems;
+}
+
+/* The network of a name; of a file with one network, the name of the file will do. The lock is held. */
+static inline bmrt_compat_net *bmrt_compat_named(const bmrt_compat_runtime *runtime, const char *name) {
+    for (int i = 0; i < runtime->count; i++)
+        if (strcmp(runtime->nets[i]->info.name, name) == 0) return runtime->nets[i];
+    for (int i = 0; i < runtime->count; i++)
+        if (runtime->nets[i]->stem != NULL && strcmp(runtime->nets[i]->stem, name) == 0) return runtime->nets[i];
+    return NULL;
 }
 
 static inline bmrt_compat_net *bmrt_compat_find(bmrt_compat_runtime *runtime, const char *name) {
-    bmrt_compat_net *found = NULL;
     if (runtime == NULL || name == NULL) return NULL;
     pthread_mutex_lock(&runtime->lock);
-    for (int i = 0; i < runtime->count && found == NULL; i++)
-        if (strcmp(runtime->nets[i]->name, name) == 0) found = runtime->nets[i];
+    bmrt_compat_net *found = bmrt_compat_named(runtime, name);
     pthread_mutex_unlock(&runtime->lock);
     return found;
 }
 
-/* Makes a network of a model; the name goes to it. */
-static inline bool bmrt_compat_add(bmrt_compat_runtime *runtime, udo_model_t *model, char *name) {
+/* A network with all of its stages compiled; NULL if one of them is refused. */
+static inline bmrt_compat_net *bmrt_compat_net_of(bm_handle_t handle, const udo_networks_t *networks, size_t index) {
     bmrt_compat_net *net = (bmrt_compat_net *)calloc(1, sizeof *net);
-    if (net == NULL) {
-        free(name);
-        udo_model_release(model);
-        return false;
-    }
-    net->model = model;
-    net->name = name;
+    size_t stages = 0;
     udo_session_options_t options;
+    if (net == NULL) return NULL;
+    pthread_mutex_init(&net->lock, NULL);
     memset(&options, 0, sizeof options);
     options.size = sizeof options;
-    options.device = runtime->handle->device;
+    options.device = handle->device;
     options.depth = 1024;
-    bool is_made = name != NULL && bmrt_compat_ports_of(&net->inputs, model, true, runtime->handle->devid)
-        && bmrt_compat_ports_of(&net->outputs, model, false, runtime->handle->devid)
-        && bmrt_compat_is_well(udo_session_create(model, &options, &net->session));
+    bool is_made = bmrt_compat_is_well(udo_networks_at(networks, index, &net->network))
+        && bmrt_compat_is_well(udo_network_stage_count(net->network, &stages))
+        && bmrt_compat_is_well(udo_network_name(net->network, &net->info.name));
     if (is_made) {
-        bmrt_compat_describe(net);
-        pthread_mutex_lock(&runtime->lock);
-        for (int i = 0; i < runtime->count; i++)
-            if (strcmp(runtime->nets[i]->name, name) == 0) is_made = false;
-        if (!is_made) BMRT_COMPAT_LOG("there is a network of this name already");
-        bmrt_compat_net **nets = is_made ? (bmrt_compat_net **)realloc(runtime->nets, ((size_t)runtime->count + 1) * sizeof *nets) : NULL;
-        is_made = nets != NULL;
-        if (is_made) {
-            runtime->nets = nets;
-            nets[runtime->count++] = net;
-        }
-        pthread_mutex_unlock(&runtime->lock);
+        net->is_open = (bool *)calloc(stages + 1, sizeof *net->is_open);
+        net->stages = (bm_stage_info_t *)calloc(stages + 1, sizeof *net->stages);
+        is_made = net->is_open != NULL && net->stages != NULL
+            && bmrt_compat_ports_of(net, &net->inputs, true, stages, handle->devid)
+            && bmrt_compat_ports_of(net, &net->outputs, false, stages, handle->devid)
+            && bmrt_compat_is_well(udo_network_session(net->network, -1, &options, &net->session));
     }
-    if (!is_made) bmrt_compat_forget(net);
-    return is_made;
+    if (is_made) {
+        bmrt_compat_describe(net, (int)stages);
+        return net;
+    }
+    bmrt_compat_forget(net);
+    return NULL;
+}
+
+/* Adds networks: all of them, or none if one has the name of another. */
+static inline bm_status_t bmrt_compat_register(bmrt_compat_runtime *runtime, bmrt_compat_net **made, int count) {
+    bm_status_t status = BM_SUCCESS;
+    pthread_mutex_lock(&runtime->lock);
+    for (int i = 0; i < count; i++)
+        for (int j = 0; j < runtime->count; j++)
+            if (strcmp(runtime->nets[j]->info.name, made[i]->info.name) == 0) status = bmrt_compat_refuse(BM_ERR_PARAM, "there is a network of this name already");
+    bmrt_compat_net **nets = status != BM_SUCCESS ? NULL
+        : (bmrt_compat_net **)realloc(runtime->nets, (size_t)(runtime->count + count + 1) * sizeof *nets);
+    if (status == BM_SUCCESS && nets == NULL) status = BM_ERR_NOMEM;
+    if (status == BM_SUCCESS) {
+        memcpy(nets + runtime->count, made, (size_t)count * sizeof *nets);
+        runtime->nets = nets;
+        runtime->count += count;
+    }
+    pthread_mutex_unlock(&runtime->lock);
+    return status;
+}
+
+/* Adds the networks of a file, which go if they are refused. `path` is NULL where there is none. */
+static inline bm_status_t bmrt_compat_add(bmrt_compat_runtime *runtime, udo_networks_t *networks, const char *path) {
+    size_t count = 0;
+    bm_status_t status = bmrt_compat_status(udo_networks_count(networks, &count));
+    bmrt_compat_net **made = (bmrt_compat_net **)calloc(count + 1, sizeof *made);
+    if (status == BM_SUCCESS && made == NULL) status = BM_ERR_NOMEM;
+    for (size_t i = 0; status == BM_SUCCESS && i < count; i++)
+        if ((made[i] = bmrt_compat_net_of(runtime->handle, networks, i)) == NULL) status = BM_ERR_DATA;
+    if (status == BM_SUCCESS && count == 1 && path != NULL) {
+        const char *stem = strrchr(path, '/') == NULL ? path : strrchr(path, '/') + 1, *dot = strrchr(stem, '.');
+        const size_t len = dot == NULL || dot == stem ? strlen(stem) : (size_t)(dot - stem);
+        made[0]->stem = (char *)calloc(len + 1, 1);
+        if (made[0]->stem != NULL) memcpy(made[0]->stem, stem, len);
+    }
+    if (status == BM_SUCCESS) status = bmrt_compat_register(runtime, made, (int)count);
+    for (size_t i = 0; made != NULL && status != BM_SUCCESS && i < count; i++) bmrt_compat_forget(made[i]);
+    free(made);
+    udo_networks_release(networks);
+    return status;
 }
 
 /* How models are compiled for the device of a handle: what it does not take runs on the CPU. */
@@ -574,31 +692,25 @@ static inline bool bmrt_compat_options(bm_handle_t handle, udo_load_options_t *o
     return true;
 }
 
-static inline bool bmrt_load_bmodel(void *p_bmrt, const char *bmodel_path) {
+/* Loads the networks of a file, or of bytes where there is no path. */
+static inline bm_status_t bmrt_compat_load(void *p_bmrt, const char *path, const void *bytes, size_t size) {
     bmrt_compat_runtime *runtime = (bmrt_compat_runtime *)p_bmrt;
     udo_load_options_t options;
-    udo_model_t *model = NULL;
-    if (runtime == NULL || bmodel_path == NULL || !bmrt_compat_options(runtime->handle, &options)) return false;
-    if (!bmrt_compat_is_well(udo_model_load_file(runtime->handle->runtime, bmodel_path, &options, &model))) return false;
-    const char *stem = strrchr(bmodel_path, '/') == NULL ? bmodel_path : strrchr(bmodel_path, '/') + 1;
-    const char *dot = strrchr(stem, '.');
-    const size_t len = dot == NULL || dot == stem ? strlen(stem) : (size_t)(dot - stem);
-    char *name = (char *)calloc(len + 1, 1);
-    if (name != NULL) memcpy(name, stem, len);
-    return bmrt_compat_add(runtime, model, name);
+    udo_networks_t *networks = NULL;
+    if (runtime == NULL || (path == NULL && bytes == NULL)) return bmrt_compat_refuse(BM_ERR_PARAM, "a model of NULL");
+    if (!bmrt_compat_options(runtime->handle, &options)) return BM_ERR_FAILURE;
+    const bm_status_t status = bmrt_compat_status(
+        path != NULL ? udo_networks_open_file(runtime->handle->runtime, path, &options, &networks)
+                     : udo_networks_open_bytes(runtime->handle->runtime, bytes, size, &options, &networks));
+    return status == BM_SUCCESS ? bmrt_compat_add(runtime, networks, path) : status;
+}
+
+static inline bool bmrt_load_bmodel(void *p_bmrt, const char *bmodel_path) {
+    return bmodel_path != NULL && bmrt_compat_load(p_bmrt, bmodel_path, NULL, 0) == BM_SUCCESS;
 }
 
 static inline bool bmrt_load_bmodel_data(void *p_bmrt, const void *bmodel_data, size_t size) {
-    bmrt_compat_runtime *runtime = (bmrt_compat_runtime *)p_bmrt;
-    udo_load_options_t options;
-    udo_model_t *model = NULL;
-    if (runtime == NULL || bmodel_data == NULL || !bmrt_compat_options(runtime->handle, &options)) return false;
-    if (!bmrt_compat_is_well(udo_model_load_bytes(runtime->handle->runtime, bmodel_data, size, &options, &model))) return false;
-    char *name = (char *)calloc(32, 1);
-    pthread_mutex_lock(&runtime->lock);
-    if (name != NULL) snprintf(name, 32, "network%d", runtime->count);
-    pthread_mutex_unlock(&runtime->lock);
-    return bmrt_compat_add(runtime, model, name);
+    return bmodel_data != NULL && bmrt_compat_load(p_bmrt, NULL, bmodel_data, size) == BM_SUCCESS;
 }
 
 static inline int bmrt_get_network_number(void *p_bmrt) {
@@ -616,7 +728,7 @@ static inline void bmrt_get_network_names(void *p_bmrt, const char ***network_na
     if (runtime == NULL || network_names == NULL) return;
     pthread_mutex_lock(&runtime->lock);
     const char **names = (const char **)calloc((size_t)runtime->count + 1, sizeof *names);
-    for (int i = 0; names != NULL && i < runtime->count; i++) names[i] = runtime->nets[i]->name;
+    for (int i = 0; names != NULL && i < runtime->count; i++) names[i] = runtime->nets[i]->info.name;
     pthread_mutex_unlock(&runtime->lock);
     *network_names = names;
 }
@@ -626,19 +738,26 @@ static inline const bm_net_info_t *bmrt_get_network_info(void *p_bmrt, const cha
     return net == NULL ? NULL : &net->info;
 }
 
-static inline void bmrt_compat_print(const char *side, int count, char const **names, const bm_shape_t *shapes, const bm_data_type_t *dtypes) {
+static inline void bmrt_compat_print(
+    const char *side, int count, char const **names, const bm_shape_t *shapes, const bm_data_type_t *dtypes, const float *scales,
+    const int *zero_points) {
+    static const char *const types[9] = {"f32", "f16", "i8", "u8", "i16", "u16", "i32", "u32", "bf16"};
     for (int i = 0; i < count; i++) {
-        printf("  %s %s: type %d, shape [", side, names[i], (int)dtypes[i]);
+        printf("    %s %s: %s[", side, names[i], types[(unsigned)dtypes[i] < 9 ? (unsigned)dtypes[i] : 0]);
         for (int j = 0; j < shapes[i].num_dims; j++) printf("%s%d", j == 0 ? "" : ",", shapes[i].dims[j]);
-        printf("]\n");
+        printf("], scale %g, zero point %d\n", (double)scales[i], zero_points[i]);
     }
 }
 
 static inline void bmrt_print_network_info(const bm_net_info_t *net_info) {
     if (net_info == NULL) return;
     printf("network %s, %s\n", net_info->name, net_info->is_dynamic ? "dynamic" : "static");
-    bmrt_compat_print("input", net_info->input_num, net_info->input_names, net_info->stages[0].input_shapes, net_info->input_dtypes);
-    bmrt_compat_print("output", net_info->output_num, net_info->output_names, net_info->stages[0].output_shapes, net_info->output_dtypes);
+    for (int i = 0; i < net_info->stage_num; i++) {
+        const bm_net_info_t *of = net_info;
+        printf("  stage %d\n", i);
+        bmrt_compat_print("input", of->input_num, of->input_names, of->stages[i].input_shapes, of->input_dtypes, of->input_scales, of->input_zero_point);
+        bmrt_compat_print("output", of->output_num, of->output_names, of->stages[i].output_shapes, of->output_dtypes, of->output_scales, of->output_zero_point);
+    }
 }
 
 static inline void bmrt_show_neuron_network(void *p_bmrt) {
@@ -683,45 +802,75 @@ static inline bool bmrt_compat_take(
     return is_taken;
 }
 
-/* Launches with tensors that are there. Where a network is dynamic, the run makes its outputs, is waited for, and they are taken. */
-static inline bool bmrt_compat_launch(
-    bmrt_compat_runtime *runtime, bmrt_compat_net *net, const bm_tensor_t *inputs, int input_num, bm_tensor_t *outputs,
-    int output_num, bool user_mem, bool user_stmode) {
+/* What a launch is of. */
+typedef struct {
+    bmrt_compat_runtime *runtime;
+    bmrt_compat_net *net;
+    const bm_tensor_t *inputs;
+    bm_tensor_t *outputs;
+    bool user_mem, user_stmode;
+} bmrt_compat_call;
+
+/* Makes room for an output of a stage of fixed shapes, where the program gave none, and the tensor that lies there. */
+static inline udo_tensor_t *bmrt_compat_place(const bmrt_compat_call *call, const bm_shape_t *shape, int index, bm_tensor_t *place) {
+    place->dtype = call->net->outputs.dtypes[index];
+    place->shape = *shape;
+    bm_shape_t filled = *shape;
+    const int group = place->st_mode == BM_STORE_4N ? 4 : place->st_mode == BM_STORE_2N ? 2 : 1;
+    if (filled.num_dims > 0) filled.dims[0] = (filled.dims[0] + group - 1) / group * group;
+    const uint64_t size = bmrt_shape_count(&filled) * bmrt_data_type_size(place->dtype);
+    if (call->user_mem) return bmrt_compat_tensor(place);
+    if (size > UINT32_MAX || bm_malloc_device_byte(call->runtime->handle, &place->device_mem, size == 0 ? 1 : (unsigned int)size) != BM_SUCCESS) return NULL;
+    return bmrt_compat_tensor(place);
+}
+
+static inline bool bmrt_compat_submit(
+    const bmrt_compat_call *call, udo_tensor_t **from, udo_tensor_t **to, const udo_run_options_t *options, udo_run_t **run) {
+    udo_error_t *error = NULL;
+    int tries = 0;
+    do {
+        pthread_mutex_lock(&call->net->lock);
+        error = udo_session_submit(
+            call->net->session, (const udo_tensor_t *const *)from, (size_t)call->net->inputs.count, to, (size_t)call->net->outputs.count, options, run);
+        pthread_mutex_unlock(&call->net->lock);
+    } while (bmrt_compat_again(call->runtime->handle, &error, &tries));
+    return bmrt_compat_is_well(error);
+}
+
+/* Launches with tensors that are there. Where only the run says what shapes outputs have, it makes them, is waited for, and they are
+ * taken. The run goes to `out` if that is not NULL. */
+static inline bool bmrt_compat_launch(const bmrt_compat_call *call, udo_run_t **out) {
+    const int input_num = call->net->inputs.count, output_num = call->net->outputs.count;
     udo_tensor_t **from = (udo_tensor_t **)calloc((size_t)input_num + 1, sizeof *from);
     udo_tensor_t **to = (udo_tensor_t **)calloc((size_t)output_num + 1, sizeof *to);
     bm_tensor_t *places = (bm_tensor_t *)calloc((size_t)output_num + 1, sizeof *places);
     udo_run_t *run = NULL;
     udo_run_options_t options;
-    const bool is_dynamic = net->info.is_dynamic;
+    size_t stage = 0;
     bool is_well = from != NULL && to != NULL && places != NULL;
-    for (int i = 0; is_well && i < input_num; i++) is_well = (from[i] = bmrt_compat_tensor(&inputs[i])) != NULL;
+    for (int i = 0; is_well && i < input_num; i++) is_well = (from[i] = bmrt_compat_tensor(&call->inputs[i])) != NULL;
+    is_well = is_well && bmrt_compat_is_well(udo_network_stage_for(call->net->network, (const udo_tensor_t *const *)from, (size_t)input_num, &stage));
+    const bool is_open = is_well && call->net->is_open[stage];
     for (int i = 0; is_well && i < output_num; i++) {
-        places[i].st_mode = user_stmode ? outputs[i].st_mode : BM_STORE_1N;
-        if (user_mem) places[i].device_mem = outputs[i].device_mem;
-        if (is_dynamic) continue;
-        places[i].dtype = net->outputs.dtypes[i];
-        places[i].shape = net->outputs.shapes[i];
-        bm_shape_t filled = places[i].shape;
-        const int group = places[i].st_mode == BM_STORE_4N ? 4 : places[i].st_mode == BM_STORE_2N ? 2 : 1;
-        if (filled.num_dims > 0) filled.dims[0] = (filled.dims[0] + group - 1) / group * group;
-        const uint64_t size = bmrt_shape_count(&filled) * bmrt_data_type_size(places[i].dtype);
-        if (!user_mem) is_well = size <= UINT32_MAX && bm_malloc_device_byte(runtime->handle, &places[i].device_mem, size == 0 ? 1 : (unsigned int)size) == BM_SUCCESS;
-        is_well = is_well && (to[i] = bmrt_compat_tensor(&places[i])) != NULL;
+        places[i].st_mode = call->user_stmode ? call->outputs[i].st_mode : BM_STORE_1N;
+        if (call->user_mem) places[i].device_mem = call->outputs[i].device_mem;
+        if (!is_open) is_well = (to[i] = bmrt_compat_place(call, &call->net->stages[stage].output_shapes[i], i, &places[i])) != NULL;
     }
     memset(&options, 0, sizeof options);
     options.size = sizeof options;
-    options.stream = is_dynamic ? NULL : runtime->handle->stream;
-    is_well = is_well && bmrt_compat_is_well(udo_session_submit(
-        net->session, (const udo_tensor_t *const *)from, (size_t)input_num, to, (size_t)output_num, &options, &run));
-    if (is_dynamic) {
+    options.stream = is_open ? NULL : call->runtime->handle->stream;
+    is_well = is_well && bmrt_compat_submit(call, from, to, &options, &run);
+    if (is_open) {
         is_well = is_well && bmrt_compat_is_well(udo_run_wait(run));
-        for (int i = 0; is_well && i < output_num; i++) is_well = bmrt_compat_take(runtime->handle, run, i, &places[i], user_mem, places[i].st_mode);
+        for (int i = 0; is_well && i < output_num; i++)
+            is_well = bmrt_compat_take(call->runtime->handle, run, i, &places[i], call->user_mem, places[i].st_mode);
     }
     for (int i = 0; i < output_num && places != NULL; i++) {
-        if (is_well) outputs[i] = places[i];
-        else if (!user_mem) bm_free_device(runtime->handle, places[i].device_mem);
+        if (is_well) call->outputs[i] = places[i];
+        else if (!call->user_mem) bm_free_device(call->runtime->handle, places[i].device_mem);
     }
-    udo_run_release(run);
+    if (is_well && out != NULL) *out = run;
+    else udo_run_release(run);
     bmrt_compat_release(from, input_num);
     bmrt_compat_release(to, output_num);
     free(places);
@@ -734,7 +883,8 @@ static inline bool bmrt_launch_tensor_ex(
     bmrt_compat_net *net = bmrt_compat_find((bmrt_compat_runtime *)p_bmrt, net_name);
     if (net == NULL || input_tensors == NULL || output_tensors == NULL) return bmrt_compat_refuse(BM_ERR_PARAM, "a launch of no network, or without tensors") == BM_SUCCESS;
     if (input_num != net->inputs.count || output_num != net->outputs.count) return bmrt_compat_refuse(BM_ERR_PARAM, "a launch with another number of tensors than the network has") == BM_SUCCESS;
-    return bmrt_compat_launch((bmrt_compat_runtime *)p_bmrt, net, input_tensors, input_num, output_tensors, output_num, user_mem, user_stmode);
+    const bmrt_compat_call call = {(bmrt_compat_runtime *)p_bmrt, net, input_tensors, output_tensors, user_mem, user_stmode};
+    return bmrt_compat_launch(&call, NULL);
 }
 
 static inline bool bmrt_launch_tensor(
@@ -758,8 +908,12 @@ static inline bool bmrt_launch_tensor_multi_cores(
 static inline bool bmrt_pre_alloc_neuron_multi_cores(
     void *p_bmrt, const char *net_name, int stage_idx, const int *core_list, int core_num) {
     bmrt_compat_net *net = bmrt_compat_find((bmrt_compat_runtime *)p_bmrt, net_name);
-    if (net == NULL || stage_idx != 0) return bmrt_compat_refuse(BM_ERR_PARAM, "no such network, or a stage that it has not") == BM_SUCCESS;
-    return bmrt_compat_cores(core_list, core_num) && bmrt_compat_is_well(udo_session_reserve(net->session));
+    if (net == NULL || stage_idx < 0) return bmrt_compat_refuse(BM_ERR_PARAM, "no such network, or a stage below 0") == BM_SUCCESS;
+    if (!bmrt_compat_cores(core_list, core_num)) return false;
+    pthread_mutex_lock(&net->lock);
+    udo_error_t *error = udo_session_reserve_stage(net->session, (size_t)stage_idx);
+    pthread_mutex_unlock(&net->lock);
+    return bmrt_compat_is_well(error);
 }
 
 /* Runs over memory of the host, and returns when all is there. What a program gives for an output has room for it. */
@@ -778,8 +932,11 @@ static inline bool bmrt_launch_data(
     for (int i = 0; is_well && i < input_num; i++)
         is_well = bmrt_tensor(&inputs[i], p_bmrt, net->inputs.dtypes[i], input_shapes[i])
             && bm_memcpy_s2d_partial(runtime->handle, inputs[i].device_mem, input_datas[i], (unsigned int)bmrt_tensor_bytesize(&inputs[i])) == BM_SUCCESS;
-    const bool is_launched = is_well && bmrt_compat_launch(runtime, net, inputs, input_num, outputs, output_num, false, false);
-    is_well = is_launched && bm_thread_sync(runtime->handle) == BM_SUCCESS;
+    udo_run_t *run = NULL;
+    const bmrt_compat_call call = {runtime, net, inputs, outputs, false, false};
+    const bool is_launched = is_well && bmrt_compat_launch(&call, &run);
+    is_well = is_launched && bmrt_compat_is_well(udo_run_wait(run));
+    udo_run_release(run);
     for (int i = 0; is_well && i < output_num; i++) {
         const size_t size = bmrt_tensor_bytesize(&outputs[i]);
         datas[i] = user_mem ? output_datas[i] : malloc(size + 1);
@@ -813,7 +970,17 @@ static inline void bmrt_trace(void *p_bmrt) {
            (unsigned long long)stats.current_bytes, (unsigned long long)stats.memories, (unsigned long long)stats.peak_bytes);
     const char **names = NULL;
     bmrt_get_network_names(p_bmrt, &names);
-    for (int i = 0; names != NULL && names[i] != NULL; i++) bmrt_print_network_info(bmrt_get_network_info(p_bmrt, names[i]));
+    for (int i = 0; names != NULL && names[i] != NULL; i++) {
+        bmrt_compat_net *net = bmrt_compat_find(runtime, names[i]);
+        bmrt_print_network_info(&net->info);
+        for (int stage = 0; stage < net->info.stage_num; stage++) {
+            udo_model_t *model = NULL;
+            const char *report = NULL;
+            if (bmrt_compat_is_well(udo_network_model(net->network, (size_t)stage, &model)) && bmrt_compat_is_well(udo_model_json(model, &report)))
+                printf("%s\n", report);
+            udo_model_release(model);
+        }
+    }
     free(names);
 }
 

@@ -37,8 +37,8 @@ public:
     Context(const Context &) = delete;
     Context &operator=(const Context &) = delete;
 
-    bm_status_t load_bmodel(const void *bmodel_data, size_t size) { return bmrt_load_bmodel_data(runtime_, bmodel_data, size) ? BM_SUCCESS : BM_ERR_FAILURE; }
-    bm_status_t load_bmodel(const char *bmodel_file) { return bmrt_load_bmodel(runtime_, bmodel_file) ? BM_SUCCESS : BM_ERR_FAILURE; }
+    bm_status_t load_bmodel(const void *bmodel_data, size_t size) { return bmrt_compat_load(runtime_, nullptr, bmodel_data, size); }
+    bm_status_t load_bmodel(const char *bmodel_file) { return bmrt_compat_load(runtime_, bmodel_file, nullptr, 0); }
     int get_network_number() const { return bmrt_get_network_number(runtime_); }
     void get_network_names(std::vector<const char *> *names) const {
         const char **all = nullptr;
@@ -80,8 +80,13 @@ public:
         if (is_fixed_) return BM_ERR_NOFEATURE;
         bm_tensor_t like = tensor_;
         like.shape = shape;
+        if (shape.num_dims <= 0 || bmrt_tensor_bytesize(&like) == 0) return BM_ERR_PARAM;
+        /* In whichever store mode. */
+        const int element = (int)bmrt_data_type_size(tensor_.dtype), group = element < 4 ? 4 / element : 1;
+        const int filled = like.shape.dims[0] > INT32_MAX - group ? like.shape.dims[0] : (like.shape.dims[0] + group - 1) / group * group;
+        if (owns_ || tensor_.device_mem.memory == nullptr) like.shape.dims[0] = filled;
         const size_t size = bmrt_tensor_bytesize(&like);
-        if (shape.num_dims <= 0 || size == 0 || size > UINT32_MAX) return BM_ERR_PARAM;
+        if (size > UINT32_MAX) return BM_ERR_PARAM;
         if (size > tensor_.device_mem.size) {
             if (tensor_.device_mem.memory != nullptr && !owns_) return BM_ERR_NOMEM;
             const bm_status_t status = bm_malloc_device_byte(handle_, &like.device_mem, (unsigned int)size);
@@ -126,7 +131,7 @@ class Network {
 public:
     Network(const Context &ctx, const char *net_name, int stage_id = -1) : runtime_(ctx.runtime_), handle_(ctx.handle()), info_(ctx.get_network_info(net_name)) {
         if (info_ == nullptr) throw std::runtime_error("no such network");
-        if (stage_id < -1 || stage_id >= info_->stage_num || (stage_id >= 0 && info_->is_dynamic)) throw std::runtime_error("no such stage of fixed shapes");
+        if (stage_id < -1 || stage_id >= info_->stage_num) throw std::runtime_error("no such stage");
         for (int i = 0; i < info_->input_num; i++) {
             add(owned_inputs_, inputs_, info_->input_dtypes[i]);
             if (stage_id < 0) continue;
@@ -135,7 +140,13 @@ public:
         }
         for (int i = 0; i < info_->output_num; i++) {
             add(owned_outputs_, outputs_, info_->output_dtypes[i]);
-            if (!info_->is_dynamic && outputs_.back()->Reshape(info_->stages[0].output_shapes[i]) != BM_SUCCESS) throw std::runtime_error("no memory for an output");
+            /* As much as any of the stages takes, where that is known. */
+            for (int stage = 0; stage < info_->stage_num; stage++) {
+                if (stage_id >= 0 && stage != stage_id) continue;
+                const bm_shape_t &shape = info_->stages[stage].output_shapes[i];
+                is_bounded_ = is_bounded_ && bmrt_shape_count(&shape) > 0 && info_->max_output_bytes[i] > 0;
+                if (is_bounded_ && outputs_.back()->Reshape(shape) != BM_SUCCESS) throw std::runtime_error("no memory for an output");
+            }
         }
     }
     virtual ~Network() { bm_thread_sync(handle_); }
@@ -155,7 +166,7 @@ public:
         }
         for (const Tensor *output : outputs_) {
             outputs.push_back(output->tensor_);
-            is_given = is_given && output->tensor_.device_mem.memory != nullptr && !(info_->is_dynamic && output->owns_);
+            is_given = is_given && output->tensor_.device_mem.memory != nullptr && (is_bounded_ || !output->owns_);
         }
         /* Where only the run says how large outputs are, it makes their memory, unless the program gave some. */
         if (!bmrt_launch_tensor_ex(runtime_, info_->name, inputs.data(), (int)inputs.size(), outputs.data(), (int)outputs.size(), is_given, true)) return BM_ERR_FAILURE;
@@ -180,6 +191,8 @@ private:
     void *runtime_;
     bm_handle_t handle_;
     const bm_net_info_t *info_;
+    /* Whether the most that outputs take is known. */
+    bool is_bounded_ = true;
     std::vector<std::unique_ptr<Tensor>> owned_inputs_, owned_outputs_;
     std::vector<Tensor *> inputs_, outputs_;
 };

@@ -7,12 +7,14 @@
  * Where NNRt's document and its code differ, or both leave a choice, docs/nnrt-bmruntime.md says what is done here. In short:
  * - NULL is refused as OH_NN_INVALID_PARAMETER. What is handed out through `T **` needs a NULL there.
  * - Asynchronous runs work. A build that failed may be corrected and tried again.
- * - OH_NN_UNSUPPORTED is for what this runtime cannot be asked for: performance modes, half precision, extensions.
+ * - Options are checked against the device that was said so far when they are set, and again by the build: OH_NN_UNSUPPORTED is for
+ *   what that device has not. Values of extensions are text.
  * - Codes are all that NNRt has for errors. Define NNRT_COMPAT_LOG(text) before including this to see what they were.
  */
 #ifndef NNRT_COMPAT_H
 #define NNRT_COMPAT_H
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -187,7 +189,11 @@ typedef struct OH_NNCompilation {
     char *path;
     const void *buffer;
     size_t buffer_size, device;
+    OH_NN_PerformanceMode performance;
     OH_NN_Priority priority;
+    bool is_half;
+    udo_extension_t *extensions;
+    size_t extension_count;
     udo_model_t *model;
     char *cache;
     uint32_t cache_version;
@@ -205,9 +211,49 @@ typedef struct NN_Tensor {
 typedef void (*NN_OnRunDone)(void *userData, OH_NN_ReturnCode errCode, void *outputTensor[], int32_t outputCount);
 typedef void (*NN_OnServiceDied)(void *userData);
 
+/* What the calls from before tensors describe with. */
+typedef struct OH_NN_QuantParam {
+    uint32_t quantCount;
+    const uint32_t *numBits;
+    const double *scale;
+    const int32_t *zeroPoint;
+} OH_NN_QuantParam;
+
+typedef struct OH_NN_Tensor {
+    OH_NN_DataType dataType;
+    uint32_t dimensionCount;
+    const int32_t *dimensions;
+    const OH_NN_QuantParam *quantParam;
+    OH_NN_TensorType type;
+} OH_NN_Tensor;
+
+/* Memory of a device that host and device see. */
+typedef struct OH_NN_Memory {
+    void *data;
+    size_t length;
+} OH_NN_Memory;
+
+/* Its first member is what the program sees. */
+typedef struct nnrt_compat_memory {
+    OH_NN_Memory seen;
+    NN_Tensor *bytes;
+    struct nnrt_compat_memory *next;
+} nnrt_compat_memory;
+
+/* What OH_NNExecutor_Run gives an input, or where it puts an output: memory of the device, or `length` bytes of the host. */
+typedef struct {
+    udo_tensor_t *tensor;
+    void *buffer;
+    size_t length;
+    bool is_set;
+} nnrt_compat_slot_of_run;
+
 typedef struct OH_NNExecutor {
     udo_session_t *session;
-    udo_priority_t priority;
+    size_t device;
+    pthread_mutex_t lock;
+    nnrt_compat_slot_of_run *given, *wanted;
+    nnrt_compat_memory **input_memories, **output_memories;
     NN_TensorDesc **inputs, **outputs;
     NN_TensorDesc **results;
     size_t input_count, output_count;
@@ -439,15 +485,16 @@ static inline NN_TensorDesc *nnrt_compat_copy(const NN_TensorDesc *desc) {
     return copy;
 }
 
-/* A number of a description: 0 where it fails. */
+/* A number of a description that has a type: 0 where it fails. */
 static inline OH_NN_ReturnCode nnrt_compat_count(
-    const NN_TensorDesc *desc, size_t *out, udo_error_t *(*count)(const udo_tensor_spec_t *, uint64_t *)) {
+    const NN_TensorDesc *desc, OH_NN_DataType dtype, size_t *out, udo_error_t *(*count)(const udo_tensor_spec_t *, uint64_t *)) {
     udo_tensor_spec_t *spec = NULL;
     uint64_t counted = 0;
-    if (desc == NULL || out == NULL) return OH_NN_INVALID_PARAMETER;
     *out = 0;
     if (!desc->has_shape) return OH_NN_INVALID_PARAMETER;
-    OH_NN_ReturnCode code = nnrt_compat_spec(desc, &spec);
+    NN_TensorDesc of = *desc;
+    of.dtype = dtype;
+    OH_NN_ReturnCode code = nnrt_compat_spec(&of, &spec);
     if (code == OH_NN_SUCCESS) code = nnrt_compat_code(count(spec, &counted));
     udo_tensor_spec_release(spec);
     if (code == OH_NN_SUCCESS) *out = (size_t)counted;
@@ -455,11 +502,14 @@ static inline OH_NN_ReturnCode nnrt_compat_count(
 }
 
 static inline OH_NN_ReturnCode OH_NNTensorDesc_GetElementCount(const NN_TensorDesc *tensorDesc, size_t *elementCount) {
-    return nnrt_compat_count(tensorDesc, elementCount, udo_tensor_spec_elements);
+    if (tensorDesc == NULL || elementCount == NULL) return OH_NN_INVALID_PARAMETER;
+    /* There are as many of whichever type. */
+    return nnrt_compat_count(tensorDesc, OH_NN_INT8, elementCount, udo_tensor_spec_elements);
 }
 
 static inline OH_NN_ReturnCode OH_NNTensorDesc_GetByteSize(const NN_TensorDesc *tensorDesc, size_t *byteSize) {
-    return nnrt_compat_count(tensorDesc, byteSize, udo_tensor_spec_byte_size);
+    if (tensorDesc == NULL || byteSize == NULL) return OH_NN_INVALID_PARAMETER;
+    return nnrt_compat_count(tensorDesc, tensorDesc->dtype, byteSize, udo_tensor_spec_byte_size);
 }
 
 /* ---- Quantization ---- */
@@ -575,6 +625,17 @@ static inline OH_NN_ReturnCode OH_NNModel_AddTensorToModel(OH_NNModel *model, co
     return OH_NN_SUCCESS;
 }
 
+/* The description of a tensor from before there were descriptions; NULL if it is none. */
+static inline NN_TensorDesc *nnrt_compat_described(const OH_NN_Tensor *tensor) {
+    NN_TensorDesc *desc = tensor->dimensionCount > 0 && tensor->dimensions == NULL ? NULL : OH_NNTensorDesc_Create();
+    if (desc == NULL) return NULL;
+    OH_NN_ReturnCode code = OH_NNTensorDesc_SetDataType(desc, tensor->dataType);
+    if (code == OH_NN_SUCCESS && tensor->dimensionCount > 0) code = OH_NNTensorDesc_SetShape(desc, tensor->dimensions, tensor->dimensionCount);
+    if (code == OH_NN_SUCCESS && tensor->dimensionCount == 0) desc->has_shape = true;
+    if (code != OH_NN_SUCCESS) OH_NNTensorDesc_Destroy(&desc);
+    return desc;
+}
+
 static inline OH_NN_ReturnCode OH_NNModel_SetTensorData(OH_NNModel *model, uint32_t index, const void *dataBuffer, size_t length) {
     nnrt_compat_slot *slot = NULL;
     OH_NN_ReturnCode code = nnrt_compat_slot_of(model, index, &slot);
@@ -617,6 +678,29 @@ static inline OH_NN_ReturnCode OH_NNModel_SetTensorType(OH_NNModel *model, uint3
     if ((unsigned)tensorType > OH_NN_REDUCE_L2_COEFF) return OH_NN_INVALID_PARAMETER;
     slot->type = tensorType;
     return OH_NN_SUCCESS;
+}
+
+/* As OH_NNModel_AddTensorToModel, OH_NNModel_SetTensorType and OH_NNModel_SetTensorQuantParams. */
+static inline OH_NN_ReturnCode OH_NNModel_AddTensor(OH_NNModel *model, const OH_NN_Tensor *tensor) {
+    if (model == NULL || tensor == NULL || (unsigned)tensor->type > OH_NN_REDUCE_L2_COEFF) return OH_NN_INVALID_PARAMETER;
+    if (model->is_finished) return nnrt_compat_refuse(OH_NN_OPERATION_FORBIDDEN, "the model is finished");
+    const OH_NN_QuantParam *of = tensor->quantParam;
+    const bool is_quantized = of != NULL && of->quantCount > 0;
+    if (is_quantized && (of->scale == NULL || of->zeroPoint == NULL || of->numBits == NULL)) return OH_NN_INVALID_PARAMETER;
+    NN_TensorDesc *desc = nnrt_compat_described(tensor);
+    NN_QuantParam *quantization = is_quantized ? OH_NNQuantParam_Create() : NULL;
+    OH_NN_ReturnCode code = desc == NULL ? OH_NN_INVALID_PARAMETER : OH_NN_SUCCESS;
+    if (code == OH_NN_SUCCESS && is_quantized) {
+        code = OH_NNQuantParam_SetScales(quantization, of->scale, of->quantCount);
+        if (code == OH_NN_SUCCESS) code = OH_NNQuantParam_SetZeroPoints(quantization, of->zeroPoint, of->quantCount);
+        if (code == OH_NN_SUCCESS) code = OH_NNQuantParam_SetNumBits(quantization, of->numBits, of->quantCount);
+    }
+    if (code == OH_NN_SUCCESS) code = OH_NNModel_AddTensorToModel(model, desc);
+    if (code == OH_NN_SUCCESS) code = OH_NNModel_SetTensorType(model, model->count - 1, tensor->type);
+    if (code == OH_NN_SUCCESS && is_quantized) code = OH_NNModel_SetTensorQuantParams(model, model->count - 1, quantization);
+    if (desc != NULL) OH_NNTensorDesc_Destroy(&desc);
+    if (quantization != NULL) OH_NNQuantParam_Destroy(&quantization);
+    return code;
 }
 
 /* A parameter: the operation that has it, its name there, and of which kind it is. */
@@ -872,7 +956,12 @@ static inline OH_NNCompilation *OH_NNCompilation_ConstructWithOfflineModelBuffer
 
 static inline void OH_NNCompilation_Destroy(OH_NNCompilation **compilation) {
     if (compilation == NULL || *compilation == NULL) return;
+    for (size_t i = 0; i < (*compilation)->extension_count; i++) {
+        free((char *)(*compilation)->extensions[i].name);
+        free((char *)(*compilation)->extensions[i].value);
+    }
     udo_model_release((*compilation)->model);
+    free((*compilation)->extensions);
     free((*compilation)->path);
     free((*compilation)->cache);
     free(*compilation);
@@ -883,13 +972,6 @@ static inline void OH_NNCompilation_Destroy(OH_NNCompilation **compilation) {
 static inline OH_NN_ReturnCode nnrt_compat_unbuilt(const OH_NNCompilation *compilation) {
     if (compilation == NULL) return OH_NN_INVALID_PARAMETER;
     return compilation->model == NULL ? OH_NN_SUCCESS : nnrt_compat_refuse(OH_NN_OPERATION_FORBIDDEN, "the compilation is built");
-}
-
-/* As above, of something that this runtime has not. */
-static inline OH_NN_ReturnCode nnrt_compat_without(const OH_NNCompilation *compilation, bool is_valid, const char *what) {
-    if (!is_valid) return OH_NN_INVALID_PARAMETER;
-    OH_NN_ReturnCode code = nnrt_compat_unbuilt(compilation);
-    return code == OH_NN_SUCCESS ? nnrt_compat_refuse(OH_NN_UNSUPPORTED, what) : code;
 }
 
 static inline OH_NN_ReturnCode OH_NNCompilation_ExportCacheToBuffer(
@@ -914,10 +996,65 @@ static inline OH_NN_ReturnCode OH_NNCompilation_ImportCacheFromBuffer(
     return OH_NN_SUCCESS;
 }
 
+/* How a compilation is built, for the device that was said so far. */
+static inline OH_NN_ReturnCode nnrt_compat_options(const OH_NNCompilation *compilation, udo_load_options_t *options) {
+    static const char *const cores[5] = {NULL, "cpu", "gpu", "dsp", "hta"};
+    udo_device_kind_t kind = 0;
+    udo_device_t *device = nnrt_compat_device(compilation->device);
+    if (device == NULL) return nnrt_compat_refuse(OH_NN_FAILED, "there is no such device");
+    OH_NN_ReturnCode code = nnrt_compat_code(udo_device_kind(device, &kind));
+    if (code != OH_NN_SUCCESS || kind > 4) return OH_NN_FAILED;
+    memset(options, 0, sizeof *options);
+    options->size = sizeof *options;
+    options->cores = cores[kind];
+    options->performance = (udo_performance_t)compilation->performance;
+    options->priority = (udo_priority_t)compilation->priority;
+    options->precision = compilation->is_half ? UDO_PRECISION_HALF : UDO_PRECISION_FULL;
+    options->extensions = compilation->extensions;
+    options->extension_count = compilation->extension_count;
+    return OH_NN_SUCCESS;
+}
+
+/* Whether options that a setter would leave are fine. A device that there is not is seen by the build. */
+static inline OH_NN_ReturnCode nnrt_compat_try(const OH_NNCompilation *with) {
+    udo_load_options_t options;
+    if (nnrt_compat_device(with->device) == NULL) return OH_NN_SUCCESS;
+    OH_NN_ReturnCode code = nnrt_compat_options(with, &options);
+    return code == OH_NN_SUCCESS ? nnrt_compat_code(udo_load_options_check(&options)) : code;
+}
+
+/* Text of `size` bytes, of which the last may be its end; NULL if one of the others is. */
+static inline char *nnrt_compat_text(const void *from, size_t size) {
+    if (((const char *)from)[size - 1] == 0) size--;
+    char *copy = memchr(from, 0, size) == NULL ? (char *)malloc(size + 1) : NULL;
+    if (copy == NULL) return NULL;
+    memcpy(copy, from, size);
+    copy[size] = 0;
+    return copy;
+}
+
+/* Settings that udo_extension_t lists, as text. What is set twice is what it was set to last. */
 static inline OH_NN_ReturnCode OH_NNCompilation_AddExtensionConfig(
     OH_NNCompilation *compilation, const char *configName, const void *configValue, const size_t configValueSize) {
-    const bool is_valid = configName != NULL && *configName != 0 && configValue != NULL && configValueSize > 0;
-    return nnrt_compat_without(compilation, is_valid, "no extension is known");
+    if (configName == NULL || *configName == 0 || configValue == NULL || configValueSize == 0) return OH_NN_INVALID_PARAMETER;
+    OH_NN_ReturnCode code = nnrt_compat_unbuilt(compilation);
+    if (code != OH_NN_SUCCESS) return code;
+    const size_t count = compilation->extension_count;
+    udo_extension_t *more = (udo_extension_t *)realloc(compilation->extensions, (count + 1) * sizeof *more);
+    if (more == NULL) return OH_NN_MEMORY_ERROR;
+    compilation->extensions = more;
+    char *name = nnrt_compat_text(configName, strlen(configName)), *value = nnrt_compat_text(configValue, configValueSize);
+    more[count].name = name;
+    more[count].value = value;
+    if (name == NULL || value == NULL) code = nnrt_compat_refuse(OH_NN_INVALID_PARAMETER, "a value that is no text");
+    compilation->extension_count++;
+    if (code == OH_NN_SUCCESS) code = nnrt_compat_try(compilation);
+    if (code != OH_NN_SUCCESS) {
+        compilation->extension_count--;
+        free(name);
+        free(value);
+    }
+    return code;
 }
 
 static inline OH_NN_ReturnCode OH_NNCompilation_SetDevice(OH_NNCompilation *compilation, size_t deviceID) {
@@ -940,35 +1077,39 @@ static inline OH_NN_ReturnCode OH_NNCompilation_SetCache(OH_NNCompilation *compi
 }
 
 static inline OH_NN_ReturnCode OH_NNCompilation_SetPerformanceMode(OH_NNCompilation *compilation, OH_NN_PerformanceMode performanceMode) {
-    if ((unsigned)performanceMode > OH_NN_PERFORMANCE_EXTREME) return OH_NN_INVALID_PARAMETER;
-    if (performanceMode == OH_NN_PERFORMANCE_NONE) return nnrt_compat_unbuilt(compilation);
-    return nnrt_compat_without(compilation, true, "devices have no performance modes");
-}
-
-static inline OH_NN_ReturnCode OH_NNCompilation_SetPriority(OH_NNCompilation *compilation, OH_NN_Priority priority) {
-    if ((unsigned)priority > OH_NN_PRIORITY_HIGH) return OH_NN_INVALID_PARAMETER;
     OH_NN_ReturnCode code = nnrt_compat_unbuilt(compilation);
-    if (code == OH_NN_SUCCESS) compilation->priority = priority;
+    if (code != OH_NN_SUCCESS) return code;
+    if ((unsigned)performanceMode > OH_NN_PERFORMANCE_EXTREME) return OH_NN_INVALID_PARAMETER;
+    const OH_NN_PerformanceMode before = compilation->performance;
+    compilation->performance = performanceMode;
+    code = nnrt_compat_try(compilation);
+    if (code != OH_NN_SUCCESS) compilation->performance = before;
     return code;
 }
 
+static inline OH_NN_ReturnCode OH_NNCompilation_SetPriority(OH_NNCompilation *compilation, OH_NN_Priority priority) {
+    OH_NN_ReturnCode code = nnrt_compat_unbuilt(compilation);
+    if (code != OH_NN_SUCCESS) return code;
+    if ((unsigned)priority > OH_NN_PRIORITY_HIGH) return OH_NN_INVALID_PARAMETER;
+    compilation->priority = priority;
+    return OH_NN_SUCCESS;
+}
+
 static inline OH_NN_ReturnCode OH_NNCompilation_EnableFloat16(OH_NNCompilation *compilation, bool enableFloat16) {
-    if (!enableFloat16) return nnrt_compat_unbuilt(compilation);
-    return nnrt_compat_without(compilation, true, "the C API has no half precision");
+    OH_NN_ReturnCode code = nnrt_compat_unbuilt(compilation);
+    if (code != OH_NN_SUCCESS) return code;
+    const bool before = compilation->is_half;
+    compilation->is_half = enableFloat16;
+    code = nnrt_compat_try(compilation);
+    if (code != OH_NN_SUCCESS) compilation->is_half = before;
+    return code;
 }
 
 static inline OH_NN_ReturnCode OH_NNCompilation_Build(OH_NNCompilation *compilation) {
-    if (compilation == NULL || compilation->model != NULL) return OH_NN_INVALID_PARAMETER;
-    udo_device_t *device = nnrt_compat_device(compilation->device);
-    if (device == NULL) return nnrt_compat_refuse(OH_NN_FAILED, "there is no such device");
-    static const char *const cores[5] = {NULL, "cpu", "gpu", "dsp", "hta"};
-    udo_device_kind_t kind = 0;
-    OH_NN_ReturnCode code = nnrt_compat_code(udo_device_kind(device, &kind));
-    if (code != OH_NN_SUCCESS || kind > 4) return OH_NN_FAILED;
     udo_load_options_t options;
-    memset(&options, 0, sizeof options);
-    options.size = sizeof options;
-    options.cores = cores[kind];
+    if (compilation == NULL || compilation->model != NULL) return OH_NN_INVALID_PARAMETER;
+    OH_NN_ReturnCode code = nnrt_compat_options(compilation, &options);
+    if (code != OH_NN_SUCCESS) return code;
     options.cache_dir = compilation->cache;
     options.cache_version = compilation->cache_version;
     options.is_exportable = 1;
@@ -1109,20 +1250,44 @@ static inline void nnrt_compat_forget(NN_TensorDesc **descs, size_t count) {
     free(descs);
 }
 
+static inline void nnrt_compat_free_memories(nnrt_compat_memory *memory) {
+    while (memory != NULL) {
+        nnrt_compat_memory *next = memory->next;
+        OH_NNTensor_Destroy(&memory->bytes);
+        free(memory);
+        memory = next;
+    }
+}
+
 static inline void OH_NNExecutor_Destroy(OH_NNExecutor **executor) {
     if (executor == NULL || *executor == NULL) return;
-    udo_session_release((*executor)->session);
-    nnrt_compat_forget((*executor)->inputs, (*executor)->input_count);
-    nnrt_compat_forget((*executor)->outputs, (*executor)->output_count);
-    nnrt_compat_forget((*executor)->results, (*executor)->output_count);
-    free((*executor)->range_min);
-    free((*executor)->range_max);
-    free(*executor);
+    OH_NNExecutor *of = *executor;
+    udo_session_release(of->session);
+    nnrt_compat_forget(of->inputs, of->input_count);
+    nnrt_compat_forget(of->outputs, of->output_count);
+    nnrt_compat_forget(of->results, of->output_count);
+    for (size_t i = 0; i < of->input_count; i++) {
+        if (of->given != NULL) udo_tensor_release(of->given[i].tensor);
+        if (of->input_memories != NULL) nnrt_compat_free_memories(of->input_memories[i]);
+    }
+    for (size_t i = 0; i < of->output_count; i++) {
+        if (of->wanted != NULL) udo_tensor_release(of->wanted[i].tensor);
+        if (of->output_memories != NULL) nnrt_compat_free_memories(of->output_memories[i]);
+    }
+    pthread_mutex_destroy(&of->lock);
+    free(of->given);
+    free(of->wanted);
+    free(of->input_memories);
+    free(of->output_memories);
+    free(of->range_min);
+    free(of->range_max);
+    free(of);
     *executor = NULL;
 }
 
-/* What a model takes or makes at a place. A shape that only a run says is left unset. */
-static inline NN_TensorDesc *nnrt_compat_port(const udo_model_t *model, size_t index, bool is_input) {
+/* What a model takes or makes at a place. A shape that only a run says is left unset. Where `least` and `most` are not NULL, the
+ * extents that dimensions may have go there. */
+static inline NN_TensorDesc *nnrt_compat_port(const udo_model_t *model, size_t index, bool is_input, size_t *least, size_t *most) {
     const char *name = NULL;
     udo_tensor_spec_t *spec = NULL;
     NN_TensorDesc *desc = OH_NNTensorDesc_Create();
@@ -1136,39 +1301,53 @@ static inline NN_TensorDesc *nnrt_compat_port(const udo_model_t *model, size_t i
         else code = nnrt_compat_code(error);
     }
     if (code == OH_NN_SUCCESS && spec != NULL) code = nnrt_compat_tell(desc, spec);
+    for (size_t i = 0; code == OH_NN_SUCCESS && least != NULL && i < desc->rank; i++) {
+        udo_range_t range = {0, 0};
+        code = nnrt_compat_code(udo_tensor_spec_range(spec, i, &range));
+        least[i] = range.least == 0 && range.most != 0 ? 1 : (size_t)range.least;
+        most[i] = range.most > INT32_MAX ? (size_t)INT32_MAX : (size_t)range.most;
+    }
     udo_tensor_spec_release(spec);
     if (code != OH_NN_SUCCESS) OH_NNTensorDesc_Destroy(&desc);
     return desc;
 }
 
+/* Places for what there is of each input and output. */
+static inline bool nnrt_compat_room(OH_NNExecutor *made) {
+    const size_t inputs = made->input_count + 1, outputs = made->output_count + 1;
+    made->inputs = (NN_TensorDesc **)calloc(inputs, sizeof *made->inputs);
+    made->outputs = (NN_TensorDesc **)calloc(outputs, sizeof *made->outputs);
+    made->results = (NN_TensorDesc **)calloc(outputs, sizeof *made->results);
+    made->range_min = (size_t *)calloc(inputs * NNRT_COMPAT_DIMS, sizeof *made->range_min);
+    made->range_max = (size_t *)calloc(inputs * NNRT_COMPAT_DIMS, sizeof *made->range_max);
+    made->given = (nnrt_compat_slot_of_run *)calloc(inputs, sizeof *made->given);
+    made->wanted = (nnrt_compat_slot_of_run *)calloc(outputs, sizeof *made->wanted);
+    made->input_memories = (nnrt_compat_memory **)calloc(inputs, sizeof *made->input_memories);
+    made->output_memories = (nnrt_compat_memory **)calloc(outputs, sizeof *made->output_memories);
+    return made->inputs != NULL && made->outputs != NULL && made->results != NULL && made->range_min != NULL && made->range_max != NULL
+        && made->given != NULL && made->wanted != NULL && made->input_memories != NULL && made->output_memories != NULL;
+}
+
 static inline OH_NNExecutor *OH_NNExecutor_Construct(OH_NNCompilation *compilation) {
     if (compilation == NULL || compilation->model == NULL) return NULL;
-    static const udo_priority_t priorities[4] = {
-        UDO_PRIORITY_MEDIUM, UDO_PRIORITY_LOW, UDO_PRIORITY_MEDIUM, UDO_PRIORITY_HIGH,
-    };
     OH_NNExecutor *made = (OH_NNExecutor *)calloc(1, sizeof *made);
     if (made == NULL) return NULL;
+    pthread_mutex_init(&made->lock, NULL);
     udo_session_options_t options;
     memset(&options, 0, sizeof options);
     options.size = sizeof options;
     options.device = nnrt_compat_device(compilation->device);
-    made->priority = priorities[(unsigned)compilation->priority];
-    bool is_made = nnrt_compat_code(udo_session_create(compilation->model, &options, &made->session)) == OH_NN_SUCCESS
-        && nnrt_compat_code(udo_model_input_count(compilation->model, &made->input_count)) == OH_NN_SUCCESS
-        && nnrt_compat_code(udo_model_output_count(compilation->model, &made->output_count)) == OH_NN_SUCCESS;
-    if (is_made) {
-        made->inputs = (NN_TensorDesc **)calloc(made->input_count + 1, sizeof *made->inputs);
-        made->outputs = (NN_TensorDesc **)calloc(made->output_count + 1, sizeof *made->outputs);
-        made->results = (NN_TensorDesc **)calloc(made->output_count + 1, sizeof *made->results);
-        made->range_min = (size_t *)calloc((made->input_count + 1) * NNRT_COMPAT_DIMS, sizeof *made->range_min);
-        made->range_max = (size_t *)calloc((made->input_count + 1) * NNRT_COMPAT_DIMS, sizeof *made->range_max);
-        is_made = made->inputs != NULL && made->outputs != NULL && made->results != NULL && made->range_min != NULL
-            && made->range_max != NULL;
+    made->device = compilation->device;
+    const udo_model_t *model = compilation->model;
+    bool is_made = nnrt_compat_code(udo_session_create(model, &options, &made->session)) == OH_NN_SUCCESS
+        && nnrt_compat_code(udo_model_input_count(model, &made->input_count)) == OH_NN_SUCCESS
+        && nnrt_compat_code(udo_model_output_count(model, &made->output_count)) == OH_NN_SUCCESS && nnrt_compat_room(made);
+    for (size_t i = 0; is_made && i < made->input_count; i++) {
+        const size_t at = i * NNRT_COMPAT_DIMS;
+        is_made = (made->inputs[i] = nnrt_compat_port(model, i, true, made->range_min + at, made->range_max + at)) != NULL;
     }
-    for (size_t i = 0; is_made && i < made->input_count; i++)
-        is_made = (made->inputs[i] = nnrt_compat_port(compilation->model, i, true)) != NULL;
     for (size_t i = 0; is_made && i < made->output_count; i++) {
-        made->outputs[i] = nnrt_compat_port(compilation->model, i, false);
+        made->outputs[i] = nnrt_compat_port(model, i, false, NULL, NULL);
         made->results[i] = nnrt_compat_copy(made->outputs[i]);
         is_made = made->results[i] != NULL;
     }
@@ -1206,19 +1385,14 @@ static inline NN_TensorDesc *OH_NNExecutor_CreateOutputTensorDesc(const OH_NNExe
     return executor == NULL || index >= executor->output_count ? NULL : nnrt_compat_copy(executor->outputs[index]);
 }
 
-/* An open dimension takes any extent from 1 on: the C API has no ranges. */
+/* An open dimension takes any extent from 1 on. */
 static inline OH_NN_ReturnCode OH_NNExecutor_GetInputDimRange(
     const OH_NNExecutor *executor, size_t index, size_t **minInputDims, size_t **maxInputDims, size_t *shapeLength) {
     if (executor == NULL || index >= executor->input_count || shapeLength == NULL) return OH_NN_INVALID_PARAMETER;
     if (minInputDims == NULL || *minInputDims != NULL || maxInputDims == NULL || *maxInputDims != NULL) return OH_NN_INVALID_PARAMETER;
-    const NN_TensorDesc *desc = executor->inputs[index];
     *minInputDims = executor->range_min + index * NNRT_COMPAT_DIMS;
     *maxInputDims = executor->range_max + index * NNRT_COMPAT_DIMS;
-    for (size_t i = 0; i < desc->rank; i++) {
-        (*minInputDims)[i] = desc->shape[i] < 0 ? 1 : (size_t)desc->shape[i];
-        (*maxInputDims)[i] = desc->shape[i] < 0 ? (size_t)INT32_MAX : (size_t)desc->shape[i];
-    }
-    *shapeLength = desc->rank;
+    *shapeLength = executor->inputs[index]->rank;
     return OH_NN_SUCCESS;
 }
 
@@ -1323,11 +1497,13 @@ static inline OH_NN_ReturnCode nnrt_compat_submit(
         run->output_count = output_count;
         run->user = options->user;
         options->size = sizeof *options;
-        options->priority = executor->priority;
         options->user = options->on_done == NULL ? NULL : run;
         kept = NULL;
-        code = nnrt_compat_code(udo_session_submit(
-            executor->session, from, input_count, to, output_count, options, &run->run));
+        /* Threads that share an executor go one after the other. */
+        pthread_mutex_lock(&executor->lock);
+        udo_error_t *error = udo_session_submit(executor->session, from, input_count, to, output_count, options, &run->run);
+        pthread_mutex_unlock(&executor->lock);
+        code = nnrt_compat_code(error);
         if (code == OH_NN_SUCCESS) {
             *out = run;
         } else {
@@ -1370,6 +1546,186 @@ static inline OH_NN_ReturnCode OH_NNExecutor_RunAsync(
     options.user = userData;
     OH_NN_ReturnCode code = nnrt_compat_submit(executor, inputTensor, inputCount, outputTensor, outputCount, &options, &run);
     if (code == OH_NN_SUCCESS) nnrt_compat_arrive(run);
+    return code;
+}
+
+/* ---- Executors before there were tensors ---- */
+
+/* Whether what a program describes goes with an input, and the specification of it. Open dimensions are to be above 0. */
+static inline OH_NN_ReturnCode nnrt_compat_input(const OH_NNExecutor *executor, uint32_t index, const OH_NN_Tensor *tensor, udo_tensor_spec_t **out) {
+    if (executor == NULL || tensor == NULL || index >= executor->input_count) return OH_NN_INVALID_PARAMETER;
+    const NN_TensorDesc *wanted = executor->inputs[index];
+    NN_TensorDesc *given = nnrt_compat_described(tensor);
+    if (given == NULL) return OH_NN_INVALID_PARAMETER;
+    bool is_its = given->dtype == wanted->dtype && given->rank == wanted->rank;
+    for (size_t i = 0; is_its && i < given->rank; i++)
+        is_its = given->shape[i] > 0 && (wanted->shape[i] == -1 || wanted->shape[i] == given->shape[i]);
+    OH_NN_ReturnCode code = is_its ? nnrt_compat_spec(given, out) : nnrt_compat_refuse(OH_NN_INVALID_PARAMETER, "not the type or shape of this input");
+    OH_NNTensorDesc_Destroy(&given);
+    return code;
+}
+
+/* What was set of an input or output before goes. */
+static inline void nnrt_compat_set(nnrt_compat_slot_of_run *slot, udo_tensor_t *tensor, void *buffer, size_t length) {
+    udo_tensor_release(slot->tensor);
+    slot->tensor = tensor;
+    slot->buffer = buffer;
+    slot->length = length;
+    slot->is_set = true;
+}
+
+/* Copies the elements of an input; the program's may go then. */
+static inline OH_NN_ReturnCode OH_NNExecutor_SetInput(
+    OH_NNExecutor *executor, uint32_t inputIndex, const OH_NN_Tensor *tensor, const void *dataBuffer, size_t length) {
+    udo_tensor_spec_t *spec = NULL;
+    udo_tensor_t *made = NULL;
+    if (dataBuffer == NULL || length == 0) return OH_NN_INVALID_PARAMETER;
+    OH_NN_ReturnCode code = nnrt_compat_input(executor, inputIndex, tensor, &spec);
+    if (code != OH_NN_SUCCESS) return code;
+    code = nnrt_compat_code(udo_tensor_create(nnrt_compat_device(executor->device), spec, &made));
+    if (code == OH_NN_SUCCESS) code = nnrt_compat_code(udo_tensor_write(made, dataBuffer, length));
+    udo_tensor_spec_release(spec);
+    if (code == OH_NN_SUCCESS) nnrt_compat_set(&executor->given[inputIndex], made, NULL, 0);
+    else udo_tensor_release(made);
+    return code;
+}
+
+/* Says where OH_NNExecutor_Run puts an output. */
+static inline OH_NN_ReturnCode OH_NNExecutor_SetOutput(OH_NNExecutor *executor, uint32_t outputIndex, void *dataBuffer, size_t length) {
+    size_t wanted = 0;
+    if (executor == NULL || outputIndex >= executor->output_count || dataBuffer == NULL || length == 0) return OH_NN_INVALID_PARAMETER;
+    /* What only a run says is looked at then. */
+    if (OH_NNTensorDesc_GetByteSize(executor->outputs[outputIndex], &wanted) == OH_NN_SUCCESS && length < wanted)
+        return nnrt_compat_refuse(OH_NN_INVALID_PARAMETER, "no room for the output");
+    nnrt_compat_set(&executor->wanted[outputIndex], NULL, dataBuffer, length);
+    return OH_NN_SUCCESS;
+}
+
+/* Memory of the executor's device, of which the program sees address and length; it goes with the executor, if not before. */
+static inline OH_NN_Memory *nnrt_compat_allocate(OH_NNExecutor *executor, nnrt_compat_memory **list, size_t length) {
+    int32_t extent = (int32_t)length;
+    if (length == 0 || length > INT32_MAX) return NULL;
+    NN_TensorDesc *desc = OH_NNTensorDesc_Create();
+    nnrt_compat_memory *made = (nnrt_compat_memory *)calloc(1, sizeof *made);
+    if (desc != NULL && made != NULL && OH_NNTensorDesc_SetDataType(desc, OH_NN_UINT8) == OH_NN_SUCCESS
+        && OH_NNTensorDesc_SetShape(desc, &extent, 1) == OH_NN_SUCCESS) made->bytes = OH_NNTensor_Create(executor->device, desc);
+    if (desc != NULL) OH_NNTensorDesc_Destroy(&desc);
+    if (made == NULL || made->bytes == NULL) {
+        free(made);
+        return NULL;
+    }
+    made->seen.data = OH_NNTensor_GetDataBuffer(made->bytes);
+    made->seen.length = length;
+    made->next = *list;
+    *list = made;
+    return &made->seen;
+}
+
+static inline OH_NN_Memory *OH_NNExecutor_AllocateInputMemory(OH_NNExecutor *executor, uint32_t inputIndex, size_t length) {
+    if (executor == NULL || inputIndex >= executor->input_count) return NULL;
+    return nnrt_compat_allocate(executor, &executor->input_memories[inputIndex], length);
+}
+
+static inline OH_NN_Memory *OH_NNExecutor_AllocateOutputMemory(OH_NNExecutor *executor, uint32_t outputIndex, size_t length) {
+    if (executor == NULL || outputIndex >= executor->output_count) return NULL;
+    return nnrt_compat_allocate(executor, &executor->output_memories[outputIndex], length);
+}
+
+/* The link of a list that leads to a memory; NULL if none does. */
+static inline nnrt_compat_memory **nnrt_compat_linked(nnrt_compat_memory **list, const OH_NN_Memory *memory) {
+    while (*list != NULL && &(*list)->seen != memory) list = &(*list)->next;
+    return *list == NULL ? NULL : list;
+}
+
+static inline void nnrt_compat_deallocate(nnrt_compat_memory **list, OH_NN_Memory **memory) {
+    nnrt_compat_memory **link = memory == NULL || *memory == NULL ? NULL : nnrt_compat_linked(list, *memory);
+    if (link == NULL) return;
+    nnrt_compat_memory *gone = *link;
+    *link = gone->next;
+    gone->next = NULL;
+    nnrt_compat_free_memories(gone);
+    *memory = NULL;
+}
+
+static inline void OH_NNExecutor_DestroyInputMemory(OH_NNExecutor *executor, uint32_t inputIndex, OH_NN_Memory **memory) {
+    if (executor != NULL && inputIndex < executor->input_count) nnrt_compat_deallocate(&executor->input_memories[inputIndex], memory);
+}
+
+static inline void OH_NNExecutor_DestroyOutputMemory(OH_NNExecutor *executor, uint32_t outputIndex, OH_NN_Memory **memory) {
+    if (executor != NULL && outputIndex < executor->output_count) nnrt_compat_deallocate(&executor->output_memories[outputIndex], memory);
+}
+
+/* A tensor in memory that the executor allocated. */
+static inline OH_NN_ReturnCode nnrt_compat_in_memory(
+    nnrt_compat_memory **list, const OH_NN_Memory *memory, const udo_tensor_spec_t *spec, udo_tensor_t **out) {
+    udo_memory_t *bytes = NULL;
+    nnrt_compat_memory **link = memory == NULL ? NULL : nnrt_compat_linked(list, memory);
+    if (link == NULL) return nnrt_compat_refuse(OH_NN_INVALID_PARAMETER, "memory that the executor did not allocate for this");
+    OH_NN_ReturnCode code = nnrt_compat_code(udo_tensor_memory((*link)->bytes->tensor, &bytes));
+    if (code == OH_NN_SUCCESS) code = nnrt_compat_code(udo_tensor_create_from_memory(spec, bytes, out));
+    udo_memory_release(bytes);
+    return code == OH_NN_MEMORY_ERROR ? OH_NN_INVALID_PARAMETER : code;
+}
+
+static inline OH_NN_ReturnCode OH_NNExecutor_SetInputWithMemory(
+    OH_NNExecutor *executor, uint32_t inputIndex, const OH_NN_Tensor *tensor, const OH_NN_Memory *memory) {
+    udo_tensor_spec_t *spec = NULL;
+    udo_tensor_t *made = NULL;
+    OH_NN_ReturnCode code = nnrt_compat_input(executor, inputIndex, tensor, &spec);
+    if (code == OH_NN_SUCCESS) code = nnrt_compat_in_memory(&executor->input_memories[inputIndex], memory, spec, &made);
+    udo_tensor_spec_release(spec);
+    if (code == OH_NN_SUCCESS) nnrt_compat_set(&executor->given[inputIndex], made, NULL, 0);
+    return code;
+}
+
+static inline OH_NN_ReturnCode OH_NNExecutor_SetOutputWithMemory(OH_NNExecutor *executor, uint32_t outputIndex, const OH_NN_Memory *memory) {
+    udo_tensor_spec_t *spec = NULL;
+    udo_tensor_t *made = NULL;
+    if (executor == NULL || outputIndex >= executor->output_count || memory == NULL) return OH_NN_INVALID_PARAMETER;
+    if (!executor->outputs[outputIndex]->has_shape) return nnrt_compat_refuse(OH_NN_DYNAMIC_SHAPE, "only a run says what the output is; OH_NNExecutor_SetOutput");
+    OH_NN_ReturnCode code = nnrt_compat_spec(executor->outputs[outputIndex], &spec);
+    if (code == OH_NN_SUCCESS) code = nnrt_compat_in_memory(&executor->output_memories[outputIndex], memory, spec, &made);
+    udo_tensor_spec_release(spec);
+    if (code == OH_NN_SUCCESS) nnrt_compat_set(&executor->wanted[outputIndex], made, NULL, 0);
+    return code;
+}
+
+/* Puts an output of a run where the program wants it, and says its shape. */
+static inline OH_NN_ReturnCode nnrt_compat_fetch(OH_NNExecutor *executor, size_t index, const udo_tensor_t *made) {
+    const nnrt_compat_slot_of_run *wanted = &executor->wanted[index];
+    udo_tensor_spec_t *spec = NULL;
+    uint64_t size = 0;
+    OH_NN_ReturnCode code = nnrt_compat_code(udo_tensor_spec(made, &spec));
+    if (code == OH_NN_SUCCESS) code = nnrt_compat_tell(executor->results[index], spec);
+    if (code == OH_NN_SUCCESS) code = nnrt_compat_code(udo_tensor_spec_byte_size(spec, &size));
+    udo_tensor_spec_release(spec);
+    if (code != OH_NN_SUCCESS || wanted->buffer == NULL) return code;
+    if (size > wanted->length) return nnrt_compat_refuse(OH_NN_INVALID_PARAMETER, "no room for the output");
+    return nnrt_compat_code(udo_tensor_read(made, wanted->buffer, (size_t)size));
+}
+
+/* Runs over what was set of all inputs and outputs, which stays set. */
+static inline OH_NN_ReturnCode OH_NNExecutor_Run(OH_NNExecutor *executor) {
+    if (executor == NULL) return OH_NN_INVALID_PARAMETER;
+    for (size_t i = 0; i < executor->input_count; i++)
+        if (!executor->given[i].is_set) return nnrt_compat_refuse(OH_NN_OPERATION_FORBIDDEN, "an input was not set");
+    for (size_t i = 0; i < executor->output_count; i++)
+        if (!executor->wanted[i].is_set) return nnrt_compat_refuse(OH_NN_OPERATION_FORBIDDEN, "an output was not set");
+    const udo_tensor_t **from = (const udo_tensor_t **)calloc(executor->input_count + 1, sizeof *from);
+    udo_tensor_t **to = (udo_tensor_t **)calloc(executor->output_count + 1, sizeof *to);
+    OH_NN_ReturnCode code = from == NULL || to == NULL ? OH_NN_MEMORY_ERROR : OH_NN_SUCCESS;
+    for (size_t i = 0; code == OH_NN_SUCCESS && i < executor->input_count; i++) from[i] = executor->given[i].tensor;
+    for (size_t i = 0; code == OH_NN_SUCCESS && i < executor->output_count; i++) to[i] = executor->wanted[i].tensor;
+    if (code == OH_NN_SUCCESS) {
+        pthread_mutex_lock(&executor->lock);
+        code = nnrt_compat_code(udo_session_run(executor->session, from, executor->input_count, to, executor->output_count));
+        for (size_t i = 0; code == OH_NN_SUCCESS && i < executor->output_count; i++) code = nnrt_compat_fetch(executor, i, to[i]);
+        pthread_mutex_unlock(&executor->lock);
+    }
+    for (size_t i = 0; to != NULL && i < executor->output_count; i++)
+        if (executor->wanted[i].tensor == NULL) udo_tensor_release(to[i]);
+    free(from);
+    free(to);
     return code;
 }
 

@@ -182,20 +182,53 @@
 // It runs on the CPU.
 #define UDO_FALLBACK_CPU 1
 
+// It runs on the GPU.
+#define UDO_FALLBACK_GPU 2
+
+// It runs on the DSP.
+#define UDO_FALLBACK_DSP 3
+
+// It runs on the HTA.
+#define UDO_FALLBACK_HTA 4
+
 // They do.
 #define UDO_COHERENCE_COHERENT 0
 
 // They do not: lines are flushed and invalidated by who writes and reads them.
 #define UDO_COHERENCE_NON_COHERENT 1
 
-// As usual.
-#define UDO_PRIORITY_MEDIUM 0
+// Of a run, the model's; of a model, medium.
+#define UDO_PRIORITY_NONE 0
 
 // When nothing else waits.
 #define UDO_PRIORITY_LOW 1
 
+// As usual.
+#define UDO_PRIORITY_MEDIUM 2
+
 // Before all others.
-#define UDO_PRIORITY_HIGH 2
+#define UDO_PRIORITY_HIGH 3
+
+// As much as the other options say.
+#define UDO_PERFORMANCE_NONE 0
+
+// One thread, which sleeps when it has nothing to do.
+#define UDO_PERFORMANCE_LOW 1
+
+// Half of the processors.
+#define UDO_PERFORMANCE_MEDIUM 2
+
+// All processors.
+#define UDO_PERFORMANCE_HIGH 3
+
+// All processors, which keep looking for work between runs.
+#define UDO_PERFORMANCE_EXTREME 4
+
+// In as many as the model has.
+#define UDO_PRECISION_FULL 0
+
+// In 16, which halves their memory and rounds them.
+#define UDO_PRECISION_HALF 1
 
 // In the place of a tensor's number: an input that is left out.
 #define UDO_LEFT_OUT 4294967295
@@ -214,6 +247,21 @@
 
 // Numbers.
 #define UDO_ATTRIBUTE_FLOATS 5
+
+// A step of its own.
+#define UDO_WORK_STEP 0
+
+// The step of another operation, which it is fused into.
+#define UDO_WORK_FUSED 1
+
+// Nobody: its output is its input's bytes.
+#define UDO_WORK_VIEW 2
+
+// Nobody: it was computed when the model was compiled.
+#define UDO_WORK_FOLDED 3
+
+// The host, which runs other operations as it says.
+#define UDO_WORK_CONTROL 4
 
 // A device. Threads may share it, and its memories live on without it.
 typedef struct udo_device_t udo_device_t;
@@ -306,6 +354,14 @@ typedef uint32_t udo_layout_t;
 // How batches lie next to each other: one of `UDO_PACKING_*`.
 typedef uint32_t udo_packing_t;
 
+// What integers stand for: `real = scale * (q - zero_point)`.
+typedef struct {
+    // What a step of one stands for.
+    float scale;
+    // The integer that stands for 0.
+    int32_t zero_point;
+} udo_encoding_t;
+
 // The extents that a dimension of a description may have.
 typedef struct {
     // The least.
@@ -313,6 +369,58 @@ typedef struct {
     // The most; the largest number there is, where the dimension is open without a bound.
     uint64_t most;
 } udo_range_t;
+
+// What the cache of a model was: one of `UDO_CACHE_*`.
+typedef uint32_t udo_cache_outcome_t;
+
+// Who does the work of an operation: one of `UDO_WORK_*`.
+typedef uint32_t udo_work_t;
+
+// Where an operation runs. Texts are the model's and go with it.
+typedef struct {
+    // Its name.
+    const char *name;
+    // Its operator.
+    const char *op;
+    // The package of its kernel; "" where nothing computes it.
+    const char *package;
+    // The core that runs it, as in "dsp:v68".
+    const char *core;
+    // Who does its work.
+    udo_work_t work;
+} udo_op_report_t;
+
+// A core that was asked for and did not take an operation, and where that went. Texts are the model's and go with it.
+typedef struct {
+    // The operation's name.
+    const char *name;
+    // Its operator.
+    const char *op;
+    // The core that is preferred: the first of those asked for.
+    const char *selected;
+    // The core that did not take it.
+    const char *failed;
+    // Why not.
+    const char *reason;
+    // The core that runs it.
+    const char *target;
+} udo_fallback_report_t;
+
+// What the plan of a model takes of one memory, in bytes: sessions have an arena and scratch each, and share the rest.
+typedef struct {
+    // The memory's name; the text is the model's and goes with it.
+    const char *memory;
+    // Of a session: what operations give each other.
+    uint64_t arena_bytes;
+    // Of a session: what operations take for themselves.
+    uint64_t scratch_bytes;
+    // Constants as the model has them.
+    uint64_t constant_bytes;
+    // Constants that operations have in a form of their own.
+    uint64_t packed_bytes;
+    // What operations derived of shapes.
+    uint64_t geometry_bytes;
+} udo_plan_memory_t;
 
 // What a run copied between its tensors and memory of its session. It uses the others where they lie.
 typedef struct {
@@ -323,8 +431,6 @@ typedef struct {
     // Bytes of both.
     uint64_t bytes;
 } udo_copies_t;
-// What the cache of a model was: one of `UDO_CACHE_*`.
-typedef uint32_t udo_cache_outcome_t;
 
 // What is in fresh memory: one of `UDO_CONTENTS_*`.
 typedef uint32_t udo_contents_t;
@@ -396,6 +502,15 @@ typedef struct {
     uint64_t most;
 } udo_named_dim_t;
 
+// A setting by name. `max_memory`, `threads`, `spin_us` (how long idle threads look for work), `shapes_kept`, `vtcm_bytes`,
+// `gpu_storage` (`f32` or `f16`), `fast_math` (`none` or `bf16`) and `dim.NAME` (an extent, or a range as `1..512`) are there.
+typedef struct {
+    // Its name.
+    const char *name;
+    // Its value, as text.
+    const char *value;
+} udo_extension_t;
+
 // An input on the host.
 typedef struct {
     // Its elements, of the type that the model's input has.
@@ -421,6 +536,15 @@ typedef struct {
 // What happens to a node that none of the cores takes: one of `UDO_FALLBACK_*`.
 typedef uint32_t udo_fallback_t;
 
+// How much of the host runs may take: one of `UDO_PERFORMANCE_*`.
+typedef uint32_t udo_performance_t;
+
+// What matters most: one of `UDO_PRIORITY_*`.
+typedef uint32_t udo_priority_t;
+
+// In how many bits floating-point values are stored between operations: one of `UDO_PRECISION_*`.
+typedef uint32_t udo_precision_t;
+
 // How a model is loaded. NULL in its place, or zeros, are the defaults.
 typedef struct {
     // `sizeof(udo_load_options_t)`.
@@ -437,6 +561,20 @@ typedef struct {
     const udo_named_dim_t *dims;
     // How many there are.
     size_t dim_count;
+    // How much of the host runs may take: sets threads, unless `threads` does. Cores other than the CPU have no modes but 0 as the
+    // preferred one, and refuse others with `UDO_ERROR_UNSUPPORTED`.
+    udo_performance_t performance;
+    // What matters most among submitted runs that do not say.
+    udo_priority_t priority;
+    // In how many bits values are stored. Half precision is of the GPU; where another core is preferred, it is refused with
+    // `UDO_ERROR_UNSUPPORTED`.
+    udo_precision_t precision;
+    // Zero.
+    uint32_t reserved;
+    // Settings by name, of which the last one of a name counts; NULL is for none.
+    const udo_extension_t *extensions;
+    // How many there are.
+    size_t extension_count;
     // The folder where what is packed of the model is kept for the next process, which is there; NULL is for none.
     const char *cache_dir;
     // Your own count of what is in that folder: what an older one left is made again, and a newer one is refused.
@@ -445,9 +583,6 @@ typedef struct {
     // `udo_model_restore` needs nothing else.
     uint32_t is_exportable;
 } udo_load_options_t;
-
-// What matters most: one of `UDO_PRIORITY_*`.
-typedef uint32_t udo_priority_t;
 
 // What is called once a run has ended, before who waits for it goes on, on some thread of the library: with what was given
 // for it, and NULL or the error, which is there until the call returns. It may submit and release; it must not wait for runs,
@@ -461,7 +596,7 @@ typedef struct {
     // How many nanoseconds it may take from its submission to its end; 0 is for as many as it takes. One that takes longer is told
     // to end, and keeps its tensors until it does.
     uint64_t timeout_ns;
-    // What matters most.
+    // What matters most; 0 is for what the model says.
     udo_priority_t priority;
     // Behind which other runs it begins; NULL is for none.
     const udo_stream_t *stream;
@@ -662,6 +797,16 @@ udo_error_t *udo_tensor_spec_set_quantization(udo_tensor_spec_t *spec,
                                               size_t count,
                                               int32_t axis);
 
+// Counts the scales and zero points of a description: 0 where its elements stand for themselves.
+udo_error_t *udo_tensor_spec_encoding_count(const udo_tensor_spec_t *spec, size_t *out);
+
+// The axis of which each scale and zero point is a position's; -1 where there is one of all elements, or none.
+udo_error_t *udo_tensor_spec_encoding_axis(const udo_tensor_spec_t *spec,
+                                           int32_t *out);
+
+// A scale and zero point of a description.
+udo_error_t *udo_tensor_spec_encoding(const udo_tensor_spec_t *spec, size_t index, udo_encoding_t *out);
+
 // The type of the elements.
 udo_error_t *udo_tensor_spec_dtype(const udo_tensor_spec_t *spec, udo_dtype_t *out);
 
@@ -725,6 +870,9 @@ udo_error_t *udo_tensor_read(const udo_tensor_t *tensor, void *into, size_t len)
 // Releases a tensor; NULL is fine.
 void udo_tensor_release(udo_tensor_t *tensor);
 
+// Checks options without loading anything: what is refused here is what loading a model with them would refuse, whatever the model.
+udo_error_t *udo_load_options_check(const udo_load_options_t *options);
+
 // Loads a model of a file: ONNX, or a model file of this toolkit. The file is read alone, and stays as it is for as long
 // as the model is there.
 udo_error_t *udo_model_load_file(const udo_runtime_t *runtime,
@@ -754,8 +902,9 @@ udo_error_t *udo_model_output_name(const udo_model_t *model, size_t index, const
 // What an input takes, as a description of its own.
 udo_error_t *udo_model_input_spec(const udo_model_t *model, size_t index, udo_tensor_spec_t **out);
 
-// What an output is, as a description of its own. Where that depends on the inputs' shapes, it is refused with
-// `UDO_ERROR_DYNAMIC_SHAPE`; `udo_session_output_spec` says it after a run.
+// What an output is, as a description of its own. Where that depends on the inputs' shapes, it is what the model declares, whose
+// dimensions may be open, or refused with `UDO_ERROR_DYNAMIC_SHAPE` if it declares nothing; `udo_session_output_spec` says it after
+// a run.
 udo_error_t *udo_model_output_spec(const udo_model_t *model,
                                    size_t index,
                                    udo_tensor_spec_t **out);
@@ -792,6 +941,30 @@ udo_error_t *udo_model_cache_outcome(const udo_model_t *model, udo_cache_outcome
 udo_error_t *udo_model_cache_warning(const udo_model_t *model,
                                      const char **out);
 
+// Counts the operations of a model that its plan knows: none where the shapes that each run brings are planned for then.
+udo_error_t *udo_model_op_count(const udo_model_t *model,
+                                size_t *out);
+
+// Where an operation of a model runs, in the order of the graph.
+udo_error_t *udo_model_op(const udo_model_t *model, size_t index, udo_op_report_t *out);
+
+// Counts refusals of operations that run elsewhere: 0 where all run on the core that is preferred.
+udo_error_t *udo_model_fallback_count(const udo_model_t *model, size_t *out);
+
+// Which core did not take which operation, why, and where it runs.
+udo_error_t *udo_model_fallback(const udo_model_t *model, size_t index, udo_fallback_report_t *out);
+
+// Counts the memories that the plan of a model uses: none where each run's shapes are planned for then.
+udo_error_t *udo_model_memory_count(const udo_model_t *model, size_t *out);
+
+// What the plan of a model takes of one memory.
+udo_error_t *udo_model_memory(const udo_model_t *model, size_t index, udo_plan_memory_t *out);
+
+// All that a model says of itself, as JSON: its inputs and outputs, nodes with their cores, memories and notices. The text is the
+// model's and goes with it.
+udo_error_t *udo_model_json(const udo_model_t *model,
+                            const char **out);
+
 // Opens the networks of a model's file, which is read alone, and stays as it is for as long as they are there.
 udo_error_t *udo_networks_open_file(const udo_runtime_t *runtime,
                                     const char *path,
@@ -825,6 +998,10 @@ udo_error_t *udo_network_name(const udo_network_t *network, const char **out);
 // Counts the stages of a network.
 udo_error_t *udo_network_stage_count(const udo_network_t *network, size_t *out);
 
+// What a network is, for people: its name, and the inputs and outputs of its stages. The text is the handle's and goes with it.
+udo_error_t *udo_network_text(const udo_network_t *network,
+                              const char **out);
+
 // Counts the inputs of a network.
 udo_error_t *udo_network_input_count(const udo_network_t *network, size_t *out);
 
@@ -843,6 +1020,13 @@ udo_error_t *udo_network_input_spec(const udo_network_t *network,
                                     size_t index,
                                     udo_tensor_spec_t **out);
 
+// What an output is in a stage, which is compiled if it was not, as a description of its own. Where that depends on the inputs'
+// shapes, it is said as `udo_model_output_spec` says it.
+udo_error_t *udo_network_output_spec(const udo_network_t *network,
+                                     size_t stage,
+                                     size_t index,
+                                     udo_tensor_spec_t **out);
+
 // The stage that runs tensors of these shapes, in the order of the inputs: one for exactly them, else the tightest whose ranges have
 // them; the only one there is also takes as many elements in another shape. None is refused with `UDO_ERROR_SHAPE_MISMATCH`,
 // which lists the shapes of all stages.
@@ -853,6 +1037,13 @@ udo_error_t *udo_network_stage_for(const udo_network_t *network,
 
 // The model of a stage, which is compiled when it is first asked for, and is the same each time.
 udo_error_t *udo_network_model(const udo_network_t *network, size_t stage, udo_model_t **out);
+
+// Makes a session of a network: of one of its stages, from 0 on, or of all of them where `stage` is -1. Then each run takes the stage
+// for the shapes of its inputs, as `udo_network_stage_for` finds it, and a stage has no memory before a run wants it.
+udo_error_t *udo_network_session(const udo_network_t *network,
+                                 int32_t stage,
+                                 const udo_session_options_t *options,
+                                 udo_session_t **out);
 
 // Releases a network; NULL is fine. Models of it stay.
 void udo_network_release(udo_network_t *network);
@@ -945,8 +1136,13 @@ udo_error_t *udo_session_create(const udo_model_t *model,
                                 const udo_session_options_t *options,
                                 udo_session_t **out);
 
-// Takes the memory that submitted runs need, which the first of them does otherwise.
+// Takes the memory that submitted runs need, which the first of them does otherwise: for all stages, where the session is of a
+// network.
 udo_error_t *udo_session_reserve(const udo_session_t *session);
+
+// Takes the memory that submitted runs of one stage need. A session of a model, or of one stage, has stage 0 alone.
+udo_error_t *udo_session_reserve_stage(const udo_session_t *session,
+                                       size_t stage);
 
 // Runs a model over tensors, in the order of its inputs and outputs, and returns when the outputs are there. An output that
 // is NULL becomes a new tensor, which the caller owns; one that is not is written, and takes the result's shape. It must not

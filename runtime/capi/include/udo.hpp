@@ -190,11 +190,14 @@ public:
 };
 
 class Model;
+class Network;
 
 class Session : public Handle<udo_session_t, udo_session_release> {
 public:
     using Handle::Handle;
     explicit Session(const Model &model, const Device *device = nullptr);
+    /* Of one stage of a network, or of all of them, of which each run takes the one for its shapes. */
+    explicit Session(const Network &network, int stage = -1, const Device *device = nullptr);
     /* Runs over tensors, and makes one of each output. */
     std::vector<Tensor> run(std::initializer_list<const Tensor *> inputs) const {
         const auto from = handles(inputs);
@@ -240,7 +243,71 @@ public:
     std::string output_name(std::size_t index) const { return told_by<const char *>([&](auto out) { return udo_model_output_name(get(), index, out); }); }
     TensorSpec input_spec(std::size_t index) const { return made_by<TensorSpec>([&](auto out) { return udo_model_input_spec(get(), index, out); }); }
     TensorSpec output_spec(std::size_t index) const { return made_by<TensorSpec>([&](auto out) { return udo_model_output_spec(get(), index, out); }); }
+    /* All that it says of itself. */
+    std::string json() const { return told_by<const char *>([&](auto out) { return udo_model_json(get(), out); }); }
+    /* Refusals of operations that run elsewhere; texts are the model's. */
+    std::vector<udo_fallback_report_t> fallbacks() const {
+        std::vector<udo_fallback_report_t> all(told_by<std::size_t>([&](auto out) { return udo_model_fallback_count(get(), out); }));
+        for (std::size_t i = 0; i < all.size(); i++) check(udo_model_fallback(get(), i, &all[i]));
+        return all;
+    }
 };
+
+class Network : public Handle<udo_network_t, udo_network_release> {
+public:
+    using Handle::Handle;
+    std::string name() const { return told_by<const char *>([&](auto out) { return udo_network_name(get(), out); }); }
+    std::string text() const { return told_by<const char *>([&](auto out) { return udo_network_text(get(), out); }); }
+    std::size_t stage_count() const { return told_by<std::size_t>([&](auto out) { return udo_network_stage_count(get(), out); }); }
+    std::size_t output_count() const { return told_by<std::size_t>([&](auto out) { return udo_network_output_count(get(), out); }); }
+    TensorSpec input_spec(std::size_t stage, std::size_t index) const { return made_by<TensorSpec>([&](auto out) { return udo_network_input_spec(get(), stage, index, out); }); }
+    TensorSpec output_spec(std::size_t stage, std::size_t index) const { return made_by<TensorSpec>([&](auto out) { return udo_network_output_spec(get(), stage, index, out); }); }
+    Model model(std::size_t stage) const { return made_by<Model>([&](auto out) { return udo_network_model(get(), stage, out); }); }
+};
+
+class Networks : public Handle<udo_networks_t, udo_networks_release> {
+public:
+    using Handle::Handle;
+    std::size_t count() const { return told_by<std::size_t>([&](auto out) { return udo_networks_count(get(), out); }); }
+    Network at(std::size_t index) const { return made_by<Network>([&](auto out) { return udo_networks_at(get(), index, out); }); }
+    Network find(const std::string &name) const { return made_by<Network>([&](auto out) { return udo_networks_find(get(), name.c_str(), out); }); }
+};
+
+/* A graph that is built by calls; tensors and operations go by number. */
+class Graph : public Handle<udo_graph_t, udo_graph_release> {
+public:
+    explicit Graph(const std::string &name = "") : Handle(made_by<Handle>([&](auto out) { return udo_graph_create(name.c_str(), out); })) {}
+    std::uint32_t tensor(const TensorSpec &spec, const char *name = nullptr) {
+        return told_by<std::uint32_t>([&](auto out) { return udo_graph_add_tensor(get(), spec.get(), name, out); });
+    }
+    template <class T>
+    std::uint32_t constant(std::initializer_list<std::int64_t> dims, Span<const T> elements) {
+        const std::uint32_t made = tensor(TensorSpec(dtype_of<T>(), dims));
+        check(udo_graph_set_data(get(), made, elements.data(), elements.size() * sizeof(T)));
+        return made;
+    }
+    /* An operation of NNRt, as "CONV2D". */
+    std::uint32_t op(
+        const char *name, Span<const std::uint32_t> inputs, Span<const std::uint32_t> outputs, Span<const udo_attribute_t> attributes = {}) {
+        return told_by<std::uint32_t>([&](auto out) {
+            return udo_graph_add_op(
+                get(), nullptr, name, inputs.data(), inputs.size(), outputs.data(), outputs.size(), attributes.data(), attributes.size(), out);
+        });
+    }
+    void finish(Span<const std::uint32_t> inputs, Span<const std::uint32_t> outputs) {
+        check(udo_graph_set_io(get(), inputs.data(), inputs.size(), outputs.data(), outputs.size()));
+        check(udo_graph_finish(get()));
+    }
+};
+
+inline Session::Session(const Network &network, int stage, const Device *device) : outputs_(network.output_count()) {
+    udo_session_options_t options{};
+    options.size = sizeof options;
+    options.device = device == nullptr ? nullptr : device->get();
+    udo_session_t *made = nullptr;
+    check(udo_network_session(network.get(), stage, &options, &made));
+    static_cast<Handle &>(*this) = Handle(made);
+}
 
 inline Session::Session(const Model &model, const Device *device) : outputs_(model.output_count()) {
     udo_session_options_t options{};
@@ -260,6 +327,12 @@ public:
     }
     Model load(const std::string &path, const udo_load_options_t *options = nullptr) const {
         return made_by<Model>([&](auto out) { return udo_model_load_file(get(), path.c_str(), options, out); });
+    }
+    Model compile(const Graph &graph, const udo_load_options_t *options = nullptr) const {
+        return made_by<Model>([&](auto out) { return udo_model_compile(get(), graph.get(), options, out); });
+    }
+    Networks networks(const std::string &path, const udo_load_options_t *options = nullptr) const {
+        return made_by<Networks>([&](auto out) { return udo_networks_open_file(get(), path.c_str(), options, out); });
     }
     Model load(Span<const unsigned char> bytes, const udo_load_options_t *options = nullptr) const {
         return made_by<Model>([&](auto out) { return udo_model_load_bytes(get(), bytes.data(), bytes.size(), options, out); });

@@ -45,11 +45,11 @@ pub extern "C" fn udo_model_export(
 ) -> Option<Box<Error>> {
     guard(|| {
         let (model, out) = (need(model, "model")?, need(out, "out")?);
-        let mut held = model.0.exported.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = model.exported.lock().unwrap_or_else(PoisonError::into_inner);
         let made = if let Some(made) = held.take() {
             made
         } else {
-            let made = model.0.model.export();
+            let made = model.inner.export();
             made.map_err(|error| device::Error::of(error.code(), &error))?
         };
         let wanted = made.len();
@@ -75,7 +75,7 @@ pub extern "C" fn udo_model_cache_restored(
 ) -> Option<Box<Error>> {
     guard(|| {
         let (model, out) = (need(model, "model")?, need(out, "out")?);
-        out.write(model.0.model.cache().map_or(0, |report| report.restored));
+        out.write(model.inner.cache().map_or(0, |report| report.restored));
         Ok(())
     })
 }
@@ -88,7 +88,7 @@ pub extern "C" fn udo_model_cache_packed(
 ) -> Option<Box<Error>> {
     guard(|| {
         let (model, out) = (need(model, "model")?, need(out, "out")?);
-        out.write(model.0.model.cache().map_or(0, |report| report.packed));
+        out.write(model.inner.cache().map_or(0, |report| report.packed));
         Ok(())
     })
 }
@@ -107,7 +107,7 @@ pub extern "C" fn udo_model_cache_outcome(
 }
 
 fn outcome(model: &Model) -> CacheOutcomeCode {
-    let Some(report) = model.0.model.cache() else { return UDO_CACHE_NONE };
+    let Some(report) = model.inner.cache() else { return UDO_CACHE_NONE };
     match (report.not_saved, report.outcome) {
         (Some(_), _) => UDO_CACHE_SAVE_FAILED,
         (None, CacheOutcome::Miss) => UDO_CACHE_MISS,
@@ -126,7 +126,7 @@ pub extern "C" fn udo_model_cache_warning(
 ) -> Option<Box<Error>> {
     guard(|| {
         let (model, out) = (need(model, "model")?, need(out, "out")?);
-        let warning = model.0.cache_warning.as_ref();
+        let warning = model.cache_warning.as_ref();
         out.write(warning.map_or(std::ptr::null(), |warning| warning.as_ptr()));
         Ok(())
     })

@@ -1,7 +1,8 @@
 //! The numbers of `udo.h`, and what they stand for.
 
-use udo_api::{CoreKind, DType, Layout};
+use udo_api::{Core, CoreKind, DType, Layout};
 use udo_runtime::device::{Coherence, Contents, Packing, Result, Sharing};
+use udo_runtime::model::Performance;
 use udo_runtime::place::Fallback;
 use udo_runtime::run::Priority;
 
@@ -149,6 +150,12 @@ pub type FallbackCode = u32;
 pub const UDO_FALLBACK_OFF: u32 = 0;
 /// It runs on the CPU.
 pub const UDO_FALLBACK_CPU: u32 = 1;
+/// It runs on the GPU.
+pub const UDO_FALLBACK_GPU: u32 = 2;
+/// It runs on the DSP.
+pub const UDO_FALLBACK_DSP: u32 = 3;
+/// It runs on the HTA.
+pub const UDO_FALLBACK_HTA: u32 = 4;
 
 /// Whether host and device see at once what the other writes: one of `UDO_COHERENCE_*`.
 pub type CoherenceCode = u32;
@@ -159,12 +166,34 @@ pub const UDO_COHERENCE_NON_COHERENT: u32 = 1;
 
 /// What matters most: one of `UDO_PRIORITY_*`.
 pub type PriorityCode = u32;
-/// As usual.
-pub const UDO_PRIORITY_MEDIUM: u32 = 0;
+/// Of a run, the model's; of a model, medium.
+pub const UDO_PRIORITY_NONE: u32 = 0;
 /// When nothing else waits.
 pub const UDO_PRIORITY_LOW: u32 = 1;
+/// As usual.
+pub const UDO_PRIORITY_MEDIUM: u32 = 2;
 /// Before all others.
-pub const UDO_PRIORITY_HIGH: u32 = 2;
+pub const UDO_PRIORITY_HIGH: u32 = 3;
+
+/// How much of the host runs may take: one of `UDO_PERFORMANCE_*`.
+pub type PerformanceCode = u32;
+/// As much as the other options say.
+pub const UDO_PERFORMANCE_NONE: u32 = 0;
+/// One thread, which sleeps when it has nothing to do.
+pub const UDO_PERFORMANCE_LOW: u32 = 1;
+/// Half of the processors.
+pub const UDO_PERFORMANCE_MEDIUM: u32 = 2;
+/// All processors.
+pub const UDO_PERFORMANCE_HIGH: u32 = 3;
+/// All processors, which keep looking for work between runs.
+pub const UDO_PERFORMANCE_EXTREME: u32 = 4;
+
+/// In how many bits floating-point values are stored between operations: one of `UDO_PRECISION_*`.
+pub type PrecisionCode = u32;
+/// In as many as the model has.
+pub const UDO_PRECISION_FULL: u32 = 0;
+/// In 16, which halves their memory and rounds them.
+pub const UDO_PRECISION_HALF: u32 = 1;
 
 /// In the place of a tensor's number: an input that is left out.
 pub const UDO_LEFT_OUT: u32 = 0xffff_ffff;
@@ -294,7 +323,13 @@ pub(crate) fn attribute_kind(code: AttributeKind) -> Result<AttributeKind> {
 }
 
 pub(crate) fn fallback(code: FallbackCode) -> Result<Fallback> {
-    let all = [(UDO_FALLBACK_OFF, Fallback::Off), (UDO_FALLBACK_CPU, Fallback::Cpu)];
+    let all = [
+        (UDO_FALLBACK_OFF, Fallback::Off),
+        (UDO_FALLBACK_CPU, Fallback::CPU),
+        (UDO_FALLBACK_GPU, Fallback::To(Core::GPU)),
+        (UDO_FALLBACK_DSP, Fallback::To(Core::DSP_V68)),
+        (UDO_FALLBACK_HTA, Fallback::To(Core::HTA)),
+    ];
     find("fallback", code, &all)
 }
 
@@ -306,13 +341,37 @@ pub(crate) fn coherence(code: CoherenceCode) -> Result<Coherence> {
     find("coherence", code, &all)
 }
 
-pub(crate) fn priority(code: PriorityCode) -> Result<Priority> {
+pub(crate) fn priority(code: PriorityCode) -> Result<Option<Priority>> {
     let all = [
-        (UDO_PRIORITY_MEDIUM, Priority::Medium),
-        (UDO_PRIORITY_LOW, Priority::Low),
-        (UDO_PRIORITY_HIGH, Priority::High),
+        (UDO_PRIORITY_NONE, None),
+        (UDO_PRIORITY_LOW, Some(Priority::Low)),
+        (UDO_PRIORITY_MEDIUM, Some(Priority::Medium)),
+        (UDO_PRIORITY_HIGH, Some(Priority::High)),
     ];
     find("priority", code, &all)
+}
+
+pub(crate) fn performance(code: PerformanceCode) -> Result<Performance> {
+    let all = [
+        (UDO_PERFORMANCE_NONE, Performance::None),
+        (UDO_PERFORMANCE_LOW, Performance::Low),
+        (UDO_PERFORMANCE_MEDIUM, Performance::Medium),
+        (UDO_PERFORMANCE_HIGH, Performance::High),
+        (UDO_PERFORMANCE_EXTREME, Performance::Extreme),
+    ];
+    find("performance", code, &all)
+}
+
+/// In how many bits values are stored.
+#[derive(Clone, Copy)]
+pub(crate) enum Precision {
+    Full,
+    Half,
+}
+
+pub(crate) fn precision(code: PrecisionCode) -> Result<Precision> {
+    let all = [(UDO_PRECISION_FULL, Precision::Full), (UDO_PRECISION_HALF, Precision::Half)];
+    find("precision", code, &all)
 }
 
 #[cfg(test)]

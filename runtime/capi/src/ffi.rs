@@ -14,7 +14,7 @@ use crate::device::Device;
 use crate::error::{Error, invalid};
 use crate::graph::Attribute;
 use crate::memory::AllocOptions;
-use crate::model::{DimRange, LoadOptions};
+use crate::model::{DimRange, Extension, LoadOptions};
 use crate::run::{RunOptions, Stream, Workspace};
 use crate::runtime::{DeviceSpec, RuntimeOptions};
 use crate::session::{HostInput, HostOutput, SessionOptions};
@@ -95,6 +95,8 @@ pointers! {
     DeviceSpecs(*const DeviceSpec);
     /// Extents of dimensions.
     DimRanges(*const DimRange);
+    /// Settings by name.
+    Extensions(*const Extension);
     /// What a callback is called with.
     User(*mut c_void);
     /// A stream, or NULL.
@@ -378,6 +380,14 @@ impl DeviceSpecs {
 impl DimRanges {
     /// The extents.
     pub(crate) fn get(&self, count: usize, name: &str) -> Result<&[DimRange]> {
+        // SAFETY: C passed `count` structures, or NULL.
+        unsafe { slice(self.0, count, name) }
+    }
+}
+
+impl Extensions {
+    /// The settings.
+    pub(crate) fn get(&self, count: usize, name: &str) -> Result<&[Extension]> {
         // SAFETY: C passed `count` structures, or NULL.
         unsafe { slice(self.0, count, name) }
     }

@@ -21,6 +21,7 @@ use crate::ffi::{
     hand_out, need, release,
 };
 use crate::model::{self, Model};
+use crate::ports::place;
 use crate::runtime::Runtime;
 use crate::spec::{TensorSpec, encodings};
 
@@ -339,10 +340,7 @@ pub extern "C" fn udo_support_reason(
 ) -> Option<Box<Error>> {
     guard(|| {
         let (support, out) = (need(support, "support")?, need(out, "out")?);
-        let reason = support.0.get(index).ok_or_else(|| {
-            let count = support.0.len();
-            invalid(format!("there is no operation {index}; wanted a place below {count}"))
-        })?;
+        let reason = place(&support.0, "operation", index)?;
         out.write(reason.as_ref().map_or(std::ptr::null(), |reason| reason.as_ptr()));
         Ok(())
     })

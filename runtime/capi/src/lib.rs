@@ -15,6 +15,8 @@ pub mod graph;
 pub mod memory;
 pub mod model;
 pub mod network;
+mod ports;
+pub mod report;
 pub mod run;
 pub mod runtime;
 pub mod session;

@@ -1,54 +1,49 @@
 //! Models.
 
-use std::ffi::{CString, c_char};
+use std::ffi::c_char;
 use std::mem::MaybeUninit;
 use std::num::NonZero;
 use std::ops::RangeInclusive;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
-use udo_api::Core;
+use udo_api::{Core, Encoding, Encodings};
 use udo_runtime::cache::CacheOptions;
 use udo_runtime::device::{self, ErrorCode, Extent, Result};
-use udo_runtime::graph::DimSpec;
+use udo_runtime::graph::{DimSpec, TensorType};
 use udo_runtime::model;
 use udo_runtime::plan::Plan;
-use udo_runtime::resolve::Input;
 use udo_runtime::runtime;
 
-use crate::codes::{FallbackCode, fallback};
-use crate::error::{Error, invalid, text};
-use crate::ffi::{Bytes, DimRanges, LoadOptionsAt, Text, guard, hand_out, need, release};
+use crate::codes::{
+    FallbackCode, PerformanceCode, Precision, PrecisionCode, PriorityCode, fallback, performance,
+    precision, priority,
+};
+use crate::error::{Error, invalid};
+use crate::ffi::{
+    Bytes, DimRanges, Extensions, LoadOptionsAt, Text, guard, hand_out, need, release,
+};
+use crate::ports::{self, HasPorts, Port, Ports, Side};
+use crate::report::Report;
 use crate::runtime::Runtime;
 use crate::spec::TensorSpec;
 
 /// A model that is ready to run. Threads may share it, and sessions live on without it.
 #[derive(Debug)]
-pub struct Model(pub(crate) Arc<Loaded>);
-
-/// A model, and what sessions of it need beside it.
-#[derive(Debug)]
-pub(crate) struct Loaded {
-    pub(crate) model: model::Model,
-    pub(crate) inputs: Vec<Port>,
-    pub(crate) outputs: Vec<Port>,
+pub struct Model {
+    pub(crate) inner: model::Model,
+    pub(crate) ports: Arc<Ports>,
+    report: OnceLock<Report>,
     /// What somebody asked the size of, to have it next.
     pub(crate) exported: Mutex<Option<Vec<u8>>>,
     /// Why the cache's file was made again or not saved.
     pub(crate) cache_warning: Option<CString>,
 }
 
-/// An input or output.
-#[derive(Debug)]
-pub(crate) struct Port {
-    pub(crate) name: String,
-    c_name: CString,
-    /// Nothing where only a run says it.
-    pub(crate) spec: Option<device::TensorSpec>,
-}
+impl HasPorts for Model {
+    const ARGUMENT: &'static str = "model";
 
-impl Port {
-    fn new(name: &str, spec: Option<device::TensorSpec>) -> Self {
-        Self { name: name.to_owned(), c_name: text(name), spec }
+    fn ports(&self) -> &Ports {
+        &self.ports
     }
 }
 
@@ -70,6 +65,20 @@ pub struct LoadOptions {
     pub dims: DimRanges,
     /// How many there are.
     pub dim_count: usize,
+    /// How much of the host runs may take: sets threads, unless `threads` does. Cores other than the CPU have no modes but 0 as the
+    /// preferred one, and refuse others with `UDO_ERROR_UNSUPPORTED`.
+    pub performance: PerformanceCode,
+    /// What matters most among submitted runs that do not say.
+    pub priority: PriorityCode,
+    /// In how many bits values are stored. Half precision is of the GPU; where another core is preferred, it is refused with
+    /// `UDO_ERROR_UNSUPPORTED`.
+    pub precision: PrecisionCode,
+    /// Zero.
+    pub reserved: u32,
+    /// Settings by name, of which the last one of a name counts; NULL is for none.
+    pub extensions: Extensions,
+    /// How many there are.
+    pub extension_count: usize,
     /// The folder where what is packed of the model is kept for the next process, which is there; NULL is for none.
     pub cache_dir: Text,
     /// Your own count of what is in that folder: what an older one left is made again, and a newer one is refused.
@@ -77,6 +86,17 @@ pub struct LoadOptions {
     /// Other than 0: the model holds its graph, so that it can be exported, and that cache holds it as well, so that
     /// `udo_model_restore` needs nothing else.
     pub is_exportable: u32,
+}
+
+/// A setting by name. `max_memory`, `threads`, `spin_us` (how long idle threads look for work), `shapes_kept`, `vtcm_bytes`,
+/// `gpu_storage` (`f32` or `f16`), `fast_math` (`none` or `bf16`) and `dim.NAME` (an extent, or a range as `1..512`) are there.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Extension {
+    /// Its name.
+    pub name: Text,
+    /// Its value, as text.
+    pub value: Text,
 }
 
 /// The extent of a dimension that a model only names, or a range of extents, for all of which one plan is made.
@@ -120,10 +140,20 @@ pub(crate) fn options(asked: LoadOptionsAt) -> Result<runtime::LoadOptions> {
     let asked = asked.get()?;
     let mut all = runtime::LoadOptions::default();
     let options = &mut all.compile;
+    if asked.reserved != 0 {
+        let why = format!("options.reserved is {}; wanted 0", asked.reserved);
+        return Err(device::Error::new(ErrorCode::Unsupported, why));
+    }
     if let Some(names) = asked.cores.option("options.cores")? {
         options.place.cores = cores(names)?;
     }
     options.place.fallback = fallback(asked.fallback)?;
+    options.perform(performance(asked.performance)?)?;
+    options.priority = priority(asked.priority)?.unwrap_or_default();
+    match precision(asked.precision)? {
+        Precision::Full => {}
+        Precision::Half => options.halve()?,
+    }
     let threads = usize::try_from(asked.threads).ok().and_then(NonZero::new);
     options.threads = threads.unwrap_or(options.threads);
     if asked.max_memory_bytes > 0 {
@@ -137,34 +167,47 @@ pub(crate) fn options(asked: LoadOptionsAt) -> Result<runtime::LoadOptions> {
     let dims = asked.dims.get(asked.dim_count, "options.dims")?;
     for (at, dim) in dims.iter().enumerate() {
         let (name, range) = dim.get(at)?;
-        if range.start() == range.end() {
-            options.bind.dims.insert(name, *range.start());
-        } else {
-            options.bind.ranges.insert(name, range);
-        }
+        options.set_dim(&name, range);
+    }
+    let extensions = asked.extensions.get(asked.extension_count, "options.extensions")?;
+    for (at, extension) in extensions.iter().enumerate() {
+        let name = extension.name.get(&format!("options.extensions[{at}].name"))?;
+        let value = extension.value.get(&format!("options.extensions[{at}].value"))?;
+        options.extend(name, value)?;
     }
     Ok(all)
 }
 
-/// A model as C has it.
-pub(crate) fn of(model: model::Model) -> Result<Model> {
-    let inputs = model.inputs().iter();
-    let inputs = inputs.map(|input| Ok(Port::new(&input.name, Some(input_spec(&model, input)?))));
-    let inputs = inputs.collect::<Result<_>>()?;
-    let outputs = model.outputs().iter().map(|name| {
-        let mut planned = model.plan().into_iter().flat_map(Plan::outputs);
-        let desc = planned.find(|(of, _)| of == name).map(|(_, desc)| *desc);
-        Port::new(name, desc.and_then(|desc| device::TensorSpec::of(desc).ok()))
-    });
-    let outputs = outputs.collect();
-    let warnings = model.cache().map(|report| report.notices().collect::<Vec<_>>().join("; "));
-    let cache_warning = warnings.filter(|text| !text.is_empty()).map(|said| text(&said));
-    let exported = Mutex::default();
-    Ok(Model(Arc::new(Loaded { model, inputs, outputs, exported, cache_warning })))
+/// Checks options without loading anything: what is refused here is what loading a model with them would refuse, whatever the model.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_load_options_check(options: LoadOptionsAt) -> Option<Box<Error>> {
+    guard(|| self::options(options).map(|_| ()))
 }
 
-/// What an input takes.
-fn input_spec(model: &model::Model, input: &Input) -> Result<device::TensorSpec> {
+/// A model as C has it.
+pub(crate) fn of(model: model::Model) -> Result<Model> {
+    let inputs = model.inputs().iter().enumerate().map(|(at, input)| {
+        let spec = spec(&model, &input.of)?;
+        Ok(Port::new(&input.name, Some(encoded(spec, model.input_encoding(at)))))
+    });
+    let inputs = inputs.collect::<Result<_>>()?;
+    let outputs = model.outputs().iter().enumerate().map(|(at, name)| {
+        let mut planned = model.plan().into_iter().flat_map(Plan::outputs);
+        let planned = planned.find(|(of, _)| of == name).map(|(_, desc)| *desc);
+        let planned = planned.and_then(|desc| device::TensorSpec::of(desc).ok());
+        let declared = || spec(&model, model.declared_output(at)?).ok();
+        let spec = planned.or_else(declared);
+        Port::new(name, spec.map(|spec| encoded(spec, model.output_encoding(at))))
+    });
+    let ports = Arc::new(Ports { inputs, outputs: outputs.collect() });
+    let warnings = model.cache().map(|report| report.notices().collect::<Vec<_>>().join("; "));
+    let cache_warning = warnings.filter(|text| !text.is_empty()).map(|said| text(&said));
+    let (report, exported) = (OnceLock::new(), Mutex::default());
+    Ok(Model { inner: model, ports, report, exported, cache_warning })
+}
+
+/// A type that a model declares.
+fn spec(model: &model::Model, of: &TensorType) -> Result<device::TensorSpec> {
     let range = |name: &String| {
         let range = model.ranges().get(name)?;
         Some(Extent::Range { min: *range.start(), max: *range.end() })
@@ -174,26 +217,20 @@ fn input_spec(model: &model::Model, input: &Input) -> Result<device::TensorSpec>
         DimSpec::Named(name) => range(name).unwrap_or(Extent::Open),
         DimSpec::Unknown => Extent::Open,
     };
-    device::TensorSpec::new(input.of.dtype, &input.of.dims.iter().map(extent).collect::<Vec<_>>())
+    device::TensorSpec::new(of.dtype, &of.dims.iter().map(extent).collect::<Vec<_>>())
 }
 
-/// A port by its place.
-fn port<'a>(ports: &'a [Port], side: &str, index: usize) -> Result<&'a Port> {
-    ports.get(index).ok_or_else(|| {
-        let count = ports.len();
-        invalid(format!("there is no {side} {index}; wanted a place below {count}"))
-    })
+/// With what its integers stand for, if they do.
+fn encoded(spec: device::TensorSpec, encoding: Option<Encoding>) -> device::TensorSpec {
+    let encoded = encoding.map(|of| spec.with_encodings(Encodings::PerTensor(of)));
+    encoded.and_then(Result::ok).unwrap_or(spec)
 }
 
-/// The description of a port, where there is one before a run.
-fn spec_of(port: &Port, side: &str, index: usize) -> Result<TensorSpec> {
-    port.spec.map(TensorSpec).ok_or_else(|| {
-        let name = &port.name;
-        device::Error::new(
-            ErrorCode::DynamicShape,
-            format!("{side} {index}, {name:?}, depends on the inputs' shapes; run a session and ask that"),
-        )
-    })
+impl Model {
+    /// What the model says of itself, put together when somebody first asks.
+    pub(crate) fn report(&self) -> &Report {
+        self.report.get_or_init(|| Report::of(&self.inner))
+    }
 }
 
 /// Loads a model of a file: ONNX, or a model file of this toolkit. The file is read alone, and stays as it is for as long
@@ -236,11 +273,7 @@ pub extern "C" fn udo_model_input_count(
     model: Option<&Model>,
     out: Option<&mut MaybeUninit<usize>>,
 ) -> Option<Box<Error>> {
-    guard(|| {
-        let (model, out) = (need(model, "model")?, need(out, "out")?);
-        out.write(model.0.inputs.len());
-        Ok(())
-    })
+    ports::count(model, Side::Input, out)
 }
 
 /// Counts the outputs of a model.
@@ -249,11 +282,7 @@ pub extern "C" fn udo_model_output_count(
     model: Option<&Model>,
     out: Option<&mut MaybeUninit<usize>>,
 ) -> Option<Box<Error>> {
-    guard(|| {
-        let (model, out) = (need(model, "model")?, need(out, "out")?);
-        out.write(model.0.outputs.len());
-        Ok(())
-    })
+    ports::count(model, Side::Output, out)
 }
 
 /// The name of an input; the text is the model's and goes with it.
@@ -263,11 +292,7 @@ pub extern "C" fn udo_model_input_name(
     index: usize,
     out: Option<&mut MaybeUninit<*const c_char>>,
 ) -> Option<Box<Error>> {
-    guard(|| {
-        let (model, out) = (need(model, "model")?, need(out, "out")?);
-        out.write(port(&model.0.inputs, "input", index)?.c_name.as_ptr());
-        Ok(())
-    })
+    ports::name(model, Side::Input, index, out)
 }
 
 /// The name of an output; the text is the model's and goes with it.
@@ -277,11 +302,7 @@ pub extern "C" fn udo_model_output_name(
     index: usize,
     out: Option<&mut MaybeUninit<*const c_char>>,
 ) -> Option<Box<Error>> {
-    guard(|| {
-        let (model, out) = (need(model, "model")?, need(out, "out")?);
-        out.write(port(&model.0.outputs, "output", index)?.c_name.as_ptr());
-        Ok(())
-    })
+    ports::name(model, Side::Output, index, out)
 }
 
 /// What an input takes, as a description of its own.
@@ -291,26 +312,19 @@ pub extern "C" fn udo_model_input_spec(
     index: usize,
     out: Option<&mut MaybeUninit<Option<Box<TensorSpec>>>>,
 ) -> Option<Box<Error>> {
-    guard(|| {
-        let (model, out) = (need(model, "model")?, need(out, "out")?);
-        hand_out(out, spec_of(port(&model.0.inputs, "input", index)?, "input", index)?);
-        Ok(())
-    })
+    ports::spec(model, Side::Input, index, out)
 }
 
-/// What an output is, as a description of its own. Where that depends on the inputs' shapes, it is refused with
-/// `UDO_ERROR_DYNAMIC_SHAPE`; `udo_session_output_spec` says it after a run.
+/// What an output is, as a description of its own. Where that depends on the inputs' shapes, it is what the model declares, whose
+/// dimensions may be open, or refused with `UDO_ERROR_DYNAMIC_SHAPE` if it declares nothing; `udo_session_output_spec` says it after
+/// a run.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_model_output_spec(
     model: Option<&Model>,
     index: usize,
     out: Option<&mut MaybeUninit<Option<Box<TensorSpec>>>>,
 ) -> Option<Box<Error>> {
-    guard(|| {
-        let (model, out) = (need(model, "model")?, need(out, "out")?);
-        hand_out(out, spec_of(port(&model.0.outputs, "output", index)?, "output", index)?);
-        Ok(())
-    })
+    ports::spec(model, Side::Output, index, out)
 }
 
 /// Releases a model; NULL is fine.

@@ -2,14 +2,19 @@
 
 use std::ffi::{CString, c_char};
 use std::mem::MaybeUninit;
+use std::sync::Arc;
 
 use udo_runtime::device::Result;
 use udo_runtime::network;
 
 use crate::error::{Error, invalid, text};
-use crate::ffi::{Bytes, LoadOptionsAt, Tensors, Text, guard, hand_out, need, release};
+use crate::ffi::{
+    Bytes, LoadOptionsAt, SessionOptionsAt, Tensors, Text, guard, hand_out, need, release,
+};
 use crate::model::{self, Model};
+use crate::ports::{self, HasPorts, Port, Ports, Side, place};
 use crate::runtime::Runtime;
+use crate::session::{self, Session};
 use crate::spec::TensorSpec;
 
 /// The networks of a model's file; one of another format than a model file is one network with one stage. Threads may share it.
@@ -22,16 +27,27 @@ pub struct Networks(network::Networks);
 pub struct Network {
     inner: network::Network,
     name: CString,
-    inputs: Vec<CString>,
-    outputs: Vec<CString>,
+    text: CString,
+    /// Their inputs are what all stages agree on.
+    ports: Arc<Ports>,
+}
+
+impl HasPorts for Network {
+    const ARGUMENT: &'static str = "network";
+
+    fn ports(&self) -> &Ports {
+        &self.ports
+    }
 }
 
 impl Network {
     fn of(network: network::Network) -> Result<Self> {
-        let name = text(network.name());
-        let inputs = network.inputs(0)?.iter().map(|(name, _)| text(name)).collect();
-        let outputs = network.outputs()?.iter().map(|name| text(name)).collect();
-        Ok(Self { inner: network, name, inputs, outputs })
+        let inputs = network.agreed_inputs()?;
+        let inputs = inputs.iter().map(|(name, spec)| Port::new(name, Some(*spec))).collect();
+        let outputs = network.outputs()?.iter().map(|name| Port::new(name, None)).collect();
+        let ports = Arc::new(Ports { inputs, outputs });
+        let (name, text) = (text(network.name()), text(&network.to_string()));
+        Ok(Self { inner: network, name, text, ports })
     }
 }
 
@@ -90,10 +106,8 @@ pub extern "C" fn udo_networks_at(
 ) -> Option<Box<Error>> {
     guard(|| {
         let (networks, out) = (need(networks, "networks")?, need(out, "out")?);
-        let network = networks.0.iter().nth(index).ok_or_else(|| {
-            let count = networks.0.count();
-            invalid(format!("there is no network {index}; wanted a place below {count}"))
-        })?;
+        let all: Vec<_> = networks.0.iter().collect();
+        let network = place(&all, "network", index)?.clone();
         hand_out(out, Network::of(network)?);
         Ok(())
     })
@@ -146,17 +160,26 @@ pub extern "C" fn udo_network_stage_count(
     })
 }
 
+/// What a network is, for people: its name, and the inputs and outputs of its stages. The text is the handle's and goes with it.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_network_text(
+    network: Option<&Network>,
+    out: Option<&mut MaybeUninit<*const c_char>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (network, out) = (need(network, "network")?, need(out, "out")?);
+        out.write(network.text.as_ptr());
+        Ok(())
+    })
+}
+
 /// Counts the inputs of a network.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_network_input_count(
     network: Option<&Network>,
     out: Option<&mut MaybeUninit<usize>>,
 ) -> Option<Box<Error>> {
-    guard(|| {
-        let (network, out) = (need(network, "network")?, need(out, "out")?);
-        out.write(network.inputs.len());
-        Ok(())
-    })
+    ports::count(network, Side::Input, out)
 }
 
 /// Counts the outputs of a network.
@@ -165,19 +188,7 @@ pub extern "C" fn udo_network_output_count(
     network: Option<&Network>,
     out: Option<&mut MaybeUninit<usize>>,
 ) -> Option<Box<Error>> {
-    guard(|| {
-        let (network, out) = (need(network, "network")?, need(out, "out")?);
-        out.write(network.outputs.len());
-        Ok(())
-    })
-}
-
-/// A name by its place.
-fn name(names: &[CString], side: &str, index: usize) -> Result<*const c_char> {
-    names.get(index).map(|name| name.as_ptr()).ok_or_else(|| {
-        let count = names.len();
-        invalid(format!("there is no {side} {index}; wanted a place below {count}"))
-    })
+    ports::count(network, Side::Output, out)
 }
 
 /// The name of an input of a network; the text is the handle's and goes with it.
@@ -187,11 +198,7 @@ pub extern "C" fn udo_network_input_name(
     index: usize,
     out: Option<&mut MaybeUninit<*const c_char>>,
 ) -> Option<Box<Error>> {
-    guard(|| {
-        let (network, out) = (need(network, "network")?, need(out, "out")?);
-        out.write(name(&network.inputs, "input", index)?);
-        Ok(())
-    })
+    ports::name(network, Side::Input, index, out)
 }
 
 /// The name of an output of a network; the text is the handle's and goes with it.
@@ -201,11 +208,7 @@ pub extern "C" fn udo_network_output_name(
     index: usize,
     out: Option<&mut MaybeUninit<*const c_char>>,
 ) -> Option<Box<Error>> {
-    guard(|| {
-        let (network, out) = (need(network, "network")?, need(out, "out")?);
-        out.write(name(&network.outputs, "output", index)?);
-        Ok(())
-    })
+    ports::name(network, Side::Output, index, out)
 }
 
 /// What an input takes in a stage, as a description of its own: with dimensions that are open or have ranges, where the stage has.
@@ -219,11 +222,25 @@ pub extern "C" fn udo_network_input_spec(
     guard(|| {
         let (network, out) = (need(network, "network")?, need(out, "out")?);
         let inputs = network.inner.inputs(stage)?;
-        let (_, spec) = inputs.get(index).ok_or_else(|| {
-            let count = inputs.len();
-            invalid(format!("there is no input {index}; wanted a place below {count}"))
-        })?;
+        let (_, spec) = place(&inputs, "input", index)?;
         hand_out(out, TensorSpec(*spec));
+        Ok(())
+    })
+}
+
+/// What an output is in a stage, which is compiled if it was not, as a description of its own. Where that depends on the inputs'
+/// shapes, it is said as `udo_model_output_spec` says it.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_network_output_spec(
+    network: Option<&Network>,
+    stage: usize,
+    index: usize,
+    out: Option<&mut MaybeUninit<Option<Box<TensorSpec>>>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (network, out) = (need(network, "network")?, need(out, "out")?);
+        let model = model::of(network.inner.model(stage)?)?;
+        hand_out(out, model.ports.spec(Side::Output, index)?);
         Ok(())
     })
 }
@@ -265,6 +282,31 @@ pub extern "C" fn udo_network_model(
     guard(|| {
         let (network, out) = (need(network, "network")?, need(out, "out")?);
         hand_out(out, model::of(network.inner.model(stage)?)?);
+        Ok(())
+    })
+}
+
+/// Makes a session of a network: of one of its stages, from 0 on, or of all of them where `stage` is -1. Then each run takes the stage
+/// for the shapes of its inputs, as `udo_network_stage_for` finds it, and a stage has no memory before a run wants it.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_network_session(
+    network: Option<&Network>,
+    stage: i32,
+    options: SessionOptionsAt,
+    out: Option<&mut MaybeUninit<Option<Box<Session>>>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (network, out) = (need(network, "network")?, need(out, "out")?);
+        let options = session::options(options)?;
+        let made = if stage == -1 {
+            Session::of_network(Arc::clone(&network.ports), network.inner.session(&options))
+        } else {
+            let found = usize::try_from(stage).map_err(|_| {
+                invalid(format!("stage is {stage}; wanted a stage's number, or -1 for all of them"))
+            })?;
+            Session::of_model(&model::of(network.inner.model(found)?)?, &options)?
+        };
+        hand_out(out, made);
         Ok(())
     })
 }

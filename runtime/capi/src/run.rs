@@ -55,7 +55,7 @@ pub struct RunOptions {
     /// How many nanoseconds it may take from its submission to its end; 0 is for as many as it takes. One that takes longer is told
     /// to end, and keeps its tensors until it does.
     pub timeout_ns: u64,
-    /// What matters most.
+    /// What matters most; 0 is for what the model says.
     pub priority: PriorityCode,
     /// Behind which other runs it begins; NULL is for none.
     pub stream: StreamAt,

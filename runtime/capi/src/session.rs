@@ -8,13 +8,16 @@ use udo_api::Shape;
 use udo_runtime::device::{self, DeviceTensor, ErrorCode, Result};
 use udo_runtime::memory;
 use udo_runtime::model;
+use udo_runtime::network::NetworkSession;
+use udo_runtime::run::{self, RunOptions};
 
 use crate::error::{Error, invalid};
 use crate::ffi::{
     Bytes, BytesMut, DeviceAt, Dims, HostInputs, HostOutputs, RunOptionsAt, SessionOptionsAt,
     TensorPlaces, Tensors, WorkspaceAt, guard, hand_out, need, release,
 };
-use crate::model::{Loaded, Model, Port};
+use crate::model::Model;
+use crate::ports::{Port, Ports, Side};
 use crate::run::{Launch, Run, run_options};
 use crate::spec::{TensorSpec, extents};
 use crate::tensor::Tensor;
@@ -23,8 +26,80 @@ use crate::tensor::Tensor;
 /// `UDO_ERROR_BUSY`; those that are to run at once have a session each.
 #[derive(Debug)]
 pub struct Session {
-    of: Arc<Loaded>,
-    runs: Mutex<model::Session>,
+    ports: Arc<Ports>,
+    runs: Mutex<Runs>,
+}
+
+/// What runs.
+#[derive(Debug)]
+enum Runs {
+    /// A model.
+    Model(model::Session),
+    /// The stages of a network.
+    Stages(NetworkSession),
+}
+
+impl Runs {
+    fn run_on(
+        &mut self,
+        inputs: &[DeviceTensor],
+        outputs: &[Option<DeviceTensor>],
+    ) -> Result<Vec<DeviceTensor>> {
+        match self {
+            Self::Model(session) => session.run_on(inputs, outputs),
+            Self::Stages(session) => session.run_on(inputs, outputs),
+        }
+    }
+
+    fn record(
+        &mut self,
+        inputs: &[DeviceTensor],
+        outputs: &[Option<DeviceTensor>],
+        options: RunOptions,
+    ) -> Result<run::Launch> {
+        match self {
+            Self::Model(session) => session.record(inputs, outputs, options),
+            Self::Stages(session) => session.record(inputs, outputs, options),
+        }
+    }
+
+    fn reserve(&mut self) -> Result<()> {
+        match self {
+            Self::Model(session) => session.reserve(),
+            Self::Stages(session) => {
+                (0..session.stage_count()).try_for_each(|index| session.stage(index)?.reserve())
+            }
+        }
+    }
+
+    fn reserve_stage(&mut self, stage: usize) -> Result<()> {
+        match self {
+            Self::Model(session) if stage == 0 => session.reserve(),
+            Self::Model(_) => Err(invalid(format!(
+                "there is no stage {stage}: the session is of one stage alone, its stage 0"
+            ))),
+            Self::Stages(session) => session.stage(stage)?.reserve(),
+        }
+    }
+
+    /// The session that runs inputs of these dimensions, and the dimensions that it has for them.
+    fn for_dims(
+        &mut self,
+        dims: Vec<Vec<usize>>,
+    ) -> Result<(&mut model::Session, Vec<Vec<usize>>)> {
+        match self {
+            Self::Model(session) => Ok((session, dims)),
+            Self::Stages(session) => session.for_dims(dims),
+        }
+    }
+
+    /// The session of the last run.
+    fn last(&self) -> Result<&model::Session> {
+        match self {
+            Self::Model(session) => Ok(session),
+            Self::Stages(session) => session.last(),
+        }
+    }
 }
 
 /// How a session is made. NULL in its place, or zeros, are the defaults.
@@ -45,7 +120,7 @@ pub struct SessionOptions {
 }
 
 /// The options as the runtime has them.
-fn options(asked: SessionOptionsAt) -> Result<model::SessionOptions> {
+pub(crate) fn options(asked: SessionOptionsAt) -> Result<model::SessionOptions> {
     let asked = asked.get()?;
     let count = |n: u32| usize::try_from(n).ok().and_then(NonZero::new);
     let mut options = model::SessionOptions::default();
@@ -85,7 +160,16 @@ pub struct HostOutput {
 }
 
 impl Session {
-    fn lock(&self) -> Result<MutexGuard<'_, model::Session>> {
+    pub(crate) fn of_model(model: &Model, options: &model::SessionOptions) -> Result<Self> {
+        let runs = Mutex::new(Runs::Model(model.inner.session_with(options)?));
+        Ok(Self { ports: Arc::clone(&model.ports), runs })
+    }
+
+    pub(crate) fn of_network(ports: Arc<Ports>, session: NetworkSession) -> Self {
+        Self { ports, runs: Mutex::new(Runs::Stages(session)) }
+    }
+
+    fn lock(&self) -> Result<MutexGuard<'_, Runs>> {
         match self.runs.try_lock() {
             Ok(session) => Ok(session),
             Err(TryLockError::Poisoned(session)) => Ok(session.into_inner()),
@@ -96,16 +180,23 @@ impl Session {
         }
     }
 
-    fn check_counts(&self, inputs: usize, outputs: usize) -> Result<()> {
-        let sides = [("inputs", inputs, &self.of.inputs), ("outputs", outputs, &self.of.outputs)];
-        match sides.into_iter().find(|(_, found, ports)| *found != ports.len()) {
-            None => Ok(()),
-            Some((side, found, ports)) => {
-                let names: Vec<_> = ports.iter().map(|port| format!("{:?}", port.name)).collect();
-                let (wanted, names) = (ports.len(), names.join(", "));
-                Err(invalid(format!("{found} {side}, wanted {wanted}: {names}")))
-            }
+    /// Runs over elements of the host; what comes out.
+    fn run_host(&self, given: &[HostInput]) -> Result<Vec<memory::Tensor>> {
+        let Ports { inputs, outputs } = &*self.ports;
+        let with_ports = || inputs.iter().zip(given).enumerate();
+        let dims = with_ports().map(|(at, (port, input))| host_dims(port, input, at));
+        let dims = dims.collect::<Result<Vec<_>>>()?;
+        let mut runs = self.lock()?;
+        let (session, dims) = runs.for_dims(dims)?;
+        let given = with_ports().zip(&dims);
+        let given = given.map(|((at, (port, input)), dims)| host_input(port, input, dims, at));
+        for (at, (port, tensor)) in inputs.iter().zip(given).enumerate() {
+            let set = session.set_input(&port.name, &tensor?).map_err(device::Error::from);
+            set.map_err(|error| error.at(format_args!("input {at}")))?;
         }
+        session.run().map_err(device::Error::from)?;
+        let result = |port: &Port| Ok(session.output_tensor(&port.name)?);
+        outputs.iter().map(result).collect()
     }
 
     /// The tensors of a run, which says if there are too few or too many.
@@ -119,43 +210,46 @@ impl Session {
         let places = places.into_iter().map(|tensor| tensor.map(|tensor| tensor.0.clone()));
         Ok((given, places.collect()))
     }
-
-    /// The outputs of the last run.
-    fn results(&self, session: &model::Session) -> Result<Vec<memory::Tensor>> {
-        let outputs = self.of.outputs.iter();
-        outputs.map(|port| Ok(session.output_tensor(&port.name)?)).collect()
-    }
 }
 
-/// An input on the host as the runtime has it.
-fn host_input(port: &Port, input: &HostInput, index: usize) -> Result<memory::Tensor> {
+/// The dimensions of an input on the host.
+fn host_dims(port: &Port, input: &HostInput, index: usize) -> Result<Vec<usize>> {
     let name = &port.name;
-    let wrong = |why: String| invalid(format!("inputs[{index}], {name:?}: {why}"));
-    let spec = port.spec.ok_or_else(|| wrong("it has no description".to_owned()))?;
-    let dims: Vec<usize> = if input.dims.is_null() {
-        let dims = spec.dims().map_err(|error| {
-            device::Error::new(
-                error.code(),
-                format!("inputs[{index}], {name:?}, has no dims, and the model leaves some of {spec} open; give all"),
-            )
-        })?;
-        dims.to_vec()
-    } else {
-        let dims = extents(input.dims.get(input.rank, "inputs[].dims")?);
-        dims.map_err(|error| wrong(error.message().to_owned()))?
-    };
-    let given = spec.with_shape(&dims).map_err(|error| {
-        device::Error::new(error.code(), format!("inputs[{index}], {name:?}: {}", error.message()))
+    if !input.dims.is_null() {
+        let dims = input.dims.get(input.rank, "inputs[].dims")?;
+        return extents(dims).map_err(|error| error.at(format_args!("inputs[{index}], {name:?}")));
+    }
+    let spec =
+        port.spec.ok_or_else(|| invalid(format!("inputs[{index}], {name:?}, has no dims")))?;
+    let dims = spec.dims().map_err(|error| {
+        let why = format!(
+            "inputs[{index}], {name:?}, has no dims, and the model leaves some of {spec} open; give all"
+        );
+        device::Error::new(error.code(), why)
     })?;
+    Ok(dims.to_vec())
+}
+
+/// An input on the host as the runtime has it, in dimensions of as many elements.
+fn host_input(
+    port: &Port,
+    input: &HostInput,
+    dims: &[usize],
+    index: usize,
+) -> Result<memory::Tensor> {
+    let place = format!("inputs[{index}], {:?}", port.name);
+    let spec = port.spec.ok_or_else(|| invalid(format!("{place}: it has no description")))?;
+    let given = device::TensorSpec::fixed(spec.dtype(), dims);
+    let given = given.map_err(|error| error.at(&place))?;
     let (found, wanted) = (input.size_bytes, given.byte_size()?);
     if u64::try_from(found) != Ok(wanted) {
-        return Err(wrong(format!("{found} bytes for {given}; wanted {wanted}")));
+        return Err(invalid(format!("{place}: {found} bytes for {given}; wanted {wanted}")));
     }
     if found > 0 && input.data.is_null() {
-        return Err(wrong("data is NULL; wanted a pointer".to_owned()));
+        return Err(invalid(format!("{place}: data is NULL; wanted a pointer")));
     }
     let bytes = input.data.get(found, "inputs[].data")?;
-    let shape = Shape::new(&dims).map_err(|error| wrong(error.to_string()))?;
+    let shape = Shape::new(dims).map_err(|error| invalid(format!("{place}: {error}")))?;
     let tensor = memory::Tensor::from_bytes(given.dtype(), shape, bytes);
     tensor.map_err(|error| device::Error::new(ErrorCode::OutOfMemory, error.to_string()))
 }
@@ -191,17 +285,25 @@ pub extern "C" fn udo_session_create(
 ) -> Option<Box<Error>> {
     guard(|| {
         let (model, out) = (need(model, "model")?, need(out, "out")?);
-        let of = Arc::clone(&model.0);
-        let runs = of.model.session_with(&self::options(options)?)?;
-        hand_out(out, Session { of, runs: Mutex::new(runs) });
+        hand_out(out, Session::of_model(model, &self::options(options)?)?);
         Ok(())
     })
 }
 
-/// Takes the memory that submitted runs need, which the first of them does otherwise.
+/// Takes the memory that submitted runs need, which the first of them does otherwise: for all stages, where the session is of a
+/// network.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_session_reserve(session: Option<&Session>) -> Option<Box<Error>> {
     guard(|| need(session, "session")?.lock()?.reserve())
+}
+
+/// Takes the memory that submitted runs of one stage need. A session of a model, or of one stage, has stage 0 alone.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_session_reserve_stage(
+    session: Option<&Session>,
+    stage: usize,
+) -> Option<Box<Error>> {
+    guard(|| need(session, "session")?.lock()?.reserve_stage(stage))
 }
 
 /// Runs a model over tensors, in the order of its inputs and outputs, and returns when the outputs are there. An output that
@@ -241,7 +343,7 @@ pub extern "C" fn udo_session_submit(
         let (session, out) = (need(session, "session")?, need(out, "out")?);
         let (given, places) = Session::tensors((inputs, input_count), (outputs, output_count))?;
         let options = run_options(options)?;
-        let run = session.lock()?.submit(&given, &places, options)?;
+        let run = session.lock()?.record(&given, &places, options)?.submit()?;
         hand_out(out, Run(run));
         Ok(())
     })
@@ -281,7 +383,7 @@ pub extern "C" fn udo_session_run_host(
 ) -> Option<Box<Error>> {
     guard(|| {
         let session = need(session, "session")?;
-        session.check_counts(input_count, output_count)?;
+        session.ports.check_counts(input_count, output_count)?;
         let given = inputs.get(input_count, "inputs")?;
         let outputs = outputs.get(output_count, "outputs")?;
         for (index, output) in outputs.iter().enumerate() {
@@ -289,17 +391,7 @@ pub extern "C" fn udo_session_run_host(
                 return need(None, &format!("outputs[{index}].data"));
             }
         }
-        let given = session.of.inputs.iter().zip(given).enumerate();
-        let given = given.map(|(index, (port, input))| host_input(port, input, index));
-        let given = given.collect::<Result<Vec<_>>>()?;
-        let mut runs = session.lock()?;
-        for (at, (port, tensor)) in session.of.inputs.iter().zip(&given).enumerate() {
-            let set = runs.set_input(&port.name, tensor).map_err(device::Error::from);
-            set.map_err(|error| error.at(format_args!("input {at}")))?;
-        }
-        runs.run().map_err(device::Error::from)?;
-        let results = session.results(&runs)?;
-        drop(runs);
+        let results = session.run_host(given)?;
         give(&results, outputs)
     })
 }
@@ -313,12 +405,8 @@ pub extern "C" fn udo_session_output_spec(
 ) -> Option<Box<Error>> {
     guard(|| {
         let (session, out) = (need(session, "session")?, need(out, "out")?);
-        let outputs = &session.of.outputs;
-        let port = outputs.get(index).ok_or_else(|| {
-            let count = outputs.len();
-            invalid(format!("there is no output {index}; wanted a place below {count}"))
-        })?;
-        let desc = session.lock()?.output_desc(&port.name).map_err(device::Error::from)?;
+        let port = session.ports.port(Side::Output, index)?;
+        let desc = session.lock()?.last()?.output_desc(&port.name).map_err(device::Error::from)?;
         hand_out(out, TensorSpec(device::TensorSpec::of(desc)?));
         Ok(())
     })
@@ -343,9 +431,8 @@ mod tests {
     fn a_session_that_is_at_work_is_busy_for_others() {
         let text = "graph \"g\"\n  input x: f32[2]\n  y = Relu@14(x)\n  output y\n";
         let model = Runtime::new().unwrap().load_bytes(text.as_bytes(), &LoadOptions::default());
-        let Model(of) = of(model.unwrap()).unwrap();
-        let runs = Mutex::new(of.model.session().unwrap());
-        let session = Session { of, runs };
+        let model = of(model.unwrap()).unwrap();
+        let session = Session::of_model(&model, &model::SessionOptions::default()).unwrap();
         let mut out = MaybeUninit::new(None);
         let at_work = session.lock().unwrap();
         let error = udo_session_output_spec(Some(&session), 0, Some(&mut out));

@@ -8,6 +8,7 @@ use udo_runtime::device::{self, Extent, Result};
 use crate::codes::{DTypeCode, LayoutCode, PackingCode, dtype, dtype_code, layout, packing};
 use crate::error::{Error, invalid};
 use crate::ffi::{Dims, DimsMut, Scales, ZeroPoints, guard, hand_out, need, release};
+use crate::ports::place;
 
 /// What elements a tensor has, and how they lie in memory; dimensions may be open.
 #[derive(Debug)]
@@ -98,6 +99,71 @@ pub(crate) fn encodings(scales: &[f32], zero_points: &[i32], axis: i32) -> Resul
     })?;
     let made = AxisEncoding::of(axis, scales, zero_points);
     made.map(Encodings::PerAxis).map_err(|error| invalid(error.to_string()))
+}
+
+/// What integers stand for: `real = scale * (q - zero_point)`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct EncodingOf {
+    /// What a step of one stands for.
+    pub scale: f32,
+    /// The integer that stands for 0.
+    pub zero_point: i32,
+}
+
+/// The scales and zero points of a description, and the axis of which each is a position's; -1 where there is one.
+fn encodings_of(spec: &device::TensorSpec) -> (Vec<EncodingOf>, i32) {
+    match spec.encodings() {
+        None => (Vec::new(), -1),
+        Some(Encodings::PerTensor(of)) => {
+            (vec![EncodingOf { scale: of.scale, zero_point: of.zero_point }], -1)
+        }
+        Some(Encodings::PerAxis(of)) => {
+            let each = of.scales().iter().zip(of.zero_points());
+            let each = each.map(|(&scale, &zero_point)| EncodingOf { scale, zero_point });
+            (each.collect(), i32::try_from(of.axis()).unwrap_or(i32::MAX))
+        }
+    }
+}
+
+/// Counts the scales and zero points of a description: 0 where its elements stand for themselves.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_tensor_spec_encoding_count(
+    spec: Option<&TensorSpec>,
+    out: Option<&mut MaybeUninit<usize>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (spec, out) = (need(spec, "spec")?, need(out, "out")?);
+        out.write(encodings_of(&spec.0).0.len());
+        Ok(())
+    })
+}
+
+/// The axis of which each scale and zero point is a position's; -1 where there is one of all elements, or none.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_tensor_spec_encoding_axis(
+    spec: Option<&TensorSpec>,
+    out: Option<&mut MaybeUninit<i32>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (spec, out) = (need(spec, "spec")?, need(out, "out")?);
+        out.write(encodings_of(&spec.0).1);
+        Ok(())
+    })
+}
+
+/// A scale and zero point of a description.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_tensor_spec_encoding(
+    spec: Option<&TensorSpec>,
+    index: usize,
+    out: Option<&mut MaybeUninit<EncodingOf>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (spec, out) = (need(spec, "spec")?, need(out, "out")?);
+        out.write(*place(&encodings_of(&spec.0).0, "encoding", index)?);
+        Ok(())
+    })
 }
 
 /// The type of the elements.

@@ -50,9 +50,13 @@ const NAMES: &[(&str, &str)] = &[
     ("DimsMut", "int64_t *"),
     ("DoneFn", "udo_done_fn_t"),
     ("Doubles", "const double *"),
+    ("EncodingOf", "udo_encoding_t"),
     ("Error", "udo_error_t"),
     ("ErrorCode", "udo_error_code_t"),
+    ("Extension", "udo_extension_t"),
+    ("Extensions", "const udo_extension_t *"),
     ("FallbackCode", "udo_fallback_t"),
+    ("FallbackReport", "udo_fallback_report_t"),
     ("FileDescriptor", "int32_t"),
     ("Graph", "udo_graph_t"),
     ("HostInput", "udo_host_input_t"),
@@ -72,7 +76,12 @@ const NAMES: &[(&str, &str)] = &[
     ("Model", "udo_model_t"),
     ("Network", "udo_network_t"),
     ("Networks", "udo_networks_t"),
+    ("OpReport", "udo_op_report_t"),
+    ("OpWork", "udo_work_t"),
     ("PackingCode", "udo_packing_t"),
+    ("PerformanceCode", "udo_performance_t"),
+    ("PlanMemory", "udo_plan_memory_t"),
+    ("PrecisionCode", "udo_precision_t"),
     ("PriorityCode", "udo_priority_t"),
     ("Range", "udo_range_t"),
     ("Run", "udo_run_t"),
@@ -107,6 +116,7 @@ const REACHED: &[&str] = &[
     "Attribute",
     "DeviceSpec",
     "DimRange",
+    "Extension",
     "HostInput",
     "HostOutput",
     "LoadOptions",
@@ -138,8 +148,9 @@ fn made() -> String {
     config.export.include = REACHED.iter().map(|name| (*name).to_owned()).collect();
     let builder = Builder::new().with_config(config);
     let sources = ["codes", "error", "runtime", "device", "memory", "fd", "spec", "tensor"];
-    let sources =
-        sources.into_iter().chain(["model", "cached", "network", "graph", "session", "run"]);
+    let sources = sources
+        .into_iter()
+        .chain(["model", "cached", "report", "network", "graph", "session", "run"]);
     let builder =
         sources.fold(builder, |builder, name| builder.with_src(format!("{FOLDER}/src/{name}.rs")));
     let mut text = Vec::new();

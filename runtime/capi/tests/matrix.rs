@@ -66,14 +66,15 @@ int main(int argc, char **argv) {
     DONE(udo_memory_alloc(device, 64, NULL, &other));
     DONE(udo_memory_map(other, 0, 64, UDO_MAP_WRITE, UDO_UPKEEP_BY_MAP, &map));
     DONE(udo_tensor_spec_create(UDO_DTYPE_I32, DIMS, 2, &spec));
+    udo_tensor_spec_t *integers = NULL;
+    DONE(udo_tensor_spec_create(UDO_DTYPE_I32, DIMS, 2, &integers));
+    DONE(udo_tensor_spec_set_quantization(spec, SCALES, ZEROS, 1, -1));
     udo_tensor_spec_t *floats = NULL;
     DONE(udo_tensor_spec_create(UDO_DTYPE_F32, DIMS, 2, &floats));
     DONE(udo_tensor_create(device, floats, &tensor));
-    udo_load_options_t cached;
-    memset(&cached, 0, sizeof cached);
-    cached.size = sizeof cached;
-    cached.cache_dir = argv[2];
-    cached.is_exportable = 1;
+    /* Something falls back, so that there is a report of it. */
+    const udo_load_options_t cached = {.size = sizeof cached, .fallback = UDO_FALLBACK_CPU, .cores = "dsp",
+                                       .cache_dir = argv[2], .is_exportable = 1};
     DONE(udo_model_load_bytes(runtime, MODEL, sizeof MODEL - 1, &cached, &model));
     DONE(udo_session_create(model, NULL, &session));
     const udo_tensor_t *inputs[1] = {tensor};
@@ -100,7 +101,7 @@ int main(int argc, char **argv) {
     DONE(udo_graph_create("graph", &graph));
     DONE(udo_graph_create("whole", &whole));
     for (int i = 0; i < 5; i++) {
-        DONE(udo_graph_add_tensor(graph, i == 2 ? spec : floats, NULL, &number));
+        DONE(udo_graph_add_tensor(graph, i == 2 ? integers : floats, NULL, &number));
         DONE(udo_graph_add_tensor(whole, floats, NULL, &number));
     }
     DONE(udo_graph_add_op(whole, NULL, OPERATION, graph_inputs, 2, graph_outputs, 1, NULL, 0, &number));

@@ -6,6 +6,7 @@ mod library;
 #[path = "support/programs.rs"]
 mod programs;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -13,6 +14,9 @@ use std::process::Command;
 
 use library::{FOLDER, library};
 use programs::{C, run_program, shared};
+use udo_runtime::container::{Contents, Extent, Network, Provenance, Stage, StoredGraph};
+use udo_runtime::graph::Graph;
+use udo_runtime::import::ModelBytes;
 
 /// How the same is compiled as C++.
 const CXX: &[&str] = &["c++", "-xc++", "-std=c++17"];
@@ -51,6 +55,44 @@ fn models(folder: &Path) -> [PathBuf; 2] {
         fs::set_permissions(&path, permissions).unwrap();
         path
     })
+}
+
+/// Writes a model file with a network of two stages, one of a range, and one of integers.
+fn networks(folder: &Path) -> PathBuf {
+    let stage = |text: &str, extents: &[Extent]| {
+        let graph = Graph::parse(text).unwrap();
+        let source = Provenance::new("test", &ModelBytes::copy_of(text.as_bytes()), "test", vec![]);
+        let shapes = BTreeMap::from([("x".to_owned(), extents.to_vec())]);
+        Stage { shapes, source, graph: StoredGraph::new(graph) }
+    };
+    let twice = "graph \"twice\"\n  input x: f32[n,2]\n  y = Add@14(x, x)\n  output y\n";
+    let coded = "graph \"coded\"
+  input x: i8[2,2]
+  constant s: f32[]{0.5}
+  constant z: i8[]{3}
+  r = DequantizeLinear@13(x, s, z)
+  constant t: f32[]{0.25}
+  constant q: u8[]{7}
+  y = QuantizeLinear@13(r, t, q)
+  output y
+";
+    let [two, four] = [2, 4].map(|n| [Extent::Fixed(n), Extent::Fixed(2)]);
+    let range = [Extent::Range { min: 1, opt: None, max: 4 }, Extent::Fixed(2)];
+    let network = |name: &str, stages| Network { name: name.to_owned(), stages };
+    let networks = vec![
+        network("stages", vec![stage(twice, &two), stage(twice, &four)]),
+        network("range", vec![stage(twice, &range)]),
+        network("coded", vec![stage(coded, &[Extent::Fixed(2), Extent::Fixed(2)])]),
+    ];
+    let path = folder.join("networks.udm");
+    Contents { networks, sections: vec![] }.write(&path).unwrap();
+    path
+}
+
+#[test]
+fn networks_and_their_stages_are_run_and_say_what_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    run("networks.c", &[&networks(folder.path())]);
 }
 
 #[test]
@@ -92,29 +134,37 @@ fn programs_of_nnrt_build_and_run_on_the_shim() {
 }
 
 #[test]
+fn programs_of_nnrt_are_told_what_is_wrong_with_their_calls() {
+    run("nnrt_misuse.c", &[]);
+}
+
+#[test]
 fn programs_of_bmruntime_build_and_run_on_the_shim() {
     let folder = tempfile::tempdir().unwrap();
     let [two, open] = models(folder.path());
-    run("bmrt.c", &[&two, &open]);
+    run("bmrt.c", &[&two, &open, &networks(folder.path())]);
 }
 
-/// Runs a program in C++ over both models.
+/// Runs a program in C++ over both models, and others.
 #[track_caller]
-fn run_cpp(name: &str) {
+fn run_cpp(name: &str, others: &[&Path]) {
     let folder = tempfile::tempdir().unwrap();
     let [two, open] = models(folder.path());
     let source = format!("{FOLDER}/tests/programs/{name}");
-    run_program(CXX, Path::new(&source), &shared(), folder.path(), &[&two, &open]);
+    let arguments = [&[two.as_path(), open.as_path()], others].concat();
+    run_program(CXX, Path::new(&source), &shared(), folder.path(), &arguments);
 }
 
 #[test]
 fn handles_of_cpp_release_themselves_and_throw() {
-    run_cpp("handles.cpp");
+    let folder = tempfile::tempdir().unwrap();
+    run_cpp("handles.cpp", &[&networks(folder.path())]);
 }
 
 #[test]
 fn classes_of_bmruntime_build_and_run_on_the_shim() {
-    run_cpp("bmrt_classes.cpp");
+    let folder = tempfile::tempdir().unwrap();
+    run_cpp("bmrt_classes.cpp", &[&networks(folder.path())]);
 }
 
 /// Installs the library to a folder as the examples' readers do, and says by pkg-config how programs use it.
@@ -148,21 +198,56 @@ fn installed(prefix: &Path) -> Vec<String> {
     said.split_whitespace().map(str::to_owned).collect()
 }
 
-/// Builds an example as its README says, under the address sanitizer, and runs it.
+/// What has the compiler look after addresses, if it can.
+fn sanitizer(compiler: &str, folder: &Path) -> Option<&'static str> {
+    let flag = "-fsanitize=address";
+    let source = folder.join("empty.c");
+    fs::write(&source, "int main(void) { return 0; }\n").unwrap();
+    let mut build = Command::new(compiler);
+    build.arg(flag).arg(&source).arg("-o").arg(folder.join("empty"));
+    build.output().unwrap().status.success().then_some(flag)
+}
+
+/// Runs a program that an example was built to.
+fn ran(app: &Path, prefix: &Path, arguments: &[&str]) -> (Option<i32>, String) {
+    let mut run = Command::new(app);
+    run.args(arguments).env("LD_LIBRARY_PATH", prefix.join("lib"));
+    let ran = run.env("UDO_OPENCL", "off").output().unwrap();
+    (ran.status.code(), String::from_utf8([ran.stdout, ran.stderr].concat()).unwrap())
+}
+
+/// Builds an example as its README says, under the address sanitizer where there is one, and runs it.
 #[track_caller]
 fn example(compiler: &[&str], source: &str, arguments: &[&str]) -> (Option<i32>, String) {
     let folder = tempfile::tempdir().unwrap();
     let flags = installed(folder.path());
     let app = folder.path().join("app");
     let mut cc = Command::new(compiler[0]);
-    cc.args(&compiler[1..]).args(["-Wall", "-Wextra", "-Werror", "-fsanitize=address", "-o"]);
-    cc.arg(&app).arg(format!("{FOLDER}/../../examples/{source}")).args(flags);
+    cc.args(&compiler[1..]).args(["-Wall", "-Wextra", "-Werror", "-o"]).arg(&app);
+    cc.args(sanitizer(compiler[0], folder.path()));
+    cc.arg(format!("{FOLDER}/../../examples/{source}")).args(flags);
     let built = cc.output().unwrap();
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    let mut run = Command::new(&app);
-    run.args(arguments).env("LD_LIBRARY_PATH", folder.path().join("lib"));
-    let ran = run.env("UDO_OPENCL", "off").output().unwrap();
-    (ran.status.code(), String::from_utf8([ran.stdout, ran.stderr].concat()).unwrap())
+    ran(&app, folder.path(), arguments)
+}
+
+/// As `example`, by the example's `CMakeLists.txt`; nothing where there is no `cmake`.
+#[track_caller]
+fn by_cmake(example: &str, arguments: &[&str]) -> Option<(Option<i32>, String)> {
+    let folder = tempfile::tempdir().unwrap();
+    installed(folder.path());
+    let tree = folder.path().join("tree");
+    let mut configure = Command::new("cmake");
+    configure.arg("-S").arg(format!("{FOLDER}/../../examples/{example}")).arg("-B").arg(&tree);
+    configure.arg(format!("-DUDO_PREFIX={}", folder.path().display()));
+    let configured = match configure.output() {
+        Err(error) if error.kind() == ErrorKind::NotFound => return None,
+        configured => configured.unwrap(),
+    };
+    assert!(configured.status.success(), "{}", String::from_utf8_lossy(&configured.stderr));
+    let built = Command::new("cmake").arg("--build").arg(&tree).output().unwrap();
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    Some(ran(&tree.join("app"), folder.path(), arguments))
 }
 
 #[test]
@@ -173,11 +258,14 @@ fn examples_build_by_pkg_config_and_run() {
     let cpp: &[&str] = &["c++", "-std=c++17"];
     let sums = "s: [2,3] 2 2 2 2\np: [2,3] 2 2 2 2\n".to_owned();
     assert_eq!(example(c, "c-app/main.c", &[&two]), (Some(0), sums.clone()));
-    assert_eq!(example(c, "c-app/main.c", &[&two, "dsp,cpu"]), (Some(0), sums));
+    assert_eq!(example(c, "c-app/main.c", &[&two, "dsp,cpu"]), (Some(0), sums.clone()));
+    assert_eq!(by_cmake("c-app", &[&two]).unwrap_or((Some(0), sums.clone())), (Some(0), sums));
     let (code, said) = example(c, "c-app/main.c", &["/nowhere.onnx"]);
     assert!(code == Some(1) && said.starts_with("error: cannot read"), "{said}");
     let best = "s: place 1 of 2, with 7\n".to_owned();
-    assert_eq!(example(cpp, "cpp-app/main.cpp", &[&open, "-3", "7"]), (Some(0), best));
+    assert_eq!(example(cpp, "cpp-app/main.cpp", &[&open, "-3", "7"]), (Some(0), best.clone()));
+    let by_cmake = by_cmake("cpp-app", &[&open, "-3", "7"]);
+    assert_eq!(by_cmake.unwrap_or((Some(0), best.clone())), (Some(0), best));
     let (code, said) = example(cpp, "cpp-app/main.cpp", &[&open, "1", "2", "3"]);
     assert!(code == Some(1) && said.starts_with("error: "), "{said}");
 }

@@ -203,7 +203,7 @@ impl ModelFlags {
         };
         let fallback = match self.fallback {
             FallbackFlag::Off => Fallback::Off,
-            FallbackFlag::Cpu => Fallback::Cpu,
+            FallbackFlag::Cpu => Fallback::CPU,
         };
         let fast_math = match self.fast_math {
             FastMathFlag::None => FastMath::None,
@@ -352,7 +352,7 @@ pub(crate) fn say_notices(report: &Report) {
     for node in report.nodes.iter().filter(|n| n.fell_back) {
         let reasons: Vec<String> =
             node.refusals.iter().map(|r| format!("{}: {}", r.core, r.reason)).collect();
-        note(format!("node {:?} fell back to the CPU ({})", node.name, reasons.join("; ")));
+        note(format!("node {:?} fell back to {} ({})", node.name, node.core, reasons.join("; ")));
     }
 }
 

@@ -173,9 +173,10 @@ impl Session {
         &mut self,
         inputs: &[DeviceTensor],
         outputs: &[Option<DeviceTensor>],
-        options: RunOptions,
+        mut options: RunOptions,
     ) -> Result<Launch> {
         let bound = self.bind_tensors(inputs, outputs)?;
+        options.priority.get_or_insert(self.model.priority);
         Launch::new(self.frames()?, bound, options)
     }
 

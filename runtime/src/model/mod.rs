@@ -3,7 +3,9 @@
 mod behind;
 mod code;
 mod launch;
+mod options;
 mod plans;
+mod ports;
 mod session;
 mod support;
 mod survey;
@@ -11,64 +13,28 @@ mod survey;
 use std::num::NonZero;
 use std::sync::Arc;
 
-use udo_api::{Core, CoreKind, FastMath, Shape};
+use udo_api::{Core, CoreKind, Encoding, FastMath, Shape};
 
 use crate::cache::{Cache, CacheError, CacheReport};
 use crate::device::{self, Coherence, Device, Devices};
-use crate::graph::Graph;
+use crate::graph::{Graph, TensorType};
 use crate::memory::{Budget, Limit, TensorError};
-use crate::pass::{Fired, PassError, PassOptions};
-use crate::place::{PlaceError, PlaceOptions};
-use crate::plan::{Plan, PlanError, PlanOptions, Report};
+use crate::pass::{Fired, PassError};
+use crate::place::{Fallback, PlaceError, PlaceOptions};
+use crate::plan::{Plan, PlanError, Report};
 use crate::registry::Registry;
 use crate::resolve::{self, Behind, BindOptions, Input, Ranges, ResolveError};
-use crate::run::Queues;
+use crate::run::{Priority, Queues};
 use crate::session::{SessionError, StepError};
 use crate::thread_pool::{Pool, PoolError};
 
 pub use launch::{SessionOptions, Workspace};
+pub use options::{Options, Performance};
 use plans::{Facts, Planned, Planner, Plans, plan};
+use ports::Said;
 pub use session::Session;
 pub use support::{OpSupport, support};
 pub use survey::{Surveyed, survey};
-
-/// What the user decides about a model.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// How nodes find their operators.
-    pub bind: BindOptions,
-    /// Which passes rewrite the graph.
-    pub passes: PassOptions,
-    /// How nodes find their cores.
-    pub place: PlaceOptions,
-    /// What the planner may do.
-    pub plan: PlanOptions,
-    /// How many threads kernels may use.
-    pub threads: NonZero<usize>,
-    /// The most bytes that packed and converted constants, arenas and scratch of the model and all its sessions
-    /// take together; as many as the machine has where nothing is said. The model's file does not count.
-    pub max_memory: Option<usize>,
-    /// For how many shapes the model keeps plans, and each session memory, where extents are open: those that were
-    /// met last.
-    pub shapes_kept: NonZero<usize>,
-}
-
-/// Plans that are kept where nothing is said.
-const SHAPES_KEPT: NonZero<usize> = NonZero::<usize>::MIN.saturating_add(7);
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            bind: BindOptions::default(),
-            passes: PassOptions::default(),
-            place: PlaceOptions::default(),
-            plan: PlanOptions::default(),
-            threads: NonZero::<usize>::MIN,
-            max_memory: None,
-            shapes_kept: SHAPES_KEPT,
-        }
-    }
-}
 
 /// Why a graph cannot be made to run.
 #[derive(Debug, thiserror::Error)]
@@ -146,8 +112,11 @@ struct Inner {
     /// The ranges of those that vary from run to run of one plan.
     ranges: BindOptions,
     outputs: Vec<String>,
+    /// What the graph says of inputs, and of outputs.
+    said: [Vec<Said>; 2],
     plans: Plans,
     shapes_kept: NonZero<usize>,
+    priority: Priority,
     report: Report,
     cache: Option<Arc<Cache>>,
     fired: Vec<Fired>,
@@ -184,17 +153,18 @@ impl Model {
     ) -> Result<Self, CompileError> {
         check_fast_math(options.place.profile.fast_math)?;
         let options = &with_coherence(options, queues.devices());
-        let pool = Arc::new(Pool::new(options.threads)?);
+        let pool = Arc::new(Pool::spinning(options.threads, options.spin)?);
         let budget = Budget::new(options.max_memory.map_or_else(Limit::of_machine, Limit::Asked));
         registry.charge(budget.clone());
         let inputs = resolve::bind(&Input::all(&graph), &options.bind)?;
         let values = graph.outputs.iter().filter_map(|&id| graph.value(id).ok());
         let outputs = values.map(|value| value.name.clone()).collect();
+        let said = [ports::inputs(&graph), ports::outputs(&graph)];
         let mut ranges = options.bind.ranges.clone();
         ranges.retain(|name, _| !options.bind.dims.contains_key(name));
         let ranges = BindOptions { ranges, ..BindOptions::default() };
         let is_open = |input: &&Input| input.planned(input, &ranges).is_err();
-        let open: Vec<String> = inputs.iter().filter(is_open).map(said).collect();
+        let open: Vec<String> = inputs.iter().filter(is_open).map(described).collect();
         let (plans, mut report, fired) = if open.is_empty() {
             let mut made = plan(Behind::nothing(graph), registry, options, (&pool, &budget))?;
             let (report, fired) = (made.plan.report().clone(), std::mem::take(&mut made.fired));
@@ -211,14 +181,16 @@ impl Model {
             cache.check()?;
             report.notices.extend(cache.report().notices());
         }
-        let shapes_kept = options.shapes_kept;
-        let (kinds, queues) = (kinds(&options.place.cores), Arc::clone(queues));
+        let (shapes_kept, priority) = (options.shapes_kept, options.priority);
+        let (kinds, queues) = (kinds(&options.place), Arc::clone(queues));
         Ok(Self(Arc::new(Inner {
             inputs,
             ranges,
             outputs,
+            said,
             plans,
             shapes_kept,
+            priority,
             report,
             cache: registry.cache().cloned(),
             fired,
@@ -265,6 +237,24 @@ impl Model {
         &self.0.outputs
     }
 
+    /// What the model declares an output to be, where it does; a plan knows better.
+    pub fn declared_output(&self, index: usize) -> Option<&TensorType> {
+        let [_, outputs] = &self.0.said;
+        outputs.get(index)?.of.as_ref()
+    }
+
+    /// What the integers of an input stand for, where a node makes numbers of them with one scale and zero point.
+    pub fn input_encoding(&self, index: usize) -> Option<Encoding> {
+        let [inputs, _] = &self.0.said;
+        inputs.get(index)?.encoding
+    }
+
+    /// What the integers of an output stand for, where a node makes them of numbers with one scale and zero point.
+    pub fn output_encoding(&self, index: usize) -> Option<Encoding> {
+        let [_, outputs] = &self.0.said;
+        outputs.get(index)?.encoding
+    }
+
     /// The plan, where there is one for good, of all that can be planned before a run; [`Session::plans`] has those
     /// for the shapes and elements at hand.
     pub fn plan(&self) -> Option<&Plan> {
@@ -272,6 +262,16 @@ impl Model {
             Plans::One(planned) => Some(&planned.plan),
             Plans::PerShapes(_) => None,
         }
+    }
+
+    /// How many threads its kernels may use.
+    pub fn threads(&self) -> usize {
+        self.0.pool.width()
+    }
+
+    /// What matters most among its submitted runs that do not say.
+    pub fn priority(&self) -> Priority {
+        self.0.priority
     }
 
     /// What each pass did, in the order in which they ran; nothing where extents are open.
@@ -304,7 +304,7 @@ impl Model {
 /// is not coherent counts.
 fn with_coherence(options: &Options, devices: &Devices) -> Options {
     let mut options = options.clone();
-    let kinds = kinds(&options.place.cores);
+    let kinds = kinds(&options.place);
     let used = devices.iter().filter(|device| kinds.contains(&device.kind()));
     let mut found = used.map(Device::coherence).filter(|found| *found != Coherence::Coherent);
     if options.plan.coherence == Coherence::Coherent {
@@ -323,16 +323,21 @@ fn check_fast_math(asked: FastMath) -> Result<(), CompileError> {
     }
 }
 
-/// The kinds of the devices that a model may run on: those of its cores, and the host's.
-fn kinds(cores: &[Core]) -> Vec<CoreKind> {
-    let mut kinds: Vec<_> = cores.iter().filter_map(|core| core.kind()).collect();
+/// The kinds of the devices that a model may run on: those of its cores, of the one that it falls back to, and the host's.
+fn kinds(options: &PlaceOptions) -> Vec<CoreKind> {
+    let fallback = match options.fallback {
+        Fallback::Off => None,
+        Fallback::To(core) => Some(core),
+    };
+    let cores = options.cores.iter().copied().chain(fallback);
+    let mut kinds: Vec<_> = cores.filter_map(Core::kind).collect();
     kinds.push(CoreKind::Cpu);
     kinds.sort_unstable();
     kinds.dedup();
     kinds
 }
 
-fn said(input: &Input) -> String {
+fn described(input: &Input) -> String {
     format!("input {:?}, {}", input.name, input.of)
 }
 

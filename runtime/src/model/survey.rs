@@ -44,7 +44,7 @@ pub fn survey(
     let mut nodes = nodes(&resolved, registry);
     for &core in cores {
         let options =
-            PlaceOptions { cores: vec![core], fallback: Fallback::Cpu, ..PlaceOptions::default() };
+            PlaceOptions { cores: vec![core], fallback: Fallback::CPU, ..PlaceOptions::default() };
         let threads = NonZero::<usize>::MIN.get();
         let placement = place::assign(resolved.clone(), registry, &options, threads)?;
         for (node, reason) in nodes.iter_mut().zip(reasons(&placement, core)) {

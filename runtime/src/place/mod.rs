@@ -27,8 +27,13 @@ pub enum Fallback {
     /// The model is refused.
     #[default]
     Off,
-    /// It runs on the CPU, and the report says so.
-    Cpu,
+    /// It runs on this core, and the report says so.
+    To(Core),
+}
+
+impl Fallback {
+    /// To the CPU.
+    pub const CPU: Self = Self::To(Core::CPU);
 }
 
 /// What the user decides about placement.

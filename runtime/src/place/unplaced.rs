@@ -48,12 +48,16 @@ impl Unplaced<'_> {
                 Err(reason) => refusals.push(CoreRefusal { core, reason }),
             }
         }
-        if options.fallback == Fallback::Cpu && !options.cores.contains(&Core::CPU) {
-            match self.try_core(Core::CPU, registry)? {
+        let fallback = match options.fallback {
+            Fallback::Off => None,
+            Fallback::To(core) => Some(core).filter(|core| !options.cores.contains(core)),
+        };
+        if let Some(core) = fallback {
+            match self.try_core(core, registry)? {
                 Ok((placed, steps)) => {
                     return Ok((PlacedKernel { refusals, fell_back: true, ..placed }, steps));
                 }
-                Err(reason) => refusals.push(CoreRefusal { core: Core::CPU, reason }),
+                Err(reason) => refusals.push(CoreRefusal { core, reason }),
             }
         }
         Err(PlaceError::NoCore { node: self.node.name.clone(), op: self.node.op.clone(), refusals })

@@ -93,7 +93,7 @@ impl Job {
         Ok(Arc::new(Self {
             frames: Arc::clone(frames),
             stream,
-            priority,
+            priority: priority.unwrap_or_default(),
             timeout,
             told: Arc::new(Told {
                 flag: Flag::default(),

@@ -79,8 +79,8 @@ pub struct RunOptions {
     /// How long it may take from its submission to its end. What runs over that is told to end, and ends between two steps or calls of a parallel-for:
     /// its leases are kept as long as it does not.
     pub timeout: Option<Duration>,
-    /// What matters most.
-    pub priority: Priority,
+    /// What matters most; as the model says where nothing is said.
+    pub priority: Option<Priority>,
     /// Behind which other runs it begins.
     pub stream: Option<Stream>,
     /// What is called exactly once for each submission, before who waits goes on. It may submit, and release

@@ -1,6 +1,6 @@
 //! Who may be at the job in hand, and how threads wait for each other.
 
-use super::sync::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering, PoisonError, SPINS, spin_loop};
+use super::sync::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering, PoisonError, spin_loop};
 
 /// Workers may join the job.
 const OPEN: u64 = 1 << 31;
@@ -35,16 +35,19 @@ pub(super) struct Gate {
     wake: Condvar,
     /// The last worker left.
     empty: Condvar,
+    /// How often to look before going to sleep.
+    spins: u32,
 }
 
 impl Gate {
-    /// A gate that is shut.
-    pub(super) fn new() -> Self {
+    /// A gate that is shut, where who waits looks `spins` times before it sleeps.
+    pub(super) fn new(spins: u32) -> Self {
         Self {
             word: AtomicU64::new(0),
             lock: Mutex::new(()),
             wake: Condvar::new(),
             empty: Condvar::new(),
+            spins,
         }
     }
 
@@ -68,7 +71,7 @@ impl Gate {
         let mut word = self.word.fetch_and(!OPEN, Ordering::AcqRel);
         let mut spins = 0;
         while word & JOINED != 0 {
-            if spins == SPINS {
+            if spins == self.spins {
                 return self.sleep_until_empty();
             }
             spins += 1;
@@ -110,7 +113,7 @@ impl Gate {
                     return true;
                 }
             }
-            if spins == SPINS {
+            if spins == self.spins {
                 self.sleep(*seen);
                 spins = 0;
             } else {

@@ -23,6 +23,7 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use udo_api::Parallel;
 use udo_api::abi::ParallelTable;
@@ -101,16 +102,27 @@ impl Pool {
         thread::available_parallelism().map_or(1, NonZero::get).saturating_mul(4).max(64)
     }
 
+    /// How long threads look for work before they sleep where nothing is said: a few times what waking up takes.
+    pub const SPIN: Duration = Duration::from_micros(100);
+
     /// A pool of `threads` threads, the caller of each parallel-for being one of them.
     ///
     /// # Errors
     /// More threads than [`Pool::most_threads`], or than the system gives.
     pub fn new(threads: NonZero<usize>) -> Result<Self, PoolError> {
+        Self::spinning(threads, Self::SPIN)
+    }
+
+    /// As [`Pool::new`], with threads that look for work for some `spin` before they sleep.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn spinning(threads: NonZero<usize>, spin: Duration) -> Result<Self, PoolError> {
         let (wanted, most) = (threads.get(), Self::most_threads());
         if wanted > most {
             return Err(PoolError::TooMany { wanted, most });
         }
-        Self::started_by(threads, |index, body| {
+        Self::started_by(threads, spin, |index, body| {
             thread::Builder::new().name(format!("udo-worker-{index}")).spawn(body)
         })
     }
@@ -118,10 +130,11 @@ impl Pool {
     /// As [`Pool::new`], with workers that `start` starts.
     fn started_by(
         threads: NonZero<usize>,
+        spin: Duration,
         mut start: impl FnMut(usize, Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>>,
     ) -> Result<Self, PoolError> {
         let wanted = threads.get();
-        let team = Arc::new(Team::new(wanted));
+        let team = Arc::new(Team::new(wanted, looks(spin)));
         let table = Box::new(ParallelTable {
             size: ParallelTable::SIZE,
             width: u32::try_from(wanted).unwrap_or(u32::MAX),
@@ -194,6 +207,11 @@ impl Drop for Pool {
             drop(worker.join());
         }
     }
+}
+
+/// How often a thread looks in a time: some 40 times in a microsecond.
+fn looks(spin: Duration) -> u32 {
+    u32::try_from(spin.as_micros().saturating_mul(40)).unwrap_or(u32::MAX)
 }
 
 /// A job of as many calls as threads, each of which waits for the others: so each thread has one.

@@ -11,6 +11,9 @@ use loom::thread::{self, JoinHandle};
 use super::team::{Job, Team};
 use std::ffi::c_void;
 
+/// One look before going to sleep shows all that more would.
+const LOOKS: u32 = 1;
+
 /// What the calls of a job work on. It lies on the submitter's stack.
 struct Work {
     /// Written by the submitter before and after the job, read by every call: loom finds who reads too late.
@@ -66,7 +69,7 @@ fn explore(preemptions: usize, model: fn()) {
 #[test]
 fn jobs_follow_each_other() {
     explore(3, || {
-        let team = Arc::new(Team::new(2));
+        let team = Arc::new(Team::new(2, LOOKS));
         let workers = vec![worker(&team, 1)];
         assert!(submit(&team, 2));
         assert!(submit(&team, 1));
@@ -77,7 +80,7 @@ fn jobs_follow_each_other() {
 #[test]
 fn two_workers_share_a_job() {
     explore(2, || {
-        let team = Arc::new(Team::new(3));
+        let team = Arc::new(Team::new(3, LOOKS));
         let workers = vec![worker(&team, 1), worker(&team, 2)];
         assert!(submit(&team, 3));
         close(&team, workers);
@@ -87,7 +90,7 @@ fn two_workers_share_a_job() {
 #[test]
 fn a_team_has_one_job_at_a_time() {
     explore(2, || {
-        let team = Arc::new(Team::new(2));
+        let team = Arc::new(Team::new(2, LOOKS));
         let workers = vec![worker(&team, 1)];
         let other = Arc::clone(&team);
         let other = thread::spawn(move || submit(&other, 1));
@@ -101,7 +104,7 @@ fn a_team_has_one_job_at_a_time() {
 #[test]
 fn workers_go_home_without_a_job() {
     explore(3, || {
-        let team = Arc::new(Team::new(3));
+        let team = Arc::new(Team::new(3, LOOKS));
         let workers = vec![worker(&team, 1), worker(&team, 2)];
         close(&team, workers);
     });

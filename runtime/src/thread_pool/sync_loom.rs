@@ -5,6 +5,3 @@ pub(super) use loom::hint::spin_loop;
 pub(super) use loom::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 pub(super) use loom::sync::{Condvar, Mutex, MutexGuard};
 pub(super) use std::sync::PoisonError;
-
-/// How often to look before going to sleep. One look shows all that more would.
-pub(super) const SPINS: u32 = 1;

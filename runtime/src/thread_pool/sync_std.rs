@@ -4,9 +4,6 @@ pub(super) use std::hint::spin_loop;
 pub(super) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 pub(super) use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// How often to look before going to sleep: some 100 microseconds, a few times what waking up takes.
-pub(super) const SPINS: u32 = 4000;
-
 /// A cell that threads share by a protocol of their own.
 #[derive(Debug)]
 pub(super) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);

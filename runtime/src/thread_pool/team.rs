@@ -51,10 +51,10 @@ unsafe impl Send for Team {}
 unsafe extern "C" fn nothing(_: *const c_void, _: usize) {}
 
 impl Team {
-    /// A team of `threads` threads, the one who submits being number 0.
-    pub(super) fn new(threads: usize) -> Self {
+    /// A team of `threads` threads, the one who submits being number 0; who waits looks `spins` times before it sleeps.
+    pub(super) fn new(threads: usize, spins: u32) -> Self {
         Self {
-            gate: Gate::new(),
+            gate: Gate::new(spins),
             busy: AtomicBool::new(false),
             job: UnsafeCell::new(Job::new(nothing, std::ptr::null(), 0)),
             partitions: Partitions::new(threads),

@@ -90,7 +90,7 @@ fn a_system_that_gives_fewer_threads_is_an_error_and_the_others_end() {
             ended.fetch_add(1, Ordering::Relaxed);
         })
     };
-    let error = Pool::started_by(NonZero::new(5).unwrap(), start).unwrap_err();
+    let error = Pool::started_by(NonZero::new(5).unwrap(), Pool::SPIN, start).unwrap_err();
     assert_eq!(error.to_string(), "cannot run on 5 threads: the system gives 3");
     assert!(std::error::Error::source(&error).is_some());
     assert_eq!(ended.load(Ordering::Relaxed), 2);

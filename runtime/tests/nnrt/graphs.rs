@@ -83,7 +83,7 @@ fn a_sum_and_an_activation_run_on_every_core() {
     let graph = add_relu();
     let (a, b) = (Nd::list(&[1.0, -2.0, 3.0, 0.5]), Nd::list(&[1.0, 1.0, -4.0, 0.5]));
     for core in [Core::CPU, Core::GPU, Core::DSP_V68, Core::HTA] {
-        let model = compile(&graph, &on(core, Fallback::Cpu)).unwrap();
+        let model = compile(&graph, &on(core, Fallback::CPU)).unwrap();
         for _ in 0..3 {
             let made = run(&model, &[&a, &b]).unwrap();
             near(&made, &[&Nd::list(&[2.0, 0.0, 0.0, 1.0])], 1e-6);
@@ -250,7 +250,7 @@ fn support_says_which_operation_a_core_lacks_and_why() {
     // Without a fallback a model is refused by both names; with one the report has all four.
     let error = compile(&graph, &on(Core::GPU, Fallback::Off)).unwrap_err();
     assert!(error.contains("ASSERT_3") && error.contains("gpu"), "{error}");
-    let model = compile(&graph, &on(Core::GPU, Fallback::Cpu)).unwrap();
+    let model = compile(&graph, &on(Core::GPU, Fallback::CPU)).unwrap();
     let node = model.report().nodes.iter().find(|node| node.name == "ASSERT_3").unwrap();
     assert!(node.fell_back && node.core == Core::CPU);
     assert_eq!(node.refusals[0].core, Core::GPU);
@@ -370,7 +370,7 @@ fn quantized_graphs_run_on_a_fixed_point_core() {
     graph.op(Operation::nnrt("FLATTEN").reads(&[b]).makes(&[y])).unwrap();
     graph.set_io(&[x], &[y]).unwrap();
     let graph = graph.finish().unwrap();
-    let model = compile(&graph, &on(Core::DSP_V68, Fallback::Cpu)).unwrap();
+    let model = compile(&graph, &on(Core::DSP_V68, Fallback::CPU)).unwrap();
     let pool = model.report().nodes.iter().find(|node| node.op == "MaxPool").unwrap();
     assert!(!pool.fell_back && pool.inputs[0].starts_with("u8"), "{pool:?}");
 }

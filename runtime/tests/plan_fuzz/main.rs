@@ -97,7 +97,7 @@ fn options(random: &mut Random) -> Options {
     ]);
     let place = PlaceOptions {
         cores,
-        fallback: Fallback::Cpu,
+        fallback: Fallback::CPU,
         profile: Profile { opencl: OpenCl::Off, ..Profile::default() },
         prefers_channels_last: random.once_in(3),
     };

@@ -3,6 +3,7 @@
 use std::num::NonZero;
 use std::slice;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use udo_api::types::F32;
@@ -13,7 +14,7 @@ use udo_api::{
 use udo_runtime::device::{Devices, ErrorCode};
 use udo_runtime::model::Options;
 use udo_runtime::registry::Registry;
-use udo_runtime::run::{RunOptions, SharedWorkspace};
+use udo_runtime::run::{Callback, Priority, RunOptions, SharedWorkspace};
 use udo_runtime::runtime::Runtime;
 
 use super::{LONG, compile, cpu, elements, on, sharing, with_frames};
@@ -59,11 +60,11 @@ impl Op for ManyGates {
 }
 
 /// How many calls began, and how many may end. A test has a gate of its own.
-static GATES: [(AtomicU32, AtomicU32); 10] = [const { (AtomicU32::new(0), AtomicU32::new(0)) }; 10];
+static GATES: [(AtomicU32, AtomicU32); 11] = [const { (AtomicU32::new(0), AtomicU32::new(0)) }; 11];
 
 /// The most calls of each gate that were at work at once, and those that are now.
-static AT_ONCE: [(AtomicU32, AtomicU32); 10] =
-    [const { (AtomicU32::new(0), AtomicU32::new(0)) }; 10];
+static AT_ONCE: [(AtomicU32, AtomicU32); 11] =
+    [const { (AtomicU32::new(0), AtomicU32::new(0)) }; 11];
 
 struct GateF32 {
     of: usize,
@@ -333,4 +334,38 @@ fn b19_a_callback_does_not_wait_for_a_workspace() {
     let options = RunOptions { on_done: Some(Box::new(on_done)), ..RunOptions::default() };
     one.submit(&[x], &[None], options).unwrap().wait_timeout(LONG).unwrap();
     assert_eq!(heard.recv_timeout(LONG).unwrap(), ErrorCode::InvalidState);
+}
+
+#[test]
+fn runs_that_do_not_say_what_matters_have_the_priority_of_their_model() {
+    let runtime = runtime();
+    let cpu = cpu(&runtime);
+    let at_work = compile(&runtime, &text(10), &Options::default());
+    let x = on(&cpu, &[2], &[1.0f32, -2.0]);
+    let mut first = at_work.session().unwrap();
+    let first = first.submit(slice::from_ref(&x), &[None], RunOptions::default()).unwrap();
+    began(10, 1);
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let cases = [
+        ("low", Priority::Low, None),
+        ("medium", Priority::Medium, None),
+        ("low that says high", Priority::Low, Some(Priority::High)),
+        ("high", Priority::High, None),
+    ];
+    let submit = |(name, model, run): (&'static str, Priority, Option<Priority>)| {
+        let text = "graph g\n  input x: f32[2]\n  y = Neg@13(x)\n  output y\n";
+        let model = compile(&runtime, text, &Options { priority: model, ..Options::default() });
+        let order = Arc::clone(&order);
+        let on_done = move |_: &_| order.lock().unwrap().push(name);
+        let on_done: Callback = Box::new(on_done);
+        let options = RunOptions { priority: run, on_done: Some(on_done), ..RunOptions::default() };
+        model.session().unwrap().submit(slice::from_ref(&x), &[None], options).unwrap()
+    };
+    let runs = cases.map(submit);
+    open(10, 1);
+    first.wait_timeout(LONG).unwrap();
+    for run in runs {
+        run.wait_timeout(LONG).unwrap();
+    }
+    assert_eq!(*order.lock().unwrap(), ["low that says high", "high", "medium", "low"]);
 }

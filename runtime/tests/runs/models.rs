@@ -26,7 +26,7 @@ fn options(cores: &[Core]) -> Options {
     let profile = Profile { opencl: OpenCl::Off, ..Profile::default() };
     let place = PlaceOptions {
         cores: cores.to_vec(),
-        fallback: Fallback::Cpu,
+        fallback: Fallback::CPU,
         profile,
         ..PlaceOptions::default()
     };

@@ -47,7 +47,7 @@ fn every_run_gives_the_right_result_or_says_how_it_ended() {
     let cores = [vec![Core::CPU], vec![Core::GPU, Core::CPU]];
     let models = cores.map(|cores| {
         let place =
-            PlaceOptions { cores, fallback: Fallback::Cpu, profile, ..PlaceOptions::default() };
+            PlaceOptions { cores, fallback: Fallback::CPU, profile, ..PlaceOptions::default() };
         compile(&runtime, TEXT, &Options { place, ..Options::default() })
     });
     let streams = [Stream::new(), Stream::new()];
@@ -86,7 +86,7 @@ fn several(mut dice: Dice, runtime: &Runtime, mut sessions: [Session; 2], stream
             .then(|| Duration::from_micros(u64::try_from(dice.below(200)).unwrap()));
         let priority = [Priority::Low, Priority::Medium, Priority::High][dice.below(3)];
         let stream = streams.get(dice.below(4)).cloned();
-        let options = RunOptions { timeout, priority, stream, on_done: None };
+        let options = RunOptions { timeout, priority: Some(priority), stream, on_done: None };
         if dice.below(8) == 0 {
             let made = sessions[of].run_on(slice::from_ref(&inputs[given]), &[None]).unwrap();
             assert_eq!(elements::<f32>(&made[0]), right[of][given]);

@@ -79,7 +79,7 @@ static void launch(bm_handle_t handle, void *runtime) {
         if (round % 10 == 9) {
             CHECK(!bmrt_launch_tensor(runtime, "two", inputs, 1, outputs, 2));
             bm_tensor_t wrong[2] = {inputs[0], inputs[1]};
-            wrong[1].shape = shape_of(3, 2);
+            wrong[1].shape = shape_of(1, 3);
             CHECK(!bmrt_launch_tensor(runtime, "two", wrong, 2, outputs, 2));
             continue;
         }
@@ -177,15 +177,153 @@ static void launch_mapped(bm_handle_t handle, void *runtime) {
     }
 }
 
+/* B02, B05 and B22: networks of one file, of which one has two stages and one has a range. */
+static void launch_stages(bm_handle_t handle, void *runtime, const char *path) {
+    const float x[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+    CHECK(bmrt_load_bmodel(runtime, path) && bmrt_get_network_number(runtime) == 4);
+    const bm_net_info_t *info = bmrt_get_network_info(runtime, "stages"), *range = bmrt_get_network_info(runtime, "range");
+    CHECK(!info->is_dynamic && info->stage_num == 2 && info->max_input_bytes[0] == 32 && info->max_output_bytes[0] == 32);
+    CHECK(info->stages[0].input_shapes[0].dims[0] == 2 && info->stages[1].input_shapes[0].dims[0] == 4);
+    CHECK(info->stages[1].output_shapes[0].num_dims == 2 && info->stages[1].output_shapes[0].dims[0] == 4);
+    CHECK(range->is_dynamic && range->stage_num == 1 && range->stages[0].input_shapes[0].dims[0] == 4 && range->max_input_bytes[0] == 32);
+    CHECK(range->stages[0].output_shapes[0].dims[0] == 4 && range->max_output_bytes[0] == 32 && range->output_dtypes[0] == BM_FLOAT32);
+    bmrt_print_network_info(info);
+    bmrt_print_network_info(NULL);
+    /* A range is of one stage, and takes what is in it alone. */
+    const char *const nets[2] = {"stages", "range"};
+    for (int net = 0; net < 2; net++) {
+        for (int rows = 1; rows < 6; rows++) {
+            bm_tensor_t input, output;
+            CHECK(bmrt_tensor(&input, runtime, BM_FLOAT32, shape_of(rows, 2)));
+            CHECK(bm_memcpy_s2d_partial(handle, input.device_mem, (void *)x, rows < 5 ? (unsigned int)rows * 8 : 32) == BM_SUCCESS);
+            const bool is_taken = net == 0 ? rows == 2 || rows == 4 : rows < 5;
+            CHECK(bmrt_launch_tensor(runtime, nets[net], &input, 1, &output, 1) == is_taken);
+            if (is_taken) {
+                float found[8];
+                CHECK(bm_thread_sync(handle) == BM_SUCCESS && output.shape.dims[0] == rows && bmrt_tensor_bytesize(&output) == (size_t)rows * 8);
+                CHECK(bm_memcpy_d2s_partial(handle, found, output.device_mem, (unsigned int)rows * 8) == BM_SUCCESS);
+                for (int i = 0; i < 2 * rows; i++) CHECK(found[i] == 2 * x[i]);
+                bm_free_device(handle, output.device_mem);
+            }
+            bm_free_device(handle, input.device_mem);
+        }
+    }
+    CHECK(bmrt_pre_alloc_neuron_multi_cores(runtime, "stages", 1, NULL, 0) && !bmrt_pre_alloc_neuron_multi_cores(runtime, "stages", 2, NULL, 0));
+    CHECK(!bmrt_pre_alloc_neuron_multi_cores(runtime, "stages", -1, NULL, 0));
+    /* Scales and zero points are those of the model's integers. */
+    const bm_net_info_t *coded = bmrt_get_network_info(runtime, "coded");
+    CHECK(coded->input_dtypes[0] == BM_INT8 && coded->input_scales[0] == 0.5f && coded->input_zero_point[0] == 3);
+    CHECK(coded->output_dtypes[0] == BM_UINT8 && coded->output_scales[0] == 0.25f && coded->output_zero_point[0] == 7);
+    /* Whole or not at all. */
+    CHECK(!bmrt_load_bmodel(runtime, path) && bmrt_get_network_number(runtime) == 4);
+}
+
+/* Without a sync between them, launches and copies of a handle are in order. */
+static void launch_in_order(bm_handle_t handle, void *runtime) {
+    const float zeros[6] = {0, 0, 0, 0, 0, 0};
+    float found[6];
+    bm_tensor_t inputs[2], outputs[2], next[2];
+    for (int i = 0; i < 2; i++) CHECK(bmrt_tensor(&inputs[i], runtime, BM_FLOAT32, shape_of(2, 3)) && bmrt_tensor(&outputs[i], runtime, BM_FLOAT32, shape_of(2, 3)));
+    for (int round = 0; round < 50; round++) {
+        CHECK(bm_memcpy_s2d(handle, inputs[0].device_mem, (void *)X) == BM_SUCCESS && bm_memcpy_s2d(handle, inputs[1].device_mem, (void *)Y) == BM_SUCCESS);
+        CHECK(bmrt_launch_tensor_ex(runtime, "two", inputs, 2, outputs, 2, true, false));
+        CHECK(bmrt_launch_tensor_ex(runtime, "two", inputs, 2, outputs, 2, true, false));
+        /* What the first one makes, the second one reads: s, y and s + y. */
+        const bm_tensor_t chained[2] = {outputs[0], inputs[1]};
+        CHECK(bmrt_launch_tensor(runtime, "two", chained, 2, next, 2));
+        CHECK(bm_memcpy_d2s(handle, found, next[0].device_mem) == BM_SUCCESS);
+        for (int i = 0; i < 6; i++) CHECK(found[i] == SUM[i] + Y[i]);
+        CHECK(bmrt_launch_tensor_ex(runtime, "two", inputs, 2, outputs, 2, true, false));
+        CHECK(bm_memcpy_s2d(handle, inputs[0].device_mem, (void *)zeros) == BM_SUCCESS);
+        CHECK(bm_memcpy_d2d(handle, next[1].device_mem, 0, outputs[1].device_mem, 0, 6) == BM_SUCCESS && holds(handle, &next[1], PRODUCT));
+        CHECK(bm_thread_sync(handle) == BM_SUCCESS);
+        for (int i = 0; i < 2; i++) bm_free_device(handle, next[i].device_mem);
+    }
+    /* In place it would read what it writes. */
+    bm_tensor_t same[2] = {inputs[0], outputs[1]};
+    CHECK(!bmrt_launch_tensor_ex(runtime, "two", inputs, 2, same, 2, true, false));
+    for (int i = 0; i < 2; i++) {
+        bm_free_device(handle, inputs[i].device_mem);
+        bm_free_device(handle, outputs[i].device_mem);
+    }
+}
+
+static void *launch_often(void *runtime) {
+    bm_handle_t handle = (bm_handle_t)bmrt_get_bm_handle(runtime);
+    bm_tensor_t inputs[2], outputs[2];
+    for (int i = 0; i < 2; i++) {
+        CHECK(bmrt_tensor(&inputs[i], runtime, BM_FLOAT32, shape_of(2, 3)));
+        CHECK(bm_memcpy_s2d_partial(handle, inputs[i].device_mem, (void *)(i == 0 ? X : Y), 24) == BM_SUCCESS);
+    }
+    for (int round = 0; round < 100; round++) {
+        CHECK(bmrt_launch_tensor(runtime, "two", inputs, 2, outputs, 2));
+        CHECK(bm_thread_sync(handle) == BM_SUCCESS && holds(handle, &outputs[1], PRODUCT));
+        for (int i = 0; i < 2; i++) bm_free_device(handle, outputs[i].device_mem);
+    }
+    for (int i = 0; i < 2; i++) bm_free_device(handle, inputs[i].device_mem);
+    return NULL;
+}
+
+/* One network on several threads. */
+static void launch_together(bm_handle_t handle, void *runtime) {
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++) CHECK(pthread_create(&threads[i], NULL, launch_often, runtime) == 0);
+    for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+    CHECK(bm_thread_sync(handle) == BM_SUCCESS);
+}
+
+/* What is NULL, or of another handle, is refused or nothing. */
+static void misuse(bm_handle_t handle) {
+    char bytes[8] = {0};
+    bm_device_mem_t none = {NULL, 0}, here, *nowhere = NULL;
+    bm_tensor_t tensor = {BM_FLOAT32, shape_of(1, 2), none, BM_STORE_1N};
+    bm_shape_t shape = shape_of(1, 2);
+    unsigned long long at = 0;
+    bm_handle_t other = NULL;
+    CHECK(bm_dev_request(NULL, 0) == BM_ERR_PARAM && bm_dev_request(&other, 0) == BM_SUCCESS);
+    CHECK(bm_malloc_device_byte(NULL, &here, 8) == BM_ERR_PARAM && bm_malloc_device_byte(handle, NULL, 8) == BM_ERR_PARAM);
+    CHECK(bm_malloc_device_byte(handle, &here, 8) == BM_SUCCESS);
+    bm_free_device(handle, none);
+    CHECK(bm_memcpy_s2d(handle, none, bytes) == BM_ERR_PARAM && bm_memcpy_d2s(handle, bytes, none) == BM_ERR_PARAM);
+    CHECK(bm_memcpy_s2d(NULL, here, bytes) == BM_ERR_PARAM && bm_memcpy_s2d(handle, here, NULL) == BM_ERR_PARAM);
+    CHECK(bm_memcpy_d2s(handle, NULL, here) == BM_ERR_PARAM && bm_memcpy_d2d(handle, none, 0, here, 0, 1) == BM_ERR_PARAM);
+    CHECK(bm_mem_mmap_device_mem(handle, nowhere, &at) == BM_ERR_PARAM && bm_mem_flush_device_mem(handle, NULL) == BM_ERR_PARAM);
+    CHECK(bm_mem_unmap_device_mem(handle, NULL, 8) == BM_ERR_PARAM && bm_mem_invalidate_device_mem(NULL, &here) == BM_ERR_PARAM);
+    CHECK(bm_thread_sync(NULL) == BM_ERR_PARAM);
+    /* A device has one memory, whichever handle it was opened by. */
+    CHECK(bm_memcpy_s2d(other, here, bytes) == BM_SUCCESS);
+    bmrt_shape(NULL, shape.dims, 2);
+    bmrt_shape(&shape, NULL, 2);
+    bmrt_shape(&shape, shape.dims, 9);
+    CHECK(shape.num_dims == 2 && bmrt_shape_count(NULL) == 0 && !bmrt_shape_is_same(NULL, &shape) && bmrt_tensor_bytesize(NULL) == 0);
+    CHECK(!bmrt_tensor(NULL, NULL, BM_FLOAT32, shape) && !bmrt_tensor(&tensor, NULL, BM_FLOAT32, shape));
+    CHECK(!bmrt_tensor_with_device(NULL, here, BM_FLOAT32, shape) && bmrt_tensor_with_device(&tensor, here, BM_FLOAT32, shape));
+    CHECK(!bmrt_tensor_with_device(&tensor, here, BM_FLOAT32, shape_of(1, 3)) && bmrt_tensor_device_size(&tensor) == 8);
+    CHECK(bmrt_create(NULL) == NULL && bmrt_create_ex(NULL, 1) == NULL && bmrt_create_ex(&handle, 0) == NULL && bmrt_get_bm_handle(NULL) == NULL);
+    void *runtime = bmrt_create(handle);
+    CHECK(!bmrt_tensor(&tensor, runtime, (bm_data_type_t)77, shape) && tensor.device_mem.memory == NULL);
+    CHECK(!bmrt_load_bmodel(NULL, "x") && !bmrt_load_bmodel(runtime, NULL) && !bmrt_load_bmodel_data(runtime, NULL, 8) && !bmrt_load_bmodel_data(runtime, "x", 0));
+    CHECK(bmrt_get_network_number(NULL) == 0 && bmrt_get_network_info(NULL, "x") == NULL && bmrt_get_network_info(runtime, NULL) == NULL);
+    bmrt_get_network_names(runtime, NULL);
+    bmrt_show_neuron_network(NULL);
+    bmrt_trace(NULL);
+    CHECK(!bmrt_launch_tensor(NULL, "x", &tensor, 1, &tensor, 1) && !bmrt_launch_data(runtime, "x", NULL, NULL, 1, NULL, NULL, 1, false));
+    bmrt_destroy(runtime);
+    bm_free_device(handle, here);
+    bm_dev_free(other);
+}
+
 int main(int argc, char **argv) {
-    CHECK(argc == 3);
+    CHECK(argc == 4);
     bm_handle_t handle = NULL, none = NULL;
     CHECK(bm_dev_request(&none, 99) == BM_ERR_DEVNOTREADY && bm_dev_request(&none, -1) == BM_ERR_PARAM && none == NULL);
     CHECK(bm_dev_request(&handle, 0) == BM_SUCCESS);
     copy(handle);
     count_shapes();
-    void *runtime = bmrt_create(handle);
-    CHECK(runtime != NULL && bmrt_get_bm_handle(runtime) == handle && bmrt_create_ex(&handle, 2) == NULL);
+    misuse(handle);
+    bm_handle_t handles[2] = {handle, NULL};
+    void *runtime = bmrt_create(handle), *again = bmrt_create_ex(handles, 1);
+    CHECK(runtime != NULL && bmrt_get_bm_handle(runtime) == handle && bmrt_create_ex(handles, 2) == NULL);
     CHECK(!bmrt_load_bmodel(runtime, "/nowhere.bmodel") && !bmrt_load_bmodel_data(runtime, "no model", 8));
     CHECK(bmrt_get_network_number(runtime) == 0);
     /* B02 and B01: two networks, one of them by bytes again. */
@@ -196,14 +334,15 @@ int main(int argc, char **argv) {
     CHECK(file != NULL);
     const size_t size = fread(text, 1, sizeof text, file);
     fclose(file);
-    CHECK(bmrt_load_bmodel_data(runtime, text, size));
+    CHECK(bmrt_load_bmodel_data(again, text, size) && !bmrt_load_bmodel_data(again, text, size - 20));
+    CHECK(!bmrt_load_bmodel_data(runtime, text, size));
     const char **names = NULL;
-    CHECK(bmrt_get_network_number(runtime) == 3);
+    CHECK(bmrt_get_network_number(runtime) == 2 && bmrt_get_network_number(again) == 1);
     bmrt_get_network_names(runtime, &names);
-    CHECK(strcmp(names[0], "two") == 0 && strcmp(names[1], "open") == 0 && strcmp(names[2], "network2") == 0);
+    CHECK(strcmp(names[0], "two") == 0 && strcmp(names[1], "open") == 0);
     free(names);
     CHECK(bmrt_get_network_info(runtime, "nobody") == NULL);
-    const bm_net_info_t *info = bmrt_get_network_info(runtime, "two"), *same = bmrt_get_network_info(runtime, "network2");
+    const bm_net_info_t *info = bmrt_get_network_info(runtime, "two"), *same = bmrt_get_network_info(again, "two");
     CHECK(!info->is_dynamic && info->input_num == 2 && info->output_num == 2 && info->stage_num == 1 && info->core_num == 1);
     CHECK(strcmp(info->input_names[1], "y") == 0 && strcmp(info->output_names[1], "p") == 0 && info->input_dtypes[0] == BM_FLOAT32);
     CHECK(info->max_input_bytes[0] == 24 && info->max_output_bytes[1] == 24 && info->input_scales[0] == 1 && info->addr_mode == 0);
@@ -212,10 +351,16 @@ int main(int argc, char **argv) {
     launch_open(handle, runtime);
     launch_data(handle, runtime);
     launch_mapped(handle, runtime);
+    launch_stages(handle, again, argv[3]);
+    launch_in_order(handle, runtime);
+    launch_together(handle, runtime);
     bmrt_show_neuron_network(runtime);
     bmrt_trace(runtime);
     /* The order does not matter. */
     bm_dev_free(handle);
     bmrt_destroy(runtime);
+    bmrt_destroy(again);
+    bmrt_destroy(NULL);
+    bm_dev_free(NULL);
     return 0;
 }

@@ -17,7 +17,7 @@ static void throws(F call, udo_error_code_t code, const char *words) {
 }
 
 int main(int argc, char **argv) {
-    CHECK(argc == 3);
+    CHECK(argc == 4);
     const std::vector<float> x = {1, 2, 3, 4, 5, 6}, y = {2, 2, 2, 3, 3, 3};
     const std::vector<float> sum = {3, 4, 5, 7, 8, 9}, product = {6, 8, 10, 21, 24, 27};
     udo::Device cpu;
@@ -67,5 +67,35 @@ int main(int argc, char **argv) {
     CHECK((made[0].dims() == udo::Dims{2, 2}) && (made[0].read<float>() == std::vector<float>{0, 2, 3, 0}));
     const auto scalar = udo::TensorSpec(UDO_DTYPE_I64, udo::Dims{});
     CHECK(scalar.dims().empty() && scalar.elements() == 1 && udo::dtype_of<long long>() == UDO_DTYPE_I64);
+
+    /* A graph, and what falls back. */
+    udo::Graph graph("sums");
+    const udo::TensorSpec pair(UDO_DTYPE_F32, {2});
+    const float tens[2] = {10, 20};
+    const std::uint32_t from = graph.tensor(pair, "x"), ten = graph.constant<float>({2}, tens), to = graph.tensor(pair, "y");
+    const std::uint32_t both[2] = {from, ten}, in[1] = {from}, out[1] = {to};
+    throws([&] { graph.op("CONV4D", both, out); }, UDO_ERROR_INVALID_ARGUMENT, "CONV4D");
+    graph.op("ADD", both, out);
+    graph.finish(in, out);
+    udo_load_options_t options{};
+    options.size = sizeof options;
+    options.cores = "dsp";
+    throws([&] { runtime.compile(graph, &options); }, UDO_ERROR_UNSUPPORTED, "ADD_0");
+    options.fallback = UDO_FALLBACK_CPU;
+    const udo::Model sums = runtime.compile(graph, &options);
+    CHECK(!sums.fallbacks().empty() && std::string(sums.fallbacks()[0].target) == "cpu" && sums.json().find("ADD_0") != std::string::npos);
+    const float three[2] = {1, 2};
+    const auto threes = udo::Tensor::of<float>(cpu, {2}, three);
+    CHECK((udo::Session(sums).run({&threes})[0].read<float>() == std::vector<float>{11, 22}));
+
+    /* Networks with stages. */
+    const udo::Networks networks = runtime.networks(argv[3]);
+    const udo::Network stages = networks.find("stages");
+    CHECK(networks.count() == 3 && networks.at(0).name() == "stages" && stages.stage_count() == 2);
+    CHECK((stages.input_spec(1, 0).dims() == udo::Dims{4, 2}) && (stages.output_spec(0, 0).dims() == udo::Dims{2, 2}));
+    CHECK(stages.text().find("stage 1") != std::string::npos && stages.model(1).input_count() == 1);
+    throws([&] { networks.find("nobody"); }, UDO_ERROR_INVALID_ARGUMENT, "nobody");
+    CHECK((udo::Session(stages).run({&given})[0].read<float>() == std::vector<float>{-2, 4, 6, -8}));
+    throws([&] { udo::Session(stages, 1).run({&given}); }, UDO_ERROR_SHAPE_MISMATCH, "wanted");
     return 0;
 }

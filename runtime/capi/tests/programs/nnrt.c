@@ -64,12 +64,22 @@ static OH_NNExecutor *build(const OH_NNModel *model, size_t device) {
     /* A build that failed may be corrected. */
     WELL(OH_NNCompilation_SetDevice(compilation, device));
     WELL(OH_NNCompilation_SetPerformanceMode(compilation, OH_NN_PERFORMANCE_NONE));
-    IS(OH_NNCompilation_SetPerformanceMode(compilation, OH_NN_PERFORMANCE_EXTREME), OH_NN_UNSUPPORTED);
+    /* Modes are of the CPU, and half precision of the GPU. */
+    OH_NN_DeviceType kind = OH_NN_OTHERS;
+    WELL(OH_NNDevice_GetType(device, &kind));
+    IS(OH_NNCompilation_SetPerformanceMode(compilation, OH_NN_PERFORMANCE_EXTREME), kind == OH_NN_CPU ? OH_NN_SUCCESS : OH_NN_UNSUPPORTED);
+    WELL(OH_NNCompilation_SetPerformanceMode(compilation, OH_NN_PERFORMANCE_NONE));
     IS(OH_NNCompilation_SetPerformanceMode(compilation, (OH_NN_PerformanceMode)5), OH_NN_INVALID_PARAMETER);
     WELL(OH_NNCompilation_SetPriority(compilation, OH_NN_PRIORITY_HIGH));
     WELL(OH_NNCompilation_EnableFloat16(compilation, false));
-    IS(OH_NNCompilation_EnableFloat16(compilation, true), OH_NN_UNSUPPORTED);
+    IS(OH_NNCompilation_SetPriority(compilation, (OH_NN_Priority)4), OH_NN_INVALID_PARAMETER);
+    IS(OH_NNCompilation_EnableFloat16(compilation, true), kind == OH_NN_GPU ? OH_NN_SUCCESS : OH_NN_UNSUPPORTED);
+    WELL(OH_NNCompilation_EnableFloat16(compilation, false));
     IS(OH_NNCompilation_AddExtensionConfig(compilation, "key", "value", 5), OH_NN_UNSUPPORTED);
+    IS(OH_NNCompilation_AddExtensionConfig(compilation, "threads", "none", 4), OH_NN_INVALID_PARAMETER);
+    IS(OH_NNCompilation_AddExtensionConfig(compilation, "threads", "2\0" "3", 3), OH_NN_INVALID_PARAMETER);
+    WELL(OH_NNCompilation_AddExtensionConfig(compilation, "threads", "2", 2));
+    WELL(OH_NNCompilation_AddExtensionConfig(compilation, "threads", "1", 1));
     IS(OH_NNCompilation_ImportCacheFromBuffer(compilation, "bytes", 5), OH_NN_INVALID_PARAMETER);
     char bytes[8];
     size_t size = 0;
@@ -98,7 +108,7 @@ static bool holds(const NN_Tensor *of, const float *wanted, size_t count) {
 }
 
 /* N01: one graph on all devices, again and again. */
-static void run_everywhere(void) {
+static void run_everywhere(int rounds) {
     const int32_t four[2] = {1, 4};
     const float a[4] = {1, -2, 3, 0.5f}, b[4] = {1, 1, -4, 0.5f}, wanted[4] = {2, 0, 0, 1};
     const size_t *ids = NULL;
@@ -131,7 +141,7 @@ static void run_everywhere(void) {
         memset(&after, 0, sizeof after);
         WELL(OH_NNExecutor_RunSync(executor, inputs, 2, outputs, 1));
         DONE(udo_device_memory_stats(nnrt_compat_device(ids[i]), &before));
-        for (int round = 0; round < 1000; round++) {
+        for (int round = 0; round < rounds; round++) {
             memset(OH_NNTensor_GetDataBuffer(outputs[0]), 0xff, sizeof wanted);
             WELL(OH_NNExecutor_RunSync(executor, inputs, 2, outputs, 1));
             CHECK(holds(outputs[0], wanted, 4));
@@ -166,8 +176,19 @@ static void run_open(void) {
     WELL(OH_NNExecutor_GetInputDimRange(executor, 0, &least, &most, &rank));
     CHECK(rank == 4 && least[0] == 1 && most[0] == 1 && least[1] == 1 && most[1] >= 2);
     IS(OH_NNExecutor_GetInputDimRange(executor, 0, &least, &most, &rank), OH_NN_INVALID_PARAMETER);
-    NN_TensorDesc *desc = OH_NNExecutor_CreateInputTensorDesc(executor, 0);
+    NN_TensorDesc *made = OH_NNExecutor_CreateOutputTensorDesc(executor, 0);
+    OH_NN_DataType dtype = OH_NN_UNKNOWN;
     int32_t *shape = NULL;
+    uint32_t dims = 0;
+    WELL(OH_NNTensorDesc_GetDataType(made, &dtype));
+    WELL(OH_NNTensorDesc_GetShape(made, &shape, &rank));
+    CHECK(dtype == OH_NN_FLOAT32 && rank == 4 && shape[0] == 1 && shape[1] == -1);
+    WELL(OH_NNTensorDesc_Destroy(&made));
+    shape = NULL;
+    WELL(OH_NNExecutor_GetOutputShape(executor, 0, &shape, &dims));
+    CHECK(dims == 4 && shape[2] == -1);
+    shape = NULL;
+    NN_TensorDesc *desc = OH_NNExecutor_CreateInputTensorDesc(executor, 0);
     WELL(OH_NNTensorDesc_GetShape(desc, &shape, &rank));
     CHECK(rank == 4 && shape[1] == -1 && shape[3] == 1);
     IS(OH_NNTensorDesc_GetElementCount(desc, &count), OH_NN_DYNAMIC_SHAPE);
@@ -372,6 +393,74 @@ static void run_quantized(void) {
     OH_NNExecutor_Destroy(&executor);
 }
 
+static void quantize(OH_NNModel *model, uint32_t index, double scale, int32_t zero_point) {
+    const uint32_t bits = 8;
+    NN_QuantParam *quantization = OH_NNQuantParam_Create();
+    WELL(OH_NNQuantParam_SetScales(quantization, &scale, 1));
+    WELL(OH_NNQuantParam_SetZeroPoints(quantization, &zero_point, 1));
+    WELL(OH_NNQuantParam_SetNumBits(quantization, &bits, 1));
+    WELL(OH_NNModel_SetTensorQuantParams(model, index, quantization));
+    WELL(OH_NNQuantParam_Destroy(&quantization));
+}
+
+/* N03: a convolution whose input, weights, bias and output are all integers is within one of what numbers give. */
+static void run_integers(void) {
+    const int32_t of_x[4] = {1, 3, 3, 2}, of_w[4] = {2, 2, 2, 2}, of_b[1] = {2}, of_y[4] = {1, 2, 2, 2}, two[1] = {2}, four[1] = {4};
+    const int64_t strides[2] = {1, 1}, pads[4] = {0, 0, 0, 0};
+    const int32_t bias[2] = {40, -64};
+    uint32_t inputs[3] = {0, 1, 2}, outputs[1] = {3}, parameters[2] = {4, 5};
+    int8_t x[18], w[16];
+    for (int i = 0; i < 18; i++) x[i] = (int8_t)(i * 13 % 101 - 50);
+    for (int i = 0; i < 16; i++) w[i] = (int8_t)(i * 29 % 89 - 44);
+    OH_NNModel *model = OH_NNModel_Construct();
+    add(model, OH_NN_INT8, of_x, 4);
+    add(model, OH_NN_INT8, of_w, 4);
+    add(model, OH_NN_INT32, of_b, 1);
+    add(model, OH_NN_INT8, of_y, 4);
+    add(model, OH_NN_INT64, two, 1);
+    add(model, OH_NN_INT64, four, 1);
+    quantize(model, 0, 0.05, 3);
+    quantize(model, 1, 0.01, 0);
+    quantize(model, 3, 0.04, -5);
+    WELL(OH_NNModel_SetTensorData(model, 1, w, sizeof w));
+    WELL(OH_NNModel_SetTensorData(model, 2, bias, sizeof bias));
+    WELL(OH_NNModel_SetTensorData(model, 4, strides, sizeof strides));
+    WELL(OH_NNModel_SetTensorType(model, 4, OH_NN_CONV2D_STRIDES));
+    WELL(OH_NNModel_SetTensorData(model, 5, pads, sizeof pads));
+    WELL(OH_NNModel_SetTensorType(model, 5, OH_NN_CONV2D_PAD));
+    OH_NN_UInt32Array reads = array(inputs, 3), makes = array(outputs, 1), says = array(parameters, 2), given = array(inputs, 1);
+    WELL(OH_NNModel_AddOperation(model, OH_NN_OPS_CONV2D, &says, &reads, &makes));
+    WELL(OH_NNModel_SpecifyInputsAndOutputs(model, &given, &makes));
+    WELL(OH_NNModel_Finish(model));
+    OH_NNExecutor *executor = build(model, 0);
+    OH_NNModel_Destroy(&model);
+    NN_TensorDesc *of_in = OH_NNExecutor_CreateInputTensorDesc(executor, 0), *of_out = OH_NNExecutor_CreateOutputTensorDesc(executor, 0);
+    NN_Tensor *from[1] = {OH_NNTensor_Create(0, of_in)}, *to[1] = {OH_NNTensor_Create(0, of_out)};
+    memcpy(OH_NNTensor_GetDataBuffer(from[0]), x, sizeof x);
+    WELL(OH_NNExecutor_RunSync(executor, from, 1, to, 1));
+    const int8_t *y = (const int8_t *)OH_NNTensor_GetDataBuffer(to[0]);
+    for (int row = 0; row < 2; row++) {
+        for (int column = 0; column < 2; column++) {
+            for (int o = 0; o < 2; o++) {
+                double sum = bias[o] * 0.05 * 0.01;
+                for (int i = 0; i < 8; i++) {
+                    const int at = ((row + i / 4) * 3 + column + i / 2 % 2) * 2 + i % 2;
+                    sum += (x[at] - 3) * 0.05 * w[o * 8 + i] * 0.01;
+                }
+                double wanted = sum / 0.04 - 5;
+                wanted = wanted > 127 ? 127 : wanted < -128 ? -128 : wanted;
+                const double off = y[(row * 2 + column) * 2 + o] - wanted;
+                CHECK(off <= 1 && off >= -1);
+            }
+        }
+    }
+    WELL(OH_NNTensor_Destroy(&from[0]));
+    WELL(OH_NNTensor_Destroy(&to[0]));
+    WELL(OH_NNTensorDesc_Destroy(&of_in));
+    WELL(OH_NNTensorDesc_Destroy(&of_out));
+    OH_NNExecutor_Destroy(&executor);
+}
+
 /* N22: one file as the memory of two tensors. */
 static void share(void) {
     const int32_t four[1] = {4};
@@ -441,6 +530,104 @@ static void run_beside(void) {
     OH_NNExecutor_Destroy(&executor);
 }
 
+/* The calls from before there were tensors, over a graph with an open dimension. */
+static void run_as_before(void) {
+    const int32_t open[2] = {-1, 4}, one[2] = {1, 4}, two[2] = {2, 4}, wrong[2] = {1, 3}, single[1] = {1};
+    const float a[8] = {1, -2, 3, 0.5f, 1, 1, 1, 1}, b[8] = {1, 1, -4, 0.5f, 1, 2, 3, -4}, wanted[8] = {2, 0, 0, 1, 2, 3, 4, 0};
+    const int8_t relu = OH_NN_FUSED_RELU;
+    const OH_NN_Tensor plain = {OH_NN_FLOAT32, 2, open, NULL, OH_NN_TENSOR}, of_one = {OH_NN_FLOAT32, 2, one, NULL, OH_NN_TENSOR};
+    const OH_NN_Tensor of_two = {OH_NN_FLOAT32, 2, two, NULL, OH_NN_TENSOR}, other = {OH_NN_FLOAT32, 2, wrong, NULL, OH_NN_TENSOR};
+    const OH_NN_Tensor activation = {OH_NN_INT8, 1, single, NULL, OH_NN_ADD_ACTIVATIONTYPE};
+    uint32_t inputs[2] = {0, 1}, parameters[1] = {2}, outputs[1] = {3};
+    OH_NN_UInt32Array of_inputs = array(inputs, 2), of_parameters = array(parameters, 1), of_outputs = array(outputs, 1);
+    OH_NNModel *model = OH_NNModel_Construct();
+    WELL(OH_NNModel_AddTensor(model, &plain));
+    WELL(OH_NNModel_AddTensor(model, &plain));
+    WELL(OH_NNModel_AddTensor(model, &activation));
+    WELL(OH_NNModel_AddTensor(model, &plain));
+    IS(OH_NNModel_AddTensor(model, NULL), OH_NN_INVALID_PARAMETER);
+    WELL(OH_NNModel_SetTensorData(model, 2, &relu, 1));
+    WELL(OH_NNModel_AddOperation(model, OH_NN_OPS_ADD, &of_parameters, &of_inputs, &of_outputs));
+    WELL(OH_NNModel_SpecifyInputsAndOutputs(model, &of_inputs, &of_outputs));
+    WELL(OH_NNModel_Finish(model));
+    IS(OH_NNModel_AddTensor(model, &plain), OH_NN_OPERATION_FORBIDDEN);
+    OH_NNExecutor *executor = build(model, 0);
+    OH_NNModel_Destroy(&model);
+    float found[8];
+    IS(OH_NNExecutor_Run(executor), OH_NN_OPERATION_FORBIDDEN);
+    IS(OH_NNExecutor_SetInput(executor, 2, &of_two, a, sizeof a), OH_NN_INVALID_PARAMETER);
+    IS(OH_NNExecutor_SetInput(executor, 0, &other, a, 12), OH_NN_INVALID_PARAMETER);
+    IS(OH_NNExecutor_SetInput(executor, 0, &plain, a, sizeof a), OH_NN_INVALID_PARAMETER);
+    IS(OH_NNExecutor_SetInput(executor, 0, &of_two, a, sizeof a - 1), OH_NN_INVALID_PARAMETER);
+    WELL(OH_NNExecutor_SetInput(executor, 0, &of_two, a, sizeof a));
+    WELL(OH_NNExecutor_SetInput(executor, 1, &of_two, b, sizeof b));
+    IS(OH_NNExecutor_Run(executor), OH_NN_OPERATION_FORBIDDEN);
+    WELL(OH_NNExecutor_SetOutput(executor, 0, found, sizeof found - 1));
+    IS(OH_NNExecutor_Run(executor), OH_NN_INVALID_PARAMETER);
+    WELL(OH_NNExecutor_SetOutput(executor, 0, found, sizeof found));
+    WELL(OH_NNExecutor_Run(executor));
+    CHECK(memcmp(found, wanted, sizeof wanted) == 0);
+    /* Memory of the device, beside memory of the host. */
+    OH_NN_Memory *in = OH_NNExecutor_AllocateInputMemory(executor, 0, 16), *out = OH_NNExecutor_AllocateOutputMemory(executor, 0, 32);
+    CHECK(in != NULL && out != NULL && in->length == 16 && OH_NNExecutor_AllocateInputMemory(executor, 2, 16) == NULL);
+    CHECK(OH_NNExecutor_AllocateInputMemory(executor, 0, 0) == NULL && OH_NNExecutor_AllocateOutputMemory(NULL, 0, 16) == NULL);
+    memcpy(in->data, a + 4, 16);
+    IS(OH_NNExecutor_SetInputWithMemory(executor, 0, &of_two, in), OH_NN_INVALID_PARAMETER);
+    IS(OH_NNExecutor_SetInputWithMemory(executor, 1, &of_one, in), OH_NN_INVALID_PARAMETER);
+    IS(OH_NNExecutor_SetInputWithMemory(executor, 0, &of_one, NULL), OH_NN_INVALID_PARAMETER);
+    WELL(OH_NNExecutor_SetInputWithMemory(executor, 0, &of_one, in));
+    WELL(OH_NNExecutor_SetInput(executor, 1, &of_one, b + 4, 16));
+    WELL(OH_NNExecutor_SetOutputWithMemory(executor, 0, out));
+    WELL(OH_NNExecutor_Run(executor));
+    CHECK(memcmp(out->data, wanted + 4, 16) == 0);
+    uint32_t rank = 0;
+    int32_t *shape = NULL;
+    WELL(OH_NNExecutor_GetOutputShape(executor, 0, &shape, &rank));
+    CHECK(rank == 2 && shape[0] == 1);
+    OH_NNExecutor_DestroyInputMemory(executor, 0, &in);
+    OH_NNExecutor_DestroyInputMemory(executor, 0, &in);
+    CHECK(in == NULL && out != NULL);
+    OH_NNExecutor_DestroyOutputMemory(executor, 1, &out);
+    CHECK(out != NULL);
+    OH_NNExecutor_Destroy(&executor);
+}
+
+typedef struct {
+    OH_NNExecutor *executor;
+    NN_Tensor *inputs[2], *outputs[1];
+} Together;
+
+static void *run_often(void *of) {
+    Together *mine = (Together *)of;
+    for (int i = 0; i < 200; i++) WELL(OH_NNExecutor_RunSync(mine->executor, mine->inputs, 2, mine->outputs, 1));
+    return NULL;
+}
+
+/* Threads that share an executor wait for each other. */
+static void run_together(void) {
+    const int32_t four[2] = {1, 4};
+    const float a[4] = {1, -2, 3, 0.5f}, b[4] = {1, 1, -4, 0.5f}, wanted[4] = {2, 0, 0, 1};
+    OH_NNModel *model = add_relu(four, 2);
+    OH_NNExecutor *executor = build(model, 0);
+    OH_NNModel_Destroy(&model);
+    pthread_t threads[4];
+    Together all[4];
+    for (int i = 0; i < 4; i++) {
+        all[i].executor = executor;
+        all[i].inputs[0] = tensor(0, four, 2, a, 4);
+        all[i].inputs[1] = tensor(0, four, 2, b, 4);
+        all[i].outputs[0] = tensor(0, four, 2, NULL, 0);
+        CHECK(pthread_create(&threads[i], NULL, run_often, &all[i]) == 0);
+    }
+    for (int i = 0; i < 4; i++) {
+        pthread_join(threads[i], NULL);
+        CHECK(holds(all[i].outputs[0], wanted, 4));
+        for (int j = 0; j < 2; j++) WELL(OH_NNTensor_Destroy(&all[i].inputs[j]));
+        WELL(OH_NNTensor_Destroy(&all[i].outputs[0]));
+    }
+    OH_NNExecutor_Destroy(&executor);
+}
+
 /* Models of files and of bytes. */
 static void run_offline(const char *path) {
     OH_NNCompilation *compilation = OH_NNCompilation_ConstructWithOfflineModelFile("/nowhere.onnx");
@@ -469,10 +656,15 @@ static void run_offline(const char *path) {
 
 int main(int argc, char **argv) {
     CHECK(argc == 2);
-    run_everywhere();
+    const char *said = getenv("UDO_RANDOM_RUNS");
+    const int rounds = said == NULL ? 1000 : atoi(said);
+    run_everywhere(rounds);
+    run_as_before();
+    run_together();
     run_open();
     refuse_states();
     run_quantized();
+    run_integers();
     share();
     run_beside();
     run_offline(argv[1]);

@@ -29,6 +29,49 @@ static void holds(const udo_tensor_t *of, float first, float step) {
     for (int i = 0; i < 6; i++) CHECK(elements[i] == first + step * (float)i);
 }
 
+/* B11: who submits goes on; who does not wait long enough is told so, and the run goes on, too. */
+static void run_long(const udo_runtime_t *runtime, udo_device_t *device) {
+    enum { EXTENT = 512, PRODUCTS = 24 };
+    const int64_t dims[2] = {EXTENT, EXTENT};
+    char text[2048];
+    int length = snprintf(text, sizeof text, "graph \"long\"\n  input x0: f32[%d,%d]\n", EXTENT, EXTENT);
+    for (int i = 0; i < PRODUCTS; i++)
+        length += snprintf(text + length, sizeof text - (size_t)length, "  x%d = MatMul@13(x%d, x0)\n", i + 1, i);
+    length += snprintf(text + length, sizeof text - (size_t)length, "  output x%d\n", PRODUCTS);
+    float *elements = (float *)malloc(sizeof *elements * EXTENT * EXTENT);
+    udo_model_t *model = NULL;
+    udo_session_t *session = NULL;
+    udo_tensor_spec_t *spec = NULL;
+    udo_tensor_t *x = NULL, *made[1] = {NULL}, *result = NULL;
+    udo_run_t *run = NULL;
+    bool is_done = true;
+    CHECK(elements != NULL);
+    for (int i = 0; i < EXTENT * EXTENT; i++) elements[i] = 1.0f / EXTENT;
+    DONE(udo_model_load_bytes(runtime, text, (size_t)length, NULL, &model));
+    DONE(udo_session_create(model, NULL, &session));
+    DONE(udo_session_reserve(session));
+    DONE(udo_tensor_spec_create(UDO_DTYPE_F32, dims, 2, &spec));
+    DONE(udo_tensor_create(device, spec, &x));
+    DONE(udo_tensor_write(x, elements, sizeof *elements * EXTENT * EXTENT));
+    const udo_tensor_t *inputs[1] = {x};
+    DONE(udo_session_submit(session, inputs, 1, made, 1, NULL, &run));
+    REFUSED(udo_run_wait_timeout(run, 1), UDO_ERROR_TIMEOUT, "");
+    DONE(udo_run_is_done(run, &is_done));
+    CHECK(!is_done);
+    REFUSED(udo_run_output(run, 0, &result), UDO_ERROR_BUSY, "in flight");
+    DONE(udo_run_wait(run));
+    DONE(udo_run_output(run, 0, &result));
+    DONE(udo_tensor_read(result, elements, sizeof *elements * EXTENT * EXTENT));
+    CHECK(elements[0] == 1.0f / EXTENT && elements[EXTENT * EXTENT - 1] == 1.0f / EXTENT);
+    udo_tensor_release(result);
+    udo_run_release(run);
+    udo_tensor_release(x);
+    udo_tensor_spec_release(spec);
+    udo_session_release(session);
+    udo_model_release(model);
+    free(elements);
+}
+
 int main(int argc, char **argv) {
     CHECK(argc == 2);
     udo_device_spec_t specs[2] = {
@@ -49,6 +92,7 @@ int main(int argc, char **argv) {
     udo_device_t *cpu = NULL;
     DONE(udo_device_open(runtime, UDO_DEVICE_CPU, 0, &cpu));
     udo_model_t *model = NULL;
+    run_long(runtime, cpu);
     DONE(udo_model_load_file(runtime, argv[1], NULL, &model));
     udo_session_t *session = NULL;
     udo_session_options_t options = {sizeof options, NULL, 2, 1, NULL};

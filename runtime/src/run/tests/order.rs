@@ -31,7 +31,7 @@ fn what_matters_more_goes_first() {
     };
     let submit = |number, priority| {
         let bound = Bound::new(&[first.tensor()], &[None], &first.home).unwrap();
-        let options = RunOptions { priority, ..RunOptions::default() };
+        let options = RunOptions { priority: Some(priority), ..RunOptions::default() };
         Launch::new(&of(number), bound, options).unwrap().submit().unwrap()
     };
     let runs = [
@@ -67,7 +67,11 @@ fn what_waits_for_a_frame_goes_by_priority_too() {
     let submit = |number: u32, priority| {
         let done = done.clone();
         let on_done: Callback = Box::new(move |_| done.send(number).unwrap());
-        session.submit(RunOptions { priority, on_done: Some(on_done), ..RunOptions::default() })
+        session.submit(RunOptions {
+            priority: Some(priority),
+            on_done: Some(on_done),
+            ..RunOptions::default()
+        })
     };
     let mut runs = vec![submit(0, Priority::Low)];
     heard.recv_timeout(LONG).unwrap();

@@ -1,0 +1,282 @@
+//! What the user decides about a model: by field, by mode, and by the names that programs have for extensions.
+
+use std::num::NonZero;
+use std::ops::RangeInclusive;
+use std::thread;
+use std::time::Duration;
+
+use udo_api::{Core, CoreKind, FastMath};
+
+use crate::cores::GpuStorage;
+use crate::device::{Error, ErrorCode, Result};
+use crate::pass::PassOptions;
+use crate::place::PlaceOptions;
+use crate::plan::PlanOptions;
+use crate::resolve::BindOptions;
+use crate::run::Priority;
+use crate::thread_pool::Pool;
+
+/// What the user decides about a model.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How nodes find their operators.
+    pub bind: BindOptions,
+    /// Which passes rewrite the graph.
+    pub passes: PassOptions,
+    /// How nodes find their cores.
+    pub place: PlaceOptions,
+    /// What the planner may do.
+    pub plan: PlanOptions,
+    /// How many threads kernels may use.
+    pub threads: NonZero<usize>,
+    /// How long those threads look for more to do before they sleep, which costs what they would have left to others, and
+    /// saves waking them.
+    pub spin: Duration,
+    /// What matters most among runs that are submitted and do not say.
+    pub priority: Priority,
+    /// The most bytes that packed and converted constants, arenas and scratch of the model and all its sessions
+    /// take together; as many as the machine has where nothing is said. The model's file does not count.
+    pub max_memory: Option<usize>,
+    /// For how many shapes the model keeps plans, and each session memory, where extents are open: those that were
+    /// met last.
+    pub shapes_kept: NonZero<usize>,
+}
+
+/// Plans that are kept where nothing is said.
+const SHAPES_KEPT: NonZero<usize> = NonZero::<usize>::MIN.saturating_add(7);
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            bind: BindOptions::default(),
+            passes: PassOptions::default(),
+            place: PlaceOptions::default(),
+            plan: PlanOptions::default(),
+            threads: NonZero::<usize>::MIN,
+            spin: Pool::SPIN,
+            priority: Priority::default(),
+            max_memory: None,
+            shapes_kept: SHAPES_KEPT,
+        }
+    }
+}
+
+/// How much of the host runs may take: presets of [`Options::threads`] and [`Options::spin`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Performance {
+    /// What the options say.
+    #[default]
+    None,
+    /// One thread, which sleeps when it has nothing to do.
+    Low,
+    /// Half of the processors.
+    Medium,
+    /// All processors.
+    High,
+    /// All processors, which keep looking for work between runs for 2 ms.
+    Extreme,
+}
+
+/// How a setting of an extension is read.
+type Read = fn(&mut Options, &str) -> Option<()>;
+
+/// Extensions by name: what their values are, and how one is taken over.
+const EXTENSIONS: &[(&str, &str, Read)] = &[
+    ("fast_math", "\"none\" or \"bf16\"", |options, value| {
+        options.place.profile.fast_math = match value {
+            "none" => FastMath::None,
+            "bf16" => FastMath::Bf16,
+            _ => return None,
+        };
+        Some(())
+    }),
+    ("gpu_storage", "\"f32\" or \"f16\"", |options, value| {
+        options.place.profile.gpu_storage = match value {
+            "f32" => GpuStorage::F32,
+            "f16" => GpuStorage::F16,
+            _ => return None,
+        };
+        Some(())
+    }),
+    ("max_memory", "a number of bytes", |options, value| {
+        options.max_memory = Some(value.parse::<NonZero<usize>>().ok()?.get());
+        Some(())
+    }),
+    ("shapes_kept", "a number of shapes, at least 1", |options, value| {
+        options.shapes_kept = value.parse().ok()?;
+        Some(())
+    }),
+    ("spin_us", "a number of microseconds", |options, value| {
+        options.spin = Duration::from_micros(value.parse::<u32>().ok()?.into());
+        Some(())
+    }),
+    ("threads", "a number of threads, at least 1", |options, value| {
+        options.threads = value.parse().ok()?;
+        Some(())
+    }),
+    ("vtcm_bytes", "a number of bytes", |options, value| {
+        options.place.profile.vtcm_bytes = value.parse().ok()?;
+        Some(())
+    }),
+];
+
+/// What stands before the name of a dimension.
+const DIM: &str = "dim.";
+
+impl Options {
+    /// The core that is preferred.
+    fn preferred(&self) -> Core {
+        self.place.cores.first().copied().unwrap_or(Core::CPU)
+    }
+
+    /// Sets threads and how long they look for work as a mode says.
+    ///
+    /// # Errors
+    /// The preferred core has no such modes: only the host's threads do.
+    pub fn perform(&mut self, mode: Performance) -> Result<()> {
+        let all = thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
+        let half = NonZero::new(all.get() / 2).unwrap_or(NonZero::<usize>::MIN);
+        let (threads, spin) = match mode {
+            Performance::None => return Ok(()),
+            Performance::Low => (NonZero::<usize>::MIN, Duration::ZERO),
+            Performance::Medium => (half, Pool::SPIN),
+            Performance::High => (all, Pool::SPIN),
+            Performance::Extreme => (all, Duration::from_millis(2)),
+        };
+        let core = self.preferred();
+        if core.kind() != Some(CoreKind::Cpu) {
+            let why = format!(
+                "{core} has no performance modes, which are of the host's threads; ask for none, or prefer cpu"
+            );
+            return Err(Error::new(ErrorCode::Unsupported, why));
+        }
+        (self.threads, self.spin) = (threads, spin);
+        Ok(())
+    }
+
+    /// Has floating-point values stored in 16 bits between operations, which halves their memory and rounds them.
+    ///
+    /// # Errors
+    /// The preferred core computes in the model's own types.
+    pub fn halve(&mut self) -> Result<()> {
+        let core = self.preferred();
+        if core.kind() != Some(CoreKind::Gpu) {
+            let why = format!(
+                "{core} has no half precision: it stores values in the model's own types; leave it off, or prefer gpu"
+            );
+            return Err(Error::new(ErrorCode::Unsupported, why));
+        }
+        self.place.profile.gpu_storage = GpuStorage::F16;
+        Ok(())
+    }
+
+    /// Sets an extension by its name; what is set twice is what it was set to last. `dim.NAME` gives a dimension an extent, as
+    /// "4", or a range, as "1..512".
+    ///
+    /// # Errors
+    /// There is no such extension, or it has no such value.
+    pub fn extend(&mut self, name: &str, value: &str) -> Result<()> {
+        let wrong = |wanted: &str| {
+            let why = format!("extension {name:?} is {value:?}; wanted {wanted}");
+            Error::new(ErrorCode::InvalidArgument, why)
+        };
+        if let Some(dim) = name.strip_prefix(DIM).filter(|dim| !dim.is_empty()) {
+            let range =
+                extents(value).ok_or_else(|| wrong("an extent or a range, as \"1..512\""))?;
+            self.set_dim(dim, range);
+            return Ok(());
+        }
+        let found = EXTENSIONS.iter().find(|(known, ..)| *known == name);
+        let (_, wanted, read) = found.ok_or_else(|| {
+            let known: Vec<_> = EXTENSIONS.iter().map(|(name, ..)| *name).collect();
+            let why = format!(
+                "there is no extension {name:?}; wanted one of {}, {DIM}NAME",
+                known.join(", ")
+            );
+            Error::new(ErrorCode::Unsupported, why)
+        })?;
+        read(self, value).ok_or_else(|| wrong(wanted))
+    }
+
+    /// Gives a named dimension an extent, or a range of them.
+    pub fn set_dim(&mut self, name: &str, range: RangeInclusive<usize>) {
+        self.bind.dims.remove(name);
+        self.bind.ranges.remove(name);
+        if range.start() == range.end() {
+            self.bind.dims.insert(name.to_owned(), *range.start());
+        } else {
+            self.bind.ranges.insert(name.to_owned(), range);
+        }
+    }
+}
+
+/// One extent, or the first and last of a range.
+fn extents(text: &str) -> Option<RangeInclusive<usize>> {
+    let (least, most) = text.split_once("..").unwrap_or((text, text));
+    let range = least.parse().ok()?..=most.parse().ok()?;
+    (!range.is_empty()).then_some(range)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// N11.
+    #[test]
+    fn n11_modes_are_of_devices_that_have_them() {
+        let mut options = Options::default();
+        options.perform(Performance::Low).unwrap();
+        assert_eq!((options.threads.get(), options.spin), (1, Duration::ZERO));
+        options.perform(Performance::Extreme).unwrap();
+        let all = thread::available_parallelism().unwrap();
+        assert_eq!((options.threads, options.spin), (all, Duration::from_millis(2)));
+        options.perform(Performance::None).unwrap();
+        assert_eq!(options.threads, all);
+        let error = options.halve().unwrap_err();
+        assert_eq!(error.code(), ErrorCode::Unsupported);
+        assert!(error.message().starts_with("cpu has no half precision"), "{error}");
+        options.place.cores = vec![Core::GPU, Core::CPU];
+        options.halve().unwrap();
+        assert_eq!(options.place.profile.gpu_storage, GpuStorage::F16);
+        for core in [Core::GPU, Core::DSP_V68, Core::HTA] {
+            options.place.cores = vec![core];
+            options.perform(Performance::None).unwrap();
+            let error = options.perform(Performance::High).unwrap_err();
+            assert_eq!(error.code(), ErrorCode::Unsupported);
+            assert!(error.message().starts_with(&format!("{core} has no perf")), "{error}");
+        }
+    }
+
+    #[test]
+    fn extensions_go_by_name() {
+        let mut options = Options::default();
+        let set = [
+            ("threads", "2"),
+            ("max_memory", "4096"),
+            ("spin_us", "0"),
+            ("shapes_kept", "3"),
+            ("vtcm_bytes", "1024"),
+            ("gpu_storage", "f16"),
+            ("dim.n", "4"),
+            ("dim.n", "1..8"),
+            ("dim.m", "5"),
+        ];
+        for (name, value) in set {
+            options.extend(name, value).unwrap();
+        }
+        assert_eq!((options.threads.get(), options.shapes_kept.get()), (2, 3));
+        assert_eq!((options.max_memory, options.spin), (Some(4096), Duration::ZERO));
+        assert_eq!(options.place.profile.vtcm_bytes, 1024);
+        assert_eq!(options.bind.ranges.get("n"), Some(&(1..=8)));
+        assert_eq!((options.bind.dims.get("n"), options.bind.dims.get("m")), (None, Some(&5)));
+        for (name, value) in [("threads", "0"), ("dim.n", "8..1"), ("fast_math", "yes")] {
+            let error = options.extend(name, value).unwrap_err();
+            assert_eq!(error.code(), ErrorCode::InvalidArgument, "{name}");
+        }
+        let error = options.extend("speed", "9").unwrap_err();
+        assert_eq!(error.code(), ErrorCode::Unsupported);
+        let wanted = "there is no extension \"speed\"; wanted one of fast_math, gpu_storage, max_memory, shapes_kept, \
+                      spin_us, threads, vtcm_bytes, dim.NAME";
+        assert_eq!(error.message(), wanted);
+    }
+}
