@@ -8,6 +8,7 @@ The library is looked for where UDO_LIBRARY says, beside this file, and then whe
 """
 
 import ctypes
+import json
 import os
 from ctypes import POINTER, Structure, byref, c_char_p, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 
@@ -19,6 +20,9 @@ DTYPES = {
 }
 FALLBACK_CPU = 1
 DYNAMIC_SHAPE = 9
+PERFORMANCE = {"none": 0, "low": 1, "medium": 2, "high": 3, "extreme": 4}
+PRIORITY = {"none": 0, "low": 1, "medium": 2, "high": 3}
+PRECISION = {"full": 0, "half": 1}
 
 
 class Error(Exception):
@@ -32,8 +36,14 @@ class Error(Exception):
 class _LoadOptions(Structure):
     _fields_ = [
         ("size", c_size_t), ("max_memory_bytes", c_uint64), ("threads", c_uint32), ("fallback", c_uint32),
-        ("cores", c_char_p),
+        ("cores", c_char_p), ("dims", c_void_p), ("dim_count", c_size_t), ("performance", c_uint32),
+        ("priority", c_uint32), ("precision", c_uint32), ("reserved", c_uint32), ("extensions", c_void_p),
+        ("extension_count", c_size_t),
     ]
+
+
+class _Extension(Structure):
+    _fields_ = [("name", c_char_p), ("value", c_char_p)]
 
 
 def _open():
@@ -129,22 +139,61 @@ class Runtime:
         self.cpu = _Handle("udo_device_release", "udo_device_open", self, c_uint32(1), c_uint32(0))
 
 
+def _options(cores, threads, performance, priority, precision, extensions):
+    """What the first of the cores does not take runs on the CPU, as the command has it. Extensions are settings by name."""
+    named = [_Extension(name.encode(), str(value).encode()) for name, value in (extensions or {}).items()]
+    named = (_Extension * len(named))(*named)
+    made = _LoadOptions(
+        ctypes.sizeof(_LoadOptions), 0, threads, FALLBACK_CPU, cores.encode() if cores else None, None, 0,
+        PERFORMANCE[performance], PRIORITY[priority], PRECISION[precision], 0,
+        ctypes.cast(named, c_void_p), len(named),
+    )
+    # They stay as long as the options.
+    made.named = named
+    return made
+
+
+def _source(runtime, source, what):
+    if isinstance(source, bytes):
+        return (f"{what}_bytes", runtime, source, c_size_t(len(source)))
+    return (f"{what}_file", runtime, os.fsencode(source))
+
+
+class _FallbackReport(Structure):
+    _fields_ = [(name, c_char_p) for name in ("name", "op", "selected", "failed", "reason", "target")]
+
+
 class Model:
     """A model of a file, or of its bytes, and memory for one run of it at a time."""
 
-    def __init__(self, source, cores=None, threads=0, runtime=None):
+    def __init__(
+        self, source, cores=None, threads=0, runtime=None, performance="none", priority="none", precision="full",
+        extensions=None,
+    ):
         self.runtime = runtime or Runtime()
-        # What the first of the cores does not take runs on the CPU, as the command has it.
-        options = _LoadOptions(ctypes.sizeof(_LoadOptions), 0, threads, FALLBACK_CPU, cores.encode() if cores else None)
-        if isinstance(source, bytes):
-            arguments = ("udo_model_load_bytes", self.runtime, source, c_size_t(len(source)))
-        else:
-            arguments = ("udo_model_load_file", self.runtime, os.fsencode(source))
-        self._model = _Handle("udo_model_release", *arguments, byref(options))
+        options = _options(cores, threads, performance, priority, precision, extensions)
+        arguments = _source(self.runtime, source, "udo_model_load")
+        self._of(_Handle("udo_model_release", *arguments, byref(options)))
+
+    def _of(self, handle):
+        self._model = handle
         sides = {side: _told(c_size_t, f"udo_model_{side}_count", self._model) for side in ("input", "output")}
         self.inputs = [Port(self._model, "input", i) for i in range(sides["input"])]
         self.outputs = [Port(self._model, "output", i) for i in range(sides["output"])]
         self._session = _Handle("udo_session_release", "udo_session_create", self._model, None)
+
+    def report(self):
+        """All that the model says of itself: its operations with their cores, and what memory its plan takes."""
+        return json.loads(_told(c_char_p, "udo_model_json", self._model))
+
+    def fallbacks(self):
+        """Which core did not take which operation, why, and where it runs; a dictionary each."""
+        made = []
+        for index in range(_told(c_size_t, "udo_model_fallback_count", self._model)):
+            report = _FallbackReport()
+            _call("udo_model_fallback", self._model, c_size_t(index), byref(report))
+            made.append({name: getattr(report, name).decode() for name, _ in _FallbackReport._fields_})
+        return made
 
     def run(self, inputs):
         """Runs over arrays by name, and returns new ones by name."""
@@ -176,6 +225,37 @@ class Model:
         tensor = _Handle("udo_tensor_release", "udo_tensor_create", self.runtime.cpu, spec)
         _call("udo_tensor_write", tensor, c_void_p(array.ctypes.data), c_size_t(array.nbytes))
         return tensor
+
+
+class Networks:
+    """The networks of a model's file, or of its bytes."""
+
+    def __init__(
+        self, source, cores=None, threads=0, runtime=None, performance="none", priority="none", precision="full",
+        extensions=None,
+    ):
+        self.runtime = runtime or Runtime()
+        options = _options(cores, threads, performance, priority, precision, extensions)
+        arguments = _source(self.runtime, source, "udo_networks_open")
+        self._networks = _Handle("udo_networks_release", *arguments, byref(options))
+
+    def names(self):
+        count = _told(c_size_t, "udo_networks_count", self._networks)
+        networks = (_Handle("udo_network_release", "udo_networks_at", self._networks, c_size_t(i)) for i in range(count))
+        return [_told(c_char_p, "udo_network_name", network).decode() for network in networks]
+
+    def stages(self, name):
+        return _told(c_size_t, "udo_network_stage_count", self._find(name))
+
+    def model(self, name, stage=0):
+        """The model of a stage of a network."""
+        made = Model.__new__(Model)
+        made.runtime = self.runtime
+        made._of(_Handle("udo_model_release", "udo_network_model", self._find(name), c_size_t(stage)))
+        return made
+
+    def _find(self, name):
+        return _Handle("udo_network_release", "udo_networks_find", self._networks, name.encode())
 
 
 def _array(tensor):
