@@ -837,43 +837,66 @@ static inline bool bmrt_compat_submit(
     return bmrt_compat_is_well(error);
 }
 
+/* The tensors of a launch: those of the program, and of its stage, where that is not `is_open`: with places for what it makes. */
+typedef struct {
+    udo_tensor_t **from, **to;
+    bm_tensor_t *places;
+    bool is_open;
+} bmrt_compat_bound;
+
+/* What a launch does not need any more; and memory that was made for what it did not make. */
+static inline void bmrt_compat_unbind(const bmrt_compat_call *call, bmrt_compat_bound *bound, bool is_well) {
+    const int output_num = call->net->outputs.count;
+    for (int i = 0; i < output_num && bound->places != NULL; i++) {
+        if (is_well) call->outputs[i] = bound->places[i];
+        else if (!call->user_mem) bm_free_device(call->runtime->handle, bound->places[i].device_mem);
+    }
+    bmrt_compat_release(bound->from, call->net->inputs.count);
+    bmrt_compat_release(bound->to, output_num);
+    free(bound->places);
+}
+
+static inline bool bmrt_compat_bind(const bmrt_compat_call *call, bmrt_compat_bound *bound) {
+    const size_t input_num = (size_t)call->net->inputs.count, output_num = (size_t)call->net->outputs.count;
+    size_t stage = 0;
+    memset(bound, 0, sizeof *bound);
+    bound->from = (udo_tensor_t **)calloc(input_num + 1, sizeof *bound->from);
+    bound->to = (udo_tensor_t **)calloc(output_num + 1, sizeof *bound->to);
+    bound->places = (bm_tensor_t *)calloc(output_num + 1, sizeof *bound->places);
+    if (bound->from == NULL || bound->to == NULL || bound->places == NULL) return false;
+    for (size_t i = 0; i < input_num; i++)
+        if ((bound->from[i] = bmrt_compat_tensor(&call->inputs[i])) == NULL) return false;
+    if (!bmrt_compat_is_well(udo_network_stage_for(call->net->network, (const udo_tensor_t *const *)bound->from, input_num, &stage))) return false;
+    bound->is_open = call->net->is_open[stage];
+    for (size_t i = 0; i < output_num; i++) {
+        bm_tensor_t *place = &bound->places[i];
+        place->st_mode = call->user_stmode ? call->outputs[i].st_mode : BM_STORE_1N;
+        if (call->user_mem) place->device_mem = call->outputs[i].device_mem;
+        if (bound->is_open) continue;
+        if ((bound->to[i] = bmrt_compat_place(call, &call->net->stages[stage].output_shapes[i], (int)i, place)) == NULL) return false;
+    }
+    return true;
+}
+
 /* Launches with tensors that are there. Where only the run says what shapes outputs have, it makes them, is waited for, and they are
  * taken. The run goes to `out` if that is not NULL. */
 static inline bool bmrt_compat_launch(const bmrt_compat_call *call, udo_run_t **out) {
-    const int input_num = call->net->inputs.count, output_num = call->net->outputs.count;
-    udo_tensor_t **from = (udo_tensor_t **)calloc((size_t)input_num + 1, sizeof *from);
-    udo_tensor_t **to = (udo_tensor_t **)calloc((size_t)output_num + 1, sizeof *to);
-    bm_tensor_t *places = (bm_tensor_t *)calloc((size_t)output_num + 1, sizeof *places);
+    bmrt_compat_bound bound;
     udo_run_t *run = NULL;
     udo_run_options_t options;
-    size_t stage = 0;
-    bool is_well = from != NULL && to != NULL && places != NULL;
-    for (int i = 0; is_well && i < input_num; i++) is_well = (from[i] = bmrt_compat_tensor(&call->inputs[i])) != NULL;
-    is_well = is_well && bmrt_compat_is_well(udo_network_stage_for(call->net->network, (const udo_tensor_t *const *)from, (size_t)input_num, &stage));
-    const bool is_open = is_well && call->net->is_open[stage];
-    for (int i = 0; is_well && i < output_num; i++) {
-        places[i].st_mode = call->user_stmode ? call->outputs[i].st_mode : BM_STORE_1N;
-        if (call->user_mem) places[i].device_mem = call->outputs[i].device_mem;
-        if (!is_open) is_well = (to[i] = bmrt_compat_place(call, &call->net->stages[stage].output_shapes[i], i, &places[i])) != NULL;
-    }
+    bool is_well = bmrt_compat_bind(call, &bound);
     memset(&options, 0, sizeof options);
     options.size = sizeof options;
-    options.stream = is_open ? NULL : call->runtime->handle->stream;
-    is_well = is_well && bmrt_compat_submit(call, from, to, &options, &run);
-    if (is_open) {
+    options.stream = bound.is_open ? NULL : call->runtime->handle->stream;
+    is_well = is_well && bmrt_compat_submit(call, bound.from, bound.to, &options, &run);
+    if (bound.is_open) {
         is_well = is_well && bmrt_compat_is_well(udo_run_wait(run));
-        for (int i = 0; is_well && i < output_num; i++)
-            is_well = bmrt_compat_take(call->runtime->handle, run, i, &places[i], call->user_mem, places[i].st_mode);
+        for (int i = 0; is_well && i < call->net->outputs.count; i++)
+            is_well = bmrt_compat_take(call->runtime->handle, run, i, &bound.places[i], call->user_mem, bound.places[i].st_mode);
     }
-    for (int i = 0; i < output_num && places != NULL; i++) {
-        if (is_well) call->outputs[i] = places[i];
-        else if (!call->user_mem) bm_free_device(call->runtime->handle, places[i].device_mem);
-    }
+    bmrt_compat_unbind(call, &bound, is_well);
     if (is_well && out != NULL) *out = run;
     else udo_run_release(run);
-    bmrt_compat_release(from, input_num);
-    bmrt_compat_release(to, output_num);
-    free(places);
     return is_well;
 }
 
@@ -890,6 +913,96 @@ static inline bool bmrt_launch_tensor_ex(
 static inline bool bmrt_launch_tensor(
     void *p_bmrt, const char *net_name, const bm_tensor_t input_tensors[], int input_num, bm_tensor_t output_tensors[], int output_num) {
     return bmrt_launch_tensor_ex(p_bmrt, net_name, input_tensors, input_num, output_tensors, output_num, false, false);
+}
+
+/* What is sent to a device to launch a network: one call, whose bytes bm_send_api takes any number of times. */
+typedef struct {
+    uint32_t *api_id;
+    size_t api_id_num;
+    uint8_t **api_data;
+    size_t *api_data_subsize;
+    size_t api_data_num;
+} api_info_c;
+
+/* The bytes of such a call: a launch that is recorded, and the number that says so. */
+typedef struct {
+    uint64_t magic;
+    udo_launch_t *launch;
+} bmrt_compat_api;
+
+enum { BMRT_COMPAT_API = 1 };
+#define BMRT_COMPAT_MAGIC 0x6c61756e63684f64u
+
+typedef struct {
+    api_info_c seen;
+    uint32_t id;
+    uint8_t *data;
+    size_t size;
+    bmrt_compat_api api;
+} bmrt_compat_info;
+
+/* What bmrt_launch_tensor_ex would launch, without doing so; NULL where only a run says what shapes outputs have. Memory that this
+ * makes for outputs is the program's to free. */
+static inline api_info_c *get_bmodel_api_info_c(
+    void *p_bmrt, const char *net_name, const bm_tensor_t *input_tensors, int input_num, bm_tensor_t *output_tensors, int output_num,
+    bool user_mem, bool user_stmode) {
+    bmrt_compat_net *net = bmrt_compat_find((bmrt_compat_runtime *)p_bmrt, net_name);
+    if (net == NULL || input_tensors == NULL || output_tensors == NULL || input_num != net->inputs.count || output_num != net->outputs.count) {
+        BMRT_COMPAT_LOG("no such network, or another number of tensors than it has");
+        return NULL;
+    }
+    const bmrt_compat_call call = {(bmrt_compat_runtime *)p_bmrt, net, input_tensors, output_tensors, user_mem, user_stmode};
+    bmrt_compat_info *info = (bmrt_compat_info *)calloc(1, sizeof *info);
+    if (info == NULL) return NULL;
+    bmrt_compat_bound bound;
+    udo_run_options_t options;
+    bool is_well = bmrt_compat_bind(&call, &bound);
+    if (is_well && bound.is_open) is_well = bmrt_compat_refuse(BM_ERR_NOFEATURE, "only a run says what shapes the outputs have; launch it") == BM_SUCCESS;
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
+    options.stream = call.runtime->handle->stream;
+    if (is_well) {
+        pthread_mutex_lock(&net->lock);
+        udo_error_t *error = udo_session_record(
+            net->session, (const udo_tensor_t *const *)bound.from, (size_t)input_num, bound.to, (size_t)output_num, &options, &info->api.launch);
+        pthread_mutex_unlock(&net->lock);
+        is_well = bmrt_compat_is_well(error);
+    }
+    bmrt_compat_unbind(&call, &bound, is_well);
+    if (!is_well) {
+        free(info);
+        return NULL;
+    }
+    info->api.magic = BMRT_COMPAT_MAGIC;
+    info->id = BMRT_COMPAT_API;
+    info->data = (uint8_t *)&info->api;
+    info->size = sizeof info->api;
+    const api_info_c seen = {&info->id, 1, &info->data, &info->size, 1};
+    info->seen = seen;
+    return &info->seen;
+}
+
+/* The call goes; launches of it that are under way go on. */
+static inline void bmrt_free_api_info(api_info_c *api_info) {
+    if (api_info == NULL) return;
+    bmrt_compat_info *info = (bmrt_compat_info *)(void *)api_info;
+    udo_launch_release(info->api.launch);
+    free(info);
+}
+
+/* Launches what get_bmodel_api_info_c made, and does not wait for it. */
+static inline bm_status_t bm_send_api(bm_handle_t handle, int api_id, const uint8_t *api, uint32_t size) {
+    bmrt_compat_api call;
+    udo_run_t *run = NULL;
+    udo_error_t *error = NULL;
+    int tries = 0;
+    if (handle == NULL || api == NULL || api_id != BMRT_COMPAT_API || size != sizeof call) return bmrt_compat_refuse(BM_ERR_PARAM, "bm_send_api: no call of get_bmodel_api_info_c");
+    memcpy(&call, api, sizeof call);
+    if (call.magic != BMRT_COMPAT_MAGIC) return bmrt_compat_refuse(BM_ERR_PARAM, "bm_send_api: no call of get_bmodel_api_info_c");
+    do error = udo_launch_submit(call.launch, &run);
+    while (bmrt_compat_again(handle, &error, &tries));
+    udo_run_release(run);
+    return bmrt_compat_status(error);
 }
 
 /* A list of cores is none, or core 0. */

@@ -239,6 +239,25 @@ static void launch_in_order(bm_handle_t handle, void *runtime) {
         CHECK(bm_thread_sync(handle) == BM_SUCCESS);
         for (int i = 0; i < 2; i++) bm_free_device(handle, next[i].device_mem);
     }
+    /* Sent as bytes it is the same launch, as often as wanted. */
+    const float other[6] = {5, 6, 7, 10, 11, 12};
+    CHECK(bm_memcpy_s2d(handle, inputs[0].device_mem, (void *)X) == BM_SUCCESS);
+    api_info_c *info = get_bmodel_api_info_c(runtime, "two", inputs, 2, next, 2, false, false);
+    CHECK(info != NULL && info->api_id_num == 1 && info->api_data_num == 1 && next[1].shape.dims[1] == 3);
+    for (int round = 0; round < 2; round++) {
+        CHECK(bm_send_api(handle, (int)info->api_id[0], info->api_data[0], (uint32_t)info->api_data_subsize[0]) == BM_SUCCESS);
+        CHECK(bm_thread_sync(handle) == BM_SUCCESS && holds(handle, &next[0], round == 0 ? SUM : other));
+        /* What is in the inputs when it is sent. */
+        CHECK(bm_memcpy_s2d(handle, inputs[0].device_mem, (void *)SUM) == BM_SUCCESS);
+    }
+    CHECK(bm_send_api(handle, 7, info->api_data[0], 16) == BM_ERR_PARAM && bm_send_api(handle, 1, NULL, 16) == BM_ERR_PARAM);
+    CHECK(bm_send_api(NULL, 1, info->api_data[0], 16) == BM_ERR_PARAM && bm_send_api(handle, 1, (const uint8_t *)"no launch at all", 16) == BM_ERR_PARAM);
+    CHECK(get_bmodel_api_info_c(runtime, "nobody", inputs, 2, next, 2, false, false) == NULL);
+    CHECK(get_bmodel_api_info_c(runtime, "two", inputs, 1, next, 2, false, false) == NULL);
+    CHECK(get_bmodel_api_info_c(runtime, "open", inputs, 1, next, 1, false, false) == NULL);
+    bmrt_free_api_info(info);
+    bmrt_free_api_info(NULL);
+    for (int i = 0; i < 2; i++) bm_free_device(handle, next[i].device_mem);
     /* In place it would read what it writes. */
     bm_tensor_t same[2] = {inputs[0], outputs[1]};
     CHECK(!bmrt_launch_tensor_ex(runtime, "two", inputs, 2, same, 2, true, false));
