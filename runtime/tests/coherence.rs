@@ -50,7 +50,7 @@ const NETWORK: &str = "graph network
 fn options(coherence: Coherence, left_out: Option<usize>) -> Options {
     let profile = Profile { opencl: OpenCl::Off, ..Profile::default() };
     let cores = vec![Core::DSP_V68, Core::CPU];
-    let place = PlaceOptions { cores, fallback: Fallback::Cpu, profile, ..PlaceOptions::default() };
+    let place = PlaceOptions { cores, fallback: Fallback::CPU, profile, ..PlaceOptions::default() };
     let plan = PlanOptions { coherence, left_out, ..PlanOptions::default() };
     Options { place, plan, ..Options::default() }
 }

@@ -1,6 +1,6 @@
 //! Models.
 
-use std::ffi::c_char;
+use std::ffi::{CString, c_char};
 use std::mem::MaybeUninit;
 use std::num::NonZero;
 use std::ops::RangeInclusive;
@@ -18,7 +18,7 @@ use crate::codes::{
     FallbackCode, PerformanceCode, Precision, PrecisionCode, PriorityCode, fallback, performance,
     precision, priority,
 };
-use crate::error::{Error, invalid};
+use crate::error::{Error, invalid, text};
 use crate::ffi::{
     Bytes, DimRanges, Extensions, LoadOptionsAt, Text, guard, hand_out, need, release,
 };

@@ -29,6 +29,22 @@ pub enum Workspace {
     Shared(SharedWorkspace),
 }
 
+/// Tensors for the inputs and outputs of a session, in the model's order.
+#[derive(Clone, Debug)]
+pub struct IoTensors {
+    /// Those of the inputs.
+    pub inputs: Vec<DeviceTensor>,
+    /// Those of the outputs.
+    pub outputs: Vec<DeviceTensor>,
+}
+
+impl IoTensors {
+    fn is_of(&self, inputs: &[TensorSpec], outputs: &[TensorSpec]) -> bool {
+        self.inputs.iter().map(DeviceTensor::spec).eq(inputs)
+            && self.outputs.iter().map(DeviceTensor::spec).eq(outputs)
+    }
+}
+
 /// How a session runs.
 #[derive(Clone, Debug)]
 pub struct SessionOptions {
@@ -141,6 +157,38 @@ impl Session {
         self.take_from(bound)?;
         self.run().map_err(Error::from)?;
         self.give_to(bound)
+    }
+
+    /// Tensors of the session's own for its inputs and outputs, of the shapes at hand, in memory of its home: the same at each call, for
+    /// as long as the shapes are. Runs over them copy nothing where that memory is coherent, and extents are those of the
+    /// plan; what is written there is there for the next run.
+    ///
+    /// # Errors
+    /// No shapes are at hand, or there is no memory.
+    pub fn io(&mut self) -> Result<&IoTensors> {
+        let mut inputs = Vec::with_capacity(self.model.inputs.len());
+        for (index, input) in self.model.inputs.iter().enumerate() {
+            let shapes = self.met.first().map(|met| met.prepared.input_dims(index));
+            let dims = shapes.ok_or_else(|| {
+                let why = format!("input {index}, {:?}, has no shape yet; prepare one", input.name);
+                Error::new(ErrorCode::InvalidState, why)
+            })?;
+            inputs.push(TensorSpec::fixed(input.of.dtype, dims)?);
+        }
+        let mut outputs = Vec::with_capacity(self.model.outputs.len());
+        for name in &self.model.outputs {
+            let maker = self.at_hand(name)?;
+            outputs.push(TensorSpec::of(maker.carried_desc(maker.carried(name)))?);
+        }
+        let home = &self.devices.home;
+        let made = |specs: &[TensorSpec]| -> Result<Vec<DeviceTensor>> {
+            specs.iter().map(|spec| DeviceTensor::new(home, *spec)).collect()
+        };
+        let io = match self.io.take().filter(|io| io.is_of(&inputs, &outputs)) {
+            Some(io) => io,
+            None => IoTensors { inputs: made(&inputs)?, outputs: made(&outputs)? },
+        };
+        Ok(self.io.insert(io))
     }
 
     /// What the last [`Session::run_on`] copied of its inputs and outputs.

@@ -28,7 +28,7 @@ use crate::run::{Priority, Queues};
 use crate::session::{SessionError, StepError};
 use crate::thread_pool::{Pool, PoolError};
 
-pub use launch::{SessionOptions, Workspace};
+pub use launch::{IoTensors, SessionOptions, Workspace};
 pub use options::{Options, Performance};
 use plans::{Facts, Planned, Planner, Plans, plan};
 use ports::Said;

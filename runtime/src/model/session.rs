@@ -7,7 +7,7 @@ use std::sync::Arc;
 use udo_api::{DType, Dim, Element, Shape, TensorDesc};
 
 use super::behind::{Met, Watch};
-use super::launch::{Devices, SessionOptions};
+use super::launch::{Devices, IoTensors, SessionOptions};
 use super::plans::Facts;
 use super::{CompileError, Inner, RunError};
 use crate::device::{self, ErrorCode};
@@ -37,6 +37,8 @@ pub struct Session {
     pub(super) frames: Option<Arc<Frames>>,
     /// What the last run over tensors copied.
     pub(super) copies: Copies,
+    /// Tensors of its own for runs over such.
+    pub(super) io: Option<IoTensors>,
 }
 
 #[derive(Clone, Default)]
@@ -78,8 +80,18 @@ impl Session {
         }
         let options = options.clone();
         let (frames, copies) = (None, Copies::default());
-        let mut session =
-            Self { model, met, given, replans: 0, options, devices, room, frames, copies };
+        let mut session = Self {
+            model,
+            met,
+            given,
+            replans: 0,
+            options,
+            devices,
+            room,
+            frames,
+            copies,
+            io: None,
+        };
         // Shapes that are known are prepared at once.
         let Inner { inputs, ranges, .. } = &*session.model;
         let shapes = inputs.iter().map(|input| input.planned(input, ranges).ok());

@@ -70,6 +70,32 @@ fn b23_tensors_are_used_where_they_lie() {
     assert_eq!(elements::<f32>(&y), [2.0, 0.0, 4.0, 0.0]);
 }
 
+/// The memory of a stage's own inputs and outputs.
+#[test]
+fn b23_a_session_has_tensors_of_its_own_that_are_never_copied() {
+    let runtime = Runtime::new().unwrap();
+    let mut session = compile(&runtime, TEXT, &Options::default()).session().unwrap();
+    let io = session.io().unwrap().clone();
+    io.inputs[0].write(&[0; 16]).unwrap();
+    io.inputs[1].copy_from(&on(&cpu(&runtime), &[4], &[1.0f32, -2.0, 3.0, -4.0])).unwrap();
+    let output = io.outputs[0].clone();
+    let right = (vec![1.0f32, 0.0, 3.0, 0.0], copies(0, 0, 0));
+    assert_eq!(runs(&mut session, &io.inputs, Some(&output)), right);
+    let again = session.io().unwrap();
+    assert_eq!(again.outputs[0].memory(), output.memory(), "the same at each call");
+    assert_eq!(elements::<f32>(&output), right.0);
+    let open = "graph g\n  input x: f32[n]\n  y = Relu@14(x)\n  output y\n";
+    let mut session = compile(&runtime, open, &Options::default()).session().unwrap();
+    let error = session.io().unwrap_err();
+    assert_eq!(error.code(), ErrorCode::InvalidState);
+    assert!(error.to_string().starts_with("input 0, \"x\", has no shape yet"), "{error}");
+    session.prepare(&[("x", &[3])]).unwrap();
+    let first = session.io().unwrap().inputs[0].clone();
+    assert_eq!(first.spec().dims().unwrap(), [3]);
+    session.prepare(&[("x", &[5])]).unwrap();
+    assert_eq!(session.io().unwrap().outputs[0].spec().dims().unwrap(), [5]);
+}
+
 #[test]
 fn b23_what_does_not_lie_as_runs_want_it_is_copied_and_counted() {
     let dsp = DeviceSpec {

@@ -133,7 +133,7 @@ fn b20_the_memory_of_cores_is_that_of_their_devices() {
     let runtime = Runtime::builder().devices(specs).build().unwrap();
     let profile = Profile { opencl: OpenCl::Off, ..Profile::default() };
     let cores = vec![Core::GPU, Core::CPU];
-    let place = PlaceOptions { cores, fallback: Fallback::Cpu, profile, ..PlaceOptions::default() };
+    let place = PlaceOptions { cores, fallback: Fallback::CPU, profile, ..PlaceOptions::default() };
     let text = "graph g
   input x: f32[64]
   constant w: f32[64]{0.5}
