@@ -18,7 +18,8 @@ mod stream;
 #[cfg_attr(all(test, loom), path = "sync_loom.rs")]
 #[cfg_attr(not(all(test, loom)), path = "sync_std.rs")]
 mod sync;
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod tests;
 mod timer;
 mod work;

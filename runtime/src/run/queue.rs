@@ -201,7 +201,8 @@ impl Queue {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod tests {
     use udo_api::CoreKind;
 
