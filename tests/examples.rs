@@ -216,7 +216,10 @@ fn generated_files_are_what_the_generator_prints() {
 
 #[test]
 fn kernels_pass_their_own_tests() {
-    for (example, kernels) in [(SOFTMAX, 3), (SELU, 1), (TOPK, 1)] {
+    let examples = [(SOFTMAX, &SOFTMAX_BUILT, 3), (SELU, &SELU_BUILT, 1), (TOPK, &TOPK_BUILT, 1)];
+    for (example, built, kernels) in examples {
+        // The first build in a target folder removes what others left under the package's names.
+        LazyLock::force(built);
         let mut tests = cargo("test", &example.dir().join(example.package));
         let (said, progress) = works(tests.arg("--locked"));
         assert!(!progress.contains("warning"), "{progress}");

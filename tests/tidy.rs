@@ -430,6 +430,30 @@ fn dependencies_come_in_one_version() {
     assert_eq!(several, SEVERAL_VERSIONS.iter().copied().collect(), "crates and table");
 }
 
+/// Tests build programs and packages beside the workspace without the network.
+#[test]
+fn workspaces_beside_this_one_want_no_crate_that_nobody_fetches() {
+    let crates = |file: &'static File| {
+        let all = file.text.split("[[package]]").skip(1).map(move |entry| {
+            let line = |key: &str| entry.lines().find(|line| line.starts_with(key)).unwrap_or("");
+            (file, [line("name = "), line("version = "), line("source = ")])
+        });
+        all.filter(|(_, [.., source])| !source.is_empty())
+    };
+    // Peers are built by whoever measures them.
+    let is_lock =
+        |file: &&File| file.path.ends_with("/Cargo.lock") && !file.path.starts_with("tests/peers/");
+    let is_fetched = |file: &&File| ["Cargo.lock", "fuzz/Cargo.lock"].contains(&&*file.path);
+    let fetched: BTreeSet<_> =
+        FILES.iter().filter(is_fetched).flat_map(crates).map(|(_, of)| of).collect();
+    assert!(fetched.len() > 50, "the workspace's lock file is read: {}", fetched.len());
+    let others = FILES.iter().filter(is_lock).flat_map(crates);
+    let strange = others.filter(|(_, of)| !fetched.contains(of));
+    let said =
+        strange.map(|(file, [name, version, _])| format!("{}: {name}, {version}", file.path));
+    none(&said.collect::<Vec<_>>());
+}
+
 #[test]
 fn the_reader_finds_its_way() {
     for path in ["LICENSE-APACHE", "LICENSE-MIT", "docs/ARCHITECTURE.md", "CONTRIBUTING.md"] {

@@ -62,6 +62,7 @@ extern "C" {
 #define UDO_DEVICE 15u
 #define UDO_OUTPUT_NOT_TAKEN 16u
 #define UDO_EXTENT_NOT_SAID 17u
+#define UDO_CANCELLED 18u
 typedef uint32_t udo_status;
 
 /* Element types. */
