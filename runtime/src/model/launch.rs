@@ -29,6 +29,15 @@ pub enum Workspace {
     Shared(SharedWorkspace),
 }
 
+impl Workspace {
+    fn shared(&self) -> Option<SharedWorkspace> {
+        match self {
+            Self::Private => None,
+            Self::Shared(workspace) => Some(workspace.clone()),
+        }
+    }
+}
+
 /// Tensors for the inputs and outputs of a session, in the model's order.
 #[derive(Clone, Debug)]
 pub struct IoTensors {
@@ -119,11 +128,7 @@ impl Devices {
             all.get(id.kind, id.index)
         };
         let devices = PerMemory::of(device).try_map(|device| device)?;
-        let workspace = match &options.workspace {
-            Workspace::Private => None,
-            Workspace::Shared(workspace) => Some(workspace.clone()),
-        };
-        Ok(Room { devices, workspace })
+        Ok(Room { devices, workspace: options.workspace.shared() })
     }
 
     fn of(&self, kind: CoreKind) -> DeviceId {
@@ -246,12 +251,9 @@ impl Session {
             let frames = (0..self.options.frames.get()).map(frame).collect::<Result<Vec<_>>>()?;
             let used = self.model.kinds().map(|kind| self.devices.of(kind)).collect();
             let queues = &self.model.queues;
-            let workspace = match &self.options.workspace {
-                Workspace::Private => None,
-                Workspace::Shared(workspace) => Some(workspace.clone()),
-            };
-            let SessionOptions { depth, log, .. } = self.options.clone();
-            let options = FrameOptions { depth, workspace, log };
+            let SessionOptions { depth, workspace, log, .. } = &self.options;
+            let (workspace, log) = (workspace.shared(), log.clone());
+            let options = FrameOptions { depth: *depth, workspace, log };
             self.frames = Some(Frames::new(frames, queues, used, options)?);
         }
         let none = || Error::new(ErrorCode::Internal, "a session lost its frames");

@@ -23,6 +23,7 @@ struct Work {
 
 /// # Safety
 /// `ctx` points to a [`Work`].
+// SAFETY: `submit` below alone hands it to a team, with its own `Work`.
 unsafe extern "C" fn call(ctx: *const c_void, index: usize) {
     // SAFETY: `ctx` points to a `Work`, as the caller promises.
     let work = unsafe { &*ctx.cast::<Work>() };
