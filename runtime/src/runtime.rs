@@ -150,6 +150,15 @@ impl Runtime {
         self.queues.reset(device);
     }
 
+    /// Waits until the submitted runs that have named this core of a device, or are at work on it, have ended or left it; not for
+    /// those that are submitted meanwhile.
+    ///
+    /// # Errors
+    /// The device has no such core, or a callback waits.
+    pub fn sync_core(&self, device: &Device, core: u32) -> Result<()> {
+        self.queues.sync_core(device, core)
+    }
+
     /// The model in a file: ONNX, a model file of `udo convert`, or a printed graph. The file is read alone, and has to stay as it is
     /// for as long as the model is there.
     ///

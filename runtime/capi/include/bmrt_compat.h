@@ -211,8 +211,10 @@ static inline bool bmrt_compat_again(bm_handle_t handle, udo_error_t **error, in
     return true;
 }
 
+/* Waits for what was launched on a core. How it went, bm_thread_sync says. */
 static inline bm_status_t bm_thread_sync_from_core(bm_handle_t handle, int core_id) {
-    return core_id == 0 ? bm_thread_sync(handle) : bmrt_compat_refuse(BM_ERR_PARAM, "bm_thread_sync_from_core: there is core 0 alone");
+    if (handle == NULL || core_id < 0) return bmrt_compat_refuse(BM_ERR_PARAM, "bm_thread_sync_from_core: no handle, or a core below 0");
+    return bmrt_compat_status(udo_device_sync_core(handle->runtime, handle->device, (uint32_t)core_id));
 }
 
 /* ---- Memory ---- */
@@ -809,7 +811,26 @@ typedef struct {
     const bm_tensor_t *inputs;
     bm_tensor_t *outputs;
     bool user_mem, user_stmode;
+    /* The cores that it is on, as many as the network is for. */
+    const uint32_t *cores;
 } bmrt_compat_call;
+
+/* Cores of a network that is launched without saying any: the first ones. */
+static const uint32_t bmrt_compat_first_cores[1] = {0};
+
+/* Whether a network may be launched on a list of cores; they go to `cores`. None is for the first ones. */
+static inline bool bmrt_compat_cores(const bmrt_compat_runtime *runtime, const bmrt_compat_net *net, const int *core_list, int core_num, uint32_t *cores) {
+    uint32_t count = 0;
+    cores[0] = bmrt_compat_first_cores[0];
+    if (core_num == 0) return true;
+    if (core_num < 0 || core_list == NULL || core_num != net->info.core_num)
+        return bmrt_compat_refuse(BM_ERR_PARAM, "a list of another number of cores than core_num of the network says") == BM_SUCCESS;
+    if (!bmrt_compat_is_well(udo_device_core_count(runtime->handle->device, &count))) return false;
+    if (core_list[0] < 0 || (uint32_t)core_list[0] >= count)
+        return bmrt_compat_refuse(BM_ERR_PARAM, "a list of cores that the device does not have") == BM_SUCCESS;
+    cores[0] = (uint32_t)core_list[0];
+    return true;
+}
 
 /* Makes room for an output of a stage of fixed shapes, where the program gave none, and the tensor that lies there. */
 static inline udo_tensor_t *bmrt_compat_place(const bmrt_compat_call *call, const bm_shape_t *shape, int index, bm_tensor_t *place) {
@@ -888,6 +909,8 @@ static inline bool bmrt_compat_launch(const bmrt_compat_call *call, udo_run_t **
     memset(&options, 0, sizeof options);
     options.size = sizeof options;
     options.stream = bound.is_open ? NULL : call->runtime->handle->stream;
+    options.cores = call->cores;
+    options.core_count = (size_t)call->net->info.core_num;
     is_well = is_well && bmrt_compat_submit(call, bound.from, bound.to, &options, &run);
     if (bound.is_open) {
         is_well = is_well && bmrt_compat_is_well(udo_run_wait(run));
@@ -900,14 +923,23 @@ static inline bool bmrt_compat_launch(const bmrt_compat_call *call, udo_run_t **
     return is_well;
 }
 
+static inline bool bmrt_launch_tensor_multi_cores(
+    void *p_bmrt, const char *net_name, const bm_tensor_t input_tensors[], int input_num, bm_tensor_t output_tensors[],
+    int output_num, bool user_mem, bool user_stmode, const int *core_list, int core_num) {
+    bmrt_compat_runtime *runtime = (bmrt_compat_runtime *)p_bmrt;
+    bmrt_compat_net *net = bmrt_compat_find(runtime, net_name);
+    uint32_t cores[1];
+    if (net == NULL || input_tensors == NULL || output_tensors == NULL) return bmrt_compat_refuse(BM_ERR_PARAM, "a launch of no network, or without tensors") == BM_SUCCESS;
+    if (input_num != net->inputs.count || output_num != net->outputs.count) return bmrt_compat_refuse(BM_ERR_PARAM, "a launch with another number of tensors than the network has") == BM_SUCCESS;
+    if (!bmrt_compat_cores(runtime, net, core_list, core_num, cores)) return false;
+    const bmrt_compat_call call = {runtime, net, input_tensors, output_tensors, user_mem, user_stmode, cores};
+    return bmrt_compat_launch(&call, NULL);
+}
+
 static inline bool bmrt_launch_tensor_ex(
     void *p_bmrt, const char *net_name, const bm_tensor_t input_tensors[], int input_num, bm_tensor_t output_tensors[],
     int output_num, bool user_mem, bool user_stmode) {
-    bmrt_compat_net *net = bmrt_compat_find((bmrt_compat_runtime *)p_bmrt, net_name);
-    if (net == NULL || input_tensors == NULL || output_tensors == NULL) return bmrt_compat_refuse(BM_ERR_PARAM, "a launch of no network, or without tensors") == BM_SUCCESS;
-    if (input_num != net->inputs.count || output_num != net->outputs.count) return bmrt_compat_refuse(BM_ERR_PARAM, "a launch with another number of tensors than the network has") == BM_SUCCESS;
-    const bmrt_compat_call call = {(bmrt_compat_runtime *)p_bmrt, net, input_tensors, output_tensors, user_mem, user_stmode};
-    return bmrt_compat_launch(&call, NULL);
+    return bmrt_launch_tensor_multi_cores(p_bmrt, net_name, input_tensors, input_num, output_tensors, output_num, user_mem, user_stmode, NULL, 0);
 }
 
 static inline bool bmrt_launch_tensor(
@@ -951,7 +983,7 @@ static inline api_info_c *get_bmodel_api_info_c(
         BMRT_COMPAT_LOG("no such network, or another number of tensors than it has");
         return NULL;
     }
-    const bmrt_compat_call call = {(bmrt_compat_runtime *)p_bmrt, net, input_tensors, output_tensors, user_mem, user_stmode};
+    const bmrt_compat_call call = {(bmrt_compat_runtime *)p_bmrt, net, input_tensors, output_tensors, user_mem, user_stmode, bmrt_compat_first_cores};
     bmrt_compat_info *info = (bmrt_compat_info *)calloc(1, sizeof *info);
     if (info == NULL) return NULL;
     bmrt_compat_bound bound;
@@ -1005,24 +1037,13 @@ static inline bm_status_t bm_send_api(bm_handle_t handle, int api_id, const uint
     return bmrt_compat_status(error);
 }
 
-/* A list of cores is none, or core 0. */
-static inline bool bmrt_compat_cores(const int *core_list, int core_num) {
-    if (core_num == 0 || (core_num == 1 && core_list != NULL && core_list[0] == 0)) return true;
-    return bmrt_compat_refuse(BM_ERR_PARAM, "a list of cores; there is core 0 alone") == BM_SUCCESS;
-}
-
-static inline bool bmrt_launch_tensor_multi_cores(
-    void *p_bmrt, const char *net_name, const bm_tensor_t input_tensors[], int input_num, bm_tensor_t output_tensors[],
-    int output_num, bool user_mem, bool user_stmode, const int *core_list, int core_num) {
-    return bmrt_compat_cores(core_list, core_num)
-        && bmrt_launch_tensor_ex(p_bmrt, net_name, input_tensors, input_num, output_tensors, output_num, user_mem, user_stmode);
-}
-
 static inline bool bmrt_pre_alloc_neuron_multi_cores(
     void *p_bmrt, const char *net_name, int stage_idx, const int *core_list, int core_num) {
-    bmrt_compat_net *net = bmrt_compat_find((bmrt_compat_runtime *)p_bmrt, net_name);
+    bmrt_compat_runtime *runtime = (bmrt_compat_runtime *)p_bmrt;
+    bmrt_compat_net *net = bmrt_compat_find(runtime, net_name);
+    uint32_t cores[1];
     if (net == NULL || stage_idx < 0) return bmrt_compat_refuse(BM_ERR_PARAM, "no such network, or a stage below 0") == BM_SUCCESS;
-    if (!bmrt_compat_cores(core_list, core_num)) return false;
+    if (!bmrt_compat_cores(runtime, net, core_list, core_num, cores)) return false;
     pthread_mutex_lock(&net->lock);
     udo_error_t *error = udo_session_reserve_stage(net->session, (size_t)stage_idx);
     pthread_mutex_unlock(&net->lock);
@@ -1046,7 +1067,7 @@ static inline bool bmrt_launch_data(
         is_well = bmrt_tensor(&inputs[i], p_bmrt, net->inputs.dtypes[i], input_shapes[i])
             && bm_memcpy_s2d_partial(runtime->handle, inputs[i].device_mem, input_datas[i], (unsigned int)bmrt_tensor_bytesize(&inputs[i])) == BM_SUCCESS;
     udo_run_t *run = NULL;
-    const bmrt_compat_call call = {runtime, net, inputs, outputs, false, false};
+    const bmrt_compat_call call = {runtime, net, inputs, outputs, false, false, bmrt_compat_first_cores};
     const bool is_launched = is_well && bmrt_compat_launch(&call, &run);
     is_well = is_launched && bmrt_compat_is_well(udo_run_wait(run));
     udo_run_release(run);

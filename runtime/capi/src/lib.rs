@@ -6,6 +6,7 @@
 
 pub mod cached;
 pub mod codes;
+pub mod cores;
 pub mod device;
 pub mod error;
 #[cfg(target_os = "linux")]

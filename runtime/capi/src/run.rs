@@ -7,9 +7,10 @@ use udo_runtime::device::Result;
 use udo_runtime::run::{self, Callback};
 
 use crate::codes::{PriorityCode, priority};
+use crate::cores::listed;
 use crate::device::Device;
 use crate::error::Error;
-use crate::ffi::{RunOptionsAt, StreamAt, User, guard, hand_out, need, release};
+use crate::ffi::{Indices, RunOptionsAt, StreamAt, User, guard, hand_out, need, release};
 use crate::tensor::Tensor;
 
 /// A run that was submitted. Threads may share it, and any of them may wait for it. Releasing it changes nothing: the run goes
@@ -63,6 +64,10 @@ pub struct RunOptions {
     pub on_done: DoneFn,
     /// What it is called with.
     pub user: User,
+    /// The numbers of the cores that it is on, of the session's device; NULL is for what the session says.
+    pub cores: Indices,
+    /// How many there are.
+    pub core_count: usize,
 }
 
 /// The options as the runtime has them.
@@ -72,6 +77,7 @@ pub(crate) fn run_options(asked: RunOptionsAt) -> Result<run::RunOptions> {
     Ok(run::RunOptions {
         timeout: Some(asked.timeout_ns).filter(|&ns| ns > 0).map(Duration::from_nanos),
         priority: priority(asked.priority)?,
+        cores: listed(asked.cores, asked.core_count)?,
         stream: asked.stream.get().map(|stream| stream.0.clone()),
         on_done: on_done.map(|call| callback(call, user)),
     })

@@ -40,7 +40,7 @@ pub struct DeviceSpec {
     pub core: Text,
     /// How many.
     pub count: u32,
-    /// Cores of each; 0 is for one.
+    /// Cores of each, at most 64; 0 is for as many as this process may use of the CPU's, and for one of others.
     pub cores: u32,
     /// Bytes of each one's memory; 0 is for what the machine has.
     pub memory_bytes: u64,
@@ -70,7 +70,9 @@ fn device_spec(asked: &DeviceSpec, at: usize) -> Result<device::DeviceSpec> {
     })?;
     let mut spec = device::DeviceSpec::of(core);
     spec.count = asked.count;
-    spec.cores = asked.cores.max(1);
+    if asked.cores > 0 {
+        spec.cores = asked.cores;
+    }
     spec.memory_bytes = Some(asked.memory_bytes).filter(|&bytes| bytes > 0);
     spec.coherence = coherence(asked.coherence)?;
     Ok(spec)

@@ -7,17 +7,18 @@ use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use udo_api::Shape;
 use udo_runtime::device::{self, DeviceTensor, ErrorCode, Result};
 use udo_runtime::memory;
-use udo_runtime::model;
+use udo_runtime::model::{self, IoTensors};
 use udo_runtime::network::NetworkSession;
 use udo_runtime::run::{self, RunOptions};
 
+use crate::cores::listed;
 use crate::error::{Error, invalid};
 use crate::ffi::{
-    Bytes, BytesMut, DeviceAt, Dims, HostInputs, HostOutputs, RunOptionsAt, SessionOptionsAt,
-    TensorPlaces, Tensors, WorkspaceAt, guard, hand_out, need, release,
+    Bytes, BytesMut, DeviceAt, Dims, HostInputs, HostOutputs, Indices, RunOptionsAt,
+    SessionOptionsAt, TensorPlaces, Tensors, WorkspaceAt, guard, hand_out, need, release,
 };
 use crate::model::Model;
-use crate::ports::{Port, Ports, Side};
+use crate::ports::{Port, Ports, Side, place};
 use crate::run::{Launch, Run, run_options};
 use crate::spec::{TensorSpec, extents};
 use crate::tensor::Tensor;
@@ -63,6 +64,15 @@ impl Runs {
         }
     }
 
+    /// The tensors of a stage's own for its inputs and outputs.
+    fn io(&mut self, stage: usize) -> Result<&IoTensors> {
+        match self {
+            Self::Model(session) if stage == 0 => session.io(),
+            Self::Model(_) => Err(no_stage(stage)),
+            Self::Stages(session) => session.stage(stage)?.io(),
+        }
+    }
+
     fn reserve(&mut self) -> Result<()> {
         match self {
             Self::Model(session) => session.reserve(),
@@ -75,9 +85,7 @@ impl Runs {
     fn reserve_stage(&mut self, stage: usize) -> Result<()> {
         match self {
             Self::Model(session) if stage == 0 => session.reserve(),
-            Self::Model(_) => Err(invalid(format!(
-                "there is no stage {stage}: the session is of one stage alone, its stage 0"
-            ))),
+            Self::Model(_) => Err(no_stage(stage)),
             Self::Stages(session) => session.stage(stage)?.reserve(),
         }
     }
@@ -102,6 +110,10 @@ impl Runs {
     }
 }
 
+fn no_stage(stage: usize) -> device::Error {
+    invalid(format!("there is no stage {stage}: the session is of one stage alone, its stage 0"))
+}
+
 /// How a session is made. NULL in its place, or zeros, are the defaults.
 #[repr(C)]
 #[derive(Debug)]
@@ -117,6 +129,11 @@ pub struct SessionOptions {
     pub depth: u32,
     /// Whose arenas and scratch runs use, in turns with other sessions; NULL is for memory of its own.
     pub workspace: WorkspaceAt,
+    /// The numbers of the cores that submitted runs are on, as many as the model has threads: those of the device of the core that the
+    /// model prefers. NULL is for whichever are free.
+    pub cores: Indices,
+    /// How many there are.
+    pub core_count: usize,
 }
 
 /// The options as the runtime has them.
@@ -130,6 +147,7 @@ pub(crate) fn options(asked: SessionOptionsAt) -> Result<model::SessionOptions> 
         options.workspace = model::Workspace::Shared(workspace.0.clone());
     }
     options.depth = count(asked.depth).map_or(options.depth, NonZero::get);
+    options.cores = listed(asked.cores, asked.core_count)?.unwrap_or_default();
     Ok(options)
 }
 
@@ -178,6 +196,18 @@ impl Session {
                 "another thread runs the session; give each thread a session of its own",
             )),
         }
+    }
+
+    /// A tensor of its own for an input or output of a stage.
+    fn io(&self, side: Side, stage: usize, index: usize) -> Result<Tensor> {
+        self.ports.port(side, index)?;
+        let mut runs = self.lock()?;
+        let IoTensors { inputs, outputs } = runs.io(stage)?;
+        let of_side = match side {
+            Side::Input => inputs,
+            Side::Output => outputs,
+        };
+        Ok(Tensor(place(of_side, "tensor", index)?.clone()))
     }
 
     /// Runs over elements of the host; what comes out.
@@ -304,6 +334,37 @@ pub extern "C" fn udo_session_reserve_stage(
     stage: usize,
 ) -> Option<Box<Error>> {
     guard(|| need(session, "session")?.lock()?.reserve_stage(stage))
+}
+
+/// A tensor of a session's own for an input of one of its stages, in memory of the session's device: the same at each call, for as long
+/// as the shapes are. Runs over such tensors copy nothing where that memory is coherent.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_session_io_input(
+    session: Option<&Session>,
+    stage: usize,
+    index: usize,
+    out: Option<&mut MaybeUninit<Option<Box<Tensor>>>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (session, out) = (need(session, "session")?, need(out, "out")?);
+        hand_out(out, session.io(Side::Input, stage, index)?);
+        Ok(())
+    })
+}
+
+/// The same for an output.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_session_io_output(
+    session: Option<&Session>,
+    stage: usize,
+    index: usize,
+    out: Option<&mut MaybeUninit<Option<Box<Tensor>>>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (session, out) = (need(session, "session")?, need(out, "out")?);
+        hand_out(out, session.io(Side::Output, stage, index)?);
+        Ok(())
+    })
 }
 
 /// Runs a model over tensors, in the order of its inputs and outputs, and returns when the outputs are there. An output that

@@ -174,8 +174,8 @@ fn valid(function: &str, of: &str, name: &str) -> String {
         ) => "1",
         (
             _,
-            "stage" | "index" | "offset" | "to_offset" | "from_offset" | "value" | "packing"
-            | "layout" | "upkeep",
+            "stage" | "index" | "core" | "offset" | "to_offset" | "from_offset" | "value"
+            | "packing" | "layout" | "upkeep",
         ) => "0",
         _ => {
             let handle = of.strip_prefix("const ").unwrap_or(of);

@@ -29,6 +29,7 @@
 
 mod bytes;
 mod cache;
+mod cores;
 mod error;
 #[cfg(target_os = "linux")]
 mod fd;
@@ -55,6 +56,7 @@ use udo_api::{Core, CoreKind};
 pub use bytes::Peers;
 pub use cache::Coherence;
 pub(crate) use cache::Random;
+pub use cores::{CoreList, CoreSet};
 pub use error::{Error, ErrorCode, Result};
 #[cfg(target_os = "linux")]
 pub use fd::ImportOptions;

@@ -1,7 +1,9 @@
 //! The devices that there are: emulated ones, as many of each kind as asked for.
 
+use std::num::NonZero;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::thread;
 
 use udo_api::{Core, CoreKind};
 
@@ -30,13 +32,22 @@ pub struct DeviceSpec {
 }
 
 impl DeviceSpec {
-    /// One coherent device with one core, whose memory may be mapped and, on Linux, shared.
+    /// The most cores that a device may have.
+    pub const MOST_CORES: u32 = u64::BITS;
+
+    /// One coherent device whose memory may be mapped and, on Linux, shared. The CPU has as many cores as this process may use, as
+    /// far as a device may have them; others have one.
     pub fn of(core: Core) -> Self {
+        let of_host = || thread::available_parallelism().map_or(1, NonZero::get);
+        let cores = match core.kind() {
+            Some(CoreKind::Cpu) => u32::try_from(of_host()).unwrap_or(u32::MAX),
+            Some(CoreKind::Gpu | CoreKind::Dsp | CoreKind::Hta) | None => 1,
+        };
         Self {
             core,
             count: 1,
             name: None,
-            cores: 1,
+            cores: cores.min(Self::MOST_CORES),
             memory_bytes: None,
             capabilities: Capabilities { can_map: true, can_share: cfg!(target_os = "linux") },
             coherence: Coherence::Coherent,
@@ -47,8 +58,13 @@ impl DeviceSpec {
         let Some(kind) = self.core.kind() else {
             return Err(invalid(format!("{} is no known core; wanted {}", self.core, Core::NAMES)));
         };
-        if self.cores == 0 {
-            return Err(invalid(format!("a device {} has 0 cores, wanted at least 1", self.core)));
+        if !(1..=Self::MOST_CORES).contains(&self.cores) {
+            return Err(invalid(format!(
+                "a device {} has {} cores, wanted 1 to {}",
+                self.core,
+                self.cores,
+                Self::MOST_CORES
+            )));
         }
         if kind == CoreKind::Cpu && self.coherence != Coherence::Coherent {
             return Err(invalid(

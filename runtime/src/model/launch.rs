@@ -9,7 +9,9 @@ use super::behind::Watch;
 use super::session::Session;
 use super::{Inner, RunError};
 use crate::cores::{Memory, PerMemory};
-use crate::device::{Device, DeviceId, DeviceTensor, Error, ErrorCode, Result, TensorSpec};
+use crate::device::{
+    CoreSet, Device, DeviceId, DeviceTensor, Error, ErrorCode, Result, TensorSpec,
+};
 use crate::run::{
     Bound, Copies, FrameOptions, Frames, Launch, Run, RunLog, RunOptions, SharedWorkspace, Stop,
     Work,
@@ -68,6 +70,9 @@ pub struct SessionOptions {
     pub workspace: Workspace,
     /// Which devices runs use: those of a kind that is not named here are the first of theirs.
     pub devices: Vec<DeviceId>,
+    /// On which cores of the session's device submitted runs are that do not say: that is the device of the core that the model
+    /// prefers. A run on its caller's thread is there, and takes none.
+    pub cores: CoreSet,
     /// Where submitted runs are noted, if they are to be.
     pub log: Option<Arc<RunLog>>,
 }
@@ -82,7 +87,8 @@ impl Default for SessionOptions {
     fn default() -> Self {
         let (frames, depth) = (NonZero::<usize>::MIN, DEPTH);
         let workspace = Workspace::Private;
-        Self { frames, depth, home: None, workspace, devices: Vec::new(), log: None }
+        let (devices, cores) = (Vec::new(), CoreSet::Auto);
+        Self { frames, depth, home: None, workspace, devices, cores, log: None }
     }
 }
 
@@ -109,7 +115,19 @@ impl Devices {
         }
         let host = || devices.get(CoreKind::Cpu, 0);
         let home = options.home.clone().map_or_else(host, Ok)?;
-        Ok(Self { home, chosen: options.devices.clone() })
+        let chosen = Self { home, chosen: options.devices.clone() };
+        chosen.check_cores(model, options.cores)?;
+        Ok(chosen)
+    }
+
+    /// Nothing, if runs of the model may be on these cores.
+    ///
+    /// # Errors
+    /// They may not.
+    fn check_cores(&self, model: &Inner, cores: CoreSet) -> Result<()> {
+        let preferred = self.of(model.preferred);
+        let device = model.queues.devices().get(preferred.kind, preferred.index)?;
+        cores.check(&device, model.pool.width())
     }
 
     /// Where the memory of sessions comes from.
@@ -230,6 +248,8 @@ impl Session {
     ) -> Result<Launch> {
         let bound = self.bind_tensors(inputs, outputs)?;
         options.priority.get_or_insert(self.model.priority);
+        let cores = *options.cores.get_or_insert(self.options.cores);
+        self.devices.check_cores(&self.model, cores)?;
         Launch::new(self.frames()?, bound, options)
     }
 
@@ -253,7 +273,9 @@ impl Session {
             let queues = &self.model.queues;
             let SessionOptions { depth, workspace, log, .. } = &self.options;
             let (workspace, log) = (workspace.shared(), log.clone());
-            let options = FrameOptions { depth: *depth, workspace, log };
+            let threads = self.model.pool.width();
+            let named = Some(self.devices.of(self.model.preferred));
+            let options = FrameOptions { depth: *depth, workspace, log, threads, named };
             self.frames = Some(Frames::new(frames, queues, used, options)?);
         }
         let none = || Error::new(ErrorCode::Internal, "a session lost its frames");

@@ -124,6 +124,8 @@ struct Inner {
     budget: Budget,
     /// The kinds of devices that runs use.
     kinds: Vec<CoreKind>,
+    /// The kind whose cores come first.
+    preferred: CoreKind,
     /// What submitted runs go through.
     queues: Arc<Queues>,
 }
@@ -183,6 +185,7 @@ impl Model {
         }
         let (shapes_kept, priority) = (options.shapes_kept, options.priority);
         let (kinds, queues) = (kinds(&options.place), Arc::clone(queues));
+        let preferred = options.place.cores.iter().copied().find_map(Core::kind);
         Ok(Self(Arc::new(Inner {
             inputs,
             ranges,
@@ -197,6 +200,7 @@ impl Model {
             pool,
             budget,
             kinds,
+            preferred: preferred.unwrap_or(CoreKind::Cpu),
             queues,
         })))
     }

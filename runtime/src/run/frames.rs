@@ -4,10 +4,11 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
+use super::at_work::Wanted;
 use super::job::Job;
 use super::sync::Mutex;
 use super::{Priority, Queues, RunLog, SharedWorkspace, Work, lock, remove};
-use crate::device::{DeviceId, Error, ErrorCode, Result};
+use crate::device::{CoreSet, Device, DeviceId, Error, ErrorCode, Result};
 
 /// A frame, while nobody runs in it.
 pub(super) type Frame = Box<dyn Work>;
@@ -21,6 +22,10 @@ pub(crate) struct FrameOptions {
     pub(crate) workspace: Option<SharedWorkspace>,
     /// Where runs are noted, if they are.
     pub(crate) log: Option<Arc<RunLog>>,
+    /// How many threads a run has.
+    pub(crate) threads: usize,
+    /// The device whose cores runs may name.
+    pub(crate) named: Option<DeviceId>,
 }
 
 /// The frames of a session, and the runs that wait for one.
@@ -36,6 +41,9 @@ pub(crate) struct Frames {
     pub(super) workspace: Option<SharedWorkspace>,
     /// Where runs are noted, if they are.
     pub(super) log: Option<Arc<RunLog>>,
+    threads: u32,
+    /// The device whose cores runs may name.
+    pub(super) named: Option<DeviceId>,
     state: Mutex<State>,
 }
 
@@ -53,12 +61,17 @@ impl fmt::Debug for Frames {
     }
 }
 
+/// Gives room in a device's queue back.
+fn give_room_back(queues: &Queues, device: DeviceId, count: usize, named: usize) {
+    if let Ok(queue) = queues.queue(device) {
+        queue.release(count, named);
+    }
+}
+
 impl Drop for Frames {
     fn drop(&mut self) {
         for &device in &self.devices {
-            if let Ok(queue) = self.queues.queue(device) {
-                queue.release(self.count);
-            }
+            give_room_back(&self.queues, device, self.count, self.named_room(device));
         }
         self.queues.timer.release(self.most);
         if let Some(workspace) = &self.workspace {
@@ -78,12 +91,16 @@ impl Frames {
         devices: Vec<DeviceId>,
         options: FrameOptions,
     ) -> Result<Arc<Self>> {
-        let FrameOptions { depth, workspace, log } = options;
+        let FrameOptions { depth, workspace, log, threads, named } = options;
         let (count, most) = (frames.len(), frames.len().saturating_add(depth));
-        let used =
-            devices.iter().map(|&device| queues.queue(device)).collect::<Result<Vec<_>>>()?;
-        for queue in used {
-            queue.reserve(count);
+        let named_room = |device: DeviceId| if named == Some(device) { most } else { 0 };
+        for (at, &device) in devices.iter().enumerate() {
+            if let Err(refused) = queues.reserve(device, count, named_room(device)) {
+                for &before in devices.iter().take(at) {
+                    give_room_back(queues, before, count, named_room(before));
+                }
+                return Err(refused);
+            }
         }
         queues.timer.reserve(most);
         if let Some(workspace) = &workspace {
@@ -91,8 +108,37 @@ impl Frames {
         }
         let waiting = std::array::from_fn(|_| VecDeque::with_capacity(depth));
         let state = Mutex::new(State { free: frames, waiting, in_flight: 0 });
-        let queues = Arc::clone(queues);
-        Ok(Arc::new(Self { queues, most, count, devices, workspace, log, state }))
+        let (queues, threads) = (Arc::clone(queues), u32::try_from(threads).unwrap_or(u32::MAX));
+        Ok(Arc::new(Self { queues, most, count, devices, workspace, log, threads, named, state }))
+    }
+
+    /// How many runs may have named cores of a device.
+    fn named_room(&self, device: DeviceId) -> usize {
+        if self.named == Some(device) { self.most } else { 0 }
+    }
+
+    /// What a run wants of a device's cores.
+    pub(super) fn wanted(&self, cores: CoreSet, device: &Device) -> Wanted {
+        match cores {
+            CoreSet::Listed(list) if self.named == Some(device.id()) => Wanted::These(list.bits()),
+            CoreSet::Listed(_) | CoreSet::Auto => {
+                Wanted::Any(self.threads.clamp(1, device.core_count()))
+            }
+        }
+    }
+
+    /// Notes that a run that is submitted has named its cores, if it has: its number among those that did.
+    pub(super) fn name_cores(&self, cores: CoreSet) -> Option<u64> {
+        let CoreSet::Listed(list) = cores else { return None };
+        let queue = self.queues.queue(self.named?).ok()?;
+        Some(queue.name_cores(list.bits()))
+    }
+
+    /// Notes that it has ended.
+    pub(super) fn forget_cores(&self, serial: u64) {
+        if let Some(Ok(queue)) = self.named.map(|device| self.queues.queue(device)) {
+            queue.forget_cores(serial);
+        }
     }
 
     /// Counts a run that is submitted.

@@ -8,19 +8,21 @@ use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 use std::{hint, mem};
 
+use super::at_work::Wanted;
 use super::frames::{Frame, Frames};
 use super::log::{Noted, RunSpanKind};
 use super::queue::Queue;
 use super::sync::{AtomicU64, Condvar, Mutex, MutexGuard, SPIN};
 use super::work::{Cause, Flag, Stop};
 use super::{Bound, Callback, Copies, Priority, RunOptions, Stream, in_callback, lock};
-use crate::device::{DeviceId, DeviceTensor, Error, ErrorCode, Result};
+use crate::device::{CoreSet, Device, DeviceId, DeviceTensor, Error, ErrorCode, Result};
 
 /// A launch: what it is bound to, and how far its run is. It may be submitted again once that has ended.
 pub(crate) struct Job {
     frames: Arc<Frames>,
     stream: Option<Stream>,
     priority: Priority,
+    cores: CoreSet,
     timeout: Option<Duration>,
     told: Arc<Told>,
     at: Mutex<At>,
@@ -54,6 +56,8 @@ struct At {
     has_begun: bool,
     /// Whether it is its turn in the workspace that its session shares.
     has_workspace: bool,
+    /// Its number among the runs that named cores, if it did.
+    named: Option<u64>,
     noted: Noted,
     /// Its number in its stream, and whether its turn came there.
     in_stream: (u64, bool),
@@ -79,7 +83,7 @@ impl Job {
         bound: Bound,
         options: RunOptions,
     ) -> Result<Arc<Self>> {
-        let RunOptions { timeout, priority, stream, on_done } = options;
+        let RunOptions { timeout, priority, cores, stream, on_done } = options;
         if timeout.is_some() {
             frames.queues.timer.start().map_err(|error| {
                 let why = format!("the system gives no thread to end runs in time: {error}");
@@ -89,11 +93,13 @@ impl Job {
         let (submission, is_in_flight, wakers) = (0, false, Vec::new());
         let (has_begun, has_workspace, in_stream) = (false, false, (0, false));
         let noted = Noted::default();
-        let at = At { bound, frame: None, part: 0, has_begun, has_workspace, noted, in_stream };
+        let (frame, named) = (None, None);
+        let at = At { bound, frame, part: 0, has_begun, has_workspace, named, noted, in_stream };
         Ok(Arc::new(Self {
             frames: Arc::clone(frames),
             stream,
             priority: priority.unwrap_or_default(),
+            cores: cores.unwrap_or_default(),
             timeout,
             told: Arc::new(Told {
                 flag: Flag::default(),
@@ -108,6 +114,11 @@ impl Job {
 
     pub(super) fn priority(&self) -> Priority {
         self.priority
+    }
+
+    /// What it wants of a device's cores.
+    pub(super) fn wanted(&self, device: &Device) -> Wanted {
+        self.frames.wanted(self.cores, device)
     }
 
     /// Submits it: its number, by which it is waited for. No heap, unless it is refused.
@@ -139,10 +150,10 @@ impl Job {
         }
         self.frames.enter()?;
         let mut at = lock(&self.at);
-        if let Err(refused) = at.bound.take() {
+        at.bound.take().inspect_err(|_| {
             self.frames.leave(None);
-            return Err(refused);
-        }
+        })?;
+        at.named = self.frames.name_cores(self.cores);
         (at.part, at.has_begun) = (0, false);
         at.noted = Noted::submitted(self.frames.log.as_ref());
         self.told.flag.clear();
@@ -436,11 +447,12 @@ fn end(job: Arc<Job>, outcome: Result<()>) {
     if job.timeout.is_some() {
         job.frames.queues.timer.clear(&job);
     }
-    let (frame, had_workspace, (number, had_turn), mut noted) = {
+    let (frame, had_workspace, named, (number, had_turn), mut noted) = {
         let mut at = lock(&job.at);
         at.bound.give_back();
         let had_workspace = mem::take(&mut at.has_workspace);
-        (at.frame.take(), had_workspace, at.in_stream, mem::take(&mut at.noted))
+        let (frame, named) = (at.frame.take(), at.named.take());
+        (frame, had_workspace, named, at.in_stream, mem::take(&mut at.noted))
     };
     if let Some(workspace) = job.frames.workspace.as_ref().filter(|_| had_workspace) {
         workspace.leave();
@@ -459,6 +471,7 @@ fn end(job: Arc<Job>, outcome: Result<()>) {
     }
     noted.note(RunSpanKind::Ends(outcome.as_ref().err().map(Error::code)), None);
     let (stream, told) = (job.stream.clone(), Arc::clone(&job.told));
+    let named = named.map(|serial| (serial, Arc::clone(&job.frames)));
     drop(job);
     let (next, wakers) = match &stream {
         Some(stream) => {
@@ -468,6 +481,9 @@ fn end(job: Arc<Job>, outcome: Result<()>) {
         None => (None, told.report(submission, outcome)),
     };
     wakers.into_iter().for_each(Waker::wake);
+    if let Some((serial, frames)) = named {
+        frames.forget_cores(serial);
+    }
     if let Some(next) = next {
         lock(&next.at).in_stream.1 = true;
         admit(next);

@@ -7,6 +7,7 @@
 //!
 //! The module knows no model: what is run is the trait `Work`.
 
+mod at_work;
 mod bound;
 mod frames;
 mod job;
@@ -34,7 +35,7 @@ use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use crate::device::{DeviceTensor, Error, ErrorCode, Result};
+use crate::device::{CoreSet, DeviceTensor, Error, ErrorCode, Result};
 
 pub(crate) use bound::Bound;
 pub(crate) use frames::{FrameOptions, Frames};
@@ -82,6 +83,8 @@ pub struct RunOptions {
     pub timeout: Option<Duration>,
     /// What matters most; as the model says where nothing is said.
     pub priority: Option<Priority>,
+    /// On which cores of the session's device it runs; as the session says where nothing is said.
+    pub cores: Option<CoreSet>,
     /// Behind which other runs it begins.
     pub stream: Option<Stream>,
     /// What is called exactly once for each submission, before who waits goes on. It may submit, and release
@@ -91,10 +94,11 @@ pub struct RunOptions {
 
 impl fmt::Debug for RunOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { timeout, priority, stream, on_done } = self;
+        let Self { timeout, priority, cores, stream, on_done } = self;
         f.debug_struct("RunOptions")
             .field("timeout", timeout)
             .field("priority", priority)
+            .field("cores", cores)
             .field("stream", stream)
             .field("on_done", &on_done.is_some())
             .finish()

@@ -1,29 +1,33 @@
-//! The queues of devices: each has a thread that runs what is submitted to it, what matters most first.
+//! The queues of devices: each has threads that run what is submitted to it on the cores that it wants, what matters most first.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::hint;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
+use super::at_work::{AtWork, Taken};
 use super::job::{self, Job};
 use super::sync::{AtomicUsize, Condvar, Mutex, SPIN, thread};
 use super::timer::Timer;
-use super::{Priority, lock};
+use super::{Priority, check_may_wait, lock};
 use crate::device::{Device, DeviceId, Devices, Error, ErrorCode, Result};
 
-/// The queues of all devices, whose threads start with the first run on each and end with the last handle of the queues.
+/// The queues of all devices, whose threads start with the first session that submits to each and end with the last handle of
+/// the queues.
 #[derive(Debug)]
 pub struct Queues {
     devices: Devices,
-    of: Mutex<BTreeMap<DeviceId, Worker>>,
+    of: Mutex<BTreeMap<DeviceId, Served>>,
     pub(super) timer: Timer,
 }
 
+/// A queue, and the threads that serve it: one for each core, as far as there may be as many runs.
 #[derive(Debug)]
-struct Worker {
+struct Served {
     queue: Arc<Queue>,
-    thread: Option<thread::JoinHandle<()>>,
+    by: Vec<thread::JoinHandle<()>>,
 }
 
 /// What waits for a device.
@@ -32,18 +36,28 @@ pub(super) struct Queue {
     pub(super) device: Device,
     waiting: Mutex<Waiting>,
     wake: Condvar,
+    /// Cores were given back, for who waits for that.
+    rested: Condvar,
     /// How many wait, for who looks without the lock.
     count: AtomicUsize,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Waiting {
     /// By priority, the highest first; each in the order of submission.
     jobs: [VecDeque<Arc<Job>>; Priority::COUNT],
-    /// How many may wait at once.
+    cores: AtWork,
+    /// How many may wait or be at work at once.
     room: usize,
+    /// How many may have named cores at once.
+    named_room: usize,
     is_closed: bool,
-    is_asleep: bool,
+    /// How many threads sleep.
+    asleep: usize,
+    /// Whether a thread looks for more without the lock.
+    is_looked: bool,
+    /// How many wait for cores to be given back.
+    syncing: usize,
 }
 
 impl Queues {
@@ -57,34 +71,67 @@ impl Queues {
         &self.devices
     }
 
-    /// The queue of a device, with its thread.
+    /// The queue of a device.
     pub(super) fn queue(&self, id: DeviceId) -> Result<Arc<Queue>> {
-        let mut of = lock(&self.of);
-        if let Some(worker) = of.get(&id) {
-            return Ok(Arc::clone(&worker.queue));
+        Ok(Arc::clone(&self.served(&mut lock(&self.of), id)?.queue))
+    }
+
+    fn served<'a>(
+        &self,
+        of: &'a mut BTreeMap<DeviceId, Served>,
+        id: DeviceId,
+    ) -> Result<&'a mut Served> {
+        match of.entry(id) {
+            Entry::Occupied(served) => Ok(served.into_mut()),
+            Entry::Vacant(free) => {
+                let queue = Arc::new(Queue::new(self.devices.get(id.kind, id.index)?));
+                Ok(free.insert(Served { queue, by: Vec::new() }))
+            }
         }
-        let device = self.devices.get(id.kind, id.index)?;
-        let queue = Arc::new(Queue {
-            device,
-            waiting: Mutex::default(),
-            wake: Condvar::new(),
-            count: AtomicUsize::new(0),
-        });
-        let served = Arc::clone(&queue);
-        let thread = thread::Builder::new().name(format!("udo-{id}")).spawn(move || served.serve());
-        let thread = thread.map_err(|error| {
-            let why = format!("the system gives no thread for the queue of {id}: {error}");
-            Error::new(ErrorCode::OutOfMemory, why)
-        })?;
-        of.insert(id, Worker { queue: Arc::clone(&queue), thread: Some(thread) });
-        Ok(queue)
+    }
+
+    /// Makes room in a device's queue for `more` runs at once, and threads for them, so that who submits does not. As many as `named` may
+    /// have named their cores.
+    pub(super) fn reserve(&self, id: DeviceId, more: usize, named: usize) -> Result<()> {
+        let mut of = lock(&self.of);
+        let Served { queue, by } = self.served(&mut of, id)?;
+        let cores = usize::try_from(queue.device.core_count()).unwrap_or(usize::MAX);
+        let wanted = queue.room().saturating_add(more).min(cores);
+        for _ in by.len()..wanted {
+            let (served, name) = (Arc::clone(queue), format!("udo-{id}"));
+            let thread = thread::Builder::new().name(name).spawn(move || served.serve());
+            by.push(thread.map_err(|error| {
+                let why = format!("the system gives no thread for the queue of {id}: {error}");
+                Error::new(ErrorCode::OutOfMemory, why)
+            })?);
+        }
+        queue.reserve(more, named);
+        Ok(())
+    }
+
+    /// Waits until the runs that were submitted before and have named this core of a device, or are at it, have ended or left it.
+    ///
+    /// # Errors
+    /// The device has no such core, or a callback waits.
+    pub fn sync_core(&self, device: &Device, core: u32) -> Result<()> {
+        check_may_wait()?;
+        let count = device.core_count();
+        if core >= count {
+            let why = format!("there is no core {core}: device {device} has {count}, from 0 on");
+            return Err(Error::new(ErrorCode::InvalidArgument, why));
+        }
+        let queue = lock(&self.of).get(&device.id()).map(|served| Arc::clone(&served.queue));
+        if let Some(queue) = queue {
+            queue.sync_core(core);
+        }
+        Ok(())
     }
 
     /// Has a device go away: runs on it and in its queue fail once each, and so does what is submitted from now on, until
     /// it is reset. For tests of programs that have to live with that.
     pub fn lose(&self, device: &Device) {
         device.set_lost(true);
-        let queue = lock(&self.of).get(&device.id()).map(|worker| Arc::clone(&worker.queue));
+        let queue = lock(&self.of).get(&device.id()).map(|served| Arc::clone(&served.queue));
         for job in queue.iter().flat_map(|queue| queue.drain()) {
             job::end_waiting(job, device.check_there());
         }
@@ -97,60 +144,115 @@ impl Queues {
 
     /// Takes a run out of whichever queue it waits in; whether it was in one.
     pub(super) fn remove(&self, job: &Arc<Job>) -> bool {
-        lock(&self.of).values().any(|worker| worker.queue.remove(job))
+        lock(&self.of).values().any(|served| served.queue.remove(job))
     }
 }
 
 impl Drop for Queues {
     fn drop(&mut self) {
         let mut of = lock(&self.of);
-        for worker in of.values_mut() {
-            worker.queue.close();
+        for served in of.values() {
+            served.queue.close();
         }
-        for worker in of.values_mut() {
-            let thread = worker.thread.take();
+        for thread in of.values_mut().flat_map(|served| served.by.drain(..)) {
             // The last handle may go on a thread of these.
-            let others = thread.filter(|thread| thread.thread().id() != thread::current().id());
-            // A panic of a worker was printed by it.
-            let _ended = others.map(thread::JoinHandle::join);
+            if thread.thread().id() != thread::current().id() {
+                // A panic of a thread was printed by it.
+                let _ended = thread.join();
+            }
         }
     }
 }
 
 impl Queue {
-    /// Makes room for as many runs more as may wait, so that who submits does not.
-    pub(super) fn reserve(&self, more: usize) {
+    fn new(device: Device) -> Self {
+        let waiting = Waiting {
+            jobs: Default::default(),
+            cores: AtWork::new(),
+            room: 0,
+            named_room: 0,
+            is_closed: false,
+            asleep: 0,
+            is_looked: false,
+            syncing: 0,
+        };
+        let (wake, rested) = (Condvar::new(), Condvar::new());
+        Self { device, waiting: Mutex::new(waiting), wake, rested, count: AtomicUsize::new(0) }
+    }
+
+    fn room(&self) -> usize {
+        lock(&self.waiting).room
+    }
+
+    fn reserve(&self, more: usize, named: usize) {
         let mut waiting = lock(&self.waiting);
-        let Waiting { jobs, room, .. } = &mut *waiting;
+        let Waiting { jobs, cores, room, named_room, .. } = &mut *waiting;
         *room += more;
+        *named_room += named;
         for jobs in jobs {
             jobs.reserve(room.saturating_sub(jobs.len()));
         }
+        // One that has ended is forgotten a little after the next may come.
+        cores.reserve(*room + 2 * *named_room);
     }
 
     /// Takes back what was reserved.
-    pub(super) fn release(&self, fewer: usize) {
-        lock(&self.waiting).room -= fewer;
+    pub(super) fn release(&self, fewer: usize, named: usize) {
+        let mut waiting = lock(&self.waiting);
+        waiting.room -= fewer;
+        waiting.named_room -= named;
     }
 
     pub(super) fn push(&self, job: Arc<Job>) {
-        let is_asleep = {
+        let wakes = {
             let mut waiting = lock(&self.waiting);
             if let Some(jobs) = waiting.jobs.get_mut(job.priority().place()) {
                 jobs.push_back(job);
             }
             self.count.fetch_add(1, Ordering::Release);
-            waiting.is_asleep
+            waiting.wakes_another()
         };
-        if is_asleep {
+        if wakes {
             self.wake.notify_one();
         }
+    }
+
+    /// Notes that a run that is submitted has named these cores: its number.
+    pub(super) fn name_cores(&self, cores: u64) -> u64 {
+        lock(&self.waiting).cores.enter(cores)
+    }
+
+    /// Notes that it has ended.
+    pub(super) fn forget_cores(&self, serial: u64) {
+        let mut waiting = lock(&self.waiting);
+        waiting.cores.leave(serial);
+        self.say_rested(&waiting);
+    }
+
+    fn say_rested(&self, waiting: &Waiting) {
+        if waiting.syncing > 0 {
+            self.rested.notify_all();
+        }
+    }
+
+    fn sync_core(&self, core: u32) {
+        let mut waiting = lock(&self.waiting);
+        let until = waiting.cores.next();
+        waiting.syncing += 1;
+        while waiting.cores.has_before(core, until) {
+            waiting = self.rested.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+        }
+        waiting.syncing -= 1;
     }
 
     fn remove(&self, job: &Arc<Job>) -> bool {
         let mut waiting = lock(&self.waiting);
         let is_removed = waiting.jobs.iter_mut().any(|jobs| super::remove(jobs, job));
         self.count.fetch_sub(usize::from(is_removed), Ordering::Relaxed);
+        // Cores that it waited for are there for those behind it.
+        if is_removed && waiting.wakes_another() {
+            self.wake.notify_one();
+        }
         is_removed
     }
 
@@ -167,27 +269,63 @@ impl Queue {
     }
 
     fn serve(&self) {
-        while let Some(job) = self.next() {
+        let mut before = None;
+        while let Some((job, taken)) = self.next(before) {
             job::proceed(job, self);
+            before = Some(taken);
         }
     }
 
-    /// What to run next, which it waits for; nothing once the queue is closed.
-    fn next(&self) -> Option<Arc<Job>> {
-        self.look();
+    /// Gives the cores of the run before back: what to run next, which it waits for, and its cores; nothing once the queue is closed.
+    fn next(&self, before: Option<Taken>) -> Option<(Arc<Job>, Taken)> {
         let mut waiting = lock(&self.waiting);
+        if let Some(taken) = before {
+            waiting.cores.give_back(taken);
+            self.say_rested(&waiting);
+        }
+        let mut has_looked = false;
         loop {
-            if let Some(job) = waiting.jobs.iter_mut().find_map(VecDeque::pop_front) {
-                self.count.fetch_sub(1, Ordering::Relaxed);
-                return Some(job);
+            if let Some(next) = self.pick(&mut waiting) {
+                if waiting.wakes_another() {
+                    self.wake.notify_one();
+                }
+                return Some(next);
             }
             if waiting.is_closed {
                 return None;
             }
-            waiting.is_asleep = true;
+            if !has_looked && !waiting.is_looked {
+                has_looked = true;
+                waiting.is_looked = true;
+                drop(waiting);
+                self.look();
+                waiting = lock(&self.waiting);
+                waiting.is_looked = false;
+                continue;
+            }
+            waiting.asleep += 1;
             waiting = self.wake.wait(waiting).unwrap_or_else(PoisonError::into_inner);
-            waiting.is_asleep = false;
+            waiting.asleep -= 1;
         }
+    }
+
+    /// Takes the first run for which there are cores.
+    fn pick(&self, waiting: &mut Waiting) -> Option<(Arc<Job>, Taken)> {
+        let Waiting { jobs, cores, .. } = waiting;
+        let mut left = cores.left(self.device.core_count());
+        for jobs in jobs {
+            for at in 0..jobs.len() {
+                if left.is_none() {
+                    return None;
+                }
+                let Some(wanted) = jobs.get(at).map(|job| job.wanted(&self.device)) else { break };
+                if let Some(got) = left.take(wanted) {
+                    self.count.fetch_sub(1, Ordering::Relaxed);
+                    return Some((jobs.remove(at)?, cores.begin(wanted, got)));
+                }
+            }
+        }
+        None
     }
 
     /// Looks for a while whether something comes.
@@ -201,6 +339,14 @@ impl Queue {
     }
 }
 
+impl Waiting {
+    /// Whether a thread that sleeps is to see to what waits, as none will look anyway.
+    fn wakes_another(&self) -> bool {
+        let waits = || self.jobs.iter().any(|jobs| !jobs.is_empty());
+        self.asleep > 0 && !self.is_looked && waits()
+    }
+}
+
 #[cfg(test)]
 #[cfg(not(loom))]
 mod tests {
@@ -211,12 +357,14 @@ mod tests {
     #[test]
     fn there_is_room_for_all_that_was_reserved() {
         let queues = Queues::new(Devices::default());
-        let queue = queues.queue(DeviceId { kind: CoreKind::Cpu, index: 0 }).unwrap();
-        queue.reserve(30);
-        queue.reserve(40);
+        let id = DeviceId { kind: CoreKind::Cpu, index: 0 };
+        queues.reserve(id, 30, 0).unwrap();
+        queues.reserve(id, 40, 5).unwrap();
+        let queue = queues.queue(id).unwrap();
         assert!(lock(&queue.waiting).jobs.iter().all(|jobs| jobs.capacity() >= 70));
-        queue.release(30);
-        queue.release(40);
-        assert_eq!(lock(&queue.waiting).room, 0);
+        queue.release(30, 0);
+        queue.release(40, 5);
+        let waiting = lock(&queue.waiting);
+        assert_eq!((waiting.room, waiting.named_room), (0, 0));
     }
 }

@@ -86,7 +86,8 @@ fn several(mut dice: Dice, runtime: &Runtime, mut sessions: [Session; 2], stream
             .then(|| Duration::from_micros(u64::try_from(dice.below(200)).unwrap()));
         let priority = [Priority::Low, Priority::Medium, Priority::High][dice.below(3)];
         let stream = streams.get(dice.below(4)).cloned();
-        let options = RunOptions { timeout, priority: Some(priority), stream, on_done: None };
+        let options =
+            RunOptions { timeout, priority: Some(priority), cores: None, stream, on_done: None };
         if dice.below(8) == 0 {
             let made = sessions[of].run_on(slice::from_ref(&inputs[given]), &[None]).unwrap();
             assert_eq!(elements::<f32>(&made[0]), right[of][given]);

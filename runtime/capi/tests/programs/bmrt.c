@@ -94,10 +94,17 @@ static void launch(bm_handle_t handle, void *runtime) {
     /* Memory of the program, as large as the network says; one that is smaller is refused. */
     const bm_net_info_t *info = bmrt_get_network_info(runtime, "two");
     for (int i = 0; i < 2; i++) CHECK(bm_malloc_device_byte(handle, &outputs[i].device_mem, (unsigned int)info->max_output_bytes[i]) == BM_SUCCESS);
-    const int core = 0, cores[2] = {0, 0};
+    /* Lists of cores are strict, and a core is waited for by its number. */
+    const int core = 0, cores[2] = {0, 0}, far = 64, below = -1;
     CHECK(bmrt_launch_tensor_multi_cores(runtime, "two", inputs, 2, outputs, 2, true, false, &core, 1));
     CHECK(bm_thread_sync_from_core(handle, 0) == BM_SUCCESS && holds(handle, &outputs[1], PRODUCT));
     CHECK(!bmrt_launch_tensor_multi_cores(runtime, "two", inputs, 2, outputs, 2, true, false, cores, 2));
+    CHECK(!bmrt_launch_tensor_multi_cores(runtime, "two", inputs, 2, outputs, 2, true, false, &far, 1));
+    CHECK(!bmrt_launch_tensor_multi_cores(runtime, "two", inputs, 2, outputs, 2, true, false, &below, 1));
+    CHECK(!bmrt_launch_tensor_multi_cores(runtime, "two", inputs, 2, outputs, 2, true, false, NULL, 1));
+    CHECK(!bmrt_pre_alloc_neuron_multi_cores(runtime, "two", 0, &far, 1) && bmrt_pre_alloc_neuron_multi_cores(runtime, "two", 0, &core, 1));
+    CHECK(bm_thread_sync_from_core(handle, 64) == BM_ERR_PARAM && bm_thread_sync_from_core(handle, -1) == BM_ERR_PARAM);
+    CHECK(bm_thread_sync_from_core(NULL, 0) == BM_ERR_PARAM);
     bm_tensor_t small[2] = {outputs[0], outputs[1]};
     CHECK(bm_malloc_device_byte(handle, &small[1].device_mem, 23) == BM_SUCCESS);
     CHECK(!bmrt_launch_tensor_ex(runtime, "two", inputs, 2, small, 2, true, false));

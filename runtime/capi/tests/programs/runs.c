@@ -72,10 +72,86 @@ static void run_long(const udo_runtime_t *runtime, udo_device_t *device) {
     free(elements);
 }
 
+/* Runs that name their cores, which are strict lists; a core is waited for by its number. */
+static void name_cores(const udo_runtime_t *runtime, const udo_model_t *model, udo_device_t *cpu) {
+    const uint32_t second[1] = {1}, twice[2] = {0, 0}, far[1] = {64}, missing[1] = {2}, both[2] = {0, 1};
+    udo_session_options_t asked = {sizeof asked, NULL, 1, 1, NULL, second, 1};
+    udo_session_t *session = NULL, *none = NULL;
+    uint32_t cores = 0;
+    DONE(udo_device_core_count(cpu, &cores));
+    CHECK(cores == 2);
+    DONE(udo_session_create(model, &asked, &session));
+    udo_tensor_t *x = tensor(cpu, 1), *y = tensor(cpu, 2), *made[2] = {NULL, NULL}, *sum = NULL;
+    const udo_tensor_t *inputs[2] = {x, y};
+    udo_run_options_t on_first = {sizeof on_first, 0, 0, NULL, NULL, NULL, twice, 1};
+    udo_run_t *run = NULL, *other = NULL;
+    DONE(udo_session_submit(session, inputs, 2, made, 2, NULL, &run));
+    DONE(udo_session_submit(session, inputs, 2, made, 2, &on_first, &other));
+    for (uint32_t core = 0; core < cores; core++) DONE(udo_device_sync_core(runtime, cpu, core));
+    bool is_done = false, is_other_done = false;
+    DONE(udo_run_is_done(run, &is_done));
+    DONE(udo_run_is_done(other, &is_other_done));
+    CHECK(is_done && is_other_done);
+    DONE(udo_run_output(other, 0, &sum));
+    holds(sum, 3, 2);
+    udo_tensor_release(sum);
+    udo_run_release(other);
+    udo_run_release(run);
+    run = NULL;
+    on_first.core_count = 2;
+    REFUSED(udo_session_submit(session, inputs, 2, made, 2, &on_first, &run), UDO_ERROR_INVALID_ARGUMENT, "core 0 twice");
+    asked.cores = far;
+    REFUSED(udo_session_create(model, &asked, &none), UDO_ERROR_INVALID_ARGUMENT, "core 64; devices have 64");
+    asked.cores = missing;
+    REFUSED(udo_session_create(model, &asked, &none), UDO_ERROR_INVALID_ARGUMENT, "core 2, and device cpu:0 has 2");
+    asked.cores = both;
+    asked.core_count = 2;
+    REFUSED(udo_session_create(model, &asked, &none), UDO_ERROR_INVALID_ARGUMENT, "2 cores, and the model is compiled for 1 threads");
+    asked.cores = NULL;
+    REFUSED(udo_session_create(model, &asked, &none), UDO_ERROR_INVALID_ARGUMENT, "options.cores is NULL");
+    REFUSED(udo_device_sync_core(runtime, cpu, 2), UDO_ERROR_INVALID_ARGUMENT, "there is no core 2");
+    CHECK(run == NULL && none == NULL);
+    udo_tensor_release(x);
+    udo_tensor_release(y);
+    udo_session_release(session);
+}
+
+/* B23: over tensors of the session's own, runs copy nothing. */
+static void run_over_own(const udo_model_t *model) {
+    const float first[6] = {1, 2, 3, 4, 5, 6};
+    udo_session_t *session = NULL;
+    udo_tensor_t *x = NULL, *y = NULL, *outputs[2] = {NULL, NULL}, *again = NULL, *none = NULL;
+    udo_run_t *run = NULL;
+    udo_copies_t copies;
+    DONE(udo_session_create(model, NULL, &session));
+    DONE(udo_session_io_input(session, 0, 0, &x));
+    DONE(udo_session_io_input(session, 0, 1, &y));
+    for (size_t i = 0; i < 2; i++) DONE(udo_session_io_output(session, 0, i, &outputs[i]));
+    DONE(udo_tensor_write(x, first, sizeof first));
+    DONE(udo_tensor_write(y, first, sizeof first));
+    const udo_tensor_t *inputs[2] = {x, y};
+    DONE(udo_session_submit(session, inputs, 2, outputs, 2, NULL, &run));
+    DONE(udo_run_wait(run));
+    DONE(udo_run_copies(run, &copies));
+    CHECK(copies.inputs == 0 && copies.outputs == 0 && copies.bytes == 0);
+    DONE(udo_session_io_output(session, 0, 0, &again));
+    holds(again, 2, 2);
+    REFUSED(udo_session_io_input(session, 1, 0, &none), UDO_ERROR_INVALID_ARGUMENT, "there is no stage 1");
+    REFUSED(udo_session_io_input(session, 0, 2, &none), UDO_ERROR_INVALID_ARGUMENT, "there is no input 2");
+    REFUSED(udo_session_io_output(session, 0, 2, &none), UDO_ERROR_INVALID_ARGUMENT, "there is no output 2");
+    CHECK(none == NULL);
+    udo_run_release(run);
+    udo_tensor_release(again);
+    udo_tensor_release(x);
+    udo_tensor_release(y);
+    for (int i = 0; i < 2; i++) udo_tensor_release(outputs[i]);
+    udo_session_release(session);
+}
+
 int main(int argc, char **argv) {
     CHECK(argc == 2);
     udo_device_spec_t specs[2] = {
-        {"cpu", 1, 0, 0, UDO_COHERENCE_COHERENT},
+        {"cpu", 1, 2, 0, UDO_COHERENCE_COHERENT},
         {"dsp:v68", 2, 0, 1 << 20, UDO_COHERENCE_NON_COHERENT},
     };
     udo_runtime_options_t with_devices = {sizeof with_devices, NULL, 0, specs, 2};
@@ -94,8 +170,10 @@ int main(int argc, char **argv) {
     udo_model_t *model = NULL;
     run_long(runtime, cpu);
     DONE(udo_model_load_file(runtime, argv[1], NULL, &model));
+    name_cores(runtime, model, cpu);
+    run_over_own(model);
     udo_session_t *session = NULL;
-    udo_session_options_t options = {sizeof options, NULL, 2, 1, NULL};
+    udo_session_options_t options = {sizeof options, NULL, 2, 1, NULL, NULL, 0};
     DONE(udo_session_create(model, &options, &session));
     DONE(udo_session_reserve(session));
 
@@ -108,7 +186,7 @@ int main(int argc, char **argv) {
     udo_stream_t *stream = NULL;
     DONE(udo_stream_create(&stream));
     const uint64_t minute_ns = 60000000000u;
-    udo_run_options_t told = {sizeof told, minute_ns, UDO_PRIORITY_MEDIUM, stream, count, &calls};
+    udo_run_options_t told = {sizeof told, minute_ns, UDO_PRIORITY_MEDIUM, stream, count, &calls, NULL, 0};
     DONE(udo_session_submit(session, inputs, 2, outputs, 2, &told, &run));
     DONE(udo_run_wait(run));
     CHECK(calls == 1 && last_code == UDO_ERROR_NONE);
@@ -127,7 +205,7 @@ int main(int argc, char **argv) {
 
     /* A launch that is recorded once and submitted many times, with what is in its inputs then. */
     udo_launch_t *launch = NULL;
-    udo_run_options_t in_stream = {sizeof in_stream, 0, UDO_PRIORITY_HIGH, stream, NULL, NULL};
+    udo_run_options_t in_stream = {sizeof in_stream, 0, UDO_PRIORITY_HIGH, stream, NULL, NULL, NULL, 0};
     DONE(udo_session_record(session, inputs, 2, outputs, 2, &in_stream, &launch));
     for (int round = 0; round < 100; round++) {
         float changed[6] = {(float)round, (float)round, (float)round, (float)round, (float)round, (float)round};
@@ -140,7 +218,7 @@ int main(int argc, char **argv) {
     /* Sessions that share a workspace take turns, and have as much memory as the largest. */
     udo_workspace_t *workspace = NULL;
     DONE(udo_workspace_create(&workspace));
-    udo_session_options_t in_turns = {sizeof in_turns, NULL, 1, 4, workspace};
+    udo_session_options_t in_turns = {sizeof in_turns, NULL, 1, 4, workspace, NULL, 0};
     udo_session_t *sharing[2] = {NULL, NULL};
     uint64_t of_one = 0, of_both = 1;
     DONE(udo_session_create(model, &in_turns, &sharing[0]));

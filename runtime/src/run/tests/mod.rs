@@ -1,5 +1,6 @@
 //! Runs of parts that tests make: gated, failing, endless.
 
+mod cores;
 mod ends;
 mod log;
 mod order;
@@ -111,14 +112,19 @@ impl Session {
 
     fn with(parts: &Parts, frames: usize, options: FrameOptions) -> Self {
         let dsp = DeviceSpec { count: 2, ..DeviceSpec::of(Core::DSP_V68) };
-        let devices = Devices::new(&[DeviceSpec::of(Core::CPU), dsp]).unwrap();
-        let queues = Queues::new(devices);
+        // One core, so that runs go one after the other.
+        let cpu = DeviceSpec { cores: 1, ..DeviceSpec::of(Core::CPU) };
+        let queues = Queues::new(Devices::new(&[cpu, dsp]).unwrap());
+        Self::on(&queues, parts, frames, options)
+    }
+
+    fn on(queues: &Arc<Queues>, parts: &Parts, frames: usize, options: FrameOptions) -> Self {
         let home = queues.devices().get(CoreKind::Cpu, 0).unwrap();
         let used = parts.0.iter().map(|(device, _)| *device).collect();
         let work = |_| Box::new(parts.clone()) as Box<dyn Work>;
         let work = (0..frames).map(work).collect();
-        let frames = Frames::new(work, &queues, used, options).unwrap();
-        Self { queues, frames, home }
+        let frames = Frames::new(work, queues, used, options).unwrap();
+        Self { queues: Arc::clone(queues), frames, home }
     }
 
     /// One part on the CPU.

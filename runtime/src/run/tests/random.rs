@@ -80,8 +80,13 @@ fn several(
         let timeout = (dice.below(3) == 0)
             .then(|| Duration::from_micros(u64::try_from(dice.below(60)).unwrap()));
         let stream = streams.get(dice.below(4)).cloned();
-        let options =
-            RunOptions { timeout, priority: Some(priority), stream, on_done: Some(on_done) };
+        let options = RunOptions {
+            timeout,
+            priority: Some(priority),
+            cores: None,
+            stream,
+            on_done: Some(on_done),
+        };
         let (launch, input, output) = session.record(options);
         let run = launch.submit().unwrap();
         let is_cancelled = dice.below(4) == 0;

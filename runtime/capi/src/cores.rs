@@ -1,0 +1,45 @@
+//! Cores of devices.
+
+use std::mem::MaybeUninit;
+
+use udo_runtime::device::{CoreSet, Result};
+
+use crate::device::Device;
+use crate::error::Error;
+use crate::ffi::{Indices, guard, need};
+use crate::runtime::Runtime;
+
+/// The cores that options list; none is for whichever are free.
+pub(crate) fn listed(cores: Indices, count: usize) -> Result<Option<CoreSet>> {
+    if count == 0 {
+        return Ok(None);
+    }
+    CoreSet::of(cores.get(count, "options.cores")?).map(Some)
+}
+
+/// How many cores a device has, whose numbers are from 0 on.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_device_core_count(
+    device: Option<&Device>,
+    out: Option<&mut MaybeUninit<u32>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (device, out) = (need(device, "device")?, need(out, "out")?);
+        out.write(device.device.core_count());
+        Ok(())
+    })
+}
+
+/// Waits until the submitted runs that have named a core of a device, or are at work on it, have ended or left it; not for those that
+/// are submitted meanwhile.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_device_sync_core(
+    runtime: Option<&Runtime>,
+    device: Option<&Device>,
+    core: u32,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (runtime, device) = (need(runtime, "runtime")?, need(device, "device")?);
+        runtime.0.sync_core(&device.device, core)
+    })
+}
