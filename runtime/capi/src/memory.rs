@@ -92,6 +92,19 @@ pub extern "C" fn udo_memory_size(
     })
 }
 
+/// The device of a memory, as a handle of its own.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_memory_device(
+    memory: Option<&Memory>,
+    out: Option<&mut MaybeUninit<Option<Box<Device>>>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (memory, out) = (need(memory, "memory")?, need(out, "out")?);
+        hand_out(out, Device::of(memory.0.device().clone()));
+        Ok(())
+    })
+}
+
 /// Copies bytes of a memory, from `offset` on, to the host. All are there when it returns.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_memory_read(

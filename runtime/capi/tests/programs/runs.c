@@ -126,6 +126,15 @@ static void run_over_own(const udo_model_t *model) {
     DONE(udo_session_create(model, NULL, &session));
     DONE(udo_session_io_input(session, 0, 0, &x));
     DONE(udo_session_io_input(session, 0, 1, &y));
+    udo_memory_t *memory = NULL;
+    udo_device_t *device = NULL;
+    udo_device_kind_t kind = 0;
+    DONE(udo_tensor_memory(x, &memory));
+    DONE(udo_memory_device(memory, &device));
+    DONE(udo_device_kind(device, &kind));
+    CHECK(kind == UDO_DEVICE_CPU);
+    udo_device_release(device);
+    udo_memory_release(memory);
     for (size_t i = 0; i < 2; i++) DONE(udo_session_io_output(session, 0, i, &outputs[i]));
     DONE(udo_tensor_write(x, first, sizeof first));
     DONE(udo_tensor_write(y, first, sizeof first));
