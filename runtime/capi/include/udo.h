@@ -484,7 +484,7 @@ typedef struct {
     const char *core;
     // How many.
     uint32_t count;
-    // Cores of each; 0 is for one.
+    // Cores of each, at most 64; 0 is for as many as this process may use of the CPU's, and for one of others.
     uint32_t cores;
     // Bytes of each one's memory; 0 is for what the machine has.
     uint64_t memory_bytes;
@@ -604,6 +604,10 @@ typedef struct {
     udo_done_fn_t on_done;
     // What it is called with.
     void *user;
+    // The numbers of the cores that it is on, of the session's device; NULL is for what the session says.
+    const uint32_t *cores;
+    // How many there are.
+    size_t core_count;
 } udo_run_options_t;
 
 // What a runtime is made of. NULL in its place, or zeros, are the defaults.
@@ -633,6 +637,11 @@ typedef struct {
     uint32_t depth;
     // Whose arenas and scratch runs use, in turns with other sessions; NULL is for memory of its own.
     const udo_workspace_t *workspace;
+    // The numbers of the cores that submitted runs are on, as many as the model has threads: those of the device of the core that the
+    // model prefers. NULL is for whichever are free.
+    const uint32_t *cores;
+    // How many there are.
+    size_t core_count;
 } udo_session_options_t;
 
 #ifdef __cplusplus
@@ -704,6 +713,9 @@ udo_error_t *udo_memory_alloc(const udo_device_t *device,
 
 // Counts the bytes of a memory or view.
 udo_error_t *udo_memory_size(const udo_memory_t *memory, uint64_t *out);
+
+// The device of a memory, as a handle of its own.
+udo_error_t *udo_memory_device(const udo_memory_t *memory, udo_device_t **out);
 
 // Copies bytes of a memory, from `offset` on, to the host. All are there when it returns.
 udo_error_t *udo_memory_read(const udo_memory_t *memory, uint64_t offset, void *into, size_t len);
@@ -1143,6 +1155,19 @@ udo_error_t *udo_session_reserve(const udo_session_t *session);
 // Takes the memory that submitted runs of one stage need. A session of a model, or of one stage, has stage 0 alone.
 udo_error_t *udo_session_reserve_stage(const udo_session_t *session,
                                        size_t stage);
+
+// A tensor of a session's own for an input of one of its stages, in memory of the session's device: the same at each call, for as long
+// as the shapes are. Runs over such tensors copy nothing where that memory is coherent.
+udo_error_t *udo_session_io_input(const udo_session_t *session,
+                                  size_t stage,
+                                  size_t index,
+                                  udo_tensor_t **out);
+
+// The same for an output.
+udo_error_t *udo_session_io_output(const udo_session_t *session,
+                                   size_t stage,
+                                   size_t index,
+                                   udo_tensor_t **out);
 
 // Runs a model over tensors, in the order of its inputs and outputs, and returns when the outputs are there. An output that
 // is NULL becomes a new tensor, which the caller owns; one that is not is written, and takes the result's shape. It must not

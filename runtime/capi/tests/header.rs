@@ -147,7 +147,8 @@ fn made() -> String {
     }
     config.export.include = REACHED.iter().map(|name| (*name).to_owned()).collect();
     let builder = Builder::new().with_config(config);
-    let sources = ["codes", "error", "runtime", "device", "memory", "fd", "spec", "tensor"];
+    let sources =
+        ["codes", "error", "runtime", "device", "cores", "memory", "fd", "spec", "tensor"];
     let sources = sources
         .into_iter()
         .chain(["model", "cached", "report", "network", "graph", "session", "run"]);

@@ -11,7 +11,7 @@ use udo_api::{
     Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema,
     PackageV1, Param, Port,
 };
-use udo_runtime::device::{Devices, ErrorCode};
+use udo_runtime::device::{DeviceSpec, Devices, ErrorCode};
 use udo_runtime::model::Options;
 use udo_runtime::registry::Registry;
 use udo_runtime::run::{Callback, Priority, RunOptions, SharedWorkspace};
@@ -129,9 +129,13 @@ fn open(gate: usize, count: u32) {
 }
 
 fn runtime() -> Runtime {
+    runtime_on(Devices::default())
+}
+
+fn runtime_on(devices: Devices) -> Runtime {
     let mut registry = Registry::builtin().unwrap();
     registry.add_static(&PACKAGE).unwrap();
-    Runtime::of(registry, Devices::default())
+    Runtime::of(registry, devices)
 }
 
 fn text(gate: usize) -> String {
@@ -338,7 +342,9 @@ fn b19_a_callback_does_not_wait_for_a_workspace() {
 
 #[test]
 fn runs_that_do_not_say_what_matters_have_the_priority_of_their_model() {
-    let runtime = runtime();
+    // One core, so that runs go one after the other.
+    let one = DeviceSpec { cores: 1, ..DeviceSpec::of(Core::CPU) };
+    let runtime = runtime_on(Devices::new(&[one]).unwrap());
     let cpu = cpu(&runtime);
     let at_work = compile(&runtime, &text(10), &Options::default());
     let x = on(&cpu, &[2], &[1.0f32, -2.0]);

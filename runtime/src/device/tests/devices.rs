@@ -1,5 +1,8 @@
 //! Devices, and the books of their memory.
 
+use std::num::NonZero;
+use std::thread;
+
 use udo_api::{Core, CoreKind};
 
 use super::{device_of, refused};
@@ -25,7 +28,9 @@ fn there_is_one_device_of_each_kind_by_default() {
         assert_eq!(device.capabilities(), Capabilities { can_map: true, can_share });
         assert_eq!(device.coherence(), Coherence::Coherent);
         assert_eq!(device.versions().abi, udo_api::abi::ABI_VERSION);
-        assert_eq!(device.core_count(), 1);
+        let of_host = thread::available_parallelism().map_or(1, NonZero::get).min(64);
+        let cores = if device.kind() == CoreKind::Cpu { of_host } else { 1 };
+        assert_eq!(usize::try_from(device.core_count()), Ok(cores));
     }
 }
 
@@ -57,8 +62,11 @@ fn devices_of_one_kind_are_numbered_over_all_specs() {
 
 #[test]
 fn devices_that_cannot_be_are_refused() {
-    let coreless = DeviceSpec { cores: 0, ..DeviceSpec::of(Core::GPU) };
-    refused(Devices::new(&[coreless]), ErrorCode::InvalidArgument, "wanted at least 1");
+    for cores in [0, 65] {
+        let spec = DeviceSpec { cores, ..DeviceSpec::of(Core::GPU) };
+        let wanted = format!("has {cores} cores, wanted 1 to 64");
+        refused(Devices::new(&[spec]), ErrorCode::InvalidArgument, &wanted);
+    }
     let coherence = Coherence::NonCoherent { seed: None };
     let cpu = DeviceSpec { coherence, ..DeviceSpec::of(Core::CPU) };
     refused(Devices::new(&[cpu]), ErrorCode::InvalidArgument, "the host's own");
