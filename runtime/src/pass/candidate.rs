@@ -78,11 +78,18 @@ impl<'a> Candidate<'a> {
 
     /// The domain and the name of its operator, if that is a built-in one.
     pub fn full_op(&self) -> Option<(&'static str, &'static str)> {
-        let own = self.registry.is_builtin(self.bound.package)
-            && !self.bound.is_alias
-            && !self.bound.is_folded;
+        self.any_op().filter(|_| !self.bound.is_folded)
+    }
+
+    /// As [`Candidate::op`], also of a node that is computed before any run.
+    pub fn op_or_folded(&self) -> Option<&'static str> {
+        self.any_op().and_then(|(domain, op)| domain.is_empty().then_some(op))
+    }
+
+    fn any_op(&self) -> Option<(&'static str, &'static str)> {
+        let is_own = self.registry.is_builtin(self.bound.package) && !self.bound.is_alias;
         let schema = self.bound.op.schema();
-        own.then(|| (schema.domain(), schema.name()))
+        is_own.then(|| (schema.domain(), schema.name()))
     }
 
     /// What its operator says of itself.

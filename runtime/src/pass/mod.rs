@@ -22,7 +22,8 @@ pub use candidate::{Candidate, Fusion, Host};
 pub use extent::Extent;
 pub use extents::Extents;
 use patterns::{
-    activations, attention, epilogue, layer_norm, layouts, pads, qdq, rms_norm, same, scales,
+    activations, attention, epilogue, layer_norm, layouts, pads, qdq, quantized, rms_norm, same,
+    scales,
 };
 pub use replace::{Operand, Replacement};
 use uses::Uses;
@@ -97,6 +98,11 @@ pub const PASSES: &[Pass] = &[
         name: "pads",
         does: "has convolutions and poolings pad by themselves",
         rewrite: Rewrite::Pattern(pads::find),
+    },
+    Pass {
+        name: "quantized",
+        does: "puts operators on quantized values in the place of those on numbers between dequantize and quantize nodes",
+        rewrite: Rewrite::Pattern(quantized::find),
     },
     Pass {
         name: ENCODINGS,

@@ -23,9 +23,16 @@ pub struct Replacement {
     pub inputs: Vec<Operand>,
     /// Its attributes.
     pub attrs: Vec<(&'static str, Attr)>,
+    /// Values before the candidate that others may read as well: what makes them stays for those.
+    pub shared: Vec<ValueId>,
 }
 
 impl Replacement {
+    /// A node without attributes.
+    pub fn new(domain: &'static str, op: &'static str, inputs: Vec<Operand>) -> Self {
+        Self { domain, op, inputs, attrs: Vec::new(), shared: Vec::new() }
+    }
+
     /// The candidate's own node once more, to be changed.
     pub fn of(node: &Candidate<'_>) -> Option<Self> {
         let (bound, schema) = (node.node(), node.node().op.schema());
@@ -36,7 +43,8 @@ impl Replacement {
             Some((names.find(|known| known == name)?, attr.clone()))
         };
         let attrs = bound.node.attrs.iter().map(attr).collect::<Option<_>>()?;
-        Some(Self { domain: schema.domain(), op: schema.name(), inputs, attrs })
+        let shared = Vec::new();
+        Some(Self { domain: schema.domain(), op: schema.name(), inputs, attrs, shared })
     }
 
     /// Sets an attribute.
@@ -71,7 +79,7 @@ pub(super) fn apply(
     let Ok(root) = graph.node(id) else { return false };
     let [Some(output)] = root.node.outputs[..] else { return false };
     let name = root.node.name.clone();
-    let Replacement { domain, op, inputs, attrs } = replacement;
+    let Replacement { domain, op, inputs, attrs, .. } = replacement;
     let values = graph.values.len();
     let inputs = inputs.into_iter().enumerate().map(|(port, operand)| match operand {
         Operand::Absent => None,
@@ -105,7 +113,7 @@ pub(super) fn apply(
 }
 
 /// The nodes by which the candidate comes from the new node's inputs, if nobody else reads what they make. What computes
-/// integers of extents stays for others who read those.
+/// integers of extents, or values that may be shared, stays for others who read those.
 fn inside(
     graph: &TypedGraph,
     uses: &Uses,
@@ -140,7 +148,9 @@ fn inside(
         if made(id).all(|&value| uses.is_within(value, |id| is_one(&inside, id))) {
             continue;
         }
-        if !made(id).all(|&value| uses.extents().are_ints(value)) {
+        let may_stay =
+            |value: &ValueId| uses.extents().are_ints(*value) || replacement.shared.contains(value);
+        if !made(id).all(may_stay) {
             return None;
         }
         inside.remove(&id);

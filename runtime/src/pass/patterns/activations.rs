@@ -135,7 +135,7 @@ fn swish(x: ValueId, alpha: f64) -> Replacement {
 }
 
 fn activation(op: &'static str, x: ValueId, attrs: Vec<(&'static str, Attr)>) -> Replacement {
-    Replacement { domain: "", op, inputs: vec![Operand::Value(x)], attrs }
+    Replacement { attrs, ..Replacement::new("", op, vec![Operand::Value(x)]) }
 }
 
 /// Whether a node's input is `x` times a number, or divided by its inverse.

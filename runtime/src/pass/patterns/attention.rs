@@ -203,7 +203,7 @@ impl<'a> Steps<'a> {
         }
         let inputs = inputs.into_iter().chain(self.mask).map(Operand::Value).collect();
         let domain = if self.is_zeroed { "udo" } else { "" };
-        Replacement { domain, op: "Attention", inputs, attrs }
+        Replacement { attrs, ..Replacement::new(domain, "Attention", inputs) }
     }
 }
 

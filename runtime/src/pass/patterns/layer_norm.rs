@@ -64,13 +64,11 @@ impl Rows {
         let axis = -i64::try_from(self.dims.len()).unwrap_or(1);
         let inputs = [Operand::Value(self.x), scale].into_iter().chain(bias);
         Replacement {
-            domain: "",
-            op: "LayerNormalization",
-            inputs: inputs.collect(),
             attrs: vec![
                 ("axis", Attr::Int(axis)),
                 ("epsilon", Attr::Float(f64::from(self.epsilon))),
             ],
+            ..Replacement::new("", "LayerNormalization", inputs.collect())
         }
     }
 }

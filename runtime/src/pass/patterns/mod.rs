@@ -8,6 +8,7 @@ pub(super) mod layer_norm;
 pub(super) mod layouts;
 pub(super) mod pads;
 pub(super) mod qdq;
+pub(super) mod quantized;
 pub(super) mod rms_norm;
 mod rows;
 pub(super) mod same;

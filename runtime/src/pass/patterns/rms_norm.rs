@@ -15,10 +15,8 @@ pub(in crate::pass) fn find(node: &Candidate<'_>) -> Option<Replacement> {
         let scale = vector(node, scale, &dims)?;
         let axis = -i64::try_from(dims.len()).ok()?;
         Some(Replacement {
-            domain: "",
-            op: "RMSNormalization",
-            inputs: vec![Operand::Value(of), scale],
             attrs: vec![("axis", Attr::Int(axis)), ("epsilon", Attr::Float(f64::from(epsilon)))],
+            ..Replacement::new("", "RMSNormalization", vec![Operand::Value(of), scale])
         })
     })
 }

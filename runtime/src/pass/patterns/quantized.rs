@@ -1,0 +1,280 @@
+//! Operators on quantized values, in the place of those on numbers that lie between steps that make numbers of such values and
+//! the one that quantizes again.
+
+use udo_api::{DType, Facts, Shape, resolve_axis};
+
+use crate::graph::{Attr, ValueId};
+use crate::memory::Tensor;
+use crate::pass::{Candidate, Operand, Replacement};
+
+/// The domain of most operators on quantized values.
+const MICROSOFT: &str = "com.microsoft";
+
+/// The operator set from which on `Softmax` goes along one axis.
+const ONE_AXIS: i64 = 13;
+
+/// The most that a bias may be, so that sums with it stay sums.
+const MOST_BIAS: f64 = (1u32 << 30) as f64;
+
+/// The operator on quantized values that ends at this node.
+pub(in crate::pass) fn find(node: &Candidate<'_>) -> Option<Replacement> {
+    let result = Some(node).filter(|node| node.op() == Some("QuantizeLinear"))?;
+    let result = Encoded::of(result, node.output().dtype()?, None)?.for_all()?;
+    let of = result.unclipped(node.before(0)?)?;
+    let group = Group { of, result };
+    match of.op()? {
+        "Add" => group.of_operands("QLinearAdd", 2),
+        "AveragePool" => group.of_operands("QLinearAveragePool", 1),
+        "Concat" => group.joined(),
+        "Conv" => group.convolved(),
+        "Gemm" => group.gemm(),
+        "GlobalAveragePool" => group.of_operands("QLinearGlobalAveragePool", 1),
+        "LeakyRelu" => group.of_operands("QLinearLeakyRelu", 1),
+        "MatMul" => group.multiplied(),
+        "Mul" => group.of_operands("QLinearMul", 2),
+        "Sigmoid" => group.of_operands("QLinearSigmoid", 1),
+        "Softmax" => group.shares(),
+        _ => group.moved(),
+    }
+}
+
+/// How numbers are stored as 8-bit values: the node that says so, and what it says.
+struct Encoded<'a> {
+    node: Candidate<'a>,
+    dtype: DType,
+    /// The stored values, of numbers that are made of such.
+    values: Option<ValueId>,
+    scales: &'a [f32],
+    zeros: Vec<i32>,
+    /// The axis that scales lie along; none where there is one for all.
+    axis: Option<usize>,
+}
+
+impl<'a> Encoded<'a> {
+    /// What a quantize or dequantize node says.
+    fn of(node: &Candidate<'a>, dtype: DType, values: Option<ValueId>) -> Option<Self> {
+        let scales = node.constant::<f32>(1)?;
+        let zeros = match (node.input_id(2), dtype) {
+            (None, DType::U8 | DType::I8 | DType::I32) => vec![0],
+            (Some(_), DType::U8) => node.constant::<u8>(2)?.iter().map(|&z| z.into()).collect(),
+            (Some(_), DType::I8) => node.constant::<i8>(2)?.iter().map(|&z| z.into()).collect(),
+            (Some(_), DType::I32) => node.constant::<i32>(2)?.to_vec(),
+            _ => return None,
+        };
+        let are_numbers = scales.iter().all(|scale| scale.is_normal() && *scale > 0.0);
+        let is_plain = node.int("block_size") == Some(0) && are_numbers;
+        let axis = match scales {
+            [_] => None,
+            _ => Some(resolve_axis(node.int("axis")?, node.input(0).rank())?),
+        };
+        is_plain.then_some(Self { node: *node, dtype, values, scales, zeros, axis })
+    }
+
+    /// The same, if it is one scale for all.
+    fn for_all(self) -> Option<Self> {
+        let is_value = matches!(self.dtype, DType::U8 | DType::I8);
+        (self.axis.is_none() && is_value).then_some(self)
+    }
+
+    fn is_as(&self, other: &Self) -> bool {
+        let bits = |of: &Self| of.scales.first().map(|scale| scale.to_bits());
+        self.dtype == other.dtype && bits(self) == bits(other) && self.zeros == other.zeros
+    }
+
+    /// The node that makes the numbers which are stored, where those between cut off what cannot be stored anyway. Quantizing keeps
+    /// order, so a bound changes nothing where it is stored as the least or the largest value.
+    fn unclipped(&self, node: Candidate<'a>) -> Option<Candidate<'a>> {
+        let (least, most) = match self.dtype {
+            DType::U8 => (0, 255),
+            _ => (-128, 127),
+        };
+        let (&[scale], &[zero]) = (self.scales, self.zeros.as_slice()) else { return None };
+        let stored = |bound: f32| (bound / scale).round_ties_even() + zero as f32;
+        let bound = |port: usize| match node.input_id(port) {
+            None => Some(None),
+            Some(_) => node.scalar(port).map(Some),
+        };
+        let (low, high) = match node.op()? {
+            "Relu" => (Some(0.0), None),
+            "Clip" => (bound(1)?, bound(2)?),
+            _ => return Some(node),
+        };
+        let is_cut = low.is_none_or(|low| stored(low) <= least as f32)
+            && high.is_none_or(|high| stored(high) >= most as f32);
+        is_cut.then(|| node.before(0)).flatten()
+    }
+
+    fn scale(&self) -> Option<Operand> {
+        self.node.input_id(1).map(Operand::Value)
+    }
+
+    fn zero(&self) -> Option<Operand> {
+        if let Some(zero) = self.node.input_id(2) {
+            return Some(Operand::Value(zero));
+        }
+        Tensor::zeros(self.dtype, Shape::SCALAR).ok().map(Operand::Constant)
+    }
+
+    /// Scale and zero point.
+    fn numbers(&self) -> Option<[Operand; 2]> {
+        Some([self.scale()?, self.zero()?])
+    }
+
+    /// Values, scale and zero point.
+    fn triple(&self) -> Option<[Operand; 3]> {
+        let [scale, zero] = self.numbers()?;
+        Some([Operand::Value(self.values?), scale, zero])
+    }
+}
+
+/// An operator on numbers whose result is quantized.
+struct Group<'a> {
+    of: Candidate<'a>,
+    result: Encoded<'a>,
+}
+
+impl<'a> Group<'a> {
+    /// What an operand is made of.
+    fn operand(&self, port: usize) -> Option<Encoded<'a>> {
+        let node = self.of.maker(port)?;
+        let is_it = node.op_or_folded() == Some("DequantizeLinear");
+        let dtype = node.input(0).dtype().filter(|_| is_it)?;
+        Encoded::of(&node, dtype, node.input_id(0))
+    }
+
+    /// An operand of one scale.
+    fn activation(&self, port: usize) -> Option<Encoded<'a>> {
+        self.operand(port)?.for_all()
+    }
+
+    /// An operand of one scale, or of one for each result, which lie along `axis`.
+    fn weights(&self, port: usize, axis: usize) -> Option<Encoded<'a>> {
+        let weights = self.operand(port)?;
+        let is_value = matches!(weights.dtype, DType::U8 | DType::I8);
+        let fits = weights.axis.is_none_or(|own| own == axis);
+        (is_value && fits).then_some(weights)
+    }
+
+    /// The operator that does the same, with the attributes that it shares.
+    fn by(
+        &self,
+        domain: &'static str,
+        op: &'static str,
+        inputs: Vec<Operand>,
+    ) -> Option<Replacement> {
+        let Replacement { attrs, .. } = Replacement::of(&self.of)?;
+        // Numbers that others read as well go on being made.
+        let shared = self.of.node().node.inputs.iter().flatten().copied().collect();
+        Some(Replacement { domain, op, inputs, attrs, shared })
+    }
+
+    /// An operator of `count` operands of one scale each, and of as many inputs.
+    fn of_operands(&self, op: &'static str, count: usize) -> Option<Replacement> {
+        let mut inputs = Vec::new();
+        for port in 0..count {
+            let operand = self.activation(port)?;
+            if operand.dtype != self.result.dtype {
+                return None;
+            }
+            inputs.extend(operand.triple()?);
+        }
+        inputs.extend(self.result.numbers()?);
+        self.by(MICROSOFT, op, inputs)
+    }
+
+    fn shares(&self) -> Option<Replacement> {
+        let mut shares = self.of_operands("QLinearSoftmax", 1)?;
+        shares.set("opset", Attr::Int(ONE_AXIS));
+        Some(shares)
+    }
+
+    fn joined(&self) -> Option<Replacement> {
+        let mut inputs: Vec<_> = self.result.numbers()?.into();
+        for port in 0..self.of.node().node.inputs.len() {
+            inputs.extend(self.activation(port)?.triple()?);
+        }
+        self.by(MICROSOFT, "QLinearConcat", inputs)
+    }
+
+    fn convolved(&self) -> Option<Replacement> {
+        let (x, w) = (self.activation(0)?, self.weights(1, 0)?);
+        let channels = self.of.input(1).shape().first().copied()?;
+        let bias = self.bias(2, (&x, &w), channels)?;
+        let mut inputs: Vec<_> = x.triple()?.into_iter().chain(w.triple()?).collect();
+        inputs.extend(self.result.numbers()?);
+        inputs.extend(bias);
+        self.by("", "QLinearConv", inputs)
+    }
+
+    fn multiplied(&self) -> Option<Replacement> {
+        let columns = self.of.input(1).rank().checked_sub(1)?;
+        let (a, b) = (self.activation(0)?, self.weights(1, columns)?);
+        if b.axis.is_some() && columns != 1 {
+            return None;
+        }
+        let mut inputs: Vec<_> = a.triple()?.into_iter().chain(b.triple()?).collect();
+        inputs.extend(self.result.numbers()?);
+        self.by("", "QLinearMatMul", inputs)
+    }
+
+    fn gemm(&self) -> Option<Replacement> {
+        let is_one = |name: &str| {
+            self.of.float(name).is_some_and(|factor| factor.to_bits() == 1f64.to_bits())
+        };
+        let is_plain = is_one("alpha") && (is_one("beta") || self.of.input_id(2).is_none());
+        let columns = usize::from(self.of.int("transB")? == 0);
+        let (a, b) = (self.activation(0).filter(|_| is_plain)?, self.weights(1, columns)?);
+        let count = self.of.input(1).shape().get(columns).copied()?;
+        let bias = self.bias(2, (&a, &b), count)?;
+        let mut inputs: Vec<_> = a.triple()?.into_iter().chain(b.triple()?).collect();
+        inputs.push(bias.unwrap_or(Operand::Absent));
+        inputs.extend(self.result.numbers()?);
+        let mut product = self.by(MICROSOFT, "QGemm", inputs)?;
+        product.attrs.retain(|(name, _)| *name != "beta");
+        Some(product)
+    }
+
+    /// What only moves or chooses values does the same to those that are stored.
+    fn moved(&self) -> Option<Replacement> {
+        let samples = self.of.op() == Some("Resize") && self.of.text("mode") != Some("nearest");
+        let moves = self.of.facts().has(Facts::SAME_ENCODING) && !samples && self.of.makes_one();
+        let x = self.activation(0).filter(|x| moves && x.is_as(&self.result))?;
+        let mut moved = Replacement::of(&self.of)?;
+        *moved.inputs.first_mut()? = Operand::Value(x.values?);
+        moved.shared.extend(self.of.input_id(0));
+        Some(moved)
+    }
+
+    /// A bias as it is added to sums of products, for one of `count` results each: no number of the model is changed by more than half
+    /// of what a product of values of one stands for.
+    #[expect(clippy::option_option, reason = "no bias is not the same as one that is none such")]
+    fn bias(
+        &self,
+        port: usize,
+        (x, w): (&Encoded<'_>, &Encoded<'_>),
+        count: usize,
+    ) -> Option<Option<Operand>> {
+        if self.of.input_id(port).is_none() {
+            return Some(None);
+        }
+        let products: Vec<f32> = w.scales.iter().map(|scale| scale * x.scales[0]).collect();
+        if let Some(stored) = self.operand(port).filter(|stored| stored.dtype == DType::I32)
+            && stored.zeros.iter().all(|&zero| zero == 0)
+            && stored.scales.len() == products.len()
+            && stored.scales.iter().zip(&products).all(|(a, b)| a.to_bits() == b.to_bits())
+        {
+            return Some(Some(Operand::Value(stored.values?)));
+        }
+        let numbers = self.of.constant::<f32>(port)?;
+        let fits = numbers.len() == count && self.of.input(port).shape().last() == Some(&count);
+        let scales = products.iter().cycle().filter(|_| fits);
+        let ints = numbers.iter().zip(scales).map(|(&number, &scale)| {
+            let sum = (f64::from(number) / f64::from(scale)).round_ties_even();
+            #[expect(clippy::cast_possible_truncation, reason = "it is below")]
+            (sum.abs() < MOST_BIAS).then_some(sum as i32)
+        });
+        let ints = ints.collect::<Option<Vec<i32>>>()?;
+        let shape = self.of.input(port).full_shape();
+        Some(Some(Operand::Constant(Tensor::of(shape, &ints).ok()?)))
+    }
+}
