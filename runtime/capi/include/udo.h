@@ -705,6 +705,15 @@ udo_error_t *udo_device_memory_stats(const udo_device_t *device, udo_memory_stat
 // Releases a handle of a device; NULL is fine.
 void udo_device_release(udo_device_t *device);
 
+// How many cores a device has, whose numbers are from 0 on.
+udo_error_t *udo_device_core_count(const udo_device_t *device, uint32_t *out);
+
+// Waits until the submitted runs that have named a core of a device, or are at work on it, have ended or left it; not for those that
+// are submitted meanwhile.
+udo_error_t *udo_device_sync_core(const udo_runtime_t *runtime,
+                                  const udo_device_t *device,
+                                  uint32_t core);
+
 // Allocates bytes of a device's memory.
 udo_error_t *udo_memory_alloc(const udo_device_t *device,
                               uint64_t size,
