@@ -1,0 +1,314 @@
+#!/usr/bin/env python3
+"""Runs operators between dequantize and quantize nodes, and compares with what the nodes say and with ONNX Runtime.
+
+Each kind has random groups: their sizes, scales, zero points and values. Convolutions and products have to be what the sum of
+integers, one ratio of scales in f32 and one rounding to even make, bit for bit. All have to lie within a step of ONNX Runtime's, of the nodes as
+they are and of what it makes of them, and all but a thousandth of their values have to be equal to the latter.
+
+    python tests/peers/groups.py --udo target/release/udo [--groups 200] [--seed 1] [--only KIND]
+
+needs: numpy, onnx, onnxruntime
+"""
+import argparse
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+
+OPSET = 17
+PER_MODEL = 20
+MOST_UNEQUAL = 1e-3
+LEVELS = onnxruntime.GraphOptimizationLevel
+
+
+class Groups:
+    """A model of groups of one kind, what is fed to it, and what sums of integers make of it."""
+
+    def __init__(self, rng):
+        self.rng = rng
+        self.nodes, self.constants, self.inputs, self.outputs = [], [], [], []
+        self.fed, self.exact = {}, {}
+        self.names = 0
+
+    def name(self, stem):
+        self.names += 1
+        return f"{stem}{self.names}"
+
+    def constant(self, array):
+        name = self.name("c")
+        self.constants.append(numpy_helper.from_array(np.asarray(array), name))
+        return name
+
+    def pick(self, *of):
+        return of[self.rng.integers(len(of))]
+
+    def values(self, shape, dtype):
+        ends = np.iinfo(dtype)
+        return self.rng.integers(ends.min, ends.max + 1, shape).astype(dtype)
+
+    def numbers(self, dtype, low=0.01, high=0.1):
+        """A scale and a zero point."""
+        return np.float32(self.rng.uniform(low, high)), self.values((), dtype)
+
+    def activation(self, shape, dtype=np.uint8, numbers=None):
+        """Numbers that an input stands for: their name, the values, the scale and the zero point."""
+        scale, zero = numbers or self.numbers(dtype)
+        name, values = self.name("x"), self.values(shape, dtype)
+        kind = helper.np_dtype_to_tensor_dtype(values.dtype)
+        self.inputs.append(helper.make_tensor_value_info(name, kind, [int(n) for n in shape]))
+        self.fed[name] = values
+        return self.dequantized(name, scale, zero), values, scale, zero
+
+    def dequantized(self, name, scale, zero, axis=None):
+        made = self.name("d")
+        attrs = {} if axis is None else {"axis": axis}
+        inputs = [name, self.constant(scale), self.constant(zero)]
+        self.nodes.append(helper.make_node("DequantizeLinear", inputs, [made], **attrs))
+        return made
+
+    def weights(self, shape, axis):
+        """The name of constant numbers, their values and their scales along an axis."""
+        dtype, count = self.pick(np.int8, np.uint8), shape[axis] if self.rng.random() < 0.7 else None
+        values = self.values(shape, dtype)
+        if dtype is np.int8:
+            values = np.maximum(values, -127)
+        scales = np.asarray(self.rng.uniform(0.002, 0.02, count), np.float32)
+        zeros = np.full(scales.shape, 128 if dtype is np.uint8 else 0, dtype)
+        name = self.dequantized(self.constant(values), scales, zeros, axis if count else None)
+        return name, values.astype(np.int64) - (128 if dtype is np.uint8 else 0), scales
+
+    def bias(self, count, scales):
+        """The name of a constant addend of sums with these scales, and its values."""
+        values = self.rng.integers(-3000, 3000, count).astype(np.int32)
+        scales = np.broadcast_to(scales, count).astype(np.float32)
+        return self.dequantized(self.constant(values), scales, np.zeros(count, np.int32), 0), values
+
+    def step(self, op, inputs, **attrs):
+        made = self.name("y")
+        self.nodes.append(helper.make_node(op, inputs, [made], **attrs))
+        return made
+
+    def quantized(self, name, numbers, exact=None):
+        made = self.name("q")
+        inputs = [name, *map(self.constant, numbers)]
+        self.nodes.append(helper.make_node("QuantizeLinear", inputs, [made]))
+        kind = helper.np_dtype_to_tensor_dtype(numbers[1].dtype)
+        self.outputs.append(helper.make_tensor_value_info(made, kind, None))
+        if exact is not None:
+            self.exact[made] = exact
+
+    def of_sums(self, name, sums, scales, dtype, channel_axis):
+        """Quantizes what sums stand for so that most of it fits, behind a Relu now and then."""
+        spread = np.float32(np.std(sums * scales.mean()) * 6 / 255 + 1e-6)
+        numbers = spread, np.asarray(self.pick(0, 100, 128) - (128 if dtype is np.int8 else 0), dtype)
+        ends = np.iinfo(dtype)
+        if numbers[1] == ends.min and self.rng.random() < 0.7:
+            name = self.step("Relu", [name])
+        shape = [1] * sums.ndim
+        shape[channel_axis] = -1
+        ratios = (scales / spread).astype(np.float32).reshape(shape if scales.size > 1 else [1] * sums.ndim)
+        rounded = np.rint(sums.astype(np.float32) * ratios) + np.float32(numbers[1])
+        self.quantized(name, numbers, np.clip(rounded, ends.min, ends.max).astype(dtype))
+
+    def model(self):
+        graph = helper.make_graph(self.nodes, "groups", self.inputs, self.outputs, self.constants)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=8)
+        return onnx.shape_inference.infer_shapes(model)
+
+
+def convolution(groups, depthwise=False):
+    rng = groups.rng
+    parts = int(rng.integers(2, 20)) if depthwise else groups.pick(1, 1, 2)
+    inputs = 1 if depthwise else int(rng.integers(1, 24))
+    outputs = parts if depthwise else parts * int(rng.integers(1, 24))
+    kernel, pad, stride = int(groups.pick(1, 3, 3, 5)), int(rng.integers(0, 2)), int(rng.integers(1, 3))
+    height, width = rng.integers(5, 16, 2)
+    dtype = groups.pick(np.uint8, np.uint8, np.int8)
+    x, values, scale, zero = groups.activation((1, parts * inputs, height, width), dtype)
+    w, weights, scales = groups.weights((outputs, inputs, kernel, kernel), 0)
+    products = (scales * scale).astype(np.float32)
+    b, addend = groups.bias(outputs, products)
+    attrs = {"group": parts, "pads": [pad] * 4, "strides": [stride] * 2}
+    y = groups.step("Conv", [x, w, b], **attrs)
+    padded = np.pad(values.astype(np.int64) - int(zero), ((0, 0), (0, 0), (pad, pad), (pad, pad)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded[0], (kernel, kernel), (1, 2))[:, ::stride, ::stride]
+    of_part = lambda part: np.einsum(
+        "chwij,ocij->ohw", windows[part * inputs :][:inputs], weights[part * (outputs // parts) :][: outputs // parts])
+    sums = np.concatenate([of_part(part) for part in range(parts)])[None] + addend.reshape(1, -1, 1, 1)
+    groups.of_sums(y, sums, products, dtype, 1)
+
+
+def matmul(groups):
+    rows, depth, columns = (int(n) for n in groups.rng.integers(1, 70, 3))
+    dtype = groups.pick(np.uint8, np.int8)
+    x, values, scale, zero = groups.activation((rows, depth), dtype)
+    w, weights, scales = groups.weights((depth, columns), 1)
+    y = groups.step("MatMul", [x, w])
+    sums = (values.astype(np.int64) - int(zero)) @ weights
+    groups.of_sums(y, sums, (scales * scale).astype(np.float32), dtype, 1)
+
+
+def gemm(groups):
+    rows, depth, columns = (int(n) for n in groups.rng.integers(1, 70, 3))
+    dtype = groups.pick(np.uint8, np.int8)
+    x, values, scale, zero = groups.activation((rows, depth), dtype)
+    w, weights, scales = groups.weights((columns, depth), 0)
+    products = (scales * scale).astype(np.float32)
+    b, addend = groups.bias(columns, products)
+    y = groups.step("Gemm", [x, w, b], transB=1)
+    sums = (values.astype(np.int64) - int(zero)) @ weights.T + addend
+    groups.of_sums(y, sums, products, dtype, 1)
+
+
+def binary(op):
+    def make(groups):
+        shape = tuple(int(n) for n in groups.rng.integers(1, 12, 3))
+        other = groups.pick(shape, shape[1:], (shape[0], 1, shape[2]))
+        dtype = groups.pick(np.uint8, np.int8)
+        a, b = groups.activation(shape, dtype)[0], groups.activation(other, dtype)[0]
+        groups.quantized(groups.step(op, [a, b]), groups.numbers(dtype, 0.02, 0.2))
+    return make
+
+
+def unary(op, **attrs):
+    def make(groups):
+        dtype = groups.pick(np.uint8, np.int8)
+        x = groups.activation((int(groups.rng.integers(1, 900)),), dtype)[0]
+        groups.quantized(groups.step(op, [x], **attrs), groups.numbers(dtype, 0.004, 0.05))
+    return make
+
+
+def softmax(groups):
+    x = groups.activation(tuple(int(n) for n in groups.rng.integers(2, 40, 2)))[0]
+    groups.quantized(groups.step("Softmax", [x], axis=-1), (np.float32(1 / 256), np.uint8(0)))
+
+
+def concat(groups):
+    sides, count = groups.rng.integers(2, 9, 2), int(groups.rng.integers(2, 5))
+    parts = [groups.activation((1, int(groups.rng.integers(1, 9)), *sides))[0] for _ in range(count)]
+    groups.quantized(groups.step("Concat", parts, axis=1), groups.numbers(np.uint8, 0.05, 0.1))
+
+
+def pool(op):
+    def make(groups):
+        channels, height, width = (int(n) for n in groups.rng.integers(4, 14, 3))
+        numbers = groups.numbers(np.uint8)
+        x = groups.activation((1, channels, height, width), np.uint8, numbers)[0]
+        attrs = {} if op.startswith("Global") else {"kernel_shape": [2, 3], "strides": [2, 1]}
+        result = numbers if op == "MaxPool" else groups.numbers(np.uint8)
+        groups.quantized(groups.step(op, [x], **attrs), result)
+    return make
+
+
+def moved(op, **attrs):
+    def make(groups):
+        sides = [2 * int(n) for n in groups.rng.integers(1, 6, 2)]
+        numbers = groups.numbers(np.uint8)
+        x = groups.activation((1, 8, *sides), np.uint8, numbers)[0]
+        inputs = [x]
+        if op == "Reshape":
+            inputs.append(groups.constant(np.array([8, -1], np.int64)))
+        if op == "Resize":
+            inputs += ["", groups.constant(np.array([1, 1, 2, 2], np.float32))]
+        groups.quantized(groups.step(op, inputs, **attrs), numbers)
+    return make
+
+
+KINDS = {
+    "conv": convolution,
+    "depthwise": lambda groups: convolution(groups, depthwise=True),
+    "matmul": matmul,
+    "gemm": gemm,
+    "add": binary("Add"),
+    "mul": binary("Mul"),
+    "sigmoid": unary("Sigmoid"),
+    "leaky_relu": unary("LeakyRelu", alpha=0.1),
+    "softmax": softmax,
+    "concat": concat,
+    "max_pool": pool("MaxPool"),
+    "average_pool": pool("AveragePool"),
+    "global_average_pool": pool("GlobalAveragePool"),
+    "transpose": moved("Transpose", perm=[0, 2, 3, 1]),
+    "reshape": moved("Reshape"),
+    "resize": moved("Resize", mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor"),
+}
+
+
+def by_onnxruntime(model, fed, level):
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = level
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return dict(zip([output.name for output in session.get_outputs()], session.run(None, fed)))
+
+
+def by_udo(udo, model, fed, folder):
+    """What the program makes, and how many groups it has made one operator of."""
+    path = folder / "model.onnx"
+    onnx.save(model, path)
+    command = [udo, "run", path, "--output-dir", folder]
+    for name, values in fed.items():
+        np.save(folder / f"{name}.npy", values)
+        command += ["--input", f"{name}={folder / name}.npy"]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    if ran.returncode:
+        sys.exit(f"{model.graph.name}: {ran.stderr.strip()}")
+    made = {output.name: np.load(folder / f"{output.name}.npy") for output in model.graph.output}
+    told = subprocess.run([udo, "explain", path], capture_output=True, text=True, timeout=300, check=True).stdout
+    return made, int(told.split("quantized: ")[1].split()[0])
+
+
+def compare(udo, kind, rng, count):
+    """What is wrong with groups of a kind, and how many of their values differ from ONNX Runtime's."""
+    faults, unequal, total = [], 0, 0
+    for first in range(0, count, PER_MODEL):
+        groups = Groups(rng)
+        for _ in range(min(PER_MODEL, count - first)):
+            KINDS[kind](groups)
+        model = groups.model()
+        with tempfile.TemporaryDirectory() as folder:
+            made, fused = by_udo(udo, model, groups.fed, Path(folder))
+        if fused != len(made):
+            faults.append(f"{kind}: {fused} of {len(made)} groups became one operator")
+        as_they_are = by_onnxruntime(model, groups.fed, LEVELS.ORT_DISABLE_ALL)
+        optimized = by_onnxruntime(model, groups.fed, LEVELS.ORT_ENABLE_ALL)
+        for name, found in made.items():
+            exact = groups.exact.get(name)
+            if exact is not None and not np.array_equal(found, exact):
+                off = int(np.count_nonzero(found != exact))
+                faults.append(f"{kind}: {off} of {found.size} values are not what sums of integers make")
+            for what, wanted in [("the nodes", as_they_are[name]), ("ONNX Runtime's operators", optimized[name])]:
+                apart = np.abs(found.astype(int) - wanted.astype(int)).max(initial=0)
+                if apart > 1:
+                    faults.append(f"{kind}: {apart} steps from {what}")
+            unequal += int(np.count_nonzero(found != optimized[name]))
+            total += found.size
+    if unequal > MOST_UNEQUAL * total:
+        faults.append(f"{kind}: {unequal} of {total} values differ from ONNX Runtime's")
+    return faults, unequal, total
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--udo", required=True, help="the program")
+    parser.add_argument("--groups", type=int, default=200, help="how many of each kind (default 200)")
+    parser.add_argument("--seed", type=int, default=1, help="of the random numbers (default 1)")
+    parser.add_argument("--only", default="", help="only kinds with this in their name")
+    args = parser.parse_args()
+    faults = []
+    for at, kind in enumerate(KINDS):
+        if args.only in kind:
+            found, unequal, total = compare(args.udo, kind, np.random.default_rng(args.seed + at), args.groups)
+            print(f"{kind:20} {unequal} of {total} values unequal to ONNX Runtime's", flush=True)
+            faults += found
+    print("\n".join([*faults, f"{len(faults)} faults"]))
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
