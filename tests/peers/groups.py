@@ -183,6 +183,19 @@ def unary(op, **attrs):
     return make
 
 
+def requantized(groups):
+    x = groups.activation((int(groups.rng.integers(1, 900)),))[0]
+    groups.quantized(x, groups.numbers(np.uint8, 0.02, 0.2))
+
+
+def silu(groups):
+    """Two nodes that become one, with a factor behind."""
+    x = groups.activation((3, int(groups.rng.integers(1, 300))), groups.pick(np.uint8, np.int8))
+    y = groups.step("Mul", [x[0], groups.step("Sigmoid", [x[0]])])
+    y = groups.step("Mul", [y, groups.constant(np.array([1.5], np.float32))])
+    groups.quantized(y, groups.numbers(x[1].dtype, 0.01, 0.1))
+
+
 def softmax(groups):
     x = groups.activation(tuple(int(n) for n in groups.rng.integers(2, 40, 2)))[0]
     groups.quantized(groups.step("Softmax", [x], axis=-1), (np.float32(1 / 256), np.uint8(0)))
@@ -228,6 +241,12 @@ KINDS = {
     "mul": binary("Mul"),
     "sigmoid": unary("Sigmoid"),
     "leaky_relu": unary("LeakyRelu", alpha=0.1),
+    "tanh": unary("Tanh"),
+    "hard_swish": unary("HardSwish"),
+    "elu": unary("Elu", alpha=0.7),
+    "relu": unary("Relu"),
+    "requantized": requantized,
+    "silu": silu,
     "softmax": softmax,
     "concat": concat,
     "max_pool": pool("MaxPool"),

@@ -222,6 +222,7 @@ mod udo {
         channel_shuffle,
         crop,
         detection_post_process,
+        lookup,
         space_to_batch,
         squared_difference,
     }

@@ -193,6 +193,12 @@ impl<'a> Candidate<'a> {
         self.registry.kept(desc, of, make)
     }
 
+    /// What nodes make of a constant, the first of it and each other one of what the one before makes, which it reads at the port beside
+    /// it; nothing, if only a run can say.
+    pub fn applied(&self, nodes: &[(NodeId, usize)], to: Tensor) -> Option<Tensor> {
+        self.registry.clone().apply(self.graph, nodes, to)
+    }
+
     /// An input that is a constant.
     pub fn tensor(&self, port: usize) -> Option<&'a Tensor> {
         self.graph.known(self.bound.node.input(port))

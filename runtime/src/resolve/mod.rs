@@ -1,6 +1,7 @@
 //! Binds each node to an operator, checks it against the schema, infers every type and shape, and computes what is
 //! known before any run.
 
+mod apply;
 mod choose;
 mod control;
 mod coverage;

@@ -124,6 +124,7 @@ fn options(random: &mut Random) -> Options {
         "attention",
         "activations",
         "pads",
+        "quantized",
         "scales",
     ];
     let passes = PassOptions { skip: skip.map(str::to_owned).into() };

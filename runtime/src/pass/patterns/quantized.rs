@@ -20,21 +20,70 @@ const MOST_BIAS: f64 = (1u32 << 30) as f64;
 pub(in crate::pass) fn find(node: &Candidate<'_>) -> Option<Replacement> {
     let result = Some(node).filter(|node| node.op() == Some("QuantizeLinear"))?;
     let result = Encoded::of(result, node.output().dtype()?, None)?.for_all()?;
-    let of = result.unclipped(node.before(0)?)?;
-    let group = Group { of, result };
-    match of.op()? {
-        "Add" => group.of_operands("QLinearAdd", 2),
-        "AveragePool" => group.of_operands("QLinearAveragePool", 1),
-        "Concat" => group.joined(),
-        "Conv" => group.convolved(),
-        "Gemm" => group.gemm(),
-        "GlobalAveragePool" => group.of_operands("QLinearGlobalAveragePool", 1),
-        "LeakyRelu" => group.of_operands("QLinearLeakyRelu", 1),
-        "MatMul" => group.multiplied(),
-        "Mul" => group.of_operands("QLinearMul", 2),
-        "Sigmoid" => group.of_operands("QLinearSigmoid", 1),
-        "Softmax" => group.shares(),
-        _ => group.moved(),
+    looked_up(node, &result).or_else(|| {
+        let of = result.unclipped(node.before(0)?)?;
+        Group { of, result }.on_values()
+    })
+}
+
+/// A table of what each value becomes, where what lies between are functions of one number.
+fn looked_up(last: &Candidate<'_>, result: &Encoded<'_>) -> Option<Replacement> {
+    let (mut nodes, mut reader, mut port) = (vec![(last.id(), 0)], *last, 0);
+    let values = loop {
+        let node = reader.maker(port)?;
+        if node.op_or_folded() == Some("DequantizeLinear") {
+            let encoded = Encoded::of(&node, node.input(0).dtype()?, node.input_id(0))?;
+            nodes.push((node.id(), 0));
+            break encoded.for_all().filter(|encoded| encoded.dtype == result.dtype)?.values?;
+        }
+        reader = reader.before(port)?;
+        port = function_of(&reader)?;
+        nodes.push((reader.id(), port));
+    };
+    nodes.reverse();
+    let shape = Shape::new(&[256]).ok()?;
+    let bits: Vec<u8> = (0..=u8::MAX).collect();
+    let all = Tensor::from_bytes(result.dtype, shape, &bits).ok()?;
+    let table = last.applied(&nodes, all).filter(|table| table.bytes().len() == bits.len())?;
+    let entries = table.bytes().iter().map(|&bits| bits.into()).collect();
+    Some(Replacement {
+        attrs: vec![("table", Attr::Ints(entries))],
+        shared: vec![reader.input_id(port)?],
+        ..Replacement::new("udo", "Lookup", vec![Operand::Value(values)])
+    })
+}
+
+/// The one input that a node makes each number of its output of, by constants of one number each, if it does.
+fn function_of(node: &Candidate<'_>) -> Option<usize> {
+    node.op()?;
+    let inputs = node.node().node.inputs.iter().enumerate();
+    let mut ports = inputs.filter(|(_, input)| input.is_some()).map(|(port, _)| port);
+    let mut open = ports.clone().filter(|&port| node.tensor(port).is_none());
+    let port = open.next().filter(|_| open.next().is_none())?;
+    let is_one = |port: usize| node.tensor(port).is_none_or(|tensor| tensor.desc().len() == 1);
+    let is_function = node.facts().has(Facts::ELEMENTWISE)
+        && node.makes_one()
+        && ports.all(is_one)
+        && node.input(port).dtype() == Some(DType::F32)
+        && node.is_shaped_alike(port);
+    is_function.then_some(port)
+}
+
+impl Group<'_> {
+    /// The operator on quantized values that does what the group does.
+    fn on_values(&self) -> Option<Replacement> {
+        match self.of.op()? {
+            "Add" => self.of_operands("QLinearAdd", 2),
+            "AveragePool" => self.of_operands("QLinearAveragePool", 1),
+            "Concat" => self.joined(),
+            "Conv" => self.convolved(),
+            "Gemm" => self.gemm(),
+            "GlobalAveragePool" => self.of_operands("QLinearGlobalAveragePool", 1),
+            "MatMul" => self.multiplied(),
+            "Mul" => self.of_operands("QLinearMul", 2),
+            "Softmax" => self.shares(),
+            _ => self.moved(),
+        }
     }
 }
 

@@ -1,0 +1,93 @@
+//! What a table has for each 8-bit value: any function of one quantized number.
+
+use udo_api::{
+    Core, DType, Error, ExecError, Facts, FinalizeCx, InPlace, InferCx, Io, Kernel, KernelDef, Op,
+    OpSchema, Param, Port, input, output_like,
+};
+
+use crate::Def;
+use crate::family::elementwise::{Extents, infer_like_input, look_up};
+use crate::family::quantized::VALUES;
+
+pub(crate) const DEF: Def = Def::of::<Lookup>(KERNELS);
+
+const KERNELS: &[KernelDef] = &[KernelDef::new::<Table>("Lookup", Core::CPU)
+    .ports(&[input(0, VALUES).bounded().pitched(), output_like(0, 0).bounded().pitched()])
+    .in_place(&[InPlace { input: 0, output: 0 }])];
+
+struct Lookup;
+
+impl Op for Lookup {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "Lookup",
+        &[Port::required("x", VALUES)],
+        &[Port::required("y", VALUES)],
+        // For each value the one in its place, both by their bits as a number from 0 to 255.
+        &[Param::tensor("table", DType::I64)],
+    )
+    .facts(Facts::ELEMENTWISE);
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        table(cx.ints("table")?)?;
+        infer_like_input(cx)
+    }
+}
+
+fn table(entries: &[i64]) -> Result<[u8; 256], Error> {
+    let bytes: Option<Vec<u8>> = entries.iter().map(|&entry| entry.try_into().ok()).collect();
+    bytes.and_then(|bytes| bytes.try_into().ok()).ok_or_else(|| {
+        let count = entries.len();
+        Error::new(format!("parameter \"table\" has {count} numbers, wanted 256 of 0 to 255 each"))
+    })
+}
+
+struct Table {
+    bits: [u8; 256],
+    extents: Extents,
+    run: fn(&[u8; 256], Extents, Io<'_>) -> Result<(), ExecError>,
+}
+
+impl Kernel for Table {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let run = of_type!(cx.input(0)?.dtype(), [U8 = u8, I8 = i8], T => look_up::<T>)?;
+        Ok(Self { bits: table(cx.ints("table")?)?, extents: Extents::of(cx)?, run })
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        (self.run)(&self.bits, self.extents, io)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use udo_api::Dim;
+
+    use crate::testing::{bench, tensor};
+
+    const LEN: usize = 100_003;
+
+    #[test]
+    fn each_value_becomes_what_the_table_has_for_it() {
+        let entries: Vec<i64> = (0..256).map(|bits| (bits * 167 + 13) % 256).collect();
+        let x: Vec<u8> = (0..LEN).map(|i| (i * 7 % 256) as u8).collect();
+        let wanted: Vec<u8> = x.iter().map(|&x| entries[usize::from(x)] as u8).collect();
+        let run = || bench("udo:Lookup").threads(3).ints("table", &entries);
+        assert_eq!(run().input(tensor(&[1, LEN], &x)).one().values::<u8>(), wanted);
+        let signed: Vec<i8> = x.iter().map(|&x| x as i8).collect();
+        let found = run().input(tensor(&[LEN, 1], &signed)).one().values::<i8>();
+        assert_eq!(found, wanted.iter().map(|&y| y as i8).collect::<Vec<_>>());
+        let some = run().input(tensor(&[2], &x[..2]).bounded(&[Dim::UpTo(70)])).one();
+        assert_eq!((some.dims(), some.values::<u8>()), (vec![2], wanted[..2].to_vec()));
+    }
+
+    #[test]
+    fn tables_have_a_byte_for_each_value() {
+        for entries in [vec![0; 255], vec![256; 256], vec![-1; 256]] {
+            let run = bench("udo:Lookup").input(tensor(&[2], &[1u8, 2])).ints("table", &entries);
+            let count = entries.len();
+            let wanted =
+                format!("parameter \"table\" has {count} numbers, wanted 256 of 0 to 255 each");
+            assert_eq!(run.error(), wanted);
+        }
+    }
+}
