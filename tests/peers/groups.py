@@ -239,6 +239,7 @@ KINDS = {
     "gemm": gemm,
     "add": binary("Add"),
     "mul": binary("Mul"),
+    "sum": binary("Sum"),
     "sigmoid": unary("Sigmoid"),
     "leaky_relu": unary("LeakyRelu", alpha=0.1),
     "tanh": unary("Tanh"),

@@ -82,6 +82,7 @@ impl Group<'_> {
             "MatMul" => self.multiplied(),
             "Mul" => self.of_operands("QLinearMul", 2),
             "Softmax" => self.shares(),
+            "Sum" if self.of.node().node.inputs.len() == 2 => self.of_operands("QLinearAdd", 2),
             _ => self.moved(),
         }
     }
