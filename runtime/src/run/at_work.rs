@@ -98,8 +98,9 @@ impl AtWork {
     }
 
     pub(super) fn give_back(&mut self, taken: Taken) {
-        self.busy &= !taken.cores;
-        if let Some(serial) = taken.serial {
+        let Taken { cores, serial } = taken;
+        self.busy &= !cores;
+        if let Some(serial) = serial {
             self.leave(serial);
         }
     }

@@ -8,7 +8,7 @@ use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 use std::{hint, mem};
 
-use super::at_work::Wanted;
+use super::at_work::{Taken, Wanted};
 use super::frames::{Frame, Frames};
 use super::log::{Noted, RunSpanKind};
 use super::queue::Queue;
@@ -386,10 +386,12 @@ pub(super) fn go_on_in_workspace(job: Arc<Job>) {
     }
 }
 
-/// Takes a run on, on the thread of a queue, as far as it goes there.
-pub(super) fn proceed(job: Arc<Job>, queue: &Queue) {
+/// Takes a run on, on the thread of a queue and these cores, as far as it goes there. Whether the thread is the one of the queue that
+/// looks for more now.
+pub(super) fn proceed(job: Arc<Job>, cores: Taken, queue: &Queue) -> bool {
     if !has_workspace(&job) {
-        return;
+        queue.give_back(cores);
+        return false;
     }
     let next = {
         let mut at = lock(&job.at);
@@ -400,10 +402,14 @@ pub(super) fn proceed(job: Arc<Job>, queue: &Queue) {
             Err(Error::new(ErrorCode::Internal, why))
         })
     };
+    queue.give_back(cores);
     match next {
-        Ok(Next::Move(device)) => go_to(job, device),
-        Ok(Next::End) => end(job, Ok(())),
-        Err(error) => end(job, Err(error)),
+        Ok(Next::Move(device)) => {
+            go_to(job, device);
+            false
+        }
+        Ok(Next::End) => end_by(job, Ok(()), || queue.take_look()),
+        Err(error) => end_by(job, Err(error), || queue.take_look()),
     }
 }
 
@@ -444,6 +450,11 @@ impl At {
 
 /// Ends a run: gives back what it took, tells who wants to know, and has begin what waited for it.
 fn end(job: Arc<Job>, outcome: Result<()>) {
+    end_by(job, outcome, || ());
+}
+
+/// As [`end`]; `before` is done after the run's callback, before who waits for the run is told.
+fn end_by<R>(job: Arc<Job>, outcome: Result<()>, before: impl FnOnce() -> R) -> R {
     if job.timeout.is_some() {
         job.frames.queues.timer.clear(&job);
     }
@@ -473,6 +484,7 @@ fn end(job: Arc<Job>, outcome: Result<()>) {
     let (stream, told) = (job.stream.clone(), Arc::clone(&job.told));
     let named = named.map(|serial| (serial, Arc::clone(&job.frames)));
     drop(job);
+    let done_before = before();
     let (next, wakers) = match &stream {
         Some(stream) => {
             let failure = outcome.as_ref().err().cloned();
@@ -488,4 +500,5 @@ fn end(job: Arc<Job>, outcome: Result<()>) {
         lock(&next.at).in_stream.1 = true;
         admit(next);
     }
+    done_before
 }

@@ -2,14 +2,14 @@
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
-use std::hint;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
+use std::{hint, mem};
 
 use super::at_work::{AtWork, Taken};
 use super::job::{self, Job};
-use super::sync::{AtomicUsize, Condvar, Mutex, SPIN, thread};
+use super::sync::{AtomicUsize, Condvar, Mutex, MutexGuard, SPIN, thread};
 use super::timer::Timer;
 use super::{Priority, check_may_wait, lock};
 use crate::device::{Device, DeviceId, Devices, Error, ErrorCode, Result};
@@ -35,7 +35,8 @@ struct Served {
 pub(super) struct Queue {
     pub(super) device: Device,
     waiting: Mutex<Waiting>,
-    wake: Condvar,
+    /// Wakes a thread each.
+    wake: Box<[Condvar]>,
     /// Cores were given back, for who waits for that.
     rested: Condvar,
     /// How many wait, for who looks without the lock.
@@ -52,9 +53,9 @@ struct Waiting {
     /// How many may have named cores at once.
     named_room: usize,
     is_closed: bool,
-    /// How many threads sleep.
-    asleep: usize,
-    /// Whether a thread looks for more without the lock.
+    /// The threads that sleep, by their numbers. Who went to sleep last is woken first, as what it needs is still at hand.
+    asleep: Vec<usize>,
+    /// Whether a thread looks for more without the lock, or is about to.
     is_looked: bool,
     /// How many wait for cores to be given back.
     syncing: usize,
@@ -97,9 +98,9 @@ impl Queues {
         let Served { queue, by } = self.served(&mut of, id)?;
         let cores = usize::try_from(queue.device.core_count()).unwrap_or(usize::MAX);
         let wanted = queue.room().saturating_add(more).min(cores);
-        for _ in by.len()..wanted {
+        for number in by.len()..wanted {
             let (served, name) = (Arc::clone(queue), format!("udo-{id}"));
-            let thread = thread::Builder::new().name(name).spawn(move || served.serve());
+            let thread = thread::Builder::new().name(name).spawn(move || served.serve(number));
             by.push(thread.map_err(|error| {
                 let why = format!("the system gives no thread for the queue of {id}: {error}");
                 Error::new(ErrorCode::OutOfMemory, why)
@@ -166,18 +167,20 @@ impl Drop for Queues {
 
 impl Queue {
     fn new(device: Device) -> Self {
+        let cores = usize::try_from(device.core_count()).unwrap_or(usize::MAX);
         let waiting = Waiting {
             jobs: Default::default(),
             cores: AtWork::new(),
             room: 0,
             named_room: 0,
             is_closed: false,
-            asleep: 0,
+            asleep: Vec::with_capacity(cores),
             is_looked: false,
             syncing: 0,
         };
-        let (wake, rested) = (Condvar::new(), Condvar::new());
-        Self { device, waiting: Mutex::new(waiting), wake, rested, count: AtomicUsize::new(0) }
+        let wake = (0..cores).map(|_| Condvar::new()).collect();
+        let (waiting, rested) = (Mutex::new(waiting), Condvar::new());
+        Self { device, waiting, wake, rested, count: AtomicUsize::new(0) }
     }
 
     fn room(&self) -> usize {
@@ -204,16 +207,24 @@ impl Queue {
     }
 
     pub(super) fn push(&self, job: Arc<Job>) {
-        let wakes = {
-            let mut waiting = lock(&self.waiting);
-            if let Some(jobs) = waiting.jobs.get_mut(job.priority().place()) {
-                jobs.push_back(job);
-            }
-            self.count.fetch_add(1, Ordering::Release);
-            waiting.wakes_another()
-        };
-        if wakes {
-            self.wake.notify_one();
+        let mut waiting = lock(&self.waiting);
+        if let Some(jobs) = waiting.jobs.get_mut(job.priority().place()) {
+            jobs.push_back(job);
+        }
+        self.count.fetch_add(1, Ordering::Release);
+        self.wake_another(waiting);
+    }
+
+    /// Has a thread that sleeps see to what waits, unless one will look anyway.
+    fn wake_another(&self, mut waiting: MutexGuard<'_, Waiting>) {
+        let waits = waiting.jobs.iter().any(|jobs| !jobs.is_empty());
+        if waiting.is_looked || !waits {
+            return;
+        }
+        let woken = waiting.asleep.pop().and_then(|number| self.wake.get(number));
+        drop(waiting);
+        if let Some(thread) = woken {
+            thread.notify_one();
         }
     }
 
@@ -249,9 +260,9 @@ impl Queue {
         let mut waiting = lock(&self.waiting);
         let is_removed = waiting.jobs.iter_mut().any(|jobs| super::remove(jobs, job));
         self.count.fetch_sub(usize::from(is_removed), Ordering::Relaxed);
-        // Cores that it waited for are there for those behind it.
-        if is_removed && waiting.wakes_another() {
-            self.wake.notify_one();
+        if is_removed {
+            // Cores that it waited for are there for those behind it.
+            self.wake_another(waiting);
         }
         is_removed
     }
@@ -264,48 +275,64 @@ impl Queue {
     }
 
     fn close(&self) {
-        lock(&self.waiting).is_closed = true;
-        self.wake.notify_all();
-    }
-
-    fn serve(&self) {
-        let mut before = None;
-        while let Some((job, taken)) = self.next(before) {
-            job::proceed(job, self);
-            before = Some(taken);
+        {
+            let mut waiting = lock(&self.waiting);
+            waiting.is_closed = true;
+            waiting.asleep.clear();
         }
+        self.wake.iter().for_each(Condvar::notify_one);
     }
 
-    /// Gives the cores of the run before back: what to run next, which it waits for, and its cores; nothing once the queue is closed.
-    fn next(&self, before: Option<Taken>) -> Option<(Arc<Job>, Taken)> {
+    /// Gives the cores of a run back, whose part there is over.
+    pub(super) fn give_back(&self, taken: Taken) {
         let mut waiting = lock(&self.waiting);
-        if let Some(taken) = before {
-            waiting.cores.give_back(taken);
-            self.say_rested(&waiting);
+        waiting.cores.give_back(taken);
+        self.say_rested(&waiting);
+        self.wake_another(waiting);
+    }
+
+    /// Has the thread that serves the queue be the one that looks for more, as it is about to, if none is: so whoever is told now of a
+    /// run's end, and submits the next one, wakes no other.
+    pub(super) fn take_look(&self) -> bool {
+        !mem::replace(&mut lock(&self.waiting).is_looked, true)
+    }
+
+    fn serve(&self, number: usize) {
+        let mut looks = false;
+        while let Some((job, taken)) = self.next(number, looks) {
+            looks = job::proceed(job, taken, self);
         }
+    }
+
+    /// What thread `number` runs next, which it waits for, and its cores; nothing once the queue is closed. It may be the one that looks
+    /// for more already.
+    fn next(&self, number: usize, mut looks: bool) -> Option<(Arc<Job>, Taken)> {
+        let mut waiting = lock(&self.waiting);
         let mut has_looked = false;
         loop {
-            if let Some(next) = self.pick(&mut waiting) {
-                if waiting.wakes_another() {
-                    self.wake.notify_one();
-                }
-                return Some(next);
+            let next = self.pick(&mut waiting);
+            if next.is_some() || waiting.is_closed || has_looked {
+                waiting.is_looked &= !mem::take(&mut looks);
+            }
+            if next.is_some() {
+                self.wake_another(waiting);
+                return next;
             }
             if waiting.is_closed {
                 return None;
             }
-            if !has_looked && !waiting.is_looked {
-                has_looked = true;
-                waiting.is_looked = true;
+            if !has_looked && (looks || !mem::replace(&mut waiting.is_looked, true)) {
+                (looks, has_looked) = (true, true);
                 drop(waiting);
                 self.look();
                 waiting = lock(&self.waiting);
-                waiting.is_looked = false;
                 continue;
             }
-            waiting.asleep += 1;
-            waiting = self.wake.wait(waiting).unwrap_or_else(PoisonError::into_inner);
-            waiting.asleep -= 1;
+            waiting.asleep.push(number);
+            while waiting.asleep.contains(&number) {
+                let wake = self.wake.get(number)?;
+                waiting = wake.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+            }
         }
     }
 
@@ -336,14 +363,6 @@ impl Queue {
                 hint::spin_loop();
             }
         }
-    }
-}
-
-impl Waiting {
-    /// Whether a thread that sleeps is to see to what waits, as none will look anyway.
-    fn wakes_another(&self) -> bool {
-        let waits = || self.jobs.iter().any(|jobs| !jobs.is_empty());
-        self.asleep > 0 && !self.is_looked && waits()
     }
 }
 

@@ -49,8 +49,12 @@ fn runs_on_free_cores_are_at_work_at_once() {
     let mut begun = [0, 1, 2].map(|_| heard.recv_timeout(LONG).unwrap());
     begun.sort_unstable();
     assert_eq!(begun, [0, 1, 2]);
-    gated.iter().for_each(|gated| gated.gate.open());
-    runs.iter().for_each(|run| run.wait().unwrap());
+    for gated in &gated {
+        gated.gate.open();
+    }
+    for run in &runs {
+        run.wait().unwrap();
+    }
 }
 
 #[test]
@@ -79,7 +83,9 @@ fn who_waits_for_cores_is_not_overtaken_by_who_wants_fewer() {
     for gated in [&first, &both, &last] {
         gated.gate.open();
     }
-    runs.iter().for_each(|run| run.wait().unwrap());
+    for run in &runs {
+        run.wait().unwrap();
+    }
     assert_eq!(heard.try_iter().collect::<Vec<_>>(), [1, 2]);
 }
 
