@@ -3,7 +3,7 @@
 use std::num::NonZero;
 use std::sync::Arc;
 
-use udo_api::CoreKind;
+use udo_api::{CoreKind, DType, Shape};
 
 use super::behind::Watch;
 use super::session::Session;
@@ -130,6 +130,20 @@ impl Devices {
         cores.check(&device, model.pool.width())
     }
 
+    /// Says for a run what it leaves to its session.
+    ///
+    /// # Errors
+    /// It may not be on its cores.
+    pub(super) fn complete(
+        &self,
+        model: &Inner,
+        session: &SessionOptions,
+        run: &mut RunOptions,
+    ) -> Result<()> {
+        run.priority.get_or_insert(model.priority);
+        self.check_cores(model, *run.cores.get_or_insert(session.cores))
+    }
+
     /// Where the memory of sessions comes from.
     pub(super) fn room(&self, model: &Inner, options: &SessionOptions) -> Result<Room> {
         let all = model.queues.devices();
@@ -247,39 +261,27 @@ impl Session {
         mut options: RunOptions,
     ) -> Result<Launch> {
         let bound = self.bind_tensors(inputs, outputs)?;
-        options.priority.get_or_insert(self.model.priority);
-        let cores = *options.cores.get_or_insert(self.options.cores);
-        self.devices.check_cores(&self.model, cores)?;
-        Launch::new(self.frames()?, bound, options)
+        self.devices.complete(&self.model, &self.options, &mut options)?;
+        Launch::new(self.frames(&[])?, bound, options)
     }
 
-    /// Takes the memory that submitted runs need, which the first submission does otherwise.
+    /// Takes the memory that submitted runs need, which the first submission does otherwise. Where extents are open, that is for the
+    /// shapes that the session has prepared by then; one that is met later takes its own.
     ///
     /// # Errors
     /// There is no such memory, or no thread for a device.
     pub fn reserve(&mut self) -> Result<()> {
-        self.frames().map(|_| ())
+        let met: Vec<_> = self.met.iter().map(|met| met.facts.shapes.clone()).collect();
+        self.frames(&met).map(|_| ())
     }
 
-    fn frames(&mut self) -> Result<&Arc<Frames>> {
-        if self.frames.is_none() {
-            let frame = |_| -> Result<Box<dyn Work>> {
-                let mut session = Self::new(Arc::clone(&self.model), &self.options)?;
-                session.make_stoppable();
-                Ok(Box::new(Frame { session }))
-            };
-            let frames = (0..self.options.frames.get()).map(frame).collect::<Result<Vec<_>>>()?;
-            let used = self.model.kinds().map(|kind| self.devices.of(kind)).collect();
-            let queues = &self.model.queues;
-            let SessionOptions { depth, workspace, log, .. } = &self.options;
-            let (workspace, log) = (workspace.shared(), log.clone());
-            let threads = self.model.pool.width();
-            let named = Some(self.devices.of(self.model.preferred));
-            let options = FrameOptions { depth: *depth, workspace, log, threads, named };
-            self.frames = Some(Frames::new(frames, queues, used, options)?);
-        }
-        let none = || Error::new(ErrorCode::Internal, "a session lost its frames");
-        self.frames.as_ref().ok_or_else(none)
+    /// The frames, made with memory for these shapes unless they are there.
+    fn frames(&mut self, shapes: &[Vec<Shape>]) -> Result<&Arc<Frames>> {
+        let frames = match self.frames.take() {
+            Some(frames) => frames,
+            None => frames(&self.model, (&self.devices, &self.options), shapes)?,
+        };
+        Ok(self.frames.insert(frames))
     }
 
     /// What a run over these tensors is bound to.
@@ -288,30 +290,8 @@ impl Session {
         inputs: &[DeviceTensor],
         outputs: &[Option<DeviceTensor>],
     ) -> Result<Bound> {
-        let names = self.model.inputs.iter().map(|input| input.name.as_str());
-        check_count("inputs", inputs.len(), names)?;
-        let names = self.model.outputs.iter().map(String::as_str);
-        check_count("outputs", outputs.len(), names)?;
-        for (index, (input, given)) in self.model.inputs.iter().zip(inputs).enumerate() {
-            let desc =
-                given.spec().desc().map_err(|error| error.at(format_args!("input {index}")))?;
-            if !input.of.admits(&desc) {
-                let (name, wanted) = (&input.name, &input.of);
-                let why = format!("input {index}, {name:?}, is {desc}, wanted {wanted}");
-                return Err(Error::new(ErrorCode::ShapeMismatch, why));
-            }
-        }
-        for (index, (name, given)) in self.model.outputs.iter().zip(outputs).enumerate() {
-            let planned = self.output_desc(name).ok().and_then(|desc| desc.dtype());
-            if let (Some(given), Some(wanted)) = (given, planned)
-                && given.spec().dtype() != wanted
-            {
-                let found = given.spec();
-                let why = format!("output {index}, {name:?}, is {found}, wanted one of {wanted}");
-                return Err(Error::new(ErrorCode::InvalidArgument, why));
-            }
-        }
-        Bound::new(inputs, outputs, &self.devices.home)
+        let planned = |name: &str| self.output_desc(name).ok().and_then(|desc| desc.dtype());
+        bind_tensors(&self.model, &self.devices, planned, (inputs, outputs))
     }
 
     /// Has the next run read and write what a run is bound to, in place where that can be: as long as it has the leases.
@@ -342,9 +322,9 @@ impl Session {
         Ok(())
     }
 
-    /// Has the kernels of the shapes at hand see when a run is to end.
+    /// Has the kernels of all shapes that were met see when a run is to end.
     fn make_stoppable(&mut self) {
-        if let Some(met) = self.met.first_mut() {
+        for met in &mut self.met {
             met.prepared.make_stoppable();
         }
     }
@@ -366,6 +346,59 @@ impl Session {
         }
         Ok(())
     }
+}
+
+/// Frames for runs of a model, with memory for these shapes.
+pub(super) fn frames(
+    model: &Arc<Inner>,
+    (devices, options): (&Devices, &SessionOptions),
+    shapes: &[Vec<Shape>],
+) -> Result<Arc<Frames>> {
+    let frame = |_| -> Result<Box<dyn Work>> {
+        let mut session = Session::new(Arc::clone(model), options)?;
+        for shapes in shapes.iter().rev() {
+            session.turn_to(shapes)?;
+        }
+        session.make_stoppable();
+        Ok(Box::new(Frame { session }))
+    };
+    let frames = (0..options.frames.get()).map(frame).collect::<Result<Vec<_>>>()?;
+    let used = model.kinds().map(|kind| devices.of(kind)).collect();
+    let SessionOptions { depth, workspace, log, .. } = options;
+    let (workspace, log) = (workspace.shared(), log.clone());
+    let threads = model.pool.width();
+    let named = Some(devices.of(model.preferred));
+    let options = FrameOptions { depth: *depth, workspace, log, threads, named };
+    Frames::new(frames, &model.queues, used, options)
+}
+
+/// What a run of a model over these inputs and outputs is bound to; `planned` says the types of outputs, as far as they are known.
+pub(super) fn bind_tensors(
+    model: &Inner,
+    devices: &Devices,
+    planned: impl Fn(&str) -> Option<DType>,
+    (inputs, outputs): (&[DeviceTensor], &[Option<DeviceTensor>]),
+) -> Result<Bound> {
+    check_count("inputs", inputs.len(), model.inputs.iter().map(|input| input.name.as_str()))?;
+    check_count("outputs", outputs.len(), model.outputs.iter().map(String::as_str))?;
+    for (index, (input, given)) in model.inputs.iter().zip(inputs).enumerate() {
+        let desc = given.spec().desc().map_err(|error| error.at(format_args!("input {index}")))?;
+        if !input.of.admits(&desc) {
+            let (name, wanted) = (&input.name, &input.of);
+            let why = format!("input {index}, {name:?}, is {desc}, wanted {wanted}");
+            return Err(Error::new(ErrorCode::ShapeMismatch, why));
+        }
+    }
+    for (index, (name, given)) in model.outputs.iter().zip(outputs).enumerate() {
+        if let (Some(given), Some(wanted)) = (given, planned(name))
+            && given.spec().dtype() != wanted
+        {
+            let found = given.spec();
+            let why = format!("output {index}, {name:?}, is {found}, wanted one of {wanted}");
+            return Err(Error::new(ErrorCode::InvalidArgument, why));
+        }
+    }
+    Bound::new(inputs, outputs, &devices.home)
 }
 
 fn check_count<'a>(

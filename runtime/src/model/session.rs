@@ -196,7 +196,7 @@ impl Session {
         })
     }
 
-    fn turn_to(&mut self, shapes: &[Shape]) -> Result<(), CompileError> {
+    pub(super) fn turn_to(&mut self, shapes: &[Shape]) -> Result<(), CompileError> {
         match self.met.iter().position(|met| met.facts.shapes == shapes) {
             Some(at) => self.change_to(at),
             None => self.meet(shapes)?,

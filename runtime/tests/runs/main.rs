@@ -1,6 +1,7 @@
 //! Models that are submitted: what comes out, what waits, what ends early, and what it costs.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod first;
 mod gate;
 mod heap;
 mod models;
